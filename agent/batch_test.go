@@ -126,6 +126,7 @@ var importEach = []playbook.Call{
 // One run for many files: a playbook takes each of them by its place; their names are data
 // whatever they hold, neither templates nor expressions nor commands.
 func TestBatchOfHostileNames(t *testing.T) {
+	t.Parallel()
 	b := setup(t)
 	var files []ledger.File
 	names := []string{"{{ .Job }}.csv", "= Files.csv", "$(touch x);`touch y`.csv", "new\nline.csv", "'; drop table log; --.csv", "–\u202e漢.csv"}
@@ -159,6 +160,7 @@ func (s speaker) Stream(_ context.Context, r model.Request) iter.Seq2[model.Even
 // The manifest lists what a batch is made of; it is there while the run is on, for it and
 // its owner alone. A run may read its own files and no others beside them.
 func TestManifest(t *testing.T) {
+	t.Parallel()
 	b := setup(t)
 	files := b.put("in/a & b.csv", "x\n", "in/c.csv", "y\n")
 	b.put("in/other.csv", "secret of another\n", "manifests/99.json", "of another\n")
@@ -244,6 +246,7 @@ func TestManifest(t *testing.T) {
 
 // A file that has gone or changed when the run begins is left out, and the record says why.
 func TestBatchLeavesOut(t *testing.T) {
+	t.Parallel()
 	b := setup(t)
 	b.plan.Jobs["j"] = agent.Job{Name: "j", Agent: "clerk", Playbook: importEach}
 	files := b.put("in/gone.csv", "what\na\n", "in/kept.csv", "what\nb\n", "in/changed.csv", "what\nc\n", "in/touched.csv", "what\nd\n", "in/pipe.csv", "what\ne\n")
@@ -292,6 +295,7 @@ func TestBatchLeavesOut(t *testing.T) {
 // A later attempt keeps to the list of the first, whatever has become of the files: what was
 // imported is not imported again, and no file is taken for another.
 func TestBatchGoesOn(t *testing.T) {
+	t.Parallel()
 	b := setup(t)
 	b.plan.Jobs["j"] = agent.Job{Name: "j", Agent: "clerk", Playbook: importEach}
 	files := b.put("in/never.csv", "what\n0\n", "in/a.csv", "what\na\n", "in/bad.csv", "what\nb,b\n", "in/c.csv", "what\nc\n", "in/d.csv", "what\nd\n")
@@ -308,7 +312,7 @@ func TestBatchGoesOn(t *testing.T) {
 	b.finish(id, 1, res)
 	// They are moved away as failed; the owner takes the broken one out, and another changes.
 	var claims []ledger.ClaimStatus
-	for _, c := range must[[]ledger.ClaimStatus](t)(b.ledger.PendingAfter(t.Context(), 10)) {
+	for _, c := range must[[]ledger.ClaimStatus](t)(b.ledger.PendingAfterMoves(t.Context(), 10)) {
 		path := filepath.Join(b.dir, "failed", filepath.Base(c.Path))
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 			t.Fatal(err)
@@ -316,7 +320,7 @@ func TestBatchGoesOn(t *testing.T) {
 
 		if err := os.Rename(filepath.FromSlash(c.Path), path); err == nil {
 			claims = append(claims, c)
-			if ended, err := b.ledger.EndAfter(t.Context(), c, ledger.AfterDone, path, ""); err != nil || !ended {
+			if ended, err := b.ledger.FinishAfterMove(t.Context(), c, ledger.AfterDone, path, ""); err != nil || !ended {
 				t.Fatal(ended, err)
 			}
 		}
@@ -354,6 +358,7 @@ func TestBatchGoesOn(t *testing.T) {
 
 // A model has no places to keep to: its next attempt is told of what there is.
 func TestBatchOfAModelGoesOn(t *testing.T) {
+	t.Parallel()
 	b := setup(t)
 	var told []string
 	clerk := b.plan.Agents["clerk"]
@@ -389,6 +394,7 @@ func TestBatchOfAModelGoesOn(t *testing.T) {
 
 // A file that was taken by itself is a batch of one to a job that takes many.
 func TestBatchOfOne(t *testing.T) {
+	t.Parallel()
 	b := setup(t)
 	job := agent.Job{Name: "j", Agent: "clerk", Playbook: importEach, Watched: agent.Watched{Folder: filepath.Join(b.dir, "in"), Batch: true},
 		Notify: agent.Notify{On: []string{"success"}, Channels: []string{"desktop"}, Title: "{{ len .Files }} of {{ .More }}: {{ range .Files }}{{ .Name }}{{ end }}"}}
@@ -408,6 +414,7 @@ func TestBatchOfOne(t *testing.T) {
 // A file that was gone when its batch began was not read: dropped again, with the same
 // bytes, it gets a run of its own.
 func TestALeftFileComesAgain(t *testing.T) {
+	t.Parallel()
 	b := setup(t)
 	files := append(b.put("in/a.csv", "what\none\n"), b.put("in/b.csv", "what\ntwo\n")...)
 	b.plan.Jobs["j"] = agent.Job{Name: "j", Agent: "clerk", Playbook: importEach[:1]}

@@ -28,14 +28,14 @@ type budget struct {
 	skips bool
 
 	tokens, cost int64 // that the attempt took
-	most         map[int64]model.Usage
+	reserved     map[int64]model.Usage
 }
 
 func (r *Runner) newBudget(run ledger.Run, a ledger.Attempt, t task, left loop.Bounds, fresh bool) *budget {
-	b := &budget{runner: r, attempt: a, task: t, job: run.Job, bounds: left, zone: t.zone, most: map[int64]model.Usage{},
+	b := &budget{runner: r, attempt: a, task: t, job: run.Job, bounds: left, zone: t.zone, reserved: map[int64]model.Usage{},
 		skips: fresh && (run.Trigger == domain.TriggerSchedule || run.Trigger == domain.TriggerSelf)}
-	if t.begun != nil {
-		b.job = t.begun.Name // a wake spends what its job may spend
+	if t.origin != nil {
+		b.job = t.origin.Name // a wake spends what its job may spend
 	}
 
 	if b.zone == nil {
@@ -44,52 +44,47 @@ func (r *Runner) newBudget(run ledger.Run, a ledger.Attempt, t task, left loop.B
 	return b
 }
 
-// exceeded ends a run that has no room for another turn.
-type exceeded struct {
+// overBudget ends a run that has no room for another turn.
+type overBudget struct {
 	outcome domain.Outcome
 	exit    domain.Exit
 	reason  string
 }
 
-func (e *exceeded) Error() string           { return e.reason }
-func (e *exceeded) Outcome() domain.Outcome { return e.outcome }
-func (e *exceeded) Exit() domain.Exit       { return e.exit }
+func (e *overBudget) Error() string           { return e.reason }
+func (e *overBudget) Outcome() domain.Outcome { return e.outcome }
+func (e *overBudget) Exit() domain.Exit       { return e.exit }
 
-func exceed(format string, args ...any) error {
-	return &exceeded{domain.OutcomeBudget, domain.ExitCancelled, fmt.Sprintf(format, args...)}
+func overRunBudget(format string, args ...any) error {
+	return &overBudget{domain.OutcomeBudget, domain.ExitCancelled, fmt.Sprintf(format, args...)}
 }
 
 // Reserve implements loop.Budget.
 func (b *budget) Reserve(ctx context.Context, step int, most model.Usage) (int64, error) {
 	cost, n := b.task.relay.model().Price.Cost(most), most.Input+most.Output
 	if limit := b.bounds.CostMicroUSD; limit > 0 && cost > 0 && b.cost+cost > limit {
-		return 0, exceed("the next turn may cost %s, and %s are left of the run's cost_usd (bounds)%s", usd(cost), usd(max(limit-b.cost, 0)), b.hint())
+		return 0, overRunBudget("the next turn may cost %s, and %s are left of the run's cost_usd (bounds)%s", usd(cost), usd(max(limit-b.cost, 0)), b.hint())
 	}
 	if limit := b.bounds.Tokens; limit > 0 && b.tokens+n > limit {
-		return 0, exceed("the next turn may take %d tokens, and %d are left of the run's tokens (bounds)%s", n, max(limit-b.tokens, 0), b.hint())
+		return 0, overRunBudget("the next turn may take %d tokens, and %d are left of the run's tokens (bounds)%s", n, max(limit-b.tokens, 0), b.hint())
 	}
 
 	day := ledger.DayOf(time.Now(), b.zone)
-	job := b.task.job.Budget
-	if b.task.begun != nil {
-		job = b.task.begun.Budget
-	}
-
 	id, full, err := b.runner.ledger.Reserve(ctx, b.attempt, ledger.Reservation{
 		Step: step, Day: day.Name, Agent: b.task.agent.Name, Job: b.job, Usage: ledger.Usage{TokensIn: most.Input, TokensOut: most.Output, CostMicroUSD: cost},
-		OfDaemon: ledger.Limit(b.task.budget), OfAgent: ledger.Limit(b.task.agent.Budget), OfJob: ledger.Limit(job),
+		DaemonLimit: ledger.Limit(b.task.budget), AgentLimit: ledger.Limit(b.task.agent.Budget), JobLimit: ledger.Limit(b.task.governingJob().Budget),
 	})
 	switch {
 	case err != nil:
 		return 0, err
 	case full == nil:
-		b.skips = false
-		b.most[id] = most
+		b.skips = false // from here on the run has begun
+		b.reserved[id] = most
 		return id, nil
 	}
 
 	// That a day is over its budget says nothing about this run.
-	refusal := &exceeded{domain.OutcomeBudget, domain.ExitEnded, fullDay(*full, day, n, cost)}
+	refusal := &overBudget{domain.OutcomeBudget, domain.ExitEnded, describeFullDay(*full, day, n, cost)}
 	if b.skips {
 		refusal.outcome = domain.OutcomeSkipped
 	}
@@ -99,10 +94,10 @@ func (b *budget) Reserve(ctx context.Context, step int, most model.Usage) (int64
 
 // Settle implements loop.Budget.
 func (b *budget) Settle(ctx context.Context, id int64, used *model.Usage) (model.Usage, int64, error) {
-	took := b.most[id]
-	delete(b.most, id)
+	took := b.reserved[id] // what a server does not report counts as all that was reserved
+	delete(b.reserved, id)
 	if used != nil {
-		took = b.possible(*used, took)
+		took = b.plausible(*used, took)
 	}
 
 	cost := b.task.relay.model().Price.Cost(took)
@@ -115,13 +110,13 @@ func (b *budget) Settle(ctx context.Context, id int64, used *model.Usage) (model
 	return took, cost, b.warn(ctx, sums)
 }
 
-// possible is what a turn can have taken of what its server reports: each way no more than
+// plausible is what a turn can have taken of what its server reports: each way no more than
 // twice what the context holds or was reserved, whichever is more. One report of a broken
 // server would otherwise use up the day of everybody.
-func (b *budget) possible(used, reserved model.Usage) model.Usage {
+func (b *budget) plausible(used, reserved model.Usage) model.Usage {
 	most := 2 * max(int64(b.task.relay.model().Window), loop.DefaultWindow, reserved.Input+reserved.Output)
 	used.Input, used.Output = min(used.Input, most), min(used.Output, most)
-	return used.Sane()
+	return used.Clamped()
 }
 
 // hint says how a turn is reserved for less.
@@ -134,15 +129,13 @@ func (b *budget) hint() string {
 
 // limit is the budget that a sum is held against.
 func (b *budget) limit(s ledger.Spending) Budget {
-	switch {
-	case s.Scope == ledger.ScopeDaemon:
+	switch s.Scope {
+	case ledger.ScopeDaemon:
 		return b.task.budget
-	case s.Scope == ledger.ScopeAgent:
+	case ledger.ScopeAgent:
 		return b.task.agent.Budget
-	case b.task.begun != nil:
-		return b.task.begun.Budget
 	}
-	return b.task.job.Budget
+	return b.task.governingJob().Budget
 }
 
 // warn tells once a day of each budget that most of it is used.
@@ -151,67 +144,50 @@ func (b *budget) warn(ctx context.Context, sums []ledger.Spending) error {
 		limit := b.limit(s)
 		text := ""
 		switch {
-		case mostOf(s.CostMicroUSD, limit.CostMicroUSD):
+		case nearlyUsed(s.CostMicroUSD, limit.CostMicroUSD):
 			text = fmt.Sprintf("%s of %s", usd(s.CostMicroUSD), usd(limit.CostMicroUSD))
-		case mostOf(s.Tokens, limit.Tokens):
+		case nearlyUsed(s.Tokens, limit.Tokens):
 			text = fmt.Sprintf("%d of %d tokens", s.Tokens, limit.Tokens)
 		default:
 			continue
 		}
 
 		key := fmt.Sprintf("budget:%s:%s:%s", s.Day, s.Scope, s.Name)
-		if _, told := b.runner.told.LoadOrStore(key, true); told {
+		if _, told := b.runner.budgetsWarned.LoadOrStore(key, true); told {
 			continue
 		}
 
-		b.runner.told.Range(func(k, _ any) bool {
+		// This is for the life of the daemon, so the days before are dropped.
+		b.runner.budgetsWarned.Range(func(k, _ any) bool {
 			if old, ok := k.(string); ok && !strings.HasPrefix(old, "budget:"+s.Day) {
-				b.runner.told.Delete(k)
+				b.runner.budgetsWarned.Delete(k)
 			}
 			return true
 		})
 
-		channels := b.task.channels[:min(len(b.task.channels), 1)]
-		if s.Scope == ledger.ScopeJob {
-			job := b.task.job
-			if b.task.begun != nil {
-				job = *b.task.begun
-			}
-			if len(job.Notify.Channels) > 0 {
-				channels = job.Notify.Channels
-			}
-		}
-
-		ends := ledger.DayOf(time.Now(), b.zone).Ends.In(b.zone)
-		for _, channel := range channels {
-			if err := b.runner.ledger.AppendNotices(ctx, ledger.Notice{
-				Run: b.attempt.Run, Job: b.job, Agent: b.task.agent.Name, Channel: channel, Key: key + ":" + channel,
-				Title: fmt.Sprintf("%s: %d %% of the day's budget is used", owner(s), warnAt),
-				Body:  fmt.Sprintf("%s are used; the day ends at %s\nrouse budget", text, ends.Format("15:04 MST")),
-			}); err != nil {
-				return err
-			}
+		if err := b.runner.ledger.AppendNotices(ctx, budgetNotices(b, s, key, text)...); err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
-// mostOf says whether so much is used of a limit that its owner wants to know.
-func mostOf(used, limit int64) bool {
+// nearlyUsed says whether so much is used of a limit that its owner wants to know.
+func nearlyUsed(used, limit int64) bool {
 	return limit > 0 && float64(used)*100 >= float64(limit)*warnAt
 }
 
-// owner names whose budget it is.
-func owner(s ledger.Spending) string {
+// budgetOwner names whose budget it is.
+func budgetOwner(s ledger.Spending) string {
 	if s.Scope == ledger.ScopeDaemon {
 		return "rouse"
 	}
 	return s.Scope + " " + s.Name
 }
 
-// fullDay says which budget has no room, how much of it is used, and when there is more.
-func fullDay(f ledger.Full, day ledger.Day, tokens, cost int64) string {
-	whose, key := owner(f.Spending), "budget"
+// describeFullDay says which budget has no room, how much of it is used, and when there is more.
+func describeFullDay(f ledger.BudgetExceeded, day ledger.Day, tokens, cost int64) string {
+	whose, key := budgetOwner(f.Spending), "budget"
 	if f.Scope == ledger.ScopeDaemon {
 		whose, key = "the daemon", "limits"
 	}

@@ -53,7 +53,7 @@ func (b *bench) triggered(by domain.Trigger) int64 {
 
 func (b *bench) spent(l *ledger.Ledger, scope, name string) ledger.Spending {
 	b.t.Helper()
-	s, err := l.SpentBy(b.t.Context(), ledger.DayOf(time.Now(), time.UTC).Name, scope, name)
+	s, err := l.SpendingOf(b.t.Context(), ledger.DayOf(time.Now(), time.UTC).Name, scope, name)
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -63,6 +63,7 @@ func (b *bench) spent(l *ledger.Ledger, scope, name string) ledger.Spending {
 // What a run costs is what its turns cost, also those that failed, and stands in its steps,
 // its total and the sums of the day.
 func TestCostIsCounted(t *testing.T) {
+	t.Parallel()
 	b := paid(t,
 		modeltest.Turn{Calls: []model.Call{todo("1")}, Usage: model.Usage{Input: 1000, Output: 20, Cached: 400}},
 		modeltest.Turn{Status: http.StatusServiceUnavailable, Header: map[string]string{"Retry-After": "0"}, Raw: "busy"},
@@ -96,6 +97,7 @@ func TestCostIsCounted(t *testing.T) {
 // What a server does not say is counted as it was reserved; what it cannot have meant is not
 // believed.
 func TestUnreportedUsage(t *testing.T) {
+	t.Parallel()
 	b := paid(t, modeltest.Turn{Text: "Done."})
 	if res := b.run(b.triggered(domain.TriggerManual)); res.Usage.TokensOut != 100 || res.Usage.TokensIn < 50 || res.Usage.CostMicroUSD != res.Usage.TokensIn+1000 {
 		t.Errorf("%+v", res.Usage)
@@ -114,6 +116,7 @@ func TestUnreportedUsage(t *testing.T) {
 
 // A server that refuses, or cannot be reached, is not paid.
 func TestRefusedIsFree(t *testing.T) {
+	t.Parallel()
 	b := paid(t, modeltest.Turn{Status: http.StatusUnauthorized, Raw: "no"})
 	if res := b.run(b.triggered(domain.TriggerManual)); res.Outcome != domain.OutcomeError || res.Usage != (ledger.Usage{}) {
 		t.Errorf("%+v", res)
@@ -125,6 +128,7 @@ func TestRefusedIsFree(t *testing.T) {
 
 // OSA-62: a run ends before the turn that would cost more than its bounds allow.
 func TestRunBounds(t *testing.T) {
+	t.Parallel()
 	again := modeltest.Turn{Calls: []model.Call{todo("1")}, Usage: model.Usage{Input: 500, Output: 50}} // 1000 micro-USD
 	for what, bounds := range map[string]loop.Bounds{"cost_usd": {CostMicroUSD: 4500}, "tokens": {Tokens: 2500}} {
 		b := paid(t, again)
@@ -150,6 +154,7 @@ func TestRunBounds(t *testing.T) {
 
 // A day that is used up skips what the clock asked for, and ends what somebody asked for.
 func TestDayIsUsedUp(t *testing.T) {
+	t.Parallel()
 	for scope, set := range map[string]func(*bench, agent.Budget){
 		"the daemon (limits.": func(b *bench, l agent.Budget) { b.plan.Budget = l },
 		"agent clerk (budget": func(b *bench, l agent.Budget) { b.change(func(a *agent.Agent, _ *agent.Job) { a.Budget = l }) },
@@ -180,6 +185,7 @@ func TestDayIsUsedUp(t *testing.T) {
 // A day that is used up while a run is on ends it, whoever asked for it. Its exit tells it
 // from a run that used up its own bounds: it does not count as a failure of its job.
 func TestDayEndsARun(t *testing.T) {
+	t.Parallel()
 	b := paid(t, modeltest.Turn{Calls: []model.Call{todo("1")}, Usage: model.Usage{Input: 1400, Output: 60}})
 	b.plan.Budget = agent.Budget{CostMicroUSD: 3000}
 	res := b.run(b.triggered(domain.TriggerSchedule))
@@ -190,6 +196,7 @@ func TestDayEndsARun(t *testing.T) {
 
 // What an attempt cost that failed is cost of its run, and a run that has begun is not skipped.
 func TestCostOfAllAttempts(t *testing.T) {
+	t.Parallel()
 	for what, limit := range map[string]func(*bench){
 		"the run's cost_usd": func(b *bench) {
 			b.change(func(_ *agent.Agent, j *agent.Job) { j.Bounds = loop.Bounds{CostMicroUSD: 3000} })
@@ -219,6 +226,7 @@ func TestCostOfAllAttempts(t *testing.T) {
 // A process that dies during a call has counted it: before the server hears of it, its
 // price is on disk.
 func TestReservedBeforeTheCall(t *testing.T) {
+	t.Parallel()
 	b := paid(t, modeltest.Turn{Text: "Let me", Hang: true})
 	b.plan.Budget = agent.Budget{CostMicroUSD: 2000}
 	b.runner.Set(b.plan)
@@ -262,6 +270,7 @@ func TestReservedBeforeTheCall(t *testing.T) {
 // The owner of a budget hears once a day that most of it is used, on the job's channels or
 // the first.
 func TestBudgetNotice(t *testing.T) {
+	t.Parallel()
 	b := paid(t, modeltest.Turn{Text: "Done.", Usage: model.Usage{Input: 800}})
 	b.plan.Channels = []string{"desktop", "ops"}
 	b.plan.Budget = agent.Budget{CostMicroUSD: 3000}
@@ -301,6 +310,7 @@ func (b *bench) notices() []ledger.Notice {
 
 // Runs that are on at the same time never take more together than there is.
 func TestBudgetOfMany(t *testing.T) {
+	t.Parallel()
 	b := paid(t, modeltest.Turn{Calls: []model.Call{todo("1")}, Usage: model.Usage{Input: 90, Output: 90}})
 	b.plan.Budget = agent.Budget{CostMicroUSD: 20_000}
 	b.change(func(a *agent.Agent, _ *agent.Job) { a.Budget = agent.Budget{Tokens: 6000} })
@@ -332,11 +342,12 @@ func TestBudgetOfMany(t *testing.T) {
 
 // A wake spends what the job at its beginning may spend.
 func TestWakeSpendsItsJobs(t *testing.T) {
+	t.Parallel()
 	b := paid(t, modeltest.Turn{Text: "Done.", Usage: model.Usage{Input: 100}})
 	b.change(func(_ *agent.Agent, j *agent.Job) { j.Budget = agent.Budget{CostMicroUSD: 1500} })
 	wake := func() ledger.Result {
 		out, err := b.ledger.Enqueue(t.Context(), ledger.Request{Agent: "clerk", Trigger: domain.TriggerSelf,
-			Detail: ledger.Detail{Wake: &ledger.Wake{Job: "books", Instructions: "Look again.", ScheduledBy: ledger.ByAgent}}})
+			Detail: ledger.Detail{Wake: &ledger.WakeDetail{Job: "books", Instructions: "Look again.", ScheduledBy: ledger.ByAgent}}})
 		if err != nil {
 			t.Fatal(err)
 		}

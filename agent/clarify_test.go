@@ -15,6 +15,7 @@ import (
 // TestClarify: OSA-06, OSA-18, a question ends the attempt and not the run; the next attempt goes
 // on with the answer as the next turn of the same run, and does nothing twice.
 func TestClarify(t *testing.T) {
+	t.Parallel()
 	ask := model.Call{ID: "2", Name: "clarify", Args: json.RawMessage(`{"question":" Which account? ","options":["GLS"," gls ","","Sparkasse"],"allowMultiple":true}`)}
 	b := setup(t, modeltest.Turn{Calls: []model.Call{insertCall("1", "before"), ask}}, modeltest.Turn{Calls: []model.Call{insertCall("3", "after")}}, modeltest.Turn{Text: "Both are written."})
 	b.table()
@@ -67,6 +68,7 @@ func TestClarify(t *testing.T) {
 // OSA-06: what a model asked for behind its question was not done, and is not done once it has its
 // answer either, which may be a reason not to.
 func TestBehindAQuestion(t *testing.T) {
+	t.Parallel()
 	ask := model.Call{ID: "1", Name: "clarify", Args: json.RawMessage(`{"question":"Go on?"}`)}
 	b := setup(t, modeltest.Turn{Calls: []model.Call{ask, insertCall("2", "behind")}}, modeltest.Turn{Text: "Then I end here."})
 	b.table()
@@ -100,6 +102,7 @@ func (b *bench) answer(id int64, res ledger.Result, text string) {
 // A question that was asked when the daemon was killed, before it could record that the run
 // waits, is asked by the next attempt, without the model.
 func TestQuestionOutlivesAKill(t *testing.T) {
+	t.Parallel()
 	ask := model.Call{ID: "1", Name: "clarify", Args: json.RawMessage(`{"question":"Go on?"}`)}
 	b := setup(t, modeltest.Turn{Calls: []model.Call{ask}}, modeltest.Turn{Text: "I make it up."})
 	id := b.enqueue(ledger.Request{Agent: "clerk", Detail: ledger.Detail{Prompt: "Do it."}})
@@ -114,6 +117,7 @@ func TestQuestionOutlivesAKill(t *testing.T) {
 
 // A question that nobody answered is told so when its owner has the run tried again.
 func TestClarifyUnanswered(t *testing.T) {
+	t.Parallel()
 	ask := model.Call{ID: "1", Name: "clarify", Args: json.RawMessage(`{"question":"Go on?"}`)}
 	b := setup(t, modeltest.Turn{Calls: []model.Call{ask}}, modeltest.Turn{Text: "Then I end here."})
 	id := b.enqueue(ledger.Request{Agent: "clerk", Detail: ledger.Detail{Prompt: "Do it."}})
@@ -126,7 +130,7 @@ func TestClarifyUnanswered(t *testing.T) {
 	if err != nil || len(items) != 1 || items[0].Title != "clerk asks" {
 		t.Fatalf("inbox: %+v (%v)", items, err)
 	}
-	if err := b.ledger.Expire(t.Context(), items[0].ID, ledger.Result{Outcome: domain.OutcomeTimeout}); err != nil {
+	if err := b.ledger.ExpireItem(t.Context(), items[0].ID, ledger.Result{Outcome: domain.OutcomeTimeout}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := b.ledger.Retry(t.Context(), id); err != nil {

@@ -16,6 +16,7 @@ import (
 // OSA-62: the owner hears of a quota once when 80 % of it is used, by whichever run, and again
 // after it was below; beyond it the next write is refused with what to do.
 func TestQuotaNotice(t *testing.T) {
+	t.Parallel()
 	b := setup(t)
 	b.table()
 	b.quota = 1 << 20
@@ -68,6 +69,7 @@ func TestQuotaNotice(t *testing.T) {
 // OSA-63, OSA-60: the first request that a model gets has the tables, the SQL of the views,
 // and the rows of those that the job asks for, by the defaults of their parameters.
 func TestPromptHasTheDatabase(t *testing.T) {
+	t.Parallel()
 	b := setup(t, modeltest.Turn{Text: "Done."})
 	b.table()
 	db, release, err := b.pool.Get(t.Context(), "clerk")

@@ -8,11 +8,15 @@ import (
 	"slices"
 	"strings"
 
+	"rouse/agent/loop"
+	"rouse/agent/model/playbook"
 	"rouse/agent/tool"
+	"rouse/agent/tool/shell"
+	"rouse/agent/tool/web"
 	"rouse/agentdb/ledger"
 )
 
-// definition is what a run is told and may do, as its owner approves it (OSL-19): another one
+// definition is what a run is to do and may do, as its owner approves it (OSL-19): another one
 // has another hash. Values of secrets are not in it.
 type definition struct {
 	Job          string           `json:"job,omitempty"`
@@ -43,7 +47,7 @@ type toolNames struct {
 	Deny  []string `json:"deny,omitempty"`
 }
 
-func define(t task) definition {
+func definitionOf(t task) definition {
 	a, j := t.agent, t.job
 	d := definition{
 		Job: j.Name, Prompt: j.Prompt, Playbook: definedCalls(j.Playbook), When: definedGates(j.When), Watched: j.Watched.Folder, Bounds: definedBoundsOf(bounds(t)),
@@ -52,7 +56,7 @@ func define(t task) definition {
 		OnDenied: a.OnDenied, MinTier: t.minTier(), Unconfined: a.Unconfined,
 	}
 
-	for _, s := range t.allowing() {
+	for _, s := range t.skillsAllowingCommands() {
 		for _, g := range s.grants {
 			d.Skills = append(d.Skills, fmt.Sprintf("%s: %q", s.Name, g.Argv))
 		}
@@ -63,7 +67,7 @@ func define(t task) definition {
 	}
 
 	if t.detail.Tool != "" || t.detail.Wake != nil || (t.detail.Prompt != "" && j.Name == "") {
-		d.Prompt = "" // it is of one run
+		d.Prompt = "" // it is of one run, and a definition is approved for all
 	}
 
 	return d
@@ -82,13 +86,13 @@ func (d definition) text() (string, error) {
 // usesSystem says what of a task reaches beyond the agent's own places, "" when nothing does.
 func (t task) usesSystem(specs tool.Specs) string {
 	switch a := t.agent; {
-	case slices.ContainsFunc(t.job.When, func(g Gate) bool { return len(g.Command) > 0 }):
-		return "commands in its gates"
+	case slices.ContainsFunc(t.job.When, func(g Condition) bool { return len(g.Command) > 0 }):
+		return "commands in its conditions"
 	case a.Unconfined != "":
 		return "programs without confinement"
 	case len(a.Commands) > 0:
 		return "programs"
-	case len(t.allowing()) > 0:
+	case len(t.skillsAllowingCommands()) > 0:
 		return "programs that skills allow"
 	case len(a.Network) > 0:
 		return "the network"
@@ -99,14 +103,14 @@ func (t task) usesSystem(specs tool.Specs) string {
 	outside := specs.Where(func(s tool.Spec) bool { return s.Scope == tool.ScopeOutside })
 	for _, glob := range t.agent.Allow {
 		for _, s := range outside {
-			if tool.Named([]string{glob}, s.Name) {
+			if tool.IsNamed([]string{glob}, s.Name) {
 				return s.Name
 			}
 		}
 	}
 
 	for _, s := range outside { // those that nothing has to be granted for
-		if s.Given == tool.GivenAlways && t.given(s) && tool.Permits(t.agent.Allow, t.agent.Deny, s.Name) {
+		if s.Requires == tool.RequiresNothing && t.given(s) && tool.IsAllowed(t.agent.Allow, t.agent.Deny, s.Name) {
 			return s.Name
 		}
 	}
@@ -114,42 +118,42 @@ func (t task) usesSystem(specs tool.Specs) string {
 	return ""
 }
 
-// unapproved is a definition that others than its owner could have written, and that the owner
+// unapprovedDefinition is a definition that others than its owner could have written, and that the owner
 // has not approved as it stands.
-type unapproved struct{ uses, foreign, text, hash string }
+type unapprovedDefinition struct{ uses, foreign, text, hash string }
 
-// unapproved says what is to be approved before a task begins, nil when nothing is.
-func (r *Runner) unapproved(ctx context.Context, t task) (*unapproved, error) {
-	u := unapproved{uses: t.usesSystem(r.specs), foreign: cmp.Or(t.job.Foreign, t.agent.Foreign)}
+// findUnapproved says what is to be approved before a task begins, nil when nothing is.
+func (r *Runner) findUnapproved(ctx context.Context, t task) (*unapprovedDefinition, error) {
+	u := unapprovedDefinition{uses: t.usesSystem(r.specs), foreign: cmp.Or(t.job.Foreign, t.agent.Foreign)}
 	if u.foreign == "" || u.uses == "" {
 		return nil, nil
 	}
 
-	text, err := define(t).text()
+	text, err := definitionOf(t).text()
 	if err != nil {
 		return nil, fmt.Errorf("the definition of %s cannot be written down: %w", cmp.Or(t.job.Name, t.agent.Name), err)
 	}
 
 	u.text, u.hash = text, tool.ActionHash(t.agent.Name, "", text)
-	if stands, err := r.ledger.Stands(ctx, t.agent.Name, u.hash); stands || err != nil {
+	if stands, err := r.ledger.HasStandingApproval(ctx, t.agent.Name, u.hash); stands || err != nil {
 		return nil, err
 	}
 
 	return &u, nil
 }
 
-// Held are the jobs whose runs wait until the owner has approved their definitions, with who
+// UnapprovedJobs are the jobs whose runs wait until the owner has approved their definitions, with who
 // else can change those, and how.
-func (r *Runner) Held(ctx context.Context) (map[string]string, error) {
+func (r *Runner) UnapprovedJobs(ctx context.Context) (map[string]string, error) {
 	held := map[string]string{}
 	p := r.plan.Load()
 	for name := range p.Jobs {
-		t, err := p.find(ledger.Run{Job: name}, ledger.Detail{})
+		t, err := p.resolve(ledger.Run{Job: name})
 		if err != nil {
 			continue // without its agent it does not run at all
 		}
 
-		u, err := r.unapproved(ctx, t)
+		u, err := r.findUnapproved(ctx, t)
 		if err != nil {
 			return nil, err
 		}
@@ -162,10 +166,10 @@ func (r *Runner) Held(ctx context.Context) (map[string]string, error) {
 	return held, nil
 }
 
-// held parks a run that uses system tools and whose definition somebody else than its owner
+// awaitsApproval parks a run that uses system tools and whose definition somebody else than its owner
 // could have written, until the owner has approved the definition as it stands.
-func (r *Runner) held(ctx context.Context, run ledger.Run, t task) (res ledger.Result, held bool, err error) {
-	u, err := r.unapproved(ctx, t)
+func (r *Runner) awaitsApproval(ctx context.Context, run ledger.Run, t task) (res ledger.Result, held bool, err error) {
+	u, err := r.findUnapproved(ctx, t)
 	if u == nil || err != nil {
 		return res, false, err
 	}
@@ -174,6 +178,88 @@ func (r *Runner) held(ctx context.Context, run ledger.Run, t task) (res ledger.R
 		Kind: ledger.KindApproval, Title: cmp.Or(run.Job, run.Agent) + " asks to begin", Expires: ledger.ApprovalExpires,
 		Message: fmt.Sprintf("It may use %s, and others than you can change its definition: %s. It begins once you approve the definition as it stands; a changed one is asked about again.", u.uses, u.foreign),
 		Options: []string{ledger.ApprovalOnce, ledger.ApprovalDeny},
-		Action:  ledger.Action{Shown: redactor(t.secrets).Replace(u.text), Hash: u.hash},
+		Action:  ledger.Action{Description: redactor(t.secrets).Replace(u.text), Hash: u.hash},
 	}}, true, nil
+}
+
+// What follows writes the parts of a definition as the configuration has them, for those who
+// are to approve it. Every field that changes what a run does is there: the text is hashed.
+
+type definedCall struct {
+	Call    string         `json:"call"`
+	With    map[string]any `json:"with,omitempty"`
+	Save    string         `json:"save,omitempty"`
+	If      string         `json:"if,omitempty"`
+	Each    any            `json:"each,omitempty"`
+	OnError string         `json:"on_error,omitempty"`
+}
+
+func definedCalls(calls []playbook.Call) (out []definedCall) {
+	for _, c := range calls {
+		out = append(out, definedCall{c.Name, c.With, c.Save, c.If, c.Each, c.OnError})
+	}
+	return out
+}
+
+type definedGate struct {
+	SQL     string   `json:"sql,omitempty"`
+	Command []string `json:"command,omitempty"`
+	HTTP    string   `json:"http,omitempty"`
+	File    string   `json:"file,omitempty"`
+	Not     bool     `json:"not,omitempty"`
+	Timeout string   `json:"timeout,omitempty"`
+}
+
+func definedGates(gates []Condition) (out []definedGate) {
+	for _, g := range gates {
+		d := definedGate{SQL: g.SQL, Command: g.Command, HTTP: g.HTTP, File: g.File, Not: g.Not}
+		if g.Timeout != 0 {
+			d.Timeout = g.Timeout.String()
+		}
+		out = append(out, d)
+	}
+	return out
+}
+
+type definedBounds struct {
+	Steps   int     `json:"steps"`
+	Calls   int     `json:"calls"`
+	Wall    string  `json:"wall"`
+	Idle    string  `json:"idle"`
+	Tokens  int64   `json:"tokens,omitempty"`
+	CostUSD float64 `json:"cost_usd,omitempty"`
+	Output  int64   `json:"output"`
+}
+
+func definedBoundsOf(b loop.Bounds) definedBounds {
+	return definedBounds{b.Steps, b.Calls, b.Wall.String(), b.Idle.String(), b.Tokens, float64(b.CostMicroUSD) / 1e6, b.Output}
+}
+
+type definedCommand struct {
+	Argv    []string `json:"argv"`
+	Network string   `json:"network,omitempty"`
+}
+
+func definedCommands(grants []shell.Grant) (out []definedCommand) {
+	for _, g := range grants {
+		d := definedCommand{Argv: g.Argv}
+		if g.Network {
+			d.Network = "host"
+		}
+		out = append(out, d)
+	}
+	return out
+}
+
+type definedHost struct {
+	Host    string   `json:"host"`
+	Methods []string `json:"methods,omitempty"`
+	Private bool     `json:"private,omitempty"`
+}
+
+func definedHosts(grants []web.Grant) (out []definedHost) {
+	for _, g := range grants {
+		out = append(out, definedHost{g.Host, g.Methods, g.Private})
+	}
+	return out
 }

@@ -15,6 +15,7 @@ import (
 // OSL-19: what changes a run changes the text that is approved, but for where it stands in a file.
 // Each field is set in turn, so that one which comes later is not forgotten.
 func TestDefinitionIsWhole(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		of   any
 		text func(reflect.Value) definition
@@ -22,7 +23,9 @@ func TestDefinitionIsWhole(t *testing.T) {
 		"call": {playbook.Call{}, func(v reflect.Value) definition {
 			return definition{Playbook: definedCalls([]playbook.Call{v.Interface().(playbook.Call)})}
 		}},
-		"gate": {Gate{}, func(v reflect.Value) definition { return definition{When: definedGates([]Gate{v.Interface().(Gate)})} }},
+		"gate": {Condition{}, func(v reflect.Value) definition {
+			return definition{When: definedGates([]Condition{v.Interface().(Condition)})}
+		}},
 		"bounds": {loop.Bounds{}, func(v reflect.Value) definition {
 			return definition{Bounds: definedBoundsOf(v.Interface().(loop.Bounds))}
 		}},

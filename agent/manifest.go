@@ -62,7 +62,7 @@ func manifest(run ledger.Run, files []ledger.File, more int) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// removeManifest comes at the end of each attempt: the next one writes it anew.
+// removeManifest comes at the end of each attempt: the next one writes it again.
 func (r *Runner) removeManifest(run int64) {
 	if err := os.Remove(r.manifestPath(run)); err != nil && !errors.Is(err, os.ErrNotExist) {
 		r.log.Warn("the manifest of a run could not be removed; it is tried again later", "run", run, "error", err)

@@ -16,6 +16,7 @@ import (
 // A command that no grant covers waits over the night, without anything that holds on to it; on
 // the next day it runs once, exactly as it was shown, whatever is tried again after that.
 func TestApprovedOnTheNextDay(t *testing.T) {
+	t.Parallel()
 	confined(t)
 	needShell(t)
 	const command = "echo \"$PWD\" >> made.txt; printf 'a  b\\n' >> made.txt"
@@ -43,8 +44,8 @@ func TestApprovedOnTheNextDay(t *testing.T) {
 	}
 
 	item := b.open()
-	if !strings.HasPrefix(item.Action.Shown, command+"\n(a script for bash; in "+filepath.Join(b.dir, "plain")+"; network: none; tier ") {
-		t.Errorf("the owner is shown %q", item.Action.Shown)
+	if !strings.HasPrefix(item.Action.Description, command+"\n(a script for bash; in "+filepath.Join(b.dir, "plain")+"; network: none; tier ") {
+		t.Errorf("the owner is shown %q", item.Action.Description)
 	}
 
 	b.reopen(24 * time.Hour)

@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -12,106 +13,84 @@ import (
 	"rouse/internal/text"
 )
 
-// maxToldAction is how much of an action a notice shows, in characters.
-const maxToldAction = 1000
+// All notices to people that are not an agent's own words are worded here.
 
-// lookTime bounds how long a notice waits for what it tells beside its run.
-const lookTime = 10 * time.Second
+// maxNoticeAction is how much of an action a notice shows, in characters.
+const maxNoticeAction = 1000
 
-// Notices composes what the owner is told when a run has finished: nothing, or a notice
-// to each of the job's channels. A template that fails costs the wording, not the notice.
+// noticeReadTimeout bounds how long a notice waits for what it tells beside its run.
+const noticeReadTimeout = 10 * time.Second
+
+// maxNoticeArtifacts is how many shared files a notice lists.
+const maxNoticeArtifacts = 5
+
+// address gives a notice to each of some channels. A key, by which the outbox takes a notice once,
+// becomes one for each channel.
+func address(n ledger.Notice, channels []string) []ledger.Notice {
+	var out []ledger.Notice
+	for _, channel := range channels {
+		one := n
+		one.Channel = channel
+		if n.Key != "" {
+			one.Key = n.Key + ":" + channel
+		}
+		out = append(out, one)
+	}
+	return out
+}
+
+// ownerChannels are where the owner is told of what is not the end of a run: the job's channels,
+// or the first one.
+func ownerChannels(job Job, all []string) []string {
+	if len(job.Notify.Channels) > 0 {
+		return job.Notify.Channels
+	}
+	return all[:min(len(all), 1)]
+}
+
+// wants says whether an outcome, or waiting, is one that the job tells about.
+func (n Notify) wants(end string) bool {
+	return slices.ContainsFunc(n.On, func(s string) bool { return strings.EqualFold(s, end) })
+}
+
+// Notices tell the owner that a run has finished, or asks something: none, or one for each of the
+// job's channels. A template that fails costs the wording, not the notice.
 func (r *Runner) Notices(run ledger.Run, res ledger.Result) []ledger.Notice {
-	d, err := parseDetail(run)
-	if err != nil {
-		d = ledger.Detail{} // the run's own error tells of it
-	}
-
-	p := r.plan.Load()
-	job, ok := p.Jobs[run.Job]
-	name := run.Job
-	if run.Job == "" && run.Trigger == domain.TriggerSelf {
-		job, ok, name = p.ofWake(p.begun(run, d)), true, run.Agent+" (alarm)"
-	}
-
+	// What keeps a task from being resolved is what the run ends with, and so in the notice.
+	t, _ := r.plan.Load().resolve(run)
 	outcome := string(res.Outcome)
 	if res.Wait != nil {
 		outcome = string(domain.StateWaiting)
 	}
-	if !ok || !job.Notify.wants(outcome) {
+	if !t.notify.wants(outcome) {
 		return nil
 	}
 
-	data := templateData(run, run.Attempt, job.fitted(d), run.FinishedAt, run.FinishedAt)
-	if job.Name != "" {
-		data["Job"] = job.Name
+	name := run.Job
+	if run.Job == "" {
+		name = run.Agent + " (alarm)" // of runs without a job, only wakes have somebody who is told
+	}
+
+	data := templateData(run, run.Attempt, t.detail, run.FinishedAt, run.FinishedAt)
+	if job := t.governingJob().Name; job != "" {
+		data["Job"] = job
 	}
 
 	data["Outcome"], data["Summary"], data["Error"] = outcome, res.Summary, res.Error
-	title := r.wording(job.Notify.Title, data, fmt.Sprintf("%s: %s", name, strings.ReplaceAll(outcome, "_", " ")))
-	body := r.wording(job.Notify.Body, data, told(run, res))
+	title := r.expandNotice(t.notify.Title, data, fmt.Sprintf("%s: %s", name, strings.ReplaceAll(outcome, "_", " ")))
+	body := r.expandNotice(t.notify.Body, data, defaultBody(run, res))
 	if q := res.Wait; q != nil { // in its own words, whatever the job's templates are for
-		title, body = fmt.Sprintf("%s asks", name), asks(*q)
+		title, body = fmt.Sprintf("%s asks", name), questionBody(*q)
 	}
 
-	body += r.handedOver(run)
-	var out []ledger.Notice
-	for _, channel := range job.Notify.Channels {
-		out = append(out, ledger.Notice{
-			Run: run.ID, Job: run.Job, Agent: run.Agent, Channel: channel, Title: title, Body: body, Outcome: res.Outcome,
-			Key: fmt.Sprintf("run:%d:%d:%s", run.ID, run.Attempt, channel),
-		})
-	}
-
-	return out
+	return address(ledger.Notice{
+		Run: run.ID, Job: run.Job, Agent: run.Agent, Outcome: res.Outcome, Key: fmt.Sprintf("run:%d:%d", run.ID, run.Attempt),
+		Title: title, Body: body + r.sharedFiles(run),
+	}, t.notify.Channels)
 }
 
-// asks words what a run waits for, with the command that answers it.
-func asks(q ledger.Question) string {
-	if q.Kind == ledger.KindApproval {
-		shown := text.Truncate(q.Action.Shown, maxToldAction)
-		if shown != q.Action.Shown {
-			shown += " (the rest of it: rouse inbox)"
-		}
-
-		return fmt.Sprintf("%s\n%s\nrouse approve %s\nrouse deny %[3]s", q.Message, plain(shown), ledger.ItemHere)
-	}
-
-	body := q.Message
-	if len(q.Options) > 0 {
-		body += "\n– " + strings.Join(q.Options, "\n– ")
-	}
-
-	return body + "\nrouse inbox"
-}
-
-// handedOver lists what a run shared, for the end of its notice (OSA-19).
-func (r *Runner) handedOver(run ledger.Run) string {
-	ctx, cancel := context.WithTimeout(context.Background(), lookTime)
-	defer cancel()
-
-	shared, err := r.ledger.Artifacts(ctx, run.ID)
-	if err != nil {
-		r.log.Warn("what a run shared is missing in its notice", "run", run.ID, "error", err)
-	}
-
-	const most = 5
-	var out strings.Builder
-	for i, a := range shared {
-		if i == most {
-			fmt.Fprintf(&out, "\nand %d more shared files: rouse show %d", len(shared)-most, run.ID)
-			break
-		}
-
-		fmt.Fprintf(&out, "\nshared %s (version %d)", a.Name, a.Version)
-		if a.Description != "" {
-			fmt.Fprintf(&out, ": %s", a.Description)
-		}
-	}
-
-	return out.String()
-}
-
-func (r *Runner) wording(template string, data map[string]any, fallback string) string {
+// expandNotice is a text as the job words it, or the built-in one.
+func (r *Runner) expandNotice(template string, data map[string]any, fallback string) string {
 	if template == "" {
 		return fallback
 	}
@@ -124,8 +103,8 @@ func (r *Runner) wording(template string, data map[string]any, fallback string) 
 	return text
 }
 
-// told is the built-in body of a notice.
-func told(run ledger.Run, res ledger.Result) string {
+// defaultBody is the built-in body of the notice that a run has finished.
+func defaultBody(run ledger.Run, res ledger.Result) string {
 	text := res.Error
 	if text == "" {
 		text = res.Summary
@@ -135,4 +114,99 @@ func told(run ledger.Run, res ledger.Result) string {
 		text = "no summary"
 	}
 	return fmt.Sprintf("%s\nrouse show %d", text, run.ID)
+}
+
+// questionBody is what a run waits for, with the command that answers it.
+func questionBody(q ledger.Question) string {
+	if q.Kind == ledger.KindApproval {
+		shown := text.Truncate(q.Action.Description, maxNoticeAction)
+		if shown != q.Action.Description {
+			shown += " (the rest of it: rouse inbox)"
+		}
+
+		return fmt.Sprintf("%s\n%s\nrouse approve %s\nrouse deny %[3]s", q.Message, oneLine(shown), ledger.ItemPlaceholder)
+	}
+
+	body := q.Message
+	if len(q.Options) > 0 {
+		body += "\n– " + strings.Join(q.Options, "\n– ")
+	}
+
+	return body + "\nrouse inbox"
+}
+
+// sharedFiles lists what a run shared, for the end of its notice (OSA-19).
+func (r *Runner) sharedFiles(run ledger.Run) string {
+	// The dispatcher asks for notices while it records an end, and passes no context: this one
+	// keeps a ledger that hangs from holding that up.
+	ctx, cancel := context.WithTimeout(context.Background(), noticeReadTimeout)
+	defer cancel()
+
+	shared, err := r.ledger.Artifacts(ctx, run.ID)
+	if err != nil {
+		r.log.Warn("what a run shared is missing in its notice", "run", run.ID, "error", err)
+	}
+
+	var out strings.Builder
+	for i, a := range shared {
+		if i == maxNoticeArtifacts {
+			fmt.Fprintf(&out, "\nand %d more shared files: rouse show %d", len(shared)-i, run.ID)
+			break
+		}
+
+		fmt.Fprintf(&out, "\nshared %s (version %d)", a.Name, a.Version)
+		if a.Description != "" {
+			fmt.Fprintf(&out, ": %s", a.Description)
+		}
+	}
+
+	return out.String()
+}
+
+// PauseNotices tell the owner that a job is paused because so many of its runs in a row
+// have failed; they are sent whichever outcomes the job tells about.
+func (r *Runner) PauseNotices(run ledger.Run, res ledger.Result, failures int) []ledger.Notice {
+	t, _ := r.plan.Load().resolve(run) // without its job nobody is told
+	return address(ledger.Notice{
+		Run: run.ID, Job: run.Job, Agent: run.Agent, Outcome: res.Outcome, Key: fmt.Sprintf("paused:%d:%d", run.ID, run.Attempt),
+		Title: fmt.Sprintf("%s is paused: %d runs in a row failed", run.Job, failures),
+		Body:  fmt.Sprintf("The last one: %s\nSee rouse show %d; when it is repaired: rouse resume %s", res.Error, run.ID, run.Job),
+	}, t.notify.Channels)
+}
+
+// LoopNotices tell the owner that a job is paused because one path started it again and
+// again: in all likelihood it wakes itself, by a program that writes what it watches.
+func (r *Runner) LoopNotices(name, path string) []ledger.Notice {
+	job := r.plan.Load().Jobs[name] // of a job that is gone nobody is told
+	return address(ledger.Notice{
+		Job: name, Agent: job.Agent,
+		Title: fmt.Sprintf("%s is paused: %s was taken 20 times in a minute", name, oneLine(path)),
+		Body:  fmt.Sprintf("Something writes that file again and again, perhaps the job itself. See rouse runs --job %s; when it is repaired: rouse resume %s", name, name),
+	}, job.Notify.Channels)
+}
+
+// quotaNotices tell the owner that an agent's database comes near to its quota.
+func quotaNotices(run ledger.Run, t task, used, limit int64) []ledger.Notice {
+	return address(ledger.Notice{
+		Run: run.ID, Job: run.Job, Agent: t.agent.Name, Key: fmt.Sprintf("quota:%s:%d", t.agent.Name, run.ID),
+		Title: fmt.Sprintf("%s: %d %% of its database's quota is used", t.agent.Name, used*100/limit),
+		Body: fmt.Sprintf("%s are used of %s; beyond it nothing more is written\nWhat takes the space: rouse db %s\nMore space: database.quota of the agent, in the configuration",
+			text.Size(used), text.Size(limit), t.agent.Name),
+	}, ownerChannels(t.job, t.channels))
+}
+
+// budgetNotices tell the owner that most of a day's budget is used. Only the budget of a job is
+// told of on that job's channels.
+func budgetNotices(b *budget, s ledger.Spending, key, used string) []ledger.Notice {
+	var job Job
+	if s.Scope == ledger.ScopeJob {
+		job = b.task.governingJob()
+	}
+
+	ends := ledger.DayOf(time.Now(), b.zone).Ends.In(b.zone)
+	return address(ledger.Notice{
+		Run: b.attempt.Run, Job: b.job, Agent: b.task.agent.Name, Key: key,
+		Title: fmt.Sprintf("%s: %d %% of the day's budget is used", budgetOwner(s), warnAt),
+		Body:  fmt.Sprintf("%s are used; the day ends at %s\nrouse budget", used, ends.Format("15:04 MST")),
+	}, ownerChannels(job, b.task.channels))
 }

@@ -25,22 +25,22 @@ func step(id, args string) model.Call {
 	return model.Call{ID: id, Name: "agent_step", Args: json.RawMessage(args)}
 }
 
-// asked is one request as it reached the server.
-type asked struct {
+// skillsNamedIn is one request as it reached the server.
+type skillsNamedIn struct {
 	Messages []struct{ Role, Content string }
 	Tools    []struct{ Function struct{ Name string } }
 }
 
-func (b *bench) asked(i int) asked {
+func (b *bench) asked(i int) skillsNamedIn {
 	b.t.Helper()
-	var a asked
+	var a skillsNamedIn
 	if err := json.Unmarshal(b.server.Requests()[i], &a); err != nil {
 		b.t.Fatal(err)
 	}
 	return a
 }
 
-func (a asked) last() string { return a.Messages[len(a.Messages)-1].Content }
+func (a skillsNamedIn) last() string { return a.Messages[len(a.Messages)-1].Content }
 
 const planStep = `{"phase":"plan","thinking":"t","summary":"a plan","plan":{"goal":"Do the books","sub_tasks":[{"id":"1","title":"Write a row"},{"id":"2","title":"Report","depends_on":["1"]}]}}`
 
@@ -52,6 +52,7 @@ func actStep(what string) string {
 // through a question and its answer, over the wire and the record: each act is a call of its
 // own there, and the memory is nowhere but in the last message of each request.
 func TestPhasedRun(t *testing.T) {
+	t.Parallel()
 	b := setup(t,
 		modeltest.Turn{Calls: []model.Call{step("1", planStep)}},
 		modeltest.Turn{Calls: []model.Call{step("2", actStep("one")), step("3", `{"phase":"verify","summary":"written","key_facts":["the log has a row"],"sub_task_outcome":"done"}`)}},
@@ -112,6 +113,7 @@ func TestPhasedRun(t *testing.T) {
 
 // An attempt that was interrupted goes on with its memory, and does nothing twice.
 func TestPhasedInterrupted(t *testing.T) {
+	t.Parallel()
 	b := setup(t, modeltest.Turn{Calls: []model.Call{step("1", planStep)}}, modeltest.Turn{Calls: []model.Call{step("2", actStep("one"))}}, modeltest.Turn{Hang: true},
 		modeltest.Turn{Text: "One row is written."})
 	b.table()
@@ -141,6 +143,7 @@ func TestPhasedInterrupted(t *testing.T) {
 // TestPhasedPrompt: how to work in phases is told in the system message, byte for byte, and
 // the tool for it is there whatever the agent may use; playbooks know nothing of it. AYA-06.
 func TestPhasedPrompt(t *testing.T) {
+	t.Parallel()
 	b := setup(t, modeltest.Turn{Text: "done"})
 	b.phased()
 	a := b.plan.Agents["clerk"]

@@ -19,12 +19,13 @@ import (
 // A picture that a tool has read is shown to the model, kept in the record, and shown again
 // to the attempt that goes on after a crash. No text that a model or an owner reads holds it.
 func TestPictureOfATool(t *testing.T) {
+	t.Parallel()
 	png := model.Image{Type: "image/png", Data: slices.Concat([]byte("\x89PNG\r\n\x1a\n"), bytes.Repeat([]byte{1, 2, 3}, 50_000), []byte("IEND"))}
 	text := base64.StdEncoding.EncodeToString(png.Data)
 	b := setup(t,
 		modeltest.Turn{Calls: []model.Call{{ID: "1", Name: "file_read", Args: json.RawMessage(`{"path":"scan.png"}`)}}},
 		modeltest.Turn{Fail: model.KindAuth},
-		modeltest.Turn{Sees: []model.Image{png}, Text: "It is a receipt."})
+		modeltest.Turn{WantImages: []model.Image{png}, Text: "It is a receipt."})
 	work := b.plan.Agents["clerk"].Workdir
 	if err := os.MkdirAll(work, 0o755); err != nil {
 		t.Fatal(err)

@@ -95,6 +95,7 @@ func (follower) Stream(_ context.Context, r model.Request) iter.Seq2[model.Event
 // TestStructureAlone: OSA-14, without any advice a listing alone leads to the file, three
 // folders down: its paths can be used as they are.
 func TestStructureAlone(t *testing.T) {
+	t.Parallel()
 	b := furnish(t, nil, nil)
 	b.put("work/a/b/c/found.txt", "the treasure")
 	roots, err := tool.NewRoots(filepath.Join(b.dir, "work"), nil)
@@ -113,7 +114,7 @@ func TestStructureAlone(t *testing.T) {
 	}
 
 	policy := loop.Headless()
-	policy.Bias = false
+	policy.Advice = false
 	res, err := loop.Run(t.Context(), loop.Options{Provider: follower{}, Registry: registry, Recorder: agent.NewRecorder(b.ledger, a, nil), Policy: policy,
 		Messages: []model.Message{{Role: model.RoleUser, Text: "Find it."}}, Invocation: tool.Invocation{Run: a.Run, Attempt: a.Number}})
 	if err != nil || res.Outcome != "success" || !strings.Contains(res.Summary, "the treasure") || res.Calls != 5 {

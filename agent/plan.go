@@ -1,19 +1,13 @@
 package agent
 
 import (
-	"cmp"
-	"fmt"
-	"slices"
-	"strings"
 	"time"
 
 	"rouse/agent/loop"
-	"rouse/agent/loop/memory"
 	"rouse/agent/model"
 	"rouse/agent/model/playbook"
 	"rouse/agent/tool"
 	"rouse/agent/tool/shell"
-	"rouse/agent/tool/skill"
 	"rouse/agent/tool/web"
 	"rouse/agentdb/ledger"
 	"rouse/scheduler/schedule"
@@ -72,14 +66,14 @@ type Job struct {
 	Model       *Model // nil: the agent's
 	Bounds      loop.Bounds
 	Budget      Budget // of a day
-	When        []Gate
-	Expect      []Expect
+	When        []Condition
+	Expect      []Expectation
 	Notify      Notify
 	Watched     Watched
 	MinTier     string // the weakest confinement of its programs; "" is the agent's
 	Foreign     string // how others than its owner could change its definition; "" when they cannot
 	Record      bool   // what its model is asked and answers is kept, to be replayed
-	// UndoOnFailure takes what a run wrote into the database back when it fails.
+	// UndoOnFailure undoes what a run wrote, files and database, when it fails.
 	UndoOnFailure bool
 	ContextViews  []string // saved views of the agent's database whose rows the prompt shows
 }
@@ -92,18 +86,18 @@ type Watched struct {
 	Batch     bool // its runs are of many files
 }
 
-// fitted is what triggered a run as the job knows it now: a file that was offered by hand, or
+// batchOf is what triggered a run as the job knows it now: a file that was offered manually, or
 // taken when the job took each by itself, is a batch of one to a job that takes many.
-func (j Job) fitted(d ledger.Detail) ledger.Detail {
+func (j Job) asBatch(d ledger.Detail) ledger.Detail {
 	if j.Watched.Batch && d.File != nil {
 		d.Files, d.File = []ledger.File{*d.File}, nil
 	}
 	return d
 }
 
-// Gate is a condition that the host checks before a run costs anything; exactly one of
+// Condition is a condition that the host checks before a run costs anything; exactly one of
 // SQL, Command, HTTP and File is set.
-type Gate struct {
+type Condition struct {
 	SQL     string        // one value on the agent's database that must be true; :last_success, :last_run and :now are bound
 	Command []string      // a program and its arguments, without a shell: exit 0 is true
 	HTTP    string        // a URL: a GET that ends with 2xx is true
@@ -113,8 +107,8 @@ type Gate struct {
 	Where   string        // file:line of the configuration
 }
 
-// Expect is a condition that the host checks after a run; exactly one of File and SQL is set.
-type Expect struct {
+// Expectation is a condition that the host checks after a run; exactly one of File and SQL is set.
+type Expectation struct {
 	File  string // absolute path: exists and changed since the run started
 	SQL   string // one value on the agent's database that must be true
 	Where string // file:line of the configuration
@@ -141,87 +135,14 @@ type Plan struct {
 	// Masks are the places that no tool of any agent may change, or see.
 	Masks tool.Masks
 
-	drops []string // folders in which strangers leave files
+	watchedFolders []string // folders in which strangers leave files
 }
 
-// task is one run's orders: the agent, and the job or what stands in its place.
-type task struct {
-	budget   Budget // of everybody
-	agent    Agent
-	job      Job
-	begun    *Job // of a wake: the job at the beginning of its chain, nil when there is none
-	detail   ledger.Detail
-	files    []batchFile // of a batch
-	manifest string      // where they are listed
-	model    *Model
-	relay    *relay // to the model and its fallbacks; nil without one
-	channels []string
-	secrets  []string
-	zone     *time.Location
-	board    *memory.Board             // the todo list, and the plan
-	place    string                    // where relative paths begin, if not in the workdir
-	answered func(tool.Tool) tool.Tool // what becomes of a tool whose calls are not made; nil: they are
-	reducer  *loop.Reducer             // of a model
-	loaded   *skill.Loaded             // skills that the model has in its context
-	drops    []string                  // folders in which strangers leave files
-	masks    tool.Masks
-	gate     *gate
-}
-
-// find resolves what a run asks for. The error is for the run's owner.
-func (p Plan) find(run ledger.Run, d ledger.Detail) (task, error) {
-	t := task{detail: d, channels: p.Channels, secrets: p.Secrets, zone: p.Zone, drops: p.drops, masks: p.Masks, budget: p.Budget, begun: p.begun(run, d), job: Job{Name: run.Job, Agent: run.Agent, Prompt: d.Prompt}}
-	if run.Job != "" {
-		job, ok := p.Jobs[run.Job]
-		if !ok {
-			return t, fmt.Errorf("the job %q is no longer in the configuration, or is disabled", run.Job)
-		}
-		t.job, t.detail = job, job.fitted(d)
+// WakeLimits are those of the wakes that an agent plans; false when it plans none.
+func (r *Runner) WakeLimits(agent string) (schedule.Limits, bool) {
+	a, ok := r.plan.Load().Agents[agent]
+	if !ok || a.SelfScheduling == nil {
+		return schedule.Limits{}, false
 	}
-
-	a, ok := p.Agents[t.job.Agent]
-	if !ok {
-		return t, fmt.Errorf("the agent %q is no longer in the configuration, or is disabled", t.job.Agent)
-	}
-
-	t.agent = a
-	t.model = a.Model
-	switch {
-	case t.job.Model != nil:
-		t.model = t.job.Model
-	case t.begun != nil && t.begun.Model != nil:
-		t.model = t.begun.Model
-	}
-
-	if t.model != nil {
-		t.relay = newRelay(t.model)
-	}
-
-	return t, nil
-}
-
-// minTier is the weakest confinement that the programs of the run may have, "" for the rule. A
-// wake has that of the job that its chain goes back to.
-func (t task) minTier() string {
-	job := t.job.MinTier
-	if t.begun != nil {
-		job = t.begun.MinTier
-	}
-
-	least := cmp.Or(job, t.agent.MinTier)
-	if least == "" && t.agent.Unconfined != "" {
-		return "D"
-	}
-	return least
-}
-
-// needsModel says whether the run cannot go on without a language model.
-func (t task) needsModel() bool { return t.detail.Tool == "" && t.job.Playbook == nil }
-
-// phased says whether the run goes in phases: a fixed list of calls never does.
-func (t task) phased() bool { return t.agent.Phased && t.needsModel() }
-
-// wants says whether an outcome, or waiting, is one that the job tells about.
-func (n Notify) wants(end string) bool {
-	return slices.ContainsFunc(n.On, func(s string) bool { return strings.EqualFold(s, end) })
+	return *a.SelfScheduling, true
 }

@@ -31,19 +31,18 @@ func (r *Runner) recordingPath(run int64, attempt int) string {
 	return filepath.Join(r.recordings, fmt.Sprintf("%d.%d.jsonl", run, attempt))
 }
 
-// record lets an attempt of a recorded job leave what its model is asked and answers. A
-// recording that cannot be written is said in the log, and is no reason to end the run.
-func (r *Runner) record(o *loop.Options, a ledger.Attempt, t task, s scene) (end func()) {
-	wanted := t.job.Record || t.begun != nil && t.begun.Record // a wake is as its job is
-	if !wanted || !t.needsModel() || r.recordings == "" {
+// startRecording records what the model of an attempt is asked and answers, if its job wants that. A
+// recording that cannot be written is logged, and is no reason to end the run.
+func (r *Runner) startRecording(o *loop.Options, a ledger.Attempt, t task, s snapshot) (end func()) {
+	if !t.governingJob().Record || !t.needsModel() || r.recordings == "" {
 		return func() {}
 	}
 
-	rec := &tape{Recorder: o.Recorder, path: r.recordingPath(a.Run, a.Number), attempt: a, redact: redactor(t.secrets), log: r.log}
+	rec := &exchangeRecorder{Recorder: o.Recorder, path: r.recordingPath(a.Run, a.Number), attempt: a, redact: redactor(t.secrets), log: r.log}
 	raw, err := json.Marshal(s)
 	if err == nil {
 		var line []byte
-		line, err = replay.AttemptLine(replay.Attempt{Number: a.Number, State: domain.AttemptRunning, Scene: cleanRaw(raw, rec.redact)})
+		line, err = replay.AttemptLine(replay.Attempt{Number: a.Number, State: domain.AttemptRunning, Snapshot: cleanRaw(raw, rec.redact)})
 		rec.lines.Write(line)
 	}
 
@@ -51,14 +50,14 @@ func (r *Runner) record(o *loop.Options, a ledger.Attempt, t task, s scene) (end
 		rec.fail(err)
 	}
 
-	o.Provider, o.Recorder = &taped{o.Provider, t.relay, rec}, rec
+	o.Provider, o.Recorder = &recordingProvider{o.Provider, t.relay, rec}, rec
 	return rec.close
 }
 
-// tape writes the recording of one attempt. Exchanges reach the file before the step that
+// exchangeRecorder writes the recording of one attempt. Exchanges reach the file before the step that
 // they belong to is in the ledger, so that no step is there without its exchanges; they are
 // not forced to the disk, since a recording that a power failure cuts off says so.
-type tape struct {
+type exchangeRecorder struct {
 	loop.Recorder
 	path    string
 	attempt ledger.Attempt
@@ -73,10 +72,10 @@ type tape struct {
 	file    *os.File
 	broken  bool
 	// The messages of the last request, and the same without secrets.
-	asked, cleaned []model.Message
+	lastMessages, lastCleaned []model.Message
 }
 
-func (p *tape) fail(err error) {
+func (p *exchangeRecorder) fail(err error) {
 	if !p.broken {
 		p.log.Warn("the run goes on without its recording, which could not be written", "run", p.attempt.Run, "attempt", p.attempt.Number, "error", err)
 	}
@@ -85,7 +84,7 @@ func (p *tape) fail(err error) {
 }
 
 // StartStep implements loop.Recorder.
-func (p *tape) StartStep(ctx context.Context, s loop.Step) error {
+func (p *exchangeRecorder) StartStep(ctx context.Context, s loop.Step) error {
 	p.mu.Lock()
 	p.step, p.try = s.Number, 0
 	p.mu.Unlock()
@@ -93,25 +92,25 @@ func (p *tape) StartStep(ctx context.Context, s loop.Step) error {
 }
 
 // FinishStep implements loop.Recorder.
-func (p *tape) FinishStep(ctx context.Context, s loop.Step) error {
+func (p *exchangeRecorder) FinishStep(ctx context.Context, s loop.Step) error {
 	p.flush()
 	return p.Recorder.FinishStep(ctx, s)
 }
 
 // Flush lets the record that is behind it write what it has held back.
-func (p *tape) Flush(ctx context.Context) error {
+func (p *exchangeRecorder) Flush(ctx context.Context) error {
 	p.flush()
-	return flushed(ctx, p.Recorder)
+	return flushRecorder(ctx, p.Recorder)
 }
 
-func flushed(ctx context.Context, r loop.Recorder) error {
+func flushRecorder(ctx context.Context, r loop.Recorder) error {
 	if held, ok := r.(interface{ Flush(context.Context) error }); ok {
 		return held.Flush(ctx)
 	}
 	return nil
 }
 
-func (p *tape) flush() {
+func (p *exchangeRecorder) flush() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 
@@ -132,7 +131,7 @@ func (p *tape) flush() {
 }
 
 // open begins the file, which grows while its attempt is on: nobody needs it whole before that.
-func (p *tape) open() (err error) {
+func (p *exchangeRecorder) open() (err error) {
 	if p.file != nil {
 		return nil
 	}
@@ -142,7 +141,7 @@ func (p *tape) open() (err error) {
 	return err
 }
 
-func (p *tape) close() {
+func (p *exchangeRecorder) close() {
 	p.flush()
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -158,8 +157,8 @@ func (p *tape) close() {
 	p.file = nil
 }
 
-// keep takes an exchange.
-func (p *tape) keep(x replay.Exchange) {
+// add takes an exchange.
+func (p *exchangeRecorder) add(x replay.Exchange) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 
@@ -167,6 +166,7 @@ func (p *tape) keep(x replay.Exchange) {
 		return
 	}
 
+	// A turn that is tried again is another exchange of the same step.
 	x.Attempt, x.Step, x.Try = p.attempt.Number, p.step, p.try
 	p.try++
 	line, err := p.encoder.Exchange(x)
@@ -178,24 +178,25 @@ func (p *tape) keep(x replay.Exchange) {
 	p.lines.Write(line)
 }
 
-// taped is a provider whose exchanges are recorded.
-type taped struct {
+// recordingProvider is a provider whose exchanges are recorded.
+type recordingProvider struct {
 	model.Provider
-	relay *relay // knows who answers
-	tape  *tape
+	relay    *relay // knows who answers
+	recorder *exchangeRecorder
 }
 
 // Stream implements model.Provider.
-func (t *taped) Stream(ctx context.Context, r model.Request) iter.Seq2[model.Event, error] {
+func (t *recordingProvider) Stream(ctx context.Context, r model.Request) iter.Seq2[model.Event, error] {
 	return func(yield func(model.Event, error) bool) {
 		x := replay.Exchange{Model: t.relay.model().Name, StartedAt: time.Now()}
 		var text strings.Builder
 		defer func() {
 			x.TookMS = time.Since(x.StartedAt).Milliseconds()
 			x.Text = text.String()
-			x.Request = t.tape.request(r)
-			t.tape.answer(&x.Answer)
-			t.tape.keep(x)
+			// At the end: redaction takes time that would be counted as the model's.
+			x.Request = t.recorder.cleanRequest(r)
+			t.recorder.cleanAnswer(&x.Answer)
+			t.recorder.add(x)
 		}()
 
 		for e, err := range t.Provider.Stream(ctx, r) {
@@ -206,7 +207,7 @@ func (t *taped) Stream(ctx context.Context, r model.Request) iter.Seq2[model.Eve
 			text.WriteString(e.Text)
 			switch {
 			case err != nil:
-				x.Fault = t.tape.fault(err)
+				x.Fault = t.recorder.fault(err)
 			case e.Call != nil:
 				x.Calls = append(x.Calls, *e.Call)
 			case e.Usage != nil:
@@ -219,20 +220,20 @@ func (t *taped) Stream(ctx context.Context, r model.Request) iter.Seq2[model.Eve
 
 			if !yield(e, err) {
 				if err == nil {
-					x.Fault = t.tape.left(ctx)
+					x.Fault = t.recorder.unread(ctx)
 				}
 				return
 			}
 		}
 
 		if ctx.Err() != nil && x.Fault == nil {
-			x.Fault = t.tape.fault(context.Cause(ctx))
+			x.Fault = t.recorder.fault(context.Cause(ctx))
 		}
 	}
 }
 
-// left is why an answer was not heard to its end.
-func (p *tape) left(ctx context.Context) *replay.Fault {
+// unread is why an answer was not read to its end.
+func (p *exchangeRecorder) unread(ctx context.Context) *replay.Fault {
 	if ctx.Err() != nil {
 		return p.fault(context.Cause(ctx))
 	}
@@ -240,7 +241,7 @@ func (p *tape) left(ctx context.Context) *replay.Fault {
 }
 
 // fault says why a turn failed.
-func (p *tape) fault(err error) *replay.Fault {
+func (p *exchangeRecorder) fault(err error) *replay.Fault {
 	f := &replay.Fault{Message: p.redact.Replace(err.Error())}
 	var e *model.Error
 	var why interface{ Outcome() domain.Outcome }
@@ -256,13 +257,13 @@ func (p *tape) fault(err error) *replay.Fault {
 	return f
 }
 
-// request is what was asked, without its secrets. What the last request had is not cleaned
+// cleanRequest is what was asked, without its secrets. What the last request had is not cleaned
 // again: a transcript only grows.
-func (p *tape) request(r model.Request) *model.Request {
+func (p *exchangeRecorder) cleanRequest(r model.Request) *model.Request {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 
-	known, clean := p.asked, p.cleaned
+	known, clean := p.lastMessages, p.lastCleaned
 	out := &model.Request{System: p.redact.Replace(r.System), Tools: r.Tools, MaxOutput: r.MaxOutput, Temperature: r.Temperature, NoTools: r.NoTools}
 	out.Messages = make([]model.Message, len(r.Messages))
 	for i, m := range r.Messages {
@@ -274,62 +275,19 @@ func (p *tape) request(r model.Request) *model.Request {
 		}
 	}
 
-	p.asked, p.cleaned = r.Messages, out.Messages
+	p.lastMessages, p.lastCleaned = r.Messages, out.Messages
 	return out
 }
 
-// cleanRequest is a request without secrets.
-func cleanRequest(r model.Request, redact *redact.Redactor) model.Request {
-	p := tape{redact: redact}
-	return *p.request(r)
-}
-
-// cleanMessage cleans the texts before they are written as JSON: within a text that is JSON
-// itself a secret would look otherwise afterwards.
-func cleanMessage(m model.Message, redact *redact.Redactor) model.Message {
-	m.Text = redact.Replace(m.Text)
-	m.Raw = cleanRaw(m.Raw, redact)
-	m.Calls = cleanCalls(m.Calls, redact)
-	return m
-}
-
-func cleanCalls(calls []model.Call, redact *redact.Redactor) []model.Call {
-	var out []model.Call
-	for _, c := range calls {
-		c.Args = cleanRaw(c.Args, redact)
-		out = append(out, c)
-	}
-	return out
-}
-
-// cleanRaw is a document without secrets; what is no JSON becomes a text, as the loop makes
-// of the arguments of a call.
-func cleanRaw(raw json.RawMessage, redact *redact.Redactor) json.RawMessage {
-	if len(raw) == 0 {
-		return nil
-	}
-
-	out := redact.JSON(raw)
-	if !json.Valid(out) {
-		quoted, err := json.Marshal(string(out))
-		if err != nil {
-			return nil
-		}
-		return quoted
-	}
-
-	return out
-}
-
-// answer makes an answer one that can be kept.
-func (p *tape) answer(a *replay.Answer) {
+// cleanAnswer makes an answer one that can be kept.
+func (p *exchangeRecorder) cleanAnswer(a *replay.Answer) {
 	a.Text = strings.ReplaceAll(strings.ToValidUTF8(p.redact.Replace(a.Text), "\ufffd"), "\x00", "")
 	a.Raw = cleanRaw(a.Raw, p.redact)
 	a.Calls = cleanCalls(a.Calls, p.redact)
 }
 
-// recorded reads what the attempts of a run left.
-func (r *Runner) recorded(run int64, attempt int) (replay.Recording, error) {
+// readRecording reads what the attempts of a run left.
+func (r *Runner) readRecording(run int64, attempt int) (replay.Recording, error) {
 	f, err := os.Open(r.recordingPath(run, attempt))
 	if errors.Is(err, fs.ErrNotExist) {
 		return replay.Recording{}, nil

@@ -27,14 +27,14 @@ func BenchmarkRecord(b *testing.B) {
 			model.Message{Role: model.RoleTool, CallID: id, Name: "file_read", Text: strings.Repeat("0123456789abcdef", 128)})
 	}
 
-	p := &tape{Recorder: nil, path: filepath.Join(b.TempDir(), "1.1.jsonl"), attempt: ledger.Attempt{Run: 1, Number: 1}, redact: redactor([]string{"sk-canary-0123456789", "another secret"}), log: slog.New(slog.NewTextHandler(io.Discard, nil))}
+	p := &exchangeRecorder{Recorder: nil, path: filepath.Join(b.TempDir(), "1.1.jsonl"), attempt: ledger.Attempt{Run: 1, Number: 1}, redact: redactor([]string{"sk-canary-0123456789", "another secret"}), log: slog.New(slog.NewTextHandler(io.Discard, nil))}
 	defer p.close()
 
 	n := 0
 	for b.Loop() {
 		n = n%90 + 1
-		x := replay.Exchange{Model: "m", Answer: replay.Answer{Text: "I go on."}, Request: p.request(model.Request{System: "Work.", Messages: history[:20+2*n]})}
-		p.keep(x)
+		x := replay.Exchange{Model: "m", Answer: replay.Answer{Text: "I go on."}, Request: p.cleanRequest(model.Request{System: "Work.", Messages: history[:20+2*n]})}
+		p.add(x)
 		p.flush()
 	}
 
@@ -46,6 +46,7 @@ func BenchmarkRecord(b *testing.B) {
 // A secret is found in whatever it is wrapped: in a text that is JSON, in arguments, in what
 // a provider wants back; and what it leaves is still JSON.
 func TestRecordingIsRedacted(t *testing.T) {
+	t.Parallel()
 	const secret = `k"e\y<&>-canary`
 	redact := redactor([]string{secret})
 	quoted, err := json.Marshal(map[string]string{"v": secret})
@@ -65,9 +66,9 @@ func TestRecordingIsRedacted(t *testing.T) {
 	}}, redact)
 
 	a := replay.Answer{Text: "It is " + secret, Raw: quoted, Calls: []model.Call{{Name: "a", Args: quoted}, {Name: "write", Args: twice}, {Name: "b", Args: json.RawMessage("no json")}}}
-	(&tape{redact: redact}).answer(&a)
+	(&exchangeRecorder{redact: redact}).cleanAnswer(&a)
 	var e replay.Encoder
-	line, err := e.Exchange(replay.Exchange{Request: &r, Answer: a, Fault: (&tape{redact: redact}).fault(fmt.Errorf("no answer for %s", secret))})
+	line, err := e.Exchange(replay.Exchange{Request: &r, Answer: a, Fault: (&exchangeRecorder{redact: redact}).fault(fmt.Errorf("no answer for %s", secret))})
 	if err != nil || strings.Contains(string(line), "canary") || strings.Count(string(line), "[secret]") != 10 {
 		t.Errorf("%v: %s", err, line)
 	}
@@ -75,6 +76,7 @@ func TestRecordingIsRedacted(t *testing.T) {
 
 // However often a secret was written as JSON, and whoever wrote it, what it leaves is JSON.
 func TestSecretsInJSON(t *testing.T) {
+	t.Parallel()
 	for _, secret := range []string{`canary"`, `canary\`, `"canary&"`, `canary\"<é>`, "canary\nsecret\t"} {
 		redact := redactor([]string{secret})
 		text := secret
@@ -97,15 +99,16 @@ func TestSecretsInJSON(t *testing.T) {
 
 // A run goes on when its recording cannot be written, and the log says so once.
 func TestRecordingThatCannotBeWritten(t *testing.T) {
+	t.Parallel()
 	var log strings.Builder
 	file := filepath.Join(t.TempDir(), "file")
-	p := &tape{Recorder: silent{}, path: filepath.Join(file, "1.1.jsonl"), redact: redactor(nil), log: slog.New(slog.NewTextHandler(&log, nil))}
+	p := &exchangeRecorder{Recorder: silent{}, path: filepath.Join(file, "1.1.jsonl"), redact: redactor(nil), log: slog.New(slog.NewTextHandler(&log, nil))}
 	if err := writeFile(file); err != nil {
 		t.Fatal(err)
 	}
 
 	for range 2 {
-		p.keep(replay.Exchange{Answer: replay.Answer{Text: "a"}})
+		p.add(replay.Exchange{Answer: replay.Answer{Text: "a"}})
 		if err := p.FinishStep(t.Context(), loop.Step{}); err != nil {
 			t.Fatal(err)
 		}

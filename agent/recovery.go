@@ -16,9 +16,9 @@ import (
 // maxShownArgs is how many bytes of a call's arguments its owner is shown.
 const maxShownArgs = 2000
 
-// recovered is what the owner of a run said of a call that was cut off, "" when nothing yet.
+// recoveryAnswer is what the owner of a run said of a call that was cut off, "" when nothing yet.
 // What was said of an earlier try at the call does not count for a later one.
-func recovered(c ledger.Call, items []ledger.Item) (answer string) {
+func recoveryAnswer(c ledger.Call, items []ledger.Item) (answer string) {
 	for _, i := range items {
 		if i.Kind == ledger.KindRecovery && i.Call == c.Key && i.Attempt > c.Attempt && i.State == ledger.ItemAnswered {
 			answer = i.Answer
@@ -27,32 +27,32 @@ func recovered(c ledger.Call, items []ledger.Item) (answer string) {
 	return answer
 }
 
-// decide keeps what is to become of a call that was cut off while it may have changed the
+// decideUncertain keeps what is to become of a call that was cut off while it may have changed the
 // world.
-func (h *history) decide(c ledger.Call, items []ledger.Item) {
+func (h *history) decideUncertain(c ledger.Call, items []ledger.Item) {
 	if len(h.calls[c.Key].Envelope) > 0 {
 		return // it was about to be told its result again, when it was cut off
 	}
 
 	delete(h.skipped, c.Key)
-	switch recovered(c, items) {
+	switch recoveryAnswer(c, items) {
 	case ledger.RecoveryDone:
 		text, err := tool.Success(nil, "an earlier attempt was cut off during this call; its owner says that it took effect, and what it gave is not known").MarshalJSON()
 		if err == nil { // it always is: nothing in it can fail
-			h.calls[c.Key] = loop.Past{Tool: c.Tool, Envelope: text}
+			h.calls[c.Key] = loop.PriorCall{Tool: c.Tool, Envelope: text}
 		}
 	case ledger.RecoveryAgain:
-		h.calls[c.Key] = loop.Past{Tool: c.Tool, Again: true}
+		h.calls[c.Key] = loop.PriorCall{Tool: c.Tool, Repeat: true}
 	case ledger.RecoverySkip:
 		delete(h.calls, c.Key)
 		h.skipped[c.Key] = true
 	default:
-		h.calls[c.Key] = loop.Past{Tool: c.Tool, Uncertain: true}
+		h.calls[c.Key] = loop.PriorCall{Tool: c.Tool, Uncertain: true}
 	}
 }
 
-// unsure is the first call of which nobody knows what became of it.
-func (h *history) unsure(calls []ledger.Call) (ledger.Call, bool) {
+// firstUncertain is the first call of which nobody knows what became of it.
+func (h *history) firstUncertain(calls []ledger.Call) (ledger.Call, bool) {
 	for _, c := range calls {
 		if c.State == domain.CallUncertain && h.calls[c.Key].Uncertain {
 			return c, true
@@ -65,21 +65,16 @@ func (h *history) unsure(calls []ledger.Call) (ledger.Call, bool) {
 // the loop and can look what became of it, so its owner is only informed. A list of calls
 // cannot look: its run is parked until its owner has.
 func (r *Runner) recover(ctx context.Context, a ledger.Attempt, t task, past history) (res ledger.Result, parked bool, err error) {
-	c := past.cut
+	c := past.uncertain
 	if c == nil {
 		return res, false, nil
 	}
 
-	asker := t.job.Name
-	if asker == "" {
-		asker = t.agent.Name
-	}
-
-	q := ledger.Question{Call: c.Key, Title: asker + " was cut off"}
+	q := ledger.Question{Call: c.Key, Title: t.asker() + " was cut off"}
 	if t.needsModel() {
 		q.Message = fmt.Sprintf("The process ended or had to end during a call of %s, which began at %s: %s\nWhether it took effect is not known. The model was told so, and that it was not made again.",
 			c.Tool, c.StartedAt.UTC().Format(time.RFC3339), r.shown(*c))
-		return res, false, r.ledger.Inform(ctx, a, q)
+		return res, false, r.ledger.AddInfo(ctx, a, q)
 	}
 
 	q.Kind, q.Options = ledger.KindRecovery, []string{ledger.RecoveryDone, ledger.RecoveryAgain, ledger.RecoverySkip, ledger.RecoveryStop}
@@ -90,7 +85,7 @@ func (r *Runner) recover(ctx context.Context, a ledger.Attempt, t task, past his
 	}
 
 	q.Message = fmt.Sprintf("The run was cut off during %s, which began at %s: %s %s\nWhether it took effect is not known. Look, and answer: %s.",
-		placeOf(t, c.Key), c.StartedAt.UTC().Format(time.RFC3339), c.Tool, r.shown(*c), words)
+		callPlace(t, c.Key), c.StartedAt.UTC().Format(time.RFC3339), c.Tool, r.shown(*c), words)
 	return ledger.Result{Wait: &q}, true, nil
 }
 
@@ -104,8 +99,8 @@ func (r *Runner) shown(c ledger.Call) string {
 	return fmt.Sprintf("%s… (%d bytes; all of them: rouse show %d --json)", text.HeadBytes(call, maxShownArgs), len(call), c.Run)
 }
 
-// placeOf names the place of a call in its list.
-func placeOf(t task, key string) string {
+// callPlace names the place of a call in its list.
+func callPlace(t task, key string) string {
 	if t.detail.Tool != "" {
 		return "the call by hand"
 	}

@@ -110,6 +110,7 @@ var bCall = ledger.Call{ID: "p2", Key: "p2", Tool: "file_write", Args: json.RawM
 // is neither repeated nor passed over by itself: its owner says what is to become of it, and
 // that is done once, however often the run is cut off after that.
 func TestRecovery(t *testing.T) {
+	t.Parallel()
 	for answer, want := range map[string]struct {
 		text    string
 		outcome domain.Outcome
@@ -165,6 +166,7 @@ func TestRecovery(t *testing.T) {
 // What was said of one try at a call does not count for the next: cut off once more, it is
 // asked about once more; nor does it count for another tool, which the playbook has there now.
 func TestRecoveryIsForOneTry(t *testing.T) {
+	t.Parallel()
 	b := setup(t)
 	b.appends()
 	id := b.enqueue(ledger.Request{Job: "letters", Agent: "plain"})
@@ -189,6 +191,7 @@ func TestRecoveryIsForOneTry(t *testing.T) {
 // However the attempt ended, and whoever has the run tried again: nobody but its owner
 // decides, and no answer in time is none.
 func TestRecoveryAfterAFailure(t *testing.T) {
+	t.Parallel()
 	b := setup(t)
 	b.appends()
 	id := b.enqueue(ledger.Request{Job: "letters", Agent: "plain"})
@@ -206,7 +209,7 @@ func TestRecoveryAfterAFailure(t *testing.T) {
 		}
 
 		if round == 0 {
-			if err := b.ledger.Expire(t.Context(), b.open().ID, ledger.Result{Outcome: domain.OutcomeTimeout, Error: "nobody answered"}); err != nil {
+			if err := b.ledger.ExpireItem(t.Context(), b.open().ID, ledger.Result{Outcome: domain.OutcomeTimeout, Error: "nobody answered"}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -219,7 +222,8 @@ func TestRecoveryAfterAFailure(t *testing.T) {
 }
 
 // A call by hand has nothing behind it, so it cannot be skipped.
-func TestRecoveryOfACallByHand(t *testing.T) {
+func TestRecoveryOfAManualCall(t *testing.T) {
+	t.Parallel()
 	b := setup(t)
 	id := b.enqueue(ledger.Request{Agent: "plain", Detail: ledger.Detail{Tool: "file_write", Args: bCall.Args}})
 	c := bCall
@@ -240,6 +244,7 @@ func TestRecoveryOfACallByHand(t *testing.T) {
 // A model is told that nobody knows what became of its call, and can look; its owner is told
 // once. It is the same when the attempt failed: what is unknown is not said to be undone.
 func TestModelIsToldOfTheUnknown(t *testing.T) {
+	t.Parallel()
 	for name, ended := range map[string]*ledger.Result{"interrupted": nil, "failed": {Outcome: domain.OutcomeTimeout, Error: "too long", RetryAt: time.Now()}} {
 		t.Run(name, func(t *testing.T) {
 			b := setup(t, modeltest.Turn{Fail: model.KindAuth}, modeltest.Turn{Text: "I looked: it is there."})

@@ -58,6 +58,7 @@ func (b *bench) made(run int64) ([]ledger.Call, []tool.Envelope) {
 // one who called sees the digest, the helper its task and tools that read, and the record,
 // the bounds and the costs are those of the run.
 func TestReduce(t *testing.T) {
+	t.Parallel()
 	for _, dialect := range dialects() {
 		t.Run(dialect, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -78,7 +79,7 @@ func TestReduce(t *testing.T) {
 				var within []string
 				steps, err := b.ledger.Steps(t.Context(), id)
 				for _, s := range steps {
-					within = append(within, s.Within)
+					within = append(within, s.ParentCall)
 				}
 				if err != nil || !slices.Equal(within, []string{"", c.Key, c.Key, ""}) || len(calls) != 2 || calls[1].Step != 2 {
 					t.Errorf("the steps stand within %q, the calls are %+v (%v)", within, calls, err)
@@ -106,6 +107,7 @@ func TestReduce(t *testing.T) {
 
 // A reduction ends within its own limits and those of the run, and the run hears in words how.
 func TestReduceEnds(t *testing.T) {
+	t.Parallel()
 	reading, dear := readCall("1", "log.txt"), readCall("1", "log.txt")
 	dear.Usage.Input = 6600
 	for name, c := range map[string]struct {
@@ -126,7 +128,7 @@ func TestReduceEnds(t *testing.T) {
 		"it would write":             {`{"task":"t"}`, []modeltest.Turn{{Calls: []model.Call{insertCall("1", "one")}}, {Text: "I cannot."}}, loop.Bounds{}, "", "I cannot.", tool.KindToolNotFound, 2, 0},
 		"it says nothing":            {`{"task":"t"}`, []modeltest.Turn{{}, {}, {}}, loop.Bounds{}, tool.KindExecutionError, "only empty answers", "", 1, 0},
 		"the server refuses":         {`{"task":"t"}`, []modeltest.Turn{{Status: 401, Raw: "no"}}, loop.Bounds{}, tool.KindExecutionError, "there is no digest", "", 1, 0},
-		"it takes too long":          {`{"task":"t"}`, []modeltest.Turn{{Text: "Well", Endless: time.Second}}, loop.Bounds{Output: 1 << 30}, tool.KindTimeout, "4m0s", "", 1, 4 * time.Minute},
+		"it takes too long":          {`{"task":"t"}`, []modeltest.Turn{{Text: "Well", RepeatEvery: time.Second}}, loop.Bounds{Output: 1 << 30}, tool.KindTimeout, "4m0s", "", 1, 4 * time.Minute},
 		"the calls of the run":       {`{"task":"t"}`, []modeltest.Turn{reading, {Calls: append(slices.Clone(reading.Calls), model.Call{ID: "2", Name: "db_schema"})}}, loop.Bounds{Calls: 3}, tool.KindExecutionError, "used up", "", 3, 0},
 		"no call is left":            {`{"task":"t"}`, nil, loop.Bounds{Calls: 1}, tool.KindRejected, "the calls of this run are used up", "", 1, 0},
 		"the tokens of the run":      {`{"task":"t"}`, []modeltest.Turn{dear}, loop.Bounds{Tokens: 7000}, tool.KindExecutionError, "left of the run's tokens", "", 2, 0},
@@ -172,6 +174,7 @@ func TestReduceEnds(t *testing.T) {
 
 // A reduction that a crash cut off is made again: it only read. What it took stays counted.
 func TestReduceGoesOn(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := looker(t, "openai", reduceCall(`{"task":"t"}`), readCall("1", "log.txt"), modeltest.Turn{Text: "Hm", Hang: true},
 			readCall("2", "log.txt"), modeltest.Turn{Text: "42"}, modeltest.Turn{Text: "It is 42."})
@@ -202,6 +205,7 @@ func TestReduceGoesOn(t *testing.T) {
 
 // Who has nothing to read with, or may not, or is no model, has no such tool.
 func TestWhoReduces(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		change func(*agent.Agent)
 		offer  bool
@@ -234,6 +238,7 @@ func TestWhoReduces(t *testing.T) {
 
 // In a run of phases the reduction is what a step does, and itself goes without phases.
 func TestReduceInPhases(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := looker(t, "openai",
 			modeltest.Turn{Calls: []model.Call{step("1", `{"phase":"act","thinking":"t","summary":"looks","action":{"tool_name":"reduce","tool_input":{"task":"Find it."}}}`)}},
@@ -254,6 +259,7 @@ func TestReduceInPhases(t *testing.T) {
 
 // A recording holds what stood within the call, and a replay goes through it again.
 func TestReduceIsReplayed(t *testing.T) {
+	t.Parallel()
 	schema := modeltest.Turn{Calls: []model.Call{{ID: "1", Name: "db_schema", Args: json.RawMessage(`{}`)}}}
 	b := recorded(t, agent.Job{Prompt: "Look."}, reduceCall(`{"task":"t"}`), schema, modeltest.Turn{Text: "One table."}, complete("2"))
 	id := b.enqueue(ledger.Request{Job: "j", Agent: "clerk"})
@@ -264,6 +270,7 @@ func TestReduceIsReplayed(t *testing.T) {
 // Two reductions of one answer have their conversations one after the other, beside whatever
 // else was asked for.
 func TestReduceTwice(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		two := reduceCall(`{"task":"the first"}`)
 		two.Calls = append(two.Calls, model.Call{ID: "r2", Name: "reduce", Args: json.RawMessage(`{"task":"the second"}`)}, insertCall("3", "one"))

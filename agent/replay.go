@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -18,8 +17,8 @@ import (
 	"rouse/internal/domain"
 )
 
-// Replayed is what became of a run that was played again.
-type Replayed struct {
+// ReplayResult is what became of a run that was played again.
+type ReplayResult struct {
 	Differences []replay.Difference // none: it does today what it did
 	// Unknown says where the recording ends although the run would go on; "" when the replay
 	// came to an end.
@@ -28,7 +27,7 @@ type Replayed struct {
 }
 
 // Same says whether the run does today what it did.
-func (p Replayed) Same() bool { return len(p.Differences) == 0 && p.Unknown == "" }
+func (p ReplayResult) Same() bool { return len(p.Differences) == 0 && p.Unknown == "" }
 
 // Ending is how a run ended, and what it took.
 type Ending struct {
@@ -47,49 +46,49 @@ type Ending struct {
 // answers for a model and the recorded results for tools, of which none is called. What is
 // recorded of the replay goes into the runner's own ledger and folders, so they are to be
 // ones that are thrown away. An error means that the run cannot be played at all.
-func (r *Runner) Replay(ctx context.Context, rec replay.Recording) (Replayed, error) {
-	run, d, t, err := r.recordedTask(rec)
+func (r *Runner) Replay(ctx context.Context, rec replay.Recording) (ReplayResult, error) {
+	run, t, err := r.recordedTask(rec)
 	if err != nil {
-		return Replayed{}, err
+		return ReplayResult{}, err
 	}
 
-	accepted, err := r.ledger.Enqueue(ctx, ledger.Request{Job: run.Job, Agent: run.Agent, Trigger: run.Trigger, Detail: d, ScheduledAt: run.ScheduledAt})
+	accepted, err := r.ledger.Enqueue(ctx, ledger.Request{Job: run.Job, Agent: run.Agent, Trigger: run.Trigger, Detail: t.detail, ScheduledAt: run.ScheduledAt})
 	if err != nil {
-		return Replayed{}, err
+		return ReplayResult{}, err
 	}
 
-	p := &player{rec: rec, redact: redactor(t.secrets), told: map[string]bool{}}
-	out := Replayed{Recorded: endingOf(rec)}
+	p := &replayer{recording: rec, redact: redactor(t.secrets), reported: map[string]bool{}}
+	out := ReplayResult{Recorded: endingOf(rec)}
 	var last ledger.Result
 	for i, at := range rec.Attempts {
 		again, a, err := r.ledger.StartAttempt(ctx, accepted[0].Run)
 		if err != nil {
-			return Replayed{}, fmt.Errorf("attempt %d cannot be played: %w", at.Number, err)
+			return ReplayResult{}, fmt.Errorf("attempt %d cannot be played: %w", at.Number, err)
 		}
 
-		p.begin(at)
+		p.startAttempt(at)
 		if last, err = r.play(ctx, again, a, t, run, p); err != nil {
-			return Replayed{}, err
+			return ReplayResult{}, err
 		}
 
 		if i == len(rec.Attempts)-1 || !p.endedAsRecorded(last) {
-			last = p.adopt(last, out.Recorded)
+			last = p.adoptEnding(last, out.Recorded)
 			if err := r.ledger.Finish(ctx, a, last); err != nil {
-				return Replayed{}, err
+				return ReplayResult{}, err
 			}
 			break
 		}
-		if err := r.goOn(ctx, a, at, last); err != nil {
-			return Replayed{}, err
+		if err := r.continueAsRecorded(ctx, a, at, last); err != nil {
+			return ReplayResult{}, err
 		}
 	}
 	if err := p.compare(ctx, r.ledger, accepted[0].Run); err != nil {
-		return Replayed{}, err
+		return ReplayResult{}, err
 	}
 
 	again, err := r.ledger.Run(ctx, accepted[0].Run)
 	if err != nil {
-		return Replayed{}, err
+		return ReplayResult{}, err
 	}
 
 	out.Now = Ending{Outcome: last.Outcome, Exit: last.Exit, Verified: last.Verified, Summary: p.redact.Replace(last.Summary), Error: p.redact.Replace(last.Error),
@@ -98,48 +97,37 @@ func (r *Runner) Replay(ctx context.Context, rec replay.Recording) (Replayed, er
 		p.compareEnds(out.Recorded, out.Now)
 	}
 
-	slices.SortStableFunc(p.found, func(a, b replay.Difference) int {
+	slices.SortStableFunc(p.differences, func(a, b replay.Difference) int {
 		return cmp.Or(cmp.Compare(atEnd(a.Attempt), atEnd(b.Attempt)), cmp.Compare(a.Step, b.Step))
 	})
-	out.Differences = p.found
+	out.Differences = p.differences
 	return out, nil
-}
-
-// atEnd puts what is of no attempt behind the attempts.
-func atEnd(attempt int) int {
-	if attempt == 0 {
-		return math.MaxInt
-	}
-	return attempt
 }
 
 // recordedTask is the task of a recorded run as the plan has it today. The error says what
 // keeps it from being played.
-func (r *Runner) recordedTask(rec replay.Recording) (run ledger.Run, d ledger.Detail, t task, err error) {
+func (r *Runner) recordedTask(rec replay.Recording) (run ledger.Run, t task, err error) {
 	if rec.Run == nil || len(rec.Attempts) == 0 {
-		return run, d, t, errors.New("the recording holds no attempt at a run, so there is nothing to play again")
+		return run, t, errors.New("the recording holds no attempt at a run, so there is nothing to play again")
 	}
 
 	run = ledger.Run{Job: rec.Run.Job, Agent: rec.Run.Agent, Trigger: rec.Run.Trigger, Detail: rec.Run.Detail,
 		ScheduledAt: rec.Run.ScheduledAt, QueuedAt: rec.Run.QueuedAt, StartedAt: rec.Run.StartedAt}
 	if _, err := fmt.Sscan(rec.Run.ID, &run.ID); err != nil {
-		return run, d, t, fmt.Errorf("the recording is of run %q, which is no number", rec.Run.ID)
+		return run, t, fmt.Errorf("the recording is of run %q, which is no number", rec.Run.ID)
 	}
-	if d, err = parseDetail(run); err != nil {
-		return run, d, t, err
-	}
-	if t, err = r.plan.Load().find(run, d); err != nil {
-		return run, d, t, err
+	if t, err = r.plan.Load().resolve(run); err != nil {
+		return run, t, err
 	}
 
 	if t.needsModel() && len(rec.Exchanges) == 0 {
-		return run, d, t, fmt.Errorf("run %d was not recorded, so nobody knows what its model said; set record: true on its job%s, and the runs from then on can be replayed", run.ID, named(run.Job))
+		return run, t, fmt.Errorf("run %d was not recorded, so nobody knows what its model said; set record: true on its job%s, and the runs from then on can be replayed", run.ID, ofJobNamed(run.Job))
 	}
 
-	return run, d, t, nil
+	return run, t, nil
 }
 
-func named(job string) string {
+func ofJobNamed(job string) string {
 	if job == "" {
 		return " (a run without a job is not recorded)"
 	}
@@ -157,27 +145,27 @@ func endingOf(rec replay.Recording) Ending {
 }
 
 // play plays one attempt. of is the run as it was, again the one that is played.
-func (r *Runner) play(ctx context.Context, again ledger.Run, a ledger.Attempt, t task, of ledger.Run, p *player) (ledger.Result, error) {
-	if p.attempt.Asked(replay.HeardDefinition) {
+func (r *Runner) play(ctx context.Context, again ledger.Run, a ledger.Attempt, t task, of ledger.Run, p *replayer) (ledger.Result, error) {
+	if p.attempt.Asked(replay.QuestionDefinition) {
 		return ledger.Result{Wait: &ledger.Question{Kind: ledger.KindApproval, Title: "the recorded run was held", Message: "for the definition of its job",
 			Options: []string{ledger.ApprovalOnce, ledger.ApprovalDeny}, Action: ledger.Action{Hash: "definition"}}}, nil
 	}
 
-	var s scene
-	if len(p.attempt.Scene) > 0 {
-		if err := json.Unmarshal(p.attempt.Scene, &s); err != nil {
+	var s snapshot
+	if len(p.attempt.Snapshot) > 0 {
+		if err := json.Unmarshal(p.attempt.Snapshot, &s); err != nil {
 			return ledger.Result{}, fmt.Errorf("what attempt %d found when it began cannot be read: %w", p.attempt.Number, err)
 		}
 	}
 
 	s.run = of
-	s.set(&t)
-	t.answered = p.answered
+	s.apply(&t)
+	t.wrapTool = p.answerFromRecord
 	if _, err := os.Stat(t.agent.Workdir); err != nil { // nothing is read there, so nothing is made there
-		t.place = filepath.Dir(r.manifests)
+		t.baseDir = filepath.Dir(r.manifests)
 	}
 
-	o, over, err := r.orders(ctx, again, a, &t, s)
+	o, over, err := r.loopOptions(ctx, again, a, &t, s)
 	if over != nil {
 		return *over, err
 	}
@@ -185,9 +173,10 @@ func (r *Runner) play(ctx context.Context, again ledger.Run, a ledger.Attempt, t
 		return ledger.Result{}, err
 	}
 
-	o.Policy.Hasty, o.Bounds.Wall, o.Bounds.Idle = true, -1, -1
-	p.Recorder, o.Recorder, o.Took = o.Recorder, p, p.lasted()
-	o.Gate = p
+	// Nothing is waited for, and no clock ends it: how long things took is not what is compared.
+	o.Policy.NoRetryDelay, o.Bounds.Wall, o.Bounds.Idle = true, -1, -1
+	p.Recorder, o.Recorder, o.PriorDurations = o.Recorder, p, p.durations()
+	o.Authorizer = p
 	if t.needsModel() {
 		o.Provider = p
 	}
@@ -204,14 +193,14 @@ func (r *Runner) play(ctx context.Context, again ledger.Run, a ledger.Attempt, t
 	t.job.Expect = nil // nothing was done that could be looked at
 	out, err := r.judge(ctx, t, time.Time{}, res)
 	if len(expect) > 0 && out.Outcome.Done() {
-		p.expected(&out)
+		p.adoptVerdict(&out)
 	}
 
 	return out, err
 }
 
-// goOn brings the played run to where the recorded one began its next attempt.
-func (r *Runner) goOn(ctx context.Context, a ledger.Attempt, at replay.Attempt, res ledger.Result) error {
+// continueAsRecorded brings the played run to where the recorded one began its next attempt.
+func (r *Runner) continueAsRecorded(ctx context.Context, a ledger.Attempt, at replay.Attempt, res ledger.Result) error {
 	if at.State == domain.AttemptInterrupted {
 		return r.ledger.Interrupt(ctx, a, at.Error, nil)
 	}
@@ -220,11 +209,12 @@ func (r *Runner) goOn(ctx context.Context, a ledger.Attempt, at replay.Attempt, 
 	}
 
 	if res.Wait != nil {
-		if err := r.hear(ctx, a, at.Heard); err != nil {
+		if err := r.answerAsRecorded(ctx, a, at.Questions); err != nil {
 			return err
 		}
 	}
 
+	// The recorded run went on after this attempt, so it was retried; here nobody else does that.
 	run, err := r.ledger.Run(ctx, a.Run)
 	if err == nil && run.State == domain.StateFinished {
 		_, err = r.ledger.Retry(ctx, a.Run)
@@ -233,8 +223,8 @@ func (r *Runner) goOn(ctx context.Context, a ledger.Attempt, at replay.Attempt, 
 	return err
 }
 
-// hear answers what a played attempt asks as its owner did.
-func (r *Runner) hear(ctx context.Context, a ledger.Attempt, heard []replay.Heard) error {
+// answerAsRecorded answers what a played attempt asks as its owner did.
+func (r *Runner) answerAsRecorded(ctx context.Context, a ledger.Attempt, heard []replay.Question) error {
 	items, err := r.ledger.ItemsOf(ctx, a.Run)
 	if err != nil {
 		return err
@@ -248,7 +238,7 @@ func (r *Runner) hear(ctx context.Context, a ledger.Attempt, heard []replay.Hear
 		if heard[0].State == ledger.ItemAnswered {
 			_, err = r.ledger.Answer(ctx, i.ID, heard[0].Answer)
 		} else {
-			err = r.ledger.Expire(ctx, i.ID, ledger.Result{Outcome: domain.OutcomeTimeout})
+			err = r.ledger.ExpireItem(ctx, i.ID, ledger.Result{Outcome: domain.OutcomeTimeout})
 		}
 		if err != nil {
 			return fmt.Errorf("the answer to %q cannot be given again: %w", i.Message, err)

@@ -48,10 +48,10 @@ func (b *bench) end(id int64, res ledger.Result) {
 }
 
 // play plays a run again, by way of a file, in a home of its own.
-func (b *bench) play(id int64) (replay.Recording, agent.Replayed) {
+func (b *bench) play(id int64) (replay.Recording, agent.ReplayResult) {
 	b.t.Helper()
 	b.runner.Set(b.plan)
-	rec, err := b.runner.Recording(b.t.Context(), id)
+	rec, err := b.runner.ExportRecording(b.t.Context(), id)
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -116,6 +116,7 @@ func complete(id string) modeltest.Turn {
 // What was cut off, asked its owner, or failed and was tried again, is played attempt by
 // attempt.
 func TestReplayOfAttempts(t *testing.T) {
+	t.Parallel()
 	t.Run("interrupted between steps", func(t *testing.T) {
 		b := recorded(t, agent.Job{Prompt: "Write {{ .Job }}."}, modeltest.Turn{Text: "One.", Calls: []model.Call{insertCall("1", "one")}}, modeltest.Turn{Status: 401, Raw: "the power fails here"},
 			modeltest.Turn{Calls: []model.Call{insertCall("2", "two")}}, complete("3"))
@@ -211,6 +212,7 @@ func pendingWrite(t *testing.T, b *bench, id int64) {
 
 // A playbook is played from its calls, without a recording; another value in it is seen.
 func TestReplayOfAPlaybook(t *testing.T) {
+	t.Parallel()
 	b := recorded(t, agent.Job{Playbook: []playbook.Call{
 		{Name: "db_insert", With: map[string]any{"table": "log", "row": map[string]any{"what": "{{ .Input.what }} after {{ .LastSuccess }}"}}, Save: "row"},
 		{Name: "file_write", With: map[string]any{"path": "a.txt", "content": "{{ .row }}"}},
@@ -249,6 +251,7 @@ func TestReplayOfAPlaybook(t *testing.T) {
 
 // A run that would go on where its recording ends says so: what it would do nobody knows.
 func TestReplayEndsWithTheRecording(t *testing.T) {
+	t.Parallel()
 	b := recorded(t, agent.Job{Prompt: "Write.", Bounds: loop.Bounds{Steps: 2}}, modeltest.Turn{Calls: []model.Call{insertCall("1", "one")}}, modeltest.Turn{Calls: []model.Call{insertCall("2", "two")}}, modeltest.Turn{Text: "I wrote two rows."})
 	id := b.enqueue(ledger.Request{Job: "j", Agent: "clerk"})
 	b.end(id, b.run(id))
@@ -263,6 +266,7 @@ func TestReplayEndsWithTheRecording(t *testing.T) {
 
 // The model that takes over after a failure is in the recording, and its price in the replay.
 func TestReplayOfAFallback(t *testing.T) {
+	t.Parallel()
 	b := recorded(t, agent.Job{Prompt: "Write."}, modeltest.Turn{Text: "Yes.", Usage: model.Usage{Input: 100, Output: 10}})
 	first := modeltest.New(t, spent)
 	p, err := openai.New(openai.Options{BaseURL: first.URL, Model: "scripted"})
@@ -290,10 +294,11 @@ func TestReplayOfAFallback(t *testing.T) {
 // A wake is recorded as the job is that its chain goes back to, and played with the words
 // that the host had for it then.
 func TestReplayOfAWake(t *testing.T) {
+	t.Parallel()
 	b := recorded(t, agent.Job{Prompt: "Write."}, complete("1"))
 	before := b.enqueue(ledger.Request{Job: "j", Agent: "clerk"})
 	b.end(before, b.run(before))
-	id := b.enqueue(ledger.Request{Agent: "clerk", Detail: ledger.Detail{Wake: &ledger.Wake{Job: "j", Instructions: "Look again.", ScheduledBy: ledger.ByAgent, Planned: time.Now(), Asked: time.Now()}}})
+	id := b.enqueue(ledger.Request{Agent: "clerk", Detail: ledger.Detail{Wake: &ledger.WakeDetail{Job: "j", Instructions: "Look again.", ScheduledBy: ledger.ByAgent, Planned: time.Now(), Asked: time.Now()}}})
 	b.end(id, b.run(id))
 	after := b.enqueue(ledger.Request{Job: "j", Agent: "clerk"})
 	b.end(after, b.run(after))
@@ -307,6 +312,7 @@ func TestReplayOfAWake(t *testing.T) {
 
 // Runs in phases and their working memory are played as they were.
 func TestReplayInPhases(t *testing.T) {
+	t.Parallel()
 	step := func(id, args string) modeltest.Turn {
 		return modeltest.Turn{Calls: []model.Call{{ID: id, Name: "agent_step", Args: json.RawMessage(args)}}}
 	}
@@ -330,10 +336,11 @@ func TestReplayInPhases(t *testing.T) {
 
 // Nothing is kept of a job that does not say so, and what was kept goes with its run.
 func TestRecordingsAreKeptAsLongAsTheirRuns(t *testing.T) {
+	t.Parallel()
 	b := recorded(t, agent.Job{Prompt: "Write."}, complete("1"))
 	b.plan.Jobs["quiet"] = agent.Job{Name: "quiet", Agent: "clerk", Prompt: "Write."}
 	quiet, id := b.enqueue(ledger.Request{Job: "quiet", Agent: "clerk"}), b.enqueue(ledger.Request{Job: "j", Agent: "clerk"})
-	if _, err := b.runner.Recording(t.Context(), id); err == nil || !strings.Contains(err.Error(), "has not finished (queued)") {
+	if _, err := b.runner.ExportRecording(t.Context(), id); err == nil || !strings.Contains(err.Error(), "has not finished (queued)") {
 		t.Errorf("an unfinished run: %v", err)
 	}
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -167,22 +168,78 @@ func (b *bench) count() int {
 	return int(n)
 }
 
+// table gives the clerk a database with the table log.
 func (b *bench) table() {
 	b.t.Helper()
-	db, release, err := b.pool.Get(b.t.Context(), "clerk")
+	agents := filepath.Join(b.dir, "agents")
+	if b.pool.Has("clerk") {
+		if err := createLog(b.t.Context(), b.pool); err != nil {
+			b.t.Fatal(err)
+		}
+		return
+	}
+
+	made, err := logDatabase()
+	for path, content := range made {
+		if err == nil {
+			err = os.MkdirAll(filepath.Join(agents, filepath.Dir(path)), 0o700)
+		}
+		if err == nil {
+			err = os.WriteFile(filepath.Join(agents, path), content, 0o600)
+		}
+	}
 	if err != nil {
 		b.t.Fatal(err)
 	}
+}
+
+// logDatabase are the files of a pool in which the clerk has the table log, by their paths: made
+// once, for a new database takes longer than most tests.
+var logDatabase = sync.OnceValues(func() (map[string][]byte, error) {
+	dir, err := os.MkdirTemp("", "rouse-log-")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(dir)
+
+	pool, err := agentdb.NewPool(agentdb.PoolOptions{Dir: dir})
+	if err != nil {
+		return nil, err
+	}
+	if err := errors.Join(createLog(context.Background(), pool), pool.Close()); err != nil {
+		return nil, err
+	}
+
+	made := map[string][]byte{}
+	err = filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
+		if err != nil || e.IsDir() {
+			return err
+		}
+
+		rel, err := filepath.Rel(dir, path)
+		if err == nil {
+			made[rel], err = os.ReadFile(path)
+		}
+		return err
+	})
+	return made, err
+})
+
+func createLog(ctx context.Context, pool *agentdb.Pool) error {
+	db, release, err := pool.Get(ctx, "clerk")
+	if err != nil {
+		return err
+	}
 	defer release()
 
-	if _, err := db.CreateTable(b.t.Context(), agentdb.By{}, agentdb.TableSpec{Name: "log", Purpose: "What was done", Columns: []agentdb.Column{{Name: "what", Type: "TEXT"}}}); err != nil {
-		b.t.Fatal(err)
-	}
+	_, err = db.CreateTable(ctx, agentdb.By{}, agentdb.TableSpec{Name: "log", Purpose: "What was done", Columns: []agentdb.Column{{Name: "what", Type: "TEXT"}}})
+	return err
 }
 
 // An interrupted run of a model goes on from its transcript: what has a result is not done
 // again, and the model is asked only for what comes next.
 func TestModelGoesOnAfterAnInterruption(t *testing.T) {
+	t.Parallel()
 	b := setup(t, modeltest.Turn{Calls: []model.Call{insertCall("1", "one")}}, modeltest.Turn{Status: 401, Raw: "the power fails here"},
 		modeltest.Turn{Calls: []model.Call{insertCall("2", "two")}}, modeltest.Turn{Text: "Both are written."})
 	b.table()
@@ -207,6 +264,7 @@ func TestModelGoesOnAfterAnInterruption(t *testing.T) {
 
 // Bounds are those of a run: an attempt that goes on has what the interrupted one left.
 func TestBoundsGoOn(t *testing.T) {
+	t.Parallel()
 	b := setup(t, modeltest.Turn{Calls: []model.Call{insertCall("1", "again")}})
 	b.table()
 	b.plan.Jobs["j"] = agent.Job{Name: "j", Agent: "clerk", Prompt: "Write for ever.", Bounds: loop.Bounds{Steps: 3}}
@@ -224,6 +282,7 @@ func TestBoundsGoOn(t *testing.T) {
 
 // No part of a secret is kept, not even of one that another one begins.
 func TestSecretsAreNotKept(t *testing.T) {
+	t.Parallel()
 	b := setup(t)
 	id := b.enqueue(ledger.Request{Agent: "clerk", Detail: ledger.Detail{Tool: "todo", Args: json.RawMessage(`{"markdown":"- [ ] sk-canary-and-more sk-canary"}`)}})
 	b.run(id)
@@ -236,6 +295,7 @@ func TestSecretsAreNotKept(t *testing.T) {
 // What was asked for when the power failed, and has no result, is done at the next attempt
 // before the model is asked again; the database's journal keeps it from being done twice.
 func TestPendingCallIsFinishedOnce(t *testing.T) {
+	t.Parallel()
 	b := setup(t, modeltest.Turn{Text: "Done."})
 	b.table()
 	b.plan.Jobs["j"] = agent.Job{Name: "j", Agent: "clerk", Prompt: "Write a row."}
@@ -283,6 +343,7 @@ func TestPendingCallIsFinishedOnce(t *testing.T) {
 
 // A playbook that failed is tried again from its beginning; what it wrote is not written twice.
 func TestPlaybookIsTriedAgain(t *testing.T) {
+	t.Parallel()
 	b := setup(t)
 	b.table()
 	b.plan.Jobs["j"] = agent.Job{Name: "j", Agent: "clerk", Playbook: []playbook.Call{
@@ -311,6 +372,7 @@ func TestPlaybookIsTriedAgain(t *testing.T) {
 
 // What a run cannot do ends it with the reason, and the host lives.
 func TestRefusals(t *testing.T) {
+	t.Parallel()
 	b := setup(t)
 	for name, c := range map[string]struct {
 		request ledger.Request
@@ -339,6 +401,7 @@ func TestRefusals(t *testing.T) {
 
 // A file that changed after it was accepted is not given to a run that was about something else.
 func TestFileThatChanged(t *testing.T) {
+	t.Parallel()
 	b := setup(t)
 	path := filepath.Join(b.dir, "a.csv")
 	if err := os.WriteFile(path, []byte("new"), 0o600); err != nil {
@@ -352,20 +415,22 @@ func TestFileThatChanged(t *testing.T) {
 	}
 }
 
-func TestHold(t *testing.T) {
+func TestBlocked(t *testing.T) {
+	t.Parallel()
 	b := setup(t)
 	b.plan.Jobs["j"] = agent.Job{Name: "j", Agent: "plain", Prompt: "x"}
 	b.plan.Jobs["p"] = agent.Job{Name: "p", Agent: "plain", Playbook: []playbook.Call{{Name: "todo"}}}
 	b.runner.Set(b.plan)
-	if why := b.runner.Hold(ledger.Run{Job: "j"}); !strings.HasPrefix(why, "no_model") {
+	if why := b.runner.Blocked(ledger.Run{Job: "j"}); !strings.HasPrefix(why, "no_model") {
 		t.Errorf("a prompt without a model: %q", why)
 	}
-	if why := b.runner.Hold(ledger.Run{Job: "p"}); why != "" {
+	if why := b.runner.Blocked(ledger.Run{Job: "p"}); why != "" {
 		t.Errorf("a playbook: %q", why)
 	}
 }
 
 func TestNotices(t *testing.T) {
+	t.Parallel()
 	b := setup(t)
 	b.plan.Jobs["j"] = agent.Job{Name: "j", Agent: "clerk", Notify: agent.Notify{On: []string{"error"}, Channels: []string{"desktop", "ops"}, Title: "{{ .Job }} says {{ .Outcome }}", Body: "{{ .Nonsense }}"}}
 	b.runner.Set(b.plan)
@@ -382,6 +447,7 @@ func TestNotices(t *testing.T) {
 
 // The daemon's end stops a model's run as interrupted, and a person's as cancelled.
 func TestStopHasItsReason(t *testing.T) {
+	t.Parallel()
 	b := setup(t, modeltest.Turn{Text: "late"})
 	b.plan.Jobs["j"] = agent.Job{Name: "j", Agent: "clerk", Prompt: "x"}
 	b.runner.Set(b.plan)

@@ -50,16 +50,16 @@ func (b *bench) execute(id int64) ledger.Result {
 }
 
 // fire queues the run of what an agent has planned, as the scheduler does when it is due.
-func (b *bench) fire(agent string) (int64, ledger.Slot) {
+func (b *bench) fire(agent string) (int64, ledger.Wake) {
 	b.t.Helper()
-	s, ok, err := b.ledger.Slot(b.t.Context(), agent)
+	s, ok, err := b.ledger.NextWake(b.t.Context(), agent)
 	if err != nil || !ok {
 		b.t.Fatalf("nothing is planned (%v)", err)
 	}
 
 	due := s.At.Add(time.Duration(s.ID) * time.Hour) // not a moment after the last
-	d, err := b.ledger.FireSlots(b.t.Context(), due, 9, s.ID)
-	if err != nil || d[0].Decision != ledger.SlotRun {
+	d, err := b.ledger.FireWakes(b.t.Context(), due, 9, s.ID)
+	if err != nil || d[0].Decision != ledger.WakeRun {
 		b.t.Fatalf("%+v (%v)", d, err)
 	}
 	return d[0].Run, s
@@ -68,6 +68,7 @@ func (b *bench) fire(agent string) (int64, ledger.Slot) {
 // OSA-25, OSA-70, OSA-71, OSA-76: an agent sets its alarm in a job's run, is woken afresh with what
 // it told itself, sets the next one, and stays in all of them within the bounds of that job.
 func TestWakes(t *testing.T) {
+	t.Parallel()
 	b := setup(t, planCall("Count {{ .Nothing }} again."), modeltest.Turn{Text: "Planned."}, planCall("And again."), modeltest.Turn{Text: "Planned, too."}, planCall("For ever."))
 	b.selfScheduling()
 	b.plan.Jobs["j"] = agent.Job{Name: "j", Agent: "clerk", Prompt: "Begin.", Bounds: loop.Bounds{Steps: 3}}
@@ -106,6 +107,7 @@ func TestWakes(t *testing.T) {
 
 // A resumed wake is told what it was told at first: its transcript goes on from there.
 func TestWakeGoesOn(t *testing.T) {
+	t.Parallel()
 	b := setup(t, modeltest.Turn{Text: "Done."})
 	b.selfScheduling()
 	b.wish("clerk", "Count.", "")
@@ -134,6 +136,7 @@ func prompted(t *testing.T, request json.RawMessage) string {
 
 // An agent is told of the last run in which it did something, however many were skipped since.
 func TestWakeTellsOfTheLastRun(t *testing.T) {
+	t.Parallel()
 	b := setup(t, modeltest.Turn{Text: "Done."})
 	b.execute(b.enqueue(ledger.Request{Agent: "clerk", Detail: ledger.Detail{Prompt: "x"}}))
 
@@ -158,8 +161,8 @@ func TestWakeTellsOfTheLastRun(t *testing.T) {
 // wish plans a run as an earlier one would have.
 func (b *bench) wish(agent, instructions, job string) {
 	b.t.Helper()
-	err := b.ledger.PlanSlot(b.t.Context(), agent, func(now time.Time, _ ledger.SlotUsage) *ledger.Slot {
-		return &ledger.Slot{At: now, AskedAt: now, Instructions: instructions, Priority: "normal", OnMiss: "run_once", ScheduledBy: ledger.ByAgent, Job: job, Depth: 1}
+	err := b.ledger.SetWake(b.t.Context(), agent, func(now time.Time, _ ledger.WakeUsage) *ledger.Wake {
+		return &ledger.Wake{At: now, AskedAt: now, Instructions: instructions, Priority: "normal", OnMiss: "run_once", ScheduledBy: ledger.ByAgent, Job: job, Depth: 1}
 	})
 	if err != nil {
 		b.t.Fatal(err)
@@ -170,6 +173,7 @@ func (b *bench) wish(agent, instructions, job string) {
 // plans its own runs, in every mode; deny hides them. A wake that was planned before
 // self-scheduling was switched off still runs.
 func TestToolsNeedSelfScheduling(t *testing.T) {
+	t.Parallel()
 	both := []string{"cancel_next_run", "schedule_next_run"}
 	for name, c := range map[string]struct {
 		mode schedule.Mode // "": off
@@ -211,7 +215,7 @@ func TestToolsNeedSelfScheduling(t *testing.T) {
 				t.Errorf("%q, want %q", names, c.want)
 			}
 
-			limits, ok := b.runner.Limits("clerk")
+			limits, ok := b.runner.WakeLimits("clerk")
 			if ok != (c.mode != "") || limits.Mode != c.mode {
 				t.Errorf("%+v %t", limits, ok)
 			}
@@ -221,6 +225,7 @@ func TestToolsNeedSelfScheduling(t *testing.T) {
 
 // A playbook plans with the same tools.
 func TestPlaybookPlans(t *testing.T) {
+	t.Parallel()
 	b := setup(t)
 	b.selfScheduling()
 	b.plan.Jobs["j"] = agent.Job{Name: "j", Agent: "clerk", Playbook: []playbook.Call{{Name: "schedule_next_run", With: map[string]any{"in_seconds": 60, "instructions": "x"}, Save: "plan"},
@@ -239,6 +244,7 @@ func TestPlaybookPlans(t *testing.T) {
 // A wake runs with the model of the job that its chain goes back to, and cannot go on
 // without an agent or a model.
 func TestWhoIsWoken(t *testing.T) {
+	t.Parallel()
 	b := setup(t, modeltest.Turn{Text: "Done."})
 	other := modeltest.New(t, modeltest.Turn{Text: "By the job's model."})
 	p, err := openai.New(openai.Options{BaseURL: other.URL, Model: "other"})
@@ -259,7 +265,7 @@ func TestWhoIsWoken(t *testing.T) {
 		}
 
 		b.runner.Set(b.plan)
-		if why := b.runner.Hold(run); strings.HasPrefix(why, "no_model") != (c.agent == "plain") {
+		if why := b.runner.Blocked(run); strings.HasPrefix(why, "no_model") != (c.agent == "plain") {
 			t.Errorf("%+v is held: %q", c, why)
 		}
 		if res := b.execute(id); !strings.Contains(res.Summary+res.Error, c.say) {
@@ -271,6 +277,7 @@ func TestWhoIsWoken(t *testing.T) {
 // The failure of a wake is told as that of the job would be that its chain goes back to, and
 // without one to the first channel; the title names the agent.
 func TestNoticesOfWakes(t *testing.T) {
+	t.Parallel()
 	b := setup(t)
 	b.plan.Jobs["j"] = agent.Job{Name: "j", Agent: "clerk", Notify: agent.Notify{On: []string{"success", "error"}, Channels: []string{"ops"}, Title: "Report", Body: "{{ .Job }}: {{ .Summary }}"}}
 	b.runner.Set(b.plan)
@@ -289,7 +296,7 @@ func TestNoticesOfWakes(t *testing.T) {
 		{"", domain.OutcomeInterrupted, "desktop", "clerk (alarm): interrupted|It was.\nrouse show 7"},
 		{"", domain.OutcomeCancelled, "", ""},
 	} {
-		detail, err := json.Marshal(ledger.Detail{Wake: &ledger.Wake{Job: c.job}})
+		detail, err := json.Marshal(ledger.Detail{Wake: &ledger.WakeDetail{Job: c.job}})
 		if err != nil {
 			t.Fatal(err)
 		}

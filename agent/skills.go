@@ -24,14 +24,14 @@ type Skills struct {
 	Allowing bool
 }
 
-// unusable is a skill that an agent has to have, and cannot be used. The run ends with it: an
+// unusableSkillError is a skill that an agent has to have, and cannot be used. The run ends with it: an
 // agent that works without what it was to know does something else than its owner wants.
-type unusable struct{ error }
+type unusableSkillError struct{ error }
 
-// lookAtSkills reads what the model is told of skills from the start: those that its agent
+// readSkills reads what the model is told of skills from the start: those that its agent
 // names, and those that its task names as /name (AUT-05, AGS-10). The words of a wake are the
 // agent's own and name none.
-func (s *scene) lookAtSkills(t task) error {
+func (s *snapshot) readSkills(t task) error {
 	v := t.agent.Skills.View
 	if v.Empty() || !t.needsModel() {
 		return nil
@@ -39,41 +39,41 @@ func (s *scene) lookAtSkills(t task) error {
 
 	for _, sk := range v.Preloaded {
 		if err := install.Verify(sk); err != nil {
-			return unusable{err}
+			return unusableSkillError{err}
 		}
 	}
 
 	var err error
 	if s.Skills, err = v.Prompt(t.agent.Skills.Style); err != nil {
-		return unusable{err}
+		return unusableSkillError{err}
 	}
 	if t.detail.Wake != nil {
 		return nil
 	}
 
-	for _, sk := range asked(v.Others, t.job.Prompt) {
+	for _, sk := range skillsNamedIn(v.Loadable, t.job.Prompt) {
 		err := install.Verify(sk)
 		var text string
 		if err == nil {
 			text, err = sk.Content()
 		}
 		if err != nil {
-			return unusable{fmt.Errorf("the task asks for /%s: %w", sk.Name, err)}
+			return unusableSkillError{fmt.Errorf("the task asks for /%s: %w", sk.Name, err)}
 		}
-		s.Activated = append(s.Activated, activated{sk.Name, text})
+		s.Activated = append(s.Activated, activatedSkill{sk.Name, text})
 	}
 
 	return nil
 }
 
-// activated is a skill that the task itself asked for.
-type activated struct {
+// activatedSkill is a skill that the task itself asked for.
+type activatedSkill struct {
 	Name    string `json:"name"`
 	Content string `json:"content"`
 }
 
-// asked are the skills that a text names as /name, each once, in the order of the text.
-func asked(list []*skills.Skill, text string) []*skills.Skill {
+// skillsNamedIn are the skills that a text names as /name, each once, in the order of the text.
+func skillsNamedIn(list []*skills.Skill, text string) []*skills.Skill {
 	var out []*skills.Skill
 	seen := map[string]bool{}
 	for _, word := range strings.Fields(text) {
@@ -93,8 +93,8 @@ func asked(list []*skills.Skill, text string) []*skills.Skill {
 	return out
 }
 
-// tell puts what is known of skills from the start into what the model is told.
-func (s scene) tell(system, prompt *string) {
+// addSkills puts what is known of skills from the start into what the model is told.
+func (s snapshot) addSkills(system, prompt *string) {
 	if s.Skills != "" {
 		*system += "\n" + s.Skills
 	}
@@ -111,7 +111,7 @@ func skillTools(t task, granted *tool.Registry, all []tool.Tool) (*tool.Registry
 		return granted, nil
 	}
 
-	o := skill.Options{View: t.agent.Skills.View, Verify: install.Verify, Loaded: t.loaded, Tools: granted, Apart: onDemand(t, granted)}
+	o := skill.Options{View: t.agent.Skills.View, Verify: install.Verify, Loaded: t.loaded, Tools: granted, Unlisted: onDemand(t, granted)}
 	for _, one := range all {
 		if _, ok := granted.Lookup(one.Name()); !ok {
 			o.Denied = append(o.Denied, one.Name())
@@ -127,8 +127,10 @@ func skillTools(t task, granted *tool.Registry, all []tool.Tool) (*tool.Registry
 	var out []tool.Tool
 	for _, name := range granted.Names() {
 		one, _ := granted.Lookup(name)
-		if path := one.Spec().Path; one.Class() == tool.ClassRead && path != "" && t.answered == nil {
-			one = one.Unless(func(_ context.Context, args json.RawMessage) (tool.Envelope, bool) { return reading(shelf, path, args) })
+		if path := one.Spec().Path; one.Class() == tool.ClassRead && path != "" && t.wrapTool == nil {
+			one = one.WithOverride(func(_ context.Context, args json.RawMessage) (tool.Envelope, bool) {
+				return skillRead(shelf, path, args)
+			})
 		}
 		out = append(out, one)
 	}
@@ -138,11 +140,12 @@ func skillTools(t task, granted *tool.Registry, all []tool.Tool) (*tool.Registry
 		return nil, err
 	}
 
+	// The tools for skills come after the filter of the others, so they have one of their own.
 	registry = registry.Filter(t.agent.Allow, t.agent.Deny)
 	for _, name := range registry.Names() {
 		one, _ := registry.Lookup(name)
-		if t.answered != nil {
-			one = t.answered(one)
+		if t.wrapTool != nil {
+			one = t.wrapTool(one)
 		}
 		out = append(out, one)
 	}
@@ -151,27 +154,27 @@ func skillTools(t task, granted *tool.Registry, all []tool.Tool) (*tool.Registry
 	}
 
 	for _, s := range skill.Specs() {
-		if _, ok := registry.Lookup(s.Name); !ok && s.Given == tool.GivenUntold { // nobody could find what is told of nowhere
+		if _, ok := registry.Lookup(s.Name); !ok && s.Requires == tool.RequiresUnlisted { // nobody could find what is told of nowhere
 			return registry, nil
 		}
 	}
 
-	return registry.Apart(o.Apart), nil
+	return registry.WithUnlisted(o.Unlisted), nil
 }
 
-// narrow is how many tokens a context must hold for all tools of an agent to be told of: their
+// narrowContext is how many tokens a context must hold for all tools of an agent to be told of: their
 // schemas alone are five thousand. A narrow one is not told of the rare ones, unless the agent says
 // which.
-const narrow = 16_384
+const narrowContext = 16_384
 
 // onDemand are the tools that the model of a task is not told of. Those by which a run ends or
 // waits it is told of always.
 func onDemand(t task, granted *tool.Registry) (out []string) {
 	globs := t.agent.OnDemand
-	rare := globs == nil && t.model != nil && t.model.Window > 0 && t.model.Window < narrow
+	rare := globs == nil && t.model != nil && t.model.Window > 0 && t.model.Window < narrowContext
 	for _, name := range granted.Names() {
 		one, _ := granted.Lookup(name)
-		apart := rare && one.Spec().Rare || len(globs) > 0 && tool.Permits(globs, nil, name)
+		apart := rare && one.Spec().WideContextOnly || len(globs) > 0 && tool.IsAllowed(globs, nil, name)
 		if apart && !one.Ends() {
 			out = append(out, name)
 		}
@@ -180,14 +183,14 @@ func onDemand(t task, granted *tool.Registry) (out []string) {
 	return out
 }
 
-// reading answers a reading of a whole SKILL.md by the argument that names it.
-func reading(shelf *skill.Shelf, argument string, args json.RawMessage) (tool.Envelope, bool) {
+// skillRead answers a reading of a whole SKILL.md by the argument that names it.
+func skillRead(shelf *skill.Loader, argument string, args json.RawMessage) (tool.Envelope, bool) {
 	var a map[string]json.RawMessage
 	var path string
 	if json.Unmarshal(args, &a) != nil || len(a) != 1 || json.Unmarshal(a[argument], &path) != nil {
 		return tool.Envelope{}, false
 	}
-	return shelf.Reading(path)
+	return shelf.LoadFile(path)
 }
 
 // skillGrants let a run read what lies in its skills (AGS-11, AUT-08).
@@ -198,13 +201,13 @@ func skillGrants(t task) []tool.Grant {
 
 	var out []tool.Grant
 	for _, s := range t.agent.Skills.All() {
-		out = append(out, tool.Grant{Path: s.Dir, Unnamed: true})
+		out = append(out, tool.Grant{Path: s.Dir, OmitFromMessages: true})
 	}
 	return out
 }
 
-// loadedBefore are the skills that the model has in its context already.
-func loadedBefore(t task, s scene, past history) *skill.Loaded {
+// loadedSkills are the skills that the model has in its context already.
+func loadedSkills(t task, s snapshot, past history) *skill.LoadedSet {
 	out := skill.LoadedIn(past.messages)
 	for _, a := range s.Activated {
 		out = append(out, a.Name)
@@ -213,12 +216,12 @@ func loadedBefore(t task, s scene, past history) *skill.Loaded {
 	for _, p := range t.agent.Skills.Preloaded {
 		out = append(out, p.Name)
 	}
-	return skill.NewLoaded(out...)
+	return skill.NewLoadedSet(out...)
 }
 
-// skillFault is the end of a run whose skills cannot be used.
-func skillFault(err error) (ledger.Result, bool) {
-	var u unusable
+// unusableSkill is the end of a run whose skills cannot be used.
+func unusableSkill(err error) (ledger.Result, bool) {
+	var u unusableSkillError
 	if !errors.As(err, &u) {
 		return ledger.Result{}, false
 	}

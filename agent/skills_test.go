@@ -79,6 +79,7 @@ func (b *bench) prompt(text string) (ledger.Result, []ledger.Call) {
 // finds one by words, loads it, reads a file of it by the absolute path that follows from its Root
 // Path, and cannot write there; what it loads twice it gets once.
 func TestSkillByItsOwn(t *testing.T) {
+	t.Parallel()
 	var names []string
 	for i := range 30 {
 		names = append(names, fmt.Sprintf("filler-%d", i))
@@ -126,6 +127,7 @@ func TestSkillByItsOwn(t *testing.T) {
 // skill, without access there is neither a block nor a tool, and of the formats of an index those
 // two are used that can be chosen.
 func TestSkillsInThePrompt(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		access    skills.Access
 		given     []string
@@ -171,6 +173,7 @@ func TestSkillsInThePrompt(t *testing.T) {
 // An installed skill whose files are not those that were installed is refused when it is used, and
 // a run that needs it ends with what to do.
 func TestChangedSkill(t *testing.T) {
+	t.Parallel()
 	b := setup(t, turn("1", "load_skill", `{"skill_name":"csv"}`), done, done)
 	from := shelf(t, "csv")
 	home := filepath.Join(b.dir, "home")
@@ -216,6 +219,7 @@ func TestChangedSkill(t *testing.T) {
 
 // AGS-12: an attempt that goes on from another knows which skills its model has in its context.
 func TestSkillOutlivesAKill(t *testing.T) {
+	t.Parallel()
 	b := setup(t, turn("1", "load_skill", `{"skill_name":"csv"}`), modeltest.Turn{Fail: model.KindAuth}, turn("2", "load_skill", `{"skill_name":"csv"}`), done)
 	b.sees(shelf(t, "csv"), "")
 	id := b.enqueue(ledger.Request{Agent: "clerk", Detail: ledger.Detail{Prompt: "Do it."}})

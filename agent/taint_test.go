@@ -42,6 +42,7 @@ func (b *bench) place(names ...string) {
 // workdir are private, what strangers leave is untrusted, and so is what such a run keeps, for
 // whoever reads it later, until the owner has looked.
 func TestTaint(t *testing.T) {
+	t.Parallel()
 	b := setup(t)
 	b.place("statements/may.txt", "inbox/drop.txt", "plain/own.txt", "plain/private/own.txt", "clerk/x")
 	plain := b.plan.Agents["plain"]
@@ -95,14 +96,14 @@ func TestTaint(t *testing.T) {
 
 	wants("db_query", `{"sql":"select * from t"}`, "")
 	writer := dropped(playbook.Call{Name: "db_insert", With: map[string]any{"table": "t", "row": map[string]any{"a": "x"}}})
-	if since, err := b.ledger.Untrusted(t.Context(), "plain"); err != nil || since != writer {
+	if since, err := b.ledger.MemoryTaintedBy(t.Context(), "plain"); err != nil || since != writer {
 		t.Errorf("the memory is untrusted since run %d, want %d: %v", since, writer, err)
 	}
 
 	wants("db_query", `{"sql":"select * from t"}`, "A")
 	wants("file_read", `{"path":"own.txt"}`, "A")
 	wants("db_insert", `{"table":"t","row":{"a":"y"}}`, "")
-	if err := b.ledger.Trust(t.Context(), "plain"); err != nil {
+	if err := b.ledger.TrustMemory(t.Context(), "plain"); err != nil {
 		t.Fatal(err)
 	}
 
@@ -121,13 +122,14 @@ func modified(t *testing.T, path string) time.Time {
 // A model is told of its agent's tables from the start: with an untrusted memory its run has met
 // untrusted content before it makes a call.
 func TestPromptOfUntrustedMemory(t *testing.T) {
+	t.Parallel()
 	b := setup(t, modeltest.Turn{Text: "Nothing to do."}, modeltest.Turn{Text: "Nothing to do."})
 	first := b.adhoc("Look.")
 	b.ends(first)
 	other := b.enqueue(ledger.Request{Agent: "clerk", Detail: ledger.Detail{Folder: "/in", Tool: "db_schema", Args: json.RawMessage(`{}`)}})
 	_, a, err := b.ledger.StartAttempt(t.Context(), other)
 	if err == nil {
-		err = b.ledger.Mark(t.Context(), a, ledger.Marks{Keeps: true})
+		err = b.ledger.RecordTaint(t.Context(), a, ledger.TaintUpdate{WritesMemory: true})
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -142,18 +144,19 @@ func TestPromptOfUntrustedMemory(t *testing.T) {
 
 // What a run has met goes with the wake that it plans, and the gate knows it there.
 func TestWakeInheritsTaint(t *testing.T) {
+	t.Parallel()
 	b, p := office(t)
-	p.need = tool.Need{Adds: tool.Outward}
+	p.need = tool.Need{AddsTaint: tool.Outward}
 	planner := b.enqueue(ledger.Request{Agent: "plain", Detail: ledger.Detail{Tool: "send", Args: json.RawMessage(`{"to":"bob"}`)}})
 	_, a, err := b.ledger.StartAttempt(t.Context(), planner)
 	if err == nil {
-		err = b.ledger.Mark(t.Context(), a, ledger.Marks{Taint: "AB"})
+		err = b.ledger.RecordTaint(t.Context(), a, ledger.TaintUpdate{Taint: "AB"})
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
 
-	wake := b.enqueue(ledger.Request{Agent: "plain", Detail: ledger.Detail{Wake: &ledger.Wake{AskedBy: planner}, Tool: "send", Args: json.RawMessage(`{"to":"bob"}`)}})
+	wake := b.enqueue(ledger.Request{Agent: "plain", Detail: ledger.Detail{Wake: &ledger.WakeDetail{AskedBy: planner}, Tool: "send", Args: json.RawMessage(`{"to":"bob"}`)}})
 	if res := b.ends(wake); res.Wait == nil || b.met(wake) != "AB" || p.all() != "" {
 		t.Errorf("%+v, met %q, sent %q", res, b.met(wake), p.all())
 	}

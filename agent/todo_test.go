@@ -13,6 +13,7 @@ import (
 
 // UNI-10: the todo list of a run that was cut off is there when it goes on, in phases or not.
 func TestTodoOutlivesAKill(t *testing.T) {
+	t.Parallel()
 	for _, phased := range []bool{false, true} {
 		b := setup(t, modeltest.Turn{Calls: []model.Call{{ID: "1", Name: "todo", Args: json.RawMessage(`{"markdown":"- [x] read\n- [ ] write\n- [ ] tell"}`)}}}, modeltest.Turn{Fail: model.KindAuth},
 			modeltest.Turn{Calls: []model.Call{{ID: "2", Name: "complete", Args: json.RawMessage(`{"summary":"Some of it is done, and the rest is not."}`)}}})

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	_ "embed"
 	"errors"
 	"fmt"
 
@@ -25,7 +26,7 @@ type family struct {
 	tools func(r *Runner, t task, roots *tool.Roots) ([]tool.Tool, error)
 	// over adds to the tools that were granted those that are made of them; all were there before
 	// the agent's lists. nil: there are none.
-	over func(t task, granted *tool.Registry, all []tool.Tool) (*tool.Registry, error)
+	extend func(t task, granted *tool.Registry, all []tool.Tool) (*tool.Registry, error)
 }
 
 // families are all the tools that there are: what is known of them anywhere comes from here.
@@ -38,9 +39,9 @@ func families() []family {
 		{specs: shell.Specs, tools: shellTools},
 		{specs: git.Specs, tools: gitTools},
 		{specs: web.Specs, tools: webTools},
-		{specs: reduceSpecs, over: withReduce},
-		{specs: skill.Specs, over: skillTools},
-		{specs: stepSpecs, over: withSteps},
+		{specs: reduceSpecs, extend: withReduce},
+		{specs: skill.Specs, extend: skillTools},
+		{specs: stepSpecs, extend: withSteps},
 	}
 }
 
@@ -84,18 +85,19 @@ func (r *Runner) tools(t task, a ledger.Attempt) (*tool.Registry, error) {
 		return nil, err
 	}
 
-	all, err := r.every(t, roots)
+	all, err := r.allTools(t, roots)
 	if err != nil {
 		return nil, err
 	}
 
+	// A playbook passes results on to its next calls, so they stay whole.
 	if t.needsModel() && len(t.secrets) > 0 {
-		all = discreet(all, redactor(t.secrets))
+		all = redactingTools(all, redactor(t.secrets))
 	}
 
-	if t.answered != nil {
+	if t.wrapTool != nil {
 		for i := range all {
-			all[i] = t.answered(all[i])
+			all[i] = t.wrapTool(all[i])
 		}
 	}
 
@@ -104,21 +106,22 @@ func (r *Runner) tools(t task, a ledger.Attempt) (*tool.Registry, error) {
 		return nil, err
 	}
 
+	// Made of the tools that were granted, so only after the agent's lists.
 	registry = registry.Filter(t.agent.Allow, t.agent.Deny)
 	for _, f := range families() {
-		if f.over == nil {
+		if f.extend == nil {
 			continue
 		}
-		if registry, err = f.over(t, registry, all); err != nil {
+		if registry, err = f.extend(t, registry, all); err != nil {
 			return nil, err
 		}
 	}
 
-	return registry, r.known(registry.Names()...)
+	return registry, r.checkKnown(registry.Names()...)
 }
 
-// every is each tool of a task, before its agent's lists of tools.
-func (r *Runner) every(t task, roots *tool.Roots) ([]tool.Tool, error) {
+// allTools is each tool of a task, before its agent's lists of tools.
+func (r *Runner) allTools(t task, roots *tool.Roots) ([]tool.Tool, error) {
 	var all []tool.Tool
 	for _, f := range families() {
 		if f.tools == nil {
@@ -132,7 +135,7 @@ func (r *Runner) every(t task, roots *tool.Roots) ([]tool.Tool, error) {
 		all = append(all, tools...)
 	}
 
-	for _, one := range r.beside {
+	for _, one := range r.extraTools {
 		if t.given(one.Spec()) {
 			all = append(all, one)
 		}
@@ -141,8 +144,8 @@ func (r *Runner) every(t task, roots *tool.Roots) ([]tool.Tool, error) {
 	return all, nil
 }
 
-// known refuses a tool that no family tells of: nobody who asks for its properties would find it.
-func (r *Runner) known(names ...string) error {
+// checkKnown refuses a tool that no family tells of: nobody who asks for its properties would find it.
+func (r *Runner) checkKnown(names ...string) error {
 	for _, name := range names {
 		if r.specs.Find(name).Name == "" {
 			return errors.New("the tool " + name + " is not among the specs of its family")
@@ -154,25 +157,25 @@ func (r *Runner) known(names ...string) error {
 // given says whether the run of a task has a tool, before its agent's lists of tools allow or deny
 // it. What the families that are made over others are given with, only they can say.
 func (t task) given(s tool.Spec) bool {
-	named := tool.Named(t.agent.Allow, s.Name)
-	if s.SecondOf != "" {
+	named := tool.IsNamed(t.agent.Allow, s.Name)
+	if s.AliasOf != "" {
 		return named
 	}
 
-	switch s.Given {
-	case tool.GivenAlways:
+	switch s.Requires {
+	case tool.RequiresNothing:
 		return true
-	case tool.GivenModel:
+	case tool.RequiresModel:
 		return t.needsModel()
-	case tool.GivenDatabase:
+	case tool.RequiresDatabase:
 		return t.agent.Database
-	case tool.GivenPlanning:
+	case tool.RequiresSelfScheduling:
 		return t.agent.SelfScheduling != nil
-	case tool.GivenNetwork:
+	case tool.RequiresNetwork:
 		return len(t.agent.Network) > 0
-	case tool.GivenCommands:
-		return named || len(t.agent.Commands) > 0 || len(t.allowing()) > 0
-	case tool.GivenRepository:
+	case tool.RequiresCommands:
+		return named || len(t.agent.Commands) > 0 || len(t.skillsAllowingCommands()) > 0
+	case tool.RequiresRepository:
 		return named || git.Repository(t.agent.Workdir)
 	}
 
@@ -181,7 +184,7 @@ func (t task) given(s tool.Spec) bool {
 
 func controlTools(r *Runner, t task, _ *tool.Roots) ([]tool.Tool, error) {
 	all, err := control.Tools(control.Options{Ledger: r.ledger, Channels: t.channels, Board: t.board, Redact: redactor(t.secrets).Replace})
-	if err != nil || !t.needsModel() { // a playbook could not hear the answer
+	if err != nil || !t.needsModel() { // a playbook could do nothing with the answer
 		return all, err
 	}
 	clarify, err := control.Clarify()
@@ -216,7 +219,7 @@ func shellTools(r *Runner, t task, roots *tool.Roots) ([]tool.Tool, error) {
 		return nil, err
 	}
 	return shell.Tools(shell.Options{
-		Host: host, Log: r.ledger, Grants: t.agent.Commands, More: t.allowed(), Allow: t.agent.Allow, Secrets: t.agent.Secrets, Redact: redactor(t.secrets).Replace,
+		Launcher: host, Log: r.ledger, Grants: t.agent.Commands, MoreGrants: t.allowedBySkills(), Allow: t.agent.Allow, Secrets: t.agent.Secrets, Redact: redactor(t.secrets).Replace,
 	})
 }
 
@@ -225,7 +228,7 @@ func gitTools(r *Runner, t task, roots *tool.Roots) ([]tool.Tool, error) {
 	if err != nil {
 		return nil, err
 	}
-	return git.Tools(git.Options{Host: host, Folder: t.agent.Workdir, Allow: t.agent.Allow, Redact: redactor(t.secrets).Replace})
+	return git.Tools(git.Options{Launcher: host, Folder: t.agent.Workdir, Allow: t.agent.Allow, Redact: redactor(t.secrets).Replace})
 }
 
 func stepSpecs() tool.Specs { return tool.Specs{loop.StepSpec()} }
@@ -241,4 +244,42 @@ func withSteps(t task, granted *tool.Registry, _ []tool.Tool) (*tool.Registry, e
 		return nil, err
 	}
 	return granted.With(step)
+}
+
+//go:embed reduce.md
+var reduceText string
+
+func reduceSpecs() tool.Specs { return tool.Specs{loop.ReduceSpec(reduceText)} }
+
+// withReduce adds the tool that reads much and gives back little, where the agent may have it
+// and has something to read with (OSA-24).
+func withReduce(t task, granted *tool.Registry, _ []tool.Tool) (*tool.Registry, error) {
+	if t.reducer == nil {
+		return granted, nil
+	}
+
+	reduce, ok, err := t.reducer.Tool(granted, reduceText)
+	if err != nil || !ok {
+		return granted, err
+	}
+	if !tool.IsAllowed(t.agent.Allow, t.agent.Deny, reduce.Name()) {
+		return granted, nil
+	}
+
+	return granted.With(reduce)
+}
+
+// reducerPrompt is what a model is told that finds something out for a run.
+func reducerPrompt(t task) string {
+	return fmt.Sprintf(`You find something out for %s, an agent that works unattended. Look with your tools, then answer with a digest: only what was asked, with the names, figures and paths that matter, in at most 8,000 characters. Nothing but the digest is kept. Say what you could not find out, and make nothing up.
+Your working folder is %s; relative paths begin there.
+`, t.agent.Name, t.agent.Workdir)
+}
+
+// newReducer is nil where no model answers.
+func newReducer(t task) *loop.Reducer {
+	if !t.needsModel() {
+		return nil
+	}
+	return &loop.Reducer{System: reducerPrompt(t)}
 }

@@ -2,161 +2,126 @@ package agent
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
-	"slices"
-	"time"
 
-	"rouse/agent/model"
+	"rouse/agent/tool/file"
 	"rouse/agentdb"
 	"rouse/agentdb/ledger"
-	"rouse/internal/domain"
 )
 
-// undoFailed takes back what a run of a job with UndoOnFailure wrote, files and database, when
-// it ended in neither success, nothing nor partial. A run that waits, or that a stop of the
-// daemon cut off, goes on later and keeps what it wrote. How that went is added to what the
-// run's record says of its end.
-func (r *Runner) undoFailed(ctx context.Context, run ledger.Run, t task, res ledger.Result) ledger.Result {
-	failed := []domain.Outcome{domain.OutcomeError, domain.OutcomeTimeout, domain.OutcomeBudget, domain.OutcomeCancelled}
-	if res.Wait != nil || !slices.Contains(failed, res.Outcome) {
-		return res
-	}
-	return r.withdraw(ctx, run, t, res)
+// The parts of what a run wrote that can be undone.
+const (
+	UndoFiles    = "files"
+	UndoDatabase = "database"
+)
+
+// UndoOptions says how a run is undone.
+type UndoOptions struct {
+	By     agentdb.By
+	Reason string // who asks, as the event of it says
+	Only   string // UndoFiles or UndoDatabase; "" is both
+	Force  bool   // what came later and stands in the way is lost
+	DryRun bool   // only say what would become of it
+	// Progress, when set, hears how many of the run's entries of the changelog are done.
+	Progress func(done, of int64)
 }
 
-// Closing takes back what a run of such a job wrote that no attempt ends any more: it was cut
-// off for the last time, nobody answered it, or the host broke.
-func (r *Runner) Closing(ctx context.Context, run ledger.Run, res ledger.Result) ledger.Result {
-	d, err := parseDetail(run)
-	if err != nil {
-		return res
-	}
-
-	t, err := r.plan.Load().find(run, d)
-	if err != nil {
-		return res // the job is gone, and with it what it wanted
-	}
-	return cleanResult(r.withdraw(ctx, run, t, res), redactor(r.plan.Load().Secrets))
+// UndoResult is what was undone of a run, or would be.
+type UndoResult struct {
+	Done     bool // nothing that could be undone is left
+	CanUndo  bool // nothing stands against it
+	Files    []file.Undone
+	Database agentdb.Undone
+	Left     []string // what the run did and what stays
 }
 
-// withdraw takes a run back if its job wants that, and says so in the result.
-func (r *Runner) withdraw(ctx context.Context, run ledger.Run, t task, res ledger.Result) ledger.Result {
-	if !t.job.UndoOnFailure {
-		return res
-	}
+// Any says whether there is, or was, anything to undo.
+func (u UndoResult) Any() bool { return len(u.Files) > 0 || u.Database.Changes > 0 }
 
-	spec := UndoSpec{By: agentdb.By{Actor: "system"}, Reason: "undo_on_failure"}
-	// A run that took too long is taken back all the same.
-	out, err := r.Undo(context.WithoutCancel(ctx), run, spec)
-	say := ""
-	switch {
-	case err != nil:
-		say = fmt.Sprintf("what it wrote into %s could not be taken back: %v", out.where(), err)
-	case !out.Any():
-		return res
-	case !out.Done:
-		say = fmt.Sprintf("what it wrote into %s stays, because %d later changes stand in the way; see rouse undo %d --dry-run", out.where(), out.inTheWay(), run.ID)
-	default:
-		say = fmt.Sprintf("what it wrote into %s was taken back", out.where())
-	}
-
-	if res.Error != "" {
-		res.Error += "; "
-	}
-
-	res.Error += say
-	return res
-}
-
-// where are the places that a run wrote into.
-func (u Undone) where() string {
-	switch {
-	case len(u.Files) == 0:
-		return "the database"
-	case u.Database.Changes == 0:
-		return "files"
-	}
-	return "files and the database"
-}
-
-// inTheWay counts what came later.
-func (u Undone) inTheWay() int64 {
-	n := u.Database.InTheWay
-	for _, f := range u.Files {
-		if f.Why != "" {
-			n++
+// Undo reverts what a run wrote: its changes of files and of its agent's database, both or,
+// where something came later, neither. The files come first, since most can go wrong there; each
+// of them, and the database as a whole, knows by itself that it was undone, so that an
+// undo which a crash has cut off is finished by making it again.
+func (r *Runner) Undo(ctx context.Context, run ledger.Run, spec UndoOptions) (UndoResult, error) {
+	out := UndoResult{Database: agentdb.Undone{Run: run.ID, CanUndo: true, Tables: []agentdb.UndoneTable{}, Schema: []string{}, Conflicts: []agentdb.Conflict{}, Remaining: []string{}}}
+	var err error
+	if spec.Only != UndoDatabase {
+		if out.Files, _, err = file.UndoRun(ctx, r.ledger, run.ID, spec.Force, true); err != nil {
+			return out, err
 		}
 	}
-	return n
-}
 
-// takenBack puts into the scene what was taken back of earlier attempts.
-func (r *Runner) takenBack(ctx context.Context, run ledger.Run, a ledger.Attempt, t task, s *scene) (err error) {
-	if a.Number == 1 {
-		return nil
+	out.CanUndo, out.Done = unobstructed(out.Files), !spec.DryRun && len(out.Files) == 0
+	if spec.Only != UndoFiles && r.keepsRows(run.Agent) {
+		// It refuses by itself; where files are to be changed before it, it is asked first.
+		if out.Database, err = r.undoDatabase(ctx, run, spec, spec.DryRun || len(out.Files) > 0); err != nil {
+			return out, err
+		}
+		out.CanUndo, out.Done = out.CanUndo && out.Database.CanUndo, out.Done && out.Database.Done
 	}
 
-	calls, err := r.ledger.Calls(ctx, run.ID)
+	// Both were only asked so far, so that what stands in the way of one part stops the other.
+	if !spec.DryRun && len(out.Files) > 0 && (out.CanUndo || spec.Force) {
+		if err := r.applyUndo(ctx, run, spec, &out); err != nil {
+			return out, err
+		}
+	}
+
+	if out.Left, err = r.remaining(ctx, run, out, spec); err != nil {
+		return out, err
+	}
+	if !out.Done || !out.Any() {
+		return out, nil
+	}
+
+	data, err := json.Marshal(map[string]any{"by": spec.Reason, "done": true, "forced": spec.Force, "changes": out.Database.Changes, "files": len(out.Files), "conflicts": out.Database.ConflictCount})
 	if err != nil {
-		return err
-	}
-	if s.Rewrites, err = r.rewrites(ctx, run, calls); err != nil {
-		return err
+		return out, err
 	}
 
-	s.Undone, err = r.undoneAt(ctx, run, a, t)
-	return err
+	return out, r.ledger.AppendEvents(ctx, ledger.Event{Run: run.ID, Job: run.Job, Kind: "run.undone", Data: data})
 }
 
-// undoneAt is when what earlier attempts wrote was last taken back; zero when it was not. The
-// database itself says so, and no crash can part the two.
-func (r *Runner) undoneAt(ctx context.Context, run ledger.Run, a ledger.Attempt, t task) (time.Time, error) {
-	if a.Number == 1 || !t.agent.Database {
-		return time.Time{}, nil
+// applyUndo changes the files, then the database, which were asked before.
+func (r *Runner) applyUndo(ctx context.Context, run ledger.Run, spec UndoOptions, out *UndoResult) (err error) {
+	if out.Files, _, err = file.UndoRun(ctx, r.ledger, run.ID, spec.Force, false); err != nil {
+		return err
 	}
 
+	// Something may have come in the way since they were asked; then the database stays as it is.
+	out.Done = spec.Force || unobstructed(out.Files)
+	if out.Done && spec.Only != UndoFiles && out.Database.Changes > 0 {
+		if out.Database, err = r.undoDatabase(ctx, run, spec, false); err != nil {
+			return fmt.Errorf("the files of run %d were taken back, and its database was not; repeat the undo: %w", run.ID, err)
+		}
+		out.Done = out.Database.Done
+	}
+
+	return nil
+}
+
+// keepsRows says whether an agent may have a database: asking for one makes it.
+func (r *Runner) keepsRows(agent string) bool {
+	a, known := r.plan.Load().Agents[agent]
+	return !known || a.Database
+}
+
+func (r *Runner) undoDatabase(ctx context.Context, run ledger.Run, spec UndoOptions, dry bool) (agentdb.Undone, error) {
 	db, release, err := r.databases.Get(ctx, run.Agent)
 	if err != nil {
-		return time.Time{}, err
+		return agentdb.Undone{}, err
 	}
 	defer release()
-
-	return db.UndoneAt(ctx, run.ID)
+	return db.Undo(ctx, spec.By, agentdb.UndoSpec{Run: run.ID, Force: spec.Force, DryRun: dry, Progress: spec.Progress})
 }
 
-// without leaves out what was written before a run was taken back: another attempt does it
-// anew, and a model that goes on from its transcript is told.
-func (h *history) without(s scene) error {
-	if s.Undone.IsZero() && len(s.Rewrites) == 0 {
-		return nil
-	}
-
-	said := "What this run had written into files was taken back"
-	if !s.Undone.IsZero() {
-		said = "What this run had written into the database until " + s.Undone.Format("2006-01-02 15:04:05 MST") + " was taken back"
-		if len(s.Rewrites) > 0 {
-			said += ", and what it had written into files"
-		}
-
-		for key, at := range h.wrote {
-			if !at.After(s.Undone) {
-				delete(h.calls, key)
-			}
+// unobstructed says whether nothing stands in the way of taking files back.
+func unobstructed(files []file.Undone) bool {
+	for _, f := range files {
+		if f.Why != "" {
+			return false
 		}
 	}
-
-	for _, key := range s.Rewrites {
-		delete(h.calls, key)
-	}
-
-	if len(h.messages) == 0 {
-		return nil
-	}
-	if err := h.closePending(); err != nil {
-		return err
-	}
-
-	h.messages = append(h.messages, model.Message{Role: model.RoleUser,
-		Text: said + ": the results of those calls do not hold any more. Look before you go on, and write anew what is needed."})
-	return nil
+	return true
 }

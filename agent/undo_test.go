@@ -1,6 +1,7 @@
 package agent_test
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -11,82 +12,247 @@ import (
 	"rouse/agentdb"
 	"rouse/agentdb/ledger"
 	"rouse/internal/domain"
-	"rouse/scheduler/dispatch"
 )
 
-// OSA-61: with undo_on_failure nothing that a failed run wrote stays, and the next attempt
-// writes it anew instead of taking it for done.
-func TestUndoOnFailure(t *testing.T) {
-	b := setup(t)
+// written is a bench whose run has written a file that was there, one that was not, and a row;
+// it has told of it, and left an artifact.
+func written(t *testing.T) (b *bench, run ledger.Run) {
+	b = setup(t)
 	b.table()
-	job := agent.Job{Name: "j", Agent: "clerk", UndoOnFailure: true, Playbook: []playbook.Call{
-		{Name: "db_insert", With: map[string]any{"table": "log", "row": map[string]any{"what": "{{ .Job }}"}}},
-		{Name: "file_read", With: map[string]any{"path": "later.txt"}},
+	if err := os.MkdirAll(filepath.Join(b.dir, "work"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+
+	b.has("old.txt", "before")
+	b.plan.Jobs["j"] = agent.Job{Name: "j", Agent: "clerk", Playbook: []playbook.Call{
+		{Name: "file_write", With: map[string]any{"path": "old.txt", "content": "after"}},
+		{Name: "file_write", With: map[string]any{"path": "new/one.txt", "content": "one"}},
+		{Name: "db_insert", With: map[string]any{"table": "log", "row": map[string]any{"what": "row"}}},
+		{Name: "notify", With: map[string]any{"title": "It is written"}},
+		{Name: "share_artifact", With: map[string]any{"path": "old.txt"}},
 	}}
-	b.plan.Jobs["j"] = job
+
 	id := b.enqueue(ledger.Request{Job: "j", Agent: "clerk"})
 	res := b.run(id)
-	if res.Outcome != domain.OutcomeError || !strings.Contains(res.Error, "what it wrote into the database was taken back") || b.count() != 0 {
-		t.Fatalf("%+v, %d rows", res, b.count())
+	if res.Outcome != domain.OutcomeSuccess {
+		t.Fatalf("%+v", res)
 	}
 
-	events, err := b.ledger.Events(t.Context(), ledger.EventFilter{Run: id})
-	if err != nil || events[len(events)-1].Kind != "run.undone" {
-		t.Errorf("%+v %v", events, err)
-	}
-	if err := b.ledger.Finish(t.Context(), ledger.Attempt{Run: id, Number: 1}, res); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(b.dir, "work", "later.txt"), []byte("x"), 0o600); err != nil {
+	b.finish(id, 1, res)
+	run, err := b.ledger.Run(t.Context(), id)
+	if err != nil {
 		t.Fatal(err)
 	}
 
-	if _, err := b.ledger.Retry(t.Context(), id); err != nil {
-		t.Fatal(err)
-	}
-	if res := b.run(id); res.Outcome != domain.OutcomeSuccess || b.count() != 1 {
-		t.Errorf("%+v, %d rows", res, b.count())
+	return b, run
+}
+
+func (b *bench) has(name, text string) {
+	b.t.Helper()
+	if err := os.WriteFile(filepath.Join(b.dir, "work", name), []byte(text), 0o600); err != nil {
+		b.t.Fatal(err)
 	}
 }
 
-// OSA-61: so is what a run wrote that was cut off and has no attempt left.
-func TestUndoOfAnInterruptedRun(t *testing.T) {
-	for name, undo := range map[string]bool{"asked for": true, "not": false} {
+// state is what there is of both.
+func (b *bench) state() string {
+	b.t.Helper()
+	read := func(name string) string {
+		text, err := os.ReadFile(filepath.Join(b.dir, "work", name))
+		if err != nil {
+			return "none"
+		}
+		return string(text)
+	}
+
+	return fmt.Sprintf("old %s, new %s, %d rows", read("old.txt"), read("new/one.txt"), b.count())
+}
+
+func (b *bench) undo(run ledger.Run, spec agent.UndoOptions) agent.UndoResult {
+	b.t.Helper()
+	spec.By = agentdb.By{Actor: "user"}
+	out, err := b.runner.Undo(b.t.Context(), run, spec)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return out
+}
+
+const (
+	asWritten = "old after, new one, 1 rows"
+	asBefore  = "old before, new none, 0 rows"
+)
+
+func (b *bench) stands(want string) {
+	b.t.Helper()
+	if got := b.state(); got != want {
+		b.t.Errorf("there is %s, want %s", got, want)
+	}
+}
+
+// Files and database are taken back together; what stays is named (OSA-35, OSA-61).
+func TestUndoBoth(t *testing.T) {
+	t.Parallel()
+	b, run := written(t)
+	dry := b.undo(run, agent.UndoOptions{DryRun: true})
+	if dry.Done || !dry.CanUndo || len(dry.Files) != 2 || dry.Database.Changes != 1 {
+		t.Errorf("before: %+v", dry)
+	}
+
+	left := strings.Join(dry.Left, "\n")
+	for _, want := range []string{`the notice stays: {"title":"It is written"}`, "the artifact old.txt stays"} {
+		if !strings.Contains(left, want) {
+			t.Errorf("%q is not among what stays:\n%s", want, left)
+		}
+	}
+
+	b.stands(asWritten)
+	if out := b.undo(run, agent.UndoOptions{}); !out.Done || !out.CanUndo {
+		t.Errorf("%+v", out)
+	}
+
+	b.stands(asBefore)
+	if again := b.undo(run, agent.UndoOptions{}); !again.Done || again.Any() {
+		t.Errorf("again: %+v", again)
+	}
+
+	events, err := b.ledger.Events(t.Context(), ledger.EventFilter{Run: run.ID})
+	if last := events[len(events)-1]; err != nil || last.Kind != "run.undone" || !strings.Contains(string(last.Data), `"files":2`) {
+		t.Errorf("%+v %v", last, err)
+	}
+
+	// Another attempt writes both anew, once each.
+	if _, err := b.ledger.Retry(t.Context(), run.ID); err != nil {
+		t.Fatal(err)
+	}
+	if res := b.run(run.ID); res.Outcome != domain.OutcomeSuccess {
+		t.Errorf("%+v", res)
+	}
+
+	b.stands(asWritten)
+}
+
+// What came later in one of them holds both up, unless that may be lost.
+func TestUndoInTheWay(t *testing.T) {
+	t.Parallel()
+	t.Run("a file", func(t *testing.T) {
+		b, run := written(t)
+		b.has("old.txt", "later")
+		if out := b.undo(run, agent.UndoOptions{DryRun: true}); out.CanUndo {
+			t.Errorf("before: %+v", out)
+		}
+
+		out := b.undo(run, agent.UndoOptions{})
+		if out.Done || out.CanUndo || !strings.Contains(fmt.Sprint(out.Files), "the file was changed since") {
+			t.Errorf("%+v", out)
+		}
+
+		b.stands("old later, new one, 1 rows")
+		if out := b.undo(run, agent.UndoOptions{Force: true}); !out.Done {
+			t.Errorf("%+v", out)
+		}
+
+		b.stands(asBefore)
+	})
+	t.Run("a row", func(t *testing.T) {
+		b, run := written(t)
+		db, release, err := b.pool.Get(t.Context(), "clerk")
+		if err != nil {
+			t.Fatal(err)
+		}
+
+		_, err = db.Execute(t.Context(), agentdb.By{Actor: "user"}, agentdb.ExecuteSpec{SQL: "update log set what = 'later'"})
+		release()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if out := b.undo(run, agent.UndoOptions{}); out.Done || out.CanUndo || out.Database.ConflictCount != 1 {
+			t.Errorf("%+v", out)
+		}
+
+		b.stands(asWritten)
+		if out := b.undo(run, agent.UndoOptions{Only: agent.UndoFiles}); !out.Done || !strings.Contains(strings.Join(out.Left, "\n"), "what the run wrote into its database stays") {
+			t.Errorf("%+v", out)
+		}
+
+		b.stands("old before, new none, 1 rows")
+	})
+}
+
+// An undo that a crash has cut off, wherever that was, is finished by making it again.
+func TestUndoCutOff(t *testing.T) {
+	t.Parallel()
+	for name, cut := range map[string]func(*bench, ledger.Run){
+		"after the files":            func(b *bench, run ledger.Run) { b.undo(run, agent.UndoOptions{Only: agent.UndoFiles}) },
+		"after the database":         func(b *bench, run ledger.Run) { b.undo(run, agent.UndoOptions{Only: agent.UndoDatabase}) },
+		"before a file was marked":   func(b *bench, _ ledger.Run) { b.has("old.txt", "before") },
+		"before the last was marked": func(b *bench, _ ledger.Run) { _ = os.RemoveAll(filepath.Join(b.dir, "work", "new")) },
+	} {
 		t.Run(name, func(t *testing.T) {
-			b := setup(t)
-			b.table()
-			b.plan.Jobs["j"] = agent.Job{Name: "j", Agent: "clerk", UndoOnFailure: undo}
-			b.runner.Set(b.plan)
-			id := b.enqueue(ledger.Request{Job: "j", Agent: "clerk"})
-			run, _, err := b.ledger.StartAttempt(t.Context(), id)
-			if err != nil {
-				t.Fatal(err)
+			b, run := written(t)
+			cut(b, run)
+			if out := b.undo(run, agent.UndoOptions{}); !out.Done {
+				t.Errorf("%+v", out)
 			}
-
-			db, release, err := b.pool.Get(t.Context(), "clerk")
-			if err != nil {
-				t.Fatal(err)
-			}
-			if _, err := db.Insert(t.Context(), agentdb.By{Run: id}, "log", []map[string]any{{"what": "half"}}); err != nil {
-				t.Fatal(err)
-			}
-
-			release()
-			d, err := dispatch.New(dispatch.Options{Ledger: b.ledger, Executor: b.runner, Closing: b.runner.Closing, Only: id,
-				Policy: func(string) dispatch.Policy { return dispatch.Policy{Resume: false} }})
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := d.Run(t.Context()); err != nil {
-				t.Fatal(err)
-			}
-			if run, err = b.ledger.Run(t.Context(), id); err != nil || run.Outcome != domain.OutcomeInterrupted {
-				t.Fatalf("%+v %v", run, err)
-			}
-
-			if told := strings.Contains(run.Error, "what it wrote into the database was taken back"); told != undo || (b.count() == 0) != undo {
-				t.Errorf("%d rows: %s", b.count(), run.Error)
-			}
+			b.stands(asBefore)
 		})
+	}
+}
+
+// undo_on_failure covers files, and what the run took back itself is not written anew by the
+// next attempt.
+func TestUndoFilesOnFailure(t *testing.T) {
+	t.Parallel()
+	b, _ := written(t)
+	b.has("old.txt", "before")
+	b.plan.Jobs["f"] = agent.Job{Name: "f", Agent: "clerk", UndoOnFailure: true, Playbook: []playbook.Call{
+		{Name: "file_write", With: map[string]any{"path": "mine.txt", "content": "mine"}, Save: "mine"},
+		{Name: "file_write", With: map[string]any{"path": "gone.txt", "content": "gone"}, Save: "gone"},
+		{Name: "file_undo", With: map[string]any{"path": "gone.txt"}},
+		{Name: "file_read", With: map[string]any{"path": "later.txt"}},
+	}}
+
+	id := b.enqueue(ledger.Request{Job: "f", Agent: "clerk"})
+	res := b.run(id)
+	mine, gone := filepath.Join(b.dir, "work", "mine.txt"), filepath.Join(b.dir, "work", "gone.txt")
+	if _, err := os.Stat(mine); err == nil || !strings.Contains(res.Error, "what it wrote into files was taken back") {
+		t.Fatalf("%v, %+v", err, res)
+	}
+
+	b.finish(id, 1, res)
+	b.has("later.txt", "x")
+	if _, err := b.ledger.Retry(t.Context(), id); err != nil {
+		t.Fatal(err)
+	}
+	if res := b.run(id); res.Outcome != domain.OutcomeSuccess {
+		t.Errorf("%+v", res)
+	}
+	if text, err := os.ReadFile(mine); string(text) != "mine" {
+		t.Errorf("the file is not written anew: %q %v", text, err)
+	}
+
+	if _, err := os.Stat(gone); err == nil {
+		t.Error("what the run had taken back itself is there again")
+	}
+}
+
+// Of an agent without a database files are taken back, and none is made for it.
+func TestUndoWithoutDatabase(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.plan.Jobs["p"] = agent.Job{Name: "p", Agent: "plain", Playbook: []playbook.Call{{Name: "file_write", With: map[string]any{"path": "one.txt", "content": "one"}}}}
+	id := b.enqueue(ledger.Request{Job: "p", Agent: "plain"})
+	b.finish(id, 1, b.run(id))
+	run, err := b.ledger.Run(t.Context(), id)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	out := b.undo(run, agent.UndoOptions{})
+	if _, err := os.Stat(filepath.Join(b.dir, "plain", "one.txt")); err == nil || !out.Done || len(out.Files) != 1 {
+		t.Errorf("%v, %+v", err, out)
+	}
+	if _, err := os.Stat(filepath.Join(b.dir, "agents", "plain")); err == nil {
+		t.Error("it has a database now")
 	}
 }

@@ -77,7 +77,8 @@ func fetchCall(id, args string) model.Call {
 
 // UNI-06: a granted host is read at once; what is not granted waits for the owner, exactly as it
 // would be sent, and is sent once; an address within is not even asked about.
-func TestWebGate(t *testing.T) {
+func TestWebIsAuthorized(t *testing.T) {
+	t.Parallel()
 	b, s := network(t,
 		modeltest.Turn{Calls: []model.Call{fetchCall("1", `{"url":"GRANTED/page"}`), fetchCall("2", `{"url":"OTHER/page"}`)}},
 		modeltest.Turn{Calls: []model.Call{fetchCall("3", `{"url":"GRANTED/form","method":"POST","headers":{"x-key":"__OSL_SECRET[weather]__"},"body":"text"}`)}},
@@ -89,8 +90,8 @@ func TestWebGate(t *testing.T) {
 	}
 
 	item := b.open()
-	if want := "POST " + s.granted.URL + "/form\nX-Key: __OSL_SECRET[weather]__\n\ntext\n"; item.Action.Shown != want || !strings.Contains(item.Message, "is not among the grants") {
-		t.Errorf("it is asked for %q, want %q: %s", item.Action.Shown, want, item.Message)
+	if want := "POST " + s.granted.URL + "/form\nX-Key: __OSL_SECRET[weather]__\n\ntext\n"; item.Action.Description != want || !strings.Contains(item.Message, "is not among the grants") {
+		t.Errorf("it is asked for %q, want %q: %s", item.Action.Description, want, item.Message)
 	}
 
 	b.say(ledger.ApprovalOnce)
@@ -125,6 +126,7 @@ func TestWebGate(t *testing.T) {
 // A secret that opens private data, a stranger's words and a way out are all three labels: the
 // owner is asked, however much is granted. One that opens nothing private is used at once.
 func TestWebSecrets(t *testing.T) {
+	t.Parallel()
 	for name, asks := range map[string]bool{"bank": true, "weather": false} {
 		b, s := network(t, modeltest.Turn{Calls: []model.Call{fetchCall("1", `{"url":"GRANTED/","headers":{"X-Key":"__OSL_SECRET[`+name+`]__"}}`)}}, modeltest.Turn{Text: "Read."})
 		id := b.adhoc("Read it.")
@@ -145,6 +147,7 @@ func TestWebSecrets(t *testing.T) {
 
 // An agent without network grants has no web_fetch, and a list of calls is held to the grants.
 func TestWebOfAList(t *testing.T) {
+	t.Parallel()
 	b, s := network(t)
 	call := func(url, method string) []playbook.Call {
 		return []playbook.Call{{Name: "web_fetch", With: map[string]any{"url": url, "method": method, "must_succeed": true}}}
@@ -170,6 +173,7 @@ func TestWebOfAList(t *testing.T) {
 // What a tool answers with a secret in it reaches no model, and stays a document: a number can be
 // a secret as well.
 func TestModelsHearNoSecrets(t *testing.T) {
+	t.Parallel()
 	b := setup(t, modeltest.Turn{Calls: []model.Call{{ID: "1", Name: "file_read", Args: json.RawMessage(`{"path":"note.txt"}`)}, {ID: "2", Name: "db_query", Args: json.RawMessage(`{"sql":"select 48392*10 pin, what key from log"}`)}}},
 		modeltest.Turn{Text: "Read."})
 	b.plan.Secrets = append(b.plan.Secrets, "483920")

@@ -33,7 +33,7 @@ const (
 //     {"columns":[…],"rows":[[…],…]}. Where the key is not among the columns, the rows have
 //     the numbers from…to, in order. A chunk of upserted rows: PK is {"keys":[…],"from":…,
 //     "to":…,"count":n}; Before has the rows that were there, After all rows as they became.
-//   - A chunk that was taken back: PK has "at" beside the rest, the instant at which the rows
+//   - A chunk that was undone: PK has "at" beside the rest, the instant at which the rows
 //     were written, and Before and After are the other way round: the rows that are in Before
 //     alone are gone.
 //   - The schema: SQL is what ran; Before and After are lists of the objects as they were
@@ -127,25 +127,27 @@ type rowLog struct {
 	by      By
 	at      string
 	op      string // "" names each after its effect
-	targets map[string]*target
+	layouts map[string]*tableLayout
 }
 
 func (l *rowLog) write(ctx context.Context, changes []sqlite.RowChange) error {
-	if l.targets == nil {
-		l.targets = map[string]*target{}
+	if l.layouts == nil {
+		l.layouts = map[string]*tableLayout{}
 	}
 
 	for i := 0; i < len(changes); {
 		c := changes[i]
-		t := l.targets[c.Table]
+		t := l.layouts[c.Table]
 		if t == nil {
 			var err error
-			if t, err = readTarget(ctx, l.tx, c.Table); err != nil {
+			if t, err = readLayout(ctx, l.tx, c.Table); err != nil {
 				return err
 			}
-			l.targets[c.Table] = t
+			l.layouts[c.Table] = t
 		}
 
+		// The trigger that keeps _updated_at follows each update as a change of its own; together
+		// they are one entry.
 		entry, n := t.merge(changes[i:])
 		i += n
 		if entry.op = l.op; l.op == "" {
@@ -175,11 +177,13 @@ func (c change) effect() string {
 
 // merge makes one entry of the changes that directly follow each other on one row: an
 // update, and the trigger that sets the instant of it.
-func (t *target) merge(changes []sqlite.RowChange) (change, int) {
-	before, after := t.ends(changes[0])
+func (t *tableLayout) merge(changes []sqlite.RowChange) (change, int) {
+	before, after := t.rowImages(changes[0])
 	n := 1
 	for ; n < len(changes) && after != nil && changes[n].Table == changes[0].Table && changes[n].Old != nil && changes[n].New != nil; n++ {
-		old, next := t.ends(changes[n])
+		// Two changes belong together only if the second begins with exactly what the first left:
+		// the same row may be changed again later on.
+		old, next := t.rowImages(changes[n])
 		if old.String() != after.String() {
 			break
 		}
@@ -189,6 +193,8 @@ func (t *target) merge(changes []sqlite.RowChange) (change, int) {
 	c := change{table: t.name}
 	switch {
 	case before == nil:
+		// An inserted row is found by the key that it has; every other one by the key that it had
+		// before the change.
 		c.pk, c.after = after.pick(t.key).String(), after.String()
 	case after == nil:
 		c.pk, c.before = before.pick(t.key).String(), before.String()
@@ -200,7 +206,7 @@ func (t *target) merge(changes []sqlite.RowChange) (change, int) {
 	return c, n
 }
 
-func (t *target) ends(c sqlite.RowChange) (before, after *Image) {
+func (t *tableLayout) rowImages(c sqlite.RowChange) (before, after *Image) {
 	if c.Old != nil {
 		m := t.row(c.Old, c.OldRow)
 		before = &m
@@ -217,6 +223,7 @@ func (t *target) ends(c sqlite.RowChange) (before, after *Image) {
 func difference(before, after Image) (was, became string) {
 	var w, b Image
 	for i, name := range before.Columns {
+		// Compared as the changelog writes them: []byte has no ==, and 1 differs from 1.0.
 		if string(appendValue(nil, before.Values[i])) == string(appendValue(nil, after.Values[i])) {
 			continue
 		}

@@ -3,11 +3,12 @@ package agentdb
 import (
 	"bytes"
 	"encoding/base64"
-	"encoding/json"
 	"math"
 	"strconv"
 	"strings"
 	"unicode/utf8"
+
+	"rouse/agentdb/tabular"
 )
 
 const (
@@ -15,9 +16,6 @@ const (
 	chunkBytes    = 1 << 20 // of their texts, unless a single row has more
 	maxParameters = 32766   // of one statement
 )
-
-// absent stands for a value that a row does not have: the column's default applies.
-type absent struct{}
 
 // chunk is up to a thousand rows that are written by one statement. They have the same
 // columns.
@@ -42,8 +40,8 @@ func (c *chunk) index(column string) int {
 	return -1
 }
 
-// part is one row of a chunk by itself.
-func (c *chunk) part(i int) *chunk {
+// single is one row of a chunk by itself.
+func (c *chunk) single(i int) *chunk {
 	args := append([]any{c.args[0]}, c.row(i)...)
 	return &chunk{columns: c.columns, rows: 1, args: args, lines: c.lines[i : i+1], pattern: c.pattern}
 }
@@ -76,12 +74,13 @@ type chunker struct {
 	scratch []byte
 }
 
-// add takes a row with a value, or absent, for each of the columns. A row with other
+// add takes a row with a value, or tabular.Absent, for each of the columns. A row with other
 // columns than the one before begins a new chunk.
 func (b *chunker) add(line int, values []any) error {
+	// The pattern says which columns the row has. All rows of one INSERT need the same.
 	b.scratch = b.scratch[:0]
 	for _, v := range values {
-		if _, no := v.(absent); no {
+		if _, no := v.(tabular.Absent); no {
 			b.scratch = append(b.scratch, '0')
 		} else {
 			b.scratch = append(b.scratch, '1')
@@ -124,6 +123,7 @@ func (b *chunker) begin() {
 		}
 	}
 
+	// Room for the instant and all rows at once: growing would copy large chunks several times.
 	b.current.args = make([]any, 1, 1+min(b.size*len(b.current.columns), maxParameters))
 	b.current.args[0] = b.at
 	b.current.lines = make([]int, 0, b.size)
@@ -149,7 +149,7 @@ func image(columns []string, values []any) string {
 		if i > 0 {
 			out = append(out, ',')
 		}
-		out = appendText(out, name)
+		out = tabular.AppendText(out, name)
 	}
 
 	out = append(out, `],"rows":[`...)
@@ -193,7 +193,7 @@ func appendValue(out []byte, v any) []byte {
 		if !utf8.ValidString(v) {
 			return appendObject(out, "text", base64.StdEncoding.EncodeToString([]byte(v)))
 		}
-		return appendText(out, v)
+		return tabular.AppendText(out, v)
 	case []byte:
 		return appendObject(out, "blob", base64.StdEncoding.EncodeToString(v))
 	}
@@ -215,22 +215,8 @@ func appendFloat(out []byte, f float64) []byte {
 
 func appendObject(out []byte, kind, text string) []byte {
 	out = append(out, '{')
-	out = appendText(out, kind)
+	out = tabular.AppendText(out, kind)
 	out = append(out, ':')
-	out = appendText(out, text)
+	out = tabular.AppendText(out, text)
 	return append(out, '}')
-}
-
-// appendText writes a JSON string. encoding/json does the rare ones.
-func appendText(out []byte, s string) []byte {
-	for i := range len(s) {
-		if c := s[i]; c < ' ' || c == '"' || c == '\\' || c >= utf8.RuneSelf {
-			quoted, _ := json.Marshal(s) // a string always has a JSON form
-			return append(out, quoted...)
-		}
-	}
-
-	out = append(out, '"')
-	out = append(out, s...)
-	return append(out, '"')
 }

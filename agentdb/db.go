@@ -22,7 +22,7 @@ const (
 	defaultTimeout = 10 * time.Second
 	// keepCalls is how long the journal remembers a call. No run waits that long, and a
 	// journal kept for ever would eat the agent's quota.
-	keepCalls = 90 * 24 * time.Hour
+	journalRetention = 90 * 24 * time.Hour
 )
 
 //go:embed migrations
@@ -36,28 +36,28 @@ type Options struct {
 	Timeout time.Duration
 	// Agent is whose database it is, kept in the file when it has no owner yet.
 	Agent string
-	// Backups is how many copies are kept of those that are made by themselves before the
-	// schema changes; 0 means that none are made.
+	// Backups is how many of the copies are kept that are made automatically before the schema
+	// changes; 0 means that none are made.
 	Backups int
-	Logger  *slog.Logger // of what goes on without being done; nil: nobody hears of it
+	Logger  *slog.Logger // for problems that do not fail a call; nil logs nothing
 
-	scratch bool // it is to take the place of another: nothing is written beside it
+	scratch bool // it will replace another: nothing is written beside it
 }
 
 // DB is one agent's open database. Its methods may be called at once.
 type DB struct {
-	path    string
-	timeout time.Duration
-	log     *slog.Logger
-	db      *sqlite.DB
-	quota   quota
-	seal    sealing
-	agent   string
-	keep    int                // backups
-	behind  sync.WaitGroup     // work that goes on after its call has returned
-	stop    context.CancelFunc // of what may be given up
-	files   sync.Mutex         // of the migrations
-	copying sync.Mutex         // one backup at a time
+	path          string
+	timeout       time.Duration
+	log           *slog.Logger
+	db            *sqlite.DB
+	quota         quota
+	marker        markerKeeper
+	agent         string
+	backupsToKeep int                // backups
+	background    sync.WaitGroup     // work that goes on after its call has returned
+	stop          context.CancelFunc // ends the part of background that may be given up
+	filesMu       sync.Mutex         // held while the migration files are written
+	backupMu      sync.Mutex         // held while a backup is written
 
 	mu      sync.Mutex
 	readers map[bool]*reader // by whether they see deleted rows
@@ -92,13 +92,15 @@ func Open(ctx context.Context, o Options) (*DB, error) {
 	}
 
 	db := &DB{
-		path: o.Path, timeout: o.Timeout, log: o.Logger, agent: o.Agent, keep: o.Backups, quota: quota{limit: o.Quota}, readers: map[bool]*reader{},
-		seal: sealing{path: o.Path, broken: s.State == sealOpen},
+		path: o.Path, timeout: o.Timeout, log: o.Logger, agent: o.Agent, backupsToKeep: o.Backups, quota: quota{limit: o.Quota}, readers: map[bool]*reader{},
+		marker: markerKeeper{path: o.Path, markedOpen: s.State == markerOpen},
 	}
+	// Checking a very large file would keep its agent waiting for minutes, so it is checked while
+	// it is in use.
 	late := !whole && fileSize(o.Path) > maxCheck
 	db.db, err = sqlite.Open(ctx, sqlite.Options{
-		Path: o.Path, ApplicationID: applicationID, Migrations: steps, Whole: whole || late, BeforeWrite: db.seal.breakSeal,
-		KeepCopy: func(version int) (string, error) {
+		Path: o.Path, ApplicationID: applicationID, Migrations: steps, SkipCheck: whole || late, BeforeWrite: db.marker.markOpen,
+		BackupPath: func(version int) (string, error) {
 			if o.scratch {
 				return "", nil
 			}
@@ -108,33 +110,35 @@ func Open(ctx context.Context, o Options) (*DB, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := db.begin(ctx, s, late, o.scratch); err != nil {
+	if err := db.start(ctx, s, late, o.scratch); err != nil {
 		return nil, errors.Join(err, db.db.Close())
 	}
 
 	return db, nil
 }
 
-// begin does what an opened database begins with.
-func (db *DB) begin(ctx context.Context, s seal, late, scratch bool) error {
+// start prepares an opened database for its first call.
+func (db *DB) start(ctx context.Context, s marker, late, scratch bool) error {
 	background, stop := context.WithCancel(context.WithoutCancel(ctx))
 	db.stop = stop
 	if late {
-		db.behind.Go(func() { db.checkLate(background) })
+		db.background.Go(func() { db.checkInBackground(background) })
 	} else {
-		db.seal.sound()
+		db.marker.setChecked()
 	}
 
-	if s.State == "" || hasLog(db.path) { // made just now, by an older rouse, or migrated
-		if err := db.seal.breakSeal(); err != nil {
+	// It was made just now, comes from an older rouse, or was migrated: it changed without the
+	// marker saying so.
+	if s.State == "" || hasLog(db.path) {
+		if err := db.marker.markOpen(); err != nil {
 			return err
 		}
 	}
 
-	if err := db.forget(ctx); err != nil {
+	if err := db.pruneJournal(ctx); err != nil {
 		return db.explain(ctx, err)
 	}
-	if _, err := db.measure(ctx); err != nil {
+	if _, err := db.measureQuota(ctx); err != nil {
 		return err
 	}
 	if scratch {
@@ -142,17 +146,17 @@ func (db *DB) begin(ctx context.Context, s seal, late, scratch bool) error {
 	}
 
 	// A process that was killed after a commit has not written the files of it.
-	if err := db.publish(ctx); err != nil {
+	if err := db.writeMigrationFiles(ctx); err != nil {
 		db.log.Warn("the files of an agent's migrations could not be written", "path", db.path, "error", err)
 	}
 
 	return nil
 }
 
-// Close finishes the writes that were accepted, closes the file and seals it.
+// Close finishes the writes that were accepted, closes the file and stores its checksum.
 func (db *DB) Close() error {
 	db.stop()
-	db.behind.Wait()
+	db.background.Wait()
 	db.mu.Lock()
 	defer db.mu.Unlock()
 
@@ -164,7 +168,7 @@ func (db *DB) Close() error {
 	clear(db.readers)
 	err := errors.Join(append(errs, db.db.Close())...)
 	if err == nil {
-		err = db.seal.settle()
+		err = db.marker.markClosed()
 	}
 
 	return err
@@ -176,17 +180,17 @@ func (db *DB) Replay(ctx context.Context, run int64, key string) (json.RawMessag
 	return result, result != nil, err
 }
 
-// recall looks into the journal outside a write; op "" stands for any.
+// recall reads the journal outside a write; op "" stands for any.
 func (db *DB) recall(ctx context.Context, by By, op string) ([]byte, error) {
 	if by.Key == "" {
 		return nil, nil
 	}
-	return recall(db.db.Read().QueryRowContext(ctx, selectCall, by.Run, by.Key), by, op)
+	return scanCall(db.db.Read().QueryRowContext(ctx, selectCall, by.Run, by.Key), by, op)
 }
 
-// write does one write once: a call that the journal knows gives its stored result, and a
-// new one stores its result in the transaction of its work. It shares that transaction with
-// others, unless the work turns out to need a confined one.
+// write does one write once: a call that is in the journal returns its stored result, and a new
+// one stores its result in the transaction of its work. The transaction is shared with others,
+// unless the work turns out to need a confined one.
 func write[T any](ctx context.Context, db *DB, by By, op string, do func(context.Context, *sqlite.Tx) (T, error)) (T, error) {
 	stored, err := db.write(ctx, by, op, false, func(ctx context.Context, tx *sqlite.Tx) (any, error) { return do(ctx, tx) })
 	if errors.Is(err, errConfine) {
@@ -195,7 +199,7 @@ func write[T any](ctx context.Context, db *DB, by By, op string, do func(context
 	return decodeResult[T](stored, err)
 }
 
-// confined does one write once, by itself, under the gate and a deadline.
+// confined does one write once, by itself, under the authorizer and a deadline.
 func confined[T any](ctx context.Context, db *DB, by By, op string, do func(context.Context, *sqlite.Tx) (T, error)) (T, error) {
 	stored, err := db.write(ctx, by, op, true, func(ctx context.Context, tx *sqlite.Tx) (any, error) { return do(ctx, tx) })
 	return decodeResult[T](stored, err)
@@ -204,7 +208,7 @@ func confined[T any](ctx context.Context, db *DB, by By, op string, do func(cont
 // recorded logs every row that do changes, whoever changes it.
 func recorded[T any](by By, op string, do func(context.Context, *sqlite.Tx) (T, error)) func(context.Context, *sqlite.Tx) (T, error) {
 	return func(ctx context.Context, tx *sqlite.Tx) (result T, err error) {
-		changes, err := tx.Recorded(ctx, func(ctx context.Context) error {
+		changes, err := tx.RecordChanges(ctx, func(ctx context.Context) error {
 			result, err = do(ctx, tx)
 			return err
 		})
@@ -229,7 +233,7 @@ func (db *DB) write(ctx context.Context, by By, op string, alone bool, do func(c
 	var stored []byte
 	once := func(ctx context.Context, tx *sqlite.Tx) (err error) {
 		if stored = nil; by.Key != "" {
-			if stored, err = recall(tx.QueryRow(selectCall, by.Run, by.Key), by, op); stored != nil || err != nil {
+			if stored, err = scanCall(tx.QueryRow(selectCall, by.Run, by.Key), by, op); stored != nil || err != nil {
 				return err
 			}
 		}
@@ -245,31 +249,32 @@ func (db *DB) write(ctx context.Context, by By, op string, alone bool, do func(c
 			return err
 		}
 
-		return remember(tx, by, op, stored)
+		return recordCall(tx, by, op, stored)
 	}
-	if err := db.seal.barred(); err != nil {
+	if err := db.marker.quarantined(); err != nil {
 		return nil, err
 	}
 
 	var err error
 	if alone {
-		err = db.confine(ctx, once)
+		err = db.runConfined(ctx, once)
 	} else {
 		err = db.db.Do(ctx, func(tx *sqlite.Tx) error { return once(ctx, tx) })
 	}
 	if err == nil || errors.Is(err, errConfine) {
 		return stored, err
 	}
-	if stored = db.settled(ctx, by, op, err); stored != nil {
+	// A commit can be durable although it returned an error.
+	if stored = db.recallAfterError(ctx, by, op, err); stored != nil {
 		return stored, nil
 	}
 
 	return nil, db.explain(ctx, err)
 }
 
-// settled looks whether a write is in the file although its commit returned an error: such
-// an error says nothing about the outcome.
-func (db *DB) settled(ctx context.Context, by By, op string, err error) []byte {
+// recallAfterError returns the result of a write that is in the file although its commit returned an
+// error: such an error says nothing about the outcome. An *Error was raised before the commit.
+func (db *DB) recallAfterError(ctx context.Context, by By, op string, err error) []byte {
 	var bad *Error
 	if errors.As(err, &bad) {
 		return nil

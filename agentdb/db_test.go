@@ -163,6 +163,7 @@ func TestHostColumns(t *testing.T) {
 
 // OSA-54, OSA-61, C-14
 func TestInsert(t *testing.T) {
+	t.Parallel()
 	db := fresh(t)
 	expenses(t, db)
 	in := insert(t, db, "expenses",
@@ -243,6 +244,7 @@ func TestInsertGivesPrimaryKeys(t *testing.T) {
 
 // Inserting more than a chunk gives every id, and a changelog row per chunk (C-14).
 func TestInsertManyRows(t *testing.T) {
+	t.Parallel()
 	db := fresh(t)
 	expenses(t, db)
 	rows := make([]map[string]any, 2500)

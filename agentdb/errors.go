@@ -88,8 +88,8 @@ func refused(err error) bool {
 	return false
 }
 
-// rowFault says for a person why a row was refused.
-func rowFault(err error) string {
+// rowErrorText says for a person why a row was refused.
+func rowErrorText(err error) string {
 	text := sqlText(err)
 	for sign, say := range map[string]string{
 		"UNIQUE constraint failed: ":   "another row already has the same ",
@@ -111,24 +111,24 @@ func (db *DB) explain(ctx context.Context, err error) error {
 	case errors.As(err, &bad), ctx.Err() != nil:
 		return err
 	case corrupt(err):
-		return db.seal.condemn(&sqlite.CorruptError{Path: db.path, Reason: "it is damaged (" + sqlText(err) + ")"})
+		return db.marker.quarantine(&sqlite.CorruptError{Path: db.path, Reason: "it is damaged (" + sqlText(err) + ")"})
 	case code == sqlite3.SQLITE_FULL:
-		return db.full(ctx, err, 0)
+		return db.diskFullError(ctx, err, 0)
 	case code == sqlite3.SQLITE_READONLY:
 		return fmt.Errorf("%s cannot be written; look at the owner and the permissions of the file and of its folder, and whether its disk is mounted to be read only: %w", db.path, err)
 	case refused(err):
-		return invalid("", "%s", rowFault(err))
+		return invalid("", "%s", rowErrorText(err))
 	}
 
 	return fmt.Errorf("cannot write to %s: %w", db.path, err)
 }
 
-// full says what SQLite means by a full database. limit is the quota that bounded the write,
+// diskFullError says what SQLite means by a full database. limit is the quota that bounded the write,
 // 0 when none did.
-func (db *DB) full(ctx context.Context, err error, limit int64) error {
-	// What a write put into the log before it failed keeps its room there, although it was
-	// taken back: room that others need, the ledger first of all.
-	_, _ = db.db.Read().ExecContext(context.WithoutCancel(ctx), "pragma wal_checkpoint(truncate)") // a help, the error itself is told
+func (db *DB) diskFullError(ctx context.Context, err error, limit int64) error {
+	// What a failed write put into the log keeps its space there although it was rolled back,
+	// and others need that space, the ledger first of all.
+	_, _ = db.db.Read().ExecContext(context.WithoutCancel(ctx), "pragma wal_checkpoint(truncate)") // only helps; the error itself is returned
 	const lastID = `select name from sqlite_sequence where seq = 9223372036854775807 limit 1`
 	var table string
 	switch e := db.db.Read().QueryRowContext(ctx, lastID).Scan(&table); {
@@ -136,7 +136,7 @@ func (db *DB) full(ctx context.Context, err error, limit int64) error {
 		return invalid("", "the table %s has given out the largest id there is, so SQLite has no next one, and nothing was written: give each row an id of its own, or make a new table and copy the rows", table)
 	case limit > 0:
 		return &Error{Kind: kindRejected, Message: fmt.Sprintf(
-			"the write was taken back: it would take the database to more than twice its quota of %s, or the disk is full. Write less at once; the owner looks at the free space beside %s, and can raise database.quota of this agent", text.Size(limit), db.path)}
+			"the write was rolled back: it would take the database to more than twice its quota of %s, or the disk is full. Write less at once; the owner looks at the free space beside %s, and can raise database.quota of this agent", text.Size(limit), db.path)}
 	}
 
 	return fmt.Errorf("the disk is full, so nothing was written to %s; free some space and try again: %w", db.path, err)

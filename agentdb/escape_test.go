@@ -33,16 +33,16 @@ func attempts(t *testing.T) (out []string) {
 	return out
 }
 
-// prison is a database with what lies beside it.
-type prison struct {
-	db    *agentdb.DB
-	dir   string
-	seals string
+// sandboxedDB is a database with what lies beside it.
+type sandboxedDB struct {
+	db     *agentdb.DB
+	dir    string
+	before string
 }
 
-func newPrison(t *testing.T) *prison {
+func newSandboxedDB(t *testing.T) *sandboxedDB {
 	t.Helper()
-	p := &prison{dir: t.TempDir()}
+	p := &sandboxedDB{dir: t.TempDir()}
 	for _, name := range []string{"canary.txt", "canary.sqlite"} {
 		if err := os.WriteFile(filepath.Join(p.dir, name), []byte("do not touch"), 0o600); err != nil {
 			t.Fatal(err)
@@ -61,12 +61,12 @@ func newPrison(t *testing.T) *prison {
 		t.Fatal(err)
 	}
 
-	p.seals = p.look(t, 2)
+	p.before = p.snapshot(t, 2)
 	return p
 }
 
-// look gives all that no attempt may change. Of the changelog it reads what was there first.
-func (p *prison) look(t *testing.T, logged int) string {
+// snapshot gives all that no attempt may change. Of the changelog it reads what was there first.
+func (p *sandboxedDB) snapshot(t *testing.T, logged int) string {
 	t.Helper()
 	var b strings.Builder
 	entries, err := os.ReadDir(p.dir)
@@ -102,14 +102,14 @@ func (p *prison) look(t *testing.T, logged int) string {
 }
 
 // check fails when an attempt changed what is not the agent's, or did not end as a refusal.
-func (p *prison) check(t *testing.T, err error) {
+func (p *sandboxedDB) check(t *testing.T, err error) {
 	t.Helper()
 	var bad *agentdb.Error
 	if err != nil && !errors.As(err, &bad) {
 		t.Errorf("it broke something: %v", err)
 	}
-	if got := p.look(t, 2); got != p.seals {
-		t.Errorf("it got out:\n%s\nwas\n%s", got, p.seals)
+	if got := p.snapshot(t, 2); got != p.before {
+		t.Errorf("it got out:\n%s\nwas\n%s", got, p.before)
 	}
 	if got := system(t, p.db, "select count(*) from expenses where note like '%{\"ids\"%' or note = 'canary'"); got != "0" {
 		t.Error("it carried the journal out")
@@ -161,7 +161,7 @@ func TestEscapes(t *testing.T) {
 	for name, route := range routes {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			p := newPrison(t)
+			p := newSandboxedDB(t)
 			for _, sql := range list {
 				t.Run(sql[:min(len(sql), 60)], func(t *testing.T) { p.check(t, route(t, p.db, sql)) })
 			}

@@ -19,7 +19,7 @@ type ExecuteSpec struct {
 type Executed struct {
 	RowsAffected int64    `json:"rows_affected"`
 	Warning      string   `json:"warning,omitempty"`
-	Drained      int64    `json:"select_rows_drained,omitempty"` // rows of SELECT statements, which are not shown
+	SelectRows   int64    `json:"select_rows_drained,omitempty"` // rows of SELECT statements, which are not shown
 	Warnings     []string `json:"warnings,omitempty"`
 }
 
@@ -37,7 +37,7 @@ func (db *DB) Execute(ctx context.Context, by By, spec ExecuteSpec) (Executed, e
 		return Executed{}, invalid("params", "the SQL has %d statements, so params must be an object of values for :name; a list is for one statement", len(s.statements))
 	}
 
-	if err := parametersOf(spec.SQL).fits(spec.Params, spec.Named); err != nil {
+	if err := parametersOf(spec.SQL).check(spec.Params, spec.Named); err != nil {
 		return Executed{}, err
 	}
 
@@ -49,26 +49,27 @@ func (db *DB) Execute(ctx context.Context, by By, spec ExecuteSpec) (Executed, e
 	}
 
 	var done Executed
+	// Only what changes or drops something can lose data that the changelog cannot bring back.
 	if s.alters() {
-		done, err = backedUp(ctx, db, by, run)
+		done, err = withBackup(ctx, db, by, run)
 	} else {
 		done, err = run()
 	}
 
 	if err == nil {
-		done.Warnings = db.committed(ctx, done.Warnings)
+		done.Warnings = db.quotaWarnings(ctx, done.Warnings)
 	}
 
 	return done, err
 }
 
-// script is SQL that has passed the first gate.
+// script is SQL whose text was checked.
 type script struct {
 	text       string
 	statements []statement
 	args       []any
 
-	done Executed // set anew by each run
+	done Executed // reset whenever the transaction begins
 }
 
 func newScript(text string) (*script, error) {
@@ -79,7 +80,7 @@ func newScript(text string) (*script, error) {
 
 	s := &script{text: text, statements: statements}
 	for i := range statements {
-		if err := statements[i].refuse(text); err != nil {
+		if err := statements[i].check(text); err != nil {
 			return nil, err
 		}
 	}
@@ -98,6 +99,8 @@ func (s *script) alters() bool {
 func (db *DB) runScript(ctx context.Context, tx *sqlite.Tx, by By, s *script) error {
 	s.done = Executed{}
 	at := now()
+	// The text comes first and the rows that it changes follow, so that a reader of the changelog
+	// sees why.
 	if _, err := logChange(tx, by, at, change{op: opRaw, sql: s.text}); err != nil {
 		return err
 	}
@@ -105,7 +108,7 @@ func (db *DB) runScript(ctx context.Context, tx *sqlite.Tx, by By, s *script) er
 	for i := range s.statements {
 		statement := &s.statements[i]
 		if err := s.run(ctx, tx, by, at, statement); err != nil {
-			return db.scriptFault(ctx, tx, s, statement, err)
+			return db.scriptError(ctx, tx, s, statement, err)
 		}
 	}
 
@@ -113,12 +116,12 @@ func (db *DB) runScript(ctx context.Context, tx *sqlite.Tx, by By, s *script) er
 }
 
 func (s *script) run(ctx context.Context, tx *sqlite.Tx, by By, at string, statement *statement) error {
-	g := gateOf(ctx)
+	g := authorizerOf(ctx)
 	g.verb = statement.verb()
 	defer func() { g.verb = "" }()
 
 	if !g.ddl() {
-		changes, err := tx.Recorded(ctx, func(ctx context.Context) error { return s.exec(ctx, tx, statement) })
+		changes, err := tx.RecordChanges(ctx, func(ctx context.Context) error { return s.exec(ctx, tx, statement) })
 		if err != nil {
 			return err
 		}
@@ -135,6 +138,7 @@ func (s *script) run(ctx context.Context, tx *sqlite.Tx, by By, at string, state
 			return "", err
 		}
 
+		// From here on the host reads and writes its own tables.
 		g.verb = ""
 		after, err := readObjects(tx)
 		if err != nil {
@@ -157,15 +161,15 @@ func (s *script) run(ctx context.Context, tx *sqlite.Tx, by By, at string, state
 	return g.refresh(tx)
 }
 
-// exec runs one statement with the gate closed.
+// exec runs one statement with the authorizer on.
 func (s *script) exec(ctx context.Context, tx *sqlite.Tx, statement *statement) error {
-	return tx.Armed(func() error {
+	return tx.WithAuthorizer(func() error {
 		switch verb := statement.verb(); verb {
 		case "SELECT", "VALUES":
 			// Counting does all the work in the first step, which a deadline can end.
 			var n int64
 			err := tx.SQL().QueryRowContext(ctx, "SELECT count(*) FROM (\n"+statement.text+"\n)", s.args...).Scan(&n)
-			s.done.Drained += n
+			s.done.SelectRows += n
 			return err
 		case "INSERT", "REPLACE", "UPDATE", "DELETE":
 			result, err := tx.SQL().ExecContext(ctx, statement.text, s.args...)
@@ -212,6 +216,7 @@ func checkObjects(before, after []schemaObject) error {
 			}
 		}
 
+		// With only some of them, writes would treat the table as one of the host's and fail.
 		if host != 0 && host != 3 {
 			return invalid("sql", "the table %s would have some of the columns %s, %s and %s and not all: they belong to the host; leave them out, or use db_create_table", o.Name, createdAt, updatedAt, deletedAt)
 		}

@@ -25,12 +25,13 @@ func execute(t testing.TB, db *agentdb.DB, sql string, params ...any) agentdb.Ex
 
 // OSA-57: several statements, one transaction, one answer.
 func TestExecute(t *testing.T) {
+	t.Parallel()
 	db := fresh(t)
 	expenses(t, db)
 	done := execute(t, db, `insert into expenses(category, amount) values ('food', 1), ('food', 2), ('rent', 3);
 		update expenses set amount = amount + 10; -- all of them
 		select * from expenses; delete from expenses where category = 'rent'`)
-	if done.RowsAffected != 7 || done.Drained != 3 || !strings.Contains(done.Warning, "UPDATE without WHERE") {
+	if done.RowsAffected != 7 || done.SelectRows != 3 || !strings.Contains(done.Warning, "UPDATE without WHERE") {
 		t.Errorf("%+v", done)
 	}
 	if got := ask(t, db, "select category, amount from expenses order by id"); got != `[["food",11],["food",12]]` {
@@ -44,7 +45,7 @@ func TestExecute(t *testing.T) {
 		t.Errorf("%+v %v", named, err)
 	}
 
-	// An error takes the statements before it back as well.
+	// An error rolls the statements before it back as well.
 	if _, err := db.Execute(t.Context(), agentdb.By{}, agentdb.ExecuteSpec{SQL: "delete from expenses where 1; insert into nowhere values (1)"}); err == nil {
 		t.Error("no error")
 	}
@@ -71,6 +72,7 @@ func TestExecute(t *testing.T) {
 
 // OSA-57: refused before running, with the reason, what to do instead, and the place.
 func TestExecuteRefuses(t *testing.T) {
+	t.Parallel()
 	db := fresh(t)
 	expenses(t, db)
 	insert(t, db, "expenses", map[string]any{"amount": 1})
@@ -152,6 +154,7 @@ func TestExecuteNamesTheTrigger(t *testing.T) {
 
 // OSA-55
 func TestUpdateDeleteRestore(t *testing.T) {
+	t.Parallel()
 	db := fresh(t)
 	expenses(t, db)
 	insert(t, db, "expenses", map[string]any{"category": "a", "amount": 1}, map[string]any{"category": "a"}, map[string]any{"category": "b", "amount": 2})
@@ -207,6 +210,7 @@ func second(_ agentdb.Affected, err error) error { return err }
 
 // OSA-54
 func TestUpsert(t *testing.T) {
+	t.Parallel()
 	db := fresh(t)
 	expenses(t, db)
 	by := agentdb.By{Run: 5}
@@ -267,6 +271,7 @@ func TestLogger(t *testing.T) {
 
 // OSA-53: migrations have numbered files, written after the commit and again when missing.
 func TestMigrations(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	db := open(t, filepath.Join(dir, "db.sqlite"))
 	expenses(t, db)

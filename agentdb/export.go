@@ -6,16 +6,16 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"path/filepath"
-	"strings"
 	"time"
+
+	"rouse/agentdb/tabular"
 )
 
 // Bounds of an export.
 const (
 	maxExportRows  = 1_000_000
 	maxExportBytes = 256 << 20 // about as much as an owner can import
-	exportPatience = 6         // times the time of a query
+	exportTimeouts = 6         // times the time of a query
 )
 
 // ExportSpec asks for the answer of a query as a file, OSA-59.
@@ -43,12 +43,12 @@ type Exported struct {
 // formulas is warned of, and not deceived by another text. CSV and TSV have no NULL; it
 // becomes an empty cell. BLOBs are written in base64.
 func (db *DB) Export(ctx context.Context, spec ExportSpec, to io.Writer) (Exported, error) {
-	format, err := spec.format()
+	format, err := tabular.OutputFormat(spec.Format, spec.Name)
 	if err != nil {
-		return Exported{}, err
+		return Exported{}, fileError(err)
 	}
 
-	text, err := selectOnly(spec.SQL)
+	text, err := checkSelect(spec.SQL)
 	if err != nil {
 		return Exported{}, err
 	}
@@ -58,7 +58,7 @@ func (db *DB) Export(ctx context.Context, spec ExportSpec, to io.Writer) (Export
 		return Exported{}, err
 	}
 
-	patience := exportPatience * db.timeout
+	patience := exportTimeouts * db.timeout
 	bounded, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 
@@ -79,11 +79,11 @@ func (db *DB) Export(ctx context.Context, spec ExportSpec, to io.Writer) (Export
 		return Exported{}, &Error{Kind: kindTimeout, Field: "sql", Retryable: true, Message: fmt.Sprintf("the query took longer than %s and was stopped; narrow it with WHERE, or export it in parts", patience)}
 	}
 
-	return Exported{}, db.queryFault(ctx, ctx, spec.SQL, err)
+	return Exported{}, db.queryError(ctx, ctx, spec.SQL, fileError(err))
 }
 
 func (db *DB) export(ctx context.Context, text string, args []any, to *countingWriter, out *Exported, timer *time.Timer) (err error) {
-	conn, err := db.conn(ctx, false)
+	conn, err := db.readConn(ctx, false)
 	if err != nil {
 		return err
 	}
@@ -103,7 +103,7 @@ func (db *DB) export(ctx context.Context, text string, args []any, to *countingW
 
 	timer.Stop()
 	buffer := bufio.NewWriterSize(to, 1<<16)
-	encoder, err := newEncoder(out.Format, buffer, out.Columns)
+	file, err := tabular.NewWriter(out.Format, buffer, out.Columns)
 	if err != nil {
 		return err
 	}
@@ -111,6 +111,7 @@ func (db *DB) export(ctx context.Context, text string, args []any, to *countingW
 	values := make([]any, len(out.Columns))
 	into := pointers(values)
 	for rows.Next() {
+		// The row that is too many was asked for only to know that there is one.
 		if out.RowsExported == maxExportRows || to.n > maxExportBytes {
 			out.Truncated = true
 			out.Warnings = append(out.Warnings, fmt.Sprintf("the answer goes on after %d rows; export the rest with WHERE, or with LIMIT and OFFSET", out.RowsExported))
@@ -124,55 +125,31 @@ func (db *DB) export(ctx context.Context, text string, args []any, to *countingW
 		for i, v := range values {
 			values[i] = plain(v)
 		}
-		if err := encoder.row(values); err != nil {
+		if err := file.Row(values); err != nil {
 			return err
 		}
 
 		out.RowsExported++
 	}
 
-	if err := errors.Join(rows.Err(), encoder.close(), buffer.Flush()); err != nil {
+	if err := errors.Join(rows.Err(), file.Close(), buffer.Flush()); err != nil {
 		return err
 	}
 
-	out.Warnings = append(out.Warnings, encoder.warnings()...)
+	out.Warnings = append(out.Warnings, file.Warnings()...)
 	return nil
 }
 
 // plain leaves nil, int64, float64 and string.
 func plain(v any) any {
 	v = readable(v)
-	if b, ok := v.(bool); ok {
-		return scalarValue(b, affinityNumber)
+	if b, ok := v.(bool); ok { // as SQLite stores it
+		if b {
+			return int64(1)
+		}
+		return int64(0)
 	}
 	return v
-}
-
-func (s ExportSpec) format() (string, error) {
-	format := strings.ToLower(s.Format)
-	if format == "" {
-		format = strings.ToLower(strings.TrimPrefix(filepath.Ext(s.Name), "."))
-		if format == "tab" {
-			format = formatTSV
-		}
-	}
-
-	switch format {
-	case formatCSV, formatTSV, formatJSON, formatJSONL, formatXLSX:
-		return format, nil
-	case "ndjson":
-		return formatJSONL, nil
-	case "", "txt":
-		if s.Format == "" {
-			return formatCSV, nil
-		}
-	}
-
-	if s.Format == "" {
-		return "", invalid("format", "the name of %s does not say a format that can be written; say format csv, tsv, json, jsonl or xlsx", filepath.Base(s.Name))
-	}
-
-	return "", invalid("format", "the format %q is unknown; use csv, tsv, json, jsonl or xlsx", s.Format)
 }
 
 type countingWriter struct {

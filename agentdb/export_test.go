@@ -13,7 +13,7 @@ import (
 )
 
 // GuardedConn lends a connection as queries use it.
-func GuardedConn(ctx context.Context, db *DB) (*sql.Conn, error) { return db.conn(ctx, false) }
+func GuardedConn(ctx context.Context, db *DB) (*sql.Conn, error) { return db.readConn(ctx, false) }
 
 // Exec changes the file as a later db_execute would.
 func Exec(ctx context.Context, db *DB, statements ...string) error {
@@ -37,7 +37,7 @@ func System(ctx context.Context, db *DB, query string) (out string, err error) {
 func OpenFiles(p *Pool) int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return len(p.slots)
+	return len(p.entries)
 }
 
 // ReadAll reads every table to its end, the host's own ones too.
@@ -57,8 +57,8 @@ func ReadAll(ctx context.Context, db *DB) error {
 	return nil
 }
 
-// Unseal makes a closed database one whose process was killed.
-func Unseal(path string) error { return writeSeal(path, seal{State: sealOpen}) }
+// MarkOpen makes a closed database one whose process was killed.
+func MarkOpen(path string) error { return writeMarker(path, marker{State: markerOpen}) }
 
 // ChangeOutside changes a closed database as another program does.
 func ChangeOutside(t testing.TB, path, statement string) {
@@ -116,8 +116,8 @@ const ApplicationID = applicationID
 // FileSize is 0 when there is no file.
 func FileSize(path string) int64 { return fileSize(path) }
 
-// Measure reads a file as its seal is made.
+// Measure reads a file as for its checksum.
 func Measure(path string) error {
-	_, _, err := measureFile(path)
+	_, _, err := fileChecksum(path)
 	return err
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"rouse/agentdb/sqlite"
+	"rouse/agentdb/tabular"
 	"rouse/internal/text"
 )
 
@@ -48,7 +49,7 @@ type Imported struct {
 const modeUpsert = "upsert"
 
 // Import writes the rows of a file in one transaction. Rows that do not fit are left out,
-// counted in RowsSkipped and told about in SampleErrors; when they are more than half, the
+// counted in RowsSkipped and explained in SampleErrors; when they are more than half, the
 // file is not what it was taken for, and it is refused as a whole. So is one that cannot be
 // read to its end.
 func (db *DB) Import(ctx context.Context, by By, spec ImportSpec) (Imported, error) {
@@ -68,13 +69,13 @@ func (db *DB) Import(ctx context.Context, by By, spec ImportSpec) (Imported, err
 	}
 
 	// The log goes into the file first: if the disk is too small for what follows, the room
-	// that the log takes can be given back only while nothing in it is needed (see full).
+	// that the log takes can be given back only while nothing in it is needed (see diskFullError).
 	_, _ = db.db.Read().ExecContext(ctx, "pragma wal_checkpoint(passive)")
 	imported, err := write(ctx, db, by, opImport, func(ctx context.Context, tx *sqlite.Tx) (Imported, error) {
 		return db.importRows(ctx, tx, by, spec, s)
 	})
 	if err == nil {
-		imported.Warnings = db.committed(ctx, imported.Warnings)
+		imported.Warnings = db.quotaWarnings(ctx, imported.Warnings)
 	}
 
 	db.checkpoint(ctx)
@@ -127,50 +128,52 @@ func (db *DB) importRows(ctx context.Context, tx *sqlite.Tx, by By, spec ImportS
 		return Imported{}, err
 	}
 
-	m, created, err := s.target(ctx, tx, by, spec)
+	m, created, err := s.mapTable(ctx, tx, by, spec)
 	if err != nil {
 		return Imported{}, err
 	}
 
-	out := Imported{Table: m.table.Name, CreatedTable: created, Columns: m.columns, Truncated: s.truncated, DroppedColumns: m.dropped, Warnings: s.warnings}
+	out := Imported{Table: m.table.Name, CreatedTable: created, Columns: m.columns, Truncated: s.Truncated, DroppedColumns: m.dropped, Warnings: s.Warnings}
 	if len(m.dropped) > 0 {
-		out.Warnings = append(out.Warnings[:len(s.warnings):len(s.warnings)], fmt.Sprintf("the table %s has no place for these columns of %s, they were left out: %s", m.table.Name, s.name, strings.Join(m.dropped, ", ")))
+		out.Warnings = append(out.Warnings[:len(s.Warnings):len(s.Warnings)], fmt.Sprintf("the table %s has no place for these columns of %s, they were left out: %s", m.table.Name, s.name, strings.Join(m.dropped, ", ")))
 	}
 
-	left := &faults{of: s.rows}
-	l := &loader{tx: tx, by: by, op: opImport, table: m.table, keys: m.keys, left: left}
+	rejected := &rejects{total: s.Rows}
+	l := &loader{tx: tx, by: by, op: opImport, table: m.table, keys: m.keys, rejected: rejected}
 	out.RowsImported, err = l.load(ctx, s, m, func(done int64) error {
 		if spec.Progress != nil {
-			spec.Progress(done, int64(s.rows))
+			spec.Progress(done, int64(s.Rows))
 		}
-		return db.room(tx)
+		return db.checkRoom(tx)
 	})
 	if err = errors.Join(err, l.close()); err != nil {
-		return Imported{}, s.refusal(left, err)
+		return Imported{}, s.rejectError(rejected, err)
 	}
 
-	out.RowsSkipped = int64(s.rows) - out.RowsImported
-	for i, a := range m.altered {
+	out.RowsSkipped = int64(s.Rows) - out.RowsImported
+	for i, a := range m.lossy {
 		if a.n > 0 {
+			// The capacity is cut, because the slice belongs to the source and the write may run
+			// again.
 			out.Warnings = append(out.Warnings[:len(out.Warnings):len(out.Warnings)], fmt.Sprintf("column %s: %d values are shorter as numbers than they were written, such as %s; if they are codes or telephone numbers, undo the import and make the column TEXT", m.columns[i], a.n, quoteCell(a.first)))
 		}
 	}
 
-	if n := left.count(); n > 0 {
-		out.SampleErrors = left.samples()
-		out.Warnings = append(out.Warnings[:len(out.Warnings):len(out.Warnings)], fmt.Sprintf("%d of %d rows of %s were left out because they do not fit; sample_errors says why, of the first", n, s.rows, s.name))
+	if n := rejected.count(); n > 0 {
+		out.SampleErrors = rejected.samples()
+		out.Warnings = append(out.Warnings[:len(out.Warnings):len(out.Warnings)], fmt.Sprintf("%d of %d rows of %s were left out because they do not fit; sample_errors says why, of the first", n, s.Rows, s.name))
 	}
 
 	return out, nil
 }
 
-// roomChunks is after how many chunks an import looks at the quota and tells its progress.
-const roomChunks = 16
+// checkChunks is after how many chunks an import checks the quota and reports its progress.
+const checkChunks = 16
 
-// room ends an import that takes the file to twice its quota: what a write may do is
+// checkRoom ends an import that takes the file to twice its quota: what a write may do is
 // decided before it (OSA-62), but a small file can hold very many rows.
-func (db *DB) room(tx *sqlite.Tx) error {
-	limit := db.quota.get()
+func (db *DB) checkRoom(tx *sqlite.Tx) error {
+	limit := db.quota.limitBytes()
 	if limit <= 0 {
 		return nil
 	}
@@ -197,14 +200,15 @@ func (l *loader) load(ctx context.Context, s *source, m *mapping, every func(don
 	read := make(chan error, 1)
 	go func() {
 		defer close(chunks)
-		read <- s.chunks(ctx, m, l.left, chunks)
+		read <- s.chunks(ctx, m, l.rejected, chunks)
 	}()
 	defer func() {
+		// Ends a reader that waits to send a chunk; what it has sent already is drained.
 		stop(err)
 		for range chunks { // the reader ends before the transaction does
 		}
 		if e := <-read; err == nil {
-			err = s.fault(e)
+			err = s.fileError(e)
 		}
 	}()
 
@@ -217,7 +221,7 @@ func (l *loader) load(ctx context.Context, s *source, m *mapping, every func(don
 
 		written += changed
 		done += int64(c.rows)
-		if n++; n%roomChunks == 0 {
+		if n++; n%checkChunks == 0 {
 			if err := every(done); err != nil {
 				return 0, err
 			}
@@ -229,8 +233,8 @@ func (l *loader) load(ctx context.Context, s *source, m *mapping, every func(don
 
 // chunks reads the file again, which is known to have no fault that would end it, and
 // sends the rows that fit.
-func (s *source) chunks(ctx context.Context, m *mapping, left *faults, to chan<- *chunk) error {
-	r, err := s.open()
+func (s *source) chunks(ctx context.Context, m *mapping, rejected *rejects, to chan<- *chunk) error {
+	r, err := s.Records()
 	if err != nil {
 		return err
 	}
@@ -244,25 +248,26 @@ func (s *source) chunks(ctx context.Context, m *mapping, left *faults, to chan<-
 		}
 	}}
 
+	// The chunker copies the values, so one slice serves all rows.
 	values := make([]any, len(m.columns))
-	for range s.rows {
-		if err := r.next(); err != nil {
+	for range s.Rows {
+		if err := r.Next(); err != nil {
 			return err
 		}
 
-		why := r.misfit()
+		why := r.Mismatch()
 		if why == "" {
 			why = m.fill(values, r)
 		}
 
 		if why != "" {
-			if err := left.add(r.line(), why); err != nil {
+			if err := rejected.add(r.Line(), why); err != nil {
 				return err
 			}
 			continue
 		}
 
-		if err := b.add(r.line(), values); err != nil {
+		if err := b.add(r.Line(), values); err != nil {
 			return err
 		}
 	}
@@ -272,16 +277,18 @@ func (s *source) chunks(ctx context.Context, m *mapping, left *faults, to chan<-
 
 // fill takes the values of the current record into the order of the mapping, or says why
 // the record does not fit.
-func (m *mapping) fill(values []any, r records) (why string) {
+func (m *mapping) fill(values []any, r tabular.Records) (why string) {
 	empty := true
-	for i, at := range m.from {
-		v := r.value(at, m.affinity[i])
-		if _, missing := v.(absent); missing || v == nil {
+	for i, at := range m.fileColumns {
+		v := r.Value(at, m.affinity[i])
+		if _, missing := v.(tabular.Absent); missing || v == nil {
 			switch {
+			// An upsert without a key would insert the row instead of updating the one that was
+			// meant.
 			case m.isKey[i]:
 				return fmt.Sprintf("the key %s has no value", m.columns[i])
 			case m.isRowID[i], missing && m.hasDefault[i]:
-				values[i] = absent{} // the next id, or the default
+				values[i] = tabular.Absent{} // the next id, or the default
 			default:
 				values[i], empty = nil, false
 			}
@@ -289,10 +296,10 @@ func (m *mapping) fill(values []any, r records) (why string) {
 		}
 
 		if text, ok := v.(string); ok && m.isNumber[i] {
-			if !readsAsNumber(text) {
+			if !tabular.ReadsAsNumber(text) {
 				return fmt.Sprintf("column %s: %s is not a number%s", m.columns[i], quoteCell(text), decimalComma(text))
 			}
-			m.altered[i].look(text)
+			m.lossy[i].add(text)
 		}
 
 		values[i], empty = v, false

@@ -40,6 +40,7 @@ func upsert(keys ...string) func(*agentdb.ImportSpec) {
 
 // OSA-58: every format, guessed by name or by content, into a table that is made for it.
 func TestImportFormats(t *testing.T) {
+	t.Parallel()
 	const want = `[[1,"x",2.5,null],[2,"y,z",3,"n"]]`
 	csvText := "a,b,c,d\n1,x,2.5,\n2,\"y,z\",3,n\n"
 	for name, c := range map[string]struct{ file, content, want string }{
@@ -99,6 +100,7 @@ func TestImportLosesNothing(t *testing.T) {
 
 // An import is all or nothing, and says where the fault is.
 func TestImportRefusesTheWholeFile(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct{ file, content, field, part string }{
 		"ragged":        {"f.csv", "a,b,c\n1,2,3\n1,2\n\n1,2,3,4\n1\n1\n", "path", "f.csv: more than half of its 5 rows do not fit, so nothing was imported: line 3: it has 2 cells, and the first line has 3; line 5: it has 4"},
 		"open quote":    {"f.csv", "a,b\n1,2\n1,\"2\n", "path", "f.csv, line 3, column 3: a quote is opened"},
@@ -166,6 +168,7 @@ func TestImportLeavesOutWhatDoesNotFit(t *testing.T) {
 }
 
 func TestImportArguments(t *testing.T) {
+	t.Parallel()
 	db := fresh(t)
 	load(t, db, "f.csv", "a,b\n1,2\n")
 
@@ -203,6 +206,7 @@ type endless struct{}
 func (*endless) Read(p []byte) (int, error) { return len(p), nil }
 
 func TestImportIntoATable(t *testing.T) {
+	t.Parallel()
 	db := fresh(t)
 	expenses(t, db)
 	into := func(s *agentdb.ImportSpec) { s.Table = "Expenses" }
@@ -248,6 +252,7 @@ func TestImportIntoATable(t *testing.T) {
 // OSA-58, C-14: an upsert makes its unique index, updates by key, brings deleted rows back
 // and keeps the image of what it replaced.
 func TestImportUpsert(t *testing.T) {
+	t.Parallel()
 	db := fresh(t)
 	in := load(t, db, "f.csv", "sku,price\na,1\nb,2\na,3\n", upsert("SKU"))
 	if in.RowsImported != 3 || ask(t, db, "select sku, price from t order by sku") != `[["a",3],["b",2]]` {
@@ -289,6 +294,7 @@ func TestImportUpsert(t *testing.T) {
 
 // Files as banks, spreadsheets and old programs write them.
 func TestImportOddFiles(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct{ content, sql, want string }{
 		"Windows-1252, decimal commas": {"Datum;Empf\xe4nger;Betrag\r\n01.02.2026;M\xfcller \x80;-12,50\r\n02.02.2026;\"Gro\xdf; Sohn\";1.000,00\r\n",
 			"select Datum, Empfanger, Betrag from t", `[["01.02.2026","Müller €","-12,50"],["02.02.2026","Groß; Sohn","1.000,00"]]`},
@@ -330,7 +336,7 @@ func TestImportKeepsToTheQuota(t *testing.T) {
 	load(t, db, "f.csv", "a\n1\n") // and nothing of it counts
 }
 
-// The caller's end takes an import back, and the journal of another call is unharmed.
+// An import whose caller gives up is rolled back, and the journal of another call is unharmed.
 func TestImportIsCancelled(t *testing.T) {
 	db := fresh(t)
 	ctx, cancel := context.WithCancelCause(t.Context())
@@ -357,6 +363,7 @@ func (c *cancelling) Read(p []byte) (int, error) {
 
 // Whatever is written as CSV is imported as exactly those rows (property).
 func TestImportIsExact(t *testing.T) {
+	t.Parallel()
 	db := fresh(t)
 	cell := rapid.OneOf(rapid.StringMatching(`[a-zA-Z0-9 ,;'"\t\r\nüß.+-]{0,8}`), rapid.StringMatching(`-?[0-9]{1,20}`), rapid.StringMatching(`-?[0-9]{1,9}\.[0-9]{1,9}`), rapid.Just(""), rapid.String().Filter(func(s string) bool { return !strings.ContainsAny(s, "\x00\ufffd") }))
 	rapid.Check(t, func(rt *rapid.T) {

@@ -4,10 +4,10 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"strconv"
 	"time"
 
 	"rouse/agentdb/sqlite"
+	"rouse/agentdb/tabular"
 )
 
 const maxInsert = 10000 // rows of one call; more come by import
@@ -37,7 +37,7 @@ func (db *DB) Insert(ctx context.Context, by By, table string, rows []map[string
 		return insertRows(ctx, tx, by, t, rows)
 	})
 	if err == nil {
-		inserted.Warnings = db.committed(ctx, inserted.Warnings)
+		inserted.Warnings = db.quotaWarnings(ctx, inserted.Warnings)
 	}
 
 	return inserted, err
@@ -82,7 +82,7 @@ func (t *Table) values(i int, row map[string]any) ([]any, error) {
 	out := make([]any, len(t.Columns))
 	found := 0
 	for n, c := range t.Columns {
-		out[n] = absent{}
+		out[n] = tabular.Absent{}
 		v, ok := row[c.Name]
 		if !ok {
 			if v, ok = foldedKey(row, c.Name); !ok {
@@ -102,6 +102,7 @@ func (t *Table) values(i int, row map[string]any) ([]any, error) {
 		out[n] = value
 	}
 
+	// A column that does not exist would otherwise be dropped without a word.
 	if found < len(row) {
 		return nil, t.unknownColumn(i, row)
 	}
@@ -145,27 +146,14 @@ func storable(v any) (any, error) {
 	case int:
 		return int64(v), nil
 	case float64:
-		return wholeFloat(v), nil
+		return tabular.WholeFloat(v), nil
 	case json.Number:
-		return number(v), nil
+		return tabular.Number(v), nil
+	// As the host writes instants, so that they compare as texts.
 	case time.Time:
 		return v.UTC().Format(timeLayout), nil
 	}
 
 	encoded, err := json.Marshal(v)
 	return string(encoded), err
-}
-
-// number keeps every digit: what neither an int64 nor a float64 can hold stays text.
-func number(n json.Number) any {
-	if i, err := strconv.ParseInt(n.String(), 10, 64); err == nil {
-		return i
-	}
-
-	if numberKind(n) == real {
-		if f, err := n.Float64(); err == nil {
-			return wholeFloat(f)
-		}
-	}
-	return n.String()
 }

@@ -18,8 +18,8 @@ const (
 
 const selectCall = `select op, result from _calls where run = ? and key = ?`
 
-// recall gives the stored result of this very call, nil when it was not made yet.
-func recall(row interface{ Scan(...any) error }, by By, op string) ([]byte, error) {
+// scanCall gives the stored result of this very call, nil when it was not made yet.
+func scanCall(row interface{ Scan(...any) error }, by By, op string) ([]byte, error) {
 	var did, result string
 	err := row.Scan(&did, &result)
 	switch {
@@ -27,6 +27,7 @@ func recall(row interface{ Scan(...any) error }, by By, op string) ([]byte, erro
 		return nil, nil
 	case err != nil:
 		return nil, fmt.Errorf("cannot read the call journal: %w", err)
+	// The playbook was edited between two attempts: the stored result is of another call.
 	case op != "" && did != op:
 		return nil, fmt.Errorf("call %s of run %d was a %s before and is a %s now; start a new run, because this one cannot be resumed after such a change", by.Key, by.Run, did, op)
 	}
@@ -34,7 +35,7 @@ func recall(row interface{ Scan(...any) error }, by By, op string) ([]byte, erro
 	return []byte(result), nil
 }
 
-func remember(tx *sqlite.Tx, by By, op string, result []byte) error {
+func recordCall(tx *sqlite.Tx, by By, op string, result []byte) error {
 	if by.Key == "" {
 		return nil
 	}
@@ -42,9 +43,9 @@ func remember(tx *sqlite.Tx, by By, op string, result []byte) error {
 	return err
 }
 
-// forget drops what no run can ask for any more.
-func (db *DB) forget(ctx context.Context) error {
-	before := time.Now().Add(-keepCalls).UTC().Format(timeLayout)
+// pruneJournal drops what no run can ask for any more.
+func (db *DB) pruneJournal(ctx context.Context) error {
+	before := time.Now().Add(-journalRetention).UTC().Format(timeLayout)
 	var old bool // a database that is only read is not written to
 	if err := db.db.Read().QueryRowContext(ctx, `select exists (select 1 from _calls where at < ?)`, before).Scan(&old); err != nil || !old {
 		return err

@@ -21,8 +21,9 @@ import (
 // values that are alive together are bounded although each of them may have 16 MiB. A child
 // runs it, whose peak is its own; the race detector would only make SQLite slow.
 func TestMemoryOfBombs(t *testing.T) {
+	t.Parallel()
 	if os.Getenv("ROUSE_TEST_MEMORY_CHILD") != "" {
-		throwBombs(t)
+		runBombs(t)
 		return
 	}
 
@@ -42,7 +43,7 @@ func TestMemoryOfBombs(t *testing.T) {
 	}
 }
 
-func throwBombs(t *testing.T) {
+func runBombs(t *testing.T) {
 	db, err := agentdb.Open(t.Context(), agentdb.Options{Path: filepath.Join(t.TempDir(), "db.sqlite"), Timeout: 5 * time.Second})
 	if err != nil {
 		t.Fatal(err)

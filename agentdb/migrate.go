@@ -19,7 +19,7 @@ const (
 	maxSlug        = 48 // characters, OSA-53
 )
 
-// MigrateSpec changes the schema, and says how that would be taken back.
+// MigrateSpec changes the schema, and says how that would be undone.
 type MigrateSpec struct {
 	Up, Down    string // SQL; Up runs in one transaction, Down is only kept
 	Description string
@@ -33,7 +33,7 @@ type Migrated struct {
 	Warnings    []string `json:"warnings,omitempty"`
 }
 
-// Migrate runs SQL under the gate of Execute and keeps it as a migration (OSA-53).
+// Migrate runs SQL as Execute does and records it as a migration (OSA-53).
 func (db *DB) Migrate(ctx context.Context, by By, spec MigrateSpec) (Migrated, error) {
 	if strings.TrimSpace(spec.Description) == "" {
 		return Migrated{}, invalid("description", "say in a few words what the migration is for; its file is named after them")
@@ -44,24 +44,25 @@ func (db *DB) Migrate(ctx context.Context, by By, spec MigrateSpec) (Migrated, e
 		return Migrated{}, inField("up_sql", err)
 	}
 	if strings.TrimSpace(spec.Down) == "" {
-		return Migrated{}, invalid("down_sql", "give the SQL that would take the migration back; it is kept, not run")
+		return Migrated{}, invalid("down_sql", "give the SQL that would undo the migration; it is stored, not run")
 	}
 	if _, err := splitScript(spec.Down); err != nil {
 		return Migrated{}, inField("down_sql", err)
 	}
 
+	// The changelog tells migrations from what the agent does otherwise.
 	by.Actor = actorMigration
-	done, err := backedUp(ctx, db, by, func() (Migrated, error) {
+	done, err := withBackup(ctx, db, by, func() (Migrated, error) {
 		return confined(ctx, db, by, "migrate", func(ctx context.Context, tx *sqlite.Tx) (Migrated, error) {
 			if err := db.runScript(ctx, tx, by, s); err != nil {
 				return Migrated{}, err
 			}
-			id, err := keepMigration(tx, by, migration{slug: slug(spec.Description), description: spec.Description, up: spec.Up, down: spec.Down})
+			id, err := recordMigration(tx, by, migration{slug: slug(spec.Description), description: spec.Description, up: spec.Up, down: spec.Down})
 			return Migrated{Success: true, MigrationID: id, AppliedSQL: spec.Up}, err
 		})
 	})
 	if err == nil {
-		done.Warnings = append(db.committed(ctx, done.Warnings), db.published(ctx)...)
+		done.Warnings = append(db.quotaWarnings(ctx, done.Warnings), db.migrationFileWarnings(ctx)...)
 	}
 
 	return done, inField("up_sql", err)
@@ -84,7 +85,7 @@ type migration struct {
 	slug, description, up, down string
 }
 
-func keepMigration(tx *sqlite.Tx, by By, m migration) (int64, error) {
+func recordMigration(tx *sqlite.Tx, by By, m migration) (int64, error) {
 	result, err := tx.Exec(`insert into _migrations(slug, description, up, down, at, run_id) values (?, ?, ?, ?, ?, ?)`,
 		m.slug, m.description, m.up, m.down, now(), by.Run)
 	if err != nil {
@@ -110,20 +111,20 @@ func slug(description string) string {
 	return text
 }
 
-// published writes the files of the migrations, and warns when that fails: the change
+// migrationFileWarnings writes the files of the migrations, and warns when that fails: the change
 // itself stands.
-func (db *DB) published(ctx context.Context) []string {
-	if err := db.publish(context.WithoutCancel(ctx)); err != nil {
+func (db *DB) migrationFileWarnings(ctx context.Context) []string {
+	if err := db.writeMigrationFiles(context.WithoutCancel(ctx)); err != nil {
 		return []string{"the change is done, but its files beside the database could not be written, which is tried again when the database is next opened: " + err.Error()}
 	}
 	return nil
 }
 
-// publish brings the files beside the database in step with it: NNNN-slug.sql and
+// writeMigrationFiles brings the files beside the database in step with it: NNNN-slug.sql and
 // NNNN-slug.down.sql in migrations, and schema.sql. Only what is committed gets a file.
-func (db *DB) publish(ctx context.Context) error {
-	db.files.Lock()
-	defer db.files.Unlock()
+func (db *DB) writeMigrationFiles(ctx context.Context) error {
+	db.filesMu.Lock()
+	defer db.filesMu.Unlock()
 
 	dir := filepath.Join(filepath.Dir(db.path), "migrations")
 	rows, err := db.db.Read().QueryContext(ctx, `select id, slug, description, up, down from _migrations order by id`)
@@ -138,6 +139,7 @@ func (db *DB) publish(ctx context.Context) error {
 		if err := rows.Scan(&m.id, &m.slug, &m.description, &m.up, &m.down); err != nil {
 			return err
 		}
+		// A database without migrations gets no folder.
 		if err := os.MkdirAll(dir, 0o700); err != nil {
 			return err
 		}
@@ -162,6 +164,7 @@ func (db *DB) publish(ctx context.Context) error {
 	}
 
 	path := filepath.Join(filepath.Dir(db.path), "schema.sql")
+	// This also runs at every opening, mostly without a change.
 	if old, err := os.ReadFile(path); err == nil && string(old) == text {
 		return nil
 	}

@@ -94,6 +94,7 @@ func quoteAll(names []string) string {
 func toColumn(heading string) string {
 	var b strings.Builder
 	gap := false
+	// NFKD splits letters from their accents, and m² into m and 2.
 	for _, r := range norm.NFKD.String(heading) {
 		switch {
 		case r == '_' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9':
@@ -112,6 +113,7 @@ func toColumn(heading string) string {
 		name = "_" + name
 	}
 
+	// The host's columns keep their names, by which an import leaves them out.
 	if reservedColumn(name) && !hostColumn(name) {
 		name = "c_" + name
 	}

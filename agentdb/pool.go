@@ -15,16 +15,16 @@ import (
 )
 
 const (
-	defaultOpen = 16
-	defaultIdle = time.Minute
+	defaultMaxOpen     = 16
+	defaultIdleTimeout = time.Minute
 )
 
 // PoolOptions say where the agents' databases are and how many stay open.
 type PoolOptions struct {
-	Dir   string                   // each agent has Dir/NAME/db.sqlite
-	Max   int                      // open files kept; 0 means 16. More are open only while in use.
-	Idle  time.Duration            // a file that nobody used for so long is closed, and so sealed; 0 means a minute
-	Quota func(agent string) int64 // bytes, asked anew each time; nil, or 0, means no limit
+	Dir         string                   // each agent has Dir/NAME/db.sqlite
+	MaxOpen     int                      // open files kept; 0 means 16. More are open only while in use.
+	IdleTimeout time.Duration            // an unused file is closed after this time, and so gets its checksum; 0 means a minute
+	Quota       func(agent string) int64 // bytes, asked each time; nil, or 0, means no limit
 	// Backups is how many copies are kept of those that are made before a schema changes;
 	// 0 means that none are made.
 	Backups int
@@ -35,28 +35,27 @@ type PoolOptions struct {
 type Pool struct {
 	o PoolOptions
 
-	mu      sync.Mutex
-	slots   map[string]*slot         // by the agent's name in lower case: names are folders
-	idle    *list.List               // of slots that nobody uses, the most recently used first
-	taken   map[string]chan struct{} // databases that are being replaced; closed when that is over
-	damaged map[string]error         // why databases cannot be used; nil: there is nothing to be seen
-	going   int                      // slots that are being closed
-	closed  bool
+	mu        sync.Mutex
+	entries   map[string]*poolEntry    // by the agent's name in lower case: names are folders
+	idle      *list.List               // entries that nobody uses, the most recently used first
+	exclusive map[string]chan struct{} // databases that are being replaced; closed when that is over
+	damaged   map[string]error         // why databases cannot be used; nil: nothing is wrong as far as the marker says
+	closing   int                      // entries that are being closed
+	closed    bool
 }
 
-// slot is one agent's place in the pool. ready is closed when opening has ended, gone when
-// the file is closed and can be opened anew.
-type slot struct {
-	key   string
-	ready chan struct{}
-	gone  chan struct{}
-	db    *DB
-	err   error
-	users int
-	uses  int           // how often it was lent
-	idle  *list.Element // nil while it is in use or being closed
-	timer *time.Timer
-	going bool // it is being closed
+// poolEntry is one agent's database in the pool.
+type poolEntry struct {
+	key     string
+	ready   chan struct{} // closed when opening has ended
+	closed  chan struct{} // closed when the file is, and can be opened again
+	db      *DB
+	err     error
+	users   int
+	lent    int           // how often it was lent
+	idle    *list.Element // nil while it is in use or being closed
+	timer   *time.Timer
+	closing bool // it is being closed
 }
 
 // NewPool opens nothing.
@@ -65,12 +64,12 @@ func NewPool(o PoolOptions) (*Pool, error) {
 		return nil, errors.New("agentdb: a pool needs the folder of the agents")
 	}
 
-	if o.Max <= 0 {
-		o.Max = defaultOpen
+	if o.MaxOpen <= 0 {
+		o.MaxOpen = defaultMaxOpen
 	}
 
-	if o.Idle <= 0 {
-		o.Idle = defaultIdle
+	if o.IdleTimeout <= 0 {
+		o.IdleTimeout = defaultIdleTimeout
 	}
 
 	if o.Quota == nil {
@@ -80,7 +79,7 @@ func NewPool(o PoolOptions) (*Pool, error) {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
 
-	return &Pool{o: o, slots: map[string]*slot{}, idle: list.New(), taken: map[string]chan struct{}{}, damaged: map[string]error{}}, nil
+	return &Pool{o: o, entries: map[string]*poolEntry{}, idle: list.New(), exclusive: map[string]chan struct{}{}, damaged: map[string]error{}}, nil
 }
 
 // agentName keeps names that are not the configuration's from leading out of Dir.
@@ -89,13 +88,13 @@ var agentName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,62}$`)
 var errPoolClosed = errors.New("the agents' databases are closed: rouse is stopping")
 
 // Get lends an agent's database until release is called, opening it if need be. One that
-// cannot be used is a *DamagedError.
+// cannot be used is a *QuarantinedError.
 func (p *Pool) Get(ctx context.Context, agent string) (db *DB, release func(), err error) {
 	if err := checkAgent(agent); err != nil {
 		return nil, nil, err
 	}
 
-	s, first, err := p.enter(ctx, strings.ToLower(agent))
+	s, first, err := p.acquire(ctx, strings.ToLower(agent))
 	if err != nil {
 		return nil, nil, err
 	}
@@ -107,7 +106,7 @@ func (p *Pool) Get(ctx context.Context, agent string) (db *DB, release func(), e
 	}
 
 	var once sync.Once
-	release = func() { once.Do(func() { p.leave(s) }) }
+	release = func() { once.Do(func() { p.release(s) }) }
 	select {
 	case <-s.ready:
 	case <-ctx.Done():
@@ -117,7 +116,7 @@ func (p *Pool) Get(ctx context.Context, agent string) (db *DB, release func(), e
 
 	if err := s.fault(); err != nil {
 		release()
-		return nil, nil, p.unusable(agent, err)
+		return nil, nil, p.recordUnusable(agent, err)
 	}
 
 	p.mu.Lock()
@@ -139,18 +138,20 @@ func (p *Pool) path(agent string) string { return filepath.Join(p.o.Dir, agent, 
 
 func (p *Pool) openFor(ctx context.Context, agent string) (*DB, error) {
 	path := p.path(agent)
-	if s, err := readSeal(path); err == nil && s.State != sealReplacing {
-		_ = discardNew(path) // it is in nobody's way until the next is made
+	// A replacement that was begun is completed by Open; what is left of any other is waste,
+	// which does no harm if it cannot be removed.
+	if s, err := readMarker(path); err == nil && s.State != markerReplacing {
+		_ = discardNew(path)
 	}
 	return Open(ctx, Options{Path: path, Quota: p.o.Quota(agent), Agent: agent, Backups: p.o.Backups, Logger: p.o.Logger})
 }
 
-// fault is why a slot has no database to lend.
-func (s *slot) fault() error {
+// fault is why an entry has no database to lend.
+func (s *poolEntry) fault() error {
 	if s.err != nil {
 		return s.err
 	}
-	return s.db.seal.barred()
+	return s.db.marker.quarantined()
 }
 
 // Has says whether an agent has a database already, or had one; asking for it with Get
@@ -160,15 +161,15 @@ func (p *Pool) Has(agent string) bool {
 		return false
 	}
 	_, err := os.Stat(p.path(agent))
-	_, sealed := os.Stat(sealPath(p.path(agent)))
-	return err == nil || sealed == nil
+	_, marked := os.Stat(markerPath(p.path(agent)))
+	return err == nil || marked == nil // a lost file is reported by Get, not replaced
 }
 
-// enter counts a user in; first says that the caller has to open the file. A file that is
+// acquire counts a user in; first says that the caller has to open the file. A file that is
 // being closed or replaced is waited for.
-func (p *Pool) enter(ctx context.Context, key string) (s *slot, first bool, err error) {
+func (p *Pool) acquire(ctx context.Context, key string) (s *poolEntry, first bool, err error) {
 	for {
-		s, first, wait, err := p.tryEnter(key)
+		s, first, wait, err := p.tryAcquire(key)
 		if wait == nil {
 			return s, first, err
 		}
@@ -181,24 +182,24 @@ func (p *Pool) enter(ctx context.Context, key string) (s *slot, first bool, err 
 	}
 }
 
-func (p *Pool) tryEnter(key string) (s *slot, first bool, wait <-chan struct{}, err error) {
+func (p *Pool) tryAcquire(key string) (s *poolEntry, first bool, wait <-chan struct{}, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 
 	if p.closed {
 		return nil, false, nil, errPoolClosed
 	}
-	if over, ok := p.taken[key]; ok {
+	if over, ok := p.exclusive[key]; ok {
 		return nil, false, over, nil
 	}
 
-	s = p.slots[key]
+	s = p.entries[key]
 	switch {
 	case s == nil:
-		s, first = &slot{key: key, ready: make(chan struct{}), gone: make(chan struct{})}, true
-		p.slots[key] = s
-	case s.going:
-		return nil, false, s.gone, nil
+		s, first = &poolEntry{key: key, ready: make(chan struct{}), closed: make(chan struct{})}, true
+		p.entries[key] = s
+	case s.closing:
+		return nil, false, s.closed, nil
 	case s.idle != nil:
 		p.idle.Remove(s.idle)
 		s.idle = nil
@@ -206,14 +207,14 @@ func (p *Pool) tryEnter(key string) (s *slot, first bool, wait <-chan struct{}, 
 	}
 
 	s.users++
-	s.uses++
+	s.lent++
 	return s, first, nil, nil
 }
 
-// leave counts a user out. What nobody uses stays open for the next, up to Max files and
-// for a while; a file that could not be opened, or is not to be used, is tried anew by the
-// next.
-func (p *Pool) leave(s *slot) {
+// release counts a user out. What nobody uses stays open for the next, up to Max files and
+// for the idle time; a file that could not be opened, or is quarantined, is closed at once, so
+// that the next caller tries again.
+func (p *Pool) release(s *poolEntry) {
 	p.mu.Lock()
 	s.users--
 	if s.users > 0 {
@@ -221,26 +222,27 @@ func (p *Pool) leave(s *slot) {
 		return
 	}
 
-	_, wanted := p.taken[s.key]
-	var going []*slot
+	// Whoever wants the file exclusively waits for it to be closed.
+	_, wanted := p.exclusive[s.key]
+	var going []*poolEntry
 	if p.closed || wanted || !s.opened() || s.fault() != nil {
-		going = append(going, p.part(s))
+		going = append(going, p.beginClose(s))
 	} else {
 		s.idle = p.idle.PushFront(s)
-		uses := s.uses
-		s.timer = time.AfterFunc(p.o.Idle, func() { p.expire(s, uses) })
+		uses := s.lent
+		s.timer = time.AfterFunc(p.o.IdleTimeout, func() { p.closeIdle(s, uses) })
 	}
 
-	for len(p.slots)-p.going > p.o.Max && p.idle.Len() > 0 {
-		going = append(going, p.part(p.idle.Back().Value.(*slot)))
+	for len(p.entries)-p.closing > p.o.MaxOpen && p.idle.Len() > 0 {
+		going = append(going, p.beginClose(p.idle.Back().Value.(*poolEntry)))
 	}
 
 	p.mu.Unlock()
-	_ = p.finish(going...) // every write in them was durable before it was acknowledged
+	_ = p.finishClose(going...) // every write in them was durable before it was acknowledged
 }
 
-// opened is false when the one who was to open the file still does.
-func (s *slot) opened() bool {
+// opened is false while the file is being opened: its caller may have given up before that.
+func (s *poolEntry) opened() bool {
 	select {
 	case <-s.ready:
 		return true
@@ -249,34 +251,35 @@ func (s *slot) opened() bool {
 	}
 }
 
-// expire closes a file that was not used since it was lent so often.
-func (p *Pool) expire(s *slot, uses int) {
+// closeIdle closes a file that nobody was given since the timer was set. A timer that could not
+// be stopped in time may fire for an entry that was lent meanwhile, so the count is compared.
+func (p *Pool) closeIdle(s *poolEntry, uses int) {
 	p.mu.Lock()
-	if s.idle == nil || s.uses != uses {
+	if s.idle == nil || s.lent != uses {
 		p.mu.Unlock()
 		return
 	}
 
-	p.part(s)
+	p.beginClose(s)
 	p.mu.Unlock()
-	_ = p.finish(s) // every write in it was durable before it was acknowledged
+	_ = p.finishClose(s) // every write in it was durable before it was acknowledged
 }
 
-// part begins to close a slot that nobody uses; the caller holds the lock, and calls
-// finish without it: closing reads the file.
-func (p *Pool) part(s *slot) *slot {
+// beginClose begins to close an entry that nobody uses. The caller holds the lock, and calls
+// finishClose without it, because closing reads the whole file for its checksum.
+func (p *Pool) beginClose(s *poolEntry) *poolEntry {
 	if s.idle != nil {
 		p.idle.Remove(s.idle)
 		s.idle = nil
 		s.timer.Stop()
 	}
 
-	s.going = true
-	p.going++
+	s.closing = true
+	p.closing++
 	return s
 }
 
-func (p *Pool) finish(going ...*slot) error {
+func (p *Pool) finishClose(going ...*poolEntry) error {
 	var errs []error
 	for _, s := range going {
 		if s.db != nil {
@@ -284,10 +287,10 @@ func (p *Pool) finish(going ...*slot) error {
 		}
 
 		p.mu.Lock()
-		delete(p.slots, s.key)
-		p.going--
+		delete(p.entries, s.key)
+		p.closing--
 		p.mu.Unlock()
-		close(s.gone)
+		close(s.closed)
 	}
 
 	return errors.Join(errs...)
@@ -297,32 +300,34 @@ func (p *Pool) finish(going ...*slot) error {
 func (p *Pool) Close() error {
 	p.mu.Lock()
 	p.closed = true
-	var going []*slot
+	var going []*poolEntry
 	for p.idle.Len() > 0 {
-		going = append(going, p.part(p.idle.Back().Value.(*slot)))
+		going = append(going, p.beginClose(p.idle.Back().Value.(*poolEntry)))
 	}
 
-	var others []*slot
-	for _, s := range p.slots {
-		if s.going {
+	var others []*poolEntry
+	for _, s := range p.entries {
+		if s.closing {
 			others = append(others, s)
 		}
 	}
 
 	p.mu.Unlock()
-	err := p.finish(going...)
+	err := p.finishClose(going...)
 	for _, s := range others {
-		<-s.gone
+		<-s.closed
 	}
 
 	return err
 }
 
-// take keeps an agent's database from everybody, once those who use it have released it,
-// until over is called.
-func (p *Pool) take(ctx context.Context, agent string) (over func(), err error) {
+// acquireExclusive waits until nobody uses an agent's database, and keeps everybody from it until
+// end is called.
+func (p *Pool) acquireExclusive(ctx context.Context, agent string) (end func(), err error) {
 	key := strings.ToLower(agent)
 	mine := make(chan struct{})
+
+	// Several may want it at once; one after the other gets it.
 	for {
 		p.mu.Lock()
 		if p.closed {
@@ -330,9 +335,9 @@ func (p *Pool) take(ctx context.Context, agent string) (over func(), err error) 
 			return nil, errPoolClosed
 		}
 
-		before, busy := p.taken[key]
+		before, busy := p.exclusive[key]
 		if !busy {
-			p.taken[key] = mine
+			p.exclusive[key] = mine
 			break
 		}
 
@@ -344,37 +349,38 @@ func (p *Pool) take(ctx context.Context, agent string) (over func(), err error) 
 		}
 	}
 
-	s := p.slots[key]
+	// From here on tryAcquire makes newcomers wait. Those who use the file already finish.
+	s := p.entries[key]
 	idle := s != nil && s.idle != nil
 	if idle {
-		p.part(s)
+		p.beginClose(s)
 	}
 
 	p.mu.Unlock()
-	over = func() {
+	end = func() {
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		delete(p.taken, key)
+		delete(p.exclusive, key)
 		delete(p.damaged, key)
 		close(mine)
 	}
 
 	if idle {
-		if err := p.finish(s); err != nil {
-			over()
+		if err := p.finishClose(s); err != nil {
+			end()
 			return nil, err
 		}
 	}
 
 	if s == nil {
-		return over, nil
+		return end, nil
 	}
 
 	select {
-	case <-s.gone:
-		return over, nil
+	case <-s.closed:
+		return end, nil
 	case <-ctx.Done():
-		over()
+		end()
 		return nil, context.Cause(ctx)
 	}
 }

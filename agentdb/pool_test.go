@@ -34,7 +34,7 @@ func pool(t *testing.T, o agentdb.PoolOptions) *agentdb.Pool {
 // OSA-50: a file per agent, made when it is first asked for and not before.
 func TestPoolIsLazy(t *testing.T) {
 	dir := t.TempDir()
-	p := pool(t, agentdb.PoolOptions{Dir: dir, Max: 2, Quota: func(agent string) int64 {
+	p := pool(t, agentdb.PoolOptions{Dir: dir, MaxOpen: 2, Quota: func(agent string) int64 {
 		if agent == "small" {
 			return 1
 		}
@@ -115,7 +115,7 @@ func TestPoolAsksForQuotas(t *testing.T) {
 
 // Files in use stay open however many they are, and one agent has one writer.
 func TestPoolUnderConcurrency(t *testing.T) {
-	p := pool(t, agentdb.PoolOptions{Max: 2})
+	p := pool(t, agentdb.PoolOptions{MaxOpen: 2})
 	var all sync.WaitGroup
 	for i := range 60 {
 		all.Go(func() {
@@ -213,7 +213,7 @@ func TestPoolOfManyAgents(t *testing.T) {
 		copyFiles(t, made, filepath.Join(dir, fmt.Sprint("a", i), "db.sqlite"))
 	}
 
-	p := pool(t, agentdb.PoolOptions{Dir: dir, Max: most})
+	p := pool(t, agentdb.PoolOptions{Dir: dir, MaxOpen: most})
 	pinned := lent(t, p, "a0")
 	var all sync.WaitGroup
 	for worker := range 4 {
@@ -244,10 +244,10 @@ func TestPoolOfManyAgents(t *testing.T) {
 	}
 }
 
-// A file that nobody uses for a while is closed, and thereby sealed.
-func TestPoolClosesWhatRests(t *testing.T) {
+// A file that nobody uses for a while is closed, and thereby gets its checksum.
+func TestPoolClosesIdleFiles(t *testing.T) {
 	dir := t.TempDir()
-	p := pool(t, agentdb.PoolOptions{Dir: dir, Idle: time.Millisecond})
+	p := pool(t, agentdb.PoolOptions{Dir: dir, IdleTimeout: time.Millisecond})
 	with(t, p, "ann", func(db *agentdb.DB) { expenses(t, db) })
 	for agentdb.OpenFiles(p) > 0 { // until it is closed
 		time.Sleep(time.Millisecond)

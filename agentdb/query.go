@@ -30,7 +30,7 @@ type QuerySpec struct {
 	SQL            string
 	Params         []any          // for ?
 	Named          map[string]any // for :name, @name and $name
-	Spare          bool           // Named may have values that the SQL does not ask for
+	AllowExtra     bool           // Named may have values that the SQL does not ask for
 	Limit          int            // 0 means 1,000; 5,000 at most
 	Offset         int
 	IncludeDeleted bool
@@ -46,7 +46,7 @@ type Rows struct {
 
 // Query runs one SELECT on connections that cannot write, under a deadline.
 func (db *DB) Query(ctx context.Context, spec QuerySpec) (Rows, error) {
-	text, err := selectOnly(spec.SQL)
+	text, err := checkSelect(spec.SQL)
 	if err != nil {
 		return Rows{}, err
 	}
@@ -56,11 +56,12 @@ func (db *DB) Query(ctx context.Context, spec QuerySpec) (Rows, error) {
 		return Rows{}, err
 	}
 
+	// SQLite takes a missing value for NULL, which gives a wrong answer instead of an error.
 	want := parametersOf(text)
-	if spec.Spare {
-		spec.Named = want.askedFor(spec.Named)
+	if spec.AllowExtra {
+		spec.Named = want.filter(spec.Named)
 	}
-	if err := want.fits(spec.Params, spec.Named); err != nil {
+	if err := want.check(spec.Params, spec.Named); err != nil {
 		return Rows{}, err
 	}
 
@@ -74,14 +75,14 @@ func (db *DB) Query(ctx context.Context, spec QuerySpec) (Rows, error) {
 
 	out, err := db.query(bounded, spec, text, args, limit)
 	if err != nil {
-		return Rows{}, db.queryFault(ctx, bounded, spec.SQL, err)
+		return Rows{}, db.queryError(ctx, bounded, spec.SQL, err)
 	}
 
 	return out, nil
 }
 
 func (db *DB) query(ctx context.Context, spec QuerySpec, text string, args []any, limit int) (out Rows, err error) {
-	conn, err := db.conn(ctx, spec.IncludeDeleted)
+	conn, err := db.readConn(ctx, spec.IncludeDeleted)
 	if err != nil {
 		return Rows{}, err
 	}
@@ -148,6 +149,7 @@ func (out *Rows) read(rows *sql.Rows, offset, limit int) error {
 			return fmt.Errorf("a row cannot be written as JSON: %w", err)
 		}
 
+		// The comma between two rows counts too.
 		size += len(encoded) + 1
 		if size > maxEncoded && len(out.Rows) == 0 {
 			return invalid("sql", "a single row of the answer has %s; ask for fewer columns, or for a part with substr()", text.Size(int64(len(encoded))))
@@ -213,8 +215,8 @@ func (s QuerySpec) args() ([]any, error) {
 	return args, nil
 }
 
-// queryFault turns SQLite's word into advice. ctx is the caller's, bounded ours.
-func (db *DB) queryFault(ctx, bounded context.Context, text string, err error) error {
+// queryError turns SQLite's word into advice. ctx is the caller's, bounded ours.
+func (db *DB) queryError(ctx, bounded context.Context, text string, err error) error {
 	var bad *Error
 	code := sqlCode(err)
 	switch {
@@ -225,13 +227,13 @@ func (db *DB) queryFault(ctx, bounded context.Context, text string, err error) e
 	case bounded.Err() != nil:
 		return &Error{Kind: kindTimeout, Field: "sql", Retryable: true, Message: fmt.Sprintf("the query took longer than %s and was stopped; narrow it with WHERE, or split it", db.timeout)}
 	case code == sqlite3.SQLITE_CORRUPT, code == sqlite3.SQLITE_NOTADB:
-		return db.seal.condemn(&sqlite.CorruptError{Path: db.path, Reason: "it is damaged (" + sqlText(err) + ")"})
+		return db.marker.quarantine(&sqlite.CorruptError{Path: db.path, Reason: "it is damaged (" + sqlText(err) + ")"})
 	case code == sqlite3.SQLITE_NOMEM:
 		return invalid("sql", "the query wants more memory than SQLite has here (512 MiB): make smaller values, or ask for fewer columns at once")
 	case code == sqlite3.SQLITE_AUTH:
 		return invalid("sql", "%s: a query only reads the agent's own tables; db_schema lists them", sqlText(err))
 	case code == sqlite3.SQLITE_ERROR, code == sqlite3.SQLITE_TOOBIG, code == sqlite3.SQLITE_RANGE, code == sqlite3.SQLITE_MISMATCH, code == sqlite3.SQLITE_READONLY:
-		return invalid("sql", "%s%s", sqlText(err), db.suggest(ctx, sqlText(err))).at(pointer(text, sqlText(err)))
+		return invalid("sql", "%s%s", sqlText(err), db.suggest(ctx, sqlText(err))).at(excerptFor(text, sqlText(err)))
 	case strings.Contains(err.Error(), "missing argument"), strings.Contains(err.Error(), "missing named argument"):
 		return invalid("params", "the SQL has more parameters than were given: %v", err)
 	}
@@ -247,7 +249,7 @@ func (db *DB) suggest(ctx context.Context, text string) string {
 func (db *DB) suggestIn(ctx context.Context, q querier, message string) string {
 	tables, err := readTables(ctx, q, "")
 	if err != nil {
-		return "" // the advice is an extra; the error itself is told
+		return "" // the advice is an extra; the error itself is returned
 	}
 
 	if name, ok := strings.CutPrefix(message, "no such table: "); ok {

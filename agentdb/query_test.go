@@ -17,6 +17,7 @@ import (
 
 // OSA-56
 func TestQuery(t *testing.T) {
+	t.Parallel()
 	db := fresh(t)
 	expenses(t, db)
 	insert(t, db, "expenses",
@@ -255,7 +256,7 @@ var escapes = []string{
 }
 
 // The escape corpus: nothing of it gives an answer, and the file stays as it is.
-func TestGate(t *testing.T) {
+func TestQueryRefuses(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "db.sqlite")
 	db := open(t, path)
 	expenses(t, db)
@@ -345,7 +346,7 @@ func TestQueryTimeLimit(t *testing.T) {
 	}
 }
 
-func FuzzGate(f *testing.F) {
+func FuzzQueryRefuses(f *testing.F) {
 	path := filepath.Join(f.TempDir(), "db.sqlite")
 	db := open(f, path)
 	expenses(f, db)

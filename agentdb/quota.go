@@ -8,6 +8,7 @@ import (
 	"os"
 	"sync"
 
+	"rouse/agentdb/sqlite"
 	"rouse/internal/text"
 )
 
@@ -26,8 +27,8 @@ func (q *quota) set(limit int64) {
 	q.limit = limit
 }
 
-// get is the limit in bytes; 0 means none.
-func (q *quota) get() int64 {
+// limitBytes is the limit in bytes; 0 means none.
+func (q *quota) limitBytes() int64 {
 	_, limit := q.state()
 	return limit
 }
@@ -38,8 +39,8 @@ func (q *quota) state() (used, limit int64) {
 	return q.used, q.limit
 }
 
-// near says whether so many bytes are over 80 % of the limit.
-func (q *quota) near(used int64) bool {
+// nearLimit says whether so many bytes are over 80 % of the limit.
+func (q *quota) nearLimit(used int64) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.limit > 0 && used >= q.limit/5*4
@@ -55,8 +56,8 @@ func (q *quota) check() error {
 		"the database holds %s and its quota is %s: nothing more is written; reading still works. The owner sees with rouse db what takes the space, and can raise database.quota of this agent", text.Size(q.used), text.Size(q.limit))}
 }
 
-// measured takes a new size and gives a warning when it crossed 80 % on the way up.
-func (q *quota) measured(used int64) (warning string) {
+// update takes a new size and gives a warning when it crossed 80 % on the way up.
+func (q *quota) update(used int64) (warning string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 
@@ -66,6 +67,7 @@ func (q *quota) measured(used int64) (warning string) {
 		return ""
 	}
 
+	// One warning for each time that the limit comes near, not one for each write.
 	if q.warned {
 		return ""
 	}
@@ -74,29 +76,30 @@ func (q *quota) measured(used int64) (warning string) {
 	return fmt.Sprintf("the database uses %s of its quota of %s; beyond it nothing more is written", text.Size(used), text.Size(q.limit))
 }
 
-// measure looks at the file and its log. The log keeps its size after its content went
+// measureQuota reads the sizes of the file and its log. The log keeps its size after its content went
 // into the file, so it is emptied before it counts against the agent.
-func (db *DB) measure(ctx context.Context) (warning string, err error) {
-	used, err := db.size()
+func (db *DB) measureQuota(ctx context.Context) (warning string, err error) {
+	used, err := db.fileSizes()
 	if err != nil {
 		return "", err
 	}
 
-	if db.quota.near(used) {
+	if db.quota.nearLimit(used) {
 		if _, err := db.db.Read().ExecContext(ctx, "pragma wal_checkpoint(truncate)"); err != nil {
 			return "", fmt.Errorf("cannot empty the log of %s, so it counts against the quota: %w", db.path, err)
 		}
-		if used, err = db.size(); err != nil {
+		if used, err = db.fileSizes(); err != nil {
 			return "", err
 		}
 	}
 
-	return db.quota.measured(used), nil
+	return db.quota.update(used), nil
 }
 
-func (db *DB) size() (sum int64, err error) {
+func (db *DB) fileSizes() (sum int64, err error) {
 	for _, path := range []string{db.path, db.path + "-wal"} {
 		info, err := os.Stat(path)
+		// There is no log while nothing was written.
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
@@ -106,4 +109,36 @@ func (db *DB) size() (sum int64, err error) {
 		sum += info.Size()
 	}
 	return sum, nil
+}
+
+// NotifyQuota calls tell once each time that the use crosses 80 % of the quota on the way up
+// (OSA-62), with both in bytes. It is remembered in the file, so a restart tells nothing
+// twice; a crash between the two may.
+func (db *DB) NotifyQuota(ctx context.Context, tell func(used, limit int64) error) error {
+	used, limit := db.quota.state()
+	near := db.quota.nearLimit(used)
+	var told bool
+	if err := db.db.Read().QueryRowContext(ctx, "select exists (select 1 from _quota_told)").Scan(&told); err != nil || near == told {
+		return err
+	}
+
+	query := "delete from _quota_told"
+	if near {
+		// Told first and recorded afterwards: a crash between repeats the notice, and never loses
+		// it.
+		if err := tell(used, limit); err != nil {
+			return err
+		}
+		query = "insert into _quota_told(at) values (strftime('%Y-%m-%dT%H:%M:%fZ', 'now'))"
+	}
+
+	err := db.db.Do(ctx, func(tx *sqlite.Tx) error {
+		_, err := tx.Exec(query)
+		return err
+	})
+	if err != nil {
+		return db.explain(ctx, err)
+	}
+
+	return nil
 }

@@ -152,6 +152,8 @@ func readColumns(ctx context.Context, q querier, only string) ([]Table, error) {
 
 		t := &tables[len(tables)-1]
 		if hostColumn(c.Name) {
+			// The last of the three columns stands for all: checkObjects lets a table have all or
+			// none.
 			t.hasHost = t.hasHost || strings.EqualFold(c.Name, deletedAt)
 			continue
 		}
@@ -183,6 +185,7 @@ func (t *Table) addColumn(c Column, pk int) {
 
 	t.key[pk-1] = c.Name
 	t.rowKey = ""
+	// Only this spelling makes a primary key the row id.
 	if len(t.key) == 1 && strings.EqualFold(c.Type, typeInteger) {
 		t.rowKey = c.Name
 	}

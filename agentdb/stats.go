@@ -28,9 +28,9 @@ type TableStats struct {
 
 // Stats measures the database. It reads the whole file once.
 func (db *DB) Stats(ctx context.Context) (Stats, error) {
-	s := Stats{Path: db.path, Quota: db.quota.get(), Tables: []TableStats{}}
+	s := Stats{Path: db.path, Quota: db.quota.limitBytes(), Tables: []TableStats{}}
 	var err error
-	if s.Bytes, err = db.size(); err != nil {
+	if s.Bytes, err = db.fileSizes(); err != nil {
 		return Stats{}, err
 	}
 
@@ -56,6 +56,7 @@ func (db *DB) measureTables(ctx context.Context, s *Stats) error {
 	}
 
 	for _, t := range schema.Tables {
+		// RowCount has the live rows alone, and the same as all where rows are not marked.
 		all := t.RowCount
 		if t.hasHost {
 			if err := db.db.Read().QueryRowContext(ctx, "select count(*) from "+quote(t.Name)).Scan(&all); err != nil {

@@ -260,6 +260,7 @@ func (c Column) defaultLiteral(field string) (string, error) {
 var typeLength = regexp.MustCompile(`\s*\(\s*\d+\s*(,\s*\d+\s*)?\)$`)
 
 func (c Column) columnType(field string) (string, error) {
+	// VARCHAR(20) is taken as TEXT; SQLite does not enforce a length either.
 	name := strings.ToUpper(strings.TrimSpace(typeLength.ReplaceAllString(strings.TrimSpace(c.Type), "")))
 	switch name {
 	case typeInteger, "INT", "BIGINT", "SMALLINT", "TINYINT", "BOOLEAN", "BOOL", "LONG":

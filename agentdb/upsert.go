@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"rouse/agentdb/sqlite"
+	"rouse/agentdb/tabular"
 )
 
 const opUpsert = "upsert" // of the journal; the changelog has inserts and updates
@@ -32,14 +33,14 @@ func (db *DB) Upsert(ctx context.Context, by By, table string, keys []string, ro
 		if err != nil {
 			return Affected{}, err
 		}
-		if err := t.makeUnique(ctx, tx, by, names); err != nil {
+		if err := t.ensureUnique(ctx, tx, by, names); err != nil {
 			return Affected{}, err
 		}
 
 		return upsertRows(ctx, tx, by, t, names, rows)
 	})
 	if err == nil {
-		done.Warnings = db.committed(ctx, done.Warnings)
+		done.Warnings = db.quotaWarnings(ctx, done.Warnings)
 	}
 
 	return done, err
@@ -63,8 +64,8 @@ func (t *Table) keyColumns(keys []string) ([]string, error) {
 	return out, nil
 }
 
-// makeUnique makes sure that a unique index tells rows apart by their keys.
-func (t *Table) makeUnique(ctx context.Context, tx *sqlite.Tx, by By, keys []string) error {
+// ensureUnique makes sure that a unique index tells rows apart by their keys.
+func (t *Table) ensureUnique(ctx context.Context, tx *sqlite.Tx, by By, keys []string) error {
 	if t.uniqueBy(keys) {
 		return nil
 	}
@@ -76,6 +77,7 @@ func (t *Table) makeUnique(ctx context.Context, tx *sqlite.Tx, by By, keys []str
 	}
 
 	err := applySchema(ctx, tx, by, now(), t.Name, index.statement(t.Name))
+	// The index cannot be made because rows already share a key.
 	if refused(err) {
 		return invalid("key_columns", "the table %s already has rows with the same %s, so they cannot be its key", t.Name, strings.Join(keys, ", "))
 	}
@@ -104,7 +106,7 @@ func upsertRows(ctx context.Context, tx *sqlite.Tx, by By, t *Table, keys []stri
 		}
 
 		for n, c := range t.Columns {
-			if _, missing := values[n].(absent); containsFold(keys, c.Name) && (missing || values[n] == nil) {
+			if _, missing := values[n].(tabular.Absent); containsFold(keys, c.Name) && (missing || values[n] == nil) {
 				return Affected{}, invalid(fmt.Sprintf("rows[%d].%s", i, c.Name), "row %d has no value in the key column %s", i+1, c.Name)
 			}
 		}

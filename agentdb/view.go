@@ -62,6 +62,7 @@ func (db *DB) DefineView(ctx context.Context, by By, v View) (View, error) {
 	for _, p := range v.Params {
 		values[p.Name] = p.Default
 	}
+	// A view that does not work is refused now and not when somebody looks at it.
 	if _, err := db.Query(ctx, QuerySpec{SQL: v.SQL, Named: values, Limit: 1}); err != nil {
 		return View{}, err
 	}
@@ -174,10 +175,11 @@ func (db *DB) RunView(ctx context.Context, name string, given map[string]any) (V
 		return ViewResult{}, err
 	}
 	if len(given) == 0 {
+		// Only the answer to the defaults is stored: it is what ShowView shows.
 		return db.refresh(ctx, v)
 	}
 
-	out, _, err := db.ask(ctx, v, given)
+	out, _, err := db.runViewQuery(ctx, v, given)
 	return out, err
 }
 
@@ -206,7 +208,7 @@ func (v View) stored(text string) (ViewResult, error) {
 	return out, nil
 }
 
-// RefreshViews asks the views anew that want it at the end of a run. A view that does not
+// RefreshViews queries the views again that want it at the end of a run. A view that does not
 // work any more keeps its last result; its error is among those that are returned.
 func (db *DB) RefreshViews(ctx context.Context) error {
 	views, err := db.Views(ctx)
@@ -229,7 +231,7 @@ func (db *DB) RefreshViews(ctx context.Context) error {
 // refresh asks a view and keeps the answer, unless the view was changed meanwhile. The
 // quota does not hold it up: a result takes the place of the last.
 func (db *DB) refresh(ctx context.Context, v View) (ViewResult, error) {
-	out, text, err := db.ask(ctx, v, nil)
+	out, text, err := db.runViewQuery(ctx, v, nil)
 	if err != nil {
 		return ViewResult{}, err
 	}
@@ -245,8 +247,8 @@ func (db *DB) refresh(ctx context.Context, v View) (ViewResult, error) {
 	return out, nil
 }
 
-// ask gives the answer, and its rows as JSON.
-func (db *DB) ask(ctx context.Context, v View, given map[string]any) (out ViewResult, text string, err error) {
+// runViewQuery gives the answer, and its rows as JSON.
+func (db *DB) runViewQuery(ctx context.Context, v View, given map[string]any) (out ViewResult, text string, err error) {
 	out = ViewResult{Name: v.Name, RenderHint: v.RenderHint, RefreshedAt: now()}
 	values, err := v.values(given)
 	if err != nil {

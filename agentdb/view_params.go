@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"rouse/agentdb/tabular"
 )
 
 // ViewParam is a parameter of a saved view, which its SQL names as :name.
@@ -31,6 +33,7 @@ func (v *View) checkParams() error {
 	}
 
 	want := parametersOf(v.SQL)
+	// More parameters than names means that there is a ? among them.
 	if want.count > len(want.names) {
 		return invalid("sql", "a parameter of a view has a name: write :name and declare it in params, instead of ?")
 	}
@@ -143,11 +146,11 @@ func (p ViewParam) value(v any, field string) (any, error) {
 	text, isText := stored.(string)
 	switch _, isWhole := stored.(int64); {
 	case p.Type == paramText && !isText:
-		return cellText(stored), nil
+		return tabular.CellText(stored), nil
 	case p.Type == paramText, p.Type == paramInteger && isWhole:
 		return stored, nil
 	case isText:
-		stored = number(json.Number(text))
+		stored = tabular.Number(json.Number(text))
 	}
 
 	switch n := stored.(type) {
@@ -162,5 +165,5 @@ func (p ViewParam) value(v any, field string) (any, error) {
 		}
 	}
 
-	return nil, invalid(field, "the parameter %s is of type %s, and %q is not", p.Name, p.Type, cellText(stored))
+	return nil, invalid(field, "the parameter %s is of type %s, and %q is not", p.Name, p.Type, tabular.CellText(stored))
 }

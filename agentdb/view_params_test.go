@@ -12,6 +12,7 @@ import (
 // OSA-60: a view has the parameters that its SQL names, each with a type and maybe a default;
 // what does not fit is refused with the names.
 func TestViewParameters(t *testing.T) {
+	t.Parallel()
 	db := fresh(t)
 	expenses(t, db)
 	insert(t, db, "expenses", map[string]any{"category": "food", "amount": 5}, map[string]any{"category": "rent", "amount": 900})

@@ -10,6 +10,7 @@ import (
 // OSA-60: a saved query keeps its result until it is asked again; redefining it keeps when it
 // was made; only reading is saved, under a name that no table has.
 func TestViews(t *testing.T) {
+	t.Parallel()
 	db := fresh(t)
 	expenses(t, db)
 	by := agentdb.By{Run: 1}

@@ -83,7 +83,7 @@ func TestClockJumps(t *testing.T) {
 
 			time.Sleep(30 * time.Second) // the longest that the jump may go unnoticed
 			synctest.Wait()
-			runs, err := d.l.Runs(t.Context(), ledger.Filter{Limit: 10})
+			runs, err := d.l.Runs(t.Context(), ledger.RunFilter{Limit: 10})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -216,8 +216,8 @@ func TestRestartAfterEachTransaction(t *testing.T) {
 				j := job(t, "j", schedule.Options{Cron: "* * * * *"})
 				j.Policy = schedule.Policy{OnMiss: domain.MissCatchup}
 				slot := func() {
-					if err := d.l.PlanSlot(t.Context(), "a", func(now time.Time, _ ledger.SlotUsage) *ledger.Slot {
-						return &ledger.Slot{At: start.Add(5*time.Minute + 30*time.Second), OnMiss: domain.MissRunOnce, ScheduledBy: ledger.ByAgent}
+					if err := d.l.SetWake(t.Context(), "a", func(now time.Time, _ ledger.WakeUsage) *ledger.Wake {
+						return &ledger.Wake{At: start.Add(5*time.Minute + 30*time.Second), OnMiss: domain.MissRunOnce, ScheduledBy: ledger.ByAgent}
 					}); err != nil {
 						t.Fatal(err)
 					}
@@ -294,11 +294,11 @@ func TestPause(t *testing.T) {
 
 // A slot fires at its time, once, also when it was planned while the daemon was asleep in
 // its wait, and stays through a pause (OSA-75, OSA-78).
-func TestSlots(t *testing.T) {
+func TestWakes(t *testing.T) {
 	inBubble(t, func(t *testing.T, d *daemon) {
 		plan := func(agent string, at time.Duration) {
-			if err := d.l.PlanSlot(t.Context(), agent, func(now time.Time, _ ledger.SlotUsage) *ledger.Slot {
-				return &ledger.Slot{At: now.Add(at), Instructions: "go", OnMiss: domain.MissRunOnce, ScheduledBy: ledger.ByAgent}
+			if err := d.l.SetWake(t.Context(), agent, func(now time.Time, _ ledger.WakeUsage) *ledger.Wake {
+				return &ledger.Wake{At: now.Add(at), Instructions: "go", OnMiss: domain.MissRunOnce, ScheduledBy: ledger.ByAgent}
 			}); err != nil {
 				t.Fatal(err)
 			}
@@ -337,7 +337,7 @@ func TestSlots(t *testing.T) {
 		if err := d.s.Set(t.Context(), nil, []string{"a"}); err != nil {
 			t.Fatal(err)
 		}
-		if slots, err := d.l.Slots(t.Context()); err != nil || len(slots) != 0 {
+		if slots, err := d.l.Wakes(t.Context()); err != nil || len(slots) != 0 {
 			t.Errorf("slots: %+v (%v)", slots, err)
 		}
 	})
@@ -373,7 +373,7 @@ func TestASlowLedger(t *testing.T) {
 }
 
 // A command that only looks changes nothing, whatever configuration it looks through.
-func TestLookMovesNothing(t *testing.T) {
+func TestLoadChangesNothing(t *testing.T) {
 	inBubble(t, func(t *testing.T, d *daemon) {
 		kept := job(t, "kept", schedule.Options{Cron: "0 * * * *"})
 		d.start(kept)
@@ -389,7 +389,7 @@ func TestLookMovesNothing(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := looks.Look(t.Context(), []scheduler.Job{job(t, "other", schedule.Options{Cron: "30 * * * *"})}); err != nil {
+		if err := looks.Load(t.Context(), []scheduler.Job{job(t, "other", schedule.Options{Cron: "30 * * * *"})}); err != nil {
 			t.Fatal(err)
 		}
 
@@ -403,7 +403,7 @@ func TestLookMovesNothing(t *testing.T) {
 
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		if err := looks.Look(ctx, nil); err == nil {
+		if err := looks.Load(ctx, nil); err == nil {
 			t.Error("no error from a ledger that was not asked")
 		}
 	})

@@ -17,16 +17,18 @@ import (
 )
 
 const (
-	// wakeCap is the longest sleep: how late a suspend or a clock step can be noticed.
-	wakeCap = 30 * time.Second
+	// maxSleep is the longest wait between two checks of the clock: how late a suspend or a
+	// clock step can be noticed.
+	maxSleep = 30 * time.Second
 	// retryAfter is when what could not be recorded is tried again.
 	retryAfter = time.Second
-	// slow is how long recording takes when something else is in its way.
-	slow = time.Second
+	// slowRecord is how long recording may take before it counts as a delay.
+	slowRecord = time.Second
 )
 
-// StepNoticed is how far wall clock and passed time may drift apart between two looks.
-const StepNoticed = 2 * time.Second
+// MinClockStep is how far the wall clock and the time that has passed must drift apart between
+// two checks to count as a step of the clock.
+const MinClockStep = 2 * time.Second
 
 // SourceStart is the source of an occurrence that is due because the daemon started;
 // schedules have their own names.
@@ -45,36 +47,37 @@ type Job struct {
 type Options struct {
 	Ledger *ledger.Ledger
 	Logger *slog.Logger
-	Lanes  int              // how many runs may be on at once; 0: slots of low priority always find one
+	Lanes  int              // how many runs may execute at once; 0: wakes of low priority always find a lane
 	Now    func() time.Time // the wall clock; nil means the system's
 }
 
-// Scheduler keeps the clock for all jobs and slots.
+// Scheduler starts all jobs and planned wakes when they are due.
 type Scheduler struct {
 	ledger *ledger.Ledger
 	log    *slog.Logger
 	now    func() time.Time
 	ready  chan struct{}
 	once   sync.Once
-	fire   chan struct{} // capacity 1: the cron entry came due
+	due    chan struct{} // capacity 1: the cron entry has fired
 	rearm  chan struct{} // capacity 1: the head of the heap may have changed
 
-	// Of the loop alone.
-	failing bool // whether what is due could not be recorded when last tried
-	looked  look
-	// The last time for which it could not be written, or took too long for others to be in time.
-	stuckFrom, stuckTo time.Time
-	armed              time.Time // what the cron entry is set to
+	// Used by the loop alone.
+	failing     bool // whether what is due could not be recorded when last tried
+	lastReading clockReading
+	// The last time for which the ledger could not be written, or only so slowly that others were
+	// late.
+	unwritableFrom, unwritableTo time.Time
+	armed                        time.Time // what the cron entry is set to
 
-	mu     sync.Mutex
-	lanes  int
-	since  time.Time // when the loop began; only the loop sets it
-	table  *Timetable
-	pauses []ledger.Pause
+	mu        sync.Mutex
+	lanes     int
+	startedAt time.Time // when the loop began; only the loop sets it
+	table     *Timetable
+	pauses    []ledger.Pause
 }
 
-// look is one look at the wall clock, and at the one that only runs forward.
-type look struct{ wall, steady time.Time }
+// clockReading is the wall clock and the monotonic clock, read together.
+type clockReading struct{ wall, monotonic time.Time }
 
 // New checks the options.
 func New(o Options) (*Scheduler, error) {
@@ -94,15 +97,15 @@ func New(o Options) (*Scheduler, error) {
 		ledger: o.Ledger, log: o.Logger, lanes: o.Lanes, table: NewTimetable(),
 		// The wall clock leaves the monotonic one out: that stops while a machine is suspended.
 		now:   func() time.Time { return o.Now().UTC().Round(0) },
-		ready: make(chan struct{}), fire: make(chan struct{}, 1), rearm: make(chan struct{}, 1),
+		ready: make(chan struct{}), due: make(chan struct{}, 1), rearm: make(chan struct{}, 1),
 	}, nil
 }
 
 // Ready is closed when every schedule is armed.
 func (s *Scheduler) Ready() <-chan struct{} { return s.ready }
 
-// Set replaces the jobs, and names the agents that may plan their own runs; what others
-// had planned is taken back. A job whose schedules did not change keeps its place in time.
+// Set replaces the jobs, and names the agents that may plan their own runs; wakes that other
+// agents had planned are deleted. A job whose schedules did not change keeps its watermark.
 func (s *Scheduler) Set(ctx context.Context, jobs []Job, selfScheduling []string) error {
 	now := s.now()
 	specs := make([]ledger.JobSpec, len(jobs))
@@ -114,15 +117,16 @@ func (s *Scheduler) Set(ctx context.Context, jobs []Job, selfScheduling []string
 	if err != nil {
 		return err
 	}
-	if err := s.ledger.KeepSlots(ctx, selfScheduling); err != nil {
+	if err := s.ledger.CancelWakesExcept(ctx, selfScheduling); err != nil {
 		return err
 	}
 
-	return s.fill(ctx, now, jobs, states)
+	return s.rebuild(ctx, now, jobs, states)
 }
 
-// Look is Set for a command that only wants to know what comes next: it writes nothing.
-func (s *Scheduler) Look(ctx context.Context, jobs []Job) error {
+// Load is Set for a command that only wants to know what comes next: it writes nothing to the
+// ledger.
+func (s *Scheduler) Load(ctx context.Context, jobs []Job) error {
 	known, err := s.ledger.Jobs(ctx)
 	if err != nil {
 		return err
@@ -135,16 +139,17 @@ func (s *Scheduler) Look(ctx context.Context, jobs []Job) error {
 
 	now := s.now().Truncate(time.Millisecond) // as the ledger would keep it
 	for _, j := range jobs {
+		// As SyncJobs has it: a new job, or one with other schedules, begins now.
 		if st, ok := states[j.Name]; !ok || st.ScheduleHash != Hash(j) {
 			states[j.Name] = ledger.JobState{Anchor: now, Watermark: now}
 		}
 	}
 
-	return s.fill(ctx, now, jobs, states)
+	return s.rebuild(ctx, now, jobs, states)
 }
 
-// fill makes the timetable anew.
-func (s *Scheduler) fill(ctx context.Context, now time.Time, jobs []Job, states map[string]ledger.JobState) error {
+// rebuild replaces the timetable.
+func (s *Scheduler) rebuild(ctx context.Context, now time.Time, jobs []Job, states map[string]ledger.JobState) error {
 	table := NewTimetable()
 	for _, j := range jobs {
 		st := states[j.Name]
@@ -157,11 +162,11 @@ func (s *Scheduler) fill(ctx context.Context, now time.Time, jobs []Job, states 
 	s.mu.Lock()
 	s.table = table
 	s.mu.Unlock()
-	if err := s.readPlans(ctx); err != nil {
+	if err := s.loadPausesAndWakes(ctx); err != nil {
 		return err
 	}
 
-	poke(s.rearm)
+	notify(s.rearm)
 	return nil
 }
 
@@ -172,14 +177,14 @@ func (s *Scheduler) SetLanes(n int) {
 	s.lanes = n
 }
 
-// readPlans takes up the pauses and slots of the ledger.
-func (s *Scheduler) readPlans(ctx context.Context) error {
+// loadPausesAndWakes reads the pauses and planned wakes of the ledger.
+func (s *Scheduler) loadPausesAndWakes(ctx context.Context) error {
 	pauses, err := s.ledger.Pauses(ctx, time.Time{})
 	if err != nil {
 		return err
 	}
 
-	slots, err := s.ledger.Slots(ctx)
+	wakes, err := s.ledger.Wakes(ctx)
 	if err != nil {
 		return err
 	}
@@ -188,7 +193,7 @@ func (s *Scheduler) readPlans(ctx context.Context) error {
 	defer s.mu.Unlock()
 
 	s.pauses = pauses
-	s.table.PutSlots(slots)
+	s.table.PutWakes(wakes)
 	return nil
 }
 
@@ -201,56 +206,57 @@ func Hash(j Job) string {
 	return strings.Join(parts, "+")
 }
 
-func poke(c chan struct{}) {
+func notify(c chan struct{}) {
 	select {
 	case c <- struct{}{}:
 	default:
 	}
 }
 
-// Run fires what comes due until ctx ends. What came due while nobody ran is decided first.
+// Run starts what comes due until ctx ends. What came due while no daemon ran is decided first.
 func (s *Scheduler) Run(ctx context.Context) error {
 	s.mu.Lock()
-	s.since = s.now()
-	s.table.Start(s.since)
+	s.startedAt = s.now()
+	s.table.Start(s.startedAt)
 	s.mu.Unlock()
-	s.looked = look{s.since, time.Now()}
-	s.note(ctx, "daemon.started", nil)
+	s.lastReading = clockReading{s.startedAt, time.Now()}
+	s.recordEvent(ctx, "daemon.started", nil)
 	clock := cron.New(cron.WithLocation(time.UTC))
 	clock.Start()
 	defer func() {
 		<-clock.Stop().Done()
-		s.note(context.WithoutCancel(ctx), "daemon.stopped", nil)
+		s.recordEvent(context.WithoutCancel(ctx), "daemon.stopped", nil)
 	}()
 
 	var entry cron.EntryID
 	stale := true // something may have been written since Set
 	for {
-		replanned := s.ledger.Replanned()
+		// Asked for before reading, so that no change falls between.
+		replanned := s.ledger.PlanChanged()
 		if stale {
-			if err := s.readPlans(ctx); err != nil && ctx.Err() == nil {
-				s.log.Error("pauses and slots could not be read; they are read again", "error", err)
+			if err := s.loadPausesAndWakes(ctx); err != nil && ctx.Err() == nil {
+				s.log.Error("pauses and planned wakes could not be read; they are read again", "error", err)
 			} else {
 				stale = false
 			}
 		}
 
-		s.dispatchDue(ctx)
+		s.recordDue(ctx)
 		s.once.Do(func() { close(s.ready) })
-		head := s.head(stale)
+		head := s.nextCheck(stale)
 		switch {
 		case !head.After(s.now()): // came due while the last batch was recorded
-			poke(s.fire)
-		case !head.Equal(s.armed):
+			notify(s.due)
+		case !head.Equal(s.armed): // else the entry is right as it is
 			clock.Remove(entry)
 			s.armed = head
-			entry = clock.Schedule(wake{s, head}, cron.FuncJob(func() { poke(s.fire) }))
+			entry = clock.Schedule(cronEntry{s, head}, cron.FuncJob(func() { notify(s.due) }))
 		}
 
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-s.fire:
+		case <-s.due:
 			s.armed = time.Time{} // cron has set the entry to its next time by itself
 		case <-s.rearm:
 		case <-replanned:
@@ -259,10 +265,10 @@ func (s *Scheduler) Run(ctx context.Context) error {
 	}
 }
 
-// head is when to look again at the latest.
-func (s *Scheduler) head(stale bool) time.Time {
+// nextCheck is when to check the clock again at the latest.
+func (s *Scheduler) nextCheck(stale bool) time.Time {
 	now := s.now()
-	at := now.Add(wakeCap)
+	at := now.Add(maxSleep)
 	if stale {
 		at = now.Add(retryAfter)
 	}
@@ -276,26 +282,26 @@ func (s *Scheduler) head(stale bool) time.Time {
 	return at
 }
 
-// wake is the only entry of the cron clock.
-type wake struct {
+// cronEntry is the only entry of the cron clock.
+type cronEntry struct {
 	s  *Scheduler
 	at time.Time // of the wall clock
 }
 
-// Next is what is armed, and never further than wakeCap from now. robfig may pass a time
-// of before a slow wake-up, so the clocks are read here: how long until then is told by the
-// wall clock, and counted by the one that robfig's timer runs on.
-func (w wake) Next(time.Time) time.Time {
+// Next is the time that is armed, at most maxSleep from now. robfig may pass a time from before
+// a slow wake-up, so the clocks are read here: the wall clock tells how long it is until then,
+// and the result is by the clock that robfig's timer runs on.
+func (w cronEntry) Next(time.Time) time.Time {
 	left := w.at.Sub(w.s.now())
 	if left <= 0 { // fired, or will be at once: the loop arms the next
 		left = time.Second
 	}
-	return time.Now().Add(min(left, wakeCap))
+	return time.Now().Add(min(left, maxSleep))
 }
 
-// note leaves a word in the record about the clock or the daemon; that it cannot be
-// written must not keep the clock from running.
-func (s *Scheduler) note(ctx context.Context, kind string, data map[string]any) {
+// recordEvent records something about the clock or the daemon. The scheduler goes on when that
+// fails.
+func (s *Scheduler) recordEvent(ctx context.Context, kind string, data map[string]any) {
 	text, err := json.Marshal(data)
 	if err == nil {
 		err = s.ledger.AppendEvents(ctx, ledger.Event{Kind: kind, At: s.now(), Data: text})
@@ -305,22 +311,23 @@ func (s *Scheduler) note(ctx context.Context, kind string, data map[string]any) 
 	}
 }
 
-// lookAtClock compares the wall clock with the time that has passed: it notices a machine
-// that slept and a clock that was set.
-func (s *Scheduler) lookAtClock(ctx context.Context) Circumstances {
-	was, is := s.looked, look{s.now(), time.Now()}
-	s.looked = is
-	stepped := is.wall.Sub(was.wall) - is.steady.Sub(was.steady)
-	c := Circumstances{Since: s.since, Stepped: stepped, Looked: was.wall}
+// checkClock compares the wall clock with the time that has passed since the last check: it
+// notices a machine that slept, and a clock that was set.
+func (s *Scheduler) checkClock(ctx context.Context) DueContext {
+	was, is := s.lastReading, clockReading{s.now(), time.Now()}
+	s.lastReading = is
+	stepped := is.wall.Sub(was.wall) - is.monotonic.Sub(was.monotonic)
+	c := DueContext{StartedAt: s.startedAt, ClockStep: stepped, LastCheck: was.wall}
 
 	switch {
-	case stepped >= StepNoticed:
+	case stepped >= MinClockStep:
 		s.log.Warn("the machine slept, or its clock was set forward", "by", stepped.Round(time.Millisecond), "from", was.wall, "to", is.wall)
-		s.note(ctx, "clock.stepped", map[string]any{"seconds": stepped.Seconds(), "from": was.wall})
-	case stepped <= -StepNoticed:
+		s.recordEvent(ctx, "clock.stepped", map[string]any{"seconds": stepped.Seconds(), "from": was.wall})
+	case stepped <= -MinClockStep:
+		// Watermarks in the future would silence schedules until the clock has caught up.
 		s.log.Warn("the clock was set back; what ran before does not run again", "by", -stepped.Round(time.Millisecond), "from", was.wall, "to", is.wall)
-		s.note(ctx, "clock.stepped", map[string]any{"seconds": stepped.Seconds(), "from": was.wall})
-		if err := s.ledger.Rewind(ctx, is.wall); err != nil && ctx.Err() == nil {
+		s.recordEvent(ctx, "clock.stepped", map[string]any{"seconds": stepped.Seconds(), "from": was.wall})
+		if err := s.ledger.RewindWatermarks(ctx, is.wall); err != nil && ctx.Err() == nil {
 			s.log.Error("the watermarks could not be set back", "error", err)
 		}
 
@@ -332,19 +339,20 @@ func (s *Scheduler) lookAtClock(ctx context.Context) Circumstances {
 	return c
 }
 
-// dispatchDue records every instant that has come. What cannot be written now stays due.
-func (s *Scheduler) dispatchDue(ctx context.Context) {
-	c := s.lookAtClock(ctx)
-	now := s.looked.wall
+// recordDue records every instant that has come. What cannot be recorded now stays due.
+func (s *Scheduler) recordDue(ctx context.Context) {
+	c := s.checkClock(ctx)
+	now := s.lastReading.wall
 	s.mu.Lock()
 	table, lanes := s.table, s.lanes
-	c.Pauses, c.StuckFrom, c.StuckTo = s.pauses, s.stuckFrom, s.stuckTo
-	batch := table.Take(now, c)
+	c.Pauses, c.UnwritableFrom, c.UnwritableTo = s.pauses, s.unwritableFrom, s.unwritableTo
+	batch := table.PopDue(now, c)
 	s.mu.Unlock()
 	if batch.Empty() {
 		return
 	}
 
+	// Without the lock: a slow ledger must not block those who ask what comes next.
 	recorded, err := s.ledger.RecordDue(ctx, now, batch.Due, batch.Marks)
 	for _, o := range recorded {
 		if err == nil && o.Decision != domain.DecisionRun {
@@ -352,14 +360,14 @@ func (s *Scheduler) dispatchDue(ctx context.Context) {
 		}
 	}
 
-	var slots []ledger.SlotDecision
-	if err == nil && len(batch.Slots) > 0 {
-		slots, err = s.ledger.FireSlots(ctx, now, lanes, batch.Slots...)
+	var wakes []ledger.WakeDecision
+	if err == nil && len(batch.Wakes) > 0 {
+		wakes, err = s.ledger.FireWakes(ctx, now, lanes, batch.Wakes...)
 	}
 
 	if ctx.Err() == nil {
-		s.noteStuck(c.Looked, err)
-		s.logFailure(err, len(batch.Marks)+len(batch.Slots))
+		s.trackUnwritable(c.LastCheck, err)
+		s.logTransition(err, len(batch.Marks)+len(batch.Wakes))
 	}
 
 	s.mu.Lock()
@@ -371,32 +379,32 @@ func (s *Scheduler) dispatchDue(ctx context.Context) {
 	}
 
 	table.Advance(batch)
-	for _, d := range slots {
-		table.SettleSlot(d)
-		if d.Decision != ledger.SlotRun && d.Reason != "" {
-			s.log.Info("a slot does not run now", "agent", d.Slot.Agent, "at", d.Slot.At, "decision", d.Decision, "reason", d.Reason)
+	for _, d := range wakes {
+		table.SettleWake(d)
+		if d.Decision != ledger.WakeRun && d.Reason != "" {
+			s.log.Info("a planned wake does not run now", "agent", d.Wake.Agent, "at", d.Wake.At, "decision", d.Decision, "reason", d.Reason)
 		}
 	}
 }
 
-// noteStuck remembers for how long what is due could not be recorded: all that has come
-// since the scheduler looked before.
-func (s *Scheduler) noteStuck(before time.Time, err error) {
+// trackUnwritable remembers since when, and until when, what is due could not be recorded: that
+// includes all that has come since the check before.
+func (s *Scheduler) trackUnwritable(before time.Time, err error) {
 	now := s.now()
-	if err == nil && now.Sub(s.looked.wall) < slow {
+	if err == nil && now.Sub(s.lastReading.wall) < slowRecord {
 		return
 	}
 
 	if !s.failing {
-		s.stuckFrom = before
+		s.unwritableFrom = before
 	}
 
-	s.stuckTo = now
+	s.unwritableTo = now
 }
 
-// logFailure says once that what is due cannot be recorded, and once that it can again: a
-// full disk lasts, and it is tried each second.
-func (s *Scheduler) logFailure(err error, n int) {
+// logTransition logs once that what is due cannot be recorded, and once that it can again: it is
+// tried each second, and a full disk stays full for long.
+func (s *Scheduler) logTransition(err error, n int) {
 	switch {
 	case err != nil && !s.failing:
 		s.log.Error("what is due could not be recorded; it is tried again each second", "due", n, "error", err)

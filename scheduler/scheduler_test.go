@@ -3,10 +3,14 @@ package scheduler_test
 import (
 	"context"
 	"database/sql"
+	"flag"
 	"fmt"
 	"log/slog"
+	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -30,7 +34,19 @@ type daemon struct {
 	stop func()
 }
 
+// TestMain has many tests on at a time: they wait for the disk, not for a processor.
+func TestMain(m *testing.M) {
+	flag.Parse()
+	if err := flag.Set("test.parallel", strconv.Itoa(4*runtime.GOMAXPROCS(0))); err != nil {
+		os.Exit(2)
+	}
+
+	os.Exit(m.Run())
+}
+
+// inBubble runs a test beside the others, on a clock and a ledger of its own.
 func inBubble(t *testing.T, test func(t *testing.T, d *daemon)) {
+	t.Parallel()
 	path := filepath.Join(t.TempDir(), "ledger.db")
 	synctest.Test(t, func(t *testing.T) {
 		l, err := ledger.Open(t.Context(), ledger.Options{Path: path})
@@ -86,7 +102,7 @@ func (d *daemon) begin(s *scheduler.Scheduler, agents []string, jobs ...schedule
 func (d *daemon) runs() []ledger.Run {
 	d.t.Helper()
 	synctest.Wait()
-	runs, err := d.l.Runs(d.t.Context(), ledger.Filter{Limit: 100_000})
+	runs, err := d.l.Runs(d.t.Context(), ledger.RunFilter{Limit: 100_000})
 	if err != nil {
 		d.t.Fatal(err)
 	}

@@ -10,78 +10,80 @@ import (
 	"rouse/scheduler/schedule"
 )
 
-// Timetable knows when every job and every slot comes due next. It has no clock and no
-// database: the daemon and a simulation hand it the time, and record what it decides.
+// Timetable knows when every job and every planned wake comes due next. It has no clock and no
+// database: the daemon, or a simulation, gives it the time and records what it decides.
 type Timetable struct {
-	jobs  map[string]*entry
-	slots map[string]*entry // by agent
-	terms map[terms]*terms
-	usual *terms // those of the last job
-	heads heads
-	last  Batch // whose memory the next one takes over
+	jobs         map[string]*entry
+	wakes        map[string]*entry // by agent
+	settings     map[jobSettings]*jobSettings
+	lastSettings *jobSettings // those of the last job
+	heap         dueHeap
+	last         Batch // whose memory the next one reuses
 }
 
-// reused is how many rows a batch may have to leave its memory to the next one.
-const reused = 1024
+// maxReused is how many rows a batch may have for its memory to be reused. Many jobs that are
+// due at once would otherwise hold it for good.
+const maxReused = 1024
 
-// entry is a job, or a slot, in the heap. Instants are in Unix milliseconds, 0 for none.
+// entry is a job, or a wake, in the heap. There can be very many: instants are in Unix
+// milliseconds, 0 for none, and what jobs share is in settings.
 type entry struct {
-	name      string // of the job, or of the slot's agent
+	name      string // of the job, or of the wake's agent
 	schedules []*schedule.Schedule
-	terms     *terms
-	slot      *ledger.Slot // nil: a job
+	settings  *jobSettings
+	wake      *ledger.Wake // nil: a job
 	watermark int64        // up to here the job has been dealt with
-	start     int64        // when it has to run because the scheduler started
-	place     int32        // in the heap; below 0: not in it
-	gone      bool         // taken out, or replaced
+	startDue  int64        // when it is due because the scheduler started; 0 when it is not
+	index     int32        // in the heap; negative: not in it
+	removed   bool         // from the timetable, or replaced there
 }
 
-// terms are what many jobs have in common: they share it.
-type terms struct {
+// jobSettings are what many jobs have in common; equal ones are stored once.
+type jobSettings struct {
 	agent      string
 	overlap    domain.Overlap
 	policy     schedule.Policy
 	runOnStart bool
 }
 
-// job is the job as it was put.
+// job is the job as it was passed to Put.
 func (e *entry) job() *Job {
-	return &Job{Name: e.name, Agent: e.terms.agent, Schedules: e.schedules, Policy: e.terms.policy, Overlap: e.terms.overlap, RunOnStart: e.terms.runOnStart}
+	return &Job{Name: e.name, Agent: e.settings.agent, Schedules: e.schedules, Policy: e.settings.policy, Overlap: e.settings.overlap, RunOnStart: e.settings.runOnStart}
 }
 
-// Circumstances are what decides about due instants beside the jobs themselves.
-type Circumstances struct {
+// DueContext are what decisions about due instants depend on beside the jobs themselves.
+type DueContext struct {
 	Pauses []ledger.Pause
 	// Since is when this scheduler began; what came before, nobody could serve.
-	Since time.Time
-	// Stepped is how far the clock ran ahead of the time that passed, since the last look,
-	// and Looked when that was: the machine slept, or its clock was set.
-	Stepped time.Duration
-	Looked  time.Time
-	// StuckFrom and StuckTo are when the ledger last could not be written, or only slowly:
-	// what came due meanwhile is late for that.
-	StuckFrom, StuckTo time.Time
+	StartedAt time.Time
+	// ClockStep is by how much the wall clock has moved more than the time that has passed since
+	// LastCheck: the machine slept, or its clock was set.
+	ClockStep time.Duration
+	LastCheck time.Time
+	// UnwritableFrom and UnwritableTo are when the ledger last could not be written, or only
+	// slowly: this is why what came due between them is late.
+	UnwritableFrom, UnwritableTo time.Time
 }
 
-// Batch is what has come: instants with their decisions, watermarks, and ids of slots.
+// Batch is what has come: instants with their decisions, watermarks, and ids of planned wakes.
 type Batch struct {
 	Due   []ledger.Due
 	Marks map[string]time.Time
-	Slots []int64
+	Wakes []int64
 
-	now   time.Time
-	taken []taken
+	now     time.Time
+	entries []dueEntry
 }
 
-// taken is what came due, with its next instant; 0 for none.
-type taken struct {
+// dueEntry is what came due, with its next instant; 0 for none.
+type dueEntry struct {
 	*entry
 	next int64
 }
 
 // NewTimetable returns an empty one.
 func NewTimetable() *Timetable {
-	return &Timetable{jobs: map[string]*entry{}, slots: map[string]*entry{}, terms: map[terms]*terms{}}
+	return &Timetable{jobs: map[string]*entry{}, wakes: map[string]*entry{}, settings: map[jobSettings]*jobSettings{}}
 }
 
 func millis(t time.Time) int64 {
@@ -91,7 +93,7 @@ func millis(t time.Time) int64 {
 	return t.UnixMilli()
 }
 
-// due is a next instant in the heap's terms: rounded up, so that nothing comes early.
+// due is an instant as a key of the heap: rounded up, so that nothing comes early.
 func due(t time.Time) int64 {
 	if t.IsZero() {
 		return 0
@@ -106,10 +108,10 @@ func instant(ms int64) time.Time {
 	return time.UnixMilli(ms).UTC()
 }
 
-// Put adds a job that has been dealt with up to its watermark, or replaces the one of its
-// name. The grids of its schedules begin at anchor.
+// Put adds a job, or replaces the one of its name. Its instants up to the watermark have been
+// dealt with. The grids of its schedules begin at anchor.
 func (t *Timetable) Put(j Job, anchor, watermark time.Time) {
-	e := &entry{name: j.Name, schedules: anchored(j.Schedules, anchor), terms: t.share(j), watermark: millis(watermark), place: -1}
+	e := &entry{name: j.Name, schedules: anchored(j.Schedules, anchor), settings: t.internSettings(j), watermark: millis(watermark), index: -1}
 	t.Remove(j.Name)
 	t.jobs[j.Name] = e
 	t.arm(e, due(next(e.schedules, watermark)))
@@ -120,6 +122,7 @@ func anchored(schedules []*schedule.Schedule, anchor time.Time) []*schedule.Sche
 	out := schedules
 	for i, s := range schedules {
 		if a := s.WithAnchor(anchor); a != s {
+			// The slice is the caller's; it is cloned once, and only if it has to be.
 			if &out[0] == &schedules[0] {
 				out = slices.Clone(schedules)
 			}
@@ -130,61 +133,63 @@ func anchored(schedules []*schedule.Schedule, anchor time.Time) []*schedule.Sche
 	return out
 }
 
-func (t *Timetable) share(j Job) *terms {
-	own := terms{agent: j.Agent, overlap: j.Overlap, policy: j.Policy, runOnStart: j.RunOnStart}
-	if t.usual != nil && *t.usual == own {
-		return t.usual
+// internSettings is the one copy of a job's settings.
+func (t *Timetable) internSettings(j Job) *jobSettings {
+	// Jobs that follow each other mostly have the same, which saves the hashing.
+	own := jobSettings{agent: j.Agent, overlap: j.Overlap, policy: j.Policy, runOnStart: j.RunOnStart}
+	if t.lastSettings != nil && *t.lastSettings == own {
+		return t.lastSettings
 	}
 
-	if t.usual = t.terms[own]; t.usual == nil {
-		t.usual = new(terms)
-		*t.usual = own
-		t.terms[own] = t.usual
+	if t.lastSettings = t.settings[own]; t.lastSettings == nil {
+		t.lastSettings = new(jobSettings)
+		*t.lastSettings = own
+		t.settings[own] = t.lastSettings
 	}
-	return t.usual
+	return t.lastSettings
 }
 
 // Remove takes a job out.
 func (t *Timetable) Remove(name string) {
 	if e := t.jobs[name]; e != nil {
 		delete(t.jobs, name)
-		t.drop(e)
+		t.removeEntry(e)
 	}
 }
 
-func (t *Timetable) drop(e *entry) {
-	e.gone = true
+func (t *Timetable) removeEntry(e *entry) {
+	e.removed = true
 	t.arm(e, 0)
 }
 
-// PutSlots replaces what the agents have planned.
-func (t *Timetable) PutSlots(slots []ledger.Slot) {
-	for _, e := range t.slots {
-		t.drop(e)
+// PutWakes replaces what the agents have planned.
+func (t *Timetable) PutWakes(slots []ledger.Wake) {
+	for _, e := range t.wakes {
+		t.removeEntry(e)
 	}
 
-	clear(t.slots)
+	clear(t.wakes)
 	for _, s := range slots {
-		e := &entry{name: s.Agent, slot: &s, place: -1}
-		t.slots[s.Agent] = e
+		e := &entry{name: s.Agent, wake: &s, index: -1}
+		t.wakes[s.Agent] = e
 		t.arm(e, due(s.At))
 	}
 }
 
-// SettleSlot takes up what became of a slot: it is gone, or comes later. One whose agent
-// is paused for good stays out until the slots are put anew.
-func (t *Timetable) SettleSlot(d ledger.SlotDecision) {
-	e := t.slots[d.Slot.Agent]
-	if e == nil || e.slot.ID != d.Slot.ID {
-		return
+// SettleWake applies what was decided about a wake: it is gone, or comes later. One whose agent
+// is paused without an end is not armed until PutWakes is called again.
+func (t *Timetable) SettleWake(d ledger.WakeDecision) {
+	e := t.wakes[d.Wake.Agent]
+	if e == nil || e.wake.ID != d.Wake.ID {
+		return // replaced while the decision was recorded
 	}
 
 	switch d.Decision {
-	case ledger.SlotLater, ledger.SlotPaused:
+	case ledger.WakeDeferred, ledger.WakePaused:
 		t.arm(e, due(d.At))
 	default:
-		delete(t.slots, d.Slot.Agent)
-		t.drop(e)
+		delete(t.wakes, d.Wake.Agent)
+		t.removeEntry(e)
 	}
 }
 
@@ -192,15 +197,15 @@ func (t *Timetable) SettleSlot(d ledger.SlotDecision) {
 // a schedule, so a daemon that is restarted in a loop piles nothing up: overlap decides.
 func (t *Timetable) Start(now time.Time) {
 	for _, e := range t.jobs {
-		if e.terms.runOnStart {
-			e.start = millis(now)
-			t.arm(e, e.start)
+		if e.settings.runOnStart {
+			e.startDue = millis(now)
+			t.arm(e, e.startDue)
 		}
 	}
 }
 
-// Rewind is for a clock that was set back: what has been dealt with in the time that comes
-// again is known by its rows, and the rest is due when it really comes.
+// Rewind is for a clock that was set back. Instants of the time that comes again are due once
+// more; the ledger knows by their rows which of them have been dealt with.
 func (t *Timetable) Rewind(now time.Time) {
 	for _, e := range t.jobs {
 		if e.watermark > millis(now) {
@@ -213,52 +218,54 @@ func (t *Timetable) Rewind(now time.Time) {
 // arm gives an entry its next instant; 0 takes it out of the heap.
 func (t *Timetable) arm(e *entry, at int64) {
 	switch {
-	case at == 0 && e.place >= 0:
-		t.heads.remove(int(e.place))
-	case at == 0:
-	case e.place >= 0:
-		t.heads.fix(int(e.place), head{at, e})
+	case at == 0 && e.index >= 0:
+		t.heap.remove(int(e.index))
+	case at == 0: // it is not in the heap either
+	case e.index >= 0:
+		t.heap.fix(int(e.index), heapItem{at, e})
 	default:
-		t.heads.push(head{at, e})
+		t.heap.push(heapItem{at, e})
 	}
 }
 
 // Head is when the next job or slot is due; zero when none ever is.
 func (t *Timetable) Head() time.Time {
-	if len(t.heads) == 0 {
+	if len(t.heap) == 0 {
 		return time.Time{}
 	}
-	return instant(t.heads[0].at)
+	return instant(t.heap[0].at)
 }
 
 // Len is how many jobs there are.
 func (t *Timetable) Len() int { return len(t.jobs) }
 
-// Take decides about everything that has come by now. The caller records the batch and
-// then says so with Advance, or else with Postpone. It is valid until the next Take.
-func (t *Timetable) Take(now time.Time, c Circumstances) Batch {
+// PopDue removes everything that has come by now from the heap, and decides about it. The caller
+// records the batch, and then calls Advance, or Postpone if that failed. The batch is valid
+// until the next Take.
+func (t *Timetable) PopDue(now time.Time, c DueContext) Batch {
 	now = now.Truncate(time.Millisecond)
-	b := t.fresh(now)
-	for len(t.heads) > 0 && t.heads[0].at <= millis(now) {
-		e := t.heads[0].entry
-		t.heads.remove(0)
-		b.taken = append(b.taken, taken{entry: e})
-		if e.slot != nil {
-			b.Slots = append(b.Slots, e.slot.ID)
+	b := t.newBatch(now)
+	for len(t.heap) > 0 && t.heap[0].at <= millis(now) {
+		e := t.heap[0].entry
+		t.heap.remove(0)
+		b.entries = append(b.entries, dueEntry{entry: e})
+		if e.wake != nil {
+			b.Wakes = append(b.Wakes, e.wake.ID)
 		}
 	}
 
-	// Accepted in the order in which they start, whichever job they are of.
-	slices.SortFunc(b.taken, func(a, b taken) int { return strings.Compare(a.name, b.name) })
-	b.Due = slices.Grow(b.Due, len(b.taken))
-	m := c.moment(now)
-	for i, e := range b.taken {
-		if e.slot == nil {
-			b.Due, b.taken[i].next = e.due(b.Due, m, c.Pauses)
+	// By name first, so that what starts at the same time is in the same order each time.
+	slices.SortFunc(b.entries, func(a, b dueEntry) int { return strings.Compare(a.name, b.name) })
+	b.Due = slices.Grow(b.Due, len(b.entries))
+	m := c.dueOptions(now)
+	for i, e := range b.entries {
+		if e.wake == nil {
+			b.Due, b.entries[i].next = e.due(b.Due, m, c.Pauses)
 			b.Marks[e.name] = now
 		}
 	}
 
+	// Runs are accepted in the order in which they start, whichever job they are of.
 	if starts := func(a, b ledger.Due) int { return a.Actual.Compare(b.Actual) }; !slices.IsSortedFunc(b.Due, starts) {
 		slices.SortStableFunc(b.Due, starts)
 	}
@@ -267,45 +274,45 @@ func (t *Timetable) Take(now time.Time, c Circumstances) Batch {
 	return b
 }
 
-// fresh is a batch without rows.
-func (t *Timetable) fresh(now time.Time) Batch {
+// newBatch is an empty batch, in the memory of the last one if that is not too large.
+func (t *Timetable) newBatch(now time.Time) Batch {
 	b := t.last
-	if cap(b.Due) > reused || b.Marks == nil {
+	if cap(b.Due) > maxReused || b.Marks == nil {
 		return Batch{Marks: map[string]time.Time{}, now: now}
 	}
 	clear(b.Marks)
-	return Batch{Due: b.Due[:0], Marks: b.Marks, taken: b.taken[:0], now: now}
+	return Batch{Due: b.Due[:0], Marks: b.Marks, entries: b.entries[:0], now: now}
 }
 
-// Empty says that nothing has come.
-func (b Batch) Empty() bool { return len(b.taken) == 0 }
+// Empty says whether nothing has come.
+func (b Batch) Empty() bool { return len(b.entries) == 0 }
 
-// Advance arms what a recorded batch was about for its next instant.
+// Advance arms the jobs of a recorded batch for their next instants.
 func (t *Timetable) Advance(b Batch) {
-	for _, e := range b.taken {
-		if e.gone || e.slot != nil {
-			continue // replaced meanwhile; slots are for SettleSlot
+	for _, e := range b.entries {
+		if e.removed || e.wake != nil {
+			continue // replaced while the batch was recorded; wakes are for SettleWake
 		}
-		e.watermark, e.start = millis(b.now), 0
+		e.watermark, e.startDue = millis(b.now), 0
 		t.arm(e.entry, e.next)
 	}
 }
 
 // Postpone arms a batch that could not be recorded for another try.
 func (t *Timetable) Postpone(b Batch, until time.Time) {
-	for _, e := range b.taken {
-		if !e.gone {
+	for _, e := range b.entries {
+		if !e.removed {
 			t.arm(e.entry, due(until))
 		}
 	}
 }
 
-// due adds the instants of a job since its watermark, with what is decided about them, and
+// due appends the instants of a job since its watermark, with what is decided about them, and
 // says when the next one is due.
-func (e *entry) due(out []ledger.Due, m schedule.Moment, pauses []ledger.Pause) (_ []ledger.Due, then int64) {
-	name, agent, overlap := e.name, e.terms.agent, e.terms.overlap
-	if e.start != 0 {
-		at := instant(e.start)
+func (e *entry) due(out []ledger.Due, m schedule.DueOptions, pauses []ledger.Pause) (_ []ledger.Due, then int64) {
+	name, agent, overlap := e.name, e.settings.agent, e.settings.overlap
+	if e.startDue != 0 {
+		at := instant(e.startDue)
 		out = append(out, ledger.Due{Job: name, Agent: agent, Source: SourceStart, Nominal: at, Actual: at,
 			Decision: domain.DecisionRun, Overlap: overlap})
 	}
@@ -320,9 +327,9 @@ func (e *entry) due(out []ledger.Due, m schedule.Moment, pauses []ledger.Pause) 
 	}
 
 	var first time.Time
-	var one [1]schedule.Instant // nearly always it is one
+	var one [1]schedule.Instant // nearly always there is one, which then needs no allocation
 	for _, sch := range e.schedules {
-		instants, next := sch.AppendDue(one[:0], instant(e.watermark), m, e.terms.policy)
+		instants, next := sch.AppendDue(one[:0], instant(e.watermark), m, e.settings.policy)
 		first = earlier(first, next)
 
 		for i := range instants {
@@ -338,7 +345,7 @@ func (e *entry) due(out []ledger.Due, m schedule.Moment, pauses []ledger.Pause) 
 			}
 
 			if at.Catchup {
-				d.Overlap = domain.OverlapQueueAll // catching up means that they wait for each other
+				d.Overlap = domain.OverlapQueueAll // those that are caught up must not skip each other
 			}
 		}
 	}
@@ -346,19 +353,19 @@ func (e *entry) due(out []ledger.Due, m schedule.Moment, pauses []ledger.Pause) 
 	return out, due(first)
 }
 
-// moment is what instants are decided on, but for pauses: those are of each job.
-func (c Circumstances) moment(now time.Time) schedule.Moment {
-	return schedule.Moment{Now: now, Cause: c.cause}
+// dueOptions are what package schedule decides with, without the pauses, which differ by job.
+func (c DueContext) dueOptions(now time.Time) schedule.DueOptions {
+	return schedule.DueOptions{Now: now, LateCause: c.lateCause}
 }
 
-// cause says why an instant could not be served in time.
-func (c Circumstances) cause(nominal time.Time) string {
+// lateCause says why an instant could not be served in time.
+func (c DueContext) lateCause(nominal time.Time) string {
 	switch {
-	case nominal.Before(c.Since):
+	case nominal.Before(c.StartedAt):
 		return "no daemon ran"
-	case c.Stepped >= StepNoticed && nominal.After(c.Looked):
+	case c.ClockStep >= MinClockStep && nominal.After(c.LastCheck):
 		return "the machine slept, or its clock was set forward"
-	case nominal.After(c.StuckFrom) && !nominal.After(c.StuckTo):
+	case nominal.After(c.UnwritableFrom) && !nominal.After(c.UnwritableTo):
 		return "the record could not be written"
 	}
 	return ""
@@ -373,7 +380,7 @@ func next(schedules []*schedule.Schedule, after time.Time) time.Time {
 	return first
 }
 
-// earlier is the first of two times; zero is none.
+// earlier is the earlier of two times; zero stands for never.
 func earlier(a, b time.Time) time.Time {
 	if a.IsZero() || !b.IsZero() && b.Before(a) {
 		return b

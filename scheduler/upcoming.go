@@ -12,8 +12,8 @@ import (
 	"rouse/scheduler/schedule"
 )
 
-// SourceSlot is the source of a run that an agent planned.
-const SourceSlot = "slot"
+// SourceWake is the source of a run that an agent planned.
+const SourceWake = "slot"
 
 // Upcoming is a coming occurrence with what is known of it now.
 type Upcoming struct {
@@ -23,38 +23,40 @@ type Upcoming struct {
 	Reason             string
 }
 
-// Next lists the next n occurrences of every source after a time, in the order in which
-// they start: of one job with the wakes that it led to, or of all ("").
+// Next lists the next n occurrences after a time, in the order in which they start: of one job
+// with the wakes that its runs planned, or of all jobs and agents ("").
 func (s *Scheduler) Next(name string, n int, after time.Time) []Upcoming {
 	s.mu.Lock()
 	pauses := s.pauses
-	jobs, slots := s.table.named(name)
+	jobs, wakes := s.table.sources(name)
 	s.mu.Unlock()
 	var cursors []cursor
-	for _, sl := range slots {
-		cursors = append(cursors, slotCursor(sl, pauses, after))
+	for _, sl := range wakes {
+		cursors = append(cursors, wakeCursor(sl, pauses, after))
 	}
 
 	for _, j := range jobs {
 		for _, sch := range j.Schedules {
-			if c, ok := read(j, sch, after, pauses); ok {
+			if c, ok := nextOccurrence(j, sch, after, pauses); ok {
 				cursors = append(cursors, c)
 			}
 		}
 	}
 
-	slices.SortFunc(cursors, order)
+	// A merge of the schedules: each has one cursor, which goes back in where its next
+	// occurrence belongs.
+	slices.SortFunc(cursors, byStart)
 	var out []Upcoming
 	for len(cursors) > 0 && len(out) < n {
 		first := cursors[0]
 		cursors = cursors[1:]
 		out = append(out, first.Upcoming)
 		if first.schedule == nil {
-			continue
+			continue // a wake comes once
 		}
 
-		if c, ok := read(first.job, first.schedule, first.Nominal, pauses); ok {
-			i, _ := slices.BinarySearchFunc(cursors, c, order)
+		if c, ok := nextOccurrence(first.job, first.schedule, first.Nominal, pauses); ok {
+			i, _ := slices.BinarySearchFunc(cursors, c, byStart)
 			cursors = slices.Insert(cursors, i, c)
 		}
 	}
@@ -62,20 +64,20 @@ func (s *Scheduler) Next(name string, n int, after time.Time) []Upcoming {
 	return out
 }
 
-// cursor is the place in one schedule up to which occurrences have been listed.
+// cursor is the next occurrence of one schedule that has not been listed yet.
 type cursor struct {
 	Upcoming
 	job      *Job
 	schedule *schedule.Schedule
 }
 
-func order(a, b cursor) int {
+func byStart(a, b cursor) int {
 	return cmp.Or(a.Actual.Compare(b.Actual), strings.Compare(a.Job, b.Job), strings.Compare(a.Source, b.Source))
 }
 
-// read is the next instant of a schedule, with what is special about it.
-func read(j *Job, sch *schedule.Schedule, after time.Time, pauses []ledger.Pause) (cursor, bool) {
-	at, excluded := sch.NextAll(after)
+// nextOccurrence is the next instant of a schedule, with what is special about it.
+func nextOccurrence(j *Job, sch *schedule.Schedule, after time.Time, pauses []ledger.Pause) (cursor, bool) {
+	at, excluded := sch.NextWithExcluded(after)
 	if at.IsZero() {
 		return cursor{}, false
 	}
@@ -94,7 +96,7 @@ func read(j *Job, sch *schedule.Schedule, after time.Time, pauses []ledger.Pause
 			notes = append(notes, fmt.Sprintf("jitter of %s", held))
 		}
 
-		if note := sch.Note(at); note != "" {
+		if note := sch.ClockChangeNote(at); note != "" {
 			notes = append(notes, note)
 		}
 
@@ -104,10 +106,10 @@ func read(j *Job, sch *schedule.Schedule, after time.Time, pauses []ledger.Pause
 	return cursor{u, j, sch}, true
 }
 
-// slotCursor is a wake. One whose time has passed is about to come, or waits for the end of
-// a pause.
-func slotCursor(s ledger.Slot, pauses []ledger.Pause, now time.Time) cursor {
-	u := Upcoming{Job: s.Job, Agent: s.Agent, Source: SourceSlot, Nominal: s.At, Actual: s.At, Decision: domain.DecisionRun,
+// wakeCursor is the cursor of a planned wake. One whose time has passed is about to come, or
+// waits for the end of a pause.
+func wakeCursor(s ledger.Wake, pauses []ledger.Pause, now time.Time) cursor {
+	u := Upcoming{Job: s.Job, Agent: s.Agent, Source: SourceWake, Nominal: s.At, Actual: s.At, Decision: domain.DecisionRun,
 		Reason: fmt.Sprintf("agent %s, planned by the %s", s.Agent, s.ScheduledBy)}
 	at := s.At
 	if at.Before(now) {
@@ -124,9 +126,9 @@ func slotCursor(s ledger.Slot, pauses []ledger.Pause, now time.Time) cursor {
 	return cursor{Upcoming: u}
 }
 
-// First is when a job starts next by its schedules: no excluded instant and no paused one.
-// It is zero when that never comes, or only once somebody resumes the job.
-func (s *Scheduler) First(name string, after time.Time) time.Time {
+// NextStart is when a job starts next by its schedules, without excluded and paused instants. It is
+// zero when that is never, or only after somebody has resumed the job.
+func (s *Scheduler) NextStart(name string, after time.Time) time.Time {
 	s.mu.Lock()
 	pauses := s.pauses
 	e := s.table.jobs[name]
@@ -139,10 +141,11 @@ func (s *Scheduler) First(name string, after time.Time) time.Time {
 	for _, sch := range e.schedules {
 		t := sch.Next(after)
 		for !t.IsZero() {
-			p, paused := ledger.Paused(pauses, e.name, e.terms.agent, t)
+			p, paused := ledger.Paused(pauses, e.name, e.settings.agent, t)
 			if !paused {
 				break
 			}
+			// An instant at the very end of a pause is no longer in it.
 			if t = p.Until; !t.IsZero() {
 				t = sch.Next(t.Add(-time.Nanosecond))
 			}
@@ -159,8 +162,8 @@ func (s *Scheduler) First(name string, after time.Time) time.Time {
 	return first
 }
 
-// Standing is where a job stands in time.
-type Standing struct {
+// JobStatus is up to when a job has been dealt with, and what is due since.
+type JobStatus struct {
 	Job       Job       // the grids of its schedules have their anchor
 	Watermark time.Time // up to here its instants have been dealt with
 	// Due are the instants since then, as Take decides about them now; whether they overlap
@@ -168,31 +171,31 @@ type Standing struct {
 	Due []ledger.Due
 }
 
-// Standing asks how a job stands now; false when no schedule is known of it. Nothing is
-// recorded: while no scheduler runs, it is decided as if one started now.
-func (s *Scheduler) Standing(name string) (Standing, bool) {
+// JobStatus is the state of a job now; false when no such job is known. Nothing is recorded.
+// While no scheduler runs, it decides as if one started now.
+func (s *Scheduler) JobStatus(name string) (JobStatus, bool) {
 	now := s.now().Truncate(time.Millisecond)
 	s.mu.Lock()
-	c := Circumstances{Pauses: s.pauses, Since: s.since}
+	c := DueContext{Pauses: s.pauses, StartedAt: s.startedAt}
 	e := s.table.jobs[name]
 	if e == nil {
 		s.mu.Unlock()
-		return Standing{}, false
+		return JobStatus{}, false
 	}
 
-	look := *e
+	snapshot := *e // the loop goes on to change the entry
 	s.mu.Unlock()
-	if c.Since.IsZero() {
-		c.Since = now
+	if c.StartedAt.IsZero() {
+		c.StartedAt = now
 	}
 
-	look.start = 0
-	rows, _ := look.due(nil, c.moment(now), c.Pauses)
-	return Standing{Job: *look.job(), Watermark: instant(look.watermark), Due: rows}, true
+	snapshot.startDue = 0 // the start is no instant of its schedules
+	rows, _ := snapshot.due(nil, c.dueOptions(now), c.Pauses)
+	return JobStatus{Job: *snapshot.job(), Watermark: instant(snapshot.watermark), Due: rows}, true
 }
 
-// named are a job and the slots that its runs led to, or everything.
-func (t *Timetable) named(name string) (jobs []*Job, slots []ledger.Slot) {
+// sources are a job and the wakes that its runs planned, or all of both ("").
+func (t *Timetable) sources(name string) (jobs []*Job, wakes []ledger.Wake) {
 	if e := t.jobs[name]; e != nil {
 		jobs = append(jobs, e.job())
 	} else if name == "" {
@@ -201,11 +204,11 @@ func (t *Timetable) named(name string) (jobs []*Job, slots []ledger.Slot) {
 		}
 	}
 
-	for _, e := range t.slots {
-		if name == "" || e.slot.Job == name {
-			slots = append(slots, *e.slot)
+	for _, e := range t.wakes {
+		if name == "" || e.wake.Job == name {
+			wakes = append(wakes, *e.wake)
 		}
 	}
 
-	return jobs, slots
+	return jobs, wakes
 }

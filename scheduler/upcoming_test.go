@@ -14,11 +14,11 @@ import (
 
 // The first start passes over what is excluded and what is paused, and never comes while
 // nobody resumes.
-func TestFirst(t *testing.T) {
+func TestNextStart(t *testing.T) {
 	inBubble(t, func(t *testing.T, d *daemon) {
 		j := job(t, "daily", schedule.Options{Cron: "0 8 * * *", Exclude: []string{"2000-01-01", "2000-01-03"}})
 		d.start(j)
-		first := func() string { return d.s.First("daily", time.Now()).Format("2006-01-02 15:04") }
+		first := func() string { return d.s.NextStart("daily", time.Now()).Format("2006-01-02 15:04") }
 		if got := first(); got != "2000-01-02 08:00" {
 			t.Errorf("%s", got)
 		}
@@ -38,17 +38,17 @@ func TestFirst(t *testing.T) {
 		}
 
 		pause(ledger.Pause{Scope: ledger.PauseAll})
-		if got := d.s.First("daily", time.Now()); !got.IsZero() {
+		if got := d.s.NextStart("daily", time.Now()); !got.IsZero() {
 			t.Errorf("paused for good: %s", got)
 		}
-		if got := d.s.First("nobody", time.Now()); !got.IsZero() {
+		if got := d.s.NextStart("nobody", time.Now()); !got.IsZero() {
 			t.Errorf("no such job: %s", got)
 		}
 	})
 }
 
 // What Standing says of instants that nobody has looked at is what is then decided.
-func TestStanding(t *testing.T) {
+func TestJobStatus(t *testing.T) {
 	inBubble(t, func(t *testing.T, d *daemon) {
 		j := job(t, "hourly", schedule.Options{Every: "1h"})
 		d.start(j)
@@ -62,7 +62,7 @@ func TestStanding(t *testing.T) {
 			t.Fatal(err)
 		}
 
-		st, ok := s.Standing("hourly")
+		st, ok := s.JobStatus("hourly")
 		if !ok || !st.Watermark.Equal(start) {
 			t.Fatalf("%t, dealt with up to %s", ok, st.Watermark)
 		}
@@ -87,20 +87,20 @@ func TestStanding(t *testing.T) {
 		if len(got) != 3 || !slices.Equal(got, want) {
 			t.Errorf("%v, but it was said to be %v", got, want)
 		}
-		if st, _ := d.s.Standing("hourly"); len(st.Due) != 0 {
+		if st, _ := d.s.JobStatus("hourly"); len(st.Due) != 0 {
 			t.Errorf("still undecided: %v", st.Due)
 		}
-		if _, ok := s.Standing("nobody"); ok {
+		if _, ok := s.JobStatus("nobody"); ok {
 			t.Error("no such job stands anywhere")
 		}
 	})
 }
 
 // A wake is listed until it fires: one that came due in a pause waits for its end.
-func TestNextOfAPausedSlot(t *testing.T) {
+func TestNextOfAPausedWake(t *testing.T) {
 	inBubble(t, func(t *testing.T, d *daemon) {
-		if err := d.l.PlanSlot(t.Context(), "a", func(now time.Time, _ ledger.SlotUsage) *ledger.Slot {
-			return &ledger.Slot{At: now.Add(time.Hour), Instructions: "x", ScheduledBy: ledger.ByAgent}
+		if err := d.l.SetWake(t.Context(), "a", func(now time.Time, _ ledger.WakeUsage) *ledger.Wake {
+			return &ledger.Wake{At: now.Add(time.Hour), Instructions: "x", ScheduledBy: ledger.ByAgent}
 		}); err != nil {
 			t.Fatal(err)
 		}
@@ -114,12 +114,12 @@ func TestNextOfAPausedSlot(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := s.Look(t.Context(), nil); err != nil {
+		if err := s.Load(t.Context(), nil); err != nil {
 			t.Fatal(err)
 		}
 
 		next := s.Next("", 5, time.Now())
-		if len(next) != 1 || next[0].Source != scheduler.SourceSlot || !next[0].Nominal.Equal(start.Add(time.Hour)) || !next[0].Actual.Equal(start.Add(3*time.Hour)) ||
+		if len(next) != 1 || next[0].Source != scheduler.SourceWake || !next[0].Nominal.Equal(start.Add(time.Hour)) || !next[0].Actual.Equal(start.Add(3*time.Hour)) ||
 			!strings.HasPrefix(next[0].Reason, "waits for the end of the pause: paused: agent a") {
 			t.Errorf("%+v", next)
 		}
@@ -127,17 +127,17 @@ func TestNextOfAPausedSlot(t *testing.T) {
 }
 
 // A command that looks at a job which no daemon knows finds nothing due.
-func TestLookAtANewJob(t *testing.T) {
+func TestLoadOfANewJob(t *testing.T) {
 	inBubble(t, func(t *testing.T, d *daemon) {
 		time.Sleep(time.Hour + 1500*time.Microsecond)
 		s, err := scheduler.New(scheduler.Options{Ledger: d.l})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := s.Look(t.Context(), []scheduler.Job{job(t, "new", schedule.Options{Every: "2s"})}); err != nil {
+		if err := s.Load(t.Context(), []scheduler.Job{job(t, "new", schedule.Options{Every: "2s"})}); err != nil {
 			t.Fatal(err)
 		}
-		if st, ok := s.Standing("new"); !ok || len(st.Due) != 0 {
+		if st, ok := s.JobStatus("new"); !ok || len(st.Due) != 0 {
 			t.Errorf("%t %+v", ok, st.Due)
 		}
 	})

@@ -24,20 +24,20 @@ const (
 // knownFields are the fields that the standard has.
 var knownFields = []string{"allowed-tools", "compatibility", "description", "license", "metadata", "name"}
 
-// Validate holds the skill of a directory to the whole standard (AGS-01, AGS-03) and gives
-// all that breaks it, in the order of the file; nothing means that it is valid.
+// Validate checks the skill of a directory against the whole standard (AGS-01, AGS-03), and returns
+// everything that breaks it, in the order of the file; nothing means that it is valid.
 func Validate(dir string) []Problem {
-	real, problems := resolve(dir)
+	real, problems := resolveDir(dir)
 	if len(problems) > 0 {
 		return problems
 	}
 
-	file, text, problems := open(real, MaxFile)
+	file, text, problems := readSkillFile(real, MaxFile)
 	if len(problems) > 0 {
 		return problems
 	}
 
-	head, problems := read(file, text, false)
+	head, problems := parseFrontmatter(file, text, false)
 	if head == nil {
 		return problems
 	}
@@ -50,8 +50,8 @@ func Validate(dir string) []Problem {
 		problems = append(problems, Problem{File: file, Line: 1, Rule: RuleEncoding, Message: "begins with a byte order mark, where the standard wants ---; save it as UTF-8 without one"})
 	}
 
-	c := checker{file: file, head: head}
-	c.style()
+	c := checker{file: file, frontmatter: head}
+	c.checkStyle()
 	c.skill(filepath.Base(filepath.Dir(file)))
 	problems = append(problems, c.problems...)
 	slices.SortStableFunc(problems, func(a, b Problem) int { return cmp.Compare(a.Line, b.Line) })
@@ -59,53 +59,53 @@ func Validate(dir string) []Problem {
 	return problems
 }
 
-// checker reads the fields of one skill and notes what is wrong with them.
+// checker reads the fields of one skill and reports what is wrong with them.
 type checker struct {
-	file     string
-	head     *frontmatter
-	lenient  bool
-	problems []Problem
+	file        string
+	frontmatter *frontmatter
+	lenient     bool
+	problems    []Problem
 }
 
-// soft notes what only a strict reader refuses.
-func (c *checker) soft(at value, rule Rule, format string, args ...any) {
+// violation reports what only Validate refuses.
+func (c *checker) violation(at field, rule Rule, format string, args ...any) {
 	c.problems = append(c.problems, Problem{File: c.file, Line: at.line, Column: at.column, Rule: rule, Message: fmt.Sprintf(format, args...), Warning: c.lenient})
 }
 
-// hard notes what nobody can work with.
-func (c *checker) hard(at value, rule Rule, format string, args ...any) {
-	c.soft(at, rule, format, args...)
+// fatal reports what makes a skill unusable, for a lenient reader too.
+func (c *checker) fatal(at field, rule Rule, format string, args ...any) {
+	c.violation(at, rule, format, args...)
 	c.problems[len(c.problems)-1].Warning = false
 }
 
-// skill reads the fields. dir is the last element of the skill's directory.
+// skill reads the fields. dir is the name of the skill's directory.
 func (c *checker) skill(dir string) *Skill {
 	s := &Skill{}
-	for _, f := range c.head.fields {
+	for _, f := range c.frontmatter.fields {
 		if !slices.Contains(knownFields, f.key) {
-			c.soft(f, RuleFieldUnknown, "%s is not a field of a skill; those are %s. What is your own belongs under metadata", f.key, strings.Join(knownFields, ", "))
+			c.violation(f, RuleFieldUnknown, "%s is not a field of a skill; those are %s. What is your own belongs under metadata", f.key, strings.Join(knownFields, ", "))
 		}
 	}
 
 	s.Name = c.name(dir)
 	s.Description = c.description()
-	if f, ok := c.head.field("license"); ok {
+	if f, ok := c.frontmatter.lookup("license"); ok {
 		s.License, _ = f.text()
 	}
 
 	s.Compatibility = c.compatibility()
-	if f, ok := c.head.field("metadata"); ok {
-		s.Metadata, _ = scalars(f.node)
+	if f, ok := c.frontmatter.lookup("metadata"); ok {
+		s.Metadata, _ = stringMap(f.node)
 	}
 
 	s.AllowedTools = c.allowedTools()
 	return s
 }
 
-// name is the name of the skill; a lenient reader keeps one that breaks rules, and without
-// any takes the directory's (YOA-06, C-10).
+// name is the name of the skill. A lenient reader keeps one that breaks rules, and uses that of the
+// directory if there is none (YOA-06, C-10).
 func (c *checker) name(dir string) string {
-	f, ok := c.head.field("name")
+	f, ok := c.frontmatter.lookup("name")
 	text, scalar := "", true
 	if ok {
 		text, scalar = f.text()
@@ -115,46 +115,46 @@ func (c *checker) name(dir string) string {
 	switch {
 	case !ok, !scalar, name == "":
 		if !ok {
-			f = value{line: 1}
+			f = field{line: 1}
 		}
 
-		c.soft(f, RuleNameMissing, "the name is missing; write name: %s", dir)
+		c.violation(f, RuleNameMissing, "the name is missing; write name: %s", dir)
 		if c.lenient {
 			return norm.NFKC.String(dir)
 		}
 		return ""
 	}
 
-	if strings.ContainsFunc(name, unicode.IsControl) { // would break out of the lists it stands in
-		c.hard(f, RuleNameCharacters, "the name %q holds control characters", name)
+	if strings.ContainsFunc(name, unicode.IsControl) { // could forge lines of the lists that models and people read
+		c.fatal(f, RuleNameCharacters, "the name %q holds control characters", name)
 		return name
 	}
 
 	if n := utf8.RuneCountInString(name); n > maxName {
-		c.soft(f, RuleNameLength, "the name has %d characters, and %d are the most", n, maxName)
+		c.violation(f, RuleNameLength, "the name has %d characters, and %d are the most", n, maxName)
 	}
 
 	if name != strings.ToLower(name) {
-		c.soft(f, RuleNameCase, "the name %q must be in small letters", name)
+		c.violation(f, RuleNameCase, "the name %q must be in small letters", name)
 	}
 
 	if strings.HasPrefix(name, "-") || strings.HasSuffix(name, "-") || strings.Contains(name, "--") {
-		c.soft(f, RuleNameHyphen, "the name %q must not begin or end with a hyphen or hold two in a row", name)
+		c.violation(f, RuleNameHyphen, "the name %q must not begin or end with a hyphen or hold two in a row", name)
 	}
 
 	if strings.ContainsFunc(name, func(r rune) bool { return r != '-' && !unicode.IsLetter(r) && !unicode.IsNumber(r) }) {
-		c.soft(f, RuleNameCharacters, "the name %q may hold letters, digits and hyphens only", name)
+		c.violation(f, RuleNameCharacters, "the name %q may hold letters, digits and hyphens only", name)
 	}
 
 	if want := norm.NFKC.String(dir); want != name {
-		c.soft(f, RuleNameDirectory, "the name %q must be that of its directory, %q", name, dir)
+		c.violation(f, RuleNameDirectory, "the name %q must be that of its directory, %q", name, dir)
 	}
 
 	return name
 }
 
 func (c *checker) description() string {
-	f, ok := c.head.field("description")
+	f, ok := c.frontmatter.lookup("description")
 	text, scalar := "", true
 	if ok {
 		text, scalar = f.text()
@@ -162,42 +162,42 @@ func (c *checker) description() string {
 
 	if text = strings.TrimSpace(text); !scalar || text == "" {
 		if !ok {
-			f = value{line: 1}
+			f = field{line: 1}
 		}
-		c.hard(f, RuleDescriptionMissing, "the description is missing; it says what the skill does and when to use it, and is all that a model sees before it chooses")
+		c.fatal(f, RuleDescriptionMissing, "the description is missing; it says what the skill does and when to use it, and is all that a model sees before it chooses")
 		return ""
 	}
 
 	if n := utf8.RuneCountInString(text); n > maxDescription {
-		c.soft(f, RuleDescriptionLength, "the description has %d characters, and %d are the most", n, maxDescription)
+		c.violation(f, RuleDescriptionLength, "the description has %d characters, and %d are the most", n, maxDescription)
 	}
 
 	return text
 }
 
 func (c *checker) compatibility() string {
-	f, ok := c.head.field("compatibility")
+	f, ok := c.frontmatter.lookup("compatibility")
 	if !ok {
 		return ""
 	}
 
 	text, scalar := f.text()
 	if !scalar {
-		c.soft(f, RuleCompatibilityType, "compatibility must be one text, not a list")
-		return flat(f.node)
+		c.violation(f, RuleCompatibilityType, "compatibility must be one text, not a list")
+		return flatten(f.node)
 	}
 
 	if n := utf8.RuneCountInString(text); n > maxCompatibility {
-		c.soft(f, RuleCompatibilityLength, "compatibility has %d characters, and %d are the most", n, maxCompatibility)
+		c.violation(f, RuleCompatibilityLength, "compatibility has %d characters, and %d are the most", n, maxCompatibility)
 	}
 
 	return text
 }
 
-// allowedTools is the list of patterns, written with spaces between or, as others write it,
-// as a YAML list or with commas (AGS-13).
+// allowedTools is the list of patterns, separated by spaces as the standard wants, or, as others write
+// it, by commas or as a YAML list (AGS-13).
 func (c *checker) allowedTools() []string {
-	f, ok := c.head.field("allowed-tools")
+	f, ok := c.frontmatter.lookup("allowed-tools")
 	if !ok {
 		return nil
 	}
@@ -207,14 +207,14 @@ func (c *checker) allowedTools() []string {
 		items = patterns(text)
 	} else {
 		for _, n := range f.node.Content {
-			items = append(items, patterns(flat(n))...)
+			items = append(items, patterns(flatten(n))...)
 		}
 	}
 
 	return items
 }
 
-// patterns splits at spaces and commas that stand outside of parentheses: "Bash(git add *) Read".
+// patterns splits at spaces and commas outside of parentheses: "Bash(git add *) Read".
 func patterns(text string) []string {
 	depth := 0
 	return strings.FieldsFunc(text, func(r rune) bool {
@@ -228,28 +228,29 @@ func patterns(text string) []string {
 	})
 }
 
-// style refuses what the standard's reader does: lists and mappings in brackets, anchors,
-// tags. Its YAML is a subset.
-func (c *checker) style() {
-	for _, f := range c.head.fields {
-		c.styleOf(f, f.node)
+// checkStyle reports YAML that the standard's reader refuses: lists and mappings in brackets,
+// anchors, tags.
+func (c *checker) checkStyle() {
+	for _, f := range c.frontmatter.fields {
+		c.checkNodeStyle(f, f.node)
 	}
 }
 
-func (c *checker) styleOf(f value, n *yaml.Node) {
-	at := value{line: n.Line + 1, column: n.Column}
+func (c *checker) checkNodeStyle(f field, n *yaml.Node) {
+	// The frontmatter begins in the second line of the file.
+	at := field{line: n.Line + 1, column: n.Column}
 	switch {
 	case n.Kind != yaml.ScalarNode && n.Style&yaml.FlowStyle != 0:
-		c.soft(at, RuleYAMLStyle, "%s: lists and mappings in brackets are not part of the standard's YAML; write one item a line", f.key)
+		c.violation(at, RuleYAMLStyle, "%s: lists and mappings in brackets are not part of the standard's YAML; write one item a line", f.key)
 		return
 	case n.Anchor != "" || n.Kind == yaml.AliasNode:
-		c.soft(at, RuleYAMLStyle, "%s: anchors and references are not part of the standard's YAML; write the value out", f.key)
+		c.violation(at, RuleYAMLStyle, "%s: anchors and references are not part of the standard's YAML; write the value out", f.key)
 		return
 	case n.Style&yaml.TaggedStyle != 0:
-		c.soft(at, RuleYAMLStyle, "%s: tags are not part of the standard's YAML; leave %s out", f.key, n.Tag)
+		c.violation(at, RuleYAMLStyle, "%s: tags are not part of the standard's YAML; leave %s out", f.key, n.Tag)
 	}
 
 	for _, child := range n.Content {
-		c.styleOf(f, child)
+		c.checkNodeStyle(f, child)
 	}
 }

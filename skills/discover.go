@@ -19,71 +19,72 @@ const (
 	maxDirectories = 2000
 )
 
-const maxReaders = 8 // of the files of one root at the same time
+const maxReaders = 8 // goroutines that read the skills of one root
 
 // walker searches one root.
 type walker struct {
-	catalog *Catalog
-	root    Root
-	found   func(dir string) // is told of each directory that holds a skill
-	dirs    []string         // of skills, in the order in which they were met
-	real    string           // the root without links
-	seen    map[string]bool  // directories, without links: two ways lead to some
-	ended   bool             // at a bound
+	catalog  *Catalog
+	root     Root
+	onSkill  func(dir string) // called for each directory with a skill
+	dirs     []string         // of skills, in the order of the search
+	realRoot string           // the root with links resolved
+	visited  map[string]bool  // directories with links resolved: some are reached in two ways, or in a circle
+	stopped  bool             // by a limit
 }
 
-func (w *walker) note(file string, rule Rule, warning bool, format string, args ...any) {
+func (w *walker) report(file string, rule Rule, warning bool, format string, args ...any) {
 	w.catalog.problems = append(w.catalog.problems, Problem{File: file, Rule: rule, Message: fmt.Sprintf(format, args...), Warning: warning})
 }
 
 func (w *walker) walk() {
-	real, problems := resolve(w.root.Path)
+	real, problems := resolveDir(w.root.Path)
 	if len(problems) > 0 {
-		if problems[0].Rule != RulePathMissing { // else it may come
+		if problems[0].Rule != RulePathMissing { // a missing root is fine: it may be created later
 			w.catalog.problems = append(w.catalog.problems, problems...)
 		}
 		return
 	}
 
-	w.real = real
-	w.directory(real, 0)
+	w.realRoot = real
+	w.visit(real, 0)
 }
 
-// directory takes a directory for a skill if it holds one, and looks below it otherwise.
-func (w *walker) directory(dir string, level int) {
-	if w.ended || w.seen[dir] {
+// visit reports a directory that is a skill, and searches below it otherwise.
+func (w *walker) visit(dir string, level int) {
+	if w.stopped || w.visited[dir] {
 		return
 	}
 
-	if len(w.seen) == maxDirectories {
-		w.ended = true
-		w.note(w.root.Path, RuleLimit, true, "holds more than %d directories; the rest was not searched for skills. Name a directory nearer to them", maxDirectories)
+	if len(w.visited) == maxDirectories {
+		w.stopped = true
+		w.report(w.root.Path, RuleLimit, true, "holds more than %d directories; the rest was not searched for skills. Name a directory nearer to them", maxDirectories)
 		return
 	}
 
-	w.seen[dir] = true
+	w.visited[dir] = true
 	entries, err := os.ReadDir(dir)
 	if err != nil {
-		w.note(dir, RuleUnreadable, true, "%v", plain(err))
+		w.report(dir, RuleUnreadable, true, "%v", withoutPath(err))
 		return
 	}
 
+	// The root itself is no skill: it is named as a place for them.
 	if level > 0 && slices.ContainsFunc(entries, isSkill) {
-		w.found(dir)
+		w.onSkill(dir)
 		return
 	}
 
 	for _, e := range entries {
-		sub, ok := w.below(dir, e)
+		sub, ok := w.subdirectory(dir, e)
 		if !ok {
 			continue
 		}
 
 		if level == maxLevels {
-			w.note(sub, RuleLimit, true, "lies deeper than %d levels below %s, and was not searched for skills", maxLevels, w.root.Path)
+			w.report(sub, RuleLimit, true, "lies deeper than %d levels below %s, and was not searched for skills", maxLevels, w.root.Path)
 			return
 		}
-		w.directory(sub, level+1)
+		w.visit(sub, level+1)
 	}
 }
 
@@ -91,10 +92,10 @@ func isSkill(e fs.DirEntry) bool {
 	return slices.Contains(fileNames, e.Name()) || e.Name() == moduleFile
 }
 
-// below is a directory to look into, without links.
-func (w *walker) below(dir string, e fs.DirEntry) (string, bool) {
+// subdirectory is the path of an entry that is a directory to search, with links resolved.
+func (w *walker) subdirectory(dir string, e fs.DirEntry) (string, bool) {
 	name, path := e.Name(), filepath.Join(dir, e.Name())
-	if strings.HasPrefix(name, ".") || name == "node_modules" { // a repository's, what is only staged
+	if strings.HasPrefix(name, ".") || name == "node_modules" { // like .git, and where installs are staged
 		return "", false
 	}
 	if e.IsDir() {
@@ -106,7 +107,7 @@ func (w *walker) below(dir string, e fs.DirEntry) (string, bool) {
 
 	info, err := os.Stat(path)
 	if err != nil || !info.IsDir() {
-		return "", false // a file's link, or one into nothing
+		return "", false // a link to a file, or a broken one
 	}
 
 	real, err := filepath.EvalSymlinks(path)
@@ -114,23 +115,24 @@ func (w *walker) below(dir string, e fs.DirEntry) (string, bool) {
 		return "", false
 	}
 
-	if rel, err := filepath.Rel(w.real, real); err != nil || rel == ".." || strings.HasPrefix(rel, ".."+string(filepath.Separator)) {
-		w.note(path, RuleLinkOutside, true, "leads to %s, outside of %s, and was not followed; name that directory as a root or in the agent's skills", real, w.root.Path)
+	if rel, err := filepath.Rel(w.realRoot, real); err != nil || rel == ".." || strings.HasPrefix(rel, ".."+string(filepath.Separator)) {
+		w.report(path, RuleLinkOutside, true, "leads to %s, outside of %s, and was not followed; name that directory as a root or in the agent's skills", real, w.root.Path)
 		return "", false
 	}
 
 	return real, true
 }
 
-func (w *walker) skill(dir string) {
+func (w *walker) addSkill(dir string) {
 	if !w.root.Trusted {
-		w.note(dir, RuleUntrusted, true, "is not loaded, because %s is not trusted; whoever can write there could instruct your agents. If only you can, name it under skills.roots with trusted: true", w.root.Path)
+		w.report(dir, RuleUntrusted, true, "is not loaded, because %s is not trusted; whoever can write there could instruct your agents. If only you can, name it under skills.roots with trusted: true", w.root.Path)
 		return
 	}
 	w.dirs = append(w.dirs, dir)
 }
 
-// load reads the skills that were found, several at a time, and takes them in by their place.
+// load reads the skills that were found, several at a time, and registers them in their order, so that
+// the result does not depend on which was read first.
 func (w *walker) load() {
 	type read struct {
 		skill    *Skill
@@ -152,19 +154,18 @@ func (w *walker) load() {
 		w.catalog.problems = append(w.catalog.problems, r.problems...)
 		if r.skill != nil {
 			r.skill.Source = w.root.Source
-			w.catalog.put(r.skill)
+			w.catalog.register(r.skill)
 		}
 	}
 }
 
-// Files lists what lies in a skill beside its SKILL.md, as paths below it with slashes,
-// sorted, at most max of them, and whether there are more (AGS-09). It reads none of them and
-// follows no links.
+// Files lists the files of a skill beside its SKILL.md (AGS-09): at most max paths relative to it,
+// sorted, with slashes, and whether there are more. It reads none of them and follows no links.
 func (s *Skill) Files(max int) (files []string, more bool, err error) {
 	err = filepath.WalkDir(s.Dir, func(path string, e fs.DirEntry, err error) error {
 		if err != nil {
 			if errors.Is(err, fs.ErrNotExist) && path != s.Dir {
-				return nil // it went while we looked
+				return nil // deleted during the walk
 			}
 			return err
 		}

@@ -11,17 +11,16 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// value is what a field of the frontmatter holds, and where.
-type value struct {
-	key     string // as it was written
-	node    *yaml.Node
-	line    int // of the file, from 1
-	column  int
-	valueAt int // line of the value
+// field is a field of the frontmatter, and where it is.
+type field struct {
+	key    string // as written; in lower case for a lenient reader
+	node   *yaml.Node
+	line   int // of the file, from 1
+	column int
 }
 
-// text is the value as a string; a list is none.
-func (v value) text() (string, bool) {
+// text is the value as a string, and whether it is one: a list or mapping is not.
+func (v field) text() (string, bool) {
 	if v.node.Kind != yaml.ScalarNode {
 		return "", false
 	}
@@ -31,34 +30,33 @@ func (v value) text() (string, bool) {
 	return v.node.Value, true
 }
 
-// frontmatter is the head of a SKILL.md.
+// frontmatter is the YAML at the beginning of a SKILL.md.
 type frontmatter struct {
-	fields []value // in the order of the file
-	body   int     // offset of what follows, in bytes
-	lines  int     // of the head with both of its marks
+	fields []field // in the order of the file
+	body   int     // offset of the instructions, in bytes
+	lines  int     // of it, including both ---
 }
 
-func (f *frontmatter) field(name string) (value, bool) {
+func (f *frontmatter) lookup(name string) (field, bool) {
 	for _, v := range f.fields {
 		if v.key == name {
 			return v, true
 		}
 	}
-	return value{}, false
+	return field{}, false
 }
 
 var bom = []byte("\xef\xbb\xbf")
 
-// head finds the lines between the two marks, "---" on lines of their own (AGS-02). Ends of
-// lines may be CRLF; a byte order mark is passed over. It gives the offsets of the YAML and
-// of the body.
-func head(text []byte) (from, to, body int, rule Rule) {
+// splitFrontmatter finds the YAML between two lines of "---" (AGS-02). Lines may end with CRLF, and a
+// byte order mark is skipped. It returns the offsets of the YAML and of the body.
+func splitFrontmatter(text []byte) (from, to, body int, rule Rule) {
 	at := 0
 	if bytes.HasPrefix(text, bom) {
 		at = len(bom)
 	}
 
-	first, ok := line(text[at:])
+	first, ok := firstLine(text[at:])
 	if strings.TrimRight(string(first), " \t") != "---" {
 		return 0, 0, 0, RuleFrontmatterMissing
 	}
@@ -66,21 +64,21 @@ func head(text []byte) (from, to, body int, rule Rule) {
 		return 0, 0, 0, RuleFrontmatterOpen
 	}
 
-	at += next(text[at:])
+	at += nextLine(text[at:])
 	from = at
 	for at < len(text) {
-		l, _ := line(text[at:])
+		l, _ := firstLine(text[at:])
 		if strings.TrimRight(string(l), " \t") == "---" {
-			return from, at, at + next(text[at:]), ""
+			return from, at, at + nextLine(text[at:]), ""
 		}
-		at += next(text[at:])
+		at += nextLine(text[at:])
 	}
 
 	return 0, 0, 0, RuleFrontmatterOpen
 }
 
-// line is the first line without its end, and whether it has one.
-func line(text []byte) ([]byte, bool) {
+// firstLine is the first line without its line break, and whether it has one.
+func firstLine(text []byte) ([]byte, bool) {
 	i := bytes.IndexByte(text, '\n')
 	if i < 0 {
 		return bytes.TrimSuffix(text, []byte("\r")), false
@@ -88,24 +86,24 @@ func line(text []byte) ([]byte, bool) {
 	return bytes.TrimSuffix(text[:i], []byte("\r")), true
 }
 
-// next is where the second line begins.
-func next(text []byte) int {
+// nextLine is the offset of the second line.
+func nextLine(text []byte) int {
 	if i := bytes.IndexByte(text, '\n'); i >= 0 {
 		return i + 1
 	}
 	return len(text)
 }
 
-// maxDepth bounds how deep frontmatter may nest: what says more is no description of a skill.
+// maxDepth bounds the nesting of frontmatter: a description of a skill needs no more.
 const maxDepth = 20
 
-// read parses the head of a SKILL.md. With lenient, values that YAML does not take for what
-// was meant (a colon in a description, a tab) are taken as plain text (AGS-02, AUT-02).
-func read(file string, text []byte, lenient bool) (*frontmatter, []Problem) {
+// parseFrontmatter parses the frontmatter of a SKILL.md. With lenient, values that are not valid
+// YAML (a colon in a description, a tab) are read as plain text (AGS-02, AUT-02).
+func parseFrontmatter(file string, text []byte, lenient bool) (*frontmatter, []Problem) {
 	fail := func(rule Rule, line int, format string, args ...any) []Problem {
 		return []Problem{{File: file, Line: line, Rule: rule, Message: fmt.Sprintf(format, args...)}}
 	}
-	from, to, body, rule := head(text)
+	from, to, body, rule := splitFrontmatter(text)
 	switch rule {
 	case RuleFrontmatterMissing:
 		return nil, fail(rule, 1, "does not start with --- on a line of its own; name and description of a skill stand between two such lines")
@@ -119,12 +117,12 @@ func read(file string, text []byte, lenient bool) (*frontmatter, []Problem) {
 
 	source := strings.ReplaceAll(string(text[from:to]), "\r\n", "\n")
 	out := &frontmatter{body: body, lines: strings.Count(source, "\n") + 2}
-	root, line, err := parse(source)
-	line = min(line+1, out.lines) // of the file; some errors are seen at the end only
+	root, line, err := parseYAML(source)
+	line = min(line+1, out.lines) // of the file; the parser reports some errors at the very end
 	var problems []Problem
 	if err != nil && lenient {
 		if mended, changed := quoteValues(source); changed {
-			if again, _, err2 := parse(mended); err2 == nil {
+			if again, _, err2 := parseYAML(mended); err2 == nil {
 				problems = fail(RuleFrontmatterYAML, line, "is not YAML (%v), and was read with its values as plain text; put them in quotes", err)
 				problems[0].Warning = true
 				root, err = again, nil
@@ -140,6 +138,7 @@ func read(file string, text []byte, lenient bool) (*frontmatter, []Problem) {
 
 	for i := 0; i+1 < len(root.Content); i += 2 {
 		k, v := root.Content[i], root.Content[i+1]
+		// The value of an anchor, so that the kinds below are those of real values.
 		if v.Kind == yaml.AliasNode && v.Alias != nil {
 			v = v.Alias
 		}
@@ -149,23 +148,23 @@ func read(file string, text []byte, lenient bool) (*frontmatter, []Problem) {
 			key = strings.ToLower(key)
 		}
 
-		if _, ok := out.field(key); ok {
+		if _, ok := out.lookup(key); ok {
 			p := fail(RuleFieldTwice, k.Line+1, "%s is given twice", key)
-			p[0].Warning = lenient // the first holds
+			p[0].Warning = lenient // the first one counts
 			problems = append(problems, p...)
 			continue
 		}
 
-		out.fields = append(out.fields, value{key: key, node: v, line: k.Line + 1, column: k.Column, valueAt: v.Line + 1})
+		out.fields = append(out.fields, field{key: key, node: v, line: k.Line + 1, column: k.Column})
 	}
 
 	return out, problems
 }
 
-// parse reads YAML of one document. The error has no line number of its own: the line of the
-// source, from 1, comes beside it.
-func parse(source string) (root *yaml.Node, line int, err error) {
-	defer func() { // a parser of hostile input
+// parseYAML parses one YAML document. The text of an error has no line number: the line of the
+// source, from 1, is a result of its own.
+func parseYAML(source string) (root *yaml.Node, line int, err error) {
+	defer func() { // the input may be hostile, and a panic must not end the daemon
 		if p := recover(); p != nil {
 			root, line, err = nil, 1, fmt.Errorf("it cannot be parsed (%v)", p)
 		}
@@ -203,11 +202,11 @@ func tooDeep(n *yaml.Node, left int) bool {
 	return false
 }
 
-// plainValue is a key at the margin with a value on the same line that is not quoted, no
-// block and no list or mapping.
+// plainValue is an unindented key with a value on the same line that is neither quoted nor a block, a
+// list or a mapping.
 var plainValue = regexp.MustCompile(`^([A-Za-z][\w-]*):[ \t]+([^\s"'|>\[{#].*)$`)
 
-// quoteValues puts values at the margin in quotes, and tabs at the begin of lines become spaces.
+// quoteValues quotes the values of unindented keys, and replaces tabs in the indentation by spaces.
 func quoteValues(source string) (string, bool) {
 	lines := strings.Split(source, "\n")
 	changed := false

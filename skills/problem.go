@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// Rule names what a skill is held to.
+// Rule names a requirement for skills.
 type Rule string
 
 // The rules of the AgentSkills standard (AGS-01, AGS-02, AGS-03).
@@ -32,23 +32,23 @@ const (
 	RuleYAMLStyle           Rule = "yaml-style"
 )
 
-// The rules of this package: what it does not take from anybody.
+// The rules of this package, beyond the standard.
 const (
 	RuleEncoding    Rule = "encoding"       // UTF-8, of a text
-	RuleUnreadable  Rule = "unreadable"     // the system refuses
+	RuleUnreadable  Rule = "unreadable"     // an error of the operating system
 	RuleTooLarge    Rule = "too-large"      // beyond MaxFile
 	RuleNotRegular  Rule = "not-regular"    // SKILL.md is a folder, a pipe, a device
-	RuleLinkOutside Rule = "link-outside"   // a link that leads out of where skills are looked for
+	RuleLinkOutside Rule = "link-outside"   // a link that leads out of the directory that is searched
 	RuleShadowed    Rule = "shadowed"       // another skill of the same name comes later
 	RuleUntrusted   Rule = "untrusted"      // its root is not trusted (AGS-06)
-	RuleLimit       Rule = "limit"          // the search ended before everything was seen (AGS-05)
+	RuleLimit       Rule = "limit"          // the search did not cover everything (AGS-05)
 	RuleModule      Rule = "module-not-yet" // an executable skill
 )
 
-// Problem is one thing that is wrong with a skill, or with the search for skills.
+// Problem is something that is wrong with a skill, or with the search for skills.
 type Problem struct {
-	File    string `json:"file"`             // or folder, absolute where it was found by one
-	Line    int    `json:"line,omitempty"`   // from 1; 0 when it is about the whole
+	File    string `json:"file"`             // or folder
+	Line    int    `json:"line,omitempty"`   // from 1; 0 if the problem is not about a line
 	Column  int    `json:"column,omitempty"` // from 1, in runes
 	Rule    Rule   `json:"rule"`
 	Message string `json:"message"`
@@ -75,8 +75,8 @@ func (p Problem) String() string {
 	return b.String()
 }
 
-// fatal says whether one of the problems keeps a skill from being loaded.
-func fatal(problems []Problem) bool {
+// hasError says whether any of the problems is more than a warning.
+func hasError(problems []Problem) bool {
 	for _, p := range problems {
 		if !p.Warning {
 			return true

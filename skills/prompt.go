@@ -11,11 +11,11 @@ import (
 // escaper writes text inside of XML elements (YOA-08).
 var escaper = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;", `"`, "&quot;", "'", "&apos;")
 
-// loadHint says how a listed skill is used.
+// loadHint tells a model how to use a listed skill.
 const loadHint = "To use a skill, load it with load_skill and follow what it says.\n"
 
-// Index lists skills as XML, a line an element (YOA-08); "" for none. It is what a model sees
-// of skills that it may load.
+// Index lists skills as XML, one element per line (YOA-08); "" for none. It is what a model sees of
+// skills that it may load.
 func Index(list []*Skill) string {
 	if len(list) == 0 {
 		return ""
@@ -33,21 +33,21 @@ func Index(list []*Skill) string {
 	return b.String()
 }
 
-// pathRules say how a model makes the paths in a skill's instructions usable (AUT-04, AUT-06).
+// pathRules tell a model how to resolve the paths in a skill's instructions (AUT-04, AUT-06).
 const pathRules = `Paths in a skill's instructions are relative to its Root Path. Tools need absolute paths: put the Root Path before them. With Root Path %[1]s, the path scripts/run.sh means %[2]s.`
 
-func rules(root string) string {
+func pathRulesFor(root string) string {
 	return fmt.Sprintf(pathRules, root, filepath.Join(root, "scripts", "run.sh"))
 }
 
-// Details is a skill whose instructions stand in the prompt from the start.
+// Details is a skill whose instructions are part of the prompt.
 type Details struct {
 	*Skill
 	Instructions string
 }
 
-// Section is the catalogue style of the prompt: what there is, how to load it, and the
-// instructions of the skills that are preloaded (AUT-06); "" where there is nothing to say.
+// Section is the catalog style of the prompt: the available skills, how to load them, and the
+// instructions of the preloaded ones (AUT-06); "" without skills.
 func Section(list []*Skill, preloaded []Details) string {
 	if len(list) == 0 && len(preloaded) == 0 {
 		return ""
@@ -64,7 +64,7 @@ func Section(list []*Skill, preloaded []Details) string {
 	}
 
 	if len(preloaded) > 0 {
-		fmt.Fprintf(&b, "\n%s\n\n### Skill Details\n", rules(preloaded[0].Dir))
+		fmt.Fprintf(&b, "\n%s\n\n### Skill Details\n", pathRulesFor(preloaded[0].Dir))
 		for _, d := range preloaded {
 			fmt.Fprintf(&b, "\n#### %s\n\nRoot Path: %s\n\n%s\n", d.Name, d.Dir, d.Instructions)
 		}
@@ -73,12 +73,11 @@ func Section(list []*Skill, preloaded []Details) string {
 	return b.String()
 }
 
-// maxListed is how many of a skill's files a model is told of.
+// maxListed is how many of a skill's files are listed for a model.
 const maxListed = 100
 
-// Content is a skill as a model gets it when it loads it: name and root, the rule about
-// paths, the instructions, and the names of the files beside them, in a wrapper by which it
-// is known later (AUT-04, AGS-09, UNI-07).
+// Content is what a model gets when it loads a skill: name and root, the rule about paths, the
+// instructions, and the names of the other files, in a skill_content element (AUT-04, AGS-09, UNI-07).
 func (s *Skill) Content() (string, error) {
 	instructions, err := s.Instructions()
 	if err != nil {
@@ -91,7 +90,7 @@ func (s *Skill) Content() (string, error) {
 	}
 
 	var b strings.Builder
-	fmt.Fprintf(&b, "<skill_content name=\"%s\">\n# Skill: %s\n\nRoot Path: %s\n\n%s\n\n%s\n", escaper.Replace(s.Name), s.Name, s.Dir, rules(s.Dir), instructions)
+	fmt.Fprintf(&b, "<skill_content name=\"%s\">\n# Skill: %s\n\nRoot Path: %s\n\n%s\n\n%s\n", escaper.Replace(s.Name), s.Name, s.Dir, pathRulesFor(s.Dir), instructions)
 	if len(files) > 0 {
 		b.WriteString("\n<skill_resources>\n")
 		for _, f := range files {
@@ -115,25 +114,26 @@ const (
 	StyleCatalog = "catalog" // Markdown (AUT-06)
 )
 
-// What a prompt names of the skills that can be loaded: the rest is found by a search.
+// Limits of the skills that a prompt lists. The rest can be found by a search.
 const (
 	maxNamed   = 100
 	maxListing = 24 << 10 // bytes of names and descriptions
 )
 
-// Listed are the skills that a prompt names, and how many it leaves to a search.
+// Listed are the skills that a prompt lists, and how many there are beyond them.
 func (v View) Listed() (list []*Skill, more int) {
 	size := 0
-	for i, s := range v.Others {
+	// The first one is listed however long it is.
+	for i, s := range v.Loadable {
 		if size += len(s.Name) + len(s.Description); i == maxNamed || i > 0 && size > maxListing {
-			return v.Others[:i], len(v.Others) - i
+			return v.Loadable[:i], len(v.Loadable) - i
 		}
 	}
-	return v.Others, 0
+	return v.Loadable, 0
 }
 
-// Prompt is what a model is told of an agent's skills from the start; "" where there are
-// none. The error names the skill whose instructions cannot be read.
+// Prompt is the part of the system prompt about an agent's skills; "" without any. The error names
+// the skill whose instructions cannot be read.
 func (v View) Prompt(style string) (string, error) {
 	var details []Details
 	for _, s := range v.Preloaded {

@@ -8,89 +8,91 @@ import (
 	"unicode"
 )
 
-// Entry is something that can be found by words: a skill or a tool.
+// Entry is something that can be searched for: a skill or a tool.
 type Entry struct {
 	ID          string `json:"id"` // like "skill/pdf-tools"
 	Name        string `json:"name"`
 	Description string `json:"description"`
 }
 
-// Hit is an entry that was found, with how well it fits: more is better.
+// Hit is a search result. A higher score is a better match.
 type Hit struct {
 	Entry
 	Score float64 `json:"score"`
 }
 
-// How much a word in the name counts for, beside one in the description; and the constants of
-// BM25, by which a rare word counts for more and a long description for less.
+// The weight of a word in the name, relative to one in the description, and the usual constants k1
+// and b of BM25, which gives rare words more weight and long descriptions less.
 const (
 	nameWeight = 3.0
 	saturation = 1.2
 	lengthBias = 0.75
 )
 
-// Search ranks entries once: see Finder.
+// Search searches entries once: see Finder.Search.
 func Search(query string, entries []Entry, max int) []Hit {
 	return NewFinder(entries).Search(query, max)
 }
 
-// Finder finds entries by words. It is made once of what there is, and asked often.
+// Finder is a search index of entries, for many searches.
 type Finder struct {
-	entries []Entry
-	docs    []counted
-	having  map[string]float64 // entries that have a word
-	average float64            // length
+	entries       []Entry
+	docs          []document
+	documentCount map[string]float64 // by word: entries that have it
+	averageLength float64
 }
 
-// counted are the words of one entry.
-type counted struct {
+// document holds the word counts of one entry.
+type document struct {
 	count  map[string]float64
 	length float64
 }
 
-// NewFinder counts the words of entries.
+// NewFinder indexes entries.
 func NewFinder(entries []Entry) *Finder {
-	f := &Finder{entries: entries, docs: make([]counted, len(entries)), having: map[string]float64{}}
+	f := &Finder{entries: entries, docs: make([]document, len(entries)), documentCount: map[string]float64{}}
 	total := 0.0
 	for i, e := range entries {
-		d := counted{count: map[string]float64{}}
-		for _, w := range words(e.Name) {
+		d := document{count: map[string]float64{}}
+		for _, w := range tokenize(e.Name) {
 			d.count[w] += nameWeight
 		}
 
-		for _, w := range words(e.Description) {
+		for _, w := range tokenize(e.Description) {
 			d.count[w]++
 			d.length++
 		}
 
 		for w := range d.count {
-			f.having[w]++
+			f.documentCount[w]++
 		}
 
 		f.docs[i] = d
 		total += d.length
 	}
 
-	f.average = math.Max(total/math.Max(float64(len(entries)), 1), 1)
+	// At least 1: there may be no entries, or none with a description.
+	f.averageLength = math.Max(total/math.Max(float64(len(entries)), 1), 1)
 	return f
 }
 
-// Search ranks entries by the words that they share with a query, the best first, at most max
-// of them (OSA-20). It is lexical: case, the endings of words ("reports",
-// "reporting" for "report") and their order do not matter, synonyms are not known.
+// Search ranks entries by the words that they share with a query, the best first, at most max of them
+// (OSA-20). It is lexical: case, word endings ("reports" and "reporting" match "report") and the
+// order of words do not matter, and synonyms are unknown.
 func (f *Finder) Search(query string, max int) []Hit {
-	wanted := slices.Compact(slices.Sorted(slices.Values(words(query))))
-	all := float64(len(f.entries))
+	terms := slices.Compact(slices.Sorted(slices.Values(tokenize(query))))
+	total := float64(len(f.entries))
 	var hits []Hit
 	for i, e := range f.entries {
 		score := 0.0
-		for _, w := range wanted {
+		for _, w := range terms {
 			n := f.docs[i].count[w]
 			if n == 0 {
 				continue
 			}
-			rare := math.Log(1 + (all-f.having[w]+0.5)/(f.having[w]+0.5))
-			score += rare * n * (saturation + 1) / (n + saturation*(1-lengthBias+lengthBias*f.docs[i].length/f.average))
+			// BM25: the inverse document frequency times the saturated frequency in this entry.
+			rare := math.Log(1 + (total-f.documentCount[w]+0.5)/(f.documentCount[w]+0.5))
+			score += rare * n * (saturation + 1) / (n + saturation*(1-lengthBias+lengthBias*f.docs[i].length/f.averageLength))
 		}
 
 		if score > 0 {
@@ -104,15 +106,15 @@ func (f *Finder) Search(query string, max int) []Hit {
 	return hits[:min(max, len(hits))]
 }
 
-// stopWords are too common to say anything.
+// stopWords are too common to distinguish entries.
 var stopWords = map[string]bool{
 	"a": true, "an": true, "and": true, "are": true, "as": true, "at": true, "be": true, "by": true, "for": true, "from": true,
 	"in": true, "is": true, "it": true, "of": true, "on": true, "or": true, "that": true, "the": true, "this": true, "to": true,
 	"use": true, "when": true, "with": true, "you": true, "your": true, "how": true, "i": true, "me": true, "my": true, "want": true,
 }
 
-// words are the words of a text in small letters without their common endings.
-func words(text string) []string {
+// tokenize splits a text into lower-case words without stop words and endings.
+func tokenize(text string) []string {
 	var out []string
 	for _, w := range strings.FieldsFunc(strings.ToLower(text), func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsNumber(r) }) {
 		if !stopWords[w] {
@@ -122,7 +124,7 @@ func words(text string) []string {
 	return out
 }
 
-// stem cuts the endings that English puts on words, where enough is left.
+// stem removes common English endings, if at least three letters are left.
 func stem(w string) string {
 	for _, ending := range []string{"ings", "ing", "ies", "ied", "ers", "er", "ed", "es", "s", "e", "y"} {
 		rest, ok := strings.CutSuffix(w, ending)

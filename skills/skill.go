@@ -14,14 +14,14 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// MaxFile is the largest SKILL.md that is taken, in bytes: far beyond what a model should be
-// told at once (5,000 tokens are advised).
+// MaxFile is the largest SKILL.md that is accepted, in bytes: far beyond what a model should get at
+// once (5,000 tokens are recommended).
 const MaxFile = 1 << 20
 
-// maxHead is how much of a SKILL.md is read to learn its name and description, in bytes.
+// maxHead is how much of a SKILL.md is read for its frontmatter, in bytes.
 const maxHead = 64 << 10
 
-// Skill is what is known of a skill without its instructions.
+// Skill is a skill without its instructions.
 type Skill struct {
 	Name          string            `json:"name"`
 	Description   string            `json:"description"`
@@ -34,31 +34,31 @@ type Skill struct {
 	Source        string            `json:"source"` // where it was found: the label of its root, or "path"
 }
 
-// fileNames are the names of the file, the preferred one first (AGS-02).
+// fileNames are the accepted names of SKILL.md, the preferred one first (AGS-02).
 var fileNames = []string{"SKILL.md", "skill.md"}
 
 // moduleFile is the program of an executable skill (OSL-01).
 const moduleFile = "module.ts"
 
-// Load reads the skill of a directory leniently (AGS-04, C-10): a name that breaks rules, a
-// field nobody knows, YAML that can be mended are warnings; without a description there is no
-// skill. It gives nil exactly if one of the problems is more than a warning.
+// Load reads the skill of a directory leniently (AGS-04, C-10): a name that breaks rules, an unknown
+// field and YAML that can be repaired are warnings; a skill without a description is not loaded. The
+// skill is nil exactly if one of the problems is more than a warning.
 func Load(dir string) (*Skill, []Problem) {
-	real, problems := resolve(dir)
-	if fatal(problems) {
+	real, problems := resolveDir(dir)
+	if hasError(problems) {
 		return nil, problems
 	}
 	return load(real)
 }
 
-// load is Load of a directory whose links are resolved.
+// load is Load for a directory whose links are resolved.
 func load(dir string) (*Skill, []Problem) {
-	file, text, problems := open(dir, maxHead)
-	if fatal(problems) {
+	file, text, problems := readSkillFile(dir, maxHead)
+	if hasError(problems) {
 		return nil, problems
 	}
 
-	head, found := read(file, text, true)
+	head, found := parseFrontmatter(file, text, true)
 	problems = append(problems, found...)
 	if head == nil {
 		if len(text) == maxHead {
@@ -67,10 +67,10 @@ func load(dir string) (*Skill, []Problem) {
 		return nil, problems
 	}
 
-	c := checker{file: file, head: head, lenient: true}
+	c := checker{file: file, frontmatter: head, lenient: true}
 	s := c.skill(filepath.Base(filepath.Dir(file)))
 	problems = append(problems, c.problems...)
-	if fatal(problems) {
+	if hasError(problems) {
 		return nil, problems
 	}
 
@@ -78,17 +78,17 @@ func load(dir string) (*Skill, []Problem) {
 	return s, problems
 }
 
-// Instructions reads what the skill says after its head, trimmed (AUT-01, AGS-02). The error
-// names the file: it may have gone or changed since the skill was found.
+// Instructions reads the text after the frontmatter, trimmed (AUT-01, AGS-02). The error names the
+// file: it may have been deleted or changed since the skill was discovered.
 func (s *Skill) Instructions() (string, error) {
-	file, text, problems := open(s.Dir, MaxFile)
-	if fatal(problems) {
+	file, text, problems := readSkillFile(s.Dir, MaxFile)
+	if hasError(problems) {
 		return "", errors.New(problems[0].String())
 	}
 
-	_, _, body, rule := head(text)
+	_, _, body, rule := splitFrontmatter(text)
 	if rule != "" {
-		return "", fmt.Errorf("%s has no head any more that ends (%s); was it changed just now?", file, rule)
+		return "", fmt.Errorf("%s no longer has a complete frontmatter (%s); was it changed just now?", file, rule)
 	}
 	if !utf8.Valid(text[body:]) {
 		return "", fmt.Errorf("%s is not UTF-8 text; save it as UTF-8", file)
@@ -97,8 +97,8 @@ func (s *Skill) Instructions() (string, error) {
 	return strings.TrimSpace(strings.ReplaceAll(string(text[body:]), "\r\n", "\n")), nil
 }
 
-// resolve is a directory by its absolute path without links.
-func resolve(dir string) (string, []Problem) {
+// resolveDir is the absolute path of a directory, with links resolved.
+func resolveDir(dir string) (string, []Problem) {
 	fail := func(at string, rule Rule, format string, args ...any) (string, []Problem) {
 		return at, []Problem{{File: at, Rule: rule, Message: fmt.Sprintf(format, args...)}}
 	}
@@ -112,7 +112,7 @@ func resolve(dir string) (string, []Problem) {
 	case errors.Is(err, fs.ErrNotExist):
 		return fail(abs, RulePathMissing, "does not exist")
 	case err != nil:
-		return fail(abs, RuleUnreadable, "%v", plain(err))
+		return fail(abs, RuleUnreadable, "%v", withoutPath(err))
 	}
 
 	if info, err := os.Stat(real); err == nil && !info.IsDir() {
@@ -122,15 +122,15 @@ func resolve(dir string) (string, []Problem) {
 	return real, nil
 }
 
-// open reads up to limit bytes of the SKILL.md of a resolved directory. Links inside of the
-// directory are followed, others are not.
-func open(real string, limit int64) (file string, text []byte, problems []Problem) {
+// readSkillFile reads up to limit bytes of the SKILL.md of a resolved directory. Links within the
+// directory are followed, those that lead out of it are not.
+func readSkillFile(real string, limit int64) (file string, text []byte, problems []Problem) {
 	fail := func(at string, rule Rule, format string, args ...any) (string, []byte, []Problem) {
 		return at, nil, []Problem{{File: at, Rule: rule, Message: fmt.Sprintf(format, args...)}}
 	}
 	root, err := os.OpenRoot(real)
 	if err != nil {
-		return fail(real, RuleUnreadable, "%v", plain(err))
+		return fail(real, RuleUnreadable, "%v", withoutPath(err))
 	}
 	defer root.Close()
 
@@ -152,11 +152,11 @@ func open(real string, limit int64) (file string, text []byte, problems []Proble
 	file = filepath.Join(real, name)
 	info, err := root.Stat(name)
 	switch {
-	case err != nil && linked(root, name):
+	case err != nil && isLink(root, name):
 		return fail(file, RuleLinkOutside, "is a link that leads out of its directory or nowhere; put the file itself there")
 	case err != nil:
-		return fail(file, RuleUnreadable, "%v", plain(err))
-	case !info.Mode().IsRegular(): // to open a pipe would wait for somebody
+		return fail(file, RuleUnreadable, "%v", withoutPath(err))
+	case !info.Mode().IsRegular(): // opening a named pipe would block until somebody writes to it
 		return fail(file, RuleNotRegular, "is not a file")
 	case info.Size() > MaxFile:
 		return fail(file, RuleTooLarge, "has %d bytes, and %d are the most; move what is not needed each time to files beside it", info.Size(), MaxFile)
@@ -164,18 +164,21 @@ func open(real string, limit int64) (file string, text []byte, problems []Proble
 
 	f, err := root.Open(name)
 	if err != nil {
-		return fail(file, RuleUnreadable, "%v", plain(err))
+		return fail(file, RuleUnreadable, "%v", withoutPath(err))
 	}
 	defer f.Close()
 
+	// A search reads frontmatter alone: of a thousand skills that makes the difference.
 	if limit < MaxFile {
-		text, err = readHead(f, limit)
+		text, err = readFrontmatter(f, limit)
 	} else {
 		text, err = io.ReadAll(io.LimitReader(f, limit))
 	}
 	if err != nil {
-		return fail(file, RuleUnreadable, "%v", plain(err))
+		return fail(file, RuleUnreadable, "%v", withoutPath(err))
 	}
+	// UTF-16 begins with a byte order mark, FF FE or FE FF. It deserves a better message than that the
+	// --- is missing.
 	if len(text) > 1 && (text[0] == 0xff && text[1] == 0xfe || text[0] == 0xfe && text[1] == 0xff) {
 		return fail(file, RuleEncoding, "is UTF-16 text; save it as UTF-8")
 	}
@@ -183,9 +186,9 @@ func open(real string, limit int64) (file string, text []byte, problems []Proble
 	return file, text, nil
 }
 
-// readHead reads up to the end of the head, in steps that most heads fit into: what follows is
-// long, and read when somebody wants it.
-func readHead(f io.Reader, limit int64) ([]byte, error) {
+// readFrontmatter reads up to the end of the frontmatter, in steps that most of it fits into. The
+// instructions after it may be long, and are read when somebody wants them.
+func readFrontmatter(f io.Reader, limit int64) ([]byte, error) {
 	const step = 4 << 10
 	var text []byte
 	for int64(len(text)) < limit {
@@ -200,8 +203,8 @@ func readHead(f io.Reader, limit int64) ([]byte, error) {
 			return text, err
 		}
 
-		// A mark at the very end may be the beginning of a longer line.
-		if _, _, body, rule := head(text); rule == RuleFrontmatterMissing || rule == "" && body < len(text) {
+		// With nothing after it the --- may be the beginning of a longer line, which is still unread.
+		if _, _, body, rule := splitFrontmatter(text); rule == RuleFrontmatterMissing || rule == "" && body < len(text) {
 			return text, nil
 		}
 	}
@@ -209,20 +212,20 @@ func readHead(f io.Reader, limit int64) ([]byte, error) {
 	return text[:limit], nil
 }
 
-func linked(root *os.Root, name string) bool {
+func isLink(root *os.Root, name string) bool {
 	info, err := root.Lstat(name)
 	return err == nil && info.Mode()&fs.ModeSymlink != 0
 }
 
-// hasModule says whether an executable skill lies here (OSL-01).
+// hasModule says whether this is an executable skill (OSL-01).
 func hasModule(root *os.Root) bool {
 	_, manifest := root.Lstat("manifest.json")
 	_, module := root.Lstat(moduleFile)
 	return manifest == nil && module == nil
 }
 
-// plain is an error without the operation and the path, which are named before it.
-func plain(err error) error {
+// withoutPath is an error without its operation and path, which a Problem names already.
+func withoutPath(err error) error {
 	var at *fs.PathError
 	if errors.As(err, &at) {
 		return at.Err
@@ -230,21 +233,22 @@ func plain(err error) error {
 	return err
 }
 
-// scalars are the entries of a mapping as strings, and whether it is one.
-func scalars(n *yaml.Node) (map[string]string, bool) {
+// stringMap is a mapping with its values as strings, and whether it is a mapping.
+func stringMap(n *yaml.Node) (map[string]string, bool) {
 	if n.Kind != yaml.MappingNode {
 		return nil, false
 	}
 
 	out := map[string]string{}
 	for i := 0; i+1 < len(n.Content); i += 2 {
-		out[n.Content[i].Value] = flat(n.Content[i+1])
+		out[n.Content[i].Value] = flatten(n.Content[i+1])
 	}
 	return out, true
 }
 
-// flat is a value of metadata as one string: a list becomes its items with commas.
-func flat(n *yaml.Node) string {
+// flatten is a value as one string. The items of a list, and the values of a mapping, are separated by
+// commas.
+func flatten(n *yaml.Node) string {
 	if n.Kind == yaml.ScalarNode {
 		return n.Value
 	}
@@ -254,7 +258,7 @@ func flat(n *yaml.Node) string {
 		if n.Kind == yaml.MappingNode && i%2 == 0 {
 			continue
 		}
-		parts = append(parts, flat(c))
+		parts = append(parts, flatten(c))
 	}
 
 	return strings.Join(parts, ", ")

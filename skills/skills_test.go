@@ -341,7 +341,7 @@ func TestSearch(t *testing.T) {
 
 // The head of a SKILL.md is read in steps, and ends where it ends in the whole file, wherever the
 // steps end.
-func TestHeadInSteps(t *testing.T) {
+func TestFrontmatterInSteps(t *testing.T) {
 	for _, size := range []int{4000, 4090, 4091, 4092, 4093, 4094, 4095, 4096, 4097, 8190, 8192, 8193, 60_000} {
 		for _, mark := range []string{"---\n", "---\r\n", "--- \n", "---x: 1\n---\n", "---"} {
 			text := "---\nname: pdf\ndescription: Reads PDF.\nmetadata:\n  pad: "

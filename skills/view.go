@@ -17,21 +17,21 @@ const (
 	AccessNone      Access = "none"
 )
 
-// View is what one agent sees: skills that stand in its prompt in full, and others that it
+// View is what one agent sees: skills whose instructions are part of its prompt, and others that it
 // may load.
 type View struct {
-	Preloaded []*Skill // in the order in which they were named
-	Others    []*Skill // by name
+	Preloaded []*Skill // in the order in which the configuration names them
+	Loadable  []*Skill // by name
 
-	withheld map[string]bool // skills that exist and that it may not have
+	withheld map[string]bool // names of skills that exist and that it may not use
 }
 
-// ErrNotGranted says that a skill exists and that the agent may not have it.
+// ErrNotGranted: the skill exists, and the agent may not use it.
 var ErrNotGranted = errors.New("is not among the skills of this agent")
 
-// View is the part of the catalog that an agent sees. preloaded are the skills that it was
-// given, of the catalog or not; one of them hides another of its name. No access is the
-// agent's default: preloaded_only where it was given skills, else global_discovery.
+// View is the part of the catalog that an agent sees. preloaded are the skills of its configuration,
+// which may be outside of the catalog and hide those of the same name. The access "" is the default:
+// preloaded_only if there are any, else global_discovery (AUT-07).
 func (c *Catalog) View(access Access, preloaded []*Skill) View {
 	if access == AccessNone {
 		return View{}
@@ -47,30 +47,30 @@ func (c *Catalog) View(access Access, preloaded []*Skill) View {
 	}
 
 	for _, s := range c.Skills() {
-		if !slices.ContainsFunc(preloaded, func(p *Skill) bool { return fold(p.Name) == fold(s.Name) }) {
-			v.Others = append(v.Others, s)
+		if !slices.ContainsFunc(preloaded, func(p *Skill) bool { return foldName(p.Name) == foldName(s.Name) }) {
+			v.Loadable = append(v.Loadable, s)
 		}
 	}
 
 	return v
 }
 
-// Empty says that the agent sees none, and is told nothing of skills (AGS-07).
-func (v View) Empty() bool { return len(v.Preloaded)+len(v.Others) == 0 }
+// Empty says that the agent has no skills: neither its prompt nor its tools mention any (AGS-07).
+func (v View) Empty() bool { return len(v.Preloaded)+len(v.Loadable) == 0 }
 
-// All are the skills that the agent may have, the preloaded ones first.
-func (v View) All() []*Skill { return slices.Concat(v.Preloaded, v.Others) }
+// All are the skills that the agent may use, the preloaded ones first.
+func (v View) All() []*Skill { return slices.Concat(v.Preloaded, v.Loadable) }
 
-// Find looks for a skill by its name, or by the path of its directory or of its SKILL.md
-// (AUT-04). A path finds what the view holds, and nothing beside it: what else lies on the
-// disk may have been written by anybody. The error names both attempts.
+// Find finds a skill by its name, or by the path of its directory or its SKILL.md (AUT-04). A path
+// finds only skills of the view: anything else on the disk may have been written by anybody. The
+// error names both attempts.
 func (v View) Find(nameOrPath string) (*Skill, error) {
 	all := v.All()
-	i := slices.IndexFunc(all, func(s *Skill) bool { return fold(s.Name) == fold(nameOrPath) })
+	i := slices.IndexFunc(all, func(s *Skill) bool { return foldName(s.Name) == foldName(nameOrPath) })
 	if i < 0 && filepath.IsAbs(nameOrPath) {
-		i = slices.IndexFunc(all, func(s *Skill) bool { return s.at(nameOrPath) })
+		i = slices.IndexFunc(all, func(s *Skill) bool { return s.isAt(nameOrPath) })
 	}
-	if i < 0 && v.withheld[fold(nameOrPath)] {
+	if i < 0 && v.withheld[foldName(nameOrPath)] {
 		return nil, fmt.Errorf("the skill %s %w", nameOrPath, ErrNotGranted)
 	}
 	if i < 0 {
@@ -80,14 +80,14 @@ func (v View) Find(nameOrPath string) (*Skill, error) {
 	return all[i], nil
 }
 
-// at says whether a path is that of the skill, links resolved.
-func (s *Skill) at(path string) bool {
+// isAt says whether a path leads to the skill, with links resolved.
+func (s *Skill) isAt(path string) bool {
 	path = filepath.Clean(path)
 	if path == s.Dir || path == s.File {
 		return true
 	}
 	if base := filepath.Base(path); !slices.Contains(fileNames, base) && base != filepath.Base(s.Dir) {
-		return false // without asking the system, which many skills would make slow
+		return false // without a system call, which would be slow for many skills
 	}
 
 	real, err := filepath.EvalSymlinks(path)

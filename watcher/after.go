@@ -13,25 +13,26 @@ import (
 )
 
 const (
-	movers    = 8  // files that are moved at the same time
-	maxProbes = 32 // files that are tried again while moving fails
+	movers    = 8  // files that are moved concurrently
+	maxProbes = 32 // files that one scan retries while moving fails
 )
 
-// finishAfters carries out what is due to the files of runs that have finished.
-func (w *Watcher) finishAfters(ctx context.Context) error {
+// applyAfterActions moves, deletes or leaves the files of runs that have finished.
+func (w *Watcher) applyAfterActions(ctx context.Context) error {
+	// Before the first Set no watch is known, and each file would be left for good.
 	w.mu.Lock()
 	known := w.folders != nil
 	w.mu.Unlock()
 
 	for known && ctx.Err() == nil {
-		due, err := w.ledger.PendingAfter(ctx, together)
+		due, err := w.ledger.PendingAfterMoves(ctx, maxPerTx)
 		if err != nil {
 			return err
 		}
-		if err := w.finishEach(ctx, due); err != nil {
+		if err := w.applyConcurrently(ctx, due); err != nil {
 			return err
 		}
-		if len(due) < together {
+		if len(due) < maxPerTx {
 			break
 		}
 	}
@@ -39,14 +40,15 @@ func (w *Watcher) finishAfters(ctx context.Context) error {
 	return nil
 }
 
-// finishEach lets the ledger commit what becomes of several files together.
-func (w *Watcher) finishEach(ctx context.Context, due []ledger.ClaimStatus) error {
+// applyConcurrently works on several files at a time, so that the ledger commits their results
+// together.
+func (w *Watcher) applyConcurrently(ctx context.Context, due []ledger.ClaimStatus) error {
 	errs := make([]error, min(movers, len(due)))
 	var group sync.WaitGroup
 	for i := range errs {
 		group.Go(func() {
 			for j := i; j < len(due) && errs[i] == nil; j += movers {
-				errs[i] = w.finishAfter(ctx, due[j])
+				errs[i] = w.applyAfterAction(ctx, due[j])
 			}
 		})
 	}
@@ -55,22 +57,23 @@ func (w *Watcher) finishEach(ctx context.Context, due []ledger.ClaimStatus) erro
 	return errors.Join(errs...)
 }
 
-// finishAfter may be called again after a crash between the deed and its record.
-func (w *Watcher) finishAfter(ctx context.Context, c ledger.ClaimStatus) error {
+// applyAfterAction deals with one file. It may be called again for the same one, after a crash
+// between the move and its record.
+func (w *Watcher) applyAfterAction(ctx context.Context, c ledger.ClaimStatus) error {
 	w.mu.Lock()
 	f := w.folders[c.Job]
 	w.mu.Unlock()
 	if f == nil {
-		_, err := w.ledger.EndAfter(ctx, c, ledger.AfterLeft, "", "")
+		_, err := w.ledger.FinishAfterMove(ctx, c, ledger.AfterLeft, "", "")
 		return err
 	}
 
-	state, dest, note := w.dispose(ctx, &f.Watch, c)
+	state, dest, note := w.moveOrDelete(ctx, &f.Watch, c)
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	if ended, err := w.ledger.EndAfter(ctx, c, state, dest, note); err != nil || !ended {
-		return err // tried again meanwhile, its run has had another outcome, or will have
+	if ended, err := w.ledger.FinishAfterMove(ctx, c, state, dest, note); err != nil || !ended {
+		return err // not ended: the run was retried meanwhile, so another outcome decides
 	}
 
 	why := ""
@@ -79,35 +82,37 @@ func (w *Watcher) finishAfter(ctx context.Context, c ledger.ClaimStatus) error {
 		w.log.Warn("a file could not be dealt with after its run; it is tried again at the next scan", "job", c.Job, "run", c.Run, "path", c.Path, "error", note)
 	}
 
-	f.disposed(filepath.FromSlash(c.Path), why)
+	f.noteAfterAction(filepath.FromSlash(c.Path), why)
 	return nil
 }
 
 const changedSince = "the file has changed since its run; it stays, as a new one"
 
-// dispose does to a file what its watch says, and says what became of it.
-func (w *Watcher) dispose(ctx context.Context, watch *Watch, c ledger.ClaimStatus) (state, dest, note string) {
+// moveOrDelete does what the watch wants for a file, and says what became of it.
+func (w *Watcher) moveOrDelete(ctx context.Context, watch *Watch, c ledger.ClaimStatus) (state, dest, note string) {
 	after := watch.OnFailure
 	if c.Outcome.Done() {
 		after = watch.OnSuccess
 	}
 
-	g, err := newGround(watch)
+	g, err := openRoots(watch)
 	if err != nil {
 		return ledger.AfterFailed, "", err.Error()
 	}
 	defer g.close()
 
-	if after.Action == "" || after.Action == actionLeave || !g.holds(filepath.FromSlash(c.Path)) {
-		return ledger.AfterLeft, "", "" // a file that was offered from elsewhere stays there
+	if after.Action == "" || after.Action == actionLeave || !g.contains(filepath.FromSlash(c.Path)) {
+		return ledger.AfterLeft, "", "" // a file that its owner named, from another folder, stays there
 	}
 
-	file, st, err := w.find(ctx, g, c)
+	// A file that is gone has been dealt with: by somebody else, or by a delete that a crash
+	// kept from being recorded.
+	file, st, err := w.locate(ctx, g, c)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return ledger.AfterDone, "", "the file was gone"
 	case err == nil && after.Action == actionDelete:
-		err = discard(file, st, file.beside(aside(c)))
+		err = deleteFile(file, st, file.sibling(deletingName(c)))
 	case err == nil:
 		dest, err = w.moveTo(ctx, g, file, st, after.Dir, filepath.Base(filepath.FromSlash(c.Path)))
 	}
@@ -123,11 +128,12 @@ func (w *Watcher) dispose(ctx context.Context, watch *Watch, c ledger.ClaimStatu
 	return ledger.AfterDone, dest, ""
 }
 
-// aside is the name that a file has while it is deleted.
-func aside(c ledger.ClaimStatus) string { return fmt.Sprintf(".deleting-%d", c.ID) }
+// deletingName is the name that a file has while it is deleted. It is hidden, so that no scan
+// takes the file for a new one.
+func deletingName(c ledger.ClaimStatus) string { return fmt.Sprintf(".deleting-%d", c.ID) }
 
-func (w *Watcher) moveTo(ctx context.Context, g *ground, file spot, st stamp, to, name string) (string, error) {
-	dir, err := g.folder(to, true)
+func (w *Watcher) moveTo(ctx context.Context, g *allowedRoots, file fileHandle, st stamp, to, name string) (string, error) {
+	dir, err := g.openDir(to, true)
 	if err != nil {
 		return "", fmt.Errorf("the folder %s cannot be made, or leads out of the watched one by a link: %w", to, err)
 	}
@@ -137,49 +143,53 @@ func (w *Watcher) moveTo(ctx context.Context, g *ground, file spot, st stamp, to
 	return w.move(ctx, file, st, dir, name)
 }
 
-// find is where the bytes of a claim are: at its path or, when its run was tried before, where
-// that try had it put. errChanged when there are others at its path, and they are nowhere.
-func (w *Watcher) find(ctx context.Context, g *ground, c ledger.ClaimStatus) (spot, stamp, error) {
+// locate finds the content of a claim: at its path or, when its run was retried, where the
+// action after the earlier try put it. The error is errChanged when there is other content at
+// the path, and the claimed one is nowhere.
+func (w *Watcher) locate(ctx context.Context, g *allowedRoots, c ledger.ClaimStatus) (fileHandle, stamp, error) {
 	path := filepath.FromSlash(c.Path)
 	missing := fs.ErrNotExist
-	places := []string{path, c.Dest, filepath.Join(filepath.Dir(path), aside(c))}
+	places := []string{path, c.Dest, filepath.Join(filepath.Dir(path), deletingName(c))}
 	for _, place := range places {
 		if place == "" {
 			continue
 		}
 
-		file, err := g.spot(place)
+		file, err := g.handle(place)
 		var st stamp
 		if err == nil {
-			st, err = w.bytesAt(ctx, file, c)
+			st, err = w.stampOfClaimed(ctx, file, c)
 		}
 
 		switch {
 		case errors.Is(err, errChanged):
 			missing = err
-		case !gone(err):
+		case !isNotExist(err):
 			return file, st, err
 		}
 	}
 
+	// A crash between a move and its record leaves no destination in the claim.
 	for _, after := range []After{g.watch.OnFailure, g.watch.OnSuccess} {
 		if after.Action == actionMove && c.Dest == "" {
-			if file, st, err := w.unrecorded(ctx, g, after.Dir, c); err == nil {
+			if file, st, err := w.findUnrecordedMove(ctx, g, after.Dir, c); err == nil {
 				return file, st, nil
 			}
 		}
 	}
 
-	return spot{}, stamp{}, missing
+	return fileHandle{}, stamp{}, missing
 }
 
-// gone says whether an error is that there is no such file, or no folder for it.
-func gone(err error) bool {
+// isNotExist says whether a file is not there. With ENOTDIR a file took the place of a folder
+// above it.
+func isNotExist(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR)
 }
 
-// bytesAt is what the file looks like that was claimed; errChanged when it is another.
-func (w *Watcher) bytesAt(ctx context.Context, file spot, c ledger.ClaimStatus) (stamp, error) {
+// stampOfClaimed is the stamp of a file that still has the claimed content; errChanged when it
+// has another.
+func (w *Watcher) stampOfClaimed(ctx context.Context, file fileHandle, c ledger.ClaimStatus) (stamp, error) {
 	info, err := file.lstat()
 	if err != nil {
 		return stamp{}, err
@@ -187,7 +197,7 @@ func (w *Watcher) bytesAt(ctx context.Context, file spot, c ledger.ClaimStatus) 
 
 	st := stampOf(info)
 	if st.size != c.Size {
-		return st, errChanged
+		return st, errChanged // without reading it
 	}
 
 	hash, err := w.hashes.of(ctx, file, st)
@@ -198,70 +208,72 @@ func (w *Watcher) bytesAt(ctx context.Context, file spot, c ledger.ClaimStatus) 
 	return st, err
 }
 
-// unrecorded looks for a file where a move would have put it that nobody could record.
-func (w *Watcher) unrecorded(ctx context.Context, g *ground, dir string, c ledger.ClaimStatus) (spot, stamp, error) {
-	root, err := g.folder(dir, false)
+// findUnrecordedMove looks for a file where a move would have put it whose record was lost.
+func (w *Watcher) findUnrecordedMove(ctx context.Context, g *allowedRoots, dir string, c ledger.ClaimStatus) (fileHandle, stamp, error) {
+	root, err := g.openDir(dir, false)
 	if err != nil {
-		return spot{}, stamp{}, err
+		return fileHandle{}, stamp{}, err
 	}
 
+	// The first free name ends the search: the move would have used it.
 	for i := range 100 {
-		file := spot{root, numbered(filepath.Base(filepath.FromSlash(c.Path)), i)}
-		st, err := w.bytesAt(ctx, file, c)
+		file := fileHandle{root, numbered(filepath.Base(filepath.FromSlash(c.Path)), i)}
+		st, err := w.stampOfClaimed(ctx, file, c)
 		if !errors.Is(err, errChanged) {
 			return file, st, err
 		}
 	}
 
-	return spot{}, stamp{}, fs.ErrNotExist
+	return fileHandle{}, stamp{}, fs.ErrNotExist
 }
 
-// disposed remembers a file that could not be moved away, and why, for its owner and for the next
-// scan. One that could be (why is "") shows that the others are worth another try at once.
-func (f *folder) disposed(path, why string) {
+// noteAfterAction remembers why a file could not be moved, for its owner and for the next scan.
+// A success (why is "") shows that the others are worth another try at once.
+func (f *folder) noteAfterAction(path, why string) {
 	f.mu.Lock()
-	f.stuck = why != ""
-	if f.stuck {
-		f.unmoved[path] = why
-		f.retry[path] = true
+	f.moveFailing = why != ""
+	if f.moveFailing {
+		f.moveErrors[path] = why
+		f.toRetry[path] = true
 	} else {
-		delete(f.unmoved, path)
-		delete(f.retry, path)
+		delete(f.moveErrors, path)
+		delete(f.toRetry, path)
 	}
 
-	again := !f.stuck && len(f.retry) > 0
+	again := !f.moveFailing && len(f.toRetry) > 0
 	f.mu.Unlock()
 	if again {
-		f.askScan("files can be moved again")
+		f.requestScan("files can be moved again")
 	}
 }
 
-// takeRetries are files that a scan looks at although it knows them: all of them or, while
-// moving fails, a few.
-func (f *folder) takeRetries() map[string]bool {
+// nextRetries are known files that a scan has to look at again: all whose move has failed or,
+// while moving fails, a few.
+func (f *folder) nextRetries() map[string]bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 
-	if !f.stuck {
-		out := f.retry
-		f.retry = map[string]bool{}
+	if !f.moveFailing {
+		out := f.toRetry
+		f.toRetry = map[string]bool{}
 		return out
 	}
 
+	// A full disk must not make each scan hash and move thousands of files in vain.
 	out := map[string]bool{}
-	for path := range f.retry {
+	for path := range f.toRetry {
 		if len(out) == maxProbes {
 			break
 		}
 		out[path] = true
-		delete(f.retry, path)
+		delete(f.toRetry, path)
 	}
 
 	return out
 }
 
-// tookAway forgets that files could not be moved which a scan does not find any more.
-func (f *folder) tookAway(retried map[string]bool, walk *walk) {
+// forgetVanished drops the move errors of files that a scan did not find any more.
+func (f *folder) forgetVanished(retried map[string]bool, walk *walk) {
 	if len(retried) == 0 {
 		return
 	}
@@ -276,7 +288,7 @@ func (f *folder) tookAway(retried map[string]bool, walk *walk) {
 
 	for path := range retried {
 		if !there[path] {
-			delete(f.unmoved, path)
+			delete(f.moveErrors, path)
 		}
 	}
 }

@@ -15,14 +15,14 @@ import (
 	"rouse/internal/domain"
 )
 
-// desk is a watcher whose parts are called one by one.
-type desk struct {
+// harness is a watcher whose parts are called one by one.
+type harness struct {
 	t    *testing.T
 	base string
 	w    *Watcher
 }
 
-func newDesk(t *testing.T) *desk {
+func newHarness(t *testing.T) *harness {
 	t.Helper()
 	base, err := filepath.EvalSymlinks(t.TempDir())
 	if err != nil {
@@ -35,53 +35,53 @@ func newDesk(t *testing.T) *desk {
 		t.Fatal(err)
 	}
 
-	t.Cleanup(func() { w.arms.close(); l.Close() })
-	d := &desk{t: t, base: base, w: w}
+	t.Cleanup(func() { w.subs.close(); l.Close() })
+	d := &harness{t: t, base: base, w: w}
 	d.must(os.Mkdir(d.path("inbox"), 0o755))
 	return d
 }
 
-func (d *desk) path(name string) string { return filepath.Join(d.base, filepath.FromSlash(name)) }
+func (d *harness) path(name string) string { return filepath.Join(d.base, filepath.FromSlash(name)) }
 
-func (d *desk) must(err error) {
+func (d *harness) must(err error) {
 	d.t.Helper()
 	if err != nil {
 		d.t.Fatal(err)
 	}
 }
 
-func (d *desk) set(success After) Watch {
+func (d *harness) set(success After) Watch {
 	d.t.Helper()
 	w := Watch{Job: "in", Agent: "a", Path: d.path("inbox"), OnSuccess: success, Settle: 20 * time.Millisecond}
 	d.must(d.w.Set(d.t.Context(), []Watch{w}))
 	return w
 }
 
-func (d *desk) write(name, text string) string {
+func (d *harness) write(name, text string) string {
 	d.t.Helper()
 	d.must(os.MkdirAll(filepath.Dir(d.path(name)), 0o755))
 	d.must(os.WriteFile(d.path(name), []byte(text), 0o644))
 	return d.path(name)
 }
 
-// spot is a file, in a folder that is made if it is not there.
-func (d *desk) spot(path string) spot {
+// handle is a file, in a folder that is created if it is not there.
+func (d *harness) handle(path string) fileHandle {
 	d.t.Helper()
 	d.must(os.MkdirAll(filepath.Dir(path), 0o755))
-	file, err := spotOf(path)
+	file, err := openHandle(path)
 	d.must(err)
 	d.t.Cleanup(func() { file.root.Close() })
 	return file
 }
 
-func (d *desk) read(name, want string) {
+func (d *harness) read(name, want string) {
 	d.t.Helper()
 	if got, err := os.ReadFile(d.path(name)); err != nil || string(got) != want {
 		d.t.Errorf("%s holds %q (%v), want %q", name, got, err, want)
 	}
 }
 
-func (d *desk) missing(name string) {
+func (d *harness) missing(name string) {
 	d.t.Helper()
 	if _, err := os.Lstat(d.path(name)); !errors.Is(err, fs.ErrNotExist) {
 		d.t.Errorf("%s is there (%v)", name, err)
@@ -89,9 +89,9 @@ func (d *desk) missing(name string) {
 }
 
 // run takes a file and ends its run; what is due to it is pending then.
-func (d *desk) run(w Watch, path string, outcome domain.Outcome) ledger.ClaimStatus {
+func (d *harness) run(w Watch, path string, outcome domain.Outcome) ledger.ClaimStatus {
 	d.t.Helper()
-	a, err := Offer(d.t.Context(), d.w.ledger, w, path)
+	a, err := EnqueueFile(d.t.Context(), d.w.ledger, w, path)
 	d.must(err)
 	if a.New {
 		d.end(a.Run, outcome)
@@ -99,16 +99,16 @@ func (d *desk) run(w Watch, path string, outcome domain.Outcome) ledger.ClaimSta
 	return d.claim()
 }
 
-func (d *desk) end(run int64, outcome domain.Outcome) {
+func (d *harness) end(run int64, outcome domain.Outcome) {
 	d.t.Helper()
 	_, attempt, err := d.w.ledger.StartAttempt(d.t.Context(), run)
 	d.must(err)
 	d.must(d.w.ledger.Finish(d.t.Context(), attempt, ledger.Result{Outcome: outcome}))
 }
 
-func (d *desk) claim() ledger.ClaimStatus {
+func (d *harness) claim() ledger.ClaimStatus {
 	d.t.Helper()
-	due, err := d.w.ledger.PendingAfter(d.t.Context(), 10)
+	due, err := d.w.ledger.PendingAfterMoves(d.t.Context(), 10)
 	d.must(err)
 	if len(due) != 1 {
 		d.t.Fatalf("%d files wait for what is due to them", len(due))
@@ -116,10 +116,10 @@ func (d *desk) claim() ledger.ClaimStatus {
 	return due[0]
 }
 
-// settle carries out what is due, and says what became of the claim.
-func (d *desk) settle(c ledger.ClaimStatus) ledger.ClaimStatus {
+// applyAfter carries out what is due, and says what became of the claim.
+func (d *harness) applyAfter(c ledger.ClaimStatus) ledger.ClaimStatus {
 	d.t.Helper()
-	d.must(d.w.finishAfters(d.t.Context()))
+	d.must(d.w.applyAfterActions(d.t.Context()))
 	got, ok, err := d.w.ledger.ClaimOf(d.t.Context(), c.Job, c.Path, c.Hash)
 	if err != nil || !ok {
 		d.t.Fatalf("no claim: %v", err)
@@ -127,7 +127,7 @@ func (d *desk) settle(c ledger.ClaimStatus) ledger.ClaimStatus {
 	return got
 }
 
-func (d *desk) note() string {
+func (d *harness) note() string {
 	d.t.Helper()
 	events, err := d.w.ledger.Events(d.t.Context(), ledger.EventFilter{Job: "in"})
 	d.must(err)
@@ -151,10 +151,10 @@ func TestAfterByOutcome(t *testing.T) {
 		domain.OutcomeError: "failed", domain.OutcomeTimeout: "failed", domain.OutcomeBudget: "failed",
 		domain.OutcomeCancelled: "failed", domain.OutcomeInterrupted: "failed", domain.OutcomeSkipped: "failed",
 	} {
-		d := newDesk(t)
+		d := newHarness(t)
 		w := Watch{Job: "in", Agent: "a", Path: d.path("inbox"), OnSuccess: After{"move", d.path("done")}, OnFailure: After{"move", d.path("failed")}}
 		d.must(d.w.Set(t.Context(), []Watch{w}))
-		got := d.settle(d.run(w, d.write("inbox/a.csv", "1"), outcome))
+		got := d.applyAfter(d.run(w, d.write("inbox/a.csv", "1"), outcome))
 		if got.After != ledger.AfterDone || got.Dest != d.path(want+"/a.csv") {
 			t.Errorf("%s: %+v", outcome, got)
 		}
@@ -165,15 +165,15 @@ func TestAfterByOutcome(t *testing.T) {
 // Killed between the move and its record: it is recorded, and nothing moves twice.
 func TestAfterKilledBetweenMoveAndRecord(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t)
+	d := newHarness(t)
 	w := d.set(After{"move", d.path("done")})
 	d.write("done/a.csv", "another")
 	c := d.run(w, d.write("inbox/a.csv", "1"), domain.OutcomeSuccess)
-	state, dest, _ := d.w.dispose(t.Context(), &w, c) // and no EndAfter
+	state, dest, _ := d.w.moveOrDelete(t.Context(), &w, c) // and no FinishAfterMove
 	if state != ledger.AfterDone || dest != d.path("done/a-2.csv") {
 		t.Fatalf("%s %s", state, dest)
 	}
-	if got := d.settle(c); got.After != ledger.AfterDone || got.Dest != dest || d.note() != "" {
+	if got := d.applyAfter(c); got.After != ledger.AfterDone || got.Dest != dest || d.note() != "" {
 		t.Errorf("%+v, %s", got, d.note())
 	}
 
@@ -183,7 +183,7 @@ func TestAfterKilledBetweenMoveAndRecord(t *testing.T) {
 // Killed between the copy to another file system and the removal of the original.
 func TestAfterAcrossFileSystems(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t)
+	d := newHarness(t)
 	far := otherFileSystem(t, d.base)
 	w := d.set(After{"move", far})
 	path := d.write("inbox/a.csv", "1")
@@ -193,10 +193,10 @@ func TestAfterAcrossFileSystems(t *testing.T) {
 	c := d.run(w, path, domain.OutcomeSuccess)
 	info, err := os.Lstat(path)
 	d.must(err)
-	d.must(copyAway(t.Context(), d.spot(path), stampOf(info), d.spot(filepath.Join(far, "a.csv"))))
+	d.must(copyAcross(t.Context(), d.handle(path), stampOf(info), d.handle(filepath.Join(far, "a.csv"))))
 	d.must(os.WriteFile(path, []byte("1"), 0o640)) // the removal did not come about
 	d.must(os.Chtimes(path, long, long))
-	if got := d.settle(c); got.After != ledger.AfterDone || got.Dest != filepath.Join(far, "a.csv") {
+	if got := d.applyAfter(c); got.After != ledger.AfterDone || got.Dest != filepath.Join(far, "a.csv") {
 		t.Errorf("%+v", got)
 	}
 
@@ -211,7 +211,7 @@ func TestAfterAcrossFileSystems(t *testing.T) {
 
 	// Other bytes of the same name get another name.
 	c = d.run(w, d.write("inbox/a.csv", "22"), domain.OutcomeSuccess)
-	if got := d.settle(c); got.Dest != filepath.Join(far, "a-2.csv") {
+	if got := d.applyAfter(c); got.Dest != filepath.Join(far, "a-2.csv") {
 		t.Errorf("%+v", got)
 	}
 }
@@ -236,33 +236,33 @@ func otherFileSystem(t *testing.T, here string) string {
 // A file that changed since its run, or is not there, is not an error; nothing of it is lost.
 func TestAfterOfAChangedOrMissingFile(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t)
+	d := newHarness(t)
 	w := d.set(After{"move", d.path("done")})
 	c := d.run(w, d.write("inbox/a.csv", "1"), domain.OutcomeSuccess)
 	d.write("inbox/a.csv", "changed")
-	if got := d.settle(c); got.After != ledger.AfterDone || got.Dest != "" || !strings.Contains(d.note(), "changed since") {
+	if got := d.applyAfter(c); got.After != ledger.AfterDone || got.Dest != "" || !strings.Contains(d.note(), "changed since") {
 		t.Errorf("%+v, %s", got, d.note())
 	}
 
 	d.read("inbox/a.csv", "changed")
 	c = d.run(w, d.path("inbox/a.csv"), domain.OutcomeSuccess)
 	d.must(os.Remove(d.path("inbox/a.csv")))
-	if got := d.settle(c); got.After != ledger.AfterDone || d.note() != "the file was gone" {
+	if got := d.applyAfter(c); got.After != ledger.AfterDone || d.note() != "the file was gone" {
 		t.Errorf("%+v, %s", got, d.note())
 	}
 }
 
 // A rename that catches a file that came meanwhile puts it back.
-func TestMovePutsBackAnother(t *testing.T) {
+func TestMoveRestoresAnotherFile(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t)
+	d := newHarness(t)
 	path := d.write("inbox/a.csv", "1")
 	info, err := os.Lstat(path)
 	d.must(err)
 	before := stampOf(info)
 	d.write("inbox/b", "other")
 	d.must(os.Rename(d.path("inbox/b"), path))
-	if _, err := d.w.move(t.Context(), d.spot(path), before, d.spot(d.path("done/x")).root, "a.csv"); !errors.Is(err, errChanged) {
+	if _, err := d.w.move(t.Context(), d.handle(path), before, d.handle(d.path("done/x")).root, "a.csv"); !errors.Is(err, errChanged) {
 		t.Errorf("%v", err)
 	}
 
@@ -273,23 +273,23 @@ func TestMovePutsBackAnother(t *testing.T) {
 // A name in the destination is never taken over.
 func TestMoveReplacesNothing(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t)
+	d := newHarness(t)
 	w := d.set(After{"move", d.path("done")})
 	d.write("done/a.csv", "first")
 	d.must(os.Mkdir(d.path("done/a-2.csv"), 0o755))
 	c := d.run(w, d.write("inbox/a.csv", "second"), domain.OutcomeSuccess)
-	if got := d.settle(c); got.Dest != d.path("done/a-3.csv") {
+	if got := d.applyAfter(c); got.Dest != d.path("done/a-3.csv") {
 		t.Errorf("%+v", got)
 	}
 
 	d.read("done/a.csv", "first")
 	d.read("done/a-3.csv", "second")
-	one, two := d.spot(d.write("one", "1")), d.spot(d.write("two", "2"))
+	one, two := d.handle(d.write("one", "1")), d.handle(d.write("two", "2"))
 	if err := reserveAndRename(one, two); !errors.Is(err, fs.ErrExist) {
 		t.Errorf("%v", err)
 	}
 
-	d.must(reserveAndRename(one, d.spot(d.path("three"))))
+	d.must(reserveAndRename(one, d.handle(d.path("three"))))
 	d.read("two", "2")
 	d.read("three", "1")
 }
@@ -297,24 +297,24 @@ func TestMoveReplacesNothing(t *testing.T) {
 // A destination that cannot be written fails visibly, keeps the file, and is tried again.
 func TestAfterRetriesWhatFails(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t)
+	d := newHarness(t)
 	w := d.set(After{"move", d.path("done")})
 	d.write("done", "a file where the folder should be")
 	c := d.run(w, d.write("inbox/a.csv", "1"), domain.OutcomeSuccess)
-	if got := d.settle(c); got.After != ledger.AfterFailed || !strings.Contains(d.note(), "cannot be made") {
+	if got := d.applyAfter(c); got.After != ledger.AfterFailed || !strings.Contains(d.note(), "cannot be made") {
 		t.Errorf("%+v, %s", got, d.note())
 	}
 
 	d.read("inbox/a.csv", "1")
-	if f := d.w.folders["in"]; !f.takeRetries()[d.path("inbox/a.csv")] {
+	if f := d.w.folders["in"]; !f.nextRetries()[d.path("inbox/a.csv")] {
 		t.Error("the next scan passes over it")
 	}
 
 	d.must(os.Remove(d.path("done")))
-	if _, err := Offer(t.Context(), d.w.ledger, w, d.path("inbox/a.csv")); err != nil { // as a scan does
+	if _, err := EnqueueFile(t.Context(), d.w.ledger, w, d.path("inbox/a.csv")); err != nil { // as a scan does
 		t.Fatal(err)
 	}
-	if got := d.settle(c); got.After != ledger.AfterDone {
+	if got := d.applyAfter(c); got.After != ledger.AfterDone {
 		t.Errorf("%+v", got)
 	}
 
@@ -325,15 +325,15 @@ func TestAfterRetriesWhatFails(t *testing.T) {
 func TestRetriesProbe(t *testing.T) {
 	f := newFolder(&Watcher{}, Watch{Settle: time.Second})
 	for i := range 100 {
-		f.disposed(filepath.Join("in", string(rune('a'+i))), "no space")
+		f.noteAfterAction(filepath.Join("in", string(rune('a'+i))), "no space")
 	}
 
-	if n := len(f.takeRetries()); n != maxProbes {
+	if n := len(f.nextRetries()); n != maxProbes {
 		t.Errorf("%d files are tried", n)
 	}
 
-	f.disposed("in/ok", "")
-	if n := len(f.takeRetries()); n != 100-maxProbes || f.dueScan() == "" {
+	f.noteAfterAction("in/ok", "")
+	if n := len(f.nextRetries()); n != 100-maxProbes || f.nextScanReason() == "" {
 		t.Errorf("%d files are tried after a success", n)
 	}
 }
@@ -341,17 +341,17 @@ func TestRetriesProbe(t *testing.T) {
 // A file whose failed run is retried is found where the failure put it.
 func TestAfterOfARetriedRun(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t)
+	d := newHarness(t)
 	w := Watch{Job: "in", Agent: "a", Path: d.path("inbox"), OnSuccess: After{"move", d.path("done")}, OnFailure: After{"move", d.path("failed")}}
 	d.must(d.w.Set(t.Context(), []Watch{w}))
-	c := d.settle(d.run(w, d.write("inbox/a.csv", "1"), domain.OutcomeError))
+	c := d.applyAfter(d.run(w, d.write("inbox/a.csv", "1"), domain.OutcomeError))
 	d.read("failed/a.csv", "1")
 	if _, err := d.w.ledger.Retry(t.Context(), c.Run); err != nil {
 		t.Fatal(err)
 	}
 
 	d.end(c.Run, domain.OutcomeSuccess)
-	if got := d.settle(c); got.After != ledger.AfterDone || got.Dest != d.path("done/a.csv") {
+	if got := d.applyAfter(c); got.After != ledger.AfterDone || got.Dest != d.path("done/a.csv") {
 		t.Errorf("%+v", got)
 	}
 
@@ -361,14 +361,14 @@ func TestAfterOfARetriedRun(t *testing.T) {
 // A file that was offered from elsewhere is not taken away, nor one of a job without a watch.
 func TestAfterLeavesWhatIsNotInTheFolder(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t)
+	d := newHarness(t)
 	w := d.set(After{Action: "delete"})
-	if got := d.settle(d.run(w, d.write("elsewhere/a.csv", "1"), domain.OutcomeSuccess)); got.After != ledger.AfterLeft {
+	if got := d.applyAfter(d.run(w, d.write("elsewhere/a.csv", "1"), domain.OutcomeSuccess)); got.After != ledger.AfterLeft {
 		t.Errorf("%+v", got)
 	}
 
 	d.read("elsewhere/a.csv", "1")
-	if got := d.settle(d.run(Watch{Job: "other"}, d.path("elsewhere/a.csv"), domain.OutcomeSuccess)); got.After != ledger.AfterLeft {
+	if got := d.applyAfter(d.run(Watch{Job: "other"}, d.path("elsewhere/a.csv"), domain.OutcomeSuccess)); got.After != ledger.AfterLeft {
 		t.Errorf("%+v", got)
 	}
 }
@@ -376,14 +376,14 @@ func TestAfterLeavesWhatIsNotInTheFolder(t *testing.T) {
 // Before the watches are known nothing is decided about any file.
 func TestAfterWaitsForTheWatches(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t)
+	d := newHarness(t)
 	d.run(Watch{Job: "in"}, d.write("inbox/a.csv", "1"), domain.OutcomeSuccess)
-	d.must(d.w.finishAfters(t.Context()))
+	d.must(d.w.applyAfterActions(t.Context()))
 	d.claim()
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	d.set(After{Action: "delete"})
-	if err := d.w.finishAfters(ctx); err == nil {
+	if err := d.w.applyAfterActions(ctx); err == nil {
 		d.read("inbox/a.csv", "1")
 	}
 
@@ -395,7 +395,7 @@ func TestAfterWaitsForTheWatches(t *testing.T) {
 func TestAfterStaysInTheFolder(t *testing.T) {
 	t.Parallel()
 	for _, success := range []After{{Action: "delete"}, {"move", "elsewhere"}, {"move", "inbox/done"}} {
-		d := newDesk(t)
+		d := newHarness(t)
 		if success.Dir != "" {
 			success.Dir = d.path(success.Dir)
 		}
@@ -405,19 +405,19 @@ func TestAfterStaysInTheFolder(t *testing.T) {
 		c := d.run(w, d.write("inbox/sub/a.csv", "1"), domain.OutcomeSuccess)
 		d.must(os.Rename(d.path("inbox/sub"), d.path("inbox/bus")))
 		d.link("outside", "inbox/sub")
-		if got := d.settle(c); got.After != ledger.AfterFailed || !strings.Contains(d.note(), "escapes") {
+		if got := d.applyAfter(c); got.After != ledger.AfterFailed || !strings.Contains(d.note(), "escapes") {
 			t.Errorf("%+v: %+v, %s", success, got, d.note())
 		}
 
 		d.read("outside/a.csv", "1")
 	}
 
-	d := newDesk(t)
+	d := newHarness(t)
 	w := d.set(After{"move", d.path("inbox/done")})
 	d.must(os.Mkdir(d.path("outside"), 0o755))
 	d.link("outside", "inbox/done")
 	c := d.run(w, d.write("inbox/a.csv", "1"), domain.OutcomeSuccess)
-	if got := d.settle(c); got.After != ledger.AfterFailed || !strings.Contains(d.note(), "leads out") {
+	if got := d.applyAfter(c); got.After != ledger.AfterFailed || !strings.Contains(d.note(), "leads out") {
 		t.Errorf("%+v, %s", got, d.note())
 	}
 
@@ -425,7 +425,7 @@ func TestAfterStaysInTheFolder(t *testing.T) {
 	d.missing("outside/a.csv")
 }
 
-func (d *desk) link(to, name string) {
+func (d *harness) link(to, name string) {
 	d.t.Helper()
 	if err := os.Symlink(d.path(to), d.path(name)); err != nil {
 		d.t.Skip("links cannot be made here")
@@ -433,36 +433,36 @@ func (d *desk) link(to, name string) {
 }
 
 // Nor is a file outside taken because a folder became a link to it while its files settled.
-func TestIntakeStaysInTheFolder(t *testing.T) {
+func TestHashingStaysInTheFolder(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t)
+	d := newHarness(t)
 	d.set(After{})
 	f := d.w.folders["in"]
-	f.found(d.path("inbox"))
+	f.rootFound(d.path("inbox"))
 	path := d.write("inbox/sub/a.csv", "1")
 	now := time.Now()
 	info, err := os.Lstat(path)
 	d.must(err)
-	f.settler.see(path, now, stampOf(info), hintChanged)
+	f.debouncer.observe(path, now, stampOf(info), hintChanged)
 	d.must(os.Rename(d.path("inbox/sub"), d.path("outside")))
 	d.link("outside", "inbox/sub") // the same file, by the same path
-	due := f.settler.due(now.Add(time.Minute), 10)
-	if got := f.readDue(t.Context(), due); len(due) != 1 || len(got) != 0 {
+	due := f.debouncer.dequeueDue(now.Add(time.Minute), 10)
+	if got := f.hashDue(t.Context(), due); len(due) != 1 || len(got) != 0 {
 		t.Errorf("%+v of %+v", got, due)
 	}
 }
 
 // A file that comes to the place of one that is about to be deleted stays.
-func TestDiscardSparesAnother(t *testing.T) {
+func TestDeleteSparesAnotherFile(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t)
-	file := d.spot(d.write("inbox/a.csv", "1"))
+	d := newHarness(t)
+	file := d.handle(d.write("inbox/a.csv", "1"))
 	info, err := file.lstat()
 	d.must(err)
 	before := stampOf(info)
 	d.write("inbox/b", "other")
 	d.must(os.Rename(d.path("inbox/b"), d.path("inbox/a.csv")))
-	if err := discard(file, before, file.beside(".deleting-1")); !errors.Is(err, errChanged) {
+	if err := deleteFile(file, before, file.sibling(".deleting-1")); !errors.Is(err, errChanged) {
 		t.Errorf("%v", err)
 	}
 
@@ -473,11 +473,11 @@ func TestDiscardSparesAnother(t *testing.T) {
 // Killed between the two steps of a deletion, it is brought to its end.
 func TestAfterKilledInADeletion(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t)
+	d := newHarness(t)
 	w := d.set(After{Action: "delete"})
 	c := d.run(w, d.write("inbox/a.csv", "1"), domain.OutcomeSuccess)
-	d.must(os.Rename(d.path("inbox/a.csv"), d.path("inbox/"+aside(c))))
-	if got := d.settle(c); got.After != ledger.AfterDone {
+	d.must(os.Rename(d.path("inbox/a.csv"), d.path("inbox/"+deletingName(c))))
+	if got := d.applyAfter(c); got.After != ledger.AfterDone {
 		t.Errorf("%+v", got)
 	}
 	if left, err := os.ReadDir(d.path("inbox")); err != nil || len(left) != 0 {
@@ -488,18 +488,18 @@ func TestAfterKilledInADeletion(t *testing.T) {
 // A run may be tried again before it could be recorded where its failure put the file.
 func TestAfterOfARunRetriedAtOnce(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t)
+	d := newHarness(t)
 	w := Watch{Job: "in", Agent: "a", Path: d.path("inbox"), OnSuccess: After{"move", d.path("done")}, OnFailure: After{"move", d.path("failed")}}
 	d.must(d.w.Set(t.Context(), []Watch{w}))
 	d.write("failed/a.csv", "2")
 	c := d.run(w, d.write("inbox/a.csv", "1"), domain.OutcomeError)
-	state, dest, _ := d.w.dispose(t.Context(), &w, c)
+	state, dest, _ := d.w.moveOrDelete(t.Context(), &w, c)
 	if _, err := d.w.ledger.Retry(t.Context(), c.Run); err != nil {
 		t.Fatal(err)
 	}
 
 	late := func() {
-		if ended, err := d.w.ledger.EndAfter(t.Context(), c, state, dest, ""); ended || err != nil {
+		if ended, err := d.w.ledger.FinishAfterMove(t.Context(), c, state, dest, ""); ended || err != nil {
 			t.Errorf("%v (%v)", ended, err)
 		}
 	}
@@ -508,7 +508,7 @@ func TestAfterOfARunRetriedAtOnce(t *testing.T) {
 	d.write("inbox/a.csv", "another")
 	d.end(c.Run, domain.OutcomeSuccess)
 	late()
-	if got := d.settle(c); got.After != ledger.AfterDone || got.Dest != d.path("done/a.csv") {
+	if got := d.applyAfter(c); got.After != ledger.AfterDone || got.Dest != d.path("done/a.csv") {
 		t.Errorf("%+v", got)
 	}
 

@@ -12,125 +12,127 @@ import (
 	"rouse/internal/domain"
 )
 
-// batch holds the files that are ready and wait for the others of their run. It is memory
-// only: what is lost with it is found again by a scan, which knows it by its missing claim.
+// batch holds the files that are ready and wait for the others of their run. It is in memory
+// alone: after a crash a scan finds them again, because they have no claim.
 type batch struct {
-	files map[string]*gathered
+	files map[string]*readyFile
 	since time.Time // when the first of them was ready
 	count uint64
-	retry time.Time // the ledger did not take them; not before this
+	retry time.Time // the ledger could not record them; not before this
 }
 
-type gathered struct {
+type readyFile struct {
 	path  string
-	now   stamp
+	stamp stamp
 	hash  string
 	order uint64
 	at    time.Time // when it was ready
 }
 
-func newBatch() *batch { return &batch{files: map[string]*gathered{}} }
+func newBatch() *batch { return &batch{files: map[string]*readyFile{}} }
 
-// put adds a file, or takes it for what it has become.
-func (b *batch) put(c candidate, now time.Time) {
+// add adds a file, or replaces what it looked like before.
+func (b *batch) add(c candidate, now time.Time) {
 	if len(b.files) == 0 {
 		b.since = now
 	}
-	if b.holds(c.path, c.now) {
+	if b.has(c.path, c.stamp) {
 		return
 	}
 
 	b.count++
-	b.files[c.path] = &gathered{c.path, c.now, c.hash, b.count, now}
+	b.files[c.path] = &readyFile{c.path, c.stamp, c.hash, b.count, now}
 }
 
-func (b *batch) drop(path string) { delete(b.files, path) }
+func (b *batch) remove(path string) { delete(b.files, path) }
 
-func (b *batch) holds(path string, st stamp) bool {
+func (b *batch) has(path string, st stamp) bool {
 	g, ok := b.files[path]
-	return ok && g.now.same(st)
+	return ok && g.stamp.same(st)
 }
 
 func (b *batch) len() int { return len(b.files) }
 
-// batchAt is when the files that are ready become a run: when they are as many as a run may
+// batchDue is when the files that are ready become a run: when they are as many as a run may
 // have, or nothing has moved in the folder for a settle window, or the first of them has
 // waited long enough. Zero when there are none.
-func (f *folder) batchAt() time.Time {
+func (f *folder) batchDue() time.Time {
 	switch {
 	case f.batch.len() == 0:
 		return time.Time{}
 	case f.batch.len() >= f.MaxFiles:
-		return later(f.batch.since, f.batch.retry)
+		return latest(f.batch.since, f.batch.retry)
 	}
-	return later(f.restAt(), f.batch.retry)
+	return latest(f.partialBatchDue(), f.batch.retry)
 }
 
-// restAt is when files go that are fewer than a run may have.
-func (f *folder) restAt() time.Time {
+// partialBatchDue is when files become a run that are fewer than it may have: the folder is
+// quiet, or the first has waited for MaxWait.
+func (f *folder) partialBatchDue() time.Time {
 	enough := f.batch.since.Add(f.MaxWait)
-	if quiet := f.settler.moved.Add(f.Settle); f.settler.len() == 0 && len(f.long) == 0 && quiet.Before(enough) {
+	if quiet := f.debouncer.lastChange.Add(f.Settle); f.debouncer.len() == 0 && len(f.hashing) == 0 && quiet.Before(enough) {
 		return quiet
 	}
 	return enough
 }
 
-func later(a, b time.Time) time.Time {
+func latest(a, b time.Time) time.Time {
 	if a.Before(b) {
 		return b
 	}
 	return a
 }
 
-// takeBatch makes runs of the files that are ready, if it is time. Each run and the claims of
-// its files are one transaction.
-func (f *folder) takeBatch(ctx context.Context) {
-	if at := f.batchAt(); at.IsZero() || time.Now().Before(at) {
+// enqueueBatch queues runs of the files that are ready, if it is time. Each run and the claims
+// of its files are one transaction.
+func (f *folder) enqueueBatch(ctx context.Context) {
+	if at := f.batchDue(); at.IsZero() || time.Now().Before(at) {
 		return
 	}
 
 	files := f.stillReady()
-	for len(files) >= f.MaxFiles || len(files) > 0 && !time.Now().Before(f.restAt()) {
+	for len(files) >= f.MaxFiles || len(files) > 0 && !time.Now().Before(f.partialBatchDue()) {
 		n := min(len(files), f.MaxFiles)
 		if !f.enqueue(ctx, f.batchRequest(files[:n], len(files)-n)) {
-			f.batch.retry = time.Now().Add(time.Second)
+			f.batch.retry = time.Now().Add(time.Second) // the files stay in the batch
 			return
 		}
 
 		for _, g := range files[:n] {
-			f.batch.drop(g.path)
-			f.know(g.path, g.now)
+			f.batch.remove(g.path)
+			f.markKnown(g.path, g.stamp)
 		}
 
+		// What is left is waited for from its own first file on.
 		if files = files[n:]; len(files) > 0 {
 			f.batch.since = files[0].at
 		}
 	}
 }
 
-// stillReady are the files that look as they did when they were ready, in the order in which
-// they became so; one that has changed settles again.
-func (f *folder) stillReady() []*gathered {
-	all := slices.SortedFunc(maps.Values(f.batch.files), func(a, b *gathered) int { return cmp.Compare(a.order, b.order) })
-	return slices.DeleteFunc(all, func(g *gathered) bool {
+// stillReady are the files that still look as they did when they became ready, in that order;
+// one that has changed is debounced again.
+func (f *folder) stillReady() []*readyFile {
+	all := slices.SortedFunc(maps.Values(f.batch.files), func(a, b *readyFile) int { return cmp.Compare(a.order, b.order) })
+	return slices.DeleteFunc(all, func(g *readyFile) bool {
 		info, err := os.Lstat(g.path)
-		if err == nil && stampOf(info).same(g.now) {
+		if err == nil && stampOf(info).same(g.stamp) {
 			return false
 		}
 
-		f.batch.drop(g.path)
+		f.batch.remove(g.path)
 		if err == nil && info.Mode().IsRegular() {
-			f.settler.see(g.path, time.Now(), stampOf(info), hintChanged)
+			f.debouncer.observe(g.path, time.Now(), stampOf(info), hintChanged)
 		}
 		return true
 	})
 }
 
-func (f *folder) batchRequest(files []*gathered, more int) ledger.Request {
+func (f *folder) batchRequest(files []*readyFile, more int) ledger.Request {
 	r := ledger.Request{Job: f.Job, Agent: f.Agent, Trigger: domain.TriggerWatch, Detail: ledger.Detail{More: more}, Breaker: f.breaker()}
 	for _, g := range files {
-		r.Detail.Files = append(r.Detail.Files, fileOf(g.path, g.now, g.hash))
-		r.Claims = append(r.Claims, claimOf(f.Job, g.path, g.now, g.hash))
+		r.Detail.Files = append(r.Detail.Files, fileOf(g.path, g.stamp, g.hash))
+		r.Claims = append(r.Claims, claimOf(f.Job, g.path, g.stamp, g.hash))
 	}
 	return r
 }

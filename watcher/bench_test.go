@@ -20,7 +20,7 @@ import (
 // tests wait at the same time than there are processors.
 func TestMain(m *testing.M) {
 	flag.Parse()
-	if err := flag.Set("test.parallel", strconv.Itoa(3*runtime.GOMAXPROCS(0))); err != nil {
+	if err := flag.Set("test.parallel", strconv.Itoa(testsPerProcessor*runtime.GOMAXPROCS(0))); err != nil {
 		os.Exit(2)
 	}
 
@@ -76,7 +76,7 @@ func (b *bench) startWith(o watcher.Options, watches ...watcher.Watch) {
 		b.t.Fatal(err)
 	}
 
-	w.SetQuiet(cmp.Or(b.quiet, 50*time.Millisecond))
+	w.SetRunSettle(cmp.Or(b.quiet, 50*time.Millisecond))
 	if err := w.Set(b.t.Context(), watches); err != nil {
 		b.t.Fatal(err)
 	}
@@ -153,7 +153,7 @@ func (b *bench) finish() {
 // count is how many runs a job has.
 func (b *bench) count(job string) int {
 	b.t.Helper()
-	runs, err := b.ledger.Runs(b.t.Context(), ledger.Filter{Job: job, Limit: 100_000})
+	runs, err := b.ledger.Runs(b.t.Context(), ledger.RunFilter{Job: job, Limit: 100_000})
 	if err != nil {
 		b.t.Fatal(err)
 	}

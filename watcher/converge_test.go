@@ -27,7 +27,7 @@ func (b *bench) folder() watcher.Watch {
 // changes are what the runs of a job were told, oldest first.
 func (b *bench) changes(job string) []ledger.Detail {
 	b.t.Helper()
-	runs, err := b.ledger.Runs(b.t.Context(), ledger.Filter{Job: job, Limit: 10_000})
+	runs, err := b.ledger.Runs(b.t.Context(), ledger.RunFilter{Job: job, Limit: 10_000})
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -114,7 +114,7 @@ func TestConvergeAwaitsTries(t *testing.T) {
 	}
 }
 
-// Of a great many changes a run is told the first by name.
+// Of very many changes a run is told the first ones by name.
 func TestConvergeTellsOfMany(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -239,7 +239,7 @@ func (m *model) finishSome(t *rapid.T) {
 func (m *model) told(t *rapid.T) map[string]bool {
 	events, err := m.ledger.Events(m.t.Context(), ledger.EventFilter{Limit: 100_000})
 	m.must(err)
-	runs, err := m.ledger.Runs(m.t.Context(), ledger.Filter{Limit: 10_000}) // after the events, so that each has its run
+	runs, err := m.ledger.Runs(m.t.Context(), ledger.RunFilter{Limit: 10_000}) // after the events, so that each has its run
 	m.must(err)
 	outcomes := map[int64]ledger.Run{}
 	for _, r := range runs {

@@ -17,7 +17,7 @@ import (
 	"rouse/agentdb/ledger"
 )
 
-func (d *desk) start() {
+func (d *harness) start() {
 	d.t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	over := make(chan error, 1)
@@ -36,7 +36,7 @@ func (d *desk) start() {
 	}
 }
 
-func (d *desk) until(what string, ok func() bool) {
+func (d *harness) until(what string, ok func() bool) {
 	d.t.Helper()
 	deadline := time.After(20 * time.Second)
 	for {
@@ -54,7 +54,7 @@ func (d *desk) until(what string, ok func() bool) {
 	}
 }
 
-func (d *desk) runs() int {
+func (d *harness) runs() int {
 	d.t.Helper()
 	c, err := d.w.ledger.Counts(d.t.Context())
 	d.must(err)
@@ -67,11 +67,11 @@ func TestLimitReached(t *testing.T) {
 	for _, limit := range []error{syscall.ENOSPC, syscall.EMFILE} {
 		t.Run(limit.Error(), func(t *testing.T) {
 			t.Parallel()
-			d := newDesk(t)
+			d := newHarness(t)
 			d.w.rescan = 200 * time.Millisecond
 			d.must(os.Mkdir(d.path("other"), 0o755))
-			add := d.w.arms.add
-			d.w.arms.add = func(dir string) error {
+			add := d.w.subs.addWatch
+			d.w.subs.addWatch = func(dir string) error {
 				if dir == d.path("inbox") {
 					return limit
 				}
@@ -99,9 +99,9 @@ func TestLimitReached(t *testing.T) {
 // A system without a file-system watcher makes every folder be polled.
 func TestNoInstance(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t)
-	d.must(d.w.arms.close())
-	d.w.arms = newArms(nil, errors.New("no instance"))
+	d := newHarness(t)
+	d.must(d.w.subs.close())
+	d.w.subs = newSubscriptions(nil, errors.New("no instance"))
 	d.set(After{})
 	d.start()
 	if st := d.w.Status(t.Context())[0]; !strings.Contains(st.Degraded, "no instance") {
@@ -115,14 +115,14 @@ func TestNoInstance(t *testing.T) {
 // Lost events (an overflow) cost nothing but a scan, which shows.
 func TestOverflow(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t)
+	d := newHarness(t)
 	d.set(After{})
 	d.start()
-	d.must(d.w.arms.events.Remove(d.path("inbox"))) // so that no event tells of it
+	d.must(d.w.subs.events.Remove(d.path("inbox"))) // so that no event tells of it
 	d.write("inbox/a.csv", "1")
-	d.w.arms.events.Errors <- fsnotify.ErrEventOverflow
+	d.w.subs.events.Errors <- fsnotify.ErrEventOverflow
 	d.until("a run", func() bool { return d.runs() == 1 })
-	d.write("inbox/b.csv", "2") // the scan has armed it again
+	d.write("inbox/b.csv", "2") // the scan has subscribed to it again
 	d.until("another run", func() bool { return d.runs() == 2 })
 	if shown := d.rescans("overflow"); shown != 1 {
 		t.Errorf("%d events of the scan", shown)
@@ -142,11 +142,11 @@ func TestQueueRunsOver(t *testing.T) {
 		t.Skipf("the queue is too long to be filled: %s", size)
 	}
 
-	d := newDesk(t)
+	d := newHarness(t)
 	d.set(After{})
 	d.start()
 	one, two := d.write("inbox/one.tmp", ""), d.write("inbox/two.tmp", "") // not taken
-	d.w.arms.mu.Lock()                                                     // nobody listens
+	d.w.subs.mu.Lock()                                                     // nobody listens
 	for i := range longest + 10_000 {
 		d.must(os.Chmod([]string{one, two}[i%2], 0o600|os.FileMode(i/2%2)))
 	}
@@ -156,7 +156,7 @@ func TestQueueRunsOver(t *testing.T) {
 		d.write(fmt.Sprintf("inbox/%d.csv", i), fmt.Sprint(i))
 	}
 
-	d.w.arms.mu.Unlock()
+	d.w.subs.mu.Unlock()
 	d.until("a run of each file", func() bool { return d.runs() >= n })
 	d.until("the scan shows", func() bool { return d.rescans("overflow") > 0 })
 	if got := d.runs(); got != n {
@@ -164,7 +164,7 @@ func TestQueueRunsOver(t *testing.T) {
 	}
 }
 
-func (d *desk) rescans(why string) int {
+func (d *harness) rescans(why string) int {
 	d.t.Helper()
 	events, err := d.w.ledger.Events(d.t.Context(), ledger.EventFilter{Job: "in"})
 	d.must(err)
@@ -182,11 +182,11 @@ func (d *desk) rescans(why string) int {
 // writes nothing.
 func TestPeriodicScan(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t)
+	d := newHarness(t)
 	d.w.rescan = 50 * time.Millisecond
 	var deaf atomic.Bool
-	add := d.w.arms.add
-	d.w.arms.add = func(dir string) error {
+	add := d.w.subs.addWatch
+	d.w.subs.addWatch = func(dir string) error {
 		if deaf.Load() {
 			return nil
 		}
@@ -195,10 +195,10 @@ func TestPeriodicScan(t *testing.T) {
 
 	d.set(After{})
 	d.start()
-	first := d.w.Status(t.Context())[0].Rescanned
-	d.until("another scan", func() bool { return d.w.Status(t.Context())[0].Rescanned.After(first) })
+	first := d.w.Status(t.Context())[0].LastScan
+	d.until("another scan", func() bool { return d.w.Status(t.Context())[0].LastScan.After(first) })
 	deaf.Store(true)
-	d.must(d.w.arms.events.Remove(d.path("inbox")))
+	d.must(d.w.subs.events.Remove(d.path("inbox")))
 	events, err := d.w.ledger.Events(t.Context(), ledger.EventFilter{Job: "in"})
 	d.must(err)
 	if len(events) != 0 {

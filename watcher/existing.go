@@ -7,27 +7,27 @@ import (
 	"rouse/agentdb/ledger"
 )
 
-// before is what was in a folder when its job began to watch it, of a watch that leaves that be
-// (existing: ignore). A file of it is known by its path, size and time of the last write: the time
-// alone would not do, for a folder that is moved in brings files that are older than the job.
-type before struct {
-	root  string // of the folder; "" until it is known
-	files map[mark]struct{}
+// preexisting is what was in a folder when its job began to watch it, for a watch that ignores
+// that (existing: ignore). Such a file is known by its path, size and modification time. The
+// time alone would not do: a folder that is moved in brings files that are older than the job.
+type preexisting struct {
+	root  string // of the folder; "" until files is loaded
+	files map[stampKey]struct{}
 }
 
-// leaves says whether a file was there before the job, and is as it was then.
-func (f *folder) leaves(path string, st stamp) bool {
-	if len(f.before.files) == 0 {
+// isPreexisting says whether a file was there before the job, and has not changed since.
+func (f *folder) isPreexisting(path string, st stamp) bool {
+	if len(f.preexisting.files) == 0 {
 		return false
 	}
-	_, ok := f.before.files[f.marker.of(path, stamp{size: st.size, modified: st.modified})]
+	_, ok := f.preexisting.files[f.stampHasher.of(path, stamp{size: st.size, modified: st.modified})]
 	return ok
 }
 
-// leaveExisting takes out of what a walk found what was there before the job. The first look at a
-// folder says what that is: nothing, if it is not there and walk is nil.
-func (f *folder) leaveExisting(ctx context.Context, walk *walk) error {
-	if f.Existing != ExistingIgnore || f.Mode == ModeConverge || f.before.root == f.root {
+// skipPreexisting removes from what a walk found what was there before the job. The first scan
+// of a folder records what that is: nothing, if the folder is missing and walk is nil.
+func (f *folder) skipPreexisting(ctx context.Context, walk *walk) error {
+	if f.Existing != ExistingIgnore || f.Mode == ModeConverge || f.preexisting.root == f.root {
 		return nil
 	}
 
@@ -36,50 +36,51 @@ func (f *folder) leaveExisting(ctx context.Context, walk *walk) error {
 		return err
 	}
 
-	mem, known := f.remembers(st)
+	mem, known := f.loadPreexisting(st)
 	var cur tree
 	switch {
 	case walk != nil:
-		cur = treeOf(f.root, walk.files)
+		cur = newTree(f.root, walk.files)
 	case known:
-		return nil
+		return nil // the folder is missing now; the list stays for its return
 	}
 
 	switch {
 	case !known:
 		mem = memory{last: cur, base: cur}
-		if err := f.save(ctx, mem, ledger.WatchState{Job: f.Job}); err != nil {
+		if err := f.saveMemory(ctx, mem, ledger.WatchState{Job: f.Job}); err != nil {
 			return err
 		}
 		f.event(ctx, "watch.baseline", 0, map[string]any{"path": f.Path, "files": len(cur)})
 	case !mem.Shape.equal(f.shape()):
-		mem.reshape(f, cur)
-		if err := f.save(ctx, mem, st); err != nil {
+		mem.refit(f, cur)
+		if err := f.saveMemory(ctx, mem, st); err != nil {
 			return err
 		}
 	}
 
-	f.before = before{root: f.root, files: make(map[mark]struct{}, len(mem.last))}
+	f.preexisting = preexisting{root: f.root, files: make(map[stampKey]struct{}, len(mem.last))}
 	for _, l := range mem.last {
-		f.before.files[f.marker.of(joined(f.root, l.path), stamp{size: l.size, modified: l.modified})] = struct{}{}
+		f.preexisting.files[f.stampHasher.of(joinPath(f.root, l.path), stamp{size: l.size, modified: l.modified})] = struct{}{}
 	}
 
 	if walk != nil {
-		walk.files = slices.DeleteFunc(walk.files, func(s sighting) bool { return f.leaves(s.path, s.stamp) })
+		walk.files = slices.DeleteFunc(walk.files, func(s sighting) bool { return f.isPreexisting(s.path, s.stamp) })
 	}
 
 	return nil
 }
 
-// remembers reads what was there before the job; false when that is not known of this folder.
-func (f *folder) remembers(st ledger.WatchState) (memory, bool) {
-	if st.Tree == "" || st.Print != "" { // a fingerprint is one of a folder that converged
+// loadPreexisting decodes what was there before the job; false when nothing is recorded of this
+// folder.
+func (f *folder) loadPreexisting(st ledger.WatchState) (memory, bool) {
+	if st.Tree == "" || st.Fingerprint != "" { // with a fingerprint it was recorded in mode converge
 		return memory{}, false
 	}
 
-	mem, err := remember(st.Tree)
+	mem, err := decodeMemory(st.Tree)
 	if err != nil || mem.Shape.Root != f.root {
-		f.w.log.Info("a folder is looked at anew: what is known is of another", "job", f.Job, "path", f.Path, "error", err)
+		f.w.log.Info("a folder starts from scratch: what was recorded is about another one", "job", f.Job, "path", f.Path, "error", err)
 		return memory{}, false
 	}
 	return mem, true

@@ -12,11 +12,11 @@ import (
 	"rouse/agentdb/ledger"
 )
 
-// SetQuiet says how long after a run a folder that converges is looked at, before Run.
-func (w *Watcher) SetQuiet(d time.Duration) { w.quiet = d }
+// SetRunSettle says how long after a run a folder that converges is looked at, before Run.
+func (w *Watcher) SetRunSettle(d time.Duration) { w.runSettle = d }
 
 // Scan looks at every folder, as after lost events.
-func (w *Watcher) Scan() { w.lost(errors.New("so says a test")) }
+func (w *Watcher) Scan() { w.rescanAll(errors.New("so says a test")) }
 
 // empty is a ledger that was just made: making it takes longer than most tests.
 var empty = sync.OnceValues(func() ([]byte, error) {

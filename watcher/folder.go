@@ -13,94 +13,96 @@ import (
 )
 
 const (
-	// pace is the least time between two looks at what was heard: a file that is written
-	// without a pause must not cost a look for each of its events.
-	pace = 2 * time.Millisecond
+	// minPause is the least time between two passes over the events: a file that is written
+	// without a pause must not cost a pass for each of its events.
+	minPause = 2 * time.Millisecond
 	// maxKnown bounds each half of the files that a scan passes over: some 40 MB in all.
 	maxKnown = 1 << 18
 )
 
-// heard is a path that an event named.
-type heard struct {
+// eventPath is a path that events named.
+type eventPath struct {
 	path    string
 	created bool // it is new in its folder
 }
 
-// folder is a watch at work. What is above mu belongs to its goroutine.
+// folder is a watch at work. What is above mu belongs to its goroutine alone.
 type folder struct {
 	Watch
-	w       *Watcher
-	closed  []string      // folders inside it that are another watch's
-	alone   bool          // no watcher runs
-	scanned chan struct{} // closed after the first scan
-	cancel  context.CancelFunc
+	w             *Watcher
+	nestedWatches []string      // folders inside it that another job watches
+	standalone    bool          // no watcher runs: for the package's Trigger
+	scanned       chan struct{} // closed after the first scan
+	cancel        context.CancelFunc
 
-	settler  *settler
-	batch    *batch
-	loop     loop
-	linked   linked
-	before   before
-	root     string          // Path with its links resolved; "" while it is missing
-	shut     map[string]bool // folders that are not entered: destinations and other watches'
-	marker   marker
-	known    *recent[struct{}] // files with which nothing is to be done
-	long     map[string]bool   // files that are being hashed beside
-	beside   sync.WaitGroup
-	scanAt   time.Time
-	lastLook time.Time
+	debouncer   *debouncer
+	batch       *batch
+	conv        convergence
+	linked      linked
+	preexisting preexisting
+	root        string          // Path with its links resolved; "" while it is missing
+	skippedDirs map[string]bool // folders that are not entered: destinations, nested watches
+	stampHasher stampHasher
+	known       *recent[struct{}] // files with which nothing is left to do
+	hashing     map[string]bool   // large files that are being hashed in the background
+	background  sync.WaitGroup
+	scanAt      time.Time
+	lastPass    time.Time
 
-	mu       sync.Mutex
-	heardOf  map[string]int // paths of events, by their place in heardAs
-	heardAs  []heard
-	lostOf   map[string]bool   // armed folders that went away: whether they were renamed
-	hashed   []candidate       // long files, done
-	unmoved  map[string]string // files that could not be moved away, and why
-	retry    map[string]bool   // those of them that no scan has tried again yet
-	stuck    bool              // the last move failed
-	scanFor  string            // why a scan is wanted, "" when none is
-	status   Status
-	missing  bool
-	phase    State // of the loop
-	said     word  // about its run
-	unheard  bool
-	asks     []chan answer
-	over     bool
-	scanning time.Time // since when; zero when it is not
-	troubled map[string]string
-	wake     chan struct{} // capacity 1
+	mu              sync.Mutex
+	eventIndex      map[string]int    // where a path is in events
+	events          []eventPath       // since the last pass, each path once
+	removed         map[string]bool   // subscribed folders that went away: whether they were renamed
+	hashed          []candidate       // large files whose hash has come
+	moveErrors      map[string]string // files that could not be moved or deleted, and why
+	toRetry         map[string]bool   // those of them that no scan has tried again yet
+	moveFailing     bool              // the last move failed
+	scanReason      string            // why a scan was requested, "" when none was
+	status          Status
+	missing         bool
+	phase           State     // of conv
+	runStatus       runStatus // of conv's run
+	runStatusNew    bool      // since nextRunStatus was last called
+	triggerRequests []chan triggerResult
+	ended           bool
+	scanning        time.Time // since when; zero when it is not
+	unreadable      map[string]string
+	notified        chan struct{} // capacity 1
 
-	writing sync.Mutex // held while the state of the loop is written
-	stopped bool       // nothing is any more
+	writing sync.Mutex // held while the state of conv is written
+	stopped bool       // it must not be written any more
 }
 
 func newFolder(w *Watcher, watch Watch) *folder {
 	return &folder{
-		Watch: watch, w: w, scanned: make(chan struct{}), settler: newSettler(watch.Settle), batch: newBatch(), loop: loop{phase: StateIdle}, phase: StateIdle, linked: newLinked(),
-		marker: newMarker(), known: newRecent[struct{}](maxKnown), long: map[string]bool{},
-		heardOf: map[string]int{}, lostOf: map[string]bool{}, unmoved: map[string]string{}, retry: map[string]bool{}, troubled: map[string]string{},
-		wake: make(chan struct{}, 1),
+		Watch: watch, w: w, scanned: make(chan struct{}), debouncer: newDebouncer(watch.Settle), batch: newBatch(), conv: convergence{phase: StateIdle}, phase: StateIdle, linked: newLinked(),
+		stampHasher: newStampHasher(), known: newRecent[struct{}](maxKnown), hashing: map[string]bool{},
+		eventIndex: map[string]int{}, removed: map[string]bool{}, moveErrors: map[string]string{}, toRetry: map[string]bool{}, unreadable: map[string]string{},
+		notified: make(chan struct{}, 1),
 	}
 }
 
-// unchanged says whether another folder can go on in place of this one.
+// unchanged says whether the old folder can go on in place of this one.
 func (f *folder) unchanged(old *folder) bool {
-	if !f.equal(&old.Watch) || len(f.closed) != len(old.closed) {
+	if !f.equal(&old.Watch) || len(f.nestedWatches) != len(old.nestedWatches) {
 		return false
 	}
 
-	for i, dir := range f.closed {
-		if old.closed[i] != dir {
+	for i, dir := range f.nestedWatches {
+		if old.nestedWatches[i] != dir {
 			return false
 		}
 	}
 	return true
 }
 
-// stop ends the folder; nothing is written of its loop any more once it returns.
+// stop ends the folder. Once it returns, the folder writes no loop state any more.
 func (f *folder) stop() {
 	if f.cancel != nil {
 		f.cancel()
 	}
+
+	// A write that is under way may still be committed, so wait for it.
 	f.writing.Lock()
 	f.stopped = true
 	f.writing.Unlock()
@@ -108,29 +110,29 @@ func (f *folder) stop() {
 
 // run watches the folder until ctx ends.
 func (f *folder) run(ctx context.Context) {
-	defer f.beside.Wait()
-	defer func() { f.w.arms.disarm(f, f.w.arms.armed(f)...) }()
+	defer f.background.Wait()
+	defer func() { f.w.subs.unsubscribe(f, f.w.subs.dirs(f)...) }()
 
 	defer f.w.unfollow(f)
 
-	defer f.end()
+	defer f.refuseTriggers()
 
 	f.scan(ctx, "start")
 	close(f.scanned)
 
 	for ctx.Err() == nil {
-		f.lastLook = time.Now()
-		f.dropLost()
-		f.lookAtHeard(ctx)
+		f.lastPass = time.Now()
+		f.unsubscribeRemoved()
+		f.handleEvents(ctx)
 
 		if f.Mode == ModeConverge {
 			f.converge(ctx)
 		} else {
-			f.takeReady(ctx)
-			f.takeBatch(ctx)
+			f.claimReady(ctx)
+			f.enqueueBatch(ctx)
 		}
 
-		if why := f.dueScan(); why != "" {
+		if why := f.nextScanReason(); why != "" {
 			f.scan(ctx, why)
 		}
 
@@ -140,11 +142,12 @@ func (f *folder) run(ctx context.Context) {
 
 // sleep waits until there is something to do.
 func (f *folder) sleep(ctx context.Context) {
+	// Status reads the number under the lock; the parts of it belong to this goroutine.
 	f.mu.Lock()
-	f.status.Waiting = f.settler.len() + len(f.long) + f.batch.len()
+	f.status.Waiting = f.debouncer.len() + len(f.hashing) + f.batch.len()
 	f.mu.Unlock()
 	at := f.scanAt
-	for _, next := range []time.Time{f.settler.next(), f.batchAt(), f.loopAt()} {
+	for _, next := range []time.Time{f.debouncer.nextDue(), f.batchDue(), f.convergeDue()} {
 		if !next.IsZero() && next.Before(at) {
 			at = next
 		}
@@ -158,66 +161,67 @@ func (f *folder) sleep(ctx context.Context) {
 		return
 	case <-timer.C:
 		return
-	case <-f.wake:
+	case <-f.notified:
 	}
 
-	timer.Reset(time.Until(f.lastLook.Add(pace)))
+	// Let more events gather, so that one pass handles all of them.
+	timer.Reset(time.Until(f.lastPass.Add(minPause)))
 	select {
 	case <-ctx.Done():
 	case <-timer.C:
 	}
 }
 
-// hear notes the path of an event. The event loop calls it: it must not do more.
-func (f *folder) hear(path string, created bool) {
+// noteEvent notes the path of an event. The event loop calls it, which must stay quick.
+func (f *folder) noteEvent(path string, created bool) {
 	f.mu.Lock()
-	at, again := f.heardOf[path]
+	at, again := f.eventIndex[path]
 	if !again {
-		at = len(f.heardAs)
-		f.heardOf[path] = at
-		f.heardAs = append(f.heardAs, heard{path: path})
+		at = len(f.events)
+		f.eventIndex[path] = at
+		f.events = append(f.events, eventPath{path: path})
 	}
 
-	f.heardAs[at].created = f.heardAs[at].created || created
+	f.events[at].created = f.events[at].created || created
 	f.mu.Unlock()
-	f.poke()
+	f.notify()
 }
 
-// lose notes that an armed folder went away. The event loop calls it.
-func (f *folder) lose(dir string, renamed bool) {
+// noteRemoved notes that a subscribed folder went away. The event loop calls it.
+func (f *folder) noteRemoved(dir string, renamed bool) {
 	f.mu.Lock()
-	f.lostOf[dir] = f.lostOf[dir] || renamed
+	f.removed[dir] = f.removed[dir] || renamed
 	f.mu.Unlock()
-	f.poke()
+	f.notify()
 }
 
-func (f *folder) poke() {
+func (f *folder) notify() {
 	select {
-	case f.wake <- struct{}{}:
+	case f.notified <- struct{}{}:
 	default:
 	}
 }
 
-// askScan wants a scan; the first reason is kept.
-func (f *folder) askScan(why string) {
+// requestScan asks the folder's goroutine for a scan; the first reason is kept.
+func (f *folder) requestScan(why string) {
 	f.mu.Lock()
-	if f.scanFor == "" {
-		f.scanFor = why
+	if f.scanReason == "" {
+		f.scanReason = why
 	}
 	f.mu.Unlock()
-	f.poke()
+	f.notify()
 }
 
-// dueScan is why a scan is due, "" when none is.
-func (f *folder) dueScan() string {
+// nextScanReason is why a scan is due, "" when none is.
+func (f *folder) nextScanReason() string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 
-	why := f.scanFor
-	f.scanFor = ""
+	why := f.scanReason
+	f.scanReason = ""
 	if now := time.Now(); why == "" && !now.Before(f.scanAt) {
-		if f.root != "" && (f.loop.phase == StateProcessing || f.loop.phase == StateSettling) {
-			f.scanAt = now.Add(f.w.rescan) // it is looked at when its run is over
+		if f.root != "" && (f.conv.phase == StateProcessing || f.conv.phase == StateSettling) {
+			f.scanAt = now.Add(f.w.rescan) // the end of its run brings a scan of its own
 			return ""
 		}
 		why = periodic
@@ -226,90 +230,93 @@ func (f *folder) dueScan() string {
 	return why
 }
 
-// dropLost lets go of folders that went away. One that is back already may have been armed before
-// that was heard of, so it is looked at again.
-func (f *folder) dropLost() {
+// unsubscribeRemoved ends the subscriptions of folders that went away. One that is back
+// already may have been subscribed to before the event came, so it is read again.
+func (f *folder) unsubscribeRemoved() {
 	f.mu.Lock()
-	if len(f.lostOf) == 0 {
+	if len(f.removed) == 0 {
 		f.mu.Unlock()
 		return
 	}
 
-	lost := f.lostOf // now ours alone: the event loop goes on with another
-	f.lostOf = map[string]bool{}
+	lost := f.removed // now ours alone: the event loop goes on with another map
+	f.removed = map[string]bool{}
 	f.mu.Unlock()
 	renamed := false
 	for dir, moved := range lost {
-		f.w.arms.disarm(f, dir)
-		f.hear(dir, true)
+		f.w.subs.unsubscribe(f, dir)
+		f.noteEvent(dir, true)
 		renamed = renamed || moved
 		if dir == f.root {
-			f.askScan("the folder went away")
+			f.requestScan("the folder went away")
 		}
 	}
 	if !renamed {
 		return
 	}
 
-	// The system goes on to watch what is in a renamed folder, under its old name.
-	for _, dir := range f.w.arms.armed(f) {
+	// The system keeps watching what is in a renamed folder, and reports it by the old path.
+	for _, dir := range f.w.subs.dirs(f) {
 		for up := filepath.Dir(dir); up != filepath.Dir(up); up = filepath.Dir(up) {
 			if lost[up] {
-				f.w.arms.disarm(f, dir)
+				f.w.subs.unsubscribe(f, dir)
 				break
 			}
 		}
 	}
 
-	f.askScan("a folder was renamed")
+	f.requestScan("a folder was renamed")
 }
 
-// lookAtHeard looks at the paths that events named.
-func (f *folder) lookAtHeard(ctx context.Context) {
+// handleEvents handles the paths that events named since the last pass.
+func (f *folder) handleEvents(ctx context.Context) {
 	f.mu.Lock()
-	all := f.heardAs
+	all := f.events
 	if len(all) > 0 {
-		f.heardOf, f.heardAs = map[string]int{}, nil
+		f.eventIndex, f.events = map[string]int{}, nil
 	}
 
 	f.mu.Unlock()
 	for _, h := range all {
 		if f.root != "" {
-			f.lookAt(ctx, h.path, h.created)
-		} else if _, leads := inside(h.path, f.Path); leads || h.path == f.Path {
-			f.askScan("the folder may be back")
+			f.handleEvent(ctx, h.path, h.created)
+		} else if _, leads := relInside(h.path, f.Path); leads || h.path == f.Path { // missing: its parents are watched
+			f.requestScan("the folder may be back")
 		}
 	}
 }
 
-func (f *folder) lookAt(ctx context.Context, path string, created bool) {
-	rel, ok := inside(f.root, path)
+// handleEvent acts on what is at a path now; what the event said may be outdated.
+func (f *folder) handleEvent(ctx context.Context, path string, created bool) {
+	rel, ok := relInside(f.root, path)
 	if !ok {
 		return
 	}
 
+	// A link changes which files have which names all over the folder: only a scan sorts it out.
 	info, err := os.Lstat(path)
 	if f.FollowSymlinks && (f.linked.links[path] || err == nil && info.Mode()&fs.ModeSymlink != 0) {
-		f.askScan(linksChanged)
+		f.requestScan(linksChanged)
 		return
 	}
 
+	// A folder that converges is fingerprinted as a whole, so that any file will do.
 	if f.Mode == ModeConverge && (err != nil || !info.IsDir()) {
 		if f.wants(path, rel) {
-			f.stir()
+			f.noteChange()
 		}
 		return
 	}
 
 	switch {
 	case err != nil:
-		f.settler.forget(path)
-		f.batch.drop(path)
+		f.debouncer.remove(path)
+		f.batch.remove(path)
 	case info.IsDir():
-		for _, name := range f.names(path, rel) {
+		for _, name := range f.namesOf(path, rel) {
 			if f.Recursive && created && f.enters(path, name) && (name == rel || !matchesAny(f.Exclude, rel)) {
 				f.descend(ctx, path, name)
-				f.stir()
+				f.noteChange()
 			}
 		}
 	case info.Mode().IsRegular() && f.wants(path, rel):
@@ -317,31 +324,34 @@ func (f *folder) lookAt(ctx context.Context, path string, created bool) {
 		if created {
 			how = hintArrived
 		}
-		if st := stampOf(info); !f.batch.holds(path, st) && (created || !f.leaves(path, st)) {
-			f.settler.see(path, time.Now(), st, how)
+		// A file that was created is new, even where it looks like one that was there before.
+		if st := stampOf(info); !f.batch.has(path, st) && (created || !f.isPreexisting(path, st)) {
+			f.debouncer.observe(path, time.Now(), st, how)
 		}
 	}
 }
 
-// enters says whether a folder is one whose files are taken.
+// enters says whether the files of a folder belong to the watch.
 func (f *folder) enters(path, rel string) bool {
-	return !f.prunes(rel) && f.open(filepath.Join(path, "x"))
+	// Any file name will do here: asked about are the folder and those above it.
+	return !f.prunes(rel) && f.inNoSkippedDir(filepath.Join(path, "x"))
 }
 
-// open says whether a file is in no folder that is shut.
-func (f *folder) open(path string) bool {
-	if len(f.shut) == 0 {
+// inNoSkippedDir says whether a file is in none of the folders that are skipped.
+func (f *folder) inNoSkippedDir(path string) bool {
+	if len(f.skippedDirs) == 0 {
 		return true
 	}
 
 	for dir := filepath.Dir(path); dir != f.root && dir != filepath.Dir(dir); dir = filepath.Dir(dir) {
-		if f.shut[dir] {
+		if f.skippedDirs[dir] {
 			return false
 		}
 	}
 	return true
 }
 
+// event records what happened to the watch. The watch goes on when that fails.
 func (f *folder) event(ctx context.Context, kind string, run int64, data map[string]any) {
 	raw, err := json.Marshal(data)
 	if err == nil {

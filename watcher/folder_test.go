@@ -28,7 +28,7 @@ func TestDetail(t *testing.T) {
 	b.start(b.inbox())
 	b.write("inbox/a.csv", "1")
 	b.until(func() bool { return b.count("in") == 1 })
-	runs, err := b.ledger.Runs(t.Context(), ledger.Filter{})
+	runs, err := b.ledger.Runs(t.Context(), ledger.RunFilter{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -51,7 +51,7 @@ func TestStates(t *testing.T) {
 	w := b.inbox()
 	w.Settle = 300 * time.Millisecond
 	b.start(w)
-	if st := b.status("in"); st.State != watcher.StateIdle || st.Folders != 1 {
+	if st := b.status("in"); st.State != watcher.StateIdle || st.Subscriptions != 1 {
 		t.Errorf("%+v", st)
 	}
 
@@ -72,23 +72,23 @@ func TestStates(t *testing.T) {
 	b.until(func() bool { return b.status("in").State == watcher.StateIdle })
 }
 
-func TestOffer(t *testing.T) {
+func TestEnqueueFile(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	w := b.inbox()
 	b.write("inbox/a.csv", "1")
-	one, err := watcher.Offer(t.Context(), b.ledger, w, b.path("inbox/a.csv"))
+	one, err := watcher.EnqueueFile(t.Context(), b.ledger, w, b.path("inbox/a.csv"))
 	if err != nil || !one.New {
 		t.Fatalf("%+v (%v)", one, err)
 	}
 
-	two, err := watcher.Offer(t.Context(), b.ledger, w, b.path("inbox/a.csv"))
+	two, err := watcher.EnqueueFile(t.Context(), b.ledger, w, b.path("inbox/a.csv"))
 	if err != nil || !two.Blocked || two.Run != one.Run {
 		t.Errorf("%+v (%v)", two, err)
 	}
 
 	for name, want := range map[string]string{"inbox/none": "cannot be read", "inbox": "is not a file"} {
-		if _, err := watcher.Offer(t.Context(), b.ledger, w, b.path(name)); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := watcher.EnqueueFile(t.Context(), b.ledger, w, b.path(name)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -135,7 +135,7 @@ func TestBurst(t *testing.T) {
 		c, err := b.ledger.Counts(context.WithoutCancel(t.Context()))
 		return err == nil && c.Queued >= n+1
 	})
-	runs, err := b.ledger.Runs(t.Context(), ledger.Filter{Limit: 2 * n})
+	runs, err := b.ledger.Runs(t.Context(), ledger.RunFilter{Limit: 2 * n})
 	if err != nil {
 		t.Fatal(err)
 	}

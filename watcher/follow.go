@@ -9,16 +9,16 @@ import (
 	"rouse/internal/domain"
 )
 
-const followPace = 10 * time.Millisecond // least time between two looks at the ledger
+const followPause = 10 * time.Millisecond // least time between two reads of the ledger
 
-// follow carries out what is due to files whose run has finished, and tells folders of the end
-// of theirs, whenever the ledger changes.
+// follow reads the ledger whenever it changes: it moves or deletes the files of finished runs,
+// and notifies folders that converge about the end of theirs.
 func (w *Watcher) follow(ctx context.Context) {
 	for {
-		changed := w.ledger.Changed()
+		changed := w.ledger.Changed() // asked for before reading, so that no change falls between
 		var again <-chan time.Time
-		if err := errors.Join(w.tellOfRuns(ctx), w.finishAfters(ctx)); err != nil && ctx.Err() == nil {
-			w.log.Error("what finished runs leave to be done is not settled; it is tried again", "error", err)
+		if err := errors.Join(w.reportRuns(ctx), w.applyAfterActions(ctx)); err != nil && ctx.Err() == nil {
+			w.log.Error("the files of finished runs could not be dealt with; it is tried again", "error", err)
 			again = time.After(time.Second)
 		}
 
@@ -26,33 +26,33 @@ func (w *Watcher) follow(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-changed:
-		case <-w.reset:
+		case <-w.followNow:
 		case <-again:
 		}
 
 		select {
 		case <-ctx.Done():
 			return
-		case <-time.After(followPace):
+		case <-time.After(followPause):
 		}
 	}
 }
 
-// word is what becomes of a run.
-type word struct {
+// runStatus is what has become of a run.
+type runStatus struct {
 	run     int64
 	outcome domain.Outcome // "" while it is not over
 }
 
-// followRun has the folder told of its run: of its end and, if it was not done, of another try.
+// followRun subscribes the folder to its run: to its end and, if it failed, to a retry.
 func (f *folder) followRun() {
 	run := int64(0)
-	if l := &f.loop; l.phase == StateProcessing || l.phase == StateSettling || l.failed() {
-		run = l.st.Run
+	if l := &f.conv; l.phase == StateProcessing || l.phase == StateSettling || l.failed() {
+		run = l.state.Run
 	}
 
 	f.mu.Lock()
-	f.said, f.unheard = word{}, false // whatever is told next is news
+	f.runStatus, f.runStatusNew = runStatus{}, false // whatever comes next is new
 	f.mu.Unlock()
 	f.w.mu.Lock()
 
@@ -63,7 +63,7 @@ func (f *folder) followRun() {
 	}
 
 	f.w.mu.Unlock()
-	f.w.nudge()
+	f.w.notifyFollow()
 }
 
 func (w *Watcher) unfollow(f *folder) {
@@ -72,7 +72,8 @@ func (w *Watcher) unfollow(f *folder) {
 	w.mu.Unlock()
 }
 
-// outcomeOf is how a run ended; of one whose record is gone it is not known that it was done.
+// outcomeOf is how a run ended. One whose row was deleted counts as interrupted: nothing says
+// that it did its work.
 func (w *Watcher) outcomeOf(ctx context.Context, run int64) (domain.Outcome, error) {
 	outcome, err := w.ledger.OutcomeOf(ctx, run)
 	if errors.Is(err, ledger.ErrNotFound) {
@@ -81,8 +82,9 @@ func (w *Watcher) outcomeOf(ctx context.Context, run int64) (domain.Outcome, err
 	return outcome, err
 }
 
-// tellOfRuns tells folders what has become of their runs.
-func (w *Watcher) tellOfRuns(ctx context.Context) error {
+// reportRuns notifies folders of what has become of their runs.
+func (w *Watcher) reportRuns(ctx context.Context) error {
+	// Copied, so that the lock is not held while the ledger is read.
 	w.mu.Lock()
 	follows := make(map[*folder]int64, len(w.following))
 	for f, run := range w.following {
@@ -95,27 +97,27 @@ func (w *Watcher) tellOfRuns(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		f.tell(word{run, outcome})
+		f.setRunStatus(runStatus{run, outcome})
 	}
 
 	return nil
 }
 
-func (f *folder) tell(said word) {
+func (f *folder) setRunStatus(said runStatus) {
 	f.mu.Lock()
-	news := f.said != said
-	f.said, f.unheard = said, f.unheard || news
+	news := f.runStatus != said
+	f.runStatus, f.runStatusNew = said, f.runStatusNew || news
 	f.mu.Unlock()
 	if news {
-		f.poke()
+		f.notify()
 	}
 }
 
-// takeWord is the last that the folder was told, and whether it has not been heard yet.
-func (f *folder) takeWord() (said word, news bool) {
+// nextRunStatus is the latest status, and whether it came since the last call.
+func (f *folder) nextRunStatus() (st runStatus, news bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	news = f.unheard
-	f.unheard = false
-	return f.said, news
+	news = f.runStatusNew
+	f.runStatusNew = false
+	return f.runStatus, news
 }

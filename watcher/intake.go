@@ -16,94 +16,94 @@ import (
 )
 
 const (
-	together = 512     // files that are claimed in one transaction
-	hashers  = 4       // of them, that are read at the same time
-	longer   = 8 << 20 // bytes from which a file is read beside, so that others need not wait
-	reclaims = 20      // of one path in a minute, after which its job is paused
+	maxPerTx    = 512     // files that are claimed in one transaction
+	hashers     = 4       // of them, that are hashed concurrently
+	largeFile   = 8 << 20 // bytes from which a file is hashed in the background, so that others need not wait
+	maxReclaims = 20      // claims of one path in a minute that pause its job
 )
 
 // candidate is a file that has settled.
 type candidate struct {
-	*item
-	now  stamp
-	hash string
-	err  error // of hashing
+	*pendingFile
+	stamp stamp
+	hash  string
+	err   error // from hashing
 }
 
-// takeReady claims the files that have settled, in the order in which they did.
-func (f *folder) takeReady(ctx context.Context) {
+// claimReady claims the files that have settled, in the order in which they did.
+func (f *folder) claimReady(ctx context.Context) {
 	f.mu.Lock()
 	done := f.hashed
 	f.hashed = nil
 	f.mu.Unlock()
 	for _, c := range done {
-		delete(f.long, c.path)
+		delete(f.hashing, c.path)
 	}
 
 	for ctx.Err() == nil {
-		due := f.settler.due(time.Now(), together)
+		due := f.debouncer.dequeueDue(time.Now(), maxPerTx)
 		if len(due) == 0 && len(done) == 0 {
 			return
 		}
-		f.claim(ctx, append(done, f.readDue(ctx, due)...))
+		f.claim(ctx, append(done, f.hashDue(ctx, due)...))
 		done = nil
 	}
 }
 
-// readDue hashes the files that are due and have settled; the long ones come later.
-func (f *folder) readDue(ctx context.Context, due []*item) []candidate {
+// hashDue hashes the files that are due and have settled; the large ones come later.
+func (f *folder) hashDue(ctx context.Context, due []*pendingFile) []candidate {
 	if len(due) == 0 {
 		return nil
 	}
 
 	root, err := os.OpenRoot(f.root)
-	if gone(err) {
-		return nil // it is scanned once it is back
+	if isNotExist(err) {
+		return nil // the scan on its return finds them
 	}
 
 	if err != nil {
 		f.w.log.Error("a watched folder cannot be opened; its files are tried again", "job", f.Job, "path", f.Path, "error", err)
 		for _, it := range due {
-			f.settler.again(it, time.Now().Add(time.Second), it.last)
+			f.debouncer.requeue(it, time.Now().Add(time.Second), it.last)
 		}
 		return nil
 	}
 
 	defer root.Close()
 
-	var short []candidate
+	var small []candidate
 	for _, it := range due {
-		if c, ok := f.settled(root, it); ok && !f.hashLong(ctx, c) {
-			short = append(short, c)
+		if c, ok := f.confirmSettled(root, it); ok && !f.hashInBackground(ctx, c) {
+			small = append(small, c)
 		}
 	}
 
-	f.hashShort(ctx, root, short)
-	return short
+	f.hashSmall(ctx, root, small)
+	return small
 }
 
-// spot is a file of the folder.
-func (f *folder) spot(root *os.Root, path string) spot {
-	rel, _ := inside(f.root, path)
-	return spot{root, filepath.FromSlash(rel)}
+// handle opens nothing: it names a file of the folder for later calls.
+func (f *folder) handle(root *os.Root, path string) fileHandle {
+	rel, _ := relInside(f.root, path)
+	return fileHandle{root, filepath.FromSlash(rel)}
 }
 
-// settled looks at a file that is due.
-func (f *folder) settled(root *os.Root, it *item) (candidate, bool) {
-	info, err := f.spot(root, it.path).lstat()
+// confirmSettled says whether a file that is due still looks as it did; if not, it waits again.
+func (f *folder) confirmSettled(root *os.Root, it *pendingFile) (candidate, bool) {
+	info, err := f.handle(root, it.path).lstat()
 	if err != nil || !info.Mode().IsRegular() {
-		return candidate{}, false // gone, or something else now
+		return candidate{}, false // gone, or no file any more
 	}
-	c := candidate{item: it, now: stampOf(info)}
-	return c, f.settler.check(it, time.Now(), c.now)
+	c := candidate{pendingFile: it, stamp: stampOf(info)}
+	return c, f.debouncer.confirm(it, time.Now(), c.stamp)
 }
 
-func (f *folder) hashShort(ctx context.Context, root *os.Root, files []candidate) {
+func (f *folder) hashSmall(ctx context.Context, root *os.Root, files []candidate) {
 	var group sync.WaitGroup
 	for i := range min(hashers, len(files)) {
 		group.Go(func() {
 			for j := i; j < len(files); j += hashers {
-				files[j].hash, files[j].err = f.w.hashes.of(ctx, f.spot(root, files[j].path), files[j].now)
+				files[j].hash, files[j].err = f.w.hashes.of(ctx, f.handle(root, files[j].path), files[j].stamp)
 			}
 		})
 	}
@@ -111,24 +111,24 @@ func (f *folder) hashShort(ctx context.Context, root *os.Root, files []candidate
 	group.Wait()
 }
 
-// hashLong has a long file read beside; it says whether it does.
-func (f *folder) hashLong(ctx context.Context, c candidate) bool {
-	if c.now.size < longer {
+// hashInBackground starts to hash a large file, and says whether it is one.
+func (f *folder) hashInBackground(ctx context.Context, c candidate) bool {
+	if c.stamp.size < largeFile {
 		return false
 	}
 
-	if f.long[c.path] {
-		f.settler.again(c.item, time.Now(), c.now) // an older state of it is still being read
+	if f.hashing[c.path] {
+		f.debouncer.requeue(c.pendingFile, time.Now(), c.stamp) // an older version of it is still being hashed
 		return true
 	}
 
-	f.long[c.path] = true
-	within := f.root
-	f.beside.Go(func() {
+	f.hashing[c.path] = true
+	within := f.root // the field belongs to the folder's goroutine
+	f.background.Go(func() {
 		select {
-		case f.w.slots <- struct{}{}:
-			c.hash, c.err = f.w.hashAlone(ctx, within, c)
-			<-f.w.slots
+		case f.w.hashLanes <- struct{}{}:
+			c.hash, c.err = f.w.hashOne(ctx, within, c)
+			<-f.w.hashLanes
 		case <-ctx.Done():
 			return
 		}
@@ -136,63 +136,64 @@ func (f *folder) hashLong(ctx context.Context, c candidate) bool {
 		f.mu.Lock()
 		f.hashed = append(f.hashed, c)
 		f.mu.Unlock()
-		f.poke()
+		f.notify()
 	})
 
 	return true
 }
 
-// hashAlone reads one file of a folder.
-func (w *Watcher) hashAlone(ctx context.Context, dir string, c candidate) (string, error) {
+// hashOne hashes one file with a handle of its own: the folder's is closed by then.
+func (w *Watcher) hashOne(ctx context.Context, dir string, c candidate) (string, error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
 		return "", err
 	}
 	defer root.Close()
-	rel, _ := inside(dir, c.path)
-	return w.hashes.of(ctx, spot{root, filepath.FromSlash(rel)}, c.now)
+	rel, _ := relInside(dir, c.path)
+	return w.hashes.of(ctx, fileHandle{root, filepath.FromSlash(rel)}, c.stamp)
 }
 
-// claim has the files that were hashed, and that nobody has taken, become runs: at once, or
-// together with others.
+// claim queues runs for the hashed files that have no claim yet: at once, or together with
+// others in a batch.
 func (f *folder) claim(ctx context.Context, files []candidate) {
-	var asked []candidate
+	var fresh []candidate
 	for _, c := range files {
 		if c.err != nil {
-			f.unread(ctx, c)
+			f.hashFailed(ctx, c)
 			continue
 		}
 
-		f.readable(c.path)
+		// The ledger keeps paths as text.
+		f.clearUnreadable(c.path)
 		if !utf8.ValidString(c.path) {
-			f.trouble(ctx, c.path, errors.New("its name is not UTF-8; rename it"))
+			f.reportUnreadable(ctx, c.path, errors.New("its name is not UTF-8; rename it"))
 			continue
 		}
 
-		if taken, err := f.taken(ctx, c); err != nil || taken {
-			f.batch.drop(c.path)
+		if claimed, err := f.alreadyClaimed(ctx, c); err != nil || claimed {
+			f.batch.remove(c.path)
 		} else if f.Mode == ModeBatch {
-			f.batch.put(c, time.Now())
+			f.batch.add(c, time.Now())
 		} else {
-			asked = append(asked, c)
+			fresh = append(fresh, c)
 		}
 	}
 
-	requests := make([]ledger.Request, len(asked))
-	for i, c := range asked {
-		requests[i] = request(f.Watch, c.path, c.now, c.hash)
+	requests := make([]ledger.Request, len(fresh))
+	for i, c := range fresh {
+		requests[i] = request(f.Watch, c.path, c.stamp, c.hash)
 		requests[i].Breaker = f.breaker()
 	}
 	if len(requests) == 0 || f.enqueue(ctx, requests...) {
 		return
 	}
 
-	for _, c := range asked {
-		f.settler.again(c.item, time.Now().Add(time.Second), c.now)
+	for _, c := range fresh {
+		f.debouncer.requeue(c.pendingFile, time.Now().Add(time.Second), c.stamp)
 	}
 }
 
-// enqueue asks the ledger for runs, and says whether it has them.
+// enqueue queues runs, and says whether they are recorded.
 func (f *folder) enqueue(ctx context.Context, requests ...ledger.Request) bool {
 	if ctx.Err() != nil {
 		return false
@@ -207,7 +208,7 @@ func (f *folder) enqueue(ctx context.Context, requests ...ledger.Request) bool {
 	}
 
 	for _, a := range accepted {
-		if a.Broken {
+		if a.BreakerTripped {
 			f.w.log.Warn("a job is paused: one of its files is written again and again, perhaps by itself", "job", f.Job, "run", a.Run)
 		}
 	}
@@ -215,31 +216,32 @@ func (f *folder) enqueue(ctx context.Context, requests ...ledger.Request) bool {
 	return true
 }
 
-// breaker stops a job that wakes itself.
+// breaker stops a job that triggers itself by writing into its own folder.
 func (f *folder) breaker() ledger.Breaker {
-	b := ledger.Breaker{Most: reclaims, Within: time.Minute}
-	if f.w.broken != nil {
-		b.Notices = func(path string) []ledger.Notice { return f.w.broken(f.Job, path) }
+	b := ledger.Breaker{MaxClaims: maxReclaims, Within: time.Minute}
+	if f.w.breakerNotices != nil {
+		b.Notices = func(path string) []ledger.Notice { return f.w.breakerNotices(f.Job, path) }
 	}
 	return b
 }
 
-// know makes scans pass over a file as it looks now.
-func (f *folder) know(path string, now stamp) {
+// markKnown makes scans pass over a file as long as it looks like this.
+func (f *folder) markKnown(path string, now stamp) {
+	// A stamp that is too young would hide another write in the same tick of the clock.
 	if now.stable(time.Now()) {
-		f.known.put(f.marker.of(path, now), struct{}{})
+		f.known.put(f.stampHasher.of(path, now), struct{}{})
 	}
 }
 
-// taken says whether there is nothing to ask the ledger for: the run of these bytes is not
-// over, or they stay where they are after it. So a scan does not write.
-func (f *folder) taken(ctx context.Context, c candidate) (bool, error) {
+// alreadyClaimed says whether these bytes need no run: the one they have is not over, or they
+// stay in place after it. It only reads, so that a scan of known files writes nothing.
+func (f *folder) alreadyClaimed(ctx context.Context, c candidate) (bool, error) {
 	st, ok, err := f.w.ledger.ClaimOf(ctx, f.Job, filepath.ToSlash(c.path), c.hash)
 	if err != nil {
 		if ctx.Err() == nil {
-			f.w.log.Error("who took a file could not be read; it is tried again", "job", f.Job, "path", c.path, "error", err)
+			f.w.log.Error("the claim of a file could not be read; it is tried again", "job", f.Job, "path", c.path, "error", err)
 		}
-		f.settler.again(c.item, time.Now().Add(time.Second), c.now)
+		f.debouncer.requeue(c.pendingFile, time.Now().Add(time.Second), c.stamp)
 		return false, err
 	}
 
@@ -247,46 +249,48 @@ func (f *folder) taken(ctx context.Context, c candidate) (bool, error) {
 		return false, nil
 	}
 
-	saved := st.ModTime.UnixMilli() != c.now.modTime().UnixMilli()
+	// The same bytes with another time: somebody saved or dropped the file again.
+	saved := st.ModTime.UnixMilli() != c.stamp.modTime().UnixMilli()
 	switch {
 	case st.After == ledger.AfterPending:
-		// It may be on its way already, and this another file that came after it.
-		f.settler.again(c.item, time.Now(), c.now)
+		// The claimed file may have been moved already, and this one have come after it.
+		f.debouncer.requeue(c.pendingFile, time.Now(), c.stamp)
 		return true, nil
 	case st.Outcome == "", st.After == ledger.AfterLeft && st.Outcome.Done():
-		if saved && c.live {
+		if saved && c.fromEvent {
 			f.event(ctx, "file.blocked", st.Run, map[string]any{"path": c.path, "hash": c.hash, "run": st.Run})
 		}
 	case st.After == ledger.AfterLeft && !saved:
-		// A failed file that stays is tried again when it is dropped again, not at each scan.
+		// A failed file that stays in place runs again when it is dropped again, not at each scan.
 	default:
 		return false, nil
 	}
 
-	f.know(c.path, c.now)
+	f.markKnown(c.path, c.stamp)
 	return true, nil
 }
 
-// unread deals with a file that could not be hashed: it changed, it went, or it may not be read.
-func (f *folder) unread(ctx context.Context, c candidate) {
+// hashFailed deals with a file that could not be hashed: it changed, it is gone, or it cannot be
+// read.
+func (f *folder) hashFailed(ctx context.Context, c candidate) {
 	switch {
 	case ctx.Err() != nil, errors.Is(c.err, fs.ErrNotExist):
 	case errors.Is(c.err, errChanged):
 		if info, err := os.Lstat(c.path); err == nil {
-			f.settler.see(c.path, time.Now(), stampOf(info), hintChanged)
+			f.debouncer.observe(c.path, time.Now(), stampOf(info), hintChanged)
 		}
 	default:
-		f.trouble(ctx, c.path, c.err)
+		f.reportUnreadable(ctx, c.path, c.err)
 	}
 }
 
-// trouble tells once of a file or folder that cannot be read; each scan tries it again.
-func (f *folder) trouble(ctx context.Context, path string, err error) {
+// reportUnreadable reports a file or folder that cannot be read, once; each scan tries it again.
+func (f *folder) reportUnreadable(ctx context.Context, path string, err error) {
 	f.mu.Lock()
-	_, told := f.troubled[path]
-	f.troubled[path] = err.Error()
+	_, reported := f.unreadable[path]
+	f.unreadable[path] = err.Error()
 	f.mu.Unlock()
-	if told {
+	if reported {
 		return
 	}
 
@@ -294,9 +298,9 @@ func (f *folder) trouble(ctx context.Context, path string, err error) {
 	f.event(ctx, "watch.unreadable", 0, map[string]any{"path": path, "error": err.Error()})
 }
 
-func (f *folder) readable(path string) {
+func (f *folder) clearUnreadable(path string) {
 	f.mu.Lock()
-	delete(f.troubled, path)
+	delete(f.unreadable, path)
 	f.mu.Unlock()
 }
 
@@ -314,7 +318,7 @@ func claimOf(job, path string, now stamp, hash string) ledger.Claim {
 }
 
 func hashOnce(ctx context.Context, path string, now stamp) (string, error) {
-	file, err := spotOf(path)
+	file, err := openHandle(path)
 	if err != nil {
 		return "", err
 	}
@@ -322,8 +326,10 @@ func hashOnce(ctx context.Context, path string, now stamp) (string, error) {
 	return newHashes().of(ctx, file, now)
 }
 
-// Offer claims one file by hand, through the same claim as a drop.
-func Offer(ctx context.Context, l *ledger.Ledger, w Watch, path string) (ledger.Accepted, error) {
+// EnqueueFile queues a run of one file that its owner names. It makes the same claim as a drop, so
+// that content which had its run does not get another.
+func EnqueueFile(ctx context.Context, l *ledger.Ledger, w Watch, path string) (ledger.Accepted, error) {
+	// Claims are made by real paths; a scan resolves links too.
 	abs, err := filepath.Abs(path)
 	if err == nil {
 		abs, err = filepath.EvalSymlinks(abs)
@@ -346,7 +352,7 @@ func Offer(ctx context.Context, l *ledger.Ledger, w Watch, path string) (ledger.
 	now := stampOf(info)
 	hash, err := hashOnce(ctx, abs, now)
 	if errors.Is(err, errChanged) {
-		return ledger.Accepted{}, fmt.Errorf("%s is still being written; offer it again once it is complete", path)
+		return ledger.Accepted{}, fmt.Errorf("%s is still being written; try again once it is complete", path)
 	}
 	if err != nil {
 		return ledger.Accepted{}, fmt.Errorf("the file cannot be read: %w", err)

@@ -10,23 +10,23 @@ import (
 )
 
 const (
-	maxCalled    = 16 // names of one folder by links to it
+	maxAliases   = 16 // names that links give to one folder
 	linksChanged = "links changed"
 )
 
-// linked is what links in a folder lead to, as of the last scan. A file is what it is by its
-// real path, whatever leads there; names by links only say that it is taken.
+// linked is what links in a folder lead to, as of the last scan. A file is claimed by its real
+// path, whatever leads there; its names by links only decide whether the watch selects it.
 type linked struct {
-	links  map[string]bool     // that were followed
-	called map[string][]string // names that links give to folders, relative to the root
-	files  map[string]bool     // that are taken because of a link to them
+	links   map[string]bool     // that were followed
+	aliases map[string][]string // names that links give to folders, relative to the root
+	files   map[string]bool     // that are selected because of a link to them
 }
 
-// link is one that a walk came across, with its name relative to the root.
+// link is one that a walk found, with its name relative to the root.
 type link struct{ path, name string }
 
-// names are what a path can be called, relative to the root: by itself and by links.
-func (f *folder) names(path, rel string) []string {
+// namesOf are the names of a path relative to the root: its own, and those by links.
+func (f *folder) namesOf(path, rel string) []string {
 	var out []string
 	dir, base := filepath.Split(path)
 	dir = filepath.Clean(dir)
@@ -34,29 +34,30 @@ func (f *folder) names(path, rel string) []string {
 		out = append(out, rel)
 	}
 
-	for _, name := range f.linked.called[dir] {
+	for _, name := range f.linked.aliases[dir] {
 		out = append(out, name+"/"+base)
 	}
 	return out
 }
 
-// wants says whether the watch is for a file, by any of its names. Excludes hold for each of
-// them.
+// wants says whether the watch selects a file by any of its names. An exclude of its real name
+// holds for all of them.
 func (f *folder) wants(path, rel string) bool {
 	if f.linked.files[path] {
-		return f.open(path)
+		return f.inNoSkippedDir(path)
 	}
 
-	for _, name := range f.names(path, rel) {
-		if f.takes(name) && (name == rel || !matchesAny(f.Exclude, rel)) {
-			return f.open(path)
+	for _, name := range f.namesOf(path, rel) {
+		if f.selects(name) && (name == rel || !matchesAny(f.Exclude, rel)) {
+			return f.inNoSkippedDir(path)
 		}
 	}
 	return false
 }
 
-// follow follows links that the walk came across, in the order of their paths, and what is
-// found by that, until there are no more: each of them once, so that loops end.
+// follow follows the links that the walk found, and those found behind them, until there are no
+// more: each once, so that loops end, and in the order of their paths, so that each scan finds
+// the same names.
 func (k *walker) follow(ctx context.Context) {
 	for len(k.links) > 0 && ctx.Err() == nil {
 		links := k.links
@@ -66,7 +67,7 @@ func (k *walker) follow(ctx context.Context) {
 		for _, l := range links {
 			if !k.found.linked.links[l.path] {
 				k.found.linked.links[l.path] = true
-				k.followOne(ctx, l)
+				k.followLink(ctx, l)
 			}
 		}
 
@@ -74,17 +75,16 @@ func (k *walker) follow(ctx context.Context) {
 	}
 }
 
-// followOne looks where a link leads. What is not in the watched folder is none of its
-// business, and a link may be another by now: what is used is the path that was resolved,
-// which is checked, not the link.
-func (k *walker) followOne(ctx context.Context, l link) {
+// followLink adds what a link leads to, if that is in the watched folder. The link may lead
+// elsewhere by now, so only the resolved path is checked and used.
+func (k *walker) followLink(ctx context.Context, l link) {
 	f := k.f
 	real, err := filepath.EvalSymlinks(l.path)
 	if err != nil {
 		return // it leads to nothing, or in a circle
 	}
 
-	rel, ok := inside(f.root, real)
+	rel, ok := relInside(f.root, real)
 	if !ok || matchesAny(f.Exclude, rel) {
 		return
 	}
@@ -93,43 +93,43 @@ func (k *walker) followOne(ctx context.Context, l link) {
 	switch {
 	case err != nil:
 	case info.IsDir():
-		if f.Recursive && f.enters(real, l.name) && !f.takesAll(rel) && len(k.found.linked.called[real]) < maxCalled {
-			k.add(func() { k.enter(ctx, real, l.name) })
+		if f.Recursive && f.enters(real, l.name) && !f.selectsAll(rel) && len(k.found.linked.aliases[real]) < maxAliases {
+			k.add(func() { k.enterDir(ctx, real, l.name) })
 		}
-	case info.Mode().IsRegular() && f.takes(l.name) && f.open(real):
-		k.arm(filepath.Dir(real)) // it may be in none that is entered
+	case info.Mode().IsRegular() && f.selects(l.name) && f.inNoSkippedDir(real):
+		k.subscribe(filepath.Dir(real)) // it may be in none that is entered
 		k.found.linked.files[real] = true
-		if st := stampOf(info); k.isWork(real, st) {
+		if st := stampOf(info); k.mayNeedWork(real, st) {
 			k.found.files = append(k.found.files, sighting{real, st})
 		}
 	}
 }
 
-// takesAll says whether other names of a folder take no more files of it than its own does.
-func (f *folder) takesAll(rel string) bool {
+// selectsAll says whether the real name of a folder selects all that its names by links could.
+func (f *folder) selectsAll(rel string) bool {
 	return f.Recursive && len(f.Include) == 0 && !f.prunes(rel)
 }
 
-// call notes that a folder is reached by a link, or is in one that is.
-func (l *linked) call(dir, name string) {
-	if !slices.Contains(l.called[dir], name) {
-		l.called[dir] = append(l.called[dir], name)
+// addAlias notes the name of a folder that a link leads to, or that is in such a one.
+func (l *linked) addAlias(dir, name string) {
+	if !slices.Contains(l.aliases[dir], name) {
+		l.aliases[dir] = append(l.aliases[dir], name)
 	}
 }
 
 func newLinked() linked {
-	return linked{links: map[string]bool{}, called: map[string][]string{}, files: map[string]bool{}}
+	return linked{links: map[string]bool{}, aliases: map[string][]string{}, files: map[string]bool{}}
 }
 
-// join adds what a walk of a part of the folder found.
-func (l *linked) join(o linked) {
+// merge adds what a walk of a part of the folder found.
+func (l *linked) merge(o linked) {
 	for path := range o.links {
 		l.links[path] = true
 	}
 
-	for dir, names := range o.called {
+	for dir, names := range o.aliases {
 		for _, name := range names {
-			l.call(dir, name)
+			l.addAlias(dir, name)
 		}
 	}
 
@@ -138,8 +138,8 @@ func (l *linked) join(o linked) {
 	}
 }
 
-// within is the name of an entry of a folder that has a name.
-func within(name, entry string) string {
+// joinName is the name of an entry of the folder called name, both relative to the root.
+func joinName(name, entry string) string {
 	if name == "." {
 		return entry
 	}

@@ -11,66 +11,66 @@ import (
 )
 
 // looped is a folder that converges and whose baseline is one file.
-func (d *desk) looped() *folder {
+func (d *harness) looped() *folder {
 	d.t.Helper()
 	d.write("inbox/a.csv", "1")
 	d.must(d.w.Set(d.t.Context(), []Watch{{Job: "in", Agent: "a", Path: d.path("inbox"), Mode: ModeConverge, Settle: time.Millisecond}}))
 	f := d.w.folders["in"]
 	f.scan(d.t.Context(), "start")
-	if f.loop.phase != StateIdle || f.loop.st.Print == "" {
-		d.t.Fatalf("%+v", f.loop)
+	if f.conv.phase != StateIdle || f.conv.state.Fingerprint == "" {
+		d.t.Fatalf("%+v", f.conv)
 	}
 	return f
 }
 
 // What went while it was looked at makes no run: the folder may never have looked like this.
-func TestTornLookDecidesNothing(t *testing.T) {
+func TestTornScanDecidesNothing(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t)
+	d := newHarness(t)
 	f := d.looped()
 	k := &walker{f: f, found: &walk{unreadable: map[string]error{}}}
-	k.trouble(d.path("inbox/sub"), fs.ErrNotExist)
-	if n := f.consider(t.Context(), k.found); n != 0 || f.loop.phase != StateDebouncing || d.runs() != 0 {
-		t.Errorf("%d files, %s, %d runs", n, f.loop.phase, d.runs())
+	k.failed(d.path("inbox/sub"), fs.ErrNotExist)
+	if n := f.evaluate(t.Context(), k.found); n != 0 || f.conv.phase != StateDebouncing || d.runs() != 0 {
+		t.Errorf("%d files, %s, %d runs", n, f.conv.phase, d.runs())
 	}
 
-	f.loop.at = time.Now()
+	f.conv.checkAt = time.Now()
 	f.scan(t.Context(), "")
-	if f.loop.phase != StateIdle || d.runs() != 0 {
-		t.Errorf("%s, %d runs", f.loop.phase, d.runs())
+	if f.conv.phase != StateIdle || d.runs() != 0 {
+		t.Errorf("%s, %d runs", f.conv.phase, d.runs())
 	}
 
 	// But one that is never whole is taken as it is in the end.
 	f.MaxWait = 0
-	f.consider(t.Context(), k.found)
-	f.loop.at = time.Now()
-	f.consider(t.Context(), k.found)
-	if f.loop.phase != StateProcessing || d.runs() != 1 {
-		t.Errorf("%s, %d runs", f.loop.phase, d.runs())
+	f.evaluate(t.Context(), k.found)
+	f.conv.checkAt = time.Now()
+	f.evaluate(t.Context(), k.found)
+	if f.conv.phase != StateProcessing || d.runs() != 1 {
+		t.Errorf("%s, %d runs", f.conv.phase, d.runs())
 	}
 }
 
 // A run that the ledger has, without having been able to say so, is not asked for twice.
 func TestDispatchWithoutAnAnswer(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t)
+	d := newHarness(t)
 	f := d.looped()
-	before := f.loop
+	before := f.conv
 	cur := tree{{path: "b"}}
-	changes, _, _ := difference(nil, cur)
+	changes, _, _ := changesBetween(nil, cur)
 	one, err := f.dispatch(t.Context(), cur, nil, changes)
 	d.must(err)
-	f.loop = before
+	f.conv = before
 	cur = tree{{path: "c"}}
 	two, err := f.dispatch(t.Context(), cur, nil, changes)
 	d.must(err)
-	if !one.New || two.New || two.Run != one.Run || f.loop.phase != StateProcessing || f.loop.st.Run != one.Run || f.loop.st.Print != (tree{{path: "b"}}).print() {
-		t.Errorf("%+v, %+v, %+v", one, two, f.loop)
+	if !one.New || two.New || two.Run != one.Run || f.conv.phase != StateProcessing || f.conv.state.Run != one.Run || f.conv.state.Fingerprint != (tree{{path: "b"}}).fingerprint() {
+		t.Errorf("%+v, %+v, %+v", one, two, f.conv)
 	}
 
 	// The next one is another.
 	d.end(one.Run, domain.OutcomeSuccess)
-	f.loop.outcome = domain.OutcomeSuccess
+	f.conv.outcome = domain.OutcomeSuccess
 	three, err := f.dispatch(t.Context(), cur, nil, changes)
 	if err != nil || !three.New {
 		t.Errorf("%+v (%v)", three, err)
@@ -80,13 +80,13 @@ func TestDispatchWithoutAnAnswer(t *testing.T) {
 // A folder that was stopped writes nothing of its loop any more.
 func TestStoppedFolderWritesNothing(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t)
+	d := newHarness(t)
 	f := d.looped()
 	d.must(d.w.Set(t.Context(), nil))
 	if _, ok, err := d.w.ledger.WatchState(t.Context(), "in"); ok || err != nil {
 		t.Errorf("it is not forgotten (%v)", err)
 	}
-	if err := f.keep(t.Context(), memory{}, "print"); err == nil {
+	if err := f.becomeIdle(t.Context(), memory{}, "print"); err == nil {
 		t.Error("it still writes")
 	}
 	if _, ok, err := d.w.ledger.WatchState(t.Context(), "in"); ok || err != nil {
@@ -94,20 +94,21 @@ func TestStoppedFolderWritesNothing(t *testing.T) {
 	}
 }
 
-// That a folder went is heard of late: by then another of its name is there, and armed.
-func TestFolderReplacedUnheard(t *testing.T) {
+// The event of a folder's removal comes late: by then another of its name is there, and
+// subscribed to.
+func TestFolderReplacedWithoutAnEvent(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t)
+	d := newHarness(t)
 	d.must(d.w.Set(t.Context(), []Watch{{Job: "in", Agent: "a", Path: d.path("inbox"), Recursive: true, Settle: time.Millisecond}}))
 	f := d.w.folders["in"]
 	f.scan(t.Context(), "start")
 	d.must(os.Mkdir(d.path("inbox/sub"), 0o755))
 	f.descend(t.Context(), d.path("inbox/sub"), "sub")
-	f.lose(d.path("inbox/sub"), false)
+	f.noteRemoved(d.path("inbox/sub"), false)
 	d.write("inbox/sub/a.csv", "1")
-	f.dropLost()
-	f.lookAtHeard(t.Context())
-	if !slices.Contains(d.w.arms.events.WatchList(), d.path("inbox/sub")) || !f.settler.waits(d.path("inbox/sub/a.csv")) {
-		t.Errorf("%v is watched, %d files wait", d.w.arms.events.WatchList(), f.settler.len())
+	f.unsubscribeRemoved()
+	f.handleEvents(t.Context())
+	if !slices.Contains(d.w.subs.events.WatchList(), d.path("inbox/sub")) || !f.debouncer.has(d.path("inbox/sub/a.csv")) {
+		t.Errorf("%v is watched, %d files wait", d.w.subs.events.WatchList(), f.debouncer.len())
 	}
 }

@@ -8,28 +8,28 @@ import (
 )
 
 // unfinished are names that programs give to files they are still writing, and hidden
-// files. An include that is itself such a name ("*.tmp", ".env") takes them all the same.
+// files. An include that is itself such a name ("*.tmp", ".env") selects them all the same.
 var unfinished = []string{"*.part", "*.crdownload", "*.filepart", "*.tmp", "*~", "*.swp", "4913", ".*"}
 
-// takes says whether a file, slash-separated and relative to the watched folder, is one
-// that the watch is for. Excludes win.
-func (w *Watch) takes(rel string) bool {
+// selects says whether the watch is for a file, named with slashes and relative to the watched
+// folder. Excludes win over includes.
+func (w *Watch) selects(rel string) bool {
 	if w.prunes(path.Dir(rel)) || matchesAny(w.Exclude, rel) {
 		return false
 	}
 
 	base := path.Base(rel)
 	for _, g := range unfinished {
-		if like(g, base) && !w.asksFor(g, rel) {
+		if matchesSimple(g, base) && !w.includesExplicitly(g, rel) {
 			return false
 		}
 	}
 	return len(w.Include) == 0 || matchesAny(w.Include, rel)
 }
 
-// like is glob for the patterns of unfinished names, which a scan asks for each file: one
-// star, first or last, or none.
-func like(pattern, name string) bool {
+// matchesSimple is a fast glob for the patterns of unfinished names, which a scan tries on each
+// file: they have one star, first or last, or none.
+func matchesSimple(pattern, name string) bool {
 	if end, ok := strings.CutPrefix(pattern, "*"); ok {
 		return strings.HasSuffix(name, end)
 	}
@@ -39,9 +39,9 @@ func like(pattern, name string) bool {
 	return name == pattern
 }
 
-// asksFor says whether a file that is ignored because of a default pattern is included by
-// a pattern that says so.
-func (w *Watch) asksFor(ignored, rel string) bool {
+// includesExplicitly says whether an include that itself looks like an ignored name ("*.tmp")
+// matches a file, which the default pattern would leave out.
+func (w *Watch) includesExplicitly(ignored, rel string) bool {
 	for _, g := range w.Include {
 		if glob(ignored, path.Base(g)) && matches(g, rel) {
 			return true
@@ -73,7 +73,7 @@ func matchesAny(patterns []string, rel string) bool {
 	return false
 }
 
-// matches takes a pattern without a slash for a name at any depth, and dir for dir/**.
+// matches reads a pattern without a slash as a name at any depth, and dir as dir/**.
 func matches(pattern, rel string) bool {
 	pattern = strings.TrimSuffix(strings.TrimPrefix(pattern, "./"), "/")
 	if glob(pattern, rel) || glob(pattern+"/**", rel) {

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-func TestTakes(t *testing.T) {
+func TestSelects(t *testing.T) {
 	for _, c := range []struct {
 		include, exclude string
 		yes, no          string
@@ -26,13 +26,13 @@ func TestTakes(t *testing.T) {
 	} {
 		w := Watch{Include: strings.Fields(c.include), Exclude: strings.Fields(c.exclude)}
 		for _, rel := range strings.Fields(c.yes) {
-			if !w.takes(rel) {
+			if !w.selects(rel) {
 				t.Errorf("include %q, exclude %q: %s is not taken", c.include, c.exclude, rel)
 			}
 		}
 
 		for _, rel := range strings.Fields(c.no) {
-			if w.takes(rel) {
+			if w.selects(rel) {
 				t.Errorf("include %q, exclude %q: %s is taken", c.include, c.exclude, rel)
 			}
 		}
@@ -49,7 +49,7 @@ func TestPrunes(t *testing.T) {
 }
 
 // What cannot work is refused by a sentence that names the job and what to do.
-func TestPrepared(t *testing.T) {
+func TestValidated(t *testing.T) {
 	dir := t.TempDir()
 	good := Watch{Job: "in", Path: dir}
 	for want, change := range map[string]func(*Watch){
@@ -64,16 +64,16 @@ func TestPrepared(t *testing.T) {
 	} {
 		w := good
 		change(&w)
-		if _, err := prepared([]Watch{w}); err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "job in: ") {
+		if _, err := validated([]Watch{w}); err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "job in: ") {
 			t.Errorf("want %q, got %v", want, err)
 		}
 	}
 
-	if _, err := prepared([]Watch{good, good}); err == nil {
+	if _, err := validated([]Watch{good, good}); err == nil {
 		t.Error("two watches of one job were taken")
 	}
 
-	got, err := prepared([]Watch{good})
+	got, err := validated([]Watch{good})
 	if err != nil || got[0].Settle != time.Second || got[0].Existing != ExistingProcess {
 		t.Errorf("%+v (%v)", got, err)
 	}

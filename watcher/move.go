@@ -19,12 +19,13 @@ import (
 // maxName is how long a name may be, in bytes, on most file systems.
 const maxName = 255
 
-// numbered is a name, the second and later ones with a number: a.csv, a-2.csv, …
+// numbered is the i-th name to try, with a number from the second on: a.csv, a-2.csv, …
 func numbered(name string, i int) string {
 	if i == 0 {
 		return name
 	}
 
+	// All of .profile is an extension to filepath.Ext: its number goes at the end.
 	ext := filepath.Ext(name)
 	stem := strings.TrimSuffix(name, ext)
 	if stem == "" {
@@ -36,21 +37,23 @@ func numbered(name string, i int) string {
 	return text.HeadBytes(stem, maxName-len(ext)) + ext
 }
 
-// move gives a file that looks like st a name in a folder, or the first free one after it. It
-// never takes the place of another file, and never takes away one that came to its place
-// meanwhile: errChanged.
-func (w *Watcher) move(ctx context.Context, file spot, st stamp, dir *os.Root, name string) (string, error) {
+// move moves a file that looks like st into a folder, under its name or the first free one
+// after it. It never replaces a file there, and never moves another file that took the place
+// of this one meanwhile: errChanged.
+func (w *Watcher) move(ctx context.Context, file fileHandle, st stamp, dir *os.Root, name string) (string, error) {
 	for i := range 10_000 {
-		dest := spot{dir, numbered(name, i)}
+		dest := fileHandle{dir, numbered(name, i)}
 		if w.isCopy(ctx, file, st, dest) {
 			return dest.path(), file.remove()
 		}
 
+		// Checked only after the rename: no system renames a file on the condition that it is
+		// still the same one.
 		err := renameNew(file, dest)
 		if errors.Is(err, syscall.EXDEV) {
-			err = copyAway(ctx, file, st, dest)
+			err = copyAcross(ctx, file, st, dest)
 		} else if err == nil {
-			err = putBackUnless(st, file, dest)
+			err = undoRenameUnless(st, file, dest)
 		}
 		if !errors.Is(err, fs.ErrExist) {
 			return dest.path(), err
@@ -59,13 +62,15 @@ func (w *Watcher) move(ctx context.Context, file spot, st stamp, dir *os.Root, n
 	return "", fmt.Errorf("%s holds ten thousand files of the name %s; clear it out", dir.Name(), name)
 }
 
-// isCopy says whether an interrupted move across file systems had made dest of a file.
-func (w *Watcher) isCopy(ctx context.Context, file spot, st stamp, dest spot) bool {
+// isCopy says whether dest is the copy of a file that an interrupted move across file systems
+// left behind.
+func (w *Watcher) isCopy(ctx context.Context, file fileHandle, st stamp, dest fileHandle) bool {
 	info, err := dest.lstat()
 	if err != nil {
 		return false
 	}
 
+	// On one device files are renamed, not copied: an equal file there is another one.
 	made := stampOf(info)
 	if made.device == st.device || made.size != st.size || made.modified != st.modified {
 		return false
@@ -76,15 +81,16 @@ func (w *Watcher) isCopy(ctx context.Context, file spot, st stamp, dest spot) bo
 	return err1 == nil && err2 == nil && one == two
 }
 
-// putBackUnless undoes a rename that caught another file than the one that looks like st.
-func putBackUnless(st stamp, file, dest spot) error {
+// undoRenameUnless undoes a rename that caught another file than the one that looks like st.
+// Should its old name be taken again by now, it gets a numbered one beside that.
+func undoRenameUnless(st stamp, file, dest fileHandle) error {
 	info, err := dest.lstat()
 	if err != nil || stampOf(info).same(st) {
 		return err
 	}
 
 	for i := range 100 {
-		err = renameNew(dest, file.beside(numbered(filepath.Base(file.name), i)))
+		err = renameNew(dest, file.sibling(numbered(filepath.Base(file.name), i)))
 		if !errors.Is(err, fs.ErrExist) {
 			break
 		}
@@ -92,32 +98,32 @@ func putBackUnless(st stamp, file, dest spot) error {
 	return errors.Join(errChanged, err)
 }
 
-// discard deletes a file that looks like st, and no other that came to its place meanwhile. It
-// goes by another name, which is that of aside.
-func discard(file spot, st stamp, aside spot) error {
-	if file.name != aside.name {
+// deleteFile deletes a file that looks like st, and no other that took its place meanwhile.
+// Therefore it is renamed to aside first, and checked under that name.
+func deleteFile(file fileHandle, st stamp, aside fileHandle) error {
+	if file.name != aside.name { // equal after a crash between the two steps
 		if err := renameNew(file, aside); err != nil {
 			return err
 		}
-		if err := putBackUnless(st, file, aside); err != nil {
+		if err := undoRenameUnless(st, file, aside); err != nil {
 			return err
 		}
 	}
 	return aside.remove()
 }
 
-// copyAway moves a file to another file system: it is copied under a hidden name, made
-// durable, given its name, and only then removed. Unlike a file that is written whole, the copy
-// has the same hidden name at each try, and its time is that of the original.
-func copyAway(ctx context.Context, file spot, st stamp, dest spot) error {
+// copyAcross moves a file to another file system: the copy is written under a hidden name,
+// synced, renamed, and only then is the original removed. Unlike a file of package atomicfile
+// the copy has the same hidden name at each try, and the time of the original.
+func copyAcross(ctx context.Context, file fileHandle, st stamp, dest fileHandle) error {
 	in, err := file.open()
 	if err != nil {
 		return err
 	}
 	defer in.Close()
 
-	// The name is that of an earlier try, which did not come to its end.
-	part := dest.beside(fmt.Sprintf(".moving-%x-%x", st.device, st.inode))
+	// An earlier try that was interrupted has left a part under this name.
+	part := dest.sibling(fmt.Sprintf(".moving-%x-%x", st.device, st.inode))
 	if err := part.remove(); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
@@ -132,7 +138,7 @@ func copyAway(ctx context.Context, file spot, st stamp, dest spot) error {
 		mode = info.Mode().Perm()
 	}
 
-	_, err = io.Copy(out, reader{ctx, in})
+	_, err = io.Copy(out, ctxReader{ctx, in})
 	err = errors.Join(err, out.Chmod(mode), out.Sync(), out.Close())
 	if err == nil {
 		modified := time.Unix(0, st.modified)
@@ -141,22 +147,23 @@ func copyAway(ctx context.Context, file spot, st stamp, dest spot) error {
 	if err != nil {
 		return errors.Join(fmt.Errorf("copying to %s: %w", dest.path(), err), part.remove())
 	}
-	if err := atomicfile.SyncIn(dest.root, filepath.Dir(dest.name)); err != nil {
+	if err := atomicfile.SyncFolderIn(dest.root, filepath.Dir(dest.name)); err != nil {
 		return err
 	}
 
+	// Written to during the copy: that content has no run yet and must not be removed.
 	info, err := file.lstat()
 	if err != nil || !stampOf(info).same(st) {
 		return errors.Join(errChanged, dest.remove())
 	}
 
-	in.Close() // Windows removes no file that is open
+	in.Close() // Windows does not remove an open file
 	return file.remove()
 }
 
-// reserveAndRename gives a file a name that is free, where the system has no rename that
-// refuses to replace.
-func reserveAndRename(file, dest spot) error {
+// reserveAndRename renames a file to a free name where the system has no rename that refuses
+// to replace: an empty file reserves the name, and is replaced.
+func reserveAndRename(file, dest fileHandle) error {
 	place, err := dest.root.OpenFile(dest.name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return err

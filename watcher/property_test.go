@@ -187,7 +187,7 @@ func (m *model) unclaimed() string {
 }
 
 func (m *model) check(t *rapid.T) {
-	runs, err := m.ledger.Runs(m.t.Context(), ledger.Filter{Limit: 10_000})
+	runs, err := m.ledger.Runs(m.t.Context(), ledger.RunFilter{Limit: 10_000})
 	m.must(err)
 	seen := map[string]bool{}
 	for _, r := range runs {
@@ -277,7 +277,7 @@ func (m *model) drop(t *rapid.T) int {
 }
 
 func (m *model) retryFailed() {
-	runs, err := m.ledger.Runs(m.t.Context(), ledger.Filter{Outcome: domain.OutcomeError, Limit: 1000})
+	runs, err := m.ledger.Runs(m.t.Context(), ledger.RunFilter{Outcome: domain.OutcomeError, Limit: 1000})
 	m.must(err)
 	for _, r := range runs {
 		_, err := m.ledger.Retry(m.t.Context(), r.ID)

@@ -14,37 +14,39 @@ import (
 )
 
 const (
-	pollEvery    = 2 * time.Second  // a folder that cannot be watched
-	missingEvery = 30 * time.Second // one that is not there, if no event tells of its return
+	pollEvery    = 2 * time.Second  // a folder without events
+	missingEvery = 30 * time.Second // a missing folder, should no event report its return
 	periodic     = "periodic"
 )
 
-// scan looks at the folder and deals with what is in it. The loop of one that converges gives
-// no reason for its own looks.
+// scan reads the folder and acts on what is in it. A folder that converges gives no reason for
+// the scans of its own loop.
 func (f *folder) scan(ctx context.Context, why string) {
-	walk, back := f.look(ctx)
+	walk, back := f.inspect(ctx)
 	if walk == nil {
 		return
 	}
 
-	news := f.stillTroubled(ctx, walk)
+	news := f.updateUnreadable(ctx, walk)
 	if f.Mode == ModeConverge {
-		news = f.consider(ctx, walk)
+		news = f.evaluate(ctx, walk)
 	}
 
 	if back {
 		why = "the folder is back"
 	}
 
+	// Routine scans are not worth an event. What a periodic one finds is: no event told of it.
 	if why != "" && why != "start" && why != linksChanged && (why != periodic || news > 0 && walk.degraded == "") {
 		f.w.log.Info("a watched folder was scanned", "job", f.Job, "path", f.Path, "reason", why, "found", news)
 		f.event(ctx, "watch.rescanned", 0, map[string]any{"path": f.Path, "reason": why, "found": news})
 	}
 }
 
-// look arms the folder and all it enters, and gives the settler what is in them. There is
-// nothing to see of a folder that is missing, nor once ctx has ended.
-func (f *folder) look(ctx context.Context) (_ *walk, back bool) {
+// inspect subscribes to the folder and all those it enters, reads them, and hands their files to
+// the debouncer. The walk is nil when the folder is missing, or ctx has ended.
+func (f *folder) inspect(ctx context.Context) (_ *walk, back bool) {
+	// Status shows a scan that does not end as a problem.
 	began := time.Now()
 	f.mu.Lock()
 	f.scanning = began
@@ -57,20 +59,20 @@ func (f *folder) look(ctx context.Context) (_ *walk, back bool) {
 
 	root, err := f.findRoot()
 	if err != nil {
-		f.absent(ctx, err)
+		f.rootMissing(ctx, err)
 		return nil, false
 	}
 
-	back = f.found(root)
-	retries := f.takeRetries()
+	back = f.rootFound(root)
+	retries := f.nextRetries()
 	walk := f.walk(ctx, root, ".", retries)
 	if ctx.Err() != nil {
 		return nil, false
 	}
 
-	f.tookAway(retries, walk)
+	f.forgetVanished(retries, walk)
 	f.linked = walk.linked
-	if err := f.leaveExisting(ctx, walk); err != nil {
+	if err := f.skipPreexisting(ctx, walk); err != nil {
 		if ctx.Err() == nil {
 			f.w.log.Error("what was in a folder before its job cannot be read or recorded; it is tried again", "job", f.Job, "path", f.Path, "error", err)
 		}
@@ -78,9 +80,9 @@ func (f *folder) look(ctx context.Context) (_ *walk, back bool) {
 		return nil, false
 	}
 
-	f.settleFound(walk)
+	f.debounceFound(walk)
 	took := time.Since(began)
-	f.dropStale(walk)
+	f.unsubscribeStale(walk)
 	f.finishScan(ctx, walk, took)
 
 	return walk, back
@@ -100,11 +102,11 @@ func (f *folder) findRoot() (string, error) {
 	return root, err
 }
 
-// found prepares for the folder at root; it reports whether it had been missing.
-func (f *folder) found(root string) bool {
-	f.shut = map[string]bool{}
-	for _, dir := range append(f.destinations(), f.closed...) {
-		f.shut[resolved(dir)] = true
+// rootFound prepares for the folder at root; it says whether it was missing before.
+func (f *folder) rootFound(root string) bool {
+	f.skippedDirs = map[string]bool{}
+	for _, dir := range append(f.destinations(), f.nestedWatches...) {
+		f.skippedDirs[resolveLinks(dir)] = true
 	}
 
 	f.root = root
@@ -116,10 +118,10 @@ func (f *folder) found(root string) bool {
 	return back
 }
 
-// settleFound gives the settler what a scan found, in the order in which it came.
-func (f *folder) settleFound(walk *walk) {
+// debounceFound hands what a scan found to the debouncer, the oldest first.
+func (f *folder) debounceFound(walk *walk) {
 	if f.Mode == ModeConverge {
-		return // its files are looked at together
+		return // its files are fingerprinted together
 	}
 
 	slices.SortFunc(walk.files, func(a, b sighting) int {
@@ -128,33 +130,35 @@ func (f *folder) settleFound(walk *walk) {
 	now := time.Now()
 	for i, s := range walk.files {
 		if i > 0 && s.path == walk.files[i-1].path {
-			continue // it has several names
+			continue // found by several links
 		}
-		f.settler.see(s.path, now, s.stamp, walk.how)
+		f.debouncer.observe(s.path, now, s.stamp, walk.hint)
 	}
 }
 
-// dropStale lets go of armed folders that the scan did not enter.
-func (f *folder) dropStale(walk *walk) {
+// unsubscribeStale ends the subscriptions of folders that the scan did not enter.
+func (f *folder) unsubscribeStale(walk *walk) {
 	stale := false
-	for _, dir := range f.w.arms.armed(f) {
+	for _, dir := range f.w.subs.dirs(f) {
 		if walk.entered[dir] {
 			continue
 		}
-		f.w.arms.disarm(f, dir)
-		if _, ok := inside(f.root, dir); ok {
+		f.w.subs.unsubscribe(f, dir)
+		if _, ok := relInside(f.root, dir); ok {
 			stale = true
 		}
 	}
 
 	if stale {
-		// It may be one that was renamed, and letting go of its old name lost the new one.
-		f.askScan("a folder was renamed")
+		// It may have been renamed: the system then knows one subscription by two paths, and
+		// ending the old one has ended the new one too.
+		f.requestScan("a folder was renamed")
 	}
 }
 
 func (f *folder) finishScan(ctx context.Context, walk *walk, took time.Duration) {
 	now := time.Now()
+	// A large folder that is polled must not be scanned without a pause.
 	f.scanAt = now.Add(f.w.rescan)
 	if walk.degraded != "" {
 		f.scanAt = now.Add(min(f.w.rescan, max(pollEvery, 10*took)))
@@ -162,7 +166,7 @@ func (f *folder) finishScan(ctx context.Context, walk *walk, took time.Duration)
 
 	f.mu.Lock()
 	before := f.status.Degraded
-	f.status.Degraded, f.status.Rescanned = walk.degraded, now
+	f.status.Degraded, f.status.LastScan = walk.degraded, now
 	f.mu.Unlock()
 
 	switch {
@@ -175,89 +179,91 @@ func (f *folder) finishScan(ctx context.Context, walk *walk, took time.Duration)
 	}
 }
 
-// stillTroubled forgets the troubles that a scan does not confirm, tells of new ones, and
-// counts the files that were found apart from those.
-func (f *folder) stillTroubled(ctx context.Context, walk *walk) (news int) {
+// updateUnreadable drops the errors that a scan does not confirm, reports new ones, and counts
+// the files that were found apart from those.
+func (f *folder) updateUnreadable(ctx context.Context, walk *walk) (news int) {
 	f.mu.Lock()
-	old := f.troubled
-	f.troubled = map[string]string{}
+	old := f.unreadable
+	f.unreadable = map[string]string{}
 
 	for _, s := range walk.files {
-		if _, told := old[s.path]; !told {
+		if _, known := old[s.path]; !known {
 			news++
 		}
 	}
 
 	for path, why := range old {
-		if f.settler.waits(path) || walk.unreadable[path] != nil {
-			f.troubled[path] = why
+		if f.debouncer.has(path) || walk.unreadable[path] != nil {
+			f.unreadable[path] = why
 		}
 	}
 
 	f.mu.Unlock()
 	for dir, err := range walk.unreadable {
-		f.trouble(ctx, dir, err)
+		f.reportUnreadable(ctx, dir, err)
 	}
 
 	return news
 }
 
-// descend arms and reads a folder that has just appeared, with what is in it already.
+// descend subscribes to a folder that has just appeared, and reads what is in it already.
 func (f *folder) descend(ctx context.Context, dir, name string) {
 	walk := f.walk(ctx, dir, name, nil)
-	walk.how = hintArrived
-	f.linked.join(walk.linked)
-	f.settleFound(walk)
+	walk.hint = hintArrived
+	f.linked.merge(walk.linked)
+	f.debounceFound(walk)
 	for sub, err := range walk.unreadable {
-		f.trouble(ctx, sub, err)
+		f.reportUnreadable(ctx, sub, err)
 	}
 
 	if walk.degraded != "" {
-		f.askScan("a new folder cannot be watched")
+		f.requestScan("a new folder cannot be watched")
 	}
 }
 
-// cannotArm says in words why a folder is polled.
-func cannotArm(dir string, err error) string {
+// pollReason says why a folder is polled, for its status.
+func pollReason(dir string, err error) string {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return "" // gone again
+		return "" // the folder is gone again
 	case errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EMFILE):
-		return "the system's limit of watched folders is reached (on Linux, raise fs.inotify.max_user_watches and max_user_instances); it is looked at every " + pollEvery.String()
+		return "the system's limit of watched folders is reached (on Linux, raise fs.inotify.max_user_watches and max_user_instances); it is scanned every " + pollEvery.String()
 	}
-	return fmt.Sprintf("%s cannot be watched: %v; it is looked at every %s", dir, err, pollEvery)
+	return fmt.Sprintf("%s cannot be watched: %v; it is scanned every %s", dir, err, pollEvery)
 }
 
-// absent notes that the folder is not there, and waits for it by watching what leads to it.
-func (f *folder) absent(ctx context.Context, err error) {
+// rootMissing notes that the folder is not there, and waits for it by a subscription to the
+// nearest folder above it.
+func (f *folder) rootMissing(ctx context.Context, err error) {
 	if errors.Is(err, fs.ErrNotExist) {
-		f.beginEmpty(ctx)
+		f.startMissing(ctx)
 	}
 
 	f.root = ""
 	f.scanAt = time.Now().Add(missingEvery)
-	near := nearest(f.Path)
-	for range 100 { // what leads to it may appear meanwhile
-		if armErr := f.w.arms.arm(f, near); armErr != nil {
+	near := nearestExisting(f.Path)
+	for range 100 { // a nearer one may appear before the subscription
+		if armErr := f.w.subs.subscribe(f, near); armErr != nil {
 			f.scanAt = time.Now().Add(pollEvery)
 			break
 		}
 
-		nearer := nearest(f.Path)
+		nearer := nearestExisting(f.Path)
 		if nearer == near {
 			break
 		}
 		near = nearer
 	}
 
-	for _, dir := range f.w.arms.armed(f) {
+	for _, dir := range f.w.subs.dirs(f) {
 		if dir != near {
-			f.w.arms.disarm(f, dir)
+			f.w.subs.unsubscribe(f, dir)
 		}
 	}
 
+	// It may have returned before the subscription, without an event.
 	if _, again := f.findRoot(); again == nil {
-		f.askScan("the folder is back")
+		f.requestScan("the folder is back")
 	}
 
 	f.mu.Lock()
@@ -272,8 +278,8 @@ func (f *folder) absent(ctx context.Context, err error) {
 	}
 }
 
-// nearest is the closest folder above path that exists.
-func nearest(path string) string {
+// nearestExisting is the closest folder above path that exists.
+func nearestExisting(path string) string {
 	dir := filepath.Dir(path)
 	for dir != filepath.Dir(dir) {
 		if info, err := os.Stat(dir); err == nil && info.IsDir() {

@@ -48,6 +48,7 @@ import (
 //
 // Paths are relative to a folder of the script's own.
 func TestScripts(t *testing.T) {
+	t.Parallel()
 	scripts, err := filepath.Glob("testdata/*.txt")
 	if err != nil || len(scripts) == 0 {
 		t.Fatalf("no scripts: %v", err)
@@ -412,7 +413,7 @@ func label(d ledger.Detail) string {
 }
 
 func (s *script) list(job string) []ledger.Detail {
-	runs, err := s.ledger.Runs(s.t.Context(), ledger.Filter{Job: job, Limit: 10_000})
+	runs, err := s.ledger.Runs(s.t.Context(), ledger.RunFilter{Job: job, Limit: 10_000})
 	s.must(err)
 	out := make([]ledger.Detail, len(runs))
 	for i, r := range runs {
@@ -429,7 +430,7 @@ func (s *script) run(job string, named []string) int64 {
 		return id
 	}
 
-	runs, err := s.ledger.Runs(s.t.Context(), ledger.Filter{Job: job, Limit: 1})
+	runs, err := s.ledger.Runs(s.t.Context(), ledger.RunFilter{Job: job, Limit: 1})
 	s.must(err)
 	if len(runs) == 0 {
 		s.fatal("no run of %s", job)

@@ -102,11 +102,11 @@ func report(b *testing.B, took []time.Duration) {
 // BenchmarkWalk, which reads names and stamps four at a time and does nothing with them.
 func BenchmarkRescan(b *testing.B) {
 	dir := manyFiles(b)
-	f := newFolder(&Watcher{arms: newArms(nil, nil)}, Watch{Path: dir, Settle: time.Second})
-	f.found(dir)
+	f := newFolder(&Watcher{subs: newSubscriptions(nil, nil)}, Watch{Path: dir, Settle: time.Second})
+	f.rootFound(dir)
 	first := f.walk(b.Context(), dir, ".", nil)
 	for _, s := range first.files {
-		f.known.put(f.marker.of(s.path, s.stamp), struct{}{})
+		f.known.put(f.stampHasher.of(s.path, s.stamp), struct{}{})
 	}
 
 	for b.Loop() {

@@ -11,30 +11,32 @@ import (
 // State is what a watch is doing.
 type State string
 
-// The states: idle → debouncing → processing → idle; what converges settles after processing.
+// The states: idle → debouncing → processing → idle; a folder that converges settles after
+// processing.
 const (
 	StateIdle       State = "idle"
 	StateDebouncing State = "debouncing" // files have changed and have not settled
 	StateProcessing State = "processing" // a run of its job is on; for converge also one that is queued or waits
-	StateSettling   State = "settling"   // for converge: its run is over, and what that did may not be
+	StateSettling   State = "settling"   // for converge: its run is over, but its effects may still come
 	StateMissing    State = "missing"    // the folder is not there
 )
 
 // Status is a watch as its owner sees it.
 type Status struct {
-	Job, Path string
-	Mode      string
-	State     State
-	Waiting   int    // files that have not settled, or wait for the others of their batch
-	Round     int    // for converge: the runs since the folder last came to rest
-	Folders   int    // of which the system tells
-	Degraded  string // why it polls instead of being told, "" when it is told
-	Problem   string
-	Rescanned time.Time
+	Job, Path     string
+	Mode          string
+	State         State
+	Waiting       int    // files that have not settled, or wait for the others of their batch
+	Round         int    // for converge: the runs since the folder was last idle
+	Subscriptions int    // whose events the system reports
+	Degraded      string // why the folder is polled; "" when events are reliable
+	Problem       string
+	LastScan      time.Time
 }
 
 // Status lists the watches by job.
 func (w *Watcher) Status(ctx context.Context) []Status {
+	// A ledger that does not answer must not hold up the status of the folders.
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
 
@@ -49,7 +51,7 @@ func (w *Watcher) Status(ctx context.Context) []Status {
 
 	var out []Status
 	for _, job := range slices.Sorted(maps.Keys(w.folders)) {
-		st := w.folders[job].snapshot(running[job])
+		st := w.folders[job].currentStatus(running[job])
 		if err != nil && st.Problem == "" {
 			st.Problem = fmt.Sprintf("what runs is not known: %v", err)
 		}
@@ -59,12 +61,12 @@ func (w *Watcher) Status(ctx context.Context) []Status {
 	return out
 }
 
-func (f *folder) snapshot(running bool) Status {
+func (f *folder) currentStatus(running bool) Status {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 
 	st := f.status
-	st.Folders = f.w.arms.count(f)
+	st.Subscriptions = f.w.subs.count(f)
 	st.Job, st.Path, st.Mode, st.State = f.Job, f.Path, f.Mode, StateIdle
 	switch {
 	case f.missing:
@@ -73,25 +75,25 @@ func (f *folder) snapshot(running bool) Status {
 		st.State = f.phase
 	case running && f.Mode != ModeConverge:
 		st.State = StateProcessing
-	case st.Waiting > 0 || len(f.heardOf) > 0:
+	case st.Waiting > 0 || len(f.eventIndex) > 0:
 		st.State = StateDebouncing
 	}
 
 	switch {
 	case st.Problem != "":
-	case !f.scanning.IsZero() && time.Since(f.scanning) > silence:
+	case !f.scanning.IsZero() && time.Since(f.scanning) > unresponsiveAfter:
 		st.Problem = fmt.Sprintf("%s has been read since %s without an end; does its file system answer?", f.Path, f.scanning.Format(time.TimeOnly))
-	case len(f.troubled) > 0:
-		st.Problem = firstOf(f.troubled, "cannot be read") + "; it is tried again at each scan"
-	case len(f.unmoved) > 0:
-		st.Problem = firstOf(f.unmoved, "could not be dealt with after its run") + "; it is tried again at each scan"
+	case len(f.unreadable) > 0:
+		st.Problem = describeFirst(f.unreadable, "cannot be read") + "; it is tried again at each scan"
+	case len(f.moveErrors) > 0:
+		st.Problem = describeFirst(f.moveErrors, "could not be dealt with after its run") + "; it is tried again at each scan"
 	}
 
 	return st
 }
 
-// firstOf says of the first of some paths what is wrong with it, and how many more there are.
-func firstOf(paths map[string]string, what string) string {
+// describeFirst says what is wrong with the first of some paths, and how many more there are.
+func describeFirst(paths map[string]string, what string) string {
 	path := slices.Min(slices.Collect(maps.Keys(paths)))
 	text := fmt.Sprintf("%s %s: %s", path, what, paths[path])
 	if more := len(paths) - 1; more > 0 {

@@ -48,7 +48,11 @@ func TestFoldersAtOnce(t *testing.T) {
 		dir := b.path(fmt.Sprintf("inbox/%d/a/b/c", i))
 		b.must(os.MkdirAll(dir, 0o755))
 		for j := range files {
-			b.must(os.WriteFile(filepath.Join(dir, fmt.Sprint(j)), fmt.Append(nil, i, j), 0o644))
+			// Renamed into place: written there, it would be empty for longer than a settle window
+			// on a busy machine, and that is content of its own.
+			whole := b.path("whole")
+			b.must(os.WriteFile(whole, fmt.Append(nil, i, j), 0o644))
+			b.must(os.Rename(whole, filepath.Join(dir, fmt.Sprint(j))))
 		}
 	}
 
@@ -101,7 +105,7 @@ func TestBreaker(t *testing.T) {
 			b := newBench(t)
 			w := b.inbox()
 			w.Mode, w.Settle = mode, 20*time.Millisecond
-			b.startWith(watcher.Options{Broken: func(job, path string) []ledger.Notice {
+			b.startWith(watcher.Options{BreakerNotices: func(job, path string) []ledger.Notice {
 				return []ledger.Notice{{Job: job, Channel: "desktop", Title: "paused", Body: path}}
 			}}, w)
 			for i := range 30 {
@@ -156,7 +160,7 @@ func TestOwnFiles(t *testing.T) {
 	b.until(func() bool { return b.count("in") == 1 })
 	_, attempt, err := b.ledger.StartAttempt(t.Context(), 1)
 	b.must(err)
-	b.must(b.ledger.Own(t.Context(), attempt, ledger.Claim{Job: "in", Path: filepath.ToSlash(b.path("inbox/report.md")), Hash: hashOf([]byte("all is well"))}))
+	b.must(b.ledger.ClaimOwnOutput(t.Context(), attempt, ledger.Claim{Job: "in", Path: filepath.ToSlash(b.path("inbox/report.md")), Hash: hashOf([]byte("all is well"))}))
 	b.write("inbox/report.md", "all is well")
 	b.write("inbox/b.csv", "2")
 	b.what = "the next run"

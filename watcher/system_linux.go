@@ -37,7 +37,7 @@ func network(dir string) string {
 }
 
 // renameNew renames a file unless the new name is taken: fs.ErrExist.
-func renameNew(file, dest spot) error {
+func renameNew(file, dest fileHandle) error {
 	from, err := file.root.Open(filepath.Dir(file.name))
 	if err != nil {
 		return err

@@ -31,7 +31,7 @@ func network(dir string) string {
 }
 
 // renameNew renames a file unless the new name is taken: fs.ErrExist.
-func renameNew(file, dest spot) error {
+func renameNew(file, dest fileHandle) error {
 	from, err := windows.UTF16PtrFromString(file.path())
 	if err != nil {
 		return err

@@ -20,39 +20,40 @@ import (
 	"rouse/agentdb/ledger"
 )
 
-// maxNames is how many changes a run is told by name.
+// maxNames is how many changed files a run is told by name.
 const maxNames = 1000
 
 // tree is what a folder looks like: its files by their paths, each once.
-type tree []leaf
+type tree []treeFile
 
-// leaf is a file of which nothing but the stamp was read.
-type leaf struct {
+// treeFile is a file as far as its stamp tells; its content was not read.
+type treeFile struct {
 	path           string // relative, with slashes
 	size, modified int64
-	changed        int64 // not kept, and no part of the fingerprint
+	changed        int64 // not recorded, and not part of the fingerprint
 }
 
-func (l leaf) same(o leaf) bool { return l.size == o.size && l.modified == o.modified }
+func (l treeFile) same(o treeFile) bool { return l.size == o.size && l.modified == o.modified }
 
-// treeOf sorts what a walk of root saw.
-func treeOf(root string, files []sighting) tree {
+// newTree makes a tree of the files that a walk of root found.
+func newTree(root string, files []sighting) tree {
 	t := make(tree, 0, len(files))
 	for _, s := range files {
-		if rel, ok := inside(root, s.path); ok {
-			t = append(t, leaf{rel, s.stamp.size, s.stamp.modified, s.stamp.changed})
+		if rel, ok := relInside(root, s.path); ok {
+			t = append(t, treeFile{rel, s.stamp.size, s.stamp.modified, s.stamp.changed})
 		}
 	}
 
-	slices.SortFunc(t, func(a, b leaf) int { return cmp.Compare(a.path, b.path) })
-	return slices.CompactFunc(t, func(a, b leaf) bool { return a.path == b.path })
+	slices.SortFunc(t, func(a, b treeFile) int { return cmp.Compare(a.path, b.path) })
+	return slices.CompactFunc(t, func(a, b treeFile) bool { return a.path == b.path })
 }
 
-// print is the fingerprint: a hash over paths, sizes and times (OSA-92).
-func (t tree) print() string {
+// fingerprint is the fingerprint: a hash over paths, sizes and times (OSA-92).
+func (t tree) fingerprint() string {
 	h := sha256.New()
 	var buf []byte
 	for _, l := range t {
+		// The length comes first: no name can then pass for a shorter one with a size behind it.
 		buf = binary.AppendUvarint(buf[:0], uint64(len(l.path)))
 		buf = append(buf, l.path...)
 		buf = binary.BigEndian.AppendUint64(buf, uint64(l.size))
@@ -63,9 +64,9 @@ func (t tree) print() string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// compare goes over the files that differ between two trees, in the order of their paths: was
-// is nil for one that was added, is for one that was removed.
-func compare(old, now tree, differs func(was, is *leaf)) {
+// diffTrees calls differs for each file that differs between two trees, in the order of paths:
+// was is nil for an added file, is for a removed one.
+func diffTrees(old, now tree, differs func(was, is *treeFile)) {
 	for len(old) > 0 || len(now) > 0 {
 		switch {
 		case len(now) == 0 || len(old) > 0 && old[0].path < now[0].path:
@@ -83,11 +84,11 @@ func compare(old, now tree, differs func(was, is *leaf)) {
 	}
 }
 
-// difference is what a run is told of two trees, how many files differ, and when the last of
-// them was written or came, as far as the file system tells.
-func difference(old, now tree) (c *ledger.Changes, n int, last int64) {
+// changesBetween is what a run is told about the difference of two trees, how many files differ,
+// and when the last of them was written or came, as far as the file system tells.
+func changesBetween(old, now tree) (c *ledger.Changes, n int, last int64) {
 	c = &ledger.Changes{Added: []string{}, Removed: []string{}, Modified: []string{}}
-	compare(old, now, func(was, is *leaf) {
+	diffTrees(old, now, func(was, is *treeFile) {
 		if is != nil {
 			last = max(last, cmp.Or(is.changed, is.modified))
 		}
@@ -110,7 +111,7 @@ func difference(old, now tree) (c *ledger.Changes, n int, last int64) {
 	return c, n, last
 }
 
-// shape is which files a watch looks at.
+// shape is which files a watch selects. It is recorded with a tree, to know what the tree is of.
 type shape struct {
 	Root             string
 	Include, Exclude []string
@@ -119,7 +120,7 @@ type shape struct {
 }
 
 func (f *folder) shape() shape {
-	return shape{f.root, f.Include, f.Exclude, f.Recursive, f.FollowSymlinks, f.closed}
+	return shape{f.root, f.Include, f.Exclude, f.Recursive, f.FollowSymlinks, f.nestedWatches}
 }
 
 func (s shape) equal(o shape) bool {
@@ -127,59 +128,59 @@ func (s shape) equal(o shape) bool {
 		slices.Equal(s.Include, o.Include) && slices.Equal(s.Exclude, o.Exclude) && slices.Equal(s.Closed, o.Closed)
 }
 
-// took says whether a file was one of those.
-func (s shape) took(rel string) bool {
+// selects says whether a file is one of those.
+func (s shape) selects(rel string) bool {
 	w := Watch{Include: s.Include, Exclude: s.Exclude}
-	if !w.takes(rel) || !s.Recursive && strings.Contains(rel, "/") {
+	if !w.selects(rel) || !s.Recursive && strings.Contains(rel, "/") {
 		return false
 	}
 
 	path := filepath.Join(s.Root, filepath.FromSlash(rel))
 	for _, dir := range s.Closed {
-		if _, in := inside(dir, path); in {
+		if _, in := relInside(dir, path); in {
 			return false
 		}
 	}
 	return true
 }
 
-// memory is what a folder that converges looked like.
+// memory is what a folder looked like, as recorded in the ledger.
 type memory struct {
 	Shape shape
-	Left  string // its fingerprint after a run that was not done: at this one nothing begins
-	// last is from before the last run, base from before all that there is still to tell of:
-	// it is older than last while that run is not done.
+	Left  string // its fingerprint after a failed run: as long as it has this one, nothing starts
+	// last is from before the last run; base from before all changes that a run must still be
+	// told about, which is older than last after a failed run.
 	last, base tree
 }
 
-// reshape fits a memory to a watch that looks at other files than it did. Those that it did
-// not look at are taken for what they are now, unless existing files are to be processed.
-func (m *memory) reshape(f *folder, now tree) {
+// refit fits a memory to a watch that selects other files than before. The ones it did not
+// select count as unchanged, unless existing files are to be processed.
+func (m *memory) refit(f *folder, now tree) {
 	next := f.shape()
 	fit := func(t tree) tree {
-		out := slices.DeleteFunc(slices.Clone(t), func(l leaf) bool { return !next.took(l.path) })
+		out := slices.DeleteFunc(slices.Clone(t), func(l treeFile) bool { return !next.selects(l.path) })
 		if f.Existing == ExistingIgnore {
 			for _, l := range now {
-				if !m.Shape.took(l.path) {
+				if !m.Shape.selects(l.path) {
 					out = append(out, l)
 				}
 			}
 		}
 
-		slices.SortFunc(out, func(a, b leaf) int { return cmp.Compare(a.path, b.path) })
-		return slices.CompactFunc(out, func(a, b leaf) bool { return a.path == b.path })
+		slices.SortFunc(out, func(a, b treeFile) int { return cmp.Compare(a.path, b.path) })
+		return slices.CompactFunc(out, func(a, b treeFile) bool { return a.path == b.path })
 	}
 
 	m.last, m.base, m.Left = fit(m.last), fit(m.base), ""
 	m.Shape = next
 }
 
-// text is a memory as the ledger keeps it: base is written as what is different from last.
-func (m *memory) text() (string, error) {
+// encode is a memory as text for the ledger, compressed, with base as its difference from last.
+func (m *memory) encode() (string, error) {
 	var undo tree
-	compare(m.last, m.base, func(was, is *leaf) {
+	diffTrees(m.last, m.base, func(was, is *treeFile) {
 		if is == nil {
-			is = &leaf{path: was.path, size: -1}
+			is = &treeFile{path: was.path, size: -1} // no file has this size: it is not in base
 		}
 		undo = append(undo, *is)
 	})
@@ -189,6 +190,7 @@ func (m *memory) text() (string, error) {
 		return "", err
 	}
 
+	// The version of the format. An older binary that does not know it starts from scratch.
 	var out bytes.Buffer
 	out.WriteString("1 ")
 	armour := base64.NewEncoder(base64.RawStdEncoding, &out)
@@ -200,7 +202,7 @@ func (m *memory) text() (string, error) {
 	buf := binary.AppendUvarint(nil, uint64(len(head)))
 	buf = append(buf, head...)
 	for _, t := range []tree{m.last, undo} {
-		buf = t.append(buf)
+		buf = t.appendTo(buf)
 	}
 
 	_, err = z.Write(buf)
@@ -208,10 +210,11 @@ func (m *memory) text() (string, error) {
 	return out.String(), err
 }
 
-// append writes a tree: of each path what is different from the one before, and of each time.
-func (t tree) append(buf []byte) []byte {
+// appendTo writes a tree. Of each path and time it writes only the difference from the one
+// before, which is short where many files are in one folder.
+func (t tree) appendTo(buf []byte) []byte {
 	buf = binary.AppendUvarint(buf, uint64(len(t)))
-	var before leaf
+	var before treeFile
 	for _, l := range t {
 		same := 0
 		for same < len(l.path) && same < len(before.path) && l.path[same] == before.path[same] {
@@ -229,11 +232,11 @@ func (t tree) append(buf []byte) []byte {
 	return buf
 }
 
-// remember reads what text wrote.
-func remember(text string) (m memory, err error) {
+// decodeMemory reads what text wrote.
+func decodeMemory(text string) (m memory, err error) {
 	body, ok := strings.CutPrefix(text, "1 ")
 	if !ok {
-		return m, errors.New("it is of a kind that this version does not know")
+		return m, errors.New("its format is not known to this version")
 	}
 
 	r := bufio.NewReader(flate.NewReader(base64.NewDecoder(base64.RawStdEncoding, strings.NewReader(body))))
@@ -254,14 +257,14 @@ func remember(text string) (m memory, err error) {
 
 	m.base = m.last
 	if len(undo) > 0 {
-		m.base = undone(m.last, undo)
+		m.base = applyDiff(m.last, undo)
 	}
 
 	return m, nil
 }
 
-// undone is base, of last and what is different in it.
-func undone(last, undo tree) tree {
+// applyDiff is base, made of last and the difference that encode wrote.
+func applyDiff(last, undo tree) tree {
 	out := make(tree, 0, len(last))
 	for len(last) > 0 || len(undo) > 0 {
 		if len(undo) == 0 || len(last) > 0 && last[0].path < undo[0].path {
@@ -283,12 +286,13 @@ func undone(last, undo tree) tree {
 	return out
 }
 
-// readBytes reads a length and as many bytes, after so many of those before.
+// readBytes reads a length and that many bytes, which follow the first same bytes of before.
 func readBytes(r *bufio.Reader, same uint64, before string) ([]byte, error) {
 	n, err := binary.ReadUvarint(r)
 	if err != nil {
 		return nil, err
 	}
+	// A damaged length must not allocate gigabytes.
 	if n > 1<<20 || same > uint64(len(before)) {
 		return nil, errors.New("it is damaged")
 	}
@@ -306,7 +310,7 @@ func readTree(r *bufio.Reader) (tree, error) {
 	}
 
 	t := make(tree, 0, min(n, 1<<20))
-	var before leaf
+	var before treeFile
 	for range n {
 		same, err := binary.ReadUvarint(r)
 		if err != nil {
@@ -324,7 +328,7 @@ func readTree(r *bufio.Reader) (tree, error) {
 			return nil, fmt.Errorf("of %s: %w", path, err)
 		}
 
-		before = leaf{path: string(path), size: size, modified: before.modified + modified}
+		before = treeFile{path: string(path), size: size, modified: before.modified + modified}
 		t = append(t, before)
 	}
 

@@ -15,9 +15,9 @@ import (
 func trees(t *rapid.T, label string) tree {
 	var files []sighting
 	for _, name := range rapid.SliceOf(rapid.SampledFrom([]string{"a", "a.csv", "a/b", "a/b.csv", "b", "ä\n", "\xff", "sub/deep/x", "sub/deep/y", strings.Repeat("n", 255)})).Draw(t, label) {
-		files = append(files, sighting{joined("/in", name), stamp{size: int64(rapid.IntRange(0, 2).Draw(t, "size")), modified: rapid.Int64Range(-2, 1<<60).Draw(t, "modified")}})
+		files = append(files, sighting{joinPath("/in", name), stamp{size: int64(rapid.IntRange(0, 2).Draw(t, "size")), modified: rapid.Int64Range(-2, 1<<60).Draw(t, "modified")}})
 	}
-	return treeOf("/in", files)
+	return newTree("/in", files)
 }
 
 // What is kept of a folder is read back, whatever is in it; what is different between two is
@@ -26,12 +26,12 @@ func TestMemoryProperty(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		last, base := trees(t, "last"), trees(t, "base")
 		m := memory{Shape: shape{Root: "/in", Include: []string{"*.csv"}}, Left: "x", last: last, base: base}
-		text, err := m.text()
+		text, err := m.encode()
 		if err != nil {
 			t.Fatal(err)
 		}
 
-		got, err := remember(text)
+		got, err := decodeMemory(text)
 		if err != nil || !slices.Equal(got.last, last) || !slices.Equal(got.base, base) || !got.Shape.equal(m.Shape) || got.Left != "x" {
 			t.Fatalf("%+v (%v), want %+v", got, err, m)
 		}
@@ -39,7 +39,7 @@ func TestMemoryProperty(t *testing.T) {
 			t.Fatal("a text column cannot hold it")
 		}
 
-		changes, n, _ := difference(base, last)
+		changes, n, _ := changesBetween(base, last)
 		names := map[string]bool{}
 		for _, l := range base {
 			names[l.path] = true
@@ -53,7 +53,7 @@ func TestMemoryProperty(t *testing.T) {
 			delete(names, name)
 		}
 
-		if len(names) != len(last) || n != len(changes.Added)+len(changes.Removed)+len(changes.Modified) || (n == 0) != (base.print() == last.print()) {
+		if len(names) != len(last) || n != len(changes.Added)+len(changes.Removed)+len(changes.Modified) || (n == 0) != (base.fingerprint() == last.fingerprint()) {
 			t.Fatalf("%d changes %+v from %+v to %+v", n, changes, base, last)
 		}
 
@@ -68,7 +68,7 @@ func TestMemoryProperty(t *testing.T) {
 func many(n int) tree {
 	t := make(tree, n)
 	for i := range t {
-		t[i] = leaf{path: fmt.Sprintf("customers/%03d/invoices/%07d.pdf", i/500, i), size: int64(i * 7919 % 100_000), modified: noon.Add(time.Duration(i) * 7919 * time.Microsecond).UnixNano()}
+		t[i] = treeFile{path: fmt.Sprintf("customers/%03d/invoices/%07d.pdf", i/500, i), size: int64(i * 7919 % 100_000), modified: noon.Add(time.Duration(i) * 7919 * time.Microsecond).UnixNano()}
 	}
 	return t
 }
@@ -76,49 +76,49 @@ func many(n int) tree {
 // A hundred thousand files stay a row that a ledger can hold.
 func TestMemoryOfManyFiles(t *testing.T) {
 	all := many(100_000)
-	text, err := (&memory{last: all, base: all[:50_000]}).text()
+	text, err := (&memory{last: all, base: all[:50_000]}).encode()
 	if err != nil || len(text) > 2<<20 {
 		t.Fatalf("%d bytes (%v)", len(text), err)
 	}
 
 	t.Logf("%d bytes", len(text))
-	got, err := remember(text)
+	got, err := decodeMemory(text)
 	if err != nil || !slices.Equal(got.last, all) || !slices.Equal(got.base, all[:50_000]) {
 		t.Fatalf("%d and %d files (%v)", len(got.last), len(got.base), err)
 	}
 
-	changes, n, _ := difference(nil, all)
+	changes, n, _ := changesBetween(nil, all)
 	if n != len(all) || len(changes.Added) != maxNames || changes.More != n-maxNames || changes.Added[0] != all[0].path {
 		t.Errorf("%d, %d named, %d more", n, len(changes.Added), changes.More)
 	}
 }
 
 // What cannot be read is an error, and not another folder.
-func TestRememberRefuses(t *testing.T) {
+func TestDecodeMemoryRefuses(t *testing.T) {
 	all := many(100)
-	text, err := (&memory{last: all, base: all}).text()
+	text, err := (&memory{last: all, base: all}).encode()
 	if err != nil {
 		t.Fatal(err)
 	}
 
 	for _, bad := range []string{"", "2 " + text[2:], text[:len(text)/2], "1 ", "1 !!", text[:40] + "AAAA" + text[44:]} {
-		if got, err := remember(bad); err == nil && !slices.Equal(got.last, all) {
+		if got, err := decodeMemory(bad); err == nil && !slices.Equal(got.last, all) {
 			t.Errorf("%.20q… was read as %d files", bad, len(got.last))
 		}
 	}
 }
 
 // A folder that cannot be read is taken for what it was.
-func TestCarry(t *testing.T) {
+func TestKeepUnreadable(t *testing.T) {
 	known := tree{{path: "a"}, {path: "s/b", size: 1}, {path: "s/t/c", size: 2}, {path: "x/d", size: 3}}
-	got := carry("/in", tree{{path: "a"}, {path: "s/new"}}, known, map[string]error{filepath.FromSlash("/in/s/t"): errors.New("no")})
+	got := keepUnreadable("/in", tree{{path: "a"}, {path: "s/new"}}, known, map[string]error{filepath.FromSlash("/in/s/t"): errors.New("no")})
 	if want := (tree{{path: "a"}, {path: "s/new"}, {path: "s/t/c", size: 2}}); !slices.Equal(got, want) {
 		t.Errorf("%+v", got)
 	}
-	if got := carry("/in", tree{{path: "a"}}, known, map[string]error{filepath.FromSlash("/in/x/d"): errors.New("no")}); len(got) != 2 || got[1] != known[3] {
+	if got := keepUnreadable("/in", tree{{path: "a"}}, known, map[string]error{filepath.FromSlash("/in/x/d"): errors.New("no")}); len(got) != 2 || got[1] != known[3] {
 		t.Errorf("%+v", got)
 	}
-	if got := carry("/in", nil, known, map[string]error{filepath.FromSlash("/in"): errors.New("no")}); !slices.Equal(got, known) {
+	if got := keepUnreadable("/in", nil, known, map[string]error{filepath.FromSlash("/in"): errors.New("no")}); !slices.Equal(got, known) {
 		t.Errorf("%+v", got)
 	}
 }
@@ -127,10 +127,10 @@ func BenchmarkFingerprint(b *testing.B) {
 	all := many(100_000)
 	files := make([]sighting, len(all))
 	for i, l := range all {
-		files[i] = sighting{joined("/in", l.path), stamp{size: l.size, modified: l.modified}}
+		files[i] = sighting{joinPath("/in", l.path), stamp{size: l.size, modified: l.modified}}
 	}
 
 	for b.Loop() {
-		treeOf("/in", files).print()
+		newTree("/in", files).fingerprint()
 	}
 }

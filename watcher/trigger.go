@@ -13,13 +13,13 @@ import (
 // ErrBusy is what Trigger gives while the folder is not idle.
 var ErrBusy = errors.New("it can be triggered once it is idle")
 
-type answer struct {
+type triggerResult struct {
 	accepted ledger.Accepted
 	err      error
 }
 
-// Trigger queues a run of a folder that converges, of all that is in it: what was known of it
-// is forgotten (OSA-94). The folder must be idle: ErrBusy.
+// Trigger queues a run of a folder that converges, as if all that is in it were new (OSA-94).
+// The folder must be idle: ErrBusy.
 func (w *Watcher) Trigger(ctx context.Context, job string) (ledger.Accepted, error) {
 	w.mu.Lock()
 	f, on := w.folders[job], w.start != nil
@@ -31,35 +31,36 @@ func (w *Watcher) Trigger(ctx context.Context, job string) (ledger.Accepted, err
 		return ledger.Accepted{}, fmt.Errorf("job %s: its folder is not watched yet, or not any more", job)
 	}
 
-	ask := make(chan answer, 1)
-	if !f.ask(ask) {
+	result := make(chan triggerResult, 1) // so that the folder need not wait if ctx ends first
+	if !f.requestTrigger(result) {
 		return ledger.Accepted{}, fmt.Errorf("job %s: its watch has just changed; try again", job)
 	}
 
 	select {
-	case a := <-ask:
-		return a.accepted, a.err
+	case r := <-result:
+		return r.accepted, r.err
 	case <-ctx.Done():
 		return ledger.Accepted{}, context.Cause(ctx)
 	}
 }
 
-// Trigger does the same where no watcher runs: there nobody waits for a folder to settle, and the
-// end of its last run is enough. The watches are those of all jobs.
+// Trigger does the same without a running watcher. Nobody waits for the folder to settle then:
+// it is enough that its last run is over. The watches are those of all jobs, because a folder
+// leaves out what another job watches inside it.
 func Trigger(ctx context.Context, l *ledger.Ledger, watches []Watch, job string) (ledger.Accepted, error) {
-	watches, err := prepared(watches)
+	watches, err := validated(watches)
 	if err != nil {
 		return ledger.Accepted{}, err
 	}
 
 	w := newWatcher(Options{Ledger: l, Logger: slog.New(slog.DiscardHandler)})
-	w.arms = newArms(nil, errors.New("no watcher runs"))
+	w.subs = newSubscriptions(nil, errors.New("no watcher runs"))
 	f := w.foldersOf(watches)[job]
 	if err := triggerable(f, job); err != nil {
 		return ledger.Accepted{}, err
 	}
 
-	f.alone = true
+	f.standalone = true
 	return f.trigger(ctx)
 }
 
@@ -78,30 +79,32 @@ func (f *folder) trigger(ctx context.Context) (ledger.Accepted, error) {
 		return ledger.Accepted{}, err
 	}
 
-	walk, _ := f.look(ctx)
+	// Reading the folder may take long; the state is asked for once more after it.
+	walk, _ := f.inspect(ctx)
 	if walk == nil {
 		return ledger.Accepted{}, fmt.Errorf("job %s: the folder %s cannot be read", f.Job, f.Path)
 	}
 
-	if !f.loop.read || f.loop.root != f.root {
-		if err := f.recall(ctx); err != nil {
+	if !f.conv.loaded || f.conv.root != f.root {
+		if err := f.loadState(ctx); err != nil {
 			return ledger.Accepted{}, err
 		}
 	}
 
-	if f.alone && f.loop.phase == StateSettling {
-		f.loop.st.Round = 0
-		f.turn(StateIdle, time.Time{})
+	if f.standalone && f.conv.phase == StateSettling {
+		f.conv.state.Round = 0
+		f.setPhase(StateIdle, time.Time{})
 	}
 	if err := f.busy(); err != nil {
 		return ledger.Accepted{}, err
 	}
 
-	cur := treeOf(f.root, walk.files)
-	changes, _, _ := difference(nil, cur)
+	// Compared with an empty tree, each file counts as added.
+	cur := newTree(f.root, walk.files)
+	changes, _, _ := changesBetween(nil, cur)
 	accepted, err := f.dispatch(ctx, cur, nil, changes)
 	if err != nil {
-		f.loop.read, f.loop.at = false, time.Now().Add(time.Second)
+		f.conv.loaded, f.conv.checkAt = false, time.Now().Add(time.Second)
 		return accepted, err
 	}
 
@@ -110,7 +113,7 @@ func (f *folder) trigger(ctx context.Context) (ledger.Accepted, error) {
 }
 
 func (f *folder) busy() error {
-	l := &f.loop
+	l := &f.conv
 	f.mu.Lock()
 	missing := f.missing
 	f.mu.Unlock()
@@ -123,41 +126,41 @@ func (f *folder) busy() error {
 	}
 
 	why := ""
-	if l.st.Run != 0 && l.phase != StateDebouncing {
-		why = fmt.Sprintf(" (run %d)", l.st.Run)
+	if l.state.Run != 0 && l.phase != StateDebouncing {
+		why = fmt.Sprintf(" (run %d)", l.state.Run)
 	}
 
 	return fmt.Errorf("job %s: its folder is %s%s; %w", f.Job, l.phase, why, ErrBusy)
 }
 
-// ask hands a wish to the folder's goroutine, if there is one.
-func (f *folder) ask(a chan answer) bool {
+// requestTrigger hands a request to the folder's goroutine; false when that has ended.
+func (f *folder) requestTrigger(a chan triggerResult) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 
-	if f.over {
+	if f.ended {
 		return false
 	}
 
-	f.asks = append(f.asks, a)
-	f.poke()
+	f.triggerRequests = append(f.triggerRequests, a)
+	f.notify()
 	return true
 }
 
-func (f *folder) takeAsks() []chan answer {
+func (f *folder) drainTriggers() []chan triggerResult {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	asks := f.asks
-	f.asks = nil
+	asks := f.triggerRequests
+	f.triggerRequests = nil
 	return asks
 }
 
-// end refuses what is asked of a folder whose goroutine ends.
-func (f *folder) end() {
+// refuseTriggers answers the requests that come too late for the folder's goroutine.
+func (f *folder) refuseTriggers() {
 	f.mu.Lock()
-	f.over = true
+	f.ended = true
 	f.mu.Unlock()
-	for _, ask := range f.takeAsks() {
-		ask <- answer{err: fmt.Errorf("job %s: its watch ends", f.Job)}
+	for _, ask := range f.drainTriggers() {
+		ask <- triggerResult{err: fmt.Errorf("job %s: its watch ends", f.Job)}
 	}
 }

@@ -16,7 +16,7 @@ import (
 	"rouse/watcher"
 )
 
-// A file that may not be read is told of once, tried at each scan, and run once it can be.
+// A file that cannot be read is reported once, tried at each scan, and gets its run once it can be.
 func TestUnreadable(t *testing.T) {
 	b := newBench(t)
 	b.write("inbox/a.csv", "1")
@@ -28,9 +28,9 @@ func TestUnreadable(t *testing.T) {
 	b.startWith(watcher.Options{Rescan: 100 * time.Millisecond}, b.inbox())
 	b.what = "the problem shows"
 	b.until(func() bool { return strings.Contains(b.status("in").Problem, "a.csv cannot be read") })
-	seen := b.status("in").Rescanned
+	seen := b.status("in").LastScan
 	b.what = "another scan"
-	b.until(func() bool { return b.status("in").Rescanned.After(seen.Add(250 * time.Millisecond)) })
+	b.until(func() bool { return b.status("in").LastScan.After(seen.Add(250 * time.Millisecond)) })
 	events, err := b.ledger.Events(t.Context(), ledger.EventFilter{Job: "in"})
 	if err != nil {
 		t.Fatal(err)
@@ -46,7 +46,7 @@ func TestUnreadable(t *testing.T) {
 	b.until(func() bool { return b.count("in") == 1 && b.status("in").Problem == "" })
 }
 
-// A folder in the folder that may not be read is told of as well.
+// A folder in the folder that cannot be read is reported as well.
 func TestUnreadableFolder(t *testing.T) {
 	b := newBench(t)
 	b.write("inbox/sub/a.csv", "1")

@@ -11,19 +11,19 @@ import (
 )
 
 const (
-	walkers = 4   // readers of folders and stamps at the same time
-	page    = 512 // entries of a folder that one of them takes
+	walkers = 4   // goroutines that read folders and stamps
+	page    = 512 // entries of a folder that one of them reads at a time
 )
 
 // walk is what a scan saw.
 type walk struct {
-	how        hint
-	files      []sighting // files that may be work
+	hint       hint
+	files      []sighting // files that may need a run
 	linked     linked
 	entered    map[string]bool
 	unreadable map[string]error
 	degraded   string // why events cannot be relied on
-	torn       bool   // something went while it was looked at: what was seen was never there at once
+	torn       bool   // something vanished during the walk: what was seen never was there at the same time
 }
 
 type sighting struct {
@@ -31,37 +31,37 @@ type sighting struct {
 	stamp stamp
 }
 
-// walker reads a tree with some goroutines. It reads of its folder what only the folder's
-// goroutine writes, which waits for it.
+// walker reads a tree with several goroutines. They may read the fields of the folder without
+// its lock: its own goroutine, the only one that writes them, waits for the walk.
 type walker struct {
 	f     *folder
 	retry map[string]bool
 
-	mu    sync.Mutex
-	jobs  []func()
-	open  int // jobs that are queued or on
-	wake  *sync.Cond
-	links []link // that were come across and not followed yet
-	found *walk
+	mu         sync.Mutex
+	tasks      []func()
+	unfinished int // jobs that are queued or on
+	changed    *sync.Cond
+	links      []link // that were come across and not followed yet
+	found      *walk
 }
 
-// walk reads a folder of that name, all of it that is not known to be done with or is to be
-// tried again, and, if the watch is recursive, the folders in it: each is armed, then read,
-// then descended into.
+// walk reads the folder dir, which is called name relative to the root, and the folders in it if
+// the watch is recursive. Each is subscribed to before it is read, so that no file falls
+// between. Files that are known are left out, unless they are in retry.
 func (f *folder) walk(ctx context.Context, dir, name string, retry map[string]bool) *walk {
 	k := &walker{f: f, found: &walk{linked: newLinked(), entered: map[string]bool{}, unreadable: map[string]error{}}, retry: retry}
-	k.wake = sync.NewCond(&k.mu)
+	k.changed = sync.NewCond(&k.mu)
 	if name := network(dir); name != "" {
-		k.found.degraded = "it is on a network file system (" + name + "), which does not tell of all changes; it is looked at every " + pollEvery.String()
+		k.found.degraded = "it is on a network file system (" + name + "), which does not report all changes; it is scanned every " + pollEvery.String()
 	}
 
-	k.add(func() { k.enter(ctx, dir, name) })
+	k.add(func() { k.enterDir(ctx, dir, name) })
 	k.run()
 	k.follow(ctx)
 	return k.found
 }
 
-// run does the jobs that there are.
+// run does the tasks, and those that come of them.
 func (k *walker) run() {
 	var group sync.WaitGroup
 	for range walkers {
@@ -72,65 +72,66 @@ func (k *walker) run() {
 
 func (k *walker) add(job func()) {
 	k.mu.Lock()
-	k.jobs = append(k.jobs, job)
-	k.open++
+	k.tasks = append(k.tasks, job)
+	k.unfinished++
 	k.mu.Unlock()
-	k.wake.Signal()
+	k.changed.Signal()
 }
 
 func (k *walker) work() {
 	for {
 		k.mu.Lock()
-		for len(k.jobs) == 0 && k.open > 0 {
-			k.wake.Wait()
+		for len(k.tasks) == 0 && k.unfinished > 0 {
+			k.changed.Wait()
 		}
 
-		if k.open == 0 {
+		if k.unfinished == 0 {
 			k.mu.Unlock()
 			return
 		}
 
-		job := k.jobs[len(k.jobs)-1]
-		k.jobs = k.jobs[:len(k.jobs)-1]
+		// The newest first, as a walk in depth has it: this keeps the list short.
+		job := k.tasks[len(k.tasks)-1]
+		k.tasks = k.tasks[:len(k.tasks)-1]
 		k.mu.Unlock()
 		job()
 		k.mu.Lock()
-		k.open--
-		over := k.open == 0
+		k.unfinished--
+		over := k.unfinished == 0
 		k.mu.Unlock()
 		if over {
-			k.wake.Broadcast()
+			k.changed.Broadcast()
 		}
 	}
 }
 
-// arm has the system tell of what happens in a folder.
-func (k *walker) arm(dir string) {
-	armErr := k.f.w.arms.arm(k.f, dir)
+// subscribe subscribes to a folder; without events, the watch is polled.
+func (k *walker) subscribe(dir string) {
+	armErr := k.f.w.subs.subscribe(k.f, dir)
 	k.mu.Lock()
 	k.found.entered[dir] = true
 	if armErr != nil && k.found.degraded == "" {
-		k.found.degraded = cannotArm(dir, armErr)
+		k.found.degraded = pollReason(dir, armErr)
 	}
 	k.mu.Unlock()
 }
 
-// enter arms a folder and reads it, page by page.
-func (k *walker) enter(ctx context.Context, dir, name string) {
+// enterDir subscribes to a folder and reads it, page by page.
+func (k *walker) enterDir(ctx context.Context, dir, name string) {
 	if ctx.Err() != nil {
 		return
 	}
 
-	k.arm(dir)
-	if own, ok := inside(k.f.root, dir); ok && own != name {
+	k.subscribe(dir)
+	if own, ok := relInside(k.f.root, dir); ok && own != name {
 		k.mu.Lock()
-		k.found.linked.call(dir, name)
+		k.found.linked.addAlias(dir, name)
 		k.mu.Unlock()
 	}
 
 	d, err := os.Open(dir)
 	if err != nil {
-		k.trouble(dir, err)
+		k.failed(dir, err)
 		return
 	}
 	defer d.Close()
@@ -138,44 +139,44 @@ func (k *walker) enter(ctx context.Context, dir, name string) {
 	for ctx.Err() == nil {
 		entries, err := d.ReadDir(page)
 		if len(entries) > 0 {
-			k.add(func() { k.look(ctx, dir, name, entries) })
+			k.add(func() { k.visitPage(ctx, dir, name, entries) })
 		}
 
 		if err != nil {
 			if !errors.Is(err, io.EOF) {
-				k.trouble(dir, err)
+				k.failed(dir, err)
 			}
 			return
 		}
 	}
 }
 
-// look sorts out a page of entries of a folder of that name.
-func (k *walker) look(ctx context.Context, dir, name string, entries []fs.DirEntry) {
+// visitPage sorts a page of entries into files, links and folders to enter.
+func (k *walker) visitPage(ctx context.Context, dir, name string, entries []fs.DirEntry) {
 	var files []sighting
 	var links []link
-	own, ok := inside(k.f.root, dir)
+	own, ok := relInside(k.f.root, dir)
 	byLink := ok && own != name
 	for _, d := range entries {
-		path, name := filepath.Join(dir, d.Name()), within(name, d.Name())
+		path, name := filepath.Join(dir, d.Name()), joinName(name, d.Name())
 		switch {
-		case ctx.Err() != nil || byLink && matchesAny(k.f.Exclude, within(own, d.Name())):
+		case ctx.Err() != nil || byLink && matchesAny(k.f.Exclude, joinName(own, d.Name())):
 		case d.IsDir():
 			if k.f.Recursive && k.f.enters(path, name) {
-				k.add(func() { k.enter(ctx, path, name) })
+				k.add(func() { k.enterDir(ctx, path, name) })
 			}
 		case d.Type()&fs.ModeSymlink != 0:
 			if k.f.FollowSymlinks {
 				links = append(links, link{path, name})
 			}
-		case d.Type().IsRegular() && k.f.takes(name):
+		case d.Type().IsRegular() && k.f.selects(name):
 			info, err := d.Info()
 			if err != nil {
-				k.trouble(path, err)
+				k.failed(path, err)
 				continue
 			}
 
-			if st := stampOf(info); k.isWork(path, st) {
+			if st := stampOf(info); k.mayNeedWork(path, st) {
 				files = append(files, sighting{path, st})
 			}
 		}
@@ -187,16 +188,16 @@ func (k *walker) look(ctx context.Context, dir, name string, entries []fs.DirEnt
 	k.mu.Unlock()
 }
 
-// isWork says whether something may have to be done with a file.
-func (k *walker) isWork(path string, st stamp) bool {
+// mayNeedWork says whether a file may need a run, by what is known in memory.
+func (k *walker) mayNeedWork(path string, st stamp) bool {
 	if k.f.Mode == ModeConverge || k.retry[path] {
 		return true
 	}
-	_, known := k.f.known.get(k.f.marker.of(path, st))
-	return !known && !k.f.leaves(path, st) && !k.f.long[path] && !k.f.settler.waits(path) && !k.f.batch.holds(path, st)
+	_, known := k.f.known.get(k.f.stampHasher.of(path, st))
+	return !known && !k.f.isPreexisting(path, st) && !k.f.hashing[path] && !k.f.debouncer.has(path) && !k.f.batch.has(path, st)
 }
 
-func (k *walker) trouble(path string, err error) {
+func (k *walker) failed(path string, err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if errors.Is(err, fs.ErrNotExist) {

@@ -18,7 +18,7 @@ const (
 	defaultMaxFiles = 500
 )
 
-// What a watch makes runs of.
+// What a watch queues runs of.
 const (
 	ModePerFile  = "per_file" // each file that is ready
 	ModeBatch    = "batch"    // all files that are ready once the folder is quiet
@@ -59,14 +59,14 @@ type Watch struct {
 	OnSuccess, OnFailure After         // not of converge
 }
 
-// prepared checks watches and fills their defaults.
-func prepared(watches []Watch) ([]Watch, error) {
+// validated is a copy of watches with their defaults, or an error of all that is wrong with them.
+func validated(watches []Watch) ([]Watch, error) {
 	out := make([]Watch, len(watches))
 	seen := map[string]bool{}
 	var errs []error
 	for i, w := range watches {
-		w.fill()
-		if err := w.check(); err != nil {
+		w.setDefaults()
+		if err := w.validate(); err != nil {
 			errs = append(errs, fmt.Errorf("job %s: %w", w.Job, err))
 		}
 
@@ -81,7 +81,7 @@ func prepared(watches []Watch) ([]Watch, error) {
 	return out, errors.Join(errs...)
 }
 
-func (w *Watch) fill() {
+func (w *Watch) setDefaults() {
 	w.Mode = cmp.Or(w.Mode, ModePerFile)
 	if w.Settle <= 0 {
 		w.Settle = defaultSettle
@@ -105,7 +105,7 @@ func (w *Watch) fill() {
 	w.Path = filepath.Clean(w.Path)
 }
 
-func (w *Watch) check() error {
+func (w *Watch) validate() error {
 	switch w.Mode {
 	case ModePerFile, ModeBatch:
 	case ModeConverge:
@@ -166,11 +166,11 @@ func (w *Watch) equal(o *Watch) bool {
 		slices.Equal(w.Include, o.Include) && slices.Equal(w.Exclude, o.Exclude)
 }
 
-// joined is the path of a file in a folder.
-func joined(dir, rel string) string { return filepath.Join(dir, filepath.FromSlash(rel)) }
+// joinPath is the path of a file in a folder, given its name with slashes.
+func joinPath(dir, rel string) string { return filepath.Join(dir, filepath.FromSlash(rel)) }
 
-// inside gives a path relative to a folder that holds it, with slashes.
-func inside(dir, path string) (string, bool) {
+// relInside is a path relative to a folder that contains it, with slashes; false if none does.
+func relInside(dir, path string) (string, bool) {
 	rel, err := filepath.Rel(dir, path)
 	if err != nil || rel == "." || rel == ".." || strings.HasPrefix(rel, ".."+string(filepath.Separator)) {
 		return "", false
@@ -178,8 +178,9 @@ func inside(dir, path string) (string, bool) {
 	return filepath.ToSlash(rel), true
 }
 
-// resolved is a path with the links resolved of as much of it as exists.
-func resolved(path string) string {
+// resolveLinks resolves the links of a path, as far as it exists: destinations may be created
+// later.
+func resolveLinks(path string) string {
 	rest := ""
 	for dir := path; ; dir = filepath.Dir(dir) {
 		if real, err := filepath.EvalSymlinks(dir); err == nil {

@@ -15,8 +15,8 @@ import (
 )
 
 const (
-	defaultRescan = 5 * time.Minute
-	silence       = 10 * time.Second // after which a folder that does not answer is a problem
+	defaultRescan     = 5 * time.Minute
+	unresponsiveAfter = 10 * time.Second // how long a file system may take before it counts as a problem
 )
 
 // Options are the watcher's parts.
@@ -24,28 +24,28 @@ type Options struct {
 	Ledger *ledger.Ledger
 	Logger *slog.Logger
 	Rescan time.Duration // 0 means 5m
-	// Broken is what the owner is told when a job is paused because one path is taken again
-	// and again; may be nil.
-	Broken func(job, path string) []ledger.Notice
+	// Broken makes the notices for when a job is paused because one path is claimed again and
+	// again; may be nil.
+	BreakerNotices func(job, path string) []ledger.Notice
 }
 
 // Watcher watches the folders of all jobs with one fsnotify watcher.
 type Watcher struct {
-	ledger *ledger.Ledger
-	log    *slog.Logger
-	rescan time.Duration
-	quiet  time.Duration                          // after a run of a folder that converges
-	broken func(job, path string) []ledger.Notice // may be nil
-	arms   *arms
-	hashes *hashes
-	slots  chan struct{} // long files that are hashed at the same time
-	ready  chan struct{}
-	reset  chan struct{} // capacity 1: there are other watches
+	ledger         *ledger.Ledger
+	log            *slog.Logger
+	rescan         time.Duration
+	runSettle      time.Duration                          // from the end of a run to the scan of a folder that converges
+	breakerNotices func(job, path string) []ledger.Notice // may be nil
+	subs           *subscriptions
+	hashes         *hashes
+	hashLanes      chan struct{} // a semaphore: large files that are hashed concurrently
+	ready          chan struct{}
+	followNow      chan struct{} // capacity 1: there are other watches, or other runs to follow
 
 	mu        sync.Mutex
 	folders   map[string]*folder // by job; nil before the first Set
 	start     func(f *folder)    // nil while Run is not on
-	following map[*folder]int64  // the runs that folders want to be told of
+	following map[*folder]int64  // the runs whose end, or retry, folders wait for
 }
 
 // New opens the one file-system watcher. A system that gives none makes every folder be
@@ -62,7 +62,7 @@ func New(o Options) (*Watcher, error) {
 		w.log.Warn("watched folders are polled", "error", err)
 	}
 
-	w.arms = newArms(events, err)
+	w.subs = newSubscriptions(events, err)
 	return w, nil
 }
 
@@ -76,19 +76,19 @@ func newWatcher(o Options) *Watcher {
 	}
 
 	return &Watcher{
-		ledger: o.Ledger, log: o.Logger, rescan: o.Rescan, quiet: quietAfter, broken: o.Broken, hashes: newHashes(),
-		slots: make(chan struct{}, 2), ready: make(chan struct{}), reset: make(chan struct{}, 1), following: map[*folder]int64{},
+		ledger: o.Ledger, log: o.Logger, rescan: o.Rescan, runSettle: defaultRunSettle, breakerNotices: o.BreakerNotices, hashes: newHashes(),
+		hashLanes: make(chan struct{}, 2), ready: make(chan struct{}), followNow: make(chan struct{}, 1), following: map[*folder]int64{},
 	}
 }
 
-// Ready is closed when every folder is armed and what is in it waits to settle. A folder
-// that does not answer for ten seconds is not waited for.
+// Ready is closed when every folder is subscribed to and has had its first scan. A folder that
+// does not answer for ten seconds is not waited for.
 func (w *Watcher) Ready() <-chan struct{} { return w.ready }
 
 // Set replaces the watches. A watch that has not changed goes on as it is; the others
 // begin with a scan. With an error nothing has changed.
 func (w *Watcher) Set(ctx context.Context, watches []Watch) error {
-	watches, err := prepared(watches)
+	watches, err := validated(watches)
 	if err != nil {
 		return err
 	}
@@ -97,6 +97,7 @@ func (w *Watcher) Set(ctx context.Context, watches []Watch) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 
+	// Stopped before others start: two folders of one job must not write the same state.
 	for job, old := range w.folders {
 		if f := next[job]; f != nil && f.unchanged(old) {
 			next[job] = old
@@ -113,43 +114,44 @@ func (w *Watcher) Set(ctx context.Context, watches []Watch) error {
 		}
 	}
 
-	w.nudge()
+	w.notifyFollow()
 	w.forget(ctx, next)
 	return nil
 }
 
-// nudge has what finished runs leave to be done looked at.
-func (w *Watcher) nudge() {
+// notifyFollow makes follow read the ledger, which did not change.
+func (w *Watcher) notifyFollow() {
 	select {
-	case w.reset <- struct{}{}:
+	case w.followNow <- struct{}{}:
 	default:
 	}
 }
 
-// forget drops what is known of folders that are not watched any more by a job that converges:
-// when they are again, they begin anew (OSA-94).
+// forget deletes the recorded trees of folders that no job in mode converge watches any more:
+// should one do so again, it starts from scratch (OSA-94).
 func (w *Watcher) forget(ctx context.Context, watched map[string]*folder) {
 	known, err := w.ledger.WatchStates(ctx)
 	var gone []string
 	for job, st := range known {
-		if f := watched[job]; st.Print != "" && (f == nil || f.Mode != ModeConverge) {
+		if f := watched[job]; st.Fingerprint != "" && (f == nil || f.Mode != ModeConverge) {
 			gone = append(gone, job)
 		}
 	}
 
 	if err == nil && len(gone) > 0 {
-		err = w.ledger.ForgetWatches(ctx, gone...)
+		err = w.ledger.DeleteWatchStates(ctx, gone...)
 	}
 
 	for _, job := range gone {
 		err = errors.Join(err, w.ledger.AppendEvents(ctx, ledger.Event{Job: job, Kind: "watch.forgotten"}))
 	}
 	if err != nil {
-		w.log.Error("what folders looked like that are not watched any more could not be forgotten", "error", err)
+		w.log.Error("the records of folders that are not watched any more could not be deleted", "error", err)
 	}
 }
 
-// foldersOf are the folders of watches; what one watches is closed to those around it.
+// foldersOf are the folders of watches. A folder that is watched itself is left out by the
+// watches of those around it.
 func (w *Watcher) foldersOf(watches []Watch) map[string]*folder {
 	out := make(map[string]*folder, len(watches))
 	at := make(map[string][]*folder, len(watches))
@@ -157,15 +159,16 @@ func (w *Watcher) foldersOf(watches []Watch) map[string]*folder {
 	for i := range watches {
 		f := newFolder(w, watches[i])
 		out[f.Job] = f
-		real[i] = resolved(f.Path)
+		real[i] = resolveLinks(f.Path)
 		at[real[i]] = append(at[real[i]], f)
 	}
 
+	// Walks up from each folder, instead of comparing each with all others.
 	for _, path := range real {
 		for dir := filepath.Dir(path); ; dir = filepath.Dir(dir) {
 			for _, around := range at[dir] {
 				if dir != path {
-					around.closed = append(around.closed, path)
+					around.nestedWatches = append(around.nestedWatches, path)
 				}
 			}
 			if dir == filepath.Dir(dir) {
@@ -183,7 +186,7 @@ func (w *Watcher) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 
-	group.Go(func() { w.listen() })
+	group.Go(func() { w.readEvents() })
 	group.Go(func() { w.follow(ctx) })
 	w.mu.Lock()
 	w.start = func(f *folder) {
@@ -202,13 +205,14 @@ func (w *Watcher) Run(ctx context.Context) error {
 	w.mu.Lock()
 	w.start = nil
 	w.mu.Unlock()
-	err := w.arms.close()
+	// Closed before the goroutines are waited for: it ends readEvents.
+	err := w.subs.close()
 	over := make(chan struct{})
 	go func() { group.Wait(); close(over) }()
 
 	select {
 	case <-over:
-	case <-time.After(silence):
+	case <-time.After(unresponsiveAfter):
 		w.log.Warn("a watched folder does not answer; the watcher stops without it")
 	}
 
@@ -227,7 +231,7 @@ func (w *Watcher) awaitFirstScans(ctx context.Context) {
 	}
 
 	w.mu.Unlock()
-	enough := time.NewTimer(silence)
+	enough := time.NewTimer(unresponsiveAfter)
 	defer enough.Stop()
 
 	for _, c := range scanned {

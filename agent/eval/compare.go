@@ -16,17 +16,17 @@ import (
 	"rouse/internal/domain"
 )
 
-// compare says what is not as it was wanted.
-func (st *stage) compare(ctx context.Context, run ledger.Run) ([]string, error) {
+// compare says what is not as the scenario expects.
+func (st *scenarioRun) compare(ctx context.Context, run ledger.Run) ([]string, error) {
 	problems := []string{}
-	wrong := func(format string, args ...any) { problems = append(problems, fmt.Sprintf(format, args...)) }
+	report := func(format string, args ...any) { problems = append(problems, fmt.Sprintf(format, args...)) }
 	outcome := string(run.Outcome)
 	if run.State != domain.StateFinished {
 		outcome = string(run.State)
 	}
 
 	if outcome != st.Want.Outcome {
-		wrong("the outcome is %s, wanted %s: %s", outcome, st.Want.Outcome, strings.TrimSpace(run.Error+" "+run.Summary))
+		report("the outcome is %s, wanted %s: %s", outcome, st.Want.Outcome, strings.TrimSpace(run.Error+" "+run.Summary))
 	}
 
 	for _, name := range slices.Sorted(maps.Keys(st.Want.Files)) {
@@ -34,26 +34,27 @@ func (st *stage) compare(ctx context.Context, run ledger.Run) ([]string, error) 
 		want := strings.TrimSpace(st.Want.Files[name])
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
-			wrong("there is no file %s, wanted one that holds %q", name, want)
+			report("there is no file %s, wanted one that holds %q", name, want)
 		case err != nil:
 			return nil, err
 		case strings.TrimSpace(string(got)) != want:
-			wrong("the file %s holds %q, wanted %q", name, strings.TrimSpace(string(got)), want)
+			report("the file %s holds %q, wanted %q", name, strings.TrimSpace(string(got)), want)
 		}
 	}
 
 	for _, name := range st.Want.Absent {
 		if _, err := os.Lstat(filepath.Join(st.work, filepath.FromSlash(name))); !errors.Is(err, fs.ErrNotExist) {
-			wrong("there is a file %s, wanted none (%v)", name, err)
+			report("there is a file %s, wanted none (%v)", name, err)
 		}
 	}
 
-	if err := st.compareRows(ctx, wrong); err != nil {
+	if err := st.compareRows(ctx, report); err != nil {
 		return nil, err
 	}
 
+	// A real model may get there in its own way.
 	if st.script != nil {
-		if err := st.compareMechanics(ctx, run, wrong); err != nil {
+		if err := st.compareMechanics(ctx, run, report); err != nil {
 			return nil, err
 		}
 	}
@@ -61,7 +62,7 @@ func (st *stage) compare(ctx context.Context, run ledger.Run) ([]string, error) 
 	return problems, nil
 }
 
-func (st *stage) compareRows(ctx context.Context, wrong func(string, ...any)) error {
+func (st *scenarioRun) compareRows(ctx context.Context, report func(string, ...any)) error {
 	if len(st.Want.Rows) == 0 {
 		return nil
 	}
@@ -76,22 +77,23 @@ func (st *stage) compareRows(ctx context.Context, wrong func(string, ...any)) er
 		got := "nothing"
 		rows, err := db.Query(ctx, agentdb.QuerySpec{SQL: query})
 		switch {
-		case err != nil:
+		case err != nil: // the model may not have made the table: a problem, not a failure of the host
 			got = err.Error()
 		case len(rows.Rows) == 1 && len(rows.Columns) == 1:
 			got = fmt.Sprint(rows.Rows[0][rows.Columns[0]])
 		}
 
 		if got != st.Want.Rows[query] {
-			wrong("%q gives %s, wanted %s", query, got, st.Want.Rows[query])
+			report("%q gives %s, wanted %s", query, got, st.Want.Rows[query])
 		}
 	}
 
 	return nil
 }
 
-// compareMechanics holds the record, and what the script was asked, to how it was to come about.
-func (st *stage) compareMechanics(ctx context.Context, run ledger.Run, wrong func(string, ...any)) error {
+// compareMechanics compares the record, and the requests to the script, with how the scenario
+// expects the result to come about.
+func (st *scenarioRun) compareMechanics(ctx context.Context, run ledger.Run, report func(string, ...any)) error {
 	want := st.Want.Script
 	calls, err := st.ledger.Calls(ctx, run.ID)
 	if err != nil {
@@ -104,11 +106,11 @@ func (st *stage) compareMechanics(ctx context.Context, run ledger.Run, wrong fun
 	}
 
 	if want.Exit != "" && run.Exit != want.Exit {
-		wrong("the exit is %s, wanted %s", run.Exit, want.Exit)
+		report("the exit is %s, wanted %s", run.Exit, want.Exit)
 	}
 
 	if said := run.Summary + " " + run.Error; !strings.Contains(said, want.Says) {
-		wrong("the record says %q, wanted %q", strings.TrimSpace(said), want.Says)
+		report("the record says %q, wanted %q", strings.TrimSpace(said), want.Says)
 	}
 
 	states := map[domain.CallState]int{}
@@ -118,7 +120,7 @@ func (st *stage) compareMechanics(ctx context.Context, run ledger.Run, wrong fun
 
 	for _, state := range slices.Sorted(maps.Keys(want.Calls)) {
 		if states[state] != want.Calls[state] {
-			wrong("%d calls are %s, wanted %d", states[state], state, want.Calls[state])
+			report("%d calls are %s, wanted %d", states[state], state, want.Calls[state])
 		}
 	}
 
@@ -127,19 +129,20 @@ func (st *stage) compareMechanics(ctx context.Context, run ledger.Run, wrong fun
 		for _, s := range steps {
 			n += strings.Count(strings.Join(s.Notices, "\n"), words)
 		}
-		if heard := st.script.heard(words); n != 1 || heard != 1 {
-			wrong("the notice %q is in %d steps of the record and %d requests, wanted in one", words, n, heard)
+		// A notice must be in one request only: one that became part of the history is in all later ones.
+		if requests := st.script.requestsWith(words); n != 1 || requests != 1 {
+			report("the notice %q is in %d steps of the record and %d requests, wanted in one", words, n, requests)
 		}
 	}
 
 	for _, words := range want.Sees {
-		if st.script.heard(words) == 0 {
-			wrong("no request held %q", words)
+		if st.script.requestsWith(words) == 0 {
+			report("no request held %q", words)
 		}
 	}
 
-	if left := len(st.Script) - len(st.script.asked); left > 0 {
-		wrong("%d turns of the script were not asked for", left)
+	if left := len(st.Script) - len(st.script.requests); left > 0 {
+		report("%d turns of the script were not asked for", left)
 	}
 
 	return nil

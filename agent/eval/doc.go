@@ -1,15 +1,14 @@
-// Package eval drives the production loop over fixture workspaces, and says whether it did
-// what a scenario wants (OSA-27).
+// Package eval runs the production loop over fixture folders, and says whether it did what a
+// scenario expects (OSA-27).
 //
 // # Design
 //
-// A Scenario is a YAML file: the files of a workspace, the prompt, the answers of a scripted
-// model, and what is wanted afterwards. Run gives it to the agent.Runner that every run goes
-// through, on a ledger and a database of its own, and compares. What came of it (outcome,
-// files, rows) is wanted of every model; how it came about (exits, calls that were answered
-// from what is known, notices, a shortened history) only of the script, which misbehaves on
-// purpose. So a scenario is also a task to try a real model on, unless it says that it is not.
+// A Scenario is a YAML file: the files of a working folder, the prompt, the answers of a scripted
+// model, and the expected state afterwards. Run gives it to the agent.Runner that every run goes
+// through, on a ledger and a database of its own, and compares. The result (outcome, files, rows)
+// is expected of every model; how it came about (exits, deduplicated calls, notices, a shortened
+// history) only of the script, which misbehaves on purpose. So a scenario is also a task to try a
+// real model on, unless it says that it is not.
 //
-// A scenario runs in a folder that must be empty: never over somebody's work, and never over a
-// home.
+// A scenario runs in a folder that must be empty: it must not overwrite anybody's work, nor a home.
 package eval

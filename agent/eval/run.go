@@ -19,17 +19,17 @@ import (
 // worker is the agent that a scenario is given to.
 const worker = "worker"
 
-// Report is what came of a scenario.
+// Report is the result of a scenario.
 type Report struct {
 	Name     string        `json:"name"`
 	About    string        `json:"about"`
-	Problems []string      `json:"problems"` // none: it did what was wanted
+	Problems []string      `json:"problems"` // none: it did what is expected
 	Run      ledger.Run    `json:"-"`
 	Took     time.Duration `json:"-"`
 }
 
-// stage is where a scenario plays.
-type stage struct {
+// scenarioRun is one run of a scenario, with a ledger and a database of its own.
+type scenarioRun struct {
 	Scenario
 	ledger *ledger.Ledger
 	pool   *agentdb.Pool
@@ -38,21 +38,22 @@ type stage struct {
 	script *script // nil: a real model does it
 }
 
-// Run plays a scenario in dir, which it makes, or which must be empty. With a model that one
-// does the task in the place of the script. An error means that it could not be played.
-func Run(ctx context.Context, dir string, s Scenario, doer *agent.Model) (Report, error) {
+// Run runs a scenario in dir, which it makes, or which must be empty. With m, that model does the
+// task instead of the script. An error means that the scenario could not be run.
+func Run(ctx context.Context, dir string, s Scenario, m *agent.Model) (Report, error) {
 	report := Report{Name: s.Name, About: s.About, Problems: []string{}}
-	if err := vacant(dir); err != nil {
+	if err := requireEmpty(dir); err != nil {
 		return report, err
 	}
 
-	st, err := set(ctx, dir, s, doer)
+	st, err := prepare(ctx, dir, s, m)
 	if err != nil {
 		return report, err
 	}
 
+	// The databases are closed even when the attempts failed, so that the folder can be looked at.
 	began := time.Now()
-	report.Run, err = st.play(ctx)
+	report.Run, err = st.attempts(ctx)
 	report.Took = time.Since(began)
 	if err == nil {
 		report.Problems, err = st.compare(ctx, report.Run)
@@ -61,9 +62,9 @@ func Run(ctx context.Context, dir string, s Scenario, doer *agent.Model) (Report
 	return report, errors.Join(err, st.pool.Close(), st.ledger.Close())
 }
 
-// vacant refuses a folder in which something is: it may be somebody's work, or a home that a
-// daemon serves.
-func vacant(dir string) error {
+// requireEmpty refuses a folder that holds anything: it may be somebody's work, or the home of a
+// daemon.
+func requireEmpty(dir string) error {
 	found, err := os.ReadDir(dir)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -71,15 +72,15 @@ func vacant(dir string) error {
 	case err != nil:
 		return err
 	case len(found) > 0:
-		return fmt.Errorf("%s is not empty: a scenario plays in a folder of its own, never over somebody's work", dir)
+		return fmt.Errorf("%s is not empty: a scenario needs an empty folder, so that it cannot overwrite anybody's work", dir)
 	}
 
 	return nil
 }
 
-// set prepares the workspace, the record, and the agent.
-func set(ctx context.Context, dir string, s Scenario, doer *agent.Model) (_ *stage, err error) {
-	st := &stage{Scenario: s, work: filepath.Join(dir, "work")}
+// prepare makes the working folder, the ledger, the database, and the agent.
+func prepare(ctx context.Context, dir string, s Scenario, m *agent.Model) (_ *scenarioRun, err error) {
+	st := &scenarioRun{Scenario: s, work: filepath.Join(dir, "work")}
 	for name, text := range s.Files {
 		path := filepath.Join(st.work, filepath.FromSlash(name))
 		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
@@ -90,7 +91,6 @@ func set(ctx context.Context, dir string, s Scenario, doer *agent.Model) (_ *sta
 		}
 	}
 
-	m := doer
 	if m == nil {
 		st.script = &script{turns: s.Script}
 		m = &agent.Model{Name: "script", Provider: st.script, Window: s.Window}
@@ -105,14 +105,16 @@ func set(ctx context.Context, dir string, s Scenario, doer *agent.Model) (_ *sta
 		return nil, errors.Join(err, st.pool.Close(), st.ledger.Close())
 	}
 
+	// Only the working folder and the database: nothing in a scenario reaches beyond dir.
 	st.runner.Set(agent.Plan{Agents: map[string]agent.Agent{worker: {
 		Name: worker, Workdir: st.work, Database: true, Model: m, Phased: s.Phased, Bounds: loop.Bounds{Steps: s.Steps, Calls: s.Calls},
 	}}})
 	return st, nil
 }
 
-// play makes as many attempts as there are questions that the scenario has an answer to.
-func (st *stage) play(ctx context.Context) (ledger.Run, error) {
+// attempts makes one attempt after the other, as long as the run asks and the scenario has an
+// answer.
+func (st *scenarioRun) attempts(ctx context.Context) (ledger.Run, error) {
 	queued, err := st.ledger.Enqueue(ctx, ledger.Request{Agent: worker, Trigger: domain.TriggerManual, Detail: ledger.Detail{Prompt: st.Prompt}})
 	if err != nil {
 		return ledger.Run{}, err
@@ -128,6 +130,7 @@ func (st *stage) play(ctx context.Context) (ledger.Run, error) {
 		if err != nil {
 			return run, err
 		}
+		// Recorded even if it was interrupted, so that the folder tells what happened.
 		if err := st.ledger.Finish(context.WithoutCancel(ctx), a, res); err != nil {
 			return run, err
 		}
@@ -135,6 +138,7 @@ func (st *stage) play(ctx context.Context) (ledger.Run, error) {
 			return run, err
 		}
 
+		// Nobody else writes this ledger, so the first item is the run's question.
 		items, err := st.ledger.Inbox(ctx)
 		if err != nil || len(items) == 0 {
 			return run, err

@@ -21,14 +21,14 @@ import (
 //go:embed scenarios/*.yaml
 var builtin embed.FS
 
-// unknownKey is how the decoder words it, for programmers.
+// unknownKey matches how the decoder reports an unknown key, which names a Go type.
 var unknownKey = regexp.MustCompile(`field (\S+) not found in type \S+`)
 
-// Scenario is a task in a workspace, and what is to come of it.
+// Scenario is a task in a folder, and the expected result.
 type Scenario struct {
 	Name   string            `yaml:"-"` // of its file
 	About  string            `yaml:"about"`
-	Files  map[string]string `yaml:"files"`  // of the workspace, by their paths
+	Files  map[string]string `yaml:"files"`  // in the working folder, by path
 	Prompt string            `yaml:"prompt"` // what the agent is to do
 	Answer string            `yaml:"answer"` // what its owner says when it asks
 	Phased bool              `yaml:"phased"`
@@ -36,7 +36,8 @@ type Scenario struct {
 	Steps  int               `yaml:"steps"`
 	Calls  int               `yaml:"calls"`
 	Script []Turn            `yaml:"script"`
-	// Misbehaves says that the script does what a model should not: no task for a real one.
+	// Misbehaves says that the script does what a model should not, so that the scenario is no task
+	// for a real one.
 	Misbehaves bool `yaml:"misbehaves"`
 	Want       Want `yaml:"want"`
 }
@@ -45,24 +46,24 @@ type Scenario struct {
 type Turn struct {
 	Say   string                      `yaml:"say"`
 	Calls []map[string]map[string]any `yaml:"calls"` // tool: arguments, one each
-	Fail  string                      `yaml:"fail"`  // the server's words; the turn fails for the moment
+	Fail  string                      `yaml:"fail"`  // the server's message; the turn fails and may be retried
 }
 
-// Want is what is to be so in the end.
+// Want is the expected state in the end.
 type Want struct {
 	Outcome string            `yaml:"outcome"`
-	Files   map[string]string `yaml:"files"`  // what they hold, but for space around it
-	Absent  []string          `yaml:"absent"` // files that are not there
+	Files   map[string]string `yaml:"files"`  // their contents, ignoring surrounding space
+	Absent  []string          `yaml:"absent"` // files that must not exist
 	Rows    map[string]string `yaml:"rows"`   // a query that gives one value, and the value
 	Script  Mechanics         `yaml:"script"`
 }
 
-// Mechanics are how it is to come about with the script.
+// Mechanics are how the script is expected to get there.
 type Mechanics struct {
 	Exit    domain.Exit              `yaml:"exit"`
 	Says    string                   `yaml:"says"`    // words of the summary or the error
 	Calls   map[domain.CallState]int `yaml:"calls"`   // how many ended in each of these states
-	Notices []string                 `yaml:"notices"` // words of each, which the model was told once
+	Notices []string                 `yaml:"notices"` // words of each; the model must get it exactly once
 	Sees    []string                 `yaml:"sees"`    // words that were in a request
 }
 
@@ -122,6 +123,7 @@ func (s Scenario) incomplete() string {
 		}
 	}
 
+	// The folder may be one that a person named on the command line.
 	for name := range s.Files {
 		if !filepath.IsLocal(name) {
 			return fmt.Sprintf("files: %s leads out of the workspace", name)

@@ -11,18 +11,19 @@ import (
 	"rouse/agent/model"
 )
 
-// script is a model that says what a scenario has it say.
+// script is a model that gives the answers of a scenario.
 type script struct {
 	turns []Turn
 
-	mu    sync.Mutex
-	asked []string // what it was sent, as text
+	mu       sync.Mutex
+	requests []string // what it was sent, as text
 }
 
 // Stream implements model.Provider.
 func (s *script) Stream(_ context.Context, r model.Request) iter.Seq2[model.Event, error] {
 	return func(yield func(model.Event, error) bool) {
-		n := s.hear(r)
+		// One too many is not retryable: the run ends, and the problems say why.
+		n := s.record(r)
 		if n > len(s.turns) {
 			yield(model.Event{}, &model.Error{Kind: model.KindBadRequest, Message: fmt.Sprintf("the script has %d turns, and was asked for one more", len(s.turns))})
 			return
@@ -46,7 +47,7 @@ func (s *script) Stream(_ context.Context, r model.Request) iter.Seq2[model.Even
 					return
 				}
 
-				if args == nil {
+				if args == nil { // a tool without arguments, in YAML
 					raw = json.RawMessage("{}")
 				}
 				if !yield(model.Event{Call: &model.Call{ID: fmt.Sprintf("call_%d_%d", n, i+1), Name: name, Args: raw}}, nil) {
@@ -57,8 +58,8 @@ func (s *script) Stream(_ context.Context, r model.Request) iter.Seq2[model.Even
 	}
 }
 
-// hear keeps what is asked, and counts.
-func (s *script) hear(r model.Request) int {
+// record keeps a request, and returns its number.
+func (s *script) record(r model.Request) int {
 	var text strings.Builder
 	for _, m := range r.Messages {
 		text.WriteString(m.Text + "\n")
@@ -67,17 +68,17 @@ func (s *script) hear(r model.Request) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 
-	s.asked = append(s.asked, text.String())
-	return len(s.asked)
+	s.requests = append(s.requests, text.String())
+	return len(s.requests)
 }
 
-// heard counts the requests that held some words.
-func (s *script) heard(words string) int {
+// requestsWith counts the requests that contain some words.
+func (s *script) requestsWith(words string) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 
 	n := 0
-	for _, text := range s.asked {
+	for _, text := range s.requests {
 		if strings.Contains(text, words) {
 			n++
 		}

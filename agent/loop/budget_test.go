@@ -16,7 +16,7 @@ import (
 
 // till is a Budget that writes down what it is asked.
 type till struct {
-	log  *journal
+	log  *fakeRecorder
 	room int // reservations that it grants
 	fail string
 	held map[int64]model.Usage
@@ -102,7 +102,7 @@ step 2 ends`
 func TestBudgetRefuses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for room, steps := range []int{0, 1, 2} {
-			b, _ := tilled(t, room, say(call("read", "{}"), model.Usage{Input: 5}), say(&model.Error{Kind: model.KindNonsense, Message: "odd", Retryable: true}))
+			b, _ := tilled(t, room, say(call("read", "{}"), model.Usage{Input: 5}), say(&model.Error{Kind: model.KindInvalidResponse, Message: "odd", Retryable: true}))
 			res := b.run(t, t.Context())
 			if res.Exit != domain.ExitCancelled || res.Outcome != "budget_exceeded" || res.Error != "stopped" || res.Steps != steps || len(b.model.requests) != room {
 				t.Errorf("room for %d: %+v, %d requests", room, res, len(b.model.requests))

@@ -8,8 +8,8 @@ import (
 	"rouse/agent/model"
 )
 
-// Speaker is a model that answers in a run, and what it can take.
-type Speaker struct {
+// ModelInfo is a model that answers in a run, and what it can take.
+type ModelInfo struct {
 	Name        string // as it is configured
 	MaxOutput   int    // tokens, 0: its own
 	Window      int    // tokens that its context holds, 0: as many as are assumed
@@ -17,47 +17,49 @@ type Speaker struct {
 }
 
 // Fallback are the models that take over, one after the other, when the one that answers has
-// failed for good. Who has taken over stays until the end of the attempt: going to and fro
-// would pay for the history each time. A run and its reductions share one.
+// failed for good. A model that took over stays until the end of the attempt: switching back and
+// forth would pay for the history each time. A run and its reductions share one Fallback.
 type Fallback struct {
-	Next []Speaker
-	// Switch has Options.Provider and Options.Budget go on with Next[i].
+	Next []ModelInfo
+	// Switch makes Options.Provider and Options.Budget continue with Next[i].
 	Switch func(i int)
-	taken  int // so many have taken over
+	taken  int // how many have taken over
 }
 
-// heed goes on with the model that answers now: a reduction may have changed it.
-func (r *run) heed() {
-	if r.Fallback == nil || r.heeded == r.Fallback.taken {
+// followFallback continues with the model that answers now: a reduction may have switched to it.
+func (r *run) followFallback() {
+	if r.Fallback == nil || r.fallbacksSeen == r.Fallback.taken {
 		return
 	}
 
-	r.heeded = r.Fallback.taken
-	s := r.Fallback.Next[r.heeded-1]
+	r.fallbacksSeen = r.Fallback.taken
+	s := r.Fallback.Next[r.fallbacksSeen-1]
 	r.Model, r.MaxOutput, r.Window, r.Temperature = s.Name, s.MaxOutput, s.Window, s.Temperature
 	r.window.budget = newWindow(r.Options).budget
-	r.window.sent = 0 // to this one nothing was sent so far
+	r.window.sent = 0 // this model has nothing in its cache that should stay as it is
 }
 
-// fallBack has the next model take over after a failure that another one need not share.
-// failure says why that cannot be, nil when it can.
-func (r *run) fallBack(ctx context.Context, failure error) error {
+// switchToFallback lets the next model take over after a failure that it need not share. It returns
+// nil when it did, else why the run fails.
+func (r *run) switchToFallback(ctx context.Context, failure error) error {
 	var e *model.Error
-	if ctx.Err() != nil || r.Fallback == nil || r.Fallback.taken == len(r.Fallback.Next) || !errors.As(failure, &e) || !e.Elsewhere() {
+	if ctx.Err() != nil || r.Fallback == nil || r.Fallback.taken == len(r.Fallback.Next) || !errors.As(failure, &e) || !e.AllowsFallback() {
 		return failure
 	}
 
-	before := r.Model
+	failed := r.Model
 	r.Fallback.Switch(r.Fallback.taken)
 	r.Fallback.taken++
-	r.heed()
-	was := r.result
-	if !r.compose() {
+	r.followFallback()
+	// fitHistory ends the run when the history does not fit. Here the run ends because the first
+	// model failed, so that result is restored, and the error names both reasons.
+	before := r.result
+	if !r.fitHistory() {
 		err := fmt.Errorf("%w; and its fallback %s cannot go on: %s", failure, r.Model, r.result.Error)
-		r.result = was
+		r.result = before
 		return err
 	}
 
-	r.switched = append(r.switched, fmt.Sprintf("[Fallback] %s answers from here on in the place of %s: %s", r.Model, before, failure))
+	r.switchNotices = append(r.switchNotices, fmt.Sprintf("[Fallback] %s answers from here on in the place of %s: %s", r.Model, failed, failure))
 	return nil
 }

@@ -11,8 +11,8 @@ import (
 	"rouse/internal/domain"
 )
 
-// fallen is a bench with models that take over; each request goes to who answers then.
-func fallen(t *testing.T, next []loop.Speaker, turns ...func(model.Request) []any) (*bench, *[]int) {
+// withFallbacks is a bench with models that take over; each request goes to who answers then.
+func withFallbacks(t *testing.T, next []loop.ModelInfo, turns ...func(model.Request) []any) (*bench, *[]int) {
 	b := setup(t, turns...)
 	b.o.Model = "first"
 	var switched []int
@@ -37,8 +37,8 @@ func TestFallback(t *testing.T) {
 		"down":                 {[]func(model.Request) []any{down(model.KindUnavailable, true), down(model.KindUnavailable, true), down(model.KindUnavailable, true), down(model.KindUnavailable, true), say("done")}, "success", 5, "second"},
 		"an hour's pause":      {[]func(model.Request) []any{busy, say("done")}, "success", 2, "second"},
 		"out of credit":        {[]func(model.Request) []any{down(model.KindRateLimited, false), say("done")}, "success", 2, "second"},
-		"in the middle":        {[]func(model.Request) []any{say(call("read", "{}")), down(model.KindNonsense, false), say(call("read", `{"text":"x"}`)), say("done")}, "success", 4, "first second second"},
-		"a chain":              {[]func(model.Request) []any{down(model.KindRateLimited, false), down(model.KindNonsense, false), say("done")}, "success", 3, "third"},
+		"in the middle":        {[]func(model.Request) []any{say(call("read", "{}")), down(model.KindInvalidResponse, false), say(call("read", `{"text":"x"}`)), say("done")}, "success", 4, "first second second"},
+		"a chain":              {[]func(model.Request) []any{down(model.KindRateLimited, false), down(model.KindInvalidResponse, false), say("done")}, "success", 3, "third"},
 		"all of them":          {[]func(model.Request) []any{down(model.KindRateLimited, false)}, "error", 3, "third"},
 		"a wrong key":          {[]func(model.Request) []any{down(model.KindAuth, false), say("done")}, "error", 1, "first"},
 		"a refused request":    {[]func(model.Request) []any{down(model.KindBadRequest, false), say("done")}, "error", 1, "first"},
@@ -49,7 +49,7 @@ func TestFallback(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				warm := 0.5
-				b, _ := fallen(t, []loop.Speaker{{Name: "second", MaxOutput: 77, Temperature: &warm}, {Name: "third"}}, c.turns...)
+				b, _ := withFallbacks(t, []loop.ModelInfo{{Name: "second", MaxOutput: 77, Temperature: &warm}, {Name: "third"}}, c.turns...)
 				b.o.MaxOutput = 99
 				res := b.run(t, t.Context())
 				var models []string
@@ -76,11 +76,11 @@ func TestFallback(t *testing.T) {
 	}
 }
 
-// The step says who took over and why, and the notices of the first try are heard by who
-// takes over: the first has not answered them.
+// The step says which model took over and why, and that model gets the notices of the first try:
+// the first model has not answered them.
 func TestFallbackIsTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b, switched := fallen(t, []loop.Speaker{{Name: "second"}}, say(call("read", "{}")), down(model.KindNonsense, false), say("done"))
+		b, switched := withFallbacks(t, []loop.ModelInfo{{Name: "second"}}, say(call("read", "{}")), down(model.KindInvalidResponse, false), say("done"))
 		b.o.Bounds.Steps = 3
 		b.run(t, t.Context())
 		s := b.log.steps[1]
@@ -111,7 +111,7 @@ func TestFallbackFits(t *testing.T) {
 				}
 
 				turns = append(turns, down(model.KindRateLimited, false), say("done"))
-				b, _ := fallen(t, []loop.Speaker{{Name: "second", Window: c.window, MaxOutput: 100}}, turns...)
+				b, _ := withFallbacks(t, []loop.ModelInfo{{Name: "second", Window: c.window, MaxOutput: 100}}, turns...)
 				b.o.Messages[0].Text = long
 				res := b.run(t, t.Context())
 				first, last := b.model.requests[6], b.model.requests[len(b.model.requests)-1]
@@ -128,11 +128,11 @@ func TestFallbackFits(t *testing.T) {
 	}
 }
 
-// Room is asked for anew for who takes over, who has a price of its own.
+// The turn is reserved again for the model that takes over, which has a price of its own.
 func TestFallbackIsReserved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, purse := tilled(t, 9, down(model.KindRateLimited, false), say("end", model.Usage{Input: 6}))
-		b.o.Fallback = &loop.Fallback{Next: []loop.Speaker{{Name: "second", MaxOutput: 7}}, Switch: func(int) {
+		b.o.Fallback = &loop.Fallback{Next: []loop.ModelInfo{{Name: "second", MaxOutput: 7}}, Switch: func(int) {
 			if err := b.log.add("switch"); err != nil {
 				t.Error(err)
 			}
@@ -146,7 +146,7 @@ func TestFallbackIsReserved(t *testing.T) {
 	})
 	synctest.Test(t, func(t *testing.T) {
 		b, _ := tilled(t, 1, down(model.KindRateLimited, false), say("end"))
-		b.o.Fallback = &loop.Fallback{Next: []loop.Speaker{{Name: "second"}}, Switch: func(int) {}}
+		b.o.Fallback = &loop.Fallback{Next: []loop.ModelInfo{{Name: "second"}}, Switch: func(int) {}}
 		if res := b.run(t, t.Context()); res.Outcome != "budget_exceeded" || len(b.model.requests) != 1 {
 			t.Errorf("%+v", res)
 		}

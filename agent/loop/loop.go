@@ -18,35 +18,36 @@ import (
 // run is the state of one attempt.
 type run struct {
 	Options
-	result   Result
-	messages []model.Message
-	view     []model.Message // of messages, what the model sees
-	results  []model.Result  // of the last step
-	draft    model.Draft     // of the requests
-	staged   []string        // notices for the next request alone
-	advice   string          // one more, about what was done last; the latest one counts
-	knowing  sync.Mutex
-	task     *task
-	moved    int     // free steps that moved data
-	charged  int     // steps
-	phased   *phased // nil unless the run works in phases
-	window   *window
-	rotated  bool  // the context has begun anew
-	empty    int   // empty answers in a row
-	output   int64 // bytes that the model wrote
-	idle     *idle
-	numbered int            // the number of the last step, those of reductions included
-	spare    int            // calls that the batch that is on leaves of the bound
-	outer    *tool.Registry // of the run that a reduction is a part of; nil: it is none
-	// The models that took over and that this run knows of, and what is to be told of it.
-	heeded   int
-	switched []string
-	// worked: a tool has answered; changeFailed: the last call that could change something
-	// did not succeed.
-	worked, changeFailed bool
+	result      Result
+	messages    []model.Message
+	view        []model.Message   // the part of messages that the model sees
+	results     []model.Result    // of the last step
+	draft       model.EncodeCache // of the requests
+	staged      []string          // notices for the next request only
+	advice      string            // one more, about what was done last; the latest one counts
+	knownMu     sync.Mutex        // guards books, advice and the durations of phased: calls run at the same time
+	books       *bookkeeping
+	dataSteps   int     // free steps that moved data
+	charged     int     // steps
+	phased      *phased // nil unless the run works in phases
+	window      *window
+	rotated     bool  // the context was replaced by a summary
+	empty       int   // empty answers in a row
+	outputBytes int64 // bytes that the model wrote
+	idle        *idleTimer
+	lastStep    int            // the number of the last step, including those of reductions
+	callsLeft   int            // what the current batch leaves of the bound on calls, for reductions
+	outerTools  *tool.Registry // of the run that this reduction is a part of; nil when it is not one
+	// How many of the fallbacks this run has switched to, and the notices about it that are not
+	// recorded yet. A reduction shares the fallbacks, so that it may be behind.
+	fallbacksSeen int
+	switchNotices []string
+
+	toolAnswered bool
+	changeFailed bool // the last call that could change something did not succeed
 }
 
-// Run drives one attempt to its end. An error means that the host is broken; whatever the
+// Run executes one attempt to its end. An error means that the host is broken; whatever the
 // model, a tool or a person did is in the Result.
 func Run(ctx context.Context, o Options) (Result, error) {
 	if o.Provider == nil || o.Registry == nil || o.Recorder == nil {
@@ -59,19 +60,21 @@ func Run(ctx context.Context, o Options) (Result, error) {
 	}
 
 	err := r.attempt(ctx)
+	// A cancelled run has done what it has done: its record is written all the same.
 	return r.result, errors.Join(err, o.Recorder.Flush(context.WithoutCancel(ctx)))
 }
 
 func newRun(o Options) *run {
 	o.Bounds = o.Bounds.withDefaults()
-	r := &run{Options: o, messages: slices.Clone(o.Messages), task: newTask(), window: newWindow(o), phased: newPhased(o)}
+	r := &run{Options: o, messages: slices.Clone(o.Messages), books: newBookkeeping(), window: newWindow(o), phased: newPhased(o)}
 	if r.phased != nil {
+		// Without a board in the options the memory has made one; both must be the same list.
 		r.Board = r.phased.memory.Board()
 	}
 	return r
 }
 
-// attempt drives the run within its clocks.
+// attempt executes the run within its wall and idle time.
 func (r *run) attempt(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -83,42 +86,43 @@ func (r *run) attempt(ctx context.Context) error {
 		defer t.Stop()
 	}
 
-	r.idle = newIdle(r.Bounds.Idle, func() { cancel(&stop{domain.OutcomeTimeout, fmt.Sprintf("nothing happened for %s", r.Bounds.Idle)}) })
+	r.idle = newIdleTimer(r.Bounds.Idle, func() { cancel(&stop{domain.OutcomeTimeout, fmt.Sprintf("nothing happened for %s", r.Bounds.Idle)}) })
 	defer r.idle.stop()
 
-	if r.recall() {
+	if r.restore() { // the run had ended, only its end was not recorded
 		return nil
 	}
 
-	return r.drive(ctx)
+	return r.iterate(ctx)
 }
 
-// next is the number of the step that begins now.
-func (r *run) next() int {
+// nextStep counts a step and returns its number.
+func (r *run) nextStep() int {
 	r.result.Steps++
-	r.numbered++
-	return r.numbered
+	r.lastStep++
+	return r.lastStep
 }
 
-// recall learns from the transcript of earlier attempts what its calls came to. over says
-// that they had ended the run, which only was not recorded any more.
-func (r *run) recall() (over bool) {
-	asked := map[string]model.Call{}
+// restore rebuilds from the transcript of earlier attempts what the run knows about its calls.
+// over says that one of them had ended the run, and only that end was not recorded.
+func (r *run) restore() (over bool) {
+	askedCalls := map[string]model.Call{}
 	var calls []model.Call // of the last answer, and what they came to
 	var envelopes []tool.Envelope
 	for i, m := range r.messages {
+		// Only results at the very end of the transcript can have ended the run.
 		if m.Role != model.RoleTool {
 			calls, envelopes = nil, nil
 		}
 
 		switch {
 		case m.Role == model.RoleAssistant:
-			clear(asked)
+			clear(askedCalls)
 			for _, c := range m.Calls {
-				asked[c.ID] = c
+				askedCalls[c.ID] = c
 			}
-		case m.Role == model.RoleUser && i > 0 && r.phased != nil:
-			r.phased.memory.Heard()
+		case m.Role == model.RoleUser && i > 0 && r.phased != nil: // the first one is the task itself
+			r.phased.memory.ResetStreaks()
 		}
 
 		if m.Role != model.RoleTool {
@@ -128,69 +132,74 @@ func (r *run) recall() (over bool) {
 		var e tool.Envelope
 		var args json.RawMessage
 		ok := json.Unmarshal([]byte(m.Text), &e) == nil && e.OK
-		if c, known := asked[m.CallID]; known {
-			made, acts := r.made(c)
-			if acts || ok { // a step that says something and failed was not taken
-				r.keep(c, e)
+		if c, known := askedCalls[m.CallID]; known {
+			made, acts := r.innerCall(c)
+			// A step without a call of its own failed because it could not be understood, and
+			// never was in the memory.
+			if acts || ok {
+				r.memorize(c, e)
 			}
 
 			m.Name, args = made.Name, made.Args
 			if t, planning := r.Registry.Lookup(made.Name); planning && t.Class() == tool.ClassPlan {
-				r.task.planned(e)
+				r.books.todoWritten(e)
 			}
 
 			calls, envelopes = append(calls, c), append(envelopes, e)
 		}
 
-		r.note(m.Name, args, ok)
+		r.noteOutcome(m.Name, args, ok)
 	}
 
-	return r.CutOff && r.ended(calls, envelopes)
+	// An attempt that was not interrupted may end with the call of a question. That one has
+	// been answered since, and must not end the run a second time.
+	return r.Interrupted && r.endedByCall(calls, envelopes)
 }
 
-// note remembers what a call came to.
-func (r *run) note(name string, args json.RawMessage, ok bool) {
-	r.worked = true
+// noteOutcome remembers whether the last call that could change something succeeded.
+func (r *run) noteOutcome(name string, args json.RawMessage, ok bool) {
+	r.toolAnswered = true
 	if t, known := r.Registry.Lookup(name); known && t.EffectOf(args) != domain.EffectRead && !t.Ends() {
 		r.changeFailed = !ok
 	}
 }
 
-// drive iterates until something ends the run.
-func (r *run) drive(ctx context.Context) error {
-	if len(r.Pending) > 0 {
+// iterate takes one step after the other until something ends the run.
+func (r *run) iterate(ctx context.Context) error {
+	if len(r.PendingCalls) > 0 {
 		if over, err := r.finishPending(ctx); over || err != nil {
 			return err
 		}
 	}
 	for {
-		if r.stopped(ctx) {
+		if r.endIfStopped(ctx) {
 			return nil
 		}
-		if !r.Policy.Plain && (r.Spent || r.limit() > 0 && r.charged >= r.limit()) {
-			return r.close(ctx)
+		if !r.Policy.NoModel && (r.Exhausted || r.limit() > 0 && r.charged >= r.limit()) {
+			return r.closeWithText(ctx)
 		}
-		if !r.compose() {
+		if !r.fitHistory() {
 			return nil
 		}
 
+		// Charged before the notices are written: they count the step that begins here.
 		r.charged++
-		r.warn()
+		r.orderNotices()
 		t, failure, err := r.step(ctx, false)
 		if err != nil {
 			return err
 		}
 
 		if failure != nil {
-			if r.overflowed(failure) {
-				r.charged--
+			if r.rotateOnOverflow(failure) {
+				r.charged-- // the server refused the request before the model did anything
 				continue
 			}
-			r.fail(ctx, failure)
+			r.endFailed(ctx, failure)
 			return nil
 		}
 
-		over, free, err := r.react(ctx, t)
+		over, free, err := r.handleAnswer(ctx, t)
 		if over || err != nil {
 			return err
 		}
@@ -201,18 +210,19 @@ func (r *run) drive(ctx context.Context) error {
 	}
 }
 
-// compose fits the history into the model's context; false when the run has to end because
-// it cannot be done. Such a step is not charged.
-func (r *run) compose() bool {
-	if r.Policy.Plain {
+// fitHistory fits the history into the model's context. When that is not possible it ends the
+// run and returns false; the step is not charged then.
+func (r *run) fitHistory() bool {
+	if r.Policy.NoModel {
 		return true
 	}
 
-	r.heed()
+	r.followFallback()
+	// Rotation helps once in an attempt, so this ends after the second round at the latest.
 	for {
-		r.look()
-		if r.window.full(r.messages) {
-			r.stage("The context is nearly full, and the oldest turns will be left out. Put what you still need into a file or a table, and bring the task to its end.")
+		r.renderMemory()
+		if r.window.nearlyFull(r.messages) {
+			r.addNotice("The context is nearly full, and the oldest turns will be left out. Put what you still need into a file or a table, and bring the task to its end.")
 		}
 
 		var fits bool
@@ -229,8 +239,9 @@ func (r *run) compose() bool {
 	return false
 }
 
-// react does what an answer asks for. free says that the step is not charged.
-func (r *run) react(ctx context.Context, t turn) (over, free bool, err error) {
+// handleAnswer does what an answer asks for. free says that the step is not charged. Text
+// without calls ends the run as a success that nothing has verified.
+func (r *run) handleAnswer(ctx context.Context, t turn) (over, free bool, err error) {
 	switch {
 	case t.end != nil:
 		r.result.Exit, r.result.Outcome = domain.ExitEnded, t.end.Outcome
@@ -239,8 +250,9 @@ func (r *run) react(ctx context.Context, t turn) (over, free bool, err error) {
 		return true, false, nil
 	case len(t.calls) > 0:
 		r.empty = 0
-		return r.act(ctx, t)
+		return r.executeCalls(ctx, t)
 	case strings.TrimSpace(t.text) == "":
+		// Not charged: how often a model is asked again has a limit of its own.
 		return r.nudge(), true, nil
 	}
 
@@ -256,65 +268,69 @@ func (r *run) react(ctx context.Context, t turn) (over, free bool, err error) {
 	return true, false, nil
 }
 
-// stopped ends the run when its context has ended, for the reason that ended it.
-func (r *run) stopped(ctx context.Context) bool {
+// endIfStopped ends the run when its context has ended, for the reason that ended it.
+func (r *run) endIfStopped(ctx context.Context) bool {
 	if ctx.Err() == nil {
 		return false
 	}
 	r.result.Exit, r.result.Outcome, r.result.Error = domain.ExitCancelled, domain.OutcomeCancelled, context.Cause(ctx).Error()
-	r.adopt(context.Cause(ctx))
+	r.endWithCause(context.Cause(ctx))
 	return true
 }
 
-// adopt takes the outcome that a cause carries, and its exit, which is Cancelled unless it
-// says another one.
-func (r *run) adopt(cause error) bool {
-	var why interface{ Outcome() domain.Outcome }
-	if !errors.As(cause, &why) {
+// endWithCause ends the run with the outcome that a cause carries, and with its exit, which is
+// Cancelled unless the cause says another one. false: the cause carries no outcome.
+func (r *run) endWithCause(cause error) bool {
+	var withOutcome interface{ Outcome() domain.Outcome }
+	if !errors.As(cause, &withOutcome) {
 		return false
 	}
 
-	r.result.Exit, r.result.Outcome, r.result.Error = domain.ExitCancelled, why.Outcome(), cause.Error()
-	var how interface{ Exit() domain.Exit }
-	if errors.As(cause, &how) {
-		r.result.Exit = how.Exit()
+	r.result.Exit, r.result.Outcome, r.result.Error = domain.ExitCancelled, withOutcome.Outcome(), cause.Error()
+	var withExit interface{ Exit() domain.Exit }
+	if errors.As(cause, &withExit) {
+		r.result.Exit = withExit.Exit()
 	}
 	return true
 }
 
-// exhausted ends the run because a bound was used up.
-func (r *run) exhausted(format string, args ...any) {
+// endExhausted ends the run because a bound was used up.
+func (r *run) endExhausted(format string, args ...any) {
 	r.result.Exit, r.result.Outcome, r.result.Error = domain.ExitCancelled, domain.OutcomeBudget, fmt.Sprintf(format, args...)
 }
 
-// fail ends the run because the model's side failed for good, or wrote too much.
-func (r *run) fail(ctx context.Context, failure error) {
-	if !r.stopped(ctx) && !r.adopt(failure) {
+// endFailed ends the run because the model's side failed for good, or wrote too much.
+func (r *run) endFailed(ctx context.Context, failure error) {
+	if !r.endIfStopped(ctx) && !r.endWithCause(failure) {
 		r.result.Exit, r.result.Outcome, r.result.Error = domain.ExitEnded, domain.OutcomeError, failure.Error()
 	}
 }
 
-// close ends a run whose steps are used up with one text without tools.
-func (r *run) close(ctx context.Context) error {
+// closeWithText ends a run whose steps are used up, and asks the model for a last text without
+// tools: its owner should read more than that it stopped.
+func (r *run) closeWithText(ctx context.Context) error {
 	r.result.Exit, r.result.Outcome = domain.ExitIterationCap, domain.OutcomeBudget
 	r.result.Error = fmt.Sprintf("the %d steps of this run were used up", r.limit())
 	switch {
-	case r.Spent:
+	case r.Exhausted:
 		r.result.Error = "the steps or tokens of this run were used up before it was answered"
 	case r.phased != nil:
-		r.result.Error = fmt.Sprintf("stuck: the %d steps of this run were used up", r.Taken+r.limit())
+		r.result.Error = fmt.Sprintf("stuck: the %d steps of this run were used up", r.PriorSteps+r.limit())
 	}
-	if !r.compose() { // the last results may be what does not fit any more
+	// The last results may be what does not fit any more. That is no reason of its own: the
+	// steps were used up before.
+	if !r.fitHistory() {
 		r.result.Exit, r.result.Outcome = domain.ExitIterationCap, domain.OutcomeBudget
 		return nil
 	}
 
-	ask := r.Policy.LastWord
+	ask := r.Policy.ClosingPrompt
 	if ask == "" {
 		ask = "Say in a few sentences what was done and what is missing."
 	}
 
-	r.stage("All steps are used up, and no tool can be called any more. %s", ask)
+	r.addNotice("All steps are used up, and no tool can be called any more. %s", ask)
+	// If the model fails here the run ends as it would have anyway, without a summary.
 	t, failure, err := r.step(ctx, true)
 	if failure == nil && err == nil {
 		r.result.Summary = strings.TrimSpace(t.text)

@@ -21,8 +21,8 @@ import (
 	"rouse/internal/domain"
 )
 
-// scripted answers with one turn after the other.
-type scripted struct {
+// scriptedModel answers with one turn after the other.
+type scriptedModel struct {
 	// turns are of string, model.Call, model.Usage, stop, json.RawMessage, error, or of
 	// time.Duration: a silence.
 	turns    []func(model.Request) []any
@@ -32,7 +32,7 @@ type scripted struct {
 
 type stop string
 
-func (s *scripted) Stream(ctx context.Context, r model.Request) iter.Seq2[model.Event, error] {
+func (s *scriptedModel) Stream(ctx context.Context, r model.Request) iter.Seq2[model.Event, error] {
 	return func(yield func(model.Event, error) bool) {
 		s.requests = append(s.requests, r)
 		turn := s.turns[min(len(s.requests), len(s.turns))-1]
@@ -75,44 +75,46 @@ func say(parts ...any) func(model.Request) []any {
 
 func call(name, args string) model.Call { return model.Call{Name: name, Args: json.RawMessage(args)} }
 
-// journal is a Recorder that keeps what it was told.
-type journal struct {
+// fakeRecorder is a Recorder that keeps what it gets.
+type fakeRecorder struct {
 	mu    sync.Mutex
 	lines []string
 	steps []loop.Step
 	calls []loop.Call
 }
 
-func (j *journal) add(format string, args ...any) error {
+func (j *fakeRecorder) add(format string, args ...any) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.lines = append(j.lines, fmt.Sprintf(format, args...))
 	return nil
 }
 
-func (j *journal) StartStep(_ context.Context, s loop.Step) error {
+func (j *fakeRecorder) StartStep(_ context.Context, s loop.Step) error {
 	return j.add("step %d begins", s.Number)
 }
 
-func (j *journal) FinishStep(_ context.Context, s loop.Step) error {
+func (j *fakeRecorder) FinishStep(_ context.Context, s loop.Step) error {
 	j.steps = append(j.steps, s)
 	return j.add("step %d ends", s.Number)
 }
 
-func (j *journal) StartCall(_ context.Context, c loop.Call) error { return j.add("%s begins", c.Tool) }
+func (j *fakeRecorder) StartCall(_ context.Context, c loop.Call) error {
+	return j.add("%s begins", c.Tool)
+}
 
-func (j *journal) FinishCall(_ context.Context, c loop.Call) error {
+func (j *fakeRecorder) FinishCall(_ context.Context, c loop.Call) error {
 	j.mu.Lock()
 	j.calls = append(j.calls, c)
 	j.mu.Unlock()
 	return j.add("%s is %s", c.Tool, c.State)
 }
 
-func (j *journal) Flush(context.Context) error { return nil }
+func (j *fakeRecorder) Flush(context.Context) error { return nil }
 
 type bench struct {
-	model *scripted
-	log   *journal
+	model *scriptedModel
+	log   *fakeRecorder
 	o     loop.Options
 	mu    sync.Mutex
 	done  []string // what tools did, in order
@@ -125,7 +127,7 @@ type noArgs struct {
 
 func setup(t *testing.T, turns ...func(model.Request) []any) *bench {
 	t.Helper()
-	b := &bench{model: &scripted{turns: turns}, log: &journal{}}
+	b := &bench{model: &scriptedModel{turns: turns}, log: &fakeRecorder{}}
 	define := func(name string, effect domain.Effect, ends bool, run func(ctx context.Context, a noArgs) tool.Envelope) tool.Tool {
 		d, err := tool.Define(tool.Spec{Name: name, Description: name, Effect: effect, Class: tool.ClassOther, Ends: ends}, func(ctx context.Context, in tool.Invocation, a noArgs) (tool.Envelope, error) {
 			b.mu.Lock()
@@ -288,9 +290,9 @@ func TestBatch(t *testing.T) {
 	})
 }
 
-// TestOneFile: OSA-07, calls that write one file take turns in the model's order, whatever
+// TestWritesOfOneFileInOrder: OSA-07, calls that write one file take turns in the model's order, whatever
 // they call it; others do not wait.
-func TestOneFile(t *testing.T) {
+func TestWritesOfOneFileInOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		type args struct {
 			Path string `json:"path"`
@@ -355,7 +357,7 @@ func TestEmptyTurns(t *testing.T) {
 // TestBudgetNotice: OSA-05, the last steps are announced.
 func TestBudgetNotice(t *testing.T) {
 	b := setup(t, say(call("read", `{}`)))
-	b.o.Bounds.Steps, b.o.Policy.Bias = 5, false // repeating itself is spoken of elsewhere
+	b.o.Bounds.Steps, b.o.Policy.Advice = 5, false // repeating itself is spoken of elsewhere
 	b.run(t, t.Context())
 	var seen []string
 	for _, s := range b.log.steps {
@@ -415,8 +417,8 @@ func (c cause) Error() string           { return "stopped" }
 func (c cause) Outcome() domain.Outcome { return c.outcome }
 
 // A stop ends the run with its reason. A call that was cut off is recorded without a
-// result, so that a later attempt may repeat it, or knows that nobody knows what it did;
-// one that had not begun is told so (OSA-07).
+// result, so that a later attempt may repeat it, or knows that its effect is unknown; one that
+// had not started is recorded as cancelled (OSA-07).
 func TestCancel(t *testing.T) {
 	for name, c := range map[string]struct {
 		tool     string
@@ -455,7 +457,7 @@ func TestCancel(t *testing.T) {
 }
 
 // While a call runs or a turn waits to be asked again, the run is not idle.
-func TestIdleStandsStill(t *testing.T) {
+func TestIdleTimerStandsStill(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		busy := &model.Error{Kind: model.KindRateLimited, Message: "busy", Retryable: true, RetryAfter: time.Minute}
 		b := setup(t, say(call("slow", `{}`), call("crawl", `{}`)), say(busy), say(2*time.Second, "a", 2*time.Second, "b"))
@@ -514,7 +516,7 @@ func TestRawGoesBack(t *testing.T) {
 }
 
 // What a tool's answers came to counts in a later attempt, too.
-func TestRecall(t *testing.T) {
+func TestRestoreFromTranscript(t *testing.T) {
 	for name, c := range map[string]struct {
 		tool, envelope, answer string
 		exit                   domain.Exit
@@ -536,9 +538,9 @@ func TestRecall(t *testing.T) {
 	}
 }
 
-// TestPairs: OSA-07 and OSA-09, whatever a model asks for, each of its calls gets one answer
+// TestCallsAndResultsArePaired: OSA-07 and OSA-09, whatever a model asks for, each of its calls gets one answer
 // with its id, in its order, before the model is asked again.
-func TestPairs(t *testing.T) {
+func TestCallsAndResultsArePaired(t *testing.T) {
 	names := []string{"read", "change", "refuse", "complete", "nobody", ""}
 	args := []string{`{}`, ``, `null`, `{"text":1}`, `{"text":"x"`, `"{}"`, `[]`, "\xff", `{"what":2}`}
 	ids := []string{"", "a", "b", "a\x00"}
@@ -585,10 +587,10 @@ func TestPairs(t *testing.T) {
 }
 
 // What an earlier attempt did is not done again.
-func TestPast(t *testing.T) {
+func TestPriorCalls(t *testing.T) {
 	b := setup(t, say(model.Call{Name: "change", Key: "p1", Args: json.RawMessage(`{}`)}), say(model.Call{Name: "refuse", Key: "p2", Args: json.RawMessage(`{}`)}),
 		say(model.Call{Name: "read", Key: "p3", Args: json.RawMessage(`{}`)}), say(model.Call{Name: "refuse", Key: "p4", Args: json.RawMessage(`{}`)}), say("end"))
-	b.o.Past = map[string]loop.Past{"p1": {Envelope: json.RawMessage(`{"ok":true,"result":{"text":"recorded"}}`)}, "p2": {Uncertain: true}, "p3": {}, "p4": {}}
+	b.o.PriorCalls = map[string]loop.PriorCall{"p1": {Envelope: json.RawMessage(`{"ok":true,"result":{"text":"recorded"}}`)}, "p2": {Uncertain: true}, "p3": {}, "p4": {}}
 	b.run(t, t.Context())
 	if got := strings.Join(b.done, " "); got != "read p3" {
 		t.Errorf("executed %s", got)
@@ -606,8 +608,8 @@ func TestPast(t *testing.T) {
 
 func TestPending(t *testing.T) {
 	b := setup(t, say("end"))
-	b.o.CutOff = true
-	b.o.Pending = []model.Call{{ID: "a", Key: "m1.1.1", Name: "change", Args: json.RawMessage(`{}`)}}
+	b.o.Interrupted = true
+	b.o.PendingCalls = []model.Call{{ID: "a", Key: "m1.1.1", Name: "change", Args: json.RawMessage(`{}`)}}
 	b.run(t, t.Context())
 	if got := strings.Join(b.done, " "); got != "change m1.1.1" {
 		t.Errorf("executed %s", got)
@@ -637,7 +639,7 @@ var errBroken = errors.New("the disk is full")
 
 // brokenRecorder refuses one kind of record.
 type brokenRecorder struct {
-	*journal
+	*fakeRecorder
 	where string
 }
 

@@ -18,20 +18,21 @@ const (
 	emptyAfterTools = "The model ended without a word after its tool calls; see what they did."
 )
 
-// stage keeps a notice for the next request alone.
-func (r *run) stage(format string, args ...any) {
+// addNotice adds a notice to the next request only.
+func (r *run) addNotice(format string, args ...any) {
 	r.staged = append(r.staged, noticePrefix+fmt.Sprintf(format, args...))
 }
 
-// warn puts the notices of the next request in their order: budget, state, todo, then what
-// else is staged (OSA-05).
-func (r *run) warn() {
-	if r.Policy.Plain {
+// orderNotices puts the notices of the next request in order: budget, state, todo, then the ones
+// added so far (OSA-05).
+func (r *run) orderNotices() {
+	if r.Policy.NoModel {
 		return
 	}
 
 	var first []string
 	add := func(format string, args ...any) { first = append(first, noticePrefix+fmt.Sprintf(format, args...)) }
+	// The step that begins is charged already, but the model still has it.
 	if left := r.limit() - r.charged + 1; r.limit() > 0 && left <= r.Policy.BudgetWarning {
 		add("%d of %d steps remaining.", left, r.limit())
 	}
@@ -41,33 +42,33 @@ func (r *run) warn() {
 		r.advice = ""
 	}
 
-	if r.Policy.TodoStale > 0 && r.task.open > 0 && r.task.idle >= r.Policy.TodoStale {
-		add("Your todo list has %d open items and has not been written for %d steps. Bring it up to date, or go on with its next item.", r.task.open, r.task.idle)
-		r.task.idle = 0
+	if r.Policy.StaleTodoSteps > 0 && r.books.openItems > 0 && r.books.stepsSinceTodo >= r.Policy.StaleTodoSteps {
+		add("Your todo list has %d open items and has not been written for %d steps. Bring it up to date, or go on with its next item.", r.books.openItems, r.books.stepsSinceTodo)
+		r.books.stepsSinceTodo = 0 // said again after as many steps, not at each one
 	}
 
-	r.task.idle++
+	r.books.stepsSinceTodo++
 	r.staged = append(first, r.staged...)
 }
 
-// recallCall answers a call from what the run knows already.
-func (r *run) recallCall(t tool.Tool, c model.Call, sig string) (e tool.Envelope, times int, ok bool) {
-	r.knowing.Lock()
-	defer r.knowing.Unlock()
-	return r.task.recall(t, c, sig)
+// lookupKnown answers a call from what the run knows already.
+func (r *run) lookupKnown(t tool.Tool, c model.Call, sig string) (e tool.Envelope, times int, ok bool) {
+	r.knownMu.Lock()
+	defer r.knownMu.Unlock()
+	return r.books.lookup(t, c, sig)
 }
 
-func (r *run) learnCall(t tool.Tool, c model.Call, sig string, e tool.Envelope, text, look string) {
-	r.knowing.Lock()
-	defer r.knowing.Unlock()
-	r.task.learn(t, c, sig, e, text, look)
+func (r *run) learnResult(t tool.Tool, c model.Call, sig string, e tool.Envelope, text, pathState string) {
+	r.knownMu.Lock()
+	defer r.knownMu.Unlock()
+	r.books.record(t, c, sig, e, text, pathState)
 }
 
-// tellKnown says that a call was not made: always when it would only fail again, and where
-// policy wants it also when its result is known.
-func (r *run) tellKnown(c model.Call, e tool.Envelope, times int) {
-	r.knowing.Lock()
-	defer r.knowing.Unlock()
+// adviseKnown tells the model that a call was not made: always when it would only fail again, and
+// when its result is known only if policy says so.
+func (r *run) adviseKnown(c model.Call, e tool.Envelope, times int) {
+	r.knownMu.Lock()
+	defer r.knownMu.Unlock()
 
 	switch {
 	case times > 0:
@@ -85,36 +86,36 @@ func sentence(text string) string {
 	return text + "."
 }
 
-// advise takes up what a call was about, for the next request (OSA-14).
+// advise turns what a call was about into advice for the next request (OSA-14).
 func (r *run) advise(c model.Call, e tool.Envelope) {
 	t, ok := r.Registry.Lookup(c.Name)
-	if !ok || r.Policy.Plain {
+	if !ok || r.Policy.NoModel {
 		return
 	}
 
 	if t.Class() == tool.ClassPlan {
-		r.task.planned(e)
+		r.books.todoWritten(e)
 	}
 
-	if !r.Policy.Bias {
+	if !r.Policy.Advice {
 		return
 	}
 
-	if advice := r.task.bias(t, c, e); advice != "" {
+	if advice := r.books.advise(t, c, e); advice != "" {
 		r.advice = advice
 	}
 }
 
-// nudge asks again after an empty answer, at most so often in a row (OSA-04).
+// nudge asks again after an empty answer, a limited number of times in a row (OSA-04).
 func (r *run) nudge() (over bool) {
 	r.empty++
 	if r.empty <= r.Policy.EmptyRetries {
-		r.stage("Your last answer was empty. Go on with the task: call a tool, or say the result in words.")
+		r.addNotice("Your last answer was empty. Go on with the task: call a tool, or say the result in words.")
 		return false
 	}
 
 	r.result.Exit, r.result.Outcome, r.result.Summary = domain.ExitEmptyResponse, domain.OutcomeError, emptyAnswers
-	if r.worked {
+	if r.toolAnswered { // its calls may have been all that was wanted
 		r.result.Outcome, r.result.Summary = domain.OutcomePartial, emptyAfterTools
 	}
 
@@ -126,12 +127,12 @@ func (r *run) nudge() (over bool) {
 	return true
 }
 
-// noticed is the history with the working memory and the staged notices at its end: within the tool result that
-// stands there, since many models take no user's word between a tool and themselves, else
-// as a message of the user. The history itself never holds them.
-func (r *run) noticed() []model.Message {
+// messagesWithNotices is the history with the working memory and the notices at its end: within
+// the tool result that is last, since many models take no user message between a tool and
+// themselves, else as a user message. The history itself never holds them.
+func (r *run) messagesWithNotices() []model.Message {
 	seen := r.view
-	if r.Policy.Plain {
+	if r.Policy.NoModel {
 		seen = r.messages
 	}
 
@@ -143,6 +144,7 @@ func (r *run) noticed() []model.Message {
 		return seen
 	}
 
+	// Clipped before each append: the request must not write into the array of the history.
 	last := len(seen) - 1
 	if last < 0 || seen[last].Role != model.RoleTool {
 		return append(slices.Clip(seen), model.Message{Role: model.RoleUser, Text: text})

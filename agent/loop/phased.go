@@ -19,24 +19,6 @@ import (
 //go:embed agent_step.md
 var stepText string
 
-// Phases are the limits of runs that work in phases (AYA-11). Without MaxSteps a run does
-// not work in phases.
-type Phases struct {
-	BaseSteps, PerCall, MaxSteps int // steps: so many, so many more with each action, and at most
-	Idle                         int // steps in a row without an action that end a run
-	Repeats                      int // how often the same action may be taken in a row
-	View                         int // bytes of the working memory that a model sees
-}
-
-// Phased is the policy of models that work in phases and keep a working memory. The view of
-// it tells of the plan and of repetition, so that fewer notices do.
-func Phased() Policy {
-	p := Headless()
-	p.Name, p.TodoStale = "phased", 0
-	p.Phases = Phases{BaseSteps: 12, PerCall: 2, MaxSteps: 20, Idle: 4, Repeats: 3, View: 8 << 10}
-	return p
-}
-
 type stepArgs struct {
 	Phase    string `json:"phase" jsonschema:"what this step is for"`
 	Thinking string `json:"thinking" jsonschema:"why you take this step"`
@@ -68,8 +50,8 @@ func StepSpec() tool.Spec {
 	}
 
 	return tool.Spec{
-		Name: memory.Name, Description: strings.TrimSpace(stepText), Effect: domain.EffectRead, Class: tool.ClassOther, Scope: tool.ScopeRun, Writes: tool.WritesNothing,
-		Given: tool.GivenPhases,
+		Name: memory.StepTool, Description: strings.TrimSpace(stepText), Effect: domain.EffectRead, Class: tool.ClassOther, Scope: tool.ScopeRun, Writes: tool.WritesNothing,
+		Requires: tool.RequiresPhases,
 		Enum: map[string][]string{
 			"phase": phases, "sub_task_outcome": {string(memory.Done), string(memory.Failed)},
 			"end_status": {memory.Solved, memory.Partial, memory.Stuck},
@@ -78,7 +60,7 @@ func StepSpec() tool.Spec {
 }
 
 // StepTool is the tool of StepSpec. The loop itself answers it, and more leniently than its
-// schema promises; where no run is in phases it does nothing.
+// schema promises; in a run without phases it does nothing.
 func StepTool() (tool.Tool, error) {
 	return tool.Define(StepSpec(), func(context.Context, tool.Invocation, stepArgs) (tool.Envelope, error) {
 		return tool.Failure(tool.KindUnavailable, "this run does not work in phases"), nil
@@ -87,10 +69,10 @@ func StepTool() (tool.Tool, error) {
 
 // phased is what a run in phases keeps beside its history.
 type phased struct {
-	memory *memory.Memory
-	took   map[string]time.Duration // of calls, by key
-	view   string                   // for the next request
-	told   []string                 // the signals in it
+	memory    *memory.Memory
+	durations map[string]time.Duration // of calls, by key
+	view      string                   // for the next request
+	signals   []string                 // the signals in it
 }
 
 func newPhased(o Options) *phased {
@@ -98,115 +80,119 @@ func newPhased(o Options) *phased {
 		return nil
 	}
 
-	p := &phased{memory: memory.New(o.Board), took: map[string]time.Duration{}}
-	for key, d := range o.Took {
-		p.took[key] = d
+	p := &phased{memory: memory.New(o.Board), durations: map[string]time.Duration{}}
+	for key, d := range o.PriorDurations {
+		p.durations[key] = d
 	}
 	return p
 }
 
-// limit is how many steps this attempt may take.
+// limit is how many steps this attempt may take. In phases it grows with each action, so that a run
+// that does something has longer than one that only thinks.
 func (r *run) limit() int {
 	if r.phased == nil {
 		return r.Bounds.Steps
 	}
 
 	p := r.Policy.Phases
-	most := max(min(p.BaseSteps+p.PerCall*r.phased.memory.Acts(), p.MaxSteps)-r.Taken, 1)
+	most := max(min(p.BaseSteps+p.PerCall*r.phased.memory.Actions(), p.MaxSteps)-r.PriorSteps, 1)
 	if r.Bounds.Steps > 0 {
 		most = min(most, r.Bounds.Steps)
 	}
 	return most
 }
 
-// look renders the working memory for the next request (AYA-05). It takes no more than a
-// quarter of what the history may have.
-func (r *run) look() {
+// renderMemory renders the working memory for the next request (AYA-05).
+func (r *run) renderMemory() {
 	p := r.phased
 	if p == nil {
 		return
 	}
 
-	r.window.beside = 0
-	s := memory.Signals{Used: r.Taken + r.charged, Budget: r.Taken + r.limit()}
+	// The view of the last request must not count in the percentage that this one shows.
+	r.window.extra = 0
+	s := memory.Signals{Used: r.PriorSteps + r.charged, Budget: r.PriorSteps + r.limit()}
 	if r.window.budget > 0 {
 		s.Context = min(100*r.window.total(r.messages)/r.window.budget, 100)
 	}
 
+	// The window counts tokens and the view bytes, about four to a token: so the view gets no more
+	// than a quarter of what the history may have.
 	p.view = p.memory.View(s, min(r.Policy.Phases.View, r.window.budget))
-	p.told = nil
+	p.signals = nil
 	for _, text := range p.memory.Signals(s) {
-		p.told = append(p.told, noticePrefix+text+".")
+		p.signals = append(p.signals, noticePrefix+text+".")
 	}
 
-	r.window.beside = tokens(len(p.view)) + perMessage
+	r.window.extra = tokens(len(p.view)) + perMessage
 }
 
-// told is what the model is told with its next request, for the record.
-func (r *run) told() []string {
+// noticesForRecord are the notices of the next request, for the record.
+func (r *run) noticesForRecord() []string {
 	if r.phased == nil {
 		return r.staged
 	}
-	return append(slices.Clip(r.phased.told), r.staged...)
+	return append(slices.Clip(r.phased.signals), r.staged...)
 }
 
-// clocked remembers how long a call took. A call that is only replayed took as long as when
-// it was made.
-func (r *run) clocked(key string, from, to time.Time) {
+// recordDuration remembers how long a call took. A replayed call took as long as it did when it was
+// made.
+func (r *run) recordDuration(key string, from, to time.Time) {
 	if r.phased == nil {
 		return
 	}
 
-	r.knowing.Lock()
-	defer r.knowing.Unlock()
+	r.knownMu.Lock()
+	defer r.knownMu.Unlock()
 
-	if _, known := r.phased.took[key]; !known {
-		r.phased.took[key] = Between(from, to)
+	if _, known := r.phased.durations[key]; !known {
+		r.phased.durations[key] = RecordedDuration(from, to)
 	}
 }
 
-// Between is how long something took, as precisely as the record tells.
-func Between(from, to time.Time) time.Duration {
+// RecordedDuration is how long something took, as precisely as the record has it: a resumed run must render
+// the same view as the interrupted one.
+func RecordedDuration(from, to time.Time) time.Duration {
 	return time.Duration(to.UnixMilli()-from.UnixMilli()) * time.Millisecond
 }
 
-// place is where the record of the call at i stands in its step: in phases there is room
-// behind it for the call that it makes.
-func (r *run) place(i int) int {
+// recordIndex is where the record of the call at i stands in its step: in phases the index behind
+// it is left free for the call that it makes.
+func (r *run) recordIndex(i int) int {
 	if r.phased == nil {
 		return i
 	}
 	return 2 * i
 }
 
-func (r *run) isStep(c model.Call) bool { return r.phased != nil && c.Name == memory.Name }
+func (r *run) isStep(c model.Call) bool { return r.phased != nil && c.Name == memory.StepTool }
 
-// made is the call that a step makes; false where it makes none. Any other call is its own.
-// A question is a call of the tool that asks (AYA-07).
-func (r *run) made(c model.Call) (model.Call, bool) {
+// innerCall is the call that a step makes; false when it makes none. Any other call is its own
+// inner call. A question is a call of the tool that asks (AYA-07).
+func (r *run) innerCall(c model.Call) (model.Call, bool) {
 	if !r.isStep(c) {
 		return c, true
 	}
 
-	said, wrong := memory.Parse(c.Args)
-	in := model.Call{ID: c.ID + ".1", Key: c.Key + ".1", Name: said.Tool, Args: said.Input}
+	parsed, invalid := memory.Parse(c.Args)
+	in := model.Call{ID: c.ID + ".1", Key: c.Key + ".1", Name: parsed.Tool, Args: parsed.Input}
 	switch {
-	case wrong != nil || (said.Phase != memory.Act && said.Phase != memory.Feedback):
+	case invalid != nil || (parsed.Phase != memory.Act && parsed.Phase != memory.Feedback):
 		return c, false
-	case said.Phase == memory.Feedback:
-		args, err := json.Marshal(map[string]string{"question": said.Question})
+	case parsed.Phase == memory.Feedback:
+		args, err := json.Marshal(map[string]string{"question": parsed.Question})
 		if err != nil {
 			return c, false
 		}
-		in.Name, in.Args = r.asking(), args
+		in.Name, in.Args = r.askTool(), args
 	}
 
 	return in, true
 }
 
-// asking is the tool by which the run asks its owner. Where it has none, the answer to the call
-// tells the model that there is no clarify.
-func (r *run) asking() string {
+// askTool is the tool by which the run asks its owner. If there is none, the call is answered like
+// that of any unknown tool, under the name that it usually has.
+func (r *run) askTool() string {
 	for _, name := range r.Registry.Names() {
 		if t, ok := r.Registry.Lookup(name); ok && t.Waits() {
 			return name
@@ -215,12 +201,12 @@ func (r *run) asking() string {
 	return "clarify"
 }
 
-// affordable is how many of the calls may be made with so many left, and how many are left
-// then: a step with an action is two calls.
+// affordable is how many of the calls may be made when left are left, and how many are left
+// after them: a step with an action is two calls.
 func (r *run) affordable(calls []model.Call, left int) (fit, spare int) {
 	for i, c := range calls {
 		price := 1
-		if _, acts := r.made(c); acts && r.isStep(c) {
+		if _, acts := r.innerCall(c); acts && r.isStep(c) {
 			price = 2
 		}
 		if left < price {
@@ -231,73 +217,76 @@ func (r *run) affordable(calls []model.Call, left int) (fit, spare int) {
 	return len(calls), left
 }
 
-// blocked says which calls would do the same once more after it was done too often (AYA-11).
-func (r *run) blocked(calls []model.Call) []bool {
+// repeatedTooOften marks the calls that repeat an action that was repeated too often (AYA-11).
+func (r *run) repeatedTooOften(calls []model.Call) []bool {
 	out := make([]bool, len(calls))
 	if r.phased == nil || r.Policy.Phases.Repeats <= 0 {
 		return out
 	}
 
-	last, again := r.phased.memory.Row()
+	// The calls of this answer are not in the memory yet, so they are counted on top of it.
+	last, streak := r.phased.memory.Streak()
 	for i, c := range calls {
-		made, ok := r.made(c)
+		made, ok := r.innerCall(c)
 		if !ok {
 			continue
 		}
 
 		if sig := signature(made); sig != last {
-			last, again = sig, 0
+			last, streak = sig, 0
 		}
 
-		again++
-		out[i] = again > r.Policy.Phases.Repeats
+		streak++
+		out[i] = streak > r.Policy.Phases.Repeats
 	}
 
 	return out
 }
 
-func (r *run) block(c model.Call) tool.Envelope {
+func (r *run) blockedResult(c model.Call) tool.Envelope {
 	e := tool.Failure(tool.KindExecutionError, "the same %s call was made %d times in a row, and was not made again; do something else", c.Name, r.Policy.Phases.Repeats)
 	e.Tool, e.Retryable = c.Name, false
 	return e
 }
 
-// phase answers a step: by the call that it makes, which is recorded as one of its own, or
-// from the working memory.
-func (b *wave) phase(ctx context.Context, i int) (tool.Envelope, string, error) {
+// answerStep answers a step: by the call that it makes, which has a record of its own, or from the
+// working memory.
+func (b *callBatch) answerStep(ctx context.Context, i int) (tool.Envelope, string, error) {
 	r := b.run
-	return r.call(ctx, b.step, r.place(i), b.calls[i], func(ctx context.Context, c model.Call) (tool.Envelope, domain.CallState, error) {
-		if past, ok := r.Past[c.Key]; ok && len(past.Envelope) > 0 {
+	return r.callRecorded(ctx, b.step, r.recordIndex(i), b.calls[i], func(ctx context.Context, c model.Call) (tool.Envelope, domain.CallState, error) {
+		// Replayed as a whole, with the call inside it, whose record says the same.
+		if prior, ok := r.PriorCalls[c.Key]; ok && len(prior.Envelope) > 0 {
 			e, state, err := r.execute(ctx, c)
 			if err == nil {
-				r.keep(c, e)
+				r.memorize(c, e)
 			}
 			return e, state, err
 		}
 
-		made, acts := r.made(c)
+		made, acts := r.innerCall(c)
 		if e := b.refusals[i]; e != nil && !acts {
 			return *e, domain.CallFailed, nil
 		}
 
 		if !acts {
-			e := r.keep(c, tool.Envelope{})
+			e := r.memorize(c, tool.Envelope{})
 			if !e.OK {
 				return e, domain.CallFailed, nil
 			}
 			return e, domain.CallDone, nil
 		}
 
-		r.result.Calls++
-		e, _, err := b.answer(ctx, i, r.place(i)+1, made, false)
+		r.result.Calls++ // the step itself is counted with the results of the batch
+		e, _, err := b.answerCall(ctx, i, r.recordIndex(i)+1, made, false)
 		switch {
 		case err != nil:
 			return e, "", err
-		case ctx.Err() != nil && !e.OK && unfinished(e.Kind): // what is to become of it, its own record says
+		case ctx.Err() != nil && !e.OK && unfinished(e.Kind):
+			// The step can always be made again: whether its call may be is in the call's record.
 			return e, domain.CallInterrupted, nil
 		}
 
-		r.keep(c, e)
+		r.memorize(c, e)
 		if !e.OK {
 			return e, domain.CallFailed, nil
 		}
@@ -306,48 +295,49 @@ func (b *wave) phase(ctx context.Context, i int) (tool.Envelope, string, error) 
 	})
 }
 
-// keep takes a call and what it came to into the working memory, and answers a step that
-// makes no call.
-func (r *run) keep(c model.Call, e tool.Envelope) tool.Envelope {
-	made, acts := r.made(c)
+// memorize puts a call and its result into the working memory, and answers a step that makes no
+// call.
+func (r *run) memorize(c model.Call, e tool.Envelope) tool.Envelope {
+	made, acts := r.innerCall(c)
 	if acts {
-		r.list(made, e)
+		r.rebuildTodo(made, e)
 	}
 
 	if r.phased == nil {
 		return e
 	}
 	if !acts {
-		return r.reply(c)
+		return r.answerMemoryStep(c)
 	}
 
-	a := r.action(made, e)
-	a.Took = r.phased.took[made.Key]
+	a := r.memoryAction(made, e)
+	a.Duration = r.phased.durations[made.Key]
 	if r.isStep(c) {
-		said, _ := memory.Parse(c.Args)
-		a.Thinking, a.Summary = said.Thinking, said.Summary
+		parsed, _ := memory.Parse(c.Args) // innerCall has found it valid
+		a.Thinking, a.Summary = parsed.Thinking, parsed.Summary
 	}
 
-	r.phased.memory.Acted(a)
+	r.phased.memory.RecordAction(a)
 	return e
 }
 
-// list writes the todo list of a call whose tool did not, because its result was only told
-// again: the list lives no longer than its attempt (UNI-10).
-func (r *run) list(made model.Call, e tool.Envelope) {
+// rebuildTodo writes the todo list of a call whose tool did not run, because its result was
+// replayed: the list lives no longer than its attempt (UNI-10).
+func (r *run) rebuildTodo(made model.Call, e tool.Envelope) {
 	if t, known := r.Registry.Lookup(made.Name); r.Board == nil || !e.OK || !known || t.Class() != tool.ClassPlan {
 		return
 	}
 	var list struct{ Markdown string }
 	if json.Unmarshal(made.Args, &list) == nil && list.Markdown != "" {
-		r.Board.Write(memory.Items(list.Markdown)) // does nothing where the tool has just done it
+		r.Board.SetItems(memory.ParseItems(list.Markdown)) // changes nothing if the tool has just run
 	}
 }
 
-// action is a call and what it came to, for the working memory.
-func (r *run) action(made model.Call, e tool.Envelope) memory.Action {
+// memoryAction is a call and its result, for the working memory.
+func (r *run) memoryAction(made model.Call, e tool.Envelope) memory.Action {
 	a := memory.Action{Phase: memory.Act, Summary: "called " + made.Name, Tool: made.Name, Signature: signature(made), Input: compact(made.Args),
 		Output: output(e), Failed: !e.OK, Kind: string(e.Kind)}
+	// A call that plans, asks or ends does not count as an action, whether a step made it or not.
 	switch t, known := r.Registry.Lookup(made.Name); {
 	case !known:
 	case t.Class() == tool.ClassPlan:
@@ -361,35 +351,36 @@ func (r *run) action(made model.Call, e tool.Envelope) memory.Action {
 	return a
 }
 
-// reply answers a step that makes no call (AYA-07). What cannot be understood is answered as
-// such, and the run goes on (AYA-06).
-func (r *run) reply(c model.Call) tool.Envelope {
-	said, wrong := memory.Parse(c.Args)
-	if wrong != nil {
-		e := tool.Failure(tool.KindInvalidArgs, "%s", wrong.Message).WithField(wrong.Field, wrong.Expected)
-		e.Tool = memory.Name
+// answerMemoryStep answers a step that makes no call (AYA-07). A step that cannot be understood is
+// answered with what is wrong, and the run continues (AYA-06).
+func (r *run) answerMemoryStep(c model.Call) tool.Envelope {
+	parsed, invalid := memory.Parse(c.Args)
+	if invalid != nil {
+		e := tool.Failure(tool.KindInvalidArgs, "%s", invalid.Message).WithField(invalid.Field, invalid.Expected)
+		e.Tool = memory.StepTool
 		return e
 	}
 
-	reply, warnings := r.phased.memory.Take(said)
-	if said.Phase == memory.End {
-		end := map[string]string{"summary": said.Message, "outcome": string(domain.OutcomeSuccess)}
-		switch said.Status {
+	reply, warnings := r.phased.memory.RecordStep(parsed)
+	if parsed.Phase == memory.End {
+		// In the words of complete: whatever ends a run is read in the same way.
+		end := map[string]string{"summary": parsed.Message, "outcome": string(domain.OutcomeSuccess)}
+		switch parsed.Status {
 		case memory.Partial:
 			end["outcome"] = string(domain.OutcomePartial)
 		case memory.Stuck:
-			end["outcome"], end["error"] = string(domain.OutcomeError), "stuck: "+said.Message
+			end["outcome"], end["error"] = string(domain.OutcomeError), "stuck: "+parsed.Message
 		}
 
 		reply = end
 	}
 
 	e := tool.Success(reply, warnings...)
-	e.Tool = memory.Name
+	e.Tool = memory.StepTool
 	return e
 }
 
-// output is what a call gave, whole.
+// output is the whole result of a call, or its error.
 func output(e tool.Envelope) string {
 	if e.OK {
 		return compact(e.Result)
@@ -405,12 +396,12 @@ func compact(raw json.RawMessage) string {
 	return out.String()
 }
 
-// idled ends a run that only thinks (AYA-11).
-func (r *run) idled() bool {
-	if r.phased == nil || r.Policy.Phases.Idle <= 0 || r.phased.memory.Idle() < r.Policy.Phases.Idle {
+// endIfIdle ends a run that only thinks and does nothing (AYA-11).
+func (r *run) endIfIdle() bool {
+	if r.phased == nil || r.Policy.Phases.Idle <= 0 || r.phased.memory.IdleSteps() < r.Policy.Phases.Idle {
 		return false
 	}
 	r.result.Exit, r.result.Outcome = domain.ExitEnded, domain.OutcomeError
-	r.result.Error = fmt.Sprintf("stuck: %d steps in a row did nothing", r.phased.memory.Idle())
+	r.result.Error = fmt.Sprintf("stuck: %d steps in a row did nothing", r.phased.memory.IdleSteps())
 	return true
 }

@@ -41,8 +41,8 @@ func inPhases(t *testing.T, turns ...func(model.Request) []any) *bench {
 	add(tool.Define(tool.Spec{Name: "todo", Description: "a list", Effect: domain.EffectRead, Class: tool.ClassPlan}, func(_ context.Context, _ tool.Invocation, a struct {
 		Markdown string `json:"markdown"`
 	}) (tool.Envelope, error) {
-		b.o.Board.Write(memory.Items(a.Markdown))
-		return tool.Success(map[string]int{"open": b.o.Board.Open()}), nil
+		b.o.Board.SetItems(memory.ParseItems(a.Markdown))
+		return tool.Success(map[string]int{"open": b.o.Board.OpenItems()}), nil
 	}))
 
 	return b
@@ -54,8 +54,8 @@ func doing(name, input string) model.Call {
 	return phase(fmt.Sprintf(`{"phase":"act","thinking":"t","summary":"does %s","action":{"tool_name":%q,"tool_input":%s}}`, name, name, input))
 }
 
-// seen is what a request ends with.
-func seen(r model.Request) string { return r.Messages[len(r.Messages)-1].Text }
+// readingResult is what a request ends with.
+func readingResult(r model.Request) string { return r.Messages[len(r.Messages)-1].Text }
 
 func (b *bench) rows() string {
 	var out []string
@@ -108,8 +108,8 @@ m1.4.1 agent_step 4.0 done`
 	}
 
 	for _, part := range []string{"✓ 1. read it", "→ 2. change it  ← CURRENT", "• it is fine [step 3]", "[Step 4] ACT: does change", "  Tool: change {}", `  Result: {"text":"fine"}`, "• 3 of 16 steps used"} {
-		if !strings.Contains(seen(sent), part) {
-			t.Errorf("%q is not in\n%s", part, seen(sent))
+		if !strings.Contains(readingResult(sent), part) {
+			t.Errorf("%q is not in\n%s", part, readingResult(sent))
 		}
 	}
 
@@ -152,7 +152,7 @@ func TestStepEnds(t *testing.T) {
 	}
 }
 
-// TestStepMistakes: AYA-06, what cannot be understood is answered, and the run goes on.
+// TestStepMistakes: AYA-06, what cannot be understood is answered, and the run continues.
 func TestStepMistakes(t *testing.T) {
 	for name, c := range map[string]struct {
 		call model.Call
@@ -170,8 +170,8 @@ func TestStepMistakes(t *testing.T) {
 	} {
 		b := inPhases(t, say(c.call), say("then not"))
 		res := b.run(t, t.Context())
-		if last := b.model.requests[len(b.model.requests)-1]; res.Outcome != "success" || !strings.Contains(seen(last), c.say) {
-			t.Errorf("%s: %+v\n%s", name, res, seen(last))
+		if last := b.model.requests[len(b.model.requests)-1]; res.Outcome != "success" || !strings.Contains(readingResult(last), c.say) {
+			t.Errorf("%s: %+v\n%s", name, res, readingResult(last))
 		}
 		if state := b.log.calls[len(b.log.calls)-1].State; state != "failed" {
 			t.Errorf("%s: the call is %s", name, state)
@@ -184,7 +184,7 @@ func TestStepMistakes(t *testing.T) {
 func TestDirectCalls(t *testing.T) {
 	b := inPhases(t, say(call("slow", `{}`), call("refuse", `{}`), call("read", `{}`)), say("done"))
 	synctest.Test(t, func(t *testing.T) { b.run(t, t.Context()) })
-	view := seen(b.model.requests[1])
+	view := readingResult(b.model.requests[1])
 	for _, part := range []string{"[Step 1] ACT: called slow\n  Tool: slow {}\n  Result: {\"text\":\"fine\"}\n  Duration: 60000 ms",
 		"[Step 2] ACT: called refuse\n  Tool: refuse {}\n  Result (FAILED): rejected: no\n", "[Step 3] ACT: called read", "✗ [step 2] refuse: rejected: no"} {
 		if !strings.Contains(view, part) {
@@ -217,7 +217,7 @@ func TestPhasedLimits(t *testing.T) {
 	}
 
 	b = inPhases(t, other)
-	b.o.Taken = 10
+	b.o.PriorSteps = 10
 	if res := b.run(t, t.Context()); res.Steps != 11 || !strings.Contains(res.Error, "the 20 steps") {
 		t.Errorf("what was taken before: %+v", res)
 	}
@@ -234,7 +234,7 @@ func TestPhasedLimits(t *testing.T) {
 	if got := strings.Join(b.done, ", "); got != "change m1.1.1.1, change m1.3.1.1, change m1.4.1, change m1.6.1.1" {
 		t.Errorf("done: %s", got)
 	}
-	if view := seen(b.model.requests[5]); !strings.Contains(view, "was made 3 times in a row, and was not made again") || !strings.Contains(b.rows(), "m1.5.1.1 change 5.1 failed\nm1.5.1 agent_step 5.0 failed") {
+	if view := readingResult(b.model.requests[5]); !strings.Contains(view, "was made 3 times in a row, and was not made again") || !strings.Contains(b.rows(), "m1.5.1.1 change 5.1 failed\nm1.5.1 agent_step 5.0 failed") {
 		t.Errorf("%s\n%s", view, b.rows())
 	}
 }
@@ -242,7 +242,7 @@ func TestPhasedLimits(t *testing.T) {
 // Known results are known in phases too: the nested call is deduped, as any other (OSA-12).
 func TestStepDedupe(t *testing.T) {
 	look := phase(`{"phase":"act","summary":"s","action":{"tool_name":"look","tool_input":{"path":"/a"}}}`)
-	h := newHouse(t, say(look), say(look), say("done"))
+	h := newFileTools(t, say(look), say(look), say("done"))
 	step, err := loop.StepTool()
 	if err != nil {
 		t.Fatal(err)
@@ -267,22 +267,22 @@ func TestListIsPlan(t *testing.T) {
 	if got := b.o.Board.Checklist(); got != "- [x] read\n- [ ] write\n" {
 		t.Errorf("%q", got)
 	}
-	if view := seen(b.model.requests[2]); !strings.Contains(view, "[PLAN v2]  Goal: g\n  ✓ a. read\n  → b. write (needs: a)  ← CURRENT") || !strings.Contains(view, "[Step 2] PLAN: called todo") {
+	if view := readingResult(b.model.requests[2]); !strings.Contains(view, "[PLAN v2]  Goal: g\n  ✓ a. read\n  → b. write (needs: a)  ← CURRENT") || !strings.Contains(view, "[Step 2] PLAN: called todo") {
 		t.Error(view)
 	}
 }
 
-// again is the attempt that goes on where another one ended: with its transcript as far as
-// there are results, and its record. To each call, the first so many are known.
+// again is the attempt that continues where another one ended: with its record, and its transcript
+// as far as there are results. The results of the first known calls are known.
 func (b *bench) again(t *testing.T, known int, turns ...func(model.Request) []any) *bench {
 	t.Helper()
 	n := inPhases(t, turns...)
-	n.o.Past, n.o.Took, n.o.Invocation.Attempt = map[string]loop.Past{}, map[string]time.Duration{}, 2
+	n.o.PriorCalls, n.o.PriorDurations, n.o.Invocation.Attempt = map[string]loop.PriorCall{}, map[string]time.Duration{}, 2
 	envelopes := map[string]json.RawMessage{}
 	for i, c := range b.log.calls {
 		if i < known {
 			envelopes[c.Key] = c.Envelope
-			n.o.Past[c.Key], n.o.Took[c.Key] = loop.Past{Envelope: c.Envelope}, loop.Between(c.StartedAt, c.FinishedAt)
+			n.o.PriorCalls[c.Key], n.o.PriorDurations[c.Key] = loop.PriorCall{Envelope: c.Envelope}, loop.RecordedDuration(c.StartedAt, c.FinishedAt)
 		}
 	}
 
@@ -292,17 +292,17 @@ func (b *bench) again(t *testing.T, known int, turns ...func(model.Request) []an
 			t.Fatal(err)
 		}
 
-		n.o.Messages, n.o.Pending = append(n.o.Messages, m), nil
+		n.o.Messages, n.o.PendingCalls = append(n.o.Messages, m), nil
 		for _, c := range m.Calls {
 			if e, ok := envelopes[c.Key]; ok {
 				n.o.Messages = append(n.o.Messages, model.Message{Role: model.RoleTool, CallID: c.ID, Name: c.Name, Text: string(e)})
 			} else {
-				n.o.Pending = append(n.o.Pending, c)
+				n.o.PendingCalls = append(n.o.PendingCalls, c)
 			}
 		}
 
-		n.o.Taken++
-		if len(n.o.Pending) > 0 {
+		n.o.PriorSteps++
+		if len(n.o.PendingCalls) > 0 {
 			break
 		}
 	}
@@ -324,7 +324,7 @@ func TestPhasedResume(t *testing.T) {
 	}
 
 	memoryOf := func(r model.Request) string {
-		_, view, _ := strings.Cut(seen(r), "--- Agent Working Memory ---")
+		_, view, _ := strings.Cut(readingResult(r), "--- Agent Working Memory ---")
 		view, _, _ = strings.Cut(view, "[Context Signals]") // the steps that an interruption costs are counted
 		return view
 	}
@@ -345,7 +345,7 @@ func TestPhasedResume(t *testing.T) {
 			}
 		}
 
-		if len(b.o.Pending) == 0 && known == len(whole.log.calls) {
+		if len(b.o.PendingCalls) == 0 && known == len(whole.log.calls) {
 			from = len(turns) - 1 // the closing text belongs to no call
 			b.o.Messages = b.o.Messages[:len(b.o.Messages)-1]
 		}
@@ -375,14 +375,14 @@ func TestFeedback(t *testing.T) {
 	}
 
 	n := b.again(t, len(b.log.calls), think, say(phase(`{"phase":"end","summary":"booked"}`)))
-	n.o.Pending = nil
+	n.o.PendingCalls = nil
 	last := len(n.o.Messages) - 2
 	n.o.Messages[last].Calls = n.o.Messages[last].Calls[:1]
 	n.o.Messages = append(n.o.Messages, model.Message{Role: model.RoleUser, Text: "Your owner answers: GLS"})
 	if res := n.run(t, t.Context()); res.Outcome != "success" || res.Summary != "booked" {
 		t.Errorf("%+v", res)
 	}
-	if view := seen(n.model.requests[0]); !strings.Contains(view, "[Step 3] FEEDBACK: asks\n  Tool: clarify {\"question\":\"Which account?\"}") {
+	if view := readingResult(n.model.requests[0]); !strings.Contains(view, "[Step 3] FEEDBACK: asks\n  Tool: clarify {\"question\":\"Which account?\"}") {
 		t.Error(view)
 	}
 }
@@ -399,8 +399,8 @@ func TestStepCutOff(t *testing.T) {
 			}
 
 			n := b.again(t, 0, say("done"))
-			n.o.Past["m1.1.1.1"] = loop.Past{Uncertain: want == "uncertain"}
-			n.o.Pending = []model.Call{{ID: "x", Key: "m1.1.1", Name: "agent_step", Args: doing(name, `{}`).Args}}
+			n.o.PriorCalls["m1.1.1.1"] = loop.PriorCall{Uncertain: want == "uncertain"}
+			n.o.PendingCalls = []model.Call{{ID: "x", Key: "m1.1.1", Name: "agent_step", Args: doing(name, `{}`).Args}}
 			n.run(t, t.Context())
 			if again := len(n.done) == 1; again != (name == "crawl") {
 				t.Errorf("%s: done again: %v", name, n.done)
@@ -450,9 +450,9 @@ func TestViewFits(t *testing.T) {
 	}
 }
 
-// TestEndedBefore: OSA-18, a run that was killed between its last word and the record of its
-// end has said it: nobody is asked to go on without an answer, and nothing is done again.
-func TestEndedBefore(t *testing.T) {
+// TestEndedButNotRecorded: OSA-18, a run that was killed between its last word and the record of its
+// end has ended: nobody is asked to continue without an answer, and nothing is done again.
+func TestEndedButNotRecorded(t *testing.T) {
 	for name, c := range map[string]struct {
 		call model.Call
 		want func(loop.Result) bool
@@ -465,14 +465,14 @@ func TestEndedBefore(t *testing.T) {
 		b := inPhases(t, say(c.call, call("change", `{}`)))
 		b.run(t, t.Context())
 		n := b.again(t, len(b.log.calls), say("what now?"))
-		n.o.CutOff = true
+		n.o.Interrupted = true
 		if res := n.run(t, t.Context()); !c.want(res) || len(n.model.requests) > 0 || len(n.done) > 0 {
 			t.Errorf("%s: %+v, %d requests, %q", name, res, len(n.model.requests), n.done)
 		}
 
-		n.o.Pending, n.o.Messages[1].Calls = nil, n.o.Messages[1].Calls[:1]
+		n.o.PendingCalls, n.o.Messages[1].Calls = nil, n.o.Messages[1].Calls[:1]
 		again := n.o
-		if again.CutOff = false; strings.HasPrefix(name, "c") { // its owner has the run done again
+		if again.Interrupted = false; strings.HasPrefix(name, "c") { // its owner has the run done again
 			if res, err := loop.Run(t.Context(), again); err != nil || res.Summary != "what now?" {
 				t.Errorf("%s, retried: %+v (%v)", name, res, err)
 			}

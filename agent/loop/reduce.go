@@ -15,28 +15,28 @@ import (
 
 // The limits of a reduction (OSA-24).
 const (
-	reduceSteps = 8 // unless the call asks for others
-	reduceMost  = 12
-	reduceWall  = 240 * time.Second
-	digestMost  = 8000 // characters
+	defaultReduceSteps = 8 // unless the call asks for others
+	maxReduceSteps     = 12
+	reduceWall         = 240 * time.Second
+	maxDigest          = 8000 // characters
 )
 
 // Reducer answers the reduce calls of one attempt: each by a run of its own within the call,
 // on the same loop, with the same model, record and bounds, but with a history of its own. The
-// run that made the call sees only the digest. One reduction goes on at a time.
+// run that made the call sees only the digest. There is one reduction at a time.
 type Reducer struct {
-	// System is what the model is told before the task.
+	// System is the system prompt of reductions.
 	System string
 	tools  *tool.Registry
 	run    *run // the attempt, once it has begun
 }
 
-// ReduceSpec is the tool that reads much and gives back little. Its effect and its class are the
-// worst that those may have which it is given; each of their calls is judged by itself.
+// ReduceSpec is the tool that reads much and returns little. Its effect and its class are the worst
+// that the tools within it may have; each of their calls is authorized by itself.
 func ReduceSpec(description string) tool.Spec {
 	return tool.Spec{
 		Name: "reduce", Description: description, Effect: domain.EffectExternal, Class: tool.ClassExec, Scope: tool.ScopeRun, Writes: tool.WritesElsewhere,
-		Given: tool.GivenModel, Nests: true, Timeout: -1, Needs: tool.Nothing,
+		Requires: tool.RequiresModel, Nests: true, Timeout: -1, Needs: tool.NoNeeds,
 	}
 }
 
@@ -53,11 +53,11 @@ type digest struct {
 }
 
 // Tool is the reduce tool over those of a run's tools that read, search or execute; false when
-// none of them does. What it may do is the worst that they may.
+// there are none. Its effect is the worst of theirs.
 func (d *Reducer) Tool(granted *tool.Registry, description string) (t tool.Tool, ok bool, err error) {
 	spec := ReduceSpec(description)
 	spec.Effect, spec.Class = domain.EffectRead, tool.ClassOther
-	var handed []tool.Tool
+	var tools []tool.Tool
 	for _, name := range granted.Names() {
 		t, _ := granted.Lookup(name)
 		executes := t.Class() == tool.ClassExec
@@ -65,15 +65,15 @@ func (d *Reducer) Tool(granted *tool.Registry, description string) (t tool.Tool,
 			continue
 		}
 
-		handed = append(handed, t)
+		tools = append(tools, t)
 		if executes {
 			spec.Effect, spec.Class = domain.EffectExternal, tool.ClassExec
 		}
 	}
-	if len(handed) == 0 {
+	if len(tools) == 0 {
 		return tool.Tool{}, false, nil
 	}
-	if d.tools, err = tool.NewRegistry(handed...); err != nil {
+	if d.tools, err = tool.NewRegistry(tools...); err != nil {
 		return tool.Tool{}, false, err
 	}
 
@@ -91,134 +91,140 @@ func (d *Reducer) reduce(ctx context.Context, in tool.Invocation, a reduceArgs) 
 	case task == "":
 		return tool.Failure(tool.KindInvalidArgs, "the task is empty").WithField("task", "what to find out"), nil
 	case a.MaxIterations < 0:
-		return tool.Failure(tool.KindInvalidArgs, "max_iterations is below 1").WithField("max_iterations", fmt.Sprintf("1 to %d", reduceMost)), nil
-	case r.Bounds.Calls > 0 && r.spare <= 0:
+		return tool.Failure(tool.KindInvalidArgs, "max_iterations is below 1").WithField("max_iterations", fmt.Sprintf("1 to %d", maxReduceSteps)), nil
+	case r.Bounds.Calls > 0 && r.callsLeft <= 0:
 		return tool.Failure(tool.KindRejected, "the calls of this run are used up"), nil
 	}
 
 	var warnings []string
-	steps := reduceSteps
+	steps := defaultReduceSteps
 	if a.MaxIterations > 0 {
-		steps = min(a.MaxIterations, reduceMost)
+		steps = min(a.MaxIterations, maxReduceSteps)
 	}
 
-	if a.MaxIterations > reduceMost {
-		warnings = append(warnings, fmt.Sprintf("max_iterations is at most %d", reduceMost))
+	if a.MaxIterations > maxReduceSteps {
+		warnings = append(warnings, fmt.Sprintf("max_iterations is at most %d", maxReduceSteps))
 	}
 
 	if len(a.Paths) > 0 {
 		task += "\n\nIt is about:\n- " + strings.Join(a.Paths, "\n- ")
 	}
 
-	res, err := d.nest(ctx, in, task, steps)
+	res, err := d.runNested(ctx, in, task, steps)
 	if err != nil {
 		return tool.Envelope{}, err
 	}
 
-	return conclude(ctx, res, warnings), nil
+	return reduceEnvelope(ctx, res, warnings), nil
 }
 
-// nest runs the task with what is left of the run's bounds, and counts on the run what it took.
-func (d *Reducer) nest(ctx context.Context, in tool.Invocation, task string, steps int) (Result, error) {
+// runNested runs the task within what is left of the run's bounds, and adds what it used to the run.
+func (d *Reducer) runNested(ctx context.Context, in tool.Invocation, task string, steps int) (Result, error) {
 	r := d.run
 	o := r.Options
-	o.Registry, o.Recorder, o.Invocation, o.System = d.tools, within{r.Recorder, in.Key}, in, d.System
+	o.Registry, o.Recorder, o.Invocation, o.System = d.tools, reductionRecorder{r.Recorder, in.Key}, in, d.System
 	o.Messages = []model.Message{{Role: model.RoleUser, Text: task}}
-	o.Policy = reduction(r.Policy)
+	o.Policy = reductionPolicy(r.Policy)
 	o.Bounds.Steps, o.Bounds.Wall = steps, reduceWall
 	if o.Bounds.Calls > 0 {
-		o.Bounds.Calls = r.spare
+		o.Bounds.Calls = r.callsLeft
 	}
 
+	// At least 1, because 0 would be no bound: a reduction whose run has nothing left ends after
+	// its first answer.
 	if o.Bounds.Tokens > 0 {
 		o.Bounds.Tokens = max(o.Bounds.Tokens-r.result.Usage.Input-r.result.Usage.Output, 1)
 	}
 
 	if o.Bounds.Output > 0 {
-		o.Bounds.Output = max(o.Bounds.Output-r.output, 1)
+		o.Bounds.Output = max(o.Bounds.Output-r.outputBytes, 1)
 	}
 
-	o.Past, o.Pending, o.CutOff, o.Board, o.Took, o.Taken, o.Reducer = nil, nil, false, nil, nil, 0, nil
-	n := newRun(o)
-	n.numbered, n.outer = r.numbered, r.Registry
-	err := n.attempt(ctx)
-	r.numbered = n.numbered
-	r.spare -= n.result.Calls
-	r.result.Calls += n.result.Calls
-	r.output += n.output
-	r.result.Usage.Input += n.result.Usage.Input
-	r.result.Usage.Output += n.result.Usage.Output
-	r.result.Usage.Cached += n.result.Usage.Cached
-	r.result.CostMicroUSD += n.result.CostMicroUSD
+	// Nothing of earlier attempts: a reduction that was cut off is made again from its beginning,
+	// for it only reads.
+	o.PriorCalls, o.PendingCalls, o.Interrupted, o.Board, o.PriorDurations, o.PriorSteps, o.Reducer = nil, nil, false, nil, nil, 0, nil
+	nested := newRun(o)
+	nested.lastStep, nested.outerTools = r.lastStep, r.Registry
+	// Added also after an error: it was used.
+	err := nested.attempt(ctx)
+	r.lastStep = nested.lastStep
+	r.callsLeft -= nested.result.Calls
+	r.result.Calls += nested.result.Calls
+	r.outputBytes += nested.outputBytes
+	r.result.Usage.Input += nested.result.Usage.Input
+	r.result.Usage.Output += nested.result.Usage.Output
+	r.result.Usage.Cached += nested.result.Usage.Cached
+	r.result.CostMicroUSD += nested.result.CostMicroUSD
 
-	return n.result, err
+	return nested.result, err
 }
 
-// reduction is the policy of a run that only looks: it has no list to keep, moves no rows, and
+// reductionPolicy is the policy of a run that only reads: it has no todo list, moves no rows, and
 // ends with its digest.
-func reduction(p Policy) Policy {
-	p.Name, p.Phases, p.TodoStale, p.DataSteps = "reduce", Phases{}, 0, 0
-	p.LastWord = "Write the digest now, of what you have found out so far, and say what is missing in it."
+func reductionPolicy(p Policy) Policy {
+	p.Name, p.Phases, p.StaleTodoSteps, p.FreeDataSteps = "reduce", Phases{}, 0, 0
+	p.ClosingPrompt = "Write the digest now, of what you have found out so far, and say what is missing in it."
 	return p
 }
 
-// conclude makes a result of the call of what a reduction came to.
-func conclude(ctx context.Context, res Result, warnings []string) tool.Envelope {
+// reduceEnvelope makes the result of a reduction the result of its call.
+func reduceEnvelope(ctx context.Context, res Result, warnings []string) tool.Envelope {
 	switch {
 	case ctx.Err() != nil:
 		return tool.Failure(tool.KindExecutionError, "cancelled: %v", context.Cause(ctx))
 	case res.Summary != "" && slices.Contains([]domain.Exit{domain.ExitFinalResponse, domain.ExitIterationCap}, res.Exit):
-		found := text.Head(res.Summary, digestMost)
+		found := text.Head(res.Summary, maxDigest)
 		if res.Error != "" {
 			warnings = append(warnings, "the digest may be incomplete: "+res.Error)
 		}
 
 		if found != res.Summary {
-			warnings = append(warnings, fmt.Sprintf("the digest was longer than %d characters, and cut", digestMost))
+			warnings = append(warnings, fmt.Sprintf("the digest was longer than %d characters, and cut", maxDigest))
 		}
 		return tool.Success(digest{"digest", found, res.Steps}, warnings...)
 	}
 
-	why := res.Error
-	if why == "" {
-		why = "the model said nothing"
+	reason := res.Error
+	if reason == "" {
+		reason = "the model said nothing"
 	}
 
-	e := tool.Failure(tool.KindExecutionError, "there is no digest: %s", why)
+	e := tool.Failure(tool.KindExecutionError, "there is no digest: %s", reason)
 	switch res.Outcome {
 	case domain.OutcomeTimeout:
 		e.Kind = tool.KindTimeout
-	case domain.OutcomeBudget:
+	case domain.OutcomeBudget: // a second try would have even less
 		e.Retryable = false
 	}
 
 	return e
 }
 
-// recursive says whether a call is a reduction within one.
+// recursive says whether a call is a reduction within a reduction. The tools of a reduction do not
+// have one, but a model may call it all the same; the tools of the outer run know its name.
 func (r *run) recursive(c model.Call) bool {
-	if r.outer == nil {
+	if r.outerTools == nil {
 		return false
 	}
-	t, ok := r.outer.Lookup(c.Name)
+	t, ok := r.outerTools.Lookup(c.Name)
 	return ok && t.Nests()
 }
 
-// refuseRecursion answers a reduction within one.
+// refuseRecursion answers a reduction within a reduction.
 func refuseRecursion(c model.Call) tool.Envelope {
 	e := tool.Failure(tool.KindRejected, "a reduction cannot begin another one; use the other tools")
 	e.Tool = c.Name
 	return e
 }
 
-// within records the steps of a reduction as those of its call.
-type within struct {
+// reductionRecorder records the steps of a reduction as those of its call.
+type reductionRecorder struct {
 	Recorder
 	call string
 }
 
 // StartStep implements Recorder.
-func (w within) StartStep(ctx context.Context, s Step) error {
-	s.Within = w.call
+func (w reductionRecorder) StartStep(ctx context.Context, s Step) error {
+	s.ParentCall = w.call
 	return w.Recorder.StartStep(ctx, s)
 }

@@ -12,14 +12,14 @@ import (
 )
 
 const (
-	handoffView  = 8 << 10 // bytes of what was done, where that does not ride with each request
-	handoffWords = 2000    // characters of what the model said last
+	handoffViewBytes = 8 << 10 // bytes of what was done, where that does not ride with each request
+	handoffTextLen   = 2000    // characters of what the model said last
 )
 
-// rotate begins the context anew, once in an attempt, when what has to stay in it does not
-// fit any more: behind the task stands what the model said last and what it did, in the
-// place of all its turns (AYA-13). The record keeps those; an attempt that goes on from it
-// rotates again if it has to. false says that there is nothing more to be gained.
+// rotate replaces the context, once in an attempt, when what has to stay in it does not fit any
+// more: all turns give way to the task, followed by what the model said last and a summary of what
+// it did (AYA-13). The record keeps the turns; an attempt that continues from it rotates again if
+// it has to. false says that there is nothing to gain.
 func (r *run) rotate() bool {
 	if r.rotated || len(r.messages) < 2 {
 		return false
@@ -28,24 +28,25 @@ func (r *run) rotate() bool {
 	r.rotated = true
 	var handoff strings.Builder
 	handoff.WriteString("\n\n[Your context was full and begins anew here. What you did so far still stands; this is what is left of it.]")
-	if words := lastWords(r.messages); words != "" {
-		handoff.WriteString("\nYou said last: " + text.Truncate(words, handoffWords))
+	if words := lastModelText(r.messages); words != "" {
+		handoff.WriteString("\nYou said last: " + text.Truncate(words, handoffTextLen))
 	}
 
-	if r.phased == nil { // else it rides with each request
-		handoff.WriteString("\n\n" + r.remember().View(memory.Signals{}, min(handoffView, r.window.budget)))
+	if r.phased == nil { // in phases each request has the view anyway
+		handoff.WriteString("\n\n" + r.memoryOfTurns().View(memory.Signals{}, min(handoffViewBytes, r.window.budget)))
 	}
 
 	task := r.messages[0]
 	task.Text += handoff.String()
+	// A new window: what was omitted, sent and counted was about the old messages.
 	r.messages, r.window = []model.Message{task}, newWindow(r.Options)
-	r.stage("Your context was full and has begun anew: read again what you need, in smaller parts, and bring the task to its end.")
+	r.addNotice("Your context was full and has begun anew: read again what you need, in smaller parts, and bring the task to its end.")
 
 	return true
 }
 
-// lastWords are what a model said last.
-func lastWords(history []model.Message) string {
+// lastModelText is what the model said last.
+func lastModelText(history []model.Message) string {
 	for i := len(history) - 1; i > 0; i-- {
 		if text := strings.TrimSpace(history[i].Text); history[i].Role == model.RoleAssistant && text != "" {
 			return text
@@ -54,28 +55,29 @@ func lastWords(history []model.Message) string {
 	return ""
 }
 
-// remember is a working memory of what a run without one has done.
-func (r *run) remember() *memory.Memory {
+// memoryOfTurns builds a working memory from the history of a run that has none.
+func (r *run) memoryOfTurns() *memory.Memory {
 	m := memory.New(r.Board)
-	asked := map[string]model.Call{}
-	for _, said := range r.messages {
-		for _, c := range said.Calls {
-			asked[c.ID] = c
+	askedCalls := map[string]model.Call{}
+	for _, message := range r.messages {
+		for _, c := range message.Calls {
+			askedCalls[c.ID] = c
 		}
 
-		c, known := asked[said.CallID]
+		c, known := askedCalls[message.CallID]
 		var e tool.Envelope
-		if said.Role == model.RoleTool && known && json.Unmarshal([]byte(said.Text), &e) == nil {
-			m.Acted(r.action(c, e))
+		if message.Role == model.RoleTool && known && json.Unmarshal([]byte(message.Text), &e) == nil {
+			m.RecordAction(r.memoryAction(c, e))
 		}
 	}
 
 	return m
 }
 
-// overflowed rotates a context that the model's server finds too large, though it should have
-// fitted: its window is smaller than was assumed.
-func (r *run) overflowed(failure error) bool {
+// rotateOnOverflow rotates a context that the model's server finds too large although it should
+// have fitted: the window is smaller than configured, or than assumed. Half of it is a guess; the
+// server does not say how much would fit.
+func (r *run) rotateOnOverflow(failure error) bool {
 	var e *model.Error
 	if !errors.As(failure, &e) || e.Kind != model.KindContextOverflow || r.rotated || len(r.messages) < 2 {
 		return false

@@ -10,9 +10,9 @@ import (
 	"rouse/internal/domain"
 )
 
-// TestRotation: AYA-13, where the last turns do not fit into the context any more, it begins
-// anew once with the task, the model's last words and what it did, whole for the newest
-// result as far as there is room; the second time the run ends.
+// TestRotation: AYA-13, when the last turns do not fit into the context any more, it is replaced
+// once by the task, the model's last text and a summary, with the newest result whole as far as
+// there is room; the second time the run ends.
 func TestRotation(t *testing.T) {
 	for _, c := range []struct {
 		turns, requests int
@@ -30,21 +30,21 @@ func TestRotation(t *testing.T) {
 			t.Fatalf("%d turns: %d requests", c.turns, len(*sent))
 		}
 
-		anew := (*sent)[2]
-		if len(anew) != 1 || !strings.HasPrefix(anew[0].Text, "go\n\n[Your context was full") {
-			t.Fatalf("the third request is %.300s", bytesOf(t, anew))
+		rotated := (*sent)[2]
+		if len(rotated) != 1 || !strings.HasPrefix(rotated[0].Text, "go\n\n[Your context was full") {
+			t.Fatalf("the third request is %.300s", bytesOf(t, rotated))
 		}
 
 		for _, part := range []string{"You said last: The first one is about zero.", "--- Agent Working Memory ---", `Tool: look {"path":"/f0"}`, `Tool: look {"path":"/f1"}`, strings.Repeat("0001 ", 100)} {
-			if !strings.Contains(anew[0].Text, part) {
-				t.Errorf("%q is not in %.2000s", part, anew[0].Text)
+			if !strings.Contains(rotated[0].Text, part) {
+				t.Errorf("%q is not in %.2000s", part, rotated[0].Text)
 			}
 		}
 
 		if told := strings.Join(h.notices(), "\n"); strings.Count(told, "has begun anew") != 1 {
 			t.Errorf("told: %s", told)
 		}
-		if later := (*sent)[3]; len(later) != 3 || later[0].Text != anew[0].Text {
+		if later := (*sent)[3]; len(later) != 3 || later[0].Text != rotated[0].Text {
 			t.Errorf("the fourth request is %.300s", bytesOf(t, later))
 		}
 	}
@@ -67,20 +67,20 @@ func TestRotationInPhases(t *testing.T) {
 // A server that finds a context too large which should have fitted is believed once.
 func TestOverflow(t *testing.T) {
 	full := &model.Error{Kind: model.KindContextOverflow, Message: "too many tokens"}
-	h := newHouse(t, steps(one("look", `{"path":"/a"}`), nil, one("find", `{}`))...)
+	h := newFileTools(t, steps(one("look", `{"path":"/a"}`), nil, one("find", `{}`))...)
 	h.model.turns[1] = say(full)
 	sent := recordRequests(h.bench)
 	if res := h.run(t, t.Context()); res.Exit != domain.ExitFinalResponse || len(*sent) != 4 || len((*sent)[2]) != 1 || !strings.Contains((*sent)[2][0].Text, `look {"path":"/a"}`) {
 		t.Errorf("%+v, %d requests", res, len(*sent))
 	}
 
-	h = newHouse(t, say(full))
+	h = newFileTools(t, say(full))
 	if res := h.run(t, t.Context()); res.Outcome != "error" || len(h.model.requests) != 1 {
 		t.Errorf("a task that is too large: %+v, %d requests", res, len(h.model.requests))
 	}
 }
 
-// What was handed over is built again from the record, when the run goes on after a kill.
+// The summary is built again from the record when the run continues after a kill.
 func TestRotationGoesOn(t *testing.T) {
 	h := wordy(t, 0, 1)
 	h.o.Window, h.o.MaxOutput = 16_000, 1000

@@ -14,21 +14,21 @@ import (
 	"rouse/internal/domain"
 )
 
-// longestWait bounds the pause before a turn that failed is asked again.
-const longestWait = 2 * time.Minute
+// maxRetryWait bounds the pause before a turn that failed is asked again.
+const maxRetryWait = 2 * time.Minute
 
 // turn is one answer.
 type turn struct {
-	number int
-	text   string
-	calls  []model.Call
-	end    *model.End
-	stop   string
-	raw    json.RawMessage // what the adapter wants back with it
-	usage  model.Usage
-	cost   int64 // micro-USD
-	// heard: something of the answer has come; counted: the server has said what it took.
-	heard, counted bool
+	number  int
+	text    string
+	calls   []model.Call
+	end     *model.End
+	stop    string
+	raw     json.RawMessage // what the adapter wants back with it
+	usage   model.Usage
+	cost    int64 // micro-USD
+	started bool  // some of the answer has arrived
+	counted bool  // the server has reported the usage
 }
 
 // cutOff says why a text is not what was asked for, "" when it is.
@@ -46,38 +46,40 @@ func (t turn) cutOff() string {
 
 // step asks for one answer and records it. failure is the model's side; err is the host's.
 func (r *run) step(ctx context.Context, noTools bool) (t turn, failure, err error) {
-	if r.Policy.Plain {
-		return r.play(ctx)
+	if r.Policy.NoModel {
+		return r.playbookStep(ctx)
 	}
 
 	writing := context.WithoutCancel(ctx)
-	held, failure, err := r.reserve(writing, r.numbered+1, noTools)
+	// Reserved before the step is recorded: a turn that there is no money for is no step.
+	reserved, failure, err := r.reserve(writing, r.lastStep+1, noTools)
 	if failure != nil || err != nil {
-		return turn{}, failure, err // no turn, so no step
+		return turn{}, failure, err
 	}
 
-	s := Step{Number: r.next(), Notices: r.told(), StartedAt: time.Now()}
+	s := Step{Number: r.nextStep(), Notices: r.noticesForRecord(), StartedAt: time.Now()}
 	if err := r.Recorder.StartStep(writing, s); err != nil {
 		return turn{}, nil, err
 	}
-	if t, failure, err = r.insist(ctx, s.Number, held, noTools); err != nil {
+	if t, failure, err = r.askWithRetries(ctx, s.Number, reserved, noTools); err != nil {
 		return t, nil, err
 	}
 
 	t.number = s.Number
 	s.Text, s.Model, s.Usage, s.CostMicroUSD, s.FinishedAt = t.text, r.Model, t.usage, t.cost, time.Now()
-	s.Notices, r.switched = append(s.Notices, r.switched...), nil
+	s.Notices, r.switchNotices = append(s.Notices, r.switchNotices...), nil
 	if failure != nil {
 		s.Text = "the model failed: " + failure.Error()
 		return t, failure, r.Recorder.FinishStep(writing, s)
 	}
 
-	r.name(&t)
+	r.assignIDs(&t)
 	message := model.Message{Role: model.RoleAssistant, Text: t.text, Calls: t.calls, Raw: t.raw}
 	if s.Message, err = json.Marshal(message); err != nil {
 		return t, nil, fmt.Errorf("the answer of the model cannot be recorded: %w", err)
 	}
 
+	// An empty answer is only recorded: it holds nothing to send back.
 	if t.text != "" || len(t.calls) > 0 {
 		r.messages = append(r.messages, message)
 	}
@@ -85,10 +87,10 @@ func (r *run) step(ctx context.Context, noTools bool) (t turn, failure, err erro
 	return t, nil, r.Recorder.FinishStep(writing, s)
 }
 
-// insist asks until a turn is whole, as often as policy allows: a turn that failed for the
-// moment is repeated without a charge (OSA-03). Notices ride the first try alone. What all
-// tries used is the turn's; each has a reservation of its own, the first one's is held.
-func (r *run) insist(ctx context.Context, step int, held int64, noTools bool) (t turn, failure, err error) {
+// askWithRetries asks until a turn is whole, as often as policy allows: a turn that failed for the
+// moment is repeated without a charge (OSA-03). Only the first try carries the notices. The turn
+// is billed for what all tries used; each has a reservation of its own, and reserved is the first.
+func (r *run) askWithRetries(ctx context.Context, step int, reserved int64, noTools bool) (t turn, failure, err error) {
 	writing := context.WithoutCancel(ctx)
 	staged := r.staged
 	var used model.Usage
@@ -96,22 +98,23 @@ func (r *run) insist(ctx context.Context, step int, held int64, noTools bool) (t
 	for try := 0; ; try++ {
 		t, failure = r.ask(ctx, noTools)
 		r.staged = nil
-		if err := r.settle(writing, held, &t, failure); err != nil {
+		if err := r.settle(writing, reserved, &t, failure); err != nil {
 			return t, nil, err
 		}
 
 		used.Input, used.Output, used.Cached, cost = used.Input+t.usage.Input, used.Output+t.usage.Output, used.Cached+t.usage.Cached, cost+t.cost
 		var e *model.Error
-		again := failure != nil && ctx.Err() == nil && errors.As(failure, &e) && e.Retryable && try < r.Policy.TurnRetries && r.pause(ctx, e, try)
+		again := failure != nil && ctx.Err() == nil && errors.As(failure, &e) && e.Retryable && try < r.Policy.TurnRetries && r.waitBeforeRetry(ctx, e, try)
 		if failure != nil && !again {
-			if failure = r.fallBack(ctx, failure); failure == nil {
+			// The next model has its own retries, and has not seen the notices.
+			if failure = r.switchToFallback(ctx, failure); failure == nil {
 				again, try, r.staged = true, -1, staged
 			}
 		}
 
 		if again {
 			var refusal error
-			if held, refusal, err = r.reserve(writing, step, noTools); err != nil {
+			if reserved, refusal, err = r.reserve(writing, step, noTools); err != nil {
 				return t, nil, err
 			}
 			if refusal == nil {
@@ -129,17 +132,18 @@ func (r *run) insist(ctx context.Context, step int, held int64, noTools bool) (t
 	}
 }
 
-// play is a step of a playbook, which knows its answer at once: its end is no step.
-func (r *run) play(ctx context.Context) (t turn, failure, err error) {
+// playbookStep is a step of a playbook, which knows its answer at once. That there is no further
+// call is not a step, so the provider is asked before anything is recorded.
+func (r *run) playbookStep(ctx context.Context) (t turn, failure, err error) {
 	writing := context.WithoutCancel(ctx)
 	s := Step{StartedAt: time.Now()}
 	if t, failure = r.ask(ctx, false); failure != nil || len(t.calls) == 0 {
 		return t, failure, nil
 	}
 
-	s.Number = r.next()
+	s.Number = r.nextStep()
 	t.number = s.Number
-	r.name(&t)
+	r.assignIDs(&t)
 	if err := r.Recorder.StartStep(writing, s); err != nil {
 		return t, nil, err
 	}
@@ -148,20 +152,21 @@ func (r *run) play(ctx context.Context) (t turn, failure, err error) {
 	return t, nil, r.Recorder.FinishStep(writing, s)
 }
 
-// pause waits before a turn is asked again; false when the run has to end meanwhile, or
+// waitBeforeRetry waits before a turn is asked again; false when the run has to end meanwhile, or
 // when the server wants a longer pause than a run can take.
-func (r *run) pause(ctx context.Context, e *model.Error, try int) bool {
-	if r.Policy.Hasty {
+func (r *run) waitBeforeRetry(ctx context.Context, e *model.Error, try int) bool {
+	if r.Policy.NoRetryDelay {
 		return true
 	}
 
 	wait := max(e.RetryAfter, time.Second<<try)
-	if wait > longestWait {
+	if wait > maxRetryWait {
 		return false
 	}
 
-	r.idle.hold()
-	defer r.idle.release()
+	// A pause that the server asked for is not the silence that the idle bound is about.
+	r.idle.suspend()
+	defer r.idle.resume()
 
 	t := time.NewTimer(wait)
 	defer t.Stop()
@@ -174,31 +179,31 @@ func (r *run) pause(ctx context.Context, e *model.Error, try int) bool {
 	}
 }
 
-// request is what is asked next.
+// request is the next request.
 func (r *run) request(noTools bool) model.Request {
-	return model.Request{System: r.System, Messages: r.noticed(), Tools: r.Registry.Models(), NoTools: noTools,
-		MaxOutput: r.MaxOutput, Temperature: r.Temperature, Results: r.results, Draft: &r.draft}
+	return model.Request{System: r.System, Messages: r.messagesWithNotices(), Tools: r.Registry.ModelTools(), NoTools: noTools,
+		MaxOutput: r.MaxOutput, Temperature: r.Temperature, Results: r.results, EncodeCache: &r.draft}
 }
 
-// ask streams one answer. Nothing of a broken one is used, except that it was paid for.
+// ask streams one answer. Of a broken answer only the usage is kept: it was paid for.
 func (r *run) ask(ctx context.Context, noTools bool) (turn, error) {
 	req := r.request(noTools)
 	var t turn
 	var text strings.Builder
 	for e, err := range r.Provider.Stream(ctx, req) {
 		if err != nil {
-			return turn{usage: t.usage, heard: t.heard, counted: t.counted}, err
+			return turn{usage: t.usage, started: t.started, counted: t.counted}, err
 		}
 
-		t.heard = true
-		r.idle.touch()
-		if err := r.meter(e); err != nil {
-			return turn{usage: t.usage, heard: t.heard, counted: t.counted}, err
+		t.started = true
+		r.idle.restart()
+		if err := r.countOutput(e); err != nil {
+			return turn{usage: t.usage, started: t.started, counted: t.counted}, err
 		}
 
 		text.WriteString(e.Text)
 		switch {
-		case e.Call != nil && !noTools:
+		case e.Call != nil && !noTools: // a model may call tools although it was told not to
 			t.calls = append(t.calls, *e.Call)
 		case e.Usage != nil:
 			t.usage, t.counted = *e.Usage, true
@@ -211,44 +216,46 @@ func (r *run) ask(ctx context.Context, noTools bool) (turn, error) {
 		}
 	}
 
+	// A provider may end its stream without an error when the context is cancelled.
 	if ctx.Err() != nil {
-		return turn{usage: t.usage, heard: t.heard, counted: t.counted}, context.Cause(ctx)
+		return turn{usage: t.usage, started: t.started, counted: t.counted}, context.Cause(ctx)
 	}
 
-	t.text = clean(text.String())
+	t.text = storable(text.String())
 	return t, nil
 }
 
-// meter counts what a model writes, while it writes it: a model that does not stop is stopped.
-func (r *run) meter(e model.Event) error {
-	if r.Policy.Plain {
+// countOutput counts what a model writes while it writes it, so that one that does not end is
+// stopped.
+func (r *run) countOutput(e model.Event) error {
+	if r.Policy.NoModel {
 		return nil
 	}
 
-	r.output += int64(len(e.Text))
+	r.outputBytes += int64(len(e.Text))
 	if e.Call != nil {
-		r.output += int64(len(e.Call.Args))
+		r.outputBytes += int64(len(e.Call.Args))
 	}
-	if r.Bounds.Output > 0 && r.output > r.Bounds.Output {
+	if r.Bounds.Output > 0 && r.outputBytes > r.Bounds.Output {
 		return &stop{domain.OutcomeBudget, fmt.Sprintf("the model wrote more than the %d bytes of this run", r.Bounds.Output)}
 	}
 
 	return nil
 }
 
-// clean leaves out what no database keeps as text.
-func clean(text string) string {
+// storable makes text valid for a database: PostgreSQL keeps neither NUL nor invalid UTF-8.
+func storable(text string) string {
 	return strings.ReplaceAll(strings.ToValidUTF8(text, "\ufffd"), "\x00", "")
 }
 
-// name gives each call its id (OSA-09) and the key under which later attempts find it. Two
-// calls of one id could not be told apart. Arguments that are no JSON become a string,
+// assignIDs gives each call its id (OSA-09) and the key under which later attempts find it. Two
+// calls with the same id could not be distinguished. Arguments that are not JSON become a string,
 // which the tool's validation refuses.
-func (r *run) name(t *turn) {
+func (r *run) assignIDs(t *turn) {
 	seen := map[string]bool{}
 	for i := range t.calls {
 		c := &t.calls[i]
-		c.ID, c.Name = clean(c.ID), clean(c.Name)
+		c.ID, c.Name = storable(c.ID), storable(c.Name)
 		if c.ID == "" || seen[c.ID] {
 			var b [12]byte
 			_, _ = rand.Read(b[:]) // never fails

@@ -11,35 +11,35 @@ import (
 	"rouse/internal/text"
 )
 
-// DefaultWindow is how many tokens a model reads that says nothing of its own (OSA-21).
+// DefaultWindow is the assumed context size of a model without a configured one, in tokens (OSA-21).
 const DefaultWindow = 128_000
 
 const (
 	defaultResponse = 4096 // tokens that are kept free for an answer
 	keptTurns       = 3    // the last turns with their results, which are never left out (OSA-22)
 	perMessage      = 4    // tokens that a message costs beside its text
-	perImage        = 1600 // tokens that a picture costs: about as many as providers count at most
+	perImage        = 1600 // tokens that an image costs: about as many as providers count at most
 )
 
-// leftOut is what a model is told in the place of what it does not see any more. It counts
-// nothing, so that it stays the same however much more is left out.
-const leftOut = "\n\n[Earlier turns of this task were left out to fit the context. What their calls did still stands.]"
+// omittedNote tells a model that turns were left out. It has no count in it, so that it stays the
+// same however much more is left out.
+const omittedNote = "\n\n[Earlier turns of this task were left out to fit the context. What their calls did still stands.]"
 
 // window decides how much of the history a model sees. What was once left out stays out,
 // and what was once sent as it is is never shortened later: the beginning of a request stays
 // the same bytes from step to step, which is what providers keep in their caches (OSA-22).
 type window struct {
-	budget  int            // tokens that the history may have
-	sent    int            // messages up to here have been sent as they are
-	beside  int            // tokens that ride with the history
-	out     map[int]bool   // messages that are left out
-	short   map[int]string // results that are told in one line, in these words
-	pressed bool           // the model has been told that its context is nearly full
-	counted int            // messages up to here are in sum
-	sum     int            // tokens
+	budget    int            // tokens that the history may have
+	sent      int            // messages up to here have been sent as they are
+	extra     int            // tokens that are sent beside the history
+	omitted   map[int]bool   // messages that are left out
+	shortened map[int]string // results that are replaced by one line, which is the value
+	warned    bool           // the model has been told that its context is nearly full
+	counted   int            // messages up to here are in sum
+	sum       int            // tokens
 }
 
-// newWindow reserves of a model's context what is not history: a safety margin, the system
+// newWindow subtracts from a model's context what is not history: a safety margin, the system
 // prompt, the tools, and the answer.
 func newWindow(o Options) *window {
 	size := o.Window
@@ -47,6 +47,7 @@ func newWindow(o Options) *window {
 		size = DefaultWindow
 	}
 
+	// Tokens are estimated from bytes, and the estimate may be too low.
 	effective := size * 85 / 100
 	response := o.MaxOutput
 	if response <= 0 {
@@ -54,12 +55,13 @@ func newWindow(o Options) *window {
 	}
 
 	tools := 0
-	for _, t := range o.Registry.Models() {
+	for _, t := range o.Registry.ModelTools() {
 		tools += tokens(len(t.Name)+len(t.Description)+len(t.Schema)) + perMessage
 	}
 
+	// An answer as long as some models allow would leave no room for the history.
 	budget := effective - tokens(len(o.System)) - tools - min(response, effective/4)
-	return &window{budget: budget, out: map[int]bool{}, short: map[int]string{}}
+	return &window{budget: budget, omitted: map[int]bool{}, shortened: map[int]string{}}
 }
 
 // tokens estimates how many a text of so many bytes has.
@@ -80,7 +82,7 @@ func (w *window) fit(history []model.Message) ([]model.Message, bool) {
 		total = w.compact(history, total)
 	}
 	w.sent = len(history)
-	return w.view(history), total <= w.budget
+	return w.visible(history), total <= w.budget
 }
 
 // total is what the history costs. It only grows, except where it is compacted, so that each
@@ -89,40 +91,40 @@ func (w *window) total(history []model.Message) int {
 	for ; w.counted < len(history); w.counted++ {
 		w.sum += w.cost(w.counted, history[w.counted])
 	}
-	return w.beside + w.sum
+	return w.extra + w.sum
 }
 
 func (w *window) cost(i int, m model.Message) int {
-	if w.out[i] {
+	if w.omitted[i] {
 		return 0
 	}
 
-	if text, ok := w.short[i]; ok {
+	if text, ok := w.shortened[i]; ok {
 		m.Text, m.Images = text, nil
 	}
 
 	n := size(m)
-	if i == 0 && len(w.out) > 0 {
-		n += tokens(len(leftOut))
+	if i == 0 && len(w.omitted) > 0 {
+		n += tokens(len(omittedNote))
 	}
 	return n
 }
 
-// compact makes room, somewhat more than is needed, so that it need not be done at each
-// step: results that were not sent yet are told in a line each, then the oldest turns go.
+// compact makes room, somewhat more than is needed, so that it need not be done at each step.
+// Results that were not sent yet are replaced by a line each, then the oldest turns are left out.
 func (w *window) compact(history []model.Message, total int) int {
 	w.counted, w.sum = 0, 0 // what was counted changes
 	enough := w.budget * 7 / 10
-	end := w.protected(history)
+	end := w.protectedFrom(history)
 	for i := max(1, w.sent); i < end && total > enough; i++ {
-		if _, done := w.short[i]; done || history[i].Role != model.RoleTool || instructs(history[i]) {
+		if _, done := w.shortened[i]; done || history[i].Role != model.RoleTool || holdsInstructions(history[i]) {
 			continue
 		}
 
 		before := w.cost(i, history[i])
 		text := oneLine(history[i])
 		if m := (model.Message{Role: model.RoleTool, Text: text}); size(m) < before {
-			w.short[i] = text
+			w.shortened[i] = text
 			total += w.cost(i, history[i]) - before
 		}
 	}
@@ -130,24 +132,26 @@ func (w *window) compact(history []model.Message, total int) int {
 		return total
 	}
 
+	// Whole turns: a provider refuses a call without its result, and a result without its call.
 	for i := 1; i < end && total > enough; {
 		next := nextTurn(history, i)
-		if slices.ContainsFunc(history[i:next], instructs) {
+		if slices.ContainsFunc(history[i:next], holdsInstructions) {
 			i = next
 			continue
 		}
 
 		for ; i < next && i < end; i++ {
 			total -= w.cost(i, history[i])
-			w.out[i] = true
+			w.omitted[i] = true
 		}
 	}
 
+	// Counted again, because the first message now carries the note about what was left out.
 	return w.total(history)
 }
 
-// protected is where the turns begin that are never left out.
-func (w *window) protected(history []model.Message) int {
+// protectedFrom is the index at which the turns begin that are never left out.
+func (w *window) protectedFrom(history []model.Message) int {
 	turns := 0
 	for i := len(history) - 1; i > 0; i-- {
 		if history[i].Role == model.RoleAssistant {
@@ -160,21 +164,21 @@ func (w *window) protected(history []model.Message) int {
 	return 1
 }
 
-// instructs says whether a message holds the instructions of a skill, by which the rest of the
-// run works: it is never left out (AGS-12).
-func instructs(m model.Message) bool {
+// holdsInstructions says whether a message holds the instructions of a skill. The rest of the run
+// follows them, so it is never left out (AGS-12).
+func holdsInstructions(m model.Message) bool {
 	if m.Role != model.RoleTool || !strings.Contains(m.Text, `"skill_content":`) {
 		return false
 	}
 
 	var e tool.Envelope
-	var said struct {
+	var result struct {
 		Content string `json:"skill_content"`
 	}
-	return json.Unmarshal([]byte(m.Text), &e) == nil && e.OK && json.Unmarshal(e.Result, &said) == nil && said.Content != ""
+	return json.Unmarshal([]byte(m.Text), &e) == nil && e.OK && json.Unmarshal(e.Result, &result) == nil && result.Content != ""
 }
 
-// nextTurn is where the turn after the one at i begins: calls and their results stay together.
+// nextTurn is the index of the turn after the one at i: calls and their results stay together.
 func nextTurn(history []model.Message, i int) int {
 	for i++; i < len(history) && history[i].Role == model.RoleTool; i++ {
 	}
@@ -202,24 +206,24 @@ func oneLine(m model.Message) string {
 	return string(text)
 }
 
-// view is the history without what is left out.
-func (w *window) view(history []model.Message) []model.Message {
-	if len(w.out) == 0 && len(w.short) == 0 {
+// visible is the history without what is left out or shortened.
+func (w *window) visible(history []model.Message) []model.Message {
+	if len(w.omitted) == 0 && len(w.shortened) == 0 {
 		return history
 	}
 
-	out := make([]model.Message, 0, len(history)-len(w.out))
+	out := make([]model.Message, 0, len(history)-len(w.omitted))
 	for i, m := range history {
-		if w.out[i] {
+		if w.omitted[i] {
 			continue
 		}
 
-		if text, ok := w.short[i]; ok {
+		if text, ok := w.shortened[i]; ok {
 			m.Text, m.Images = text, nil
 		}
 
-		if i == 0 && len(w.out) > 0 {
-			m.Text += leftOut
+		if i == 0 && len(w.omitted) > 0 {
+			m.Text += omittedNote
 		}
 
 		out = append(out, m)
@@ -228,10 +232,10 @@ func (w *window) view(history []model.Message) []model.Message {
 	return slices.Clip(out)
 }
 
-// full says once, and again after room was made, that nine tenths are used.
-func (w *window) full(history []model.Message) bool {
-	full := w.total(history) >= w.budget*9/10
-	news := full && !w.pressed
-	w.pressed = full
-	return news
+// nearlyFull reports that nine tenths are used: once, and again after room was made.
+func (w *window) nearlyFull(history []model.Message) bool {
+	nearlyFull := w.total(history) >= w.budget*9/10
+	newly := nearlyFull && !w.warned
+	w.warned = nearlyFull
+	return newly
 }

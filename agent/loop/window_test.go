@@ -43,13 +43,13 @@ func bytesOf(t *testing.T, messages []model.Message) string {
 }
 
 // wordy is a house whose reads give so many bytes.
-func wordy(t *testing.T, size, turns int) *house {
+func wordy(t *testing.T, size, turns int) *fileTools {
 	var calls [][]model.Call
 	for i := range turns {
 		calls = append(calls, one("look", fmt.Sprintf(`{"path":"/f%d"}`, i)))
 	}
 
-	h := newHouse(t, steps(calls...)...)
+	h := newFileTools(t, steps(calls...)...)
 	for i := range turns {
 		h.files[fmt.Sprintf("/f%d", i)] = strings.Repeat(fmt.Sprintf("%04d ", i), size/5)
 	}
@@ -144,10 +144,10 @@ func TestWindow(t *testing.T) {
 	}
 }
 
-// TestWindowOfATranscript: OSA-22, a transcript that this attempt has not sent yet is told in a line
-// for each old result before whole turns go; and again in the same words.
+// TestWindowOfATranscript: OSA-22, in a transcript that this attempt has not sent yet, old results
+// are replaced by a line each before whole turns go; and each time by the same line.
 func TestWindowOfATranscript(t *testing.T) {
-	h := newHouse(t, steps(one("find", `{}`))...)
+	h := newFileTools(t, steps(one("find", `{}`))...)
 	for i := range 12 {
 		id := fmt.Sprint("c", i)
 		text, err := tool.Success(strings.Repeat("x", 3000)).MarshalJSON()
@@ -211,7 +211,7 @@ func TestWindowKeepsSkills(t *testing.T) {
 // TestOverBudget: OSA-02, OSA-03: what cannot fit ends the run, says what to do, and the
 // step that was not taken is not charged.
 func TestOverBudget(t *testing.T) {
-	h := newHouse(t, steps(one("find", `{}`))...)
+	h := newFileTools(t, steps(one("find", `{}`))...)
 	h.o.Messages = []model.Message{{Role: model.RoleUser, Text: strings.Repeat("task ", 10_000)}}
 	h.o.Window = 4096
 	res := h.run(t, t.Context())

@@ -10,22 +10,22 @@ type ErrorKind string
 
 // The kinds.
 const (
-	KindUnavailable     ErrorKind = "unavailable"      // no answer, or the server's own failure, or too slow
+	KindUnavailable     ErrorKind = "unavailable"      // no answer, or an error of the server, or too slow
 	KindRateLimited     ErrorKind = "rate_limited"     // too many requests or tokens for now
-	KindAuth            ErrorKind = "auth"             // the key is missing, wrong or not allowed to
+	KindAuth            ErrorKind = "auth"             // the key is missing, wrong or lacks permission
 	KindBadRequest      ErrorKind = "bad_request"      // the server refuses what was asked
-	KindTruncated       ErrorKind = "truncated"        // the answer broke off
-	KindNonsense        ErrorKind = "nonsense"         // the answer is not what the protocol allows
-	KindContextOverflow ErrorKind = "context_overflow" // the request is longer than the model reads
+	KindTruncated       ErrorKind = "truncated"        // the answer was cut off
+	KindInvalidResponse ErrorKind = "nonsense"         // the answer breaks the API's protocol
+	KindContextOverflow ErrorKind = "context_overflow" // the request is longer than the model's context
 )
 
-// Error is a failed turn: nothing that its stream sent before may be used.
+// Error is a failed turn. Nothing that its stream sent before may be used.
 type Error struct {
 	Kind       ErrorKind
 	Message    string        // a sentence; never holds a key
 	Retryable  bool          // the same request may succeed later
-	RetryAfter time.Duration // as the server asked; 0: it did not say
-	Refused    bool          // the server said so in the place of an answer, for which nothing is paid
+	RetryAfter time.Duration // as the server asked; 0 if it did not
+	Refused    bool          // the server refused the request before the model was run, so that it costs nothing
 	Err        error
 }
 
@@ -37,15 +37,15 @@ func (e *Error) Error() string {
 	return e.Message
 }
 
-// Elsewhere says whether another model may answer the same request, once this one was asked
-// as often as it makes sense: its server is down, overloaded, out of credit or out of order.
-// A request that is refused would be refused again; a key that is wrong and an answer that is
-// longer than it may be are for their owner to put right, and must not be covered up.
-func (e *Error) Elsewhere() bool {
+// AllowsFallback says whether a fallback model may be asked, once retries of this one are used up: its
+// server is down, overloaded, out of credit or broken. Another model would refuse a bad request as
+// well; a wrong key and an answer beyond its limit are for the owner to fix, and a fallback would
+// hide them.
+func (e *Error) AllowsFallback() bool {
 	switch e.Kind {
-	case KindUnavailable, KindRateLimited, KindNonsense:
+	case KindUnavailable, KindRateLimited, KindInvalidResponse:
 		return true
-	case KindTruncated:
+	case KindTruncated: // by the connection, not by max_output
 		return e.Retryable
 	}
 	return false

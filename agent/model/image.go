@@ -7,20 +7,21 @@ import (
 	"slices"
 )
 
-// MaxImage is the greatest picture that a message carries, in bytes (YOA-01). Providers take
-// less, each as much as its adapter says.
+// MaxImage is the largest image of a message, in bytes (YOA-01). Most providers accept less, as
+// their adapters say.
 const MaxImage = 20 << 20
 
-// Image is a picture that is shown to a model.
+// Image is an image in a message.
 type Image struct {
 	Type string `json:"media_type"` // like image/png
 	Data []byte `json:"data"`       // in JSON base64
 }
 
-// imageTypes are the kinds of pictures that models see.
+// imageTypes are those that models support.
 var imageTypes = []string{"image/png", "image/jpeg", "image/webp", "image/gif"}
 
-// ImageType is what kind of picture begins like this; "" when it is none that models see.
+// ImageType is the media type of an image that begins with these bytes; "" if models do not support
+// it, or it is no image.
 func ImageType(beginning []byte) string {
 	if kind := http.DetectContentType(beginning); slices.Contains(imageTypes, kind) {
 		return kind
@@ -28,10 +29,10 @@ func ImageType(beginning []byte) string {
 	return ""
 }
 
-// Equal says whether two pictures are the same.
+// Equal says whether two images are the same.
 func (i Image) Equal(o Image) bool { return i.Type == o.Type && bytes.Equal(i.Data, o.Data) }
 
-// String names a picture without showing it.
+// String describes an image by its type and size.
 func (i Image) String() string {
 	if n := len(i.Data); n >= 1<<20 {
 		return fmt.Sprintf("%s of %.1f MiB", i.Type, float64(n)/(1<<20))

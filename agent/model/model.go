@@ -1,14 +1,14 @@
-// Package model is what the loop and the adapters of language models say to each other.
+// Package model defines the messages between the loop and the adapters of language models.
 //
 // # Design
 //
 // The package is pure: types and one interface, no transport. A Provider answers a Request
-// with a stream of Events. Text arrives as it is made; a call is sent only when it is
-// whole, so a broken stream never executes half a call. Messages are neutral JSON: a
-// transcript that one adapter wrote another can continue.
+// with a stream of Events. Text arrives as it is generated; a call is sent only when it is
+// complete, so that a broken stream never executes half a call. Messages are neutral JSON: another
+// adapter can continue a transcript.
 //
-// What fails on the model's side is an *Error, which says whether the same request may
-// succeed later; a caller that sees one forgets everything the stream sent before it.
+// A failure on the model's side is an *Error, which says whether the same request may succeed later;
+// a caller that gets one discards everything that the stream sent before it.
 package model
 
 import (
@@ -19,7 +19,7 @@ import (
 	"rouse/internal/domain"
 )
 
-// Role says who speaks.
+// Role says whose message it is.
 type Role string
 
 // The roles.
@@ -37,19 +37,19 @@ type Message struct {
 	Calls  []Call          `json:"calls,omitempty"`   // of an assistant
 	CallID string          `json:"call_id,omitempty"` // of a tool: the call whose envelope is Text
 	Name   string          `json:"name,omitempty"`    // of a tool: its name
-	Images []Image         `json:"images,omitempty"`  // of a user or a tool: shown beside Text
+	Images []Image         `json:"images,omitempty"`  // of a user or a tool, in addition to Text
 	Raw    json.RawMessage `json:"raw,omitempty"`     // opaque to all but the adapter that wrote it
 }
 
 // Call is a tool invocation that a model asks for.
 type Call struct {
 	ID   string          `json:"id"`
-	Key  string          `json:"key,omitempty"` // stable across attempts; "" where only the loop can tell
+	Key  string          `json:"key,omitempty"` // stable across attempts; "" if the loop has to assign it
 	Name string          `json:"name"`
 	Args json.RawMessage `json:"args"`
 }
 
-// Tool is what a model is told about a tool.
+// Tool declares a tool to a model.
 type Tool struct {
 	Name, Description string
 	Schema            json.RawMessage // JSON Schema of the arguments
@@ -59,7 +59,7 @@ type Tool struct {
 type Usage struct {
 	Input, Output int64
 	Cached        int64 // the part of Input that was read from the provider's cache
-	Written       int64 // the part of Input that went into it, where that costs extra
+	Written       int64 // the part of Input that was written to it, where that costs extra
 }
 
 // Result is a call with its envelope as the tool gave it.
@@ -75,18 +75,19 @@ type Request struct {
 	Tools       []Tool
 	MaxOutput   int // tokens; 0 leaves it to the model
 	Temperature *float64
-	Results     []Result // the last step's, untrimmed
-	NoTools     bool     // the answer must be text, whatever Tools holds
-	Draft       *Draft   // of the conversation; nil: nothing is kept of it
+	Results     []Result     // the last step's, untrimmed
+	NoTools     bool         // the answer must be text, whatever Tools holds
+	EncodeCache *EncodeCache // of the conversation; nil means that nothing is cached
 }
 
-// Why a model stopped, as Event.Stop says it. Other words are passed on as they came.
+// Why a model stopped, in Event.Stop. Reasons of a server that have no translation are passed on as
+// they are.
 const (
-	StopDone    = "stop"           // it had said everything
-	StopCalls   = "tool_calls"     // it waits for the results of its calls
+	StopDone    = "stop"           // the answer is complete
+	StopCalls   = "tool_calls"     // it expects the results of its calls
 	StopLength  = "length"         // it reached MaxOutput or its own limit
-	StopFilter  = "content_filter" // the provider withheld the rest
-	StopRefusal = "refusal"        // it declined; the text says why
+	StopFilter  = "content_filter" // the provider's content filter withheld the rest
+	StopRefusal = "refusal"        // the model declined; the text says why
 )
 
 // Event is a part of an answer; one field is set.
@@ -95,7 +96,7 @@ type Event struct {
 	Call  *Call
 	Usage *Usage
 	Stop  string
-	Raw   json.RawMessage // what the adapter wants back as Message.Raw of this answer
+	Raw   json.RawMessage // to be sent back to the adapter as Message.Raw of this answer
 	End   *End
 }
 
@@ -105,8 +106,8 @@ type End struct {
 	Summary, Error string
 }
 
-// Provider answers requests. The sequence is used once. It ends after the last event, or
-// with an error that nothing follows.
+// Provider answers requests. The sequence can be used once. It ends after the last event, or with an
+// error, after which there is nothing.
 type Provider interface {
 	Stream(ctx context.Context, r Request) iter.Seq2[Event, error]
 }

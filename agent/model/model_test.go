@@ -2,8 +2,6 @@ package model_test
 
 import (
 	"encoding/json"
-	"errors"
-	"io"
 	"reflect"
 	"testing"
 
@@ -24,15 +22,5 @@ func TestMessageKeepsItsShape(t *testing.T) {
 	var back model.Message
 	if err := json.Unmarshal(raw, &back); err != nil || !reflect.DeepEqual(back, m) {
 		t.Errorf("read back as %+v (%v)", back, err)
-	}
-}
-
-func TestErrorNamesItsCause(t *testing.T) {
-	err := &model.Error{Kind: model.KindTruncated, Message: "the answer broke off", Err: io.ErrUnexpectedEOF}
-	if err.Error() != "the answer broke off: unexpected EOF" || !errors.Is(err, io.ErrUnexpectedEOF) {
-		t.Errorf("error: %v", err)
-	}
-	if got := (&model.Error{Message: "no key"}).Error(); got != "no key" {
-		t.Errorf("error: %v", got)
 	}
 }

@@ -1,39 +1,38 @@
 package model
 
-import (
-	"math"
-	"strings"
-)
+import "math"
 
-// Price is what a model costs, in USD per million tokens: so many micro-USD per token.
+// Price is what a model costs, in USD per million tokens, which is micro-USD per token.
 type Price struct{ Input, Output, Cached float64 }
 
-// mostTokens bounds what is believed of a server's count.
-const mostTokens = 1 << 40
+// maxTokens bounds the token counts of a server that can be true.
+const maxTokens = 1 << 40
 
-// writing is what it costs beside the input to have a part of it kept for five minutes.
-const writing = 0.25
+// cacheWriteSurcharge is what writing a part of the input to the cache for five minutes costs, as a
+// part of the price of the input.
+const cacheWriteSurcharge = 0.25
 
-// Cost is what a usage costs in micro-USD, rounded up. What a server cannot have meant
-// (fewer than no tokens, more of them cached than there were) is taken for the dearest that
-// it may have meant.
+// Cost is what a usage costs in micro-USD, rounded up. Impossible counts (below zero, more cached
+// tokens than there were) are read as the most expensive that they may have meant.
 func (p Price) Cost(u Usage) int64 {
-	u = u.Sane()
-	cost := float64(u.Input-u.Cached)*p.Input + float64(u.Cached)*p.Cached + float64(u.Written)*p.Input*writing + float64(u.Output)*p.Output
+	u = u.Clamped()
+	cost := float64(u.Input-u.Cached)*p.Input + float64(u.Cached)*p.Cached + float64(u.Written)*p.Input*cacheWriteSurcharge + float64(u.Output)*p.Output
 	if cost >= math.MaxInt64/2 {
 		return math.MaxInt64 / 2
 	}
-	// A sum of decimal prices is off by less than this.
+	// Decimal prices are not exact as floats. Their sum is off by less than this, which must not
+	// round up to a whole micro-USD.
 	return int64(math.Ceil(cost - 1e-6))
 }
 
-// Free says that nothing is paid.
+// Free says that the model costs nothing.
 func (p Price) Free() bool { return p == Price{} }
 
-// Sane is the usage within what is possible.
-func (u Usage) Sane() Usage {
+// Clamped is the usage with impossible counts replaced.
+func (u Usage) Clamped() Usage {
 	within := func(n, most int64) int64 { return min(max(n, 0), most) }
-	u.Input, u.Output = within(u.Input, mostTokens), within(u.Output, mostTokens)
+	u.Input, u.Output = within(u.Input, maxTokens), within(u.Output, maxTokens)
+	// None cached is the most expensive reading.
 	if u.Cached > u.Input {
 		u.Cached = 0
 	}
@@ -41,99 +40,4 @@ func (u Usage) Sane() Usage {
 	u.Cached = within(u.Cached, u.Input)
 	u.Written = within(u.Written, u.Input-u.Cached)
 	return u
-}
-
-// Known is what is known of a model without asking.
-type Known struct {
-	Window int // tokens that its context holds
-	Price  Price
-}
-
-// known are models by the names that their makers give them, with list prices in USD per
-// million tokens and context windows, as they could be read on 2026-11-21: Anthropic's on its
-// own pages, those of the others in public lists of 2026. Prices change: models[].price and
-// context_window override this table, and a model that is missing in it needs a price where
-// money is limited. Where long prompts have another price, the window ends where that
-// begins, so that the price given here is the one that is paid.
-var known = map[string]Known{
-	"gpt-5.4":      {200_000, Price{2.50, 15, 0.25}},
-	"gpt-5.4-mini": {400_000, Price{0.75, 4.50, 0.075}},
-	"gpt-5.2":      {400_000, Price{1.75, 14, 0.175}},
-	"gpt-5.1":      {400_000, Price{1.25, 10, 0.125}},
-	"gpt-5":        {400_000, Price{1.25, 10, 0.125}},
-	"gpt-5-mini":   {400_000, Price{0.25, 2, 0.025}},
-	"gpt-5-nano":   {400_000, Price{0.05, 0.40, 0.005}},
-	"gpt-4.1":      {1_047_576, Price{2, 8, 0.50}},
-	"gpt-4.1-mini": {1_047_576, Price{0.40, 1.60, 0.10}},
-	"gpt-4.1-nano": {1_047_576, Price{0.10, 0.40, 0.025}},
-	"gpt-4o":       {128_000, Price{2.50, 10, 1.25}},
-	"gpt-4o-mini":  {128_000, Price{0.15, 0.60, 0.075}},
-	"o3":           {200_000, Price{2, 8, 0.50}},
-	"o3-mini":      {200_000, Price{1.10, 4.40, 0.55}},
-	"o4-mini":      {200_000, Price{1.10, 4.40, 0.275}},
-	"o1":           {200_000, Price{15, 60, 7.50}},
-
-	"claude-fable-5-1":  {1_000_000, Price{10, 50, 0.25}},
-	"claude-fable-5":    {1_000_000, Price{10, 50, 1}},
-	"claude-opus-5-5":   {1_000_000, Price{4, 20, 0.20}},
-	"claude-opus-5":     {1_000_000, Price{5, 25, 0.50}},
-	"claude-opus-4-8":   {200_000, Price{5, 25, 0.50}},
-	"claude-opus-4-7":   {200_000, Price{5, 25, 0.50}},
-	"claude-opus-4-6":   {200_000, Price{5, 25, 0.50}},
-	"claude-sonnet-5-5": {1_000_000, Price{2, 10, 0.20}},
-	"claude-sonnet-5":   {1_000_000, Price{2, 10, 0.20}},
-	"claude-sonnet-4-6": {200_000, Price{3, 15, 0.30}},
-	"claude-haiku-5-5":  {100_000, Price{0.10, 0.50, 0.01}},
-	"claude-opus-4-5":   {200_000, Price{5, 25, 0.50}},
-	"claude-opus-4-1":   {200_000, Price{15, 75, 1.50}},
-	"claude-opus-4":     {200_000, Price{15, 75, 1.50}},
-	"claude-sonnet-4-5": {200_000, Price{3, 15, 0.30}},
-	"claude-sonnet-4":   {200_000, Price{3, 15, 0.30}},
-	"claude-3-7-sonnet": {200_000, Price{3, 15, 0.30}},
-	"claude-haiku-4-5":  {200_000, Price{1, 5, 0.10}},
-	"claude-3-5-haiku":  {200_000, Price{0.80, 4, 0.08}},
-	"claude-3-haiku":    {200_000, Price{0.25, 1.25, 0.03}},
-
-	"gemini-3-pro-preview":  {200_000, Price{2, 12, 0.20}},
-	"gemini-3.8-flash":      {1_048_576, Price{1.50, 7.50, 0.15}}, // half of it until the end of 2026
-	"gemini-2.5-pro":        {200_000, Price{1.25, 10, 0.125}},
-	"gemini-2.5-flash":      {1_048_576, Price{0.30, 2.50, 0.03}},
-	"gemini-2.5-flash-lite": {1_048_576, Price{0.10, 0.40, 0.01}},
-
-	"deepseek-chat":     {128_000, Price{0.28, 0.42, 0.028}},
-	"deepseek-reasoner": {128_000, Price{0.28, 0.42, 0.028}},
-}
-
-// foundation is the context of the models that systems bring along, in tokens (OSA-21).
-const foundation = 4096
-
-// Lookup is what is known of a model (OSA-21). A dated name, like gpt-5-2025-08-07 or
-// claude-sonnet-4-5-20250929, is the model that it is a version of; any other addition makes
-// it another model, of which nothing is known.
-func Lookup(name string) (Known, bool) {
-	name = strings.TrimPrefix(strings.ToLower(name), "models/")
-	whole := name
-	for {
-		if k, ok := known[name]; ok {
-			return k, true
-		}
-
-		i := strings.LastIndexByte(name, '-')
-		if i < 0 || !isDate(name[i+1:]) && name[i+1:] != "latest" && name[i+1:] != "0" {
-			if strings.Contains(whole, "foundation") {
-				return Known{Window: foundation}, false // what it costs is its server's to say
-			}
-			return Known{}, false
-		}
-
-		name = name[:i]
-	}
-}
-
-// isDate says whether a part of a name is a date or a part of one.
-func isDate(text string) bool {
-	if len(text) != 2 && len(text) != 4 && len(text) != 8 {
-		return false
-	}
-	return strings.Trim(text, "0123456789") == ""
 }

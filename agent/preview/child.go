@@ -12,7 +12,7 @@ import (
 	"runtime/metrics"
 	"time"
 
-	"rouse/agentdb"
+	"rouse/agentdb/tabular"
 )
 
 // childName is the one argument of a process that reads a file.
@@ -58,7 +58,7 @@ func Child() {
 	out := os.Stdout
 	os.Stdout = os.Stderr // what a reader prints is no answer
 	debug.SetMaxStack(maxStack)
-	debug.SetMemoryLimit(maxMemory / 2)
+	debug.SetMemoryLimit(maxMemory / 2) // garbage is collected long before it counts as too much
 	go watch()
 	err := limit()
 	var text []byte
@@ -80,6 +80,7 @@ func Child() {
 func watch() {
 	end := time.After(maxTime + time.Second)
 	tick := time.NewTicker(5 * time.Millisecond)
+	// What was given back to the system is not used any more.
 	used := []metrics.Sample{{Name: "/memory/classes/total:bytes"}, {Name: "/memory/classes/heap/released:bytes"}}
 	for {
 		select {
@@ -101,6 +102,7 @@ func answerTo(in io.Reader) (a answer) {
 		}
 	}()
 
+	// The file follows the line, so both are read through the same buffer.
 	lines := bufio.NewReader(in)
 	var r request
 	line, err := lines.ReadBytes('\n')
@@ -121,7 +123,7 @@ func answerTo(in io.Reader) (a answer) {
 	case kindPDF:
 		result, err = readPDF(content, r.From, r.Chars)
 	case kindXLSX:
-		if result, err = agentdb.PreviewXLSX(string(content), r.Sheet, r.Rows, r.Columns); err != nil {
+		if result, err = tabular.PreviewXLSX(string(content), r.Sheet, r.Rows, r.Columns); err != nil {
 			err = fault("cannot be shown: %v", err)
 		}
 	case kindBMP:

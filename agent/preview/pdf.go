@@ -39,7 +39,7 @@ func readPDF(content []byte, from, chars int) (out PDF, err error) {
 		}
 
 		if size := utf8.RuneCountInString(said); size > left {
-			if n > out.First {
+			if n > out.First { // it comes whole in the next preview; only a first page is cut
 				break
 			}
 			said, out.Cut = text.Head(said, left), true

@@ -11,7 +11,7 @@ import (
 	"runtime"
 	"time"
 
-	"rouse/agentdb"
+	"rouse/agentdb/tabular"
 )
 
 // Bounds of one preview.
@@ -53,8 +53,8 @@ func (v *Viewer) PDF(ctx context.Context, content io.Reader, from, chars int) (o
 	return out, err
 }
 
-// XLSX is [agentdb.PreviewXLSX].
-func (v *Viewer) XLSX(ctx context.Context, content io.Reader, sheet string, rows, columns int) (out agentdb.SheetPreview, err error) {
+// XLSX is [tabular.PreviewXLSX].
+func (v *Viewer) XLSX(ctx context.Context, content io.Reader, sheet string, rows, columns int) (out tabular.SheetPreview, err error) {
 	err = v.show(ctx, request{Kind: kindXLSX, Sheet: sheet, Rows: rows, Columns: columns}, content, &out)
 	return out, err
 }
@@ -95,9 +95,10 @@ func (v *Viewer) show(ctx context.Context, r request, content io.Reader, into an
 		return fmt.Errorf("a file is read by a second process of rouse, and that does not start: %w", err)
 	}
 
+	// A child that answers more than any preview holds is cut off, and its answer is no JSON then.
 	text, readErr := io.ReadAll(io.LimitReader(out, maxAnswer))
-	cancelled := context.Cause(timed)
-	cancel() // whatever it still does is of no use
+	cancelled := context.Cause(timed) // asked before cancel, which would be the cause
+	cancel()                          // whatever it still does is of no use
 	err = child.Wait()
 
 	switch {

@@ -96,7 +96,7 @@ var attacks = []attack{
 	}, false},
 	{"read it through /proc/self/root", func(t target) error { return read("/proc/self/root" + t.Outside + "/canary") }, false},
 	{"read it through the root of the parent", func(t target) error { return read(fmt.Sprintf("/proc/%d/root%s/canary", t.Parent, t.Outside)) }, false},
-	{"read it through the keeper", func(t target) error { return read(fmt.Sprintf("/proc/%d/root%s/canary", os.Getppid(), t.Outside)) }, false},
+	{"read it through the supervisor", func(t target) error { return read(fmt.Sprintf("/proc/%d/root%s/canary", os.Getppid(), t.Outside)) }, false},
 	{"read it through a link", func(t target) error {
 		return errors.Join(os.Symlink(t.Outside, t.Inside+"/link"), read(t.Inside+"/link/canary"))
 	}, false},
@@ -172,13 +172,13 @@ var attacks = []attack{
 	}, false},
 	{"limit it", func(t target) error { return unix.Prlimit(t.Marker, unix.RLIMIT_CPU, &unix.Rlimit{}, nil) }, false},
 	{"slow it down", func(t target) error { return unix.Setpriority(unix.PRIO_PROCESS, t.Marker, 19) }, false},
-	{"signal the keeper", func(target) error { return unix.Kill(os.Getppid(), unix.SIGUSR1) }, true},
-	{"read the memory of the keeper", func(target) error {
+	{"signal the supervisor", func(target) error { return unix.Kill(os.Getppid(), unix.SIGUSR1) }, true},
+	{"read the memory of the supervisor", func(target) error {
 		f, err := os.Open(fmt.Sprintf("/proc/%d/mem", os.Getppid()))
 		_ = f.Close()
 		return err
 	}, false},
-	{"take a file of the keeper", func(target) error {
+	{"take a file of the supervisor", func(target) error {
 		for fd := range 16 {
 			f, err := os.OpenFile(fmt.Sprintf("/proc/%d/fd/%d", os.Getppid(), fd), os.O_RDWR, 0)
 			if err == nil {
@@ -274,7 +274,7 @@ func attacker() {
 
 func TestAttacks(t *testing.T) {
 	unraced(t)
-	confined(t, func(t *testing.T, s *sandbox.Sandbox) {
+	eachTier(t, func(t *testing.T, s *sandbox.Sandbox) {
 		c, out := again(t, "attacker")
 		base := t.TempDir()
 		to := target{Outside: filepath.Join(base, "outside"), ReadOnly: filepath.Join(base, "readonly"), Inside: c.Dir, Parent: os.Getpid()}
@@ -341,7 +341,7 @@ func caller() {
 // A granted network is TCP and UDP; what listens in the file system stays out of reach.
 func TestNetworkThatIsGranted(t *testing.T) {
 	unraced(t)
-	confined(t, func(t *testing.T, s *sandbox.Sandbox) {
+	eachTier(t, func(t *testing.T, s *sandbox.Sandbox) {
 		to := target{Outside: t.TempDir(), ReadOnly: t.TempDir()}
 		reached := to.listen(t)
 		raw, err := json.Marshal(to)
@@ -449,7 +449,7 @@ func snapshot(t *testing.T, to target) []string {
 
 func TestForeignCallsEndTheCommand(t *testing.T) {
 	unraced(t)
-	confined(t, func(t *testing.T, s *sandbox.Sandbox) {
+	eachTier(t, func(t *testing.T, s *sandbox.Sandbox) {
 		if _, err := exec.LookPath("python3"); err != nil {
 			t.Skip("python3 is not installed")
 		}

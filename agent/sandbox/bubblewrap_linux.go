@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// What every command may read of the system: its programs and libraries, and of /etc what those
-// do not work without. No keys, no settings of other programs, no logs.
+// What every command may read of the system: its programs and libraries, and those files of /etc that
+// they do not work without. No keys, no settings of other programs, no logs.
 var (
 	systemFolders = []string{"/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/nix/store", "/gnu/store", "/sys/devices/system/cpu"}
 	etcFiles      = []string{
@@ -19,9 +19,10 @@ var (
 		"ca-certificates", "ca-certificates.conf", "pki/tls/certs", "pki/ca-trust/extracted", "perl", "python3", "magic",
 	}
 	etcNetwork = []string{"hosts", "resolv.conf", "host.conf", "gai.conf"}
-	// bareSystem is beside them where /proc is that of the whole machine: nothing of any process.
-	bareSystem = []string{"/proc/cpuinfo", "/proc/meminfo", "/proc/stat", "/proc/version", "/proc/filesystems", "/proc/loadavg", "/proc/uptime", "/proc/sys/kernel", "/proc/sys/vm"}
-	devices    = []string{"/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"}
+	// tierBSystem is readable in addition where /proc is the machine's own: the files about the machine, none
+	// about a process.
+	tierBSystem = []string{"/proc/cpuinfo", "/proc/meminfo", "/proc/stat", "/proc/version", "/proc/filesystems", "/proc/loadavg", "/proc/uptime", "/proc/sys/kernel", "/proc/sys/vm"}
+	devices     = []string{"/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"}
 )
 
 func systemFiles(network bool) []string {
@@ -38,23 +39,26 @@ func systemFiles(network bool) []string {
 	return out
 }
 
-// mounted is a place in the view of a command, laid over what is above it.
-type mounted struct {
+// mountPoint is a place in the view of a command, mounted over what is there already.
+type mountPoint struct {
 	path string
 	args []string
 }
 
-// bubblewrap are the arguments that make the view of a command.
-func bubblewrap(l layout, c Command) []string {
+// bubblewrapArgs are the arguments that build the view of a command.
+func bubblewrapArgs(l layout, c Command) []string {
+	// --disable-userns: a user namespace of its own would give the command capabilities in it, and with
+	// them most of the kernel. --new-session: without a controlling terminal there is none to type into
+	// (TIOCSTI). --as-pid-1: the supervisor is process 1 and reaps orphans itself.
 	args := []string{"--unshare-user", "--unshare-all", "--disable-userns", "--die-with-parent", "--new-session", "--as-pid-1",
 		"--cap-drop", "ALL", "--hostname", "sandbox", "--clearenv"}
 	if c.Network {
 		args = append(args, "--share-net")
 	}
 
-	view := append(systemView(c), grantedView(l)...)
-	// Whatever lies deeper is laid over what is above; of the same place, the last one counts.
-	slices.SortStableFunc(view, func(a, b mounted) int { return strings.Compare(a.path, b.path) })
+	view := append(systemMounts(c), grantedMounts(l)...)
+	// bwrap mounts in this order, so parents come before children; for one place the last entry counts.
+	slices.SortStableFunc(view, func(a, b mountPoint) int { return strings.Compare(a.path, b.path) })
 
 	for i, m := range view {
 		if i+1 == len(view) || view[i+1].path != m.path {
@@ -63,11 +67,13 @@ func bubblewrap(l layout, c Command) []string {
 	}
 
 	for _, m := range l.masks {
-		if l.shows(m) && (m.missing || m.folder) {
-			args = append(args, "--remount-ro", m.path) // once nothing more is mounted in it
+		if l.maskVisible(m) && (m.missing || m.folder) {
+			// Only now: a mount point inside it (something given within a mask) could not be created later.
+			args = append(args, "--remount-ro", m.path)
 		}
 	}
 
+	// The root is a tmpfs that bwrap made for mount points; nothing is to be written there.
 	if !slices.Contains(l.write, "/") {
 		args = append(args, "--remount-ro", "/")
 	}
@@ -75,10 +81,11 @@ func bubblewrap(l layout, c Command) []string {
 	return append(args, "--remount-ro", "/dev")
 }
 
-// systemView is what every command has.
-func systemView(c Command) []mounted {
-	size := fmt.Sprint(c.Limits.Memory / 4) // of each, for it is memory that no process owns
-	view := []mounted{
+// systemMounts are what every command has.
+func systemMounts(c Command) []mountPoint {
+	// A tmpfs is memory that belongs to no process, so that enforce does not see it: half of the limit in all.
+	size := fmt.Sprint(c.Limits.Memory / 4)
+	view := []mountPoint{
 		{"/proc", []string{"--proc", "/proc"}},
 		{"/dev", []string{"--dev", "/dev"}},
 		{"/dev/shm", []string{"--size", size, "--tmpfs", "/dev/shm"}},
@@ -88,57 +95,60 @@ func systemView(c Command) []mounted {
 	for _, path := range slices.Concat(systemFolders, systemFiles(c.Network)) {
 		info, err := os.Lstat(path)
 		if err != nil {
-			continue // not every system has all
+			continue // not every system has all of them
 		}
 
 		if to, err := os.Readlink(path); err == nil && info.Mode().Type() == os.ModeSymlink && slices.Contains(systemFolders, path) {
-			view = append(view, mounted{path, []string{"--symlink", to, path}}) // /bin is /usr/bin
+			view = append(view, mountPoint{path, []string{"--symlink", to, path}}) // such as /bin, which is usr/bin
 			continue
 		}
-		view = append(view, mounted{path, []string{"--ro-bind-try", path, path}})
+		view = append(view, mountPoint{path, []string{"--ro-bind-try", path, path}})
 	}
 
 	return view
 }
 
-// grantedView is what this command has, and what is hidden from it.
-func grantedView(l layout) []mounted {
-	var view []mounted
+// grantedMounts are what this command has, and what is hidden from it.
+func grantedMounts(l layout) []mountPoint {
+	var view []mountPoint
 	for _, path := range l.read {
-		view = append(view, mounted{path, []string{"--ro-bind", path, path}})
+		view = append(view, mountPoint{path, []string{"--ro-bind", path, path}})
 	}
 
 	for _, path := range l.write {
-		view = append(view, mounted{path, []string{"--bind", path, path}})
+		view = append(view, mountPoint{path, []string{"--bind", path, path}})
 	}
 
 	for _, path := range l.pins() {
-		view = append(view, mounted{path, []string{"--bind", path, path}}) // the place of a mount cannot be moved
+		// Mounted over itself: the kernel refuses to rename or remove a mount point.
+		view = append(view, mountPoint{path, []string{"--bind", path, path}})
 	}
 
 	for _, m := range l.masks {
-		if !l.shows(m) {
+		if !l.maskVisible(m) {
 			continue
 		}
 		if m.missing || m.folder {
-			view = append(view, mounted{m.path, []string{"--perms", "0555", "--size", "4096", "--tmpfs", m.path}})
+			view = append(view, mountPoint{m.path, []string{"--perms", "0555", "--size", "4096", "--tmpfs", m.path}})
 		} else {
-			view = append(view, mounted{m.path, []string{"--ro-bind", "/dev/null", m.path}}) // as a device of another mount, it cannot be opened
+			// bwrap mounts with nodev, so that this device cannot even be opened.
+			view = append(view, mountPoint{m.path, []string{"--ro-bind", "/dev/null", m.path}})
 		}
 	}
 
 	return view
 }
 
-// shows says whether a mask lies in anything that the command can see.
-func (l layout) shows(m mask) bool {
+// maskVisible reports whether a mask lies in anything that the command can see.
+func (l layout) maskVisible(m mask) bool {
 	return m.root != "" || slices.ContainsFunc(slices.Concat(l.read, l.write, systemFolders, systemFiles(true)), func(root string) bool {
 		return within(m.path, root) || within(root, m.path)
 	})
 }
 
-// viewRules are Landlock's within that view, which has nothing that may not be read.
-func viewRules(l layout) []rule {
+// tierARules are Landlock's rules within that view. It shows nothing that may not be read, so that they
+// restrict writing alone: a second line behind the mounts.
+func tierARules(l layout) []rule {
 	rules := []rule{{"/", accessRead}, {"/tmp", accessWrite}, {"/dev/shm", accessWrite}}
 	for _, path := range l.write {
 		rules = append(rules, rule{path, accessWrite})

@@ -20,51 +20,51 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// host is what this system has for confinement.
+// host starts confined commands on this machine.
 type host struct {
-	self  *os.File // this binary, as it was when it started: an upgrade may replace it
-	bwrap string   // where bubblewrap is
-	pids  bool     // the user of this process may make a namespace of processes without bubblewrap
+	self         *os.File // this binary as it was when the daemon started: an upgrade may replace the file
+	bwrap        string   // where bubblewrap is
+	pidNamespace bool     // this process may create a PID namespace without bubblewrap
 
-	mu     sync.Mutex
-	places map[string]int // what was made to be hidden, and how many commands hide it
+	mu           sync.Mutex
+	placeholders map[string]int // folders created to be mounted over (see createPlaceholders), with how many commands use each
 
-	looked time.Time // when all processes were looked at last
-	seen   []process
+	scannedAt time.Time // when the processes were last listed
+	scanned   []process
 }
 
 func newHost() (*host, error) {
 	self, err := os.Open("/proc/self/exe")
 	if err != nil {
-		return nil, fmt.Errorf("sandbox: this program cannot be started anew: %w", err)
+		return nil, fmt.Errorf("sandbox: this program cannot be started again: %w", err)
 	}
-	return &host{self: self, places: map[string]int{}}, nil
+	return &host{self: self, placeholders: map[string]int{}}, nil
 }
 
 func (h *host) close() error { return h.self.Close() }
 
 // run starts a command and waits for its end.
 func (h *host) run(ctx context.Context, t Tier, c Command) (Result, error) {
-	return h.runBeside(ctx, t, c, nil)
+	return h.runWithCanaries(ctx, t, c, nil)
 }
 
-// runBeside refuses to start a command that could read one of some files.
-func (h *host) runBeside(ctx context.Context, t Tier, c Command, canaries []string) (Result, error) {
+// runWithCanaries also refuses to start the command if it could read one of the canary files.
+func (h *host) runWithCanaries(ctx context.Context, t Tier, c Command, canaries []string) (Result, error) {
 	fail := func(err error) (Result, error) { return Result{}, &StartError{Argv0: c.Argv[0], Tier: t, Err: err} }
 	l, cleanup, err := h.layout(t, c)
 	if err != nil {
 		return fail(err)
 	}
 
-	s := stage{Tier: t, Argv: c.Argv, Env: c.Env, Dir: l.dir, Network: c.Network, Limits: c.Limits,
-		Canary: canaries, Threads: threadsNow(h.look()) + uint64(threadsOf(c.Limits))}
+	s := launchSpec{Tier: t, Argv: c.Argv, Env: c.Env, Dir: l.dir, Network: c.Network, Limits: c.Limits,
+		Canary: canaries, Threads: countUserThreads(h.scan()) + uint64(maxThreads(c.Limits))}
 	var arguments []string
 	switch t {
 	case TierA:
-		arguments, s.Rules = bubblewrap(l, c), viewRules(l)
+		arguments, s.Rules = bubblewrapArgs(l, c), tierARules(l)
 	case TierB:
-		if s.Rules, err = bareRules(l, c.Network); err == nil {
-			cleanup, err = s.temp()
+		if s.Rules, err = tierBRules(l, c.Network); err == nil {
+			cleanup, err = s.makeTemp()
 		}
 	}
 	if err != nil {
@@ -81,11 +81,12 @@ func (h *host) runBeside(ctx context.Context, t Tier, c Command, canaries []stri
 	return res, nil
 }
 
-// start starts a keeper with its stage, within bubblewrap when there are arguments for it.
-func (h *host) start(ctx context.Context, s stage, arguments []string, c Command) (Result, error) {
-	cmd := &exec.Cmd{Path: fmt.Sprintf("/proc/self/fd/%d", selfFD), Args: []string{"rouse", stageName}, Env: []string{},
+// start starts a supervisor with its launch spec, inside bubblewrap when there are arguments for it.
+func (h *host) start(ctx context.Context, s launchSpec, arguments []string, c Command) (Result, error) {
+	cmd := &exec.Cmd{Path: fmt.Sprintf("/proc/self/fd/%d", selfFD), Args: []string{"rouse", supervisorArg}, Env: []string{},
 		Dir: "/", SysProcAttr: &syscall.SysProcAttr{Setsid: true}}
-	k := &linuxKeep{host: h, over: 1, limit: c.Limits.Memory}
+	// Without bwrap the supervisor is root itself, and the first generation below it is the command.
+	k := &supervisedTree{host: h, ownDepth: 1, limit: c.Limits.Memory}
 	defer k.close()
 
 	if err := k.open(cmd, s, arguments); err != nil {
@@ -94,64 +95,67 @@ func (h *host) start(ctx context.Context, s stage, arguments []string, c Command
 
 	switch {
 	case arguments != nil:
-		k.over = 2
+		k.ownDepth = 2 // bwrap is root, and the supervisor its child
 		cmd.Path = h.bwrap
-		cmd.Args = []string{"bwrap", "--args", fmt.Sprint(bwrapFD), "--", fmt.Sprintf("/proc/self/fd/%d", selfFD), stageName}
-	case h.pids && s.Tier == TierB:
+		cmd.Args = []string{"bwrap", "--args", fmt.Sprint(bwrapFD), "--", fmt.Sprintf("/proc/self/fd/%d", selfFD), supervisorArg}
+	case h.pidNamespace && s.Tier == TierB:
+		// As process 1 of its own namespace the supervisor can kill everything below it in one go.
 		cmd.SysProcAttr.Cloneflags = syscall.CLONE_NEWPID
 	}
 
-	head := &head{w: c.Stderr}
-	k.said = head
+	head := &prefixWriter{w: c.Stderr}
+	k.stderr = head
+	// bwrap reports its own failures on the standard error of the command: keep the beginning of it
+	// for the case that no command ever started.
 	if arguments != nil {
-		if same(c.Stdout, c.Stderr) {
+		if sameWriter(c.Stdout, c.Stderr) {
 			c.Stdout = head
 		}
 		c.Stderr = head
 	}
 
-	return watch(ctx, cmd, k, c)
+	return runToEnd(ctx, cmd, k, c)
 }
 
-// linuxKeep holds on to the keeper of a command.
-type linuxKeep struct {
-	host    *host
-	over    int   // generations of processes above the command that are not its own
-	root    int   // the first of them
-	limit   int64 // bytes
-	said    *head
-	theirs  []*os.File // the child's ends
-	report  *os.File
-	control *os.File
-	once    sync.Once
+// supervisedTree controls the processes of a command through its supervisor.
+type supervisedTree struct {
+	host       *host
+	ownDepth   int   // generations below root from which on processes count as the command's own
+	root       int   // the process that was started: bwrap or the supervisor
+	limit      int64 // bytes
+	stderr     *prefixWriter
+	childFiles []*os.File // the child's ends of pipes, and its memfds
+	report     *os.File
+	control    *os.File
+	once       sync.Once
 }
 
-// open makes the files that a keeper begins with, in their order.
-func (k *linuxKeep) open(cmd *exec.Cmd, s stage, arguments []string) error {
-	file, err := s.file()
+// open creates the files that a supervisor inherits, in the order of their descriptors.
+func (k *supervisedTree) open(cmd *exec.Cmd, s launchSpec, arguments []string) error {
+	file, err := s.memfd()
 	if err != nil {
 		return err
 	}
 
-	k.theirs = append(k.theirs, file)
+	k.childFiles = append(k.childFiles, file)
 	reports, report, err := os.Pipe()
 	if err != nil {
 		return err
 	}
 
-	k.report, k.theirs = reports, append(k.theirs, report)
+	k.report, k.childFiles = reports, append(k.childFiles, report)
 	control, controls, err := os.Pipe()
 	if err != nil {
 		return err
 	}
 
-	k.control, k.theirs = controls, append(k.theirs, control)
+	k.control, k.childFiles = controls, append(k.childFiles, control)
 	cmd.ExtraFiles = []*os.File{k.host.self, file, report, control}
 	if arguments == nil {
 		return nil
 	}
 
-	list, err := memory("arguments", func(w io.Writer) error {
+	list, err := newMemfd("arguments", func(w io.Writer) error {
 		_, err := io.WriteString(w, strings.Join(arguments, "\x00")+"\x00")
 		return err
 	})
@@ -159,59 +163,59 @@ func (k *linuxKeep) open(cmd *exec.Cmd, s stage, arguments []string) error {
 		return err
 	}
 
-	k.theirs = append(k.theirs, list)
+	k.childFiles = append(k.childFiles, list)
 	cmd.ExtraFiles = append(cmd.ExtraFiles, list)
 	return nil
 }
 
-func (k *linuxKeep) closeTheirs() {
-	for _, f := range k.theirs {
+func (k *supervisedTree) closeChildFiles() {
+	for _, f := range k.childFiles {
 		f.Close()
 	}
-	k.theirs = nil
+	k.childFiles = nil
 }
 
-func (k *linuxKeep) hangUp() { k.once.Do(func() { k.control.Close() }) }
+func (k *supervisedTree) closeControl() { k.once.Do(func() { k.control.Close() }) }
 
-func (k *linuxKeep) close() {
-	k.closeTheirs()
+func (k *supervisedTree) close() {
+	k.closeChildFiles()
 	if k.control != nil {
-		k.hangUp()
+		k.closeControl()
 	}
 	if k.report != nil {
 		k.report.Close()
 	}
 }
 
-func (k *linuxKeep) begun(p *os.Process) error {
+func (k *supervisedTree) started(p *os.Process) error {
 	k.root = p.Pid
-	k.closeTheirs()
+	k.closeChildFiles()
 	return nil
 }
 
-func (k *linuxKeep) ask() {
-	_, _ = k.control.Write([]byte{'t'}) // a keeper that is gone needs no asking
+func (k *supervisedTree) terminate() {
+	_, _ = k.control.Write([]byte{'t'}) // fails when the supervisor is gone, and then nothing is left to terminate
 }
 
-// end hangs up on the keeper, which then ends everything; when it is called again, the keeper
-// had its chance, and everything is ended from here.
-func (k *linuxKeep) end() {
+// kill closes the control pipe, upon which the supervisor kills everything. When that was not enough,
+// the second call kills the whole tree from here.
+func (k *supervisedTree) kill() {
 	first := false
 	k.once.Do(func() { first = true; k.control.Close() })
 	if first {
 		return
 	}
 
-	for _, p := range tree(k.root) {
+	for _, p := range descendantsOf(k.root) {
 		_ = unix.Kill(p.pid, unix.SIGKILL)
 	}
 }
 
-func (k *linuxKeep) used() usage {
+func (k *supervisedTree) usage() usage {
 	var u usage
 	var all []process
-	for _, p := range descendants(k.host.look(), k.root) {
-		if p.depth >= k.over {
+	for _, p := range liveDescendants(k.host.scan(), k.root) {
+		if p.depth >= k.ownDepth {
 			u.processes++
 			u.threads += p.threads
 			u.memory += p.memory
@@ -219,10 +223,12 @@ func (k *linuxKeep) used() usage {
 		}
 	}
 
-	if len(all) > 1 && u.memory > k.limit { // what they share was counted for each of them; to know better is dear
+	// Shared memory was counted once for each process. The exact sum needs smaps_rollup, which walks all
+	// page tables of a process: only worth it where the rough sum is over the limit.
+	if len(all) > 1 && u.memory > k.limit {
 		var exact int64
 		for _, p := range all {
-			exact += proportional(p)
+			exact += proportionalMemory(p)
 		}
 		u.memory = exact
 	}
@@ -230,18 +236,19 @@ func (k *linuxKeep) used() usage {
 	return u
 }
 
-// look is a look at all processes, shared by all commands that want one at about the same time.
-func (h *host) look() []process {
+// scan lists all processes. Commands that ask at about the same time share one listing.
+func (h *host) scan() []process {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if time.Since(h.looked) > looks/2 {
-		h.seen, h.looked = processes(), time.Now()
+	if time.Since(h.scannedAt) > pollInterval/2 {
+		h.scanned, h.scannedAt = processes(), time.Now()
 	}
-	return h.seen
+	return h.scanned
 }
 
-// ended reads what the keeper told.
-func (k *linuxKeep) ended(state *os.ProcessState) (Result, error) {
+// result reads the reports of the supervisor.
+func (k *supervisedTree) result(state *os.ProcessState) (Result, error) {
+	// All ends but ours are closed by now, unless a process that escaped holds one open.
 	if err := k.report.SetReadDeadline(time.Now().Add(time.Second)); err != nil {
 		return Result{}, err
 	}
@@ -255,8 +262,8 @@ func (k *linuxKeep) ended(state *os.ProcessState) (Result, error) {
 
 		switch {
 		case r.Failed != "":
-			return Result{}, &keeperError{r.Failed, unix.Errno(r.Errno)}
-		case r.Kept:
+			return Result{}, &supervisorError{r.Failed, unix.Errno(r.Errno)}
+		case r.Ended:
 			res := Result{Exit: r.Exit, CPU: time.Duration(r.CPU), MaxRSS: r.MaxRSS}
 			if r.Signal != 0 {
 				res.Signal = unix.SignalName(unix.Signal(r.Signal))
@@ -267,41 +274,42 @@ func (k *linuxKeep) ended(state *os.ProcessState) (Result, error) {
 		begun = true
 	}
 	if !begun {
-		return Result{}, k.mute(state)
+		return Result{}, k.noReportError(state)
 	}
 
-	// Its keeper was ended with it.
+	// The supervisor was killed together with the command.
 	return Result{Exit: -1, Signal: "SIGKILL", CPU: state.UserTime() + state.SystemTime()}, nil
 }
 
-// mute is what to say of a keeper that never said that it began.
-func (k *linuxKeep) mute(state *os.ProcessState) error {
-	if text := strings.TrimSpace(k.said.text()); text != "" {
-		return fmt.Errorf("%w: %s", errMute, text)
+// noReportError explains a supervisor that ended before it reported anything.
+func (k *supervisedTree) noReportError(state *os.ProcessState) error {
+	if text := strings.TrimSpace(k.stderr.text()); text != "" {
+		return fmt.Errorf("%w: %s", errNoReport, text)
 	}
-	return fmt.Errorf("%w: %s", errMute, state)
+	return fmt.Errorf("%w: %s", errNoReport, state)
 }
 
-// keeperError is a failure that a keeper told.
-type keeperError struct {
+// supervisorError is a failure that a supervisor reported.
+type supervisorError struct {
 	text  string
 	errno unix.Errno
 }
 
-func (e *keeperError) Error() string { return e.text }
+func (e *supervisorError) Error() string { return e.text }
 
-func (e *keeperError) Is(target error) bool {
+func (e *supervisorError) Is(target error) bool {
+	// The error itself stayed in the other process; what can be asked of it is its errno.
 	return target == exec.ErrNotFound && e.errno == unix.ENOENT || e.errno != 0 && e.errno.Is(target)
 }
 
-// head keeps the beginning of what is written.
-type head struct {
+// prefixWriter passes on what is written, and keeps the beginning of it.
+type prefixWriter struct {
 	w  io.Writer
 	mu sync.Mutex
 	b  []byte
 }
 
-func (h *head) Write(b []byte) (int, error) {
+func (h *prefixWriter) Write(b []byte) (int, error) {
 	h.mu.Lock()
 	if room := 1000 - len(h.b); room > 0 {
 		h.b = append(h.b, b[:min(room, len(b))]...)
@@ -314,20 +322,20 @@ func (h *head) Write(b []byte) (int, error) {
 	return h.w.Write(b)
 }
 
-func (h *head) text() string {
+func (h *prefixWriter) text() string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return string(h.b)
 }
 
-// layout looks at what a command is given, and covers what is hidden from it, in one go: what is
-// covered for another command would be taken away in between.
-func (h *host) layout(t Tier, c Command) (l layout, uncover func(), err error) {
+// layout resolves what a command is given, and creates the placeholders that it needs. Both happen
+// under one lock: between them, another command could end and remove a placeholder that was found.
+func (h *host) layout(t Tier, c Command) (l layout, cleanup func(), err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 
 	c.Read = slices.DeleteFunc(slices.Clone(c.Read), func(path string) bool {
-		hide := h.standsIn(path, c.Write)
+		hide := h.needsPlaceholder(path, c.Write)
 		if hide {
 			c.Masked = append(slices.Clip(c.Masked), path)
 		}
@@ -337,72 +345,75 @@ func (h *host) layout(t Tier, c Command) (l layout, uncover func(), err error) {
 		return l, func() {}, err
 	}
 
-	for i, m := range l.masks { // what lies in a cover is hidden by it
-		for path := range h.places {
+	// What lies in the placeholder of another command is hidden by hiding the placeholder itself.
+	for i, m := range l.masks {
+		for path := range h.placeholders {
 			if m.root != "" && m.path != path && within(m.path, path) {
 				l.masks[i] = mask{path: path, root: m.root, missing: true}
 			}
 		}
 	}
 
-	uncover, err = h.cover(l)
-	return l, uncover, err
+	cleanup, err = h.createPlaceholders(l)
+	return l, cleanup, err
 }
 
-// standsIn says whether what may only be read, within what may be written, is not there, or is but
-// what hides that from another command: with that it goes, and this one could make the name.
-func (h *host) standsIn(path string, write []string) bool {
-	at := follow(path)
-	if h.places[at] > 0 {
+// needsPlaceholder reports whether a read-only path below a writable folder does not exist, or is only
+// the placeholder of another command, which vanishes with that one. The command could then create the
+// name itself, so that it is masked instead.
+func (h *host) needsPlaceholder(path string, write []string) bool {
+	at := resolveExisting(path)
+	if h.placeholders[at] > 0 {
 		return true
 	}
 	_, err := os.Lstat(at)
-	return errors.Is(err, os.ErrNotExist) && slices.ContainsFunc(write, func(w string) bool { return within(at, follow(w)) })
+	return errors.Is(err, os.ErrNotExist) && slices.ContainsFunc(write, func(w string) bool { return within(at, resolveExisting(w)) })
 }
 
-// cover makes folders in the place of hidden names that do not exist, for only what exists can be
-// mounted over. The last command that hides one takes it away again, unless somebody else put
-// something there. The host's lock is held.
-func (h *host) cover(l layout) (uncover func(), err error) {
+// createPlaceholders creates empty folders for masked names that do not exist, because only what exists
+// can be mounted over. The last command that masks one removes it again, unless somebody else has put
+// something into it. The caller holds the host's lock.
+func (h *host) createPlaceholders(l layout) (cleanup func(), err error) {
 	made := map[string]string{}
-	uncover = func() {
+	cleanup = func() {
 		h.mu.Lock()
 		defer h.mu.Unlock()
 		for path, root := range made {
-			h.uncover(path, root)
+			h.releasePlaceholder(path, root)
 		}
 	}
 
 	for _, m := range l.masks {
-		if m.root == "" || (!m.missing && h.places[m.path] == 0) {
+		if m.root == "" || (!m.missing && h.placeholders[m.path] == 0) {
 			continue
 		}
 
 		if m.missing {
 			if err := inRoot(m, (*os.Root).Mkdir); err != nil && !errors.Is(err, os.ErrExist) {
 				for path, root := range maps.Clone(made) {
-					h.uncover(path, root)
+					h.releasePlaceholder(path, root)
 				}
-				return nil, fmt.Errorf("what it may not make cannot be hidden: %w", err)
+				return nil, fmt.Errorf("what it may not create cannot be hidden: %w", err)
 			}
 		}
 
-		h.places[m.path]++
+		h.placeholders[m.path]++
 		made[m.path] = m.root
 	}
 
-	return uncover, nil
+	return cleanup, nil
 }
 
-func (h *host) uncover(path, root string) {
-	h.places[path]--
-	if h.places[path] == 0 {
-		delete(h.places, path)
+func (h *host) releasePlaceholder(path, root string) {
+	h.placeholders[path]--
+	if h.placeholders[path] == 0 {
+		delete(h.placeholders, path)
 		_ = inRoot(mask{path: path, root: root}, func(r *os.Root, name string, _ os.FileMode) error { return r.Remove(name) })
 	}
 }
 
-// inRoot does something with a mask's name below its root, wherever links lead meanwhile.
+// inRoot calls do with the mask's name relative to its root. os.Root keeps it below that root, even when
+// links have been swapped in since the path was inspected.
 func inRoot(m mask, do func(r *os.Root, name string, mode os.FileMode) error) error {
 	r, err := os.OpenRoot(m.root)
 	if err != nil {
@@ -412,15 +423,15 @@ func inRoot(m mask, do func(r *os.Root, name string, mode os.FileMode) error) er
 	return do(r, strings.TrimPrefix(m.path[len(m.root):], "/"), 0o700)
 }
 
-// bareRules are the rules where no mounts help: the system, and what is given.
-func bareRules(l layout, network bool) ([]rule, error) {
-	rules, err := l.rules()
+// tierBRules are Landlock's rules where no mounts shape the view: the system, and what is given.
+func tierBRules(l layout, network bool) ([]rule, error) {
+	rules, err := l.landlockRules()
 	if err != nil {
 		return nil, err
 	}
 
-	for _, path := range slices.Concat(systemFolders, systemFiles(network), bareSystem) {
-		if to, err := real(path, "the system"); err == nil {
+	for _, path := range slices.Concat(systemFolders, systemFiles(network), tierBSystem) {
+		if to, err := resolve(path, "the system"); err == nil { // not every system has all of them
 			rules = append(rules, rule{to, accessRead})
 		}
 	}
@@ -432,8 +443,8 @@ func bareRules(l layout, network bool) ([]rule, error) {
 	return rules, nil
 }
 
-// temp makes a folder for temporary files, where /tmp is that of the whole machine.
-func (s *stage) temp() (remove func(), err error) {
+// makeTemp creates a folder for temporary files, because without mounts /tmp is the machine's own.
+func (s *launchSpec) makeTemp() (remove func(), err error) {
 	if s.Temp, err = os.MkdirTemp("", "rouse-sandbox-"); err != nil {
 		return nil, err
 	}
@@ -442,5 +453,5 @@ func (s *stage) temp() (remove func(), err error) {
 	if !slices.ContainsFunc(s.Env, func(text string) bool { return strings.HasPrefix(text, "TMPDIR=") }) {
 		s.Env = append(slices.Clone(s.Env), "TMPDIR="+s.Temp)
 	}
-	return func() { _ = os.RemoveAll(s.Temp) }, nil // what cannot be taken away is the system's to tidy
+	return func() { _ = os.RemoveAll(s.Temp) }, nil // what cannot be removed is left to the system's cleaning of /tmp
 }

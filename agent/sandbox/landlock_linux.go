@@ -14,17 +14,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// access is what a rule allows beneath a path.
+// access is what a rule allows below a path.
 type access string
 
 const (
-	accessList   access = "list" // the names in folders
-	accessRead   access = "read" // with executing
+	accessList   access = "list" // only the names in a folder
+	accessRead   access = "read" // and execute
 	accessWrite  access = "write"
 	accessDevice access = "device"
 )
 
-// rule is one of Landlock's, which has no rules that deny.
+// rule is a Landlock rule. There are none that deny.
 type rule struct {
 	Path   string
 	Access access
@@ -53,9 +53,10 @@ func (a access) rights() uint64 {
 	return 0
 }
 
-// handledRights are all that a version of Landlock knows: what is handled and not allowed is denied.
+// handledRights are all rights that a version of Landlock knows. What is handled and not allowed by a
+// rule is denied; what is not handled is not restricted at all.
 func handledRights(abi int) uint64 {
-	const first = 1<<13 - 1
+	const first = 1<<13 - 1 // the 13 rights of version 1
 	rights := uint64(first)
 	for _, later := range []struct {
 		abi   int
@@ -74,7 +75,7 @@ func handledRights(abi int) uint64 {
 	return rights
 }
 
-// landlockABI is the version of this kernel, 0 without.
+// landlockABI is the version of Landlock in this kernel, 0 when there is none.
 func landlockABI() int {
 	abi, _, errno := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, 0, 0, unix.LANDLOCK_CREATE_RULESET_VERSION)
 	if errno != 0 {
@@ -83,7 +84,7 @@ func landlockABI() int {
 	return int(abi)
 }
 
-// newRuleset prepares rules; restricting a thread to them is left.
+// newRuleset creates a ruleset; restrictThread applies it.
 func newRuleset(rules []rule, network bool) (fd int, err error) {
 	abi := landlockABI()
 	if abi == 0 {
@@ -91,6 +92,7 @@ func newRuleset(rules []rule, network bool) (fd int, err error) {
 	}
 
 	attr := unix.LandlockRulesetAttr{Handled_access_fs: handledRights(abi)}
+	// An older kernel rejects fields that it does not know (E2BIG), so pass only those of its version.
 	size := unsafe.Sizeof(attr.Handled_access_fs)
 	if abi >= 4 {
 		size += unsafe.Sizeof(attr.Handled_access_net)
@@ -118,8 +120,9 @@ func newRuleset(rules []rule, network bool) (fd int, err error) {
 	return int(ruleset), nil
 }
 
-// addRule adds one. What went away since the rules were made cannot be allowed, and need not be.
+// addRule adds a rule to a ruleset. A path that vanished since the rules were computed is skipped.
 func addRule(ruleset int, r rule, handled uint64) error {
+	// Links were resolved already: one that is here now was swapped in, and is not followed.
 	fd, err := unix.Open(r.Path, unix.O_PATH|unix.O_CLOEXEC|unix.O_NOFOLLOW, 0)
 	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR) {
 		return nil
@@ -140,7 +143,7 @@ func addRule(ruleset int, r rule, handled uint64) error {
 	case unix.S_IFLNK:
 		return nil
 	default:
-		rights &= fileRights
+		rights &= fileRights // rights of folders on a file are EINVAL
 	}
 	if rights == 0 {
 		return nil
@@ -155,8 +158,8 @@ func addRule(ruleset int, r rule, handled uint64) error {
 	return nil
 }
 
-// restrict confines the calling thread for good. It must have no_new_privs.
-func restrict(ruleset int) error {
+// restrictThread confines the calling thread for good. It must have no_new_privs.
+func restrictThread(ruleset int) error {
 	_, _, errno := unix.Syscall(unix.SYS_LANDLOCK_RESTRICT_SELF, uintptr(ruleset), 0, 0)
 	return os.NewSyscallError("landlock_restrict_self", errnoOf(errno))
 }
@@ -168,23 +171,24 @@ func errnoOf(errno unix.Errno) error {
 	return errno
 }
 
-// mostRules is how many rules one command may need, so that a folder of a million files beside a hidden
-// one is refused and not looked through for each command.
-const mostRules = 20_000
+// maxRules bounds the rules of one command. A folder of a million files beside a hidden one is refused,
+// instead of being listed before each command.
+const maxRules = 20_000
 
-// rules are a layout in the words of Landlock. A folder that a hidden path lies in is not allowed
-// itself, but all that is in it is: it can be listed, and nothing new can be made in it.
-func (l layout) rules() ([]rule, error) {
+// landlockRules translate a layout for Landlock. No rule can deny, so a folder that contains a hidden
+// path is not allowed as a whole: it may be listed, and each of its other entries gets its own rule.
+// Nothing new can be created in it, since no rule would cover that.
+func (l layout) landlockRules() ([]rule, error) {
 	var out []rule
-	var holes []string
+	var excluded []string
 	for _, m := range l.masks {
-		holes = append(holes, m.path)
+		excluded = append(excluded, m.path)
 	}
 
 	add := func(roots []string, a access, inner []string) error {
 		for _, root := range roots {
 			var err error
-			if out, err = expand(out, root, a, append(slices.Clone(holes), inner...)); err != nil {
+			if out, err = expandRules(out, root, a, append(slices.Clone(excluded), inner...)); err != nil {
 				return err
 			}
 		}
@@ -197,14 +201,14 @@ func (l layout) rules() ([]rule, error) {
 	return out, add(l.write, accessWrite, l.read)
 }
 
-func expand(rules []rule, path string, a access, holes []string) ([]rule, error) {
-	if len(rules) > mostRules {
-		return nil, fmt.Errorf("too much lies beside what must be hidden: %s and others have over %d entries", filepath.Dir(path), mostRules)
+func expandRules(rules []rule, path string, a access, excluded []string) ([]rule, error) {
+	if len(rules) > maxRules {
+		return nil, fmt.Errorf("too much lies beside what must be hidden: %s and others have over %d entries", filepath.Dir(path), maxRules)
 	}
-	if slices.Contains(holes, path) {
+	if slices.Contains(excluded, path) {
 		return rules, nil
 	}
-	if !slices.ContainsFunc(holes, func(hole string) bool { return within(hole, path) }) {
+	if !slices.ContainsFunc(excluded, func(hole string) bool { return within(hole, path) }) {
 		return append(rules, rule{path, a}), nil
 	}
 
@@ -215,7 +219,7 @@ func expand(rules []rule, path string, a access, holes []string) ([]rule, error)
 
 	rules = append(rules, rule{path, accessList})
 	for _, entry := range entries {
-		if rules, err = expand(rules, filepath.Join(path, entry.Name()), a, holes); err != nil {
+		if rules, err = expandRules(rules, filepath.Join(path, entry.Name()), a, excluded); err != nil {
 			return nil, err
 		}
 	}

@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// layout is what a command may reach, with every link followed.
+// layout is what a command may reach, with every link resolved.
 type layout struct {
 	dir         string
 	read, write []string
@@ -20,22 +20,22 @@ type layout struct {
 // mask is a path that is hidden.
 type mask struct {
 	path    string
-	root    string // of the folder in Write that it lies in; "" when the command could not write it anyway
-	missing bool   // nothing has that name yet
+	root    string // the folder in Write that it lies in; "" when the command could not write there anyway
+	missing bool   // nothing with that name exists yet
 	folder  bool
 }
 
-// newLayout looks at the paths of a command as they are on this machine now.
+// newLayout resolves the paths of a command as they are on this machine now.
 func newLayout(c Command) (layout, error) {
 	var l layout
 	var err error
-	if l.dir, err = real(c.Dir, "the working folder"); err != nil {
+	if l.dir, err = resolve(c.Dir, "the working folder"); err != nil {
 		return l, err
 	}
 
-	given := map[string]string{} // what Write says → where that is
+	given := map[string]string{} // path in Write → where it really is
 	for _, path := range c.Write {
-		root, err := real(path, "what it may write")
+		root, err := resolve(path, "what it may write")
 		if err != nil {
 			return l, err
 		}
@@ -44,18 +44,18 @@ func newLayout(c Command) (layout, error) {
 	}
 
 	for _, path := range c.Read {
-		root, err := real(path, "what it may read")
+		root, err := resolve(path, "what it may read")
 		if err != nil {
 			return l, err
 		}
 		if !slices.Contains(l.write, root) {
-			l.read = append(l.read, root)
+			l.read = append(l.read, root) // what is given twice is writable
 		}
 	}
 
-	l.read, l.write = cleaned(l.read), cleaned(l.write)
+	l.read, l.write = cleanPaths(l.read), cleanPaths(l.write)
 	for _, path := range c.Masked {
-		if err := l.mask(path, given); err != nil {
+		if err := l.addMask(path, given); err != nil {
 			return l, err
 		}
 	}
@@ -65,7 +65,7 @@ func newLayout(c Command) (layout, error) {
 	return l, nil
 }
 
-func real(path, what string) (string, error) {
+func resolve(path, what string) (string, error) {
 	to, err := filepath.EvalSymlinks(path)
 	if err != nil {
 		return "", fmt.Errorf("%s cannot be used: %w", what, err)
@@ -73,22 +73,23 @@ func real(path, what string) (string, error) {
 	return to, nil
 }
 
-// mask adds a path: where its name is, and where links lead it.
-func (l *layout) mask(path string, given map[string]string) error {
-	places := []string{follow(path)}
+// addMask hides a path in each place where the command could find it: where its name resolves to, and
+// where it lies below the resolved folders of Write.
+func (l *layout) addMask(path string, given map[string]string) error {
+	places := []string{resolveExisting(path)}
 	for from, to := range given {
 		if within(path, from) {
 			places = append(places, to+path[len(from):])
 		}
 	}
 
-	for _, place := range cleaned(places) {
-		m, err := l.look(place)
+	for _, place := range cleanPaths(places) {
+		m, err := l.inspect(place)
 		if err != nil {
 			return err
 		}
 		if m.root == "" && m.missing {
-			continue // neither there, nor can it be made
+			continue // it does not exist, and the command cannot create it
 		}
 		l.masks = append(l.masks, m)
 	}
@@ -96,8 +97,8 @@ func (l *layout) mask(path string, given map[string]string) error {
 	return nil
 }
 
-// follow follows the links of the part of a path that exists.
-func follow(path string) string {
+// resolveExisting resolves the links of that part of a path that exists.
+func resolveExisting(path string) string {
 	if to, err := filepath.EvalSymlinks(path); err == nil {
 		return to
 	}
@@ -106,18 +107,20 @@ func follow(path string) string {
 	if parent == path {
 		return path
 	}
-	return filepath.Join(follow(parent), filepath.Base(path))
+	return filepath.Join(resolveExisting(parent), filepath.Base(path))
 }
 
-// look finds out what is at a path. Within Write, a link on the way could be made into another one.
-func (l *layout) look(path string) (mask, error) {
+// inspect finds out what is at a path. Within Write, links on the way are refused: the command could
+// replace one with a link to somewhere else.
+func (l *layout) inspect(path string) (mask, error) {
 	m := mask{path: path}
-	for _, root := range l.write { // the last one is the innermost
-		if within(path, root) && !l.readWithin(path, root) {
+	for _, root := range l.write { // sorted, so the last match is the innermost
+		if within(path, root) && !l.readOnlyBetween(path, root) {
 			m.root = root
 		}
 	}
 
+	// The way to it is out of the command's reach: whatever links are on it will stay.
 	if m.root == "" || m.root == path {
 		info, err := os.Stat(path)
 		m.missing, m.folder = err != nil, err == nil && info.IsDir()
@@ -133,6 +136,7 @@ func (l *layout) look(path string) (mask, error) {
 		info, err := os.Lstat(at)
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
+			// Whoever cannot create this folder cannot create what would lie in it.
 			return mask{path: at, root: m.root, missing: true}, nil
 		case err != nil:
 			return m, fmt.Errorf("what it may not reach cannot be hidden: %w", err)
@@ -142,20 +146,21 @@ func (l *layout) look(path string) (mask, error) {
 
 		m.folder = info.IsDir()
 		if !m.folder && at != path {
-			return mask{path: at, root: m.root}, nil // a file in the place of a folder on the way
+			// A file stands where a folder should be: the command could replace it with one.
+			return mask{path: at, root: m.root}, nil
 		}
 	}
 
 	return m, nil
 }
 
-// readWithin says whether a folder that may only be read lies between a path and the root above it.
-func (l *layout) readWithin(path, root string) bool {
+// readOnlyBetween reports whether a read-only folder lies between a path and the writable root above it.
+func (l *layout) readOnlyBetween(path, root string) bool {
 	return slices.ContainsFunc(l.read, func(r string) bool { return r != root && within(r, root) && within(path, r) })
 }
 
-// pins are the folders on the way to what is hidden or given otherwise than its surroundings.
-// Whoever could move one of them away could make the name anew.
+// pins are the writable folders above everything that has other rights than its surroundings. They
+// must not be moved: whoever moves one away could create the name below it again, with any content.
 func (l layout) pins() []string {
 	var out []string
 	places := slices.Concat(l.read, l.write)
@@ -168,10 +173,10 @@ func (l layout) pins() []string {
 			out = append(out, at)
 		}
 	}
-	return cleaned(out)
+	return cleanPaths(out)
 }
 
-// writable says whether the innermost thing that was said of a path is that it may be written.
+// writable reports whether the most specific rule for a path is that it may be written.
 func (l layout) writable(path string) bool {
 	longest := func(paths []string) int {
 		n := -1

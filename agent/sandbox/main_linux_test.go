@@ -5,11 +5,14 @@ package sandbox_test
 import (
 	"bytes"
 	"context"
+	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -27,17 +30,35 @@ func TestMain(m *testing.M) {
 		role()
 		os.Exit(0)
 	}
+
+	// These tests wait for processes and clocks more than they compute: more of them than there are
+	// processors can run at the same time.
+	flag.Parse()
+	if err := flag.Set("test.parallel", strconv.Itoa(max(8, runtime.GOMAXPROCS(0)))); err != nil {
+		panic(err)
+	}
 	os.Exit(m.Run())
 }
 
-// confined are the tiers that this machine can hold. No test of an attack goes on without one.
-func confined(t *testing.T, each func(t *testing.T, s *sandbox.Sandbox)) {
+// eachTier runs a test on each tier that this machine supports, beside others.
+func eachTier(t *testing.T, each func(t *testing.T, s *sandbox.Sandbox)) {
+	t.Parallel()
+	for _, tier := range []sandbox.Tier{sandbox.TierA, sandbox.TierB} {
+		t.Run("tier "+string(tier), func(t *testing.T) {
+			t.Parallel()
+			each(t, only(t, tier))
+		})
+	}
+}
+
+// eachTierAlone runs a test on each tier that this machine supports, with no other test beside it.
+func eachTierAlone(t *testing.T, each func(t *testing.T, s *sandbox.Sandbox)) {
 	for _, tier := range []sandbox.Tier{sandbox.TierA, sandbox.TierB} {
 		t.Run("tier "+string(tier), func(t *testing.T) { each(t, only(t, tier)) })
 	}
 }
 
-// unraced skips what is about processes of other programs, where the race detector has nothing to find.
+// unraced skips a test that is about other programs' processes, where the race detector finds nothing.
 func unraced(t *testing.T) {
 	t.Helper()
 	if raced {
@@ -45,17 +66,22 @@ func unraced(t *testing.T) {
 	}
 }
 
+// sandboxes are shared by all tests: probing a tier takes longer than most commands.
+var sandboxes = map[sandbox.Tier]func() (*sandbox.Sandbox, error){
+	sandbox.TierA: sync.OnceValues(func() (*sandbox.Sandbox, error) { return sandbox.New(sandbox.Options{MaxTier: sandbox.TierA}) }),
+	sandbox.TierB: sync.OnceValues(func() (*sandbox.Sandbox, error) { return sandbox.New(sandbox.Options{MaxTier: sandbox.TierB}) }),
+}
+
 // only is a sandbox of just that tier.
 func only(t *testing.T, tier sandbox.Tier) *sandbox.Sandbox {
 	t.Helper()
-	s, err := sandbox.New(sandbox.Options{Most: tier})
+	s, err := sandboxes[tier]()
 	if err != nil {
 		t.Fatal(err)
 	}
 
-	t.Cleanup(func() { s.Close() })
 	if have, lacks := s.Tier(t.Context()); have != tier {
-		t.Skipf("tier %s cannot be held here: %s", tier, strings.Join(lacks, "; "))
+		t.Skipf("tier %s is not available here: %s", tier, strings.Join(lacks, "; "))
 	}
 	return s
 }
@@ -70,7 +96,7 @@ func script(t *testing.T, text string) (sandbox.Command, *bytes.Buffer) {
 	return sandbox.Command{Argv: []string{"sh", "-c", text}, Dir: dir, Write: []string{dir}, Env: []string{path}, Stdout: &out, Stderr: &out}, &out
 }
 
-// again is a command that runs this binary in a role.
+// again is a command that runs this test binary in a role.
 func again(t *testing.T, role string, env ...string) (sandbox.Command, *bytes.Buffer) {
 	t.Helper()
 	exe, err := os.Executable()
@@ -92,7 +118,7 @@ func run(t *testing.T, s *sandbox.Sandbox, c sandbox.Command) sandbox.Result {
 	return res
 }
 
-// bearing are the processes of this machine whose command line holds a mark.
+// bearing are the processes of this machine whose command line contains a mark.
 func bearing(mark string) (pids []string) {
 	lines, _ := filepath.Glob("/proc/[0-9]*/cmdline")
 	for _, line := range lines {
@@ -121,7 +147,7 @@ func count(t *testing.T, key string, usual int) int {
 // daemon runs a command as another process, whose file is gone by then.
 func daemon() {
 	err := func() error {
-		s, err := sandbox.New(sandbox.Options{Most: sandbox.Tier(os.Getenv("TIER"))})
+		s, err := sandbox.New(sandbox.Options{MaxTier: sandbox.Tier(os.Getenv("TIER"))})
 		if err != nil {
 			return err
 		}

@@ -47,7 +47,7 @@ var maskCases = []struct {
 
 func TestMasks(t *testing.T) {
 	unraced(t)
-	confined(t, func(t *testing.T, s *sandbox.Sandbox) {
+	eachTier(t, func(t *testing.T, s *sandbox.Sandbox) {
 		hidden := map[string]string{"AGENTS.md": "secret\n", "skills/a/SKILL.md": "secret\n", "dir/sub/hidden": "secret\n"}
 		c, out := script(t, "")
 		var all strings.Builder
@@ -107,7 +107,7 @@ func put(t *testing.T, path, text string) {
 // Whoever could change a link could lead what is hidden elsewhere.
 func TestMasksThatAreLinks(t *testing.T) {
 	unraced(t)
-	confined(t, func(t *testing.T, s *sandbox.Sandbox) {
+	eachTier(t, func(t *testing.T, s *sandbox.Sandbox) {
 		c, _ := script(t, "cat AGENTS.md")
 		if err := os.Symlink("elsewhere", filepath.Join(c.Dir, "AGENTS.md")); err != nil {
 			t.Fatal(err)
@@ -122,7 +122,7 @@ func TestMasksThatAreLinks(t *testing.T) {
 
 // Two commands that hide the same missing name do not uncover it for each other.
 func TestMasksAreShared(t *testing.T) {
-	confined(t, func(t *testing.T, s *sandbox.Sandbox) {
+	eachTier(t, func(t *testing.T, s *sandbox.Sandbox) {
 		long, out := script(t, "echo begun; read line; mkdir new; echo attacked > new; :")
 		long.Masked = []string{filepath.Join(long.Dir, "new")}
 		short := long
@@ -150,6 +150,7 @@ func TestMasksAreShared(t *testing.T) {
 // What stands in the place of a missing name for one command is not given to another one, which may
 // read what has that name: it would go with the first, and the second could make it anew.
 func TestMasksAreNotGiven(t *testing.T) {
+	t.Parallel()
 	s := only(t, sandbox.TierA)
 	first, _ := script(t, "echo begun; read line")
 	name := filepath.Join(first.Dir, "new")
@@ -186,6 +187,7 @@ func TestMasksAreNotGiven(t *testing.T) {
 // Commands that begin and end all the time, and hide the same missing names, do not take them away
 // from under each other.
 func TestMasksOfManyCommands(t *testing.T) {
+	t.Parallel()
 	unraced(t)
 	s := only(t, sandbox.TierA)
 	c, _ := script(t, "")

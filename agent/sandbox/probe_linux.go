@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// scopedABI is the first version of Landlock that keeps signals within.
+// scopedABI is the first version of Landlock that can keep signals inside.
 const scopedABI = 6
 
 // probe tries the tiers, strongest first.
@@ -22,51 +22,52 @@ func (h *host) probe(ctx context.Context, most Tier) (Tier, []string) {
 		return TierD, []string{"there is no /proc here, through which commands are started; mount it"}
 	}
 
-	var lacks []string
+	var reasons []string
 	abi := landlockABI()
 	if abi == 0 {
 		return TierD, []string{"the kernel has no Landlock, or it is not switched on: it came with Linux 5.13, and must stand in /sys/kernel/security/lsm (start the kernel with lsm=landlock,… before the others)"}
 	}
 
 	if most == TierA {
-		err := h.tryBubblewrap(ctx)
+		err := h.trialBubblewrap(ctx)
 		if err == nil {
 			return TierA, nil
 		}
-		lacks = append(lacks, "tier A does not work: "+err.Error())
+		reasons = append(reasons, "tier A does not work: "+err.Error())
 	}
 
 	if !most.AtLeast(TierB) {
 		return TierD, []string{"nothing stronger than tier " + string(most) + " is wanted"}
 	}
 	if abi < scopedABI {
-		return TierD, append(lacks, fmt.Sprintf("tier B does not work: this kernel's Landlock is version %d, and before version %d (Linux 6.12) a command could end other programs of this user", abi, scopedABI))
+		return TierD, append(reasons, fmt.Sprintf("tier B does not work: this kernel's Landlock is version %d, and before version %d (Linux 6.12) a command could end other programs of this user", abi, scopedABI))
 	}
 
-	h.pids = os.Geteuid() == 0
-	err := h.try(ctx, TierB)
-	if err != nil && h.pids {
-		h.pids = false // root of a container may not make namespaces
-		err = h.try(ctx, TierB)
+	// An ordinary user cannot create a PID namespace without a user namespace, which may be what is missing.
+	h.pidNamespace = os.Geteuid() == 0
+	err := h.trial(ctx, TierB)
+	if err != nil && h.pidNamespace {
+		h.pidNamespace = false // root of a container may not be allowed to create namespaces
+		err = h.trial(ctx, TierB)
 	}
 	if err != nil {
-		return TierD, append(lacks, "tier B does not work: "+err.Error())
+		return TierD, append(reasons, "tier B does not work: "+err.Error())
 	}
 
-	return TierB, lacks
+	return TierB, reasons
 }
 
-func (h *host) tryBubblewrap(ctx context.Context) error {
+func (h *host) trialBubblewrap(ctx context.Context) error {
 	if h.bwrap = findBwrap(); h.bwrap == "" {
 		return errors.New("the program bwrap is not installed; install the package bubblewrap")
 	}
-	if err := h.try(ctx, TierA); err != nil {
-		return errors.New(why(err.Error()))
+	if err := h.trial(ctx, TierA); err != nil {
+		return errors.New(diagnose(err.Error()))
 	}
 	return nil
 }
 
-// findBwrap looks where only the administrator of this machine can put programs.
+// findBwrap looks where only the administrator can put programs, not in PATH: bwrap builds the walls.
 func findBwrap() string {
 	for _, folder := range []string{"/usr/bin", "/usr/local/bin", "/bin", "/run/wrappers/bin", "/run/current-system/sw/bin"} {
 		path := filepath.Join(folder, "bwrap")
@@ -77,8 +78,8 @@ func findBwrap() string {
 	return ""
 }
 
-// try starts a command for real: it must begin, and must not see a file that it was not given.
-func (h *host) try(ctx context.Context, t Tier) error {
+// trial really starts a command: it must run, and must not be able to read a file that it was not given.
+func (h *host) trial(ctx context.Context, t Tier) error {
 	outside, err := os.MkdirTemp("", "rouse-sandbox-")
 	if err != nil {
 		return err
@@ -91,15 +92,15 @@ func (h *host) try(ctx context.Context, t Tier) error {
 	}
 
 	c, err := Command{Argv: []string{"sh", "-c", ":"}, Dir: inside, Env: []string{"PATH=" + systemPath}, Write: []string{inside}, Stderr: io.Discard,
-		Wall: 20 * time.Second}.checked()
+		Wall: 20 * time.Second}.validated()
 	if err != nil {
 		return err
 	}
 
-	res, err := h.runBeside(ctx, t, c, []string{canary})
+	res, err := h.runWithCanaries(ctx, t, c, []string{canary})
 	switch {
 	case err != nil:
-		return errors.Unwrap(err) // of the StartError: that it is a trial matters, not its command
+		return errors.Unwrap(err) // of the StartError: the name of the trial's command means nothing to the owner
 	case res.KilledBy != "" || res.Exit != 0:
 		return fmt.Errorf("a trial start ended with %d %s %s", res.Exit, res.Signal, res.KilledBy)
 	}
@@ -109,17 +110,17 @@ func (h *host) try(ctx context.Context, t Tier) error {
 
 const systemPath = "/usr/local/bin:/usr/bin:/bin:/run/current-system/sw/bin"
 
-// why adds to what bubblewrap said what usually stands behind it.
-func why(text string) string {
+// diagnose adds the usual cause, and its remedy, to what bubblewrap said.
+func diagnose(text string) string {
 	switch {
 	case !strings.Contains(text, "bwrap: "):
 	case strings.Contains(text, "Unknown option"):
 		text += "; it is older than version 0.8: install a newer one"
-	case setting("/proc/sys/kernel/apparmor_restrict_unprivileged_userns") == "1":
+	case sysctl("/proc/sys/kernel/apparmor_restrict_unprivileged_userns") == "1":
 		text += "; AppArmor keeps programs from making user namespaces (kernel.apparmor_restrict_unprivileged_userns is 1): give /usr/bin/bwrap a profile that allows userns (the package apparmor-profiles has bwrap-userns-restrict), or set the value to 0"
-	case setting("/proc/sys/kernel/unprivileged_userns_clone") == "0":
+	case sysctl("/proc/sys/kernel/unprivileged_userns_clone") == "0":
 		text += "; user namespaces are for root alone (kernel.unprivileged_userns_clone is 0): set it to 1"
-	case setting("/proc/sys/user/max_user_namespaces") == "0":
+	case sysctl("/proc/sys/user/max_user_namespaces") == "0":
 		text += "; user namespaces are switched off (user.max_user_namespaces is 0): set it to some thousands"
 	case exists("/.dockerenv") || exists("/run/.containerenv"):
 		text += "; this is a container, whose engine keeps programs from making namespaces or from mounting /proc: run rouse outside of it, or allow both"
@@ -127,7 +128,7 @@ func why(text string) string {
 	return text
 }
 
-func setting(path string) string {
+func sysctl(path string) string {
 	text, err := os.ReadFile(path)
 	if err != nil {
 		return ""

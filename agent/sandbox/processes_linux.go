@@ -9,7 +9,7 @@ import (
 	"strconv"
 )
 
-// process is one of this machine.
+// process is one process of this machine.
 type process struct {
 	pid, parent, threads int
 	state                byte
@@ -17,7 +17,7 @@ type process struct {
 	depth                int   // generations below the root of its tree
 }
 
-// processes are all that can be seen. One that ends meanwhile may be missing.
+// processes lists all processes that are visible. One that ends in the meantime may be missing.
 func processes() []process {
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
@@ -45,25 +45,26 @@ func readProcess(pid int) (process, bool) {
 		return process{}, false
 	}
 
-	// The name in parentheses may hold anything; proc_pid_stat(5) counts fields from 1.
+	// The name in parentheses may contain anything, parentheses and blanks too: the fields start after the
+	// last one. proc_pid_stat(5) counts them from 1, and the first here is its third.
 	fields := bytes.Fields(text[bytes.LastIndexByte(text, ')')+1:])
 	if len(fields) < 22 {
 		return process{}, false
 	}
 
 	field := func(n int) int {
-		v, _ := strconv.Atoi(string(fields[n-3])) // the kernel writes numbers
+		v, _ := strconv.Atoi(string(fields[n-3])) // the kernel writes nothing but numbers
 		return v
 	}
 	return process{pid: pid, state: fields[0][0], parent: field(4), threads: field(20), memory: int64(field(24)) * int64(os.Getpagesize())}, true
 }
 
-// tree is all that descends from a process and lives, itself not included.
-func tree(root int) []process {
-	return descendants(processes(), root)
+// descendantsOf lists the living descendants of a process, without itself.
+func descendantsOf(root int) []process {
+	return liveDescendants(processes(), root)
 }
 
-func descendants(all []process, root int) []process {
+func liveDescendants(all []process, root int) []process {
 	children := map[int][]process{}
 	for _, p := range all {
 		children[p.parent] = append(children[p.parent], p)
@@ -73,12 +74,14 @@ func descendants(all []process, root int) []process {
 	var visit func(pid, depth int)
 	visit = func(pid, depth int) {
 		for _, p := range children[pid] {
+			// The listing is not a snapshot: with a PID reused meanwhile, it may contain a cycle.
 			if p.pid == root {
 				continue
 			}
 
 			p.depth = depth
 			visit(p.pid, depth+1)
+			// The dead are no longer running, but their children are visited all the same.
 			if p.state != 'Z' && p.state != 'X' {
 				out = append(out, p)
 			}
@@ -89,8 +92,8 @@ func descendants(all []process, root int) []process {
 	return out
 }
 
-// proportional is the memory of a process with what it shares divided among those who share it.
-func proportional(p process) int64 {
+// proportionalMemory is the memory of a process, with shared pages divided by the number of sharers (PSS).
+func proportionalMemory(p process) int64 {
 	text, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(p.pid), "smaps_rollup"))
 	if err != nil {
 		return p.memory

@@ -12,22 +12,23 @@ import (
 )
 
 const (
-	// grace is what a command has for ending by itself once it was asked to.
-	grace = 300 * time.Millisecond
-	// looks are how far apart the looks at what a tree uses are.
-	looks = 100 * time.Millisecond
+	// gracePeriod is how long a command has to end by itself after SIGTERM. It is short, so that the
+	// two seconds that [Sandbox.Run] promises hold on a busy machine as well.
+	gracePeriod = 300 * time.Millisecond
+	// pollInterval is how often the usage of a process tree is measured.
+	pollInterval = 100 * time.Millisecond
 )
 
-// errMute is the end of what starts a command, without a word of the command.
-var errMute = errors.New("what was to confine it ended before it")
+// errNoReport says that the supervisor ended without a report about the command.
+var errNoReport = errors.New("what should confine it ended before it started")
 
-// keep is how one system holds on to the processes of a command.
-type keep interface {
-	begun(*os.Process) error // called once, when the first process has started
-	ask()                    // asks them to end
-	end()                    // ends them all; may be called again
-	used() usage             // by all of them now; nothing where that is not known
-	ended(*os.ProcessState) (Result, error)
+// processTree controls the processes of a command in the way of one operating system.
+type processTree interface {
+	started(*os.Process) error               // called once, when the first process has started
+	terminate()                              // asks them to end
+	kill()                                   // ends them all; may be called again
+	usage() usage                            // of all of them now; zero where that is not known
+	result(*os.ProcessState) (Result, error) // called once, when the first process has ended
 }
 
 // usage is what the processes of a command use at an instant.
@@ -36,26 +37,28 @@ type usage struct {
 	processes, threads int
 }
 
-// over names the limit that is exceeded.
+// over names the limit that is exceeded, "" when none is.
 func (u usage) over(l Limits) string {
 	switch {
 	case u.memory > l.Memory:
 		return KilledByMemory
-	case u.processes > l.Processes || u.threads > threadsOf(l):
+	case u.processes > l.Processes || u.threads > maxThreads(l):
 		return KilledByProcesses
 	}
 	return ""
 }
 
-func threadsOf(l Limits) int { return 4 * l.Processes }
+// maxThreads leaves room for ordinary runtimes: Go, Java and Node start a handful of threads each.
+func maxThreads(l Limits) int { return 4 * l.Processes }
 
-// watch starts cmd, and returns when it has ended, by itself or because it had to.
-func watch(ctx context.Context, cmd *exec.Cmd, k keep, c Command) (Result, error) {
-	out := &output{last: time.Now()}
+// runToEnd starts cmd, and returns when it has ended, by itself or because it had to.
+func runToEnd(ctx context.Context, cmd *exec.Cmd, k processTree, c Command) (Result, error) {
+	out := &activity{last: time.Now()}
+	// A process that escaped may hold the pipes open: after WaitDelay they are closed regardless.
 	cmd.Stdin, cmd.WaitDelay = c.Stdin, time.Second
-	cmd.Stdout, cmd.Stderr = out.to(c.Stdout), out.to(c.Stderr)
-	if c.Stderr != nil && same(c.Stdout, c.Stderr) {
-		cmd.Stderr = cmd.Stdout // one pipe, so that the order of what is written stays
+	cmd.Stdout, cmd.Stderr = out.wrap(c.Stdout), out.wrap(c.Stderr)
+	if c.Stderr != nil && sameWriter(c.Stdout, c.Stderr) {
+		cmd.Stderr = cmd.Stdout // os/exec then uses one pipe, which preserves the order of both streams
 	}
 
 	begin := time.Now()
@@ -64,37 +67,39 @@ func watch(ctx context.Context, cmd *exec.Cmd, k keep, c Command) (Result, error
 		return Result{}, err
 	}
 
-	c.Wall = left(c.Wall, begin)
-	why, most := hold(ctx, k, c, out, done)
-	k.end() // what it left in the background
-	res, err := k.ended(cmd.ProcessState)
-	if errors.Is(err, errMute) && why != "" { // it was ended while it was being started
+	c.Wall = remaining(c.Wall, begin)
+	killedBy, peak := enforce(ctx, k, c, out, done)
+
+	k.kill() // what it left in the background
+	res, err := k.result(cmd.ProcessState)
+	if errors.Is(err, errNoReport) && killedBy != "" { // it was killed while it was being started
 		res, err = Result{Exit: -1, Signal: "SIGKILL"}, nil
 	}
 	if err != nil {
 		return Result{}, err
 	}
 
-	res.KilledBy, res.Wall, res.MaxRSS = why, time.Since(begin), max(res.MaxRSS, most)
+	res.KilledBy, res.Wall, res.MaxRSS = killedBy, time.Since(begin), max(res.MaxRSS, peak)
 	return res, nil
 }
 
-// left is what is left of a clock that began before, if there is one.
-func left(d time.Duration, begin time.Time) time.Duration {
+// remaining is what is left of a clock that began at begin. 0 is no clock, so that one which has run out
+// still has a nanosecond.
+func remaining(d time.Duration, begin time.Time) time.Duration {
 	if d == 0 {
 		return 0
 	}
 	return max(d-time.Since(begin), 1)
 }
 
-// start starts the first process, on a thread that stays until it has ended: Linux takes the end
-// of the thread for the death of the parent.
-func start(cmd *exec.Cmd, k keep) (done <-chan struct{}, err error) {
+// start starts the first process, from a thread that lives until that process has ended: for Linux
+// (PR_SET_PDEATHSIG, which bwrap --die-with-parent sets) the end of the starting thread is the death
+// of the parent, and Go moves goroutines between threads unless they are locked.
+func start(cmd *exec.Cmd, k processTree) (done <-chan struct{}, err error) {
 	started, ended := make(chan error, 1), make(chan struct{})
 	go func() {
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
-
 		defer close(ended)
 
 		if err := cmd.Start(); err != nil {
@@ -102,13 +107,13 @@ func start(cmd *exec.Cmd, k keep) (done <-chan struct{}, err error) {
 			return
 		}
 
-		err := k.begun(cmd.Process)
+		err := k.started(cmd.Process)
 		if err != nil {
-			k.end()
+			k.kill()
 		}
 
 		started <- err
-		_ = cmd.Wait() // how it ended is told by its keeper
+		_ = cmd.Wait() // how it ended is what processTree.result says
 	}()
 	if err := <-started; err != nil {
 		<-ended
@@ -118,10 +123,10 @@ func start(cmd *exec.Cmd, k keep) (done <-chan struct{}, err error) {
 	return ended, nil
 }
 
-// hold waits for the end of a command, and brings it about when it is due. It returns why, and
-// the most memory that was seen.
-func hold(ctx context.Context, k keep, c Command, out *output, done <-chan struct{}) (why string, most int64) {
-	var wall, idle, hard <-chan time.Time
+// enforce waits until a command has ended, and ends it when a clock or a limit requires that. It
+// returns which one did, and the peak of its memory.
+func enforce(ctx context.Context, k processTree, c Command, out *activity, done <-chan struct{}) (killedBy string, peak int64) {
+	var wall, idle, killNow <-chan time.Time
 	if c.Wall > 0 {
 		wall = time.After(c.Wall)
 	}
@@ -131,86 +136,89 @@ func hold(ctx context.Context, k keep, c Command, out *output, done <-chan struc
 	}
 
 	cancelled := ctx.Done()
-	look := time.NewTicker(looks)
-	defer look.Stop()
+	poll := time.NewTicker(pollInterval)
+	defer poll.Stop()
 
 	stop := func(cause string) {
-		if why == "" {
-			why = cause
-			k.ask()
-			hard = time.After(grace)
+		if killedBy == "" {
+			killedBy = cause
+			k.terminate()
+			killNow = time.After(gracePeriod)
 		}
 	}
 
 	for {
 		select {
 		case <-done:
-			return why, most
+			return killedBy, peak
 		case <-cancelled:
-			cancelled = nil
+			cancelled = nil // it stays readable, and would spin this loop
 			stop(KilledByCancel)
 		case <-wall:
 			stop(KilledByWall)
 		case <-idle:
-			if rest := c.Idle - out.quiet(); rest > 0 {
+			if rest := c.Idle - out.idleFor(); rest > 0 {
 				idle = time.After(rest)
 			} else {
 				stop(KilledByIdle)
 			}
-		case <-look.C:
-			u := k.used()
-			most = max(most, u.memory)
+		case <-poll.C:
+			u := k.usage()
+			peak = max(peak, u.memory)
 			if limit := u.over(c.Limits); limit != "" {
-				if why == "" {
-					why = limit
+				// Over a limit there is no grace: it could use up the machine in the meantime.
+				if killedBy == "" {
+					killedBy = limit
 				}
-				k.end()
-				hard = time.After(looks)
+				k.kill()
+				killNow = time.After(pollInterval)
 			}
-		case <-hard:
-			k.end()
-			hard = time.After(looks)
+		case <-killNow:
+			// Again until it is gone: the first kill may go to a supervisor that no longer reacts.
+			k.kill()
+			killNow = time.After(pollInterval)
 		}
 	}
 }
 
-// output notes when something was written last.
-type output struct {
+// activity records when the command last wrote something.
+type activity struct {
 	mu    sync.Mutex
 	last  time.Time
-	write sync.Mutex // not mu: a writer that blocks must not hold up the clocks
+	write sync.Mutex // not mu: a writer that blocks must not stall the clocks
 }
 
-func (o *output) quiet() time.Duration {
+func (o *activity) idleFor() time.Duration {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return time.Since(o.last)
 }
 
-// to is w, noted; output that nobody wants counts as output all the same.
-func (o *output) to(w io.Writer) io.Writer {
+// wrap returns w with its writes recorded. Output that nobody wants counts as activity as well.
+func (o *activity) wrap(w io.Writer) io.Writer {
 	if w == nil {
 		w = io.Discard
 	}
-	return &noted{o, w}
+	return &activityWriter{o, w}
 }
 
-type noted struct {
-	output *output
-	w      io.Writer
+type activityWriter struct {
+	activity *activity
+	w        io.Writer
 }
 
-func (n *noted) Write(b []byte) (int, error) {
-	n.output.mu.Lock()
-	n.output.last = time.Now()
-	n.output.mu.Unlock()
-	n.output.write.Lock()
-	defer n.output.write.Unlock()
+func (n *activityWriter) Write(b []byte) (int, error) {
+	n.activity.mu.Lock()
+	n.activity.last = time.Now()
+	n.activity.mu.Unlock()
+	n.activity.write.Lock()
+	defer n.activity.write.Unlock()
 	return n.w.Write(b)
 }
 
-// same says whether two writers are one; those that cannot be compared are not.
-func same(a, b io.Writer) (yes bool) {
+// sameWriter reports whether two writers are the same one.
+func sameWriter(a, b io.Writer) (yes bool) {
+	// Comparing values of an uncomparable type panics; those are then not the same (as in os/exec).
 	defer func() { _ = recover() }()
 	return a == b
 }

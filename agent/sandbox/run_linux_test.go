@@ -24,7 +24,7 @@ import (
 
 func TestResults(t *testing.T) {
 	unraced(t)
-	confined(t, func(t *testing.T, s *sandbox.Sandbox) {
+	eachTier(t, func(t *testing.T, s *sandbox.Sandbox) {
 		for _, test := range []struct {
 			script, stdin, out string
 			exit               int
@@ -66,7 +66,7 @@ func TestResults(t *testing.T) {
 // Programs that change modes and times, which tier B only says it did, work all the same.
 func TestOrdinaryPrograms(t *testing.T) {
 	unraced(t)
-	confined(t, func(t *testing.T, s *sandbox.Sandbox) {
+	eachTier(t, func(t *testing.T, s *sandbox.Sandbox) {
 		for name, text := range map[string]string{
 			"git":     "HOME=$PWD; export HOME; git init -q . && git config user.email a@b && git config user.name n && echo x > f && git add f && git commit -qm text && git log --format=%s",
 			"tar":     "echo text > f && tar cf a.tar f && mkdir d && tar xf a.tar -C d && cat d/f",
@@ -88,7 +88,7 @@ func TestOrdinaryPrograms(t *testing.T) {
 
 func TestEnvironmentIsWhatItWasGiven(t *testing.T) {
 	unraced(t)
-	confined(t, func(t *testing.T, s *sandbox.Sandbox) {
+	eachTierAlone(t, func(t *testing.T, s *sandbox.Sandbox) {
 		t.Setenv("ROUSE_TEST_SECRET", "canary")
 		c, out := script(t, "exec env")
 		c.Env = append(c.Env, "A=1\n2")
@@ -104,7 +104,7 @@ func TestEnvironmentIsWhatItWasGiven(t *testing.T) {
 
 func TestCannotStart(t *testing.T) {
 	unraced(t)
-	confined(t, func(t *testing.T, s *sandbox.Sandbox) {
+	eachTier(t, func(t *testing.T, s *sandbox.Sandbox) {
 		dir := t.TempDir()
 		for name, text := range map[string]string{"nearby": "#!/bin/sh\n", "plain": "no program"} {
 			mode := os.FileMode(0o755)
@@ -130,7 +130,7 @@ func TestCannotStart(t *testing.T) {
 			{"relative", func(c *sandbox.Command) { c.Read = []string{"etc"} }, nil, "not absolute"},
 			{"environment", func(c *sandbox.Command) { c.Env = []string{"=x"} }, nil, "NAME=value"},
 			{"zero byte", func(c *sandbox.Command) { c.Argv = append(c.Argv, "a\x00b") }, nil, "zero byte"},
-			{"tier", func(c *sandbox.Command) { c.Min = "E" }, nil, "there is no tier"},
+			{"tier", func(c *sandbox.Command) { c.MinTier = "E" }, nil, "there is no tier"},
 			{"limit", func(c *sandbox.Command) { c.Limits.Memory = -1 }, nil, "below zero"},
 		} {
 			t.Run(test.name, func(t *testing.T) {
@@ -152,8 +152,9 @@ func TestCannotStart(t *testing.T) {
 }
 
 func TestWeakerTierStartsNothing(t *testing.T) {
+	t.Parallel()
 	for _, most := range []sandbox.Tier{sandbox.TierB, sandbox.TierD} {
-		s, err := sandbox.New(sandbox.Options{Most: most})
+		s, err := sandbox.New(sandbox.Options{MaxTier: most})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -162,10 +163,10 @@ func TestWeakerTierStartsNothing(t *testing.T) {
 		have, lacks := s.Tier(t.Context())
 		dir := t.TempDir()
 		for _, min := range []sandbox.Tier{sandbox.TierA, sandbox.TierD} {
-			_, err := s.Run(t.Context(), sandbox.Command{Argv: []string{"touch", "started"}, Dir: dir, Write: []string{dir}, Env: []string{path}, Min: min})
-			var weak *sandbox.WeakError
+			_, err := s.Run(t.Context(), sandbox.Command{Argv: []string{"touch", "started"}, Dir: dir, Write: []string{dir}, Env: []string{path}, MinTier: min})
+			var weak *sandbox.TierError
 			wanted := have == sandbox.TierD || min == sandbox.TierA
-			if errors.As(err, &weak) != wanted || (wanted && (weak.Have != have || !slices.Equal(weak.Lacks, lacks))) {
+			if errors.As(err, &weak) != wanted || (wanted && (weak.Have != have || !slices.Equal(weak.Reasons, lacks))) {
 				t.Errorf("tier %s for %s: %v", have, min, err)
 			}
 			if _, err := os.Stat(dir + "/started"); (err == nil) == wanted {
@@ -176,18 +177,19 @@ func TestWeakerTierStartsNothing(t *testing.T) {
 }
 
 func TestOff(t *testing.T) {
-	s, err := sandbox.New(sandbox.Options{Off: "a trial"})
+	t.Parallel()
+	s, err := sandbox.New(sandbox.Options{OffReason: "a trial"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer s.Close()
 
 	c, out := script(t, "echo here; exit 4")
-	c.Min = sandbox.TierA
+	c.MinTier = sandbox.TierA
 	if res := run(t, s, c); res.Exit != 4 || res.Tier != sandbox.TierD || out.String() != "here\n" {
 		t.Errorf("it ended with %+v\n%s", res, out)
 	}
-	if _, err := sandbox.New(sandbox.Options{Off: " "}); err == nil {
+	if _, err := sandbox.New(sandbox.Options{OffReason: " "}); err == nil {
 		t.Error("it can be off without a reason")
 	}
 }
@@ -203,7 +205,7 @@ var trees = map[string]string{
 // The two seconds of grace are the promise on a machine that has time for it; what is held here
 // is that every tree ends by its clock and leaves nobody. The latest end is told.
 func TestTreesEnd(t *testing.T) {
-	confined(t, func(t *testing.T, s *sandbox.Sandbox) {
+	eachTier(t, func(t *testing.T, s *sandbox.Sandbox) {
 		var latest atomic.Int64
 		t.Cleanup(func() { t.Logf("the latest tree was gone %s after its deadline", time.Duration(latest.Load())) })
 
@@ -233,7 +235,7 @@ func TestTreesEnd(t *testing.T) {
 }
 
 func TestWhatIsLeftInTheBackgroundEnds(t *testing.T) {
-	confined(t, func(t *testing.T, s *sandbox.Sandbox) {
+	eachTier(t, func(t *testing.T, s *sandbox.Sandbox) {
 		mark := fmt.Sprintf("61.%d", time.Now().UnixNano())
 		c, out := script(t, strings.ReplaceAll(`(setsid sleep 60 MARK &); sleep 60 MARK & exit 7`, "MARK", mark))
 		if res := run(t, s, c); res.Exit != 7 || res.KilledBy != "" {
@@ -246,7 +248,7 @@ func TestWhatIsLeftInTheBackgroundEnds(t *testing.T) {
 }
 
 func TestClocks(t *testing.T) {
-	confined(t, func(t *testing.T, s *sandbox.Sandbox) {
+	eachTier(t, func(t *testing.T, s *sandbox.Sandbox) {
 		for _, test := range []struct {
 			name, script, killedBy string
 			exit                   int
@@ -285,7 +287,7 @@ type writer func([]byte)
 func (w writer) Write(b []byte) (int, error) { w(b); return len(b), nil }
 
 func TestFlood(t *testing.T) {
-	confined(t, func(t *testing.T, s *sandbox.Sandbox) {
+	eachTier(t, func(t *testing.T, s *sandbox.Sandbox) {
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 
@@ -308,7 +310,7 @@ func TestFlood(t *testing.T) {
 // A daemon that is killed leaves no process, and one whose file was replaced can still start commands.
 func TestDaemonThatIsKilled(t *testing.T) {
 	unraced(t)
-	confined(t, func(t *testing.T, s *sandbox.Sandbox) {
+	eachTier(t, func(t *testing.T, s *sandbox.Sandbox) {
 		tier, _ := s.Tier(t.Context())
 		mark := fmt.Sprintf("61.%d", time.Now().UnixNano())
 		cmd := upgraded(t, tier, "trap '' TERM HUP; sleep 60 "+mark+" & setsid sleep 60 "+mark)
@@ -328,7 +330,7 @@ func TestDaemonThatIsKilled(t *testing.T) {
 
 func TestBinaryThatWasReplaced(t *testing.T) {
 	unraced(t)
-	confined(t, func(t *testing.T, s *sandbox.Sandbox) {
+	eachTier(t, func(t *testing.T, s *sandbox.Sandbox) {
 		tier, _ := s.Tier(t.Context())
 		if out, err := upgraded(t, tier, "echo fine").CombinedOutput(); err != nil || string(out) != "fine\n" {
 			t.Errorf("%v: %s", err, out)
@@ -364,7 +366,7 @@ func until(t *testing.T, what string, ok func() bool) {
 }
 
 func TestNothingIsLeftOpen(t *testing.T) {
-	confined(t, func(t *testing.T, s *sandbox.Sandbox) {
+	eachTierAlone(t, func(t *testing.T, s *sandbox.Sandbox) {
 		open := func() int {
 			entries, err := os.ReadDir("/proc/self/fd")
 			if err != nil {
@@ -402,6 +404,7 @@ func TestNothingIsLeftOpen(t *testing.T) {
 // TestAsOrdinaryUser does the other tests as a user who is nobody, for what holds root may be root's.
 func TestAsOrdinaryUser(t *testing.T) {
 	unraced(t)
+	t.Parallel()
 	if os.Getuid() != 0 {
 		t.Skip("only root can become nobody")
 	}
@@ -446,7 +449,7 @@ func TestNiceDaemon(t *testing.T) {
 		}
 		return
 	}
-	confined(t, func(t *testing.T, s *sandbox.Sandbox) {
+	eachTierAlone(t, func(t *testing.T, s *sandbox.Sandbox) {
 		c, out := script(t, "nice")
 		if res := run(t, s, c); res.Exit != 0 || len(strings.TrimSpace(out.String())) != 2 {
 			t.Errorf("%+v\n%s", res, out)

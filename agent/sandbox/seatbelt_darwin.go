@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// On macOS, the program sandbox-exec starts a command under a profile of Seatbelt. This file was
-// written from its documentation and compiled; it was never run.
+// On macOS, the program sandbox-exec starts a command under a Seatbelt profile. This file was written
+// from documentation and compiled; it was never run.
 
 const sandboxExec = "/usr/bin/sandbox-exec"
 
@@ -25,18 +25,18 @@ func newHost() (*host, error) { return &host{}, nil }
 func (*host) close() error { return nil }
 
 func (h *host) probe(ctx context.Context, most Tier) (Tier, []string) {
-	lacks := []string{"tier A is for Linux"}
+	reasons := []string{"tier A is for Linux"}
 	if !most.AtLeast(TierB) {
 		return TierD, []string{"nothing stronger than tier " + string(most) + " is wanted"}
 	}
-	if err := h.try(ctx); err != nil {
-		return TierD, append(lacks, "tier B does not work: "+err.Error())
+	if err := h.trial(ctx); err != nil {
+		return TierD, append(reasons, "tier B does not work: "+err.Error())
 	}
-	return TierB, lacks
+	return TierB, reasons
 }
 
-// try starts a command for real: it must begin, and must not see a file that it was not given.
-func (h *host) try(ctx context.Context) error {
+// trial really starts a command: it must run, and must not be able to read a file that it was not given.
+func (h *host) trial(ctx context.Context) error {
 	outside, err := os.MkdirTemp("", "rouse-sandbox-")
 	if err != nil {
 		return err
@@ -48,7 +48,7 @@ func (h *host) try(ctx context.Context) error {
 		return err
 	}
 
-	c, err := Command{Argv: []string{"/bin/sh", "-c", `test -w . && ! cat "$0"`, canary}, Dir: inside, Write: []string{inside}, Wall: 20 * time.Second}.checked()
+	c, err := Command{Argv: []string{"/bin/sh", "-c", `test -w . && ! cat "$0"`, canary}, Dir: inside, Write: []string{inside}, Wall: 20 * time.Second}.validated()
 	if err != nil {
 		return err
 	}
@@ -71,7 +71,7 @@ func (h *host) run(ctx context.Context, t Tier, c Command) (Result, error) {
 		return fail(err)
 	}
 
-	path, err := program(c, l.dir)
+	path, err := findProgram(c, l.dir)
 	if err != nil {
 		return fail(err)
 	}
@@ -92,23 +92,24 @@ func (h *host) run(ctx context.Context, t Tier, c Command) (Result, error) {
 			c.Env = append(slices.Clone(c.Env), "TMPDIR="+temp)
 		}
 
-		argv = append([]string{sandboxExec, "-p", profile(l, c.Network), "/bin/sh", "-c", limits(c.Limits) + `exec "$0" "$@"`}, argv...)
+		argv = append([]string{sandboxExec, "-p", profile(l, c.Network), "/bin/sh", "-c", ulimits(c.Limits) + `exec "$0" "$@"`}, argv...)
 	}
 
 	return startPlain(ctx, t, argv, l.dir, c)
 }
 
 func appendReal(paths []string, path string) ([]string, error) {
-	to, err := real(path, "the folder for temporary files")
+	to, err := resolve(path, "the folder for temporary files")
 	return append(paths, to), err
 }
 
-// limits are what a shell sets before the command begins. Memory cannot be limited so.
-func limits(l Limits) string {
+// ulimits are the limits that a shell sets before it executes the command. macOS does not enforce one of
+// memory.
+func ulimits(l Limits) string {
 	return fmt.Sprintf("ulimit -c 0; ulimit -n %d; ulimit -f %d; ulimit -t %d; ", l.OpenFiles, (l.FileSize+511)/512, int(l.CPU.Seconds()))
 }
 
-// profile says what is allowed; of its rules the last one that fits counts.
+// profile is what is allowed, in Seatbelt's language. Of its rules, the last one that matches counts.
 func profile(l layout, network bool) string {
 	var b strings.Builder
 	line := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
@@ -135,15 +136,15 @@ func profile(l layout, network bool) string {
 		line(`(allow file-read* (literal "/private/etc/hosts") (literal "/private/etc/resolv.conf") (literal "/private/var/run/resolv.conf"))`)
 	}
 
-	for _, grant := range grants(l) {
+	for _, grant := range seatbeltGrants(l) {
 		line("%s", grant)
 	}
 
 	return b.String()
 }
 
-// grants are ordered so that what is deeper comes later, and what is hidden last of its place.
-func grants(l layout) []string {
+// seatbeltGrants are ordered so that deeper paths come later, and for one path the mask comes last.
+func seatbeltGrants(l layout) []string {
 	type grant struct {
 		path string
 		rule string
@@ -167,7 +168,7 @@ func grants(l layout) []string {
 		out = append(out, g.rule)
 	}
 
-	for _, path := range l.pins() { // they cannot be moved away, nor removed
+	for _, path := range l.pins() { // the way to a mask must not be moved or removed
 		out = append(out, fmt.Sprintf("(deny file-write-unlink (literal %s))", quoted(path)))
 	}
 

@@ -10,15 +10,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The filter denies what a command does not need and what the other walls do not hold: it names
-// what is denied, for a list of what is allowed would break programs with each new libc.
+// The filter denies what a command does not need and what the other layers do not stop. It is a list of
+// what is denied: a list of what is allowed would break programs with each new libc.
 //
-// It knows numbers, not memory: paths and addresses are the business of the other walls, and so
-// sockets are denied where they are made.
+// It sees the registers of a call, not memory: paths and addresses are left to the other layers, and
+// sockets are denied when they are created.
 
 // deniedCalls are answered with EPERM in every tier that has a filter.
 var deniedCalls = []uint32{
-	// other views of the file system
+	// other views of the file system, and files by handle, past any path
 	unix.SYS_MOUNT, unix.SYS_UMOUNT2, unix.SYS_PIVOT_ROOT, unix.SYS_CHROOT, unix.SYS_MOVE_MOUNT, unix.SYS_OPEN_TREE,
 	unix.SYS_OPEN_TREE_ATTR, unix.SYS_FSOPEN, unix.SYS_FSCONFIG, unix.SYS_FSMOUNT, unix.SYS_FSPICK, unix.SYS_MOUNT_SETATTR,
 	unix.SYS_NAME_TO_HANDLE_AT, unix.SYS_OPEN_BY_HANDLE_AT, unix.SYS_QUOTACTL, unix.SYS_QUOTACTL_FD, unix.SYS_SWAPON, unix.SYS_SWAPOFF,
@@ -30,7 +30,7 @@ var deniedCalls = []uint32{
 	// keys, and parts of the kernel with a history of holes
 	unix.SYS_KEYCTL, unix.SYS_ADD_KEY, unix.SYS_REQUEST_KEY, unix.SYS_BPF, unix.SYS_PERF_EVENT_OPEN, unix.SYS_USERFAULTFD,
 	unix.SYS_IO_URING_SETUP, unix.SYS_IO_URING_ENTER, unix.SYS_IO_URING_REGISTER, unix.SYS_VMSPLICE,
-	// memory that no process owns, and so no limit counts
+	// memory that belongs to no process, so that no limit counts it
 	unix.SYS_SHMGET, unix.SYS_MSGGET, unix.SYS_SEMGET, unix.SYS_MQ_OPEN, unix.SYS_MEMFD_CREATE, unix.SYS_MEMFD_SECRET,
 	// the machine
 	unix.SYS_REBOOT, unix.SYS_KEXEC_LOAD, unix.SYS_KEXEC_FILE_LOAD, unix.SYS_INIT_MODULE, unix.SYS_FINIT_MODULE, unix.SYS_DELETE_MODULE,
@@ -38,9 +38,9 @@ var deniedCalls = []uint32{
 	unix.SYS_SETHOSTNAME, unix.SYS_SETDOMAINNAME, unix.SYS_VHANGUP, unix.SYS_FANOTIFY_INIT,
 }
 
-// attributeCalls change what is known of a file beside its content. Landlock lets them pass for
-// every file of the user, wherever it is, and the filter cannot know which one is meant. So tier B
-// makes none of them, and says that it was done: git, tar and many others give up otherwise.
+// attributeCalls change mode, owner and times. Landlock does not restrict them, for any file of the user
+// anywhere, and the filter cannot see which file is meant. So tier B skips them and reports success: git,
+// tar and many others give up on an error.
 var attributeCalls = []uint32{
 	unix.SYS_FCHMOD, unix.SYS_FCHMODAT, unix.SYS_FCHMODAT2, unix.SYS_FCHOWN, unix.SYS_FCHOWNAT, unix.SYS_UTIMENSAT,
 }
@@ -51,7 +51,7 @@ var extendedCalls = []uint32{
 	unix.SYS_REMOVEXATTR, unix.SYS_LREMOVEXATTR, unix.SYS_FREMOVEXATTR, unix.SYS_REMOVEXATTRAT, unix.SYS_FILE_SETATTR,
 }
 
-// processCalls change how other processes of the user are scheduled, which no other wall of tier B holds.
+// processCalls change how other processes of the user are scheduled, which nothing else on tier B stops.
 var processCalls = []uint32{
 	unix.SYS_SETPRIORITY, unix.SYS_SCHED_SETSCHEDULER, unix.SYS_SCHED_SETATTR, unix.SYS_SCHED_SETPARAM, unix.SYS_SCHED_SETAFFINITY, unix.SYS_IOPRIO_SET,
 }
@@ -64,7 +64,7 @@ const (
 	newNamespaces   = unix.CLONE_NEWUSER | unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWNET | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS | unix.CLONE_NEWCGROUP
 )
 
-// Where the parts of a call are in what a filter sees; arguments are 64 bits, low half first.
+// Offsets in struct seccomp_data. Arguments have 64 bits, the low half first on these architectures.
 const (
 	offsetNumber = 0
 	offsetArch   = 4
@@ -72,7 +72,7 @@ const (
 
 func offsetArg(n uint32) uint32 { return 16 + 8*n }
 
-// filter is a program under construction.
+// filter is a BPF program under construction.
 type filter []unix.SockFilter
 
 func (f *filter) add(code uint16, jt, jf uint8, k uint32) {
@@ -83,7 +83,7 @@ func (f *filter) load(offset uint32) { f.add(unix.BPF_LD|unix.BPF_W|unix.BPF_ABS
 func (f *filter) answer(k uint32)    { f.add(unix.BPF_RET|unix.BPF_K, 0, 0, k) }
 func (f *filter) fail(e unix.Errno)  { f.answer(unix.SECCOMP_RET_ERRNO | uint32(e)) }
 
-// only runs the next steps for a value, and skips them for another.
+// only runs the steps if the loaded value is this one, and skips them otherwise.
 func (f *filter) only(value uint32, steps func()) {
 	at := len(*f)
 	f.add(unix.BPF_JMP|unix.BPF_JEQ|unix.BPF_K, 0, 0, value)
@@ -91,7 +91,7 @@ func (f *filter) only(value uint32, steps func()) {
 	(*f)[at].Jf = uint8(len(*f) - at - 1)
 }
 
-// call looks at one system call, and lets it pass where steps do not answer.
+// call handles one system call: it is allowed unless the steps return something else.
 func (f *filter) call(number uint32, steps func()) {
 	f.only(number, func() {
 		steps()
@@ -99,7 +99,7 @@ func (f *filter) call(number uint32, steps func()) {
 	})
 }
 
-// deny answers EPERM when an argument is one of some values.
+// deny returns EPERM when an argument is one of the values.
 func (f *filter) deny(arg uint32, values ...uint32) {
 	f.load(offsetArg(arg))
 	for _, value := range values {
@@ -112,7 +112,7 @@ func newFilter(t Tier, network bool) []unix.SockFilter {
 	var f filter
 	f.load(offsetArch)
 	f.add(unix.BPF_JMP|unix.BPF_JEQ|unix.BPF_K, 1, 0, auditArch)
-	f.answer(unix.SECCOMP_RET_KILL_PROCESS) // 32-bit calls have other numbers
+	f.answer(unix.SECCOMP_RET_KILL_PROCESS) // 32-bit calls have other numbers, and would pass the list below
 	f.load(offsetNumber)
 	if foreignCalls != 0 {
 		f.add(unix.BPF_JMP|unix.BPF_JGE|unix.BPF_K, 0, 1, foreignCalls)
@@ -131,7 +131,7 @@ func newFilter(t Tier, network bool) []unix.SockFilter {
 		f.only(number, func() { f.fail(unix.EPERM) })
 	}
 
-	f.only(unix.SYS_CLONE3, func() { f.fail(unix.ENOSYS) }) // its flags are in memory; every libc falls back to clone
+	f.only(unix.SYS_CLONE3, func() { f.fail(unix.ENOSYS) }) // its flags are in memory; every libc falls back to clone on ENOSYS
 	f.call(unix.SYS_CLONE, func() {
 		f.load(offsetArg(0))
 		f.add(unix.BPF_JMP|unix.BPF_JSET|unix.BPF_K, 0, 1, newNamespaces)
@@ -139,16 +139,16 @@ func newFilter(t Tier, network bool) []unix.SockFilter {
 	})
 
 	f.call(unix.SYS_IOCTL, func() { f.deny(1, deniedIoctls...) })
-	// These two limits are soft, so that they bind the command and not its keeper.
+	// These two are soft limits (see setLimits), which the command could raise by itself.
 	f.call(unix.SYS_SETRLIMIT, func() { f.deny(0, unix.RLIMIT_NPROC, unix.RLIMIT_DATA) })
 	f.call(unix.SYS_PRLIMIT64, func() {
-		f.load(offsetArg(2)) // without a new value, it only asks
+		f.load(offsetArg(2)) // a null pointer for the new limit: it only reads
 		f.only(0, func() {
 			f.load(offsetArg(2) + 4)
 			f.only(0, func() { f.answer(unix.SECCOMP_RET_ALLOW) })
 		})
 		f.deny(1, unix.RLIMIT_NPROC, unix.RLIMIT_DATA)
-		f.load(offsetArg(0)) // of no other process
+		f.load(offsetArg(0)) // 0 is the caller; limits of other processes are out of bounds
 		f.only(0, func() { f.answer(unix.SECCOMP_RET_ALLOW) })
 		f.fail(unix.EPERM)
 	})
@@ -158,22 +158,22 @@ func newFilter(t Tier, network bool) []unix.SockFilter {
 	return f
 }
 
-// sockets allows pairs of the process's own, and of others none but for a granted network. Sockets
-// of the file system are never made: who may read a folder could connect to what listens in it.
+// sockets allows socket pairs, and internet sockets where the network is granted. Unix sockets are never
+// allowed: before its version 9, Landlock does not restrict whom in the file system they connect to.
 func (f *filter) sockets(network bool) {
 	f.call(unix.SYS_SOCKETPAIR, func() {
 		f.load(offsetArg(1))
-		f.add(unix.BPF_ALU|unix.BPF_AND|unix.BPF_K, 0, 0, 0xf)
+		f.add(unix.BPF_ALU|unix.BPF_AND|unix.BPF_K, 0, 0, 0xf) // without SOCK_CLOEXEC and SOCK_NONBLOCK
 		f.only(unix.SOCK_STREAM, func() { f.answer(unix.SECCOMP_RET_ALLOW) })
 		f.only(unix.SOCK_SEQPACKET, func() { f.answer(unix.SECCOMP_RET_ALLOW) })
-		f.fail(unix.EACCES) // one of datagrams can be sent from to any address
+		f.fail(unix.EACCES) // a datagram socket can send to any address, even one of a pair
 	})
 	f.only(unix.SYS_SOCKET, func() {
 		if network {
 			f.load(offsetArg(0))
 			f.only(unix.AF_INET, func() { f.answer(unix.SECCOMP_RET_ALLOW) })
 			f.only(unix.AF_INET6, func() { f.answer(unix.SECCOMP_RET_ALLOW) })
-			f.only(unix.AF_NETLINK, func() { // the C library asks for the addresses of this machine
+			f.only(unix.AF_NETLINK, func() { // getaddrinfo asks for the addresses of this machine
 				f.load(offsetArg(2))
 				f.only(unix.NETLINK_ROUTE, func() { f.answer(unix.SECCOMP_RET_ALLOW) })
 			})
@@ -182,8 +182,8 @@ func (f *filter) sockets(network bool) {
 	})
 }
 
-// confine puts a filter on the calling thread for good. It must have no_new_privs.
-func confine(program []unix.SockFilter) error {
+// installFilter puts a filter on the calling thread for good. The thread must have no_new_privs.
+func installFilter(program []unix.SockFilter) error {
 	prog := unix.SockFprog{Len: uint16(len(program)), Filter: &program[0]}
 	_, _, errno := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, 0, uintptr(unsafe.Pointer(&prog)))
 	return os.NewSyscallError("seccomp", errnoOf(errno))

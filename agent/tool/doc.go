@@ -1,17 +1,25 @@
-// Package tool is the contract of tools: what they are given, what they answer, and who
-// may call them.
+// Package tool is the contract of tools: what they get, what they answer, and who may call them.
 //
 // # Design
 //
-// A tool is a typed function with a name, a description and an effect. Its schema comes
-// from its argument type, and every call is checked and gently corrected against it before
-// the function runs, so no tool validates for itself (OSA-11). What a tool answers is an
-// Envelope (OSA-10): bad arguments and failed work are envelopes that the model reads; a
-// Go error means that the host is broken, and ends the run.
+// A tool is a typed function with a Spec: name, description, effect, and every other property that
+// somebody treats tools by. Its schema is made from its argument type, and every call is checked and
+// gently corrected against it before the function runs, so that no tool validates for itself (OSA-11).
+// The answer of a tool is an Envelope (OSA-10): bad arguments and failed work are envelopes that the
+// model reads; a Go error means that the host is broken, and ends the run.
 //
-// What a call would do its tool says before it is made, as a Need; a Gate decides on that alone,
-// and on what its owner has said (UNI-06). A tool neither asks nor refuses by itself.
+// Before a call is made its tool says, as a Need, what the call would do. The authorizer (Gate) decides
+// on that alone, and on what the owner has answered before (UNI-06). A tool neither asks nor refuses by
+// itself.
 //
-// A Registry is the set of tools of one run, already cut to what was granted. Files are
-// reached through Roots only, which is built on os.Root: no path, link or race leads out.
+// A Registry is the set of tools of one run, already reduced to what was granted. Files are opened
+// through Roots only, which is built on os.Root: no path, link or race leads out.
+//
+// # Size
+//
+// The package exports more than thirty names. They are one contract, and every family of tools needs
+// most of it: what a tool is (Tool, Spec and its properties), what a call answers (Envelope, Kind), what
+// a call needs and who decides (Need, Taint, Gate), and which files it may open (Roots, FileHandle,
+// Masks). Split in packages, these would import each other: a Spec has Needs, Roots make a Need, and the
+// error of a path is an Envelope.
 package tool

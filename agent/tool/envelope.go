@@ -23,7 +23,7 @@ const (
 	KindNotFound       Kind = "not_found"
 )
 
-// retryable says whether the same call may succeed later, unless a tool knows better.
+// retryable reports whether the same call may succeed later, unless a tool knows better.
 func (k Kind) retryable() bool {
 	return k != KindRejected && k != KindUserDenied && k != KindToolNotFound
 }
@@ -38,11 +38,11 @@ type Envelope struct {
 	Message         string
 	Field, Expected string
 	Retryable       bool
-	Images          []model.Image // shown to the model beside the envelope
+	Images          []model.Image // shown to the model next to the envelope
 }
 
-// Success wraps a result; a plain string becomes {"text": …}. A result that is no JSON is
-// a defect of the tool and is answered as such.
+// Success wraps a result; a plain string becomes {"text": …}. A result that cannot be written as JSON
+// is a defect of the tool, and the call fails.
 func Success(result any, warnings ...string) Envelope {
 	if text, ok := result.(string); ok {
 		result = map[string]string{"text": text}
@@ -77,15 +77,16 @@ func encode(v any) (json.RawMessage, error) {
 	return bytes.TrimSuffix(out.Bytes(), []byte("\n")), nil
 }
 
-// Text is the envelope as a model reads it: MarshalJSON without the pictures, which it sees.
+// Text is the envelope as a model reads it: MarshalJSON without the pictures, which the model gets as such.
 func (e Envelope) Text() ([]byte, error) {
 	e.Images = nil
 	return e.MarshalJSON()
 }
 
-// Answer is the message in which a model hears what a call came to, of its recorded envelope.
-func Answer(c model.Call, recorded json.RawMessage) (model.Message, error) {
+// ResultMessage makes the message that brings a call's recorded envelope to the model.
+func ResultMessage(c model.Call, recorded json.RawMessage) (model.Message, error) {
 	m := model.Message{Role: model.RoleTool, CallID: c.ID, Name: c.Name, Text: string(recorded)}
+	// Nearly all envelopes have no pictures, and need not be decoded.
 	if !bytes.Contains(recorded, []byte(`"images":`)) {
 		return m, nil
 	}
@@ -94,7 +95,7 @@ func Answer(c model.Call, recorded json.RawMessage) (model.Message, error) {
 	if err := json.Unmarshal(recorded, &e); err != nil {
 		return m, fmt.Errorf("the recorded result of %s is damaged: %w", c.Name, err)
 	}
-	if len(e.Images) == 0 { // they are of the result itself
+	if len(e.Images) == 0 { // the key stands somewhere within the result
 		return m, nil
 	}
 
@@ -103,48 +104,48 @@ func Answer(c model.Call, recorded json.RawMessage) (model.Message, error) {
 	return m, err
 }
 
-// MarshalJSON writes the keys sorted, and only those that the case has, as it is recorded.
-// json.Marshal escapes what HTML would read.
+// MarshalJSON writes the envelope as it is recorded: keys sorted, and only those that apply. Call it
+// directly: json.Marshal would escape <, > and & in its output.
 func (e Envelope) MarshalJSON() ([]byte, error) {
-	var w writer
+	var w objectWriter
 	w.text.Grow(len(e.Result) + len(e.Message) + 128)
 	w.begin()
 
 	if e.OK {
-		w.unless(len(e.Images) == 0, "images", e.Images)
+		w.addUnless(len(e.Images) == 0, "images", e.Images)
 		w.add("ok", true)
-		w.raw("result", e.Result)
-		w.unless(e.Tool == "", "tool", e.Tool)
-		w.unless(len(e.Warnings) == 0, "warnings", e.Warnings)
+		w.addRaw("result", e.Result)
+		w.addUnless(e.Tool == "", "tool", e.Tool)
+		w.addUnless(len(e.Warnings) == 0, "warnings", e.Warnings)
 		return w.end()
 	}
 
-	w.unless(e.Expected == "", "expected", e.Expected)
-	w.unless(e.Field == "", "field", e.Field)
-	w.unless(len(e.Images) == 0, "images", e.Images)
+	w.addUnless(e.Expected == "", "expected", e.Expected)
+	w.addUnless(e.Field == "", "field", e.Field)
+	w.addUnless(len(e.Images) == 0, "images", e.Images)
 	w.add("kind", e.Kind)
 	w.add("message", e.Message)
 	w.add("ok", false)
 	w.add("retryable", e.Retryable)
-	w.unless(e.Tool == "", "tool", e.Tool)
+	w.addUnless(e.Tool == "", "tool", e.Tool)
 
 	return w.end()
 }
 
-// writer writes an object key by key: a map of them, which encoding/json sorts, costs as much
-// as everything else in it.
-type writer struct {
+// objectWriter writes an object key by key, in the order of the calls. A map, which encoding/json would
+// sort, costs as much as all the rest.
+type objectWriter struct {
 	text bytes.Buffer
 	json *json.Encoder
 	err  error
 }
 
-func (w *writer) begin() {
+func (w *objectWriter) begin() {
 	w.json = json.NewEncoder(&w.text)
 	w.json.SetEscapeHTML(false)
 }
 
-func (w *writer) key(key string) {
+func (w *objectWriter) key(key string) {
 	if w.text.Len() == 0 {
 		w.text.WriteByte('{')
 	} else {
@@ -156,23 +157,23 @@ func (w *writer) key(key string) {
 	w.text.WriteString(`":`)
 }
 
-func (w *writer) add(key string, v any) {
+func (w *objectWriter) add(key string, v any) {
 	w.key(key)
 	if err := w.json.Encode(v); err != nil {
 		w.err = err
 		return
 	}
-	w.text.Truncate(w.text.Len() - len("\n"))
+	w.text.Truncate(w.text.Len() - len("\n")) // which Encode adds
 }
 
-func (w *writer) unless(empty bool, key string, v any) {
+func (w *objectWriter) addUnless(empty bool, key string, v any) {
 	if !empty {
 		w.add(key, v)
 	}
 }
 
-// raw adds what is JSON already, {} when there is none.
-func (w *writer) raw(key string, v json.RawMessage) {
+// addRaw adds what is JSON already, {} when there is none.
+func (w *objectWriter) addRaw(key string, v json.RawMessage) {
 	w.key(key)
 	if len(v) == 0 {
 		w.text.WriteString("{}")
@@ -181,7 +182,7 @@ func (w *writer) raw(key string, v json.RawMessage) {
 	}
 }
 
-func (w *writer) end() ([]byte, error) {
+func (w *objectWriter) end() ([]byte, error) {
 	w.text.WriteByte('}')
 	return w.text.Bytes(), w.err
 }

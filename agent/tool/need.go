@@ -5,74 +5,38 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"strings"
 )
 
-// Taint are the labels of what a run has met. They are set by the host and only grow.
-type Taint uint8
-
-// The labels (docs/security.md). No run holds all three without its owner's word.
-const (
-	Untrusted Taint = 1 << iota // A: content that strangers may have written
-	Private                     // B: data from outside the agent's own places, and secrets
-	Outward                     // C: an effect beyond the host's undo, or beyond the host
-)
-
-// AllTaints is what no run may hold by itself.
-const AllTaints = Untrusted | Private | Outward
-
-// Labels are the letters, in order.
-func (t Taint) Labels() []string {
-	out := []string{}
-	for i, letter := range []string{"A", "B", "C"} {
-		if t&(1<<i) != 0 {
-			out = append(out, letter)
-		}
-	}
-	return out
-}
-
-func (t Taint) String() string { return strings.Join(t.Labels(), "") }
-
-// ParseTaint reads what String writes; other characters are not labels.
-func ParseTaint(text string) (t Taint) {
-	for i, letter := range []string{"A", "B", "C"} {
-		if strings.Contains(text, letter) {
-			t |= 1 << i
-		}
-	}
-	return t
-}
-
-// Need is what one call would do, told by its tool to the gate before the call is made.
+// Need is what one call would do. Its tool says so before the call is made, and the authorizer decides
+// on it.
 type Need struct {
-	// Refused answers a call that nobody could allow; the rest does not count then.
+	// Refused answers a call that nobody could allow; the other fields do not count then.
 	Refused *Envelope
 	// Missing says which grant the call lacks, for its owner and the model; "" when the
 	// agent's grants cover it.
-	Missing string
-	// Asks has its owner asked although the grants cover it.
-	Asks bool
-	// Each has its owner asked each time: nothing can be allowed for good (OSL-18).
-	Each bool
-	// Action is what an approval holds for, beside the agent and the tool: two calls that do
-	// the same have the same text, and two that do not have different ones.
+	MissingGrant string
+	// Asks requires an approval although the grants cover the call.
+	NeedsApproval bool
+	// Each requires an approval for every single call: no standing approval counts (OSL-18).
+	NoStandingApproval bool
+	// Action is what an approval holds for, together with the agent and the tool: two calls have the
+	// same text exactly when they do the same.
 	Action string
 	// Shown is the action as a person reads it: the exact argv, destination or difference.
-	Shown string
-	Adds  Taint // labels that the run has once the call is made
-	// Keeps says that the call writes what later runs of the agent read: its database, or its files.
-	Keeps bool
-	// Tier confines the program that the call starts, "" where it starts none.
+	Shown     string
+	AddsTaint Taint // the labels that the call brings to the run
+	// Keeps marks a call that writes what later runs of the agent read: its database, or its files.
+	WritesMemory bool
+	// Tier is the confinement of the program that the call starts, "" when it starts none.
 	Tier string
 }
 
-// Needs makes the Needs of a Spec of a function of the arguments.
+// Needs adapts a function of typed arguments to Spec.Needs.
 func Needs[A any](of func(ctx context.Context, in Invocation, args A) (Need, error)) func(context.Context, Invocation, json.RawMessage) (Need, error) {
 	return func(ctx context.Context, in Invocation, args json.RawMessage) (Need, error) {
 		var a A
 		dec := json.NewDecoder(bytes.NewReader(args))
-		dec.UseNumber()
+		dec.UseNumber() // an id of 17 digits would lose the last ones as a float64
 		if err := dec.Decode(&a); err != nil {
 			return Need{}, fmt.Errorf("the arguments were not understood: %w", err)
 		}
@@ -80,9 +44,9 @@ func Needs[A any](of func(ctx context.Context, in Invocation, args A) (Need, err
 	}
 }
 
-// Need is what a call would do; of a call that will be refused for its arguments it is nothing. A
-// tool that neither says what its calls do nor stays within what every run may do needs its owner's
-// word for each, and all labels.
+// Need is what a call would do; nothing for a call whose arguments will be refused. A tool that neither
+// says what its calls do nor is Confined may do anything: each call needs an approval and brings all
+// labels.
 func (t Tool) Need(ctx context.Context, in Invocation, args json.RawMessage) (Need, error) {
 	if t.spec.Needs == nil && t.spec.Confined() {
 		return Need{}, nil
@@ -97,7 +61,7 @@ func (t Tool) Need(ctx context.Context, in Invocation, args json.RawMessage) (Ne
 	}
 
 	return Need{
-		Missing: "no grant covers " + t.spec.Name + ", which may do anything",
-		Action:  string(fitting), Adds: AllTaints, Keeps: true,
+		MissingGrant: "no grant covers " + t.spec.Name + ", which may do anything",
+		Action:       string(fitting), AddsTaint: AllTaints, WritesMemory: true,
 	}, nil
 }

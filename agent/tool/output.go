@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// Output is a file that a run is about to give its name.
+// Output is a file that a run is about to rename to its final name.
 type Output struct {
 	Path    string // absolute, with the links resolved of what leads to it
 	Hash    string // SHA-256, hexadecimal
@@ -18,15 +18,15 @@ type Output struct {
 	ModTime time.Time
 }
 
-// OnOutput has every file that is written told of before anybody can see it under its
-// name. An error, which is the host's, keeps it from being written.
-func (r *Roots) OnOutput(tell func(context.Context, Output) error) { r.tell = tell }
+// OnOutput sets what is called with every file that is written, before anybody can see it under its
+// name. An error, which is the host's, keeps the file from being written.
+func (r *Roots) OnOutput(announce func(context.Context, Output) error) { r.onOutput = announce }
 
-// Announce tells that the file temp, in the same root, is about to be renamed to the
-// place. It must be complete. Every tool that writes a file calls it last before that: no
-// watch can then see the file before it is known whose it is.
-func (p *Place) Announce(ctx context.Context, temp string) error {
-	if p.tell == nil {
+// Announce reports that the file temp, in the same root, is about to be renamed to the path of the
+// handle. The file must be complete. Every tool that writes a file calls this right before the rename:
+// no watch can then see the file before it is on record as the job's own.
+func (p *FileHandle) Announce(ctx context.Context, temp string) error {
+	if p.onOutput == nil {
 		return nil
 	}
 
@@ -47,11 +47,12 @@ func (p *Place) Announce(ctx context.Context, temp string) error {
 		return fmt.Errorf("what is written to %s cannot be read back: %w", p.shown, err)
 	}
 
+	// Only the folder's links are resolved: the rename does not follow a link at the name itself.
 	path := filepath.Join(p.Name(), p.Rel)
 	folder, err := filepath.EvalSymlinks(filepath.Dir(path))
 	if err != nil {
 		return fmt.Errorf("the folder of %s cannot be found: %w", p.shown, err)
 	}
 
-	return p.tell(ctx, Output{filepath.Join(folder, filepath.Base(path)), hex.EncodeToString(hash.Sum(nil)), size, info.ModTime()})
+	return p.onOutput(ctx, Output{filepath.Join(folder, filepath.Base(path)), hex.EncodeToString(hash.Sum(nil)), size, info.ModTime()})
 }

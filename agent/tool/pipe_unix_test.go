@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// A pipe without a writer would hold a call for ever.
+// Reading a pipe without a writer would block a call forever.
 func TestPipe(t *testing.T) {
 	y := newYard(t)
 	if err := syscall.Mkfifo(y.at("work/pipe"), 0o600); err != nil {

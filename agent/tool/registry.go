@@ -17,13 +17,13 @@ import (
 
 // Registry is the set of tools of one run.
 type Registry struct {
-	tools map[string]Tool
-	names []string // sorted
-	apart map[string]bool
-	told  []model.Tool
+	tools      map[string]Tool
+	names      []string // sorted
+	unlisted   map[string]bool
+	modelTools []model.Tool
 }
 
-// NewRegistry refuses two tools of one name, and what Define did not make.
+// NewRegistry refuses two tools with the same name, and a Tool that Define did not make.
 func NewRegistry(tools ...Tool) (*Registry, error) {
 	r := &Registry{tools: make(map[string]Tool, len(tools))}
 	for _, t := range tools {
@@ -37,32 +37,32 @@ func NewRegistry(tools ...Tool) (*Registry, error) {
 	}
 
 	r.names = slices.Sorted(maps.Keys(r.tools))
-	r.told = r.tell()
+	r.modelTools = r.listForModel()
 	return r, nil
 }
 
-// With is the registry and one more tool, whatever a filter has left out.
+// With returns the registry with one more tool, whatever a filter has left out.
 func (r *Registry) With(t Tool) (*Registry, error) {
 	all := slices.Collect(maps.Values(r.tools))
 	out, err := NewRegistry(append(all, t)...)
 	if err != nil {
 		return nil, err
 	}
-	return out.Apart(slices.Collect(maps.Keys(r.apart))), nil
+	return out.WithUnlisted(slices.Collect(maps.Keys(r.unlisted))), nil
 }
 
-// Apart is the registry whose models are not told of some tools. These can be called by their
-// names all the same: a list that stays as it is keeps what a provider has read of a prompt (OSA-20).
-func (r *Registry) Apart(names []string) *Registry {
-	out := &Registry{tools: r.tools, names: r.names, apart: map[string]bool{}}
+// WithUnlisted returns the registry with some tools left out of the list that models get. They can be called
+// by name all the same: a list that stays as it is keeps what a provider has cached of a prompt (OSA-20).
+func (r *Registry) WithUnlisted(names []string) *Registry {
+	out := &Registry{tools: r.tools, names: r.names, unlisted: map[string]bool{}}
 	for _, name := range names {
-		out.apart[name] = true
+		out.unlisted[name] = true
 	}
-	out.told = out.tell()
+	out.modelTools = out.listForModel()
 	return out
 }
 
-// Names lists the tools.
+// Names lists the tools, sorted. It must not be changed.
 func (r *Registry) Names() []string { return r.names }
 
 // Lookup finds a tool.
@@ -71,27 +71,27 @@ func (r *Registry) Lookup(name string) (Tool, bool) {
 	return t, ok
 }
 
-// Permits says whether a glob of allow matches a tool (where there is none, all are allowed) and no
-// glob of deny does. A glob that cannot be read allows nothing and denies everything.
-func Permits(allow, deny []string, name string) bool {
-	return (len(allow) == 0 || matches(allow, name, false)) && !matches(deny, name, true)
+// IsAllowed reports whether a glob of allow matches a tool (without any, all are allowed) and no glob of
+// deny does. A malformed glob allows nothing and denies everything.
+func IsAllowed(allow, deny []string, name string) bool {
+	return (len(allow) == 0 || matchesAny(allow, name, false)) && !matchesAny(deny, name, true)
 }
 
 // Filter keeps the tools that allow and deny permit.
 func (r *Registry) Filter(allow, deny []string) *Registry {
-	out := &Registry{tools: map[string]Tool{}, apart: r.apart}
+	out := &Registry{tools: map[string]Tool{}, unlisted: r.unlisted}
 	for _, name := range r.names {
-		if Permits(allow, deny, name) {
+		if IsAllowed(allow, deny, name) {
 			out.tools[name] = r.tools[name]
 			out.names = append(out.names, name)
 		}
 	}
 
-	out.told = out.tell()
+	out.modelTools = out.listForModel()
 	return out
 }
 
-func matches(globs []string, name string, broken bool) bool {
+func matchesAny(globs []string, name string, broken bool) bool {
 	return slices.ContainsFunc(globs, func(g string) bool {
 		ok, err := path.Match(g, name)
 		if err != nil {
@@ -101,22 +101,22 @@ func matches(globs []string, name string, broken bool) bool {
 	})
 }
 
-// Models is what a model is told, in a fixed order. It is asked for with each turn, and is not
-// to be changed.
-func (r *Registry) Models() []model.Tool { return r.told }
+// ModelTools lists the tools for a model, in a fixed order. It is made once, for it is asked for with each
+// turn, and must not be changed.
+func (r *Registry) ModelTools() []model.Tool { return r.modelTools }
 
-func (r *Registry) tell() []model.Tool {
+func (r *Registry) listForModel() []model.Tool {
 	out := make([]model.Tool, 0, len(r.names))
 	for _, name := range r.names {
-		if t := r.tools[name]; !r.apart[name] {
+		if t := r.tools[name]; !r.unlisted[name] {
 			out = append(out, model.Tool{Name: name, Description: t.Description(), Schema: t.Schema()})
 		}
 	}
 	return out
 }
 
-// Call checks the arguments and runs a tool. Everything that the caller of the tool can
-// do something about is an envelope; an error means that the host is broken.
+// Call checks the arguments and runs a tool. What the caller can do something about is an envelope; an
+// error means that the host is broken.
 func (r *Registry) Call(ctx context.Context, in Invocation, name string, args json.RawMessage) (Envelope, error) {
 	t, ok := r.tools[name]
 	if !ok {
@@ -135,7 +135,7 @@ func (r *Registry) Call(ctx context.Context, in Invocation, name string, args js
 		return Envelope{}, err
 	}
 
-	e, err := t.bounded(ctx, in, fitted)
+	e, err := t.runWithTimeout(ctx, in, fitted)
 	e.Tool = name
 	return e, err
 }
@@ -158,23 +158,26 @@ type outcome struct {
 	err      error
 }
 
-// bounded runs the function within its time, and survives its defects.
-func (t Tool) bounded(ctx context.Context, in Invocation, args json.RawMessage) (Envelope, error) {
+// runWithTimeout runs the function, and stops waiting for it when its time is over.
+func (t Tool) runWithTimeout(ctx context.Context, in Invocation, args json.RawMessage) (Envelope, error) {
+	// Such a tool must be waited for: an answer before it has ended would be wrong.
 	if t.spec.Timeout < 0 {
-		o := t.survived(ctx, in, args)
+		o := t.runRecovered(ctx, in, args)
 		return o.envelope, o.err
 	}
 
-	ctx, cancel := context.WithTimeoutCause(ctx, t.spec.Timeout, errTimeout{t.spec.Timeout})
+	ctx, cancel := context.WithTimeoutCause(ctx, t.spec.Timeout, timeoutError{t.spec.Timeout})
 	defer cancel()
 
+	// Buffered: a tool that ends after nobody waits any more must not block forever.
 	done := make(chan outcome, 1)
-	go func() { done <- t.survived(ctx, in, args) }()
+	go func() { done <- t.runRecovered(ctx, in, args) }()
 	var o outcome
 	select {
 	case o = <-done:
 	case <-ctx.Done():
-		// A tool that heeds its context ends now, with its own words.
+		// A tool that watches its context ends now, and knows best what to say. One that does not
+		// is left behind.
 		select {
 		case o = <-done:
 		case <-time.After(time.Second):
@@ -182,7 +185,8 @@ func (t Tool) bounded(ctx context.Context, in Invocation, args json.RawMessage) 
 		}
 	}
 
-	var late errTimeout
+	// A success that came together with the timeout stays a success.
+	var late timeoutError
 	if errors.As(context.Cause(ctx), &late) && (o.err != nil || !o.envelope.OK) {
 		if t.spec.Effect == domain.EffectWrite || t.spec.Effect == domain.EffectExternal {
 			return Failure(KindTimeout, "the call did not end within %s; whether it took effect is unknown", late.after), nil
@@ -190,6 +194,7 @@ func (t Tool) bounded(ctx context.Context, in Invocation, args json.RawMessage) 
 		return Failure(KindTimeout, "the call did not end within %s", late.after), nil
 	}
 
+	// A cancelled run makes tools fail with errors that do not mean a broken host.
 	if o.err != nil && ctx.Err() != nil {
 		return Failure(KindExecutionError, "cancelled: %v", context.Cause(ctx)), nil
 	}
@@ -197,8 +202,8 @@ func (t Tool) bounded(ctx context.Context, in Invocation, args json.RawMessage) 
 	return o.envelope, o.err
 }
 
-// survived runs the function, whose defects are its own.
-func (t Tool) survived(ctx context.Context, in Invocation, args json.RawMessage) (o outcome) {
+// runRecovered runs the function, and turns a panic into a failed call: the run and the daemon go on.
+func (t Tool) runRecovered(ctx context.Context, in Invocation, args json.RawMessage) (o outcome) {
 	defer func() {
 		if p := recover(); p != nil {
 			o = outcome{Failure(KindExecutionError, "the tool failed by a defect of rouse: %v", p), nil}
@@ -208,6 +213,6 @@ func (t Tool) survived(ctx context.Context, in Invocation, args json.RawMessage)
 	return outcome{e, err}
 }
 
-type errTimeout struct{ after time.Duration }
+type timeoutError struct{ after time.Duration }
 
-func (e errTimeout) Error() string { return "no end within " + e.after.String() }
+func (e timeoutError) Error() string { return "no end within " + e.after.String() }

@@ -10,40 +10,38 @@ import (
 	"strings"
 )
 
-// Grant lets a run reach a folder, or with File exactly one file.
+// Grant gives a run access to a folder, or with File to exactly one file.
 type Grant struct {
 	Path  string // absolute
 	Write bool
 	File  bool
 	// What is read there: Private is for its owner alone, Untrusted comes from strangers.
 	Private, Untrusted bool
-	// Unnamed keeps the place out of messages about where a run may go: there may be many
-	// such, and who needs one has its path.
-	Unnamed bool
+	// Unnamed keeps the grant out of messages about where a run may go: there may be many
+	// such, and whoever needs one has its path.
+	OmitFromMessages bool
 }
 
-// Roots are the places that a run may reach. Every access goes through os.Root, which no
-// path, symbolic link or race leads out of.
+// Roots are the folders and files that a run may read or write. Every access goes through os.Root,
+// which no path, symbolic link or race leads out of.
 type Roots struct {
-	workdir string
-	roots   []root
-	tell    func(context.Context, Output) error // of OnOutput
-	memory  func(context.Context) (Taint, error)
-	drops   []string // folders in which strangers leave files
-	masks   []mask
+	workdir     string
+	roots       []root
+	onOutput    func(context.Context, Output) error
+	memoryTaint func(context.Context) (Taint, error)
+	untrusted   []string // folders in which strangers leave files
+	masks       []mask
 }
 
-// root is a grant under the one name of its place, and under the name that the
-// configuration and the prompt use.
+// root is a grant with the links in its path resolved, and the name that the configuration and the
+// prompt use for it.
 type root struct {
 	Grant
 	named string
 }
 
-// NewRoots grants a workdir, read-write unless the grants narrow it, and what else is given.
-// Folders are known by their resolved name as well, so that one place is one root. The last
-// part of a single file is never followed: who can swap the file for a link must not
-// choose what is granted.
+// NewRoots grants a workdir, read-write unless one of the grants is for writing, and the grants.
+// Paths are kept resolved as well as by name, so that one folder is one root by all its names.
 func NewRoots(workdir string, grants []Grant) (*Roots, error) {
 	dir, err := filepath.EvalSymlinks(workdir)
 	if err != nil {
@@ -52,24 +50,31 @@ func NewRoots(workdir string, grants []Grant) (*Roots, error) {
 
 	r := &Roots{workdir: dir}
 	for _, g := range grants {
+		// An owner who names a file grants that file alone, also one that is otherwise refused as
+		// a secret. Lstat: what is only a link to a file now could lead elsewhere later.
 		if info, err := os.Lstat(g.Path); err == nil && info.Mode().IsRegular() {
-			g.File = true // so an owner gives one file of a folder, a secret one included
+			g.File = true
 		}
 
 		one := newRoot(g)
 		if _, own := below(dir, one.Path); own {
-			one.Private = false // it is the agent's own
+			one.Private = false // what lies in the workdir is the agent's own
 		}
 
 		r.roots = append(r.roots, one)
 	}
 
+	// A grant for writing says where the agent may write; the workdir is then only read.
 	narrowed := slices.ContainsFunc(grants, func(g Grant) bool { return g.Write })
 	r.roots = append(r.roots, root{Grant{Path: dir, Write: !narrowed}, filepath.Clean(workdir)})
-	r.roots = slices.DeleteFunc(r.roots, r.ledOut)
+
+	// Last, when all writable roots are known: the run itself may have made the links in the others.
+	r.roots = slices.DeleteFunc(r.roots, r.escapesByLink)
 	return r, nil
 }
 
+// newRoot resolves the path of a grant. The last part of a single file is never followed: whoever
+// can swap the file for a link must not choose what is granted.
 func newRoot(g Grant) root {
 	named := filepath.Clean(g.Path)
 	folder, last := named, ""
@@ -77,6 +82,7 @@ func newRoot(g Grant) root {
 		folder, last = filepath.Split(named)
 	}
 
+	// A folder that is not there yet keeps its name: it may come later.
 	g.Path = named
 	if resolved, err := filepath.EvalSymlinks(folder); err == nil {
 		g.Path = filepath.Join(resolved, last)
@@ -87,8 +93,8 @@ func newRoot(g Grant) root {
 // Workdir is where relative paths begin.
 func (r *Roots) Workdir() string { return r.workdir }
 
-// find is the innermost root that allows the access, and the path's name in it.
-func (r *Roots) find(path string, write bool) (*root, string) {
+// innermost finds the innermost root that allows the access, and the absolute path by way of it.
+func (r *Roots) innermost(path string, write bool) (*root, string) {
 	abs := path
 	if !filepath.IsAbs(abs) {
 		abs = filepath.Join(r.workdir, abs)
@@ -99,7 +105,7 @@ func (r *Roots) find(path string, write bool) (*root, string) {
 	var at string
 	for i := range r.roots {
 		g := &r.roots[i]
-		inside, ok := g.holds(abs)
+		inside, ok := g.resolve(abs)
 		if ok && (!write || g.Write) && (best == nil || len(g.Path) > len(best.Path)) {
 			best, at = g, inside
 		}
@@ -108,8 +114,8 @@ func (r *Roots) find(path string, write bool) (*root, string) {
 	return best, at
 }
 
-// holds gives the resolved name of an absolute path inside a root.
-func (g *root) holds(abs string) (string, bool) {
+// resolve replaces the root's name in an absolute path by its resolved path.
+func (g *root) resolve(abs string) (string, bool) {
 	for _, name := range []string{g.Path, g.named} {
 		if rest, ok := below(name, abs); ok && (rest == "" || !g.File) {
 			return filepath.Join(g.Path, rest), true
@@ -118,7 +124,7 @@ func (g *root) holds(abs string) (string, bool) {
 	return "", false
 }
 
-// below cuts a folder off a clean path; a prefix ends at a separator.
+// below cuts a folder off a clean path. It compares whole elements: /a/bc is not below /a/b.
 func below(folder, abs string) (rest string, ok bool) {
 	if abs == folder {
 		return "", true
@@ -127,30 +133,33 @@ func below(folder, abs string) (rest string, ok bool) {
 	return strings.CutPrefix(abs, strings.TrimSuffix(folder, separator)+separator)
 }
 
-// At finds the root of a path: relative to the workdir, or absolute inside a root. A
-// *PathError says where one may go instead.
-func (r *Roots) At(path string, write bool) (*Place, error) {
+// Resolve opens the root of a path, which is relative to the workdir or absolute. The error is a
+// *PathError, which names the roots that are allowed instead.
+func (r *Roots) Resolve(path string, write bool) (*FileHandle, error) {
 	if path == "" || strings.ContainsRune(path, 0) {
 		return nil, &PathError{KindInvalidArgs, fmt.Sprintf("%q is not a path", path)}
 	}
 
-	g, abs := r.find(path, write)
+	g, abs := r.innermost(path, write)
 	if g == nil {
-		return nil, &PathError{KindInvalidArgs, fmt.Sprintf("%s is outside of %s", path, r.allowed(write))}
-	}
-	if within, _ := below(g.Path, abs); Secret(within) { // the name of a grant itself is its owner's choice
-		return nil, secretRefused(path)
-	}
-	if r.masked(g, abs, write) {
-		return nil, maskRefused(path)
+		return nil, &PathError{KindInvalidArgs, fmt.Sprintf("%s is outside of %s", path, r.allowedRoots(write))}
 	}
 
+	// Only the part below the root is judged: the name of a grant itself is its owner's choice.
+	if within, _ := below(g.Path, abs); IsSecretPath(within) {
+		return nil, secretError(path)
+	}
+	if r.isMasked(g, abs, write) {
+		return nil, maskError(path)
+	}
+
+	// os.Root opens folders only. For a single file resolve lets no other name of its folder through.
 	folder := g.Path
 	if g.File {
 		folder = filepath.Dir(g.Path)
 	}
 
-	in, err := r.open(folder)
+	in, err := r.openRoot(folder)
 	if err != nil {
 		return nil, &PathError{KindNotFound, fmt.Sprintf("%s cannot be reached: %v", path, err)}
 	}
@@ -161,44 +170,93 @@ func (r *Roots) At(path string, write bool) (*Place, error) {
 	}
 
 	_, own := below(r.workdir, abs)
-	p := &Place{Root: in, Rel: rel, shown: path, allowed: r.allowed(write), write: write, file: g.File, own: own, tell: r.tell}
+	p := &FileHandle{Root: in, Rel: rel, shown: path, allowedRoots: r.allowedRoots(write), write: write, singleFile: g.File, inWorkdir: own, onOutput: r.onOutput}
 	if len(r.masks) > 0 {
-		p.masked = func(abs string, write bool) bool { return r.masked(g, abs, write) }
+		p.isMasked = func(abs string, write bool) bool { return r.isMasked(g, abs, write) }
 	}
 
 	return p, nil
 }
 
+// openRoot opens the folder of a root. A folder that lies in a writable root is opened by way of
+// that one, so that a link which the run has put in its place leads nowhere else.
+func (r *Roots) openRoot(folder string) (*os.Root, error) {
+	// The outermost: every part below it is one that the run can replace.
+	outer, within := "", ""
+	for _, w := range r.roots {
+		if rest, in := below(w.Path, folder); in && rest != "" && w.Write && !w.File && (outer == "" || len(w.Path) < len(outer)) {
+			outer, within = w.Path, rest
+		}
+	}
+	if outer == "" {
+		return os.OpenRoot(folder)
+	}
+
+	root, err := os.OpenRoot(outer)
+	if err != nil {
+		return nil, err
+	}
+	defer root.Close()
+
+	return root.OpenRoot(within)
+}
+
+// insideWritable reports whether a root lies in another one that the run may write.
+func (r *Roots) insideWritable(g root) bool {
+	for _, w := range r.roots {
+		if rest, in := below(w.Path, g.Path); in && rest != "" && w.Write && !w.File {
+			return true
+		}
+	}
+	return false
+}
+
+// escapesByLink reports whether a root's name lies in a writable root but its resolved path does not:
+// this run, or an earlier one, may have made the link that leads there.
+func (r *Roots) escapesByLink(g root) bool {
+	for _, w := range r.roots {
+		if !w.Write || w.File {
+			continue
+		}
+		for _, name := range []string{w.named, w.Path} {
+			rest, in := below(name, g.named)
+			if _, still := below(w.Path, g.Path); in && rest != "" && !still {
+				return true
+			}
+		}
+	}
+	return false
+}
+
 // Open opens a file or a folder for reading.
 func (r *Roots) Open(path string) (*os.File, error) {
-	p, err := r.At(path, false)
+	p, err := r.Resolve(path, false)
 	if err != nil {
 		return nil, err
 	}
 	defer p.Close()
-	return p.OpenPlain()
+	return p.OpenChecked()
 }
 
-// Canonical gives the many names of a place one; it decides which calls take turns, and
+// Canonical maps the many names of a file to one. It decides which calls take turns, and
 // opens nothing.
 func (r *Roots) Canonical(path string) string {
-	_, abs := r.find(path, true)
+	_, abs := r.innermost(path, true)
 	if abs == "" {
 		return path
 	}
+
+	// The file itself may not exist yet, and a link is not written through: only its folder counts.
 	if folder, err := filepath.EvalSymlinks(filepath.Dir(abs)); err == nil {
 		return filepath.Join(folder, filepath.Base(abs))
 	}
 	return abs
 }
 
-// maxNamed bounds the single files that a message names: a run may have hundreds.
-const maxNamed = 5
-
-// Look says what a place looks like now: another answer means that it has changed. It is ""
-// where there is nothing, or nothing that may be seen.
-func (r *Roots) Look(path string) string {
-	_, abs := r.find(path, false)
+// StatKey is a text that changes when the file at a path does. It is "" where there is nothing, or
+// nothing that may be seen.
+func (r *Roots) StatKey(path string) string {
+	_, abs := r.innermost(path, false)
 	if abs == "" {
 		return ""
 	}
@@ -210,8 +268,11 @@ func (r *Roots) Look(path string) string {
 	return fmt.Sprintf("%d %d %s", info.Size(), info.ModTime().UnixNano(), info.Mode())
 }
 
-// allowed says in words where the run may go.
-func (r *Roots) allowed(write bool) string {
+// maxNamed bounds the single files that a message names: a run may have hundreds.
+const maxNamed = 5
+
+// allowedRoots says in words where the run may go.
+func (r *Roots) allowedRoots(write bool) string {
 	verb, out := "read", []string(nil)
 	if write {
 		verb = "write"
@@ -219,7 +280,7 @@ func (r *Roots) allowed(write bool) string {
 
 	files := 0
 	for _, g := range r.roots {
-		if write && !g.Write || g.Unnamed {
+		if write && !g.Write || g.OmitFromMessages {
 			continue
 		}
 

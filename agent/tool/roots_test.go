@@ -69,7 +69,7 @@ func (y *yard) grant(t testing.TB, workdir string) *tool.Roots {
 	return r
 }
 
-// read gives what a path leads to.
+// read returns what a path leads to.
 func read(r *tool.Roots, path string) (string, error) {
 	f, err := r.Open(path)
 	if err != nil {
@@ -108,12 +108,12 @@ func TestRoots(t *testing.T) {
 		}
 	}
 
-	if _, err := y.roots.At(y.at("extra/new"), true); err == nil {
-		t.Error("a grant for reading lets write")
+	if _, err := y.roots.Resolve(y.at("extra/new"), true); err == nil {
+		t.Error("a grant for reading allows writing")
 	}
 }
 
-// A place that is reached through a link is known by the name its owner gave it, too.
+// A folder that is reached through a link is also known by the name that its owner gave it.
 func TestRootsBehindALink(t *testing.T) {
 	y := newYard(t)
 	if err := os.Symlink(y.at("work"), y.at("home")); err != nil {
@@ -135,7 +135,7 @@ func TestRootsBehindALink(t *testing.T) {
 	}
 }
 
-// Who swaps a trigger file for a link does not choose what is granted.
+// Whoever swaps a trigger file for a link does not choose what is granted.
 func TestSwappedTriggerFile(t *testing.T) {
 	y := newYard(t)
 	for when, grant := range map[string]func() *tool.Roots{
@@ -161,8 +161,8 @@ func (y *yard) swap(t testing.TB) {
 	}
 }
 
-// A hard link can be another name of a file elsewhere: it is not read outside of the
-// workdir, and nowhere written.
+// A hard link can be another name of a file elsewhere: it is not read outside of the workdir, and
+// written nowhere.
 func TestHardLinks(t *testing.T) {
 	y := newYard(t)
 	for _, name := range []string{"extra/innocent", "work/innocent"} {
@@ -175,13 +175,13 @@ func TestHardLinks(t *testing.T) {
 		t.Errorf("a hard link was opened: %v", err)
 	}
 
-	p, err := y.roots.At("innocent", true)
+	p, err := y.roots.Resolve("innocent", true)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer p.Close()
 
-	if f, err := p.OpenPlain(); err == nil {
+	if f, err := p.OpenChecked(); err == nil {
 		f.Close()
 		t.Error("a hard link was opened for writing")
 	}
@@ -232,7 +232,7 @@ func (y *yard) probe(t interface{ Errorf(string, ...any) }, path string) {
 		t.Errorf("%q led to the secret (%v)", path, err)
 	}
 
-	p, err := y.roots.At(path, true)
+	p, err := y.roots.Resolve(path, true)
 	if err != nil {
 		return
 	}
@@ -245,7 +245,7 @@ func (y *yard) probe(t interface{ Errorf(string, ...any) }, path string) {
 	}
 }
 
-// outside lists what is in the tree beside the workdir.
+// outside lists what is in the tree outside of the workdir.
 func (y *yard) outside(t testing.TB) string {
 	t.Helper()
 	var names []string

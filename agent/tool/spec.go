@@ -6,128 +6,129 @@ import (
 	"errors"
 	"fmt"
 	"path"
-	"rouse/internal/domain"
 	"slices"
 	"time"
+
+	"rouse/internal/domain"
 )
 
-// Class says how the loop treats the calls of a tool beside their effect.
+// Class says how the loop treats the calls of a tool, apart from their effect.
 type Class string
 
 // The classes.
 const (
 	ClassOther  Class = "other"  // called as often as a model wants
-	ClassRead   Class = "read"   // of the content at one path: gives the same until that changes (OSA-12)
-	ClassList   Class = "list"   // of the names in one folder: as ClassRead
-	ClassSearch Class = "search" // of many files: gives the same until any of them changes
-	ClassEdit   Class = "edit"   // of one path
+	ClassRead   Class = "read"   // reads the content at one path: the same until that changes (OSA-12)
+	ClassList   Class = "list"   // lists the names in one folder: as ClassRead
+	ClassSearch Class = "search" // searches many files: the same until any of them changes
+	ClassEdit   Class = "edit"   // changes one path
 	ClassExec   Class = "exec"   // may change anything
 	ClassData   Class = "data"   // moves many rows: its steps may be free (OSA-23)
-	ClassPlan   Class = "plan"   // keeps the agent's own list or plan (OSA-14)
+	ClassPlan   Class = "plan"   // changes the agent's own list or plan (OSA-14)
 )
 
-// Scope is how far the calls of a tool get.
+// Scope is how far the calls of a tool reach.
 type Scope string
 
-// The scopes. What says nothing of it gets as far as there is.
+// The scopes. A tool that does not say reaches as far as possible.
 const (
-	// ScopeOutside is everything beyond what is the agent's: programs, other hosts, other people.
+	// ScopeOutside is everything that is not the agent's: programs, other hosts, other people.
 	// A tool of this scope is a system tool (OSL-19).
 	ScopeOutside Scope = ""
-	// ScopeAgent is what the agent has: its folders, its database, its skills, its notices and wakes.
+	// ScopeAgent is what belongs to the agent: its folders, database, skills, notices and wakes.
 	ScopeAgent Scope = "agent"
-	// ScopeRun is the run alone: its end, its questions, its list. A replay lets these tools work;
-	// the calls of all others it answers from the record.
+	// ScopeRun is the run alone: its end, its questions, its list. A replay runs these tools, and
+	// answers the calls of all others from the recording.
 	ScopeRun Scope = "run"
 )
 
-// Writes is where the calls of a tool write, and by it what an undo of their run does about them.
+// Writes is where the calls of a tool write, which decides what an undo of their run does with them.
 type Writes string
 
-// The places. What says nothing of it writes where no undo gets.
+// The places. A tool that does not say writes where no undo reaches.
 const (
-	WritesElsewhere Writes = ""         // no undo gets there: a call that did not only read is named as staying
-	WritesNothing   Writes = "nothing"  // that an undo would have to take back or to name
-	WritesRows      Writes = "rows"     // of the agent's database, whose changelog takes them back
-	WritesFiles     Writes = "files"    // that were kept as they were; a call of which nothing was kept is named
-	WritesForeseen  Writes = "foreseen" // what a program writes: as WritesFiles where all of it was foreseen and came about
-	WritesBack      Writes = "back"     // files as they were before: the call is an undo itself
-	WritesArtifact  Writes = "artifact" // which stays, and is named by itself
-	WritesNotice    Writes = "notice"   // which stays
+	WritesElsewhere Writes = ""         // out of undo's reach: a call that did more than read is listed as staying
+	WritesNothing   Writes = "nothing"  // nothing that an undo would have to revert or to list
+	WritesRows      Writes = "rows"     // rows of the agent's database, which its changelog reverts
+	WritesFiles     Writes = "files"    // files whose old content was stored; a call without any stored is listed
+	WritesPlanned   Writes = "foreseen" // what a program writes: as WritesFiles if all of it was planned and came about
+	WritesUndo      Writes = "back"     // files as they were before: the call itself is an undo
+	WritesArtifact  Writes = "artifact" // an artifact, which stays, and is listed on its own
+	WritesNotice    Writes = "notice"   // a notice, which stays
 	WritesWake      Writes = "wake"     // the agent's next run, which stays
 )
 
-// Given is what there has to be for a run to have a tool, before its agent's lists of tools allow
-// or deny it.
-type Given string
+// Requirement is the condition for a run to have a tool at all, before its agent's lists of tools allow or
+// deny it.
+type Requirement string
 
-// What tools are given with. Those of GivenCommands and GivenRepository an agent also gets by
-// naming them in its list of tools (see Named).
+// The conditions. An agent also gets the tools of RequiresCommands and RequiresRepository by naming them in
+// its list of tools (see Named).
 const (
-	GivenAlways     Given = ""
-	GivenModel      Given = "model"           // that answers in the run: a playbook has none
-	GivenDatabase   Given = "database"        // of the agent
-	GivenCommands   Given = "commands"        // that the agent may run unasked
-	GivenRepository Given = "repository"      // which the working folder is
-	GivenNetwork    Given = "network"         // hosts that the agent may ask
-	GivenPlanning   Given = "self_scheduling" // the agent plans its own runs
-	GivenSkills     Given = "skills"          // that the agent sees
-	GivenUntold     Given = "untold"          // skills or tools that the model is not told of: with these tools it finds them
-	GivenPhases     Given = "phases"          // in which the run goes: the tool is neither allowed nor denied by itself
+	RequiresNothing        Requirement = ""
+	RequiresModel          Requirement = "model"           // a model answers in the run: a playbook has none
+	RequiresDatabase       Requirement = "database"        // the agent has a database
+	RequiresCommands       Requirement = "commands"        // the agent may run some commands unasked
+	RequiresRepository     Requirement = "repository"      // the working folder is a repository
+	RequiresNetwork        Requirement = "network"         // the agent may ask some hosts
+	RequiresSelfScheduling Requirement = "self_scheduling" // the agent plans its own runs
+	RequiresSkills         Requirement = "skills"          // the agent sees some skills
+	RequiresUnlisted       Requirement = "untold"          // some skills or tools are not listed for the model: these tools find them
+	RequiresPhases         Requirement = "phases"          // the run goes in phases: the tool is neither allowed nor denied on its own
 )
 
-// Spec is all that is known about a tool. Nobody else keeps a list of tools: what has to treat some
-// of them in another way asks for one of these properties. A name, a description, an effect and a
-// class every tool must have; for the rest, what is left out is taken for the worst.
+// Spec is all that is known about a tool. There is no other list of tools anywhere: code that has to
+// treat some of them differently asks for one of these properties. Every tool must have a name, a
+// description, an effect and a class; whatever else is left out is taken for the worst.
 //
-// What a Specs function of a family of tools gives lacks what only a run knows: Canonical, Look, Needs,
-// and a part of Description and Enum.
+// The Specs function of a tool family leaves out what only a run knows: Canonical, Look, Needs, and a
+// part of Description and Enum.
 type Spec struct {
 	Name, Description string
 	Effect            domain.Effect
 	Class             Class
 	Scope             Scope
 	Writes            Writes
-	Given             Given
-	// SecondOf is the tool that this one is a second name of, for models of another school. An
-	// agent has a second name only where its list of tools names it.
-	SecondOf string
-	// Says is the argument that says by itself what a call does, as a command line does; "": a
-	// person is shown all arguments.
-	Says  string
-	Ends  bool // a success ends the run (OSA-06)
-	Waits bool // a success ends the attempt, not the run, which waits for the answer to the call's question (OSA-18)
-	Nests bool // a call is a run within the run: one at a time, and none within another (OSA-24)
-	Rare  bool // a model whose context is narrow is not told of it
-	// Timeout bounds a call: 0 means 120s; below 0 the tool ends by itself, and soon when its
-	// context does: it is waited for.
+	Requires          Requirement
+	// AliasOf is the tool that this one is an alias of, for models that know it by another.
+	// An agent has an alias only if its list of tools names it.
+	AliasOf string
+	// Says is the argument that alone tells a person what a call does, as a command line does; "": all
+	// arguments are shown.
+	SummaryArg      string
+	Ends            bool // a success ends the run (OSA-06)
+	Waits           bool // a success ends the attempt, not the run, which waits for the answer to the call's question (OSA-18)
+	Nests           bool // a call is a run within the run: one at a time, and none within another (OSA-24)
+	WideContextOnly bool // left out of the list for a model with a narrow context
+	// Timeout bounds a call: 0 means 120s. Below 0 the host waits for the tool, which bounds itself and
+	// ends soon after its context.
 	Timeout time.Duration
 	Enum    map[string][]string // allowed values of string arguments
-	// Reads says of a call that it only reads, whatever the tool does in others; nil: of none.
-	Reads func(args json.RawMessage) bool
-	// Path names the argument whose file is read or written: calls that write the same path
-	// take turns. Canonical gives the many names of one file one; nil takes them as they are.
+	// Reads reports whether a call only reads, whatever the tool does in others; nil: none does.
+	ReadsOnly func(args json.RawMessage) bool
+	// Path names the argument whose file is read or written: calls that write the same path take
+	// turns. Canonical maps the many names of a file to one; nil leaves them as they are.
 	Path      string
 	Canonical func(path string) string
-	// Look says what a path looks like now, so that a file that somebody else changed is read
-	// again; nil: only the run's own calls change it.
-	Look func(path string) string
-	// Needs tells the gate what a call would do. It changes nothing, and gets arguments that fit
-	// the schema. nil: nothing beyond what every run may do, of a tool that is Confined; of any
-	// other nobody knows, so that its owner is asked about each of its calls.
+	// Look is a text that changes when the file at a path does, so that a file which somebody else
+	// changed is read again; nil: only the run's own calls change it.
+	StatKey func(path string) string
+	// Needs tells the authorizer what a call would do. It changes nothing, and gets arguments that fit
+	// the schema. nil means for a tool that is Confined: nothing beyond what every run may do. For any
+	// other it means that nobody knows: each call needs an approval.
 	Needs func(ctx context.Context, in Invocation, args json.RawMessage) (Need, error)
 }
 
-// Nothing is the Needs of a tool that is not Confined, and whose calls need nothing all the same:
-// what they do is judged elsewhere.
-func Nothing(context.Context, Invocation, json.RawMessage) (Need, error) { return Need{}, nil }
+// NoNeeds is the Needs of a tool that is not Confined and whose calls need no approval all the same,
+// because what they do is judged elsewhere.
+func NoNeeds(context.Context, Invocation, json.RawMessage) (Need, error) { return Need{}, nil }
 
-// Confined says whether the tool stays within what is the agent's by its scope and its effect alone.
+// Confined reports whether scope and effect alone keep the tool within what belongs to the agent.
 func (s Spec) Confined() bool {
 	return s.Scope != ScopeOutside && (s.Effect == domain.EffectRead || s.Effect == domain.EffectDatabase)
 }
 
-// Check says what is missing in a spec, or wrong.
+// Check reports what is missing in a spec, or wrong.
 func (s Spec) Check() error {
 	if s.Name == "" {
 		return errors.New("a tool without a name was defined")
@@ -140,8 +141,8 @@ func (s Spec) Check() error {
 		oneOf("effect", s.Effect, domain.EffectRead, domain.EffectDatabase, domain.EffectWrite, domain.EffectExternal),
 		oneOf("class", s.Class, ClassOther, ClassRead, ClassList, ClassSearch, ClassEdit, ClassExec, ClassData, ClassPlan),
 		oneOf("scope", s.Scope, ScopeOutside, ScopeAgent, ScopeRun),
-		oneOf("place to write", s.Writes, WritesElsewhere, WritesNothing, WritesRows, WritesFiles, WritesForeseen, WritesBack, WritesArtifact, WritesNotice, WritesWake),
-		oneOf("condition of being given", s.Given, GivenAlways, GivenModel, GivenDatabase, GivenCommands, GivenRepository, GivenNetwork, GivenPlanning, GivenSkills, GivenUntold, GivenPhases),
+		oneOf("place to write", s.Writes, WritesElsewhere, WritesNothing, WritesRows, WritesFiles, WritesPlanned, WritesUndo, WritesArtifact, WritesNotice, WritesWake),
+		oneOf("condition of being given", s.Requires, RequiresNothing, RequiresModel, RequiresDatabase, RequiresCommands, RequiresRepository, RequiresNetwork, RequiresSelfScheduling, RequiresSkills, RequiresUnlisted, RequiresPhases),
 	} {
 		if err != nil {
 			return fmt.Errorf("tool %s: %w", s.Name, err)
@@ -155,7 +156,7 @@ func (s Spec) Check() error {
 	return nil
 }
 
-// oneOf refuses a property that was not given, unless that has a meaning, and one that there is not.
+// oneOf refuses a value that is not known, and an empty one unless that is known, too.
 func oneOf[T ~string](what string, given T, known ...T) error {
 	switch {
 	case slices.Contains(known, given):
@@ -166,21 +167,21 @@ func oneOf[T ~string](what string, given T, known ...T) error {
 	return fmt.Errorf("its %s %q is none of %q", what, given, known)
 }
 
-// Text is the argument that says by itself what a call does, "" where there is none.
-func (s Spec) Text(args json.RawMessage) string {
+// Summary is the value of the argument that Says names, "" where there is none.
+func (s Spec) Summary(args json.RawMessage) string {
 	var all map[string]json.RawMessage
 	var text string
-	if s.Says == "" || json.Unmarshal(args, &all) != nil || json.Unmarshal(all[s.Says], &text) != nil {
+	if s.SummaryArg == "" || json.Unmarshal(args, &all) != nil || json.Unmarshal(all[s.SummaryArg], &text) != nil {
 		return ""
 	}
 	return text
 }
 
-// Specs is what is known of several tools.
+// Specs are the specs of several tools.
 type Specs []Spec
 
-// Find is what is known of the tool of a name. Of one that there is not it is the zero Spec, which
-// takes everything for the worst.
+// Find is the spec of a tool by its name. For an unknown name it is the zero Spec, which means the worst
+// in every property.
 func (s Specs) Find(name string) Spec {
 	for _, one := range s {
 		if one.Name == name {
@@ -200,13 +201,13 @@ func (s Specs) Names() []string {
 	return out
 }
 
-// Callable lists the tools that lists of tools, playbooks and people can name: all but those that
-// come with the way in which a run goes.
+// Callable names the tools that lists of tools, playbooks and people can call: all but those that only
+// runs in phases have.
 func (s Specs) Callable() []string {
-	return s.Where(func(one Spec) bool { return one.Given != GivenPhases }).Names()
+	return s.Where(func(one Spec) bool { return one.Requires != RequiresPhases }).Names()
 }
 
-// Where are the tools of which something holds.
+// Where keeps the specs for which holds is true.
 func (s Specs) Where(holds func(Spec) bool) Specs {
 	var out Specs
 	for _, one := range s {
@@ -217,9 +218,9 @@ func (s Specs) Where(holds func(Spec) bool) Specs {
 	return out
 }
 
-// Named says whether an agent's list of tools asks for one that not every agent has; "all tools"
-// does not.
-func Named(allow []string, name string) bool {
+// IsNamed reports whether an agent's list of tools asks for a tool that not every agent has. A bare *
+// does not: it means all tools of every agent.
+func IsNamed(allow []string, name string) bool {
 	return slices.ContainsFunc(allow, func(glob string) bool {
 		ok, err := path.Match(glob, name)
 		return ok && err == nil && glob != "*"

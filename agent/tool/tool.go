@@ -12,7 +12,7 @@ import (
 	"rouse/internal/domain"
 )
 
-// defaultTimeout bounds a call in wall time (OSA-11).
+// defaultTimeout bounds a call in wall time when its spec does not (OSA-11).
 const defaultTimeout = 120 * time.Second
 
 // Invocation says on whose behalf a tool is called.
@@ -31,7 +31,7 @@ type Tool struct {
 	run    func(context.Context, Invocation, json.RawMessage) (Envelope, error)
 }
 
-// Define makes a tool of a function. The schema is that of A: fields without omitempty are
+// Define makes a tool from a function. The schema is made from A: fields without omitempty are
 // required, `jsonschema:"…"` describes them. A spec that lacks what every tool must have is refused.
 func Define[A any](s Spec, run func(ctx context.Context, in Invocation, args A) (Envelope, error)) (Tool, error) {
 	if err := s.Check(); err != nil {
@@ -65,7 +65,7 @@ func Define[A any](s Spec, run func(ctx context.Context, in Invocation, args A) 
 	call := func(ctx context.Context, in Invocation, args json.RawMessage) (Envelope, error) {
 		var a A
 		dec := json.NewDecoder(bytes.NewReader(args))
-		dec.UseNumber()
+		dec.UseNumber() // large ids in free-form arguments stay exact
 		if err := dec.Decode(&a); err != nil {
 			return Failure(KindInvalidArgs, "the arguments were not understood: %v", err), nil
 		}
@@ -75,15 +75,16 @@ func Define[A any](s Spec, run func(ctx context.Context, in Invocation, args A) 
 	return Tool{s, schema, raw, call}, nil
 }
 
-// Answered is the tool as its callers know it, with another answer: nothing that t does is
-// done, and no file is looked at.
-func (t Tool) Answered(by func(ctx context.Context, in Invocation, args json.RawMessage) (Envelope, error)) Tool {
-	t.run, t.spec.Look, t.spec.Canonical, t.spec.Needs = by, nil, nil, Nothing
+// WithHandler returns a tool that looks the same to its callers but is answered by another function:
+// nothing of what t does is done, and no file is inspected.
+func (t Tool) WithHandler(by func(ctx context.Context, in Invocation, args json.RawMessage) (Envelope, error)) Tool {
+	// Nothing instead of nil: a tool without Needs would be asked about at each call.
+	t.run, t.spec.StatKey, t.spec.Canonical, t.spec.Needs = by, nil, nil, NoNeeds
 	return t
 }
 
-// Unless is the tool, but for calls that by answers instead.
-func (t Tool) Unless(by func(ctx context.Context, args json.RawMessage) (Envelope, bool)) Tool {
+// WithOverride returns the tool with some calls answered by another function instead.
+func (t Tool) WithOverride(by func(ctx context.Context, args json.RawMessage) (Envelope, bool)) Tool {
 	run := t.run
 	t.run = func(ctx context.Context, in Invocation, args json.RawMessage) (Envelope, error) {
 		if e, answered := by(ctx, args); answered {
@@ -95,8 +96,8 @@ func (t Tool) Unless(by func(ctx context.Context, args json.RawMessage) (Envelop
 	return t
 }
 
-// Then is the tool, with what f makes of its answers.
-func (t Tool) Then(f func(Envelope) Envelope) Tool {
+// MapResult returns the tool with its answers passed through f.
+func (t Tool) MapResult(f func(Envelope) Envelope) Tool {
 	run := t.run
 	t.run = func(ctx context.Context, in Invocation, args json.RawMessage) (Envelope, error) {
 		e, err := run(ctx, in, args)
@@ -105,77 +106,77 @@ func (t Tool) Then(f func(Envelope) Envelope) Tool {
 	return t
 }
 
-// Spec is all that is known about it.
+// Spec is all that is known about the tool.
 func (t Tool) Spec() Spec { return t.spec }
 
 // Name is what a model calls it by.
 func (t Tool) Name() string { return t.spec.Name }
 
-// Description is what a model is told.
+// Description is what a model reads about the tool.
 func (t Tool) Description() string { return t.spec.Description }
 
 // Schema is the JSON Schema of its arguments.
 func (t Tool) Schema() json.RawMessage { return t.raw }
 
-// Effect is the worst that it can do.
+// Effect is the worst that any call can do.
 func (t Tool) Effect() domain.Effect { return t.spec.Effect }
 
-// EffectOf is the worst that a call can do.
+// EffectOf is the worst that this call can do.
 func (t Tool) EffectOf(args json.RawMessage) domain.Effect {
-	if t.spec.Reads != nil && t.spec.Reads(args) {
+	if t.spec.ReadsOnly != nil && t.spec.ReadsOnly(args) {
 		return domain.EffectRead
 	}
 	return t.spec.Effect
 }
 
-// Ends says whether a success ends the run.
+// Ends reports whether a success ends the run.
 func (t Tool) Ends() bool { return t.spec.Ends }
 
-// Waits says whether a success makes the run wait for a person; such a tool also Ends.
+// Waits reports whether a success makes the run wait for a person; such a tool also Ends.
 func (t Tool) Waits() bool { return t.spec.Waits }
 
-// Nests says whether a call is a run within the run.
+// Nests reports whether a call is a run within the run.
 func (t Tool) Nests() bool { return t.spec.Nests }
 
-// Class is how the loop treats its calls.
+// Class is how the loop treats the tool's calls.
 func (t Tool) Class() Class { return t.spec.Class }
 
-// WritesTo is the path that a call would write, "" when it writes none.
-func (t Tool) WritesTo(args json.RawMessage) string {
+// WritePath is the canonical path that a call would write, "" when it writes none.
+func (t Tool) WritePath(args json.RawMessage) string {
 	if t.spec.Effect == domain.EffectRead {
 		return ""
 	}
-	return t.Touches(args)
+	return t.TargetPath(args)
 }
 
-// Touches is the path that a call is about, in one of its names, "" when it is about none.
-func (t Tool) Touches(args json.RawMessage) string {
-	path := t.path(args)
+// TargetPath is the canonical path that a call reads or writes, "" when there is none.
+func (t Tool) TargetPath(args json.RawMessage) string {
+	path := t.pathArgument(args)
 	if path != "" && t.spec.Canonical != nil {
 		return t.spec.Canonical(path)
 	}
 	return path
 }
 
-// Looks says what the path of a call looks like now; "" where nobody can tell.
-func (t Tool) Looks(args json.RawMessage) string {
-	if t.spec.Look == nil {
+// StatKey is a text that changes when the file of a call does; "" where nobody can tell.
+func (t Tool) StatKey(args json.RawMessage) string {
+	if t.spec.StatKey == nil {
 		return ""
 	}
 
-	path := t.path(args)
+	path := t.pathArgument(args)
 	if path == "" {
 		return ""
 	}
-	return t.spec.Look(path)
+	return t.spec.StatKey(path)
 }
 
-func (t Tool) path(args json.RawMessage) string {
+func (t Tool) pathArgument(args json.RawMessage) string {
 	if t.spec.Path == "" {
 		return ""
 	}
 
-	m, err := fitted(t.schema, args)
+	m, err := coerce(t.schema, args)
 	if err != nil {
 		return "" // the call will be refused
 	}

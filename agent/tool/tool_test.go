@@ -150,7 +150,7 @@ func TestUnknownTool(t *testing.T) {
 	}
 }
 
-// A model reads what a tool gives as it is; < and > do not become escapes.
+// A model reads the result of a tool as it is; < and > do not become escapes.
 func TestEnvelopeForModels(t *testing.T) {
 	text, err := tool.Success("<b> & 3 > 2").MarshalJSON()
 	if want := `{"ok":true,"result":{"text":"<b> & 3 > 2"}}`; err != nil || string(text) != want {
@@ -197,7 +197,7 @@ func TestLateWrite(t *testing.T) {
 	})
 }
 
-// Calls that write one file are told apart from others by the file, not by how it is named.
+// Calls that write the same file are recognized by the file, not by how they name it.
 func TestWritesTo(t *testing.T) {
 	type args struct {
 		Path string `json:"path"`
@@ -210,7 +210,7 @@ func TestWritesTo(t *testing.T) {
 	}
 
 	for raw, want := range map[string]string{`{"path":"a"}`: "a", `{"path":"./x/../a"}`: "a", `"{\"path\":\"./a\"}"`: "a", `{}`: "", `{"pat":"a"}`: ""} {
-		if got := d.WritesTo(json.RawMessage(raw)); got != want {
+		if got := d.WritePath(json.RawMessage(raw)); got != want {
 			t.Errorf("%s writes to %q, want %q", raw, got, want)
 		}
 	}

@@ -26,23 +26,25 @@ func (e *invalid) envelope() Envelope {
 	return Failure(KindInvalidArgs, "%s", e.message).WithField(e.field, e.expected)
 }
 
-// validate checks arguments against a schema and returns them corrected: what models
-// commonly get wrong without meaning anything else by it (OSA-11).
+// validate checks arguments against a schema and corrects what models commonly get wrong without
+// meaning anything else by it (OSA-11): numbers in quotes, null or "" for an absent argument.
 func validate(schema *jsonschema.Schema, raw json.RawMessage) (json.RawMessage, error) {
-	m, err := fitted(schema, raw)
+	m, err := coerce(schema, raw)
 	if err != nil {
 		return nil, err
 	}
 	return json.Marshal(m)
 }
 
-func fitted(schema *jsonschema.Schema, raw json.RawMessage) (map[string]any, error) {
+// coerce is validate with the arguments decoded.
+func coerce(schema *jsonschema.Schema, raw json.RawMessage) (map[string]any, error) {
 	v, err := decode(raw)
 	if err != nil {
 		return nil, &invalid{"", "the arguments are not JSON: " + err.Error(), "a JSON object"}
 	}
 
-	if text, ok := v.(string); ok { // an object that was written as a string
+	// Some models write the whole object as a JSON string.
+	if text, ok := v.(string); ok {
 		inner, err := decode(json.RawMessage(text))
 		if err != nil {
 			return nil, &invalid{"", "the arguments are not JSON: " + err.Error(), "a JSON object"}
@@ -59,7 +61,7 @@ func fitted(schema *jsonschema.Schema, raw json.RawMessage) (map[string]any, err
 		return nil, &invalid{"", "the arguments must be an object", "a JSON object"}
 	}
 
-	return object("", schema, m)
+	return checkObject("", schema, m)
 }
 
 func decode(raw json.RawMessage) (any, error) {
@@ -68,7 +70,7 @@ func decode(raw json.RawMessage) (any, error) {
 	}
 
 	dec := json.NewDecoder(bytes.NewReader(raw))
-	dec.UseNumber()
+	dec.UseNumber() // large ids stay exact
 	var v any
 	if err := dec.Decode(&v); err != nil {
 		return nil, err
@@ -80,18 +82,19 @@ func decode(raw json.RawMessage) (any, error) {
 	return v, nil
 }
 
-func object(path string, schema *jsonschema.Schema, m map[string]any) (map[string]any, error) {
+func checkObject(path string, schema *jsonschema.Schema, m map[string]any) (map[string]any, error) {
 	out := make(map[string]any, len(m))
+	// Sorted, so that of several faults the same one is reported each time.
 	for _, key := range slices.Sorted(maps.Keys(m)) {
 		field := join(path, key)
 		p, known := schema.Properties[key]
 		if !known {
-			if closed(schema) {
+			if isClosed(schema) {
 				names := slices.Sorted(maps.Keys(schema.Properties))
 				return nil, &invalid{field, fmt.Sprintf("there is no argument %q%s", key, hint(key, names)), "one of " + strings.Join(names, ", ")}
 			}
 
-			v, err := check(field, rest(schema), m[key])
+			v, err := checkValue(field, additional(schema), m[key])
 			if err != nil {
 				return nil, err
 			}
@@ -101,12 +104,12 @@ func object(path string, schema *jsonschema.Schema, m map[string]any) (map[strin
 		}
 
 		required := slices.Contains(schema.Required, key)
-		// null, and a filler in an optional field, count as absent.
+		// Models fill in optional arguments that they do not use with null or "".
 		if m[key] == nil || (m[key] == "" && !required) {
 			continue
 		}
 
-		v, err := check(field, p, m[key])
+		v, err := checkValue(field, p, m[key])
 		if err != nil {
 			return nil, err
 		}
@@ -130,35 +133,35 @@ func join(path, key string) string {
 	return path + "." + key
 }
 
-// closed says whether a schema allows only the properties that it names.
-func closed(s *jsonschema.Schema) bool {
+// isClosed reports whether a schema allows only the properties that it names.
+func isClosed(s *jsonschema.Schema) bool {
 	return s.AdditionalProperties != nil && s.AdditionalProperties.Not != nil
 }
 
-// rest is the schema of the properties that a schema does not name.
-func rest(s *jsonschema.Schema) *jsonschema.Schema {
+// additional is the schema for properties that a schema does not name.
+func additional(s *jsonschema.Schema) *jsonschema.Schema {
 	if s.AdditionalProperties == nil {
 		return &jsonschema.Schema{}
 	}
 	return s.AdditionalProperties
 }
 
-// check fits one value to its schema.
-func check(field string, s *jsonschema.Schema, v any) (any, error) {
+// checkValue checks one value against its schema, and converts it.
+func checkValue(field string, s *jsonschema.Schema, v any) (any, error) {
 	types := s.Types
 	if s.Type != "" {
 		types = []string{s.Type}
 	}
 
 	if len(types) > 0 {
-		fitted, ok := fit(types, v)
+		fitted, ok := coerceType(types, v)
 		if !ok {
-			return nil, &invalid{field, fmt.Sprintf("the argument %q must be %s, not %s", field, describe(s), show(v)), describe(s)}
+			return nil, &invalid{field, fmt.Sprintf("the argument %q must be %s, not %s", field, describe(s), display(v)), describe(s)}
 		}
 		v = fitted
 	}
 	if len(s.Enum) > 0 && !slices.ContainsFunc(s.Enum, func(e any) bool { return fmt.Sprint(e) == fmt.Sprint(v) }) {
-		return nil, &invalid{field, fmt.Sprintf("the argument %q must be %s, not %s", field, describe(s), show(v)), describe(s)}
+		return nil, &invalid{field, fmt.Sprintf("the argument %q must be %s, not %s", field, describe(s), display(v)), describe(s)}
 	}
 
 	switch inner := v.(type) {
@@ -167,23 +170,23 @@ func check(field string, s *jsonschema.Schema, v any) (any, error) {
 			return v, nil
 		}
 		for i := range inner {
-			item, err := check(fmt.Sprintf("%s[%d]", field, i), s.Items, inner[i])
+			item, err := checkValue(fmt.Sprintf("%s[%d]", field, i), s.Items, inner[i])
 			if err != nil {
 				return nil, err
 			}
 			inner[i] = item
 		}
 	case map[string]any:
-		if s.Properties != nil || closed(s) || typed(s.AdditionalProperties) {
-			return object(field, s, inner)
+		if s.Properties != nil || isClosed(s) || isTyped(s.AdditionalProperties) {
+			return checkObject(field, s, inner)
 		}
 	}
 
 	return v, nil
 }
 
-// fit converts a value to the first of the types that it can be meant as.
-func fit(types []string, v any) (any, bool) {
+// coerceType converts a value to the first of the types that it can stand for.
+func coerceType(types []string, v any) (any, bool) {
 	for _, t := range types {
 		if isType(t, v) {
 			if t == "integer" {
@@ -193,6 +196,7 @@ func fit(types []string, v any) (any, bool) {
 		}
 	}
 
+	// Models often put numbers, lists and objects in quotes.
 	text, ok := v.(string)
 	if !ok {
 		return nil, false
@@ -235,9 +239,10 @@ func isType(t string, v any) bool {
 	return false
 }
 
-// integer takes 3, 3.0 and 3e0 for the same number.
+// integer accepts 3, 3.0 and 3e0 as the same number.
 func integer(n json.Number) (any, bool) {
-	if len(n) > 40 || huge(n.String()) {
+	// big.Rat would spell out 1e999999999 in full, and so fill the memory.
+	if len(n) > 40 || hasHugeExponent(n.String()) {
 		return nil, false
 	}
 
@@ -248,13 +253,13 @@ func integer(n json.Number) (any, bool) {
 	return json.Number(r.Num().String()), true
 }
 
-// typed says whether a schema asks for anything. A map of free values is taken as it is.
-func typed(s *jsonschema.Schema) bool {
+// isTyped reports whether a schema asks for anything. A map of free values is accepted as it is.
+func isTyped(s *jsonschema.Schema) bool {
 	return s != nil && (s.Type != "" || len(s.Types) > 0)
 }
 
-// huge finds the exponents that would make a number of millions of digits.
-func huge(n string) bool {
+// hasHugeExponent reports an exponent that would make a number of very many digits.
+func hasHugeExponent(n string) bool {
 	i := strings.IndexAny(n, "eE")
 	if i < 0 {
 		return false
@@ -277,6 +282,7 @@ func describe(s *jsonschema.Schema) string {
 		return "one of " + strings.Join(values, ", ")
 	}
 
+	// A Go pointer or map is null or something else: the message names the something else.
 	t := s.Type
 	for _, name := range s.Types {
 		if name != "null" {
@@ -296,11 +302,21 @@ func describe(s *jsonschema.Schema) string {
 	return "a " + t
 }
 
-// show prints a value briefly.
-func show(v any) string {
+// display prints a value briefly.
+func display(v any) string {
 	raw, err := json.Marshal(v)
 	if err != nil {
 		return fmt.Sprint(v)
 	}
 	return text.Truncate(string(raw), 60)
+}
+
+// hint ends a message about a wrong name with the one that was probably meant; "" when none is similar.
+func hint(wrong string, known []string) string {
+	ask := text.DidYouMean(wrong, known)
+	if ask == "" {
+		return ""
+	}
+
+	return "; " + ask
 }

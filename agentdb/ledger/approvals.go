@@ -10,7 +10,7 @@ import (
 	"rouse/agentdb/sqlite"
 )
 
-// What an owner can say of an action.
+// How an owner answers an approval.
 const (
 	ApprovalOnce   = "approve" // this call of this run
 	ApprovalAlways = "always"  // and the same action in all later runs of the agent
@@ -22,21 +22,21 @@ const ApprovalExpires = 72 * time.Hour
 
 // Action is what an approval is asked for.
 type Action struct {
-	Tool  string // "" of a job's definition, whose approval always stands
-	Shown string // as a person reads it
-	Hash  string // the same for the same action of the same agent alone
+	Tool        string // "" of a job's definition, whose approval always stands
+	Description string // as a person reads it
+	Hash        string // the same for the same action of the same agent alone
 }
 
-// Standing is what an owner allows the runs of an agent until they take it back.
-type Standing struct {
+// StandingApproval is an approval of an action for all runs of an agent, until its owner revokes it.
+type StandingApproval struct {
 	ID, Item  int64 // the item of the inbox in which it was given
 	Agent     string
 	Action    Action
 	CreatedAt time.Time
 }
 
-// askedBefore says whether the owner has an open item of the same action before them.
-func askedBefore(tx *sqlite.Tx, agent string, q Question) (asked bool, err error) {
+// hasOpenRequest reports whether the same action waits for its owner's answer already.
+func hasOpenRequest(tx *sqlite.Tx, agent string, q Question) (asked bool, err error) {
 	if q.Kind != KindApproval {
 		return false, nil
 	}
@@ -45,19 +45,20 @@ func askedBefore(tx *sqlite.Tx, agent string, q Question) (asked bool, err error
 	return n > 0, err
 }
 
-// Deny answers an approval: its run may not do it, for a reason that it is told.
+// Deny answers an approval with no; the run gets the reason.
 func (l *Ledger) Deny(ctx context.Context, id int64, reason string) (Run, error) {
 	return l.answer(ctx, id, ApprovalDeny, reason)
 }
 
-// decide answers an approval, and with it all that wait for the same action.
-func (l *Ledger) decide(tx *sqlite.Tx, of Item, answer, reason string, now time.Time) (paused bool, err error) {
+// answerApproval answers an approval, and all others that wait for the same action.
+func (l *Ledger) answerApproval(tx *sqlite.Tx, of Item, answer, reason string, now time.Time) (paused bool, err error) {
 	if answer == ApprovalAlways || (answer == ApprovalOnce && of.Action.Tool == "") {
-		if err := grant(tx, of, now); err != nil {
+		if err := addStandingApproval(tx, of, now); err != nil {
 			return false, err
 		}
 	}
 
+	// One answer is for every run of the agent that waits for the same action.
 	rows, err := tx.Query(`select id from inbox where agent = $1 and hash = $2 and hash <> '' and state = 'open' order by id`, of.Agent, of.Action.Hash)
 	same, err := collect(rows, err, scanID)
 	if err != nil {
@@ -66,7 +67,8 @@ func (l *Ledger) decide(tx *sqlite.Tx, of Item, answer, reason string, now time.
 
 	for _, id := range same {
 		i, r, err := l.openItem(tx, id)
-		if errors.Is(err, ErrClosed) || i.over(now) {
+		// It is not this answer that closes it: its run has ended, or Expire will end it.
+		if errors.Is(err, ErrClosed) || i.expired(now) {
 			continue
 		}
 		if err != nil {
@@ -84,40 +86,40 @@ func (l *Ledger) decide(tx *sqlite.Tx, of Item, answer, reason string, now time.
 	return paused, nil
 }
 
-func grant(tx *sqlite.Tx, i Item, now time.Time) error {
+func addStandingApproval(tx *sqlite.Tx, i Item, now time.Time) error {
 	if _, err := tx.Exec(`insert into standing (agent, hash, tool, action, item, created_at) values ($1, $2, $3, $4, $5, $6) on conflict (agent, hash) do nothing`,
-		i.Agent, i.Action.Hash, i.Action.Tool, i.Action.Shown, i.ID, ms(now)); err != nil {
+		i.Agent, i.Action.Hash, i.Action.Tool, i.Action.Description, i.ID, ms(now)); err != nil {
 		return err
 	}
-	return addEvent(tx, Event{At: now, Kind: "grant.given"}, map[string]any{"agent": i.Agent, "tool": i.Action.Tool, "action": i.Action.Shown, "item": i.ID})
+	return addEvent(tx, Event{At: now, Kind: "grant.given"}, map[string]any{"agent": i.Agent, "tool": i.Action.Tool, "action": i.Action.Description, "item": i.ID})
 }
 
 const standingColumns = `id, agent, hash, tool, action, item, created_at`
 
-func scanStanding(row interface{ Scan(...any) error }) (s Standing, err error) {
+func scanStanding(row interface{ Scan(...any) error }) (s StandingApproval, err error) {
 	var created int64
-	err = row.Scan(&s.ID, &s.Agent, &s.Action.Hash, &s.Action.Tool, &s.Action.Shown, &s.Item, &created)
+	err = row.Scan(&s.ID, &s.Agent, &s.Action.Hash, &s.Action.Tool, &s.Action.Description, &s.Item, &created)
 	s.CreatedAt = instant(created)
 	return s, err
 }
 
-// StandingGrants lists what owners allow until they take it back, the oldest first.
-func (l *Ledger) StandingGrants(ctx context.Context) ([]Standing, error) {
+// StandingApprovals lists the standing approvals, the oldest first.
+func (l *Ledger) StandingApprovals(ctx context.Context) ([]StandingApproval, error) {
 	rows, err := l.read.QueryContext(ctx, `select `+standingColumns+` from standing order by id`)
-	return collect(rows, err, func(rows *sql.Rows) (Standing, error) { return scanStanding(rows) })
+	return collect(rows, err, func(rows *sql.Rows) (StandingApproval, error) { return scanStanding(rows) })
 }
 
-// Stands says whether the runs of an agent may do something without being asked.
-func (l *Ledger) Stands(ctx context.Context, agent, hash string) (bool, error) {
+// HasStandingApproval reports whether an agent has a standing approval for an action.
+func (l *Ledger) HasStandingApproval(ctx context.Context, agent, hash string) (bool, error) {
 	var n int
 	err := l.read.QueryRowContext(ctx, `select count(*) from standing where agent = $1 and hash = $2`, agent, hash).Scan(&n)
 	return n > 0, err
 }
 
-// Revoke takes a standing grant back; ErrNotFound when there is none of that number.
-func (l *Ledger) Revoke(ctx context.Context, id int64) (Standing, error) {
+// RevokeApproval revokes a standing approval; ErrNotFound when there is none with that number.
+func (l *Ledger) RevokeApproval(ctx context.Context, id int64) (StandingApproval, error) {
 	now := l.now()
-	var s Standing
+	var s StandingApproval
 	err := l.do(ctx, func(tx *sqlite.Tx) (err error) {
 		s, err = scanStanding(tx.QueryRow(`delete from standing where id = $1 returning `+standingColumns, id))
 		if errors.Is(err, sql.ErrNoRows) {
@@ -126,7 +128,7 @@ func (l *Ledger) Revoke(ctx context.Context, id int64) (Standing, error) {
 		if err != nil {
 			return err
 		}
-		return addEvent(tx, Event{At: now, Kind: "grant.revoked"}, map[string]any{"agent": s.Agent, "tool": s.Action.Tool, "action": s.Action.Shown, "grant": id})
+		return addEvent(tx, Event{At: now, Kind: "grant.revoked"}, map[string]any{"agent": s.Agent, "tool": s.Action.Tool, "action": s.Action.Description, "grant": id})
 	})
 
 	return s, err

@@ -31,13 +31,14 @@ type Artifact struct {
 	Hash        string // SHA-256, hexadecimal
 }
 
-// AddArtifact keeps what attempt at hands over, as the next version of its name. A call that
-// is made again after a crash gets what it has shared already. The bytes are kept as long as
-// the run; versions count on for as long as any version of the name is kept.
+// AddArtifact stores what an attempt hands over, as the next version of its name. A call that is
+// made again after a crash gets what it shared before. The bytes are kept as long as the run;
+// version numbers go on for as long as any version of the name is kept.
 func (l *Ledger) AddArtifact(ctx context.Context, at Attempt, a Artifact, content []byte) (Artifact, error) {
 	sum := sha256.Sum256(content)
 	a.Run, a.At, a.Size, a.Hash = at.Run, l.now(), int64(len(content)), hex.EncodeToString(sum[:])
 	add := func(tx *sqlite.Tx, _ Attempt, job, stored string) error {
+		// A call that a crash made happen again has shared this already.
 		known, err := artifact(tx.QueryRow(`select `+artifactColumns+` from artifacts where run = $1 and key = $2`, a.Run, a.Key))
 		if err == nil {
 			a = known
@@ -54,6 +55,7 @@ func (l *Ledger) AddArtifact(ctx context.Context, at Attempt, a Artifact, conten
 			chain = "agent/" + a.Agent
 		}
 
+		// Reset, because the operation may run more than once.
 		a.Version, a.Parent = 1, 0
 		err = tx.QueryRow(`select version + 1, id from artifacts where chain = $1 and name = $2 order by version desc limit 1`, chain, a.Name).Scan(&a.Version, &a.Parent)
 		if err != nil && !errors.Is(err, sql.ErrNoRows) {
@@ -69,7 +71,7 @@ func (l *Ledger) AddArtifact(ctx context.Context, at Attempt, a Artifact, conten
 		return addEvent(tx, Event{Run: a.Run, Job: job, At: a.At, Kind: "artifact.shared"}, map[string]any{"artifact": fmt.Sprint(a.ID), "name": a.Name, "version": a.Version, "size": a.Size})
 	}
 
-	err := l.keep(ctx, at, []Entry{{value: base64.StdEncoding.AppendEncode(nil, content), write: add}})
+	err := l.writeEntries(ctx, at, []Entry{{value: base64.StdEncoding.AppendEncode(nil, content), write: add}})
 	a.At = instant(ms(a.At))
 	return a, err
 }

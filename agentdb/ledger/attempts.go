@@ -19,13 +19,14 @@ type Started struct {
 }
 
 // StartAttempts moves queued runs, and those that wait for retry or resume, to running,
-// all in one transaction. A run that something else happened to first has its error.
+// all in one transaction. A run that cannot be started any more has its error.
 func (l *Ledger) StartAttempts(ctx context.Context, runs ...int64) ([]Started, error) {
 	now := l.now()
 	out := make([]Started, len(runs))
 	err := l.do(ctx, func(tx *sqlite.Tx) error {
 		for i, run := range runs {
-			started, err := l.startIn(tx, run, now)
+			started, err := l.startRun(tx, run, now)
+			// These concern one run; the others of the batch start all the same.
 			if err != nil && !errors.Is(err, ErrNotClaimable) && !errors.Is(err, ErrNotFound) {
 				return err
 			}
@@ -37,7 +38,7 @@ func (l *Ledger) StartAttempts(ctx context.Context, runs ...int64) ([]Started, e
 	return out, err
 }
 
-// StartAttempt is StartAttempts for one run.
+// StartAttempt is StartAttempts for a single run.
 func (l *Ledger) StartAttempt(ctx context.Context, run int64) (Run, Attempt, error) {
 	started, err := l.StartAttempts(ctx, run)
 	if err != nil {
@@ -46,8 +47,8 @@ func (l *Ledger) StartAttempt(ctx context.Context, run int64) (Run, Attempt, err
 	return started[0].Run, started[0].Attempt, started[0].Err
 }
 
-func (l *Ledger) startIn(tx *sqlite.Tx, run int64, now time.Time) (Run, error) {
-	r, err := l.runIn(tx, run)
+func (l *Ledger) startRun(tx *sqlite.Tx, run int64, now time.Time) (Run, error) {
+	r, err := l.lockRun(tx, run)
 	if err != nil {
 		return Run{}, err
 	}
@@ -56,6 +57,7 @@ func (l *Ledger) startIn(tx *sqlite.Tx, run int64, now time.Time) (Run, error) {
 	}
 
 	r.State, r.WaitingFor, r.NotBefore, r.Attempt = domain.StateRunning, "", time.Time{}, r.Attempt+1
+	// A run started with its first attempt; later ones do not move that.
 	if r.StartedAt.IsZero() {
 		r.StartedAt = instant(ms(now))
 	}
@@ -71,9 +73,9 @@ func (l *Ledger) startIn(tx *sqlite.Tx, run int64, now time.Time) (Run, error) {
 	return r, addEvent(tx, Event{Run: run, Job: r.Job, At: now, Kind: "run.started"}, map[string]any{"attempt": r.Attempt})
 }
 
-// fenced returns the run of an attempt if that attempt is the running one.
-func (l *Ledger) fenced(tx *sqlite.Tx, a Attempt) (Run, error) {
-	r, err := l.runIn(tx, a.Run)
+// checkFence returns the run of an attempt if that attempt is the running one.
+func (l *Ledger) checkFence(tx *sqlite.Tx, a Attempt) (Run, error) {
+	r, err := l.lockRun(tx, a.Run)
 	if err != nil {
 		return Run{}, err
 	}
@@ -85,12 +87,12 @@ func (l *Ledger) fenced(tx *sqlite.Tx, a Attempt) (Run, error) {
 
 // Finish commits how an attempt ended: outcome, event, notices and the after-move of its
 // file together. With RetryAt the run waits for its next attempt instead, unless somebody
-// asked for its end meanwhile: then it is cancelled. With Wait it waits for an answer.
+// asked to cancel it meanwhile. With Wait it waits for an answer.
 func (l *Ledger) Finish(ctx context.Context, a Attempt, res Result) error {
 	now := l.now()
-	return l.replan(ctx, func(tx *sqlite.Tx) (paused bool, err error) {
+	return l.changePlan(ctx, func(tx *sqlite.Tx) (paused bool, err error) {
 		res := res // an operation may run again
-		r, err := l.fenced(tx, a)
+		r, err := l.checkFence(tx, a)
 		if err != nil {
 			return false, err
 		}
@@ -109,16 +111,18 @@ func (l *Ledger) Finish(ctx context.Context, a Attempt, res Result) error {
 			return false, err
 		}
 
+		// Somebody asked for the end meanwhile: neither a retry nor a question outlives that.
 		if (!res.RetryAt.IsZero() || res.Wait != nil) && r.CancelReason != "" {
 			res.Outcome, res.Error, res.RetryAt, res.Wait = domain.OutcomeCancelled, r.CancelReason, time.Time{}, nil
 		}
 		if res.Wait != nil {
-			return false, ask(tx, r, res, now)
+			return false, parkRun(tx, r, res, now)
 		}
 
 		if res.RetryAt.IsZero() {
+			// No later attempt will ask about its calls with an unknown effect, so the owner is told now.
 			if res.Outcome.Failed() || res.Outcome == domain.OutcomeCancelled {
-				if err := informOfCalls(tx, r, a.Number, now); err != nil {
+				if err := addUncertainCallInfos(tx, r, a.Number, now); err != nil {
 					return false, err
 				}
 			}
@@ -136,6 +140,7 @@ func (l *Ledger) Finish(ctx context.Context, a Attempt, res Result) error {
 }
 
 func endAttempt(tx *sqlite.Tx, a Attempt, state domain.AttemptState, why string, now time.Time) error {
+	// Nobody settles its open reservations any more: they become spending with its end.
 	if err := settleAttempt(tx, a); err != nil {
 		return err
 	}
@@ -158,17 +163,19 @@ func addUsage(tx *sqlite.Tx, run int64, res Result) error {
 func (l *Ledger) finish(tx *sqlite.Tx, r Run, res Result, now time.Time) (paused bool, err error) {
 	if _, err := tx.Exec(`update runs set state = 'finished', waiting_for = '', not_before = 0, outcome = $1, exit = $2, verified = $3, finished_at = $4,
 		summary = $5, error = $6 where id = $7`,
-		string(res.Outcome), res.Exit, flag(res.Verified), ms(now), res.Summary, res.Error, r.ID); err != nil {
+		string(res.Outcome), string(res.Exit), flag(res.Verified), ms(now), res.Summary, res.Error, r.ID); err != nil {
 		return false, err
 	}
 
+	// No other trigger claims files. Rows with own = 1 are outputs of the job, which stay where they are.
 	if r.Trigger == domain.TriggerWatch || r.Trigger == domain.TriggerManual {
 		if _, err := tx.Exec(`update claims set outcome = $1, after = 'pending' where run = $2 and own = 0`, string(res.Outcome), r.ID); err != nil {
 			return false, err
 		}
 	}
 
-	if r.Asks() {
+	// It ended without its answer. An info stays open: nothing waits for it.
+	if r.WaitsForPerson() {
 		if _, err := tx.Exec(`update inbox set state = 'withdrawn', closed_at = $1 where run = $2 and state = 'open' and kind <> 'info'`, ms(now), r.ID); err != nil {
 			return false, err
 		}
@@ -196,7 +203,7 @@ func (l *Ledger) finish(tx *sqlite.Tx, r Run, res Result, now time.Time) (paused
 		map[string]any{"outcome": res.Outcome, "exit": res.Exit, "summary": res.Summary, "error": res.Error})
 }
 
-// A run that did not come about in the end takes its instant with it, and brings it back.
+// A run that is skipped makes its instant skipped too; a retry turns both back.
 const (
 	skipOccurrence = `update occurrences set decision = 'skipped', reason = $1 where run = $2 and run <> 0`
 	runOccurrence  = `update occurrences set decision = 'run', reason = 'tried again by hand' where run = $1 and run <> 0 and decision <> 'run'`
@@ -205,11 +212,11 @@ const (
 // Interrupt ends an attempt that was cut off: its process is gone, or has to go. Calls
 // that were on become interrupted, or uncertain when they may have changed the world. The
 // run waits for its next attempt, or is finished: with final, or as cancelled when somebody
-// asked for its end. What the attempt took is what final says, or else what it recorded.
+// asked to cancel it. What the attempt used is what final says, or else what it recorded.
 func (l *Ledger) Interrupt(ctx context.Context, a Attempt, reason string, final *Result) error {
 	now := l.now()
-	return l.replan(ctx, func(tx *sqlite.Tx) (paused bool, err error) {
-		r, err := l.fenced(tx, a)
+	return l.changePlan(ctx, func(tx *sqlite.Tx) (paused bool, err error) {
+		r, err := l.checkFence(tx, a)
 		if err != nil {
 			return false, err
 		}
@@ -227,23 +234,24 @@ func (l *Ledger) Interrupt(ctx context.Context, a Attempt, reason string, final 
 			return false, err
 		}
 
+		// A request to cancel decides where the caller does not: an interrupted run would resume otherwise.
 		last := final
 		if last == nil && r.CancelReason != "" {
 			last = &Result{Outcome: domain.OutcomeCancelled, Error: r.CancelReason}
 		}
 
-		took, err := taken(tx, a)
+		used, err := recordedUsage(tx, a)
 		if err != nil {
 			return false, err
 		}
 
 		if last != nil && last.Steps+last.Calls > 0 {
-			took = *last
+			used = *last
 		}
-		if err := addUsage(tx, a.Run, took); err != nil || last == nil {
+		if err := addUsage(tx, a.Run, used); err != nil || last == nil {
 			return false, err
 		}
-		if err := informOfCalls(tx, r, a.Number, now); err != nil {
+		if err := addUncertainCallInfos(tx, r, a.Number, now); err != nil {
 			return false, err
 		}
 
@@ -251,8 +259,9 @@ func (l *Ledger) Interrupt(ctx context.Context, a Attempt, reason string, final 
 	})
 }
 
-// interruptCalls says of the calls that an attempt was cut off in whether anybody can know
-// what became of them. One that had its result from an earlier attempt was only told it again.
+// interruptCalls marks the calls in which an attempt was cut off: uncertain where nobody can
+// know whether they took effect, else interrupted. A call that an earlier attempt completed was
+// only being replayed, and is not uncertain.
 func interruptCalls(tx *sqlite.Tx, a Attempt, now time.Time) error {
 	if _, err := tx.Exec(`update calls set state = 'uncertain', finished_at = $1 where run = $2 and attempt = $3 and state = 'running' and effect in ('write', 'external')
 		and not exists (select 1 from calls as earlier where earlier.run = $2 and earlier.attempt < $3 and earlier.key = calls.key and earlier.state in ('done', 'replayed', 'deduped'))`,
@@ -263,15 +272,15 @@ func interruptCalls(tx *sqlite.Tx, a Attempt, now time.Time) error {
 	return err
 }
 
-// taken is what an attempt took as far as its steps and calls say.
-func taken(tx *sqlite.Tx, a Attempt) (Result, error) {
-	var took Result
+// recordedUsage is what an attempt used, as far as its steps and calls say.
+func recordedUsage(tx *sqlite.Tx, a Attempt) (Result, error) {
+	var used Result
 	err := tx.QueryRow(`select count(*) filter (where within = ''), cast(coalesce(sum(tokens_in), 0) as bigint), cast(coalesce(sum(tokens_out), 0) as bigint),
 		cast(coalesce(sum(tokens_cached), 0) as bigint), cast(coalesce(sum(cost_micro_usd), 0) as bigint),
 		(select count(*) from calls where run = $1 and attempt = $2)
 		from steps where run = $1 and attempt = $2`, a.Run, a.Number).
-		Scan(&took.Steps, &took.Usage.TokensIn, &took.Usage.TokensOut, &took.Usage.TokensCached, &took.Usage.CostMicroUSD, &took.Calls)
-	return took, err
+		Scan(&used.Steps, &used.Usage.TokensIn, &used.Usage.TokensOut, &used.Usage.TokensCached, &used.Usage.CostMicroUSD, &used.Calls)
+	return used, err
 }
 
 // RequestCancel ends a run that is not running at once; a running one gets a reason that
@@ -279,11 +288,11 @@ func taken(tx *sqlite.Tx, a Attempt) (Result, error) {
 func (l *Ledger) RequestCancel(ctx context.Context, run int64, reason string) (Run, error) {
 	now := l.now()
 	err := l.do(ctx, func(tx *sqlite.Tx) error {
-		r, err := l.runIn(tx, run)
+		r, err := l.lockRun(tx, run)
 		if err != nil || r.State == domain.StateFinished {
 			return err
 		}
-		return l.cancelIn(tx, r, reason, now)
+		return l.cancelRun(tx, r, reason, now)
 	})
 	if err != nil {
 		return Run{}, err
@@ -292,7 +301,7 @@ func (l *Ledger) RequestCancel(ctx context.Context, run int64, reason string) (R
 	return l.Run(ctx, run)
 }
 
-func (l *Ledger) cancelIn(tx *sqlite.Tx, r Run, reason string, now time.Time) error {
+func (l *Ledger) cancelRun(tx *sqlite.Tx, r Run, reason string, now time.Time) error {
 	if r.State != domain.StateRunning {
 		_, err := l.finish(tx, r, Result{Outcome: domain.OutcomeCancelled, Error: reason}, now)
 		return err
@@ -308,7 +317,7 @@ func (l *Ledger) cancelIn(tx *sqlite.Tx, r Run, reason string, now time.Time) er
 func (l *Ledger) Retry(ctx context.Context, run int64) (Run, error) {
 	now := l.now()
 	err := l.do(ctx, func(tx *sqlite.Tx) error {
-		r, err := l.runIn(tx, run)
+		r, err := l.lockRun(tx, run)
 		if err != nil {
 			return err
 		}
@@ -321,6 +330,7 @@ func (l *Ledger) Retry(ctx context.Context, run int64) (Run, error) {
 			return err
 		}
 
+		// Its files are in work again: an unfinished claim keeps other runs from taking them.
 		if _, err := tx.Exec(`update claims set outcome = '', after = '' where run = $1 and own = 0`, run); err != nil {
 			return err
 		}
@@ -337,11 +347,11 @@ func (l *Ledger) Retry(ctx context.Context, run int64) (Run, error) {
 	return l.Run(ctx, run)
 }
 
-// runIn reads a run that is about to be changed. PostgreSQL keeps the row for this
-// transaction, so that of two processes the second sees what the first made of it; SQLite
+// lockRun reads a run that is about to be changed. PostgreSQL locks the row for this
+// transaction, so that of two processes the second sees what the first wrote; SQLite
 // has one writer at a time anyway.
-func (l *Ledger) runIn(tx *sqlite.Tx, id int64) (Run, error) {
-	r, err := scanRun(tx.QueryRow(`select `+runColumns+` from runs where id = $1`+l.lock, id))
+func (l *Ledger) lockRun(tx *sqlite.Tx, id int64) (Run, error) {
+	r, err := scanRun(tx.QueryRow(`select `+runColumns+` from runs where id = $1`+l.forUpdate, id))
 	if errors.Is(err, sql.ErrNoRows) {
 		return Run{}, fmt.Errorf("run %d is %w", id, ErrNotFound)
 	}

@@ -21,7 +21,7 @@ import (
 // maxInline is the largest value, in bytes, that stays in the database.
 const maxInline = 64 << 10
 
-// blobMark begins the text that stands for a value in a file. No JSON begins like it.
+// blobMark begins the text that refers to a value in a file. No JSON text begins like it.
 const blobMark = "blob:sha256:"
 
 // pack moves a large value to a file named by its content, which is on disk before the
@@ -34,6 +34,7 @@ func (l *Ledger) pack(text string) (stored, hash string, err error) {
 	sum := sha256.Sum256([]byte(text))
 	hash = hex.EncodeToString(sum[:])
 	path := l.blobPath(hash)
+	// The size is enough: a file that was cut off is shorter, and is written again.
 	if info, err := os.Stat(path); err == nil && info.Size() == int64(len(text)) {
 		return blobMark + hash, hash, nil
 	}
@@ -82,10 +83,11 @@ func (l *Ledger) unpack(stored string) (json.RawMessage, error) {
 	return text, nil
 }
 
-// keep writes entries whose values may be large, fenced by a, all or none of them.
-func (l *Ledger) keep(ctx context.Context, a Attempt, entries []Entry) error {
-	l.keeping.RLock()
-	defer l.keeping.RUnlock()
+// writeEntries writes entries whose values may be large, fenced by a, all or none of them.
+func (l *Ledger) writeEntries(ctx context.Context, a Attempt, entries []Entry) error {
+	// From the file to the row that refers to it, prune must not take the file for an orphan.
+	l.blobsInUse.RLock()
+	defer l.blobsInUse.RUnlock()
 
 	stored, hashes := make([]string, len(entries)), make([]string, len(entries))
 	for i, e := range entries {
@@ -99,13 +101,14 @@ func (l *Ledger) keep(ctx context.Context, a Attempt, entries []Entry) error {
 	}
 
 	return l.do(ctx, func(tx *sqlite.Tx) error {
-		job, err := l.jobOf(tx, a)
+		job, err := l.runningJob(tx, a)
 		if err != nil {
 			return err
 		}
 
 		for i, e := range entries {
-			if hashes[i] != "" { // so that retention knows when no run needs it any more
+			// Retention finds out from these rows when no run needs the file any more.
+			if hashes[i] != "" {
 				if _, err := tx.Exec(`insert into blobs (hash, run) values ($1, $2) on conflict do nothing`, hashes[i], a.Run); err != nil {
 					return err
 				}
@@ -119,19 +122,20 @@ func (l *Ledger) keep(ctx context.Context, a Attempt, entries []Entry) error {
 	})
 }
 
-// jobOf is the job of an attempt that is running; any other is fenced.
-func (l *Ledger) jobOf(tx *sqlite.Tx, a Attempt) (job string, err error) {
-	err = tx.QueryRow(`select job from runs where id = $1 and attempt = $2 and state = 'running'`+l.lock, a.Run, a.Number).Scan(&job)
+// runningJob is the job of an attempt that is running; any other is fenced.
+func (l *Ledger) runningJob(tx *sqlite.Tx, a Attempt) (job string, err error) {
+	err = tx.QueryRow(`select job from runs where id = $1 and attempt = $2 and state = 'running'`+l.forUpdate, a.Run, a.Number).Scan(&job)
 	if errors.Is(err, sql.ErrNoRows) {
-		if _, err = l.fenced(tx, a); err == nil {
+		// The query above is the usual, short one; this one says what is wrong.
+		if _, err = l.checkFence(tx, a); err == nil {
 			err = fmt.Errorf("attempt %d of run %d: %w", a.Number, a.Run, ErrFenced)
 		}
 	}
 	return job, err
 }
 
-// dropBlobs removes the files of hashes that no run refers to any more.
-func (l *Ledger) dropBlobs(hashes []string) error {
+// removeBlobs removes the files of hashes that no run refers to any more.
+func (l *Ledger) removeBlobs(hashes []string) error {
 	for _, h := range hashes {
 		if err := os.Remove(l.blobPath(h)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err

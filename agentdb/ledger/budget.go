@@ -31,7 +31,8 @@ type Day struct {
 func DayOf(at time.Time, zone *time.Location) Day {
 	at = at.In(zone)
 	name := at.Format(time.DateOnly)
-	low, high := at, at.Add(50*time.Hour) // longer than any day
+	// Searched for, because time.Date cannot name a midnight that does not exist or comes twice.
+	low, high := at, at.Add(50*time.Hour) // longer than the longest day
 	for high.Sub(low) > time.Nanosecond {
 		middle := low.Add(high.Sub(low) / 2)
 		if middle.Format(time.DateOnly) == name {
@@ -55,21 +56,21 @@ type Reservation struct {
 	Agent, Job string // Job "": of no job
 	Usage      Usage  // the most that the call is expected to take
 	// The limits that apply.
-	OfDaemon, OfAgent, OfJob Limit
+	DaemonLimit, AgentLimit, JobLimit Limit
 }
 
-// Spending is what was taken, and may still be taken by calls that are on, in a day.
+// Spending is what was spent in a day, and what calls in progress may still spend.
 type Spending struct {
 	Day, Scope, Name                 string
 	Tokens, CostMicroUSD             int64
 	ReservedTokens, ReservedMicroUSD int64
 }
 
-// Full is a limit that has no room for a call.
-type Full struct {
+// BudgetExceeded is a limit of a day that has no room for a call.
+type BudgetExceeded struct {
 	Spending
 	Limit Limit
-	Money bool // it is the limit in money, as against the one in tokens
+	Money bool // the limit in money is exceeded; false: the one in tokens
 }
 
 // account is a row of a reservation, with its limit.
@@ -78,11 +79,12 @@ type account struct {
 	limit       Limit
 }
 
-// accounts are in the order in which they are locked.
+// accounts are in the order in which they are locked, the same for every reservation, so that
+// two of them cannot wait for each other.
 func (r Reservation) accounts() []account {
-	out := []account{{ScopeDaemon, "", r.OfDaemon}, {ScopeAgent, r.Agent, r.OfAgent}}
+	out := []account{{ScopeDaemon, "", r.DaemonLimit}, {ScopeAgent, r.Agent, r.AgentLimit}}
 	if r.Job != "" {
-		out = append(out, account{ScopeJob, r.Job, r.OfJob})
+		out = append(out, account{ScopeJob, r.Job, r.JobLimit})
 	}
 	return out
 }
@@ -97,20 +99,22 @@ func scanSpending(row interface{ Scan(...any) error }) (Spending, error) {
 	return s, err
 }
 
-// Reserve commits that a call of a model is about to be made, when every limit has room for
-// it; else it says which has none, and nothing is written. Attempts that ask at the same
-// time see each other's.
-func (l *Ledger) Reserve(ctx context.Context, a Attempt, r Reservation) (id int64, full *Full, err error) {
+// Reserve commits that a model is about to be called, when every limit has room for it. If one
+// has not, it is returned and nothing is written. Attempts that reserve at the same time see
+// each other's reservations.
+func (l *Ledger) Reserve(ctx context.Context, a Attempt, r Reservation) (id int64, full *BudgetExceeded, err error) {
 	now := l.now()
+	// Not l.do: a reservation starts and ends nothing, so nobody has to be notified.
 	err = l.writer.Do(ctx, func(tx *sqlite.Tx) error {
 		id, full = 0, nil
-		if _, err := l.fenced(tx, a); err != nil {
+		if _, err := l.checkFence(tx, a); err != nil {
 			return err
 		}
 
 		for _, acc := range r.accounts() {
+			// All limits are checked before any sum is changed: a refusal writes nothing.
 			var err error
-			if full, err = l.room(tx, r, acc); err != nil || full != nil {
+			if full, err = l.checkLimit(tx, r, acc); err != nil || full != nil {
 				return err
 			}
 		}
@@ -130,15 +134,15 @@ func (l *Ledger) Reserve(ctx context.Context, a Attempt, r Reservation) (id int6
 	return id, full, err
 }
 
-// room makes sure that an account has its row, keeps it for this transaction, and says
-// whether there is no room in it. A call that costs nothing finds room for it in any amount
-// of money.
-func (l *Ledger) room(tx *sqlite.Tx, r Reservation, acc account) (*Full, error) {
+// checkLimit creates the row of an account where there is none, locks it for this transaction,
+// and returns its limit if that has no room. A call that costs nothing fits any limit in money.
+func (l *Ledger) checkLimit(tx *sqlite.Tx, r Reservation, acc account) (*BudgetExceeded, error) {
+	// The row has to exist for the query below to lock it.
 	if _, err := tx.Exec(`insert into spending (day, scope, name) values ($1, $2, $3) on conflict (day, scope, name) do nothing`, r.Day, acc.scope, acc.name); err != nil {
 		return nil, err
 	}
 
-	s, err := scanSpending(tx.QueryRow(`select `+spendingColumns+` from spending where day = $1 and scope = $2 and name = $3`+l.lock, r.Day, acc.scope, acc.name))
+	s, err := scanSpending(tx.QueryRow(`select `+spendingColumns+` from spending where day = $1 and scope = $2 and name = $3`+l.forUpdate, r.Day, acc.scope, acc.name))
 	if err != nil {
 		return nil, err
 	}
@@ -148,55 +152,54 @@ func (l *Ledger) room(tx *sqlite.Tx, r Reservation, acc account) (*Full, error) 
 	}
 	switch {
 	case over(acc.limit.CostMicroUSD, s.CostMicroUSD, s.ReservedMicroUSD, r.Usage.CostMicroUSD):
-		return &Full{Spending: s, Limit: acc.limit, Money: true}, nil
+		return &BudgetExceeded{Spending: s, Limit: acc.limit, Money: true}, nil
 	case over(acc.limit.Tokens, s.Tokens, s.ReservedTokens, r.Usage.tokens()):
-		return &Full{Spending: s, Limit: acc.limit}, nil
+		return &BudgetExceeded{Spending: s, Limit: acc.limit}, nil
 	}
 
 	return nil, nil
 }
 
-// Settle puts what a call took in the place of what was reserved for it, also in its step,
-// and returns the sums of its day. A reservation whose attempt was ended meanwhile has been
-// settled then.
-func (l *Ledger) Settle(ctx context.Context, id int64, took Usage) ([]Spending, error) {
+// Settle replaces what was reserved for a call by what it used, also in its step, and returns
+// the sums of its day. If its attempt was ended meanwhile, the reservation was settled with it.
+func (l *Ledger) Settle(ctx context.Context, id int64, used Usage) ([]Spending, error) {
 	var out []Spending
 	err := l.writer.Do(ctx, func(tx *sqlite.Tx) error {
 		out = nil
-		held, err := tx.Query(`delete from reservations where id = $1 returning `+heldColumns, id)
-		rows, err := collect(held, err, scanHeld)
+		held, err := tx.Query(`delete from reservations where id = $1 returning `+reservationColumns, id)
+		rows, err := collect(held, err, scanReservation)
 		if err != nil || len(rows) == 0 {
 			return err
 		}
 
-		out, err = settle(tx, rows[0], took)
+		out, err = settle(tx, rows[0], used)
 		return err
 	})
 
 	return out, err
 }
 
-// held is a reservation as it stands in the ledger.
-type held struct {
+// openReservation is a reservation that has not been settled, with its attempt.
+type openReservation struct {
 	Reservation
 	Attempt
 }
 
-const heldColumns = `run, attempt, step, day, agent, job, tokens_in, tokens_out, cost_micro_usd`
+const reservationColumns = `run, attempt, step, day, agent, job, tokens_in, tokens_out, cost_micro_usd`
 
-func scanHeld(rows *sql.Rows) (held, error) {
-	var h held
+func scanReservation(rows *sql.Rows) (openReservation, error) {
+	var h openReservation
 	err := rows.Scan(&h.Run, &h.Number, &h.Step, &h.Day, &h.Agent, &h.Job, &h.Usage.TokensIn, &h.Usage.TokensOut, &h.Usage.CostMicroUSD)
 	return h, err
 }
 
-func settle(tx *sqlite.Tx, h held, took Usage) ([]Spending, error) {
+func settle(tx *sqlite.Tx, h openReservation, used Usage) ([]Spending, error) {
 	var out []Spending
 	for _, acc := range h.accounts() {
 		s, err := scanSpending(tx.QueryRow(`update spending set tokens = tokens + $1, cost_micro_usd = cost_micro_usd + $2,
 			reserved_tokens = reserved_tokens - $3, reserved_micro_usd = reserved_micro_usd - $4
 			where day = $5 and scope = $6 and name = $7 returning `+spendingColumns,
-			took.tokens(), took.CostMicroUSD, h.Usage.tokens(), h.Usage.CostMicroUSD, h.Day, acc.scope, acc.name))
+			used.tokens(), used.CostMicroUSD, h.Usage.tokens(), h.Usage.CostMicroUSD, h.Day, acc.scope, acc.name))
 		if err != nil {
 			return nil, fmt.Errorf("what a call of run %d took cannot be counted for the %s %s: %w", h.Run, acc.scope, acc.name, err)
 		}
@@ -204,15 +207,15 @@ func settle(tx *sqlite.Tx, h held, took Usage) ([]Spending, error) {
 	}
 
 	_, err := tx.Exec(`update steps set tokens_in = tokens_in + $1, tokens_out = tokens_out + $2, tokens_cached = tokens_cached + $3, cost_micro_usd = cost_micro_usd + $4
-		where run = $5 and attempt = $6 and number = $7`, took.TokensIn, took.TokensOut, took.TokensCached, took.CostMicroUSD, h.Run, h.Number, h.Step)
+		where run = $5 and attempt = $6 and number = $7`, used.TokensIn, used.TokensOut, used.TokensCached, used.CostMicroUSD, h.Run, h.Number, h.Step)
 	return out, err
 }
 
-// settleAttempt takes what an attempt still has reserved for spent: the call may have been
-// made, and nobody knows what it took.
+// settleAttempt counts what an attempt still has reserved as spent: the call may have been
+// made, and nobody knows what it cost.
 func settleAttempt(tx *sqlite.Tx, a Attempt) error {
-	rows, err := tx.Query(`delete from reservations where run = $1 and attempt = $2 returning `+heldColumns, a.Run, a.Number)
-	open, err := collect(rows, err, scanHeld)
+	rows, err := tx.Query(`delete from reservations where run = $1 and attempt = $2 returning `+reservationColumns, a.Run, a.Number)
+	open, err := collect(rows, err, scanReservation)
 	if err != nil {
 		return err
 	}
@@ -225,14 +228,14 @@ func settleAttempt(tx *sqlite.Tx, a Attempt) error {
 	return nil
 }
 
-// Spent lists what was taken in a day, and what is reserved.
-func (l *Ledger) Spent(ctx context.Context, day string) ([]Spending, error) {
+// SpendingOn lists what was taken in a day, and what is reserved.
+func (l *Ledger) SpendingOn(ctx context.Context, day string) ([]Spending, error) {
 	rows, err := l.read.QueryContext(ctx, `select `+spendingColumns+` from spending where day = $1 order by scope, name`, day)
 	return collect(rows, err, func(rows *sql.Rows) (Spending, error) { return scanSpending(rows) })
 }
 
-// SpentBy is what one of them has taken in a day; nothing before its first call.
-func (l *Ledger) SpentBy(ctx context.Context, day, scope, name string) (Spending, error) {
+// SpendingOf is what one of them has taken in a day; nothing before its first call.
+func (l *Ledger) SpendingOf(ctx context.Context, day, scope, name string) (Spending, error) {
 	s, err := scanSpending(l.read.QueryRowContext(ctx, `select `+spendingColumns+` from spending where day = $1 and scope = $2 and name = $3`, day, scope, name))
 	if errors.Is(err, sql.ErrNoRows) {
 		return Spending{Day: day, Scope: scope, Name: name}, nil

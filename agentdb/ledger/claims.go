@@ -6,6 +6,7 @@ import (
 	"errors"
 
 	"rouse/agentdb/sqlite"
+	"rouse/internal/domain"
 )
 
 const claimColumns = `id, job, path, hash, size, mod_time, run, outcome, after, dest`
@@ -18,9 +19,9 @@ func scanClaim(row interface{ Scan(...any) error }) (ClaimStatus, error) {
 	return c, err
 }
 
-// ClaimOf looks up who took a content; false when nobody did.
+// ClaimOf looks up who claimed a content; false when nobody did.
 func (l *Ledger) ClaimOf(ctx context.Context, job, path, hash string) (ClaimStatus, bool, error) {
-	c, err := scanClaim(l.kept.row(ctx, `select `+claimColumns+` from claims where job = $1 and path = $2 and hash = $3`, job, l.path(path), hash))
+	c, err := scanClaim(l.statements.row(ctx, `select `+claimColumns+` from claims where job = $1 and path = $2 and hash = $3`, job, l.storedPath(path), hash))
 	if errors.Is(err, sql.ErrNoRows) {
 		return ClaimStatus{}, false, nil
 	}
@@ -29,20 +30,20 @@ func (l *Ledger) ClaimOf(ctx context.Context, job, path, hash string) (ClaimStat
 
 // ClaimsOf lists the claims of a job on a path: one for each content that was there.
 func (l *Ledger) ClaimsOf(ctx context.Context, job, path string) ([]ClaimStatus, error) {
-	rows, err := l.read.QueryContext(ctx, `select `+claimColumns+` from claims where job = $1 and path = $2 order by id`, job, l.path(path))
+	rows, err := l.read.QueryContext(ctx, `select `+claimColumns+` from claims where job = $1 and path = $2 order by id`, job, l.storedPath(path))
 	return collect(rows, err, func(rows *sql.Rows) (ClaimStatus, error) { return scanClaim(rows) })
 }
 
-// PendingAfter lists claims whose run has finished and whose file has not been dealt with.
-func (l *Ledger) PendingAfter(ctx context.Context, limit int) ([]ClaimStatus, error) {
-	rows, err := l.kept.query(ctx, `select `+claimColumns+` from claims where after = 'pending' order by id limit $1`, limit)
+// PendingAfterMoves lists claims whose run has finished and whose file has not been dealt with.
+func (l *Ledger) PendingAfterMoves(ctx context.Context, limit int) ([]ClaimStatus, error) {
+	rows, err := l.statements.query(ctx, `select `+claimColumns+` from claims where after = 'pending' order by id limit $1`, limit)
 	return collect(rows, err, func(rows *sql.Rows) (ClaimStatus, error) { return scanClaim(rows) })
 }
 
-// EndAfter records what became of a file: AfterDone and where it is now, AfterLeft, or AfterFailed
-// with why. False: its run was tried again since c was read, or somebody else has recorded it; what
-// is due to the file may be another thing now, and nothing is recorded.
-func (l *Ledger) EndAfter(ctx context.Context, c ClaimStatus, after, dest, why string) (bool, error) {
+// FinishAfterMove records what became of a file: AfterDone and where it is now, AfterLeft, or AfterFailed
+// with why. False: since c was read, its run was retried or somebody else has recorded it. What is
+// to happen to the file may have changed, so nothing is recorded.
+func (l *Ledger) FinishAfterMove(ctx context.Context, c ClaimStatus, after, dest, why string) (bool, error) {
 	now := l.now()
 	ended := false
 	err := l.do(ctx, func(tx *sqlite.Tx) error {
@@ -60,4 +61,38 @@ func (l *Ledger) EndAfter(ctx context.Context, c ClaimStatus, after, dest, why s
 	})
 
 	return ended, err
+}
+
+// ClaimOwnOutput marks a content as written by a run of the job itself, so that the job's watch ignores it.
+func (l *Ledger) ClaimOwnOutput(ctx context.Context, a Attempt, c Claim) error {
+	return l.do(ctx, func(tx *sqlite.Tx) error {
+		if _, err := l.checkFence(tx, a); err != nil {
+			return err
+		}
+
+		// The claim of an unfinished run stays: that run took the content first.
+		_, err := tx.Exec(`insert into claims (job, path, hash, size, mod_time, run, generation, outcome, after, own) values ($1, $2, $3, $4, $5, $6, 1, $7, $8, 1)
+			on conflict (job, path, hash) do update set run = excluded.run, outcome = excluded.outcome, after = excluded.after, own = 1, dest = '', error = ''
+			where claims.outcome <> '' or claims.own = 1`,
+			c.Job, l.storedPath(c.Path), c.Hash, c.Size, ms(c.ModTime), a.Run, string(domain.OutcomeSuccess), AfterLeft)
+		return err
+	})
+}
+
+// ReleaseClaims gives up contents that a run had claimed and continues without: the files were gone,
+// or had changed. Dropped again, they get a run of their own.
+func (l *Ledger) ReleaseClaims(ctx context.Context, a Attempt, claims ...Claim) error {
+	return l.do(ctx, func(tx *sqlite.Tx) error {
+		if _, err := l.checkFence(tx, a); err != nil {
+			return err
+		}
+
+		for _, c := range claims {
+			if _, err := tx.Exec(`update claims set run = 0, outcome = $1, after = '' where job = $2 and path = $3 and hash = $4 and run = $5 and own = 0`,
+				string(domain.OutcomeSkipped), c.Job, l.storedPath(c.Path), c.Hash, a.Run); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
 }

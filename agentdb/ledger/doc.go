@@ -1,21 +1,26 @@
-// Package ledger is the host's own record: jobs, occurrences, runs, attempts, steps,
-// calls, events, file claims and the outbox.
+// Package ledger is the host's own record: jobs, occurrences, runs, attempts, steps, calls,
+// events, the inbox, pauses, wakes, claims of files, watches, the outbox, artifacts, and what
+// models cost.
 //
 // # Design
 //
-// There is one way in for work, Enqueue (RecordDue for schedules), and one way out,
-// Finish. What has to be true together is written together: a run with its key and its
-// claim; an outcome with its event, its notices and the after-move of its file. A writer
-// that lost its attempt is fenced: every write of a run names the attempt it belongs to,
-// and is refused with ErrFenced when that attempt is not the running one.
+// There is one way in for work, Enqueue (RecordDue for schedules), and one way out, Finish.
+// What has to be true together is written together: a run with its key and its claim; an
+// outcome with its event, its notices and the after-move of its file. Every write of a run
+// names the attempt it belongs to, and is refused with ErrFenced when that attempt is not the
+// running one any more.
 //
 // The same SQL runs on SQLite and on PostgreSQL: $1 parameters, instants as integer
-// milliseconds UTC (0: none), flags as 0 and 1, JSON as text. Only the migrations exist
-// twice. Writes share the group-commit goroutine of package sqlite; reads use a pool.
+// milliseconds UTC (0: none), flags as 0 and 1, JSON as text. Only the migrations exist twice.
+// Writes share the group-commit goroutine of package sqlite; reads use a pool.
 //
-// Money is spent through Reserve and Settle: a call of a model is counted before it is made,
-// in the sums of its day, so that a process that dies has overspent by one call at most.
+// Money is spent through Reserve and Settle: a call of a model is counted in the sums of its
+// day before it is made, so that a process that dies has overspent by one call at most.
 //
-// Values over 64 KiB are stored once by content in files beside the database and are read
-// back transparently.
+// Values over 64 KiB are stored once by content in files beside the database and are read back
+// transparently.
+//
+// The package exports more names than others because it is one store: one type with methods,
+// and a record type for each kind of row that these read and write. Splitting it by kind would
+// split the transactions.
 package ledger

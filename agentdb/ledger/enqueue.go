@@ -16,10 +16,11 @@ import (
 // Enqueue accepts requests, all of them in one transaction: a run under its unique key
 // and, for a file, its claim. What comes back is on disk.
 //
-// A claim that is taken (its run unfinished, or done) gives Blocked; if that file had
-// been moved away, it has come again, and its after-move is due again. A claim whose run
-// failed passes to a new run.
+// A content that a run has claimed, unfinished or done, gives Blocked; if its file had been
+// moved away, it has been dropped again and is due to be moved again. A claim whose run failed
+// passes to a new run.
 func (l *Ledger) Enqueue(ctx context.Context, reqs ...Request) ([]Accepted, error) {
+	// Marshalled before the transaction, where an error would make the other writers run again.
 	details := make([]string, len(reqs))
 	for i, r := range reqs {
 		text, err := json.Marshal(r.Detail)
@@ -31,16 +32,18 @@ func (l *Ledger) Enqueue(ctx context.Context, reqs ...Request) ([]Accepted, erro
 
 	now := l.now()
 	out := make([]Accepted, len(reqs))
-	err := l.replan(ctx, func(tx *sqlite.Tx) (broken bool, err error) {
+	err := l.changePlan(ctx, func(tx *sqlite.Tx) (broken bool, err error) {
+		// The operation may run more than once.
 		broken = false
 		for i, r := range reqs {
 			switch {
 			case r.Claim != nil || len(r.Claims) > 0:
-				out[i], err = l.acceptClaims(tx, now, r, details[i])
+				out[i], err = l.enqueueClaims(tx, now, r, details[i])
 			default:
-				out[i], err = accept(tx, now, r, r.Key, details[i])
+				out[i], err = insertRun(tx, now, r, r.Key, details[i])
 			}
 
+			// A repeated request finds its run, and what the watch has seen since then must not be undone.
 			if err == nil && r.Watch != nil && out[i].New {
 				st := *r.Watch
 				st.Run = out[i].Run
@@ -50,7 +53,7 @@ func (l *Ledger) Enqueue(ctx context.Context, reqs ...Request) ([]Accepted, erro
 				return false, err
 			}
 
-			broken = broken || out[i].Broken
+			broken = broken || out[i].BreakerTripped
 		}
 
 		return broken, nil
@@ -62,13 +65,13 @@ func (l *Ledger) Enqueue(ctx context.Context, reqs ...Request) ([]Accepted, erro
 	return out, nil
 }
 
-// accept inserts a run unless its key has one.
-func accept(tx *sqlite.Tx, now time.Time, r Request, key, detail string) (Accepted, error) {
+// insertRun inserts a run unless its key has one.
+func insertRun(tx *sqlite.Tx, now time.Time, r Request, key, detail string) (Accepted, error) {
 	if key == "" {
 		key = string(r.Trigger) + "/" + rand.Text()
 	}
 
-	taint, err := taintOf(tx, r)
+	taint, err := initialTaint(tx, r)
 	if err != nil {
 		return Accepted{}, err
 	}
@@ -90,20 +93,20 @@ func accept(tx *sqlite.Tx, now time.Time, r Request, key, detail string) (Accept
 	return Accepted{Run: id, New: true}, addEvent(tx, Event{Run: id, Job: r.Job, At: now, Kind: "run.queued"}, map[string]any{"trigger": r.Trigger})
 }
 
-// acceptClaims queues the run of a request's files. Of many files, those that are taken
-// already are left out; when all are, there is no run.
-func (l *Ledger) acceptClaims(tx *sqlite.Tx, now time.Time, r Request, detail string) (Accepted, error) {
+// enqueueClaims queues the run of a request's files. Of many files, those that other runs have
+// claimed are left out; if all are, there is no run.
+func (l *Ledger) enqueueClaims(tx *sqlite.Tx, now time.Time, r Request, detail string) (Accepted, error) {
 	claims := r.Claims
 	if r.Claim != nil {
 		claims = []Claim{*r.Claim}
 	}
 
-	var mine []taking
+	var mine []newClaim
 	var blocked Accepted
 	free := r.Detail
 	free.Files = nil
 	for i, c := range claims {
-		t, by, err := l.take(tx, now, c)
+		t, by, err := l.claim(tx, now, c)
 		switch {
 		case err != nil:
 			return Accepted{}, err
@@ -121,6 +124,7 @@ func (l *Ledger) acceptClaims(tx *sqlite.Tx, now time.Time, r Request, detail st
 		return blocked, nil
 	}
 
+	// A claim that passes to a new run has the next generation, and so another key.
 	key := fmt.Sprintf("file/%d/%d", mine[0].id, mine[0].generation)
 	if len(r.Claims) > 0 {
 		key = "batch/" + key
@@ -131,7 +135,7 @@ func (l *Ledger) acceptClaims(tx *sqlite.Tx, now time.Time, r Request, detail st
 		detail = string(text)
 	}
 
-	a, err := accept(tx, now, r, key, detail)
+	a, err := insertRun(tx, now, r, key, detail)
 	if err != nil {
 		return Accepted{}, err
 	}
@@ -141,8 +145,8 @@ func (l *Ledger) acceptClaims(tx *sqlite.Tx, now time.Time, r Request, detail st
 			a.Run, t.generation, t.Size, ms(t.ModTime), t.id); err != nil {
 			return a, err
 		}
-		if r.Breaker.Most > 0 && !a.Broken {
-			if a.Broken, err = l.breakIn(tx, now, t.Claim, a.Run, r.Breaker); err != nil {
+		if r.Breaker.MaxClaims > 0 && !a.BreakerTripped {
+			if a.BreakerTripped, err = l.tripBreaker(tx, now, t.Claim, a.Run, r.Breaker); err != nil {
 				return a, err
 			}
 		}
@@ -151,40 +155,42 @@ func (l *Ledger) acceptClaims(tx *sqlite.Tx, now time.Time, r Request, detail st
 	return a, nil
 }
 
-// taking is a claim that is about to be given to a run.
-type taking struct {
+// newClaim is a claim that a run is about to get.
+type newClaim struct {
 	Claim
 	id, generation int64
 }
 
-// take inserts the claim first, so that of two processes that saw the same file the second
-// waits for the first and is blocked by it. blocked says by what.
-func (l *Ledger) take(tx *sqlite.Tx, now time.Time, c Claim) (_ taking, blocked *Accepted, err error) {
-	t := taking{Claim: c}
+// claim inserts the claim first, so that of two processes that saw the same file the second
+// waits for the first and is blocked by it. blocked says by which run.
+func (l *Ledger) claim(tx *sqlite.Tx, now time.Time, c Claim) (_ newClaim, blocked *Accepted, err error) {
+	t := newClaim{Claim: c}
 	var run, modified int64
 	var outcome, after string
 	err = tx.QueryRow(`insert into claims (job, path, hash, size, mod_time, run, generation) values ($1, $2, $3, $4, $5, 0, 0)
 		on conflict (job, path, hash) do nothing returning id`, c.Job, c.Path, c.Hash, c.Size, ms(c.ModTime)).Scan(&t.id)
 	if errors.Is(err, sql.ErrNoRows) {
-		err = tx.QueryRow(`select id, run, generation, mod_time, outcome, after from claims where job = $1 and path = $2 and hash = $3`+l.lock, c.Job, c.Path, c.Hash).
+		err = tx.QueryRow(`select id, run, generation, mod_time, outcome, after from claims where job = $1 and path = $2 and hash = $3`+l.forUpdate, c.Job, c.Path, c.Hash).
 			Scan(&t.id, &run, &t.generation, &modified, &outcome, &after)
 	}
 	if err != nil {
 		return t, nil, err
 	}
 
-	stuck := after == AfterFailed && modified == ms(c.ModTime) // failed, and not dropped anew: it could not be moved away
+	// The same file as before, which could not be moved away: its failed run is not repeated.
+	stuck := after == AfterFailed && modified == ms(c.ModTime)
+	// Generation 0 was inserted above, by this transaction, and belongs to no run yet.
 	if t.generation > 0 && (outcome == "" || domain.Outcome(outcome).Done() || stuck) {
-		return t, &Accepted{Run: run, Blocked: true, Outcome: domain.Outcome(outcome)}, seenAgain(tx, now, c, t.id, run, after)
+		return t, &Accepted{Run: run, Blocked: true, Outcome: domain.Outcome(outcome)}, repeatAfterMove(tx, now, c, t.id, run, after)
 	}
 
 	t.generation++
 	return t, nil, nil
 }
 
-// seenAgain deals with the same bytes at the same path: nothing runs, and what happens to
-// a file after its run happens to this one too.
-func seenAgain(tx *sqlite.Tx, now time.Time, c Claim, id, run int64, after string) error {
+// repeatAfterMove handles the same content at the same path again: nothing runs, but the file
+// is moved or deleted as after the run that had it first.
+func repeatAfterMove(tx *sqlite.Tx, now time.Time, c Claim, id, run int64, after string) error {
 	if after != AfterDone && after != AfterFailed {
 		return nil
 	}
@@ -192,7 +198,7 @@ func seenAgain(tx *sqlite.Tx, now time.Time, c Claim, id, run int64, after strin
 		return err
 	}
 	if after == AfterFailed {
-		return nil // not dropped again: it could not be moved before
+		return nil // the same file, which could not be moved before: no event each time it is seen
 	}
 
 	return addEvent(tx, Event{Job: c.Job, At: now, Kind: "file.blocked"}, map[string]any{"path": c.Path, "hash": c.Hash, "run": run})

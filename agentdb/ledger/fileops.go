@@ -30,56 +30,57 @@ const (
 // FileOp is a change of a file by a run (OSA-35). It is recorded before the file changes: a
 // file that still has BeforeHash was not changed by it.
 type FileOp struct {
-	ID         int64
-	Run        int64
-	Agent      string
-	Batch      string // the key of the call
-	At         time.Time
-	Type       FileOpType
-	Root       string // absolute: the granted folder in which the file is
-	Path       string // absolute
-	Made       string // absolute: the first of the folders that were made for the file, "" for none
-	Mode       uint32 // the permissions before
-	Size       int64  // bytes before
-	BeforeHash string // SHA-256, hexadecimal; "" when there was no file
-	AfterHash  string
-	Lost       string    // why it cannot be undone; "" when it can
-	UndoneAt   time.Time // zero: it was not
+	ID            int64
+	Run           int64
+	Agent         string
+	Batch         string // the key of the call
+	At            time.Time
+	Type          FileOpType
+	Root          string // absolute: the granted folder in which the file is
+	Path          string // absolute
+	CreatedFolder string // absolute: the first of the folders that were made for the file, "" for none
+	Mode          uint32 // the permissions before
+	Size          int64  // bytes before
+	BeforeHash    string // SHA-256, hexadecimal; "" when there was no file
+	AfterHash     string
+	NoUndoReason  string    // why it cannot be undone; "" when it can
+	UndoneAt      time.Time // zero: it was not
 }
 
-// AddFileOp records what attempt a is about to do to a file, and what the file holds before,
-// unless op.Lost says why that is not kept. It returns the op with its number.
+// AddFileOp records what attempt a is about to do to a file, and the content before, unless
+// op.Lost says why that is not kept. It returns the op with its id.
 func (l *Ledger) AddFileOp(ctx context.Context, a Attempt, op FileOp, before []byte) (FileOp, error) {
 	op.Run, op.At = a.Run, l.now()
 	var kept []byte
-	if op.BeforeHash != "" && op.Lost == "" {
+	if op.BeforeHash != "" && op.NoUndoReason == "" {
+		// The columns are texts, and a file may hold any bytes.
 		kept = base64.StdEncoding.AppendEncode(nil, before)
 	}
 
-	err := l.keep(ctx, a, []Entry{{value: kept, write: func(tx *sqlite.Tx, _ Attempt, _, stored string) error {
+	err := l.writeEntries(ctx, a, []Entry{{value: kept, write: func(tx *sqlite.Tx, _ Attempt, _, stored string) error {
 		return tx.QueryRow(`insert into file_ops (run, agent, batch, at, type, root, path, made, mode, size, before, before_hash, after_hash, lost)
 			values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14) returning id`,
-			op.Run, op.Agent, op.Batch, ms(op.At), op.Type, op.Root, op.Path, op.Made, op.Mode, op.Size, stored, op.BeforeHash, op.AfterHash, op.Lost).Scan(&op.ID)
+			op.Run, op.Agent, op.Batch, ms(op.At), op.Type, op.Root, op.Path, op.CreatedFolder, op.Mode, op.Size, stored, op.BeforeHash, op.AfterHash, op.NoUndoReason).Scan(&op.ID)
 	}}})
 
 	op.At = instant(ms(op.At))
 	return op, err
 }
 
-// DropFileOp forgets a change that did not come about.
-func (l *Ledger) DropFileOp(ctx context.Context, id int64) error {
+// DeleteFileOp deletes the record of a change that was not made after all.
+func (l *Ledger) DeleteFileOp(ctx context.Context, id int64) error {
 	return l.do(ctx, func(tx *sqlite.Tx) error {
 		_, err := tx.Exec(`delete from file_ops where id = $1`, id)
 		return err
 	})
 }
 
-// EndFileOp records that a change was undone.
-func (l *Ledger) EndFileOp(ctx context.Context, id int64) error {
+// MarkFileOpUndone records that a change was undone.
+func (l *Ledger) MarkFileOpUndone(ctx context.Context, id int64) error {
 	now := l.now()
 	return l.do(ctx, func(tx *sqlite.Tx) error {
 		done, err := tx.Exec(`update file_ops set undone_at = $1 where id = $2 and undone_at = 0`, ms(now), id)
-		return one(done, err, "the change %d of a file was undone already, or is not known", id)
+		return requireRow(done, err, "the change %d of a file was undone already, or is not known", id)
 	})
 }
 
@@ -119,7 +120,7 @@ func (l *Ledger) FileOps(ctx context.Context, f FileOpFilter) ([]FileOp, error) 
 	}
 
 	if f.Path != "" {
-		and("path", l.path(f.Path))
+		and("path", l.storedPath(f.Path))
 	}
 
 	query += ` order by id desc`
@@ -136,13 +137,13 @@ func (l *Ledger) FileOps(ctx context.Context, f FileOpFilter) ([]FileOp, error) 
 	return collect(rows, err, func(rows *sql.Rows) (FileOp, error) {
 		var op FileOp
 		var at, undone int64
-		err := rows.Scan(&op.ID, &op.Run, &op.Agent, &op.Batch, &at, &op.Type, &op.Root, &op.Path, &op.Made, &op.Mode, &op.Size, &op.BeforeHash, &op.AfterHash, &op.Lost, &undone)
+		err := rows.Scan(&op.ID, &op.Run, &op.Agent, &op.Batch, &at, &op.Type, &op.Root, &op.Path, &op.CreatedFolder, &op.Mode, &op.Size, &op.BeforeHash, &op.AfterHash, &op.NoUndoReason, &undone)
 		op.At, op.UndoneAt = instant(at), instant(undone)
 		return op, err
 	})
 }
 
-// FileBefore is what the file of a change held before it.
+// FileBefore returns the content of a file before a change.
 func (l *Ledger) FileBefore(ctx context.Context, id int64) ([]byte, error) {
 	var stored string
 	err := l.read.QueryRowContext(ctx, `select before from file_ops where id = $1`, id).Scan(&stored)
@@ -166,8 +167,8 @@ func (l *Ledger) FileBefore(ctx context.Context, id int64) ([]byte, error) {
 	return before, nil
 }
 
-// FileBytes is how much is kept, in bytes, of what files held before a run changed them.
-func (l *Ledger) FileBytes(ctx context.Context, run int64) (int64, error) {
+// SavedFileBytes is the size of the contents that are kept from before a run changed files, in bytes.
+func (l *Ledger) SavedFileBytes(ctx context.Context, run int64) (int64, error) {
 	var n int64
 	err := l.read.QueryRowContext(ctx, `select coalesce(sum(size), 0) from file_ops where run = $1 and lost = ''`, run).Scan(&n)
 	return n, err

@@ -11,20 +11,6 @@ import (
 	"time"
 )
 
-// JobState is how far a configured job has been dealt with; false for a job that is new to
-// this ledger, or was gone when a daemon last looked.
-func (l *Ledger) JobState(ctx context.Context, name string) (JobState, bool, error) {
-	st := JobState{Name: name}
-	var anchor, watermark int64
-	err := l.read.QueryRowContext(ctx, `select schedule_hash, anchor, watermark from jobs where name = $1 and removed <> 1`, name).Scan(&st.ScheduleHash, &anchor, &watermark)
-	if errors.Is(err, sql.ErrNoRows) {
-		return st, false, nil
-	}
-
-	st.Anchor, st.Watermark = instant(anchor), instant(watermark)
-	return st, err == nil, err
-}
-
 // OccurrencesAround lists the last instants of a job before a time and the first from it
 // on, oldest first.
 func (l *Ledger) OccurrencesAround(ctx context.Context, job string, at time.Time, before, after int) ([]Occurrence, error) {
@@ -34,6 +20,7 @@ func (l *Ledger) OccurrencesAround(ctx context.Context, job string, at time.Time
 		return nil, err
 	}
 
+	// The query finds the nearest ones first.
 	slices.Reverse(out)
 	rows, err = l.read.QueryContext(ctx, rowsFrom, job, ms(at), after)
 	later, err := collect(rows, err, scanOccurrences)
@@ -49,9 +36,9 @@ const (
 	runFrom      = `select id, queued_at from runs where job = $1 and id >= $2 order by id limit 1`
 )
 
-// OtherRunsAround lists the runs of a job that no schedule asked for: the last that were
-// queued before a time and the first from it on, none from outside of the window. They are
-// in the order of their acceptance; a zero bound is none.
+// OtherRunsAround lists the runs of a job that no schedule asked for: the last that were queued
+// before a time and the first from it on, within a window whose bounds may be zero for none.
+// They are in the order in which they were accepted.
 func (l *Ledger) OtherRunsAround(ctx context.Context, job string, at time.Time, before, after int, from, to time.Time) ([]Run, error) {
 	middle, err := l.firstRunFrom(ctx, job, at)
 	if err != nil {
@@ -67,6 +54,7 @@ func (l *Ledger) OtherRunsAround(ctx context.Context, job string, at time.Time, 
 	slices.Reverse(out)
 	end := int64(1<<63 - 1)
 	if !to.IsZero() {
+		// The end of the window belongs to it.
 		if end, err = l.firstRunFrom(ctx, job, to.Add(time.Millisecond)); err != nil {
 			return nil, err
 		}
@@ -78,8 +66,8 @@ func (l *Ledger) OtherRunsAround(ctx context.Context, job string, at time.Time, 
 }
 
 // firstRunFrom is the id of a job's first run that was queued at a time or later, and one
-// more than the last id when there is none. Ids grow with time but for a clock that was set
-// back; the search takes a few looks, however many runs there are.
+// more than the last id when there is none. Ids grow with time, except where a clock was set
+// back, so a binary search finds it in a few queries, however many runs there are.
 func (l *Ledger) firstRunFrom(ctx context.Context, job string, at time.Time) (int64, error) {
 	var low, high int64
 	if err := l.read.QueryRowContext(ctx, `select coalesce(min(id), 0), coalesce(max(id), 0) + 1 from runs where job = $1`, job).Scan(&low, &high); err != nil {

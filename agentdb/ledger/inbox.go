@@ -30,10 +30,10 @@ const (
 	RecoveryStop  = "stop"  // end the run
 )
 
-// ItemHere stands in a notice for the number of the item that it tells of.
-const ItemHere = "\x00item"
+// ItemPlaceholder is the placeholder in a notice for the number of its inbox item.
+const ItemPlaceholder = "\x00item"
 
-// InfoSeen is what an owner says of an info.
+// InfoSeen is how an owner acknowledges an info.
 const InfoSeen = "seen"
 
 // CallDatabase is the Call of an info that says that an agent's database cannot be used.
@@ -47,11 +47,11 @@ const (
 	ItemWithdrawn = "withdrawn" // its run ended otherwise
 )
 
-// ErrClosed is an answer to an item that is not open any more.
+// ErrClosed is the error of an answer to an item that is not open any more.
 var ErrClosed = errors.New("it is not open any more")
 
-// ErrAnswer is an answer that an item does not offer.
-var ErrAnswer = errors.New("it is none of its answers")
+// ErrInvalidAnswer is the error of an answer that an item does not offer.
+var ErrInvalidAnswer = errors.New("it is none of its answers")
 
 // Question is what a run asks before it can go on, or tells its owner.
 type Question struct {
@@ -88,7 +88,7 @@ func scanItem(row interface{ Scan(...any) error }) (Item, error) {
 	var multiple int
 	var created, expires, closed int64
 	if err := row.Scan(&i.ID, &i.Run, &i.Attempt, &i.Job, &i.Agent, &i.Kind, &i.Title, &i.Message, &options, &multiple, &i.State, &i.Answer,
-		&i.Call, &created, &expires, &closed, &i.Action.Tool, &i.Action.Shown, &i.Action.Hash, &i.Used, &i.Reason); err != nil {
+		&i.Call, &created, &expires, &closed, &i.Action.Tool, &i.Action.Description, &i.Action.Hash, &i.Used, &i.Reason); err != nil {
 		return i, err
 	}
 
@@ -119,8 +119,8 @@ func (l *Ledger) Item(ctx context.Context, id int64) (Item, error) {
 	return i, err
 }
 
-// ask parks a run until somebody answers: its lane is free, and it survives any restart.
-func ask(tx *sqlite.Tx, r Run, res Result, now time.Time) error {
+// parkRun parks a run until somebody answers: its lane is free, and it survives any restart.
+func parkRun(tx *sqlite.Tx, r Run, res Result, now time.Time) error {
 	q := *res.Wait
 	waits := domain.WaitInput
 	switch q.Kind {
@@ -130,14 +130,15 @@ func ask(tx *sqlite.Tx, r Run, res Result, now time.Time) error {
 		waits = domain.WaitApproval
 	}
 
-	if q.Call != "" { // what was said of it is asked now
+	// The owner was informed of this call before; now they are asked about it.
+	if q.Call != "" {
 		if _, err := tx.Exec(`update inbox set state = 'withdrawn', closed_at = $1 where run = $2 and call = $3 and kind = 'info' and state = 'open'`, ms(now), r.ID, q.Call); err != nil {
 			return err
 		}
 	}
 
 	expires := now.Add(q.Expires)
-	asked, err := askedBefore(tx, r.Agent, q)
+	asked, err := hasOpenRequest(tx, r.Agent, q)
 	if err != nil {
 		return err
 	}
@@ -154,17 +155,18 @@ func ask(tx *sqlite.Tx, r Run, res Result, now time.Time) error {
 
 	for _, n := range res.Notices {
 		if asked {
-			break // one answer serves all who wait for it, and one notice tells of it
+			break // one answer is for all runs that wait for it, so one notice is enough
 		}
-		n.Body = strings.ReplaceAll(n.Body, ItemHere, fmt.Sprint(id))
+		// Whoever wrote the notice could not know the number.
+		n.Body = strings.ReplaceAll(n.Body, ItemPlaceholder, fmt.Sprint(id))
 		if err := addNotice(tx, n, now); err != nil {
 			return err
 		}
 	}
 
 	data := map[string]any{"item": id, "kind": q.Kind, "question": q.Message}
-	if q.Action.Shown != "" {
-		data["action"] = q.Action.Shown
+	if q.Action.Description != "" {
+		data["action"] = q.Action.Description
 	}
 
 	if len(q.Options) > 0 {
@@ -174,7 +176,7 @@ func ask(tx *sqlite.Tx, r Run, res Result, now time.Time) error {
 	return addEvent(tx, Event{Run: r.ID, Job: r.Job, At: now, Kind: "run.waiting"}, data)
 }
 
-// addItem puts a question into the inbox; 0 when its owner was told of it before.
+// addItem puts a question into the inbox; 0 when its owner was informed of the same call before.
 func addItem(tx *sqlite.Tx, r Run, q Question, now, expires time.Time) (id int64, err error) {
 	options := q.Options
 	if options == nil {
@@ -189,7 +191,7 @@ func addItem(tx *sqlite.Tx, r Run, q Question, now, expires time.Time) (id int64
 	err = tx.QueryRow(`insert into inbox (run, attempt, job, agent, kind, title, message, options, multiple, state, call, created_at, expires_at, tool, action, hash)
 		values ($1, $2, $3, $4, $5, $6, $7, $8, $9, 'open', $10, $11, $12, $13, $14, $15) on conflict do nothing returning id`,
 		r.ID, r.Attempt, r.Job, r.Agent, q.Kind, q.Title, q.Message, string(text), flag(q.Multiple), q.Call, ms(now), ms(expires),
-		q.Action.Tool, q.Action.Shown, q.Action.Hash).Scan(&id)
+		q.Action.Tool, q.Action.Description, q.Action.Hash).Scan(&id)
 	if errors.Is(err, sql.ErrNoRows) {
 		return 0, nil
 	}
@@ -197,20 +199,21 @@ func addItem(tx *sqlite.Tx, r Run, q Question, now, expires time.Time) (id int64
 	return id, err
 }
 
-// Inform tells the owner of an attempt's run something that nothing waits for; once for each
-// call that it is about.
-func (l *Ledger) Inform(ctx context.Context, a Attempt, q Question) error {
+// AddInfo tells the owner of an attempt's run something that nothing waits for, once for each
+// call that it concerns.
+func (l *Ledger) AddInfo(ctx context.Context, a Attempt, q Question) error {
 	now := l.now()
 	return l.do(ctx, func(tx *sqlite.Tx) error {
-		r, err := l.fenced(tx, a)
+		r, err := l.checkFence(tx, a)
 		if err != nil {
 			return err
 		}
-		return inform(tx, r, q, now)
+		return addInfo(tx, r, q, now)
 	})
 }
 
-func inform(tx *sqlite.Tx, r Run, q Question, now time.Time) error {
+func addInfo(tx *sqlite.Tx, r Run, q Question, now time.Time) error {
+	// An info is acknowledged, not answered, and never expires.
 	q.Kind, q.Options, q.Multiple = KindInfo, []string{InfoSeen}, false
 	id, err := addItem(tx, r, q, now, time.Time{})
 	if err != nil || id == 0 {
@@ -219,9 +222,9 @@ func inform(tx *sqlite.Tx, r Run, q Question, now time.Time) error {
 	return addEvent(tx, Event{Run: r.ID, Job: r.Job, At: now, Kind: "run.info"}, map[string]any{"item": id, "text": q.Message})
 }
 
-// informOfCalls tells of the calls that an attempt was cut off in when no other one follows
-// that could ask about them.
-func informOfCalls(tx *sqlite.Tx, r Run, attempt int, now time.Time) error {
+// addUncertainCallInfos informs the owner of the calls in which an attempt was cut off, when no
+// other attempt follows that could ask about them.
+func addUncertainCallInfos(tx *sqlite.Tx, r Run, attempt int, now time.Time) error {
 	rows, err := tx.Query(`select key, tool from calls where run = $1 and attempt = $2 and state = 'uncertain' order by step, position`, r.ID, attempt)
 	calls, err := collect(rows, err, func(rows *sql.Rows) (c Call, err error) { return c, rows.Scan(&c.Key, &c.Tool) })
 	if err != nil {
@@ -234,7 +237,7 @@ func informOfCalls(tx *sqlite.Tx, r Run, attempt int, now time.Time) error {
 	}
 
 	for _, c := range calls {
-		if err := inform(tx, r, Question{Call: c.Key, Title: who + " was cut off",
+		if err := addInfo(tx, r, Question{Call: c.Key, Title: who + " was cut off",
 			Message: fmt.Sprintf("Run %d ended during a call of %s. Whether that took effect is not known; it is not made again by itself. See: rouse show %d", r.ID, c.Tool, r.ID)}, now); err != nil {
 			return err
 		}
@@ -243,10 +246,9 @@ func informOfCalls(tx *sqlite.Tx, r Run, attempt int, now time.Time) error {
 	return nil
 }
 
-// Answer closes an item and lets its run go on, or ends it when that is what the answer
-// says. What is said of an action holds for all runs of the agent that wait for the same. It is
-// ErrClosed when somebody was faster or its time is over, and ErrAnswer when the item does not
-// offer such an answer.
+// Answer closes an item and resumes its run, or ends it when the answer says so. An answer about
+// an action is for all runs of the agent that wait for the same action. The error is ErrClosed
+// when somebody was faster or the item has expired, and ErrInvalidAnswer when it offers no such answer.
 func (l *Ledger) Answer(ctx context.Context, id int64, answer string) (Run, error) {
 	return l.answer(ctx, id, answer, "")
 }
@@ -254,21 +256,22 @@ func (l *Ledger) Answer(ctx context.Context, id int64, answer string) (Run, erro
 func (l *Ledger) answer(ctx context.Context, id int64, answer, reason string) (Run, error) {
 	now := l.now()
 	var run Run
-	err := l.replan(ctx, func(tx *sqlite.Tx) (paused bool, err error) {
+	err := l.changePlan(ctx, func(tx *sqlite.Tx) (paused bool, err error) {
 		i, r, err := l.openItem(tx, id)
 		if err != nil {
 			return false, err
 		}
 
 		run = r
-		if i.over(now) { // no daemon was there to end its run
+		// Expire would have closed it, but no daemon was running then.
+		if i.expired(now) {
 			return false, fmt.Errorf("inbox item %d could be answered until %s: %w", id, i.ExpiresAt.UTC().Format(time.RFC3339), ErrClosed)
 		}
 		if i.Kind != KindInput && !slices.Contains(i.Options, answer) {
-			return false, fmt.Errorf("%q answers inbox item %d with something else than %s: %w", answer, id, strings.Join(i.Options, ", "), ErrAnswer)
+			return false, fmt.Errorf("%q answers inbox item %d with something else than %s: %w", answer, id, strings.Join(i.Options, ", "), ErrInvalidAnswer)
 		}
 		if i.Kind == KindApproval {
-			return l.decide(tx, i, answer, reason, now)
+			return l.answerApproval(tx, i, answer, reason, now)
 		}
 
 		return l.answerOne(tx, i, r, answer, "", now)
@@ -277,8 +280,8 @@ func (l *Ledger) answer(ctx context.Context, id int64, answer, reason string) (R
 	return run, err
 }
 
-// over says whether nobody can answer an item any more. One that was given no time has no end.
-func (i Item) over(now time.Time) bool {
+// expired reports whether it is too late to answer an item. One without a deadline never expires.
+func (i Item) expired(now time.Time) bool {
 	return !i.ExpiresAt.IsZero() && !i.ExpiresAt.Equal(i.CreatedAt) && !now.Before(i.ExpiresAt)
 }
 
@@ -311,7 +314,7 @@ func (l *Ledger) answerOne(tx *sqlite.Tx, i Item, r Run, answer, reason string, 
 
 // openItem reads an item that is about to be closed, with its run.
 func (l *Ledger) openItem(tx *sqlite.Tx, id int64) (Item, Run, error) {
-	i, err := scanItem(tx.QueryRow(`select `+itemColumns+` from inbox where id = $1`+l.lock, id))
+	i, err := scanItem(tx.QueryRow(`select `+itemColumns+` from inbox where id = $1`+l.forUpdate, id))
 	if errors.Is(err, sql.ErrNoRows) {
 		return i, Run{}, fmt.Errorf("inbox item %d is %w", id, ErrNotFound)
 	}
@@ -322,8 +325,8 @@ func (l *Ledger) openItem(tx *sqlite.Tx, id int64) (Item, Run, error) {
 		return i, Run{}, fmt.Errorf("inbox item %d was %s: %w", id, i.State, ErrClosed)
 	}
 
-	r, err := l.runIn(tx, i.Run)
-	if err == nil && i.Kind != KindInfo && !r.Asks() {
+	r, err := l.lockRun(tx, i.Run)
+	if err == nil && i.Kind != KindInfo && !r.WaitsForPerson() {
 		err = fmt.Errorf("run %d is %s and does not wait for an answer: %w", r.ID, r.State, ErrClosed)
 	}
 
@@ -335,16 +338,17 @@ func closeItem(tx *sqlite.Tx, i Item, state, answer, reason string, now time.Tim
 	return err
 }
 
-// Overdue lists the open items whose time is over.
-func (l *Ledger) Overdue(ctx context.Context, now time.Time) ([]Item, error) {
+// OverdueItems lists the open items that have expired, for Expire.
+func (l *Ledger) OverdueItems(ctx context.Context, now time.Time) ([]Item, error) {
 	rows, err := l.read.QueryContext(ctx, `select `+itemColumns+` from inbox where state = 'open' and expires_at <> 0 and expires_at <= $1 order by id limit 100`, ms(now))
 	return collect(rows, err, scanItems)
 }
 
-// Expire ends the run of an item that nobody answered.
-func (l *Ledger) Expire(ctx context.Context, id int64, res Result) error {
+// ExpireItem ends the run of an item that nobody answered.
+func (l *Ledger) ExpireItem(ctx context.Context, id int64, res Result) error {
 	now := l.now()
-	return l.replan(ctx, func(tx *sqlite.Tx) (paused bool, err error) {
+	return l.changePlan(ctx, func(tx *sqlite.Tx) (paused bool, err error) {
+		// Answered or withdrawn meanwhile, which is as good.
 		i, r, err := l.openItem(tx, id)
 		if errors.Is(err, ErrClosed) {
 			return false, nil

@@ -5,9 +5,7 @@ import (
 	"database/sql"
 	"embed"
 	"errors"
-	"fmt"
 	"io/fs"
-	"strings"
 	"sync"
 	"time"
 
@@ -30,27 +28,27 @@ type Options struct {
 
 // Ledger is safe for use by many goroutines.
 type Ledger struct {
-	writer *sqlite.Writer
-	read   *sql.DB
-	kept   reads // prepared on read
-	blobs  string
-	path   func(string) string // a file's path as the claims hold it
-	lock   string              // what a query ends in that reads a row to change it
-	close  func() error
-	now    func() time.Time
+	writer     *sqlite.Writer
+	read       *sql.DB
+	statements statementCache // prepared on read
+	blobs      string
+	storedPath func(string) string // a file's path as the claims hold it
+	forUpdate  string              // what a query ends in that reads a row to change it
+	close      func() error
+	now        func() time.Time
 
-	keeping sync.RWMutex // held for reading from the write of a blob to the row that refers to it
+	blobsInUse sync.RWMutex // held for reading from the write of a blob to the row that refers to it
 
-	mu        sync.Mutex
-	changed   chan struct{}
-	awaited   bool // whether anyone holds changed
-	replanned chan struct{}
+	mu          sync.Mutex
+	changed     chan struct{}
+	hasWaiters  bool // whether anyone holds changed
+	planChanged chan struct{}
 }
 
 // Open opens or creates a ledger. A file that is damaged or not a ledger is a
 // *sqlite.CorruptError.
 func Open(ctx context.Context, o Options) (*Ledger, error) {
-	l := &Ledger{blobs: o.Blobs, path: func(p string) string { return p }, changed: make(chan struct{}), replanned: make(chan struct{})}
+	l := &Ledger{blobs: o.Blobs, storedPath: func(p string) string { return p }, changed: make(chan struct{}), planChanged: make(chan struct{})}
 	if l.now = o.Now; l.now == nil {
 		l.now = time.Now
 	}
@@ -72,50 +70,51 @@ func Open(ctx context.Context, o Options) (*Ledger, error) {
 		return nil, err
 	}
 
-	l.writer, l.read, l.kept.db, l.close = db.Writer(), db.Read(), db.Read(), db.Close
+	l.writer, l.read, l.statements.db, l.close = db.Writer(), db.Read(), db.Read(), db.Close
 	return l, nil
 }
 
 // Close finishes what was accepted and closes the ledger.
-func (l *Ledger) Close() error { return errors.Join(l.kept.close(), l.close()) }
+func (l *Ledger) Close() error { return errors.Join(l.statements.close(), l.close()) }
 
-// Changed returns a channel that is closed at the next commit. Take it before reading, and
-// nothing that is written meanwhile goes unnoticed.
+// Changed returns a channel that is closed at the next commit. Get it before reading: what is
+// written in between closes it.
 func (l *Ledger) Changed() <-chan struct{} {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.awaited = true
+	l.hasWaiters = true
 	return l.changed
 }
 
-func (l *Ledger) announce() {
+func (l *Ledger) notifyChanged() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.awaited {
+	// A new channel for each commit would cost something, and nobody may be waiting.
+	if l.hasWaiters {
 		close(l.changed)
-		l.changed, l.awaited = make(chan struct{}), false
+		l.changed, l.hasWaiters = make(chan struct{}), false
 	}
 }
 
-// do writes, and tells whoever waits for a change.
+// do writes, and notifies whoever waits for a change.
 func (l *Ledger) do(ctx context.Context, op func(*sqlite.Tx) error) error {
 	if err := l.writer.Do(ctx, op); err != nil {
 		return err
 	}
-	l.announce()
+	l.notifyChanged()
 	return nil
 }
 
-// Replanned returns a channel that is closed when a pause or a slot is next written. Take
-// it before reading, as with Changed.
-func (l *Ledger) Replanned() <-chan struct{} {
+// PlanChanged returns a channel that is closed when a pause or a wake is next written. Get it
+// before reading, as with Changed.
+func (l *Ledger) PlanChanged() <-chan struct{} {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.replanned
+	return l.planChanged
 }
 
-// replan writes what may move the time of what comes next; op says whether it did.
-func (l *Ledger) replan(ctx context.Context, op func(*sqlite.Tx) (moved bool, err error)) error {
+// changePlan writes what may change when something is due next; op reports whether it did.
+func (l *Ledger) changePlan(ctx context.Context, op func(*sqlite.Tx) (moved bool, err error)) error {
 	moved := false
 	err := l.do(ctx, func(tx *sqlite.Tx) error {
 		var err error
@@ -129,8 +128,8 @@ func (l *Ledger) replan(ctx context.Context, op func(*sqlite.Tx) (moved bool, er
 	l.mu.Lock()
 	defer l.mu.Unlock()
 
-	close(l.replanned)
-	l.replanned = make(chan struct{})
+	close(l.planChanged)
+	l.planChanged = make(chan struct{})
 	return nil
 }
 
@@ -173,70 +172,4 @@ func collect[T any](rows *sql.Rows, err error, scan func(*sql.Rows) (T, error)) 
 	}
 
 	return out, rows.Err()
-}
-
-// storable is a text as PostgreSQL takes it: UTF-8 without zero bytes. What tools and models
-// say, and names of files, may be neither.
-func storable(s string) string {
-	return strings.ReplaceAll(strings.ToValidUTF8(s, "\uFFFD"), "\x00", "\uFFFD")
-}
-
-// openPostgres brings the schema of a PostgreSQL database up to date; starts that race
-// wait for each other on an advisory lock.
-func (l *Ledger) openPostgres(ctx context.Context, db *sql.DB) error {
-	if db == nil {
-		return errors.New("ledger: neither a file nor a database was given")
-	}
-
-	dir, err := fs.Sub(migrations, "migrations/postgres")
-	if err != nil {
-		return err
-	}
-
-	steps, err := sqlite.ReadMigrations(dir)
-	if err != nil {
-		return err
-	}
-
-	tx, err := db.BeginTx(ctx, nil)
-	if err != nil {
-		return fmt.Errorf("cannot reach the ledger's database: %w", err)
-	}
-	defer tx.Rollback()
-
-	if _, err := tx.ExecContext(ctx, fmt.Sprintf("select pg_advisory_xact_lock(%d)", applicationID)); err != nil {
-		return err
-	}
-	if _, err := tx.ExecContext(ctx, "create table if not exists schema_version (version bigint not null)"); err != nil {
-		return err
-	}
-
-	var at int
-	if err := tx.QueryRowContext(ctx, "select coalesce(max(version), 0) from schema_version").Scan(&at); err != nil {
-		return err
-	}
-	if at > len(steps) {
-		return fmt.Errorf("the ledger's database was made by a newer rouse (schema %d, this one knows %d)", at, len(steps))
-	}
-
-	for _, m := range steps[at:] {
-		if _, err := tx.ExecContext(ctx, m.SQL); err != nil {
-			return fmt.Errorf("migration %s: %w", m.Name, err)
-		}
-		if _, err := tx.ExecContext(ctx, "insert into schema_version values ($1)", m.Version); err != nil {
-			return err
-		}
-	}
-
-	if err := tx.Commit(); err != nil {
-		return err
-	}
-
-	l.read, l.kept.db, l.lock, l.path = db, db, " for update", storable
-	if l.writer, err = sqlite.NewWriter(ctx, db, sqlite.WriterOptions{Text: storable}); err != nil {
-		return err
-	}
-
-	l.close = l.writer.Close
-	return nil
 }

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	_ "github.com/jackc/pgx/v5/stdlib"
@@ -20,6 +21,7 @@ import (
 )
 
 func TestSQLite(t *testing.T) {
+	t.Parallel()
 	ledgertest.Run(t, func(t *testing.T) ledgertest.Open {
 		dir := t.TempDir()
 		return func(t *testing.T) *ledger.Ledger { return openIn(t, dir) }
@@ -52,12 +54,11 @@ func TestPostgres(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer admin.Close()
+	t.Cleanup(func() { admin.Close() }) // the subtests run in parallel, after this function has returned
 
-	schemas := 0
-	empty := func(t *testing.T) func(t *testing.T) *sql.DB {
-		schemas++
-		schema := fmt.Sprintf("rouse_test_%d_%d", os.Getpid(), schemas)
+	var schemas atomic.Int64
+	empty := func(t *testing.T) (schema string, open func(t *testing.T) *sql.DB) {
+		schema = fmt.Sprintf("rouse_test_%d_%d", os.Getpid(), schemas.Add(1))
 		if _, err := admin.ExecContext(t.Context(), "create schema "+schema); err != nil {
 			t.Fatal(err)
 		}
@@ -73,7 +74,7 @@ func TestPostgres(t *testing.T) {
 			sep = "&"
 		}
 
-		return func(t *testing.T) *sql.DB {
+		return schema, func(t *testing.T) *sql.DB {
 			db, err := sql.Open("pgx", url+sep+"search_path="+schema+"&application_name="+schema)
 			if err != nil {
 				t.Fatal(err)
@@ -83,24 +84,28 @@ func TestPostgres(t *testing.T) {
 		}
 	}
 
-	fresh := func(t *testing.T) ledgertest.Open {
-		open := empty(t)
-		return func(t *testing.T) *ledger.Ledger {
-			l, err := ledger.Open(t.Context(), ledger.Options{DB: open(t)})
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(func() { l.Close() })
-			return l
+	openOn := func(t *testing.T, db *sql.DB) *ledger.Ledger {
+		l, err := ledger.Open(t.Context(), ledger.Options{DB: db})
+		if err != nil {
+			t.Fatal(err)
 		}
+		t.Cleanup(func() { l.Close() })
+		return l
 	}
 
-	ledgertest.Run(t, fresh)
-	t.Run("Migration", func(t *testing.T) { migratePostgres(t, empty(t)(t)) })
+	ledgertest.Run(t, func(t *testing.T) ledgertest.Open {
+		_, open := empty(t)
+		return func(t *testing.T) *ledger.Ledger { return openOn(t, open(t)) }
+	})
+
+	t.Run("Migration", func(t *testing.T) {
+		_, open := empty(t)
+		migratePostgres(t, open(t))
+	})
 	t.Run("Deadlock", func(t *testing.T) { deadlock(t, admin) })
 	t.Run("Restart", func(t *testing.T) {
-		l := fresh(t)(t)
-		restart(t, admin, fmt.Sprintf("rouse_test_%d_%d", os.Getpid(), schemas), l)
+		schema, open := empty(t)
+		restart(t, admin, schema, openOn(t, open(t)))
 	})
 }
 
@@ -168,7 +173,7 @@ func deadlock(t *testing.T, admin *sql.DB) {
 	}
 }
 
-func TestOpenRefusesWhatIsNoLedger(t *testing.T) {
+func TestOpenRefusesForeignFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "ledger.db")
 	if err := os.WriteFile(path, []byte(strings.Repeat("name,amount\n", 400)), 0o600); err != nil {
 		t.Fatal(err)
@@ -181,9 +186,9 @@ func TestOpenRefusesWhatIsNoLedger(t *testing.T) {
 	}
 }
 
-// A large value that is not what was written is said to be damaged, and not given out; the
+// A large value that is not what was written is reported as damaged, and not returned; the
 // same value written again mends a file that was cut off.
-func TestDamagedValue(t *testing.T) {
+func TestDamagedBlob(t *testing.T) {
 	dir := t.TempDir()
 	l := openIn(t, dir)
 	a, err := l.Enqueue(t.Context(), ledger.Request{Job: "j", Agent: "a", Trigger: domain.TriggerAPI})
@@ -229,6 +234,7 @@ func TestDamagedValue(t *testing.T) {
 // TestQueueInvariants performs random operations, reopening included, and checks that no
 // accepted run is lost, none has two attempts on, and a finished one stays finished.
 func TestQueueInvariants(t *testing.T) {
+	t.Parallel()
 	base, folders := t.TempDir(), 0
 	rapid.Check(t, func(t *rapid.T) {
 		folders++

@@ -36,8 +36,8 @@ func migrationOne(t *testing.T, database string) string {
 	return string(text)
 }
 
-// kept asks a ledger of the newest schema for everything that schema1 put in.
-func kept(t *testing.T, l *ledger.Ledger) {
+// checkMigrated asks a ledger of the newest schema for everything that schema1 put in.
+func checkMigrated(t *testing.T, l *ledger.Ledger) {
 	t.Helper()
 	ctx := t.Context()
 	at := func(ms int64) time.Time { return time.UnixMilli(ms).UTC() }
@@ -66,9 +66,9 @@ func kept(t *testing.T, l *ledger.Ledger) {
 	}
 
 	pauses, err := l.Pauses(ctx, time.Time{})
-	slots, err2 := l.Slots(ctx)
-	if err != nil || err2 != nil || len(pauses)+len(slots) != 0 {
-		t.Errorf("pauses %+v %v, slots %+v %v", pauses, err, slots, err2)
+	wakes, err2 := l.Wakes(ctx)
+	if err != nil || err2 != nil || len(pauses)+len(wakes) != 0 {
+		t.Errorf("pauses %+v %v, wakes %+v %v", pauses, err, wakes, err2)
 	}
 
 	// And it goes on: an instant that ran does not run again, a new one does.
@@ -103,7 +103,7 @@ func TestMigration(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	kept(t, openIn(t, dir))
+	checkMigrated(t, openIn(t, dir))
 	if err := os.MkdirAll(filepath.Join(dir, "restored"), 0o700); err != nil {
 		t.Fatal(err)
 	}
@@ -111,7 +111,7 @@ func TestMigration(t *testing.T) {
 		t.Fatalf("the ledger was not backed up first: %v", err)
 	}
 
-	kept(t, openIn(t, filepath.Join(dir, "restored")))
+	checkMigrated(t, openIn(t, filepath.Join(dir, "restored")))
 	if _, err := os.Stat(filepath.Join(dir, "restored", "ledger.db.bak-1")); err != nil {
 		t.Errorf("the backup was not of the first schema: %v", err)
 	}
@@ -133,5 +133,5 @@ func migratePostgres(t *testing.T, db *sql.DB) {
 		defer l.Close()
 	}
 
-	kept(t, l)
+	checkMigrated(t, l)
 }

@@ -9,6 +9,7 @@ import (
 )
 
 func addNotice(tx *sqlite.Tx, n Notice, now time.Time) error {
+	// NULL, because the column is unique and any number of notices have no key.
 	var key any
 	if n.Key != "" {
 		key = n.Key
@@ -56,8 +57,8 @@ func (l *Ledger) NextNotice(ctx context.Context, now time.Time) (time.Time, erro
 	return instant(at), err
 }
 
-// MarkNotice records a try at delivery: State, Tries, NextAt and Error of n.
-func (l *Ledger) MarkNotice(ctx context.Context, n Notice) error {
+// UpdateNotice records an attempt at delivery: State, Tries, NextAt and Error of n.
+func (l *Ledger) UpdateNotice(ctx context.Context, n Notice) error {
 	now := l.now()
 	return l.do(ctx, func(tx *sqlite.Tx) error {
 		if _, err := tx.Exec(`update outbox set state = $1, tries = $2, next_at = $3, error = $4 where id = $5`,
@@ -74,8 +75,8 @@ func (l *Ledger) MarkNotice(ctx context.Context, n Notice) error {
 	})
 }
 
-// Undelivered lists notices that wait or were given up, newest first.
-func (l *Ledger) Undelivered(ctx context.Context, limit int) ([]Notice, error) {
+// UndeliveredNotices lists notices that are pending or were given up, newest first.
+func (l *Ledger) UndeliveredNotices(ctx context.Context, limit int) ([]Notice, error) {
 	rows, err := l.read.QueryContext(ctx, `select `+noticeColumns+` from outbox where state in ('pending', 'failed') order by id desc limit $1`, limit)
 	return collect(rows, err, scanNotice)
 }

@@ -19,7 +19,7 @@ const (
 	PauseJob   = "job"
 )
 
-// Who pauses, and who plans a slot.
+// Who sets a pause or a wake.
 const (
 	ByAgent  = "agent"
 	ByUser   = "user"
@@ -36,7 +36,7 @@ type Pause struct {
 	Until   time.Time `json:"until"`    // zero: until somebody resumes
 	EndedAt time.Time `json:"ended_at"` // when it was ended early
 	Reason  string    `json:"reason"`
-	Paused  string    `json:"by"`
+	By      string    `json:"by"`
 }
 
 // end is when the pause is over; zero: it is not known yet.
@@ -65,7 +65,7 @@ func (p Pause) Covers(job, agent string, at time.Time) bool {
 	return !at.Before(p.Since) && !p.Over(at)
 }
 
-// String says the pause as a reason: "paused: agent bookkeeper until …: holidays".
+// String words the pause as a reason: "paused: agent bookkeeper until …: holidays".
 func (p Pause) String() string {
 	text := "paused: everything"
 	switch p.Scope {
@@ -86,7 +86,7 @@ func (p Pause) String() string {
 	return text
 }
 
-// Paused is the pause that keeps a job of an agent from running at an instant: of several
+// Paused returns the pause that keeps a job of an agent from running at an instant; of several,
 // the one that lasts longest.
 func Paused(pauses []Pause, job, agent string, at time.Time) (Pause, bool) {
 	var found Pause
@@ -100,14 +100,14 @@ func Paused(pauses []Pause, job, agent string, at time.Time) (Pause, bool) {
 	return found, ok
 }
 
-// SetPause begins a pause now, in the place of one that is on for the same thing.
+// SetPause starts a pause now. It replaces one that is in force for the same thing.
 func (l *Ledger) SetPause(ctx context.Context, p Pause) (Pause, error) {
-	if err := pausable(p.Scope, p.Name); err != nil {
+	if err := checkPauseTarget(p.Scope, p.Name); err != nil {
 		return p, err
 	}
 
-	err := l.replan(ctx, func(tx *sqlite.Tx) (bool, error) {
-		if err := l.pausing(tx); err != nil {
+	err := l.changePlan(ctx, func(tx *sqlite.Tx) (bool, error) {
+		if err := l.lockPauses(tx); err != nil {
 			return false, err
 		}
 		var err error
@@ -118,8 +118,8 @@ func (l *Ledger) SetPause(ctx context.Context, p Pause) (Pause, error) {
 	return p, err
 }
 
-// pausable keeps a slip of a caller from pausing more than was meant, or nothing.
-func pausable(scope, name string) error {
+// checkPauseTarget keeps a caller's mistake from pausing more than was meant, or nothing.
+func checkPauseTarget(scope, name string) error {
 	switch {
 	case scope == PauseAll && name != "":
 		return fmt.Errorf("a pause of everything was asked for, and of %q", name)
@@ -132,10 +132,10 @@ func pausable(scope, name string) error {
 	return nil
 }
 
-// pausing lets one process at a time write pauses, and see those of the others: of two that
-// pause the same thing, the second replaces the first.
-func (l *Ledger) pausing(tx *sqlite.Tx) error {
-	if l.lock == "" {
+// lockPauses makes processes write pauses one after the other, so that each sees those of the
+// others: of two that pause the same thing, the second replaces the first.
+func (l *Ledger) lockPauses(tx *sqlite.Tx) error {
+	if l.forUpdate == "" {
 		return nil // SQLite has one writer anyway
 	}
 	_, err := tx.Exec(`lock table pauses in share row exclusive mode`)
@@ -143,18 +143,19 @@ func (l *Ledger) pausing(tx *sqlite.Tx) error {
 }
 
 func setPause(tx *sqlite.Tx, now time.Time, p Pause) (Pause, error) {
+	// One pause for each thing: the old one ends now, and stays as a record.
 	if _, err := endPauses(tx, now, p.Scope, p.Name); err != nil {
 		return p, err
 	}
 
 	p.Since, p.Until, p.EndedAt = instant(ms(now)), instant(ms(p.Until)), time.Time{}
 	err := tx.QueryRow(`insert into pauses (scope, name, since, until, reason, paused_by) values ($1, $2, $3, $4, $5, $6) returning id`,
-		p.Scope, p.Name, ms(p.Since), ms(p.Until), p.Reason, p.Paused).Scan(&p.ID)
+		p.Scope, p.Name, ms(p.Since), ms(p.Until), p.Reason, p.By).Scan(&p.ID)
 	if err != nil {
 		return p, err
 	}
 
-	data := map[string]any{"scope": p.Scope, "name": p.Name, "reason": p.Reason, "by": p.Paused}
+	data := map[string]any{"scope": p.Scope, "name": p.Name, "reason": p.Reason, "by": p.By}
 	if !p.Until.IsZero() {
 		data["until"] = p.Until.UTC()
 	}
@@ -169,11 +170,11 @@ func pausedJob(scope, name string) string {
 	return ""
 }
 
-// EndPause ends what is paused now; it reports whether there was such a pause.
+// EndPause ends a pause that is in force; it reports whether there was one.
 func (l *Ledger) EndPause(ctx context.Context, scope, name string) (bool, error) {
 	ended := false
-	err := l.replan(ctx, func(tx *sqlite.Tx) (bool, error) {
-		if err := l.pausing(tx); err != nil {
+	err := l.changePlan(ctx, func(tx *sqlite.Tx) (bool, error) {
+		if err := l.lockPauses(tx); err != nil {
 			return false, err
 		}
 
@@ -205,7 +206,7 @@ const (
 func scanPause(rows *sql.Rows) (Pause, error) {
 	var p Pause
 	var since, until, ended int64
-	err := rows.Scan(&p.ID, &p.Scope, &p.Name, &since, &until, &ended, &p.Reason, &p.Paused)
+	err := rows.Scan(&p.ID, &p.Scope, &p.Name, &since, &until, &ended, &p.Reason, &p.By)
 	p.Since, p.Until, p.EndedAt = instant(since), instant(until), instant(ended)
 	return p, err
 }
@@ -216,27 +217,27 @@ func (l *Ledger) Pauses(ctx context.Context, from time.Time) ([]Pause, error) {
 	return collect(rows, err, scanPause)
 }
 
-func pausesIn(tx *sqlite.Tx, from time.Time) ([]Pause, error) {
+func queryPauses(tx *sqlite.Tx, from time.Time) ([]Pause, error) {
 	rows, err := tx.Query(pausesSince, ms(from))
 	return collect(rows, err, scanPause)
 }
 
 // PauseRule pauses a job whose runs keep failing.
 type PauseRule struct {
-	After   int      // so many runs in a row
+	After   int      // this many failed runs in a row
 	Notices []Notice // what its owner is told then
 }
 
 // pauseFailing applies the rule at the end of a failed run, and says whether it paused the
-// job. Runs from before the last time somebody resumed the job do not count, and neither do
-// those that were cancelled or skipped, or for which the day's budget had no room: that is
-// not their fault, and is over with the day. What counts is the order in which runs ended: one
-// that was tried again by hand is as new as its last end.
+// job. Runs from before the job was last resumed do not count. Neither do those that were
+// cancelled or skipped, or refused by the day's budget: that is no failure of the job, and is
+// over with the day. Runs count in the order in which they ended, so a run that was retried is
+// as recent as its last end.
 func (l *Ledger) pauseFailing(tx *sqlite.Tx, r Run, rule PauseRule, why string, now time.Time) (bool, error) {
 	if rule.After <= 0 || r.Job == "" {
 		return false, nil
 	}
-	if err := l.pausing(tx); err != nil {
+	if err := l.lockPauses(tx); err != nil {
 		return false, err
 	}
 
@@ -248,6 +249,7 @@ func (l *Ledger) pauseFailing(tx *sqlite.Tx, r Run, rule PauseRule, why string, 
 
 	var resumed time.Time
 	for _, p := range pauses {
+		// Paused already, by somebody who had a reason; that pause is left as it is.
 		if !p.Over(now) {
 			return false, nil
 		}
@@ -262,6 +264,7 @@ func (l *Ledger) pauseFailing(tx *sqlite.Tx, r Run, rule PauseRule, why string, 
 		err := rows.Scan(&o)
 		return o, err
 	})
+	// There are too few runs since the job was last resumed.
 	if err != nil || len(outcomes) < rule.After {
 		return false, err
 	}
@@ -272,7 +275,7 @@ func (l *Ledger) pauseFailing(tx *sqlite.Tx, r Run, rule PauseRule, why string, 
 		}
 	}
 
-	_, err = setPause(tx, now, Pause{Scope: PauseJob, Name: r.Job, Paused: BySystem,
+	_, err = setPause(tx, now, Pause{Scope: PauseJob, Name: r.Job, By: BySystem,
 		Reason: fmt.Sprintf("%d runs in a row failed (pause_after_failures), the last was run %d: %s", rule.After, r.ID, text.Truncate(why, maxEventText))})
 	for _, n := range rule.Notices {
 		err = errors.Join(err, addNotice(tx, n, now))

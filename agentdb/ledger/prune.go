@@ -9,16 +9,16 @@ import (
 	"rouse/agentdb/sqlite"
 )
 
-// How many runs, and how many other rows, are removed in one transaction, so that others get
-// their turn.
+// How many runs, and how many other rows, are removed in one transaction, so that other writers
+// get their turn.
 const (
 	pruneBatch = 200
 	pruneRows  = 2000
 )
 
 // Prune removes finished runs that are older than their job keeps them, with everything
-// recorded of them, and what is as old of the record of its schedule: the job's watermark
-// says for ever that those instants are dealt with. Claims stay: exactly once is for ever.
+// recorded of them, and the equally old record of its schedule: the job's watermark still says
+// that those instants have been dealt with. Claims stay for ever, or old files would run again.
 // It returns how many runs were removed.
 func (l *Ledger) Prune(ctx context.Context, now time.Time, keep func(job string) time.Duration) (int, error) {
 	rows, err := l.read.QueryContext(ctx, `select distinct job from runs`)
@@ -39,6 +39,7 @@ func (l *Ledger) Prune(ctx context.Context, now time.Time, keep func(job string)
 			if err != nil {
 				return total, fmt.Errorf("removing old runs of %s: %w", job, err)
 			}
+			// The last batch was not full, so nothing is left.
 			if n < pruneBatch {
 				break
 			}
@@ -48,10 +49,9 @@ func (l *Ledger) Prune(ctx context.Context, now time.Time, keep func(job string)
 	return total, l.pruneTime(ctx, now, keep)
 }
 
-// pruneTime removes the rows of instants, the pauses, and the events of no run that are
-// older than they are kept.
+// pruneTime removes old occurrences, pauses, events that belong to no run, and sums of days.
 func (l *Ledger) pruneTime(ctx context.Context, now time.Time, keep func(job string) time.Duration) error {
-	rows, err := l.read.QueryContext(ctx, remembered)
+	rows, err := l.read.QueryContext(ctx, prunableNames)
 	names, err := collect(rows, err, func(rows *sql.Rows) (string, error) {
 		var name string
 		err := rows.Scan(&name)
@@ -71,20 +71,21 @@ func (l *Ledger) pruneTime(ctx context.Context, now time.Time, keep func(job str
 	}
 
 	return l.do(ctx, func(tx *sqlite.Tx) error {
+		// Days sort as texts, in whatever zone they were.
 		_, err := tx.Exec(`delete from spending where day < $1`, now.AddDate(0, 0, -keepSpending).Format(time.DateOnly))
 		return err
 	})
 }
 
-// remembered lists whose record there may be, "" for what is of no job. It leaps from job
-// to job in the index of events, however many there are.
-const remembered = `with recursive eventful(job) as (select min(job) from events where run = 0
+// prunableNames lists the jobs that may have a record, "" for what belongs to no job. It skips
+// from job to job in the index of events, however many events there are.
+const prunableNames = `with recursive eventful(job) as (select min(job) from events where run = 0
 		union all select (select min(job) from events where run = 0 and job > eventful.job) from eventful where eventful.job is not null)
 	select job from eventful where job is not null union select name from jobs union select name from pauses where scope = 'job' union select '' order by 1`
 
 // Each takes a job, the instant before which its record is old, and how many rows to remove.
-// A job's pauses are kept as long as its runs: they say which failures were before the last
-// time that it was resumed.
+// A job's pauses are kept as long as its runs: they say which failures came before it was last
+// resumed.
 const (
 	oldOccurrences = `delete from occurrences where job = $1 and nominal in (select nominal from occurrences where job = $1 and nominal < $2 and through < $2
 		and nominal <= (select watermark from jobs where name = $1) order by nominal limit $3)`
@@ -111,8 +112,9 @@ func (l *Ledger) pruneOld(ctx context.Context, statement, job string, before int
 const oldRuns = `select id from runs where job = $1 and state = 'finished' and finished_at < $2 order by finished_at, id limit $3`
 
 func (l *Ledger) pruneJob(ctx context.Context, job string, before time.Time) (int, error) {
-	l.keeping.Lock() // nobody starts to refer to a blob that is being dropped
-	defer l.keeping.Unlock()
+	// Nobody may start to refer to a blob between the query for its references and its removal.
+	l.blobsInUse.Lock()
+	defer l.blobsInUse.Unlock()
 
 	var ids []int64
 	var orphans []string
@@ -122,6 +124,7 @@ func (l *Ledger) pruneJob(ctx context.Context, job string, before time.Time) (in
 			return err
 		}
 
+		// The operation may run more than once.
 		orphans = nil
 		for _, id := range ids {
 			freed, err := pruneRun(tx, id)
@@ -137,7 +140,8 @@ func (l *Ledger) pruneJob(ctx context.Context, job string, before time.Time) (in
 		return 0, err
 	}
 
-	return len(ids), l.dropBlobs(orphans)
+	// After the commit: a crash in between leaves a file that nobody needs, and no row without its file.
+	return len(ids), l.removeBlobs(orphans)
 }
 
 func scanID(rows *sql.Rows) (int64, error) {
@@ -146,7 +150,7 @@ func scanID(rows *sql.Rows) (int64, error) {
 	return id, err
 }
 
-// pruneRun removes one run and returns the blobs that nobody refers to any more.
+// pruneRun removes one run and returns the blobs that no other run refers to.
 func pruneRun(tx *sqlite.Tx, id int64) ([]string, error) {
 	for _, statement := range []string{
 		`delete from attempts where run = $1`, `delete from steps where run = $1`, `delete from calls where run = $1`,

@@ -15,7 +15,7 @@ var (
 	ErrFenced       = errors.New("the attempt is not the running one any more")
 )
 
-// Usage is what a model took.
+// Usage is what calls of a model used.
 type Usage struct{ TokensIn, TokensOut, TokensCached, CostMicroUSD int64 }
 
 // Run is one requested execution of a job, or of an agent alone when Job is "".
@@ -41,12 +41,12 @@ type Run struct {
 	Steps, Calls   int
 	Usage          Usage
 	CancelReason   string // not "": cancellation was requested
-	Taint          string // letters of what it has met; they only grow
-	Tier           string // the weakest confinement of the programs that it started, "" before the first
+	Taint          string // the letters of its taint; they only grow
+	Tier           string // the weakest confinement of the programs it has started, "" before the first
 }
 
-// Asks says whether a run waits for a person.
-func (r Run) Asks() bool {
+// WaitsForPerson reports whether a run waits for a person.
+func (r Run) WaitsForPerson() bool {
 	return r.State == domain.StateWaiting && (r.WaitingFor == domain.WaitInput || r.WaitingFor == domain.WaitApproval)
 }
 
@@ -59,12 +59,12 @@ type Detail struct {
 	More    int               `json:"more,omitempty"`    // files that were ready and come in a later batch
 	Folder  string            `json:"folder,omitempty"`  // of a watch that converges
 	Changes *Changes          `json:"changes,omitempty"` // of a watch that converges
-	Round   int               `json:"round,omitempty"`   // how many runs the folder has had since it last came to rest, this one included
+	Round   int               `json:"round,omitempty"`   // how many runs since the folder last came to rest, this one included
 	Input   map[string]string `json:"input,omitempty"`   // of a manual run
 	Prompt  string            `json:"prompt,omitempty"`  // of an ad-hoc run
-	Tool    string            `json:"tool,omitempty"`    // of a call by hand
+	Tool    string            `json:"tool,omitempty"`    // of a manual call
 	Args    json.RawMessage   `json:"args,omitempty"`
-	Wake    *Wake             `json:"wake,omitempty"` // of a slot
+	Wake    *WakeDetail       `json:"wake,omitempty"` // of a wake
 }
 
 // Changes are what happened in a folder since its last run: slash-separated paths relative
@@ -96,16 +96,16 @@ type Request struct {
 	ScheduledAt, NotBefore time.Time
 	// Claim is committed with the run; it takes the place of Key.
 	Claim *Claim
-	// Claims are those of Detail.Files, in the same order, for one run of many files. Those
-	// that are taken already are left out of it.
+	// Claims are those of Detail.Files, in the same order, for one run of many files. Files that
+	// other runs have claimed are left out of the run.
 	Claims []Claim
-	// Breaker pauses the job when it takes one path too often.
+	// Breaker pauses the job when it claims one path too often.
 	Breaker Breaker
 	// Watch is remembered with a new run, which becomes its Run.
 	Watch *WatchState
 }
 
-// Claim is one file content that one job takes.
+// Claim is one file content that one job takes for a run.
 type Claim struct {
 	Job, Path, Hash string
 	Size            int64
@@ -116,12 +116,12 @@ type Claim struct {
 type Accepted struct {
 	Run int64
 	New bool
-	// Blocked says that the claim was taken before, or all of them: its run is unfinished
-	// (Outcome "") or done.
+	// Blocked says that the content was claimed before, or all of the contents: Run is that run,
+	// unfinished (Outcome "") or done.
 	Blocked bool
 	// Broken says that the breaker paused the job.
-	Broken  bool
-	Outcome domain.Outcome
+	BreakerTripped bool
+	Outcome        domain.Outcome
 }
 
 // The states of what happens to a file after its run.
@@ -133,7 +133,7 @@ const (
 	AfterFailed  = "failed"  // could not be moved; tried again when it is seen again
 )
 
-// ClaimStatus is a claim with the run that took it.
+// ClaimStatus is a claim with the run that has it.
 type ClaimStatus struct {
 	Claim
 	ID, Run int64
@@ -172,13 +172,13 @@ type Due struct {
 // JobSpec is a configured job as the ledger keeps it.
 type JobSpec struct{ Name, Agent, ScheduleHash string }
 
-// JobState is how far a job's schedule has been dealt with.
+// JobState is how far a job's schedule has been processed.
 type JobState struct {
 	Name, ScheduleHash string
 	Anchor, Watermark  time.Time
 }
 
-// Attempt is one try at a run. Its number fences later writers out.
+// Attempt is one try at a run. Its number fences off writers of earlier attempts.
 type Attempt struct {
 	Run                   int64
 	Number                int
@@ -191,7 +191,7 @@ type Attempt struct {
 type Step struct {
 	Run                   int64
 	Attempt, Number       int
-	Within                string          // the key of the call that it is a step of; "" where it is one of the run
+	ParentCall            string          // the key of the call that the step belongs to; "": it is one of the run's own
 	Message               json.RawMessage // the assistant's message
 	Text                  string
 	Model                 string // who answered, by its configured name
@@ -218,7 +218,7 @@ type Notice struct {
 	Job, Agent        string
 	Key               string // unique when set: a repeated append adds nothing
 	Channel           string
-	Title, Body       string // of one that tells of an item, ItemHere stands for its number
+	Title, Body       string // ItemPlaceholder in Body stands for the number of the inbox item
 	Outcome           domain.Outcome
 	State             string // pending, delivered, failed
 	Tries             int
@@ -251,7 +251,7 @@ type Result struct {
 	Verified       bool
 	Usage          Usage
 	Steps, Calls   int
-	// RetryAt, when set, makes the end of this attempt not the end of the run.
+	// RetryAt, when set, is when the next attempt starts: the run does not end with this one.
 	RetryAt time.Time
 	Notices []Notice
 	Pause   PauseRule
@@ -259,8 +259,8 @@ type Result struct {
 	Wait *Question
 }
 
-// Filter selects runs, newest first.
-type Filter struct {
+// RunFilter selects runs, newest first.
+type RunFilter struct {
 	Job, Agent string
 	Trigger    domain.Trigger
 	Outcome    domain.Outcome

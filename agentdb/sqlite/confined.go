@@ -21,7 +21,7 @@ type Confinement struct {
 	Ignore func(table string) bool
 	// MaxLength bounds a string or row, in bytes; 0 means 16 MiB.
 	MaxLength int
-	// Timeout ends the work, not the waiting for a turn; 0 means no end.
+	// Timeout bounds the work, not the waiting for its turn; 0 means no bound.
 	Timeout time.Duration
 	// MaxPages bounds the file, in pages; 0 leaves it as it is.
 	MaxPages int64
@@ -35,8 +35,8 @@ var ErrTooManyChanges = errors.New("more rows are changed at once than can be re
 
 const maxRecorded = 64 << 20 // bytes of row images that an operation may hold
 
-// confined is a file's second writing connection, on a driver instance of its own. It
-// works while the writer's own rests.
+// confined is the second connection that writes to a file, on a driver instance of its own. It
+// works while the writer's own connection has no transaction.
 type confined struct {
 	path  string
 	db    *sql.DB
@@ -44,29 +44,29 @@ type confined struct {
 	state *confinement
 }
 
-// confinement is the state of the connection that its callbacks look at. They run inside
-// SQLite's calls, on the writer's goroutine.
+// confinement is the state that the callbacks of the connection read. They run inside SQLite's
+// calls, on the writer's goroutine, so that no lock is needed.
 type confinement struct {
 	Confinement
-	armed  bool
-	record *record // nil: nobody wants to know
+	enforced bool
+	record   *changeRecord // nil: nobody wants to know
 }
 
-type record struct {
+type changeRecord struct {
 	changes []RowChange
 	bytes   int
 	err     error
 	stop    context.CancelCauseFunc
 }
 
-// Confined runs op in a transaction of its own, when its turn has come, on a connection
-// with authorizer, limits and a record of every row that changes. What op does is bound by
-// ctx, and by nobody else's: an error takes back this operation alone.
-func (db *DB) Confined(ctx context.Context, c Confinement, op func(context.Context, *Tx) error) error {
+// DoConfined runs op in its turn, in a transaction of its own, on a connection with authorizer,
+// limits and a record of every row that changes. The end of ctx interrupts op, and an error rolls
+// back this operation alone.
+func (db *DB) DoConfined(ctx context.Context, c Confinement, op func(context.Context, *Tx) error) error {
 	if err := db.beforeWrite(); err != nil {
 		return err
 	}
-	return db.writer.Alone(ctx, func() error {
+	return db.writer.DoExclusive(ctx, func() error {
 		if db.confined == nil {
 			var err error
 			if db.confined, err = newConfined(db.path); err != nil {
@@ -116,48 +116,52 @@ func (c *confined) do(ctx context.Context, how Confinement, op func(context.Cont
 		defer cancel()
 	}
 
+	// Statements end with ctx. The transaction must not: database/sql would roll it back from another
+	// goroutine while op is still running.
 	c.conn.ctx = ctx
-	if err := c.limit(detached); err != nil {
-		return c.broken(err)
+	if err := c.applyLimits(detached); err != nil {
+		return c.discard(err)
 	}
 
 	tx, err := c.conn.conn.BeginTx(detached, nil)
 	switch {
-	case locked(err):
+	case isBusy(err):
 		return fmt.Errorf("another program holds the database (an open sqlite3 shell, or a copy that is being made); close it: %w", err)
 	case err != nil:
-		return c.broken(fmt.Errorf("cannot begin to write: %w", err))
+		return c.discard(fmt.Errorf("cannot begin to write: %w", err))
 	}
 
-	err = guarded(func(t *Tx) error { return op(ctx, t) }, &Tx{conn: c.conn, tx: tx, confined: c.state})
-	c.state.armed, c.state.record = false, nil
+	err = recoverTx(func(t *Tx) error { return op(ctx, t) }, &Tx{conn: c.conn, tx: tx, confined: c.state})
+	// What follows are statements of the host.
+	c.state.enforced, c.state.record = false, nil
 	if err != nil {
 		if cause := context.Cause(ctx); cause != nil {
 			err = errors.Join(cause, err)
 		}
 
-		// A statement that was interrupted has taken the transaction back already.
+		// An interrupted statement has rolled the transaction back already. What cannot be rolled
+		// back leaves a connection in an unknown state.
 		if e := tx.Rollback(); e != nil {
-			return c.broken(err)
+			return c.discard(err)
 		}
 		return err
 	}
 	if err := tx.Commit(); err != nil {
-		_ = tx.Rollback() // a deferred constraint leaves it open
-		return c.broken(err)
+		_ = tx.Rollback() // a deferred constraint that fails leaves the transaction open
+		return c.discard(err)
 	}
 
 	return nil
 }
 
-// broken gives the connection up: the next operation begins with a new one.
-func (c *confined) broken(err error) error {
+// discard closes the connection; the next operation opens a new one.
+func (c *confined) discard(err error) error {
 	c.conn.close()
 	c.conn = nil
 	return err
 }
 
-func (c *confined) limit(ctx context.Context) error {
+func (c *confined) applyLimits(ctx context.Context) error {
 	length := c.state.MaxLength
 	if length == 0 {
 		length = maxLength
@@ -168,9 +172,11 @@ func (c *confined) limit(ctx context.Context) error {
 
 	pages := c.state.MaxPages
 	if pages <= 0 {
+		// The most that SQLite can have.
 		pages = 1<<32 - 2
 	}
 
+	// The pragma returns the limit that is in force.
 	var now int64
 	return c.conn.conn.QueryRowContext(ctx, fmt.Sprintf("pragma max_page_count=%d", pages)).Scan(&now)
 }
@@ -178,35 +184,35 @@ func (c *confined) limit(ctx context.Context) error {
 // Confined says whether SQL of a model may run here.
 func (t *Tx) Confined() bool { return t.confined != nil }
 
-// Armed runs fn with the gate closed: what it compiles is the model's text.
-func (t *Tx) Armed(fn func() error) error {
+// WithAuthorizer runs fn with the authorizer in force: the statements that it compiles are a model's.
+func (t *Tx) WithAuthorizer(fn func() error) error {
 	if t.confined == nil {
 		return errors.New("sqlite: only a confined transaction can be armed")
 	}
-	t.confined.armed = true
-	defer func() { t.confined.armed = false }()
+	t.confined.enforced = true
+	defer func() { t.confined.enforced = false }()
 	return fn()
 }
 
-// Mark says how much has been recorded, for Forget.
-func (t *Tx) Mark() int {
+// ChangeCount is the number of row changes recorded so far, for Forget.
+func (t *Tx) ChangeCount() int {
 	if t.confined == nil || t.confined.record == nil {
 		return 0
 	}
 	return len(t.confined.record.changes)
 }
 
-// Forget drops what was recorded since a mark: a statement that failed left nothing, though
-// the hook saw its first rows.
-func (t *Tx) Forget(mark int) {
+// DiscardChanges drops what was recorded since a mark: a statement that failed changed nothing in the
+// end, though the hook was called for its first rows.
+func (t *Tx) DiscardChanges(mark int) {
 	if t.confined != nil && t.confined.record != nil && mark < len(t.confined.record.changes) {
 		t.confined.record.changes = t.confined.record.changes[:mark]
 	}
 }
 
-// Recorded runs fn and gives every row that changed meanwhile, in order. It ends fn's
-// context with ErrTooManyChanges when they are too many to hold.
-func (t *Tx) Recorded(ctx context.Context, fn func(context.Context) error) ([]RowChange, error) {
+// RecordChanges runs fn and returns every row that it changed, in order. It cancels fn's context with
+// ErrTooManyChanges when they are too many to hold in memory.
+func (t *Tx) RecordChanges(ctx context.Context, fn func(context.Context) error) ([]RowChange, error) {
 	if t.confined == nil {
 		return nil, errors.New("sqlite: only a confined transaction records rows")
 	}
@@ -214,7 +220,7 @@ func (t *Tx) Recorded(ctx context.Context, fn func(context.Context) error) ([]Ro
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 
-	r := &record{stop: stop}
+	r := &changeRecord{stop: stop}
 	t.confined.record = r
 	defer func() { t.confined.record = nil }()
 
@@ -226,7 +232,7 @@ func (t *Tx) Recorded(ctx context.Context, fn func(context.Context) error) ([]Ro
 	return r.changes, err
 }
 
-func (s *confinement) take(d msqlite.SQLitePreUpdateData) {
+func (s *confinement) recordChange(d msqlite.SQLitePreUpdateData) {
 	r := s.record
 	if r == nil || r.err != nil || s.Ignore != nil && s.Ignore(d.TableName) {
 		return
@@ -268,8 +274,8 @@ type confinedConnector struct {
 	state *confinement
 }
 
-// Connect arms the connection from birth. The host's own statements pass the authorizer,
-// but never what a trigger or a view would do in their name.
+// Connect installs authorizer and hook before anybody can use the connection. Statements of the
+// host pass the authorizer, but not what a trigger or a view does on their behalf.
 func (c confinedConnector) Connect(ctx context.Context) (driver.Conn, error) {
 	conn, err := c.connector.Connect(ctx)
 	if err != nil {
@@ -284,7 +290,8 @@ func (c confinedConnector) Connect(ctx context.Context) (driver.Conn, error) {
 
 	s := c.state
 	if err := registerer.RegisterAuthorizer(func(action Action, a1, a2, database, inside string) msqlite.AuthorizerReturnCode {
-		if !s.armed && inside == "" || s.Allow(action, a1, a2, database, inside) {
+		// inside names the trigger or view whose code asks: that is never the host's own statement.
+		if !s.enforced && inside == "" || s.Allow(action, a1, a2, database, inside) {
 			return msqlite.AuthorizerOK
 		}
 		return msqlite.AuthorizerDeny
@@ -292,7 +299,7 @@ func (c confinedConnector) Connect(ctx context.Context) (driver.Conn, error) {
 		return nil, errors.Join(err, conn.Close())
 	}
 
-	hooks.RegisterPreUpdateHook(s.take)
+	hooks.RegisterPreUpdateHook(s.recordChange)
 	return conn, nil
 }
 

@@ -10,12 +10,12 @@ import (
 	msqlite "modernc.org/sqlite"
 )
 
-// SQLite's own instr, replace and trim compare at every place anew, so that two texts of
-// some megabytes keep one call busy for hours, and no deadline ends a call. Drivers for SQL
-// of a model have these instead, which take a time proportional to their arguments. The
-// driver cannot mark them as innocuous, so the schema is trusted on those connections; what
-// code in it may touch is decided by the authorizer, which hears of it too.
-var linear = []struct {
+// SQLite's own instr, replace and trim start over at every position, so that two texts of some
+// megabytes keep one call busy for hours, and no deadline ends a call. Drivers for a model's SQL
+// have these instead, which take time proportional to their arguments. The driver cannot mark
+// them as innocuous, so the schema is trusted on those connections; the authorizer, which is
+// asked about its code too, decides what that may touch.
+var linearFunctions = []struct {
 	name string
 	args int32
 	do   func(*msqlite.FunctionContext, []driver.Value) (driver.Value, error)
@@ -34,7 +34,7 @@ var errTooBig = errors.New("string or blob too big")
 
 func modelDriver() (*msqlite.Driver, error) {
 	d := &msqlite.Driver{}
-	for _, f := range linear {
+	for _, f := range linearFunctions {
 		if err := d.RegisterDeterministicScalarFunction(f.name, f.args, f.do); err != nil {
 			return nil, err
 		}
@@ -52,6 +52,7 @@ func asText(v driver.Value) (text string, ok bool) {
 	case int64:
 		return strconv.FormatInt(v, 10), true
 	case float64:
+		// As SQLite writes a REAL, with 15 digits; a whole number gets its point below.
 		text = strconv.FormatFloat(v, 'g', 15, 64)
 		if !strings.ContainsAny(text, ".eIN") {
 			text += ".0"
@@ -79,6 +80,7 @@ func instr(_ *msqlite.FunctionContext, args []driver.Value) (driver.Value, error
 		return int64(0), nil
 	}
 
+	// In a text SQLite counts characters, from 1.
 	return int64(len([]rune(text[:at])) + 1), nil
 }
 
@@ -91,6 +93,7 @@ func replace(_ *msqlite.FunctionContext, args []driver.Value) (driver.Value, err
 		return nil, nil
 	case old == "":
 		return text, nil
+	// Before it is built: a few kilobytes can ask for gigabytes.
 	case len(text)+strings.Count(text, old)*(len(by)-len(old)) > maxLength:
 		return nil, errTooBig
 	}

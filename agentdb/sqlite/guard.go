@@ -13,9 +13,9 @@ import (
 // Action is what a statement wants to do, as SQLite's authorizer names it.
 type Action = msqlite.AuthorizerActionCode
 
-// Guard is what stands between SQL that a model wrote and the file.
+// Guard restricts what SQL written by a model can do to a file.
 type Guard struct {
-	// Setup runs on each new connection before the guard is armed: temp views, say.
+	// Setup runs on each new connection before the authorizer is installed: temp views, say.
 	Setup []string
 	// Allow decides each action while a statement is compiled; what it refuses fails
 	// with "not authorized". Arguments as of sqlite3_set_authorizer.
@@ -24,15 +24,15 @@ type Guard struct {
 	MaxLength int
 }
 
-// Guarded is a pool of read-only connections, on a driver instance of its own, whose
-// every connection asks the guard about every statement.
-type Guarded struct {
+// GuardedPool is a pool of read-only connections, on a driver instance of its own. Each connection
+// asks the guard about every statement.
+type GuardedPool struct {
 	db    *sql.DB
 	guard Guard
 }
 
 // OpenGuarded opens an existing database for SQL that is not the host's.
-func OpenGuarded(path string, g Guard) (*Guarded, error) {
+func OpenGuarded(path string, g Guard) (*GuardedPool, error) {
 	if g.Allow == nil {
 		return nil, errors.New("sqlite: a guard without Allow guards nothing")
 	}
@@ -49,18 +49,19 @@ func OpenGuarded(path string, g Guard) (*Guarded, error) {
 	c := connector{model, dsn(path, "mode=ro", "_pragma=cell_size_check(1)", strictQuotes)}
 	db := sql.OpenDB(guardedConnector{c, g})
 	db.SetMaxOpenConns(2)
-	return &Guarded{db, g}, nil
+	return &GuardedPool{db, g}, nil
 }
 
 // Close closes the pool.
-func (g *Guarded) Close() error { return g.db.Close() }
+func (g *GuardedPool) Close() error { return g.db.Close() }
 
 // Conn lends a connection, which the caller closes.
-func (g *Guarded) Conn(ctx context.Context) (*sql.Conn, error) {
+func (g *GuardedPool) Conn(ctx context.Context) (*sql.Conn, error) {
 	conn, err := g.db.Conn(ctx)
 	if err != nil {
 		return nil, err
 	}
+	// Each time: the pool may have opened a new connection.
 	if err := setLimits(conn, g.guard.MaxLength); err != nil {
 		return nil, errors.Join(err, conn.Close())
 	}
@@ -77,18 +78,20 @@ func (c guardedConnector) Connect(ctx context.Context) (driver.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := c.arm(ctx, conn); err != nil {
+	if err := c.installAuthorizer(ctx, conn); err != nil {
 		return nil, errors.Join(err, conn.Close())
 	}
 	return conn, nil
 }
 
-func (c guardedConnector) arm(ctx context.Context, conn driver.Conn) error {
+func (c guardedConnector) installAuthorizer(ctx context.Context, conn driver.Conn) error {
 	exec, ok := conn.(driver.ExecerContext)
 	if !ok {
 		return errors.New("sqlite: the driver cannot execute")
 	}
 
+	// Before the authorizer, which would refuse some of it; query_only last, so that Setup may write
+	// temporary objects.
 	for _, statement := range append(c.guard.Setup[:len(c.guard.Setup):len(c.guard.Setup)], "pragma query_only=1") {
 		if _, err := exec.ExecContext(ctx, statement, nil); err != nil {
 			return fmt.Errorf("preparing a guarded connection: %w", err)

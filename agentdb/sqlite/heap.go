@@ -13,12 +13,13 @@ import (
 // that moment can fail with it, which is better than a process that the system kills.
 const maxHeap = 512 << 20
 
-// bounded is the only state of the package: SQLite's own settings are the process's, too.
-var bounded sync.Once
+// heapLimited is the only state of the package: SQLite's own settings are the process's, too.
+var heapLimited sync.Once
 
-// boundHeap sets the bound before the first file is opened. The driver is built without it.
-func boundHeap() (err error) {
-	bounded.Do(func() {
+// limitHeap sets the bound before the first file is opened. The driver is built without memory
+// statistics, which SQLite needs for it.
+func limitHeap() (err error) {
+	heapLimited.Do(func() {
 		const arguments = 8
 		tls := libc.NewTLS()
 		defer tls.Close()
@@ -26,7 +27,7 @@ func boundHeap() (err error) {
 		at := tls.Alloc(arguments)
 		defer tls.Free(arguments)
 
-		// Where somebody was first, SQLite does not take it any more, and has no bound.
+		// If SQLite was initialized before, it refuses this setting, and there is no bound.
 		if sqlite3.Xsqlite3_config(tls, sqlite3.SQLITE_CONFIG_MEMSTATUS, libc.VaList(at, int32(1))) != sqlite3.SQLITE_OK {
 			return
 		}

@@ -49,8 +49,8 @@ func ReadMigrations(dir fs.FS) ([]Migration, error) {
 	return out, nil
 }
 
-// migrate applies what the file has not seen, each step in its own transaction, those of a
-// new file in one. A file with content is copied first; a file from a newer program is refused.
+// migrate applies the steps that the file has not seen, each in its own transaction, those of a
+// new file in one. A file with content is backed up first; one from a newer program is refused.
 func migrate(ctx context.Context, db *sql.DB, o Options) error {
 	if o.Migrations == nil {
 		return nil
@@ -63,13 +63,14 @@ func migrate(ctx context.Context, db *sql.DB, o Options) error {
 
 	var at int
 	if err := db.QueryRowContext(ctx, "pragma user_version").Scan(&at); err != nil {
-		return damage(o.Path, err)
+		return openError(o.Path, err)
 	}
 	if at > len(steps) {
 		return fmt.Errorf("the database %s was made by a newer rouse (schema %d, this one knows %d); install that version or restore a backup", o.Path, at, len(steps))
 	}
 
 	if at > 0 && at < len(steps) {
+		// A new file needs no permission to be written, and no backup.
 		if err := o.BeforeWrite(); err != nil {
 			return err
 		}
@@ -78,7 +79,8 @@ func migrate(ctx context.Context, db *sql.DB, o Options) error {
 		}
 	}
 
-	if at == 0 { // nobody can have a part of it
+	// All at once: a creation that is killed leaves an empty schema, not a part of one.
+	if at == 0 {
 		return apply(ctx, db, o, steps...)
 	}
 
@@ -91,21 +93,22 @@ func migrate(ctx context.Context, db *sql.DB, o Options) error {
 	return nil
 }
 
-// backup writes a consistent copy, which has its name once it is whole and proved to be.
-// The log is copied too: it is read like the file.
+// backup writes a consistent copy, write-ahead log included, and gives it its name once it has
+// been verified.
 func backup(ctx context.Context, db *sql.DB, o Options, at int) error {
 	path := fmt.Sprintf("%s.bak-%d", o.Path, at)
-	if o.KeepCopy != nil {
+	if o.BackupPath != nil {
 		var err error
-		if path, err = o.KeepCopy(at); err != nil || path == "" {
+		if path, err = o.BackupPath(at); err != nil || path == "" {
 			return err
 		}
 	}
 
 	partial := path + ".partial"
-	if err := copyOf(ctx, db, o.Path, partial, nil); err != nil {
+	if err := copyDB(ctx, db, o.Path, partial, nil); err != nil {
 		return err
 	}
+	// A backup is worth nothing unless it can be read.
 	if err := Verify(ctx, partial, o.ApplicationID, false); err != nil {
 		return errors.Join(err, os.Remove(partial))
 	}
@@ -113,7 +116,7 @@ func backup(ctx context.Context, db *sql.DB, o Options, at int) error {
 	return atomicfile.Rename(partial, path)
 }
 
-// apply takes steps in one transaction.
+// apply runs steps in one transaction.
 func apply(ctx context.Context, db *sql.DB, o Options, steps ...Migration) error {
 	tx, err := db.BeginTx(ctx, nil)
 	if err != nil {

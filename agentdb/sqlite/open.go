@@ -30,15 +30,15 @@ type Options struct {
 	// Migrations holds files NNNN_name.sql in its root, applied in order and only forward.
 	Migrations fs.FS
 	Readers    int // connections that read at once; 0 means 4
-	// Whole says that the caller knows the file to be whole, or looks at it later with
-	// Check: it is not read through while it is opened.
-	Whole bool
+	// Whole skips the check that reads the whole file: the caller knows that the file is intact,
+	// or calls Check later.
+	SkipCheck bool
 	// BeforeWrite, when set, is called before every write, and before an old file is
 	// migrated; an error refuses it.
 	BeforeWrite func() error
-	// KeepCopy names the file for the copy that is made of a schema of this version before
-	// it is migrated, "" for none; nil means PATH.bak-VERSION, which is replaced.
-	KeepCopy func(version int) (path string, err error)
+	// BackupPath names the file for the backup that is made before a schema of this version is
+	// migrated, "" for none; nil means PATH.bak-VERSION, which is replaced.
+	BackupPath func(version int) (path string, err error)
 }
 
 // CorruptError is a file that is not the database it should be. It is left untouched.
@@ -69,10 +69,11 @@ func Open(ctx context.Context, o Options) (*DB, error) {
 	if err := os.MkdirAll(filepath.Dir(o.Path), 0o700); err != nil {
 		return nil, fmt.Errorf("cannot create the folder of the database %s: %w", o.Path, err)
 	}
-	if err := boundHeap(); err != nil {
+	if err := limitHeap(); err != nil {
 		return nil, err
 	}
 
+	// Before SQLite opens it, which would create a database in an empty file.
 	fresh, err := probe(o.Path)
 	if err != nil {
 		return nil, err
@@ -89,11 +90,12 @@ func Open(ctx context.Context, o Options) (*DB, error) {
 		read:    sql.OpenDB(connector{host, dsn(o.Path, "_pragma=query_only(1)")}),
 	}
 
+	// SQLite has one writer at a time; a second connection would only wait for the first.
 	db.writeDB.SetMaxOpenConns(1)
 	db.writeDB.SetConnMaxLifetime(0)
 	db.read.SetMaxOpenConns(o.Readers)
 	db.read.SetMaxIdleConns(o.Readers)
-	if err := db.prepare(ctx, o, fresh); err != nil {
+	if err := db.initialize(ctx, o, fresh); err != nil {
 		return nil, errors.Join(err, db.writeDB.Close(), db.read.Close())
 	}
 	if db.writer, err = NewWriter(ctx, db.writeDB, WriterOptions{}); err != nil {
@@ -124,8 +126,8 @@ func (db *DB) Close() error {
 	return errors.Join(err, db.confined.close(), db.read.Close(), db.writeDB.Close())
 }
 
-// probe looks at the file before SQLite does, which would take an empty file for a new
-// database. It reports whether the database is to be created.
+// probe inspects the file before SQLite does, which takes an empty file for a new database. It
+// reports whether the database is to be created.
 func probe(path string) (fresh bool, err error) {
 	info, err := os.Stat(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -139,7 +141,7 @@ func probe(path string) (fresh bool, err error) {
 	}
 
 	if info.Size() > 0 {
-		return false, header(path)
+		return false, checkHeader(path)
 	}
 
 	// A creation that was killed before its first commit leaves an empty file; with a
@@ -151,10 +153,10 @@ func probe(path string) (fresh bool, err error) {
 	return true, nil
 }
 
-// header refuses a file that does not begin like a database: SQLite takes one of a single
-// byte for a new one. With a rollback journal beside it the beginning may be half written,
-// and SQLite restores it.
-func header(path string) error {
+// checkHeader refuses a file that does not begin like a database: SQLite takes a file of a single
+// byte for a new one. With a rollback journal beside it, the beginning may be half written, and
+// SQLite restores it.
+func checkHeader(path string) error {
 	if _, err := os.Stat(path + "-journal"); err == nil {
 		return nil
 	}
@@ -177,18 +179,18 @@ func header(path string) error {
 	return nil
 }
 
-// prepare checks identity and health, and migrates. Only a file that is ours is switched
+// initialize checks identity and health, and migrates. Only a file that is ours is switched
 // to a write-ahead log, which rewrites its header and stays for every later connection.
-func (db *DB) prepare(ctx context.Context, o Options, fresh bool) error {
+func (db *DB) initialize(ctx context.Context, o Options, fresh bool) error {
 	if fresh {
 		if _, err := db.writeDB.ExecContext(ctx, fmt.Sprintf("pragma application_id=%d", o.ApplicationID)); err != nil {
-			return damage(o.Path, err)
+			return openError(o.Path, err)
 		}
 	}
 
 	var id int32
 	if err := db.writeDB.QueryRowContext(ctx, "pragma application_id").Scan(&id); err != nil {
-		return damage(o.Path, err)
+		return openError(o.Path, err)
 	}
 
 	if id == 0 && !fresh {
@@ -196,10 +198,10 @@ func (db *DB) prepare(ctx context.Context, o Options, fresh bool) error {
 		// program wrote its mark, leaves a database without a mark and without a table.
 		var objects int
 		if err := db.writeDB.QueryRowContext(ctx, "select count(*) from sqlite_schema").Scan(&objects); err != nil {
-			return damage(o.Path, err)
+			return openError(o.Path, err)
 		}
 		if objects == 0 {
-			return db.prepare(ctx, o, true)
+			return db.initialize(ctx, o, true)
 		}
 	}
 
@@ -207,7 +209,7 @@ func (db *DB) prepare(ctx context.Context, o Options, fresh bool) error {
 		return &CorruptError{o.Path, fmt.Sprintf("it belongs to another program (application id %#x, not %#x)", id, o.ApplicationID)}
 	}
 
-	if !o.Whole {
+	if !o.SkipCheck {
 		if err := check(ctx, db.writeDB, o.Path, false); err != nil {
 			return err
 		}
@@ -215,7 +217,7 @@ func (db *DB) prepare(ctx context.Context, o Options, fresh bool) error {
 
 	var mode string
 	if err := db.writeDB.QueryRowContext(ctx, "pragma journal_mode=wal").Scan(&mode); err != nil {
-		return damage(o.Path, err)
+		return openError(o.Path, err)
 	}
 	if mode != "wal" {
 		return fmt.Errorf("the database %s cannot have a write-ahead log where it is (SQLite keeps journal mode %s); put it on a local disk", o.Path, mode)
@@ -224,8 +226,8 @@ func (db *DB) prepare(ctx context.Context, o Options, fresh bool) error {
 	return migrate(ctx, db.writeDB, o)
 }
 
-// damage turns SQLite's word for a broken file into a *CorruptError.
-func damage(path string, err error) error {
+// openError words SQLite's error for the owner of the file; a broken file is a *CorruptError.
+func openError(path string, err error) error {
 	var e *msqlite.Error
 	const cannotOpen, noShared = 14, 19<<8 | 10
 	switch {
@@ -249,7 +251,7 @@ func isCorrupt(err error) bool {
 	return errors.As(err, &e) && (e.Code()&0xff == corrupt || e.Code()&0xff == notADB)
 }
 
-// dsn names a file so that no character of its path is taken for a parameter.
+// dsn is the data source name of a file, in which no character of its path counts as a parameter.
 func dsn(path string, params ...string) string {
 	u := url.URL{Scheme: "file", Path: filepath.ToSlash(path)}
 	if !strings.HasPrefix(u.Path, "/") { // a relative path, or C:/… on Windows
@@ -275,8 +277,8 @@ type connector struct {
 func (c connector) Connect(context.Context) (driver.Conn, error) { return c.driver.Open(c.dsn) }
 func (c connector) Driver() driver.Driver                        { return c.driver }
 
-// locked says whether a database could not be used because somebody else is writing to it.
-func locked(err error) bool {
+// isBusy reports whether a database could not be used because somebody else is writing to it.
+func isBusy(err error) bool {
 	const busy = 5
 	var e *msqlite.Error
 	return errors.As(err, &e) && e.Code()&0xff == busy

@@ -15,12 +15,12 @@ type Prepared struct {
 	failed bool
 }
 
-// Prepare compiles a statement for this transaction; the caller closes it before the
-// transaction ends. A thousand rows are compiled as long as they are written, so the last
-// statement is kept for the next caller who wants the same.
+// Prepare compiles a statement for this transaction; the caller closes it before the transaction
+// ends. Compiling an insert of a thousand rows takes as long as running it, so the last statement
+// is cached for the next caller who wants the same.
 func (t *Tx) Prepare(query string) (*Prepared, error) {
-	if p := t.conn.spare; p != nil && p.query == query {
-		t.conn.spare = nil
+	if p := t.conn.cached; p != nil && p.query == query {
+		t.conn.cached = nil
 		return p, nil
 	}
 
@@ -53,13 +53,14 @@ func (p *Prepared) Exec(args []driver.NamedValue) (result driver.Result, err err
 	return result, err
 }
 
-// Close gives the statement back.
+// Close returns the statement to the cache, in the place of the one before.
 func (p *Prepared) Close() error {
-	if p.failed || p.owner.spare == p {
+	// A statement that failed is not used again.
+	if p.failed || p.owner.cached == p {
 		return p.finalize()
 	}
-	before := p.owner.spare
-	p.owner.spare = p
+	before := p.owner.cached
+	p.owner.cached = p
 	return before.finalize()
 }
 

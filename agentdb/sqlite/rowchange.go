@@ -16,11 +16,11 @@ type RowChange struct {
 	OldRow, NewRow int64 // row ids; 0 in tables without them
 }
 
-// rowChange reads what the pre-update hook is called with. The driver's own reading ends a
-// text at its first NUL and takes a virtual generated column, which SQLite does not hand
-// out, for a pointer; so the values are read here.
+// rowChange reads what the pre-update hook is called with. The driver's own code ends a text at
+// its first NUL, and reads a pointer that SQLite never set for a virtual generated column; so the
+// values are read here.
 func rowChange(d *msqlite.SQLitePreUpdateData) (RowChange, error) {
-	r, err := readerOf(reflect.ValueOf(d).Elem())
+	r, err := newHookReader(reflect.ValueOf(d).Elem())
 	if err != nil {
 		return RowChange{}, err
 	}
@@ -37,9 +37,9 @@ func rowChange(d *msqlite.SQLitePreUpdateData) (RowChange, error) {
 	return c, nil
 }
 
-// readerOf takes what the driver keeps to itself. A later driver may keep it otherwise: then
-// the write that wants its rows recorded is refused.
-func readerOf(data reflect.Value) (hookReader, error) {
+// newHookReader reads unexported fields of the driver. If a later version has others, the write
+// whose rows should be recorded is refused.
+func newHookReader(data reflect.Value) (hookReader, error) {
 	tls, db := data.FieldByName("tls"), data.FieldByName("pCsr")
 	if !tls.IsValid() || tls.Type() != reflect.TypeFor[*libc.TLS]() || !db.IsValid() || !db.CanUint() {
 		return hookReader{}, fmt.Errorf("the SQLite driver hands row changes over in an unknown form (%s)", data.Type())
@@ -85,6 +85,7 @@ func (r hookReader) value(at uintptr) any {
 // bytes are SQLite's own; the caller copies them.
 func (r hookReader) bytes(from, value uintptr) []byte {
 	n := sqlite3.Xsqlite3_value_bytes(r.tls, value)
+	// SQLite returns no pointer for an empty blob.
 	if n == 0 || from == 0 {
 		return nil
 	}

@@ -22,11 +22,11 @@ func TestRowChangeOfAnotherDriver(t *testing.T) {
 			pCsr int64
 		}{},
 	} {
-		if _, err := readerOf(reflect.ValueOf(data)); err == nil || !strings.Contains(err.Error(), "unknown form (struct {") {
+		if _, err := newHookReader(reflect.ValueOf(data)); err == nil || !strings.Contains(err.Error(), "unknown form (struct {") {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if _, err := readerOf(reflect.ValueOf(msqlite.SQLitePreUpdateData{})); err != nil {
+	if _, err := newHookReader(reflect.ValueOf(msqlite.SQLitePreUpdateData{})); err != nil {
 		t.Errorf("the driver in use: %v", err)
 	}
 }

@@ -61,7 +61,7 @@ func TestOpenKeepsThePath(t *testing.T) {
 	}
 }
 
-func TestFailingOperationHarmsNoNeighbour(t *testing.T) {
+func TestFailingOperationIsIsolated(t *testing.T) {
 	db := open(t, filepath.Join(t.TempDir(), "t.db"))
 	const callers = 64
 	errs := make([]error, callers)
@@ -100,7 +100,7 @@ func TestFailingOperationHarmsNoNeighbour(t *testing.T) {
 	}
 }
 
-// SQLite takes a transaction back by itself when the disk is full; its word reaches the
+// SQLite rolls a transaction back by itself when the disk is full; its message reaches the
 // caller, and the next write finds a writer that works.
 func TestFullDisk(t *testing.T) {
 	db := open(t, filepath.Join(t.TempDir(), "t.db"))
@@ -153,7 +153,7 @@ func TestCommitThatFails(t *testing.T) {
 	}
 }
 
-func TestCallerThatLeftIsNotRun(t *testing.T) {
+func TestCancelledCallerIsNotRun(t *testing.T) {
 	db := open(t, filepath.Join(t.TempDir(), "t.db"))
 	hold, held := make(chan struct{}), make(chan struct{})
 	go db.Do(context.WithoutCancel(t.Context()), func(*sqlite.Tx) error { close(held); <-hold; return nil })
@@ -176,7 +176,7 @@ func TestCallerThatLeftIsNotRun(t *testing.T) {
 	}
 }
 
-func TestClosedWriterSaysSo(t *testing.T) {
+func TestClosedWriter(t *testing.T) {
 	db := open(t, filepath.Join(t.TempDir(), "t.db"))
 	if err := db.Close(); err != nil {
 		t.Fatal(err)
@@ -257,8 +257,8 @@ func TestOpenRefuses(t *testing.T) {
 	}
 }
 
-// A creation that was killed at its first page is begun anew.
-func TestOpenAfterAKilledCreation(t *testing.T) {
+// A creation that was killed at its first page is started again.
+func TestOpenAfterKilledCreation(t *testing.T) {
 	for _, statement := range []string{"pragma journal_mode=wal", "pragma user_version=0"} {
 		path := filepath.Join(t.TempDir(), "t.db")
 		raw(t, path, statement)

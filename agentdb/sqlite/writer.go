@@ -15,15 +15,15 @@ var ErrClosed = errors.New("the database is closed")
 
 const (
 	defaultGroup = 512
-	maxYields    = 10
+	maxRetries   = 10
 )
 
 // WriterOptions tune a Writer.
 type WriterOptions struct {
-	Group int // operations that may share a commit; 0 means 512
+	MaxBatch int // operations that may share a commit; 0 means 512
 	// Text, when set, is what every text argument passes: PostgreSQL refuses some that
 	// SQLite stores as they are.
-	Text func(string) string
+	SanitizeText func(string) string
 }
 
 // Writer commits the operations of many callers together. One goroutine owns one
@@ -37,38 +37,38 @@ type Writer struct {
 	text  func(string) string
 	done  chan struct{}
 
-	mu      sync.Mutex
-	wake    chan struct{} // capacity 1
-	waiting []*operation
-	closed  bool
+	mu     sync.Mutex
+	wake   chan struct{} // capacity 1
+	queue  []*operation
+	closed bool
 }
 
 type operation struct {
-	do     func(*Tx) error
-	alone  func() error // instead of do: it has its own transaction, on a connection of its own
-	err    error
-	failed bool
-	yields int // how often its transaction was taken back for another process's
-	done   chan struct{}
+	run       func(*Tx) error
+	exclusive func() error // instead of do: it has its own transaction, on a connection of its own
+	err       error
+	failed    bool
+	retries   int // how often its transaction was rolled back in favour of another process
+	done      chan struct{}
 }
 
-// NewWriter starts the goroutine that owns one connection of db, until Close; ctx lends
-// its values alone.
+// NewWriter starts the goroutine that owns one connection of db, until Close. Only the values of
+// ctx are used, not its end.
 func NewWriter(ctx context.Context, db *sql.DB, o WriterOptions) (*Writer, error) {
 	if db == nil {
 		return nil, errors.New("sqlite: a writer needs a database")
 	}
 
-	if o.Group <= 0 {
-		o.Group = defaultGroup
+	if o.MaxBatch <= 0 {
+		o.MaxBatch = defaultGroup
 	}
 
-	w := &Writer{ctx: context.WithoutCancel(ctx), db: db, group: o.Group, text: o.Text, done: make(chan struct{}), wake: make(chan struct{}, 1)}
+	w := &Writer{ctx: context.WithoutCancel(ctx), db: db, group: o.MaxBatch, text: o.SanitizeText, done: make(chan struct{}), wake: make(chan struct{}, 1)}
 	go w.run()
 	return w, nil
 }
 
-// Do runs op in a transaction that it may share with other callers and returns once that
+// Do runs op in a transaction that it may share with other callers, and returns when that
 // transaction is durable, or with op's own error, in which case nothing of op was written.
 //
 // op may run more than once: when a neighbour fails, the transaction is rolled back and
@@ -78,12 +78,12 @@ func NewWriter(ctx context.Context, db *sql.DB, o WriterOptions) (*Writer, error
 // A caller whose ctx ends while op waits for its turn gets the context's error and op does
 // not run; once op has begun, Do waits for it.
 func (w *Writer) Do(ctx context.Context, op func(*Tx) error) error {
-	return w.submit(ctx, &operation{do: op, done: make(chan struct{})})
+	return w.submit(ctx, &operation{run: op, done: make(chan struct{})})
 }
 
-// Alone runs op when its turn has come, while the writer itself has no transaction open.
-func (w *Writer) Alone(ctx context.Context, op func() error) error {
-	return w.submit(ctx, &operation{alone: op, done: make(chan struct{})})
+// DoExclusive runs op in its turn, while the writer has no transaction open.
+func (w *Writer) DoExclusive(ctx context.Context, op func() error) error {
+	return w.submit(ctx, &operation{exclusive: op, done: make(chan struct{})})
 }
 
 func (w *Writer) submit(ctx context.Context, o *operation) error {
@@ -97,7 +97,8 @@ func (w *Writer) submit(ctx context.Context, o *operation) error {
 		return ErrClosed
 	}
 
-	w.waiting = append(w.waiting, o)
+	// The lock also covers closed: nothing is queued behind the goroutine's last look.
+	w.queue = append(w.queue, o)
 	w.mu.Unlock()
 
 	select {
@@ -111,6 +112,7 @@ func (w *Writer) submit(ctx context.Context, o *operation) error {
 	case <-ctx.Done():
 	}
 
+	// Once picked up it shares its transaction, and to stop it would roll back its neighbours.
 	if w.withdraw(o) {
 		return context.Cause(ctx)
 	}
@@ -119,14 +121,14 @@ func (w *Writer) submit(ctx context.Context, o *operation) error {
 	return o.err
 }
 
-// withdraw takes an operation back that has not been picked up.
+// withdraw removes an operation from the queue; false when it has been picked up.
 func (w *Writer) withdraw(o *operation) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 
-	for i, other := range w.waiting {
+	for i, other := range w.queue {
 		if other == o {
-			w.waiting = append(w.waiting[:i], w.waiting[i+1:]...)
+			w.queue = append(w.queue[:i], w.queue[i+1:]...)
 			return true
 		}
 	}
@@ -154,7 +156,7 @@ func (w *Writer) run() {
 	defer func() { conn.close() }()
 
 	for {
-		batch, closed := w.take()
+		batch, closed := w.nextBatch()
 		if len(batch) == 0 {
 			if closed {
 				return
@@ -163,8 +165,8 @@ func (w *Writer) run() {
 			continue
 		}
 
-		if o := batch[0]; o.alone != nil {
-			o.err = guardedAlone(o.alone)
+		if o := batch[0]; o.exclusive != nil {
+			o.err = recoverPanic(o.exclusive)
 		} else {
 			conn = w.commit(conn, batch)
 		}
@@ -175,19 +177,20 @@ func (w *Writer) run() {
 	}
 }
 
-func (w *Writer) take() ([]*operation, bool) {
+func (w *Writer) nextBatch() ([]*operation, bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 
-	n := min(len(w.waiting), w.group)
-	if i := slices.IndexFunc(w.waiting[:n], func(o *operation) bool { return o.alone != nil }); i >= 0 {
+	// An exclusive operation is a batch of its own; the ones before it go first.
+	n := min(len(w.queue), w.group)
+	if i := slices.IndexFunc(w.queue[:n], func(o *operation) bool { return o.exclusive != nil }); i >= 0 {
 		n = max(i, 1)
 	}
 
-	batch := w.waiting[:n:n]
-	w.waiting = w.waiting[n:]
-	if len(w.waiting) == 0 {
-		w.waiting = nil
+	batch := w.queue[:n:n]
+	w.queue = w.queue[n:]
+	if len(w.queue) == 0 {
+		w.queue = nil
 	}
 
 	return batch, w.closed
@@ -197,6 +200,7 @@ func (w *Writer) take() ([]*operation, bool) {
 // It returns the connection to use next, nil when it broke.
 func (w *Writer) commit(conn *connection, batch []*operation) *connection {
 	for {
+		// Ends, because each round commits, or leaves one operation fewer, or uses up one of its retries.
 		live := batch[:0:0]
 		for _, o := range batch {
 			if !o.failed {
@@ -212,13 +216,14 @@ func (w *Writer) commit(conn *connection, batch []*operation) *connection {
 		var err error
 		conn, tx, err = w.begin(conn)
 		if err == nil {
-			again, err = conn.attempt(tx, live)
+			again, err = conn.runBatch(tx, live)
 		}
 		if again {
 			continue
 		}
 
 		if err != nil {
+			// The connection is unusable, or the outcome unknown: no operation can claim success.
 			for _, o := range live {
 				o.err = err
 			}
@@ -230,8 +235,8 @@ func (w *Writer) commit(conn *connection, batch []*operation) *connection {
 	}
 }
 
-// begin begins a transaction, on a new connection when there is none or when the old one
-// broke between two batches: a database server that was restarted costs nobody a write.
+// begin starts a transaction, on a new connection when there is none or when the old one broke
+// between two batches, so that a restart of the database server costs nobody a write.
 func (w *Writer) begin(conn *connection) (*connection, *sql.Tx, error) {
 	var err error
 	if conn == nil {
@@ -244,12 +249,12 @@ func (w *Writer) begin(conn *connection) (*connection, *sql.Tx, error) {
 	switch {
 	case err == nil:
 		return conn, tx, nil
-	case len(conn.statements) > 0 && conn.conn.PingContext(w.ctx) != nil: // it served before
+	case len(conn.statements) > 0 && conn.conn.PingContext(w.ctx) != nil: // it has served, so it broke since; a new one has no statements yet
 		conn.close()
 		return w.begin(nil)
 	}
 
-	if locked(err) {
+	if isBusy(err) {
 		return conn, nil, fmt.Errorf("another program holds the database (an open sqlite3 shell, or a copy that is being made); close it: %w", err)
 	}
 
@@ -262,7 +267,7 @@ type connection struct {
 	conn       *sql.Conn
 	text       func(string) string
 	statements map[string]*sql.Stmt
-	spare      *Prepared // the one that was closed last, for whoever wants the same
+	cached     *Prepared // the one that was closed last, for whoever wants the same
 }
 
 func open(ctx context.Context, db *sql.DB, text func(string) string) (*connection, error) {
@@ -282,21 +287,22 @@ func (c *connection) close() {
 		_ = s.Close() // the connection is given up; there is nothing to save
 	}
 
-	_ = c.spare.finalize()
+	_ = c.cached.finalize()
 	_ = c.conn.Close()
 }
 
-// attempt runs the operations in one transaction. again says that they have to run once
-// more: without the one that failed and was marked, or all of them.
-func (c *connection) attempt(tx *sql.Tx, batch []*operation) (again bool, err error) {
+// runBatch runs the operations in one transaction. again says that they have to run once more:
+// without the one that failed and was marked, or all of them.
+func (c *connection) runBatch(tx *sql.Tx, batch []*operation) (again bool, err error) {
 	t := &Tx{conn: c, tx: tx}
 	for _, o := range batch {
-		if err := guarded(o.do, t); err != nil {
-			if o.yields++; o.yields > maxYields || !yielded(err) {
+		if err := recoverTx(o.run, t); err != nil {
+			if o.retries++; o.retries > maxRetries || !serializationFailure(err) {
 				o.err, o.failed = err, true
 			}
-			if e := tx.Rollback(); e != nil && !ended(e) {
-				return false, fmt.Errorf("cannot take a failed write back: %w", errors.Join(e, err))
+			// Everybody is rolled back; the caller of runBatch repeats the others.
+			if e := tx.Rollback(); e != nil && !alreadyRolledBack(e) {
+				return false, fmt.Errorf("cannot roll back a failed write: %w", errors.Join(e, err))
 			}
 			return true, nil
 		}
@@ -308,23 +314,25 @@ func (c *connection) attempt(tx *sql.Tx, batch []*operation) (again bool, err er
 	return false, nil
 }
 
-// ended says that SQLite has taken a transaction back by itself, as it does when the disk
-// is full.
-func ended(err error) bool { return strings.Contains(err.Error(), "no transaction is active") }
+// alreadyRolledBack reports whether SQLite has rolled the transaction back by itself, as it does
+// when the disk is full.
+func alreadyRolledBack(err error) bool {
+	return strings.Contains(err.Error(), "no transaction is active")
+}
 
-// yielded says that PostgreSQL took the transaction back in favour of another process's
-// (class 40: deadlock, serialization), which is nobody's failure.
-func yielded(err error) bool {
+// serializationFailure reports whether PostgreSQL rolled the transaction back in favour of another
+// process (class 40: deadlock, serialization). The operation did nothing wrong and is repeated.
+func serializationFailure(err error) bool {
 	var state interface{ SQLState() string }
 	return errors.As(err, &state) && strings.HasPrefix(state.SQLState(), "40")
 }
 
-// guarded keeps a defect in one operation from ending everyone's writer.
-func guarded(op func(*Tx) error, t *Tx) error {
-	return guardedAlone(func() error { return op(t) })
+// recoverTx keeps a panic in one operation from ending the writer of all of them.
+func recoverTx(op func(*Tx) error, t *Tx) error {
+	return recoverPanic(func() error { return op(t) })
 }
 
-func guardedAlone(op func() error) (err error) {
+func recoverPanic(op func() error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("a write failed by a defect of rouse: %v", p)
@@ -336,7 +344,7 @@ func guardedAlone(op func() error) (err error) {
 // Tx is the transaction that an operation runs in. It must not be kept. Statements are
 // prepared once for the life of the writer's connection, so their text must not vary. They
 // run on the connection itself, which is inside the transaction: sql.Tx.Stmt would prepare
-// them anew each time.
+// them again each time.
 type Tx struct {
 	conn     *connection
 	tx       *sql.Tx
@@ -368,12 +376,14 @@ func (t *Tx) prepare(query string) error {
 	return nil
 }
 
-// passed gives the arguments as the server takes them.
-func (c *connection) passed(args []any) []any {
+// sanitized returns the arguments as the server accepts them. Only plain strings are looked at:
+// callers convert named string types whose value may come from outside.
+func (c *connection) sanitized(args []any) []any {
 	if c.text == nil {
 		return args
 	}
 
+	// The caller may use its slice again, for the retry of its operation.
 	out := slices.Clone(args)
 	for i, arg := range out {
 		if text, ok := arg.(string); ok {
@@ -388,7 +398,7 @@ func (t *Tx) Exec(query string, args ...any) (sql.Result, error) {
 	if err := t.prepare(query); err != nil {
 		return nil, err
 	}
-	return t.conn.statements[query].ExecContext(t.conn.ctx, t.conn.passed(args)...)
+	return t.conn.statements[query].ExecContext(t.conn.ctx, t.conn.sanitized(args)...)
 }
 
 // Query runs a statement that gives rows; the caller closes them before it goes on.
@@ -396,7 +406,7 @@ func (t *Tx) Query(query string, args ...any) (*sql.Rows, error) {
 	if err := t.prepare(query); err != nil {
 		return nil, err
 	}
-	return t.conn.statements[query].QueryContext(t.conn.ctx, t.conn.passed(args)...)
+	return t.conn.statements[query].QueryContext(t.conn.ctx, t.conn.sanitized(args)...)
 }
 
 // QueryRow runs a statement that gives at most one row.
@@ -404,7 +414,7 @@ func (t *Tx) QueryRow(query string, args ...any) Row {
 	if err := t.prepare(query); err != nil {
 		return Row{err: err}
 	}
-	return Row{row: t.conn.statements[query].QueryRowContext(t.conn.ctx, t.conn.passed(args)...)}
+	return Row{row: t.conn.statements[query].QueryRowContext(t.conn.ctx, t.conn.sanitized(args)...)}
 }
 
 // SQL is the transaction itself, for statements whose text varies (they are not cached).

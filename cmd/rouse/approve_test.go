@@ -57,8 +57,8 @@ jobs: [{name: mail, agent: clerk, playbook: [{call: db_schema}]}]
 	say("runs")
 	hidden := "rm -rf \x1b[2K\u202e /tmp/x\nsecond \x00\u200bline"
 	newApprovalItems(t, filepath.Join(filepath.Dir(config), "home"),
-		ledger.Action{Tool: "shell_run", Shown: hidden, Hash: "h1"}, ledger.Action{Tool: "shell_run", Shown: hidden, Hash: "h1"},
-		ledger.Action{Tool: "send", Shown: "to bob", Hash: "h2"}, ledger.Action{Tool: "send", Shown: "to eve", Hash: "h3"})
+		ledger.Action{Tool: "shell_run", Description: hidden, Hash: "h1"}, ledger.Action{Tool: "shell_run", Description: hidden, Hash: "h1"},
+		ledger.Action{Tool: "send", Description: "to bob", Hash: "h2"}, ledger.Action{Tool: "send", Description: "to eve", Hash: "h3"})
 	var items []api.Item
 	runJSON(t, &items, "inbox", "--json", "--config", config)
 	if len(items) != 3 || strings.Join(items[0].Runs, " ") != "1 2" || items[0].Action != hidden || items[0].Tool != "shell_run" || items[0].Hash != "h1" || items[0].Kind != "approval" {

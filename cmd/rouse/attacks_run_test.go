@@ -137,8 +137,8 @@ func (b *attackSuite) runStage(t *testing.T, w *fixture, a attackCase, s Stage, 
 		}
 	}
 
-	var slots []api.AgentSlot
-	if err := b.client.Get(t.Context(), "/v1/slots", url.Values{"agent": {a.Name}}, &slots); err != nil || len(slots) != 1 || (slots[0].Slot != nil) != s.Wakes {
+	var slots []api.AgentWake
+	if err := b.client.Get(t.Context(), "/v1/slots", url.Values{"agent": {a.Name}}, &slots); err != nil || len(slots) != 1 || (slots[0].Wake != nil) != s.Wakes {
 		t.Errorf("a wake is to be planned: %t, and there are %+v %v", s.Wakes, slots, err)
 	}
 }

@@ -215,7 +215,7 @@ func (a attackCase) programs() bool {
 	for _, s := range a.stages() {
 		for _, c := range flattenCalls(s.Calls) {
 			for name := range c {
-				if given := agent.Specs().Find(name).Given; given == tool.GivenCommands || given == tool.GivenRepository {
+				if given := agent.Specs().Find(name).Requires; given == tool.RequiresCommands || given == tool.RequiresRepository {
 					return true
 				}
 			}

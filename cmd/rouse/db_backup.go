@@ -94,7 +94,7 @@ func dbRestore(cmd *cobra.Command, at *place, o dbOptions, from string) error {
 		}
 	}
 	return dbReplace(cmd, at, o, "restore", api.RestoreRequest{From: from, Force: o.force}, func(w io.Writer, r api.Replaced) {
-		for _, name := range r.Passed {
+		for _, name := range r.Skipped {
 			fmt.Fprintf(cmd.ErrOrStderr(), "warning: the backup %s is newer, but damaged\n", text.OneLine(name))
 		}
 		fmt.Fprintf(w, "the database of %s is restored from %s\n", r.Agent, text.OneLine(r.From))

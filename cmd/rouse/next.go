@@ -67,7 +67,7 @@ jitter, a change of the clock, and why one will be skipped (an excluded date, a 
 // comingJob is what a listing calls the job of a coming occurrence: a wake is its agent's.
 func comingJob(o api.Occurrence) string {
 	switch {
-	case o.Source == scheduler.SourceSlot:
+	case o.Source == scheduler.SourceWake:
 		return "agent " + o.Agent
 	case o.Job == "":
 		return "(" + o.Agent + ")"

@@ -99,7 +99,7 @@ func saveRecording(out io.Writer, rec replay.Recording, o replayOptions) error {
 	}
 
 	if o.answers {
-		rec = rec.Answers()
+		rec = rec.AnswersOnly()
 	}
 
 	// 0600: a recording holds the prompts and results of a run, which may be private.
@@ -163,7 +163,7 @@ func playRecording(cmd *cobra.Command, at *place, rec replay.Recording, o replay
 }
 
 // replayOnce plays a recording in a home of its own, which is thrown away.
-func replayOnce(ctx context.Context, cfg *config.Config, rec replay.Recording) (res agent.Replayed, err error) {
+func replayOnce(ctx context.Context, cfg *config.Config, rec replay.Recording) (res agent.ReplayResult, err error) {
 	p, err := daemon.NewPlan(cfg, daemon.QuietLogger())
 	if err != nil {
 		return res, err

@@ -56,7 +56,7 @@ jobs:
 		}
 		defer l.Close()
 
-		slots, err := l.Slots(t.Context())
+		slots, err := l.Wakes(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}

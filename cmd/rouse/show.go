@@ -168,7 +168,7 @@ func triggerText(r api.Run) string {
 
 	switch {
 	case d.Wake != nil:
-		by := api.Slot{ScheduledBy: d.Wake.ScheduledBy, Job: d.Wake.Job}
+		by := api.Wake{ScheduledBy: d.Wake.ScheduledBy, Job: d.Wake.Job}
 		if d.Wake.AskedBy != 0 {
 			by.Run = fmt.Sprint(d.Wake.AskedBy)
 		}

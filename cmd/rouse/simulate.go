@@ -133,7 +133,7 @@ func (o simulateOptions) world(ctx context.Context, cfg *config.Config, p *daemo
 	}
 
 	// A run without a model stays queued in the daemon too; the simulation has to know.
-	w.Hold = noModel(p)
+	w.Blocked = noModel(p)
 	return w, o.addState(ctx, &w)
 }
 
@@ -174,8 +174,8 @@ func simulatedTime(text string, near time.Time, zone *time.Location, end bool) (
 	}
 
 	w, err := schedule.ParseTime(text, near, zone, end)
-	if end && w.Span > time.Minute {
-		return w.At.Add(w.Span - time.Millisecond), err
+	if end && w.Precision > time.Minute {
+		return w.At.Add(w.Precision - time.Millisecond), err
 	}
 	return w.At, err
 }
@@ -244,9 +244,9 @@ func (o simulateOptions) addState(ctx context.Context, w *simulate.Options) erro
 
 	// With --from the past does not count: pauses and wakes that lie ahead do, watermarks and open
 	// runs do not.
-	w.Pauses, w.Slots = st.Pauses, st.Slots
+	w.Pauses, w.Wakes = st.Pauses, st.Wakes
 	if o.from != "" {
-		w.Slots = slices.DeleteFunc(w.Slots, func(sl ledger.Slot) bool { return sl.At.Before(w.From) })
+		w.Wakes = slices.DeleteFunc(w.Wakes, func(sl ledger.Wake) bool { return sl.At.Before(w.From) })
 		return nil
 	}
 
@@ -311,7 +311,7 @@ func addNotes(out []simulate.Occurrence, cfg *config.Config, p *daemon.Plan) {
 		notes := []string{o.Reason}
 		for _, sch := range jobs[o.Job].Schedules {
 			if sch.Source() == o.Source {
-				notes = append(notes, sch.Note(o.Nominal))
+				notes = append(notes, sch.ClockChangeNote(o.Nominal))
 			}
 		}
 
@@ -364,7 +364,7 @@ func printSimulated(cmd *cobra.Command, w simulate.Options, out []simulate.Occur
 		// A row can stand for a whole stretch of instants with the same decision.
 		count[o.Decision] += max(o.Instants, 1)
 		name := o.Job
-		if o.Source == scheduler.SourceSlot {
+		if o.Source == scheduler.SourceWake {
 			name = "agent " + o.Agent
 		}
 

@@ -15,7 +15,7 @@ import (
 )
 
 type slotOptions struct {
-	api.SlotRequest
+	api.WakeRequest
 	clear, json bool
 }
 
@@ -100,7 +100,7 @@ func runSlot(cmd *cobra.Command, at *place, o slotOptions, args []string) error 
 		return clearSlot(cmd, s, args[0], o.json)
 	}
 
-	var slots []api.AgentSlot
+	var slots []api.AgentWake
 	if err := s.Get(cmd.Context(), "/v1/slots", url.Values{"agent": {args[0]}}, &slots); err != nil {
 		return err
 	}
@@ -117,7 +117,7 @@ func runSlot(cmd *cobra.Command, at *place, o slotOptions, args []string) error 
 }
 
 func listSlots(cmd *cobra.Command, s *session, asJSON bool) error {
-	var slots []api.AgentSlot
+	var slots []api.AgentWake
 	if err := s.Get(cmd.Context(), "/v1/slots", nil, &slots); err != nil {
 		return err
 	}
@@ -134,8 +134,8 @@ func listSlots(cmd *cobra.Command, s *session, asJSON bool) error {
 	var rows [][]string
 	for _, a := range slots {
 		row := []string{a.Agent, "–", "–", "–", leftText(a), "nothing is planned"}
-		if a.Slot != nil {
-			row = []string{a.Agent, local(a.Slot.At, now), inText(a.Slot.At, now), a.Slot.ScheduledBy, leftText(a), shorten(a.Slot.Instructions, 100)}
+		if a.Wake != nil {
+			row = []string{a.Agent, local(a.Wake.At, now), inText(a.Wake.At, now), a.Wake.ScheduledBy, leftText(a), shorten(a.Wake.Instructions, 100)}
 		}
 
 		if a.Paused != "" {
@@ -149,7 +149,7 @@ func listSlots(cmd *cobra.Command, s *session, asJSON bool) error {
 }
 
 // leftText is how many wakes may still start within 24 hours.
-func leftText(a api.AgentSlot) string {
+func leftText(a api.AgentWake) string {
 	switch {
 	case a.Limits == nil:
 		return "off"
@@ -162,25 +162,25 @@ func leftText(a api.AgentSlot) string {
 }
 
 // printSlot says what is planned, and what may be.
-func printSlot(w io.Writer, a api.AgentSlot, now time.Time) {
+func printSlot(w io.Writer, a api.AgentWake, now time.Time) {
 	zone := loadZone(a.Zone)
 	switch {
-	case a.Slot == nil && !a.Planning:
+	case a.Wake == nil && !a.Planning:
 		fmt.Fprintln(w, a.Off)
 		return
-	case a.Slot == nil:
+	case a.Wake == nil:
 		fmt.Fprintf(w, "nothing is planned for the agent %s; plan its next wake: rouse slot %s --in 2h --instructions \"…\"\n", a.Agent, a.Agent)
 	default:
-		fmt.Fprintf(w, "the agent %s wakes %s (%s), planned by %s\n", a.Agent, api.LocalTime(a.Slot.At.Time, zone), inText(a.Slot.At, now), plannedBy(*a.Slot))
-		fmt.Fprintf(w, "  instructions  %s\n", shorten(a.Slot.Instructions, 500))
+		fmt.Fprintf(w, "the agent %s wakes %s (%s), planned by %s\n", a.Agent, api.LocalTime(a.Wake.At.Time, zone), inText(a.Wake.At, now), plannedBy(*a.Wake))
+		fmt.Fprintf(w, "  instructions  %s\n", shorten(a.Wake.Instructions, 500))
 		// The limits moved it (a clamp).
-		if !a.Slot.Asked.Equal(a.Slot.At.Time) {
-			fmt.Fprintf(w, "  asked for     %s\n", api.LocalTime(a.Slot.Asked.Time, zone))
+		if !a.Wake.Asked.Equal(a.Wake.At.Time) {
+			fmt.Fprintf(w, "  asked for     %s\n", api.LocalTime(a.Wake.Asked.Time, zone))
 		}
 
-		fmt.Fprintf(w, "  when missed   %s; priority %s\n", a.Slot.OnMiss, a.Slot.Priority)
-		if a.Slot.Depth > 0 {
-			fmt.Fprintf(w, "  chain         wake %d in a row that the agent planned\n", a.Slot.Depth)
+		fmt.Fprintf(w, "  when missed   %s; priority %s\n", a.Wake.OnMiss, a.Wake.Priority)
+		if a.Wake.Depth > 0 {
+			fmt.Fprintf(w, "  chain         wake %d in a row that the agent planned\n", a.Wake.Depth)
 		}
 	}
 
@@ -198,7 +198,7 @@ func printSlot(w io.Writer, a api.AgentSlot, now time.Time) {
 }
 
 // plannedBy says who planned a wake, and where.
-func plannedBy(s api.Slot) string {
+func plannedBy(s api.Wake) string {
 	text := "the " + s.ScheduledBy
 	if s.Run != "" {
 		text += " in run " + s.Run
@@ -211,7 +211,7 @@ func plannedBy(s api.Slot) string {
 }
 
 // limitsText says within which limits an agent plans.
-func limitsText(a api.AgentSlot) string {
+func limitsText(a api.AgentWake) string {
 	l := a.Limits
 	var parts []string
 	add := func(format string, args ...any) { parts = append(parts, fmt.Sprintf(format, args...)) }
@@ -250,8 +250,8 @@ func limitsText(a api.AgentSlot) string {
 }
 
 func planSlot(cmd *cobra.Command, s *session, o slotOptions) error {
-	var p api.Planned
-	if err := s.Post(cmd.Context(), "/v1/slots", o.SlotRequest, &p); err != nil {
+	var p api.PlannedWake
+	if err := s.Post(cmd.Context(), "/v1/slots", o.WakeRequest, &p); err != nil {
 		return err
 	}
 	if o.json {
@@ -259,10 +259,10 @@ func planSlot(cmd *cobra.Command, s *session, o slotOptions) error {
 	}
 
 	out := cmd.OutOrStdout()
-	if p.Slot == nil { // it came at once
+	if p.Wake == nil { // it came at once
 		fmt.Fprintf(out, "the agent %s is woken now\n", p.Agent)
 	} else {
-		printSlot(out, p.AgentSlot, time.Now())
+		printSlot(out, p.AgentWake, time.Now())
 	}
 
 	for _, w := range p.Warnings {
@@ -277,7 +277,7 @@ func planSlot(cmd *cobra.Command, s *session, o slotOptions) error {
 }
 
 func clearSlot(cmd *cobra.Command, s *session, agent string, asJSON bool) error {
-	var a api.Cleared
+	var a api.CancelledWake
 	if err := s.Post(cmd.Context(), "/v1/slots/clear", map[string]string{"agent": agent}, &a); err != nil {
 		return err
 	}
@@ -285,6 +285,6 @@ func clearSlot(cmd *cobra.Command, s *session, agent string, asJSON bool) error 
 		return printJSON(cmd.OutOrStdout(), a)
 	}
 
-	_, err := fmt.Fprintf(cmd.OutOrStdout(), "the wake of the agent %s at %s is cancelled; it was to do: %s\n", a.Agent, api.LocalTime(a.Slot.At.Time, loadZone(a.Zone)), shorten(a.Slot.Instructions, 200))
+	_, err := fmt.Fprintf(cmd.OutOrStdout(), "the wake of the agent %s at %s is cancelled; it was to do: %s\n", a.Agent, api.LocalTime(a.Wake.At.Time, loadZone(a.Zone)), shorten(a.Wake.Instructions, 200))
 	return err
 }

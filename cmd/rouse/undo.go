@@ -112,7 +112,7 @@ func printUndo(w io.Writer, out api.Undo, ask api.UndoRequest) error {
 	}
 
 	// The daemon names the first conflicts only.
-	if more := d.InTheWay - int64(len(d.Conflicts)); more > 0 {
+	if more := d.ConflictCount - int64(len(d.Conflicts)); more > 0 {
 		fmt.Fprintf(&b, "%s%s more\n", later, humanize.Comma(more))
 	}
 

@@ -220,7 +220,7 @@ func TestWhyNotDecidedYet(t *testing.T) {
 	}
 
 	p.wants(p.says("why", "hourly"), "1 ◌ running", "not decided yet: a daemon started now would skip it: overlap: run 1 is still running")
-	if _, err := p.l.SetPause(t.Context(), ledger.Pause{Scope: ledger.PauseAgent, Name: "clerk", Reason: "holidays", Paused: ledger.ByUser}); err != nil {
+	if _, err := p.l.SetPause(t.Context(), ledger.Pause{Scope: ledger.PauseAgent, Name: "clerk", Reason: "holidays", By: ledger.ByUser}); err != nil {
 		t.Fatal(err)
 	}
 
@@ -306,19 +306,19 @@ func TestShowWake(t *testing.T) {
 	t.Parallel()
 	p := newPast(t, hourly)
 	at := time.Now().Add(-time.Minute)
-	if err := p.l.PlanSlot(t.Context(), "clerk", func(time.Time, ledger.SlotUsage) *ledger.Slot {
-		return &ledger.Slot{At: at, AskedAt: at, Instructions: "Look\nagain.\x1b[2J", ScheduledBy: ledger.ByAgent, Run: 3, Job: "hourly", Depth: 2, Priority: "normal", OnMiss: "run_once"}
+	if err := p.l.SetWake(t.Context(), "clerk", func(time.Time, ledger.WakeUsage) *ledger.Wake {
+		return &ledger.Wake{At: at, AskedAt: at, Instructions: "Look\nagain.\x1b[2J", ScheduledBy: ledger.ByAgent, Run: 3, Job: "hourly", Depth: 2, Priority: "normal", OnMiss: "run_once"}
 	}); err != nil {
 		t.Fatal(err)
 	}
 
-	slot, _, err := p.l.Slot(t.Context(), "clerk")
+	slot, _, err := p.l.NextWake(t.Context(), "clerk")
 	if err != nil {
 		t.Fatal(err)
 	}
 
 	p.wants(p.says("next", "-n", "1"), "agent clerk", "slot", "planned by the agent")
-	if _, err := p.l.FireSlots(t.Context(), time.Now(), 0, slot.ID); err != nil {
+	if _, err := p.l.FireWakes(t.Context(), time.Now(), 0, slot.ID); err != nil {
 		t.Fatal(err)
 	}
 

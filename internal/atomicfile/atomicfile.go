@@ -3,15 +3,14 @@
 //
 // # Design
 //
-// The content goes to a hidden file in the same folder, which no watch and no list of skills
-// takes for anything. It is forced to the disk, gets its name by a rename, and the folder is
-// forced to the disk too: only then is the name there after a power cut. A process that dies on
-// the way leaves the old file, and the hidden one beside it.
+// The content goes to a hidden file in the same folder, which watches and lists of skills ignore.
+// The file is synced and renamed, and the folder is synced too: only then does the name survive a
+// power cut. A process that dies on the way leaves the old file, and the hidden one beside it.
 //
-// What has its name already is not written over by StreamNew, CommitNew and RenameNew, which look
-// and take the name in one step where the file system can.
+// StreamNew, CommitNew and RenameNew never replace a file. They check and take the name in one step
+// where the file system can do that.
 //
-// Errors name the file that was to be written, for nobody knows the hidden one:
+// Errors name the file that was to be written, because nobody knows the hidden one:
 // "cannot write out.csv: no space left on device".
 package atomicfile
 
@@ -33,8 +32,8 @@ const (
 // op begins the text of each *fs.PathError.
 const op = "cannot write"
 
-// Unfinished says whether a name is one that a file has until it is whole. What has one and does
-// not change any more was left by a process that died.
+// Unfinished reports whether a name is one that a file has while it is being written. A file with
+// such a name that does not change any more was left by a process that died.
 func Unfinished(name string) bool {
 	return strings.HasPrefix(name, prefix) && strings.HasSuffix(name, suffix)
 }
@@ -54,10 +53,11 @@ func Stream(path string, mode fs.FileMode, write func(io.Writer) error) error {
 	return stream(path, mode, write, (*File).Commit)
 }
 
-// StreamNew is Stream for a name that is free; what has it, or gets it meanwhile, stays:
-// fs.ErrExist.
+// StreamNew is Stream for a name that is free. If a file has it, or gets it meanwhile, that file
+// stays and the error is fs.ErrExist.
 func StreamNew(path string, mode fs.FileMode, write func(io.Writer) error) error {
-	if _, err := os.Lstat(path); err == nil { // before much is written in vain
+	// CommitNew decides; this saves writing much in vain.
+	if _, err := os.Lstat(path); err == nil {
 		return &fs.PathError{Op: op, Path: path, Err: fs.ErrExist}
 	}
 
@@ -76,23 +76,23 @@ func stream(path string, mode fs.FileMode, write func(io.Writer) error, commit f
 	return commit(f)
 }
 
-// File is a file on its way to its name: written, and then given it by Commit or CommitNew, or
-// thrown away by Abort. One of these has to be called.
+// File is a file that is being written. Commit or CommitNew gives it its name, Abort deletes it; one
+// of these has to be called.
 type File struct {
-	root   *os.Root
-	own    bool // the root was opened for this file
-	file   *os.File
-	temp   string // within the root
-	name   string // within the root
-	closed bool
-	done   bool
+	root     *os.Root
+	ownsRoot bool // the root was opened for this file
+	file     *os.File
+	temp     string // within the root
+	name     string // within the root
+	closed   bool
+	done     bool
 }
 
-// Create begins a file. The folder has to be there.
+// Create starts a file. The folder has to exist.
 func Create(path string, mode fs.FileMode) (*File, error) {
 	root, err := os.OpenRoot(filepath.Dir(path))
 	if err != nil {
-		return nil, &fs.PathError{Op: op, Path: path, Err: cause(err)}
+		return nil, &fs.PathError{Op: op, Path: path, Err: bareError(err)}
 	}
 
 	f, err := CreateIn(root, filepath.Base(path), mode)
@@ -100,19 +100,19 @@ func Create(path string, mode fs.FileMode) (*File, error) {
 		return nil, errors.Join(err, root.Close())
 	}
 
-	f.own = true
+	f.ownsRoot = true
 
 	return f, nil
 }
 
-// CreateIn begins a file in a root, out of which no link leads; name is relative to it. The root
-// stays the caller's, and open until the file is done.
+// CreateIn starts a file in a root, which no link can leave; name is relative to it. The caller
+// closes the root, and not before the file is committed or aborted.
 func CreateIn(root *os.Root, name string, mode fs.FileMode) (*File, error) {
 	f := &File{root: root, name: name, temp: filepath.Join(filepath.Dir(name), prefix+rand.Text()+suffix)}
 
 	var err error
 	if f.file, err = root.OpenFile(f.temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode); err != nil {
-		return nil, f.fault(err)
+		return nil, f.pathError(err)
 	}
 
 	return f, nil
@@ -121,39 +121,39 @@ func CreateIn(root *os.Root, name string, mode fs.FileMode) (*File, error) {
 // Write adds to the content.
 func (f *File) Write(p []byte) (int, error) {
 	n, err := f.file.Write(p)
-	return n, f.fault(err)
+	return n, f.pathError(err)
 }
 
 // WriteString adds to the content.
 func (f *File) WriteString(s string) (int, error) {
 	n, err := f.file.WriteString(s)
-	return n, f.fault(err)
+	return n, f.pathError(err)
 }
 
-// Chmod gives the file a mode that no umask narrows.
-func (f *File) Chmod(mode fs.FileMode) error { return f.fault(f.file.Chmod(mode)) }
+// Chmod sets the mode of the file, whatever the umask.
+func (f *File) Chmod(mode fs.FileMode) error { return f.pathError(f.file.Chmod(mode)) }
 
-// Temp is the name that the file has until it is committed, relative to its root: what is to know
-// the content before others see it reads it there, after Close.
-func (f *File) Temp() string { return f.temp }
+// TempName is the name of the file until it is committed, relative to its root. After Close the content
+// can be read there before anybody else sees it.
+func (f *File) TempName() string { return f.temp }
 
-// Close ends the writing and forces the content to the disk. Commit does so by itself.
+// Close ends the writing and syncs the content to the disk. Commit calls it.
 func (f *File) Close() error {
 	if f.closed {
 		return nil
 	}
 	f.closed = true
 
-	return f.fault(errors.Join(f.file.Sync(), f.file.Close()))
+	return f.pathError(errors.Join(f.file.Sync(), f.file.Close()))
 }
 
-// Commit gives the file its name, in the place of what has that. When it fails, what was there
-// stays, unless only the folder could not be forced to the disk.
+// Commit gives the file its name and replaces what has it. When it fails, the old file stays, unless
+// only the folder could not be synced.
 func (f *File) Commit() error {
 	return f.commit(func() error { return f.root.Rename(f.temp, f.name) })
 }
 
-// CommitNew is Commit where the name is free; what has it meanwhile stays: fs.ErrExist.
+// CommitNew is Commit for a name that is free. A file that has it by now stays: fs.ErrExist.
 func (f *File) CommitNew() error {
 	return f.commit(func() error { return renameNew(f.root, f.temp, f.name) })
 }
@@ -161,19 +161,20 @@ func (f *File) CommitNew() error {
 func (f *File) commit(rename func() error) error {
 	err := f.Close()
 	if err == nil {
-		err = f.fault(rename())
+		err = f.pathError(rename())
 	}
 	if err != nil {
 		return errors.Join(err, f.Abort())
 	}
 
 	f.done = true
-	err = f.fault(SyncIn(f.root, filepath.Dir(f.name)))
+	// The rename is not durable before its folder is synced.
+	err = f.pathError(SyncFolderIn(f.root, filepath.Dir(f.name)))
 
-	return errors.Join(err, f.release())
+	return errors.Join(err, f.closeRoot())
 }
 
-// Abort throws the file away; what has its name stays. After a commit it does nothing.
+// Abort deletes the file; what has its name stays. After a commit it does nothing.
 func (f *File) Abort() error {
 	if f.done {
 		return nil
@@ -187,28 +188,28 @@ func (f *File) Abort() error {
 		err = f.file.Close()
 	}
 
-	return errors.Join(f.fault(err), f.fault(f.root.Remove(f.temp)), f.release())
+	return errors.Join(f.pathError(err), f.pathError(f.root.Remove(f.temp)), f.closeRoot())
 }
 
-func (f *File) release() error {
-	if !f.own {
+func (f *File) closeRoot() error {
+	if !f.ownsRoot {
 		return nil
 	}
 
 	return f.root.Close()
 }
 
-// fault is an error about the file by the name that it is known by.
-func (f *File) fault(err error) error {
+// pathError names the file in an error as the caller knows it.
+func (f *File) pathError(err error) error {
 	if err == nil {
 		return nil
 	}
 
-	return &fs.PathError{Op: op, Path: filepath.Join(f.root.Name(), f.name), Err: cause(err)}
+	return &fs.PathError{Op: op, Path: filepath.Join(f.root.Name(), f.name), Err: bareError(err)}
 }
 
-// cause is an error without the names of files in it.
-func cause(err error) error {
+// bareError is an error without the names of files that os put into it.
+func bareError(err error) error {
 	var path *fs.PathError
 	if errors.As(err, &path) {
 		return path.Err

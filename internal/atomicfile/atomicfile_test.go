@@ -63,9 +63,9 @@ func names(t *testing.T, dir string) string {
 	return strings.Join(out, " ")
 }
 
-// TestEnds: wherever the writing of a file ends, its name stands for the old content or the new
+// TestCommitAndAbort: wherever the writing of a file ends, its name stands for the old content or the new
 // one, whole; and nothing is left beside it unless the process died there.
-func TestEnds(t *testing.T) {
+func TestCommitAndAbort(t *testing.T) {
 	t.Parallel()
 	broken := errors.New("the source broke off")
 	begin := func(t *testing.T, path string) *atomicfile.File {
@@ -222,8 +222,8 @@ func TestErrors(t *testing.T) {
 	}
 }
 
-// TestIn: in a root the hidden name can be read before the file has its own, and no link leads out.
-func TestIn(t *testing.T) {
+// TestCreateIn: in a root the hidden name can be read before the file has its own, and no link leads out.
+func TestCreateIn(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	if err := os.MkdirAll(filepath.Join(dir, "root", "sub"), 0o755); err != nil {
@@ -247,7 +247,7 @@ func TestIn(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	if text, err := root.ReadFile(f.Temp()); string(text) != "text" {
+	if text, err := root.ReadFile(f.TempName()); string(text) != "text" {
 		t.Errorf("%q, %v", text, err)
 	}
 	if err := f.CommitNew(); err != nil || read(t, filepath.Join(dir, "root", "sub", "file")) != "text" || names(t, filepath.Join(dir, "root", "sub")) != "file" {
@@ -262,7 +262,7 @@ func TestIn(t *testing.T) {
 	}
 }
 
-func TestReserve(t *testing.T) {
+func TestRenameViaPlaceholder(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	root, err := os.OpenRoot(dir)
@@ -277,13 +277,13 @@ func TestReserve(t *testing.T) {
 		}
 	}
 
-	if err := atomicfile.Reserve(root, "a", "b"); !errors.Is(err, fs.ErrExist) || read(t, filepath.Join(dir, "b")) != "b" {
+	if err := atomicfile.RenameViaPlaceholder(root, "a", "b"); !errors.Is(err, fs.ErrExist) || read(t, filepath.Join(dir, "b")) != "b" {
 		t.Errorf("%v", err)
 	}
-	if err := atomicfile.Reserve(root, "a", "c"); err != nil || names(t, dir) != "b c" {
+	if err := atomicfile.RenameViaPlaceholder(root, "a", "c"); err != nil || names(t, dir) != "b c" {
 		t.Errorf("%v, %s", err, names(t, dir))
 	}
-	if err := atomicfile.Reserve(root, "none", "d"); !errors.Is(err, fs.ErrNotExist) || names(t, dir) != "b c" {
+	if err := atomicfile.RenameViaPlaceholder(root, "none", "d"); !errors.Is(err, fs.ErrNotExist) || names(t, dir) != "b c" {
 		t.Errorf("%v, %s", err, names(t, dir))
 	}
 }

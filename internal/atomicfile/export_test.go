@@ -1,4 +1,4 @@
 package atomicfile
 
-// Reserve is what file systems without links need, and those of tests have them.
-var Reserve = reserve
+// RenameViaPlaceholder is for file systems without links; those that tests run on have them.
+var RenameViaPlaceholder = renameViaPlaceholder

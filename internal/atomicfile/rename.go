@@ -7,18 +7,18 @@ import (
 	"path/filepath"
 )
 
-// Rename gives a file or a folder another name, for good: in the place of a file that has it. What
-// was written into a file before is to be on the disk already.
+// Rename renames a file or a folder durably, and replaces a file that has the name. The content of
+// the file has to be synced already.
 func Rename(from, to string) error {
 	if err := os.Rename(from, to); err != nil {
 		return err
 	}
 
-	return syncBoth(from, to)
+	return syncFolders(from, to)
 }
 
-// RenameNew is Rename of a file to a name in the same folder that is free; what has it stays:
-// fs.ErrExist.
+// RenameNew renames a file durably to a free name in the same folder. A file that has the name
+// stays: fs.ErrExist.
 func RenameNew(from, to string) error {
 	if filepath.Dir(from) != filepath.Dir(to) {
 		return &os.LinkError{Op: "rename", Old: from, New: to, Err: fs.ErrInvalid}
@@ -37,8 +37,8 @@ func RenameNew(from, to string) error {
 	return SyncFolder(filepath.Dir(to))
 }
 
-// renameNew links, which refuses a name that is taken; where there are no links, an empty file
-// takes the name first, and a crash leaves that.
+// renameNew uses a hard link, which refuses a name that is taken. Where there are no links, an empty
+// placeholder takes the name first, and a crash may leave that behind.
 func renameNew(root *os.Root, from, to string) error {
 	err := root.Link(from, to)
 	switch {
@@ -48,15 +48,16 @@ func renameNew(root *os.Root, from, to string) error {
 		return err
 	}
 
-	return reserve(root, from, to)
+	return renameViaPlaceholder(root, from, to)
 }
 
-// reserve is renameNew on a file system without links.
-func reserve(root *os.Root, from, to string) error {
+// renameViaPlaceholder is renameNew on a file system without links.
+func renameViaPlaceholder(root *os.Root, from, to string) error {
 	place, err := root.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return err
 	}
+	// Windows cannot replace a file that is open.
 	if err := errors.Join(place.Close(), root.Rename(from, to)); err != nil {
 		return errors.Join(err, root.Remove(to))
 	}
@@ -64,8 +65,9 @@ func reserve(root *os.Root, from, to string) error {
 	return nil
 }
 
-func syncBoth(from, to string) error {
+func syncFolders(from, to string) error {
 	err := SyncFolder(filepath.Dir(to))
+	// The old folder last: after a crash in between the file has two names, not none.
 	if filepath.Dir(from) != filepath.Dir(to) {
 		err = errors.Join(err, SyncFolder(filepath.Dir(from)))
 	}
@@ -73,22 +75,22 @@ func syncBoth(from, to string) error {
 	return err
 }
 
-// SyncFolder makes the names in a folder last through a power cut.
+// SyncFolder makes the names in a folder durable.
 func SyncFolder(path string) error {
 	folder, err := os.Open(path)
 	if err != nil {
 		return err
 	}
 
-	return errors.Join(forced(folder), folder.Close())
+	return errors.Join(syncDir(folder), folder.Close())
 }
 
-// SyncIn is SyncFolder for a folder of a root; "." is the root itself.
-func SyncIn(root *os.Root, name string) error {
+// SyncFolderIn is SyncFolder for a folder of a root; "." is the root itself.
+func SyncFolderIn(root *os.Root, name string) error {
 	folder, err := root.Open(name)
 	if err != nil {
 		return err
 	}
 
-	return errors.Join(forced(folder), folder.Close())
+	return errors.Join(syncDir(folder), folder.Close())
 }

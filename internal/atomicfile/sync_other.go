@@ -4,5 +4,5 @@ package atomicfile
 
 import "os"
 
-// forced has nothing to do: Windows has no such call for a folder, and refuses to be asked.
-func forced(*os.File) error { return nil }
+// syncDir does nothing: Windows cannot sync a folder, and returns an error for it.
+func syncDir(*os.File) error { return nil }

@@ -8,9 +8,9 @@ import (
 	"syscall"
 )
 
-// forced writes the names in an open folder to the disk. A file system that has no such call says
-// so, and does what it can by itself.
-func forced(folder *os.File) error {
+// syncDir syncs the names in an open folder to the disk. A file system that does not support this
+// says so, and there is nothing else to do.
+func syncDir(folder *os.File) error {
 	err := folder.Sync()
 	if errors.Is(err, syscall.EINVAL) || errors.Is(err, errors.ErrUnsupported) {
 		return nil

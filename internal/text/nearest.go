@@ -9,22 +9,23 @@ import (
 )
 
 const (
-	// maxName is how long a name can be, in bytes, that a nearest one is looked for: to compare
-	// takes as much time as both are long.
-	maxName = 2 * 63
-	// maxKnown is how many names a message lists.
-	maxKnown = 200
+	// maxNameBytes is the longest name for which a nearest one is looked for: comparing takes time
+	// proportional to the product of the lengths.
+	maxNameBytes = 2 * 63
+	// maxListed is how many names a message lists.
+	maxListed = 200
 )
 
-// Nearest is the known name that a wrong one was probably meant as, whatever its case; "" when
-// none is near. Of equally near ones it is the first.
+// Nearest is the known name that was probably meant by a wrong one, regardless of case; "" when
+// none is near. Of equally near names it is the first.
 func Nearest(wrong string, known []string) string {
-	if len(wrong) > maxName {
+	if len(wrong) > maxNameBytes {
 		return ""
 	}
 
 	wrong = strings.ToLower(wrong)
 	size := utf8.RuneCountInString(wrong)
+	// Short names need a closer match: "a" is not meant by "b".
 	best, least := "", min(size/2, size/3+1)+1
 	for _, name := range known {
 		if d := levenshtein.ComputeDistance(wrong, strings.ToLower(name)); d < least {
@@ -45,7 +46,7 @@ func DidYouMean(wrong string, known []string) string {
 	return fmt.Sprintf("did you mean %q?", best)
 }
 
-// NoSuch says that there is no thing of a name, and which there are: the nearest, or all.
+// NoSuch says that there is no thing with a name, and which there are: the nearest, or all.
 func NoSuch(thing, wrong string, known []string) string {
 	text := fmt.Sprintf("there is no %s %q; ", thing, wrong)
 	if ask := DidYouMean(wrong, known); ask != "" {
@@ -55,5 +56,5 @@ func NoSuch(thing, wrong string, known []string) string {
 		return text + fmt.Sprintf("no %s is configured", thing)
 	}
 
-	return text + "there are " + List(known, maxKnown)
+	return text + "there are " + List(known, maxListed)
 }

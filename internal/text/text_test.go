@@ -26,9 +26,9 @@ func TestTruncate(t *testing.T) {
 	}
 }
 
-// TestTruncateHolds: whatever the text and the length, what is shown is valid, no longer, the
+// TestTruncateProperties: whatever the text and the length, what is shown is valid, no longer, the
 // beginning of the text, and marked where something is missing.
-func TestTruncateHolds(t *testing.T) {
+func TestTruncateProperties(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		in := rapid.OneOf(rapid.String(), rapid.Map(rapid.SliceOf(rapid.Byte()), func(b []byte) string { return string(b) })).Draw(t, "text")
@@ -45,9 +45,9 @@ func TestTruncateHolds(t *testing.T) {
 	})
 }
 
-// TestParts: a head and the tail of what is left are the whole, and a head in bytes is the
+// TestHeadTail: a head and the tail of what is left are the whole, and a head in bytes is the
 // longest that fits.
-func TestParts(t *testing.T) {
+func TestHeadTail(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		in, n := rapid.String().Draw(t, "text"), rapid.IntRange(-1, 40).Draw(t, "n")
@@ -94,8 +94,8 @@ func TestTerminal(t *testing.T) {
 	}
 }
 
-// TestHarmless: nothing is left that a terminal obeys, and what was made harmless stays as it is.
-func TestHarmless(t *testing.T) {
+// TestSanitizeProperties: nothing is left that a terminal obeys, and what was made harmless stays as it is.
+func TestSanitizeProperties(t *testing.T) {
 	t.Parallel()
 	word := rapid.SampledFrom([]string{"\x1b", "[", "]", "31m", "\x07", "\\", "\u202e", "\u2066", "\u009b", "\r", "\n", "\t", "a", " ", "P", "\xff", "\x00"})
 	rapid.Check(t, func(t *rapid.T) {

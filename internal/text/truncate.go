@@ -8,8 +8,8 @@ import (
 // ellipsis ends a text that was cut for a reader.
 const ellipsis = "…"
 
-// Truncate is a text of at most n characters; the last of one that was longer is "…". Bytes that
-// are no UTF-8 become U+FFFD.
+// Truncate cuts a text to at most n characters; "…" is the last one where something was cut. Bytes
+// that are not UTF-8 become U+FFFD.
 func Truncate(s string, n int) string {
 	if n <= 0 {
 		return ""
@@ -22,8 +22,8 @@ func Truncate(s string, n int) string {
 	return strings.ToValidUTF8(Head(s, n-1), "\uFFFD") + ellipsis
 }
 
-// Head is the first n characters of a text, all of it when it has no more. A byte that is no
-// UTF-8 counts as a character.
+// Head is the first n characters of a text, or all of it. A byte that is not UTF-8 counts as a
+// character.
 func Head(s string, n int) string {
 	for i := range s {
 		if n <= 0 {
@@ -35,7 +35,7 @@ func Head(s string, n int) string {
 	return s
 }
 
-// Tail is the last n characters of a text, all of it when it has no more.
+// Tail is the last n characters of a text, or all of it.
 func Tail(s string, n int) string {
 	at := len(s)
 	for ; n > 0 && at > 0; n-- {
@@ -60,6 +60,5 @@ func HeadBytes(s string, n int) string {
 	return s[:n]
 }
 
-// Collapse makes one space of each run of white space, line breaks included, and none of those at
-// the ends.
+// Collapse replaces each run of white space, line breaks included, by one space, and trims the ends.
 func Collapse(s string) string { return strings.Join(strings.Fields(s), " ") }

@@ -42,12 +42,12 @@ func one(agent, job string) func(int) (string, string) {
 	return func(int) (string, string) { return agent, job }
 }
 
-// Ten thousand runs that stand in front of the lanes of one job are each executed once,
+// Ten thousand runs that wait for the lanes of one job are each executed once,
 // while other lanes stay free. Were the queue read anew for each, this would take minutes.
-func TestTenThousandRunsInOneLine(t *testing.T) {
+func TestTenThousandRunsOfOneJob(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *bench) {
 		b.o.Runs, b.o.RunsPerAgent = 100, 100
-		b.o.Policy = func(string) dispatch.Policy { return dispatch.Policy{Concurrency: 64} }
+		b.e.policy = func(string) dispatch.Policy { return dispatch.Policy{Concurrency: 64} }
 		fill(t, b.l, 10_000/scale, one("a", "j"))
 		var mu sync.Mutex
 		seen := map[int64]int{}
@@ -71,9 +71,10 @@ func TestTenThousandRunsInOneLine(t *testing.T) {
 	})
 }
 
-// Many lines: every run once, and those of one line in the order of their acceptance.
-func TestManyLines(t *testing.T) {
+// Many job queues: every run once, and those of one agent in the order of their acceptance.
+func TestManyJobQueues(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *bench) {
+		b.o.Runs = 7 // one for each agent
 		fill(t, b.l, 1_500/scale, func(i int) (string, string) { return fmt.Sprint("a", i%7), fmt.Sprint("j", i%21) })
 		var mu sync.Mutex
 		got := map[string][]int64{}
@@ -103,7 +104,7 @@ func TestManyLines(t *testing.T) {
 
 // Behind thousands of runs that wait for one lane, others start at once: those that were
 // accepted before the daemon began, and those that come later.
-func TestOneLineDoesNotHoldUpOthers(t *testing.T) {
+func TestOneJobDoesNotHoldUpOthers(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *bench) {
 		fill(t, b.l, 2_000/scale, one("busy", "j"))
 		before := enqueue(t, b.l, "free", "j2")
@@ -128,7 +129,7 @@ func TestOneLineDoesNotHoldUpOthers(t *testing.T) {
 // back until a time.
 func TestOldRunsComeBackInALongQueue(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *bench) {
-		b.o.Policy = func(job string) dispatch.Policy {
+		b.e.policy = func(job string) dispatch.Policy {
 			return dispatch.Policy{Attempts: 2, Backoff: time.Minute, On: []domain.Outcome{domain.OutcomeError}}
 		}
 		flaky, done := enqueue(t, b.l, "flaky", "f"), enqueue(t, b.l, "done", "d")
@@ -163,18 +164,21 @@ func TestOldRunsComeBackInALongQueue(t *testing.T) {
 	})
 }
 
-// Thousands of runs that are held do not hold up the others, and start when they may.
-func TestManyHeldRuns(t *testing.T) {
+// Thousands of runs that are blocked do not hold up the others, and start when they may.
+func TestManyBlockedRuns(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *bench) {
 		var held atomic.Bool
 		held.Store(true)
-		b.o.Hold = func(r ledger.Run) string {
+		b.e.blocked = func(r ledger.Run) string {
 			if held.Load() && r.Job == "prompt" {
 				return "no_model"
 			}
 			return ""
 		}
 
+		// Fewer lanes than blocked runs, and enough for the runs to share commits afterwards.
+		b.o.Runs, b.o.RunsPerAgent = 32, 32
+		b.e.policy = func(string) dispatch.Policy { return dispatch.Policy{Concurrency: 32} }
 		prompts := fill(t, b.l, 1_000/scale, one("a", "prompt"))
 		b.start(func(context.Context, ledger.Run, ledger.Attempt) (ledger.Result, error) { return success, nil })
 
@@ -190,16 +194,16 @@ func TestManyHeldRuns(t *testing.T) {
 
 		for _, id := range []int64{prompts[0], prompts[len(prompts)-1]} {
 			if r := b.run(id); r.Outcome != domain.OutcomeSuccess {
-				t.Errorf("held before: %+v", r)
+				t.Errorf("blocked before: %+v", r)
 			}
 		}
 	})
 }
 
-// Of a line whose first runs have waited too long, the first that has not is started.
+// Of a queue whose first runs have waited too long, the first that has not is started.
 func TestStartDeadlineInALongQueue(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *bench) {
-		b.o.Policy = func(string) dispatch.Policy { return dispatch.Policy{StartDeadline: time.Minute} }
+		b.e.policy = func(string) dispatch.Policy { return dispatch.Policy{StartDeadline: time.Minute} }
 		late := fill(t, b.l, 100, one("a", "j"))
 		time.Sleep(2 * time.Minute)
 		fresh := enqueue(t, b.l, "a", "j")
@@ -208,7 +212,7 @@ func TestStartDeadlineInALongQueue(t *testing.T) {
 			t.Errorf("the fresh one: %+v", r)
 		}
 
-		skipped, err := b.l.Runs(t.Context(), ledger.Filter{Outcome: domain.OutcomeSkipped, Limit: 1000})
+		skipped, err := b.l.Runs(t.Context(), ledger.RunFilter{Outcome: domain.OutcomeSkipped, Limit: 1000})
 		if err != nil || len(skipped) != len(late) {
 			t.Errorf("%d of %d were skipped (%v)", len(skipped), len(late), err)
 		}
@@ -223,7 +227,7 @@ func TestRescued(t *testing.T) {
 			t.Fatal(err)
 		}
 
-		b.o.Hold = func(ledger.Run) string { return "not yet" }
+		b.e.blocked = func(ledger.Run) string { return "not yet" }
 		d := b.start(func(context.Context, ledger.Run, ledger.Attempt) (ledger.Result, error) { return success, nil })
 		<-d.Rescued()
 		if running, err := b.l.Running(t.Context()); err != nil || len(running) != 0 {
@@ -253,8 +257,8 @@ func BenchmarkNoop(b *testing.B) {
 	stop()
 }
 
-// BenchmarkOneLine is the same for a queue of ten thousand before a single lane.
-func BenchmarkOneLine(b *testing.B) {
+// BenchmarkOneJob is the same for a queue of ten thousand before a single lane.
+func BenchmarkOneJob(b *testing.B) {
 	const runs = 10_000
 	for b.Loop() {
 		b.StopTimer()
@@ -289,11 +293,13 @@ func BenchmarkStart(b *testing.B) {
 
 // serve dispatches runs that do nothing but say so.
 func serve(b *testing.B, l *ledger.Ledger, ended chan<- struct{}, lanes int) (stop func()) {
-	d, err := dispatch.New(dispatch.Options{Ledger: l, Runs: lanes, RunsPerAgent: lanes, Policy: func(string) dispatch.Policy { return dispatch.Policy{Concurrency: lanes} },
-		Executor: do(func(context.Context, ledger.Run, ledger.Attempt) (ledger.Result, error) {
+	d, err := dispatch.New(dispatch.Options{Ledger: l, Runs: lanes, RunsPerAgent: lanes, Executor: &executor{
+		policy: func(string) dispatch.Policy { return dispatch.Policy{Concurrency: lanes} },
+		ExecutorFunc: func(context.Context, ledger.Run, ledger.Attempt) (ledger.Result, error) {
 			ended <- struct{}{}
 			return success, nil
-		})})
+		},
+	}})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -310,15 +316,15 @@ func serve(b *testing.B, l *ledger.Ledger, ended chan<- struct{}, lanes int) (st
 	}
 }
 
-// Whoever comes back to its line stands in front of younger ones.
-func TestDeskInOrder(t *testing.T) {
-	k := dispatch.NewDesk(9, 9, func(string) dispatch.Policy { return dispatch.Policy{Concurrency: -1} })
+// A run that comes back to its queue stands in front of younger ones.
+func TestFairQueueInOrder(t *testing.T) {
+	k := dispatch.NewFairQueue(9, 9, func(string) dispatch.Policy { return dispatch.Policy{Concurrency: -1} })
 	for _, r := range []ledger.Run{{ID: 5, Job: "a"}, {ID: 9, Job: "a"}, {ID: 4, Job: "b"}, {ID: 7, Job: "a"}, {ID: 3, Job: "a"}} {
 		r.Agent, r.State = "agent", domain.StateQueued
 		k.Add(r)
 	}
 
-	if got, _ := k.Choose(time.Now(), nil); !slices.Equal(got, []int64{3, 4, 5, 7, 9}) {
+	if got, _ := k.Dequeue(time.Now(), nil); !slices.Equal(got, []int64{3, 4, 5, 7, 9}) {
 		t.Errorf("chosen: %v", got)
 	}
 }

@@ -51,7 +51,7 @@ func TestACancelledAttemptIsNotTriedAgain(t *testing.T) {
 	for name, policy := range map[string]func(string) dispatch.Policy{"retries": retrying, "no retries": nil} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T, b *bench) {
-				b.o.Policy = policy
+				b.e.policy = policy
 				b.start(func(ctx context.Context, _ ledger.Run, _ ledger.Attempt) (ledger.Result, error) {
 					<-ctx.Done()
 					return ledger.Result{}, ctx.Err()
@@ -70,7 +70,7 @@ func TestACancelledAttemptIsNotTriedAgain(t *testing.T) {
 // A run that fails in the moment in which it is cancelled does not come back.
 func TestCancelMeetsAFailure(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *bench) {
-		b.o.Policy = retrying
+		b.e.policy = retrying
 		b.start(func(_ context.Context, r ledger.Run, _ ledger.Attempt) (ledger.Result, error) {
 			b.cancel(r.ID, "enough")
 			return ledger.Result{Outcome: domain.OutcomeError, Error: "flaky"}, nil
@@ -85,7 +85,7 @@ func TestCancelMeetsAFailure(t *testing.T) {
 // A run that was cancelled once and is run again is parked like any other.
 func TestARetriedCancellationIsForgotten(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *bench) {
-		b.o.Policy, b.o.Drain = retrying, time.Nanosecond
+		b.e.policy, b.o.Drain = retrying, time.Nanosecond
 		hang := func(ctx context.Context, _ ledger.Run, _ ledger.Attempt) (ledger.Result, error) {
 			<-ctx.Done()
 			return ledger.Result{Outcome: domain.OutcomeCancelled}, nil
@@ -134,7 +134,7 @@ func TestCancelDuringTheDrain(t *testing.T) {
 // A run whose attempt was parked after its end was asked for does not start again.
 func TestCancelMeetsTheDrain(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *bench) {
-		b.o.Policy, b.o.Drain = retrying, time.Nanosecond
+		b.e.policy, b.o.Drain = retrying, time.Nanosecond
 		starts := 0
 		hang := func(ctx context.Context, r ledger.Run, _ ledger.Attempt) (ledger.Result, error) {
 			starts++

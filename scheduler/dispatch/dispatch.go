@@ -9,34 +9,16 @@ import (
 	"time"
 
 	"rouse/agentdb/ledger"
-	"rouse/internal/domain"
 )
 
 const (
-	maxInterrupted  = 3 // interrupted attempts of a run, beside its retries
-	defaultRuns     = 4
-	defaultPerAgent = 1
-	defaultDrain    = 30 * time.Second
-	maxSleep        = 30 * time.Second
-	defaultPatience = 72 * time.Hour // for an answer
+	maxInterrupted    = 3 // interrupted attempts of a run, beside its retries
+	defaultRuns       = 4
+	defaultPerAgent   = 1
+	defaultDrain      = 30 * time.Second
+	maxSleep          = 30 * time.Second
+	defaultAnswerWait = 72 * time.Hour // for an answer
 )
-
-// Executor does the work of one attempt. An error means that the host could not, and
-// counts as outcome error.
-type Executor interface {
-	Execute(ctx context.Context, run ledger.Run, a ledger.Attempt) (ledger.Result, error)
-}
-
-// Policy is what a job wants of its runs.
-type Policy struct {
-	Attempts            int // 0 and 1: no retry
-	Backoff, MaxBackoff time.Duration
-	On                  []domain.Outcome // which outcomes are tried again
-	Resume              bool             // go on after an interruption
-	Concurrency         int              // of the job's runs; 0 means 1, below 0 unlimited
-	StartDeadline       time.Duration    // longest wait in the queue; 0 means none
-	PauseAfter          int              // failed runs in a row that pause the job; 0: never
-}
 
 // Options are the dispatcher's parts and bounds.
 type Options struct {
@@ -45,17 +27,6 @@ type Options struct {
 	Logger             *slog.Logger
 	Runs, RunsPerAgent int           // lanes; 0 means 4 and 1
 	Drain              time.Duration // how long running attempts may finish at the end; 0 means 30s
-	// Policy and Notices may be nil: then nothing is retried, and nobody is told.
-	Policy  func(job string) Policy
-	Notices func(run ledger.Run, res ledger.Result) []ledger.Notice
-	// Closing, when set, does what remains to be done for a run that the dispatcher finishes by
-	// itself, because it was cut off for the last time, or waited too long, or its executor
-	// broke. It may add to what the record says of the end.
-	Closing func(ctx context.Context, run ledger.Run, res ledger.Result) ledger.Result
-	// PauseNotices are what the owner is told when so many failures pause a job; may be nil.
-	PauseNotices func(run ledger.Run, res ledger.Result, failures int) []ledger.Notice
-	// Hold says why a run must stay queued, "" when it may start.
-	Hold func(run ledger.Run) string
 	// After, when set, is waited for between rescuing and the first start: what came due
 	// while nobody ran is decided on runs that wait to go on, not on a race with them.
 	After <-chan struct{}
@@ -66,27 +37,28 @@ type Options struct {
 
 // Dispatcher is the local engine.
 type Dispatcher struct {
-	o    Options
-	log  *slog.Logger
-	wake chan struct{} // capacity 1: an attempt has ended
-	// again, of capacity 1, asks for a new look at the whole queue.
-	again chan struct{}
-	// stopping is closed when Drain is over: what cannot be written now is left to the next start.
-	stopping chan struct{}
+	o          Options
+	log        *slog.Logger
+	lanesFreed chan struct{} // capacity 1: there may be lanes for queued runs
+	// rereadWanted, of capacity 1, asks for the whole queue to be read again.
+	rereadWanted chan struct{}
+	// drained is closed when Drain is over: what cannot be written by then is left to the next start.
+	drained chan struct{}
 
 	rescued chan struct{}
 
-	// Of the loop alone.
-	queue     backlog
-	held      map[int64]string // why runs stay queued
-	pauses    []ledger.Pause
-	replanned <-chan struct{} // closed: the pauses have to be read again
+	// Used by the goroutine of Run alone.
+	queue         backlog
+	blocked       map[int64]string // why runs stay queued
+	pauses        []ledger.Pause
+	pausesChanged <-chan struct{} // closed: the pauses have to be read again
 
+	// Shared with the goroutines of attempts.
 	mu       sync.Mutex
-	desk     *Desk
+	lanes    *FairQueue
 	cancels  map[int64]context.CancelCauseFunc // of the attempts that are on
 	drainFor time.Duration
-	all      sync.WaitGroup
+	attempts sync.WaitGroup
 }
 
 // New checks the options and fills in their defaults.
@@ -99,33 +71,13 @@ func New(o Options) (*Dispatcher, error) {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
 
-	if o.Policy == nil {
-		o.Policy = func(string) Policy { return Policy{Resume: true} }
-	}
-
 	if o.Now == nil {
 		o.Now = time.Now
 	}
 
-	if o.Notices == nil {
-		o.Notices = func(ledger.Run, ledger.Result) []ledger.Notice { return nil }
-	}
-
-	if o.Closing == nil {
-		o.Closing = func(_ context.Context, _ ledger.Run, res ledger.Result) ledger.Result { return res }
-	}
-
-	if o.PauseNotices == nil {
-		o.PauseNotices = func(ledger.Run, ledger.Result, int) []ledger.Notice { return nil }
-	}
-
-	if o.Hold == nil {
-		o.Hold = func(ledger.Run) string { return "" }
-	}
-
 	d := &Dispatcher{
-		o: o, log: o.Logger, wake: make(chan struct{}, 1), again: make(chan struct{}, 1), stopping: make(chan struct{}), rescued: make(chan struct{}),
-		desk: NewDesk(o.Runs, o.RunsPerAgent, o.Policy), cancels: map[int64]context.CancelCauseFunc{}, held: map[int64]string{},
+		o: o, log: o.Logger, lanesFreed: make(chan struct{}, 1), rereadWanted: make(chan struct{}, 1), drained: make(chan struct{}), rescued: make(chan struct{}),
+		lanes: NewFairQueue(o.Runs, o.RunsPerAgent, o.Executor.Policy), cancels: map[int64]context.CancelCauseFunc{}, blocked: map[int64]string{},
 	}
 	d.SetDrain(o.Drain)
 	return d, nil
@@ -134,9 +86,9 @@ func New(o Options) (*Dispatcher, error) {
 // SetLanes changes how many runs may be on at once, and of one agent; 0 means 4 and 1.
 func (d *Dispatcher) SetLanes(runs, perAgent int) {
 	d.mu.Lock()
-	d.desk.SetLanes(runs, perAgent)
+	d.lanes.SetLanes(runs, perAgent)
 	d.mu.Unlock()
-	d.poke()
+	d.notify()
 }
 
 // SetDrain changes how long running attempts may finish at the end; 0 means 30s.
@@ -149,19 +101,19 @@ func (d *Dispatcher) SetDrain(drain time.Duration) {
 	d.drainFor = drain
 }
 
-// Reconsider has every queued run looked at again, because what Hold or Policy say of it
-// may have changed.
+// Reconsider reads the whole queue again, because what the Executor says of a run that is
+// blocked, or of a job's policy, may have changed.
 func (d *Dispatcher) Reconsider() {
 	select {
-	case d.again <- struct{}{}:
+	case d.rereadWanted <- struct{}{}:
 	default:
 	}
 }
 
-// poke lets the loop look again.
-func (d *Dispatcher) poke() {
+// notify wakes the loop.
+func (d *Dispatcher) notify() {
 	select {
-	case d.wake <- struct{}{}:
+	case d.lanesFreed <- struct{}{}:
 	default:
 	}
 }
@@ -189,11 +141,12 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 		}
 	}
 
-	defer d.all.Wait()
+	defer d.attempts.Wait()
 
 	for {
+		// Asked for before the pass: what is written while it reads wakes the loop again.
 		changed := d.o.Ledger.Changed()
-		over, next, err := d.turn(ctx, writing)
+		over, next, err := d.pass(ctx, writing)
 		if err != nil && ctx.Err() == nil {
 			d.log.Error("the queue could not be read; it is tried again", "error", err)
 			next = d.o.Now().Add(time.Second)
@@ -227,8 +180,8 @@ func (d *Dispatcher) sleep(ctx context.Context, changed <-chan struct{}, next ti
 		d.queue.stale = true
 	case <-timer:
 		d.queue.stale = true
-	case <-d.wake:
-	case <-d.again:
+	case <-d.lanesFreed: // nothing to read again: what the attempt wrote comes as changed, too
+	case <-d.rereadWanted:
 		d.queue.stale = true
 	}
 

@@ -17,10 +17,33 @@ import (
 	"rouse/scheduler/dispatch"
 )
 
-type do func(ctx context.Context, run ledger.Run, a ledger.Attempt) (ledger.Result, error)
+// executor is one without settings, but for those that a test gives it.
+type executor struct {
+	dispatch.ExecutorFunc
+	policy  func(job string) dispatch.Policy
+	blocked func(run ledger.Run) string
+	notices func(run ledger.Run, res ledger.Result) []ledger.Notice
+}
 
-func (f do) Execute(ctx context.Context, run ledger.Run, a ledger.Attempt) (ledger.Result, error) {
-	return f(ctx, run, a)
+func (e *executor) Policy(job string) dispatch.Policy {
+	if e.policy == nil {
+		return e.ExecutorFunc.Policy(job)
+	}
+	return e.policy(job)
+}
+
+func (e *executor) Blocked(run ledger.Run) string {
+	if e.blocked == nil {
+		return ""
+	}
+	return e.blocked(run)
+}
+
+func (e *executor) Notices(run ledger.Run, res ledger.Result) []ledger.Notice {
+	if e.notices == nil {
+		return nil
+	}
+	return e.notices(run, res)
 }
 
 var success = ledger.Result{Outcome: domain.OutcomeSuccess, Exit: "final_response"}
@@ -49,10 +72,12 @@ type bench struct {
 	path string
 	l    *ledger.Ledger
 	o    dispatch.Options
+	e    executor
 	stop func()
 }
 
 func inBubble(t *testing.T, test func(t *testing.T, b *bench)) {
+	t.Parallel() // they wait for the disk most of their time
 	synctest.Test(t, func(t *testing.T) {
 		path := filepath.Join(t.TempDir(), "ledger.db")
 		b := &bench{t: t, path: path, l: open(t, path), stop: func() {}}
@@ -65,9 +90,11 @@ func inBubble(t *testing.T, test func(t *testing.T, b *bench)) {
 	})
 }
 
-func (b *bench) start(e do) *dispatch.Dispatcher {
+func (b *bench) start(execute dispatch.ExecutorFunc) *dispatch.Dispatcher {
 	b.t.Helper()
-	b.o.Executor = e
+	e := b.e // the settings of this dispatcher, whatever the test sets for the next one
+	e.ExecutorFunc = execute
+	b.o.Executor = &e
 	d, err := dispatch.New(b.o)
 	if err != nil {
 		b.t.Fatal(err)
@@ -145,7 +172,7 @@ func TestExecutorFails(t *testing.T) {
 func TestLanes(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *bench) {
 		b.o.Runs, b.o.RunsPerAgent = 3, 2
-		b.o.Policy = func(job string) dispatch.Policy {
+		b.e.policy = func(job string) dispatch.Policy {
 			if job == "wide" {
 				return dispatch.Policy{Concurrency: -1}
 			}
@@ -205,11 +232,11 @@ func TestLanes(t *testing.T) {
 
 func TestRetryWaitsAndGivesUp(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *bench) {
-		b.o.Policy = func(string) dispatch.Policy {
+		b.e.policy = func(string) dispatch.Policy {
 			return dispatch.Policy{Attempts: 3, Backoff: time.Minute, MaxBackoff: 90 * time.Second, On: []domain.Outcome{domain.OutcomeError}}
 		}
 		told := 0
-		b.o.Notices = func(ledger.Run, ledger.Result) []ledger.Notice { told++; return nil }
+		b.e.notices = func(ledger.Run, ledger.Result) []ledger.Notice { told++; return nil }
 		var starts []time.Time
 		b.start(func(context.Context, ledger.Run, ledger.Attempt) (ledger.Result, error) {
 			starts = append(starts, time.Now())
@@ -240,7 +267,7 @@ func TestRetryWaitsAndGivesUp(t *testing.T) {
 // The time of the next try is in the ledger: a restart neither forgets nor hurries it.
 func TestRetrySurvivesARestart(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *bench) {
-		b.o.Policy = func(string) dispatch.Policy {
+		b.e.policy = func(string) dispatch.Policy {
 			return dispatch.Policy{Attempts: 2, Backoff: time.Hour, MaxBackoff: time.Hour, On: []domain.Outcome{domain.OutcomeError}}
 		}
 		b.start(func(context.Context, ledger.Run, ledger.Attempt) (ledger.Result, error) {
@@ -292,7 +319,7 @@ func TestCancelARunningRun(t *testing.T) {
 // three times, and a job that says resume: false does not go on at all (OSA-79).
 func TestRescue(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *bench) {
-		b.o.Policy = func(job string) dispatch.Policy { return dispatch.Policy{Resume: job == "resumes"} }
+		b.e.policy = func(job string) dispatch.Policy { return dispatch.Policy{Resume: job == "resumes"} }
 		resumes, stays := enqueue(t, b.l, "a", "resumes"), enqueue(t, b.l, "b", "stays")
 		for _, id := range []int64{resumes, stays} {
 			if _, _, err := b.l.StartAttempt(t.Context(), id); err != nil {
@@ -344,7 +371,7 @@ func TestDrainLetsRunsFinish(t *testing.T) {
 
 func TestStartDeadline(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *bench) {
-		b.o.Policy = func(string) dispatch.Policy { return dispatch.Policy{StartDeadline: time.Minute} }
+		b.e.policy = func(string) dispatch.Policy { return dispatch.Policy{StartDeadline: time.Minute} }
 		late := enqueue(t, b.l, "a", "j")
 		time.Sleep(2 * time.Minute)
 		b.start(func(context.Context, ledger.Run, ledger.Attempt) (ledger.Result, error) { return success, nil })
@@ -354,10 +381,10 @@ func TestStartDeadline(t *testing.T) {
 	})
 }
 
-func TestHold(t *testing.T) {
+func TestBlocked(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *bench) {
 		held := true
-		b.o.Hold = func(r ledger.Run) string {
+		b.e.blocked = func(r ledger.Run) string {
 			if held && r.Job == "prompt" {
 				return "no_model"
 			}
@@ -381,7 +408,7 @@ func TestReconsider(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *bench) {
 		var held atomic.Bool
 		held.Store(true)
-		b.o.Hold = func(r ledger.Run) string {
+		b.e.blocked = func(r ledger.Run) string {
 			if held.Load() {
 				return "no_model"
 			}
@@ -389,7 +416,7 @@ func TestReconsider(t *testing.T) {
 		}
 
 		b.o.Runs, b.o.RunsPerAgent = 1, 1
-		b.o.Policy = func(string) dispatch.Policy { return dispatch.Policy{Concurrency: -1} }
+		b.e.policy = func(string) dispatch.Policy { return dispatch.Policy{Concurrency: -1} }
 		on, end := atomic.Int32{}, make(chan struct{})
 		d := b.start(func(context.Context, ledger.Run, ledger.Attempt) (ledger.Result, error) {
 			on.Add(1)
@@ -429,7 +456,7 @@ func TestOnlyServesOneRun(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *bench) {
 		other, mine := enqueue(t, b.l, "a", "j"), enqueue(t, b.l, "a", "j")
 		b.o.Only = mine
-		b.o.Executor = do(func(context.Context, ledger.Run, ledger.Attempt) (ledger.Result, error) { return success, nil })
+		b.o.Executor = dispatch.ExecutorFunc(func(context.Context, ledger.Run, ledger.Attempt) (ledger.Result, error) { return success, nil })
 		d, err := dispatch.New(b.o)
 		if err != nil {
 			t.Fatal(err)

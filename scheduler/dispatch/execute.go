@@ -17,15 +17,15 @@ import (
 func (d *Dispatcher) execute(work, writing context.Context, run ledger.Run, a ledger.Attempt, cancel context.CancelCauseFunc) {
 	defer func() {
 		cancel(nil)
-		d.giveBack(run.ID)
-		d.poke()
+		d.releaseLanes(run.ID)
+		d.notify()
 	}()
 
 	d.log.Debug("a run starts", "job", run.Job, "run", run.ID, "attempt", a.Number)
-	res, err := d.guarded(work, run, a)
+	res, err := d.executeSafely(work, run, a)
 	if err != nil {
 		res.Outcome, res.Error = domain.OutcomeError, err.Error()
-		res = d.o.Closing(writing, run, res)
+		res = d.o.Executor.OnFinalize(writing, run, res)
 	}
 
 	var stop *Stop
@@ -43,8 +43,8 @@ func (d *Dispatcher) execute(work, writing context.Context, run ledger.Run, a le
 	d.record(run, func() error { return d.finish(writing, run, a, res) })
 }
 
-// guarded turns a panic of the executor into an error, so that the daemon lives.
-func (d *Dispatcher) guarded(ctx context.Context, run ledger.Run, a ledger.Attempt) (res ledger.Result, err error) {
+// executeSafely turns a panic of the executor into an error, so that the daemon lives.
+func (d *Dispatcher) executeSafely(ctx context.Context, run ledger.Run, a ledger.Attempt) (res ledger.Result, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			d.log.Error("a run failed by a defect of rouse", "job", run.Job, "run", run.ID, "panic", p, "stack", string(debug.Stack()))
@@ -76,25 +76,25 @@ func (d *Dispatcher) record(run ledger.Run, write func() error) {
 		d.log.Error("the end of a run could not be recorded; it is tried again", "job", run.Job, "run", run.ID, "in", wait.String(), "error", err)
 		select {
 		case <-time.After(wait):
-		case <-d.stopping:
+		case <-d.drained:
 			return
 		}
 	}
 }
 
-// ask parks a run that needs an answer, and tells its owner.
-func (d *Dispatcher) ask(ctx context.Context, run ledger.Run, a ledger.Attempt, res ledger.Result) error {
+// finishWaiting parks a run that needs an answer, and tells its owner.
+func (d *Dispatcher) finishWaiting(ctx context.Context, run ledger.Run, a ledger.Attempt, res ledger.Result) error {
 	if res.Wait.Expires <= 0 {
-		res.Wait.Expires = defaultPatience
+		res.Wait.Expires = defaultAnswerWait
 	}
-	res.Notices = d.o.Notices(run, res)
+	res.Notices = d.o.Executor.Notices(run, res)
 	d.log.Info("a run waits for an answer", "job", run.Job, "run", run.ID, "question", res.Wait.Message, "until", d.o.Now().Add(res.Wait.Expires))
 	return d.o.Ledger.Finish(ctx, a, res)
 }
 
-// expire ends the runs whose questions nobody has answered in time.
-func (d *Dispatcher) expire(writing context.Context, now time.Time) error {
-	overdue, err := d.o.Ledger.Overdue(writing, now)
+// expireQuestions ends the runs whose questions nobody has answered in time.
+func (d *Dispatcher) expireQuestions(writing context.Context, now time.Time) error {
+	overdue, err := d.o.Ledger.OverdueItems(writing, now)
 	if err != nil {
 		return err
 	}
@@ -106,10 +106,10 @@ func (d *Dispatcher) expire(writing context.Context, now time.Time) error {
 		}
 
 		res := ledger.Result{Outcome: domain.OutcomeTimeout, Error: fmt.Sprintf("nobody answered within %s: %s", i.ExpiresAt.Sub(i.CreatedAt), i.Message)}
-		res = d.o.Closing(writing, run, res)
-		res.Notices = d.o.Notices(run, res)
+		res = d.o.Executor.OnFinalize(writing, run, res)
+		res.Notices = d.o.Executor.Notices(run, res)
 		res.Pause = d.pauseRule(run, res)
-		if err := d.o.Ledger.Expire(writing, i.ID, res); err != nil {
+		if err := d.o.Ledger.ExpireItem(writing, i.ID, res); err != nil {
 			return err
 		}
 
@@ -121,26 +121,28 @@ func (d *Dispatcher) expire(writing context.Context, now time.Time) error {
 
 // pauseRule pauses the job of a failed run when it is one too many.
 func (d *Dispatcher) pauseRule(run ledger.Run, res ledger.Result) ledger.PauseRule {
-	after := d.o.Policy(run.Job).PauseAfter
+	after := d.o.Executor.Policy(run.Job).PauseAfter
 	if after <= 0 || !res.Outcome.Failed() {
 		return ledger.PauseRule{}
 	}
-	return ledger.PauseRule{After: after, Notices: d.o.PauseNotices(run, res, after)}
+	return ledger.PauseRule{After: after, Notices: d.o.Executor.PauseNotices(run, res, after)}
 }
 
 func (d *Dispatcher) finish(ctx context.Context, run ledger.Run, a ledger.Attempt, res ledger.Result) error {
-	p := d.o.Policy(run.Job)
+	p := d.o.Executor.Policy(run.Job)
 	if res.Wait != nil {
-		return d.ask(ctx, run, a, res)
+		return d.finishWaiting(ctx, run, a, res)
 	}
 
+	// Being cut off, and asking, are no tries that failed.
 	tries := a.Number - run.Interruptions - run.Parks
 	if tries < p.Attempts && slices.Contains(p.On, res.Outcome) && res.Outcome != domain.OutcomeCancelled {
 		res.RetryAt = d.o.Now().Add(backoff(p, run.ID, tries))
 	}
 
+	// Nobody is told of a failure that is tried again, nor does it count towards a pause.
 	if res.RetryAt.IsZero() {
-		res.Notices = append(res.Notices, d.o.Notices(run, res)...)
+		res.Notices = append(res.Notices, d.o.Executor.Notices(run, res)...)
 		res.Pause = d.pauseRule(run, res)
 	}
 

@@ -20,8 +20,8 @@ func (s *Stop) Error() string { return s.reason }
 // Outcome is what the stop makes of the run: cancelled, or interrupted when the daemon ends.
 func (s *Stop) Outcome() domain.Outcome { return s.outcome }
 
-// hearCancels tells running attempts that their end was asked for.
-func (d *Dispatcher) hearCancels(ctx context.Context) error {
+// stopCancelled stops running attempts whose cancellation was requested.
+func (d *Dispatcher) stopCancelled(ctx context.Context) error {
 	d.mu.Lock()
 	none := len(d.cancels) == 0
 	d.mu.Unlock()
@@ -49,10 +49,11 @@ func (d *Dispatcher) stop(id int64, cause *Stop) {
 	}
 }
 
-// drain lets running attempts finish, hears who need not, and then stops the rest.
+// drain waits for running attempts to finish, stops those that are cancelled meanwhile, and then
+// the rest.
 func (d *Dispatcher) drain(writing context.Context) {
 	ended := make(chan struct{})
-	go func() { d.all.Wait(); close(ended) }()
+	go func() { d.attempts.Wait(); close(ended) }()
 	d.mu.Lock()
 	n, most := len(d.cancels), d.drainFor
 	d.mu.Unlock()
@@ -65,7 +66,7 @@ func (d *Dispatcher) drain(writing context.Context) {
 
 	for over := false; !over; {
 		changed := d.o.Ledger.Changed()
-		if err := d.hearCancels(writing); err != nil {
+		if err := d.stopCancelled(writing); err != nil {
 			d.log.Error("cancellations could not be read", "error", err)
 		}
 
@@ -85,6 +86,6 @@ func (d *Dispatcher) drain(writing context.Context) {
 		d.stop(id, &Stop{domain.OutcomeInterrupted, "the daemon was stopped"})
 	}
 
-	close(d.stopping)
+	close(d.drained)
 	<-ended
 }

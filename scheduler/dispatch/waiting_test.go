@@ -10,6 +10,7 @@ import (
 
 	"rouse/agentdb/ledger"
 	"rouse/internal/domain"
+	"rouse/scheduler/dispatch"
 )
 
 // Runs that wait take no lane, outlive a restart, and go on with their answers or
@@ -17,7 +18,7 @@ import (
 func TestWaiting(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *bench) {
 		const asking = 120 // more than are looked at together
-		b.o.Notices = func(run ledger.Run, res ledger.Result) []ledger.Notice {
+		b.e.notices = func(run ledger.Run, res ledger.Result) []ledger.Notice {
 			what := string(res.Outcome)
 			if res.Wait != nil {
 				what = "asks"
@@ -25,7 +26,8 @@ func TestWaiting(t *testing.T) {
 			return []ledger.Notice{{Run: run.ID, Channel: "desktop", Title: what, Key: fmt.Sprint(run.ID, what)}}
 		}
 
-		b.o.Runs, b.o.RunsPerAgent = 4, 4
+		b.o.Runs, b.o.RunsPerAgent = 16, 16 // fewer than runs that ask
+		b.e.policy = func(string) dispatch.Policy { return dispatch.Policy{Resume: true, Concurrency: 16} }
 		ask := func(_ context.Context, run ledger.Run, a ledger.Attempt) (ledger.Result, error) {
 			if run.Job == "asks" && a.Number == 1 {
 				return ledger.Result{Wait: &ledger.Question{Title: "asks", Message: "Go on?"}}, nil

@@ -17,12 +17,12 @@ type fields struct {
 	hour, dom        uint32
 	month            uint16
 	dow              uint8
-	domStar, dowStar bool // begins with *: does not restrict the date
+	domStar, dowStar bool // begins with *; if neither does, it is enough that one of both matches
 	daily            bool // every date matches
 }
 
-// all24 says whether every hour is allowed: such a spec runs in real time.
-func (f *fields) all24() bool { return f.hour == 1<<24-1 }
+// everyHour says whether every hour is allowed: such a spec runs in real time.
+func (f *fields) everyHour() bool { return f.hour == 1<<24-1 }
 
 type fieldRule struct {
 	name     string
@@ -64,11 +64,12 @@ func parseCron(text string) (f fields, err error) {
 
 	f = fields{domStar: parts[3][0] == '*' || parts[3][0] == '?', dowStar: parts[5][0] == '*' || parts[5][0] == '?'}
 	for i, rule := range fieldRules {
-		if parts[i], err = rule.normal(parts[i]); err != nil {
+		if parts[i], err = rule.normalize(parts[i]); err != nil {
 			return f, err
 		}
 	}
 
+	// robfig panics on some input: what the checks above let through must not end the daemon.
 	defer func() {
 		if p := recover(); p != nil {
 			f, err = fields{}, &Error{"schedule", text, fmt.Sprint("cannot be parsed: ", p)}
@@ -86,7 +87,7 @@ func parseCron(text string) (f fields, err error) {
 		return f, &Error{"schedule", text, "is not a cron expression"}
 	}
 
-	// robfig marks a star with the highest bit.
+	// robfig marks a star with the highest bit, which the masks leave out.
 	const minutes, hours, doms, months, dows = 1<<60 - 1, 1<<24 - 1, 1<<32 - 2, 1<<13 - 2, 1<<7 - 1
 	f.second, f.minute, f.hour = spec.Second&minutes, spec.Minute&minutes, uint32(spec.Hour&hours)
 	f.dom, f.month, f.dow = uint32(spec.Dom&doms), uint16(spec.Month&months), uint8(spec.Dow&dows)
@@ -96,8 +97,8 @@ func parseCron(text string) (f fields, err error) {
 	return f, nil
 }
 
-// normal checks a field and returns it as a list of numbers, or as * or */n.
-func (r fieldRule) normal(text string) (string, error) {
+// normalize checks a field and returns it as a list of numbers, or as it is when it is * or */n.
+func (r fieldRule) normalize(text string) (string, error) {
 	fail := func(why string) (string, error) {
 		if strings.ContainsAny(text, "LW#") {
 			why += " (L, W and # are not supported)"
@@ -120,7 +121,7 @@ func (r fieldRule) normal(text string) (string, error) {
 			if text == item { // robfig understands it, and knows that it is a star
 				return strings.Replace(item, "?", "*", 1), nil
 			}
-			body = fmt.Sprintf("%d-%d", r.min, r.top())
+			body = fmt.Sprintf("%d-%d", r.min, r.starMax())
 		}
 
 		low, high, ranged := strings.Cut(body, "-")
@@ -140,7 +141,7 @@ func (r fieldRule) normal(text string) (string, error) {
 				return fail(err.Error())
 			}
 		case stepped:
-			to = r.top()
+			to = r.starMax()
 		}
 		if to < from {
 			return fail(fmt.Sprintf("the range %s runs backwards; write it as two ranges", body))
@@ -158,8 +159,8 @@ func (r fieldRule) normal(text string) (string, error) {
 	return strings.Join(numbers, ","), nil
 }
 
-// top is the largest value that a star means.
-func (r fieldRule) top() int {
+// starMax is the largest value that a star means.
+func (r fieldRule) starMax() int {
 	if r.name == "day-of-week" {
 		return 6
 	}
@@ -182,9 +183,9 @@ func (r fieldRule) number(text string) (int, error) {
 	return n, nil
 }
 
-// onDate says whether a local date matches, as crontab(5) has it: when both day fields
+// matchesDate says whether a local date matches, as crontab(5) has it: when both day fields
 // are restricted either may match.
-func (f *fields) onDate(d date) bool {
+func (f *fields) matchesDate(d date) bool {
 	if f.daily {
 		return true
 	}
@@ -203,25 +204,25 @@ func (f *fields) onDate(d date) bool {
 	return dom || dow
 }
 
-// from is the first reading of a day at or after so many seconds of it, in seconds of it.
-func (f *fields) from(t int64) (int64, bool) {
-	t = max(t, 0)
+// nextInDay is the first matching time of a day at or after t, both in seconds since its start.
+func (f *fields) nextInDay(t int64) (int64, bool) {
+	t = max(t, 0) // negative for a date after that of the time asked about
 	hour, minute, second := t/3600, t/60%60, t%60
 	if t < daySeconds && f.hour>>hour&1 == 1 {
 		if rest := f.second >> second; rest != 0 && f.minute>>minute&1 == 1 {
-			return t + first(rest), true
+			return t + lowest(rest), true
 		}
 		if rest := f.minute >> (minute + 1); rest != 0 {
-			return hour*3600 + (minute+1+first(rest))*60 + first(f.second), true
+			return hour*3600 + (minute+1+lowest(rest))*60 + lowest(f.second), true
 		}
 	}
 
 	if rest := uint64(f.hour) >> (hour + 1); rest != 0 {
-		return (hour+1+first(rest))*3600 + first(f.minute)*60 + first(f.second), true
+		return (hour+1+lowest(rest))*3600 + lowest(f.minute)*60 + lowest(f.second), true
 	}
 
 	return 0, false
 }
 
-// first is the smallest value of a set.
-func first(set uint64) int64 { return int64(bits.TrailingZeros64(set)) }
+// lowest is the smallest value of a set.
+func lowest(set uint64) int64 { return int64(bits.TrailingZeros64(set)) }

@@ -56,4 +56,4 @@ func resolve(d date, hour, minute, second int, zone *time.Location) time.Time {
 }
 
 // exists says whether a zone has a local date at all: Apia had no 2011-12-30.
-func (d date) exists(zone *time.Location) bool { return zoneOf(zone).has(d) }
+func (d date) exists(zone *time.Location) bool { return zoneOf(zone).hasDate(d) }

@@ -14,11 +14,11 @@ var (
 	monthNames = []string{"", "January", "February", "March", "April", "May", "June", "July", "August", "September", "October", "November", "December"}
 )
 
-// Describe says the schedule in words: "every weekday at 08:00 (Europe/Berlin)".
+// Describe puts the schedule into words: "every weekday at 08:00 (Europe/Berlin)".
 func (s *Schedule) Describe() string {
 	switch s.source {
 	case sourceEvery:
-		return "every " + length(s.every)
+		return "every " + formatDuration(s.every)
 	case sourceAt:
 		return "once at " + s.at.In(s.zone.Location).Format("2006-01-02 15:04:05 MST")
 	}
@@ -32,7 +32,7 @@ func (s *Schedule) Describe() string {
 		text += " " + days
 	}
 
-	if s.cron.all24() && days == "" {
+	if s.cron.everyHour() && days == "" {
 		return text // the same in every zone
 	}
 
@@ -44,8 +44,8 @@ func (s *Schedule) Describe() string {
 	return fmt.Sprintf("%s (%s)", text, zone)
 }
 
-// length is a length of time as one writes it: 1m30s, 6h, and 7d instead of 168h.
-func length(d time.Duration) string {
+// formatDuration writes a duration as people do: 1m30s, 6h, and 7d instead of 168h.
+func formatDuration(d time.Duration) string {
 	const day = 24 * time.Hour
 	if d >= day && d%day == 0 {
 		return fmt.Sprintf("%dd", d/day)
@@ -65,6 +65,7 @@ func length(d time.Duration) string {
 
 // times says when within a day.
 func (f *fields) times() string {
+	// A few times are listed one by one; more are described by their fields.
 	seconds, minutes, hours := values(f.second, 60), values(f.minute, 60), values(uint64(f.hour), 24)
 	if len(hours) < 24 && len(hours)*len(minutes)*len(seconds) <= 4 {
 		return "at " + join(clocks(hours, minutes, seconds))
@@ -74,12 +75,12 @@ func (f *fields) times() string {
 	switch everyHour := len(hours) == 24; {
 	case everyHour && len(minutes) == 60 && len(seconds) == 60:
 		return "every second"
-	case everyHour && len(minutes) == 60 && even(seconds, 60) > 0:
-		return fmt.Sprintf("every %d seconds", even(seconds, 60))
+	case everyHour && len(minutes) == 60 && evenStep(seconds, 60) > 0:
+		return fmt.Sprintf("every %d seconds", evenStep(seconds, 60))
 	case everyHour && len(minutes) == 60:
 		text = "every minute"
-	case everyHour && even(minutes, 60) > 0:
-		text = fmt.Sprintf("every %d minutes", even(minutes, 60))
+	case everyHour && evenStep(minutes, 60) > 0:
+		text = fmt.Sprintf("every %d minutes", evenStep(minutes, 60))
 	case everyHour:
 		text = "every hour at " + numbered("minute", minutes)
 	case len(minutes) == 60:
@@ -183,8 +184,8 @@ func values(mask uint64, n int) []int {
 	return out
 }
 
-// even is the step of values that divide n evenly from 0 on, else 0.
-func even(values []int, n int) int {
+// evenStep is the step of values that divide n evenly from 0 on, else 0.
+func evenStep(values []int, n int) int {
 	if len(values) < 2 || values[0] != 0 || n%len(values) != 0 {
 		return 0
 	}

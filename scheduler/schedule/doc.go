@@ -1,5 +1,5 @@
-// Package schedule is the arithmetic of time: which instants a schedule means, and what
-// becomes of those that have passed. It is pure: no clock, no database, no goroutine.
+// Package schedule computes which instants a schedule means, and what becomes of those that
+// have passed. It is pure: no clock, no database, no goroutine.
 //
 // # Design
 //
@@ -9,10 +9,10 @@
 // matches when its local clock reading does. Every other spec names local clock readings,
 // and each reading is mapped to one instant: a reading that exists twice to the first, one
 // that does not exist to the first instant after the gap, and one on a date that the zone
-// skipped to none. A zone remembers what its clock does in the weeks that are asked for,
-// and on a day around which it is not set the next reading is found in the bit masks.
+// skipped to none. A zone caches the changes of its clock in the weeks that are asked for;
+// on a day that is not near a change, the next reading is found with the bit masks alone.
 //
 // Decisions about instants that have passed (Due) are functions of a watermark, now and a
-// policy, so that the daemon and a simulation decide alike. So is what becomes of the wake
-// that an agent asks for (Clamp): of now, its limits and what was used of them.
+// policy, so that the daemon and a simulation decide alike. In the same way the decision about
+// a wake that an agent asks for (Clamp) is a function of now, its limits and its usage.
 package schedule

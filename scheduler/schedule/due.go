@@ -9,15 +9,15 @@ import (
 )
 
 const (
-	// grace is how late the latest instant may be and still count as in time: the
-	// scheduler wakes at least this often, whatever the clock does.
+	// grace is how late the latest instant may be and still count as in time. The scheduler
+	// checks at least this often, whatever the clock does.
 	grace = 30 * time.Second
-	// maxListed bounds how many passed instants are looked at one by one.
+	// maxListed bounds how many passed instants are counted one by one.
 	maxListed = 100_000
 	// maxRows bounds how many of them get a row of their own.
 	maxRows = 1000
-	// farBack is longer than any outage.
-	farBack = 100 * 366 * 24 * time.Hour
+	// maxOutage is longer than any outage.
+	maxOutage = 100 * 366 * 24 * time.Hour
 )
 
 // Policy says what becomes of missed instants.
@@ -31,35 +31,36 @@ type Policy struct {
 type Instant struct {
 	Nominal, Actual time.Time
 	Run             bool // else missed, or skipped
-	Skipped         bool // held back by Moment.Paused
-	Catchup         bool // one of several that all run: they wait for each other
+	Skipped         bool // because of a pause
+	Catchup         bool // one of several that all run, each after the one before
 	Reason          string
-	// Through makes it stand for a stretch of missed instants, from Nominal to Through, both
-	// included. Count says how many, 0 when there are too many to count.
+	// Through is set when this one stands for a range of missed instants, from Nominal to
+	// Through, both included. Count is how many they are, 0 when they are too many to count.
 	Through time.Time
 	Count   int
 }
 
-// Moment is what instants are decided on beside their policy. The functions may be nil.
-type Moment struct {
+// DueOptions are what decisions about instants depend on beside the policy. The functions may be
+// nil.
+type DueOptions struct {
 	Now time.Time
-	// Paused says why an instant is held back, "" when it is not: it is not caught up, and
-	// does not count among those that are.
+	// Paused says which pause an instant falls into, "" when into none. A paused instant is not
+	// caught up, and does not count among those that are.
 	Paused func(nominal time.Time) string
-	// Cause says why an instant could not be served in time, in a few words, "" when unknown.
-	Cause func(nominal time.Time) string
+	// LateCause says in a few words why an instant could not be started in time, "" when unknown.
+	LateCause func(nominal time.Time) string
 }
 
-// Due decides about every instant after the watermark up to now, oldest first. Of an
-// outage so long that its instants cannot be listed, the first answer stands for all but
-// the last. The new watermark is now.
-func (s *Schedule) Due(watermark time.Time, m Moment, p Policy) []Instant {
+// Due decides about every instant after the watermark up to now, oldest first. After an outage
+// so long that its instants cannot all be listed, the first element stands for the older ones.
+// The new watermark is now.
+func (s *Schedule) Due(watermark time.Time, m DueOptions, p Policy) []Instant {
 	due, _ := s.AppendDue(nil, watermark, m, p)
 	return due
 }
 
 // AppendDue adds to due what Due lists, and says which instant comes after now.
-func (s *Schedule) AppendDue(due []Instant, watermark time.Time, m Moment, p Policy) (_ []Instant, next time.Time) {
+func (s *Schedule) AppendDue(due []Instant, watermark time.Time, m DueOptions, p Policy) (_ []Instant, next time.Time) {
 	if next = s.Next(watermark); next.IsZero() || next.After(m.Now) {
 		return due, next
 	}
@@ -76,8 +77,8 @@ func (s *Schedule) AppendDue(due []Instant, watermark time.Time, m Moment, p Pol
 		p.MaxCatchup = 100
 	}
 
-	var one [1]time.Time // nearly always it is one
-	nominals, rest, next := s.passed(one[:0], next, watermark, m.Now, max(maxRows, p.MaxCatchup+1))
+	var one [1]time.Time // nearly always there is one, which then needs no allocation
+	nominals, rest, next := s.lastPassed(one[:0], next, watermark, m.Now, max(maxRows, p.MaxCatchup+1))
 	if !rest.Nominal.IsZero() {
 		rest.Reason = decide(rest.Nominal, rest.Nominal, m, len(nominals)+1, p).Reason
 		due = append(due, rest)
@@ -88,6 +89,7 @@ func (s *Schedule) AppendDue(due []Instant, watermark time.Time, m Moment, p Pol
 		due = append(due, Instant{Nominal: t, Actual: t})
 	}
 
+	// From the newest back: what becomes of an instant depends on how many newer ones are due.
 	newer := 0
 	for i := len(due) - 1; i >= first; i-- {
 		t := due[i].Nominal
@@ -106,9 +108,9 @@ func (s *Schedule) AppendDue(due []Instant, watermark time.Time, m Moment, p Pol
 	return due, next
 }
 
-// decide is about one instant with so many newer ones due as well. It is late from its
-// actual instant on: what jitter still holds back is in time.
-func decide(nominal, actual time.Time, m Moment, newer int, p Policy) Instant {
+// decide decides about one instant, given how many newer ones are due as well. It is late from
+// its actual instant on: what jitter still holds back is in time.
+func decide(nominal, actual time.Time, m DueOptions, newer int, p Policy) Instant {
 	d := Instant{Nominal: nominal, Actual: actual}
 	late := m.Now.Sub(actual)
 	if newer == 0 && late <= grace {
@@ -117,8 +119,8 @@ func decide(nominal, actual time.Time, m Moment, newer int, p Policy) Instant {
 	}
 
 	by, caught := fmt.Sprintf("missed by %s", round(late)), fmt.Sprintf("caught up %s late", round(late))
-	if m.Cause != nil {
-		if why := m.Cause(nominal); why != "" {
+	if m.LateCause != nil {
+		if why := m.LateCause(nominal); why != "" {
 			by, caught = by+" ("+why+")", caught+" ("+why+")"
 		}
 	}
@@ -148,17 +150,18 @@ func round(d time.Duration) time.Duration {
 	return d.Round(time.Millisecond)
 }
 
-// passed lists the last instants in (from, to], of which first is the first: at most keep of
-// them, in out, and what stands for the rest, if there is a rest. Next comes after to.
-func (s *Schedule) passed(out []time.Time, first, from, to time.Time, keep int) (_ []time.Time, rest Instant, next time.Time) {
+// lastPassed lists the last instants in (from, to], at most keep of them, in out. First is the
+// first of all; rest stands for those that are not listed, if there are any. Next is the one
+// after to.
+func (s *Schedule) lastPassed(out []time.Time, first, from, to time.Time, keep int) (_ []time.Time, rest Instant, next time.Time) {
 	out, total, next := s.lastOf(out, first, to, keep, maxListed)
 	if total < maxListed {
 		if total > len(out) {
 			rest = Instant{Nominal: first, Actual: first, Count: total - len(out)}
 		}
 	} else {
-		// Too many to walk through: look back from the end, twice as far each time.
-		for back := time.Minute; back < farBack; back *= 2 {
+		// Too many to walk through: search back from the end, twice as far each time.
+		for back := time.Minute; back < maxOutage; back *= 2 {
 			begin := to.Add(-back)
 			if begin.Before(from) {
 				begin = from
@@ -175,6 +178,7 @@ func (s *Schedule) passed(out []time.Time, first, from, to time.Time, keep int) 
 	}
 
 	if !rest.Nominal.IsZero() {
+		// A range of one is no range: it gets a row like the others.
 		rest.Through = out[0].Add(-time.Second)
 		if rest.Count == 1 {
 			return append([]time.Time{first}, out...), Instant{}, next
@@ -184,11 +188,12 @@ func (s *Schedule) passed(out []time.Time, first, from, to time.Time, keep int) 
 	return out, rest, next
 }
 
-// lastOf walks through the instants from one of them on, at most so many, and keeps the
-// last in out. Next is the one after those.
+// lastOf walks through the instants from next on, at most that many, and keeps the last ones in
+// out. It also says how many they were, and which instant comes after them.
 func (s *Schedule) lastOf(out []time.Time, next, to time.Time, keep, most int) (_ []time.Time, total int, _ time.Time) {
 	for ; total < most && !next.IsZero() && !next.After(to); next = s.Next(next) {
 		total++
+		// Cut only when it is twice as long as needed, so that not every instant moves the others.
 		if out = append(out, next); len(out) >= 2*keep {
 			out = append(out[:0], out[len(out)-keep:]...)
 		}

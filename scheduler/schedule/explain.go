@@ -5,12 +5,12 @@ import (
 	"time"
 )
 
-// farthest is how far back Around looks.
-const farthest = 400 * 24 * time.Hour
+// maxLookBack is how far back Around looks.
+const maxLookBack = 400 * 24 * time.Hour
 
-// NextAll is the first nominal instant after a time, excluded ones among them, with the
-// exclusion that holds it as the user wrote it, "" for an instant that Next has too.
-func (s *Schedule) NextAll(after time.Time) (t time.Time, excluded string) {
+// NextWithExcluded is the first nominal instant after a time, excluded or not, with the exclusion that it
+// falls into as the user wrote it, "" when Next would return it too.
+func (s *Schedule) NextWithExcluded(after time.Time) (t time.Time, excluded string) {
 	if t = s.next(after); t.IsZero() {
 		return t, ""
 	}
@@ -20,18 +20,18 @@ func (s *Schedule) NextAll(after time.Time) (t time.Time, excluded string) {
 	return t, excluded
 }
 
-// Instant says whether a time is exactly one of the nominal instants.
-func (s *Schedule) Instant(t time.Time) bool { return s.Next(t.Add(-time.Nanosecond)).Equal(t) }
+// Matches says whether a time is exactly one of the nominal instants.
+func (s *Schedule) Matches(t time.Time) bool { return s.Next(t.Add(-time.Nanosecond)).Equal(t) }
 
-// Around is the last nominal instant at or before a time, zero when there is none in the 400
+// LastAndNext is the last nominal instant at or before a time, zero when there is none in the 400
 // days before it, and the first after it, zero when there is none.
-func (s *Schedule) Around(t time.Time) (before, after time.Time) {
+func (s *Schedule) LastAndNext(t time.Time) (before, after time.Time) {
 	after = s.Next(t)
 	passed := func(n time.Time) bool { return !n.IsZero() && !n.After(t) }
 
-	// Every later instant that has passed lies between before and end.
+	// A binary search: every later instant that has passed lies between before and end.
 	end := t
-	for n := s.Next(t.Add(-farthest)); passed(n); n = s.Next(before) {
+	for n := s.Next(t.Add(-maxLookBack)); passed(n); n = s.Next(before) {
 		before = n
 		middle := before.Add(end.Sub(before) / 2)
 		if n = s.Next(middle); passed(n) {
@@ -44,13 +44,13 @@ func (s *Schedule) Around(t time.Time) (before, after time.Time) {
 	return before, after
 }
 
-// Note says in a phrase what a change of the clock makes of an occurrence, "" for nothing.
-func (s *Schedule) Note(nominal time.Time) string {
-	if s.source != sourceCron || s.cron.all24() {
+// ClockChangeNote says in a phrase how a change of the clock affects an occurrence, "" when it does not.
+func (s *Schedule) ClockChangeNote(nominal time.Time) string {
+	if s.source != sourceCron || s.cron.everyHour() {
 		return ""
 	}
 
-	if lost := s.lost(nominal); len(lost) > 0 {
+	if lost := s.skippedTimes(nominal); len(lost) > 0 {
 		first, last := lost[0], lost[len(lost)-1]
 		if len(lost) == 1 {
 			return fmt.Sprintf("%s does not exist on %s: runs at the first instant after the gap", clockOf(first), first.Format(time.DateOnly))
@@ -59,21 +59,21 @@ func (s *Schedule) Note(nominal time.Time) string {
 	}
 
 	local := nominal.In(s.zone.Location)
-	if s.cron.on(local) && comesAgain(nominal, s.zone.Location) {
+	if s.cron.matches(local) && isRepeated(nominal, s.zone.Location) {
 		return fmt.Sprintf("%s comes twice on %s: runs the first time only", clockOf(local), local.Format(time.DateOnly))
 	}
 
 	return ""
 }
 
-// lost are the readings of the spec that a clock passes over when it is put forward to the
+// skippedTimes are the readings of the spec that the clock skips when it is put forward to the
 // reading that it shows at t, held as if they were UTC.
-func (s *Schedule) lost(t time.Time) (out []time.Time) {
-	from, to := naive(t.Add(-time.Second), s.zone.Location).Add(time.Second), naive(t, s.zone.Location)
+func (s *Schedule) skippedTimes(t time.Time) (out []time.Time) {
+	from, to := asIfUTC(t.Add(-time.Second), s.zone.Location).Add(time.Second), asIfUTC(t, s.zone.Location)
 	for minute := from.Truncate(time.Minute); minute.Before(to); minute = minute.Add(time.Minute) {
 		for _, second := range values(s.cron.second, 60) {
 			r := minute.Add(time.Duration(second) * time.Second)
-			if !r.Before(from) && r.Before(to) && s.cron.on(r) && s.zone.has(dateOf(r)) {
+			if !r.Before(from) && r.Before(to) && s.cron.matches(r) && s.zone.hasDate(dateOf(r)) {
 				out = append(out, r)
 			}
 		}
@@ -82,29 +82,30 @@ func (s *Schedule) lost(t time.Time) (out []time.Time) {
 	return out
 }
 
-// on says whether a local reading is one that the fields name.
-func (f *fields) on(local time.Time) bool {
-	return f.second>>local.Second()&1 == 1 && f.minute>>local.Minute()&1 == 1 && f.hour>>local.Hour()&1 == 1 && f.onDate(dateOf(local))
+// matches says whether a local reading is one that the fields name.
+func (f *fields) matches(local time.Time) bool {
+	return f.second>>local.Second()&1 == 1 && f.minute>>local.Minute()&1 == 1 && f.hour>>local.Hour()&1 == 1 && f.matchesDate(dateOf(local))
 }
 
-// naive is what a local clock shows, held as if it were UTC.
-func naive(t time.Time, zone *time.Location) time.Time {
+// asIfUTC is what a local clock shows, held as if it were UTC.
+func asIfUTC(t time.Time, zone *time.Location) time.Time {
 	_, offset := t.In(zone).Zone()
 	return t.UTC().Add(time.Duration(offset) * time.Second)
 }
 
-// comesAgain says whether the clock shows the reading of t once more within a day.
-func comesAgain(t time.Time, zone *time.Location) bool {
-	_, twice := secondShowing(t, zone)
+// isRepeated says whether the clock shows the reading of t once more within a day.
+func isRepeated(t time.Time, zone *time.Location) bool {
+	_, twice := repeatOf(t, zone)
 	return twice
 }
 
-// secondShowing is when the clock shows the reading of t once more within a day.
-func secondShowing(t time.Time, zone *time.Location) (again time.Time, twice bool) {
+// repeatOf is when the clock shows the reading of t once more within a day.
+func repeatOf(t time.Time, zone *time.Location) (again time.Time, twice bool) {
 	_, offset := t.In(zone).Zone()
+	// If the clock is set back within a day, its offset is smaller a day later.
 	_, later := t.Add(24 * time.Hour).In(zone).Zone()
 	again = t.Add(time.Duration(offset-later) * time.Second)
-	return again, later < offset && naive(again, zone).Equal(naive(t, zone))
+	return again, later < offset && asIfUTC(again, zone).Equal(asIfUTC(t, zone))
 }
 
 func clockOf(local time.Time) string {

@@ -11,7 +11,7 @@ import (
 	"rouse/scheduler/schedule"
 )
 
-func TestNote(t *testing.T) {
+func TestClockChangeNote(t *testing.T) {
 	const ny, berlin = "America/New_York", "Europe/Berlin"
 	for name, c := range map[string]struct {
 		cron, zone, after string
@@ -39,7 +39,7 @@ func TestNote(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := parse(t, schedule.Options{Cron: c.cron, Timezone: c.zone})
-			if got := s.Note(s.Next(at(c.after))); got != c.want {
+			if got := s.ClockChangeNote(s.Next(at(c.after))); got != c.want {
 				t.Errorf("%s: %q, want %q", s.Next(at(c.after)), got, c.want)
 			}
 		})
@@ -48,21 +48,21 @@ func TestNote(t *testing.T) {
 	// What is no occurrence has nothing special: the second 01:30, a time between two.
 	s := parse(t, schedule.Options{Cron: "30 1 * * *", Timezone: ny})
 	for _, text := range []string{"2026-11-01 06:30", "2026-11-01 05:31", "2026-03-08 07:00"} {
-		if got := s.Note(at(text)); got != "" {
+		if got := s.ClockChangeNote(at(text)); got != "" {
 			t.Errorf("%s: %q", text, got)
 		}
 	}
 
 	for _, o := range []schedule.Options{{Every: "1h", Timezone: ny}, {At: "2026-11-01T01:30:00-04:00", Timezone: ny}} {
 		s := parse(t, o)
-		if got := s.Note(s.Next(at("2026-11-01 05:00"))); got != "" {
+		if got := s.ClockChangeNote(s.Next(at("2026-11-01 05:00"))); got != "" {
 			t.Errorf("%s: %q", s, got)
 		}
 	}
 }
 
 // An occurrence whose clock shows another reading than the spec names always says why.
-func TestNoteOfEveryMovedOccurrence(t *testing.T) {
+func TestClockChangeNoteOfEveryMovedOccurrence(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		name := rapid.SampledFrom(zones).Draw(t, "zone")
 		zone, err := time.LoadLocation(name)
@@ -74,7 +74,7 @@ func TestNoteOfEveryMovedOccurrence(t *testing.T) {
 		spec := spec{minute: drawField(t, "minute", 0, 59, "list"), hour: drawField(t, "hour", 0, 23, "list"), dom: field{text: "*"}, month: field{text: "*"}, dow: field{text: "*"}}
 		s := parse(t, schedule.Options{Cron: spec.String(), Timezone: name})
 		for n := s.Next(middle.Add(-30 * time.Hour)); n.Before(middle.Add(30 * time.Hour)); n = s.Next(n) {
-			local, note := n.In(zone), s.Note(n)
+			local, note := n.In(zone), s.ClockChangeNote(n)
 			named := spec.minute.has(local.Minute()) && spec.hour.has(local.Hour())
 			if !named && !strings.Contains(note, "not exist") {
 				t.Fatalf("%s at %s: %q", spec, local, note)
@@ -91,28 +91,28 @@ func TestNoteOfEveryMovedOccurrence(t *testing.T) {
 	})
 }
 
-func TestNextAll(t *testing.T) {
+func TestNextWithExcluded(t *testing.T) {
 	s := parse(t, schedule.Options{Cron: "0 8 * * *", Timezone: "Europe/Berlin", Exclude: []string{" 2026-12-25", "2026-12-27..2026-12-28", "2026-12-28"}})
 	from := at("2026-12-24 00:00")
 	for _, want := range []string{"", " 2026-12-25", "", "2026-12-27..2026-12-28", "2026-12-27..2026-12-28", ""} {
-		n, excluded := s.NextAll(from)
+		n, excluded := s.NextWithExcluded(from)
 		if excluded != want || n.Sub(from) > 24*time.Hour || !n.After(from) {
 			t.Errorf("after %s: %s %q, want %q", from, n, excluded, want)
 		}
-		if s.Instant(n) != (want == "") {
+		if s.Matches(n) != (want == "") {
 			t.Errorf("%s is an instant: %t", n, want != "")
 		}
 		from = n
 	}
 
 	once := parse(t, schedule.Options{At: "2026-11-21T08:00:00Z"})
-	if n, excluded := once.NextAll(at("2026-11-21 08:00")); !n.IsZero() || excluded != "" {
+	if n, excluded := once.NextWithExcluded(at("2026-11-21 08:00")); !n.IsZero() || excluded != "" {
 		t.Errorf("after the only instant: %s %q", n, excluded)
 	}
 }
 
-// What Next gives is what NextAll gives without the excluded ones.
-func TestNextAllAgainstNext(t *testing.T) {
+// What Next gives is what NextWithExcluded gives without the excluded ones.
+func TestNextWithExcludedAgainstNext(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := parse(t, schedule.Options{
 			Cron:     rapid.SampledFrom([]string{"*/15 * * * *", "30 2 * * *", "0 0 * * 1-5", "0,30 23 * * *"}).Draw(t, "cron"),
@@ -123,7 +123,7 @@ func TestNextAllAgainstNext(t *testing.T) {
 		from := at(rapid.SampledFrom([]string{"2026-03-27 00:00", "2026-10-24 00:00"}).Draw(t, "from"))
 		to := from.Add(8 * 24 * time.Hour)
 		var all, next []time.Time
-		for n, excluded := s.NextAll(from); n.Before(to); n, excluded = s.NextAll(n) {
+		for n, excluded := s.NextWithExcluded(from); n.Before(to); n, excluded = s.NextWithExcluded(n) {
 			if excluded == "" {
 				all = append(all, n)
 			}
@@ -138,7 +138,7 @@ func TestNextAllAgainstNext(t *testing.T) {
 	})
 }
 
-func TestAround(t *testing.T) {
+func TestLastAndNext(t *testing.T) {
 	leap := schedule.Options{Cron: "0 0 29 2 *"}
 	for name, c := range map[string]struct {
 		options             schedule.Options
@@ -159,7 +159,7 @@ func TestAround(t *testing.T) {
 		"a second, then a year": {schedule.Options{Cron: "* 0 0 1 1 *"}, "2026-12-01 00:00", "2026-01-01 00:00:59", "2027-01-01 00:00"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			before, after := parse(t, c.options).Around(at(c.at))
+			before, after := parse(t, c.options).LastAndNext(at(c.at))
 			if !before.Equal(at(c.wantBefore)) || !after.Equal(at(c.wantFor)) {
 				t.Errorf("%s and %s, want %s and %s", before, after, c.wantBefore, c.wantFor)
 			}
@@ -167,7 +167,7 @@ func TestAround(t *testing.T) {
 	}
 }
 
-func TestAroundIsNext(t *testing.T) {
+func TestLastAndNextAgreeWithNext(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := parse(t, schedule.Options{
 			Cron: spec{
@@ -179,7 +179,7 @@ func TestAroundIsNext(t *testing.T) {
 		})
 
 		now := at("2026-01-01 00:00").Add(time.Duration(rapid.IntRange(0, 500*24*3600).Draw(t, "now")) * time.Second)
-		before, after := s.Around(now)
+		before, after := s.LastAndNext(now)
 		if before.IsZero() {
 			if long := now.Add(-400 * 24 * time.Hour); !s.Next(long).Equal(after) {
 				t.Fatalf("%s: nothing before %s, but %s", s, now, s.Next(long))
@@ -187,7 +187,7 @@ func TestAroundIsNext(t *testing.T) {
 			return
 		}
 
-		if before.After(now) || !after.After(now) || !s.Instant(before) || !s.Next(before).Equal(after) {
+		if before.After(now) || !after.After(now) || !s.Matches(before) || !s.Next(before).Equal(after) {
 			t.Fatalf("%s: %s is between %s and %s, but %s follows", s, now, before, after, s.Next(before))
 		}
 	})

@@ -53,7 +53,7 @@ func FuzzParse(f *testing.F) {
 		}
 
 		checkForward(t, s, o)
-		s.Due(at("2025-01-01 00:00"), schedule.Moment{Now: at("2026-01-01 00:00")}, schedule.Policy{})
+		s.Due(at("2025-01-01 00:00"), schedule.DueOptions{Now: at("2026-01-01 00:00")}, schedule.Policy{})
 		if s.Describe() == "" || s.Hash() == "" {
 			t.Errorf("%+v has no words", o)
 		}
@@ -78,11 +78,11 @@ func checkForward(t *testing.T, s *schedule.Schedule, o schedule.Options) {
 		if !next.After(from) || s.Actual(next).Before(next) {
 			t.Fatalf("%+v: after %s comes %s, at %s", o, from, next, s.Actual(next))
 		}
-		if all, excluded := s.NextAll(from); all.After(next) || excluded == "" && !all.Equal(next) {
+		if all, excluded := s.NextWithExcluded(from); all.After(next) || excluded == "" && !all.Equal(next) {
 			t.Errorf("%+v: after %s comes %s, and with the excluded ones %s (%q)", o, from, next, all, excluded)
 		}
 
-		if before, after := s.Around(next); !before.Equal(next) || !after.Equal(s.Next(next)) || !s.Instant(next) {
+		if before, after := s.LastAndNext(next); !before.Equal(next) || !after.Equal(s.Next(next)) || !s.Matches(next) {
 			t.Errorf("%+v: around %s lie %s and %s", o, next, before, after)
 		}
 
@@ -111,7 +111,7 @@ func checkFields(t *testing.T, s *schedule.Schedule, o schedule.Options) {
 		read, seconds := readSpec(parts[1:]), readField(parts[0], 0, 59, "")
 		for next, n := s.Next(at("2027-01-01 12:00")), 0; n < 5; next, n = s.Next(next), n+1 {
 			local := next.In(zone)
-			if s.Note(next) == "" && (!seconds.has(local.Second()) || !read.on(reading(next, zone))) {
+			if s.ClockChangeNote(next) == "" && (!seconds.has(local.Second()) || !read.on(reading(next, zone))) {
 				t.Errorf("%+v fires at %s", o, local)
 			}
 		}

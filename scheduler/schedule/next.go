@@ -10,7 +10,7 @@ import (
 // can be 40 years away.
 const horizon = 45 * 366
 
-// end is where time ends for schedules: later years cannot be written as RFC 3339 has it.
+// end is where time ends for schedules: RFC 3339 has no later years.
 var end = time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC).Unix()
 
 // Next is the first nominal instant after a time, zero when there is none.
@@ -29,6 +29,7 @@ func (s *Schedule) Next(after time.Time) time.Time {
 			return t
 		}
 
+		// Go on at the end of the exclusion instead of walking through it.
 		after = time.Unix(s.zone.resolve((r.to+1).at(0, 0, 0)), -1)
 		if after.Before(t) {
 			after = t
@@ -36,13 +37,13 @@ func (s *Schedule) Next(after time.Time) time.Time {
 	}
 }
 
-// exclusion is the first one that holds an instant, nil when there is none.
+// exclusion is the first one that an instant falls into, nil when there is none.
 func (s *Schedule) exclusion(t time.Time) *dateRange {
 	if len(s.excluded) == 0 {
 		return nil
 	}
 
-	d := s.zone.date(t.Unix())
+	d := s.zone.dateAt(t.Unix())
 	for i, r := range s.excluded {
 		if r.from <= d && d <= r.to {
 			return &s.excluded[i]
@@ -51,7 +52,7 @@ func (s *Schedule) exclusion(t time.Time) *dateRange {
 	return nil
 }
 
-// next is the first instant after a time, excluded ones among them, in UTC.
+// next is the first instant after a time, excluded or not, in UTC.
 func (s *Schedule) next(after time.Time) time.Time {
 	var t int64
 	var ok bool
@@ -67,10 +68,10 @@ func (s *Schedule) next(after time.Time) time.Time {
 	}
 
 	// Instants of cron are whole seconds: one is after a time if it is after its second.
-	if s.cron.all24() {
-		t, ok = s.nextReal(after.Unix())
+	if s.cron.everyHour() {
+		t, ok = s.nextRealTime(after.Unix())
 	} else {
-		t, ok = s.nextFixed(after.Unix())
+		t, ok = s.nextLocal(after.Unix())
 	}
 	if !ok {
 		return time.Time{}
@@ -89,29 +90,29 @@ func (s *Schedule) nextOnGrid(after time.Time) time.Time {
 	step := int64(s.every / time.Second)
 	gone := after.Unix() - origin.Unix()
 	if after.Nanosecond() < origin.Nanosecond() {
-		gone--
+		gone-- // the last second has not passed in full
 	}
 
 	k := floorDiv(gone, step)
 	return time.Unix(origin.Unix()+(k+1)*step, int64(origin.Nanosecond())).UTC()
 }
 
-// nextFixed looks for the next of the local clock readings that the fields name.
-func (s *Schedule) nextFixed(after int64) (int64, bool) {
-	d := s.zone.date(after)
-	if _, ok := s.zone.steady(d); !ok {
+// nextLocal finds the next of the local clock readings that the fields name.
+func (s *Schedule) nextLocal(after int64) (int64, bool) {
+	d := s.zone.dateAt(after)
+	if _, ok := s.zone.constantOffset(d); !ok {
 		d-- // a reading of the day before can fall behind a gap that reaches over midnight
 	}
 
 	for end := d + horizon; d < end; d++ {
-		if !s.cron.onDate(d) {
+		if !s.cron.matchesDate(d) {
 			continue
 		}
-		if offset, ok := s.zone.steady(d); ok {
-			if r, ok := s.cron.from(after + 1 + offset - d.at(0, 0, 0)); ok {
+		if offset, ok := s.zone.constantOffset(d); ok {
+			if r, ok := s.cron.nextInDay(after + 1 + offset - d.at(0, 0, 0)); ok {
 				return d.at(0, 0, 0) + r - offset, true
 			}
-		} else if t, ok := s.firstOn(d, after); ok && s.zone.has(d) {
+		} else if t, ok := s.firstOnDate(d, after); ok && s.zone.hasDate(d) {
 			return t, true
 		}
 	}
@@ -119,13 +120,14 @@ func (s *Schedule) nextFixed(after int64) (int64, bool) {
 	return 0, false
 }
 
-// firstOn looks for the first reading of a date near which a clock is set.
-func (s *Schedule) firstOn(d date, after int64) (int64, bool) {
+// firstOnDate finds the first reading of a date near which the clock is changed. There it is not
+// enough to add an offset: each candidate is resolved.
+func (s *Schedule) firstOnDate(d date, after int64) (int64, bool) {
 	f := s.cron
 	for hours := f.hour; hours != 0; hours &= hours - 1 {
 		hour := bits.TrailingZeros32(hours)
 		if s.zone.resolve(d.at(hour, 59, 59)) <= after {
-			continue
+			continue // the whole hour has passed
 		}
 
 		for minutes := f.minute; minutes != 0; minutes &= minutes - 1 {
@@ -145,30 +147,31 @@ func (s *Schedule) firstOn(d date, after int64) (int64, bool) {
 	return 0, false
 }
 
-// nextReal steps through instants and reads the local clock at each; it never steps over
+// nextRealTime steps through instants and reads the local clock at each; it never steps over
 // a change of the clock.
-func (s *Schedule) nextReal(after int64) (int64, bool) {
+func (s *Schedule) nextRealTime(after int64) (int64, bool) {
 	for t, limit := after+1, after+horizon*daySeconds; t < limit; {
 		local := t + s.zone.offset(t)
 		d := date(floorDiv(local, daySeconds))
 		r := local - d.at(0, 0, 0)
-		on := s.cron.onDate(d)
-		if offset, ok := s.zone.steady(d); ok {
-			if n, ok := s.cron.from(r); ok && on {
+		on := s.cron.matchesDate(d)
+		if offset, ok := s.zone.constantOffset(d); ok {
+			if n, ok := s.cron.nextInDay(r); ok && on {
 				return t + n - r, true
 			}
 			t = (d+1).at(0, 0, 0) - offset
 			continue
 		}
 
+		// Near a change: in the longest steps that surely do not lead over it.
 		second, minute := r%60, r/60%60
 		switch {
 		case !on:
 			t = s.step(t, daySeconds-r, 60-second)
 		case s.cron.minute>>minute&1 == 0:
-			t = s.step(t, ahead(s.cron.minute, minute)*60-second, 60-second)
+			t = s.step(t, distanceToNext(s.cron.minute, minute)*60-second, 60-second)
 		case s.cron.second>>second&1 == 0:
-			t = s.step(t, ahead(s.cron.second, second))
+			t = s.step(t, distanceToNext(s.cron.second, second))
 		default:
 			return t, true
 		}
@@ -176,11 +179,11 @@ func (s *Schedule) nextReal(after int64) (int64, bool) {
 	return 0, false
 }
 
-// ahead is how far behind n the next of 60 allowed values is, or the end of them.
-func ahead(allowed uint64, n int64) int64 { return first(allowed>>n | 1<<(60-n)) }
+// distanceToNext is how far it is from n to the next of 60 allowed values, or to their end.
+func distanceToNext(allowed uint64, n int64) int64 { return lowest(allowed>>n | 1<<(60-n)) }
 
-// step goes as far as the first of these lengths, in seconds, over which the clock is not
-// changed, and else a second.
+// step goes forward by the first of these lengths, in seconds, that does not lead over a change
+// of the clock, and otherwise by a second.
 func (s *Schedule) step(t int64, lengths ...int64) int64 {
 	offset := s.zone.offset(t)
 	for _, seconds := range lengths {

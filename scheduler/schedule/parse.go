@@ -36,8 +36,8 @@ type Error struct {
 
 func (e *Error) Error() string { return fmt.Sprintf("%s %q: %s", e.Field, e.Value, e.Reason) }
 
-// Schedule is the set of instants that a user meant. There can be very many: what few of
-// them have is in details.
+// Schedule is the set of instants that a user meant. A daemon may hold very many schedules, so
+// what few of them have is kept apart, in details.
 type Schedule struct {
 	*details
 	zone   *zone
@@ -55,8 +55,8 @@ type details struct {
 	excluded []dateRange
 }
 
-// plain are the details of schedules that have none.
-var plain details
+// noDetails are the details that all schedules without any share.
+var noDetails details
 
 type source uint8
 
@@ -99,15 +99,16 @@ func Parse(o Options) (*Schedule, error) {
 	if err := s.parseSource(o); err != nil {
 		return nil, err
 	}
-	if len(s.excluded) > 0 && s.Next(s.begin()).IsZero() {
+	if len(s.excluded) > 0 && s.Next(s.searchStart()).IsZero() {
 		return nil, &Error{"exclude", strings.Join(o.Exclude, ", "), "leaves no instant of the schedule, so it never fires"}
 	}
 
 	if s.source == sourceCron && s.jitter == 0 && len(s.excluded) == 0 {
-		s.details = &plain
+		s.details = &noDetails
 	}
 
 	sum := sha256.Sum256(fmt.Appendf(nil, "%q %q %q %q %q", o.Cron, o.Every, o.At, s.zone, o.Exclude))
+	// Eight bytes are enough to notice a change of one job's schedule.
 	copy(s.hash[:], sum[:])
 	return s, nil
 }
@@ -144,7 +145,7 @@ func (s *Schedule) parseSource(o Options) error {
 		if s.cron, err = parseCron(expression); err != nil {
 			return err
 		}
-		if s.next(s.begin()).IsZero() {
+		if s.next(s.searchStart()).IsZero() {
 			return &Error{"schedule", o.Cron, "never fires: no date matches day-of-month and month"}
 		}
 	case o.Every != "":
@@ -165,9 +166,9 @@ func (s *Schedule) parseSource(o Options) error {
 	return nil
 }
 
-// begin is a time from which on a schedule fires if it ever does. 2000 is the start of a
-// whole Gregorian cycle.
-func (s *Schedule) begin() time.Time {
+// searchStart is a time from which on a schedule fires if it ever does. A Gregorian cycle of 400
+// years, with all its leap days, starts with 2000.
+func (s *Schedule) searchStart() time.Time {
 	if s.source == sourceAt {
 		return s.at.Add(-1)
 	}
@@ -205,7 +206,7 @@ func parseEvery(text string) (time.Duration, error) {
 		if !isDays || err != nil || math.IsNaN(n) || math.Abs(n) > maxEvery.Hours() {
 			return 0, &Error{"every", text, "is not a length of time like 30s, 15m, 6h or 7d"}
 		}
-		// By the millisecond, because 0.7 days are not whole seconds in floating point.
+		// Rounded to milliseconds, because 0.7 days are not whole seconds in floating point.
 		d = time.Duration(math.Round(n*24*3600*1000)) * time.Millisecond
 	}
 
@@ -238,8 +239,8 @@ func (s *Schedule) Source() string { return s.source.String() }
 // Hash changes when the instants that are meant change.
 func (s *Schedule) Hash() string { return hex.EncodeToString(s.hash[:]) }
 
-// Actual is when an occurrence starts: its nominal instant moved by the jitter, which is
-// the same each time it is asked for and never reaches the next nominal instant.
+// Actual is when an occurrence starts: its nominal instant plus the jitter, which is the same
+// each time it is asked for, and never reaches the next nominal instant.
 func (s *Schedule) Actual(nominal time.Time) time.Time {
 	if s.jitter <= 0 {
 		return nominal
@@ -250,6 +251,7 @@ func (s *Schedule) Actual(nominal time.Time) time.Time {
 		room = min(room, next.Sub(nominal))
 	}
 
+	// A hash instead of a random number: after a restart the same instant starts at the same time.
 	h := fnv.New64a()
 	fmt.Fprintf(h, "%s/%d", s.job, nominal.UnixMilli())
 	actual := nominal.Add(time.Duration(h.Sum64() % uint64(max(room, 1)))).Truncate(time.Millisecond)

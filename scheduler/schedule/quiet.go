@@ -7,12 +7,12 @@ import (
 	"time"
 )
 
-// Quiet are hours of the local day, in minutes from midnight. The end is exclusive and may
-// lie on the next day; equal ends mean none.
+// Quiet are hours of the local day, in minutes from midnight. The end is exclusive and may be on
+// the next day. From and To are equal when there are none.
 type Quiet struct{ From, To int }
 
-// dash makes one of the dash that people type and the one that text programs set.
-func dash(text string) string { return strings.ReplaceAll(text, "–", "-") }
+// normalizeDash replaces the dash that text programs insert by the one that people type.
+func normalizeDash(text string) string { return strings.ReplaceAll(text, "–", "-") }
 
 // ParseQuiet reads hours like 22:00-07:00, or none. An error is a *Error.
 func ParseQuiet(text string) (Quiet, error) {
@@ -20,14 +20,15 @@ func ParseQuiet(text string) (Quiet, error) {
 		return Quiet{}, nil
 	}
 
-	from, to, _ := strings.Cut(dash(text), "-")
-	a, errA := clock(from)
-	b, errB := clock(to)
+	from, to, _ := strings.Cut(normalizeDash(text), "-")
+	a, errA := parseClock(from)
+	b, errB := parseClock(to)
 	if errA != nil || errB != nil || a == 24*60 {
 		return Quiet{}, &Error{"quiet_hours", text, "is neither none nor hours like 22:00-07:00"}
 	}
 
 	if b == 24*60 {
+		// Both ends at midnight would mean none.
 		if b = 0; a == 0 {
 			return Quiet{}, &Error{"quiet_hours", text, "is the whole day; use mode: manual to have no wakes"}
 		}
@@ -36,8 +37,8 @@ func ParseQuiet(text string) (Quiet, error) {
 	return Quiet{a, b}, nil
 }
 
-// clock reads 7:00, 07:00 or 24:00 in minutes.
-func clock(text string) (int, error) {
+// parseClock reads 7:00, 07:00 or 24:00 in minutes.
+func parseClock(text string) (int, error) {
 	text = strings.TrimSpace(text)
 	if text == "24:00" {
 		return 24 * 60, nil
@@ -66,7 +67,7 @@ func (q Quiet) holds(local time.Time) bool {
 // end is where the quiet hours that hold t end. Should a gap of the clock lead from the end
 // straight into quiet hours again, it is the end of those.
 func (q Quiet) end(t time.Time, zone *time.Location) time.Time {
-	for range 8 {
+	for range 8 { // bounded, should a zone be stranger than any that is known
 		if !q.holds(t.In(zone)) {
 			break
 		}
@@ -96,7 +97,7 @@ func (q Quiet) firstEnd(t time.Time, zone *time.Location) time.Time {
 func ParseDays(names []string) (uint8, error) {
 	var mask uint8
 	for _, name := range names {
-		low, high, ranged := strings.Cut(dash(name), "-")
+		low, high, ranged := strings.Cut(normalizeDash(name), "-")
 		from := dayNumber(low)
 		to := from
 		if ranged {

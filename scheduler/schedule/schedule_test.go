@@ -257,7 +257,7 @@ func TestDue(t *testing.T) {
 		"the clock went back":   {"2026-11-21 09:30", now, schedule.Policy{}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			due := hourly.Due(at(c.watermark), schedule.Moment{Now: c.now}, c.policy)
+			due := hourly.Due(at(c.watermark), schedule.DueOptions{Now: c.now}, c.policy)
 			if got := decisions(due); got != c.want {
 				t.Errorf("%s, want %s", got, c.want)
 			}
@@ -288,12 +288,12 @@ func TestDueBeforeJitterEnds(t *testing.T) {
 		t.Fatalf("a jitter of %s shows nothing", held)
 	}
 
-	due := s.Due(nominal.Add(-time.Minute), schedule.Moment{Now: s.Actual(nominal).Add(-time.Second)}, schedule.Policy{OnMiss: domain.MissSkip})
+	due := s.Due(nominal.Add(-time.Minute), schedule.DueOptions{Now: s.Actual(nominal).Add(-time.Second)}, schedule.Policy{OnMiss: domain.MissSkip})
 	if len(due) != 1 || !due[0].Run {
 		t.Errorf("before its actual instant: %+v", due)
 	}
 
-	due = s.Due(nominal.Add(-time.Minute), schedule.Moment{Now: s.Actual(nominal).Add(time.Minute)}, schedule.Policy{OnMiss: domain.MissSkip})
+	due = s.Due(nominal.Add(-time.Minute), schedule.DueOptions{Now: s.Actual(nominal).Add(time.Minute)}, schedule.Policy{OnMiss: domain.MissSkip})
 	if len(due) != 1 || due[0].Run {
 		t.Errorf("a minute behind it: %+v", due)
 	}
@@ -302,7 +302,7 @@ func TestDueBeforeJitterEnds(t *testing.T) {
 // Two instants a second apart each day do not make a year of them too many to list.
 func TestDueOfAnUnevenSchedule(t *testing.T) {
 	s := parse(t, schedule.Options{Cron: "0,1 0 8 * * *"})
-	due := s.Due(at("2025-11-21 08:30"), schedule.Moment{Now: at("2026-11-21 08:30")}, schedule.Policy{OnMiss: domain.MissCatchup, CatchupWindow: 366 * 24 * time.Hour, MaxCatchup: 800})
+	due := s.Due(at("2025-11-21 08:30"), schedule.DueOptions{Now: at("2026-11-21 08:30")}, schedule.Policy{OnMiss: domain.MissCatchup, CatchupWindow: 366 * 24 * time.Hour, MaxCatchup: 800})
 	if len(due) != 730 || !due[0].Through.IsZero() || !due[0].Run {
 		t.Errorf("%d instants, the first %+v", len(due), due[0])
 	}
@@ -317,7 +317,7 @@ func TestDueUnderClockJumps(t *testing.T) {
 		watermark, seen := now, map[time.Time]bool{}
 		for range 100 {
 			now = now.Add(time.Duration(rapid.IntRange(-3*3600, 4*3600).Draw(t, "jump")) * time.Second)
-			due := s.Due(watermark, schedule.Moment{Now: now}, schedule.Policy{})
+			due := s.Due(watermark, schedule.DueOptions{Now: now}, schedule.Policy{})
 			runs := 0
 			for _, d := range due {
 				if seen[d.Nominal] || d.Nominal.After(now) || !d.Nominal.After(watermark) {
@@ -345,7 +345,7 @@ func TestDueUnderClockJumps(t *testing.T) {
 func TestDueAfterAVeryLongOutage(t *testing.T) {
 	from, to := at("2025-11-21 08:00"), at("2026-11-21 08:00")
 	for name, o := range map[string]schedule.Options{"cron": {Cron: "* * * * * *"}, "every": {Every: "1s"}} {
-		due := parse(t, o).Due(from, schedule.Moment{Now: to}, schedule.Policy{})
+		due := parse(t, o).Due(from, schedule.DueOptions{Now: to}, schedule.Policy{})
 		if len(due) != 1001 {
 			t.Fatalf("%s: %d instants", name, len(due))
 		}
@@ -366,7 +366,7 @@ func TestDueAfterAVeryLongOutage(t *testing.T) {
 		}
 	}
 
-	day := parse(t, schedule.Options{Every: "1m"}).Due(from, schedule.Moment{Now: from.Add(24 * time.Hour)}, schedule.Policy{})
+	day := parse(t, schedule.Options{Every: "1m"}).Due(from, schedule.DueOptions{Now: from.Add(24 * time.Hour)}, schedule.Policy{})
 	if total := day[0].Count + len(day) - 1; total != 24*60 {
 		t.Errorf("a day of minutes is %d instants", total)
 	}
@@ -376,14 +376,14 @@ func TestDueAfterAVeryLongOutage(t *testing.T) {
 // instant that is.
 func TestDueWithPauses(t *testing.T) {
 	s := parse(t, schedule.Options{Cron: "0 * * * *"})
-	m := schedule.Moment{Now: at("2026-11-21 12:30"),
+	m := schedule.DueOptions{Now: at("2026-11-21 12:30"),
 		Paused: func(n time.Time) string {
 			if h := n.Hour(); h == 8 || h >= 11 {
 				return "paused: holidays"
 			}
 			return ""
 		},
-		Cause: func(time.Time) string { return "no daemon ran" },
+		LateCause: func(time.Time) string { return "no daemon ran" },
 	}
 
 	for policy, want := range map[domain.OnMiss]string{

@@ -10,17 +10,17 @@ import (
 const (
 	daySeconds  = 24 * 3600
 	weekSeconds = 7 * daySeconds
-	// recalled is how many weeks of a zone are remembered: more than a year, so that the next
-	// instants of yearly schedules do not displace those of daily ones.
-	recalled = 64
+	// cachedWeeks is how many weeks of a zone are cached: more than a year, so that the next
+	// instants of yearly schedules do not evict those of daily ones. A power of two.
+	cachedWeeks = 64
 )
 
-// zone is a time zone that remembers what its clock does in the weeks that were asked for.
-// Package time is asked each hour of such a week: the offset of an instant costs it up to
-// a microsecond, and here a few nanoseconds.
+// zone is a time zone with a cache of how its clock changes in the weeks that were asked for.
+// To fill it, package time is asked for the offset of each hour of a week: one answer costs it
+// up to a microsecond, and the cache a few nanoseconds.
 type zone struct {
 	*time.Location
-	weeks [recalled]atomic.Pointer[week]
+	weeks [cachedWeeks]atomic.Pointer[week]
 }
 
 // week is one since 1970, in UTC.
@@ -30,18 +30,18 @@ type week struct {
 	changes []change
 }
 
-// change is where a clock is set, to another offset.
+// change is an instant at which the clock is set to another offset.
 type change struct{ at, offset int64 }
 
-// zones are those in use, so that all schedules of a zone share what is remembered of it.
+// zones are those in use, so that all schedules of a zone share its cache.
 var zones = struct {
 	sync.Mutex
 	byLocation map[*time.Location]*zone
 	byName     map[string]*time.Location
 }{byLocation: map[*time.Location]*zone{}, byName: map[string]*time.Location{}}
 
-// maxZones is more than there are. A location can be loaded any number of times; those that
-// are forgotten stay with the schedules that have them.
+// maxZones is more than there are. But a location can be loaded any number of times, and each
+// counts. Schedules keep the zones that are dropped here.
 const maxZones = 1000
 
 func zoneOf(l *time.Location) *zone {
@@ -90,9 +90,9 @@ func (z *zone) offset(t int64) int64 {
 	return o
 }
 
-// steady says whether the offset is the same all the time from the day before a date to
+// constantOffset says whether the offset is the same all the time from the day before a date to
 // the day after it, in UTC, and which it is then.
-func (z *zone) steady(d date) (offset int64, ok bool) {
+func (z *zone) constantOffset(d date) (offset int64, ok bool) {
 	from, to := int64(d-1)*daySeconds, int64(d+2)*daySeconds
 	first := z.week(from)
 	last := first
@@ -116,20 +116,20 @@ func (z *zone) steady(d date) (offset int64, ok bool) {
 
 func (z *zone) week(t int64) *week {
 	n := floorDiv(t, weekSeconds)
-	place := &z.weeks[n&(recalled-1)]
+	place := &z.weeks[n&(cachedWeeks-1)]
 	w := place.Load()
 	if w == nil || w.number != n {
-		w = z.watch(n)
+		w = z.scanWeek(n)
 		place.Store(w)
 	}
 
 	return w
 }
 
-// watch looks at the clock each hour. Where an offset ends is found in the same way:
-// time.ZoneBounds names an end that lies behind on 31 December of leap years, and where a
-// zone's rules begin it can be an hour off.
-func (z *zone) watch(number int64) *week {
+// scanWeek asks for the offset of each hour. The second at which it changes is searched for as
+// well: time.ZoneBounds is wrong about it on 31 December of leap years, where it returns an end
+// in the past, and can be an hour off where the rules of a zone begin.
+func (z *zone) scanWeek(number int64) *week {
 	shown := func(t int64) int64 {
 		_, o := time.Unix(t, 0).In(z.Location).Zone()
 		return int64(o)
@@ -153,6 +153,7 @@ func (z *zone) watch(number int64) *week {
 // resolve maps a local clock reading, held as if it were UTC, to its instant: the first when
 // it exists twice, the first after the gap when it does not exist.
 func (z *zone) resolve(reading int64) int64 {
+	// The offset is the same a day before and a day after, so no change is near.
 	offsets := [...]int64{z.offset(reading - daySeconds), z.offset(reading), z.offset(reading + daySeconds)}
 	if offsets[0] == offsets[1] && offsets[1] == offsets[2] {
 		return reading - offsets[0]
@@ -177,11 +178,11 @@ func (z *zone) resolve(reading int64) int64 {
 	return from + int64(n)
 }
 
-// date is what the calendar shows at an instant.
-func (z *zone) date(t int64) date { return date(floorDiv(t+z.offset(t), daySeconds)) }
+// dateAt is what the calendar shows at an instant.
+func (z *zone) dateAt(t int64) date { return date(floorDiv(t+z.offset(t), daySeconds)) }
 
-// has says whether there is a local date at all: Apia had no 2011-12-30.
-func (z *zone) has(d date) bool { return z.date(z.resolve(d.at(12, 0, 0))) == d }
+// hasDate says whether there is a local date at all: Apia had no 2011-12-30.
+func (z *zone) hasDate(d date) bool { return z.dateAt(z.resolve(d.at(12, 0, 0))) == d }
 
 func floorDiv(a, b int64) int64 {
 	q := a / b

@@ -40,12 +40,12 @@ func TestZoneOffset(t *testing.T) {
 				t.Fatalf("%s at %d: %d, want %d", location, u, got, want)
 			}
 
-			d := z.date(u)
+			d := z.dateAt(u)
 			if y, m, day := time.Unix(u, 0).In(location).Date(); d != dateOf(time.Date(y, m, day, 12, 0, 0, 0, time.UTC)) {
 				t.Fatalf("%s at %d: date %d, want %d-%d-%d", location, u, d, y, m, day)
 			}
 
-			offset, steady := z.steady(d)
+			offset, steady := z.constantOffset(d)
 			for s := (d - 1).at(0, 0, 0); steady && s < (d+2).at(0, 0, 0); s += 1799 {
 				if _, o := time.Unix(s, 0).In(location).Zone(); int64(o) != offset {
 					t.Fatalf("%s: the days around %d are not steady at %d", location, u, s)

@@ -2,10 +2,14 @@ package simulate_test
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
+	"strconv"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -71,6 +75,8 @@ func recordedJobs(t *testing.T, stepped bool) []scheduler.Job {
 // recording is a real daemon's day: scheduler, dispatcher and ledger, on a clock that can
 // be set.
 type recording struct {
+	dispatch.ExecutorFunc // for all but what is below
+
 	t    *testing.T
 	l    *ledger.Ledger
 	jobs []scheduler.Job
@@ -91,6 +97,8 @@ func (r *recording) step(by time.Duration) {
 	defer r.mu.Unlock()
 	r.offset += by
 }
+
+func (*recording) Policy(job string) dispatch.Policy { return policyOf(job) }
 
 // Execute takes as long as a run of its job takes.
 func (r *recording) Execute(ctx context.Context, run ledger.Run, _ ledger.Attempt) (ledger.Result, error) {
@@ -124,7 +132,7 @@ func (r *recording) daemon() (stop func()) {
 		r.t.Fatal(err)
 	}
 
-	d, err := dispatch.New(dispatch.Options{Ledger: r.l, Executor: r, Policy: policyOf, Runs: 3, RunsPerAgent: 2, Drain: time.Nanosecond, After: s.Ready(), Now: r.now})
+	d, err := dispatch.New(dispatch.Options{Ledger: r.l, Executor: r, Runs: 3, RunsPerAgent: 2, Drain: time.Nanosecond, After: s.Ready(), Now: r.now})
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -148,11 +156,23 @@ func (r *recording) daemon() (stop func()) {
 	return func() { cancel(); all.Wait() }
 }
 
+// TestMain has many days on at a time: they wait for the disk, not for a processor.
+func TestMain(m *testing.M) {
+	flag.Parse()
+	if err := flag.Set("test.parallel", strconv.Itoa(4*runtime.GOMAXPROCS(0))); err != nil {
+		os.Exit(2)
+	}
+
+	os.Exit(m.Run())
+}
+
 // A recorded day of a real daemon, with outages, a planned wake, and pauses or steps of the
 // clock, is decided in the same way when it is simulated, down to the words.
 func TestRecordedDay(t *testing.T) {
+	t.Parallel()
 	for seed := range uint64(days) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
+			t.Parallel()
 			path := filepath.Join(t.TempDir(), "ledger.db")
 			synctest.Test(t, func(t *testing.T) { record(t, path, rand.New(rand.NewPCG(seed, 1)), seed%2 == 1) })
 		})
@@ -170,12 +190,12 @@ func record(t *testing.T, path string, random *rand.Rand, stepped bool) {
 	r.l = l
 	o := simulate.Options{Jobs: r.jobs, From: r.now(), Policy: policyOf, Runtime: runtimeOf, Runs: 3, RunsPerAgent: 2}
 	stop := r.daemon()
-	slot := ledger.Slot{At: r.now().Add(5*time.Hour + 7*time.Second), OnMiss: domain.MissRunOnce, ScheduledBy: ledger.ByAgent, Priority: "normal"}
-	if err := l.PlanSlot(t.Context(), "a", func(time.Time, ledger.SlotUsage) *ledger.Slot { return &slot }); err != nil {
+	slot := ledger.Wake{At: r.now().Add(5*time.Hour + 7*time.Second), OnMiss: domain.MissRunOnce, ScheduledBy: ledger.ByAgent, Priority: "normal"}
+	if err := l.SetWake(t.Context(), "a", func(time.Time, ledger.WakeUsage) *ledger.Wake { return &slot }); err != nil {
 		t.Fatal(err)
 	}
 
-	o.Slots = []ledger.Slot{slot}
+	o.Wakes = []ledger.Wake{slot}
 	wait := func(most time.Duration) {
 		time.Sleep(time.Duration(random.Int64N(int64(most))).Round(time.Millisecond) + time.Minute)
 	}
@@ -193,7 +213,7 @@ func record(t *testing.T, path string, random *rand.Rand, stepped bool) {
 			o.Events = append(o.Events, simulate.Event{At: r.now(), Kind: simulate.Step, By: by})
 			r.step(by)
 		default:
-			if _, err := l.SetPause(t.Context(), ledger.Pause{Scope: ledger.PauseAgent, Name: "b", Until: r.now().Add(50 * time.Minute), Paused: ledger.ByUser}); err != nil {
+			if _, err := l.SetPause(t.Context(), ledger.Pause{Scope: ledger.PauseAgent, Name: "b", Until: r.now().Add(50 * time.Minute), By: ledger.ByUser}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -217,7 +237,7 @@ func record(t *testing.T, path string, random *rand.Rand, stepped bool) {
 	}
 
 	for _, row := range play(t, o) {
-		if row.Source != scheduler.SourceSlot {
+		if row.Source != scheduler.SourceWake {
 			simulated = append(simulated, fmt.Sprint(row.Nominal.UnixMilli(), " ", row.Nominal.Format("15:04:05 "), row.Job, " ", row.Source, " ", row.Decision, " run ", row.Run, ": ", row.Reason))
 		}
 	}

@@ -22,18 +22,18 @@ type Options struct {
 	From, To time.Time
 	// Events are what happens to the daemon and its clock, in the order in which it happens.
 	Events []Event
-	// Runtime is how long a run of a job takes, of an agent alone when the job is "".
+	// Runtime is how long a run of a job takes, or a run of an agent without a job ("").
 	Runtime func(job, agent string) time.Duration
 	// Policy is what a job wants of its runs; nil: what a job without settings wants.
 	Policy             func(job string) dispatch.Policy
 	Runs, RunsPerAgent int // lanes; 0 means 4 and 1
-	// Hold says why the runs of a job never start, "" when they do; may be nil.
-	Hold func(job, agent string) string
+	// Hold says why the runs of a job are blocked and never start, "" when they are not; may be nil.
+	Blocked func(job, agent string) string
 
 	// What the ledger holds at From. A job without a state is as old as the simulation.
 	States map[string]ledger.JobState
 	Pauses []ledger.Pause
-	Slots  []ledger.Slot
+	Wakes  []ledger.Wake
 	Open   []ledger.Run // unfinished, oldest first
 }
 
@@ -54,7 +54,7 @@ const (
 	Step                  // the wall clock is moved
 )
 
-// Occurrence is what becomes of one due instant, or of one slot.
+// Occurrence is what becomes of one due instant, or of one planned wake.
 type Occurrence struct {
 	Job, Agent, Source string
 	Nominal, Actual    time.Time
@@ -67,7 +67,7 @@ type Occurrence struct {
 	Instants           int
 }
 
-// Run plays from From to To. progress, which may be nil, is told the time now and then.
+// Run simulates the time from From to To. It calls progress, which may be nil, now and then.
 func Run(ctx context.Context, o Options, progress func(now time.Time)) ([]Occurrence, error) {
 	if err := o.check(); err != nil {
 		return nil, err
@@ -86,6 +86,7 @@ func Run(ctx context.Context, o Options, progress func(now time.Time)) ([]Occurr
 			}
 		}
 
+		// Steps of the clock can bring back a time before To, so all events are played.
 		at, ok := w.next()
 		if !ok || (at.After(o.To) && len(w.events) == 0) {
 			break
@@ -111,6 +112,7 @@ func (o *Options) check() error {
 		return errors.New("the simulation ends before it begins")
 	}
 
+	// Outages after the end change nothing; a step of the clock may lead back before it.
 	o.Events = slices.Clone(o.Events)
 	for n := len(o.Events); n > 0 && o.Events[n-1].Kind != Step && o.Events[n-1].At.After(o.To); n-- {
 		o.Events = o.Events[:n-1]
@@ -141,8 +143,8 @@ func (o *Options) check() error {
 		o.Policy = func(string) dispatch.Policy { return dispatch.Policy{Resume: true} }
 	}
 
-	if o.Hold == nil {
-		o.Hold = func(string, string) string { return "" }
+	if o.Blocked == nil {
+		o.Blocked = func(string, string) string { return "" }
 	}
 
 	return nil

@@ -12,30 +12,30 @@ import (
 	"rouse/scheduler/dispatch"
 )
 
-// lookEvery is how often the daemon looks at the clock when nothing is due.
-const lookEvery = 30 * time.Second
+// checkEvery is how often the daemon checks the clock when nothing is due.
+const checkEvery = 30 * time.Second
 
 // world is the state of a simulated home and its daemon.
 type world struct {
-	o    Options
-	now  time.Time // of the wall clock
-	up   bool      // whether a daemon runs
-	look time.Time // when the scheduler looks at the clock next
+	o         Options
+	now       time.Time // of the wall clock
+	up        bool      // whether a daemon runs
+	nextCheck time.Time // when the scheduler checks the clock next
 
-	table    *scheduler.Timetable
-	desk     *dispatch.Desk
-	since    time.Time            // the daemon's start
-	looked   time.Time            // when the scheduler last looked
-	stepped  time.Duration        // how far the clock was moved since
-	events   []Event              // that are still to come
-	watching bool                 // whether it matters when the daemon notices a step of its clock
-	lastWake map[string]time.Time // of agents
+	table     *scheduler.Timetable
+	lanes     *dispatch.FairQueue
+	startedAt time.Time            // the daemon's start
+	lastCheck time.Time            // when the scheduler last did so
+	clockStep time.Duration        // by how much the clock was moved since
+	events    []Event              // that are still to come
+	hasSteps  bool                 // whether it matters when the daemon notices a step of its clock
+	lastWake  map[string]time.Time // of agents
 
 	last    int64 // number of the latest run
 	running map[int64]*run
-	ready   map[int64]*run    // that wait at the desk for a lane
-	later   []*run            // whose time to start has not come
-	stale   bool              // the desk's lines are not those of ready
+	ready   map[int64]*run    // that wait for a lane
+	delayed []*run            // whose time to start has not come
+	stale   bool              // the fair queue does not hold what ready does
 	byJob   map[string][]*run // every run that is not finished
 	out     []*Occurrence
 }
@@ -49,8 +49,8 @@ type run struct {
 }
 
 func newWorld(o Options) *world {
-	w := &world{o: o, now: o.From.UTC().Truncate(time.Millisecond), table: scheduler.NewTimetable(), desk: dispatch.NewDesk(o.Runs, o.RunsPerAgent, o.Policy),
-		events: o.Events, watching: slices.ContainsFunc(o.Events, func(e Event) bool { return e.Kind == Step }), lastWake: map[string]time.Time{},
+	w := &world{o: o, now: o.From.UTC().Truncate(time.Millisecond), table: scheduler.NewTimetable(), lanes: dispatch.NewFairQueue(o.Runs, o.RunsPerAgent, o.Policy),
+		events: o.Events, hasSteps: slices.ContainsFunc(o.Events, func(e Event) bool { return e.Kind == Step }), lastWake: map[string]time.Time{},
 		byJob: map[string][]*run{}, running: map[int64]*run{}, ready: map[int64]*run{}}
 	for _, j := range o.Jobs {
 		st, ok := o.States[j.Name]
@@ -65,7 +65,7 @@ func newWorld(o Options) *world {
 		w.table.Put(j, st.Anchor, st.Watermark)
 	}
 
-	w.table.PutSlots(o.Slots)
+	w.table.PutWakes(o.Wakes)
 	for _, r := range o.Open {
 		w.last = max(w.last, r.ID)
 		w.add(&run{Run: r, left: o.Runtime(r.Job, r.Agent)})
@@ -74,31 +74,31 @@ func newWorld(o Options) *world {
 	return w
 }
 
-// add takes in a run that is not finished.
+// add adds a run that is not finished.
 func (w *world) add(r *run) {
 	w.byJob[r.Job] = append(w.byJob[r.Job], r)
 	switch {
 	case r.State == domain.StateRunning:
 		w.running[r.ID] = r // until the daemon that starts finds that nobody works on it
-	case w.o.Hold(r.Job, r.Agent) == "":
+	case w.o.Blocked(r.Job, r.Agent) == "":
 		w.queue(r)
 	}
 }
 
-// queue lets a run wait for its time, or for a lane.
+// queue makes a run wait for its time, or for a lane.
 func (w *world) queue(r *run) {
 	if r.NotBefore.After(w.now) {
-		w.later = append(w.later, r)
+		w.delayed = append(w.delayed, r)
 		return
 	}
 
 	w.ready[r.ID] = r
 	if !w.stale {
-		w.desk.Add(r.Run)
+		w.lanes.Add(r.Run)
 	}
 }
 
-// next is when something happens next.
+// next is when something happens next; false when nothing does.
 func (w *world) next() (time.Time, bool) {
 	var at time.Time
 	earlier := func(t time.Time) {
@@ -115,19 +115,20 @@ func (w *world) next() (time.Time, bool) {
 		return at, !at.IsZero()
 	}
 
-	earlier(w.look)
+	earlier(w.nextCheck)
 	for _, r := range w.running {
 		earlier(r.ends)
 	}
 
-	for _, r := range w.later {
+	for _, r := range w.delayed {
 		earlier(r.NotBefore)
 	}
 
-	if w.desk.Free() > 0 {
-		earlier(w.desk.NextLate())
+	if w.lanes.Free() > 0 {
+		earlier(w.lanes.NextLate())
 	}
 
+	// The end of a pause lets queued runs start, and the timetable knows nothing of it.
 	for _, p := range w.o.Pauses {
 		if len(w.ready) > 0 && p.Until.After(w.now) {
 			earlier(p.Until)
@@ -137,8 +138,9 @@ func (w *world) next() (time.Time, bool) {
 	return at, !at.IsZero()
 }
 
-// advance lets happen what happens at a time.
+// advance moves the clock to a time, and does what is due then.
 func (w *world) advance(at time.Time) {
+	// What should have happened before a step forward happens now.
 	if at.After(w.now) {
 		w.now = at
 	}
@@ -158,28 +160,30 @@ func (w *world) advance(at time.Time) {
 		return
 	}
 
+	// Runs end before others start, so that a lane that is free at this instant is used at it.
 	w.endRuns()
-	if !w.look.IsZero() && !w.look.After(w.now) {
+	if !w.nextCheck.IsZero() && !w.nextCheck.After(w.now) {
 		w.schedule()
 	}
 
 	w.dispatch()
 }
 
-// step moves the wall clock; what was waited for takes as long as it did.
+// step moves the wall clock. Running runs and the timer of the scheduler go by the time that
+// passes, so they move with it.
 func (w *world) step(by time.Duration) {
-	w.now, w.stepped = w.now.Add(by), w.stepped+by
-	if !w.look.IsZero() {
-		w.look = w.look.Add(by)
+	w.now, w.clockStep = w.now.Add(by), w.clockStep+by
+	if !w.nextCheck.IsZero() {
+		w.nextCheck = w.nextCheck.Add(by)
 	}
 	for _, r := range w.running {
 		r.ends = r.ends.Add(by)
 	}
 }
 
-// startDaemon rescues what the one before left, and looks at the clock.
+// startDaemon rescues what the daemon before left behind, and checks the clock.
 func (w *world) startDaemon() {
-	w.up, w.since, w.looked, w.stepped = true, w.now, w.now, 0
+	w.up, w.startedAt, w.lastCheck, w.clockStep = true, w.now, w.now, 0
 	for _, r := range inOrder(w.running) {
 		delete(w.running, r.ID)
 		w.interrupt(r)
@@ -195,7 +199,7 @@ func (w *world) stopDaemon() {
 	w.endRuns()
 	for _, r := range w.running {
 		r.left = r.ends.Sub(w.now)
-		w.desk.Leave(r.ID)
+		w.lanes.Release(r.ID)
 	}
 }
 
@@ -204,7 +208,7 @@ func inOrder(runs map[int64]*run) []*run {
 	return slices.SortedFunc(maps.Values(runs), func(a, b *run) int { return cmp.Compare(a.ID, b.ID) })
 }
 
-// interrupt leaves a run that was cut off to its next attempt, unless it may have none.
+// interrupt queues a run that was interrupted for its next attempt, unless it may have none.
 func (w *world) interrupt(r *run) {
 	if why := dispatch.GiveUp(w.o.Policy(r.Job), r.Interruptions); why != "" {
 		w.finish(r, domain.OutcomeInterrupted, "")
@@ -214,33 +218,33 @@ func (w *world) interrupt(r *run) {
 	w.queue(r)
 }
 
-// schedule does what the scheduler does when it looks at the clock.
+// schedule does what the scheduler does when it checks the clock.
 func (w *world) schedule() {
-	c := scheduler.Circumstances{Pauses: w.o.Pauses, Since: w.since, Stepped: w.stepped, Looked: w.looked}
-	if w.stepped <= -scheduler.StepNoticed {
+	c := scheduler.DueContext{Pauses: w.o.Pauses, StartedAt: w.startedAt, ClockStep: w.clockStep, LastCheck: w.lastCheck}
+	if w.clockStep <= -scheduler.MinClockStep {
 		w.table.Rewind(w.now)
 	}
 
-	w.looked, w.stepped = w.now, 0
-	batch := w.table.Take(w.now, c)
+	w.lastCheck, w.clockStep = w.now, 0
+	batch := w.table.PopDue(w.now, c)
 	for _, d := range batch.Due {
 		w.decide(d)
 	}
 
 	w.table.Advance(batch)
-	for _, id := range batch.Slots {
-		w.fire(id)
+	for _, id := range batch.Wakes {
+		w.fireWake(id)
 	}
 
-	w.look = w.table.Head()
-	if most := w.now.Add(lookEvery); w.watching && (w.look.IsZero() || w.look.After(most)) {
-		w.look = most // from here on it matters when the daemon notices a step
+	w.nextCheck = w.table.Head()
+	if most := w.now.Add(checkEvery); w.hasSteps && (w.nextCheck.IsZero() || w.nextCheck.After(most)) {
+		w.nextCheck = most // from here on it matters when the daemon notices a step
 	}
 }
 
-// decide gives a due instant its row.
+// decide decides about a due instant, and queues its run if it gets one.
 func (w *world) decide(d ledger.Due) {
-	if w.seen(d) {
+	if w.alreadyRecorded(d) {
 		return
 	}
 
@@ -252,10 +256,11 @@ func (w *world) decide(d ledger.Due) {
 	}
 
 	var replace bool
-	if o.Decision, o.Reason, replace = ledger.Decide(d, w.rivals(d), w.o.Pauses); o.Decision != domain.DecisionRun {
+	if o.Decision, o.Reason, replace = ledger.DecideDue(d, w.overlapping(d), w.o.Pauses); o.Decision != domain.DecisionRun {
 		return
 	}
 
+	// Runs that wait, for a person or a retry, are not replaced.
 	if replace {
 		for _, r := range slices.Clone(w.byJob[d.Job]) {
 			if r.State != domain.StateWaiting {
@@ -267,10 +272,10 @@ func (w *world) decide(d ledger.Due) {
 	w.accept(o, domain.TriggerSchedule, d.Actual)
 }
 
-// rivals are the runs that the overlap policy of an instant is decided on.
-func (w *world) rivals(d ledger.Due) []ledger.Run {
+// overlapping are the runs that the overlap policy of an instant is decided on.
+func (w *world) overlapping(d ledger.Due) []ledger.Run {
 	var out []ledger.Run
-	states, most := ledger.Rivals(d.Overlap)
+	states, most := ledger.OverlapCandidates(d.Overlap)
 	for _, r := range w.byJob[d.Job] {
 		if len(out) >= most {
 			break
@@ -283,16 +288,16 @@ func (w *world) rivals(d ledger.Due) []ledger.Run {
 	return out
 }
 
-// seen says whether an instant has a row, and so is not decided again.
-func (w *world) seen(d ledger.Due) bool {
-	if !w.watching {
-		return false // the watermarks see to it
+// alreadyRecorded says whether an instant has a row, and so is not decided again.
+func (w *world) alreadyRecorded(d ledger.Due) bool {
+	if !w.hasSteps {
+		return false // watermarks never go back, so no instant is due twice
 	}
 
 	for i, o := range w.out {
-		if o.Job == d.Job && o.Nominal.Equal(d.Nominal) && o.Source != scheduler.SourceSlot {
+		if o.Job == d.Job && o.Nominal.Equal(d.Nominal) && o.Source != scheduler.SourceWake {
 			if o.Decision == domain.DecisionMissed && d.Decision == domain.DecisionRun {
-				w.out = slices.Delete(w.out, i, i+1) // comes again, and may run after all
+				w.out = slices.Delete(w.out, i, i+1) // missed while the clock was ahead; now it may run after all
 				return false
 			}
 			return true
@@ -309,31 +314,31 @@ func (w *world) accept(o *Occurrence, trigger domain.Trigger, notBefore time.Tim
 	r := &run{occ: o, left: w.o.Runtime(o.Job, o.Agent), Run: ledger.Run{ID: w.last, Job: o.Job, Agent: o.Agent, Trigger: trigger,
 		State: domain.StateQueued, QueuedAt: w.now, NotBefore: notBefore, ScheduledAt: o.Nominal}}
 	w.add(r)
-	if why := w.o.Hold(o.Job, o.Agent); why != "" {
+	if why := w.o.Blocked(o.Job, o.Agent); why != "" {
 		o.Reason = why
 	}
 }
 
-// fire decides about a slot that has come.
-func (w *world) fire(id int64) {
-	i := slices.IndexFunc(w.o.Slots, func(s ledger.Slot) bool { return s.ID == id })
-	s := w.o.Slots[i]
-	d := ledger.DecideSlot(w.now, s, ledger.SlotState{Pauses: w.o.Pauses, Saturated: w.desk.Free() <= 0, LastWake: w.lastWake[s.Agent]})
-	w.table.SettleSlot(d)
+// fireWake decides about a planned wake that has come.
+func (w *world) fireWake(id int64) {
+	i := slices.IndexFunc(w.o.Wakes, func(s ledger.Wake) bool { return s.ID == id })
+	s := w.o.Wakes[i]
+	d := ledger.DecideWake(w.now, s, ledger.WakeState{Pauses: w.o.Pauses, Saturated: w.lanes.Free() <= 0, LastWake: w.lastWake[s.Agent]})
+	w.table.SettleWake(d)
 
-	if d.Decision == ledger.SlotLater {
-		w.o.Slots = slices.Clone(w.o.Slots)
-		w.o.Slots[i].At, w.o.Slots[i].Deferred = d.At, true
+	if d.Decision == ledger.WakeDeferred {
+		w.o.Wakes = slices.Clone(w.o.Wakes) // the caller's
+		w.o.Wakes[i].At, w.o.Wakes[i].Deferred = d.At, true
 		return
 	}
 
-	if d.Decision == ledger.SlotPaused {
+	if d.Decision == ledger.WakePaused {
 		return
 	}
 
-	o := &Occurrence{Agent: s.Agent, Source: scheduler.SourceSlot, Nominal: s.At, Actual: s.At, Decision: domain.DecisionRun, Reason: d.Reason}
+	o := &Occurrence{Agent: s.Agent, Source: scheduler.SourceWake, Nominal: s.At, Actual: s.At, Decision: domain.DecisionRun, Reason: d.Reason}
 	w.out = append(w.out, o)
-	if d.Decision == ledger.SlotDropped {
+	if d.Decision == ledger.WakeDropped {
 		o.Decision = domain.DecisionSkipped
 		return
 	}
@@ -342,7 +347,7 @@ func (w *world) fire(id int64) {
 	w.accept(o, domain.TriggerSelf, time.Time{})
 }
 
-// endRuns finishes what has taken its time.
+// endRuns finishes the runs whose time is over.
 func (w *world) endRuns() {
 	for _, r := range inOrder(w.running) {
 		if !r.ends.After(w.now) {
@@ -354,14 +359,14 @@ func (w *world) endRuns() {
 // finish gives a run its outcome; one that never started says why in its occurrence.
 func (w *world) finish(r *run, outcome domain.Outcome, why string) {
 	gone := func(o *run) bool { return o == r }
-	w.desk.Leave(r.ID)
+	w.lanes.Release(r.ID)
 	delete(w.running, r.ID)
 	if _, waits := w.ready[r.ID]; waits {
 		delete(w.ready, r.ID)
 		w.stale = true
 	}
 
-	w.later = slices.DeleteFunc(w.later, gone)
+	w.delayed = slices.DeleteFunc(w.delayed, gone)
 	if w.byJob[r.Job] = slices.DeleteFunc(w.byJob[r.Job], gone); len(w.byJob[r.Job]) == 0 {
 		delete(w.byJob, r.Job)
 	}
@@ -379,26 +384,26 @@ func (w *world) finish(r *run, outcome domain.Outcome, why string) {
 
 // dispatch gives free lanes to what waits, as the dispatcher does.
 func (w *world) dispatch() {
-	w.later = slices.DeleteFunc(w.later, func(r *run) bool {
+	w.delayed = slices.DeleteFunc(w.delayed, func(r *run) bool {
 		come := !r.NotBefore.After(w.now)
 		if come {
 			w.queue(r)
 		}
 		return come
 	})
-	for len(w.ready) > 0 && w.desk.Free() > 0 {
+	for len(w.ready) > 0 && w.lanes.Free() > 0 {
 		if w.stale {
-			w.desk.Forget()
+			w.lanes.Clear()
 			for _, r := range inOrder(w.ready) {
-				w.desk.Add(r.Run)
+				w.lanes.Add(r.Run)
 			}
 			w.stale = false
 		}
 
-		starting, late := w.desk.Choose(w.now, w.o.Pauses)
+		starting, late := w.lanes.Dequeue(w.now, w.o.Pauses)
 		for _, l := range late {
 			r := w.ready[l.Run]
-			delete(w.ready, l.Run) // the desk has taken it out of its line
+			delete(w.ready, l.Run) // the fair queue has dropped it
 			w.finish(r, domain.OutcomeSkipped, dispatch.LateReason(l.Waited))
 		}
 

@@ -15,18 +15,18 @@ import (
 	"path/filepath"
 )
 
-// entry is one thing that a source holds.
+// entry is a file or folder of a source.
 type entry struct {
-	name string // as the source has it, with slashes
+	name string // as in the source, with slashes
 	mode fs.FileMode
-	size int64 // as it says; -1 when it does not
+	size int64 // as the source claims; -1 if it does not say
 	open func() (io.ReadCloser, error)
 }
 
-// entries of a source. A second value that is not nil ends them.
+// entries are those of a source. An error ends them.
 type entries = iter.Seq2[entry, error]
 
-// fromFolder gives what lies in a folder, which is read as it is now.
+// fromFolder are the entries of a folder, sorted by name. The files are read when an entry is opened.
 func fromFolder(root *os.Root) entries {
 	return func(yield func(entry, error) bool) {
 		err := fs.WalkDir(root.FS(), ".", func(name string, e fs.DirEntry, err error) error {
@@ -57,7 +57,7 @@ func fromFolder(root *os.Root) entries {
 	}
 }
 
-// fromArchive gives what an archive holds: zip, tar, or tar within gzip, told by its content.
+// fromArchive are the entries of an archive: zip, tar or gzipped tar, recognized by its content.
 func fromArchive(f *os.File) (entries, error) {
 	head := make([]byte, 4)
 	if _, err := io.ReadFull(f, head); err != nil {
@@ -75,7 +75,7 @@ func fromArchive(f *os.File) (entries, error) {
 		}
 
 		z, err := zip.NewReader(f, info.Size())
-		if err != nil && !errors.Is(err, zip.ErrInsecurePath) { // the names are looked at below
+		if err != nil && !errors.Is(err, zip.ErrInsecurePath) { // cleanPath checks the names
 			return nil, fmt.Errorf("%s is not a whole zip archive: %w", f.Name(), err)
 		}
 		return fromZip(z), nil
@@ -89,6 +89,8 @@ func fromArchive(f *os.File) (entries, error) {
 		if err != nil {
 			return nil, err
 		}
+		// Unlike zip, gzip does not say what it unpacks to. At least 1 MiB, for a small archive may be
+		// packed well.
 		return fromTar(io.LimitReader(g, max(info.Size()*maxRatio, 1<<20))), nil
 	}
 
@@ -99,7 +101,7 @@ func fromZip(z *zip.Reader) entries {
 	return func(yield func(entry, error) bool) {
 		for _, f := range z.File {
 			if f.CompressedSize64 > 0 && f.UncompressedSize64/f.CompressedSize64 > maxRatio {
-				yield(entry{}, refusal(f.Name, "it unpacks to more than %d times its size", maxRatio))
+				yield(entry{}, entryError(f.Name, "it unpacks to more than %d times its size", maxRatio))
 				return
 			}
 			if !yield(entry{f.Name, f.Mode(), int64(min(f.UncompressedSize64, maxTotal+1)), f.Open}, nil) {
@@ -118,6 +120,7 @@ func fromTar(r io.Reader) entries {
 			case errors.Is(err, io.EOF):
 				return
 			case err != nil && !errors.Is(err, tar.ErrInsecurePath):
+				// Anything that is no other archive is tried as tar.
 				if first {
 					err = errors.New("the source is neither a zip nor a tar archive")
 				} else {
@@ -125,13 +128,13 @@ func fromTar(r io.Reader) entries {
 				}
 				yield(entry{}, err)
 				return
-			case h.Typeflag == tar.TypeXGlobalHeader: // git's, with the commit
+			case h.Typeflag == tar.TypeXGlobalHeader: // git writes one with the commit
 				continue
 			}
 
 			mode := h.FileInfo().Mode()
 			if h.Typeflag == tar.TypeLink {
-				mode |= fs.ModeSymlink // a hard link is one too
+				mode |= fs.ModeSymlink // hard links are refused like symbolic ones
 			}
 			if !yield(entry{h.Name, mode, h.Size, func() (io.ReadCloser, error) { return io.NopCloser(t), nil }}, nil) {
 				return

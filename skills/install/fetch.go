@@ -14,29 +14,29 @@ import (
 	"strings"
 )
 
-// Source says where a skill is to be had.
+// Source says where a skill comes from.
 type Source struct {
 	// From is a folder, an archive (zip, tar, tar.gz), or the URL of a git repository.
 	From string
-	// Path of the skill within it, with slashes; "" when it holds one only.
+	// Path of the skill within it, with slashes; "" if there is only one.
 	Path string
-	// Revision of a repository: a branch, a tag or a commit; "" for the one that it shows.
+	// Revision of a repository: a branch, a tag or a commit; "" for its HEAD.
 	Revision string
 }
 
-// repository tells the URL of a repository from a path: a scheme, or user@host:path.
-var repository = regexp.MustCompile(`^(https|ssh|git|file)://|^[\w.-]+@[\w.-]+:`)
+// repositoryURL tells the URL of a repository from a path: it has a scheme, or is user@host:path.
+var repositoryURL = regexp.MustCompile(`^(https|ssh|git|file)://|^[\w.-]+@[\w.-]+:`)
 
 // Remote says whether a source is a repository.
-func (s Source) Remote() bool { return repository.MatchString(s.From) }
+func (s Source) Remote() bool { return repositoryURL.MatchString(s.From) }
 
-// Fetch stages the skill of a source below root, the directory of skills that it is meant
-// for. The caller closes what it gets.
+// Fetch stages the skill of a source below root, the directory of skills that it is to be installed
+// in. The caller has to close the result.
 func Fetch(ctx context.Context, root string, s Source) (*Staged, error) {
 	at := Staged{Source: s.From, Revision: s.Revision}
 	if s.Path != "" {
 		var err error
-		if at.Path, err = clean(path.Clean(filepath.ToSlash(s.Path))); err != nil {
+		if at.Path, err = cleanPath(path.Clean(filepath.ToSlash(s.Path))); err != nil {
 			return nil, err
 		}
 	}
@@ -89,8 +89,8 @@ func Fetch(ctx context.Context, root string, s Source) (*Staged, error) {
 	return stage(ctx, root, all, at)
 }
 
-// fetchRepository takes one revision of a repository as an archive that git makes of it: no
-// file is checked out, so neither links nor hooks nor filters of the repository come to life.
+// fetchRepository fetches one revision of a repository, as an archive made by git: no file is checked
+// out, so that no links, hooks or filters of the repository take effect.
 func fetchRepository(ctx context.Context, root string, at Staged) (_ *Staged, err error) {
 	dir, err := os.MkdirTemp("", "rouse-skill")
 	if err != nil {
@@ -98,6 +98,7 @@ func fetchRepository(ctx context.Context, root string, at Staged) (_ *Staged, er
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 
+	// git would read it as an option.
 	if strings.HasPrefix(at.Revision, "-") {
 		return nil, fmt.Errorf("%q is no revision", at.Revision)
 	}
@@ -107,28 +108,28 @@ func fetchRepository(ctx context.Context, root string, at Staged) (_ *Staged, er
 		want = "HEAD"
 	}
 
-	if _, err := git(ctx, dir, "init", "--quiet", "--bare"); err != nil {
+	if _, err := runGit(ctx, dir, "init", "--quiet", "--bare"); err != nil {
 		return nil, err
 	}
 
 	got := "FETCH_HEAD"
-	// A server may refuse to give a commit by its hash; then all that it has is asked for.
-	if _, err := git(ctx, dir, "fetch", "--quiet", "--depth", "1", "--no-tags", "--", at.Source, want); err != nil {
-		if _, again := git(ctx, dir, "fetch", "--quiet", "--tags", "--", at.Source, "+refs/heads/*:refs/heads/*"); again != nil {
+	// A server may refuse to send a commit by its hash. Then all branches and tags are fetched.
+	if _, err := runGit(ctx, dir, "fetch", "--quiet", "--depth", "1", "--no-tags", "--", at.Source, want); err != nil {
+		if _, again := runGit(ctx, dir, "fetch", "--quiet", "--tags", "--", at.Source, "+refs/heads/*:refs/heads/*"); again != nil {
 			return nil, err
 		}
 		got = want
 	}
 
-	commit, err := git(ctx, dir, "rev-parse", "--verify", "--end-of-options", got+"^{commit}")
+	commit, err := runGit(ctx, dir, "rev-parse", "--verify", "--end-of-options", got+"^{commit}")
 	if err != nil {
 		return nil, fmt.Errorf("the repository %s has no revision %q", at.Source, want)
 	}
 
 	at.Commit = strings.TrimSpace(commit)
-	cmd := command(ctx, dir, "archive", "--format=tar", at.Commit)
-	var said bytes.Buffer
-	cmd.Stderr = &said
+	cmd := gitCommand(ctx, dir, "archive", "--format=tar", at.Commit)
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		return nil, err
@@ -138,15 +139,15 @@ func fetchRepository(ctx context.Context, root string, at Staged) (_ *Staged, er
 	}
 
 	staged, err := stage(ctx, root, fromTar(out), at)
-	_, drained := io.Copy(io.Discard, out) // of a source that was refused half-way
+	_, drained := io.Copy(io.Discard, out) // if an entry was refused, git still waits to write the rest
 	if failed := errors.Join(drained, cmd.Wait()); failed != nil && err == nil {
-		return nil, errors.Join(fmt.Errorf("git archive: %w: %s", failed, strings.TrimSpace(said.String())), staged.Close())
+		return nil, errors.Join(fmt.Errorf("git archive: %w: %s", failed, strings.TrimSpace(stderr.String())), staged.Close())
 	}
 
 	return staged, err
 }
 
-// Latest is the commit that a repository shows for a revision now.
+// Latest is the commit that a revision of a repository is now; "" if the revision is itself a commit.
 func Latest(ctx context.Context, url, revision string) (string, error) {
 	if strings.HasPrefix(revision, "-") {
 		return "", fmt.Errorf("%q is no revision", revision)
@@ -156,31 +157,31 @@ func Latest(ctx context.Context, url, revision string) (string, error) {
 		revision = "HEAD"
 	}
 
-	out, err := git(ctx, "", "ls-remote", "--", url, revision)
+	out, err := runGit(ctx, "", "ls-remote", "--", url, revision)
 	if err != nil {
 		return "", err
 	}
 
 	commit, _, ok := strings.Cut(out, "\t")
 	if !ok {
-		return "", nil // a commit, which does not move
+		return "", nil // not a branch or tag: a commit, which never changes
 	}
 
 	return commit, nil
 }
 
-// command is git that asks nobody, runs nothing of a repository, and reaches it by known ways.
-func command(ctx context.Context, dir string, args ...string) *exec.Cmd {
+// gitCommand is git that never prompts, runs nothing of the repository, and uses known protocols only.
+func gitCommand(ctx context.Context, dir string, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, "git", append([]string{"-c", "core.hooksPath=" + os.DevNull, "-c", "protocol.ext.allow=never"}, args...)...)
 	cmd.Dir = dir
 	cmd.Env = append(os.Environ(), "GIT_TERMINAL_PROMPT=0", "GIT_ALLOW_PROTOCOL=https:ssh:git:file", "GIT_SSH_COMMAND=ssh -oBatchMode=yes", "GIT_LFS_SKIP_SMUDGE=1", "LC_ALL=C")
 	return cmd
 }
 
-func git(ctx context.Context, dir string, args ...string) (string, error) {
-	cmd := command(ctx, dir, args...)
-	var said bytes.Buffer
-	cmd.Stderr = &said
+func runGit(ctx context.Context, dir string, args ...string) (string, error) {
+	cmd := gitCommand(ctx, dir, args...)
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
 	out, err := cmd.Output()
 	switch {
 	case errors.Is(err, exec.ErrNotFound):
@@ -188,7 +189,7 @@ func git(ctx context.Context, dir string, args ...string) (string, error) {
 	case ctx.Err() != nil:
 		return "", ctx.Err()
 	case err != nil:
-		return "", fmt.Errorf("git %s: %s", args[0], strings.TrimSpace(said.String()))
+		return "", fmt.Errorf("git %s: %s", args[0], strings.TrimSpace(stderr.String()))
 	}
 
 	return string(out), nil

@@ -7,25 +7,25 @@ import (
 	"rouse/skills"
 )
 
-// Listed is a skill with where it came from.
+// Listed is a skill, and whether it was installed.
 type Listed struct {
 	*skills.Skill
 	State     string  `json:"state"` // own, installed or changed: not what was installed
 	Installed *Pinned `json:"installed,omitempty"`
 }
 
-// Inventory is all skills of a catalogue, and what was wrong where they were looked for.
+// Inventory are all skills of a catalog, and the problems of discovering them.
 type Inventory struct {
 	Skills   []Listed         `json:"skills"`
 	Problems []skills.Problem `json:"problems"`
 }
 
-// Inspect tells of each skill of a catalogue whether it was installed, and is what was installed.
+// Inspect says of each skill of a catalog whether it was installed, and changed since.
 func Inspect(all *skills.Catalog) (Inventory, error) {
 	out := Inventory{Skills: []Listed{}, Problems: []skills.Problem{}}
 	out.Problems = append(out.Problems, all.Problems()...)
 
-	pins := map[string][]Pinned{} // by the folder that holds the lock file, each read once
+	pins := map[string][]Pinned{} // by folder, so that each lock file is read once
 	for _, s := range all.Skills() {
 		listed, err := inspect(s, pins)
 		if err != nil {
@@ -57,7 +57,7 @@ func inspect(s *skills.Skill, pins map[string][]Pinned) (Listed, error) {
 
 	listed.Installed, listed.State = &pins[root][i], "installed"
 	if changed, err := pins[root][i].Changed(root); err != nil || changed {
-		listed.State = "changed" // one that cannot be read is not what was installed either
+		listed.State = "changed" // what cannot be read is not what was installed either
 	}
 
 	return listed, nil

@@ -1,73 +1,20 @@
 package install
 
-import (
-	"fmt"
-	"path"
-	"strings"
-	"unicode"
-	"unicode/utf8"
-)
+import "fmt"
 
-// What a skill may hold at most.
+// Limits of a skill.
 const (
 	maxFiles  = 2000
 	maxFile   = 10 << 20 // bytes
 	maxTotal  = 50 << 20 // bytes
-	maxLevels = 12       // directories above a file
+	maxLevels = 12       // folders above a file
 	maxName   = 255      // bytes of one element of a path
-	// maxRatio is how many bytes may come of one in an archive; what packs better holds nothing.
+	// maxRatio bounds how many bytes one byte of an archive may unpack to: real content does not
+	// compress better.
 	maxRatio = 200
 )
 
-// refusal is why an entry was not taken.
-func refusal(name, format string, args ...any) error {
+// entryError says why an entry is refused.
+func entryError(name, format string, args ...any) error {
 	return fmt.Errorf("%q in the source is refused: %s; nothing was installed", name, fmt.Sprintf(format, args...))
-}
-
-// clean is the path of an entry below the skill, with slashes; an error when it is none that
-// means the same on every system.
-func clean(name string) (string, error) {
-	switch {
-	case !utf8.ValidString(name):
-		return "", refusal(name, "its name is not UTF-8")
-	case strings.ContainsFunc(name, unicode.IsControl):
-		return "", refusal(name, "its name holds control characters")
-	case strings.ContainsAny(name, `\:*?"<>|`):
-		return "", refusal(name, `its name holds one of \ : * ? " < > |`)
-	case path.IsAbs(name):
-		return "", refusal(name, "its path is absolute")
-	}
-
-	elements := strings.Split(strings.TrimSuffix(name, "/"), "/")
-	if len(elements) > 0 && elements[0] == "." {
-		elements = elements[1:]
-	}
-	if len(elements) > maxLevels+1 {
-		return "", refusal(name, "it lies more than %d folders deep", maxLevels)
-	}
-
-	for _, e := range elements {
-		switch {
-		case e == "" || e == "." || e == "..":
-			return "", refusal(name, "its path has the element %q", e)
-		case len(e) > maxName:
-			return "", refusal(name, "its name is longer than %d bytes", maxName)
-		case strings.HasSuffix(e, ".") || strings.HasSuffix(e, " "):
-			return "", refusal(name, "its name ends in a dot or a space, which Windows drops")
-		case device(e):
-			return "", refusal(name, "%s is the name of a device on Windows", e)
-		}
-	}
-
-	return strings.Join(elements, "/"), nil
-}
-
-// device says whether Windows takes a name for a device.
-func device(name string) bool {
-	base, _, _ := strings.Cut(strings.ToUpper(name), ".")
-	switch base {
-	case "CON", "PRN", "AUX", "NUL":
-		return true
-	}
-	return len(base) == 4 && (strings.HasPrefix(base, "COM") || strings.HasPrefix(base, "LPT")) && base[3] >= '0' && base[3] <= '9'
 }

@@ -20,12 +20,12 @@ import (
 // lockName is the lock file of a directory of skills.
 const lockName = "skills.lock.json"
 
-// Pinned is what the lock file says of an installed skill.
+// Pinned is the entry of an installed skill in the lock file.
 type Pinned struct {
-	Name        string    `json:"name"`               // also of its directory
+	Name        string    `json:"name"`               // and of its directory
 	Source      string    `json:"source"`             // folder, archive or URL
 	Path        string    `json:"path,omitempty"`     // within the source
-	Revision    string    `json:"revision,omitempty"` // as it was asked for
+	Revision    string    `json:"revision,omitempty"` // as requested
 	Commit      string    `json:"commit,omitempty"`
 	Hash        string    `json:"hash"` // see Hash
 	InstalledAt time.Time `json:"installed_at"`
@@ -36,8 +36,8 @@ type lockFile struct {
 	Skills  []Pinned `json:"skills"` // by name
 }
 
-// Installed lists what the lock file of a directory of skills says, by name. A directory
-// without one has nothing installed.
+// Installed are the entries of the lock file of a directory of skills, by name. Without a lock file
+// nothing is installed.
 func Installed(root string) ([]Pinned, error) {
 	path := filepath.Join(root, lockName)
 	text, err := os.ReadFile(path)
@@ -59,8 +59,8 @@ func Installed(root string) ([]Pinned, error) {
 	return l.Skills, nil
 }
 
-// Changed says whether an installed skill is not what was installed any more: its files, or
-// that it has any.
+// Changed says whether the files of an installed skill are no longer those that were installed, or
+// are gone.
 func (p Pinned) Changed(root string) (bool, error) {
 	hash, err := Hash(filepath.Join(root, p.Name))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -69,26 +69,26 @@ func (p Pinned) Changed(root string) (bool, error) {
 	return hash != p.Hash, err
 }
 
-// ErrExists says that a directory of the skill's name is there.
+// ErrExists: there is a directory with the skill's name.
 var ErrExists = errors.New("there is one already")
 
-// Install puts a staged skill in its place below root and pins it. With replace, what has
-// its name there makes room; else that is ErrExists. Either the old or the new one is there at
-// every instant, and what is there is what the lock file says, but for a crash between the
-// two, after which it shows as changed.
+// Install moves a staged skill to its place below root and pins it. With replace it takes the place of
+// a skill with its name; without, that is ErrExists. The directory changes before the lock file, so
+// that after a crash between the two the skill is reported as changed.
 func Install(ctx context.Context, root string, s *Staged, replace bool) (Pinned, error) {
 	p := Pinned{Name: s.Skill.Name, Source: s.Source, Path: s.Path, Revision: s.Revision, Commit: s.Commit, Hash: s.Hash, InstalledAt: time.Now().UTC().Truncate(time.Second)}
-	if name, err := clean(p.Name); err != nil || name != p.Name || filepath.Base(name) != name || name[0] == '.' {
+	if name, err := cleanPath(p.Name); err != nil || name != p.Name || filepath.Base(name) != name || name[0] == '.' {
 		return p, fmt.Errorf("the name %q cannot be that of a folder; the skill has to have another in its SKILL.md", p.Name)
 	}
 
-	return p, change(ctx, root, func(l *lockFile) error {
+	return p, updateLock(ctx, root, func(l *lockFile) error {
 		place := filepath.Join(root, p.Name)
 		switch _, err := os.Lstat(place); {
 		case err == nil && !replace:
 			return fmt.Errorf("%s: %w", place, ErrExists)
 		case err == nil:
-			if err := os.Rename(place, filepath.Join(s.dir, "replaced")); err != nil {
+			// Into the staging directory, which Close deletes.
+			if err := os.Rename(place, filepath.Join(s.tempDir, "replaced")); err != nil {
 				return fmt.Errorf("%s cannot make room: %w", place, err)
 			}
 		case !errors.Is(err, fs.ErrNotExist):
@@ -99,16 +99,16 @@ func Install(ctx context.Context, root string, s *Staged, replace bool) (Pinned,
 			return fmt.Errorf("the skill cannot be put in its place: %w", err)
 		}
 
-		l.forget(p.Name)
+		l.remove(p.Name)
 		l.Skills = append(l.Skills, p)
 		return nil
 	})
 }
 
-// Pin takes an installed skill as it is now for what was installed: its owner changed it.
+// Pin accepts the changes of an installed skill: as it is now it counts as what was installed.
 func Pin(ctx context.Context, root, name string) (Pinned, error) {
 	var pinned Pinned
-	return pinned, change(ctx, root, func(l *lockFile) error {
+	return pinned, updateLock(ctx, root, func(l *lockFile) error {
 		i := slices.IndexFunc(l.Skills, func(p Pinned) bool { return p.Name == name })
 		if i < 0 {
 			return notInstalled(root, name)
@@ -125,25 +125,25 @@ func Pin(ctx context.Context, root, name string) (Pinned, error) {
 	})
 }
 
-// Remove takes an installed skill away.
+// Remove uninstalls a skill.
 func Remove(ctx context.Context, root, name string) error {
-	return change(ctx, root, func(l *lockFile) error {
-		if !l.forget(name) {
+	return updateLock(ctx, root, func(l *lockFile) error {
+		if !l.remove(name) {
 			return notInstalled(root, name)
 		}
-		if err := os.MkdirAll(filepath.Join(root, hidden), 0o755); err != nil {
+		if err := os.MkdirAll(filepath.Join(root, stagingDir), 0o755); err != nil {
 			return err
 		}
 
-		// Gone at once, even if the many files of it take their time.
-		away, err := os.MkdirTemp(filepath.Join(root, hidden), "")
+		// A rename removes the skill at once. Deleting its files may take a while, or be interrupted.
+		away, err := os.MkdirTemp(filepath.Join(root, stagingDir), "")
 		if err != nil {
 			return err
 		}
 
 		err = os.Rename(filepath.Join(root, name), filepath.Join(away, "removed"))
 		if errors.Is(err, fs.ErrNotExist) {
-			err = nil // somebody was faster
+			err = nil // the owner deleted it already
 		}
 
 		return errors.Join(err, os.RemoveAll(away))
@@ -154,25 +154,25 @@ func notInstalled(root, name string) error {
 	return fmt.Errorf("%s was not installed in %s by rouse; what people put there themselves is left to them", name, root)
 }
 
-// forget drops a skill, and says whether it was there.
-func (l *lockFile) forget(name string) bool {
+// remove deletes an entry, and says whether there was one.
+func (l *lockFile) remove(name string) bool {
 	n := len(l.Skills)
 	l.Skills = slices.DeleteFunc(l.Skills, func(p Pinned) bool { return p.Name == name })
 	return len(l.Skills) < n
 }
 
-// change lets one process at a time change a directory of skills, and writes its lock file
-// whole or not at all.
-func change(ctx context.Context, root string, do func(*lockFile) error) (err error) {
-	if err := os.MkdirAll(filepath.Join(root, hidden), 0o755); err != nil {
+// updateLock makes a change of a directory of skills and its lock file, one process at a time. The lock
+// file is replaced atomically, and only if the change succeeded.
+func updateLock(ctx context.Context, root string, do func(*lockFile) error) (err error) {
+	if err := os.MkdirAll(filepath.Join(root, stagingDir), 0o755); err != nil {
 		return err
 	}
 
-	one := flock.New(filepath.Join(root, hidden, "lock"))
-	if ok, err := one.TryLockContext(ctx, 50*time.Millisecond); !ok {
+	lock := flock.New(filepath.Join(root, stagingDir, "lock"))
+	if ok, err := lock.TryLockContext(ctx, 50*time.Millisecond); !ok {
 		return fmt.Errorf("somebody else is changing %s: %w", root, err)
 	}
-	defer func() { err = errors.Join(err, one.Close()) }()
+	defer func() { err = errors.Join(err, lock.Close()) }()
 
 	pinned, err := Installed(root)
 	if err != nil {

@@ -19,9 +19,9 @@ import (
 	"rouse/skills"
 )
 
-// hidden is the directory below a root in which skills are staged: on the same file system,
-// and not searched for skills.
-const hidden = ".staging"
+// stagingDir is the directory below a root in which skills are staged: on the same file system, so that
+// a rename can move them, and with a dot, so that it is not searched for skills.
+const stagingDir = ".staging"
 
 // File is one file of a skill.
 type File struct {
@@ -36,36 +36,36 @@ type Staged struct {
 	Problems []skills.Problem // all of them warnings
 	Files    []File           // by path
 	Hash     string           // of all files: see Hash
-	Source   string           // as it was asked for
-	Path     string           // of the skill within the source, "" for all of it
-	Revision string           // that was asked for, "" for the source's own
-	Commit   string           // that the revision was, "" for what is no repository
+	Source   string           // as requested
+	Path     string           // of the skill within the source; "" if it is the whole source
+	Revision string           // as requested; "" for HEAD
+	Commit   string           // of the revision; "" if the source is not a repository
 
-	dir string // that Close removes
+	tempDir string // removed by Close
 }
 
-// Close removes what was staged. What was installed stays.
-func (s *Staged) Close() error { return os.RemoveAll(s.dir) }
+// Close deletes what was staged. Once installed, the skill is elsewhere and stays.
+func (s *Staged) Close() error { return os.RemoveAll(s.tempDir) }
 
 // stage writes entries to a new directory below root and finds the skill in it.
 func stage(ctx context.Context, root string, all entries, from Staged) (_ *Staged, err error) {
-	if err := os.MkdirAll(filepath.Join(root, hidden), 0o755); err != nil {
+	if err := os.MkdirAll(filepath.Join(root, stagingDir), 0o755); err != nil {
 		return nil, fmt.Errorf("skills cannot be kept in %s: %w", root, err)
 	}
 
-	dir, err := os.MkdirTemp(filepath.Join(root, hidden), "")
+	dir, err := os.MkdirTemp(filepath.Join(root, stagingDir), "")
 	if err != nil {
 		return nil, err
 	}
 
-	from.dir = dir
+	from.tempDir = dir
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, from.Close())
 		}
 	}()
 
-	dir = filepath.Join(dir, nameOf(from.Source))
+	dir = filepath.Join(dir, sourceName(from.Source))
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		return nil, err
 	}
@@ -76,10 +76,10 @@ func stage(ctx context.Context, root string, all entries, from Staged) (_ *Stage
 	}
 	defer into.Close()
 
-	w := writer{root: into, only: from.Path, seen: map[string]string{}}
+	w := writer{root: into, subpath: from.Path, seen: map[string]string{}}
 	for e, err := range all {
 		if err == nil {
-			err = errors.Join(ctx.Err(), w.take(e))
+			err = errors.Join(ctx.Err(), w.add(e))
 		}
 		if err != nil {
 			return nil, err
@@ -90,27 +90,28 @@ func stage(ctx context.Context, root string, all entries, from Staged) (_ *Stage
 		return nil, fmt.Errorf("there is nothing at %q in %s", from.Path, from.Source)
 	}
 
-	at, err := find(dir, from.Path)
+	at, err := findSkill(dir, from.Path)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", from.Source, err)
 	}
 
 	from.Skill, from.Problems = skills.Load(at)
 	if from.Skill == nil {
-		return nil, fmt.Errorf("%s: %s", from.Source, refused(dir, from.Problems))
+		return nil, fmt.Errorf("%s: %s", from.Source, firstError(dir, from.Problems))
 	}
 
-	from.Problems = slices.DeleteFunc(from.Problems, func(p skills.Problem) bool { return p.Rule == skills.RuleNameDirectory }) // it will be in one of its name
+	from.Problems = slices.DeleteFunc(from.Problems, func(p skills.Problem) bool { return p.Rule == skills.RuleNameDirectory }) // it will be installed under its own name
 	if rel, err := filepath.Rel(dir, at); err == nil && rel != "." {
 		from.Path = filepath.ToSlash(rel)
 	}
 
-	from.Files, from.Hash, err = measure(at)
+	from.Files, from.Hash, err = hashFiles(at)
 	return &from, err
 }
 
-// nameOf is what a source is called: a skill that has no name is known by its folder's.
-func nameOf(source string) string {
+// sourceName is the name of a source, for the folder that it is staged in: a skill without a name gets
+// that of its folder.
+func sourceName(source string) string {
 	name := path.Base(filepath.ToSlash(source))
 	for _, end := range []string{".git", ".zip", ".tgz", ".gz", ".tar"} {
 		name = strings.TrimSuffix(name, end)
@@ -124,9 +125,8 @@ func nameOf(source string) string {
 	return name
 }
 
-// refused is the first problem that kept a skill from being loaded, with its path as the
-// source has it.
-func refused(dir string, problems []skills.Problem) string {
+// firstError is the first problem that is not a warning, with its path as in the source.
+func firstError(dir string, problems []skills.Problem) string {
 	i := slices.IndexFunc(problems, func(p skills.Problem) bool { return !p.Warning })
 	p := problems[i]
 	if rel, err := filepath.Rel(dir, p.File); err == nil {
@@ -135,13 +135,13 @@ func refused(dir string, problems []skills.Problem) string {
 	return p.String()
 }
 
-// find is the one skill below a staging directory.
-func find(dir, only string) (string, error) {
+// findSkill is the directory of the only skill in a staging directory.
+func findSkill(dir, only string) (string, error) {
 	base := filepath.Join(dir, filepath.FromSlash(only))
 	if _, problems := skills.Load(base); !slices.ContainsFunc(problems, func(p skills.Problem) bool {
 		return p.Rule == skills.RuleFileMissing
 	}) {
-		return base, nil // it is one, or a broken one
+		return base, nil // a skill, be it a broken one
 	}
 
 	c := skills.Discover(skills.Root{Path: base, Trusted: true})
@@ -159,7 +159,7 @@ func find(dir, only string) (string, error) {
 		return filepath.Join(dir, filepath.FromSlash(names[0])), nil
 	case 0:
 		if problems := c.Problems(); len(problems) > 0 {
-			return "", errors.New(refused(dir, problems))
+			return "", errors.New(firstError(dir, problems))
 		}
 		return "", errors.New("holds no skill, which is a folder with a SKILL.md")
 	}
@@ -167,51 +167,52 @@ func find(dir, only string) (string, error) {
 	return "", fmt.Errorf("holds several skills; name the one you want with --path: %s", text.List(names, 20))
 }
 
-// writer takes entries into a root, within all bounds.
+// writer writes entries below a root, within all limits.
 type writer struct {
-	root  *os.Root
-	only  string            // the path below which entries are wanted
-	seen  map[string]string // paths in small letters, and as they came
-	files int
-	total int64
+	root    *os.Root
+	subpath string            // entries that are not below it are skipped
+	seen    map[string]string // by path in lower case: the path as it came; that of a folder ends with a slash
+	files   int
+	total   int64
 }
 
-func (w *writer) take(e entry) error {
-	name, err := clean(e.name)
+func (w *writer) add(e entry) error {
+	name, err := cleanPath(e.name)
 	if err != nil {
 		return err
 	}
-	if name == "" || w.only != "" && name != w.only && !strings.HasPrefix(name, w.only+"/") {
+	if name == "" || w.subpath != "" && name != w.subpath && !strings.HasPrefix(name, w.subpath+"/") {
 		return nil
 	}
 
 	switch kind := e.mode.Type(); {
 	case kind == fs.ModeDir:
-		return w.folders(name)
+		return w.mkdirAll(name)
 	case kind == fs.ModeSymlink:
-		return refusal(e.name, "it is a link")
+		return entryError(e.name, "it is a link")
 	case kind != 0:
-		return refusal(e.name, "it is neither a file nor a folder")
+		return entryError(e.name, "it is neither a file nor a folder")
 	case e.size > maxFile:
-		return refusal(e.name, "it has more than %d MiB", maxFile>>20)
+		return entryError(e.name, "it has more than %d MiB", maxFile>>20)
 	}
 
+	// Counted before anything is written, so that a hostile source cannot fill the disk.
 	if w.files++; w.files > maxFiles {
 		return fmt.Errorf("the source holds more than %d files; nothing was installed", maxFiles)
 	}
-	if err := w.folders(path.Dir(name)); err != nil {
+	if err := w.mkdirAll(path.Dir(name)); err != nil {
 		return err
 	}
 	if other, ok := w.seen[strings.ToLower(name)]; ok {
-		return refusal(e.name, "%q is there already, and both would be one file on some systems", other)
+		return entryError(e.name, "%q is there already, and both would be one file on some systems", other)
 	}
 
 	w.seen[strings.ToLower(name)] = name
 	return w.write(name, e)
 }
 
-// folders makes a folder and those above it.
-func (w *writer) folders(name string) error {
+// mkdirAll creates a folder and its parents.
+func (w *writer) mkdirAll(name string) error {
 	if name == "." {
 		return nil
 	}
@@ -223,7 +224,7 @@ func (w *writer) folders(name string) error {
 
 		part := name[:i]
 		if other, ok := w.seen[strings.ToLower(part)]; ok && other != part+"/" {
-			return refusal(name, "%q is there already, and both would be one on some systems", strings.TrimSuffix(other, "/"))
+			return entryError(name, "%q is there already, and both would be one on some systems", strings.TrimSuffix(other, "/"))
 		}
 		w.seen[strings.ToLower(part)] = part + "/"
 	}
@@ -248,7 +249,7 @@ func (w *writer) write(name string, e entry) (err error) {
 		return err
 	}
 
-	n, err := io.Copy(to, io.LimitReader(from, maxFile+1)) // sizes may lie
+	n, err := io.Copy(to, io.LimitReader(from, maxFile+1)) // the size in an archive may be wrong
 	if errors.Is(err, io.ErrUnexpectedEOF) {
 		err = fmt.Errorf("the archive ends there: it is not whole, or unpacks to more than %d times its size", maxRatio)
 	}
@@ -259,7 +260,7 @@ func (w *writer) write(name string, e entry) (err error) {
 	w.total += n
 	switch {
 	case n > maxFile:
-		return refusal(e.name, "it has more than %d MiB", maxFile>>20)
+		return entryError(e.name, "it has more than %d MiB", maxFile>>20)
 	case w.total > maxTotal:
 		return fmt.Errorf("the source holds more than %d MiB; nothing was installed", maxTotal>>20)
 	}
@@ -267,14 +268,14 @@ func (w *writer) write(name string, e entry) (err error) {
 	return nil
 }
 
-// Hash is the hash of a skill's content, as the lock file pins it: SHA-256 over path, mark of
-// an executable and SHA-256 of each file, by path. Times and owners do not count.
+// Hash is the hash of a skill's content in the lock file: SHA-256 over path, executable bit, kind and
+// SHA-256 of each file, sorted by path. Times and owners do not count.
 func Hash(dir string) (string, error) {
-	_, hash, err := measure(dir)
+	_, hash, err := hashFiles(dir)
 	return hash, err
 }
 
-func measure(dir string) ([]File, string, error) {
+func hashFiles(dir string) ([]File, string, error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
 		return nil, "", err
@@ -283,7 +284,7 @@ func measure(dir string) ([]File, string, error) {
 
 	var files []File
 	all := sha256.New()
-	for e, err := range fromFolder(root) { // walked by name
+	for e, err := range fromFolder(root) { // sorted by name, which the hash depends on
 		if err != nil {
 			return nil, "", fmt.Errorf("the files of %s cannot be read: %w", dir, err)
 		}
@@ -292,6 +293,7 @@ func measure(dir string) ([]File, string, error) {
 		}
 
 		f := File{Path: e.name, Bytes: e.size, Executable: e.mode&0o111 != 0}
+		// A link, added after the installation, counts by its kind alone: it is not followed.
 		sum := ""
 		if e.mode.IsRegular() {
 			if sum, err = digest(e); err != nil {

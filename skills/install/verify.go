@@ -8,10 +8,9 @@ import (
 	"rouse/skills"
 )
 
-// Verify says whether a skill may be used: one that was installed has to be what was
-// installed. It is asked when a skill is used and not when it is found, so that finding a
-// thousand of them reads no more than their heads, and nothing can change in between. The
-// error says what to do.
+// Verify checks that an installed skill is what was installed. It is called when a skill is used, and
+// not when it is discovered, so that discovering a thousand of them reads their frontmatter alone, and
+// nothing can change in between. The error says what to do.
 func Verify(s *skills.Skill) error {
 	root := filepath.Dir(s.Dir)
 	pinned, err := Installed(root)
@@ -21,7 +20,7 @@ func Verify(s *skills.Skill) error {
 
 	i := slices.IndexFunc(pinned, func(p Pinned) bool { return p.Name == filepath.Base(s.Dir) })
 	if i < 0 {
-		return nil // its owner put it there
+		return nil // the owner put it there
 	}
 
 	changed, err := pinned[i].Changed(root)

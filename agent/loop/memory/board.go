@@ -28,7 +28,7 @@ type SubTask struct {
 	DependsOn []string `json:"depends_on,omitempty"`
 }
 
-// Plan is what a run means to do. Its version counts how often it was written anew.
+// Plan is what a run intends to do. Its version counts how often it was rewritten.
 type Plan struct {
 	Goal     string    `json:"goal"`
 	SubTasks []SubTask `json:"sub_tasks"`
@@ -44,8 +44,8 @@ type Item struct {
 
 var itemLine = regexp.MustCompile(`^ {0,6}- \[([ xX])\] (.*)$`)
 
-// Items reads a todo list; what is no item is not looked at (OSA-16).
-func Items(markdown string) []Item {
+// ParseItems reads a todo list; lines that are no items are ignored (OSA-16).
+func ParseItems(markdown string) []Item {
 	var items []Item
 	for line := range strings.Lines(markdown) {
 		if m := itemLine.FindStringSubmatch(strings.TrimRight(line, "\r\n")); m != nil {
@@ -70,8 +70,8 @@ func (b *Board) Plan() Plan {
 	return p
 }
 
-// SetPlan replaces the plan and begins the first sub-task that can begin. A dependency on
-// what is not in the plan could never be met: it is dropped, and told of.
+// SetPlan replaces the plan and starts the first sub-task that can start. A dependency on
+// something that is not in the plan could never be met: it is dropped, with a warning.
 func (b *Board) SetPlan(goal string, tasks []SubTask) (warnings []string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -86,19 +86,21 @@ func (b *Board) SetPlan(goal string, tasks []SubTask) (warnings []string) {
 		t := &tasks[i]
 		t.Status = Pending
 		t.DependsOn = slices.DeleteFunc(slices.Clone(t.DependsOn), func(id string) bool {
-			strange := !known[id] || id == t.ID
-			if strange {
+			unknown := !known[id] || id == t.ID
+			if unknown {
 				warnings = append(warnings, fmt.Sprintf("sub-task %s cannot wait for %s, which is no other part of this plan", t.ID, id))
 			}
-			return strange
+			return unknown
 		})
 	}
 
 	b.plan = Plan{Goal: goal, SubTasks: tasks, Version: b.plan.Version + 1}
-	if stuck := circle(tasks); len(stuck) > 0 {
+	if stuck := cyclic(tasks); len(stuck) > 0 {
 		warnings = append(warnings, "these sub-tasks wait for each other and can never begin: "+strings.Join(stuck, ", "))
 	}
 
+	// When all sub-tasks wait for each other, one is current all the same: an outcome that the
+	// model reports must belong to something.
 	if _, ok := b.advance(); !ok && len(tasks) > 0 {
 		b.plan.Current = tasks[0].ID
 	}
@@ -106,9 +108,12 @@ func (b *Board) SetPlan(goal string, tasks []SubTask) (warnings []string) {
 	return warnings
 }
 
-// circle are the sub-tasks that could not begin were all others done.
-func circle(tasks []SubTask) []string {
+// cyclic are the sub-tasks that depend on themselves, directly or through others, or on one that
+// does.
+func cyclic(tasks []SubTask) []string {
 	done := map[string]bool{}
+	// Each round finishes what depends on finished sub-tasks only; the longest chain needs as many
+	// rounds as there are sub-tasks.
 	for range tasks {
 		for _, t := range tasks {
 			if !slices.ContainsFunc(t.DependsOn, func(id string) bool { return !done[id] }) {
@@ -141,8 +146,8 @@ func (b *Board) Update(id string, s Status) bool {
 	return true
 }
 
-// Advance begins the first pending sub-task of which all dependencies are done; false when
-// there is none (AYA-03).
+// Advance starts the first pending sub-task whose dependencies are all done; false when there is
+// none (AYA-03).
 func (b *Board) Advance() (SubTask, bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -164,6 +169,7 @@ func (b *Board) advance() (SubTask, bool) {
 		return *t, true
 	}
 
+	// One that failed or still waits stays current.
 	if status[b.plan.Current] == Done {
 		b.plan.Current = ""
 	}
@@ -171,13 +177,13 @@ func (b *Board) advance() (SubTask, bool) {
 	return SubTask{}, false
 }
 
-// Write replaces the list as the todo tool does. A sub-task of the same words keeps its id
-// and what it depends on; to write what is there already changes nothing.
-func (b *Board) Write(items []Item) {
+// SetItems replaces the list as the todo tool does. A sub-task with the same text keeps its id
+// and its dependencies; writing what is there already changes nothing.
+func (b *Board) SetItems(items []Item) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 
-	if slices.Equal(items, b.items()) {
+	if slices.Equal(items, b.todoItems()) {
 		return
 	}
 
@@ -186,6 +192,7 @@ func (b *Board) Write(items []Item) {
 		taken[t.ID] = true
 	}
 
+	// Two items may have the same text: each takes over one sub-task, the first that is unused.
 	used, kept := make([]bool, len(before)), map[string]bool{}
 	var tasks []SubTask
 	for _, it := range items {
@@ -204,6 +211,7 @@ func (b *Board) Write(items []Item) {
 			next++
 		}
 
+		// An open item keeps a status that a checklist cannot show: in progress, or failed.
 		switch {
 		case it.Done:
 			t.Status = Done
@@ -231,7 +239,7 @@ func (b *Board) Write(items []Item) {
 	}
 }
 
-func (b *Board) items() []Item {
+func (b *Board) todoItems() []Item {
 	var items []Item
 	for _, t := range b.plan.SubTasks {
 		items = append(items, Item{t.Title, t.Status == Done})
@@ -239,13 +247,13 @@ func (b *Board) items() []Item {
 	return items
 }
 
-// Checklist is the plan as the todo list that it is.
+// Checklist is the plan written as a todo list.
 func (b *Board) Checklist() string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 
 	var s strings.Builder
-	for _, it := range b.items() {
+	for _, it := range b.todoItems() {
 		mark := " "
 		if it.Done {
 			mark = "x"
@@ -256,8 +264,8 @@ func (b *Board) Checklist() string {
 	return s.String()
 }
 
-// Open counts what is not done.
-func (b *Board) Open() int {
+// OpenItems counts the items that are not done.
+func (b *Board) OpenItems() int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 

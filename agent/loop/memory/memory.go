@@ -31,7 +31,7 @@ type Step struct {
 	Tool              string // "" when no tool was called
 	Input, Output     string // whole
 	Failed            bool
-	Took              time.Duration
+	Duration          time.Duration
 }
 
 // Error is a call that failed, and what became of it.
@@ -42,11 +42,11 @@ type Error struct {
 	Resolution    string
 }
 
-// Fact is something that was found out.
+// Fact is something that was found out by the run.
 type Fact struct {
 	Fact string
 	Step int
-	Tool string // of the act that it was learned from
+	Tool string // of the last act before it, from which it was probably learned
 }
 
 // Memory is the working memory of one run.
@@ -56,16 +56,16 @@ type Memory struct {
 	errors []Error
 	facts  []Fact
 
-	tool    string         // of the last act
-	acts    int            // so far
-	idle    int            // steps in a row that were no act
-	last    string         // signature of the last action
-	again   int            // how often in a row it was taken
-	times   map[string]int // how often each action was taken
-	failed  map[string]int // how often each action failed
-	worst   string         // the tool of the action that failed last
-	worstAt string         // its signature
-	refused int            // calls that failed for want of permission
+	lastTool   string         // of the last act
+	actions    int            // so far
+	idleSteps  int            // steps in a row that were no act
+	last       string         // signature of the last action
+	streak     int            // how often in a row it was taken
+	made       map[string]int // how often each action was taken, by signature
+	failed     map[string]int // how often each action failed, by signature
+	failedTool string         // the tool of the action that failed last
+	lastFailed string         // its signature
+	refused    int            // calls that failed because permission was missing
 }
 
 // New is an empty memory whose plan is on the board.
@@ -73,41 +73,42 @@ func New(b *Board) *Memory {
 	if b == nil {
 		b = &Board{}
 	}
-	return &Memory{board: b, times: map[string]int{}, failed: map[string]int{}}
+	return &Memory{board: b, made: map[string]int{}, failed: map[string]int{}}
 }
 
 // Board is where the plan is.
 func (m *Memory) Board() *Board { return m.board }
 
-// Acts counts the actions so far.
-func (m *Memory) Acts() int { return m.acts }
+// Actions counts the actions so far.
+func (m *Memory) Actions() int { return m.actions }
 
-// Idle counts the steps in a row that were no act.
-func (m *Memory) Idle() int { return m.idle }
+// IdleSteps counts the steps in a row that were no act.
+func (m *Memory) IdleSteps() int { return m.idleSteps }
 
-// Row says which action was taken last and how often in a row.
-func (m *Memory) Row() (signature string, times int) { return m.last, m.again }
+// Streak says which action was taken last and how often in a row.
+func (m *Memory) Streak() (signature string, times int) { return m.last, m.streak }
 
-// Heard takes up that somebody said something: what came before is no reason to stop now.
-func (m *Memory) Heard() { m.idle, m.last, m.again = 0, "", 0 }
+// ResetStreaks forgets idle steps and repetitions: a person has said something, so what came before
+// is no reason to stop now.
+func (m *Memory) ResetStreaks() { m.idleSteps, m.last, m.streak = 0, "", 0 }
 
-// AddStep keeps a step and gives its number.
+// AddStep records a step and returns its number.
 func (m *Memory) AddStep(s Step) int {
 	s.Number = len(m.steps) + 1
 	m.steps = append(m.steps, s)
 	if s.Phase == Act {
-		m.idle = 0
+		m.idleSteps = 0
 	} else {
-		m.idle++
+		m.idleSteps++
 	}
 
 	return s.Number
 }
 
-// AddError keeps what went wrong.
+// AddError records what went wrong.
 func (m *Memory) AddError(e Error) { m.errors = append(m.errors, e) }
 
-// ResolveError says what became of the latest open error of a step; of any step with 0.
+// ResolveError marks the latest open error of a step as resolved; step 0 means any step.
 func (m *Memory) ResolveError(step int, how string) bool {
 	for i := len(m.errors) - 1; i >= 0; i-- {
 		if e := &m.errors[i]; !e.Resolved && (step == 0 || e.Step == step) {
@@ -118,18 +119,18 @@ func (m *Memory) ResolveError(step int, how string) bool {
 	return false
 }
 
-// AddFacts keeps what was found out; what is known is not kept twice.
+// AddFacts records what was found out, each fact once.
 func (m *Memory) AddFacts(step int, facts ...string) {
 	for _, f := range facts {
 		f = strings.TrimSpace(f)
 		if f == "" || slices.ContainsFunc(m.facts, func(old Fact) bool { return old.Fact == f }) {
 			continue
 		}
-		m.facts = append(m.facts, Fact{Fact: f, Step: step, Tool: m.tool})
+		m.facts = append(m.facts, Fact{Fact: f, Step: step, Tool: m.lastTool})
 	}
 }
 
-// Action is a call of a tool and what it came to.
+// Action is a call of a tool and its result.
 type Action struct {
 	Phase             Phase
 	Thinking, Summary string
@@ -138,16 +139,17 @@ type Action struct {
 	Input, Output     string
 	Failed            bool
 	Kind              string // of a failure
-	Took              time.Duration
+	Duration          time.Duration
 }
 
-// Acted keeps a call as a step (AYA-07, AYA-08).
-func (m *Memory) Acted(a Action) int {
-	n := m.AddStep(Step{Phase: a.Phase, Thinking: a.Thinking, Summary: a.Summary, Tool: a.Tool, Input: a.Input, Output: a.Output, Failed: a.Failed, Took: a.Took})
-	m.count(a.Signature)
+// RecordAction records a call as a step (AYA-07, AYA-08).
+func (m *Memory) RecordAction(a Action) int {
+	n := m.AddStep(Step{Phase: a.Phase, Thinking: a.Thinking, Summary: a.Summary, Tool: a.Tool, Input: a.Input, Output: a.Output, Failed: a.Failed, Duration: a.Duration})
+	// Planning and questions are repeated too, but only an act earns the run more steps.
+	m.countAction(a.Signature)
 	if a.Phase == Act {
-		m.acts++
-		m.tool = a.Tool
+		m.actions++
+		m.lastTool = a.Tool
 	}
 
 	if !a.Failed {
@@ -155,7 +157,7 @@ func (m *Memory) Acted(a Action) int {
 	}
 
 	m.failed[a.Signature]++
-	m.worst, m.worstAt = a.Tool, a.Signature
+	m.failedTool, m.lastFailed = a.Tool, a.Signature
 	m.AddError(Error{Step: n, Tool: a.Tool, Message: a.Output})
 	if CategoryOf(a.Kind, a.Output) == Permission {
 		m.refused++
@@ -164,54 +166,49 @@ func (m *Memory) Acted(a Action) int {
 	return n
 }
 
-// count counts an action.
-func (m *Memory) count(signature string) {
+// countAction counts an action.
+func (m *Memory) countAction(signature string) {
 	if signature != m.last {
-		m.last, m.again = signature, 0
+		m.last, m.streak = signature, 0
 	}
-	m.again++
-	m.times[signature]++
+	m.streak++
+	m.made[signature]++
 }
 
-// Category says what sort of failure something was (AYA-10).
-type Category string
-
-// The categories, in the order in which they are looked for.
-const (
-	NotFound     Category = "not_found"
-	Permission   Category = "permission"
-	Timeout      Category = "timeout"
-	InvalidInput Category = "invalid_input"
-	Runtime      Category = "runtime"
-)
-
-// CategoryOf goes by the kind of a failure where that says enough, else by its words.
-func CategoryOf(kind, message string) Category {
-	switch kind {
-	case "not_found", "tool_not_found":
-		return NotFound
-	case "rejected", "user_denied":
-		return Permission
-	case "timeout":
-		return Timeout
-	case "invalid_args":
-		return InvalidInput
+// RecordStep records a step that calls no tool, and returns what the model is answered (AYA-07).
+func (m *Memory) RecordStep(s ParsedStep) (reply any, warnings []string) {
+	n := m.AddStep(Step{Phase: s.Phase, Thinking: s.Thinking, Summary: s.Summary})
+	m.AddFacts(n, s.Facts...)
+	type acknowledged struct {
+		Acknowledged bool      `json:"acknowledged"`
+		Step         int       `json:"step,omitempty"`
+		Version      int       `json:"plan_version,omitempty"`
+		SubTasks     []SubTask `json:"sub_tasks,omitempty"`
+		Next         string    `json:"current_sub_task,omitempty"`
+		Resolved     *bool     `json:"resolved,omitempty"`
 	}
 
-	message = strings.ToLower(message)
-	for _, c := range []struct {
-		category Category
-		words    []string
-	}{
-		{NotFound, []string{"not found", "no such"}},
-		{Permission, []string{"permission", "denied"}},
-		{Timeout, []string{"timeout", "timed out", "did not end within"}},
-		{InvalidInput, []string{"invalid", "validation"}},
-	} {
-		if slices.ContainsFunc(c.words, func(w string) bool { return strings.Contains(message, w) }) {
-			return c.category
+	out := acknowledged{Acknowledged: true, Step: n}
+	warnings = s.Warnings
+	switch s.Phase {
+	case Planning:
+		warnings = append(slices.Clip(warnings), m.board.SetPlan(s.Goal, s.SubTasks)...)
+		p := m.board.Plan()
+		out = acknowledged{Acknowledged: true, Version: p.Version, SubTasks: p.SubTasks}
+	case Verify:
+		if current := m.board.Plan().Current; current != "" && s.Outcome != "" {
+			// After a failure the sub-task stays current: the model decides whether it tries
+			// again or plans something else.
+			m.board.Update(current, s.Outcome)
+			if s.Outcome == Done {
+				m.board.Advance()
+			}
 		}
+		out.Next = m.board.Plan().Current
+	case Reflect:
+		resolved := m.ResolveError(0, s.Summary)
+		out.Resolved = &resolved
 	}
 
-	return Runtime
+	return out, warnings
 }

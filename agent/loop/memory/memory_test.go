@@ -79,7 +79,7 @@ func TestPlanEnds(t *testing.T) {
 			b.Advance()
 		}
 
-		if open := b.Open(); open > 0 && !circle {
+		if open := b.OpenItems(); open > 0 && !circle {
 			r.Fatalf("%d are open: %+v", open, b.Plan())
 		}
 	})
@@ -98,7 +98,7 @@ func TestSharedList(t *testing.T) {
 		}
 
 		before := b.Plan()
-		b.Write(memory.Items(b.Checklist()))
+		b.SetItems(memory.ParseItems(b.Checklist()))
 		if after := b.Plan(); fmt.Sprint(after) != fmt.Sprint(before) {
 			r.Fatalf("%+v became %+v", before, after)
 		}
@@ -110,14 +110,14 @@ func TestSharedList(t *testing.T) {
 		t.Errorf("%q", got)
 	}
 
-	b.Write(memory.Items("- [x] read\n- [ ] check\n- [ ] write"))
+	b.SetItems(memory.ParseItems("- [x] read\n- [ ] check\n- [ ] write"))
 	want := memory.Plan{Goal: "goal", Version: 2, Current: "1", SubTasks: []memory.SubTask{
 		{ID: "a", Title: "read", Status: memory.Done}, {ID: "1", Title: "check", Status: memory.InProgress},
 		{ID: "b", Title: "write", Status: memory.Pending, DependsOn: []string{"a"}}}}
 	if got := b.Plan(); fmt.Sprint(got) != fmt.Sprint(want) {
 		t.Errorf("%+v, want %+v", got, want)
 	}
-	if b.Write(memory.Items("- [ ] read\n- [ ] write")); b.Open() != 2 || b.Plan().Current == "" {
+	if b.SetItems(memory.ParseItems("- [ ] read\n- [ ] write")); b.OpenItems() != 2 || b.Plan().Current == "" {
 		t.Errorf("%+v", b.Plan())
 	}
 }
@@ -165,11 +165,11 @@ func TestParse(t *testing.T) {
 		`{"phase":"end","end_status":"stuck","end_message":"m"}`:                                   "end   stuck:m",
 		`{"phase":"end","end_status":["stuck"],"end_message":{"a":1},"summary":"s","thinking":[]}`: "end  s solved:s",
 	} {
-		s, wrong := memory.Parse(json.RawMessage(args))
+		s, invalid := memory.Parse(json.RawMessage(args))
 		got := fmt.Sprintf("%s %s %s", s.Phase, s.Thinking, s.Summary)
-		if wrong != nil {
-			if got = "!" + wrong.Field; wrong.Message == "" || wrong.Expected == "" {
-				t.Errorf("%s: %+v", args, wrong)
+		if invalid != nil {
+			if got = "!" + invalid.Field; invalid.Message == "" || invalid.Expected == "" {
+				t.Errorf("%s: %+v", args, invalid)
 			}
 		} else {
 			if s.Phase == memory.Planning {
@@ -213,8 +213,8 @@ func TestParse(t *testing.T) {
 func TestParseAnything(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		m := memory.New(nil)
-		if said, wrong := memory.Parse(json.RawMessage(rapid.String().Draw(r, "args"))); wrong == nil {
-			m.Take(said)
+		if said, invalid := memory.Parse(json.RawMessage(rapid.String().Draw(r, "args"))); invalid == nil {
+			m.RecordStep(said)
 		}
 		m.View(memory.Signals{Budget: 1}, rapid.IntRange(-5, 100).Draw(r, "budget"))
 	})
@@ -240,16 +240,16 @@ func TestRouting(t *testing.T) {
 		}
 	}
 
-	if m.Idle() != 8 {
-		t.Errorf("%d steps without an act", m.Idle())
+	if m.IdleSteps() != 8 {
+		t.Errorf("%d steps without an act", m.IdleSteps())
 	}
 
 	act(m, "x", "{}", "failed: one", true)
 	act(m, "x", "{}", "failed: two", true)
-	if m.Idle() != 0 || m.Acts() != 2 {
-		t.Errorf("idle %d, acts %d", m.Idle(), m.Acts())
+	if m.IdleSteps() != 0 || m.Actions() != 2 {
+		t.Errorf("idle %d, acts %d", m.IdleSteps(), m.Actions())
 	}
-	if sig, n := m.Row(); sig != "x{}" || n != 2 {
+	if sig, n := m.Streak(); sig != "x{}" || n != 2 {
 		t.Errorf("%s %d", sig, n)
 	}
 	if got := take(t, m, `{"phase":"reflect","summary":"the latest"}`); !strings.Contains(got, `"resolved":true`) {

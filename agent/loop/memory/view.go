@@ -7,13 +7,13 @@ import (
 	"rouse/internal/text"
 )
 
-// Signals are what the view tells of the run beside the memory itself (AYA-09).
+// Signals are what the view shows of the run beside the memory itself (AYA-09).
 type Signals struct {
 	Used, Budget int // steps
 	Context      int // percent of the model's context
 }
 
-// Signals are the lines of what a model had better know now.
+// Signals are lines about what the model should know now: its limits, and what it does wrong.
 func (m *Memory) Signals(s Signals) []string {
 	var out []string
 	add := func(format string, args ...any) { out = append(out, fmt.Sprintf(format, args...)) }
@@ -21,12 +21,13 @@ func (m *Memory) Signals(s Signals) []string {
 		add("%d of %d steps used", s.Used, s.Budget)
 	}
 
-	if n := m.failed[m.worstAt]; n >= 2 && m.times[m.worstAt] >= 2 {
-		add("the same %s action has failed %d times: do something else", m.worst, n)
+	// The thresholds are lower than those that end the run: the model is warned first.
+	if n := m.failed[m.lastFailed]; n >= 2 && m.made[m.lastFailed] >= 2 {
+		add("the same %s action has failed %d times: do something else", m.failedTool, n)
 	}
 
-	if m.idle >= 3 {
-		add("%d steps in a row without an action: act, or end", m.idle)
+	if m.idleSteps >= 3 {
+		add("%d steps in a row without an action: act, or end", m.idleSteps)
 	}
 
 	if m.refused >= 2 {
@@ -46,17 +47,17 @@ func (m *Memory) Signals(s Signals) []string {
 const (
 	header = "--- Agent Working Memory ---"
 	footer = "--- End Agent Working Memory ---"
-	// brief is as much of a result as stands in its place once it is left out, in bytes.
-	brief = 120
-	// These are told in any case, the newest of them.
+	// briefLen is as much of a result as stands in its place once it is left out, in bytes.
+	briefLen = 120
+	// How many of the newest are shown in any case, even when the view gets too long.
 	keptSteps, keptFacts, keptErrors = 3, 8, 4
 )
 
-// from is where the view begins with each of its lists.
-type from struct{ step, fact, err int }
+// viewStart is the index of the first entry of each list that the view shows.
+type viewStart struct{ step, fact, err int }
 
-// leave leaves out one more of what is oldest: steps first, which the history tells too.
-func (m *Memory) leave(f *from) bool {
+// omitOldest leaves out one more of the oldest entries: steps first, which are in the history too.
+func (m *Memory) omitOldest(f *viewStart) bool {
 	switch {
 	case f.step < len(m.steps)-keptSteps:
 		f.step++
@@ -81,54 +82,58 @@ func (m *Memory) View(s Signals, budget int) string {
 
 	results := make([]string, len(m.steps))
 	for i, step := range m.steps {
-		results[i] = collapsed(step.Output, brief)
+		results[i] = collapsed(step.Output, briefLen)
 	}
 
-	var first from
-	for len(m.render(signals, results, first)) > budget && m.leave(&first) {
+	// First with all results shortened: what can be shown at all is decided before what is shown
+	// whole.
+	var first viewStart
+	for len(m.render(signals, results, first)) > budget && m.omitOldest(&first) {
 	}
+	// The rest of the budget goes to the newest results, until one does not fit.
 	left := budget - len(m.render(signals, results, first))
 	for i := len(m.steps) - 1; i >= first.step; i-- {
-		more := len(line(m.steps[i].Output)) - len(results[i])
+		more := len(oneLine(m.steps[i].Output)) - len(results[i])
 		if more > left {
 			if i == len(m.steps)-1 { // as much of the newest as there is room for
-				results[i] = collapsed(m.steps[i].Output, max(brief, len(results[i])+left-len(pointer)-8))
+				results[i] = collapsed(m.steps[i].Output, max(briefLen, len(results[i])+left-len(pointer)-8))
 			}
 			break
 		}
 
-		results[i] = line(m.steps[i].Output)
+		results[i] = oneLine(m.steps[i].Output)
 		left -= max(more, 0)
 	}
 
 	return m.render(signals, results, first)
 }
 
-// pointer is where the rest of a result is.
+// pointer says where the rest of a result is.
 const pointer = "… (%d bytes: see the result of that call, or make it again)"
 
 func collapsed(output string, most int) string {
-	output = line(output)
+	output = oneLine(output)
 	if len(output) <= most {
 		return output
 	}
 	return text.HeadBytes(output, most) + fmt.Sprintf(pointer, len(output))
 }
 
-// cut is the beginning of what the model said itself.
-func cut(said string, most int) string {
-	if said = line(said); len(said) > most {
+// shorten is the beginning of a text of the model's own. It needs no pointer to the rest: the model
+// wrote it.
+func shorten(said string, most int) string {
+	if said = oneLine(said); len(said) > most {
 		return text.HeadBytes(said, most) + "…"
 	}
 	return said
 }
 
-// line keeps what others wrote from looking like a part of the view.
-func line(text string) string {
+// oneLine keeps text that others wrote from looking like a part of the view.
+func oneLine(text string) string {
 	return strings.Join(strings.FieldsFunc(text, func(r rune) bool { return r == '\n' || r == '\r' }), " ")
 }
 
-func (m *Memory) render(signals, results []string, first from) string {
+func (m *Memory) render(signals, results []string, first viewStart) string {
 	blocks := []string{header}
 	add := func(title string, lines []string) {
 		blocks = append(blocks, strings.Join(append([]string{title}, lines...), "\n"))
@@ -136,7 +141,7 @@ func (m *Memory) render(signals, results []string, first from) string {
 	if p := m.board.Plan(); p.Version > 0 {
 		title := fmt.Sprintf("[PLAN v%d]", p.Version)
 		if p.Goal != "" { // a todo list has none
-			title += "  Goal: " + cut(p.Goal, 4*brief)
+			title += "  Goal: " + shorten(p.Goal, 4*briefLen)
 		}
 		add(title, planLines(p))
 	}
@@ -148,7 +153,7 @@ func (m *Memory) render(signals, results []string, first from) string {
 		}
 
 		for _, f := range m.facts[first.fact:] {
-			lines = append(lines, fmt.Sprintf("• %s [step %d]", cut(f.Fact, 4*brief), f.Step))
+			lines = append(lines, fmt.Sprintf("• %s [step %d]", shorten(f.Fact, 4*briefLen), f.Step))
 		}
 
 		add("[Key Facts]", lines)
@@ -164,9 +169,9 @@ func (m *Memory) render(signals, results []string, first from) string {
 	}
 
 	for _, e := range m.errors[first.err:] {
-		text := fmt.Sprintf("✗ [step %d] %s: %s", e.Step, cut(e.Tool, brief), collapsed(e.Message, 2*brief))
+		text := fmt.Sprintf("✗ [step %d] %s: %s", e.Step, shorten(e.Tool, briefLen), collapsed(e.Message, 2*briefLen))
 		if e.Resolved {
-			text = fmt.Sprintf("✓ [step %d] %s: %s (resolved: %s)", e.Step, cut(e.Tool, brief), collapsed(e.Message, brief), cut(e.Resolution, 2*brief))
+			text = fmt.Sprintf("✓ [step %d] %s: %s (resolved: %s)", e.Step, shorten(e.Tool, briefLen), collapsed(e.Message, briefLen), shorten(e.Resolution, 2*briefLen))
 		}
 		lines = append(lines, text)
 	}
@@ -195,9 +200,9 @@ func planLines(p Plan) []string {
 			mark = "○"
 		}
 
-		text := fmt.Sprintf("  %s %s. %s", mark, cut(t.ID, brief), cut(t.Title, 2*brief))
+		text := fmt.Sprintf("  %s %s. %s", mark, shorten(t.ID, briefLen), shorten(t.Title, 2*briefLen))
 		if len(t.DependsOn) > 0 {
-			text += " (needs: " + line(strings.Join(t.DependsOn, ", ")) + ")"
+			text += " (needs: " + oneLine(strings.Join(t.DependsOn, ", ")) + ")"
 		}
 
 		if t.ID == p.Current {
@@ -218,7 +223,7 @@ func (m *Memory) stepLines(results []string, first int) []string {
 
 	for i := first; i < len(m.steps); i++ {
 		s := m.steps[i]
-		lines = append(lines, fmt.Sprintf("[Step %d] %s: %s", s.Number, strings.ToUpper(string(s.Phase)), cut(s.Summary, 4*brief)))
+		lines = append(lines, fmt.Sprintf("[Step %d] %s: %s", s.Number, strings.ToUpper(string(s.Phase)), shorten(s.Summary, 4*briefLen)))
 		if s.Tool == "" {
 			continue
 		}
@@ -228,8 +233,8 @@ func (m *Memory) stepLines(results []string, first int) []string {
 			failed = " (FAILED)"
 		}
 
-		lines = append(lines, fmt.Sprintf("  Tool: %s %s", cut(s.Tool, brief), cut(s.Input, 2*brief)), fmt.Sprintf("  Result%s: %s", failed, results[i]))
-		lines = append(lines, fmt.Sprintf("  Duration: %d ms", s.Took.Milliseconds()))
+		lines = append(lines, fmt.Sprintf("  Tool: %s %s", shorten(s.Tool, briefLen), shorten(s.Input, 2*briefLen)), fmt.Sprintf("  Result%s: %s", failed, results[i]))
+		lines = append(lines, fmt.Sprintf("  Duration: %d ms", s.Duration.Milliseconds()))
 	}
 
 	return lines

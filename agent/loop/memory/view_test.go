@@ -14,7 +14,7 @@ import (
 	"rouse/agent/loop/memory"
 )
 
-var update = flag.Bool("update", false, "write the golden files anew")
+var update = flag.Bool("update", false, "rewrite the golden files")
 
 func golden(t *testing.T, name, got string) {
 	t.Helper()
@@ -37,12 +37,12 @@ func golden(t *testing.T, name, got string) {
 // take parses a step that makes no call and keeps it.
 func take(t *testing.T, m *memory.Memory, args string) string {
 	t.Helper()
-	said, wrong := memory.Parse(json.RawMessage(args))
-	if wrong != nil {
-		t.Fatal(wrong)
+	said, invalid := memory.Parse(json.RawMessage(args))
+	if invalid != nil {
+		t.Fatal(invalid)
 	}
 
-	reply, warnings := m.Take(said)
+	reply, warnings := m.RecordStep(said)
 	text, err := json.Marshal(reply)
 	if err != nil {
 		t.Fatal(err)
@@ -55,11 +55,11 @@ func take(t *testing.T, m *memory.Memory, args string) string {
 }
 
 func act(m *memory.Memory, tool, input, output string, failed bool) {
-	a := memory.Action{Phase: memory.Act, Summary: "called " + tool, Tool: tool, Signature: tool + input, Input: input, Output: output, Failed: failed, Took: 12 * time.Millisecond}
+	a := memory.Action{Phase: memory.Act, Summary: "called " + tool, Tool: tool, Signature: tool + input, Input: input, Output: output, Failed: failed, Duration: 12 * time.Millisecond}
 	if kind, _, ok := strings.Cut(output, ": "); failed && ok {
 		a.Kind = kind
 	}
-	m.Acted(a)
+	m.RecordAction(a)
 }
 
 // busy is a memory in which something of everything has happened.
@@ -93,7 +93,7 @@ func TestViewGolden(t *testing.T) {
 	}
 
 	todo := memory.New(nil)
-	todo.Board().Write(memory.Items("- [x] one\n- [ ] two"))
+	todo.Board().SetItems(memory.ParseItems("- [x] one\n- [ ] two"))
 	golden(t, "todo.txt", todo.View(memory.Signals{}, 8000))
 }
 
@@ -180,7 +180,7 @@ func TestSignals(t *testing.T) {
 	}
 
 	has(memory.Signals{}, "the same x action has failed 2 times: do something else", "3 steps in a row without an action: act, or end", "2 actions were refused: find another way, or ask with feedback")
-	m.Heard()
+	m.ResetStreaks()
 	has(memory.Signals{}, "the same x action has failed 2 times: do something else", "2 actions were refused: find another way, or ask with feedback")
 }
 

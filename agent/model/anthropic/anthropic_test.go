@@ -32,6 +32,6 @@ func FuzzStream(f *testing.F) {
 	}, `{"type":"message","content":[{"type":"tool_use","name":"x","input":{"a":1}}],"stop_reason":"tool_use"}`, "event: error\ndata: {}\n\n")
 }
 
-func TestDrafts(t *testing.T) {
-	modeltest.Drafts(t, "anthropic", func(url string) model.Provider { return provider(t, url, modeltest.Limits{}) })
+func TestEncodeCache(t *testing.T) {
+	modeltest.RunEncodeCache(t, "anthropic", func(url string) model.Provider { return provider(t, url, modeltest.Limits{}) })
 }

@@ -8,20 +8,20 @@ import (
 	"rouse/agent/model/wire"
 )
 
-// request is what stands behind the messages and the tools.
+// request are the fields after the messages and the tools.
 type request struct {
 	ToolChoice  *toolChoice `json:"tool_choice,omitempty"`
 	Temperature *float64    `json:"temperature,omitempty"`
 	Stream      bool        `json:"stream"`
 }
 
-// sent is what was told in a request that a server may refuse.
+// sent is what the last request contained of what a server may refuse.
 type sent struct {
 	maxTokens   int64
 	temperature bool
-	marked      bool // for the cache
-	opaque      bool // what the model thought is in it
-	shown       bool // pictures are
+	cacheMarked bool // with cache_control
+	thinking    bool // thinking of earlier answers
+	images      bool
 }
 
 type tool struct {
@@ -71,13 +71,14 @@ type imageSource struct {
 
 var ephemeral = &cacheControl{"ephemeral"}
 
-// writer is what the writing of a history depends on.
-type writer struct {
-	p    *Provider
-	bare bool
+// cacheKey is all that the encoding of a message depends on: see wire.CacheOf.
+type cacheKey struct {
+	p            *Provider
+	dropThinking bool
 }
 
-func (t *turn) encode() (*wire.Body, error) {
+func (t *turn) encode() (*wire.BodyBuilder, error) {
+	// Written in pieces, so that the messages of earlier requests are sent as they were encoded.
 	rest := request{Stream: true}
 	if !t.p.noTemperature.Load() {
 		rest.Temperature = t.r.Temperature
@@ -87,71 +88,74 @@ func (t *turn) encode() (*wire.Body, error) {
 		rest.ToolChoice = &toolChoice{"none"}
 	}
 
-	t.sent = sent{maxTokens: t.maxTokens(), temperature: rest.Temperature != nil, marked: len(t.r.Tools) > 0 && !t.p.noCache.Load()}
+	t.sent = sent{maxTokens: t.maxTokens(), temperature: rest.Temperature != nil, cacheMarked: len(t.r.Tools) > 0 && !t.p.noCache.Load()}
 	system := strings.TrimSpace(t.r.System) != ""
-	draft := wire.DraftOf(t.r.Draft, writer{t.p, t.bare})
-	b := &wire.Body{}
-	b.Add(`{"model":`)
-	b.JSON(t.p.server.Model())
-	b.Add(`,"max_tokens":`)
-	b.JSON(t.sent.maxTokens)
+	cache := wire.CacheOf(t.r.EncodeCache, cacheKey{t.p, t.dropThinking})
+	b := &wire.BodyBuilder{}
+	b.Raw(`{"model":`)
+	b.Value(t.p.client.Model())
+	b.Raw(`,"max_tokens":`)
+	b.Value(t.sent.maxTokens)
 
 	if system {
 		block := textBlock{Type: "text", Text: t.r.System}
-		if t.sent.marked {
+		if t.sent.cacheMarked {
 			block.Cache = ephemeral
 		}
-		b.Add(`,"system":`)
-		b.JSON([]textBlock{block})
+		b.Raw(`,"system":`)
+		b.Value([]textBlock{block})
 	}
 
-	seen, shown := t.p.server.See(t.r.Messages)
-	t.sent.shown = shown
-	messages, err := draft.Messages(seen, "", t.write)
+	messages, hasImages := t.p.client.FilterImages(t.r.Messages)
+	t.sent.images = hasImages
+	encoded, err := cache.Messages(messages, "", t.encodeMessage)
 	if err != nil {
 		return nil, err
 	}
 
-	b.Add(`,"messages":[`)
-	t.add(b, messages)
-	b.Add("]")
+	b.Raw(`,"messages":[`)
+	t.appendMessages(b, encoded)
+	b.Raw("]")
 
 	if len(t.r.Tools) > 0 {
-		tools, err := draft.Tools(t.r.Tools, declare)
+		tools, err := cache.Tools(t.r.Tools, encodeTool)
 		if err != nil {
 			return nil, err
 		}
 
-		b.Add(`,"tools":[`)
-		if t.sent.marked && !system {
-			addMarked(b, tools)
+		b.Raw(`,"tools":[`)
+		// Tools come before the system prompt in what the provider caches, so that a mark on that
+		// covers them. Without a system prompt the last tool has to carry it.
+		if t.sent.cacheMarked && !system {
+			appendMarked(b, tools)
 		} else {
-			b.Piece(tools)
+			b.Shared(tools)
 		}
 
-		b.Add("]")
+		b.Raw("]")
 	}
 
-	b.Rest(rest)
+	b.EndWith(rest)
 	return b, nil
 }
 
-// add appends the history, marked where the provider is to keep it for the next request: at
-// the ends of the last two of the user's messages.
-func (t *turn) add(b *wire.Body, messages []wire.Written) {
+// appendMessages appends the history, with marks up to where the provider should cache it: at the
+// ends of the last two user messages. The last one is where the next request goes on; the one
+// before is where this one did.
+func (t *turn) appendMessages(b *wire.BodyBuilder, messages []wire.EncodedMessage) {
 	marks := 0
-	if t.sent.marked {
+	if t.sent.cacheMarked {
 		marks = 2
 	}
 
 	ends := map[int]bool{}
-	above := ""
-	if len(t.said) > 0 {
+	above := "" // the role after the message that the loop is at
+	if len(t.pausedContent) > 0 {
 		above = assistant
 	}
 
 	for i := len(messages) - 1; i >= 0 && len(ends) < marks; i-- {
-		if len(messages[i].Text) == 0 {
+		if len(messages[i].JSON) == 0 {
 			continue
 		}
 		if messages[i].Role == user && above != user {
@@ -164,34 +168,34 @@ func (t *turn) add(b *wire.Body, messages []wire.Written) {
 	b.Grow(len(messages))
 
 	for i, m := range messages {
-		t.sent.opaque = t.sent.opaque || m.Opaque
+		t.sent.thinking = t.sent.thinking || m.Opaque
 		if last = m.Role; ends[i] {
-			addMarked(b, m.Text)
+			appendMarked(b, m.JSON)
 		} else {
-			b.Piece(m.Text)
+			b.Shared(m.JSON)
 		}
 	}
 
-	for _, block := range t.said {
-		b.Add(join(last, assistant))
-		b.JSON(block)
+	for _, block := range t.pausedContent {
+		b.Raw(separator(last, assistant))
+		b.Value(block)
 		last = assistant
 	}
 
 	if last != "" {
-		b.Add("]}")
+		b.Raw("]}")
 	}
 }
 
-// addMarked appends what ends in an object, and marks that.
-func addMarked(b *wire.Body, text []byte) {
-	b.Piece(text[:len(text)-len("}")])
-	b.Add(`,"cache_control":`)
-	b.JSON(ephemeral)
-	b.Add("}")
+// appendMarked appends JSON that ends in an object, and marks that object for the cache.
+func appendMarked(b *wire.BodyBuilder, text []byte) {
+	b.Shared(text[:len(text)-len("}")])
+	b.Raw(`,"cache_control":`)
+	b.Value(ephemeral)
+	b.Raw("}")
 }
 
-func declare(t model.Tool) any {
+func encodeTool(t model.Tool) any {
 	schema := t.Schema
 	if len(schema) == 0 {
 		schema = json.RawMessage(`{"type":"object"}`)
@@ -209,8 +213,8 @@ func (t *turn) maxTokens() int64 {
 		n = min(n, most)
 	}
 
-	if t.room > 0 {
-		n = min(n, t.room)
+	if t.maxOutput > 0 {
+		n = min(n, t.maxOutput)
 	}
 	return n
 }
@@ -221,9 +225,9 @@ const (
 	assistant = "assistant"
 )
 
-// join parts what one role says from what was said before: what one says in a row is one
-// message.
-func join(before, role string) string {
+// separator is what comes between two content blocks: consecutive blocks of one role are one
+// message, because the API demands that the roles alternate.
+func separator(before, role string) string {
 	switch before {
 	case role:
 		return ","
@@ -233,41 +237,41 @@ func join(before, role string) string {
 	return `]},{"role":"` + role + `","content":[`
 }
 
-func (t *turn) write(out *wire.Text, before string, m model.Message) (role string, opaque bool) {
+func (t *turn) encodeMessage(out *wire.JSONBuilder, before string, m model.Message) (role string, opaque bool) {
 	role = user
 	if m.Role == model.RoleAssistant {
 		role = assistant
 	}
 
-	content, opaque := t.content(m)
+	content, opaque := t.encodeContent(m)
 	for _, block := range content {
-		out.Add(join(before, role))
-		out.JSON(block)
+		out.Raw(separator(before, role))
+		out.Value(block)
 		before = role
 	}
 	return role, opaque
 }
 
-func (t *turn) content(m model.Message) (out []any, opaque bool) {
+func (t *turn) encodeContent(m model.Message) (out []any, opaque bool) {
 	switch m.Role {
 	case model.RoleTool:
-		var said any = m.Text
+		var result any = m.Text
 		if len(m.Images) > 0 {
-			said = append(text(nil, m.Text), images(m)...)
+			result = append(appendText(nil, m.Text), encodeImages(m)...)
 		}
-		return []any{&resultBlock{Type: "tool_result", ToolUseID: id(m.CallID), Content: said, IsError: failed(m.Text)}}, false
+		return []any{&resultBlock{Type: "tool_result", ToolUseID: toolUseID(m.CallID), Content: result, IsError: isFailure(m.Text)}}, false
 	case model.RoleAssistant:
 	default:
-		return text(images(m), m.Text), false
+		return appendText(encodeImages(m), m.Text), false
 	}
 
-	for _, p := range t.p.server.Pieces(m) {
+	for _, p := range t.p.client.ContentBlocks(m) {
 		switch {
 		case p.Call != nil:
-			out = append(out, &useBlock{"tool_use", id(p.Call.ID), p.Call.Name, input(p.Call.Args)})
+			out = append(out, &useBlock{"tool_use", toolUseID(p.Call.ID), p.Call.Name, inputObject(p.Call.Args)})
 		case p.Opaque == nil:
-			out = text(out, p.Text)
-		case !t.bare:
+			out = appendText(out, p.Text)
+		case !t.dropThinking:
 			out, opaque = append(out, p.Opaque), true
 		}
 	}
@@ -275,32 +279,33 @@ func (t *turn) content(m model.Message) (out []any, opaque bool) {
 	return out, opaque
 }
 
-// failed says whether a tool's answer is that it failed. A notice may follow it.
-func failed(text string) bool {
+// isFailure says whether an envelope reports a failure. A notice may follow it.
+func isFailure(text string) bool {
 	var e struct {
 		OK *bool `json:"ok"`
 	}
 	return json.NewDecoder(strings.NewReader(text)).Decode(&e) == nil && e.OK != nil && !*e.OK
 }
 
-// images are the pictures of a message.
-func images(m model.Message) (out []any) {
+// encodeImages are the image blocks of a message.
+func encodeImages(m model.Message) (out []any) {
 	for _, i := range m.Images {
 		out = append(out, imageBlock{"image", imageSource{"base64", i.Type, i.Data}})
 	}
 	return out
 }
 
-// text appends what is said, if it is more than blanks, which the API refuses.
-func text(content []any, said string) []any {
-	if strings.TrimSpace(said) == "" {
+// appendText appends a text block. The API refuses one of blanks alone.
+func appendText(content []any, text string) []any {
+	if strings.TrimSpace(text) == "" {
 		return content
 	}
-	return append(content, &textBlock{Type: "text", Text: said})
+	return append(content, &textBlock{Type: "text", Text: text})
 }
 
-// input is an object, whatever was recorded of a call.
-func input(args json.RawMessage) json.RawMessage {
+// inputObject is the input of a call. The API refuses anything but an object, and a transcript of
+// another provider, or a playbook's, may hold a call without arguments.
+func inputObject(args json.RawMessage) json.RawMessage {
 	if len(args) == 0 || args[0] != '{' {
 		return json.RawMessage("{}")
 	}

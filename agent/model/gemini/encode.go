@@ -9,7 +9,7 @@ import (
 	"rouse/agent/model/wire"
 )
 
-// request is what stands behind the contents, the system prompt and the tools.
+// request are the fields after the contents, the system prompt and the tools.
 type request struct {
 	ToolConfig *toolConfig `json:"toolConfig,omitempty"`
 	Generation *generation `json:"generationConfig,omitempty"`
@@ -65,16 +65,17 @@ type generation struct {
 	Temperature     *float64 `json:"temperature,omitempty"`
 }
 
-// anySignature is what the API takes in place of a signature that nobody has.
+// anySignature is what the API accepts for a call that has no signature.
 var anySignature = json.RawMessage(`"skip_thought_signature_validator"`)
 
-// writer is what the writing of a history depends on.
-type writer struct {
-	p            *Provider
-	bare, signed bool
+// encoder encodes messages. It is all that their encoding depends on, and so the key of the cache:
+// see wire.CacheOf.
+type encoder struct {
+	p                              *Provider
+	dropSignatures, needsSignature bool
 }
 
-func (t *turn) encode() (*wire.Body, error) {
+func (t *turn) encode() (*wire.BodyBuilder, error) {
 	var rest request
 	if t.r.MaxOutput > 0 || t.r.Temperature != nil {
 		rest.Generation = &generation{t.r.MaxOutput, t.r.Temperature}
@@ -84,55 +85,54 @@ func (t *turn) encode() (*wire.Body, error) {
 		rest.ToolConfig = &toolConfig{calling{"NONE"}}
 	}
 
-	by := writer{t.p, t.bare, t.p.signed.Load()}
-	draft := wire.DraftOf(t.r.Draft, by)
-	seen, shown := t.p.server.See(t.r.Messages)
-	t.shown = shown
-	contents, err := draft.Messages(seen, "", by.write)
+	encoder := encoder{t.p, t.dropSignatures, t.p.needsSignature.Load()}
+	cache := wire.CacheOf(t.r.EncodeCache, encoder)
+	messages, hasImages := t.p.client.FilterImages(t.r.Messages)
+	t.sentImages = hasImages
+	contents, err := cache.Messages(messages, "", encoder.encodeMessage)
 	if err != nil {
 		return nil, err
 	}
 
-	b := &wire.Body{}
-	b.Add(`{"contents":`)
-	if last := add(b, contents); last == "" {
-		b.Add("null")
+	b := &wire.BodyBuilder{}
+	b.Raw(`{"contents":`)
+	if last := appendContents(b, contents); last == "" {
+		b.Raw("null")
 	} else {
-		b.Add("]}]")
+		b.Raw("]}]")
 	}
 
 	if t.r.System != "" {
-		b.Add(`,"systemInstruction":`)
-		b.JSON(content{Parts: []part{{Text: &t.r.System}}})
+		b.Raw(`,"systemInstruction":`)
+		b.Value(content{Parts: []part{{Text: &t.r.System}}})
 	}
 
 	if len(t.r.Tools) > 0 {
-		functions, err := draft.Tools(t.r.Tools, func(t model.Tool) any { return declare(t) })
+		functions, err := cache.Tools(t.r.Tools, func(t model.Tool) any { return encodeTool(t) })
 		if err != nil {
 			return nil, err
 		}
-		b.Add(`,"tools":[{"functionDeclarations":[`)
-		b.Piece(functions)
-		b.Add("]}]")
+		b.Raw(`,"tools":[{"functionDeclarations":[`)
+		b.Shared(functions)
+		b.Raw("]}]")
 	}
 
-	b.Rest(rest)
+	b.EndWith(rest)
 	return b, nil
 }
 
-// add appends the contents, and says whose the last one is.
-func add(b *wire.Body, contents []wire.Written) (last string) {
+// appendContents appends the contents, and returns the role of the last one.
+func appendContents(b *wire.BodyBuilder, contents []wire.EncodedMessage) (last string) {
 	b.Grow(len(contents))
 	for _, c := range contents {
-		b.Piece(c.Text)
+		b.Shared(c.JSON)
 		last = c.Role
 	}
 	return last
 }
 
-// join parts what one role says from what was said before: what one says in a row is one
-// content.
-func join(before, role string) string {
+// separator is what comes between two parts: consecutive parts of one role are one content.
+func separator(before, role string) string {
 	switch before {
 	case role:
 		return ","
@@ -142,23 +142,23 @@ func join(before, role string) string {
 	return `]},{"role":"` + role + `","parts":[`
 }
 
-func (w writer) write(out *wire.Text, before string, m model.Message) (role string, opaque bool) {
-	role, parts := w.content(m)
+func (w encoder) encodeMessage(out *wire.JSONBuilder, before string, m model.Message) (role string, opaque bool) {
+	role, parts := w.encodeContent(m)
 	for _, p := range parts {
-		out.Add(join(before, role))
-		out.JSON(p)
+		out.Raw(separator(before, role))
+		out.Value(p)
 		before = role
 	}
 	return role, false
 }
 
-func (w writer) content(m model.Message) (role string, parts []part) {
+func (w encoder) encodeContent(m model.Message) (role string, parts []part) {
 	switch m.Role {
 	case model.RoleTool:
-		return "user", append([]part{{Result: &result{m.CallID, m.Name, response(m.Text)}}}, pictures(m)...)
+		return "user", append([]part{{Result: &result{m.CallID, m.Name, resultObject(m.Text)}}}, imageParts(m)...)
 	case model.RoleAssistant:
 	default:
-		parts = pictures(m)
+		parts = imageParts(m)
 		if m.Text != "" {
 			parts = append(parts, part{Text: &m.Text})
 		}
@@ -166,9 +166,9 @@ func (w writer) content(m model.Message) (role string, parts []part) {
 	}
 
 	called := false
-	for _, p := range w.p.server.Pieces(m) {
+	for _, p := range w.p.client.ContentBlocks(m) {
 		out := part{Signature: p.Opaque}
-		if w.bare {
+		if w.dropSignatures {
 			out.Signature = nil
 		}
 
@@ -180,7 +180,8 @@ func (w writer) content(m model.Message) (role string, parts []part) {
 			}
 
 			out.Call = &call{p.Call.ID, p.Call.Name, args}
-			if !called && out.Signature == nil && w.signed {
+			// The API signs the first call of an answer alone, and asks for no more.
+			if !called && out.Signature == nil && w.needsSignature {
 				out.Signature = anySignature
 			}
 
@@ -197,18 +198,19 @@ func (w writer) content(m model.Message) (role string, parts []part) {
 	return "model", parts
 }
 
-// pictures are those of a message.
-func pictures(m model.Message) (parts []part) {
+// imageParts are the images of a message.
+func imageParts(m model.Message) (parts []part) {
 	for _, i := range m.Images {
 		parts = append(parts, part{Image: &blob{i.Type, i.Data}})
 	}
 	return parts
 }
 
-// response is what a tool gave, as an object. What follows it, a notice, stands beside it.
-func response(text string) any {
+// resultObject is an envelope as an object, as the API wants it. A notice that follows the envelope
+// becomes a field beside it.
+func resultObject(text string) any {
 	var object json.RawMessage
-	dec := json.NewDecoder(strings.NewReader(text))
+	dec := json.NewDecoder(strings.NewReader(text)) // reads one value, and leaves what follows
 	if dec.Decode(&object) != nil || object[0] != '{' || bytes.Contains(object, []byte(`"$ref"`)) || bytes.Contains(object, []byte(`"$defs"`)) {
 		return map[string]string{"output": text}
 	}

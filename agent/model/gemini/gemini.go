@@ -16,11 +16,11 @@ type Options = wire.Endpoint
 
 // Provider is one model on one server. It may be used by many goroutines.
 type Provider struct {
-	server *wire.Server
-	signed atomic.Bool // learned: calls must be signed
+	client         *wire.Client
+	needsSignature atomic.Bool // learned: the API insists on signatures
 }
 
-// New checks the options; it does not reach for the server.
+// New checks the options. It does not connect to the server.
 func New(o Options) (*Provider, error) {
 	name := o.Model
 	if !strings.Contains(name, "/") {
@@ -28,54 +28,54 @@ func New(o Options) (*Provider, error) {
 	}
 
 	server, err := wire.New(o, wire.Dialect{
-		Name: "gemini", BaseURL: "https://generativelanguage.googleapis.com", Example: "https://generativelanguage.googleapis.com",
+		Name: "gemini", BaseURL: "https://generativelanguage.googleapis.com", ExampleURL: "https://generativelanguage.googleapis.com",
 		Path: "v1beta/" + name + ":streamGenerateContent", Query: "alt=sse", KeyHeader: "X-Goog-Api-Key",
-		// A request has at most 20 MB, in base64.
-		Images: wire.Images{Types: []string{"image/png", "image/jpeg", "image/webp"}, Each: 14 << 20, All: 14 << 20},
+		// A request has at most 20 MB, and base64 makes images a third longer.
+		Images: wire.ImageLimits{Types: []string{"image/png", "image/jpeg", "image/webp"}, MaxBytes: 14 << 20, MaxTotal: 14 << 20},
 	})
 	if err != nil {
 		return nil, err
 	}
 
-	return &Provider{server: server}, nil
+	return &Provider{client: server}, nil
 }
 
 // Stream implements model.Provider.
 func (p *Provider) Stream(ctx context.Context, r model.Request) iter.Seq2[model.Event, error] {
-	return p.server.Stream(ctx, &turn{p: p, r: r})
+	return p.client.Stream(ctx, &turn{p: p, r: r})
 }
 
 // turn implements wire.Exchange.
 type turn struct {
-	p    *Provider
-	r    model.Request
-	bare bool // without its own signatures: the server refuses one of them
+	p              *Provider
+	r              model.Request
+	dropSignatures bool // the server refuses one of the model's own signatures
 
-	shown bool // pictures are in it
+	sentImages bool // in the last request
 }
 
-// Request implements wire.Exchange.
-func (t *turn) Request() (*wire.Body, error) { return t.encode() }
+// EncodeRequest implements wire.Exchange.
+func (t *turn) EncodeRequest() (*wire.BodyBuilder, error) { return t.encode() }
 
-// Adapt implements wire.Exchange. First what has no signature gets one that is always
-// taken; then everything does.
-func (t *turn) Adapt(status int, said wire.Said) bool {
-	if t.p.server.Blind(t.shown, said) {
+// Adapt implements wire.Exchange. At first calls without a signature get the placeholder; if that
+// is refused too, those with one get it as well.
+func (t *turn) Adapt(status int, refusal wire.ServerError) bool {
+	if t.p.client.AdaptImages(t.sentImages, refusal) {
 		return true
 	}
 
-	text := strings.ToLower(said.Text)
+	text := strings.ToLower(refusal.Message)
 	if status != http.StatusBadRequest || !strings.Contains(text, "thought") || !strings.Contains(text, "signature") {
 		return false
 	}
-	if !t.p.signed.Swap(true) {
+	if !t.p.needsSignature.Swap(true) {
 		return true
 	}
 
-	again := !t.bare
-	t.bare = true
-	return again
+	retry := !t.dropSignatures
+	t.dropSignatures = true
+	return retry
 }
 
-// Advise implements wire.Exchange.
-func (t *turn) Advise(model.ErrorKind, int, wire.Said) string { return "" }
+// Hint implements wire.Exchange.
+func (t *turn) Hint(model.ErrorKind, int, wire.ServerError) string { return "" }

@@ -32,6 +32,6 @@ func FuzzStream(f *testing.F) {
 	}, `[{"candidates":[{"content":{"parts":[{"functionCall":{"name":"x","args":{}}}]},"finishReason":"STOP"}]}]`, `{"promptFeedback":{"blockReason":"SAFETY"}}`)
 }
 
-func TestDrafts(t *testing.T) {
-	modeltest.Drafts(t, "gemini", func(url string) model.Provider { return provider(t, url, modeltest.Limits{}) })
+func TestEncodeCache(t *testing.T) {
+	modeltest.RunEncodeCache(t, "gemini", func(url string) model.Provider { return provider(t, url, modeltest.Limits{}) })
 }

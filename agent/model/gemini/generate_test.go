@@ -162,20 +162,20 @@ func TestFaults(t *testing.T) {
 		retryable bool
 		say       string
 	}{
-		"malformed call":       {stream(parts("MALFORMED_FUNCTION_CALL")), model.KindNonsense, true, "a call that cannot be read (malformed_function_call)"},
-		"unexpected call":      {stream(parts("", aCall), parts("UNEXPECTED_TOOL_CALL")), model.KindNonsense, true, "unexpected_tool_call"},
+		"malformed call":       {stream(parts("MALFORMED_FUNCTION_CALL")), model.KindInvalidResponse, true, "a call that cannot be read (malformed_function_call)"},
+		"unexpected call":      {stream(parts("", aCall), parts("UNEXPECTED_TOOL_CALL")), model.KindInvalidResponse, true, "unexpected_tool_call"},
 		"unsafe call":          {stream(parts("", aCall), parts("SAFETY")), model.KindBadRequest, false, "withheld a part of its answer (safety)"},
 		"for other reasons":    {stream(parts("", aCall), parts("OTHER")), model.KindUnavailable, true, "gave up"},
 		"blocked prompt":       {stream(`{"promptFeedback":{"blockReason":"PROHIBITED_CONTENT"},"usageMetadata":{"promptTokenCount":5}}`), model.KindBadRequest, false, "withheld any answer to this prompt (PROHIBITED_CONTENT)"},
 		"cut off but whole":    {stream(parts("", aCall)), model.KindTruncated, true, "before it was complete"},
-		"a call in pieces":     {stream(parts("STOP", `{"functionCall":{"name":"notify","args":{},"willContinue":true}}`)), model.KindNonsense, true, "a call in pieces"},
-		"parts of arguments":   {stream(parts("STOP", `{"functionCall":{"name":"notify","partialArgs":[{"jsonPath":"$.title"}]}}`)), model.KindNonsense, true, "a call in pieces"},
-		"no object":            {stream(parts("STOP", `{"functionCall":{"name":"notify","args":"x"}}`)), model.KindNonsense, true, "not a JSON object"},
+		"a call in pieces":     {stream(parts("STOP", `{"functionCall":{"name":"notify","args":{},"willContinue":true}}`)), model.KindInvalidResponse, true, "a call in pieces"},
+		"parts of arguments":   {stream(parts("STOP", `{"functionCall":{"name":"notify","partialArgs":[{"jsonPath":"$.title"}]}}`)), model.KindInvalidResponse, true, "a call in pieces"},
+		"no object":            {stream(parts("STOP", `{"functionCall":{"name":"notify","args":"x"}}`)), model.KindInvalidResponse, true, "not a JSON object"},
 		"overloaded midway":    {stream(parts("", aCall), `{"error":{"code":503,"message":"The model is overloaded.","status":"UNAVAILABLE"}}`), model.KindUnavailable, true, "overloaded"},
 		"error in a list":      {modeltest.Turn{Raw: `[{"error":{"code":429,"message":"quota ` + key + `"}}]`}, model.KindRateLimited, true, "quota [secret]"},
 		"not found":            {status(404, `{"error":{"code":404,"message":"models/scripted is not found for API version v1beta","status":"NOT_FOUND"}}`), model.KindBadRequest, false, "check base_url and the name of the model"},
 		"no billing":           {status(403, `{"error":{"code":403,"message":"no","status":"PERMISSION_DENIED"}}`), model.KindAuth, false, "check api_key"},
-		"nothing in an answer": {modeltest.Turn{Raw: `{"usageMetadata":{}}`}, model.KindNonsense, true, "without a choice"},
+		"nothing in an answer": {modeltest.Turn{Raw: `{"usageMetadata":{}}`}, model.KindInvalidResponse, true, "without a choice"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := ask(t, modeltest.New(t, c.turn), question)

@@ -8,7 +8,7 @@ import (
 	"rouse/agent/model"
 )
 
-// schema is the API's subset of OpenAPI's.
+// schema is the API's subset of an OpenAPI schema.
 type schema struct {
 	Type        string             `json:"type,omitempty"`
 	Format      string             `json:"format,omitempty"`
@@ -29,9 +29,9 @@ type schema struct {
 	AnyOf       []*schema          `json:"anyOf,omitempty"`
 }
 
-// general is what is understood of JSON Schema.
-type general struct {
-	Type                 words             `json:"type"`
+// jsonSchema are the keywords of JSON Schema that are understood here.
+type jsonSchema struct {
+	Type                 stringOrList      `json:"type"`
 	Format               string            `json:"format"`
 	Title                string            `json:"title"`
 	Description          string            `json:"description"`
@@ -54,47 +54,48 @@ type general struct {
 	Ref                  string            `json:"$ref"`
 }
 
-// words are one text or several.
-type words []string
+// stringOrList is a string or a list of strings.
+type stringOrList []string
 
 // UnmarshalJSON implements json.Unmarshaler.
-func (w *words) UnmarshalJSON(raw []byte) error {
+func (w *stringOrList) UnmarshalJSON(raw []byte) error {
 	if raw[0] == '[' {
 		return json.Unmarshal(raw, (*[]string)(w))
 	}
-	*w = make(words, 1)
+	*w = make(stringOrList, 1)
 	return json.Unmarshal(raw, &(*w)[0])
 }
 
-// declare describes a tool.
-func declare(t model.Tool) function {
+// encodeTool declares a tool.
+func encodeTool(t model.Tool) function {
 	f := function{Name: t.Name, Description: t.Description}
 	if len(t.Schema) == 0 {
 		return f
 	}
 
-	var g general
-	if json.Unmarshal(t.Schema, &g) == nil && slices.Equal(g.Type, words{"object"}) && len(g.Properties) == 0 && closed(g.AdditionalProperties) {
-		return f // no arguments are no parameters: an empty object is refused
+	var g jsonSchema
+	if json.Unmarshal(t.Schema, &g) == nil && slices.Equal(g.Type, stringOrList{"object"}) && len(g.Properties) == 0 && isClosed(g.AdditionalProperties) {
+		return f // the API refuses an object without properties
 	}
 
-	if s, ok := convert(t.Schema); ok && s.Type == "OBJECT" {
+	if s, ok := toOpenAPI(t.Schema); ok && s.Type == "OBJECT" {
 		f.Parameters = s
 		return f
 	}
 
-	f.JSONSchema = plain(t.Schema)
+	f.JSONSchema = cleanSchema(t.Schema)
 	return f
 }
 
-// convert says in the subset what a schema says; false when that loses what a model must
-// know to call the tool. The host validates whatever it calls with.
-func convert(raw json.RawMessage) (*schema, bool) {
-	var g general
+// toOpenAPI translates a schema into the subset; false if that would lose what a model must know
+// to call the tool. Losing a mere constraint does no harm: the host validates all arguments.
+func toOpenAPI(raw json.RawMessage) (*schema, bool) {
+	var g jsonSchema
 	if json.Unmarshal(raw, &g) != nil || g.Ref != "" || g.AllOf != nil {
 		return nil, false
 	}
 
+	// A type list with null is a nullable type; any other list of types has no translation.
 	out := &schema{
 		Title: g.Title, Description: g.Description, Pattern: g.Pattern, MinItems: g.MinItems, MaxItems: g.MaxItems,
 		Minimum: g.Minimum, Maximum: g.Maximum, MinLength: g.MinLength, MaxLength: g.MaxLength,
@@ -102,7 +103,7 @@ func convert(raw json.RawMessage) (*schema, bool) {
 	types := slices.DeleteFunc(slices.Clone(g.Type), func(t string) bool { return t == "null" })
 	out.Nullable = len(types) < len(g.Type)
 	if choices := append(g.AnyOf, g.OneOf...); len(choices) > 0 {
-		return out, len(types) == 0 && out.choose(choices)
+		return out, len(types) == 0 && out.setAnyOf(choices)
 	}
 	if len(types) != 1 {
 		return nil, false
@@ -119,24 +120,24 @@ func convert(raw json.RawMessage) (*schema, bool) {
 
 	switch out.Type {
 	case "STRING":
-		return out, out.enumerate(g.Enum)
+		return out, out.setEnum(g.Enum)
 	case "NUMBER", "INTEGER", "BOOLEAN":
 		return out, g.Enum == nil
 	case "ARRAY":
-		items, ok := convert(g.Items)
+		items, ok := toOpenAPI(g.Items)
 		out.Items = items
 		return out, ok
 	case "OBJECT":
-		return out, out.hold(g)
+		return out, out.setProperties(g)
 	}
 
 	return nil, false
 }
 
-// formats that the API knows; another is refused.
+// formats that the API knows. It refuses any other.
 var formats = map[string][]string{"STRING": {"date-time"}, "NUMBER": {"float", "double"}, "INTEGER": {"int32", "int64"}}
 
-func (s *schema) enumerate(values []json.RawMessage) bool {
+func (s *schema) setEnum(values []json.RawMessage) bool {
 	for _, raw := range values {
 		var v string
 		if json.Unmarshal(raw, &v) != nil {
@@ -147,15 +148,15 @@ func (s *schema) enumerate(values []json.RawMessage) bool {
 	return true
 }
 
-func (s *schema) choose(choices []json.RawMessage) bool {
+func (s *schema) setAnyOf(choices []json.RawMessage) bool {
 	for _, raw := range choices {
-		var g general
-		if json.Unmarshal(raw, &g) == nil && slices.Equal(g.Type, words{"null"}) {
+		var g jsonSchema
+		if json.Unmarshal(raw, &g) == nil && slices.Equal(g.Type, stringOrList{"null"}) {
 			s.Nullable = true
 			continue
 		}
 
-		c, ok := convert(raw)
+		c, ok := toOpenAPI(raw)
 		if !ok {
 			return false
 		}
@@ -165,20 +166,21 @@ func (s *schema) choose(choices []json.RawMessage) bool {
 	return len(s.AnyOf) > 0
 }
 
-func (s *schema) hold(g general) bool {
-	if len(g.Properties) == 0 || !closed(g.AdditionalProperties) {
-		return false // an object of anything
+func (s *schema) setProperties(g jsonSchema) bool {
+	if len(g.Properties) == 0 || !isClosed(g.AdditionalProperties) {
+		return false // a free object
 	}
 
 	s.Properties = map[string]*schema{}
 	for name, raw := range g.Properties {
-		p, ok := convert(raw)
+		p, ok := toOpenAPI(raw)
 		if !ok {
 			return false
 		}
 		s.Properties[name] = p
 	}
 
+	// The API refuses a required property that is not declared, which JSON Schema allows.
 	for _, name := range g.Required {
 		if s.Properties[name] != nil {
 			s.Required = append(s.Required, name)
@@ -188,28 +190,29 @@ func (s *schema) hold(g general) bool {
 	return true
 }
 
-// closed says whether an object takes nothing beside its properties, or nobody said.
-func closed(additional json.RawMessage) bool {
+// isClosed says whether an object may have its properties alone. A schema that does not say is
+// taken for such.
+func isClosed(additional json.RawMessage) bool {
 	return additional == nil || string(additional) == "false"
 }
 
-// plain is a JSON Schema without what only its readers need. A schema of true, which is
-// one of anything, is {}.
-func plain(raw json.RawMessage) json.RawMessage {
+// cleanSchema is a JSON Schema without $schema, and with {} for the schema true, which the API
+// does not know.
+func cleanSchema(raw json.RawMessage) json.RawMessage {
 	var v any
 	if json.Unmarshal(raw, &v) != nil {
 		return raw
 	}
 
-	out, err := json.Marshal(open(v))
+	out, err := json.Marshal(replaceTrue(v))
 	if err != nil {
 		return raw
 	}
 	return out
 }
 
-// open replaces true in the places of schemas.
-func open(v any) any {
+// replaceTrue replaces true by {} where a schema is meant.
+func replaceTrue(v any) any {
 	s, ok := v.(map[string]any)
 	if !ok {
 		if v == true {
@@ -221,12 +224,12 @@ func open(v any) any {
 	delete(s, "$schema")
 	if properties, ok := s["properties"].(map[string]any); ok {
 		for name, p := range properties {
-			properties[name] = open(p)
+			properties[name] = replaceTrue(p)
 		}
 	}
 
 	if items, ok := s["items"]; ok {
-		s["items"] = open(items)
+		s["items"] = replaceTrue(items)
 	}
 
 	return s

@@ -12,7 +12,7 @@ import (
 	"rouse/agent/model"
 )
 
-// anthropic speaks messages.
+// anthropic is Anthropic's Messages API.
 type anthropic struct{}
 
 func (anthropic) contentType() string { return "text/event-stream; charset=utf-8" }
@@ -61,10 +61,10 @@ var (
 	anthropicName = regexp.MustCompile(`^[a-zA-Z0-9_-]{1,128}$`)
 )
 
-func (d anthropic) misfit(s *Server, r *http.Request, body []byte) string {
+func (d anthropic) validate(s *Server, r *http.Request, body []byte) string {
 	var in anthropicRequest
 	dec := json.NewDecoder(bytes.NewReader(body))
-	dec.DisallowUnknownFields()
+	dec.DisallowUnknownFields() // the API refuses a misspelled field too
 	if err := dec.Decode(&in); err != nil {
 		return err.Error() + ": Extra inputs are not permitted"
 	}
@@ -92,11 +92,11 @@ func (d anthropic) misfit(s *Server, r *http.Request, body []byte) string {
 		}
 	}
 
-	return d.transcript(s, in.Messages)
+	return d.validateTranscript(s, in.Messages)
 }
 
-// transcript holds the rules of who may say what when.
-func (d anthropic) transcript(s *Server, messages []anthropicTurn) string {
+// validateTranscript checks the order of roles, calls and results.
+func (d anthropic) validateTranscript(s *Server, messages []anthropicTurn) string {
 	var open []string // calls of the message before
 	for i, m := range messages {
 		role := []string{"user", "assistant"}[i%2]
@@ -110,6 +110,7 @@ func (d anthropic) transcript(s *Server, messages []anthropicTurn) string {
 		var calls []model.Call
 		answered := 0
 		for j, b := range m.Content {
+			// Results have to come before anything else: the jth block is the jth result.
 			at := slices.Index(open, b.ToolUseID)
 			switch {
 			case b.Type == "text" && (b.Text == nil || strings.TrimSpace(*b.Text) == ""):
@@ -137,11 +138,12 @@ func (d anthropic) transcript(s *Server, messages []anthropicTurn) string {
 			open = append(open, c.ID)
 		}
 
-		if len(calls) > 0 && s.altered(calls, stripped(m.Content)) {
+		if len(calls) > 0 && s.altered(calls, withoutVolatile(m.Content)) {
 			return fmt.Sprintf("messages.%d: `thinking` or `redacted_thinking` blocks in the latest assistant message cannot be modified", i)
 		}
 	}
 
+	// An answer that paused is continued by sending it back, so that it may be the last message.
 	paused := func(b anthropicBlock) bool { return b.Type == "server_tool_use" }
 	if n := len(messages); n%2 == 0 && !slices.ContainsFunc(messages[n-1].Content, paused) {
 		return "This model does not support assistant message prefill. The conversation must end with a user message."
@@ -150,8 +152,8 @@ func (d anthropic) transcript(s *Server, messages []anthropicTurn) string {
 	return ""
 }
 
-// stripped is content without what changes from request to request.
-func stripped(content []anthropicBlock) []anthropicBlock {
+// withoutVolatile is content without what may differ from request to request.
+func withoutVolatile(content []anthropicBlock) []anthropicBlock {
 	out := slices.Clone(content)
 	for i := range out {
 		out[i].ID, out[i].CacheControl = "", nil
@@ -159,7 +161,7 @@ func stripped(content []anthropicBlock) []anthropicBlock {
 	return out
 }
 
-func (anthropic) refusal(kind model.ErrorKind, message string) (int, string) {
+func (anthropic) errorResponse(kind model.ErrorKind, message string) (int, string) {
 	status, code, text := http.StatusBadRequest, "invalid_request_error", message
 	switch kind {
 	case model.KindAuth:
@@ -175,13 +177,13 @@ func (anthropic) refusal(kind model.ErrorKind, message string) (int, string) {
 	return status, encode(map[string]any{"type": "error", "error": map[string]any{"type": code, "message": text}, "request_id": "req_1"})
 }
 
-func (d anthropic) failure(kind model.ErrorKind) string {
-	_, text := d.refusal(kind, "no")
+func (d anthropic) streamError(kind model.ErrorKind) string {
+	_, text := d.errorResponse(kind, "no")
 	return "event: error\ndata: " + text + "\n\n"
 }
 
-// blocks are the content of an answer. With something opaque, what the model thought comes
-// before its words and between them and its calls, and some of it is encrypted.
+// blocks are the content of an answer. With Opaque there is thinking before the text, and between
+// it and the calls, some of it encrypted.
 func (anthropic) blocks(t Turn) []anthropicBlock {
 	var out []anthropicBlock
 	think := func(text, signature string) {
@@ -197,7 +199,7 @@ func (anthropic) blocks(t Turn) []anthropicBlock {
 	}
 
 	if t.Opaque != "" && len(t.Calls) > 0 {
-		think("", t.Opaque+"more") // what it thought is not told, and signed
+		think("", t.Opaque+"more") // signed thinking without its text
 	}
 
 	for _, c := range t.Calls {
@@ -207,7 +209,7 @@ func (anthropic) blocks(t Turn) []anthropicBlock {
 	return out
 }
 
-func (d anthropic) message(t Turn) any { return stripped(d.blocks(t)) }
+func (d anthropic) echo(t Turn) any { return withoutVolatile(d.blocks(t)) }
 
 func (d anthropic) frames(turn Turn) []string {
 	var out []string
@@ -218,7 +220,7 @@ func (d anthropic) frames(turn Turn) []string {
 	u := turn.Usage
 	fresh, created := u.Input-u.Cached, int64(0)
 	if fresh >= 4 {
-		fresh, created = fresh-4, 4 // a part of the input goes into the cache
+		fresh, created = fresh-4, 4 // a part of the input is written to the cache
 	}
 
 	event("message_start", map[string]any{"message": map[string]any{
@@ -227,41 +229,12 @@ func (d anthropic) frames(turn Turn) []string {
 	event("ping", map[string]any{})
 
 	for i, b := range d.blocks(turn) {
-		delta := func(kind, key, value string) {
-			event("content_block_delta", map[string]any{"index": i, "delta": map[string]any{"type": kind, key: value}})
-		}
-		begin := map[string]any{"type": b.Type}
-		var rest func()
-		switch b.Type {
-		case "text":
-			begin["text"] = ""
-			rest = func() {
-				for _, piece := range said(*b.Text) {
-					delta("text_delta", "text", piece)
-				}
-			}
-		case "thinking":
-			begin["thinking"], begin["signature"] = "", ""
-			rest = func() {
-				for _, piece := range said(*b.Thinking) {
-					delta("thinking_delta", "thinking", piece)
-				}
-				delta("signature_delta", "signature", b.Signature)
-			}
-		case "tool_use":
-			begin["id"], begin["name"], begin["input"] = b.ID, b.Name, map[string]any{}
-			rest = func() {
-				for _, part := range halves(b.Input) {
-					delta("input_json_delta", "partial_json", part)
-				}
-			}
-		default:
-			begin["data"] = b.Data
-			rest = func() {}
+		event("content_block_start", map[string]any{"index": i, "content_block": b.start()})
+		for _, delta := range b.deltas() {
+			event("content_block_delta", map[string]any{"index": i, "delta": map[string]any{"type": delta.kind, delta.field: delta.value}})
 		}
 
-		event("content_block_start", map[string]any{"index": i, "content_block": begin})
-		rest()
+		// A turn that hangs stops after its text, before the block ends.
 		if turn.Hang && b.Type == "text" {
 			return out
 		}
@@ -278,12 +251,53 @@ func (d anthropic) frames(turn Turn) []string {
 	return out
 }
 
+// start is a block as its first event has it: without what the deltas bring.
+func (b anthropicBlock) start() map[string]any {
+	start := map[string]any{"type": b.Type}
+	switch b.Type {
+	case "text":
+		start["text"] = ""
+	case "thinking":
+		start["thinking"], start["signature"] = "", ""
+	case "tool_use":
+		start["id"], start["name"], start["input"] = b.ID, b.Name, map[string]any{}
+	default:
+		start["data"] = b.Data
+	}
+
+	return start
+}
+
+// anthropicDelta is one event of a block.
+type anthropicDelta struct{ kind, field, value string }
+
+func (b anthropicBlock) deltas() []anthropicDelta {
+	var out []anthropicDelta
+	switch b.Type {
+	case "text":
+		for _, piece := range deltas(*b.Text) {
+			out = append(out, anthropicDelta{"text_delta", "text", piece})
+		}
+	case "thinking":
+		for _, piece := range deltas(*b.Thinking) {
+			out = append(out, anthropicDelta{"thinking_delta", "thinking", piece})
+		}
+		out = append(out, anthropicDelta{"signature_delta", "signature", b.Signature})
+	case "tool_use":
+		for _, piece := range fragments(b.Input) {
+			out = append(out, anthropicDelta{"input_json_delta", "partial_json", piece})
+		}
+	}
+
+	return out
+}
+
 func (anthropic) finish(t Turn) string {
 	switch {
 	case t.Finish == model.StopLength:
 		return "max_tokens"
 	case t.Finish == model.StopFilter:
-		return "refusal" // it has no other word
+		return "refusal" // the API has no other reason for it
 	case t.Finish != "":
 		return t.Finish
 	case len(t.Calls) > 0:

@@ -27,11 +27,11 @@ import (
 	"rouse/agent/model/wire"
 )
 
-// talk is a conversation with a public client: it asks, answers the calls, and asks again.
-type talk func(t *testing.T, url string) (first, second heard)
+// conversation is a conversation with a public client: it asks, answers the calls, and asks again.
+type conversation func(t *testing.T, url string) (first, second clientAnswer)
 
-// heard is what a public client made of a stream.
-type heard struct {
+// clientAnswer is what a public client decoded from a stream.
+type clientAnswer struct {
 	text  string
 	calls []model.Call
 	usage model.Usage
@@ -47,11 +47,11 @@ var (
 	picture = model.Image{Type: "image/png", Data: []byte("\x89PNG\r\n\x1a\n")}
 )
 
-// What the server sends, the public clients read; what they send, it takes: so it is, where
-// it matters, what it stands for.
+// The public clients read what the server sends, and it accepts what they send: where it matters, it
+// behaves like the real one.
 func TestPublicClients(t *testing.T) {
 	for name, c := range map[string]struct {
-		talk talk
+		talk conversation
 		stop [2]string
 	}{
 		"openai":    {talkOpenAI, [2]string{"tool_calls", "stop"}},
@@ -83,14 +83,14 @@ func TestPublicClients(t *testing.T) {
 	}
 }
 
-// The public clients take the server's refusals for what they are.
+// The public clients recognize the server's error responses.
 func TestPublicClientsAreRefused(t *testing.T) {
 	for kind, want := range map[model.ErrorKind][5]int{
 		model.KindAuth: {401, 401, 400, 401, 401}, model.KindRateLimited: {429, 429, 429, 429, 429}, model.KindUnavailable: {503, 529, 503, 503, 503}, model.KindContextOverflow: {400, 400, 400, 400, 400},
 	} {
 		s := modeltest.New(t, modeltest.Turn{Fail: kind})
 		var got [5]int
-		for i, talk := range []talk{talkOpenAI, talkAnthropic, talkGemini, talkOllama, talkResponses} {
+		for i, talk := range []conversation{talkOpenAI, talkAnthropic, talkGemini, talkOllama, talkResponses} {
 			first, _ := talk(t, s.URL)
 			var o *openaisdk.Error
 			var a *anthropicsdk.Error
@@ -125,10 +125,10 @@ func same(t *testing.T, a, b []byte) bool {
 	return reflect.DeepEqual(x, y)
 }
 
-func talkOpenAI(t *testing.T, url string) (first, second heard) {
+func talkOpenAI(t *testing.T, url string) (first, second clientAnswer) {
 	c := openaisdk.NewClient(openaioption.WithBaseURL(url+"/v1"), openaioption.WithAPIKey("k"), openaioption.WithMaxRetries(0))
 	p := openaisdk.ChatCompletionNewParams{Model: "scripted", Messages: []openaisdk.ChatCompletionMessageParamUnion{openaisdk.SystemMessage("Be brief."), openaisdk.UserMessage("Go.")}}
-	ask := func() (h heard, acc openaisdk.ChatCompletionAccumulator) {
+	ask := func() (h clientAnswer, acc openaisdk.ChatCompletionAccumulator) {
 		s := c.Chat.Completions.NewStreaming(t.Context(), p)
 		for s.Next() {
 			if !acc.AddChunk(s.Current()) {
@@ -164,10 +164,10 @@ func talkOpenAI(t *testing.T, url string) (first, second heard) {
 	return first, second
 }
 
-func talkResponses(t *testing.T, url string) (first, second heard) {
+func talkResponses(t *testing.T, url string) (first, second clientAnswer) {
 	c := openaisdk.NewClient(openaioption.WithBaseURL(url+"/v1"), openaioption.WithAPIKey("k"), openaioption.WithMaxRetries(0))
 	input := responses.ResponseInputParam{responses.ResponseInputItemParamOfMessage("Go.", responses.EasyInputMessageRoleUser)}
-	ask := func() (h heard, r responses.Response) {
+	ask := func() (h clientAnswer, r responses.Response) {
 		s := c.Responses.NewStreaming(t.Context(), responses.ResponseNewParams{Model: "scripted", Instructions: openaisdk.String("Be brief."),
 			Store: openaisdk.Bool(false), Input: responses.ResponseNewParamsInputUnion{OfInputItemList: input}})
 		for s.Next() {
@@ -223,11 +223,11 @@ func talkResponses(t *testing.T, url string) (first, second heard) {
 	return first, second
 }
 
-func talkAnthropic(t *testing.T, url string) (first, second heard) {
+func talkAnthropic(t *testing.T, url string) (first, second clientAnswer) {
 	c := anthropicsdk.NewClient(anthropicoption.WithBaseURL(url), anthropicoption.WithAPIKey("k"), anthropicoption.WithMaxRetries(0))
 	p := anthropicsdk.MessageNewParams{Model: "scripted", MaxTokens: 100, System: []anthropicsdk.TextBlockParam{{Text: "Be brief."}},
 		Messages: []anthropicsdk.MessageParam{anthropicsdk.NewUserMessage(anthropicsdk.NewTextBlock("Go."))}}
-	ask := func() (h heard, m anthropicsdk.Message) {
+	ask := func() (h clientAnswer, m anthropicsdk.Message) {
 		s := c.Messages.NewStreaming(t.Context(), p)
 		for s.Next() {
 			if err := m.Accumulate(s.Current()); err != nil {
@@ -269,17 +269,17 @@ func talkAnthropic(t *testing.T, url string) (first, second heard) {
 	return first, second
 }
 
-func talkGemini(t *testing.T, url string) (first, second heard) {
+func talkGemini(t *testing.T, url string) (first, second clientAnswer) {
 	c, err := genai.NewClient(t.Context(), &genai.ClientConfig{APIKey: "k", Backend: genai.BackendGeminiAPI, HTTPClient: http.DefaultClient, HTTPOptions: genai.HTTPOptions{BaseURL: url}})
 	if err != nil {
 		t.Fatal(err)
 	}
 
 	contents := []*genai.Content{genai.NewContentFromText("Go.", genai.RoleUser)}
-	ask := func() (h heard, parts []*genai.Part) {
+	ask := func() (h clientAnswer, parts []*genai.Part) {
 		for r, err := range c.Models.GenerateContentStream(t.Context(), "scripted", contents, nil) {
 			if err != nil {
-				return heard{err: err}, nil
+				return clientAnswer{err: err}, nil
 			}
 
 			candidate := r.Candidates[0]
@@ -331,7 +331,7 @@ func talkGemini(t *testing.T, url string) (first, second heard) {
 	return first, second
 }
 
-func talkOllama(t *testing.T, at string) (first, second heard) {
+func talkOllama(t *testing.T, at string) (first, second clientAnswer) {
 	base, err := url.Parse(at)
 	if err != nil {
 		t.Fatal(err)
@@ -339,7 +339,7 @@ func talkOllama(t *testing.T, at string) (first, second heard) {
 
 	c := ollamaapi.NewClient(base, http.DefaultClient)
 	r := ollamaapi.ChatRequest{Model: "scripted", Messages: []ollamaapi.Message{{Role: "system", Content: "Be brief."}, {Role: "user", Content: "Go."}}}
-	ask := func() (h heard, m ollamaapi.Message) {
+	ask := func() (h clientAnswer, m ollamaapi.Message) {
 		m.Role = "assistant"
 		h.err = c.Chat(t.Context(), &r, func(part ollamaapi.ChatResponse) error {
 			m.Content += part.Message.Content
@@ -373,8 +373,8 @@ func talkOllama(t *testing.T, at string) (first, second heard) {
 	return first, second
 }
 
-// What the adapters send, the public clients' types decode, and would send again: no field
-// is lost, and none is wrongly named.
+// The types of the public clients decode what the adapters send, and encode the same: no field is
+// lost, and none has a wrong name.
 func TestPublicTypesDecodeRequests(t *testing.T) {
 	warm := 0.5
 	for name, c := range map[string]struct {
@@ -493,9 +493,8 @@ func with(v any, key string, value any) map[string]any {
 	return out
 }
 
-// settled is JSON in which what the clients write otherwise, and mean the same, is one:
-// what is null or an empty text beside a signature can be left out, and the content of a
-// result is a text, or a list of one.
+// settled is JSON without the differences that mean nothing: null, and an empty text beside a
+// signature, can be left out, and the content of a result is a string or a list of one text.
 func settled(t *testing.T, raw []byte) []byte {
 	t.Helper()
 	var v any

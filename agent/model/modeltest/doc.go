@@ -1,17 +1,17 @@
-// Package modeltest is for tests that need a model: a server that speaks from a script, in
-// the words of OpenAI's chat completions and responses, Anthropic's messages, Gemini's generateContent or
-// Ollama's chat, and the suite that every adapter has to pass.
+// Package modeltest is for tests that need a model: a server that answers from a script, with the
+// APIs of OpenAI (chat completions and responses), Anthropic, Gemini and Ollama, and the suite
+// that every adapter has to pass.
 //
 // # Design
 //
-// The path of a request says which words are spoken. A script is the same for all of them:
-// what a model is to answer, and what is to go wrong on the way. The server is as strict as
-// the real ones where a client can be wrong about it: another path is 404, and a transcript
-// with an unanswered call, or without what it gave along to be sent back, is 400. Calls are
-// streamed in fragments and text rune by rune, because that is where clients break. That
-// its streams and its strictness are those of the real ones, the public clients of the four
-// bear witness: they read what it sends, and it takes what they send.
+// The path of a request decides which API it is. A script is the same for all of them: what a
+// model is to answer, and what is to go wrong on the way. The server is as strict as the real ones
+// where a client can get it wrong: an unknown path is 404, and a transcript with an unanswered
+// call, or without the opaque data that has to be sent back, is 400. Calls are streamed in
+// fragments and text rune by rune, because that is where clients break. The public clients of the
+// four providers verify that its streams and its strictness are those of the real servers: they
+// read what it sends, and it accepts what they send.
 //
-// The suite knows an adapter only by its Script: how the adapter comes to play it is the
-// adapter's business, and what it cannot play it skips, saying why.
+// The suite gives an adapter nothing but a Script: how it plays that is the adapter's business, and
+// what it cannot play it skips, with the reason.
 package modeltest

@@ -10,11 +10,12 @@ import (
 	"rouse/agent/model"
 )
 
-// Fuzz: whatever bytes a server sends, nothing breaks and no half call gets through. open
-// gives an adapter that reaches its server by a transport; seeds are answers beside the
-// cuts of a proper one.
+// Fuzz checks that whatever bytes a server sends, nothing breaks and no half call gets through.
+// open makes an adapter that uses a transport. seeds are answers to start from, beside a good one
+// that is cut off at various places.
 func Fuzz(f *testing.F, open func(http.RoundTripper) (model.Provider, error), seeds ...string) {
-	stream := recorded(f, open)
+	stream := recordStream(f, open)
+	// From nothing to all of it, in steps of 5 %.
 	for i := range 21 {
 		f.Add(stream[:len(stream)*i/20])
 	}
@@ -24,40 +25,40 @@ func Fuzz(f *testing.F, open func(http.RoundTripper) (model.Provider, error), se
 	}
 
 	f.Fuzz(func(t *testing.T, sent []byte) {
-		p, err := open(canned(sent))
+		p, err := open(cannedTransport(sent))
 		if err != nil {
 			t.Fatal(err)
 		}
-		proper(t, Ask(t, t.Context(), p, question), sent)
+		checkCalls(t, Ask(t, t.Context(), p, question), sent)
 	})
 }
 
-// recorded is the stream of the turn that is damaged, in the words of an adapter's server.
-func recorded(f *testing.F, open func(http.RoundTripper) (model.Provider, error)) []byte {
-	var tape tape
-	p, err := open(&tape)
+// recordStream is the stream of damagedTurn as the adapter's server sends it.
+func recordStream(f *testing.F, open func(http.RoundTripper) (model.Provider, error)) []byte {
+	var r recorder
+	p, err := open(&r)
 	if err != nil {
 		f.Fatal(err)
 	}
-	if a := Ask(f, f.Context(), p, question); a.Err != nil || len(a.Calls) != len(whole.Calls) {
+	if a := Ask(f, f.Context(), p, question); a.Err != nil || len(a.Calls) != len(damagedTurn.Calls) {
 		f.Fatalf("answer: %+v", a)
 	}
-	return tape.stream
+	return r.stream
 }
 
-// tape keeps what a server sends.
-type tape struct{ stream []byte }
+// recorder records what a server sends.
+type recorder struct{ stream []byte }
 
-func (t *tape) RoundTrip(r *http.Request) (*http.Response, error) {
+func (t *recorder) RoundTrip(r *http.Request) (*http.Response, error) {
 	w := httptest.NewRecorder()
-	(&Server{script: Script{whole}}).ServeHTTP(w, r)
+	(&Server{script: Script{damagedTurn}}).ServeHTTP(w, r)
 	t.stream = bytes.Clone(w.Body.Bytes())
 	return w.Result(), nil
 }
 
-// canned is a server that answers with bytes as they are.
-type canned []byte
+// cannedTransport answers every request with the same bytes.
+type cannedTransport []byte
 
-func (c canned) RoundTrip(*http.Request) (*http.Response, error) {
+func (c cannedTransport) RoundTrip(*http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: http.StatusOK, Header: http.Header{}, Body: io.NopCloser(bytes.NewReader(c))}, nil
 }

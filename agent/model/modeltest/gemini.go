@@ -12,7 +12,7 @@ import (
 	"rouse/agent/model"
 )
 
-// gemini speaks generateContent.
+// gemini is Gemini's generateContent.
 type gemini struct{}
 
 func (gemini) contentType() string { return "text/event-stream" }
@@ -43,7 +43,7 @@ type geminiResponse struct {
 
 var geminiName = regexp.MustCompile(`^[a-zA-Z_][a-zA-Z0-9_.:-]{0,127}$`)
 
-func (d gemini) misfit(s *Server, _ *http.Request, body []byte) string {
+func (d gemini) validate(s *Server, _ *http.Request, body []byte) string {
 	var in struct {
 		Contents []geminiContent
 		Tools    []struct {
@@ -70,18 +70,18 @@ func (d gemini) misfit(s *Server, _ *http.Request, body []byte) string {
 			case f.Parameters != nil && f.ParametersJSONSchema != nil:
 				return at + ": only one of parameters and parameters_json_schema may be set"
 			case f.Parameters != nil:
-				if problem := geminiSchema(at+".parameters", f.Parameters); problem != "" {
+				if problem := validateGeminiSchema(at+".parameters", f.Parameters); problem != "" {
 					return problem
 				}
 			}
 		}
 	}
 
-	return d.transcript(s, in.Contents)
+	return d.validateTranscript(s, in.Contents)
 }
 
-// geminiSchema holds the rules of its subset of OpenAPI's schema.
-func geminiSchema(at string, raw json.RawMessage) string {
+// validateGeminiSchema checks the rules of the API's subset of an OpenAPI schema.
+func validateGeminiSchema(at string, raw json.RawMessage) string {
 	var fields map[string]json.RawMessage
 	if json.Unmarshal(raw, &fields) != nil {
 		return at + ": is no schema"
@@ -126,26 +126,26 @@ func geminiSchema(at string, raw json.RawMessage) string {
 	}
 
 	for name, p := range s.Properties {
-		if problem := geminiSchema(at+".properties["+name+"]", p); problem != "" {
+		if problem := validateGeminiSchema(at+".properties["+name+"]", p); problem != "" {
 			return problem
 		}
 	}
 
 	for _, p := range s.AnyOf {
-		if problem := geminiSchema(at+".any_of", p); problem != "" {
+		if problem := validateGeminiSchema(at+".any_of", p); problem != "" {
 			return problem
 		}
 	}
 
 	if s.Items != nil {
-		return geminiSchema(at+".items", s.Items)
+		return validateGeminiSchema(at+".items", s.Items)
 	}
 
 	return ""
 }
 
-// transcript holds the rules of who may say what when.
-func (d gemini) transcript(s *Server, contents []geminiContent) string {
+// validateTranscript checks the order of roles, calls and results.
+func (d gemini) validateTranscript(s *Server, contents []geminiContent) string {
 	var open []geminiCall // of the content before
 	for i, c := range contents {
 		if (c.Role != "user" && c.Role != "model") || len(c.Parts) == 0 {
@@ -161,6 +161,7 @@ func (d gemini) transcript(s *Server, contents []geminiContent) string {
 				made = append(made, *p.FunctionCall)
 				calls = append(calls, model.Call{Name: p.FunctionCall.Name, Args: p.FunctionCall.Args})
 			case p.Response != nil:
+				// Results are matched to calls by their order, and their ids have to agree with it.
 				if answers >= len(open) || open[answers].Name != p.Response.Name || open[answers].ID != p.Response.ID || p.Response.Response == nil {
 					return "Please ensure that the number of function response parts is equal to the number of function call parts of the function call turn."
 				}
@@ -176,7 +177,7 @@ func (d gemini) transcript(s *Server, contents []geminiContent) string {
 		}
 
 		open = made
-		if len(calls) > 0 && s.altered(calls, bare(c.Parts)) {
+		if len(calls) > 0 && s.altered(calls, withoutIDs(c.Parts)) {
 			return fmt.Sprintf("Function call is missing a thought_signature in functionCall parts. This is required for tools to work correctly, and missing thought_signature may lead to degraded model performance. Additional data, function call `default_api:%s` , position %d.", calls[0].Name, i)
 		}
 	}
@@ -187,8 +188,8 @@ func (d gemini) transcript(s *Server, contents []geminiContent) string {
 	return ""
 }
 
-// bare is content without ids. An empty text may be left out.
-func bare(parts []geminiPart) []geminiPart {
+// withoutIDs is content without ids. A signature may come back with or without its empty text.
+func withoutIDs(parts []geminiPart) []geminiPart {
 	var out []geminiPart
 	for _, p := range parts {
 		if p.FunctionCall != nil {
@@ -202,7 +203,7 @@ func bare(parts []geminiPart) []geminiPart {
 	return out
 }
 
-func (gemini) refusal(kind model.ErrorKind, message string) (int, string) {
+func (gemini) errorResponse(kind model.ErrorKind, message string) (int, string) {
 	status, text, word := http.StatusBadRequest, message, "INVALID_ARGUMENT"
 	var details []any
 	switch kind {
@@ -220,16 +221,16 @@ func (gemini) refusal(kind model.ErrorKind, message string) (int, string) {
 	return status, encode(map[string]any{"error": map[string]any{"code": status, "message": text, "status": word, "details": details}})
 }
 
-func (d gemini) failure(kind model.ErrorKind) string {
-	_, text := d.refusal(kind, "no")
+func (d gemini) streamError(kind model.ErrorKind) string {
+	_, text := d.errorResponse(kind, "no")
 	return "data: " + text + "\r\n\r\n"
 }
 
 // sign makes a signature: the public client wants base64.
 func sign(opaque string) string { return base64.StdEncoding.EncodeToString([]byte(opaque)) }
 
-// parts are an answer. With something opaque, its text ends with an empty part that is
-// signed, and so is the first of its calls.
+// parts are an answer. With Opaque its text ends with an empty part that is signed, and the first
+// call is signed too.
 func (gemini) parts(t Turn) []geminiPart {
 	var out []geminiPart
 	if t.Text != "" {
@@ -251,7 +252,7 @@ func (gemini) parts(t Turn) []geminiPart {
 	return out
 }
 
-func (d gemini) message(t Turn) any { return bare(d.parts(t)) }
+func (d gemini) echo(t Turn) any { return withoutIDs(d.parts(t)) }
 
 func (d gemini) frames(turn Turn) []string {
 	var out []string
@@ -263,7 +264,7 @@ func (d gemini) frames(turn Turn) []string {
 		}
 
 		if u := turn.Usage; u != (model.Usage{}) {
-			thought := max(u.Output/2, 0) // is told apart
+			thought := max(u.Output/2, 0) // counted apart
 			v["usageMetadata"] = map[string]any{"promptTokenCount": u.Input, "cachedContentTokenCount": u.Cached, "candidatesTokenCount": u.Output - thought,
 				"thoughtsTokenCount": thought, "totalTokenCount": u.Input + u.Output}
 		}
@@ -291,12 +292,13 @@ func (d gemini) frames(turn Turn) []string {
 			}
 			fields["functionCall"] = call
 			add([]any{fields}, "")
+			// Put in as text: they may be broken on purpose, and then cannot be encoded.
 			out[len(out)-1] = strings.Replace(out[len(out)-1], `"@args@"`, string(p.FunctionCall.Args), 1)
 		case *p.Text == "":
 			fields["text"] = ""
 			add([]any{fields}, "")
 		default:
-			for _, piece := range said(*p.Text) {
+			for _, piece := range deltas(*p.Text) {
 				add([]any{map[string]any{"text": piece}}, "")
 			}
 		}
@@ -311,6 +313,7 @@ func (d gemini) frames(turn Turn) []string {
 		finish = strings.ToUpper(turn.Finish)
 	}
 
+	// The finish reason comes in a chunk of its own, with an empty text.
 	add([]any{map[string]any{"text": ""}}, finish)
 	return out
 }

@@ -9,7 +9,7 @@ import (
 	"rouse/agent/model"
 )
 
-// ollama speaks its own chat.
+// ollama is Ollama's chat API.
 type ollama struct{}
 
 func (ollama) contentType() string { return "application/x-ndjson" }
@@ -37,7 +37,7 @@ type ollamaProperty struct {
 	Properties map[string]ollamaProperty `json:"properties"`
 }
 
-func (ollama) misfit(s *Server, _ *http.Request, body []byte) string {
+func (ollama) validate(s *Server, _ *http.Request, body []byte) string {
 	var in struct {
 		Model    string
 		Messages []ollamaMessage
@@ -86,9 +86,9 @@ func (ollama) misfit(s *Server, _ *http.Request, body []byte) string {
 	return ""
 }
 
-func (ollama) message(t Turn) any { return []string{t.Opaque, t.Text} }
+func (ollama) echo(t Turn) any { return []string{t.Opaque, t.Text} }
 
-func (ollama) refusal(kind model.ErrorKind, message string) (int, string) {
+func (ollama) errorResponse(kind model.ErrorKind, message string) (int, string) {
 	status, text := http.StatusBadRequest, message
 	switch kind {
 	case model.KindAuth:
@@ -104,8 +104,8 @@ func (ollama) refusal(kind model.ErrorKind, message string) (int, string) {
 	return status, encode(map[string]any{"error": text})
 }
 
-func (d ollama) failure(kind model.ErrorKind) string {
-	_, text := d.refusal(kind, "an error was encountered while running the model: unexpected EOF")
+func (d ollama) streamError(kind model.ErrorKind) string {
+	_, text := d.errorResponse(kind, "an error was encountered while running the model: unexpected EOF")
 	return text + "\n"
 }
 
@@ -125,11 +125,11 @@ func (ollama) frames(turn Turn) []string {
 		out = append(out, encode(v)+"\n")
 	}
 
-	for _, piece := range said(turn.Opaque) {
+	for _, piece := range deltas(turn.Opaque) {
 		add(map[string]any{"thinking": piece}, nil)
 	}
 
-	for _, piece := range said(turn.Text) {
+	for _, piece := range deltas(turn.Text) {
 		add(map[string]any{"content": piece}, nil)
 	}
 
@@ -143,6 +143,7 @@ func (ollama) frames(turn Turn) []string {
 			call["id"] = c.ID
 		}
 		add(map[string]any{"tool_calls": []any{call}}, nil)
+		// Put in as text: they may be broken on purpose, and then cannot be encoded.
 		out[len(out)-1] = strings.Replace(out[len(out)-1], `"@args@"`, string(c.Args), 1)
 	}
 

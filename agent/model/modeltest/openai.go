@@ -9,14 +9,14 @@ import (
 	"rouse/agent/model"
 )
 
-// openAI speaks chat completions.
+// openAI is OpenAI's chat completions.
 type openAI struct{}
 
 func (openAI) contentType() string { return "text/event-stream" }
 
-func (openAI) message(Turn) any { return nil } // nothing has to come back
+func (openAI) echo(Turn) any { return nil } // nothing has to come back
 
-func (openAI) misfit(_ *Server, _ *http.Request, body []byte) string {
+func (openAI) validate(_ *Server, _ *http.Request, body []byte) string {
 	var r struct {
 		Model    string
 		Messages []struct {
@@ -61,7 +61,7 @@ func (openAI) misfit(_ *Server, _ *http.Request, body []byte) string {
 	return ""
 }
 
-func (openAI) refusal(kind model.ErrorKind, message string) (int, string) {
+func (openAI) errorResponse(kind model.ErrorKind, message string) (int, string) {
 	status, text, code := http.StatusBadRequest, message, "invalid_request_error"
 	switch kind {
 	case model.KindAuth:
@@ -77,8 +77,8 @@ func (openAI) refusal(kind model.ErrorKind, message string) (int, string) {
 	return status, encode(map[string]any{"error": map[string]any{"message": text, "type": code, "code": code}})
 }
 
-func (d openAI) failure(kind model.ErrorKind) string {
-	_, text := d.refusal(kind, "no")
+func (d openAI) streamError(kind model.ErrorKind) string {
+	_, text := d.errorResponse(kind, "no")
 	return "data: " + text + "\n\n"
 }
 
@@ -94,7 +94,7 @@ func (openAI) frames(turn Turn) []string {
 	return out
 }
 
-// Chunks are the data of OpenAI's stream of a turn.
+// Chunks are the data of the events in which OpenAI streams a turn.
 func Chunks(turn Turn) []string {
 	var out []string
 	add := func(v map[string]any) {
@@ -112,7 +112,7 @@ func Chunks(turn Turn) []string {
 		chunk(map[string]any{"reasoning_content": turn.Opaque}, nil)
 	}
 
-	for _, piece := range said(turn.Text) {
+	for _, piece := range deltas(turn.Text) {
 		chunk(map[string]any{"content": piece}, nil)
 	}
 
@@ -127,11 +127,12 @@ func Chunks(turn Turn) []string {
 		}
 
 		call(i, begin)
-		for _, part := range halves(c.Args) {
+		for _, part := range fragments(c.Args) {
 			call(i, map[string]any{"function": map[string]any{"arguments": part}})
 		}
 	}
 
+	// A refusal is text of its own kind, after which the server says "stop".
 	finish := turn.Finish
 	switch {
 	case finish == model.StopRefusal:

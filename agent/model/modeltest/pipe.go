@@ -9,36 +9,36 @@ import (
 	"testing"
 )
 
-// Pipe starts a server that is reached in memory alone, by the transport: within a bubble of
-// testing/synctest its silences and the pauses that it asks for take no time.
+// Pipe starts a server that is reached in memory alone, by the transport: in a bubble of
+// testing/synctest waiting for it takes no time.
 func Pipe(t testing.TB, turns ...Turn) (*Server, http.RoundTripper) {
 	t.Helper()
 	s := &Server{script: turns, closing: make(chan struct{})}
-	l := &pipes{waiting: make(chan net.Conn), closed: make(chan struct{})}
+	l := &pipeListener{waiting: make(chan net.Conn), closed: make(chan struct{})}
 	s.Server = &httptest.Server{Listener: l, Config: &http.Server{Handler: s}}
 	s.Start()
-	way := &http.Transport{DialContext: l.dial}
+	transport := &http.Transport{DialContext: l.dial}
 	t.Cleanup(func() {
 		close(s.closing)
-		way.CloseIdleConnections()
+		transport.CloseIdleConnections()
 		s.Close()
 	})
 
-	return s, way
+	return s, transport
 }
 
-// pipes is a listener of connections within the process.
-type pipes struct {
+// pipeListener accepts connections from within the process.
+type pipeListener struct {
 	waiting chan net.Conn
 	closed  chan struct{}
 	once    sync.Once
 }
 
-func (p *pipes) dial(ctx context.Context, _, _ string) (net.Conn, error) {
-	here, there := net.Pipe()
+func (p *pipeListener) dial(ctx context.Context, _, _ string) (net.Conn, error) {
+	client, server := net.Pipe()
 	select {
-	case p.waiting <- there:
-		return here, nil
+	case p.waiting <- server:
+		return client, nil
 	case <-p.closed:
 		return nil, net.ErrClosed
 	case <-ctx.Done():
@@ -47,7 +47,7 @@ func (p *pipes) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 }
 
 // Accept implements net.Listener.
-func (p *pipes) Accept() (net.Conn, error) {
+func (p *pipeListener) Accept() (net.Conn, error) {
 	select {
 	case c := <-p.waiting:
 		return c, nil
@@ -57,15 +57,15 @@ func (p *pipes) Accept() (net.Conn, error) {
 }
 
 // Close implements net.Listener.
-func (p *pipes) Close() error {
+func (p *pipeListener) Close() error {
 	p.once.Do(func() { close(p.closed) })
 	return nil
 }
 
 // Addr implements net.Listener.
-func (p *pipes) Addr() net.Addr { return address{} }
+func (p *pipeListener) Addr() net.Addr { return pipeAddr{} }
 
-type address struct{}
+type pipeAddr struct{}
 
-func (address) Network() string { return "pipe" }
-func (address) String() string  { return "model.invalid" }
+func (pipeAddr) Network() string { return "pipe" }
+func (pipeAddr) String() string  { return "model.invalid" }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -11,7 +12,7 @@ import (
 	"rouse/agent/model"
 )
 
-// responses speaks OpenAI's Responses API, to clients that have nothing stored there.
+// responses is OpenAI's Responses API, for clients that store nothing there.
 type responses struct{ openAI }
 
 type responsesRequest struct {
@@ -49,10 +50,10 @@ type responsesItem struct {
 	Phase     string          `json:"phase"`
 }
 
-func (d responses) misfit(s *Server, _ *http.Request, body []byte) string {
+func (d responses) validate(s *Server, _ *http.Request, body []byte) string {
 	var in responsesRequest
 	dec := json.NewDecoder(bytes.NewReader(body))
-	dec.DisallowUnknownFields()
+	dec.DisallowUnknownFields() // the API refuses a misspelled field too
 	if err := dec.Decode(&in); err != nil {
 		return "Unknown parameter: " + err.Error()
 	}
@@ -73,12 +74,12 @@ func (d responses) misfit(s *Server, _ *http.Request, body []byte) string {
 		}
 	}
 
-	return d.transcript(s, in)
+	return d.validateTranscript(s, in)
 }
 
-// transcript holds the rules of what follows what: each call has one result, and what the
-// model thought stands before what it said then.
-func (responses) transcript(s *Server, in responsesRequest) string {
+// validateTranscript checks the order of items: each call has one result, and reasoning comes before
+// the calls that it led to.
+func (responses) validateTranscript(s *Server, in responsesRequest) string {
 	var open []string
 	var said []any // items of one answer
 	var calls []model.Call
@@ -97,6 +98,7 @@ func (responses) transcript(s *Server, in responsesRequest) string {
 				return "No tool output found for function call " + open[0] + "."
 			}
 
+			// A message of the user ends an answer; one of the assistant is a part of it.
 			if it.Role != "assistant" {
 				said, calls = nil, nil
 			}
@@ -121,7 +123,7 @@ func (responses) transcript(s *Server, in responsesRequest) string {
 			if it.Encrypted == "" {
 				return fmt.Sprintf("Item with id '%s' not found. Items are not persisted when `store` is set to false.", it.ID)
 			}
-			said = append(said, plain(raw))
+			said = append(said, normalize(raw))
 		default:
 			return fmt.Sprintf("Invalid value: '%s'. Supported values are: 'message', 'function_call', 'function_call_output', 'reasoning'", it.Type)
 		}
@@ -133,8 +135,8 @@ func (responses) transcript(s *Server, in responsesRequest) string {
 	return ""
 }
 
-// items are the output of an answer. With something opaque, what the model thought comes
-// first and between its words and its calls, and its words have a phase.
+// items are the output of an answer. With Opaque there is reasoning before the text, and between it
+// and the calls, and the text has a phase.
 func (responses) items(t Turn) []map[string]any {
 	out := []map[string]any{}
 	think := func(content string) {
@@ -173,8 +175,8 @@ func (responses) items(t Turn) []map[string]any {
 	return out
 }
 
-// message is what has to stand before the calls of an answer.
-func (d responses) message(t Turn) any {
+// echo is the reasoning that has to come before the calls of an answer.
+func (d responses) echo(t Turn) any {
 	out := []any{}
 	for _, it := range d.items(t) {
 		if it["type"] == "reasoning" {
@@ -184,8 +186,8 @@ func (d responses) message(t Turn) any {
 	return out
 }
 
-func (d responses) failure(kind model.ErrorKind) string {
-	_, text := d.refusal(kind, "no")
+func (d responses) streamError(kind model.ErrorKind) string {
+	_, text := d.errorResponse(kind, "no")
 	var in struct{ Error any }
 	if err := json.Unmarshal([]byte(text), &in); err != nil {
 		in.Error = err.Error()
@@ -212,16 +214,9 @@ func (d responses) frames(turn Turn) []string {
 	event("response.in_progress", response("in_progress", nil))
 	items := d.items(turn)
 	for i, it := range items {
-		begun := map[string]any{}
-		for k, v := range it {
-			begun[k] = v
-		}
-
-		place := map[string]any{"output_index": i, "item_id": it["id"]}
+		begun := maps.Clone(it)
 		at := func(more map[string]any) map[string]any {
-			for k, v := range place {
-				more[k] = v
-			}
+			more["output_index"], more["item_id"] = i, it["id"]
 			return more
 		}
 
@@ -235,7 +230,7 @@ func (d responses) frames(turn Turn) []string {
 				kind, text = "response.refusal.delta", part["refusal"].(string)
 			}
 
-			for _, piece := range said(text) {
+			for _, piece := range deltas(text) {
 				event(kind, at(map[string]any{"content_index": 0, "delta": piece}))
 			}
 
@@ -247,7 +242,7 @@ func (d responses) frames(turn Turn) []string {
 		case "function_call":
 			begun["arguments"], begun["status"] = "", "in_progress"
 			event("response.output_item.added", map[string]any{"output_index": i, "item": begun})
-			for _, piece := range halves(json.RawMessage(it["arguments"].(string))) {
+			for _, piece := range fragments(json.RawMessage(it["arguments"].(string))) {
 				event("response.function_call_arguments.delta", at(map[string]any{"delta": piece}))
 			}
 			event("response.function_call_arguments.done", at(map[string]any{"arguments": it["arguments"]}))
@@ -262,7 +257,14 @@ func (d responses) frames(turn Turn) []string {
 		return out
 	}
 
-	end, status := map[string]any{"output": items}, "completed"
+	status, end := d.end(turn, items)
+	event("response."+status, response(status, end))
+	return out
+}
+
+// end is the status of a response at its end, and what the last event has beside that.
+func (responses) end(turn Turn, items []map[string]any) (status string, end map[string]any) {
+	status, end = "completed", map[string]any{"output": items}
 	if u := turn.Usage; u != (model.Usage{}) {
 		end["usage"] = map[string]any{"input_tokens": u.Input, "input_tokens_details": map[string]any{"cached_tokens": u.Cached},
 			"output_tokens": u.Output, "output_tokens_details": map[string]any{"reasoning_tokens": 0}, "total_tokens": u.Input + u.Output}
@@ -275,6 +277,5 @@ func (d responses) frames(turn Turn) []string {
 		end["incomplete_details"] = map[string]any{"reason": strings.Replace(turn.Finish, model.StopLength, "max_output_tokens", 1)}
 	}
 
-	event("response."+status, response(status, end))
-	return out
+	return status, end
 }

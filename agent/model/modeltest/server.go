@@ -17,38 +17,37 @@ import (
 	"rouse/agent/model"
 )
 
-// Turn is one scripted answer. With Raw or a Status that is no success, it is sent as it is.
+// Turn is one scripted answer. With Raw, or a Status that is not a success, it is sent as it is.
 type Turn struct {
 	Text   string
-	Calls  []model.Call // without an ID where the server is to give none
+	Calls  []model.Call // without an ID if the server should send none
 	Usage  model.Usage
-	Opaque string // goes along with the answer, and has to come back with its calls
-	Finish string // one of model.Stop…, or a word that no client knows; "" is by Calls
+	Opaque string // is sent with the answer, and has to be sent back with its calls
+	Finish string // one of model.Stop…, or a reason that no client knows; "" depends on Calls
 
-	Sees  []model.Image // the pictures that the request has to show, in their order; none: whatever it does
-	Blind bool          // the model sees no pictures, and its server refuses them
+	WantImages []model.Image // the images that the request must have, in their order; none: any will do
+	NoImages   bool          // the model supports no images, and its server refuses them
 
-	Fail model.ErrorKind // the server fails, in its own words: after Text, if there is one
-	// Hang: after Text, or what Mangle leaves of the stream, there is silence until the client
-	// leaves; without a Text no answer begins.
-	Hang    bool
-	Endless time.Duration // the end of Text is said again and again, with this pause
-	// Mangle is what becomes of the stream on its way, and whether the connection breaks
-	// after that.
-	Mangle func(stream []byte) (sent []byte, abort bool)
+	Fail model.ErrorKind // the server fails with its own error for this kind: after Text, if there is one
+	// Hang: after Text, or what is left of a damaged stream, the server sends nothing until the
+	// client disconnects; without a Text no answer begins.
+	Hang        bool
+	RepeatEvery time.Duration // the end of Text is sent again and again, with this pause
+	// The next one changes the stream before it is sent, and says whether the connection breaks after it.
+	Damage func(stream []byte) (sent []byte, abort bool)
 
 	Status int // 0 means 200
 	Header map[string]string
 	Raw    string
 }
 
-// Faulty says whether anything is to go wrong.
+// Faulty says whether anything is meant to go wrong.
 func (t Turn) Faulty() bool {
 	odd := slices.ContainsFunc(t.Calls, func(c model.Call) bool { return c.ID == "" || c.Name == "" || !json.Valid(c.Args) || c.Args[0] != '{' })
-	return odd || t.Opaque+t.Finish+string(t.Fail)+t.Raw != "" || t.Hang || t.Endless > 0 || t.Mangle != nil || t.Status != 0 || len(t.Sees) > 0 || t.Blind
+	return odd || t.Opaque+t.Finish+string(t.Fail)+t.Raw != "" || t.Hang || t.RepeatEvery > 0 || t.Damage != nil || t.Status != 0 || len(t.WantImages) > 0 || t.NoImages
 }
 
-// Script is what a model is to answer, turn by turn; the last turn is repeated.
+// Script are the answers of a model, turn by turn. The last one is repeated.
 type Script []Turn
 
 // Server answers each request with the next turn of its script.
@@ -57,27 +56,27 @@ type Server struct {
 	mu       sync.Mutex
 	script   Script
 	requests []json.RawMessage
-	issued   []issue
+	issued   []issuedMessage
 	closing  chan struct{}
 }
 
-// issue is a message that has to come back as it was said.
-type issue struct {
+// issuedMessage is an answer that has to be sent back unchanged.
+type issuedMessage struct {
 	calls   []model.Call
-	message any // in the server's words, without ids
+	message any // in the API's format, without ids
 }
 
-// dialect is how one kind of server is spoken to.
+// dialect is the API of one kind of server.
 type dialect interface {
-	// misfit says what real servers would refuse in a request.
-	misfit(s *Server, r *http.Request, body []byte) string
-	// frames are the stream of a turn, the last of them its end.
+	// validate says why a real server would refuse a request, "" if it would not.
+	validate(s *Server, r *http.Request, body []byte) string
+	// frames are the stream of a turn. The last one ends it.
 	frames(t Turn) []string
-	// message is an answer as it has to come back.
-	message(t Turn) any
-	// refusal and failure are a fault before the answer and in its middle.
-	refusal(kind model.ErrorKind, message string) (status int, body string)
-	failure(kind model.ErrorKind) string
+	// echo is an answer as it has to be sent back.
+	echo(t Turn) any
+	// errorResponse is an error in place of an answer, streamError one in the middle of it.
+	errorResponse(kind model.ErrorKind, message string) (status int, body string)
+	streamError(kind model.ErrorKind) string
 	contentType() string
 }
 
@@ -87,7 +86,7 @@ func New(t testing.TB, turns ...Turn) *Server {
 	s := &Server{script: turns, closing: make(chan struct{})}
 	s.Server = httptest.NewServer(s)
 	t.Cleanup(func() {
-		close(s.closing)
+		close(s.closing) // ends handlers that hang: Close waits for them
 		s.Close()
 	})
 
@@ -127,21 +126,22 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 
 	if !known {
-		_, text := d.refusal(model.KindBadRequest, fmt.Sprintf("there is no %s %s here", r.Method, r.URL.Path))
-		send(w, http.StatusNotFound, text)
+		_, text := d.errorResponse(model.KindBadRequest, fmt.Sprintf("there is no %s %s here", r.Method, r.URL.Path))
+		sendJSON(w, http.StatusNotFound, text)
 		return
 	}
 
-	turn := s.next(body)
-	if problem := d.misfit(s, r, body); problem != "" {
-		status, text := d.refusal(model.KindBadRequest, problem)
-		send(w, status, text)
+	// A request that is refused below uses up its turn all the same.
+	turn := s.nextTurn(body)
+	if problem := d.validate(s, r, body); problem != "" {
+		status, text := d.errorResponse(model.KindBadRequest, problem)
+		sendJSON(w, status, text)
 		return
 	}
 
-	if problem := turn.blindness(body); problem != "" {
-		status, text := d.refusal(model.KindBadRequest, problem)
-		send(w, status, text)
+	if problem := turn.imageProblem(body); problem != "" {
+		status, text := d.errorResponse(model.KindBadRequest, problem)
+		sendJSON(w, status, text)
 		return
 	}
 
@@ -157,36 +157,38 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(max(turn.Status, http.StatusOK))
 		fmt.Fprint(w, turn.Raw)
 	case turn.Fail != "" && turn.Text == "":
-		status, text := d.refusal(turn.Fail, "this cannot be done")
-		send(w, status, strings.ReplaceAll(text, "KEY", keyOf(r)))
+		status, text := d.errorResponse(turn.Fail, "this cannot be done")
+		sendJSON(w, status, strings.ReplaceAll(text, "KEY", keyOf(r)))
 	default:
-		s.speak(w, r, d, turn)
+		s.stream(w, r, d, turn)
 	}
 }
 
-// speak streams an answer.
-func (s *Server) speak(w http.ResponseWriter, r *http.Request, d dialect, turn Turn) {
+// stream sends an answer.
+func (s *Server) stream(w http.ResponseWriter, r *http.Request, d dialect, turn Turn) {
 	if turn.Opaque != "" && len(turn.Calls) > 0 {
 		s.mu.Lock()
-		s.issued = append(s.issued, issue{turn.Calls, d.message(turn)})
+		s.issued = append(s.issued, issuedMessage{turn.Calls, d.echo(turn)})
 		s.mu.Unlock()
 	}
 
+	// A turn that hangs inside its calls is streamed in full, and what damages it cuts it off; one that hangs
+	// or fails after its text has no other frames.
 	complete := turn
 	complete.Hang = false
 	frames := d.frames(complete)
-	if turn.Hang && turn.Mangle == nil || turn.Fail != "" || turn.Endless > 0 {
+	if turn.Hang && turn.Damage == nil || turn.Fail != "" || turn.RepeatEvery > 0 {
 		frames = d.frames(Turn{Text: turn.Text, Hang: true})
 	}
 
 	if turn.Fail != "" {
-		frames = append(frames, d.failure(turn.Fail))
+		frames = append(frames, d.streamError(turn.Fail))
 	}
 
 	stream := []byte(strings.Join(frames, ""))
 	abort := false
-	if turn.Mangle != nil {
-		stream, abort = turn.Mangle(stream)
+	if turn.Damage != nil {
+		stream, abort = turn.Damage(stream)
 	}
 
 	if !turn.Hang || turn.Text != "" {
@@ -196,13 +198,13 @@ func (s *Server) speak(w http.ResponseWriter, r *http.Request, d dialect, turn T
 		w.(http.Flusher).Flush()
 	}
 
-	for turn.Endless > 0 {
+	for turn.RepeatEvery > 0 {
 		select {
 		case <-r.Context().Done():
 			return
 		case <-s.closing:
 			return
-		case <-time.After(turn.Endless):
+		case <-time.After(turn.RepeatEvery):
 			_, _ = io.WriteString(w, frames[len(frames)-1])
 			w.(http.Flusher).Flush()
 		}
@@ -215,6 +217,7 @@ func (s *Server) speak(w http.ResponseWriter, r *http.Request, d dialect, turn T
 		}
 	}
 
+	// Closed without the last chunk, so that the client sees the connection break.
 	if abort {
 		if conn, _, err := w.(http.Hijacker).Hijack(); err == nil {
 			conn.Close()
@@ -222,7 +225,7 @@ func (s *Server) speak(w http.ResponseWriter, r *http.Request, d dialect, turn T
 	}
 }
 
-func (s *Server) next(body json.RawMessage) Turn {
+func (s *Server) nextTurn(body json.RawMessage) Turn {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.requests = append(s.requests, body)
@@ -232,7 +235,7 @@ func (s *Server) next(body json.RawMessage) Turn {
 	return s.script[min(len(s.requests), len(s.script))-1]
 }
 
-// keyOf is the key of a request, which some servers repeat when they refuse it.
+// keyOf is the API key of a request, which some servers repeat when they refuse it.
 func keyOf(r *http.Request) string {
 	for _, header := range []string{"X-Api-Key", "X-Goog-Api-Key", "Authorization"} {
 		if v := r.Header.Get(header); v != "" {
@@ -242,23 +245,23 @@ func keyOf(r *http.Request) string {
 	return "none"
 }
 
-func send(w http.ResponseWriter, status int, text string) {
+func sendJSON(w http.ResponseWriter, status int, text string) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
 	fmt.Fprint(w, text)
 }
 
-// altered says whether a message with these calls came back otherwise than it was said.
+// altered says whether the answer with these calls was sent back differently from how it was issued.
 func (s *Server) altered(calls []model.Call, message any) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return slices.ContainsFunc(s.issued, func(i issue) bool {
+	return slices.ContainsFunc(s.issued, func(i issuedMessage) bool {
 		same := slices.EqualFunc(i.calls, calls, func(a, b model.Call) bool { return a.Name == b.Name && canonical(a.Args) == canonical(b.Args) })
-		return same && !reflect.DeepEqual(plain(i.message), plain(message))
+		return same && !reflect.DeepEqual(normalize(i.message), normalize(message))
 	})
 }
 
-// canonical is JSON in one spelling.
+// canonical is JSON with sorted keys and without blanks.
 func canonical(raw json.RawMessage) string {
 	var v any
 	if json.Unmarshal(raw, &v) != nil {
@@ -267,8 +270,8 @@ func canonical(raw json.RawMessage) string {
 	return encode(v)
 }
 
-// plain is what any value is as JSON.
-func plain(v any) any {
+// normalize is a value as it is after a round trip through JSON.
+func normalize(v any) any {
 	var out any
 	if json.Unmarshal([]byte(encode(v)), &out) != nil {
 		return v
@@ -276,7 +279,7 @@ func plain(v any) any {
 	return out
 }
 
-// encode writes JSON with raw parts as they are, also when they are broken.
+// encode is json.Marshal without escaping HTML.
 func encode(v any) string {
 	var out bytes.Buffer
 	enc := json.NewEncoder(&out)
@@ -287,9 +290,8 @@ func encode(v any) string {
 	return strings.TrimSuffix(out.String(), "\n")
 }
 
-// said is a text in the pieces in which it is streamed: its runes, or larger ones when it
-// is long.
-func said(text string) []string {
+// deltas are the deltas in which a text is streamed: its runes, or larger ones if it is long.
+func deltas(text string) []string {
 	if len(text) <= 1000 {
 		return strings.Split(text, "")
 	}
@@ -301,7 +303,7 @@ func said(text string) []string {
 	return out
 }
 
-// halves are arguments in the fragments in which they are streamed.
-func halves(args json.RawMessage) []string {
+// fragments are the fragments in which arguments are streamed.
+func fragments(args json.RawMessage) []string {
 	return []string{"", string(args[:len(args)/2]), string(args[len(args)/2:])}
 }

@@ -14,7 +14,7 @@ import (
 	"rouse/agent/model"
 )
 
-// Answer is what a stream gave.
+// Answer collects the events of a stream.
 type Answer struct {
 	Text  string
 	Calls []model.Call
@@ -25,7 +25,7 @@ type Answer struct {
 	Err   error
 }
 
-// Ask takes one answer in, and fails the test when the stream breaks its own rules.
+// Ask runs one turn, and fails the test if the stream breaks the rules of model.Provider.
 func Ask(t testing.TB, ctx context.Context, p model.Provider, r model.Request) Answer {
 	t.Helper()
 	var a Answer
@@ -33,10 +33,10 @@ func Ask(t testing.TB, ctx context.Context, p model.Provider, r model.Request) A
 		switch {
 		case a.Err != nil:
 			t.Errorf("%+v (%v) comes after the error %v", e, err, a.Err)
-		case err != nil && fields(e) != 0:
+		case err != nil && countFields(e) != 0:
 			t.Errorf("an error comes with the event %+v", e)
-		case err == nil && fields(e) != 1:
-			t.Errorf("an event has %d fields set: %+v", fields(e), e)
+		case err == nil && countFields(e) != 1:
+			t.Errorf("an event has %d fields set: %+v", countFields(e), e)
 		}
 
 		a.Err = err
@@ -65,7 +65,7 @@ func Ask(t testing.TB, ctx context.Context, p model.Provider, r model.Request) A
 	return a
 }
 
-func fields(e model.Event) int {
+func countFields(e model.Event) int {
 	n := 0
 	for _, set := range []bool{e.Text != "", e.Call != nil, e.Usage != nil, e.Stop != "", e.Raw != nil, e.End != nil} {
 		if set {
@@ -86,14 +86,13 @@ var (
 	notify = model.Call{ID: "b", Name: "notify", Args: json.RawMessage(`{"title":"done"}`)}
 )
 
-// Limits are what the clocks of an adapter are set to; 0 leaves them to it.
+// Limits are the timeouts of an adapter; 0 means its defaults.
 type Limits struct{ Timeout, Idle time.Duration }
 
-// Start gives a provider that plays the script; where it cannot, it skips the test and
-// says why.
+// Start makes a provider that plays the script. If it cannot, it skips the test, with the reason.
 type Start func(t *testing.T, s Script, l Limits) model.Provider
 
-// Run is the suite.
+// Run is the suite that every adapter has to pass.
 func Run(t *testing.T, start Start) {
 	t.Run("text", func(t *testing.T) {
 		a := start.ask(t, Turn{Text: "Grüße, 世界."})
@@ -103,23 +102,23 @@ func Run(t *testing.T, start Start) {
 	})
 
 	t.Run("usage", func(t *testing.T) { usage(t, start) })
-	t.Run("a call", func(t *testing.T) { made(t, start.ask(t, Turn{Calls: []model.Call{query}}), query) })
+	t.Run("a call", func(t *testing.T) { wantCalls(t, start.ask(t, Turn{Calls: []model.Call{query}}), query) })
 	t.Run("parallel calls", func(t *testing.T) {
 		a := start.ask(t, Turn{Text: "Both.", Calls: []model.Call{query, notify}})
-		if made(t, a, query, notify); a.Text != "Both." || a.Stop != model.StopCalls {
+		if wantCalls(t, a, query, notify); a.Text != "Both." || a.Stop != model.StopCalls {
 			t.Errorf("answer: %+v", a)
 		}
 	})
 
-	t.Run("ids", func(t *testing.T) { ids(t, start) })
-	t.Run("turns", func(t *testing.T) { turns(t, start) })
+	t.Run("ids", func(t *testing.T) { callIDs(t, start) })
+	t.Run("turns", func(t *testing.T) { multiTurn(t, start) })
 	t.Run("opaque", func(t *testing.T) { opaque(t, start) })
-	t.Run("another's transcript", func(t *testing.T) { anothers(t, start) })
-	t.Run("pictures", func(t *testing.T) { pictures(t, start) })
+	t.Run("another's transcript", func(t *testing.T) { foreignTranscripts(t, start) })
+	t.Run("images", func(t *testing.T) { images(t, start) })
 	t.Run("endings", func(t *testing.T) { endings(t, start) })
 	t.Run("faults", func(t *testing.T) { faults(t, start) })
 	t.Run("retries", func(t *testing.T) { retries(t, start) })
-	t.Run("clocks", func(t *testing.T) { clocks(t, start) })
+	t.Run("timeouts", func(t *testing.T) { timeouts(t, start) })
 	t.Run("large", func(t *testing.T) { large(t, start) })
 	t.Run("cut", func(t *testing.T) { cut(t, start) })
 	t.Run("mutated", func(t *testing.T) { mutated(t, start) })
@@ -138,7 +137,7 @@ func Run(t *testing.T, start Start) {
 				if err != nil {
 					t.Error(err)
 				}
-				break // which must end the stream, and whatever feeds it
+				break // must end the stream, and the request behind it
 			}
 		}
 	})
@@ -152,8 +151,8 @@ func (start Start) ask(t *testing.T, script ...Turn) Answer {
 
 var errStop = errors.New("somebody said stop")
 
-// made checks the calls of an answer; their ids are the adapter's.
-func made(t *testing.T, a Answer, want ...model.Call) {
+// wantCalls checks the calls of an answer. Their ids may be the adapter's.
+func wantCalls(t *testing.T, a Answer, want ...model.Call) {
 	t.Helper()
 	if a.Err != nil || len(a.Calls) != len(want) {
 		t.Fatalf("answer: %.1000s", fmt.Sprintf("%+v", a))
@@ -180,9 +179,9 @@ func sameJSON(t *testing.T, a, b json.RawMessage) bool {
 	return reflect.DeepEqual(x, y)
 }
 
-// ids: the model's are kept; a call that came without one, or with that of another, gets
-// its own (OSA-09).
-func ids(t *testing.T, start Start) {
+// callIDs: the model's ids are kept; a call without one, or with that of another call, gets a new
+// one (OSA-09).
+func callIDs(t *testing.T, start Start) {
 	if a := start.ask(t, Turn{Calls: []model.Call{query, notify}}); len(a.Calls) == 2 && (a.Calls[0].ID != query.ID || a.Calls[1].ID != notify.ID) {
 		t.Errorf("the ids were changed: %+v", a.Calls)
 	}
@@ -190,19 +189,19 @@ func ids(t *testing.T, start Start) {
 		x, y := query, notify
 		x.ID, y.ID = id, id
 		a := start.ask(t, Turn{Calls: []model.Call{x, y}})
-		if made(t, a, x, y); !minted.MatchString(a.Calls[1].ID) || (a.Calls[0].ID != id) != (id == "") {
+		if wantCalls(t, a, x, y); !generatedID.MatchString(a.Calls[1].ID) || (a.Calls[0].ID != id) != (id == "") {
 			t.Errorf("ids: %+v", a.Calls)
 		}
 	}
 }
 
-var minted = regexp.MustCompile(`^call_[0-9a-f]{24}$`)
+var generatedID = regexp.MustCompile(`^call_[0-9a-f]{24}$`)
 
-// answered is a transcript that goes on with an answer and the results of its calls.
-func answered(t *testing.T, r model.Request, a Answer) model.Request {
+// withResults appends an answer and the results of its calls to the transcript.
+func withResults(t *testing.T, r model.Request, a Answer) model.Request {
 	t.Helper()
 	m := model.Message{Role: model.RoleAssistant, Text: a.Text, Calls: a.Calls, Raw: a.Raw}
-	stored, err := json.Marshal(m) // as a restart finds it
+	stored, err := json.Marshal(m) // as after a restart
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -221,27 +220,27 @@ func answered(t *testing.T, r model.Request, a Answer) model.Request {
 	return r
 }
 
-// What a tool gave may be a schema itself.
+// A tool may return what looks like a schema, which Gemini's API would follow.
 var envelope = json.RawMessage(`{"ok":true,"result":{"rows":[],"schema":{"$ref":"#/x"}}}`)
 
-// turns: the second answer needs the result of the first one's call.
-func turns(t *testing.T, start Start) {
+// multiTurn: the second answer needs the result of the call of the first one.
+func multiTurn(t *testing.T, start Start) {
 	p := start(t, Script{{Calls: []model.Call{query}}, {Calls: []model.Call{notify}}}, Limits{})
 	first := Ask(t, t.Context(), p, question)
-	made(t, first, query)
-	made(t, Ask(t, t.Context(), p, answered(t, question, first)), notify)
+	wantCalls(t, first, query)
+	wantCalls(t, Ask(t, t.Context(), p, withResults(t, question, first)), notify)
 }
 
-// opaque: what a server gives along comes back to it, word for word and in its place,
-// answer after answer; also where the loop has put a notice at the end of a result.
+// opaque: opaque data is sent back to the server unchanged and in its place, answer after answer,
+// also where the loop has appended a notice to a result.
 func opaque(t *testing.T, start Start) {
 	p := start(t, Script{{Text: "I look.", Calls: []model.Call{query, notify}, Opaque: "c2lnMQ"}, {Calls: []model.Call{notify}, Opaque: "c2lnMg"}, {Text: "Done."}}, Limits{})
 	first := Ask(t, t.Context(), p, question)
-	made(t, first, query, notify)
-	r := answered(t, question, first)
+	wantCalls(t, first, query, notify)
+	r := withResults(t, question, first)
 	second := Ask(t, t.Context(), p, r)
-	made(t, second, notify)
-	r = answered(t, r, second)
+	wantCalls(t, second, notify)
+	r = withResults(t, r, second)
 	r.Messages[len(r.Messages)-1].Text += "\n\n[System Notice] 1 of 9 steps remaining."
 	r.NoTools = true
 	if third := Ask(t, t.Context(), p, r); third.Err != nil || third.Text != "Done." {
@@ -249,10 +248,10 @@ func opaque(t *testing.T, start Start) {
 	}
 }
 
-// anothers: a transcript that another provider wrote, or another model, goes on.
-func anothers(t *testing.T, start Start) {
+// foreignTranscripts: a transcript of another provider, or another model, can be continued.
+func foreignTranscripts(t *testing.T, start Start) {
 	for _, raw := range []string{`{"by":"another","model":"x","parts":[{"call":7}]}`, `[1]`, ``} {
-		r := answered(t, question, Answer{Text: "I look.", Raw: json.RawMessage(raw), Calls: []model.Call{
+		r := withResults(t, question, Answer{Text: "I look.", Raw: json.RawMessage(raw), Calls: []model.Call{
 			{ID: "functions.db_query:0", Name: query.Name, Args: query.Args}, {ID: "functions.notify:1", Name: notify.Name, Args: notify.Args}}})
 		r.Messages = append(r.Messages, model.Message{Role: model.RoleUser, Text: "Go on."}, model.Message{Role: model.RoleAssistant, Text: "Yes."},
 			model.Message{Role: model.RoleAssistant, Text: "  "}, model.Message{Role: model.RoleUser, Text: "Now."})
@@ -262,7 +261,7 @@ func anothers(t *testing.T, start Start) {
 	}
 }
 
-// cancelled: a stream that is stopped says why, and makes no call.
+// cancelled: a stream that is cancelled ends with the cause, and makes no call.
 func cancelled(t *testing.T, start Start) {
 	p := start(t, Script{{Text: "I begin", Calls: []model.Call{query}, Hang: true}}, Limits{})
 	ctx, cancel := context.WithCancelCause(t.Context())

@@ -21,7 +21,7 @@ func ask(t testing.TB, s *modeltest.Server, r model.Request) modeltest.Answer {
 	return modeltest.Ask(t, t.Context(), provider(t, s.URL, modeltest.Limits{}), r)
 }
 
-// The server is told how much the model is to read, and never to cut anything off. How long
+// The request sets the size of the context, and forbids to truncate. How long
 // it keeps the model, and whether that thinks, is its own affair.
 func TestRequest(t *testing.T) {
 	s := modeltest.New(t, modeltest.Turn{Text: "ok"})
@@ -125,8 +125,8 @@ func TestFaults(t *testing.T) {
 		"too long, afterward": {stream(`{"error":"the input length exceeds the context length"}`), model.KindContextOverflow, false, "exceeds"},
 		"cut off but whole":   {stream(says(aCall)), model.KindTruncated, true, "before it was complete"},
 		"only loaded":         {stream(done("load")), model.KindUnavailable, true, "gave up in the middle of its answer (load)"},
-		"no object":           {stream(says(`"tool_calls":[{"function":{"name":"notify","arguments":[1]}}]`), done("stop")), model.KindNonsense, true, "not a JSON object"},
-		"another server":      {modeltest.Turn{Raw: "data: {}\n\n"}, model.KindNonsense, false, "instead of a stream: data: {}; check base_url"},
+		"no object":           {stream(says(`"tool_calls":[{"function":{"name":"notify","arguments":[1]}}]`), done("stop")), model.KindInvalidResponse, true, "not a JSON object"},
+		"another server":      {modeltest.Turn{Raw: "data: {}\n\n"}, model.KindInvalidResponse, false, "instead of a stream: data: {}; check base_url"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := ask(t, modeltest.New(t, c.turn), question)

@@ -7,10 +7,10 @@ import (
 	"rouse/agent/model/wire"
 )
 
-// request is what stands behind the messages and the tools.
+// request are the fields after the messages and the tools.
 type request struct {
 	Stream   bool           `json:"stream"`
-	Truncate bool           `json:"truncate"` // the beginning of what does not fit
+	Truncate bool           `json:"truncate"` // cut off the beginning of what does not fit
 	Shift    bool           `json:"shift"`    // forget the beginning while answering
 	Options  map[string]any `json:"options,omitempty"`
 }
@@ -37,17 +37,18 @@ type function struct {
 }
 
 type tool struct {
-	Type     string   `json:"type"`
-	Function declared `json:"function"`
+	Type     string       `json:"type"`
+	Function functionSpec `json:"function"`
 }
 
-type declared struct {
+type functionSpec struct {
 	Name        string `json:"name"`
 	Description string `json:"description,omitempty"`
 	Parameters  any    `json:"parameters"`
 }
 
-func (t *turn) encode() (*wire.Body, error) {
+func (t *turn) encode() (*wire.BodyBuilder, error) {
+	// Truncate and Shift are false, and have to be sent: the server's defaults are true.
 	rest := request{Stream: true, Options: map[string]any{}}
 	if t.p.window > 0 {
 		rest.Options["num_ctx"] = t.p.window
@@ -61,61 +62,61 @@ func (t *turn) encode() (*wire.Body, error) {
 		rest.Options["temperature"] = *t.r.Temperature
 	}
 
-	b, draft, before := &wire.Body{}, wire.DraftOf(t.r.Draft, t.p), ""
-	b.Add(`{"model":`)
-	b.JSON(t.p.server.Model())
-	b.Add(`,"messages":[`)
+	b, cache, before := &wire.BodyBuilder{}, wire.CacheOf(t.r.EncodeCache, t.p), ""
+	b.Raw(`{"model":`)
+	b.Value(t.p.client.Model())
+	b.Raw(`,"messages":[`)
 	if t.r.System != "" {
 		before = string(model.RoleSystem)
-		b.JSON(message{Role: before, Content: t.r.System})
+		b.Value(message{Role: before, Content: t.r.System})
 	}
 
-	var seen []model.Message
-	seen, t.shown = t.p.server.See(t.r.Messages)
-	messages, err := draft.Messages(wire.Beside(seen, t.shown), before, t.write)
+	messages, hasImages := t.p.client.FilterImages(t.r.Messages)
+	t.sentImages = hasImages
+	encoded, err := cache.Messages(wire.MoveToolImages(messages, hasImages), before, t.encodeMessage)
 	if err != nil {
 		return nil, err
 	}
 
-	b.Grow(len(messages))
-	for _, m := range messages {
-		b.Piece(m.Text)
+	b.Grow(len(encoded))
+	for _, m := range encoded {
+		b.Shared(m.JSON)
 	}
 
-	b.Add("]")
-	if len(t.r.Tools) > 0 && !t.r.NoTools { // it has no word that forbids them
-		tools, err := draft.Tools(t.r.Tools, declare)
+	b.Raw("]")
+	if len(t.r.Tools) > 0 && !t.r.NoTools { // the API has no tool_choice
+		tools, err := cache.Tools(t.r.Tools, encodeTool)
 		if err != nil {
 			return nil, err
 		}
-		b.Add(`,"tools":[`)
-		b.Piece(tools)
-		b.Add("]")
+		b.Raw(`,"tools":[`)
+		b.Shared(tools)
+		b.Raw("]")
 	}
 
-	b.Rest(rest)
+	b.EndWith(rest)
 	return b, nil
 }
 
-func declare(t model.Tool) any {
-	return tool{"function", declared{t.Name, t.Description, parameters(t.Schema)}}
+func encodeTool(t model.Tool) any {
+	return tool{"function", functionSpec{t.Name, t.Description, parameters(t.Schema)}}
 }
 
-func (t *turn) write(out *wire.Text, before string, m model.Message) (role string, opaque bool) {
+func (t *turn) encodeMessage(out *wire.JSONBuilder, before string, m model.Message) (role string, opaque bool) {
 	if before != "" {
-		out.Add(",")
+		out.Raw(",")
 	}
-	out.JSON(t.message(m))
+	out.Value(t.toMessage(m))
 	return string(m.Role), false
 }
 
-func (t *turn) message(m model.Message) message {
+func (t *turn) toMessage(m model.Message) message {
 	out := message{Role: string(m.Role), Content: m.Text, ToolName: m.Name, ToolCallID: m.CallID}
 	for _, i := range m.Images {
 		out.Images = append(out.Images, i.Data)
 	}
 
-	for _, p := range t.p.server.Pieces(m) {
+	for _, p := range t.p.client.ContentBlocks(m) {
 		switch {
 		case p.Call != nil:
 			args := p.Call.Args
@@ -123,7 +124,7 @@ func (t *turn) message(m model.Message) message {
 				args = json.RawMessage("{}")
 			}
 			out.ToolCalls = append(out.ToolCalls, call{p.Call.ID, function{len(out.ToolCalls), p.Call.Name, args}})
-		case p.Opaque != nil:
+		case p.Opaque != nil: // thinking: the content is Text already
 			if json.Unmarshal(p.Opaque, &out.Thinking) != nil {
 				out.Thinking = ""
 			}
@@ -133,8 +134,8 @@ func (t *turn) message(m model.Message) message {
 	return out
 }
 
-// parameters are a schema that the server can decode: with properties, each of them an
-// object. Some of its templates fail without.
+// parameters is a schema that the server can decode: with properties, each of them an object.
+// Some of its templates fail without.
 func parameters(raw json.RawMessage) any {
 	var s map[string]any
 	if json.Unmarshal(raw, &s) != nil || s["type"] != "object" {
@@ -147,19 +148,20 @@ func parameters(raw json.RawMessage) any {
 		s["properties"] = properties
 	}
 
-	open(properties)
+	replaceTrue(properties)
 	return s
 }
 
-// open replaces a schema of true, which is one of anything, by {}.
-func open(properties map[string]any) {
+// replaceTrue replaces the schema true by {}, in nested objects too: the server's type for a
+// property is a struct.
+func replaceTrue(properties map[string]any) {
 	for name, p := range properties {
 		switch p := p.(type) {
 		case bool:
 			properties[name] = map[string]any{}
 		case map[string]any:
 			if inner, ok := p["properties"].(map[string]any); ok {
-				open(inner)
+				replaceTrue(inner)
 			}
 		}
 	}

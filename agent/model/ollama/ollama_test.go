@@ -33,6 +33,6 @@ func FuzzStream(f *testing.F) {
 	}, `{"message":{"tool_calls":[{"function":{"name":"x","arguments":{}}}]},"done":true}`, `{"error":"x"}`)
 }
 
-func TestDrafts(t *testing.T) {
-	modeltest.Drafts(t, "ollama", func(url string) model.Provider { return provider(t, url, modeltest.Limits{}) })
+func TestEncodeCache(t *testing.T) {
+	modeltest.RunEncodeCache(t, "ollama", func(url string) model.Provider { return provider(t, url, modeltest.Limits{}) })
 }

@@ -8,7 +8,7 @@ import (
 	"rouse/agent/model/wire"
 )
 
-// request is what stands behind the messages and the tools. It has only what every server
+// request are the fields after the messages and the tools. There are only those that every server
 // knows; some refuse even parallel_tool_calls.
 type request struct {
 	Stream              bool           `json:"stream"`
@@ -24,7 +24,7 @@ type streamOptions struct {
 
 type message struct {
 	Role       string `json:"role"`
-	Content    any    `json:"content"` // a text, a list of parts, or null beside calls
+	Content    any    `json:"content"` // a string, a list of parts, or null beside calls
 	ToolCalls  []call `json:"tool_calls,omitempty"`
 	ToolCallID string `json:"tool_call_id,omitempty"`
 }
@@ -57,7 +57,8 @@ type tool struct {
 	Function function `json:"function"`
 }
 
-func (p *Provider) encode(r model.Request) request {
+// options are the fields of a request, as far as the server is known to take them.
+func (p *Provider) options(r model.Request) request {
 	out := request{Stream: true, Temperature: r.Temperature}
 	if !p.noUsage.Load() {
 		out.StreamOptions = &streamOptions{IncludeUsage: true}
@@ -71,60 +72,60 @@ func (p *Provider) encode(r model.Request) request {
 	return out
 }
 
-// body writes a request, of which the history is that of the last one and what came since.
-func (p *Provider) body(r model.Request, history []model.Message, rest request) (*wire.Body, error) {
-	b, draft, before := &wire.Body{}, wire.DraftOf(r.Draft, p), ""
-	b.Add(`{"model":`)
-	b.JSON(p.server.Model())
-	b.Add(`,"messages":[`)
+// encodeBody encodes a request with the messages as they are to be sent.
+func (p *Provider) encodeBody(r model.Request, messages []model.Message, rest request) (*wire.BodyBuilder, error) {
+	b, cache, before := &wire.BodyBuilder{}, wire.CacheOf(r.EncodeCache, p), ""
+	b.Raw(`{"model":`)
+	b.Value(p.client.Model())
+	b.Raw(`,"messages":[`)
 	if r.System != "" {
 		before = string(model.RoleSystem)
-		b.JSON(message{Role: before, Content: r.System})
+		b.Value(message{Role: before, Content: r.System})
 	}
 
-	messages, err := draft.Messages(history, before, write)
+	encoded, err := cache.Messages(messages, before, encodeMessage)
 	if err != nil {
 		return nil, err
 	}
 
-	b.Grow(len(messages))
-	for _, m := range messages {
-		b.Piece(m.Text)
+	b.Grow(len(encoded))
+	for _, m := range encoded {
+		b.Shared(m.JSON)
 	}
 
-	b.Add("]")
+	b.Raw("]")
 	if len(r.Tools) > 0 && !r.NoTools { // tool_choice: none is ignored by too many servers to be relied on
-		tools, err := draft.Tools(r.Tools, declare)
+		tools, err := cache.Tools(r.Tools, encodeTool)
 		if err != nil {
 			return nil, err
 		}
-		b.Add(`,"tools":[`)
-		b.Piece(tools)
-		b.Add("]")
+		b.Raw(`,"tools":[`)
+		b.Shared(tools)
+		b.Raw("]")
 	}
 
-	b.Rest(rest)
+	b.EndWith(rest)
 	return b, nil
 }
 
-// dataURL is a picture as an address.
+// dataURL is an image as a URL.
 func dataURL(i model.Image) string {
 	return "data:" + i.Type + ";base64," + base64.StdEncoding.EncodeToString(i.Data)
 }
 
-func declare(t model.Tool) any {
+func encodeTool(t model.Tool) any {
 	return tool{"function", function{Name: t.Name, Description: t.Description, Parameters: t.Schema}}
 }
 
-func write(t *wire.Text, before string, m model.Message) (role string, opaque bool) {
+func encodeMessage(t *wire.JSONBuilder, before string, m model.Message) (role string, opaque bool) {
 	if before != "" {
-		t.Add(",")
+		t.Raw(",")
 	}
-	t.JSON(encodeMessage(m))
+	t.Value(toMessage(m))
 	return string(m.Role), false
 }
 
-func encodeMessage(m model.Message) message {
+func toMessage(m model.Message) message {
 	out := message{Role: string(m.Role), Content: m.Text, ToolCallID: m.CallID}
 	if len(m.Images) > 0 {
 		parts := []contentPart{{Type: "text", Text: m.Text}}
@@ -135,7 +136,7 @@ func encodeMessage(m model.Message) message {
 	}
 
 	for _, c := range m.Calls {
-		args := string(c.Args)
+		args := string(c.Args) // a string that holds JSON, which an empty one does not
 		if args == "" {
 			args = "{}"
 		}

@@ -37,7 +37,7 @@ func finish(reason string) string {
 }
 
 // What a server can do wrong is an error with its reason; no half call gets through, and
-// no key is told.
+// no message has the key.
 func TestFaults(t *testing.T) {
 	for name, c := range map[string]struct {
 		turn      modeltest.Turn
@@ -59,30 +59,30 @@ func TestFaults(t *testing.T) {
 		"no quota":          {status(429, `{"error":{"message":"You exceeded your quota","code":"insufficient_quota"}}`), model.KindRateLimited, false, "quota"},
 		"down":              {status(502, "<html><head><title>502 Bad\nGateway</title></head></html>"), model.KindUnavailable, true, `502 Bad Gateway for the model scripted: a web page titled "502 Bad`},
 		"not implemented":   {status(501, ``), model.KindBadRequest, false, "no explanation"},
-		"a web page":        {body("text/html", "<html>login</html>"), model.KindNonsense, false, "text/html instead of a stream: a web page; check base_url"},
-		"text":              {body("text/plain", "It works!"), model.KindNonsense, false, "text/plain instead of a stream: It works!"},
+		"a web page":        {body("text/html", "<html>login</html>"), model.KindInvalidResponse, false, "text/html instead of a stream: a web page; check base_url"},
+		"text":              {body("text/plain", "It works!"), model.KindInvalidResponse, false, "text/plain instead of a stream: It works!"},
 		"error in a 200":    {body("application/json", `{"error":{"message":"overloaded","code":503}}`), model.KindUnavailable, true, "overloaded"},
 		"refusal in a 200":  {body("application/json", `{"error":{"message":"no tools here","type":"invalid_request_error"}}`), model.KindBadRequest, false, "no tools here"},
 		"list in a 200":     {body("application/json", `[{"error":{"message":"bad key","code":401}}]`), model.KindAuth, false, "bad key"},
 		"limit in a 200":    {body("application/json", `{"error":{"message":"busy","type":"rate_limit_error"}}`), model.KindRateLimited, true, "busy"},
-		"no choice":         {body("application/json", `{"choices":[]}`), model.KindNonsense, true, "without a choice"},
-		"half JSON":         {body("application/json", `{"choices":[{"message":{"tool_calls":[{"id":"a"`), model.KindNonsense, true, "cannot be read"},
+		"no choice":         {body("application/json", `{"choices":[]}`), model.KindInvalidResponse, true, "without a choice"},
+		"half JSON":         {body("application/json", `{"choices":[{"message":{"tool_calls":[{"id":"a"`), model.KindInvalidResponse, true, "cannot be read"},
 		"nothing":           {body("text/event-stream", " \n\n"), model.KindTruncated, true, "broke off"},
 		"fails midway":      {stream(begun, `{"error":{"message":"overloaded `+key+`","code":"server_error"}}`), model.KindUnavailable, true, "overloaded [secret]"},
 		"event of an error": {modeltest.Turn{Raw: "event: error\ndata: {\"message\":\"out of memory\"}\n\n"}, model.KindUnavailable, true, "out of memory"},
 		"too long midway":   {stream(`{"error":{"message":"context length exceeded","code":400}}`), model.KindContextOverflow, false, "context length"},
-		"not JSON":          {stream(begun, "{broken"), model.KindNonsense, true, "cannot be read"},
+		"not JSON":          {stream(begun, "{broken"), model.KindInvalidResponse, true, "cannot be read"},
 		"cut off":           {stream(begun), model.KindTruncated, true, "before it was complete"},
 		"cut off but whole": {stream(begun, ended), model.KindTruncated, true, "before it was complete"},
 		"DONE without end":  {stream(begun, ended, "[DONE]"), model.KindTruncated, true, "before it was complete"},
-		"broken arguments":  {stream(begun, finish("tool_calls"), "[DONE]"), model.KindNonsense, true, "called db_query with arguments that are not a JSON object"},
-		"no object":         {stream(strings.Replace(begun, `{\"sql\":`, `[1]`, 1), finish("stop")), model.KindNonsense, true, "not a JSON object"},
-		"no name":           {stream(ended, finish("stop")), model.KindNonsense, true, "without a name"},
+		"broken arguments":  {stream(begun, finish("tool_calls"), "[DONE]"), model.KindInvalidResponse, true, "called db_query with arguments that are not a JSON object"},
+		"no object":         {stream(strings.Replace(begun, `{\"sql\":`, `[1]`, 1), finish("stop")), model.KindInvalidResponse, true, "not a JSON object"},
+		"no name":           {stream(ended, finish("stop")), model.KindInvalidResponse, true, "without a name"},
 		"too long inside":   {stream(begun, ended, finish("length"), "[DONE]"), model.KindTruncated, false, "raise max_output"},
 		"filtered":          {stream(begun, ended, finish("content_filter")), model.KindBadRequest, false, "withheld"},
 		"gave up":           {stream(begun, ended, finish("error")), model.KindUnavailable, true, "gave up"},
 		"strange end":       {stream(begun, ended, finish("banana")), model.KindTruncated, true, "banana"},
-		"endless":           {stream(strings.Repeat(`{"choices":[{"delta":{"content":"`+strings.Repeat("a", 1<<20)+`"}}]}`+"\n\ndata: ", 17)), model.KindNonsense, false, "longer than 16 MiB"},
+		"endless":           {stream(strings.Repeat(`{"choices":[{"delta":{"content":"`+strings.Repeat("a", 1<<20)+`"}}]}`+"\n\ndata: ", 17)), model.KindInvalidResponse, false, "longer than 16 MiB"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := ask(t, modeltest.New(t, c.turn).URL, question)

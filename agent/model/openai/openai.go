@@ -16,28 +16,28 @@ type Options = wire.Endpoint
 
 // Provider is one model on one server. It may be used by many goroutines.
 type Provider struct {
-	server *wire.Server
+	client *wire.Client
 
-	// What was learned about the server.
+	// Learned from refusals: see turn.Adapt.
 	maxCompletion atomic.Bool // it wants max_completion_tokens, not max_tokens
 	noUsage       atomic.Bool // it refuses stream_options
 }
 
-// images are those that OpenAI takes; other servers say so when they take fewer.
-var images = wire.Images{Types: []string{"image/png", "image/jpeg", "image/webp", "image/gif"}, Each: model.MaxImage, All: model.MaxImage}
+// imageLimits are OpenAI's. Other servers that accept less refuse an image with their reason.
+var imageLimits = wire.ImageLimits{Types: []string{"image/png", "image/jpeg", "image/webp", "image/gif"}, MaxBytes: model.MaxImage, MaxTotal: model.MaxImage}
 
-// New checks the options; it does not reach for the server.
+// New checks the options. It does not connect to the server.
 func New(o Options) (*Provider, error) {
 	server, err := wire.New(o, wire.Dialect{
-		Name: "openai", BaseURL: "https://api.openai.com/v1", Example: "http://127.0.0.1:8080/v1",
-		Path: "chat/completions", KeyHeader: "Authorization", KeyPrefix: "Bearer ", Images: images,
+		Name: "openai", BaseURL: "https://api.openai.com/v1", ExampleURL: "http://127.0.0.1:8080/v1",
+		Path: "chat/completions", KeyHeader: "Authorization", KeyPrefix: "Bearer ", Images: imageLimits,
 	})
 	if err != nil {
 		return nil, err
 	}
 
-	p := &Provider{server: server}
-	// OpenAI's reasoning models refuse max_tokens, and all its models take the new name.
+	p := &Provider{client: server}
+	// OpenAI's reasoning models refuse max_tokens, and all its models accept the new name.
 	host := server.Host()
 	p.maxCompletion.Store(host == "api.openai.com" || strings.HasSuffix(host, ".openai.azure.com"))
 
@@ -46,31 +46,31 @@ func New(o Options) (*Provider, error) {
 
 // Stream implements model.Provider.
 func (p *Provider) Stream(ctx context.Context, r model.Request) iter.Seq2[model.Event, error] {
-	return p.server.Stream(ctx, &turn{p: p, r: r})
+	return p.client.Stream(ctx, &turn{p: p, r: r})
 }
 
 // turn implements wire.Exchange.
 type turn struct {
-	p       *Provider
-	r       model.Request
-	sent    request
-	shown   bool // pictures are in it
-	any     bool // a choice was there
-	refused bool
+	p          *Provider
+	r          model.Request
+	sent       request
+	sentImages bool // in the last request
+	hasChoice  bool // some chunk had one
+	refused    bool
 }
 
-// Request implements wire.Exchange.
-func (t *turn) Request() (*wire.Body, error) {
-	t.sent = t.p.encode(t.r)
-	var seen []model.Message
-	seen, t.shown = t.p.server.See(t.r.Messages)
-	return t.p.body(t.r, wire.Beside(seen, t.shown), t.sent)
+// EncodeRequest implements wire.Exchange.
+func (t *turn) EncodeRequest() (*wire.BodyBuilder, error) {
+	t.sent = t.p.options(t.r)
+	messages, hasImages := t.p.client.FilterImages(t.r.Messages)
+	t.sentImages = hasImages
+	return t.p.encodeBody(t.r, wire.MoveToolImages(messages, hasImages), t.sent)
 }
 
-// Adapt implements wire.Exchange. Each field is learned about once, so the request is
-// repeated at most twice.
-func (t *turn) Adapt(status int, said wire.Said) bool {
-	if t.p.server.Blind(t.shown, said) {
+// Adapt implements wire.Exchange. It looks at what was sent, so that each field is learned about
+// once, and the request is repeated at most twice.
+func (t *turn) Adapt(status int, refusal wire.ServerError) bool {
+	if t.p.client.AdaptImages(t.sentImages, refusal) {
 		return true
 	}
 	if status != http.StatusBadRequest && status != http.StatusUnprocessableEntity {
@@ -78,9 +78,9 @@ func (t *turn) Adapt(status int, said wire.Said) bool {
 	}
 
 	switch {
-	case t.sent.MaxTokens > 0 && strings.Contains(said.Text, "max_completion_tokens"):
+	case t.sent.MaxTokens > 0 && strings.Contains(refusal.Message, "max_completion_tokens"):
 		t.p.maxCompletion.Store(true)
-	case t.sent.StreamOptions != nil && strings.Contains(said.Text, "stream_options"):
+	case t.sent.StreamOptions != nil && strings.Contains(refusal.Message, "stream_options"):
 		t.p.noUsage.Store(true)
 	default:
 		return false
@@ -89,5 +89,5 @@ func (t *turn) Adapt(status int, said wire.Said) bool {
 	return true
 }
 
-// Advise implements wire.Exchange.
-func (t *turn) Advise(model.ErrorKind, int, wire.Said) string { return "" }
+// Hint implements wire.Exchange.
+func (t *turn) Hint(model.ErrorKind, int, wire.ServerError) string { return "" }

@@ -142,6 +142,6 @@ func FuzzStream(f *testing.F) {
 	}, `{"choices":[{"message":{"tool_calls":[{"function":{"name":"x","arguments":{}}}]},"finish_reason":"stop"}]}`, "event: error\ndata: [1]\n\n", `[{"error":"x"}]`)
 }
 
-func TestDrafts(t *testing.T) {
-	modeltest.Drafts(t, "openai", func(url string) model.Provider { return provider(t, url, modeltest.Limits{}) })
+func TestEncodeCache(t *testing.T) {
+	modeltest.RunEncodeCache(t, "openai", func(url string) model.Provider { return provider(t, url, modeltest.Limits{}) })
 }

@@ -13,66 +13,68 @@ import (
 	"rouse/agent/model/wire"
 )
 
-// Responses is one model on one server that speaks OpenAI's Responses API. It may be used
-// by many goroutines.
+// Responses is one model on one server with OpenAI's Responses API. It may be used by many
+// goroutines.
 type Responses struct {
-	server *wire.Server
-	own    bool // OpenAI's own, which keeps prefixes by a key
+	client   *wire.Client
+	isOpenAI bool // the server is OpenAI's own, which has prompt_cache_key
 
-	// What was learned about the server.
+	// Learned from refusals: see responsesTurn.Adapt.
 	noTemperature atomic.Bool
-	noEncrypted   atomic.Bool // it gives no encrypted reasoning along
+	noEncrypted   atomic.Bool // the server does not send encrypted reasoning
 }
 
-// NewResponses checks the options; it does not reach for the server.
+// NewResponses checks the options. It does not connect to the server.
 func NewResponses(o Options) (*Responses, error) {
 	server, err := wire.New(o, wire.Dialect{
-		Name: "openai-responses", BaseURL: "https://api.openai.com/v1", Example: "https://api.openai.com/v1",
-		Path: "responses", KeyHeader: "Authorization", KeyPrefix: "Bearer ", Images: images,
+		Name: "openai-responses", BaseURL: "https://api.openai.com/v1", ExampleURL: "https://api.openai.com/v1",
+		Path: "responses", KeyHeader: "Authorization", KeyPrefix: "Bearer ", Images: imageLimits,
 	})
 	if err != nil {
 		return nil, err
 	}
-	return &Responses{server: server, own: server.Host() == "api.openai.com"}, nil
+	return &Responses{client: server, isOpenAI: server.Host() == "api.openai.com"}, nil
 }
 
 // Stream implements model.Provider.
 func (p *Responses) Stream(ctx context.Context, r model.Request) iter.Seq2[model.Event, error] {
-	return p.server.Stream(ctx, &response{p: p, r: r})
+	return p.client.Stream(ctx, &responsesTurn{p: p, r: r})
 }
 
-// response is a turn. It implements wire.Exchange.
-type response struct {
-	p     *Responses
-	r     model.Request
-	sent  responsesRequest
-	bare  bool // without what the model thought: the server refuses it
-	items []*outputItem
+// responsesTurn implements wire.Exchange.
+type responsesTurn struct {
+	p             *Responses
+	r             model.Request
+	sent          responsesRequest
+	dropReasoning bool // the server refuses reasoning that was sent back
+	items         []*outputItem
 }
 
-// Request implements wire.Exchange.
-func (t *response) Request() (*wire.Body, error) {
+// EncodeRequest implements wire.Exchange.
+func (t *responsesTurn) EncodeRequest() (*wire.BodyBuilder, error) {
 	t.items = nil
 	t.sent = t.encode()
-	return wire.JSON(t.sent)
+	return wire.JSONBody(t.sent)
 }
 
-// Adapt implements wire.Exchange. Each thing is learned once, so the request is repeated
-// only so often.
-func (t *response) Adapt(status int, said wire.Said) bool {
-	if t.p.server.Blind(t.sent.shown, said) {
+// Adapt implements wire.Exchange. Each thing is learned once, so that the retries end.
+func (t *responsesTurn) Adapt(status int, refusal wire.ServerError) bool {
+	if t.p.client.AdaptImages(t.sent.images, refusal) {
 		return true
 	}
 	if status != http.StatusBadRequest && status != http.StatusUnprocessableEntity {
 		return false
 	}
 
-	says := func(word string) bool { return strings.Contains(strings.ToLower(said.Text+" "+said.Code), word) }
+	// The order matters: a refusal of reasoning that was sent back may speak of "encrypted" too.
+	says := func(word string) bool {
+		return strings.Contains(strings.ToLower(refusal.Message+" "+refusal.Code), word)
+	}
 	switch {
 	case t.sent.Temperature != nil && says("temperature"):
 		return !t.p.noTemperature.Swap(true)
-	case t.sent.opaque && !t.bare && (says("encrypted_content") || says("reasoning")):
-		t.bare = true
+	case t.sent.reasoning && !t.dropReasoning && (says("encrypted_content") || says("reasoning")):
+		t.dropReasoning = true
 		return true
 	case t.sent.Include != nil && (says("encrypted") || says("include")):
 		return !t.p.noEncrypted.Swap(true)
@@ -81,18 +83,18 @@ func (t *response) Adapt(status int, said wire.Said) bool {
 	return false
 }
 
-// Advise implements wire.Exchange.
-func (t *response) Advise(_ model.ErrorKind, status int, _ wire.Said) string {
-	if status == http.StatusNotFound && !t.p.own {
+// Hint implements wire.Exchange.
+func (t *responsesTurn) Hint(_ model.ErrorKind, status int, _ wire.ServerError) string {
+	if status == http.StatusNotFound && !t.p.isOpenAI {
 		return "check base_url and the name of the model; a server that knows only chat completions wants api: chat"
 	}
 	return ""
 }
 
-// cacheKey is the same for all requests of one run: those are kept in one place, where the
-// next one finds what it begins with.
+// cacheKey is the same for all requests of one run. It routes them to the same machine, where the
+// next one finds its prefix in the cache.
 func cacheKey(r model.Request) string {
-	h := sha256.New()
+	h := sha256.New() // a key has at most 64 characters, and must not disclose the prompt
 	h.Write([]byte(r.System))
 	if len(r.Messages) > 0 {
 		h.Write([]byte("\x00" + r.Messages[0].Text))

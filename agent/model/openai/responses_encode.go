@@ -6,8 +6,8 @@ import (
 	"rouse/agent/model"
 )
 
-// responsesRequest asks for an answer that the server does not keep: the whole
-// conversation is sent each time, with what the model thought in a form only it can read.
+// responsesRequest asks for an answer that the server does not store: each request has the whole
+// conversation, with the reasoning encrypted.
 type responsesRequest struct {
 	Model           string          `json:"model"`
 	Instructions    string          `json:"instructions,omitempty"`
@@ -21,8 +21,8 @@ type responsesRequest struct {
 	Temperature     *float64        `json:"temperature,omitempty"`
 	PromptCacheKey  string          `json:"prompt_cache_key,omitempty"`
 
-	opaque bool // what the model thought is in it
-	shown  bool // pictures are
+	reasoning bool // reasoning of earlier answers is in it
+	images    bool
 }
 
 type responsesTool struct {
@@ -37,7 +37,7 @@ type inputMessage struct {
 	Type    string `json:"type"`
 	Role    string `json:"role"`
 	Content any    `json:"content"`
-	Phase   string `json:"phase,omitempty"` // of an assistant's, as it came
+	Phase   string `json:"phase,omitempty"` // of an assistant message, as the server sent it
 }
 
 type inputCall struct {
@@ -53,13 +53,13 @@ type inputResult struct {
 	Output any    `json:"output"`
 }
 
-// aside is what belongs to a text and is not said in it.
-type aside struct {
+// textState is the opaque data of a text.
+type textState struct {
 	Phase string `json:"phase"`
 }
 
-func (t *response) encode() responsesRequest {
-	out := responsesRequest{Model: t.p.server.Model(), Instructions: t.r.System, Input: []any{}, Stream: true, MaxOutputTokens: t.r.MaxOutput}
+func (t *responsesTurn) encode() responsesRequest {
+	out := responsesRequest{Model: t.p.client.Model(), Instructions: t.r.System, Input: []any{}, Stream: true, MaxOutputTokens: t.r.MaxOutput}
 	if !t.p.noTemperature.Load() {
 		out.Temperature = t.r.Temperature
 	}
@@ -68,14 +68,14 @@ func (t *response) encode() responsesRequest {
 		out.Include = []string{"reasoning.encrypted_content"}
 	}
 
-	if t.p.own {
+	if t.p.isOpenAI {
 		out.PromptCacheKey = cacheKey(t.r)
 	}
 
-	messages, shown := t.p.server.See(t.r.Messages)
-	out.shown = shown
+	messages, hasImages := t.p.client.FilterImages(t.r.Messages)
+	out.images = hasImages
 	for _, m := range messages {
-		t.add(&out, m)
+		t.appendMessage(&out, m)
 	}
 
 	for _, tl := range t.r.Tools {
@@ -86,7 +86,7 @@ func (t *response) encode() responsesRequest {
 		out.Tools = append(out.Tools, responsesTool{Type: "function", Name: tl.Name, Description: tl.Description, Parameters: schema})
 	}
 
-	if t.r.NoTools && len(out.Tools) > 0 { // they stay, so that the kept prefix stays what it is
+	if t.r.NoTools && len(out.Tools) > 0 { // they are sent all the same, so that the cached prefix stays the same
 		out.ToolChoice = "none"
 	}
 
@@ -100,8 +100,9 @@ type inputPart struct {
 	Detail   string `json:"detail,omitempty"`
 }
 
-// input is what a user says or a tool gave: a text, or a list of it and of pictures.
-func input(m model.Message) any {
+// inputContent is the content of a user message or a tool result: a string, or a list of text and
+// images.
+func inputContent(m model.Message) any {
 	if len(m.Images) == 0 {
 		return m.Text
 	}
@@ -113,18 +114,18 @@ func input(m model.Message) any {
 	return parts
 }
 
-// add appends what a message is in the API's words: one item or more.
-func (t *response) add(out *responsesRequest, m model.Message) {
+// appendMessage appends the items of a message.
+func (t *responsesTurn) appendMessage(out *responsesRequest, m model.Message) {
 	switch m.Role {
 	case model.RoleTool:
-		out.Input = append(out.Input, inputResult{"function_call_output", m.CallID, input(m)})
+		out.Input = append(out.Input, inputResult{"function_call_output", m.CallID, inputContent(m)})
 		return
 	case model.RoleAssistant:
 	default:
-		out.Input = append(out.Input, inputMessage{Type: "message", Role: string(m.Role), Content: input(m)})
+		out.Input = append(out.Input, inputMessage{Type: "message", Role: string(m.Role), Content: inputContent(m)})
 		return
 	}
-	for _, p := range t.p.server.Pieces(m) {
+	for _, p := range t.p.client.ContentBlocks(m) {
 		switch {
 		case p.Call != nil:
 			args := string(p.Call.Args)
@@ -133,14 +134,14 @@ func (t *response) add(out *responsesRequest, m model.Message) {
 			}
 			out.Input = append(out.Input, inputCall{"function_call", p.Call.ID, p.Call.Name, args})
 		case p.Text != "":
-			var beside aside
-			if len(p.Opaque) > 0 && json.Unmarshal(p.Opaque, &beside) != nil {
-				beside = aside{}
+			var state textState
+			if len(p.Opaque) > 0 && json.Unmarshal(p.Opaque, &state) != nil {
+				state = textState{}
 			}
-			out.Input = append(out.Input, inputMessage{"message", "assistant", p.Text, beside.Phase})
-		case p.Opaque != nil && !t.bare:
+			out.Input = append(out.Input, inputMessage{"message", "assistant", p.Text, state.Phase})
+		case p.Opaque != nil && !t.dropReasoning:
 			out.Input = append(out.Input, p.Opaque)
-			out.opaque = true
+			out.reasoning = true
 		}
 	}
 }

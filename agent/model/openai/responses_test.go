@@ -111,7 +111,7 @@ func TestResponsesAdapts(t *testing.T) {
 }
 
 // What was sealed for another account cannot be read: the conversation goes on without.
-func TestResponsesWithoutThoughts(t *testing.T) {
+func TestResponsesWithoutReasoning(t *testing.T) {
 	call := model.Call{ID: "a", Name: "db_query", Args: json.RawMessage(`{}`)}
 	s := modeltest.New(t, modeltest.Turn{Calls: []model.Call{call}, Opaque: "sealed"})
 	p := responses(t, s.URL, modeltest.Limits{})
@@ -127,7 +127,7 @@ func TestResponsesWithoutThoughts(t *testing.T) {
 	}
 }
 
-// A server without the endpoint is told from one without the model.
+// The error for a server without the endpoint differs from that for one without the model.
 func TestResponsesAreMissing(t *testing.T) {
 	s := modeltest.New(t, modeltest.Turn{Status: 404, Raw: "404 page not found"})
 	if a := modeltest.Ask(t, t.Context(), responses(t, s.URL, modeltest.Limits{}), question); a.Err == nil || !strings.Contains(a.Err.Error(), "api: chat") {

@@ -9,35 +9,34 @@ import (
 	"strings"
 )
 
-// identifier is what templates and expressions can both name.
+// identifier is a name that both templates and expressions can use.
 var identifier = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
-// Check finds what is wrong with calls before any of them runs; names are what every run
-// has in its data.
+// Check finds mistakes in calls before any of them runs; names are in the data of every run.
 func Check(calls []Call, names []string) []error {
 	var problems []error
 	for i, c := range calls {
-		bad := func(err error) {
+		report := func(err error) {
 			if err != nil {
 				problems = append(problems, fmt.Errorf("%s: %w", label(i, c), err))
 			}
 		}
 
 		if c.Name == "" {
-			bad(errors.New("it has no call: with the name of a tool"))
+			report(errors.New("it has no call: with the name of a tool"))
 		}
 
 		if c.OnError != "" && c.OnError != onErrorFail && c.OnError != onErrorContinue {
-			bad(fmt.Errorf("on_error %q is neither fail nor continue", c.OnError))
+			report(fmt.Errorf("on_error %q is neither fail nor continue", c.OnError))
 		}
 
 		if c.If != "" {
-			bad(checkExpression("if", c.If))
+			report(checkExpression("if", c.If))
 		}
 
-		checkValue("each", c.Each, bad)
-		checkValue("with", c.With, bad)
-		bad(checkSave(c.Save, names))
+		checkValue("each", c.Each, report)
+		checkValue("with", c.With, report)
+		report(checkSave(c.Save, names))
 	}
 
 	return problems
@@ -57,21 +56,21 @@ func checkSave(name string, names []string) error {
 	return nil
 }
 
-func checkValue(where string, v any, bad func(error)) {
+func checkValue(where string, v any, report func(error)) {
 	switch v := v.(type) {
 	case string:
 		if source, ok := strings.CutPrefix(v, marker); ok {
-			bad(checkExpression(where, source))
+			report(checkExpression(where, source))
 			return
 		}
-		bad(CheckTemplate(where, v))
+		report(CheckTemplate(where, v))
 	case []any:
 		for i, item := range v {
-			checkValue(fmt.Sprintf("%s[%d]", where, i), item, bad)
+			checkValue(fmt.Sprintf("%s[%d]", where, i), item, report)
 		}
 	case map[string]any:
 		for _, k := range slices.Sorted(maps.Keys(v)) {
-			checkValue(where+"."+k, v[k], bad)
+			checkValue(where+"."+k, v[k], report)
 		}
 	}
 }

@@ -10,17 +10,19 @@ import (
 	"strings"
 )
 
+// The errors of text/template are plain text, written for programmers: these find the parts in them
+// that say something to the author of a playbook.
 var (
-	execution = regexp.MustCompile(`(?s)^template: ` + templateTag + `:\d+:\d+: executing "` + templateTag + `" at <(.*?)>: (.*)$`)
+	execError = regexp.MustCompile(`(?s)^template: ` + templateTag + `:\d+:\d+: executing "` + templateTag + `" at <(.*?)>: (.*)$`)
 	noKey     = regexp.MustCompile(`map has no entry for key "(.*)"$`)
 	noField   = regexp.MustCompile(`can't evaluate field (\S+) in type|nil pointer evaluating .*\.(\w+)$`)
-	failed    = regexp.MustCompile(`^error calling \w+: (.*)$`)
+	funcError = regexp.MustCompile(`^error calling \w+: (.*)$`)
 )
 
-// explain words a failed execution for someone who writes YAML. scoped says that the dot
-// may not be the data.
-func explain(name string, err error, data map[string]any, scoped bool) error {
-	m := execution.FindStringSubmatch(err.Error())
+// explainError turns a failed execution into a message for someone who writes YAML. scoped says
+// that the dot may be something other than the data.
+func explainError(name string, err error, data map[string]any, scoped bool) error {
+	m := execError.FindStringSubmatch(err.Error())
 	switch {
 	case errors.Is(err, errTooMuch):
 		return fmt.Errorf("the template of %s cannot be filled: %w", name, errTooMuch)
@@ -28,54 +30,56 @@ func explain(name string, err error, data map[string]any, scoped bool) error {
 		return fmt.Errorf("the template of %s cannot be filled: %w", name, err)
 	}
 
+	// at is the expression in the template, as its author wrote it.
 	at, problem := m[1], m[2]
-	if key := missing(problem); key != "" {
-		return fmt.Errorf("the template of %s uses %s", name, absent(at, key, data, scoped))
+	if key := missingName(problem); key != "" {
+		return fmt.Errorf("the template of %s uses %s", name, describeMissing(at, key, data, scoped))
 	}
 
-	if inner := failed.FindStringSubmatch(problem); inner != nil {
+	if inner := funcError.FindStringSubmatch(problem); inner != nil {
 		problem = inner[1]
 	}
 
 	return fmt.Errorf("the template of %s cannot be filled: %s: %s", name, at, problem)
 }
 
-// missing is the name that was looked for in vain, "" when it is not about that.
-func missing(problem string) string {
+// missingName is the name that was not found, "" when the problem is another one.
+func missingName(problem string) string {
 	if m := noKey.FindStringSubmatch(problem); m != nil {
 		return m[1]
 	}
 	if m := noField.FindStringSubmatch(problem); m != nil {
-		return m[1] + m[2]
+		return m[1] + m[2] // only one of the two alternatives matches
 	}
 	return ""
 }
 
-// absent says what is missing, and what is there instead where that can be known.
-func absent(at, key string, data map[string]any, scoped bool) string {
+// describeMissing says what is missing, and what is there instead if that can be known.
+func describeMissing(at, key string, data map[string]any, scoped bool) string {
 	path, known := strings.CutPrefix(at, "$.")
 	if !known {
 		path, known = strings.CutPrefix(at, ".")
-		known = known && !scoped
+		known = known && !scoped // within a range or with, the dot is something else
 	}
 	if !known {
 		return fmt.Sprintf("%q, which is not there", key)
 	}
 
+	// Follows the path from the data on, to the first part that is not there.
 	var owner any = data
 	names := strings.Split(path, ".")
 	for i, part := range names {
-		value, ok := get(owner, part)
+		value, ok := lookup(owner, part)
 		switch {
 		case ok:
 			owner = value
 			continue
 		case i == 0:
-			return fmt.Sprintf("%q, which this run does not have; it has %s", part, strings.Join(parts(owner), ", "))
+			return fmt.Sprintf("%q, which this run does not have; it has %s", part, strings.Join(memberNames(owner), ", "))
 		}
 
 		full, parent := strings.Join(names[:i+1], "."), strings.Join(names[:i], ".")
-		switch has := parts(owner); {
+		switch has := memberNames(owner); {
 		case owner == nil:
 			return fmt.Sprintf("%q, but %s has no value here", full, parent)
 		case reflect.TypeOf(owner).Kind() == reflect.Slice:
@@ -92,8 +96,8 @@ func absent(at, key string, data map[string]any, scoped bool) string {
 	return fmt.Sprintf("%q, which is not there", key)
 }
 
-// get looks into an object or a struct.
-func get(owner any, name string) (any, bool) {
+// lookup is the value of a name in an object or a struct.
+func lookup(owner any, name string) (any, bool) {
 	if m, ok := owner.(map[string]any); ok {
 		v, ok := m[name]
 		return v, ok
@@ -112,8 +116,9 @@ func get(owner any, name string) (any, bool) {
 	return v.FieldByIndex(f.Index).Interface(), true
 }
 
-// parts are the names in an object or a struct, nil when it cannot have any.
-func parts(owner any) []string {
+// memberNames are the names in an object or a struct; nil when it cannot have any, which is not the
+// same as an empty object.
+func memberNames(owner any) []string {
 	if m, ok := owner.(map[string]any); ok {
 		return slices.AppendSeq([]string{}, slices.Values(slices.Sorted(maps.Keys(m))))
 	}

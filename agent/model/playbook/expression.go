@@ -22,24 +22,24 @@ const marker = "= "
 
 var unknownName = regexp.MustCompile(` is broken: unknown name (\S+)`)
 
-// language is what all expressions have. There is no clock in it, and what is made of a
-// map is sorted, so that a resumed attempt makes the same calls as the one before it.
-func language() []expr.Option {
+// languageOptions are the functions of all expressions. There is no clock among them, and what is
+// made of a map is sorted, so that a resumed attempt makes the same calls as the one before it.
+func languageOptions() []expr.Option {
 	return []expr.Option{
 		expr.DisableBuiltin("now"),
 		expr.DisableBuiltin("keys"), expr.Function("keys", func(p ...any) (any, error) {
-			return ofMap(p[0], func(key string, _ any) any { return key })
+			return mapSorted(p[0], func(key string, _ any) any { return key })
 		}, new(func(any) []any)),
 		expr.DisableBuiltin("values"), expr.Function("values", func(p ...any) (any, error) {
-			return ofMap(p[0], func(_ string, value any) any { return value })
+			return mapSorted(p[0], func(_ string, value any) any { return value })
 		}, new(func(any) []any)),
 		expr.DisableBuiltin("toPairs"), expr.Function("toPairs", func(p ...any) (any, error) {
-			return ofMap(p[0], func(key string, value any) any { return []any{key, value} })
+			return mapSorted(p[0], func(key string, value any) any { return []any{key, value} })
 		}, new(func(any) []any)),
 	}
 }
 
-func ofMap(v any, item func(key string, value any) any) (any, error) {
+func mapSorted(v any, item func(key string, value any) any) (any, error) {
 	m, ok := v.(map[string]any)
 	if !ok {
 		return nil, fmt.Errorf("%.60s is no object", show(v))
@@ -62,7 +62,7 @@ func evaluate(name, text string, data map[string]any) (any, error) {
 	program, err := compile(name, text, names)
 	if err != nil {
 		if m := unknownName.FindStringSubmatch(err.Error()); m != nil {
-			return nil, fmt.Errorf("the expression of %s uses %q, which this run does not have; it has %s", name, m[1], strings.Join(parts(data), ", "))
+			return nil, fmt.Errorf("the expression of %s uses %q, which this run does not have; it has %s", name, m[1], strings.Join(memberNames(data), ", "))
 		}
 		return nil, err
 	}
@@ -80,7 +80,7 @@ func compile(name, text string, names types.Map) (*vm.Program, error) {
 		return nil, fmt.Errorf("the expression of %s is longer than %d bytes", name, maxExpression)
 	}
 
-	program, err := expr.Compile(text, append(language(), expr.Env(names))...)
+	program, err := expr.Compile(text, append(languageOptions(), expr.Env(names))...)
 	if err != nil {
 		return nil, fmt.Errorf("the expression of %s is broken: %s", name, firstLine(err))
 	}
@@ -89,6 +89,8 @@ func compile(name, text string, names types.Map) (*vm.Program, error) {
 
 // checkExpression says whether an expression can be computed if all that it names exists.
 func checkExpression(name, text string) error {
+	// Declares every name that the expression uses, so that only its form and its functions are
+	// checked: the data of a run is not known yet.
 	names := types.Map{}
 	if len(text) <= maxExpression {
 		if tree, err := parser.Parse(text); err == nil {
@@ -115,7 +117,7 @@ func (v *identifiers) Visit(n *ast.Node) {
 	switch n := (*n).(type) {
 	case *ast.IdentifierNode:
 		v.used[n.Value]++
-	case *ast.CallNode:
+	case *ast.CallNode: // its name was counted as an identifier before
 		if f, ok := n.Callee.(*ast.IdentifierNode); ok {
 			v.used[f.Value]--
 		}
@@ -124,7 +126,7 @@ func (v *identifiers) Visit(n *ast.Node) {
 	}
 }
 
-// firstLine is an error of the library without its drawing of the place.
+// firstLine is an error of the library without the excerpt that it draws below it.
 func firstLine(err error) string {
 	line, _, _ := strings.Cut(err.Error(), "\n")
 	return line

@@ -33,35 +33,35 @@ type Call struct {
 	Line    int            // in the configuration, for messages
 }
 
-// Options are a playbook and what its templates can name.
+// Options are a playbook and the data of its templates.
 type Options struct {
 	Calls []Call
 	Data  map[string]any
 	// Recorded says whether a call has a result of an earlier attempt; nil: none has.
 	Recorded func(key string) bool
-	// Skipped says whether a call is not to be made, because its owner said so; nil: none is.
+	// Skipped says whether the owner decided that a call is not made; nil: none is skipped.
 	Skipped func(key string) bool
 }
 
-// Absentee is an item of an each that may no longer be there. It keeps its place, for the
-// keys of the calls count on it; without a recorded result no call is made for it.
-type Absentee interface{ Absent() bool }
+// RemovableItem is an item of an each that may be gone, like a file. It keeps its place in the list,
+// because the keys of the calls are positions; no call is made for it unless its result is recorded.
+type RemovableItem interface{ Removed() bool }
 
-// Provider plays the calls, one a turn. It serves one attempt of one run.
+// Provider makes the calls, one in each turn. It serves one attempt of one run.
 type Provider struct {
-	calls []Call
-	data  map[string]any
-	tally []tally
-	at    int   // the call that comes next, or whose result does
-	items []any // of its each; nil when it has none or they are not known yet
-	item  int
-	asked string // key of the call whose result comes with the next request
+	calls   []Call
+	data    map[string]any
+	tally   []tally
+	index   int   // of the next call, or of the one whose result comes next
+	items   []any // of its each; nil when it has none, or before it is evaluated
+	item    int
+	pending string // key of the call whose result comes with the next request
 
-	recorded, skip func(key string) bool
+	recorded, skipped func(key string) bool
 }
 
-// New returns the provider of one attempt. A playbook that cannot be played to its end
-// does not begin.
+// New returns the provider of one attempt. A playbook with a mistake does not start, not even with
+// the calls before the mistake.
 func New(o Options) (*Provider, error) {
 	if len(o.Calls) == 0 {
 		return nil, errors.New("the playbook has no calls")
@@ -70,9 +70,10 @@ func New(o Options) (*Provider, error) {
 		return nil, errors.Join(problems...)
 	}
 
+	// Copied, because results are saved in it.
 	data := map[string]any{}
 	maps.Copy(data, o.Data)
-	p := &Provider{calls: o.Calls, data: data, recorded: o.Recorded, skip: o.Skipped}
+	p := &Provider{calls: o.Calls, data: data, recorded: o.Recorded, skipped: o.Skipped}
 	for _, c := range o.Calls {
 		p.tally = append(p.tally, tally{name: c.Name})
 	}
@@ -88,9 +89,9 @@ func (p *Provider) Stream(ctx context.Context, r model.Request) iter.Seq2[model.
 			return
 		}
 
-		call, err := p.turn(r)
+		call, err := p.nextCall(r)
 		switch {
-		case err != nil:
+		case err != nil: // an end with an outcome: an error of a provider would be a turn that failed
 			yield(model.Event{End: &model.End{Outcome: domain.OutcomeError, Error: err.Error()}}, nil)
 		case call == nil:
 			yield(model.Event{End: &model.End{Outcome: domain.OutcomeSuccess, Summary: summary(p.tally)}}, nil)
@@ -100,16 +101,16 @@ func (p *Provider) Stream(ctx context.Context, r model.Request) iter.Seq2[model.
 	}
 }
 
-// turn learns what became of the last call and finds the next one, nil after the last.
-func (p *Provider) turn(r model.Request) (*model.Call, error) {
-	if p.asked != "" {
-		if err := p.take(r.Results); err != nil {
+// nextCall records the result of the last call and finds the next one, nil after the last.
+func (p *Provider) nextCall(r model.Request) (*model.Call, error) {
+	if p.pending != "" {
+		if err := p.recordResult(r.Results); err != nil {
 			return nil, err
 		}
 	}
 
-	for p.at < len(p.calls) {
-		call, err := p.next()
+	for p.index < len(p.calls) {
+		call, err := p.currentCall()
 		if call != nil || err != nil {
 			return call, err
 		}
@@ -132,18 +133,18 @@ func label(i int, c Call) string {
 	return fmt.Sprintf("call %d (%s)", i+1, about)
 }
 
-// label names the call that is at hand, and its item.
+// label names the current call, and its item, in messages.
 func (p *Provider) label() string {
-	text := label(p.at, p.calls[p.at])
+	text := label(p.index, p.calls[p.index])
 	if p.items != nil {
 		text += fmt.Sprintf(" for item %d", p.item+1)
 	}
 	return text
 }
 
-// take learns the result of the call that was made. The error ends the run.
-func (p *Provider) take(results []model.Result) error {
-	at := slices.IndexFunc(results, func(r model.Result) bool { return r.Call.Key == p.asked })
+// recordResult takes over the result of the call that was made. An error ends the run.
+func (p *Provider) recordResult(results []model.Result) error {
+	at := slices.IndexFunc(results, func(r model.Result) bool { return r.Call.Key == p.pending })
 	if at < 0 {
 		return fmt.Errorf("%s gave no result", p.label())
 	}
@@ -161,17 +162,17 @@ func (p *Provider) take(results []model.Result) error {
 		return fmt.Errorf("the result of %s cannot be read: %w", p.label(), err)
 	}
 
-	c, t := &p.calls[p.at], &p.tally[p.at]
+	c, t := &p.calls[p.index], &p.tally[p.index]
 	switch {
 	case e.OK:
 		t.made++
-		t.said = tell(result)
+		t.detail = describeResult(result)
 	case c.OnError != onErrorContinue:
 		return fmt.Errorf("%s failed: %s: %s", p.label(), e.Kind, e.Message)
 	default:
 		t.failed++
 		t.kind = e.Kind
-		result = nil
+		result = nil // later templates see nothing, and not the result of another item
 	}
 
 	if c.Save != "" {
@@ -184,31 +185,32 @@ func (p *Provider) take(results []model.Result) error {
 
 // advance moves to the next item of an each, or to the next call.
 func (p *Provider) advance() {
-	p.asked = ""
+	p.pending = ""
 	if p.item+1 < len(p.items) {
 		p.item++
 		return
 	}
 
-	// What a call saves can be named after it, even when it was never made.
-	if save := p.calls[p.at].Save; save != "" {
+	// Later templates can name what a call saves, even when it was never made.
+	if save := p.calls[p.index].Save; save != "" {
 		if _, ok := p.data[save]; !ok {
 			p.data[save] = nil
 		}
 	}
 
-	p.at, p.items, p.item = p.at+1, nil, 0
+	p.index, p.items, p.item = p.index+1, nil, 0
 	delete(p.data, "item")
 	delete(p.data, "index")
 }
 
-// next gives the call at hand, or nil when it is skipped.
-func (p *Provider) next() (*model.Call, error) {
-	c := &p.calls[p.at]
-	key := fmt.Sprintf("p%d", p.at+1)
+// currentCall is the current call, or nil when it is skipped or has no items.
+func (p *Provider) currentCall() (*model.Call, error) {
+	c := &p.calls[p.index]
+	key := fmt.Sprintf("p%d", p.index+1)
 	if c.Each != nil {
+		// Evaluated once: what the calls of this each save must not change its own list.
 		if p.items == nil {
-			items, err := p.each(c)
+			items, err := p.evaluateEach(c)
 			if err != nil {
 				return nil, err
 			}
@@ -222,19 +224,20 @@ func (p *Provider) next() (*model.Call, error) {
 		}
 
 		p.data["item"], p.data["index"] = p.items[p.item], p.item
-		key = fmt.Sprintf("%s.%d", key, p.item+1)
+		key = fmt.Sprintf("%s.%d", key, p.item+1) // recorded in ledgers: it must not change
 	}
 
-	wanted := !p.absent(key) && (p.skip == nil || !p.skip(key))
+	// The condition of an item that is gone is not evaluated: it may read the item.
+	wanted := !p.removed(key) && (p.skipped == nil || !p.skipped(key))
 	if wanted {
 		var err error
-		if wanted, err = p.wanted(c); err != nil {
+		if wanted, err = p.evaluateIf(c); err != nil {
 			return nil, err
 		}
 	}
 
 	if !wanted {
-		p.tally[p.at].skipped++
+		p.tally[p.index].skipped++
 		p.advance()
 		return nil, nil
 	}
@@ -244,21 +247,20 @@ func (p *Provider) next() (*model.Call, error) {
 		return nil, err
 	}
 
-	p.asked = key
+	p.pending = key
 	return &model.Call{ID: key, Key: key, Name: c.Name, Args: args}, nil
 }
 
-// absent says whether the item at hand is not there any more, and was not when its call
-// would have been made before.
-func (p *Provider) absent(key string) bool {
+// removed says whether the current item is gone, and no earlier attempt made its call.
+func (p *Provider) removed(key string) bool {
 	if p.items == nil {
 		return false
 	}
-	item, ok := p.items[p.item].(Absentee)
-	return ok && item.Absent() && (p.recorded == nil || !p.recorded(key))
+	item, ok := p.items[p.item].(RemovableItem)
+	return ok && item.Removed() && (p.recorded == nil || !p.recorded(key))
 }
 
-func (p *Provider) wanted(c *Call) (bool, error) {
+func (p *Provider) evaluateIf(c *Call) (bool, error) {
 	if c.If == "" {
 		return true, nil
 	}
@@ -270,22 +272,22 @@ func (p *Provider) wanted(c *Call) (bool, error) {
 
 	b, ok := v.(bool)
 	if !ok {
-		return false, fmt.Errorf("if of %s gives %s, which is neither true nor false", p.label(), quoted(v))
+		return false, fmt.Errorf("if of %s gives %s, which is neither true nor false", p.label(), quoteValue(v))
 	}
 
 	return b, nil
 }
 
-func (p *Provider) each(c *Call) ([]any, error) {
-	v, err := value(p.label()+" each", c.Each, p.data)
+func (p *Provider) evaluateEach(c *Call) ([]any, error) {
+	v, err := expandValue(p.label()+" each", c.Each, p.data)
 	if err != nil {
 		return nil, err
 	}
 
-	items, ok := list(v)
+	items, ok := toList(v)
 	switch {
 	case !ok:
-		return nil, fmt.Errorf("each of %s gives %s, which is not a list", p.label(), quoted(v))
+		return nil, fmt.Errorf("each of %s gives %s, which is not a list", p.label(), quoteValue(v))
 	case len(items) > maxEach:
 		return nil, fmt.Errorf("each of %s gives %d items, more than %d", p.label(), len(items), maxEach)
 	}
@@ -298,7 +300,7 @@ func (p *Provider) arguments(c *Call) (json.RawMessage, error) {
 		return json.RawMessage("{}"), nil
 	}
 
-	v, err := value(p.label()+" with", c.With, p.data)
+	v, err := expandValue(p.label()+" with", c.With, p.data)
 	if err != nil {
 		return nil, err
 	}
@@ -311,13 +313,13 @@ func (p *Provider) arguments(c *Call) (json.RawMessage, error) {
 	return args, nil
 }
 
-// quoted is a value in a message.
-func quoted(v any) string {
+// quoteValue is a value for a message.
+func quoteValue(v any) string {
 	switch v := v.(type) {
 	case nil:
 		return "nothing"
 	case string:
-		return fmt.Sprintf("%q", text.Truncate(v, maxSaid))
+		return fmt.Sprintf("%q", text.Truncate(v, maxDetail))
 	}
-	return text.Truncate(show(v), maxSaid)
+	return text.Truncate(show(v), maxDetail)
 }

@@ -321,7 +321,7 @@ func TestCheck(t *testing.T) {
 }
 
 // A resumed attempt begins at the first call and is answered from the record: whatever
-// was made before is asked for again under the same key, and then it goes on.
+// was made before is asked for again under the same key, and then it continues.
 func TestResume(t *testing.T) {
 	calls := []playbook.Call{
 		{Name: "a", Save: "a"},
@@ -359,7 +359,7 @@ type thing struct {
 	gone bool
 }
 
-func (t thing) Absent() bool { return t.gone }
+func (t thing) Removed() bool { return t.gone }
 
 // An item that has gone keeps its place, so that the others keep the keys of their calls;
 // no call is made for it, unless one was: its result is on record.

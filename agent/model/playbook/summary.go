@@ -8,19 +8,19 @@ import (
 )
 
 const (
-	maxSaid    = 60   // characters that a call has in a summary
+	maxDetail  = 60   // characters of a call's detail in a summary
 	maxSummary = 2000 // characters of a summary
 )
 
-// tally is what became of one entry of the playbook.
+// tally counts what happened to one entry of the playbook.
 type tally struct {
 	name                  string
 	made, skipped, failed int
-	said                  string // of the last call that was made
+	detail                string // of the last call that was made
 	kind                  string // of the last failure
 }
 
-// summary tells what a playbook did, in the order of its calls.
+// summary says what a playbook did, in the order of its calls.
 func summary(all []tally) string {
 	var out []string
 	for _, t := range all {
@@ -30,64 +30,64 @@ func summary(all []tally) string {
 }
 
 func (t tally) String() string {
-	var said string
+	var out string
 	switch n := t.made + t.failed + t.skipped; {
 	case n == 0:
 		return t.name + " had no items"
 	case n == 1 && t.made == 1:
-		return t.name + t.said
+		return t.name + t.detail
 	case n == 1 && t.skipped == 1:
 		return t.name + " skipped"
 	case n == 1:
 		return fmt.Sprintf("%s failed (%s) and was passed over", t.name, t.kind)
 	case t.made == 1:
-		said = " once" + t.said
+		out = " once" + t.detail
 	case t.made > 1:
-		said = fmt.Sprintf(" %d times", t.made)
+		out = fmt.Sprintf(" %d times", t.made)
 	}
 
 	if t.failed > 0 {
-		said += fmt.Sprintf(", %d failed (%s)", t.failed, t.kind)
+		out += fmt.Sprintf(", %d failed (%s)", t.failed, t.kind)
 	}
 
 	if t.skipped > 0 {
-		said += fmt.Sprintf(", %d skipped", t.skipped)
+		out += fmt.Sprintf(", %d skipped", t.skipped)
 	}
 
 	if t.made == 0 {
-		said = ":" + strings.TrimPrefix(said, ",")
+		out = ":" + strings.TrimPrefix(out, ",")
 	}
 
-	return t.name + said
+	return t.name + out
 }
 
-// tell is what a result tells in a few words.
-func tell(result any) string {
+// describeResult says in a few words what a result is, by the keys that the tools of rouse use.
+func describeResult(result any) string {
 	m, ok := result.(map[string]any)
 	if !ok {
 		return ""
 	}
 	if n, ok := m["rows_imported"]; ok {
-		return ": " + rows(n) + " into " + show(m["table"])
+		return ": " + countRows(n) + " into " + show(m["table"])
 	}
 	if items, ok := m["rows"].([]any); ok {
-		return ": " + rows(len(items))
+		return ": " + countRows(len(items))
 	}
 
 	if n, ok := m["count"]; ok {
-		return ": " + rows(n)
+		return ": " + countRows(n)
 	}
 
 	for _, key := range []string{"title", "path", "text", "id"} {
 		if v, ok := m[key]; ok {
-			return ": " + text.Truncate(text.Collapse(show(v)), maxSaid)
+			return ": " + text.Truncate(text.Collapse(show(v)), maxDetail)
 		}
 	}
 
 	return ""
 }
 
-func rows(n any) string {
+func countRows(n any) string {
 	if text := show(n); text != "1" {
 		return text + " rows"
 	}

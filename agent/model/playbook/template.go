@@ -15,10 +15,10 @@ import (
 )
 
 const (
-	maxActions  = 10_000  // in one template: deeper nesting would end the process
-	maxWork     = 4 << 20 // bytes that one template may make
-	perLoop     = 64      // what a turn of a range costs of them
-	templateTag = "t"     // the name in text/template's own messages
+	maxActions   = 10_000  // in one template: deeper nesting would end the process
+	maxWork      = 4 << 20 // bytes that one template may produce
+	perIteration = 64      // bytes that an iteration of a range costs: one without output must end too
+	templateTag  = "t"     // the name in text/template's own messages
 )
 
 // Expand fills a template with data. The error names the template and what is missing.
@@ -27,15 +27,15 @@ func Expand(name, text string, data map[string]any) (string, error) {
 		return text, nil
 	}
 
-	w := &work{left: maxWork}
+	w := &quota{left: maxWork}
 	t, scoped, err := parseTemplate(name, text, w)
 	if err != nil {
 		return "", err
 	}
 
 	var out strings.Builder
-	if err := t.Execute(meter{&out, w}, data); err != nil {
-		return "", explain(name, err, data, scoped)
+	if err := t.Execute(quotaWriter{&out, w}, data); err != nil {
+		return "", explainError(name, err, data, scoped)
 	}
 
 	return out.String(), nil
@@ -46,12 +46,13 @@ func CheckTemplate(name, text string) error {
 	if !strings.Contains(text, "{{") {
 		return nil
 	}
-	_, _, err := parseTemplate(name, text, &work{})
+	_, _, err := parseTemplate(name, text, &quota{})
 	return err
 }
 
-// parseTemplate also says whether the dot is something else than the data in some places.
-func parseTemplate(name, text string, w *work) (t *template.Template, scoped bool, err error) {
+// parseTemplate also says whether the dot is something other than the data in some places.
+func parseTemplate(name, text string, w *quota) (t *template.Template, scoped bool, err error) {
+	// Counted before parsing, because the parser itself would recurse as deep.
 	if strings.Count(text, "{{") > maxActions {
 		return nil, false, fmt.Errorf("the template of %s has more than %d actions", name, maxActions)
 	}
@@ -61,20 +62,22 @@ func parseTemplate(name, text string, w *work) (t *template.Template, scoped boo
 		return nil, false, fmt.Errorf("the template of %s is broken: %s", name, strings.Replace(err.Error(), "template: "+templateTag, name, 1))
 	}
 
+	// A define makes a further template, even one that is never used.
 	in := instrument{}
 	for _, part := range t.Templates() {
 		in.list(part.Root)
 	}
 
-	if in.calls || len(t.Templates()) > 1 {
+	if in.includes || len(t.Templates()) > 1 {
 		return nil, false, fmt.Errorf("the template of %s uses define, block or template, which are not available: a template stands for itself", name)
 	}
 
 	return t, in.scoped, nil
 }
 
-// instrument makes every output go through show, and every turn of a range through turn.
-type instrument struct{ scoped, calls bool }
+// instrument rewrites a template so that every output goes through _show and every iteration of a
+// range through _turn: the package has no other way to bound a loop, or to print a value differently.
+type instrument struct{ scoped, includes bool }
 
 func (in *instrument) list(l *parse.ListNode) {
 	if l == nil {
@@ -83,7 +86,7 @@ func (in *instrument) list(l *parse.ListNode) {
 	for _, n := range l.Nodes {
 		switch n := n.(type) {
 		case *parse.ActionNode:
-			if len(n.Pipe.Decl) == 0 {
+			if len(n.Pipe.Decl) == 0 { // an assignment prints nothing
 				n.Pipe.Cmds = append(n.Pipe.Cmds, invoke("_show", n.Pos))
 			}
 		case *parse.IfNode:
@@ -94,11 +97,11 @@ func (in *instrument) list(l *parse.ListNode) {
 		case *parse.RangeNode:
 			in.scoped = true
 			in.branch(&n.BranchNode)
-			turn := &parse.ActionNode{NodeType: parse.NodeAction, Pos: n.Pos, Line: n.Line,
+			iteration := &parse.ActionNode{NodeType: parse.NodeAction, Pos: n.Pos, Line: n.Line,
 				Pipe: &parse.PipeNode{NodeType: parse.NodePipe, Pos: n.Pos, Line: n.Line, Cmds: []*parse.CommandNode{invoke("_turn", n.Pos)}}}
-			n.List.Nodes = append([]parse.Node{turn}, n.List.Nodes...)
-		case *parse.TemplateNode:
-			in.calls = true
+			n.List.Nodes = append([]parse.Node{iteration}, n.List.Nodes...)
+		case *parse.TemplateNode: // it could call itself without end
+			in.includes = true
 		}
 	}
 }
@@ -112,52 +115,53 @@ func invoke(function string, at parse.Pos) *parse.CommandNode {
 	return &parse.CommandNode{NodeType: parse.NodeCommand, Pos: at, Args: []parse.Node{parse.NewIdentifier(function).SetPos(at)}}
 }
 
-// work is what one template may still do.
-type work struct{ left int }
+// quota is what one template may still do.
+type quota struct{ left int }
 
 var errTooMuch = errors.New("the template does too much: its output and its loops come to more than 4 MiB")
 
-func (w *work) spend(n int) error {
+func (w *quota) spend(n int) error {
 	if w.left -= n; w.left < 0 {
 		return errTooMuch
 	}
 	return nil
 }
 
-// made charges for a text that a function made.
-func (w *work) made(text string) (string, error) { return text, w.spend(len(text)) }
+// charge counts a text that a function made.
+func (w *quota) charge(text string) (string, error) { return text, w.spend(len(text)) }
 
-// wide finds what could blow a short format up.
-var wide = regexp.MustCompile(`%[^%a-zA-Z]*(\*|\d{4,})`)
+// wideFormat finds a width that makes a short format produce a huge text before it can be counted.
+var wideFormat = regexp.MustCompile(`%[^%a-zA-Z]*(\*|\d{4,})`)
 
-// functions are text/template's own; those that make text are charged for it.
-func (w *work) functions() template.FuncMap {
+// functions are text/template's own; the text that they make is counted, because it may be stored
+// in a variable and never reach the output.
+func (w *quota) functions() template.FuncMap {
 	return template.FuncMap{
 		"_show": show,
-		"_turn": func() (string, error) { return "", w.spend(perLoop) },
-		"print": func(args ...any) (string, error) { return w.made(fmt.Sprint(args...)) },
+		"_turn": func() (string, error) { return "", w.spend(perIteration) },
+		"print": func(args ...any) (string, error) { return w.charge(fmt.Sprint(args...)) },
 		"println": func(args ...any) (string, error) {
-			return w.made(fmt.Sprintln(args...))
+			return w.charge(fmt.Sprintln(args...))
 		},
 		"printf": func(format string, args ...any) (string, error) {
-			if wide.MatchString(format) {
+			if wideFormat.MatchString(format) {
 				return "", fmt.Errorf("the format %q has a width of more than 999", format)
 			}
-			return w.made(fmt.Sprintf(format, args...))
+			return w.charge(fmt.Sprintf(format, args...))
 		},
-		"html":     func(args ...any) (string, error) { return w.made(template.HTMLEscaper(args...)) },
-		"js":       func(args ...any) (string, error) { return w.made(template.JSEscaper(args...)) },
-		"urlquery": func(args ...any) (string, error) { return w.made(template.URLQueryEscaper(args...)) },
+		"html":     func(args ...any) (string, error) { return w.charge(template.HTMLEscaper(args...)) },
+		"js":       func(args ...any) (string, error) { return w.charge(template.JSEscaper(args...)) },
+		"urlquery": func(args ...any) (string, error) { return w.charge(template.URLQueryEscaper(args...)) },
 	}
 }
 
-// meter charges for what is written.
-type meter struct {
+// quotaWriter counts what is written.
+type quotaWriter struct {
 	io.Writer
-	*work
+	*quota
 }
 
-func (m meter) Write(b []byte) (int, error) {
+func (m quotaWriter) Write(b []byte) (int, error) {
 	if err := m.spend(len(b)); err != nil {
 		return 0, err
 	}
@@ -165,7 +169,7 @@ func (m meter) Write(b []byte) (int, error) {
 }
 
 // show is a value as a person writes it: numbers without exponents, lists and objects as
-// JSON, nothing for nothing.
+// JSON, and nil as nothing.
 func show(v any) string {
 	switch v := v.(type) {
 	case nil:

@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// value expands templates and expressions at any depth.
-func value(name string, v any, data map[string]any) (any, error) {
+// expandValue expands templates and expressions at any depth.
+func expandValue(name string, v any, data map[string]any) (any, error) {
 	switch v := v.(type) {
 	case string:
 		if source, ok := strings.CutPrefix(v, marker); ok {
@@ -22,7 +22,7 @@ func value(name string, v any, data map[string]any) (any, error) {
 		out := make([]any, len(v))
 		for i, item := range v {
 			var err error
-			if out[i], err = value(fmt.Sprintf("%s[%d]", name, i), item, data); err != nil {
+			if out[i], err = expandValue(fmt.Sprintf("%s[%d]", name, i), item, data); err != nil {
 				return nil, err
 			}
 		}
@@ -30,9 +30,9 @@ func value(name string, v any, data map[string]any) (any, error) {
 		return out, nil
 	case map[string]any:
 		out := make(map[string]any, len(v))
-		for _, k := range slices.Sorted(maps.Keys(v)) {
+		for _, k := range slices.Sorted(maps.Keys(v)) { // sorted, so that of two mistakes the same one is reported
 			var err error
-			if out[k], err = value(name+"."+k, v[k], data); err != nil {
+			if out[k], err = expandValue(name+"."+k, v[k], data); err != nil {
 				return nil, err
 			}
 		}
@@ -42,8 +42,8 @@ func value(name string, v any, data map[string]any) (any, error) {
 	return v, nil
 }
 
-// list gives the items of any list.
-func list(v any) ([]any, bool) {
+// toList is the items of a list of any type.
+func toList(v any) ([]any, bool) {
 	if items, ok := v.([]any); ok {
 		return append([]any{}, items...), true
 	}
@@ -69,14 +69,14 @@ func decode(raw json.RawMessage) (any, error) {
 
 	var v any
 	d := json.NewDecoder(bytes.NewReader(raw))
-	d.UseNumber()
+	d.UseNumber() // a float64 would round ids above 2^53
 	if err := d.Decode(&v); err != nil {
 		return nil, err
 	}
-	return plain(v), nil
+	return plainNumbers(v), nil
 }
 
-func plain(v any) any {
+func plainNumbers(v any) any {
 	switch v := v.(type) {
 	case json.Number:
 		if n, err := v.Int64(); err == nil {
@@ -90,11 +90,11 @@ func plain(v any) any {
 		return f
 	case []any:
 		for i := range v {
-			v[i] = plain(v[i])
+			v[i] = plainNumbers(v[i])
 		}
 	case map[string]any:
 		for k := range v {
-			v[k] = plain(v[k])
+			v[k] = plainNumbers(v[k])
 		}
 	}
 	return v

@@ -10,9 +10,8 @@ import (
 	"rouse/agent/model"
 )
 
-// Difference is one thing that is not as it was recorded. Attempt and Step are 0 where it
-// is of none. Recorded and Now are short: the place where they part, with what stands
-// around it; "" where there is nothing.
+// Difference is one thing that is not as it was recorded. Attempt and Step are 0 when it belongs to
+// none. Recorded and Now are excerpts around the place where they differ; "" when there is nothing.
 type Difference struct {
 	Attempt  int    `json:"attempt,omitempty"`
 	Step     int    `json:"step,omitempty"`
@@ -23,31 +22,30 @@ type Difference struct {
 
 // String says it in a sentence.
 func (d Difference) String() string {
-	return fmt.Sprintf("%s: recorded was %s, now it is %s", d.What, orNothing(d.Recorded), orNothing(d.Now))
+	return fmt.Sprintf("%s: recorded was %s, now it is %s", d.What, quoteOrNothing(d.Recorded), quoteOrNothing(d.Now))
 }
 
-func orNothing(text string) string {
+func quoteOrNothing(text string) string {
 	if text == "" {
 		return "nothing"
 	}
 	return fmt.Sprintf("%q", text)
 }
 
-// Compare says where a request is not the recorded one: in what the model is told (system),
-// in its tools, in the messages. How long an answer may be, and how it is sampled, is the
-// model's affair and not compared.
+// Compare says where a request differs from the recorded one: in the system prompt, the tools, the
+// messages. The length of the answer and its sampling are settings of the model, and ignored.
 func Compare(recorded, now model.Request) []Difference {
 	var out []Difference
 	add := func(what, a, b string) {
 		if a != b {
-			a, b = Apart(a, b)
+			a, b = ExcerptDifference(a, b)
 			out = append(out, Difference{What: what, Recorded: a, Now: b})
 		}
 	}
 
 	add("the system prompt", recorded.System, now.System)
 	if recorded.NoTools != now.NoTools {
-		out = append(out, Difference{What: "whether tools may be called", Recorded: mayCall(recorded.NoTools), Now: mayCall(now.NoTools)})
+		out = append(out, Difference{What: "whether tools may be called", Recorded: describeNoTools(recorded.NoTools), Now: describeNoTools(now.NoTools)})
 	}
 
 	out = append(out, compareTools(recorded.Tools, now.Tools)...)
@@ -55,33 +53,34 @@ func Compare(recorded, now model.Request) []Difference {
 	for i := range n {
 		a, b := recorded.Messages[i], now.Messages[i]
 		what := fmt.Sprintf("message %d, %s", i+1, describe(a))
-		if a.Role != b.Role || a.Name != b.Name { // what follows stands at other places
-			out = append(out, Difference{What: what, Recorded: excerpt(a), Now: excerpt(b)})
+		// From here on messages are shifted, and comparing them one by one would only be noise.
+		if a.Role != b.Role || a.Name != b.Name {
+			out = append(out, Difference{What: what, Recorded: excerptOf(a), Now: excerptOf(b)})
 			return out
 		}
 
 		add(what, a.Text, b.Text)
-		add(what+", its calls", calls(a), calls(b))
+		add(what+", its calls", describeCalls(a), describeCalls(b))
 	}
 
 	switch {
 	case len(recorded.Messages) > n:
-		out = append(out, Difference{What: fmt.Sprintf("message %d, %s", n+1, describe(recorded.Messages[n])), Recorded: excerpt(recorded.Messages[n])})
+		out = append(out, Difference{What: fmt.Sprintf("message %d, %s", n+1, describe(recorded.Messages[n])), Recorded: excerptOf(recorded.Messages[n])})
 	case len(now.Messages) > n:
-		out = append(out, Difference{What: fmt.Sprintf("message %d, %s", n+1, describe(now.Messages[n])), Now: excerpt(now.Messages[n])})
+		out = append(out, Difference{What: fmt.Sprintf("message %d, %s", n+1, describe(now.Messages[n])), Now: excerptOf(now.Messages[n])})
 	}
 
 	return out
 }
 
-func mayCall(noTools bool) string {
+func describeNoTools(noTools bool) string {
 	if noTools {
 		return "text alone"
 	}
 	return "tools or text"
 }
 
-// compareTools goes by names: their order says nothing.
+// compareTools compares by name: the order of tools means nothing.
 func compareTools(recorded, now []model.Tool) (out []Difference) {
 	find := func(list []model.Tool, name string) (model.Tool, bool) {
 		for _, t := range list {
@@ -98,10 +97,10 @@ func compareTools(recorded, now []model.Tool) (out []Difference) {
 		case !ok:
 			out = append(out, Difference{What: "the tool " + a.Name, Recorded: "offered"})
 		case a.Description != b.Description:
-			x, y := Apart(a.Description, b.Description)
+			x, y := ExcerptDifference(a.Description, b.Description)
 			out = append(out, Difference{What: "the tool " + a.Name + ", its description", Recorded: x, Now: y})
 		case !SameJSON(a.Schema, b.Schema):
-			x, y := Apart(string(a.Schema), string(b.Schema))
+			x, y := ExcerptDifference(string(a.Schema), string(b.Schema))
 			out = append(out, Difference{What: "the tool " + a.Name + ", its arguments", Recorded: x, Now: y})
 		}
 	}
@@ -128,17 +127,19 @@ func describe(m model.Message) string {
 	return string(m.Role)
 }
 
-func excerpt(m model.Message) string { return cut(strings.TrimSpace(m.Text+" "+calls(m)), 0) }
+func excerptOf(m model.Message) string {
+	return excerptFrom(strings.TrimSpace(m.Text+" "+describeCalls(m)), 0)
+}
 
-func calls(m model.Message) string {
+func describeCalls(m model.Message) string {
 	var out []string
 	for _, c := range m.Calls {
-		out = append(out, c.Name+" "+compact(c.Args))
+		out = append(out, c.Name+" "+canonicalJSON(c.Args))
 	}
 	return strings.Join(out, ", ")
 }
 
-func compact(raw json.RawMessage) string {
+func canonicalJSON(raw json.RawMessage) string {
 	var v any
 	dec := json.NewDecoder(bytes.NewReader(raw))
 	dec.UseNumber()
@@ -154,40 +155,40 @@ func compact(raw json.RawMessage) string {
 	return string(text)
 }
 
-// SameJSON says whether two documents mean the same.
+// SameJSON says whether two documents mean the same, whatever their spaces and the order of keys.
 func SameJSON(a, b json.RawMessage) bool {
-	return bytes.Equal(a, b) || compact(a) == compact(b)
+	return bytes.Equal(a, b) || canonicalJSON(a) == canonicalJSON(b)
 }
 
-// What is shown of two texts that differ: so many bytes before the place, and in all.
+// What is shown of two texts that differ, in bytes: before the place, and in total.
 const (
-	before = 40
-	shown  = 160
+	excerptBefore = 40
+	excerptLen    = 160
 )
 
-// Apart shortens two texts to the place where they part.
-func Apart(a, b string) (string, string) {
+// ExcerptDifference shortens two texts to the place where they differ.
+func ExcerptDifference(a, b string) (string, string) {
 	at := 0
 	for at < len(a) && at < len(b) && a[at] == b[at] {
 		at++
 	}
 
 	from := 0
-	if len(a) > shown || len(b) > shown {
-		from = max(0, at-before)
+	if len(a) > excerptLen || len(b) > excerptLen {
+		from = max(0, at-excerptBefore)
 	}
-	return cut(a, from), cut(b, from)
+	return excerptFrom(a, from), excerptFrom(b, from)
 }
 
-// cut is a part of a text, with dots where something is left out: unlike what text.Truncate does,
+// excerptFrom is a part of a text, with dots where something is left out: unlike what text.Truncate does,
 // at both ends, and the part goes on to the end of the character it breaks off in.
-func cut(text string, from int) string {
+func excerptFrom(text string, from int) string {
 	from = min(from, len(text))
 	for from > 0 && from < len(text) && !utf8.RuneStart(text[from]) {
 		from--
 	}
 
-	to := min(len(text), from+shown)
+	to := min(len(text), from+excerptLen)
 	for to < len(text) && !utf8.RuneStart(text[to]) {
 		to++
 	}

@@ -1,18 +1,18 @@
-// Package replay keeps what a model was asked and answered, and is a provider that answers
-// from it.
+// Package replay reads and writes recordings of what a model was asked and answered, and is a
+// provider that answers from one.
 //
 // # Design
 //
-// A recording is a file of JSON lines, each of which stands for itself, so that one that a
-// crash cut off is whole up to there. docs/recordings.md describes it. Most of a request is
-// in the one before it, so a line holds what is new; a reader gets whole requests.
+// A recording is a file of JSON lines, each complete in itself, so that a file that was cut off
+// by a crash can be read up to there. docs/recordings.md describes it. Most of a request is in the
+// one before it, so a line holds only what is new; a reader gets whole requests.
 //
-// Provider has no state: which answer comes next is told by the transcript that it is asked
-// with, whose last answer is found in the recording. So one provider serves many runs at
-// once, and a run that goes on after a restart. An answer that was recorded with its
-// request is given only to the same request, and Compare says what is not the same; one
-// that somebody wrote by hand, without a request, is given in its turn.
+// Provider has no state: the request holds the transcript, and the answer that comes next is the
+// one after the last answer in it. So one provider serves many runs at the same time, and a run
+// that continues after a restart. An answer that was recorded with its request is given only to
+// the same request, and Compare says what differs; one that somebody wrote manually, without a
+// request, is given in its turn.
 //
 // What was recorded of a run beside its model (attempts, steps, calls) is in the same file
-// for those who play the whole run again; the provider does not look at it.
+// for replaying the whole run; the provider ignores it.
 package replay

@@ -13,8 +13,9 @@ import (
 	"rouse/agent/model"
 )
 
-// Bounds of a recording that is read: one line in bytes, and the messages of all its
-// requests together.
+// Bounds of a recording that is read: one line in bytes, and the messages of all its requests
+// together. A short file could otherwise ask for any amount of memory, because each request repeats
+// the messages of the one before it.
 const (
 	maxLine     = 64 << 20
 	maxMessages = 4 << 20
@@ -87,7 +88,7 @@ func Write(w io.Writer, r Recording) error {
 
 	var e Encoder
 	for _, x := range r.Exchanges {
-		if err := write(line{Exchange: e.pack(x)}); err != nil {
+		if err := write(line{Exchange: e.delta(x)}); err != nil {
 			return err
 		}
 	}
@@ -113,10 +114,10 @@ type Encoder struct {
 	attempt int
 }
 
-// Exchange is the line of an exchange, with its end.
-func (e *Encoder) Exchange(x Exchange) ([]byte, error) { return encode(line{Exchange: e.pack(x)}) }
+// Exchange is the line of an exchange, with its newline.
+func (e *Encoder) Exchange(x Exchange) ([]byte, error) { return encode(line{Exchange: e.delta(x)}) }
 
-// AttemptLine is the line of an attempt, with its end.
+// AttemptLine is the line of an attempt, with its newline.
 func AttemptLine(a Attempt) ([]byte, error) { return encode(line{Attempt: &a}) }
 
 func encode(l line) ([]byte, error) {
@@ -127,13 +128,14 @@ func encode(l line) ([]byte, error) {
 	return out.Bytes(), err
 }
 
-func (e *Encoder) pack(x Exchange) *exchange {
+func (e *Encoder) delta(x Exchange) *exchange {
 	out := &exchange{Attempt: x.Attempt, Step: x.Step, Try: x.Try, Model: x.Model, Answer: x.Answer, Fault: x.Fault, StartedAt: x.StartedAt, FirstMS: x.FirstMS, TookMS: x.TookMS}
 	r := x.Request
 	if r == nil {
 		return out
 	}
 
+	// Each attempt is a file of its own while it is recorded, so its first request is whole.
 	if e.attempt != x.Attempt {
 		e.last, e.attempt = nil, x.Attempt
 	}
@@ -157,6 +159,7 @@ func (e *Encoder) pack(x Exchange) *exchange {
 		}
 	}
 
+	// Compared from the beginning: when the history was shortened, what follows is written whole.
 	p.Messages = r.Messages[p.Same:]
 	out.Request, e.last = p, r
 	return out
@@ -188,36 +191,38 @@ func read(from io.Reader, headed bool) (Recording, error) {
 		text, err := readLine(in)
 		switch {
 		case errors.Is(err, io.EOF):
-			return d.out, d.end(text, n)
+			return d.out, d.decodeRest(text, n)
 		case err != nil:
 			return d.out, fmt.Errorf("line %d: %w", n, err)
 		case len(bytes.TrimSpace(text)) == 0:
 			continue
 		}
 
-		if err := d.line(text); err != nil {
+		if err := d.decodeLine(text); err != nil {
 			return d.out, fmt.Errorf("line %d: %w", n, err)
 		}
 	}
 }
 
-// end takes what stands behind the last end of a line. A person may leave that out; in lines
+// decodeRest reads what comes after the last newline. A person may leave the newline out; in lines
 // that a recorder wrote, what cannot be read there was cut off.
-func (d *decoder) end(text []byte, n int) error {
+func (d *decoder) decodeRest(text []byte, n int) error {
 	cutOff := !d.strict && !json.Valid(text)
 	if len(bytes.TrimSpace(text)) > 0 && !cutOff {
-		if err := d.line(text); err != nil {
+		if err := d.decodeLine(text); err != nil {
 			return fmt.Errorf("line %d: %w", n, err)
 		}
 	}
 
+	// The header is still missing at the end: the file is empty.
 	if d.headed {
 		return fmt.Errorf(`line 1: a recording begins with {"recording":{"version":%d}}`, Version)
 	}
 	return nil
 }
 
-// readLine reads up to the next end of a line.
+// readLine reads up to the next newline. It does not use a bufio.Scanner, whose buffer would have
+// to be as long as the longest line from the beginning.
 func readLine(in *bufio.Reader) ([]byte, error) {
 	var text []byte
 	for {
@@ -232,20 +237,20 @@ func readLine(in *bufio.Reader) ([]byte, error) {
 	}
 }
 
-// decoder puts the lines together.
+// decoder builds a recording from its lines.
 type decoder struct {
 	out      Recording
-	strict   bool
+	strict   bool // a whole file, in which nothing may be cut off
 	headed   bool // the first line is still to come
 	last     *model.Request
 	attempt  int
 	messages int
 }
 
-func (d *decoder) line(text []byte) error {
+func (d *decoder) decodeLine(text []byte) error {
 	var l line
 	dec := json.NewDecoder(bytes.NewReader(text))
-	dec.DisallowUnknownFields()
+	dec.DisallowUnknownFields() // a typing error would otherwise be an answer without that part
 	if err := dec.Decode(&l); err != nil {
 		return fmt.Errorf("cannot be read: %w", err)
 	}
@@ -273,7 +278,7 @@ func (d *decoder) line(text []byte) error {
 	case l.Call != nil:
 		d.out.Calls = append(d.out.Calls, *l.Call)
 	default:
-		return d.exchange(*l.Exchange)
+		return d.decodeExchange(*l.Exchange)
 	}
 
 	return nil
@@ -288,7 +293,7 @@ func (l line) count() (n int) {
 	return n
 }
 
-func (d *decoder) exchange(x exchange) error {
+func (d *decoder) decodeExchange(x exchange) error {
 	out := Exchange{Attempt: x.Attempt, Step: x.Step, Try: x.Try, Model: x.Model, Answer: x.Answer, Fault: x.Fault, StartedAt: x.StartedAt, FirstMS: x.FirstMS, TookMS: x.TookMS}
 	for i, c := range x.Calls {
 		if c.Name == "" {
@@ -317,8 +322,9 @@ func (d *decoder) exchange(x exchange) error {
 			}
 		}
 
+		// What a person wrote may point at messages that do not exist.
 		if p.Same < 0 || p.Same > 0 && (d.last == nil || p.Same > len(d.last.Messages)) {
-			return fmt.Errorf("the request begins with %d messages of the one before it, which has not so many", p.Same)
+			return fmt.Errorf("the request begins with %d messages of the one before it, which has fewer", p.Same)
 		}
 		if d.messages += p.Same + len(p.Messages); d.messages > maxMessages {
 			return fmt.Errorf("the requests up to here have more than %d messages", maxMessages)

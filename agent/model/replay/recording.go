@@ -12,9 +12,9 @@ import (
 // Version is that of the format.
 const Version = 1
 
-// Recording is what was kept of a run. A file for a provider needs no more than Exchanges.
+// Recording is what was recorded of a run. A provider needs no more than Exchanges.
 type Recording struct {
-	Run       *Run // nil in a file that was written by hand
+	Run       *Run // nil in a file that was written manually
 	Attempts  []Attempt
 	Exchanges []Exchange
 	Steps     []Step
@@ -43,36 +43,37 @@ type Run struct {
 	CostMicroUSD int64           `json:"cost_micro_usd,omitempty"`
 }
 
-// Attempt is one try at a run. Scene is what it found when it began, which only the runner
-// reads; without one the attempt was not recorded.
+// Attempt is one try at a run.
 type Attempt struct {
 	Number int                 `json:"number"`
 	State  domain.AttemptState `json:"state"`
 	Error  string              `json:"error,omitempty"`
-	Scene  json.RawMessage     `json:"scene,omitempty"`
-	// Heard is what became of what the attempt asked its owner, in order.
-	Heard []Heard `json:"heard,omitempty"`
+	// What the attempt found when it began. Only the runner reads it; without it the attempt was
+	// not recorded.
+	Snapshot json.RawMessage `json:"scene,omitempty"`
+	// What the attempt asked its owner, in order.
+	Questions []Question `json:"heard,omitempty"`
 }
 
-// Heard is how a question ended: with an answer, or without one.
-type Heard struct {
-	Kind   string `json:"kind,omitempty"` // HeardApproval and HeardDefinition; "" of what was asked in words
+// Question is a question to the owner, and how it ended: with an answer, or without one.
+type Question struct {
+	Kind   string `json:"kind,omitempty"` // QuestionApproval or QuestionDefinition; "" for a question in words
 	State  string `json:"state"`
 	Answer string `json:"answer,omitempty"`
 }
 
-// What an attempt asked leave for: to make a call, or to begin at all, as its job is defined.
+// What an attempt needs an approval for: to make a call, or to start at all, as its job is defined.
 const (
-	HeardApproval   = "approval"
-	HeardDefinition = "definition"
+	QuestionApproval   = "approval"
+	QuestionDefinition = "definition"
 )
 
-// Asked says whether the attempt ended in a question of a kind.
+// Asked says whether the attempt asked a question of a kind.
 func (a Attempt) Asked(kind string) bool {
-	return slices.ContainsFunc(a.Heard, func(h Heard) bool { return h.Kind == kind })
+	return slices.ContainsFunc(a.Questions, func(h Question) bool { return h.Kind == kind })
 }
 
-// Step is a turn as the record has it.
+// Step is a turn of the model as it was recorded.
 type Step struct {
 	Attempt      int      `json:"attempt"`
 	Number       int      `json:"step"`
@@ -80,10 +81,10 @@ type Step struct {
 	Notices      []string `json:"notices,omitempty"`
 	Usage        *Usage   `json:"usage,omitempty"`
 	CostMicroUSD int64    `json:"cost_micro_usd,omitempty"`
-	Unfinished   bool     `json:"unfinished,omitempty"` // its process died meanwhile
+	Unfinished   bool     `json:"unfinished,omitempty"` // its process died during it
 }
 
-// Call is a tool call as the record has it.
+// Call is a tool call as it was recorded.
 type Call struct {
 	Attempt  int              `json:"attempt"`
 	Step     int              `json:"step"`
@@ -92,7 +93,7 @@ type Call struct {
 	Tool     string           `json:"tool"`
 	Args     json.RawMessage  `json:"args"`
 	State    domain.CallState `json:"state"`
-	Envelope json.RawMessage  `json:"envelope,omitempty"` // without one nobody knows what it gave
+	Envelope json.RawMessage  `json:"envelope,omitempty"` // missing: its result is not known
 	TookMS   int64            `json:"took_ms,omitempty"`
 }
 
@@ -111,17 +112,18 @@ type Exchange struct {
 	TookMS    int64
 }
 
-// Answer is what a model said. Of a turn that failed it is what had come before.
+// Answer is what a model answered. Of a turn that failed it is the part that had arrived.
 type Answer struct {
 	Text  string          `json:"text,omitempty"`
 	Calls []model.Call    `json:"calls,omitempty"`
 	Stop  string          `json:"stop,omitempty"`
 	Raw   json.RawMessage `json:"raw,omitempty"`
-	Usage *Usage          `json:"usage,omitempty"` // nil: nobody said what it took
+	Usage *Usage          `json:"usage,omitempty"` // nil: it was not reported
 }
 
-// said tells whether there is anything of the answer in a transcript.
-func (a Answer) said() bool { return a.Text != "" || len(a.Calls) > 0 }
+// inTranscript says whether a transcript holds anything of the answer: the loop leaves empty ones
+// out.
+func (a Answer) inTranscript() bool { return a.Text != "" || len(a.Calls) > 0 }
 
 // Usage are the tokens of a turn.
 type Usage struct {
@@ -131,16 +133,16 @@ type Usage struct {
 	Written int64 `json:"written,omitempty"`
 }
 
-// Model gives the usage in the words of package model, within what is possible.
+// Model converts the usage to that of package model, within what is possible.
 func (u Usage) Model() model.Usage {
-	return model.Usage{Input: u.Input, Output: u.Output, Cached: u.Cached, Written: u.Written}.Sane()
+	return model.Usage{Input: u.Input, Output: u.Output, Cached: u.Cached, Written: u.Written}.Clamped()
 }
 
-// NewUsage is the usage in the words of a recording.
+// NewUsage converts a usage to that of a recording.
 func NewUsage(u model.Usage) *Usage { return &Usage{u.Input, u.Output, u.Cached, u.Written} }
 
-// Fault is why a turn failed. Kind is a model.ErrorKind; "" means that not the model failed
-// but the run had to end, with Outcome.
+// Fault is why a turn failed. Kind is a model.ErrorKind; "" means that the model did not fail, but
+// the run had to end, with Outcome.
 type Fault struct {
 	Kind      string         `json:"kind,omitempty"`
 	Message   string         `json:"message"`
@@ -157,7 +159,7 @@ func (f Fault) Err() error {
 	return &model.Error{Kind: model.ErrorKind(f.Kind), Message: f.Message, Retryable: f.Retryable, Refused: f.Refused}
 }
 
-// stopped is the end of a run that came while its model spoke.
+// stopped is the end of a run that came while its model was answering. The loop reads its outcome.
 type stopped struct {
 	reason  string
 	outcome domain.Outcome
@@ -166,11 +168,12 @@ type stopped struct {
 func (s *stopped) Error() string           { return s.reason }
 func (s *stopped) Outcome() domain.Outcome { return s.outcome }
 
-// Answers is a recording of what was said alone, without what was asked: a provider gives
-// the answers in their order, whatever it is asked.
-func (r Recording) Answers() Recording {
+// AnswersOnly is a copy with the answers alone, without the requests: a provider gives them in their
+// order, whatever it is asked.
+func (r Recording) AnswersOnly() Recording {
 	out := Recording{}
-	for _, x := range turns(r.Exchanges) {
+	// Without the requests, failed tries and empty answers would come in their turn too.
+	for _, x := range playableTurns(r.Exchanges) {
 		out.Exchanges = append(out.Exchanges, Exchange{Answer: x.Answer, Fault: x.Fault})
 	}
 	return out

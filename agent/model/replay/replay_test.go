@@ -22,7 +22,7 @@ func TestConformance(t *testing.T) {
 	modeltest.Run(t, func(t *testing.T, script modeltest.Script, _ modeltest.Limits) model.Provider {
 		var r replay.Recording
 		for _, turn := range script {
-			if turn.Hang || turn.Endless > 0 || turn.Mangle != nil || turn.Status != 0 || turn.Raw != "" || turn.Fail != "" || turn.Finish != "" {
+			if turn.Hang || turn.RepeatEvery > 0 || turn.Damage != nil || turn.Status != 0 || turn.Raw != "" || turn.Fail != "" || turn.Finish != "" {
 				t.Skip("a recording is no server")
 			}
 
@@ -71,7 +71,7 @@ func conversation() replay.Recording {
 
 	return replay.Recording{
 		Run:      &replay.Run{ID: "7", Job: "j", Agent: "a", Trigger: "manual", Outcome: "success"},
-		Attempts: []replay.Attempt{{Number: 1, State: "done", Scene: json.RawMessage(`{"tables":"none"}`), Heard: []replay.Heard{{State: "answered", Answer: "yes"}}}},
+		Attempts: []replay.Attempt{{Number: 1, State: "done", Snapshot: json.RawMessage(`{"tables":"none"}`), Questions: []replay.Question{{State: "answered", Answer: "yes"}}}},
 		Exchanges: []replay.Exchange{
 			{Attempt: 1, Step: 1, Model: "m", Request: first, Fault: &replay.Fault{Kind: "unavailable", Message: "busy", Retryable: true}, TookMS: 7},
 			{Attempt: 1, Step: 1, Try: 1, Model: "m", Request: first, Answer: replay.Answer{Text: "I look.", Calls: []model.Call{call}, Raw: json.RawMessage(`{"s":1}`), Usage: &replay.Usage{Input: 10, Output: 2}, Stop: "tool_calls"}},
@@ -164,7 +164,7 @@ func TestProvider(t *testing.T) {
 		}
 	}
 
-	loose, err := replay.New("a.jsonl", rec.Answers())
+	loose, err := replay.New("a.jsonl", rec.AnswersOnly())
 	if err != nil {
 		t.Fatal(err)
 	}

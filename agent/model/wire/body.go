@@ -8,112 +8,118 @@ import (
 	"slices"
 )
 
-// Text is JSON that is being written.
-type Text struct {
+// JSONBuilder writes JSON, raw text and values in turn. The first error is kept and given at
+// the end, so that encoders need not check each step.
+type JSONBuilder struct {
 	buffer bytes.Buffer
 	err    error
 }
 
-// Add appends what is JSON already, or a part of it.
-func (t *Text) Add(parts ...string) {
+// Raw appends text that is JSON already, or a part of it.
+func (t *JSONBuilder) Raw(parts ...string) {
 	for _, p := range parts {
 		t.buffer.WriteString(p)
 	}
 }
 
-// JSON appends a value as encoding/json writes it.
-func (t *Text) JSON(v any) {
+// Value appends a value as encoding/json writes it.
+func (t *JSONBuilder) Value(v any) {
 	if err := json.NewEncoder(&t.buffer).Encode(v); err != nil {
 		t.err = fmt.Errorf("the request to the model cannot be written as JSON: %w", err)
 		return
 	}
+	// Encode ends each value with a line feed. json.Marshal would not, and would copy the value.
 	t.buffer.Truncate(t.buffer.Len() - len("\n"))
 }
 
-// cut takes out what was written so far.
-func (t *Text) cut() []byte {
+// flush returns what was written so far, and empties the builder.
+func (t *JSONBuilder) flush() []byte {
 	text := bytes.Clone(t.buffer.Bytes())
 	t.buffer.Reset()
 	return text
 }
 
-// Body is a request's body in pieces, so that what was written for the last request is sent
-// again without being copied. A piece is not changed any more: an earlier request that has it
-// may still be read.
-type Body struct {
-	pieces [][]byte
-	text   Text
+// BodyBuilder builds the body of a request from chunks, so that what was encoded for an earlier
+// request is sent again without a copy. Chunks are never changed: a request that is still being
+// sent may hold them too.
+type BodyBuilder struct {
+	chunks [][]byte
+	text   JSONBuilder
 }
 
-// Grow makes room for so many pieces, and a few more.
-func (b *Body) Grow(pieces int) { b.pieces = slices.Grow(b.pieces, pieces+8) }
+// Grow makes room for so many chunks, and a few for what is around them.
+func (b *BodyBuilder) Grow(chunks int) { b.chunks = slices.Grow(b.chunks, chunks+8) }
 
-// Add appends to the body what is JSON already, or a part of it.
-func (b *Body) Add(parts ...string) { b.text.Add(parts...) }
+// Raw appends text that is JSON already, or a part of it.
+func (b *BodyBuilder) Raw(parts ...string) { b.text.Raw(parts...) }
 
-// JSON appends a value.
-func (b *Body) JSON(v any) { b.text.JSON(v) }
+// Value appends a value as encoding/json writes it.
+func (b *BodyBuilder) Value(v any) { b.text.Value(v) }
 
-// Rest appends an object's fields and its end.
-func (b *Body) Rest(v any) {
+// EndWith appends the fields of an object to the one that is open, and closes it.
+func (b *BodyBuilder) EndWith(v any) {
 	at := b.text.buffer.Len()
-	b.text.JSON(v)
+	b.text.Value(v)
 	if text := b.text.buffer.Bytes(); b.text.err == nil {
+		// The value's own brace becomes the comma after the fields before it; a value without
+		// fields needs neither.
 		text[at] = ','
 		if len(text) == at+len("{}") {
 			b.text.buffer.Truncate(at)
-			b.text.Add("}")
+			b.text.Raw("}")
 		}
 	}
 }
 
-// Piece appends a piece, which has to stay as it is.
-func (b *Body) Piece(p []byte) {
+// Shared appends bytes without copying them. Nobody may change them afterwards.
+func (b *BodyBuilder) Shared(p []byte) {
 	if b.text.buffer.Len() > 0 {
-		b.pieces = append(b.pieces, b.text.cut())
+		b.chunks = append(b.chunks, b.text.flush())
 	}
-	b.pieces = append(b.pieces, p)
+	b.chunks = append(b.chunks, p)
 }
 
-// JSON is a body that is written as a whole.
-func JSON(v any) (*Body, error) {
-	b := &Body{}
-	b.JSON(v)
+// JSONBody is a body that is one value.
+func JSONBody(v any) (*BodyBuilder, error) {
+	b := &BodyBuilder{}
+	b.Value(v)
 	return b, b.text.err
 }
 
-// end says whether everything could be written.
-func (b *Body) end() error {
-	b.Piece(nil)
+// finish flushes what is still buffered, and returns the first error.
+func (b *BodyBuilder) finish() error {
+	b.Shared(nil)
 	return b.text.err
 }
 
-// open begins to read, for each try anew.
-func (b *Body) open() (io.Reader, error) {
-	r := &bodyReader{rest: b.pieces}
-	for _, piece := range b.pieces {
-		r.left += len(piece)
+// newReader reads the body from its start; each try needs one of its own.
+func (b *BodyBuilder) newReader() (io.Reader, error) {
+	r := &bodyReader{chunks: b.chunks}
+	for _, chunk := range b.chunks {
+		r.remaining += len(chunk)
 	}
 	return r, nil
 }
 
-// bodyReader reads the pieces as one.
+// bodyReader reads the chunks one after the other.
 type bodyReader struct {
-	rest [][]byte
-	at   int // in the first of them
-	left int
+	chunks    [][]byte
+	offset    int // in the first chunk
+	remaining int
 }
 
-// Len is how many bytes are left: the request's Content-Length.
-func (r *bodyReader) Len() int { return r.left }
+// Len is how many bytes are left. retryablehttp takes it for the Content-Length; without
+// one the body would be sent chunked.
+func (r *bodyReader) Len() int { return r.remaining }
 
-// Read implements io.Reader. It fills p as far as it can, across pieces.
+// Read implements io.Reader. It fills p across chunks, for most of them are far smaller than
+// the buffer that they are sent through.
 func (r *bodyReader) Read(p []byte) (n int, err error) {
-	for n < len(p) && r.left > 0 {
-		copied := copy(p[n:], r.rest[0][r.at:])
-		n, r.at, r.left = n+copied, r.at+copied, r.left-copied
-		if r.at == len(r.rest[0]) {
-			r.rest, r.at = r.rest[1:], 0
+	for n < len(p) && r.remaining > 0 {
+		copied := copy(p[n:], r.chunks[0][r.offset:])
+		n, r.offset, r.remaining = n+copied, r.offset+copied, r.remaining-copied
+		if r.offset == len(r.chunks[0]) {
+			r.chunks, r.offset = r.chunks[1:], 0
 		}
 	}
 	if n == 0 && len(p) > 0 {

@@ -11,7 +11,7 @@ import (
 )
 
 // What is longer than the buffer arrives whole, and a reader's error is the copy's.
-func TestConnection(t *testing.T) {
+func TestPooledConn(t *testing.T) {
 	sent := strings.Repeat("0123456789abcdef", 20_000)
 	failure := errors.New("no more")
 	for _, want := range []error{nil, failure} {
@@ -26,7 +26,7 @@ func TestConnection(t *testing.T) {
 			from = io.MultiReader(from, iotest.ErrReader(want))
 		}
 
-		n, err := connection{near}.ReadFrom(from)
+		n, err := pooledConn{near}.ReadFrom(from)
 		if !errors.Is(err, want) || n != int64(len(sent)) {
 			t.Errorf("%d bytes of %d were written: %v", n, len(sent), err)
 		}

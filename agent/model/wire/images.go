@@ -8,54 +8,54 @@ import (
 	"rouse/agent/model"
 )
 
-// Images are the pictures that a kind of server takes.
-type Images struct {
-	Types []string // like image/png
-	Each  int      // bytes of the greatest
-	All   int      // bytes of all in one request
+// ImageLimits are the images that a kind of server accepts.
+type ImageLimits struct {
+	Types    []string // like image/png
+	MaxBytes int      // bytes of one image
+	MaxTotal int      // bytes of all images of a request
 }
 
-// See gives messages as the server is to see them: in the place of a picture that it does not
-// take stands why. shown says that pictures are among them. The newest are the ones that are
-// shown when there are too many.
-func (s *Server) See(messages []model.Message) (seen []model.Message, shown bool) {
+// FilterImages leaves out the images that the server does not accept, and adds a line that says
+// why to their message. If a request cannot hold all of them, the newest are sent. hasImages
+// says whether any are left.
+func (c *Client) FilterImages(messages []model.Message) (filtered []model.Message, hasImages bool) {
 	if !slices.ContainsFunc(messages, func(m model.Message) bool { return len(m.Images) > 0 }) {
 		return messages, false
 	}
 
-	seen = slices.Clone(messages)
-	left := s.d.Images.All
-	for i, m := range slices.Backward(seen) {
-		var takes []model.Image
+	filtered = slices.Clone(messages)
+	left := c.dialect.Images.MaxTotal
+	for i, m := range slices.Backward(filtered) {
+		var accepted []model.Image
 		for _, image := range slices.Backward(m.Images) {
-			if why := s.blindTo(image, left); why != "" {
-				seen[i].Text += fmt.Sprintf("\n[A picture (%s) is not shown: %s.]", image, why)
+			if why := c.imageProblem(image, left); why != "" {
+				filtered[i].Text += fmt.Sprintf("\n[A picture (%s) is not shown: %s.]", image, why)
 				continue
 			}
 			left -= len(image.Data)
-			takes = append(takes, image)
+			accepted = append(accepted, image)
 		}
 
-		slices.Reverse(takes)
-		seen[i].Images = takes
-		shown = shown || len(takes) > 0
+		slices.Reverse(accepted)
+		filtered[i].Images = accepted
+		hasImages = hasImages || len(accepted) > 0
 	}
 
-	return seen, shown
+	return filtered, hasImages
 }
 
-// blindTo says why a picture is not shown, "" when it is.
-func (s *Server) blindTo(i model.Image, left int) string {
-	takes := s.d.Images
-	switch why := s.blind.Load(); {
+// imageProblem says why an image cannot be sent, "" if it can.
+func (c *Client) imageProblem(i model.Image, left int) string {
+	takes := c.dialect.Images
+	switch why := c.noImages.Load(); {
 	case why != nil:
-		return fmt.Sprintf("the model %s sees none (%s)", s.e.Model, strings.TrimRight(*why, "."))
+		return fmt.Sprintf("the model %s sees none (%s)", c.endpoint.Model, strings.TrimRight(*why, "."))
 	case !slices.Contains(takes.Types, i.Type):
 		return fmt.Sprintf("the provider takes %s", strings.Join(takes.Types, ", "))
-	case len(i.Data) > takes.Each:
-		return fmt.Sprintf("the provider takes up to %s; make a smaller copy", mebibytes(takes.Each))
+	case len(i.Data) > takes.MaxBytes:
+		return fmt.Sprintf("the provider takes up to %s; make a smaller copy", mebibytes(takes.MaxBytes))
 	case len(i.Data) > left:
-		return fmt.Sprintf("a request takes %s of pictures, and newer ones have filled it", mebibytes(takes.All))
+		return fmt.Sprintf("a request takes %s of pictures, and newer ones have filled it", mebibytes(takes.MaxTotal))
 	}
 
 	return ""
@@ -63,50 +63,53 @@ func (s *Server) blindTo(i model.Image, left int) string {
 
 func mebibytes(n int) string { return fmt.Sprintf("%.4g MiB", float64(n)/(1<<20)) }
 
-// Blind learns from what a server says of a request with pictures that its model sees none,
-// and says whether to ask again without them.
-func (s *Server) Blind(shown bool, said Said) bool {
-	words := strings.ToLower(said.Text)
+// AdaptImages learns from the refusal of a request with images that the model does not support
+// any, and says whether to retry without them.
+func (c *Client) AdaptImages(sent bool, refusal ServerError) bool {
+	words := strings.ToLower(refusal.Message)
 	says := func(any ...string) bool {
 		return slices.ContainsFunc(any, func(w string) bool { return strings.Contains(words, w) })
 	}
-	if !shown || !says("image", "vision", "multimodal", "modalit") || says("media type", "media_type", "format", "too large", "exceeds", "could not process") ||
+	// No provider has a code for this: it has to be told, by words, from what they say of a single
+	// image that is too large or of a wrong format.
+	if !sent || !says("image", "vision", "multimodal", "modalit") || says("media type", "media_type", "format", "too large", "exceeds", "could not process") ||
 		!says("support", "not enabled", "not a multimodal", "missing data required", "unknown variant", "not accept", "cannot process", "only text") {
 		return false
 	}
 
-	s.blind.Store(&said.Text)
+	c.noImages.Store(&refusal.Message)
 	return true
 }
 
-// Beside moves the pictures that tools gave into a message of its own behind the results, for
-// servers in whose results there is no place for them.
-func Beside(history []model.Message, shown bool) []model.Message {
-	if !shown {
+// MoveToolImages moves the images of tool results into a user message after the results, for
+// servers that accept no images in a result.
+func MoveToolImages(history []model.Message, hasImages bool) []model.Message {
+	if !hasImages {
 		return history
 	}
 
 	out := make([]model.Message, 0, len(history)+1)
-	var pictures []model.Image
-	show := func() {
-		if len(pictures) > 0 {
-			out = append(out, model.Message{Role: model.RoleUser, Text: "The pictures of the results above, in their order:", Images: pictures})
+	var images []model.Image
+	flush := func() {
+		if len(images) > 0 {
+			out = append(out, model.Message{Role: model.RoleUser, Text: "The pictures of the results above, in their order:", Images: images})
 		}
-		pictures = nil
+		images = nil
 	}
 
 	for _, m := range history {
 		if m.Role != model.RoleTool {
-			show()
+			// A result must not be separated from the next one by another message.
+			flush()
 			out = append(out, m)
 			continue
 		}
 
-		pictures = append(pictures, m.Images...)
+		images = append(images, m.Images...)
 		m.Images = nil
 		out = append(out, m)
 	}
 
-	show()
+	flush()
 	return out
 }

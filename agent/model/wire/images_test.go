@@ -8,8 +8,8 @@ import (
 )
 
 // A picture that is not shown is made up for by a sentence with the reason; the newest fit.
-func TestSee(t *testing.T) {
-	s, err := New(Endpoint{Model: "m"}, Dialect{Name: "plain", BaseURL: "http://model", Images: Images{Types: []string{"image/png"}, Each: 10, All: 15}})
+func TestFilterImages(t *testing.T) {
+	s, err := New(Endpoint{Model: "m"}, Dialect{Name: "plain", BaseURL: "http://model", Images: ImageLimits{Types: []string{"image/png"}, MaxBytes: 10, MaxTotal: 15}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -19,7 +19,7 @@ func TestSee(t *testing.T) {
 		{Role: model.RoleUser, Text: "a", Images: []model.Image{png(6)}},
 		{Role: model.RoleTool, Text: "b", Images: []model.Image{png(11), png(4), {Type: "image/bmp", Data: []byte{1}}, png(8)}},
 	}
-	seen, shown := s.See(history)
+	seen, shown := s.FilterImages(history)
 	if !shown || len(seen[0].Images) != 0 || len(seen[1].Images) != 2 || len(seen[1].Images[0].Data) != 4 || len(history[1].Images) != 4 || history[0].Text != "a" {
 		t.Fatalf("%v: %+v, of %+v", shown, seen, history)
 	}
@@ -33,21 +33,21 @@ func TestSee(t *testing.T) {
 	if !strings.Contains(seen[1].Text, "make a smaller copy") {
 		t.Errorf("%q", seen[1].Text)
 	}
-	if !s.Blind(true, Said{Text: "Only text is supported, no images."}) {
+	if !s.AdaptImages(true, ServerError{Message: "Only text is supported, no images."}) {
 		t.Fatal("nothing was learned")
 	}
-	if seen, shown = s.See(history); shown || strings.Count(seen[1].Text, "the model m sees none (Only text is supported, no images)") != 4 {
+	if seen, shown = s.FilterImages(history); shown || strings.Count(seen[1].Text, "the model m sees none (Only text is supported, no images)") != 4 {
 		t.Errorf("%v: %+v", shown, seen)
 	}
 
 	plain := history[:0:0]
-	if got, shown := s.See(append(plain, model.Message{Text: "a"})); shown || got[0].Text != "a" {
+	if got, shown := s.FilterImages(append(plain, model.Message{Text: "a"})); shown || got[0].Text != "a" {
 		t.Errorf("%v: %+v", shown, got)
 	}
 }
 
-// What servers say of a model that sees nothing is told from what they say of one picture.
-func TestBlind(t *testing.T) {
+// Errors about a model without image support are told apart from those about a single image.
+func TestAdaptImages(t *testing.T) {
 	for said, want := range map[string]bool{
 		"Invalid content type. image_url is only supported by certain models.":                            true,
 		"image input is not supported - hint: if this is unexpected, you may need to provide mmproj":      true,
@@ -63,7 +63,7 @@ func TestBlind(t *testing.T) {
 		"This model does not support tools":                                                               false,
 	} {
 		s := server(t, "m")
-		if got := s.Blind(true, Said{Text: said}); got != want || s.Blind(false, Said{Text: said}) {
+		if got := s.AdaptImages(true, ServerError{Message: said}); got != want || s.AdaptImages(false, ServerError{Message: said}) {
 			t.Errorf("%q: %v", said, got)
 		}
 	}

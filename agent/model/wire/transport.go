@@ -14,56 +14,58 @@ import (
 )
 
 const (
-	tries        = 4
+	maxTries     = 4
 	firstPause   = 500 * time.Millisecond
-	longestPause = time.Minute // a server that asks for more is not waited for here
+	longestPause = time.Minute // a server that asks for more is left to the caller
 )
 
-// newClient is the transport: retries around tries that must not fall silent. There is no
-// http.Client.Timeout, which would end a stream that is well.
-func (s *Server) newClient(base http.RoundTripper) *retryablehttp.Client {
-	// A redirect is not followed: it would carry the headers to another host.
-	stay := func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
-	c := retryablehttp.NewClient()
-	c.HTTPClient = &http.Client{Transport: &listener{base, s}, CheckRedirect: stay}
-	c.Logger = nil
-	c.RetryMax = tries - 1
-	c.RetryWaitMin, c.RetryWaitMax = firstPause, longestPause
-	c.CheckRetry = checkRetry
-	c.Backoff = s.backoff
-	c.ErrorHandler = retryablehttp.PassthroughErrorHandler
+// newClient is an HTTP client that retries, and gives up an attempt when the server sends nothing
+// for too long. It has no http.Client.Timeout, which would also end a stream that makes progress.
+func (c *Client) newClient(base http.RoundTripper) *retryablehttp.Client {
+	// A redirect is not followed: it would send the key in the headers to another host.
+	noRedirect := func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	rc := retryablehttp.NewClient()
+	rc.HTTPClient = &http.Client{Transport: &idleTransport{base, c}, CheckRedirect: noRedirect}
+	rc.Logger = nil // it would log URLs, which may hold credentials
+	rc.RetryMax = maxTries - 1
+	rc.RetryWaitMin, rc.RetryWaitMax = firstPause, longestPause
+	rc.CheckRetry = checkRetry
+	rc.Backoff = c.backoff
+	// After the last attempt the response is wanted, not the library's error about it.
+	rc.ErrorHandler = retryablehttp.PassthroughErrorHandler
 
-	return c
+	return rc
 }
 
-// idleConnections is how many connections to a server are kept for the next requests: more
-// runs than that are seldom at once, and none of them is to begin with a handshake.
+// idleConnections is how many connections to a server are kept for later requests: there are
+// seldom more runs at once, and none of them should have to begin with a handshake.
 const idleConnections = 256
 
-// newPool is the connections of one model.
-func newPool() http.RoundTripper {
+// newTransport is the connection pool of one model.
+func newTransport() http.RoundTripper {
 	pool, ok := http.DefaultTransport.(*http.Transport)
 	if !ok {
-		return http.DefaultTransport // a program that replaced it wants it used
+		return http.DefaultTransport // whoever replaced it wants it used
 	}
 
 	pool = pool.Clone()
 	pool.MaxIdleConns, pool.MaxIdleConnsPerHost = idleConnections, idleConnections
-	pool.DialContext = buffered(pool.DialContext)
+	pool.DialContext = pooledDialer(pool.DialContext)
 	return pool
 }
 
-// checkRetry is the library's policy for a caller who does not wait for ever. It returns
-// no error of its own: the library would hand it out together with an open response.
-func checkRetry(ctx context.Context, resp *http.Response, err error) (again bool, _ error) {
+// checkRetry is the library's policy, bounded by the time that the caller has. It returns no
+// error: the library would return it together with a response whose body is still open.
+func checkRetry(ctx context.Context, resp *http.Response, err error) (retry bool, _ error) {
 	if worthWaiting(ctx, resp, err) {
-		again, _ = retryablehttp.DefaultRetryPolicy(ctx, resp, err)
+		retry, _ = retryablehttp.DefaultRetryPolicy(ctx, resp, err)
 	}
-	return again, nil
+	return retry, nil
 }
 
+// worthWaiting says whether another attempt can begin before the turn is over.
 func worthWaiting(ctx context.Context, resp *http.Response, err error) bool {
-	if ctx.Err() != nil || errors.As(err, new(*silence)) {
+	if ctx.Err() != nil || errors.As(err, new(*idleTimeout)) {
 		return false
 	}
 	wait, asked := retryAfter(resp)
@@ -71,15 +73,15 @@ func worthWaiting(ctx context.Context, resp *http.Response, err error) bool {
 	return !asked || wait <= longestPause && (!bounded || wait < time.Until(deadline))
 }
 
-// backoff doubles with each try, or is what the server asked for. Both are spread, so that
-// all who were refused together do not come back together.
-func (s *Server) backoff(first, longest time.Duration, try int, resp *http.Response) time.Duration {
+// backoff doubles with each attempt, or is what the server asked for. Both get jitter, so that
+// clients that were refused together do not come back together.
+func (c *Client) backoff(first, longest time.Duration, attempt int, resp *http.Response) time.Duration {
 	wait, asked := retryAfter(resp)
 	if !asked {
-		wait = min(first<<try, longest)
+		wait = min(first<<attempt, longest)
 		wait -= rand.N(wait/2 + 1)
 	} else if wait > 0 {
-		wait += rand.N(wait/10 + 1)
+		wait += rand.N(wait/10 + 1) // never earlier than it asked for
 	}
 
 	status := "none"
@@ -87,11 +89,11 @@ func (s *Server) backoff(first, longest time.Duration, try int, resp *http.Respo
 		status = resp.Status
 	}
 
-	s.e.Logger.Warn("the model server is asked again", "model", s.e.Model, "server", s.place, "status", status, "wait", wait)
+	c.endpoint.Logger.Warn("the model server is asked again", "model", c.endpoint.Model, "server", c.shownURL, "status", status, "wait", wait)
 	return wait
 }
 
-// retryAfter is how long a server wants to be left alone: seconds, or a date.
+// retryAfter is the Retry-After of a response, in seconds or as a date.
 func retryAfter(resp *http.Response) (wait time.Duration, asked bool) {
 	if resp == nil {
 		return 0, false
@@ -101,6 +103,7 @@ func retryAfter(resp *http.Response) (wait time.Duration, asked bool) {
 	if text == "" {
 		return 0, false
 	}
+	// Seconds, also with a fraction, which the standard does not know and moveRetryDelay needs.
 	if d, err := time.ParseDuration(text + "s"); err == nil && d >= 0 {
 		return d, true
 	}
@@ -111,86 +114,94 @@ func retryAfter(resp *http.Response) (wait time.Duration, asked bool) {
 	return 0, false
 }
 
-// silence is a server that sent nothing for too long. It is not tried again at once: it
-// has had its time.
-type silence struct{ error }
+// idleTimeout is the error of a server that sent nothing for too long. It is not retried at once:
+// the server has had its time.
+type idleTimeout struct{ error }
 
-func (s *silence) Unwrap() error { return s.error }
+func (e *idleTimeout) Unwrap() error { return e.error }
 
-// listener ends a try when the server is silent for too long. Its clock runs only while
-// something is waited for: not between tries, and not while the reader is busy.
-type listener struct {
-	next http.RoundTripper
-	s    *Server
+// idleTransport ends an attempt when the server sends nothing for too long. Its timer runs only
+// while something is awaited from the server: not between attempts, and not while the consumer
+// of the events is busy.
+type idleTransport struct {
+	next   http.RoundTripper
+	client *Client
 }
 
 // RoundTrip implements http.RoundTripper.
-func (l *listener) RoundTrip(req *http.Request) (*http.Response, error) {
+func (l *idleTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	ctx, cancel := context.WithCancelCause(req.Context())
-	clock := time.AfterFunc(l.s.e.Idle, func() { cancel(&silence{l.s.slow("sent nothing for", l.s.e.Idle)}) })
+	timer := time.AfterFunc(l.client.endpoint.Idle, func() { cancel(&idleTimeout{l.client.timeoutError("sent nothing for", l.client.endpoint.Idle)}) })
 	resp, err := l.next.RoundTrip(req.WithContext(ctx))
-	clock.Stop()
+	timer.Stop()
 	if err != nil {
 		defer cancel(nil)
-		return nil, reason(ctx, err)
+		return nil, idleCause(ctx, err)
 	}
 
-	resp.Body = &heard{resp.Body, ctx, cancel, clock, l.s.e.Idle}
+	resp.Body = &idleBody{resp.Body, ctx, cancel, timer, l.client.endpoint.Idle}
 	if resp.StatusCode == http.StatusTooManyRequests || resp.StatusCode == http.StatusServiceUnavailable {
-		hear(resp)
+		moveRetryDelay(resp) // before the library looks for Retry-After
 	}
 
 	return resp, nil
 }
 
-// retryDelay is where Google's servers say how long they want to be left alone.
+// retryDelay is where Google's servers say how long to wait.
 var retryDelay = regexp.MustCompile(`"retryDelay":\s*"([0-9.]+)s"`)
 
-// hear puts a pause that is asked for in the body of a refusal where all others put it.
-func hear(resp *http.Response) {
+// moveRetryDelay copies a delay that only the body asks for to the Retry-After header.
+func moveRetryDelay(resp *http.Response) {
 	if _, asked := retryAfter(resp); asked {
 		return
 	}
 
-	text, _ := io.ReadAll(io.LimitReader(resp.Body, maxRefusal))
-	resp.Body = &body{io.MultiReader(bytes.NewReader(text), resp.Body), resp.Body} // which gives the error again
+	// An error of reading is not lost: the body keeps it for its next reader.
+	text, _ := io.ReadAll(io.LimitReader(resp.Body, maxErrorBody))
+	resp.Body = &readCloser{io.MultiReader(bytes.NewReader(text), resp.Body), resp.Body}
 	if m := retryDelay.FindSubmatch(text); m != nil {
 		resp.Header.Set("Retry-After", string(m[1]))
 	}
 }
 
-// reason prefers silence to what it looks like from below.
-func reason(ctx context.Context, err error) error {
-	var s *silence
-	if errors.As(context.Cause(ctx), &s) {
-		return s
+// readCloser is a response body whose beginning was read and put back.
+type readCloser struct {
+	io.Reader
+	io.Closer
+}
+
+// idleCause is the idle timeout, if that is why the context was cancelled, and else the error.
+func idleCause(ctx context.Context, err error) error {
+	var idle *idleTimeout
+	if errors.As(context.Cause(ctx), &idle) {
+		return idle
 	}
 	return err
 }
 
-// heard is a body that is listened to.
-type heard struct {
+// idleBody is a response body with an idle timeout for each Read.
+type idleBody struct {
 	io.ReadCloser
 	ctx    context.Context
 	cancel context.CancelCauseFunc
-	clock  *time.Timer
+	timer  *time.Timer
 	limit  time.Duration
 }
 
 // Read implements io.Reader.
-func (h *heard) Read(b []byte) (int, error) {
-	h.clock.Reset(h.limit)
-	n, err := h.ReadCloser.Read(b)
-	h.clock.Stop()
+func (b *idleBody) Read(p []byte) (int, error) {
+	b.timer.Reset(b.limit)
+	n, err := b.ReadCloser.Read(p)
+	b.timer.Stop()
 	if err != nil && !errors.Is(err, io.EOF) {
-		err = reason(h.ctx, err)
+		err = idleCause(b.ctx, err)
 	}
 	return n, err
 }
 
 // Close implements io.Closer.
-func (h *heard) Close() error {
-	h.clock.Stop()
-	h.cancel(nil)
-	return h.ReadCloser.Close()
+func (b *idleBody) Close() error {
+	b.timer.Stop()
+	b.cancel(nil)
+	return b.ReadCloser.Close()
 }

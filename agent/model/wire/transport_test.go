@@ -52,39 +52,39 @@ func answered(status int, retryAfter, text string) *http.Response {
 
 const good = `data: {"text":"hello","end":"stop"}` + "\n\n"
 
-// plain speaks a dialect in which an answer is text and an end.
-type plain struct{ server *wire.Server }
+// describeBody speaks a dialect in which an answer is text and an end.
+type describeBody struct{ server *wire.Client }
 
-func (p plain) Request() (*wire.Body, error) {
-	return wire.JSON(map[string]string{"model": p.server.Model()})
+func (p describeBody) EncodeRequest() (*wire.BodyBuilder, error) {
+	return wire.JSONBody(map[string]string{"model": p.server.Model()})
 }
-func (p plain) Adapt(int, wire.Said) bool                     { return false }
-func (p plain) Advise(model.ErrorKind, int, wire.Said) string { return "" }
-func (p plain) Take(f wire.Frame, a *wire.Answer) (string, error) {
+func (p describeBody) Adapt(int, wire.ServerError) bool                   { return false }
+func (p describeBody) Hint(model.ErrorKind, int, wire.ServerError) string { return "" }
+func (p describeBody) Decode(f wire.Frame, a *wire.Accumulator) (string, error) {
 	var said struct{ Text, End string }
 	if err := json.Unmarshal(f.Data, &said); err != nil {
-		return "", p.server.Unreadable(err)
+		return "", p.server.InvalidChunk(err)
 	}
 
 	if said.End != "" {
-		a.End(said.End, map[string]string{"stop": model.StopDone})
+		a.SetFinishReason(said.End, map[string]string{"stop": model.StopDone})
 	}
 	return said.Text, nil
 }
 
 // Stream implements model.Provider.
-func (p plain) Stream(ctx context.Context, _ model.Request) iter.Seq2[model.Event, error] {
+func (p describeBody) Stream(ctx context.Context, _ model.Request) iter.Seq2[model.Event, error] {
 	return p.server.Stream(ctx, p)
 }
 
-func provider(t testing.TB, e wire.Endpoint) plain {
+func provider(t testing.TB, e wire.Endpoint) describeBody {
 	t.Helper()
 	e.Model = "m"
 	s, err := wire.New(e, wire.Dialect{Name: "plain", Path: "chat", KeyHeader: "Authorization"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return plain{s}
+	return describeBody{s}
 }
 
 // turn asks once over a wire; the durations are those of the bubble.
@@ -206,7 +206,7 @@ func (s *slowly) Read(b []byte) (int, error) {
 func (s *slowly) Close() error { return nil }
 
 // A model that hangs is left as soon as its time is over, and the error says which time.
-func TestHungModel(t *testing.T) {
+func TestHangingModel(t *testing.T) {
 	chunk := `data: {"text":"a"}` + "\n\n"
 	hang := func(_ int, r *http.Request) (*http.Response, error) {
 		<-r.Context().Done()
@@ -244,7 +244,7 @@ func TestHungModel(t *testing.T) {
 }
 
 // A server that asked for a pause is not silent in it.
-func TestPauseIsNoSilence(t *testing.T) {
+func TestRetryPauseIsNotIdle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		got, w := ask(t, t.Context(), wire.Endpoint{Idle: time.Second}, func(try int, _ *http.Request) (*http.Response, error) {
 			if try == 1 {
@@ -280,8 +280,8 @@ func TestSlowReader(t *testing.T) {
 	})
 }
 
-// Whoever stops a turn is told by the error, also in the middle of a pause.
-func TestStoppedInAPause(t *testing.T) {
+// The error of a cancelled turn is the cause, also in the middle of a pause.
+func TestCancelledWhileWaiting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		stop := errors.New("somebody said stop")
 		ctx, cancel := context.WithCancelCause(t.Context())

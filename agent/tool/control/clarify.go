@@ -34,8 +34,8 @@ type clarifyResult struct {
 	Waiting       bool     `json:"waiting"`
 }
 
-// Clarify is the tool with which a model asks its owner; it is for those that can hear an
-// answer, and so not for playbooks.
+// Clarify is the tool with which a model asks its owner. A playbook does not get it: it could do
+// nothing with the answer.
 func Clarify() (tool.Tool, error) {
 	return tool.Define(clarifySpec, clarify)
 }

@@ -36,26 +36,27 @@ var (
 		Name: "complete", Description: completeText, Effect: domain.EffectRead, Class: tool.ClassOther, Scope: tool.ScopeRun, Writes: tool.WritesNothing,
 		Ends: true, Enum: map[string][]string{"outcome": {"success", "nothing", "partial"}},
 	}
-	// The outbox takes a key once: what a resumed attempt repeats is not sent again.
+	// The effect is that of a database because the outbox takes a key once: a call that a resumed
+	// attempt repeats is not sent again.
 	notifySpec = tool.Spec{
 		Name: "notify", Description: notifyText, Effect: domain.EffectDatabase, Class: tool.ClassOther, Scope: tool.ScopeAgent, Writes: tool.WritesNotice,
 	}
 	clarifySpec = tool.Spec{
 		Name: "clarify", Description: clarifyText, Effect: domain.EffectRead, Class: tool.ClassOther, Scope: tool.ScopeRun, Writes: tool.WritesNothing,
-		Given: tool.GivenModel, Ends: true, Waits: true,
+		Requires: tool.RequiresModel, Ends: true, Waits: true,
 	}
 )
 
 // Specs are the tools of the family.
 func Specs() tool.Specs { return tool.Specs{todoSpec, completeSpec, notifySpec, clarifySpec} }
 
-// Options are what the tools of one run reach.
+// Options are what the tools of one run use.
 type Options struct {
 	Ledger   *ledger.Ledger
 	Channels []string // that notify may name; the first is the default
-	// Board is where the todo list stands; nil: on one of its own.
+	// Board holds the todo list; nil: the tools make one.
 	Board  *memory.Board
-	Redact func(text string) string // what blacks secrets out before a notice is kept; nil: nothing
+	Redact func(text string) string // removes secrets before a notice is stored; nil: nothing does
 }
 
 // Tools are the tools of one run, but for clarify.
@@ -96,15 +97,15 @@ type todoResult struct {
 	Open  int `json:"open"`
 }
 
-// replace takes a whole new list (OSA-16).
+// replace replaces the whole list (OSA-16).
 func (l checklist) replace(_ context.Context, _ tool.Invocation, a todoArgs) (tool.Envelope, error) {
 	if strings.TrimSpace(a.Markdown) == "" {
 		return tool.Failure(tool.KindInvalidArgs, "the list is empty").WithField("markdown", "lines like - [ ] read the file"), nil
 	}
 
-	items := memory.Items(a.Markdown)
-	l.board.Write(items)
-	res := todoResult{Items: len(items), Open: l.board.Open()}
+	items := memory.ParseItems(a.Markdown)
+	l.board.SetItems(items)
+	res := todoResult{Items: len(items), Open: l.board.OpenItems()}
 	res.Done = res.Items - res.Open
 	if len(items) == 0 {
 		return tool.Success(res, "no line is an item; items look like - [ ] read the file"), nil
@@ -123,12 +124,12 @@ type completeResult struct {
 	Outcome domain.Outcome `json:"outcome"`
 }
 
-var hollow = map[string]bool{"done": true, "complete": true, "completed": true, "ok": true, "okay": true, "looks good": true, "all good": true, "fine": true, "finished": true}
+var emptySummaries = map[string]bool{"done": true, "complete": true, "completed": true, "ok": true, "okay": true, "looks good": true, "all good": true, "fine": true, "finished": true}
 
-// complete ends the run with words that mean something (OSA-17).
+// complete ends the run with a summary that means something (OSA-17).
 func (l checklist) complete(_ context.Context, _ tool.Invocation, a completeArgs) (tool.Envelope, error) {
 	summary := strings.TrimSpace(a.Summary)
-	if hollow[strings.ToLower(strings.TrimSuffix(summary, "."))] || utf8.RuneCountInString(summary) < minSummary {
+	if emptySummaries[strings.ToLower(strings.TrimSuffix(summary, "."))] || utf8.RuneCountInString(summary) < minSummary {
 		return tool.Failure(tool.KindInvalidArgs, "the summary says too little; tell what was done and what came of it").
 			WithField("summary", fmt.Sprintf("at least %d characters", minSummary)), nil
 	}
@@ -138,7 +139,8 @@ func (l checklist) complete(_ context.Context, _ tool.Invocation, a completeArgs
 		res.Outcome = domain.OutcomeSuccess
 	}
 
-	if open := l.board.Open(); open > 0 {
+	// Only a warning: the model decides whether what is open is still to be done.
+	if open := l.board.OpenItems(); open > 0 {
 		return tool.Success(res, fmt.Sprintf("%d items of the todo list are open", open)), nil
 	}
 
@@ -157,13 +159,14 @@ type notifyResult struct {
 	Queued  bool   `json:"queued"`
 }
 
-// notify puts a notice into the outbox. Without a channel nobody can be told, which is no
+// notify puts a notice into the outbox. Without a channel nobody can be notified, which is no
 // reason for a run to fail.
 func (o Options) notify(ctx context.Context, in tool.Invocation, a notifyArgs) (tool.Envelope, error) {
 	if o.Redact != nil {
 		a.Title, a.Body = o.Redact(a.Title), o.Redact(a.Body)
 	}
 
+	// Redacted first: collapsing could break a secret into a form that is not recognized.
 	title := text.Collapse(a.Title)
 	if title == "" {
 		return tool.Failure(tool.KindInvalidArgs, "the title is empty").WithField("title", "a line that says what happened"), nil
@@ -179,6 +182,7 @@ func (o Options) notify(ctx context.Context, in tool.Invocation, a notifyArgs) (
 		return tool.Failure(tool.KindInvalidArgs, "there is no channel %q", channel).WithField("channel", "one of "+strings.Join(o.Channels, ", ")), nil
 	}
 
+	// The key of the call within its run: the outbox takes each key once.
 	n := ledger.Notice{Run: in.Run, Job: in.Job, Agent: in.Agent, Key: fmt.Sprintf("call:%d:%s", in.Run, in.Key), Channel: channel, Title: title, Body: a.Body}
 	if err := o.Ledger.AppendNotices(ctx, n); err != nil {
 		return tool.Envelope{}, fmt.Errorf("the notice cannot be recorded: %w", err)

@@ -30,7 +30,7 @@ func setup(t *testing.T) *bench {
 	return b
 }
 
-// open begins anew on the same files, as a process does after a crash.
+// open starts over on the same files, as a process does after a crash.
 func (b *bench) open() {
 	b.t.Helper()
 	pool, err := agentdb.NewPool(agentdb.PoolOptions{Dir: b.home})

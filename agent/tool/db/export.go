@@ -21,22 +21,22 @@ type exportArgs struct {
 	Overwrite bool   `json:"overwrite,omitempty" jsonschema:"replace an existing file; default false"`
 }
 
-// exportResult is what OSA-59 answers.
+// exportResult is the answer of OSA-59.
 type exportResult struct {
 	Path string `json:"path"`
 	agentdb.Exported
 }
 
-// exportSpec is db_export. It takes turns with other calls that write the same path; of what it
-// writes over nothing is kept.
+// exportSpec is db_export. It takes turns with other calls that write the same path. What it overwrites is
+// not stored, so that no undo reaches it.
 var exportSpec = tool.Spec{
 	Name: "db_export", Description: describe("db_export"), Effect: domain.EffectWrite, Class: tool.ClassData, Scope: tool.ScopeAgent, Writes: tool.WritesElsewhere,
-	Given: tool.GivenDatabase, Path: "path",
+	Requires: tool.RequiresDatabase, Path: "path",
 }
 
 func (o Options) exportTool(s tool.Spec) (tool.Tool, error) {
 	s.Canonical, s.Enum = o.Roots.Canonical, map[string][]string{"format": fileFormats}
-	return borrowing(Options.exportFile)(o, s)
+	return withDatabase(Options.exportFile)(o, s)
 }
 
 // fileFormats are those of db_import and db_export.
@@ -45,11 +45,11 @@ var fileFormats = []string{"csv", "tsv", "json", "jsonl", "ndjson", "xlsx"}
 func (o Options) exportFile(ctx context.Context, db *agentdb.DB, _ tool.Invocation, a exportArgs) (any, []string, error) {
 	spec := agentdb.ExportSpec{SQL: a.SQL, Format: a.Format, Name: a.Path}
 	var err error
-	if spec.Params, spec.Named, err = splitParams(a.Params); err != nil {
+	if spec.Params, spec.Named, err = params(a.Params); err != nil {
 		return nil, nil, err
 	}
 
-	place, err := o.Roots.At(a.Path, true)
+	place, err := o.Roots.Resolve(a.Path, true)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -60,14 +60,15 @@ func (o Options) exportFile(ctx context.Context, db *agentdb.DB, _ tool.Invocati
 		return nil, nil, err
 	}
 
-	done, file, err := draft(ctx, place, db, spec)
+	done, file, err := writeTemp(ctx, place, db, spec)
 	if err != nil {
 		return nil, nil, err
 	}
-	if err := place.Announce(ctx, file.Temp()); err != nil {
+	// Right before the rename: no watch may see the file before it is on record as the job's own.
+	if err := place.Announce(ctx, file.TempName()); err != nil {
 		return nil, nil, errors.Join(err, file.Abort())
 	}
-	if err := publish(place, a, file, old); err != nil {
+	if err := commit(place, a, file, old); err != nil {
 		return nil, nil, place.Explain(err)
 	}
 
@@ -76,8 +77,8 @@ func (o Options) exportFile(ctx context.Context, db *agentdb.DB, _ tool.Invocati
 	return exportResult{a.Path, done}, warnings, nil
 }
 
-// replaceable looks at what is there now; nil is nothing.
-func replaceable(p *tool.Place, a exportArgs) (fs.FileInfo, error) {
+// replaceable inspects the file that is there now, and refuses what may not be replaced; nil is no file.
+func replaceable(p *tool.FileHandle, a exportArgs) (fs.FileInfo, error) {
 	info, err := p.Lstat(p.Rel)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -91,11 +92,13 @@ func replaceable(p *tool.Place, a exportArgs) (fs.FileInfo, error) {
 		return nil, &tool.PathError{Kind: tool.KindInvalidArgs, Message: a.Path + " is a folder; name a file in it"}
 	case !a.Overwrite:
 		return nil, &tool.PathError{Kind: tool.KindRejected, Message: a.Path + " exists already; choose another name, or say overwrite true"}
+	// The rename would succeed, for it needs only the folder: the mark is its owner's wish.
 	case info.Mode().Perm()&0o200 == 0:
 		return nil, &tool.PathError{Kind: tool.KindRejected, Message: a.Path + " is marked read-only"}
 	}
 
-	file, err := p.OpenPlain() // refuses links, pipes and second names of other files
+	// Opened only for the checks: it refuses links, pipes and hard links.
+	file, err := p.OpenChecked()
 	if err != nil {
 		return nil, err
 	}
@@ -103,15 +106,16 @@ func replaceable(p *tool.Place, a exportArgs) (fs.FileInfo, error) {
 	return info, file.Close()
 }
 
-// draft makes the file whole before it takes its name, so no reader sees half of it.
-func draft(ctx context.Context, p *tool.Place, db *agentdb.DB, spec agentdb.ExportSpec) (done agentdb.Exported, file *atomicfile.File, err error) {
+// writeTemp writes the whole export to a temporary file, so that no reader sees half of it.
+func writeTemp(ctx context.Context, p *tool.FileHandle, db *agentdb.DB, spec agentdb.ExportSpec) (done agentdb.Exported, file *atomicfile.File, err error) {
 	if folder := filepath.Dir(p.Rel); folder != "." {
 		if err := p.MkdirAll(folder, 0o755); err != nil {
 			return done, nil, p.Explain(err)
 		}
 	}
 
-	if err := p.Guard(); err != nil {
+	// Only now: the check resolves the links on the way, so the folders must exist.
+	if err := p.CheckWrite(); err != nil {
 		return done, nil, err
 	}
 
@@ -127,18 +131,19 @@ func draft(ctx context.Context, p *tool.Place, db *agentdb.DB, spec agentdb.Expo
 	}
 
 	var unwritable *fs.PathError
-	if errors.As(err, &unwritable) { // a full disk, say: another folder may do
+	// A full disk, for example: the agent may choose another folder, so the run need not end.
+	if errors.As(err, &unwritable) {
 		err = p.Explain(err)
 	}
 
 	return done, nil, errors.Join(err, file.Abort())
 }
 
-// publish gives the draft its name, unless somebody else took or changed that meanwhile.
-func publish(p *tool.Place, a exportArgs, file *atomicfile.File, old fs.FileInfo) error {
+// commit renames the temporary file to its name, unless somebody else wrote there meanwhile.
+func commit(p *tool.FileHandle, a exportArgs, file *atomicfile.File, old fs.FileInfo) error {
 	now, err := p.Lstat(p.Rel)
 	switch {
-	case old == nil && errors.Is(err, fs.ErrNotExist):
+	case old == nil && errors.Is(err, fs.ErrNotExist): // still no file, as expected
 		err = nil
 	case err == nil && (old == nil || !os.SameFile(now, old) || !now.ModTime().Equal(old.ModTime())):
 		err = &tool.PathError{Kind: tool.KindExecutionError, Message: a.Path + " was written meanwhile, and was left as it is now"}
@@ -148,17 +153,4 @@ func publish(p *tool.Place, a exportArgs, file *atomicfile.File, old fs.FileInfo
 	}
 
 	return file.Commit()
-}
-
-// splitParams tells the two ways of giving values apart.
-func splitParams(params any) (list []any, named map[string]any, err error) {
-	switch params := params.(type) {
-	case nil:
-		return nil, nil, nil
-	case []any:
-		return params, nil, nil
-	case map[string]any:
-		return nil, params, nil
-	}
-	return nil, nil, &agentdb.Error{Kind: string(tool.KindInvalidArgs), Field: "params", Message: "params must be a list of values for ?, or an object of values for :name", Retryable: true}
 }

@@ -63,7 +63,7 @@ func TestExportRefuses(t *testing.T) {
 	b.holds("here.csv", "mine")
 	b.holds("locked.csv", "mine")
 	if left, err := filepath.Glob(filepath.Join(b.work, ".rouse-*")); err != nil || len(left) > 0 {
-		t.Errorf("drafts were left: %v, %v", left, err)
+		t.Errorf("temporary files were left: %v, %v", left, err)
 	}
 }
 

@@ -20,11 +20,11 @@ func (o Options) upsert(ctx context.Context, db *agentdb.DB, in tool.Invocation,
 	if err != nil {
 		return nil, nil, err
 	}
-	return affected(db.Upsert(ctx, by(in), a.Table, a.KeyColumns, rows))
+	return splitAffected(db.Upsert(ctx, by(in), a.Table, a.KeyColumns, rows))
 }
 
-// rowsOf are the rows of a call that takes one or several; one says which it was. Models fill
-// in the argument that they do not use with an empty value.
+// rowsOf returns the rows of a call that gives one or several; one reports which. Models fill in the
+// argument that they do not use with an empty value, which counts as absent.
 func rowsOf(row map[string]any, rows []map[string]any) (all []map[string]any, one bool, err error) {
 	bad := func(field, message string) error {
 		return &agentdb.Error{Kind: string(tool.KindInvalidArgs), Field: field, Message: message, Retryable: true}
@@ -52,7 +52,7 @@ type updateArgs struct {
 
 // update answers {rows_affected} (OSA-55).
 func (o Options) update(ctx context.Context, db *agentdb.DB, in tool.Invocation, a updateArgs) (any, []string, error) {
-	return affected(db.Update(ctx, by(in), a.Table, a.Set, a.Where, a.IncludeDeleted))
+	return splitAffected(db.Update(ctx, by(in), a.Table, a.Set, a.Where, a.IncludeDeleted))
 }
 
 type whereArgs struct {
@@ -61,14 +61,15 @@ type whereArgs struct {
 }
 
 func (o Options) remove(ctx context.Context, db *agentdb.DB, in tool.Invocation, a whereArgs) (any, []string, error) {
-	return affected(db.Delete(ctx, by(in), a.Table, a.Where))
+	return splitAffected(db.Delete(ctx, by(in), a.Table, a.Where))
 }
 
 func (o Options) restore(ctx context.Context, db *agentdb.DB, in tool.Invocation, a whereArgs) (any, []string, error) {
-	return affected(db.Restore(ctx, by(in), a.Table, a.Where))
+	return splitAffected(db.Restore(ctx, by(in), a.Table, a.Where))
 }
 
-func affected(done agentdb.Affected, err error) (any, []string, error) {
+// splitAffected moves the warnings from the result to the envelope.
+func splitAffected(done agentdb.Affected, err error) (any, []string, error) {
 	warnings := done.Warnings
 	done.Warnings = nil
 	return done, warnings, err

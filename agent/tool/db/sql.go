@@ -23,20 +23,21 @@ func (o Options) alterTable(ctx context.Context, db *agentdb.DB, in tool.Invocat
 	if err != nil {
 		return nil, nil, err
 	}
-	return migrated(db.AlterTable(ctx, by(in), a.Name, add))
+	return splitMigrated(db.AlterTable(ctx, by(in), a.Name, add))
 }
 
 type migrateArgs struct {
 	UpSQL       string `json:"up_sql" jsonschema:"runs now, in one transaction"`
-	DownSQL     string `json:"down_sql" jsonschema:"would take it back; it is kept beside the other and not run"`
+	DownSQL     string `json:"down_sql" jsonschema:"would revert it; it is stored with the other and not run"`
 	Description string `json:"description" jsonschema:"a few words: the migration's file is named after them"`
 }
 
 func (o Options) migrate(ctx context.Context, db *agentdb.DB, in tool.Invocation, a migrateArgs) (any, []string, error) {
-	return migrated(db.Migrate(ctx, by(in), agentdb.MigrateSpec{Up: a.UpSQL, Down: a.DownSQL, Description: a.Description}))
+	return splitMigrated(db.Migrate(ctx, by(in), agentdb.MigrateSpec{Up: a.UpSQL, Down: a.DownSQL, Description: a.Description}))
 }
 
-func migrated(done agentdb.Migrated, err error) (any, []string, error) {
+// splitMigrated moves the warnings from the result to the envelope.
+func splitMigrated(done agentdb.Migrated, err error) (any, []string, error) {
 	warnings := done.Warnings
 	done.Warnings = nil
 	return done, warnings, err
@@ -61,7 +62,7 @@ func (o Options) execute(ctx context.Context, db *agentdb.DB, in tool.Invocation
 	}
 
 	if a.Path != "" {
-		// A call that was made already must not read its file again, which may be gone.
+		// A call that a former attempt made must not read its file again, which may be gone.
 		if in.Key != "" {
 			if stored, ok, err := db.Replay(ctx, in.Run, in.Key); ok || err != nil {
 				return stored, nil, err
@@ -79,9 +80,10 @@ func (o Options) execute(ctx context.Context, db *agentdb.DB, in tool.Invocation
 }
 
 func (o Options) readScript(path string) (string, error) {
-	f := &lateFile{roots: o.Roots, path: path}
+	f := &lazyFile{roots: o.Roots, path: path}
 	defer f.close()
 
+	// One byte more than allowed tells that the file is too large.
 	data, err := io.ReadAll(io.LimitReader(f, maxScript+1))
 	if err != nil {
 		return "", err
@@ -90,6 +92,7 @@ func (o Options) readScript(path string) (string, error) {
 		return "", &agentdb.Error{Kind: string(tool.KindInvalidArgs), Field: "path", Retryable: true, Message: fmt.Sprintf("%s is larger than the 256 KiB that a file of SQL may have; split it, or bring rows in with db_import", path)}
 	}
 
+	// A byte order mark is not SQL.
 	text := strings.TrimPrefix(string(data), "\ufeff")
 	if strings.TrimSpace(text) == "" {
 		return "", &agentdb.Error{Kind: string(tool.KindInvalidArgs), Field: "path", Retryable: true, Message: path + " is empty"}
@@ -98,10 +101,11 @@ func (o Options) readScript(path string) (string, error) {
 	return text, nil
 }
 
-// params are a list for ?, or an object for :name.
+// params tells apart the two ways to give values: a list for ?, or an object for :name.
 func params(given any) (list []any, named map[string]any, err error) {
 	switch given := given.(type) {
 	case nil:
+		return nil, nil, nil
 	case []any:
 		return given, nil, nil
 	case map[string]any:
@@ -109,5 +113,4 @@ func params(given any) (list []any, named map[string]any, err error) {
 	default:
 		return nil, nil, &agentdb.Error{Kind: string(tool.KindInvalidArgs), Field: "params", Message: "params must be a list of values for ?, or an object of values for :name", Retryable: true}
 	}
-	return nil, nil, nil
 }

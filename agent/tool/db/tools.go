@@ -16,67 +16,67 @@ import (
 //go:embed *.md
 var descriptions embed.FS
 
-// Options are what the tools of one run reach.
+// Options configure the tools of one run.
 type Options struct {
 	Pool  *agentdb.Pool
 	Roots *tool.Roots // where db_import may read and db_export may write
 }
 
-// member is a tool of the family, and what makes it for one run.
+// member is a tool of the family, and the function that makes it for one run.
 type member struct {
-	spec   tool.Spec
-	shows  bool // rows, which are as trusted as the runs that wrote them
-	define func(Options, tool.Spec) (tool.Tool, error)
+	spec      tool.Spec
+	showsRows bool // rows, which are as tainted as the runs that wrote them
+	define    func(Options, tool.Spec) (tool.Tool, error)
 }
 
 var members = []member{
-	{reading("db_schema"), true, borrowing(Options.schema)},
-	{writing("db_create_table"), false, borrowing(Options.createTable)},
-	{rare(writing("db_alter_table")), false, borrowing(Options.alterTable)},
-	{rare(writing("db_migrate")), true, borrowing(Options.migrate)},
-	{moving(writing("db_insert")), false, borrowing(Options.insert)},
-	{moving(writing("db_upsert")), false, borrowing(Options.upsert)},
-	{writing("db_update"), false, borrowing(Options.update)},
-	{writing("db_delete"), false, borrowing(Options.remove)},
-	{rare(writing("db_restore")), false, borrowing(Options.restore)},
-	{writing("db_execute"), true, borrowing(Options.execute)},
-	{moving(writing("db_import")), false, Options.importTool},
-	{rare(exportSpec), true, Options.exportTool},
-	{rare(writing("db_define_view")), false, Options.defineViewTool},
-	{rare(reading("db_run_view")), true, borrowing(Options.runView)},
-	{rare(reading("db_list_views")), true, borrowing(Options.listViews)},
-	{rare(writing("db_drop_view")), false, borrowing(Options.dropView)},
-	{reading("db_query"), true, borrowing(Options.query)},
+	{reading("db_schema"), true, withDatabase(Options.schema)},
+	{writing("db_create_table"), false, withDatabase(Options.createTable)},
+	{wideContextOnly(writing("db_alter_table")), false, withDatabase(Options.alterTable)},
+	{wideContextOnly(writing("db_migrate")), true, withDatabase(Options.migrate)},
+	{bulk(writing("db_insert")), false, withDatabase(Options.insert)},
+	{bulk(writing("db_upsert")), false, withDatabase(Options.upsert)},
+	{writing("db_update"), false, withDatabase(Options.update)},
+	{writing("db_delete"), false, withDatabase(Options.remove)},
+	{wideContextOnly(writing("db_restore")), false, withDatabase(Options.restore)},
+	{writing("db_execute"), true, withDatabase(Options.execute)},
+	{bulk(writing("db_import")), false, Options.importTool},
+	{wideContextOnly(exportSpec), true, Options.exportTool},
+	{wideContextOnly(writing("db_define_view")), false, Options.defineViewTool},
+	{wideContextOnly(reading("db_run_view")), true, withDatabase(Options.runView)},
+	{wideContextOnly(reading("db_list_views")), true, withDatabase(Options.listViews)},
+	{wideContextOnly(writing("db_drop_view")), false, withDatabase(Options.dropView)},
+	{reading("db_query"), true, withDatabase(Options.query)},
 }
 
-// reading is a tool that changes nothing in the database.
+// reading is the spec of a tool that changes nothing in the database.
 func reading(name string) tool.Spec {
 	return tool.Spec{
 		Name: name, Description: describe(name), Effect: domain.EffectRead, Class: tool.ClassOther, Scope: tool.ScopeAgent, Writes: tool.WritesNothing,
-		Given: tool.GivenDatabase,
+		Requires: tool.RequiresDatabase,
 	}
 }
 
-// writing is a tool that changes the database.
+// writing is the spec of a tool that changes the database.
 func writing(name string) tool.Spec {
 	s := reading(name)
 	s.Effect, s.Writes = domain.EffectDatabase, tool.WritesRows
 	return s
 }
 
-// moving is a tool that moves many rows at once.
-func moving(s tool.Spec) tool.Spec {
+// bulk marks a tool that moves many rows at once.
+func bulk(s tool.Spec) tool.Spec {
 	s.Class = tool.ClassData
 	return s
 }
 
-// rare is a tool that a model with a narrow context is not told of.
-func rare(s tool.Spec) tool.Spec {
-	s.Rare = true
+// wideContextOnly leaves a tool out of the list for models with a narrow context.
+func wideContextOnly(s tool.Spec) tool.Spec {
+	s.WideContextOnly = true
 	return s
 }
 
-// describe is the text beside the code; a tool without one cannot be defined.
+// describe reads the description next to the code. Without one it is "", and Define refuses the tool.
 func describe(name string) string {
 	text, err := descriptions.ReadFile(strings.TrimPrefix(name, "db_") + ".md")
 	if err != nil {
@@ -85,7 +85,7 @@ func describe(name string) string {
 	return string(text)
 }
 
-// Specs are the tools of the family.
+// Specs lists the tools of the family.
 func Specs() tool.Specs {
 	var out tool.Specs
 	for _, m := range members {
@@ -94,11 +94,11 @@ func Specs() tool.Specs {
 	return out
 }
 
-// Tools are the tools of one run.
+// Tools makes the tools of one run.
 func Tools(o Options) ([]tool.Tool, error) {
 	var out []tool.Tool
 	for _, m := range members {
-		m.spec.Needs = o.needs(m.shows, m.spec.Effect != domain.EffectRead)
+		m.spec.Needs = o.needs(m.showsRows, m.spec.Effect != domain.EffectRead)
 		t, err := m.define(o, m.spec)
 		if err != nil {
 			return nil, err
@@ -109,8 +109,20 @@ func Tools(o Options) ([]tool.Tool, error) {
 	return out, nil
 }
 
-// borrowing makes a tool that borrows the agent's database for the length of a call.
-func borrowing[A any](run func(Options, context.Context, *agentdb.DB, tool.Invocation, A) (any, []string, error)) func(Options, tool.Spec) (tool.Tool, error) {
+// needs tells the authorizer whether a tool shows rows, which are as tainted as the runs that wrote them,
+// and whether it writes what later runs read.
+func (o Options) needs(shows, keeps bool) func(context.Context, tool.Invocation, json.RawMessage) (tool.Need, error) {
+	return func(ctx context.Context, _ tool.Invocation, _ json.RawMessage) (n tool.Need, err error) {
+		n.WritesMemory = keeps
+		if shows {
+			n.AddsTaint, err = o.Roots.MemoryTaint(ctx)
+		}
+		return n, err
+	}
+}
+
+// withDatabase makes a tool whose calls each borrow the agent's database from the pool.
+func withDatabase[A any](run func(Options, context.Context, *agentdb.DB, tool.Invocation, A) (any, []string, error)) func(Options, tool.Spec) (tool.Tool, error) {
 	return func(o Options, s tool.Spec) (tool.Tool, error) {
 		return tool.Define(s, func(ctx context.Context, in tool.Invocation, args A) (tool.Envelope, error) {
 			db, release, err := o.Pool.Get(ctx, in.Agent)
@@ -118,13 +130,14 @@ func borrowing[A any](run func(Options, context.Context, *agentdb.DB, tool.Invoc
 				return tool.Envelope{}, err // it names the agent and the file
 			}
 			defer release()
+
 			result, warnings, err := run(o, ctx, db, in, args)
 			return answer(result, warnings, err)
 		})
 	}
 }
 
-// answer words what went wrong for the caller of a tool; the rest is the host's trouble.
+// answer makes the envelope of a call. An error that the agent can do nothing about is the host's.
 func answer(result any, warnings []string, err error) (tool.Envelope, error) {
 	var bad *agentdb.Error
 	var path *tool.PathError
@@ -219,6 +232,7 @@ func (o Options) insert(ctx context.Context, db *agentdb.DB, in tool.Invocation,
 	if err != nil {
 		return nil, nil, err
 	}
+	// The form of the answer follows that of the question: {id} only for row.
 	if one && len(done.IDs) == 1 {
 		return map[string]any{"id": done.IDs[0]}, done.Warnings, nil
 	}
@@ -241,13 +255,14 @@ type importArgs struct {
 // importTool is db_import.
 func (o Options) importTool(s tool.Spec) (tool.Tool, error) {
 	s.Enum = map[string][]string{"mode": {"insert", "upsert"}, "format": fileFormats}
-	s.Needs = o.Roots.Needs(true)
-	return borrowing(Options.importFile)(o, s)
+	// In place of the family's needs: it reads a file, and shows no rows.
+	s.Needs = o.Roots.PathNeeds(true)
+	return withDatabase(Options.importFile)(o, s)
 }
 
 // importFile imports a file that the run may read (OSA-58).
 func (o Options) importFile(ctx context.Context, db *agentdb.DB, in tool.Invocation, a importArgs) (any, []string, error) {
-	f := &lateFile{roots: o.Roots, path: a.Path}
+	f := &lazyFile{roots: o.Roots, path: a.Path}
 	defer f.close()
 
 	done, err := db.Import(ctx, by(in), agentdb.ImportSpec{

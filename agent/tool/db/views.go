@@ -22,13 +22,13 @@ type viewParam struct {
 	Default any    `json:"default,omitempty" jsonschema:"without one a value has to be given each time"`
 }
 
-// defineView answers the view as it is saved (OSA-60).
 // defineViewTool is db_define_view.
 func (o Options) defineViewTool(s tool.Spec) (tool.Tool, error) {
 	s.Enum = map[string][]string{"render_hint": agentdb.RenderHints}
-	return borrowing(Options.defineView)(o, s)
+	return withDatabase(Options.defineView)(o, s)
 }
 
+// defineView answers with the view as it is saved (OSA-60).
 func (o Options) defineView(ctx context.Context, db *agentdb.DB, in tool.Invocation, a viewArgs) (any, []string, error) {
 	spec := agentdb.View{Name: a.Name, SQL: a.SQL, RenderHint: a.RenderHint, Refresh: a.Refresh, Description: a.Description}
 	for _, p := range a.Params {

@@ -6,89 +6,81 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
-	"unicode/utf8"
-
-	udiff "github.com/aymanbagabas/go-udiff"
 
 	"rouse/agent/tool"
 	"rouse/agentdb/ledger"
 	"rouse/internal/atomicfile"
-	"rouse/internal/text"
 )
 
-// maxKept bounds what is kept of a run's changed files, in bytes; what is changed beyond it
-// cannot be undone, and says so before.
-const maxKept = 256 << 20
+// maxUndoBytes bounds what is stored of a run's changed files. Changes beyond it cannot be undone, and
+// their answers say so.
+const maxUndoBytes = 256 << 20
 
-// Bounds of a difference that is shown (OSA-32).
-const (
-	maxDiffLines = 80
-	maxDiffChars = 12_000
-)
-
-// structured are files that a text would break.
-var structured = map[string]bool{".xlsx": true, ".xls": true, ".xlsm": true, ".ods": true, ".pdf": true, ".pptx": true, ".ppt": true, ".odp": true,
+// binaryExtensions are of formats that are not text: a text under such a name would be a broken file.
+var binaryExtensions = map[string]bool{".xlsx": true, ".xls": true, ".xlsm": true, ".ods": true, ".pdf": true, ".pptx": true, ".ppt": true, ".odp": true,
 	".docx": true, ".doc": true, ".odt": true, ".zip": true, ".gz": true, ".png": true, ".jpg": true, ".jpeg": true, ".gif": true, ".db": true, ".sqlite": true}
 
-// change is a file that is about to be replaced as a whole.
-type change struct {
-	place *tool.Place
-	shown string // its path as the caller wrote it
-	old   before
-	lost  string // why it cannot be undone; "" when it can
+// pendingChange is a file that is about to be replaced as a whole.
+type pendingChange struct {
+	place       *tool.FileHandle
+	shown       string // its path as the caller wrote it
+	old         fileState
+	notUndoable string // why it cannot be undone; "" when it can
 }
 
-// begin finds a file that may be changed, and says what it holds. Close the place.
-func (f *files) begin(ctx context.Context, in tool.Invocation, path string) (change, error) {
-	if ext := strings.ToLower(filepath.Ext(path)); structured[ext] {
-		return change{}, &tool.PathError{Kind: tool.KindRejected, Message: fmt.Sprintf("a %s file is not text; write .txt, .md or .csv instead", ext)}
+// prepare opens a file that is to be changed, and reads what it holds. Close its handle.
+func (f *files) prepare(ctx context.Context, in tool.Invocation, path string) (pendingChange, error) {
+	if ext := strings.ToLower(filepath.Ext(path)); binaryExtensions[ext] {
+		return pendingChange{}, &tool.PathError{Kind: tool.KindRejected, Message: fmt.Sprintf("a %s file is not text; write .txt, .md or .csv instead", ext)}
 	}
 
-	place, err := f.roots.At(path, true)
+	place, err := f.roots.Resolve(path, true)
 	if err != nil {
-		return change{}, err
+		return pendingChange{}, err
 	}
 
-	c := change{place: place, shown: path}
-	if c.old, err = current(place, path); err != nil {
+	c := pendingChange{place: place, shown: path}
+	if c.old, err = readCurrent(place, path); err != nil {
 		return c, errors.Join(err, place.Close())
 	}
 
-	kept, err := f.log.FileBytes(ctx, in.Run)
+	// Said before the change, so that a dry run shows it, too.
+	kept, err := f.log.SavedFileBytes(ctx, in.Run)
 	if err != nil {
 		return c, errors.Join(&hostError{err}, place.Close())
 	}
 
-	if c.old.info != nil && kept+int64(len(c.old.text)) > maxKept {
-		c.lost = fmt.Sprintf("this run has changed files of more than %d MiB, and no more is kept of them", maxKept>>20)
+	if c.old.info != nil && kept+int64(len(c.old.text)) > maxUndoBytes {
+		c.notUndoable = fmt.Sprintf("this run has changed files of more than %d MiB, and no more is kept of them", maxUndoBytes>>20)
 	}
 
 	return c, nil
 }
 
-// hostError is the host's, not the caller's: it ends the run.
+// hostError is a fault of the host, not of the call: it ends the run.
 type hostError struct{ error }
 
 func (e *hostError) Unwrap() error { return e.error }
 
-// answer is the envelope of a change that was not made.
-func answer(path string, err error) (tool.Envelope, error) {
+// failureOf turns the error of a change that was not made into an envelope, or a host's error.
+func failureOf(path string, err error) (tool.Envelope, error) {
 	var host *hostError
 	if errors.As(err, &host) {
 		return tool.Envelope{}, host.error
 	}
-	return refused(path, err), nil
+	return pathFailure(path, err), nil
 }
 
-// apply replaces the file, or creates it, and returns the name of the change:
-// the key of its call, which is the same when the run is played again.
-func (f *files) apply(ctx context.Context, in tool.Invocation, c change, kind ledger.FileOpType, text string) (string, error) {
+// apply replaces or creates the file. It returns the id of the change: the key of its call, which is the
+// same when the run is resumed.
+func (f *files) apply(ctx context.Context, in tool.Invocation, c pendingChange, kind ledger.FileOpType, text string) (string, error) {
 	p := c.place
-	op := ledger.FileOp{Agent: in.Agent, Batch: in.Key, Type: kind, Root: p.Name(), Path: filepath.Join(p.Name(), p.Rel), Made: unmade(p), AfterHash: hashOf(text), Lost: c.lost}
+	op := ledger.FileOp{Agent: in.Agent, Batch: in.Key, Type: kind, Root: p.Name(), Path: filepath.Join(p.Name(), p.Rel), CreatedFolder: firstMissingFolder(p), AfterHash: hashOf(text), NoUndoReason: c.notUndoable}
 	if c.old.info != nil {
 		op.Mode, op.Size, op.BeforeHash = uint32(c.old.info.Mode().Perm()), int64(len(c.old.text)), hashOf(c.old.text)
 	}
@@ -98,12 +90,15 @@ func (f *files) apply(ctx context.Context, in tool.Invocation, c change, kind le
 		mode = c.old.info.Mode().Perm()
 	}
 
-	file, err := draft(p, text, mode)
+	// The order is what makes a crash harmless: first the temporary file, which nobody sees; then the
+	// announcement to the watches; then the record with the old content; last the rename. After a
+	// crash the record may be of a change that never came about, which undo recognizes.
+	file, err := writeTemp(p, text, mode)
 	if err != nil {
 		return "", p.Explain(err)
 	}
 
-	err = p.Announce(ctx, file.Temp())
+	err = p.Announce(ctx, file.TempName())
 	if err == nil {
 		op, err = f.log.AddFileOp(ctx, ledger.Attempt{Run: in.Run, Number: in.Attempt}, op, []byte(c.old.text))
 	}
@@ -111,8 +106,9 @@ func (f *files) apply(ctx context.Context, in tool.Invocation, c change, kind le
 		return "", errors.Join(&hostError{err}, file.Abort())
 	}
 
-	if err := publish(p, c.shown, file, c.old); err != nil {
-		if dropped := f.log.DropFileOp(context.WithoutCancel(ctx), op.ID); dropped != nil {
+	// The record is dropped even if the run was cancelled meanwhile: there was no change.
+	if err := commit(p, c.shown, file, c.old); err != nil {
+		if dropped := f.log.DeleteFileOp(context.WithoutCancel(ctx), op.ID); dropped != nil {
 			return "", errors.Join(err, &hostError{dropped})
 		}
 		return "", p.Explain(err)
@@ -126,8 +122,9 @@ func hashOf(text string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// unmade is the first of the folders that have to be made for a place, "" for none.
-func unmade(p *tool.Place) string {
+// firstMissingFolder is the topmost of the folders that have to be made for a file, "" for none. Undo
+// removes what is empty from there on.
+func firstMissingFolder(p *tool.FileHandle) string {
 	first := ""
 	for folder := filepath.Dir(p.Rel); folder != "."; folder = filepath.Dir(folder) {
 		if _, err := p.Lstat(folder); !errors.Is(err, fs.ErrNotExist) {
@@ -139,33 +136,34 @@ func unmade(p *tool.Place) string {
 	return first
 }
 
-// risk says what a change may cost, in a word: low, medium, high.
-func (c change) risk(text string) string {
+// risk rates what a change may destroy: low, medium or high.
+func (c pendingChange) risk(text string) string {
 	switch {
 	case c.old.info == nil || strings.HasPrefix(text, c.old.text):
 		return "low" // nothing is lost
-	case c.lost != "" || 2*len(text) < len(c.old.text):
+	case c.notUndoable != "" || 2*len(text) < len(c.old.text): // more than half of it is gone
 		return "high"
 	}
 	return "medium"
 }
 
-// warnings tells what cannot be undone.
-func (c change) warnings() []string {
-	if c.lost == "" {
+// warnings says what cannot be undone.
+func (c pendingChange) warnings() []string {
+	if c.notUndoable == "" {
 		return nil
 	}
-	return []string{"the change of " + c.shown + " cannot be undone: " + c.lost}
+	return []string{"the change of " + c.shown + " cannot be undone: " + c.notUndoable}
 }
 
-// before is what a file was; info is nil when there was none.
-type before struct {
+// fileState is what a file was at a moment; info is nil when there was none.
+type fileState struct {
 	info fs.FileInfo
 	text string
 }
 
-// still says whether nobody changed the file meanwhile.
-func (b before) still(p *tool.Place) bool {
+// unchanged reports whether nobody changed the file meanwhile. It compares what stat
+// tells, and does not read the file again.
+func (b fileState) unchanged(p *tool.FileHandle) bool {
 	now, err := p.Lstat(p.Rel)
 	if b.info == nil {
 		return errors.Is(err, fs.ErrNotExist)
@@ -173,42 +171,69 @@ func (b before) still(p *tool.Place) bool {
 	return err == nil && os.SameFile(now, b.info) && now.Size() == b.info.Size() && now.ModTime().Equal(b.info.ModTime())
 }
 
-// current reads what is there now, and refuses what may not be replaced.
-func current(p *tool.Place, shown string) (before, error) {
-	file, err := p.OpenPlain()
+// readCurrent reads the text file that is there now, and refuses what may not be replaced.
+func readCurrent(p *tool.FileHandle, shown string) (fileState, error) {
+	file, err := p.OpenChecked()
 	var bad *tool.PathError
 	if errors.As(err, &bad) && bad.Kind == tool.KindNotFound {
-		return before{}, nil
+		return fileState{}, nil
 	}
 	if err != nil {
-		return before{}, err
+		return fileState{}, err
 	}
 	defer file.Close()
 
 	info, err := file.Stat()
 	switch {
 	case err != nil:
-		return before{}, err
+		return fileState{}, err
 	case info.IsDir():
-		return before{}, &tool.PathError{Kind: tool.KindInvalidArgs, Message: shown + " is a folder"}
+		return fileState{}, &tool.PathError{Kind: tool.KindInvalidArgs, Message: shown + " is a folder"}
+	// The rename would succeed, for it needs only the folder: the mark is its owner's wish.
 	case info.Mode().Perm()&0o200 == 0:
-		return before{}, &tool.PathError{Kind: tool.KindRejected, Message: shown + " is marked read-only"}
+		return fileState{}, &tool.PathError{Kind: tool.KindRejected, Message: shown + " is marked read-only"}
 	}
 
-	text, err := content(file, shown)
-	return before{info, text}, err
+	text, err := decodeText(file, shown)
+	return fileState{info, text}, err
 }
 
-// draft makes a file whole before it takes its name, so no reader sees half of it. Its mode is
-// that of a new file where none is given.
-func draft(p *tool.Place, text string, mode fs.FileMode) (*atomicfile.File, error) {
+// readAny reads what is there now, text or not: a file with its bytes, or a folder.
+func readAny(p *tool.FileHandle, shown string) (fileState, error) {
+	file, err := p.OpenChecked()
+	var bad *tool.PathError
+	if errors.As(err, &bad) && bad.Kind == tool.KindNotFound {
+		return fileState{}, nil
+	}
+	if err != nil {
+		return fileState{}, err
+	}
+	defer file.Close()
+
+	info, err := file.Stat()
+	if err != nil || info.IsDir() {
+		return fileState{info: info}, err
+	}
+
+	all, err := io.ReadAll(io.LimitReader(file, maxRaw+1))
+	if err == nil && len(all) > maxRaw {
+		err = &tool.PathError{Kind: tool.KindRejected, Message: fmt.Sprintf("%s has more than the %d MiB that are kept of a file", shown, maxRaw>>20)}
+	}
+
+	return fileState{info, string(all)}, err
+}
+
+// writeTemp writes the whole content to a temporary file, so that no reader sees half of it. Without a
+// mode it gets that of a new file.
+func writeTemp(p *tool.FileHandle, text string, mode fs.FileMode) (*atomicfile.File, error) {
 	if folder := filepath.Dir(p.Rel); folder != "." {
 		if err := p.MkdirAll(folder, 0o755); err != nil {
 			return nil, err
 		}
 	}
 
-	if err := p.Guard(); err != nil {
+	// Only now: the check resolves the links on the way, so the folders must exist.
+	if err := p.CheckWrite(); err != nil {
 		return nil, err
 	}
 
@@ -217,6 +242,7 @@ func draft(p *tool.Place, text string, mode fs.FileMode) (*atomicfile.File, erro
 		return nil, err
 	}
 
+	// Chmod, for the mode given at creation would be cut by the umask.
 	if mode != 0 {
 		err = file.Chmod(mode)
 	}
@@ -231,64 +257,12 @@ func draft(p *tool.Place, text string, mode fs.FileMode) (*atomicfile.File, erro
 	return file, nil
 }
 
-// publish gives the draft its name.
-func publish(p *tool.Place, shown string, file *atomicfile.File, old before) error {
-	if !old.still(p) { // another run's words are not lost
+// commit renames the temporary file to its name, unless the file was changed meanwhile.
+func commit(p *tool.FileHandle, shown string, file *atomicfile.File, old fileState) error {
+	// What another run wrote meanwhile is not lost. The caller may read the file again and retry.
+	if !old.unchanged(p) {
 		return errors.Join(changedMeanwhile(shown), file.Abort())
 	}
 
 	return file.Commit()
-}
-
-// apart is the part of old, in whole lines, outside of which text is the same: of a large file
-// only that is compared.
-func apart(old, text string) (from, to int) {
-	n := min(len(old), len(text))
-	same := 0
-	for same < n && old[same] == text[same] {
-		same++
-	}
-
-	from = strings.LastIndexByte(old[:same], '\n') + 1
-	end := 0
-	for end < n-from && old[len(old)-1-end] == text[len(text)-1-end] {
-		end++
-	}
-
-	to = len(old) - end
-	if at := strings.IndexByte(old[to:], '\n'); at >= 0 && to > from {
-		return from, to + at + 1
-	}
-	if to == from && len(text)-end == from { // nothing is apart
-		return from, to
-	}
-
-	return from, len(old)
-}
-
-// diff shows what changes, cut to a readable size.
-func diff(path, old, now string) string {
-	name := strings.TrimPrefix(filepath.ToSlash(path), "/")
-	from, to := apart(old, now)
-	edits := udiff.Lines(old[from:to], now[from:len(now)-(len(old)-to)])
-	for i := range edits {
-		edits[i].Start, edits[i].End = edits[i].Start+from, edits[i].End+from
-	}
-
-	d, err := udiff.ToUnified("a/"+name, "b/"+name, old, edits, udiff.DefaultContextLines)
-	if err != nil {
-		return fmt.Sprintf("the difference cannot be shown: %v", err)
-	}
-
-	lines := strings.SplitAfter(strings.TrimSuffix(d, "\n"), "\n")
-	if len(lines) > maxDiffLines {
-		left := len(lines) - maxDiffLines + 1
-		d = strings.Join(lines[:maxDiffLines-1], "") + fmt.Sprintf("… %d more lines\n", left)
-	}
-
-	if utf8.RuneCountInString(d) > maxDiffChars {
-		d = text.Truncate(d, maxDiffChars-1) + "\n"
-	}
-
-	return d
 }

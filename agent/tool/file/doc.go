@@ -1,155 +1,23 @@
 // Package file holds the file tools: file_read, file_write, file_edit, file_search,
-// file_operation_history, file_undo and share_artifact, and the second names of some of them.
+// file_operation_history, file_undo and share_artifact, and the aliases of some of them.
 //
 // # Design
 //
-// Every path goes through tool.Roots, so the tools decide only what a text file is, how
-// much of it an answer holds, and how it is replaced: as a whole, under its old name, or
-// not at all. What an answer leaves out it says, with the place to go on from. A file that
-// is no text, that its owner marked read-only, or that has a second name is left as it is. A picture is
-// shown to the model beside an envelope that says what it is. The words of a PDF, the beginning of
-// a spreadsheet and a BMP picture come by way of a process of its own, which may die of them.
+// Every path goes through tool.Roots, so the tools decide only what a text file is, how much of it an
+// answer holds, and how it is replaced: as a whole, under its old name, or not at all. An answer says
+// what it leaves out, and where to go on. A file that is not text, that its owner marked read-only, or
+// that has a second hard link is left as it is. A picture is shown to the model next to an envelope that
+// says what it is. The words of a PDF, the beginning of a spreadsheet and a BMP picture are read by a
+// separate process, which a hostile file may crash.
 //
-// What is shared is kept by the ledger, beside the rest of its run: it is there with its row or
-// not at all, and goes with its run (OSA-19).
+// What is shared is stored by the ledger together with the rest of the run: it exists with its row or
+// not at all, and is deleted with its run (OSA-19).
 //
-// Every change is recorded with what the file held before, ahead of the change itself. Undo
-// compares what the file holds now with both, so it knows whether the change came about and
-// whether somebody changed the file since, whatever crashed in between (OSA-35).
+// Every change is recorded, with what the file held before, ahead of the change itself. Undo compares
+// what the file holds now with the content before and after, so it knows whether the change came about
+// and whether somebody changed the file since, whatever crashed in between (OSA-35).
 //
-// read_file, write_file, edit_file, list_files and search are the same tools as models of another school
-// know them: one core each, with its own arguments and its own text. A model sees them only
-// where its agent's list of tools names them (UNI-06).
+// read_file, write_file, edit_file, list_files and search are aliases for models that know the same
+// tools by those names: one core each, with its own arguments and its own text. A model sees them only
+// if its agent's list of tools names them (UNI-06).
 package file
-
-import (
-	"context"
-
-	"rouse/agent/preview"
-	"rouse/agent/tool"
-	"rouse/agentdb/ledger"
-	"rouse/internal/domain"
-)
-
-// Log keeps what was done to files, and those that were shared. *ledger.Ledger is one.
-type Log interface {
-	AddFileOp(ctx context.Context, a ledger.Attempt, op ledger.FileOp, before []byte) (ledger.FileOp, error)
-	DropFileOp(ctx context.Context, id int64) error
-	EndFileOp(ctx context.Context, id int64) error
-	FileOps(ctx context.Context, f ledger.FileOpFilter) ([]ledger.FileOp, error)
-	FileBefore(ctx context.Context, id int64) ([]byte, error)
-	FileBytes(ctx context.Context, run int64) (int64, error)
-	AddArtifact(ctx context.Context, at ledger.Attempt, a ledger.Artifact, content []byte) (ledger.Artifact, error)
-	Artifacts(ctx context.Context, runs ...int64) ([]ledger.Artifact, error)
-}
-
-// Options are what the tools of one run work with.
-type Options struct {
-	Roots *tool.Roots
-	Log   Log
-	Allow []string // the agent's globs of tools; a second name needs one that is for it
-	// Redact blacks secrets out of what is shared; nil: there are none.
-	Redact func(text string) string
-	// Viewer shows what is no text; nil: PDF, spreadsheets and BMP are refused.
-	Viewer *preview.Viewer
-}
-
-type files struct {
-	roots  *tool.Roots
-	log    Log
-	redact func(text string) string
-	viewer *preview.Viewer
-}
-
-// member is a tool of the family, and what makes it for one run.
-type member struct {
-	spec   tool.Spec
-	define func(*files, tool.Spec) (tool.Tool, error)
-}
-
-var members = []member{
-	{readSpec, (*files).readTool},
-	{writeSpec, (*files).writeTool},
-	{editSpec, (*files).editTool},
-	{searchSpec, (*files).searchTool},
-	{historySpec, (*files).historyTool},
-	{undoSpec, (*files).undoTool},
-	{shareSpec, (*files).shareTool},
-	{second(readSpec, "read_file", readAliasText, tool.ClassRead), (*files).readAlias},
-	{second(writeSpec, "write_file", writeAliasText, tool.ClassEdit), (*files).writeAlias},
-	{second(editSpec, "edit_file", editAliasText, tool.ClassEdit), (*files).editAlias},
-	{second(searchSpec, "list_files", listAliasText, tool.ClassList), (*files).listAlias},
-	{second(searchSpec, "search", searchAliasText, tool.ClassSearch), (*files).searchAlias},
-}
-
-// reading is a tool that changes nothing.
-func reading(name, description string, class tool.Class) tool.Spec {
-	return tool.Spec{
-		Name: name, Description: description, Effect: domain.EffectRead, Class: class, Scope: tool.ScopeAgent, Writes: tool.WritesNothing, Path: "path",
-	}
-}
-
-// changing is a tool that changes the file at its path.
-func changing(name, description string, writes tool.Writes) tool.Spec {
-	return tool.Spec{
-		Name: name, Description: description, Effect: domain.EffectWrite, Class: tool.ClassEdit, Scope: tool.ScopeAgent, Writes: writes, Path: "path",
-	}
-}
-
-// second is a tool under a second name, with arguments of its own.
-func second(of tool.Spec, name, description string, class tool.Class) tool.Spec {
-	of.Name, of.SecondOf, of.Description, of.Class, of.Enum = name, of.Name, description, class, nil
-	return of
-}
-
-// rare is a tool that a model with a narrow context is not told of.
-func rare(s tool.Spec) tool.Spec {
-	s.Rare = true
-	return s
-}
-
-// Specs are the tools of the family.
-func Specs() tool.Specs {
-	var out tool.Specs
-	for _, m := range members {
-		out = append(out, m.spec)
-	}
-	return out
-}
-
-// Tools are the file tools of one run.
-func Tools(o Options) ([]tool.Tool, error) {
-	f := &files{o.Roots, o.Log, o.Redact, o.Viewer}
-	if f.redact == nil {
-		f.redact = func(text string) string { return text }
-	}
-
-	var out []tool.Tool
-	for _, m := range members {
-		if m.spec.SecondOf != "" && !tool.Named(o.Allow, m.spec.Name) {
-			continue
-		}
-
-		t, err := m.define(f, f.bound(m.spec))
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, t)
-	}
-
-	return out, nil
-}
-
-// bound is a spec with what only the run knows.
-func (f *files) bound(s tool.Spec) tool.Spec {
-	s.Needs = f.roots.Needs(s.Effect == domain.EffectWrite)
-	if s.Path == "" {
-		return s
-	}
-
-	s.Canonical = f.roots.Canonical
-	if s.Effect == domain.EffectRead {
-		s.Look = f.roots.Look
-	}
-	return s
-}

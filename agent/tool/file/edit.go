@@ -52,7 +52,7 @@ func (f *files) editTool(s tool.Spec) (tool.Tool, error) {
 
 const editAliasText = "Replace a text in a file. `old_text` must occur exactly once; take it from read_file without the line numbers, with enough lines around it to be unique."
 
-// editAlias is edit_file (YOA-02): one edit, told in lines.
+// editAlias is edit_file (YOA-02): one edit, answered in lines.
 func (f *files) editAlias(s tool.Spec) (tool.Tool, error) {
 	type args struct {
 		Path string `json:"path"`
@@ -79,7 +79,7 @@ func (f *files) editAlias(s tool.Spec) (tool.Tool, error) {
 			return tool.Success(r), nil
 		}
 
-		done, e, err := f.change(ctx, in, a.Path, []edit{{Old: a.Old, New: a.New}}, []string{"old_text"}, false)
+		done, e, err := f.applyEdits(ctx, in, a.Path, []edit{{Old: a.Old, New: a.New}}, []string{"old_text"}, false)
 		if done == nil {
 			return e, err
 		}
@@ -101,7 +101,7 @@ func (f *files) edit(ctx context.Context, in tool.Invocation, a editArgs) (tool.
 	edits, fields := a.Edits, make([]string, len(a.Edits))
 	for i := range edits {
 		fields[i] = fmt.Sprintf("edits[%d].old_string", i)
-		edits[i].ReplaceAll = edits[i].ReplaceAll || a.ReplaceAll
+		edits[i].ReplaceAll = edits[i].ReplaceAll || a.ReplaceAll // models put it on either level
 	}
 
 	switch {
@@ -122,7 +122,7 @@ func (f *files) edit(ctx context.Context, in tool.Invocation, a editArgs) (tool.
 		}
 	}
 
-	done, e, err := f.change(ctx, in, a.Path, edits, fields, a.DryRun)
+	done, e, err := f.applyEdits(ctx, in, a.Path, edits, fields, a.DryRun)
 	if done == nil {
 		return e, err
 	}
@@ -130,18 +130,19 @@ func (f *files) edit(ctx context.Context, in tool.Invocation, a editArgs) (tool.
 	return tool.Success(*done, e.Warnings...), nil
 }
 
-// change makes edits in their order, all or none (UNI-04). Without a result the envelope or the
-// error says why nothing was changed; with one the envelope holds its warnings.
-func (f *files) change(ctx context.Context, in tool.Invocation, path string, edits []edit, fields []string, dry bool) (*editResult, tool.Envelope, error) {
-	c, err := f.begin(ctx, in, path)
+// applyEdits makes edits in order, all or none (UNI-04). Without a result the envelope or the error says
+// why nothing was changed; with one the envelope only carries warnings. fields names the argument that
+// each edit came from.
+func (f *files) applyEdits(ctx context.Context, in tool.Invocation, path string, edits []edit, fields []string, dry bool) (*editResult, tool.Envelope, error) {
+	c, err := f.prepare(ctx, in, path)
 	if err != nil {
-		e, err := answer(path, err)
+		e, err := failureOf(path, err)
 		return nil, e, err
 	}
 	defer c.place.Close()
 
 	if c.old.info == nil {
-		return nil, f.missing(ctx, path, &tool.PathError{Kind: tool.KindNotFound, Message: "there is no " + path}), nil
+		return nil, f.notFoundWithCandidates(ctx, path, &tool.PathError{Kind: tool.KindNotFound, Message: "there is no " + path}), nil
 	}
 
 	now, total := c.old.text, 0
@@ -154,6 +155,8 @@ func (f *files) change(ctx context.Context, in tool.Invocation, path string, edi
 			return nil, tool.Failure(tool.KindInvalidArgs, "%s: %s", path, wrong).WithField(fields[i], "a text that is in the file once"), nil
 		}
 
+		// Checked after each edit: replace_all can multiply the text, and a batch of them would fill
+		// the memory.
 		if now, total = next, total+n; len(now) > maxRaw {
 			return nil, tool.Failure(tool.KindRejected, "%s would have more than the %d bytes that the file tools take", path, maxRaw).WithField("path", ""), nil
 		}
@@ -162,24 +165,25 @@ func (f *files) change(ctx context.Context, in tool.Invocation, path string, edi
 		return nil, tool.Failure(tool.KindInvalidArgs, "the new text holds a NUL character, which no text has").WithField(fields[0], ""), nil
 	}
 
-	res := &editResult{Path: path, Edits: len(edits), Replacements: total, Diff: diff(path, c.old.text, now), Risk: c.risk(now), CanUndo: c.lost == "", DryRun: dry}
+	res := &editResult{Path: path, Edits: len(edits), Replacements: total, Diff: diff(path, c.old.text, now), Risk: c.risk(now), CanUndo: c.notUndoable == "", DryRun: dry}
 	warnings := tool.Envelope{Warnings: c.warnings()}
 	if dry {
 		return res, warnings, nil
 	}
 
 	if res.OperationID, err = f.apply(ctx, in, c, ledger.FileEdit, now); err != nil {
-		e, err := answer(path, err)
+		e, err := failureOf(path, err)
 		return nil, e, err
 	}
 
 	return res, warnings, nil
 }
 
-// in makes an edit in a text; wrong says why it cannot be made. Lines may end as those of the
-// file do, whatever the caller's end in: nobody sees the difference in what file_read shows.
+// in makes an edit in a text; wrong says why it cannot be made.
 func (e edit) in(text string) (out string, n int, wrong string) {
 	n = strings.Count(text, e.Old)
+	// file_read does not show whether lines end in \r\n, so a model cannot know. Its text is tried with
+	// the line ends of the file.
 	if n == 0 && strings.Contains(text, "\r\n") && !strings.Contains(e.Old, "\r\n") {
 		e.Old, e.New = strings.ReplaceAll(e.Old, "\n", "\r\n"), strings.ReplaceAll(strings.ReplaceAll(e.New, "\r\n", "\n"), "\n", "\r\n")
 		n = strings.Count(text, e.Old)
@@ -195,7 +199,7 @@ func (e edit) in(text string) (out string, n int, wrong string) {
 	return strings.ReplaceAll(text, e.Old, e.New), n, ""
 }
 
-// occurrences names the first lines that a text begins in.
+// occurrences names the first lines in which a text begins.
 func occurrences(text, part string) string {
 	const most = 10
 	var lines []string
@@ -206,7 +210,7 @@ func occurrences(text, part string) string {
 		}
 
 		if len(lines) == most {
-			lines = append(lines, "…") // the rest is not looked for, so nobody knows how many they are
+			lines = append(lines, "…") // the rest is not counted
 			break
 		}
 

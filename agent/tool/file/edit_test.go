@@ -12,6 +12,7 @@ import (
 
 // TestEdit: OSA-33 and UNI-04, one place is changed or many, in order, all or none.
 func TestEdit(t *testing.T) {
+	t.Parallel()
 	type m = map[string]any
 	const text = "alpha\n  beta\n\ngamma\nbeta\n"
 	many := make([]m, 101)
@@ -19,6 +20,8 @@ func TestEdit(t *testing.T) {
 		many[i] = m{"old_string": "a", "new_string": "b"}
 	}
 
+	// One ledger for all: to open one costs more than an edit.
+	ledger := newBench(t, "").ledger
 	for name, c := range map[string]struct {
 		content string
 		args    m
@@ -50,7 +53,8 @@ func TestEdit(t *testing.T) {
 	} {
 		for _, dry := range []bool{true, false} {
 			t.Run(fmt.Sprintf("%s dry %v", name, dry), func(t *testing.T) {
-				dir, call := setup(t, map[string]string{"a.txt": c.content})
+				dir := writeFiles(t, map[string]string{"a.txt": c.content})
+				call := (&bench{dir: dir, ledger: ledger}).run(t)
 				args := m{"path": "a.txt", "dry_run": dry}
 				for k, v := range c.args {
 					args[k] = v
@@ -77,6 +81,7 @@ func TestEdit(t *testing.T) {
 
 // What may not be edited is left as it is.
 func TestEditRefused(t *testing.T) {
+	t.Parallel()
 	dir, call := setup(t, map[string]string{"latin": "caf\xe9 alpha", "locked": "alpha", "sub/b.txt": "alpha", "huge": strings.Repeat("x", 6<<20)})
 	if err := os.Chmod(filepath.Join(dir, "locked"), 0o444); err != nil {
 		t.Fatal(err)
@@ -101,8 +106,9 @@ func TestEditRefused(t *testing.T) {
 	}
 }
 
-// TestEditFile: YOA-02, the second name of the editor counts lines, and asks for one place.
+// TestEditFile: YOA-02, the alias of the editor counts lines, and asks for one place.
 func TestEditFile(t *testing.T) {
+	t.Parallel()
 	dir, call := setup(t, map[string]string{"a.txt": "one\ntwo\ntwo\n"})
 	if e, got := call("edit_file", map[string]any{"path": "a.txt", "old_text": "one\n", "new_text": "1\n1\n"}); !e.OK || got["old_lines"] != 1.0 || got["new_lines"] != 2.0 || got["text"] != "replaced 1 line by 2 lines in a.txt" {
 		t.Errorf("%+v %v", e, got)

@@ -24,6 +24,13 @@ type caller func(name string, args map[string]any) (tool.Envelope, map[string]an
 
 func setup(t *testing.T, content map[string]string) (string, caller) {
 	t.Helper()
+	dir := writeFiles(t, content)
+	return dir, on(t, dir)
+}
+
+// writeFiles makes a folder with files.
+func writeFiles(t *testing.T, content map[string]string) string {
+	t.Helper()
 	dir := t.TempDir()
 	for name, text := range content {
 		path := filepath.Join(dir, name)
@@ -35,10 +42,10 @@ func setup(t *testing.T, content map[string]string) (string, caller) {
 		}
 	}
 
-	return dir, on(t, dir)
+	return dir
 }
 
-// on are the tools of one run in a workdir, under both names.
+// on makes the tools of one run in a workdir, with their aliases.
 func on(t *testing.T, dir string) caller {
 	t.Helper()
 	return newBench(t, dir).run(t)
@@ -79,7 +86,7 @@ func (b *bench) start(t testing.TB) tool.Invocation {
 	return tool.Invocation{Run: a.Run, Attempt: a.Number, Agent: "clerk"}
 }
 
-// run are the tools of another run.
+// run makes the tools of another run.
 func (b *bench) run(t testing.TB) caller {
 	t.Helper()
 	in := b.start(t)
@@ -126,6 +133,7 @@ func (b *bench) run(t testing.TB) caller {
 
 // TestRead: OSA-31, ranges, the gutter, limits and what is missing.
 func TestRead(t *testing.T) {
+	t.Parallel()
 	_, call := setup(t, map[string]string{
 		"a.txt": "one\ntwo\nthree\nfour", "long.txt": strings.Repeat(strings.Repeat("x", 99)+"\n", 1000), "bin": "a\x00b", "latin": "caf\xe9",
 		"sub/deep/name.csv": "x", "sub/.hidden": "x", "empty": "", "huge": strings.Repeat("x", 6<<20), "line": strings.Repeat("y", 20_000),
@@ -183,6 +191,7 @@ func TestRead(t *testing.T) {
 // TestList: OSA-15, a listing's paths can be used as they are. OSA-31: folders first, hidden
 // and ignored ones left out, 300 entries, 20 of a folder within.
 func TestList(t *testing.T) {
+	t.Parallel()
 	content := map[string]string{"b.txt": "x", "sub/deep/more/leaf": "x", "sub/deep/c.txt": "x", "sub/.hidden": "x", ".git/config": "x", "node_modules/m/x.js": "x"}
 	for i := range 25 {
 		content[fmt.Sprintf("wide/%02d", i)] = "x"
@@ -235,6 +244,7 @@ func TestList(t *testing.T) {
 
 // TestWrite: OSA-32.
 func TestWrite(t *testing.T) {
+	t.Parallel()
 	dir, call := setup(t, map[string]string{"a.txt": "one\n", "latin": "caf\xe9", "locked": "x", "shared": "x", "nul": "a\x00b"})
 	text := func(name string) string {
 		raw, err := os.ReadFile(filepath.Join(dir, name))
@@ -285,6 +295,7 @@ func TestWrite(t *testing.T) {
 
 // A file keeps its mode, whatever the umask; a link is not replaced by a file.
 func TestWriteKeepsWhatItReplaces(t *testing.T) {
+	t.Parallel()
 	if runtime.GOOS == "windows" {
 		t.Skip("modes and links are others here")
 	}
@@ -312,7 +323,7 @@ func TestWriteKeepsWhatItReplaces(t *testing.T) {
 	}
 }
 
-var update = flag.Bool("update", false, "write the golden files anew")
+var update = flag.Bool("update", false, "rewrite the golden files")
 
 // moments are what differs from one day to the next in an answer.
 var moments = regexp.MustCompile(`\d{4}-\d\d-\d\dT[0-9:.]+(Z|[+-]\d\d:\d\d)`)
@@ -320,6 +331,7 @@ var moments = regexp.MustCompile(`\d{4}-\d\d-\d\dT[0-9:.]+(Z|[+-]\d\d:\d\d)`)
 // TestGolden: OSA-19, OSA-31 to OSA-35 and YOA-01 to YOA-05, the answers to the letter, as a model
 // reads them: of each tool, and of what is wrong with a call.
 func TestGolden(t *testing.T) {
+	t.Parallel()
 	invoice, err := os.ReadFile("testdata/invoice.pdf")
 	if err != nil {
 		t.Fatal(err)
@@ -381,6 +393,7 @@ func TestGolden(t *testing.T) {
 		"share-both":     {"share_artifact", map[string]any{"path": "notes/a.md", "content": "x"}},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			dir, call := setup(t, map[string]string{"notes/a.md": "# Notes\r\n- one\n- tw\u00f6", "many.txt": many.String(), "line": strings.Repeat("\u00fc", 50) + "\nnext\n", ".hidden": "x"})
 			if !listing[name] {
 				for file, text := range map[string]string{"invoice.pdf": string(invoice), "dot.gif": "GIF89a", "binary": "a\x00b", "server.pem": "x",

@@ -46,15 +46,15 @@ func FuzzFind(f *testing.F) {
 			return
 		}
 
-		find, err := substring(pattern)
+		find, err := newSubstringMatcher(pattern)
 		if err != nil {
 			t.Fatal(err)
 		}
 
 		slow := *find
 		slow.literal = nil
-		if slow.line == nil {
-			slow.line = func(line []byte) bool { return foldContains(string(line), pattern) }
+		if slow.matchLine == nil {
+			slow.matchLine = func(line []byte) bool { return foldContains(string(line), pattern) }
 		}
 
 		var fast, want []int

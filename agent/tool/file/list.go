@@ -1,6 +1,7 @@
 package file
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io/fs"
@@ -9,6 +10,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
+	"time"
 
 	"rouse/agent/tool"
 )
@@ -36,23 +39,22 @@ type listing struct {
 	Truncated  bool    `json:"truncated"`
 }
 
-// ignored are left out of listings: hidden files, and folders that programs fill.
-func ignored(name string) bool {
+// alwaysIgnored reports what listings leave out: hidden files, and folders that programs fill.
+func alwaysIgnored(name string) bool {
 	return strings.HasPrefix(name, ".") || name == "node_modules" || name == "__pycache__"
 }
 
-// folder is one that is still to be listed.
-type folder struct {
+// pendingFolder is a folder that is still to be listed.
+type pendingFolder struct {
 	rel, shown string
 	depth      int
 }
 
-// list shows a folder level by level, so that a deep branch never crowds out what lies
-// beside it.
+// list shows a folder level by level, so that a deep branch does not crowd out what lies next to it.
 func (f *files) list(a readArgs) tool.Envelope {
-	place, err := f.roots.At(a.Path, false)
+	place, err := f.roots.Resolve(a.Path, false)
 	if err != nil {
-		return refused(a.Path, err)
+		return pathFailure(a.Path, err)
 	}
 	defer place.Close()
 
@@ -62,12 +64,12 @@ func (f *files) list(a readArgs) tool.Envelope {
 	}
 
 	res := listing{Kind: "listing", Path: a.Path, Entries: []entry{}}
-	waiting := []folder{{filepath.ToSlash(place.Rel), filepath.ToSlash(a.Path), 1}}
+	waiting := []pendingFolder{{filepath.ToSlash(place.Rel), filepath.ToSlash(a.Path), 1}}
 	for ; len(waiting) > 0; waiting = waiting[1:] {
 		at := waiting[0]
 		found, err := children(place.FS(), at.rel)
 		if err != nil && at.depth == 1 {
-			return refused(a.Path, place.Explain(err))
+			return pathFailure(a.Path, place.Explain(err))
 		}
 
 		most := maxEntries
@@ -76,7 +78,8 @@ func (f *files) list(a readArgs) tool.Envelope {
 		}
 
 		most = min(most, maxEntries-len(res.Entries))
-		if err != nil || len(found) > most { // a folder that may not be read is shown without its content
+		// A folder further down that may not be read is shown without its content.
+		if err != nil || len(found) > most {
 			res.Truncated = true
 			found = found[:min(len(found), most)]
 		}
@@ -87,7 +90,7 @@ func (f *files) list(a readArgs) tool.Envelope {
 			if e.IsDir() {
 				kind = "directory"
 				if at.depth < depth {
-					waiting = append(waiting, folder{path.Join(at.rel, e.Name()), shown, at.depth + 1})
+					waiting = append(waiting, pendingFolder{path.Join(at.rel, e.Name()), shown, at.depth + 1})
 				}
 			}
 
@@ -102,7 +105,7 @@ func (f *files) list(a readArgs) tool.Envelope {
 // children are the entries of a folder, folders first.
 func children(root fs.FS, rel string) ([]fs.DirEntry, error) {
 	found, err := fs.ReadDir(root, rel)
-	found = slices.DeleteFunc(found, func(e fs.DirEntry) bool { return ignored(e.Name()) })
+	found = slices.DeleteFunc(found, func(e fs.DirEntry) bool { return alwaysIgnored(e.Name()) })
 	slices.SortStableFunc(found, func(a, b fs.DirEntry) int {
 		switch {
 		case a.IsDir() == b.IsDir():
@@ -116,8 +119,9 @@ func children(root fs.FS, rel string) ([]fs.DirEntry, error) {
 	return found, err
 }
 
-// missing looks for files of the same name in the working folder.
-func (f *files) missing(ctx context.Context, wanted string, bad *tool.PathError) tool.Envelope {
+// notFoundWithCandidates adds to a failure the files of the same name in the working folder. It is a
+// courtesy: whatever goes wrong here leaves the failure as it was.
+func (f *files) notFoundWithCandidates(ctx context.Context, wanted string, bad *tool.PathError) tool.Envelope {
 	root, err := os.OpenRoot(f.roots.Workdir())
 	if err != nil {
 		return bad.Envelope()
@@ -132,9 +136,9 @@ func (f *files) missing(ctx context.Context, wanted string, bad *tool.PathError)
 		case visited > maxVisited || len(found) >= maxCandidates || ctx.Err() != nil:
 			return fs.SkipAll
 		case err != nil:
-			return fs.SkipDir // what may not be read holds no candidates
+			return fs.SkipDir // no candidates where nothing may be read
 		case p == ".":
-		case ignored(d.Name()):
+		case alwaysIgnored(d.Name()):
 			if d.IsDir() {
 				return fs.SkipDir
 			}
@@ -150,4 +154,71 @@ func (f *files) missing(ctx context.Context, wanted string, bad *tool.PathError)
 
 	names := strings.Join(found, ", ")
 	return tool.Failure(tool.KindNotFound, "%s; files of that name: %s", bad.Message, names).WithField("path", fmt.Sprintf("one of %s", names))
+}
+
+// Limits of list_files (YOA-03).
+const (
+	maxListed   = 200
+	listTimeout = 10 * time.Second
+)
+
+const listAliasText = "List the files below a folder, by their paths. `pattern` is a glob like **/*.csv; `max_depth` is 3 unless given. Hidden files, node_modules, and what .gitignore names are left out."
+
+// listAlias is list_files: files alone, sorted, as text and as the entries of a listing (UNI-02).
+func (f *files) listAlias(s tool.Spec) (tool.Tool, error) {
+	type args struct {
+		Path     string `json:"path,omitempty" jsonschema:"default the working folder"`
+		Pattern  string `json:"pattern,omitempty" jsonschema:"glob of the files"`
+		MaxDepth int    `json:"max_depth,omitempty" jsonschema:"default 3"`
+	}
+	return tool.Define(s, func(ctx context.Context, _ tool.Invocation, a args) (tool.Envelope, error) {
+		if a.MaxDepth < 0 {
+			return tool.Failure(tool.KindInvalidArgs, "max_depth must be 1 or more").WithField("max_depth", "1 or more"), nil
+		}
+		if !validGlob(a.Pattern) {
+			return tool.Failure(tool.KindInvalidArgs, "pattern %q is not a glob", a.Pattern).WithField("pattern", "a glob like *.csv"), nil
+		}
+		return f.listFiles(ctx, cmp.Or(a.Path, "."), a.Pattern, cmp.Or(a.MaxDepth, defaultDepth)), nil
+	})
+}
+
+func (f *files) listFiles(ctx context.Context, at, glob string, depth int) tool.Envelope {
+	ctx, cancel := context.WithTimeout(ctx, listTimeout)
+	defer cancel()
+
+	var mu sync.Mutex
+	var names []string
+	wanted := globMatcher(glob)
+	w, err := f.walkPath(ctx, at, depth, func(it walkedFile) {
+		if wanted(it.rel) {
+			mu.Lock()
+			defer mu.Unlock()
+			names = append(names, it.rel)
+		}
+	})
+	if err != nil {
+		return pathFailure(at, err)
+	}
+
+	slices.Sort(names)
+	total := len(names)
+	res := listing{Kind: "listing", Path: at, Entries: []entry{}, Truncated: total > maxListed || w.incomplete.Load()}
+	var text strings.Builder
+	for _, rel := range names[:min(total, maxListed)] {
+		shown := path.Join(filepath.ToSlash(at), rel)
+		res.Entries = append(res.Entries, entry{path.Base(shown), shown, "file"})
+		text.WriteString(quotePath(shown) + "\n")
+	}
+
+	res.EntryCount = len(res.Entries)
+	warnings := w.unreadWarning()
+	if w.incomplete.Load() {
+		warnings = append(warnings, "the list was ended early: the folder has too many entries, or is too slow to read; list a smaller one")
+	}
+
+	return tool.Success(struct {
+		listing
+		Text  string `json:"text"`
+		Total int    `json:"total"`
+	}{res, text.String(), total}, warnings...)
 }

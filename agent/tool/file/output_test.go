@@ -15,9 +15,10 @@ import (
 	"rouse/agent/tool/file"
 )
 
-// What is written is told of before it is there: the name that it will have, whatever way
+// What is written is announced before it is there: the name that it will have, whatever way
 // leads to it, and all that a watch goes by.
-func TestOutputsAreToldFirst(t *testing.T) {
+func TestOutputsAreAnnouncedFirst(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	real, err := filepath.EvalSymlinks(dir)
 	if err != nil {
@@ -28,7 +29,7 @@ func TestOutputsAreToldFirst(t *testing.T) {
 	}
 
 	path := filepath.Join(real, "out", "a.txt")
-	var told []tool.Output
+	var announced []tool.Output
 	var broken error
 	roots, err := tool.NewRoots(dir, nil)
 	if err != nil {
@@ -38,10 +39,10 @@ func TestOutputsAreToldFirst(t *testing.T) {
 	roots.OnOutput(func(_ context.Context, o tool.Output) error {
 		if now, err := os.ReadFile(path); err == nil {
 			if sum := sha256.Sum256(now); hex.EncodeToString(sum[:]) == o.Hash {
-				t.Error("it was there before it was told of")
+				t.Error("it was there before it was announced")
 			}
 		}
-		told = append(told, o)
+		announced = append(announced, o)
 		return broken
 	})
 
@@ -83,16 +84,16 @@ func TestOutputsAreToldFirst(t *testing.T) {
 		}
 
 		sum := sha256.Sum256([]byte(want))
-		if o := told[i]; len(told) != i+1 || o.Path != path || o.Hash != hex.EncodeToString(sum[:]) || o.Size != info.Size() || !o.ModTime.Equal(info.ModTime()) {
-			t.Errorf("%d: %+v, but it is %s of %d bytes, %s", i, told, path, info.Size(), info.ModTime())
+		if o := announced[i]; len(announced) != i+1 || o.Path != path || o.Hash != hex.EncodeToString(sum[:]) || o.Size != info.Size() || !o.ModTime.Equal(info.ModTime()) {
+			t.Errorf("%d: %+v, but it is %s of %d bytes, %s", i, announced, path, info.Size(), info.ModTime())
 		}
 	}
 
-	if e, err := call(map[string]any{"path": "out/a.txt", "content": "x", "dry_run": true}); err != nil || !e.OK || len(told) != 3 {
-		t.Errorf("a dry run was told of: %+v, %v", told[3:], err)
+	if e, err := call(map[string]any{"path": "out/a.txt", "content": "x", "dry_run": true}); err != nil || !e.OK || len(announced) != 3 {
+		t.Errorf("a dry run was announced: %+v, %v", announced[3:], err)
 	}
 
-	// What cannot be told of is not written.
+	// What cannot be announced is not written.
 	broken = errors.New("the ledger is full")
 	if _, err := call(map[string]any{"path": "out/a.txt", "content": "x"}); !errors.Is(err, broken) {
 		t.Errorf("%v", err)
@@ -107,6 +108,7 @@ func TestOutputsAreToldFirst(t *testing.T) {
 
 // Of hundreds of files that a run may read, a message names a few.
 func TestManyGrantsInAMessage(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	var grants []tool.Grant
 	for i := range 500 {

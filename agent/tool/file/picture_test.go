@@ -11,9 +11,10 @@ import (
 	"rouse/agent/tool"
 )
 
-// A picture is shown beside its envelope, which a model reads without its bytes and the record
+// A picture is shown next to its envelope, which a model reads without its bytes and the record
 // keeps with them (YOA-01).
 func TestReadPicture(t *testing.T) {
+	t.Parallel()
 	const png = "\x89PNG\r\n\x1a\n\x00\x00IEND"
 	dir, call := setup(t, map[string]string{"a.png": png, "b.txt": "\xff\xd8\xff\xe0jpeg\xff\xd9", "c.gif": "GIF89a", "d.webp": "RIFF\x08\x00\x00\x00WEBPVP8 "})
 	for name, kind := range map[string]string{"a.png": "image/png", "b.txt": "image/jpeg", "c.gif": "image/gif", "d.webp": "image/webp"} {
@@ -29,7 +30,7 @@ func TestReadPicture(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	m, err := tool.Answer(model.Call{ID: "x", Name: "file_read"}, recorded)
+	m, err := tool.ResultMessage(model.Call{ID: "x", Name: "file_read"}, recorded)
 	want := `{"ok":true,"result":{"kind":"image","path":"a.png","media_type":"image/png","bytes":14},"tool":"file_read"}`
 	if err != nil || m.Text != want || m.CallID != "x" || m.Role != model.RoleTool || len(m.Images) != 1 || string(m.Images[0].Data) != png {
 		t.Errorf("%+v (%v) of %s", m, err, recorded)
@@ -49,6 +50,7 @@ func TestReadPicture(t *testing.T) {
 
 // A picture whose end is missing is not shown: a provider would refuse the request with it.
 func TestReadPictureCutOff(t *testing.T) {
+	t.Parallel()
 	_, call := setup(t, map[string]string{"a.png": "\x89PNG\r\n\x1a\n\x00\x00", "b.jpg": "\xff\xd8\xff\xe0jpeg", "c.webp": "RIFF\x09\x00\x00\x00WEBPVP8 "})
 	for _, name := range []string{"a.png", "b.jpg", "c.webp"} {
 		if e, _ := call("file_read", map[string]any{"path": name}); e.OK || e.Kind != tool.KindRejected || !strings.Contains(e.Message, "is cut off") || len(e.Images) > 0 {
@@ -59,13 +61,14 @@ func TestReadPictureCutOff(t *testing.T) {
 
 // What only looks like pictures in a result is left as it is.
 func TestAnswerWithoutPictures(t *testing.T) {
+	t.Parallel()
 	for _, recorded := range []string{`{"ok":true,"result":{"images":[1]}}`, `{"ok":true,"result":{"text":"\"images\":"}}`} {
-		m, err := tool.Answer(model.Call{ID: "x"}, json.RawMessage(recorded))
+		m, err := tool.ResultMessage(model.Call{ID: "x"}, json.RawMessage(recorded))
 		if err != nil || m.Text != recorded || len(m.Images) != 0 {
 			t.Errorf("%+v (%v)", m, err)
 		}
 	}
-	if _, err := tool.Answer(model.Call{Name: "file_read"}, json.RawMessage(`{"images":`)); err == nil || !strings.Contains(err.Error(), "file_read") {
+	if _, err := tool.ResultMessage(model.Call{Name: "file_read"}, json.RawMessage(`{"images":`)); err == nil || !strings.Contains(err.Error(), "file_read") {
 		t.Errorf("%v", err)
 	}
 }

@@ -1,6 +1,7 @@
 package file
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,25 +13,27 @@ import (
 	"rouse/agent/model"
 	"rouse/agent/preview"
 	"rouse/agent/tool"
+	"rouse/agentdb/tabular"
 	"rouse/internal/text"
 )
 
-// maxDocument bounds a PDF and a BMP picture, in bytes: what is in them is mostly no text.
+// maxDocument bounds a PDF and a BMP picture, in bytes: little of what is in them is text.
 const maxDocument = 20 << 20
 
-// preview shows a file of a kind that is no text but has something to read, or to see; is says
-// whether it is one. What is wrong with it the envelope says.
+// preview shows a file that is not text but has something to read or to see; is reports whether it is
+// one. What is wrong with such a file stands in the envelope.
 func (f *files) preview(ctx context.Context, file *os.File, a readArgs, size int64) (e tool.Envelope, is bool, err error) {
 	var show func(context.Context, io.Reader, readArgs) (tool.Envelope, error)
 	most := int64(maxDocument)
 	beginning := make([]byte, 5)
-	n, _ := file.ReadAt(beginning, 0) // what cannot be read, the reader of texts says
+	n, _ := file.ReadAt(beginning, 0) // a file that cannot be read falls to the reader of texts, which says so
 	extension := strings.ToLower(filepath.Ext(a.Path))
 	switch begins := string(beginning[:n]); {
 	case begins == "%PDF-" || extension == ".pdf":
 		show = f.pdf
 	case extension == ".xlsx":
 		show, most = f.sheet, maxRaw
+	// Two letters are too few to tell a picture from a text that begins with BM.
 	case strings.HasPrefix(begins, "BM") && (extension == ".bmp" || extension == ".dib"):
 		show = f.bitmap
 	default:
@@ -54,6 +57,7 @@ func (f *files) preview(ctx context.Context, file *os.File, a readArgs, size int
 	switch {
 	case errors.As(err, &bad):
 		return tool.Failure(tool.KindRejected, "%s %s", a.Path, bad.Message).WithField("path", ""), true, nil
+	// A cancelled call is the registry's to answer.
 	case err != nil && ctx.Err() == nil:
 		return tool.Failure(tool.KindUnavailable, "%s cannot be shown: %v", a.Path, err), true, nil
 	}
@@ -125,4 +129,52 @@ func (f *files) bitmap(ctx context.Context, content io.Reader, a readArgs) (tool
 	e := tool.Success(pictureResult{"image", a.Path, "image/png", len(data)})
 	e.Images = []model.Image{{Type: "image/png", Data: data}}
 	return e, nil
+}
+
+// Limits of the preview of a spreadsheet (OSA-31).
+const (
+	defaultSheetSize = 8 // rows, and columns
+	maxRows          = 50
+	maxColumns       = 30
+	maxCell          = 200 // characters
+)
+
+type sheetResult struct {
+	Kind      string             `json:"kind"` // spreadsheet
+	Path      string             `json:"path"`
+	Sheet     string             `json:"sheet"`
+	Sheets    []string           `json:"sheets"`
+	Rows      []tabular.SheetRow `json:"rows"`
+	Truncated bool               `json:"truncated"`
+}
+
+// sheet shows the first rows and columns of a spreadsheet.
+func (f *files) sheet(ctx context.Context, content io.Reader, a readArgs) (tool.Envelope, error) {
+	if a.MaxRows < 0 || a.MaxColumns < 0 {
+		return tool.Failure(tool.KindInvalidArgs, "max_rows and max_columns must be 1 or more").WithField("max_rows", "1 to 50"), nil
+	}
+
+	rows, columns := min(cmp.Or(a.MaxRows, defaultSheetSize), maxRows), min(cmp.Or(a.MaxColumns, defaultSheetSize), maxColumns)
+	p, err := f.viewer.XLSX(ctx, content, a.SheetName, rows, columns)
+	if err != nil {
+		return tool.Envelope{}, err
+	}
+
+	for _, r := range p.Rows {
+		for i, cell := range r.Cells {
+			r.Cells[i] = text.Truncate(cell, maxCell)
+		}
+	}
+
+	res := sheetResult{"spreadsheet", a.Path, p.Sheet, p.Sheets[:min(len(p.Sheets), maxRows)], p.Rows, p.MoreRows || p.MoreColumns}
+	var warnings []string
+	if p.MoreRows {
+		warnings = append(warnings, "there are more rows; max_rows shows up to 50, and db_import reads all")
+	}
+
+	if p.MoreColumns {
+		warnings = append(warnings, "there are more columns; max_columns shows up to 30, and db_import reads all")
+	}
+
+	return tool.Success(res, warnings...), nil
 }

@@ -18,6 +18,7 @@ import (
 
 // OSA-31: the words of a PDF are shown page by page, and what cannot be shown is said.
 func TestReadPDF(t *testing.T) {
+	t.Parallel()
 	text, err := os.ReadFile("testdata/invoice.pdf")
 	if err != nil {
 		t.Fatal(err)
@@ -65,6 +66,7 @@ func TestReadPDF(t *testing.T) {
 
 // YOA-01: a BMP picture is shown as PNG, which models take.
 func TestReadBitmap(t *testing.T) {
+	t.Parallel()
 	var picture bytes.Buffer
 	if err := bmp.Encode(&picture, image.NewGray(image.Rect(0, 0, 5, 4))); err != nil {
 		t.Fatal(err)
@@ -91,6 +93,7 @@ func TestReadBitmap(t *testing.T) {
 
 // Where nothing reads such files they are refused, and texts are not.
 func TestReadWithoutViewer(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	for name, text := range map[string]string{"a.pdf": "%PDF-1.4", "a.xlsx": "PK", "a.txt": "one"} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {

@@ -2,12 +2,15 @@ package file
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	_ "embed"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
+	"strconv"
 	"strings"
 	"unicode/utf8"
 
@@ -20,9 +23,9 @@ var readText string
 
 // Limits of file_read (OSA-31).
 const (
-	maxChars = 15_000
-	maxRaw   = 5 << 20 // bytes
-	sniff    = 4 << 10 // bytes that are looked at for a NUL
+	maxChars   = 15_000
+	maxRaw     = 5 << 20 // bytes
+	sniffBytes = 4 << 10 // bytes that are looked at for a NUL
 )
 
 type readArgs struct {
@@ -39,7 +42,7 @@ type readArgs struct {
 
 	StartPage int `json:"start_page,omitempty" jsonschema:"of a PDF; default 1"`
 
-	paged bool // a start behind the end is an empty range (YOA-01)
+	paged bool // a start after the end is an empty range, not a fault (YOA-01)
 }
 
 type readResult struct {
@@ -64,20 +67,21 @@ func (f *files) read(ctx context.Context, _ tool.Invocation, a readArgs) (tool.E
 	var bad *tool.PathError
 	switch {
 	case errors.As(err, &bad) && bad.Kind == tool.KindNotFound:
-		return f.missing(ctx, a.Path, bad), nil
+		return f.notFoundWithCandidates(ctx, a.Path, bad), nil
 	case err != nil:
-		return refused(a.Path, err), nil
+		return pathFailure(a.Path, err), nil
 	}
 
 	defer file.Close()
 
 	info, err := file.Stat()
 	if err != nil {
-		return refused(a.Path, err), nil
+		return pathFailure(a.Path, err), nil
 	}
 	if info.IsDir() {
 		return f.list(a), nil
 	}
+	// Pictures are recognized by their content, whatever their name is.
 	if e, is := picture(file, a.Path, info.Size()); is {
 		return e, nil
 	}
@@ -86,16 +90,17 @@ func (f *files) read(ctx context.Context, _ tool.Invocation, a readArgs) (tool.E
 		return e, err
 	}
 
-	text, err := content(file, a.Path)
+	text, err := decodeText(file, a.Path)
 	if err != nil {
-		return refused(a.Path, err), nil
+		return pathFailure(a.Path, err), nil
 	}
 
-	return cut(a, strings.TrimPrefix(text, "\ufeff")), nil
+	// A byte order mark is not part of the first line.
+	return selectLines(a, strings.TrimPrefix(text, "\ufeff")), nil
 }
 
-// refused is the answer for a path that cannot be used.
-func refused(path string, err error) tool.Envelope {
+// pathFailure is the answer to a call whose path cannot be used.
+func pathFailure(path string, err error) tool.Envelope {
 	var bad *tool.PathError
 	if errors.As(err, &bad) {
 		return bad.Envelope()
@@ -103,13 +108,14 @@ func refused(path string, err error) tool.Envelope {
 	return tool.Failure(tool.KindExecutionError, "%s cannot be used: %v", path, err).WithField("path", "")
 }
 
-// content reads a text file, and refuses what is none.
-func content(file *os.File, shown string) (string, error) {
+// decodeText reads a text file, and refuses what is not text.
+func decodeText(file *os.File, shown string) (string, error) {
 	var all bytes.Buffer
 	if info, err := file.Stat(); err == nil {
 		all.Grow(int(min(info.Size(), maxRaw)) + bytes.MinRead)
 	}
 
+	// One byte more than allowed tells a file that is too large, also one that has grown since Stat.
 	_, err := all.ReadFrom(io.LimitReader(file, maxRaw+1))
 	text := all.Bytes()
 	switch {
@@ -117,21 +123,21 @@ func content(file *os.File, shown string) (string, error) {
 		return "", err
 	case len(text) > maxRaw:
 		return "", &tool.PathError{Kind: tool.KindRejected, Message: fmt.Sprintf("%s has more than the %d bytes that the file tools take", shown, maxRaw)}
-	case bytes.IndexByte(text[:min(len(text), sniff)], 0) >= 0 || !utf8.Valid(text):
+	case bytes.IndexByte(text[:min(len(text), sniffBytes)], 0) >= 0 || !utf8.Valid(text):
 		return "", &tool.PathError{Kind: tool.KindRejected, Message: shown + " is not a text file in UTF-8"}
 	}
 
 	return string(text), nil
 }
 
-// cut chooses the wanted lines, and as many of them as an answer holds.
-func cut(a readArgs, content string) tool.Envelope {
+// selectLines answers with the wanted lines, as many of them as fit.
+func selectLines(a readArgs, content string) tool.Envelope {
 	all := strings.Split(strings.TrimSuffix(content, "\n"), "\n")
 	if content == "" {
-		all = nil
+		all = nil // Split finds one line in it
 	}
 
-	from, to, bad := span(a, len(all))
+	from, to, bad := lineRange(a, len(all))
 	if bad != nil {
 		return *bad
 	}
@@ -146,7 +152,7 @@ func cut(a readArgs, content string) tool.Envelope {
 	var warnings []string
 	used, next := 0, from
 	for ; next <= to; next++ {
-		line := gutter(next, all[next-1])
+		line := numberLine(next, all[next-1])
 		n := utf8.RuneCountInString(line)
 		if used+n > most && used > 0 {
 			break
@@ -170,13 +176,14 @@ func cut(a readArgs, content string) tool.Envelope {
 	return tool.Success(res, warnings...)
 }
 
-// gutter puts a line's number before it: six wide, |, no space.
-func gutter(n int, line string) string {
+// numberLine puts a line's number in front of it: six wide, |, no space.
+func numberLine(n int, line string) string {
 	return fmt.Sprintf("%6d|%s\n", n, strings.TrimSuffix(line, "\r"))
 }
 
-// span is the range of lines that is asked for, from 1, both ends included.
-func span(a readArgs, total int) (from, to int, bad *tool.Envelope) {
+// lineRange is the range of lines that a call asks for, from 1, both ends included. An empty file has
+// a line 1 to start from.
+func lineRange(a readArgs, total int) (from, to int, bad *tool.Envelope) {
 	refuse := func(field, expected, format string, args ...any) (int, int, *tool.Envelope) {
 		e := tool.Failure(tool.KindInvalidArgs, format, args...).WithField(field, expected)
 		return 0, 0, &e
@@ -207,4 +214,81 @@ func span(a readArgs, total int) (from, to int, bad *tool.Envelope) {
 	}
 
 	return from, to, nil
+}
+
+// defaultPage is how many lines read_file gives without a limit (YOA-01).
+const defaultPage = 500
+
+const readAliasText = "Read a text file, look at a picture (PNG, JPEG, WebP, GIF, BMP), read the words of a PDF, see the beginning of a spreadsheet (.xlsx), or list a folder. `offset` is the first line, from 1; `limit` is how many, 500 unless given. Each line comes with its number and ` | `, which are not part of the file."
+
+// readAlias is read_file (YOA-01): the same reader with other arguments and another gutter (UNI-01).
+func (f *files) readAlias(s tool.Spec) (tool.Tool, error) {
+	type args struct {
+		Path      string `json:"path" jsonschema:"relative to the working folder, or absolute inside a granted folder"`
+		Offset    int    `json:"offset,omitempty" jsonschema:"the first line, from 1"`
+		Limit     int    `json:"limit,omitempty" jsonschema:"how many lines; default 500"`
+		StartLine int    `json:"start_line,omitempty"`
+		EndLine   int    `json:"end_line,omitempty"`
+		TailLines int    `json:"tail_lines,omitempty" jsonschema:"the last lines instead"`
+		MaxChars  int    `json:"max_chars,omitempty"`
+		StartPage int    `json:"start_page,omitempty" jsonschema:"of a PDF; default 1"`
+	}
+	return tool.Define(s, func(ctx context.Context, in tool.Invocation, a args) (tool.Envelope, error) {
+		if a.Offset < 0 || a.Limit < 0 {
+			return tool.Failure(tool.KindInvalidArgs, "lines are counted from 1, and limit is 1 or more").WithField("offset", "1 or more"), nil
+		}
+
+		r := readArgs{Path: a.Path, StartLine: cmp.Or(a.Offset, a.StartLine), EndLine: a.EndLine, TailLines: a.TailLines, MaxChars: a.MaxChars, StartPage: a.StartPage, paged: true}
+		if r.EndLine == 0 && r.TailLines == 0 {
+			// Bounded, for the sum of two huge numbers would overflow.
+			limit := min(cmp.Or(a.Limit, defaultPage), 1<<30)
+			r.EndLine = min(max(r.StartLine, 1), 1<<30) + limit - 1
+		}
+
+		e, err := f.read(ctx, in, r)
+		if err != nil || !e.OK {
+			return e, err
+		}
+
+		var res readResult
+		if err := json.Unmarshal(e.Result, &res); err != nil || res.Kind != "file" {
+			return e, nil //nolint:nilerr // a listing or a picture has no lines
+		}
+
+		return tool.Success(renderPage(res, max(r.StartLine, 1)), e.Warnings...), nil
+	})
+}
+
+// renderPage turns an answer of file_read into one of read_file: other line numbers, and a header. from is
+// the first line, if the text does not tell.
+func renderPage(res readResult, from int) readResult {
+	var lines []string
+	if res.Text != "" {
+		lines = strings.Split(strings.TrimSuffix(res.Text, "\n"), "\n")
+	}
+
+	var out strings.Builder
+	for i, line := range lines {
+		number, bare, _ := strings.Cut(line, "|")
+		if i == 0 {
+			if n, err := strconv.Atoi(strings.TrimSpace(number)); err == nil {
+				from = n // tail_lines begins where it begins
+			}
+		}
+		fmt.Fprintf(&out, "%4d | %s\n", from+i, bare)
+	}
+
+	last := from + len(lines) - 1
+	header := fmt.Sprintf("[Lines %d-%d of %d]\n", from, last, res.TotalLines)
+	switch {
+	case len(lines) == res.TotalLines:
+		header = "[" + text.Plural(res.TotalLines, "line") + "]\n"
+	case len(lines) == 0:
+		header = fmt.Sprintf("[No line %d: the file has %d]\n", from, res.TotalLines)
+	case last < res.TotalLines:
+		header = fmt.Sprintf("[Lines %d-%d of %d; go on with offset %d]\n", from, last, res.TotalLines, last+1)
+	}
+
+	res.Text = header + out.String()
+	return res
 }

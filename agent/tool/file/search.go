@@ -25,11 +25,11 @@ import (
 //go:embed search.md
 var searchText string
 
-// Limits of a search (OSA-34, YOA-04): the larger one of both names' wherever they differ.
+// Limits of a search (OSA-34, YOA-04). Where those of file_search and search differ, the larger one holds.
 const (
 	defaultMatches = 50
 	maxMatches     = 500
-	searchTime     = 30 * time.Second
+	searchTimeout  = 30 * time.Second
 	maxMatchLine   = 300 // characters of a line that is shown
 	maxSkipped     = 10  // files that are named
 )
@@ -75,15 +75,15 @@ func (f *files) searchTool(s tool.Spec) (tool.Tool, error) {
 }
 
 func (f *files) fileSearch(ctx context.Context, _ tool.Invocation, a searchArgs) (tool.Envelope, error) {
-	s := &search{path: a.Path, glob: a.FilePattern, most: a.MaxResults, names: a.Target == "files"}
-	if e := fault(a.Pattern, "file_pattern", a.FilePattern); e != nil {
+	s := &search{path: a.Path, glob: a.FilePattern, limit: a.MaxResults, names: a.Target == "files"}
+	if e := patternFailure(a.Pattern, "file_pattern", a.FilePattern); e != nil {
 		return *e, nil
 	}
 
 	if s.names {
-		s.name = nameMatch(a.Pattern)
+		s.name = nameMatcher(a.Pattern)
 	} else {
-		find, err := substring(a.Pattern)
+		find, err := newSubstringMatcher(a.Pattern)
 		if err != nil {
 			return tool.Failure(tool.KindInvalidArgs, "the pattern cannot be searched for: %v", err).WithField("pattern", ""), nil
 		}
@@ -92,14 +92,14 @@ func (f *files) fileSearch(ctx context.Context, _ tool.Invocation, a searchArgs)
 
 	res, warnings, err := f.search(ctx, s)
 	if err != nil {
-		return refused(a.Path, err), nil
+		return pathFailure(a.Path, err), nil
 	}
 
 	return tool.Success(res, warnings...), nil
 }
 
-// fault is the answer to a pattern or a glob that cannot be used.
-func fault(pattern, field, glob string) *tool.Envelope {
+// patternFailure is the answer to a pattern or a glob that cannot be used, nil when they can.
+func patternFailure(pattern, field, glob string) *tool.Envelope {
 	var e tool.Envelope
 	switch {
 	case strings.ContainsAny(pattern, "\n\x00"):
@@ -115,22 +115,22 @@ func fault(pattern, field, glob string) *tool.Envelope {
 	return &e
 }
 
-// nameMatch says which names a pattern means: a glob's, or those with it in them.
-func nameMatch(pattern string) func(rel string) bool {
+// nameMatcher reports which paths a pattern matches: as a glob, or as a part of the path.
+func nameMatcher(pattern string) func(rel string) bool {
 	if strings.ContainsAny(pattern, "*?[") && validGlob(pattern) {
-		return filter(pattern)
+		return globMatcher(pattern)
 	}
 	pattern = strings.ToLower(pattern)
 	return func(rel string) bool { return strings.Contains(strings.ToLower(rel), pattern) }
 }
 
-// search is one search, whatever it is called.
+// search is one search, by either tool.
 type search struct {
 	path, glob string
-	most       int
+	limit      int
 	names      bool
 	name       func(rel string) bool // with names
-	find       *finder               // without
+	find       *lineMatcher          // without
 	wanted     func(rel string) bool // of glob
 
 	mu       sync.Mutex
@@ -138,25 +138,26 @@ type search struct {
 	searched atomic.Int64
 }
 
-// search looks through a folder or one file (UNI-03). The first matches by path and line are
-// given, and all are counted.
+// search searches a folder or one file (UNI-03). It returns the first matches by path and line, and
+// counts all.
 func (f *files) search(ctx context.Context, s *search) (*searchResult, []string, error) {
-	ctx, cancel := context.WithTimeout(ctx, searchTime)
+	ctx, cancel := context.WithTimeout(ctx, searchTimeout)
 	defer cancel()
 
-	s.path, s.most = cmp.Or(s.path, "."), min(cmp.Or(max(s.most, 0), defaultMatches), maxMatches)
-	s.wanted = filter(s.glob)
+	s.path, s.limit = cmp.Or(s.path, "."), min(cmp.Or(max(s.limit, 0), defaultMatches), maxMatches)
+	s.wanted = globMatcher(s.glob)
 	s.res = searchResult{Kind: "matches", Target: "content", Matches: []match{}, Skipped: &skipped{}}
 	if s.names {
 		s.res.Target = "files"
 	}
 
 	shown := filepath.ToSlash(s.path)
-	w, err := f.below(ctx, s.path, 0, func(at found) { s.visit(at, shown) })
+	w, err := f.walkPath(ctx, s.path, 0, func(at walkedFile) { s.visit(at, shown) })
 	if err != nil {
 		return nil, nil, err
 	}
 
+	// The files come in no order, so the first matches are known only now.
 	s.trim()
 	res := &s.res
 	res.Searched = int(s.searched.Load())
@@ -168,77 +169,18 @@ func (f *files) search(ctx context.Context, s *search) (*searchResult, []string,
 
 	warnings := w.unreadWarning()
 	if w.incomplete.Load() {
-		warnings = append(warnings, fmt.Sprintf("the search was ended after %d entries or %s, so there may be more; search a smaller folder", w.walked.Load(), searchTime))
+		warnings = append(warnings, fmt.Sprintf("the search was ended after %d entries or %s, so there may be more; search a smaller folder", w.walked.Load(), searchTimeout))
 	}
 
 	return res, warnings, nil
 }
 
-// below walks a folder, or visits the one file that a path is.
-func (f *files) below(ctx context.Context, at string, depth int, visit func(found)) (*walk, error) {
-	p, err := f.roots.At(at, false)
-	if err != nil {
-		return nil, err
-	}
-	defer p.Close()
-
-	file, err := p.OpenPlain()
-	if err != nil {
-		return nil, err
-	}
-	defer file.Close()
-
-	info, err := file.Stat()
-	if err != nil {
-		return nil, err
-	}
-
-	w := &walk{depth: depth, visit: visit, within: filepath.ToSlash(p.Rel), outside: !p.Own(), hides: p.Hides}
-	folder := p.Rel
-	if !info.IsDir() {
-		folder = filepath.Dir(p.Rel)
-	}
-	if w.start, err = p.OpenRoot(folder); err != nil {
-		return nil, p.Explain(err)
-	}
-	defer w.start.Close()
-
-	if !info.IsDir() {
-		visit(found{w.start, filepath.Base(p.Rel), ".", w})
-		return w, nil
-	}
-
-	w.run(ctx, f.rulesAbove(p))
-	return w, nil
-}
-
-// rulesAbove are those of the folders from the granted one to where a walk begins.
-func (f *files) rulesAbove(p *tool.Place) *ignores {
-	var rules *ignores
-	up := filepath.ToSlash(p.Rel)
-	if up == "." {
-		return nil
-	}
-
-	folder := "."
-	for _, part := range strings.Split(up, "/") {
-		if dir, err := p.OpenRoot(folder); err == nil {
-			rules = readIgnores(dir, "", rules)
-			if rules != nil && rules.base == "" {
-				rules.base, rules.ahead = ".", strings.TrimPrefix(strings.TrimPrefix(up, folder), "/")+"/"
-			}
-			dir.Close()
-		}
-		folder = path.Join(folder, part)
-	}
-
-	return rules
-}
-
-func (s *search) visit(at found, shown string) {
+func (s *search) visit(at walkedFile, shown string) {
 	rel := at.rel
 	within := path.Join(at.walk.within, rel)
-	if rel != "." && (!s.wanted(rel) || at.walk.hides(within)) {
+	// "." is a file that the call names itself: it is searched whatever the glob, and was checked for
+	// secrets and masks when it was opened.
+	if rel != "." && (!s.wanted(rel) || at.walk.isHidden(within)) {
 		return
 	}
 
@@ -251,7 +193,7 @@ func (s *search) visit(at found, shown string) {
 	}
 
 	where := path.Join(shown, rel)
-	if rel != "." && tool.Secret(within) {
+	if rel != "." && tool.IsSecretPath(within) {
 		s.skip(where, func(sk *skipped) { sk.Secret++ })
 		return
 	}
@@ -267,20 +209,21 @@ func (s *search) visit(at found, shown string) {
 	case err != nil:
 		s.skip(where, func(sk *skipped) { sk.Unreadable++ })
 		return
-	case bytes.IndexByte(text[:min(len(text), sniff)], 0) >= 0:
+	// Counted without their names: there may be very many.
+	case bytes.IndexByte(text[:min(len(text), sniffBytes)], 0) >= 0:
 		s.mu.Lock()
 		s.res.Skipped.Binary++
 		s.mu.Unlock()
 		return
 	}
 
-	text = bytes.TrimPrefix(text, []byte("\ufeff")) // which is no part of the first line
+	text = bytes.TrimPrefix(text, []byte("\ufeff")) // not part of the first line
 	s.searched.Add(1)
 	var some []match
 	total := 0
 	s.find.each(text, func(number int, line []byte) {
-		if total++; len(some) < s.most {
-			some = append(some, match{where, number, shownLine(line)})
+		if total++; len(some) < s.limit {
+			some = append(some, match{where, number, truncateLine(line)})
 		}
 	})
 
@@ -290,13 +233,13 @@ func (s *search) visit(at found, shown string) {
 }
 
 var (
-	buffers  = sync.Pool{New: func() any { return new(bytes.Buffer) }}
-	errLarge = errors.New("too large")
-	errOther = errors.New("no file any more, or one with a second name")
+	buffers          = sync.Pool{New: func() any { return new(bytes.Buffer) }}
+	errLarge         = errors.New("too large")
+	errNotSearchable = errors.New("not a regular file any more, or one with a second hard link")
 )
 
-// read gives what a file holds, in a buffer that is used again.
-func (at found) read(buf *bytes.Buffer) ([]byte, error) {
+// read returns the content of a file, in a buffer that will be used again.
+func (at walkedFile) read(buf *bytes.Buffer) ([]byte, error) {
 	f, err := openToRead(at.dir, at.name)
 	if err != nil {
 		return nil, err
@@ -308,13 +251,15 @@ func (at found) read(buf *bytes.Buffer) ([]byte, error) {
 	case err != nil:
 		return nil, err
 	case !info.Mode().IsRegular():
-		return nil, errOther
-	case at.walk.outside && !tool.Alone(f):
-		return nil, errOther
+		return nil, errNotSearchable
+	case at.walk.outside && !tool.HasOneLink(f):
+		return nil, errNotSearchable
 	case info.Size() > maxRaw:
 		return nil, errLarge
 	}
 
+	// One byte more than the file has, so that the read ends with EOF, and not with a full buffer
+	// while the file has grown.
 	buf.Reset()
 	buf.Grow(int(info.Size()) + 1)
 	text := buf.AvailableBuffer()[:info.Size()+1]
@@ -339,29 +284,31 @@ func (s *search) add(some []match, total int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.res.Total += total
-	if s.res.Matches = append(s.res.Matches, some...); len(s.res.Matches) > 8*s.most {
+	// Trimmed now and then, so that a search with a million matches needs little memory.
+	if s.res.Matches = append(s.res.Matches, some...); len(s.res.Matches) > 8*s.limit {
 		s.trim()
 	}
 }
 
-// trim keeps the first matches by path and line.
+// trim drops all but the first matches by path and line.
 func (s *search) trim() {
 	slices.SortFunc(s.res.Matches, func(a, b match) int {
 		return cmp.Or(strings.Compare(a.Path, b.Path), cmp.Compare(a.Line, b.Line))
 	})
-	s.res.Matches = s.res.Matches[:min(len(s.res.Matches), s.most)]
+	s.res.Matches = s.res.Matches[:min(len(s.res.Matches), s.limit)]
 }
 
-// shownLine is a line as an answer holds it.
-func shownLine(line []byte) string {
-	enough := utf8.UTFMax * (maxMatchLine + 1) // of a line that may be the whole file
+// truncateLine shortens a line for an answer.
+func truncateLine(line []byte) string {
+	// Cut before it is copied: a line may be the whole file.
+	enough := utf8.UTFMax * (maxMatchLine + 1)
 
 	return text.Truncate(string(line[:min(len(line), enough)]), maxMatchLine)
 }
 
 const searchAliasText = "Find lines in files by a regular expression (RE2), one line at a time. `include` is a glob of the files; capitals do not matter unless `case_sensitive`. Hidden files, node_modules, and what .gitignore names are left out."
 
-// searchAlias is search (YOA-04): by regular expression, told as lines.
+// searchAlias is search (YOA-04): by regular expression, answered in lines.
 func (f *files) searchAlias(spec tool.Spec) (tool.Tool, error) {
 	type args struct {
 		Pattern       string `json:"pattern" jsonschema:"a regular expression"`
@@ -370,23 +317,23 @@ func (f *files) searchAlias(spec tool.Spec) (tool.Tool, error) {
 		CaseSensitive bool   `json:"case_sensitive,omitempty"`
 	}
 	return tool.Define(spec, func(ctx context.Context, _ tool.Invocation, a args) (tool.Envelope, error) {
-		if e := fault(a.Pattern, "include", a.Include); e != nil {
+		if e := patternFailure(a.Pattern, "include", a.Include); e != nil {
 			return *e, nil
 		}
 
-		find, err := expression(a.Pattern, a.CaseSensitive)
+		find, err := newRegexpMatcher(a.Pattern, a.CaseSensitive)
 		if err != nil {
 			return tool.Failure(tool.KindInvalidArgs, "the pattern is no regular expression: %v", err).WithField("pattern", "a regular expression of Go (RE2)"), nil
 		}
 
 		res, warnings, err := f.search(ctx, &search{path: a.Path, glob: a.Include, find: find})
 		if err != nil {
-			return refused(a.Path, err), nil
+			return pathFailure(a.Path, err), nil
 		}
 
 		var text strings.Builder
 		for _, m := range res.Matches {
-			fmt.Fprintf(&text, "%s:%d:%s\n", plain(m.Path), m.Line, m.Text)
+			fmt.Fprintf(&text, "%s:%d:%s\n", quotePath(m.Path), m.Line, m.Text)
 		}
 
 		if res.Total == 0 {
@@ -404,8 +351,9 @@ func (f *files) searchAlias(spec tool.Spec) (tool.Tool, error) {
 	})
 }
 
-// plain is a path in a list of lines: one with a line break in it is quoted.
-func plain(path string) string {
+// quotePath writes a path for a list of lines: one with a line break in it could pass for two, and is
+// quoted.
+func quotePath(path string) string {
 	if strings.ContainsAny(path, "\n\r") {
 		return strconv.Quote(path)
 	}

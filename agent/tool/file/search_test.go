@@ -16,7 +16,7 @@ import (
 	"rouse/agent/tool/file"
 )
 
-func found(got map[string]any) string {
+func formatMatches(got map[string]any) string {
 	var out []string
 	for _, it := range got["matches"].([]any) {
 		m := it.(map[string]any)
@@ -31,8 +31,9 @@ func found(got map[string]any) string {
 }
 
 // TestSearch: OSA-34 and UNI-03, lines and names are found, in capitals or not; what is left
-// out is what a person would leave out, and what could not be searched is told.
+// out is what a person would leave out, and what could not be searched is reported.
 func TestSearch(t *testing.T) {
+	t.Parallel()
 	dir, call := setup(t, map[string]string{
 		"a.txt": "Needle one\nnothing\nhay NEEDLE\r\n", "sub/b.go": "// needle", "sub/c.md": "no", ".hidden": "needle", "node_modules/x.js": "needle", ".git/config": "needle",
 		"bin": "needle\x00", "large": "needle" + strings.Repeat("x", 5<<20), "server.pem": "needle",
@@ -43,8 +44,8 @@ func TestSearch(t *testing.T) {
 
 	e, got := call("file_search", map[string]any{"pattern": "nEEdle"})
 	want := "a.txt:1:Needle one|a.txt:3:hay NEEDLE|keep.log:1:needle|odd:1:a\ufffdneedle|sub/b.go:1:// needle|sub/build/x:1:needle|sub/out:1:needle|sub/x.log:1:needle|target/x:1:needle"
-	if !e.OK || found(got) != want || got["total_matches"] != 9.0 || got["truncated"] != false {
-		t.Errorf("%+v\n%s\nwant\n%s", e, found(got), want)
+	if !e.OK || formatMatches(got) != want || got["total_matches"] != 9.0 || got["truncated"] != false {
+		t.Errorf("%+v\n%s\nwant\n%s", e, formatMatches(got), want)
 	}
 	if sk := got["skipped"].(map[string]any); sk["binary"] != 1.0 || sk["larger_than_5_mib"] != 1.0 || sk["secret"] != 1.0 || fmt.Sprint(sk["some"]) != "[large server.pem]" {
 		t.Errorf("%v", sk)
@@ -67,8 +68,8 @@ func TestSearch(t *testing.T) {
 		"kin of a letter":   {map[string]any{"pattern": "20 k"}, "kelvin:1:20 \u212a"},
 		"punctuation alone": {map[string]any{"pattern": "// "}, "sub/b.go:1:// needle"},
 	} {
-		if e, got := call("file_search", c.args); !e.OK || found(got) != c.want {
-			t.Errorf("%s: %+v\n%s\nwant\n%s", name, e, found(got), c.want)
+		if e, got := call("file_search", c.args); !e.OK || formatMatches(got) != c.want {
+			t.Errorf("%s: %+v\n%s\nwant\n%s", name, e, formatMatches(got), c.want)
 		}
 	}
 
@@ -87,6 +88,7 @@ func TestSearch(t *testing.T) {
 
 // TestSearchExpression: YOA-04, by regular expression.
 func TestSearchExpression(t *testing.T) {
+	t.Parallel()
 	_, call := setup(t, map[string]string{"a.go": "func One() {}\nfunc two() {}\n", "b.txt": "func three"})
 	for pattern, want := range map[string]string{
 		`func \w+\(`: "a.go:1:func One() {}\na.go:2:func two() {}\n", `^FUNC o`: "a.go:1:func One() {}\n", `three$`: "b.txt:1:func three\n", `(one|three)`: "a.go:1:func One() {}\nb.txt:1:func three\n", `zzz`: "no matches\n",
@@ -104,9 +106,10 @@ func TestSearchExpression(t *testing.T) {
 	}
 }
 
-// TestSearchLikeOthers: a search gives the lines that a slow one gives, and those of ripgrep
+// TestSearchLikeOthers: a search finds the lines that a slow one finds, and those of ripgrep
 // where it is installed, for patterns of all kinds on files of all kinds.
 func TestSearchLikeOthers(t *testing.T) {
+	t.Parallel()
 	r := rand.New(rand.NewPCG(1, 2))
 	words := []string{"alpha", "Beta", "KELVIN", "straße", "x", "", " ", "Zoë", "10%", "a.b", "sun", "SUN", "\u017fun", "\t", "ab\xffcd", "\r"}
 	content := map[string]string{}
@@ -178,6 +181,7 @@ func TestSearchLikeOthers(t *testing.T) {
 // back, bytes that are no text, ends of lines, capitals, odd names. What a single byte that is no
 // text, or a \r within a line, is to a pattern, is another matter in each program.
 func TestSearchLikeRipgrep(t *testing.T) {
+	t.Parallel()
 	rg, err := exec.LookPath("rg")
 	if err != nil {
 		t.Skip("ripgrep is not installed")
@@ -231,6 +235,7 @@ func TestSearchLikeRipgrep(t *testing.T) {
 
 // A search and a list that come to the end of their time say that there may be more (YOA-03, YOA-04).
 func TestSearchEndsInTime(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "a.txt"), []byte("needle\n"), 0o600); err != nil {
 		t.Fatal(err)
@@ -262,8 +267,9 @@ func TestSearchEndsInTime(t *testing.T) {
 	}
 }
 
-// A link, a swapped folder and a second name are not searched, and none of them leads out.
+// A link, a swapped folder and a hard link are not searched, and none of them leads out.
 func TestSearchStays(t *testing.T) {
+	t.Parallel()
 	dir, call := setup(t, map[string]string{"in/a.txt": "needle", "work/b.txt": "needle"})
 	b := newBench(t, filepath.Join(dir, "work"))
 	b.grants = []tool.Grant{{Path: filepath.Join(dir, "in")}}
@@ -279,13 +285,13 @@ func TestSearchStays(t *testing.T) {
 	}
 
 	inner := b.run(t)
-	if _, got := inner("file_search", map[string]any{"pattern": "needle"}); found(got) != "b.txt:1:needle" {
-		t.Errorf("%s", found(got))
+	if _, got := inner("file_search", map[string]any{"pattern": "needle"}); formatMatches(got) != "b.txt:1:needle" {
+		t.Errorf("%s", formatMatches(got))
 	}
 
 	_, got := inner("file_search", map[string]any{"pattern": "needle", "path": filepath.Join(dir, "in")})
-	if sk, ok := got["skipped"].(map[string]any); found(got) != "" || !ok || sk["unreadable"] != 1.0 {
-		t.Errorf("a second name outside of the workdir: %v", got)
+	if sk, ok := got["skipped"].(map[string]any); formatMatches(got) != "" || !ok || sk["unreadable"] != 1.0 {
+		t.Errorf("a hard link outside of the workdir: %v", got)
 	}
 	if _, got := call("list_files", map[string]any{"path": "."}); got["total"] != 3.0 {
 		t.Errorf("%v", got)
@@ -294,6 +300,7 @@ func TestSearchStays(t *testing.T) {
 
 // TestListFiles: YOA-03 and UNI-02, files alone, sorted, with the number of all.
 func TestListFiles(t *testing.T) {
+	t.Parallel()
 	content := map[string]string{"a/b/c/d.txt": "x", "a/b/c.txt": "x", "node_modules/x": "x", "line\nbreak": "x"}
 	for i := range 250 {
 		content[fmt.Sprintf("many/%03d.csv", i)] = "x"
@@ -312,8 +319,9 @@ func TestListFiles(t *testing.T) {
 	}
 }
 
-// TestReadFile: YOA-01 and UNI-01, the second name of the reader has its own gutter and header.
+// TestReadFile: YOA-01 and UNI-01, the alias of the reader has its own gutter and header.
 func TestReadFile(t *testing.T) {
+	t.Parallel()
 	_, call := setup(t, map[string]string{"a.txt": "one\ntwo\nthree\n", "long": strings.Repeat("x\n", 1200), "empty": ""})
 	for name, c := range map[string]struct {
 		args map[string]any
@@ -338,8 +346,9 @@ func TestReadFile(t *testing.T) {
 	}
 }
 
-// TestSecondNames: YOA-05, UNI-05 and UNI-06, a model sees the second names where they are asked for.
-func TestSecondNames(t *testing.T) {
+// TestAliases: YOA-05, UNI-05 and UNI-06, a model sees the aliases that its agent's list asks for.
+func TestAliases(t *testing.T) {
+	t.Parallel()
 	roots, err := tool.NewRoots(t.TempDir(), nil)
 	if err != nil {
 		t.Fatal(err)

@@ -21,7 +21,7 @@ import (
 //go:embed share.md
 var shareText string
 
-// Bounds of what is shared.
+// Limits of what is shared.
 const (
 	maxShared      = 32 << 20  // bytes of an artifact
 	maxSharedOfRun = 256 << 20 // bytes of all of a run
@@ -44,12 +44,12 @@ type shareResult struct {
 	Description string `json:"description,omitempty"`
 }
 
-// shareSpec is share_artifact (OSA-19). Its effect is the ledger's alone, which takes a call
-// once: what a resumed attempt repeats is not shared again. As it is no reading tool, only
-// the run itself can call it, and no reduction.
+// shareSpec is share_artifact (OSA-19). It changes only the ledger, which accepts a call once: what a
+// resumed attempt repeats is not shared again. It is not a reading tool, so that a reduction cannot call
+// it.
 var shareSpec = tool.Spec{
 	Name: "share_artifact", Description: shareText, Effect: domain.EffectDatabase, Class: tool.ClassOther, Scope: tool.ScopeAgent, Writes: tool.WritesArtifact,
-	Rare: true,
+	WideContextOnly: true,
 }
 
 func (f *files) shareTool(s tool.Spec) (tool.Tool, error) { return tool.Define(s, f.share) }
@@ -71,22 +71,25 @@ func (f *files) share(ctx context.Context, in tool.Invocation, a shareArgs) (too
 	if name == "" {
 		name = filepath.Base(a.Path)
 	}
-	if !shareable(name) {
+	if !isFileName(name) {
 		return wrong("filename", fmt.Sprintf("a name like report.md of at most %d bytes", maxName), "%q is not the name of a file without a folder", name)
 	}
 
-	a.Content = f.redact(a.Content) // what looks like an escape is expanded, and could be of a secret
-	content, warnings, refusal := f.toShare(ctx, a)
+	// Redacted before and after: expanding what looks like \n could change the middle of a secret, so
+	// that it would not be recognized any more.
+	a.Content = f.redact(a.Content)
+	content, warnings, refusal := f.contentToShare(ctx, a)
 	if refusal != nil {
 		return *refusal, nil
 	}
 
-	if whole, err := f.shared(ctx, in.Run); err != nil {
+	if whole, err := f.sharedBytes(ctx, in.Run); err != nil {
 		return tool.Envelope{}, err
 	} else if whole+int64(len(content)) > maxSharedOfRun {
 		return tool.Failure(tool.KindRejected, "this run has shared %d bytes, and at most %d are kept of one", whole, maxSharedOfRun), nil
 	}
 
+	// What is not text has no form in which a secret would be recognized, and could be damaged.
 	if text := string(content); utf8.Valid(content) {
 		content = []byte(f.redact(text))
 	}
@@ -100,14 +103,14 @@ func (f *files) share(ctx context.Context, in tool.Invocation, a shareArgs) (too
 	return tool.Success(shareResult{fmt.Sprint(kept.ID), kept.Name, kept.Version, kept.Size, kept.Hash, kept.Description}, warnings...), nil
 }
 
-// shareable says whether a name is a file's, without a folder, that every system takes.
-func shareable(name string) bool {
+// isFileName reports whether a name is that of a file without a folder, and usable on every system.
+func isFileName(name string) bool {
 	return name != "" && name != "." && name != ".." && len(name) <= maxName && utf8.ValidString(name) &&
 		!strings.ContainsAny(name, `/\`) && !strings.ContainsFunc(name, func(r rune) bool { return !unicode.IsPrint(r) })
 }
 
-// shared is how much a run has shared, in bytes.
-func (f *files) shared(ctx context.Context, run int64) (n int64, err error) {
+// sharedBytes is how much a run has shared so far.
+func (f *files) sharedBytes(ctx context.Context, run int64) (n int64, err error) {
 	all, err := f.log.Artifacts(ctx, run)
 	for _, a := range all {
 		n += a.Size
@@ -115,12 +118,13 @@ func (f *files) shared(ctx context.Context, run int64) (n int64, err error) {
 	return n, err
 }
 
-// toShare is what a call shares, or why it cannot be.
-func (f *files) toShare(ctx context.Context, a shareArgs) (content []byte, warnings []string, refusal *tool.Envelope) {
+// contentToShare reads what a call shares; refusal says why it cannot be.
+func (f *files) contentToShare(ctx context.Context, a shareArgs) (content []byte, warnings []string, refusal *tool.Envelope) {
 	refuse := func(e tool.Envelope) ([]byte, []string, *tool.Envelope) { return nil, nil, &e }
 	if a.Path == "" {
 		text := a.Content
-		// A model that escapes twice means line breaks. One that writes them means what it writes.
+		// A model that escapes twice means line breaks. One that also writes real ones knows the
+		// difference.
 		if !strings.Contains(text, "\n") && strings.Contains(text, `\n`) {
 			text = strings.NewReplacer(`\n`, "\n", `\t`, "\t").Replace(text)
 			warnings = append(warnings, `the content had no line breaks: each \n and \t in it became one, or a tab`)
@@ -135,13 +139,13 @@ func (f *files) toShare(ctx context.Context, a shareArgs) (content []byte, warni
 	file, err := f.roots.Open(a.Path)
 	var bad *tool.PathError
 	if errors.As(err, &bad) && bad.Kind == tool.KindNotFound {
-		e := f.missing(ctx, a.Path, bad)
-		e.Kind = tool.KindExecutionError
+		e := f.notFoundWithCandidates(ctx, a.Path, bad)
+		e.Kind = tool.KindExecutionError // as its contract has it
 		return refuse(e)
 	}
 
 	if err != nil {
-		return refuse(refused(a.Path, err))
+		return refuse(pathFailure(a.Path, err))
 	}
 	defer file.Close()
 

@@ -33,8 +33,9 @@ func (b *bench) held(t *testing.T, name string) string {
 }
 
 // TestShare: OSA-19, UNI-12, what is shared is a copy, a name's next version, and whatever else is
-// asked for is refused with a word on what to do.
+// asked for is refused, with a hint on what to do.
 func TestShare(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	for name, text := range map[string]string{"a.txt": "one\n", "sub/report.md": "x", "bin": "a\x00\xff", ".env": "canary", "large": strings.Repeat("x", 32<<20+1)} {
 		path := filepath.Join(dir, "w", name)
@@ -108,6 +109,7 @@ func TestShare(t *testing.T) {
 // TestShareOnce: OSA-19, a call that is made again after a crash shares nothing again, and no
 // text is kept with a secret in it.
 func TestShareOnce(t *testing.T) {
+	t.Parallel()
 	b := newBench(t, t.TempDir())
 	in := b.start(t)
 	in.Key = "k"

@@ -7,32 +7,16 @@ import (
 	"fmt"
 	"io/fs"
 	"path/filepath"
-	"strconv"
-	"strings"
 	"time"
 
 	"rouse/agent/tool"
 	"rouse/agentdb/ledger"
 	"rouse/internal/atomicfile"
-	"rouse/internal/text"
 )
 
-var (
-	//go:embed history.md
-	historyText string
-	//go:embed undo.md
-	undoText string
-)
-
-// Limits of file_operation_history (OSA-35).
-const (
-	defaultHistory = 20
-	maxHistory     = 100
-)
-
-// Undo takes back one change of a file, which is op of log. It refuses, with a *tool.PathError,
-// when the file was changed since, unless force says that this does not matter; what cannot be
-// restored at all is refused always. It uses the folder that was granted to the run.
+// Undo reverts one recorded change of a file. It refuses, with a *tool.PathError, when the file was
+// changed since, unless force is set; what cannot be restored at all is always refused. It has access to
+// the folder that was granted to the run, and to nothing else.
 func Undo(ctx context.Context, log Log, op ledger.FileOp, force bool) error {
 	roots, err := tool.NewRoots(op.Root, nil)
 	if err != nil {
@@ -41,45 +25,46 @@ func Undo(ctx context.Context, log Log, op ledger.FileOp, force bool) error {
 	return undo(ctx, log, roots, op, force)
 }
 
-// hindered says why a change cannot be taken back now, "" when it can.
-func hindered(roots *tool.Roots, op ledger.FileOp) string {
-	p, old, err := reach(roots, op)
+// whyNotUndoable says why a change cannot be undone now, "" when it can.
+func whyNotUndoable(roots *tool.Roots, op ledger.FileOp) string {
+	p, old, err := openChanged(roots, op)
 	if err != nil {
 		return err.Error()
 	}
 	defer p.Close()
-	return hinders(p, op, old, func(string) bool { return false })
+	return undoObstacle(p, op, old, func(string) bool { return false })
 }
 
-// hinders says why a change cannot be taken back from what is at its place now; gone are the
-// paths at which there will be nothing by then.
-func hinders(p *tool.Place, op ledger.FileOp, now before, gone func(path string) bool) string {
-	if why := stands(op, now); why != "" || op.Type != ledger.FileDirCreate {
+// undoObstacle says why a change cannot be undone, given what is at its path now. gone reports the paths
+// at which the other changes that are undone with it will leave nothing.
+func undoObstacle(p *tool.FileHandle, op ledger.FileOp, now fileState, gone func(path string) bool) string {
+	if why := contentObstacle(op, now); why != "" || op.Type != ledger.FileDirCreate {
 		return why
 	}
 
-	switch more, err := inhabited(p, gone); {
+	switch more, err := hasOtherContent(p, gone); {
 	case err != nil:
 		return err.Error()
 	case more:
-		return "the folder holds something by now"
+		return "the folder is not empty any more"
 	}
 	return ""
 }
 
-// reach is where the file of a change is, and what it holds now.
-func reach(roots *tool.Roots, op ledger.FileOp) (*tool.Place, before, error) {
-	p, err := roots.At(op.Path, true)
+// openChanged opens the path of a change, and reads what is there now.
+func openChanged(roots *tool.Roots, op ledger.FileOp) (*tool.FileHandle, fileState, error) {
+	p, err := roots.Resolve(op.Path, true)
 	if err != nil {
-		return nil, before{}, err
+		return nil, fileState{}, err
 	}
 
-	look := current
+	// The file tools change only text. A program may have moved or deleted any file.
+	read := readCurrent
 	if byCommand(op) {
-		look = whole
+		read = readAny
 	}
 
-	old, err := look(p, op.Path)
+	old, err := read(p, op.Path)
 	if err != nil {
 		return nil, old, errors.Join(err, p.Close())
 	}
@@ -87,8 +72,8 @@ func reach(roots *tool.Roots, op ledger.FileOp) (*tool.Place, before, error) {
 	return p, old, nil
 }
 
-// is says whether a file holds what has a hash; "" is that of no file.
-func (b before) is(hash string) bool {
+// hasHash reports whether the content has a hash; "" is the hash of no file.
+func (b fileState) hasHash(hash string) bool {
 	if b.info == nil {
 		return hash == ""
 	}
@@ -98,67 +83,69 @@ func (b before) is(hash string) bool {
 	return hash == hashOf(b.text)
 }
 
-// stands says why a change cannot be taken back from what its file holds now.
-func stands(op ledger.FileOp, now before) string {
+// contentObstacle says why a change cannot be undone, given what its file holds now.
+func contentObstacle(op ledger.FileOp, now fileState) string {
 	switch {
 	case !op.UndoneAt.IsZero():
 		return "it was undone at " + op.UndoneAt.Format(time.RFC3339)
-	case op.Lost != "":
-		return op.Lost
-	case now.is(op.AfterHash):
+	case op.NoUndoReason != "":
+		return op.NoUndoReason
+	case now.hasHash(op.AfterHash):
 		return ""
-	case now.is(op.BeforeHash):
-		return "the file is as it was before: the change did not come about, or was taken back by hand"
+	case now.hasHash(op.BeforeHash):
+		return "the file is as it was before: the change did not come about, or was reverted manually"
 	case now.info == nil:
 		return "the file was removed since"
 	}
 	return "the file was changed since"
 }
 
-// undo restores the file of a change and marks the change. A change that never came about is
-// marked alone.
+// undo restores the file of a change and marks the change as undone. A change that never came about is
+// only marked.
 func undo(ctx context.Context, log Log, roots *tool.Roots, op ledger.FileOp, force bool) error {
-	p, old, err := reach(roots, op)
+	p, old, err := openChanged(roots, op)
 	if err != nil {
 		return err
 	}
 	defer p.Close()
 
-	asBefore := op.Lost == "" && op.UndoneAt.IsZero() && old.is(op.BeforeHash)
-	why := hinders(p, op, old, func(string) bool { return false })
+	// The file may be as before because a crash came first, or an undo died before it could mark the
+	// change. Either way nothing is left to do.
+	asBefore := op.NoUndoReason == "" && op.UndoneAt.IsZero() && old.hasHash(op.BeforeHash)
+	why := undoObstacle(p, op, old, func(string) bool { return false })
 	switch {
 	case asBefore:
-	case why != "" && (!force || op.Lost != "" || !op.UndoneAt.IsZero()):
-		return &tool.PathError{Kind: tool.KindRejected, Message: fmt.Sprintf("the change %d/%s of %s cannot be undone: %s", op.Run, op.Batch, (&files{roots: roots}).near(op.Path), why)}
+	case why != "" && (!force || op.NoUndoReason != "" || !op.UndoneAt.IsZero()):
+		return &tool.PathError{Kind: tool.KindRejected, Message: fmt.Sprintf("the change %d/%s of %s cannot be undone: %s", op.Run, op.Batch, (&files{roots: roots}).relToWorkdir(op.Path), why)}
 	case op.BeforeHash == "":
-		err = withdraw(p, old, op)
+		err = removeCreated(p, old, op)
 	default:
 		err = restore(ctx, log, p, old, op)
 	}
 	if err != nil {
 		return p.Explain(err)
 	}
-	if err := log.EndFileOp(ctx, op.ID); err != nil {
+	if err := log.MarkFileOpUndone(ctx, op.ID); err != nil {
 		return &hostError{err}
 	}
 
 	return nil
 }
 
-// withdraw removes a file that was created, and the folders that were made for it, as far as
-// nothing else is in them.
-func withdraw(p *tool.Place, old before, op ledger.FileOp) error {
-	if !old.still(p) {
+// removeCreated removes a file that was created, and the folders that were made for it, as far as they
+// are empty.
+func removeCreated(p *tool.FileHandle, old fileState, op ledger.FileOp) error {
+	if !old.unchanged(p) {
 		return changedMeanwhile(op.Path)
 	}
 	if err := p.Remove(p.Rel); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	if op.Made == "" {
-		return atomicfile.SyncIn(p.Root, filepath.Dir(p.Rel))
+	if op.CreatedFolder == "" {
+		return atomicfile.SyncFolderIn(p.Root, filepath.Dir(p.Rel))
 	}
 
-	last, err := filepath.Rel(p.Name(), op.Made)
+	last, err := filepath.Rel(p.Name(), op.CreatedFolder)
 	if err != nil {
 		return err
 	}
@@ -166,237 +153,74 @@ func withdraw(p *tool.Place, old before, op ledger.FileOp) error {
 	folder := filepath.Dir(p.Rel)
 	for ; folder != "." && len(folder) >= len(last); folder = filepath.Dir(folder) {
 		if p.Remove(folder) != nil {
-			break // something else is in it by now
+			break // something else is in it now, which also keeps those above
 		}
 	}
 
-	return atomicfile.SyncIn(p.Root, folder)
+	// The folder that lost the last entry is synced; those that are gone need not be.
+	return atomicfile.SyncFolderIn(p.Root, folder)
 }
 
 // restore writes what the file held before, with its permissions.
-func restore(ctx context.Context, log Log, p *tool.Place, old before, op ledger.FileOp) error {
+func restore(ctx context.Context, log Log, p *tool.FileHandle, old fileState, op ledger.FileOp) error {
 	text, err := log.FileBefore(ctx, op.ID)
 	if err != nil {
 		return &hostError{err}
 	}
 
-	file, err := draft(p, string(text), fs.FileMode(op.Mode))
+	file, err := writeTemp(p, string(text), fs.FileMode(op.Mode))
 	if err != nil {
 		return err
 	}
-	if err := p.Announce(ctx, file.Temp()); err != nil {
+	if err := p.Announce(ctx, file.TempName()); err != nil {
 		return errors.Join(&hostError{err}, file.Abort())
 	}
 
-	return publish(p, op.Path, file, old)
+	return commit(p, op.Path, file, old)
 }
 
 func changedMeanwhile(shown string) error {
 	return &tool.PathError{Kind: tool.KindExecutionError, Message: shown + " was changed meanwhile, and was left as it is now; read it again"}
 }
 
-type operation struct {
-	ID      string `json:"operation_id"`
-	Run     int64  `json:"run"`
-	Type    string `json:"type"` // create, write, fileEdit, move, copy, delete, dirCreate
-	Path    string `json:"path"`
-	At      string `json:"at"`
-	CanUndo bool   `json:"can_undo"`
-	Why     string `json:"why_not,omitempty"`
+// byCommand reports whether a change was made by a program, to a file of any kind.
+func byCommand(op ledger.FileOp) bool {
+	switch op.Type {
+	case ledger.FileMove, ledger.FileCopy, ledger.FileDelete, ledger.FileDirCreate:
+		return true
+	}
+	return false
 }
 
-var historySpec = rare(reading("file_operation_history", historyText, tool.ClassOther))
+// hasOtherContent reports whether a folder holds anything except what will be gone.
+func hasOtherContent(p *tool.FileHandle, gone func(path string) bool) (bool, error) {
+	return folderHasOther(p, p.Rel, gone)
+}
 
-func (f *files) historyTool(s tool.Spec) (tool.Tool, error) {
-	type args struct {
-		Path  string `json:"path,omitempty" jsonschema:"of one file; all files when absent"`
-		Limit int    `json:"limit,omitempty" jsonschema:"default 20, at most 100"`
+func folderHasOther(p *tool.FileHandle, rel string, gone func(path string) bool) (bool, error) {
+	dir, err := p.Open(rel)
+	if err != nil {
+		return false, p.Explain(err)
 	}
-	return tool.Define(s, func(ctx context.Context, in tool.Invocation, a args) (tool.Envelope, error) {
-		filter := ledger.FileOpFilter{Agent: in.Agent, Limit: defaultHistory}
-		if a.Limit < 0 {
-			return tool.Failure(tool.KindInvalidArgs, "limit must be 1 or more").WithField("limit", "1 to 100"), nil
+	defer dir.Close()
+
+	entries, err := dir.ReadDir(-1)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return false, p.Explain(err)
+	}
+
+	for _, e := range entries {
+		within := filepath.Join(rel, e.Name())
+		if !gone(filepath.Join(p.Name(), within)) {
+			return true, nil
 		}
 
-		if a.Limit > 0 {
-			filter.Limit = min(a.Limit, maxHistory)
-		}
-
-		if a.Path != "" {
-			path, err := f.recorded(a.Path)
-			if err != nil {
-				return refused(a.Path, err), nil
+		if e.IsDir() {
+			if more, err := folderHasOther(p, within, gone); more || err != nil {
+				return more, err
 			}
-			filter.Path = path
-		}
-
-		ops, err := f.log.FileOps(ctx, filter)
-		if err != nil {
-			return tool.Envelope{}, err
-		}
-
-		out := make([]operation, len(ops))
-		for i, op := range ops {
-			why := hindered(f.roots, op)
-			out[i] = operation{nameOf(op, in), op.Run, string(op.Type), f.near(op.Path), op.At.Format(time.RFC3339), why == "", why}
-		}
-
-		return tool.Success(map[string]any{"operations": out, "count": len(out)}), nil
-	})
-}
-
-// nameOf is what a run calls a change: the key of the call that made it, after the number of
-// the run when that was another.
-func nameOf(op ledger.FileOp, in tool.Invocation) string {
-	if op.Run == in.Run {
-		return op.Batch
-	}
-	return fmt.Sprintf("%d/%s", op.Run, op.Batch)
-}
-
-// recorded is a path as changes are recorded by.
-func (f *files) recorded(path string) (string, error) {
-	p, err := f.roots.At(path, false)
-	if err != nil {
-		return "", err
-	}
-	defer p.Close()
-	return filepath.Join(p.Name(), p.Rel), nil
-}
-
-// near is a path as it is used from the working folder.
-func (f *files) near(path string) string {
-	if rel, err := filepath.Rel(f.roots.Workdir(), path); err == nil && filepath.IsLocal(rel) {
-		return filepath.ToSlash(rel)
-	}
-	return filepath.ToSlash(path)
-}
-
-type undoArgs struct {
-	OperationID string `json:"operation_id,omitempty" jsonschema:"as file_operation_history or the change itself gave it"`
-	Path        string `json:"path,omitempty" jsonschema:"takes back all changes of this run to this file"`
-}
-
-var undoSpec = rare(changing("file_undo", undoText, tool.WritesBack))
-
-func (f *files) undoTool(s tool.Spec) (tool.Tool, error) { return tool.Define(s, f.undo) }
-
-func (f *files) undo(ctx context.Context, in tool.Invocation, a undoArgs) (tool.Envelope, error) {
-	ops, none, err := f.chosen(ctx, in, a)
-	if none != nil || err != nil {
-		return deref(none), err
-	}
-
-	undone := []operation{}
-	for i, op := range ops {
-		err := f.together(ops, i)
-		if err == nil {
-			err = undo(ctx, f.log, f.roots, op, false)
-		}
-
-		if err != nil && len(undone) > 0 {
-			err = &tool.PathError{Kind: tool.KindRejected, Message: fmt.Sprintf("%v; %s after it were undone", err, text.Plural(len(undone), "change"))}
-		}
-		if err != nil {
-			return answer(f.near(op.Path), err)
-		}
-
-		undone = append(undone, operation{ID: nameOf(op, in), Run: op.Run, Type: string(op.Type), Path: f.near(op.Path), At: op.At.Format(time.RFC3339)})
-	}
-
-	return tool.Success(map[string]any{"undone": undone, "count": len(undone)}), nil
-}
-
-// together refuses the first of the changes that one command made while any of them cannot be
-// taken back: of a file that was moved, one name must not be restored without the other.
-func (f *files) together(ops []ledger.FileOp, at int) error {
-	if at > 0 && ops[at-1].Batch == ops[at].Batch {
-		return nil
-	}
-
-	gone := map[string]bool{}
-	for _, op := range ops[at:] {
-		if op.Batch != ops[at].Batch {
-			break
-		}
-		if gone[op.Path] = op.BeforeHash == ""; !byCommand(op) {
-			continue
-		}
-
-		p, now, err := reach(f.roots, op)
-		if err != nil {
-			return err
-		}
-
-		why := hinders(p, op, now, func(path string) bool { return gone[path] })
-		if p.Close(); why != "" && !now.is(op.BeforeHash) {
-			return &tool.PathError{Kind: tool.KindRejected, Message: fmt.Sprintf("the change %s cannot be undone: %s: %s", op.Batch, f.near(op.Path), why)}
 		}
 	}
 
-	return nil
-}
-
-func deref(e *tool.Envelope) tool.Envelope {
-	if e == nil {
-		return tool.Envelope{}
-	}
-	return *e
-}
-
-// chosen are the changes that a call means, the newest first; none says why there are none.
-func (f *files) chosen(ctx context.Context, in tool.Invocation, a undoArgs) (ops []ledger.FileOp, none *tool.Envelope, err error) {
-	nothing := func(format string, args ...any) ([]ledger.FileOp, *tool.Envelope, error) {
-		e := tool.Failure(tool.KindNotFound, format, args...)
-		return nil, &e, nil
-	}
-	filter, path := ledger.FileOpFilter{Agent: in.Agent, Run: in.Run, Batch: a.OperationID, Limit: -1}, ""
-	if run, key, of := strings.Cut(a.OperationID, "/"); of {
-		n, err := strconv.ParseInt(run, 10, 64)
-		if err != nil || n <= 0 || key == "" {
-			return nothing("there is no change %q; see file_operation_history", a.OperationID)
-		}
-		filter.Run, filter.Batch = n, key
-	}
-
-	if a.Path != "" {
-		if path, err = f.recorded(a.Path); err != nil {
-			e := refused(a.Path, err)
-			return nil, &e, nil
-		}
-	}
-
-	all, err := f.log.FileOps(ctx, filter)
-	if err != nil {
-		return nil, nil, err
-	}
-
-	touching := map[string]bool{} // the calls that changed the path: a file that was moved has two
-	for _, op := range all {
-		touching[op.Batch] = touching[op.Batch] || op.Path == path
-	}
-
-	for _, op := range all {
-		switch {
-		case a.OperationID == "" && !op.UndoneAt.IsZero(), a.OperationID == "" && path != "" && !touching[op.Batch]:
-			continue
-		case len(ops) > 0 && (path == "" || a.OperationID != "") && op.Batch != ops[0].Batch:
-			continue // the last call alone
-		}
-		ops = append(ops, op)
-	}
-
-	switch {
-	case len(ops) == 0 && a.OperationID != "":
-		return nothing("there is no change %q; see file_operation_history", a.OperationID)
-	case len(ops) == 0 && path != "":
-		return nothing("this run has made no change to %s that could be undone; give the operation_id of an earlier one, as file_operation_history has it", a.Path)
-	case len(ops) == 0:
-		return nothing("this run has made no change that could be undone; give the operation_id of an earlier one, as file_operation_history has it")
-	case a.OperationID != "" && path != "" && !touching[ops[0].Batch]:
-		e := tool.Failure(tool.KindInvalidArgs, "change %s is of %s, not of %s; give one of the two", a.OperationID, f.near(ops[0].Path), a.Path).WithField("path", "")
-		return nil, &e, nil
-	}
-
-	return ops, nil, nil
+	return false, nil
 }

@@ -29,8 +29,9 @@ func (b *bench) text(name string) string {
 	return string(raw)
 }
 
-// TestUndo: OSA-35, changes are listed and taken back: the last, one of many, all of a file.
+// TestUndo: OSA-35, changes are listed and undone: the last, one of many, all of a file.
 func TestUndo(t *testing.T) {
+	t.Parallel()
 	b := newBench(t, t.TempDir())
 	call := b.run(t)
 	change := func(path, content, mode string) string {
@@ -110,7 +111,7 @@ func TestUndo(t *testing.T) {
 	}
 }
 
-// whyNot says of each change of an agent, the newest first, why it cannot be taken back.
+// whyNot says of each change of an agent, the newest first, why it cannot be undone.
 func whyNot(t *testing.T, call caller) (out []string) {
 	t.Helper()
 	e, got := call("file_operation_history", nil)
@@ -125,9 +126,10 @@ func whyNot(t *testing.T, call caller) (out []string) {
 	return out
 }
 
-// TestUndoRun takes back the changes of a run from outside, the newest first, as its owner
+// TestUndoRun reverts the changes of a run from outside, the newest first, as its owner
 // does; what was changed since only by force.
 func TestUndoRun(t *testing.T) {
+	t.Parallel()
 	b := newBench(t, t.TempDir())
 	ctx := t.Context()
 	path := filepath.Join(b.dir, "a.txt")
@@ -173,8 +175,9 @@ func TestUndoRun(t *testing.T) {
 }
 
 // A crash between the record of a change and the change leaves one that did not come about:
-// it is told of, and undoing it leaves the file alone.
+// the history says so, and undoing it leaves the file alone.
 func TestUndoOfNothing(t *testing.T) {
+	t.Parallel()
 	b := newBench(t, t.TempDir())
 	in := b.start(t)
 	if err := os.WriteFile(filepath.Join(b.dir, "a.txt"), []byte("old"), 0o600); err != nil {
@@ -211,6 +214,7 @@ func TestUndoOfNothing(t *testing.T) {
 
 // A change of more than is kept says so before and after, and is not undone.
 func TestUndoBounded(t *testing.T) {
+	t.Parallel()
 	b := newBench(t, t.TempDir())
 	if err := os.WriteFile(filepath.Join(b.dir, "a.txt"), []byte("old"), 0o600); err != nil {
 		t.Fatal(err)
@@ -236,6 +240,7 @@ func TestUndoBounded(t *testing.T) {
 // TestUndoAllOfARun: all changes of a run go, or none when a file was changed since; a second time
 // there is nothing to do.
 func TestUndoAllOfARun(t *testing.T) {
+	t.Parallel()
 	b := newBench(t, t.TempDir())
 	if err := os.WriteFile(filepath.Join(b.dir, "b.txt"), []byte("old"), 0o600); err != nil {
 		t.Fatal(err)

@@ -5,11 +5,15 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path"
+	"path/filepath"
 	"runtime"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 
+	"rouse/agent/tool"
 	"rouse/internal/text"
 )
 
@@ -17,67 +21,67 @@ import (
 const (
 	maxWalked  = 250_000 // entries
 	maxWalkers = 8
-	perBatch   = 64 // files of one folder that one walker takes at once
+	perBatch   = 64 // files of one folder that one walker handles at once
 )
 
-// found is a file, in an open folder.
-type found struct {
+// walkedFile is a file in an open folder.
+type walkedFile struct {
 	dir  *os.Root
 	name string
 	rel  string // from where the walk began, with slashes
 	walk *walk
 }
 
-// walk gives each file below a folder to visit, by several goroutines at once and in no order.
-// Links, pipes and devices are no files; hidden files, what .gitignore names and what programs
-// fill are left out. Every folder is opened as an os.Root of its own, so no swapped link leads
-// further than into the folder itself.
+// walk calls visit with each file below a folder, from several goroutines at once and in no order.
+// Links, pipes and devices are left out, as are hidden files, what .gitignore names and what programs
+// generate. Every folder is opened as an os.Root of its own: a swapped link leads nowhere else.
 type walk struct {
 	start *os.Root
 	depth int // of folders; 0 has no limit
-	visit func(found)
-	// within is where the walk begins in its granted place; outside says that this is not the
-	// workdir, where a second name of a file may lead out of what was granted.
-	within  string
-	outside bool
-	hides   func(rel string) bool // what in the granted place is not read
+	visit func(walkedFile)
+	// within is where the walk begins in its root; outside says that this is not in the workdir, so
+	// that a hard link may be a file that was not granted.
+	within   string
+	outside  bool
+	isHidden func(rel string) bool // masked paths in the root
 
 	mu         sync.Mutex
 	more       sync.Cond
-	waiting    []part
+	waiting    []walkItem
 	busy       int
 	walked     atomic.Int64
 	unread     []string // folders that could not be read
 	incomplete atomic.Bool
 }
 
-// part is what one walker takes: a folder to read, or some files of one.
-type part struct {
+// walkItem is a unit of work: a folder to read, or some files of one.
+type walkItem struct {
 	rel   string
 	depth int
-	rules *ignores
+	rules *ignoreRules
 	files []string
-	dir   *shared
+	dir   *sharedDir
 }
 
-// shared is a folder that several parts use; the last one closes it.
-type shared struct {
+// sharedDir is a folder that several items use; the last one closes it.
+type sharedDir struct {
 	root *os.Root
 	uses atomic.Int64
 }
 
-func (s *shared) release() {
+func (s *sharedDir) release() {
 	if s.uses.Add(-1) == 0 {
 		s.root.Close()
 	}
 }
 
-// run ends when everything was visited, when the context ends, or with too many entries;
-// incomplete says of the last two.
-func (w *walk) run(ctx context.Context, rules *ignores) {
+// run ends when everything was visited, when the context ends, or with too many entries; in the last
+// two cases incomplete is set.
+func (w *walk) run(ctx context.Context, rules *ignoreRules) {
 	w.more.L = &w.mu
-	w.waiting = []part{{rel: ".", depth: 1, rules: rules}}
+	w.waiting = []walkItem{{rel: ".", depth: 1, rules: rules}}
 	var all sync.WaitGroup
+	// Two at least: one can wait for the disk while the other searches.
 	for range min(max(runtime.GOMAXPROCS(0), 2), maxWalkers) {
 		all.Go(func() { w.work(ctx) })
 	}
@@ -88,7 +92,7 @@ func (w *walk) run(ctx context.Context, rules *ignores) {
 
 func (w *walk) work(ctx context.Context) {
 	for {
-		p, ok := w.take()
+		p, ok := w.dequeue()
 		if !ok {
 			return
 		}
@@ -97,41 +101,41 @@ func (w *walk) work(ctx context.Context) {
 		switch {
 		case p.dir != nil:
 			for _, name := range p.files {
-				if over() { // asked for each: to search one takes a while
+				if over() { // asked for each file: to search one takes a while
 					w.incomplete.Store(true)
 					break
 				}
-				w.visit(found{p.dir.root, name, below(p.rel, name), w})
+				w.visit(walkedFile{p.dir.root, name, joinRel(p.rel, name), w})
 			}
 			p.dir.release()
 		case over():
 			w.incomplete.Store(true)
 		default:
-			w.enter(p)
+			w.readFolder(p)
 		}
 
+		// The last worker wakes the others: nothing will be enqueued any more, and they end.
 		w.mu.Lock()
 		if w.busy--; w.busy == 0 && len(w.waiting) == 0 {
 			w.more.Broadcast()
 		}
-
 		w.mu.Unlock()
 	}
 }
 
-// take waits for a part; false when there will be none.
-func (w *walk) take() (part, bool) {
+// dequeue waits for an item; false when there will be none.
+func (w *walk) dequeue() (walkItem, bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 
 	for len(w.waiting) == 0 {
 		if w.busy == 0 {
-			return part{}, false
+			return walkItem{}, false
 		}
 		w.more.Wait()
 	}
 
-	last := len(w.waiting) - 1 // the deepest: few folders wait
+	last := len(w.waiting) - 1 // depth first, so that few folders wait, and few are open
 	p := w.waiting[last]
 	w.waiting = w.waiting[:last]
 	w.busy++
@@ -139,28 +143,29 @@ func (w *walk) take() (part, bool) {
 	return p, true
 }
 
-func (w *walk) give(parts []part) {
+func (w *walk) enqueue(parts []walkItem) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.waiting = append(w.waiting, parts...)
 	w.more.Broadcast()
 }
 
-// enter reads a folder, and has its files and folders visited.
-func (w *walk) enter(p part) {
+// readFolder reads a folder, and enqueues its files and folders.
+func (w *walk) readFolder(p walkItem) {
 	dir, err := w.start.OpenRoot(p.rel)
 	if err != nil {
-		w.skip(p.rel)
+		w.markUnread(p.rel)
 		return
 	}
 
-	in := &shared{root: dir}
+	in := &sharedDir{root: dir}
 	in.uses.Add(1)
 	defer in.release()
 
+	// What was read before an error is visited all the same.
 	entries, err := readDir(dir)
 	if err != nil {
-		w.skip(p.rel)
+		w.markUnread(p.rel)
 	}
 
 	w.walked.Add(int64(len(entries)))
@@ -172,15 +177,15 @@ func (w *walk) enter(p part) {
 		rules = readIgnores(dir, p.rel, rules)
 	}
 
-	var parts []part
+	var parts []walkItem
 	var files []string
 	for _, e := range entries {
-		rel := below(p.rel, e.Name())
+		rel := joinRel(p.rel, e.Name())
 		switch {
-		case ignored(e.Name()) || rules.drops(rel, e.IsDir()):
+		case alwaysIgnored(e.Name()) || rules.ignored(rel, e.IsDir()):
 		case e.IsDir():
 			if !generated(e.Name(), here) && (w.depth == 0 || p.depth < w.depth) {
-				parts = append(parts, part{rel: rel, depth: p.depth + 1, rules: rules})
+				parts = append(parts, walkItem{rel: rel, depth: p.depth + 1, rules: rules})
 			}
 		case e.Type().IsRegular():
 			files = append(files, e.Name())
@@ -189,30 +194,30 @@ func (w *walk) enter(p part) {
 
 	for some := range slices.Chunk(files, perBatch) {
 		in.uses.Add(1)
-		parts = append(parts, part{rel: p.rel, files: some, dir: in})
+		parts = append(parts, walkItem{rel: p.rel, files: some, dir: in})
 	}
 
-	w.give(parts)
+	w.enqueue(parts)
 }
 
-// below is the path of an entry of a folder.
-func below(folder, name string) string {
+// joinRel is the path of an entry of a folder.
+func joinRel(folder, name string) string {
 	if folder == "." {
 		return name
 	}
 	return folder + "/" + name
 }
 
-func (w *walk) skip(rel string) {
+func (w *walk) markUnread(rel string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.unread = append(w.unread, rel)
 }
 
-// openToRead opens a file that is regular by its folder's list, and does not wait when it was
-// swapped for a pipe since.
+// openToRead opens a file that its folder lists as regular. Should it have been swapped for a pipe since,
+// opening does not block.
 func openToRead(dir *os.Root, name string) (*os.File, error) {
-	return dir.OpenFile(name, os.O_RDONLY|doNotWait, 0)
+	return dir.OpenFile(name, os.O_RDONLY|nonBlocking, 0)
 }
 
 // unreadWarning names folders that could not be read.
@@ -221,4 +226,68 @@ func (w *walk) unreadWarning() []string {
 		return nil
 	}
 	return []string{fmt.Sprintf("%s could not be read: %s", text.Plural(len(w.unread), "folder"), text.List(w.unread, maxSkipped))}
+}
+
+// walkPath walks a folder, or visits the single file at a path.
+func (f *files) walkPath(ctx context.Context, at string, depth int, visit func(walkedFile)) (*walk, error) {
+	p, err := f.roots.Resolve(at, false)
+	if err != nil {
+		return nil, err
+	}
+	defer p.Close()
+
+	// Opened only for the checks: links, hard links, secrets and masks of the path that was given.
+	file, err := p.OpenChecked()
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+
+	info, err := file.Stat()
+	if err != nil {
+		return nil, err
+	}
+
+	w := &walk{depth: depth, visit: visit, within: filepath.ToSlash(p.Rel), outside: !p.InWorkdir(), isHidden: p.IsHidden}
+	folder := p.Rel
+	if !info.IsDir() {
+		folder = filepath.Dir(p.Rel)
+	}
+	if w.start, err = p.OpenRoot(folder); err != nil {
+		return nil, p.Explain(err)
+	}
+	defer w.start.Close()
+
+	if !info.IsDir() {
+		visit(walkedFile{w.start, filepath.Base(p.Rel), ".", w})
+		return w, nil
+	}
+
+	w.run(ctx, f.parentRules(p))
+	return w, nil
+}
+
+// parentRules are the rules of the .gitignore files from the root down to where a walk begins.
+func (f *files) parentRules(p *tool.FileHandle) *ignoreRules {
+	var rules *ignoreRules
+	up := filepath.ToSlash(p.Rel)
+	if up == "." {
+		return nil
+	}
+
+	folder := "."
+	for _, part := range strings.Split(up, "/") {
+		// A folder that cannot be opened has no rules; the walk itself says what cannot be read.
+		if dir, err := p.OpenRoot(folder); err == nil {
+			rules = readIgnores(dir, "", rules)
+			// The empty base marks rules that were just read; those of folders further up are set.
+			if rules != nil && rules.base == "" {
+				rules.base, rules.prefix = ".", strings.TrimPrefix(strings.TrimPrefix(up, folder), "/")+"/"
+			}
+			dir.Close()
+		}
+		folder = path.Join(folder, part)
+	}
+
+	return rules
 }

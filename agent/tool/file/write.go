@@ -62,9 +62,9 @@ func (f *files) write(ctx context.Context, in tool.Invocation, a writeArgs) (too
 		return tool.Failure(tool.KindInvalidArgs, "the content holds a NUL character, which no text has").WithField("content", ""), nil
 	}
 
-	c, err := f.begin(ctx, in, a.Path)
+	c, err := f.prepare(ctx, in, a.Path)
 	if err != nil {
-		return answer(a.Path, err)
+		return failureOf(a.Path, err)
 	}
 	defer c.place.Close()
 
@@ -76,7 +76,7 @@ func (f *files) write(ctx context.Context, in tool.Invocation, a writeArgs) (too
 		return tool.Failure(tool.KindRejected, "%s would have %d bytes, more than the %d that the file tools take", a.Path, len(text), maxRaw).WithField("content", ""), nil
 	}
 
-	res := writeResult{Path: a.Path, Created: c.old.info == nil, Bytes: len(text), Diff: diff(a.Path, c.old.text, text), Risk: c.risk(text), CanUndo: c.lost == "", DryRun: a.DryRun}
+	res := writeResult{Path: a.Path, Created: c.old.info == nil, Bytes: len(text), Diff: diff(a.Path, c.old.text, text), Risk: c.risk(text), CanUndo: c.notUndoable == "", DryRun: a.DryRun}
 	if a.DryRun {
 		return tool.Success(res, c.warnings()...), nil
 	}
@@ -86,7 +86,7 @@ func (f *files) write(ctx context.Context, in tool.Invocation, a writeArgs) (too
 		kind = ledger.FileCreate
 	}
 	if res.OperationID, err = f.apply(ctx, in, c, kind, text); err != nil {
-		return answer(a.Path, err)
+		return failureOf(a.Path, err)
 	}
 
 	return tool.Success(res, c.warnings()...), nil

@@ -16,7 +16,7 @@ import (
 
 const (
 	maxMessage = 10_000 // characters
-	maxFiles   = 1_000  // of a commit, whose names are looked at
+	maxFiles   = 1_000  // of a commit
 )
 
 type commitArgs struct {
@@ -26,10 +26,10 @@ type commitArgs struct {
 
 // draft is a commit before it is made.
 type draft struct {
-	parent, tree string // the parent is "" of a first commit
+	parent, tree string // the parent of a first commit is ""
 	branch       string
 	names        []string
-	paths        []string // that are added, from the top; none: all
+	paths        []string // to add, relative to the top; none: all
 }
 
 func (f *family) commitTool() (tool.Tool, error) {
@@ -38,38 +38,39 @@ func (f *family) commitTool() (tool.Tool, error) {
 	return tool.Define(s, f.commit)
 }
 
-// needs tells the gate what would be committed. Nothing in the repository changes by it.
+// needs tells the authorizer what would be committed. It changes nothing in the repository.
 func (f *family) needs(ctx context.Context, in tool.Invocation, a commitArgs) (tool.Need, error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 
-	need, err := f.reading(ctx, in, nil)
+	need, err := f.readNeed(ctx, in, nil)
 	if err != nil {
 		return need, err
 	}
 
 	refuse := func(err error) (tool.Need, error) {
-		e, err := answer(err)
+		e, err := envelopeOf(err)
 		need.Refused = &e
 		return need, err
 	}
 
-	r, err := open(ctx, f.host, in.Agent)
+	r, err := openRepo(ctx, f.host, in.Agent)
 	if err != nil {
 		return refuse(err)
 	}
 	defer r.close()
 
+	// New objects go to the scratch folder, and those of the repository are read as alternates.
 	r.env = append(r.env, "GIT_OBJECT_DIRECTORY="+filepath.Join(r.scratch, "objects"), "GIT_ALTERNATE_OBJECT_DIRECTORIES="+filepath.Join(r.dir, ".git", "objects"))
 	d, err := f.draft(ctx, r, a)
 	if err != nil {
 		return refuse(err)
 	}
 	if d.tree == "" {
-		return need, nil // there is nothing to commit, which is no harm
+		return need, nil // there is nothing to commit, so nothing to approve
 	}
 
-	diff, _, err := f.shown(ctx, r, append(slices.Clone(plainly), cmp.Or(d.parent, r.empty(ctx)), d.tree, "--"))
+	diff, _, err := f.patch(ctx, r, append(slices.Clone(diffOptions), cmp.Or(d.parent, r.emptyTree(ctx)), d.tree, "--"))
 	if err != nil {
 		return refuse(err)
 	}
@@ -80,16 +81,17 @@ func (f *family) needs(ctx context.Context, in tool.Invocation, a commitArgs) (t
 	}
 
 	f.mu.Lock()
-	f.seen[in.Key] = d.tree
+	f.proposedTrees[in.Key] = d.tree
 	f.mu.Unlock()
-	need.Asks, need.Action = true, string(action)
+	need.NeedsApproval, need.Action = true, string(action)
 	need.Shown = "commit on " + text.Visible(d.branch) + " in " + text.Visible(r.dir) + "\n\n" + text.Visible(a.Message) + "\n\n" + diff
 
 	return need, nil
 }
 
-// empty is the tree of nothing, with which a first commit is compared.
-func (r *repo) empty(ctx context.Context) string {
+// emptyTree is the hash of the empty tree, to compare a first commit with. It depends on the object format
+// of the repository.
+func (r *repo) emptyTree(ctx context.Context) string {
 	tree, err := r.line(ctx, "hash-object", "-t", "tree", "-w", os.DevNull)
 	if err != nil {
 		return ""
@@ -97,10 +99,9 @@ func (r *repo) empty(ctx context.Context) string {
 	return tree
 }
 
-// draft works out what would be committed, with an index aside. A tree of "" is that nothing has
-// changed.
+// draft computes what would be committed, in a separate index. The tree is "" when nothing has changed.
 func (f *family) draft(ctx context.Context, r *repo, a commitArgs) (d draft, err error) {
-	if err := wording(a); err != nil {
+	if err := checkMessage(a); err != nil {
 		return d, err
 	}
 
@@ -111,11 +112,11 @@ func (f *family) draft(ctx context.Context, r *repo, a commitArgs) (d draft, err
 	}
 
 	for _, path := range a.Files {
-		rel, err := r.within(path)
+		rel, err := r.relative(path)
 		if err != nil {
 			return d, err
 		}
-		if err := r.known(ctx, rel); err != nil {
+		if err := r.checkKnown(ctx, rel); err != nil {
 			return d, err
 		}
 		d.paths = append(d.paths, rel)
@@ -128,6 +129,7 @@ func (f *family) draft(ctx context.Context, r *repo, a commitArgs) (d draft, err
 	}
 
 	d.branch = cmp.Or(d.branch, "no branch")
+	// Everything: what is staged, and the rest on top. With files named, only those on top of the parent.
 	if len(a.Files) == 0 {
 		if err := r.copyIndex(); err != nil {
 			return d, err
@@ -138,7 +140,7 @@ func (f *family) draft(ctx context.Context, r *repo, a commitArgs) (d draft, err
 	defer func() { r.env = r.env[:len(r.env)-1] }()
 
 	if len(a.Files) > 0 && d.parent != "" {
-		if _, err := r.git(ctx, "read-tree", d.parent); err != nil {
+		if _, err := r.output(ctx, "read-tree", d.parent); err != nil {
 			return d, err
 		}
 	}
@@ -150,10 +152,10 @@ func (f *family) draft(ctx context.Context, r *repo, a commitArgs) (d draft, err
 		return d, err
 	}
 
-	return d, f.judge(ctx, r, &d)
+	return d, f.checkDraft(ctx, r, &d)
 }
 
-func wording(a commitArgs) error {
+func checkMessage(a commitArgs) error {
 	switch n := utf8.RuneCountInString(a.Message); {
 	case strings.TrimSpace(a.Message) == "" || strings.ContainsRune(a.Message, 0):
 		return &failure{tool.Failure(tool.KindInvalidArgs, "a commit needs a message in words").WithField("message", "")}
@@ -163,8 +165,8 @@ func wording(a commitArgs) error {
 	return nil
 }
 
-// add puts files into the index as they are now, gone ones included. It is not git add, which
-// asks every submodule what has changed in it, with that one's own configuration.
+// add stages files as they are now, deleted ones included. It does not use git add, which asks every
+// submodule what has changed in it, under the submodule's own configuration.
 func (r *repo) add(ctx context.Context, paths []string) error {
 	names, err := r.list(ctx, append([]string{"ls-files", "-z", "--modified", "--deleted", "--others", "--exclude-standard", "--"}, paths...)...)
 	if err != nil {
@@ -176,12 +178,12 @@ func (r *repo) add(ctx context.Context, paths []string) error {
 		return nil
 	}
 
-	_, err = r.told(ctx, strings.NewReader(strings.Join(names, "\x00")), "update-index", "--add", "--remove", "--replace", "-z", "--stdin")
+	_, err = r.gitWithInput(ctx, strings.NewReader(strings.Join(names, "\x00")), "update-index", "--add", "--remove", "--replace", "-z", "--stdin")
 	return err
 }
 
-// known refuses a path at which there is nothing, and was nothing.
-func (r *repo) known(ctx context.Context, path string) error {
+// checkKnown refuses a path that neither exists nor is tracked.
+func (r *repo) checkKnown(ctx context.Context, path string) error {
 	if _, err := os.Lstat(filepath.Join(r.dir, filepath.FromSlash(path))); err == nil {
 		return nil
 	}
@@ -193,9 +195,9 @@ func (r *repo) known(ctx context.Context, path string) error {
 	return err
 }
 
-// judge refuses what must not be committed as it would be.
-func (f *family) judge(ctx context.Context, r *repo, d *draft) (err error) {
-	before := cmp.Or(d.parent, r.empty(ctx))
+// checkDraft refuses a commit with content that must not be committed, or not without its filter.
+func (f *family) checkDraft(ctx context.Context, r *repo, d *draft) (err error) {
+	before := cmp.Or(d.parent, r.emptyTree(ctx))
 	if d.names, err = r.list(ctx, "diff-tree", "-r", "-z", "--name-only", "--no-renames", before, d.tree); err != nil {
 		return err
 	}
@@ -205,19 +207,19 @@ func (f *family) judge(ctx context.Context, r *repo, d *draft) (err error) {
 		return nil
 	}
 
-	if i := slices.IndexFunc(d.names, tool.Secret); i >= 0 {
+	if i := slices.IndexFunc(d.names, tool.IsSecretPath); i >= 0 {
 		return fail(tool.KindRejected, "%s holds secrets by its name, and is not committed; name the files that are meant", text.Clean(d.names[i]))
 	}
 	if len(d.names) > maxFiles {
 		return fail(tool.KindRejected, "%d files have changed, more than the %d of a commit here; name fewer", len(d.names), maxFiles)
 	}
 
-	told, err := r.told(ctx, strings.NewReader(strings.Join(d.names, "\x00")+"\x00"), "check-attr", "-z", "--stdin", "filter")
+	output, err := r.gitWithInput(ctx, strings.NewReader(strings.Join(d.names, "\x00")+"\x00"), "check-attr", "-z", "--stdin", "filter")
 	if err != nil {
 		return err
 	}
 
-	attributes := split(told)
+	attributes := split(output) // triples of path, attribute and value
 	for i := 0; i+2 < len(attributes); i += 3 {
 		if filter := attributes[i+2]; filter != "unspecified" && filter != "unset" && filter != "" {
 			return fail(tool.KindRejected, "%s is kept through the filter %s (Git LFS or the like), which is not run for an agent; its owner is to commit it", text.Clean(attributes[i]), text.Clean(filter))
@@ -228,38 +230,39 @@ func (f *family) judge(ctx context.Context, r *repo, d *draft) (err error) {
 }
 
 func (f *family) commit(ctx context.Context, in tool.Invocation, a commitArgs) (tool.Envelope, error) {
-	r, err := open(ctx, f.host, in.Agent)
+	r, err := openRepo(ctx, f.host, in.Agent)
 	if err != nil {
-		return answer(err)
+		return envelopeOf(err)
 	}
 	defer r.close()
 
 	r.write = []string{filepath.Join(r.dir, ".git")}
 	d, err := f.draft(ctx, r, a)
 	if err != nil {
-		return answer(err)
+		return envelopeOf(err)
 	}
 	if d.tree == "" {
 		return tool.Success(map[string]any{"committed": false, "message": "nothing to commit"}), nil
 	}
 
 	f.mu.Lock()
-	seen, asked := f.seen[in.Key]
+	seen, asked := f.proposedTrees[in.Key]
 	f.mu.Unlock()
+	// Files may have changed between the approval and this call.
 	if asked && seen != d.tree {
 		return tool.Failure(tool.KindRejected, "the files have changed since the commit was approved, and nothing was committed; call again to have it approved as it is now"), nil
 	}
 
-	commit, err := r.record(ctx, d, a.Message)
+	commit, err := r.createCommit(ctx, d, a.Message)
 	if err != nil {
-		return answer(err)
+		return envelopeOf(err)
 	}
 
 	return tool.Success(map[string]any{"committed": true, "commit": commit, "branch": d.branch, "files": len(d.names)}), nil
 }
 
-// record makes the commit, and then what is staged the same as it.
-func (r *repo) record(ctx context.Context, d draft, message string) (string, error) {
+// createCommit creates the commit, and then stages the same content.
+func (r *repo) createCommit(ctx context.Context, d draft, message string) (string, error) {
 	args := []string{"commit-tree", "-m", message}
 	if d.parent != "" {
 		args = append(args, "-p", d.parent)
@@ -271,8 +274,9 @@ func (r *repo) record(ctx context.Context, d draft, message string) (string, err
 	}
 
 	subject, _, _ := strings.Cut(message, "\n")
+	// update-ref compares with the old value (zeros: none), so that a commit made meanwhile is not lost.
 	before := cmp.Or(d.parent, strings.Repeat("0", len(commit)))
-	if _, err := r.git(ctx, "update-ref", "-m", "commit: "+subject, "HEAD", commit, before); err != nil {
+	if _, err := r.output(ctx, "update-ref", "-m", "commit: "+subject, "HEAD", commit, before); err != nil {
 		return "", err
 	}
 

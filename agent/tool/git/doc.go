@@ -1,19 +1,18 @@
-// Package git lets an agent see what has changed in the repository that is its working folder,
-// and commit it with its owner's leave: git_status, git_diff, git_commit (OSA-38).
+// Package git lets an agent see what has changed in the repository that is its working folder, and
+// commit it with its owner's approval: git_status, git_diff, git_commit (OSA-38).
 //
 // # Design
 //
-// A repository is content that strangers may have written, and git runs what its configuration
-// names: filters, drivers, monitors, hooks, helpers. So git never reads that configuration. Each
-// call makes a scratch folder with a configuration of its own, which holds those few settings of
-// the repository that only say how its files are kept, and stands as the common folder of the
-// repository (GIT_COMMON_DIR), with links to the objects and the references. What is not in the
-// short list of settings does not exist for git; there is no list of dangerous ones to keep up.
+// A repository may have been written by strangers, and git runs programs that its configuration names:
+// filters, drivers, monitors, hooks, helpers. So git never reads that configuration. Each call creates
+// a scratch folder that serves as the common folder of the repository (GIT_COMMON_DIR): with links to
+// its objects and references, and a configuration with only those few settings of the repository that
+// say how its files are stored. A setting that is not on this short list does not exist for git; there
+// is no list of dangerous ones to maintain.
 //
-// A commit is made of its parts (write-tree, commit-tree, update-ref), none of which has a hook or
-// looks into a submodule. What it would hold is worked out beforehand with an index and objects
-// aside: that tree is what its owner approves, and another tree is not committed.
+// A commit is made with plumbing (write-tree, commit-tree, update-ref), which looks into no submodule,
+// and finds no hook since core.hooksPath is /dev/null. What it would contain is computed beforehand, in
+// a separate index and object folder: the owner approves that tree, and no other tree is committed.
 //
-// All of it runs in the sandbox, with nothing to be written but the scratch folder, and .git of a
-// commit.
+// All of it runs in the sandbox, and can write to the scratch folder only; a commit also to .git.
 package git

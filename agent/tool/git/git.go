@@ -6,7 +6,6 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -33,19 +32,19 @@ const (
 	maxPaths = 500    // of a status, of each kind
 )
 
-// specs are the tools.
+// The tools.
 var (
 	statusSpec = tool.Spec{
 		Name: "git_status", Description: strings.TrimSpace(statusText), Effect: domain.EffectRead, Class: tool.ClassOther, Scope: tool.ScopeOutside, Writes: tool.WritesNothing,
-		Given: tool.GivenRepository, Timeout: timeout,
+		Requires: tool.RequiresRepository, Timeout: timeout,
 	}
 	diffSpec = tool.Spec{
 		Name: "git_diff", Description: strings.TrimSpace(diffText), Effect: domain.EffectRead, Class: tool.ClassOther, Scope: tool.ScopeOutside, Writes: tool.WritesNothing,
-		Given: tool.GivenRepository, Timeout: timeout,
+		Requires: tool.RequiresRepository, Timeout: timeout,
 	}
 	commitSpec = tool.Spec{
 		Name: "git_commit", Description: strings.TrimSpace(commitText), Effect: domain.EffectWrite, Class: tool.ClassOther, Scope: tool.ScopeOutside, Writes: tool.WritesElsewhere,
-		Given: tool.GivenRepository, Timeout: timeout,
+		Requires: tool.RequiresRepository, Timeout: timeout,
 	}
 )
 
@@ -54,29 +53,29 @@ func Specs() tool.Specs { return tool.Specs{statusSpec, diffSpec, commitSpec} }
 
 // Options are what the tools of one run work with.
 type Options struct {
-	Host   *shell.Host
-	Folder string   // decides whether the agent has the tools: its working folder
-	Allow  []string // the agent's globs of tools
-	Redact func(text string) string
+	Launcher *shell.Launcher
+	Folder   string   // decides whether the agent has the tools: its working folder
+	Allow    []string // the agent's globs of tools
+	Redact   func(text string) string
 }
 
 // family are the tools of one run.
 type family struct {
-	host   *shell.Host
+	host   *shell.Launcher
 	redact func(text string) string
 
-	mu   sync.Mutex
-	seen map[string]string // the tree that the gate was told of, by the key of its call
+	mu            sync.Mutex
+	proposedTrees map[string]string // the tree that an approval was asked for, by call key
 }
 
-// Tools are git_status, git_diff and git_commit. An agent has them when its working folder is a
-// repository, or when its list of tools names them.
+// Tools are git_status, git_diff and git_commit. An agent has them when its working folder is a repository,
+// or when its list of tools names them.
 func Tools(o Options) ([]tool.Tool, error) {
-	if o.Host == nil || o.Host.Roots == nil {
+	if o.Launcher == nil || o.Launcher.Roots == nil {
 		return nil, errors.New("git: a host for commands is needed")
 	}
 
-	f := &family{host: o.Host, redact: o.Redact, seen: map[string]string{}}
+	f := &family{host: o.Launcher, redact: o.Redact, proposedTrees: map[string]string{}}
 	if f.redact == nil {
 		f.redact = func(text string) string { return text }
 	}
@@ -88,7 +87,7 @@ func Tools(o Options) ([]tool.Tool, error) {
 		if err != nil {
 			return nil, err
 		}
-		if repository || tool.Named(o.Allow, t.Name()) {
+		if repository || tool.IsNamed(o.Allow, t.Name()) {
 			out = append(out, t)
 		}
 	}
@@ -96,199 +95,16 @@ func Tools(o Options) ([]tool.Tool, error) {
 	return out, nil
 }
 
-// Repository says whether a folder is one, as far as its agent is given the tools for it.
+// Repository reports whether a folder looks like a repository, so that its agent gets the tools.
 func Repository(folder string) bool {
 	_, err := os.Lstat(filepath.Join(folder, ".git"))
 	return err == nil
 }
 
-// reading is what a call that changes nothing tells the gate.
-func (f *family) reading(ctx context.Context, _ tool.Invocation, _ any) (tool.Need, error) {
-	n, err := f.host.Roots.Reads(ctx, "")
+// readNeed is what a call that only reads tells the authorizer.
+func (f *family) readNeed(ctx context.Context, _ tool.Invocation, _ any) (tool.Need, error) {
+	n, err := f.host.Roots.ReadNeed(ctx, "")
 	n.Tier = string(f.host.Tier(ctx))
 	n.Action, n.Shown = f.host.Roots.Workdir(), "look at the changes in the repository "+text.Visible(f.host.Roots.Workdir())
 	return n, err
-}
-
-type file struct {
-	Path   string `json:"path"`
-	Status string `json:"status"` // added, modified, deleted, renamed, copied, conflict, type
-	From   string `json:"from,omitempty"`
-}
-
-type statusResult struct {
-	Branch    string   `json:"branch,omitempty"`
-	Clean     bool     `json:"clean"`
-	Staged    []file   `json:"staged"`
-	Unstaged  []file   `json:"unstaged"`
-	Untracked []string `json:"untracked"`
-	Truncated bool     `json:"truncated,omitempty"` // more than 500 of a kind
-}
-
-func (f *family) statusTool() (tool.Tool, error) {
-	type args struct{}
-	s := statusSpec
-	s.Needs = tool.Needs(f.reading)
-	return tool.Define(s, func(ctx context.Context, in tool.Invocation, _ args) (tool.Envelope, error) {
-		r, err := open(ctx, f.host, in.Agent)
-		if err != nil {
-			return answer(err)
-		}
-		defer r.close()
-
-		entries, err := r.list(ctx, "status", "--porcelain=v1", "--branch", "-z", "--untracked-files=all", "--ignore-submodules=all")
-		if err != nil {
-			return answer(err)
-		}
-		return tool.Success(status(entries)), nil
-	})
-}
-
-var words = map[byte]string{'M': "modified", 'T': "type", 'A': "added", 'D': "deleted", 'R': "renamed", 'C': "copied", 'U': "conflict"}
-
-// status reads what git says in its format for programs: two letters and a path, and after a new
-// name the old one.
-func status(entries []string) statusResult {
-	res := statusResult{Staged: []file{}, Unstaged: []file{}, Untracked: []string{}}
-	add := func(list *[]file, f file) {
-		if len(*list) == maxPaths {
-			res.Truncated = true
-			return
-		}
-		*list = append(*list, f)
-	}
-
-	for i := 0; i < len(entries); i++ {
-		e := entries[i]
-		if branch, ok := strings.CutPrefix(e, "## "); ok {
-			branch = strings.TrimPrefix(branch, "No commits yet on ")
-			res.Branch, _, _ = strings.Cut(branch, "...")
-			continue
-		}
-
-		if len(e) < 4 {
-			continue
-		}
-
-		x, y, path, from := e[0], e[1], text.Clean(e[3:]), ""
-		if x == 'R' || x == 'C' {
-			if i++; i < len(entries) {
-				from = text.Clean(entries[i])
-			}
-		}
-
-		switch {
-		case x == '?':
-			if len(res.Untracked) == maxPaths {
-				res.Truncated = true
-				continue
-			}
-			res.Untracked = append(res.Untracked, path)
-		case x == 'U' || y == 'U' || x == 'A' && y == 'A' || x == 'D' && y == 'D':
-			add(&res.Unstaged, file{path, "conflict", ""})
-		default:
-			if w := words[x]; w != "" {
-				add(&res.Staged, file{path, w, from})
-			}
-			if w := words[y]; w != "" {
-				add(&res.Unstaged, file{path, w, ""})
-			}
-		}
-	}
-
-	res.Clean = len(res.Staged)+len(res.Unstaged)+len(res.Untracked) == 0
-	return res
-}
-
-type diffArgs struct {
-	Path   string `json:"path,omitempty" jsonschema:"a file or folder; everything when absent"`
-	Staged bool   `json:"staged,omitempty" jsonschema:"what is staged, instead of what is in the folder"`
-	Commit string `json:"commit,omitempty" jsonschema:"compare with this commit instead of the last state that was staged or committed"`
-}
-
-func (f *family) diffTool() (tool.Tool, error) {
-	s := diffSpec
-	s.Needs = tool.Needs(f.reading)
-	return tool.Define(s, func(ctx context.Context, in tool.Invocation, a diffArgs) (tool.Envelope, error) {
-		r, err := open(ctx, f.host, in.Agent)
-		if err != nil {
-			return answer(err)
-		}
-		defer r.close()
-
-		text, hidden, err := f.diff(ctx, r, a)
-		if err != nil {
-			return answer(err)
-		}
-
-		var warnings []string
-		if len(hidden) > 0 {
-			warnings = append(warnings, "files that hold secrets by their names are left out: "+strings.Join(hidden, ", "))
-		}
-
-		return tool.Success(map[string]any{"diff": text, "changed": text != ""}, warnings...), nil
-	})
-}
-
-// plainly are options under which git shows differences by itself alone.
-var plainly = []string{"--no-ext-diff", "--no-textconv", "--no-color", "--ignore-submodules=all"}
-
-func (f *family) diff(ctx context.Context, r *repo, a diffArgs) (shown string, hidden []string, err error) {
-	args := slices.Clone(plainly)
-	if a.Staged {
-		args = append(args, "--cached")
-	}
-
-	if a.Commit != "" {
-		commit, err := r.line(ctx, "rev-parse", "--verify", "--quiet", "--end-of-options", a.Commit+"^{commit}")
-		if err != nil {
-			return "", nil, err
-		}
-		if commit == "" {
-			return "", nil, &failure{tool.Failure(tool.KindNotFound, "there is no commit %s", text.Visible(a.Commit)).WithField("commit", "")}
-		}
-		args = append(args, commit)
-	}
-
-	args = append(args, "--")
-	if a.Path != "" {
-		path, err := r.within(a.Path)
-		if err != nil {
-			return "", nil, err
-		}
-		args = append(args, path)
-	}
-
-	return f.shown(ctx, r, args)
-}
-
-// shown is a difference as it is read, cut to its size, without the content of files that hold
-// secrets by their names.
-func (f *family) shown(ctx context.Context, r *repo, args []string) (shown string, hidden []string, err error) {
-	names, err := r.list(ctx, append([]string{"diff", "--name-only", "-z", "--no-renames"}, args...)...)
-	if err != nil {
-		return "", nil, err
-	}
-
-	open := slices.DeleteFunc(slices.Clone(names), tool.Secret)
-	for _, name := range names {
-		if tool.Secret(name) {
-			hidden = append(hidden, text.Clean(name))
-		}
-	}
-
-	if len(open) == 0 {
-		return "", hidden, nil
-	}
-
-	if len(hidden) > 0 { // only what may be seen is asked for
-		args = append(slices.Clone(args[:slices.Index(args, "--")+1]), open...)
-	}
-
-	out := shell.NewOutput(maxDiff)
-	if err := r.gitTo(ctx, nil, out, append([]string{"diff", "--stat", "--patch"}, args...)...); err != nil {
-		return "", nil, err
-	}
-
-	return out.Text(f.redact), hidden, nil
 }

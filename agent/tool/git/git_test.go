@@ -2,9 +2,12 @@ package git_test
 
 import (
 	"encoding/json"
+	"flag"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -17,10 +20,17 @@ import (
 
 func TestMain(m *testing.M) {
 	sandbox.Child()
+
+	// These tests wait for programs more than they compute: more of them than there are processors can
+	// run at the same time.
+	flag.Parse()
+	if err := flag.Set("test.parallel", strconv.Itoa(max(6, runtime.GOMAXPROCS(0)))); err != nil {
+		panic(err)
+	}
 	os.Exit(m.Run())
 }
 
-// inOrder skips, under the race detector, a test in which nothing goes on at once.
+// inOrder skips, under the race detector, a test without concurrency.
 func inOrder(t *testing.T) {
 	t.Helper()
 	if raced {
@@ -28,17 +38,20 @@ func inOrder(t *testing.T) {
 	}
 }
 
-// shared is the sandbox of all tests: to find out what it can do takes longer than to use it.
+// shared is the sandbox of all tests: probing what it can do takes longer than using it.
 // ROUSE_TEST_TIER chooses a weaker one than this machine has.
 var shared = sync.OnceValues(func() (*sandbox.Sandbox, error) {
-	return sandbox.New(sandbox.Options{Most: sandbox.Tier(os.Getenv("ROUSE_TEST_TIER"))})
+	return sandbox.New(sandbox.Options{MaxTier: sandbox.Tier(os.Getenv("ROUSE_TEST_TIER"))})
 })
 
-// bench is a repository in a workdir, and a folder beside it with canaries.
+// ownersConfig is the configuration of a repository, with its owner's name.
+const ownersConfig = "[core]\nrepositoryformatversion = 0\nfilemode = true\n[user]\nname = Owner\nemail = owner@example.com\n"
+
+// bench is a repository in a workdir, and a folder in it for canaries.
 type bench struct {
 	t             *testing.T
 	dir, canaries string
-	host          *shell.Host
+	host          *shell.Launcher
 	allow         []string
 	kept          *tool.Registry
 	key           string
@@ -77,20 +90,20 @@ func newBench(t *testing.T) *bench {
 		t.Fatal(err)
 	}
 
-	lanes, err := shell.NewLanes(4)
+	lanes, err := shell.NewLimiter(4)
 	if err != nil {
 		t.Fatal(err)
 	}
 
-	b.host = &shell.Host{Sandbox: box, Lanes: lanes, Roots: roots}
-	b.git("init", "-q", "-b", "main")
-	b.git("config", "user.name", "Owner")
-	b.git("config", "user.email", "owner@example.com")
+	b.host = &shell.Launcher{Sandbox: box, Limiter: lanes, Roots: roots}
+	b.git("init", "-q", "-b", "main", "--template=")
+	b.write(".git/config", ownersConfig)
+	b.write(".git/info/exclude", "")
 
 	return b
 }
 
-// git is the owner's own git, in a home of nobody.
+// git is the owner's own git, with an empty home.
 func (b *bench) git(args ...string) string {
 	b.t.Helper()
 	cmd := exec.CommandContext(b.t.Context(), "git", args...)
@@ -117,7 +130,7 @@ func (b *bench) write(name, text string) {
 func (b *bench) registry() *tool.Registry {
 	b.t.Helper()
 	if b.kept == nil {
-		tools, err := git.Tools(git.Options{Host: b.host, Folder: b.dir, Allow: b.allow})
+		tools, err := git.Tools(git.Options{Launcher: b.host, Folder: b.dir, Allow: b.allow})
 		if err != nil {
 			b.t.Fatal(err)
 		}
@@ -251,7 +264,7 @@ func TestCommit(t *testing.T) {
 	if e, got := b.call("git_commit", map[string]any{"message": "Nothing"}); !e.OK || got["committed"] != false || got["message"] != "nothing to commit" {
 		t.Errorf("%+v %v", e, got)
 	}
-	if n := b.need(map[string]any{"message": "Nothing"}); n.Asks || n.Refused != nil {
+	if n := b.need(map[string]any{"message": "Nothing"}); n.NeedsApproval || n.Refused != nil {
 		t.Errorf("%+v", n)
 	}
 
@@ -259,7 +272,7 @@ func TestCommit(t *testing.T) {
 	b.write("b", "one\n")
 	objects := b.git("count-objects")
 	n := b.need(map[string]any{"message": "First\n\nwords \x1b[2K", "files": []string{"a"}})
-	if !n.Asks || n.Refused != nil || !strings.Contains(n.Shown, "a | 1 +") || strings.Contains(n.Shown, " b |") || !strings.Contains(n.Shown, `words \x1b[2K`) || !strings.Contains(n.Shown, "+one") {
+	if !n.NeedsApproval || n.Refused != nil || !strings.Contains(n.Shown, "a | 1 +") || strings.Contains(n.Shown, " b |") || !strings.Contains(n.Shown, `words \x1b[2K`) || !strings.Contains(n.Shown, "+one") {
 		t.Errorf("%+v", n)
 	}
 	if after := b.git("count-objects"); after != objects {
@@ -277,7 +290,7 @@ func TestCommit(t *testing.T) {
 	// What changed after it was approved is not committed.
 	b.key = "k2"
 	b.write("a", "two\n")
-	if n := b.need(map[string]any{"message": "Second"}); !n.Asks || !strings.Contains(n.Shown, " b |") {
+	if n := b.need(map[string]any{"message": "Second"}); !n.NeedsApproval || !strings.Contains(n.Shown, " b |") {
 		t.Errorf("%+v", n)
 	}
 
@@ -368,7 +381,7 @@ func TestWhere(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		c := &bench{t: t, dir: dir, host: &shell.Host{Sandbox: b.host.Sandbox, Lanes: b.host.Lanes, Roots: roots}, allow: allow, key: "k"}
+		c := &bench{t: t, dir: dir, host: &shell.Launcher{Sandbox: b.host.Sandbox, Limiter: b.host.Limiter, Roots: roots}, allow: allow, key: "k"}
 		return c, len(c.registry().Names())
 	}
 

@@ -1,11 +1,15 @@
 package git_test
 
 import (
+	"errors"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
+	"testing/fstest"
 )
 
 // hooks are those that any git command here could call.
@@ -100,17 +104,54 @@ func TestHostileRepository(t *testing.T) {
 	}
 }
 
-// committed is a repository with two files and another repository in it.
+var (
+	committedOnce sync.Once
+	committedCopy fs.FS // of a workdir, made by the first test that needs one
+)
+
+// committed makes the workdir a repository with two files and another repository in it.
 func (b *bench) committed() {
 	b.t.Helper()
-	b.write("a", "one\n")
-	b.write("b", "one\n")
-	b.write("inner/x", "one\n")
-	b.git("-C", "inner", "init", "-q", "-b", "main")
-	b.git("-C", "inner", "add", ".")
-	b.git("-C", "inner", "-c", "user.name=x", "-c", "user.email=x@example.com", "commit", "-qm", "inner")
-	b.git("add", ".")
-	b.git("commit", "-qm", "first")
+	committedOnce.Do(func() {
+		b.write("a", "one\n")
+		b.write("b", "one\n")
+		b.write("inner/x", "one\n")
+		b.git("-C", "inner", "init", "-q", "-b", "main", "--template=")
+		b.write("inner/.git/config", ownersConfig)
+		b.git("-C", "inner", "add", ".")
+		b.git("-C", "inner", "commit", "-qm", "inner")
+		b.git("add", ".")
+		b.git("commit", "-qm", "first")
+		committedCopy = inMemory(b.t, b.dir)
+	})
+
+	if err := errors.Join(os.RemoveAll(b.dir), os.CopyFS(b.dir, committedCopy), os.MkdirAll(b.canaries, 0o755)); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+// inMemory is what a folder holds now.
+func inMemory(t *testing.T, dir string) fs.FS {
+	t.Helper()
+	out := fstest.MapFS{}
+	err := fs.WalkDir(os.DirFS(dir), ".", func(path string, d fs.DirEntry, err error) error {
+		if err != nil || path == "." {
+			return err
+		}
+
+		f := &fstest.MapFile{Mode: fs.ModeDir | 0o755}
+		if !d.IsDir() {
+			f.Mode = 0o644
+			f.Data, err = os.ReadFile(filepath.Join(dir, path))
+		}
+		out[path] = f
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	return out
 }
 
 // laid puts attacks into the repository; then is what their program does last.

@@ -14,16 +14,16 @@ import (
 	"rouse/agent/tool/shell"
 )
 
-// maxRead bounds what is read of git at once, in characters.
+// maxRead bounds the output of one git call, in characters.
 const maxRead = 4 << 20
 
-// kept are the settings of a repository that say how its files and objects are kept. None of them
-// names anything that git would run, or another file.
-var kept = []string{"core.repositoryformatversion", "core.filemode", "core.symlinks", "core.ignorecase", "core.precomposeunicode", "core.autocrlf", "core.eol", "core.safecrlf",
+// allowedSettings are the settings of a repository that say how its files and objects are stored, and who
+// commits. None of them names a program or another file.
+var allowedSettings = []string{"core.repositoryformatversion", "core.filemode", "core.symlinks", "core.ignorecase", "core.precomposeunicode", "core.autocrlf", "core.eol", "core.safecrlf",
 	"extensions.objectformat", "extensions.refstorage", "user.name", "user.email"}
 
-// fixed are settings of every call, whatever the repository says.
-const fixed = `[core]
+// fixedConfig are the settings of every call, whatever the repository says.
+const fixedConfig = `[core]
 	bare = false
 	hooksPath = /dev/null
 	fsmonitor = false
@@ -44,19 +44,19 @@ const fixed = `[core]
 	addEmbeddedRepo = false
 `
 
-// shared are the parts of a repository that belong to all its working folders.
-var shared = []string{"objects", "refs", "packed-refs", "reftable", "info", "logs", "shallow"}
+// sharedParts are the parts of a repository that git looks for in its common folder.
+var sharedParts = []string{"objects", "refs", "packed-refs", "reftable", "info", "logs", "shallow"}
 
 // repo is the repository of one call.
 type repo struct {
-	host    *shell.Host
-	dir     string // its top, which is the working folder
+	host    *shell.Launcher
+	dir     string // its top folder, which is the working folder
 	scratch string
 	env     []string
-	write   []string // beside the scratch folder
+	write   []string // in addition to the scratch folder
 }
 
-// failure is what git, or the folder, is at fault for.
+// failure is an error for the model: git, or the folder, is the reason.
 type failure struct{ envelope tool.Envelope }
 
 func (f *failure) Error() string { return f.envelope.Message }
@@ -65,8 +65,8 @@ func fail(kind tool.Kind, format string, args ...any) error {
 	return &failure{tool.Failure(kind, format, args...)}
 }
 
-// answer is the envelope of a failure; another error is the host's.
-func answer(err error) (tool.Envelope, error) {
+// envelopeOf is the envelope of a failure. Any other error means that the host is broken, and is returned.
+func envelopeOf(err error) (tool.Envelope, error) {
 	var f *failure
 	if errors.As(err, &f) {
 		return f.envelope, nil
@@ -74,8 +74,8 @@ func answer(err error) (tool.Envelope, error) {
 	return tool.Envelope{}, err
 }
 
-// top says where the repository of a folder is; "" where there is none.
-func top(folder string) string {
+// findTop is the top folder of the repository that a folder is in, "" when there is none.
+func findTop(folder string) string {
 	for {
 		if _, err := os.Lstat(filepath.Join(folder, ".git")); err == nil {
 			return folder
@@ -89,10 +89,10 @@ func top(folder string) string {
 	}
 }
 
-// open begins a call. Close the repository.
-func open(ctx context.Context, host *shell.Host, agent string) (r *repo, err error) {
+// openRepo prepares the repository for one call. The caller closes it.
+func openRepo(ctx context.Context, host *shell.Launcher, agent string) (r *repo, err error) {
 	dir := host.Roots.Workdir()
-	switch at := top(dir); at {
+	switch at := findTop(dir); at {
 	case dir:
 	case "":
 		return nil, fail(tool.KindRejected, "the working folder is not a git repository")
@@ -100,6 +100,7 @@ func open(ctx context.Context, host *shell.Host, agent string) (r *repo, err err
 		return nil, fail(tool.KindRejected, "the working folder is a part of the repository %s, and git is for a repository that lies within the working folder", at)
 	}
 
+	// What .git leads to would be outside the roots of the run.
 	if info, err := os.Lstat(filepath.Join(dir, ".git")); err != nil || !info.IsDir() {
 		return nil, fail(tool.KindRejected, "the .git of the working folder leads out of it (a submodule, a linked worktree, or a link)")
 	}
@@ -122,9 +123,10 @@ func open(ctx context.Context, host *shell.Host, agent string) (r *repo, err err
 
 func (r *repo) close() { os.RemoveAll(r.scratch) } //nolint:errcheck // of a folder for temporary files
 
-// prepare makes the scratch folder, and from then on has git use it.
+// prepare fills the scratch folder, and makes all further calls of git use it.
 func (r *repo) prepare(ctx context.Context, agent string) error {
 	r.env = []string{"GIT_CONFIG_NOSYSTEM=1", "GIT_CONFIG_GLOBAL=" + os.DevNull, "GIT_TERMINAL_PROMPT=0", "GIT_OPTIONAL_LOCKS=0", "GIT_DIR=" + filepath.Join(r.scratch, "none"), "LC_ALL=C.UTF-8"}
+	// GIT_DIR is a folder that does not exist, so that git config reads the one file that it is given.
 	settings, err := r.settings(ctx)
 	if err != nil {
 		return err
@@ -138,7 +140,7 @@ func (r *repo) prepare(ctx context.Context, agent string) error {
 		return err
 	}
 
-	for _, name := range shared {
+	for _, name := range sharedParts {
 		if err := os.Symlink(filepath.Join(r.dir, ".git", name), filepath.Join(common, name)); err != nil {
 			return err
 		}
@@ -153,21 +155,21 @@ func (r *repo) prepare(ctx context.Context, agent string) error {
 	return nil
 }
 
-// settings are those of the repository that are kept, and nothing that they include.
+// settings are the allowed settings of the repository, without included files.
 func (r *repo) settings(ctx context.Context) (map[string]string, error) {
 	out := map[string]string{}
 	path := filepath.Join(r.dir, ".git", "config")
 	if info, err := os.Lstat(path); err != nil || !info.Mode().IsRegular() {
-		return out, nil //nolint:nilerr // git needs none
+		return out, nil //nolint:nilerr // git works without a configuration
 	}
 
-	text, err := r.git(ctx, "config", "--file", path, "--no-includes", "--null", "--list")
+	text, err := r.output(ctx, "config", "--file", path, "--no-includes", "--null", "--list")
 	if err != nil {
 		return nil, err
 	}
 
 	for entry := range strings.SplitSeq(text, "\x00") {
-		if key, value, ok := strings.Cut(entry, "\n"); ok && slices.Contains(kept, key) {
+		if key, value, ok := strings.Cut(entry, "\n"); ok && slices.Contains(allowedSettings, key) {
 			out[key] = value
 		}
 	}
@@ -175,32 +177,33 @@ func (r *repo) settings(ctx context.Context) (map[string]string, error) {
 	return out, nil
 }
 
-// config is what git reads in place of the repository's own.
+// config is the configuration that git reads instead of the repository's own.
 func config(settings map[string]string, agent string) string {
+	// git refuses to commit without an author. The domain .invalid is reserved, so it is nobody's address.
 	if settings["user.name"] == "" || settings["user.email"] == "" {
 		settings["user.name"], settings["user.email"] = agent, agent+"@rouse.invalid"
 	}
 
 	var out strings.Builder
-	for _, key := range kept {
+	for _, key := range allowedSettings {
 		if value, ok := settings[key]; ok {
 			section, name, _ := strings.Cut(key, ".")
 			fmt.Fprintf(&out, "[%s]\n\t%s = \"%s\"\n", section, name, strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`).Replace(value))
 		}
 	}
 
-	return out.String() + fixed
+	return out.String() + fixedConfig // last, since git lets the last value of a setting win
 }
 
-// git runs git and gives what it wrote. A failure of git is a *failure.
-func (r *repo) git(ctx context.Context, args ...string) (string, error) {
-	return r.told(ctx, nil, args...)
+// output runs git and returns what it wrote. When git fails, the error is a *failure.
+func (r *repo) output(ctx context.Context, args ...string) (string, error) {
+	return r.gitWithInput(ctx, nil, args...)
 }
 
-// told is git, with something to read.
-func (r *repo) told(ctx context.Context, in io.Reader, args ...string) (string, error) {
+// gitWithInput is output with a standard input.
+func (r *repo) gitWithInput(ctx context.Context, in io.Reader, args ...string) (string, error) {
 	out := shell.NewOutput(maxRead)
-	if err := r.gitTo(ctx, in, out, args...); err != nil {
+	if err := r.run(ctx, in, out, args...); err != nil {
 		return "", err
 	}
 
@@ -211,13 +214,14 @@ func (r *repo) told(ctx context.Context, in io.Reader, args ...string) (string, 
 	return string(text), nil
 }
 
-func (r *repo) gitTo(ctx context.Context, in io.Reader, out *shell.Output, args ...string) error {
-	said := shell.NewOutput(2_000)
-	done, err := r.host.Start(ctx, shell.Program{
-		Argv: append([]string{"git", "--no-pager", "--literal-pathspecs"}, args...), Env: r.env, Aside: true, Write: append([]string{r.scratch}, r.write...), Stdin: in, Stdout: out, Error: said,
+func (r *repo) run(ctx context.Context, in io.Reader, stdout *shell.Output, args ...string) error {
+	stderr := shell.NewOutput(2_000)
+	ended, err := r.host.Run(ctx, shell.Program{
+		// --literal-pathspecs: a file named :(exclude)x or *.c is that file.
+		Argv: append([]string{"git", "--no-pager", "--literal-pathspecs"}, args...), Env: r.env, ReadOnly: true, Write: append([]string{r.scratch}, r.write...), Stdin: in, Stdout: stdout, Stderr: stderr,
 	})
 	if err != nil {
-		e, host := shell.Unstarted(ctx, err)
+		e, host := shell.StartFailure(ctx, err)
 		if host != nil {
 			return host
 		}
@@ -225,16 +229,16 @@ func (r *repo) gitTo(ctx context.Context, in io.Reader, out *shell.Output, args 
 	}
 
 	switch {
-	case done.KilledBy != "":
-		return fail(tool.KindTimeout, "git %s was ended: %s", args[0], done.KilledBy)
-	case done.Exit != 0:
-		return &exitError{done.Exit, fail(tool.KindExecutionError, "git %s failed: %s", args[0], strings.TrimSpace(said.Text(strings.Clone)))}
+	case ended.KilledBy != "":
+		return fail(tool.KindTimeout, "git %s was ended: %s", args[0], ended.KilledBy)
+	case ended.Exit != 0:
+		return &exitError{ended.Exit, fail(tool.KindExecutionError, "git %s failed: %s", args[0], strings.TrimSpace(stderr.Text(strings.Clone)))}
 	}
 
 	return nil
 }
 
-// exitError is git's own way to say no.
+// exitError is the exit status of git with what it says on standard error.
 type exitError struct {
 	code int
 	error
@@ -242,9 +246,9 @@ type exitError struct {
 
 func (e *exitError) Unwrap() error { return e.error }
 
-// line is what git says in one line; "" where it says no by the exit status 1.
+// line is output of one line; "" when the exit status is 1, by which git commands say no.
 func (r *repo) line(ctx context.Context, args ...string) (string, error) {
-	text, err := r.git(ctx, args...)
+	text, err := r.output(ctx, args...)
 	var no *exitError
 	if errors.As(err, &no) && no.code == 1 {
 		return "", nil
@@ -252,9 +256,9 @@ func (r *repo) line(ctx context.Context, args ...string) (string, error) {
 	return strings.TrimSpace(text), err
 }
 
-// list is what git says with a zero byte after each.
+// list is output of entries that end in zero bytes.
 func (r *repo) list(ctx context.Context, args ...string) ([]string, error) {
-	text, err := r.git(ctx, args...)
+	text, err := r.output(ctx, args...)
 	return split(text), err
 }
 
@@ -265,9 +269,9 @@ func split(text string) []string {
 	return strings.Split(strings.TrimSuffix(text, "\x00"), "\x00")
 }
 
-// within is a path as git names it, from the top.
-func (r *repo) within(path string) (string, error) {
-	p, err := r.host.Roots.At(path, false)
+// relative is a path as git writes it: relative to the top, with slashes.
+func (r *repo) relative(path string) (string, error) {
+	p, err := r.host.Roots.Resolve(path, false)
 	var bad *tool.PathError
 	if errors.As(err, &bad) {
 		return "", &failure{bad.Envelope()}
@@ -285,13 +289,14 @@ func (r *repo) within(path string) (string, error) {
 	return filepath.ToSlash(rel), nil
 }
 
-// copyIndex has the following calls use a copy of the index.
+// copyIndex copies the index into the scratch folder, so that staging for a draft does not change it.
+// Opened through the roots, it is not followed out of the repository when it is a link.
 func (r *repo) copyIndex() (err error) {
 	from, err := r.host.Roots.Open(filepath.Join(".git", "index"))
 	var bad *tool.PathError
 	switch {
 	case errors.As(err, &bad) && bad.Kind == tool.KindNotFound:
-		return nil
+		return nil // nothing was staged yet
 	case err != nil:
 		return fail(tool.KindRejected, "the index of the repository cannot be read: %v", err)
 	}

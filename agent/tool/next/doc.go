@@ -1,16 +1,15 @@
-// Package next holds the tools with which an agent sets its own next alarm:
+// Package next holds the tools with which an agent plans its own next wake:
 // schedule_next_run and cancel_next_run.
 //
 // # Design
 //
-// Plan is the one way to write a slot, for the tools and for the agent's owner: it asks the
-// ledger for a moment at which nothing else is written, clamps the wish in it (pure, in
-// scheduler/schedule), and stores what is left. So no two plans are decided on the same
-// count, and a limit that holds for the agent cannot be got round by another way in.
+// Plan is the one way to store a wake, for the tools and for the agent's owner: in one transaction
+// of the ledger it clamps the request (pure, in scheduler/schedule) and stores the result. So no
+// two wakes are decided on the same count, and no other way in gets around the limits of the agent.
 //
-// A wish that is moved or rejected is no failure: the agent is told what became of it, with
-// a warning in words for each reason (OSA-71). What is wrong with a wish itself is Invalid.
+// A request that is moved or rejected is no failure: the agent learns what became of it, with a
+// warning in words for each reason (OSA-71). A mistake in the request itself is Invalid.
 //
-// A wake inherits the job at the beginning of its chain, and how long the chain is: the
-// job's bounds hold for what it sets going (package agent), and max_chain ends it.
+// A wake inherits the job at the beginning of its chain, and the length of the chain: the bounds of
+// the job hold for the runs that it leads to (package agent), and max_chain ends them.
 package next

@@ -25,7 +25,7 @@ type bench struct {
 	t      *testing.T
 	l      *ledger.Ledger
 	limits schedule.Limits
-	wake   *ledger.Wake
+	wake   *ledger.WakeDetail
 	run    tool.Invocation // without a key: each call gets its own
 	calls  int
 }
@@ -82,9 +82,9 @@ func (b *bench) call(name, args string) tool.Envelope {
 	return e
 }
 
-func (b *bench) slot() ledger.Slot {
+func (b *bench) slot() ledger.Wake {
 	b.t.Helper()
-	s, _, err := b.l.Slot(b.t.Context(), b.run.Agent)
+	s, _, err := b.l.NextWake(b.t.Context(), b.run.Agent)
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -96,8 +96,8 @@ func (b *bench) wakeUp() ledger.Run {
 	b.t.Helper()
 	s := b.slot()
 	time.Sleep(time.Until(s.At))
-	d, err := b.l.FireSlots(b.t.Context(), time.Now(), 1, s.ID)
-	if err != nil || d[0].Decision != ledger.SlotRun {
+	d, err := b.l.FireWakes(b.t.Context(), time.Now(), 1, s.ID)
+	if err != nil || d[0].Decision != ledger.WakeRun {
 		b.t.Fatalf("%+v (%v)", d, err)
 	}
 
@@ -257,8 +257,8 @@ func TestBudget(t *testing.T) {
 	})
 }
 
-// OSA-71: an agent has one plan, and the last one counts; one that is rejected leaves what
-// is planned. Who makes away with another run's plan is told what it was.
+// OSA-71: an agent has one planned wake, and the last one counts; a rejected request leaves the
+// planned one as it is. A run that replaces the wake of another run learns what it was.
 func TestLastWriteWins(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *bench) {
 		if e := b.call("schedule_next_run", `{"in_seconds":600,"instructions":"first"}`); len(e.Warnings) != 0 {
@@ -297,31 +297,31 @@ func TestARepeatedCallPlansOnce(t *testing.T) {
 		const args = `{"in_seconds":300,"instructions":"look again"}`
 		b.call("schedule_next_run", args)
 		b.call("schedule_next_run", args)
-		slots, err := b.l.Slots(t.Context())
+		slots, err := b.l.Wakes(t.Context())
 		if err != nil || len(slots) != 1 {
 			t.Fatalf("slots: %+v (%v)", slots, err)
 		}
 
 		time.Sleep(301 * time.Second)
-		if d, err := b.l.FireSlots(t.Context(), time.Now(), 0, slots[0].ID); err != nil || d[0].Run == 0 {
+		if d, err := b.l.FireWakes(t.Context(), time.Now(), 0, slots[0].ID); err != nil || d[0].Run == 0 {
 			t.Fatalf("fired: %+v (%v)", d, err)
 		}
 		if e := b.call("schedule_next_run", args); !e.OK {
 			t.Errorf("the repeated call failed: %+v", e)
 		}
-		if _, planned, err := b.l.Slot(t.Context(), "ann"); err != nil || planned {
+		if _, planned, err := b.l.NextWake(t.Context(), "ann"); err != nil || planned {
 			t.Errorf("the repeated call planned a second wake (%v)", err)
 		}
 
 		b.run.Key = "another"
 		b.call("schedule_next_run", args)
-		if _, planned, err := b.l.Slot(t.Context(), "ann"); err != nil || !planned {
+		if _, planned, err := b.l.NextWake(t.Context(), "ann"); err != nil || !planned {
 			t.Errorf("another call planned nothing (%v)", err)
 		}
 	})
 }
 
-// OSA-71: a plan can be taken back, but not the owner's where only the owner plans.
+// OSA-71: a wake can be cancelled, but not the owner's where only the owner plans.
 func TestCancel(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *bench) {
 		b.call("schedule_next_run", `{"in_seconds":600,"instructions":"x"}`)
@@ -359,7 +359,7 @@ func TestChain(t *testing.T) {
 			t.Errorf("%s", e.Result)
 		}
 
-		res, err := next.Plan(t.Context(), b.l, b.limits, next.Request{Agent: "ann", ByUser: true, In: time.Minute, Instructions: "go on"})
+		res, err := next.PlanWake(t.Context(), b.l, b.limits, next.Request{Agent: "ann", ByUser: true, In: time.Minute, Instructions: "go on"})
 		if err != nil || res.Rejected || b.slot().Depth != 0 || b.slot().Job != "" {
 			t.Errorf("%+v (%v) %+v", res, err, b.slot())
 		}
@@ -388,13 +388,13 @@ func TestOwner(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *bench) {
 		b.limits, _ = schedule.Preset(schedule.ModeManual)
 		ask := next.Request{Agent: "ann", ByUser: true, In: time.Second, Instructions: "Say hello.", OnMiss: "skip", Priority: "low"}
-		res, err := next.Plan(t.Context(), b.l, b.limits, ask)
+		res, err := next.PlanWake(t.Context(), b.l, b.limits, ask)
 		if err != nil || res.Clamped || res.Rejected || res.ScheduledBy != ledger.ByUser || !res.ScheduledAt.Equal(start.Add(time.Second)) || res.OnMiss != "skip" || res.Priority != "low" {
 			t.Errorf("%+v (%v)", res, err)
 		}
 
 		ask.At = start.AddDate(1, 0, 0)
-		res, err = next.Plan(t.Context(), b.l, b.limits, ask)
+		res, err = next.PlanWake(t.Context(), b.l, b.limits, ask)
 		if err != nil || !slices.Equal(res.ClampReasons, []string{schedule.ReasonHorizon}) || !res.ScheduledAt.Equal(start.AddDate(0, 0, 7)) || len(res.Warnings) != 2 {
 			t.Errorf("%+v (%v)", res, err)
 		}
@@ -402,7 +402,7 @@ func TestOwner(t *testing.T) {
 		for _, wrong := range []next.Request{{In: -1, Instructions: "x"}, {Instructions: "x", Priority: "high"}, {Instructions: "x", OnMiss: "never"}, {},
 			{Instructions: "x", At: start.AddDate(9000, 0, 0)}} {
 			var invalid *next.Invalid
-			if _, err := next.Plan(t.Context(), b.l, b.limits, wrong); !errors.As(err, &invalid) || invalid.Field == "" || !strings.Contains(err.Error(), "; expected ") {
+			if _, err := next.PlanWake(t.Context(), b.l, b.limits, wrong); !errors.As(err, &invalid) || invalid.Field == "" || !strings.Contains(err.Error(), "; expected ") {
 				t.Errorf("%+v: %v", wrong, err)
 			}
 		}
@@ -433,7 +433,7 @@ func TestBrokenLedger(t *testing.T) {
 	})
 }
 
-// What a model is told names the zone in which it may write times.
+// The description names the zone in which a model may write times.
 func TestDescriptions(t *testing.T) {
 	for zone, want := range map[*time.Location]string{nil: "read in UTC.", time.Local: "read in the local time of this machine.", time.FixedZone("Here/There", 0): "read in Here/There."} {
 		tools, err := next.Tools(next.Options{Limits: schedule.Limits{Zone: zone}})

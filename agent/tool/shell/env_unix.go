@@ -7,8 +7,7 @@ import (
 	"runtime"
 )
 
-// searchPath is where programs are looked for: the folders of the system, and never those of the
-// daemon's own environment.
+// searchPath is the PATH of commands: the folders of the system, never those of the daemon's environment.
 func searchPath() string {
 	const system = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 	if runtime.GOOS == "darwin" {
@@ -17,7 +16,7 @@ func searchPath() string {
 	return system
 }
 
-// environment is all that a command is given: nothing of the daemon's but language and zone.
+// environment is the whole environment of a command. Of the daemon's it has only language and time zone.
 func environment(home, temp string) []string {
 	env := []string{"PATH=" + searchPath(), "HOME=" + home, "TMPDIR=" + temp}
 	for _, name := range []string{"LANG", "TZ"} {

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// rest, as the last element of a grant, stands for any number of further arguments.
-const rest = "*"
+// anyRest as the last element of a grant stands for any number of further arguments.
+const anyRest = "*"
 
 // Grant allows the commands that its pattern covers.
 type Grant struct {
@@ -21,17 +21,17 @@ type Grant struct {
 	Network bool // the command may use the host's network
 }
 
-// Check says what is wrong with a grant.
+// Check reports what is wrong with a grant.
 func (g Grant) Check() error {
 	if len(g.Argv) == 0 || g.Argv[0] == "" {
 		return errors.New("argv must name a program")
 	}
-	if wild(g.Argv[0]) {
+	if isPattern(g.Argv[0]) {
 		return fmt.Errorf("the program %q must be one name or path, not a pattern", g.Argv[0])
 	}
 
 	for _, element := range g.Argv[1:] {
-		if _, err := path.Match(element, ""); wild(element) && err != nil {
+		if _, err := path.Match(element, ""); isPattern(element) && err != nil {
 			return fmt.Errorf("the pattern %q is broken", element)
 		}
 	}
@@ -39,7 +39,7 @@ func (g Grant) Check() error {
 	return nil
 }
 
-// Covers says whether the grant allows a command.
+// Covers reports whether the grant allows a command.
 func (g Grant) Covers(argv []string) bool {
 	pattern := g.Argv
 	if g.Check() != nil || len(argv) == 0 || argv[0] != pattern[0] {
@@ -47,7 +47,7 @@ func (g Grant) Covers(argv []string) bool {
 	}
 
 	pattern, argv = pattern[1:], argv[1:]
-	if n := len(pattern); n > 0 && pattern[n-1] == rest {
+	if n := len(pattern); n > 0 && pattern[n-1] == anyRest {
 		pattern = pattern[:n-1]
 		if len(argv) < len(pattern) {
 			return false
@@ -59,7 +59,7 @@ func (g Grant) Covers(argv []string) bool {
 	}
 
 	for i, element := range pattern {
-		if !fits(element, argv[i]) {
+		if !matches(element, argv[i]) {
 			return false
 		}
 	}
@@ -67,12 +67,13 @@ func (g Grant) Covers(argv []string) bool {
 	return true
 }
 
-// fits says whether one argument is what one element of a pattern stands for.
-func fits(element, argument string) bool {
-	if !wild(element) {
+// matches reports whether an argument matches one element of a grant.
+func matches(element, argument string) bool {
+	if !isPattern(element) {
 		return element == argument
 	}
-	if strings.HasPrefix(argument, "-") && wild(element[:1]) {
+	// A pattern is meant for operands: it must not let options through that nobody thought of.
+	if strings.HasPrefix(argument, "-") && isPattern(element[:1]) {
 		return false
 	}
 
@@ -80,11 +81,11 @@ func fits(element, argument string) bool {
 	return err == nil && ok
 }
 
-func wild(element string) bool { return strings.ContainsAny(element, `*?[`) }
+func isPattern(element string) bool { return strings.ContainsAny(element, `*?[`) }
 
-// covered is the grant that allows a command; nil when none does. Of several, one that gives no
-// network is taken before one that does, in their order.
-func covered(grants []Grant, argv []string) *Grant {
+// coveringGrant is the first grant that covers a command, nil when none does. One without network is
+// preferred, so that a command gets no more than it needs.
+func coveringGrant(grants []Grant, argv []string) *Grant {
 	var found *Grant
 	for i := range grants {
 		if grants[i].Covers(argv) && (found == nil || found.Network && !grants[i].Network) {

@@ -115,11 +115,12 @@ func FuzzGrants(f *testing.F) {
 // TestWords: what is read of a plain line is what bash would give the program, and everything
 // that bash would do more with is asked about.
 func TestWords(t *testing.T) {
+	t.Parallel()
 	b := newBench(t)
 	b.options.Grants = []shell.Grant{{Argv: []string{"prog", "*"}}}
 	for _, plain := range []string{`prog`, `prog a 'b c' "d e"`, `prog a\ b`, `prog "a\"b" 'it'\''s'`, `prog {} a{b`, `prog 'a*' "b?" \*`, `prog a # said`, `prog a=b`, `prog -- -x`, "prog a \\\n b", `prog ''`, `prog "a;b" 'c|d'`,
 		`prog "__OSL_SECRET_[x]__"`} {
-		if n := b.need(plain); n.Missing != "" || n.Refused != nil {
+		if n := b.need(plain); n.MissingGrant != "" || n.Refused != nil {
 			t.Errorf("%s: %+v", plain, n)
 		}
 	}
@@ -127,7 +128,7 @@ func TestWords(t *testing.T) {
 	for _, more := range []string{`prog a | prog b`, `prog a; prog b`, "prog a\nprog b", `prog $HOME`, `prog "$HOME"`, `prog $(prog)`, "prog `prog`", `prog *`, `prog ~`, `prog x=~/a`, `prog {a,b}`, `prog {1..3}`,
 		`prog > out`, `prog < in`, `prog &`, `! prog`, `A=b prog`, `prog <<< x`, "prog <<E\nx\nE", `(prog)`, `{ prog; }`, `prog $'a'`, `prog $"a"`, `prog <(prog)`, `time prog`, `if prog; then prog; fi`, `f() { prog; }`, `prog && prog`,
 		`prog $((1))`, `prog [a]`, `prog a?`, `[[ a ]]`, `prog @(a)`} {
-		if n := b.need(more); n.Missing == "" || n.Refused != nil {
+		if n := b.need(more); n.MissingGrant == "" || n.Refused != nil {
 			t.Errorf("%s: %+v", more, n)
 		}
 	}
@@ -143,6 +144,7 @@ func TestWords(t *testing.T) {
 // words are the words that bash makes of them. Nothing in the lines could be run: they have no
 // character that begins an expansion or ends a command, and there are no programs to find.
 func TestWordsAsBash(t *testing.T) {
+	t.Parallel()
 	inOrder(t)
 	bash, err := exec.LookPath("bash")
 	if err != nil {
@@ -214,7 +216,7 @@ func FuzzNeeds(f *testing.F) {
 			return
 		}
 
-		if n.Missing == "" || strings.ContainsFunc(n.Shown, func(r rune) bool {
+		if n.MissingGrant == "" || strings.ContainsFunc(n.Shown, func(r rune) bool {
 			return r != '\n' && r != '\t' && (unicode.IsControl(r) || unicode.Is(unicode.Cf, r))
 		}) {
 			t.Errorf("%q: %+v", line, n)
@@ -236,6 +238,7 @@ func FuzzNeeds(f *testing.F) {
 
 // TestExecutedAsMatched: what was compared with the grants is what the program is given.
 func TestExecutedAsMatched(t *testing.T) {
+	t.Parallel()
 	inOrder(t)
 	b := newBench(t).confined()
 	b.options.Grants = []shell.Grant{{Argv: []string{b.me, "as", "argv", "*"}}}
@@ -256,7 +259,7 @@ func TestExecutedAsMatched(t *testing.T) {
 two lines'`, `'__OSL_SECRET[x]'`} {
 		command := "'" + b.me + "' as argv " + line
 		n := b.need(command)
-		if n.Missing != "" || n.Refused != nil {
+		if n.MissingGrant != "" || n.Refused != nil {
 			t.Fatalf("%s: %+v", line, n)
 		}
 

@@ -8,8 +8,8 @@ import (
 	"mvdan.cc/sh/v3/syntax"
 )
 
-// installers are the words by which programs bring software of others, which then runs as the
-// agent's own.
+// installers are the package managers with the words by which they install software of others, which then
+// runs with the agent's rights. nil: every call of them does.
 var installers = map[string][]string{
 	"apt": {"install"}, "apt-get": {"install"}, "dnf": {"install"}, "yum": {"install"}, "zypper": {"install", "in"},
 	"apk": {"add"}, "brew": {"install"}, "port": {"install"}, "snap": {"install"}, "flatpak": {"install"}, "choco": {"install"}, "winget": {"install"},
@@ -18,11 +18,11 @@ var installers = map[string][]string{
 	"gem": {"install"}, "bundle": {"install"}, "cargo": {"install", "add"}, "go": {"install", "get"}, "composer": {"install", "require"}, "luarocks": {"install"}, "cpan": nil, "cpanm": nil,
 }
 
-// installs says whether a command line installs software (OSL-18): what is written plainly is
-// seen, and the sandbox and the grants hold the rest.
-func installs(tree *syntax.File) (yes bool) {
+// installsSoftware reports whether a command line installs software (OSL-18). It sees what is written
+// plainly; the rest is up to the sandbox and the grants.
+func installsSoftware(tree *syntax.File) (yes bool) {
 	syntax.Walk(tree, func(n syntax.Node) bool {
-		if call, ok := n.(*syntax.CallExpr); ok && installCall(static(call.Args)) {
+		if call, ok := n.(*syntax.CallExpr); ok && isInstall(staticWords(call.Args)) {
 			yes = true
 		}
 		return !yes
@@ -30,10 +30,12 @@ func installs(tree *syntax.File) (yes bool) {
 	return yes
 }
 
-func installCall(argv []string) bool {
+func isInstall(argv []string) bool {
 	for i, name := range argv {
+		// Only the program itself, one behind a wrapper (sudo pip …), or a Python module counts: an argument
+		// that happens to be called "go" is no installer.
 		name = path.Base(name)
-		if i > 0 && !slices.Contains(before, path.Base(argv[0])) && argv[i-1] != "-m" { // python -m pip
+		if i > 0 && !slices.Contains(wrappers, path.Base(argv[0])) && argv[i-1] != "-m" { // python -m pip
 			continue
 		}
 

@@ -22,11 +22,11 @@ func TestInstalls(t *testing.T) {
 		"echo npm install":                          false,
 		"ls":                                        false,
 	} {
-		l, err := read(command)
+		l, err := parse(command)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := installs(l.tree); got != want {
+		if got := installsSoftware(l.tree); got != want {
 			t.Errorf("%s: %v", command, got)
 		}
 	}

@@ -2,10 +2,13 @@ package shell_test
 
 import (
 	"encoding/json"
+	"flag"
 	"fmt"
 	"os"
 	"os/signal"
 	"path/filepath"
+	"runtime"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -20,16 +23,23 @@ import (
 	"rouse/internal/domain"
 )
 
-// TestMain is the tests, and the programs that they run: this very binary, told as what.
+// TestMain runs the tests, or one of the programs that they start: this very binary with "as NAME".
 func TestMain(m *testing.M) {
 	sandbox.Child()
 	if len(os.Args) > 2 && os.Args[1] == "as" {
 		os.Exit(as(os.Args[2], os.Args[3:]))
 	}
+
+	// These tests wait for programs more than they compute: more of them than there are processors can
+	// run at the same time.
+	flag.Parse()
+	if err := flag.Set("test.parallel", strconv.Itoa(max(6, runtime.GOMAXPROCS(0)))); err != nil {
+		panic(err)
+	}
 	os.Exit(m.Run())
 }
 
-// as is a harmless program of one bad habit.
+// as is a harmless program with one bad habit.
 func as(what string, args []string) int {
 	if program := more[what]; program != nil {
 		return program(args)
@@ -78,7 +88,7 @@ func as(what string, args []string) int {
 	return 0
 }
 
-// inOrder skips, under the race detector, a test in which nothing goes on at once.
+// inOrder skips, under the race detector, a test without concurrency.
 func inOrder(t *testing.T) {
 	t.Helper()
 	if raced {
@@ -86,10 +96,10 @@ func inOrder(t *testing.T) {
 	}
 }
 
-// shared is the sandbox of all tests: to find out what it can do takes longer than to use it.
+// shared is the sandbox of all tests: probing what it can do takes longer than using it.
 // ROUSE_TEST_TIER chooses a weaker one than this machine has.
 var shared = sync.OnceValues(func() (*sandbox.Sandbox, error) {
-	return sandbox.New(sandbox.Options{Most: sandbox.Tier(os.Getenv("ROUSE_TEST_TIER"))})
+	return sandbox.New(sandbox.Options{MaxTier: sandbox.Tier(os.Getenv("ROUSE_TEST_TIER"))})
 })
 
 // bench is a workdir with a ledger and a sandbox, both of their real kind.
@@ -131,7 +141,7 @@ func newBench(t testing.TB) *bench {
 		t.Fatal(err)
 	}
 
-	lanes, err := shell.NewLanes(2)
+	lanes, err := shell.NewLimiter(2)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -147,14 +157,14 @@ func newBench(t testing.TB) *bench {
 	}
 
 	return &bench{t, dir, me, l, roots, shell.Options{
-		Host: &shell.Host{Sandbox: box, Lanes: lanes, Roots: roots}, Log: l, Allow: []string{"shell_run", "bash"},
+		Launcher: &shell.Launcher{Sandbox: box, Limiter: lanes, Roots: roots}, Log: l, Allow: []string{"shell_run", "bash"},
 	}, tool.Invocation{Run: a.Run, Attempt: a.Number, Agent: "clerk", Key: "k1"}}
 }
 
 // confined skips what needs a sandbox where there is none.
 func (b *bench) confined() *bench {
 	b.t.Helper()
-	if tier, why := b.options.Host.Sandbox.Tier(b.t.Context()); tier == sandbox.TierD {
+	if tier, why := b.options.Launcher.Sandbox.Tier(b.t.Context()); tier == sandbox.TierD {
 		b.t.Skip("nothing confines a program here: ", why)
 	}
 	return b

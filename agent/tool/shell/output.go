@@ -7,38 +7,38 @@ import (
 	"rouse/internal/text"
 )
 
-// slack is how much more than is shown is kept at a cut, in bytes: a secret that is cut in two
-// is still known there, and blacked out.
+// slack is how many bytes more than shown are kept at a cut, so that a secret across the cut is still
+// recognized and redacted.
 const slack = 4 << 10
 
-// Output keeps the beginning and the end of what a program writes, and lets it go on writing.
+// Output keeps the beginning and the end of what a program writes, and never blocks it.
 type Output struct {
-	most  int    // characters that are shown
-	head  []byte // the first bytes
-	tail  []byte // a ring of the last bytes, after the first
-	at    int    // where the ring goes on
-	total int64  // bytes that were written
-	flood func() // is told once that this is too much; nil: nothing is
+	maxChars int    // characters to show
+	head     []byte // the first bytes
+	tail     []byte // a ring buffer of the last bytes after head
+	next     int    // where the next byte goes in the ring
+	total    int64  // bytes that were written
+	onFlood  func() // called once when it is too much; may be nil
 }
 
-// maxWritten is how many bytes a program may write to one of its outputs: to read on would only
-// keep the daemon busy, and a program that floods is never idle.
+// maxWritten is how many bytes a program may write to one of its outputs. Reading on would only keep the
+// daemon busy, and the idle timeout never ends a program that floods.
 const maxWritten = 64 << 20
 
 // NewOutput shows at most so many characters: two fifths from the beginning, and the rest from
 // the end (OSA-37).
-func NewOutput(most int) *Output { return &Output{most: most} }
+func NewOutput(maxChars int) *Output { return &Output{maxChars: maxChars} }
 
 func (o *Output) headBytes() int { return o.headChars()*utf8.UTFMax + slack }
-func (o *Output) headChars() int { return o.most * 2 / 5 }
-func (o *Output) tailBytes() int { return (o.most-o.headChars())*utf8.UTFMax + slack }
+func (o *Output) headChars() int { return o.maxChars * 2 / 5 }
+func (o *Output) tailBytes() int { return (o.maxChars-o.headChars())*utf8.UTFMax + slack }
 
 // Write implements io.Writer and never fails.
 func (o *Output) Write(p []byte) (int, error) {
 	n := len(p)
-	if o.total += int64(n); o.total > maxWritten && o.flood != nil {
-		o.flood()
-		o.flood = nil
+	if o.total += int64(n); o.total > maxWritten && o.onFlood != nil {
+		o.onFlood()
+		o.onFlood = nil
 	}
 
 	if room := o.headBytes() - len(o.head); room > 0 {
@@ -46,6 +46,7 @@ func (o *Output) Write(p []byte) (int, error) {
 		o.head, p = append(o.head, p[:took]...), p[took:]
 	}
 
+	// Of one large write, only the end can survive in the ring.
 	limit := o.tailBytes()
 	if len(p) > limit {
 		p = p[len(p)-limit:]
@@ -57,38 +58,39 @@ func (o *Output) Write(p []byte) (int, error) {
 			o.tail, p = append(o.tail, p[:took]...), p[took:]
 			continue
 		}
-		took := copy(o.tail[o.at:], p)
-		o.at, p = (o.at+took)%limit, p[took:]
+		took := copy(o.tail[o.next:], p)
+		o.next, p = (o.next+took)%limit, p[took:]
 	}
 
 	return n, nil
 }
 
-// Raw is what was written, as it was; false when some of it was left out.
+// Raw is what was written, unchanged; false when some of it was left out.
 func (o *Output) Raw() ([]byte, bool) {
-	all := append(append(append([]byte(nil), o.head...), o.tail[o.at:]...), o.tail[:o.at]...)
+	all := append(append(append([]byte(nil), o.head...), o.tail[o.next:]...), o.tail[:o.next]...)
 	return all, o.total == int64(len(all))
 }
 
-// Text is what is shown: valid text without what would move a cursor, redacted, and a line
-// about what was left out.
+// Text is the output to show: valid text without terminal control sequences, redacted, with a line about
+// what was left out.
 func (o *Output) Text(redact func(string) string) string {
 	all, whole := o.Raw()
 	if whole {
 		return o.cut(redact(text.Clean(string(all))))
 	}
+	// Redacted before the slack is cut off, so that a secret across the cut is still whole.
 	head, tail := redact(text.Clean(string(all[:len(o.head)]))), redact(text.Clean(string(all[len(o.head):])))
-	head, tail = text.Head(head, o.headChars()), text.Tail(tail, o.most-o.headChars())
+	head, tail = text.Head(head, o.headChars()), text.Tail(tail, o.maxChars-o.headChars())
 	return head + omitted(o.total-int64(len(head)+len(tail)), "bytes") + tail
 }
 
-// cut shows the ends of a text that is there as a whole.
+// cut shortens a text that was kept as a whole.
 func (o *Output) cut(all string) string {
 	n := utf8.RuneCountInString(all)
-	if n <= o.most {
+	if n <= o.maxChars {
 		return all
 	}
-	return text.Head(all, o.headChars()) + omitted(int64(n-o.most), "characters") + text.Tail(all, o.most-o.headChars())
+	return text.Head(all, o.headChars()) + omitted(int64(n-o.maxChars), "characters") + text.Tail(all, o.maxChars-o.headChars())
 }
 
 func omitted(n int64, of string) string { return fmt.Sprintf("\n[… %d %s left out …]\n", n, of) }

@@ -61,6 +61,7 @@ func TestRun(t *testing.T) {
 
 // TestScript: what was approved is given to bash as a whole, and a failure in a pipe is its own.
 func TestScript(t *testing.T) {
+	t.Parallel()
 	b := newBench(t).confined()
 	b.write("a.txt", "one\ntwo\n")
 	_, got := b.run("cat a.txt | wc -l > count; cat count; cat none | cat")
@@ -74,13 +75,19 @@ func TestScript(t *testing.T) {
 	}
 }
 
-// TestEnded: programs that hang, or that hear no signal, are ended, and the answer says by what.
+// TestEnded: programs that hang, or ignore signals, are ended, and the answer says by what.
 func TestEnded(t *testing.T) {
+	t.Parallel()
 	b := newBench(t).confined()
-	for _, what := range []string{"hang", "deaf"} {
-		began := time.Now()
-		e, got := b.call("shell_run", map[string]any{"command": b.me + " as " + what, "timeout": 1})
-		if !e.OK || got["killed_by"] != "idle_timeout" || time.Since(began) > 30*time.Second {
+	for what, args := range map[string]map[string]any{
+		"hang": {"timeout": 1},
+		"deaf": {}, // after the default, which is short here
+	} {
+		b.options.Idle = 400 * time.Millisecond
+		args["command"] = b.me + " as " + what
+		start := time.Now()
+		e, got := b.call("shell_run", args)
+		if took := time.Since(start); !e.OK || got["killed_by"] != "idle_timeout" || took > 30*time.Second || what == "hang" && took < time.Second {
 			t.Errorf("%s: %+v %v", what, e, got)
 		}
 	}
@@ -95,6 +102,7 @@ func TestEnded(t *testing.T) {
 
 // TestOutside: a command changes nothing outside of its folder, nor what git would run there.
 func TestOutside(t *testing.T) {
+	t.Parallel()
 	b := newBench(t).confined()
 	outside := filepath.Join(t.TempDir(), "canary")
 	b.write(".git/config", "[core]\n")
@@ -103,7 +111,7 @@ func TestOutside(t *testing.T) {
 	b.write("sub/linked/.git", "gitdir: elsewhere\n")
 	b.write("masked/x", "kept")
 	b.write("free/x", "x")
-	b.roots.Mask(tool.Masks{Fixed: []string{filepath.Join(b.dir, "masked")}, Hidden: []string{filepath.Join(b.dir, "later")}})
+	b.roots.Mask(tool.Masks{ReadOnly: []string{filepath.Join(b.dir, "masked")}, Hidden: []string{filepath.Join(b.dir, "later")}})
 	touch := []string{outside, ".git/config", ".git/hooks/pre-commit", "sub/inner/.git/config", "sub/inner/.git/hooks", "sub/linked/.git", "masked/x", "masked/y", "later", "free/own"}
 	_, got := b.run(b.me + " as touch " + strings.Join(touch, " "))
 	if got["exit_code"] != 0.0 {
@@ -128,6 +136,7 @@ func TestOutside(t *testing.T) {
 // TestLinkedConfiguration: a link in the place of what is hidden from a command shows it nothing
 // of what it leads to.
 func TestLinkedConfiguration(t *testing.T) {
+	t.Parallel()
 	inOrder(t)
 	b := newBench(t).confined()
 	canary := filepath.Join(t.TempDir(), "canary")
@@ -154,6 +163,7 @@ func TestLinkedConfiguration(t *testing.T) {
 // TestSwappedPlaces: OSA-30, a granted place that an agent could swap for a link shows it nothing
 // of what that leads to: to commands after it, and to any tool of a later run.
 func TestSwappedPlaces(t *testing.T) {
+	t.Parallel()
 	inOrder(t)
 	b := newBench(t).confined()
 	outside := t.TempDir()
@@ -171,7 +181,7 @@ func TestSwappedPlaces(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		b.roots, b.options.Host.Roots = roots, roots
+		b.roots, b.options.Launcher.Roots = roots, roots
 	}
 
 	renew()
@@ -199,6 +209,7 @@ func TestSwappedPlaces(t *testing.T) {
 
 // TestLabels: a command can read all that its run may, and has the labels of it.
 func TestLabels(t *testing.T) {
+	t.Parallel()
 	inOrder(t)
 	b := newBench(t)
 	for want, grants := range map[tool.Taint][]tool.Grant{
@@ -212,12 +223,12 @@ func TestLabels(t *testing.T) {
 			t.Fatal(err)
 		}
 
-		host := *b.options.Host
+		host := *b.options.Launcher
 		host.Roots = roots
 		c := *b
-		c.options.Host = &host
-		if n := c.need("true"); b.tier() != "D" && n.Adds != want {
-			t.Errorf("%s, not %s", n.Adds, want)
+		c.options.Launcher = &host
+		if n := c.need("true"); b.tier() != "D" && n.AddsTaint != want {
+			t.Errorf("%s, not %s", n.AddsTaint, want)
 		}
 
 		if b.tier() != "D" {
@@ -228,6 +239,7 @@ func TestLabels(t *testing.T) {
 
 // TestNoTraceOfMasks: what a command must not make is not there after it either.
 func TestNoTraceOfMasks(t *testing.T) {
+	t.Parallel()
 	b := newBench(t).confined()
 	b.run("true")
 	if left, err := os.ReadDir(b.dir); err != nil || len(left) != 0 {
@@ -237,13 +249,14 @@ func TestNoTraceOfMasks(t *testing.T) {
 
 // TestLanes: OSL-20, commands begin in the order in which they came, so many at once.
 func TestLanes(t *testing.T) {
+	t.Parallel()
 	b := newBench(t).confined()
-	lanes, err := shell.NewLanes(1)
+	lanes, err := shell.NewLimiter(1)
 	if err != nil {
 		t.Fatal(err)
 	}
 
-	b.options.Host.Lanes = lanes
+	b.options.Launcher.Limiter = lanes
 	var all sync.WaitGroup
 	for i := range 4 {
 		all.Go(func() {
@@ -255,7 +268,7 @@ func TestLanes(t *testing.T) {
 	if b.text("together") != "none" {
 		t.Errorf("two ran at once: %s", b.text("together"))
 	}
-	if _, err := shell.NewLanes(0); err == nil {
+	if _, err := shell.NewLimiter(0); err == nil {
 		t.Error("no lanes at all")
 	}
 }
@@ -263,11 +276,12 @@ func TestLanes(t *testing.T) {
 // TestSecrets: OSL-22, the value of a secret takes its place in the last moment, and comes back
 // in no output.
 func TestSecrets(t *testing.T) {
+	t.Parallel()
 	b := newBench(t).confined()
 	b.options.Secrets = []tool.SecretGrant{{Name: "key", Value: "hunter2"}, {Name: "web", OnlyTo: "example.com", Value: "x"}, {Name: "gone"}}
 	b.options.Grants = []shell.Grant{{Argv: []string{b.me, "*"}}}
 	n := b.need(b.me + " as argv __OSL_SECRET[key]__")
-	if n.Missing != "" || n.Adds&tool.Private == 0 || strings.Contains(n.Action+n.Shown, "hunter2") || !strings.Contains(n.Shown, "OSL_SECRET[key]") {
+	if n.MissingGrant != "" || n.AddsTaint&tool.Private == 0 || strings.Contains(n.Action+n.Shown, "hunter2") || !strings.Contains(n.Shown, "OSL_SECRET[key]") {
 		t.Errorf("%+v", n)
 	}
 
@@ -285,20 +299,21 @@ func TestSecrets(t *testing.T) {
 
 // TestNeeds: what the gate is told, and what a person reads.
 func TestNeeds(t *testing.T) {
+	t.Parallel()
 	b := newBench(t)
 	b.options.Grants = []shell.Grant{{Argv: []string{"prog", "*"}}, {Argv: []string{"fetch", "*"}, Network: true}}
-	if n := b.need("prog a"); n.Missing != "" || n.Adds&tool.Untrusted != 0 || !n.Keeps {
+	if n := b.need("prog a"); n.MissingGrant != "" || n.AddsTaint&tool.Untrusted != 0 || !n.WritesMemory {
 		t.Errorf("%+v", n)
 	}
-	if n := b.need("fetch a"); n.Missing != "" || n.Adds&(tool.Untrusted|tool.Outward) != tool.Untrusted|tool.Outward || !strings.Contains(n.Shown, "network: host") {
+	if n := b.need("fetch a"); n.MissingGrant != "" || n.AddsTaint&(tool.Untrusted|tool.Outward) != tool.Untrusted|tool.Outward || !strings.Contains(n.Shown, "network: host") {
 		t.Errorf("%+v", n)
 	}
 
 	other := b.need("other 'a b' $'\\x1b[2K'\u202e")
-	if other.Missing == "" || strings.ContainsAny(other.Shown, "\x1b\u202e") {
+	if other.MissingGrant == "" || strings.ContainsAny(other.Shown, "\x1b\u202e") {
 		t.Errorf("%+v", other)
 	}
-	if hidden := b.need("other \u202e'a\x1b[2K\r b'"); hidden.Missing == "" || strings.ContainsAny(hidden.Shown, "\x1b\u202e\r") {
+	if hidden := b.need("other \u202e'a\x1b[2K\r b'"); hidden.MissingGrant == "" || strings.ContainsAny(hidden.Shown, "\x1b\u202e\r") {
 		t.Errorf("%q", hidden.Shown)
 	}
 	if a, same, apart := b.need("other  a 'b'").Action, b.need("other a b").Action, b.need("other 'a b'").Action; a != same || a == apart {
@@ -306,17 +321,18 @@ func TestNeeds(t *testing.T) {
 	}
 
 	for command, want := range map[string]bool{"rm -r sub": true, "rm none": false, "rm a*": true, "ls | rm a": true, "ls | cat": false} {
-		if n := b.need(command); b.tier() != "D" && (n.Adds&tool.Outward != 0) != want {
-			t.Errorf("%s: %s", command, n.Adds)
+		if n := b.need(command); b.tier() != "D" && (n.AddsTaint&tool.Outward != 0) != want {
+			t.Errorf("%s: %s", command, n.AddsTaint)
 		}
 	}
 }
 
-func (b *bench) tier() string { return string(b.options.Host.Tier(b.t.Context())) }
+func (b *bench) tier() string { return string(b.options.Launcher.Tier(b.t.Context())) }
 
 // TestUndo: OSA-36, what mv, cp, rm and mkdir changed is taken back by file_undo, all of it or
 // nothing; what cannot be taken back is said.
 func TestUndo(t *testing.T) {
+	t.Parallel()
 	inOrder(t)
 	all := map[string]string{"a.txt": "one\n", "b.bin": "\x00\xff", "dir/c.txt": "three\n", "a b.txt": "space\n"}
 	for _, c := range []struct {
@@ -384,6 +400,7 @@ func TestUndo(t *testing.T) {
 // TestOwnOutput: what mv and cp put in place is told of, as what the file tools write is: a watch
 // on the folder does not take it for a stranger's.
 func TestOwnOutput(t *testing.T) {
+	t.Parallel()
 	b := newBench(t).confined()
 	b.write("a.txt", "one\n")
 	var told []string
@@ -403,6 +420,7 @@ func TestOwnOutput(t *testing.T) {
 // TestUndoRunOfCommands: the owner takes back a whole run, in which commands and file tools changed
 // the same places.
 func TestUndoRunOfCommands(t *testing.T) {
+	t.Parallel()
 	b := newBench(t).confined()
 	b.write("a.txt", "one\n")
 	before := b.tree()
@@ -432,6 +450,7 @@ func TestUndoRunOfCommands(t *testing.T) {
 
 // TestUndoOfAMoveIsWhole: while one of the two names is in the way, none is restored.
 func TestUndoOfAMoveIsWhole(t *testing.T) {
+	t.Parallel()
 	b := newBench(t).confined()
 	b.write("a.txt", "one\n")
 	b.run("mv a.txt b.txt")

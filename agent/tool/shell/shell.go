@@ -22,22 +22,22 @@ const bashText = "Run a command in the working folder, for at most two minutes. 
 
 // Limits of a command (OSA-37, YOA-05).
 const (
-	defaultIdle = 120 * time.Second // without output
-	maxIdle     = 3600              // seconds
-	maxShown    = 10_000            // characters of a stream
-	bashWall    = 120 * time.Second
-	bashShown   = 256 << 10 // characters of a stream
+	defaultIdle  = 120 * time.Second // without output
+	maxIdle      = 3600              // seconds
+	runMaxChars  = 10_000            // characters of a stream
+	bashWall     = 120 * time.Second
+	bashMaxChars = 256 << 10 // characters of a stream
 )
 
-// specs are the tools. A command ends by itself, or by its own clock.
+// The tools. They have no timeout of their own: a command ends by itself, or by its own clock.
 var (
 	runSpec = tool.Spec{
-		Name: "shell_run", Description: strings.TrimSpace(runText), Effect: domain.EffectExternal, Class: tool.ClassExec, Scope: tool.ScopeOutside, Writes: tool.WritesForeseen,
-		Given: tool.GivenCommands, Says: "command", Timeout: -1,
+		Name: "shell_run", Description: strings.TrimSpace(runText), Effect: domain.EffectExternal, Class: tool.ClassExec, Scope: tool.ScopeOutside, Writes: tool.WritesPlanned,
+		Requires: tool.RequiresCommands, SummaryArg: "command", Timeout: -1,
 	}
 	bashSpec = tool.Spec{
-		Name: "bash", Description: bashText, Effect: domain.EffectExternal, Class: tool.ClassExec, Scope: tool.ScopeOutside, Writes: tool.WritesForeseen,
-		Given: tool.GivenCommands, SecondOf: runSpec.Name, Says: "command", Timeout: -1,
+		Name: "bash", Description: bashText, Effect: domain.EffectExternal, Class: tool.ClassExec, Scope: tool.ScopeOutside, Writes: tool.WritesPlanned,
+		Requires: tool.RequiresCommands, AliasOf: runSpec.Name, SummaryArg: "command", Timeout: -1,
 	}
 )
 
@@ -46,19 +46,19 @@ func Specs() tool.Specs { return tool.Specs{runSpec, bashSpec} }
 
 // Options are what the tools of one run work with.
 type Options struct {
-	Host    *Host
-	Log     file.Log // of what is undone
-	Grants  []Grant
-	More    func() []Grant     // that hold by now, beside Grants; nil: none
-	Allow   []string           // the agent's globs of tools
-	Secrets []tool.SecretGrant // those for one host alone are not for commands
-	Redact  func(text string) string
-	Idle    time.Duration // without output, after which a command is ended; 0 means 120 s
+	Launcher   *Launcher
+	Log        file.Log // records what an undo needs
+	Grants     []Grant
+	MoreGrants func() []Grant     // further grants, which may change during the run; nil: none
+	Allow      []string           // the agent's globs of tools
+	Secrets    []tool.SecretGrant // those with OnlyTo are not for commands
+	Redact     func(text string) string
+	Idle       time.Duration // without output, after which a command is ended; 0 means 120 s
 }
 
 // family are the tools of one run.
 type family struct {
-	host    *Host
+	host    *Launcher
 	roots   *tool.Roots
 	log     file.Log
 	grants  []Grant
@@ -68,10 +68,10 @@ type family struct {
 	idle    time.Duration
 }
 
-// Tools are shell_run and bash. An agent has shell_run when it has a grant for a command, or may
-// come to one, or when its list of tools names it; bash when its list does.
+// Tools are shell_run and bash. An agent has shell_run when it has a grant for a command, or may get one
+// during the run, or when its list of tools names it; bash only when its list does.
 func Tools(o Options) ([]tool.Tool, error) {
-	if err := o.Host.check(); err != nil {
+	if err := o.Launcher.check(); err != nil {
 		return nil, err
 	}
 	if o.Log == nil || o.Idle < 0 {
@@ -84,7 +84,7 @@ func Tools(o Options) ([]tool.Tool, error) {
 		}
 	}
 
-	f := &family{o.Host, o.Host.Roots, o.Log, o.Grants, o.More, o.Secrets, o.Redact, o.Idle}
+	f := &family{o.Launcher, o.Launcher.Roots, o.Log, o.Grants, o.MoreGrants, o.Secrets, o.Redact, o.Idle}
 	if f.redact == nil {
 		f.redact = func(text string) string { return text }
 	}
@@ -94,7 +94,7 @@ func Tools(o Options) ([]tool.Tool, error) {
 	}
 
 	var out []tool.Tool
-	if len(o.Grants) > 0 || o.More != nil || tool.Named(o.Allow, runSpec.Name) {
+	if len(o.Grants) > 0 || o.MoreGrants != nil || tool.IsNamed(o.Allow, runSpec.Name) {
 		t, err := f.runTool()
 		if err != nil {
 			return nil, err
@@ -102,7 +102,7 @@ func Tools(o Options) ([]tool.Tool, error) {
 		out = append(out, t)
 	}
 
-	if tool.Named(o.Allow, bashSpec.Name) {
+	if tool.IsNamed(o.Allow, bashSpec.Name) {
 		t, err := f.bashTool()
 		if err != nil {
 			return nil, err
@@ -144,7 +144,7 @@ func (f *family) runTool() (tool.Tool, error) {
 			idle = time.Duration(a.Timeout) * time.Second
 		}
 
-		res, warnings, refused, err := f.execute(ctx, in, a.Command, limits{idle: idle, shown: maxShown})
+		res, warnings, refused, err := f.execute(ctx, in, a.Command, limits{idle: idle, maxChars: runMaxChars})
 		if refused != nil || err != nil {
 			return deref(refused), err
 		}
@@ -164,7 +164,7 @@ func (f *family) bashTool() (tool.Tool, error) {
 	})
 
 	return tool.Define(s, func(ctx context.Context, in tool.Invocation, a args) (tool.Envelope, error) {
-		res, warnings, refused, err := f.execute(ctx, in, a.Command, limits{wall: bashWall, shown: bashShown})
+		res, warnings, refused, err := f.execute(ctx, in, a.Command, limits{wall: bashWall, maxChars: bashMaxChars})
 		if refused != nil || err != nil {
 			return deref(refused), err
 		}
@@ -172,7 +172,7 @@ func (f *family) bashTool() (tool.Tool, error) {
 	})
 }
 
-// text is a result for who wants no structure.
+// text is a result as text, the way that models know from their own bash tool.
 func (r runResult) text() string {
 	out := fmt.Sprintf("Exit code: %d\n", r.ExitCode)
 	if r.KilledBy != "" {
@@ -199,23 +199,24 @@ func deref(e *tool.Envelope) tool.Envelope {
 
 type limits struct {
 	idle, wall time.Duration
-	shown      int
+	maxChars   int
 }
 
-// execute runs a command that the gate let through.
+// execute runs a command that the authorizer has allowed.
 func (f *family) execute(ctx context.Context, in tool.Invocation, command string, l limits) (res runResult, warnings []string, refused *tool.Envelope, err error) {
-	o, refused := f.order(command)
+	o, refused := f.resolve(command)
 	if refused != nil {
 		return res, nil, refused, nil
 	}
 
-	argv, hide, err := o.start(f.secrets)
+	argv, secretRedactor, err := o.argvToRun(f.secrets)
 	if err != nil {
 		e := tool.Failure(tool.KindUnavailable, "%s", err.Error())
 		return res, nil, &e, nil
 	}
 
-	kept, why, err := f.undoable(ctx, in, o)
+	// Before the start: afterwards, what the command overwrites is gone.
+	undo, why, err := f.recordUndo(ctx, in, o)
 	if err != nil {
 		return res, nil, nil, err
 	}
@@ -224,33 +225,35 @@ func (f *family) execute(ctx context.Context, in tool.Invocation, command string
 		warnings = append(warnings, "what this command changes cannot be undone: "+text.Visible(why))
 	}
 
-	out, bad := NewOutput(l.shown), NewOutput(l.shown)
-	done, err := f.host.Start(ctx, Program{Argv: argv, Network: o.network(), Idle: l.idle, Wall: l.wall, Stdout: out, Error: bad})
+	stdout, stderr := NewOutput(l.maxChars), NewOutput(l.maxChars)
+	ended, err := f.host.Run(ctx, Program{Argv: argv, Network: o.network(), Idle: l.idle, Wall: l.wall, Stdout: stdout, Stderr: stderr})
 	if err != nil {
-		e, host := Unstarted(ctx, err)
-		return res, nil, &e, errors.Join(host, forget(ctx, kept))
+		e, host := StartFailure(ctx, err)
+		return res, nil, &e, errors.Join(host, dropUndo(ctx, undo))
 	}
 
-	redact := func(text string) string { return f.redact(hide.Replace(text)) }
-	res = runResult{out.Text(redact), bad.Text(redact), done.Exit, done.Signal, f.roots.Workdir(), done.KilledBy, done.Tier, ""}
-	if kept == nil {
+	redact := func(text string) string { return f.redact(secretRedactor.Replace(text)) }
+	res = runResult{stdout.Text(redact), stderr.Text(redact), ended.Exit, ended.Signal, f.roots.Workdir(), ended.KilledBy, ended.Tier, ""}
+	if undo == nil {
 		return res, warnings, nil, nil
 	}
 
-	if done.Exit == 0 && kept.Came() {
-		if kept.Any() {
+	// The changes have happened even if the run was cancelled meanwhile, so that the record is completed
+	// without ctx.
+	if ended.Exit == 0 && undo.CameAbout() {
+		if undo.Any() {
 			res.OperationID = in.Key
 		}
-		return res, warnings, nil, kept.Announce(context.WithoutCancel(ctx))
+		return res, warnings, nil, undo.Announce(context.WithoutCancel(ctx))
 	}
 
-	warnings = append(warnings, "what this command changed cannot be undone: it did not end as it was foreseen")
-	return res, warnings, nil, forget(ctx, kept)
+	warnings = append(warnings, "what this command changed cannot be undone: it did not change what was predicted")
+	return res, warnings, nil, dropUndo(ctx, undo)
 }
 
-func forget(ctx context.Context, kept *file.Kept) error {
-	if kept == nil {
+func dropUndo(ctx context.Context, undo *file.RecordedPlan) error {
+	if undo == nil {
 		return nil
 	}
-	return kept.Drop(context.WithoutCancel(ctx))
+	return undo.Discard(context.WithoutCancel(ctx))
 }

@@ -155,7 +155,7 @@ func TestLoadSkill(t *testing.T) {
 	all := find(t, many(30, "csv", "tax")...)
 	s, _ := all.Get("csv")
 	bad := errors.New("was changed")
-	r := registry(t, skill.Options{View: all.View("", nil), Loaded: skill.NewLoaded("s1"), Verify: func(s *skills.Skill) error {
+	r := registry(t, skill.Options{View: all.View("", nil), Loaded: skill.NewLoadedSet("s1"), Verify: func(s *skills.Skill) error {
 		if s.Name == "tax" {
 			return bad
 		}

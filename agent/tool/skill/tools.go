@@ -24,55 +24,55 @@ var discoverText string
 //go:embed capabilities_load.md
 var loadAllText string
 
-// specs are the tools.
+// The specs of the tools.
 var (
 	loadSpec = tool.Spec{
 		Name: "load_skill", Description: loadText, Effect: domain.EffectRead, Class: tool.ClassOther, Scope: tool.ScopeAgent, Writes: tool.WritesNothing,
-		Given: tool.GivenSkills,
+		Requires: tool.RequiresSkills,
 	}
 	discoverSpec = tool.Spec{
 		Name: "capabilities_discover", Description: strings.TrimSpace(discoverText), Effect: domain.EffectRead, Class: tool.ClassOther, Scope: tool.ScopeAgent, Writes: tool.WritesNothing,
-		Given: tool.GivenUntold,
+		Requires: tool.RequiresUnlisted,
 	}
 	loadAllSpec = tool.Spec{
 		Name: "capabilities_load", Description: loadAllText, Effect: domain.EffectRead, Class: tool.ClassOther, Scope: tool.ScopeAgent, Writes: tool.WritesNothing,
-		Given: tool.GivenUntold,
+		Requires: tool.RequiresUnlisted,
 	}
 )
 
-// Specs are the tools of the family.
+// Specs lists the tools of the family.
 func Specs() tool.Specs { return tool.Specs{loadSpec, discoverSpec, loadAllSpec} }
 
 const (
 	skillPrefix = "skill/"
 	toolPrefix  = "tool/"
 
-	few        = 20 // skills whose names a schema lists; of more a model searches
-	maxQueries = 8
-	maxHits    = 10 // of a query
-	maxIDs     = 20
-	maxNamed   = 60  // tools that are named to a model that is not told of them
-	maxTold    = 300 // characters of a description
+	maxListedSkills  = 20 // skills whose names a schema lists; more than these are searched
+	maxQueries       = 8
+	maxHitsPerQuery  = 10 // of a query
+	maxIDs           = 20
+	maxUnlistedNamed = 60  // unlisted tools whose names a model is given
+	maxDescription   = 300 // characters of a description
 )
 
-// Tools are load_skill, and the tools that find skills and tools where there are many skills, or
-// tools that the model is not told of. Without any of these there are none (AGS-07).
-func (s *Shelf) Tools() ([]tool.Tool, error) {
+// Tools makes load_skill and, where there are many skills or unlisted tools, the tools that find and load
+// these. Without skills and unlisted tools there are none (AGS-07).
+func (s *Loader) Tools() ([]tool.Tool, error) {
 	var out []tool.Tool
-	told := true // of every skill
+	allListed := true // the model sees the name of every skill
 	if !s.View.Empty() {
 		load, all, err := s.loadTool()
 		if err != nil {
 			return nil, err
 		}
-		out, told = append(out, load), all
+		out, allListed = append(out, load), all
 	}
-	if told && len(s.Apart) == 0 {
+	if allListed && len(s.Unlisted) == 0 {
 		return out, nil
 	}
 
 	spec := discoverSpec
-	spec.Description += s.named()
+	spec.Description += s.unlistedNote()
 	discover, err := tool.Define(spec, s.discover)
 	if err != nil {
 		return nil, err
@@ -82,23 +82,23 @@ func (s *Shelf) Tools() ([]tool.Tool, error) {
 	return append(out, discover, loadAll), err
 }
 
-// named tells which tools there are beside those that the model is told of.
-func (s *Shelf) named() string {
-	if len(s.Apart) == 0 {
+// unlistedNote names the tools that are not listed for the model.
+func (s *Loader) unlistedNote() string {
+	if len(s.Unlisted) == 0 {
 		return ""
 	}
-	return " Tools that you are not told of yet: " + text.List(s.Apart, maxNamed) + "."
+	return " Tools that you are not told of yet: " + text.List(s.Unlisted, maxUnlistedNamed) + "."
 }
 
-// loadTool is load_skill; all says that the model is told of every skill.
-func (s *Shelf) loadTool() (load tool.Tool, all bool, err error) {
-	names := make([]string, 0, few)
+// loadTool is load_skill; all reports that the model sees the name of every skill.
+func (s *Loader) loadTool() (load tool.Tool, all bool, err error) {
+	names := make([]string, 0, maxListedSkills)
 	for _, sk := range s.View.All() {
 		names = append(names, sk.Name)
 	}
 
 	spec := loadSpec
-	if len(names) <= few {
+	if len(names) <= maxListedSkills {
 		spec.Enum = map[string][]string{"skill_name": names}
 	}
 
@@ -106,7 +106,7 @@ func (s *Shelf) loadTool() (load tool.Tool, all bool, err error) {
 		return s.load(a.Name, a.Again), nil
 	})
 	_, more := s.View.Listed()
-	return load, len(names) <= few && more == 0, err
+	return load, len(names) <= maxListedSkills && more == 0, err
 }
 
 type loadArgs struct {
@@ -124,9 +124,8 @@ type found struct {
 	Description string `json:"description"`
 }
 
-// discover ranks skills and tools by words (OSA-20). Each query puts forward its best, in
-// turns, so that none crowds out another.
-func (s *Shelf) discover(_ context.Context, _ tool.Invocation, a discoverArgs) (tool.Envelope, error) {
+// discover ranks skills and tools by words (OSA-20).
+func (s *Loader) discover(_ context.Context, _ tool.Invocation, a discoverArgs) (tool.Envelope, error) {
 	queries := a.Queries
 	if strings.TrimSpace(a.Query) != "" {
 		queries = append([]string{a.Query}, queries...)
@@ -142,14 +141,16 @@ func (s *Shelf) discover(_ context.Context, _ tool.Invocation, a discoverArgs) (
 	finder := s.finder()
 	ranked := make([][]skills.Hit, len(queries))
 	for i, q := range queries {
-		ranked[i] = finder.Search(q, maxHits)
+		ranked[i] = finder.Search(q, maxHitsPerQuery)
 	}
 
+	// The best hit of each query comes first, then the second best of each, so that no query crowds
+	// out another.
 	var out []found
-	for place := range maxHits {
+	for rank := range maxHitsPerQuery {
 		for _, hits := range ranked {
-			if place < len(hits) && !slices.ContainsFunc(out, func(f found) bool { return f.ID == hits[place].ID }) {
-				out = append(out, found{hits[place].ID, text.Truncate(text.Collapse(hits[place].Description), maxTold)})
+			if rank < len(hits) && !slices.ContainsFunc(out, func(f found) bool { return f.ID == hits[rank].ID }) {
+				out = append(out, found{hits[rank].ID, text.Truncate(text.Collapse(hits[rank].Description), maxDescription)})
 			}
 		}
 	}
@@ -160,8 +161,8 @@ func (s *Shelf) discover(_ context.Context, _ tool.Invocation, a discoverArgs) (
 	return tool.Success(map[string]any{"found": out}), nil
 }
 
-// entries are what can be found.
-func (s *Shelf) entries() []skills.Entry {
+// entries lists what can be found.
+func (s *Loader) entries() []skills.Entry {
 	var out []skills.Entry
 	for _, sk := range s.View.All() {
 		out = append(out, skills.Entry{ID: skillPrefix + sk.Name, Name: sk.Name, Description: sk.Description})
@@ -199,7 +200,7 @@ type loadedTool struct {
 
 // loadAll loads what it can. If nothing can be loaded the answer is the first failure, else a
 // success whose warnings name what is missing (OSA-20).
-func (s *Shelf) loadAll(_ context.Context, _ tool.Invocation, a loadAllArgs) (tool.Envelope, error) {
+func (s *Loader) loadAll(_ context.Context, _ tool.Invocation, a loadAllArgs) (tool.Envelope, error) {
 	if len(a.IDs) == 0 || len(a.IDs) > maxIDs {
 		return tool.Failure(tool.KindInvalidArgs, "%d ids were given", len(a.IDs)).WithField("ids", fmt.Sprintf("1 to %d ids like skill/NAME", maxIDs)), nil
 	}
@@ -208,7 +209,7 @@ func (s *Shelf) loadAll(_ context.Context, _ tool.Invocation, a loadAllArgs) (to
 	var contents, warnings []string
 	var first *tool.Envelope
 	for _, id := range a.IDs {
-		e := s.one(id, &out, &contents)
+		e := s.loadOne(id, &out, &contents)
 		if !e.OK {
 			warnings = append(warnings, fmt.Sprintf("%s was not loaded (%s): %s", id, e.Kind, e.Message))
 			first = cmp.Or(first, &e)
@@ -222,8 +223,8 @@ func (s *Shelf) loadAll(_ context.Context, _ tool.Invocation, a loadAllArgs) (to
 	return tool.Success(out, warnings...), nil
 }
 
-// one loads one id into out.
-func (s *Shelf) one(id string, out *loadedAll, contents *[]string) tool.Envelope {
+// loadOne loads one id into out.
+func (s *Loader) loadOne(id string, out *loadedAll, contents *[]string) tool.Envelope {
 	if name, ok := strings.CutPrefix(id, skillPrefix); ok {
 		e := s.load(name, false)
 		var l loaded
@@ -247,7 +248,9 @@ func (s *Shelf) one(id string, out *loadedAll, contents *[]string) tool.Envelope
 	}
 
 	if s.Options.Tools != nil {
-		if t, ok := s.Options.Tools.Lookup(name); ok { // all that is granted can be called
+		// Nothing has to be loaded: all that is granted can be called by name. The model only needs the
+		// schema.
+		if t, ok := s.Options.Tools.Lookup(name); ok {
 			out.Loaded = append(out.Loaded, id)
 			out.Tools[name] = loadedTool{strings.TrimSpace(t.Description()), t.Schema()}
 			return tool.Success(loaded{})

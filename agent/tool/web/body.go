@@ -13,14 +13,14 @@ import (
 	"rouse/internal/text"
 )
 
-// readable is an answer as a model reads it.
+// readable is an answer in the form that a model reads.
 type readable struct {
 	title, body string
 	kind        string // the content type
 	warnings    []string
 }
 
-// textual are the types that are text beside text/*.
+// textual are the subtypes of application/ that are text.
 var textual = []string{"json", "xml", "javascript", "ecmascript", "yaml", "toml", "x-ndjson", "jsonl", "x-www-form-urlencoded", "graphql", "sql", "csv"}
 
 func isText(kind string) bool {
@@ -29,6 +29,7 @@ func isText(kind string) bool {
 		return true
 	}
 
+	// A structured suffix, as in application/activity+json.
 	if i := strings.LastIndexByte(sub, '+'); i >= 0 {
 		sub = sub[i+1:]
 	}
@@ -42,8 +43,8 @@ func isText(kind string) bool {
 	return false
 }
 
-// read makes text of an answer: in UTF-8, without secrets, a page as Markdown unless source is
-// set. What is no text is left out, with a word.
+// read converts an answer to text: in UTF-8, with secrets redacted, HTML as Markdown unless source is
+// set. What is not text is left out, with a warning.
 func (f *fetcher) read(a answer, source bool) readable {
 	given := a.header.Get("Content-Type")
 	kind, _, err := mime.ParseMediaType(given)
@@ -51,7 +52,7 @@ func (f *fetcher) read(a answer, source bool) readable {
 		kind, _, _ = mime.ParseMediaType(http.DetectContentType(a.body))
 	}
 
-	out := readable{kind: kind, warnings: a.warning}
+	out := readable{kind: kind, warnings: a.warnings}
 	switch coding := strings.ToLower(a.header.Get("Content-Encoding")); {
 	case len(a.body) == 0:
 		return out
@@ -61,17 +62,19 @@ func (f *fetcher) read(a answer, source bool) readable {
 	case !isText(kind):
 		out.warnings = append(out.warnings, fmt.Sprintf("the answer is %s, which is not text, and is left out", kind))
 		return out
-	case bytes.IndexByte(a.body[:min(len(a.body), 8<<10)], 0) >= 0 && !wide(a.body):
+	// Servers label downloads as text. UTF-16 has zero bytes as well, and is text.
+	case bytes.IndexByte(a.body[:min(len(a.body), 8<<10)], 0) >= 0 && !isUTF16(a.body):
 		out.warnings = append(out.warnings, fmt.Sprintf("the answer calls itself %s and is binary; it is left out", kind))
 		return out
 	}
 
 	plain := f.redact(decoded(a.body, given))
 	if a.broken {
-		plain = f.whole(plain)
+		plain = f.dropPartialSecret(plain)
 	}
 
-	if a.cut {
+	if a.truncated {
+		// The cut may go through a secret, which redact did not recognize: drop as much as one may be long.
 		plain = plain[:max(len(plain)-margin, 0)]
 		plain = strings.ToValidUTF8(plain, "")
 		out.warnings = append(out.warnings, fmt.Sprintf("the answer is longer than %d MiB; what comes after them was not read", maxAnswer>>20))
@@ -80,16 +83,17 @@ func (f *fetcher) read(a answer, source bool) readable {
 	out.body = plain
 	if page := kind == "text/html" || kind == "application/xhtml+xml"; page && !source {
 		out.title, out.body = markdown(plain, a.target.url)
-		out.body = f.redact(out.body)
+		out.body = f.redact(out.body) // again: entities and tags may have split a secret in the source
 	}
 
 	return out
 }
 
-// whole is a text that broke off, without the word in which it did: that may be half a secret.
-func (f *fetcher) whole(text string) string {
+// dropPartialSecret removes the last word of a text that broke off: it may be the beginning of a secret,
+// which redact does not recognize.
+func (f *fetcher) dropPartialSecret(text string) string {
 	text = strings.TrimRight(text[:strings.LastIndexAny(text, " \t\r\n")+1], " \t\r\n")
-	for _, s := range f.secrets { // one may have blanks in it
+	for _, s := range f.secrets { // a secret may contain blanks, so the last word is not all of it
 		for n := len(s.Value) - 1; n > 0; n-- {
 			if rest, ends := strings.CutSuffix(text, s.Value[:n]); ends && strings.ContainsAny(s.Value[n:n+1], " \t\r\n") {
 				return rest
@@ -100,12 +104,12 @@ func (f *fetcher) whole(text string) string {
 	return text
 }
 
-// wide says whether bytes begin as UTF-16 does.
-func wide(b []byte) bool {
+// isUTF16 reports whether bytes start with the byte order mark of UTF-16.
+func isUTF16(b []byte) bool {
 	return bytes.HasPrefix(b, []byte("\xff\xfe")) || bytes.HasPrefix(b, []byte("\xfe\xff"))
 }
 
-// decoded is a body in UTF-8, of the character set that it declares or shows.
+// decoded is a body in UTF-8, from the character set that it declares or that can be detected.
 func decoded(body []byte, contentType string) string {
 	if r, err := charset.NewReader(bytes.NewReader(body), contentType); err == nil {
 		if all, err := io.ReadAll(r); err == nil {
@@ -115,8 +119,8 @@ func decoded(body []byte, contentType string) string {
 	return strings.ToValidUTF8(strings.TrimPrefix(string(body), "\ufeff"), "\ufffd")
 }
 
-// page is a part of a text: at most count characters from offset on; next is where it goes on,
-// 0 at the end.
+// page is a part of a text: at most count characters from offset on. next is the offset after it, 0 at
+// the end.
 func page(body string, offset, count int) (part string, next int) {
 	body = body[len(text.Head(body, offset)):]
 	part = text.Head(body, count)

@@ -21,30 +21,30 @@ const (
 	limit        = 30 * time.Second // with all redirects
 	maxRedirects = 5
 	maxHeader    = 64 << 10 // bytes of an answer's header
-	// maxAnswer is how much of an answer is read, in bytes after its compression is undone.
+	// maxAnswer is how much of an answer is read, in bytes after decompression.
 	maxAnswer = 2 << 20
-	// margin is read beyond that, so that no half of a secret is left where the text is cut.
+	// margin is read beyond that and dropped later: a secret that is cut in two would not be redacted.
 	margin = 16 << 10
 )
 
-// answer is what a server said in the end.
+// answer is what the last server answered.
 type answer struct {
-	target  target
-	status  int
-	header  http.Header
-	body    []byte
-	cut     bool     // there was more
-	broken  bool     // it ended too early
-	ended   string   // why a redirect was not followed
-	warning []string // for who called
+	target      target
+	status      int
+	header      http.Header
+	body        []byte
+	truncated   bool     // there was more
+	broken      bool     // the connection ended early
+	notFollowed string   // why a redirect was not followed
+	warnings    []string // for the caller
 }
 
 // errTooSlow is the cause of a call that took too long.
 var errTooSlow = fmt.Errorf("no answer within %s", limit)
 
-// ask sends a request and follows its redirects. The first address was judged by the gate, and
-// each other is by the grants.
-func (f *fetcher) ask(ctx context.Context, q request, secrets []tool.SecretGrant) (answer, error) {
+// roundTrips sends a request and follows its redirects. The authorizer has decided on the first address;
+// each later one has to be granted.
+func (f *fetcher) roundTrips(ctx context.Context, q request, secrets []tool.SecretGrant) (answer, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, errTooSlow)
 	defer cancel()
 
@@ -55,7 +55,7 @@ func (f *fetcher) ask(ctx context.Context, q request, secrets []tool.SecretGrant
 		}
 
 		out := answer{target: q.target, status: resp.StatusCode, header: resp.Header}
-		next, why := f.next(q, resp, secrets)
+		next, why := f.redirect(q, resp, secrets)
 		if why == "" && next.target.url != nil && hop == maxRedirects {
 			why = fmt.Sprintf("there were more than %d redirects", maxRedirects)
 		}
@@ -66,35 +66,35 @@ func (f *fetcher) ask(ctx context.Context, q request, secrets []tool.SecretGrant
 			continue
 		}
 
-		out.ended = why
+		out.notFollowed = why
 		out.body, err = io.ReadAll(io.LimitReader(resp.Body, maxAnswer+margin))
 		resp.Body.Close()
-		out.cut = len(out.body) == maxAnswer+margin
+		out.truncated = len(out.body) == maxAnswer+margin
 		if err != nil {
+			// Half a page is better than none; without a body it is as if the server had not answered.
 			if len(out.body) == 0 || q.method == "HEAD" {
-				return out, f.explain(ctx, q, err)
+				return out, f.describe(ctx, q, err)
 			}
-			out.broken = !out.cut
-			out.warning = append(out.warning, "the answer broke off: "+f.explain(ctx, q, err).Error())
+			out.broken = !out.truncated
+			out.warnings = append(out.warnings, "the answer broke off: "+f.describe(ctx, q, err).Error())
 		}
 
 		return out, nil
 	}
 }
 
-// send makes one connection for one request: none is kept, since what was allowed for one
-// address is not for the next.
+// send makes one connection for one request. None is reused: what dial allows depends on the request.
 func (f *fetcher) send(ctx context.Context, q request, secrets []tool.SecretGrant) (*http.Response, error) {
 	access := f.access(q.target, q.method)
-	if len(secrets) > 0 && q.holds(secrets) {
-		if err := f.entrusts(q.target, access, secrets); err != nil {
-			return nil, &refusal{err.Error()}
+	if len(secrets) > 0 && q.hasPlaceholders(secrets) {
+		if err := f.checkSecrets(q.target, access, secrets); err != nil {
+			return nil, &refusedError{err.Error()}
 		}
 	}
 
-	u, header, body, err := q.filled(secrets)
+	u, header, body, err := q.withSecrets(secrets)
 	if err != nil {
-		return nil, &refusal{err.Error()}
+		return nil, &refusedError{err.Error()}
 	}
 
 	var content io.Reader
@@ -104,30 +104,31 @@ func (f *fetcher) send(ctx context.Context, q request, secrets []tool.SecretGran
 
 	req, err := http.NewRequestWithContext(ctx, q.method, u.String(), content)
 	if err != nil {
-		return nil, &refusal{"the request cannot be made"} // the error would tell all of it
+		return nil, &refusedError{"the request cannot be made"} // the error itself would quote the URL with its secrets
 	}
 
-	req.URL, req.Header = u, header
+	req.URL, req.Header = u, header // u itself: parsing its text again could escape the path differently
 	if req.Header.Get("User-Agent") == "" {
 		req.Header.Set("User-Agent", "rouse")
 	}
 
+	// No proxy: it would connect for us, past the check in dial.
 	transport := &http.Transport{
 		Proxy: nil, DialContext: f.dial(q.target, access), DisableKeepAlives: true, ForceAttemptHTTP2: true, MaxResponseHeaderBytes: maxHeader,
-		TLSHandshakeTimeout: 10 * time.Second, TLSClientConfig: &tls.Config{RootCAs: f.roots, ServerName: q.target.host, MinVersion: tls.VersionTLS12},
+		TLSHandshakeTimeout: 10 * time.Second, TLSClientConfig: &tls.Config{RootCAs: f.rootCAs, ServerName: q.target.host, MinVersion: tls.VersionTLS12},
 	}
 	resp, err := transport.RoundTrip(req)
 	if err != nil {
-		return nil, f.explain(ctx, q, err)
+		return nil, f.describe(ctx, q, err)
 	}
 
 	return resp, nil
 }
 
-// holds says whether a request asks for any secret where it would be put in.
-func (q request) holds(secrets []tool.SecretGrant) bool {
+// hasPlaceholders reports whether a request asks for a secret in a place where it would be filled in.
+func (q request) hasPlaceholders(secrets []tool.SecretGrant) bool {
 	texts := []string{q.body}
-	if q.ours {
+	if q.fromCall {
 		texts = append(texts, q.target.url.EscapedPath(), q.target.url.RawQuery)
 	}
 
@@ -137,9 +138,9 @@ func (q request) holds(secrets []tool.SecretGrant) bool {
 	return len(tool.Placeholders(strings.Join(texts, "\n"))) > 0
 }
 
-// next is the request that a redirect asks for, none when the answer is none; why says that it
-// is not followed.
-func (f *fetcher) next(q request, resp *http.Response, secrets []tool.SecretGrant) (next request, why string) {
+// redirect is the request that an answer redirects to; it has no URL when the answer is not a redirect.
+// why says why it is not followed.
+func (f *fetcher) redirect(q request, resp *http.Response, secrets []tool.SecretGrant) (next request, why string) {
 	location := resp.Header.Get("Location")
 	if location == "" || !slices.Contains([]int{301, 302, 303, 307, 308}, resp.StatusCode) {
 		return next, ""
@@ -154,15 +155,18 @@ func (f *fetcher) next(q request, resp *http.Response, secrets []tool.SecretGran
 	switch {
 	case err != nil:
 		return next, err.Error()
+	// What was protected on the way would be readable from here on.
 	case q.target.url.Scheme == "https" && to.url.Scheme != "https":
 		return next, "it leads from https to http"
 	}
 
 	next = request{target: to, method: q.method, headers: q.headers, body: q.body}
+	// As browsers do: 303 becomes a GET, and so does a POST after 301 and 302.
 	if resp.StatusCode == http.StatusSeeOther && q.method != "HEAD" || resp.StatusCode < 303 && q.method == "POST" {
 		next.method, next.body = "GET", ""
 	}
 
+	// To another origin go only headers that cannot be credentials.
 	next.headers = map[string]string{}
 	for name, value := range q.headers {
 		stays := to.origin() == q.target.origin() || slices.Contains([]string{"Accept", "Accept-Language", "Content-Type", "User-Agent"}, name) && len(tool.Placeholders(value)) == 0
@@ -172,15 +176,15 @@ func (f *fetcher) next(q request, resp *http.Response, secrets []tool.SecretGran
 	}
 
 	access := f.access(to, next.method)
-	if to.addr.IsValid() && !access.reaches(to.addr) {
-		return request{}, (&inwardError{to, to.addr}).Error()
+	if to.addr.IsValid() && !access.allows(to.addr) {
+		return request{}, (&privateAddrError{to, to.addr}).Error()
 	}
 	if !access.granted {
 		return request{}, fmt.Sprintf("%s %s is not granted; to go there, call web_fetch with it", next.method, to)
 	}
 
-	if next.holds(secrets) {
-		if err := f.entrusts(to, access, secrets); err != nil {
+	if next.hasPlaceholders(secrets) {
+		if err := f.checkSecrets(to, access, secrets); err != nil {
 			return request{}, err.Error()
 		}
 	}
@@ -188,39 +192,40 @@ func (f *fetcher) next(q request, resp *http.Response, secrets []tool.SecretGran
 	return next, ""
 }
 
-// refusal is what no repetition would change.
-type refusal struct{ why string }
+// refusedError is a refusal that repeating the call would not change.
+type refusedError struct{ why string }
 
-func (e *refusal) Error() string { return e.why }
+func (e *refusedError) Error() string { return e.why }
 
-// away is a server that gave no answer.
-type away struct{ why string }
+// unreachableError says that a server gave no answer; a later try may succeed.
+type unreachableError struct{ why string }
 
-func (e *away) Error() string { return e.why }
+func (e *unreachableError) Error() string { return e.why }
 
-// explain says why there was no answer, in words of which none is an address with its secrets.
-func (f *fetcher) explain(ctx context.Context, q request, err error) error {
+// describe says why there was no answer. The errors of net/http quote the URL, with the secrets in it, so
+// that known ones are worded here and others are redacted.
+func (f *fetcher) describe(ctx context.Context, q request, err error) error {
 	host := q.target.url.Host
-	var inward *inwardError
+	var inward *privateAddrError
 	var dns *net.DNSError
 	var cert *tls.CertificateVerificationError
 	var errno syscall.Errno
 	switch {
 	case errors.As(err, &inward):
-		return &refusal{inward.Error()}
+		return &refusedError{inward.Error()}
 	case errors.Is(context.Cause(ctx), errTooSlow):
-		return &away{fmt.Sprintf("%s gave no answer within %s", host, limit)}
+		return &unreachableError{fmt.Sprintf("%s gave no answer within %s", host, limit)}
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
 	case errors.As(err, &dns) && dns.IsNotFound:
-		return &away{fmt.Sprintf("there is no host %s", host)}
+		return &unreachableError{fmt.Sprintf("there is no host %s", host)}
 	case errors.As(err, &dns):
-		return &away{fmt.Sprintf("the address of %s cannot be found now: %s", host, dns.Err)}
+		return &unreachableError{fmt.Sprintf("the address of %s cannot be found now: %s", host, dns.Err)}
 	case errors.As(err, &cert):
-		return &refusal{fmt.Sprintf("%s does not prove that it is %[1]s: %v", host, cert.Err)}
+		return &refusedError{fmt.Sprintf("%s does not prove that it is %[1]s: %v", host, cert.Err)}
 	case errors.As(err, &errno):
-		return &away{fmt.Sprintf("%s cannot be reached: %s", host, errno)}
+		return &unreachableError{fmt.Sprintf("%s cannot be reached: %s", host, errno)}
 	}
 
-	return &away{fmt.Sprintf("%s gave no answer that is understood: %s", host, f.redact(err.Error()))}
+	return &unreachableError{fmt.Sprintf("%s gave no answer that is understood: %s", host, f.redact(err.Error()))}
 }

@@ -346,7 +346,7 @@ func TestSlow(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := f.explain(ctx, q, ctx.Err()); !strings.Contains(got.Error(), "no answer within 30s") {
+		if got := f.describe(ctx, q, ctx.Err()); !strings.Contains(got.Error(), "no answer within 30s") {
 			t.Errorf("it says %v", got)
 		}
 	})
@@ -361,13 +361,13 @@ func TestNeed(t *testing.T) {
 		}
 		return n
 	}
-	if n := need(`{"url": "https://example.com/a"}`); n.Missing != "" || n.Refused != nil || n.Adds != tool.Untrusted|tool.Outward {
+	if n := need(`{"url": "https://example.com/a"}`); n.MissingGrant != "" || n.Refused != nil || n.AddsTaint != tool.Untrusted|tool.Outward {
 		t.Errorf("of a granted GET: %+v", n)
 	}
 
 	n := need(`{"url": "https://EXAMPLE.com./a", "method": "POST", "headers": {"b": "2", "A": "1"}, "body": "text"}`)
-	if want := "POST https://example.com/a\nA: 1\nB: 2\n\ntext\n"; n.Shown != want || n.Missing == "" {
-		t.Errorf("a POST is shown as %q, missing %q", n.Shown, n.Missing)
+	if want := "POST https://example.com/a\nA: 1\nB: 2\n\ntext\n"; n.Shown != want || n.MissingGrant == "" {
+		t.Errorf("a POST is shown as %q, missing %q", n.Shown, n.MissingGrant)
 	}
 	if same := need(`{"url": "https://example.com/a", "method": "post", "headers": {"a": "1", "B": "2"}, "body": "text"}`); same.Action != n.Action {
 		t.Errorf("the same request is another action: %s, %s", n.Action, same.Action)
@@ -379,10 +379,10 @@ func TestNeed(t *testing.T) {
 		}
 	}
 
-	if n := need(`{"url": "https://example.com/", "headers": {"X": "__OSL_SECRET[api]__"}}`); n.Adds != tool.AllTaints || strings.Contains(n.Action+n.Shown, "sesame") {
+	if n := need(`{"url": "https://example.com/", "headers": {"X": "__OSL_SECRET[api]__"}}`); n.AddsTaint != tool.AllTaints || strings.Contains(n.Action+n.Shown, "sesame") {
 		t.Errorf("with a secret: %+v", n)
 	}
-	if n := need(`{"url": "https://example.com/", "headers": {"X": "__OSL_SECRET[open]__"}}`); n.Adds != tool.Untrusted|tool.Outward {
+	if n := need(`{"url": "https://example.com/", "headers": {"X": "__OSL_SECRET[open]__"}}`); n.AddsTaint != tool.Untrusted|tool.Outward {
 		t.Errorf("with a secret that opens nothing private: %+v", n)
 	}
 

@@ -7,20 +7,20 @@ import (
 	"strings"
 )
 
-// Grant lets an agent ask a host.
+// Grant allows an agent to send requests to a host.
 type Grant struct {
 	// Host is a name, *.example.com for all names below one, * for all names, or an IP address.
-	// With :port it is that port alone, without one 443 and 80. An address that is named here
+	// With :port only that port is granted, without one 443 and 80. An IP address that is named here
 	// may be one of this machine or its network.
 	Host    string
 	Methods []string // none: GET and HEAD
 	Private bool     // the names may lead to addresses of this machine or its network
 }
 
-// Methods are what can be asked of a server.
+// Methods are the methods that a request may have.
 var Methods = []string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"}
 
-// rule is a grant that was read.
+// rule is a parsed grant.
 type rule struct {
 	shown   string
 	any     bool
@@ -77,8 +77,8 @@ func (g Grant) rule() (rule, error) {
 	return r, nil
 }
 
-// Meet says whether any of the grants is about the host of one.
-func Meet(grants []Grant, one Grant) bool {
+// CoversHost reports whether any of the grants covers the host of one.
+func CoversHost(grants []Grant, one Grant) bool {
 	o, err := one.rule()
 	if err != nil {
 		return false
@@ -87,7 +87,7 @@ func Meet(grants []Grant, one Grant) bool {
 	return slices.ContainsFunc(grants, func(g Grant) bool {
 		r, err := g.rule()
 		switch {
-		case err != nil || r.port != o.port:
+		case err != nil || r.port != o.port: // no port is 443 and 80, which is not the same as one of them
 			return false
 		case r.below != "":
 			return strings.HasSuffix(o.host, r.below)
@@ -97,7 +97,7 @@ func Meet(grants []Grant, one Grant) bool {
 	})
 }
 
-// covers says whether the rule is about the server of t.
+// covers reports whether the rule is about the server of t.
 func (r rule) covers(t target) bool {
 	if r.port != t.port && (r.port != 0 || t.port != schemes[t.url.Scheme]) {
 		return false
@@ -107,20 +107,21 @@ func (r rule) covers(t target) bool {
 	case r.any:
 		return true
 	case r.below != "":
+		// 1.2.3.4 is not below "3.4": addresses have no subdomains.
 		return !t.addr.IsValid() && strings.HasSuffix(t.host, r.below)
 	}
 	return r.host == t.host
 }
 
-// access is what an agent's grants say of one request: whether it may be made, and which
-// addresses its host may have, which is the same for all methods.
+// access is what an agent's grants say about a request: whether it may be made, and which addresses its
+// host may have. The latter does not depend on the method.
 type access struct {
 	granted bool
 	private bool       // any address
-	addr    netip.Addr // this one, beside those of the internet
+	addr    netip.Addr // this one, in addition to those of the internet
 }
 
-// access looks at all grants: what one does not allow, another may.
+// access combines all grants: what one does not allow, another may.
 func (f *fetcher) access(t target, method string) access {
 	var a access
 	for _, r := range f.rules {

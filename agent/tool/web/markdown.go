@@ -14,19 +14,19 @@ import (
 	"rouse/internal/text"
 )
 
-// swell is how many times as long as a page its Markdown may become: each line of a quotation
-// repeats a mark for each that it is within, and a table has as many cells in each row as in its
-// longest. A few hundred bytes can ask for gigabytes so.
+// growthFactor bounds how much longer than its page the Markdown may become. Each line repeats the marks
+// of all quotations and lists around it, and each row of a table has as many cells as the longest: a few
+// hundred bytes of HTML could become gigabytes.
 const (
-	swell     = 16
-	swellFree = 64 << 10
+	growthFactor = 16
+	growthFree   = 64 << 10
 )
 
-// unescaped takes back what the converter escapes in any mode.
+// unescaped undoes the escapes that the converter makes in every mode.
 var unescaped = strings.NewReplacer("&lt;", "<", "&gt;", ">")
 
-// markdown is a page as Markdown, with its links in full. One that would swell is given as its
-// words alone.
+// markdown converts a page to Markdown, with absolute links. A page that would grow too much becomes its
+// plain words.
 func markdown(page string, from *url.URL) (title, out string) {
 	doc, err := html.Parse(strings.NewReader(page))
 	if err != nil {
@@ -34,21 +34,21 @@ func markdown(page string, from *url.URL) (title, out string) {
 	}
 
 	title = titleOf(doc)
-	trim(doc)
-	if swells(doc, len(page)*swell+swellFree) {
-		return title, words(doc)
+	dropAttributes(doc)
+	if growsTooMuch(doc, len(page)*growthFactor+growthFree) {
+		return title, plainWords(doc)
 	}
 
-	// Nobody renders it: marks that the text itself holds need no escapes, whose search takes
-	// time in the square of a text of brackets.
+	// Nobody renders the result, so that the text needs no escapes. Looking for what to escape takes
+	// quadratic time in a text of brackets.
 	c := converter.NewConverter(converter.WithEscapeMode(converter.EscapeModeDisabled), converter.WithPlugins(base.NewBasePlugin(), commonmark.NewCommonmarkPlugin(),
 		table.NewTablePlugin(table.WithCellPaddingBehavior(table.CellPaddingBehaviorMinimal))))
 	c.Register.TextTransformer(func(_ converter.Context, text string) string { return unescaped.Replace(text) }, converter.PriorityLate)
-	plain := *from
+	plain := *from // relative links do not depend on the query
 	plain.RawQuery = ""
 	md, err := c.ConvertNode(doc, converter.WithDomain(plain.String()))
 	if err != nil {
-		return title, words(doc)
+		return title, plainWords(doc)
 	}
 
 	return title, string(md)
@@ -63,9 +63,9 @@ func titleOf(doc *html.Node) string {
 	return ""
 }
 
-// trim takes out what says nothing in Markdown and can ask for much: cells that reach over
-// others, and pictures that are written out.
-func trim(doc *html.Node) {
+// dropAttributes removes attributes that mean nothing in Markdown and can make it huge: cells that span
+// others, and inline pictures.
+func dropAttributes(doc *html.Node) {
 	for n := range doc.Descendants() {
 		kept := n.Attr[:0]
 		for _, a := range n.Attr {
@@ -79,8 +79,8 @@ func trim(doc *html.Node) {
 	}
 }
 
-// swells says whether a page would become longer than most bytes.
-func swells(doc *html.Node, most int) bool {
+// growsTooMuch estimates whether the Markdown of a page would be longer than most bytes.
+func growsTooMuch(doc *html.Node, most int) bool {
 	size := 0
 	var walk func(n *html.Node, marks int)
 	walk = func(n *html.Node, marks int) {
@@ -105,7 +105,7 @@ func swells(doc *html.Node, most int) bool {
 	return size > most
 }
 
-// cells are those of a table whose rows are all as long as the longest.
+// cells is the number of cells of a table when all its rows are as long as the longest.
 func cells(t *html.Node) int {
 	rows, longest := 0, 0
 	for n := range t.Descendants() {
@@ -125,8 +125,8 @@ func cells(t *html.Node) int {
 	return rows * longest
 }
 
-// words are the texts of a page, a line for each.
-func words(doc *html.Node) string {
+// plainWords are the texts of a page, each on its own line.
+func plainWords(doc *html.Node) string {
 	var b strings.Builder
 	var walk func(n *html.Node)
 	walk = func(n *html.Node) {

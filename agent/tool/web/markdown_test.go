@@ -9,7 +9,7 @@ import (
 )
 
 // No page becomes much longer than it is.
-func TestSwelling(t *testing.T) {
+func TestMarkdownGrowth(t *testing.T) {
 	from := &url.URL{Scheme: "https", Host: "example.com", Path: "/"}
 	for name, page := range map[string]string{
 		"quotations":      strings.Repeat("<blockquote>", 400) + strings.Repeat("x<br>", 5000),
@@ -32,7 +32,7 @@ func TestSwelling(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, out := markdown(page, from)
-			if most := len(page)*swell + swellFree; len(out) > most {
+			if most := len(page)*growthFactor + growthFree; len(out) > most {
 				t.Errorf("%d bytes became %d", len(page), len(out))
 			}
 			if !strings.Contains(out, "x") && name != "a picture" && name != "entities" {
@@ -51,7 +51,7 @@ func FuzzRead(f *testing.F) {
 	f.Add("", "\x00\x01", true)
 	f.Fuzz(func(t *testing.T, kind, body string, cut bool) {
 		w := &fetcher{redact: func(s string) string { return strings.ReplaceAll(s, "canary-value", "[secret]") }}
-		a := answer{target: target{url: &url.URL{Scheme: "https", Host: "example.com", Path: "/"}}, header: http.Header{"Content-Type": {kind}}, body: []byte(body), cut: cut}
+		a := answer{target: target{url: &url.URL{Scheme: "https", Host: "example.com", Path: "/"}}, header: http.Header{"Content-Type": {kind}}, body: []byte(body), truncated: cut}
 		for _, source := range []bool{true, false} {
 			got := w.read(a, source)
 			if !utf8.ValidString(got.body) || strings.Contains(got.body, "canary-value") {

@@ -32,46 +32,47 @@ const (
 	maxShown = 16 << 10  // bytes of a body that are shown to who approves it
 )
 
-// hostHeaders are not for a call to give.
-var hostHeaders = []string{"Accept-Encoding", "Connection", "Content-Length", "Host", "Keep-Alive", "Proxy-Authorization", "Proxy-Connection", "Te", "Trailer", "Transfer-Encoding", "Upgrade"}
+// forbiddenHeaders are set by the client, or would change how the message is framed or where it goes.
+var forbiddenHeaders = []string{"Accept-Encoding", "Connection", "Content-Length", "Host", "Keep-Alive", "Proxy-Authorization", "Proxy-Connection", "Te", "Trailer", "Transfer-Encoding", "Upgrade"}
 
-// request is a call in its one form, its secrets still placeholders.
+// request is a call in canonical form, with placeholders for secrets.
 type request struct {
-	target  target
-	method  string
-	headers map[string]string // by canonical name
-	body    string
-	ours    bool // the address is that of the call, not that of a redirect
+	target   target
+	method   string
+	headers  map[string]string // by canonical name
+	body     string
+	fromCall bool // the address is that of the call, not that of a redirect
 }
 
-// badArg is an argument that cannot be used.
-type badArg struct{ field, why, expected string }
+// argError is an argument that cannot be used.
+type argError struct{ field, why, expected string }
 
-func (e *badArg) Error() string { return e.field + ": " + e.why }
+func (e *argError) Error() string { return e.field + ": " + e.why }
 
 func newRequest(a args) (request, error) {
-	q := request{method: strings.ToUpper(a.Method), headers: map[string]string{}, body: a.Body, ours: true}
+	q := request{method: strings.ToUpper(a.Method), headers: map[string]string{}, body: a.Body, fromCall: true}
 	if q.method == "" {
 		q.method = "GET"
 	}
 	if !slices.Contains(Methods, q.method) {
-		return q, &badArg{"method", fmt.Sprintf("%q is no method that can be used", a.Method), "one of " + strings.Join(Methods, ", ")}
+		return q, &argError{"method", fmt.Sprintf("%q is no method that can be used", a.Method), "one of " + strings.Join(Methods, ", ")}
 	}
 
 	var err error
 	if q.target, err = parseURL(a.URL); err != nil {
-		return q, &badArg{"url", err.Error(), "a URL like https://example.com/page"}
+		return q, &argError{"url", err.Error(), "a URL like https://example.com/page"}
 	}
 
+	// Canonical names first: "host" and "Host" are one header, and neither may be set.
 	for name, value := range a.Headers {
 		key := textproto.CanonicalMIMEHeaderKey(name)
 		switch _, twice := q.headers[key]; {
 		case !httpguts.ValidHeaderFieldName(name) || !httpguts.ValidHeaderFieldValue(value):
-			return q, &badArg{"headers", fmt.Sprintf("the header %q cannot be sent", name), "names and values without line breaks"}
-		case slices.Contains(hostHeaders, key):
-			return q, &badArg{"headers", fmt.Sprintf("the header %s is not for a call to give", key), "other headers"}
+			return q, &argError{"headers", fmt.Sprintf("the header %q cannot be sent", name), "names and values without line breaks"}
+		case slices.Contains(forbiddenHeaders, key):
+			return q, &argError{"headers", fmt.Sprintf("the header %s is not for a call to give", key), "other headers"}
 		case twice:
-			return q, &badArg{"headers", fmt.Sprintf("the header %s is given twice", key), "each header once"}
+			return q, &argError{"headers", fmt.Sprintf("the header %s is given twice", key), "each header once"}
 		}
 
 		q.headers[key] = value
@@ -79,12 +80,12 @@ func newRequest(a args) (request, error) {
 
 	if a.JSON != nil {
 		if a.Body != "" {
-			return q, &badArg{"json", "body is given too", "one of body and json"}
+			return q, &argError{"json", "body is given too", "one of body and json"}
 		}
 
 		text, err := json.Marshal(a.JSON)
 		if err != nil {
-			return q, &badArg{"json", err.Error(), "a JSON value"}
+			return q, &argError{"json", err.Error(), "a JSON value"}
 		}
 
 		q.body = string(text)
@@ -94,19 +95,20 @@ func newRequest(a args) (request, error) {
 	}
 
 	switch {
+	// HTTP gives a body of a GET no meaning, and servers and proxies disagree about it.
 	case q.body != "" && q.safe():
-		return q, &badArg{"body", q.method + " sends none", "a method like POST"}
+		return q, &argError{"body", q.method + " sends none", "a method like POST"}
 	case len(q.body) > maxBody:
-		return q, &badArg{"body", fmt.Sprintf("it has %d bytes, at most %d are sent", len(q.body), maxBody), "a shorter body"}
+		return q, &argError{"body", fmt.Sprintf("it has %d bytes, at most %d are sent", len(q.body), maxBody), "a shorter body"}
 	}
 
 	return q, nil
 }
 
-// safe says whether a request only reads.
+// safe reports whether a request only reads.
 func (q request) safe() bool { return q.method == "GET" || q.method == "HEAD" }
 
-// action is the request as an approval holds for it: equal texts are equal requests.
+// action is what an approval of the request is bound to: equal texts are equal requests.
 func (q request) action() string {
 	return fmt.Sprintf("%s %s %q %q", q.method, q.target, q.headers, q.body)
 }

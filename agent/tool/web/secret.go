@@ -12,8 +12,8 @@ import (
 	"rouse/agent/tool"
 )
 
-// used are the secrets that a request asks for, each once. An error is for who made the call.
-func (f *fetcher) used(q request) ([]tool.SecretGrant, error) {
+// secretsIn are the secrets that a request asks for, each once. The error is meant for the caller.
+func (f *fetcher) secretsIn(q request) ([]tool.SecretGrant, error) {
 	texts := []string{q.target.url.EscapedPath(), q.target.url.RawQuery, q.body}
 	for name, value := range q.headers {
 		texts = append(texts, value)
@@ -22,12 +22,13 @@ func (f *fetcher) used(q request) ([]tool.SecretGrant, error) {
 		}
 	}
 
+	// The host is not among the texts: a secret in it would be told to the DNS.
 	var out []tool.SecretGrant
 	for _, name := range tool.Placeholders(strings.Join(texts, "\n")) {
 		i := slices.IndexFunc(f.secrets, func(s tool.SecretGrant) bool { return s.Name == name })
 		switch {
 		case i < 0:
-			return nil, fmt.Errorf("the secret %s is not granted to this agent%s", name, f.secretsNamed())
+			return nil, fmt.Errorf("the secret %s is not granted to this agent%s", name, f.secretNames())
 		case f.secrets[i].OnlyTo == "":
 			return nil, fmt.Errorf("the secret %s is for commands: it names no host that it may be sent to", name)
 		case f.secrets[i].Value == "":
@@ -40,7 +41,7 @@ func (f *fetcher) used(q request) ([]tool.SecretGrant, error) {
 	return out, nil
 }
 
-func (f *fetcher) secretsNamed() string {
+func (f *fetcher) secretNames() string {
 	var names []string
 	for _, s := range f.secrets {
 		if s.OnlyTo != "" {
@@ -54,23 +55,23 @@ func (f *fetcher) secretsNamed() string {
 	return "; those for requests are " + strings.Join(names, ", ")
 }
 
-// entrusts says whether the server of t may be told the secrets: it is the host of each, and
-// nobody on the way can read along, unless it is nearby by its grant.
-func (f *fetcher) entrusts(t target, a access, secrets []tool.SecretGrant) error {
+// checkSecrets reports why the server of t may not receive the secrets. It must be the host that each is
+// for, over https; plain http is accepted only for a private address that was granted.
+func (f *fetcher) checkSecrets(t target, a access, secrets []tool.SecretGrant) error {
 	for _, s := range secrets {
 		only, err := Grant{Host: s.OnlyTo}.rule()
 		if err != nil || !only.covers(t) {
 			return fmt.Errorf("the secret %s may be sent to %s alone, not to %s", s.Name, s.OnlyTo, t.url.Host)
 		}
-		if near := a.private || a.addr.IsValid() && outside.SafeAddr(a.addr) != nil; t.url.Scheme != "https" && !near {
+		if near := a.private || a.addr.IsValid() && publicInternet.SafeAddr(a.addr) != nil; t.url.Scheme != "https" && !near {
 			return fmt.Errorf("the secret %s is sent over https alone, and %s is not", s.Name, t)
 		}
 	}
 	return nil
 }
 
-// filled is the request with its secrets in it, as it goes out.
-func (q request) filled(secrets []tool.SecretGrant) (*url.URL, http.Header, string, error) {
+// withSecrets is the request as it is sent, with the values of its secrets.
+func (q request) withSecrets(secrets []tool.SecretGrant) (*url.URL, http.Header, string, error) {
 	value := func(as func(string) string) func(string) string {
 		return func(name string) string {
 			i := slices.IndexFunc(secrets, func(s tool.SecretGrant) bool { return s.Name == name })
@@ -79,7 +80,7 @@ func (q request) filled(secrets []tool.SecretGrant) (*url.URL, http.Header, stri
 	}
 
 	u := *q.target.url
-	if q.ours { // an address that a server gave gets no secrets
+	if q.fromCall { // a server that redirects could send the placeholder to itself in a URL of its choice
 		escaped := tool.FillPlaceholders(u.EscapedPath(), value(url.PathEscape))
 		plain, err := url.PathUnescape(escaped)
 		if err != nil {
@@ -92,6 +93,7 @@ func (q request) filled(secrets []tool.SecretGrant) (*url.URL, http.Header, stri
 	header := http.Header{}
 	for name, text := range q.headers {
 		text = tool.FillPlaceholders(text, value(func(s string) string { return s }))
+		// The placeholder passed newRequest's check; its value may still break out of the header.
 		if strings.ContainsAny(text, "\r\n\x00") {
 			return nil, nil, "", fmt.Errorf("the header %s holds a line break", name)
 		}
@@ -101,7 +103,7 @@ func (q request) filled(secrets []tool.SecretGrant) (*url.URL, http.Header, stri
 	return &u, header, tool.FillPlaceholders(q.body, value(bodyForm(header.Get("Content-Type")))), nil
 }
 
-// bodyForm is how a value is written in a body of a type, so that it is one value there.
+// bodyForm encodes a value for a body of a content type, so that it stays one value there.
 func bodyForm(contentType string) func(string) string {
 	kind, _, err := mime.ParseMediaType(contentType)
 	switch {

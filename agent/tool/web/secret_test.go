@@ -27,7 +27,7 @@ func TestSecrets(t *testing.T) {
 
 	pool := roots(s)
 	pool.AddCert(other.Certificate())
-	fetch := tools(t, Options{Roots: pool, Grants: []Grant{{Host: s.host(t), Methods: []string{"GET", "POST"}}, {Host: other.host(t), Methods: []string{"GET", "POST"}}},
+	fetch := tools(t, Options{RootCAs: pool, Grants: []Grant{{Host: s.host(t), Methods: []string{"GET", "POST"}}, {Host: other.host(t), Methods: []string{"GET", "POST"}}},
 		Secrets: []tool.SecretGrant{{Name: "api", OnlyTo: s.host(t), Value: value}, {Name: "cmd", Value: "for-commands"}, {Name: "line", OnlyTo: s.host(t), Value: "a\r\nb: c"}},
 		Redact:  func(text string) string { return strings.ReplaceAll(text, value, "[secret]") },
 	})

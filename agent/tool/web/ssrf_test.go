@@ -179,7 +179,7 @@ func tools(t *testing.T, o Options) []tool.Tool {
 
 // No address leads inwards, asked for directly or by a redirect of a granted server, even where
 // all hosts are granted.
-func TestInward(t *testing.T) {
+func TestPrivateAddresses(t *testing.T) {
 	port, touched := canary(t)
 	all := corpus(port)
 	if len(all) < 200 {

@@ -22,22 +22,22 @@ import (
 //go:embed web_fetch.md
 var fetchText string
 
-// fetchSpec is the tool. What a call asks for it does by its own clock, and a little longer.
+// fetchSpec is the tool. A call has its own clock (limit); the tool's timeout leaves it time to answer.
 var fetchSpec = tool.Spec{
 	Name: "web_fetch", Description: fetchText, Effect: domain.EffectExternal, Class: tool.ClassOther, Scope: tool.ScopeOutside, Writes: tool.WritesElsewhere,
-	Given: tool.GivenNetwork, Reads: reads, Timeout: limit + limit/2, Enum: map[string][]string{"format": {"markdown", "source"}},
+	Requires: tool.RequiresNetwork, ReadsOnly: reads, Timeout: limit + limit/2, Enum: map[string][]string{"format": {"markdown", "source"}},
 }
 
 // Specs are the tools of the family.
 func Specs() tool.Specs { return tool.Specs{fetchSpec} }
 
-// Options are what the tool of one run reaches.
+// Options configure the tool of one run.
 type Options struct {
 	Grants   []Grant
 	Secrets  []tool.SecretGrant
-	Redact   func(text string) string // what blacks secrets out of an answer; nil: nothing
+	Redact   func(text string) string // replaces secrets in an answer; nil: nothing
 	Resolver *net.Resolver            // nil: the system's
-	Roots    *x509.CertPool           // who vouches for servers; nil: whom the system trusts
+	RootCAs  *x509.CertPool           // nil: those of the system
 }
 
 // fetcher is the tool of one run.
@@ -46,21 +46,21 @@ type fetcher struct {
 	secrets  []tool.SecretGrant
 	redact   func(string) string
 	resolver *net.Resolver
-	roots    *x509.CertPool
+	rootCAs  *x509.CertPool
 
-	mu   sync.Mutex
-	last []kept // the answers to the last requests, to be read on
+	mu     sync.Mutex
+	recent []cachedAnswer // the latest answers, newest first
 }
 
-// kept is an answer that may be read on.
-type kept struct {
+// cachedAnswer is an answer of which further pages may be read.
+type cachedAnswer struct {
 	request string
 	result  result
 	text    readable
 }
 
-// maxKept is how many answers are kept.
-const maxKept = 4
+// maxCached is how many answers are cached.
+const maxCached = 4
 
 // Tools is web_fetch for an agent with grants, and nothing for one without.
 func Tools(o Options) ([]tool.Tool, error) {
@@ -68,7 +68,7 @@ func Tools(o Options) ([]tool.Tool, error) {
 		return nil, nil
 	}
 
-	f := &fetcher{secrets: o.Secrets, redact: o.Redact, resolver: o.Resolver, roots: o.Roots}
+	f := &fetcher{secrets: o.Secrets, redact: o.Redact, resolver: o.Resolver, rootCAs: o.RootCAs}
 	if f.redact == nil {
 		f.redact = func(text string) string { return text }
 	}
@@ -82,15 +82,15 @@ func Tools(o Options) ([]tool.Tool, error) {
 	}
 
 	spec := fetchSpec
-	spec.Description += f.granted()
+	spec.Description += f.grantsText()
 	spec.Needs = tool.Needs(f.need)
 	fetch, err := tool.Define(spec, f.fetch)
 
 	return []tool.Tool{fetch}, err
 }
 
-// granted tells a model whom it may ask, and with which secrets.
-func (f *fetcher) granted() string {
+// grantsText tells a model which hosts it may ask, and with which secrets.
+func (f *fetcher) grantsText() string {
 	var b strings.Builder
 	b.WriteString("\nGranted:\n")
 	for _, r := range f.rules {
@@ -105,58 +105,60 @@ func (f *fetcher) granted() string {
 	return b.String()
 }
 
-// reads says whether a call changes nothing on its server, by what its method promises.
+// reads reports whether a call only reads, by what HTTP says of its method.
 func reads(raw json.RawMessage) bool {
 	var a struct {
 		Method string `json:"method"`
 	}
-	return json.Unmarshal(raw, &a) == nil && request{method: strings.ToUpper(orGet(a.Method))}.safe()
+	return json.Unmarshal(raw, &a) == nil && request{method: strings.ToUpper(methodOrGET(a.Method))}.safe()
 }
 
-func orGet(method string) string {
+func methodOrGET(method string) string {
 	if method == "" {
 		return "GET"
 	}
 	return method
 }
 
-// need tells the gate what a call asks whom. Whatever is asked for can carry data out, and what
-// comes back may be anybody's words.
+// need tells the authorizer what a call asks for, and of whom. Any request can carry data out, and what
+// comes back may have been written by anybody.
 func (f *fetcher) need(_ context.Context, _ tool.Invocation, a args) (tool.Need, error) {
-	q, secrets, refused := f.understood(a)
+	q, secrets, refused := f.parse(a)
 	if refused != nil {
 		return tool.Need{Refused: refused}, nil
 	}
 
-	n := tool.Need{Action: q.action(), Shown: f.redact(q.shown()), Adds: tool.Untrusted | tool.Outward}
+	n := tool.Need{Action: q.action(), Shown: f.redact(q.shown()), AddsTaint: tool.Untrusted | tool.Outward}
 	if slices.ContainsFunc(secrets, func(s tool.SecretGrant) bool { return !s.Public }) {
-		n.Adds |= tool.Private
+		n.AddsTaint |= tool.Private
 	}
 
 	access := f.access(q.target, q.method)
 	if !access.granted {
-		n.Missing = fmt.Sprintf("%s %s is not among the grants of this agent (grants.network)", q.method, q.target.url.Host)
+		n.MissingGrant = fmt.Sprintf("%s %s is not among the grants of this agent (grants.network)", q.method, q.target.url.Host)
 	}
 
 	return n, nil
 }
 
-// understood is a call that can be made once it is allowed; refused answers another.
-func (f *fetcher) understood(a args) (q request, secrets []tool.SecretGrant, refused *tool.Envelope) {
+// parse turns arguments into a request that can be sent once it is approved, or answers the call that
+// no approval would make possible.
+func (f *fetcher) parse(a args) (q request, secrets []tool.SecretGrant, refused *tool.Envelope) {
 	refuse := func(e tool.Envelope) (request, []tool.SecretGrant, *tool.Envelope) { return q, nil, &e }
 	q, err := newRequest(a)
-	var bad *badArg
+	var bad *argError
 	if errors.As(err, &bad) {
 		return refuse(tool.Failure(tool.KindInvalidArgs, "%s", f.redact(bad.Error())).WithField(bad.field, bad.expected))
 	}
 
+	// A host that is an IP address can be checked now; a name only when it is resolved (see dial).
 	access := f.access(q.target, q.method)
-	if q.target.addr.IsValid() && !access.reaches(q.target.addr) {
-		return refuse(tool.Failure(tool.KindRejected, "%s", &inwardError{q.target, q.target.addr}))
+	if q.target.addr.IsValid() && !access.allows(q.target.addr) {
+		return refuse(tool.Failure(tool.KindRejected, "%s", &privateAddrError{q.target, q.target.addr}))
 	}
 
-	if secrets, err = f.used(q); err == nil {
-		err = f.entrusts(q.target, access, secrets)
+	if secrets, err = f.secretsIn(q); err == nil {
+		err = f.checkSecrets(q.target, access, secrets)
 	}
 	if err != nil {
 		return refuse(tool.Failure(tool.KindRejected, "%s", f.redact(err.Error())))
@@ -165,7 +167,7 @@ func (f *fetcher) understood(a args) (q request, secrets []tool.SecretGrant, ref
 	return q, secrets, nil
 }
 
-// result is what a call is answered.
+// result is the result of a call.
 type result struct {
 	URL         string            `json:"url"`
 	Status      int               `json:"status"`
@@ -177,7 +179,7 @@ type result struct {
 	NextOffset  int               `json:"next_offset,omitempty"`
 }
 
-// shownHeaders are those of an answer that say how to go on.
+// shownHeaders are the headers of an answer that a caller needs to continue.
 var shownHeaders = []string{"Content-Length", "Etag", "Last-Modified", "Link", "Location", "Retry-After"}
 
 const (
@@ -186,7 +188,7 @@ const (
 )
 
 func (f *fetcher) fetch(ctx context.Context, _ tool.Invocation, a args) (tool.Envelope, error) {
-	q, secrets, refused := f.understood(a)
+	q, secrets, refused := f.parse(a)
 	switch {
 	case refused != nil:
 		return *refused, nil
@@ -201,13 +203,14 @@ func (f *fetcher) fetch(ctx context.Context, _ tool.Invocation, a args) (tool.En
 	}
 
 	source := a.Format == "source"
-	k, found := f.remembered(q, source, a.Offset)
+	// A further page comes from the same answer: asked again, the server may give another one.
+	k, found := f.cached(q, source, a.Offset)
 	if !found {
-		ans, err := f.ask(ctx, q, secrets)
+		ans, err := f.roundTrips(ctx, q, secrets)
 		if err != nil {
-			return f.failed(ctx, err)
+			return f.failure(ctx, err)
 		}
-		k = f.keep(q, source, ans)
+		k = f.cache(q, source, ans)
 	}
 
 	res := k.result
@@ -227,10 +230,10 @@ func (f *fetcher) fetch(ctx context.Context, _ tool.Invocation, a args) (tool.En
 	return tool.Success(res, warnings...), nil
 }
 
-// failed answers a call whose server gave no answer.
-func (f *fetcher) failed(ctx context.Context, err error) (tool.Envelope, error) {
-	var no *refusal
-	var gone *away
+// failure is the result of a call whose server gave no answer.
+func (f *fetcher) failure(ctx context.Context, err error) (tool.Envelope, error) {
+	var no *refusedError
+	var gone *unreachableError
 	switch {
 	case errors.As(err, &no):
 		return tool.Failure(tool.KindRejected, "%s", f.redact(no.Error())), nil
@@ -243,9 +246,9 @@ func (f *fetcher) failed(ctx context.Context, err error) (tool.Envelope, error) 
 	return tool.Envelope{}, err
 }
 
-// keep remembers an answer, to be read on without asking again.
-func (f *fetcher) keep(q request, source bool, a answer) kept {
-	k := kept{request: fmt.Sprint(source, q.action()), text: f.read(a, source)}
+// cache keeps an answer, so that its further pages need no new request.
+func (f *fetcher) cache(q request, source bool, a answer) cachedAnswer {
+	k := cachedAnswer{request: fmt.Sprint(source, q.action()), text: f.read(a, source)}
 	k.result = result{URL: f.redact(a.target.String()), Status: a.status, ContentType: k.text.kind, Title: f.redact(k.text.title), Headers: map[string]string{}}
 	for _, name := range shownHeaders {
 		if value := a.header.Get(name); value != "" {
@@ -253,37 +256,37 @@ func (f *fetcher) keep(q request, source bool, a answer) kept {
 		}
 	}
 
-	if a.ended != "" {
-		k.text.warnings = append(k.text.warnings, "the redirect was not followed: "+f.redact(a.ended))
+	if a.notFollowed != "" {
+		k.text.warnings = append(k.text.warnings, "the redirect was not followed: "+f.redact(a.notFollowed))
 	}
 
 	if a.status >= 400 {
 		k.text.warnings = append(k.text.warnings, "the server answered "+statusText(a.status))
 	}
 
-	if q.safe() {
+	if q.safe() { // others are not repeated, and cannot be read on
 		f.mu.Lock()
 		defer f.mu.Unlock()
-		f.last = append([]kept{k}, f.last[:min(len(f.last), maxKept-1)]...)
+		f.recent = append([]cachedAnswer{k}, f.recent[:min(len(f.recent), maxCached-1)]...)
 	}
 
 	return k
 }
 
-// remembered is the latest answer to a request of which a further part is asked for.
-func (f *fetcher) remembered(q request, source bool, offset int) (kept, bool) {
+// cached is the latest answer to a request, when a further page of it is asked for.
+func (f *fetcher) cached(q request, source bool, offset int) (cachedAnswer, bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 
-	for _, k := range f.last {
+	for _, k := range f.recent {
 		if offset > 0 && k.request == fmt.Sprint(source, q.action()) {
 			return k, true
 		}
 	}
-	return kept{}, false
+	return cachedAnswer{}, false
 }
 
-// statusKind is the kind of failure that a status means where it is one.
+// statusKind is the kind of failure of a call that has to succeed.
 func statusKind(status int) tool.Kind {
 	switch {
 	case status == http.StatusNotFound || status == http.StatusGone:
@@ -298,7 +301,7 @@ func statusText(status int) string {
 	return strings.TrimSpace(fmt.Sprintf("%d %s", status, http.StatusText(status)))
 }
 
-// excerpt is the beginning of a text, for a message.
+// excerpt is the beginning of a body, for a message.
 func excerpt(body string) string {
 	if body = strings.TrimSpace(body); body == "" {
 		return "without a word"

@@ -11,29 +11,30 @@ import (
 	"rouse/internal/domain"
 )
 
-// allow is what a run asks that may not do something by itself.
-func allow(key, hash string) *ledger.Question {
+// approvalQuestion is what a run asks that may not do something by itself.
+func approvalQuestion(key, hash string) *ledger.Question {
 	return &ledger.Question{Kind: ledger.KindApproval, Call: key, Title: "j asks", Message: "no grant covers it", Expires: ledger.ApprovalExpires,
 		Options: []string{ledger.ApprovalOnce, ledger.ApprovalAlways, ledger.ApprovalDeny},
-		Action:  ledger.Action{Tool: "send", Shown: "to: \x00 bob", Hash: hash}}
+		Action:  ledger.Action{Tool: "send", Description: "to: \x00 bob", Hash: hash}}
 }
 
-// asking is a run of a job that waits for an approval, with the item.
-func asking(t *testing.T, l *ledger.Ledger, job string, q *ledger.Question) (int64, ledger.Item) {
+// waitingForApproval is a run of a job that waits for an approval, with the item.
+func waitingForApproval(t *testing.T, l *ledger.Ledger, job string, q *ledger.Question) (int64, ledger.Item) {
 	t.Helper()
 	run := enqueue(t, l, manual(job))[0].Run
-	ok(t, l.Finish(t.Context(), start(t, l, run), ledger.Result{Wait: q, Notices: []ledger.Notice{{Channel: "desktop", Title: job, Body: "rouse approve " + ledger.ItemHere}}}))
+	ok(t, l.Finish(t.Context(), start(t, l, run), ledger.Result{Wait: q, Notices: []ledger.Notice{{Channel: "desktop", Title: job, Body: "rouse approve " + ledger.ItemPlaceholder}}}))
 	items := must[[]ledger.Item](t)(l.ItemsOf(t.Context(), run))
 	return run, items[len(items)-1]
 }
 
-// overTime: what nobody answered in time is neither allowed nor denied any more, also before a daemon
+// approvalExpires: what nobody answered in time is neither allowed nor denied any more, also before a daemon
 // has ended its run, and not by the answer to another run's request for the same.
-func overTime(t *testing.T, open Open) {
+func approvalExpires(t *testing.T, open Open) {
 	l, ctx := open(t), t.Context()
-	late := allow("p1", "same")
+	late := approvalQuestion("p1", "same")
+	// Expired from the start: no daemon has had a chance to close it.
 	late.Expires = -time.Second
-	run, item := asking(t, l, "j", late)
+	run, item := waitingForApproval(t, l, "j", late)
 	for _, answer := range []string{ledger.ApprovalOnce, ledger.ApprovalAlways} {
 		if _, err := l.Answer(ctx, item.ID, answer); !errors.Is(err, ledger.ErrClosed) {
 			t.Errorf("%s after its time: %v", answer, err)
@@ -44,30 +45,30 @@ func overTime(t *testing.T, open Open) {
 		t.Errorf("denied after its time: %v", err)
 	}
 
-	_, other := asking(t, l, "j", allow("p1", "same"))
+	_, other := waitingForApproval(t, l, "j", approvalQuestion("p1", "same"))
 	must[ledger.Run](t)(l.Answer(ctx, other.ID, ledger.ApprovalOnce))
-	if r := get(t, l, run); !r.Asks() {
+	if r := get(t, l, run); !r.WaitsForPerson() {
 		t.Errorf("the run goes on: %+v", r)
 	}
-	if due := must[[]ledger.Item](t)(l.Overdue(ctx, time.Now())); len(due) != 1 || due[0].ID != item.ID {
+	if due := must[[]ledger.Item](t)(l.OverdueItems(ctx, time.Now())); len(due) != 1 || due[0].ID != item.ID {
 		t.Errorf("overdue: %+v", due)
 	}
 }
 
-// approvals: an action waits for one of three answers, over a restart; once is for one call,
-// always stands until it is taken back, and nothing stands for another agent.
+// approvals: an action waits for one of three answers, over a restart. Once is for one call; always
+// is a standing approval until it is revoked, and for no other agent.
 func approvals(t *testing.T, open Open) {
 	l, ctx := open(t), t.Context()
 	for answer, stands := range map[string]bool{ledger.ApprovalOnce: false, ledger.ApprovalAlways: true, ledger.ApprovalDeny: false} {
-		run, item := asking(t, l, "j", allow("p1", answer))
+		run, item := waitingForApproval(t, l, "j", approvalQuestion("p1", answer))
 		r := get(t, l, run)
-		if r.WaitingFor != domain.WaitApproval || !r.Asks() || r.Parks != 1 || !r.NotBefore.Equal(item.ExpiresAt) || item.ExpiresAt.Sub(item.CreatedAt) != 72*time.Hour {
+		if r.WaitingFor != domain.WaitApproval || !r.WaitsForPerson() || r.Parks != 1 || !r.NotBefore.Equal(item.ExpiresAt) || item.ExpiresAt.Sub(item.CreatedAt) != 72*time.Hour {
 			t.Fatalf("run %+v, item %+v", r, item)
 		}
 		if item.Kind != ledger.KindApproval || item.Action.Tool != "send" || item.Action.Hash != answer || item.Call != "p1" || item.Used != "" {
 			t.Errorf("item: %+v", item)
 		}
-		if _, err := l.Answer(ctx, item.ID, "perhaps"); !errors.Is(err, ledger.ErrAnswer) {
+		if _, err := l.Answer(ctx, item.ID, "perhaps"); !errors.Is(err, ledger.ErrInvalidAnswer) {
 			t.Errorf("an answer that it does not offer: %v", err)
 		}
 
@@ -86,11 +87,11 @@ func approvals(t *testing.T, open Open) {
 		if r := get(t, l, run); r.WaitingFor != domain.WaitResume {
 			t.Errorf("after %s: %+v", answer, r)
 		}
-		if got := must[bool](t)(l.Stands(ctx, "a", answer)); got != stands {
+		if got := must[bool](t)(l.HasStandingApproval(ctx, "a", answer)); got != stands {
 			t.Errorf("%s stands: %v", answer, got)
 		}
 
-		if must[bool](t)(l.Stands(ctx, "b", answer)) {
+		if must[bool](t)(l.HasStandingApproval(ctx, "b", answer)) {
 			t.Errorf("%s stands for another agent", answer)
 		}
 		if i := must[ledger.Item](t)(l.Item(ctx, item.ID)); i.Answer != answer || (answer == ledger.ApprovalDeny) != (i.Reason == "not him") {
@@ -98,38 +99,49 @@ func approvals(t *testing.T, open Open) {
 		}
 	}
 
-	run, item := asking(t, l, "j", allow("p1", "late"))
-	ok(t, l.Expire(ctx, item.ID, ledger.Result{Outcome: domain.OutcomeTimeout, Error: "nobody answered"}))
+	revokeOnly(t, l)
+}
+
+// approvalWithdrawn: a run that ends otherwise takes its request for an approval with it.
+func approvalWithdrawn(t *testing.T, open Open) {
+	l, ctx := open(t), t.Context()
+	run, item := waitingForApproval(t, l, "j", approvalQuestion("p1", "late"))
+	ok(t, l.ExpireItem(ctx, item.ID, ledger.Result{Outcome: domain.OutcomeTimeout, Error: "nobody answered"}))
 	if r := get(t, l, run); r.Outcome != domain.OutcomeTimeout {
 		t.Errorf("expired: %+v", r)
 	}
 
-	run, item = asking(t, l, "j", allow("p1", "gone"))
+	run, item = waitingForApproval(t, l, "j", approvalQuestion("p1", "gone"))
 	must[ledger.Run](t)(l.RequestCancel(ctx, run, "not needed"))
 	if i := must[ledger.Item](t)(l.Item(ctx, item.ID)); i.State != ledger.ItemWithdrawn {
 		t.Errorf("of a cancelled run: %+v", i)
 	}
+}
 
-	given := must[[]ledger.Standing](t)(l.StandingGrants(ctx))
+// revokeOnly revokes the only standing approval there is.
+func revokeOnly(t *testing.T, l *ledger.Ledger) {
+	t.Helper()
+	ctx := t.Context()
+	given := must[[]ledger.StandingApproval](t)(l.StandingApprovals(ctx))
 	if len(given) != 1 || given[0].Agent != "a" || given[0].Action.Hash != ledger.ApprovalAlways || given[0].Action.Tool != "send" || given[0].Item == 0 {
 		t.Fatalf("standing: %+v", given)
 	}
 
-	must[ledger.Standing](t)(l.Revoke(ctx, given[0].ID))
-	if _, err := l.Revoke(ctx, given[0].ID); !errors.Is(err, ledger.ErrNotFound) {
-		t.Errorf("taken back twice: %v", err)
+	must[ledger.StandingApproval](t)(l.RevokeApproval(ctx, given[0].ID))
+	if _, err := l.RevokeApproval(ctx, given[0].ID); !errors.Is(err, ledger.ErrNotFound) {
+		t.Errorf("revoked twice: %v", err)
 	}
-	if must[bool](t)(l.Stands(ctx, "a", ledger.ApprovalAlways)) {
-		t.Error("it stands after it was taken back")
+	if must[bool](t)(l.HasStandingApproval(ctx, "a", ledger.ApprovalAlways)) {
+		t.Error("it is in force after it was revoked")
 	}
 }
 
 // approvalsTogether: who waits for the same action is told of once and answered once.
 func approvalsTogether(t *testing.T, open Open) {
 	l, ctx := open(t), t.Context()
-	first, item := asking(t, l, "j", allow("p1", "same"))
-	second, _ := asking(t, l, "k", allow("p7", "same"))
-	other, _ := asking(t, l, "j", allow("p1", "other"))
+	first, item := waitingForApproval(t, l, "j", approvalQuestion("p1", "same"))
+	second, _ := waitingForApproval(t, l, "k", approvalQuestion("p7", "same"))
+	other, _ := waitingForApproval(t, l, "j", approvalQuestion("p1", "other"))
 	if n := must[[]ledger.Notice](t)(l.PendingNotices(ctx, time.Now(), 10)); len(n) != 2 || n[0].Title != "j" || n[1].Title != "j" || n[0].Body != fmt.Sprint("rouse approve ", item.ID) {
 		t.Errorf("notices: %+v", n)
 	}
@@ -142,44 +154,44 @@ func approvalsTogether(t *testing.T, open Open) {
 	}
 }
 
-// definitions: what a job is allowed to be stands once it is approved; denied, its run ends.
-func definitions(t *testing.T, open Open) {
+// definitionApproval: the approval of a job's definition is a standing one; if it is denied, the run ends.
+func definitionApproval(t *testing.T, open Open) {
 	l, ctx := open(t), t.Context()
 	of := func(hash string) *ledger.Question {
-		q := allow("", hash)
+		q := approvalQuestion("", hash)
 		q.Action.Tool = ""
 		q.Options = []string{ledger.ApprovalOnce, ledger.ApprovalDeny}
 		return q
 	}
 
-	run, item := asking(t, l, "j", of("good"))
+	run, item := waitingForApproval(t, l, "j", of("good"))
 	must[ledger.Run](t)(l.Answer(ctx, item.ID, ledger.ApprovalOnce))
-	if r := get(t, l, run); r.WaitingFor != domain.WaitResume || !must[bool](t)(l.Stands(ctx, "a", "good")) {
+	if r := get(t, l, run); r.WaitingFor != domain.WaitResume || !must[bool](t)(l.HasStandingApproval(ctx, "a", "good")) {
 		t.Errorf("approved: %+v", r)
 	}
 
-	run, item = asking(t, l, "j", of("bad"))
+	run, item = waitingForApproval(t, l, "j", of("bad"))
 	must[ledger.Run](t)(l.Deny(ctx, item.ID, "who wrote this?"))
-	if r := get(t, l, run); r.Outcome != domain.OutcomeCancelled || r.Error != "its owner denied it: who wrote this?" || must[bool](t)(l.Stands(ctx, "a", "bad")) {
+	if r := get(t, l, run); r.Outcome != domain.OutcomeCancelled || r.Error != "its owner denied it: who wrote this?" || must[bool](t)(l.HasStandingApproval(ctx, "a", "bad")) {
 		t.Errorf("denied: %+v", r)
 	}
 }
 
-// marks: what a run has met only grows, survives its attempt, and reaches the memory of its
+// recordTaint: the taint of a run only grows, survives its attempt, and reaches the memory of its
 // agent; an approval is used for one call.
-func marks(t *testing.T, open Open) {
+func recordTaint(t *testing.T, open Open) {
 	l, ctx := open(t), t.Context()
-	run, item := asking(t, l, "j", allow("p1", "h"))
+	run, item := waitingForApproval(t, l, "j", approvalQuestion("p1", "h"))
 	must[ledger.Run](t)(l.Answer(ctx, item.ID, ledger.ApprovalOnce))
 	a := start(t, l, run)
-	ok(t, l.Mark(ctx, a, ledger.Marks{Taint: "C", Tier: "A", Keeps: true, Used: map[int64]string{item.ID: "p1"}}))
-	if since := must[int64](t)(l.Untrusted(ctx, "a")); since != 0 {
+	ok(t, l.RecordTaint(ctx, a, ledger.TaintUpdate{Taint: "C", Tier: "A", WritesMemory: true, UsedApprovals: map[int64]string{item.ID: "p1"}}))
+	if since := must[int64](t)(l.MemoryTaintedBy(ctx, "a")); since != 0 {
 		t.Errorf("the memory of a run without untrusted content is untrusted since run %d", since)
 	}
 
-	ok(t, l.Mark(ctx, a, ledger.Marks{Taint: "A", Tier: "B", Keeps: true, Used: map[int64]string{item.ID: "p1"}}))
-	ok(t, l.Mark(ctx, a, ledger.Marks{Taint: "C", Tier: "A"}))
-	if err := l.Mark(ctx, a, ledger.Marks{Used: map[int64]string{item.ID: "p2"}}); err == nil {
+	ok(t, l.RecordTaint(ctx, a, ledger.TaintUpdate{Taint: "A", Tier: "B", WritesMemory: true, UsedApprovals: map[int64]string{item.ID: "p1"}}))
+	ok(t, l.RecordTaint(ctx, a, ledger.TaintUpdate{Taint: "C", Tier: "A"}))
+	if err := l.RecordTaint(ctx, a, ledger.TaintUpdate{UsedApprovals: map[int64]string{item.ID: "p2"}}); err == nil {
 		t.Error("an approval was used for two calls")
 	}
 
@@ -190,17 +202,17 @@ func marks(t *testing.T, open Open) {
 	if i := must[ledger.Item](t)(l.Item(ctx, item.ID)); i.Used != "p1" {
 		t.Errorf("item: %+v", i)
 	}
-	if since := must[int64](t)(l.Untrusted(ctx, "a")); since != run {
+	if since := must[int64](t)(l.MemoryTaintedBy(ctx, "a")); since != run {
 		t.Errorf("the memory is untrusted since run %d, want %d", since, run)
 	}
 
 	ok(t, l.Finish(ctx, a, ledger.Result{Outcome: domain.OutcomeSuccess}))
-	if err := l.Mark(ctx, a, ledger.Marks{Taint: "B"}); !errors.Is(err, ledger.ErrFenced) {
+	if err := l.RecordTaint(ctx, a, ledger.TaintUpdate{Taint: "B"}); !errors.Is(err, ledger.ErrFenced) {
 		t.Errorf("a mark of an attempt that is over: %v", err)
 	}
 
-	ok(t, l.Trust(ctx, "a"))
-	if err := l.Trust(ctx, "a"); !errors.Is(err, ledger.ErrNotFound) || must[int64](t)(l.Untrusted(ctx, "a")) != 0 {
+	ok(t, l.TrustMemory(ctx, "a"))
+	if err := l.TrustMemory(ctx, "a"); !errors.Is(err, ledger.ErrNotFound) || must[int64](t)(l.MemoryTaintedBy(ctx, "a")) != 0 {
 		t.Errorf("trusted twice: %v", err)
 	}
 
@@ -210,22 +222,22 @@ func marks(t *testing.T, open Open) {
 	}
 }
 
-// taintAtFirst: a run that untrusted content has started begins with its letter, and so does
+// initialTaint: a run that untrusted content has started begins with its letter, and so does
 // one that such a run has planned.
-func taintAtFirst(t *testing.T, open Open) {
+func initialTaint(t *testing.T, open Open) {
 	l := open(t)
 	file := &ledger.File{Path: "/in/a.csv", Hash: "h"}
 	for name, c := range map[string]struct {
 		r    ledger.Request
 		want string
 	}{
-		"by hand":   {manual("j"), ""},
+		"manual":    {manual("j"), ""},
 		"file":      {ledger.Request{Job: "j", Agent: "a", Trigger: domain.TriggerManual, Detail: ledger.Detail{File: file}}, "A"},
 		"files":     {ledger.Request{Job: "j", Agent: "a", Trigger: domain.TriggerWatch, Detail: ledger.Detail{Files: []ledger.File{*file}}}, "A"},
 		"folder":    {ledger.Request{Job: "j", Agent: "a", Trigger: domain.TriggerWatch, Detail: ledger.Detail{Folder: "/in"}}, "A"},
 		"webhook":   {ledger.Request{Job: "j", Agent: "a", Trigger: domain.TriggerWebhook}, "A"},
-		"forgotten": {ledger.Request{Agent: "a", Trigger: domain.TriggerSelf, Detail: ledger.Detail{Wake: &ledger.Wake{AskedBy: 99}}}, "A"},
-		"owner's":   {ledger.Request{Agent: "a", Trigger: domain.TriggerSelf, Detail: ledger.Detail{Wake: &ledger.Wake{}}}, ""},
+		"forgotten": {ledger.Request{Agent: "a", Trigger: domain.TriggerSelf, Detail: ledger.Detail{Wake: &ledger.WakeDetail{AskedBy: 99}}}, "A"},
+		"owner's":   {ledger.Request{Agent: "a", Trigger: domain.TriggerSelf, Detail: ledger.Detail{Wake: &ledger.WakeDetail{}}}, ""},
 	} {
 		if r := get(t, l, enqueue(t, l, c.r)[0].Run); r.Taint != c.want {
 			t.Errorf("%s begins with %q, want %q", name, r.Taint, c.want)
@@ -233,8 +245,8 @@ func taintAtFirst(t *testing.T, open Open) {
 	}
 
 	planner := enqueue(t, l, manual("j"))[0].Run
-	ok(t, l.Mark(t.Context(), start(t, l, planner), ledger.Marks{Taint: "AB"}))
-	wake := ledger.Request{Agent: "a", Trigger: domain.TriggerSelf, Detail: ledger.Detail{Wake: &ledger.Wake{AskedBy: planner}}}
+	ok(t, l.RecordTaint(t.Context(), start(t, l, planner), ledger.TaintUpdate{Taint: "AB"}))
+	wake := ledger.Request{Agent: "a", Trigger: domain.TriggerSelf, Detail: ledger.Detail{Wake: &ledger.WakeDetail{AskedBy: planner}}}
 	if r := get(t, l, enqueue(t, l, wake)[0].Run); r.Taint != "AB" {
 		t.Errorf("a wake begins with %q", r.Taint)
 	}

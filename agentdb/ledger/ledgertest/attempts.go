@@ -56,21 +56,22 @@ func cancelIsKept(t *testing.T, open Open) {
 	}
 }
 
-// took: what an interrupted attempt took is not forgotten, though it could not say so.
-func took(t *testing.T, open Open) {
+// interruptedUsage: what an interrupted attempt used is not lost, though it could not report it.
+func interruptedUsage(t *testing.T, open Open) {
 	l, ctx, now := open(t), t.Context(), time.Now()
 	run := enqueue(t, l, manual("j"))[0].Run
 	a := start(t, l, run)
 	ok(t, l.StartStep(ctx, a, ledger.Step{Number: 1, StartedAt: now}))
 	ok(t, l.FinishStep(ctx, a, ledger.Step{Number: 1, Usage: ledger.Usage{TokensIn: 100, TokensOut: 10, TokensCached: 1}, FinishedAt: now}))
 	ok(t, l.StartCall(ctx, a, ledger.Call{Step: 1, Key: "k", Tool: "t", Effect: domain.EffectRead, StartedAt: now}))
-	within := ledger.Step{Number: 2, Within: "k", Usage: ledger.Usage{TokensIn: 30}, StartedAt: now, FinishedAt: now} // is none of the run's own
+	within := ledger.Step{Number: 2, ParentCall: "k", Usage: ledger.Usage{TokensIn: 30}, StartedAt: now, FinishedAt: now} // is none of the run's own
 	ok(t, l.StartStep(ctx, a, within))
 	ok(t, l.FinishStep(ctx, a, within))
-	if steps := must[[]ledger.Step](t)(l.Steps(ctx, run)); len(steps) != 2 || steps[1].Within != "k" {
+	if steps := must[[]ledger.Step](t)(l.Steps(ctx, run)); len(steps) != 2 || steps[1].ParentCall != "k" {
 		t.Errorf("steps: %+v", steps)
 	}
 
+	// The first attempt cannot say what it used, so its recorded steps and calls count.
 	ok(t, l.Interrupt(ctx, a, "killed", nil))
 	ok(t, l.Finish(ctx, start(t, l, run), ledger.Result{Outcome: domain.OutcomeSuccess, Steps: 2, Calls: 3, Usage: ledger.Usage{TokensIn: 5}}))
 	if r := get(t, l, run); r.Steps != 3 || r.Calls != 4 || r.Usage != (ledger.Usage{TokensIn: 135, TokensOut: 10, TokensCached: 1}) {
@@ -78,8 +79,8 @@ func took(t *testing.T, open Open) {
 	}
 }
 
-// unstarted: an end without a beginning is an error, not a record that is lost.
-func unstarted(t *testing.T, open Open) {
+// endWithoutStart: an end without a start is an error, not a record that is silently lost.
+func endWithoutStart(t *testing.T, open Open) {
 	l, ctx := open(t), t.Context()
 	a := start(t, l, enqueue(t, l, manual("j"))[0].Run)
 	if err := l.FinishStep(ctx, a, ledger.Step{Number: 7}); err == nil || !strings.Contains(err.Error(), "step 7") {

@@ -17,7 +17,7 @@ const today = "2026-11-21"
 
 func spent(t *testing.T, l *ledger.Ledger, day, scope, name string) ledger.Spending {
 	t.Helper()
-	return must[ledger.Spending](t)(l.SpentBy(t.Context(), day, scope, name))
+	return must[ledger.Spending](t)(l.SpendingOf(t.Context(), day, scope, name))
 }
 
 // begin starts a run of a job with its first step.
@@ -37,7 +37,7 @@ func budget(t *testing.T, open Open) {
 	l, ctx := open(t), t.Context()
 	a := begin(t, l, "j")
 	r := reservation(60, 600)
-	r.OfDaemon = ledger.Limit{CostMicroUSD: 100}
+	r.DaemonLimit = ledger.Limit{CostMicroUSD: 100}
 	id, full, err := l.Reserve(ctx, a, r)
 	ok(t, err)
 	if full != nil {
@@ -58,6 +58,7 @@ func budget(t *testing.T, open Open) {
 		}
 	}
 
+	// The first settled it; a second must not be counted on top.
 	if again, err := l.Settle(ctx, id, ledger.Usage{CostMicroUSD: 25}); err != nil || again != nil {
 		t.Errorf("settled twice: %+v (%v)", again, err)
 	}
@@ -65,36 +66,20 @@ func budget(t *testing.T, open Open) {
 		t.Errorf("the step has not taken it: %+v", steps[0].Usage)
 	}
 
-	for what, c := range map[string]struct {
-		set   func(*ledger.Reservation)
-		scope string
-		money bool
-	}{
-		"agent's money":  {func(r *ledger.Reservation) { r.OfAgent.CostMicroUSD = 84 }, ledger.ScopeAgent, true},
-		"job's money":    {func(r *ledger.Reservation) { r.OfJob.CostMicroUSD = 84 }, ledger.ScopeJob, true},
-		"daemon's money": {func(r *ledger.Reservation) { r.OfDaemon.CostMicroUSD = 84 }, ledger.ScopeDaemon, true},
-		"agent's tokens": {func(r *ledger.Reservation) { r.OfAgent.Tokens = 633 }, ledger.ScopeAgent, false},
-		"job's tokens":   {func(r *ledger.Reservation) { r.OfJob.Tokens = 633 }, ledger.ScopeJob, false},
-	} {
-		r := reservation(60, 600)
-		c.set(&r)
-		if _, full, err := l.Reserve(ctx, a, r); err != nil || full == nil || full.Scope != c.scope || full.Money != c.money {
-			t.Errorf("%s: %+v (%v)", what, full, err)
-		}
-	}
-
+	budgetLimits(t, l, a)
 	r = reservation(0, 1)
-	r.OfDaemon.CostMicroUSD = 1
+	r.DaemonLimit.CostMicroUSD = 1
 	if _, full, err := l.Reserve(ctx, a, r); err != nil || full != nil {
 		t.Errorf("a call that costs nothing found no room: %+v (%v)", full, err)
 	}
 
+	// Sums are those of a day, and what belongs to no job is in the sums of no job.
 	r = reservation(60, 600)
-	r.Day, r.Job, r.OfDaemon.CostMicroUSD = "2026-11-22", "", 60
+	r.Day, r.Job, r.DaemonLimit.CostMicroUSD = "2026-11-22", "", 60
 	if _, full, err := l.Reserve(ctx, a, r); err != nil || full != nil {
 		t.Errorf("the next day is not empty: %+v (%v)", full, err)
 	}
-	if list := must[[]ledger.Spending](t)(l.Spent(ctx, "2026-11-22")); len(list) != 2 || list[0].Scope != ledger.ScopeAgent || list[1].Scope != ledger.ScopeDaemon {
+	if list := must[[]ledger.Spending](t)(l.SpendingOn(ctx, "2026-11-22")); len(list) != 2 || list[0].Scope != ledger.ScopeAgent || list[1].Scope != ledger.ScopeDaemon {
 		t.Errorf("of no job: %+v", list)
 	}
 
@@ -104,13 +89,35 @@ func budget(t *testing.T, open Open) {
 	}
 }
 
+// budgetLimits: beside 25 spent and 34 tokens used, each limit refuses what is one too many.
+func budgetLimits(t *testing.T, l *ledger.Ledger, a ledger.Attempt) {
+	t.Helper()
+	for what, c := range map[string]struct {
+		set   func(*ledger.Reservation)
+		scope string
+		money bool
+	}{
+		"agent's money":  {func(r *ledger.Reservation) { r.AgentLimit.CostMicroUSD = 84 }, ledger.ScopeAgent, true},
+		"job's money":    {func(r *ledger.Reservation) { r.JobLimit.CostMicroUSD = 84 }, ledger.ScopeJob, true},
+		"daemon's money": {func(r *ledger.Reservation) { r.DaemonLimit.CostMicroUSD = 84 }, ledger.ScopeDaemon, true},
+		"agent's tokens": {func(r *ledger.Reservation) { r.AgentLimit.Tokens = 633 }, ledger.ScopeAgent, false},
+		"job's tokens":   {func(r *ledger.Reservation) { r.JobLimit.Tokens = 633 }, ledger.ScopeJob, false},
+	} {
+		r := reservation(60, 600)
+		c.set(&r)
+		if _, full, err := l.Reserve(t.Context(), a, r); err != nil || full == nil || full.Scope != c.scope || full.Money != c.money {
+			t.Errorf("%s: %+v (%v)", what, full, err)
+		}
+	}
+}
+
 // budgetCrash: what was reserved when the process died stays counted, and belongs to the run
 // when its attempt is given up.
 func budgetCrash(t *testing.T, open Open) {
 	l, ctx := open(t), t.Context()
 	a := begin(t, l, "j")
 	r := reservation(60, 600)
-	r.OfJob.CostMicroUSD = 100
+	r.JobLimit.CostMicroUSD = 100
 	id, _, err := l.Reserve(ctx, a, r)
 	ok(t, err)
 	ok(t, l.Close())
@@ -152,7 +159,7 @@ func budgetRace(t *testing.T, open Open) {
 			for range 20 {
 				wanted := rand.Int64N(60) + 1
 				r := ledger.Reservation{Step: 1, Day: today, Agent: "a", Job: fmt.Sprint("j", i%2), Usage: ledger.Usage{TokensOut: 1, CostMicroUSD: wanted},
-					OfDaemon: ledger.Limit{CostMicroUSD: limit}, OfJob: ledger.Limit{CostMicroUSD: limit * 2 / 3}}
+					DaemonLimit: ledger.Limit{CostMicroUSD: limit}, JobLimit: ledger.Limit{CostMicroUSD: limit * 2 / 3}}
 				id, full, err := l.Reserve(t.Context(), a, r)
 				if err != nil {
 					t.Error(err)
@@ -194,25 +201,5 @@ func budgetRace(t *testing.T, open Open) {
 	jobs := spent(t, two[0], today, ledger.ScopeJob, "j0").CostMicroUSD + spent(t, two[0], today, ledger.ScopeJob, "j1").CostMicroUSD
 	if agent := spent(t, two[0], today, ledger.ScopeAgent, "a").CostMicroUSD; agent != s.CostMicroUSD || jobs != s.CostMicroUSD {
 		t.Errorf("the daemon has %d, its agent %d, its jobs %d", s.CostMicroUSD, agent, jobs)
-	}
-}
-
-// pruneSpending: sums are kept for more than a year.
-func pruneSpending(t *testing.T, open Open) {
-	l, ctx := open(t), t.Context()
-	a := begin(t, l, "j")
-	id, _, err := l.Reserve(ctx, a, reservation(5, 5))
-	ok(t, err)
-	must[[]ledger.Spending](t)(l.Settle(ctx, id, ledger.Usage{CostMicroUSD: 5}))
-	keep := func(string) time.Duration { return time.Hour }
-	day := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
-	must[int](t)(l.Prune(ctx, day.AddDate(0, 0, 399), keep))
-	if s := spent(t, l, today, ledger.ScopeJob, "j"); s.CostMicroUSD != 5 {
-		t.Errorf("not kept: %+v", s)
-	}
-
-	must[int](t)(l.Prune(ctx, day.AddDate(0, 0, 402), keep))
-	if s := spent(t, l, today, ledger.ScopeJob, "j"); s.CostMicroUSD != 0 {
-		t.Errorf("kept for ever: %+v", s)
 	}
 }

@@ -18,12 +18,13 @@ func fileOps(t *testing.T, open Open) {
 	l, ctx := open(t), t.Context()
 	run := enqueue(t, l, manual("j"))[0].Run
 	a := start(t, l, run)
+	// Bytes that no text column takes, and more of them than stay in the database.
 	odd, large := []byte("a\x00\xff"), bytes.Repeat([]byte("0123456789"), 20_000)
 	var ids []int64
 	for i, before := range [][]byte{nil, odd, large} {
 		op := ledger.FileOp{Agent: "clerk", Batch: fmt.Sprint("k", i), Type: ledger.FileWrite, Root: "/w", Path: fmt.Sprintf("/w/%d", i%2), Mode: 0o640, Size: int64(len(before)), AfterHash: "h"}
 		if before == nil {
-			op.Type, op.Made = ledger.FileCreate, "/w/new"
+			op.Type, op.CreatedFolder = ledger.FileCreate, "/w/new"
 		} else {
 			op.BeforeHash = "b"
 		}
@@ -39,43 +40,25 @@ func fileOps(t *testing.T, open Open) {
 		}
 	}
 
-	if n := must[int64](t)(l.FileBytes(ctx, run)); n != int64(len(odd)+len(large)) {
+	if n := must[int64](t)(l.SavedFileBytes(ctx, run)); n != int64(len(odd)+len(large)) {
 		t.Errorf("%d bytes are kept", n)
 	}
 
-	lost := must[ledger.FileOp](t)(l.AddFileOp(ctx, a, ledger.FileOp{Agent: "clerk", Type: ledger.FileWrite, Root: "/w", Path: "/w/9", Size: 1 << 40, BeforeHash: "b", AfterHash: "h", Lost: "too large"}, nil))
-	if n := must[int64](t)(l.FileBytes(ctx, run)); n != int64(len(odd)+len(large)) {
+	lost := must[ledger.FileOp](t)(l.AddFileOp(ctx, a, ledger.FileOp{Agent: "clerk", Type: ledger.FileWrite, Root: "/w", Path: "/w/9", Size: 1 << 40, BeforeHash: "b", AfterHash: "h", NoUndoReason: "too large"}, nil))
+	if n := must[int64](t)(l.SavedFileBytes(ctx, run)); n != int64(len(odd)+len(large)) {
 		t.Errorf("with one that is not kept, %d bytes are", n)
 	}
 
-	for _, c := range []struct {
-		f    ledger.FileOpFilter
-		want []int64
-	}{
-		{ledger.FileOpFilter{Run: run}, []int64{lost.ID, ids[2], ids[1], ids[0]}},
-		{ledger.FileOpFilter{Agent: "clerk", Path: "/w/0", Limit: -1}, []int64{ids[2], ids[0]}},
-		{ledger.FileOpFilter{Run: run, Batch: "k1"}, []int64{ids[1]}},
-		{ledger.FileOpFilter{Agent: "clerk", Limit: 1}, []int64{lost.ID}},
-		{ledger.FileOpFilter{Agent: "other"}, nil}, {ledger.FileOpFilter{Run: run + 1}, nil},
-	} {
-		var got []int64
-		for _, op := range must[[]ledger.FileOp](t)(l.FileOps(ctx, c.f)) {
-			got = append(got, op.ID)
-		}
-		if fmt.Sprint(got) != fmt.Sprint(c.want) {
-			t.Errorf("%+v gave %v, want %v", c.f, got, c.want)
-		}
-	}
-
-	ok(t, l.EndFileOp(ctx, ids[1]))
+	filterFileOps(t, l, run, ids, lost.ID)
+	ok(t, l.MarkFileOpUndone(ctx, ids[1]))
 	if op := must[[]ledger.FileOp](t)(l.FileOps(ctx, ledger.FileOpFilter{ID: ids[1]}))[0]; op.UndoneAt.IsZero() {
 		t.Errorf("not undone: %+v", op)
 	}
-	if err := l.EndFileOp(ctx, ids[1]); err == nil {
+	if err := l.MarkFileOpUndone(ctx, ids[1]); err == nil {
 		t.Error("one change was undone twice")
 	}
 
-	ok(t, l.DropFileOp(ctx, lost.ID))
+	ok(t, l.DeleteFileOp(ctx, lost.ID))
 	if _, err := l.FileBefore(ctx, lost.ID); !errors.Is(err, ledger.ErrNotFound) {
 		t.Errorf("a change that was dropped: %v", err)
 	}
@@ -87,5 +70,28 @@ func fileOps(t *testing.T, open Open) {
 	must[int](t)(l.Prune(context.WithoutCancel(ctx), time.Now().Add(2*time.Hour), func(string) time.Duration { return time.Hour }))
 	if left := must[[]ledger.FileOp](t)(l.FileOps(ctx, ledger.FileOpFilter{})); len(left) != 0 {
 		t.Errorf("left of a run that is forgotten: %+v", left)
+	}
+}
+
+// filterFileOps lists the three changes of fileOps, and the one that cannot be undone, by filters.
+func filterFileOps(t *testing.T, l *ledger.Ledger, run int64, ids []int64, lost int64) {
+	t.Helper()
+	for _, c := range []struct {
+		f    ledger.FileOpFilter
+		want []int64
+	}{
+		{ledger.FileOpFilter{Run: run}, []int64{lost, ids[2], ids[1], ids[0]}},
+		{ledger.FileOpFilter{Agent: "clerk", Path: "/w/0", Limit: -1}, []int64{ids[2], ids[0]}},
+		{ledger.FileOpFilter{Run: run, Batch: "k1"}, []int64{ids[1]}},
+		{ledger.FileOpFilter{Agent: "clerk", Limit: 1}, []int64{lost}},
+		{ledger.FileOpFilter{Agent: "other"}, nil}, {ledger.FileOpFilter{Run: run + 1}, nil},
+	} {
+		var got []int64
+		for _, op := range must[[]ledger.FileOp](t)(l.FileOps(t.Context(), c.f)) {
+			got = append(got, op.ID)
+		}
+		if fmt.Sprint(got) != fmt.Sprint(c.want) {
+			t.Errorf("%+v gave %v, want %v", c.f, got, c.want)
+		}
 	}
 }

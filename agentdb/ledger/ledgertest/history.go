@@ -13,40 +13,65 @@ import (
 
 // history asks what lay around a time: rows, runs by other triggers, events of no run.
 func history(t *testing.T, open Open) {
-	l, ctx := open(t), t.Context()
+	l, ctx, begin := open(t), t.Context(), time.Now()
 	if _, known, err := l.JobState(ctx, "j"); known || err != nil {
 		t.Fatalf("a job that nobody named is known (%v)", err)
 	}
 
-	begin := time.Now()
-	spec := []ledger.JobSpec{{Name: "j", Agent: "a", ScheduleHash: "1"}}
-	must[map[string]ledger.JobState](t)(l.SyncJobs(ctx, begin, spec))
+	sixHours(t, l)
+	st, known, err := l.JobState(ctx, "j")
+	if err != nil || !known || !st.Anchor.Equal(begin) || !st.Watermark.Equal(begin.Add(11*halfHour)) || st.ScheduleHash != "1" {
+		t.Errorf("%+v %t (%v)", st, known, err)
+	}
 
-	for i := range 6 { // one instant an hour, and half an hour later a run by hand
-		time.Sleep(30 * time.Minute)
+	occurrencesAround(t, l, begin)
+	otherRunsAround(t, l, begin)
+	eventsBetween(t, l, begin)
+
+	// A job that is gone is not known, with all that is recorded of it.
+	must[map[string]ledger.JobState](t)(l.SyncJobs(ctx, time.Now(), nil))
+	if _, known, err := l.JobState(ctx, "j"); known || err != nil {
+		t.Errorf("a job that is gone is known (%v)", err)
+	}
+}
+
+// halfHour is the unit in which the tests of the history count time.
+const halfHour = 30 * time.Minute
+
+// halves counts half hours from begin to each of some times.
+func halves(begin time.Time, times ...time.Time) (out []int) {
+	for _, tm := range times {
+		out = append(out, int(tm.Sub(begin)/halfHour))
+	}
+	return out
+}
+
+// sixHours records what six hours bring: one instant an hour with some events, in the odd half
+// hours, and a manual run in the even ones.
+func sixHours(t *testing.T, l *ledger.Ledger) {
+	t.Helper()
+	ctx := t.Context()
+	spec := []ledger.JobSpec{{Name: "j", Agent: "a", ScheduleHash: "1"}}
+	must[map[string]ledger.JobState](t)(l.SyncJobs(ctx, time.Now(), spec))
+
+	for i := range 6 {
+		time.Sleep(halfHour)
 		now := time.Now()
 		must[[]ledger.Occurrence](t)(l.RecordDue(ctx, now, []ledger.Due{due("j", now, "allow"), due("other", now, "allow")}, map[string]time.Time{"j": now}))
 		ok(t, l.AppendEvents(ctx, ledger.Event{Kind: "daemon.started"}, ledger.Event{Kind: "daemon.stopped"}, ledger.Event{Kind: "other"}, ledger.Event{Kind: "daemon.started", Job: "j"}))
-		time.Sleep(30 * time.Minute)
+		time.Sleep(halfHour)
 		enqueue(t, l, manual("j"), manual("other"))
+		// A run of a schedule is no "other run", wherever it comes from.
 		if i == 2 {
 			enqueue(t, l, ledger.Request{Job: "j", Agent: "a", Trigger: domain.TriggerSchedule, Key: "more"})
 		}
 	}
 
-	at := func(half int) time.Time { return begin.Add(time.Duration(half) * 30 * time.Minute) }
-	st, known, err := l.JobState(ctx, "j")
-	if err != nil || !known || !st.Anchor.Equal(at(0)) || !st.Watermark.Equal(at(11)) || st.ScheduleHash != "1" {
-		t.Errorf("%+v %t (%v)", st, known, err)
-	}
+}
 
-	halves := func(times ...time.Time) (out []int) {
-		for _, tm := range times {
-			out = append(out, int(tm.Sub(begin)/(30*time.Minute)))
-		}
-		return out
-	}
-
+func occurrencesAround(t *testing.T, l *ledger.Ledger, begin time.Time) {
+	t.Helper()
+	at := func(half int) time.Time { return begin.Add(time.Duration(half) * halfHour) }
 	for _, c := range []struct {
 		at            time.Time
 		before, after int
@@ -55,14 +80,18 @@ func history(t *testing.T, open Open) {
 		{at(5), 2, 2, "[1 3 5 7]"}, {at(5).Add(time.Millisecond), 2, 2, "[3 5 7 9]"}, {at(0), 5, 1, "[1]"}, {at(99), 2, 5, "[9 11]"}, {at(5), 1, 0, "[3]"},
 	} {
 		var times []time.Time
-		for _, o := range must[[]ledger.Occurrence](t)(l.OccurrencesAround(ctx, "j", c.at, c.before, c.after)) {
+		for _, o := range must[[]ledger.Occurrence](t)(l.OccurrencesAround(t.Context(), "j", c.at, c.before, c.after)) {
 			times = append(times, o.Nominal)
 		}
-		if got := fmt.Sprint(halves(times...)); got != c.want {
-			t.Errorf("rows around %v: %s, want %s", halves(c.at), got, c.want)
+		if got := fmt.Sprint(halves(begin, times...)); got != c.want {
+			t.Errorf("rows around %v: %s, want %s", halves(begin, c.at), got, c.want)
 		}
 	}
+}
 
+func otherRunsAround(t *testing.T, l *ledger.Ledger, begin time.Time) {
+	t.Helper()
+	at := func(half int) time.Time { return begin.Add(time.Duration(half) * halfHour) }
 	for _, c := range []struct {
 		at            time.Time
 		before, after int
@@ -73,18 +102,22 @@ func history(t *testing.T, open Open) {
 		{at(99), 9, 9, time.Time{}, time.Time{}, "[2 4 6 8 10 12]"}, {at(0), 9, 1, time.Time{}, time.Time{}, "[2]"}, {at(7), 1, 0, time.Time{}, time.Time{}, "[6]"},
 	} {
 		var times []time.Time
-		for _, r := range must[[]ledger.Run](t)(l.OtherRunsAround(ctx, "j", c.at, c.before, c.after, c.from, c.to)) {
+		for _, r := range must[[]ledger.Run](t)(l.OtherRunsAround(t.Context(), "j", c.at, c.before, c.after, c.from, c.to)) {
 			times = append(times, r.QueuedAt)
 		}
-		if got := fmt.Sprint(halves(times...)); got != c.want {
-			t.Errorf("runs around %v from %v to %v: %s, want %s", halves(c.at), c.from, c.to, got, c.want)
+		if got := fmt.Sprint(halves(begin, times...)); got != c.want {
+			t.Errorf("runs around %v from %v to %v: %s, want %s", halves(begin, c.at), c.from, c.to, got, c.want)
 		}
 	}
+}
 
+func eventsBetween(t *testing.T, l *ledger.Ledger, begin time.Time) {
+	t.Helper()
+	at := func(half int) time.Time { return begin.Add(time.Duration(half) * halfHour) }
 	events := func(job string, from, to time.Time, limit int, kinds ...string) string {
 		var out []string
-		for _, e := range must[[]ledger.Event](t)(l.EventsBetween(ctx, job, from, to, limit, kinds...)) {
-			out = append(out, fmt.Sprint(halves(e.At)[0], strings.TrimPrefix(e.Kind, "daemon")))
+		for _, e := range must[[]ledger.Event](t)(l.EventsBetween(t.Context(), job, from, to, limit, kinds...)) {
+			out = append(out, fmt.Sprint(halves(begin, e.At)[0], strings.TrimPrefix(e.Kind, "daemon")))
 		}
 		return strings.Join(out, " ")
 	}
@@ -96,12 +129,6 @@ func history(t *testing.T, open Open) {
 	}
 	if got := events("j", at(2), at(3), 9, "daemon.started"); got != "3.started" {
 		t.Errorf("of a job: %s", got)
-	}
-
-	// A job that is gone is not known, with all that is recorded of it.
-	must[map[string]ledger.JobState](t)(l.SyncJobs(ctx, time.Now(), nil))
-	if _, known, err := l.JobState(ctx, "j"); known || err != nil {
-		t.Errorf("a job that is gone is known (%v)", err)
 	}
 }
 

@@ -43,6 +43,7 @@ func inbox(t *testing.T, open Open) {
 		t.Errorf("notices: %+v", n)
 	}
 
+	// The answer comes after a restart, and through another process.
 	l = open(t)
 	if _, err := l.Answer(ctx, items[0].ID, "b"); err != nil {
 		t.Fatal(err)
@@ -93,17 +94,17 @@ func inboxEnds(t *testing.T, open Open) {
 	if len(items) != 1 || items[0].Run != runs[0] {
 		t.Fatalf("inbox: %+v", items)
 	}
-	if due := must[[]ledger.Item](t)(l.Overdue(ctx, time.Now())); len(due) != 0 {
+	if due := must[[]ledger.Item](t)(l.OverdueItems(ctx, time.Now())); len(due) != 0 {
 		t.Errorf("overdue at once: %+v", due)
 	}
 
-	due := must[[]ledger.Item](t)(l.Overdue(ctx, items[0].ExpiresAt))
+	due := must[[]ledger.Item](t)(l.OverdueItems(ctx, items[0].ExpiresAt))
 	if len(due) != 1 {
 		t.Fatalf("overdue: %+v", due)
 	}
 
 	for range 2 { // the second changes nothing
-		ok(t, l.Expire(ctx, due[0].ID, ledger.Result{Outcome: domain.OutcomeTimeout, Error: "nobody answered"}))
+		ok(t, l.ExpireItem(ctx, due[0].ID, ledger.Result{Outcome: domain.OutcomeTimeout, Error: "nobody answered"}))
 	}
 
 	if r := get(t, l, runs[0]); r.State != domain.StateFinished || r.Outcome != domain.OutcomeTimeout {
@@ -129,7 +130,8 @@ func recovery(t *testing.T, open Open) {
 	for _, answer := range offered {
 		run := enqueue(t, l, manual(answer))[0].Run
 		a := start(t, l, run)
-		ok(t, l.Inform(ctx, a, ledger.Question{Call: "p2", Title: "j was cut off", Message: "look"}))
+		// The info is replaced by the question about the same call.
+		ok(t, l.AddInfo(ctx, a, ledger.Question{Call: "p2", Title: "j was cut off", Message: "look"}))
 		ok(t, l.Finish(ctx, a, ledger.Result{Wait: &ledger.Question{Kind: ledger.KindRecovery, Call: "p2", Title: "j was cut off", Message: "Look.", Options: offered, Expires: time.Hour}}))
 		items := must[[]ledger.Item](t)(l.Inbox(ctx))
 		if len(items) != 1 || items[0].Kind != ledger.KindRecovery || items[0].Call != "p2" || items[0].Attempt != 1 {
@@ -137,11 +139,12 @@ func recovery(t *testing.T, open Open) {
 		}
 
 		for _, wrong := range []string{"maybe", "", "DONE"} {
-			if _, err := l.Answer(ctx, items[0].ID, wrong); !errors.Is(err, ledger.ErrAnswer) {
+			if _, err := l.Answer(ctx, items[0].ID, wrong); !errors.Is(err, ledger.ErrInvalidAnswer) {
 				t.Errorf("%q: %v", wrong, err)
 			}
 		}
 
+		// The answer comes after a restart.
 		l = open(t)
 		must[ledger.Run](t)(l.Answer(ctx, items[0].ID, answer))
 
@@ -170,8 +173,8 @@ func recovery(t *testing.T, open Open) {
 	}
 }
 
-// infos: an owner is told once of each call, of those that a run ended in by the ledger
-// itself; nothing waits for an info, no time ends it, and it outlives its run until it is seen.
+// infos: an owner is informed of the calls in which a run ended, by the ledger itself. Nothing waits
+// for an info, and it does not expire.
 func infos(t *testing.T, open Open) {
 	l, ctx := open(t), t.Context()
 	for name, end := range map[string]func(a ledger.Attempt) error{
@@ -187,6 +190,7 @@ func infos(t *testing.T, open Open) {
 		a := start(t, l, run)
 		c := ledger.Call{Step: 1, Key: "p1", Tool: "file_write", Effect: domain.EffectWrite, StartedAt: time.Now()}
 		ok(t, l.StartCall(ctx, a, c))
+		// A killed attempt cannot say what became of its call: Interrupt has to find out.
 		if name != "killed" && name != "goes on" {
 			c.State = domain.CallUncertain
 			ok(t, l.FinishCall(ctx, a, c))
@@ -194,6 +198,7 @@ func infos(t *testing.T, open Open) {
 
 		ok(t, end(a))
 		items := must[[]ledger.Item](t)(l.Inbox(ctx))
+		// The next attempt can ask about the call, or the run has got over it.
 		if name == "goes on" || name == "success" {
 			if len(items) != 0 {
 				t.Errorf("%s: %+v", name, items)
@@ -204,7 +209,7 @@ func infos(t *testing.T, open Open) {
 		if len(items) != 1 || items[0].Kind != ledger.KindInfo || items[0].Title != name+" was cut off" || !strings.Contains(items[0].Message, "a call of file_write") || !items[0].ExpiresAt.IsZero() {
 			t.Fatalf("%s: %+v", name, items)
 		}
-		if due := must[[]ledger.Item](t)(l.Overdue(ctx, time.Now().Add(10000*time.Hour))); len(due) != 0 {
+		if due := must[[]ledger.Item](t)(l.OverdueItems(ctx, time.Now().Add(10000*time.Hour))); len(due) != 0 {
 			t.Errorf("overdue: %+v", due)
 		}
 
@@ -213,14 +218,18 @@ func infos(t *testing.T, open Open) {
 			t.Errorf("%s, after it was seen: %+v", name, r)
 		}
 	}
+}
 
+// infosOnce: there is one info for each call, which outlives its run until it is seen.
+func infosOnce(t *testing.T, open Open) {
+	l, ctx := open(t), t.Context()
 	run := enqueue(t, l, manual("j"))[0].Run
 	a := start(t, l, run)
 	for range 2 {
-		ok(t, l.Inform(ctx, a, ledger.Question{Call: "m1.1.1", Title: "t", Message: "m"}))
+		ok(t, l.AddInfo(ctx, a, ledger.Question{Call: "m1.1.1", Title: "t", Message: "m"}))
 	}
 
-	ok(t, l.Inform(ctx, a, ledger.Question{Call: "m1.1.2", Title: "t", Message: "m"}))
+	ok(t, l.AddInfo(ctx, a, ledger.Question{Call: "m1.1.2", Title: "t", Message: "m"}))
 	if items := must[[]ledger.Item](t)(l.Inbox(ctx)); len(items) != 2 {
 		t.Errorf("inbox: %+v", items)
 	}
@@ -230,7 +239,7 @@ func infos(t *testing.T, open Open) {
 	if items := must[[]ledger.Item](t)(l.Inbox(ctx)); len(items) != 2 || items[0].Kind != ledger.KindInfo {
 		t.Errorf("what is to be known is gone with its run: %+v", items)
 	}
-	if err := l.Inform(ctx, a, ledger.Question{Title: "t", Message: "m"}); !errors.Is(err, ledger.ErrFenced) {
+	if err := l.AddInfo(ctx, a, ledger.Question{Title: "t", Message: "m"}); !errors.Is(err, ledger.ErrFenced) {
 		t.Errorf("of an attempt that is over: %v", err)
 	}
 }

@@ -14,7 +14,7 @@ import (
 // pause begins a pause of so long, by the owner; 0 is without an end.
 func pause(t *testing.T, l *ledger.Ledger, scope, name string, long time.Duration) ledger.Pause {
 	t.Helper()
-	p := ledger.Pause{Scope: scope, Name: name, Reason: "holidays", Paused: ledger.ByUser}
+	p := ledger.Pause{Scope: scope, Name: name, Reason: "holidays", By: ledger.ByUser}
 	if long > 0 {
 		p.Until = time.Now().Add(long)
 	}
@@ -192,14 +192,14 @@ func pausedInstants(t *testing.T, open Open) {
 
 	pause(t, l, ledger.PauseAll, "", 0)
 	if a := enqueue(t, l, manual("job"))[0]; !a.New {
-		t.Errorf("a run by hand in a pause: %+v", a)
+		t.Errorf("a manual run in a pause: %+v", a)
 	}
 }
 
 // closes says whether something that is written closes Replanned.
 func closes(t *testing.T, l *ledger.Ledger, what string, want bool, do func()) {
 	t.Helper()
-	replanned := l.Replanned()
+	replanned := l.PlanChanged()
 	do()
 	got := false
 	select {
@@ -212,8 +212,9 @@ func closes(t *testing.T, l *ledger.Ledger, what string, want bool, do func()) {
 	}
 }
 
-// replans: who keeps the time hears of all that moves it, and of nothing else.
-func replans(t *testing.T, open Open) {
+// planChanges: whoever plans what is due next is notified of everything that changes it, and of
+// nothing else.
+func planChanges(t *testing.T, open Open) {
 	l, ctx := open(t), t.Context()
 	closes(t, l, "a run", false, func() { enqueue(t, l, manual("j")) })
 	closes(t, l, "an instant", false, func() {
@@ -223,15 +224,15 @@ func replans(t *testing.T, open Open) {
 	closes(t, l, "a pause in its place", true, func() { pause(t, l, ledger.PauseJob, "j", time.Hour) })
 	closes(t, l, "a resume", true, func() { must[bool](t)(l.EndPause(ctx, ledger.PauseJob, "j")) })
 	closes(t, l, "a resume of nothing", false, func() { must[bool](t)(l.EndPause(ctx, ledger.PauseJob, "j")) })
-	closes(t, l, "a slot", true, func() { plan(t, l, "a", time.Now().Add(time.Hour)) })
-	closes(t, l, "a refused slot", false, func() {
-		ok(t, l.PlanSlot(ctx, "a", func(time.Time, ledger.SlotUsage) *ledger.Slot { return nil }))
+	closes(t, l, "a wake", true, func() { setWake(t, l, "a", time.Now().Add(time.Hour)) })
+	closes(t, l, "a refused wake", false, func() {
+		ok(t, l.SetWake(ctx, "a", func(time.Time, ledger.WakeUsage) *ledger.Wake { return nil }))
 	})
-	closes(t, l, "slots that are kept", false, func() { ok(t, l.KeepSlots(ctx, []string{"a"})) })
-	closes(t, l, "a slot that is taken back", true, func() { must[bool](t)(l.ClearSlot(ctx, "a", "user")) })
-	closes(t, l, "a slot that is not there", false, func() { must[bool](t)(l.ClearSlot(ctx, "a", "user")) })
-	plan(t, l, "a", time.Now().Add(time.Hour))
-	closes(t, l, "slots that are not kept", true, func() { ok(t, l.KeepSlots(ctx, nil)) })
+	closes(t, l, "wakes that are retained", false, func() { ok(t, l.CancelWakesExcept(ctx, []string{"a"})) })
+	closes(t, l, "a cancelled wake", true, func() { must[bool](t)(l.CancelWake(ctx, "a", "user")) })
+	closes(t, l, "a wake that is not there", false, func() { must[bool](t)(l.CancelWake(ctx, "a", "user")) })
+	setWake(t, l, "a", time.Now().Add(time.Hour))
+	closes(t, l, "wakes that are not retained", true, func() { ok(t, l.CancelWakesExcept(ctx, nil)) })
 	rule := ledger.PauseRule{After: 2}
 	for i, want := range []bool{false, true, false} {
 		closes(t, l, fmt.Sprintf("failure %d", i+1), want, func() { failing(t, l, "f", domain.OutcomeError, rule) })
@@ -251,7 +252,7 @@ func pausedJobs(t *testing.T, l *ledger.Ledger, job string) []ledger.Pause {
 	t.Helper()
 	var out []ledger.Pause
 	for _, p := range pausesFrom(t, l, time.Time{}) {
-		if p.Scope == ledger.PauseJob && p.Name == job && p.Paused == ledger.BySystem {
+		if p.Scope == ledger.PauseJob && p.Name == job && p.By == ledger.BySystem {
 			out = append(out, p)
 		}
 	}
@@ -259,12 +260,10 @@ func pausedJobs(t *testing.T, l *ledger.Ledger, job string) []ledger.Pause {
 	return out
 }
 
-// pauseAfterFailures plays what happens to a job, a letter for each thing, and tells after
-// which of them it was paused by the rule of three.
+// pauseAfterFailures plays scripts of what happens to a job, a letter for each thing, and checks
+// after which letters a rule of three failures pauses it.
 func pauseAfterFailures(t *testing.T, open Open) {
 	l, ctx := open(t), t.Context()
-	outcomes := map[rune]domain.Outcome{'e': domain.OutcomeError, 't': domain.OutcomeTimeout, 'b': domain.OutcomeBudget, 's': domain.OutcomeSuccess,
-		'n': domain.OutcomeNothing, 'p': domain.OutcomePartial, 'c': domain.OutcomeCancelled, 'k': domain.OutcomeSkipped}
 	for _, c := range []struct{ script, paused string }{
 		{"eee", "3"}, {"etb", "3"}, {"ee", ""}, {"eeee", "3"}, {"eeeeeeee", "3"},
 		{"eesee", ""}, {"eeseee", "6"}, {"eenee", ""}, {"eepee", ""}, {"seee", "4"},
@@ -281,33 +280,7 @@ func pauseAfterFailures(t *testing.T, open Open) {
 		before := 0
 		rule := ledger.PauseRule{After: 3, Notices: []ledger.Notice{{Job: c.script, Channel: "desktop", Title: "paused " + c.script}}}
 		for i, what := range c.script {
-			switch what {
-			case 'R':
-				must[bool](t)(l.EndPause(ctx, ledger.PauseJob, c.script))
-				time.Sleep(time.Second)
-			case 'U':
-				pause(t, l, ledger.PauseJob, c.script, 0)
-			case 'A':
-				pause(t, l, ledger.PauseAll, "", 0)
-			case 'G':
-				pause(t, l, ledger.PauseAgent, "a", 0)
-			case 'o':
-				failing(t, l, "other", domain.OutcomeSuccess, rule)
-			case 'r':
-				run := enqueue(t, l, manual(c.script))[0].Run
-				ok(t, l.Finish(ctx, start(t, l, run), ledger.Result{Outcome: domain.OutcomeError, Pause: rule, RetryAt: time.Now().Add(time.Hour)}))
-			case 'd':
-				run := enqueue(t, l, manual(c.script))[0].Run
-				ok(t, l.Finish(ctx, start(t, l, run), ledger.Result{Outcome: domain.OutcomeBudget, Exit: "ended_by_surface", Pause: rule}))
-			case 'i': // the last of several interruptions says nothing about the job
-				run := enqueue(t, l, manual(c.script))[0].Run
-				ok(t, l.Interrupt(ctx, start(t, l, run), "killed", &ledger.Result{Outcome: domain.OutcomeInterrupted, Pause: rule}))
-			case 'I':
-				run := enqueue(t, l, manual(c.script))[0].Run
-				ok(t, l.Interrupt(ctx, start(t, l, run), "too long", &ledger.Result{Outcome: domain.OutcomeTimeout, Pause: rule}))
-			default:
-				failing(t, l, c.script, outcomes[what], rule)
-			}
+			playLetter(t, l, c.script, what, rule)
 			if n := len(pausedJobs(t, l, c.script)); n > before {
 				paused, before = append(paused, fmt.Sprint(i+1)), n
 			}
@@ -327,15 +300,52 @@ func pauseAfterFailures(t *testing.T, open Open) {
 			t.Errorf("%s: %d notices of %d pauses", c.script, notices, len(paused))
 		}
 
+		// What a script paused for everybody must not reach the next one.
 		for _, scope := range []string{ledger.PauseAll, ledger.PauseAgent} {
 			must[bool](t)(l.EndPause(ctx, scope, map[string]string{ledger.PauseAgent: "a"}[scope]))
 		}
 	}
 }
 
-// pauseSays: the pause of a rule says who, why and since which run, has no end, and is
+// playLetter plays one letter of a script of pauseAfterFailures: something that happens to a job.
+func playLetter(t *testing.T, l *ledger.Ledger, job string, what rune, rule ledger.PauseRule) {
+	t.Helper()
+	ctx := t.Context()
+	outcomes := map[rune]domain.Outcome{'e': domain.OutcomeError, 't': domain.OutcomeTimeout, 'b': domain.OutcomeBudget, 's': domain.OutcomeSuccess,
+		'n': domain.OutcomeNothing, 'p': domain.OutcomePartial, 'c': domain.OutcomeCancelled, 'k': domain.OutcomeSkipped}
+
+	switch what {
+	case 'R':
+		must[bool](t)(l.EndPause(ctx, ledger.PauseJob, job))
+		time.Sleep(time.Second)
+	case 'U':
+		pause(t, l, ledger.PauseJob, job, 0)
+	case 'A':
+		pause(t, l, ledger.PauseAll, "", 0)
+	case 'G':
+		pause(t, l, ledger.PauseAgent, "a", 0)
+	case 'o':
+		failing(t, l, "other", domain.OutcomeSuccess, rule)
+	case 'r':
+		run := enqueue(t, l, manual(job))[0].Run
+		ok(t, l.Finish(ctx, start(t, l, run), ledger.Result{Outcome: domain.OutcomeError, Pause: rule, RetryAt: time.Now().Add(time.Hour)}))
+	case 'd':
+		run := enqueue(t, l, manual(job))[0].Run
+		ok(t, l.Finish(ctx, start(t, l, run), ledger.Result{Outcome: domain.OutcomeBudget, Exit: "ended_by_surface", Pause: rule}))
+	case 'i': // the last of several interruptions says nothing about the job
+		run := enqueue(t, l, manual(job))[0].Run
+		ok(t, l.Interrupt(ctx, start(t, l, run), "killed", &ledger.Result{Outcome: domain.OutcomeInterrupted, Pause: rule}))
+	case 'I':
+		run := enqueue(t, l, manual(job))[0].Run
+		ok(t, l.Interrupt(ctx, start(t, l, run), "too long", &ledger.Result{Outcome: domain.OutcomeTimeout, Pause: rule}))
+	default:
+		failing(t, l, job, outcomes[what], rule)
+	}
+}
+
+// pauseReason: the pause of a rule says who, why and since which run, has no end, and is
 // written with the end of the run or not at all.
-func pauseSays(t *testing.T, open Open) {
+func pauseReason(t *testing.T, open Open) {
 	l, ctx := open(t), t.Context()
 	rule := ledger.PauseRule{After: 1, Notices: []ledger.Notice{{Job: "j", Channel: "desktop", Title: "paused"}}}
 	lost := enqueue(t, l, manual("j"))[0].Run
@@ -397,5 +407,36 @@ func pauseOrder(t *testing.T, open Open) {
 	end(slower, domain.OutcomeError)
 	if p := pausedJobs(t, l, "slow"); len(p) != 1 {
 		t.Errorf("the last two runs that ended failed: %+v", p)
+	}
+}
+
+// pauseRace: two processes pause the same thing, manually or because it failed; one pause is in force.
+func pauseRace(t *testing.T, open Open) {
+	two := [2]*ledger.Ledger{open(t), open(t)}
+	for i := range 20 {
+		by, failed := fmt.Sprint("manual ", i), fmt.Sprint("failed ", i)
+		for _, err := range atOnce(two, func(_ int, l *ledger.Ledger) error {
+			_, err := l.SetPause(t.Context(), ledger.Pause{Scope: ledger.PauseJob, Name: by, By: ledger.ByUser})
+			return err
+		}) {
+			ok(t, err)
+		}
+
+		// The second failure of two completes the rule, in whichever process it ends.
+		attempts := [2]ledger.Attempt{start(t, two[0], enqueue(t, two[0], manual(failed))[0].Run), start(t, two[1], enqueue(t, two[1], manual(failed))[0].Run)}
+		for _, err := range atOnce(two, func(n int, l *ledger.Ledger) error {
+			return l.Finish(t.Context(), attempts[n], ledger.Result{Outcome: domain.OutcomeError, Pause: ledger.PauseRule{After: 2}})
+		}) {
+			ok(t, err)
+		}
+
+		on := map[string]int{}
+		for _, p := range pausesFrom(t, two[0], time.Now().Add(time.Hour)) {
+			on[p.Name]++
+		}
+
+		if on[by] != 1 || on[failed] != 1 {
+			t.Errorf("round %d: %d manual pauses and %d after failures are in force", i, on[by], on[failed])
+		}
 	}
 }

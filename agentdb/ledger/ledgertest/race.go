@@ -73,6 +73,7 @@ func raceAttempt(t *testing.T, two [2]*ledger.Ledger, run int64) {
 		a = attempts[1]
 	}
 
+	// One process believes the attempt has succeeded, the other that its host is lost.
 	errs = atOnce(two, func(i int, l *ledger.Ledger) error {
 		if i == 0 {
 			return l.Finish(t.Context(), a, ledger.Result{Outcome: domain.OutcomeSuccess})

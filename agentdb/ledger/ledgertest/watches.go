@@ -17,10 +17,13 @@ import (
 // Watches holds a ledger to what watches need of it.
 func Watches(t *testing.T, fresh func(t *testing.T) Open) {
 	for name, test := range map[string]func(*testing.T, Open){
-		"ManyFiles": manyFiles, "ManyFilesRace": manyFilesRace, "WatchKept": watchKept, "WatchWithRun": watchWithRun,
-		"EndAfter": endAfter, "Own": own, "Breaker": breaker, "OutcomeOf": outcomeOf,
+		"ManyFiles": manyFiles, "ManyFilesRace": manyFilesRace, "WatchStateKept": watchStateKept, "WatchStateWithRun": watchStateWithRun,
+		"FinishAfterMove": finishAfterMove, "OwnOutput": ownOutput, "Breaker": breaker, "OutcomeOf": outcomeOf,
 	} {
-		t.Run(name, func(t *testing.T) { test(t, fresh(t)) })
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			test(t, fresh(t))
+		})
 	}
 }
 
@@ -49,7 +52,7 @@ func filesOf(t *testing.T, l *ledger.Ledger, run int64) []string {
 // moved records that a file was moved.
 func moved(t *testing.T, l *ledger.Ledger, c ledger.ClaimStatus, dest string) {
 	t.Helper()
-	if !must[bool](t)(l.EndAfter(t.Context(), c, ledger.AfterDone, dest, "")) {
+	if !must[bool](t)(l.FinishAfterMove(t.Context(), c, ledger.AfterDone, dest, "")) {
 		t.Fatalf("%+v is ended already", c)
 	}
 }
@@ -74,7 +77,7 @@ func manyFiles(t *testing.T, open Open) {
 	}
 
 	ok(t, l.Finish(ctx, start(t, l, one.Run), ledger.Result{Outcome: domain.OutcomeError}))
-	pending := must[[]ledger.ClaimStatus](t)(l.PendingAfter(ctx, 10))
+	pending := must[[]ledger.ClaimStatus](t)(l.PendingAfterMoves(ctx, 10))
 	if len(pending) != 2 || pending[0].Run != one.Run || pending[1].Outcome != domain.OutcomeError {
 		t.Fatalf("%+v", pending)
 	}
@@ -92,7 +95,7 @@ func manyFiles(t *testing.T, open Open) {
 	}
 
 	ok(t, l.Finish(ctx, start(t, l, one.Run), ledger.Result{Outcome: domain.OutcomeSuccess}))
-	pending = must[[]ledger.ClaimStatus](t)(l.PendingAfter(ctx, 10))
+	pending = must[[]ledger.ClaimStatus](t)(l.PendingAfterMoves(ctx, 10))
 	if len(pending) != 1 || pending[0].Path != "/in/a" || pending[0].Dest != "/failed//in/a" {
 		t.Errorf("what is due after another try: %+v", pending)
 	}
@@ -109,6 +112,7 @@ func manyFilesRace(t *testing.T, open Open) {
 	}
 	answers := make(chan answer, n)
 	for i := range n {
+		// Three of the five names for each caller, so that they compete for all of them.
 		mine := slices.Concat(names[i%5:], names[:i%5])[:3]
 		slices.Sort(mine)
 		go func() {
@@ -139,17 +143,17 @@ func manyFilesRace(t *testing.T, open Open) {
 	}
 }
 
-// watchKept: what a watch remembers survives, and is forgotten when that is asked for.
-func watchKept(t *testing.T, open Open) {
+// watchStateKept: what a watch remembers survives, and is forgotten when that is asked for.
+func watchStateKept(t *testing.T, open Open) {
 	l, ctx := open(t), t.Context()
 	if _, known, err := l.WatchState(ctx, "none"); known || err != nil {
 		t.Errorf("%v %v", known, err)
 	}
 
 	since := time.Unix(1_700_000_000, 123e6).UTC()
-	one := ledger.WatchState{Job: "one", Since: since, Print: "p", Tree: strings.Repeat("tree ", 100_000), Round: 3, Run: 9}
+	one := ledger.WatchState{Job: "one", Since: since, Fingerprint: "p", Tree: strings.Repeat("tree ", 100_000), Round: 3, Run: 9}
 	two := ledger.WatchState{Job: "two", Since: since}
-	ok(t, l.SaveWatch(ctx, one, two))
+	ok(t, l.SaveWatchStates(ctx, one, two))
 	got, known, err := l.WatchState(ctx, "one")
 	if !known || err != nil || got != one {
 		t.Errorf("%v %v, %.80v", known, err, got)
@@ -162,27 +166,28 @@ func watchKept(t *testing.T, open Open) {
 	}
 
 	two.Round = 1
-	ok(t, l.SaveWatch(ctx, two))
-	ok(t, l.ForgetWatches(ctx, "one", "none"))
+	ok(t, l.SaveWatchStates(ctx, two))
+	ok(t, l.DeleteWatchStates(ctx, "one", "none"))
 	all = must[map[string]ledger.WatchState](t)(l.WatchStates(ctx))
 	if !maps.Equal(all, map[string]ledger.WatchState{"two": two}) {
 		t.Errorf("%+v", all)
 	}
 }
 
-// watchWithRun: what is known of a folder is written with its run or not at all.
-func watchWithRun(t *testing.T, open Open) {
+// watchStateWithRun: what is known of a folder is written with its run or not at all.
+func watchStateWithRun(t *testing.T, open Open) {
 	l, ctx := open(t), t.Context()
-	ask := ledger.Request{Key: "folder/1", Job: "in", Agent: "a", Trigger: domain.TriggerWatch, Watch: &ledger.WatchState{Job: "in", Print: "first", Round: 1}}
+	ask := ledger.Request{Key: "folder/1", Job: "in", Agent: "a", Trigger: domain.TriggerWatch, Watch: &ledger.WatchState{Job: "in", Fingerprint: "first", Round: 1}}
 	one := enqueue(t, l, ask)[0]
 	st, known, err := l.WatchState(ctx, "in")
-	if !one.New || !known || err != nil || st.Print != "first" || st.Run != one.Run {
+	if !one.New || !known || err != nil || st.Fingerprint != "first" || st.Run != one.Run {
 		t.Errorf("%+v: %+v %v (%v)", one, st, known, err)
 	}
 
-	ask.Watch = &ledger.WatchState{Job: "in", Print: "second", Round: 2}
+	// The same key again: a daemon that was killed after the commit repeats its request.
+	ask.Watch = &ledger.WatchState{Job: "in", Fingerprint: "second", Round: 2}
 	two := enqueue(t, l, ask)[0]
-	if st, _, err := l.WatchState(ctx, "in"); two.New || two.Run != one.Run || err != nil || st.Print != "first" {
+	if st, _, err := l.WatchState(ctx, "in"); two.New || two.Run != one.Run || err != nil || st.Fingerprint != "first" {
 		t.Errorf("a run that was there already: %+v: %+v (%v)", two, st, err)
 	}
 
@@ -191,21 +196,21 @@ func watchWithRun(t *testing.T, open Open) {
 	if _, err := l.Enqueue(ctx, bad); err == nil {
 		t.Error("a request that cannot be recorded was taken")
 	}
-	if st, _, err := l.WatchState(ctx, "in"); err != nil || st.Print != "first" {
+	if st, _, err := l.WatchState(ctx, "in"); err != nil || st.Fingerprint != "first" {
 		t.Errorf("%+v (%v)", st, err)
 	}
 }
 
-// endAfter: what was done to a file after one outcome is not taken for what is due after the next.
-func endAfter(t *testing.T, open Open) {
+// finishAfterMove: what was done to a file after one outcome is not taken for what is due after the next.
+func finishAfterMove(t *testing.T, open Open) {
 	l, ctx := open(t), t.Context()
 	run := enqueue(t, l, drops("in", "a"))[0].Run
 	ok(t, l.Finish(ctx, start(t, l, run), ledger.Result{Outcome: domain.OutcomeError}))
-	failed := must[[]ledger.ClaimStatus](t)(l.PendingAfter(ctx, 10))[0]
+	failed := must[[]ledger.ClaimStatus](t)(l.PendingAfterMoves(ctx, 10))[0]
 	must[ledger.Run](t)(l.Retry(ctx, run))
 	ended := func(c ledger.ClaimStatus, want bool) {
 		t.Helper()
-		if got := must[bool](t)(l.EndAfter(ctx, c, ledger.AfterLeft, "", "")); got != want {
+		if got := must[bool](t)(l.FinishAfterMove(ctx, c, ledger.AfterLeft, "", "")); got != want {
 			t.Errorf("%+v is ended: %v", c, got)
 		}
 	}
@@ -213,7 +218,7 @@ func endAfter(t *testing.T, open Open) {
 	ended(failed, false)
 	ok(t, l.Finish(ctx, start(t, l, run), ledger.Result{Outcome: domain.OutcomeSuccess}))
 	ended(failed, false)
-	pending := must[[]ledger.ClaimStatus](t)(l.PendingAfter(ctx, 10))
+	pending := must[[]ledger.ClaimStatus](t)(l.PendingAfterMoves(ctx, 10))
 	if len(pending) != 1 || pending[0].Outcome != domain.OutcomeSuccess {
 		t.Fatalf("%+v", pending)
 	}
@@ -222,16 +227,16 @@ func endAfter(t *testing.T, open Open) {
 	ended(pending[0], false)
 }
 
-// own: what a run of the job wrote itself is nobody's trigger, unless somebody else took it.
-func own(t *testing.T, open Open) {
+// ownOutput: what a run of the job wrote itself triggers nothing, unless another run has claimed it.
+func ownOutput(t *testing.T, open Open) {
 	l, ctx := open(t), t.Context()
 	run := enqueue(t, l, manual("in"))[0].Run
 	attempt := start(t, l, run)
 	wrote := func(name string) ledger.Claim {
 		return ledger.Claim{Job: "in", Path: "/in/" + name, Hash: "h-" + name}
 	}
-	ok(t, l.Own(ctx, attempt, wrote("report")))
-	ok(t, l.Own(ctx, attempt, wrote("report"))) // written again
+	ok(t, l.ClaimOwnOutput(ctx, attempt, wrote("report")))
+	ok(t, l.ClaimOwnOutput(ctx, attempt, wrote("report"))) // written again
 	if got := enqueue(t, l, drops("in", "report", "new"))[0]; !slices.Equal(filesOf(t, l, got.Run), []string{"new"}) {
 		t.Errorf("%v", filesOf(t, l, got.Run))
 	}
@@ -239,19 +244,19 @@ func own(t *testing.T, open Open) {
 		t.Errorf("another job may take it: %+v", other)
 	}
 
-	ok(t, l.Own(ctx, attempt, wrote("new"))) // a run of it is queued: that stays
+	ok(t, l.ClaimOwnOutput(ctx, attempt, wrote("new"))) // a run of it is queued: that stays
 	if c, _, err := l.ClaimOf(ctx, "in", "/in/new", "h-new"); err != nil || c.Outcome != "" {
 		t.Errorf("%+v (%v)", c, err)
 	}
 
 	ok(t, l.Finish(ctx, attempt, ledger.Result{Outcome: domain.OutcomeError}))
-	if due := must[[]ledger.ClaimStatus](t)(l.PendingAfter(ctx, 10)); len(due) != 0 {
+	if due := must[[]ledger.ClaimStatus](t)(l.PendingAfterMoves(ctx, 10)); len(due) != 0 {
 		t.Errorf("a file that a run wrote is dealt with as if it had been dropped: %+v", due)
 	}
 	if got := enqueue(t, l, drops("in", "report"))[0]; !got.Blocked {
 		t.Errorf("the run failed, and its file starts another: %+v", got)
 	}
-	if err := l.Own(ctx, attempt, wrote("late")); !errors.Is(err, ledger.ErrFenced) {
+	if err := l.ClaimOwnOutput(ctx, attempt, wrote("late")); !errors.Is(err, ledger.ErrFenced) {
 		t.Errorf("%v", err)
 	}
 }
@@ -259,31 +264,32 @@ func own(t *testing.T, open Open) {
 // breaker: a path that is taken too often pauses its job, once; many paths do not.
 func breaker(t *testing.T, open Open) {
 	l, ctx := open(t), t.Context()
-	rule := ledger.Breaker{Most: 3, Within: time.Minute, Notices: func(path string) []ledger.Notice {
+	rule := ledger.Breaker{MaxClaims: 3, Within: time.Minute, Notices: func(path string) []ledger.Notice {
 		return []ledger.Notice{{Job: "in", Channel: "desktop", Title: "paused", Body: path}}
 	}}
 	ask := func(path, hash string) ledger.Accepted {
 		return enqueue(t, l, ledger.Request{Job: "in", Agent: "a", Trigger: domain.TriggerWatch, Breaker: rule, Claim: &ledger.Claim{Job: "in", Path: path, Hash: hash}})[0]
 	}
 	for i := range 10 {
-		if a := ask(fmt.Sprint("/in/", i), "h"); !a.New || a.Broken {
+		if a := ask(fmt.Sprint("/in/", i), "h"); !a.New || a.BreakerTripped {
 			t.Fatalf("%+v", a)
 		}
 	}
 
 	for i, broken := range []bool{false, false, true, false} {
-		if a := ask("/in/loop", fmt.Sprint(i)); !a.New || a.Broken != broken {
+		if a := ask("/in/loop", fmt.Sprint(i)); !a.New || a.BreakerTripped != broken {
 			t.Errorf("claim %d: %+v", i+1, a)
 		}
 	}
 
-	if a := ask("/in/loop", "0"); !a.Blocked || a.Broken {
+	// Blocked content starts no run, so it does not count.
+	if a := ask("/in/loop", "0"); !a.Blocked || a.BreakerTripped {
 		t.Errorf("the same bytes: %+v", a)
 	}
 
 	pauses := must[[]ledger.Pause](t)(l.Pauses(ctx, time.Now()))
 	notices := must[[]ledger.Notice](t)(l.PendingNotices(ctx, time.Now(), 10))
-	if len(pauses) != 1 || pauses[0].Name != "in" || pauses[0].Paused != ledger.BySystem || !strings.Contains(pauses[0].Reason, "/in/loop") || len(notices) != 1 || notices[0].Body != "/in/loop" {
+	if len(pauses) != 1 || pauses[0].Name != "in" || pauses[0].By != ledger.BySystem || !strings.Contains(pauses[0].Reason, "/in/loop") || len(notices) != 1 || notices[0].Body != "/in/loop" {
 		t.Errorf("%+v, %+v", pauses, notices)
 	}
 }

@@ -2,22 +2,22 @@ package api
 
 import "rouse/internal/domain"
 
-// AgentSlot is what an agent planned, and may plan.
-type AgentSlot struct {
+// AgentWake is what an agent planned, and may plan.
+type AgentWake struct {
 	Agent    string `json:"agent"`
 	Planning bool   `json:"self_scheduling"`
 	Off      string `json:"off"` // why it plans nothing, and what to write to change that
 	// Limits are those of its own plans; the horizon is also that of its owner's.
-	Limits *SlotLimits `json:"limits"`
+	Limits *WakeLimits `json:"limits"`
 	// Left is how many wakes may still start within 24 hours, null when there is no limit.
 	Left   *int   `json:"left_today"`
 	Paused string `json:"paused"`
-	Slot   *Slot  `json:"slot"` // null: nothing is planned
+	Wake   *Wake  `json:"slot"` // null: nothing is planned
 	Zone   string `json:"zone"`
 }
 
-// SlotLimits bound the wakes that an agent plans. A length of 0s and a number of 0 are no limit.
-type SlotLimits struct {
+// WakeLimits bound the wakes that an agent plans. A length of 0s and a number of 0 are no limit.
+type WakeLimits struct {
 	Mode        string   `json:"mode"`
 	Horizon     string   `json:"horizon"`
 	MinInterval string   `json:"min_interval"`
@@ -27,8 +27,8 @@ type SlotLimits struct {
 	MaxChain    int      `json:"max_chain"`
 }
 
-// Slot is an agent's next wake as it was planned.
-type Slot struct {
+// Wake is an agent's next wake as it was planned.
+type Wake struct {
 	At           Time          `json:"at"`
 	Asked        Time          `json:"asked"` // before it was moved
 	Instructions string        `json:"instructions"`
@@ -42,8 +42,8 @@ type Slot struct {
 	CreatedAt    Time          `json:"created_at"`
 }
 
-// SlotRequest asks for an agent's next wake, at a time or in a length of time.
-type SlotRequest struct {
+// WakeRequest asks for an agent's next wake, at a time or in a length of time.
+type WakeRequest struct {
 	Agent        string        `json:"agent"`
 	At           string        `json:"at,omitempty"`
 	In           string        `json:"in,omitempty"`
@@ -52,18 +52,18 @@ type SlotRequest struct {
 	OnMiss       domain.OnMiss `json:"on_miss,omitempty"`
 }
 
-// Planned is what became of a SlotAsk.
-type Planned struct {
-	AgentSlot
+// PlannedWake is what became of a SlotAsk.
+type PlannedWake struct {
+	AgentWake
 	Clamped      bool     `json:"clamped"`
 	ClampReasons []string `json:"clamp_reasons"`
 	Warnings     []string `json:"warnings"`
 }
 
-// Cleared is a wake that was cancelled.
-type Cleared struct {
-	Agent   string `json:"agent"`
-	Cleared bool   `json:"cleared"`
-	Slot    *Slot  `json:"slot"`
-	Zone    string `json:"zone"`
+// CancelledWake is a wake that was cancelled.
+type CancelledWake struct {
+	Agent     string `json:"agent"`
+	Cancelled bool   `json:"cleared"`
+	Wake      *Wake  `json:"slot"`
+	Zone      string `json:"zone"`
 }

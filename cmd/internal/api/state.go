@@ -11,7 +11,7 @@ type State struct {
 	Now    Time           `json:"now"`
 	Jobs   []JobState     `json:"jobs"`
 	Pauses []ledger.Pause `json:"pauses"`
-	Slots  []ledger.Slot  `json:"slots"`
+	Wakes  []ledger.Wake  `json:"slots"`
 	Runs   []OpenRun      `json:"runs"`
 }
 

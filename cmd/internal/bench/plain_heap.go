@@ -52,7 +52,7 @@ func (t *timetable) forget()                  { t.jobs = nil }
 func (t *timetable) head() time.Time          { return t.Head() }
 
 func (t *timetable) wake(now time.Time, hand func(string)) {
-	b := t.Take(now, scheduler.Circumstances{})
+	b := t.PopDue(now, scheduler.DueContext{})
 	for i := range b.Due {
 		hand(b.Due[i].Job)
 	}

@@ -78,7 +78,7 @@ func measureSkills(progress io.Writer, root string, n, passes int) ([]Figure, er
 		}
 
 		after := liveBytes()
-		stamped, err := timed(func() error { skills.Stamp(root); return nil })
+		stamped, err := timed(func() error { skills.Fingerprint(root); return nil })
 		if err != nil {
 			return nil, err
 		}

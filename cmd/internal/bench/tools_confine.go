@@ -21,7 +21,7 @@ type confineBench struct {
 func newConfineBench(ctx context.Context) (*confineBench, error) {
 	b := &confineBench{tiers: map[sandbox.Tier]*sandbox.Sandbox{}, took: map[sandbox.Tier][]float64{}}
 	for _, tier := range []sandbox.Tier{sandbox.TierA, sandbox.TierB} {
-		s, err := sandbox.New(sandbox.Options{Most: tier})
+		s, err := sandbox.New(sandbox.Options{MaxTier: tier})
 		if err != nil {
 			b.close()
 			return nil, err
@@ -67,7 +67,7 @@ func (b *confineBench) measure(ctx context.Context, dir string, repeats int) err
 		b.bare = append(b.bare, 1000*time.Since(begin).Seconds())
 		for tier, s := range b.tiers {
 			begin := time.Now()
-			res, err := s.Run(ctx, sandbox.Command{Argv: []string{path}, Dir: dir, Write: []string{dir}, Min: tier})
+			res, err := s.Run(ctx, sandbox.Command{Argv: []string{path}, Dir: dir, Write: []string{dir}, MinTier: tier})
 			if err != nil {
 				return err
 			}

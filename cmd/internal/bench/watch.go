@@ -108,8 +108,7 @@ func startWatching(ctx context.Context, path string, o watcher.Options, w watche
 
 	parts := []func(context.Context) error{eyes.Run}
 	if started != nil {
-		d, err := dispatch.New(dispatch.Options{Ledger: l, Executor: starts(started), Runs: 64, RunsPerAgent: 64,
-			Policy: func(string) dispatch.Policy { return dispatch.Policy{Concurrency: -1} }})
+		d, err := dispatch.New(dispatch.Options{Ledger: l, Executor: starts{started: started}, Runs: 64, RunsPerAgent: 64})
 		if err != nil {
 			return nil, err
 		}
@@ -140,11 +139,19 @@ func startWatching(ctx context.Context, path string, o watcher.Options, w watche
 	}}, nil
 }
 
+<<<<<<< HEAD
 // starts is an executor that only reports that it was called.
 type starts func(ledger.Run)
+=======
+// starts is an executor that does nothing but tell that it was called.
+type starts struct {
+	unlimited
+	started func(ledger.Run)
+}
+>>>>>>> 766a1b01b14bb2b2635abcfb398ac6a2c335ed8a
 
 func (s starts) Execute(_ context.Context, r ledger.Run, _ ledger.Attempt) (ledger.Result, error) {
-	s(r)
+	s.started(r)
 	return ledger.Result{Outcome: domain.OutcomeSuccess, Exit: domain.ExitFinalResponse}, nil
 }
 

@@ -86,7 +86,7 @@ type observedFolder struct {
 
 func (c *observedFolder) answer(ctx context.Context, what string) (now observed, err error) {
 	st := c.watcher.Status(ctx)[0]
-	now = observed{Started: c.started.Load(), Waiting: st.Waiting, Scans: c.scans.n.Load(), Rescanned: st.Rescanned, Peak: peakMemory("self")}
+	now = observed{Started: c.started.Load(), Waiting: st.Waiting, Scans: c.scans.n.Load(), Rescanned: st.LastScan, Peak: peakMemory("self")}
 
 	// Runs are never removed here, so the latest number is how many there are.
 	if err := c.db.QueryRowContext(ctx, `select coalesce(max(id), 0) from runs`).Scan(&now.Accepted); err != nil {

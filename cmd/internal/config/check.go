@@ -126,7 +126,7 @@ func (c *checker) checkAgent(path string, a *Agent) {
 		c.bad(path+".tools.allow", "is empty, which would allow every tool").Hint = `to allow none, write deny: ["*"]`
 	}
 
-	finders := c.toolsGiven(tool.GivenUntold)
+	finders := c.toolsGiven(tool.RequiresUnlisted)
 	if len(a.Tools.OnDemand) > 0 && len(finders.Where(a.Tools.permits)) < len(finders) {
 		c.warn(path+".tools.on_demand", "the agent may not use %s, so that its model is told of all its tools", strings.Join(finders.Names(), " and "))
 	}
@@ -197,24 +197,24 @@ func (c *checker) toolGlob(at, glob string) {
 		return
 	}
 
-	if c.tools.Find(glob).Given == tool.GivenPhases {
+	if c.tools.Find(glob).Requires == tool.RequiresPhases {
 		c.bad(at, "%s comes with loop: phased, and is neither allowed nor denied by itself", glob)
 		return
 	}
 
 	// Callers that pass no list of tools leave the names unchecked.
-	if c.tools != nil && !slices.ContainsFunc(c.tools.Callable(), func(name string) bool { return tool.Permits([]string{glob}, nil, name) }) {
+	if c.tools != nil && !slices.ContainsFunc(c.tools.Callable(), func(name string) bool { return tool.IsAllowed([]string{glob}, nil, name) }) {
 		c.unknownTool(at, glob)
 	}
 }
 
 // toolsGiven are the tools that an agent gets with something.
-func (c *checker) toolsGiven(with tool.Given) tool.Specs {
-	return c.tools.Where(func(s tool.Spec) bool { return s.Given == with })
+func (c *checker) toolsGiven(with tool.Requirement) tool.Specs {
+	return c.tools.Where(func(s tool.Spec) bool { return s.Requires == with })
 }
 
 // permits says whether a tool is neither left out nor denied.
-func (f toolFilter) permits(s tool.Spec) bool { return tool.Permits(f.Allow, f.Deny, s.Name) }
+func (f toolFilter) permits(s tool.Spec) bool { return tool.IsAllowed(f.Allow, f.Deny, s.Name) }
 
 func (c *checker) unknownTool(at, name string) {
 	c.bad(at, "%s", text.NoSuch("tool", name, c.tools.Callable()))

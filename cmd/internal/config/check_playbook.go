@@ -21,7 +21,7 @@ func (c *checker) playbook(path string, j *Job, agent *Agent) {
 		at := fmt.Sprintf("%s.playbook[%d]", path, i)
 		if call.Call != "" {
 			switch s := c.tools.Find(call.Call); {
-			case s.Given == tool.GivenPhases:
+			case s.Requires == tool.RequiresPhases:
 				c.bad(at+".call", "a playbook is a fixed list of calls and never goes in phases").Hint = "call the tool itself, or use a prompt"
 			case s.Waits:
 				c.tool(at+".call", call.Call, agent)
@@ -75,15 +75,15 @@ func (c *checker) tool(path, name string, agent *Agent) {
 		return
 	}
 
-	if !tool.Permits(agent.Tools.Allow, agent.Tools.Deny, name) {
+	if !tool.IsAllowed(agent.Tools.Allow, agent.Tools.Deny, name) {
 		c.bad(path, "the agent %q may not use %s", agent.Name, name).Hint = "see its tools.allow and tools.deny"
 	}
 
-	if s.Given == tool.GivenPlanning && !agent.SelfScheduling.on() {
+	if s.Requires == tool.RequiresSelfScheduling && !agent.SelfScheduling.on() {
 		c.bad(path, "the agent %q does not plan its own runs, so it has no %s", agent.Name, name).Hint = "give it self_scheduling: {mode: ambient}"
 	}
 
-	if s.Given == tool.GivenDatabase && !On(agent.Database.Enabled) {
+	if s.Requires == tool.RequiresDatabase && !On(agent.Database.Enabled) {
 		c.bad(path, "the agent %q has no database (database.enabled: false)", agent.Name)
 	}
 }

@@ -15,9 +15,9 @@ func (c *checker) warnTaints(path string, j *Job, a *Agent) {
 	}
 
 	all, public := a.Reads()
-	fetches := len(a.Grants.Network) > 0 && (c.tools == nil || len(c.toolsGiven(tool.GivenNetwork).Where(a.Tools.permits)) > 0)
+	fetches := len(a.Grants.Network) > 0 && (c.tools == nil || len(c.toolsGiven(tool.RequiresNetwork).Where(a.Tools.permits)) > 0)
 	connected := slices.ContainsFunc(a.Grants.Commands, func(g commandGrant) bool { return g.Network == "host" })
-	beyond := c.toolsGiven(tool.GivenAlways).Where(func(s tool.Spec) bool { return s.Scope == tool.ScopeOutside }).Where(a.Tools.permits)
+	beyond := c.toolsGiven(tool.RequiresNothing).Where(func(s tool.Spec) bool { return s.Scope == tool.ScopeOutside }).Where(a.Tools.permits)
 	others := strings.Join(beyond.Names(), ", ")
 	untrusted := reasons(map[string]bool{"a watch": j.Watch != nil, "a webhook": j.Webhook != nil, "web pages": fetches, "commands with network": connected, others: others != ""})
 	private := reasons(map[string]bool{"grants.read": len(all) > len(public), "grants.secrets": slices.ContainsFunc(a.Secrets(), func(s tool.SecretGrant) bool { return !s.Public })})

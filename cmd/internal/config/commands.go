@@ -43,9 +43,9 @@ func (c *checker) commands(at string, a *Agent) {
 	}
 
 	// Command tools come with the grant, but tools.allow and tools.deny can still take them away.
-	runs := c.toolsGiven(tool.GivenCommands)
+	runs := c.toolsGiven(tool.RequiresCommands)
 	if len(a.Grants.Commands) > 0 && len(runs) > 0 && len(runs.Where(a.Tools.permits)) == 0 {
-		first := runs.Where(func(s tool.Spec) bool { return s.SecondOf == "" })
+		first := runs.Where(func(s tool.Spec) bool { return s.AliasOf == "" })
 		c.warn(at+".grants.commands", "the agent's tools have no %s, so that it can run none of them", strings.Join(first.Names(), " or "))
 	}
 }

@@ -85,7 +85,7 @@ func (c *checker) secretGrants(path string, a *Agent) {
 		only := web.Grant{Host: g.OnlyTo}
 		if err := only.Check(); err != nil || strings.Contains(g.OnlyTo, "*") {
 			c.bad(at+".only_to", "must be one host like api.example.com")
-		} else if !web.Meet(a.Network(), only) {
+		} else if !web.CoversHost(a.Network(), only) {
 			c.warn(at+".only_to", "no host under grants.network is %s, so that no request can send it", g.OnlyTo)
 		}
 	}

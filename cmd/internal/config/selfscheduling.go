@@ -135,7 +135,7 @@ func (c *checker) planner(path string, a *Agent) {
 		return
 	}
 
-	plans := c.toolsGiven(tool.GivenPlanning).Where(func(s tool.Spec) bool { return s.Writes == tool.WritesWake })
+	plans := c.toolsGiven(tool.RequiresSelfScheduling).Where(func(s tool.Spec) bool { return s.Writes == tool.WritesWake })
 	if len(plans) > 0 && len(plans.Where(a.Tools.permits)) == 0 {
 		c.warn(path, "the agent %q may not use %s (see its tools.allow and tools.deny), so that only its owner plans", a.Name, strings.Join(plans.Names(), " or "))
 	}

@@ -49,8 +49,8 @@ agents:
 	want := map[string][2]string{"all": {"", "both csv user"}, "given": {"csv tax", ""}, "both": {"csv", "both user"}, "none": {"", ""}}
 	for i := range cfg.Agents {
 		a := &cfg.Agents[i]
-		if v := cfg.SkillView(a); [2]string{skillNames(v.Preloaded), skillNames(v.Others)} != want[string(a.Name)] {
-			t.Errorf("%s: preloaded %q, others %q, want %q", a.Name, skillNames(v.Preloaded), skillNames(v.Others), want[string(a.Name)])
+		if v := cfg.SkillView(a); [2]string{skillNames(v.Preloaded), skillNames(v.Loadable)} != want[string(a.Name)] {
+			t.Errorf("%s: preloaded %q, others %q, want %q", a.Name, skillNames(v.Preloaded), skillNames(v.Loadable), want[string(a.Name)])
 		}
 	}
 

@@ -57,7 +57,7 @@ func (s *Sources) tree(path string) {
 	if s.trees == nil {
 		s.trees = map[string]string{}
 	}
-	s.trees[path] = skills.Stamp(path)
+	s.trees[path] = skills.Fingerprint(path)
 }
 
 // Trees are the folders in which skills are looked for, at any depth.

@@ -36,7 +36,7 @@ func (d *Daemon) Budget(ctx context.Context) (api.Budget, error) {
 	zone := s.Config.Zone()
 	day := ledger.DayOf(now, zone)
 	out := api.Budget{Day: day.Name, Timezone: zone.String(), EndsAt: api.At(day.Ends)}
-	sums, err := d.ledger.Spent(ctx, day.Name)
+	sums, err := d.ledger.SpendingOn(ctx, day.Name)
 	if err != nil {
 		return out, err
 	}
@@ -100,7 +100,7 @@ func (d *Daemon) forecast(ctx context.Context, job string, now, until time.Time)
 		return f, nil
 	}
 
-	last, err := d.ledger.Runs(ctx, ledger.Filter{Job: job, State: domain.StateFinished, Limit: forecastRuns})
+	last, err := d.ledger.Runs(ctx, ledger.RunFilter{Job: job, State: domain.StateFinished, Limit: forecastRuns})
 	if err != nil {
 		return f, err
 	}

@@ -97,7 +97,7 @@ func Open(ctx context.Context, o Options) (_ *Daemon, err error) {
 		d.reloads = newReloader(d, o)
 	}
 
-	d.Handler, err = web.NewHandler(web.Options{Ledger: d.ledger, Host: d, Jobs: d, Runs: d, Databases: d, Pauses: d, Slots: d, Explainer: d, Logger: d.log})
+	d.Handler, err = web.NewHandler(web.Options{Ledger: d.ledger, Host: d, Jobs: d, Runs: d, Databases: d, Pauses: d, Wakes: d, Explainer: d, Logger: d.log})
 	return d, err
 }
 
@@ -125,7 +125,7 @@ func (d *Daemon) openParts(ctx context.Context, o Options) (err error) {
 	case o.Serves:
 		err = d.scheduler.Set(ctx, p.Jobs, p.selfScheduling)
 	default: // a command that asks what comes next does not move anything
-		err = d.scheduler.Look(ctx, p.Jobs)
+		err = d.scheduler.Load(ctx, p.Jobs)
 	}
 	if err != nil {
 		return err
@@ -135,13 +135,13 @@ func (d *Daemon) openParts(ctx context.Context, o Options) (err error) {
 	}
 
 	d.dispatcher = dispatch.Options{
-		Ledger: d.ledger, Executor: d.runner, Logger: d.log, Policy: d.policy, Notices: d.runner.Notices, PauseNotices: d.runner.PauseNotices, Hold: d.runner.Hold, Closing: d.runner.Closing,
+		Ledger: d.ledger, Executor: executor{d.runner, d}, Logger: d.log,
 		Runs: o.Config.Limits.Runs, RunsPerAgent: o.Config.Limits.RunsPerAgent, Drain: time.Duration(o.Config.Limits.Drain),
 	}
 	if !o.Serves {
 		return nil
 	}
-	if d.watcher, err = watcher.New(watcher.Options{Ledger: d.ledger, Logger: d.log, Broken: d.runner.BrokenNotices}); err != nil {
+	if d.watcher, err = watcher.New(watcher.Options{Ledger: d.ledger, Logger: d.log, BreakerNotices: d.runner.LoopNotices}); err != nil {
 		return err
 	}
 
@@ -154,9 +154,16 @@ func (d *Daemon) Dir() string { return d.home.Dir }
 // ReloadSoon has the configuration read again; what becomes of it is in the log and in the status.
 func (d *Daemon) ReloadSoon() { d.reloads.readSoon() }
 
-// policy and quota ask the setup that holds when they are asked.
-func (d *Daemon) policy(job string) dispatch.Policy { return d.Current().plan.Policy(job) }
+// executor is the runner, with the policies of the configuration.
+type executor struct {
+	*agent.Runner
+	d *Daemon
+}
 
+// Policy implements dispatch.Executor; a reload changes it for runs that have started, too.
+func (e executor) Policy(job string) dispatch.Policy { return e.d.Current().plan.Policy(job) }
+
+// quota asks the setup that holds when it is asked.
 func (d *Daemon) quota(agent string) int64 { return d.Current().plan.quota(agent) }
 
 func (d *Daemon) Close() {

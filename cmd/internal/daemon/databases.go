@@ -24,7 +24,7 @@ func (d *Daemon) Databases(agent string) (*agentdb.Pool, error) {
 // was left by a process that is gone, and goes on later like a run that waits.
 func (d *Daemon) Idle(ctx context.Context, agent string, force bool) error {
 	for _, state := range []domain.State{domain.StateRunning, domain.StateWaiting} {
-		runs, err := d.ledger.Runs(ctx, ledger.Filter{Agent: agent, State: state, Limit: 1})
+		runs, err := d.ledger.Runs(ctx, ledger.RunFilter{Agent: agent, State: state, Limit: 1})
 		if err != nil {
 			return err
 		}

@@ -60,13 +60,13 @@ func (d *Daemon) Doctor(ctx context.Context) ([]api.Check, error) {
 
 // checkPauses says why queued runs do not start.
 func (d *Daemon) checkPauses(ctx context.Context) (string, error) {
-	queued, err := d.ledger.Runs(ctx, ledger.Filter{State: domain.StateQueued, Limit: 100})
+	queued, err := d.ledger.Runs(ctx, ledger.RunFilter{State: domain.StateQueued, Limit: 100})
 	if err != nil {
 		return "", err
 	}
 
 	for _, r := range queued {
-		if why := d.runner.Hold(r); why != "" {
+		if why := d.runner.Blocked(r); why != "" {
 			return fmt.Sprintf("run %d of %s stays queued: %s", r.ID, r.Job, why), nil
 		}
 	}
@@ -95,7 +95,7 @@ func (d *Daemon) checkConfig(s *Setup) api.Check {
 
 // checkDefinitions names the jobs that wait for their owner before they begin.
 func (d *Daemon) checkDefinitions(ctx context.Context) (c api.Check, some bool, err error) {
-	held, err := d.runner.Held(ctx)
+	held, err := d.runner.UnapprovedJobs(ctx)
 	if err != nil || len(held) == 0 {
 		return c, false, err
 	}
@@ -158,7 +158,7 @@ func (d *Daemon) checkNotices(ctx context.Context) []api.Check {
 	}
 
 	slices.SortFunc(out, func(a, b api.Check) int { return strings.Compare(a.Name, b.Name) })
-	waiting, err := d.ledger.Undelivered(ctx, 100)
+	waiting, err := d.ledger.UndeliveredNotices(ctx, 100)
 	switch {
 	case err != nil:
 		out = append(out, api.Check{Name: "outbox", Detail: err.Error()})
@@ -184,9 +184,9 @@ func (d *Daemon) checkWatches(ctx context.Context) api.Check {
 	used := 0
 	for _, st := range d.watcher.Status(ctx) {
 		text := fmt.Sprintf("%s: %s (%s, %s", st.Job, st.Path, st.Mode, api.Watch{State: string(st.State), Waiting: st.Waiting, Round: st.Round}.Text())
-		used += st.Folders
-		if !st.Rescanned.IsZero() {
-			text += ", scanned " + st.Rescanned.Local().Format(time.TimeOnly)
+		used += st.Subscriptions
+		if !st.LastScan.IsZero() {
+			text += ", scanned " + st.LastScan.Local().Format(time.TimeOnly)
 		}
 
 		text += ")"
@@ -241,8 +241,8 @@ func (d *Daemon) checkDatabases(s *Setup) api.Check {
 	c := api.Check{Name: "databases", OK: true, Detail: "nothing is known against any"}
 	var bad, remedies []string
 	for _, agent := range s.agentNames() {
-		err := d.databases.Barred(agent)
-		var damaged *agentdb.DamagedError
+		err := d.databases.Quarantined(agent)
+		var damaged *agentdb.QuarantinedError
 		switch {
 		case err == nil:
 		case errors.As(err, &damaged):

@@ -30,12 +30,12 @@ type explanation struct {
 	zone   *time.Location
 	pauses []ledger.Pause
 
-	text          string                // of the time that was asked for
-	asked         *schedule.WrittenTime // nil: what there is up to now
-	pivot         time.Time             // lines before it, and from it on, are counted apart
+	text          string               // of the time that was asked for
+	asked         *schedule.ParsedTime // nil: what there is up to now
+	pivot         time.Time            // lines before it, and from it on, are counted apart
 	before, after int
 
-	standing  scheduler.Standing
+	standing  scheduler.JobStatus
 	scheduled bool      // by a clock, and the scheduler knows it
 	anchor    time.Time // since when this home knows the schedule as it is now
 	unserved  string    // why no daemon has taken the schedule up yet
@@ -116,7 +116,7 @@ func (a *explanation) loadStanding(ctx context.Context) error {
 		return err
 	}
 
-	a.standing, a.scheduled = a.d.scheduler.Standing(a.name)
+	a.standing, a.scheduled = a.d.scheduler.JobStatus(a.name)
 	st, known, err := a.d.ledger.JobState(ctx, a.name)
 	a.anchor = st.Anchor
 	switch {
@@ -137,7 +137,7 @@ func (a *explanation) loadStanding(ctx context.Context) error {
 
 func (a *explanation) add(rank int, acc api.Explanation) {
 	acc.Job = a.name
-	acc.Asked = a.asked != nil && !acc.Nominal.Before(a.asked.At) && acc.Nominal.Before(a.asked.At.Add(a.asked.Span))
+	acc.Asked = a.asked != nil && !acc.Nominal.Before(a.asked.At) && acc.Nominal.Before(a.asked.At.Add(a.asked.Precision))
 	a.lines = append(a.lines, line{Explanation: acc, rank: rank})
 }
 
@@ -179,7 +179,7 @@ func (a *explanation) occurrence(o ledger.Occurrence) api.Explanation {
 	}
 
 	for _, sch := range a.standing.Job.Schedules {
-		if note := sch.Note(o.Nominal); note != "" && sch.Source() == o.Source && sch.Instant(o.Nominal) {
+		if note := sch.ClockChangeNote(o.Nominal); note != "" && sch.Source() == o.Source && sch.Matches(o.Nominal) {
 			notes = append(notes, note)
 		}
 	}
@@ -197,12 +197,12 @@ func (a *explanation) hasRow(t time.Time) bool {
 
 // openRuns are the queued and running runs of the job, which decide about overlap.
 func (a *explanation) openRuns(ctx context.Context) ([]ledger.Run, error) {
-	queued, err := a.d.ledger.Runs(ctx, ledger.Filter{Job: a.name, State: domain.StateQueued})
+	queued, err := a.d.ledger.Runs(ctx, ledger.RunFilter{Job: a.name, State: domain.StateQueued})
 	if err != nil {
 		return nil, err
 	}
 
-	running, err := a.d.ledger.Runs(ctx, ledger.Filter{Job: a.name, State: domain.StateRunning})
+	running, err := a.d.ledger.Runs(ctx, ledger.RunFilter{Job: a.name, State: domain.StateRunning})
 	out := append(queued, running...)
 	slices.SortFunc(out, func(x, y ledger.Run) int { return cmp.Compare(x.ID, y.ID) })
 	return out, err
@@ -228,7 +228,7 @@ func (a *explanation) addUndecided(ctx context.Context) error {
 	for _, due := range a.standing.Due {
 		if due.Decision == domain.DecisionRun {
 			var replaced bool
-			due.Decision, due.Reason, replaced = ledger.Decide(due, others, a.pauses)
+			due.Decision, due.Reason, replaced = ledger.DecideDue(due, others, a.pauses)
 			if replaced {
 				others = nil
 			}
@@ -263,7 +263,7 @@ func (a *explanation) addUnrecorded(context.Context) error {
 				break
 			}
 
-			_, excluded := sch.NextAll(t.Add(-time.Nanosecond))
+			_, excluded := sch.NextWithExcluded(t.Add(-time.Nanosecond))
 			if acc, ok := a.withoutRow(t, excluded); ok {
 				acc.Source = sch.Source()
 				a.add(rankOccurrence, acc)
@@ -288,7 +288,7 @@ func (a *explanation) instants(sch *schedule.Schedule) []time.Time {
 
 	t := a.pivot.Add(-time.Nanosecond)
 	for range max(a.after, 1) {
-		if t, _ = sch.NextAll(t); t.IsZero() {
+		if t, _ = sch.NextWithExcluded(t); t.IsZero() {
 			break
 		}
 		out = append(out, t)
@@ -301,7 +301,7 @@ func (a *explanation) instants(sch *schedule.Schedule) []time.Time {
 // a word.
 func (a *explanation) withoutRow(t time.Time, excluded string) (api.Explanation, bool) {
 	acc := api.Explanation{Nominal: api.At(t), Actual: api.At(t)}
-	asked := a.asked != nil && !t.Before(a.asked.At) && t.Before(a.asked.At.Add(a.asked.Span))
+	asked := a.asked != nil && !t.Before(a.asked.At) && t.Before(a.asked.At.Add(a.asked.Precision))
 	known := t.After(a.anchor)
 	switch {
 	case a.hasRow(t):
@@ -342,7 +342,7 @@ func (a *explanation) addUpcoming(first time.Time) {
 	}
 
 	for _, u := range a.d.scheduler.Next(a.name, n+slots, from) {
-		if u.Source == scheduler.SourceSlot || a.hasRow(u.Nominal) {
+		if u.Source == scheduler.SourceWake || a.hasRow(u.Nominal) {
 			continue
 		}
 
@@ -481,7 +481,7 @@ func (a *explanation) runText(r ledger.Run) string {
 		return fmt.Sprintf("attempt %d failed%s; the next is due %s", r.Attempt, why, api.LocalTime(r.NotBefore, a.zone))
 	}
 
-	if r.Asks() {
+	if r.WaitsForPerson() {
 		what := map[domain.Wait]string{domain.WaitInput: "your answer", domain.WaitApproval: "your leave"}[r.WaitingFor]
 		return fmt.Sprintf("waits for %s until %s: rouse inbox", what, api.LocalTime(r.NotBefore, a.zone))
 	}
@@ -492,7 +492,7 @@ func (a *explanation) runText(r ledger.Run) string {
 	if p, ok := ledger.Paused(a.pauses, r.Job, r.Agent, a.now); ok && r.Trigger != domain.TriggerManual {
 		return "waits for the end of the pause: " + p.String()
 	}
-	if why := a.d.runner.Hold(r); why != "" {
+	if why := a.d.runner.Blocked(r); why != "" {
 		return "stays queued: " + why
 	}
 

@@ -55,7 +55,7 @@ func (a *explanation) notes() []string {
 	case a.asked != nil:
 		out = append(out, a.askedNotes()...)
 	case !slices.ContainsFunc(a.lines, func(l line) bool { return l.runs }):
-		if t := a.d.scheduler.First(a.name, a.now); !t.IsZero() {
+		if t := a.d.scheduler.NextStart(a.name, a.now); !t.IsZero() {
 			say("by its schedule it starts next %s", api.LocalTime(t, a.zone))
 		} else {
 			say("by its schedule it does not start again")
@@ -98,7 +98,7 @@ func (a *explanation) nearby() []string {
 	var words, more []string
 	for _, sch := range a.standing.Job.Schedules {
 		words = append(words, sch.Describe())
-		b, n := sch.Around(a.asked.At)
+		b, n := sch.LastAndNext(a.asked.At)
 		if b.After(before) {
 			before = b
 		}
@@ -108,22 +108,22 @@ func (a *explanation) nearby() []string {
 		}
 
 		if !b.IsZero() && a.asked.At.Sub(b) < 4*time.Hour {
-			if note := sch.Note(b); note != "" {
+			if note := sch.ClockChangeNote(b); note != "" {
 				more = append(more, note)
 			}
 		}
 
-		if w, err := schedule.ParseTime(a.text, a.now, sch.Zone(), false); err == nil && !w.At.Equal(a.asked.At) && sch.Instant(w.At) {
+		if w, err := schedule.ParseTime(a.text, a.now, sch.Zone(), false); err == nil && !w.At.Equal(a.asked.At) && sch.Matches(w.At) {
 			more = append(more, fmt.Sprintf("%s of %s is one; ask for it by --at %s", a.text, schedule.ZoneName(sch.Zone()), w.At.In(sch.Zone()).Format(time.RFC3339)))
 		}
 
 		left := sch.Last(a.asked.At.Add(-nearbySpan), a.asked.At, 1)
-		if t, why := sch.NextAll(a.asked.At); why != "" && t.Sub(a.asked.At) < nearbySpan {
+		if t, why := sch.NextWithExcluded(a.asked.At); why != "" && t.Sub(a.asked.At) < nearbySpan {
 			left = append(left, t)
 		}
 
 		for _, t := range left {
-			if _, why := sch.NextAll(t.Add(-time.Nanosecond)); why != "" {
+			if _, why := sch.NextWithExcluded(t.Add(-time.Nanosecond)); why != "" {
 				more = append(more, fmt.Sprintf("%s would be one, and is excluded (%s)", api.LocalTime(t, a.zone), strings.TrimSpace(why)))
 			}
 		}
@@ -153,7 +153,7 @@ const nearbySpan = 36 * time.Hour
 func (a *explanation) timeline(ctx context.Context) ([]api.TimelineEntry, error) {
 	from, to := a.anchor, a.now
 	if a.asked != nil {
-		from, to = a.asked.At.Add(-time.Hour), a.asked.At.Add(a.asked.Span+time.Hour)
+		from, to = a.asked.At.Add(-time.Hour), a.asked.At.Add(a.asked.Precision+time.Hour)
 	}
 
 	if len(a.lines) > 0 {
@@ -248,7 +248,7 @@ func (a *explanation) pauseEntries(from, to time.Time) []api.TimelineEntry {
 		}
 
 		about := api.ScopeText(p.Scope, p.Name)
-		add(p.Since, "begins", fmt.Sprintf("%s (by the %s)", web.NewPause(p).Text(a.zone), p.Paused))
+		add(p.Since, "begins", fmt.Sprintf("%s (by the %s)", web.NewPause(p).Text(a.zone), p.By))
 		replaced := slices.ContainsFunc(a.pauses, func(q ledger.Pause) bool {
 			return q.ID > p.ID && q.Scope == p.Scope && q.Name == p.Name && q.Since.Equal(p.EndedAt)
 		})

@@ -87,7 +87,7 @@ func (d *Daemon) fireWatch(ctx context.Context, j *config.Job, f api.RunRequest)
 		w = newWatch(j)
 	}
 
-	a, err := watcher.Offer(ctx, d.ledger, w, f.File)
+	a, err := watcher.EnqueueFile(ctx, d.ledger, w, f.File)
 	if err != nil {
 		return 0, &api.Error{Status: 400, Message: err.Error()}
 	}

@@ -38,7 +38,7 @@ func (d *Daemon) Jobs(ctx context.Context) ([]api.Job, error) {
 			job.Problem = wrongWith(w.Problem, w.Degraded)
 		}
 
-		job.Next = api.At(d.scheduler.First(string(j.Name), at))
+		job.Next = api.At(d.scheduler.NextStart(string(j.Name), at))
 		if p, ok := ledger.Paused(pauses, string(j.Name), j.Agent, at); ok {
 			job.Paused, job.PausedUntil, job.PausedWhy = true, api.At(p.Until), pausedWhy(p)
 		}
@@ -89,7 +89,7 @@ func (d *Daemon) watches(ctx context.Context) map[string]api.Watch {
 
 	for _, st := range d.watcher.Status(ctx) {
 		out[st.Job] = api.Watch{Path: st.Path, Mode: st.Mode, State: string(st.State), Waiting: st.Waiting, Round: st.Round,
-			Rescanned: api.At(st.Rescanned), Degraded: st.Degraded, Problem: st.Problem}
+			Rescanned: api.At(st.LastScan), Degraded: st.Degraded, Problem: st.Problem}
 	}
 	return out
 }

@@ -11,10 +11,10 @@ import (
 // newMasks are the places that no agent may change, or see: what later runs trust
 // (docs/security.md). Skills that an agent has by their path, its runs mask themselves.
 func newMasks(cfg *config.Config) tool.Masks {
-	m := tool.Masks{Fixed: slices.Concat(cfg.Files, cfg.Included()), Hidden: []string{string(cfg.Home)}}
+	m := tool.Masks{ReadOnly: slices.Concat(cfg.Files, cfg.Included()), Hidden: []string{string(cfg.Home)}}
 	for _, r := range cfg.SkillRoots(os.Getenv) {
 		if r.Trusted {
-			m.Fixed = append(m.Fixed, r.Path)
+			m.ReadOnly = append(m.ReadOnly, r.Path)
 		}
 	}
 	return m

@@ -36,7 +36,7 @@ func (d *Daemon) Pause(ctx context.Context, ask api.PauseRequest) (api.Paused, e
 		return out, &api.Error{Message: err.Error(), Usage: true}
 	}
 
-	p, err := d.ledger.SetPause(ctx, ledger.Pause{Scope: ask.Scope, Name: ask.Name, Until: until, Reason: d.runner.Redact(strings.TrimSpace(ask.Reason)), Paused: ledger.ByUser})
+	p, err := d.ledger.SetPause(ctx, ledger.Pause{Scope: ask.Scope, Name: ask.Name, Until: until, Reason: d.runner.Redact(strings.TrimSpace(ask.Reason)), By: ledger.ByUser})
 	if err != nil {
 		return out, err
 	}
@@ -80,7 +80,7 @@ func PauseEnd(ask api.PauseRequest, now time.Time, zone *time.Location) (time.Ti
 
 		if !w.At.After(now) {
 			hint := ""
-			if w.Span > 12*time.Hour && now.Before(w.At.Add(w.Span)) {
+			if w.Precision > 12*time.Hour && now.Before(w.At.Add(w.Precision)) {
 				hint = "; for the rest of today write tomorrow"
 			}
 			return w.At, fmt.Errorf("%s has passed: it is %s%s", api.LocalTime(w.At, zone), api.LocalTime(now, zone), hint)

@@ -204,12 +204,12 @@ func (p *Plan) addJob(cfg *config.Config, j *config.Job, models map[string]*agen
 	}
 
 	for _, g := range j.When {
-		job.When = append(job.When, agent.Gate{SQL: g.SQL, Command: g.Command, HTTP: g.HTTP, File: string(g.File), Not: g.Not,
+		job.When = append(job.When, agent.Condition{SQL: g.SQL, Command: g.Command, HTTP: g.HTTP, File: string(g.File), Not: g.Not,
 			Timeout: time.Duration(g.Timeout), Where: cfg.Where(g.At)})
 	}
 
 	for _, e := range j.Expect {
-		job.Expect = append(job.Expect, agent.Expect{File: string(e.File), SQL: e.SQL, Where: e.At.String()})
+		job.Expect = append(job.Expect, agent.Expectation{File: string(e.File), SQL: e.SQL, Where: e.At.String()})
 	}
 
 	job.Budget = dailyBudget(j.Budget.CostUSDPerDay, j.Budget.TokensPerDay)

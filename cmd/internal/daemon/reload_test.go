@@ -281,7 +281,7 @@ func TestReloadKeepsTheRhythm(t *testing.T) {
 		}
 	}
 
-	runs, err := s.ledger.Runs(t.Context(), ledger.Filter{Job: "beat", Limit: 1000})
+	runs, err := s.ledger.Runs(t.Context(), ledger.RunFilter{Job: "beat", Limit: 1000})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -302,7 +302,7 @@ func TestReloadRefusesMistakes(t *testing.T) {
 	s := serveHere(t, map[string]string{"rouse.yaml": ReloadHead + Note("one")})
 	notices := func() []ledger.Notice {
 		t.Helper()
-		out, err := s.ledger.Undelivered(t.Context(), 100)
+		out, err := s.ledger.UndeliveredNotices(t.Context(), 100)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -462,15 +462,15 @@ func TestReloadClearsSlots(t *testing.T) {
 	plans := strings.Replace(ReloadHead, "workdir: ./work", "workdir: ./work, self_scheduling: {enabled: true}", 1)
 	s := serveHere(t, map[string]string{"rouse.yaml": plans + Note("one")})
 	plan := func() {
-		if err := s.ledger.PlanSlot(t.Context(), "clerk", func(now time.Time, _ ledger.SlotUsage) *ledger.Slot {
-			return &ledger.Slot{At: now.Add(time.Hour), AskedAt: now.Add(time.Hour), Instructions: "go on", Priority: "normal", OnMiss: "run_once", ScheduledBy: "agent"}
+		if err := s.ledger.SetWake(t.Context(), "clerk", func(now time.Time, _ ledger.WakeUsage) *ledger.Wake {
+			return &ledger.Wake{At: now.Add(time.Hour), AskedAt: now.Add(time.Hour), Instructions: "go on", Priority: "normal", OnMiss: "run_once", ScheduledBy: "agent"}
 		}); err != nil {
 			t.Fatal(err)
 		}
 	}
 
 	planned := func() bool {
-		_, ok, err := s.ledger.Slot(t.Context(), "clerk")
+		_, ok, err := s.ledger.NextWake(t.Context(), "clerk")
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -15,7 +15,7 @@ import (
 
 // Undo implements web.Runs.
 func (d *Daemon) Undo(ctx context.Context, run ledger.Run, ask api.UndoRequest, progress func(done, of int64)) (api.Undo, error) {
-	done, err := d.runner.Undo(ctx, run, agent.UndoSpec{By: agentdb.By{Actor: "user"}, Reason: "user", Only: ask.Only, Force: ask.Force, DryRun: ask.DryRun, Progress: progress})
+	done, err := d.runner.Undo(ctx, run, agent.UndoOptions{By: agentdb.By{Actor: "user"}, Reason: "user", Only: ask.Only, Force: ask.Force, DryRun: ask.DryRun, Progress: progress})
 	if err != nil {
 		return api.Undo{}, err
 	}
@@ -30,7 +30,7 @@ func (d *Daemon) Undo(ctx context.Context, run ledger.Run, ask api.UndoRequest, 
 // Cancelled implements web.Runs: a run that ends while it waits has no attempt that would
 // undo what it wrote, where its job wants that.
 func (d *Daemon) Cancelled(ctx context.Context, run ledger.Run) {
-	res := d.runner.Closing(ctx, run, ledger.Result{Outcome: run.Outcome})
+	res := d.runner.OnFinalize(ctx, run, ledger.Result{Outcome: run.Outcome})
 	if res.Error != "" {
 		d.log.Info("a run was cancelled while it waited", "job", run.Job, "run", run.ID, "database", res.Error)
 	}
@@ -38,7 +38,7 @@ func (d *Daemon) Cancelled(ctx context.Context, run ledger.Run) {
 
 // Recording implements web.Runs. History can be read whatever the configuration is.
 func (d *Daemon) Recording(ctx context.Context, run int64) ([]byte, error) {
-	rec, err := d.runner.Recording(ctx, run)
+	rec, err := d.runner.ExportRecording(ctx, run)
 	if errors.Is(err, ledger.ErrNotFound) {
 		return nil, err
 	}

@@ -15,8 +15,8 @@ import (
 	"rouse/scheduler/schedule"
 )
 
-// Slots implements web.Slots.
-func (d *Daemon) Slots(ctx context.Context, agent string) ([]api.AgentSlot, error) {
+// Wakes implements web.Slots.
+func (d *Daemon) Wakes(ctx context.Context, agent string) ([]api.AgentWake, error) {
 	s := d.Current()
 	if err := s.usable(); err != nil {
 		return nil, err
@@ -25,19 +25,19 @@ func (d *Daemon) Slots(ctx context.Context, agent string) ([]api.AgentSlot, erro
 		return nil, err
 	}
 
-	out := []api.AgentSlot{}
+	out := []api.AgentWake{}
 	for i := range s.Config.Agents {
 		a := &s.Config.Agents[i]
 		if agent != "" && string(a.Name) != agent {
 			continue
 		}
 
-		slot, err := d.agentSlot(ctx, s, a)
+		slot, err := d.agentWake(ctx, s, a)
 		if err != nil {
 			return nil, err
 		}
 
-		if agent != "" || slot.Planning || slot.Slot != nil {
+		if agent != "" || slot.Planning || slot.Wake != nil {
 			out = append(out, slot)
 		}
 	}
@@ -45,17 +45,17 @@ func (d *Daemon) Slots(ctx context.Context, agent string) ([]api.AgentSlot, erro
 	return out, nil
 }
 
-// agentSlot is what one agent planned, and may plan.
-func (d *Daemon) agentSlot(ctx context.Context, s *Setup, a *config.Agent) (api.AgentSlot, error) {
+// agentWake is what one agent planned, and may plan.
+func (d *Daemon) agentWake(ctx context.Context, s *Setup, a *config.Agent) (api.AgentWake, error) {
 	name := string(a.Name)
-	out := api.AgentSlot{Agent: name, Zone: s.Config.Zone().String()}
-	slot, planned, err := d.ledger.Slot(ctx, name)
+	out := api.AgentWake{Agent: name, Zone: s.Config.Zone().String()}
+	slot, planned, err := d.ledger.NextWake(ctx, name)
 	if err != nil {
 		return out, err
 	}
 
 	if planned {
-		out.Slot = web.NewSlot(slot)
+		out.Wake = web.NewWake(slot)
 	}
 
 	pauses, err := d.ledger.Pauses(ctx, time.Now())
@@ -73,13 +73,13 @@ func (d *Daemon) agentSlot(ctx context.Context, s *Setup, a *config.Agent) (api.
 		return out, nil
 	}
 
-	usage, err := d.ledger.SlotUsage(ctx, name)
+	usage, err := d.ledger.WakeUsage(ctx, name)
 	if err != nil {
 		return out, err
 	}
 
-	out.Limits = slotLimits(limits)
-	if left := limits.Left(schedule.Usage{Started: usage.Started, Paused: usage.Paused}); left >= 0 {
+	out.Limits = wakeLimits(limits)
+	if left := limits.WakesLeft(schedule.Usage{Started: usage.Started, Paused: usage.Paused}); left >= 0 {
 		out.Left = &left
 	}
 
@@ -97,8 +97,8 @@ func planningOff(a *config.Agent) string {
 	return fmt.Sprintf("self_scheduling is off for the agent %s, so no wakes are planned for it; to change that, write below its name at %s:\n    self_scheduling: {mode: ambient}     # or manual: then only you plan", a.Name, a.At)
 }
 
-func slotLimits(l schedule.Limits) *api.SlotLimits {
-	out := &api.SlotLimits{Mode: string(l.Mode), Horizon: config.Duration(l.Horizon).String(), MinInterval: config.Duration(l.MinInterval).String(),
+func wakeLimits(l schedule.Limits) *api.WakeLimits {
+	out := &api.WakeLimits{Mode: string(l.Mode), Horizon: config.Duration(l.Horizon).String(), MinInterval: config.Duration(l.MinInterval).String(),
 		DailyCap: l.DailyCap, QuietHours: l.Quiet.String(), Days: []string{}, MaxChain: l.MaxChain}
 	for day := range 7 {
 		if l.Days>>day&1 == 1 {
@@ -109,10 +109,10 @@ func slotLimits(l schedule.Limits) *api.SlotLimits {
 	return out
 }
 
-// PlanSlot implements web.Slots.
-func (d *Daemon) PlanSlot(ctx context.Context, ask api.SlotRequest) (api.Planned, error) {
+// SetWake implements web.Slots.
+func (d *Daemon) SetWake(ctx context.Context, ask api.WakeRequest) (api.PlannedWake, error) {
 	s := d.Current()
-	out := api.Planned{ClampReasons: []string{}, Warnings: []string{}}
+	out := api.PlannedWake{ClampReasons: []string{}, Warnings: []string{}}
 	a, limits, err := s.planner(ask.Agent)
 	if err != nil {
 		return out, err
@@ -123,7 +123,7 @@ func (d *Daemon) PlanSlot(ctx context.Context, ask api.SlotRequest) (api.Planned
 		return out, err
 	}
 
-	res, err := next.Plan(ctx, d.ledger, limits, r)
+	res, err := next.PlanWake(ctx, d.ledger, limits, r)
 	var wrong *next.Invalid
 	switch {
 	case errors.As(err, &wrong):
@@ -133,7 +133,7 @@ func (d *Daemon) PlanSlot(ctx context.Context, ask api.SlotRequest) (api.Planned
 	}
 
 	out.Clamped, out.ClampReasons, out.Warnings = res.Clamped, res.ClampReasons, append(out.Warnings, res.Warnings...)
-	out.AgentSlot, err = d.agentSlot(ctx, s, a)
+	out.AgentWake, err = d.agentWake(ctx, s, a)
 	return out, err
 }
 
@@ -163,11 +163,11 @@ func (s *Setup) planner(name string) (*config.Agent, schedule.Limits, error) {
 }
 
 // fillRequest reads the time; what was left out stays as it was planned.
-func (d *Daemon) fillRequest(ctx context.Context, ask api.SlotRequest, zone *time.Location, r *next.Request) error {
+func (d *Daemon) fillRequest(ctx context.Context, ask api.WakeRequest, zone *time.Location, r *next.Request) error {
 	usage := func(format string, args ...any) error {
 		return &api.Error{Message: fmt.Sprintf(format, args...), Usage: true}
 	}
-	was, planned, err := d.ledger.Slot(ctx, ask.Agent)
+	was, planned, err := d.ledger.NextWake(ctx, ask.Agent)
 	if err != nil {
 		return err
 	}
@@ -201,16 +201,16 @@ func (d *Daemon) fillRequest(ctx context.Context, ask api.SlotRequest, zone *tim
 	return nil
 }
 
-// ClearSlot implements web.Slots.
-func (d *Daemon) ClearSlot(ctx context.Context, agent string) (api.Cleared, error) {
+// CancelWake implements web.Slots.
+func (d *Daemon) CancelWake(ctx context.Context, agent string) (api.CancelledWake, error) {
 	s := d.Current()
-	out := api.Cleared{Agent: agent, Zone: s.Config.Zone().String()}
-	was, planned, err := d.ledger.Slot(ctx, agent)
+	out := api.CancelledWake{Agent: agent, Zone: s.Config.Zone().String()}
+	was, planned, err := d.ledger.NextWake(ctx, agent)
 	if err != nil {
 		return out, err
 	}
 
-	cleared, err := d.ledger.ClearSlot(ctx, agent, ledger.ByUser)
+	cleared, err := d.ledger.CancelWake(ctx, agent, ledger.ByUser)
 	if err != nil {
 		return out, err
 	}
@@ -225,6 +225,6 @@ func (d *Daemon) ClearSlot(ctx context.Context, agent string) (api.Cleared, erro
 		return out, &api.Error{Status: 409, Message: fmt.Sprintf("nothing is planned for the agent %s, so there is nothing to cancel", agent)}
 	}
 
-	out.Cleared, out.Slot = true, web.NewSlot(was)
+	out.Cancelled, out.Wake = true, web.NewWake(was)
 	return out, nil
 }

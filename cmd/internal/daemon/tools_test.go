@@ -217,7 +217,7 @@ func says(name, args string) modeltest.Turn {
 var (
 	toBob    = says("send", `{"to":"bob","text":"Dear <Bob>"}`)
 	wellDone = modeltest.Turn{Text: "It is done."}
-	unasked  = func(s *tool.Spec) { s.Needs = tool.Nothing }
+	unasked  = func(s *tool.Spec) { s.Needs = tool.NoNeeds }
 )
 
 func expect(t *testing.T, what, got, want string) {
@@ -292,7 +292,7 @@ var everywhere = map[string]func(t *testing.T){
 	},
 	"Scope": func(t *testing.T) {
 		for scope, outside := range map[tool.Scope]bool{tool.ScopeOutside: true, tool.ScopeAgent: false, tool.ScopeRun: false} {
-			o := openOffice(t, letter(func(s *tool.Spec) { s.Scope, s.Needs = scope, tool.Nothing }), "", ", record: true", toBob, wellDone)
+			o := openOffice(t, letter(func(s *tool.Spec) { s.Scope, s.Needs = scope, tool.NoNeeds }), "", ", record: true", toBob, wellDone)
 			got := o.problems(", grants: {read: ['.']}", ", watch: {path: ., mode: converge}", "prompt: Write.")
 			if warned := strings.Contains(got, "untrusted content (a watch, send)") && strings.Contains(got, "an effect beyond the host (send)"); warned != outside {
 				t.Errorf("scope %q: config check says %q", scope, got)
@@ -317,10 +317,10 @@ var everywhere = map[string]func(t *testing.T){
 	"Writes": func(t *testing.T) {
 		for writes, want := range map[tool.Writes]string{
 			tool.WritesElsewhere: `what send did stays: {"to":"bob","text":"Dear <Bob>"}`, tool.WritesNotice: `the notice stays: {"to":"bob"`, tool.WritesWake: "rouse slot clerk",
-			tool.WritesFiles: "what send did stays", tool.WritesForeseen: "what send did stays",
-			tool.WritesNothing: "", tool.WritesRows: "", tool.WritesBack: "", tool.WritesArtifact: "",
+			tool.WritesFiles: "what send did stays", tool.WritesPlanned: "what send did stays",
+			tool.WritesNothing: "", tool.WritesRows: "", tool.WritesUndo: "", tool.WritesArtifact: "",
 		} {
-			o := openOffice(t, letter(func(s *tool.Spec) { s.Writes, s.Needs = writes, tool.Nothing }), "", "", toBob, wellDone)
+			o := openOffice(t, letter(func(s *tool.Spec) { s.Writes, s.Needs = writes, tool.NoNeeds }), "", "", toBob, wellDone)
 			run, _ := o.wants("bob")
 			if got := o.stays(run); want == "" && got != "" {
 				t.Errorf("writes %q: undo names %q", writes, got)
@@ -329,18 +329,18 @@ var everywhere = map[string]func(t *testing.T){
 			}
 		}
 
-		o := openOffice(t, letter(func(s *tool.Spec) { s.Given, s.Writes = tool.GivenPlanning, tool.WritesWake }), "", "")
+		o := openOffice(t, letter(func(s *tool.Spec) { s.Requires, s.Writes = tool.RequiresSelfScheduling, tool.WritesWake }), "", "")
 		keys := ", self_scheduling: {mode: ambient}, tools: {deny: [schedule_next_run%s]}"
 		without(t, "config check", o.problems(fmt.Sprintf(keys, ""), "", "prompt: Write."), "only its owner plans")
 		expect(t, "config check", o.problems(fmt.Sprintf(keys, ", send"), "", "prompt: Write."), "may not use schedule_next_run or send")
 	},
 	"Given": func(t *testing.T) {
-		for given, lacks := range map[tool.Given]struct{ keys, problem string }{
-			tool.GivenDatabase: {", database: {enabled: false}", "has no database"},
-			tool.GivenPlanning: {"", "does not plan its own runs"},
-			tool.GivenCommands: {"", ""}, tool.GivenNetwork: {"", ""}, tool.GivenRepository: {"", ""},
+		for given, lacks := range map[tool.Requirement]struct{ keys, problem string }{
+			tool.RequiresDatabase:       {", database: {enabled: false}", "has no database"},
+			tool.RequiresSelfScheduling: {"", "does not plan its own runs"},
+			tool.RequiresCommands:       {"", ""}, tool.RequiresNetwork: {"", ""}, tool.RequiresRepository: {"", ""},
 		} {
-			o := openOffice(t, letter(func(s *tool.Spec) { s.Given, s.Needs = given, tool.Nothing }), lacks.keys, "", toBob, wellDone)
+			o := openOffice(t, letter(func(s *tool.Spec) { s.Requires, s.Needs = given, tool.NoNeeds }), lacks.keys, "", toBob, wellDone)
 			run, _ := o.wants("")
 			if c := o.call(run); !strings.Contains(string(c.Envelope), "tool_not_found") {
 				t.Errorf("given with %s: %s", given, c.Envelope)
@@ -348,44 +348,44 @@ var everywhere = map[string]func(t *testing.T){
 			expect(t, "config check", o.problems(lacks.keys, "", "playbook: [{call: send}]"), lacks.problem)
 		}
 
-		for given, keys := range map[tool.Given]string{
-			tool.GivenDatabase: "", tool.GivenModel: "", tool.GivenPlanning: ", self_scheduling: {mode: ambient}", tool.GivenCommands: ", grants: {commands: [{argv: [true]}]}",
-			tool.GivenNetwork: ", grants: {network: [{host: example.com}]}", tool.GivenRepository: ", tools: {allow: [send]}",
+		for given, keys := range map[tool.Requirement]string{
+			tool.RequiresDatabase: "", tool.RequiresModel: "", tool.RequiresSelfScheduling: ", self_scheduling: {mode: ambient}", tool.RequiresCommands: ", grants: {commands: [{argv: [true]}]}",
+			tool.RequiresNetwork: ", grants: {network: [{host: example.com}]}", tool.RequiresRepository: ", tools: {allow: [send]}",
 		} {
-			o := openOffice(t, letter(func(s *tool.Spec) { s.Given, s.Needs = given, tool.Nothing }), keys, "", toBob, wellDone)
+			o := openOffice(t, letter(func(s *tool.Spec) { s.Requires, s.Needs = given, tool.NoNeeds }), keys, "", toBob, wellDone)
 			o.wants("bob")
 		}
 
-		o := openOffice(t, letter(func(s *tool.Spec) { s.Given = tool.GivenCommands }), "", "")
+		o := openOffice(t, letter(func(s *tool.Spec) { s.Requires = tool.RequiresCommands }), "", "")
 		keys := ", grants: {commands: [{argv: [true]}]}, tools: {deny: [shell_run, bash%s]}"
 		without(t, "config check", o.problems(fmt.Sprintf(keys, ""), "", "prompt: Write."), "it can run none of them")
 		expect(t, "config check", o.problems(fmt.Sprintf(keys, ", send"), "", "prompt: Write."), "the agent's tools have no send or shell_run")
 	},
 	"SecondOf": func(t *testing.T) {
 		for keys, sent := range map[string]string{"": "", `, tools: {allow: ["*"]}`: "", `, tools: {allow: ["se*"]}`: "bob"} {
-			o := openOffice(t, letter(func(s *tool.Spec) { s.SecondOf, s.Needs = "notify", tool.Nothing }), keys, "", toBob, wellDone)
+			o := openOffice(t, letter(func(s *tool.Spec) { s.AliasOf, s.Needs = "notify", tool.NoNeeds }), keys, "", toBob, wellDone)
 			o.wants(sent)
 		}
 	},
 	"Says": func(t *testing.T) {
-		o := openOffice(t, letter(func(s *tool.Spec) { s.Says = "text" }), "", "", toBob, wellDone)
+		o := openOffice(t, letter(func(s *tool.Spec) { s.SummaryArg = "text" }), "", "", toBob, wellDone)
 		_, res := o.wants("")
-		if res.Wait == nil || res.Wait.Action.Shown != "send Dear <Bob>" {
+		if res.Wait == nil || res.Wait.Action.Description != "send Dear <Bob>" {
 			t.Errorf("approval: %+v", res.Wait)
 		}
 
-		o = openOffice(t, letter(func(s *tool.Spec) { s.Says, s.Needs = "text", tool.Nothing }), "", "", toBob, wellDone)
+		o = openOffice(t, letter(func(s *tool.Spec) { s.SummaryArg, s.Needs = "text", tool.NoNeeds }), "", "", toBob, wellDone)
 		run, _ := o.wants("bob")
 		expect(t, "undo", o.stays(run), "what send did stays: Dear <Bob>")
 	},
 	"Ends": func(t *testing.T) {
-		o := openOffice(t, letter(func(s *tool.Spec) { s.Ends, s.Needs = true, tool.Nothing }), "", "", toBob)
+		o := openOffice(t, letter(func(s *tool.Spec) { s.Ends, s.Needs = true, tool.NoNeeds }), "", "", toBob)
 		if _, res := o.wants("bob"); res.Outcome != domain.OutcomeSuccess {
 			t.Errorf("%+v", res)
 		}
 	},
 	"Waits": func(t *testing.T) {
-		o := openOffice(t, letter(func(s *tool.Spec) { s.Ends, s.Waits, s.Needs = true, true, tool.Nothing }), "", "", toBob)
+		o := openOffice(t, letter(func(s *tool.Spec) { s.Ends, s.Waits, s.Needs = true, true, tool.NoNeeds }), "", "", toBob)
 		o.says = map[string]string{"question": "Which Bob?"}
 		if _, res := o.wants("bob"); res.Wait == nil || res.Wait.Message != "Which Bob?" {
 			t.Errorf("%+v", res)
@@ -403,13 +403,13 @@ var everywhere = map[string]func(t *testing.T){
 	},
 	"Nests": func(t *testing.T) {
 		for nests, sent := range map[bool]string{false: "bob", true: ""} {
-			o := openOffice(t, letter(func(s *tool.Spec) { s.Nests, s.Class, s.Needs = nests, tool.ClassExec, tool.Nothing }), "", "", says("reduce", `{"task":"Write to Bob."}`), toBob, wellDone, wellDone)
+			o := openOffice(t, letter(func(s *tool.Spec) { s.Nests, s.Class, s.Needs = nests, tool.ClassExec, tool.NoNeeds }), "", "", says("reduce", `{"task":"Write to Bob."}`), toBob, wellDone, wellDone)
 			o.wants(sent)
 		}
 	},
 	"Rare": func(t *testing.T) {
 		for rare, agentKeys := range map[bool]string{true: ", model: narrow", false: ""} {
-			o := openOffice(t, letter(func(s *tool.Spec) { s.Rare = true }), agentKeys, "", wellDone)
+			o := openOffice(t, letter(func(s *tool.Spec) { s.WideContextOnly = true }), agentKeys, "", wellDone)
 			o.run()
 			if told := strings.Contains(o.told(), "Sends a letter by post."); told == rare {
 				t.Errorf("%q: told of it: %v", agentKeys, told)
@@ -417,22 +417,22 @@ var everywhere = map[string]func(t *testing.T){
 		}
 	},
 	"Timeout": func(t *testing.T) {
-		o := openOffice(t, letter(func(s *tool.Spec) { s.Timeout, s.Needs = time.Millisecond, tool.Nothing }), "", "", toBob, wellDone)
+		o := openOffice(t, letter(func(s *tool.Spec) { s.Timeout, s.Needs = time.Millisecond, tool.NoNeeds }), "", "", toBob, wellDone)
 		o.wait = true
 		run, _ := o.wants("")
 		expect(t, "the call", string(o.call(run).Envelope), `"timeout"`)
 		expect(t, "undo", o.stays(run), "what send may have done stays")
 	},
 	"Enum": func(t *testing.T) {
-		o := openOffice(t, letter(func(s *tool.Spec) { s.Enum, s.Needs = map[string][]string{"how": {"air", "sea"}}, tool.Nothing }), "", "", says("send", `{"how":"pigeon"}`), wellDone)
+		o := openOffice(t, letter(func(s *tool.Spec) { s.Enum, s.Needs = map[string][]string{"how": {"air", "sea"}}, tool.NoNeeds }), "", "", says("send", `{"how":"pigeon"}`), wellDone)
 		run, _ := o.wants("")
 		expect(t, "told", o.told(), `["air","sea"]`)
 		expect(t, "the call", string(o.call(run).Envelope), "invalid_args")
 	},
 	"Reads": func(t *testing.T) {
 		o := openOffice(t, letter(func(s *tool.Spec) {
-			s.Reads = func(args json.RawMessage) bool { return strings.Contains(string(args), "bob") }
-			s.Needs = tool.Nothing
+			s.ReadsOnly = func(args json.RawMessage) bool { return strings.Contains(string(args), "bob") }
+			s.Needs = tool.NoNeeds
 		}), "", "", toBob, wellDone)
 		run, _ := o.wants("bob")
 		if c := o.call(run); c.Effect != domain.EffectRead {
@@ -475,7 +475,7 @@ var everywhere = map[string]func(t *testing.T){
 		looks := 0
 		for name, look := range map[string]func(string) string{"a.txt": nil, "a.txt a.txt": func(string) string { looks++; return fmt.Sprint(looks) }} {
 			o := openOffice(t, letter(func(s *tool.Spec) {
-				s.Path, s.Look, s.Class, s.Effect, s.Scope = "path", look, tool.ClassRead, domain.EffectRead, tool.ScopeAgent
+				s.Path, s.StatKey, s.Class, s.Effect, s.Scope = "path", look, tool.ClassRead, domain.EffectRead, tool.ScopeAgent
 			}), "", "", says("send", `{"path":"a.txt"}`), says("send", `{"path":"a.txt"}`), wellDone)
 			o.wants(name)
 		}
@@ -484,7 +484,7 @@ var everywhere = map[string]func(t *testing.T){
 		// Nobody knows what it does: its owner is asked, and what it may have met is on record.
 		o := openOffice(t, letter(nil), "", "", toBob, wellDone)
 		run, res := o.wants("")
-		if res.Wait == nil || res.Wait.Kind != ledger.KindApproval || res.Wait.Action.Tool != "send" || res.Wait.Action.Shown != `send {"to":"bob","text":"Dear <Bob>"}` {
+		if res.Wait == nil || res.Wait.Kind != ledger.KindApproval || res.Wait.Action.Tool != "send" || res.Wait.Action.Description != `send {"to":"bob","text":"Dear <Bob>"}` {
 			t.Fatalf("%+v", res)
 		}
 
@@ -524,7 +524,7 @@ var everywhere = map[string]func(t *testing.T){
 // replay plays a run again, and gives all the letters that were sent by then.
 func (o *office) replay(id int64) string {
 	o.t.Helper()
-	rec, err := o.runner.Recording(o.t.Context(), id)
+	rec, err := o.runner.ExportRecording(o.t.Context(), id)
 	if err != nil {
 		o.t.Fatal(err)
 	}
@@ -586,7 +586,7 @@ func TestToolSaysTooLittle(t *testing.T) {
 		`tool send: its effect "reed" is none of`:   func(s *tool.Spec) { s.Effect = "reed" },
 		`tool send: its scope "wide" is none of`:    func(s *tool.Spec) { s.Scope = "wide" },
 		`its place to write "wall" is none of`:      func(s *tool.Spec) { s.Writes = "wall" },
-		`its condition of being given "luck" is no`: func(s *tool.Spec) { s.Given = "luck" },
+		`its condition of being given "luck" is no`: func(s *tool.Spec) { s.Requires = "luck" },
 	} {
 		_, err := tool.Define(letter(more), (&letters{}).send)
 		if err == nil || !strings.Contains(err.Error(), want) {
@@ -613,8 +613,8 @@ func TestSpecs(t *testing.T) {
 		if err := s.Check(); err != nil {
 			t.Error(err)
 		}
-		if first := specs.Find(s.SecondOf); s.SecondOf != "" && (first.Name == "" || first.SecondOf != "" || first.Scope != s.Scope || first.Effect != s.Effect || first.Writes != s.Writes) {
-			t.Errorf("%s is a second name of %q, and another tool", s.Name, s.SecondOf)
+		if first := specs.Find(s.AliasOf); s.AliasOf != "" && (first.Name == "" || first.AliasOf != "" || first.Scope != s.Scope || first.Effect != s.Effect || first.Writes != s.Writes) {
+			t.Errorf("%s is a second name of %q, and another tool", s.Name, s.AliasOf)
 		}
 	}
 }

@@ -151,7 +151,7 @@ func (n *Notifier) deliver(ctx context.Context) (time.Time, error) {
 // retryUnavailable sends, before their time, the notices that wait for a channel that could not
 // be reached.
 func (n *Notifier) retryUnavailable(ctx context.Context) error {
-	waiting, err := n.ledger.Undelivered(ctx, 10*page)
+	waiting, err := n.ledger.UndeliveredNotices(ctx, 10*page)
 	if err != nil {
 		return err
 	}
@@ -237,7 +237,7 @@ func (n *Notifier) sendOne(ctx context.Context, notice ledger.Notice) (sent, err
 			"tries", notice.Tries, "given_up", notice.State == ledger.NoticeFailed, "error", sent)
 	}
 
-	return sent, n.ledger.MarkNotice(ctx, notice)
+	return sent, n.ledger.UpdateNotice(ctx, notice)
 }
 
 // send bounds a channel in time: one that hangs is left behind.

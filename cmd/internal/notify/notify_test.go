@@ -91,7 +91,7 @@ func put(t *testing.T, l *ledger.Ledger, channel, title string) {
 func left(t *testing.T, l *ledger.Ledger) []ledger.Notice {
 	t.Helper()
 	synctest.Wait()
-	out, err := l.Undelivered(t.Context(), 10)
+	out, err := l.UndeliveredNotices(t.Context(), 10)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -284,7 +284,7 @@ func TestStartTriesWhatWaits(t *testing.T) {
 		there = true
 	}
 
-	if rest, err := l.Undelivered(t.Context(), 10); err != nil || len(rest) != 0 || len(p.titles()) != 2 {
+	if rest, err := l.UndeliveredNotices(t.Context(), 10); err != nil || len(rest) != 0 || len(p.titles()) != 2 {
 		t.Errorf("%+v (%v), sent %v", rest, err, p.titles())
 	}
 }
@@ -310,7 +310,7 @@ func TestSetChannels(t *testing.T) {
 		if one, two := old.titles(), fresh.titles(); !slices.Equal(one, []string{"one"}) || !slices.Equal(two, []string{"two", "three"}) {
 			t.Errorf("before %v, after %v", one, two)
 		}
-		if rest, err := l.Undelivered(t.Context(), 10); err != nil || len(rest) != 1 || !strings.Contains(rest[0].Error, `no channel "ops"`) {
+		if rest, err := l.UndeliveredNotices(t.Context(), 10); err != nil || len(rest) != 1 || !strings.Contains(rest[0].Error, `no channel "ops"`) {
 			t.Errorf("%+v (%v)", rest, err)
 		}
 	})
@@ -381,7 +381,7 @@ func TestDesktop(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	if rest, err := l.Undelivered(t.Context(), 10); err != nil || len(rest) != 0 {
+	if rest, err := l.UndeliveredNotices(t.Context(), 10); err != nil || len(rest) != 0 {
 		t.Fatalf("undelivered: %+v (%v)", rest, err)
 	}
 

@@ -52,7 +52,7 @@ func (s *server) restoreDatabase(r *http.Request) (any, error) {
 
 	agent := r.PathValue("agent")
 	return s.replaceDatabase(r, ask.Force, func(ctx context.Context, pool *agentdb.Pool, idle func(context.Context) error) (api.Replaced, error) {
-		return pool.Restore(ctx, agent, agentdb.RestoreSpec{From: ask.From, Force: ask.Force, Idle: idle})
+		return pool.Restore(ctx, agent, agentdb.RestoreSpec{From: ask.From, Force: ask.Force, BeforeReplace: idle})
 	})
 }
 

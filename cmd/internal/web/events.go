@@ -82,5 +82,5 @@ func (s *server) stream(w http.ResponseWriter, r *http.Request, f ledger.EventFi
 // earlier attempt.
 func (s *server) finished(r *http.Request, id int64) bool {
 	run, err := s.ledger.Run(r.Context(), id)
-	return err == nil && (run.State == domain.StateFinished || run.Asks())
+	return err == nil && (run.State == domain.StateFinished || run.WaitsForPerson())
 }

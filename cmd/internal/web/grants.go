@@ -9,12 +9,12 @@ import (
 	"rouse/cmd/internal/api"
 )
 
-func newGrant(g ledger.Standing) api.Grant {
-	return api.Grant{ID: id(g.ID), Agent: g.Agent, Tool: g.Action.Tool, Action: g.Action.Shown, Item: id(g.Item), CreatedAt: api.At(g.CreatedAt)}
+func newGrant(g ledger.StandingApproval) api.Grant {
+	return api.Grant{ID: id(g.ID), Agent: g.Agent, Tool: g.Action.Tool, Action: g.Action.Description, Item: id(g.Item), CreatedAt: api.At(g.CreatedAt)}
 }
 
 func (s *server) grants(r *http.Request) (any, error) {
-	given, err := s.ledger.StandingGrants(r.Context())
+	given, err := s.ledger.StandingApprovals(r.Context())
 	out := []api.Grant{}
 	for _, g := range given {
 		out = append(out, newGrant(g))
@@ -27,7 +27,7 @@ func (s *server) revoke(r *http.Request) (any, error) {
 	if err != nil || n < 1 {
 		return nil, usage("%q is not a grant; grants have numbers, see: rouse grants", r.PathValue("id"))
 	}
-	g, err := s.ledger.Revoke(r.Context(), n)
+	g, err := s.ledger.RevokeApproval(r.Context(), n)
 	return newGrant(g), err
 }
 
@@ -43,7 +43,7 @@ func (s *server) untrusted(r *http.Request) (any, error) {
 // trust takes the memory of an agent for trusted again, which its owner has looked at.
 func (s *server) trust(r *http.Request) (any, error) {
 	agent := r.PathValue("agent")
-	err := s.ledger.Trust(r.Context(), agent)
+	err := s.ledger.TrustMemory(r.Context(), agent)
 	if errors.Is(err, ledger.ErrNotFound) {
 		return nil, usage("nothing that agent %s keeps is untrusted; see: rouse grants", agent)
 	}

@@ -39,7 +39,7 @@ func newItem(i ledger.Item) api.Item {
 
 	action := "rouse answer " + id(i.ID) + " " + answers(i)
 	if i.Kind == ledger.KindApproval {
-		action = i.Action.Shown
+		action = i.Action.Description
 	}
 
 	return api.Item{ID: id(i.ID), Run: id(i.Run), Runs: []string{id(i.Run)}, Job: i.Job, Agent: i.Agent, Kind: i.Kind, Title: i.Title, Message: i.Message, Options: options, Multiple: i.Multiple,

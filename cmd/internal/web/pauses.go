@@ -73,5 +73,5 @@ func pauseScope(scope, name string) error {
 
 // NewPause is a pause of the ledger.
 func NewPause(p ledger.Pause) api.Pause {
-	return api.Pause{Scope: p.Scope, Name: p.Name, Since: api.At(p.Since), Until: api.At(p.Until), Reason: p.Reason, By: p.Paused}
+	return api.Pause{Scope: p.Scope, Name: p.Name, Since: api.At(p.Since), Until: api.At(p.Until), Reason: p.Reason, By: p.By}
 }

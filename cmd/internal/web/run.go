@@ -124,8 +124,8 @@ func newSteps(steps []ledger.Step, calls []ledger.Call) []api.Step {
 		}
 
 		at := own
-		if st.Within != "" {
-			at = call{st.Attempt, st.Within}
+		if st.ParentCall != "" {
+			at = call{st.Attempt, st.ParentCall}
 		}
 
 		within[at] = append(within[at], api.Step{Step: st.Number, Attempt: st.Attempt, Text: st.Text, Model: st.Model, Calls: its, Notices: notices, CostUSD: float64(st.Usage.CostMicroUSD) / 1e6})

@@ -50,7 +50,7 @@ func (s *server) runs(r *http.Request) (any, error) {
 		return nil, err
 	}
 
-	f := ledger.Filter{Job: q.Get("job"), Agent: q.Get("agent"), Trigger: domain.Trigger(q.Get("trigger")), Outcome: domain.Outcome(q.Get("outcome")), State: domain.State(q.Get("state")), Limit: n}
+	f := ledger.RunFilter{Job: q.Get("job"), Agent: q.Get("agent"), Trigger: domain.Trigger(q.Get("trigger")), Outcome: domain.Outcome(q.Get("outcome")), State: domain.State(q.Get("state")), Limit: n}
 	if text := q.Get("since"); text != "" {
 		if f.Since, err = time.Parse(time.RFC3339Nano, text); err != nil {
 			return nil, usage("since must be an RFC 3339 time, not %q", text)

@@ -23,7 +23,7 @@ type Options struct {
 	Runs      Runs
 	Databases Databases
 	Pauses    Pauses
-	Slots     Slots
+	Wakes     Wakes
 	Explainer Explainer
 	Logger    *slog.Logger
 }
@@ -36,7 +36,7 @@ type server struct {
 
 // NewHandler returns the whole of /v1.
 func NewHandler(o Options) (http.Handler, error) {
-	if o.Ledger == nil || o.Host == nil || o.Jobs == nil || o.Runs == nil || o.Databases == nil || o.Pauses == nil || o.Slots == nil || o.Explainer == nil {
+	if o.Ledger == nil || o.Host == nil || o.Jobs == nil || o.Runs == nil || o.Databases == nil || o.Pauses == nil || o.Wakes == nil || o.Explainer == nil {
 		return nil, errors.New("web: a ledger and what stands behind each room of the API are needed")
 	}
 	if o.Logger == nil {
@@ -45,7 +45,7 @@ func NewHandler(o Options) (http.Handler, error) {
 
 	s := &server{ledger: o.Ledger, log: o.Logger, behind: o}
 	mux := http.NewServeMux()
-	for _, room := range []func(*http.ServeMux){s.hostRoutes, s.jobRoutes, s.runRoutes, s.inboxRoutes, s.databaseRoutes, s.pauseRoutes, s.slotRoutes} {
+	for _, room := range []func(*http.ServeMux){s.hostRoutes, s.jobRoutes, s.runRoutes, s.inboxRoutes, s.databaseRoutes, s.pauseRoutes, s.wakeRoutes} {
 		room(mux)
 	}
 	mux.Handle("/", s.answer(func(r *http.Request) (any, error) {
@@ -87,7 +87,7 @@ func (s *server) failure(r *http.Request, err error) *api.Error {
 	case errors.As(err, &failure):
 	case errors.As(err, &bad):
 		failure = &api.Error{Status: http.StatusUnprocessableEntity, Message: bad.Text()}
-	case errors.As(err, new(*agentdb.DamagedError)):
+	case errors.As(err, new(*agentdb.QuarantinedError)):
 		failure = &api.Error{Status: http.StatusConflict, Message: err.Error()}
 	case errors.Is(err, ledger.ErrNotFound):
 		failure = &api.Error{Status: http.StatusNotFound, Message: err.Error(), Usage: true}

@@ -8,24 +8,24 @@ import (
 	"rouse/cmd/internal/api"
 )
 
-// Slots are the wakes that agents planned, and what they may plan.
-type Slots interface {
+// Wakes are the wakes that agents planned, and what they may plan.
+type Wakes interface {
 	// Slots are those of the agents that plan, or of one.
-	Slots(ctx context.Context, agent string) ([]api.AgentSlot, error)
-	// PlanSlot plans an agent's next wake for its owner. What is left out stays as it was planned.
-	PlanSlot(ctx context.Context, request api.SlotRequest) (api.Planned, error)
-	ClearSlot(ctx context.Context, agent string) (api.Cleared, error)
+	Wakes(ctx context.Context, agent string) ([]api.AgentWake, error)
+	// SetWake plans an agent's next wake for its owner. What is left out stays as it was planned.
+	SetWake(ctx context.Context, request api.WakeRequest) (api.PlannedWake, error)
+	CancelWake(ctx context.Context, agent string) (api.CancelledWake, error)
 }
 
-func (s *server) slotRoutes(mux *http.ServeMux) {
-	mux.Handle("GET /v1/slots", s.answer(s.slots))
-	mux.Handle("POST /v1/slots", s.answer(s.planSlot))
-	mux.Handle("POST /v1/slots/clear", s.answer(s.clearSlot))
+func (s *server) wakeRoutes(mux *http.ServeMux) {
+	mux.Handle("GET /v1/slots", s.answer(s.wakes))
+	mux.Handle("POST /v1/slots", s.answer(s.setWake))
+	mux.Handle("POST /v1/slots/clear", s.answer(s.cancelWake))
 }
 
-// NewSlot is a slot of the ledger.
-func NewSlot(s ledger.Slot) *api.Slot {
-	out := &api.Slot{At: api.At(s.At), Asked: api.At(s.AskedAt), Instructions: s.Instructions, ContextViews: s.ContextViews, Priority: s.Priority, OnMiss: s.OnMiss,
+// NewWake is a slot of the ledger.
+func NewWake(s ledger.Wake) *api.Wake {
+	out := &api.Wake{At: api.At(s.At), Asked: api.At(s.AskedAt), Instructions: s.Instructions, ContextViews: s.ContextViews, Priority: s.Priority, OnMiss: s.OnMiss,
 		ScheduledBy: s.ScheduledBy, Job: s.Job, Depth: s.Depth, CreatedAt: api.At(s.CreatedAt)}
 	if out.ContextViews == nil {
 		out.ContextViews = []string{}
@@ -37,12 +37,12 @@ func NewSlot(s ledger.Slot) *api.Slot {
 	return out
 }
 
-func (s *server) slots(r *http.Request) (any, error) {
-	return s.behind.Slots.Slots(r.Context(), r.URL.Query().Get("agent"))
+func (s *server) wakes(r *http.Request) (any, error) {
+	return s.behind.Wakes.Wakes(r.Context(), r.URL.Query().Get("agent"))
 }
 
-func (s *server) planSlot(r *http.Request) (any, error) {
-	var in api.SlotRequest
+func (s *server) setWake(r *http.Request) (any, error) {
+	var in api.WakeRequest
 	if err := read(r, &in); err != nil {
 		return nil, err
 	}
@@ -53,10 +53,10 @@ func (s *server) planSlot(r *http.Request) (any, error) {
 	case in.At != "" && in.In != "":
 		return nil, usage("give a time or a length of time, not both")
 	}
-	return s.behind.Slots.PlanSlot(r.Context(), in)
+	return s.behind.Wakes.SetWake(r.Context(), in)
 }
 
-func (s *server) clearSlot(r *http.Request) (any, error) {
+func (s *server) cancelWake(r *http.Request) (any, error) {
 	var in struct {
 		Agent string `json:"agent"`
 	}
@@ -67,5 +67,5 @@ func (s *server) clearSlot(r *http.Request) (any, error) {
 		return nil, usage("name the agent")
 	}
 
-	return s.behind.Slots.ClearSlot(r.Context(), in.Agent)
+	return s.behind.Wakes.CancelWake(r.Context(), in.Agent)
 }

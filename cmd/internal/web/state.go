@@ -22,7 +22,7 @@ func (s *server) readState(ctx context.Context) (api.State, error) {
 	if out.Pauses, err = s.ledger.Pauses(ctx, time.Time{}); err != nil {
 		return out, err
 	}
-	if out.Slots, err = s.ledger.Slots(ctx); err != nil {
+	if out.Wakes, err = s.ledger.Wakes(ctx); err != nil {
 		return out, err
 	}
 

@@ -1,0 +1,204 @@
+package agent
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"sync"
+
+	"rouse/agent/loop"
+	"rouse/agent/tool"
+	"rouse/agentdb/ledger"
+)
+
+// authorizer decides on the calls of one attempt before the loop makes them: by the rules of the
+// agent, the taint of the run so far, and what its owner has answered.
+type authorizer struct {
+	ledger  *ledger.Ledger
+	attempt ledger.Attempt
+	agent   string // as the run names it
+	rules   tool.Authorizer
+
+	mu           sync.Mutex
+	taint        tool.Taint // what the record says of the run
+	tier         string
+	taintsMemory bool // what the run keeps is untrusted, and the record says so
+	// What Admit records of the calls that were allowed since it last did.
+	addedTaint tool.Taint
+	marks      ledger.TaintUpdate
+
+	memoryMu     sync.Mutex
+	memoryRead   bool
+	memoryLabels tool.Taint // of what earlier runs of the agent wrote
+
+	madeCalls map[string]bool // keys of calls that earlier attempts have made: what allowed them is used up
+
+	itemsRead bool // whether items are those of the ledger
+	items     []ledger.Item
+}
+
+func (r *Runner) newAuthorizer(run ledger.Run, a ledger.Attempt, t task) *authorizer {
+	return &authorizer{ledger: r.ledger, attempt: a, agent: run.Agent, taint: tool.ParseTaint(run.Taint), tier: run.Tier,
+		rules: tool.Authorizer{Agent: t.agent.Name, OnDenied: t.agent.OnDenied, MinTier: t.minTier()}}
+}
+
+// Authorize implements loop.Gate.
+func (g *authorizer) Authorize(ctx context.Context, in tool.Invocation, t tool.Tool, args json.RawMessage) (tool.Verdict, error) {
+	need, err := t.Need(ctx, in, args)
+	if err != nil {
+		return tool.Verdict{}, fmt.Errorf("what a call of %s needs cannot be told: %w", t.Name(), err)
+	}
+
+	if need.Shown == "" && need.Action != "" { // an owner decides on what they can read
+		need.Shown = t.Name() + " " + CallText(t.Spec(), args)
+	}
+
+	g.mu.Lock()
+	defer g.mu.Unlock()
+
+	var by int64 // the item that allows it
+	v, err := g.rules.Decide(t.Name(), need, g.taint|g.addedTaint, func(hash string) (said tool.OwnerDecision, err error) {
+		said, by, err = g.answerFor(ctx, in, hash)
+		return said, err
+	})
+	if err != nil || v.Refusal != nil || v.Ask != nil {
+		return v, err
+	}
+
+	g.addedTaint |= need.AddsTaint
+	g.marks.Tier = max(g.marks.Tier, need.Tier)
+	g.marks.WritesMemory = g.marks.WritesMemory || need.WritesMemory
+	if by != 0 {
+		if g.marks.UsedApprovals == nil {
+			g.marks.UsedApprovals = map[int64]string{}
+		}
+		g.marks.UsedApprovals[by] = in.Key
+	}
+
+	return v, nil
+}
+
+// answerFor is what the owner has said of an action, for good or in this run, and the item in which
+// they allowed it to this call.
+func (g *authorizer) answerFor(ctx context.Context, in tool.Invocation, hash string) (said tool.OwnerDecision, by int64, err error) {
+	if said.Standing, err = g.ledger.HasStandingApproval(ctx, g.agent, hash); err != nil || said.Standing {
+		return said, 0, err
+	}
+
+	if !g.itemsRead {
+		if g.items, err = g.ledger.ItemsOf(ctx, g.attempt.Run); err != nil {
+			return said, 0, err
+		}
+		g.itemsRead = true
+	}
+
+	// A denial counts for the rest of the run. An approval for once counts for one call: the first
+	// that asks, and that call again when it was cut off, but not once it has come to an end.
+	for _, i := range g.items {
+		if i.Kind != ledger.KindApproval || i.Action.Hash != hash || i.State != ledger.ItemAnswered {
+			continue
+		}
+
+		// The calls of one answer are judged before any of them is recorded.
+		used := i.Used
+		if key, taken := g.marks.UsedApprovals[i.ID]; taken {
+			used = key
+		}
+
+		switch {
+		case i.Answer == ledger.ApprovalDeny:
+			said.Denied, said.Reason = true, i.Reason
+		case i.Answer == ledger.ApprovalOnce && (used == "" || used == in.Key && !g.madeCalls[in.Key]) && by == 0:
+			said.Once, by = true, i.ID
+		}
+	}
+
+	return said, by, nil
+}
+
+// OnCallsStart implements loop.Gate: what the calls bring is on record before they begin.
+func (g *authorizer) OnCallsStart(ctx context.Context) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+
+	met := g.taint | g.addedTaint
+	keeps := g.marks.WritesMemory && met&tool.Untrusted != 0
+	// Most calls change nothing; each write would wait for the disk.
+	if met == g.taint && max(g.tier, g.marks.Tier) == g.tier && (!keeps || g.taintsMemory) && len(g.marks.UsedApprovals) == 0 {
+		g.marks = ledger.TaintUpdate{}
+		return nil
+	}
+
+	g.marks.Taint = g.addedTaint.String()
+	if err := g.ledger.RecordTaint(ctx, g.attempt, g.marks); err != nil {
+		return err
+	}
+
+	// The items were read once; what the ledger has just noted of them is noted here, too.
+	for n, i := range g.items {
+		if key, used := g.marks.UsedApprovals[i.ID]; used {
+			g.items[n].Used = key
+		}
+	}
+
+	g.taint, g.tier, g.taintsMemory = met, max(g.tier, g.marks.Tier), g.taintsMemory || keeps
+	g.addedTaint, g.marks = 0, ledger.TaintUpdate{}
+	return nil
+}
+
+// approvalQuestion is the inbox item in which a run asks for an approval (UNI-09).
+func approvalQuestion(t task, a tool.ApprovalRequest) *ledger.Question {
+	clean := redactor(t.secrets).Replace
+	why := clean(a.Why)
+	options := []string{ledger.ApprovalOnce, ledger.ApprovalAlways, ledger.ApprovalDeny}
+	if a.NoStandingApproval {
+		options = []string{ledger.ApprovalOnce, ledger.ApprovalDeny}
+	}
+
+	return &ledger.Question{
+		Kind: ledger.KindApproval, Call: a.Call, Title: fmt.Sprintf("%s asks for %s", t.asker(), a.Tool),
+		Message: fmt.Sprintf("It waits for your approval: %s.", strings.TrimSuffix(why, ".")),
+		Options: options, Expires: ledger.ApprovalExpires,
+		Action: ledger.Action{Tool: a.Tool, Description: clean(a.Shown), Hash: a.Hash},
+	}
+}
+
+var _ loop.Authorizer = (*authorizer)(nil)
+
+// memoryTaint are the labels of what earlier runs of the agent wrote.
+func (g *authorizer) memoryTaint(ctx context.Context) (tool.Taint, error) {
+	g.memoryMu.Lock()
+	defer g.memoryMu.Unlock()
+
+	if !g.memoryRead {
+		since, err := g.ledger.MemoryTaintedBy(ctx, g.agent)
+		if err != nil {
+			return 0, err
+		}
+		if g.memoryRead = true; since != 0 {
+			g.memoryLabels = tool.Untrusted
+		}
+	}
+
+	return g.memoryLabels, nil
+}
+
+// admitPrompt records the taint that a run has before it makes any call: a model is told the names of its
+// agent's tables and files from the start, and what they are for.
+func (g *authorizer) admitPrompt(ctx context.Context, t task) error {
+	if !t.needsModel() || t.wrapTool != nil {
+		return nil
+	}
+
+	labels, err := g.memoryTaint(ctx)
+	if err != nil {
+		return err
+	}
+
+	g.mu.Lock()
+	g.addedTaint |= labels
+	g.mu.Unlock()
+	// The model is about to see it, so it is recorded even if the run is being stopped.
+	return g.OnCallsStart(context.WithoutCancel(ctx))
+}

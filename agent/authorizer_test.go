@@ -1,0 +1,456 @@
+package agent_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"rouse/agent"
+	"rouse/agent/model"
+	"rouse/agent/model/modeltest"
+	"rouse/agent/model/playbook"
+	"rouse/agent/tool"
+	"rouse/agentdb/ledger"
+	"rouse/internal/domain"
+)
+
+// post is a tool that sends letters, which no agent may do by itself. What it sent, it keeps.
+type post struct {
+	mu    sync.Mutex
+	sent  []string
+	need  tool.Need // of each letter, beside the action
+	fails bool
+	key   string // changes what a letter does, as another stamp would
+}
+
+type letter struct {
+	To string `json:"to"`
+}
+
+func (p *post) tools(t *testing.T) []tool.Tool {
+	t.Helper()
+	send, err := tool.Define(tool.Spec{Name: "send", Description: "sends a letter", Effect: domain.EffectExternal, Class: tool.ClassOther, Needs: tool.Needs(func(_ context.Context, _ tool.Invocation, l letter) (tool.Need, error) {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		n := p.need
+		n.Action, n.Shown = l.To+p.key, "a letter to "+l.To
+		return n, nil
+	})}, func(_ context.Context, _ tool.Invocation, l letter) (tool.Envelope, error) {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.sent = append(p.sent, l.To)
+		if p.fails {
+			return tool.Failure(tool.KindExecutionError, "the box is full"), nil
+		}
+		return tool.Success(map[string]string{"to": l.To}), nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	return []tool.Tool{send}
+}
+
+func (p *post) all() string { return strings.Join(p.sent, " ") }
+
+// office is a bench whose agents can send letters, each only with leave.
+func office(t *testing.T, turns ...modeltest.Turn) (*bench, *post) {
+	t.Helper()
+	b, p := setup(t, turns...), &post{need: tool.Need{MissingGrant: "no grant covers letters"}}
+	b.restart(p)
+	return b, p
+}
+
+// restart is a new process on the same ledger.
+func (b *bench) restart(p *post) {
+	b.t.Helper()
+	var err error
+	b.tools = p.tools(b.t)
+	if b.runner, err = agent.New(agent.Options{Ledger: b.ledger, Databases: b.pool, Manifests: b.dir + "/manifests", Recordings: b.dir + "/recordings", Tools: b.tools}); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+func send(id, to string) model.Call {
+	return model.Call{ID: id, Name: "send", Args: json.RawMessage(fmt.Sprintf(`{"to":%q}`, to))}
+}
+
+func (b *bench) adhoc(text string) int64 {
+	return b.enqueue(ledger.Request{Agent: "clerk", Detail: ledger.Detail{Prompt: text}})
+}
+
+// heard is the last request of the model.
+func (b *bench) heard() string {
+	all := b.server.Requests()
+	return string(all[len(all)-1])
+}
+
+// UNI-06, UNI-09: a call without a grant waits in the inbox exactly as it would be done, and is
+// done once after its owner's yes, however late that comes and whatever dies meanwhile.
+func TestApproved(t *testing.T) {
+	t.Parallel()
+	b, p := office(t, modeltest.Turn{Calls: []model.Call{insertCall("1", "row"), send("2", "bob")}}, modeltest.Turn{Text: "Sent."})
+	b.table()
+	b.plan.Jobs["books"] = agent.Job{Name: "books", Agent: "clerk", Notify: agent.Notify{On: []string{"waiting"}, Channels: []string{"desktop"}}}
+	b.plan.Secrets = append(b.plan.Secrets, "letter")
+	id := b.adhoc("Write to Bob.")
+	res := b.ends(id)
+	told := b.runner.Notices(ledger.Run{ID: id, Job: "books", Attempt: 1}, res)
+	if len(told) != 1 || !strings.Contains(told[0].Body, "a [secret] to bob\nrouse approve "+ledger.ItemPlaceholder+"\nrouse deny "+ledger.ItemPlaceholder) {
+		t.Errorf("notices: %+v", told)
+	}
+	if res.Wait == nil || res.Wait.Kind != ledger.KindApproval || res.Wait.Expires != time.Hour && res.Wait.Expires != ledger.ApprovalExpires {
+		t.Fatalf("%+v", res)
+	}
+
+	item := b.open()
+	if item.Title != "clerk asks for send" || item.Action.Tool != "send" || item.Action.Description != "a [secret] to bob" || !strings.Contains(item.Message, "no grant covers [secret]s") || item.Call != "m1.1.2" {
+		t.Errorf("item: %+v", item)
+	}
+	if n := b.count(); n != 0 || p.all() != "" {
+		t.Errorf("%d rows and %q before the answer: no call of a batch is made before all are decided", n, p.all())
+	}
+
+	b.restart(p)
+	b.say(ledger.ApprovalOnce)
+
+	// The process dies between the answer and the call.
+	_, a, err := b.ledger.StartAttempt(t.Context(), id)
+	if err == nil {
+		err = b.ledger.Interrupt(t.Context(), a, "killed", nil)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	b.restart(p)
+	if res := b.ends(id); res.Outcome != domain.OutcomeSuccess || res.Summary != "Sent." || p.all() != "bob" || b.count() != 1 {
+		t.Errorf("%+v, sent %q, %d rows", res, p.all(), b.count())
+	}
+	if item, err := b.ledger.Item(t.Context(), item.ID); err != nil || item.Used != "m1.1.2" {
+		t.Errorf("item: %+v %v", item, err)
+	}
+}
+
+// The notice of an interruption is not for a run that waited for an answer.
+func TestApprovedIsNoInterruption(t *testing.T) {
+	t.Parallel()
+	b, p := office(t, modeltest.Turn{Calls: []model.Call{send("1", "bob")}}, modeltest.Turn{Text: "Sent."})
+	id := b.adhoc("Write to Bob.")
+	b.ends(id)
+	b.say(ledger.ApprovalOnce)
+	if res := b.ends(id); res.Outcome != domain.OutcomeSuccess || p.all() != "bob" || strings.Contains(b.heard(), "interrupted") {
+		t.Errorf("%+v, sent %q, told %s", res, p.all(), b.heard())
+	}
+	if run, err := b.ledger.Run(t.Context(), id); err != nil || run.Calls != 1 || run.Parks != 1 {
+		t.Errorf("%+v %v", run, err)
+	}
+}
+
+// A letter that was on when the process died is not sent again by itself, whatever was said.
+func TestApprovedAndCutOff(t *testing.T) {
+	t.Parallel()
+	b, p := office(t)
+	b.plan.Jobs["mail"] = agent.Job{Name: "mail", Agent: "plain", Playbook: []playbook.Call{{Name: "send", With: map[string]any{"to": "bob"}}}}
+	id := b.enqueue(ledger.Request{Job: "mail", Agent: "plain"})
+	b.ends(id)
+	b.say(ledger.ApprovalOnce)
+	b.cutOff(id, ledger.Call{ID: "p1", Key: "p1", Tool: "send", Args: json.RawMessage(`{"to":"bob"}`), Effect: domain.EffectExternal}, nil, nil)
+	if res := b.ends(id); res.Wait == nil || res.Wait.Kind != ledger.KindRecovery || p.all() != "" {
+		t.Fatalf("%+v, sent %q", res, p.all())
+	}
+
+	b.say(ledger.RecoveryAgain)
+	if res := b.ends(id); res.Outcome != domain.OutcomeSuccess || p.all() != "bob" {
+		t.Errorf("%+v, sent %q", res, p.all())
+	}
+}
+
+// OSA-07: a denial is told to the model, with its reason, and holds for the run; the later calls
+// of the same answer are not made, the earlier ones are.
+func TestDenied(t *testing.T) {
+	t.Parallel()
+	b, p := office(t, modeltest.Turn{Calls: []model.Call{insertCall("1", "before"), send("2", "bob"), insertCall("3", "after")}},
+		modeltest.Turn{Calls: []model.Call{send("4", "bob")}}, modeltest.Turn{Text: "Then not."})
+	b.table()
+	id := b.adhoc("Write to Bob.")
+	b.ends(id)
+	if _, err := b.ledger.Deny(t.Context(), b.open().ID, "he has moved"); err != nil {
+		t.Fatal(err)
+	}
+	if res := b.ends(id); res.Outcome != domain.OutcomePartial && res.Outcome != domain.OutcomeSuccess || res.Summary != "Then not." || p.all() != "" || b.count() != 1 {
+		t.Errorf("%+v, sent %q, %d rows", res, p.all(), b.count())
+	}
+
+	calls, err := b.ledger.Calls(t.Context(), id)
+	if err != nil || len(calls) != 4 {
+		t.Fatalf("%+v %v", calls, err)
+	}
+
+	for i, want := range []string{`"ok":true`, `"kind":"user_denied","message":"the owner of this agent does not allow it: he has moved"`, `"kind":"rejected"`, `"kind":"user_denied"`} {
+		if !strings.Contains(string(calls[i].Envelope), want) {
+			t.Errorf("call %d: %s, want %s", i+1, calls[i].Envelope, want)
+		}
+	}
+}
+
+// Once is for one call: the same letter again in the same run is asked about again, both of one
+// answer one after the other.
+func TestOnceIsForOneCall(t *testing.T) {
+	t.Parallel()
+	b, p := office(t, modeltest.Turn{Calls: []model.Call{send("1", "bob"), send("2", "bob")}}, modeltest.Turn{Text: "Sent."})
+	id := b.adhoc("Write to Bob, twice.")
+	for i := range 2 {
+		if res := b.ends(id); res.Wait == nil || p.all() != "" {
+			t.Fatalf("%d: %+v, sent %q", i, res, p.all())
+		}
+		b.say(ledger.ApprovalOnce)
+	}
+
+	if res := b.ends(id); res.Outcome != domain.OutcomeSuccess || p.all() != "bob bob" {
+		t.Errorf("%+v, sent %q", res, p.all())
+	}
+}
+
+// Once is not for the next attempt either, when the call was made and the attempt failed.
+func TestOnceIsNotForARetry(t *testing.T) {
+	t.Parallel()
+	b, p := office(t)
+	p.fails = true
+	b.plan.Jobs["mail"] = agent.Job{Name: "mail", Agent: "plain", Playbook: []playbook.Call{{Name: "send", With: map[string]any{"to": "bob"}}}}
+	id := b.enqueue(ledger.Request{Job: "mail", Agent: "plain"})
+	b.ends(id)
+	b.say(ledger.ApprovalOnce)
+	if res := b.ends(id); res.Outcome != domain.OutcomeError || p.all() != "bob" {
+		t.Fatalf("%+v, sent %q", res, p.all())
+	}
+	if _, err := b.ledger.Retry(t.Context(), id); err != nil {
+		t.Fatal(err)
+	}
+	if res := b.ends(id); res.Wait == nil || p.all() != "bob" {
+		t.Errorf("%+v, sent %q", res, p.all())
+	}
+}
+
+// Always holds for later runs of the agent, for exactly this action, until it is taken back.
+func TestAlways(t *testing.T) {
+	t.Parallel()
+	b, p := office(t)
+	b.plan.Jobs["mail"] = agent.Job{Name: "mail", Agent: "plain", Playbook: []playbook.Call{{Name: "send", With: map[string]any{"to": "{{ .Input.to }}"}}}}
+	mail := func(to string) int64 {
+		return b.enqueue(ledger.Request{Job: "mail", Agent: "plain", Detail: ledger.Detail{Input: map[string]string{"to": to}}})
+	}
+	id := mail("bob")
+	b.ends(id)
+	b.say(ledger.ApprovalAlways)
+	b.ends(id)
+	if res := b.ends(mail("bob")); res.Outcome != domain.OutcomeSuccess || p.all() != "bob bob" {
+		t.Errorf("%+v, sent %q", res, p.all())
+	}
+	if res := b.ends(mail("eve")); res.Wait == nil {
+		t.Errorf("a letter to somebody else: %+v", res)
+	}
+
+	given, err := b.ledger.StandingApprovals(t.Context())
+	if err != nil || len(given) != 1 || given[0].Action.Description != "a letter to bob" {
+		t.Fatalf("%+v %v", given, err)
+	}
+	if _, err := b.ledger.RevokeApproval(t.Context(), given[0].ID); err != nil {
+		t.Fatal(err)
+	}
+	if res := b.ends(mail("bob")); res.Wait == nil || p.all() != "bob bob" {
+		t.Errorf("after it was taken back: %+v, sent %q", res, p.all())
+	}
+}
+
+// What was approved is what is done: when the same call would do something else by now, its
+// owner is asked anew.
+func TestAnotherActionIsAskedAgain(t *testing.T) {
+	t.Parallel()
+	b, p := office(t, modeltest.Turn{Calls: []model.Call{send("1", "bob")}}, modeltest.Turn{Text: "Sent."})
+	id := b.adhoc("Write to Bob.")
+	b.ends(id)
+	b.say(ledger.ApprovalOnce)
+	p.key = ", by express"
+	if res := b.ends(id); res.Wait == nil || p.all() != "" {
+		t.Errorf("%+v, sent %q", res, p.all())
+	}
+
+	b.say(ledger.ApprovalOnce)
+	if res := b.ends(id); res.Outcome != domain.OutcomeSuccess || p.all() != "bob" {
+		t.Errorf("%+v, sent %q", res, p.all())
+	}
+}
+
+// UNI-06: on_denied says what becomes of a call that would have to be asked about.
+func TestOnDenied(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		onDenied string
+		outcome  domain.Outcome
+		exit     domain.Exit
+		requests int
+	}{{tool.OnDeniedFail, "error", "tool_rejected", 1}, {tool.OnDeniedContinue, "partial", "final_response", 2}} {
+		b, p := office(t, modeltest.Turn{Calls: []model.Call{send("1", "bob"), send("2", "eve")}}, modeltest.Turn{Text: "I could not."})
+		clerk := b.plan.Agents["clerk"]
+		clerk.OnDenied = c.onDenied
+		b.plan.Agents["clerk"] = clerk
+		id := b.adhoc("Write to Bob.")
+		res := b.ends(id)
+		if res.Outcome != c.outcome || res.Exit != c.exit || p.all() != "" || len(b.server.Requests()) != c.requests {
+			t.Errorf("%s: %+v, sent %q", c.onDenied, res, p.all())
+		}
+
+		calls, err := b.ledger.Calls(t.Context(), id)
+		if err != nil || len(calls) != 2 {
+			t.Fatalf("%s: %+v %v", c.onDenied, calls, err)
+		}
+
+		behind := strings.Contains(string(calls[1].Envelope), "a call before this one")
+		if !strings.Contains(string(calls[0].Envelope), `"kind":"rejected"`) || behind != (c.onDenied == tool.OnDeniedFail) {
+			t.Errorf("%s: %s, %s", c.onDenied, calls[0].Envelope, calls[1].Envelope)
+		}
+	}
+}
+
+// A playbook and a call by hand pass the same gate; a denial is a call that failed.
+func TestListsAreAuthorized(t *testing.T) {
+	t.Parallel()
+	b, p := office(t)
+	b.plan.Jobs["mail"] = agent.Job{Name: "mail", Agent: "plain", Playbook: []playbook.Call{
+		{Name: "send", With: map[string]any{"to": "{{ .item }}"}, Each: []any{"bob", "eve"}, OnError: "continue"}}}
+	hand := ledger.Request{Agent: "plain", Detail: ledger.Detail{Tool: "send", Args: json.RawMessage(`{"to":"zoe"}`)}}
+	id := b.enqueue(ledger.Request{Job: "mail", Agent: "plain"})
+	b.ends(id)
+	b.say(ledger.ApprovalDeny)
+	b.ends(id)
+	b.say(ledger.ApprovalOnce)
+	if res := b.ends(id); res.Wait != nil || p.all() != "eve" {
+		t.Errorf("%+v, sent %q", res, p.all())
+	}
+
+	id = b.enqueue(hand)
+	if res := b.ends(id); res.Wait == nil || p.all() != "eve" {
+		t.Fatalf("%+v, sent %q", res, p.all())
+	}
+
+	b.say(ledger.ApprovalOnce)
+	if res := b.ends(id); res.Outcome != domain.OutcomeSuccess || p.all() != "eve zoe" {
+		t.Errorf("%+v, sent %q", res, p.all())
+	}
+
+	id = b.enqueue(hand)
+	b.ends(id)
+	b.say(ledger.ApprovalDeny)
+	if res := b.ends(id); res.Outcome != domain.OutcomeError || !strings.Contains(res.Error, "user_denied") || p.all() != "eve zoe" {
+		t.Errorf("%+v, sent %q", res, p.all())
+	}
+}
+
+// An approval that comes too late ends the run; tried again by hand, it asks again.
+func TestApprovalExpires(t *testing.T) {
+	t.Parallel()
+	b, p := office(t, modeltest.Turn{Calls: []model.Call{send("1", "bob")}}, modeltest.Turn{Calls: []model.Call{send("2", "bob")}})
+	id := b.adhoc("Write to Bob.")
+	b.ends(id)
+	if err := b.ledger.ExpireItem(t.Context(), b.open().ID, ledger.Result{Outcome: domain.OutcomeTimeout, Error: "nobody answered"}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.ledger.Retry(t.Context(), id); err != nil {
+		t.Fatal(err)
+	}
+	if res := b.ends(id); res.Wait == nil || p.all() != "" {
+		t.Errorf("%+v, sent %q", res, p.all())
+	}
+}
+
+// An agent in phases asks for the call that its step makes, and goes on with it.
+func TestPhasesAreAuthorized(t *testing.T) {
+	t.Parallel()
+	act := model.Call{ID: "1", Name: "agent_step", Args: json.RawMessage(`{"phase":"act","thinking":"t","summary":"s","action":{"tool_name":"send","tool_input":{"to":"bob"}}}`)}
+	end := model.Call{ID: "2", Name: "agent_step", Args: json.RawMessage(`{"phase":"end","thinking":"t","summary":"s","end_status":"solved","end_message":"Sent."}`)}
+	for answer, sent := range map[string]string{ledger.ApprovalOnce: "bob", ledger.ApprovalDeny: ""} {
+		b, p := office(t, modeltest.Turn{Calls: []model.Call{act}}, modeltest.Turn{Calls: []model.Call{end}})
+		clerk := b.plan.Agents["clerk"]
+		clerk.Phased = true
+		b.plan.Agents["clerk"] = clerk
+		id := b.adhoc("Write to Bob.")
+		if res := b.ends(id); res.Wait == nil || p.all() != "" {
+			t.Fatalf("%+v, sent %q", res, p.all())
+		}
+
+		b.say(answer)
+		if res := b.ends(id); res.Outcome != domain.OutcomeSuccess || p.all() != sent {
+			t.Errorf("%s: %+v, sent %q", answer, res, p.all())
+		}
+	}
+}
+
+// The third label is asked about in the very call that would bring it, and what a run has met
+// is on record before the call.
+func TestThirdLabel(t *testing.T) {
+	t.Parallel()
+	b, p := office(t)
+	b.plan.Jobs["mail"] = agent.Job{Name: "mail", Agent: "plain", Playbook: []playbook.Call{
+		{Name: "send", With: map[string]any{"to": "bob"}}, {Name: "send", With: map[string]any{"to": "eve"}}}}
+	id := b.enqueue(ledger.Request{Job: "mail", Agent: "plain"})
+	_, a, err := b.ledger.StartAttempt(t.Context(), id)
+	if err == nil {
+		err = b.ledger.RecordTaint(t.Context(), a, ledger.TaintUpdate{Taint: "A"})
+	}
+
+	if err == nil {
+		err = b.ledger.Interrupt(t.Context(), a, "killed", nil)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	p.need = tool.Need{AddsTaint: tool.Private | tool.Outward, Tier: "A", WritesMemory: true}
+	if res := b.ends(id); res.Wait == nil || !strings.Contains(res.Wait.Message, "together") {
+		t.Fatalf("%+v", res)
+	}
+	if run, err := b.ledger.Run(t.Context(), id); err != nil || run.Taint != "A" || run.Tier != "" {
+		t.Errorf("before the answer: %+v %v", run, err)
+	}
+
+	b.say(ledger.ApprovalOnce)
+	if res := b.ends(id); res.Wait == nil || p.all() != "bob" {
+		t.Fatalf("each further effect is asked about: %+v, sent %q", res, p.all())
+	}
+
+	run, err := b.ledger.Run(t.Context(), id)
+	since, err2 := b.ledger.MemoryTaintedBy(t.Context(), "plain")
+	if err != nil || err2 != nil || run.Taint != "ABC" || run.Tier != "A" || since != id {
+		t.Errorf("%+v, the memory is untrusted since run %d: %v %v", run, since, err, err2)
+	}
+
+	p.need.Tier = "B"
+	b.say(ledger.ApprovalOnce)
+	if res := b.ends(id); res.Outcome != domain.OutcomeError || !strings.Contains(res.Error, "tier B here") || p.all() != "bob" {
+		t.Errorf("a weaker tier: %+v, sent %q", res, p.all())
+	}
+}
+
+// A run that waited for leave is played as it was, with what its owner said, and nothing is sent.
+func TestReplayOfApprovals(t *testing.T) {
+	t.Parallel()
+	for answer, want := range map[string]string{ledger.ApprovalOnce: "bob", ledger.ApprovalDeny: ""} {
+		b, p := office(t, modeltest.Turn{Calls: []model.Call{insertCall("1", "before"), send("2", "bob"), insertCall("3", "after")}}, modeltest.Turn{Text: "That was it."})
+		b.table()
+		b.plan.Jobs["j"] = agent.Job{Name: "j", Agent: "clerk", Prompt: "Write to Bob.", Record: true}
+		id := b.enqueue(ledger.Request{Job: "j", Agent: "clerk"})
+		b.ends(id)
+		b.say(answer)
+		if res := b.ends(id); res.Wait != nil || p.all() != want {
+			t.Fatalf("%+v, sent %q", res, p.all())
+		}
+		if _, played := b.play(id); !played.Same() || p.all() != want {
+			t.Errorf("%s: %+v, sent %q", answer, played, p.all())
+		}
+	}
+}

@@ -1,0 +1,125 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"github.com/bmatcuk/doublestar/v4"
+)
+
+// checkFileCondition looks for a path, or for a file that a pattern names. It does so in
+// a goroutine: a folder on a network that is gone may never answer.
+func checkFileCondition(ctx context.Context, g Condition) (value string, ok bool, err error) {
+	type answer struct {
+		found string
+		err   error
+	}
+	done := make(chan answer, 1) // with room, so that a late answer does not keep the goroutine
+	go func() {
+		found, err := findFile(ctx, g.File)
+		done <- answer{found, err}
+	}()
+	var a answer
+	select {
+	case a = <-done:
+	case <-ctx.Done():
+		a.err = ctx.Err()
+	}
+
+	switch {
+	case a.found != "":
+		return a.found, true, nil
+	case a.err != nil:
+		return "", false, explainTimeout(ctx, g, a.err)
+	}
+
+	return "absent", false, nil
+}
+
+// findFile gives what is there: "present" for the path itself, or the first file that matches
+// it, hidden ones and folders left out unless the pattern names them. Only when nothing is
+// found does it matter that something could not be looked into.
+func findFile(ctx context.Context, path string) (found string, err error) {
+	_, err = os.Stat(path)
+	if err == nil {
+		return "present", nil
+	}
+	if !strings.ContainsAny(path, "*?[{") {
+		return "", ignoreNotExist(err)
+	}
+
+	base, pattern := doublestar.SplitPattern(filepath.ToSlash(path))
+	tree := &trackingFS{tree: os.DirFS(base), ctx: ctx}
+	enough := errors.New("one is enough")
+	err = doublestar.GlobWalk(tree, pattern, func(name string, _ fs.DirEntry) error {
+		found = filepath.Join(base, filepath.FromSlash(name))
+		return enough
+	}, doublestar.WithFilesOnly(), doublestar.WithNoHidden())
+	switch {
+	case found != "":
+		return found, nil
+	case err != nil:
+		return "", fmt.Errorf("the pattern is broken: %w", err)
+	}
+
+	return "", tree.err
+}
+
+// ignoreNotExist drops an error that says that something is not there.
+func ignoreNotExist(err error) error {
+	switch {
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ENOTDIR):
+		return nil
+	case errors.Is(err, fs.ErrPermission):
+		return fmt.Errorf("%w; let the user as whom rouse runs look there", err)
+	}
+	return err
+}
+
+// trackingFS is a tree of files that can be left in the middle, and that remembers what it
+// could not look into.
+type trackingFS struct {
+	tree fs.FS
+	ctx  context.Context
+	err  error
+}
+
+func (l *trackingFS) note(err error) error {
+	if l.err == nil && err != nil {
+		l.err = ignoreNotExist(err)
+	}
+	return err
+}
+
+// Open implements fs.FS.
+func (l *trackingFS) Open(name string) (fs.File, error) {
+	if err := l.note(l.ctx.Err()); err != nil {
+		return nil, err
+	}
+	f, err := l.tree.Open(name)
+	return f, l.note(err)
+}
+
+// Stat implements fs.StatFS.
+func (l *trackingFS) Stat(name string) (fs.FileInfo, error) {
+	if err := l.note(l.ctx.Err()); err != nil {
+		return nil, err
+	}
+	info, err := fs.Stat(l.tree, name)
+	return info, l.note(err)
+}
+
+// ReadDir implements fs.ReadDirFS.
+func (l *trackingFS) ReadDir(name string) ([]fs.DirEntry, error) {
+	if err := l.note(l.ctx.Err()); err != nil {
+		return nil, err
+	}
+	entries, err := fs.ReadDir(l.tree, name)
+	return entries, l.note(err)
+}

@@ -1,0 +1,84 @@
+package agent_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"rouse/agent"
+	"rouse/agent/model/playbook"
+	"rouse/agentdb"
+	"rouse/agentdb/ledger"
+	"rouse/internal/domain"
+)
+
+// The run that meets a database which cannot be used says what can be done, in its record
+// and in the inbox; the later ones are held until it is restored. Those that need no
+// database go on.
+func TestDamagedDatabase(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.table()
+	b.plan.Jobs["j"] = agent.Job{Name: "j", Agent: "clerk", Playbook: []playbook.Call{{Name: "db_query", With: map[string]any{"sql": "select count(*) from log"}}}}
+	b.plan.Jobs["p"] = agent.Job{Name: "p", Agent: "plain", Playbook: []playbook.Call{{Name: "todo", With: map[string]any{"markdown": "- [ ] x"}}}}
+	b.runner.Set(b.plan)
+	db, release, err := b.pool.Get(t.Context(), "clerk")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := db.Backup(t.Context(), agentdb.BackupSpec{}); err != nil {
+		t.Fatal(err)
+	}
+
+	release()
+	if err := b.pool.Close(); err != nil {
+		t.Fatal(err)
+	}
+
+	path := filepath.Join(b.dir, "agents", "clerk", "db.sqlite")
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	data[len(data)/2] ^= 1
+	if err := os.WriteFile(path, data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+
+	b.newPool()
+	held := func(job string) string {
+		return b.runner.Blocked(ledger.Run{Job: job, Agent: b.plan.Jobs[job].Agent})
+	}
+	if why := held("j"); why != "" {
+		t.Errorf("held before anybody looked: %s", why)
+	}
+
+	res := b.run(b.enqueue(ledger.Request{Job: "j", Agent: "clerk"}))
+	const remedy = "rouse db clerk restore last"
+	if res.Outcome != domain.OutcomeError || !strings.Contains(res.Error, remedy) {
+		t.Errorf("%+v", res)
+	}
+
+	items, err := b.ledger.Inbox(t.Context())
+	if err != nil || len(items) != 1 || items[0].Kind != ledger.KindInfo || !strings.Contains(items[0].Message, remedy) {
+		t.Errorf("%+v, %v", items, err)
+	}
+	if why := held("j"); !strings.Contains(why, remedy) {
+		t.Errorf("not held: %q", why)
+	}
+	if why := held("p"); why != "" {
+		t.Errorf("an agent without a database: %q", why)
+	}
+
+	if _, err := b.pool.Restore(t.Context(), "clerk", agentdb.RestoreSpec{From: "last"}); err != nil {
+		t.Fatal(err)
+	}
+	if why := held("j"); why != "" {
+		t.Errorf("still held: %q", why)
+	}
+	if res := b.run(b.enqueue(ledger.Request{Job: "j", Agent: "clerk"})); res.Outcome != domain.OutcomeSuccess {
+		t.Errorf("%+v", res)
+	}
+}

@@ -1,0 +1,359 @@
+package agent
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	"rouse/agent/loop"
+	"rouse/agent/model"
+	"rouse/agent/tool"
+	"rouse/agentdb/ledger"
+	"rouse/internal/domain"
+)
+
+// history is what earlier attempts of a run left for the next one.
+type history struct {
+	calls     map[string]loop.PriorCall // by key
+	durations map[string]time.Duration  // how long the calls took when they were made, by key
+	messages  []model.Message           // a model's transcript after the prompt
+	pending   []model.Call              // asked for at its end, without a result
+	skipped   map[string]bool           // keys of calls that their owner said not to make
+	madeCalls map[string]bool           // keys of calls that came to an end
+	wroteAt   map[string]time.Time      // when calls that may have written the database began, by key
+	uncertain *ledger.Call              // nobody knows what became of it; nil: of all others it is known
+	cutOff    bool                      // the last attempt was interrupted
+	// continues is the first of the interrupted attempts that this one goes on from, and
+	// used is what they used of the run's bounds.
+	continues int
+	began     bool // a step was made, in whatever attempt
+	used      struct {
+		steps, calls int
+		tokens, cost int64
+	}
+}
+
+// past reads what earlier attempts did. After an interruption every recorded result is
+// used again. After a failure a playbook starts over, but what has changed something is
+// not done twice; a model goes on from its transcript and is told how it ended.
+func (r *Runner) past(ctx context.Context, run ledger.Run, a ledger.Attempt) (history, error) {
+	h := history{calls: map[string]loop.PriorCall{}, durations: map[string]time.Duration{}, skipped: map[string]bool{}, madeCalls: map[string]bool{}, wroteAt: map[string]time.Time{}}
+	if a.Number == 1 {
+		return h, nil
+	}
+
+	attempts, err := r.ledger.Attempts(ctx, run.ID)
+	if err != nil {
+		return h, err
+	}
+
+	calls, err := r.ledger.Calls(ctx, run.ID)
+	if err != nil {
+		return h, err
+	}
+
+	steps, err := r.ledger.Steps(ctx, run.ID)
+	if err != nil {
+		return h, err
+	}
+
+	items, err := r.ledger.ItemsOf(ctx, run.ID)
+	if err != nil {
+		return h, err
+	}
+
+	before := h.addAttempts(attempts, a)
+	h.addCalls(calls, continues(before), items)
+	h.addUse(steps, calls)
+
+	questions := slices.DeleteFunc(items, func(i ledger.Item) bool { return i.Kind != ledger.KindInput })
+	return h, h.transcript(steps, calls, before, questions)
+}
+
+// addAttempts finds out where an attempt goes on, and gives the one before it.
+func (h *history) addAttempts(attempts []ledger.Attempt, a ledger.Attempt) (before ledger.Attempt) {
+	for _, old := range attempts {
+		switch {
+		case !continues(old):
+			h.continues = old.Number + 1 // what failed is tried again, with bounds of its own
+		case h.continues == 0:
+			h.continues = old.Number
+		}
+		if old.Number == a.Number-1 {
+			before = old
+			break
+		}
+	}
+
+	h.cutOff = before.State == domain.AttemptInterrupted
+	return before
+}
+
+// addCalls retains the results of earlier calls, and what else has to be known of them.
+func (h *history) addCalls(calls []ledger.Call, interrupted bool, items []ledger.Item) {
+	// In the order of the attempts: a later try at a call replaces what is known of the earlier one.
+	for _, c := range calls {
+		h.addCall(c, interrupted, items)
+		h.madeCalls[c.Key] = h.madeCalls[c.Key] || len(c.Envelope) > 0
+		if c.Effect == domain.EffectDatabase {
+			h.wroteAt[c.Key] = c.StartedAt
+		}
+
+		// How long it took when it was made, not when its result was replayed.
+		if _, known := h.durations[c.Key]; !known && len(c.Envelope) > 0 && c.State != domain.CallCancelled {
+			h.durations[c.Key] = loop.RecordedDuration(c.StartedAt, c.FinishedAt)
+		}
+	}
+
+	// After all calls: an uncertain one may have come to its end in a later attempt.
+	if c, ok := h.firstUncertain(calls); ok {
+		h.uncertain = &c
+	}
+}
+
+// addUse counts what is used up of the run's bounds.
+func (h *history) addUse(steps []ledger.Step, calls []ledger.Call) {
+	for _, c := range calls {
+		if c.Attempt >= h.continues {
+			h.used.calls++
+		}
+	}
+
+	h.began = len(steps) > 0
+	for _, s := range steps {
+		h.used.cost += s.Usage.CostMicroUSD // what failed was paid all the same
+		if s.Attempt >= h.continues {
+			if s.ParentCall == "" { // the steps of a reduction use up none of the run's
+				h.used.steps++
+			}
+			h.used.tokens += s.Usage.TokensIn + s.Usage.TokensOut
+		}
+	}
+}
+
+// continues says whether the attempt after this one goes on where it ended: it was cut off, or
+// it had asked something.
+func continues(a ledger.Attempt) bool {
+	return a.State == domain.AttemptInterrupted || a.State == domain.AttemptWaiting
+}
+
+// answerMessage is what a model hears of the question that ended an attempt.
+func answerMessage(i ledger.Item) model.Message {
+	text := "Nobody answered your question in time. Go on without an answer if that is possible; else end the run and say what is missing."
+	if i.State == ledger.ItemAnswered {
+		text = "Your owner answers: " + i.Answer
+	}
+	return model.Message{Role: model.RoleUser, Text: text}
+}
+
+// addCall keeps what is to be known of one recorded call.
+func (h *history) addCall(c ledger.Call, interrupted bool, items []ledger.Item) {
+	switch c.State {
+	case domain.CallUncertain:
+		h.decideUncertain(c, items)
+	case domain.CallDone, domain.CallReplayed, domain.CallDeduped:
+		if interrupted || c.Effect != domain.EffectRead {
+			h.calls[c.Key] = loop.PriorCall{Tool: c.Tool, Envelope: c.Envelope}
+		}
+	case domain.CallFailed:
+		if interrupted {
+			h.calls[c.Key] = loop.PriorCall{Tool: c.Tool, Envelope: c.Envelope}
+		} else {
+			delete(h.calls, c.Key)
+		}
+	}
+}
+
+// transcript rebuilds a model's messages from the record.
+func (h *history) transcript(steps []ledger.Step, calls []ledger.Call, before ledger.Attempt, items []ledger.Item) error {
+	results := map[string]json.RawMessage{}
+	for _, c := range calls {
+		if len(c.Envelope) > 0 && c.State != domain.CallCancelled {
+			results[c.Key] = c.Envelope
+		}
+	}
+
+	for _, s := range steps {
+		for len(items) > 0 && items[0].Attempt < s.Attempt {
+			h.addAnswer(items[0])
+			items = items[1:]
+		}
+
+		if len(s.Message) == 0 || s.ParentCall != "" {
+			continue // a turn that failed, that only finished older calls, or that is none of the run's own
+		}
+
+		var m model.Message
+		if err := json.Unmarshal(s.Message, &m); err != nil {
+			return fmt.Errorf("step %d of attempt %d is damaged in the record: %w", s.Number, s.Attempt, err)
+		}
+		if m.Text == "" && len(m.Calls) == 0 {
+			continue
+		}
+
+		h.messages, h.pending = append(h.messages, m), nil
+		for _, c := range m.Calls {
+			if envelope, ok := results[c.Key]; ok {
+				m, err := tool.ResultMessage(c, envelope)
+				if err != nil {
+					return err
+				}
+				h.messages = append(h.messages, m)
+			} else {
+				h.pending = append(h.pending, c)
+			}
+		}
+	}
+
+	for _, i := range items {
+		h.addAnswer(i)
+	}
+
+	if before.State == domain.AttemptFailed && len(h.messages) > 0 {
+		if err := h.closePending(); err != nil {
+			return err
+		}
+		h.messages = append(h.messages, model.Message{Role: model.RoleUser,
+			Text: "Your last attempt at this task did not succeed: " + before.Error + "\nWhat your calls did so far stands. Go on from here."})
+	}
+
+	return nil
+}
+
+// addAnswer adds what became of a question. Calls behind it were not made and do not appear
+// (OSA-06); the answer may be a reason not to make them.
+func (h *history) addAnswer(i ledger.Item) {
+	for at := len(h.messages) - 1; at >= 0 && len(h.pending) > 0; at-- {
+		if m := &h.messages[at]; m.Role == model.RoleAssistant {
+			m.Calls = slices.DeleteFunc(m.Calls, func(c model.Call) bool {
+				return slices.ContainsFunc(h.pending, func(p model.Call) bool { return p.Key == c.Key })
+			})
+			break
+		}
+	}
+	h.messages, h.pending = append(h.messages, answerMessage(i)), nil
+}
+
+// closePending answers the calls that a failed attempt left open: they are not made now.
+func (h *history) closePending() error {
+	for _, c := range h.pending {
+		e := tool.Failure(tool.KindExecutionError, "the attempt ended before this call was done")
+		if h.calls[c.Key].Uncertain {
+			e = loop.UnknownResult(c.Name)
+		}
+
+		text, err := json.Marshal(e)
+		if err != nil {
+			return err
+		}
+		h.messages = append(h.messages, model.Message{Role: model.RoleTool, CallID: c.ID, Name: c.Name, Text: string(text)})
+	}
+
+	h.pending = nil
+	return nil
+}
+
+// noteUndone puts into the snapshot what was undone of earlier attempts.
+func (r *Runner) noteUndone(ctx context.Context, run ledger.Run, a ledger.Attempt, t task, s *snapshot) (err error) {
+	if a.Number == 1 {
+		return nil
+	}
+
+	calls, err := r.ledger.Calls(ctx, run.ID)
+	if err != nil {
+		return err
+	}
+	if s.Rewrites, err = r.undoneCalls(ctx, run, calls); err != nil {
+		return err
+	}
+
+	s.Undone, err = r.undoneAt(ctx, run, a, t)
+	return err
+}
+
+// undoneAt is when what earlier attempts wrote was last undone; zero when it was not. The
+// database itself says so: undo and note are one transaction, whatever crashes.
+func (r *Runner) undoneAt(ctx context.Context, run ledger.Run, a ledger.Attempt, t task) (time.Time, error) {
+	if a.Number == 1 || !t.agent.Database {
+		return time.Time{}, nil
+	}
+
+	db, release, err := r.databases.Get(ctx, run.Agent)
+	if err != nil {
+		return time.Time{}, err
+	}
+	defer release()
+
+	return db.UndoneAt(ctx, run.ID)
+}
+
+// dropUndone leaves out what was written before a run was undone: another attempt does it
+// again, and a model that goes on from its transcript is told.
+func (h *history) dropUndone(s snapshot) error {
+	if s.Undone.IsZero() && len(s.Rewrites) == 0 {
+		return nil
+	}
+
+	said := "What this run had written into files was taken back"
+	if !s.Undone.IsZero() {
+		said = "What this run had written into the database until " + s.Undone.Format("2006-01-02 15:04:05 MST") + " was taken back"
+		if len(s.Rewrites) > 0 {
+			said += ", and what it had written into files"
+		}
+
+		for key, at := range h.wroteAt {
+			if !at.After(s.Undone) {
+				delete(h.calls, key)
+			}
+		}
+	}
+
+	for _, key := range s.Rewrites {
+		delete(h.calls, key)
+	}
+
+	if len(h.messages) == 0 {
+		return nil
+	}
+	if err := h.closePending(); err != nil {
+		return err
+	}
+
+	h.messages = append(h.messages, model.Message{Role: model.RoleUser,
+		Text: said + ": the results of those calls do not hold any more. Look before you go on, and write anew what is needed."})
+	return nil
+}
+
+// undoneCalls are the calls whose changes of files were undone since: another attempt makes
+// them again. What the run itself undid by a call stays undone.
+func (r *Runner) undoneCalls(ctx context.Context, run ledger.Run, calls []ledger.Call) ([]string, error) {
+	ops, err := r.ledger.FileOps(ctx, ledger.FileOpFilter{Run: run.ID, Limit: -1})
+	if err != nil {
+		return nil, err
+	}
+
+	// An operation that was undone while a call of undo was on was undone by the run itself.
+	own := func(op ledger.FileOp) bool {
+		for _, c := range calls {
+			if r.specs.Find(c.Tool).Writes == tool.WritesUndo && !op.UndoneAt.Before(c.StartedAt) && (c.FinishedAt.IsZero() || !op.UndoneAt.After(c.FinishedAt)) {
+				return true
+			}
+		}
+		return false
+	}
+
+	var out []string
+	back := map[string]bool{}
+	for _, op := range ops { // the newest first: what was made again since decides
+		if _, known := back[op.Batch]; known {
+			continue
+		}
+		if back[op.Batch] = !op.UndoneAt.IsZero() && !own(op); back[op.Batch] {
+			out = append(out, op.Batch)
+		}
+	}
+
+	return out, nil
+}

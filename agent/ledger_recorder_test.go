@@ -1,0 +1,89 @@
+package agent_test
+
+import (
+	"encoding/json"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"rouse/agent"
+	"rouse/agent/loop"
+	"rouse/agentdb/ledger"
+	"rouse/internal/domain"
+)
+
+// What begins is in the record before it does, and so is what a call did that nobody may
+// repeat. That a step ended, or a call that can be made again, is written with what begins
+// next, unless a call is on, and at the latest when the run is over.
+func TestRecorderHoldsBack(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	l, err := ledger.Open(ctx, ledger.Options{Path: filepath.Join(t.TempDir(), "ledger.db")})
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	t.Cleanup(func() { _ = l.Close() })
+	accepted, err := l.Enqueue(ctx, ledger.Request{Job: "j", Agent: "a", Trigger: domain.TriggerAPI})
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	_, a, err := l.StartAttempt(ctx, accepted[0].Run)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	r := agent.NewRecorder(l, a, []string{"canary"})
+	now := time.Now()
+	step := loop.Step{Number: 1, Text: "a canary", Message: json.RawMessage(`{"role":"assistant"}`), StartedAt: now, FinishedAt: now}
+	call := func(i int, effect domain.Effect) loop.Call {
+		return loop.Call{Step: 1, Index: i, ID: "c", Key: string(rune('a' + i)), Tool: "t", Args: json.RawMessage(`{}`), Effect: effect, State: "done", Envelope: json.RawMessage(`{"ok":true}`), StartedAt: now, FinishedAt: now}
+	}
+	told := 0
+	for _, s := range []struct {
+		what string
+		do   func() error
+		want []string // of events that are new
+	}{
+		{"a step begins", func() error { return r.StartStep(ctx, step) }, []string{"step.started"}},
+		{"it ends", func() error { return r.FinishStep(ctx, step) }, nil},
+		{"a read begins", func() error { return r.StartCall(ctx, call(0, domain.EffectRead)) }, []string{"step.finished", "call.started"}},
+		{"it ends", func() error { return r.FinishCall(ctx, call(0, domain.EffectRead)) }, nil},
+		{"a command begins", func() error { return r.StartCall(ctx, call(1, domain.EffectExternal)) }, []string{"call.finished", "call.started"}},
+		{"it ends", func() error { return r.FinishCall(ctx, call(1, domain.EffectExternal)) }, []string{"call.finished"}},
+		{"a write begins", func() error { return r.StartCall(ctx, call(2, domain.EffectDatabase)) }, []string{"call.started"}},
+		{"another begins", func() error { return r.StartCall(ctx, call(3, domain.EffectDatabase)) }, []string{"call.started"}},
+		{"the first ends", func() error { return r.FinishCall(ctx, call(2, domain.EffectDatabase)) }, []string{"call.finished"}},
+		{"the other ends", func() error { return r.FinishCall(ctx, call(3, domain.EffectDatabase)) }, nil},
+		{"the run is over", func() error { return r.Flush(ctx) }, []string{"call.finished"}},
+		{"nothing is left", func() error { return r.Flush(ctx) }, nil},
+	} {
+		if err := s.do(); err != nil {
+			t.Fatalf("%s: %v", s.what, err)
+		}
+
+		events, err := l.Events(ctx, ledger.EventFilter{Run: a.Run})
+		if err != nil {
+			t.Fatal(err)
+		}
+
+		var got []string
+		for _, e := range events {
+			if e.Kind != "run.queued" && e.Kind != "run.started" {
+				got = append(got, e.Kind)
+			}
+		}
+		if fresh := got[told:]; !slices.Equal(fresh, s.want) {
+			t.Errorf("%s: %v, want %v", s.what, fresh, s.want)
+		}
+
+		told = len(got)
+	}
+
+	steps, err := l.Steps(ctx, a.Run)
+	if err != nil || len(steps) != 1 || steps[0].Text != "a [secret]" {
+		t.Errorf("%+v, %v", steps, err)
+	}
+}

@@ -1,0 +1,129 @@
+package loop_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"rouse/agent/loop"
+	"rouse/agent/model"
+	"rouse/agent/tool"
+)
+
+// fakeAuthorizer decides on each tool as it was set up, and records what it was asked.
+type fakeAuthorizer struct {
+	verdicts map[string]tool.Verdict // by tool; of none, the call is made
+	judged   []string
+	err      error
+}
+
+func (g *fakeAuthorizer) Authorize(_ context.Context, in tool.Invocation, t tool.Tool, _ json.RawMessage) (tool.Verdict, error) {
+	g.judged = append(g.judged, t.Name()+" "+in.Key)
+	return g.verdicts[t.Name()], g.err
+}
+
+func (g *fakeAuthorizer) OnCallsStart(context.Context) error {
+	g.judged = append(g.judged, "admit")
+	return nil
+}
+
+func answerWith(kind tool.Kind) tool.Verdict {
+	e := tool.Failure(kind, "not this")
+	return tool.Verdict{Refusal: &e, Denied: kind == tool.KindUserDenied}
+}
+
+// OSA-07: all calls of an answer are judged in the model's order before any is made; a denial
+// answers the later ones, and a call that waits for an approval keeps all of them from being made.
+func TestAuthorizerPhase(t *testing.T) {
+	ask := tool.Verdict{Ask: &tool.ApprovalRequest{Tool: "change", Hash: "h"}}
+	for name, c := range map[string]struct {
+		calls    []model.Call
+		verdicts map[string]tool.Verdict
+		made     string
+		kinds    string // of the recorded envelopes
+		judged   string
+		asks     string // the key of the call that waits for an approval
+	}{
+		"go":       {[]model.Call{call("read", `{}`), call("change", `{}`)}, nil, "2", "ok ok", "read m1.1.1, change m1.1.2, admit", ""},
+		"refused":  {[]model.Call{call("change", `{}`), call("read", `{}`)}, map[string]tool.Verdict{"change": answerWith(tool.KindRejected)}, "1", "rejected ok", "change m1.1.1, read m1.1.2, admit", ""},
+		"denied":   {[]model.Call{call("read", `{}`), call("change", `{}`), call("read", `{}`), call("nothing", `{}`)}, map[string]tool.Verdict{"change": answerWith(tool.KindUserDenied)}, "1", "ok user_denied rejected rejected", "read m1.1.1, change m1.1.2, admit", ""},
+		"asks":     {[]model.Call{call("read", `{}`), call("change", `{}`), call("read", `{}`)}, map[string]tool.Verdict{"change": ask}, "0", "", "read m1.1.1, change m1.1.2", "m1.1.2"},
+		"unknown":  {[]model.Call{call("nothing", `{}`)}, nil, "0", "tool_not_found", "admit", ""},
+		"behind":   {[]model.Call{call("complete", `{"bad":1}`), call("change", `{}`)}, map[string]tool.Verdict{"change": ask}, "0", "invalid_args rejected", "complete m1.1.1, change m1.1.2, admit", ""},
+		"end":      {[]model.Call{call("change", `{}`), call("complete", `{"text":"x"}`)}, map[string]tool.Verdict{"change": answerWith(tool.KindUserDenied)}, "0", "user_denied rejected", "change m1.1.1, admit", ""},
+		"end asks": {[]model.Call{call("complete", `{"text":"x"}`), call("change", `{}`)}, map[string]tool.Verdict{"change": ask}, "1", "ok", "complete m1.1.1, change m1.1.2, admit", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var parts []any
+			for _, one := range c.calls {
+				parts = append(parts, one)
+			}
+
+			b, g := setup(t, say(parts...), say("end")), &fakeAuthorizer{verdicts: c.verdicts}
+			b.o.Authorizer = g
+			res := b.run(t, t.Context())
+			var kinds []string
+			for _, one := range b.log.calls {
+				var e tool.Envelope
+				if err := json.Unmarshal(one.Envelope, &e); err != nil {
+					t.Fatal(err)
+				}
+
+				if e.OK {
+					e.Kind = "ok"
+				}
+
+				kinds = append(kinds, string(e.Kind))
+			}
+
+			if c.asks == "" != (res.Approval == nil) || (res.Approval != nil && res.Approval.Call != c.asks) {
+				t.Errorf("asks for %+v", res.Approval)
+			}
+			if got := fmt.Sprint(len(b.done)); got != c.made || ordered(kinds) != ordered(strings.Fields(c.kinds)) || strings.Join(g.judged, ", ") != c.judged {
+				t.Errorf("made %s (%v), answered %v, judged %v; want %s, %s, %s", got, b.done, kinds, g.judged, c.made, c.kinds, c.judged)
+			}
+		})
+	}
+}
+
+// ordered leaves the order out, in which calls that run at the same time end.
+func ordered(words []string) string {
+	counts := map[string]int{}
+	for _, w := range words {
+		counts[w]++
+	}
+	return fmt.Sprint(counts)
+}
+
+// What an earlier attempt has made is not judged again, what may be made again is; a denial
+// of then still answers what comes behind it.
+func TestAuthorizerAndPriorCalls(t *testing.T) {
+	denied, err := tool.Failure(tool.KindUserDenied, "no").MarshalJSON()
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	b, g := setup(t, say("end")), &fakeAuthorizer{}
+	b.o.Authorizer = g
+	for i, name := range []string{"read", "change", "read", "change"} {
+		b.o.PendingCalls = append(b.o.PendingCalls, model.Call{ID: fmt.Sprint(i), Key: fmt.Sprintf("k%d", i), Name: name, Args: json.RawMessage(`{}`)})
+	}
+
+	b.o.PriorCalls = map[string]loop.PriorCall{"k0": {Tool: "read"}, "k1": {Tool: "change", Uncertain: true}, "k2": {Tool: "read", Envelope: denied}}
+	b.run(t, t.Context())
+	if got := strings.Join(g.judged, ", "); got != "read k0, admit" || strings.Join(b.done, " ") != "read k0" {
+		t.Errorf("judged %s, made %v", got, b.done)
+	}
+}
+
+// An authorizer that cannot decide ends the run as the host's failure, before anything is made.
+func TestAuthorizerBroken(t *testing.T) {
+	b := setup(t, say(call("read", `{}`)))
+	b.o.Authorizer = &fakeAuthorizer{err: errBroken}
+	if _, err := loop.Run(t.Context(), b.o); !errors.Is(err, errBroken) || len(b.done) > 0 {
+		t.Errorf("%v after %v", err, b.done)
+	}
+}

@@ -1,0 +1,224 @@
+package loop
+
+import (
+	"bytes"
+	"encoding/json"
+	"path/filepath"
+	"strings"
+
+	"rouse/agent/model"
+	"rouse/agent/tool"
+)
+
+// bookkeeping remembers what a run has read, what it keeps getting wrong, and what it repeats. A
+// small model cannot do that itself (OSA-12, OSA-13, OSA-14).
+type bookkeeping struct {
+	results map[string]heldResult // results of reading calls that still hold, by signature
+	failed  map[string]*heldFailure
+
+	listings  int  // without a file that was read
+	truncated bool // the last listing was incomplete
+
+	last   string // signature of the last call that was not for reading
+	streak int    // how often in a row
+	plans  int    // planning calls in a row
+
+	openItems, stepsSinceTodo int // open items of the todo list, and steps since it was written
+}
+
+// heldResult is a result that a later call of the same signature gets. Its text is shared with the
+// message in which the model read it: results are long, and are kept in memory once.
+type heldResult struct {
+	text      string // the envelope without its images
+	images    []model.Image
+	path      string
+	pathState string
+}
+
+// envelope is the result; false when it cannot be read, so that the call is made again.
+func (h heldResult) envelope() (e tool.Envelope, ok bool) {
+	if err := json.Unmarshal([]byte(h.text), &e); err != nil {
+		return tool.Envelope{}, false
+	}
+	e.Images = h.images
+	return e, true
+}
+
+// heldFailure is an error that a call of the same signature would get again.
+type heldFailure struct {
+	heldResult
+	times int
+}
+
+func newBookkeeping() *bookkeeping {
+	return &bookkeeping{results: map[string]heldResult{}, failed: map[string]*heldFailure{}}
+}
+
+// signature identifies a call: its tool and its arguments, whatever their order.
+func signature(c model.Call) string {
+	var args any
+	dec := json.NewDecoder(bytes.NewReader(c.Args))
+	dec.UseNumber()
+
+	// Marshal sorts the keys of objects.
+	if dec.Decode(&args) == nil {
+		if text, err := json.Marshal(args); err == nil {
+			return c.Name + " " + string(text)
+		}
+	}
+	return c.Name + " " + string(c.Args)
+}
+
+// readsFiles says whether calls of a class only read files.
+func readsFiles(c tool.Class) bool {
+	return c == tool.ClassRead || c == tool.ClassList || c == tool.ClassSearch
+}
+
+// holdsErrors says whether errors of a class are mistakes of the caller, which repeat as long as
+// its arguments and the files stay the same.
+func holdsErrors(c tool.Class) bool { return readsFiles(c) || c == tool.ClassEdit }
+
+// lookup answers a call from what is known; times is how often it has failed, 0 when it has not.
+// Both hold only while the path looks as it did: others may change files too.
+func (s *bookkeeping) lookup(t tool.Tool, c model.Call, sig string) (e tool.Envelope, times int, ok bool) {
+	if f := s.failed[sig]; f != nil && holdsErrors(t.Class()) && f.pathState == t.StatKey(c.Args) {
+		if e, ok = f.envelope(); ok {
+			f.times++
+			return e, f.times, true
+		}
+	}
+
+	if h, known := s.results[sig]; known && readsFiles(t.Class()) && h.pathState == t.StatKey(c.Args) {
+		if e, ok = h.envelope(); ok {
+			return e, 0, true
+		}
+	}
+
+	return tool.Envelope{}, 0, false
+}
+
+// record remembers the result of an executed call, and the text in which the model reads it.
+// pathState is what its path looked like before.
+func (s *bookkeeping) record(t tool.Tool, c model.Call, sig string, e tool.Envelope, text, pathState string) {
+	switch class := t.Class(); {
+	case !e.OK && holdsErrors(class) && (e.Kind == tool.KindInvalidArgs || e.Kind == tool.KindNotFound):
+		f := &heldFailure{heldResult: heldResult{text, e.Images, t.TargetPath(c.Args), pathState}, times: 1}
+		if before := s.failed[sig]; before != nil && before.pathState == pathState {
+			f.times = before.times
+		}
+		s.failed[sig] = f
+		return
+	case !e.OK && class != tool.ClassExec: // a command that fails may have changed something
+		return
+	case readsFiles(class):
+		s.results[sig] = heldResult{text, e.Images, t.TargetPath(c.Args), pathState}
+	case class == tool.ClassEdit:
+		s.invalidate(t.TargetPath(c.Args))
+	case class == tool.ClassExec: // it may have changed any file
+		clear(s.results)
+		clear(s.failed)
+	}
+}
+
+// invalidate forgets what is known about a path, the folders that it is in, and every search.
+func (s *bookkeeping) invalidate(path string) {
+	stale := func(h heldResult) bool {
+		return h.path == "" || h.path == path || strings.HasPrefix(path, strings.TrimSuffix(h.path, string(filepath.Separator))+string(filepath.Separator))
+	}
+	for sig, h := range s.results {
+		if stale(h) {
+			delete(s.results, sig)
+		}
+	}
+
+	for sig, f := range s.failed {
+		if stale(f.heldResult) {
+			delete(s.failed, sig)
+		}
+	}
+}
+
+// readingResult is the part of a reading call's result that says what was read (OSA-15).
+type readingResult struct {
+	Kind      string            `json:"kind"`
+	Entries   []json.RawMessage `json:"entries"`
+	Truncated bool              `json:"truncated"`
+}
+
+// advise is the advice after one call, "" when there is none (OSA-14).
+func (s *bookkeeping) advise(t tool.Tool, c model.Call, e tool.Envelope) string {
+	if readsFiles(t.Class()) {
+		return s.adviseReading(e)
+	}
+
+	if t.Class() == tool.ClassPlan {
+		if s.plans++; s.plans == maxRepeats {
+			return "You have written your plan several times in a row without acting on it. Take its next step now."
+		}
+		return ""
+	}
+
+	s.plans = 0
+	sig := signature(c)
+	if sig != s.last {
+		s.last, s.streak = sig, 0
+	}
+	if s.streak++; s.streak >= maxRepeats {
+		return "You have made the same " + c.Name + " call several times in a row. Do something else, or end the run."
+	}
+
+	return ""
+}
+
+// maxRepeats is how often the same thing is done in a row before the model is told.
+const maxRepeats = 3
+
+func (s *bookkeeping) adviseReading(e tool.Envelope) string {
+	if !e.OK {
+		switch {
+		case e.Kind != tool.KindNotFound:
+			return ""
+		case s.truncated:
+			return "That path does not exist, and the last listing was not whole: list the folder itself, or one further down, before you name another path."
+		}
+		return "That path does not exist. Use a path as a listing gave it; do not guess one."
+	}
+
+	var r readingResult
+	// Most results are long and of neither kind: a search is cheaper than to parse them.
+	if !bytes.Contains(e.Result, []byte(`"kind"`)) || json.Unmarshal(e.Result, &r) != nil {
+		return ""
+	}
+
+	switch r.Kind {
+	case "file":
+		s.listings, s.truncated = 0, false
+	case "listing":
+		s.listings++
+		s.truncated = r.Truncated
+		if s.listings < 2 {
+			return ""
+		}
+
+		switch {
+		case r.Truncated:
+			return "The listing was not whole. List a folder further down, or search for the file that you need."
+		case len(r.Entries) == 0:
+			return "The folder is empty. Do not make up what is not there: say so, or look elsewhere."
+		}
+
+		return "You have listed folders several times and read nothing. Read one of the files, by its path in the listing."
+	}
+
+	return ""
+}
+
+// todoWritten records how many items a planning call left open.
+func (s *bookkeeping) todoWritten(e tool.Envelope) {
+	var list struct {
+		Open int `json:"open"`
+	}
+	if e.OK && json.Unmarshal(e.Result, &list) == nil {
+		s.openItems, s.stepsSinceTodo = list.Open, 0
+	}
+}

@@ -1,0 +1,325 @@
+package loop_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"rouse/agent/loop"
+	"rouse/agent/model"
+	"rouse/agent/tool"
+	"rouse/internal/domain"
+)
+
+// fileTools is a few files with the tools of each class on them.
+type fileTools struct {
+	*bench
+	files map[string]string
+	calls []string // that reached a tool
+}
+
+type pathArgs struct {
+	Path string `json:"path,omitempty"`
+	Text string `json:"text,omitempty"`
+	Rows []int  `json:"rows,omitempty"`
+	Row  *int   `json:"row,omitempty"`
+}
+
+func newFileTools(t *testing.T, turns ...func(model.Request) []any) *fileTools {
+	t.Helper()
+	h := &fileTools{bench: setup(t, turns...), files: map[string]string{"/a": "one", "/dir/b": "two"}}
+	var tools []tool.Tool
+	define := func(name string, effect domain.Effect, class tool.Class, run func(a pathArgs) tool.Envelope) {
+		s := tool.Spec{Name: name, Description: name, Effect: effect, Class: class}
+		if class == tool.ClassRead || class == tool.ClassEdit {
+			s.Path = "path"
+			s.StatKey = func(path string) string { h.mu.Lock(); defer h.mu.Unlock(); return h.files[path] }
+		}
+
+		d, err := tool.Define(s, func(_ context.Context, _ tool.Invocation, a pathArgs) (tool.Envelope, error) {
+			h.mu.Lock()
+			defer h.mu.Unlock()
+			h.calls = append(h.calls, strings.TrimSpace(name+" "+a.Path+" "+a.Text))
+			return run(a), nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+
+		tools = append(tools, d)
+	}
+
+	define("look", domain.EffectRead, tool.ClassRead, func(a pathArgs) tool.Envelope {
+		if strings.HasSuffix(a.Path, "/") {
+			return tool.Success(map[string]any{"kind": "listing", "entries": []string{"b"}[:min(1, len(a.Path)-1)], "truncated": a.Path == "/cut/"})
+		}
+
+		text, ok := h.files[a.Path]
+		if !ok {
+			return tool.Failure(tool.KindNotFound, "there is no %s", a.Path)
+		}
+		return tool.Success(map[string]any{"kind": "file", "text": text})
+	})
+
+	define("find", domain.EffectRead, tool.ClassSearch, func(pathArgs) tool.Envelope { return tool.Success("found") })
+	define("edit", domain.EffectWrite, tool.ClassEdit, func(a pathArgs) tool.Envelope {
+		if a.Text == "" {
+			return tool.Failure(tool.KindInvalidArgs, "nothing to write")
+		}
+		h.files[a.Path] = a.Text
+		return tool.Success("written")
+	})
+
+	define("shell", domain.EffectExternal, tool.ClassExec, func(pathArgs) tool.Envelope { return tool.Success("ran") })
+	define("rows", domain.EffectDatabase, tool.ClassData, func(pathArgs) tool.Envelope { return tool.Success("moved") })
+	define("query", domain.EffectRead, tool.ClassOther, func(pathArgs) tool.Envelope { return tool.Failure(tool.KindInvalidArgs, "no such table") })
+	define("plan", domain.EffectRead, tool.ClassPlan, func(a pathArgs) tool.Envelope { return tool.Success(map[string]int{"open": len(a.Rows)}) })
+	registry, err := tool.NewRegistry(tools...)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	h.o.Registry, h.o.Bounds.Steps = registry, 40
+	return h
+}
+
+// steps are the turns of a model, one call or several each, and then an end in words.
+func steps(turns ...[]model.Call) []func(model.Request) []any {
+	var out []func(model.Request) []any
+	for _, calls := range turns {
+		var parts []any
+		for _, c := range calls {
+			parts = append(parts, c)
+		}
+		out = append(out, say(parts...))
+	}
+
+	return append(out, say("that is all there is to say"))
+}
+
+func one(name, args string) []model.Call { return []model.Call{call(name, args)} }
+
+func (h *fileTools) notices() []string {
+	var out []string
+	for _, s := range h.log.steps {
+		for _, n := range s.Notices {
+			if !strings.Contains(n, "steps remaining") {
+				out = append(out, n)
+			}
+		}
+	}
+
+	return out
+}
+
+// TestDedupe: OSA-12, what was read is not read again while it holds: it gives the very
+// same envelope, whatever the order of the arguments.
+func TestDedupe(t *testing.T) {
+	look := one("look", `{"path":"/a"}`)
+	for name, c := range map[string]struct {
+		turns [][]model.Call
+		want  string
+	}{
+		"twice":                 {[][]model.Call{look, look}, "look /a"},
+		"in another order":      {[][]model.Call{one("look", `{"path":"/a","text":"x"}`), one("look", ` { "text" : "x", "path" : "/a" }`)}, "look /a x"},
+		"with another argument": {[][]model.Call{look, one("look", `{"path":"/a","text":"x"}`)}, "look /a, look /a x"},
+		"after its edit":        {[][]model.Call{look, one("edit", `{"path":"/a","text":"new"}`), look}, "look /a, edit /a new, look /a"},
+		"after another's edit":  {[][]model.Call{look, one("edit", `{"path":"/c","text":"new"}`), look}, "look /a, edit /c new"},
+		"a folder, edit inside": {[][]model.Call{one("look", `{"path":"/dir/"}`), one("edit", `{"path":"/dir/b","text":"new"}`), one("look", `{"path":"/dir/"}`)}, "look /dir/, edit /dir/b new, look /dir/"},
+		"a search, any edit":    {[][]model.Call{one("find", `{}`), one("find", `{}`), one("edit", `{"path":"/c","text":"new"}`), one("find", `{}`)}, "find, edit /c new, find"},
+		"after a command":       {[][]model.Call{look, one("shell", `{}`), look}, "look /a, shell, look /a"},
+		"a failed edit":         {[][]model.Call{look, one("edit", `{"path":"/a"}`), look}, "look /a, edit /a"},
+		"rows are not files":    {[][]model.Call{one("query", `{}`), one("query", `{}`)}, "query, query"},
+		"in one answer":         {[][]model.Call{append(append(slices.Clone(look), look...), one("edit", `{"path":"/c","text":"x"}`)...)}, "edit /c x, look /a"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := newFileTools(t, steps(c.turns...)...)
+			h.run(t, t.Context())
+			if name == "in one answer" {
+				slices.Sort(h.calls)
+			}
+
+			if got := strings.Join(h.calls, ", "); got != c.want {
+				t.Errorf("%s, want %s", got, c.want)
+			}
+		})
+	}
+}
+
+// A file that somebody else changed meanwhile is read again (OSA-12).
+func TestDedupeSeesOthers(t *testing.T) {
+	var h *fileTools
+	turns := steps(one("look", `{"path":"/a"}`), one("look", `{"path":"/a"}`), one("look", `{"path":"/a"}`))
+	second := turns[2]
+	turns[2] = func(r model.Request) []any {
+		h.mu.Lock()
+		h.files["/a"] = "changed by its owner"
+		h.mu.Unlock()
+		return second(r)
+	}
+
+	h = newFileTools(t, turns...)
+	h.run(t, t.Context())
+	if len(h.calls) != 2 {
+		t.Errorf("calls: %v", h.calls)
+	}
+	if last := h.log.calls[len(h.log.calls)-1]; last.State != "done" || !strings.Contains(string(last.Envelope), "its owner") {
+		t.Errorf("the last result is %s, %s", last.State, last.Envelope)
+	}
+	if c := h.log.calls[1]; c.State != "deduped" || string(c.Envelope) != string(h.log.calls[0].Envelope) {
+		t.Errorf("the repeated call is %s: %s", c.State, c.Envelope)
+	}
+}
+
+// TestDuplicates: OSA-08, a call that is asked for twice in one answer waits for its sibling:
+// it takes over a success, and makes its own try after a failure.
+func TestDuplicates(t *testing.T) {
+	h := newFileTools(t, steps([]model.Call{call("look", `{"path":"/a"}`), call("find", `{}`), call("look", `{"path":"/a"}`), call("find", `{}`)})...)
+	h.run(t, t.Context())
+	slices.Sort(h.calls)
+	if got := strings.Join(h.calls, ", "); got != "find, look /a" {
+		t.Errorf("calls: %s", got)
+	}
+
+	h = newFileTools(t, steps([]model.Call{call("look", `{"path":"/gone"}`), call("look", `{"path":"/gone"}`)})...)
+	h.run(t, t.Context())
+	if len(h.calls) != 2 || h.log.calls[1].State != "failed" {
+		t.Errorf("calls %v, the second is %s", h.calls, h.log.calls[1].State)
+	}
+}
+
+// TestRepeatedErrors: OSA-13, an error that would only come again is given again, with the
+// number of times, until something changes; never for the shell or the database.
+func TestRepeatedErrors(t *testing.T) {
+	gone := one("look", `{"path":"/gone"}`)
+	h := newFileTools(t, steps(gone, gone, gone, one("edit", `{"path":"/gone","text":"here"}`), gone)...)
+	h.run(t, t.Context())
+	if got := strings.Join(h.calls, ", "); got != "look /gone, edit /gone here, look /gone" {
+		t.Errorf("calls: %s", got)
+	}
+
+	var told []string
+	for _, n := range h.notices() {
+		if strings.Contains(n, "failed") {
+			told = append(told, n)
+		}
+	}
+	if len(told) != 2 || !strings.Contains(told[0], "failed 2 times: there is no /gone.") || !strings.Contains(told[1], "failed 3 times") {
+		t.Errorf("notices: %q", told)
+	}
+
+	h = newFileTools(t, steps(one("query", `{}`), one("query", `{}`), one("query", `{}`))...)
+	h.run(t, t.Context())
+	if len(h.calls) != 3 {
+		t.Errorf("an error of the database was held: %v", h.calls)
+	}
+}
+
+// TestAdvice: OSA-14, advice about what to do next; without it the calls are just the same.
+func TestAdvice(t *testing.T) {
+	list := func(dir string) []model.Call { return one("look", fmt.Sprintf(`{"path":%q}`, dir)) }
+	shell := one("shell", `{}`)
+	for name, c := range map[string]struct {
+		turns [][]model.Call
+		want  string // "" means none
+	}{
+		"one listing":            {[][]model.Call{list("/x/")}, ""},
+		"two listings":           {[][]model.Call{list("/x/"), list("/y/")}, "Read one of the files"},
+		"read in between":        {[][]model.Call{list("/x/"), one("look", `{"path":"/a"}`), list("/y/")}, ""},
+		"a failed read does not": {[][]model.Call{list("/x/"), one("look", `{"path":"/gone"}`), list("/y/")}, "Read one of the files"},
+		"not whole":              {[][]model.Call{list("/x/"), list("/cut/")}, "was not whole"},
+		"empty":                  {[][]model.Call{list("/x/"), list("/")}, "Do not make up"},
+		"not found":              {[][]model.Call{one("look", `{"path":"/gone"}`)}, "do not guess"},
+		"not found, not whole":   {[][]model.Call{list("/cut/"), one("look", `{"path":"/gone"}`)}, "the last listing was not whole"},
+		"twice the same":         {[][]model.Call{shell, shell}, ""},
+		"three times the same":   {[][]model.Call{shell, shell, shell}, "same shell call several times"},
+		"only planning":          {[][]model.Call{one("plan", `{"rows":[1]}`), one("plan", `{"rows":[1,2]}`), one("plan", `{"rows":[2]}`)}, "without acting on it"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := newFileTools(t, steps(c.turns...)...)
+			h.run(t, t.Context())
+			notices := h.notices()
+			switch {
+			case c.want == "" && len(notices) > 0:
+				t.Errorf("notices: %q", notices)
+			case c.want != "" && (len(notices) == 0 || !strings.Contains(notices[len(notices)-1], c.want)):
+				t.Errorf("notices: %q, want %q", notices, c.want)
+			}
+
+			off := newFileTools(t, steps(c.turns...)...)
+			off.o.Policy.Advice = false
+			off.run(t, t.Context())
+			if len(off.notices()) > 0 || !slices.Equal(off.calls, h.calls) {
+				t.Errorf("without advice: %v, %q", off.calls, off.notices())
+			}
+		})
+	}
+}
+
+// TestTodoStale: OSA-05, a list with open items that nobody writes is spoken of after four
+// steps, and again after four more; one without open items never.
+func TestTodoStale(t *testing.T) {
+	turns := [][]model.Call{one("plan", `{"rows":[1,2]}`)}
+	for i := range 9 {
+		turns = append(turns, one("edit", fmt.Sprintf(`{"path":"/f","text":"%d"}`, i)))
+	}
+
+	h := newFileTools(t, steps(turns...)...)
+	h.run(t, t.Context())
+	if n := h.notices(); len(n) != 2 || !strings.Contains(n[0], "2 open items") {
+		t.Errorf("notices: %q", n)
+	}
+
+	turns[0] = one("plan", `{"rows":[]}`)
+	h = newFileTools(t, steps(turns...)...)
+	h.run(t, t.Context())
+	if n := h.notices(); len(n) != 0 {
+		t.Errorf("notices of a finished list: %q", n)
+	}
+}
+
+// TestDataMovement: OSA-23, a step that only moves rows in bulk costs nothing, up to the cap.
+func TestDataMovement(t *testing.T) {
+	bulk, single := one("rows", `{"rows":[1,2,3]}`), one("rows", `{"row":1}`)
+	for name, c := range map[string]struct {
+		turn  []model.Call
+		steps int // that run within a bound of four
+	}{
+		"bulk":       {bulk, 4 + 3},
+		"single":     {single, 4},
+		"with other": {append(slices.Clone(bulk), call("find", `{}`)), 4},
+	} {
+		h := newFileTools(t, say(c.turn[0]))
+		if len(c.turn) > 1 {
+			h = newFileTools(t, say(c.turn[0], c.turn[1]))
+		}
+
+		h.o.Bounds.Steps, h.o.Policy.FreeDataSteps, h.o.Policy.Advice = 4, 3, false
+		h.run(t, t.Context())
+		if got := len(h.log.steps) - 1; got != c.steps { // the last is the closing text
+			t.Errorf("%s: %d steps, want %d", name, got, c.steps)
+		}
+
+		relief := 0
+		for _, n := range h.notices() {
+			relief += strings.Count(n, "is not counted")
+		}
+		if (name == "bulk") != (relief == 1) {
+			t.Errorf("%s: told %d times: %q", name, relief, h.notices())
+		}
+	}
+}
+
+// A result that an earlier attempt recorded is used as it is; the bookkeeping of this one
+// starts empty.
+func TestPriorCallsAreNotDeduped(t *testing.T) {
+	h := newFileTools(t, steps(one("look", `{"path":"/a"}`), one("look", `{"path":"/a"}`))...)
+	h.o.PriorCalls = map[string]loop.PriorCall{"m1.1.1": {Envelope: json.RawMessage(`{"ok":true,"result":{"kind":"file","text":"old"}}`)}}
+	h.run(t, t.Context())
+	if len(h.calls) != 1 || h.log.calls[0].State != "replayed" || h.log.calls[1].State != "done" {
+		t.Errorf("calls %v, states %s %s", h.calls, h.log.calls[0].State, h.log.calls[1].State)
+	}
+}

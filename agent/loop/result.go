@@ -1,0 +1,38 @@
+package loop
+
+import (
+	"rouse/agent/model"
+	"rouse/agent/tool"
+	"rouse/internal/domain"
+)
+
+// Result is how an attempt ended.
+type Result struct {
+	Exit           domain.Exit
+	Outcome        domain.Outcome
+	Summary, Error string
+	Verified       bool
+	Steps, Calls   int
+	Usage          model.Usage
+	CostMicroUSD   int64
+	// Wait is what the run asks a person, and Approval the call that needs one; Outcome is "" then.
+	// That call was not made, nor was any other of the same answer.
+	Wait     *Question
+	Approval *tool.ApprovalRequest
+}
+
+// Question is what a run needs to know before it can continue (OSA-18).
+type Question struct {
+	Question      string   `json:"question"`
+	Options       []string `json:"options,omitempty"`
+	AllowMultiple bool     `json:"allow_multiple,omitempty"`
+}
+
+// stop is a bound that was used up, as the cause of a cancelled context.
+type stop struct {
+	outcome domain.Outcome
+	reason  string
+}
+
+func (s *stop) Error() string           { return s.reason }
+func (s *stop) Outcome() domain.Outcome { return s.outcome }

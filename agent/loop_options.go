@@ -1,0 +1,117 @@
+package agent
+
+import (
+	"context"
+
+	"rouse/agent/loop"
+	"rouse/agent/loop/memory"
+	"rouse/agent/tool"
+	"rouse/agentdb/ledger"
+	"rouse/internal/domain"
+)
+
+// loopOptions are what the loop is given for a task and its snapshot. With over the attempt has
+// ended before it began.
+func (r *Runner) loopOptions(ctx context.Context, run ledger.Run, a ledger.Attempt, t *task, s snapshot) (o loop.Options, over *ledger.Result, err error) {
+	t.board, t.reducer, t.authorizer = &memory.Board{}, newReducer(*t), r.newAuthorizer(run, a, *t)
+	past, err := r.past(ctx, run, a)
+	if err != nil {
+		return o, nil, err
+	}
+
+	t.authorizer.madeCalls = past.madeCalls
+	if err := past.dropUndone(s); err != nil {
+		return o, nil, err
+	}
+
+	t.loaded = loadedSkills(*t, s, past)
+	registry, err := r.tools(*t, a)
+	if err != nil {
+		res := failed(domain.OutcomeError, "the tools of agent %s cannot be set up: %v", t.agent.Name, err)
+		return o, &res, nil
+	}
+
+	o = loop.Options{
+		Registry: registry, Bounds: bounds(*t),
+		Recorder:   NewRecorder(r.ledger, a, t.secrets),
+		Invocation: tool.Invocation{Run: run.ID, Attempt: a.Number, Job: run.Job, Agent: t.agent.Name}, Board: t.board,
+		Reducer: t.reducer, Authorizer: t.authorizer,
+	}
+	// Before the model or playbook is set up: a run that waits for its owner needs neither.
+	if res, parked, err := r.recover(ctx, a, *t, past); parked || err != nil {
+		return o, &res, err
+	}
+
+	if err := r.setProvider(&o, *t, s.templateData(a, *t), past); err != nil {
+		res := failed(domain.OutcomeError, "%s", err.Error())
+		return o, &res, nil
+	}
+
+	if err := t.authorizer.admitPrompt(ctx, *t); err != nil {
+		return o, nil, err
+	}
+
+	o.Policy.StopOnRejection = t.agent.OnDenied == tool.OnDeniedFail
+	if t.needsModel() {
+		o.Bounds = o.Bounds.AfterCost(past.used.cost)
+		o.Budget = r.newBudget(run, a, *t, o.Bounds, !past.began)
+	}
+
+	if o.System != "" && s.Tables != "" {
+		o.System += "\n" + s.Tables
+		o.Reducer.System += "\n" + s.Tables
+	}
+
+	if t.needsModel() {
+		s.addSkills(&o.System, &o.Messages[0].Text)
+		if s.Views != "" { // before the prompt, so that no row can pass for its continuation
+			o.Messages[0].Text = s.Views + "\n" + o.Messages[0].Text
+		}
+	}
+
+	return o, nil, nil
+}
+
+// bounds are the job's where it gives any, else the agent's. A wake stays within those of
+// the job that its chain goes back to, so that no job sets anything going that is larger
+// than itself.
+func bounds(t task) loop.Bounds {
+	b := overrideBounds(t.agent.Bounds, t.governingJob().Bounds)
+	if t.origin != nil {
+		return t.agent.Bounds.Within(b)
+	}
+	return b
+}
+
+// overrideBounds is b with what j gives.
+func overrideBounds(b, j loop.Bounds) loop.Bounds {
+	if j.Steps != 0 {
+		b.Steps = j.Steps
+	}
+
+	if j.Calls != 0 {
+		b.Calls = j.Calls
+	}
+
+	if j.Wall != 0 {
+		b.Wall = j.Wall
+	}
+
+	if j.Idle != 0 {
+		b.Idle = j.Idle
+	}
+
+	if j.Tokens != 0 {
+		b.Tokens = j.Tokens
+	}
+
+	if j.CostMicroUSD != 0 {
+		b.CostMicroUSD = j.CostMicroUSD
+	}
+
+	if j.Output != 0 {
+		b.Output = j.Output
+	}
+
+	return b
+}

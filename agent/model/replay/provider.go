@@ -1,0 +1,226 @@
+package replay
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"iter"
+	"os"
+	"slices"
+
+	"rouse/agent/model"
+)
+
+// Provider answers from a recording. It may be used by many goroutines.
+type Provider struct {
+	name  string // of the recording
+	turns []Exchange
+}
+
+// Open reads a file.
+func Open(path string) (*Provider, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("the recording cannot be read: %w", err)
+	}
+	return Parse(path, text)
+}
+
+// Parse is Open for what was read.
+func Parse(path string, text []byte) (*Provider, error) {
+	r, err := Read(bytes.NewReader(text))
+	var p *Provider
+	if err == nil {
+		p, err = New(path, r)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("the recording %s: %w", path, err)
+	}
+	return p, nil
+}
+
+// New answers from a recording. Errors call it name.
+func New(name string, r Recording) (*Provider, error) {
+	p := &Provider{name: name, turns: playableTurns(r.Exchanges)}
+	if len(p.turns) == 0 {
+		return nil, errors.New("holds no exchange with a model, so it answers nothing")
+	}
+	return p, nil
+}
+
+// playableTurns are the answers that a run continued with: the last try of each turn, without
+// failures and empty answers, which no transcript holds. The last exchange is kept whatever it is:
+// it is how the run ended.
+func playableTurns(all []Exchange) []Exchange {
+	var out []Exchange
+	seen := map[string]bool{}
+	for i, x := range all {
+		last := i == len(all)-1
+		if !last && (x.Fault != nil || !x.inTranscript()) {
+			continue
+		}
+		// Another try of the same step follows. Exchanges written manually have no steps.
+		if !last && x.Step > 0 && x.Attempt == all[i+1].Attempt && x.Step == all[i+1].Step {
+			continue
+		}
+
+		x.Calls = slices.Clone(x.Calls)
+		// The ids tell where in the recording a transcript is, so they must be unique, and the same
+		// each time the file is read.
+		for j := range x.Calls {
+			c := &x.Calls[j]
+			if c.ID == "" || seen[c.ID] {
+				sum := sha256.Sum256(fmt.Appendf(nil, "%d.%d", i, j))
+				c.ID = "call_" + hex.EncodeToString(sum[:12])
+			}
+
+			seen[c.ID] = true
+			if len(c.Args) == 0 {
+				c.Args = json.RawMessage("{}")
+			}
+
+			c.Key = "" // of the recorded run; the run that is answered gives its own
+		}
+
+		out = append(out, x)
+	}
+
+	return out
+}
+
+// Stream implements model.Provider.
+func (p *Provider) Stream(ctx context.Context, r model.Request) iter.Seq2[model.Event, error] {
+	return func(yield func(model.Event, error) bool) {
+		if ctx.Err() != nil {
+			yield(model.Event{}, context.Cause(ctx))
+			return
+		}
+
+		x, err := p.answerTo(r)
+		if err != nil {
+			yield(model.Event{}, err)
+			return
+		}
+
+		x.Events(yield)
+	}
+}
+
+// Events streams an answer as a provider does.
+func (x Exchange) Events(yield func(model.Event, error) bool) {
+	if x.Text != "" && !yield(model.Event{Text: x.Text}, nil) {
+		return
+	}
+
+	if x.Fault == nil { // calls of an answer that broke off are not made
+		for i := range x.Calls {
+			c := x.Calls[i]
+			if !yield(model.Event{Call: &c}, nil) {
+				return
+			}
+		}
+		if len(x.Raw) > 0 && !yield(model.Event{Raw: x.Raw}, nil) {
+			return
+		}
+	}
+
+	if x.Usage != nil {
+		u := x.Usage.Model()
+		if !yield(model.Event{Usage: &u}, nil) {
+			return
+		}
+	}
+
+	if x.Fault != nil {
+		yield(model.Event{}, x.Fault.Err())
+		return
+	}
+
+	stop := x.Stop
+	if stop == "" { // written manually
+		stop = model.StopDone
+		if len(x.Calls) > 0 {
+			stop = model.StopCalls
+		}
+	}
+
+	yield(model.Event{Stop: stop}, nil)
+}
+
+// answerTo is the answer to a request: the one to the same request, or else the one after the last
+// answer that the transcript holds.
+func (p *Provider) answerTo(r model.Request) (Exchange, error) {
+	// The same request is certain. The search below may find the wrong one of two answers that are
+	// alike, if a part of the history was left out.
+	for _, x := range p.turns {
+		if x.Request != nil && len(x.Request.Messages) == len(r.Messages) && len(Compare(*x.Request, r)) == 0 {
+			return x, nil
+		}
+	}
+
+	at := 0
+	for _, m := range r.Messages {
+		if m.Role != model.RoleAssistant {
+			continue
+		}
+
+		// Answers come in the same order in both, so those that are alike are told apart by
+		// searching on from the last one found.
+		if i := p.turnOf(m, at); i >= 0 {
+			at = i + 1
+		}
+	}
+	if at >= len(p.turns) {
+		return Exchange{}, badRequest("the recording %s has %d answers, and the run asks for one more; its last message is %s", p.name, len(p.turns), lastMessage(r))
+	}
+
+	x := p.turns[at]
+	if x.Request == nil {
+		return x, nil
+	}
+
+	if found := Compare(*x.Request, r); len(found) > 0 {
+		more := ""
+		if len(found) > 1 {
+			more = fmt.Sprintf(" (and %d more differences)", len(found)-1)
+		}
+		return x, badRequest("answer %d of the recording %s is to another request: %s%s; record the run again, or keep the answers alone: rouse replay RUN --save FILE --answers", at+1, p.name, found[0], more)
+	}
+
+	return x, nil
+}
+
+// turnOf finds an answer of a transcript in the recording, from an index on; -1 when it is not
+// there, because another model gave it. The transcript may lack calls of the answer: a run drops
+// those that it has not made.
+func (p *Provider) turnOf(m model.Message, from int) int {
+	i := slices.IndexFunc(p.turns[from:], func(x Exchange) bool {
+		if x.Text != m.Text || (len(m.Calls) == 0) != (len(x.Calls) == 0) && m.Text == "" {
+			return false
+		}
+		return !slices.ContainsFunc(m.Calls, func(c model.Call) bool {
+			return !slices.ContainsFunc(x.Calls, func(k model.Call) bool { return k.ID == c.ID && k.Name == c.Name })
+		})
+	})
+	if i < 0 {
+		return -1
+	}
+
+	return from + i
+}
+
+func lastMessage(r model.Request) string {
+	if len(r.Messages) == 0 {
+		return "missing"
+	}
+	m := r.Messages[len(r.Messages)-1]
+	return fmt.Sprintf("%s: %q", describe(m), excerptOf(m))
+}
+
+func badRequest(format string, args ...any) error {
+	return &model.Error{Kind: model.KindBadRequest, Message: fmt.Sprintf(format, args...)}
+}

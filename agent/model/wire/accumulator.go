@@ -1,0 +1,154 @@
+package wire
+
+import (
+	"bytes"
+	"crypto/rand"
+	"encoding/hex"
+	"encoding/json"
+	"strings"
+
+	"rouse/agent/model"
+)
+
+// Stop reasons that only this package knows, beside those of package model. Neither reaches a
+// caller: both become a *model.Error.
+const (
+	StopServerError = "gave up" // the server failed while it answered
+	StopInvalidCall = "garbled" // the server could not parse the model's call
+)
+
+// Accumulator collects the chunks of one streamed answer.
+type Accumulator struct {
+	Calls        []*PartialCall
+	Usage        *model.Usage
+	Parts        []Part // what has to go back to the server; stored only if one of them is opaque
+	FinishReason string // in the server's words, in lower case; "" until it has given one
+	StopReason   string // one of model.Stop… or of the two above; "" for an unknown FinishReason
+	Paused       bool   // the model is to be asked to continue
+}
+
+// PartialCall is a call that arrives in fragments.
+type PartialCall struct {
+	Index    int // as the server numbers it
+	ID, Name string
+	Args     strings.Builder
+}
+
+// StartCall adds a call, to which fragments can be added.
+func (a *Accumulator) StartCall(index int, id, name string) *PartialCall {
+	c := &PartialCall{Index: index, ID: id, Name: name}
+	a.Calls = append(a.Calls, c)
+	return c
+}
+
+// SetFinishReason records why the server stopped, and translates it.
+func (a *Accumulator) SetFinishReason(reason string, stopReasons map[string]string) {
+	a.FinishReason = strings.ToLower(reason)
+	a.StopReason = stopReasons[a.FinishReason]
+}
+
+// deliver emits the calls and the end of a complete answer.
+func (c *Client) deliver(a *Accumulator, emit emit) error {
+	stop, err := c.stopReason(a)
+	if err != nil {
+		return err
+	}
+
+	calls, err := c.completeCalls(a)
+	if err != nil {
+		return err
+	}
+
+	// Only here do calls leave: every one of them was parsed, and the server said that it is done.
+	for i := range calls {
+		if !emit(model.Event{Call: &calls[i]}) {
+			return errStopped
+		}
+	}
+
+	if raw := c.marshalParts(a.Parts); raw != nil && !emit(model.Event{Raw: raw}) {
+		return errStopped
+	}
+	if !emit(model.Event{Stop: stop}) {
+		return errStopped
+	}
+
+	return nil
+}
+
+// stopReason is why the model stopped, or an error if the answer cannot be used.
+func (c *Client) stopReason(a *Accumulator) (string, error) {
+	calls := len(a.Calls) > 0
+	switch {
+	case a.FinishReason == "":
+		// The stream ended without a finish reason: the connection broke, or the server did.
+		return "", c.newError(model.KindTruncated, true, "the answer of the model %s at %s ended before it was complete", c.endpoint.Model, c.shownURL)
+	case a.StopReason == StopServerError || a.Paused:
+		return "", c.newError(model.KindUnavailable, true, "the model %s at %s gave up in the middle of its answer (%s)", c.endpoint.Model, c.shownURL, a.FinishReason)
+	case a.StopReason == StopInvalidCall:
+		return "", c.newError(model.KindInvalidResponse, true, "the model %s at %s made a call that cannot be read (%s)", c.endpoint.Model, c.shownURL, a.FinishReason)
+	case a.StopReason == model.StopLength && calls:
+		// The same request would end the same way: this costs tokens, and is not repeated.
+		return "", c.newError(model.KindTruncated, false, "the answer of the model %s was cut off inside a call because it grew too long; raise max_output", c.endpoint.Model)
+	case (a.StopReason == model.StopFilter || a.StopReason == model.StopRefusal) && calls:
+		return "", c.ContentFiltered("a part of its answer", a.FinishReason)
+	case a.StopReason == "" && calls:
+		// An unknown reason may mean that the calls were cut off. For text it does no harm.
+		return "", c.newError(model.KindTruncated, true, "the model %s at %s stopped inside a call (%q)", c.endpoint.Model, c.shownURL, c.redactor.Replace(a.FinishReason))
+	case a.StopReason == "":
+		return a.FinishReason, nil
+	case calls:
+		// Gemini and Ollama give the same reason for an answer with calls as for one without.
+		return model.StopCalls, nil
+	case a.StopReason == model.StopCalls:
+		return model.StopDone, nil
+	}
+
+	return a.StopReason, nil
+}
+
+// completeCalls are the calls of a complete answer, or an error if one of them is unusable.
+func (c *Client) completeCalls(a *Accumulator) ([]model.Call, error) {
+	calls := make([]model.Call, 0, len(a.Calls))
+	seen := map[string]bool{}
+	for _, call := range a.Calls {
+		args, ok := parseArgs(call.Args.String())
+		switch {
+		case call.Name == "":
+			return nil, c.newError(model.KindInvalidResponse, true, "the model %s at %s made a call without a name", c.endpoint.Model, c.shownURL)
+		case !ok:
+			return nil, c.newError(model.KindInvalidResponse, true, "the model %s at %s called %s with arguments that are not a JSON object", c.endpoint.Model, c.shownURL, c.redactor.Replace(call.Name))
+		}
+
+		if call.ID == "" || seen[call.ID] { // else its result could not be matched to it
+			call.ID = newCallID()
+		}
+
+		seen[call.ID] = true
+		calls = append(calls, model.Call{ID: call.ID, Name: call.Name, Args: args})
+	}
+
+	return calls, nil
+}
+
+// parseArgs reads the arguments of a call: no text means no arguments, and some models encode
+// their JSON as a string once more.
+func parseArgs(text string) (json.RawMessage, bool) {
+	raw := bytes.TrimSpace([]byte(text))
+	if len(raw) == 0 || string(raw) == "null" {
+		return json.RawMessage("{}"), true
+	}
+
+	var inner string
+	if raw[0] == '"' && json.Unmarshal(raw, &inner) == nil {
+		raw = bytes.TrimSpace([]byte(inner))
+	}
+	return raw, len(raw) > 0 && raw[0] == '{' && json.Valid(raw)
+}
+
+// newCallID is for a call whose own id is missing or taken (OSA-09).
+func newCallID() string {
+	var b [12]byte
+	_, _ = rand.Read(b[:]) // never fails
+	return "call_" + hex.EncodeToString(b[:])
+}

@@ -1,0 +1,286 @@
+package wire
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"log/slog"
+	"maps"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+	"unicode"
+
+	"github.com/hashicorp/go-retryablehttp"
+
+	"rouse/agent/model"
+	"rouse/agent/redact"
+)
+
+const (
+	defaultTimeout = 10 * time.Minute
+	defaultIdle    = 2 * time.Minute
+	maxErrorBody   = 64 << 10 // bytes that are read of an error response
+	maxRounds      = 5        // requests for one answer that pauses
+)
+
+// Endpoint says where a model is, as its owner configures it.
+type Endpoint struct {
+	BaseURL   string // "" is the provider's own
+	APIKey    string
+	Model     string
+	Headers   map[string]string
+	Timeout   time.Duration // of one turn, including retries; 0 means 10m
+	Idle      time.Duration // without a byte from the server; 0 means 2m
+	Logger    *slog.Logger
+	Transport http.RoundTripper // nil means a connection pool of its own
+}
+
+// Dialect describes the API of one kind of server.
+type Dialect struct {
+	Name       string // of the adapter
+	BaseURL    string // where Endpoint has none
+	ExampleURL string // of a base_url, for messages
+	Path       string // of the endpoint, below BaseURL
+	Query      string
+	KeyHeader  string // the header for the API key, which KeyPrefix comes before
+	KeyPrefix  string
+	Headers    map[string]string // sent with each request
+	JSONLines  bool              // streams are JSON lines, not server-sent events
+	Images     ImageLimits       // without Types the server accepts no images
+}
+
+// Exchange encodes the request and decodes the answer of one turn, for one kind of server. All of
+// an adapter that is not its Dialect is here.
+type Exchange interface {
+	// EncodeRequest is called for each request of the turn: again when Adapt has learned something,
+	// and to continue an answer that pauses. HTTP retries send the same body.
+	EncodeRequest() (*BodyBuilder, error)
+	// Adapt learns from an error response what the server does not support, and says whether to
+	// retry without it. It must not say so for ever.
+	Adapt(status int, refusal ServerError) (retry bool)
+	// Hint says what to do about a failure, for its message; "" leaves it to the general hints.
+	// The status is 0 if there was no response.
+	Hint(kind model.ErrorKind, status int, refusal ServerError) string
+	// Decode adds a frame to the answer, and returns the text in it, which is emitted at once.
+	// io.EOF means that the answer is complete.
+	Decode(f Frame, a *Accumulator) (delta string, err error)
+}
+
+// Client reaches one model on one server. It may be used by many goroutines.
+type Client struct {
+	endpoint   Endpoint
+	dialect    Dialect
+	url        string // of the endpoint
+	shownURL   string // BaseURL for messages: without credentials and query
+	host       string
+	httpClient *retryablehttp.Client
+	headers    http.Header // of each request
+	readers    sync.Pool   // of *bufio.Reader: answers are small, and a new reader is not
+	redactor   *redact.Redactor
+	noImages   atomic.Pointer[string] // the server's message that the model supports no images; nil while nobody said so
+}
+
+// New checks the endpoint. It does not connect to the server.
+func New(e Endpoint, d Dialect) (*Client, error) {
+	if e.Model == "" {
+		return nil, fmt.Errorf("%s: no model was named; set model to a name that the server knows", d.Name)
+	}
+
+	if e.BaseURL == "" {
+		e.BaseURL = d.BaseURL
+	}
+
+	u, err := url.Parse(e.BaseURL)
+	if err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https") {
+		return nil, fmt.Errorf("%s: base_url is not an http address like %s", d.Name, d.ExampleURL)
+	}
+
+	// A key that was read from a file ends with a line feed. Other control characters are refused
+	// here: net/http would refuse them with an error that holds the key.
+	e.APIKey = strings.TrimSpace(e.APIKey)
+	for name, v := range e.Headers {
+		if strings.ContainsFunc(v, unicode.IsControl) {
+			return nil, fmt.Errorf("%s: the header %s holds a line break or another control character", d.Name, name)
+		}
+	}
+
+	if strings.ContainsFunc(e.APIKey, unicode.IsControl) {
+		return nil, fmt.Errorf("%s: api_key holds a line break or another control character", d.Name)
+	}
+
+	if e.Timeout <= 0 {
+		e.Timeout = defaultTimeout
+	}
+
+	if e.Idle <= 0 {
+		e.Idle = defaultIdle
+	}
+
+	if e.Logger == nil {
+		e.Logger = slog.New(slog.DiscardHandler)
+	}
+
+	if e.Transport == nil {
+		e.Transport = newTransport()
+	}
+
+	e.Headers = maps.Clone(e.Headers)
+	c := &Client{endpoint: e, dialect: d, host: u.Hostname(), redactor: newRedactor(e, u)}
+	at := u.JoinPath(d.Path)
+	if d.Query != "" {
+		at.RawQuery = strings.Trim(at.RawQuery+"&"+d.Query, "&")
+	}
+
+	c.url = at.String()
+	u.User, u.RawQuery, u.Fragment = nil, "", ""
+	c.shownURL = u.String()
+	c.httpClient, c.headers = c.newClient(e.Transport), c.newHeaders()
+
+	return c, nil
+}
+
+// Host is the server's name, without a port.
+func (c *Client) Host() string { return c.host }
+
+// Model is the name of the model.
+func (c *Client) Model() string { return c.endpoint.Model }
+
+// errStopped: the consumer of the events has stopped iterating, and must not be called again.
+var errStopped = errors.New("the consumer stopped")
+
+type emit func(model.Event) bool
+
+// Stream runs one turn. An Exchange cannot be used for another.
+func (c *Client) Stream(ctx context.Context, x Exchange) iter.Seq2[model.Event, error] {
+	return func(yield func(model.Event, error) bool) {
+		ctx, cancel := context.WithTimeoutCause(ctx, c.endpoint.Timeout, c.timeoutError("did not finish its answer within", c.endpoint.Timeout))
+		defer cancel()
+
+		err := c.runTurn(ctx, x, func(e model.Event) bool { return yield(e, nil) })
+		if err == nil || errors.Is(err, errStopped) {
+			return
+		}
+
+		if ctx.Err() != nil { // the cause says more than the error that it led to
+			err = context.Cause(ctx)
+		}
+
+		yield(model.Event{}, err)
+	}
+}
+
+// runTurn sends the request, and once more for each pause of the answer, then emits its calls.
+func (c *Client) runTurn(ctx context.Context, x Exchange, emit emit) error {
+	a := &Accumulator{}
+	var paid model.Usage
+	failure := c.roundTrip(ctx, x, a, emit)
+	for n := 1; failure == nil && a.Paused && n < maxRounds; n++ {
+		// Each round is billed by itself. Parts and calls accumulate: the rounds are one answer.
+		paid = addUsage(paid, a.Usage)
+		a.Paused, a.Usage, a.FinishReason, a.StopReason = false, nil, "", ""
+		failure = c.roundTrip(ctx, x, a, emit)
+	}
+	if failure != nil {
+		return failure
+	}
+
+	// The usage of an incomplete answer is only that of its beginning, so it is not reported.
+	// That of a complete one is, even if it turns out below to be unusable: it was paid for.
+	if paid = addUsage(paid, a.Usage); a.FinishReason != "" && paid != (model.Usage{}) && !emit(model.Event{Usage: &paid}) {
+		return errStopped
+	}
+	if ctx.Err() != nil {
+		return ctx.Err() // nobody waits for this answer any more, so it must not make calls
+	}
+
+	return c.deliver(a, emit)
+}
+
+// roundTrip sends one request and decodes its answer.
+func (c *Client) roundTrip(ctx context.Context, x Exchange, a *Accumulator, emit emit) error {
+	resp, err := c.send(ctx, x)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+
+	return c.readAnswer(resp, func(f Frame) error {
+		text, err := x.Decode(f, a)
+		if text != "" && !emit(model.Event{Text: text}) {
+			return errStopped
+		}
+		return err
+	})
+}
+
+// send returns the response to a request that the server accepted, adapting it as often as the
+// exchange knows how to.
+func (c *Client) send(ctx context.Context, x Exchange) (*http.Response, error) {
+	for {
+		body, err := x.EncodeRequest()
+		if err == nil {
+			err = body.finish()
+		}
+		if err != nil {
+			return nil, err
+		}
+
+		resp, err := c.post(ctx, body)
+		if err != nil {
+			return nil, c.unreachableError(x, err)
+		}
+		if resp.StatusCode/100 == 2 {
+			return resp, nil
+		}
+
+		// What could be read of an error is better than the error of reading it.
+		text, err := io.ReadAll(io.LimitReader(resp.Body, maxErrorBody))
+		resp.Body.Close()
+		if err != nil && len(text) == 0 {
+			return nil, c.unreachableError(x, err)
+		}
+
+		refusal := c.parseError(text)
+		if x.Adapt(resp.StatusCode, refusal) {
+			c.endpoint.Logger.Debug("the model server refused a field and is asked again without it", "model", c.endpoint.Model, "said", refusal.Message)
+			continue
+		}
+
+		return nil, c.statusError(x, resp, refusal)
+	}
+}
+
+func (c *Client) post(ctx context.Context, body *BodyBuilder) (*http.Response, error) {
+	req, err := retryablehttp.NewRequestWithContext(ctx, http.MethodPost, c.url, body.newReader)
+	if err != nil {
+		return nil, err
+	}
+	// Cloned, because the transport adds headers of its own.
+	req.Header = c.headers.Clone()
+	return c.httpClient.Do(req)
+}
+
+// newHeaders are the headers of each request. Configured ones replace the usual ones.
+func (c *Client) newHeaders() http.Header {
+	h := http.Header{}
+	h.Set("Content-Type", "application/json")
+	h.Set("Accept", "text/event-stream, application/x-ndjson, application/json")
+	h.Set("User-Agent", "rouse")
+	if c.endpoint.APIKey != "" {
+		h.Set(c.dialect.KeyHeader, c.dialect.KeyPrefix+c.endpoint.APIKey)
+	}
+
+	for _, set := range []map[string]string{c.dialect.Headers, c.endpoint.Headers} {
+		for k, v := range set {
+			h.Set(k, v)
+		}
+	}
+
+	return h
+}

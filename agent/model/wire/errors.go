@@ -1,0 +1,274 @@
+package wire
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"rouse/agent/model"
+	"rouse/agent/redact"
+	"rouse/internal/text"
+)
+
+var secretHeader = regexp.MustCompile(`(?i)auth|key|token|secret|cookie|password`)
+
+// newRedactor removes secrets from error messages: a server may repeat the key that it refuses.
+func newRedactor(e Endpoint, u *url.URL) *redact.Redactor {
+	secrets := []string{e.APIKey}
+	for name, v := range e.Headers {
+		if secretHeader.MatchString(name) {
+			_, token, _ := strings.Cut(v, " ") // Bearer TOKEN
+			secrets = append(secrets, v, token)
+		}
+	}
+
+	if password, ok := u.User.Password(); ok {
+		secrets = append(secrets, password)
+	}
+
+	// Some gateways take the key as a query parameter, under any name.
+	for _, values := range u.Query() {
+		secrets = append(secrets, values...)
+	}
+
+	return redact.New(secrets)
+}
+
+// redactedError is an error with a redacted text. errors.Is and As still see what it wraps.
+type redactedError struct {
+	text string
+	err  error
+}
+
+func (e *redactedError) Error() string { return e.text }
+func (e *redactedError) Unwrap() error { return e.err }
+
+func (c *Client) redactError(err error) error {
+	if err == nil {
+		return nil
+	}
+	return &redactedError{c.redactor.Replace(err.Error()), err}
+}
+
+// timeoutError is for a server that took too long.
+func (c *Client) timeoutError(what string, d time.Duration) *model.Error {
+	return c.newError(model.KindUnavailable, true, "the model %s at %s %s %s", c.endpoint.Model, c.shownURL, what, d)
+}
+
+// unreachableError is for a request that got no response.
+func (c *Client) unreachableError(x Exchange, err error) error {
+	var idle *idleTimeout
+	if errors.As(err, &idle) {
+		return idle.error
+	}
+
+	var outer *url.Error
+	for errors.As(err, &outer) {
+		err = outer.Err // without the URL, which may hold credentials
+	}
+
+	e := c.newError(model.KindUnavailable, true, "the model server %s cannot be reached for the model %s", c.shownURL, c.endpoint.Model)
+	if hint := x.Hint(e.Kind, 0, ServerError{}); hint != "" {
+		e.Message += "; " + hint
+	}
+
+	e.Err = c.redactError(err)
+	return e
+}
+
+// ServerError is what a server reports about a failure.
+type ServerError struct {
+	Message string
+	Code    string // its codes and types, separated by spaces; "" if it sends none
+}
+
+const maxErrorText = 300 // characters of a server's message
+
+// parseError reads an error in any of the shapes that servers use, down to a web page.
+func (c *Client) parseError(raw []byte) ServerError {
+	// Gemini sends a list of one error where it would have sent a list of chunks.
+	var list []json.RawMessage
+	if json.Unmarshal(raw, &list) == nil && len(list) > 0 {
+		raw = list[0]
+	}
+
+	serverErr := ServerError{Code: codes(raw)}
+	for _, place := range [][]string{{"error", "message"}, {"error"}, {"message"}, {"detail"}, {"errors"}} {
+		if serverErr.Message = lookup(raw, place...); serverErr.Message != "" {
+			break
+		}
+	}
+
+	// The outer type often says no more than "error".
+	if inner := codes(raw, "error"); inner != "" {
+		serverErr.Code = inner
+	}
+
+	if serverErr.Message == "" {
+		serverErr.Message = describeBody(string(raw))
+	}
+
+	// Redacted before it is truncated: a secret that was cut in two would not be found.
+	serverErr.Message = text.Truncate(c.redactor.Replace(text.Collapse(serverErr.Message)), maxErrorText)
+	return serverErr
+}
+
+// codes are the fields by which servers say what kind of failure it is.
+func codes(raw json.RawMessage, path ...string) string {
+	var found []string
+	for _, key := range []string{"code", "type", "status"} {
+		if word := lookup(raw, append(slices.Clip(path), key)...); word != "" {
+			found = append(found, word)
+		}
+	}
+	return strings.Join(found, " ")
+}
+
+// lookup is a value within an object: a string as it is, anything else as JSON.
+func lookup(raw json.RawMessage, path ...string) string {
+	for _, key := range path {
+		var object map[string]json.RawMessage
+		if json.Unmarshal(raw, &object) != nil {
+			return ""
+		}
+		raw = object[key]
+	}
+
+	var text string
+	if len(raw) == 0 || string(raw) == "null" || json.Unmarshal(raw, &text) == nil {
+		return text
+	}
+
+	return string(raw)
+}
+
+var htmlTitle = regexp.MustCompile(`(?is)<title[^>]*>(.*?)</title>`)
+
+// describeBody is what to show of a body that is not JSON.
+func describeBody(text string) string {
+	text = strings.TrimSpace(text)
+	switch m := htmlTitle.FindStringSubmatch(text); {
+	case m != nil:
+		return fmt.Sprintf("a web page titled %q", strings.TrimSpace(m[1]))
+	case strings.HasPrefix(text, "<"):
+		return "a web page"
+	case text == "":
+		return "no explanation"
+	}
+
+	return text
+}
+
+// statusError is for a response whose status is not a success.
+func (c *Client) statusError(x Exchange, resp *http.Response, serverErr ServerError) error {
+	kind, retryable := classify(resp.StatusCode, serverErr)
+	e := c.newError(kind, retryable, "the model server %s answered %s for the model %s: %s", c.shownURL, resp.Status, c.endpoint.Model, serverErr.Message)
+	e.RetryAfter, _ = retryAfter(resp)
+
+	// After a timeout of the server or a gateway the model may have been at work, and be billed.
+	e.Refused = resp.StatusCode != http.StatusGatewayTimeout && resp.StatusCode != http.StatusRequestTimeout
+	hint := x.Hint(kind, resp.StatusCode, serverErr)
+	switch {
+	case hint != "":
+	case resp.StatusCode == http.StatusNotFound:
+		hint = "check base_url and the name of the model"
+	case kind == model.KindAuth && c.endpoint.APIKey == "":
+		hint = "no api_key is set"
+	case kind == model.KindAuth:
+		hint = "check api_key and what it is allowed to do"
+	case resp.StatusCode/100 == 3:
+		hint = fmt.Sprintf("it redirects to %s: if that is right, put it into base_url", c.redactor.Replace(resp.Header.Get("Location")))
+	}
+
+	if hint != "" {
+		e.Message += "; " + hint
+	}
+
+	return e
+}
+
+// APIError is for an error that the server sent in place of an answer, or in the middle of one:
+// under the status 200, so that the kind has to be found in its codes.
+func (c *Client) APIError(data []byte) error {
+	serverErr := c.parseError(data)
+	status := http.StatusOK
+	for word := range strings.FieldsSeq(serverErr.Code) {
+		if n, err := strconv.Atoi(word); err == nil && n >= 400 && n < 600 {
+			status = n
+		}
+	}
+
+	kind, retryable := classify(status, serverErr)
+	return c.newError(kind, retryable, "the model %s at %s failed instead of answering: %s", c.endpoint.Model, c.shownURL, serverErr.Message)
+}
+
+// InvalidChunk is for a frame that the API does not allow.
+func (c *Client) InvalidChunk(err error) error {
+	return c.newError(model.KindInvalidResponse, true, "the model %s at %s sent a chunk that cannot be read (%v)", c.endpoint.Model, c.shownURL, err)
+}
+
+// NoAnswer is for a document that is neither an answer nor an error.
+func (c *Client) NoAnswer(data []byte) error {
+	return c.newError(model.KindInvalidResponse, true, "the model server %s answered without a choice: %s", c.shownURL, c.parseError(data).Message)
+}
+
+// ContentFiltered is for a prompt or an answer that the provider's content filter withheld.
+func (c *Client) ContentFiltered(what, reason string) error {
+	return c.newError(model.KindBadRequest, false, "the provider of the model %s withheld %s (%s)", c.endpoint.Model, what, c.redactor.Replace(reason))
+}
+
+func (c *Client) newError(kind model.ErrorKind, retryable bool, format string, args ...any) *model.Error {
+	return &model.Error{Kind: kind, Retryable: retryable, Message: fmt.Sprintf(format, args...)}
+}
+
+// classify says what kind of failure it is, and whether the same request may succeed later. A
+// status of 200 means that the error came where an answer was due.
+func classify(status int, serverErr ServerError) (model.ErrorKind, bool) {
+	words := strings.ToLower(serverErr.Message + " " + serverErr.Code)
+	holds := func(any ...string) bool {
+		for _, w := range any {
+			if strings.Contains(words, w) {
+				return true
+			}
+		}
+		return false
+	}
+
+	// Too long a request is a 400 like any other to most servers: only the words tell. "context"
+	// alone would also be found in messages that are about something else.
+	long := holds("context") && holds("exceed", "length", "size", "window", "overflow", "too long") ||
+		holds("prompt is too long", "input token count", "maximum number of tokens", "reduce the length", "request_too_large")
+	switch {
+	case status == http.StatusPaymentRequired, holds("insufficient_quota", "api usage limits", "credit balance"):
+		return model.KindRateLimited, false // waiting does not help: somebody has to pay
+	case status == http.StatusUnauthorized, status == http.StatusForbidden:
+		return model.KindAuth, false
+	case status == http.StatusTooManyRequests:
+		return model.KindRateLimited, true
+	case long, status == http.StatusRequestEntityTooLarge:
+		return model.KindContextOverflow, false
+	case holds("api key not valid", "api_key_invalid"): // Gemini, with a 400
+		return model.KindAuth, false
+	case status == http.StatusNotImplemented:
+		return model.KindBadRequest, false
+	case status >= 500, status == http.StatusRequestTimeout, status == http.StatusTooEarly:
+		return model.KindUnavailable, true
+	case status != http.StatusOK:
+		return model.KindBadRequest, false
+	case holds("rate_limit", "rate limit"):
+		return model.KindRateLimited, true
+	case holds("invalid_api_key", "authentication", "permission_error"):
+		return model.KindAuth, false
+	case holds("invalid_request"):
+		return model.KindBadRequest, false
+	}
+
+	return model.KindUnavailable, true // the server had accepted the request
+}

@@ -1,0 +1,25 @@
+package wire
+
+import (
+	"bytes"
+	"encoding/json"
+	"unicode/utf8"
+)
+
+// UnmarshalString decodes what encoding/json found to be a string, or null, which leaves into
+// as it is. A stream is full of short strings without an escape, and decoding those through
+// encoding/json once more costs a parser each.
+func UnmarshalString(raw []byte, into *string) error {
+	if string(raw) == "null" {
+		return nil
+	}
+
+	n := len(raw)
+	if n < 2 || raw[0] != '"' || bytes.ContainsFunc(raw[1:n-1], func(c rune) bool { return c == '\\' || c == utf8.RuneError }) {
+		return json.Unmarshal(raw, into)
+	}
+
+	// Neither escapes nor invalid UTF-8: what is between the quotes is the value.
+	*into = string(raw[1 : n-1])
+	return nil
+}

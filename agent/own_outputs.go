@@ -1,0 +1,85 @@
+package agent
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"rouse/agent/tool"
+	"rouse/agentdb/ledger"
+)
+
+// claimOutput records a file that a run writes into the folder that its own job watches, so that
+// the job does not wake itself. The watch of any other job takes it as it takes all files.
+func (r *Runner) claimOutput(ctx context.Context, a ledger.Attempt, t task, o tool.Output) error {
+	// A watch knows its files by the real name of the folder, which may be younger than the run.
+	root, err := filepath.EvalSymlinks(t.job.Watched.Folder)
+	if err != nil {
+		return nil //nolint:nilerr // a folder that is not there holds nothing
+	}
+
+	rel, err := filepath.Rel(root, o.Path)
+	if err != nil || rel == "." || rel == ".." || strings.HasPrefix(rel, ".."+string(filepath.Separator)) {
+		return nil //nolint:nilerr // not in the folder
+	}
+	if !t.job.Watched.Recursive && filepath.Dir(rel) != "." {
+		return nil
+	}
+
+	return r.ledger.ClaimOwnOutput(ctx, a, ledger.Claim{Job: t.job.Name, Path: filepath.ToSlash(o.Path), Hash: o.Hash, Size: o.Size, ModTime: o.ModTime})
+}
+
+// claimExpected records the files that the job names as made by its runs, whatever made them.
+// They are there already: one that was there for longer than the settle window may have
+// started a run, which costs one run and not an endless row of them.
+func (r *Runner) claimExpected(ctx context.Context, a ledger.Attempt, t task) error {
+	if t.job.Watched.Folder == "" {
+		return nil
+	}
+
+	for _, e := range t.job.Expect {
+		if e.File == "" || fileUnmet(e.File, a.StartedAt) != "" {
+			continue
+		}
+
+		o, ok := statOutput(ctx, e.File)
+		if !ok {
+			continue
+		}
+		if err := r.claimOutput(ctx, a, t, o); err != nil {
+			return err
+		}
+	}
+
+	return nil
+}
+
+// statOutput is a file as it is now; false when it cannot be told, or changes while it is read.
+func statOutput(ctx context.Context, path string) (tool.Output, bool) {
+	stat := func() (int64, time.Time, bool) {
+		info, err := os.Lstat(path)
+		if err != nil || !info.Mode().IsRegular() {
+			return 0, time.Time{}, false
+		}
+		return info.Size(), info.ModTime(), true
+	}
+
+	folder, err := filepath.EvalSymlinks(filepath.Dir(path))
+	size, modified, ok := stat()
+	if err != nil || !ok {
+		return tool.Output{}, false
+	}
+
+	// The hash counts only if the file stayed the same while it was read.
+	hash, err := contentHash(ctx, path)
+	if err != nil {
+		return tool.Output{}, false
+	}
+	if again, later, ok := stat(); !ok || again != size || !later.Equal(modified) {
+		return tool.Output{}, false
+	}
+
+	return tool.Output{Path: filepath.Join(folder, filepath.Base(path)), Hash: hash, Size: size, ModTime: modified}, true
+}

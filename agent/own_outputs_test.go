@@ -1,0 +1,218 @@
+package agent_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"rouse/agent"
+	"rouse/agent/model"
+	"rouse/agent/model/playbook"
+	"rouse/agentdb/ledger"
+	"rouse/internal/domain"
+)
+
+// own is what the ledger knows of a content at a path that a run of the job wrote itself.
+func (b *bench) own(job, path, text string) (ledger.ClaimStatus, bool) {
+	b.t.Helper()
+	c, ok, err := b.ledger.ClaimOf(b.t.Context(), job, filepath.ToSlash(path), hashOf(text))
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return c, ok
+}
+
+// What a run writes into the folder that its own job watches is known as its own before it
+// is there, by whatever name it is written; what lies elsewhere is not.
+func TestOwnOutputs(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	in := filepath.Join(b.dir, "in")
+	b.put("in/drop.csv", "x\n")
+	if err := os.Symlink("in", filepath.Join(b.dir, "link")); err != nil {
+		t.Fatal(err)
+	}
+
+	clerk := b.plan.Agents["clerk"]
+	clerk.Workdir = b.dir
+	b.plan.Agents["clerk"] = clerk
+	writes := func(paths ...string) (out []playbook.Call) {
+		for _, p := range paths {
+			out = append(out, playbook.Call{Name: "file_write", With: map[string]any{"path": p, "content": "by {{ .Job }}\n"}})
+		}
+		return out
+	}
+
+	paths := []string{"in/out.csv", filepath.Join(b.dir, "link", "other.csv"), "in/deep/out.csv", "beside.csv", "inner/in.csv"}
+	flat := agent.Job{Name: "flat", Agent: "clerk", Playbook: writes(paths...), Watched: agent.Watched{Folder: filepath.Join(b.dir, "link")}}
+	deep := agent.Job{Name: "deep", Agent: "clerk", Playbook: writes(paths...), Watched: agent.Watched{Folder: in, Recursive: true}}
+	none := agent.Job{Name: "none", Agent: "clerk", Playbook: writes(paths...)}
+	nowhere := agent.Job{Name: "nowhere", Agent: "clerk", Playbook: writes(paths...), Watched: agent.Watched{Folder: filepath.Join(b.dir, "nowhere")}}
+	for _, job := range []agent.Job{flat, deep, none, nowhere} {
+		b.plan.Jobs[job.Name] = job
+		id := b.enqueue(ledger.Request{Job: job.Name, Agent: "clerk"})
+		res := b.run(id)
+		if res.Outcome != domain.OutcomeSuccess {
+			t.Fatalf("%s: %+v", job.Name, res)
+		}
+
+		b.finish(id, 1, res)
+		var known []string
+		for _, path := range []string{"in/out.csv", "in/other.csv", "in/deep/out.csv", "beside.csv", "inner/in.csv", "link/other.csv"} {
+			c, ok := b.own(job.Name, filepath.Join(b.dir, path), "by "+job.Name+"\n")
+			if !ok {
+				continue
+			}
+
+			known = append(known, path)
+			info, err := os.Stat(filepath.Join(b.dir, path))
+			if err != nil || c.Run != id || c.Outcome != domain.OutcomeSuccess || c.After != ledger.AfterLeft || c.Size != info.Size() || c.ModTime.UnixMilli() != info.ModTime().UnixMilli() {
+				t.Errorf("%s: %+v, %v", path, c, err)
+			}
+		}
+
+		want := map[string]string{"flat": "in/out.csv in/other.csv", "deep": "in/out.csv in/other.csv in/deep/out.csv"}[job.Name]
+		if got := strings.Join(known, " "); got != want {
+			t.Errorf("%s: %s are its own, want %s", job.Name, got, want)
+		}
+	}
+	if due := must[[]ledger.ClaimStatus](t)(b.ledger.PendingAfterMoves(t.Context(), 10)); len(due) > 0 {
+		t.Errorf("what a run wrote is to be moved: %+v", due)
+	}
+}
+
+// A run whose attempt is no longer the running one cannot claim what it writes, nor write it.
+func TestOwnOutputsAreFenced(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.plan.Jobs["j"] = agent.Job{Name: "j", Agent: "clerk", Playbook: []playbook.Call{{Name: "file_write", With: map[string]any{"path": "a", "content": "x"}}}, Watched: agent.Watched{Folder: filepath.Join(b.dir, "work")}}
+	id := b.enqueue(ledger.Request{Job: "j", Agent: "clerk"})
+	b.runner.Set(b.plan)
+	run, a, err := b.ledger.StartAttempt(t.Context(), id)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	b.finish(id, 1, ledger.Result{Outcome: domain.OutcomeCancelled})
+	if res, err := b.runner.Execute(t.Context(), run, a); err == nil {
+		t.Errorf("%+v", res)
+	}
+	if _, err := os.Stat(filepath.Join(b.dir, "work", "a")); err == nil {
+		t.Error("it was written")
+	}
+}
+
+// A file that a job names as made by its runs is its own as well, whatever made it; one that
+// was there before is not.
+func TestOwnExpectations(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	in := filepath.Join(b.dir, "in")
+	b.put("in/old.csv", "old\n")
+	past := must[os.FileInfo](t)(os.Stat(filepath.Join(in, "old.csv"))).ModTime().Add(-3600e9)
+	if err := os.Chtimes(filepath.Join(in, "old.csv"), past, past); err != nil {
+		t.Fatal(err)
+	}
+
+	clerk := b.plan.Agents["clerk"]
+	clerk.Model = &agent.Model{Name: "m", Provider: speaker(func(model.Request) model.Event {
+		b.put("in/made.csv", "made by another program\n") // as a shell would
+		return model.Event{Text: "It is made."}
+	})}
+	b.plan.Agents["clerk"] = clerk
+	b.plan.Jobs["j"] = agent.Job{Name: "j", Agent: "clerk", Prompt: "Make it.", Watched: agent.Watched{Folder: in},
+		Expect: []agent.Expectation{{File: filepath.Join(in, "made.csv")}, {File: filepath.Join(in, "old.csv"), Where: "here"}, {File: filepath.Join(in, "none.csv")}, {File: in}}}
+	id := b.enqueue(ledger.Request{Job: "j", Agent: "clerk"})
+	if res := b.run(id); res.Outcome != domain.OutcomeError || !strings.Contains(res.Error, "old.csv was not changed") {
+		t.Errorf("%+v", res)
+	}
+	if _, ok := b.own("j", filepath.Join(in, "made.csv"), "made by another program\n"); !ok {
+		t.Error("what was expected is not known as its own")
+	}
+	if _, ok := b.own("j", filepath.Join(in, "old.csv"), "old\n"); ok {
+		t.Error("what was there before is known as its own")
+	}
+}
+
+// TestFolderRun: OSA-93, the run of a folder that is to come to rest knows what changed, may
+// read all of the folder and write nothing there, and is not asked for by its gates.
+func TestFolderRun(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.put("notes/a.md", "alpha\n", "notes/deep/b.md", "beta\n", "outside.md", "secret\n")
+	folder := filepath.Join(b.dir, "notes")
+	b.plan.Jobs["j"] = agent.Job{Name: "j", Agent: "clerk", When: []agent.Condition{{File: filepath.Join(b.dir, "never"), Where: "here"}}, Playbook: []playbook.Call{
+		{Name: "file_read", Each: "= concat(Changes.Added, Changes.Modified)", With: map[string]any{"path": "{{ .Folder }}/{{ .item }}"}},
+		{Name: "file_read", With: map[string]any{"path": "{{ .Folder }}"}},
+		{Name: "todo", If: "Round == 2 && len(Changes.Removed) == 1 && Changes.More == 0", With: map[string]any{"markdown": "- [x] {{ range .Changes.Removed }}{{ . }}{{ end }} of round {{ .Round }}"}},
+		{Name: "file_read", With: map[string]any{"path": "{{ .Folder }}/../outside.md"}, OnError: "continue"},
+		{Name: "file_write", With: map[string]any{"path": "{{ .Folder }}/a.md", "content": "x"}, OnError: "continue"},
+	}}
+
+	d := ledger.Detail{Folder: folder, Round: 2, Changes: &ledger.Changes{Added: []string{"a.md"}, Modified: []string{"deep/b.md"}, Removed: []string{"c.md"}}}
+	id := b.enqueue(ledger.Request{Job: "j", Agent: "clerk", Detail: d})
+	if res := b.run(id); res.Outcome != domain.OutcomeSuccess {
+		t.Fatalf("%+v", res)
+	}
+
+	made, text := b.calls(id, 1)
+	if got := strings.Join(made, ", "); got != "p1.1 done, p1.2 done, p2 done, p3 done, p4 failed, p5 failed" {
+		t.Errorf("%s\n%s", got, text)
+	}
+
+	for _, want := range []string{"alpha", "beta", "c.md of round 2"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("%s is missing in %s", want, text)
+		}
+	}
+
+	if strings.Contains(text, "secret") {
+		t.Errorf("it read what it may not: %s", text)
+	}
+
+	// One that was asked for by hand has no changes, which is a list without items.
+	d.Changes, d.Round = nil, 1
+	id = b.enqueue(ledger.Request{Job: "j", Agent: "clerk", Detail: d})
+	if res := b.run(id); res.Outcome != domain.OutcomeSuccess || !strings.Contains(res.Summary, "file_read had no items") {
+		t.Errorf("%+v", res)
+	}
+}
+
+// What starts a run by hand has no files: a name that is not there is said with what is.
+func TestNamesOfOtherModes(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	for path, say := range map[string]string{
+		"{{ .Files }}":              `uses "Files", which this run does not have; it has Agent, Attempt, Changes, Folder`,
+		"{{ .Changes.Aded }}":       `uses "Changes.Aded", but Changes has only Added, Removed, Modified, More`,
+		"{{ .Changes.Added.Path }}": `uses "Changes.Added.Path", but Changes.Added is a list: take each of it with {{ range .Changes.Added }}`,
+	} {
+		b.plan.Jobs["j"] = agent.Job{Name: "j", Agent: "clerk", Playbook: []playbook.Call{{Name: "file_read", With: map[string]any{"path": path}}}}
+		id := b.enqueue(ledger.Request{Job: "j", Agent: "clerk", Detail: ledger.Detail{Folder: b.dir, Round: 1}})
+		if res := b.run(id); !strings.Contains(res.Error, say) {
+			t.Errorf("%s: %s, want %s", path, res.Error, say)
+		}
+	}
+}
+
+// Whom a job tells is told that it was stopped because one path started it again and again.
+func TestBrokenNotices(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.plan.Jobs["loop"] = agent.Job{Name: "loop", Agent: "clerk", Notify: agent.Notify{Channels: []string{"desktop", "ops"}}}
+	b.runner.Set(b.plan)
+	got := b.runner.LoopNotices("loop", "/in/a\x1b[2J\nb.csv")
+	text := must[[]byte](t)(json.Marshal(got))
+	if len(got) != 2 || got[0].Title != "loop is paused: /in/a b.csv was taken 20 times in a minute" || got[1].Channel != "ops" || !strings.Contains(string(text), "rouse resume loop") {
+		t.Errorf("%s", text)
+	}
+	if err := b.ledger.AppendNotices(t.Context(), got...); err != nil {
+		t.Error(err)
+	}
+	if got := b.runner.LoopNotices("nobody", "/in/a"); got != nil {
+		t.Error(fmt.Sprint(got))
+	}
+}

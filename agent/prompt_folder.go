@@ -1,0 +1,188 @@
+package agent
+
+import (
+	"fmt"
+	"io"
+	"io/fs"
+	"path"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"rouse/agent/tool"
+)
+
+// Limits of what a model is told of its working folder (OSA-39).
+const (
+	maxTree        = 8_000  // characters
+	maxManifest    = 4_000  // characters
+	maxAdviceBytes = 20_000 // bytes, the beginning and the end of a longer file
+	maxTreeEntries = 2_000  // entries that are looked at
+	treeDepth      = 4
+)
+
+// project is a kind of folder that people work in, by the file that makes it one.
+type project struct {
+	manifest, kind string
+	ignore         []string // globs of names that a program fills
+}
+
+var projects = []project{
+	{"Package.swift", "Swift", []string{".build", "DerivedData", "Pods", ".swiftpm", "*.xcodeproj", "*.xcworkspace"}},
+	{"package.json", "Node", []string{"node_modules", "dist", ".next", "build", ".cache"}},
+	{"pyproject.toml", "Python", []string{"__pycache__", ".venv", "venv", "*.pyc", ".pytest_cache", ".mypy_cache"}},
+	{"setup.py", "Python", []string{"__pycache__", ".venv", "venv", "*.pyc", ".pytest_cache", ".mypy_cache"}},
+	{"requirements.txt", "Python", []string{"__pycache__", ".venv", "venv", "*.pyc", ".pytest_cache", ".mypy_cache"}},
+	{"Cargo.toml", "Rust", []string{"target"}},
+	{"go.mod", "Go", []string{"vendor"}},
+}
+
+// adviceFiles are files in which people tell agents about a folder; the first that is there counts.
+var adviceFiles = []string{".hermes.md", "HERMES.md", "AGENTS.md", "CLAUDE.md", ".cursorrules"}
+
+// projectFolder describes the working folder of a project to a model: its kind, its files, its
+// manifest, its branch, and what its people have written for agents (OSA-39). It is "" for a
+// folder that is no project: a desk changes with each run, and what changes spoils what a
+// provider keeps of a prompt, and a recording. What cannot be read is left out: a model can
+// look for itself.
+//
+// No program is started for it. Git runs what the configuration in a folder names, and an
+// agent may have written that.
+func projectFolder(dir string) string {
+	roots, err := tool.NewRoots(dir, nil)
+	if err != nil {
+		return ""
+	}
+
+	place, err := roots.Resolve(".", false)
+	if err != nil {
+		return ""
+	}
+	defer place.Close()
+
+	root := place.FS()
+	var s strings.Builder
+	var ignore []string
+	manifest := ""
+	for _, p := range projects {
+		if info, err := fs.Stat(root, p.manifest); err != nil || !info.Mode().IsRegular() {
+			continue
+		}
+
+		if manifest == "" {
+			manifest = p.manifest
+			fmt.Fprintf(&s, "It is a project of kind %s.\n", p.kind)
+		}
+
+		ignore = append(ignore, p.ignore...)
+	}
+
+	told := slices.IndexFunc(adviceFiles, func(name string) bool { return excerptOfFile(roots, name, 1) != "" })
+	if manifest == "" && told < 0 {
+		return ""
+	}
+
+	if branch, ok := strings.CutPrefix(excerptOfFile(roots, ".git/HEAD", 300), "ref: refs/heads/"); ok {
+		fmt.Fprintf(&s, "It is under git, on the branch %q.\n", strings.TrimSpace(branch))
+	}
+
+	fmt.Fprintf(&s, "Its files when this run began:\n%s", listTree(root, ignore))
+	if text := excerptOfFile(roots, manifest, maxManifest); text != "" {
+		fmt.Fprintf(&s, "\n%s:\n%s\n", manifest, text)
+	}
+
+	if told >= 0 {
+		fmt.Fprintf(&s, "\nWhat %s says to agents:\n%s\n", adviceFiles[told], excerptOfFile(roots, adviceFiles[told], maxAdviceBytes))
+	}
+
+	return s.String()
+}
+
+// excerptOfFile is the text of a file, of a long one the beginning and the end; "" when there is none.
+func excerptOfFile(roots *tool.Roots, name string, most int) string {
+	if name == "" {
+		return ""
+	}
+
+	f, err := roots.Open(name)
+	if err != nil {
+		return ""
+	}
+	defer f.Close()
+
+	info, err := f.Stat()
+	if err != nil || !info.Mode().IsRegular() {
+		return ""
+	}
+
+	if info.Size() <= int64(most) {
+		text, err := io.ReadAll(io.LimitReader(f, int64(most)))
+		if err != nil {
+			return ""
+		}
+		return validUTF8(text)
+	}
+
+	head, tail := make([]byte, most/2), make([]byte, most-most/2)
+	if _, err := f.ReadAt(head, 0); err != nil {
+		return ""
+	}
+	if _, err := f.ReadAt(tail, info.Size()-int64(len(tail))); err != nil {
+		return ""
+	}
+
+	return fmt.Sprintf("%s\n[… %d bytes …]\n%s", validUTF8(head), info.Size()-int64(most), validUTF8(tail))
+}
+
+// validUTF8 is a text of UTF-8, and none of anything else; cut letters at its ends are left out.
+func validUTF8(text []byte) string {
+	out := strings.ToValidUTF8(string(text), "")
+	if strings.ContainsRune(out, 0) || len(text)-len(out) > 2*utf8.UTFMax {
+		return ""
+	}
+	return out
+}
+
+// listTree lists a folder level by level, so that a deep branch does not crowd out what is beside it.
+func listTree(root fs.FS, ignore []string) string {
+	type level struct {
+		dir   string
+		depth int
+	}
+	var s strings.Builder
+	seen, long := 0, 0
+	for waiting := []level{{".", 1}}; len(waiting) > 0; waiting = waiting[1:] {
+		at := waiting[0]
+		entries, err := fs.ReadDir(root, at.dir)
+		if err != nil {
+			continue // it can be looked at with a tool, which says what is wrong
+		}
+
+		for _, e := range entries {
+			name := path.Join(at.dir, e.Name())
+			if strings.HasPrefix(e.Name(), ".") || tool.IsSecretPath(name) || slices.ContainsFunc(ignore, func(glob string) bool { ok, err := path.Match(glob, e.Name()); return err == nil && ok }) {
+				continue
+			}
+
+			if e.IsDir() {
+				if at.depth < treeDepth {
+					waiting = append(waiting, level{name, at.depth + 1})
+				}
+				name += "/"
+			}
+
+			if strings.ContainsAny(name, "\n\r") {
+				name = fmt.Sprintf("%q", name)
+			}
+
+			long += utf8.RuneCountInString(name) + 1
+			if seen++; seen > maxTreeEntries || long > maxTree-2 {
+				return s.String() + "…\n"
+			}
+
+			s.WriteString(name + "\n")
+		}
+	}
+
+	return s.String()
+}

@@ -1,0 +1,77 @@
+package agent
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"unicode/utf8"
+)
+
+func filled(t *testing.T, content map[string]string) string {
+	t.Helper()
+	dir := t.TempDir()
+	for name, text := range content {
+		path := filepath.Join(dir, filepath.FromSlash(name))
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+
+	return dir
+}
+
+// TestFolder: OSA-39, a project is described: its kind, files, manifest, branch, and advice.
+func TestFolder(t *testing.T) {
+	t.Parallel()
+	got := projectFolder(filled(t, map[string]string{
+		"go.mod": "module x\n", "main.go": "package main", "vendor/y/y.go": "y", "sub/deep/a.go": "a", ".git/HEAD": "ref: refs/heads/main\n", ".env": "PASSWORD=1", "server.pem": "key",
+		"AGENTS.md": "Be brief.", "CLAUDE.md": "Be long.", "line\nbreak": "x",
+	}))
+	want := "It is a project of kind Go.\nIt is under git, on the branch \"main\".\nIts files when this run began:\nAGENTS.md\nCLAUDE.md\ngo.mod\n\"line\\nbreak\"\nmain.go\nsub/\nsub/deep/\nsub/deep/a.go\n\ngo.mod:\nmodule x\n\n\nWhat AGENTS.md says to agents:\nBe brief.\n"
+	if got != want {
+		t.Errorf("%s\nwant\n%s", got, want)
+	}
+
+	for name, content := range map[string]map[string]string{"empty": nil, "a desk": {"report.md": "x"}, "a folder of that name": {"go.mod/x": "x"}} {
+		if got := projectFolder(filled(t, content)); got != "" {
+			t.Errorf("%s: %s", name, got)
+		}
+	}
+
+	if got := projectFolder(filepath.Join(t.TempDir(), "gone")); got != "" {
+		t.Errorf("%s", got)
+	}
+}
+
+// What is long is cut, what is no text and what leads out is left out.
+func TestFolderBounded(t *testing.T) {
+	t.Parallel()
+	content := map[string]string{"AGENTS.md": strings.Repeat("ä", 30_000) + "the end", "package.json": "\x00\xff"}
+	for i := range 3000 {
+		content[fmt.Sprintf("f%04d", i)] = ""
+	}
+
+	dir := filled(t, content)
+	got := projectFolder(dir)
+	files, rest, _ := strings.Cut(got, "\nWhat AGENTS.md says to agents:\n")
+	if n := utf8.RuneCountInString(files); n > maxTree+200 || !strings.HasSuffix(files, "…\n") {
+		t.Errorf("%d characters of files, and then %.100s", n, rest)
+	}
+	if len(rest) > maxAdviceBytes+100 || !strings.HasSuffix(rest, "the end\n") || !strings.Contains(rest, "bytes …]") || !utf8.ValidString(got) {
+		t.Errorf("%d bytes of advice", len(rest))
+	}
+
+	outside := filled(t, map[string]string{"secret.md": "SECRET"})
+	dir = filled(t, map[string]string{"go.mod": "module x"})
+	if err := os.Symlink(filepath.Join(outside, "secret.md"), filepath.Join(dir, "AGENTS.md")); err != nil {
+		t.Skip("symbolic links cannot be made here")
+	}
+	if got := projectFolder(dir); strings.Contains(got, "SECRET") || !strings.Contains(got, "kind Go") {
+		t.Errorf("%s", got)
+	}
+}

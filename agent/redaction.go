@@ -1,0 +1,91 @@
+package agent
+
+import (
+	"encoding/json"
+	"slices"
+
+	"rouse/agent/model"
+	"rouse/agent/redact"
+	"rouse/agent/tool"
+	"rouse/agentdb/ledger"
+)
+
+// Redact blacks secrets out of what an owner writes into the record.
+func (r *Runner) Redact(text string) string { return redactor(r.plan.Load().Secrets).Replace(text) }
+
+// redactor blacks secrets out.
+func redactor(secrets []string) *redact.Redactor { return redact.New(secrets) }
+
+// cleanResult is how a run ended, without secrets: a model repeats what it has read.
+func cleanResult(res ledger.Result, redact *redact.Redactor) ledger.Result {
+	res.Summary, res.Error = redact.Replace(res.Summary), redact.Replace(res.Error)
+	if res.Wait != nil {
+		q := *res.Wait
+		q.Title, q.Message, q.Options = redact.Replace(q.Title), redact.Replace(q.Message), slices.Clone(q.Options)
+		for i, o := range q.Options {
+			q.Options[i] = redact.Replace(o)
+		}
+		res.Wait = &q
+	}
+
+	return res
+}
+
+// redactingTools are tools whose answers lack the secrets: what a model has read, it can repeat.
+func redactingTools(tools []tool.Tool, redact *redact.Redactor) []tool.Tool {
+	out := make([]tool.Tool, len(tools))
+	for i, t := range tools {
+		out[i] = t.MapResult(func(e tool.Envelope) tool.Envelope {
+			e.Message, e.Result, e.Warnings = redact.Replace(e.Message), redact.JSON(e.Result), slices.Clone(e.Warnings)
+			for i, w := range e.Warnings {
+				e.Warnings[i] = redact.Replace(w)
+			}
+			return e
+		})
+	}
+
+	return out
+}
+
+// cleanRequest is a request without secrets.
+func cleanRequest(r model.Request, redact *redact.Redactor) model.Request {
+	p := exchangeRecorder{redact: redact}
+	return *p.cleanRequest(r)
+}
+
+// cleanMessage cleans the texts before they are written as JSON: within a text that is JSON
+// itself a secret would look otherwise afterwards.
+func cleanMessage(m model.Message, redact *redact.Redactor) model.Message {
+	m.Text = redact.Replace(m.Text)
+	m.Raw = cleanRaw(m.Raw, redact)
+	m.Calls = cleanCalls(m.Calls, redact)
+	return m
+}
+
+func cleanCalls(calls []model.Call, redact *redact.Redactor) []model.Call {
+	var out []model.Call
+	for _, c := range calls {
+		c.Args = cleanRaw(c.Args, redact)
+		out = append(out, c)
+	}
+	return out
+}
+
+// cleanRaw is a document without secrets; what is no JSON becomes a text, as the loop makes
+// of the arguments of a call.
+func cleanRaw(raw json.RawMessage, redact *redact.Redactor) json.RawMessage {
+	if len(raw) == 0 {
+		return nil
+	}
+
+	out := redact.JSON(raw)
+	if !json.Valid(out) {
+		quoted, err := json.Marshal(string(out))
+		if err != nil {
+			return nil
+		}
+		return quoted
+	}
+
+	return out
+}

@@ -1,0 +1,288 @@
+package agent
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"iter"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"rouse/agent/loop"
+	"rouse/agent/model"
+	"rouse/agent/model/replay"
+	"rouse/agent/redact"
+	"rouse/agent/tool"
+	"rouse/agentdb/ledger"
+	"rouse/internal/domain"
+)
+
+// errCut is where the record of an attempt that was cut off ends.
+var errCut = errors.New("the recorded attempt was cut off here")
+
+// replayer stands for everything beyond the loop in a replay: it is the model, it answers for
+// the tools, and it compares.
+type replayer struct {
+	loop.Recorder
+	recording replay.Recording
+	redact    *redact.Redactor
+
+	mu          sync.Mutex
+	attempt     replay.Attempt
+	exchanges   []replay.Exchange      // of the attempt, that are to come
+	calls       map[string]replay.Call // of the attempt, by key
+	step        int
+	reachedEnd  bool   // the end of the attempt's record was reached
+	unknown     string // and the run would go on
+	differences []replay.Difference
+	reported    map[string]bool // differences of requests, which come again with each
+}
+
+func (p *replayer) startAttempt(at replay.Attempt) {
+	p.attempt, p.exchanges, p.calls, p.reachedEnd, p.step = at, nil, map[string]replay.Call{}, false, 0
+	for _, x := range p.recording.Exchanges {
+		if x.Attempt == at.Number && !p.answerLost(at, x) {
+			p.exchanges = append(p.exchanges, x)
+		}
+	}
+
+	for _, c := range p.recording.Calls {
+		if c.Attempt == at.Number {
+			p.calls[c.Key] = c
+		}
+	}
+}
+
+// answerLost says whether an answer was lost with its process before the step was over.
+func (p *replayer) answerLost(at replay.Attempt, x replay.Exchange) bool {
+	return at.State == domain.AttemptInterrupted && slices.ContainsFunc(p.recording.Steps, func(s replay.Step) bool {
+		return s.Attempt == x.Attempt && s.Number == x.Step && s.Unfinished
+	})
+}
+
+// interrupted says whether the recorded attempt had no end of its own.
+func (p *replayer) interrupted() bool { return p.attempt.State == domain.AttemptInterrupted }
+
+func (p *replayer) addDifference(d replay.Difference) {
+	d.Attempt, d.Step = p.attempt.Number, p.step
+	p.differences = append(p.differences, d)
+}
+
+// StartStep implements loop.Recorder.
+func (p *replayer) StartStep(ctx context.Context, s loop.Step) error {
+	p.mu.Lock()
+	p.step = s.Number
+	p.mu.Unlock()
+	return p.Recorder.StartStep(ctx, s)
+}
+
+// Flush lets the record that is behind it write what it has held back.
+func (p *replayer) Flush(ctx context.Context) error { return flushRecorder(ctx, p.Recorder) }
+
+// StartCall implements loop.Recorder. A call that a dead process did not come to is not
+// begun now: the next attempt would take it for one that may have been made.
+func (p *replayer) StartCall(ctx context.Context, c loop.Call) error {
+	p.mu.Lock()
+	_, known := p.calls[c.Key]
+	stop := !known && p.interrupted()
+	p.reachedEnd = p.reachedEnd || stop
+	p.mu.Unlock()
+	if stop {
+		return errCut
+	}
+	return p.Recorder.StartCall(ctx, c)
+}
+
+// FinishCall implements loop.Recorder. A call in which a dead process was cut off, as in the
+// middle of a reduction, does not end: the next attempt makes it again.
+func (p *replayer) FinishCall(ctx context.Context, c loop.Call) error {
+	p.mu.Lock()
+	stop := p.reachedEnd && p.interrupted() && len(p.calls[c.Key].Envelope) == 0
+	p.mu.Unlock()
+	if stop {
+		return errCut
+	}
+	return p.Recorder.FinishCall(ctx, c)
+}
+
+// Stream implements model.Provider: the next recorded answer, whatever is asked, since it
+// is what is known of the model. What is asked is compared.
+func (p *replayer) Stream(_ context.Context, r model.Request) iter.Seq2[model.Event, error] {
+	return func(yield func(model.Event, error) bool) {
+		x, err := p.next(r)
+		if err != nil {
+			if x.Usage != nil {
+				u := x.Usage.Model()
+				if !yield(model.Event{Usage: &u}, nil) {
+					return
+				}
+			}
+
+			yield(model.Event{}, err)
+			return
+		}
+
+		x.Events(yield)
+	}
+}
+
+func (p *replayer) next(r model.Request) (replay.Exchange, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+
+	// The recording ends here: with the process, or because the run goes on today.
+	if len(p.exchanges) == 0 {
+		return p.usageAtCut(), p.recordingEnded("the recording has no further answer of the model")
+	}
+
+	x := p.exchanges[0]
+	p.exchanges = p.exchanges[1:]
+	if x.Request == nil {
+		return x, nil
+	}
+
+	// Each request holds the transcript so far, and so every difference of those before it.
+	for _, d := range replay.Compare(*x.Request, cleanRequest(r, p.redact)) {
+		if key := d.What + "\x00" + d.Recorded + "\x00" + d.Now; !p.reported[key] {
+			p.reported[key] = true
+			p.addDifference(d)
+		}
+	}
+
+	switch {
+	case x.Request.NoTools && !r.NoTools:
+		return replay.Exchange{}, p.recordingEnded("the recorded run had used up its steps here and was asked for a last word; this one may go on")
+	case r.NoTools && !x.Request.NoTools: // what it would have said for the end nobody knows
+		return replay.Exchange{}, &model.Error{Kind: model.KindBadRequest, Message: "the last word of the model is not in the recording"}
+	}
+
+	return x, nil
+}
+
+// usageAtCut is what is recorded of a turn that a dead process had begun: what it took.
+func (p *replayer) usageAtCut() replay.Exchange {
+	for _, s := range p.recording.Steps {
+		if p.interrupted() && s.Attempt == p.attempt.Number && s.Number == p.step && s.Usage != nil && *s.Usage != (replay.Usage{}) {
+			return replay.Exchange{Answer: replay.Answer{Usage: s.Usage}}
+		}
+	}
+	return replay.Exchange{}
+}
+
+// recordingEnded ends an attempt whose record has ended. A turn that the recorded attempt had begun was
+// paid for; another one is not.
+func (p *replayer) recordingEnded(why string) error {
+	p.reachedEnd = true
+	if !p.interrupted() {
+		p.unknown = fmt.Sprintf("attempt %d, step %d: %s, so what it does from there on is not known", p.attempt.Number, p.step, why)
+	}
+
+	kind := model.KindBadRequest // for which no fallback is asked
+	for _, s := range p.recording.Steps {
+		if p.interrupted() && s.Attempt == p.attempt.Number && s.Number == p.step {
+			kind = model.KindTruncated
+		}
+	}
+	return &model.Error{Kind: kind, Message: why}
+}
+
+// durations is how long the calls took when they were made, by key.
+func (p *replayer) durations() map[string]time.Duration {
+	out := map[string]time.Duration{}
+	for _, c := range p.recording.Calls {
+		if _, known := out[c.Key]; !known && len(c.Envelope) > 0 && c.State != domain.CallCancelled {
+			out[c.Key] = time.Duration(c.TookMS) * time.Millisecond
+		}
+	}
+	return out
+}
+
+// answerFromRecord is a tool whose calls are answered from the record. Those tools alone work that
+// reach nothing beyond the run: they end it, ask in it, and keep its todo list.
+func (p *replayer) answerFromRecord(t tool.Tool) tool.Tool {
+	if t.Spec().Scope == tool.ScopeRun {
+		return t
+	}
+	return t.WithHandler(func(_ context.Context, in tool.Invocation, _ json.RawMessage) (tool.Envelope, error) {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+
+		c, ok := p.calls[in.Key]
+		var e tool.Envelope
+		switch {
+		case ok && c.Tool == t.Name() && len(c.Envelope) > 0:
+			if err := json.Unmarshal(c.Envelope, &e); err != nil {
+				return e, fmt.Errorf("the recorded result of %s cannot be read: %w", c.Tool, err)
+			}
+			if e.Kind != tool.KindToolNotFound {
+				return e, nil
+			}
+		case ok && p.interrupted():
+			p.reachedEnd = true
+			return e, errCut
+		}
+
+		return tool.Failure(tool.KindUnavailable, "the recording has no result of this call"), nil
+	})
+}
+
+// endedAsRecorded says whether an attempt came to the same kind of end as the recorded one,
+// so that the next one follows on it.
+func (p *replayer) endedAsRecorded(res ledger.Result) bool {
+	switch p.attempt.State {
+	case domain.AttemptInterrupted: // perhaps when nothing but its end was missing in the record
+		return p.reachedEnd || len(p.exchanges) == 0
+	case domain.AttemptWaiting:
+		return res.Wait != nil
+	case domain.AttemptFailed:
+		return res.Wait == nil && !p.reachedEnd && res.Outcome.Failed()
+	}
+	return res.Wait == nil && !p.reachedEnd && !res.Outcome.Failed()
+}
+
+// adoptEnding gives an attempt that nobody in the loop ended the end that its record has.
+func (p *replayer) adoptEnding(res ledger.Result, recorded Ending) ledger.Result {
+	last := p.attempt.Number == p.recording.Attempts[len(p.recording.Attempts)-1].Number
+	byOthers := p.reachedEnd || res.Wait != nil || p.interrupted()
+	if p.unknown == "" && last && byOthers && p.endedAsRecorded(res) {
+		res.Outcome, res.Exit, res.Summary, res.Error, res.Verified = recorded.Outcome, recorded.Exit, recorded.Summary, recorded.Error, recorded.Verified
+	} else if res.Wait != nil {
+		res.Exit, res.Summary = domain.ExitEnded, "the run asks: "+res.Wait.Message
+	}
+
+	res.Wait = nil
+	return res
+}
+
+// adoptVerdict gives a run the recorded verdict on what its job expects: nothing was done that
+// could be looked at.
+func (p *replayer) adoptVerdict(res *ledger.Result) {
+	why := p.recording.Run.Error
+	if p.attempt.Number != p.recording.Attempts[len(p.recording.Attempts)-1].Number {
+		why = p.attempt.Error
+	}
+	if strings.HasPrefix(why, unmetPrefix) {
+		res.Outcome, res.Error, res.Verified = domain.OutcomeError, why, false
+		return
+	}
+	res.Verified = res.Verified || p.recording.Run.Verified
+}
+
+// Authorize implements loop.Gate. What was refused has a recorded answer as every call has; where the
+// recorded attempt waited for an approval of a call, there is none of it, and it waits again.
+func (p *replayer) Authorize(_ context.Context, in tool.Invocation, t tool.Tool, _ json.RawMessage) (tool.Verdict, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if _, made := p.calls[in.Key]; made || !p.attempt.Asked(replay.QuestionApproval) {
+		return tool.Verdict{}, nil
+	}
+	return tool.Verdict{Ask: &tool.ApprovalRequest{Tool: t.Name(), Why: "the recorded run waited for an approval here", Hash: tool.ActionHash(in.Agent, t.Name(), in.Key)}}, nil
+}
+
+// OnCallsStart implements loop.Gate.
+func (p *replayer) OnCallsStart(context.Context) error { return nil }
+
+var _ loop.Authorizer = (*replayer)(nil)

@@ -1,0 +1,91 @@
+package agent
+
+import (
+	"cmp"
+	"context"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"rouse/agent/tool"
+	"rouse/agentdb/ledger"
+)
+
+// roots are the places that the tools of an attempt reach, with what is known of what lies there.
+func (r *Runner) roots(t task, a ledger.Attempt) (*tool.Roots, error) {
+	roots, err := tool.NewRoots(cmp.Or(t.baseDir, t.agent.Workdir), grants(t))
+	if err != nil {
+		return nil, err
+	}
+
+	roots.Distrust(t.watchedFolders...)
+	roots.Mask(t.masks)
+
+	// A run must not change the skills that it is given, wherever they lie.
+	for _, s := range t.agent.Skills.All() {
+		if !within(s.Dir, t.masks.ReadOnly) {
+			roots.Mask(tool.Masks{ReadOnly: []string{s.Dir}})
+		}
+	}
+
+	if t.authorizer != nil {
+		roots.SetMemoryTaint(t.authorizer.memoryTaint)
+	}
+
+	if t.job.Watched.Folder != "" {
+		roots.OnOutput(func(ctx context.Context, o tool.Output) error {
+			return r.claimOutput(context.WithoutCancel(ctx), a, t, o)
+		})
+	}
+
+	return roots, nil
+}
+
+// grants are the places that a run may reach: the agent's own, and what started the run. Of
+// a folder that is to come to rest that is all of it: its list of changes is cut when it is
+// long, and what is right to do with one file depends on the others.
+func grants(t task) []tool.Grant {
+	var out []tool.Grant
+	for _, p := range t.agent.Read {
+		out = append(out, tool.Grant{Path: p, Private: !slices.Contains(t.agent.Public, p)})
+	}
+
+	for _, p := range t.agent.Write {
+		out = append(out, tool.Grant{Path: p, Write: true})
+	}
+
+	files := present(t.files)
+	if t.detail.File != nil {
+		files = []ledger.File{*t.detail.File}
+	}
+
+	for _, f := range files {
+		out = append(out, tool.Grant{Path: f.Path, File: true, Untrusted: true})
+	}
+
+	if t.manifest != "" {
+		out = append(out, tool.Grant{Path: t.manifest, File: true, Untrusted: true})
+	}
+
+	if t.detail.Folder != "" {
+		out = append(out, tool.Grant{Path: t.detail.Folder, Untrusted: true})
+	}
+
+	return append(out, skillGrants(t)...)
+}
+
+// within says whether a path lies in one of some folders.
+func within(path string, folders []string) bool {
+	return slices.ContainsFunc(folders, func(f string) bool { return strings.HasPrefix(path, f+string(filepath.Separator)) })
+}
+
+// watchedFolders are the folders that jobs watch: what lies there may be strangers' work, whichever
+// run reads it.
+func watchedFolders(jobs map[string]Job) (out []string) {
+	for _, j := range jobs {
+		if j.Watched.Folder != "" {
+			out = append(out, filepath.Clean(j.Watched.Folder))
+		}
+	}
+	return tool.WithResolvedLinks(out)
+}

@@ -1,0 +1,110 @@
+package sandbox
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+)
+
+var defaultLimits = Limits{Memory: 2 << 30, Processes: 256, OpenFiles: 1024, FileSize: 1 << 30, CPU: time.Hour}
+
+// validated returns the command with its defaults, or what is wrong with it.
+func (c Command) validated() (Command, error) {
+	if len(c.Argv) == 0 || c.Argv[0] == "" {
+		return c, errors.New("sandbox: the command is empty")
+	}
+
+	fail := func(format string, args ...any) (Command, error) {
+		return c, &StartError{Argv0: c.Argv[0], Err: fmt.Errorf(format, args...)}
+	}
+	for _, text := range slices.Concat(c.Argv, c.Env, c.Read, c.Write, c.Masked, []string{c.Dir}) {
+		if strings.ContainsRune(text, 0) {
+			return fail("%q contains a zero byte, which no system passes on", text)
+		}
+	}
+
+	for _, text := range c.Env {
+		if strings.IndexByte(text, '=') <= 0 {
+			return fail("%q is not an environment setting; write NAME=value", text)
+		}
+	}
+
+	for _, path := range slices.Concat(c.Read, c.Write, c.Masked, []string{c.Dir}) {
+		if !filepath.IsAbs(path) {
+			return fail("the path %q is not absolute", path)
+		}
+	}
+
+	if c.MinTier == "" {
+		c.MinTier = TierB
+	}
+	if !c.MinTier.Valid() {
+		return fail("there is no tier %q; tiers are A, B, C and D", c.MinTier)
+	}
+	if c.Wall < 0 || c.Idle < 0 {
+		return fail("its timeouts are %s and %s; they cannot be negative", c.Wall, c.Idle)
+	}
+
+	limits, err := c.Limits.validated()
+	if err != nil {
+		return fail("%w", err)
+	}
+
+	c.Limits = limits
+	for _, paths := range []*[]string{&c.Read, &c.Write, &c.Masked} {
+		*paths = cleanPaths(*paths)
+	}
+
+	c.Dir = filepath.Clean(c.Dir)
+	return c, nil
+}
+
+func (l Limits) validated() (Limits, error) {
+	if l.Memory < 0 || l.Processes < 0 || l.OpenFiles < 0 || l.FileSize < 0 || l.CPU < 0 {
+		return l, errors.New("a limit is below zero; leave it out to get the default")
+	}
+
+	if l.Memory == 0 {
+		l.Memory = defaultLimits.Memory
+	}
+
+	if l.Processes == 0 {
+		l.Processes = defaultLimits.Processes
+	}
+
+	if l.OpenFiles == 0 {
+		l.OpenFiles = defaultLimits.OpenFiles
+	}
+
+	if l.FileSize == 0 {
+		l.FileSize = defaultLimits.FileSize
+	}
+
+	if l.CPU == 0 {
+		l.CPU = defaultLimits.CPU
+	}
+
+	// RLIMIT_CPU counts whole seconds, and cannot be less than one.
+	l.CPU = max(l.CPU.Round(time.Second), time.Second)
+	return l, nil
+}
+
+// cleanPaths returns paths cleaned, sorted (so that a folder comes before what lies in it), each once.
+func cleanPaths(paths []string) []string {
+	out := make([]string, 0, len(paths))
+	for _, path := range paths {
+		out = append(out, filepath.Clean(path))
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// within reports whether path is folder, or lies in it.
+func within(path, folder string) bool {
+	rest, ok := strings.CutPrefix(path, folder)
+	// A root such as / or C:\ ends in the separator already.
+	return ok && (rest == "" || rest[0] == filepath.Separator || strings.HasSuffix(folder, string(filepath.Separator)))
+}

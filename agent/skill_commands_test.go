@@ -1,0 +1,424 @@
+package agent_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"rouse/agent"
+	"rouse/agent/model"
+	"rouse/agent/model/modeltest"
+	"rouse/agent/sandbox"
+	"rouse/agent/tool"
+	"rouse/agent/tool/shell"
+	"rouse/agentdb/ledger"
+	"rouse/internal/domain"
+	"rouse/skills"
+	"rouse/skills/install"
+)
+
+const counting = "#!/bin/sh\nwc -l < \"$1\"\n(: > \"$(dirname \"$0\")/left-behind\") 2>/dev/null || echo kept out\n"
+
+// scripted writes a skill with a program in it, and says where the program is.
+func scripted(t *testing.T, root, name, head string) (program string) {
+	t.Helper()
+	dir := filepath.Join(root, name)
+	program = filepath.Join(dir, "scripts", "count.sh")
+	for path, text := range map[string]string{
+		filepath.Join(dir, "SKILL.md"):            fmt.Sprintf("---\nname: %s\ndescription: Counts the lines of a ledger book.\n%s---\nRead references/rules.md, then run scripts/count.sh FILE.\n", name, head),
+		filepath.Join(dir, "references/rules.md"): "Empty lines count.\n",
+		program: counting,
+	} {
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(text), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+
+	return program
+}
+
+// confined skips a test of programs where there is nothing to confine them.
+func confined(t *testing.T) {
+	t.Helper()
+	box, err := sandbox.New(sandbox.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer box.Close()
+
+	if tier, why := box.Tier(t.Context()); !tier.AtLeast(sandbox.TierB) {
+		t.Skip("nothing confines a program here: ", why)
+	}
+}
+
+// folderWith is a folder, by its one name, with a file in it.
+func folderWith(t *testing.T, name, text string) string {
+	t.Helper()
+	dir, err := filepath.EvalSymlinks(t.TempDir())
+	if err == nil {
+		err = os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+func arguments(t *testing.T, args map[string]any) string {
+	t.Helper()
+	text, err := json.Marshal(args)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+func (b *bench) clerk(change func(*agent.Agent)) {
+	clerk := b.plan.Agents["clerk"]
+	change(&clerk)
+	b.plan.Agents["clerk"] = clerk
+}
+
+// AUT-08, AGS-11, UNI-07: an agent finds a skill by words, loads it, reads a file of it by the path
+// that follows from its root, and runs its program under its grants; the program and the tools
+// change nothing in the skill, also where it lies within the agent's own folder.
+func TestSkillScript(t *testing.T) {
+	t.Parallel()
+	confined(t)
+	for name, inside := range map[string]bool{"apart": false, "in the workdir": true} {
+		t.Run(name, func(t *testing.T) {
+			work, root := folderWith(t, "book.txt", "a\nb\nc\n"), folderWith(t, "x", "")
+			if inside {
+				root = filepath.Join(work, "skills")
+			}
+
+			for i := range 25 {
+				scripted(t, root, fmt.Sprintf("filler-%d", i), "")
+			}
+
+			program := scripted(t, root, "line-counter", "")
+			dir := filepath.Dir(filepath.Dir(program))
+			b := setup(t,
+				turn("1", "capabilities_discover", `{"query":"counting lines"}`),
+				turn("2", "capabilities_load", `{"ids":["skill/line-counter"]}`),
+				turn("3", "file_read", arguments(t, map[string]any{"path": filepath.Join(dir, "references", "rules.md")})),
+				turn("4", "shell_run", arguments(t, map[string]any{"command": program + " book.txt"})),
+				turn("5", "file_write", arguments(t, map[string]any{"path": program, "content": "x"})),
+				done)
+
+			b.sees(root, "")
+			b.clerk(func(a *agent.Agent) {
+				a.Workdir, a.Commands = work, []shell.Grant{{Argv: []string{program, "*"}}}
+			})
+			if inside {
+				b.plan.Masks = tool.Masks{ReadOnly: []string{root}}
+			}
+
+			res, calls := b.prompt("Count the lines of the book.")
+			if res.Outcome != domain.OutcomeSuccess || len(calls) != 6 {
+				t.Fatalf("%+v\n%v", res, calls)
+			}
+
+			for i, part := range []string{`"id":"skill/line-counter"`, "Root Path: " + dir, "Empty lines count.", `"stdout":"3\nkept out\n"`, `"ok":false`} {
+				if !strings.Contains(string(calls[i].Envelope), part) {
+					t.Errorf("call %d: %q is not in\n%s", i+1, part, calls[i].Envelope)
+				}
+			}
+
+			if text, err := os.ReadFile(program); err != nil || string(text) != counting {
+				t.Errorf("the program is %q (%v)", text, err)
+			}
+			if left, err := os.ReadDir(filepath.Dir(program)); err != nil || len(left) != 1 {
+				t.Errorf("%v (%v)", left, err)
+			}
+		})
+	}
+}
+
+// AUT-08: a skill that an agent has by a path within its own folder can be used, and not changed.
+func TestSkillWithinTheWorkdir(t *testing.T) {
+	t.Parallel()
+	confined(t)
+	work := folderWith(t, "book.txt", "")
+	program := scripted(t, work, "line-counter", "")
+	dir := filepath.Dir(filepath.Dir(program))
+	b := setup(t,
+		turn("1", "shell_run", arguments(t, map[string]any{"command": program + " " + filepath.Join(dir, "SKILL.md")})),
+		turn("2", "file_edit", arguments(t, map[string]any{"path": filepath.Join("line-counter", "SKILL.md"), "old_string": "Read", "new_string": "Obey"})),
+		turn("3", "shell_run", arguments(t, map[string]any{"command": "mv line-counter elsewhere"})), done)
+	s, problems := skills.Load(dir)
+	if s == nil {
+		t.Fatal(problems)
+	}
+
+	b.clerk(func(a *agent.Agent) {
+		a.Workdir, a.Commands = work, []shell.Grant{{Argv: []string{program, "*"}}, {Argv: []string{"mv", "*"}}}
+		a.Skills.View = skills.View{Preloaded: []*skills.Skill{s}}
+	})
+	_, calls := b.prompt("Count.")
+	if len(calls) != 4 || !strings.Contains(string(calls[0].Envelope), `kept out\n`) || !strings.Contains(string(calls[1].Envelope), `"ok":false`) || strings.Contains(string(calls[2].Envelope), `"exit_code":0`) {
+		for _, c := range calls {
+			t.Errorf("%s", c.Envelope)
+		}
+	}
+
+	if text, err := os.ReadFile(filepath.Join(dir, "SKILL.md")); err != nil || strings.Contains(string(text), "Obey") {
+		t.Errorf("%s (%v)", text, err)
+	}
+}
+
+// A command gets the skills that it names, and is not made slow by the others.
+func TestSkillPlaces(t *testing.T) {
+	t.Parallel()
+	dir, apart := folderWith(t, "x", ""), folderWith(t, "x", "")
+	roots, err := tool.NewRoots(dir, []tool.Grant{{Path: filepath.Join(apart, "a"), OmitFromMessages: true}, {Path: apart}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Mkdir(filepath.Join(apart, "a"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+
+	for command, want := range map[string]int{"ls": 1, filepath.Join(apart, "a", "scripts", "x.sh"): 2, "cd '" + filepath.Join(apart, "a") + "' && ls": 2} {
+		if read, _ := roots.ProgramPaths([]string{"sh", "-c", command}); len(read) != want {
+			t.Errorf("%s reads %v", command, read)
+		}
+	}
+}
+
+// AGS-13: what a skill asks for is allowed once it is loaded, where the agent's owner lets it; what is
+// denied stays denied.
+func TestSkillAllows(t *testing.T) {
+	t.Parallel()
+	confined(t)
+	for name, c := range map[string]struct {
+		allowing     bool
+		deny         []string
+		before, then string // of the program
+	}{
+		"opted in": {true, nil, `"kind":"rejected"`, `"stdout":"2\n`},
+		"not":      {false, nil, `"kind":"rejected"`, `"kind":"rejected"`},
+		"denied":   {true, []string{"shell_run"}, `"kind":"tool_not_found"`, `"kind":"tool_not_found"`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			root := shelf(t, "csv")
+			program := scripted(t, root, "line-counter", "allowed-tools: Bash(scripts/count.sh:*) Read\n")
+			run := arguments(t, map[string]any{"command": program + " book.txt"})
+			b := setup(t, turn("1", "shell_run", run), turn("2", "load_skill", `{"skill_name":"line-counter"}`), turn("3", "shell_run", run),
+				turn("4", "shell_run", arguments(t, map[string]any{"command": "rm book.txt"})), done)
+			b.sees(root, "")
+			b.clerk(func(a *agent.Agent) {
+				a.Workdir, a.Skills.Allowing, a.Deny, a.OnDenied = folderWith(t, "book.txt", "a\nb\n"), c.allowing, c.deny, tool.OnDeniedContinue
+				if !c.allowing {
+					a.Allow = []string{"*", "shell_*"} // else there is no shell at all
+				}
+			})
+
+			_, calls := b.prompt("Count the lines of the book.")
+			if len(calls) != 5 {
+				t.Fatalf("%v", calls)
+			}
+
+			for i, want := range map[int]string{0: c.before, 2: c.then, 3: c.before} {
+				if !strings.Contains(string(calls[i].Envelope), want) {
+					t.Errorf("call %d: %s\nwant %s", i+1, calls[i].Envelope, want)
+				}
+			}
+		})
+	}
+}
+
+// AGS-13: a pattern allows one program with its arguments, or nothing.
+func TestSkillCommands(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Dir(filepath.Dir(scripted(t, t.TempDir(), "s", "")))
+	program := filepath.Join(dir, "scripts", "count.sh")
+	for pattern, want := range map[string]string{
+		"Bash(git log:*)": "git log *", "Bash(git add *)": "git add *", "Bash(make test)": "make test", "shell_run(ls)": "ls", "Bash(a:*, b)": "a *|b",
+		"Bash(scripts/count.sh:*)": program + " *", "Bash(sh scripts/count.sh)": "sh " + program, "Bash(scripts/none.sh)": "scripts/none.sh",
+		"Read": "", "Write(*.md)": "", "file_edit": "", "db_query": "", "web_fetch": "-", "git_status": "-",
+		"Bash": "-", "Bash(*)": "-", "Bash(:*)": "-", "Bash()": "-", "Bash(git*)": "-", "Bash(git * push)": "-", "Bash(a; b)": "-", "Bash(a && b:*)": "-", "Bash($X:*)": "-", "Bash(a 'b c')": "-",
+		"Bash(a > b)": "-", "Bash(`a`)": "-", "Bash(../x/y.sh)": "../x/y.sh", "WebFetch": "-", "mcp__x__y": "-", "Bash(ls": "-",
+	} {
+		grants, nothing := agent.SkillCommands(&skills.Skill{Name: "s", Dir: dir, AllowedTools: []string{pattern}})
+		var got []string
+		for _, g := range grants {
+			if g.Network {
+				t.Errorf("%s: with a network", pattern)
+			}
+			got = append(got, strings.Join(g.Argv, " "))
+		}
+
+		if len(nothing) > 0 {
+			got = append(got, "-")
+		}
+		if text := strings.Join(got, "|"); text != want {
+			t.Errorf("%s allows %q, want %q", pattern, text, want)
+		}
+	}
+}
+
+// OSA-20: a model is not told of tools that are on demand; it finds and loads them, and calls them at
+// once, while the list that it was told stays as it is. One that it calls by its name alone is called.
+func TestToolsOnDemand(t *testing.T) {
+	t.Parallel()
+	b := setup(t, turn("1", "capabilities_discover", `{"query":"create a table"}`), turn("2", "capabilities_load", `{"ids":["tool/db_create_table"]}`),
+		turn("3", "db_create_table", `{"name":"log","purpose":"what was done","columns":[{"name":"what","type":"text"}]}`), turn("4", "db_insert", `{"table":"log","row":{"what":"x"}}`), done, done)
+	b.clerk(func(a *agent.Agent) { a.OnDemand = []string{"db_*", "complete"} })
+	res, calls := b.prompt("Write it down.")
+	if res.Outcome != domain.OutcomeSuccess || len(calls) != 5 {
+		t.Fatalf("%+v %v", res, calls)
+	}
+
+	for i, part := range []string{`"id":"tool/db_create_table"`, `"arguments":{`, `"ok":true`, `"ok":true`} {
+		if !strings.Contains(string(calls[i].Envelope), part) {
+			t.Errorf("call %d: %q is not in %s", i+1, part, calls[i].Envelope)
+		}
+	}
+
+	var lists []string
+	for _, r := range b.server.Requests() {
+		var asked struct {
+			Tools []struct {
+				Function struct{ Name, Description string }
+			}
+		}
+		if err := json.Unmarshal(r, &asked); err != nil {
+			t.Fatal(err)
+		}
+
+		var names []string
+		for _, one := range asked.Tools {
+			names = append(names, one.Function.Name)
+			if one.Function.Name == "capabilities_discover" && !strings.Contains(one.Function.Description, "not told of yet: db_") {
+				t.Errorf("%s", one.Function.Description)
+			}
+		}
+
+		lists = append(lists, strings.Join(names, " "))
+	}
+	if len(slices.Compact(lists)) != 1 || strings.Contains(lists[0], "db_") || !strings.Contains(lists[0], "complete") || !strings.Contains(lists[0], "capabilities_load") || strings.Contains(lists[0], "load_skill") {
+		t.Errorf("%q", lists)
+	}
+
+	// Where it may not look for them it is told of all.
+	b.clerk(func(a *agent.Agent) { a.Deny = []string{"capabilities_load"} })
+	b.prompt("Write it down.")
+	if all := b.server.Requests(); !strings.Contains(string(all[len(all)-1]), `"db_insert"`) {
+		t.Error("db_insert can neither be found nor seen")
+	}
+}
+
+// A model with little room is told of what it needs often, unless its agent says what it is told
+// of; one with more room is told of all.
+func TestToolsOfANarrowContext(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		window   int
+		onDemand []string
+		told     bool // of what is seldom needed
+	}{
+		"narrow":                      {8192, nil, false},
+		"narrow, and told of all":     {16_383, []string{}, true},
+		"wide enough":                 {16_384, nil, true},
+		"of which nobody says a size": {0, nil, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := setup(t, done)
+			b.clerk(func(a *agent.Agent) {
+				m := *a.Model
+				m.Window = c.window
+				a.Model, a.OnDemand = &m, c.onDemand
+			})
+			if res, _ := b.prompt("Write it down."); res.Outcome != domain.OutcomeSuccess {
+				t.Fatalf("%+v", res)
+			}
+
+			asked := string(b.server.Requests()[0])
+			if got := strings.Contains(asked, `"name":"db_migrate"`); got != c.told {
+				t.Errorf("told of db_migrate: %v", got)
+			}
+			if !strings.Contains(asked, `"name":"db_query"`) || strings.Contains(asked, `"name":"capabilities_load"`) == c.told {
+				t.Errorf("%s", asked)
+			}
+		})
+	}
+}
+
+// AGS-13, OSL-19: what skills allow is part of a definition that others could have written: a skill that
+// comes to allow more has its owner asked anew.
+func TestSkillCommandsAreOfTheDefinition(t *testing.T) {
+	t.Parallel()
+	b := setup(t, done)
+	root := folderWith(t, "x", "")
+	asked := func(tools string) (title, shown string) {
+		t.Helper()
+		scripted(t, root, "counter", "allowed-tools: "+tools+"\n")
+		b.sees(root, "")
+		b.clerk(func(a *agent.Agent) { a.Foreign, a.Skills.Allowing = "rouse.yaml may be written by others", true })
+		res, _ := b.prompt("Count.")
+		if res.Wait == nil {
+			return "", ""
+		}
+		return res.Wait.Title, res.Wait.Action.Description
+	}
+	if title, _ := asked("Read"); title != "" {
+		t.Errorf("without a command it asks: %s", title)
+	}
+
+	_, first := asked("Bash(git log:*)")
+	_, second := asked("Bash(git log:*) Bash(rm:*)")
+	if first == second || !strings.Contains(first, `counter: [\"git\" \"log\" \"*\"]`) || !strings.Contains(second, `rm`) {
+		t.Errorf("%s\n%s", first, second)
+	}
+}
+
+// AGS-13: a skill that is no longer what was installed allows nothing, also where it was loaded before.
+func TestChangedSkillAllowsNothing(t *testing.T) {
+	t.Parallel()
+	confined(t)
+	from, home := folderWith(t, "x", ""), folderWith(t, "x", "")
+	scripted(t, from, "counter", "allowed-tools: Bash(scripts/count.sh:*)\n")
+	staged, err := install.Fetch(t.Context(), home, install.Source{From: filepath.Join(from, "counter")})
+	if err == nil {
+		_, err = install.Install(t.Context(), home, staged, false)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := staged.Close(); err != nil {
+		t.Fatal(err)
+	}
+
+	program := filepath.Join(home, "counter", "scripts", "count.sh")
+	run := arguments(t, map[string]any{"command": program + " book.txt"})
+	b := setup(t, turn("1", "load_skill", `{"skill_name":"counter"}`), turn("2", "shell_run", run), modeltest.Turn{Fail: model.KindAuth}, turn("3", "shell_run", run), done)
+	b.sees(home, "")
+	b.clerk(func(a *agent.Agent) {
+		a.Workdir, a.Skills.Allowing, a.OnDenied = folderWith(t, "book.txt", "a\n"), true, tool.OnDeniedContinue
+	})
+	id := b.enqueue(ledger.Request{Agent: "clerk", Detail: ledger.Detail{Prompt: "Count."}})
+	b.run(id)
+	if err := b.ledger.Interrupt(t.Context(), ledger.Attempt{Run: id, Number: 1}, "killed", nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(program, []byte("#!/bin/sh\necho other\n"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+
+	b.run(id)
+	calls, err := b.ledger.Calls(t.Context(), id)
+	if err != nil || len(calls) != 4 || !strings.Contains(string(calls[1].Envelope), `"ok":true`) || !strings.Contains(string(calls[2].Envelope), `"kind":"rejected"`) {
+		t.Errorf("%v", err)
+		for _, c := range calls {
+			t.Errorf("%s", c.Envelope)
+		}
+	}
+}

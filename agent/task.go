@@ -1,0 +1,159 @@
+package agent
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"rouse/agent/loop"
+	"rouse/agent/loop/memory"
+	"rouse/agent/tool"
+	"rouse/agent/tool/skill"
+	"rouse/agentdb/ledger"
+	"rouse/internal/domain"
+)
+
+// task is everything that a run asks for, resolved once from the plan: the agent, the job or what
+// stands in its place, the model, what triggered the run, and who is told of it. All that is done
+// for a run takes it from here. The second half is what an attempt adds.
+type task struct {
+	agent    Agent
+	job      Job
+	origin   *Job          // of a wake: the job at the beginning of its chain, nil when there is none
+	detail   ledger.Detail // what triggered the run, as the job takes it now
+	model    *Model
+	relay    *relay // to the model and its fallbacks; nil without one
+	budget   Budget // of all agents together
+	notify   Notify // who is told of its end
+	channels []string
+	secrets  []string
+	zone     *time.Location
+	// watchedFolders are folders in which strangers leave files.
+	watchedFolders []string
+	masks          tool.Masks
+
+	files      []batchFile      // of a batch
+	manifest   string           // where they are listed
+	board      *memory.Board    // the todo list, and the plan
+	reducer    *loop.Reducer    // of a model
+	loaded     *skill.LoadedSet // skills that the model has in its context
+	authorizer *authorizer
+	// A replay works elsewhere, and answers for the tools.
+	baseDir  string                    // where relative paths begin, if not in the workdir
+	wrapTool func(tool.Tool) tool.Tool // what becomes of a tool whose calls are not made; nil: they are
+}
+
+// notConfiguredError says that the plan lacks what a run asks for. It is for the run's owner.
+type notConfiguredError struct{ kind, name string }
+
+func (e *notConfiguredError) Error() string {
+	return fmt.Sprintf("the %s %q is no longer in the configuration, or is disabled", e.kind, e.name)
+}
+
+// resolve finds what a run asks for. With an error, which is a *notConfiguredError unless the
+// run's record is damaged, the task holds what could be found: a run that cannot begin is still
+// told of as its job wants.
+func (p Plan) resolve(run ledger.Run) (task, error) {
+	d, damaged := parseDetail(run)
+	t := task{
+		detail: d, channels: p.Channels, secrets: p.Secrets, zone: p.Zone, watchedFolders: p.watchedFolders, masks: p.Masks, budget: p.Budget,
+		origin: p.originJob(run, d), job: Job{Name: run.Job, Agent: run.Agent, Prompt: d.Prompt},
+	}
+
+	if run.Job != "" {
+		job, ok := p.Jobs[run.Job]
+		if !ok {
+			return t, cmp.Or[error](damaged, &notConfiguredError{"job", run.Job})
+		}
+		t.job, t.detail, t.notify = job, job.asBatch(d), job.Notify
+	} else if run.Trigger == domain.TriggerSelf {
+		t.notify = p.wakeNotify(t.origin)
+	}
+
+	a, ok := p.Agents[t.job.Agent]
+	if !ok {
+		return t, cmp.Or[error](damaged, &notConfiguredError{"agent", t.job.Agent})
+	}
+
+	t.agent, t.model = a, a.Model
+	switch {
+	case t.job.Model != nil:
+		t.model = t.job.Model
+	case t.origin != nil && t.origin.Model != nil:
+		t.model = t.origin.Model
+	}
+
+	if t.model != nil {
+		t.relay = newRelay(t.model)
+	}
+
+	return t, damaged
+}
+
+// parseDetail reads what triggered a run; nothing, where the record of it is damaged.
+func parseDetail(run ledger.Run) (ledger.Detail, error) {
+	var d ledger.Detail
+	if len(run.Detail) == 0 {
+		return d, nil
+	}
+	if err := json.Unmarshal(run.Detail, &d); err != nil {
+		return ledger.Detail{}, fmt.Errorf("the record of what triggered run %d is damaged: %w", run.ID, err)
+	}
+	return d, nil
+}
+
+// originJob is the job at the beginning of a wake's chain, nil when it is no longer configured
+// for the same agent.
+func (p Plan) originJob(run ledger.Run, d ledger.Detail) *Job {
+	if d.Wake == nil || run.Job != "" {
+		return nil
+	}
+
+	job, ok := p.Jobs[d.Wake.Job]
+	if !ok || job.Agent != run.Agent {
+		return nil
+	}
+	return &job
+}
+
+// wakeNotify says who is told of a wake: whoever is told of the job that its chain goes back to.
+// Where there is none, the first channel is told of failures. The title is not the job's, which
+// would speak of work that this run did not do.
+func (p Plan) wakeNotify(origin *Job) Notify {
+	if origin != nil {
+		n := origin.Notify
+		n.Title = ""
+		return n
+	}
+
+	on := []string{string(domain.OutcomeError), string(domain.OutcomeTimeout), string(domain.OutcomeBudget), string(domain.OutcomeInterrupted), string(domain.StateWaiting)}
+	return Notify{On: on, Channels: p.Channels[:min(1, len(p.Channels))]}
+}
+
+// governingJob is the job whose bounds, budget and confinement a run has: a wake spends what the job
+// may that its chain goes back to, so that no job sets anything going that is larger than itself.
+func (t task) governingJob() Job {
+	if t.origin != nil {
+		return *t.origin
+	}
+	return t.job
+}
+
+// asker names who asks something of the owner.
+func (t task) asker() string { return cmp.Or(t.job.Name, t.agent.Name) }
+
+// minTier is the weakest confinement that the programs of the run may have, "" for the rule.
+func (t task) minTier() string {
+	least := cmp.Or(t.governingJob().MinTier, t.agent.MinTier)
+	if least == "" && t.agent.Unconfined != "" {
+		return "D"
+	}
+	return least
+}
+
+// needsModel says whether the run cannot go on without a language model.
+func (t task) needsModel() bool { return t.detail.Tool == "" && t.job.Playbook == nil }
+
+// phased says whether the run goes in phases: a fixed list of calls never does.
+func (t task) phased() bool { return t.agent.Phased && t.needsModel() }

@@ -1,0 +1,51 @@
+package agent
+
+import (
+	"fmt"
+	"time"
+
+	"rouse/agentdb/ledger"
+)
+
+// templateTime is an instant in a template: it prints as RFC 3339 and keeps the methods of time.Time.
+type templateTime struct{ time.Time }
+
+func (s templateTime) String() string { return s.UTC().Format(time.RFC3339) }
+
+// templateData is what prompts, playbooks and notices can name. A name that a run does
+// not have (a file, in a scheduled one) is absent, so that using it is an error that says so.
+func templateData(run ledger.Run, attempt int, d ledger.Detail, lastSuccess, lastRun time.Time) map[string]any {
+	scheduled := run.ScheduledAt
+	if scheduled.IsZero() { // not started by a clock: due when it was asked for
+		scheduled = run.QueuedAt
+	}
+
+	input := map[string]any{}
+	for k, v := range d.Input {
+		input[k] = v
+	}
+
+	data := map[string]any{
+		"Job": run.Job, "Agent": run.Agent, "Run": fmt.Sprint(run.ID), "Attempt": attempt,
+		"Scheduled": templateTime{scheduled}, "LastSuccess": templateTime{lastSuccess}, "LastRun": templateTime{lastRun},
+		"Input": input,
+	}
+	switch {
+	case d.File != nil:
+		data["File"] = *d.File
+	case len(d.Files) > 0:
+		data["Files"], data["More"] = batchOf(d.Files), d.More
+	case d.Folder != "":
+		data["Folder"], data["Round"], data["Changes"] = d.Folder, d.Round, changes(d)
+	}
+
+	return data
+}
+
+// changes are those of a folder; a manual run may have none.
+func changes(d ledger.Detail) ledger.Changes {
+	if d.Changes == nil {
+		return ledger.Changes{Added: []string{}, Removed: []string{}, Modified: []string{}}
+	}
+	return *d.Changes
+}

@@ -1,0 +1,134 @@
+package tool_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"rouse/agent/tool"
+)
+
+// TestAuthorizer: UNI-06, every combination of what a call needs, the taint of its run, its owner's
+// settings and its owner's answer has the verdict of the rules in security.md.
+func TestAuthorizer(t *testing.T) {
+	saids := []tool.OwnerDecision{{}, {Standing: true}, {Once: true}, {Denied: true, Reason: "no"}, {Standing: true, Denied: true}}
+	refused := tool.Failure(tool.KindInvalidArgs, "no such thing")
+	n := 0
+	for _, deny := range []*tool.Envelope{nil, &refused} {
+		for _, missing := range []string{"", "no grant covers it"} {
+			for _, asks := range []string{"", "asks", "each"} {
+				for _, tier := range []string{"", "A", "B", "D"} {
+					for _, least := range []string{"", "A", "D"} {
+						for taint := tool.Taint(0); taint <= tool.AllTaints; taint++ {
+							for adds := tool.Taint(0); adds <= tool.AllTaints; adds++ {
+								for _, onDenied := range []string{"", "park", "fail", "continue"} {
+									for _, said := range saids {
+										n++
+										need := tool.Need{Refused: deny, MissingGrant: missing, NeedsApproval: asks == "asks", NoStandingApproval: asks == "each", Tier: tier, AddsTaint: adds, Action: "x", Shown: "do x"}
+										asked := false
+										v, err := tool.Authorizer{Agent: "a", OnDenied: onDenied, MinTier: least}.Decide("send", need, taint, func(string) (tool.OwnerDecision, error) { asked = true; return said, nil })
+										if err != nil {
+											t.Fatal(err)
+										}
+										if got, want := verdict(v), wanted(need, least, onDenied, taint, said); got != want {
+											t.Fatalf("need %+v, at least %q, on_denied %q, taint %q, answer %+v: %s, want %s", need, least, onDenied, taint, said, got, want)
+										}
+										if asked && missing == "" && asks == "" && (taint|adds != tool.AllTaints || adds == 0) {
+											t.Fatalf("the owner's answer was looked up in vain: %+v", need)
+										}
+									}
+								}
+							}
+						}
+					}
+				}
+			}
+		}
+	}
+
+	t.Logf("%d cases", n)
+}
+
+func verdict(v tool.Verdict) string {
+	switch {
+	case v.Ask != nil && v.Refusal == nil && !v.Denied:
+		return "ask"
+	case v.Refusal != nil && v.Refusal.Tool == "send":
+		return fmt.Sprintf("%s %v", v.Refusal.Kind, v.Denied)
+	case v == tool.Verdict{}:
+		return "go"
+	}
+	return fmt.Sprintf("%+v", v)
+}
+
+// wanted is the rule in the words of the documents, one after the other.
+func wanted(n tool.Need, least, onDenied string, taint tool.Taint, s tool.OwnerDecision) string {
+	if n.Refused != nil { // deny
+		return "invalid_args false"
+	}
+
+	approved := (s.Standing && !n.NoStandingApproval) || s.Once
+	refusal := map[string]string{"fail": "rejected true", "continue": "rejected false"}[onDenied]
+	holds := (taint | n.AddsTaint).String() == "ABC"
+	third := holds && taint.String() != "ABC"
+	outward := holds && strings.Contains(n.AddsTaint.String(), "C")
+	needsApproval := n.MissingGrant != "" || n.NeedsApproval || n.NoStandingApproval || third || outward
+	if needsApproval && !approved && s.Denied {
+		return "user_denied true"
+	}
+	if n.MissingGrant != "" && !approved && refusal != "" { // grant
+		return refusal
+	}
+
+	order := "ABCD"
+	if least == "" {
+		least = "B"
+		if strings.Contains((taint | n.AddsTaint).String(), "A") {
+			least = "A"
+		}
+	}
+	if n.Tier != "" && strings.Index(order, n.Tier) > strings.Index(order, least) { // tier
+		return "rejected false"
+	}
+
+	switch { // approval
+	case !needsApproval || approved:
+		return "go"
+	case refusal != "":
+		return refusal
+	}
+
+	return "ask"
+}
+
+// An approval is for one action of one agent by one tool, however they are spelled together.
+func TestActionHash(t *testing.T) {
+	seen := map[string]string{}
+	for _, parts := range [][3]string{{"a", "t", "x"}, {"at", "", "x"}, {"a", "tx", ""}, {"b", "t", "x"}, {"a", "u", "x"}, {"a", "t", "x "}, {"a", "t", ""}, {"a", "1:t,1:x", ""}} {
+		h := tool.ActionHash(parts[0], parts[1], parts[2])
+		if other, twice := seen[h]; twice || len(h) != 64 {
+			t.Errorf("%q and %s have the hash %s", parts, other, h)
+		}
+		seen[h] = fmt.Sprintf("%q", parts)
+	}
+}
+
+// What an owner is shown says what would be done and why it is asked.
+func TestApprovalSays(t *testing.T) {
+	n := tool.Need{MissingGrant: "no grant covers mail", AddsTaint: tool.Outward, Action: "to bob", Shown: "mail bob"}
+	v, err := tool.Authorizer{Agent: "a"}.Decide("send", n, tool.Untrusted|tool.Private, func(hash string) (tool.OwnerDecision, error) {
+		if hash != tool.ActionHash("a", "send", "to bob") {
+			t.Errorf("asked about %s", hash)
+		}
+		return tool.OwnerDecision{}, nil
+	})
+	if err != nil || v.Ask == nil || v.Ask.Shown != "mail bob" || v.Ask.Tool != "send" || !strings.Contains(v.Ask.Why, "no grant covers mail") || !strings.Contains(v.Ask.Why, "untrusted content (A)") {
+		t.Errorf("%+v %v", v.Ask, err)
+	}
+
+	n = tool.Need{Tier: "D"}
+	v, err = tool.Authorizer{Agent: "a"}.Decide("send", n, tool.Untrusted, nil)
+	if err != nil || v.Refusal == nil || !strings.Contains(v.Refusal.Message, "tier D here") || !strings.Contains(v.Refusal.Message, "tier A at least") {
+		t.Errorf("%+v %v", v, err)
+	}
+}

@@ -1,0 +1,163 @@
+package file
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+
+	"rouse/agent/tool"
+	"rouse/agentdb/ledger"
+)
+
+// folderHash is recorded for a folder in place of the hash of a file's content.
+const folderHash = "folder"
+
+// PlannedChange is a change of a file or folder that a command will make (OSA-36).
+type PlannedChange struct {
+	Type ledger.FileOpType // move, copy, delete or dirCreate
+	Path string            // what changes; relative to the workdir, or absolute
+	From string            // the file whose content Path will have; "" for a folder, and when Path will be gone
+}
+
+// RecordedPlan holds the changes of one command, recorded before it runs.
+type RecordedPlan struct {
+	log   Log
+	roots *tool.Roots
+	ops   []ledger.FileOp
+}
+
+// RecordPlan records what a command will change, with the content that is lost by it, so that file_undo can
+// revert it: all of it, or nothing. A *tool.PathError says why it cannot be recorded; every other error
+// is the host's.
+func RecordPlan(ctx context.Context, log Log, roots *tool.Roots, in tool.Invocation, plan []PlannedChange) (*RecordedPlan, error) {
+	spent, err := log.SavedFileBytes(ctx, in.Run)
+	if err != nil {
+		return nil, err
+	}
+
+	// All steps are read before the first one is recorded: a plan that fails leaves no record.
+	k := &RecordedPlan{log: log, roots: roots}
+	var olds []fileState
+	for _, step := range plan {
+		op, old, err := recordOf(roots, step)
+		if err != nil {
+			return nil, err
+		}
+		if spent += op.Size; spent > maxUndoBytes {
+			return nil, &tool.PathError{Kind: tool.KindRejected, Message: fmt.Sprintf("this run has changed files of more than %d MiB, and no more is kept of them", maxUndoBytes>>20)}
+		}
+
+		op.Agent, op.Batch = in.Agent, in.Key
+		k.ops, olds = append(k.ops, op), append(olds, old)
+	}
+
+	for i, op := range k.ops {
+		if k.ops[i], err = log.AddFileOp(ctx, ledger.Attempt{Run: in.Run, Number: in.Attempt}, op, []byte(olds[i].text)); err != nil {
+			k.ops = k.ops[:i]
+			return nil, errors.Join(err, k.Discard(context.WithoutCancel(ctx)))
+		}
+	}
+
+	return k, nil
+}
+
+// recordOf makes the record of a planned change, and reads what the change will destroy.
+func recordOf(roots *tool.Roots, step PlannedChange) (op ledger.FileOp, old fileState, err error) {
+	p, err := roots.Resolve(step.Path, true)
+	if err != nil {
+		return op, old, err
+	}
+	defer p.Close()
+
+	if !p.InWorkdir() {
+		return op, old, &tool.PathError{Kind: tool.KindRejected, Message: step.Path + " is outside of the working folder"}
+	}
+	if old, err = readAny(p, step.Path); err != nil {
+		return op, old, err
+	}
+
+	op = ledger.FileOp{Type: step.Type, Root: p.Name(), Path: filepath.Join(p.Name(), p.Rel)}
+	if old.info != nil {
+		if old.info.IsDir() {
+			return op, old, &tool.PathError{Kind: tool.KindRejected, Message: step.Path + " is a folder"}
+		}
+		op.Mode, op.Size, op.BeforeHash = uint32(old.info.Mode().Perm()), int64(len(old.text)), hashOf(old.text)
+	}
+
+	switch {
+	case step.Type == ledger.FileDirCreate:
+		op.AfterHash = folderHash
+	case step.From != "":
+		// The content is hashed now, before the command: afterwards nobody could tell what it wrote
+		// from what somebody else did.
+		from, err := roots.Resolve(step.From, false)
+		if err != nil {
+			return op, old, err
+		}
+		defer from.Close()
+
+		content, err := readAny(from, step.From)
+		if err != nil {
+			return op, old, err
+		}
+		if content.info == nil || content.info.IsDir() {
+			return op, old, &tool.PathError{Kind: tool.KindRejected, Message: step.From + " is not a file"}
+		}
+
+		op.AfterHash = hashOf(content.text)
+	case old.info == nil:
+		return op, old, &tool.PathError{Kind: tool.KindNotFound, Message: "there is no " + step.Path}
+	}
+
+	return op, old, nil
+}
+
+// Any reports whether there is anything that could be undone.
+func (k *RecordedPlan) Any() bool { return len(k.ops) > 0 }
+
+// CameAbout reports whether everything is now as it was planned.
+func (k *RecordedPlan) CameAbout() bool {
+	for _, op := range k.ops {
+		p, now, err := openChanged(k.roots, op)
+		if err != nil {
+			return false
+		}
+
+		p.Close()
+		if !now.hasHash(op.AfterHash) {
+			return false
+		}
+	}
+	return true
+}
+
+// Announce reports the files that the changes made, as all that a run writes is reported.
+func (k *RecordedPlan) Announce(ctx context.Context) error {
+	for _, op := range k.ops {
+		if op.AfterHash == "" || op.AfterHash == folderHash {
+			continue
+		}
+
+		p, err := k.roots.Resolve(op.Path, true)
+		if err != nil {
+			continue // it is gone again
+		}
+
+		err = p.Announce(ctx, p.Rel)
+		if p.Close(); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	return nil
+}
+
+// Discard deletes the records: the changes did not come about as planned.
+func (k *RecordedPlan) Discard(ctx context.Context) error {
+	var all error
+	for _, op := range k.ops {
+		all = errors.Join(all, k.log.DeleteFileOp(ctx, op.ID))
+	}
+	return all
+}

@@ -1,0 +1,174 @@
+package file
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/agnivade/levenshtein"
+
+	"rouse/internal/text"
+)
+
+// Bounds of the diagnosis: it must be quick, whatever the file holds.
+const (
+	maxCompared = 20_000 // lines that are compared with what was looked for
+	maxLine     = 200    // characters of them that are shown, and bytes that are compared
+	maxExcerpt  = 20     // lines that are shown
+)
+
+// gutterPattern matches what file_read and read_file put in front of a line.
+var gutterPattern = regexp.MustCompile(`^ *\d+( \| ?|\||\t)`)
+
+// diagnose says why a text that is to be replaced is not in a file, and what is there instead
+// (OSA-33, YOA-02). The most likely mistakes come first: line numbers that were copied, other blanks,
+// other empty lines; then the line that is most similar to the first one.
+func diagnose(text, old string) string {
+	const begin = "the text is not in the file"
+
+	// Line numbers may not be the only mistake, so the rest goes on without them.
+	wanted, lines := splitLines(old), splitLines(text)
+	if bare, ok := withoutGutter(wanted); ok {
+		if at, n := locate(lines, bare, asIs, nil); n > 0 {
+			return fmt.Sprintf("%s: it has line numbers in it, which are shown and the file does not have; without them it begins in line %d", begin, at+1)
+		}
+		wanted = bare
+	}
+	if at, n := locate(lines, wanted, collapseBlanks, nil); n > 0 {
+		return fmt.Sprintf("%s: it differs in blanks or tabs from %s", begin, numberedExcerpt(lines, at, n))
+	}
+	if at, n := locate(lines, wanted, collapseBlanks, isBlank); n > 0 {
+		return fmt.Sprintf("%s: it differs in empty lines from %s", begin, numberedExcerpt(lines, at, n))
+	}
+
+	first := strings.TrimSpace(firstNonBlank(wanted))
+	if first == "" {
+		return begin + ": it has nothing but blanks; read the file again"
+	}
+
+	// The first line is there, so what follows it differs.
+	for i, line := range lines {
+		if strings.Contains(line, first) {
+			return fmt.Sprintf("%s, but its first line is; there it reads %s", begin, numberedExcerpt(lines, i, len(wanted)+1))
+		}
+	}
+
+	if at := closest(lines, first); at >= 0 {
+		return fmt.Sprintf("%s; what is most like it is %s", begin, numberedExcerpt(lines, at, len(wanted)+1))
+	}
+
+	return begin + ", nor anything like it; read the file again"
+}
+
+func splitLines(text string) []string {
+	lines := strings.Split(strings.TrimSuffix(text, "\n"), "\n")
+	for i := range lines {
+		lines[i] = strings.TrimSuffix(lines[i], "\r")
+	}
+	return lines
+}
+
+func firstNonBlank(lines []string) string {
+	i := slices.IndexFunc(lines, func(l string) bool { return !isBlank(l) })
+	if i < 0 {
+		return ""
+	}
+	return lines[i]
+}
+
+// withoutGutter takes line numbers off; false unless each line that is not empty has one.
+func withoutGutter(lines []string) ([]string, bool) {
+	out := make([]string, len(lines))
+	for i, l := range lines {
+		prefix := gutterPattern.FindString(l)
+		if prefix == "" && !isBlank(l) {
+			return nil, false
+		}
+		out[i] = l[len(prefix):]
+	}
+
+	return out, true
+}
+
+func isBlank(line string) bool { return strings.TrimSpace(line) == "" }
+
+// asIs and collapseBlanks are the forms in which lines are compared.
+func asIs(line string) string           { return line }
+func collapseBlanks(line string) string { return text.Collapse(line) }
+
+// locate finds the wanted lines among others, and how many lines they span; skip reports lines that do
+// not count. The first and the last wanted one may be parts of a line.
+func locate(lines, wanted []string, as func(string) string, skip func(string) bool) (at, n int) {
+	var want []string
+	for _, w := range wanted {
+		if skip == nil || !skip(w) {
+			want = append(want, as(w))
+		}
+	}
+	if len(want) == 0 || !slices.ContainsFunc(want, func(w string) bool { return w != "" }) {
+		return 0, 0
+	}
+
+	var have []string
+	var place []int // the index in lines of each one that counts
+	for i, l := range lines {
+		if skip == nil || !skip(l) {
+			have, place = append(have, as(l)), append(place, i)
+		}
+	}
+
+	for i := 0; i+len(want) <= len(have); i++ {
+		if matchAt(have[i:i+len(want)], want) {
+			return place[i], place[i+len(want)-1] - place[i] + 1
+		}
+	}
+
+	return 0, 0
+}
+
+func matchAt(have, want []string) bool {
+	last := len(want) - 1
+	if last == 0 {
+		return strings.Contains(have[0], want[0])
+	}
+	return strings.HasSuffix(have[0], want[0]) && strings.HasPrefix(have[last], want[last]) && slices.Equal(have[1:last], want[1:last])
+}
+
+// closest is the line that is most similar to a wanted one, or begins most similarly; -1 when no line has
+// at least half in common with it.
+func closest(lines []string, wanted string) int {
+	wanted = clip(wanted)
+	size := len([]rune(wanted))
+	best, distance := -1, max(size/2+1, min(size, 3))
+	for i, l := range lines[:min(len(lines), maxCompared)] {
+		runes := []rune(clip(strings.TrimSpace(l)))
+		for _, part := range [][]rune{runes, runes[:min(size, len(runes))]} {
+			// The distance is at least the difference of the lengths, which is quicker to know.
+			if len(part) == 0 || max(len(part)-size, size-len(part)) >= distance {
+				continue
+			}
+			if d := levenshtein.ComputeDistance(string(part), wanted); d < distance {
+				best, distance = i, d
+			}
+		}
+	}
+
+	return best
+}
+
+// clip cuts a line for comparing.
+func clip(line string) string {
+	return text.HeadBytes(line, maxLine)
+}
+
+// numberedExcerpt shows lines of the file as file_read does.
+func numberedExcerpt(lines []string, at, n int) string {
+	n = min(n, maxExcerpt, len(lines)-at)
+	var out strings.Builder
+	fmt.Fprintf(&out, "line %d:\n", at+1)
+	for i, l := range lines[at : at+n] {
+		out.WriteString(numberLine(at+i+1, text.Truncate(l, maxLine)))
+	}
+	return strings.TrimSuffix(out.String(), "\n")
+}

@@ -1,0 +1,27 @@
+package file
+
+import (
+	"strings"
+
+	"github.com/bmatcuk/doublestar/v4"
+)
+
+func validGlob(glob string) bool { return doublestar.ValidatePattern(glob) }
+
+// globMatcher reports which paths a glob matches: by their names alone, or as a whole when the glob has a
+// slash in it. Case does not matter; "" matches all.
+func globMatcher(glob string) func(rel string) bool {
+	if glob == "" {
+		return func(string) bool { return true }
+	}
+
+	glob = strings.ToLower(glob)
+	whole := strings.Contains(glob, "/")
+	return func(rel string) bool {
+		if !whole {
+			rel = rel[strings.LastIndexByte(rel, '/')+1:]
+		}
+		ok, err := doublestar.Match(glob, strings.ToLower(rel))
+		return err == nil && ok
+	}
+}

@@ -1,0 +1,76 @@
+package file_test
+
+import (
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// TestLinkSwaps: OSA-30, a folder that is swapped for a link out of what is granted, over and
+// over, is neither read, searched, edited nor written beyond. ROUSE_TEST_RACES says how often.
+func TestLinkSwaps(t *testing.T) {
+	t.Parallel()
+	races := 20
+	if n, err := strconv.Atoi(os.Getenv("ROUSE_TEST_RACES")); err == nil {
+		races = n
+	}
+
+	dir, _ := setup(t, map[string]string{"outside/a.txt": "SECRET", "work/sub/a.txt": "open"})
+	if err := os.Symlink("x", filepath.Join(dir, "link")); err != nil {
+		t.Skip("symbolic links cannot be made here")
+	}
+
+	call := on(t, filepath.Join(dir, "work"))
+	sub, kept := filepath.Join(dir, "work", "sub"), filepath.Join(dir, "work", "kept")
+	stop := make(chan struct{})
+	var swapping sync.WaitGroup
+	swapping.Go(func() {
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+
+			_ = os.Rename(sub, kept)
+			_ = os.Symlink("../outside", sub)
+			_ = os.Remove(sub)
+			_ = os.Rename(kept, sub)
+		}
+	})
+
+	good := 0
+	for i := range races {
+		for name, args := range map[string]map[string]any{
+			"file_read": {"path": "sub/a.txt"}, "file_search": {"pattern": "secret", "path": []string{".", "sub"}[i%2]}, "list_files": {"path": "sub"},
+			"file_write": {"path": "sub/a.txt", "content": "open"}, "write_file": {"path": "sub/" + strconv.Itoa(i), "content": "x"},
+			"file_edit": {"path": "sub/a.txt", "old_string": "SECRET", "new_string": "taken"}, "file_undo": {},
+		} {
+			e, got := call(name, args)
+			if strings.Contains(string(e.Result), "SECRET") {
+				t.Fatalf("%s got out: %s", name, e.Result)
+			}
+			if name == "file_search" && e.OK && got["total_matches"] != 0.0 {
+				t.Fatalf("the search got out: %v", got)
+			}
+
+			if e.OK {
+				good++
+			}
+		}
+	}
+
+	close(stop)
+	swapping.Wait()
+	left, err := os.ReadDir(filepath.Join(dir, "outside"))
+	text, err2 := os.ReadFile(filepath.Join(dir, "outside", "a.txt"))
+	if err != nil || err2 != nil || len(left) != 1 || string(text) != "SECRET" {
+		t.Errorf("outside there is %v, %q (%v, %v)", left, text, err, err2)
+	}
+	if good == 0 {
+		t.Error("nothing ever worked")
+	}
+}

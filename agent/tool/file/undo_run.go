@@ -1,0 +1,95 @@
+package file
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+
+	"rouse/agent/tool"
+	"rouse/agentdb/ledger"
+)
+
+// Undone is a change of a file by a run, and why it cannot be undone, "" when it can or was.
+type Undone struct {
+	ledger.FileOp
+	Why string
+}
+
+// UndoRun reverts all changes of files by a run, the newest first. Without force it reverts all of them
+// or none: a file that was changed since prevents it. With dry it only says what would become of each.
+// What was undone before is left out.
+func UndoRun(ctx context.Context, log Log, run int64, force, dry bool) (out []Undone, done bool, err error) {
+	ops, err := log.FileOps(ctx, ledger.FileOpFilter{Run: run, Limit: -1})
+	if err != nil {
+		return nil, false, err
+	}
+
+	// The changes are only planned first. later has the hash that each path will have once the newer
+	// changes are undone: the disk still shows the newest state.
+	free, later := true, map[string]string{}
+	for _, op := range ops {
+		if !op.UndoneAt.IsZero() {
+			continue
+		}
+
+		u := Undone{op, ""}
+		switch hash, known := later[op.Path]; {
+		case op.NoUndoReason != "":
+			u.Why = op.NoUndoReason
+		case known && hash != op.AfterHash && hash != op.BeforeHash:
+			u.Why = "the file was changed between two changes of the run"
+		case !known:
+			u.Why = obstacleNow(op, func(path string) bool { hash, ok := later[path]; return ok && hash == "" })
+		}
+
+		if u.Why != "" {
+			free = false
+		}
+
+		later[op.Path] = op.BeforeHash
+		for folder := filepath.Dir(op.Path); op.CreatedFolder != "" && len(folder) >= len(op.CreatedFolder); folder = filepath.Dir(folder) {
+			later[folder] = "" // its undo removes the folders that were made for it
+		}
+
+		out = append(out, u)
+	}
+	if dry || !free && !force {
+		return out, false, nil
+	}
+
+	done = true
+	for i, u := range out {
+		if u.NoUndoReason != "" { // its old content was not stored
+			done = false
+			continue
+		}
+
+		if err := Undo(ctx, log, u.FileOp, force); err != nil {
+			return out, false, fmt.Errorf("%d of the %d changes of files by run %d were undone, then: %w", i, len(out), run, err)
+		}
+		out[i].Why = ""
+	}
+
+	return out, done, nil
+}
+
+// obstacleNow says why the newest change of a file cannot be undone. A change that did not come about
+// prevents nothing.
+func obstacleNow(op ledger.FileOp, gone func(path string) bool) string {
+	roots, err := tool.NewRoots(op.Root, nil)
+	if err != nil {
+		return fmt.Sprintf("the folder %s is gone", op.Root)
+	}
+
+	p, now, err := openChanged(roots, op)
+	if err != nil {
+		return err.Error()
+	}
+	defer p.Close()
+
+	if now.hasHash(op.BeforeHash) {
+		return ""
+	}
+
+	return undoObstacle(p, op, now, gone)
+}

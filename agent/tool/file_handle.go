@@ -1,0 +1,209 @@
+package tool
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// FileHandle refers to a path below an opened root. The file itself may not exist yet. Close it.
+type FileHandle struct {
+	*os.Root
+	Rel string // the path within the root
+
+	shown        string // the path as the caller wrote it
+	allowedRoots string // where the run may go, for messages
+	write        bool
+	singleFile   bool // nothing but this one file was granted
+	inWorkdir    bool
+	onOutput     func(context.Context, Output) error
+	isMasked     func(abs string, write bool) bool // nil: nothing is
+}
+
+// PathError reports a path that may not be used, or that does not lead to a file (OSA-30).
+type PathError struct {
+	Kind    Kind
+	Message string
+}
+
+func (e *PathError) Error() string { return e.Message }
+
+// Envelope is the answer to a call with such a path.
+func (e *PathError) Envelope() Envelope {
+	return Failure(e.Kind, "%s", e.Message).WithField("path", "")
+}
+
+func (p *FileHandle) refuse(kind Kind, format string, args ...any) error {
+	return &PathError{kind, p.shown + " " + fmt.Sprintf(format, args...)}
+}
+
+// InWorkdir reports whether the path lies in the workdir.
+func (p *FileHandle) InWorkdir() bool { return p.inWorkdir }
+
+// OpenChecked opens the file or folder to read what it holds, also ahead of replacing it. Symbolic
+// links are followed for reading alone and only within the granted folder; a file with a second hard
+// link is refused, unless it is only read and lies in the workdir.
+func (p *FileHandle) OpenChecked() (*os.File, error) {
+	info, err := p.Lstat(p.Rel)
+	if err == nil && info.Mode()&fs.ModeSymlink != 0 {
+		// A file is replaced by a rename, which would replace the link instead of what it leads
+		// to. A grant of a single file is for that file: whoever can swap it for a link must not
+		// choose what the grant covers.
+		if p.write || p.singleFile {
+			return nil, p.refuse(KindRejected, "is a link; name the file itself")
+		}
+		info, err = p.Stat(p.Rel)
+	}
+	if err != nil {
+		return nil, p.Explain(err)
+	}
+
+	// Checked before opening: to open a pipe would block until somebody writes to it.
+	if !info.Mode().IsRegular() && !info.IsDir() {
+		return nil, p.refuse(KindRejected, "is neither a file nor a folder")
+	}
+
+	f, err := p.Open(p.Rel)
+	if err != nil {
+		return nil, p.Explain(err)
+	}
+
+	err = p.checkOpened(f, info)
+	if err == nil {
+		err = p.checkResolved(f)
+	}
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+
+	return f, nil
+}
+
+// checkOpened checks the file that was really opened, which may not be the one that was inspected.
+func (p *FileHandle) checkOpened(f *os.File, expected fs.FileInfo) error {
+	info, err := f.Stat()
+	if err != nil {
+		return p.Explain(err)
+	}
+	if !os.SameFile(info, expected) {
+		return p.refuse(KindExecutionError, "was replaced while it was opened; try again")
+	}
+
+	// os.Root stops symbolic links that lead out, but a hard link is the file itself, and nothing
+	// tells where its other names are. Only the workdir, the agent's own, is exempt, for reading.
+	if !info.Mode().IsRegular() || (p.inWorkdir && !p.write) {
+		return nil
+	}
+
+	n, err := linkCount(f)
+	if err != nil {
+		return p.Explain(err)
+	}
+	if n > 1 {
+		return p.refuse(KindRejected, "is a hard link: its other name may lie outside of %s; copy the file instead", p.allowedRoots)
+	}
+
+	return nil
+}
+
+// checkResolved refuses a secret or masked file that was opened by the name of a link to it, or
+// through a link to its folder. Roots.At has judged the name that was given; this judges the real one.
+func (p *FileHandle) checkResolved(f *os.File) error {
+	// A file that was granted by its own name may be a secret: its owner chose it.
+	if p.singleFile {
+		return nil
+	}
+
+	actual, err := filepath.EvalSymlinks(filepath.Join(p.Name(), p.Rel))
+	if err != nil {
+		return p.Explain(err)
+	}
+
+	opened, err := f.Stat()
+	if err != nil {
+		return p.Explain(err)
+	}
+
+	// EvalSymlinks looks at names outside of the os.Root, so a swapped link can fool it. Its answer
+	// counts only when it names the very file that is open.
+	named, err := os.Stat(actual)
+	if err != nil || !os.SameFile(named, opened) {
+		return p.refuse(KindExecutionError, "was replaced while it was opened; try again")
+	}
+
+	root, err := filepath.EvalSymlinks(p.Name())
+	if err != nil {
+		return p.Explain(err)
+	}
+	if rel, ok := below(root, actual); !ok || IsSecretPath(rel) {
+		return secretError(p.shown)
+	}
+	if p.isMasked != nil && p.isMasked(actual, p.write) {
+		return maskError(p.shown)
+	}
+
+	return nil
+}
+
+// CheckWrite refuses to write a file whose folder, with links resolved, holds secrets or is masked.
+// Call it after the folders of the file were made.
+func (p *FileHandle) CheckWrite() error {
+	root, err := filepath.EvalSymlinks(p.Name())
+	if err != nil {
+		return p.Explain(err)
+	}
+
+	// Only the folder is resolved: the file may not exist yet, and one that does is replaced by a
+	// rename, which does not follow a link.
+	folder, err := filepath.EvalSymlinks(filepath.Join(root, filepath.Dir(p.Rel)))
+	if err != nil {
+		return p.Explain(err)
+	}
+
+	rel, ok := below(root, folder)
+	if !p.singleFile && (!ok || IsSecretPath(filepath.Join(rel, filepath.Base(p.Rel)))) {
+		return secretError(p.shown)
+	}
+	if p.isMasked != nil && p.isMasked(filepath.Join(folder, filepath.Base(p.Rel)), true) {
+		return maskError(p.shown)
+	}
+
+	return nil
+}
+
+func secretError(shown string) error {
+	return &PathError{KindRejected, shown + " holds secrets by its name, and is neither read nor written; its owner can grant it by that name, under grants: read"}
+}
+
+// IsHidden reports whether a path within the root may not be read because it is masked.
+func (p *FileHandle) IsHidden(rel string) bool {
+	return p.isMasked != nil && p.isMasked(filepath.Join(p.Name(), rel), false)
+}
+
+// Explain turns an error of the system into a *PathError with words for the caller.
+func (p *FileHandle) Explain(err error) error {
+	var bad *PathError
+	switch {
+	case errors.As(err, &bad):
+		return err
+	case errors.Is(err, fs.ErrNotExist):
+		return &PathError{KindNotFound, "there is no " + p.shown}
+	case errors.Is(err, fs.ErrPermission):
+		return p.refuse(KindRejected, "may not be opened: permission denied")
+	case strings.Contains(err.Error(), "escapes"): // os.Root has no error value for it
+		return p.refuse(KindInvalidArgs, "leads out of %s", p.allowedRoots)
+	}
+
+	return p.refuse(KindExecutionError, "cannot be used: %v", err)
+}
+
+// HasOneLink reports whether an open file has a single hard link: a second one may lie outside of
+// what was granted. When the links cannot be counted the answer is no.
+func HasOneLink(f *os.File) bool {
+	n, err := linkCount(f)
+	return err == nil && n <= 1
+}

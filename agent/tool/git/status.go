@@ -1,0 +1,100 @@
+package git
+
+import (
+	"context"
+	"strings"
+
+	"rouse/agent/tool"
+	"rouse/internal/text"
+)
+
+type file struct {
+	Path   string `json:"path"`
+	Status string `json:"status"` // added, modified, deleted, renamed, copied, conflict, type
+	From   string `json:"from,omitempty"`
+}
+
+type statusResult struct {
+	Branch    string   `json:"branch,omitempty"`
+	Clean     bool     `json:"clean"`
+	Staged    []file   `json:"staged"`
+	Unstaged  []file   `json:"unstaged"`
+	Untracked []string `json:"untracked"`
+	Truncated bool     `json:"truncated,omitempty"` // more than 500 of a kind
+}
+
+func (f *family) statusTool() (tool.Tool, error) {
+	type args struct{}
+	s := statusSpec
+	s.Needs = tool.Needs(f.readNeed)
+	return tool.Define(s, func(ctx context.Context, in tool.Invocation, _ args) (tool.Envelope, error) {
+		r, err := openRepo(ctx, f.host, in.Agent)
+		if err != nil {
+			return envelopeOf(err)
+		}
+		defer r.close()
+
+		entries, err := r.list(ctx, "status", "--porcelain=v1", "--branch", "-z", "--untracked-files=all", "--ignore-submodules=all")
+		if err != nil {
+			return envelopeOf(err)
+		}
+		return tool.Success(parseStatus(entries)), nil
+	})
+}
+
+var statusWords = map[byte]string{'M': "modified", 'T': "type", 'A': "added", 'D': "deleted", 'R': "renamed", 'C': "copied", 'U': "conflict"}
+
+// parseStatus parses git status --porcelain=v1 -z: two letters and a path; the old name of a renamed file
+// is the entry after it.
+func parseStatus(entries []string) statusResult {
+	res := statusResult{Staged: []file{}, Unstaged: []file{}, Untracked: []string{}}
+	add := func(list *[]file, f file) {
+		if len(*list) == maxPaths {
+			res.Truncated = true
+			return
+		}
+		*list = append(*list, f)
+	}
+
+	for i := 0; i < len(entries); i++ { // a rename takes two entries
+		e := entries[i]
+		if branch, ok := strings.CutPrefix(e, "## "); ok {
+			branch = strings.TrimPrefix(branch, "No commits yet on ")
+			res.Branch, _, _ = strings.Cut(branch, "...")
+			continue
+		}
+
+		if len(e) < 4 {
+			continue
+		}
+
+		x, y, path, from := e[0], e[1], text.Clean(e[3:]), ""
+		if x == 'R' || x == 'C' {
+			if i++; i < len(entries) {
+				from = text.Clean(entries[i])
+			}
+		}
+
+		switch {
+		case x == '?':
+			if len(res.Untracked) == maxPaths {
+				res.Truncated = true
+				continue
+			}
+			res.Untracked = append(res.Untracked, path)
+		// Conflicts, from the table in git-status(1).
+		case x == 'U' || y == 'U' || x == 'A' && y == 'A' || x == 'D' && y == 'D':
+			add(&res.Unstaged, file{path, "conflict", ""})
+		default:
+			if w := statusWords[x]; w != "" {
+				add(&res.Staged, file{path, w, from})
+			}
+			if w := statusWords[y]; w != "" {
+				add(&res.Unstaged, file{path, w, ""})
+			}
+		}
+	}
+
+	res.Clean = len(res.Staged)+len(res.Unstaged)+len(res.Untracked) == 0
+	return res
+}

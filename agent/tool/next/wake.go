@@ -1,0 +1,230 @@
+package next
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"rouse/agentdb/ledger"
+	"rouse/internal/domain"
+	"rouse/internal/text"
+	"rouse/scheduler/schedule"
+)
+
+// Limits of a request, in characters and names.
+const (
+	maxInstructions = 8000
+	maxViews        = 20
+	maxViewName     = 100
+)
+
+// What holds when a request does not say anything else.
+const (
+	defaultPriority = "normal"
+	defaultOnMiss   = domain.MissRunOnce
+)
+
+var (
+	priorities = []string{defaultPriority, ledger.PriorityLow}
+	onMisses   = []string{string(domain.MissSkip), string(defaultOnMiss), string(domain.MissCatchup)}
+)
+
+// viewsWarning is the warning of a request that names views.
+const viewsWarning = "context_views: saved views are not available in this version; the names are kept, and nothing of them will be in the prompt."
+
+// Request asks for an agent's next wake, which replaces the one that is planned so far.
+type Request struct {
+	Agent  string
+	ByUser bool      // the agent's owner asks, for whom only the horizon is a limit
+	At     time.Time // zero: In from now
+	// In is counted from the moment of the decision, so that a request for the shortest allowed
+	// time is not clamped.
+	In           time.Duration
+	Instructions string
+	ContextViews []string
+	Priority     string        // "" means normal
+	OnMiss       domain.OnMiss // "" means run_once
+
+	Run  int64              // the run that asks, 0 when none does
+	Key  string             // of its call
+	Job  string             // of that run; for an owner who changes a planned wake, the job of that wake
+	Wake *ledger.WakeDetail // the wake that started that run, if one did
+}
+
+// Result is what became of a Request (OSA-71). Its JSON is the tool's answer.
+type Result struct {
+	Clamped      bool     `json:"clamped"` // the time is not the requested one
+	ClampReasons []string `json:"clamp_reasons"`
+	// Remaining is how many wakes may still start within 24 hours of those that did, this
+	// one included; nil means that there is no limit.
+	Remaining *int `json:"remaining_budget_today"`
+	Rejected  bool `json:"rejected,omitempty"`
+	*PlannedWake
+	Warnings []string `json:"-"` // a sentence for each reason, and what else there is to know
+}
+
+// PlannedWake is the wake as it was stored; a rejected request has none.
+type PlannedWake struct {
+	ScheduledAt  time.Time     `json:"scheduled_at"` // in the agent's zone
+	Instructions string        `json:"instructions"`
+	ContextViews []string      `json:"context_views"`
+	Priority     string        `json:"priority"`
+	OnMiss       domain.OnMiss `json:"on_miss"`
+	ScheduledBy  string        `json:"scheduled_by"`
+}
+
+// Invalid is a mistake in a request, by the name of the argument that is wrong.
+type Invalid struct{ Field, Message, Expected string }
+
+func (e *Invalid) Error() string { return fmt.Sprintf("%s; expected %s", e.Message, e.Expected) }
+
+// check finds the mistakes that a clamp does not correct.
+func (r Request) check() error {
+	length := utf8.RuneCountInString(r.Instructions)
+	switch {
+	case strings.TrimSpace(r.Instructions) == "":
+		return &Invalid{"instructions", "the instructions are blank, and nothing else will tell the agent what to do", "what to do at that time"}
+	case length > maxInstructions:
+		return &Invalid{"instructions", fmt.Sprintf("the instructions have %d characters", length), fmt.Sprintf("at most %d characters; keep more in a file or a table, and say where", maxInstructions)}
+	case len(r.ContextViews) > maxViews:
+		return &Invalid{"context_views", fmt.Sprintf("there are %d views", len(r.ContextViews)), fmt.Sprintf("at most %d names", maxViews)}
+	case slices.ContainsFunc(r.ContextViews, func(v string) bool { return strings.TrimSpace(v) == "" || utf8.RuneCountInString(v) > maxViewName }):
+		return &Invalid{"context_views", "a view has no name, or one that is too long", fmt.Sprintf("names of at most %d characters", maxViewName)}
+	case r.In < 0:
+		return &Invalid{"in_seconds", "the time would lie before now", "0 or more"}
+	case !r.At.IsZero() && !plausible(r.At):
+		return &Invalid{"scheduled_at", "no calendar shows that time", expectedTime}
+	case r.Priority != "" && !slices.Contains(priorities, r.Priority):
+		return &Invalid{"priority", fmt.Sprintf("there is no priority %q", r.Priority), "one of " + strings.Join(priorities, ", ")}
+	case r.OnMiss != "" && !slices.Contains(onMisses, string(r.OnMiss)):
+		return &Invalid{"on_miss", fmt.Sprintf("there is no on_miss %q", r.OnMiss), "one of " + strings.Join(onMisses, ", ")}
+	}
+
+	return nil
+}
+
+// plausible excludes times that RFC 3339 cannot express in UTC.
+func plausible(t time.Time) bool { return t.UTC().Year() >= 1 && t.UTC().Year() <= 9999 }
+
+// PlanWake clamps a request and stores the result, in one transaction. An error is an *Invalid, or means
+// that the host is broken.
+func PlanWake(ctx context.Context, l *ledger.Ledger, limits schedule.Limits, r Request) (Result, error) {
+	if err := r.check(); err != nil {
+		return Result{}, err
+	}
+
+	// Read outside of the transaction, because it only words a warning.
+	before, had, err := l.NextWake(ctx, r.Agent)
+	if err != nil {
+		return Result{}, fmt.Errorf("what is planned for %s cannot be read: %w", r.Agent, err)
+	}
+
+	var clamped schedule.ClampResult
+	var usage schedule.Usage
+	var slot *ledger.Wake
+	err = l.SetWake(ctx, r.Agent, func(now time.Time, u ledger.WakeUsage) *ledger.Wake {
+		ask := schedule.WakeRequest{At: r.At, ByUser: r.ByUser, Depth: r.depth()}
+		if ask.At.IsZero() {
+			ask.At = now.Add(r.In)
+		}
+
+		usage = schedule.Usage{Started: u.Started, Paused: u.Paused}
+		clamped, slot = limits.Clamp(now, ask, usage), nil
+		if !clamped.Rejected {
+			slot = r.slot(ask.At, clamped.At)
+		}
+		return slot
+	})
+	if err != nil {
+		return Result{}, fmt.Errorf("the next run of %s cannot be planned: %w", r.Agent, err)
+	}
+
+	res := newResult(limits, clamped, usage, slot)
+	if slot == nil {
+		return res, nil
+	}
+
+	if len(r.ContextViews) > 0 {
+		res.Warnings = append(res.Warnings, viewsWarning)
+	}
+
+	// A run that plans twice corrects itself, and need not be told.
+	if had && (before.Run != r.Run || r.Run == 0) {
+		res.Warnings = append(res.Warnings, replaced(before, zone(limits)))
+	}
+
+	return res, nil
+}
+
+// depth is how many wakes in a row, planned by the agent itself, led to the run that asks.
+func (r Request) depth() int {
+	if r.Wake == nil || r.ByUser {
+		return 0
+	}
+	return r.Wake.Depth
+}
+
+// slot is the wake as it is stored. One that the owner plans begins a new chain.
+func (r Request) slot(asked, at time.Time) *ledger.Wake {
+	s := &ledger.Wake{
+		At: at, AskedAt: asked, Instructions: r.Instructions, ContextViews: r.ContextViews, Priority: r.Priority, OnMiss: r.OnMiss,
+		ScheduledBy: ledger.ByAgent, Run: r.Run, Key: r.Key, Job: r.Job, Depth: r.depth() + 1,
+	}
+	if r.ByUser {
+		s.ScheduledBy, s.Depth = ledger.ByUser, 0
+	}
+
+	// The job at the beginning of the chain, not that of the run in the middle of it.
+	if r.Wake != nil {
+		s.Job = r.Wake.Job
+	}
+
+	if s.Priority == "" {
+		s.Priority = defaultPriority
+	}
+
+	if s.OnMiss == "" {
+		s.OnMiss = defaultOnMiss
+	}
+
+	return s
+}
+
+func newResult(limits schedule.Limits, c schedule.ClampResult, u schedule.Usage, s *ledger.Wake) Result {
+	res := Result{Clamped: len(c.Reasons) > 0 && !c.Rejected, ClampReasons: c.Reasons, Rejected: c.Rejected}
+	if left := limits.WakesLeft(u); left >= 0 {
+		res.Remaining = &left
+	}
+
+	for _, reason := range c.Reasons {
+		res.Warnings = append(res.Warnings, schedule.Warning(reason, limits, c))
+	}
+
+	if res.ClampReasons == nil { // in JSON a list, even if it is empty
+		res.ClampReasons = []string{}
+	}
+
+	if s != nil {
+		res.PlannedWake = &PlannedWake{ScheduledAt: s.At.In(zone(limits)), Instructions: s.Instructions, ContextViews: s.ContextViews,
+			Priority: s.Priority, OnMiss: s.OnMiss, ScheduledBy: s.ScheduledBy}
+		if res.ContextViews == nil {
+			res.ContextViews = []string{}
+		}
+	}
+
+	return res
+}
+
+// replaced says which wake was planned before: there is one at a time, and whoever planned the
+// earlier one cannot be asked.
+func replaced(s ledger.Wake, zone *time.Location) string {
+	by := "its owner"
+	if s.ScheduledBy == ledger.ByAgent {
+		by = fmt.Sprintf("run %d", s.Run)
+	}
+	return fmt.Sprintf("This took the place of the wake that %s had planned for %s: %q", by, s.At.In(zone).Format("Mon 2006-01-02 15:04 MST"),
+		text.Truncate(text.Collapse(s.Instructions), 200))
+}

@@ -1,0 +1,198 @@
+package shell
+
+import (
+	"path"
+	"slices"
+	"strings"
+
+	"mvdan.cc/sh/v3/syntax"
+)
+
+// maxNested bounds how deep scripts within scripts (bash -c '…') are examined.
+const maxNested = 4
+
+// destructive says what a command line would destroy, "" when it sees nothing (YOA-05). It catches
+// mistakes; who wants to get past it can. The sandbox is the boundary.
+func destructive(tree *syntax.File) string { return destructiveWithin(tree, maxNested) }
+
+func destructiveWithin(tree *syntax.File, depth int) string {
+	g := destructiveVisitor{depth: depth, inside: map[string][]int{}}
+	syntax.Walk(tree, g.visit)
+	return g.why
+}
+
+// destructiveVisitor visits each node of a command line once, without recursion into it: a line may be nested as
+// deep as it is long.
+type destructiveVisitor struct {
+	depth      int
+	why        string
+	path       []syntax.Node    // from the root to the current node
+	inside     map[string][]int // functions on the path, each with the value of concurrent at its declarations
+	concurrent int              // number of pipes and background jobs on the path
+}
+
+// visit is called with each node, and with nil after its children.
+func (g *destructiveVisitor) visit(n syntax.Node) bool {
+	if n == nil {
+		last := len(g.path) - 1
+		g.step(g.path[last], -1)
+		g.path = g.path[:last]
+		return true
+	}
+
+	switch n := n.(type) {
+	case *syntax.CallExpr:
+		argv := staticWords(n.Args)
+		// A function that calls itself within a pipe or in the background doubles with each call.
+		if begun := g.inside[program(argv)]; len(begun) > 0 && g.concurrent > begun[0] {
+			g.why = "is a fork bomb: " + argv[0] + " starts itself again and again"
+		} else if g.why == "" {
+			g.why = destructiveCall(argv, g.depth)
+		}
+	case *syntax.Redirect:
+		if n.Word != nil && isWrite(n.Op) && isDevice(staticWord(n.Word)) {
+			g.why = "writes to the device " + staticWord(n.Word)
+		}
+	}
+	if g.why != "" {
+		return false
+	}
+
+	g.path = append(g.path, n)
+	g.step(n, 1)
+	return true
+}
+
+// step updates the counts when the walk enters a node (by 1) or leaves it (by -1).
+func (g *destructiveVisitor) step(n syntax.Node, by int) {
+	switch n := n.(type) {
+	case *syntax.Stmt:
+		if n.Background {
+			g.concurrent += by
+		}
+	case *syntax.BinaryCmd:
+		if n.Op == syntax.Pipe || n.Op == syntax.PipeAll {
+			g.concurrent += by
+		}
+	case *syntax.FuncDecl:
+		if n.Name == nil {
+			return
+		}
+		if begun := g.inside[n.Name.Value]; by > 0 {
+			g.inside[n.Name.Value] = append(begun, g.concurrent)
+		} else {
+			g.inside[n.Name.Value] = begun[:len(begun)-1]
+		}
+	}
+}
+
+func program(argv []string) string {
+	if len(argv) == 0 {
+		return ""
+	}
+	return argv[0]
+}
+
+// staticWord is what is known of a word without running anything. $HOME becomes /~, which isEverything
+// takes for a home: removing that is as destructive as removing the root.
+func staticWord(w *syntax.Word) string { return unquoted(knownParts(w.Parts)) }
+
+func knownParts(parts []syntax.WordPart) (out []syntax.WordPart) {
+	for _, p := range parts {
+		switch p := p.(type) {
+		case *syntax.DblQuoted:
+			out = append(out, &syntax.DblQuoted{Parts: knownParts(p.Parts)})
+		case *syntax.ParamExp:
+			if p.Param != nil && p.Param.Value == "HOME" {
+				out = append(out, &syntax.Lit{Value: "/~"})
+			}
+		default:
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+func staticWords(words []*syntax.Word) []string {
+	out := make([]string, len(words))
+	for i, w := range words {
+		out[i] = staticWord(w)
+	}
+	return out
+}
+
+// wrappers are programs that start the program named in their arguments.
+var wrappers = []string{"sudo", "doas", "env", "nohup", "nice", "exec", "command", "time", "timeout", "xargs", "setsid", "stdbuf", "busybox"}
+
+func destructiveCall(argv []string, depth int) string {
+	for len(argv) > 0 && slices.Contains(wrappers, path.Base(argv[0])) {
+		argv = argv[1:]
+		// Skip the wrapper's own options, assignments (env A=b) and durations (timeout 10s).
+		for len(argv) > 0 && (strings.HasPrefix(argv[0], "-") || strings.Contains(argv[0], "=") || argv[0] != "" && strings.Trim(argv[0], "0123456789.smhd") == "") {
+			argv = argv[1:]
+		}
+	}
+	if len(argv) == 0 {
+		return ""
+	}
+
+	name, args := path.Base(argv[0]), argv[1:]
+	switch {
+	case name == "rm" && slices.ContainsFunc(args, isRecursive) && slices.ContainsFunc(args, isEverything):
+		return "removes everything"
+	case name == "mkfs" || strings.HasPrefix(name, "mkfs."):
+		return "makes a file system, over what is there"
+	case name == "dd":
+		for _, a := range args {
+			if to, ok := strings.CutPrefix(a, "of="); ok && isDevice(to) {
+				return "writes to the device " + to
+			}
+		}
+	case depth > 0 && slices.Contains([]string{"sh", "bash", "dash", "zsh", "ksh", "eval"}, name):
+		for _, a := range args {
+			tree, err := syntax.NewParser(syntax.Variant(syntax.LangBash)).Parse(strings.NewReader(a), "")
+			if err != nil {
+				continue
+			}
+			if why := destructiveWithin(tree, depth-1); why != "" {
+				return why
+			}
+		}
+	}
+
+	return ""
+}
+
+func isRecursive(option string) bool {
+	return option == "--recursive" || strings.HasPrefix(option, "-") && !strings.HasPrefix(option, "--") && strings.ContainsAny(option, "rR")
+}
+
+// isEverything reports whether a path is the root, a folder of the system, or a home.
+func isEverything(arg string) bool {
+	if arg == "" || strings.HasPrefix(arg, "-") {
+		return false
+	}
+
+	folder := strings.TrimSuffix(arg, "*")
+	if strings.Trim(folder, "~/") == "" && folder != "" {
+		return true
+	}
+	return slices.Contains([]string{"/bin", "/boot", "/dev", "/etc", "/home", "/lib", "/opt", "/root", "/sbin", "/sys", "/usr", "/var", "/Users", "/System"}, path.Clean(folder))
+}
+
+// isDevice reports whether a path is a device on which data can be lost.
+func isDevice(p string) bool {
+	p = path.Clean(p)
+	if !strings.HasPrefix(p, "/dev/") {
+		return false
+	}
+	return !slices.Contains([]string{"null", "zero", "full", "stdin", "stdout", "stderr", "tty"}, p[5:]) && !strings.HasPrefix(p, "/dev/fd/") && !strings.HasPrefix(p, "/dev/shm/") && !strings.HasPrefix(p, "/dev/tcp/") && !strings.HasPrefix(p, "/dev/udp/")
+}
+
+func isWrite(op syntax.RedirOperator) bool {
+	switch op {
+	case syntax.RdrOut, syntax.AppOut, syntax.RdrInOut, syntax.RdrClob, syntax.RdrAll, syntax.AppAll:
+		return true
+	}
+	return false
+}

@@ -1,0 +1,54 @@
+package web
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/netip"
+	"syscall"
+	"time"
+
+	"code.dny.dev/ssrf"
+)
+
+// publicInternet accepts the addresses of the internet: not those of this machine or its network, in
+// whatever form, nor those where clouds serve the keys of their machines. The prefix that is added is
+// Azure's, which looks like a public address.
+var publicInternet = ssrf.New(ssrf.WithAnyPort(), ssrf.WithDeniedV4Prefixes(netip.MustParsePrefix("168.63.129.16/32")))
+
+// privateAddrError says that a host leads to an address that was not granted.
+type privateAddrError struct {
+	to   target
+	addr netip.Addr
+}
+
+func (e *privateAddrError) Error() string {
+	if e.to.addr.IsValid() {
+		return fmt.Sprintf("%s is an address of this machine, of its network, or of nobody; its owner can allow it by naming it under grants.network", e.to.url.Host)
+	}
+	return fmt.Sprintf("%s leads to %s, an address of this machine, of its network, or of nobody; its owner can allow that with private: true for this host under grants.network", e.to.url.Host, e.addr)
+}
+
+// allows reports whether a connection to an address is allowed.
+func (a access) allows(addr netip.Addr) bool {
+	addr = addr.Unmap() // ::ffff:127.0.0.1 is 127.0.0.1
+	return a.private || a.addr.IsValid() && a.addr == addr || publicInternet.SafeAddr(addr) == nil
+}
+
+// dial connects to the host of t. Control runs after the name was resolved, with the address that the
+// connection goes to: checking a name earlier would leave time to change what it resolves to.
+func (f *fetcher) dial(t target, a access) func(context.Context, string, string) (net.Conn, error) {
+	d := net.Dialer{Timeout: 10 * time.Second, Resolver: f.resolver, Control: func(network, address string, _ syscall.RawConn) error {
+		to, err := netip.ParseAddrPort(address)
+		if err != nil || network != "tcp4" && network != "tcp6" {
+			return fmt.Errorf("a connection to %s %s is refused", network, address)
+		}
+		if to.Addr().Zone() != "" || !a.allows(to.Addr()) {
+			return &privateAddrError{t, to.Addr().Unmap()}
+		}
+		return nil
+	}}
+	return func(ctx context.Context, network, _ string) (net.Conn, error) {
+		return d.DialContext(ctx, network, net.JoinHostPort(t.host, fmt.Sprint(t.port)))
+	}
+}

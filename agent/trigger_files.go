@@ -1,0 +1,269 @@
+package agent
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"rouse/agentdb/ledger"
+	"rouse/internal/domain"
+)
+
+// batchFile is a file of a batch as templates and expressions know it. One that was there
+// when the run began and has gone since keeps its place in the list: the keys of a
+// playbook's calls count on it.
+type batchFile struct {
+	ledger.File
+	gone bool
+}
+
+// Removed implements playbook.Absentee.
+func (f batchFile) Removed() bool { return f.gone }
+
+func batchOf(files []ledger.File) []batchFile {
+	out := make([]batchFile, len(files))
+	for i, f := range files {
+		out[i] = batchFile{File: f}
+	}
+	return out
+}
+
+// present are the files that can be read.
+func present(files []batchFile) []ledger.File {
+	var out []ledger.File
+	for _, f := range files {
+		if !f.gone {
+			out = append(out, f.File)
+		}
+	}
+	return out
+}
+
+// filesDroppedKind is the kind of the event that says which files of a batch a run goes on without.
+const filesDroppedKind = "files.left"
+
+// filesDroppedEvent is what it tells. Files that are kept stay in the list, but cannot be read.
+type filesDroppedEvent struct {
+	Attempt int           `json:"attempt"`
+	Files   []droppedFile `json:"files"`
+	Kept    bool          `json:"kept"`
+}
+
+type droppedFile struct {
+	Path string `json:"path"`
+	Why  string `json:"why"`
+}
+
+// checkFile checks the file that started a run once more: it may have gone, changed, or
+// been moved away by an earlier end of the same run.
+func (r *Runner) checkFile(ctx context.Context, run ledger.Run, t *task) (ledger.Result, bool, error) {
+	f, why, err := r.locateFile(ctx, run.Job, *t.detail.File)
+	switch {
+	case ctx.Err() != nil:
+		return ledger.Result{}, true, context.Cause(ctx)
+	case err != nil:
+		return failed(domain.OutcomeError, "the file %s cannot be read: %v", f.Path, err), true, nil
+	case why != "":
+		return failed(domain.OutcomeSkipped, "the file %s %s", f.Path, why), true, nil
+	}
+
+	t.detail.File = &f
+	return ledger.Result{}, false, nil
+}
+
+// checkBatch checks the files of a batch once more. A run begins without those that have
+// gone or changed. What it began with stays the list of all its attempts: a playbook's
+// calls are known by their places in it.
+func (r *Runner) checkBatch(ctx context.Context, run ledger.Run, a ledger.Attempt, t *task) (ledger.Result, bool, error) {
+	left, fixed, err := r.droppedBefore(ctx, run, a, *t)
+	if err != nil {
+		return ledger.Result{}, true, err
+	}
+
+	var files []batchFile
+	var missed []droppedFile
+	for _, accepted := range t.detail.Files {
+		if left[accepted.Path] {
+			continue
+		}
+
+		f, why, err := r.locateFile(ctx, run.Job, accepted)
+		switch {
+		case ctx.Err() != nil:
+			return ledger.Result{}, true, context.Cause(ctx)
+		case err != nil:
+			return failed(domain.OutcomeError, "the file %s cannot be read: %v", f.Path, err), true, nil
+		case why == "":
+			files = append(files, batchFile{File: f})
+			continue
+		}
+
+		// Once a playbook has made calls, the file keeps its place in the list, as absent.
+		missed = append(missed, droppedFile{accepted.Path, why})
+		if fixed {
+			files = append(files, batchFile{f, true})
+		}
+	}
+
+	if len(missed) > 0 && !fixed {
+		if err := r.release(ctx, run, a, t.detail.Files, missed); err != nil {
+			return ledger.Result{}, true, err
+		}
+	}
+
+	if len(missed) > 0 {
+		if err := r.appendEvent(ctx, run, filesDroppedKind, filesDroppedEvent{a.Number, missed, fixed}); err != nil {
+			return ledger.Result{}, true, err
+		}
+	}
+
+	t.files = files
+	switch n := len(t.detail.Files); {
+	case len(files) > 0:
+		return ledger.Result{}, false, nil
+	case n == 1 && len(missed) == 1:
+		return failed(domain.OutcomeSkipped, "the file %s %s", missed[0].Path, missed[0].Why), true, nil
+	case len(missed) > 0:
+		return failed(domain.OutcomeSkipped, "none of the %d files is left: %s %s, and so on", n, missed[0].Path, missed[0].Why), true, nil
+	default: // which an earlier attempt has said
+		return failed(domain.OutcomeSkipped, "none of the %d files is left", n), true, nil
+	}
+}
+
+// release gives up the claims of files that the run goes on without, so that they start a run when
+// they come again.
+func (r *Runner) release(ctx context.Context, run ledger.Run, a ledger.Attempt, files []ledger.File, missed []droppedFile) error {
+	var claims []ledger.Claim
+	for _, f := range files {
+		if slices.ContainsFunc(missed, func(m droppedFile) bool { return m.Path == f.Path }) {
+			claims = append(claims, ledger.Claim{Job: run.Job, Path: filepath.ToSlash(f.Path), Hash: f.Hash})
+		}
+	}
+	return r.ledger.ReleaseClaims(ctx, a, claims...)
+}
+
+// droppedBefore says which files the run began without, and whether the list of the others
+// must keep its order and length: once a playbook has made a call.
+func (r *Runner) droppedBefore(ctx context.Context, run ledger.Run, a ledger.Attempt, t task) (left map[string]bool, fixed bool, err error) {
+	left = map[string]bool{}
+	if a.Number == 1 {
+		return left, false, nil
+	}
+
+	for after := int64(0); ; {
+		events, err := r.ledger.Events(ctx, ledger.EventFilter{Run: run.ID, After: after})
+		if err != nil {
+			return nil, false, err
+		}
+		if len(events) == 0 {
+			return left, fixed, nil
+		}
+
+		for _, e := range events {
+			after = e.ID
+			switch e.Kind {
+			case "call.started":
+				fixed = t.job.Playbook != nil
+			case filesDroppedKind:
+				var l filesDroppedEvent
+				if err := json.Unmarshal(e.Data, &l); err != nil {
+					return nil, false, fmt.Errorf("the record of the files of run %d is damaged: %w", run.ID, err)
+				}
+				for _, f := range l.Files {
+					left[f.Path] = left[f.Path] || !l.Kept
+				}
+			}
+		}
+	}
+}
+
+// locateFile finds the bytes that a run was given: where they were or, when they are not there
+// any more, where an earlier end of the same run had them put. Else it says why not.
+func (r *Runner) locateFile(ctx context.Context, job string, f ledger.File) (ledger.File, string, error) {
+	why, err := fileChanged(ctx, f)
+	if why == "" && err == nil {
+		return f, "", nil
+	}
+
+	// The claim knows where an after-move of this run put the file.
+	claim, ok, lookErr := r.ledger.ClaimOf(ctx, job, filepath.ToSlash(f.Path), f.Hash)
+	if lookErr != nil {
+		return f, "", lookErr
+	}
+
+	if ok && claim.Dest != "" && claim.Dest != f.Path {
+		moved := f
+		moved.Path = claim.Dest
+		if elsewhere, err := fileChanged(ctx, moved); elsewhere == "" && err == nil {
+			return moved, "", nil
+		}
+	}
+
+	return f, why, err
+}
+
+// fileChanged says why what is at a file's path is not the file, "" when it is.
+func fileChanged(ctx context.Context, f ledger.File) (string, error) {
+	const changed = "has changed since it was accepted; what it holds now gets a run of its own"
+	info, err := os.Lstat(f.Path)
+	switch {
+	case err != nil:
+		return "is gone", ignoreNotExist(err)
+	case !info.Mode().IsRegular(): // reading a pipe could block forever
+		return changed, nil
+	case info.Size() == f.Size && info.ModTime().Equal(f.ModTime):
+		return "", nil
+	case info.Size() != f.Size:
+		return changed, nil
+	}
+
+	hash, err := contentHash(ctx, f.Path)
+	if err != nil || hash == f.Hash {
+		return "", err
+	}
+
+	return changed, nil
+}
+
+// contentHash is the SHA-256 of a file, in hexadecimal.
+func contentHash(ctx context.Context, path string) (string, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+
+	h := sha256.New()
+	if _, err := io.Copy(h, &cancelableFile{ctx, f}); err != nil {
+		return "", err
+	}
+	return hex.EncodeToString(h.Sum(nil)), nil
+}
+
+// cancelableFile is a file whose reading ends with a context.
+type cancelableFile struct {
+	ctx context.Context
+	f   *os.File
+}
+
+func (s *cancelableFile) Read(p []byte) (int, error) {
+	if err := s.ctx.Err(); err != nil {
+		return 0, err
+	}
+	return s.f.Read(p)
+}
+
+// appendEvent records something about a run.
+func (r *Runner) appendEvent(ctx context.Context, run ledger.Run, kind string, about any) error {
+	data, err := json.Marshal(about)
+	if err != nil {
+		return err
+	}
+	return r.ledger.AppendEvents(ctx, ledger.Event{Run: run.ID, Job: run.Job, Kind: kind, Data: data})
+}

@@ -1,0 +1,187 @@
+package agentdb
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	msqlite "modernc.org/sqlite"
+	sqlite3 "modernc.org/sqlite/lib"
+
+	"rouse/agentdb/sqlite"
+)
+
+// writeAuthorizer is the boundary of SQL that may write. SQLite asks it while a statement is
+// compiled, about the statement itself and about what its triggers and views would do.
+type writeAuthorizer struct {
+	names map[string]bool // the agent's tables and views, in lower case
+	verb  string          // of the statement being compiled: "ALTER", "CREATE TABLE"; "" is the host's
+
+	deniedIn string // the trigger or the view in which something was refused last; "" is the statement itself
+}
+
+// schemaTables are written by SQLite itself while it changes the schema; it refuses every
+// statement that names them directly.
+var schemaTables = []string{"sqlite_master", "sqlite_schema", "sqlite_temp_master", "sqlite_temp_schema", "sqlite_sequence"}
+
+func (g *writeAuthorizer) ddl() bool {
+	first, _, _ := strings.Cut(g.verb, " ")
+	return first == "CREATE" || first == "DROP" || first == "ALTER"
+}
+
+func (g *writeAuthorizer) allow(action sqlite.Action, arg1, arg2, database, inside string) bool {
+	ok := g.allowed(action, arg1, arg2, database, inside)
+	if !ok {
+		g.deniedIn = inside
+	}
+	return ok
+}
+
+func (g *writeAuthorizer) allowed(action sqlite.Action, arg1, arg2, database, inside string) bool {
+	// A change of the schema makes SQLite write its own tables; the agent's text never may.
+	internal := g.ddl() && inside == ""
+	switch action {
+	case msqlite.AuthSelect:
+		// CREATE TABLE … AS SELECT would make columns without types.
+		return g.verb != "CREATE TABLE" || inside != ""
+	case msqlite.AuthRecursive:
+		return true
+	case msqlite.AuthFunction:
+		return safeFunction(arg2)
+	case msqlite.AuthRead:
+		// Generated columns, checks and indexes read a table that is only just being made.
+		table := strings.ToLower(arg1)
+		return internal && (slices.Contains(schemaTables, table) || !reservedTable(table)) || queryAuthorizer{g.names}.allowRead(table, arg2) || readableSchema(arg1)
+	case msqlite.AuthInsert, msqlite.AuthUpdate, msqlite.AuthDelete:
+		table := strings.ToLower(arg1)
+		return internal && slices.Contains(schemaTables, table) || g.names[table] && !reservedTable(table)
+	case msqlite.AuthAlterTable:
+		return strings.EqualFold(arg1, "main") && g.names[strings.ToLower(arg2)] && !reservedTable(arg2)
+	case msqlite.AuthCreateTable, msqlite.AuthCreateView, msqlite.AuthDropView:
+		return database == "main" && !reservedTable(arg1)
+	case msqlite.AuthCreateIndex, msqlite.AuthCreateTrigger, msqlite.AuthDropIndex, msqlite.AuthDropTrigger:
+		// PRIMARY KEY and UNIQUE make indexes whose names SQLite chooses.
+		auto := strings.HasPrefix(arg1, "sqlite_autoindex_") && action == msqlite.AuthCreateIndex && g.verb == "CREATE TABLE"
+		return database == "main" && (auto || !reservedTable(arg1)) && !reservedTable(arg2)
+	case msqlite.AuthReindex: // asked when an index is made
+		return g.verb == "CREATE INDEX"
+	}
+
+	return false
+}
+
+// describeDenied names the trigger or the view in which something was refused, and how to get rid
+// of it: the statement that sets it off may be without fault.
+func (g *writeAuthorizer) describeDenied(tx *sqlite.Tx) string {
+	var kind, name, table string
+	row := tx.QueryRow(`select type, name, tbl_name from sqlite_schema where type in ('trigger', 'view') and name = ? collate nocase`, g.deniedIn)
+	if err := row.Scan(&kind, &name, &table); err != nil {
+		return "" // the statement itself, or a name inside it
+	}
+
+	if kind == "trigger" {
+		name += " of " + table
+	}
+	return fmt.Sprintf(" in the %s %s, which this statement uses (DROP %s takes it away)", kind, name, strings.ToUpper(kind))
+}
+
+func readableSchema(table string) bool {
+	return slices.Contains([]string{"sqlite_master", "sqlite_schema", "json_each", "json_tree"}, strings.ToLower(table))
+}
+
+func safeFunction(name string) bool {
+	name = strings.ToLower(name)
+	for _, family := range []string{"fts", "geopoly", "rtree", "sqlite_log"} { // of virtual tables, and of the host
+		if strings.HasPrefix(name, family) {
+			return false
+		}
+	}
+	return !slices.Contains([]string{"load_extension", "readfile", "writefile", "edit"}, name)
+}
+
+// refresh reads the names again after the schema changed.
+func (g *writeAuthorizer) refresh(tx *sqlite.Tx) error {
+	rows, err := tx.Query(`select m.name from sqlite_schema m where m.type = 'view' and substr(m.name, 1, 1) <> '_' or ` + userTables)
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+
+	g.names = map[string]bool{}
+	for rows.Next() {
+		var name string
+		if err := rows.Scan(&name); err != nil {
+			return err
+		}
+		g.names[strings.ToLower(name)] = true
+	}
+
+	return rows.Err()
+}
+
+type authorizerKey struct{}
+
+// authorizerOf is the authorizer of a confined write.
+func authorizerOf(ctx context.Context) *writeAuthorizer {
+	return ctx.Value(authorizerKey{}).(*writeAuthorizer)
+}
+
+// runConfined runs one write under the authorizer, a deadline and the limits.
+func (db *DB) runConfined(ctx context.Context, op func(context.Context, *sqlite.Tx) error) error {
+	return db.confinedError(ctx, db.runConfinedWithin(ctx, sqlite.Confinement{Timeout: db.timeout, MaxPages: db.maxPages()}, op))
+}
+
+// runConfinedWithin runs one write under the authorizer and the bounds of how.
+func (db *DB) runConfinedWithin(ctx context.Context, how sqlite.Confinement, op func(context.Context, *sqlite.Tx) error) error {
+	g := &writeAuthorizer{}
+	how.Allow, how.Ignore = g.allow, reservedTable
+	return db.db.DoConfined(ctx, how, func(ctx context.Context, tx *sqlite.Tx) error {
+		if err := g.refresh(tx); err != nil {
+			return err
+		}
+		return op(context.WithValue(ctx, authorizerKey{}, g), tx)
+	})
+}
+
+// maxPages keeps one statement from filling the disk: within a write the file may grow to twice
+// its quota, and the next write is refused.
+func (db *DB) maxPages() int64 {
+	const page, least = 4096, 16 << 20
+	limit := db.quota.limitBytes()
+	if limit <= 0 {
+		return 0
+	}
+	// Even a tiny quota leaves room for one reasonable write.
+	return max(2*limit, least) / page
+}
+
+func (db *DB) confinedError(ctx context.Context, err error) error {
+	var bad *Error
+	switch {
+	case err == nil, errors.As(err, &bad):
+		return err
+	case errors.Is(err, sqlite.ErrTooManyChanges):
+		return invalid("", "the call changes more rows at once than the changelog can take (64 MiB); do it in parts with a WHERE, or import the rows with db_import")
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case errors.Is(err, sqlite.ErrTimeout):
+		return &Error{Kind: kindTimeout, Retryable: true, Message: fmt.Sprintf("the write took longer than %s and was rolled back; do it in smaller parts, and look for a trigger that repeats", db.timeout)}
+	}
+
+	switch sqlCode(err) {
+	case sqlite3.SQLITE_FULL:
+		return db.diskFullError(ctx, err, db.quota.limitBytes())
+	case sqlite3.SQLITE_AUTH:
+		return invalid("", "%s: a trigger, a view or a default of this table reaches for what is not the agent's; nothing was written", sqlText(err))
+	case sqlite3.SQLITE_NOMEM:
+		return invalid("", "the write wants more memory than SQLite has here (512 MiB), so nothing was written: make smaller values, or write fewer columns at once")
+	case sqlite3.SQLITE_TOOBIG:
+		return invalid("", "a value is larger than 16 MiB; nothing was written")
+	case sqlite3.SQLITE_ERROR: // of a trigger, a view, a check or a default of the agent's
+		return invalid("", "%s; nothing was written. If the statement itself is right, look at the triggers and defaults of its table with db_query on sqlite_schema", sqlText(err))
+	}
+
+	return err
+}

@@ -1,0 +1,218 @@
+package agentdb
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Step is one thing to do to a database: SQL that changes the schema, or one row.
+type Step struct {
+	Change int64    // the id of the row of the changelog that it comes from
+	SQL    []string // statements; nil means that the step is about a row
+
+	Table         string
+	Key           Image  // how the row is found before the step
+	Before, After *Image // nil: there is no row then. Of an update, the columns that differ.
+}
+
+// Steps says what a change did, in the order in which it did it.
+func (c Change) Steps() ([]Step, error) {
+	var out []Step
+	var err error
+	switch {
+	case c.Op == opSchema:
+		out = []Step{{SQL: []string{c.SQL}}}
+	case c.Table == "": // SQL that was executed; its rows follow it
+	case c.isChunk():
+		out, err = c.chunk()
+	default:
+		out, err = c.row()
+	}
+	if err != nil {
+		return nil, fmt.Errorf("row %d of the changelog cannot be read: %w", c.ID, err)
+	}
+
+	for i := range out {
+		out[i].Change, out[i].Table = c.ID, c.Table
+	}
+
+	return out, nil
+}
+
+// Reverse says how a change is undone, step by step in order.
+func (c Change) Reverse() ([]Step, error) {
+	if c.Op == opSchema {
+		was, err := parseObjects(c.Before)
+		if err != nil {
+			return nil, fmt.Errorf("row %d of the changelog cannot be read: %w", c.ID, err)
+		}
+
+		became, err := parseObjects(c.After)
+		if err != nil {
+			return nil, fmt.Errorf("row %d of the changelog cannot be read: %w", c.ID, err)
+		}
+
+		statements, err := reverseSchema(was, became)
+		if err != nil {
+			return nil, fmt.Errorf("change %d cannot be undone: %w", c.ID, err)
+		}
+
+		return []Step{{Change: c.ID, Table: c.Table, SQL: statements}}, nil
+	}
+
+	steps, err := c.Steps()
+	if err != nil {
+		return nil, err
+	}
+
+	// Later rows of an entry may depend on earlier ones, for example by a unique value that moved.
+	slices.Reverse(steps)
+	for i, s := range steps {
+		steps[i] = s.reversed()
+	}
+
+	return steps, nil
+}
+
+// reversed is the opposite step. It finds the row under the key that the step gave it.
+func (s Step) reversed() Step {
+	if s.After != nil {
+		// The change may have set the key itself.
+		s.Key = s.Key.merged(*s.After)
+	}
+	s.Before, s.After = s.After, s.Before
+	return s
+}
+
+func (c Change) row() ([]Step, error) {
+	key, err := parseImage(c.PK)
+	if err != nil {
+		return nil, err
+	}
+
+	s := Step{Key: key}
+	for text, into := range map[string]**Image{c.Before: &s.Before, c.After: &s.After} {
+		if text == "" {
+			continue
+		}
+
+		m, err := parseImage(text)
+		if err != nil {
+			return nil, err
+		}
+		*into = &m
+	}
+
+	return []Step{s}, nil
+}
+
+// chunkKey is the PK of a chunk; see Change.
+type chunkKey struct {
+	Column string   `json:"column"` // the rows are numbered from From
+	Keys   []string `json:"keys"`   // or these columns tell them apart
+	From   any      `json:"from"`
+	To     any      `json:"to"`
+	Count  int64    `json:"count"`
+	At     string   `json:"at"` // of a chunk that was undone: when it was written
+}
+
+// isChunk says that a change is about rows that were written, or undone, together.
+func (c Change) isChunk() bool {
+	// An undone chunk has its rows on the other side.
+	rows := c.After
+	if rows == "" {
+		rows = c.Before
+	}
+	return strings.Contains(c.PK, `"count":`) && strings.HasPrefix(rows, `{"columns":[`)
+}
+
+func (c Change) chunk() ([]Step, error) {
+	var pk chunkKey
+	if err := decodeNumbers(c.PK, &pk); err != nil {
+		return nil, err
+	}
+	if pk.At != "" {
+		return c.undoneChunk(pk)
+	}
+
+	rows, err := parseRows(c.After)
+	if err != nil {
+		return nil, err
+	}
+
+	before, err := parseRows(c.Before)
+	if err != nil {
+		return nil, err
+	}
+
+	// An upsert has updated the rows that are in Before and inserted the others.
+	was := make(map[string]Image, len(before))
+	for _, m := range before {
+		was[m.pick(pk.Keys).String()] = m
+	}
+
+	out := make([]Step, len(rows))
+	for i := range rows {
+		if out[i], err = c.chunkRow(pk, rows[i], was, i); err != nil {
+			return nil, err
+		}
+	}
+
+	return out, nil
+}
+
+// undoneChunk gives the steps of a chunk that was undone: those of the chunk, reversed.
+func (c Change) undoneChunk(pk chunkKey) ([]Step, error) {
+	written := Change{ID: c.ID, At: pk.At, Table: c.Table, Before: c.After, After: c.Before}
+	pk.At = ""
+	text, err := json.Marshal(pk)
+	if err != nil {
+		return nil, err
+	}
+
+	written.PK = string(text)
+	out, err := written.chunk()
+	slices.Reverse(out)
+	for i := range out {
+		out[i] = out[i].reversed()
+	}
+
+	return out, err
+}
+
+func (c Change) chunkRow(pk chunkKey, row Image, was map[string]Image, i int) (Step, error) {
+	if pk.Column != "" {
+		from, err := wholeNumber(pk.From)
+		if err != nil {
+			return Step{}, err
+		}
+		// The numbers are not stored for each row, because they follow each other.
+		number := Image{[]string{pk.Column}, []any{from + int64(i)}}
+		whole := c.withTimestamps(Image{append(number.Columns[:1:1], row.Columns...), append(number.Values[:1:1], row.Values...)})
+		return Step{Key: number, After: &whole}, nil
+	}
+
+	s := Step{Key: row.pick(pk.Keys)}
+	if m, ok := was[s.Key.String()]; ok {
+		s.Before, s.After = &m, &row
+		return s, nil
+	}
+
+	whole := c.withTimestamps(row)
+	s.After = &whole
+	return s, nil
+}
+
+// withTimestamps adds the host's columns, which the rows of a chunk leave out because they are
+// the same for all. Tables without these columns ignore them; see storedIn.
+func (c Change) withTimestamps(m Image) Image {
+	if _, ok := m.Get(createdAt); ok {
+		return m
+	}
+	// The cut capacity keeps append from writing into the columns, which all rows of a chunk
+	// share.
+	n := len(m.Columns)
+	return Image{append(m.Columns[:n:n], createdAt, updatedAt), append(m.Values[:n:n], c.At, c.At)}
+}

@@ -1,0 +1,475 @@
+package agentdb
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"rouse/agentdb/sqlite"
+)
+
+// UndoOptions says which run to undo, and how far that may go.
+type UndoSpec struct {
+	Run int64
+	// Force goes on where somebody else changed the same rows later; what they wrote there
+	// is then in the changelog alone.
+	Force  bool
+	DryRun bool // do everything, then roll it back: the result says what an undo would do
+	// Progress, when set, hears how many of the run's entries of the changelog are done; one
+	// of an import has a thousand rows.
+	Progress func(done, of int64)
+}
+
+// Undone is what an undo of a run did, or would do.
+type Undone struct {
+	Run           int64         `json:"run"`
+	Done          bool          `json:"done"`     // it is in the file now
+	CanUndo       bool          `json:"can_undo"` // there is no conflict
+	Changes       int64         `json:"changes"`  // entries of the changelog
+	Tables        []UndoneTable `json:"tables"`
+	Schema        []string      `json:"schema"`    // SQL that undoes changes of the schema
+	Conflicts     []Conflict    `json:"conflicts"` // the first 20
+	ConflictCount int64         `json:"conflict_count"`
+	Remaining     []string      `json:"left"` // what stays, because it is not a row
+}
+
+// UndoneTable counts rows that are as they were before the run.
+type UndoneTable struct {
+	Name     string `json:"name"`
+	Removed  int64  `json:"removed"` // the run had written them
+	Changed  int64  `json:"changed"`
+	Restored int64  `json:"restored"` // the run had deleted them for good
+}
+
+// Conflict is something that came after the run and would be lost with it.
+type Conflict struct {
+	Table string `json:"table"`
+	Key   string `json:"key,omitempty"` // of the row: {"id":7}
+	Why   string `json:"why"`
+}
+
+const (
+	maxConflicts = 20
+	undoTimeout  = 30 * time.Minute
+	undoCacheKiB = 32 << 10  // KiB of pages: rows that a text tells apart lie all over their file
+	undoMaxEntry = 512 << 20 // bytes of an entry of the changelog: one row of a file can have as much
+)
+
+// errRollback ends the transaction of an undo that is only tried.
+var errRollback = errors.New("the undo is rolled back")
+
+// Undo reverses the changes of a run, the newest first, in one transaction that is recorded in
+// the changelog itself. Where a later change conflicts, and Force is not set, nothing is changed
+// and the result names it. A run's entries in the call journal go too: another
+// attempt at it does its writes again. What a run did after it was undone can be undone as well.
+// A quota does not stop an undo.
+func (db *DB) Undo(ctx context.Context, by By, spec UndoSpec) (Undone, error) {
+	if spec.Run <= 0 {
+		return Undone{}, invalid("run", "there is no run %d", spec.Run)
+	}
+
+	if by.Actor == "" {
+		by.Actor = actorUser
+	}
+
+	by.Run, by.Key = 0, "" // what an undo writes is not the run's, or it would be undone too
+	var u *undoer
+	how := sqlite.Confinement{Timeout: undoTimeout, MaxLength: undoMaxEntry}
+	err := db.runConfinedWithin(ctx, how, func(ctx context.Context, tx *sqlite.Tx) error {
+		u = newUndoer(tx, by, spec)
+		// The rows of a run can lie all over a large file, and SQLite's usual cache would read the
+		// same pages again and again.
+		done, err := withCache(ctx, tx, undoCacheKiB)
+		if err != nil {
+			return err
+		}
+		defer done()
+
+		if err := u.run(ctx); err != nil {
+			return err
+		}
+		if spec.DryRun || u.out.ConflictCount > 0 && !spec.Force {
+			return errRollback
+		}
+
+		return u.recordUndo()
+	})
+	switch {
+	case errors.Is(err, errRollback):
+		return u.result(false), nil
+	case err != nil:
+		return Undone{}, db.undoError(ctx, spec, err)
+	}
+
+	out := u.result(true)
+	if len(out.Schema) > 0 {
+		out.Remaining = append(out.Remaining, db.migrationFileWarnings(ctx)...)
+	}
+
+	db.quotaWarnings(ctx, nil)
+	return out, nil
+}
+
+// withCache gives the connection more memory for pages, until done is called.
+func withCache(ctx context.Context, tx *sqlite.Tx, kib int) (done func(), err error) {
+	var before int
+	if err := tx.QueryRow("pragma cache_size").Scan(&before); err != nil {
+		return nil, err
+	}
+	if _, err := tx.SQL().ExecContext(ctx, fmt.Sprintf("pragma cache_size=-%d", kib)); err != nil {
+		return nil, err
+	}
+
+	return func() {
+		// A connection that is broken takes its memory with it.
+		_, _ = tx.SQL().ExecContext(context.WithoutCancel(ctx), fmt.Sprintf("pragma cache_size=%d; pragma shrink_memory", before))
+	}, nil
+}
+
+func (db *DB) undoError(ctx context.Context, spec UndoSpec, err error) error {
+	var bad *Error
+	if errors.As(err, &bad) || ctx.Err() != nil {
+		return err
+	}
+	if errors.Is(err, sqlite.ErrTimeout) {
+		return &Error{Kind: kindTimeout, Retryable: true, Message: fmt.Sprintf("undoing run %d took longer than %s, so nothing of it was undone", spec.Run, undoTimeout)}
+	}
+	return db.explain(ctx, err)
+}
+
+// undoer undoes one run inside a transaction.
+type undoer struct {
+	*applier
+	spec              UndoSpec
+	out               Undone
+	counts            map[string]*UndoneTable
+	upto              int64
+	conflicts         map[string]bool // table and key
+	suspended         []string        // definitions of the triggers that are dropped meanwhile
+	triggersSuspended bool
+	renamed           []rename // nil: not read yet
+}
+
+func newUndoer(tx *sqlite.Tx, by By, spec UndoSpec) *undoer {
+	return &undoer{
+		applier: &applier{tx: tx, by: by, at: now()}, spec: spec, out: Undone{Run: spec.Run},
+		counts: map[string]*UndoneTable{}, conflicts: map[string]bool{},
+	}
+}
+
+func (u *undoer) run(ctx context.Context) error {
+	// Rows go and come in the order of the changelog, and are only consistent at the end.
+	if _, err := u.tx.SQL().ExecContext(ctx, "pragma defer_foreign_keys=1"); err != nil {
+		return err
+	}
+
+	ids, err := u.changeIDs(ctx)
+	if err != nil {
+		return err
+	}
+
+	u.out.Changes = int64(len(ids))
+	for i, id := range ids {
+		// An import has one entry for a thousand rows, so this is not called too often.
+		if u.spec.Progress != nil {
+			u.spec.Progress(int64(i), u.out.Changes)
+		}
+
+		c, err := u.readChange(ctx, id)
+		if err != nil {
+			return err
+		}
+		if err := u.undoChange(ctx, c); err != nil {
+			return err
+		}
+
+		u.upto = max(u.upto, id)
+	}
+	if err := u.restoreTriggers(ctx); err != nil {
+		return err
+	}
+	if err := u.checkForeignKeys(ctx); err != nil {
+		return err
+	}
+
+	return u.listRemaining(ctx)
+}
+
+// changeIDs are the changes of the run since it was last undone, the newest first.
+func (u *undoer) changeIDs(ctx context.Context) ([]int64, error) {
+	rows, err := u.tx.SQL().QueryContext(ctx, `select id from _changelog where run_id = ?1 and actor in ('agent', 'migration')
+		and id > (select coalesce(max(upto), 0) from _undone where run_id = ?1) order by id desc`, u.spec.Run)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+
+	var out []int64
+	for rows.Next() {
+		var id int64
+		if err := rows.Scan(&id); err != nil {
+			return nil, err
+		}
+		out = append(out, id)
+	}
+
+	return out, rows.Err()
+}
+
+// readChange reads one, because all of an import's together need not fit into memory.
+func (u *undoer) readChange(ctx context.Context, id int64) (Change, error) {
+	rows, err := u.tx.SQL().QueryContext(ctx, `select id, ts, run_id, actor, op, "table", coalesce(pk, ''), coalesce(before, ''), coalesce(after, ''), coalesce(sql, '')
+		from _changelog where id = ?`, id)
+	if err != nil {
+		return Change{}, err
+	}
+
+	found, err := scanChanges(rows)
+	if err != nil || len(found) == 0 {
+		return Change{}, errors.Join(err, ctx.Err())
+	}
+	return found[0], nil
+}
+
+func (u *undoer) undoChange(ctx context.Context, c Change) error {
+	// The fast way first; it declines where a row needs a closer look.
+	if c.isChunk() {
+		if done, err := u.undoChunk(ctx, c); done || err != nil {
+			return err
+		}
+	}
+
+	steps, err := c.Reverse()
+	if err != nil {
+		if c.Op == opSchema {
+			return &Error{Kind: kindRejected, Field: "run", Message: fmt.Sprintf("run %d cannot be undone: %v", u.spec.Run, err)}
+		}
+		return err
+	}
+
+	for _, s := range steps {
+		// A change of the schema needs the triggers: it may be about one, and a rename rewrites
+		// them.
+		if s.SQL != nil {
+			if err := u.restoreTriggers(ctx); err != nil {
+				return err
+			}
+			return u.undoSchema(ctx, c, s)
+		}
+	}
+
+	return u.undoRows(ctx, steps)
+}
+
+// undoRows does steps about rows without triggers, whose effects have steps of their own.
+func (u *undoer) undoRows(ctx context.Context, steps []Step) error {
+	if len(steps) == 0 {
+		return nil
+	}
+	if err := u.suspendTriggers(ctx); err != nil {
+		return err
+	}
+
+	changes, err := u.tx.RecordChanges(ctx, func(ctx context.Context) error {
+		for _, s := range steps {
+			if err := u.undoRow(ctx, s); err != nil {
+				return fmt.Errorf("change %d: a row of %s: %w", s.Change, s.Table, err)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+
+	return (&rowLog{tx: u.tx, by: u.by, at: u.at}).write(ctx, changes)
+}
+
+func (u *undoer) undoRow(ctx context.Context, s Step) error {
+	// Everything below talks to the tables as they are called today.
+	s, err := u.withCurrentNames(ctx, s)
+	if err != nil {
+		return err
+	}
+
+	t, err := u.layout(ctx, s.Table)
+	if err != nil {
+		return err
+	}
+
+	if t == nil || s.unknownColumn(t) != "" {
+		u.addRowConflict(ctx, s, "its table, or a column of it, was removed later")
+		return nil
+	}
+
+	why, err := u.laterChange(ctx, t, s)
+	if err != nil {
+		return err
+	}
+
+	if why != "" {
+		u.addRowConflict(ctx, s, why)
+		if !u.spec.Force {
+			return nil
+		}
+	}
+
+	query, args := s.statement(t)
+	if query == "" {
+		return nil
+	}
+
+	// A refused statement must not leave its rows among the recorded ones.
+	mark := u.tx.ChangeCount()
+	result, err := u.tx.SQL().ExecContext(ctx, query, args...)
+	if refused(err) {
+		u.tx.DiscardChanges(mark)
+		u.addRowConflict(ctx, s, rowErrorText(err))
+		if !u.spec.Force {
+			return nil
+		}
+		// Where another row has the same unique value by now, Force replaces that one.
+		query = strings.Replace(query, " OR ABORT ", " OR REPLACE ", 1)
+		result, err = u.tx.SQL().ExecContext(ctx, query, args...)
+	}
+	if err != nil {
+		return err
+	}
+
+	n, err := result.RowsAffected()
+	u.count(s, n)
+	return err
+}
+
+func (u *undoer) count(s Step, n int64) {
+	t := u.table(s.Table)
+	switch {
+	case s.After == nil:
+		t.Removed += n
+	case s.Before == nil:
+		t.Restored += n
+	default:
+		t.Changed += n
+	}
+}
+
+func (u *undoer) table(name string) *UndoneTable {
+	t := u.counts[strings.ToLower(name)]
+	if t == nil {
+		t = &UndoneTable{Name: name}
+		u.counts[strings.ToLower(name)] = t
+	}
+	return t
+}
+
+// layout reads a table once; nil when there is none of the name.
+func (u *undoer) layout(ctx context.Context, name string) (*tableLayout, error) {
+	if t, ok := u.layouts[name]; ok {
+		return t, nil
+	}
+
+	t, err := readLayout(ctx, u.tx, name)
+	// That there is no such table is remembered too.
+	if errors.Is(err, sql.ErrNoRows) {
+		t, err = nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+
+	if u.layouts == nil {
+		u.layouts = map[string]*tableLayout{}
+	}
+
+	u.layouts[name] = t
+	return t, nil
+}
+
+// suspendTriggers drops the triggers until the schema is needed as it is.
+func (u *undoer) suspendTriggers(ctx context.Context) (err error) {
+	if u.triggersSuspended {
+		return nil
+	}
+	u.triggersSuspended = true
+	u.suspended, err = u.dropTriggers(ctx)
+	return err
+}
+
+func (u *undoer) restoreTriggers(ctx context.Context) error {
+	for _, text := range u.suspended {
+		if _, err := u.tx.SQL().ExecContext(ctx, text); err != nil {
+			return err
+		}
+	}
+	u.suspended, u.triggersSuspended, u.layouts = nil, false, nil
+	return nil
+}
+
+// recordUndo records the undo itself.
+func (u *undoer) recordUndo() error {
+	// A resumed attempt would otherwise take its writes for done.
+	if _, err := u.tx.Exec(`delete from _calls where run = ?`, u.spec.Run); err != nil {
+		return err
+	}
+	// A run without changes needs no record.
+	if u.out.Changes == 0 {
+		return nil
+	}
+
+	if len(u.out.Schema) > 0 {
+		_, err := recordMigration(u.tx, u.by, migration{slug: fmt.Sprintf("undo-run-%d", u.spec.Run), description: fmt.Sprintf("Undo of run %d", u.spec.Run), up: strings.Join(u.out.Schema, ";\n") + ";"})
+		if err != nil {
+			return err
+		}
+	}
+
+	_, err := u.tx.Exec(`insert into _undone(run_id, upto, at, actor, forced) values (?, ?, ?, ?, ?)`, u.spec.Run, u.upto, u.at, u.by.Actor, u.spec.Force)
+	return err
+}
+
+func (u *undoer) result(done bool) Undone {
+	out := u.out
+	out.Done, out.CanUndo = done, out.ConflictCount == 0
+	out.Tables = []UndoneTable{}
+	for _, t := range u.counts {
+		out.Tables = append(out.Tables, *t)
+	}
+
+	slices.SortFunc(out.Tables, func(a, b UndoneTable) int { return strings.Compare(a.Name, b.Name) })
+	out.Schema, out.Remaining = append([]string{}, out.Schema...), append([]string{}, out.Remaining...)
+	out.Conflicts = append([]Conflict{}, out.Conflicts...)
+	return out
+}
+
+// listRemaining names what stays because it is neither a row nor part of the schema.
+func (u *undoer) listRemaining(ctx context.Context) error {
+	rows, err := u.tx.SQL().QueryContext(ctx, `select name from _views where run_id = ? order by name`, u.spec.Run)
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+
+	for rows.Next() {
+		var name string
+		if err := rows.Scan(&name); err != nil {
+			return err
+		}
+		u.out.Remaining = append(u.out.Remaining, "the saved view "+name+", which the run defined, stays")
+	}
+
+	return rows.Err()
+}
+
+// UndoneAt is when a run was last undone, zero when it was not. What the run recorded before that
+// is no longer in the database.
+func (db *DB) UndoneAt(ctx context.Context, run int64) (time.Time, error) {
+	var at string
+	if err := db.db.Read().QueryRowContext(ctx, `select coalesce(max(at), '') from _undone where run_id = ?`, run).Scan(&at); err != nil || at == "" {
+		return time.Time{}, err
+	}
+	return time.Parse(timeLayout, at)
+}

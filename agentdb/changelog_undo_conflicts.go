@@ -1,0 +1,150 @@
+package agentdb
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// laterChange says what came after the run and would be lost, "" when nothing did: the row has to
+// be as the run left it.
+func (u *undoer) laterChange(ctx context.Context, t *tableLayout, s Step) (why string, err error) {
+	// Before and After of the step are reversed already: Before is what the run left.
+	where, args := s.Key.conditions(t)
+	if s.Before == nil {
+		var there bool
+		// The run deleted the row; whoever wrote one with its key since would lose it.
+		err := u.tx.SQL().QueryRowContext(ctx, "SELECT EXISTS (SELECT 1 FROM "+quote(t.name)+" WHERE "+where+")", args...).Scan(&there)
+		if there {
+			why = "another row with this key was written later"
+		}
+		return why, err
+	}
+
+	expect, more := s.Before.storedIn(t).conditions(t)
+	if s.After == nil { // the columns that the run did not know would go with the row
+		rest, err := u.otherDefaults(ctx, t, s.Before.Columns)
+		if err != nil {
+			return "", err
+		}
+		expect += rest
+	}
+
+	var same bool
+	err = u.tx.SQL().QueryRowContext(ctx, "SELECT "+expect+" FROM "+quote(t.name)+" WHERE "+where, append(more, args...)...).Scan(&same)
+	switch {
+	case errors.Is(err, sql.ErrNoRows):
+		return "it is gone", nil
+	case err == nil && !same:
+		why = "it was changed later"
+	}
+
+	return why, err
+}
+
+// conditions compares each column with its value, as SQLite stores it in that column.
+func (m Image) conditions(t *tableLayout) (text string, args []any) {
+	conds := make([]string, len(m.Columns))
+	for i, name := range m.Columns {
+		// COLLATE BINARY, because a column that ignores case would hide a change of case.
+		conds[i] = quote(t.name) + "." + quote(name) + " IS (? COLLATE BINARY)"
+		args = append(args, m.Values[i])
+	}
+	return strings.Join(append(conds, "1"), " AND "), args
+}
+
+// otherDefaults adds that the columns beside the known ones have their defaults.
+func (u *undoer) otherDefaults(ctx context.Context, t *tableLayout, known []string) (string, error) {
+	var others []string
+	for _, name := range t.columns {
+		if !containsFold(known, name) {
+			others = append(others, name)
+		}
+	}
+	if len(others) == 0 {
+		return "", nil
+	}
+
+	rows, err := u.tx.SQL().QueryContext(ctx, `select name, coalesce(dflt_value, 'null') from pragma_table_xinfo(?) where hidden = 0`, t.name)
+	if err != nil {
+		return "", err
+	}
+	defer rows.Close()
+
+	var b strings.Builder
+	for rows.Next() {
+		var name, value string
+		if err := rows.Scan(&name, &value); err != nil {
+			return "", err
+		}
+		if containsFold(others, name) {
+			fmt.Fprintf(&b, " AND %s IS (%s)", quote(name), value)
+		}
+	}
+
+	return b.String(), rows.Err()
+}
+
+// addRowConflict notes a row once, with who changed it.
+func (u *undoer) addRowConflict(ctx context.Context, s Step, why string) {
+	key := s.Key.String()
+	if id := strings.ToLower(s.Table) + key; u.conflicts[id] {
+		return
+	} else if len(u.conflicts) < 1<<20 { // bounds the memory; beyond it a row may count twice
+		u.conflicts[id] = true
+	}
+	u.addConflict(s.Table, key, why+u.lastChangeBy(ctx, s, key))
+}
+
+func (u *undoer) addConflict(table, key, why string) {
+	u.out.ConflictCount++
+	if len(u.out.Conflicts) < maxConflicts {
+		u.out.Conflicts = append(u.out.Conflicts, Conflict{table, key, why})
+	}
+}
+
+// lastChangeBy names the last change to a row; "" when the changelog has none of the row alone.
+func (u *undoer) lastChangeBy(ctx context.Context, s Step, key string) string {
+	if len(u.out.Conflicts) >= maxConflicts {
+		return ""
+	}
+
+	var run int64
+	var actor, at string
+	err := u.tx.SQL().QueryRowContext(ctx, `select run_id, actor, ts from _changelog
+		where id > ? and run_id <> ? and "table" = ? collate nocase and pk = ? order by id desc limit 1`, s.Change, u.spec.Run, s.Table, key).Scan(&run, &actor, &at)
+	switch {
+	case err != nil: // only an extra: the conflict itself is reported
+		return ""
+	case run == 0:
+		return fmt.Sprintf(" (by %s, %s)", actor, at)
+	}
+
+	return fmt.Sprintf(" (by run %d, %s)", run, at)
+}
+
+// checkForeignKeys finds rows of others that would point at rows that are gone.
+func (u *undoer) checkForeignKeys(ctx context.Context) error {
+	rows, err := u.tx.SQL().QueryContext(ctx, `select "table", coalesce(rowid, 0), parent from pragma_foreign_key_check`)
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+
+	for rows.Next() {
+		var table, parent string
+		var row int64
+		if err := rows.Scan(&table, &row, &parent); err != nil {
+			return err
+		}
+		// The commit would fail anyway: foreign keys are deferred, not switched off.
+		if u.spec.Force {
+			return &Error{Kind: kindRejected, Field: "run", Message: fmt.Sprintf("run %d cannot be undone: row %d of %s points at a row of %s that the run wrote. Force does not help here; delete or change that row first", u.spec.Run, row, table, parent)}
+		}
+		u.addConflict(table, fmt.Sprintf(`{"rowid":%d}`, row), "it points at a row of "+parent+" that the run wrote")
+	}
+
+	return rows.Err()
+}

@@ -1,0 +1,160 @@
+package agentdb
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"rouse/agentdb/sqlite"
+	"rouse/agentdb/tabular"
+)
+
+// mapping says which column of a file goes into which column of the table.
+type mapping struct {
+	table       *Table
+	columns     []string // of the table
+	fileColumns []int    // their columns in the file
+	keys        []string // of an upsert, else nil
+	dropped     []string // headings without a column
+
+	affinity                   []tabular.Affinity
+	isKey, isRowID, hasDefault []bool
+	isNumber                   []bool // a text that is not a number does not fit
+	lossy                      []lossyNumbers
+}
+
+// mapTable finds or makes the table that a file is imported into.
+func (s *source) mapTable(ctx context.Context, tx *sqlite.Tx, by By, spec ImportSpec) (m *mapping, created bool, err error) {
+	t, err := needTable(ctx, prepared{tx}, spec.Table)
+	if err != nil {
+		var missing *Error
+		if spec.NoCreate || !errors.As(err, &missing) || missing.Kind != kindNotFound {
+			return nil, false, err
+		}
+		if t, err = s.createTable(ctx, tx, by, spec); err != nil {
+			return nil, false, err
+		}
+		created = true
+	}
+	if m, err = s.mapTo(t); err != nil {
+		return nil, false, err
+	}
+
+	if spec.Mode == modeUpsert {
+		if err := m.ensureUnique(ctx, tx, by, spec); err != nil {
+			return nil, false, err
+		}
+	}
+
+	return m, created, nil
+}
+
+// createTable makes a table after the file's headings and the kinds of all its values.
+func (s *source) createTable(ctx context.Context, tx *sqlite.Tx, by By, spec ImportSpec) (*Table, error) {
+	table := TableSpec{Name: spec.Table, Purpose: "Imported from " + s.name}
+	for i, name := range toColumns(s.Headings) {
+		// An export of a whole table has the host's columns, which every table gets anyway.
+		if hostColumn(name) || !s.wanted(i) {
+			continue
+		}
+
+		var k tabular.Kind
+		if i < len(s.Kinds) {
+			k = s.Kinds[i]
+		}
+
+		table.Columns = append(table.Columns, Column{Name: name, Type: columnOf(k)})
+	}
+
+	statements, err := table.statements()
+	if err != nil {
+		return nil, err
+	}
+	if _, err := createTable(ctx, tx, by, table, statements); err != nil {
+		return nil, err
+	}
+
+	return needTable(ctx, prepared{tx}, spec.Table)
+}
+
+func (s *source) wanted(i int) bool { return s.only == nil || containsFold(s.only, s.Headings[i]) }
+
+// mapTo finds the column of each heading: by the name that a new table gives it, or by the
+// heading as it stands.
+func (s *source) mapTo(t *Table) (*mapping, error) {
+	m := &mapping{table: t}
+	for i, name := range toColumns(s.Headings) {
+		c := t.column(name)
+		if c == nil {
+			c = t.column(s.Headings[i])
+		}
+		// Two headings can become one name; the first has the column.
+		if c == nil || slices.Contains(m.columns, c.Name) {
+			m.dropped = append(m.dropped, s.Headings[i])
+			continue
+		}
+
+		if !s.wanted(i) {
+			continue
+		}
+
+		m.columns = append(m.columns, c.Name)
+		m.fileColumns = append(m.fileColumns, i)
+		m.affinity = append(m.affinity, affinityOf(c.Type))
+		m.isRowID = append(m.isRowID, c.Name == t.rowKey)
+		m.hasDefault = append(m.hasDefault, c.Default != nil)
+		m.isNumber = append(m.isNumber, isNumber(c.Type))
+	}
+
+	m.lossy = make([]lossyNumbers, len(m.columns))
+	m.isKey = make([]bool, len(m.columns))
+	if len(m.columns) == 0 {
+		return nil, invalid("table", "%s has the columns %s and the table %s has %s: none of them matches. Import into another table, or name the columns of the file with columns",
+			s.name, strings.Join(s.Headings, ", "), t.Name, strings.Join(t.columnNames(), ", "))
+	}
+
+	return m, nil
+}
+
+// ensureUnique makes sure that a unique index tells rows apart by their keys.
+func (m *mapping) ensureUnique(ctx context.Context, tx *sqlite.Tx, by By, spec ImportSpec) error {
+	for i, key := range spec.KeyColumns {
+		at := slices.IndexFunc(m.columns, func(c string) bool { return strings.EqualFold(c, key) || strings.EqualFold(c, toColumn(key)) })
+		if at < 0 {
+			return invalid(fmt.Sprintf("key_columns[%d]", i), "the key column %q is not among the imported columns%s", key, didYouMean(key, m.columns))
+		}
+		if m.isKey[at] {
+			return invalid(fmt.Sprintf("key_columns[%d]", i), "the key column %s is named twice", key)
+		}
+
+		m.isKey[at] = true
+		m.keys = append(m.keys, m.columns[at])
+	}
+	if m.table.uniqueBy(m.keys) {
+		return nil
+	}
+
+	// ON CONFLICT needs a unique index over exactly these columns.
+	name := m.table.Name + "_by_" + strings.Join(m.keys, "_")
+	index := Index{Name: name[:min(len(name), maxName)], Columns: m.keys, Unique: true}
+	if err := nameFree(tx, "key_columns", index.Name); err != nil {
+		return err
+	}
+
+	err := applySchema(ctx, tx, by, now(), m.table.Name, index.statement(m.table.Name))
+	if refused(err) {
+		return invalid("key_columns", "the table %s already has rows with the same %s, so they cannot be its key", m.table.Name, strings.Join(m.keys, ", "))
+	}
+
+	return err
+}
+
+// uniqueBy says whether no two rows can have the same values in these columns.
+func (t *Table) uniqueBy(columns []string) bool {
+	same := func(others []string) bool {
+		return len(others) == len(columns) && !slices.ContainsFunc(others, func(name string) bool { return !containsFold(columns, name) })
+	}
+	return same(t.key) || slices.ContainsFunc(t.Indexes, func(i Index) bool { return i.Unique && same(i.Columns) })
+}

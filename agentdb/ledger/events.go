@@ -1,0 +1,85 @@
+package ledger
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"fmt"
+	"rouse/agentdb/sqlite"
+)
+
+// maxEventText keeps an event small, in characters: the whole text is in its step.
+const maxEventText = 200
+
+// addEvent appends an event; a run's events are numbered from 1.
+func addEvent(tx *sqlite.Tx, e Event, data map[string]any) error {
+	text := ""
+	if data != nil {
+		raw, err := json.Marshal(data)
+		if err != nil {
+			return fmt.Errorf("the event %s cannot be recorded: %w", e.Kind, err)
+		}
+		text = string(raw)
+	} else if len(e.Data) > 0 {
+		text = string(e.Data)
+	}
+
+	// Events of no run are not numbered: seq is 0.
+	if e.Run == 0 {
+		_, err := tx.Exec(`insert into events (job, at, kind, data) values ($1, $2, $3, $4)`, e.Job, ms(e.At), e.Kind, text)
+		return err
+	}
+
+	// The cast hides the value from SQLite's planner, which inspects it because of a partial index
+	// and would then plan the statement again on every call. And values(…) with a subquery: an
+	// insert … select from the same table would be copied to a temporary one first.
+	_, err := tx.Exec(`insert into events (run, seq, job, at, kind, data)
+		values ($1, (select coalesce(max(seq), 0) + 1 from events where run = cast($1 as bigint) and run <> 0), $2, $3, $4, $5)`,
+		e.Run, e.Job, ms(e.At), e.Kind, text)
+	return err
+}
+
+// AppendEvents records what happened outside the ledger's own operations.
+func (l *Ledger) AppendEvents(ctx context.Context, events ...Event) error {
+	now := l.now()
+	return l.do(ctx, func(tx *sqlite.Tx) error {
+		for _, e := range events {
+			if e.At.IsZero() {
+				e.At = now
+			}
+			if err := addEvent(tx, e, nil); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// Events lists events, oldest first.
+func (l *Ledger) Events(ctx context.Context, f EventFilter) ([]Event, error) {
+	if f.Limit <= 0 {
+		f.Limit = 1000
+	}
+
+	query := `select id, run, seq, job, at, kind, data from events where id > $1`
+	args := []any{f.After, f.Limit}
+	if f.Run != 0 {
+		args = append(args, f.Run)
+		query += fmt.Sprintf(` and run = $%d and run <> 0`, len(args))
+	}
+
+	if f.Job != "" {
+		args = append(args, f.Job)
+		query += fmt.Sprintf(` and job = $%d`, len(args))
+	}
+
+	rows, err := l.read.QueryContext(ctx, query+` order by id limit $2`, args...)
+	return collect(rows, err, func(rows *sql.Rows) (Event, error) {
+		var e Event
+		var at int64
+		var data string
+		err := rows.Scan(&e.ID, &e.Run, &e.Seq, &e.Job, &at, &e.Kind, &data)
+		e.At, e.Data = instant(at), json.RawMessage(data)
+		return e, err
+	})
+}

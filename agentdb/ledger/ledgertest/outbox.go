@@ -1,0 +1,35 @@
+package ledgertest
+
+import (
+	"rouse/agentdb/ledger"
+	"testing"
+	"time"
+)
+
+func outbox(t *testing.T, open Open) {
+	l, ctx := open(t), t.Context()
+	n := ledger.Notice{Job: "j", Key: "once", Channel: "desktop", Title: "t", Body: "b"}
+	ok(t, l.AppendNotices(ctx, n, n, ledger.Notice{Channel: "desktop", Title: "no key"}, ledger.Notice{Channel: "desktop", Title: "no key"}))
+	pending := must[[]ledger.Notice](t)(l.PendingNotices(ctx, time.Now(), 10))
+	if len(pending) != 3 || pending[0].Title != "t" {
+		t.Fatalf("outbox: %+v", pending)
+	}
+
+	later := time.Now().Add(time.Hour)
+	pending[0].Tries, pending[0].NextAt, pending[0].Error = 1, later, "no desktop"
+	pending[1].State = ledger.NoticeDelivered
+	pending[2].State = ledger.NoticeFailed
+	for _, n := range pending {
+		ok(t, l.UpdateNotice(ctx, n))
+	}
+
+	if now := must[[]ledger.Notice](t)(l.PendingNotices(ctx, time.Now(), 10)); len(now) != 0 {
+		t.Errorf("due before its time: %+v", now)
+	}
+	if at := must[time.Time](t)(l.NextNotice(ctx, time.Now())); at.UnixMilli() != later.UnixMilli() {
+		t.Errorf("next notice at %v, want %v", at, later)
+	}
+	if left := must[[]ledger.Notice](t)(l.UndeliveredNotices(ctx, 10)); len(left) != 2 {
+		t.Errorf("undelivered: %+v", left)
+	}
+}

@@ -1,0 +1,256 @@
+package ledgertest
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"rouse/agentdb/ledger"
+	"rouse/internal/domain"
+	"strings"
+	"testing"
+	"time"
+)
+
+func keyIsOneRun(t *testing.T, open Open) {
+	l := open(t)
+	req := manual("j")
+	req.Key = "k"
+	first := enqueue(t, l, req, req, manual("j"))
+	second := enqueue(t, l, req)
+	if !first[0].New || first[1].New || second[0].New || first[0].Run != first[1].Run || first[0].Run != second[0].Run {
+		t.Errorf("one key gave several runs: %+v %+v", first, second)
+	}
+	if !first[2].New || first[2].Run == first[0].Run {
+		t.Errorf("a request without a key did not give its own run: %+v", first[2])
+	}
+}
+
+// fencing: an attempt that is not the running one changes nothing.
+func fencing(t *testing.T, open Open) {
+	l, ctx := open(t), t.Context()
+	run := enqueue(t, l, manual("j"))[0].Run
+	old := start(t, l, run)
+	if _, _, err := l.StartAttempt(ctx, run); !errors.Is(err, ledger.ErrNotClaimable) {
+		t.Errorf("a running run was started again: %v", err)
+	}
+
+	ok(t, l.Interrupt(ctx, old, "gone", nil))
+	// From here on there are two attempts that both believe to be the running one.
+	current := start(t, l, run)
+	now := time.Now()
+	writes := map[string]error{
+		"Finish":     l.Finish(ctx, old, ledger.Result{Outcome: domain.OutcomeSuccess}),
+		"StartStep":  l.StartStep(ctx, old, ledger.Step{Number: 1, StartedAt: now}),
+		"FinishStep": l.FinishStep(ctx, old, ledger.Step{Number: 1}),
+		"StartCall":  l.StartCall(ctx, old, ledger.Call{Step: 1, Tool: "t", StartedAt: now}),
+		"FinishCall": l.FinishCall(ctx, old, ledger.Call{Step: 1}),
+		"Interrupt":  l.Interrupt(ctx, old, "again", nil),
+	}
+	for name, err := range writes {
+		if !errors.Is(err, ledger.ErrFenced) {
+			t.Errorf("%s by an old attempt: %v, want ErrFenced", name, err)
+		}
+	}
+
+	// The right attempt is fenced off as well once it has finished.
+	ok(t, l.Finish(ctx, current, ledger.Result{Outcome: domain.OutcomeNothing}))
+	if err := l.Finish(ctx, current, ledger.Result{Outcome: domain.OutcomeError}); !errors.Is(err, ledger.ErrFenced) {
+		t.Errorf("a run finished twice: %v", err)
+	}
+	if r := get(t, l, run); r.Outcome != domain.OutcomeNothing || r.Attempt != 2 || r.Interruptions != 1 {
+		t.Errorf("run: %+v", r)
+	}
+}
+
+func retryLater(t *testing.T, open Open) {
+	l, ctx := open(t), t.Context()
+	run := enqueue(t, l, manual("j"))[0].Run
+	at := time.Now().Add(time.Hour)
+	ok(t, l.Finish(ctx, start(t, l, run), ledger.Result{Outcome: domain.OutcomeError, Error: "flaky", RetryAt: at, Steps: 2, Usage: ledger.Usage{TokensIn: 5}}))
+	if r := get(t, l, run); r.State != domain.StateWaiting || r.WaitingFor != domain.WaitRetry || r.Outcome != "" {
+		t.Errorf("run: %+v", r)
+	}
+	if c := must[[]ledger.Run](t)(l.Claimable(ctx, time.Now(), 0, 10)); len(c) != 0 {
+		t.Errorf("claimable before its time: %+v", c)
+	}
+	if next := must[time.Time](t)(l.NextDue(ctx, time.Now())); next.UnixMilli() != at.UnixMilli() {
+		t.Errorf("next due %v, want %v", next, at)
+	}
+
+	if c := must[[]ledger.Run](t)(l.Claimable(ctx, at, 0, 10)); len(c) != 1 {
+		t.Errorf("not claimable at its time: %+v", c)
+	}
+
+	ok(t, l.Finish(ctx, start(t, l, run), ledger.Result{Outcome: domain.OutcomeSuccess, Steps: 3, Usage: ledger.Usage{TokensIn: 7}}))
+	if r := get(t, l, run); r.Steps != 5 || r.Usage.TokensIn != 12 || r.Error != "" {
+		t.Errorf("what the attempts took does not add up: %+v", r)
+	}
+}
+
+func interrupt(t *testing.T, open Open) {
+	l, ctx, now := open(t), t.Context(), time.Now()
+	run := enqueue(t, l, manual("j"))[0].Run
+	a := start(t, l, run)
+	for i, effect := range []domain.Effect{domain.EffectRead, domain.EffectDatabase, domain.EffectWrite, domain.EffectExternal} {
+		ok(t, l.StartCall(ctx, a, ledger.Call{Step: 1, Index: i, ID: fmt.Sprint(i), Key: fmt.Sprint(i), Tool: "t", Effect: effect, StartedAt: now}))
+	}
+
+	ok(t, l.Interrupt(ctx, a, "the process was killed", nil))
+	var states []string
+	for _, c := range must[[]ledger.Call](t)(l.Calls(ctx, run)) {
+		states = append(states, string(c.State))
+	}
+	if got := strings.Join(states, " "); got != "interrupted interrupted uncertain uncertain" {
+		t.Errorf("calls became: %s", got)
+	}
+	if r := get(t, l, run); r.State != domain.StateWaiting || r.WaitingFor != domain.WaitResume {
+		t.Errorf("run: %+v", r)
+	}
+
+	final := ledger.Result{Outcome: domain.OutcomeInterrupted, Error: "three times"}
+	ok(t, l.Interrupt(ctx, start(t, l, run), "again", &final))
+	if r := get(t, l, run); r.State != domain.StateFinished || r.Outcome != domain.OutcomeInterrupted || r.Interruptions != 2 {
+		t.Errorf("run: %+v", r)
+	}
+
+	attempts := must[[]ledger.Attempt](t)(l.Attempts(ctx, run))
+	if len(attempts) != 2 || attempts[0].State != domain.AttemptInterrupted || attempts[1].State != domain.AttemptInterrupted {
+		t.Errorf("attempts: %+v", attempts)
+	}
+}
+
+func cancel(t *testing.T, open Open) {
+	l, ctx := open(t), t.Context()
+	ids := enqueue(t, l, manual("queued"), manual("running"))
+	if r := must[ledger.Run](t)(l.RequestCancel(ctx, ids[0].Run, "no need")); r.Outcome != domain.OutcomeCancelled || r.Error != "no need" {
+		t.Errorf("a queued run: %+v", r)
+	}
+
+	start(t, l, ids[1].Run)
+	if r := must[ledger.Run](t)(l.RequestCancel(ctx, ids[1].Run, "no need")); r.State != domain.StateRunning || r.CancelReason != "no need" {
+		t.Errorf("a running run: %+v", r)
+	}
+	if _, err := l.RequestCancel(ctx, 999, "x"); !errors.Is(err, ledger.ErrNotFound) {
+		t.Errorf("an unknown run: %v", err)
+	}
+}
+
+func retryFinished(t *testing.T, open Open) {
+	l, ctx := open(t), t.Context()
+	run := enqueue(t, l, manual("j"))[0].Run
+	if _, err := l.Retry(ctx, run); !errors.Is(err, ledger.ErrNotClaimable) {
+		t.Errorf("an unfinished run was queued again: %v", err)
+	}
+
+	ok(t, l.Finish(ctx, start(t, l, run), ledger.Result{Outcome: domain.OutcomeError, Error: "x"}))
+	if r := must[ledger.Run](t)(l.Retry(ctx, run)); r.State != domain.StateQueued || r.Outcome != "" || r.Error != "" {
+		t.Errorf("run: %+v", r)
+	}
+	if a := start(t, l, run); a.Number != 2 {
+		t.Errorf("attempt %d", a.Number)
+	}
+}
+
+func filters(t *testing.T, open Open) {
+	l, ctx := open(t), t.Context()
+	ids := enqueue(t, l, manual("a"), manual("b"), manual("a"), manual("b"))
+	ok(t, l.Finish(ctx, start(t, l, ids[0].Run), ledger.Result{Outcome: domain.OutcomeSuccess}))
+
+	for _, c := range []struct {
+		f    ledger.RunFilter
+		want int
+	}{
+		{ledger.RunFilter{}, 4}, {ledger.RunFilter{Job: "a"}, 2}, {ledger.RunFilter{Outcome: domain.OutcomeSuccess}, 1}, {ledger.RunFilter{State: domain.StateQueued}, 3},
+		{ledger.RunFilter{Limit: 2}, 2}, {ledger.RunFilter{Before: ids[1].Run}, 1}, {ledger.RunFilter{Agent: "nobody"}, 0}, {ledger.RunFilter{Since: time.Now().Add(time.Hour)}, 0},
+	} {
+		got := must[[]ledger.Run](t)(l.Runs(ctx, c.f))
+		if len(got) != c.want {
+			t.Errorf("%+v gave %d runs, want %d", c.f, len(got), c.want)
+		}
+
+		for i := 1; i < len(got); i++ {
+			if got[i].ID >= got[i-1].ID {
+				t.Errorf("%+v: not newest first", c.f)
+			}
+		}
+	}
+
+	if last := must[map[string]ledger.Run](t)(l.LastRuns(ctx)); last["a"].ID != ids[2].Run || last["b"].ID != ids[3].Run {
+		t.Errorf("last runs: %+v", last)
+	}
+	if c := must[ledger.Counts](t)(l.Counts(ctx)); c != (ledger.Counts{Queued: 3}) {
+		t.Errorf("counts: %+v", c)
+	}
+	if r, found, err := l.LastSuccess(ctx, "a"); err != nil || !found || r.ID != ids[0].Run {
+		t.Errorf("last success: %+v %v %v", r, found, err)
+	}
+}
+
+// survivesReopen: what was acknowledged is there when the ledger is opened a second time.
+func survivesReopen(t *testing.T, open Open) {
+	run := enqueue(t, open(t), manual("j"))[0].Run
+	if r := get(t, open(t), run); r.State != domain.StateQueued {
+		t.Errorf("run: %+v", r)
+	}
+}
+
+func changed(t *testing.T, open Open) {
+	l := open(t)
+	// Taken before the write, as every waiter has to.
+	before := l.Changed()
+	enqueue(t, l, manual("j"))
+	ctx, stop := context.WithTimeout(t.Context(), 10*time.Second)
+	defer stop()
+
+	select {
+	case <-before:
+	case <-ctx.Done():
+		t.Error("a commit was not announced")
+	}
+
+	select {
+	case <-l.Changed():
+		t.Error("a change was announced that nobody made")
+	default:
+	}
+}
+
+// record: steps and calls come back as they were written, large values included.
+func record(t *testing.T, open Open) {
+	l, ctx, now := open(t), t.Context(), time.UnixMilli(1_700_000_000_123).UTC()
+	run := enqueue(t, l, manual("j"))[0].Run
+	a := start(t, l, run)
+	// Over 64 KiB, so it goes to a file.
+	large, err := json.Marshal(strings.Repeat("ü'\"\n", 30_000))
+	ok(t, err)
+	step := ledger.Step{Run: run, Attempt: 1, Number: 1, Message: large, Text: "hello", Notices: []string{"[System Notice] x"},
+		Usage: ledger.Usage{TokensIn: 1, TokensOut: 2, TokensCached: 3}, StartedAt: now, FinishedAt: now.Add(time.Second)}
+	ok(t, l.StartStep(ctx, a, step))
+	ok(t, l.FinishStep(ctx, a, step))
+	call := ledger.Call{Run: run, Attempt: 1, Step: 1, ID: "c", Key: "1/c", Tool: "t", Args: json.RawMessage(`{"a":1}`), Effect: domain.EffectRead,
+		State: domain.CallDone, Envelope: large, StartedAt: now, FinishedAt: now.Add(time.Second)}
+	ok(t, l.StartCall(ctx, a, call))
+	ok(t, l.FinishCall(ctx, a, call))
+	steps := must[[]ledger.Step](t)(l.Steps(ctx, run))
+	if fmt.Sprintf("%+v", steps) != fmt.Sprintf("%+v", []ledger.Step{step}) {
+		t.Error("the step is not what was written")
+	}
+
+	calls := must[[]ledger.Call](t)(l.Calls(ctx, run))
+	if fmt.Sprintf("%+v", calls) != fmt.Sprintf("%+v", []ledger.Call{call}) {
+		t.Error("the call is not what was written")
+	}
+
+	events := must[[]ledger.Event](t)(l.Events(ctx, ledger.EventFilter{Run: run}))
+	var kinds []string
+	for i, e := range events {
+		kinds = append(kinds, e.Kind)
+		if e.Seq != i+1 {
+			t.Errorf("event %d has number %d", i+1, e.Seq)
+		}
+	}
+	if got := strings.Join(kinds, " "); got != "run.queued run.started step.started step.finished call.started call.finished" {
+		t.Errorf("events: %s", got)
+	}
+}

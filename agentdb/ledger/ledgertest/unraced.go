@@ -1,6 +1,0 @@
-//go:build !race
-
-package ledgertest
-
-// many is how much comes at once.
-const many = 10_000

@@ -1,0 +1,316 @@
+package ledger
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"time"
+
+	"rouse/agentdb/sqlite"
+	"rouse/internal/domain"
+)
+
+// maxQueueAll bounds how many runs overlap: queue_all keeps queued.
+const maxQueueAll = 100
+
+// RecordDue gives each instant its one row, queues the runs, and advances the watermarks
+// of the jobs, all in one transaction. An instant that has a row keeps it, and the row is
+// returned, so it does not matter how often, or by whom, it is reported. Only an instant that
+// was missed, and is due again because the clock was set back, may run after all.
+func (l *Ledger) RecordDue(ctx context.Context, now time.Time, due []Due, watermarks map[string]time.Time) ([]Occurrence, error) {
+	out := make([]Occurrence, len(due))
+	// A pause counts at the nominal instant. One that is over by now may cover an earlier instant.
+	earliest := now
+	for _, d := range due {
+		if d.Nominal.Before(earliest) {
+			earliest = d.Nominal
+		}
+	}
+
+	err := l.do(ctx, func(tx *sqlite.Tx) error {
+		pauses, err := queryPauses(tx, earliest)
+		if err != nil {
+			return err
+		}
+
+		for i, d := range due {
+			if out[i], err = l.recordOccurrence(tx, now, d, pauses); err != nil {
+				return err
+			}
+		}
+
+		for job, at := range watermarks {
+			if _, err := tx.Exec(`update jobs set watermark = $1 where name = $2 and watermark < $1`, ms(at), job); err != nil {
+				return err
+			}
+		}
+
+		return nil
+	})
+
+	return out, err
+}
+
+// recordOccurrence inserts the row of the instant first, so that of two schedulers the second
+// waits for the first and finds its decision.
+func (l *Ledger) recordOccurrence(tx *sqlite.Tx, now time.Time, d Due, pauses []Pause) (Occurrence, error) {
+	o := Occurrence{Job: d.Job, Source: d.Source, Nominal: d.Nominal, Actual: d.Actual, Decision: d.Decision, Reason: d.Reason,
+		Through: d.Through, Instants: d.Instants}
+	if d.Through.IsZero() {
+		o.Instants = 1
+	}
+
+	var mine int64
+	err := tx.QueryRow(`insert into occurrences (job, nominal, actual, decision, reason, recorded_at, source, through, instants)
+		values ($1, $2, $3, $4, $5, $6, $7, $8, $9) on conflict (job, nominal) do nothing returning nominal`,
+		d.Job, ms(d.Nominal), ms(d.Actual), d.Decision, d.Reason, ms(now), d.Source, ms(d.Through), o.Instants).Scan(&mine)
+	if errors.Is(err, sql.ErrNoRows) {
+		// The instant has a row. It stands, unless it was missed and may run after all.
+		old, err := l.recordedOccurrence(tx, d)
+		switch {
+		case err != nil:
+			return old, err
+		case !d.Through.IsZero():
+			return recordStretch(tx, now, old, d)
+		case old.Decision != domain.DecisionMissed || d.Decision != domain.DecisionRun:
+			return old, nil
+		}
+
+		if err := detachFirst(tx, now, old); err != nil {
+			return old, err
+		}
+	} else if err != nil {
+		return o, err
+	}
+
+	if d.Decision == domain.DecisionRun {
+		if o.Decision, o.Reason, err = l.decideWithRuns(tx, now, d, pauses); err != nil {
+			return o, err
+		}
+	}
+
+	if o.Decision == domain.DecisionRun {
+		if o.Run, err = enqueueDue(tx, now, d); err != nil {
+			return o, err
+		}
+	} else if err := addEvent(tx, Event{Job: d.Job, At: now, Kind: "occurrence." + string(o.Decision)}, occurrenceData(o)); err != nil {
+		return o, err
+	}
+
+	// What is not to run was inserted as it was decided.
+	if d.Decision != domain.DecisionRun {
+		return o, nil
+	}
+
+	_, err = tx.Exec(`update occurrences set decision = $1, reason = $2, run = $3, source = $4, actual = $5 where job = $6 and nominal = $7`,
+		o.Decision, o.Reason, o.Run, d.Source, ms(d.Actual), d.Job, ms(d.Nominal))
+	return o, err
+}
+
+// recordStretch records a stretch of missed instants whose first instant has a row already. A
+// row that stands for a stretch is extended; next to any other row, the rest gets its own.
+func recordStretch(tx *sqlite.Tx, now time.Time, old Occurrence, d Due) (Occurrence, error) {
+	if old.Through.IsZero() {
+		// The first instant keeps its own row, and the stretch begins right behind it.
+		if d.Instants == 1 {
+			return old, nil
+		}
+		d.Nominal = d.Nominal.Add(time.Millisecond)
+		d.Instants = max(d.Instants-1, 0)
+	}
+
+	if _, err := tx.Exec(`insert into occurrences (job, nominal, actual, decision, reason, recorded_at, source, through, instants)
+		values ($1, $2, $3, $4, $5, $6, $7, $8, $9) on conflict (job, nominal) do update
+		set through = excluded.through, instants = excluded.instants, reason = excluded.reason
+		where occurrences.through <> 0 and occurrences.through < excluded.through`,
+		d.Job, ms(d.Nominal), ms(d.Actual), d.Decision, d.Reason, ms(now), d.Source, ms(d.Through), d.Instants); err != nil {
+		return old, err
+	}
+
+	return scanOccurrence(tx.QueryRow(oneOccurrence, d.Job, ms(d.Nominal)))
+}
+
+// detachFirst separates the first instant of a stretch from the rest, so that it has a row of
+// its own.
+func detachFirst(tx *sqlite.Tx, now time.Time, o Occurrence) error {
+	if o.Through.IsZero() {
+		return nil
+	}
+	if _, err := tx.Exec(`update occurrences set through = 0, instants = 1 where job = $1 and nominal = $2`, o.Job, ms(o.Nominal)); err != nil {
+		return err
+	}
+
+	rest := Due{Job: o.Job, Source: o.Source, Nominal: o.Nominal, Actual: o.Actual, Decision: o.Decision, Reason: o.Reason, Through: o.Through, Instants: o.Instants}
+	o.Through = time.Time{}
+	_, err := recordStretch(tx, now, o, rest)
+	return err
+}
+
+// occurrenceData is what the event of an occurrence that does not run says.
+func occurrenceData(o Occurrence) map[string]any {
+	data := map[string]any{"nominal": o.Nominal.UTC(), "reason": o.Reason}
+	if !o.Through.IsZero() {
+		data["through"], data["instants"] = o.Through.UTC(), o.Instants
+	}
+	return data
+}
+
+const oneOccurrence = occurrences + ` where o.job = $1 and o.nominal = $2`
+
+// recordedOccurrence reads the row of an instant. PostgreSQL locks it for this transaction, so
+// that of two schedulers that see a missed instant again the second finds the first's decision.
+func (l *Ledger) recordedOccurrence(tx *sqlite.Tx, d Due) (Occurrence, error) {
+	query := oneOccurrence
+	if l.forUpdate != "" {
+		// PostgreSQL refuses to lock the nullable side of the outer join.
+		query += l.forUpdate + ` of o`
+	}
+	return scanOccurrence(tx.QueryRow(query, d.Job, ms(d.Nominal)))
+}
+
+func enqueueDue(tx *sqlite.Tx, now time.Time, d Due) (int64, error) {
+	// The detail is marshalled here: a nominal instant that JSON cannot write fails the whole batch.
+	nominal := d.Nominal.UTC()
+	detail, err := json.Marshal(Detail{Source: d.Source, Nominal: &nominal})
+	if err != nil {
+		return 0, err
+	}
+
+	var notBefore time.Time // zero when Actual has come: a clock that is set back must not delay the run
+	if d.Actual.After(now) {
+		notBefore = d.Actual
+	}
+
+	a, err := insertRun(tx, now, Request{Job: d.Job, Agent: d.Agent, Trigger: domain.TriggerSchedule, ScheduledAt: d.Nominal, NotBefore: notBefore},
+		fmt.Sprintf("time/%s/%d", d.Job, ms(d.Nominal)), string(detail))
+	return a.Run, err
+}
+
+// decideWithRuns decides a due instant by the job's other runs, as the ledger has them.
+func (l *Ledger) decideWithRuns(tx *sqlite.Tx, now time.Time, d Due, pauses []Pause) (decision domain.Decision, reason string, err error) {
+	var others []Run
+	if states, most := OverlapCandidates(d.Overlap); most > 0 {
+		// A single state is given twice: the text of a prepared statement must not vary.
+		rows, err := tx.Query(overlappingRuns+l.forUpdate, d.Job, string(states[0]), string(states[len(states)-1]), most)
+		if others, err = collect(rows, err, scanRuns); err != nil {
+			return "", "", err
+		}
+	}
+
+	decision, reason, cancel := DecideDue(d, others, pauses)
+	if !cancel {
+		return decision, reason, nil
+	}
+
+	// They are cancelled in the transaction that queues their successor: never both, never neither.
+	for _, r := range others {
+		if err := l.cancelRun(tx, r, replacedReason, now); err != nil {
+			return "", "", err
+		}
+	}
+
+	return decision, reason, nil
+}
+
+// overlappingRuns repeats that the runs are not finished, so that SQLite uses the partial index.
+const overlappingRuns = `select ` + runColumns + ` from runs where job = $1 and state in ($2, $3) and state <> 'finished' order by id limit $4`
+
+// OverlapCandidates says which runs of a job decide an overlap policy: those in these states, and of those
+// at most so many of the oldest. The limit matters: a job can have any number of runs queued,
+// and each of its instants is decided in the one transaction that all writers share.
+func OverlapCandidates(policy domain.Overlap) (states []domain.State, most int) {
+	switch policy {
+	case domain.OverlapAllow:
+		return nil, 0
+	case domain.OverlapQueueOne:
+		return []domain.State{domain.StateQueued}, 1
+	case domain.OverlapQueueAll:
+		return []domain.State{domain.StateQueued}, maxQueueAll
+	case domain.OverlapCancel:
+		return []domain.State{domain.StateQueued, domain.StateRunning}, math.MaxInt32
+	}
+	return []domain.State{domain.StateQueued, domain.StateRunning}, 1
+}
+
+const replacedReason = "overlap: a newer occurrence took its place"
+
+// DecideDue says what becomes of an instant that is to run, given the runs that it overlaps with,
+// oldest first, and the pauses. cancelOthers says that it replaces those runs. Decide is pure.
+func DecideDue(d Due, others []Run, pauses []Pause) (decision domain.Decision, reason string, cancelOthers bool) {
+	if p, ok := Paused(pauses, d.Job, d.Agent, d.Nominal); ok {
+		return domain.DecisionSkipped, p.String(), false
+	}
+
+	decision, reason, cancelOthers = decideOverlap(d.Overlap, others)
+	if reason == "" {
+		reason = d.Reason
+	}
+	return decision, reason, cancelOthers
+}
+
+// decideOverlap applies an overlap policy; others are the runs that decide it, oldest first.
+func decideOverlap(policy domain.Overlap, others []Run) (decision domain.Decision, reason string, cancelOthers bool) {
+	var queued []Run
+	for _, r := range others {
+		if r.State == domain.StateQueued {
+			queued = append(queued, r)
+		}
+	}
+
+	switch policy {
+	case domain.OverlapAllow:
+	case domain.OverlapCancel:
+		return domain.DecisionRun, "", len(others) > 0
+	case domain.OverlapQueueOne:
+		if len(queued) > 0 {
+			return domain.DecisionSkipped, fmt.Sprintf("overlap: run %d is already queued", queued[0].ID), false
+		}
+	case domain.OverlapQueueAll:
+		if len(queued) >= maxQueueAll {
+			return domain.DecisionSkipped, fmt.Sprintf("overlap: %d runs are already queued", len(queued)), false
+		}
+	default:
+		if len(others) > 0 {
+			return domain.DecisionSkipped, fmt.Sprintf("overlap: run %d is still %s", others[0].ID, others[0].State), false
+		}
+	}
+
+	return domain.DecisionRun, "", false
+}
+
+const occurrences = `select o.job, o.source, o.nominal, o.actual, o.decision, o.reason, o.run, o.through, o.instants, coalesce(r.outcome, '')
+	from occurrences o left join runs r on r.id = o.run`
+
+func scanOccurrence(row interface{ Scan(...any) error }) (Occurrence, error) {
+	var o Occurrence
+	var nominal, actual, through int64
+	err := row.Scan(&o.Job, &o.Source, &nominal, &actual, &o.Decision, &o.Reason, &o.Run, &through, &o.Instants, &o.Outcome)
+	o.Nominal, o.Actual, o.Through = instant(nominal), instant(actual), instant(through)
+	return o, err
+}
+
+func scanOccurrences(rows *sql.Rows) (Occurrence, error) { return scanOccurrence(rows) }
+
+// Occurrences lists the instants of a job ("": of all) between two times, newest first. A row
+// that stands for a stretch is listed when any part of the stretch lies between them.
+func (l *Ledger) Occurrences(ctx context.Context, job string, from, to time.Time, limit int) ([]Occurrence, error) {
+	args := []any{ms(from), ms(to), limit}
+	if job != "" {
+		args = append(args, job)
+	}
+	rows, err := l.read.QueryContext(ctx, occurrencesBetween(job), args...)
+	return collect(rows, err, scanOccurrences)
+}
+
+// occurrencesBetween adds 0 or an empty text to columns to keep SQLite from their index: the one
+// on stretches, which are few, is better there than the one on instants.
+func occurrencesBetween(job string) string {
+	within, reaching := ` where o.nominal >= $1 and o.nominal <= $2`, ` where o.through <> 0 and o.through >= $1 and o.nominal + 0 < $1`
+	if job != "" {
+		within, reaching = within+` and o.job = $4`, reaching+` and o.job || '' = $4`
+	}
+	return occurrences + within + ` union all ` + occurrences + reaching + ` order by 3 desc, 1 limit $3`
+}

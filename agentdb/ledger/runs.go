@@ -1,0 +1,231 @@
+package ledger
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"rouse/internal/domain"
+)
+
+const runColumns = `id, key, job, agent, triggered_by, detail, state, waiting_for, not_before, outcome, exit, verified, attempt, interruptions,
+	scheduled_at, queued_at, started_at, finished_at, summary, error, steps, calls, tokens_in, tokens_out, tokens_cached, cost_micro_usd, cancel_reason, parks, taint, tier`
+
+func scanRun(row interface{ Scan(...any) error }) (Run, error) {
+	var r Run
+	var detail string
+	var notBefore, scheduled, queued, started, finished int64
+	var verified int
+	err := row.Scan(&r.ID, &r.Key, &r.Job, &r.Agent, &r.Trigger, &detail, &r.State, &r.WaitingFor, &notBefore, &r.Outcome, &r.Exit, &verified,
+		&r.Attempt, &r.Interruptions, &scheduled, &queued, &started, &finished, &r.Summary, &r.Error, &r.Steps, &r.Calls,
+		&r.Usage.TokensIn, &r.Usage.TokensOut, &r.Usage.TokensCached, &r.Usage.CostMicroUSD, &r.CancelReason, &r.Parks, &r.Taint, &r.Tier)
+	r.Detail, r.Verified = json.RawMessage(detail), verified != 0
+	r.NotBefore, r.ScheduledAt, r.QueuedAt, r.StartedAt, r.FinishedAt = instant(notBefore), instant(scheduled), instant(queued), instant(started), instant(finished)
+
+	return r, err
+}
+
+func scanRuns(rows *sql.Rows) (Run, error) { return scanRun(rows) }
+
+// Run reads one run; ErrNotFound when there is none of that number.
+func (l *Ledger) Run(ctx context.Context, id int64) (Run, error) {
+	r, err := scanRun(l.statements.row(ctx, `select `+runColumns+` from runs where id = $1`, id))
+	if errors.Is(err, sql.ErrNoRows) {
+		return Run{}, fmt.Errorf("run %d is %w", id, ErrNotFound)
+	}
+	return r, err
+}
+
+// Runs lists runs, newest first.
+func (l *Ledger) Runs(ctx context.Context, f RunFilter) ([]Run, error) {
+	if f.Limit <= 0 {
+		f.Limit = 100
+	}
+
+	var where []string
+	var args []any
+	add := func(condition string, arg any) {
+		args = append(args, arg)
+		where = append(where, fmt.Sprintf(condition, len(args)))
+	}
+	if f.Job != "" {
+		add("job = $%d", f.Job)
+	}
+
+	if f.Agent != "" {
+		add("agent = $%d", f.Agent)
+	}
+
+	if f.Trigger != "" {
+		add("triggered_by = $%d", string(f.Trigger))
+	}
+
+	if f.Outcome != "" {
+		add("outcome = $%d", string(f.Outcome))
+	}
+
+	if f.State != "" {
+		add("state = $%d", string(f.State))
+	}
+
+	if !f.Since.IsZero() {
+		add("queued_at >= $%d", ms(f.Since))
+	}
+
+	if f.Before > 0 {
+		add("id < $%d", f.Before)
+	}
+
+	query := `select ` + runColumns + ` from runs`
+	if len(where) > 0 {
+		query += ` where ` + strings.Join(where, ` and `)
+	}
+
+	args = append(args, f.Limit)
+	query += fmt.Sprintf(` order by id desc limit $%d`, len(args))
+	rows, err := l.statements.query(ctx, query, args...)
+	return collect(rows, err, scanRuns)
+}
+
+// Claimable lists runs above an id that may be started now, oldest first. Two queries, so
+// that each walks its index and stops at the limit, however long the queue is.
+func (l *Ledger) Claimable(ctx context.Context, now time.Time, after int64, limit int) ([]Run, error) {
+	const tail = ` and state <> 'finished' and not_before <= $1 and id > $2 order by id limit $3`
+	rows, err := l.statements.query(ctx, `select `+runColumns+` from runs where state = 'queued'`+tail, ms(now), after, limit)
+	queued, err := collect(rows, err, scanRuns)
+	if err != nil {
+		return nil, err
+	}
+
+	rows, err = l.statements.query(ctx, `select `+runColumns+` from runs where state = 'waiting' and waiting_for in ('retry', 'resume')`+tail, ms(now), after, limit)
+	waiting, err := collect(rows, err, scanRuns)
+	if err != nil {
+		return nil, err
+	}
+
+	// Both lists are sorted and cut; together they may hold more than asked for.
+	all := slices.Concat(queued, waiting)
+	slices.SortFunc(all, func(a, b Run) int { return cmp.Compare(a.ID, b.ID) })
+	return all[:min(limit, len(all))], nil
+}
+
+// NextDue is the earliest instant after now at which a run becomes claimable by time
+// alone; zero when there is none.
+func (l *Ledger) NextDue(ctx context.Context, now time.Time) (time.Time, error) {
+	var at int64
+	err := l.statements.row(ctx, `select coalesce(min(not_before), 0) from runs where not_before <> 0 and not_before > $1`, ms(now)).Scan(&at)
+	return instant(at), err
+}
+
+// Running lists the runs that have an attempt in progress.
+func (l *Ledger) Running(ctx context.Context) ([]Run, error) {
+	rows, err := l.read.QueryContext(ctx, `select `+runColumns+` from runs where state = 'running' and state <> 'finished' order by id`)
+	return collect(rows, err, scanRuns)
+}
+
+// Unfinished lists the runs that are queued, running or waiting, oldest first.
+func (l *Ledger) Unfinished(ctx context.Context) ([]Run, error) {
+	rows, err := l.read.QueryContext(ctx, `select `+runColumns+` from runs where state <> 'finished' order by id`)
+	return collect(rows, err, scanRuns)
+}
+
+// Cancelling lists the running runs that somebody asked to cancel, with the reason.
+func (l *Ledger) Cancelling(ctx context.Context) (map[int64]string, error) {
+	rows, err := l.statements.query(ctx, `select id, cancel_reason from runs where state = 'running' and state <> 'finished' and cancel_reason <> ''`)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+
+	out := map[int64]string{}
+	for rows.Next() {
+		var id int64
+		var reason string
+		if err := rows.Scan(&id, &reason); err != nil {
+			return nil, err
+		}
+		out[id] = reason
+	}
+
+	return out, rows.Err()
+}
+
+// LastRuns is the latest run of every job.
+func (l *Ledger) LastRuns(ctx context.Context) (map[string]Run, error) {
+	rows, err := l.read.QueryContext(ctx, `select `+runColumns+` from runs where id in (select max(id) from runs where job <> '' group by job)`)
+	found, err := collect(rows, err, scanRuns)
+	out := make(map[string]Run, len(found))
+	for _, r := range found {
+		out[r.Job] = r
+	}
+	return out, err
+}
+
+// lastSuccess reads the index of what has ended: many runs may be queued after it.
+const lastSuccess = `select ` + runColumns + ` from runs where job = $1 and state = 'finished' and outcome = 'success' order by finished_at desc, id desc limit 1`
+
+// LastSuccess is the run of a job that ended in success last; false before the first.
+func (l *Ledger) LastSuccess(ctx context.Context, job string) (Run, bool, error) {
+	r, err := scanRun(l.statements.row(ctx, lastSuccess, job))
+	if errors.Is(err, sql.ErrNoRows) {
+		return Run{}, false, nil
+	}
+	return r, err == nil, err
+}
+
+// Counts counts the unfinished runs.
+func (l *Ledger) Counts(ctx context.Context) (Counts, error) {
+	var c Counts
+	rows, err := l.read.QueryContext(ctx, `select state, count(*) from runs where state <> 'finished' group by state`)
+	if err != nil {
+		return c, err
+	}
+	defer rows.Close()
+
+	for rows.Next() {
+		var state domain.State
+		var n int
+		if err := rows.Scan(&state, &n); err != nil {
+			return c, err
+		}
+
+		switch state {
+		case domain.StateQueued:
+			c.Queued = n
+		case domain.StateRunning:
+			c.Running = n
+		case domain.StateWaiting:
+			c.Waiting = n
+		}
+	}
+
+	return c, rows.Err()
+}
+
+// Attempts lists the attempts of a run in order.
+func (l *Ledger) Attempts(ctx context.Context, run int64) ([]Attempt, error) {
+	rows, err := l.read.QueryContext(ctx, `select run, number, state, started_at, finished_at, error from attempts where run = $1 order by number`, run)
+	return collect(rows, err, func(rows *sql.Rows) (Attempt, error) {
+		var a Attempt
+		var started, finished int64
+		err := rows.Scan(&a.Run, &a.Number, &a.State, &started, &finished, &a.Error)
+		a.StartedAt, a.FinishedAt = instant(started), instant(finished)
+		return a, err
+	})
+}
+
+// OutcomeOf is how a run ended, "" while it has not. It reads less than Run.
+func (l *Ledger) OutcomeOf(ctx context.Context, run int64) (domain.Outcome, error) {
+	var outcome string
+	err := l.read.QueryRowContext(ctx, `select outcome from runs where id = $1`, run).Scan(&outcome)
+	if errors.Is(err, sql.ErrNoRows) {
+		return "", fmt.Errorf("run %d is %w", run, ErrNotFound)
+	}
+	return domain.Outcome(outcome), err
+}

@@ -1,0 +1,167 @@
+package ledger
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"fmt"
+
+	"rouse/agentdb/sqlite"
+	"rouse/internal/text"
+)
+
+// Entry is a part of the record of an attempt: that a step or a call started or ended.
+type Entry struct {
+	value []byte // may be large
+	err   error
+	write func(tx *sqlite.Tx, a Attempt, job, stored string) error
+}
+
+// Record writes entries, in their order, in one transaction.
+func (l *Ledger) Record(ctx context.Context, a Attempt, entries ...Entry) error {
+	return l.writeEntries(ctx, a, entries)
+}
+
+// StartStep records that a model turn starts.
+func (l *Ledger) StartStep(ctx context.Context, a Attempt, s Step) error {
+	return l.Record(ctx, a, StepStarted(s))
+}
+
+// FinishStep records what the model answered.
+func (l *Ledger) FinishStep(ctx context.Context, a Attempt, s Step) error {
+	return l.Record(ctx, a, StepFinished(s))
+}
+
+// StartCall records the intent of a call before it has an effect.
+func (l *Ledger) StartCall(ctx context.Context, a Attempt, c Call) error {
+	return l.Record(ctx, a, CallStarted(c))
+}
+
+// FinishCall records the result of a call.
+func (l *Ledger) FinishCall(ctx context.Context, a Attempt, c Call) error {
+	return l.Record(ctx, a, CallFinished(c))
+}
+
+// StepStarted is the entry of StartStep.
+func StepStarted(s Step) Entry {
+	return Entry{write: func(tx *sqlite.Tx, a Attempt, job, _ string) error {
+		if _, err := tx.Exec(`insert into steps (run, attempt, number, within, started_at) values ($1, $2, $3, $4, $5)`, a.Run, a.Number, s.Number, s.ParentCall, ms(s.StartedAt)); err != nil {
+			return err
+		}
+		return addEvent(tx, Event{Run: a.Run, Job: job, At: s.StartedAt, Kind: "step.started"}, map[string]any{"step": s.Number})
+	}}
+}
+
+// StepFinished is the entry of FinishStep.
+func StepFinished(s Step) Entry {
+	notices, err := json.Marshal(s.Notices)
+	if s.Notices == nil {
+		notices = []byte("[]")
+	}
+
+	return Entry{s.Message, err, func(tx *sqlite.Tx, a Attempt, job, message string) error {
+		updated, err := tx.Exec(`update steps set message = $1, body = $2, notices = $3, tokens_in = $4, tokens_out = $5, tokens_cached = $6, cost_micro_usd = $7, finished_at = $8, model = $9
+			where run = $10 and attempt = $11 and number = $12`,
+			message, s.Text, string(notices), s.Usage.TokensIn, s.Usage.TokensOut, s.Usage.TokensCached, s.Usage.CostMicroUSD, ms(s.FinishedAt), s.Model, a.Run, a.Number, s.Number)
+		if err := requireRow(updated, err, "step %d of run %d ended without having started", s.Number, a.Run); err != nil {
+			return err
+		}
+
+		data := map[string]any{"step": s.Number, "text": text.Truncate(s.Text, maxEventText), "tokens_in": s.Usage.TokensIn, "tokens_out": s.Usage.TokensOut}
+		if s.Usage.CostMicroUSD > 0 {
+			data["cost_usd"] = float64(s.Usage.CostMicroUSD) / 1e6
+		}
+
+		if s.Model != "" {
+			data["model"] = s.Model
+		}
+
+		return addEvent(tx, Event{Run: a.Run, Job: job, At: s.FinishedAt, Kind: "step.finished"}, data)
+	}}
+}
+
+// CallStarted is the entry of StartCall.
+func CallStarted(c Call) Entry {
+	return Entry{value: c.Args, write: func(tx *sqlite.Tx, a Attempt, job, args string) error {
+		if _, err := tx.Exec(`insert into calls (run, attempt, step, position, id, key, tool, args, effect, state, started_at)
+			values ($1, $2, $3, $4, $5, $6, $7, $8, $9, 'running', $10)`,
+			a.Run, a.Number, c.Step, c.Index, c.ID, c.Key, c.Tool, args, c.Effect, ms(c.StartedAt)); err != nil {
+			return err
+		}
+		return addEvent(tx, Event{Run: a.Run, Job: job, At: c.StartedAt, Kind: "call.started"}, map[string]any{"step": c.Step, "tool": c.Tool})
+	}}
+}
+
+// CallFinished is the entry of FinishCall.
+func CallFinished(c Call) Entry {
+	return Entry{value: c.Envelope, write: func(tx *sqlite.Tx, a Attempt, job, envelope string) error {
+		updated, err := tx.Exec(`update calls set state = $1, envelope = $2, finished_at = $3 where run = $4 and attempt = $5 and step = $6 and position = $7`,
+			c.State, envelope, ms(c.FinishedAt), a.Run, a.Number, c.Step, c.Index)
+		if err := requireRow(updated, err, "call %d in step %d of run %d ended without having started", c.Index, c.Step, a.Run); err != nil {
+			return err
+		}
+		return addEvent(tx, Event{Run: a.Run, Job: job, At: c.FinishedAt, Kind: "call.finished"},
+			map[string]any{"step": c.Step, "tool": c.Tool, "state": c.State, "ms": c.FinishedAt.Sub(c.StartedAt).Milliseconds()})
+	}}
+}
+
+// requireRow turns an update that matched no row into an error: what it had to record would be
+// lost.
+func requireRow(updated sql.Result, err error, format string, args ...any) error {
+	if err != nil {
+		return err
+	}
+
+	n, err := updated.RowsAffected()
+	if err == nil && n == 0 {
+		err = fmt.Errorf(format, args...)
+	}
+	return err
+}
+
+// Steps lists the steps of a run over all its attempts, in order.
+func (l *Ledger) Steps(ctx context.Context, run int64) ([]Step, error) {
+	rows, err := l.read.QueryContext(ctx, `select run, attempt, number, within, model, message, body, notices, tokens_in, tokens_out, tokens_cached, cost_micro_usd, started_at, finished_at
+		from steps where run = $1 order by attempt, number`, run)
+	return collect(rows, err, func(rows *sql.Rows) (Step, error) {
+		var s Step
+		var started, finished int64
+		var message, notices string
+		if err := rows.Scan(&s.Run, &s.Attempt, &s.Number, &s.ParentCall, &s.Model, &message, &s.Text, &notices, &s.Usage.TokensIn, &s.Usage.TokensOut, &s.Usage.TokensCached,
+			&s.Usage.CostMicroUSD, &started, &finished); err != nil {
+			return s, err
+		}
+
+		s.StartedAt, s.FinishedAt = instant(started), instant(finished)
+		if err := json.Unmarshal([]byte(notices), &s.Notices); err != nil {
+			return s, fmt.Errorf("the notices of step %d of run %d are damaged: %w", s.Number, run, err)
+		}
+
+		var err error
+		s.Message, err = l.unpack(message)
+		return s, err
+	})
+}
+
+// Calls lists the calls of a run over all its attempts, in order.
+func (l *Ledger) Calls(ctx context.Context, run int64) ([]Call, error) {
+	rows, err := l.read.QueryContext(ctx, `select run, attempt, step, position, id, key, tool, args, effect, state, envelope, started_at, finished_at
+		from calls where run = $1 order by attempt, step, position`, run)
+	return collect(rows, err, func(rows *sql.Rows) (Call, error) {
+		var c Call
+		var started, finished int64
+		var args, envelope string
+		if err := rows.Scan(&c.Run, &c.Attempt, &c.Step, &c.Index, &c.ID, &c.Key, &c.Tool, &args, &c.Effect, &c.State, &envelope, &started, &finished); err != nil {
+			return c, err
+		}
+
+		c.StartedAt, c.FinishedAt = instant(started), instant(finished)
+		var err error
+		if c.Args, err = l.unpack(args); err != nil {
+			return c, err
+		}
+
+		c.Envelope, err = l.unpack(envelope)
+		return c, err
+	})
+}

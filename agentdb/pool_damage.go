@@ -1,0 +1,171 @@
+package agentdb
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"rouse/agentdb/sqlite"
+)
+
+// maxCheck is up to which size a file that was not closed is checked while it is opened, in
+// bytes. SQLite checks some 600 MB per second; larger files are checked while they are in use.
+const maxCheck = 1 << 30
+
+func fileSize(path string) int64 {
+	info, err := os.Stat(path)
+	if err != nil {
+		return 0
+	}
+	return info.Size()
+}
+
+// checkInBackground checks a large file while others use it.
+func (db *DB) checkInBackground(ctx context.Context) {
+	err := db.db.Check(ctx)
+	var bad *sqlite.CorruptError
+	switch {
+	case err == nil:
+		db.marker.setChecked()
+	case errors.As(err, &bad):
+		db.log.Error("an agent's database is damaged, and is not used any more", "path", db.path, "error", db.marker.quarantine(bad))
+	case ctx.Err() == nil:
+		db.log.Warn("an agent's database could not be checked", "path", db.path, "error", err)
+	}
+}
+
+// quarantineIfCorrupt quarantines a database that SQLite finds damaged while it is read.
+func (db *DB) quarantineIfCorrupt(ctx context.Context, err error) error {
+	var bad *sqlite.CorruptError
+	if err == nil || errors.As(err, &bad) || !corrupt(err) {
+		return err
+	}
+	return db.explain(ctx, err)
+}
+
+// QuarantinedError is a database that cannot be used as it is, with what its owner can do.
+type QuarantinedError struct {
+	Agent      string
+	Reason     string
+	LastBackup string // the name of the newest backup; "" when there is none
+	err        error
+}
+
+func (e *QuarantinedError) Error() string {
+	return fmt.Sprintf("the database of agent %s cannot be used: %s. It was left as it is. %s", e.Agent, e.Reason, e.Remedy())
+}
+
+// Remedy is what its owner can do.
+func (e *QuarantinedError) Remedy() string {
+	var b strings.Builder
+	if e.Reason == reasonChanged {
+		fmt.Fprintf(&b, "If a program of yours changed it: rouse db %s accept. ", e.Agent)
+	}
+
+	if e.LastBackup != "" {
+		fmt.Fprintf(&b, "To go on from the last backup (%s), without what was written later: rouse db %s restore last. ", e.LastBackup, e.Agent)
+	} else {
+		fmt.Fprintf(&b, "It has no backup in its folder; from one that is elsewhere: rouse db %s restore FILE. ", e.Agent)
+	}
+
+	fmt.Fprintf(&b, "To begin with an empty one: rouse db %s reset", e.Agent)
+	return b.String()
+}
+
+func (e *QuarantinedError) Unwrap() error { return e.err }
+
+// recordUnusable makes the error about a database that cannot be used, and remembers it for
+// Barred.
+func (p *Pool) recordUnusable(agent string, err error) error {
+	err = p.describe(agent, err)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	// What is being replaced will be another file, of which nothing is known yet.
+	if _, replaced := p.exclusive[strings.ToLower(agent)]; !replaced && errors.As(err, new(*QuarantinedError)) {
+		p.damaged[strings.ToLower(agent)] = err
+	}
+	return err
+}
+
+// describe adds to an error whose database it is about, and what can be done.
+func (p *Pool) describe(agent string, err error) error {
+	var bad *sqlite.CorruptError
+	switch {
+	case err == nil, errors.As(err, new(*QuarantinedError)):
+		return err
+	case !errors.As(err, &bad):
+		return fmt.Errorf("the database of agent %s: %w", agent, err)
+	}
+
+	e := &QuarantinedError{Agent: agent, Reason: bad.Reason, err: err}
+	if kept, err := backups(p.path(agent)); err == nil && len(kept) > 0 {
+		e.LastBackup = kept[0].Name
+	}
+
+	return e
+}
+
+// Quarantined says why an agent's database cannot be used now, and nil when nothing is known
+// against it: that it is being replaced, or a *QuarantinedError. It opens nothing, and reads the
+// marker only once, because it is asked before every run.
+func (p *Pool) Quarantined(agent string) error {
+	if checkAgent(agent) != nil {
+		return nil
+	}
+	if known, err := p.knownState(strings.ToLower(agent)); known {
+		return p.describe(agent, err)
+	}
+
+	err := p.describe(agent, quickInspect(p.path(agent)))
+	p.mu.Lock()
+	defer p.mu.Unlock()
+
+	// Somebody may have opened the file meanwhile and knows better.
+	if p.entries[strings.ToLower(agent)] == nil {
+		p.damaged[strings.ToLower(agent)] = err
+	}
+
+	return err
+}
+
+// knownState is what the pool knows of a database without reading anything.
+func (p *Pool) knownState(key string) (known bool, err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+
+	if _, taken := p.exclusive[key]; taken {
+		return true, errReplacing
+	}
+	if s := p.entries[key]; s != nil && s.opened() {
+		return true, s.fault()
+	}
+
+	// One that is being opened is taken for good until that has ended.
+	err, seen := p.damaged[key]
+	return seen || p.entries[key] != nil, err
+}
+
+var errReplacing = errors.New("it is being replaced")
+
+// quickInspect says what can be said of a closed file without reading it: only its size is
+// compared, and what inspect found when it was last opened.
+func quickInspect(path string) error {
+	s, err := readMarker(path)
+	if err != nil || s.State == "" || s.State == markerReplacing {
+		return err
+	}
+
+	size := fileSize(path)
+	switch {
+	case s.State == markerQuarantined, s.State == markerClosed && s.Reason != "" && !hasLog(path):
+		return &sqlite.CorruptError{Path: path, Reason: s.Reason}
+	case size == 0:
+		return &sqlite.CorruptError{Path: path, Reason: reasonLost}
+	case s.State == markerClosed && size != s.Size && !hasLog(path):
+		return &sqlite.CorruptError{Path: path, Reason: reasonChanged}
+	}
+
+	return nil
+}

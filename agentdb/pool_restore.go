@@ -1,0 +1,326 @@
+package agentdb
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"rouse/agentdb/sqlite"
+)
+
+const (
+	replacedFolder = "replaced"
+	whyReplaced    = "replaced" // of a database that was replaced
+	lastBackup     = "last"
+)
+
+// RestoreSpec says what an agent's database is to be again.
+type RestoreSpec struct {
+	// From is "last", the name of a backup or how it begins, or the path of a file.
+	From string
+	// Force takes the database of another agent too.
+	Force bool
+	// Idle, when set, is asked once nobody uses the database, and an error ends it there.
+	BeforeReplace func(context.Context) error
+}
+
+// Replaced is what became of a database that was replaced.
+type Replaced struct {
+	Agent string `json:"agent"`
+	From  string `json:"from"` // the backup; "" is an empty database
+	Kept  string `json:"kept"` // the folder in which the one before is; "" when there was none
+	// Passed are newer backups that "last" did not take, because they are damaged.
+	Skipped []string `json:"passed"`
+}
+
+// Backups lists the copies of an agent's database that rouse knows, the newest first, with
+// those that was replaced.
+func (p *Pool) Backups(agent string) ([]Backup, error) {
+	if err := checkAgent(agent); err != nil {
+		return nil, err
+	}
+
+	path := p.path(agent)
+	out, err := backups(path)
+	if err != nil {
+		return nil, err
+	}
+
+	dirs, err := filepath.Glob(filepath.Join(filepath.Dir(path), replacedFolder, "*", filepath.Base(path)))
+	if err != nil {
+		return nil, err
+	}
+
+	for _, old := range dirs {
+		stamp := filepath.Base(filepath.Dir(old))
+		at, err := time.Parse(backupLayout, stamp)
+		if err != nil {
+			continue // somebody else made this folder
+		}
+		out = append(out, Backup{Name: stamp + "-" + whyReplaced, Path: old, Bytes: fileSize(old), At: at, Why: whyReplaced})
+	}
+
+	slices.SortStableFunc(out, func(a, b Backup) int { return b.At.Compare(a.At) })
+	return out, nil
+}
+
+// Restore replaces an agent's database by a copy of a backup, once nobody uses it; whoever asks
+// for it meanwhile waits. The replaced database is kept. A crash leaves the old one or the new
+// one. The changelog of the new one records the restore.
+func (p *Pool) Restore(ctx context.Context, agent string, spec RestoreSpec) (Replaced, error) {
+	from, passed, err := p.findBackup(ctx, agent, spec.From)
+	if err != nil {
+		return Replaced{}, err
+	}
+
+	return p.replace(ctx, Replaced{Agent: agent, From: from, Skipped: passed}, spec.BeforeReplace, func(path string) error {
+		if err := copyBackup(ctx, from, path); err != nil {
+			return err
+		}
+
+		of, err := ownerOf(path)
+		if err != nil {
+			return err
+		}
+		if of != "" && !strings.EqualFold(of, agent) && !spec.Force {
+			return &Error{Kind: kindInvalid, Field: "from", Message: fmt.Sprintf("%s is a database of the agent %s, not of %s, which was left as it is; to take it all the same, say --force", from, of, agent)}
+		}
+
+		return nil
+	})
+}
+
+// Reset replaces an agent's database, which is kept, by an empty one. idle is as of
+// RestoreSpec.
+func (p *Pool) Reset(ctx context.Context, agent string, idle func(context.Context) error) (Replaced, error) {
+	if err := checkAgent(agent); err != nil {
+		return Replaced{}, err
+	}
+	return p.replace(ctx, Replaced{Agent: agent, Skipped: []string{}}, idle, func(string) error { return nil })
+}
+
+// replace has make write the new database; if that writes nothing, it is an empty one.
+func (p *Pool) replace(ctx context.Context, out Replaced, idle func(context.Context) error, make func(path string) error) (Replaced, error) {
+	agent := out.Agent
+	end, err := p.acquireExclusive(ctx, agent)
+	if err != nil {
+		return out, err
+	}
+	defer end()
+
+	if idle != nil {
+		if err := idle(ctx); err != nil {
+			return out, err
+		}
+	}
+
+	path := p.path(agent)
+	// A replacement that was cut off is completed first. What is there may well be damaged:
+	// that is why it is replaced.
+	if _, _, err := inspect(path, p.o.Logger); err != nil && !errors.As(err, new(*sqlite.CorruptError)) {
+		return out, err
+	}
+	if err := discardNew(path); err != nil {
+		return out, err
+	}
+
+	// The new file is complete, with the newest schema and its checksum, before the old one is
+	// touched.
+	aside := filepath.Join(replacedFolder, time.Now().UTC().Format(backupLayout))
+	if err := make(path + newSuffix); err != nil {
+		return out, errors.Join(err, discardNew(path))
+	}
+	if err := p.prepareNew(ctx, path+newSuffix, agent, out.From, aside); err != nil {
+		return out, errors.Join(fmt.Errorf("the database was left as it is: %w", err), discardNew(path))
+	}
+	if err := replace(path, aside); err != nil {
+		return out, err
+	}
+
+	kept := filepath.Join(filepath.Dir(path), aside)
+	if _, err := os.Stat(kept); err == nil {
+		out.Kept = kept
+	}
+
+	return out, putFilesAside(path, kept)
+}
+
+// prepareNew brings a new database to the newest schema and records in it what happened.
+func (p *Pool) prepareNew(ctx context.Context, path, agent, from, aside string) (err error) {
+	db, err := Open(ctx, Options{Path: path, Agent: agent, Logger: p.o.Logger, scratch: true})
+	if err != nil {
+		return err
+	}
+
+	note := fmt.Sprintf("-- the owner restored this database from %s; the one before is in %s", from, aside)
+	if from == "" {
+		note = "-- the owner began with this empty database; the one before is in " + aside
+	}
+
+	err = db.recordOwnerAction(ctx, agent, note)
+	if err = errors.Join(err, db.Close()); err != nil {
+		return err
+	}
+
+	return nil
+}
+
+// recordOwnerAction writes into the changelog what the owner did with the whole database, and
+// whose it is from now on.
+func (db *DB) recordOwnerAction(ctx context.Context, agent, text string) error {
+	err := db.db.Do(ctx, func(tx *sqlite.Tx) error {
+		if _, err := tx.Exec(`delete from _owner`); err != nil {
+			return err
+		}
+		if _, err := tx.Exec(`insert into _owner(agent, since) values (?, ?)`, agent, now()); err != nil {
+			return err
+		}
+
+		_, err := logChange(tx, By{Actor: actorUser}, now(), change{op: opRaw, sql: text})
+		return err
+	})
+	if err != nil {
+		return db.explain(ctx, err)
+	}
+
+	return nil
+}
+
+// copyBackup copies what may be restored, and checks the whole copy.
+func copyBackup(ctx context.Context, from, to string) error {
+	err := sqlite.CopyFile(ctx, from, to)
+	if err == nil {
+		err = sqlite.Verify(ctx, to, applicationID, true)
+	}
+
+	var bad *sqlite.CorruptError
+	if errors.As(err, &bad) {
+		return &Error{Kind: kindInvalid, Field: "from", Message: fmt.Sprintf("%s cannot be restored, and the database was left as it is: %s", from, bad.Reason)}
+	}
+	return err
+}
+
+// putFilesAside moves the migration files to the replaced database, which they describe. Those
+// of the new one are written when it is opened.
+func putFilesAside(path, kept string) error {
+	var errs []error
+	for _, name := range []string{"migrations", "schema.sql"} {
+		old := filepath.Join(filepath.Dir(path), name)
+		if _, err := os.Stat(old); err != nil {
+			continue
+		}
+
+		err := os.MkdirAll(kept, 0o700)
+		if err == nil {
+			err = os.Rename(old, filepath.Join(kept, name))
+		}
+
+		errs = append(errs, err)
+	}
+
+	return errors.Join(errs...)
+}
+
+// findBackup gives the file that is meant, and the damaged backups that "last" skipped.
+func (p *Pool) findBackup(ctx context.Context, agent, from string) (path string, passed []string, err error) {
+	all, err := p.Backups(agent)
+	if err != nil {
+		return "", nil, err
+	}
+
+	passed = []string{}
+	if from == lastBackup {
+		for _, b := range all {
+			if b.Why == whyReplaced {
+				continue
+			}
+			if sqlite.Verify(ctx, b.Path, applicationID, false) == nil {
+				return b.Path, passed, nil
+			}
+			if ctx.Err() != nil { // the check was cut off, which says nothing about the backup
+				return "", nil, context.Cause(ctx)
+			}
+
+			passed = append(passed, b.Name)
+		}
+		return "", nil, &Error{Kind: kindNotFound, Field: "from", Message: fmt.Sprintf("there is no good backup of the database of %s (%d are damaged); to begin with an empty one: rouse db %s reset", agent, len(passed), agent)}
+	}
+
+	var found []Backup
+	for _, b := range all {
+		if b.Name == from {
+			return b.Path, passed, nil
+		}
+		if from != "" && strings.HasPrefix(b.Name, from) {
+			found = append(found, b)
+		}
+	}
+
+	switch {
+	case len(found) == 1:
+		return found[0].Path, passed, nil
+	case len(found) > 1:
+		return "", nil, &Error{Kind: kindInvalid, Field: "from", Message: fmt.Sprintf("%s is how the names of %d backups begin; give more of it: rouse db %s backups lists them", from, len(found), agent)}
+	case !filepath.IsAbs(from):
+		return "", nil, &Error{Kind: kindNotFound, Field: "from", Message: fmt.Sprintf("there is no backup %q of %s, and no such file; rouse db %s backups lists them", from, agent, agent)}
+	}
+
+	info, err := os.Stat(from)
+	switch {
+	case err != nil:
+		return "", nil, &Error{Kind: kindNotFound, Field: "from", Message: fmt.Sprintf("%s cannot be read: %v", from, err)}
+	case !info.Mode().IsRegular():
+		return "", nil, &Error{Kind: kindInvalid, Field: "from", Message: from + " is not a file"}
+	}
+
+	if own, err := os.Stat(p.path(agent)); err == nil && os.SameFile(own, info) {
+		return "", nil, &Error{Kind: kindInvalid, Field: "from", Message: from + " is the database itself"}
+	}
+
+	return from, passed, nil
+}
+
+// Accept lets a database be used again that was refused because another program changed it, if
+// it is sound. The changelog records that, since it does not hold what was changed.
+func (p *Pool) Accept(ctx context.Context, agent string) error {
+	if err := checkAgent(agent); err != nil {
+		return err
+	}
+
+	end, err := p.acquireExclusive(ctx, agent)
+	if err != nil {
+		return err
+	}
+	defer end()
+
+	path := p.path(agent)
+	_, _, err = inspect(path, p.o.Logger)
+	if err == nil {
+		return &Error{Kind: kindInvalid, Message: fmt.Sprintf("there is nothing to accept: nothing is wrong with the database of %s", agent)}
+	}
+
+	var bad *sqlite.CorruptError
+	if !errors.As(err, &bad) {
+		return err
+	}
+	if err := sqlite.Verify(ctx, path, applicationID, true); err != nil {
+		return fmt.Errorf("it cannot be accepted as it is: %w", p.describe(agent, err))
+	}
+	// Opened files get their checksum when they are closed.
+	if err := writeMarker(path, marker{State: markerOpen}); err != nil {
+		return err
+	}
+
+	db, err := Open(ctx, Options{Path: path, Agent: agent, Backups: p.o.Backups, Logger: p.o.Logger})
+	if err != nil {
+		return p.describe(agent, err)
+	}
+
+	err = db.recordOwnerAction(ctx, agent, "-- the owner accepted this database as it is: "+bad.Reason)
+	return errors.Join(err, db.Close())
+}

@@ -1,0 +1,134 @@
+package agentdb_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"rouse/agentdb"
+)
+
+// OSA-63: at most 8,000 characters, columns go first, then the oldest tables, and nothing
+// that is in a row.
+func TestSchemaString(t *testing.T) {
+	t.Parallel()
+	db := fresh(t)
+	schema := func() string {
+		t.Helper()
+		s, err := db.Schema(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s.String()
+	}
+	if got := schema(); got != "The database has no tables yet.\n" {
+		t.Error(got)
+	}
+
+	expenses(t, db)
+	insert(t, db, "expenses", map[string]any{"category": "secret-value"})
+	if got := schema(); got != "expenses (1 rows): What was spent\n  id INTEGER primary key\n  category TEXT\n  amount REAL\n  note TEXT\n" {
+		t.Error(got)
+	}
+
+	for i := range 4 {
+		wide(t, db, fmt.Sprint("table_", i), 60)
+	}
+
+	got := schema()
+	if !strings.Contains(got, "column_59") || utf8.RuneCountInString(got) > 8000 {
+		t.Error(got)
+	}
+
+	for i := range 4 {
+		wide(t, db, fmt.Sprint("more_", i), 60)
+	}
+
+	if got = schema(); !strings.Contains(got, "… and 51 more columns") || !strings.Contains(got, "expenses") || utf8.RuneCountInString(got) > 8000 {
+		t.Error(got)
+	}
+
+	for i := range 30 {
+		wide(t, db, fmt.Sprint("last_", i), 12)
+	}
+
+	got = schema()
+	if strings.Contains(got, "expenses (") || !strings.Contains(got, "last_29 (") || !strings.Contains(got, "older tables are left out") || utf8.RuneCountInString(got) > 8000 {
+		t.Error(got)
+	}
+}
+
+// OSA-63: the SQL of views is the first to go, before any column, and their names stay.
+func TestSchemaStringShrinks(t *testing.T) {
+	t.Parallel()
+	db := fresh(t)
+	text := func() string {
+		t.Helper()
+		s, err := db.Schema(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n := utf8.RuneCountInString(s.String()); n > 8000 {
+			t.Errorf("%d characters", n)
+		}
+		return s.String()
+	}
+
+	expenses(t, db)
+	raw(t, db, "create view dear as select id from expenses where amount > 100")
+	v := agentdb.View{Name: "over", SQL: "select category\nfrom expenses where amount > :least", RenderHint: "table", Refresh: "manual", Params: []agentdb.ViewParam{{Name: "least", Type: "real"}}}
+	if _, err := db.DefineView(t.Context(), agentdb.By{Run: 1}, v); err != nil {
+		t.Fatal(err)
+	}
+
+	const table = "expenses (0 rows): What was spent\n  id INTEGER primary key\n  category TEXT\n  amount REAL\n  note TEXT\n"
+	const views = `view dear:
+  CREATE VIEW dear as select id from expenses where amount > 100
+view over(least) (db_run_view):
+  select category
+    from expenses where amount > :least
+`
+	if got := text(); got != table+strings.Replace(views, "    from", "  from", 1) {
+		t.Errorf("all of it:\n%s", got)
+	}
+
+	for i := range 20 {
+		v := agentdb.View{Name: fmt.Sprint("long_", i), SQL: "select 1 -- " + strings.Repeat("x", 500), RenderHint: "table", Refresh: "manual"}
+		if _, err := db.DefineView(t.Context(), agentdb.By{Run: 1}, v); err != nil {
+			t.Fatal(err)
+		}
+	}
+
+	got := text()
+	if !strings.HasPrefix(got, table+"views, whose SQL db_schema has: dear, long_0 (db_run_view), ") || !strings.HasSuffix(got, "over(least) (db_run_view)\n") || strings.Contains(got, "select") {
+		t.Errorf("without the SQL of views:\n%s", got)
+	}
+
+	for i := range 8 {
+		wide(t, db, fmt.Sprint("wide_", i), 60)
+	}
+
+	if got = text(); !strings.Contains(got, "… and 51 more columns") || !strings.Contains(got, "expenses (") || !strings.Contains(got, "over(least)") {
+		t.Errorf("with ten columns:\n%s", got)
+	}
+
+	for i := range 30 {
+		wide(t, db, fmt.Sprint("last_", i), 12)
+	}
+
+	if got = text(); strings.Contains(got, "expenses (") || !strings.Contains(got, "last_29 (") || !strings.Contains(got, "over(least)") {
+		t.Errorf("without the oldest:\n%s", got)
+	}
+}
+
+func wide(t *testing.T, db *agentdb.DB, name string, columns int) {
+	t.Helper()
+	spec := agentdb.TableSpec{Name: name, Purpose: "Wide"}
+	for i := range columns {
+		spec.Columns = append(spec.Columns, agentdb.Column{Name: fmt.Sprint("column_", i), Type: "TEXT"})
+	}
+	if _, err := db.CreateTable(t.Context(), agentdb.By{}, spec); err != nil {
+		t.Fatal(err)
+	}
+}

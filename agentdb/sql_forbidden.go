@@ -1,0 +1,123 @@
+package agentdb
+
+import "strings"
+
+// check says before a statement runs why it is not allowed and what to do instead
+// (OSA-57). It gives advice; the boundary is the authorizer.
+func (s *statement) check(script string) error {
+	why := s.forbiddenReason()
+	if why == "" {
+		return nil
+	}
+	bad := invalid("sql", "%s", why).at(excerpt(script, s.offset))
+	bad.Kind = kindRejected
+	return bad
+}
+
+func (s *statement) forbiddenReason() string {
+	for i, w := range s.words {
+		if w.text == "LOAD_EXTENSION" && s.word(i+1) == "(" {
+			return "load_extension is not allowed: an agent's SQL has SQLite's own functions only"
+		}
+	}
+
+	switch first := s.word(0); first {
+	case "DROP":
+		return s.forbiddenDrop()
+	case "TRUNCATE":
+		return "TRUNCATE is not allowed: delete rows with db_delete, which keeps them restorable"
+	case "ATTACH", "DETACH":
+		return first + " is not allowed: an agent has this one database; bring other data in with db_import"
+	case "PRAGMA":
+		return "PRAGMA is not allowed: db_schema lists tables, columns and indexes, and the host sets the rest"
+	case "VACUUM", "ANALYZE", "REINDEX":
+		return first + " is not allowed: the host looks after the file"
+	case "BEGIN", "COMMIT", "END", "ROLLBACK", "SAVEPOINT", "RELEASE":
+		return first + " is not allowed: each call is one transaction already, and an error rolls all of it back"
+	case "EXPLAIN":
+		return "EXPLAIN is not allowed here: leave it out and run the statement"
+	case "CREATE":
+		return s.forbiddenCreate()
+	case "ALTER":
+		// Anywhere outside parentheses: ALTER TABLE t DROP COLUMN c.
+		if s.has("DROP") {
+			return "dropping a column would lose its values for ever: leave it unused, or rename it"
+		}
+	case "DELETE":
+		if !s.has("WHERE") {
+			return "DELETE without WHERE is not allowed: say which rows; db_delete keeps them restorable"
+		}
+	case "WITH":
+		if s.verb() == "DELETE" && !s.has("WHERE") {
+			return "DELETE without WHERE is not allowed: say which rows; db_delete keeps them restorable"
+		}
+	}
+
+	if table := s.writtenTable(); table != "" && reservedTable(table) {
+		return "the table " + table + " belongs to the host and cannot be written"
+	}
+
+	return ""
+}
+
+func (s *statement) forbiddenDrop() string {
+	switch s.word(1) {
+	case "TABLE":
+		return "DROP TABLE is not allowed, because its rows could not be brought back: delete them with db_delete, or rename the table"
+	case "INDEX", "VIEW", "TRIGGER":
+		return ""
+	}
+	return "DROP " + s.word(1) + " is not allowed: only an INDEX, a VIEW or a TRIGGER can be dropped"
+}
+
+func (s *statement) forbiddenCreate() string {
+	switch s.word(1) {
+	case "TEMP", "TEMPORARY":
+		return "temporary objects are not allowed: use a WITH clause, or a table"
+	case "VIRTUAL":
+		return "virtual tables are not allowed: use an ordinary table, and LIKE or instr() for text"
+	case "TABLE":
+		if s.has("AS") {
+			return "CREATE TABLE … AS is not allowed, because its columns get no types: create the table with db_create_table, then INSERT INTO it … SELECT"
+		}
+	}
+	return ""
+}
+
+// writtenTable is the table that a statement writes into by name, "" when none is found.
+func (s *statement) writtenTable() string {
+	at := -1
+	for i, w := range s.words {
+		if w.depth > 0 {
+			continue
+		}
+
+		switch w.text {
+		case "INTO", "UPDATE":
+			at = i + 1
+		case "FROM":
+			if s.verb() == "DELETE" {
+				at = i + 1
+			}
+		}
+		if at >= 0 {
+			break
+		}
+	}
+	// A trigger's body names tables too; the authorizer looks after those.
+	if at < 0 || s.word(0) == "CREATE" {
+		return ""
+	}
+
+	// INSERT INTO is never followed by OR, but UPDATE OR REPLACE t is.
+	if s.word(at) == "OR" {
+		at += 2
+	}
+
+	// main.t
+	if s.word(at+1) == "." {
+		at += 2
+	}
+
+	return strings.ToLower(strings.Trim(s.word(at), "\"'`[]"))
+}

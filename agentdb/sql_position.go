@@ -1,0 +1,97 @@
+package agentdb
+
+import (
+	"context"
+	"errors"
+	"regexp"
+	"strings"
+
+	sqlite3 "modernc.org/sqlite/lib"
+
+	"rouse/agentdb/sqlite"
+)
+
+// messageName finds the name that an SQLite message complains of.
+var messageName = regexp.MustCompile(`(?s)(?:no such (?:table|column|function|index|view|trigger|collation sequence): |ambiguous column name: |has no column named |near "|wrong number of arguments to function |unrecognized token: ")("[^"]+"|[^"\s(]+)`)
+
+// locate finds where in SQL an error arose, -1 when that cannot be told. SQLite's driver
+// does not report the offset, so it is the first place where the name occurs.
+func locate(sql, message string) int {
+	m := messageName.FindStringSubmatch(message)
+	if m == nil {
+		// Something is missing, at the end.
+		if strings.HasPrefix(message, "incomplete input") {
+			return len(strings.TrimRight(sql, " \t\r\n;"))
+		}
+		return -1
+	}
+
+	name := strings.Trim(m[1], `"`)
+	if strings.HasPrefix(message, "near ") {
+		return onlyOccurrence(sql, name)
+	}
+
+	name = name[strings.LastIndexByte(name, '.')+1:]
+	for i := 0; i < len(sql); {
+		next, what := nextToken(sql, i)
+		if what != tokenSpace && strings.EqualFold(strings.Trim(sql[i:next], "\"`[]"), name) {
+			return i
+		}
+		i = next
+	}
+
+	return strings.Index(sql, name)
+}
+
+// onlyOccurrence finds the only place of a word, -1 when there are several.
+func onlyOccurrence(sql, name string) int {
+	at := -1
+	for i := 0; i < len(sql); {
+		next, what := nextToken(sql, i)
+		if what != tokenSpace && sql[i:next] == name {
+			if at >= 0 {
+				return -1
+			}
+			at = i
+		}
+
+		i = next
+	}
+
+	return at
+}
+
+// excerptFor is the excerpt for a message about SQL, "" when the place is not known.
+func excerptFor(sql, message string) string {
+	if at := locate(sql, message); at >= 0 {
+		return excerpt(sql, at)
+	}
+	return ""
+}
+
+// scriptError turns SQLite's word about a statement into advice.
+func (db *DB) scriptError(ctx context.Context, tx *sqlite.Tx, s *script, statement *statement, err error) error {
+	var bad *Error
+	if errors.As(err, &bad) || ctx.Err() != nil || errors.Is(err, sqlite.ErrTooManyChanges) {
+		return err
+	}
+
+	text := sqlText(err)
+	where := excerpt(s.text, statement.offset)
+	if at := locate(statement.text, text); at >= 0 {
+		where = excerpt(s.text, statement.offset+at)
+	}
+
+	switch code := sqlCode(err); {
+	case code == sqlite3.SQLITE_AUTH:
+		return &Error{Kind: kindRejected, Field: "sql", Retryable: true, Message: text + authorizerOf(ctx).describeDenied(tx) + ": SQL reaches the agent's own tables, with SQLite's own functions, and nothing else; db_schema lists them", Place: where}
+	case refused(err):
+		return invalid("sql", "%s; nothing was written", rowErrorText(err)).at(where)
+	case code == sqlite3.SQLITE_ERROR, code == sqlite3.SQLITE_RANGE, code == sqlite3.SQLITE_READONLY:
+		return invalid("sql", "%s%s; nothing was written", text, db.suggestIn(ctx, prepared{tx}, text)).at(where)
+	case code == 0 && strings.Contains(err.Error(), "missing"):
+		return invalid("params", "the SQL has more parameters than were given: %v", err)
+	}
+
+	return err
+}

@@ -1,0 +1,174 @@
+package agentdb
+
+import (
+	"fmt"
+	"strings"
+	"unicode/utf8"
+
+	"rouse/internal/text"
+)
+
+// statement is one statement of a script.
+type statement struct {
+	text   string // without its semicolon
+	offset int    // bytes before it in the script
+	words  []word
+}
+
+// word is a token that is neither space nor comment.
+type word struct {
+	text  string // in upper case, quotes included
+	at    int    // in the statement
+	depth int    // of parentheses around it
+}
+
+// splitScript cuts SQL into statements. The semicolons inside a trigger do not end it: that
+// does an END that follows one.
+func splitScript(sql string) ([]statement, error) {
+	if strings.ContainsRune(sql, 0) {
+		return nil, invalid("sql", "the SQL holds a NUL character")
+	}
+
+	var out []statement
+	s := statement{}
+	depth := 0
+	finish := func(end, next int) {
+		if len(s.words) > 0 {
+			s.offset += s.words[0].at
+			s.text = sql[s.offset:end]
+			first := s.words[0].at
+			for i := range s.words {
+				s.words[i].at -= first
+			}
+			out = append(out, s)
+		}
+		s, depth = statement{offset: next}, 0
+	}
+
+	for i := 0; i < len(sql); {
+		next, what := nextToken(sql, i)
+		if what == tokenOpen {
+			return nil, invalid("sql", "a comment or a quote is opened and never closed").at(excerpt(sql, i))
+		}
+
+		if what != tokenSpace {
+			text := sql[i:next]
+			// A trigger has semicolons inside; it ends with END and one more.
+			if text == ";" && (!s.isTrigger() || s.endsTrigger()) {
+				finish(i, next)
+				i = next
+				continue
+			}
+
+			if text == ")" {
+				depth--
+			}
+
+			s.words = append(s.words, word{strings.ToUpper(text), i - s.offset, depth})
+			if text == "(" {
+				depth++
+			}
+		}
+
+		i = next
+	}
+
+	end := len(sql)
+	if n := len(s.words); n > 0 {
+		last := s.words[n-1]
+		end = s.offset + last.at + len(last.text)
+	}
+
+	finish(end, len(sql))
+	if len(out) == 0 {
+		return nil, invalid("sql", "there is no statement in the SQL")
+	}
+
+	return out, nil
+}
+
+func (s *statement) word(i int) string {
+	if i < len(s.words) {
+		return s.words[i].text
+	}
+	return ""
+}
+
+func (s *statement) isTrigger() bool {
+	// TEMP is refused later; until then it must not be cut in the middle.
+	if s.word(0) != "CREATE" {
+		return false
+	}
+	return s.word(1) == "TRIGGER" || (s.word(1) == "TEMP" || s.word(1) == "TEMPORARY") && s.word(2) == "TRIGGER"
+}
+
+// endsTrigger says that the words so far end in "; END".
+func (s *statement) endsTrigger() bool {
+	n := len(s.words)
+	return n > 1 && s.words[n-1].text == "END" && s.words[n-2].text == ";"
+}
+
+// verb names what the statement does: "SELECT", "UPDATE", "CREATE TABLE", "ALTER".
+func (s *statement) verb() string {
+	switch first := s.word(0); first {
+	case "WITH":
+		for _, w := range s.words {
+			switch w.text {
+			case "SELECT", "VALUES", "INSERT", "REPLACE", "UPDATE", "DELETE":
+				if w.depth == 0 {
+					return w.text
+				}
+			}
+		}
+		return first
+	case "CREATE":
+		for _, w := range s.words[1:] {
+			switch w.text {
+			case "TABLE", "INDEX", "VIEW", "TRIGGER":
+				return first + " " + w.text
+			case "TEMP", "TEMPORARY", "UNIQUE":
+				continue
+			}
+			return first
+		}
+		return first
+	case "DROP":
+		return first + " " + s.word(1)
+	default:
+		return first
+	}
+}
+
+// has says whether a word occurs outside all parentheses.
+func (s *statement) has(text string) bool {
+	for _, w := range s.words {
+		if w.depth == 0 && w.text == text {
+			return true
+		}
+	}
+	return false
+}
+
+// excerpt shows where in the SQL something is: its line and column, the line, and a caret.
+func excerpt(sql string, at int) string {
+	at = min(max(at, 0), len(sql))
+	begin := strings.LastIndexByte(sql[:at], '\n') + 1
+	end := len(sql)
+	if n := strings.IndexByte(sql[at:], '\n'); n >= 0 {
+		end = at + n
+	}
+
+	line := strings.Count(sql[:at], "\n") + 1
+	before, after := sql[begin:at], strings.TrimRight(sql[at:end], "\r")
+	column := utf8.RuneCountInString(before) + 1
+
+	const around = 60
+	shown := text.Tail(before, around)
+	if shown != before {
+		shown = "…" + shown
+	}
+
+	shown = strings.ReplaceAll(shown, "\t", " ")
+
+	return fmt.Sprintf(" (line %d, column %d)\n  %s%s\n  %s^", line, column, shown, text.Truncate(after, around), strings.Repeat(" ", utf8.RuneCountInString(shown)))
+}

@@ -1,0 +1,85 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"os"
+
+	msqlite "modernc.org/sqlite"
+)
+
+// OpenReadOnly opens a database that nobody else has open, read-only, with what is in its write-ahead
+// log. The caller closes it.
+func OpenReadOnly(path string) (*sql.DB, error) {
+	empty, err := probe(path)
+	if err != nil {
+		return nil, err
+	}
+
+	if empty {
+		if _, err := os.Stat(path); err != nil {
+			return nil, fmt.Errorf("there is no database %s: %w", path, err)
+		}
+		return nil, &CorruptError{path, "it is empty"}
+	}
+
+	params := []string{"mode=ro", "_pragma=cell_size_check(1)", "_pragma=query_only(1)"}
+	if _, err := os.Stat(path + "-wal"); err != nil {
+		params = append(params, "immutable=1") // SQLite would make files beside it
+	}
+
+	db := sql.OpenDB(connector{&msqlite.Driver{}, dsn(path, params...)})
+	db.SetMaxOpenConns(1)
+	return db, nil
+}
+
+// Verify returns a *CorruptError unless a file is an intact database with the application id.
+// thorough also checks that every index agrees with its table, which takes about three times as
+// long.
+func Verify(ctx context.Context, path string, applicationID int32, thorough bool) (err error) {
+	db, err := OpenReadOnly(path)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, db.Close()) }()
+
+	if err := checkApplicationID(ctx, db, path, applicationID); err != nil {
+		return err
+	}
+	return check(ctx, db, path, thorough)
+}
+
+// checkApplicationID reads the mark that says which program the file belongs to.
+func checkApplicationID(ctx context.Context, db *sql.DB, path string, want int32) error {
+	var id int32
+	if err := db.QueryRowContext(ctx, "pragma application_id").Scan(&id); err != nil {
+		return openError(path, err)
+	}
+	if id != want {
+		return &CorruptError{path, fmt.Sprintf("it belongs to another program (application id %#x, not %#x)", id, want)}
+	}
+	return nil
+}
+
+// check reads the whole file.
+func check(ctx context.Context, db *sql.DB, path string, thorough bool) error {
+	pragma := "pragma quick_check(1)"
+	if thorough {
+		pragma = "pragma integrity_check(1)"
+	}
+
+	var verdict string
+	if err := db.QueryRowContext(ctx, pragma).Scan(&verdict); err != nil {
+		return openError(path, err)
+	}
+	if verdict != "ok" {
+		return &CorruptError{path, "it is damaged: " + verdict}
+	}
+
+	return nil
+}
+
+// Check reads the whole file of an open database; a *CorruptError says what is wrong.
+func (db *DB) Check(ctx context.Context) error { return check(ctx, db.read, db.path, false) }

@@ -1,0 +1,102 @@
+package agentdb
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"rouse/agentdb/sqlite"
+)
+
+// AlterTable adds columns to a table. A column that cannot be NULL and has no default gets
+// 0, ” or X” in the rows that are there (OSA-53).
+func (db *DB) AlterTable(ctx context.Context, by By, table string, add []Column) (Migrated, error) {
+	if len(add) == 0 {
+		return Migrated{}, invalid("add_columns", "name at least one column to add")
+	}
+
+	done, err := withBackup(ctx, db, by, func() (Migrated, error) { return db.alterTable(ctx, by, table, add) })
+	if err == nil {
+		done.Warnings = append(db.quotaWarnings(ctx, done.Warnings), db.migrationFileWarnings(ctx)...)
+	}
+	return done, err
+}
+
+func (db *DB) alterTable(ctx context.Context, by By, table string, add []Column) (Migrated, error) {
+	return confined(ctx, db, by, "alter_table", func(ctx context.Context, tx *sqlite.Tx) (Migrated, error) {
+		t, err := needTable(ctx, prepared{tx}, table)
+		if err != nil {
+			return Migrated{}, inField("name", err)
+		}
+
+		up, down, err := t.additions(add)
+		if err != nil {
+			return Migrated{}, err
+		}
+		if err := applySchema(ctx, tx, by, now(), t.Name, up...); err != nil {
+			return Migrated{}, err
+		}
+
+		applied := strings.Join(up, ";\n") + ";"
+		id, err := recordMigration(tx, by, migration{
+			slug: slug("alter " + t.Name), description: "Add columns to " + t.Name, up: applied, down: strings.Join(down, ";\n") + ";",
+		})
+		return Migrated{Success: true, MigrationID: id, AppliedSQL: applied}, err
+	})
+}
+
+// additions writes the statements that add columns, and those that would drop them.
+func (t *Table) additions(add []Column) (up, down []string, err error) {
+	taken := t.columnNames()
+	for i, c := range add {
+		field := fmt.Sprintf("add_columns[%d]", i)
+		if err := checkColumn(field+".name", c.Name); err != nil {
+			return nil, nil, err
+		}
+
+		if containsFold(taken, c.Name) {
+			bad := invalid(field+".name", "the table %s already has a column %s", t.Name, c.Name)
+			// The same call cannot succeed later.
+			bad.Retryable = false
+			return nil, nil, bad
+		}
+
+		if c.PrimaryKey {
+			return nil, nil, invalid(field+".primary_key", "a column that is added cannot be the primary key; make a new table and copy the rows")
+		}
+
+		taken = append(taken, c.Name)
+		def, _, err := c.definition(field, false, false)
+		if err != nil {
+			return nil, nil, err
+		}
+		if strings.Contains(def, " DEFAULT CURRENT_") {
+			return nil, nil, invalid(field+".default", "a column that is added needs a default that is always the same, and %s is not; leave the default out and set the column in the rows", c.Default)
+		}
+
+		// SQLite refuses NOT NULL without a default even for an empty table.
+		if c.Nullable != nil && !*c.Nullable && !strings.Contains(def, " DEFAULT ") {
+			typ, err := c.columnType(field)
+			if err != nil {
+				return nil, nil, err
+			}
+			def += " DEFAULT " + emptyValue(typ)
+		}
+
+		up = append(up, "ALTER TABLE "+quote(t.Name)+" ADD COLUMN "+def)
+		// Undone in the opposite order.
+		down = append([]string{"ALTER TABLE " + quote(t.Name) + " DROP COLUMN " + quote(c.Name)}, down...)
+	}
+
+	return up, down, nil
+}
+
+func emptyValue(typ string) string {
+	switch typ {
+	case typeText:
+		return "''"
+	case typeBlob:
+		return "X''"
+	}
+	return "0"
+}

@@ -1,0 +1,129 @@
+package agentdb
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"rouse/agentdb/sqlite"
+)
+
+// Created is the result of CreateTable, OSA-52.
+type Created struct {
+	Success     bool     `json:"success"`
+	MigrationID int64    `json:"migration_id"` // the number of its file
+	AppliedSQL  string   `json:"applied_sql"`
+	Warnings    []string `json:"warnings,omitempty"`
+}
+
+// CreateTable makes a table with the host's columns, and its indexes.
+func (db *DB) CreateTable(ctx context.Context, by By, spec TableSpec) (Created, error) {
+	statements, err := spec.statements()
+	if err != nil {
+		return Created{}, err
+	}
+
+	created, err := write(ctx, db, by, "create_table", func(ctx context.Context, tx *sqlite.Tx) (Created, error) {
+		return createTable(ctx, tx, by, spec, statements)
+	})
+	if err == nil {
+		created.Warnings = append(db.quotaWarnings(ctx, created.Warnings), db.migrationFileWarnings(ctx)...)
+	}
+	return created, err
+}
+
+// createTable runs inside a write.
+func createTable(ctx context.Context, tx *sqlite.Tx, by By, spec TableSpec, statements []string) (Created, error) {
+	if err := viewFree(tx, spec.Name); err != nil {
+		return Created{}, err
+	}
+	if err := nameFree(tx, "name", spec.Name); err != nil {
+		return Created{}, err
+	}
+
+	for i, index := range spec.Indexes {
+		if err := nameFree(tx, fmt.Sprintf("indexes[%d].name", i), index.Name); err != nil {
+			return Created{}, err
+		}
+	}
+
+	at := now()
+	// A row of a table of this name that is gone may still be there.
+	if _, err := tx.Exec(`insert into _tables_meta(name, purpose, created_at, run_id) values (?, ?, ?, ?)
+		on conflict(name) do update set purpose = excluded.purpose, created_at = excluded.created_at, run_id = excluded.run_id`,
+		spec.Name, strings.TrimSpace(spec.Purpose), at, by.Run); err != nil {
+		return Created{}, err
+	}
+
+	if err := applySchema(ctx, tx, by, at, spec.Name, statements...); err != nil {
+		return Created{}, err
+	}
+
+	created := Created{Success: true, AppliedSQL: strings.Join(statements, ";\n") + ";"}
+	var err error
+	created.MigrationID, err = recordMigration(tx, by, migration{
+		slug: slug("create " + spec.Name), description: "Create " + spec.Name + ": " + spec.Purpose, up: created.AppliedSQL, down: "DROP TABLE " + quote(spec.Name) + ";",
+	})
+
+	return created, err
+}
+
+// nameFree refuses a name that is taken: tables, views and indexes share one namespace.
+func nameFree(tx *sqlite.Tx, field, name string) error {
+	var kind, owner string
+	row := tx.QueryRow(`select coalesce(max(type), ''), coalesce(max(tbl_name), '') from sqlite_schema where name = ? collate nocase and type <> 'trigger'`, name)
+	if err := row.Scan(&kind, &owner); err != nil {
+		return err
+	}
+	if kind == "" {
+		return nil
+	}
+
+	bad := invalid(field, "a %s named %s already exists", kind, name)
+	if kind == "index" {
+		bad.Message += " on the table " + owner
+	}
+
+	bad.Retryable = false // the same call cannot succeed later, OSA-52
+	return bad
+}
+
+// viewFree refuses a table with the name of a saved view (OSA-51).
+func viewFree(tx *sqlite.Tx, name string) error {
+	var taken bool
+	if err := tx.QueryRow(`select exists (select 1 from _views where name = ?)`, name).Scan(&taken); err != nil || !taken {
+		return err
+	}
+	bad := invalid("name", "a saved view named %s already exists; choose another name, or drop the view with db_drop_view", name)
+	bad.Retryable = false
+	return bad
+}
+
+// applySchema runs statements that change the schema and logs them as one change.
+func applySchema(ctx context.Context, tx *sqlite.Tx, by By, at, table string, statements ...string) error {
+	ctx = tx.Context(ctx)
+	_, _, err := changeSchema(ctx, tx, by, at, table, func() (string, error) {
+		for _, statement := range statements {
+			if _, err := tx.SQL().ExecContext(ctx, statement); err != nil {
+				return "", err
+			}
+		}
+		return strings.Join(statements, ";\n") + ";", nil
+	})
+
+	return err
+}
+
+// quotaWarnings measures the file after a write and adds the warning that this may give. The
+// write is done, even if the caller gives up or measuring fails.
+func (db *DB) quotaWarnings(ctx context.Context, warnings []string) []string {
+	warning, err := db.measureQuota(context.WithoutCancel(ctx))
+	if err != nil {
+		warning = err.Error()
+	}
+
+	if warning != "" {
+		warnings = append(warnings, warning)
+	}
+	return warnings
+}

@@ -1,0 +1,66 @@
+package dispatch
+
+import (
+	"context"
+	"time"
+
+	"rouse/agentdb/ledger"
+	"rouse/internal/domain"
+)
+
+// Executor does the work of runs, and knows what is configured for them. Everything that it
+// answers may change from one call to the next: a configuration is reloaded while runs are on.
+type Executor interface {
+	// Policy is what a job wants of its runs; those without a job ask with "".
+	Policy(job string) Policy
+	// Blocked says why a queued run must not start yet, "" when it may.
+	Blocked(run ledger.Run) string
+	// Execute does the work of one attempt. An error means that the host could not, and
+	// counts as outcome error.
+	Execute(ctx context.Context, run ledger.Run, a ledger.Attempt) (ledger.Result, error)
+	// OnFinalize does what remains to be done for a run that Execute did not bring to its end:
+	// it was cut off for the last time, nobody answered it, or Execute failed. It may add to
+	// what the record says of the end.
+	OnFinalize(ctx context.Context, run ledger.Run, res ledger.Result) ledger.Result
+	// Notices tell people that a run has ended, or waits for one of them.
+	Notices(run ledger.Run, res ledger.Result) []ledger.Notice
+	// PauseNotices tell them that this end is one failure too many, and pauses the job.
+	PauseNotices(run ledger.Run, res ledger.Result, failures int) []ledger.Notice
+}
+
+// Policy is what a job wants of its runs.
+type Policy struct {
+	Attempts            int // 0 and 1: no retry
+	Backoff, MaxBackoff time.Duration
+	On                  []domain.Outcome // which outcomes are tried again
+	Resume              bool             // go on after an interruption
+	Concurrency         int              // of the job's runs; 0 means 1, below 0 unlimited
+	StartDeadline       time.Duration    // longest wait in the queue; 0 means none
+	PauseAfter          int              // failed runs in a row that pause the job; 0: never
+}
+
+// ExecutorFunc executes runs for which nothing is configured: they are resumed and not retried,
+// nothing blocks them, and nobody is told of their end.
+type ExecutorFunc func(ctx context.Context, run ledger.Run, a ledger.Attempt) (ledger.Result, error)
+
+// Policy implements Executor.
+func (ExecutorFunc) Policy(string) Policy { return Policy{Resume: true} }
+
+// Blocked implements Executor.
+func (ExecutorFunc) Blocked(ledger.Run) string { return "" }
+
+// Execute implements Executor.
+func (f ExecutorFunc) Execute(ctx context.Context, run ledger.Run, a ledger.Attempt) (ledger.Result, error) {
+	return f(ctx, run, a)
+}
+
+// OnFinalize implements Executor.
+func (ExecutorFunc) OnFinalize(_ context.Context, _ ledger.Run, res ledger.Result) ledger.Result {
+	return res
+}
+
+// Notices implements Executor.
+func (ExecutorFunc) Notices(ledger.Run, ledger.Result) []ledger.Notice { return nil }
+
+// PauseNotices implements Executor.
+func (ExecutorFunc) PauseNotices(ledger.Run, ledger.Result, int) []ledger.Notice { return nil }

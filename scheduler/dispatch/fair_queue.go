@@ -1,0 +1,376 @@
+package dispatch
+
+import (
+	"container/heap"
+	"slices"
+	"time"
+
+	"rouse/agentdb/ledger"
+	"rouse/internal/domain"
+)
+
+// FairQueue gives lanes to waiting runs. It has no clock and no database: the Dispatcher and a
+// simulation hand it the time, and start what it chooses.
+//
+// Runs wait in job queues, in the order of their acceptance, and the job queues of an agent
+// make up its agent queue. A heap of agent queues, each with a heap of its job queues, has the
+// run that waits longest at its head. A queue that finds its agent's or its job's lanes full is
+// removed from its heap and inserted again when one of them gets free, so that a lane finds its
+// next run without a scan of all those that wait for other lanes.
+type FairQueue struct {
+	runs, perAgent int
+	policy         func(job string) Policy
+	jobQueues      map[jobKey]*jobQueue
+	agentQueues    map[string]*agentQueue
+	heads          agentHeap // agents that may have a free lane
+	withDeadline   map[jobKey]*jobQueue
+	waitingForJob  map[string][]*jobQueue // by job: queues that wait for its lanes
+	paused         []*jobQueue            // queues of paused jobs and agents
+	pausedBy       []ledger.Pause         // the pauses that stopped them
+
+	running map[int64]jobKey
+	agents  map[string]int // how many of their runs are on
+	jobs    map[string]int
+}
+
+// jobKey names the queue for the lanes of one agent and one job. Manual runs have a queue of
+// their own, because they do not wait for a pause to end.
+type jobKey struct {
+	agent, job string
+	manual     bool
+}
+
+// jobQueue holds the queued runs of one key, oldest first.
+type jobQueue struct {
+	jobKey
+	runs  []queuedRun
+	index int // in the heap of its agent queue; below 0: not in it
+}
+
+// queuedRun is a claimable run that has no lanes yet.
+type queuedRun struct {
+	id    int64
+	since time.Time // when its start_deadline began to run; zero when it has begun before
+}
+
+// agentQueue holds the job queues of one agent.
+type agentQueue struct {
+	agent string
+	jobs  jobHeap
+	index int // in the heap of agent queues; below 0: its lanes are full, or nothing is queued
+}
+
+// Late is a run that has waited longer than its job's start_deadline.
+type Late struct {
+	Run    int64
+	Waited time.Duration
+}
+
+// NewFairQueue has so many lanes, and of them so many for one agent; 0 means 4 and 1.
+func NewFairQueue(runs, perAgent int, policy func(job string) Policy) *FairQueue {
+	f := &FairQueue{policy: policy, running: map[int64]jobKey{}, agents: map[string]int{}, jobs: map[string]int{}}
+	f.Clear()
+	f.SetLanes(runs, perAgent)
+	return f
+}
+
+// SetLanes changes how many lanes there are; what runs keeps its own.
+func (f *FairQueue) SetLanes(runs, perAgent int) {
+	if runs <= 0 {
+		runs = defaultRuns
+	}
+
+	if perAgent <= 0 {
+		perAgent = defaultPerAgent
+	}
+
+	f.runs, f.perAgent = runs, perAgent
+	for _, c := range f.agentQueues {
+		f.reorder(c)
+	}
+}
+
+// Free is how many lanes are left.
+func (f *FairQueue) Free() int { return f.runs - len(f.running) }
+
+// Clear empties the queues; what runs keeps its lanes.
+func (f *FairQueue) Clear() {
+	f.jobQueues, f.agentQueues, f.withDeadline, f.waitingForJob = map[jobKey]*jobQueue{}, map[string]*agentQueue{}, map[jobKey]*jobQueue{}, map[string][]*jobQueue{}
+	f.heads, f.paused = nil, nil
+}
+
+// Add queues a run, in front of younger ones that were added before it.
+func (f *FairQueue) Add(r ledger.Run) {
+	w := queuedRun{id: r.ID}
+	if r.State == domain.StateQueued && r.Attempt == 0 {
+		w.since = latest(r.QueuedAt, r.NotBefore)
+	}
+
+	l := jobKeyOf(r)
+	if q := f.jobQueues[l]; q != nil {
+		place := len(q.runs)
+		for place > 0 && q.runs[place-1].id > w.id {
+			place--
+		}
+
+		if q.runs = slices.Insert(q.runs, place, w); place == 0 {
+			f.headChanged(q)
+		}
+		return
+	}
+
+	q := &jobQueue{jobKey: l, runs: []queuedRun{w}, index: -1}
+	f.jobQueues[l] = q
+	if f.policy(l.job).StartDeadline > 0 {
+		f.withDeadline[l] = q
+	}
+
+	f.insert(q)
+}
+
+func jobKeyOf(r ledger.Run) jobKey { return jobKey{r.Agent, r.Job, r.Trigger == domain.TriggerManual} }
+
+// Dequeue removes and returns the runs that get a lane now: those that have waited longest, are
+// not paused, and whose agent and job have lanes free. It also removes those that have waited
+// longer than their job's start_deadline, for which late accounts.
+func (f *FairQueue) Dequeue(now time.Time, pauses []ledger.Pause) (starting []int64, late []Late) {
+	// First, so that a run past its deadline does not start because a lane happens to be free.
+	late = f.dequeueLate(now)
+	f.requeuePaused(now, pauses)
+
+	for f.Free() > 0 && len(f.heads) > 0 {
+		c := f.heads[0]
+		if f.agents[c.agent] >= f.perAgent {
+			heap.Pop(&f.heads) // until one of its runs ends
+			continue
+		}
+
+		q := c.jobs[0]
+		switch _, paused := ledger.Paused(pauses, q.job, q.agent, now); {
+		case paused && !q.manual:
+			f.remove(q)
+			f.paused = append(f.paused, q)
+		case f.jobFull(q.job):
+			f.remove(q)
+			f.waitingForJob[q.job] = append(f.waitingForJob[q.job], q)
+		default:
+			id := q.runs[0].id
+			f.removeHead(q)
+			if _, on := f.running[id]; on {
+				continue // the ledger was read before its start, or before its end was written
+			}
+
+			f.running[id] = q.jobKey
+			f.agents[q.agent]++
+			f.jobs[q.job]++
+			starting = append(starting, id)
+		}
+	}
+
+	return starting, late
+}
+
+func (f *FairQueue) jobFull(job string) bool {
+	p := f.policy(job)
+	return job != "" && p.Concurrency >= 0 && f.jobs[job] >= max(p.Concurrency, 1)
+}
+
+// dequeueLate removes the runs that have waited too long.
+func (f *FairQueue) dequeueLate(now time.Time) (late []Late) {
+	for l, q := range f.withDeadline {
+		most := f.policy(l.job).StartDeadline
+		for len(q.runs) > 0 && most > 0 {
+			// Sorted by id, which is nearly the order of since: a retried run in front (no since)
+			// may hide a late one behind it until it has started.
+			w := q.runs[0]
+			if w.since.IsZero() || now.Sub(w.since) <= most {
+				break
+			}
+			late = append(late, Late{w.id, now.Sub(w.since)})
+			f.removeHead(q)
+		}
+	}
+
+	slices.SortFunc(late, func(a, b Late) int { return int(a.Run - b.Run) })
+	return late
+}
+
+// requeuePaused brings paused queues back when the pauses are no longer those that stopped them.
+func (f *FairQueue) requeuePaused(now time.Time, pauses []ledger.Pause) {
+	over := func(p ledger.Pause) bool { return p.Over(now) }
+	if len(f.paused) == 0 || (slices.Equal(f.pausedBy, pauses) && !slices.ContainsFunc(pauses, over)) {
+		f.pausedBy = pauses
+		return
+	}
+
+	held := f.paused
+	f.paused, f.pausedBy = nil, pauses
+	for _, q := range held {
+		f.insert(q)
+	}
+}
+
+// NextLate is when the next waiting run will have waited too long; zero: never.
+func (f *FairQueue) NextLate() time.Time {
+	var first time.Time
+	for l, q := range f.withDeadline {
+		if most := f.policy(l.job).StartDeadline; most > 0 && !q.runs[0].since.IsZero() {
+			first = earlier(first, q.runs[0].since.Add(most+time.Millisecond))
+		}
+	}
+	return first
+}
+
+// Release frees the lanes of runs.
+func (f *FairQueue) Release(ids ...int64) {
+	for _, id := range ids {
+		l, ok := f.running[id]
+		if !ok {
+			continue
+		}
+
+		delete(f.running, id)
+		decrement(f.agents, l.agent)
+		decrement(f.jobs, l.job)
+		// All of the job's queues come back, though one lane is free: which of them has the
+		// oldest run only the heap knows, and the others are removed again at no great cost.
+		waited := f.waitingForJob[l.job]
+		delete(f.waitingForJob, l.job)
+		for _, q := range waited {
+			f.insert(q)
+		}
+
+		if c := f.agentQueues[l.agent]; c != nil {
+			f.reorder(c)
+		}
+	}
+}
+
+// decrement counts down, and drops names at zero: agents and jobs come and go for as long as the daemon lives.
+func decrement(count map[string]int, name string) {
+	if count[name]--; count[name] == 0 {
+		delete(count, name)
+	}
+}
+
+// insert puts a job queue into its agent's heap, unless it is empty, in it, or was replaced by Clear.
+func (f *FairQueue) insert(q *jobQueue) {
+	if len(q.runs) == 0 || q.index >= 0 || f.jobQueues[q.jobKey] != q {
+		return
+	}
+
+	c := f.agentQueues[q.agent]
+	if c == nil {
+		c = &agentQueue{agent: q.agent, index: -1}
+		f.agentQueues[q.agent] = c
+	}
+
+	heap.Push(&c.jobs, q)
+	f.reorder(c)
+}
+
+// remove takes a job queue out of its agent's heap until something changes for it.
+func (f *FairQueue) remove(q *jobQueue) {
+	if q.index < 0 {
+		return
+	}
+	c := f.agentQueues[q.agent]
+	heap.Remove(&c.jobs, q.index)
+	f.reorder(c)
+}
+
+// removeHead drops the first run of a job queue.
+func (f *FairQueue) removeHead(q *jobQueue) {
+	if q.runs = q.runs[1:]; len(q.runs) == 0 {
+		f.remove(q)
+		delete(f.jobQueues, q.jobKey)
+		delete(f.withDeadline, q.jobKey)
+		return
+	}
+	f.headChanged(q)
+}
+
+// headChanged restores the heaps after the first run of a job queue has changed.
+func (f *FairQueue) headChanged(q *jobQueue) {
+	if q.index >= 0 {
+		c := f.agentQueues[q.agent]
+		heap.Fix(&c.jobs, q.index)
+		f.reorder(c)
+	}
+}
+
+// reorder restores the heap of agents after an agent's first run, or its free lanes, have changed.
+func (f *FairQueue) reorder(c *agentQueue) {
+	switch {
+	case len(c.jobs) == 0:
+		if c.index >= 0 {
+			heap.Remove(&f.heads, c.index)
+		}
+		delete(f.agentQueues, c.agent)
+	case c.index >= 0:
+		heap.Fix(&f.heads, c.index)
+	case f.agents[c.agent] < f.perAgent:
+		heap.Push(&f.heads, c)
+	}
+}
+
+func latest(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+// jobHeap is a heap of an agent's job queues by the run that waits longest.
+type jobHeap []*jobQueue
+
+func (h jobHeap) Len() int           { return len(h) }
+func (h jobHeap) Less(i, j int) bool { return h[i].runs[0].id < h[j].runs[0].id }
+func (h jobHeap) Swap(i, j int) {
+	h[i], h[j] = h[j], h[i]
+	h[i].index, h[j].index = i, j
+}
+
+// Push implements heap.Interface.
+func (h *jobHeap) Push(x any) {
+	q := x.(*jobQueue)
+	q.index = len(*h)
+	*h = append(*h, q)
+}
+
+// Pop implements heap.Interface.
+func (h *jobHeap) Pop() any {
+	old := *h
+	q := old[len(old)-1]
+	old[len(old)-1] = nil
+	*h = old[:len(old)-1]
+	q.index = -1
+	return q
+}
+
+// agentHeap is a heap of agent queues by the run that waits longest.
+type agentHeap []*agentQueue
+
+func (h agentHeap) Len() int           { return len(h) }
+func (h agentHeap) Less(i, j int) bool { return h[i].jobs[0].runs[0].id < h[j].jobs[0].runs[0].id }
+func (h agentHeap) Swap(i, j int) {
+	h[i], h[j] = h[j], h[i]
+	h[i].index, h[j].index = i, j
+}
+
+// Push implements heap.Interface.
+func (h *agentHeap) Push(x any) {
+	c := x.(*agentQueue)
+	c.index = len(*h)
+	*h = append(*h, c)
+}
+
+// Pop implements heap.Interface.
+func (h *agentHeap) Pop() any {
+	old := *h
+	c := old[len(old)-1]
+	old[len(old)-1] = nil
+	*h = old[:len(old)-1]
+	c.index = -1
+	return c
+}

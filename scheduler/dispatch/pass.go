@@ -1,0 +1,284 @@
+package dispatch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"rouse/agentdb/ledger"
+	"rouse/internal/domain"
+)
+
+// maxPage is how many runs are read from the ledger at once; the first read of a pass is
+// as small as what can start, and minPage at least.
+const (
+	minPage = 16
+	maxPage = 512
+)
+
+// pass stops what was cancelled and starts what can be started. next is when time alone makes
+// more claimable.
+func (d *Dispatcher) pass(ctx, writing context.Context) (over bool, next time.Time, err error) {
+	if err := d.stopCancelled(ctx); err != nil {
+		return false, time.Time{}, err
+	}
+
+	now := d.o.Now()
+	if d.o.Only != 0 {
+		return d.passOnly(ctx, writing, now)
+	}
+	if err := d.readPauses(ctx); err != nil {
+		return false, time.Time{}, err
+	}
+	if err := d.expireQuestions(writing, now); err != nil {
+		return false, time.Time{}, err
+	}
+
+	// Below what was read, runs become claimable again (backlog); a deep queue is not read from
+	// its start at each change.
+	if !now.Before(d.queue.rereadAt()) {
+		d.rereadQueue(now)
+	}
+
+	if err := d.fillLanes(ctx, writing, now); err != nil {
+		d.rereadQueue(now) // what was dequeued and not started is still in the ledger
+		return false, time.Time{}, err
+	}
+
+	next, err = d.o.Ledger.NextDue(ctx, now)
+	// A change that came while the deep queue rested is looked at when that is over.
+	if again := d.queue.rereadAt(); d.queue.stale && d.free() > 0 && again.After(now) {
+		next = earlier(next, again)
+	}
+
+	if d.free() > 0 { // else nobody could take its place
+		next = earlier(next, d.nextLate())
+	}
+
+	// The end of a pause is written nowhere, so no change of the ledger tells of it.
+	for _, p := range d.pauses {
+		if p.Until.After(now) {
+			next = earlier(next, p.Until)
+		}
+	}
+
+	return false, next, err
+}
+
+// earlier is the earlier of two times; zero means never.
+func earlier(a, b time.Time) time.Time {
+	if a.IsZero() || (!b.IsZero() && b.Before(a)) {
+		return b
+	}
+	return a
+}
+
+// readPauses reads the pauses when one was written since they were last read.
+func (d *Dispatcher) readPauses(ctx context.Context) error {
+	select {
+	case <-d.pausesChanged: // never ready before the first read
+	default:
+		if d.pausesChanged != nil {
+			return nil
+		}
+	}
+
+	replanned := d.o.Ledger.PlanChanged() // before the pauses: one that is written meanwhile is read next time
+	pauses, err := d.o.Ledger.Pauses(ctx, d.o.Now())
+	if err != nil {
+		return fmt.Errorf("the pauses cannot be read: %w", err)
+	}
+
+	d.pauses, d.pausesChanged = pauses, replanned
+	return nil
+}
+
+// rereadQueue makes the next read begin at the start of the queue.
+func (d *Dispatcher) rereadQueue(now time.Time) {
+	d.queue = backlog{readFrom: now}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.lanes.Clear()
+}
+
+// free is how many lanes the daemon has left.
+func (d *Dispatcher) free() int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.lanes.Free()
+}
+
+func (d *Dispatcher) nextLate() time.Time {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.lanes.NextLate()
+}
+
+// releaseLanes frees the lanes of runs.
+func (d *Dispatcher) releaseLanes(ids ...int64) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.lanes.Release(ids...)
+	for _, id := range ids {
+		delete(d.cancels, id)
+	}
+}
+
+// fillLanes gives free lanes to the backlog, and reads on in the queue while lanes stay free.
+func (d *Dispatcher) fillLanes(ctx, writing context.Context, now time.Time) error {
+	if err := d.startQueued(ctx, writing, now); err != nil {
+		return err
+	}
+
+	// Mostly a few runs are queued and all start; only when they do not is it worth reading far.
+	page := min(max(2*d.free(), minPage), maxPage)
+	for d.free() > 0 && ctx.Err() == nil {
+		runs, err := d.o.Ledger.Claimable(ctx, now, d.queue.seen, page)
+		if err != nil {
+			return err
+		}
+
+		for _, r := range runs {
+			d.queue.seen = r.ID
+			why := d.o.Executor.Blocked(r)
+			if d.logBlocked(r, why); why == "" {
+				d.mu.Lock()
+				d.lanes.Add(r)
+				d.mu.Unlock()
+			}
+		}
+
+		d.queue.read += len(runs)
+		if err := d.startQueued(ctx, writing, now); err != nil {
+			return err
+		}
+		if len(runs) < page {
+			break
+		}
+
+		page = maxPage
+	}
+
+	return nil
+}
+
+// startQueued starts the oldest runs of the backlog that find their lanes.
+func (d *Dispatcher) startQueued(ctx, writing context.Context, now time.Time) error {
+	for ctx.Err() == nil && d.free() > 0 {
+		d.mu.Lock()
+		starting, late := d.lanes.Dequeue(now, d.pauses)
+		d.mu.Unlock()
+
+		// Late runs are not failures of Execute: nothing was done that OnFinalize could see to.
+		for _, w := range late {
+			if err := d.finishUnstarted(writing, w.Run, ledger.Result{Outcome: domain.OutcomeSkipped, Error: LateReason(w.Waited)}); err != nil {
+				d.releaseLanes(starting...)
+				return err
+			}
+		}
+
+		if len(starting)+len(late) == 0 {
+			return nil
+		}
+		if err := d.start(writing, starting); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// LateReason says why a run was not started that waited for so long.
+func LateReason(waited time.Duration) string {
+	return fmt.Sprintf("waited %s in the queue, longer than its start_deadline", waited.Round(time.Second))
+}
+
+// passOnly serves one run, whatever else is queued.
+func (d *Dispatcher) passOnly(ctx, writing context.Context, now time.Time) (over bool, next time.Time, err error) {
+	r, err := d.o.Ledger.Run(ctx, d.o.Only)
+	if err != nil {
+		return false, time.Time{}, err
+	}
+
+	switch {
+	case r.State == domain.StateFinished:
+		return true, time.Time{}, nil
+	case r.State == domain.StateRunning:
+		return false, time.Time{}, nil
+	case r.WaitsForPerson(): // it waits for a person, and this process need not
+		return true, time.Time{}, nil
+	case r.NotBefore.After(now):
+		return false, r.NotBefore, nil
+	}
+
+	if why := d.o.Executor.Blocked(r); why != "" {
+		return false, time.Time{}, d.finishUnstarted(writing, r.ID, ledger.Result{Outcome: domain.OutcomeError, Error: why})
+	}
+
+	// Its owner asked for it here and now, so that pauses, which were not read, do not stop it.
+	d.mu.Lock()
+	d.lanes.Clear()
+	d.lanes.Add(r)
+	d.mu.Unlock()
+
+	return false, time.Time{}, d.startQueued(ctx, writing, now)
+}
+
+// start gives runs that have their lanes an attempt, all in one commit, and executes them.
+func (d *Dispatcher) start(writing context.Context, ids []int64) error {
+	if len(ids) == 0 {
+		return nil
+	}
+
+	started, err := d.o.Ledger.StartAttempts(writing, ids...)
+	if err != nil {
+		d.releaseLanes(ids...)
+		return err
+	}
+
+	for i, id := range ids {
+		if started[i].Err != nil { // no longer claimable: cancelled since it was read
+			d.releaseLanes(id)
+			continue
+		}
+
+		// Not from ctx: an attempt outlives the end of the dispatcher's context, for drain ends it.
+		work, cancel := context.WithCancelCause(writing)
+		d.mu.Lock()
+		d.cancels[id] = cancel
+		d.mu.Unlock()
+		d.attempts.Go(func() { d.execute(work, writing, started[i].Run, started[i].Attempt, cancel) })
+	}
+
+	return nil
+}
+
+// finishUnstarted ends a run that never got to work. It takes an attempt for a moment, so
+// that the end is fenced like any other.
+func (d *Dispatcher) finishUnstarted(writing context.Context, id int64, res ledger.Result) error {
+	run, a, err := d.o.Ledger.StartAttempt(writing, id)
+	if errors.Is(err, ledger.ErrNotClaimable) { // it was cancelled, or ended by somebody else
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+
+	res.Notices = d.o.Executor.Notices(run, res)
+	return d.o.Ledger.Finish(writing, a, res)
+}
+
+// logBlocked logs why a run stays queued, once for each reason.
+func (d *Dispatcher) logBlocked(r ledger.Run, why string) {
+	if d.blocked[r.ID] == why {
+		return
+	}
+
+	if why == "" {
+		delete(d.blocked, r.ID)
+		return
+	}
+
+	d.blocked[r.ID] = why
+	d.log.Warn("a run stays queued", "job", r.Job, "run", r.ID, "reason", why)
+}

@@ -1,0 +1,65 @@
+package dispatch
+
+import (
+	"context"
+	"fmt"
+
+	"rouse/agentdb/ledger"
+	"rouse/internal/domain"
+)
+
+// rescue ends the attempts that a dead process left running. The home's lock says that
+// nobody else can be working on them.
+func (d *Dispatcher) rescue(ctx context.Context) error {
+	runs, err := d.o.Ledger.Running(ctx)
+	if err != nil {
+		return err
+	}
+
+	for _, r := range runs {
+		a := ledger.Attempt{Run: r.ID, Number: r.Attempt}
+		d.log.Warn("an attempt was cut off", "job", r.Job, "run", r.ID, "attempt", a.Number)
+		if err := d.interrupt(ctx, r, a, "the process that ran it ended", ledger.Result{}); err != nil {
+			return err
+		}
+	}
+
+	return nil
+}
+
+// park ends an attempt that had to stop because the daemon does.
+func (d *Dispatcher) park(ctx context.Context, run ledger.Run, a ledger.Attempt, stop *Stop, res ledger.Result) error {
+	d.log.Info("a run is parked", "job", run.Job, "run", run.ID, "attempt", a.Number)
+	return d.interrupt(ctx, run, a, stop.reason, res)
+}
+
+// interrupt leaves the run to its next attempt, unless it may have none.
+func (d *Dispatcher) interrupt(ctx context.Context, run ledger.Run, a ledger.Attempt, reason string, res ledger.Result) error {
+	why := GiveUp(d.o.Executor.Policy(run.Job), run.Interruptions)
+	switch {
+	case run.CancelReason != "": // asked for before the process ended
+		res.Outcome, why = domain.OutcomeCancelled, run.CancelReason
+	case why == "":
+		return d.o.Ledger.Interrupt(ctx, a, reason, nil)
+	default:
+		res.Outcome, why = domain.OutcomeInterrupted, reason+why
+	}
+
+	res.Error = why
+	res = d.o.Executor.OnFinalize(ctx, run, res)
+	res.Notices = d.o.Executor.Notices(run, res)
+	res.Pause = d.pauseRule(run, res)
+
+	return d.o.Ledger.Interrupt(ctx, a, reason, &res)
+}
+
+// GiveUp says why a run that was cut off has no further attempt, "" when it has one.
+func GiveUp(p Policy, interruptions int) string {
+	switch {
+	case !p.Resume:
+		return "; its job says resume: false"
+	case interruptions >= maxInterrupted:
+		return fmt.Sprintf(", as %d attempts before it", interruptions)
+	}
+	return ""
+}

@@ -1,0 +1,212 @@
+package schedule
+
+import (
+	"fmt"
+	"time"
+)
+
+// Mode is a preset of the limits within which an agent plans its own wakes (OSA-72).
+type Mode string
+
+// The modes. In manual mode only the owner plans wakes.
+const (
+	ModeAmbient  Mode = "ambient"
+	ModeReactive Mode = "reactive"
+	ModeProject  Mode = "project"
+	ModeManual   Mode = "manual"
+)
+
+// allDays is the mask of a week without restriction.
+const allDays = 1<<7 - 1
+
+// Limits bound the wakes that one agent plans.
+type Limits struct {
+	Mode                 Mode
+	Horizon, MinInterval time.Duration  // how far ahead a wake is at most and at least; 0 means unlimited
+	DailyCap             int            // started wakes in the last 24 h; 0 outside manual means unlimited
+	Quiet                Quiet          // zero value: none
+	Days                 uint8          // Sunday 1 … Saturday 64; 127 all
+	Zone                 *time.Location // of quiet hours and days; nil means UTC
+	MaxChain             int            // wakes in a row that wakes asked for; 0 means unlimited
+}
+
+// Preset is what a mode means (OSA-72), false for a mode that does not exist.
+func Preset(m Mode) (Limits, bool) {
+	const day = 24 * time.Hour
+	night := Quiet{From: 22 * 60, To: 7 * 60}
+	switch m {
+	case ModeAmbient:
+		return Limits{Mode: m, Horizon: 7 * day, MinInterval: time.Hour, DailyCap: 6, Quiet: night, Days: allDays}, true
+	case ModeReactive:
+		return Limits{Mode: m, Horizon: day, MinInterval: 5 * time.Minute, DailyCap: 48, Days: allDays}, true
+	case ModeProject:
+		return Limits{Mode: m, Horizon: 30 * day, MinInterval: time.Hour, DailyCap: 4, Quiet: night, Days: allDays}, true
+	case ModeManual:
+		return Limits{Mode: m, Horizon: 7 * day, MinInterval: 15 * time.Minute, Days: allDays}, true
+	}
+
+	return Limits{}, false
+}
+
+// WakeRequest is a request for a wake.
+type WakeRequest struct {
+	At     time.Time
+	ByUser bool // requests of the owner are bound by the horizon alone
+	Depth  int  // how many wakes in a row led to the run that asks, 0 when another trigger started it
+}
+
+// Usage is what the ledger knows when a wake is requested.
+type Usage struct {
+	Started int // wakes started in the last 24 h, whatever became of them (C-16)
+	Paused  bool
+}
+
+// Why a wake was moved or rejected.
+const (
+	ReasonManual      = "mode_manual"
+	ReasonDailyCap    = "daily_cap"
+	ReasonPaused      = "paused"
+	ReasonChain       = "max_chain"
+	ReasonMinInterval = "min_interval"
+	ReasonHorizon     = "max_horizon"
+	ReasonQuiet       = "quiet_hours"
+	ReasonDay         = "day_not_allowed"
+)
+
+// ClampResult is the decision about an Ask.
+type ClampResult struct {
+	At       time.Time // in UTC, never before now; zero when rejected
+	Reasons  []string  // one for each move, in order; for a rejection the one that applied
+	Rejected bool
+}
+
+// Clamp moves a requested wake inside the limits, or rejects it (OSA-73). It makes one pass: a
+// later step may move the wake past the horizon again. An instant that has passed becomes now
+// without a reason, for the owner too: the wake still comes as early as it can.
+func (l Limits) Clamp(now time.Time, ask WakeRequest, u Usage) ClampResult {
+	if reason := l.rejection(ask, u); reason != "" {
+		return ClampResult{Reasons: []string{reason}, Rejected: true}
+	}
+
+	at := ask.At
+	if at.Before(now) {
+		at = now
+	}
+
+	c := ClampResult{At: at.UTC()}
+	move := func(reason string, to time.Time) {
+		c.At, c.Reasons = to.UTC(), append(c.Reasons, reason)
+	}
+	if first := now.Add(l.MinInterval); !ask.ByUser && c.At.Before(first) {
+		move(ReasonMinInterval, first)
+	}
+
+	if last := now.Add(l.Horizon); l.Horizon > 0 && c.At.After(last) {
+		move(ReasonHorizon, last)
+	}
+
+	if ask.ByUser {
+		return c
+	}
+
+	if l.Quiet.holds(c.At.In(l.zone())) {
+		move(ReasonQuiet, l.Quiet.end(c.At, l.zone()))
+	}
+
+	if !l.onAllowedDay(c.At) {
+		move(ReasonDay, l.nextAllowedDay(c.At))
+	}
+
+	return c
+}
+
+// rejection is why a request is rejected whatever its time is, "" when it is not.
+func (l Limits) rejection(ask WakeRequest, u Usage) string {
+	switch {
+	case ask.ByUser:
+		return ""
+	case l.Mode == ModeManual:
+		return ReasonManual
+	case l.WakesLeft(u) == 0:
+		return ReasonDailyCap
+	case u.Paused:
+		return ReasonPaused
+	case l.MaxChain > 0 && ask.Depth >= l.MaxChain:
+		return ReasonChain
+	case l.Days&allDays == 0:
+		return ReasonDay
+	}
+	return ""
+}
+
+// WakesLeft is how many more wakes may start today: -1 when unlimited, 0 in manual mode.
+func (l Limits) WakesLeft(u Usage) int {
+	switch {
+	case l.Mode == ModeManual:
+		return 0
+	case l.DailyCap <= 0:
+		return -1
+	}
+	return max(0, l.DailyCap-u.Started)
+}
+
+func (l Limits) zone() *time.Location {
+	if l.Zone == nil {
+		return time.UTC
+	}
+	return l.Zone
+}
+
+func (l Limits) onAllowedDay(t time.Time) bool { return l.Days>>t.In(l.zone()).Weekday()&1 == 1 }
+
+// nextAllowedDay keeps the local time of t on the next allowed day. It is at most a week
+// ahead, and two where the zone skipped the date, or a gap leads from it to the next.
+func (l Limits) nextAllowedDay(t time.Time) time.Time {
+	local := t.In(l.zone())
+	for n := 1; n <= 14; n++ {
+		d := dateOf(local).add(n)
+		moved := resolve(d, local.Hour(), local.Minute(), local.Second(), l.zone()).Add(time.Duration(local.Nanosecond()))
+		if d.exists(l.zone()) && l.onAllowedDay(moved) {
+			return moved
+		}
+	}
+
+	return t
+}
+
+// Warning puts one reason of a decision into a sentence that a model and a person understand.
+func Warning(reason string, l Limits, c ClampResult) string {
+	moved := func(why string, a ...any) string {
+		return fmt.Sprintf(why, a...) + "; the wake is now planned for " + c.At.In(l.zone()).Format("Mon 2006-01-02 15:04 MST") + "."
+	}
+	switch reason {
+	case ReasonManual:
+		return "Not planned: in manual mode only the owner plans when this agent wakes."
+	case ReasonDailyCap:
+		return fmt.Sprintf("Not planned: this agent may wake itself %d times in 24 hours, and has.", l.DailyCap)
+	case ReasonPaused:
+		return "Not planned: this agent is paused until its owner resumes it or the pause ends."
+	case ReasonChain:
+		return fmt.Sprintf("Not planned: this agent woke itself %s in a row; something else has to start it before it may plan a wake again.", times(l.MaxChain))
+	case ReasonMinInterval:
+		return moved("A wake must be at least %s from now", formatDuration(l.MinInterval))
+	case ReasonHorizon:
+		return moved("A wake can be at most %s from now", formatDuration(l.Horizon))
+	case ReasonQuiet:
+		return moved("This agent does not wake itself in its quiet hours, %s", l.Quiet)
+	case ReasonDay:
+		if l.Days&allDays == 0 {
+			return "Not planned: no day of the week is allowed for this agent to wake itself."
+		}
+		return moved("This agent wakes itself only on %s", list(values(uint64(l.Days), 7), dayNames))
+	}
+
+	return "The wake was changed: " + reason + "."
+}
+
+func times(n int) string {
+	if n == 1 {
+		return "once"
+	}
+	return fmt.Sprintf("%d times", n)
+}

@@ -1,0 +1,197 @@
+package watcher
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+)
+
+var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+
+func (s *debouncer) paths(at time.Duration) []string {
+	var out []string
+	for _, it := range s.dequeueDue(noon.Add(at), 1000) {
+		out = append(out, it.path)
+	}
+	return out
+}
+
+func look(size int64, modified time.Duration) stamp {
+	return stamp{device: 1, inode: 2, size: size, modified: noon.Add(modified).UnixNano(), changed: noon.Add(modified).UnixNano()}
+}
+
+func TestDebouncerWaitsForTheWindow(t *testing.T) {
+	s := newDebouncer(time.Second)
+	s.observe("a", noon, look(1, 0), hintArrived)
+	if got := s.paths(999 * time.Millisecond); got != nil {
+		t.Errorf("ready before its window: %v", got)
+	}
+
+	due := s.dequeueDue(noon.Add(time.Second), 1)
+	if len(due) != 1 || !s.confirm(due[0], noon.Add(time.Second), look(1, 0)) {
+		t.Errorf("not ready after its window: %v", due)
+	}
+	if s.len() != 0 || !s.nextDue().IsZero() {
+		t.Errorf("%d left, next %s", s.len(), s.nextDue())
+	}
+}
+
+// OSA-91: each change restarts the window, whether an event or the check at its end notices it.
+func TestDebouncerWaitsForAFileThatGrows(t *testing.T) {
+	s := newDebouncer(time.Second)
+	for i := range 100 {
+		at := time.Duration(i) * 900 * time.Millisecond
+		s.observe("a", noon.Add(at), look(int64(i), at), hintChanged)
+		if got := s.paths(at + 899*time.Millisecond); got != nil {
+			t.Fatalf("ready while it grows, at %s", at)
+		}
+	}
+
+	end := 99*900*time.Millisecond + time.Second
+	due := s.dequeueDue(noon.Add(end), 1)
+	if len(due) != 1 || s.confirm(due[0], noon.Add(end), look(1000, end)) {
+		t.Fatalf("it changed without an event, and is ready: %v", due)
+	}
+	if s.nextDue() != noon.Add(end+time.Second) {
+		t.Errorf("next look at %s", s.nextDue())
+	}
+}
+
+// An event that changes nothing (a chmod, a second look) does not put the deadline off.
+func TestDebouncerIgnoresWhatChangesNothing(t *testing.T) {
+	s := newDebouncer(time.Second)
+	s.observe("a", noon, look(1, 0), hintChanged)
+	s.observe("a", noon.Add(900*time.Millisecond), look(1, 0), hintChanged)
+	if got := s.paths(time.Second); !slices.Equal(got, []string{"a"}) {
+		t.Errorf("due: %v", got)
+	}
+}
+
+// A file that was complete before it was renamed into the folder needs one recheck only;
+// one that is being written does not pass for such a file, nor one that a scan found.
+func TestDebouncerRename(t *testing.T) {
+	old := look(5, -time.Hour)
+	old.changed = noon.UnixNano() // the rename
+	fresh := look(5, 0)
+	for _, c := range []struct {
+		name  string
+		stamp stamp
+		how   hint
+		want  time.Duration
+	}{
+		{"renamed", old, hintArrived, 50 * time.Millisecond},
+		{"written", fresh, hintArrived, time.Second},
+		{"no news", old, hintChanged, time.Second},
+		{"scanned", old, hintScan, time.Second},
+		{"a file system without a time of change", stamp{size: 5, modified: old.modified}, hintArrived, time.Second},
+	} {
+		s := newDebouncer(time.Second)
+		s.observe("a", noon, c.stamp, c.how)
+		if got := s.nextDue().Sub(noon); got != c.want {
+			t.Errorf("%s: looked at again after %s, want %s", c.name, got, c.want)
+		}
+
+		due := s.dequeueDue(s.nextDue(), 1)
+		other := c.stamp
+		other.size++
+		if s.confirm(due[0], noon.Add(c.want), other) || s.nextDue().Sub(noon) != c.want+time.Second {
+			t.Errorf("%s: a change at the recheck does not need the whole window", c.name)
+		}
+	}
+}
+
+// What settles at the same instant is taken in the order in which it came.
+func TestDebouncerOrder(t *testing.T) {
+	s := newDebouncer(time.Second)
+	var want []string
+	for i := range 1000 {
+		path := fmt.Sprint((i * 7919) % 1000)
+		s.observe(path, noon, look(1, 0), hintScan)
+		want = append(want, path)
+	}
+
+	s.remove(want[10])
+	want = slices.Delete(want, 10, 11)
+	if got := s.paths(time.Second); !slices.Equal(got, want) {
+		t.Errorf("another order")
+	}
+}
+
+// Whatever happens to the files, none is ready before it has looked the same for a whole
+// window, and each is ready once it has.
+func TestDebouncerProperty(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := newDebouncer(time.Second)
+		now := noon
+		files, since, seen := map[string]int64{}, map[string]time.Time{}, map[string]bool{}
+		step := rapid.IntRange(0, 700)
+		for range rapid.IntRange(1, 200).Draw(t, "steps") {
+			now = now.Add(time.Duration(step.Draw(t, "ms")) * time.Millisecond)
+			path := rapid.SampledFrom([]string{"a", "b", "c"}).Draw(t, "path")
+			if rapid.Bool().Draw(t, "changes") {
+				files[path]++
+				since[path] = now
+			}
+
+			if rapid.Bool().Draw(t, "told") || !seen[path] {
+				s.observe(path, now, look(files[path], 0), hintChanged)
+				seen[path] = true
+			}
+
+			for _, it := range s.dequeueDue(now, 10) {
+				if s.confirm(it, now, look(files[it.path], 0)) && now.Sub(since[it.path]) < time.Second && files[it.path] > 0 {
+					t.Fatalf("%s is ready %s after it changed", it.path, now.Sub(since[it.path]))
+				}
+			}
+
+			if len(s.items) != len(s.queue) {
+				t.Fatalf("%d files, %d deadlines", len(s.items), len(s.queue))
+			}
+		}
+
+		for round := range 3 {
+			now = now.Add(time.Second)
+			for _, it := range s.dequeueDue(now, 10) {
+				s.confirm(it, now, look(files[it.path], 0))
+			}
+			if round == 1 && s.len() > 0 {
+				t.Fatalf("%d files never settle", s.len())
+			}
+		}
+	})
+}
+
+func TestRecentForgetsTheOldest(t *testing.T) {
+	r := newRecent[int](10)
+	for i := range 100 {
+		r.put(stampKey{uint64(i)}, i)
+		if _, ok := r.get(stampKey{uint64(i)}); !ok || len(r.young)+len(r.old) > 20 {
+			t.Fatalf("at %d: %v, %d held", i, ok, len(r.young)+len(r.old))
+		}
+	}
+
+	if _, ok := r.get(stampKey{5}); ok {
+		t.Error("the oldest is still there")
+	}
+}
+
+// A stamp is trusted only if another write would show in it.
+func TestStampStable(t *testing.T) {
+	for _, c := range []struct {
+		modified time.Duration
+		now      time.Duration
+		want     bool
+	}{
+		{1 * time.Millisecond, 10 * time.Millisecond, false},
+		{1 * time.Millisecond, 100 * time.Millisecond, true},
+		{0, 2 * time.Second, false}, // whole seconds: FAT counts in twos
+		{0, 3 * time.Second, true},
+	} {
+		if got := look(1, c.modified).stable(noon.Add(c.now)); got != c.want {
+			t.Errorf("modified %s, now %s: %v", c.modified, c.now, got)
+		}
+	}
+}

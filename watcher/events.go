@@ -1,0 +1,48 @@
+package watcher
+
+import "github.com/fsnotify/fsnotify"
+
+// readEvents reads events as fast as they come and only notes their paths: whoever does more
+// here lets the kernel's queue overflow.
+func (w *Watcher) readEvents() {
+	if w.subs.events == nil {
+		return
+	}
+	for {
+		select {
+		case e, ok := <-w.subs.events.Events:
+			if !ok {
+				return
+			}
+			if e.Name == "" {
+				continue
+			}
+
+			around, itself := w.subs.subscribers(e.Name)
+			for _, f := range around {
+				f.noteEvent(e.Name, e.Has(fsnotify.Create))
+			}
+
+			if e.Has(fsnotify.Remove) || e.Has(fsnotify.Rename) {
+				for _, f := range itself {
+					f.noteRemoved(e.Name, e.Has(fsnotify.Rename))
+				}
+			}
+		case err, ok := <-w.subs.events.Errors:
+			if !ok {
+				return
+			}
+			w.rescanAll(err)
+		}
+	}
+}
+
+// rescanAll makes up for events that the system could not deliver.
+func (w *Watcher) rescanAll(err error) {
+	w.log.Warn("file events were lost; every watched folder is scanned", "error", err)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, f := range w.folders {
+		f.requestScan("events were lost: " + err.Error())
+	}
+}

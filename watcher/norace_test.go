@@ -1,0 +1,5 @@
+//go:build !race
+
+package watcher_test
+
+const testsPerProcessor = 6
