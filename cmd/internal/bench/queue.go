@@ -190,22 +190,17 @@ func benchBare(ctx context.Context, path string) (float64, error) {
 	return 16 * benchWrites / time.Since(begin).Seconds(), nil
 }
 
-<<<<<<< HEAD
-// noop is an executor that only reports that it was called.
-type noop struct{ started chan int64 }
-=======
 // unlimited is an executor's part without settings, but for jobs whose runs may all be on at once.
 type unlimited struct{ dispatch.ExecutorFunc }
 
 // Policy implements dispatch.Executor.
 func (unlimited) Policy(string) dispatch.Policy { return dispatch.Policy{Concurrency: -1} }
 
-// noop is an executor that does nothing but tell that it was called.
+// noop is an executor that only reports that it was called.
 type noop struct {
 	unlimited
 	started chan int64
 }
->>>>>>> 766a1b01b14bb2b2635abcfb398ac6a2c335ed8a
 
 func (n noop) Execute(_ context.Context, r ledger.Run, _ ledger.Attempt) (ledger.Result, error) {
 	n.started <- r.ID

@@ -139,16 +139,11 @@ func startWatching(ctx context.Context, path string, o watcher.Options, w watche
 	}}, nil
 }
 
-<<<<<<< HEAD
 // starts is an executor that only reports that it was called.
-type starts func(ledger.Run)
-=======
-// starts is an executor that does nothing but tell that it was called.
 type starts struct {
 	unlimited
 	started func(ledger.Run)
 }
->>>>>>> 766a1b01b14bb2b2635abcfb398ac6a2c335ed8a
 
 func (s starts) Execute(_ context.Context, r ledger.Run, _ ledger.Attempt) (ledger.Result, error) {
 	s.started(r)
