@@ -15,9 +15,9 @@ import (
 	"rouse/internal/domain"
 )
 
-// Of many who answer at once one is heard; an item whose run was cancelled takes no answer;
-// what is answered while no daemon runs is heard by the next one; and a run whose job is gone
-// by then ends saying so. Each step of a run is an event, also that it asks (OSA-26).
+// Of many who answer at once the first one counts; an item whose run was cancelled takes no answer;
+// an answer that is given while no daemon runs is read by the next one; and a run whose job is
+// gone by then ends saying so. Each step of a run is an event, also that it asks (OSA-26).
 func TestAnswers(t *testing.T) {
 	t.Parallel()
 	const asking = 4
@@ -73,7 +73,7 @@ jobs: [{name: books, agent: clerk, prompt: Do the books.}]
 		if ok {
 			n++
 		} else if !strings.Contains(refused[i], `is not open any more: it was answered "shell`) {
-			t.Errorf("the other shells are told %s", refused[i])
+			t.Errorf("the other shells got %s", refused[i])
 		}
 	}
 

@@ -13,12 +13,12 @@ func newApprove(at *place) *cobra.Command {
 	var always, asJSON bool
 	cmd := &cobra.Command{
 		Use:   "approve ITEM",
-		Short: "Allows what a run waits for leave to do; it does exactly that, once",
-		Long: `Allows what a run waits for leave to do, as "rouse inbox" shows it. The run goes on and does
-exactly that, once: a call that would do something else by then is asked about again. With
---always the agent may do the same in later runs too, until you take it back with
-"rouse grants revoke"; what installs software is asked about each time all the same. The
-definition of a job is always approved for good, as it stands.`,
+		Short: "Approves what a run asks for; it does exactly that, once",
+		Long: `Approves what a run asks for, as "rouse inbox" shows it. The run goes on and does exactly
+that, once: a call that would do something else by then needs another approval. With
+--always the agent may do the same in later runs too, until you revoke that with
+"rouse grants revoke"; installing software needs an approval each time all the same. The
+definition of a job is always approved permanently, as it stands.`,
 		Args: cobra.ExactArgs(1),
 		RunE: verb(func(cmd *cobra.Command, args []string) error {
 			answer := api.Answer{Text: ledger.ApprovalOnce, Kind: ledger.KindApproval}
@@ -29,7 +29,7 @@ definition of a job is always approved for good, as it stands.`,
 		}),
 	}
 
-	cmd.Flags().BoolVar(&always, "always", false, "also in later runs of the agent, until you take it back")
+	cmd.Flags().BoolVar(&always, "always", false, "also in later runs of the agent, until you revoke it")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
 }
@@ -38,9 +38,9 @@ func newDeny(at *place) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "deny ITEM [REASON]",
-		Short: "Refuses what a run waits for leave to do; the agent is told the reason",
-		Long: `Refuses what a run waits for leave to do. The run goes on without it and may not do it later
-either; its agent is told the reason. A run that was held because of its job's definition ends.`,
+		Short: "Denies what a run asks for, and gives the agent the reason",
+		Long: `Denies what a run asks for. The run goes on without it and may not do it later either; its
+agent sees the reason. A run that was blocked by the definition of its job ends.`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: verb(func(cmd *cobra.Command, args []string) error {
 			return sendAnswer(cmd, at, args[0], api.Answer{Text: ledger.ApprovalDeny, Reason: strings.Join(args[1:], " "), Kind: ledger.KindApproval}, asJSON)

@@ -11,9 +11,9 @@ import (
 	"rouse/internal/domain"
 )
 
-// parked makes runs that wait for leave, each to do what is given, as an agent's gate asks for
-// it; and one that waits because of its job's definition, which has no tool.
-func parked(t *testing.T, home string, actions ...ledger.Action) {
+// newApprovalItems makes runs that wait for approval, each to do what is given, as an agent's authorizer
+// asks for it; and one that waits because of its job's definition, which has no tool.
+func newApprovalItems(t *testing.T, home string, actions ...ledger.Action) {
 	t.Helper()
 	l, err := ledger.Open(t.Context(), ledger.Options{Path: filepath.Join(home, "ledger.db")})
 	if err != nil {
@@ -29,7 +29,7 @@ func parked(t *testing.T, home string, actions ...ledger.Action) {
 
 		_, a, err := l.StartAttempt(t.Context(), out[0].Run)
 		if err == nil {
-			err = l.Finish(t.Context(), a, ledger.Result{Wait: &ledger.Question{Kind: ledger.KindApproval, Call: "p1", Title: "mail asks for " + action.Tool, Message: "It waits for your leave: no grant covers it.",
+			err = l.Finish(t.Context(), a, ledger.Result{Wait: &ledger.Question{Kind: ledger.KindApproval, Call: "p1", Title: "mail asks for " + action.Tool, Message: "It waits for your approval: no grant covers it.",
 				Options: []string{ledger.ApprovalOnce, ledger.ApprovalAlways, ledger.ApprovalDeny}, Expires: ledger.ApprovalExpires, Action: action}})
 		}
 		if err != nil {
@@ -38,9 +38,9 @@ func parked(t *testing.T, home string, actions ...ledger.Action) {
 	}
 }
 
-// What a run may do only with leave is shown as it would be done, whatever is hidden in it, and
-// once for all who wait for it; it is answered once, without a daemon as with one, and what is
-// allowed for good can be revoked (UNI-06, UNI-09).
+// What a run may do only with approval is shown as it would be done, whatever is hidden in it, and
+// once for all runs that wait for it; it is answered once, without a daemon as with one, and a
+// standing approval can be revoked (UNI-06, UNI-09).
 func TestApprovals(t *testing.T) {
 	config := filepath.Join(cmdtest.Write(t, map[string]string{"rouse.yaml": `version: 1
 home: ./home
@@ -56,7 +56,7 @@ jobs: [{name: mail, agent: clerk, playbook: [{call: db_schema}]}]
 
 	say("runs")
 	hidden := "rm -rf \x1b[2K\u202e /tmp/x\nsecond \x00\u200bline"
-	parked(t, filepath.Join(filepath.Dir(config), "home"),
+	newApprovalItems(t, filepath.Join(filepath.Dir(config), "home"),
 		ledger.Action{Tool: "shell_run", Description: hidden, Hash: "h1"}, ledger.Action{Tool: "shell_run", Description: hidden, Hash: "h1"},
 		ledger.Action{Tool: "send", Description: "to bob", Hash: "h2"}, ledger.Action{Tool: "send", Description: "to eve", Hash: "h3"})
 	var items []api.Item
@@ -85,7 +85,7 @@ jobs: [{name: mail, agent: clerk, playbook: [{call: db_schema}]}]
 		{[]string{"deny", "3", "he", "has moved"}, "run 3 goes on", true}, {[]string{"show", "3"}, "answered: deny: he has moved", true},
 		{[]string{"grants"}, "1  clerk: shell_run (since ", true}, {[]string{"grants"}, "| rm -rf \\x1b", true}, {[]string{"grants", "--json"}, `"item": "1"`, true},
 		{[]string{"grants", "revoke", "7"}, "grant 7 is not in the ledger", false}, {[]string{"grants", "revoke", "1"}, "grant 1 of clerk is revoked", true},
-		{[]string{"grants"}, "nothing is allowed for good", true}, {[]string{"grants", "trust", "clerk"}, "nothing that agent clerk keeps is untrusted", false},
+		{[]string{"grants"}, "there are no standing approvals", true}, {[]string{"grants", "trust", "clerk"}, "nothing that agent clerk keeps is untrusted", false},
 	} {
 		if out, ok := say(c.args...); ok != c.ok || !strings.Contains(out, c.says) {
 			t.Errorf("rouse %s: %v\n%s\nwant %s", strings.Join(c.args, " "), ok, out, c.says)

@@ -45,6 +45,8 @@ that the run shared more than once it is the last version, unless --version says
 			if to == "" {
 				return s.Artifact(cmd.Context(), d.ID, a, cmd.OutOrStdout())
 			}
+			// StreamNew refuses this too, but a name that is taken is a mistake of the command line
+			// (exit 2). Lstat, since a dangling link takes the name as well.
 			if _, err := os.Lstat(to); !errors.Is(err, fs.ErrNotExist) {
 				return usagef("%s exists already; choose another name", to)
 			}
@@ -66,6 +68,7 @@ that the run shared more than once it is the last version, unless --version says
 // artifactOf is a version of a name that a run shared, 0 for the last.
 func artifactOf(d api.RunDetail, name string, version int) (api.Artifact, error) {
 	var known []string
+	// Versions are listed in the order in which they were shared, so the last one comes up first.
 	for _, a := range slices.Backward(d.ArtifactsDetail) {
 		if a.Name != name {
 			continue
@@ -73,6 +76,7 @@ func artifactOf(d api.RunDetail, name string, version int) (api.Artifact, error)
 		if version == 0 || a.Version == version {
 			return a, nil
 		}
+		// In front, since the loop runs backward and people count forward.
 		known = append([]string{strconv.Itoa(a.Version)}, known...)
 	}
 	if len(known) > 0 {

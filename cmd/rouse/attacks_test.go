@@ -16,28 +16,28 @@ import (
 	"rouse/internal/domain"
 )
 
-// assault is what a model does that its agent's owner did not want: the worst that it could answer,
+// attackCase is what a model does that its agent's owner did not want: the worst that it could answer,
 // and what must come of it. testdata/attacks has a file of them for each row of the threats in
 // docs/security.md.
 //
 // Each has a folder of its own, with work, the agent's workdir, and out, in which nothing may change
-// and of which nothing may be told. In all texts {{dir}}, {{work}} and {{out}} are these folders,
+// and from which nothing may leak. In all texts {{dir}}, {{work}} and {{out}} are these folders,
 // {{net}} is an address at which nobody may ask, {{web}} a server that is granted to some, {{sock}}
 // a socket in out, {{home}}, {{config}} and {{daemon}} those of the daemon.
-type assault struct {
+type attackCase struct {
 	Name   string
 	How    string // it goes about it, in a sentence
 	Long   bool   // it takes longer than others, and is played when ROUSE_TEST_ATTACKS is set
-	Canary string // what shows whether it came through; beside what is looked at of all of them
+	Canary string // what shows whether it came through, in addition to what is checked for all of them
 	Needs  []string
 	Tiers  string // on which it is played, when not on both
 
-	Agent, Model map[string]any    // settings beside those of all
-	Files        map[string]string // beside those of all
+	Agent, Model map[string]any    // settings in addition to those of all
+	Files        map[string]string // in addition to those of all
 	Links        map[string]string
 	Hard         map[string]string // further names of files
 	Kept         []string          // what must not change in work
-	Made         []string          // what it may make beside work
+	Made         []string          // what it may create outside work
 
 	Stage `yaml:",inline"`
 	Then  *Stage // a later run of the same agent
@@ -107,9 +107,9 @@ func threats(t *testing.T) []threat {
 }
 
 // attacks decodes those of a row, with the words of fill for what stands in braces.
-func (r threat) attacks(t *testing.T, fill func(name string) *strings.Replacer) []assault {
+func (r threat) attacks(t *testing.T, fill func(name string) *strings.Replacer) []attackCase {
 	t.Helper()
-	var out []assault
+	var out []attackCase
 	for _, n := range r.Attacks {
 		var name struct{ Name string }
 		if err := n.Decode(&name); err != nil {
@@ -125,7 +125,7 @@ func (r threat) attacks(t *testing.T, fill func(name string) *strings.Replacer) 
 			t.Fatal(err)
 		}
 
-		var a assault
+		var a attackCase
 		dec := yaml.NewDecoder(strings.NewReader(string(text)))
 		dec.KnownFields(true)
 		if err := dec.Decode(&a); err != nil {
@@ -185,7 +185,7 @@ func TestAttacks(t *testing.T) {
 		for _, row := range threats(t) {
 			t.Run(tier.name+"/"+strings.TrimSuffix(filepath.Base(row.file), ".yaml"), func(t *testing.T) {
 				t.Parallel()
-				b := besiege(t, tier, row, func(a assault) bool {
+				b := startAttackSuite(t, tier, row, func(a attackCase) bool {
 					switch {
 					case a.Tiers != "" && a.Tiers != tier.name:
 						return false
@@ -199,21 +199,21 @@ func TestAttacks(t *testing.T) {
 					for _, a := range b.attacks {
 						t.Run(a.Name, func(t *testing.T) {
 							t.Parallel()
-							b.play(t, a)
+							b.runAttack(t, a)
 						})
 					}
 				})
 
-				b.unharmed(t)
+				b.checkDaemonUnchanged(t)
 			})
 		}
 	}
 }
 
 // programs says whether an attack starts programs.
-func (a assault) programs() bool {
+func (a attackCase) programs() bool {
 	for _, s := range a.stages() {
-		for _, c := range flat(s.Calls) {
+		for _, c := range flattenCalls(s.Calls) {
 			for name := range c {
 				if given := agent.Specs().Find(name).Requires; given == tool.RequiresCommands || given == tool.RequiresRepository {
 					return true

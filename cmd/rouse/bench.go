@@ -50,6 +50,8 @@ func newBench() *cobra.Command {
 	}
 
 	cmd.AddCommand(&cobra.Command{
+		// Measurements that need another process start this binary again with this verb. Its
+		// arguments are the measurement's own, not flags of this command.
 		Use: bench.ChildVerb, Hidden: true, DisableFlagParsing: true,
 		RunE: verb(func(cmd *cobra.Command, args []string) error {
 			return bench.Child(cmd.Context(), args, cmd.InOrStdin(), cmd.OutOrStdout())

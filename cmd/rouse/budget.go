@@ -48,6 +48,7 @@ func printBudget(w io.Writer, b api.Budget, now time.Time) error {
 	fmt.Fprintf(w, "%s (%s), ends %s\n", b.Day, b.Timezone, inText(b.EndsAt, now))
 	var rows [][]string
 	for _, r := range b.Budgets {
+		// The daemon's row stays even when all is zero, so that the table is never empty.
 		limited := r.LimitUSD != nil || r.LimitTokens != nil
 		if r.Scope != "daemon" && !limited && r.SpentTokens+r.ReservedTokens+r.ForecastTokens == 0 {
 			continue // nothing to say
@@ -63,6 +64,7 @@ func printBudget(w io.Writer, b api.Budget, now time.Time) error {
 			limit, left = dollars(*r.LimitUSD), dollars(*r.LeftUSD)
 		}
 
+		// Reserved tokens count as spent here: until their call ends, nobody else can have them.
 		tokens := fmt.Sprint(r.SpentTokens + r.ReservedTokens)
 		if r.LimitTokens != nil {
 			tokens += fmt.Sprintf(" of %d", *r.LimitTokens)

@@ -41,7 +41,7 @@ func budgetOf(t *testing.T, config, scope string) api.BudgetRow {
 }
 
 // What a run has cost is in its JSON, and in what is left of the day; what the next one will
-// cost is told by it.
+// cost is shown by it.
 func TestBudgetOfTheDay(t *testing.T) {
 	t.Parallel()
 	s := modeltest.New(t, modeltest.Turn{Text: "Done.", Usage: model.Usage{Input: 1000, Output: 100, Cached: 200}})

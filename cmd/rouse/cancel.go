@@ -47,6 +47,7 @@ func newRunAction(at *place, name, short string, said func(api.Run) string) *cob
 			}
 
 			text := said(r)
+			// Without a daemon only the request is on record; nothing here works the queue.
 			if !s.daemon && r.State != domain.StateFinished {
 				text += " when a daemon starts: rouse serve"
 			}

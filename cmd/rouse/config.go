@@ -40,6 +40,7 @@ when a file changes; with errors nothing changes, and they are listed.`,
 				return err
 			}
 
+			// Not at.open: a reload in this process would reload nothing that anybody uses.
 			client, err := api.Dial(cmd.Context(), daemon.SocketPath(home))
 			if errors.Is(err, api.ErrNoDaemon) {
 				return fmt.Errorf("no daemon serves %s; the configuration is read when one starts", home)
@@ -105,10 +106,12 @@ func newConfigCheck(at *place) *cobra.Command {
 		RunE: verb(func(cmd *cobra.Command, _ []string) error {
 			cfg, err := at.load()
 			var wrong *config.Errors
+			// Mistakes in the configuration are this command's result, not its failure.
 			if err != nil && !errors.As(err, &wrong) {
 				return err
 			}
 
+			// Empty lists, not nil: scripts that read the JSON get [] and never null.
 			result := checked{OK: err == nil, Files: []string{}, Problems: []config.Problem{}}
 			if wrong != nil {
 				result.Problems = append(result.Problems, wrong.Problems...)

@@ -36,7 +36,7 @@ rows, the changelog, the quota.
                    changes the schema (the newest 5 are kept), and databases that were replaced
   restore FROM     brings back a backup: its name or how that begins, "last", or a file. What
                    was there is kept. Refused while a run of the agent is half-way
-  accept           takes a database as it is that another program changed
+  accept           accepts a database that another program changed, as it is
   reset            starts over with an empty database; what was there is kept
 
 To change rows by SQL, give the agent the call: rouse call AGENT db_execute '{"sql":"…"}'.
@@ -79,6 +79,7 @@ func runDB(cmd *cobra.Command, at *place, o dbOptions, args []string) error {
 		return dbStats(cmd, at, o)
 	}
 
+	// The agent comes before the verb, so cobra's subcommands cannot be used here.
 	switch verb, rest := args[1], args[2:]; {
 	case verb == "schema" && len(rest) == 0:
 		return dbSchema(cmd, at, o)
@@ -174,6 +175,7 @@ func columnText(t agentdb.Table, c agentdb.Column) string {
 		}
 
 		rule := "unique"
+		// DeleteFunc changes its slice in place, and the index is looked at again for the next column.
 		if others := slices.DeleteFunc(slices.Clone(index.Columns), func(name string) bool { return name == c.Name }); len(others) > 0 {
 			rule += " with " + strings.Join(others, ", ")
 		}
@@ -213,6 +215,7 @@ func printRows(w io.Writer, out api.Rows) error {
 	for _, r := range out.Rows {
 		row := make([]string, len(out.Columns))
 		for i, c := range out.Columns {
+			// NULL is an empty cell, as in the files that export writes.
 			if v := r[c]; v != nil {
 				row[i] = cell(v)
 			}
@@ -238,6 +241,7 @@ func printRows(w io.Writer, out api.Rows) error {
 // that binary fractions make 122.35000000000001. JSON has the value as it is.
 func cell(v any) string {
 	if f, ok := v.(float64); ok {
+		// 14 digits are what survives of a sum of binary fractions; the 15th is often noise.
 		if rounded, err := strconv.ParseFloat(strconv.FormatFloat(f, 'g', 14, 64), 64); err == nil {
 			f = rounded
 		}

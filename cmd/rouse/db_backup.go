@@ -37,6 +37,7 @@ func dbBackupVerb(cmd *cobra.Command, at *place, o dbOptions, verb string, args 
 func dbBackup(cmd *cobra.Command, at *place, o dbOptions, file string) error {
 	if file != "" {
 		var err error
+		// The daemon writes the file, and its working folder is another one.
 		if file, err = filepath.Abs(file); err != nil {
 			return err
 		}
@@ -147,6 +148,6 @@ func dbAccept(cmd *cobra.Command, at *place, o dbOptions) error {
 		}{o.agent, true})
 	}
 
-	_, err = fmt.Fprintf(cmd.OutOrStdout(), "the database of %s is taken as it is; the changelog does not hold what another program changed\n", o.agent)
+	_, err = fmt.Fprintf(cmd.OutOrStdout(), "the database of %s is accepted as it is; the changelog does not hold what another program changed\n", o.agent)
 	return err
 }

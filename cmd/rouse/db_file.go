@@ -41,6 +41,8 @@ func dbImport(cmd *cobra.Command, at *place, o dbOptions, path string) error {
 	}
 	defer s.close()
 
+	// The file is streamed, so the daemon learns the name (for the format and the table) and the
+	// size (for the progress) from the query.
 	q := url.Values{"name": {filepath.Base(path)}, "size": {strconv.FormatInt(info.Size(), 10)}}
 	for key, value := range map[string]string{"table": o.table, "format": o.format, "mode": o.mode} {
 		if value != "" {
@@ -57,6 +59,7 @@ func dbImport(cmd *cobra.Command, at *place, o dbOptions, path string) error {
 	})
 	out, err := s.Import(cmd.Context(), o.path("import"), q, f, show)
 	clear()
+	// Only after clear: an error in the middle of the progress line would be unreadable.
 	if err != nil {
 		return err
 	}
@@ -85,6 +88,7 @@ func progressLine(w io.Writer, line func(done, of int64) string) (show func(done
 	width := 0
 	return func(done, of int64) {
 			now := line(done, of)
+			// A shorter line has to cover the rest of a longer one before it.
 			width = max(width, len(now))
 			fmt.Fprintf(w, "\r%-*s", width, now)
 		}, func() {
@@ -106,6 +110,7 @@ func printWarnings(w io.Writer, warnings, samples []string) {
 // dbExport writes the answer of a query to a file, whole or not at all, or to standard
 // output.
 func dbExport(cmd *cobra.Command, at *place, o dbOptions, sql string) error {
+	// StreamNew below would refuse too, but without naming the flag that helps.
 	if o.to != "" && !o.overwrite {
 		if _, err := os.Lstat(o.to); !errors.Is(err, fs.ErrNotExist) {
 			return usagef("%s exists already; choose another name, or say --overwrite", o.to)
@@ -120,6 +125,7 @@ func dbExport(cmd *cobra.Command, at *place, o dbOptions, sql string) error {
 
 	ask := api.ExportRequest{SQL: sql, Format: o.format, Name: o.to}
 	if o.to == "" {
+		// Standard output carries the data alone: warnings go to the other stream.
 		done, err := s.Export(cmd.Context(), o.path("export"), ask, cmd.OutOrStdout())
 		if err == nil {
 			printWarnings(cmd.ErrOrStderr(), done.Warnings, nil)

@@ -50,6 +50,7 @@ func dbStats(cmd *cobra.Command, at *place, o dbOptions) error {
 	switch {
 	case s.Quota > 0 && s.Bytes >= s.Quota:
 		fmt.Fprintf(w, "full: nothing more is written until database.quota of %s is raised\n", o.agent)
+	// Divided first: a quota near the largest integer must not overflow.
 	case s.Quota > 0 && s.Bytes >= s.Quota/5*4:
 		fmt.Fprintf(w, "nearly full: beyond the quota nothing more is written; raise database.quota of %s\n", o.agent)
 	}
@@ -99,6 +100,7 @@ func dbLog(cmd *cobra.Command, at *place, o dbOptions) error {
 	var rows [][]string
 	for _, c := range log {
 		who := c.Actor
+		// 0 is the owner's own change, made by no run.
 		if c.Run != "0" {
 			who += " run " + c.Run
 		}
@@ -115,6 +117,7 @@ func changeText(c api.Change) string {
 	switch {
 	case c.SQL != "":
 		return c.SQL
+	// Bulk changes are one entry for a range of rows; its key is an object with their count.
 	case json.Unmarshal(c.Key, &chunk) == nil && chunk.Count > 1:
 		return fmt.Sprintf("%s rows %s", humanize.Comma(chunk.Count), c.Key)
 	case null(c.Before):

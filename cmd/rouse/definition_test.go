@@ -16,14 +16,14 @@ import (
 
 // OSL-19: a job that uses system tools, from a file that others can write, waits for its definition to be
 // approved, once for each; a job that uses none, or from the owner's own file, does not.
-func TestDefinitionIsHeld(t *testing.T) {
+func TestDefinitionNeedsApproval(t *testing.T) {
 	text := `version: 1
 home: ./home
 agents: [{name: clerk}, {name: shell, grants: {commands: [{argv: [true]}]}}]
 jobs:
   - {name: safe, agent: clerk, playbook: [{call: db_schema}]}
   - {name: able, agent: shell, playbook: [{call: db_schema}]}
-  - {name: gated, agent: clerk, when: [{command: ["true"]}], playbook: [{call: db_schema}]}
+  - {name: conditional, agent: clerk, when: [{command: ["true"]}], playbook: [{call: db_schema}]}
 `
 
 	config := filepath.Join(cmdtest.Write(t, map[string]string{"rouse.yaml": text}), "rouse.yaml")
@@ -70,7 +70,7 @@ jobs:
 		return ""
 	}
 
-	wants(map[string]string{"safe": "success", "able": "success", "gated": "success"})
+	wants(map[string]string{"safe": "success", "able": "success", "conditional": "success"})
 	if said := doctor(); said != "" {
 		t.Errorf("doctor, while only the owner can write: %s", said)
 	}
@@ -78,8 +78,8 @@ jobs:
 		t.Fatal(err)
 	}
 
-	wants(map[string]string{"safe": "success", "able": "approval", "gated": "approval"})
-	if said := doctor(); !strings.Contains(said, "may be written by everybody (mode 0666); runs of able, gated wait") {
+	wants(map[string]string{"safe": "success", "able": "approval", "conditional": "approval"})
+	if said := doctor(); !strings.Contains(said, "may be written by everybody (mode 0666); runs of able, conditional wait") {
 		t.Errorf("doctor: %s", said)
 	}
 
@@ -96,7 +96,7 @@ jobs:
 		runJSON(t, nil, "approve", i.ID, "--always", "--json", "--config", config) // which it is anyway
 	}
 
-	wants(map[string]string{"able": "success", "gated": "success"})
+	wants(map[string]string{"able": "success", "conditional": "success"})
 	if said := doctor(); said != "" {
 		t.Errorf("doctor, once they are approved: %s", said)
 	}
@@ -104,5 +104,5 @@ jobs:
 		t.Fatal(err)
 	}
 
-	wants(map[string]string{"able": "approval", "gated": "success"})
+	wants(map[string]string{"able": "approval", "conditional": "success"})
 }

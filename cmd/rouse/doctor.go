@@ -50,6 +50,7 @@ func newDoctor(at *place) *cobra.Command {
 func diagnose(cmd *cobra.Command, at *place) ([]api.Check, error) {
 	s, err := at.open(cmd.Context())
 	if err != nil {
+		// Not an error of the command: a home that cannot be opened is what doctor is asked about.
 		return []api.Check{{Name: "start", Detail: err.Error(), Remedy: "see the message; nothing can run before it is solved"}}, nil
 	}
 	defer s.close()

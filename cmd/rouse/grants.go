@@ -15,11 +15,11 @@ func newGrants(at *place) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "grants",
-		Short: "Lists what you allow agents until you take it back, beside the grants of the configuration",
+		Short: "Lists standing approvals, which hold until you revoke them, in addition to the configured grants",
 		Long: `Lists what you have allowed with "rouse approve --always", and approved definitions of jobs.
-It also says whose database and files hold what a run wrote after it had met untrusted content:
-later runs that read them count as having met it too, until you have looked at them and say
-"rouse grants trust".`,
+It also lists the agents whose database and files hold what a tainted run wrote, one that had
+read untrusted content: later runs that read them are tainted too, until you have checked them
+and run "rouse grants trust".`,
 		Args: cobra.NoArgs,
 		RunE: verb(func(cmd *cobra.Command, _ []string) error {
 			s, err := at.open(cmd.Context())
@@ -59,11 +59,12 @@ type standingPermission struct {
 
 func printGrants(w io.Writer, given []api.Grant, untrusted []api.Memory, now time.Time) {
 	if len(given) == 0 {
-		fmt.Fprintln(w, "nothing is allowed for good beside what the configuration grants")
+		fmt.Fprintln(w, "there are no standing approvals; agents may do what the configuration grants")
 	}
 
 	for _, g := range given {
 		what := g.Tool
+		// An approval without a tool is the one of a job's definition (OSL-19).
 		if what == "" {
 			what = "the definition of a job"
 		}
@@ -72,14 +73,14 @@ func printGrants(w io.Writer, given []api.Grant, untrusted []api.Memory, now tim
 	}
 
 	for _, m := range untrusted {
-		fmt.Fprintf(w, "the database and the files of %s hold what run %s wrote after it had met untrusted content; when you have looked at them: rouse grants trust %s\n", text.OneLine(m.Agent), m.Run, text.OneLine(m.Agent))
+		fmt.Fprintf(w, "the database and the files of %s hold what run %s wrote after it had read untrusted content; when you have checked them: rouse grants trust %s\n", text.OneLine(m.Agent), m.Run, text.OneLine(m.Agent))
 	}
 }
 
 func newRevoke(at *place) *cobra.Command {
 	return &cobra.Command{
 		Use:   "revoke GRANT",
-		Short: "Takes a standing grant back: it is asked about again",
+		Short: "Revokes a standing approval: the agent has to ask again",
 		Args:  cobra.ExactArgs(1),
 		RunE: verb(func(cmd *cobra.Command, args []string) error {
 			s, err := at.open(cmd.Context())
@@ -102,7 +103,7 @@ func newRevoke(at *place) *cobra.Command {
 func newTrust(at *place) *cobra.Command {
 	return &cobra.Command{
 		Use:   "trust AGENT",
-		Short: "Takes an agent's database and files for trusted again",
+		Short: "Marks an agent's database and files as trusted again",
 		Args:  cobra.ExactArgs(1),
 		RunE: verb(func(cmd *cobra.Command, args []string) error {
 			s, err := at.open(cmd.Context())

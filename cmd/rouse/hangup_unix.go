@@ -13,6 +13,7 @@ import (
 func onHangup(again, gone func()) (stop func()) {
 	// With nohup the daemon is to outlive its terminal.
 	tied := !signal.Ignored(syscall.SIGHUP) && hasTerminal()
+	// One place in the channel: several signals before the first is handled ask for the same.
 	signals, over := make(chan os.Signal, 1), make(chan struct{})
 	signal.Notify(signals, syscall.SIGHUP)
 	go func() {
@@ -23,6 +24,7 @@ func onHangup(again, gone func()) (stop func()) {
 			case <-signals:
 			}
 
+			// The same signal means both things; only a terminal that is gone tells them apart.
 			if tied && !hasTerminal() {
 				gone()
 				return

@@ -19,7 +19,7 @@ func newInbox(at *place) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "inbox",
-		Short: "Lists what waits for you: questions of runs, what they may do only with your leave, and calls that were cut off",
+		Short: "Lists what waits for you: questions of runs, actions that need your approval, and calls that were cut off",
 		Args:  cobra.NoArgs,
 		RunE: verb(func(cmd *cobra.Command, _ []string) error {
 			s, err := at.open(cmd.Context())
@@ -68,6 +68,7 @@ func printItem(w io.Writer, i api.Item, now time.Time) {
 	}
 
 	fmt.Fprintf(w, "%s  %s (run %s%s, since %s%s)\n", i.ID, text.OneLine(i.Title), i.Run, others, local(i.CreatedAt, now), left)
+	// Questions are written by models: no line may carry control characters to the terminal.
 	for line := range strings.Lines(i.Message) {
 		fmt.Fprintf(w, "    %s\n", text.OneLine(readable(line, time.Local)))
 	}
@@ -82,6 +83,8 @@ func printItem(w io.Writer, i api.Item, now time.Time) {
 		printAction(w, i.Action)
 	}
 
+	// The daemon ends a run whose time is over. Where none runs the item is still listed, and an
+	// answer would be refused.
 	hint := answerHint(i)
 	if !i.ExpiresAt.IsZero() && !now.Before(i.ExpiresAt.Time) {
 		hint = "nobody answered in time; its run ends when a daemon starts: rouse serve"
@@ -140,9 +143,9 @@ several of them with commas between where several may be chosen, or an answer of
 The run that asked goes on with it, as the same run.
 
 A run of a playbook that was cut off during a call which may have changed something asks what
-is to become of that call: done (it took effect, go on after it), again (make it again), skip
-(go on without it) or stop (end the run). What is only told to you leaves the inbox with: seen.
-What a run may do only with your leave takes approve, always or deny; see rouse approve --help.`,
+should become of that call: done (it took effect, go on after it), again (make it again), skip
+(go on without it) or stop (end the run). An item that only informs you is dismissed with: seen.
+An action that needs your approval takes approve, always or deny; see rouse approve --help.`,
 		Args: cobra.MinimumNArgs(2),
 		RunE: verb(func(cmd *cobra.Command, args []string) error {
 			return sendAnswer(cmd, at, args[0], api.Answer{Text: strings.Join(args[1:], " ")}, asJSON)

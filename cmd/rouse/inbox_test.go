@@ -72,7 +72,7 @@ func TestInbox(t *testing.T) {
 	grows(t, "the end of every run", files, func() int { return countFinished(t, runs) })
 	p.stop(t)
 
-	// Another start looks at all files anew. The last ones settle after all others, so that
+	// Another start scans all files again. The last ones settle after all others, so that
 	// what their end shows is the end.
 	p = serveUntilReady(t, config)
 

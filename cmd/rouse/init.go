@@ -56,6 +56,7 @@ func writeStarter(dir string) (string, error) {
 	}
 
 	// The starter's first line names it, so that editors complete and check from the start.
+	// A schema that cannot be written costs completion in an editor, and the starter is there.
 	schema, err := config.Schema()
 	if err == nil {
 		err = atomicfile.Write(filepath.Join(dir, "rouse.schema.json"), schema, 0o644)

@@ -12,7 +12,7 @@ import (
 	"rouse/cmd/internal/api"
 )
 
-// Who stops waiting for a run of the daemon is told that it goes on, and how to stop it.
+// Interrupting the wait for a run of the daemon says that the run goes on, and how to stop it.
 func TestStopWaiting(t *testing.T) {
 	t.Parallel()
 	config := filepath.Join(cmdtest.Write(t, map[string]string{"rouse.yaml": "version: 1\nhome: ./home\nagents: [{name: ann}]\njobs: [{name: j, agent: ann, when: [{command: [sleep, \"600\"], timeout: 10m}], playbook: [{call: db_schema}]}]\n"}), "rouse.yaml")

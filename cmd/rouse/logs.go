@@ -35,6 +35,7 @@ func newLogs(at *place) *cobra.Command {
 			}
 
 			if follow {
+				// In this process the stream would wait for events that nobody causes.
 				if !s.daemon {
 					return fmt.Errorf("no daemon runs on %s, so there is nothing to follow; start it with: rouse serve", s.home)
 				}
@@ -59,6 +60,7 @@ func printEvents(cmd *cobra.Command, s *session, q url.Values, asJSON bool) erro
 		}
 
 		if asJSON {
+			// The line as it came, so that fields which this version does not know are not lost.
 			if _, err := fmt.Fprintf(out, "%s\n", line); err != nil {
 				return err
 			}

@@ -17,6 +17,7 @@ import (
 // printJSON writes one JSON document, which is all that `--json` prints.
 func printJSON(w io.Writer, v any) error {
 	enc := json.NewEncoder(w)
+	// Paths and SQL hold < and &; \u003c would only make them hard to read.
 	enc.SetEscapeHTML(false)
 	enc.SetIndent("", "  ")
 	return enc.Encode(v)
@@ -32,6 +33,8 @@ func align(w io.Writer, rows [][]string) error {
 	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	for _, row := range rows {
 		for i := range row {
+			// Cells hold texts of models and file names: a tab or a line break would move the columns,
+			// and an escape sequence could rewrite the screen.
 			row[i] = text.OneLine(row[i])
 		}
 		fmt.Fprintln(tw, strings.Join(row, "\t"))

@@ -30,6 +30,7 @@ func (f *scopeFlags) scope(args []string) (scope, name string, rest []string, er
 	switch {
 	case f.all && f.agent != "":
 		return "", "", nil, usagef("give --agent or --all, not both: --all is every agent")
+	// "tomorrow" is the one word that may follow a flag: it is the end of the pause, not a job.
 	case (f.all || f.agent != "") && len(args) > 0 && !strings.EqualFold(args[0], tomorrow):
 		flag := "--all"
 		if f.agent != "" {
@@ -97,12 +98,15 @@ func (o pauseOptions) ask(cmd *cobra.Command, args []string) (api.PauseRequest, 
 
 	given := func(flag string) bool { return cmd.Flags().Changed(flag) }
 	for _, flag := range []string{"agent", "for", "until"} {
+		// An empty value is mostly a shell variable that was not set. Without this check
+		// --agent "" would count as not given, and the command would do something else.
 		if given(flag) && cmd.Flag(flag).Value.String() == "" {
 			return ask, usagef("--%s is empty", flag)
 		}
 	}
 
 	switch {
+	// Alone the command lists pauses, so flags without a scope must not pass silently.
 	case scope == "" && (given("for") || given("until") || given("reason")):
 		return ask, usagef("name a job, or give --agent or --all: what is to be paused?")
 	case len(rest) > 0 && !strings.EqualFold(rest[0], tomorrow):
@@ -146,7 +150,7 @@ func runPause(cmd *cobra.Command, at *place, o pauseOptions, args []string) erro
 	return nil
 }
 
-// printPaused says what is paused, what goes on all the same, and how to take it back.
+// printPaused says what is paused, what goes on all the same, and how to end the pause.
 func printPaused(w io.Writer, p api.Paused, daemon bool) {
 	zone := loadZone(p.Zone)
 	fmt.Fprintln(w, text.OneLine(p.Text(zone)))
@@ -209,6 +213,7 @@ func listPauses(cmd *cobra.Command, s *session, asJSON bool) error {
 	now := time.Now()
 	var rows [][]string
 	for _, p := range pauses {
+		// A pause without an end lasts until somebody resumes it.
 		until := "resumed"
 		if !p.Until.IsZero() {
 			until = local(p.Until, now)
@@ -267,6 +272,7 @@ func runResume(cmd *cobra.Command, at *place, scope, name string, asJSON bool) e
 	}
 
 	out, zone := cmd.OutOrStdout(), loadZone(r.Zone)
+	// A pause of the agent, or of everything, may still cover what was resumed.
 	fmt.Fprintf(out, "%s is resumed\n", api.ScopeText(scope, name))
 	for _, p := range r.Held {
 		fmt.Fprintf(out, "  but %s; resume with: rouse resume %s\n", text.OneLine(p.Text(zone)), api.ScopeArgs(p.Scope, p.Name))

@@ -62,6 +62,7 @@ func (at *place) open(ctx context.Context) (*session, error) {
 		return nil, err
 	}
 
+	// A command that holds the home without a daemon is done soon, so waiting beats failing.
 	deadline := time.Now().Add(daemon.HomeWait)
 	for {
 		s, err := at.try(ctx, dir)
@@ -82,6 +83,7 @@ func (at *place) open(ctx context.Context) (*session, error) {
 func (at *place) try(ctx context.Context, dir string) (*session, error) {
 	client, err := api.Dial(ctx, daemon.SocketPath(dir))
 	if err == nil {
+		// Nothing to close: connections to the daemon end with this process.
 		return &session{Client: client, home: dir, daemon: true, close: func() {}}, nil
 	}
 	if !errors.Is(err, api.ErrNoDaemon) {
@@ -94,6 +96,7 @@ func (at *place) try(ctx context.Context, dir string) (*session, error) {
 		if cfg != nil {
 			wanted = cfg.SecretRefs()
 		}
+		// The secrets that it names go along all the same: doctor reports those that are not set.
 		cfg = &config.Config{} // history can be read all the same
 	}
 

@@ -110,8 +110,8 @@ jobs:
 	}
 }
 
-// Who reads a picture by hand is told what it is, and not shown its bytes.
-func TestPictureByHand(t *testing.T) {
+// A manual call that reads a picture says what it is, and does not print its bytes.
+func TestPictureByAManualCall(t *testing.T) {
 	t.Parallel()
 	dir := cmdtest.Write(t, map[string]string{"rouse.yaml": "version: 1\nhome: ./home\nagents: [{name: clerk, workdir: ./work}]\n", "work/a.png": "\x89PNG\r\n\x1a\n" + strings.Repeat("x", 100_000) + "IEND"})
 	p := rouse(t, "call", "clerk", "file_read", `{"path":"a.png"}`, "--config", filepath.Join(dir, "rouse.yaml"))

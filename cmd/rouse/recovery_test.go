@@ -66,7 +66,7 @@ func TestRecoveryKills(t *testing.T) {
 		}
 	}
 
-	t.Logf("%d kills, of which %d cut a call off: %v", kills, o.answers, o.said)
+	t.Logf("%d kills, %d of them cut a call off: %v", kills, o.answers, o.said)
 }
 
 // owner looks after one run.

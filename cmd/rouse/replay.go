@@ -102,6 +102,7 @@ func saveRecording(out io.Writer, rec replay.Recording, o replayOptions) error {
 		rec = rec.AnswersOnly()
 	}
 
+	// 0600: a recording holds the prompts and results of a run, which may be private.
 	err := atomicfile.StreamNew(o.save, 0o600, func(w io.Writer) error { return replay.Write(w, rec) })
 	if err != nil {
 		return fmt.Errorf("the recording cannot be saved: %w", err)
@@ -143,6 +144,7 @@ func playRecording(cmd *cobra.Command, at *place, rec replay.Recording, o replay
 	}
 
 	out := replayed{Run: rec.Run.ID, Same: res.Same(), Unknown: res.Unknown, Differences: res.Differences, Recorded: res.Recorded, Now: res.Now}
+	// Scripts that read the JSON get [] and never null.
 	if out.Differences == nil {
 		out.Differences = []replay.Difference{}
 	}
@@ -173,6 +175,8 @@ func replayOnce(ctx context.Context, cfg *config.Config, rec replay.Recording) (
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 
+	// A ledger and databases of its own: the replay writes to them as a run does, and the home
+	// must not see any of it.
 	l, err := ledger.Open(ctx, ledger.Options{Path: filepath.Join(dir, "ledger.db"), Blobs: filepath.Join(dir, "blobs")})
 	if err != nil {
 		return res, err
@@ -203,11 +207,13 @@ func printReplay(w io.Writer, rec replay.Recording, r replayed) error {
 		return err
 	}
 
+	// A value that no difference has, so that the first heading is printed, also "the end".
 	place := "-"
 	for _, d := range r.Differences {
 		here := ""
 		if d.Step > 0 {
 			here = fmt.Sprintf("step %d", d.Step)
+			// Only a run with several attempts has several steps of one number.
 			if len(rec.Attempts) > 1 {
 				here = fmt.Sprintf("attempt %d, %s", d.Attempt, here)
 			}

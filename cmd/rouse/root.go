@@ -48,12 +48,14 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 		fmt.Fprintln(stderr, "rouse:", err)
 	}
 
+	// An error that no verb returned comes from cobra's parser: an unknown flag or command.
 	var failed failure
 	if !errors.As(err, &failed) {
 		return exitUsage
 	}
 
 	var wrong usageError
+	// The daemon knows the names of jobs and agents, so it decides about a misspelt one.
 	var answer *api.Error
 	if errors.As(err, &wrong) || (errors.As(err, &answer) && answer.Usage) {
 		return exitUsage

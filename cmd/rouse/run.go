@@ -47,7 +47,7 @@ this command, which then always waits.`,
 	f := cmd.Flags()
 	f.StringVar(&o.agent, "agent", "", "`name` of the agent for --prompt")
 	f.StringVar(&o.prompt, "prompt", "", "`text` to run instead of a job")
-	f.StringVar(&o.file, "file", "", "`path` of a file, taken as if it had been dropped into the job's folder")
+	f.StringVar(&o.file, "file", "", "`path` of a file, processed as if it had been dropped into the job's folder")
 	f.StringArrayVar(&o.input, "input", nil, "`key=value` for .Input in the job's templates (repeatable)")
 	f.BoolVar(&o.wait, "wait", false, "follow the run and exit by its outcome")
 	f.BoolVar(&o.json, "json", false, "print the run as JSON")
@@ -74,6 +74,7 @@ func (o runOptions) fire(args []string) (api.RunRequest, error) {
 			return f, usagef("--file needs a job")
 		}
 
+		// The daemon has another working folder.
 		path, err := filepath.Abs(o.file)
 		if err != nil {
 			return f, err
@@ -110,6 +111,7 @@ func fireAndFollow(cmd *cobra.Command, at *place, fire api.RunRequest, o runOpti
 		return err
 	}
 
+	// Without a daemon nobody else would execute the run, so this command always waits.
 	if s.daemon && !o.wait {
 		if o.json {
 			return printJSON(cmd.OutOrStdout(), r)
@@ -121,6 +123,7 @@ func fireAndFollow(cmd *cobra.Command, at *place, fire api.RunRequest, o runOpti
 	if err := follow(cmd, s, r.ID, o.json); err != nil {
 		return err
 	}
+	// Ctrl-C stops a run that is executed here, and its outcome is still to be shown.
 	if err := s.Get(context.WithoutCancel(ctx), "/v1/runs/"+r.ID, nil, &r); err != nil {
 		return err
 	}
@@ -138,7 +141,7 @@ func fireAndFollow(cmd *cobra.Command, at *place, fire api.RunRequest, o runOpti
 	case r.WaitingFor == domain.WaitInput:
 		fmt.Fprintln(cmd.OutOrStdout(), "it waits for your answer: rouse inbox")
 	case r.WaitingFor == domain.WaitApproval:
-		fmt.Fprintln(cmd.OutOrStdout(), "it waits for your leave: rouse inbox")
+		fmt.Fprintln(cmd.OutOrStdout(), "it waits for your approval: rouse inbox")
 	}
 
 	if !endedWell(r) {
@@ -156,6 +159,7 @@ func follow(cmd *cobra.Command, s *session, id string, quiet bool) error {
 	}
 
 	err := followRemote(cmd, s, id, quiet)
+	// Ctrl-C only ends the waiting: the run belongs to the daemon.
 	if ctx.Err() != nil {
 		return fmt.Errorf("run %s goes on in the daemon; follow it with: rouse logs %[1]s -f, or stop it with: rouse cancel %[1]s", id)
 	}
@@ -220,12 +224,14 @@ func callManually(cmd *cobra.Command, at *place, fire api.RunRequest) error {
 	}
 
 	var d api.RunDetail
+	// As in fireAndFollow: an interrupted call still has an envelope to show.
 	if err := s.Get(context.WithoutCancel(ctx), "/v1/runs/"+r.ID, nil, &d); err != nil {
 		return err
 	}
 
 	for _, st := range d.StepsDetail {
 		for _, c := range st.Calls {
+			// A call that was asked about and not made has no answer.
 			if string(c.Envelope) == "null" {
 				continue
 			}
@@ -241,7 +247,7 @@ func callManually(cmd *cobra.Command, at *place, fire api.RunRequest) error {
 	}
 
 	if d.WaitingFor == domain.WaitApproval {
-		return fmt.Errorf("run %s waits for your leave to make the call: rouse inbox", d.ID)
+		return fmt.Errorf("run %s needs your approval for the call: rouse inbox", d.ID)
 	}
 
 	return fmt.Errorf("run %s made no call: %s", d.ID, runSummary(d.Run))

@@ -60,6 +60,7 @@ func words[W ~string](list ...W) []string {
 }
 
 func runRuns(cmd *cobra.Command, at *place, o runsOptions) error {
+	// Checked here, since a misspelt filter would find no runs and look like an answer.
 	if o.trigger != "" && !slices.Contains(triggers, o.trigger) {
 		return usagef("--trigger %q is none of %s", o.trigger, strings.Join(triggers, ", "))
 	}

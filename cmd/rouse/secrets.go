@@ -56,11 +56,12 @@ func newSecretsSet(at *place) *cobra.Command {
 it. One line end behind it is left out. It is no argument: what stands on a command line is
 in the history of the shell, and every program can see it.
 
-A daemon that runs takes the new value at once.`,
+A running daemon uses the new value at once.`,
 		Example: `  rouse secrets set anthropic
   pass show bank/api | rouse secrets set bank
   rouse secrets set anthropic --in file`,
 		Args: func(_ *cobra.Command, args []string) error {
+			// Somebody typed the value as an argument, so it is in the shell's history by now.
 			if len(args) > 1 {
 				return usagef("give the name alone; the value is read from the terminal or standard input, and should be changed now if it was the real one")
 			}
@@ -125,16 +126,19 @@ func readSecret(cmd *cobra.Command, name string) (string, error) {
 		return string(value), nil
 	}
 
+	// Three bytes more than the longest value: a line end (two on Windows), and one that shows
+	// that the value is too long, instead of cutting it without a word.
 	text, err := io.ReadAll(io.LimitReader(bufio.NewReader(cmd.InOrStdin()), secret.MaxValue+3))
 	if err != nil {
 		return "", fmt.Errorf("the value cannot be read: %w", err)
 	}
 
+	// echo and pass end their output with a line break that is not part of the secret.
 	text = bytes.TrimSuffix(bytes.TrimSuffix(text, []byte("\n")), []byte("\r"))
 	return string(text), nil
 }
 
-// tellDaemon has a daemon that runs take what has changed.
+// tellDaemon makes a running daemon read what has changed.
 func tellDaemon(ctx context.Context, w io.Writer, at *place) error {
 	dir, err := at.homeDir()
 	if err != nil {
@@ -142,6 +146,7 @@ func tellDaemon(ctx context.Context, w io.Writer, at *place) error {
 	}
 
 	client, err := api.Dial(ctx, daemon.SocketPath(dir))
+	// The next daemon reads the store when it starts.
 	if errors.Is(err, api.ErrNoDaemon) {
 		return nil
 	}
@@ -151,7 +156,7 @@ func tellDaemon(ctx context.Context, w io.Writer, at *place) error {
 		err = client.Post(ctx, "/v1/reload", struct{}{}, &result)
 	}
 	if err != nil {
-		return fmt.Errorf("it is done, but the daemon was not told: %w", err)
+		return fmt.Errorf("it is done, but the daemon could not be notified: %w", err)
 	}
 
 	if !result.OK {
@@ -160,7 +165,7 @@ func tellDaemon(ctx context.Context, w io.Writer, at *place) error {
 		return errSilent
 	}
 
-	fmt.Fprintln(w, "the daemon has taken it")
+	fmt.Fprintln(w, "the daemon uses it now")
 	return nil
 }
 
@@ -192,6 +197,8 @@ func newSecretsRemove(at *place) *cobra.Command {
 				fmt.Fprintf(cmd.OutOrStdout(), "the secret %s is gone from %s\n", args[0], placeWords(s))
 			}
 
+			// The environment is the last place that is asked and cannot be cleared from here: who
+			// removes a secret should know that it still works.
 			if value, _, err := store.Get(args[0]); err == nil && value != "" {
 				fmt.Fprintf(cmd.OutOrStdout(), "it is still set in the environment, as %s\n", secret.Variable(args[0]))
 			}
@@ -250,7 +257,7 @@ func listSecrets(at *place) ([]secretEntry, error) {
 	}
 
 	users := map[string][]secretUser{}
-	cfg, err := at.load() // what is wrong with it, "rouse config check" says
+	cfg, err := at.load() // its problems are for "rouse config check"
 	if cfg == nil && err != nil && !errors.Is(err, config.ErrNoFile) {
 		return nil, err
 	}
@@ -258,6 +265,7 @@ func listSecrets(at *place) ([]secretEntry, error) {
 	if cfg != nil {
 		for _, r := range cfg.SecretRefs() {
 			u := secretUser{Of: r.Of, Key: r.Path, File: r.At.File, Line: r.At.Line}
+			// only_to belongs to a grant, not to the reference, so it is found by the agent's name.
 			for _, a := range cfg.Agents {
 				for _, g := range a.Grants.Secrets {
 					if r.Of == "agent "+string(a.Name) && g.Name == r.Name {
@@ -281,6 +289,7 @@ func listSecrets(at *place) ([]secretEntry, error) {
 	out := []secretEntry{}
 	for _, name := range names {
 		e := secretEntry{Name: name, KeptIn: string(kept[name]), UsedBy: append([]secretUser{}, users[name]...)}
+		// The store lists what it keeps; the environment can only be asked for a name.
 		if e.KeptIn == "" && os.Getenv(secret.Variable(name)) != "" {
 			e.KeptIn = string(secret.InEnvironment)
 		}

@@ -224,7 +224,7 @@ agents: [{name: clerk, grants: {network: [{host: "` + host + `"}], secrets: [{na
 	sent("first-value") // without a daemon
 	p := serveUntilReady(t, config)
 	sent("first-value")
-	if out := set("second-value"); !strings.Contains(out, "the daemon has taken it") {
+	if out := set("second-value"); !strings.Contains(out, "the daemon uses it now") {
 		t.Errorf("it says %s", out)
 	}
 

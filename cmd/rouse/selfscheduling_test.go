@@ -15,7 +15,7 @@ import (
 )
 
 // TestSelfScheduling: OSA-70, OSA-76, through the daemon: what a job plans wakes its agent,
-// which plans again; once the owner switches self-scheduling off, what is planned is taken back.
+// which plans again; once the owner switches self-scheduling off, the planned wake is cancelled.
 func TestSelfScheduling(t *testing.T) {
 	t.Parallel() // it mostly waits
 	s := modeltest.New(t,

@@ -90,6 +90,7 @@ func runSelftest(cmd *cobra.Command, o selftestOptions, names []string) (err err
 		}
 		defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	} else if found, err := os.ReadDir(dir); len(found) > 0 || (err != nil && !errors.Is(err, fs.ErrNotExist)) {
+		// A folder that does not exist yet counts as empty.
 		return usagef("%s is not an empty folder: nothing is played over what is there", dir)
 	}
 
@@ -139,6 +140,7 @@ func playScenarios(cmd *cobra.Command, o selftestOptions, dir string, scenarios 
 			printScenarioResult(cmd, result, doer != nil)
 		}
 
+		// After Ctrl-C the remaining scenarios would all fail in a row.
 		if err := cmd.Context().Err(); err != nil {
 			return nil, err
 		}
@@ -166,6 +168,7 @@ func scenarios(names []string) ([]eval.Scenario, error) {
 			continue
 		}
 
+		// A misspelt name should get the list of names, not "no such file".
 		if !strings.HasSuffix(name, ".yaml") && !strings.HasSuffix(name, ".yml") {
 			return nil, usagef("%s", text.NoSuch("scenario", name, known))
 		}
@@ -183,6 +186,7 @@ func scenarios(names []string) ([]eval.Scenario, error) {
 		out = append(out, s)
 	}
 
+	// The name is the folder in which a scenario is played.
 	for i, s := range out {
 		if slices.ContainsFunc(out[:i], func(o eval.Scenario) bool { return o.Name == s.Name }) {
 			return nil, usagef("the scenario %s is named twice", s.Name)
@@ -218,6 +222,7 @@ func (o selftestOptions) testedModel() (*agent.Model, error) {
 		return nil, usagef("%s", text.NoSuch("model", o.model, known))
 	}
 
+	// A copy, since the configured model is shared.
 	alone := *m
 	alone.Fallback = nil // it is this one that is tried
 	return &alone, nil

@@ -29,7 +29,7 @@ func newServe(at *place) *cobra.Command {
 is next and where history is, and a line starting with "ready" once every trigger is
 armed. On SIGTERM or Ctrl-C it stops accepting, lets running jobs finish within the
 configured drain time, and parks the rest, which go on at the next start. A change of the
-configuration takes effect without a restart; a mistake in it changes nothing and is told.`,
+configuration takes effect without a restart; a mistake in it changes nothing and is reported.`,
 		Args: cobra.NoArgs,
 		RunE: verb(func(cmd *cobra.Command, _ []string) error { return serve(cmd, at, adopt) }),
 	}
@@ -44,6 +44,7 @@ func serve(cmd *cobra.Command, at *place, adopt bool) error {
 		return err
 	}
 
+	// A variable level, so that a reload can change it without another logger.
 	level := &slog.LevelVar{}
 	d, err := daemon.OpenWaiting(cmd.Context(), daemon.Options{
 		Home: string(cfg.Home), FlagHome: at.home, Config: cfg, Adopt: adopt, Serves: true, Logger: daemon.NewLogger(cfg.Log, level, cmd.ErrOrStderr()), Level: level,
@@ -56,6 +57,7 @@ func serve(cmd *cobra.Command, at *place, adopt bool) error {
 	ctx, cancel := context.WithCancel(cmd.Context())
 	defer cancel()
 
+	// Before Serve, so that a SIGHUP during the start does not kill the process.
 	defer onHangup(d.ReloadSoon, cancel)()
 
 	out := cmd.OutOrStdout()
@@ -112,6 +114,7 @@ func printReady(ctx context.Context, d *daemon.Daemon, out io.Writer) error {
 	}
 
 	fmt.Fprintf(out, "  history  rouse runs%s\n", held.FlagHint())
+	// Scripts wait for this line, so it comes last.
 	_, err = fmt.Fprintf(out, "ready %s\n", api.At(now).UTC().Format(time.RFC3339))
 	return errors.Join(err, ctx.Err())
 }

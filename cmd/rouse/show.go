@@ -83,7 +83,7 @@ func printDetail(w io.Writer, d api.RunDetail, now time.Time) {
 	}
 
 	if len(d.Taint) > 0 {
-		fmt.Fprintf(w, "  met       %s\n", taintText(d.Taint))
+		fmt.Fprintf(w, "  taint     %s\n", taintText(d.Taint))
 	}
 
 	if d.Tier != "" {
@@ -100,6 +100,7 @@ func printDetail(w io.Writer, d api.RunDetail, now time.Time) {
 		}
 
 		fmt.Fprintln(w)
+		// Steps are numbered within their attempt.
 		for _, st := range d.StepsDetail {
 			if st.Attempt == a.Number {
 				printStep(w, st, "  ")
@@ -109,9 +110,9 @@ func printDetail(w io.Writer, d api.RunDetail, now time.Time) {
 }
 
 // kindWords are the kinds of an inbox item, as a run's owner reads them beside the run.
-var kindWords = map[string]string{ledger.KindInput: "asked", ledger.KindApproval: "leave", ledger.KindRecovery: "cut off", ledger.KindInfo: "informed"}
+var kindWords = map[string]string{ledger.KindInput: "asked", ledger.KindApproval: "approval", ledger.KindRecovery: "cut off", ledger.KindInfo: "informed"}
 
-// taintText words what a run has met (docs/security.md).
+// taintText words the taint of a run (docs/security.md).
 func taintText(letters []string) string {
 	words := map[string]string{"A": "untrusted content (A)", "B": "private data (B)", "C": "an effect beyond the host (C)"}
 	var out []string
@@ -145,6 +146,7 @@ func printAsked(w io.Writer, d api.RunDetail) {
 // printWake says what an agent was woken for, and who planned it.
 func printWake(w io.Writer, r api.Run, now time.Time) {
 	var d ledger.Detail
+	// What cannot be read is printed raw by triggerText.
 	if json.Unmarshal(r.TriggerDetail, &d) != nil || d.Wake == nil {
 		return
 	}
@@ -210,7 +212,7 @@ func filesText(d ledger.Detail) string {
 	return words
 }
 
-// folderText says how often a folder has been dealt with, and what had changed in it.
+// folderText says how many runs a folder has had so far, and what had changed in it.
 func folderText(d ledger.Detail) string {
 	text := fmt.Sprintf("run %d of the folder %s", d.Round, d.Folder)
 	if c := d.Changes; c != nil {
@@ -244,6 +246,7 @@ func printStep(w io.Writer, st api.Step, margin string) {
 		if !c.OK {
 			mark = strings.TrimSpace(string(c.State) + " " + c.Kind)
 		} else if c.State == domain.CallReplayed {
+			// An earlier attempt made it. The reader should not count its effect twice.
 			mark = string(c.State)
 		}
 
@@ -257,6 +260,7 @@ func printStep(w io.Writer, st api.Step, margin string) {
 // compact prints a result without the quotes of a plain text.
 func compact(raw json.RawMessage) string {
 	var text string
+	// A plain text is shown without quotes and with its escapes undone; shorten makes one line of it.
 	if json.Unmarshal(raw, &text) == nil {
 		return text
 	}

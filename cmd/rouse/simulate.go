@@ -48,8 +48,8 @@ are not finished, and what came due since a daemon last looked. With --from it b
 with nothing pending at that time. A time is RFC 3339, or local to the configuration's
 time zone: 2026-03-08, "2026-03-08 02:30". A date alone as --to includes that day.
 
-Each run is assumed to take --runtime (1m) and to succeed; gates (when:) are assumed to
-hold. With a JOB only its occurrences are listed; the others still take their lanes.`,
+Each run is assumed to take --runtime (1m) and to succeed; conditions (when:) are assumed
+to hold. With a JOB only its occurrences are listed; the others still take their lanes.`,
 		Example: `  rouse simulate                                        the next 24 hours
   rouse simulate --from 2026-03-07 --to 2026-03-09      over a change of the clock
   rouse simulate --outage "2026-11-21 10:00..11:00"     an hour without a daemon
@@ -77,6 +77,7 @@ func runSimulate(cmd *cobra.Command, o simulateOptions) error {
 	if err != nil {
 		return err
 	}
+	// Checked before the simulation, which may take long.
 	if names := (&daemon.Setup{Config: cfg}).JobNames(); o.job != "" && !slices.Contains(names, o.job) {
 		return usagef("%s", text.NoSuch("job", o.job, names))
 	}
@@ -96,6 +97,7 @@ func runSimulate(cmd *cobra.Command, o simulateOptions) error {
 		return err
 	}
 
+	// Only now: the other jobs had to be simulated, since they compete for the same lanes.
 	out = slices.DeleteFunc(out, func(oc simulate.Occurrence) bool { return o.job != "" && oc.Job != o.job })
 	addNotes(out, cfg, p)
 	if o.json {
@@ -130,6 +132,7 @@ func (o simulateOptions) world(ctx context.Context, cfg *config.Config, p *daemo
 		return w, err
 	}
 
+	// A run without a model stays queued in the daemon too; the simulation has to know.
 	w.Blocked = noModel(p)
 	return w, o.addState(ctx, &w)
 }
@@ -218,7 +221,7 @@ func (o simulateOptions) runtime(jobs []string) (func(job, agent string) time.Du
 	}, nil
 }
 
-// addState takes over what the home holds. A home that does not exist yet is not made.
+// addState starts from what the home holds. A home that does not exist yet is not created.
 func (o simulateOptions) addState(ctx context.Context, w *simulate.Options) error {
 	dir, err := o.at.homeDir()
 	if err != nil {
@@ -239,6 +242,8 @@ func (o simulateOptions) addState(ctx context.Context, w *simulate.Options) erro
 		return err
 	}
 
+	// With --from the past does not count: pauses and wakes that lie ahead do, watermarks and open
+	// runs do not.
 	w.Pauses, w.Wakes = st.Pauses, st.Wakes
 	if o.from != "" {
 		w.Wakes = slices.DeleteFunc(w.Wakes, func(sl ledger.Wake) bool { return sl.At.Before(w.From) })
@@ -248,6 +253,7 @@ func (o simulateOptions) addState(ctx context.Context, w *simulate.Options) erro
 	w.States = map[string]ledger.JobState{}
 	for _, j := range w.Jobs {
 		for _, known := range st.Jobs {
+			// A job that has changed since gets a fresh state, as it will in the daemon.
 			if known.Name == j.Name && known.Hash == scheduler.Hash(j) {
 				w.States[j.Name] = ledger.JobState{Anchor: known.Anchor.Time, Watermark: known.Watermark.Time}
 			}
@@ -266,14 +272,16 @@ func (o simulateOptions) addState(ctx context.Context, w *simulate.Options) erro
 	return nil
 }
 
-// progress tells on a terminal how far a long simulation has come.
+// progress shows on a terminal how far a long simulation has come.
 func (o simulateOptions) progress(cmd *cobra.Command, w simulate.Options) func(time.Time) {
+	// A pipe or a log would collect hundreds of these lines.
 	if o.json || !text.IsTerminal(cmd.ErrOrStderr()) {
 		return nil
 	}
 
 	began, shown := time.Now(), time.Now()
 	return func(now time.Time) {
+		// Most simulations are done at once and need no progress.
 		if time.Since(began) < time.Second || time.Since(shown) < 200*time.Millisecond {
 			return
 		}
@@ -283,11 +291,11 @@ func (o simulateOptions) progress(cmd *cobra.Command, w simulate.Options) func(t
 }
 
 // addNotes says what is special about a run: that the clock changes, that it was put off
-// by jitter, or that it depends on gates.
+// by jitter, or that it depends on conditions.
 func addNotes(out []simulate.Occurrence, cfg *config.Config, p *daemon.Plan) {
-	gated, jobs := map[string]bool{}, map[string]scheduler.Job{}
+	conditional, jobs := map[string]bool{}, map[string]scheduler.Job{}
 	for _, j := range cfg.Jobs {
-		gated[string(j.Name)] = len(j.When) > 0
+		conditional[string(j.Name)] = len(j.When) > 0
 	}
 
 	for _, j := range p.Jobs {
@@ -311,8 +319,8 @@ func addNotes(out []simulate.Occurrence, cfg *config.Config, p *daemon.Plan) {
 			notes = append(notes, fmt.Sprintf("jitter of %s", held))
 		}
 
-		if gated[o.Job] {
-			notes = append(notes, "if its gates hold (when:)")
+		if conditional[o.Job] {
+			notes = append(notes, "if its conditions hold (when:)")
 		}
 
 		o.Reason = strings.Join(slices.DeleteFunc(notes, func(s string) bool { return s == "" }), "; ")
@@ -353,6 +361,7 @@ func printSimulated(cmd *cobra.Command, w simulate.Options, out []simulate.Occur
 	var rows [][]string
 	count := map[domain.Decision]int{}
 	for _, o := range out {
+		// A row can stand for a whole stretch of instants with the same decision.
 		count[o.Decision] += max(o.Instants, 1)
 		name := o.Job
 		if o.Source == scheduler.SourceWake {

@@ -38,6 +38,7 @@ func (at *place) skills() (*skills.Catalog, error) {
 	cfg, err := at.load()
 	var wrong *config.Errors
 	switch {
+	// A mistake elsewhere in the configuration does not keep its owner from the skills.
 	case err == nil || errors.As(err, &wrong) && cfg != nil && cfg.Home != "":
 		return cfg.SkillCatalog(), nil
 	case !errors.Is(err, config.ErrNoFile) || at.config != "":
@@ -108,6 +109,7 @@ func brief(description string) string {
 
 // pick finds a skill by its name, or by its folder.
 func (at *place) pick(nameOrDir string) (*skills.Skill, []skills.Problem, error) {
+	// The standard allows none of these characters in a name, so it is a folder.
 	if strings.ContainsAny(nameOrDir, `/\.`) {
 		s, problems := skills.Load(nameOrDir)
 		if s == nil {
@@ -232,6 +234,7 @@ func printSkill(w io.Writer, s *skills.Skill) {
 
 	if len(s.AllowedTools) > 0 {
 		print("asks for the tools", strings.Join(s.AllowedTools, ", ")+" (nothing is allowed by that)")
+		// What allows nothing is left out here; config check warns of it.
 		grants, _ := agent.SkillCommands(s)
 		var commands []string
 		for _, g := range grants {

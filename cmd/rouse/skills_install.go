@@ -61,7 +61,7 @@ instructions are followed by agents: install what you have read.`,
 	f.StringVar(&o.path, "path", "", "of the skill within the source, where that holds several")
 	f.StringVar(&o.revision, "revision", "", "branch, tag or commit of a repository (default the one that it shows)")
 	f.BoolVar(&o.yes, "yes", false, "install without being asked")
-	f.BoolVar(&o.replace, "replace", false, "put it in the place of one of the same name")
+	f.BoolVar(&o.replace, "replace", false, "replace a skill of the same name")
 	f.BoolVar(&o.json, "json", false, "print JSON; needs --yes")
 
 	return cmd
@@ -94,7 +94,7 @@ func runSkillsInstall(cmd *cobra.Command, at *place, o installOptions, from stri
 
 	pinned, err := install.Install(cmd.Context(), root, s, o.replace)
 	if errors.Is(err, install.ErrExists) {
-		return fmt.Errorf("%w; say --replace to put this one in its place", err)
+		return fmt.Errorf("%w; replace it with --replace", err)
 	}
 	if err != nil {
 		return err
@@ -112,6 +112,7 @@ func runSkillsInstall(cmd *cobra.Command, at *place, o installOptions, from stri
 
 // printStaged shows what is about to be installed.
 func printStaged(w io.Writer, s *install.Staged) {
+	// A copy: the staged skill is installed afterwards and keeps its folder.
 	one := *s.Skill
 	one.Dir = "" // where it is staged
 	printSkill(w, &one)
@@ -132,7 +133,7 @@ func printStaged(w io.Writer, s *install.Staged) {
 	}
 }
 
-// origin is where a skill comes from, of which some may not be known.
+// origin is where a skill comes from, as far as that is known.
 func origin(parts ...string) string {
 	return text.OneLine(strings.Join(slices.DeleteFunc(parts, func(t string) bool { return t == "" }), "  "))
 }
@@ -142,6 +143,7 @@ func confirm(cmd *cobra.Command, question string) (bool, error) {
 	in, ok := cmd.InOrStdin().(*os.File)
 	if ok {
 		info, err := in.Stat()
+		// A pipe is no consent: "yes | rouse skills install" must not install what nobody read.
 		ok = err == nil && info.Mode()&os.ModeCharDevice != 0
 	}
 	if !ok {
@@ -150,6 +152,7 @@ func confirm(cmd *cobra.Command, question string) (bool, error) {
 
 	fmt.Fprintf(cmd.ErrOrStderr(), "%s [y/N] ", question)
 	answer, err := bufio.NewReader(in).ReadString('\n')
+	// Ctrl-D without a line is a no.
 	if err != nil && !errors.Is(err, io.EOF) {
 		return false, err
 	}
@@ -184,7 +187,7 @@ func newSkillsRemove(at *place) *cobra.Command {
 func newSkillsPin(at *place) *cobra.Command {
 	return &cobra.Command{
 		Use:   "pin NAME",
-		Short: "Takes an installed skill as it is now for what was installed, after you changed it",
+		Short: "Accepts an installed skill as it is now, after you changed it",
 		Args:  cobra.ExactArgs(1),
 		RunE: verb(func(cmd *cobra.Command, args []string) error {
 			root, err := at.skillsHome()
@@ -269,6 +272,7 @@ func isOutdated(ctx context.Context, root string, p install.Pinned) outdated {
 	if from.Remote() {
 		var commit string
 		commit, err = install.Latest(ctx, p.Source, p.Revision)
+		// Fetching a whole repository is only worth it when its revision has moved.
 		same = commit == p.Commit || commit == "" // a commit does not move
 	}
 

@@ -57,7 +57,7 @@ jobs: [{name: sums, agent: clerk, prompt: Add them up, record: true}]
 
 	say("run", "sums", "--wait")
 	if text := string(s.Requests()[0]); strings.Contains(text, "load_skill") {
-		t.Errorf("without a skill the model is told of one: %s", text)
+		t.Errorf("without a skill the prompt names one: %s", text)
 	}
 
 	say("skills", "install", filepath.Join(dir, "source"), "--yes")

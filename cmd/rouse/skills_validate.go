@@ -89,6 +89,7 @@ func skillFolders(root string) ([]string, error) {
 		case e.IsDir() && e.Name() == ".git":
 			return fs.SkipDir
 		case !e.IsDir() && (e.Name() == "SKILL.md" || e.Name() == "skill.md"):
+			// A folder can hold both spellings where the file system tells cases apart.
 			if dir := filepath.Dir(path); len(out) == 0 || out[len(out)-1] != dir {
 				out = append(out, dir)
 			}
@@ -116,6 +117,7 @@ func validate(dirs []string) validated {
 			out.Load++
 		} else {
 			v.Refused = slices.DeleteFunc(problems, func(p skills.Problem) bool { return p.Warning })
+			// By the first reason alone, so that the counts add up to the skills that do not load.
 			out.Rules[string(v.Refused[0].Rule)]++
 		}
 

@@ -24,12 +24,12 @@ func newSlot(at *place) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "slot [AGENT] [--at T | --in 2h] [--instructions TEXT] [--clear]",
 		Short: "Shows, sets or cancels an agent's next wake",
-		Long: `An agent with self_scheduling has one slot: its next wake, with the instructions that it
-will be given then. "rouse slot AGENT" shows it, and within which limits the agent may
-plan; alone it lists those of all agents.
+		Long: `An agent with self_scheduling plans one next wake, with the instructions that it gets then.
+"rouse slot AGENT" shows it and the limits of the agent; without an agent it lists the next
+wakes of all agents.
 
-With --at or --in the next wake is planned by you, in the place of what was planned; of
-the limits only the horizon holds for you. What you leave out stays as it was planned.
+With --at or --in you plan the next wake, which replaces the planned one; of the limits only
+the horizon holds for you. What you leave out stays as it was planned.
 --at takes 15:04 (the next one), "2026-11-21 15:04", tomorrow or an RFC 3339 instant, read
 in the daemon's time zone.`,
 		Example: `  rouse slot
@@ -43,10 +43,10 @@ in the daemon's time zone.`,
 	f := cmd.Flags()
 	f.StringVar(&o.At, "at", "", "plan the wake for a `time`")
 	f.StringVar(&o.In, "in", "", "plan the wake in a length of `time`: 30m, 2h, 3d")
-	f.StringVar(&o.Instructions, "instructions", "", "`text` that the agent is given then")
+	f.StringVar(&o.Instructions, "instructions", "", "`text` that the agent gets then")
 	f.StringVar(&o.Priority, "priority", "", "normal, or low: may be put off, and then dropped, when everything is busy")
 	f.StringVar((*string)(&o.OnMiss), "on-miss", "", "when nothing ran at that time: `skip`, run_once (the default) or run_catchup")
-	f.BoolVar(&o.clear, "clear", false, "take the planned wake back")
+	f.BoolVar(&o.clear, "clear", false, "cancel the planned wake")
 	f.BoolVar(&o.json, "json", false, "print JSON")
 
 	return cmd
@@ -67,7 +67,7 @@ func (o slotOptions) planning(cmd *cobra.Command) (bool, error) {
 
 	switch {
 	case planning && o.clear:
-		return false, usagef("--clear takes the planned wake back, so it goes with no other flag")
+		return false, usagef("--clear cancels the planned wake, so it goes with no other flag")
 	case o.At != "" && o.In != "":
 		return false, usagef("give --at or --in, not both")
 	}
@@ -104,6 +104,7 @@ func runSlot(cmd *cobra.Command, at *place, o slotOptions, args []string) error 
 	if err := s.Get(cmd.Context(), "/v1/slots", url.Values{"agent": {args[0]}}, &slots); err != nil {
 		return err
 	}
+	// The daemon answers a single agent with a list of one, as it answers for all.
 	if len(slots) != 1 {
 		return fmt.Errorf("the daemon answered with %d slots of one agent; is it of the same version?", len(slots))
 	}
@@ -172,6 +173,7 @@ func printSlot(w io.Writer, a api.AgentWake, now time.Time) {
 	default:
 		fmt.Fprintf(w, "the agent %s wakes %s (%s), planned by %s\n", a.Agent, api.LocalTime(a.Wake.At.Time, zone), inText(a.Wake.At, now), plannedBy(*a.Wake))
 		fmt.Fprintf(w, "  instructions  %s\n", shorten(a.Wake.Instructions, 500))
+		// The limits moved it (a clamp).
 		if !a.Wake.Asked.Equal(a.Wake.At.Time) {
 			fmt.Fprintf(w, "  asked for     %s\n", api.LocalTime(a.Wake.Asked.Time, zone))
 		}
@@ -186,6 +188,7 @@ func printSlot(w io.Writer, a api.AgentWake, now time.Time) {
 		fmt.Fprintf(w, "  paused        %s; a wake waits for its end\n", text.OneLine(a.Paused))
 	}
 
+	// Self-scheduling was switched off; a wake that was planned before may still be shown above.
 	if a.Limits == nil {
 		fmt.Fprintf(w, "  off           %s\n", a.Off)
 		return
@@ -212,6 +215,7 @@ func limitsText(a api.AgentWake) string {
 	l := a.Limits
 	var parts []string
 	add := func(format string, args ...any) { parts = append(parts, fmt.Sprintf(format, args...)) }
+	// Zero means no limit, for each of these.
 	if l.Horizon != "0s" {
 		add("at most %s ahead", l.Horizon)
 	}

@@ -79,6 +79,8 @@ func daemonStatus(ctx context.Context, at *place, wait time.Duration) (api.Statu
 		if err == nil {
 			err = client.Get(ctx, "/v1/status", nil, &st)
 		}
+		// With --wait every failure is tried again until the deadline: a daemon that starts has no
+		// socket at first, then one that answers and is not ready.
 		if (err == nil && (st.Ready || wait == 0)) || time.Now().After(deadline) {
 			return st, home, err
 		}

@@ -22,14 +22,14 @@ func newUndo(at *place) *cobra.Command {
 		Long: `Undoes what a finished run wrote. Files that it made go, files that it changed or
 removed become what they were. In its agent's database rows that it added go, rows that it
 changed or deleted become what they were, tables that it made go when nobody else has rows
-in them; the changelog tells of it. Files and database are undone together, or neither.
+in them; the changelog records that. Files and database are undone together, or neither.
 
 Where another run or a person changed the same files or rows later, nothing is done and they
 are named. --force does it all the same: what came later is lost there, except in the
 changelog. --dry-run changes nothing and says what would become of it.
 
 What went out stays, and is listed: commands, requests, notices, artifacts; so do saved views
-and files of which nothing was kept. An undo that was cut off is finished by making it again.
+and files without a kept copy. An undo that was cut off is finished by making it again.
 Another attempt at the run (rouse retry) does its writes again. Exits 1 when something stands
 in the way.`,
 		Example: `  rouse undo 42 --dry-run
@@ -88,11 +88,13 @@ func printUndo(w io.Writer, out api.Undo, ask api.UndoRequest) error {
 	words := fileWords(out.Files)
 	for _, f := range out.Files {
 		switch {
+		// Files in the way come before the words: their path may have words as well.
 		case f.Why != "" && out.Done: // it is among what stays
 		case f.Why != "":
 			fmt.Fprintf(&b, "%s%s\n", later, text.OneLine(f.Path+": "+f.Why))
 		case words[f.Path] != "":
 			fmt.Fprintf(&b, "%s: %s%s\n", text.OneLine(f.Path), would, words[f.Path])
+			// What undoing does to a path is one line, however often the run changed it.
 			delete(words, f.Path) // once for all its changes
 		}
 	}
@@ -109,6 +111,7 @@ func printUndo(w io.Writer, out api.Undo, ask api.UndoRequest) error {
 		fmt.Fprintf(&b, "%s%s\n", later, text.OneLine(strings.TrimSpace(c.Table+" "+c.Key)+": "+c.Why))
 	}
 
+	// The daemon names the first conflicts only.
 	if more := d.ConflictCount - int64(len(d.Conflicts)); more > 0 {
 		fmt.Fprintf(&b, "%s%s more\n", later, humanize.Comma(more))
 	}
@@ -152,6 +155,8 @@ func undoVerdict(out api.Undo, ask api.UndoRequest) string {
 func fileWords(files []api.UndoneFile) map[string]string {
 	words, after := map[string]string{}, map[string]bool{}
 	for _, f := range files {
+		// The newest change says whether the file is there now; the oldest, which comes last, what
+		// undoing leaves.
 		there, later := after[f.Path]
 		if !later {
 			there = f.After

@@ -12,8 +12,8 @@ import (
 	"rouse/cmd/internal/api"
 )
 
-// OSA-61: a job that wants its failed runs taken back gets that of one, too, that was cancelled
-// while it waited for an answer: no attempt is on that could do it.
+// OSA-61: undo_on_failure also undoes a run that was cancelled while it waited for an answer, when
+// no attempt is active that could do it.
 func TestUndoOfACancelledQuestion(t *testing.T) {
 	t.Parallel()
 	s := modeltest.New(t,

@@ -186,12 +186,12 @@ jobs:
 	}
 
 	// Once somebody else writes there, it is a file like any other.
-	drop(t, filepath.Join(inbox, "out"), map[string]string{"summary.csv": "by hand"})
+	drop(t, filepath.Join(inbox, "out"), map[string]string{"summary.csv": "from somebody else"})
 	cmdtest.Until(t, "a run of what somebody else wrote", func() bool { return len(runsOf(t, config, "inbox")) == 5 })
 }
 
 // TestConvergeThroughTheDaemon: OSA-92, OSA-93, OSA-94, a folder that its own runs change
-// comes to rest: the second run is told of what the first has written, and does nothing more.
+// comes to rest: the second run gets what the first has written, and does nothing more.
 // What was there before the job, what is hidden, and what is in a folder of a watch that is not
 // recursive (C-8) starts nothing.
 func TestConvergeThroughTheDaemon(t *testing.T) {
@@ -243,7 +243,7 @@ jobs:
 		t.Errorf("%+v", runs[1])
 	}
 
-	// By hand all that is in it is new; while that goes on it cannot be asked for again.
+	// For a manual run all that is in it is new; while that runs it cannot be triggered again.
 	if err := rouse(t, "run", "tidy", "--config", config).Run(); err != nil {
 		t.Fatal(err)
 	}
@@ -259,8 +259,8 @@ jobs:
 	}
 }
 
-// A model is told which files there are, quoted, and where they all are listed; it reads them
-// by the names that it was told.
+// A model gets the names of the files, quoted, and where they all are listed; it reads them by
+// these names.
 func TestBatchWithAModel(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

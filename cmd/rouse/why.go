@@ -75,6 +75,7 @@ func printWhy(w io.Writer, why api.Why) error {
 	}
 
 	zone := loadZone(why.Zone)
+	// Only where it matters: when the daemon's clock shows the same, the note would confuse.
 	if now := time.Now(); now.In(zone).Format("-0700") != now.Format("-0700") {
 		fmt.Fprintf(w, "times are those of %s\n", zone)
 	}
@@ -91,6 +92,7 @@ func printWhy(w io.Writer, why api.Why) error {
 	var rows [][]string
 	between := why.Between
 	for _, l := range why.Lines {
+		// Both lists are ordered by time, so what comes before this line is a prefix.
 		n := slices.IndexFunc(between, func(h api.TimelineEntry) bool { return h.At.After(l.Nominal.Time) })
 		if n < 0 {
 			n = len(between)
@@ -112,6 +114,7 @@ func clockOf(why api.Why, zone *time.Location) func(api.Time) string {
 	}
 
 	layout := time.DateTime
+	// Around a change of the clock the same local time can occur twice.
 	if len(offsets) > 1 {
 		layout += " MST"
 	}
@@ -140,6 +143,7 @@ func explanationRow(l api.Explanation, zone *time.Location, clock func(api.Time)
 func timelineRows(happened []api.TimelineEntry, clock func(api.Time) string) [][]string {
 	var rows [][]string
 	for i, h := range happened {
+		// Leaving out a single row would save nothing: its place is taken by the "more" row.
 		if left := len(happened) - 2*maxTimelineRows; left > 1 && i >= maxTimelineRows && i < maxTimelineRows+left {
 			if i == maxTimelineRows {
 				rows = append(rows, []string{"…", "", "", "", fmt.Sprintf("%d more of these", left)})

@@ -32,6 +32,8 @@ func Dial(ctx context.Context, socket string) (*Client, error) {
 		var d net.Dialer
 		return d.DialContext(ctx, "unix", socket)
 	}
+	// A trial, so that "no daemon" is known before the first request: a socket file may have been
+	// left by a process that was killed.
 	conn, err := dial(ctx, "", "")
 	if err != nil {
 		return nil, fmt.Errorf("%w: %s", ErrNoDaemon, socket)
@@ -80,6 +82,7 @@ func (c *Client) Lines(ctx context.Context, path string, query url.Values) iter.
 		lines.Buffer(nil, maxLine)
 
 		for lines.Scan() {
+			// Cloned, since the scanner reuses its buffer.
 			if len(lines.Bytes()) > 0 && !yield(bytes.Clone(lines.Bytes()), nil) {
 				return
 			}
@@ -207,6 +210,7 @@ func (w *pipeResponse) Header() http.Header { return w.header }
 func (w *pipeResponse) WriteHeader(status int) {
 	if !w.sent {
 		w.sent = true
+		// RoundTrip returns with it; from then on the body is a stream.
 		w.ready <- status
 	}
 }

@@ -29,7 +29,7 @@ type Answer struct {
 	Kind   string `json:"kind,omitempty"`   // of items that may be answered so; "" for any
 }
 
-// Grant is what an owner has allowed an agent's runs until they take it back.
+// Grant is what an owner has allowed an agent's runs until they revoke it.
 type Grant struct {
 	ID        string `json:"id"`
 	Agent     string `json:"agent"`

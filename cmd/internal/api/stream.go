@@ -23,7 +23,7 @@ type WorkLine[T any] struct {
 	*Error
 }
 
-// Import sends a file for import and hears how many of its rows are done.
+// Import sends a file for import and reports how many of its rows are done.
 func (c *Client) Import(ctx context.Context, path string, query url.Values, body io.Reader, progress func(done, of int64)) (Imported, error) {
 	resp, err := c.request(ctx, http.MethodPost, path, query, body, "application/octet-stream")
 	if err != nil {
@@ -33,9 +33,8 @@ func (c *Client) Import(ctx context.Context, path string, query url.Values, body
 	return readWork[Imported](resp, path, progress, "the daemon ended before it said what became of the import; look with rouse db AGENT schema whether its rows are there, and repeat it if not")
 }
 
-// readWork hears how far something is, and what became of it; the caller closes the answer.
-// lost is what to say when the
-// answer breaks off.
+// readWork reads how far something is, and its result; the caller closes the answer. lost is
+// the error for an answer that breaks off.
 func readWork[T any](resp *http.Response, path string, progress func(done, of int64), lost string) (result T, err error) {
 	lines := bufio.NewScanner(resp.Body)
 	lines.Buffer(nil, maxLine)
@@ -67,6 +66,7 @@ func (c *Client) Export(ctx context.Context, path string, in ExportRequest, to i
 	}
 	defer resp.Body.Close()
 
+	// Escaped, since headers are ASCII and warnings may quote any text.
 	header, err := url.PathUnescape(resp.Header.Get(ExportHeader))
 	if err == nil {
 		err = json.Unmarshal([]byte(header), &done)
@@ -76,6 +76,7 @@ func (c *Client) Export(ctx context.Context, path string, in ExportRequest, to i
 	}
 
 	n, err := io.Copy(to, resp.Body)
+	// In this process an answer has no length, so only the count shows that it broke off.
 	if err == nil && n != done.Bytes {
 		err = io.ErrUnexpectedEOF
 	}
@@ -86,7 +87,7 @@ func (c *Client) Export(ctx context.Context, path string, in ExportRequest, to i
 	return done, nil
 }
 
-// Backup asks for a copy of an agent's database and hears how far it is, in bytes.
+// Backup asks for a copy of an agent's database and reports how far it is, in bytes.
 func (c *Client) Backup(ctx context.Context, path string, ask BackupRequest, progress func(done, of int64)) (Backup, error) {
 	resp, err := c.send(ctx, http.MethodPost, path, nil, ask)
 	if err != nil {
@@ -96,7 +97,7 @@ func (c *Client) Backup(ctx context.Context, path string, ask BackupRequest, pro
 	return readWork[Backup](resp, path, progress, "the daemon ended before it said what became of the backup; rouse db AGENT backups lists it if it was done")
 }
 
-// Undo takes a run back and hears how many entries of the changelog are done.
+// Undo undoes a run and reports how many entries of the changelog are done.
 func (c *Client) Undo(ctx context.Context, run string, ask UndoRequest, progress func(done, of int64)) (Undo, error) {
 	path := "/v1/runs/" + url.PathEscape(run) + "/undo"
 	resp, err := c.send(ctx, http.MethodPost, path, nil, ask)

@@ -52,7 +52,7 @@ type WakeRequest struct {
 	OnMiss       domain.OnMiss `json:"on_miss,omitempty"`
 }
 
-// PlannedWake is what became of a WakeRequest.
+// PlannedWake is what became of a SlotAsk.
 type PlannedWake struct {
 	AgentWake
 	Clamped      bool     `json:"clamped"`

@@ -34,7 +34,7 @@ func benchDB(ctx context.Context, o Options) ([]Figure, error) {
 }
 
 // measureDB alternates between an agent's database, with its changelog, its journal and its
-// gates, and the same work done without them.
+// checks, and the same work done without them.
 func measureDB(ctx context.Context, progress io.Writer, passes int, sizes dbSizes) ([]Figure, error) {
 	dir, err := os.MkdirTemp("", "rouse-bench")
 	if err != nil {
@@ -54,6 +54,7 @@ func measureDB(ctx context.Context, progress io.Writer, passes int, sizes dbSize
 		if err := all.measure(ctx, at, file, sizes); err != nil {
 			return nil, err
 		}
+		// Each pass writes large databases; they must not add up on the disk.
 		if err := os.RemoveAll(at); err != nil {
 			return nil, err
 		}
@@ -100,6 +101,7 @@ func (c *dbCosts) measure(ctx context.Context, dir, file string, sizes dbSizes) 
 		{&c.bareRead, func() (float64, error) { return bareReads(ctx, filepath.Join(dir, "bare-many.db"), sizes.reads) }},
 		{&c.read, func() (float64, error) { return ownReads(ctx, filepath.Join(dir, "many.db"), sizes.reads) }},
 	} {
+		// In this order: an undo needs the import before it, and the reads the rows of the inserts.
 		value, err := m.measure()
 		if err != nil {
 			return err
@@ -125,6 +127,7 @@ func (c *dbCosts) figures(sizes dbSizes) []Figure {
 	rows := thousands(sizes.rows) + " × 5"
 	var out []Figure
 	if sizes.sqlite3 == "" {
+		// The goal is about the program, so without it the figure has none.
 		out = append(out, compared("import of "+rows+", with changelog", "s, of the bare driver", c.imported, c.load))
 	} else {
 		out = append(out,
@@ -204,7 +207,7 @@ func ownImport(ctx context.Context, path, file string, rows int, keys []string) 
 	return took, err
 }
 
-// ownUndo takes the run of an import back, until that is durable.
+// ownUndo undoes the run of an import, until that is durable.
 func ownUndo(ctx context.Context, path string, rows int) (float64, error) {
 	db, err := agentdb.Open(ctx, agentdb.Options{Path: path})
 	if err != nil {
@@ -231,6 +234,7 @@ func programImport(ctx context.Context, program, path, file string) (float64, er
 
 	begin := time.Now()
 	cmd := exec.CommandContext(ctx, program, path, "create table t(a text, b integer, c real, d text, e text)", ".mode csv", ".import --skip 1 "+file+" t")
+	// Any output is a complaint of the program, whatever its exit code.
 	if out, err := cmd.CombinedOutput(); err != nil || len(out) > 0 {
 		return 0, fmt.Errorf("the program sqlite3 failed: %w: %s", err, out)
 	}
@@ -291,7 +295,7 @@ func ownReads(ctx context.Context, path string, reads int) (float64, error) {
 	return float64(reads) / time.Since(begin).Seconds(), nil
 }
 
-// ownVisits lets each of many agents make a table and write a row. Few of their databases
+// ownVisits makes each of many agents create a table and write a row. Few of their databases
 // stay open; it gives the time of a visit and what memory has grown by.
 func ownVisits(ctx context.Context, dir string, agents int) (millis, memory float64, err error) {
 	pool, err := agentdb.NewPool(agentdb.PoolOptions{Dir: dir})
@@ -315,6 +319,7 @@ func ownVisits(ctx context.Context, dir string, agents int) (millis, memory floa
 		return err
 	}
 
+	// After the pool is open: only what the visits add counts.
 	before := residentBytes()
 	begin := time.Now()
 

@@ -74,6 +74,7 @@ func loadBare(ctx context.Context, tx *sqlite.Tx, file string) error {
 	var statement *sqlite.Prepared
 	size := 0
 	for args := range chunks {
+		// Only the last statement is shorter, so two are prepared in all.
 		if len(args) != size {
 			if statement != nil {
 				if err := statement.Close(); err != nil {

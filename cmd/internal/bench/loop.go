@@ -74,6 +74,7 @@ func newLoopBench(ctx context.Context, self string, sizes loopSizes) (b *loopBen
 	var ends []func() error
 	end = func() error {
 		var all error
+		// The ledger is closed before its folder is removed.
 		for _, f := range slices.Backward(ends) {
 			all = errors.Join(all, f())
 		}
@@ -105,6 +106,7 @@ func newLoopBench(ctx context.Context, self string, sizes loopSizes) (b *loopBen
 
 	ends = append(ends, l.Close)
 	pool := http.DefaultTransport.(*http.Transport).Clone()
+	// The default of 2 would make the baseline open a new connection for most requests.
 	pool.MaxIdleConnsPerHost = sizes.many
 	b = &loopBench{url: url, dir: dir, ledger: l, client: &http.Client{Transport: pool}, sizes: sizes}
 	b.registry, err = lookupRegistry()
@@ -213,6 +215,7 @@ func (b *loopBench) whole(f loopFormat, recorded bool) (kind, error) {
 	return func(ctx context.Context, steps int, hold bool) (err error) {
 		o := loop.Options{
 			Provider: providers[b.base(steps, hold)], Registry: b.registry, Recorder: unrecorded{}, Policy: loop.Headless(),
+			// Twice of what is needed: no bound, and no notice before one, belongs to the measurement.
 			Bounds: loop.Bounds{Steps: 2 * steps, Calls: 2 * steps}, Invocation: tool.Invocation{Run: 1, Attempt: 1},
 			System: benchSystem, Messages: []model.Message{{Role: model.RoleUser, Text: benchPrompt}},
 		}
@@ -268,10 +271,12 @@ func atOnce(ctx context.Context, runs int, k kind, steps int, hold bool) error {
 // cpu is what a step takes of the processor, in µs, of this whole process.
 func (b *loopBench) cpu(ctx context.Context, k kind, runs, steps int) (float64, error) {
 	rounds := 1
+	// One run alone takes too little time for a figure, so it is repeated.
 	if runs == 1 {
 		rounds = max(1, b.sizes.alone/steps)
 	}
 
+	// The garbage of what was measured before must not be collected at this one's cost.
 	runtime.GC()
 	spent := cpuTime()
 
@@ -281,6 +286,7 @@ func (b *loopBench) cpu(ctx context.Context, k kind, runs, steps int) (float64, 
 		}
 	}
 
+	// One more than the steps with a call: the final answer is a step too.
 	return micros(cpuTime()-spent) / float64(rounds*runs*(steps+1)), nil
 }
 
@@ -294,6 +300,7 @@ func (b *loopBench) memory(ctx context.Context, k kind) (float64, error) {
 	for held := 0; held < b.sizes.many; {
 		select {
 		case err := <-over:
+			// A run that failed never waits, so the number of held ones would never be reached.
 			return 0, errors.Join(errors.New("the runs ended before they were held"), err)
 		case <-time.After(5 * time.Millisecond):
 		}
@@ -366,6 +373,7 @@ func (b *loopBench) format(ctx context.Context, f loopFormat, progress io.Writer
 				*m.into = append(*m.into, spent)
 			}
 
+			// Its requests were built before, so its memory says nothing about a loop.
 			if c == sent {
 				continue
 			}
@@ -448,6 +456,7 @@ func (b *loopBench) reserve(ctx context.Context, progress io.Writer, passes int)
 
 // pay reserves and settles turns of an attempt, one after the other.
 func (b *loopBench) pay(ctx context.Context, a ledger.Attempt, turns int) error {
+	// The same day for all turns: a measurement over midnight would move to empty sums.
 	day := ledger.DayOf(time.Now(), time.UTC).Name
 	for step := range turns {
 		id, full, err := b.ledger.Reserve(ctx, a, ledger.Reservation{Step: step + 1, Day: day, Agent: "a", Job: "j", Usage: ledger.Usage{TokensIn: 1000, TokensOut: 100, CostMicroUSD: 10}})

@@ -16,7 +16,7 @@ import (
 )
 
 // resultMark begins each result of the tool of a measurement: a server that counts them
-// knows which step a run is at, in whatever format it is told.
+// knows which step a run is at, in whatever format it is asked.
 const resultMark = "result-of "
 
 // stubAnswers are what a server of each format streams: a call that is the n-th of its run, and
@@ -133,6 +133,7 @@ func (s *stubModel) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case "/release":
 		s.mu.Lock()
 		defer s.mu.Unlock()
+		// A closed channel wakes all that wait; those that come later get a new one.
 		close(s.release)
 		s.held, s.release = 0, make(chan struct{})
 		return
@@ -147,6 +148,7 @@ func (s *stubModel) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 
+	// Without a session: the requests hold all results so far, so counting them tells the step.
 	n := bytes.Count(body, []byte(resultMark))
 	w.Header().Set("Content-Type", "text/event-stream")
 	if n < steps {
@@ -157,6 +159,7 @@ func (s *stubModel) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if hold {
 		s.mu.Lock()
 		s.held++
+		// Read under the lock: release replaces the channel.
 		released := s.release
 		s.mu.Unlock()
 		<-released

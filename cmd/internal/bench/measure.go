@@ -96,6 +96,7 @@ func (f Figure) Row() []string {
 		verdict = "missed"
 	}
 
+	// Without a goal there is nothing to meet.
 	if f.Goal == "" {
 		f.Goal, verdict = "–", "–"
 	}
@@ -126,6 +127,7 @@ func median(values []float64) float64 {
 func ratios(values, baselines []float64) []float64 {
 	out := make([]float64, len(values))
 	for i := range values {
+		// Pass by pass, since both ran one after the other: a slow moment of the machine hits both.
 		out[i] = values[i] / baselines[i]
 	}
 	return out

@@ -17,7 +17,7 @@ import (
 // clockwork fires schedules: the timetable, or what it is measured against.
 type clockwork interface {
 	// parse reads schedules; put adds one of them while others run, as of a time; forget
-	// lets go of all that adding them does not keep.
+	// drops all that adding them does not keep.
 	parse(specs []benchSpec) error
 	put(i int, now time.Time)
 	forget()

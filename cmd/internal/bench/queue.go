@@ -155,6 +155,7 @@ func benchBare(ctx context.Context, path string) (float64, error) {
 	}
 	defer db.Close()
 
+	// A second connection would only wait for the lock of the first.
 	db.SetMaxOpenConns(1)
 	if _, err := db.ExecContext(ctx, `create table events (id integer primary key autoincrement, run integer not null default 0, seq integer not null default 0,
 		job text not null default '', at integer not null, kind text not null, data text not null default '');
@@ -195,7 +196,7 @@ type unlimited struct{ dispatch.ExecutorFunc }
 // Policy implements dispatch.Executor.
 func (unlimited) Policy(string) dispatch.Policy { return dispatch.Policy{Concurrency: -1} }
 
-// noop is an executor that does nothing but tell that it was called.
+// noop is an executor that only reports that it was called.
 type noop struct {
 	unlimited
 	started chan int64
@@ -242,6 +243,7 @@ func benchRuns(ctx context.Context, path string) (wait, perSecond float64, err e
 	}
 
 	for range benchNoops / len(batch) {
+		// One commit for many: a commit each is what benchEnqueue measures.
 		if _, err := l.Enqueue(ctx, batch...); err != nil {
 			stop()
 			return 0, 0, err

@@ -75,7 +75,7 @@ func compareCosts(n int, table, plain, own *costs) []Figure {
 	}
 }
 
-// against compares with a baseline, of which the values may be so many times as large.
+// against compares with a baseline: the values may be at most so many times as large.
 func against(name, unit, baseline string, most float64, values, baselines []float64) Figure {
 	r := median(ratios(values, baselines))
 	return Figure{name, median(values), median(baselines), unit, r, fmt.Sprintf("≤ %g× %s", most, baseline), r <= most}
@@ -112,6 +112,7 @@ func (c *costs) measure(clock clockwork, specs []benchSpec) error {
 		return err
 	}
 
+	// As in the loop: no garbage of the parsing in the figure.
 	runtime.GC()
 	spent := cpuTime()
 	for i := range specs {
@@ -132,6 +133,7 @@ func (c *costs) measure(clock clockwork, specs []benchSpec) error {
 	}
 
 	c.wake = append(c.wake, micros(cpuTime()-spent)/float64(wakes))
+	// A clock that lost schedules would look fast. One day of slack for the edges.
 	if days := int(end.Sub(begin) / (24 * time.Hour)); fired < (days-1)*len(specs) {
 		return fmt.Errorf("%d schedules fired %d times in %d days", len(specs), fired, days)
 	}
@@ -261,6 +263,7 @@ func burstStored(ctx context.Context, sizes scheduleSizes) (float64, error) {
 		return 0, err
 	}
 
+	// How long arming takes depends on the machine, so it is tried first, for a day that is far away.
 	at := time.Now().Add(2*time.Since(begin) + time.Second).Truncate(time.Second) // arming again takes no longer
 	if err := arm(at); err != nil {
 		return 0, err
@@ -273,6 +276,7 @@ func burstStored(ctx context.Context, sizes scheduleSizes) (float64, error) {
 	go func() { over <- s.Run(ctx) }()
 
 	for queued := 0; queued < sizes.due; {
+		// Taken before the count, so that a change in between is not missed.
 		changed := l.Changed()
 		c, err := l.Counts(ctx)
 		if err != nil {

@@ -36,7 +36,7 @@ func TestBenchScheduleBaselines(t *testing.T) {
 			want = got
 		}
 		if len(got) != 2*len(specs) || !slices.Equal(got, want) {
-			t.Errorf("%T: %d fires, of which the first are %v, want %d, %v", clock, len(got), got[:3], len(want), want[:3])
+			t.Errorf("%T: %d fires, the first are %v, want %d, %v", clock, len(got), got[:3], len(want), want[:3])
 		}
 	}
 }

@@ -97,6 +97,7 @@ func measureSkills(progress io.Writer, root string, n, passes int) ([]Figure, er
 		}
 
 		searched, err := timed(func() error {
+			// A search that finds the wrong skill would be fast for nothing.
 			if hits := finder.Search("report of the 77 largest rows", 10); len(hits) == 0 || hits[0].Name != "skill-77" {
 				return fmt.Errorf("the search found %v", hits)
 			}

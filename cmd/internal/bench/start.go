@@ -152,6 +152,7 @@ func observe(ctx context.Context, idle time.Duration, args ...string) (s sample,
 
 	defer func() {
 		stopErr := child.Process.Signal(os.Interrupt)
+		// Read to the end, or a child that still writes would block on a full pipe.
 		_, copyErr := io.Copy(io.Discard, out)
 		_ = child.Wait() // an interrupted floor exits as it likes
 		err = errors.Join(err, stopErr, copyErr)
@@ -171,7 +172,7 @@ func observe(ctx context.Context, idle time.Duration, args ...string) (s sample,
 	return s, s.look(child.Process.Pid, idle)
 }
 
-// look reads what the system says of a process; only Linux tells.
+// look reads what the system knows about a process; only Linux has it.
 func (s *sample) look(pid int, idle time.Duration) error {
 	before, err := readProcess(pid)
 	if err != nil {
@@ -223,6 +224,7 @@ func readProcess(pid int) (process, error) {
 		return p, err
 	}
 
+	// The second field is the name in parentheses, which may hold spaces.
 	_, rest, _ := strings.Cut(string(stat), ") ")
 	fields := strings.Fields(rest)
 	for _, i := range []int{11, 12} { // utime and stime, in hundredths of a second
@@ -231,6 +233,7 @@ func readProcess(pid int) (process, error) {
 			if err != nil {
 				return p, err
 			}
+			// In milliseconds.
 			p.cpu += ticks * 10
 		}
 	}

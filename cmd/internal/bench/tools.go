@@ -33,6 +33,7 @@ func benchTools(ctx context.Context, o Options) ([]Figure, error) {
 	for name, into := range map[string]*string{"rg": &sizes.rg, "grep": &sizes.grep} {
 		path, err := exec.LookPath(name)
 		if err != nil {
+			// Not an error: the tools themselves can still be measured.
 			fmt.Fprintf(o.Progress, "the program %s is not installed, so nothing is measured against it\n", name)
 			continue
 		}
@@ -129,6 +130,7 @@ func newToolBench(ctx context.Context, dir string, sizes toolSizes) (*toolBench,
 
 // writeSearched makes source files of some kilobytes, a hundred in a folder, and a large one.
 func writeSearched(dir string, sizes toolSizes) error {
+	// A fixed seed, so that all machines and all passes search the same text.
 	r := rand.New(rand.NewPCG(7, 7))
 	words := strings.Fields("the of and func return error string int err nil value context file path name for range if else package import type struct interface map slice result config option handler server client request response")
 	var text strings.Builder
@@ -175,6 +177,7 @@ func (b *toolBench) call(ctx context.Context, name string, args map[string]any, 
 	}
 
 	b.calls++
+	// Each call has its own key, as in a run.
 	b.in.Key = fmt.Sprint(b.calls)
 	begin := time.Now()
 	e, err := b.tools.Call(ctx, b.in, name, raw)
@@ -235,6 +238,7 @@ func (b *toolBench) measure(ctx context.Context) error {
 			if err != nil {
 				return err
 			}
+			// Only searches with the same result can be compared.
 			if float64(lines) != found[m.key] {
 				return fmt.Errorf("%s found %v of %v, and %s %d", m.name, found[m.key], m.args["pattern"], filepath.Base(o.path), lines)
 			}
@@ -284,6 +288,7 @@ func (b *toolBench) measureLarge(ctx context.Context) error {
 		}
 
 		b.bareEdit = append(b.bareEdit, 1000*time.Since(begin).Seconds())
+		// There and back, so that the file stays as large as it is.
 		from, to := "line 1000 of a file", "line 1000 of one file"
 		if !strings.Contains(string(text), from) {
 			from, to = to, from

@@ -29,6 +29,7 @@ func newConfineBench(ctx context.Context) (*confineBench, error) {
 
 		b.tiers[tier] = s
 		if have, _ := s.Tier(ctx); have != tier {
+			// This machine has only a weaker tier, which has its own row or none.
 			delete(b.tiers, tier)
 			if err := s.Close(); err != nil {
 				return nil, err

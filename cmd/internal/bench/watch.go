@@ -55,6 +55,7 @@ type watchBench struct {
 }
 
 func (b *watchBench) measure(ctx context.Context, parts ...func(context.Context) ([]Figure, error)) (out []Figure, err error) {
+	// Paths are compared with those in the ledger, and a temporary folder can be a link.
 	if b.base, err = filepath.EvalSymlinks(b.base); err != nil {
 		return nil, err
 	}
@@ -82,7 +83,7 @@ type watching struct {
 	halt    func() error
 }
 
-// startWatching begins to watch a folder; each run that starts is told to started, if there is one.
+// startWatching starts to watch a folder; started, if there is one, is called for each run that starts.
 func startWatching(ctx context.Context, path string, o watcher.Options, w watcher.Watch, started func(ledger.Run)) (_ *watching, err error) {
 	l, err := ledger.Open(ctx, ledger.Options{Path: path})
 	if err != nil {
@@ -122,6 +123,7 @@ func startWatching(ctx context.Context, path string, o watcher.Options, w watche
 
 	select {
 	case <-eyes.Ready():
+	// Without this case a part that failed would leave the measurement waiting forever.
 	case err := <-over:
 		cancel()
 		return nil, errors.Join(errors.New("what watches ended before it was ready"), err)
@@ -137,7 +139,7 @@ func startWatching(ctx context.Context, path string, o watcher.Options, w watche
 	}}, nil
 }
 
-// starts is an executor that does nothing but tell that it was called.
+// starts is an executor that only reports that it was called.
 type starts struct {
 	unlimited
 	started func(ledger.Run)

@@ -47,6 +47,7 @@ func (b *watchBench) burst(ctx context.Context) ([]Figure, error) {
 		var now observed
 		if err == nil {
 			_, err = c.until(ctx, func(now observed) bool {
+				// There may be more runs than files: one that was seen while it was empty has a second.
 				return now.Started >= int64(n) && now.Started == now.Accepted && now.Waiting == 0
 			})
 		}
@@ -123,11 +124,13 @@ func (b *watchBench) surprises(ctx context.Context) (_ []Figure, err error) {
 		}
 
 		lost += len(now.Lost)
+		// Otherwise all events arrived and the scan, which this is about, was never needed.
 		if now.Scans == before.Scans {
 			return nil, errors.New("no events were lost; is fs.inotify.max_queued_events raised?")
 		}
 	}
 
+	// Runs of files that were removed again count too: each pass removes as many as it creates.
 	lost += int(now.Accepted) - b.sizes.scan - b.passes*b.sizes.lost
 	return []Figure{{"lost events: files without exactly one run", float64(lost), 0, "files", 0, "0", lost == 0}}, nil
 }

@@ -21,7 +21,7 @@ import (
 	"rouse/watcher"
 )
 
-// observed is what a process that watches a folder tells of itself.
+// observed is what a process that watches a folder reports about itself.
 type observed struct {
 	Accepted  int64     `json:"accepted"` // runs
 	Started   int64     `json:"started"`
@@ -61,6 +61,7 @@ func serveObserved(ctx context.Context, dir string, o observedOptions, in io.Rea
 
 	answers := json.NewEncoder(out)
 	for lines := bufio.NewScanner(in); ; {
+		// The first answer comes before the first line: it says that the folder is watched.
 		now, err := c.answer(ctx, lines.Text())
 		if err != nil {
 			return err
@@ -151,6 +152,7 @@ func (s *scanLog) Enabled(_ context.Context, level slog.Level) bool { return lev
 // Handle implements slog.Handler.
 func (s *scanLog) Handle(_ context.Context, r slog.Record) error {
 	r.Attrs(func(a slog.Attr) bool {
+		// The watcher has no counter for it; its log is the only place that says so.
 		if a.Key == "reason" && strings.HasPrefix(a.Value.String(), "events were lost") {
 			s.n.Add(1)
 		}
@@ -184,6 +186,7 @@ func (b *watchBench) startChild(ctx context.Context, name string, args ...string
 	}
 
 	c.process = exec.CommandContext(ctx, b.self, append(append([]string{"bench", ChildVerb, "observed"}, args...), c.dir)...)
+	// Kept for the error message, which is where a crash of the child shows.
 	c.process.Stderr = &c.errs
 	if c.in, err = c.process.StdinPipe(); err != nil {
 		return nil, err

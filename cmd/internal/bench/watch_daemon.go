@@ -69,7 +69,7 @@ func (b *watchBench) daemon(ctx context.Context) (_ []Figure, err error) {
 		Figure{what + "runs", float64(files) / took, 0, "1/s", 0, "", true}), nil
 }
 
-// follow tells how far the daemon is until it has finished as many runs as there are files.
+// follow reports how far the daemon is until it has finished as many runs as there are files.
 func (b *watchBench) follow(ctx context.Context, db *sql.DB, pid string, files int, begin time.Time) error {
 	last, when := 0, begin
 	for moved := begin; ; {
@@ -92,6 +92,7 @@ func (b *watchBench) follow(ctx context.Context, db *sql.DB, pid string, files i
 		switch {
 		case done >= files:
 			return nil
+		// No limit for the whole: how long so many files take is what is measured.
 		case now.Sub(moved) > 2*time.Minute:
 			return fmt.Errorf("of %d files %d were accepted and %d are done, and nothing moves", files, accepted, done)
 		}
@@ -125,6 +126,7 @@ func (b *watchBench) startDaemon(ctx context.Context, config, log string) (*exec
 	lines := bufio.NewScanner(out)
 	for lines.Scan() {
 		if strings.HasPrefix(lines.Text(), "ready") {
+			// The daemon must never block on a full pipe.
 			go func() { _, _ = io.Copy(io.Discard, out) }()
 			return process, nil
 		}

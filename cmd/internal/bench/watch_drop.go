@@ -49,6 +49,7 @@ func (b *watchBench) drops(ctx context.Context) ([]Figure, error) {
 
 			all = append(all, took...)
 			p50, events, commits = append(p50, median(took)), append(events, median(event)), append(commits, median(commit))
+			// Of the same pass, so that a slow disk raises what is allowed as well.
 			allowed = append(allowed, 3*median(event)+median(commit))
 		}
 
@@ -77,6 +78,7 @@ func (b *watchBench) dropPass(ctx context.Context, k dropKind) (took, event, com
 		}
 	}
 
+	// The baseline of an event: the same rename in another folder, seen by fsnotify alone.
 	events, err := fsnotify.NewWatcher()
 	if err != nil {
 		return nil, nil, nil, err
@@ -129,6 +131,7 @@ func (b *watchBench) dropPass(ctx context.Context, k dropKind) (took, event, com
 			return nil, nil, nil, err
 		}
 
+		// The settle window is waited for on purpose, so it is not part of the cost.
 		took = append(took, milliseconds(at.Sub(begin)-k.settle))
 	}
 
@@ -184,6 +187,7 @@ func (k dropKind) arrive(staging, inbox, name string, content []byte) (time.Time
 	}
 
 	path := filepath.Join(staging, name)
+	// An old mtime: the watcher takes the file for complete and waits only for recheck.
 	before := time.Now().Add(-time.Hour)
 	if err := errors.Join(os.WriteFile(path, content, 0o644), os.Chtimes(path, before, before)); err != nil {
 		return before, err
@@ -193,7 +197,7 @@ func (k dropKind) arrive(staging, inbox, name string, content []byte) (time.Time
 	return begin, os.Rename(path, filepath.Join(inbox, name))
 }
 
-// hearRename is how long it takes to hear of a file that is renamed into a folder.
+// hearRename is how long fsnotify takes to report a file that is renamed into a folder.
 func hearRename(events *fsnotify.Watcher, staging, dir string, i int) (time.Duration, error) {
 	path, dest := filepath.Join(staging, "heard"), filepath.Join(dir, fmt.Sprint(i))
 	if err := os.WriteFile(path, nil, 0o644); err != nil {

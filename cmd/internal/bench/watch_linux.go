@@ -108,7 +108,7 @@ func walkBare(dir string) (took time.Duration, files int, err error) {
 	}
 }
 
-// suspend stops a process without ending it, and lets it go on.
+// suspend stops a process without ending it; goOn continues it.
 func suspend(p *os.Process) error { return p.Signal(syscall.SIGSTOP) }
 
 func goOn(p *os.Process) error { return p.Signal(syscall.SIGCONT) }

@@ -13,8 +13,8 @@ import (
 	"rouse/internal/text"
 )
 
-// checker looks at what single values cannot tell. What could not be read is not looked
-// at again: a mistake is said once.
+// checker checks what single values cannot show. What could not be read is not checked
+// again: a mistake is reported once.
 type checker struct {
 	d     *decoder
 	cfg   *Config
@@ -40,16 +40,19 @@ func check(d *decoder, cfg *Config, tools tool.Specs) {
 	c.agents = unique(c, "agents", cfg.Agents, func(a Agent) Name { return a.Name })
 	c.channels = unique(c, "notifications", cfg.Notifications, func(n Notification) Name { return n.Name })
 	if !slices.Contains(c.channels, DefaultChannel) {
+		// The desktop needs no entry; the daemon opens it when nobody configured it.
 		c.channels = append(c.channels, DefaultChannel)
 	}
 
 	unique(c, "jobs", cfg.Jobs, func(j Job) Name { return j.Name })
+	// The names are complete from here on, so that references can point forward.
 	c.fallbacks()
 	for i, m := range cfg.Models {
 		c.model(fmt.Sprintf("models[%d]", i), m)
 	}
 
 	for i := range cfg.Agents {
+		// Pointers into the list: the checks of an agent also fill it in (secrets, skills).
 		c.agent[string(cfg.Agents[i].Name)] = &cfg.Agents[i]
 		c.checkAgent(fmt.Sprintf("agents[%d]", i), &cfg.Agents[i])
 	}
@@ -87,6 +90,7 @@ func unique[T any](c *checker, key string, items []T, of func(T) Name) []string 
 
 		if first, twice := seen[strings.ToLower(name)]; twice {
 			at := c.d.place(first)
+			// The message stands in a text, where problem does not shorten the path.
 			at.File = display(at.File)
 			c.bad(path, "the name %q is taken, at %s (names are the same whatever their case)", name, at)
 		} else {
@@ -117,6 +121,7 @@ func (c *checker) checkAgent(path string, a *Agent) {
 		}
 	}
 
+	// nil and empty mean the same to the tools: no restriction. Whoever writes [] means the opposite.
 	if a.Tools.Allow != nil && len(a.Tools.Allow) == 0 {
 		c.bad(path+".tools.allow", "is empty, which would allow every tool").Hint = `to allow none, write deny: ["*"]`
 	}
@@ -135,6 +140,7 @@ func (c *checker) checkAgent(path string, a *Agent) {
 
 	for i, g := range a.Grants.Read {
 		if _, err := os.Stat(string(g.Path)); err != nil {
+			// Only a warning: the folder may appear later.
 			c.warn(fmt.Sprintf("%s.grants.read[%d]", path, i), "%s does not exist yet", display(string(g.Path)))
 		}
 	}
@@ -149,8 +155,8 @@ func (c *checker) checkAgent(path string, a *Agent) {
 	}
 }
 
-// unconfined wants a reason of who switches the sandbox off, and no tier beside it that could
-// not be had then.
+// unconfined requires a reason for switching the sandbox off, and refuses a minimum tier that no
+// program could reach then.
 func (c *checker) unconfined(path string, a *Agent) {
 	switch off := a.Sandbox == "off"; {
 	case off && strings.TrimSpace(a.Reason) == "":
@@ -167,13 +173,14 @@ func (c *checker) warnHomeWritable(path string, dir Path) {
 	if dir == "" || c.cfg.Home == "" {
 		return
 	}
+	// No ".." on the way from the folder to the home: it is the home, or holds it.
 	if rel, err := filepath.Rel(string(dir), string(c.cfg.Home)); err == nil && rel != ".." && !strings.HasPrefix(rel, ".."+string(filepath.Separator)) {
 		c.warn(path, "the agent can write in %s, which holds the history and databases of all agents; choose a folder that does not hold home", display(string(c.cfg.Home)))
 	}
 }
 
-// warnSharedWorkdir warns of a workdir that another agent could put a link in the place of, to lead the file
-// tools of this one elsewhere.
+// warnSharedWorkdir warns of a workdir that another agent could replace by a link, which would lead
+// the file tools of this one elsewhere.
 func (c *checker) warnSharedWorkdir(path string, a *Agent) {
 	for i := range c.cfg.Agents {
 		o := &c.cfg.Agents[i]
@@ -195,6 +202,7 @@ func (c *checker) toolGlob(at, glob string) {
 		return
 	}
 
+	// Callers that pass no list of tools leave the names unchecked.
 	if c.tools != nil && !slices.ContainsFunc(c.tools.Callable(), func(name string) bool { return tool.IsAllowed([]string{glob}, nil, name) }) {
 		c.unknownTool(at, glob)
 	}

@@ -17,13 +17,14 @@ import (
 // longestQuery is when a query on an agent's database is stopped in any case.
 const longestQuery = 10 * time.Second
 
-// conditionParameters are what the SQL of a gate can name.
+// conditionParameters are what the SQL of a condition can name.
 var conditionParameters = []string{":last_success", ":last_run", ":now"}
 
 func (c *checker) conditions(path string, j *Job, agent *Agent) {
 	for i := range j.When {
 		c.condition(fmt.Sprintf("%s[%d]", path, i), &j.When[i], agent)
 	}
+	// Conditions in defaults are meant for the jobs that have other triggers.
 	if timed := len(sources(j)) > 0 || j.RunOnStart; len(j.When) > 0 && j.Watch != nil && !timed && !c.d.given("defaults.when") {
 		c.warn(path, "is not asked for the files of a watch, and this job has no other trigger")
 	}
@@ -116,6 +117,8 @@ func (c *checker) conditionCommand(path string, g *condition, agent *Agent) {
 		return
 	}
 
+	// An agent that can change the program, or the script that an interpreter runs, would get its
+	// code executed outside the sandbox with every check.
 	programs := []string{*program}
 	if base := strings.TrimSuffix(filepath.Base(*program), ".exe"); interpreters.MatchString(base) && len(g.Command) > 1 && !strings.HasPrefix(g.Command[1], "-") {
 		programs = append(programs, filepath.Join(string(agent.Workdir), g.Command[1]))
@@ -126,7 +129,7 @@ func (c *checker) conditionCommand(path string, g *condition, agent *Agent) {
 
 	for _, p := range programs {
 		if filepath.IsAbs(p) && writable(agent, p) {
-			c.warn(path, "the agent can write %s, and a gate is not confined as the agent is; keep it out of the agent's folders", display(p))
+			c.warn(path, "the agent can write %s, and a condition is not confined as the agent is; keep it out of the agent's folders", display(p))
 		}
 	}
 }
@@ -134,6 +137,7 @@ func (c *checker) conditionCommand(path string, g *condition, agent *Agent) {
 // writable says whether an agent may change a file.
 func writable(a *Agent, path string) bool {
 	roots := a.Grants.Write
+	// Without grants.write an agent writes in all of its workdir.
 	if len(roots) == 0 {
 		roots = []Path{a.Workdir}
 	}
@@ -151,12 +155,13 @@ func (c *checker) conditionURL(path string, g *condition) {
 		return
 	}
 
+	// Registered, so that it is masked wherever the address is shown.
 	if password, ok := u.User.Password(); ok && password != "" {
 		c.d.secret(c.d.place(path), path, password)
 	}
 }
 
-// Where is a place as runs tell of it: from the folder of the main file.
+// Where is a place as messages of runs name it: relative to the folder of the main file.
 func (c *Config) Where(at Position) string {
 	if rel, err := filepath.Rel(filepath.Dir(c.Files[0]), at.File); err == nil && filepath.IsLocal(rel) {
 		at.File = filepath.ToSlash(rel)

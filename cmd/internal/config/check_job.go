@@ -49,6 +49,7 @@ func (c *checker) job(path string, j *Job) {
 		c.reference(fmt.Sprintf("%s.notify.channels[%d]", path, i), "channel", name, c.channels)
 	}
 
+	// A notice is rendered after the run, when the manifest is deleted and the outcome is known.
 	names := append(slices.DeleteFunc(scope(j), func(name string) bool { return name == manifest }), "Outcome", "Summary", "Error")
 	c.template(path+".notify.title", j.Notify.Title, names)
 	c.template(path+".notify.body", j.Notify.Body, names)
@@ -94,6 +95,7 @@ func (c *checker) triggers(path string, j *Job) {
 	c.emptySources(path, j)
 	excluding := len(j.Exclude) > 0
 	for i, text := range j.Exclude {
+		// Each entry by itself, with any schedule, so that a mistake has its own place in the list.
 		_, err := schedule.Parse(schedule.Options{Every: "24h", Exclude: []string{text}})
 		c.schedule(fmt.Sprintf("%s.exclude[%d]", path, i), "exclude", err)
 		excluding = excluding && err == nil
@@ -110,6 +112,7 @@ func (c *checker) triggers(path string, j *Job) {
 		_, err := schedule.Parse(o)
 		c.schedule(path+"."+key, key, err)
 
+		// Together with the schedule: this finds exclusions that leave no day at all.
 		if err == nil && excluding {
 			o.Location, o.Exclude = location, j.Exclude
 			_, err = schedule.Parse(o)
@@ -118,14 +121,15 @@ func (c *checker) triggers(path string, j *Job) {
 	}
 
 	for _, key := range []string{"timezone", "exclude", "on_miss", "catchup_window", "max_catchup", "jitter"} {
+		// defaults are meant for many jobs; those without a schedule just do not use them.
 		if !timed && c.d.given(path+"."+key) && !c.d.given("defaults."+key) {
 			c.warn(path+"."+key, "has no effect without schedule, every or at")
 		}
 	}
 }
 
-// emptySources are schedules that are given as nothing. They would leave a job that runs
-// by hand only, without a word.
+// emptySources refuses schedules that are given and empty. They would silently make a job that
+// only runs manually.
 func (c *checker) emptySources(path string, j *Job) {
 	for key, given := range map[string]struct{ text, like string }{
 		"schedule": {j.Schedule, `"0 8 * * 1-5" or "@daily"`}, "every": {j.Every, "15m"}, "at": {j.RunAt, "2026-11-21T08:00:00+01:00"},
@@ -156,6 +160,7 @@ func sources(j *Job) map[string]schedule.Options {
 // Schedules are the schedules of a job of a checked configuration, in a fixed order.
 func (c *Config) Schedules(j *Job) ([]*schedule.Schedule, error) {
 	var out []*schedule.Schedule
+	// A map has no order, and reloads should not reorder the schedules.
 	all := sources(j)
 	for _, key := range slices.Sorted(maps.Keys(all)) {
 		o := all[key]
@@ -196,6 +201,7 @@ func (c *checker) watch(path string, w *watch, j *Job) {
 	}
 
 	for key, after := range map[string]After{"on_success": w.OnSuccess, "on_failure": w.OnFailure} {
+		// Otherwise each moved file would arrive again, and start the next run.
 		if after.Dir == string(w.Path) {
 			c.bad(path+"."+key, "moves files to where they are; choose another folder")
 		}
@@ -220,6 +226,7 @@ func (c *checker) watchMode(path string, w *watch, j *Job) {
 		}
 	}
 
+	// Only a warning: a batch is rarely that large.
 	if each, once := callsOfBatch(j.Playbook); w.Mode == modeBatch && each > 0 && w.MaxFiles*each+once > j.Bounds.Calls {
 		c.warn(path+".max_files", "a run of %d files makes %d calls, and ends after %d (bounds.calls): raise that, or take fewer files", w.MaxFiles, w.MaxFiles*each+once, j.Bounds.Calls)
 	}

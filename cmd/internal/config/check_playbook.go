@@ -31,6 +31,7 @@ func (c *checker) playbook(path string, j *Job, agent *Agent) {
 			}
 
 			step := call.Step()
+			// Call by call, so that a problem has the place of its call and not of the playbook.
 			step.OnError = "" // the decoder has looked at it
 			for _, err := range playbook.Check([]playbook.Call{step}, scope(j)) {
 				_, what, _ := strings.Cut(err.Error(), "): ") // without the label, which the place tells
@@ -45,6 +46,7 @@ func (c *checker) playbook(path string, j *Job, agent *Agent) {
 		c.value(at+".each", call.Each, names)
 		inside := names
 		if call.Each != nil {
+			// Clone, since an append could write into names, which the next calls see.
 			inside = append(slices.Clone(names), "item", "index")
 		}
 

@@ -26,7 +26,7 @@ func (c *checker) warnTaints(path string, j *Job, a *Agent) {
 		return
 	}
 
-	c.warn(path, "a run can come to hold untrusted content (%s), private data (%s) and an effect beyond the host (%s) together; the call that would bring the third waits for your leave", untrusted, private, outward).
+	c.warn(path, "a run can come to hold untrusted content (%s), private data (%s) and an effect beyond the host (%s) together; the call that would bring the third waits for your approval", untrusted, private, outward).
 		Hint = "let one job read what is untrusted and write it down as data, and another one act on that"
 }
 

@@ -27,6 +27,7 @@ var speaking = strings.Fields(`awk bash bun busybox cargo cmd cmd.exe cmake cron
 func (c *checker) commands(at string, a *Agent) {
 	for i, g := range a.Commands() {
 		at := fmt.Sprintf("%s.grants.commands[%d]", at, i)
+		// A grant that could not be read has an argv of nothing, which means something else.
 		if !c.d.given(at+".argv") || !c.hasNoProblem(at) { // said already
 			continue
 		}
@@ -41,6 +42,7 @@ func (c *checker) commands(at string, a *Agent) {
 		}
 	}
 
+	// Command tools come with the grant, but tools.allow and tools.deny can still take them away.
 	runs := c.toolsGiven(tool.RequiresCommands)
 	if len(a.Grants.Commands) > 0 && len(runs) > 0 && len(runs.Where(a.Tools.permits)) == 0 {
 		first := runs.Where(func(s tool.Spec) bool { return s.AliasOf == "" })
@@ -48,13 +50,14 @@ func (c *checker) commands(at string, a *Agent) {
 	}
 }
 
-// grantsEverything says why a grant is one for everything that there is; "" where it is not. What the
-// argument is of an interpreter whose every argument is given, its owner has decided.
+// grantsEverything says why a grant allows any program at all; "" where it does not. An interpreter
+// whose arguments are all fixed is what its owner decided.
 func grantsEverything(argv []string) string {
 	open := func(from int) bool {
 		return slices.ContainsFunc(argv[min(from, len(argv)):], func(element string) bool { return strings.ContainsAny(element, "*?[") })
 	}
 	name := strings.ToLower(strings.TrimSuffix(path.Base(strings.ReplaceAll(argv[0], `\`, "/")), ".exe"))
+	// python3.12 and lua5.4 are the same interpreters.
 	versioned := strings.TrimRight(name, "0123456789.-")
 	switch {
 	case !open(1):

@@ -38,6 +38,7 @@ func Compare(before, after *Config) Changes {
 	}
 
 	c.Others = append(c.Others, compareSkills(before, after)...)
+	// Values of granted secrets stand in no exported field, so nothing above has shown them.
 	if c.Empty() && !slices.Equal(before.secrets, after.secrets) {
 		c.Others = append(c.Others, "the value of a secret")
 	}
@@ -104,6 +105,7 @@ func same(a, b reflect.Value) bool {
 		}
 
 		for i := range a.NumField() {
+			// Unexported fields hold what was resolved, like the value of a granted secret.
 			if a.Type().Field(i).IsExported() && !same(a.Field(i), b.Field(i)) {
 				return false
 			}

@@ -11,9 +11,9 @@ import (
 	"rouse/cmd/internal/config"
 )
 
-// Every mistake in a gate has its place and says what was meant.
-func TestGateMistakes(t *testing.T) {
-	for gate, say := range map[string]string{
+// Every mistake in a condition has its place and says what was meant.
+func TestConditionMistakes(t *testing.T) {
+	for condition, say := range map[string]string{
 		"{}":                           "jobs[0].when[0]: give exactly one of sql, command, http and file",
 		"{not: true}":                  "jobs[0].when[0]: give exactly one of sql, command, http and file",
 		"{sql: select 1, file: x}":     "jobs[0].when[0]: give exactly one of sql, command, http and file",
@@ -39,19 +39,19 @@ func TestGateMistakes(t *testing.T) {
 		"{sql: select 2}":              `jobs[0].when[0].sql: the agent "none" has no database (database.enabled: false)`,
 	} {
 		agent := "a"
-		if gate == "{sql: select 2}" {
+		if condition == "{sql: select 2}" {
 			agent = "none"
 		}
 
-		_, err := load(write(t, "rouse.yaml", "agents: [{name: a}, {name: none, database: {enabled: false}}]\njobs: [{name: j, agent: "+agent+", prompt: x, when: ["+gate+"]}]\n"), nil)
+		_, err := load(write(t, "rouse.yaml", "agents: [{name: a}, {name: none, database: {enabled: false}}]\njobs: [{name: j, agent: "+agent+", prompt: x, when: ["+condition+"]}]\n"), nil)
 		var all *config.Errors
 		if !errors.As(err, &all) || len(all.Problems) != 1 || !strings.Contains(err.Error(), say) {
-			t.Errorf("%s: %v, want %q alone", gate, err, say)
+			t.Errorf("%s: %v, want %q alone", condition, err, say)
 		}
 	}
 }
 
-func TestGates(t *testing.T) {
+func TestConditions(t *testing.T) {
 	path := write(t, "rouse.yaml", `include: conf/*.yaml
 agents: [{name: a, workdir: ./work}]
 defaults: {when: [{file: ./STOP, not: true}]}
@@ -99,8 +99,8 @@ jobs:
 	}
 }
 
-// What a gate cannot do, and what an agent could do through one, is said beforehand.
-func TestGateWarnings(t *testing.T) {
+// What a condition cannot do, and what an agent could do through one, is a warning.
+func TestConditionWarnings(t *testing.T) {
 	cfg, err := load(write(t, "rouse.yaml", `agents:
   - {name: a, workdir: ./work}
   - {name: b, workdir: ./work, grants: {write: [./out]}}

@@ -15,7 +15,7 @@ import (
 	"rouse/cmd/internal/config"
 )
 
-var update = flag.Bool("update", false, "write the golden files anew")
+var update = flag.Bool("update", false, "rewrite the golden files")
 
 // write makes files and returns the path of the first.
 func write(t testing.TB, files ...string) string {

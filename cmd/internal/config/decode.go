@@ -65,6 +65,7 @@ func (d *decoder) structure(n *node, path string, v reflect.Value) {
 		return
 	}
 
+	// Jobs, agents and models know their place, for messages long after the decoder is gone.
 	if at := v.FieldByName("At"); at.IsValid() {
 		at.Set(reflect.ValueOf(n.at))
 	}
@@ -95,11 +96,13 @@ func (d *decoder) unknown(e entry, path string, fields []field) {
 
 // setting fills one field, and refuses what comes later.
 func (d *decoder) setting(f field, e entry, path string, v reflect.Value) {
+	// Saved, since mappings nest: leaving an inner one must not end defaults.
 	outer := d.overlay
 	d.overlay = outer || f.key == "defaults"
 	d.value(e.value, path, v, f)
 	d.overlay = outer
 	if harmless := v.Kind() == reflect.Bool && !v.Bool(); f.later != "" && !harmless { // false asks for nothing
+		// Decoded first all the same, so that mistakes in it are found with the others.
 		d.problem(e.at, path, "not available in this version (%s)", f.later)
 	}
 }
@@ -112,6 +115,7 @@ func (d *decoder) value(n *node, path string, v reflect.Value, f field) {
 		return
 	}
 
+	// A plain path is the short form of {path: X}.
 	if v.Type() == reflect.TypeFor[readGrant]() && n.kind == scalar {
 		d.value(n, path, v.FieldByName("Path"), field{})
 		return
@@ -184,6 +188,7 @@ func (d *decoder) free(n *node, path string) any {
 		return out
 	}
 
+	// Tools get dates as text, as they were written: JSON has no other form for them.
 	if n.tag == "!!str" || n.tag == "!!timestamp" || n.tag == "!!merge" {
 		text, _ := d.expand(n, path, false)
 		return text
@@ -194,6 +199,7 @@ func (d *decoder) free(n *node, path string) any {
 		d.problem(n.at, path, "%s is not understood; quote it if it is a text", n)
 	}
 
+	// YAML has .inf and .nan; JSON, in which arguments are recorded, does not.
 	if x, ok := v.(float64); ok && (math.IsInf(x, 0) || math.IsNaN(x)) {
 		d.problem(n.at, path, "%s cannot be given to a tool", n)
 	}
@@ -229,6 +235,8 @@ func (d *decoder) preset(v reflect.Value) {
 	case reflect.Struct:
 		for _, f := range d.tags.of(v.Type()) {
 			inner := v.Field(f.index)
+			// A written zero cannot be told from nothing here: settings whose zero means something are
+			// pointers, or refuse it (positive).
 			if f.preset != "" && inner.IsZero() {
 				d.presetField(f, inner)
 			} else if f.later == "" {
@@ -249,6 +257,7 @@ func (d *decoder) presetField(f field, v reflect.Value) {
 		}
 	}
 
+	// A decoder of its own: a default must not count as given.
 	quiet := decoder{getenv: d.getenv, places: map[string]Position{}, tags: d.tags}
 	quiet.value(n, f.key, v, f)
 	d.problems = append(d.problems, quiet.problems...)

@@ -46,6 +46,7 @@ func (d *decoder) expand(n *node, path string, secret bool) (string, bool) {
 
 	if strings.Contains(text, "${") {
 		text = variable.ReplaceAllStringFunc(text, func(m string) string {
+			// $${NAME} becomes ${NAME}, unexpanded.
 			if strings.HasPrefix(m, "$$") {
 				return m[1:]
 			}
@@ -57,6 +58,8 @@ func (d *decoder) expand(n *node, path string, secret bool) (string, bool) {
 		text = d.fromStore(n, path, m[1], secret, bad)
 	}
 
+	// A key that is written out in the file is a secret as well. After an expansion the variable or
+	// the store has registered the value already.
 	if words := strings.Fields(text); ok && secret && text == n.text && len(words) > 0 {
 		d.secret(n.at, path, words[len(words)-1]) // of "Bearer abc" the last one
 	}
@@ -64,7 +67,7 @@ func (d *decoder) expand(n *node, path string, secret bool) (string, bool) {
 	return text, ok
 }
 
-// fromStore is a secret of the store, where one may stand: what is told to a model or recorded is no
+// fromStore is a secret of the store, where one may stand: what a model sees or the record holds is no
 // such place.
 func (d *decoder) fromStore(n *node, path, name string, secret bool, bad func(hint, format string, args ...any) string) string {
 	if !secret && (strings.Contains(path, ".with.") || !secretKey.MatchString(path) && !strings.Contains(path, ".headers.")) {
@@ -78,7 +81,7 @@ func (d *decoder) fromStore(n *node, path, name string, secret bool, bad func(hi
 	return value
 }
 
-// lookup asks the store for a secret, and notes that it is used. What is wrong comes with what to do.
+// lookup gets a secret from the store, and records that it is used. A problem comes with a hint what to do.
 func (d *decoder) lookup(at Position, path, name string) (value, problem, hint string) {
 	d.refs = append(d.refs, SecretRef{Name: name, Path: path, At: at})
 	set, err := false, error(nil)
@@ -90,6 +93,7 @@ func (d *decoder) lookup(at Position, path, name string) (value, problem, hint s
 	case err != nil:
 		return "", fmt.Sprintf("the secret %s cannot be read: %v", name, err), ""
 	case !set:
+		// Collected, so that the daemon can look again when secrets set NAME tells it to.
 		d.unset = append(d.unset, name)
 		return "", fmt.Sprintf("the secret %s is not set", name), "set it with: rouse secrets set " + name
 	}
@@ -107,6 +111,7 @@ func (d *decoder) variable(n *node, path, name string, secret bool, bad func(hin
 	}
 
 	value := d.getenv(name)
+	// Empty counts as not set, as it does for ROUSE_… variables.
 	if value == "" {
 		return bad("write $${ for a plain ${", "the environment variable %s is not set", name)
 	}
@@ -130,5 +135,6 @@ func (d *decoder) secret(at Position, path, value string) {
 func (d *decoder) sorted() []string {
 	out := slices.Clone(d.secrets)
 	slices.SortFunc(out, func(a, b string) int { return cmp.Or(len(b)-len(a), strings.Compare(a, b)) })
+	// One value can come from several places.
 	return slices.Compact(out)
 }

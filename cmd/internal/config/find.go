@@ -17,8 +17,8 @@ var homeLine = regexp.MustCompile(`(?m)^home:.*$`)
 // ErrNoFile says that there is no configuration where one is looked for.
 var ErrNoFile = errors.New("no configuration was found")
 
-// Find says which configuration is meant: the one that was named, ./rouse.yaml, or the
-// one in the home. ErrNoFile when there is none.
+// Find is the path of the configuration: the one that was named, ./rouse.yaml, or the one
+// in the home. ErrNoFile when there is none.
 func Find(named string, getenv func(string) string) (string, error) {
 	if named != "" {
 		return filepath.Abs(named)
@@ -52,6 +52,7 @@ func DefaultHome(getenv func(string) string) (string, error) {
 }
 
 func userHome(getenv func(string) string) (string, error) {
+	// Not os.UserHomeDir: the environment is the one that the caller passes.
 	for _, name := range []string{"HOME", "USERPROFILE"} {
 		if dir := getenv(name); dir != "" {
 			return dir, nil
@@ -83,6 +84,7 @@ func Home(path string, getenv func(string) string) (string, error) {
 
 	if root != nil {
 		if n := root.child("home"); n != nil && n.kind == scalar && n.text != "" {
+			// Problems are dropped: config check and the daemon report them, and a home can still be found.
 			text, _ := d.expand(n, "home", false)
 			return d.resolve(path, text), nil
 		}

@@ -76,7 +76,7 @@ four: agents[0].grants.secrets[1] at agent a:7`; got != want {
 	}
 }
 
-func TestWrongGrants(t *testing.T) {
+func TestGrantMistakes(t *testing.T) {
 	for text, want := range map[string]string{
 		"agents: [{name: a, instructions: 'secret:k'}]":                                                                   "a: agents[0].instructions: a secret cannot stand here; it can under api_key",
 		"agents: [{name: a, instructions: 'say ${secret:k}'}]":                                                            "a secret cannot stand here",

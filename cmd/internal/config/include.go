@@ -46,6 +46,7 @@ func (d *decoder) matches(g *node, path, text string, chain []string, cfg *Confi
 	pattern := d.resolve(g.at.File, text)
 	if !strings.ContainsAny(text, "*?[{") {
 		switch {
+		// The chain first: a file that includes itself is also one that was read.
 		case slices.Contains(chain, pattern):
 			d.problem(g.at, path, "the file includes itself: %s", strings.Join(displayed(append(slices.Clone(chain), pattern)), ", "))
 			return nil
@@ -66,6 +67,7 @@ func (d *decoder) matches(g *node, path, text string, chain []string, cfg *Confi
 		d.problem(g.at, path, "no file matches %s", display(pattern)).Warning = true
 	}
 
+	// A glob may well cover the file that it stands in.
 	return slices.DeleteFunc(found, func(file string) bool { return slices.Contains(cfg.Files, file) })
 }
 
@@ -88,6 +90,7 @@ func (d *decoder) includeFile(root *node, at Position, path, file string, chain 
 		return
 	}
 
+	// Before its own includes, so that a circle of globs ends.
 	cfg.Files = append(cfg.Files, file)
 	top := d.parse(file, text)
 	if top == nil {
@@ -130,6 +133,7 @@ func applyDefaults(d *decoder, root *node) {
 	}
 
 	e := root.entries[i]
+	// The decoder keeps the first of two equal problems, and jobs share these nodes.
 	root.entries = slices.Insert(slices.Delete(root.entries, i, i+1), 0, e) // what is wrong in it is said of it
 
 	for _, f := range d.tags.of(jobType) {

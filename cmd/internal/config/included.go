@@ -9,7 +9,7 @@ import (
 )
 
 // Included are the places where the patterns of includes look for files, also while nothing is
-// there: who could write in them could configure.
+// there: whoever can write in them can configure the daemon.
 func (c *Config) Included() (places []string) {
 	for _, pattern := range c.Sources.Globs() {
 		base, _ := doublestar.SplitPattern(filepath.ToSlash(pattern))
@@ -30,6 +30,7 @@ func (a *Agent) writes() (out []string) {
 	for _, p := range a.Grants.Write {
 		out = append(out, string(p))
 	}
+	// grants.write narrows the workdir; without it all of it can be written.
 	if len(out) == 0 && a.Workdir != "" {
 		out = []string{string(a.Workdir)}
 	}
@@ -44,6 +45,7 @@ func matchesInside(pattern, folder string) (rest string, ok bool) {
 	if err != nil || !filepath.IsLocal(rel) {
 		return "", false
 	}
+	// These cannot be matched folder by folder. Saying yes refuses too much rather than too little.
 	if strings.Contains(wanted, "**") || strings.Contains(wanted, "{") { // which may hold a slash
 		return wanted, true
 	}

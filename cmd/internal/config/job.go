@@ -12,8 +12,8 @@ import (
 	"rouse/internal/domain"
 )
 
-// DefaultKeep is how long history is kept of which no job says how long, or that is of none: of
-// what agents were asked, and of jobs that are not configured any more.
+// DefaultKeep is how long history is kept that no configured job sets a time for: ad-hoc prompts
+// of agents, and jobs that are not configured any more.
 const DefaultKeep = 90 * 24 * time.Hour
 
 // Job is what triggers a run and what it does.
@@ -47,7 +47,7 @@ type Job struct {
 
 	Retry        retry       `key:"retry"`
 	Resume       *bool       `key:"resume" default:"true" say:"go on after a crash"`
-	When         []condition `key:"when" say:"gates: conditions that cost nothing and must all hold, or the run is skipped; not asked for the files of a watch"`
+	When         []condition `key:"when" say:"conditions that cost nothing and must all hold, or the run is skipped; not checked for the files of a watch"`
 	Expect       []expect    `key:"expect" say:"checked by the host after a run; unmet means error"`
 	ContextViews []string    `key:"context_views"`
 	Record       bool        `key:"record" say:"keeps what its model is asked and answers as long as the run, for rouse replay"`
@@ -120,13 +120,14 @@ func (w *watch) fill(j *Job) {
 	if w.MaxFiles == 0 && w.Mode == modeBatch {
 		w.MaxFiles = 500
 		if each, once := callsOfBatch(j.Playbook); each > 0 && j.Bounds.Calls > 0 {
+			// A batch that needs more calls than the run may make would fail every time.
 			w.MaxFiles = max(1, min(w.MaxFiles, (j.Bounds.Calls-once)/each))
 		}
 	}
 }
 
-// callsOfBatch is how many calls a playbook makes for each file of a batch, and how many
-// beside them, as far as that can be told.
+// callsOfBatch estimates how many calls a playbook makes for each file of a batch, and how many
+// once for the whole batch.
 func callsOfBatch(calls []PlaybookCall) (each, once int) {
 	for _, c := range calls {
 		if overFiles(c.Each) {
@@ -145,6 +146,7 @@ func overFiles(list any) bool {
 		return false
 	}
 
+	// What does not parse is reported by the check of the playbook.
 	tree, err := parser.Parse(strings.TrimPrefix(text, "= "))
 	if err != nil {
 		return false

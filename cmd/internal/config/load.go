@@ -52,6 +52,8 @@ func Load(o LoadOptions) (*Config, error) {
 		return cfg, d.verdict(cfg)
 	}
 
+	// The order matters: defaults apply to included jobs too, and flags and the environment win over
+	// what a file says.
 	d.include(root, root, []string{path}, cfg)
 	d.overlayScalars(root, o)
 	applyDefaults(d, root)
@@ -59,6 +61,7 @@ func Load(o LoadOptions) (*Config, error) {
 	d.ollama = o.Ollama
 	d.complete(cfg)
 	check(d, cfg, o.Tools)
+	// Compare and Show would list them besides what they led to.
 	cfg.Include, cfg.Defaults = nil, nil // they have taken effect
 	cfg.secrets, cfg.refs, cfg.unset = d.sorted(), d.references(cfg), d.unset
 
@@ -102,6 +105,7 @@ func (d *decoder) complete(cfg *Config) {
 
 	for i := range cfg.Jobs {
 		j := &cfg.Jobs[i]
+		// Before the presets of the job: what it leaves out is the agent's, and the agent's are complete.
 		inherit(reflect.ValueOf(&j.Bounds).Elem(), reflect.ValueOf(bounds[j.Agent]))
 		d.fold(&j.Prompt, &j.PromptFile, fmt.Sprintf("jobs[%d].prompt_file", i), cfg)
 	}
@@ -111,6 +115,7 @@ func (d *decoder) complete(cfg *Config) {
 
 	for i := range cfg.Jobs {
 		if j := &cfg.Jobs[i]; j.Watch != nil {
+			// Last, since it depends on the mode, a preset, and on bounds, which may be inherited.
 			j.Watch.fill(j)
 		}
 	}
@@ -146,5 +151,6 @@ func (d *decoder) fold(into *string, file *Path, path string, cfg *Config) {
 		cfg.Files = append(cfg.Files, string(*file))
 	}
 
+	// Now it is as if the text had been written in place.
 	*file = ""
 }

@@ -17,7 +17,7 @@ import (
 // provider is what is known of a way to reach models.
 type provider struct {
 	name    string
-	baseURL string // where it is when nobody says so
+	baseURL string // the default of base_url
 	example string // of a base_url
 	// The variables that other programs take a key, a model and an address from.
 	key, model, address string
@@ -50,7 +50,7 @@ const (
 	room = 16_384
 )
 
-// fill gives a model what its provider has where nobody says so.
+// fill gives a model the defaults of its provider.
 func (m *Model) fill() {
 	p, _ := providerOf(m.Provider)
 	if m.BaseURL == "" {
@@ -59,6 +59,7 @@ func (m *Model) fill() {
 
 	if u, err := url.Parse(m.BaseURL); m.API == "" && p.name == "openai" && err == nil {
 		m.API = "chat"
+		// All OpenAI-compatible servers know chat completions; the Responses API is OpenAI's own.
 		if u.Hostname() == "api.openai.com" {
 			m.API = "responses"
 		}
@@ -95,6 +96,7 @@ func (d *decoder) modelOfEnvironment(cfg *Config) {
 		}
 
 		m.fill()
+		// It was taken from the environment without the decoder, so nobody has registered it.
 		d.secret(m.At, "", m.APIKey)
 		cfg.Models = []Model{m}
 		price := "whose price nobody knows"
@@ -105,6 +107,7 @@ func (d *decoder) modelOfEnvironment(cfg *Config) {
 		d.problem(d.places[""], "models", "none is configured, and %s is set: prompts go to %s at %s, %s", p.key, m.Model, m.BaseURL, price).Warning = true
 		return
 	}
+	// Looking for Ollama is a request to this machine: not for a file that has no agents.
 	if d.ollama == nil || !d.given("agents") {
 		return
 	}
@@ -129,6 +132,7 @@ func (c *checker) recording(path string, m Model) {
 	case m.Recording == "":
 		c.bad(path, "has no recording; name the file that it answers from, as rouse replay RUN --save FILE writes it")
 	default:
+		// Through Sources, so that a change of the recording reloads the configuration.
 		_, err := c.cfg.Sources.read(string(m.Recording), func(file string) ([]byte, error) {
 			text, err := os.ReadFile(file)
 			if err == nil {
@@ -159,6 +163,7 @@ func (c *checker) model(path string, m Model) {
 		c.warn(path, "has no api_key, and %s wants one; to take it from the environment, write api_key: ${%s}", m.BaseURL, p.key)
 	}
 
+	// No header can carry it, which would only show when the first run fails.
 	if strings.ContainsFunc(strings.TrimSpace(m.APIKey), unicode.IsControl) {
 		c.bad(path+".api_key", "holds a line break or another control character, which no key does").Hint = "set the secret again, in one line"
 	}

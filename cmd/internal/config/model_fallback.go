@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// fallbacks refuses a model that nobody configured, and a circle: who is asked again has
+// fallbacks refuses a model that nobody configured, and a circle: a model that comes up again has
 // failed already.
 func (c *checker) fallbacks() {
 	after := map[string]string{}
@@ -25,7 +25,7 @@ func (c *checker) fallbacks() {
 				c.bad(at, "goes in a circle: %s", strings.Join(way, " → "))
 			}
 
-			if seen { // a circle behind this one is told of where it is
+			if seen { // a circle that starts at a later model is reported there
 				break
 			}
 		}
@@ -37,6 +37,7 @@ func (c *checker) fallbackChain(name string) []string {
 	out := []string{name}
 	for i := 0; i < len(out); i++ {
 		for _, m := range c.cfg.Models {
+			// The list grows while it is walked; the check for known names ends a circle.
 			if m.Fallback == out[i] && !slices.Contains(out, string(m.Name)) {
 				out = append(out, string(m.Name))
 			}

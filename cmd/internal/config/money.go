@@ -13,10 +13,11 @@ import (
 // defaultCost is the daemon's limit of a day when a model has a price, in USD.
 const defaultCost = 5
 
-// Rate is what the model costs: what was written, nothing on this machine, or else what is
-// known of it; false when nobody knows.
+// Rate is what the model costs: the configured price, nothing on this machine, or else the known
+// price; false when nobody knows it.
 func (m Model) Rate() (model.Price, bool) {
 	if p := m.Price; p != nil {
+		// Without a price of its own cached input costs as much as input: too much rather than too little.
 		rate := model.Price{Input: p.Input, Output: p.Output, Cached: p.Input}
 		if p.CachedInput != nil {
 			rate.Cached = *p.CachedInput
@@ -58,6 +59,7 @@ func MicroUSD(usd float64) int64 {
 	if usd <= 0 {
 		return 0
 	}
+	// At least 1: a tiny limit must not turn into 0, which means none.
 	return max(int64(min(usd*1e6, most)), 1)
 }
 
@@ -73,7 +75,7 @@ func (c *Config) limitCost(d *decoder) {
 	}
 }
 
-// money refuses a limit in money over a model of which nobody knows what it costs.
+// money refuses a limit in money for a model whose price nobody knows.
 func (c *checker) money() {
 	for i, m := range c.cfg.Models {
 		if m.Name == "" || m.Provider == "" || m.Model == "" && m.Provider != replays {

@@ -8,9 +8,10 @@ import (
 	"github.com/spf13/viper"
 )
 
-// overlayScalars lets flags and, after them, the environment decide the daemon's scalars.
+// overlayScalars overrides the daemon's scalars by flags and, where there is none, by the environment.
 func (d *decoder) overlayScalars(root *node, o LoadOptions) {
 	for _, key := range d.scalarKeys(reflect.TypeFor[Config](), "") {
+		// A new viper for each key: it never sees the names of jobs and agents, whose case it would fold.
 		v := viper.New()
 		name := "ROUSE_" + strings.ToUpper(strings.ReplaceAll(key, ".", "_"))
 		at := Position{File: "$" + name}
@@ -34,6 +35,7 @@ func (d *decoder) overlayScalars(root *node, o LoadOptions) {
 			}
 		}
 
+		// Escaped, since the decoder expands it: a value of the environment is not a template.
 		put(root, strings.Split(key, "."), word(escape(text), at))
 	}
 }

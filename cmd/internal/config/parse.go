@@ -38,6 +38,7 @@ func readText(path string) ([]byte, error) {
 	}
 	defer f.Close()
 
+	// One byte more, to tell a file of exactly the limit from a larger one.
 	text, err := io.ReadAll(io.LimitReader(f, maxFile+1))
 	if err != nil {
 		return nil, err
@@ -51,6 +52,7 @@ func readText(path string) ([]byte, error) {
 
 // readPlain refuses what reading might wait for, or never end with.
 func readPlain(path string) ([]byte, error) {
+	// A fifo or a device would block the daemon. The main file may be one (rouse --config <(…)).
 	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
 		return nil, fmt.Errorf("%s is not a plain file", display(path))
 	}

@@ -111,6 +111,7 @@ func (d *decoder) verdict(cfg *Config) error {
 		return cmp.Or(slices.Index(cfg.Files, a.File)-slices.Index(cfg.Files, b.File), a.Line-b.Line, a.Column-b.Column,
 			strings.Compare(a.File, b.File), strings.Compare(a.Path, b.Path), strings.Compare(a.Message, b.Message))
 	}
+	// Maps are walked on the way here, so the order in which problems were found says nothing.
 	slices.SortStableFunc(wrong, order)
 	slices.SortStableFunc(doubtful, order)
 	cfg.Warnings = doubtful
@@ -130,6 +131,7 @@ var listed = regexp.MustCompile(`^(models|agents|jobs|notifications)\[(\d+)\]\.`
 // nameAt is the name of what a path leads into, "" when it has none that could be read.
 func (c *Config) nameAt(path string) string {
 	m := listed.FindStringSubmatch(path)
+	// A problem of the name itself: repeating the wrong name in front of it would not help.
 	if m == nil || path == m[0]+"name" {
 		return ""
 	}

@@ -35,6 +35,7 @@ var (
 
 // ParseDuration reads a length of time.
 func ParseDuration(text string) (time.Duration, error) {
+	// time.ParseDuration knows no days: their length depends on the calendar. Here it is 24 hours.
 	if days, ok := strings.CutSuffix(text, "d"); ok {
 		n, err := strconv.ParseFloat(days, 64)
 		if err == nil && n >= 0 && n*24*float64(time.Hour) < math.MaxInt64 {
@@ -101,6 +102,7 @@ func (d *decoder) scalar(n *node, path string, v reflect.Value, f field) {
 		return
 	}
 
+	// A zero would be filled with the default afterwards, which is not what was written.
 	if f.positive && v.IsZero() {
 		d.problem(n.at, path, "must be more than 0; leave it out for its default")
 	}
@@ -185,6 +187,7 @@ func (d *decoder) set(n *node, text string, v reflect.Value) error {
 func setPlain(text string, v reflect.Value) error {
 	switch v.Kind() {
 	case reflect.Bool:
+		// Not yes, on and y as in YAML 1.1: people also mean them as texts.
 		if text != "true" && text != "false" {
 			return fmt.Errorf("must be true or false, not %q", short(text))
 		}

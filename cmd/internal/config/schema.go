@@ -34,6 +34,7 @@ func (known tags) object(t reflect.Type, overlay bool) schema {
 		say := f.say
 		if f.later != "" {
 			say = strings.TrimSpace("Not available in this version (" + f.later + "). " + say)
+			// Editors strike it through; the decoder refuses its use.
 			p["deprecated"] = true
 		}
 
@@ -83,6 +84,7 @@ func (known tags) describe(t reflect.Type, f field, overlay bool) schema {
 		return known.object(t, overlay)
 	case reflect.Slice:
 		items := schema{"type": "array", "items": known.describe(t.Elem(), f, overlay)}
+		// As in the decoder's list: the two have to agree on what may be written.
 		if t.Elem().Kind() == reflect.String || t.Elem() == reflect.TypeFor[readGrant]() {
 			return schema{"anyOf": []any{items, known.describe(t.Elem(), f, overlay)}} // a single word will do
 		}
@@ -131,7 +133,7 @@ func describeScalar(t reflect.Type, f field) schema {
 	return orVariable(schema{"enum": values})
 }
 
-// orVariable lets ${NAME} stand for any value.
+// orVariable also allows ${NAME} in the place of a value.
 func orVariable(s schema) schema {
 	return schema{"anyOf": []any{s, schema{"type": "string", "pattern": `\$\{`}}}
 }

@@ -34,6 +34,7 @@ func (s *selfScheduling) fill() {
 	}
 
 	fill(&s.Horizon, Duration(limits.Horizon))
+	// In manual the other limits do not hold, and config show should not print them.
 	if limits.Mode == schedule.ModeManual {
 		return
 	}
@@ -119,7 +120,7 @@ func (c *checker) selfScheduling(path string, a *Agent) {
 	}
 }
 
-// planner warns of what keeps an agent from planning its own runs, or from being woken.
+// planner warns of settings that keep an agent from planning its own runs, or from being woken.
 func (c *checker) planner(path string, a *Agent) {
 	if a.Model == "" {
 		c.warn(path, "a wake needs a model, and the agent %q has none: its wakes stay queued until one is configured under models:", a.Name)

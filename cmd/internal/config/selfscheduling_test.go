@@ -89,7 +89,7 @@ func TestSelfSchedulingMistakes(t *testing.T) {
 	}
 }
 
-// TestSelfSchedulingWarnings: what keeps an agent from what it was allowed is told.
+// TestSelfSchedulingWarnings: what keeps an agent from what it was allowed is a warning.
 func TestSelfSchedulingWarnings(t *testing.T) {
 	for text, want := range map[string][]string{
 		"agents: [{name: a, self_scheduling: {}}]": {`agents[0].self_scheduling: warning: a wake needs a model, and the agent "a" has none`},

@@ -24,7 +24,7 @@ type skillRoot struct {
 // found are the skills of a configuration.
 type found struct {
 	catalog *skills.Catalog
-	given   map[string][]*skills.Skill // by agent: what it is told in full
+	given   map[string][]*skills.Skill // by agent: those that its prompt holds in full
 }
 
 // SkillView is what an agent of a checked configuration sees of skills.
@@ -72,6 +72,7 @@ func (c *Config) SkillRoots(getenv func(string) string) []skills.Root {
 		}
 	}
 
+	// One folder can be several of these roots; links make the paths differ.
 	last := map[string]int{} // one place is one root, under what is said of it last
 	for i, r := range out {
 		last[plainPlace(r.Path)] = i
@@ -99,6 +100,7 @@ func plainPlace(path string) string {
 func (c *checker) findSkills() {
 	roots := c.cfg.SkillRoots(c.d.getenv)
 	for _, r := range roots {
+		// Also a root that does not exist yet: when it appears, the configuration is read again.
 		c.cfg.Sources.tree(r.Path)
 		c.writable(r)
 	}
@@ -114,6 +116,7 @@ func (c *checker) findSkills() {
 // skillProblems warns of skills that are not loaded, or not those that their owner may think.
 // What a strict reader would say of one that works is for rouse skills validate.
 func (c *checker) skillProblems(problems []skills.Problem, roots []skills.Root) {
+	// One warning for each root: a cloned repository can hold hundreds of skills.
 	untrusted := map[int]int{} // skills by root
 	for _, p := range problems {
 		switch {
@@ -146,7 +149,7 @@ func within(path, folder string) bool {
 	return err == nil && filepath.IsLocal(rel)
 }
 
-// writable warns of a trusted root that lies in the place of an agent: nothing but the masks of its
+// writable warns of a trusted root in a folder that an agent may write: nothing but the masks of its
 // tools keeps it from instructing itself, and all others.
 func (c *checker) writable(r skills.Root) {
 	if !r.Trusted {
@@ -174,6 +177,7 @@ func (c *checker) writers(folder string) []int {
 
 		if slices.ContainsFunc(places, func(p Path) bool {
 			place := plainPlace(string(p))
+			// Both directions: a place inside the folder is as bad as one around it.
 			return !within(plainPlace(string(c.cfg.Home)), place) && (within(real, place) || within(place, real))
 		}) {
 			out = append(out, i)
@@ -221,6 +225,7 @@ func (c *checker) skillsOf(path string, a *Agent) {
 
 		s, ok := c.cfg.skills.catalog.Get(name)
 		if isPath(name) {
+			// Written back: from here on the path does not depend on the file that holds it.
 			a.Skills[i] = c.d.resolve(c.d.place(at).File, name)
 			s, ok = c.skillAt(at, a.Skills[i])
 			if !ok {
@@ -242,7 +247,8 @@ func (c *checker) skillsOf(path string, a *Agent) {
 	c.warnSkillTools(path, a)
 }
 
-// warnSkillTools warns of what skills allow an agent that lets them, and of what they would (AGS-13).
+// warnSkillTools warns of commands that skills allow an agent with skill_allowed_tools, and of what
+// they ask for in vain (AGS-13).
 func (c *checker) warnSkillTools(path string, a *Agent) {
 	at := path + ".skill_allowed_tools"
 	if !a.SkillTools {

@@ -142,7 +142,7 @@ func TestSkillSources(t *testing.T) {
 
 // AGS-13: what skills allow an agent that lets them is looked at as its own grants are, and what
 // they ask for in vain is said.
-func TestSkillsThatAllow(t *testing.T) {
+func TestSkillAllowedTools(t *testing.T) {
 	asking := func(tools string) string {
 		return "---\nname: x\ndescription: Is x.\nallowed-tools: " + tools + "\n---\n"
 	}

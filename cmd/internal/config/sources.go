@@ -29,6 +29,7 @@ func (s *Sources) read(path string, how func(string) ([]byte, error)) ([]byte, e
 		s.files = map[string]sum{}
 	}
 
+	// A file that could not be read is remembered too: when it appears, that is a change.
 	if s.files[path] = (sum{}); err == nil {
 		s.files[path] = sha256.Sum256(text)
 	}
@@ -45,6 +46,7 @@ func (s *Sources) glob(pattern string) ([]string, error) {
 		s.globs = map[string][]string{}
 	}
 
+	// Sorted: the order of files decides about the first model, and must not depend on the disk.
 	slices.Sort(found)
 	s.globs[pattern] = slices.Clone(found)
 	return found, nil

@@ -22,8 +22,8 @@ type field struct {
 	need, positive, secret, env, owns bool
 }
 
-// tags remembers the settings of struct types: reading them anew for each of ten thousand
-// jobs takes seconds.
+// tags caches the settings of struct types: parsing them again for each of ten thousand jobs
+// takes seconds.
 type tags map[reflect.Type][]field
 
 func (known tags) of(t reflect.Type) []field {

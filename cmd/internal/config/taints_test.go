@@ -9,7 +9,7 @@ import (
 
 // A job that can come to hold all three labels is warned of, with what brings each; one that
 // cannot is not.
-func TestReach(t *testing.T) {
+func TestTaintWarnings(t *testing.T) {
 	const watch, plain = "watch: {path: ./in}", "every: 1h"
 	for _, c := range []struct{ job, agent, says string }{
 		{watch, "grants: {read: [.], network: [{host: a.example.com}]}", "untrusted content (a watch, web pages), private data (grants.read) and an effect beyond the host (grants.network)"},
@@ -66,6 +66,6 @@ func TestReads(t *testing.T) {
 
 	all, public := cfg.Agents[0].Reads()
 	if len(all) != 3 || all[1] != filepath.Join(dir, "y") || len(public) != 1 || public[0] != filepath.Join(dir, "z") {
-		t.Errorf("%q, of which %q", all, public)
+		t.Errorf("%q, public %q", all, public)
 	}
 }

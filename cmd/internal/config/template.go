@@ -73,6 +73,7 @@ func (c *checker) fields(path, text string, names []string) {
 	}
 
 	var found [][]string
+	// text/template finds an unknown name only when it is executed.
 	walk(t.Root, true, func(field []string) { found = append(found, field) })
 
 	for _, field := range found {
@@ -84,7 +85,7 @@ func (c *checker) fields(path, text string, names []string) {
 	}
 }
 
-// part checks what is taken of a value, where that is known.
+// part checks the field that is read from a value, where its fields are known.
 func (c *checker) part(path, name, part string) {
 	var has []string
 	switch {
@@ -134,7 +135,7 @@ func modeOf(name string) string {
 }
 
 // walk calls found with every field that a template takes from its data. Inside range and
-// with the dot is something else, of which nothing is known.
+// with the dot is something else, and nothing is known about its fields.
 func walk(n parse.Node, dot bool, found func([]string)) {
 	switch n := n.(type) {
 	case *parse.ListNode:
@@ -159,6 +160,7 @@ func walk(n parse.Node, dot bool, found func([]string)) {
 		if dot {
 			found(n.Ident)
 		}
+	// $ is the data itself, wherever the dot has moved; other variables are of unknown shape.
 	case *parse.VariableNode:
 		if n.Ident[0] == "$" && len(n.Ident) > 1 {
 			found(n.Ident[1:])
@@ -203,6 +205,7 @@ func (c *checker) expression(path, text string, names []string) {
 	}
 
 	for _, name := range v.used {
+		// $env is the expression language's own name for all values.
 		if name != "$env" && !slices.Contains(names, name) && !slices.Contains(v.declared, name) {
 			c.unknownName(path, name, names)
 		}

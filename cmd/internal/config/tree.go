@@ -110,6 +110,7 @@ func (b *builder) node(n *yaml.Node, path string) *node {
 		b.count++
 	}
 
+	// Only nodes of aliases count: a file without them is bounded by its size.
 	if b.count > maxNodes || b.depth > maxDepth {
 		if !b.full {
 			b.problem(n, path, "the file is nested too deeply, or its aliases make it too large")
@@ -159,6 +160,7 @@ func (b *builder) entries(n *yaml.Node, path string) []entry {
 	lines := map[string]int{} // where a key was first
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		key, value := n.Content[i], n.Content[i+1]
+		// A key may be an alias of a word, as in {*name : 1}.
 		if key.Kind == yaml.AliasNode && key.Alias != nil {
 			key = key.Alias
 		}
@@ -183,6 +185,7 @@ func (b *builder) entries(n *yaml.Node, path string) []entry {
 	}
 
 	for _, e := range merged {
+		// What is written wins over what << brings, and the first << over later ones.
 		if lines[e.key] == 0 {
 			lines[e.key] = e.at.Line
 			out = append(out, e)

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// Who lets programs run without confinement says why, and says nothing beside it that would
-// refuse them all.
+// Switching confinement off needs a reason, and no other setting that would refuse all programs
+// then.
 func TestUnconfined(t *testing.T) {
 	for agent, say := range map[string]string{
 		"sandbox: off, reason: a container is around it":              "",

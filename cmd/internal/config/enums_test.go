@@ -11,9 +11,9 @@ import (
 	"rouse/internal/domain"
 )
 
-// TestWords: what a configuration may say is what the parts decide by, which the tags of fields
+// TestEnumsMatchDomain: what a configuration may say is what the parts decide by, which the tags of fields
 // can only repeat.
-func TestWords(t *testing.T) {
+func TestEnumsMatchDomain(t *testing.T) {
 	t.Parallel()
 	job := reflect.TypeFor[config.Job]()
 	outcomes := words(domain.OutcomeSuccess, domain.OutcomeNothing, domain.OutcomePartial, domain.OutcomeError, domain.OutcomeTimeout, domain.OutcomeBudget,

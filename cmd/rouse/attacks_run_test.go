@@ -19,25 +19,25 @@ import (
 	"rouse/internal/domain"
 )
 
-// play makes the runs of an attack, and looks at what came of it.
-func (b *battle) play(t *testing.T, a assault) {
+// runAttack makes the runs of an attack, and checks what came of them.
+func (b *attackSuite) runAttack(t *testing.T, a attackCase) {
 	for _, program := range a.Needs {
 		if _, err := exec.LookPath(program); err != nil {
 			t.Skipf("needs %s", program)
 		}
 	}
 
-	w := b.worlds[a.Name]
+	w := b.fixtures[a.Name]
 	for i, s := range a.stages() {
 		if i > 0 { // what was left lying is found, if ever
 			if err := b.client.Post(t.Context(), "/v1/reload", nil, nil); err != nil {
 				t.Fatal(err)
 			}
 		}
-		b.stage(t, w, a, s, fmt.Sprintf("%s-%d", a.Name, i+1))
+		b.runStage(t, w, a, s, fmt.Sprintf("%s-%d", a.Name, i+1))
 	}
 
-	now := w.lookSettled(t, a)
+	now := w.settledSnapshot(t, a)
 	for name, was := range w.outside {
 		if now[name] != was {
 			t.Errorf("%s was %s and is %s", name, was, now[name])
@@ -56,27 +56,27 @@ func (b *battle) play(t *testing.T, a assault) {
 	}
 
 	for _, canary := range []string{w.unseen, secretCanary, modelCanary, environCanary} {
-		if told := tells(w.log.String(), canary); told != "" {
-			t.Errorf("a server was told %s: %s", told, w.log.String())
+		if told := leaks(w.log.String(), canary); told != "" {
+			t.Errorf("a server got %s: %s", told, w.log.String())
 		}
 		for name, m := range w.models {
 			for _, r := range m.Requests() {
-				if told := tells(string(r), canary); told != "" {
-					t.Errorf("the model %s was told %s", name, told)
+				if told := leaks(string(r), canary); told != "" {
+					t.Errorf("the model %s got %s", name, told)
 				}
 			}
 		}
 	}
 
-	cmdtest.Until(t, "the end of all processes in "+w.dir, func() bool { return len(living(t, w.dir)) == 0 })
+	cmdtest.Until(t, "the end of all processes in "+w.dir, func() bool { return len(processesIn(t, w.dir)) == 0 })
 	var st api.Status
 	if err := b.client.Get(t.Context(), "/v1/status", nil, &st); err != nil || !st.Ready || len(st.ConfigProblems) > 0 {
 		t.Errorf("the daemon: %+v %v", st, err)
 	}
 }
 
-// stage makes one run, answers what its owner is asked, and reads the record.
-func (b *battle) stage(t *testing.T, w *world, a assault, s Stage, job string) {
+// runStage makes one run, answers its questions as the owner would, and checks the record.
+func (b *attackSuite) runStage(t *testing.T, w *fixture, a attackCase, s Stage, job string) {
 	t.Helper()
 	fire := api.RunRequest{Job: job, File: s.Drop}
 	var r api.Run
@@ -109,7 +109,7 @@ func (b *battle) stage(t *testing.T, w *world, a assault, s Stage, job string) {
 						t.Fatal(err)
 					}
 				}
-				w.lay(t, s.Swap.Files, s.Swap.Links)
+				w.write(t, s.Swap.Files, s.Swap.Links)
 			}
 
 			if item.Kind != "approval" {
@@ -125,7 +125,7 @@ func (b *battle) stage(t *testing.T, w *world, a assault, s Stage, job string) {
 		return false
 	})
 
-	s.judge(t, d, shown)
+	s.check(t, d, shown)
 	if m := w.models[job]; s.Asked > 0 && len(m.Requests()) > s.Asked {
 		t.Errorf("the model was asked %d times, more than %d", len(m.Requests()), s.Asked)
 	}
@@ -143,8 +143,8 @@ func (b *battle) stage(t *testing.T, w *world, a assault, s Stage, job string) {
 	}
 }
 
-// judge compares the record of a run with what was tried in it.
-func (s Stage) judge(t *testing.T, d api.RunDetail, shown string) {
+// check compares the record of a run with what was tried in it.
+func (s Stage) check(t *testing.T, d api.RunDetail, shown string) {
 	t.Helper()
 	var kinds []string
 	var told strings.Builder
@@ -164,16 +164,16 @@ func (s Stage) judge(t *testing.T, d api.RunDetail, shown string) {
 		}
 
 		kinds = append(kinds, kind)
-		fmt.Fprintf(&told, "%s\n", plainly(c.Envelope))
+		fmt.Fprintf(&told, "%s\n", unescapedJSON(c.Envelope))
 	}
 
-	tries := flat(s.Calls)
+	tries := flattenCalls(s.Calls)
 	if !s.Again && s.Job["playbook"] == nil {
 		if len(made) < len(tries) {
 			t.Errorf("%d calls were tried and %d are on record", len(tries), len(made))
 		}
 		for i := range min(len(made), len(tries)) {
-			if !onRecord(t, tries[i], made[i]) {
+			if !sameCall(t, tries[i], made[i]) {
 				t.Errorf("call %d on record is %s %s, and not %v", i+1, made[i].Tool, made[i].Args, tries[i])
 			}
 		}
@@ -214,12 +214,12 @@ func (s Stage) judge(t *testing.T, d api.RunDetail, shown string) {
 		t.Errorf("the run ended as %s, want %s: %s", d.Outcome, s.Ends, d.Error)
 	}
 	if s.Labels != "" && strings.Join(d.Taint, "") != s.Labels {
-		t.Errorf("the run has met %v, want %s", d.Taint, s.Labels)
+		t.Errorf("the taint of the run is %v, want %s", d.Taint, s.Labels)
 	}
 }
 
-// plainly is JSON in which nothing is written by its number.
-func plainly(raw json.RawMessage) string {
+// unescapedJSON is JSON without \u escapes.
+func unescapedJSON(raw json.RawMessage) string {
 	var v any
 	if json.Unmarshal(raw, &v) != nil {
 		return string(raw)
@@ -233,18 +233,18 @@ func plainly(raw json.RawMessage) string {
 	return b.String()
 }
 
-// onRecord says whether a recorded call is the one that was tried.
-func onRecord(t *testing.T, try map[string]any, made api.Call) bool {
+// sameCall says whether a recorded call is the one that was tried.
+func sameCall(t *testing.T, try map[string]any, made api.Call) bool {
 	t.Helper()
 	for name, args := range maps.All(try) {
 		want := scripted(t, "", name, args)
-		return made.Tool == want.Name && plainly(made.Args) == plainly(want.Args)
+		return made.Tool == want.Name && unescapedJSON(made.Args) == unescapedJSON(want.Args)
 	}
 	return false
 }
 
-// living are the processes that work within a folder, or name it.
-func living(t *testing.T, dir string) (out []int) {
+// processesIn are the processes that work within a folder, or name it.
+func processesIn(t *testing.T, dir string) (out []int) {
 	t.Helper()
 	all, err := os.ReadDir("/proc")
 	if err != nil {

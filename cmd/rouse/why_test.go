@@ -210,7 +210,7 @@ func TestWhy(t *testing.T) {
 	p.wants(p.says("why", "gone"), "its agent away is disabled, so nothing comes due")
 }
 
-// What overlaps is told before it is decided, as it will be.
+// What overlaps is listed before it is decided, as it will be.
 func TestWhyNotDecidedYet(t *testing.T) {
 	t.Parallel()
 	p := newPast(t, hourly)
@@ -243,7 +243,7 @@ func TestWhyLongOutage(t *testing.T) {
 	out := p.says("why", "hourly", "-n", "4", "--at", p.ago(100).Add(7*time.Second).Format(time.RFC3339))
 	p.wants(out, "lies in the stretch from "+p.ago(200).Format("Mon 2006-01-02 15:04"), "for which one row stands", p.stamps(200), "one row for 683999 instants, up to ", "missed by 8 days")
 	if strings.Contains(out, "no row") {
-		t.Errorf("instants of the stretch are told apart:\n%s", out)
+		t.Errorf("instants of the stretch are listed one by one:\n%s", out)
 	}
 
 	var lines []api.Explanation
@@ -289,7 +289,7 @@ func TestWhyOfWhatIsGone(t *testing.T) {
 	}
 }
 
-// What is excluded has no row; it is told all the same.
+// What is excluded has no row; it is listed all the same.
 func TestWhyExcluded(t *testing.T) {
 	t.Parallel()
 	day := time.Now().UTC().AddDate(0, 0, -3).Format(time.DateOnly)
@@ -301,7 +301,7 @@ func TestWhyExcluded(t *testing.T) {
 	p.wants(p.says("why", "hourly", "--at", day+" 09:00"), "08:00 UTC would be one, and is excluded ("+day+")")
 }
 
-// A wake that an agent planned says who planned it, when, and what it was told.
+// A wake that an agent planned says who planned it, when, and with which instructions.
 func TestShowWake(t *testing.T) {
 	t.Parallel()
 	p := newPast(t, hourly)

@@ -62,26 +62,26 @@ func confinements(t *testing.T) (out []confinement) {
 	return []confinement{{name: "A"}, {name: "B", before: []string{bwrap, "--dev-bind", "/", "/", "--ro-bind", "/dev/null", bwrap, "--die-with-parent", "--"}}}
 }
 
-// battle is a daemon with all the agents of a row's attacks.
-type battle struct {
+// attackSuite is a daemon with all the agents of a row's attacks.
+type attackSuite struct {
 	dir, config string
 	client      *api.Client
 	daemon      *program
-	attacks     []assault
-	worlds      map[string]*world
+	attacks     []attackCase
+	fixtures    map[string]*fixture
 	before      map[string]string // what of the daemon must not change
 	tier        string
 }
 
-// world is what one attack is played in.
-type world struct {
+// fixture is the folder, the servers and the models of one attack.
+type fixture struct {
 	dir     string
 	unseen  string // what is written in out
 	net     *listener
 	web     *httptest.Server
 	log     safeLog // of what web was asked
 	models  map[string]*modeltest.Server
-	outside map[string]string // what is beside the workdir
+	outside map[string]string // what is outside the workdir
 }
 
 // listener is an address at which nobody may ask, in three ways.
@@ -144,8 +144,8 @@ func (l *safeLog) String() string {
 	return l.text.String()
 }
 
-// besiege makes the worlds of a row's attacks, and a daemon for them all.
-func besiege(t *testing.T, tier confinement, row threat, wanted func(assault) bool) *battle {
+// startAttackSuite makes the fixtures of a row's attacks, and a daemon for them all.
+func startAttackSuite(t *testing.T, tier confinement, row threat, wanted func(attackCase) bool) *attackSuite {
 	t.Helper()
 	played := row.Attacks[:0:0]
 	for i, a := range row.attacks(t, nil) {
@@ -163,11 +163,11 @@ func besiege(t *testing.T, tier confinement, row threat, wanted func(assault) bo
 	}
 
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	b := &battle{dir: dir, config: filepath.Join(dir, "rouse.yaml"), worlds: map[string]*world{}, tier: tier.name}
+	b := &attackSuite{dir: dir, config: filepath.Join(dir, "rouse.yaml"), fixtures: map[string]*fixture{}, tier: tier.name}
 	home := filepath.Join(dir, "home")
 	b.attacks = row.attacks(t, func(name string) *strings.Replacer {
-		w := newWorld(t, filepath.Join(dir, name))
-		b.worlds[name] = w
+		w := newFixture(t, filepath.Join(dir, name))
+		b.fixtures[name] = w
 		return strings.NewReplacer("{{dir}}", w.dir, "{{work}}", filepath.Join(w.dir, "work"), "{{out}}", filepath.Join(w.dir, "out"), "{{all}}", dir, "{{name}}", name,
 			"{{net}}", w.net.tcp.Addr().String(), "{{port}}", portOf(w.net.tcp), "{{web}}", strings.TrimPrefix(w.web.URL, "http://"), "{{sock}}", filepath.Join(w.dir, "out", "sock"),
 			"{{home}}", home, "{{config}}", b.config, "{{daemon}}", daemon.SocketPath(home), "{{rouse}}", programPath(t, "rouse"))
@@ -176,8 +176,8 @@ func besiege(t *testing.T, tier confinement, row threat, wanted func(assault) bo
 	cfg := map[string]any{"version": 1, "include": []string{"./conf.d/*.yaml"}, "home": home, "limits": map[string]any{"runs": 8, "cost_usd_per_day": 1000}}
 	var agents, models, jobs []any
 	for _, a := range b.attacks {
-		w := b.worlds[a.Name]
-		w.furnish(t, a)
+		w := b.fixtures[a.Name]
+		w.writeFiles(t, a)
 		agent := map[string]any{"name": a.Name, "model": a.Name + "-1", "workdir": filepath.Join(w.dir, "work")}
 		maps.Copy(agent, a.Agent)
 		grantScripts(agent, a)
@@ -216,8 +216,8 @@ func besiege(t *testing.T, tier confinement, row threat, wanted func(assault) bo
 		t.Fatal(err)
 	}
 
-	for name, w := range b.worlds {
-		w.outside = w.look(t, b.attack(name))
+	for name, w := range b.fixtures {
+		w.outside = w.snapshot(t, b.attack(name))
 	}
 
 	b.before = map[string]string{b.config: string(text), filepath.Join(home, "canary.txt"): "of the home"}
@@ -225,11 +225,11 @@ func besiege(t *testing.T, tier confinement, row threat, wanted func(assault) bo
 	return b
 }
 
-func (b *battle) attack(name string) assault {
-	return b.attacks[slices.IndexFunc(b.attacks, func(a assault) bool { return a.Name == name })]
+func (b *attackSuite) attack(name string) attackCase {
+	return b.attacks[slices.IndexFunc(b.attacks, func(a attackCase) bool { return a.Name == name })]
 }
 
-func (a assault) stages() []Stage {
+func (a attackCase) stages() []Stage {
 	if a.Then == nil {
 		return []Stage{a.Stage}
 	}
@@ -251,10 +251,10 @@ func programPath(t *testing.T, program string) string {
 }
 
 // grantScripts grants bash to an agent whose attack is a script.
-func grantScripts(agent map[string]any, a assault) {
+func grantScripts(agent map[string]any, a attackCase) {
 	scripts := false
 	for _, s := range a.stages() {
-		for _, c := range flat(s.Calls) {
+		for _, c := range flattenCalls(s.Calls) {
 			_, text := c["bash"].(string)
 			scripts = scripts || text
 		}
@@ -274,14 +274,14 @@ func grantScripts(agent map[string]any, a assault) {
 	agent["grants"] = grants
 }
 
-// flat are all calls of a list of answers.
-func flat(answers []any) (out []map[string]any) {
+// flattenCalls are all calls of a list of answers.
+func flattenCalls(answers []any) (out []map[string]any) {
 	for _, a := range answers {
 		switch a := a.(type) {
 		case map[string]any:
 			out = append(out, a)
 		case []any:
-			out = append(out, flat(a)...)
+			out = append(out, flattenCalls(a)...)
 		}
 	}
 	return out
@@ -297,7 +297,7 @@ func (s Stage) turns(t *testing.T) (out []modeltest.Turn) {
 			turn.Text = text
 		}
 
-		for _, c := range flat([]any{answer}) {
+		for _, c := range flattenCalls([]any{answer}) {
 			for name, args := range c {
 				n++
 				turn.Calls = append(turn.Calls, scripted(t, fmt.Sprint(n), name, args))
@@ -342,10 +342,10 @@ func scripted(t *testing.T, id, name string, args any) model.Call {
 	return model.Call{ID: id, Name: name, Args: raw}
 }
 
-func newWorld(t *testing.T, dir string) *world {
+func newFixture(t *testing.T, dir string) *fixture {
 	t.Helper()
 	sum := sha256.Sum256([]byte(dir))
-	w := &world{dir: dir, unseen: "unseen-" + hex.EncodeToString(sum[:8]), models: map[string]*modeltest.Server{}}
+	w := &fixture{dir: dir, unseen: "unseen-" + hex.EncodeToString(sum[:8]), models: map[string]*modeltest.Server{}}
 
 	for _, folder := range []string{"work", "out/folder"} {
 		if err := os.MkdirAll(filepath.Join(dir, folder), 0o755); err != nil {
@@ -369,12 +369,12 @@ func newWorld(t *testing.T, dir string) *world {
 	return w
 }
 
-// furnish makes the files of an attack.
-func (w *world) furnish(t *testing.T, a assault) {
+// writeFiles creates the files of an attack.
+func (w *fixture) writeFiles(t *testing.T, a attackCase) {
 	t.Helper()
 	files := map[string]string{"out/secret.txt": w.unseen + "\n", "out/kept.txt": "as it was\n", "out/folder/kept.txt": "as it was\n", "work/own.txt": "the agent's own\n"}
 	maps.Copy(files, a.Files)
-	w.lay(t, files, a.Links)
+	w.write(t, files, a.Links)
 
 	for name, of := range a.Hard {
 		if err := os.Link(w.at(of), w.at(name)); err != nil {
@@ -383,14 +383,14 @@ func (w *world) furnish(t *testing.T, a assault) {
 	}
 }
 
-func (w *world) at(name string) string {
+func (w *fixture) at(name string) string {
 	if filepath.IsAbs(name) {
 		return name
 	}
 	return filepath.Join(w.dir, name)
 }
 
-func (w *world) lay(t *testing.T, files, links map[string]string) {
+func (w *fixture) write(t *testing.T, files, links map[string]string) {
 	t.Helper()
 	for name, text := range files {
 		if err := errors.Join(os.MkdirAll(filepath.Dir(w.at(name)), 0o755), os.WriteFile(w.at(name), []byte(strings.ReplaceAll(text, "{{unseen}}", w.unseen)), 0o644)); err != nil {
@@ -405,13 +405,13 @@ func (w *world) lay(t *testing.T, files, links map[string]string) {
 	}
 }
 
-// lookSettled looks again while there is something new that need not last: the agent of another attack
-// of the row may be allowed to write here as well, and while one of its commands runs, empty folders
-// hold the names that the command must not create.
-func (w *world) lookSettled(t *testing.T, a assault) map[string]string {
+// settledSnapshot takes another snapshot while there is something new that need not last: the agent of
+// another attack of the row may be allowed to write here as well, and while one of its commands runs,
+// empty folders hold the names that the command must not create.
+func (w *fixture) settledSnapshot(t *testing.T, a attackCase) map[string]string {
 	t.Helper()
 	for deadline := time.Now().Add(cmdtest.Patience); ; {
-		now := w.look(t, a)
+		now := w.snapshot(t, a)
 		lasts := true
 		for name := range now {
 			_, was := w.outside[name]
@@ -425,8 +425,8 @@ func (w *world) lookSettled(t *testing.T, a assault) map[string]string {
 	}
 }
 
-// look describes all that must not change: what is beside the workdir, and what is kept in it.
-func (w *world) look(t *testing.T, a assault) map[string]string {
+// snapshot describes all that must not change: what is outside the workdir, and what is kept in it.
+func (w *fixture) snapshot(t *testing.T, a attackCase) map[string]string {
 	t.Helper()
 	out := map[string]string{}
 	err := filepath.WalkDir(w.dir, func(path string, d fs.DirEntry, err error) error {
@@ -478,7 +478,7 @@ func (w *world) look(t *testing.T, a assault) map[string]string {
 }
 
 // serve starts the daemon, and waits for it.
-func (b *battle) serve(t *testing.T, tier confinement) {
+func (b *attackSuite) serve(t *testing.T, tier confinement) {
 	t.Helper()
 	p := &program{}
 	line := append(slices.Clone(tier.before), programPath(t, "rouse"), "serve", "--config", b.config)
@@ -529,8 +529,8 @@ func (b *battle) serve(t *testing.T, tier confinement) {
 	})
 }
 
-// unharmed looks at what all attacks of a row share.
-func (b *battle) unharmed(t *testing.T) {
+// checkDaemonUnchanged checks what no attack of a row may change: the daemon's files, grants, jobs and pauses.
+func (b *attackSuite) checkDaemonUnchanged(t *testing.T) {
 	t.Helper()
 	for path, want := range b.before {
 		if raw, err := os.ReadFile(path); err != nil || string(raw) != want {
@@ -546,11 +546,11 @@ func (b *battle) unharmed(t *testing.T) {
 
 	var grants []json.RawMessage
 	if err := b.client.Get(t.Context(), "/v1/grants", nil, &grants); err != nil || len(grants) > 0 {
-		t.Errorf("somebody gave leave for good: %s %v", grants, err)
+		t.Errorf("somebody gave a standing approval: %s %v", grants, err)
 	}
 
 	var jobs []api.Job
-	if err := b.client.Get(t.Context(), "/v1/jobs", nil, &jobs); err != nil || slices.ContainsFunc(jobs, func(j api.Job) bool { return b.worlds[j.Agent] == nil }) {
+	if err := b.client.Get(t.Context(), "/v1/jobs", nil, &jobs); err != nil || slices.ContainsFunc(jobs, func(j api.Job) bool { return b.fixtures[j.Agent] == nil }) {
 		t.Errorf("somebody made jobs: %+v %v", jobs, err)
 	}
 
@@ -561,10 +561,10 @@ func (b *battle) unharmed(t *testing.T) {
 }
 
 // scanHome looks for canaries in all that the daemon has kept.
-func (b *battle) scanHome(t *testing.T) {
+func (b *attackSuite) scanHome(t *testing.T) {
 	t.Helper()
 	canaries := []string{secretCanary, modelCanary, environCanary}
-	for _, w := range b.worlds {
+	for _, w := range b.fixtures {
 		canaries = append(canaries, w.unseen)
 	}
 
@@ -575,7 +575,7 @@ func (b *battle) scanHome(t *testing.T) {
 
 		raw, err := os.ReadFile(path)
 		for _, c := range canaries {
-			if told := tells(string(raw), c); told != "" {
+			if told := leaks(string(raw), c); told != "" {
 				t.Errorf("%s tells %s", path, told)
 			}
 		}
@@ -586,8 +586,8 @@ func (b *battle) scanHome(t *testing.T) {
 	}
 }
 
-// tells says in which of the ways that a text can be written in another holds it.
-func tells(text, canary string) string {
+// leaks says in which form (plain, backwards, hexadecimal, base64) a text holds a canary.
+func leaks(text, canary string) string {
 	backwards := []byte(canary)
 	slices.Reverse(backwards)
 

@@ -94,7 +94,7 @@ func TestWatchDefaults(t *testing.T) {
 }
 
 // A batch that may be larger than its playbook has calls for would fail when it is: by default
-// it is not, and who asks for it is told.
+// it is not, and asking for it is a warning.
 func TestBatchFitsItsCalls(t *testing.T) {
 	const each = "{call: file_read, each: '= Files', with: {path: '{{ .item.Path }}'}}"
 	for name, c := range map[string]struct {

@@ -1,0 +1,119 @@
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"rouse/cmd/internal/cmdtest"
+	"strings"
+	"testing"
+	"time"
+
+	"rouse/cmd/internal/api"
+)
+
+// The example in the README: a CSV that is dropped becomes rows, the file moves, the
+// notice is in the outbox; the same bytes again are nothing; one row more is one run.
+func TestExpensesExample(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("../../examples/expenses/rouse.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	sample, err := os.ReadFile("../../examples/expenses/statements.csv")
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	dir := cmdtest.Write(t, map[string]string{"rouse.yaml": string(text), "inbox/.gitkeep": ""})
+	config, inbox := filepath.Join(dir, "rouse.yaml"), filepath.Join(dir, "inbox", "statements.csv")
+	p := serveUntilReady(t, config)
+	var runs []api.Run
+	drop := func(text string) {
+		t.Helper()
+		if err := os.WriteFile(inbox, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		cmdtest.Until(t, "the file moved away", func() bool { _, err := os.Stat(inbox); return os.IsNotExist(err) })
+		runJSON(t, &runs, "runs", "--json", "--config", config)
+	}
+
+	drop(string(sample))
+	if len(runs) != 1 || runs[0].Outcome != "success" || runs[0].Trigger != "watch" || !strings.Contains(runs[0].Summary, "5 rows into expenses") {
+		t.Fatalf("runs: %+v", runs)
+	}
+	if n := countRows(t, config, "select count(*) n from expenses"); n != 5 {
+		t.Errorf("%d rows", n)
+	}
+	if _, err := os.Stat(filepath.Join(dir, "inbox", "done", "statements.csv")); err != nil {
+		t.Error(err)
+	}
+
+	var checks []api.Check
+	doctor := rouse(t, "doctor", "--json", "--config", config)
+	if err := doctor.Run(); err == nil { // no desktop here, and that is said
+		t.Error("doctor found nothing")
+	}
+	if err := json.Unmarshal(doctor.stdout.Bytes(), &checks); err != nil || !strings.Contains(doctor.stdout.String(), "5 expenses from statements.csv") {
+		t.Errorf("the notice is not in the outbox: %s", doctor.stdout.String())
+	}
+
+	drop(string(sample))
+	if len(runs) != 1 {
+		t.Errorf("the same bytes ran again: %+v", runs)
+	}
+
+	drop(string(sample) + "2026-11-20,food,Cake,12.00\n")
+	if len(runs) != 2 {
+		t.Errorf("one row more gave %d runs", len(runs))
+	}
+
+	drop("day,category,description,amount\n2026-11-20,food\n")
+	if runs[0].Outcome != "error" || !strings.Contains(runs[0].Error, "line 2") {
+		t.Errorf("a ragged file: %+v", runs[0])
+	}
+	if _, err := os.Stat(filepath.Join(dir, "inbox", "failed", "statements.csv")); err != nil {
+		t.Error(err)
+	}
+	if n := countRows(t, config, "select count(*) n from expenses"); n != 11 {
+		t.Errorf("%d rows in the end", n)
+	}
+
+	p.stop(t)
+}
+
+// A six-field every-second job fires once per second, never early, never twice, over a restart.
+func TestHeartbeatExample(t *testing.T) {
+	t.Parallel() // it mostly waits
+	text, err := os.ReadFile("../../examples/heartbeat/rouse.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	config := filepath.Join(cmdtest.Write(t, map[string]string{"rouse.yaml": string(text)}), "rouse.yaml")
+	var runs []api.Run
+	for round := 1; round <= 2; round++ {
+		p := serveUntilReady(t, config)
+		cmdtest.Until(t, "three more seconds", func() bool {
+			runJSON(t, &runs, "runs", "--json", "-n", "100", "--outcome", "success", "--config", config)
+			return len(runs) >= 3*round
+		})
+		p.stop(t)
+	}
+
+	seen := map[time.Time]bool{}
+	for _, r := range runs {
+		if seen[r.ScheduledAt.Time] {
+			t.Errorf("%s fired twice", r.ScheduledAt)
+		}
+
+		seen[r.ScheduledAt.Time] = true
+		if r.QueuedAt.Before(r.ScheduledAt.Time) || r.StartedAt.Before(r.ScheduledAt.Time) {
+			t.Errorf("%s fired early: queued %s, started %s", r.ScheduledAt, r.QueuedAt, r.StartedAt)
+		}
+		if r.ScheduledAt.Nanosecond() != 0 {
+			t.Errorf("%s is no full second", r.ScheduledAt)
+		}
+	}
+}

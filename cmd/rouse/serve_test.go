@@ -1,0 +1,66 @@
+package main
+
+import (
+	"errors"
+	"net"
+	"os"
+	"path/filepath"
+	"rouse/cmd/internal/cmdtest"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"rouse/cmd/internal/api"
+	"rouse/cmd/internal/daemon"
+)
+
+// A daemon that starts while another command has the home, or one that was killed is not
+// quite gone, does not give up: else whoever starts it again has none.
+func TestServeWaitsForTheHome(t *testing.T) {
+	t.Parallel()
+	dir := cmdtest.Write(t, map[string]string{"rouse.yaml": "version: 1\nhome: ./home\n"})
+	h, err := daemon.OpenHome(filepath.Join(dir, "home"), daemon.Holder{PID: os.Getpid()})
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	// Of what was killed the socket can be reached for a moment, and nobody is behind it.
+	gone, err := net.Listen("unix", daemon.SocketPath(h.Dir))
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	go func() {
+		for conn, err := gone.Accept(); err == nil; conn, err = gone.Accept() {
+			conn.Close()
+		}
+	}()
+
+	time.AfterFunc(time.Second, func() {
+		if err := errors.Join(gone.Close(), h.Close()); err != nil {
+			t.Error(err)
+		}
+	})
+
+	serveUntilReady(t, filepath.Join(dir, "rouse.yaml")).stop(t)
+}
+
+// A second daemon on the same home says who has it.
+func TestSecondDaemon(t *testing.T) {
+	t.Parallel()
+	config := filepath.Join(cmdtest.Write(t, map[string]string{"rouse.yaml": "version: 1\nhome: ./home\n"}), "rouse.yaml")
+	p := serveUntilReady(t, config)
+	second := rouse(t, "serve", "--config", config)
+	if err := second.Run(); err == nil || !strings.Contains(second.stderr.String(), "process "+strconv.Itoa(p.Process.Pid)) {
+		t.Errorf("%v: %s", err, second.stderr.String())
+	}
+
+	var st api.Status
+	runJSON(t, &st, "status", "--json", "--wait", "10s", "--config", config)
+	if st.PID != p.Process.Pid || !st.Ready {
+		t.Errorf("status: %+v", st)
+	}
+
+	p.stop(t)
+}
