@@ -79,7 +79,7 @@ jobs: [{name: mail, agent: clerk, playbook: [{call: db_schema}]}]
 	}{
 		{[]string{"approve", "9"}, "inbox item 9 is not in the ledger", false}, {[]string{"approve", "x"}, "is not an item", false},
 		{[]string{"answer", "1", "maybe"}, `"maybe" is no answer to this; the answers are 1. approve`, false},
-		{[]string{"show", "1"}, "| rm -rf \\x1b", true}, {[]string{"why", "mail"}, "waits for your leave until", true}, {[]string{"runs"}, "? waiting: approval", true},
+		{[]string{"show", "1"}, "| rm -rf \\x1b", true}, {[]string{"why", "mail"}, "waits for your approval until", true}, {[]string{"runs"}, "? waiting: approval", true},
 		{[]string{"approve", "1", "--always"}, "run 1 and 1 more go on when a daemon starts", true},
 		{[]string{"approve", "2"}, "is not open any more", false}, {[]string{"deny", "1"}, `it was answered "always"`, false},
 		{[]string{"deny", "3", "he", "has moved"}, "run 3 goes on", true}, {[]string{"show", "3"}, "answered: deny: he has moved", true},

@@ -57,3 +57,8 @@ func resolve(d date, hour, minute, second int, zone *time.Location) time.Time {
 
 // exists says whether a zone has a local date at all: Apia had no 2011-12-30.
 func (d date) exists(zone *time.Location) bool { return zoneOf(zone).hasDate(d) }
+
+// NextDay is the start of the local day after the one of an instant.
+func NextDay(t time.Time, zone *time.Location) time.Time {
+	return resolve(dateOf(t.In(zone)).add(1), 0, 0, 0, zone).UTC()
+}

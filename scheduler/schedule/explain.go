@@ -87,27 +87,6 @@ func (f *fields) matches(local time.Time) bool {
 	return f.second>>local.Second()&1 == 1 && f.minute>>local.Minute()&1 == 1 && f.hour>>local.Hour()&1 == 1 && f.matchesDate(dateOf(local))
 }
 
-// asIfUTC is what a local clock shows, held as if it were UTC.
-func asIfUTC(t time.Time, zone *time.Location) time.Time {
-	_, offset := t.In(zone).Zone()
-	return t.UTC().Add(time.Duration(offset) * time.Second)
-}
-
-// isRepeated says whether the clock shows the reading of t once more within a day.
-func isRepeated(t time.Time, zone *time.Location) bool {
-	_, twice := repeatOf(t, zone)
-	return twice
-}
-
-// repeatOf is when the clock shows the reading of t once more within a day.
-func repeatOf(t time.Time, zone *time.Location) (again time.Time, twice bool) {
-	_, offset := t.In(zone).Zone()
-	// If the clock is set back within a day, its offset is smaller a day later.
-	_, later := t.Add(24 * time.Hour).In(zone).Zone()
-	again = t.Add(time.Duration(offset-later) * time.Second)
-	return again, later < offset && asIfUTC(again, zone).Equal(asIfUTC(t, zone))
-}
-
 func clockOf(local time.Time) string {
 	if local.Second() != 0 {
 		return local.Format("15:04:05")

@@ -196,3 +196,25 @@ func (s *Schedule) step(t int64, lengths ...int64) int64 {
 
 // String names the schedule as a log line does.
 func (s *Schedule) String() string { return fmt.Sprintf("%s %s", s.source, s.Describe()) }
+
+// Last lists the last n nominal instants between two times, oldest first, excluded or not.
+func (s *Schedule) Last(after, before time.Time, n int) []time.Time {
+	// Schedules can only be walked forward: from further back each time, until there are enough.
+	for back := time.Minute; ; back *= 2 {
+		from := before.Add(-back)
+		whole := !from.After(after) || back > maxOutage
+		if whole {
+			from = after
+		}
+
+		var out []time.Time
+		for t, _ := s.NextWithExcluded(from); !t.IsZero() && t.Before(before); t, _ = s.NextWithExcluded(t) {
+			if out = append(out, t); len(out) >= 2*n+100 {
+				out = append(out[:0], out[len(out)-n:]...)
+			}
+		}
+		if len(out) >= n || whole {
+			return out[max(0, len(out)-n):]
+		}
+	}
+}

@@ -150,34 +150,6 @@ func (z *zone) scanWeek(number int64) *week {
 	return w
 }
 
-// resolve maps a local clock reading, held as if it were UTC, to its instant: the first when
-// it exists twice, the first after the gap when it does not exist.
-func (z *zone) resolve(reading int64) int64 {
-	// The offset is the same a day before and a day after, so no change is near.
-	offsets := [...]int64{z.offset(reading - daySeconds), z.offset(reading), z.offset(reading + daySeconds)}
-	if offsets[0] == offsets[1] && offsets[1] == offsets[2] {
-		return reading - offsets[0]
-	}
-
-	found, ok := int64(0), false
-	for _, o := range offsets {
-		if t := reading - o; z.offset(t) == o && (!ok || t < found) {
-			found, ok = t, true
-		}
-	}
-	if ok {
-		return found
-	}
-
-	// The clock was put forward between the instants that the reading has under the largest
-	// and the smallest offset.
-	most, least := max(offsets[0], offsets[1], offsets[2]), min(offsets[0], offsets[1], offsets[2])
-	from := reading - most
-	n := sort.Search(int(most-least), func(n int) bool { return z.offset(from+int64(n)) != z.offset(from) })
-
-	return from + int64(n)
-}
-
 // dateAt is what the calendar shows at an instant.
 func (z *zone) dateAt(t int64) date { return date(floorDiv(t+z.offset(t), daySeconds)) }
 

@@ -9,4 +9,9 @@
 // reload replaces as a whole: what has started keeps the one it started with.
 //
 // Daemon implements the interfaces of the API (cmd/internal/web), in a file for each subject.
+//
+// # Size
+//
+// A small file for each thing that the API asks, and for each part that is made of the configuration:
+// all of them read the one Setup that is in force.
 package daemon

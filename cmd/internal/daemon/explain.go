@@ -499,7 +499,7 @@ func (e *explanation) runText(r ledger.Run) string {
 	}
 
 	if r.WaitsForPerson() {
-		what := map[domain.Wait]string{domain.WaitInput: "your answer", domain.WaitApproval: "your leave"}[r.WaitingFor]
+		what := map[domain.Wait]string{domain.WaitInput: "your answer", domain.WaitApproval: "your approval"}[r.WaitingFor]
 		return fmt.Sprintf("waits for %s until %s: rouse inbox", what, api.LocalTime(r.NotBefore, e.zone))
 	}
 
