@@ -263,7 +263,7 @@ func TestAlways(t *testing.T) {
 		t.Fatal(err)
 	}
 	if res := b.ends(mail("bob")); res.Wait == nil || p.all() != "bob bob" {
-		t.Errorf("after it was taken back: %+v, sent %q", res, p.all())
+		t.Errorf("after it was undone: %+v, sent %q", res, p.all())
 	}
 }
 

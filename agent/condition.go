@@ -111,7 +111,7 @@ func (r *Runner) conditionsHeldBefore(ctx context.Context, run int64) (bool, err
 			case conditionEventKind:
 				var g conditionEvent
 				if err := json.Unmarshal(e.Data, &g); err != nil {
-					return false, fmt.Errorf("the record of a gate of run %d is damaged: %w", run, err)
+					return false, fmt.Errorf("the record of a condition of run %d is damaged: %w", run, err)
 				}
 				// The daemon may have ended between two conditions: only the last one counts.
 				if g.OK && g.Left == 0 {

@@ -32,9 +32,9 @@ func (q conditionChecker) checkSQL(ctx context.Context, g Condition) (value stri
 
 	switch {
 	case len(rows.Columns) > 1:
-		return "", false, fmt.Errorf("it gives %d columns, and a gate takes one value; write for example: select count(*) > 0 from …", len(rows.Columns))
+		return "", false, fmt.Errorf("it gives %d columns, and a condition takes one value; write for example: select count(*) > 0 from …", len(rows.Columns))
 	case len(rows.Rows) > 1:
-		return "", false, errors.New("it gives more than one row, and a gate takes one value; write for example: select count(*) > 0 from …")
+		return "", false, errors.New("it gives more than one row, and a condition takes one value; write for example: select count(*) > 0 from …")
 	case len(rows.Rows) == 0:
 		return "no row", false, nil
 	}
@@ -59,12 +59,12 @@ func (q conditionChecker) explainSQLError(err error) error {
 		return err
 	}
 	if bad.Field == "params" {
-		return fmt.Errorf("%w; a gate has :last_success, :last_run and :now", err)
+		return fmt.Errorf("%w; a condition has :last_success, :last_run and :now", err)
 	}
 
 	if rest, ok := strings.CutPrefix(bad.Message, "no such table: "); ok {
 		table, _, _ := strings.Cut(rest, ";")
-		return fmt.Errorf("%w; create it (rouse call %s db_create_table …), or put a gate before this one that is false without it: sql: \"select count(*) from sqlite_schema where name = '%s'\"",
+		return fmt.Errorf("%w; create it (rouse call %s db_create_table …), or put a condition before this one that is false without it: sql: \"select count(*) from sqlite_schema where name = '%s'\"",
 			err, q.task.agent.Name, strings.ReplaceAll(table, "'", "''"))
 	}
 

@@ -136,12 +136,12 @@ func TestSQLCondition(t *testing.T) {
 		{"select count(*) from log where _created_at < :now", domain.OutcomeSuccess, "2"},
 		{"select what from log", domain.OutcomeError, "could not be checked (rouse.yaml:14): it gives more than one row"},
 		{"select 1, 2", domain.OutcomeError, "it gives 2 columns"},
-		{"select :last_sucess", domain.OutcomeError, "a gate has :last_success, :last_run and :now"},
+		{"select :last_sucess", domain.OutcomeError, "a condition has :last_success, :last_run and :now"},
 		{"selec 1", domain.OutcomeError, "could not be checked"},
 		{"select whta from log", domain.OutcomeError, `no such column: whta`},
 		{"delete from log", domain.OutcomeError, "could not be checked"},
 		{"select 1; drop table log", domain.OutcomeError, "one statement at a time"},
-		{"select count(*) from expenses", domain.OutcomeError, `no such table: expenses; there are log; create it (rouse call clerk db_create_table …), or put a gate before this one that is false without it: sql: "select count(*) from sqlite_schema where name = 'expenses'"`},
+		{"select count(*) from expenses", domain.OutcomeError, `no such table: expenses; there are log; create it (rouse call clerk db_create_table …), or put a condition before this one that is false without it: sql: "select count(*) from sqlite_schema where name = 'expenses'"`},
 		{"select count(*) from sqlite_schema where name = 'expenses'", domain.OutcomeSkipped, "gave 0"},
 	} {
 		res, events := b.gated(agent.Condition{SQL: c.sql})

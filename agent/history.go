@@ -296,9 +296,9 @@ func (h *history) dropUndone(s snapshot) error {
 		return nil
 	}
 
-	said := "What this run had written into files was taken back"
+	said := "What this run had written into files was undone"
 	if !s.Undone.IsZero() {
-		said = "What this run had written into the database until " + s.Undone.Format("2006-01-02 15:04:05 MST") + " was taken back"
+		said = "What this run had written into the database until " + s.Undone.Format("2006-01-02 15:04:05 MST") + " was undone"
 		if len(s.Rewrites) > 0 {
 			said += ", and what it had written into files"
 		}
@@ -322,7 +322,7 @@ func (h *history) dropUndone(s snapshot) error {
 	}
 
 	h.messages = append(h.messages, model.Message{Role: model.RoleUser,
-		Text: said + ": the results of those calls do not hold any more. Look before you go on, and write anew what is needed."})
+		Text: said + ": the results of those calls do not hold any more. Look before you go on, and write again what is needed."})
 	return nil
 }
 

@@ -108,7 +108,7 @@ func (b manualCall) Stream(_ context.Context, r model.Request) iter.Seq2[model.E
 			OK            bool
 			Kind, Message string
 		}
-		end := model.End{Outcome: domain.OutcomeSuccess, Summary: b.detail.Tool + " was called by hand"}
+		end := model.End{Outcome: domain.OutcomeSuccess, Summary: b.detail.Tool + " was called manually"}
 		if err := json.Unmarshal(r.Results[0].Envelope, &e); err != nil || !e.OK {
 			end = model.End{Outcome: domain.OutcomeError, Error: e.Kind + ": " + e.Message}
 		}

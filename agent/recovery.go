@@ -102,7 +102,7 @@ func (r *Runner) shown(c ledger.Call) string {
 // callPlace names the place of a call in its list.
 func callPlace(t task, key string) string {
 	if t.detail.Tool != "" {
-		return "the call by hand"
+		return "the manual call"
 	}
 
 	var call, item int

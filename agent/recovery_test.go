@@ -231,7 +231,7 @@ func TestRecoveryOfAManualCall(t *testing.T) {
 	b.cutOff(id, c, nil, nil)
 	b.ends(id)
 	item := b.open()
-	if strings.Join(item.Options, " ") != "done again stop" || !strings.Contains(item.Message, "the call by hand") || !strings.Contains(item.Message, "(6014 bytes; all of them: rouse show 1 --json)") {
+	if strings.Join(item.Options, " ") != "done again stop" || !strings.Contains(item.Message, "the manual call") || !strings.Contains(item.Message, "(6014 bytes; all of them: rouse show 1 --json)") {
 		t.Errorf("%+v", item)
 	}
 

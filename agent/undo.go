@@ -93,7 +93,7 @@ func (r *Runner) applyUndo(ctx context.Context, run ledger.Run, spec UndoOptions
 	out.Done = spec.Force || unobstructed(out.Files)
 	if out.Done && spec.Only != UndoFiles && out.Database.Changes > 0 {
 		if out.Database, err = r.undoDatabase(ctx, run, spec, false); err != nil {
-			return fmt.Errorf("the files of run %d were taken back, and its database was not; repeat the undo: %w", run.ID, err)
+			return fmt.Errorf("the files of run %d were undone, and its database was not; repeat the undo: %w", run.ID, err)
 		}
 		out.Done = out.Database.Done
 	}

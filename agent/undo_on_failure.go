@@ -44,13 +44,13 @@ func (r *Runner) undoIfConfigured(ctx context.Context, run ledger.Run, t task, r
 	say := ""
 	switch {
 	case err != nil:
-		say = fmt.Sprintf("what it wrote into %s could not be taken back: %v", out.places(), err)
+		say = fmt.Sprintf("what it wrote into %s could not be undone: %v", out.places(), err)
 	case !out.Any():
 		return res
 	case !out.Done:
 		say = fmt.Sprintf("what it wrote into %s stays, because %d later changes stand in the way; see rouse undo %d --dry-run", out.places(), out.inTheWay(), run.ID)
 	default:
-		say = fmt.Sprintf("what it wrote into %s was taken back", out.places())
+		say = fmt.Sprintf("what it wrote into %s was undone", out.places())
 	}
 
 	if res.Error != "" {

@@ -27,7 +27,7 @@ func TestUndoOnFailure(t *testing.T) {
 	b.plan.Jobs["j"] = job
 	id := b.enqueue(ledger.Request{Job: "j", Agent: "clerk"})
 	res := b.run(id)
-	if res.Outcome != domain.OutcomeError || !strings.Contains(res.Error, "what it wrote into the database was taken back") || b.count() != 0 {
+	if res.Outcome != domain.OutcomeError || !strings.Contains(res.Error, "what it wrote into the database was undone") || b.count() != 0 {
 		t.Fatalf("%+v, %d rows", res, b.count())
 	}
 
@@ -85,7 +85,7 @@ func TestUndoOfAnInterruptedRun(t *testing.T) {
 				t.Fatalf("%+v %v", run, err)
 			}
 
-			if told := strings.Contains(run.Error, "what it wrote into the database was taken back"); told != undo || (b.count() == 0) != undo {
+			if told := strings.Contains(run.Error, "what it wrote into the database was undone"); told != undo || (b.count() == 0) != undo {
 				t.Errorf("%d rows: %s", b.count(), run.Error)
 			}
 		})

@@ -215,7 +215,7 @@ func TestUndoFilesOnFailure(t *testing.T) {
 	id := b.enqueue(ledger.Request{Job: "f", Agent: "clerk"})
 	res := b.run(id)
 	mine, gone := filepath.Join(b.dir, "work", "mine.txt"), filepath.Join(b.dir, "work", "gone.txt")
-	if _, err := os.Stat(mine); err == nil || !strings.Contains(res.Error, "what it wrote into files was taken back") {
+	if _, err := os.Stat(mine); err == nil || !strings.Contains(res.Error, "what it wrote into files was undone") {
 		t.Fatalf("%v, %+v", err, res)
 	}
 

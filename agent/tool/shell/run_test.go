@@ -330,7 +330,7 @@ func TestNeeds(t *testing.T) {
 func (b *bench) tier() string { return string(b.options.Launcher.Tier(b.t.Context())) }
 
 // TestUndo: OSA-36, what mv, cp, rm and mkdir changed is taken back by file_undo, all of it or
-// nothing; what cannot be taken back is said.
+// nothing; what cannot be undone is said.
 func TestUndo(t *testing.T) {
 	t.Parallel()
 	inOrder(t)
