@@ -2,8 +2,9 @@ package ledger
 
 import (
 	"fmt"
-	"rouse/agentdb/sqlite"
 	"time"
+
+	"rouse/agentdb/sqlite"
 )
 
 // Breaker pauses a job that claims the same path again and again: it probably writes the file

@@ -4,8 +4,9 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"rouse/agentdb/sqlite"
 	"time"
+
+	"rouse/agentdb/sqlite"
 )
 
 // SyncJobs replaces the ledger's jobs by those of the configuration. A new job, one that was

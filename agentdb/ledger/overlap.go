@@ -3,10 +3,11 @@ package ledger
 import (
 	"fmt"
 	"math"
+
 	"rouse/internal/domain"
 )
 
-// maxQueueAll bounds how many runs overlap: queue_all keeps queued.
+// maxQueueAll is how many runs of a job `overlap: queue_all` keeps queued.
 const maxQueueAll = 100
 
 // overlappingRuns repeats that the runs are not finished, so that SQLite uses the partial index.
@@ -32,7 +33,7 @@ func OverlapCandidates(policy domain.Overlap) (states []domain.State, most int) 
 const replacedReason = "overlap: a newer occurrence took its place"
 
 // DecideDue says what becomes of an instant that is to run, given the runs that it overlaps with,
-// oldest first, and the pauses. cancelOthers says that it replaces those runs. Decide is pure.
+// oldest first, and the pauses. cancelOthers says that it replaces those runs. It is pure.
 func DecideDue(d Due, others []Run, pauses []Pause) (decision domain.Decision, reason string, cancelOthers bool) {
 	if p, ok := Paused(pauses, d.Job, d.Agent, d.Nominal); ok {
 		return domain.DecisionSkipped, p.String(), false

@@ -6,8 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"rouse/agentdb/sqlite"
 	"strings"
+
+	"rouse/agentdb/sqlite"
 )
 
 // openPostgres brings the schema of a PostgreSQL database up to date. Processes that start at

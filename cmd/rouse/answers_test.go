@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"rouse/cmd/internal/cmdtest"
 	"strings"
 	"sync"
 	"testing"
@@ -12,6 +11,7 @@ import (
 	"rouse/agent/model"
 	"rouse/agent/model/modeltest"
 	"rouse/cmd/internal/api"
+	"rouse/cmd/internal/cmdtest"
 	"rouse/internal/domain"
 )
 

@@ -17,7 +17,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"rouse/cmd/internal/cmdtest"
 	"runtime"
 	"slices"
 	"strings"
@@ -31,6 +30,7 @@ import (
 	"rouse/agent/model"
 	"rouse/agent/model/modeltest"
 	"rouse/cmd/internal/api"
+	"rouse/cmd/internal/cmdtest"
 	"rouse/cmd/internal/daemon"
 )
 

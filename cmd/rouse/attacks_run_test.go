@@ -9,13 +9,13 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"rouse/cmd/internal/cmdtest"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
 
 	"rouse/cmd/internal/api"
+	"rouse/cmd/internal/cmdtest"
 	"rouse/internal/domain"
 )
 

@@ -2,13 +2,13 @@ package main
 
 import (
 	"path/filepath"
-	"rouse/cmd/internal/cmdtest"
 	"strings"
 	"testing"
 
 	"rouse/agent/model"
 	"rouse/agent/model/modeltest"
 	"rouse/cmd/internal/api"
+	"rouse/cmd/internal/cmdtest"
 )
 
 // paying is a configuration of a job whose model costs something.

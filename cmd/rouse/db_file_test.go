@@ -4,11 +4,11 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"rouse/cmd/internal/cmdtest"
 	"strings"
 	"testing"
 
 	"rouse/cmd/internal/api"
+	"rouse/cmd/internal/cmdtest"
 )
 
 // Through the daemon a file is imported and exported as without one, and a long import says

@@ -6,12 +6,13 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"rouse/cmd/internal/cmdtest"
 	"strings"
 	"syscall"
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"rouse/cmd/internal/cmdtest"
 )
 
 // terminal opens a terminal; the daemon's side of it has to be closed by the test.

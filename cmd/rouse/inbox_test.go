@@ -12,13 +12,14 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"rouse/cmd/internal/cmdtest"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"rouse/cmd/internal/cmdtest"
 )
 
 // The files of one folder stay where they are after their run, those of the other go.

@@ -5,11 +5,11 @@ package main
 import (
 	"os"
 	"path/filepath"
-	"rouse/cmd/internal/cmdtest"
 	"strings"
 	"testing"
 
 	"rouse/cmd/internal/api"
+	"rouse/cmd/internal/cmdtest"
 )
 
 // Interrupting the wait for a run of the daemon says that the run goes on, and how to stop it.

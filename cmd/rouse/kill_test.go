@@ -5,12 +5,12 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
-	"rouse/cmd/internal/cmdtest"
 	"strconv"
 	"testing"
 	"time"
 
 	"rouse/cmd/internal/api"
+	"rouse/cmd/internal/cmdtest"
 )
 
 const killConfig = `version: 1

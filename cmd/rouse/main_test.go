@@ -10,7 +10,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"rouse/cmd/internal/cmdtest"
 	"strings"
 	"syscall"
 	"testing"
@@ -19,6 +18,7 @@ import (
 
 	"rouse/agent/preview"
 	"rouse/agent/sandbox"
+	"rouse/cmd/internal/cmdtest"
 )
 
 // TestMain makes the test binary act as rouse, in scripts and as a process of its own.

@@ -3,13 +3,13 @@ package main
 import (
 	"encoding/json"
 	"path/filepath"
-	"rouse/cmd/internal/cmdtest"
 	"strings"
 	"testing"
 
 	"rouse/agent/model"
 	"rouse/agent/model/modeltest"
 	"rouse/cmd/internal/api"
+	"rouse/cmd/internal/cmdtest"
 )
 
 // A run goes through on each provider: its calls are made, and a second attempt goes on

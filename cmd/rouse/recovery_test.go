@@ -6,13 +6,13 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"rouse/cmd/internal/cmdtest"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"rouse/cmd/internal/api"
+	"rouse/cmd/internal/cmdtest"
 )
 
 const recoveryConfig = `version: 1

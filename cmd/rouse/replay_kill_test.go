@@ -2,12 +2,12 @@ package main
 
 import (
 	"path/filepath"
-	"rouse/cmd/internal/cmdtest"
 	"testing"
 
 	"rouse/agent/model"
 	"rouse/agent/model/modeltest"
 	"rouse/cmd/internal/api"
+	"rouse/cmd/internal/cmdtest"
 )
 
 // A recorded run that is killed while its model speaks goes on after a restart, and both

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
-	"rouse/cmd/internal/cmdtest"
 	"strings"
 	"testing"
 
@@ -12,6 +11,7 @@ import (
 	"rouse/agent/model/modeltest"
 	"rouse/agentdb/ledger"
 	"rouse/cmd/internal/api"
+	"rouse/cmd/internal/cmdtest"
 )
 
 // TestSelfScheduling: OSA-70, OSA-76, through the daemon: what a job plans wakes its agent,

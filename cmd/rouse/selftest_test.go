@@ -3,12 +3,12 @@ package main
 import (
 	"encoding/json"
 	"path/filepath"
-	"rouse/cmd/internal/cmdtest"
 	"strings"
 	"testing"
 
 	"rouse/agent/model"
 	"rouse/agent/model/modeltest"
+	"rouse/cmd/internal/cmdtest"
 )
 
 // OSA-27: a configured model is tried on the task of a scenario; how it goes about it is its

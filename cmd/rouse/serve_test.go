@@ -5,13 +5,13 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"rouse/cmd/internal/cmdtest"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"rouse/cmd/internal/api"
+	"rouse/cmd/internal/cmdtest"
 	"rouse/cmd/internal/daemon"
 )
 

@@ -3,13 +3,13 @@ package main
 import (
 	"encoding/json"
 	"path/filepath"
-	"rouse/cmd/internal/cmdtest"
 	"strings"
 	"testing"
 
 	"rouse/agent/model"
 	"rouse/agent/model/modeltest"
 	"rouse/cmd/internal/api"
+	"rouse/cmd/internal/cmdtest"
 )
 
 // TestShowReduce: OSA-24, `rouse show` has what a call found out, and under it how.

@@ -5,12 +5,12 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"rouse/cmd/internal/cmdtest"
 	"strings"
 	"testing"
 
 	"rouse/agent/model"
 	"rouse/agent/model/modeltest"
+	"rouse/cmd/internal/cmdtest"
 )
 
 // AGS-05, AGS-10, UNI-07: a skill that is installed while a daemon serves is in force for the next

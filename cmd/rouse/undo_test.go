@@ -2,7 +2,6 @@ package main
 
 import (
 	"path/filepath"
-	"rouse/cmd/internal/cmdtest"
 	"strings"
 	"testing"
 
@@ -10,6 +9,7 @@ import (
 	"rouse/agent/model/modeltest"
 	"rouse/agentdb"
 	"rouse/cmd/internal/api"
+	"rouse/cmd/internal/cmdtest"
 )
 
 // OSA-61: undo_on_failure also undoes a run that was cancelled while it waited for an answer, when

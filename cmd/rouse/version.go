@@ -2,10 +2,11 @@ package main
 
 import (
 	"fmt"
-	"rouse/cmd/internal/daemon"
 	"runtime"
 
 	"github.com/spf13/cobra"
+
+	"rouse/cmd/internal/daemon"
 )
 
 func newVersion() *cobra.Command {

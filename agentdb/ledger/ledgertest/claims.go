@@ -1,9 +1,10 @@
 package ledgertest
 
 import (
+	"testing"
+
 	"rouse/agentdb/ledger"
 	"rouse/internal/domain"
-	"testing"
 )
 
 // claims follows one content through its life: taken, done, seen again, failed, taken over.

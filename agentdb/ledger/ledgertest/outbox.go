@@ -1,9 +1,10 @@
 package ledgertest
 
 import (
-	"rouse/agentdb/ledger"
 	"testing"
 	"time"
+
+	"rouse/agentdb/ledger"
 )
 
 func outbox(t *testing.T, open Open) {

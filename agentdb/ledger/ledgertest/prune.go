@@ -4,11 +4,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"rouse/agentdb/ledger"
-	"rouse/internal/domain"
 	"strings"
 	"testing"
 	"time"
+
+	"rouse/agentdb/ledger"
+	"rouse/internal/domain"
 )
 
 const day = 24 * time.Hour

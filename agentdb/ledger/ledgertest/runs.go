@@ -5,11 +5,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"rouse/agentdb/ledger"
-	"rouse/internal/domain"
 	"strings"
 	"testing"
 	"time"
+
+	"rouse/agentdb/ledger"
+	"rouse/internal/domain"
 )
 
 func keyIsOneRun(t *testing.T, open Open) {

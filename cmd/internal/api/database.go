@@ -2,6 +2,7 @@ package api
 
 import (
 	"encoding/json"
+
 	"rouse/agentdb"
 )
 

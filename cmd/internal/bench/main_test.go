@@ -6,13 +6,14 @@ import (
 	"io"
 	"os"
 	"os/signal"
-	"rouse/agent/preview"
-	"rouse/agent/sandbox"
-	"rouse/cmd/internal/daemon"
 	"strings"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
+
+	"rouse/agent/preview"
+	"rouse/agent/sandbox"
+	"rouse/cmd/internal/daemon"
 )
 
 // TestMain makes this program what the measurements start under the name rouse: their children,

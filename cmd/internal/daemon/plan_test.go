@@ -3,10 +3,10 @@ package daemon
 import (
 	"fmt"
 	"path/filepath"
-	"rouse/cmd/internal/cmdtest"
 	"testing"
 
 	"rouse/agent"
+	"rouse/cmd/internal/cmdtest"
 	"rouse/cmd/internal/config"
 )
 

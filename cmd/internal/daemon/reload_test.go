@@ -12,7 +12,6 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
-	"rouse/cmd/internal/cmdtest"
 	"slices"
 	"strconv"
 	"strings"
@@ -23,6 +22,7 @@ import (
 	"rouse/agent/model/modeltest"
 	"rouse/agentdb/ledger"
 	"rouse/cmd/internal/api"
+	"rouse/cmd/internal/cmdtest"
 	"rouse/internal/domain"
 )
 
