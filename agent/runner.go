@@ -32,7 +32,7 @@ type Options struct {
 	Logger *slog.Logger
 }
 
-// Runner executes runs. It satisfies dispatch.Executor.
+// Runner executes runs. With the policies of the jobs, which the daemon adds, it is a dispatch.Executor.
 type Runner struct {
 	ledger        *ledger.Ledger
 	databases     *agentdb.Pool
