@@ -18,11 +18,11 @@
 // The package has more than forty files because a run has that many subjects, most of which need
 // the Runner and the task; their names are in groups:
 //
-//	runner, plan, task, loop_options, provider        from a run to the loop
+//	runner, plan, task, loop_options, run_provider    from a run to the loop
 //	prompt*, template_data, skill*                    what a model is told
 //	condition*, expect, trigger_files, manifest       what is checked before and after
 //	authorizer, definition, budget, roots, programs   what a run may do
-//	snapshot, history, recovery, ledger_recorder      what an attempt begins with and leaves
+//	snapshot, transcript, recovery, ledger_recorder   what an attempt begins with and leaves
 //	record*, replay*, redaction                       recordings, and playing them again
 //	undo*, own_outputs, database, notices             what follows from a run
 package agent

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -46,6 +47,13 @@ func TestHangup(t *testing.T) {
 	t.Parallel()
 	dir := cmdtest.Write(t, map[string]string{"rouse.yaml": "version: 1\nhome: ./home\nagents: [{name: clerk}]\n"})
 	ours, its := terminal(t)
+
+	// Under nohup the daemon would be meant to outlive its terminal. A signal that this process
+	// handles has its usual meaning again in those that it starts.
+	handled := make(chan os.Signal, 1)
+	signal.Notify(handled, syscall.SIGHUP)
+	t.Cleanup(func() { signal.Stop(handled) })
+
 	p := rouse(t, "serve", "--config", filepath.Join(dir, "rouse.yaml"))
 	log := &cmdtest.Log{}
 	p.Stdin, p.Stdout, p.Stderr = its, nil, log

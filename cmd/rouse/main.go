@@ -1,7 +1,7 @@
 // Command rouse wakes AI agents when something happens.
 //
 // Each verb has a file of its own: it parses the command line, asks the daemon (or opens the home
-// itself where none runs), prints, and exits. place.go finds configuration and home, root.go has the
+// itself where none runs), prints, and exits. session.go finds configuration and home, root.go has the
 // exit codes, output.go what listings share.
 //
 // # Size

@@ -1,0 +1,14 @@
+package domain
+
+// Trigger is what asks for a run.
+type Trigger string
+
+// The triggers.
+const (
+	TriggerSchedule Trigger = "schedule" // the scheduler: an instant has come
+	TriggerWatch    Trigger = "watch"    // the watcher: files have come or changed
+	TriggerWebhook  Trigger = "webhook"  // a request of another program
+	TriggerSelf     Trigger = "self"     // the scheduler: a wake that the agent planned has come
+	TriggerManual   Trigger = "manual"   // a person, by a command
+	TriggerAPI      Trigger = "api"      // a program, over the socket
+)
