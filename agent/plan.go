@@ -86,7 +86,7 @@ type Watched struct {
 	Batch     bool // its runs are of many files
 }
 
-// batchOf is what triggered a run as the job knows it now: a file that was offered manually, or
+// asBatch is what triggered a run as the job knows it now: a file that was offered manually, or
 // taken when the job took each by itself, is a batch of one to a job that takes many.
 func (j Job) asBatch(d ledger.Detail) ledger.Detail {
 	if j.Watched.Batch && d.File != nil {

@@ -12,7 +12,7 @@ import (
 	"rouse/agentdb/sqlite"
 )
 
-// UndoOptions says which run to undo, and how far that may go.
+// UndoSpec says which run to undo, and how far that may go.
 type UndoSpec struct {
 	Run int64
 	// Force goes on where somebody else changed the same rows later; what they wrote there
