@@ -73,7 +73,7 @@ const (
 	ReasonDay         = "day_not_allowed"
 )
 
-// ClampResult is the decision about an Ask.
+// ClampResult is the decision about a WakeRequest.
 type ClampResult struct {
 	At       time.Time // in UTC, never before now; zero when rejected
 	Reasons  []string  // one for each move, in order; for a rejection the one that applied
