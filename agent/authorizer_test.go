@@ -268,7 +268,7 @@ func TestAlways(t *testing.T) {
 }
 
 // What was approved is what is done: when the same call would do something else by now, its
-// owner is asked anew.
+// owner is asked again.
 func TestAnotherActionIsAskedAgain(t *testing.T) {
 	t.Parallel()
 	b, p := office(t, modeltest.Turn{Calls: []model.Call{send("1", "bob")}}, modeltest.Turn{Text: "Sent."})
@@ -317,7 +317,7 @@ func TestOnDenied(t *testing.T) {
 	}
 }
 
-// A playbook and a call by hand pass the same gate; a denial is a call that failed.
+// A playbook and a manual call pass the same authorizer; a denial is a call that failed.
 func TestListsAreAuthorized(t *testing.T) {
 	t.Parallel()
 	b, p := office(t)
@@ -351,7 +351,7 @@ func TestListsAreAuthorized(t *testing.T) {
 	}
 }
 
-// An approval that comes too late ends the run; tried again by hand, it asks again.
+// An approval that comes too late ends the run; retried manually, it asks again.
 func TestApprovalExpires(t *testing.T) {
 	t.Parallel()
 	b, p := office(t, modeltest.Turn{Calls: []model.Call{send("1", "bob")}}, modeltest.Turn{Calls: []model.Call{send("2", "bob")}})

@@ -47,7 +47,7 @@ func (b *bench) gateEvents(run int64) []seen {
 	return out
 }
 
-// gated runs a job with these conditions once, by hand.
+// gated runs a job with these conditions once, manually.
 func (b *bench) gated(gates ...agent.Condition) (ledger.Result, []seen) {
 	b.t.Helper()
 	for i := range gates {

@@ -149,7 +149,7 @@ func fates() []fate {
 		{name: "nothing happens", script: script(modeltest.Turn{Text: "Well", Hang: true}), bounds: loop.Bounds{Idle: time.Minute}, exit: domain.ExitCancelled, result: "timeout: nothing happened for 1m0s", within: time.Minute},
 		{name: "a person stops it", script: script(m.call(log), modeltest.Turn{Text: "Well", Hang: true}), given: func(_ *agent.Agent, b *bench) { b.stopAfter = 10 * time.Second }, exit: domain.ExitCancelled, result: "cancelled: not needed any more", calls: "file_read done", within: 10 * time.Second},
 		{name: "its task cannot fit", script: script(said), given: func(a *agent.Agent, _ *bench) { a.Model.Window = 1000 }, exit: domain.ExitOverBudget, result: "error: context_window", asked: -1},
-		{name: "its results cannot fit", script: script(m.call(lines(5, 300)...)), given: small, exit: domain.ExitOverBudget, result: "error: do not fit into the model's context", calls: repeated(5, "file_read done") + ", " + repeated(5, "file_read deduped"), told: "Your context was full and has begun anew", asked: 2},
+		{name: "its results cannot fit", script: script(m.call(lines(5, 300)...)), given: small, exit: domain.ExitOverBudget, result: "error: do not fit into the model's context", calls: repeated(5, "file_read done") + ", " + repeated(5, "file_read deduped"), told: "Your context was full and has started over", asked: 2},
 		{name: "it says nothing", script: script(text("")), exit: domain.ExitEmptyResponse, result: "error: only empty answers", asked: 3},
 		{name: "it says nothing after its work", script: script(m.call(log), text("")), exit: domain.ExitEmptyResponse, result: "partial: only empty answers", calls: "file_read done", asked: 4},
 
@@ -164,7 +164,7 @@ func fates() []fate {
 		{name: "it forgets its list", script: script(m.call(todo), m.call(log), m.call(row), m.call(dir), m.call(`db_schema {}`), said), exit: domain.ExitFinalResponse, result: "success: ", calls: "todo done, file_read done, db_insert done, file_read done, db_schema done", told: "Your todo list has 2 open items"},
 		{name: "it moves rows", script: script(m.call(rows), said), bounds: loop.Bounds{Steps: 9}, exit: domain.ExitFinalResponse, result: "success: ", calls: "db_insert done", told: "A step that only moves rows in bulk is not counted"},
 		{name: "its context is nearly full", script: script(m.call(lines(12, 300)...), m.call(lines(1, 200)...), m.call(lines(1, 200)...), m.call(lines(1, 200)...), m.call(lines(1, 200)...), said), given: roomy, exit: domain.ExitFinalResponse, result: "success: ", calls: repeated(16, "file_read done"), told: "The context is nearly full"},
-		{name: "its context begins anew", script: script(m.call(lines(5, 300)...), said), given: small, exit: domain.ExitFinalResponse, result: "success: ", calls: repeated(5, "file_read done"), told: "Your context was full and has begun anew"},
+		{name: "its context starts over", script: script(m.call(lines(5, 300)...), said), given: small, exit: domain.ExitFinalResponse, result: "success: ", calls: repeated(5, "file_read done"), told: "Your context was full and has started over"},
 
 		// Faults of the model.
 		{name: "nonsense for arguments", script: script(m.call(nonsense)), exit: domain.ExitEnded, result: "error: the model scripted", asked: 4, within: 7 * time.Second},
@@ -193,7 +193,7 @@ func fates() []fate {
 		{name: "out of service, for longer than the run may take", script: script(busy(503, "50")), bounds: loop.Bounds{Wall: 2 * time.Minute}, exit: domain.ExitCancelled, result: "timeout: wall time of 2m0s", asked: 3, within: 2 * time.Minute},
 		{name: "a key that is wrong", script: script(modeltest.Turn{Fail: model.KindAuth}), exit: domain.ExitEnded, result: "error: key"},
 		{name: "a page of somebody else", script: script(modeltest.Turn{Header: map[string]string{"Content-Type": "text/html"}, Raw: page}), exit: domain.ExitEnded, result: "error: text/html"},
-		{name: "a history that is too long for it", script: script(m.call(log), modeltest.Turn{Fail: model.KindContextOverflow}, said), exit: domain.ExitFinalResponse, result: "success: ", calls: "file_read done", told: "Your context was full and has begun anew"},
+		{name: "a history that is too long for it", script: script(m.call(log), modeltest.Turn{Fail: model.KindContextOverflow}, said), exit: domain.ExitFinalResponse, result: "success: ", calls: "file_read done", told: "Your context was full and has started over"},
 		{name: "a task that is too long for it", script: script(modeltest.Turn{Fail: model.KindContextOverflow}), exit: domain.ExitEnded, result: "error: 400 Bad Request"},
 	}
 }

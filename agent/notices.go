@@ -68,7 +68,7 @@ func (r *Runner) Notices(run ledger.Run, res ledger.Result) []ledger.Notice {
 
 	name := run.Job
 	if run.Job == "" {
-		name = run.Agent + " (alarm)" // of runs without a job, only wakes have somebody who is told
+		name = run.Agent + " (wake)" // of runs without a job, only wakes have somebody who is told
 	}
 
 	data := templateData(run, run.Attempt, t.detail, run.FinishedAt, run.FinishedAt)

@@ -173,7 +173,7 @@ func TestFolderRun(t *testing.T) {
 		t.Errorf("it read what it may not: %s", text)
 	}
 
-	// One that was asked for by hand has no changes, which is a list without items.
+	// One that was started manually has no changes, which is a list without items.
 	d.Changes, d.Round = nil, 1
 	id = b.enqueue(ledger.Request{Job: "j", Agent: "clerk", Detail: d})
 	if res := b.run(id); res.Outcome != domain.OutcomeSuccess || !strings.Contains(res.Summary, "file_read had no items") {
@@ -181,7 +181,7 @@ func TestFolderRun(t *testing.T) {
 	}
 }
 
-// What starts a run by hand has no files: a name that is not there is said with what is.
+// A run that is started manually has no files: a name that is not there is said with what is.
 func TestNamesOfOtherModes(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

@@ -12,7 +12,7 @@ import (
 	"rouse/agentdb/ledger"
 )
 
-var update = flag.Bool("update", false, "write the golden files anew")
+var update = flag.Bool("update", false, "write the golden files again")
 
 // TestStartedBy: OSA-93, what a model is told of the files that started its run, word for
 // word. Names are quoted, whatever is in them, and of very many some are listed.

@@ -54,7 +54,7 @@ func wakeText(run ledger.Run, w ledger.WakeDetail, last ledger.Run, zone *time.L
 
 	say := func(t time.Time) string { return t.In(zone).Format("Mon 2006-01-02 15:04:05 MST") }
 	var s strings.Builder
-	fmt.Fprintf(&s, "You were woken by an alarm that %s set on %s%s.\n", wakeSetBy(w), say(w.Asked), wakeOrigin(w))
+	fmt.Fprintf(&s, "This run is a wake that %s planned on %s%s.\n", wakeSetBy(w), say(w.Asked), wakeOrigin(w))
 	s.WriteString("This run begins fresh: you remember no earlier run and no conversation. What you know is in your database and your files.\n")
 	fmt.Fprintf(&s, "Planned for: %s\nStarted:     %s", say(w.Planned), say(run.StartedAt))
 	if late := run.StartedAt.Sub(w.Planned).Round(time.Minute); late > 0 {
@@ -101,7 +101,7 @@ func describeJob(run ledger.Run) string {
 	case run.Job != "":
 		return " (job " + run.Job + ")"
 	case run.Trigger == domain.TriggerSelf:
-		return " (an alarm)"
+		return " (a wake)"
 	}
 	return ""
 }

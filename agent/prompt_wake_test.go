@@ -13,7 +13,7 @@ import (
 	"rouse/internal/domain"
 )
 
-// TestWakeText: OSA-76, what an agent is told when its alarm goes off, word for word.
+// TestWakeText: OSA-76, what an agent is told when its wake has come, word for word.
 func TestWakeText(t *testing.T) {
 	t.Parallel()
 	berlin, err := time.LoadLocation("Europe/Berlin")
@@ -32,7 +32,7 @@ func TestWakeText(t *testing.T) {
 		want    string
 	}{
 		"all": {full, planned.Add(3*time.Hour + 12*time.Minute), ledger.Run{ID: 57, Job: "inbox", Outcome: domain.OutcomeBudget, FinishedAt: planned.Add(-time.Hour)}, berlin,
-			`You were woken by an alarm that you set on Fri 2026-11-20 12:00:00 CET in run 41, in a chain that the job morning-report began.
+			`This run is a wake that you planned on Fri 2026-11-20 12:00:00 CET in run 41, in a chain that the job morning-report began.
 This run begins fresh: you remember no earlier run and no conversation. What you know is in your database and your files.
 Planned for: Sat 2026-11-21 08:00:00 CET
 Started:     Sat 2026-11-21 11:12:00 CET (3h12m late)
@@ -44,7 +44,7 @@ Look at {{ .File }} again.
 Your owner says: ${HOME}
 `},
 		"of the owner, the first": {ledger.WakeDetail{Instructions: "Say hello.", ScheduledBy: ledger.ByUser, Planned: planned, Asked: planned.Add(-time.Hour)}, planned.Add(2 * time.Second), ledger.Run{}, nil,
-			`You were woken by an alarm that your owner set on Sat 2026-11-21 06:00:00 UTC.
+			`This run is a wake that your owner planned on Sat 2026-11-21 06:00:00 UTC.
 This run begins fresh: you remember no earlier run and no conversation. What you know is in your database and your files.
 Planned for: Sat 2026-11-21 07:00:00 UTC
 Started:     Sat 2026-11-21 07:00:02 UTC
@@ -54,11 +54,11 @@ The instructions for this run, word for word:
 Say hello.`},
 		"after another": {ledger.WakeDetail{Instructions: "x", ScheduledBy: ledger.BySystem, Planned: planned, Asked: planned}, planned,
 			ledger.Run{ID: 9, Trigger: domain.TriggerSelf, Outcome: domain.OutcomeSuccess, FinishedAt: planned}, nil,
-			`You were woken by an alarm that the host set on Sat 2026-11-21 07:00:00 UTC.
+			`This run is a wake that the host planned on Sat 2026-11-21 07:00:00 UTC.
 This run begins fresh: you remember no earlier run and no conversation. What you know is in your database and your files.
 Planned for: Sat 2026-11-21 07:00:00 UTC
 Started:     Sat 2026-11-21 07:00:00 UTC
-Your last run to end was run 9 (an alarm): success, on Sat 2026-11-21 07:00:00 UTC.
+Your last run to end was run 9 (a wake): success, on Sat 2026-11-21 07:00:00 UTC.
 The instructions for this run, word for word:
 
 x`},

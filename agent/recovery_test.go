@@ -221,7 +221,7 @@ func TestRecoveryAfterAFailure(t *testing.T) {
 	}
 }
 
-// A call by hand has nothing behind it, so it cannot be skipped.
+// A manual call has nothing behind it, so it cannot be skipped.
 func TestRecoveryOfAManualCall(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

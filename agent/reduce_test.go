@@ -232,7 +232,7 @@ func TestWhoReduces(t *testing.T) {
 	id := b.enqueue(ledger.Request{Agent: "clerk", Detail: ledger.Detail{Tool: "reduce", Args: json.RawMessage(`{"task":"t"}`)}})
 	b.run(id)
 	if _, envelopes := b.made(id); envelopes[0].Kind != tool.KindToolNotFound {
-		t.Errorf("a call by hand: %+v", envelopes)
+		t.Errorf("a manual call: %+v", envelopes)
 	}
 }
 

@@ -65,7 +65,7 @@ func (b *bench) fire(agent string) (int64, ledger.Wake) {
 	return d[0].Run, s
 }
 
-// OSA-25, OSA-70, OSA-71, OSA-76: an agent sets its alarm in a job's run, is woken afresh with what
+// OSA-25, OSA-70, OSA-71, OSA-76: an agent plans its next wake in a job's run, is woken afresh with what
 // it told itself, sets the next one, and stays in all of them within the bounds of that job.
 func TestWakes(t *testing.T) {
 	t.Parallel()
@@ -94,7 +94,7 @@ func TestWakes(t *testing.T) {
 	}
 
 	asked := string(b.server.Requests()[2])
-	for _, want := range []string{`word for word:\n\nCount {{ .Nothing }} again."`, "an alarm that you set on", "in run 1, in a chain that the job j began", "(job j): success, on", "schedule_next_run", "cancel_next_run"} {
+	for _, want := range []string{`word for word:\n\nCount {{ .Nothing }} again."`, "a wake that you planned on", "in run 1, in a chain that the job j began", "(job j): success, on", "schedule_next_run", "cancel_next_run"} {
 		if !strings.Contains(asked, want) {
 			t.Errorf("%q is missing in %s", want, asked)
 		}
@@ -287,13 +287,13 @@ func TestNoticesOfWakes(t *testing.T) {
 		outcome       domain.Outcome
 		channel, text string // "": nobody is told
 	}{
-		{"j", domain.OutcomeSuccess, "ops", "clerk (alarm): success|j: It is."},
+		{"j", domain.OutcomeSuccess, "ops", "clerk (wake): success|j: It is."},
 		{"j", domain.OutcomeTimeout, "", ""},
 		{"", domain.OutcomeSuccess, "", ""},
-		{"", domain.OutcomeError, "desktop", "clerk (alarm): error|It was.\nrouse show 7"},
-		{"gone", domain.OutcomeTimeout, "desktop", "clerk (alarm): timeout|It was.\nrouse show 7"},
-		{"", domain.OutcomeBudget, "desktop", "clerk (alarm): budget exceeded|It was.\nrouse show 7"},
-		{"", domain.OutcomeInterrupted, "desktop", "clerk (alarm): interrupted|It was.\nrouse show 7"},
+		{"", domain.OutcomeError, "desktop", "clerk (wake): error|It was.\nrouse show 7"},
+		{"gone", domain.OutcomeTimeout, "desktop", "clerk (wake): timeout|It was.\nrouse show 7"},
+		{"", domain.OutcomeBudget, "desktop", "clerk (wake): budget exceeded|It was.\nrouse show 7"},
+		{"", domain.OutcomeInterrupted, "desktop", "clerk (wake): interrupted|It was.\nrouse show 7"},
 		{"", domain.OutcomeCancelled, "", ""},
 	} {
 		detail, err := json.Marshal(ledger.Detail{Wake: &ledger.WakeDetail{Job: c.job}})

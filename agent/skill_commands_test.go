@@ -353,7 +353,7 @@ func TestToolsOfANarrowContext(t *testing.T) {
 }
 
 // AGS-13, OSL-19: what skills allow is part of a definition that others could have written: a skill that
-// comes to allow more has its owner asked anew.
+// comes to allow more has its owner asked again.
 func TestSkillCommandsAreOfTheDefinition(t *testing.T) {
 	t.Parallel()
 	b := setup(t, done)

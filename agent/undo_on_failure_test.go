@@ -15,7 +15,7 @@ import (
 )
 
 // OSA-61: with undo_on_failure nothing that a failed run wrote stays, and the next attempt
-// writes it anew instead of taking it for done.
+// writes it again instead of taking it for done.
 func TestUndoOnFailure(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

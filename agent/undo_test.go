@@ -90,7 +90,7 @@ func (b *bench) stands(want string) {
 	}
 }
 
-// Files and database are taken back together; what stays is named (OSA-35, OSA-61).
+// Files and database are undone together; what stays is named (OSA-35, OSA-61).
 func TestUndoBoth(t *testing.T) {
 	t.Parallel()
 	b, run := written(t)
@@ -121,7 +121,7 @@ func TestUndoBoth(t *testing.T) {
 		t.Errorf("%+v %v", last, err)
 	}
 
-	// Another attempt writes both anew, once each.
+	// Another attempt writes both again, once each.
 	if _, err := b.ledger.Retry(t.Context(), run.ID); err != nil {
 		t.Fatal(err)
 	}
@@ -199,7 +199,7 @@ func TestUndoCutOff(t *testing.T) {
 	}
 }
 
-// undo_on_failure covers files, and what the run took back itself is not written anew by the
+// undo_on_failure covers files, and what the run undid itself is not written again by the
 // next attempt.
 func TestUndoFilesOnFailure(t *testing.T) {
 	t.Parallel()
@@ -228,15 +228,15 @@ func TestUndoFilesOnFailure(t *testing.T) {
 		t.Errorf("%+v", res)
 	}
 	if text, err := os.ReadFile(mine); string(text) != "mine" {
-		t.Errorf("the file is not written anew: %q %v", text, err)
+		t.Errorf("the file is not written again: %q %v", text, err)
 	}
 
 	if _, err := os.Stat(gone); err == nil {
-		t.Error("what the run had taken back itself is there again")
+		t.Error("what the run had undone itself is there again")
 	}
 }
 
-// Of an agent without a database files are taken back, and none is made for it.
+// Of an agent without a database files are undone, and none is made for it.
 func TestUndoWithoutDatabase(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

@@ -228,7 +228,7 @@ func TestDamageAfterAKill(t *testing.T) {
 	t.Log(counts)
 }
 
-// What is lost is not made anew, and what another program changed is not taken for rouse's
+// What is lost is not made again, and what another program changed is not taken for rouse's
 // own, until its owner says so.
 func TestLostAndChanged(t *testing.T) {
 	dir := t.TempDir()
@@ -277,7 +277,7 @@ func TestLostAndChanged(t *testing.T) {
 
 	refused("the file is gone")
 	if _, err := os.Stat(path); !os.IsNotExist(err) {
-		t.Errorf("it was made anew: %v", err)
+		t.Errorf("it was made again: %v", err)
 	}
 	if !p.Has("ann") {
 		t.Error("it is as if there never was one")

@@ -27,7 +27,7 @@ func (r *run) rotate() bool {
 
 	r.rotated = true
 	var handoff strings.Builder
-	handoff.WriteString("\n\n[Your context was full and begins anew here. What you did so far still stands; this is what is left of it.]")
+	handoff.WriteString("\n\n[Your context was full and starts over here. What you did so far still stands; this is what is left of it.]")
 	if words := lastModelText(r.messages); words != "" {
 		handoff.WriteString("\nYou said last: " + text.Truncate(words, handoffTextLen))
 	}
@@ -40,7 +40,7 @@ func (r *run) rotate() bool {
 	task.Text += handoff.String()
 	// A new window: what was omitted, sent and counted was about the old messages.
 	r.messages, r.window = []model.Message{task}, newWindow(r.Options)
-	r.addNotice("Your context was full and has begun anew: read again what you need, in smaller parts, and bring the task to its end.")
+	r.addNotice("Your context was full and has started over: read again what you need, in smaller parts, and bring the task to its end.")
 
 	return true
 }

@@ -41,7 +41,7 @@ func TestRotation(t *testing.T) {
 			}
 		}
 
-		if told := strings.Join(h.notices(), "\n"); strings.Count(told, "has begun anew") != 1 {
+		if told := strings.Join(h.notices(), "\n"); strings.Count(told, "has started over") != 1 {
 			t.Errorf("told: %s", told)
 		}
 		if later := (*sent)[3]; len(later) != 3 || later[0].Text != rotated[0].Text {
@@ -59,7 +59,7 @@ func TestRotationInPhases(t *testing.T) {
 	if res := h.run(t, t.Context()); res.Exit != domain.ExitFinalResponse {
 		t.Fatalf("ended with %s: %s", res.Exit, res.Error)
 	}
-	if all := bytesOf(t, (*sent)[2]); strings.Count(all, "--- Agent Working Memory ---") != 1 || !strings.Contains(all, "begins anew") || !strings.Contains(all, `/f1`) {
+	if all := bytesOf(t, (*sent)[2]); strings.Count(all, "--- Agent Working Memory ---") != 1 || !strings.Contains(all, "starts over here") || !strings.Contains(all, `/f1`) {
 		t.Errorf("the third request is %.3000s", all)
 	}
 }

@@ -148,7 +148,7 @@ func TestMasksAreShared(t *testing.T) {
 }
 
 // What stands in the place of a missing name for one command is not given to another one, which may
-// read what has that name: it would go with the first, and the second could make it anew.
+// read what has that name: it would go with the first, and the second could make it again.
 func TestMasksAreNotGiven(t *testing.T) {
 	t.Parallel()
 	s := only(t, sandbox.TierA)

@@ -206,7 +206,7 @@ func (l *Ledger) finish(tx *sqlite.Tx, r Run, res Result, now time.Time) (paused
 // A run that is skipped makes its instant skipped too; a retry turns both back.
 const (
 	skipOccurrence = `update occurrences set decision = 'skipped', reason = $1 where run = $2 and run <> 0`
-	runOccurrence  = `update occurrences set decision = 'run', reason = 'tried again by hand' where run = $1 and run <> 0 and decision <> 'run'`
+	runOccurrence  = `update occurrences set decision = 'run', reason = 'retried manually' where run = $1 and run <> 0 and decision <> 'run'`
 )
 
 // Interrupt ends an attempt that was cut off: its process is gone, or has to go. Calls

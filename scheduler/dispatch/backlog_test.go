@@ -43,7 +43,7 @@ func one(agent, job string) func(int) (string, string) {
 }
 
 // Ten thousand runs that wait for the lanes of one job are each executed once,
-// while other lanes stay free. Were the queue read anew for each, this would take minutes.
+// while other lanes stay free. Were the queue read again for each, this would take minutes.
 func TestTenThousandRunsOfOneJob(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *bench) {
 		b.o.Runs, b.o.RunsPerAgent = 100, 100

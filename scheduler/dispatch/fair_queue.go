@@ -22,7 +22,7 @@ type FairQueue struct {
 	policy         func(job string) Policy
 	jobQueues      map[jobKey]*jobQueue
 	agentQueues    map[string]*agentQueue
-	heads          agentHeap // agents that may have a free lane
+	heads          queueHeap[*agentQueue] // agents that may have a free lane
 	withDeadline   map[jobKey]*jobQueue
 	waitingForJob  map[string][]*jobQueue // by job: queues that wait for its lanes
 	paused         []*jobQueue            // queues of paused jobs and agents
@@ -56,7 +56,7 @@ type queuedRun struct {
 // agentQueue holds the job queues of one agent.
 type agentQueue struct {
 	agent string
-	jobs  jobHeap
+	jobs  queueHeap[*jobQueue]
 	index int // in the heap of agent queues; below 0: its lanes are full, or nothing is queued
 }
 
@@ -321,56 +321,42 @@ func latest(a, b time.Time) time.Time {
 	return b
 }
 
-// jobHeap is a heap of an agent's job queues by the run that waits longest.
-type jobHeap []*jobQueue
+// oldest is the number of the run that waits longest, and indexed notes the place in the heap, -1 for
+// none.
+func (q *jobQueue) oldest() int64  { return q.runs[0].id }
+func (q *jobQueue) indexed(at int) { q.index = at }
 
-func (h jobHeap) Len() int           { return len(h) }
-func (h jobHeap) Less(i, j int) bool { return h[i].runs[0].id < h[j].runs[0].id }
-func (h jobHeap) Swap(i, j int) {
+func (c *agentQueue) oldest() int64  { return c.jobs[0].oldest() }
+func (c *agentQueue) indexed(at int) { c.index = at }
+
+// queueHeap is a heap of queues by the run that waits longest. Each queue knows its place in it, so that
+// it can be moved when its first run changes.
+type queueHeap[Q interface {
+	oldest() int64
+	indexed(at int)
+}] []Q
+
+func (h queueHeap[Q]) Len() int           { return len(h) }
+func (h queueHeap[Q]) Less(i, j int) bool { return h[i].oldest() < h[j].oldest() }
+func (h queueHeap[Q]) Swap(i, j int) {
 	h[i], h[j] = h[j], h[i]
-	h[i].index, h[j].index = i, j
+	h[i].indexed(i)
+	h[j].indexed(j)
 }
 
 // Push implements heap.Interface.
-func (h *jobHeap) Push(x any) {
-	q := x.(*jobQueue)
-	q.index = len(*h)
+func (h *queueHeap[Q]) Push(x any) {
+	q := x.(Q)
+	q.indexed(len(*h))
 	*h = append(*h, q)
 }
 
 // Pop implements heap.Interface.
-func (h *jobHeap) Pop() any {
+func (h *queueHeap[Q]) Pop() any {
 	old := *h
 	q := old[len(old)-1]
-	old[len(old)-1] = nil
+	clear(old[len(old)-1:]) // so that the queue can be collected
 	*h = old[:len(old)-1]
-	q.index = -1
+	q.indexed(-1)
 	return q
-}
-
-// agentHeap is a heap of agent queues by the run that waits longest.
-type agentHeap []*agentQueue
-
-func (h agentHeap) Len() int           { return len(h) }
-func (h agentHeap) Less(i, j int) bool { return h[i].jobs[0].runs[0].id < h[j].jobs[0].runs[0].id }
-func (h agentHeap) Swap(i, j int) {
-	h[i], h[j] = h[j], h[i]
-	h[i].index, h[j].index = i, j
-}
-
-// Push implements heap.Interface.
-func (h *agentHeap) Push(x any) {
-	c := x.(*agentQueue)
-	c.index = len(*h)
-	*h = append(*h, c)
-}
-
-// Pop implements heap.Interface.
-func (h *agentHeap) Pop() any {
-	old := *h
-	c := old[len(old)-1]
-	old[len(old)-1] = nil
-	*h = old[:len(old)-1]
-	c.index = -1
-	return c
 }

@@ -37,7 +37,7 @@ func TestGuard(t *testing.T) {
 }
 
 // TestDeepLines: a line that is nested as deep as it is long is read in no time: to look at parts
-// within parts anew would take minutes here.
+// within parts again would take minutes here.
 func TestDeepLines(t *testing.T) {
 	t.Parallel()
 	inOrder(t)

@@ -348,7 +348,7 @@ func skippedRun(t *testing.T, open Open) {
 	}
 
 	must[ledger.Run](t)(l.Retry(ctx, run))
-	if o := read("j"); o.Decision != domain.DecisionRun || o.Reason != "tried again by hand" || o.Run != run || o.Outcome != "" {
+	if o := read("j"); o.Decision != domain.DecisionRun || o.Reason != "retried manually" || o.Run != run || o.Outcome != "" {
 		t.Errorf("tried again: %+v", o)
 	}
 	if o := recordDue(t, l, late); o.Run != run {

@@ -15,7 +15,7 @@ import (
 // with each step, and chunks that are decoded into a type.
 type bareChat interface {
 	// take reads a chunk.
-	take(data []byte) error
+	decode(data []byte) error
 	// made is the call of the answer, with its arguments; "" when there was none.
 	made() (id, args string)
 	// add appends the call and its result.
@@ -58,7 +58,7 @@ func hearBare(chat bareChat, answer io.Reader) error {
 		if len(data) == 0 || data[0] != '{' {
 			continue
 		}
-		if err := chat.take(data); err != nil {
+		if err := chat.decode(data); err != nil {
 			return err
 		}
 	}
@@ -187,7 +187,7 @@ type bareOpenAI struct {
 	call bareCall
 }
 
-func (c *bareOpenAI) take(data []byte) error {
+func (c *bareOpenAI) decode(data []byte) error {
 	var chunk struct {
 		Choices []struct {
 			Delta struct {
@@ -249,7 +249,7 @@ type bareAnthropic struct {
 	id, args string
 }
 
-func (c *bareAnthropic) take(data []byte) error {
+func (c *bareAnthropic) decode(data []byte) error {
 	var chunk struct {
 		Block bareBlock `json:"content_block"`
 		Delta struct {
@@ -310,7 +310,7 @@ type bareGemini struct {
 	call *bareFunctionCall
 }
 
-func (c *bareGemini) take(data []byte) error {
+func (c *bareGemini) decode(data []byte) error {
 	var chunk struct {
 		Candidates []struct {
 			Content struct {
@@ -372,7 +372,7 @@ type bareOllama struct {
 	call bareLineCall
 }
 
-func (c *bareOllama) take(data []byte) error {
+func (c *bareOllama) decode(data []byte) error {
 	var chunk struct {
 		Message bareLine `json:"message"`
 	}

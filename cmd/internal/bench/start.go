@@ -169,11 +169,11 @@ func observe(ctx context.Context, idle time.Duration, args ...string) (s sample,
 		return s, fmt.Errorf("%s did not get ready: %s", strings.Join(args, " "), complaints.String())
 	}
 
-	return s, s.look(child.Process.Pid, idle)
+	return s, s.read(child.Process.Pid, idle)
 }
 
-// look reads what the system knows about a process; only Linux has it.
-func (s *sample) look(pid int, idle time.Duration) error {
+// read reads what the system knows about a process; only Linux has it.
+func (s *sample) read(pid int, idle time.Duration) error {
 	before, err := readProcess(pid)
 	if err != nil {
 		return nil //nolint:nilerr // without /proc there is nothing to tell

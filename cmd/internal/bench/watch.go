@@ -71,7 +71,7 @@ func (b *watchBench) measure(ctx context.Context, parts ...func(context.Context)
 	return out, nil
 }
 
-func (b *watchBench) say(format string, args ...any) {
+func (b *watchBench) report(format string, args ...any) {
 	fmt.Fprintf(b.progress, format+"\n", args...)
 }
 

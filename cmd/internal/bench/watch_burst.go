@@ -35,7 +35,7 @@ func (b *watchBench) burst(ctx context.Context) ([]Figure, error) {
 	n, lost := b.sizes.burst, 0
 	var took, created, peaks []float64
 	for pass := range b.passes {
-		b.say("%d files at once: pass %d of %d", n, pass+1, b.passes)
+		b.report("%d files at once: pass %d of %d", n, pass+1, b.passes)
 		c, err := b.startChild(ctx, fmt.Sprint("burst", pass))
 		if err != nil {
 			return nil, err
@@ -101,7 +101,7 @@ func (b *watchBench) surprises(ctx context.Context) (_ []Figure, err error) {
 	}
 	defer func() { err = errors.Join(err, c.stop()) }()
 
-	b.say("%d files while events are lost", b.sizes.scan)
+	b.report("%d files while events are lost", b.sizes.scan)
 	now, err := c.surprise(ctx, "f", b.sizes.scan)
 	if err != nil {
 		return nil, err
@@ -109,7 +109,7 @@ func (b *watchBench) surprises(ctx context.Context) (_ []Figure, err error) {
 
 	lost, old := len(now.Lost), "f"
 	for pass := range b.passes {
-		b.say("%d of %d files while events are lost: pass %d of %d", b.sizes.lost, b.sizes.scan, pass+1, b.passes)
+		b.report("%d of %d files while events are lost: pass %d of %d", b.sizes.lost, b.sizes.scan, pass+1, b.passes)
 		// The folder keeps its size: as many go as come.
 		for i := range b.sizes.lost {
 			if err := os.Remove(filepath.Join(c.inbox, fmt.Sprint(old, i, ".csv"))); err != nil {
@@ -151,7 +151,7 @@ func (b *watchBench) rescans(ctx context.Context) (_ []Figure, err error) {
 	before, err := c.rescan(ctx, time.Time{})
 	var scans, walks []float64
 	for pass := 0; pass < b.passes && err == nil; pass++ {
-		b.say("scan of %d files: pass %d of %d", b.sizes.scan, pass+1, b.passes)
+		b.report("scan of %d files: pass %d of %d", b.sizes.scan, pass+1, b.passes)
 		var end time.Time
 		if end, err = c.rescan(ctx, before); err != nil {
 			break

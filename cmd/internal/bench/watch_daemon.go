@@ -47,7 +47,7 @@ func (b *watchBench) daemon(ctx context.Context) (_ []Figure, err error) {
 	}
 	defer db.Close()
 
-	b.say("%d files, each read by a run", files)
+	b.report("%d files, each read by a run", files)
 	begin := time.Now()
 	if err := createFiles(inbox, "f", files); err != nil {
 		return nil, err
@@ -84,7 +84,7 @@ func (b *watchBench) follow(ctx context.Context, db *sql.DB, pid string, files i
 		}
 
 		if done >= files || now.Sub(when) > 5*time.Second {
-			b.say("%7.1f s: %d accepted, %d finished, %.0f/s, %.0f MB at most", now.Sub(begin).Seconds(), accepted, done, float64(done)/now.Sub(begin).Seconds(), peakMemory(pid))
+			b.report("%7.1f s: %d accepted, %d finished, %.0f/s, %.0f MB at most", now.Sub(begin).Seconds(), accepted, done, float64(done)/now.Sub(begin).Seconds(), peakMemory(pid))
 			when = now
 		}
 

@@ -41,7 +41,7 @@ func (b *watchBench) drops(ctx context.Context) ([]Figure, error) {
 	for _, k := range kinds {
 		var p50, allowed, events, commits, all []float64
 		for pass := range b.passes {
-			b.say("%s: pass %d of %d", k.name, pass+1, b.passes)
+			b.report("%s: pass %d of %d", k.name, pass+1, b.passes)
 			took, event, commit, err := b.dropPass(ctx, k)
 			if err != nil {
 				return nil, err
@@ -53,7 +53,7 @@ func (b *watchBench) drops(ctx context.Context) ([]Figure, error) {
 			allowed = append(allowed, 3*median(event)+median(commit))
 		}
 
-		b.say("%s: fsnotify p50 %.3f ms, one durable commit %.3f ms", k.name, median(events), median(commits))
+		b.report("%s: fsnotify p50 %.3f ms, one durable commit %.3f ms", k.name, median(events), median(commits))
 		r, p99 := median(ratios(p50, allowed)), percentile(all, 99)
 		out = append(out,
 			Figure{k.name + " → started, p50", median(p50), median(allowed), "ms after settle", r, "≤ 3× fsnotify + 1 commit", r <= 1},

@@ -32,7 +32,7 @@ func (b *watchBench) registration(ctx context.Context) ([]Figure, error) {
 
 	var ready, known, found []float64
 	for pass := range b.passes {
-		b.say("%d folders: pass %d of %d", b.sizes.folders, pass+1, b.passes)
+		b.report("%d folders: pass %d of %d", b.sizes.folders, pass+1, b.passes)
 		k, f, err := armBare(root, dirs)
 		if err != nil {
 			return nil, err
@@ -53,7 +53,7 @@ func (b *watchBench) registration(ctx context.Context) ([]Figure, error) {
 	// Only Linux has the baseline.
 	out := Figure{Name: grouped(b.sizes.folders) + " folders: armed and read", Value: median(ready), Unit: "ms", Goal: "≤ 1.5× inotify", Met: true}
 	if median(found) > 0 {
-		b.say("%d folders: %.1f ms for the calls that arm them alone", b.sizes.folders, median(known))
+		b.report("%d folders: %.1f ms for the calls that arm them alone", b.sizes.folders, median(known))
 		out.Baseline, out.Ratio = median(found), median(ratios(ready, found))
 		out.Met = out.Ratio <= 1.5
 	}

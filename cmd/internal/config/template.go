@@ -142,6 +142,7 @@ func walk(n parse.Node, dot bool, found func([]string)) {
 		if n == nil {
 			return
 		}
+
 		for _, inner := range n.Nodes {
 			walk(inner, dot, found)
 		}
@@ -151,6 +152,7 @@ func walk(n parse.Node, dot bool, found func([]string)) {
 		if n == nil {
 			return
 		}
+
 		for _, command := range n.Cmds {
 			for _, arg := range command.Args {
 				walk(arg, dot, found)
@@ -160,8 +162,8 @@ func walk(n parse.Node, dot bool, found func([]string)) {
 		if dot {
 			found(n.Ident)
 		}
-	// $ is the data itself, wherever the dot has moved; other variables are of unknown shape.
 	case *parse.VariableNode:
+		// $ is the data itself, wherever the dot has moved; other variables are of unknown shape.
 		if n.Ident[0] == "$" && len(n.Ident) > 1 {
 			found(n.Ident[1:])
 		}
