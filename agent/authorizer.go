@@ -20,17 +20,17 @@ type authorizer struct {
 	agent   string // as the run names it
 	rules   tool.Authorizer
 
-	mu           sync.Mutex
-	taint        tool.Taint // what the record says of the run
-	tier         string
-	taintsMemory bool // what the run keeps is untrusted, and the record says so
+	roots  *tool.Roots
+	memory []ledger.Place // all that the agent keeps: its database, and where it may write
+
+	mu    sync.Mutex
+	taint tool.Taint // what the record says of the run
+	tier  string
 	// What OnCallsStart records of the calls that were allowed since it last did.
 	addedTaint tool.Taint
 	marks      ledger.TaintUpdate
-
-	memoryMu     sync.Mutex
-	memoryRead   bool
-	memoryLabels tool.Taint // of what earlier runs of the agent wrote
+	// What they read, and what those before them read since the labels there were last looked up.
+	reads, madeReads []ledger.Place
 
 	madeCalls map[string]bool // keys of calls that earlier attempts have made: what allowed them is used up
 
@@ -50,12 +50,19 @@ func (g *authorizer) Authorize(ctx context.Context, in tool.Invocation, t tool.T
 		return tool.Verdict{}, fmt.Errorf("what a call of %s needs cannot be told: %w", t.Name(), err)
 	}
 
+	if err := g.lookUp(ctx, &need); err != nil {
+		return tool.Verdict{}, err
+	}
+
 	if need.Shown == "" && need.Action != "" { // an owner decides on what they can read
 		need.Shown = t.Name() + " " + CallText(t.Spec(), args)
 	}
 
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	if err := g.lookAgain(ctx); err != nil {
+		return tool.Verdict{}, err
+	}
 
 	var by int64 // the item that allows it
 	v, err := g.rules.Decide(t.Name(), need, g.taint|g.addedTaint, func(hash string) (said tool.OwnerDecision, err error) {
@@ -68,7 +75,8 @@ func (g *authorizer) Authorize(ctx context.Context, in tool.Invocation, t tool.T
 
 	g.addedTaint |= need.AddsTaint
 	g.marks.Tier = max(g.marks.Tier, need.Tier)
-	g.marks.WritesMemory = g.marks.WritesMemory || need.WritesMemory
+	g.marks.Writes = append(g.marks.Writes, need.Writes...)
+	g.reads = append(g.reads, need.Reads...)
 	if by != 0 {
 		if g.marks.UsedApprovals == nil {
 			g.marks.UsedApprovals = map[int64]string{}
@@ -123,9 +131,14 @@ func (g *authorizer) OnCallsStart(ctx context.Context) error {
 	defer g.mu.Unlock()
 
 	met := g.taint | g.addedTaint
-	keeps := g.marks.WritesMemory && met&tool.Untrusted != 0
+	var err error
+	if g.marks.Writes, err = g.ledger.Unlabelled(ctx, met.String(), g.marks.Writes); err != nil {
+		return err
+	}
+
+	g.madeReads, g.reads = append(g.madeReads, g.reads...), nil
 	// Most calls change nothing; each write would wait for the disk.
-	if met == g.taint && max(g.tier, g.marks.Tier) == g.tier && (!keeps || g.taintsMemory) && len(g.marks.UsedApprovals) == 0 {
+	if met == g.taint && max(g.tier, g.marks.Tier) == g.tier && len(g.marks.Writes) == 0 && len(g.marks.UsedApprovals) == 0 {
 		g.marks = ledger.TaintUpdate{}
 		return nil
 	}
@@ -142,7 +155,7 @@ func (g *authorizer) OnCallsStart(ctx context.Context) error {
 		}
 	}
 
-	g.taint, g.tier, g.taintsMemory = met, max(g.tier, g.marks.Tier), g.taintsMemory || keeps
+	g.taint, g.tier = met, max(g.tier, g.marks.Tier)
 	g.addedTaint, g.marks = 0, ledger.TaintUpdate{}
 	return nil
 }
@@ -165,40 +178,3 @@ func approvalQuestion(t task, a tool.ApprovalRequest) *ledger.Question {
 }
 
 var _ loop.Authorizer = (*authorizer)(nil)
-
-// memoryTaint are the labels of what earlier runs of the agent wrote.
-func (g *authorizer) memoryTaint(ctx context.Context) (tool.Taint, error) {
-	g.memoryMu.Lock()
-	defer g.memoryMu.Unlock()
-
-	if !g.memoryRead {
-		since, err := g.ledger.MemoryTaintedBy(ctx, g.agent)
-		if err != nil {
-			return 0, err
-		}
-		if g.memoryRead = true; since != 0 {
-			g.memoryLabels = tool.Untrusted
-		}
-	}
-
-	return g.memoryLabels, nil
-}
-
-// admitPrompt records the taint that a run has before it makes any call: a model is told the names of its
-// agent's tables and files from the start, and what they are for.
-func (g *authorizer) admitPrompt(ctx context.Context, t task) error {
-	if !t.needsModel() || t.wrapTool != nil {
-		return nil
-	}
-
-	labels, err := g.memoryTaint(ctx)
-	if err != nil {
-		return err
-	}
-
-	g.mu.Lock()
-	g.addedTaint |= labels
-	g.mu.Unlock()
-	// The model is about to see it, so it is recorded even if the run is being stopped.
-	return g.OnCallsStart(context.WithoutCancel(ctx))
-}

@@ -424,9 +424,9 @@ func TestThirdLabel(t *testing.T) {
 	}
 
 	run, err := b.ledger.Run(t.Context(), id)
-	since, err2 := b.ledger.MemoryTaintedBy(t.Context(), "plain")
-	if err != nil || err2 != nil || run.Taint != "ABC" || run.Tier != "A" || since != id {
-		t.Errorf("%+v, the memory is untrusted since run %d: %v %v", run, since, err, err2)
+	labels, err2 := b.ledger.LabelsOf(t.Context(), ledger.TablePlace("plain", ""))
+	if err != nil || err2 != nil || run.Taint != "ABC" || run.Tier != "A" || labels != "AB" {
+		t.Errorf("%+v, its database has the labels %q: %v %v", run, labels, err, err2)
 	}
 
 	p.need.Tier = "B"

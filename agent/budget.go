@@ -10,10 +10,14 @@ import (
 	"rouse/agent/model"
 	"rouse/agentdb/ledger"
 	"rouse/internal/domain"
+	"rouse/internal/text"
 )
 
 // warnAt is how much of a day's budget is used when its owner is told, in percent.
 const warnAt = 80
+
+// maxWhy is how much is kept of why something was not reported, in characters.
+const maxWhy = 300
 
 // budget keeps what one attempt takes within the bounds of its run and the budgets of its
 // day. It satisfies loop.Budget.
@@ -93,21 +97,41 @@ func (b *budget) Reserve(ctx context.Context, step int, most model.Usage) (int64
 }
 
 // Settle implements loop.Budget.
-func (b *budget) Settle(ctx context.Context, id int64, used *model.Usage) (model.Usage, int64, error) {
-	took := b.reserved[id] // what a server does not report counts as all that was reserved
+func (b *budget) Settle(ctx context.Context, id int64, used loop.Settlement) (loop.Spent, error) {
+	reserved, price := b.reserved[id], b.task.relay.model().Price
 	delete(b.reserved, id)
-	if used != nil {
-		took = b.plausible(*used, took)
+	reported, estimated := b.plausible(used.Reported, reserved), used.Estimated.Clamped()
+	took := loop.Spent{
+		Usage: model.Usage{Input: reported.Input + estimated.Input, Output: reported.Output + estimated.Output,
+			Cached: reported.Cached + estimated.Cached, Written: reported.Written + estimated.Written},
+		EstimatedTokens: estimated.Input + estimated.Output, EstimatedMicroUSD: price.Cost(estimated),
 	}
+	took.CostMicroUSD = price.Cost(reported) + took.EstimatedMicroUSD
 
-	cost := b.task.relay.model().Price.Cost(took)
-	b.tokens, b.cost = b.tokens+took.Input+took.Output, b.cost+cost
-	sums, err := b.runner.ledger.Settle(ctx, id, ledger.Usage{TokensIn: took.Input, TokensOut: took.Output, TokensCached: took.Cached, CostMicroUSD: cost})
+	b.tokens, b.cost = b.tokens+took.Usage.Input+took.Usage.Output, b.cost+took.CostMicroUSD
+	sums, err := b.runner.ledger.Settle(ctx, id, ledgerUsage(took), b.estimatedWhy(took, used.Why))
 	if err != nil {
-		return took, cost, err
+		return took, err
 	}
 
-	return took, cost, b.warn(ctx, sums)
+	return took, b.warn(ctx, sums)
+}
+
+// estimatedWhy says why a part of what a turn took is estimated, "" when none is.
+func (b *budget) estimatedWhy(took loop.Spent, failure error) string {
+	switch {
+	case took.EstimatedTokens == 0:
+		return ""
+	case failure == nil:
+		return fmt.Sprintf("run %d: the server of the model %s did not say what its answer took", b.attempt.Run, b.task.relay.model().Name)
+	}
+	return text.Truncate(redactor(b.task.secrets).Replace(fmt.Sprintf("run %d: %v", b.attempt.Run, failure)), maxWhy)
+}
+
+// ledgerUsage is what turns took, as the ledger counts it.
+func ledgerUsage(s loop.Spent) ledger.Usage {
+	return ledger.Usage{TokensIn: s.Usage.Input, TokensOut: s.Usage.Output, TokensCached: s.Usage.Cached, CostMicroUSD: s.CostMicroUSD,
+		EstimatedTokens: s.EstimatedTokens, EstimatedMicroUSD: s.EstimatedMicroUSD}
 }
 
 // plausible is what a turn can have taken of what its server reports: each way no more than
@@ -142,12 +166,12 @@ func (b *budget) limit(s ledger.Spending) Budget {
 func (b *budget) warn(ctx context.Context, sums []ledger.Spending) error {
 	for _, s := range sums {
 		limit := b.limit(s)
-		text := ""
+		used := ""
 		switch {
 		case nearlyUsed(s.CostMicroUSD, limit.CostMicroUSD):
-			text = fmt.Sprintf("%s of %s", usd(s.CostMicroUSD), usd(limit.CostMicroUSD))
+			used = fmt.Sprintf("%s of %s", usd(s.CostMicroUSD), usd(limit.CostMicroUSD))
 		case nearlyUsed(s.Tokens, limit.Tokens):
-			text = fmt.Sprintf("%d of %d tokens", s.Tokens, limit.Tokens)
+			used = fmt.Sprintf("%d of %d tokens", s.Tokens, limit.Tokens)
 		default:
 			continue
 		}
@@ -165,7 +189,7 @@ func (b *budget) warn(ctx context.Context, sums []ledger.Spending) error {
 			return true
 		})
 
-		if err := b.runner.ledger.AppendNotices(ctx, budgetNotices(b, s, key, text)...); err != nil {
+		if err := b.runner.ledger.AppendNotices(ctx, budgetNotices(b, s, key, used)...); err != nil {
 			return err
 		}
 	}
@@ -185,24 +209,35 @@ func budgetOwner(s ledger.Spending) string {
 	return s.Scope + " " + s.Name
 }
 
-// describeFullDay says which budget has no room, how much of it is used, and when there is more.
+// describeFullDay says which budget has no room, how much of it is used, and when there is more. Where
+// there would be room without what is estimated, what made that necessary comes first.
 func describeFullDay(f ledger.BudgetExceeded, day ledger.Day, tokens, cost int64) string {
 	whose, key := budgetOwner(f.Spending), "budget"
 	if f.Scope == ledger.ScopeDaemon {
 		whose, key = "the daemon", "limits"
 	}
 
-	used, reserved, limit, wanted, name := fmt.Sprint(f.Tokens), fmt.Sprint(f.ReservedTokens), fmt.Sprint(f.Limit.Tokens), fmt.Sprint(tokens), "tokens_per_day"
+	amount, name := func(n int64) string { return fmt.Sprint(n) }, "tokens_per_day"
+	spent, estimated, reserved, limit, wanted := f.Tokens, f.EstimatedTokens, f.ReservedTokens, f.Limit.Tokens, tokens
 	if f.Money {
-		used, reserved, limit, wanted, name = usd(f.CostMicroUSD), usd(f.ReservedMicroUSD), usd(f.Limit.CostMicroUSD), usd(cost), "cost_usd_per_day"
+		amount, name = usd, "cost_usd_per_day"
+		spent, estimated, reserved, limit, wanted = f.CostMicroUSD, f.EstimatedMicroUSD, f.ReservedMicroUSD, f.Limit.CostMicroUSD, cost
 	}
 
-	text := fmt.Sprintf("the day's budget of %s (%s.%s: %s) has no room for a turn of up to %s: %s are spent", whose, key, name, limit, wanted, used)
-	if f.ReservedTokens > 0 || f.ReservedMicroUSD > 0 {
-		text += fmt.Sprintf(" and %s reserved", reserved)
+	said := fmt.Sprintf("the day's budget of %s (%s.%s: %s) has no room for a turn of up to %s: %s are spent", whose, key, name, amount(limit), amount(wanted), amount(spent))
+	if reserved > 0 {
+		said += fmt.Sprintf(" and %s reserved", amount(reserved))
 	}
 
-	return text + "; the day ends at " + day.Ends.Format(time.RFC3339)
+	said += "; the day ends at " + day.Ends.Format(time.RFC3339)
+	why := fmt.Sprintf("%s of what is spent are estimated, for requests of which no server said what they took", amount(estimated))
+	switch {
+	case estimated == 0:
+		return said
+	case spent-estimated+reserved+wanted <= limit:
+		return fmt.Sprintf("%s; %s; without them there would be room: %s", f.EstimatedWhy, why, said)
+	}
+	return fmt.Sprintf("%s; %s, the last in %s", said, why, f.EstimatedWhy)
 }
 
 // usd prints money with the digits that matter.

@@ -94,12 +94,13 @@ func TestCostIsCounted(t *testing.T) {
 	}
 }
 
-// What a server does not say is counted as it was reserved; what it cannot have meant is not
-// believed.
+// What a server does not say is counted by what was sent and received, and is marked; what it cannot
+// have meant is not believed.
 func TestUnreportedUsage(t *testing.T) {
 	t.Parallel()
 	b := paid(t, modeltest.Turn{Text: "Done."})
-	if res := b.run(b.triggered(domain.TriggerManual)); res.Usage.TokensOut != 100 || res.Usage.TokensIn < 50 || res.Usage.CostMicroUSD != res.Usage.TokensIn+1000 {
+	if res := b.run(b.triggered(domain.TriggerManual)); res.Usage.TokensOut != 2 || res.Usage.TokensIn < 50 || res.Usage.CostMicroUSD != res.Usage.TokensIn+20 ||
+		res.Usage.EstimatedTokens != res.Usage.TokensIn+2 || res.Usage.EstimatedMicroUSD != res.Usage.CostMicroUSD {
 		t.Errorf("%+v", res.Usage)
 	}
 
@@ -243,10 +244,7 @@ func TestReservedBeforeTheCall(t *testing.T) {
 		}
 	})
 
-	for len(b.server.Requests()) == 0 {
-		time.Sleep(time.Millisecond)
-	}
-
+	b.untilAsked(1)
 	b.ledger.Close() // nothing is written any more
 	cancel()
 	ended.Wait()

@@ -39,10 +39,11 @@ type conditionEvent struct {
 // conditionChecker checks the conditions of one run.
 type conditionChecker struct {
 	*Runner
-	run    ledger.Run
-	task   task
-	redact *redact.Redactor
-	now    time.Time // the same for all conditions
+	run     ledger.Run
+	attempt ledger.Attempt
+	task    task
+	redact  *redact.Redactor
+	now     time.Time // the same for all conditions
 }
 
 // checkConditions checks what has to hold before the run may cost anything. The first condition that
@@ -59,7 +60,7 @@ func (r *Runner) checkConditions(ctx context.Context, run ledger.Run, a ledger.A
 		}
 	}
 
-	q := conditionChecker{Runner: r, run: run, task: t, redact: redactor(t.secrets), now: time.Now()}
+	q := conditionChecker{Runner: r, run: run, attempt: a, task: t, redact: redactor(t.secrets), now: time.Now()}
 	for i, g := range t.job.When {
 		name := q.describe(g)
 		value, ok, err := q.check(ctx, g)
@@ -140,7 +141,7 @@ func (q conditionChecker) check(ctx context.Context, g Condition) (value string,
 		return q.checkHTTP(bounded, g)
 	}
 
-	return checkFileCondition(bounded, g)
+	return checkFileCondition(bounded, q.task.boundary, g)
 }
 
 // describe names a condition in messages.

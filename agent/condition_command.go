@@ -4,94 +4,127 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
-	"os"
 	"os/exec"
+	"path/filepath"
+	"slices"
 	"strings"
-	"time"
+	"syscall"
+
+	"rouse/agent/sandbox"
+	"rouse/agent/tool/shell"
 )
 
-const (
-	commandOutput = 4 << 10 // bytes that are kept
-	// commandGrace is how long is waited for the output of a program that has ended: a
-	// child of it may hold the pipe forever.
-	commandGrace = time.Second
-)
+// commandOutput is how many characters are kept of what a command says, of which a line is shown.
+const commandOutput = 4 << 10
 
-// checkCommand runs a program of the owner's, not of the agent's: without a shell, without
-// the daemon's environment, without input.
+// checkCommand runs a program that the owner named, without a shell and without input. It works in a folder
+// where an agent may write, and may be a script of the agent's: so it is confined as the agent's own
+// commands are, and can change nothing unless the condition says so.
 func (q conditionChecker) checkCommand(ctx context.Context, g Condition) (value string, ok bool, err error) {
-	dir := q.task.agent.Workdir
-	if err := os.MkdirAll(dir, 0o755); err != nil {
+	if err := q.task.makeWorkdir(); err != nil {
 		return "", false, fmt.Errorf("the workdir cannot be made: %w", err)
 	}
 
-	// A pipe of our own, to tell the end of the command from the end of its output: a child that it
-	// left behind may hold the pipe open.
-	reader, writer, err := os.Pipe()
-	if err != nil {
-		return "", false, err
-	}
-	defer reader.Close()
-
-	var killed bool
-	cmd := exec.CommandContext(ctx, g.Command[0], g.Command[1:]...)
-	cmd.Dir, cmd.Env, cmd.Stdout, cmd.Stderr, cmd.WaitDelay = dir, commandEnv(), writer, writer, commandGrace
-	ownGroup(cmd)
-	cmd.Cancel = func() error {
-		killed = true
-		return killGroup(cmd.Process)
-	}
-	err = cmd.Start()
-	writer.Close() // the command has its own; with ours open the reader would never see the end
+	argv, named, err := conditionArgv(g)
 	if err != nil {
 		return "", false, notStarted(ctx, g, err)
 	}
 
-	var out firstOutput
-	read := make(chan struct{})
-	go func() {
-		_, _ = io.Copy(&out, reader) // what can be read is enough
-		close(read)
-	}()
-	_ = cmd.Wait() // its state says more
-
-	select {
-	case <-read:
-	case <-time.After(commandGrace): // it left a process behind that holds the pipe
-		_ = killGroup(cmd.Process) // which may have ended meanwhile
-		reader.Close()
-		<-read
+	launcher, err := q.conditionLauncher(g, named)
+	if err != nil {
+		return "", false, err
 	}
 
-	state := cmd.ProcessState
+	out := shell.NewOutput(commandOutput) // one for both, which keeps their order
+	ended, err := launcher.Run(ctx, shell.Program{Argv: argv, ReadOnly: !g.Write, Network: g.Network, Stdout: out, Stderr: out})
+	if err != nil {
+		return "", false, notStarted(ctx, g, err)
+	}
+	if ended.Unkept != nil {
+		q.log.Error("a condition's command: "+ended.Unkept.Error(), "job", q.run.Job, "run", q.run.ID)
+	}
+	record := context.WithoutCancel(ctx)
+	if err := errors.Join(q.recordDisarmed(record, q.run, ended.Disarmed), q.recordKept(record, q.run, ended.Kept)); err != nil {
+		return "", false, err
+	}
+
 	switch {
-	case killed:
+	case ctx.Err() != nil:
 		return "", false, explainTimeout(ctx, g, context.DeadlineExceeded)
-	case state.ExitCode() < 0:
-		return "", false, fmt.Errorf("it was ended from outside (%s)", state)
+	case ended.KilledBy != "":
+		return "", false, fmt.Errorf("it was ended because it went beyond a limit (%s)", ended.KilledBy)
+	case ended.Exit < 0:
+		return "", false, fmt.Errorf("it was ended from outside (signal: %s)", ended.Signal)
 	}
 
-	value = fmt.Sprintf("exit %d", state.ExitCode())
-	if line := out.line(); line != "" {
+	value = fmt.Sprintf("exit %d", ended.Exit)
+	if line := firstLine(out); line != "" {
 		value += ": " + line
 	}
 
-	return value, state.Success(), nil
+	return value, ended.Exit == 0, nil
 }
 
+// conditionArgv is the command as it is started, and the paths that it names: what its owner names it may
+// read. In the sandbox these exist by the names alone that they have without links.
+func conditionArgv(g Condition) (argv, named []string, err error) {
+	argv = slices.Clone(g.Command)
+	if argv[0], err = exec.LookPath(argv[0]); err != nil {
+		return nil, nil, err
+	}
+
+	for i, word := range argv {
+		// What is found on the PATH of the system is there for every command. The rest of the machine's
+		// own views (processes, devices) a command has in versions of its own.
+		if !filepath.IsAbs(word) || i == 0 && shell.IsSystemProgram(word) || slices.ContainsFunc([]string{"/proc", "/sys", "/dev"}, func(dir string) bool { return isIn(word, dir) }) {
+			continue
+		}
+		if actual, err := filepath.EvalSymlinks(word); err == nil && filepath.Dir(actual) != actual {
+			argv[i], named = actual, append(named, actual)
+		}
+	}
+
+	return argv, append(named, g.Read...), nil
+}
+
+// isIn reports whether a path is a folder or lies in it.
+func isIn(path, folder string) bool {
+	rel, err := filepath.Rel(folder, path)
+	return err == nil && filepath.IsLocal(rel)
+}
+
+// conditionLauncher confines a condition to the places of its agent and those that its owner named.
+func (q conditionChecker) conditionLauncher(g Condition, named []string) (*shell.Launcher, error) {
+	t := q.task
+	t.agent.Read = append(slices.Clone(t.agent.Read), named...)
+	roots, err := q.roots(t, q.attempt)
+	if err != nil {
+		return nil, err
+	}
+
+	if g.Unconfined != "" {
+		t.agent.Unconfined = g.Unconfined
+	}
+	return q.programs.conditionHost(t, roots)
+}
+
+// notStarted says in words why a command did not start.
 func notStarted(ctx context.Context, g Condition, err error) error {
 	program := g.Command[0]
 	var path *fs.PathError
+	var weak *sandbox.TierError
+	var lookup *exec.Error
 	switch {
 	case ctx.Err() != nil:
 		return explainTimeout(ctx, g, err)
-	case errors.Is(err, exec.ErrNotFound):
+	case errors.As(err, &weak):
+		return fmt.Errorf("%w; a condition's command is confined as its agent's are: let the owner say sandbox: off with a reason, beside the command", weak)
+	case errors.As(err, &lookup) && errors.Is(err, exec.ErrNotFound):
 		return fmt.Errorf("there is no program %q on the daemon's PATH; install it, or give its path", program)
-	case errors.Is(err, fs.ErrPermission):
+	case errors.Is(err, fs.ErrPermission), errors.Is(err, syscall.EISDIR):
 		return fmt.Errorf("%s may not be executed; see its permissions (chmod +x)", program)
-	case errors.Is(err, fs.ErrNotExist):
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, exec.ErrNotFound): // of the sandbox, once it was found here
 		return fmt.Errorf("%s does not exist, or the interpreter in its first line does not", program)
 	case errors.As(err, &path):
 		return fmt.Errorf("%s cannot be started: %w", program, path.Err)
@@ -100,29 +133,10 @@ func notStarted(ctx context.Context, g Condition, err error) error {
 	return err
 }
 
-// commandEnv is all that a command knows of the daemon's environment.
-func commandEnv() []string {
-	env := []string{} // nil would mean all of it
-	for _, name := range commandNames {
-		if value, ok := os.LookupEnv(name); ok {
-			env = append(env, name+"="+value)
-		}
-	}
-	return env
-}
-
-// firstOutput keeps the beginning of what is written, and lets the writer go on.
-type firstOutput struct{ kept []byte }
-
-// Write implements io.Writer.
-func (h *firstOutput) Write(p []byte) (int, error) {
-	h.kept = append(h.kept, p[:min(len(p), commandOutput-len(h.kept))]...)
-	return len(p), nil
-}
-
-// line is the first line that says something.
-func (h *firstOutput) line() string {
-	for line := range strings.FieldsFuncSeq(string(h.kept), func(r rune) bool { return r == '\n' || r == '\r' }) {
+// firstLine is the first line that says something.
+func firstLine(out *shell.Output) string {
+	text, _ := out.Raw() // of a flood, the beginning is in it
+	for line := range strings.FieldsFuncSeq(string(text), func(r rune) bool { return r == '\n' || r == '\r' }) {
 		if oneLine(line) != "" {
 			return line
 		}

@@ -1,18 +1,42 @@
 package agent_test
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"rouse/agent"
+	"rouse/agent/sandbox"
+	"rouse/agentdb/ledger"
 	"rouse/internal/domain"
 )
+
+// confining says whether programs can be confined here.
+var confining = sync.OnceValue(func() bool {
+	box, err := sandbox.New(sandbox.Options{})
+	if err != nil {
+		return false
+	}
+	defer box.Close()
+	tier, _ := box.Tier(context.Background())
+	return tier.AtLeast(sandbox.TierB)
+})
+
+func needConfinement(t *testing.T) {
+	t.Helper()
+	if !confining() {
+		t.Skip("this machine confines nothing")
+	}
+}
 
 func needShell(t *testing.T) {
 	t.Helper()
@@ -39,7 +63,7 @@ func TestCommandCondition(t *testing.T) {
 		{script("cat; echo over"), domain.OutcomeSuccess, "exit 0: over"},
 		{script("exit 3"), domain.OutcomeSkipped, `gate: command "sh -c exit 3" gave exit 3 (rouse.yaml:14)`},
 		{script("echo; echo ' '; echo to stderr >&2; echo more; exit 1"), domain.OutcomeSkipped, "gave exit 1: to stderr ("},
-		{script("kill -9 $$"), domain.OutcomeError, "it was ended from outside (signal: killed)"},
+		{script("kill -9 $$"), domain.OutcomeError, "it was ended from outside (signal: SIGKILL)"},
 		{[]string{"rouse-no-such-program"}, domain.OutcomeError, `there is no program "rouse-no-such-program" on the daemon's PATH; install it, or give its path`},
 		{[]string{filepath.Join(b.dir, "none.sh")}, domain.OutcomeError, "none.sh does not exist"},
 		{[]string{b.dir}, domain.OutcomeError, "may not be executed"},
@@ -96,26 +120,27 @@ func TestCommandsThatLinger(t *testing.T) {
 	t.Parallel()
 	needShell(t)
 	b := setup(t)
-	alive := func(name string) bool {
-		raw, err := os.ReadFile(filepath.Join(b.dir, "work", name))
-		if err != nil {
-			t.Fatal(err)
-		}
-		return exec.CommandContext(t.Context(), "sh", "-c", "kill -0 "+strings.TrimSpace(string(raw))+" 2>/dev/null && ! grep -q '^State:.Z' /proc/"+strings.TrimSpace(string(raw))+"/status 2>/dev/null").Run() == nil
+	running := func(seconds string) bool {
+		all, _ := filepath.Glob("/proc/[0-9]*/cmdline")
+		return slices.ContainsFunc(all, func(path string) bool {
+			raw, _ := os.ReadFile(path) // none, when it is gone
+			return string(raw) == "sleep\x00"+seconds+"\x00"
+		})
 	}
+	own := func(i int) string { return fmt.Sprintf("9%d.%d", os.Getpid(), i) }
 
 	begin := time.Now()
-	res, _ := b.gated(agent.Condition{Command: []string{"sh", "-c", "sleep 1000 & echo $! >pid1; trap '' TERM; wait"}, Timeout: 300 * time.Millisecond})
+	res, _ := b.gated(agent.Condition{Command: []string{"sh", "-c", "sleep " + own(1) + " & trap '' TERM; wait"}, Timeout: 300 * time.Millisecond})
 	if res.Outcome != domain.OutcomeError || !strings.Contains(res.Error, "it took longer than 300ms and was stopped") {
 		t.Errorf("%+v", res)
 	}
 
-	res, events := b.gated(agent.Condition{Command: []string{"sh", "-c", "sleep 1000 & echo $! >pid2; echo started"}})
+	res, events := b.gated(agent.Condition{Command: []string{"sh", "-c", "sleep " + own(2) + " & echo started"}})
 	if res.Outcome != domain.OutcomeSuccess || events[0].Value != "exit 0: started" {
 		t.Errorf("%+v, %+v", res, events)
 	}
 
-	res, events = b.gated(agent.Condition{Command: []string{"sh", "-c", "sleep 1000 & echo $! >pid3; exit 4"}})
+	res, events = b.gated(agent.Condition{Command: []string{"sh", "-c", "sleep " + own(3) + " & exit 4"}})
 	if res.Outcome != domain.OutcomeSkipped || events[0].Value != "exit 4" {
 		t.Errorf("%+v, %+v", res, events)
 	}
@@ -123,12 +148,112 @@ func TestCommandsThatLinger(t *testing.T) {
 		t.Errorf("it took %s", took)
 	}
 
-	for _, name := range []string{"pid1", "pid2", "pid3"} {
-		for i := 0; alive(name); i++ {
-			if i > 50 {
-				t.Fatalf("the process of %s lives on", name)
+	for i := range 3 {
+		for tries := 0; running(own(i + 1)); tries++ {
+			if tries > 50 {
+				t.Fatalf("sleep %s lives on", own(i+1))
 			}
 			time.Sleep(20 * time.Millisecond)
 		}
+	}
+}
+
+// A command is confined: it reads what its agent may and what its owner names, changes nothing unless its
+// owner says so, and has no network.
+func TestConfinedCondition(t *testing.T) {
+	t.Parallel()
+	needShell(t)
+	needConfinement(t)
+	b := setup(t)
+	beside := filepath.Join(b.dir, "beside")
+	for name, text := range map[string]string{"beside/kept": "kept", "script/check.sh": "#!/bin/sh\ncat $1\n", "work/own": "own"} {
+		b.write(name, text)
+	}
+	if err := os.Chmod(filepath.Join(b.dir, "script/check.sh"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+
+	script := func(text string) []string { return []string{"sh", "-c", text} }
+	for what, c := range map[string]struct {
+		condition agent.Condition
+		say       string
+	}{
+		"its agent's folder":     {agent.Condition{Command: script("cat own")}, "exit 0: own"},
+		"which it cannot change": {agent.Condition{Command: script("touch made 2>/dev/null || echo refused")}, "exit 0: refused"},
+		"unless it is granted":   {agent.Condition{Command: script("echo x >made && cat made"), Write: true}, "exit 0: x"},
+		"no other folder":        {agent.Condition{Command: script("cat " + beside + "/kept 2>/dev/null || echo refused")}, "exit 0: refused"},
+		"one that is named":      {agent.Condition{Command: []string{"ls", beside}}, "exit 0: kept"},
+		"one that is granted":    {agent.Condition{Command: script("cat " + beside + "/kept"), Read: []string{beside}}, "exit 0: kept"},
+		"a script of its owner":  {agent.Condition{Command: []string{filepath.Join(b.dir, "script/check.sh"), filepath.Join(beside, "kept")}}, "exit 0: kept"},
+		"unconfined":             {agent.Condition{Command: script("echo x >../beside/new && cat ../beside/new"), Unconfined: "a test"}, "exit 0: x"},
+	} {
+		if _, events := b.gated(c.condition); len(events) != 1 || events[0].Value != c.say {
+			t.Errorf("%s: %+v", what, events)
+		}
+	}
+	if _, err := os.Stat(filepath.Join(b.dir, "work/made")); err != nil {
+		t.Error("what it was granted to write is not there")
+	}
+}
+
+// git, asked by a condition in the folder of an agent, can do nothing beyond that folder, whatever the
+// agent has named there for git to run.
+func TestConditionInPlantedRepository(t *testing.T) {
+	t.Parallel()
+	needShell(t)
+	needConfinement(t)
+	if _, err := exec.LookPath("git"); err != nil {
+		t.Skip("needs git")
+	}
+
+	b := setup(t)
+	canary := filepath.Join(t.TempDir(), "canary")
+	for name, text := range map[string]string{"HEAD": "ref: refs/heads/main\n", "objects/x": "", "refs/x": "",
+		"config": "[core]\nrepositoryformatversion = 0\nbare = false\nworktree = .\nfsmonitor = \"touch " + canary + "; touch ran 2>/dev/null;:\"\n"} {
+		b.write("work/"+name, text)
+	}
+
+	for _, write := range []bool{false, true} {
+		if _, events := b.gated(agent.Condition{Command: []string{"git", "status"}, Write: write}); len(events) != 1 || events[0].Error != "" {
+			t.Errorf("%+v", events)
+		}
+		if _, err := os.Stat(canary); err == nil {
+			t.Fatal("the condition ran a program of the agent's beyond its folder")
+		}
+	}
+}
+
+// write creates a file with its folders in the folder of the test.
+func (b *bench) write(name, text string) {
+	b.t.Helper()
+	path := filepath.Join(b.dir, name)
+	if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(text), 0o644)); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+// What a command of a process that died had made is disarmed before anything else runs, and on record.
+func TestRunnerRecovers(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	work := filepath.Join(b.dir, "work")
+	b.write("work/sub/.git/config", "[core]\n")
+	b.write("commands/rouse-command-1/before.json", fmt.Sprintf(`{"roots":[%q],"owners":[]}`, work))
+
+	if _, err := agent.New(agent.Options{Ledger: b.ledger, Databases: b.pool, Manifests: filepath.Join(b.dir, "manifests"), Scratch: filepath.Join(b.dir, "commands")}); err != nil {
+		t.Fatal(err)
+	}
+	if left, err := os.ReadDir(filepath.Join(b.dir, "commands")); err != nil || len(left) > 0 {
+		t.Errorf("left: %v %v", left, err)
+	}
+	if _, err := os.Stat(filepath.Join(work, "sub/.git")); err == nil {
+		t.Error("the repository is in use")
+	}
+
+	events, err := b.ledger.Events(t.Context(), ledger.EventFilter{})
+	if err != nil || !slices.ContainsFunc(events, func(e ledger.Event) bool {
+		return e.Kind == "git.disarmed" && strings.Contains(string(e.Data), filepath.Join("sub", ".git"))
+	}) {
+		t.Errorf("%+v %v", events, err)
 	}
 }

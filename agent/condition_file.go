@@ -5,24 +5,25 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"strings"
 	"syscall"
 
 	"github.com/bmatcuk/doublestar/v4"
+
+	"rouse/internal/nofollow"
 )
 
 // checkFileCondition looks for a path, or for a file that a pattern names. It does so in
 // a goroutine: a folder on a network that is gone may never answer.
-func checkFileCondition(ctx context.Context, g Condition) (value string, ok bool, err error) {
+func checkFileCondition(ctx context.Context, b nofollow.Boundary, g Condition) (value string, ok bool, err error) {
 	type answer struct {
 		found string
 		err   error
 	}
 	done := make(chan answer, 1) // with room, so that a late answer does not keep the goroutine
 	go func() {
-		found, err := findFile(ctx, g.File)
+		found, err := findFile(ctx, b, g.File)
 		done <- answer{found, err}
 	}()
 	var a answer
@@ -44,9 +45,10 @@ func checkFileCondition(ctx context.Context, g Condition) (value string, ok bool
 
 // findFile gives what is there: "present" for the path itself, or the first file that matches
 // it, hidden ones and folders left out unless the pattern names them. Only when nothing is
-// found does it matter that something could not be looked into.
-func findFile(ctx context.Context, path string) (found string, err error) {
-	_, err = os.Stat(path)
+// found does it matter that something could not be looked into. Behind a link that an agent may
+// have made nothing is there.
+func findFile(ctx context.Context, b nofollow.Boundary, path string) (found string, err error) {
+	_, err = b.Stat(path)
 	if err == nil {
 		return "present", nil
 	}
@@ -55,7 +57,7 @@ func findFile(ctx context.Context, path string) (found string, err error) {
 	}
 
 	base, pattern := doublestar.SplitPattern(filepath.ToSlash(path))
-	tree := &trackingFS{tree: os.DirFS(base), ctx: ctx}
+	tree := &trackingFS{boundary: b, base: base, ctx: ctx}
 	enough := errors.New("one is enough")
 	err = doublestar.GlobWalk(tree, pattern, func(name string, _ fs.DirEntry) error {
 		found = filepath.Join(base, filepath.FromSlash(name))
@@ -73,8 +75,9 @@ func findFile(ctx context.Context, path string) (found string, err error) {
 
 // ignoreNotExist drops an error that says that something is not there.
 func ignoreNotExist(err error) error {
+	_, link := errors.AsType[*nofollow.LinkError](err)
 	switch {
-	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ENOTDIR):
+	case link, errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ENOTDIR):
 		return nil
 	case errors.Is(err, fs.ErrPermission):
 		return fmt.Errorf("%w; let the user as whom rouse runs look there", err)
@@ -85,10 +88,13 @@ func ignoreNotExist(err error) error {
 // trackingFS is a tree of files that can be left in the middle, and that remembers what it
 // could not look into.
 type trackingFS struct {
-	tree fs.FS
-	ctx  context.Context
-	err  error
+	boundary nofollow.Boundary
+	base     string
+	ctx      context.Context
+	err      error
 }
+
+func (l *trackingFS) path(name string) string { return filepath.Join(l.base, filepath.FromSlash(name)) }
 
 func (l *trackingFS) note(err error) error {
 	if l.err == nil && err != nil {
@@ -102,8 +108,11 @@ func (l *trackingFS) Open(name string) (fs.File, error) {
 	if err := l.note(l.ctx.Err()); err != nil {
 		return nil, err
 	}
-	f, err := l.tree.Open(name)
-	return f, l.note(err)
+	f, err := l.boundary.Open(l.path(name))
+	if err != nil {
+		return nil, l.note(err)
+	}
+	return f, nil
 }
 
 // Stat implements fs.StatFS.
@@ -111,7 +120,7 @@ func (l *trackingFS) Stat(name string) (fs.FileInfo, error) {
 	if err := l.note(l.ctx.Err()); err != nil {
 		return nil, err
 	}
-	info, err := fs.Stat(l.tree, name)
+	info, err := l.boundary.Stat(l.path(name))
 	return info, l.note(err)
 }
 
@@ -120,6 +129,6 @@ func (l *trackingFS) ReadDir(name string) ([]fs.DirEntry, error) {
 	if err := l.note(l.ctx.Err()); err != nil {
 		return nil, err
 	}
-	entries, err := fs.ReadDir(l.tree, name)
+	entries, err := l.boundary.ReadDir(l.path(name))
 	return entries, l.note(err)
 }

@@ -54,6 +54,9 @@ func (b *bench) gated(gates ...agent.Condition) (ledger.Result, []seen) {
 		if gates[i].Where == "" {
 			gates[i].Where = "rouse.yaml:14"
 		}
+		if len(gates[i].Command) > 0 && !confining() { // what is said of commands holds there as well
+			gates[i].Unconfined = "this machine confines nothing"
+		}
 	}
 
 	b.plan.Jobs["j"] = agent.Job{Name: "j", Agent: "clerk", When: gates, Playbook: []playbook.Call{{Name: "todo", With: map[string]any{"markdown": "- [ ] x"}}}}

@@ -37,6 +37,11 @@ func (r *Runner) endQuarantined(ctx context.Context, run ledger.Run, a ledger.At
 		}
 	}
 
+	if damaged.UnknownRuns { // there is an answer to it
+		asked := r.ledger.AskAboutDatabase(context.WithoutCancel(ctx), t.agent.Name, "the database of "+t.agent.Name+" holds runs that the ledger does not know", damaged.Error())
+		return failed(domain.OutcomeError, "%s", damaged.Error()), asked
+	}
+
 	told := r.ledger.AddInfo(context.WithoutCancel(ctx), a, ledger.Question{
 		Call: ledger.CallDatabase, Title: "the database of " + t.agent.Name + " cannot be used", Message: damaged.Error(),
 	})
@@ -44,8 +49,8 @@ func (r *Runner) endQuarantined(ctx context.Context, run ledger.Run, a ledger.At
 }
 
 // tables describes the agent's database to its model (OSA-63).
-func (r *Runner) tables(ctx context.Context, agent string) (string, error) {
-	db, release, err := r.databases.Get(ctx, agent)
+func (r *Runner) tables(ctx context.Context, t task) (string, error) {
+	db, release, err := r.databases.Get(ctx, t.agent.Name)
 	if err != nil {
 		return "", err
 	}
@@ -55,7 +60,7 @@ func (r *Runner) tables(ctx context.Context, agent string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return schema.String(), nil
+	return schema.Text(t.promptPart(maxTablesText)), nil
 }
 
 // afterAttempt does what the end of an attempt brings with it for the agent's database: the owner

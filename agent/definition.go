@@ -32,6 +32,7 @@ type definition struct {
 	Tools        toolNames        `json:"tools"`
 	Read         []string         `json:"read,omitempty"`
 	Public       []string         `json:"public,omitempty"`
+	Private      []string         `json:"private,omitempty"` // folders, and "database"
 	Write        []string         `json:"write,omitempty"`
 	Commands     []definedCommand `json:"commands,omitempty"`
 	Skills       []string         `json:"skill_commands,omitempty"` // that skills may allow
@@ -54,6 +55,11 @@ func definitionOf(t task) definition {
 		Agent: a.Name, Instructions: a.Instructions, Workdir: a.Workdir, Database: a.Database, Tools: toolNames{a.Allow, a.Deny},
 		Read: a.Read, Public: a.Public, Write: a.Write, Commands: definedCommands(a.Commands), Network: definedHosts(a.Network),
 		OnDenied: a.OnDenied, MinTier: t.minTier(), Unconfined: a.Unconfined,
+	}
+
+	d.Private = slices.Clone(a.PrivateFolders)
+	if a.PrivateDatabase {
+		d.Private = append(d.Private, "database")
 	}
 
 	for _, s := range t.skillsAllowingCommands() {
@@ -109,8 +115,9 @@ func (t task) usesSystem(specs tool.Specs) string {
 		}
 	}
 
-	for _, s := range outside { // those that nothing has to be granted for
-		if s.Requires == tool.RequiresNothing && t.given(s) && tool.IsAllowed(t.agent.Allow, t.agent.Deny, s.Name) {
+	ungranted := []tool.Requirement{tool.RequiresNothing, tool.RequiresRepository}
+	for _, s := range outside {
+		if slices.Contains(ungranted, s.Requires) && t.given(s) && tool.IsAllowed(t.agent.Allow, t.agent.Deny, s.Name) {
 			return s.Name
 		}
 	}
@@ -192,27 +199,36 @@ type definedCall struct {
 	If      string         `json:"if,omitempty"`
 	Each    any            `json:"each,omitempty"`
 	OnError string         `json:"on_error,omitempty"`
+
+	MustSucceed *bool  `json:"must_succeed,omitempty"`
+	Exit        []int  `json:"expect_exit,omitempty"`
+	Status      []int  `json:"expect_status,omitempty"`
+	That        string `json:"expect_that,omitempty"`
 }
 
 func definedCalls(calls []playbook.Call) (out []definedCall) {
 	for _, c := range calls {
-		out = append(out, definedCall{c.Name, c.With, c.Save, c.If, c.Each, c.OnError})
+		out = append(out, definedCall{c.Name, c.With, c.Save, c.If, c.Each, c.OnError, c.MustSucceed, c.Expect.Exit, c.Expect.Status, c.Expect.That})
 	}
 	return out
 }
 
 type definedGate struct {
-	SQL     string   `json:"sql,omitempty"`
-	Command []string `json:"command,omitempty"`
-	HTTP    string   `json:"http,omitempty"`
-	File    string   `json:"file,omitempty"`
-	Not     bool     `json:"not,omitempty"`
-	Timeout string   `json:"timeout,omitempty"`
+	SQL        string   `json:"sql,omitempty"`
+	Command    []string `json:"command,omitempty"`
+	Write      bool     `json:"write,omitempty"`
+	Read       []string `json:"read,omitempty"`
+	Network    bool     `json:"network,omitempty"`
+	Unconfined string   `json:"unconfined,omitempty"`
+	HTTP       string   `json:"http,omitempty"`
+	File       string   `json:"file,omitempty"`
+	Not        bool     `json:"not,omitempty"`
+	Timeout    string   `json:"timeout,omitempty"`
 }
 
 func definedGates(gates []Condition) (out []definedGate) {
 	for _, g := range gates {
-		d := definedGate{SQL: g.SQL, Command: g.Command, HTTP: g.HTTP, File: g.File, Not: g.Not}
+		d := definedGate{SQL: g.SQL, Command: g.Command, Write: g.Write, Read: g.Read, Network: g.Network, Unconfined: g.Unconfined, HTTP: g.HTTP, File: g.File, Not: g.Not}
 		if g.Timeout != 0 {
 			d.Timeout = g.Timeout.String()
 		}

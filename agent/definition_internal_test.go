@@ -1,6 +1,8 @@
 package agent
 
 import (
+	"os"
+	"path/filepath"
 	"reflect"
 	"strings"
 	"testing"
@@ -74,10 +76,37 @@ func some(v reflect.Value) {
 	case reflect.Int, reflect.Int64:
 		v.SetInt(7)
 	case reflect.Slice:
-		v.Set(reflect.ValueOf([]string{"x"}))
+		v.Set(reflect.MakeSlice(v.Type(), 1, 1))
+		some(v.Index(0))
+	case reflect.Pointer:
+		v.Set(reflect.New(v.Type().Elem()))
+	case reflect.Struct:
+		some(v.Field(0))
 	case reflect.Map:
 		v.Set(reflect.ValueOf(map[string]any{"x": 1}))
 	case reflect.Interface:
 		v.Set(reflect.ValueOf("x"))
+	}
+}
+
+// OSL-19: the tools of a repository reach beyond the agent's own places, and come without being named.
+func TestRepositoryIsSystem(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	of := task{agent: Agent{Name: "clerk", Workdir: dir}}
+	if uses := of.usesSystem(Specs()); uses != "" {
+		t.Errorf("without a repository it uses %s", uses)
+	}
+
+	if err := os.Mkdir(filepath.Join(dir, ".git"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if uses := of.usesSystem(Specs()); uses != "git_status" {
+		t.Errorf("in a repository it uses %q", uses)
+	}
+
+	of.agent.Deny = []string{"git_*"}
+	if uses := of.usesSystem(Specs()); uses != "" {
+		t.Errorf("with git denied it uses %s", uses)
 	}
 }

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"rouse/agentdb"
+	"rouse/agentdb/ledger"
+	"rouse/internal/nofollow"
 )
 
 // unmetPrefix begins what is said of an expectation that does not hold.
@@ -15,12 +17,12 @@ const unmetPrefix = "expected at "
 
 // unmet names the first expectation that does not hold, "" when all do. The error is the
 // host's: an expectation could not be checked at all.
-func (r *Runner) unmet(ctx context.Context, t task, started time.Time) (string, error) {
+func (r *Runner) unmet(ctx context.Context, t task, a ledger.Attempt) (string, error) {
 	for _, e := range t.job.Expect {
 		var why string
 		var err error
 		if e.File != "" {
-			why = fileUnmet(e.File, started)
+			why, err = r.fileMissed(ctx, t.boundary, e.File, a)
 		} else {
 			why, err = r.sqlUnmet(ctx, t.agent.Name, e.SQL)
 		}
@@ -34,9 +36,39 @@ func (r *Runner) unmet(ctx context.Context, t task, started time.Time) (string, 
 	return "", nil
 }
 
+// fileMissed is fileUnmet, but for a file that the run wrote with what it held already: that leaves its time.
+func (r *Runner) fileMissed(ctx context.Context, b nofollow.Boundary, path string, a ledger.Attempt) (string, error) {
+	why := fileUnmet(b, path, a.StartedAt)
+	if why == "" {
+		return "", nil
+	}
+
+	file, err := b.Stat(path)
+	if err != nil {
+		return why, nil //nolint:nilerr // why says it
+	}
+	ops, err := r.ledger.FileOps(ctx, ledger.FileOpFilter{Run: a.Run, Limit: -1})
+	if err != nil {
+		return "", err
+	}
+
+	for _, op := range ops {
+		if op.BeforeHash == "" || op.BeforeHash != op.AfterHash {
+			continue
+		}
+		if info, err := b.Stat(op.Path); err == nil && os.SameFile(info, file) {
+			return "", nil
+		}
+	}
+	return why, nil
+}
+
 // fileUnmet says why a file does not count as made by this run.
-func fileUnmet(path string, started time.Time) string {
-	info, err := os.Stat(path)
+func fileUnmet(b nofollow.Boundary, path string, started time.Time) string {
+	info, err := b.Stat(path)
+	if _, ok := errors.AsType[*nofollow.LinkError](err); ok {
+		return fmt.Sprintf("the file %s is none: %v", path, err)
+	}
 	if err != nil {
 		return fmt.Sprintf("the file %s does not exist", path)
 	}

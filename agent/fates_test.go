@@ -113,6 +113,7 @@ func fates() []fate {
 		b.put("work/huge.txt", strings.Repeat("0123456789abcde\n", 12_000))
 	}
 	roomy := func(a *agent.Agent, b *bench) { small(a, b); a.Model.Window = 40_000 }
+	tiny := func(a *agent.Agent, b *bench) { small(a, b); a.Model.Window = 5_500 }
 	line := 1
 	lines := func(times, n int) (reads []string) {
 		for range times {
@@ -149,7 +150,7 @@ func fates() []fate {
 		{name: "nothing happens", script: script(modeltest.Turn{Text: "Well", Hang: true}), bounds: loop.Bounds{Idle: time.Minute}, exit: domain.ExitCancelled, result: "timeout: nothing happened for 1m0s", within: time.Minute},
 		{name: "a person stops it", script: script(m.call(log), modeltest.Turn{Text: "Well", Hang: true}), given: func(_ *agent.Agent, b *bench) { b.stopAfter = 10 * time.Second }, exit: domain.ExitCancelled, result: "cancelled: not needed any more", calls: "file_read done", within: 10 * time.Second},
 		{name: "its task cannot fit", script: script(said), given: func(a *agent.Agent, _ *bench) { a.Model.Window = 1000 }, exit: domain.ExitOverBudget, result: "error: context_window", asked: -1},
-		{name: "its results cannot fit", script: script(m.call(lines(5, 300)...)), given: small, exit: domain.ExitOverBudget, result: "error: do not fit into the model's context", calls: repeated(5, "file_read done") + ", " + repeated(5, "file_read deduped"), told: "Your context was full and has started over", asked: 2},
+		{name: "its results cannot fit", script: script(m.call(lines(50, 40)...)), given: tiny, exit: domain.ExitOverBudget, result: "error: do not fit into the model's context", calls: repeated(50, "file_read done") + ", " + repeated(50, "file_read deduped"), told: "Your context was full and has started over", asked: 2},
 		{name: "it says nothing", script: script(text("")), exit: domain.ExitEmptyResponse, result: "error: only empty answers", asked: 3},
 		{name: "it says nothing after its work", script: script(m.call(log), text("")), exit: domain.ExitEmptyResponse, result: "partial: only empty answers", calls: "file_read done", asked: 4},
 
@@ -164,7 +165,8 @@ func fates() []fate {
 		{name: "it forgets its list", script: script(m.call(todo), m.call(log), m.call(row), m.call(dir), m.call(`db_schema {}`), said), exit: domain.ExitFinalResponse, result: "success: ", calls: "todo done, file_read done, db_insert done, file_read done, db_schema done", told: "Your todo list has 2 open items"},
 		{name: "it moves rows", script: script(m.call(rows), said), bounds: loop.Bounds{Steps: 9}, exit: domain.ExitFinalResponse, result: "success: ", calls: "db_insert done", told: "A step that only moves rows in bulk is not counted"},
 		{name: "its context is nearly full", script: script(m.call(lines(12, 300)...), m.call(lines(1, 200)...), m.call(lines(1, 200)...), m.call(lines(1, 200)...), m.call(lines(1, 200)...), said), given: roomy, exit: domain.ExitFinalResponse, result: "success: ", calls: repeated(16, "file_read done"), told: "The context is nearly full"},
-		{name: "its context starts over", script: script(m.call(lines(5, 300)...), said), given: small, exit: domain.ExitFinalResponse, result: "success: ", calls: repeated(5, "file_read done"), told: "Your context was full and has started over"},
+		{name: "its context starts over", script: script(m.call(lines(50, 40)...), said), given: tiny, exit: domain.ExitFinalResponse, result: "success: ", calls: repeated(50, "file_read done"), told: "Your context was full and has started over"},
+		{name: "its results are cut", script: script(m.call(lines(5, 300)...), said), given: small, exit: domain.ExitFinalResponse, result: "success: ", calls: repeated(5, "file_read done")},
 
 		// Faults of the model.
 		{name: "nonsense for arguments", script: script(m.call(nonsense)), exit: domain.ExitEnded, result: "error: the model scripted", asked: 4, within: 7 * time.Second},

@@ -37,7 +37,8 @@ func (r *Recorder) clean(raw json.RawMessage) json.RawMessage {
 func (r *Recorder) step(s loop.Step) ledger.Step {
 	return ledger.Step{
 		Run: r.attempt.Run, Attempt: r.attempt.Number, Number: s.Number, ParentCall: s.ParentCall, Message: r.clean(s.Message), Text: r.redact.Replace(s.Text), Model: s.Model, Notices: s.Notices,
-		Usage:     ledger.Usage{TokensIn: s.Usage.Input, TokensOut: s.Usage.Output, TokensCached: s.Usage.Cached, CostMicroUSD: s.CostMicroUSD},
+		Usage:   ledgerUsage(s.Spent),
+		Retries: s.Retried.Times, RetryError: r.redact.Replace(s.Retried.Last),
 		StartedAt: s.StartedAt, FinishedAt: s.FinishedAt,
 	}
 }

@@ -19,7 +19,7 @@ func (r *Runner) loopOptions(ctx context.Context, run ledger.Run, a ledger.Attem
 		return o, nil, err
 	}
 
-	t.authorizer.madeCalls = past.madeCalls
+	t.authorizer.madeCalls, t.answered = past.madeCalls, past.answered
 	if err := past.dropUndone(s); err != nil {
 		return o, nil, err
 	}
@@ -34,9 +34,13 @@ func (r *Runner) loopOptions(ctx context.Context, run ledger.Run, a ledger.Attem
 	o = loop.Options{
 		Registry: registry, Bounds: bounds(*t),
 		Recorder:   NewRecorder(r.ledger, a, t.secrets),
-		Invocation: tool.Invocation{Run: run.ID, Attempt: a.Number, Job: run.Job, Agent: t.agent.Name}, Board: t.board,
+		Invocation: tool.Invocation{Run: run.ID, Attempt: a.Number, Job: run.Job, Agent: t.agent.Name, MustSucceed: t.job.Playbook != nil || t.detail.Check}, Board: t.board,
 		Reducer: t.reducer, Authorizer: t.authorizer,
 	}
+	if t.needsModel() {
+		t.project = projectFolder(t.boundary, t.agent.Workdir, redactor(t.secrets).Replace, t.promptPart)
+	}
+
 	// Before the model or playbook is set up: a run that waits for its owner needs neither.
 	if res, parked, err := r.recover(ctx, a, *t, past); parked || err != nil {
 		return o, &res, err
@@ -47,7 +51,7 @@ func (r *Runner) loopOptions(ctx context.Context, run ledger.Run, a ledger.Attem
 		return o, &res, nil
 	}
 
-	if err := t.authorizer.admitPrompt(ctx, *t); err != nil {
+	if err := t.authorizer.admitPrompt(ctx, *t, s); err != nil {
 		return o, nil, err
 	}
 

@@ -210,3 +210,38 @@ func budgetNotices(b *budget, s ledger.Spending, key, used string) []ledger.Noti
 		Body:  fmt.Sprintf("%s are used; the day ends at %s\nrouse budget", used, ends.Format("15:04 MST")),
 	}, ownerChannels(job, b.task.channels))
 }
+
+// unreachableNotices tell the owner that a run waits for its model. All runs that wait for the same
+// outage share one notice.
+func unreachableNotices(run ledger.Run, t task, m *Model, since time.Time, why string) []ledger.Notice {
+	return address(ledger.Notice{
+		Run: run.ID, Job: run.Job, Agent: run.Agent, Key: fmt.Sprintf("model:%s:down:%d", m.Name, since.UnixMilli()),
+		Title: fmt.Sprintf("the model %s does not answer: %s waits", m.Name, t.asker()),
+		Body:  fmt.Sprintf("%s\nIt is asked again after 5, 15 and 30 minutes and then every hour, by each run that waits, as long as its job allows\nrouse show %d", why, run.ID),
+	}, ownerChannels(t.job, t.channels))
+}
+
+// quotaSpentNotices tell the owner that a model is paused because its provider's quota is spent, and what
+// rouse spent.
+func (r *Runner) quotaSpentNotices(ctx context.Context, run ledger.Run, t task, p ledger.ModelPause) []ledger.Notice {
+	zone := t.zone
+	if zone == nil {
+		zone = time.UTC
+	}
+
+	now := p.Since.In(zone)
+	spent := func(since time.Time) string {
+		tokens, cost, err := r.ledger.SpentSince(ctx, since.Format(time.DateOnly))
+		if err != nil {
+			return "not known (" + err.Error() + ")"
+		}
+		return fmt.Sprintf("%s (%d tokens)", usd(cost), tokens)
+	}
+
+	return address(ledger.Notice{
+		Run: run.ID, Job: run.Job, Agent: run.Agent, Key: fmt.Sprintf("model:%s:quota:%d", p.Model, p.Since.UnixMilli()),
+		Title: fmt.Sprintf("the model %s is paused: its provider's quota is spent", p.Model),
+		Body: fmt.Sprintf("%s\nIt is not asked until %s; jobs that need it wait, those with a fallback go on with that\nAll models together took %s today and %s since the first of the month\nOnce it is paid, any run that is started manually asks it at once: rouse run JOB",
+			p.Reason, p.Until.In(zone).Format("2006-01-02 15:04 MST"), spent(now), spent(now.AddDate(0, 0, 1-now.Day()))),
+	}, ownerChannels(t.job, t.channels))
+}

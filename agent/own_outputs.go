@@ -2,20 +2,20 @@ package agent
 
 import (
 	"context"
-	"os"
 	"path/filepath"
 	"strings"
 	"time"
 
 	"rouse/agent/tool"
 	"rouse/agentdb/ledger"
+	"rouse/internal/nofollow"
 )
 
 // claimOutput records a file that a run writes into the folder that its own job watches, so that
 // the job does not wake itself. The watch of any other job takes it as it takes all files.
 func (r *Runner) claimOutput(ctx context.Context, a ledger.Attempt, t task, o tool.Output) error {
 	// A watch knows its files by the real name of the folder, which may be younger than the run.
-	root, err := filepath.EvalSymlinks(t.job.Watched.Folder)
+	root, err := t.boundary.Resolve(t.job.Watched.Folder)
 	if err != nil {
 		return nil //nolint:nilerr // a folder that is not there holds nothing
 	}
@@ -40,11 +40,11 @@ func (r *Runner) claimExpected(ctx context.Context, a ledger.Attempt, t task) er
 	}
 
 	for _, e := range t.job.Expect {
-		if e.File == "" || fileUnmet(e.File, a.StartedAt) != "" {
+		if e.File == "" || fileUnmet(t.boundary, e.File, a.StartedAt) != "" {
 			continue
 		}
 
-		o, ok := statOutput(ctx, e.File)
+		o, ok := statOutput(ctx, t.boundary, e.File)
 		if !ok {
 			continue
 		}
@@ -57,23 +57,23 @@ func (r *Runner) claimExpected(ctx context.Context, a ledger.Attempt, t task) er
 }
 
 // statOutput is a file as it is now; false when it cannot be told, or changes while it is read.
-func statOutput(ctx context.Context, path string) (tool.Output, bool) {
+func statOutput(ctx context.Context, b nofollow.Boundary, path string) (tool.Output, bool) {
 	stat := func() (int64, time.Time, bool) {
-		info, err := os.Lstat(path)
+		info, err := b.Stat(path)
 		if err != nil || !info.Mode().IsRegular() {
 			return 0, time.Time{}, false
 		}
 		return info.Size(), info.ModTime(), true
 	}
 
-	folder, err := filepath.EvalSymlinks(filepath.Dir(path))
+	actual, err := b.Resolve(path)
 	size, modified, ok := stat()
 	if err != nil || !ok {
 		return tool.Output{}, false
 	}
 
 	// The hash counts only if the file stayed the same while it was read.
-	hash, err := contentHash(ctx, path)
+	hash, err := contentHash(ctx, b, path)
 	if err != nil {
 		return tool.Output{}, false
 	}
@@ -81,5 +81,5 @@ func statOutput(ctx context.Context, path string) (tool.Output, bool) {
 		return tool.Output{}, false
 	}
 
-	return tool.Output{Path: filepath.Join(folder, filepath.Base(path)), Hash: hash, Size: size, ModTime: modified}, true
+	return tool.Output{Path: actual, Hash: hash, Size: size, ModTime: modified}, true
 }

@@ -137,6 +137,32 @@ func TestOwnExpectations(t *testing.T) {
 	}
 }
 
+// A run that writes what a file holds already has made it, though the file keeps its time; one that
+// leaves it alone has not.
+func TestExpectedFileOfTheSameBytes(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	report := filepath.Join(b.dir, "work", "report.md")
+	b.put("work/report.md", "as ever\n")
+	past := must[os.FileInfo](t)(os.Stat(report)).ModTime().Add(-3600e9)
+	if err := os.Chtimes(report, past, past); err != nil {
+		t.Fatal(err)
+	}
+
+	expect := []agent.Expectation{{File: report, Where: "here"}}
+	for name, path := range map[string]string{"writes": "report.md", "leaves": "other.md"} {
+		b.plan.Jobs[name] = agent.Job{Name: name, Agent: "clerk", Expect: expect, Playbook: []playbook.Call{{Name: "file_write", With: map[string]any{"path": path, "content": "as ever\n"}}}}
+		res := b.run(b.enqueue(ledger.Request{Job: name, Agent: "clerk"}))
+		if fine := res.Outcome == domain.OutcomeSuccess; fine != (name == "writes") {
+			t.Errorf("%s: %+v", name, res)
+		}
+	}
+
+	if info := must[os.FileInfo](t)(os.Stat(report)); !info.ModTime().Equal(past) {
+		t.Errorf("the file has a new time: %s", info.ModTime())
+	}
+}
+
 // TestFolderRun: OSA-93, the run of a folder that is to come to rest knows what changed, may
 // read all of the folder and write nothing there, and is not asked for by its gates.
 func TestFolderRun(t *testing.T) {

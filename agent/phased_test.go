@@ -1,6 +1,7 @@
 package agent_test
 
 import (
+	"context"
 	"encoding/json"
 	"flag"
 	"os"
@@ -38,6 +39,13 @@ func (b *bench) asked(i int) skillsNamedIn {
 		b.t.Fatal(err)
 	}
 	return a
+}
+
+// untilAsked waits until the model's server has got so many requests.
+func (b *bench) untilAsked(n int) {
+	for len(b.server.Requests()) < n && b.t.Context().Err() == nil {
+		time.Sleep(time.Millisecond)
+	}
 }
 
 func (a skillsNamedIn) last() string { return a.Messages[len(a.Messages)-1].Content }
@@ -118,11 +126,15 @@ func TestPhasedInterrupted(t *testing.T) {
 		modeltest.Turn{Text: "One row is written."})
 	b.table()
 	b.phased()
-	a := b.plan.Agents["clerk"]
-	a.Bounds.Idle = 300 * time.Millisecond // of the first attempt, which then is taken for interrupted
-	b.plan.Agents["clerk"] = a
 	id := b.enqueue(ledger.Request{Agent: "clerk", Detail: ledger.Detail{Prompt: "Do the books."}})
-	b.run(id)
+
+	// The first attempt ends while the model owes its third answer.
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		b.untilAsked(3)
+		cancel()
+	}()
+	b.attempt(ctx, id)
 	if err := b.ledger.Interrupt(t.Context(), ledger.Attempt{Run: id, Number: 1}, "killed", nil); err != nil {
 		t.Fatal(err)
 	}

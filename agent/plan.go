@@ -10,6 +10,7 @@ import (
 	"rouse/agent/tool/shell"
 	"rouse/agent/tool/web"
 	"rouse/agentdb/ledger"
+	"rouse/internal/nofollow"
 	"rouse/scheduler/schedule"
 )
 
@@ -20,14 +21,17 @@ type Agent struct {
 	Workdir      string // absolute; created when the first run starts
 	Model        *Model // nil: the agent has none, and its prompts are held
 	Database     bool
-	Allow, Deny  []string      // globs of tool names; no Allow means every tool
-	Read, Write  []string      // absolute roots beside the workdir; Write narrows it when given
-	Public       []string      // those of Read in which nothing is private
-	Commands     []shell.Grant // that it may run unasked
-	Network      []web.Grant
-	Secrets      []tool.SecretGrant // that its calls may use
-	Bounds       loop.Bounds
-	Phased       bool // its prompts are done in phases, with a working memory
+	Allow, Deny  []string // globs of tool names; no Allow means every tool
+	Read, Write  []string // absolute roots beside the workdir; Write narrows it when given
+	Public       []string // those of Read in which nothing is private
+	// What lies in PrivateFolders, which may be the workdir, or in the database, is for the owner alone.
+	PrivateFolders  []string
+	PrivateDatabase bool
+	Commands        []shell.Grant // that it may run unasked
+	Network         []web.Grant
+	Secrets         []tool.SecretGrant // that its calls may use
+	Bounds          loop.Bounds
+	Phased          bool // its prompts are done in phases, with a working memory
 	// OnDenied is what becomes of a call that its owner has to allow, "" for tool.OnDeniedPark;
 	// MinTier is the weakest confinement of the programs that it starts, "" for B, and A once a
 	// run has met untrusted content.
@@ -98,13 +102,19 @@ func (j Job) asBatch(d ledger.Detail) ledger.Detail {
 // Condition is a condition that the host checks before a run costs anything; exactly one of
 // SQL, Command, HTTP and File is set.
 type Condition struct {
-	SQL     string        // one value on the agent's database that must be true; :last_success, :last_run and :now are bound
-	Command []string      // a program and its arguments, without a shell: exit 0 is true
-	HTTP    string        // a URL: a GET that ends with 2xx is true
-	File    string        // absolute path or pattern: true when something is there
-	Not     bool          // false is wanted
-	Timeout time.Duration // 0 means 10 s
-	Where   string        // file:line of the configuration
+	SQL     string   // one value on the agent's database that must be true; :last_success, :last_run and :now are bound
+	Command []string // a program and its arguments, without a shell: exit 0 is true
+	// Of a command: whether it may change what its agent may, what it may read beside that and what
+	// its arguments name, whether it has a network, and the owner's reason not to confine it.
+	Write      bool
+	Read       []string
+	Network    bool
+	Unconfined string
+	HTTP       string        // a URL: a GET that ends with 2xx is true
+	File       string        // absolute path or pattern: true when something is there
+	Not        bool          // false is wanted
+	Timeout    time.Duration // 0 means 10 s
+	Where      string        // file:line of the configuration
 }
 
 // Expectation is a condition that the host checks after a run; exactly one of File and SQL is set.
@@ -134,8 +144,12 @@ type Plan struct {
 
 	// Masks are the places that no tool of any agent may change, or see.
 	Masks tool.Masks
+	// Boundary holds the places in which agents or strangers make names: nothing that the host opens for
+	// a run is reached by a link below them.
+	Boundary nofollow.Boundary
 
-	watchedFolders []string // folders in which strangers leave files
+	watchedFolders  []string          // folders in which strangers leave files
+	writableFolders nofollow.Boundary // folders in which an agent or a stranger can write
 }
 
 // WakeLimits are those of the wakes that an agent plans; false when it plans none.

@@ -1,26 +1,42 @@
 package agent
 
 import (
+	"context"
+	"encoding/json"
+	"errors"
 	"runtime"
 	"sync"
 
 	"rouse/agent/sandbox"
 	"rouse/agent/tool"
 	"rouse/agent/tool/shell"
+	"rouse/agentdb/ledger"
 )
 
 // programHosts start the programs of all runs: one sandbox for the agents that are confined, one for
 // each reason not to be, and lanes for all.
 type programHosts struct {
-	lanes *shell.Limiter
+	lanes   *shell.Limiter
+	gates   *shell.Limiter // a condition is checked in time, however busy the lanes are
+	scratch string
 
 	mu        sync.Mutex
 	sandboxes map[string]*sandbox.Sandbox // by the reason that is given for none, "" for confined
 }
 
-func newPrograms() (*programHosts, error) {
-	lanes, err := shell.NewLimiter(max(2, runtime.NumCPU()))
-	return &programHosts{lanes: lanes, sandboxes: map[string]*sandbox.Sandbox{}}, err
+// newPrograms starts them with their own folders in scratch.
+func newPrograms(scratch string) (*programHosts, error) {
+	n := max(2, runtime.NumCPU())
+	lanes, err := shell.NewLimiter(n)
+	if err != nil {
+		return nil, err
+	}
+	gates, err := shell.NewLimiter(n)
+	if err != nil {
+		return nil, err
+	}
+
+	return &programHosts{lanes: lanes, gates: gates, scratch: scratch, sandboxes: map[string]*sandbox.Sandbox{}}, nil
 }
 
 // sandboxFor is the sandbox for agents whose owner gives a reason not to confine them, "" for all others.
@@ -33,7 +49,7 @@ func (p *programHosts) sandboxFor(unconfined string) (*sandbox.Sandbox, error) {
 	}
 
 	// A failure is not kept: the next run tries again.
-	b, err := sandbox.New(sandbox.Options{OffReason: unconfined})
+	b, err := sandbox.New(sandbox.Options{OffReason: unconfined, Scratch: p.scratch})
 	if err == nil {
 		p.sandboxes[unconfined] = b
 	}
@@ -46,5 +62,63 @@ func (p *programHosts) host(t task, roots *tool.Roots) (*shell.Launcher, error) 
 	if err != nil {
 		return nil, err
 	}
-	return &shell.Launcher{Sandbox: box, Limiter: p.lanes, Roots: roots, MinTier: sandbox.Tier(t.minTier())}, nil
+	return &shell.Launcher{Sandbox: box, Limiter: p.lanes, Roots: roots, MinTier: sandbox.Tier(t.minTier()), Scratch: p.scratch, Writable: t.writableFolders}, nil
+}
+
+// conditionHost is what starts the commands of a task's conditions.
+func (p *programHosts) conditionHost(t task, roots *tool.Roots) (*shell.Launcher, error) {
+	launcher, err := p.host(t, roots)
+	if err != nil {
+		return nil, err
+	}
+	launcher.Limiter = p.gates
+	return launcher, nil
+}
+
+// recoverCommands cleans up after the commands of a process that died, before anything else is started.
+// What cannot be cleaned up is tried again at the next start.
+func (r *Runner) recoverCommands(ctx context.Context) error {
+	if r.programs.scratch == "" {
+		return nil
+	}
+
+	found, err := shell.Recover(ctx, r.programs.scratch)
+	if err != nil {
+		r.log.Error("what a command left when its process died cannot be cleaned up; do not use git in its folders before that is done", "err", err)
+	}
+
+	err = r.recordDisarmed(ctx, ledger.Run{}, found.Disarmed)
+	for _, k := range found.Kept {
+		err = errors.Join(err, r.recordKept(ctx, ledger.Run{}, &k))
+	}
+	return err
+}
+
+// recordKept puts on record what a command left in its temporary places, outside of a call, whose answer would
+// say it; nil is nothing.
+func (r *Runner) recordKept(ctx context.Context, run ledger.Run, k *shell.Kept) error {
+	if k == nil {
+		return nil
+	}
+
+	r.log.Warn("a command left files in temporary places and may have moved them there; they are kept", "folder", k.Folder, "files", k.Files, "job", run.Job, "run", run.ID)
+	data, err := json.Marshal(k)
+	if err != nil {
+		return err
+	}
+	return r.ledger.AppendEvents(ctx, ledger.Event{Run: run.ID, Job: run.Job, Kind: "files.kept", Data: data})
+}
+
+// recordDisarmed puts on record what was disarmed outside of a call, whose answer would say it.
+func (r *Runner) recordDisarmed(ctx context.Context, run ledger.Run, disarmed []shell.Disarmed) error {
+	var all error
+	for _, d := range disarmed {
+		r.log.Warn("a command made a git repository; it was taken out of use by renaming, because git would run what its configuration says", "path", d.Path, "undo", d.Undo(), "job", run.Job, "run", run.ID)
+		data, err := json.Marshal(d)
+		if err == nil {
+			err = r.ledger.AppendEvents(ctx, ledger.Event{Run: run.ID, Job: run.Job, Kind: "git.disarmed", Data: data})
+		}
+		all = errors.Join(all, err)
+	}
+	return all
 }

@@ -26,7 +26,7 @@ func systemPrompt(t task) string {
 	}
 
 	fmt.Fprintf(&s, "Your working folder is %s; relative paths begin there.\n", t.agent.Workdir)
-	s.WriteString(projectFolder(t.agent.Workdir))
+	s.WriteString(t.project)
 	s.WriteString(triggerPrompt(t))
 	return s.String()
 }

@@ -10,6 +10,8 @@ import (
 	"unicode/utf8"
 
 	"rouse/agent/tool"
+	"rouse/internal/nofollow"
+	"rouse/internal/text"
 )
 
 // Limits of what a model is told of its working folder (OSA-39).
@@ -48,8 +50,11 @@ var adviceFiles = []string{".hermes.md", "HERMES.md", "AGENTS.md", "CLAUDE.md", 
 //
 // No program is started for it. Git runs what the configuration in a folder names, and an
 // agent may have written that.
-func projectFolder(dir string) string {
-	roots, err := tool.NewRoots(dir, nil)
+//
+// Texts are redacted before they are cut: half a secret would not be known for one. part is how much of its
+// greatest length a part of it may have.
+func projectFolder(b nofollow.Boundary, dir string, redact func(string) string, part func(most int) int) string {
+	roots, err := tool.NewRootsWithin(b, dir, nil)
 	if err != nil {
 		return ""
 	}
@@ -77,29 +82,32 @@ func projectFolder(dir string) string {
 		ignore = append(ignore, p.ignore...)
 	}
 
-	told := slices.IndexFunc(adviceFiles, func(name string) bool { return excerptOfFile(roots, name, 1) != "" })
+	told := slices.IndexFunc(adviceFiles, func(name string) bool { return excerptOfFile(roots, name, 1, redact) != "" })
 	if manifest == "" && told < 0 {
 		return ""
 	}
 
-	if branch, ok := strings.CutPrefix(excerptOfFile(roots, ".git/HEAD", 300), "ref: refs/heads/"); ok {
+	if branch, ok := strings.CutPrefix(excerptOfFile(roots, ".git/HEAD", 300, redact), "ref: refs/heads/"); ok {
 		fmt.Fprintf(&s, "It is under git, on the branch %q.\n", strings.TrimSpace(branch))
 	}
 
-	fmt.Fprintf(&s, "Its files when this run began:\n%s", listTree(root, ignore))
-	if text := excerptOfFile(roots, manifest, maxManifest); text != "" {
-		fmt.Fprintf(&s, "\n%s:\n%s\n", manifest, text)
+	fmt.Fprintf(&s, "Its files when this run began:\n%s", listTree(root, ignore, part(maxTree)))
+	if content := excerptOfFile(roots, manifest, part(maxManifest), redact); content != "" {
+		fmt.Fprintf(&s, "\n%s:\n%s\n", manifest, content)
 	}
 
 	if told >= 0 {
-		fmt.Fprintf(&s, "\nWhat %s says to agents:\n%s\n", adviceFiles[told], excerptOfFile(roots, adviceFiles[told], maxAdviceBytes))
+		fmt.Fprintf(&s, "\nWhat %s says to agents:\n%s\n", adviceFiles[told], excerptOfFile(roots, adviceFiles[told], part(maxAdviceBytes), redact))
 	}
 
 	return s.String()
 }
 
+// secretSpare is how much is read beyond a cut, in bytes, so that a secret across it is seen as a whole.
+const secretSpare = 4 << 10
+
 // excerptOfFile is the text of a file, of a long one the beginning and the end; "" when there is none.
-func excerptOfFile(roots *tool.Roots, name string, most int) string {
+func excerptOfFile(roots *tool.Roots, name string, most int, redact func(string) string) string {
 	if name == "" {
 		return ""
 	}
@@ -115,36 +123,43 @@ func excerptOfFile(roots *tool.Roots, name string, most int) string {
 		return ""
 	}
 
-	if info.Size() <= int64(most) {
-		text, err := io.ReadAll(io.LimitReader(f, int64(most)))
-		if err != nil {
-			return ""
-		}
-		return validUTF8(text)
+	size := info.Size()
+	if size <= int64(most) {
+		return redact(validUTF8(readPart(f, 0, int64(most))))
 	}
 
-	head, tail := make([]byte, most/2), make([]byte, most-most/2)
-	if _, err := f.ReadAt(head, 0); err != nil {
-		return ""
-	}
-	if _, err := f.ReadAt(tail, info.Size()-int64(len(tail))); err != nil {
+	head, tail := int64(most/2), int64(most-most/2)
+	begins := validUTF8(readPart(f, 0, min(size, head+secretSpare)))
+	ends := validUTF8(readPart(f, max(0, size-tail-secretSpare), size))
+	if begins == "" || ends == "" {
 		return ""
 	}
 
-	return fmt.Sprintf("%s\n[… %d bytes …]\n%s", validUTF8(head), info.Size()-int64(most), validUTF8(tail))
+	return fmt.Sprintf("%s\n[… %d bytes …]\n%s", text.RedactedHead(begins, max(0, len(begins)-int(head)), redact), size-int64(most),
+		text.RedactedTail(ends, max(0, len(ends)-int(tail)), redact))
+}
+
+// readPart reads a file from one place to another, as far as it can be read.
+func readPart(f io.ReaderAt, from, to int64) []byte {
+	part, err := io.ReadAll(io.NewSectionReader(f, from, to-from))
+	if err != nil {
+		return nil
+	}
+	return part
 }
 
 // validUTF8 is a text of UTF-8, and none of anything else; cut letters at its ends are left out.
-func validUTF8(text []byte) string {
-	out := strings.ToValidUTF8(string(text), "")
-	if strings.ContainsRune(out, 0) || len(text)-len(out) > 2*utf8.UTFMax {
+func validUTF8(part []byte) string {
+	out := strings.ToValidUTF8(string(part), "")
+	if strings.ContainsRune(out, 0) || len(part)-len(out) > 2*utf8.UTFMax {
 		return ""
 	}
 	return out
 }
 
-// listTree lists a folder level by level, so that a deep branch does not crowd out what is beside it.
-func listTree(root fs.FS, ignore []string) string {
+// listTree lists a folder level by level, so that a deep branch does not crowd out what is beside it, in at
+// most so many characters.
+func listTree(root fs.FS, ignore []string, most int) string {
 	type level struct {
 		dir   string
 		depth int
@@ -176,7 +191,7 @@ func listTree(root fs.FS, ignore []string) string {
 			}
 
 			long += utf8.RuneCountInString(name) + 1
-			if seen++; seen > maxTreeEntries || long > maxTree-2 {
+			if seen++; seen > maxTreeEntries || long > most-2 {
 				return s.String() + "…\n"
 			}
 

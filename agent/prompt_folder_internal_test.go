@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"unicode/utf8"
+
+	"rouse/internal/nofollow"
 )
 
 func filled(t *testing.T, content map[string]string) string {
@@ -28,7 +30,7 @@ func filled(t *testing.T, content map[string]string) string {
 // TestFolder: OSA-39, a project is described: its kind, files, manifest, branch, and advice.
 func TestFolder(t *testing.T) {
 	t.Parallel()
-	got := projectFolder(filled(t, map[string]string{
+	got := described(nofollow.Boundary{}, filled(t, map[string]string{
 		"go.mod": "module x\n", "main.go": "package main", "vendor/y/y.go": "y", "sub/deep/a.go": "a", ".git/HEAD": "ref: refs/heads/main\n", ".env": "PASSWORD=1", "server.pem": "key",
 		"AGENTS.md": "Be brief.", "CLAUDE.md": "Be long.", "line\nbreak": "x",
 	}))
@@ -38,12 +40,12 @@ func TestFolder(t *testing.T) {
 	}
 
 	for name, content := range map[string]map[string]string{"empty": nil, "a desk": {"report.md": "x"}, "a folder of that name": {"go.mod/x": "x"}} {
-		if got := projectFolder(filled(t, content)); got != "" {
+		if got := described(nofollow.Boundary{}, filled(t, content)); got != "" {
 			t.Errorf("%s: %s", name, got)
 		}
 	}
 
-	if got := projectFolder(filepath.Join(t.TempDir(), "gone")); got != "" {
+	if got := described(nofollow.Boundary{}, filepath.Join(t.TempDir(), "gone")); got != "" {
 		t.Errorf("%s", got)
 	}
 }
@@ -57,7 +59,7 @@ func TestFolderBounded(t *testing.T) {
 	}
 
 	dir := filled(t, content)
-	got := projectFolder(dir)
+	got := described(nofollow.Boundary{}, dir)
 	files, rest, _ := strings.Cut(got, "\nWhat AGENTS.md says to agents:\n")
 	if n := utf8.RuneCountInString(files); n > maxTree+200 || !strings.HasSuffix(files, "…\n") {
 		t.Errorf("%d characters of files, and then %.100s", n, rest)
@@ -71,7 +73,32 @@ func TestFolderBounded(t *testing.T) {
 	if err := os.Symlink(filepath.Join(outside, "secret.md"), filepath.Join(dir, "AGENTS.md")); err != nil {
 		t.Skip("symbolic links cannot be made here")
 	}
-	if got := projectFolder(dir); strings.Contains(got, "SECRET") || !strings.Contains(got, "kind Go") {
+	if got := described(nofollow.Boundary{}, dir); strings.Contains(got, "SECRET") || !strings.Contains(got, "kind Go") {
 		t.Errorf("%s", got)
 	}
 }
+
+// described is the prompt's text of a folder with no secrets.
+func described(b nofollow.Boundary, dir string) string {
+	return projectFolder(b, dir, func(text string) string { return text }, whole)
+}
+
+// A secret across a cut is redacted as one that is shown whole: no part of it is told.
+func TestFolderCutsAreRedacted(t *testing.T) {
+	t.Parallel()
+	const secret = "correct-horse-battery-staple"
+	redact := redactor([]string{secret}).Replace
+	for before := maxAdviceBytes/2 - len(secret); before <= maxAdviceBytes/2; before++ {
+		// As far from the end as from the beginning, so that it lies across both cuts.
+		long := strings.Repeat("x", before) + secret + strings.Repeat("y", maxAdviceBytes) + secret + strings.Repeat("z", before)
+		got := projectFolder(nofollow.Boundary{}, filled(t, map[string]string{"AGENTS.md": long}), redact, whole)
+		for n := range len(secret) - 3 {
+			if part := secret[n : n+4]; strings.Contains(got, part) {
+				t.Fatalf("with %d bytes before it %q is told", before, part)
+			}
+		}
+	}
+}
+
+// whole is the room that a wide context has for each part of a prompt.
+func whole(most int) int { return most }

@@ -11,6 +11,9 @@ import (
 	"rouse/agentdb"
 )
 
+// maxTablesText is how many characters the tables of a database have in a prompt (OSA-63).
+const maxTablesText = 8_000
+
 // Bounds of the saved views in a prompt, in bytes (OSA-63).
 const (
 	maxViewText  = 8_000 // of one
@@ -52,7 +55,7 @@ func (r *Runner) contextViews(ctx context.Context, t task) (string, error) {
 		if err != nil {
 			return "", err
 		}
-		if err := writeView(&b, v); err != nil {
+		if err := writeView(&b, v, min(t.promptPart(maxViewText), t.promptPart(maxViewsText)-b.Len())); err != nil {
 			return "", err
 		}
 	}
@@ -60,10 +63,25 @@ func (r *Runner) contextViews(ctx context.Context, t task) (string, error) {
 	return b.String(), nil
 }
 
-// writeView writes whole rows until there is no room.
-func writeView(b *strings.Builder, v agentdb.ViewResult) error {
+// viewProblem says why a prompt could not show a saved view, "" when it could.
+func (r *Runner) viewProblem(ctx context.Context, name, view string) (string, error) {
+	db, release, err := r.databases.Get(ctx, name)
+	if err != nil {
+		return "", err
+	}
+	defer release()
+
+	err = db.CheckView(ctx, view)
+	var bad *agentdb.Error
+	if errors.As(err, &bad) {
+		return bad.Message, nil
+	}
+	return "", err
+}
+
+// writeView writes whole rows until there is no room for more, in bytes.
+func writeView(b *strings.Builder, v agentdb.ViewResult, room int) error {
 	fmt.Fprintf(b, "View %s, read %s, columns %s:\n", v.Name, v.RefreshedAt, strings.Join(v.Columns, ", "))
-	room := min(maxViewText, maxViewsText-b.Len())
 	for i, row := range v.Rows.Rows {
 		line, err := json.Marshal(row)
 		if err != nil {

@@ -12,6 +12,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -26,8 +27,14 @@ import (
 )
 
 // recordingPath is where an attempt is recorded: a file of its own, so that an attempt whose
-// process is thought dead, and is not, writes into no other.
+// process is thought dead, and is not, writes into no other; and with the id of the ledger, so that
+// the recording of another ledger's run is never taken for this one's.
 func (r *Runner) recordingPath(run int64, attempt int) string {
+	return filepath.Join(r.recordings, fmt.Sprintf("%d.%d.%s.jsonl", run, attempt, r.ledger.EpochOf(run).ID))
+}
+
+// unnamedRecordingPath is where an attempt was recorded before the name had the id of the ledger.
+func (r *Runner) unnamedRecordingPath(run int64, attempt int) string {
 	return filepath.Join(r.recordings, fmt.Sprintf("%d.%d.jsonl", run, attempt))
 }
 
@@ -212,6 +219,8 @@ func (t *recordingProvider) Stream(ctx context.Context, r model.Request) iter.Se
 				x.Calls = append(x.Calls, *e.Call)
 			case e.Usage != nil:
 				x.Usage = replay.NewUsage(*e.Usage)
+			case e.Unreported != nil:
+				x.Unreported = replay.NewUnreported(*e.Unreported)
 			case e.Stop != "":
 				x.Stop = e.Stop
 			case e.Raw != nil:
@@ -248,7 +257,7 @@ func (p *exchangeRecorder) fault(err error) *replay.Fault {
 	var dialled *net.OpError
 	switch {
 	case errors.As(err, &e):
-		f.Kind, f.Retryable = string(e.Kind), e.Retryable
+		f.Kind, f.Retryable, f.Feedback = string(e.Kind), e.Retryable, p.redact.Replace(e.Feedback)
 		f.Refused = e.Refused || errors.As(err, &dialled) && dialled.Op == "dial"
 	case errors.As(err, &why):
 		f.Outcome = why.Outcome()
@@ -286,14 +295,25 @@ func (p *exchangeRecorder) cleanAnswer(a *replay.Answer) {
 	a.Calls = cleanCalls(a.Calls, p.redact)
 }
 
-// readRecording reads what the attempts of a run left.
-func (r *Runner) readRecording(run int64, attempt int) (replay.Recording, error) {
-	f, err := os.Open(r.recordingPath(run, attempt))
+// readRecording reads what an attempt left. What is older than the attempt is of another one: the
+// file has no id of a ledger, or the ledger was put back to an older state.
+func (r *Runner) readRecording(a ledger.Attempt) (replay.Recording, error) {
+	out, err := readRecordingFile(r.recordingPath(a.Run, a.Number))
 	if errors.Is(err, fs.ErrNotExist) {
+		out, err = readRecordingFile(r.unnamedRecordingPath(a.Run, a.Number))
+	}
+
+	older := func(x replay.Exchange) bool { return !x.StartedAt.IsZero() && x.StartedAt.Before(a.StartedAt) }
+	if errors.Is(err, fs.ErrNotExist) || err == nil && slices.ContainsFunc(out.Exchanges, older) {
 		return replay.Recording{}, nil
 	}
+	return out, err
+}
+
+func readRecordingFile(path string) (replay.Recording, error) {
+	f, err := os.Open(path)
 	if err != nil {
-		return replay.Recording{}, fmt.Errorf("the recording of run %d cannot be read: %w", run, err)
+		return replay.Recording{}, fmt.Errorf("a recording cannot be read: %w", err)
 	}
 	defer f.Close()
 
@@ -305,7 +325,8 @@ func (r *Runner) readRecording(run int64, attempt int) (replay.Recording, error)
 	return out, nil
 }
 
-// sweepRecordings removes the recordings of runs that are no longer in the ledger.
+// sweepRecordings removes the recordings of runs that the ledger had and does not keep any longer. Those
+// of other ledgers, as their names say, and of runs that it never knew are their owner's.
 func (r *Runner) sweepRecordings(ctx context.Context) error {
 	if r.recordings == "" {
 		return nil
@@ -316,12 +337,20 @@ func (r *Runner) sweepRecordings(ctx context.Context) error {
 		return nil
 	}
 
+	newest, unknown := r.ledger.NewestRun(ctx)
+	if unknown != nil {
+		return unknown
+	}
+
 	errs := []error{err}
 	known := map[int64]bool{}
 	for _, e := range entries {
-		text, _, _ := strings.Cut(e.Name(), ".")
-		id, bad := strconv.ParseInt(text, 10, 64)
-		if bad != nil || known[id] {
+		parts := strings.Split(e.Name(), ".")
+		id, bad := strconv.ParseInt(parts[0], 10, 64)
+		if bad != nil || known[id] || id > newest {
+			continue
+		}
+		if len(parts) == 4 && parts[2] != r.ledger.EpochOf(id).ID {
 			continue
 		}
 

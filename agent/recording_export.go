@@ -95,7 +95,7 @@ func (r *Runner) exportAttempts(ctx context.Context, run ledger.Run, out *replay
 
 	var scene json.RawMessage
 	for _, a := range attempts {
-		kept, err := r.readRecording(run.ID, a.Number)
+		kept, err := r.readRecording(a)
 		if err != nil {
 			return err
 		}

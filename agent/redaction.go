@@ -3,6 +3,7 @@ package agent
 import (
 	"encoding/json"
 	"slices"
+	"sync"
 
 	"rouse/agent/model"
 	"rouse/agent/redact"
@@ -12,6 +13,25 @@ import (
 
 // Redact blacks secrets out of what an owner writes into the record.
 func (r *Runner) Redact(text string) string { return redactor(r.plan.Load().Secrets).Replace(text) }
+
+// knownSecrets are all secrets that this process ever had. What was replaced by another value may still stand
+// in the transcript of a run, in what an agent remembers and in its files. They are kept in memory alone.
+type knownSecrets struct {
+	mu  sync.Mutex
+	all []string
+}
+
+// add adds the secrets of a plan, and returns all.
+func (k *knownSecrets) add(secrets []string) []string {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, s := range secrets {
+		if !slices.Contains(k.all, s) {
+			k.all = append(k.all, s)
+		}
+	}
+	return slices.Clone(k.all)
+}
 
 // redactor blacks secrets out.
 func redactor(secrets []string) *redact.Redactor { return redact.New(secrets) }

@@ -66,7 +66,7 @@ func TestReduce(t *testing.T) {
 					modeltest.Turn{Text: "The digest says 42.", Usage: model.Usage{Input: 300, Output: 30}}, modeltest.Turn{Text: "It is 42.", Usage: model.Usage{Input: 400, Output: 40}})
 				id := b.enqueue(ledger.Request{Job: "look", Agent: "clerk"})
 				res := b.run(id)
-				if res.Summary != "It is 42." || res.Steps != 2 || res.Calls != 2 || res.Usage.TokensIn != 1000 || res.Usage.TokensOut != 100 {
+				if res.Summary != "It is 42." || res.Steps != 4 || res.Calls != 2 || res.Usage.TokensIn != 1000 || res.Usage.TokensOut != 100 {
 					t.Errorf("run: %+v", res)
 				}
 
@@ -193,7 +193,7 @@ func TestReduceGoesOn(t *testing.T) {
 		if err := b.ledger.Interrupt(t.Context(), a, "the machine stopped", nil); err != nil {
 			t.Fatal(err)
 		}
-		if res := b.run(id); res.Summary != "It is 42." || res.Calls != 2 || res.Steps != 2 {
+		if res := b.run(id); res.Summary != "It is 42." || res.Calls != 2 || res.Steps != 3 {
 			t.Errorf("%+v", res)
 		}
 
@@ -201,6 +201,42 @@ func TestReduceGoesOn(t *testing.T) {
 			t.Errorf("the transcript holds what stood within the call: %s", sent)
 		}
 	})
+}
+
+// OSA-24: reductions take their steps out of the relief of their run and then out of its bound, so that a
+// small bound is one on what is asked of the model, however many reductions one answer begins.
+func TestReductionsAreBounded(t *testing.T) {
+	t.Parallel()
+	reduce := func(ids ...string) (out modeltest.Turn) {
+		for _, id := range ids {
+			out.Calls = append(out.Calls, model.Call{ID: id, Name: "reduce", Args: json.RawMessage(`{"task":"t"}`)})
+		}
+		return out
+	}
+
+	reading := readCall("1", "log.txt")
+	b := looker(t, "openai", reduce("a", "b", "c"), reading, reading, reading, modeltest.Turn{Text: "So far 42."}, modeltest.Turn{Text: "It is 42."})
+	job := b.plan.Jobs["look"]
+	job.Bounds = loop.Bounds{Steps: 2}
+	b.plan.Jobs["look"] = job
+	id := b.enqueue(ledger.Request{Job: "look", Agent: "clerk"})
+
+	// One step, three of the first reduction with its digest, and a text that closes the run.
+	res := b.run(id)
+	if asked := len(b.server.Requests()); asked != 6 || res.Steps != asked || res.Outcome != domain.OutcomeBudget || res.Summary != "It is 42." {
+		t.Errorf("asked %d times: %+v", asked, res)
+	}
+
+	calls, envelopes := b.made(id)
+	refused := 0
+	for i, c := range calls {
+		if c.Tool == "reduce" && envelopes[i].Kind == tool.KindRejected && strings.Contains(envelopes[i].Message, "the steps of this run are used up") {
+			refused++
+		}
+	}
+	if refused != 2 {
+		t.Errorf("%d reductions were refused, want 2: %+v", refused, envelopes)
+	}
 }
 
 // Who has nothing to read with, or may not, or is no model, has no such tool.

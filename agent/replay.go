@@ -9,7 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"time"
 
 	"rouse/agent/loop"
 	"rouse/agent/model/replay"
@@ -165,6 +164,10 @@ func (r *Runner) play(ctx context.Context, again ledger.Run, a ledger.Attempt, t
 		t.baseDir = filepath.Dir(r.manifests)
 	}
 
+	if t.relay != nil && len(p.exchanges) > 0 {
+		t.relay.startAt(p.exchanges[0].Model)
+	}
+
 	o, over, err := r.loopOptions(ctx, again, a, &t, s)
 	if over != nil {
 		return *over, err
@@ -191,7 +194,7 @@ func (r *Runner) play(ctx context.Context, again ledger.Run, a ledger.Attempt, t
 
 	expect := t.job.Expect
 	t.job.Expect = nil // nothing was done that could be looked at
-	out, err := r.judge(ctx, t, time.Time{}, res)
+	out, err := r.judge(ctx, t, ledger.Attempt{}, res)
 	if len(expect) > 0 && out.Outcome.Done() {
 		p.adoptVerdict(&out)
 	}

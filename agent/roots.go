@@ -13,12 +13,13 @@ import (
 
 // roots are the places that the tools of an attempt reach, with what is known of what lies there.
 func (r *Runner) roots(t task, a ledger.Attempt) (*tool.Roots, error) {
-	roots, err := tool.NewRoots(cmp.Or(t.baseDir, t.agent.Workdir), grants(t))
+	roots, err := tool.NewRootsWithin(t.boundary, cmp.Or(t.baseDir, t.agent.Workdir), grants(t))
 	if err != nil {
 		return nil, err
 	}
 
 	roots.Distrust(t.watchedFolders...)
+	roots.KeepPrivate(tool.WithResolvedLinks(t.agent.PrivateFolders)...)
 	roots.Mask(t.masks)
 
 	// A run must not change the skills that it is given, wherever they lie.
@@ -29,7 +30,8 @@ func (r *Runner) roots(t task, a ledger.Attempt) (*tool.Roots, error) {
 	}
 
 	if t.authorizer != nil {
-		roots.SetMemoryTaint(t.authorizer.memoryTaint)
+		t.authorizer.roots, t.authorizer.memory = roots, append(roots.Writable(), ledger.TablePlace(t.agent.Name, ""))
+		roots.OnWrite(t.authorizer.labelFile)
 	}
 
 	if t.job.Watched.Folder != "" {

@@ -1,10 +1,14 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"iter"
+	"slices"
+	"time"
 
 	"rouse/agent/loop"
 	"rouse/agent/model"
@@ -19,6 +23,13 @@ import (
 type relay struct {
 	models []*Model
 	now    int
+
+	health  *modelHealth                  // nil: nobody asks how the models are, or is told
+	note    string                        // why the first model was passed over, "" when it was not
+	done    func(error)                   // tells the circuit of the model that answers now what came of it; nil: it has none
+	on      func(ctx context.Context)     // the model that answers now has answered
+	failed  func(m *Model, failure error) // a model has failed for good
+	failure error                         // of the last request
 }
 
 // newRelay follows the fallbacks of a model. A circle, which the configuration refuses, ends
@@ -32,9 +43,96 @@ func newRelay(m *Model) *relay {
 	return r
 }
 
+// begin chooses who answers first: the first model that is not paused and whose circuit lets it be asked.
+// Where there is none, it is the first that is not paused, else the first. A run that a person started
+// asks a model that is paused, too: it may have been paid for.
+func (r *relay) begin(h *modelHealth, unattended bool, now time.Time) {
+	r.health = h
+	choice, why := -1, ""
+	for i := range r.models {
+		p, paused := h.pausedModel(r.models[i:i+1], now)
+		if paused && unattended {
+			why = cmp.Or(why, p.Reason)
+			continue
+		}
+
+		if choice < 0 {
+			choice = i
+		}
+
+		done, open, ok := h.admit(r.models, i)
+		if ok {
+			choice, r.done = i, done
+			break
+		}
+		why = cmp.Or(why, open)
+	}
+
+	if r.now = max(choice, 0); r.now > 0 {
+		r.note = fmt.Sprintf("[Fallback] %s answers in the place of %s, which is not asked now: %s", r.model().Name, r.models[0].Name, why)
+	}
+}
+
+// startAt lets a model answer first, by its name; one that is not among them changes nothing.
+func (r *relay) startAt(name string) {
+	if i := slices.IndexFunc(r.models, func(m *Model) bool { return m.Name == name }); i > 0 {
+		r.now = i
+	}
+}
+
+// end tells what came of the model that answered last. failure is why the run ended, nil when no
+// model failed for good.
+func (r *relay) end(failure error) {
+	if failure != nil {
+		r.fail(failure)
+		return
+	}
+	r.report(errNoVerdict)
+}
+
+func (r *relay) fail(failure error) {
+	verdict := errNoVerdict
+	var e *model.Error
+	// A model whose quota is spent is paused, which is longer.
+	if errors.As(failure, &e) && e.AllowsFallback() && !quotaSpent(e) {
+		verdict = failure
+		if r.done == nil && r.health != nil { // it had answered before
+			r.done, _, _ = r.health.admit(r.models, r.now)
+		}
+	}
+
+	r.report(verdict)
+	if r.failed != nil {
+		r.failed(r.model(), failure)
+	}
+}
+
+// report tells the circuit of the model that answers now, once.
+func (r *relay) report(verdict error) {
+	if r.done != nil {
+		r.done(verdict)
+		r.done = nil
+	}
+}
+
 // Stream implements model.Provider.
 func (r *relay) Stream(ctx context.Context, req model.Request) iter.Seq2[model.Event, error] {
-	return r.model().Provider.Stream(ctx, req)
+	return func(yield func(model.Event, error) bool) {
+		r.failure = nil
+		for e, err := range r.model().Provider.Stream(ctx, req) {
+			r.failure = err
+			if !yield(e, err) {
+				return
+			}
+		}
+
+		if r.failure == nil && ctx.Err() == nil {
+			r.report(nil)
+			if r.on != nil {
+				r.on(ctx)
+			}
+		}
+	}
 }
 
 // model is who answers now.
@@ -42,12 +140,20 @@ func (r *relay) model() *Model { return r.models[r.now] }
 
 // fallback tells the loop who may take over, nil when nobody may.
 func (r *relay) fallback() *loop.Fallback {
-	if len(r.models) < 2 {
+	rest := r.models[r.now+1:]
+	if len(rest) == 0 && r.note == "" {
 		return nil
 	}
 
-	f := &loop.Fallback{Switch: func(i int) { r.now = i + 1 }}
-	for _, m := range r.models[1:] {
+	first := r.now + 1
+	f := &loop.Fallback{Note: r.note, Switch: func(i int) {
+		r.fail(r.failure)
+		r.now = first + i
+		if r.health != nil {
+			r.done, _, _ = r.health.admit(r.models, r.now)
+		}
+	}}
+	for _, m := range rest {
 		f.Next = append(f.Next, loop.ModelInfo{Name: m.Name, MaxOutput: m.MaxOutput, Window: m.Window, Temperature: m.Temperature})
 	}
 	return f
@@ -57,12 +163,23 @@ func (r *relay) fallback() *loop.Fallback {
 func (r *Runner) setProvider(o *loop.Options, t task, data map[string]any, past history) error {
 	switch {
 	case t.detail.Tool != "":
-		o.Provider, o.Policy, o.PriorCalls = manualCall{t.detail}, loop.Playbook(), past.calls
+		o.Provider, o.Policy, o.PriorCalls = manualCall{t.detail, redactor(t.secrets).Replace}, loop.Playbook(), past.calls
 	case t.job.Playbook != nil:
-		p, err := playbook.New(playbook.Options{Calls: t.job.Playbook, Data: data, Recorded: func(key string) bool {
-			_, ok := past.calls[key]
-			return ok
-		}, Skipped: func(key string) bool { return past.skipped[key] }})
+		options := playbook.Options{
+			Calls: t.job.Playbook, Data: data, Redact: redactor(t.secrets).Replace,
+			Recorded: func(key string) (json.RawMessage, bool) {
+				prior, begun := past.calls[key]
+				return prior.Envelope, begun
+			},
+			Skipped: func(key string) bool { return past.skipped[key] },
+			Forget: func(key string) {
+				if past.triedAgain[key] {
+					delete(past.calls, key)
+				}
+			},
+		}
+
+		p, err := playbook.New(options)
 		if err != nil {
 			return err
 		}
@@ -79,7 +196,8 @@ func (r *Runner) setProvider(o *loop.Options, t task, data map[string]any, past 
 		}
 
 		o.Provider, o.Policy, o.Fallback = t.relay, loop.Headless(), t.relay.fallback()
-		o.Model, o.MaxOutput, o.Window, o.Temperature = t.model.Name, t.model.MaxOutput, t.model.Window, t.model.Temperature
+		first := t.relay.model()
+		o.Model, o.MaxOutput, o.Window, o.Temperature = first.Name, first.MaxOutput, first.Window, first.Temperature
 		o.System = systemPrompt(t)
 		o.Messages = append([]model.Message{{Role: model.RoleUser, Text: prompt}}, past.messages...)
 		o.PriorCalls, o.PendingCalls, o.Interrupted = past.calls, past.pending, past.cutOff
@@ -89,12 +207,19 @@ func (r *Runner) setProvider(o *loop.Options, t task, data map[string]any, past 
 			o.Policy, o.PriorDurations, o.PriorSteps = loop.Phased(), past.durations, past.used.steps
 			o.Exhausted = o.Exhausted || !past.cutOff && past.used.steps >= o.Policy.Phases.MaxSteps
 		}
+
+		if !t.unattended { // a person waits for the end, and sees what is wrong
+			o.Policy.UnreachableRetries = 0
+		}
 	}
 	return nil
 }
 
 // manualCall is a provider that makes the one call its owner typed.
-type manualCall struct{ detail ledger.Detail }
+type manualCall struct {
+	detail ledger.Detail
+	redact func(string) string
+}
 
 // Stream implements model.Provider.
 func (b manualCall) Stream(_ context.Context, r model.Request) iter.Seq2[model.Event, error] {
@@ -107,9 +232,11 @@ func (b manualCall) Stream(_ context.Context, r model.Request) iter.Seq2[model.E
 		var e struct {
 			OK            bool
 			Kind, Message string
+			Result        json.RawMessage
 		}
-		end := model.End{Outcome: domain.OutcomeSuccess, Summary: b.detail.Tool + " was called manually"}
-		if err := json.Unmarshal(r.Results[0].Envelope, &e); err != nil || !e.OK {
+		err := json.Unmarshal(r.Results[0].Envelope, &e)
+		end := model.End{Outcome: domain.OutcomeSuccess, Summary: "called manually: " + playbook.Describe(b.detail.Tool, e.Result, b.redact)}
+		if err != nil || !e.OK {
 			end = model.End{Outcome: domain.OutcomeError, Error: e.Kind + ": " + e.Message}
 		}
 

@@ -5,12 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"rouse/agent/loop"
+	"rouse/agent/model/playbook"
 	"rouse/agent/preview"
 	"rouse/agent/tool"
 	"rouse/agentdb"
@@ -26,6 +26,12 @@ type Options struct {
 	// Recordings is the folder for what models were asked and answered in jobs that are
 	// recorded; "" where none is.
 	Recordings string
+	// Scratch is the folder in which commands have theirs while they run. What is there when a Runner is
+	// made was left by a process that died, and is removed; "" is the system's for temporary files.
+	Scratch string
+	// Locks is the folder for the lock files of the files that tools change, for all processes that may
+	// change the same ones; "" where no other process does.
+	Locks string
 	// Tools are those beside the built-in ones, for every agent that has what they are given with
 	// (RequiresSkills, RequiresUnlisted and RequiresPhases, no tool of these can be).
 	Tools  []tool.Tool
@@ -42,8 +48,11 @@ type Runner struct {
 	specs         tool.Specs // of every tool that there is
 	log           *slog.Logger
 	programs      *programHosts
+	fileLocks     *tool.Locks
 	viewer        *preview.Viewer
 	plan          atomic.Pointer[Plan]
+	secrets       knownSecrets
+	health        *modelHealth
 	budgetsWarned sync.Map // the warnings of budgets that were given
 }
 
@@ -57,9 +66,9 @@ func New(o Options) (*Runner, error) {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
 
-	r := &Runner{ledger: o.Ledger, databases: o.Databases, manifests: o.Manifests, recordings: o.Recordings, extraTools: o.Tools, log: o.Logger, viewer: preview.New()}
+	r := &Runner{ledger: o.Ledger, databases: o.Databases, manifests: o.Manifests, recordings: o.Recordings, extraTools: o.Tools, fileLocks: tool.NewLocks(o.Locks), log: o.Logger, viewer: preview.New()}
 	var err error
-	if r.programs, err = newPrograms(); err != nil {
+	if r.programs, err = newPrograms(o.Scratch); err != nil {
 		return nil, err
 	}
 
@@ -68,25 +77,39 @@ func New(o Options) (*Runner, error) {
 		return nil, fmt.Errorf("agent: %w", err)
 	}
 
+	pauses, err := r.ledger.ModelPauses(context.Background())
+	if err != nil {
+		return nil, err
+	}
+
+	r.health = newModelHealth(pauses)
 	r.plan.Store(&Plan{})
-	return r, nil
+	return r, r.recoverCommands(context.Background())
 }
 
 // Set replaces the plan; runs that have started keep theirs.
 func (r *Runner) Set(p Plan) {
 	p.watchedFolders, p.Masks = watchedFolders(p.Jobs), p.Masks.Resolved()
+	p.writableFolders, p.Secrets = writableFolders(p), r.secrets.add(p.Secrets)
 	r.plan.Store(&p)
 }
 
-// Blocked says why a run must stay queued: a prompt, when its agent has no model; any run, while
-// its agent's database cannot be used.
+// Blocked says why a run must stay queued: a prompt, when its agent has no model, or while that is paused,
+// unless a person started it; any run, while its agent's database cannot be used.
 func (r *Runner) Blocked(run ledger.Run) string {
 	t, err := r.plan.Load().resolve(run)
 	if err != nil {
 		return "" // it starts, and its end says what is wrong
 	}
-	if why := r.quarantined(t); why != "" || t.model != nil || !t.needsModel() {
+	if why := r.quarantined(t); why != "" || !t.needsModel() {
 		return why
+	}
+
+	if t.model != nil {
+		if p, paused := r.health.pausedModel(t.relay.models, time.Now()); paused && t.unattended {
+			return pausedText(p)
+		}
+		return ""
 	}
 
 	return fmt.Sprintf("no_model: agent %s has no model; add one under models: in the configuration", t.agent.Name)
@@ -119,6 +142,10 @@ func (r *Runner) execute(ctx context.Context, run ledger.Run, a ledger.Attempt, 
 	res, over, err := r.awaitsApproval(ctx, run, t)
 	if over || err != nil {
 		return res, err
+	}
+
+	if err := r.settleLabels(ctx); err != nil {
+		return ledger.Result{}, err
 	}
 
 	if t.detail.Wake != nil {
@@ -172,8 +199,15 @@ func (r *Runner) attempt(ctx context.Context, run ledger.Run, a ledger.Attempt, 
 		return ledger.Result{}, err
 	}
 	// Only now: an agent that never runs leaves no folder.
-	if err := os.MkdirAll(t.agent.Workdir, 0o755); err != nil {
+	if err := t.makeWorkdir(); err != nil {
 		return failed(domain.OutcomeError, "the workdir of agent %s cannot be made: %v", t.agent.Name, err), nil
+	}
+
+	if t.relay != nil && t.needsModel() {
+		t.relay.begin(r.health, t.unattended, time.Now())
+		t.relay.on = func(ctx context.Context) { r.modelAnswered(ctx, t.relay.model()) }
+		t.relay.failed = func(m *Model, failure error) { r.modelFailed(ctx, run, t, m, failure) }
+		defer t.relay.end(nil) // wherever the attempt ends
 	}
 
 	o, over, err := r.loopOptions(ctx, run, a, &t, s)
@@ -185,7 +219,6 @@ func (r *Runner) attempt(ctx context.Context, run ledger.Run, a ledger.Attempt, 
 	}
 	defer r.startRecording(&o, a, t, s)()
 
-	started := a.StartedAt
 	res, err := loop.Run(ctx, o)
 	if err == nil {
 		// Before the attempt ends: afterwards the watch would take the files for somebody else's.
@@ -195,15 +228,25 @@ func (r *Runner) attempt(ctx context.Context, run ledger.Run, a ledger.Attempt, 
 		return ledger.Result{}, err
 	}
 
-	return r.judge(ctx, t, started, res)
+	// However a list of calls ended, its owner reads what was done until then.
+	if p, ok := o.Provider.(*playbook.Provider); ok && res.Summary == "" {
+		res.Summary = p.Summary()
+	}
+	if res.Failure != nil {
+		t.relay.end(res.Failure)
+	}
+
+	out, err := r.judge(ctx, t, a, res)
+	out.Postpone = r.postponement(run, t, res)
+	return out, err
 }
 
 // judge turns the loop's result into the run's: expectations that are not met make it an error.
-func (r *Runner) judge(ctx context.Context, t task, started time.Time, res loop.Result) (ledger.Result, error) {
+func (r *Runner) judge(ctx context.Context, t task, a ledger.Attempt, res loop.Result) (ledger.Result, error) {
 	out := ledger.Result{
 		Outcome: res.Outcome, Exit: res.Exit, Summary: res.Summary, Error: res.Error, Verified: res.Verified,
 		Steps: res.Steps, Calls: res.Calls,
-		Usage: ledger.Usage{TokensIn: res.Usage.Input, TokensOut: res.Usage.Output, TokensCached: res.Usage.Cached, CostMicroUSD: res.CostMicroUSD},
+		Usage: ledgerUsage(res.Spent),
 	}
 	if res.Approval != nil {
 		out.Wait = approvalQuestion(t, *res.Approval)
@@ -218,7 +261,7 @@ func (r *Runner) judge(ctx context.Context, t task, started time.Time, res loop.
 		return out, nil
 	}
 
-	why, err := r.unmet(ctx, t, started)
+	why, err := r.unmet(ctx, t, a)
 	if err != nil {
 		return out, err
 	}

@@ -111,7 +111,8 @@ func skillTools(t task, granted *tool.Registry, all []tool.Tool) (*tool.Registry
 		return granted, nil
 	}
 
-	o := skill.Options{View: t.agent.Skills.View, Verify: install.Verify, Loaded: t.loaded, Tools: granted, Unlisted: onDemand(t, granted)}
+	listed := listingOf(t, granted)
+	o := skill.Options{View: t.agent.Skills.View, Verify: install.Verify, Loaded: t.loaded, Tools: granted, Unlisted: listed.unlisted}
 	for _, one := range all {
 		if _, ok := granted.Lookup(one.Name()); !ok {
 			o.Denied = append(o.Denied, one.Name())
@@ -153,6 +154,10 @@ func skillTools(t task, granted *tool.Registry, all []tool.Tool) (*tool.Registry
 		return nil, err
 	}
 
+	if listed.brief {
+		registry = registry.Briefly()
+	}
+
 	for _, s := range skill.Specs() {
 		if _, ok := registry.Lookup(s.Name); !ok && s.Requires == tool.RequiresUnlisted { // nobody could find what is told of nowhere
 			return registry, nil
@@ -160,27 +165,6 @@ func skillTools(t task, granted *tool.Registry, all []tool.Tool) (*tool.Registry
 	}
 
 	return registry.WithUnlisted(o.Unlisted), nil
-}
-
-// narrowContext is how many tokens a context must hold for all tools of an agent to be told of: their
-// schemas alone are five thousand. A narrow one is not told of the rare ones, unless the agent says
-// which.
-const narrowContext = 16_384
-
-// onDemand are the tools that the model of a task is not told of. Those by which a run ends or
-// waits it is told of always.
-func onDemand(t task, granted *tool.Registry) (out []string) {
-	globs := t.agent.OnDemand
-	rare := globs == nil && t.model != nil && t.model.Window > 0 && t.model.Window < narrowContext
-	for _, name := range granted.Names() {
-		one, _ := granted.Lookup(name)
-		apart := rare && one.Spec().WideContextOnly || len(globs) > 0 && tool.IsAllowed(globs, nil, name)
-		if apart && !one.Ends() {
-			out = append(out, name)
-		}
-	}
-
-	return out
 }
 
 // skillRead answers a reading of a whole SKILL.md by the argument that names it.

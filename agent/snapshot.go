@@ -52,7 +52,7 @@ func (r *Runner) takeSnapshot(ctx context.Context, run ledger.Run, t task) (s sn
 	}
 
 	if t.agent.Database && t.needsModel() {
-		s.Tables, err = r.tables(ctx, t.agent.Name)
+		s.Tables, err = r.tables(ctx, t)
 		if err == nil {
 			s.Views, err = r.contextViews(ctx, t)
 		}

@@ -96,14 +96,14 @@ func TestTaint(t *testing.T) {
 
 	wants("db_query", `{"sql":"select * from t"}`, "")
 	writer := dropped(playbook.Call{Name: "db_insert", With: map[string]any{"table": "t", "row": map[string]any{"a": "x"}}})
-	if since, err := b.ledger.MemoryTaintedBy(t.Context(), "plain"); err != nil || since != writer {
-		t.Errorf("the memory is untrusted since run %d, want %d: %v", since, writer, err)
+	if labels, err := b.ledger.Labels(t.Context()); err != nil || len(labels) != 1 || labels[0].Name != "plain/t" || labels[0].Letter != "A" || labels[0].Run != writer {
+		t.Errorf("the labels are %+v, want one by run %d: %v", labels, writer, err)
 	}
 
 	wants("db_query", `{"sql":"select * from t"}`, "A")
-	wants("file_read", `{"path":"own.txt"}`, "A")
+	wants("file_read", `{"path":"own.txt"}`, "") // it is another place
 	wants("db_insert", `{"table":"t","row":{"a":"y"}}`, "")
-	if err := b.ledger.TrustMemory(t.Context(), "plain"); err != nil {
+	if _, err := b.ledger.ClearLabel(t.Context(), "A", ledger.TablePlace("plain", "")); err != nil {
 		t.Fatal(err)
 	}
 
@@ -129,7 +129,7 @@ func TestPromptOfUntrustedMemory(t *testing.T) {
 	other := b.enqueue(ledger.Request{Agent: "clerk", Detail: ledger.Detail{Folder: "/in", Tool: "db_schema", Args: json.RawMessage(`{}`)}})
 	_, a, err := b.ledger.StartAttempt(t.Context(), other)
 	if err == nil {
-		err = b.ledger.RecordTaint(t.Context(), a, ledger.TaintUpdate{WritesMemory: true})
+		err = b.ledger.RecordTaint(t.Context(), a, ledger.TaintUpdate{Writes: []ledger.Place{ledger.TablePlace("clerk", "")}})
 	}
 	if err != nil {
 		t.Fatal(err)

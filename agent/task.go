@@ -12,6 +12,8 @@ import (
 	"rouse/agent/tool/skill"
 	"rouse/agentdb/ledger"
 	"rouse/internal/domain"
+	"rouse/internal/nofollow"
+	"rouse/internal/owner"
 )
 
 // task is everything that a run asks for, resolved once from the plan: the agent, the job or what
@@ -28,15 +30,22 @@ type task struct {
 	notify   Notify // who is told of its end
 	channels []string
 	secrets  []string
-	zone     *time.Location
+	// unattended: no person started it, who would see at once that it fails.
+	unattended bool
+	zone       *time.Location
 	// watchedFolders are folders in which strangers leave files.
 	watchedFolders []string
-	masks          tool.Masks
+	// writableFolders are folders in which an agent or a stranger can write.
+	writableFolders nofollow.Boundary
+	masks           tool.Masks
+	boundary        nofollow.Boundary
 
+	project    string           // the working folder as the model is told of it
 	files      []batchFile      // of a batch
 	manifest   string           // where they are listed
 	board      *memory.Board    // the todo list, and the plan
 	reducer    *loop.Reducer    // of a model
+	answered   bool             // a model has answered in an earlier attempt
 	loaded     *skill.LoadedSet // skills that the model has in its context
 	authorizer *authorizer
 	// A replay works elsewhere, and answers for the tools.
@@ -57,7 +66,9 @@ func (e *notConfiguredError) Error() string {
 func (p Plan) resolve(run ledger.Run) (task, error) {
 	d, damaged := parseDetail(run)
 	t := task{
-		detail: d, channels: p.Channels, secrets: p.Secrets, zone: p.Zone, watchedFolders: p.watchedFolders, masks: p.Masks, budget: p.Budget,
+		unattended: run.Trigger != domain.TriggerManual,
+		detail:     d, channels: p.Channels, secrets: p.Secrets, zone: p.Zone, watchedFolders: p.watchedFolders, writableFolders: p.writableFolders,
+		masks: p.Masks, boundary: p.Boundary, budget: p.Budget,
 		origin: p.originJob(run, d), job: Job{Name: run.Job, Agent: run.Agent, Prompt: d.Prompt},
 	}
 
@@ -154,6 +165,15 @@ func (t task) minTier() string {
 
 // needsModel says whether the run cannot go on without a language model.
 func (t task) needsModel() bool { return t.detail.Tool == "" && t.job.Playbook == nil }
+
+// makeWorkdir makes the agent's workdir, unless it is there.
+func (t task) makeWorkdir() error {
+	dir, err := t.boundary.MakeRoot(t.agent.Workdir, owner.Usual(0o755))
+	if err != nil {
+		return err
+	}
+	return dir.Close()
+}
 
 // phased says whether the run goes in phases: a fixed list of calls never does.
 func (t task) phased() bool { return t.agent.Phased && t.needsModel() }

@@ -1,16 +1,22 @@
 package agent
 
 import (
+	"encoding/json"
 	"fmt"
+	"reflect"
 	"time"
 
 	"rouse/agentdb/ledger"
 )
 
-// templateTime is an instant in a template: it prints as RFC 3339 and keeps the methods of time.Time.
+// templateTime is an instant in a template: it prints as RFC 3339 in UTC with milliseconds, as the rows of a
+// database have their times (C-3), and keeps the methods of time.Time.
 type templateTime struct{ time.Time }
 
-func (s templateTime) String() string { return s.UTC().Format(time.RFC3339) }
+func (s templateTime) String() string { return s.UTC().Format("2006-01-02T15:04:05.000Z") }
+
+// MarshalJSON writes what an expression gives as an argument like what a template prints.
+func (s templateTime) MarshalJSON() ([]byte, error) { return json.Marshal(s.String()) }
 
 // templateData is what prompts, playbooks and notices can name. A name that a run does
 // not have (a file, in a scheduled one) is absent, so that using it is an error that says so.
@@ -40,6 +46,18 @@ func templateData(run ledger.Run, attempt int, d ledger.Detail, lastSuccess, las
 	}
 
 	return data
+}
+
+// TemplateTypes are the types of all that templates and expressions can name, whatever starts their run; nil where
+// only the run knows.
+func TemplateTypes() map[string]reflect.Type {
+	out := map[string]reflect.Type{"Manifest": reflect.TypeFor[string]()}
+	for _, d := range []ledger.Detail{{File: &ledger.File{}}, {Files: make([]ledger.File, 1)}, {Folder: "."}} {
+		for name, value := range templateData(ledger.Run{}, 1, d, time.Time{}, time.Time{}) {
+			out[name] = reflect.TypeOf(value)
+		}
+	}
+	return out
 }
 
 // changes are those of a folder; a manual run may have none.

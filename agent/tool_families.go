@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"context"
 	_ "embed"
 	"errors"
 	"fmt"
@@ -192,21 +193,26 @@ func controlTools(r *Runner, t task, _ *tool.Roots) ([]tool.Tool, error) {
 }
 
 func fileTools(r *Runner, t task, roots *tool.Roots) ([]tool.Tool, error) {
-	return file.Tools(file.Options{Roots: roots, Log: r.ledger, Allow: t.agent.Allow, Redact: redactor(t.secrets).Replace, Viewer: r.viewer})
+	return file.Tools(file.Options{Roots: roots, Log: r.ledger, Locks: r.fileLocks, Allow: t.agent.Allow, Redact: redactor(t.secrets).Replace, RedactReads: t.needsModel(), Viewer: r.viewer})
 }
 
 func dbTools(r *Runner, t task, roots *tool.Roots) ([]tool.Tool, error) {
 	if !t.agent.Database {
 		return nil, nil
 	}
-	return db.Tools(db.Options{Pool: r.databases, Roots: roots})
+	return db.Tools(db.Options{Pool: r.databases, Roots: roots, Locks: r.fileLocks, Private: t.agent.PrivateDatabase})
 }
 
 func nextTools(r *Runner, t task, _ *tool.Roots) ([]tool.Tool, error) {
 	if t.agent.SelfScheduling == nil {
 		return nil, nil
 	}
-	return next.Tools(next.Options{Ledger: r.ledger, Limits: *t.agent.SelfScheduling, Wake: t.detail.Wake, Redact: redactor(t.secrets).Replace})
+
+	o := next.Options{Ledger: r.ledger, Limits: *t.agent.SelfScheduling, Wake: t.detail.Wake, Redact: redactor(t.secrets).Replace}
+	if t.agent.Database {
+		o.ViewProblem = func(ctx context.Context, name string) (string, error) { return r.viewProblem(ctx, t.agent.Name, name) }
+	}
+	return next.Tools(o)
 }
 
 func webTools(_ *Runner, t task, _ *tool.Roots) ([]tool.Tool, error) {

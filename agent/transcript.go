@@ -16,19 +16,21 @@ import (
 
 // history is what earlier attempts of a run left for the next one.
 type history struct {
-	calls     map[string]loop.PriorCall // by key
-	durations map[string]time.Duration  // how long the calls took when they were made, by key
-	messages  []model.Message           // a model's transcript after the prompt
-	pending   []model.Call              // asked for at its end, without a result
-	skipped   map[string]bool           // keys of calls that their owner said not to make
-	madeCalls map[string]bool           // keys of calls that came to an end
-	wroteAt   map[string]time.Time      // when calls that may have written the database began, by key
-	uncertain *ledger.Call              // nobody knows what became of it; nil: of all others it is known
-	cutOff    bool                      // the last attempt was interrupted
+	calls      map[string]loop.PriorCall // by key
+	durations  map[string]time.Duration  // how long the calls took when they were made, by key
+	messages   []model.Message           // a model's transcript after the prompt
+	pending    []model.Call              // asked for at its end, without a result
+	skipped    map[string]bool           // keys of calls that their owner said not to make
+	madeCalls  map[string]bool           // keys of calls that came to an end
+	triedAgain map[string]bool           // keys of calls that were last made in an attempt that failed
+	wroteAt    map[string]time.Time      // when calls that may have written the database began, by key
+	uncertain  *ledger.Call              // nobody knows what became of it; nil: of all others it is known
+	cutOff     bool                      // the last attempt was interrupted
 	// continues is the first of the interrupted attempts that this one goes on from, and
 	// used is what they used of the run's bounds.
 	continues int
-	began     bool // a step was made, in whatever attempt
+	began     bool // a step took or gave anything, in whatever attempt
+	answered  bool // a model has answered, in whatever attempt
 	used      struct {
 		steps, calls int
 		tokens, cost int64
@@ -39,7 +41,7 @@ type history struct {
 // used again. After a failure a playbook starts over, but what has changed something is
 // not done twice; a model goes on from its transcript and is told how it ended.
 func (r *Runner) past(ctx context.Context, run ledger.Run, a ledger.Attempt) (history, error) {
-	h := history{calls: map[string]loop.PriorCall{}, durations: map[string]time.Duration{}, skipped: map[string]bool{}, madeCalls: map[string]bool{}, wroteAt: map[string]time.Time{}}
+	h := history{calls: map[string]loop.PriorCall{}, durations: map[string]time.Duration{}, skipped: map[string]bool{}, madeCalls: map[string]bool{}, triedAgain: map[string]bool{}, wroteAt: map[string]time.Time{}}
 	if a.Number == 1 {
 		return h, nil
 	}
@@ -65,7 +67,7 @@ func (r *Runner) past(ctx context.Context, run ledger.Run, a ledger.Attempt) (hi
 	}
 
 	before := h.addAttempts(attempts, a)
-	h.addCalls(calls, continues(before), items)
+	h.addCalls(calls, items)
 	h.addUse(steps, calls)
 
 	questions := slices.DeleteFunc(items, func(i ledger.Item) bool { return i.Kind != ledger.KindInput })
@@ -92,10 +94,12 @@ func (h *history) addAttempts(attempts []ledger.Attempt, a ledger.Attempt) (befo
 }
 
 // addCalls retains the results of earlier calls, and what else has to be known of them.
-func (h *history) addCalls(calls []ledger.Call, interrupted bool, items []ledger.Item) {
+func (h *history) addCalls(calls []ledger.Call, items []ledger.Item) {
 	// In the order of the attempts: a later try at a call replaces what is known of the earlier one.
 	for _, c := range calls {
-		h.addCall(c, interrupted, items)
+		// Of an attempt that failed, even when the one after it was cut off before it came to this call.
+		h.triedAgain[c.Key] = c.Attempt < h.continues
+		h.addCall(c, !h.triedAgain[c.Key], items)
 		h.madeCalls[c.Key] = h.madeCalls[c.Key] || len(c.Envelope) > 0
 		if c.Effect == domain.EffectDatabase {
 			h.wroteAt[c.Key] = c.StartedAt
@@ -121,8 +125,9 @@ func (h *history) addUse(steps []ledger.Step, calls []ledger.Call) {
 		}
 	}
 
-	h.began = len(steps) > 0
 	for _, s := range steps {
+		h.answered = h.answered || len(s.Message) > 0
+		h.began = h.began || len(s.Message) > 0 || s.Usage != (ledger.Usage{})
 		h.used.cost += s.Usage.CostMicroUSD // what failed was paid all the same
 		if s.Attempt >= h.continues {
 			if s.ParentCall == "" { // the steps of a reduction use up none of the run's

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -13,6 +14,7 @@ import (
 
 	"rouse/agentdb/ledger"
 	"rouse/internal/domain"
+	"rouse/internal/nofollow"
 )
 
 // batchFile is a file of a batch as templates and expressions know it. One that was there
@@ -63,7 +65,7 @@ type droppedFile struct {
 // checkFile checks the file that started a run once more: it may have gone, changed, or
 // been moved away by an earlier end of the same run.
 func (r *Runner) checkFile(ctx context.Context, run ledger.Run, t *task) (ledger.Result, bool, error) {
-	f, why, err := r.locateFile(ctx, run.Job, *t.detail.File)
+	f, why, err := r.locateFile(ctx, *t, run.Job, *t.detail.File)
 	switch {
 	case ctx.Err() != nil:
 		return ledger.Result{}, true, context.Cause(ctx)
@@ -93,7 +95,7 @@ func (r *Runner) checkBatch(ctx context.Context, run ledger.Run, a ledger.Attemp
 			continue
 		}
 
-		f, why, err := r.locateFile(ctx, run.Job, accepted)
+		f, why, err := r.locateFile(ctx, *t, run.Job, accepted)
 		switch {
 		case ctx.Err() != nil:
 			return ledger.Result{}, true, context.Cause(ctx)
@@ -185,8 +187,8 @@ func (r *Runner) droppedBefore(ctx context.Context, run ledger.Run, a ledger.Att
 
 // locateFile finds the bytes that a run was given: where they were or, when they are not there
 // any more, where an earlier end of the same run had them put. Else it says why not.
-func (r *Runner) locateFile(ctx context.Context, job string, f ledger.File) (ledger.File, string, error) {
-	why, err := fileChanged(ctx, f)
+func (r *Runner) locateFile(ctx context.Context, t task, job string, f ledger.File) (ledger.File, string, error) {
+	why, err := fileChanged(ctx, t.boundary, f)
 	if why == "" && err == nil {
 		return f, "", nil
 	}
@@ -200,7 +202,7 @@ func (r *Runner) locateFile(ctx context.Context, job string, f ledger.File) (led
 	if ok && claim.Dest != "" && claim.Dest != f.Path {
 		moved := f
 		moved.Path = claim.Dest
-		if elsewhere, err := fileChanged(ctx, moved); elsewhere == "" && err == nil {
+		if elsewhere, err := fileChanged(ctx, t.boundary, moved); elsewhere == "" && err == nil {
 			return moved, "", nil
 		}
 	}
@@ -209,10 +211,13 @@ func (r *Runner) locateFile(ctx context.Context, job string, f ledger.File) (led
 }
 
 // fileChanged says why what is at a file's path is not the file, "" when it is.
-func fileChanged(ctx context.Context, f ledger.File) (string, error) {
+func fileChanged(ctx context.Context, b nofollow.Boundary, f ledger.File) (string, error) {
 	const changed = "has changed since it was accepted; what it holds now gets a run of its own"
-	info, err := os.Lstat(f.Path)
+	info, err := b.Stat(f.Path)
+	link, linked := errors.AsType[*nofollow.LinkError](err)
 	switch {
+	case linked: // in its place, or in that of a folder above it
+		return "cannot be reached: " + link.Error(), nil
 	case err != nil:
 		return "is gone", ignoreNotExist(err)
 	case !info.Mode().IsRegular(): // reading a pipe could block forever
@@ -223,7 +228,7 @@ func fileChanged(ctx context.Context, f ledger.File) (string, error) {
 		return changed, nil
 	}
 
-	hash, err := contentHash(ctx, f.Path)
+	hash, err := contentHash(ctx, b, f.Path)
 	if err != nil || hash == f.Hash {
 		return "", err
 	}
@@ -232,8 +237,8 @@ func fileChanged(ctx context.Context, f ledger.File) (string, error) {
 }
 
 // contentHash is the SHA-256 of a file, in hexadecimal.
-func contentHash(ctx context.Context, path string) (string, error) {
-	f, err := os.Open(path)
+func contentHash(ctx context.Context, b nofollow.Boundary, path string) (string, error) {
+	f, err := b.Open(path)
 	if err != nil {
 		return "", err
 	}

@@ -47,7 +47,7 @@ func (r *Runner) Undo(ctx context.Context, run ledger.Run, spec UndoOptions) (Un
 	out := UndoResult{Database: agentdb.Undone{Run: run.ID, CanUndo: true, Tables: []agentdb.UndoneTable{}, Schema: []string{}, Conflicts: []agentdb.Conflict{}, Remaining: []string{}}}
 	var err error
 	if spec.Only != UndoDatabase {
-		if out.Files, _, err = file.UndoRun(ctx, r.ledger, run.ID, spec.Force, true); err != nil {
+		if out.Files, _, err = file.UndoRun(ctx, r.ledger, r.fileLocks, r.plan.Load().Boundary, run.ID, spec.Force, true); err != nil {
 			return out, err
 		}
 	}
@@ -85,7 +85,7 @@ func (r *Runner) Undo(ctx context.Context, run ledger.Run, spec UndoOptions) (Un
 
 // applyUndo changes the files, then the database, which were asked before.
 func (r *Runner) applyUndo(ctx context.Context, run ledger.Run, spec UndoOptions, out *UndoResult) (err error) {
-	if out.Files, _, err = file.UndoRun(ctx, r.ledger, run.ID, spec.Force, false); err != nil {
+	if out.Files, _, err = file.UndoRun(ctx, r.ledger, r.fileLocks, r.plan.Load().Boundary, run.ID, spec.Force, false); err != nil {
 		return err
 	}
 

@@ -4,8 +4,11 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
-	"slices"
+	"io/fs"
+	"path/filepath"
+	"strings"
 
 	"rouse/agent/tool"
 	"rouse/agentdb/ledger"
@@ -77,26 +80,19 @@ func (r *Runner) remainingEffects(ctx context.Context, run ledger.Run) (out []st
 		kept[op.Batch] = true
 	}
 
+	unknown := map[string]bool{} // keys of calls that were cut off, and that a later attempt may have told a model about
 	for _, c := range calls {
-		if c.Effect == domain.EffectRead {
-			continue
-		}
-
-		// A failed call out of the host may have had its effect all the same.
-		did := "did"
-		switch c.State {
-		case domain.CallDone:
-		case domain.CallFailed, domain.CallUncertain:
-			if c.Effect != domain.EffectExternal || refusedCall(c) {
-				continue
-			}
-			did = "may have done"
-		default:
-			continue
-		}
-
 		s := r.specs.Find(c.Tool)
+		did := effectOf(s, c)
 		switch {
+		case c.State == domain.CallFailed && unknown[c.Key]: // it was not made again
+			continue
+		case c.State == domain.CallUncertain:
+			unknown[c.Key] = true
+		}
+
+		switch {
+		case did == "" || s.Path != "" && r.isGone(run.Agent, s, c):
 		case s.Writes == tool.WritesNotice:
 			out = append(out, "the notice stays: "+excerptOf(s, c))
 		case s.Writes == tool.WritesWake:
@@ -109,24 +105,86 @@ func (r *Runner) remainingEffects(ctx context.Context, run ledger.Run) (out []st
 	return out, nil
 }
 
-// undoable says whether an undo of the run takes back what a call wrote, or names it elsewhere. kept
+// effectOf says in words how sure it is that a call had an effect; "" when it had none, or none but on the
+// agent's database.
+func effectOf(s tool.Spec, c ledger.Call) string {
+	var e tool.Envelope
+	if len(c.Envelope) > 0 && json.Unmarshal(c.Envelope, &e) != nil {
+		e = tool.Envelope{} // a damaged record proves nothing
+	}
+
+	switch {
+	case c.Effect == domain.EffectRead:
+		return ""
+	case c.State == domain.CallDone && s.Writes == tool.WritesPlanned && failedProgram(e.Result):
+		return "may have done before it failed"
+	case c.State == domain.CallDone:
+		return "did"
+	case c.State != domain.CallFailed && c.State != domain.CallUncertain:
+		return ""
+	case c.Effect != domain.EffectExternal || neverBegan(s, e.Kind):
+		return ""
+	case c.State == domain.CallUncertain:
+		return "may have done" // nobody knows whether it failed
+	}
+	return "may have done before it failed" // its effect out of the host may have come all the same
+}
+
+// neverBegan says whether a call with an answer of this kind was refused, or could not be started.
+func neverBegan(s tool.Spec, kind tool.Kind) bool {
+	switch kind {
+	case tool.KindRejected, tool.KindUserDenied, tool.KindInvalidArgs, tool.KindToolNotFound:
+		return true
+	case tool.KindNotFound, tool.KindUnavailable:
+		return s.Writes == tool.WritesPlanned // for a program see shell.StartFailure; a server may say it, too
+	}
+	return false
+}
+
+// failedProgram says whether the result of a call is one of a program that did not succeed: of shell_run,
+// or in the text of bash.
+func failedProgram(result json.RawMessage) bool {
+	var r struct {
+		ExitCode int    `json:"exit_code"`
+		Text     string `json:"text"`
+	}
+	if json.Unmarshal(result, &r) != nil {
+		return false
+	}
+
+	exit, _, said := strings.Cut(strings.TrimPrefix(r.Text, "Exit code: "), "\n")
+	return r.ExitCode != 0 || said && strings.HasPrefix(r.Text, "Exit code: ") && exit != "0"
+}
+
+// isGone says whether nothing is left of the file that a call wrote beyond the reach of undo.
+func (r *Runner) isGone(name string, s tool.Spec, c ledger.Call) bool {
+	var args map[string]json.RawMessage
+	var path string
+	p := r.plan.Load()
+	a, known := p.Agents[name]
+	if s.Writes != tool.WritesElsewhere || !known || json.Unmarshal(c.Args, &args) != nil || json.Unmarshal(args[s.Path], &path) != nil {
+		return false
+	}
+
+	if !filepath.IsAbs(path) {
+		path = filepath.Join(a.Workdir, path)
+	}
+	_, err := p.Boundary.Stat(path)
+	return errors.Is(err, fs.ErrNotExist)
+}
+
+// undoable says whether an undo of the run reverts what a call wrote, or names it elsewhere. kept
 // says that the files that the call changed were kept as they were before.
 func undoable(writes tool.Writes, state domain.CallState, kept bool) bool {
 	switch writes {
 	case tool.WritesNothing, tool.WritesRows, tool.WritesArtifact, tool.WritesUndo:
 		return true
-	case tool.WritesFiles:
-		return kept
+	case tool.WritesFiles: // one that is not recorded was a dry run, or changed nothing
+		return true
 	case tool.WritesPlanned: // what was foreseen of a command is all that it did
 		return kept && state == domain.CallDone
 	}
 	return false
-}
-
-// refusedCall says whether a call that failed was never made.
-func refusedCall(c ledger.Call) bool {
-	var e tool.Envelope
-	return json.Unmarshal(c.Envelope, &e) == nil && slices.Contains([]tool.Kind{tool.KindRejected, tool.KindUserDenied, tool.KindInvalidArgs, tool.KindToolNotFound}, e.Kind)
 }
 
 // excerptOf is a call on a line.

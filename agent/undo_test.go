@@ -9,6 +9,7 @@ import (
 
 	"rouse/agent"
 	"rouse/agent/model/playbook"
+	"rouse/agent/tool"
 	"rouse/agentdb"
 	"rouse/agentdb/ledger"
 	"rouse/internal/domain"
@@ -254,5 +255,13 @@ func TestUndoWithoutDatabase(t *testing.T) {
 	}
 	if _, err := os.Stat(filepath.Join(b.dir, "agents", "plain")); err == nil {
 		t.Error("it has a database now")
+	}
+}
+
+// What a reduction did are the calls within it, which are named by themselves.
+func TestUndoOfReductions(t *testing.T) {
+	t.Parallel()
+	if s := agent.Specs().Find("reduce"); s.Writes != tool.WritesNothing {
+		t.Errorf("a reduction is said to write into %q", s.Writes)
 	}
 }

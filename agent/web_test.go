@@ -123,6 +123,54 @@ func TestWebIsAuthorized(t *testing.T) {
 	}
 }
 
+// UNI-06: what no approval could bring about is not asked about. The answer says why, and the run goes on.
+func TestNoApprovalInVain(t *testing.T) {
+	t.Parallel()
+	read := fetchCall("0", `{"url":"GRANTED/page"}`) // untrusted content, and a way out
+	for name, c := range map[string]struct {
+		first []model.Call
+		call  model.Call
+		want  string
+	}{
+		"a name of this machine": {nil, fetchCall("1", `{"url":"http://localhost:9/"}`), "localhost:9 leads to this machine, its network, or nobody, which no approval allows; its owner can with private: true"},
+		"an address within":      {nil, fetchCall("1", `{"url":"http://127.0.0.1:9/"}`), "is an address of this machine"},
+		"what is not made again": {nil, fetchCall("1", `{"url":"GRANTED/form","method":"POST","body":"x","offset":9}`), "a POST is not made again to read on"},
+		"no program":             {nil, model.Call{ID: "1", Name: "shell_run", Args: json.RawMessage(`{"command":"no-such-program-anywhere a"}`)}, "there is no program no-such-program-anywhere"},
+		"no file to run":         {nil, model.Call{ID: "1", Name: "shell_run", Args: json.RawMessage(`{"command":"/usr/bin/no-such-program a"}`)}, "there is no /usr/bin/no-such-program to run"},
+		"no such time":           {nil, model.Call{ID: "1", Name: "shell_run", Args: json.RawMessage(`{"command":"echo a","timeout":9000}`)}, "timeout is 9000 seconds"},
+		"a secret by its name":   {[]model.Call{read}, model.Call{ID: "1", Name: "file_read", Args: json.RawMessage(`{"path":".env"}`)}, ".env holds secrets by its name"},
+		"a masked place":         {[]model.Call{read}, model.Call{ID: "1", Name: "file_read", Args: json.RawMessage(`{"path":"hidden/x"}`)}, "hidden/x belongs to rouse itself"},
+		"too much at once":       {[]model.Call{read}, model.Call{ID: "1", Name: "file_write", Args: json.RawMessage(`{"path":"kept.md","content":"` + strings.Repeat("x", 40_000) + `"}`)}, "the content has 40000 characters"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var turns []modeltest.Turn
+			if c.first != nil {
+				turns = append(turns, modeltest.Turn{Calls: c.first})
+			}
+			b, _ := network(t, append(turns, modeltest.Turn{Calls: []model.Call{c.call}}, modeltest.Turn{Text: "Not done."})...)
+			clerk := b.plan.Agents["clerk"]
+			clerk.Allow, clerk.PrivateFolders = []string{"?*"}, []string{clerk.Workdir}
+			b.plan.Agents["clerk"] = clerk
+			b.plan.Masks.Hidden = append(b.plan.Masks.Hidden, filepath.Join(clerk.Workdir, "hidden"))
+			for _, file := range []string{".env", "hidden/x", "kept.md"} {
+				path := filepath.Join(clerk.Workdir, file)
+				if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+					t.Fatal(err)
+				}
+				if err := os.WriteFile(path, []byte("private"), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+
+			res := b.ends(b.adhoc("Try."))
+			if res.Wait != nil || !strings.Contains(b.heard(), c.want) {
+				t.Errorf("waits for %+v; want %s in %s", res.Wait, c.want, b.heard())
+			}
+		})
+	}
+}
+
 // A secret that opens private data, a stranger's words and a way out are all three labels: the
 // owner is asked, however much is granted. One that opens nothing private is used at once.
 func TestWebSecrets(t *testing.T) {

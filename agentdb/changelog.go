@@ -47,6 +47,7 @@ type Change struct {
 	ID                     int64
 	At                     string // ISO-8601 UTC
 	Run                    int64
+	OtherLedger            bool // Run is not of the ledger that has the database
 	Actor, Op, Table       string
 	PK, Before, After, SQL string
 }
@@ -79,8 +80,8 @@ func (f ChangeFilter) query() string {
 	if f.Newest {
 		order = "id desc"
 	}
-	return `select id, ts, run_id, actor, op, "table", coalesce(pk, ''), coalesce(before, ''), coalesce(after, ''), coalesce(sql, '')
-		from _changelog where (?1 = 0 or run_id = ?1) and (?2 = '' or "table" = ?2 collate nocase) and id > ?3 order by ` + order + ` limit ?4`
+	return `select id, ts, run_id, actor, op, "table", coalesce(pk, ''), coalesce(before, ''), coalesce(after, ''), coalesce(sql, ''), ` + ofOtherLedger + `
+		from _changelog where (?1 = 0 or run_id = ?1 and ledger = ` + ledgerOfRun + `) and (?2 = '' or "table" = ?2 collate nocase) and id > ?3 order by ` + order + ` limit ?4`
 }
 
 func (f ChangeFilter) limit() int {
@@ -94,7 +95,7 @@ func scanChanges(rows *sql.Rows) (out []Change, err error) {
 	defer func() { err = errors.Join(err, rows.Close()) }()
 	for rows.Next() {
 		var c Change
-		if err := rows.Scan(&c.ID, &c.At, &c.Run, &c.Actor, &c.Op, &c.Table, &c.PK, &c.Before, &c.After, &c.SQL); err != nil {
+		if err := rows.Scan(&c.ID, &c.At, &c.Run, &c.Actor, &c.Op, &c.Table, &c.PK, &c.Before, &c.After, &c.SQL, &c.OtherLedger); err != nil {
 			return nil, err
 		}
 		out = append(out, c)
@@ -112,9 +113,9 @@ func logChange(tx *sqlite.Tx, by By, at string, c change) (id int64, err error) 
 		actor = actorAgent
 	}
 
-	result, err := tx.Exec(`insert into _changelog(ts, run_id, actor, op, "table", pk, before, after, sql)
-		values (?, ?, ?, ?, ?, nullif(?, ''), nullif(?, ''), nullif(?, ''), nullif(?, ''))`,
-		at, by.Run, actor, c.op, c.table, c.pk, c.before, c.after, c.sql)
+	result, err := tx.Exec(`insert into _changelog(ledger, run_id, ts, actor, op, "table", pk, before, after, sql)
+		values (`+ledgerOfRun+`, ?1, ?2, ?3, ?4, ?5, nullif(?6, ''), nullif(?7, ''), nullif(?8, ''), nullif(?9, ''))`,
+		by.Run, at, actor, c.op, c.table, c.pk, c.before, c.after, c.sql)
 	if err != nil {
 		return 0, fmt.Errorf("cannot write the changelog: %w", err)
 	}

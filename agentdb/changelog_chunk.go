@@ -27,6 +27,10 @@ func (l *loader) checkPlain(ctx context.Context, c *chunk) error {
 		}
 		l.layout = t
 	}
+	// What a long row becomes together with the columns that an upsert leaves alone, SQLite has to bound.
+	if l.keys != nil && c.longest() > plainUpsert {
+		return errConfine
+	}
 	// An upsert updates rows, which may cascade to tables that point here. And a chunk can be
 	// recorded as a whole only if each of its rows can be found again.
 	if !l.layout.plain || l.keys != nil && l.layout.parent || !l.numbered() && !l.keyed(c) {
@@ -34,6 +38,22 @@ func (l *loader) checkPlain(ctx context.Context, c *chunk) error {
 	}
 
 	return nil
+}
+
+// plainUpsert is up to which length the rows of an upsert are written without a bound for what they
+// become, in bytes.
+const plainUpsert = 32 << 10
+
+// longest is the length of the longest row, in bytes.
+func (c *chunk) longest() (most int) {
+	for r := range c.rows {
+		all := 0
+		for _, v := range c.row(r) {
+			all += size(v)
+		}
+		most = max(most, all)
+	}
+	return most
 }
 
 // numbered says that the rows of a chunk get row ids that follow each other and are their key.

@@ -201,8 +201,8 @@ func (u *undoer) run(ctx context.Context) error {
 
 // changeIDs are the changes of the run since it was last undone, the newest first.
 func (u *undoer) changeIDs(ctx context.Context) ([]int64, error) {
-	rows, err := u.tx.SQL().QueryContext(ctx, `select id from _changelog where run_id = ?1 and actor in ('agent', 'migration')
-		and id > (select coalesce(max(upto), 0) from _undone where run_id = ?1) order by id desc`, u.spec.Run)
+	rows, err := u.tx.SQL().QueryContext(ctx, `select id from _changelog where run_id = ?1 and ledger = `+ledgerOfRun+` and actor in ('agent', 'migration')
+		and id > (select coalesce(max(upto), 0) from _undone where run_id = ?1 and ledger = `+ledgerOfRun+`) order by id desc`, u.spec.Run)
 	if err != nil {
 		return nil, err
 	}
@@ -222,7 +222,7 @@ func (u *undoer) changeIDs(ctx context.Context) ([]int64, error) {
 
 // readChange reads one, because all of an import's together need not fit into memory.
 func (u *undoer) readChange(ctx context.Context, id int64) (Change, error) {
-	rows, err := u.tx.SQL().QueryContext(ctx, `select id, ts, run_id, actor, op, "table", coalesce(pk, ''), coalesce(before, ''), coalesce(after, ''), coalesce(sql, '')
+	rows, err := u.tx.SQL().QueryContext(ctx, `select id, ts, run_id, actor, op, "table", coalesce(pk, ''), coalesce(before, ''), coalesce(after, ''), coalesce(sql, ''), `+ofOtherLedger+`
 		from _changelog where id = ?`, id)
 	if err != nil {
 		return Change{}, err
@@ -412,7 +412,7 @@ func (u *undoer) restoreTriggers(ctx context.Context) error {
 // recordUndo records the undo itself.
 func (u *undoer) recordUndo() error {
 	// A resumed attempt would otherwise take its writes for done.
-	if _, err := u.tx.Exec(`delete from _calls where run = ?`, u.spec.Run); err != nil {
+	if _, err := u.tx.Exec(`delete from _calls where ledger = `+ledgerOfRun+` and run = ?1`, u.spec.Run); err != nil {
 		return err
 	}
 	// A run without changes needs no record.
@@ -427,7 +427,7 @@ func (u *undoer) recordUndo() error {
 		}
 	}
 
-	_, err := u.tx.Exec(`insert into _undone(run_id, upto, at, actor, forced) values (?, ?, ?, ?, ?)`, u.spec.Run, u.upto, u.at, u.by.Actor, u.spec.Force)
+	_, err := u.tx.Exec(`insert into _undone(ledger, run_id, upto, at, actor, forced) values (`+ledgerOfRun+`, ?1, ?2, ?3, ?4, ?5)`, u.spec.Run, u.upto, u.at, u.by.Actor, u.spec.Force)
 	return err
 }
 
@@ -447,7 +447,7 @@ func (u *undoer) result(done bool) Undone {
 
 // listRemaining names what stays because it is neither a row nor part of the schema.
 func (u *undoer) listRemaining(ctx context.Context) error {
-	rows, err := u.tx.SQL().QueryContext(ctx, `select name from _views where run_id = ? order by name`, u.spec.Run)
+	rows, err := u.tx.SQL().QueryContext(ctx, `select name from _views where run_id = ?1 and ledger = `+ledgerOfRun+` order by name`, u.spec.Run)
 	if err != nil {
 		return err
 	}
@@ -468,7 +468,7 @@ func (u *undoer) listRemaining(ctx context.Context) error {
 // is no longer in the database.
 func (db *DB) UndoneAt(ctx context.Context, run int64) (time.Time, error) {
 	var at string
-	if err := db.db.Read().QueryRowContext(ctx, `select coalesce(max(at), '') from _undone where run_id = ?`, run).Scan(&at); err != nil || at == "" {
+	if err := db.db.Read().QueryRowContext(ctx, `select coalesce(max(at), '') from _undone where run_id = ?1 and ledger = `+ledgerOfRun, run).Scan(&at); err != nil || at == "" {
 		return time.Time{}, err
 	}
 	return time.Parse(timeLayout, at)

@@ -30,6 +30,11 @@ func (u *undoer) undoSchema(ctx context.Context, c Change, s Step) error {
 		}
 	}
 
+	brokenBefore, err := u.broken(ctx, before)
+	if err != nil {
+		return err
+	}
+
 	_, _, err = changeSchema(ctx, u.tx, u.by, u.at, s.Table, func() (string, error) {
 		ran, err := u.runStatements(ctx, s)
 		if err != nil {
@@ -41,7 +46,7 @@ func (u *undoer) undoSchema(ctx context.Context, c Change, s Step) error {
 			return "", err
 		}
 
-		dropped, err := u.checkDependents(ctx, before, after, became)
+		dropped, err := u.checkDependents(ctx, before, after, became, brokenBefore)
 		if err != nil {
 			return "", err
 		}
@@ -136,9 +141,9 @@ func (u *undoer) prepareDrop(ctx context.Context, text string) (bool, error) {
 	return rows == 0 || u.spec.Force, nil
 }
 
-// checkDependents looks for what others made that would not work any more. With Force it is dropped
-// too; dropped is the SQL for that.
-func (u *undoer) checkDependents(ctx context.Context, before, after, became []schemaObject) (dropped []string, err error) {
+// checkDependents looks for what others made that would not work any more, though it did. With Force
+// it is dropped too; dropped is the SQL for that.
+func (u *undoer) checkDependents(ctx context.Context, before, after, became []schemaObject, brokenBefore map[string]string) (dropped []string, err error) {
 	for _, o := range before {
 		is := func(p schemaObject) bool { return p.Type == o.Type && p.Name == o.Name }
 		if o.Type != "table" && !strings.HasPrefix(o.Name, "_") && !slices.ContainsFunc(after, is) && !slices.ContainsFunc(became, is) {
@@ -146,32 +151,18 @@ func (u *undoer) checkDependents(ctx context.Context, before, after, became []sc
 		}
 	}
 
-	gone := func(o schemaObject) bool {
-		return o.Type == "table" && !slices.ContainsFunc(after, func(p schemaObject) bool { return p.Type == "table" && p.Name == o.Name })
+	broken, err := u.broken(ctx, after)
+	if err != nil {
+		return nil, err
 	}
+
 	for _, o := range after {
-		needs := ""
-		switch o.Type {
-		case "view":
-			var n int
-			// A view is only compiled when it is used, so each is tried, with no row.
-			if err := u.tx.SQL().QueryRowContext(ctx, "SELECT count(*) FROM (SELECT 1 FROM "+quote(o.Name)+" LIMIT 0)").Scan(&n); err != nil {
-				needs = sqlText(err)
-			}
-		case "trigger":
-			for _, t := range before {
-				// A trigger cannot be tried. Its text is searched for the name, which may find a
-				// column too: a needless conflict costs less than a broken table.
-				if gone(t) && strings.Contains(strings.ToLower(o.SQL), strings.ToLower(t.Name)) {
-					needs = "it names the table " + t.Name
-				}
-			}
-		}
-		if needs == "" {
+		why, now := broken[o.key()]
+		if _, was := brokenBefore[o.key()]; !now || was {
 			continue
 		}
 
-		u.addConflict(o.Table, "", fmt.Sprintf("the %s %s would not work any more (%s)", o.Type, o.Name, needs))
+		u.addConflict(o.Table, "", fmt.Sprintf("the %s %s would not work any more (%s)", o.Type, o.Name, why))
 		if !u.spec.Force {
 			continue
 		}

@@ -8,7 +8,9 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"rouse/agentdb/sqlite"
 	"rouse/agentdb/tabular"
+	"rouse/internal/text"
 )
 
 const (
@@ -89,6 +91,9 @@ func (b *chunker) add(line int, values []any) error {
 	if bytes.IndexByte(b.scratch, '1') < 0 {
 		return invalid("", "the row or line %d has no value at all; nothing was written", line)
 	}
+	if err := b.checkReadable(line, values); err != nil {
+		return err
+	}
 
 	if b.current == nil || b.current.pattern != string(b.scratch) || b.full() {
 		if err := b.flush(); err != nil {
@@ -109,6 +114,38 @@ func (b *chunker) add(line int, values []any) error {
 	b.current.rows++
 	b.current.lines = append(b.current.lines, line)
 	return nil
+}
+
+// maxRow is how long a row may be, in bytes: queries read rows of sqlite.MaxLength, in which there is
+// also what the host keeps of it, and each column needs a little more than its value.
+const maxRow = sqlite.MaxLength - 64<<10
+
+// checkReadable refuses a row that could be written and then not be read.
+func (b *chunker) checkReadable(line int, values []any) error {
+	all, largest, at := 0, 0, 0
+	for i, v := range values {
+		n := size(v)
+		if all += n; n > largest {
+			largest, at = n, i
+		}
+	}
+	if all <= maxRow {
+		return nil
+	}
+
+	return invalid("", "the row or line %d is too long: it has %s, of which %s are in column %s, and a row of more than %s could not be read back; nothing was written. Keep such a value in a file, and its path in the table",
+		line, text.Size(int64(all)), text.Size(int64(largest)), b.columns[at], text.Size(maxRow))
+}
+
+// size is how long a value is in a row, but for numbers, which are never long.
+func size(v any) int {
+	switch v := v.(type) {
+	case string:
+		return len(v)
+	case []byte:
+		return len(v)
+	}
+	return 0
 }
 
 func (b *chunker) full() bool {

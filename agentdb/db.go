@@ -10,8 +10,10 @@ import (
 	"io/fs"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
+	"rouse/agentdb/dbfile"
 	"rouse/agentdb/sqlite"
 )
 
@@ -40,8 +42,11 @@ type Options struct {
 	// changes; 0 means that none are made.
 	Backups int
 	Logger  *slog.Logger // for problems that do not fail a call; nil logs nothing
+	// Ledger is the one whose runs write; nil stands for one of which nothing is known.
+	Ledger Ledger
 
 	scratch bool // it will replace another: nothing is written beside it
+	adopt   bool // its owner lets it go on with Ledger, whatever runs it holds
 }
 
 // DB is one agent's open database. Its methods may be called at once.
@@ -51,13 +56,16 @@ type DB struct {
 	log           *slog.Logger
 	db            *sqlite.DB
 	quota         quota
-	marker        markerKeeper
+	marker        *dbfile.Keeper
 	agent         string
 	backupsToKeep int                // backups
 	background    sync.WaitGroup     // work that goes on after its call has returned
 	stop          context.CancelFunc // ends the part of background that may be given up
 	filesMu       sync.Mutex         // held while the migration files are written
 	backupMu      sync.Mutex         // held while a backup is written
+
+	newestRun atomic.Int64 // no run above it has written
+	unknown   string       // why the ledger did not know its runs when it was opened
 
 	mu      sync.Mutex
 	readers map[bool]*reader // by whether they see deleted rows
@@ -86,29 +94,32 @@ func Open(ctx context.Context, o Options) (*DB, error) {
 		return nil, err
 	}
 
-	s, whole, err := inspect(o.Path, o.Logger)
+	s, whole, err := dbfile.Inspect(o.Path, o.Logger)
 	if err != nil {
 		return nil, err
 	}
 
 	db := &DB{
 		path: o.Path, timeout: o.Timeout, log: o.Logger, agent: o.Agent, backupsToKeep: o.Backups, quota: quota{limit: o.Quota}, readers: map[bool]*reader{},
-		marker: markerKeeper{path: o.Path, markedOpen: s.State == markerOpen},
+		marker: dbfile.NewKeeper(o.Path, s),
 	}
 	// Checking a very large file would keep its agent waiting for minutes, so it is checked while
 	// it is in use.
-	late := !whole && fileSize(o.Path) > maxCheck
+	late := !whole && dbfile.Size(o.Path) > maxCheck
 	db.db, err = sqlite.Open(ctx, sqlite.Options{
-		Path: o.Path, ApplicationID: applicationID, Migrations: steps, SkipCheck: whole || late, BeforeWrite: db.marker.markOpen,
+		Path: o.Path, ApplicationID: applicationID, Migrations: steps, SkipCheck: whole || late, BeforeWrite: db.marker.MarkOpen,
 		BackupPath: func(version int) (string, error) {
 			if o.scratch {
 				return "", nil
 			}
-			return db.backupPath(fmt.Sprintf("before-schema-%d", version+1))
+			return dbfile.BackupPath(o.Path, fmt.Sprintf("before-schema-%d", version+1), time.Now())
 		},
 	})
 	if err != nil {
 		return nil, err
+	}
+	if err := db.takeLedger(ctx, o.Ledger, o.adopt); err != nil {
+		return nil, errors.Join(err, db.db.Close())
 	}
 	if err := db.start(ctx, s, late, o.scratch); err != nil {
 		return nil, errors.Join(err, db.db.Close())
@@ -118,19 +129,19 @@ func Open(ctx context.Context, o Options) (*DB, error) {
 }
 
 // start prepares an opened database for its first call.
-func (db *DB) start(ctx context.Context, s marker, late, scratch bool) error {
+func (db *DB) start(ctx context.Context, s dbfile.Marker, late, scratch bool) error {
 	background, stop := context.WithCancel(context.WithoutCancel(ctx))
 	db.stop = stop
 	if late {
 		db.background.Go(func() { db.checkInBackground(background) })
 	} else {
-		db.marker.setChecked()
+		db.marker.SetChecked()
 	}
 
 	// It was made just now, comes from an older rouse, or was migrated: it changed without the
 	// marker saying so.
-	if s.State == "" || hasLog(db.path) {
-		if err := db.marker.markOpen(); err != nil {
+	if s.State == "" || dbfile.HasLog(db.path) {
+		if err := db.marker.MarkOpen(); err != nil {
 			return err
 		}
 	}
@@ -168,7 +179,7 @@ func (db *DB) Close() error {
 	clear(db.readers)
 	err := errors.Join(append(errs, db.db.Close())...)
 	if err == nil {
-		err = db.marker.markClosed()
+		err = db.marker.MarkClosed()
 	}
 
 	return err
@@ -249,9 +260,9 @@ func (db *DB) write(ctx context.Context, by By, op string, alone bool, do func(c
 			return err
 		}
 
-		return recordCall(tx, by, op, stored)
+		return errors.Join(recordCall(tx, by, op, stored), db.noteRun(tx, by.Run))
 	}
-	if err := db.marker.quarantined(); err != nil {
+	if err := db.marker.Quarantined(); err != nil {
 		return nil, err
 	}
 
@@ -260,6 +271,9 @@ func (db *DB) write(ctx context.Context, by By, op string, alone bool, do func(c
 		err = db.runConfined(ctx, once)
 	} else {
 		err = db.db.Do(ctx, func(tx *sqlite.Tx) error { return once(ctx, tx) })
+	}
+	if err == nil {
+		db.noted(by.Run)
 	}
 	if err == nil || errors.Is(err, errConfine) {
 		return stored, err

@@ -111,7 +111,7 @@ func (db *DB) explain(ctx context.Context, err error) error {
 	case errors.As(err, &bad), ctx.Err() != nil:
 		return err
 	case corrupt(err):
-		return db.marker.quarantine(&sqlite.CorruptError{Path: db.path, Reason: "it is damaged (" + sqlText(err) + ")"})
+		return db.marker.Quarantine(&sqlite.CorruptError{Path: db.path, Reason: "it is damaged (" + sqlText(err) + ")"})
 	case code == sqlite3.SQLITE_FULL:
 		return db.diskFullError(ctx, err, 0)
 	case code == sqlite3.SQLITE_READONLY:

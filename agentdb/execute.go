@@ -179,10 +179,14 @@ func (s *script) exec(ctx context.Context, tx *sqlite.Tx, statement *statement) 
 
 			n, err := result.RowsAffected()
 			s.done.RowsAffected += n
-			if verb == "UPDATE" && !statement.has("WHERE") {
+			if statement.updatesAll() {
 				s.done.Warning = "an UPDATE without WHERE changed every row of its table, deleted ones included"
 			}
 			return err
+		case "CREATE TRIGGER":
+			if statement.updatesAll() {
+				s.done.Warning = "the trigger holds an UPDATE without WHERE: each time it fires it changes every row of that table, deleted ones included"
+			}
 		}
 
 		_, err := tx.SQL().ExecContext(ctx, statement.text, s.args...)

@@ -70,6 +70,23 @@ func TestExecute(t *testing.T) {
 	}
 }
 
+// OSA-57: a trigger may delete and update what it says; one that updates a whole table is warned of when it is made.
+func TestExecuteTriggers(t *testing.T) {
+	t.Parallel()
+	db := fresh(t)
+	expenses(t, db)
+	for sql, warning := range map[string]string{
+		"create trigger a after delete on expenses begin delete from expenses where id = (select max(id) from expenses); end":                                             "",
+		"create trigger b after update of note on expenses begin update expenses set note = upper(note) where id = new.id; end":                                           "",
+		"create trigger c after insert on expenses begin insert into expenses(id, amount) values (new.id, 1) on conflict(id) do update set amount = excluded.amount; end": "",
+		"create trigger d after insert on expenses begin select 1 where 1; update expenses set note = ''; end":                                                            "the trigger holds an UPDATE without WHERE",
+	} {
+		if done := execute(t, db, sql); !strings.HasPrefix(done.Warning, warning) || warning == "" && done.Warning != "" {
+			t.Errorf("%s: %q", sql, done.Warning)
+		}
+	}
+}
+
 // OSA-57: refused before running, with the reason, what to do instead, and the place.
 func TestExecuteRefuses(t *testing.T) {
 	t.Parallel()
@@ -79,13 +96,17 @@ func TestExecuteRefuses(t *testing.T) {
 	before := system(t, db, "select count(*) from _changelog")
 
 	for sql, part := range map[string]string{
-		"drop table expenses":                                         "delete them with db_delete",
-		"select 1;\n  DROP /* now */ TABLE expenses":                  "(line 2, column 3)",
-		"drop database x":                                             "only an INDEX",
-		"truncate table expenses":                                     "db_delete",
-		"delete from expenses":                                        "without WHERE",
-		"with a as (select 1 where 1) delete from expenses":           "without WHERE",
-		"delete from expenses returning (select 1 where 1)":           "without WHERE",
+		"drop table expenses":                                                       "delete them with db_delete",
+		"select 1;\n  DROP /* now */ TABLE expenses":                                "(line 2, column 3)",
+		"drop database x":                                                           "only an INDEX",
+		"truncate table expenses":                                                   "db_delete",
+		"delete from expenses":                                                      "without WHERE",
+		"with a as (select 1 where 1) delete from expenses":                         "without WHERE",
+		"delete from expenses returning (select 1 where 1)":                         "without WHERE",
+		"create trigger t after insert on expenses begin delete from expenses; end": "without WHERE",
+		"create trigger t after update of note on expenses when old.id in (select 1 where 1) begin select 1 where 1; delete from expenses; end": "(line 1, column 109)",
+		"create trigger begin after delete on expenses begin delete from expenses where id = 1; delete from expenses; end":                      "without WHERE",
+		"create trigger t after insert on expenses begin delete from expenses where id in (select 1); end; delete from expenses":                "without WHERE",
 		"attach 'x.db' as x":                                          "db_import",
 		"detach main":                                                 "db_import",
 		"select load_extension('x')":                                  "SQLite's own functions",
@@ -134,7 +155,7 @@ func TestExecuteNamesTheTrigger(t *testing.T) {
 	db := fresh(t)
 	expenses(t, db)
 	if _, err := db.Execute(t.Context(), agentdb.By{}, agentdb.ExecuteSpec{SQL: `create view past as select * from _changelog;
-		create trigger tidy after insert on expenses begin delete from _changelog; end`}); err != nil {
+		create trigger tidy after insert on expenses begin delete from _changelog where 1; end`}); err != nil {
 		t.Fatal(err)
 	}
 

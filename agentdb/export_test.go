@@ -9,6 +9,7 @@ import (
 	"testing"
 	"testing/fstest"
 
+	"rouse/agentdb/dbfile"
 	"rouse/agentdb/sqlite"
 )
 
@@ -58,7 +59,9 @@ func ReadAll(ctx context.Context, db *DB) error {
 }
 
 // MarkOpen makes a closed database one whose process was killed.
-func MarkOpen(path string) error { return writeMarker(path, marker{State: markerOpen}) }
+func MarkOpen(path string) error {
+	return dbfile.WriteMarker(path, dbfile.Marker{State: dbfile.StateOpen})
+}
 
 // ChangeOutside changes a closed database as another program does.
 func ChangeOutside(t testing.TB, path, statement string) {
@@ -114,10 +117,10 @@ func MakeOld(t testing.TB, path string, schema int) {
 const ApplicationID = applicationID
 
 // FileSize is 0 when there is no file.
-func FileSize(path string) int64 { return fileSize(path) }
+func FileSize(path string) int64 { return dbfile.Size(path) }
 
 // Measure reads a file as for its checksum.
 func Measure(path string) error {
-	_, _, err := fileChecksum(path)
+	_, _, err := dbfile.Checksum(path)
 	return err
 }

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"rouse/agentdb/dbfile"
 )
 
 const (
@@ -29,6 +31,7 @@ type PoolOptions struct {
 	// 0 means that none are made.
 	Backups int
 	Logger  *slog.Logger // nil: nothing is logged
+	Ledger  Ledger       // the one whose runs write; nil stands for one of which nothing is known
 }
 
 // Pool opens agents' databases when they are first asked for.
@@ -140,10 +143,10 @@ func (p *Pool) openFor(ctx context.Context, agent string) (*DB, error) {
 	path := p.path(agent)
 	// A replacement that was begun is completed by Open; what is left of any other is waste,
 	// which does no harm if it cannot be removed.
-	if s, err := readMarker(path); err == nil && s.State != markerReplacing {
-		_ = discardNew(path)
+	if s, err := dbfile.ReadMarker(path); err == nil && s.State != dbfile.StateReplacing {
+		_ = dbfile.DiscardNew(path)
 	}
-	return Open(ctx, Options{Path: path, Quota: p.o.Quota(agent), Agent: agent, Backups: p.o.Backups, Logger: p.o.Logger})
+	return Open(ctx, Options{Path: path, Quota: p.o.Quota(agent), Agent: agent, Backups: p.o.Backups, Logger: p.o.Logger, Ledger: p.o.Ledger})
 }
 
 // fault is why an entry has no database to lend.
@@ -151,7 +154,7 @@ func (s *poolEntry) fault() error {
 	if s.err != nil {
 		return s.err
 	}
-	return s.db.marker.quarantined()
+	return s.db.marker.Quarantined()
 }
 
 // Has says whether an agent has a database already, or had one; asking for it with Get
@@ -161,7 +164,7 @@ func (p *Pool) Has(agent string) bool {
 		return false
 	}
 	_, err := os.Stat(p.path(agent))
-	_, marked := os.Stat(markerPath(p.path(agent)))
+	_, marked := os.Stat(dbfile.MarkerPath(p.path(agent)))
 	return err == nil || marked == nil // a lost file is reported by Get, not replaced
 }
 

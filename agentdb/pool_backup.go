@@ -4,24 +4,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
-	"path/filepath"
 	"slices"
-	"strings"
 	"time"
 
+	"rouse/agentdb/dbfile"
 	"rouse/agentdb/sqlite"
-	"rouse/internal/atomicfile"
 )
 
-const (
-	backupFolder    = "backups"
-	backupLayout    = "20060102T150405.000Z"
-	backupSuffix    = ".sqlite"
-	partialSuffix   = ".partial" // of a copy that is not whole yet
-	automaticPrefix = "before-"  // of the labels of copies that rouse makes by itself
-)
+// automaticPrefix begins the labels of copies that rouse makes by itself.
+const automaticPrefix = "before-"
 
 // KeepBackups is how many automatic copies are kept of each database.
 const KeepBackups = 5
@@ -35,16 +27,7 @@ type BackupSpec struct {
 }
 
 // Backup is a copy of a database.
-type Backup struct {
-	Name  string    `json:"name"` // what Restore takes; "" when it is not in the folder of backups
-	Path  string    `json:"path"`
-	Bytes int64     `json:"bytes"`
-	At    time.Time `json:"at"`
-	// Why is "by hand", or what rouse was about to do: "before-run-12", "before-schema-5".
-	Why string `json:"why"`
-}
-
-const manualBackup = "by hand"
+type Backup = dbfile.Backup
 
 // Backup writes a copy of the database as it is at this instant, while others go on
 // writing: until it is done their log grows by what they write. The copy has its name once
@@ -53,37 +36,23 @@ func (db *DB) Backup(ctx context.Context, spec BackupSpec) (Backup, error) {
 	path := spec.File
 	if path == "" {
 		var err error
-		if path, err = db.backupPath(""); err != nil {
+		if path, err = dbfile.BackupPath(db.path, "", time.Now()); err != nil {
 			return Backup{}, err
 		}
 	}
-	if err := db.marker.quarantined(); err != nil {
+	if err := db.marker.Quarantined(); err != nil {
 		return Backup{}, err
 	}
 
 	return db.backup(ctx, path, spec.Overwrite, spec.Progress)
 }
 
-// backupPath names a copy that is made now, and makes its folder.
-func (db *DB) backupPath(label string) (string, error) {
-	dir := filepath.Join(filepath.Dir(db.path), backupFolder)
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return "", fmt.Errorf("cannot make the folder of the backups: %w", err)
-	}
-
-	name := time.Now().UTC().Format(backupLayout)
-	if label != "" {
-		name += "-" + label
-	}
-	return filepath.Join(dir, name+backupSuffix), nil
-}
-
 func (db *DB) backup(ctx context.Context, path string, overwrite bool, progress func(done, of int64)) (Backup, error) {
 	db.backupMu.Lock()
 	defer db.backupMu.Unlock()
 
-	if err := db.checkBackupPath(path, overwrite); err != nil {
-		return Backup{}, err
+	if err := dbfile.CheckTarget(db.path, path, overwrite); err != nil {
+		return Backup{}, refusedTarget("file", err)
 	}
 	if err := db.recordOwner(ctx); err != nil {
 		return Backup{}, db.explain(ctx, err)
@@ -94,124 +63,23 @@ func (db *DB) backup(ctx context.Context, path string, overwrite bool, progress 
 		pages = func(done, of int) { progress(int64(done)*pageSize, int64(of)*pageSize) }
 	}
 
-	// A copy has its name only once it is verified: an unfinished one must never look like a
-	// backup.
-	unfinished := path + partialSuffix
-	if err := db.db.Copy(ctx, unfinished, pages); err != nil {
-		return Backup{}, db.quarantineIfCorrupt(ctx, err)
-	}
-
-	err := sqlite.Verify(ctx, unfinished, applicationID, false)
-	if err == nil {
-		if overwrite {
-			err = atomicfile.Rename(unfinished, path)
-		} else { // checkBackupPath found nothing there, but a file may have come meanwhile
-			err = atomicfile.RenameNew(unfinished, path)
-		}
-	}
-	if err != nil {
-		return Backup{}, errors.Join(fmt.Errorf("the copy is damaged, so it was removed: %w", err), ignoreNotExist(os.Remove(unfinished)))
-	}
-
-	return backupOf(path)
+	made, err := dbfile.WriteBackup(ctx, path, applicationID, overwrite, func(to string) error { return db.db.Copy(ctx, to, pages) })
+	return made, db.quarantineIfCorrupt(ctx, err)
 }
 
 // pageSize is SQLite's, which rouse leaves as it is.
 const pageSize = 4096
 
-// checkBackupPath refuses a file that exists, and the database itself even when overwriting.
-func (db *DB) checkBackupPath(path string, overwrite bool) error {
-	info, err := os.Lstat(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		if folder := filepath.Dir(path); fileMissing(folder) {
-			return &Error{Kind: kindInvalid, Field: "file", Message: "there is no folder " + folder + "; make it, or name another"}
-		}
-		return nil
-	}
-
-	if err != nil {
-		return fmt.Errorf("cannot write the backup: %w", err)
-	}
-
-	// By identity and not by name: a link may lead there.
-	own, err := os.Stat(db.path)
+// refusedTarget is the refusal of a place for a backup, or of a backup, as one of an argument.
+func refusedTarget(field string, err error) error {
+	var bad *dbfile.TargetError
 	switch {
-	case err == nil && os.SameFile(info, own):
-		return &Error{Kind: kindInvalid, Field: "file", Message: path + " is the database itself; name another file"}
-	case !info.Mode().IsRegular():
-		return &Error{Kind: kindInvalid, Field: "file", Message: path + " is not a file; name one in it, or another"}
-	case !overwrite:
-		return &Error{Kind: kindInvalid, Field: "file", Message: path + " exists already and was left as it is; name another file, or say --force"}
+	case !errors.As(err, &bad):
+		return err
+	case bad.Missing:
+		return &Error{Kind: kindNotFound, Field: field, Message: bad.Message}
 	}
-
-	return nil
-}
-
-func fileMissing(path string) bool {
-	_, err := os.Stat(path)
-	return errors.Is(err, fs.ErrNotExist)
-}
-
-// backupOf describes a copy by its name.
-func backupOf(path string) (Backup, error) {
-	info, err := os.Stat(path)
-	if err != nil {
-		return Backup{}, err
-	}
-
-	b := Backup{Path: path, Bytes: info.Size(), At: info.ModTime().UTC().Truncate(time.Millisecond), Why: manualBackup}
-	name, ok := strings.CutSuffix(filepath.Base(path), backupSuffix)
-	stamp, label, _ := strings.Cut(name, "-")
-	if at, err := time.Parse(backupLayout, stamp); ok && err == nil {
-		b.Name, b.At = name, at
-		if label != "" {
-			b.Why = label
-		}
-	}
-
-	return b, nil
-}
-
-// backups lists the copies in the folder of an agent's database, the newest first.
-func backups(path string) ([]Backup, error) {
-	dir := filepath.Join(filepath.Dir(path), backupFolder)
-	entries, err := os.ReadDir(dir)
-	if errors.Is(err, fs.ErrNotExist) {
-		return []Backup{}, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("cannot list the backups: %w", err)
-	}
-
-	out := []Backup{}
-	for _, e := range entries {
-		if !e.Type().IsRegular() || !strings.HasSuffix(e.Name(), backupSuffix) {
-			continue
-		}
-
-		b, err := backupOf(filepath.Join(dir, e.Name()))
-		if errors.Is(err, fs.ErrNotExist) { // removed meanwhile
-			continue
-		}
-		if err != nil {
-			return nil, err
-		}
-
-		if b.Name == "" { // somebody gave it another name
-			b.Name = strings.TrimSuffix(e.Name(), backupSuffix)
-		}
-
-		out = append(out, b)
-	}
-
-	slices.SortFunc(out, func(a, b Backup) int {
-		if n := b.At.Compare(a.At); n != 0 {
-			return n
-		}
-		return strings.Compare(b.Name, a.Name)
-	})
-
-	return out, nil
+	return &Error{Kind: kindInvalid, Field: field, Message: bad.Message}
 }
 
 // backupBefore makes the copy of the time before a run changes the schema for the first time:
@@ -233,8 +101,10 @@ func (db *DB) backupBefore(ctx context.Context, by By) (path string, err error) 
 	label := automaticPrefix + "change"
 	// One copy per run is enough, that of before its first change.
 	if by.Run != 0 {
-		label = fmt.Sprintf("%srun-%d", automaticPrefix, by.Run)
-		kept, err := backups(db.path)
+		if label, err = db.runLabel(ctx, by.Run); err != nil {
+			return "", err
+		}
+		kept, err := dbfile.Backups(db.path)
 		if err != nil {
 			return "", err
 		}
@@ -243,7 +113,7 @@ func (db *DB) backupBefore(ctx context.Context, by By) (path string, err error) 
 		}
 	}
 
-	path, err = db.backupPath(label)
+	path, err = dbfile.BackupPath(db.path, label, time.Now())
 	if err == nil {
 		_, err = db.backup(ctx, path, false, nil)
 	}
@@ -284,29 +154,7 @@ func (db *DB) pruneBackups() error {
 	db.backupMu.Lock()
 	defer db.backupMu.Unlock()
 
-	all, err := backups(db.path)
-	if err != nil {
-		return err
-	}
-
-	var errs []error
-	kept := 0
-	for _, b := range all {
-		// Copies that the owner asked for are the owner's to remove.
-		if !strings.HasPrefix(b.Why, automaticPrefix) {
-			continue
-		}
-		if kept++; kept > db.backupsToKeep {
-			errs = append(errs, ignoreNotExist(os.Remove(b.Path)))
-		}
-	}
-
-	left, err := filepath.Glob(filepath.Join(filepath.Dir(db.path), backupFolder, "*"+partialSuffix))
-	for _, path := range left {
-		errs = append(errs, ignoreNotExist(os.Remove(path)))
-	}
-
-	return errors.Join(append(errs, err)...)
+	return dbfile.Prune(db.path, automaticPrefix, db.backupsToKeep)
 }
 
 // recordOwner records in a database whose it is, if it does not say so yet, so that each copy

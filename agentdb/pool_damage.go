@@ -4,9 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"strings"
 
+	"rouse/agentdb/dbfile"
 	"rouse/agentdb/sqlite"
 )
 
@@ -14,23 +14,15 @@ import (
 // bytes. SQLite checks some 600 MB per second; larger files are checked while they are in use.
 const maxCheck = 1 << 30
 
-func fileSize(path string) int64 {
-	info, err := os.Stat(path)
-	if err != nil {
-		return 0
-	}
-	return info.Size()
-}
-
 // checkInBackground checks a large file while others use it.
 func (db *DB) checkInBackground(ctx context.Context) {
 	err := db.db.Check(ctx)
 	var bad *sqlite.CorruptError
 	switch {
 	case err == nil:
-		db.marker.setChecked()
+		db.marker.SetChecked()
 	case errors.As(err, &bad):
-		db.log.Error("an agent's database is damaged, and is not used any more", "path", db.path, "error", db.marker.quarantine(bad))
+		db.log.Error("an agent's database is damaged, and is not used any more", "path", db.path, "error", db.marker.Quarantine(bad))
 	case ctx.Err() == nil:
 		db.log.Warn("an agent's database could not be checked", "path", db.path, "error", err)
 	}
@@ -50,7 +42,10 @@ type QuarantinedError struct {
 	Agent      string
 	Reason     string
 	LastBackup string // the name of the newest backup; "" when there is none
-	err        error
+	// UnknownRuns says that nothing is wrong with the database but that the ledger does not know its
+	// runs, for which accept is the answer.
+	UnknownRuns bool
+	err         error
 }
 
 func (e *QuarantinedError) Error() string {
@@ -59,8 +54,12 @@ func (e *QuarantinedError) Error() string {
 
 // Remedy is what its owner can do.
 func (e *QuarantinedError) Remedy() string {
+	if e.UnknownRuns {
+		return fmt.Sprintf("If the ledger is not the right one, stop rouse and put back the one that knows these runs. To go on with the one that is there: rouse db %s accept; what was written so far stays, and no undo reaches it", e.Agent)
+	}
+
 	var b strings.Builder
-	if e.Reason == reasonChanged {
+	if dbfile.Acceptable(e.Reason) {
 		fmt.Fprintf(&b, "If a program of yours changed it: rouse db %s accept. ", e.Agent)
 	}
 
@@ -92,15 +91,18 @@ func (p *Pool) recordUnusable(agent string, err error) error {
 // describe adds to an error whose database it is about, and what can be done.
 func (p *Pool) describe(agent string, err error) error {
 	var bad *sqlite.CorruptError
+	var unknown *UnknownRunsError
 	switch {
 	case err == nil, errors.As(err, new(*QuarantinedError)):
 		return err
+	case errors.As(err, &unknown):
+		return p.unknownRuns(agent, unknown)
 	case !errors.As(err, &bad):
 		return fmt.Errorf("the database of agent %s: %w", agent, err)
 	}
 
 	e := &QuarantinedError{Agent: agent, Reason: bad.Reason, err: err}
-	if kept, err := backups(p.path(agent)); err == nil && len(kept) > 0 {
+	if kept, err := dbfile.Backups(p.path(agent)); err == nil && len(kept) > 0 {
 		e.LastBackup = kept[0].Name
 	}
 
@@ -118,7 +120,7 @@ func (p *Pool) Quarantined(agent string) error {
 		return p.describe(agent, err)
 	}
 
-	err := p.describe(agent, quickInspect(p.path(agent)))
+	err := p.describe(agent, dbfile.QuickInspect(p.path(agent)))
 	p.mu.Lock()
 	defer p.mu.Unlock()
 
@@ -148,24 +150,3 @@ func (p *Pool) knownState(key string) (known bool, err error) {
 }
 
 var errReplacing = errors.New("it is being replaced")
-
-// quickInspect says what can be said of a closed file without reading it: only its size is
-// compared, and what inspect found when it was last opened.
-func quickInspect(path string) error {
-	s, err := readMarker(path)
-	if err != nil || s.State == "" || s.State == markerReplacing {
-		return err
-	}
-
-	size := fileSize(path)
-	switch {
-	case s.State == markerQuarantined, s.State == markerClosed && s.Reason != "" && !hasLog(path):
-		return &sqlite.CorruptError{Path: path, Reason: s.Reason}
-	case size == 0:
-		return &sqlite.CorruptError{Path: path, Reason: reasonLost}
-	case s.State == markerClosed && size != s.Size && !hasLog(path):
-		return &sqlite.CorruptError{Path: path, Reason: reasonChanged}
-	}
-
-	return nil
-}

@@ -4,19 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
-	"time"
 
+	"rouse/agentdb/dbfile"
 	"rouse/agentdb/sqlite"
-)
-
-const (
-	replacedFolder = "replaced"
-	whyReplaced    = "replaced" // of a database that was replaced
-	lastBackup     = "last"
 )
 
 // RestoreSpec says what an agent's database is to be again.
@@ -45,28 +39,7 @@ func (p *Pool) Backups(agent string) ([]Backup, error) {
 		return nil, err
 	}
 
-	path := p.path(agent)
-	out, err := backups(path)
-	if err != nil {
-		return nil, err
-	}
-
-	dirs, err := filepath.Glob(filepath.Join(filepath.Dir(path), replacedFolder, "*", filepath.Base(path)))
-	if err != nil {
-		return nil, err
-	}
-
-	for _, old := range dirs {
-		stamp := filepath.Base(filepath.Dir(old))
-		at, err := time.Parse(backupLayout, stamp)
-		if err != nil {
-			continue // somebody else made this folder
-		}
-		out = append(out, Backup{Name: stamp + "-" + whyReplaced, Path: old, Bytes: fileSize(old), At: at, Why: whyReplaced})
-	}
-
-	slices.SortStableFunc(out, func(a, b Backup) int { return b.At.Compare(a.At) })
-	return out, nil
+	return dbfile.BackupsAndReplaced(p.path(agent))
 }
 
 // Restore replaces an agent's database by a copy of a backup, once nobody uses it; whoever asks
@@ -79,8 +52,8 @@ func (p *Pool) Restore(ctx context.Context, agent string, spec RestoreSpec) (Rep
 	}
 
 	return p.replace(ctx, Replaced{Agent: agent, From: from, Skipped: passed}, spec.BeforeReplace, func(path string) error {
-		if err := copyBackup(ctx, from, path); err != nil {
-			return err
+		if err := dbfile.CopyBackup(ctx, from, path, applicationID); err != nil {
+			return refusedTarget("from", err)
 		}
 
 		of, err := ownerOf(path)
@@ -122,23 +95,23 @@ func (p *Pool) replace(ctx context.Context, out Replaced, idle func(context.Cont
 	path := p.path(agent)
 	// A replacement that was cut off is completed first. What is there may well be damaged:
 	// that is why it is replaced.
-	if _, _, err := inspect(path, p.o.Logger); err != nil && !errors.As(err, new(*sqlite.CorruptError)) {
+	if _, _, err := dbfile.Inspect(path, p.o.Logger); err != nil && !errors.As(err, new(*sqlite.CorruptError)) {
 		return out, err
 	}
-	if err := discardNew(path); err != nil {
+	if err := dbfile.DiscardNew(path); err != nil {
 		return out, err
 	}
 
 	// The new file is complete, with the newest schema and its checksum, before the old one is
 	// touched.
-	aside := filepath.Join(replacedFolder, time.Now().UTC().Format(backupLayout))
-	if err := make(path + newSuffix); err != nil {
-		return out, errors.Join(err, discardNew(path))
+	aside := dbfile.AsidePath()
+	if err := make(path + dbfile.NewSuffix); err != nil {
+		return out, errors.Join(err, dbfile.DiscardNew(path))
 	}
-	if err := p.prepareNew(ctx, path+newSuffix, agent, out.From, aside); err != nil {
-		return out, errors.Join(fmt.Errorf("the database was left as it is: %w", err), discardNew(path))
+	if err := p.prepareNew(ctx, path+dbfile.NewSuffix, agent, out.From, aside); err != nil {
+		return out, errors.Join(fmt.Errorf("the database was left as it is: %w", err), dbfile.DiscardNew(path))
 	}
-	if err := replace(path, aside); err != nil {
+	if err := dbfile.Replace(path, aside); err != nil {
 		return out, err
 	}
 
@@ -152,7 +125,7 @@ func (p *Pool) replace(ctx context.Context, out Replaced, idle func(context.Cont
 
 // prepareNew brings a new database to the newest schema and records in it what happened.
 func (p *Pool) prepareNew(ctx context.Context, path, agent, from, aside string) (err error) {
-	db, err := Open(ctx, Options{Path: path, Agent: agent, Logger: p.o.Logger, scratch: true})
+	db, err := Open(ctx, Options{Path: path, Agent: agent, Logger: p.o.Logger, Ledger: p.o.Ledger, scratch: true, adopt: true})
 	if err != nil {
 		return err
 	}
@@ -191,20 +164,6 @@ func (db *DB) recordOwnerAction(ctx context.Context, agent, text string) error {
 	return nil
 }
 
-// copyBackup copies what may be restored, and checks the whole copy.
-func copyBackup(ctx context.Context, from, to string) error {
-	err := sqlite.CopyFile(ctx, from, to)
-	if err == nil {
-		err = sqlite.Verify(ctx, to, applicationID, true)
-	}
-
-	var bad *sqlite.CorruptError
-	if errors.As(err, &bad) {
-		return &Error{Kind: kindInvalid, Field: "from", Message: fmt.Sprintf("%s cannot be restored, and the database was left as it is: %s", from, bad.Reason)}
-	}
-	return err
-}
-
 // putFilesAside moves the migration files to the replaced database, which they describe. Those
 // of the new one are written when it is opened.
 func putFilesAside(path, kept string) error {
@@ -233,56 +192,17 @@ func (p *Pool) findBackup(ctx context.Context, agent, from string) (path string,
 		return "", nil, err
 	}
 
-	passed = []string{}
-	if from == lastBackup {
-		for _, b := range all {
-			if b.Why == whyReplaced {
-				continue
-			}
-			if sqlite.Verify(ctx, b.Path, applicationID, false) == nil {
-				return b.Path, passed, nil
-			}
-			if ctx.Err() != nil { // the check was cut off, which says nothing about the backup
-				return "", nil, context.Cause(ctx)
-			}
-
-			passed = append(passed, b.Name)
-		}
-		return "", nil, &Error{Kind: kindNotFound, Field: "from", Message: fmt.Sprintf("there is no good backup of the database of %s (%d are damaged); to begin with an empty one: rouse db %s reset", agent, len(passed), agent)}
+	if from != dbfile.LastBackup {
+		path, err = dbfile.Find(p.path(agent), all, from, agent, "rouse db "+agent+" backups")
+		return path, []string{}, refusedTarget("from", err)
 	}
 
-	var found []Backup
-	for _, b := range all {
-		if b.Name == from {
-			return b.Path, passed, nil
-		}
-		if from != "" && strings.HasPrefix(b.Name, from) {
-			found = append(found, b)
-		}
+	path, passed, err = dbfile.LastGood(ctx, all, applicationID)
+	if path == "" && err == nil {
+		err = &Error{Kind: kindNotFound, Field: "from", Message: fmt.Sprintf("there is no good backup of the database of %s (%d are damaged); to begin with an empty one: rouse db %s reset", agent, len(passed), agent)}
 	}
 
-	switch {
-	case len(found) == 1:
-		return found[0].Path, passed, nil
-	case len(found) > 1:
-		return "", nil, &Error{Kind: kindInvalid, Field: "from", Message: fmt.Sprintf("%s is how the names of %d backups begin; give more of it: rouse db %s backups lists them", from, len(found), agent)}
-	case !filepath.IsAbs(from):
-		return "", nil, &Error{Kind: kindNotFound, Field: "from", Message: fmt.Sprintf("there is no backup %q of %s, and no such file; rouse db %s backups lists them", from, agent, agent)}
-	}
-
-	info, err := os.Stat(from)
-	switch {
-	case err != nil:
-		return "", nil, &Error{Kind: kindNotFound, Field: "from", Message: fmt.Sprintf("%s cannot be read: %v", from, err)}
-	case !info.Mode().IsRegular():
-		return "", nil, &Error{Kind: kindInvalid, Field: "from", Message: from + " is not a file"}
-	}
-
-	if own, err := os.Stat(p.path(agent)); err == nil && os.SameFile(own, info) {
-		return "", nil, &Error{Kind: kindInvalid, Field: "from", Message: from + " is the database itself"}
-	}
-
-	return from, passed, nil
+	return path, passed, err
 }
 
 // Accept lets a database be used again that was refused because another program changed it, if
@@ -299,9 +219,9 @@ func (p *Pool) Accept(ctx context.Context, agent string) error {
 	defer end()
 
 	path := p.path(agent)
-	_, _, err = inspect(path, p.o.Logger)
+	_, _, err = dbfile.Inspect(path, p.o.Logger)
 	if err == nil {
-		return &Error{Kind: kindInvalid, Message: fmt.Sprintf("there is nothing to accept: nothing is wrong with the database of %s", agent)}
+		return p.adopt(ctx, agent)
 	}
 
 	var bad *sqlite.CorruptError
@@ -312,15 +232,40 @@ func (p *Pool) Accept(ctx context.Context, agent string) error {
 		return fmt.Errorf("it cannot be accepted as it is: %w", p.describe(agent, err))
 	}
 	// Opened files get their checksum when they are closed.
-	if err := writeMarker(path, marker{State: markerOpen}); err != nil {
+	if err := dbfile.WriteMarker(path, dbfile.Marker{State: dbfile.StateOpen}); err != nil {
 		return err
 	}
 
-	db, err := Open(ctx, Options{Path: path, Agent: agent, Backups: p.o.Backups, Logger: p.o.Logger})
+	db, err := p.openAdopting(ctx, agent)
 	if err != nil {
 		return p.describe(agent, err)
 	}
 
 	err = db.recordOwnerAction(ctx, agent, "-- the owner accepted this database as it is: "+bad.Reason)
 	return errors.Join(err, db.Close())
+}
+
+// ownerOf says whose database a file is; "" when the rouse that made it did not record that.
+func ownerOf(path string) (agent string, err error) {
+	db, err := sqlite.OpenReadOnly(path)
+	if err != nil {
+		return "", err
+	}
+	defer func() { err = errors.Join(err, db.Close()) }()
+
+	var known bool
+	if err := db.QueryRow(`select exists (select 1 from sqlite_schema where name = '_owner')`).Scan(&known); err != nil || !known {
+		return "", err
+	}
+
+	err = db.QueryRow(`select coalesce(max(agent), '') from _owner`).Scan(&agent)
+	return agent, err
+}
+
+// ignoreNotExist makes removing what is not there no error.
+func ignoreNotExist(err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
 }

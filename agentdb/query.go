@@ -167,7 +167,7 @@ func (out *Rows) read(rows *sql.Rows, offset, limit int) error {
 	return rows.Err()
 }
 
-// readable makes a value fit for JSON.
+// readable makes a value fit for JSON, and for a person: what is stored stays as it is.
 func readable(v any) any {
 	switch v := v.(type) {
 	case []byte:
@@ -178,6 +178,7 @@ func readable(v any) any {
 		if math.IsInf(v, 0) {
 			return fmt.Sprint(v)
 		}
+		return text.Decimal(v)
 	}
 	return v
 }
@@ -227,7 +228,7 @@ func (db *DB) queryError(ctx, bounded context.Context, text string, err error) e
 	case bounded.Err() != nil:
 		return &Error{Kind: kindTimeout, Field: "sql", Retryable: true, Message: fmt.Sprintf("the query took longer than %s and was stopped; narrow it with WHERE, or split it", db.timeout)}
 	case code == sqlite3.SQLITE_CORRUPT, code == sqlite3.SQLITE_NOTADB:
-		return db.marker.quarantine(&sqlite.CorruptError{Path: db.path, Reason: "it is damaged (" + sqlText(err) + ")"})
+		return db.marker.Quarantine(&sqlite.CorruptError{Path: db.path, Reason: "it is damaged (" + sqlText(err) + ")"})
 	case code == sqlite3.SQLITE_NOMEM:
 		return invalid("sql", "the query wants more memory than SQLite has here (512 MiB): make smaller values, or ask for fewer columns at once")
 	case code == sqlite3.SQLITE_AUTH:

@@ -418,3 +418,40 @@ func TestQueryWaitsAlone(t *testing.T) {
 		t.Errorf("error %v", err)
 	}
 }
+
+// What binary fractions make of amounts is shown as a person writes it, in answers, in views and in files;
+// what is stored stays as it is.
+func TestDecimalsAreShownAsWritten(t *testing.T) {
+	t.Parallel()
+	db := fresh(t)
+	expenses(t, db)
+	for _, amount := range []float64{42.80, 6.40, 73.15, 1.0 / 3} {
+		insert(t, db, "expenses", map[string]any{"category": "food", "amount": amount})
+	}
+	raw(t, db, "update expenses set amount = 122.35000000000001 where id = 1")
+
+	if got := ask(t, db, "select amount, amount + 0.1 + 0.2, amount = 122.35, 0.1 + 0.2 = 0.3 from expenses where id = 1"); got != `[[122.35,122.65,0,0]]` {
+		t.Errorf("%s", got)
+	}
+	if got := ask(t, db, "select amount from expenses where id = 4"); got != `[[0.3333333333333333]]` {
+		t.Errorf("a number whose digits go on: %s", got)
+	}
+
+	const sql = "select amount from expenses where id = 1"
+	if _, err := db.DefineView(t.Context(), agentdb.By{Run: 1}, agentdb.View{Name: "total", SQL: sql, RenderHint: "number", Refresh: "manual"}); err != nil {
+		t.Fatal(err)
+	}
+	view, err := db.RunView(t.Context(), "total", nil)
+	if err != nil || flat(t, view.Rows) != "[[122.35]]" {
+		t.Errorf("%+v, %v", view, err)
+	}
+
+	for format, want := range map[string]string{"csv": "amount\n122.35\n", "json": "[\n{\"amount\":122.35}\n]\n"} {
+		if _, got := export(t, db, format, sql); got != want {
+			t.Errorf("%s: %q", format, got)
+		}
+	}
+	if got := system(t, db, "select amount = 122.35000000000001 and amount <> 122.35 from expenses where id = 1"); got != "1" {
+		t.Errorf("what is stored was changed: %v", got)
+	}
+}

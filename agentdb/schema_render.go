@@ -16,10 +16,13 @@ const (
 	renderViews   = 1000 // characters of the names of views, once space is short
 )
 
-// String describes the schema for a prompt in at most 8,000 characters (OSA-63). When that
-// is not enough, views lose their SQL, then tables show ten columns, and then the oldest are
-// left out. It never shows what is in a row.
-func (s Schema) String() string {
+// String is Text in at most 8,000 characters (OSA-63).
+func (s Schema) String() string { return s.Text(renderChars) }
+
+// Text describes the schema for a prompt in at most so many characters. When that is not enough, views
+// lose their SQL, then tables show ten columns, and then the oldest are left out. It never shows what is in
+// a row.
+func (s Schema) Text(most int) string {
 	if len(s.Tables) == 0 && len(s.Views) == 0 {
 		return "The database has no tables yet.\n"
 	}
@@ -27,19 +30,19 @@ func (s Schema) String() string {
 	tables := slices.Clone(s.Tables)
 	slices.SortStableFunc(tables, func(a, b Table) int { return cmp.Compare(a.createdAt, b.createdAt) })
 	const all = 1 << 30
-	views := viewNames(s.Views)
+	views := viewNames(s.Views, min(renderViews, most/4))
 	for _, out := range []func() string{
 		func() string { return render(tables, all, 0) + viewTexts(s.Views) },
 		func() string { return render(tables, all, 0) + views },
 	} {
-		if text := out(); utf8.RuneCountInString(text) <= renderChars {
+		if text := out(); utf8.RuneCountInString(text) <= most {
 			return text
 		}
 	}
 
 	for left := 0; ; left++ {
 		out := render(tables[left:], renderColumns, left) + views
-		if utf8.RuneCountInString(out) <= renderChars || left == len(tables) {
+		if utf8.RuneCountInString(out) <= most || left == len(tables) {
 			return out
 		}
 	}
@@ -54,8 +57,8 @@ func viewTexts(views []SchemaView) string {
 	return b.String()
 }
 
-// viewNames lists views on one line.
-func viewNames(views []SchemaView) string {
+// viewNames lists views on one line, in at most so many characters.
+func viewNames(views []SchemaView, most int) string {
 	if len(views) == 0 {
 		return ""
 	}
@@ -65,7 +68,7 @@ func viewNames(views []SchemaView) string {
 		names[i] = v.title()
 	}
 
-	return "views, whose SQL db_schema has: " + text.Truncate(strings.Join(names, ", "), renderViews) + "\n"
+	return "views, whose SQL db_schema has: " + text.Truncate(strings.Join(names, ", "), most) + "\n"
 }
 
 // title is a name with its parameters; a query that was saved is no table to read from.

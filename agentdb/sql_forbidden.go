@@ -1,26 +1,41 @@
 package agentdb
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // check says before a statement runs why it is not allowed and what to do instead
 // (OSA-57). It gives advice; the boundary is the authorizer.
 func (s *statement) check(script string) error {
-	why := s.forbiddenReason()
+	why, at := s.forbiddenWithin()
+	if why == "" {
+		why, at = s.forbiddenReason(), 0
+	}
 	if why == "" {
 		return nil
 	}
-	bad := invalid("sql", "%s", why).at(excerpt(script, s.offset))
+
+	bad := invalid("sql", "%s", why).at(excerpt(script, s.offset+at))
 	bad.Kind = kindRejected
 	return bad
 }
 
-func (s *statement) forbiddenReason() string {
+// forbiddenWithin looks for what is allowed nowhere, neither as the statement itself, nor after a WITH,
+// nor in the body of a trigger; at is where it stands in the statement.
+func (s *statement) forbiddenWithin() (why string, at int) {
 	for i, w := range s.words {
-		if w.text == "LOAD_EXTENSION" && s.word(i+1) == "(" {
-			return "load_extension is not allowed: an agent's SQL has SQLite's own functions only"
+		switch {
+		case w.text == "LOAD_EXTENSION" && s.word(i+1) == "(":
+			return "load_extension is not allowed: an agent's SQL has SQLite's own functions only", w.at
+		case w.text == "DELETE" && s.word(i+1) == "FROM" && !s.boundedAt(i):
+			return "DELETE without WHERE is not allowed: say which rows; db_delete keeps them restorable", w.at
 		}
 	}
+	return "", 0
+}
 
+func (s *statement) forbiddenReason() string {
 	switch first := s.word(0); first {
 	case "DROP":
 		return s.forbiddenDrop()
@@ -43,14 +58,6 @@ func (s *statement) forbiddenReason() string {
 		if s.has("DROP") {
 			return "dropping a column would lose its values for ever: leave it unused, or rename it"
 		}
-	case "DELETE":
-		if !s.has("WHERE") {
-			return "DELETE without WHERE is not allowed: say which rows; db_delete keeps them restorable"
-		}
-	case "WITH":
-		if s.verb() == "DELETE" && !s.has("WHERE") {
-			return "DELETE without WHERE is not allowed: say which rows; db_delete keeps them restorable"
-		}
 	}
 
 	if table := s.writtenTable(); table != "" && reservedTable(table) {
@@ -58,6 +65,31 @@ func (s *statement) forbiddenReason() string {
 	}
 
 	return ""
+}
+
+// boundedAt says whether the inner statement whose verb is a word has a WHERE of its own: one within
+// parentheses is that of a subquery, and one after the next semicolon that of another statement.
+func (s *statement) boundedAt(verb int) bool {
+	for _, w := range s.words[verb:] {
+		switch {
+		case w.text == ";":
+			return false
+		case w.text == "WHERE" && w.depth == s.words[verb].depth:
+			return true
+		}
+	}
+	return false
+}
+
+// updatesAll says whether a statement, or one in the body of a trigger, updates every row of a table.
+func (s *statement) updatesAll() bool {
+	for i, w := range s.words {
+		// UPDATE OF and UPDATE ON say when a trigger fires, and DO UPDATE SET belongs to an INSERT.
+		if w.text == "UPDATE" && !slices.Contains([]string{"OF", "ON", "SET"}, s.word(i+1)) && !s.boundedAt(i) {
+			return true
+		}
+	}
+	return false
 }
 
 func (s *statement) forbiddenDrop() string {

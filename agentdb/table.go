@@ -26,6 +26,8 @@ type TableSpec struct {
 	Purpose string   `json:"purpose"`
 	Columns []Column `json:"columns"`
 	Indexes []Index  `json:"indexes,omitempty"`
+	// IfNotExists leaves a table of this name that is there already as it is.
+	IfNotExists bool `json:"if_not_exists,omitempty"`
 }
 
 // Column is one column of a table.
@@ -160,23 +162,9 @@ func (i Index) check(field string, s TableSpec) error {
 // declared; a declared id is promoted to the primary key (OSA-51). key is what a separate
 // PRIMARY KEY clause has to name.
 func (s TableSpec) columns() (defs, key []string, err error) {
-	var declared []string
-	id := -1
-	for i, c := range s.Columns {
-		if c.PrimaryKey {
-			declared = append(declared, c.Name)
-		}
-		if strings.EqualFold(c.Name, "id") {
-			id = i
-		}
-	}
-
+	declared := s.primaryKey()
 	if len(declared) == 0 {
-		if id < 0 {
-			defs = append(defs, quote("id")+" INTEGER PRIMARY KEY AUTOINCREMENT")
-		} else {
-			declared = []string{s.Columns[id].Name}
-		}
+		defs = append(defs, quote("id")+" INTEGER PRIMARY KEY AUTOINCREMENT")
 	}
 
 	for i, c := range s.Columns {
@@ -193,6 +181,25 @@ func (s TableSpec) columns() (defs, key []string, err error) {
 	}
 
 	return defs, key, nil
+}
+
+// primaryKey names the columns that are declared as the primary key, or a declared id; none when the
+// host adds its own.
+func (s TableSpec) primaryKey() (key []string) {
+	var id []string
+	for _, c := range s.Columns {
+		if c.PrimaryKey {
+			key = append(key, c.Name)
+		}
+		if strings.EqualFold(c.Name, "id") {
+			id = []string{c.Name}
+		}
+	}
+
+	if len(key) == 0 {
+		return id
+	}
+	return key
 }
 
 // definition writes one column; whole says that it carries the primary key by itself.

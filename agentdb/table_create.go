@@ -11,12 +11,14 @@ import (
 // Created is the result of CreateTable, OSA-52.
 type Created struct {
 	Success     bool     `json:"success"`
-	MigrationID int64    `json:"migration_id"` // the number of its file
-	AppliedSQL  string   `json:"applied_sql"`
+	Existed     bool     `json:"existed,omitempty"`      // if_not_exists: nothing was done, and what follows is empty
+	MigrationID int64    `json:"migration_id,omitempty"` // the number of its file
+	AppliedSQL  string   `json:"applied_sql,omitempty"`
 	Warnings    []string `json:"warnings,omitempty"`
 }
 
-// CreateTable makes a table with the host's columns, and its indexes.
+// CreateTable makes a table with the host's columns, and its indexes. With IfNotExists a table that is
+// there stays as it is, and a warning says in what it differs from the one that was asked for.
 func (db *DB) CreateTable(ctx context.Context, by By, spec TableSpec) (Created, error) {
 	statements, err := spec.statements()
 	if err != nil {
@@ -26,7 +28,7 @@ func (db *DB) CreateTable(ctx context.Context, by By, spec TableSpec) (Created, 
 	created, err := write(ctx, db, by, "create_table", func(ctx context.Context, tx *sqlite.Tx) (Created, error) {
 		return createTable(ctx, tx, by, spec, statements)
 	})
-	if err == nil {
+	if err == nil && !created.Existed {
 		created.Warnings = append(db.quotaWarnings(ctx, created.Warnings), db.migrationFileWarnings(ctx)...)
 	}
 	return created, err
@@ -34,6 +36,16 @@ func (db *DB) CreateTable(ctx context.Context, by By, spec TableSpec) (Created, 
 
 // createTable runs inside a write.
 func createTable(ctx context.Context, tx *sqlite.Tx, by By, spec TableSpec, statements []string) (Created, error) {
+	if spec.IfNotExists {
+		existing, err := readTables(ctx, prepared{tx}, spec.Name)
+		if err != nil {
+			return Created{}, err
+		}
+		if len(existing) > 0 {
+			return Created{Success: true, Existed: true, Warnings: spec.differences(existing[0])}, nil
+		}
+	}
+
 	if err := viewFree(tx, spec.Name); err != nil {
 		return Created{}, err
 	}

@@ -82,9 +82,9 @@ func (db *DB) DefineView(ctx context.Context, by By, v View) (View, error) {
 			return View{}, err
 		}
 
-		_, err := tx.Exec(`insert into _views(name, sql, render_hint, refresh, description, created_at, updated_at, run_id, params) values (?1, ?2, ?3, ?4, ?5, ?6, ?6, ?7, ?8)
-			on conflict(name) do update set sql = ?2, render_hint = ?3, refresh = ?4, description = ?5, updated_at = ?6, run_id = ?7, params = ?8, result = null, refreshed_at = null`,
-			v.Name, v.SQL, v.RenderHint, v.Refresh, v.Description, at, by.Run, string(params))
+		_, err := tx.Exec(`insert into _views(name, sql, render_hint, refresh, description, created_at, updated_at, run_id, params, ledger) values (?7, ?2, ?3, ?4, ?5, ?6, ?6, ?1, ?8, `+ledgerOfRun+`)
+			on conflict(name) do update set sql = ?2, render_hint = ?3, refresh = ?4, description = ?5, updated_at = ?6, run_id = ?1, params = ?8, ledger = `+ledgerOfRun+`, result = null, refreshed_at = null`,
+			by.Run, v.SQL, v.RenderHint, v.Refresh, v.Description, at, v.Name, string(params))
 		if err != nil {
 			return View{}, err
 		}
@@ -181,6 +181,18 @@ func (db *DB) RunView(ctx context.Context, name string, given map[string]any) (V
 
 	out, _, err := db.runViewQuery(ctx, v, given)
 	return out, err
+}
+
+// CheckView says whether a view can be shown: an error is an *Error when it is not there, or has a
+// parameter without a default.
+func (db *DB) CheckView(ctx context.Context, name string) error {
+	v, _, err := db.view(ctx, name)
+	if err != nil {
+		return err
+	}
+
+	_, err = v.values(nil)
+	return err
 }
 
 // ShowView gives the stored result of a view. One that was never asked, or whose refresh is

@@ -20,6 +20,12 @@ type Root struct {
 	// Only skills in trusted roots are loaded. Those in another are reported as problems: whoever
 	// can write there could instruct the agent (AGS-06).
 	Trusted bool
+	// Accept says whether a skill in a root that is not trusted was trusted by itself, and with which hash of its
+	// files. The error says why it is not as it was then. nil: none was.
+	Accept func(dir string) (hash string, ok bool, err error)
+	// Writer says who else can write in a root that is not trusted, as part of a sentence; "" when nobody can. Where
+	// somebody can, no skill is accepted. nil: nobody. It is asked when there is a skill.
+	Writer func() string
 }
 
 // Discover searches roots for skills. Those of a later root override those of an earlier one
@@ -28,7 +34,7 @@ type Root struct {
 func Discover(roots ...Root) *Catalog {
 	c := &Catalog{skills: map[string]*Skill{}}
 	for _, r := range roots {
-		w := walker{catalog: c, root: r, visited: map[string]bool{}}
+		w := walker{catalog: c, root: r, visited: map[string]bool{}, hashes: map[string]string{}}
 		w.onSkill = w.addSkill
 		w.walk()
 		w.load() // before the next root, so that its skills override these

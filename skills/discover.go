@@ -25,11 +25,12 @@ const maxReaders = 8 // goroutines that read the skills of one root
 type walker struct {
 	catalog  *Catalog
 	root     Root
-	onSkill  func(dir string) // called for each directory with a skill
-	dirs     []string         // of skills, in the order of the search
-	realRoot string           // the root with links resolved
-	visited  map[string]bool  // directories with links resolved: some are reached in two ways, or in a circle
-	stopped  bool             // by a limit
+	onSkill  func(dir string)  // called for each directory with a skill
+	dirs     []string          // of skills, in the order of the search
+	hashes   map[string]string // of those that were trusted by themselves
+	realRoot string            // the root with links resolved
+	visited  map[string]bool   // directories with links resolved: some are reached in two ways, or in a circle
+	stopped  bool              // by a limit
 }
 
 func (w *walker) report(file string, rule Rule, warning bool, format string, args ...any) {
@@ -124,11 +125,33 @@ func (w *walker) subdirectory(dir string, e fs.DirEntry) (string, bool) {
 }
 
 func (w *walker) addSkill(dir string) {
-	if !w.root.Trusted {
-		w.report(dir, RuleUntrusted, true, "is not loaded, because %s is not trusted; whoever can write there could instruct your agents. If only you can, name it under skills.roots with trusted: true", w.root.Path)
+	if w.root.Trusted {
+		w.dirs = append(w.dirs, dir)
 		return
 	}
-	w.dirs = append(w.dirs, dir)
+
+	if w.root.Writer != nil {
+		if writer := w.root.Writer(); writer != "" {
+			w.report(dir, RuleUntrusted, true, "is not loaded, and can never be trusted there: %s, and could instruct your agents by it; keep skills of yours where nobody else can write", writer)
+			return
+		}
+	}
+
+	hash, ok := "", false
+	var err error
+	if w.root.Accept != nil {
+		hash, ok, err = w.root.Accept(dir)
+	}
+
+	switch {
+	case err != nil:
+		w.report(dir, RuleChanged, true, "is not loaded: %v", err)
+	case !ok:
+		w.report(dir, RuleUntrusted, true, "is not loaded, because whoever can write in %s could instruct your agents, and nobody has trusted this skill; read it, and trust it as it is with: rouse skills trust %s", w.root.Path, dir)
+	default:
+		w.hashes[dir] = hash
+		w.dirs = append(w.dirs, dir)
+	}
 }
 
 // load reads the skills that were found, several at a time, and registers them in their order, so that
@@ -150,10 +173,10 @@ func (w *walker) load() {
 	}
 
 	all.Wait()
-	for _, r := range results {
+	for i, r := range results {
 		w.catalog.problems = append(w.catalog.problems, r.problems...)
 		if r.skill != nil {
-			r.skill.Source = w.root.Source
+			r.skill.Source, r.skill.TrustedHash = w.root.Source, w.hashes[w.dirs[i]]
 			w.catalog.register(r.skill)
 		}
 	}

@@ -41,6 +41,7 @@ const (
 	RuleLinkOutside Rule = "link-outside"   // a link that leads out of the directory that is searched
 	RuleShadowed    Rule = "shadowed"       // another skill of the same name comes later
 	RuleUntrusted   Rule = "untrusted"      // its root is not trusted (AGS-06)
+	RuleChanged     Rule = "changed"        // not what it was when it was trusted
 	RuleLimit       Rule = "limit"          // the search did not cover everything (AGS-05)
 	RuleModule      Rule = "module-not-yet" // an executable skill
 )

@@ -32,6 +32,8 @@ type Skill struct {
 	Dir           string            `json:"dir"`    // absolute, links resolved
 	File          string            `json:"file"`   // SKILL.md in Dir
 	Source        string            `json:"source"` // where it was found: the label of its root, or "path"
+	// TrustedHash is of its files as they were when it was trusted by itself, "" where its root is trusted.
+	TrustedHash string `json:"trusted_hash,omitempty"`
 }
 
 // fileNames are the accepted names of SKILL.md, the preferred one first (AGS-02).
@@ -95,6 +97,16 @@ func (s *Skill) Instructions() (string, error) {
 	}
 
 	return strings.TrimSpace(strings.ReplaceAll(string(text[body:]), "\r\n", "\n")), nil
+}
+
+// Resolve is the absolute path of a skill's directory, with links resolved, as Skill.Dir has it. One that
+// is gone keeps its path.
+func Resolve(dir string) (string, error) {
+	real, problems := resolveDir(dir)
+	if hasError(problems) && problems[0].Rule != RulePathMissing {
+		return "", errors.New(problems[0].String())
+	}
+	return real, nil
 }
 
 // resolveDir is the absolute path of a directory, with links resolved.

@@ -10,6 +10,7 @@ import (
 	"syscall"
 
 	"rouse/agentdb/ledger"
+	"rouse/internal/nofollow"
 )
 
 const (
@@ -68,7 +69,7 @@ func (w *Watcher) applyAfterAction(ctx context.Context, c ledger.ClaimStatus) er
 		return err
 	}
 
-	state, dest, note := w.moveOrDelete(ctx, &f.Watch, c)
+	state, dest, note, failure := w.moveOrDelete(ctx, &f.Watch, c)
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -76,20 +77,22 @@ func (w *Watcher) applyAfterAction(ctx context.Context, c ledger.ClaimStatus) er
 		return err // not ended: the run was retried meanwhile, so another outcome decides
 	}
 
-	why := ""
-	if state == ledger.AfterFailed {
-		why = note
-		w.log.Warn("a file could not be dealt with after its run; it is tried again at the next scan", "job", c.Job, "run", c.Run, "path", c.Path, "error", note)
+	if !f.noteAfterAction(filepath.FromSlash(c.Path), failure) {
+		return nil
 	}
 
-	f.noteAfterAction(filepath.FromSlash(c.Path), why)
+	w.log.Warn("a file could not be dealt with after its run; it is tried again at the next scan", "job", c.Job, "run", c.Run, "path", c.Path, "error", failure)
+	if _, ok := errors.AsType[*nofollow.LinkError](failure); ok {
+		f.event(ctx, linkKind, c.Run, map[string]any{"path": c.Path, "error": note})
+	}
 	return nil
 }
 
 const changedSince = "the file has changed since its run; it stays, as a new one"
 
-// moveOrDelete does what the watch wants for a file, and says what became of it.
-func (w *Watcher) moveOrDelete(ctx context.Context, watch *Watch, c ledger.ClaimStatus) (state, dest, note string) {
+// moveOrDelete does what the watch wants for a file, and says what became of it; failure, when it
+// could not be done.
+func (w *Watcher) moveOrDelete(ctx context.Context, watch *Watch, c ledger.ClaimStatus) (state, dest, note string, failure error) {
 	after := watch.OnFailure
 	if c.Outcome.Done() {
 		after = watch.OnSuccess
@@ -97,12 +100,12 @@ func (w *Watcher) moveOrDelete(ctx context.Context, watch *Watch, c ledger.Claim
 
 	g, err := openRoots(watch)
 	if err != nil {
-		return ledger.AfterFailed, "", err.Error()
+		return ledger.AfterFailed, "", err.Error(), err
 	}
 	defer g.close()
 
 	if after.Action == "" || after.Action == actionLeave || !g.contains(filepath.FromSlash(c.Path)) {
-		return ledger.AfterLeft, "", "" // a file that its owner named, from another folder, stays there
+		return ledger.AfterLeft, "", "", nil // a file that its owner named, from another folder, stays there
 	}
 
 	// A file that is gone has been dealt with: by somebody else, or by a delete that a crash
@@ -110,7 +113,7 @@ func (w *Watcher) moveOrDelete(ctx context.Context, watch *Watch, c ledger.Claim
 	file, st, err := w.locate(ctx, g, c)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return ledger.AfterDone, "", "the file was gone"
+		return ledger.AfterDone, "", "the file was gone", nil
 	case err == nil && after.Action == actionDelete:
 		err = deleteFile(file, st, file.sibling(deletingName(c)))
 	case err == nil:
@@ -120,12 +123,12 @@ func (w *Watcher) moveOrDelete(ctx context.Context, watch *Watch, c ledger.Claim
 	switch {
 	case errors.Is(err, errChanged):
 		// Other bytes are another file, which gets a run of its own.
-		return ledger.AfterDone, "", changedSince
+		return ledger.AfterDone, "", changedSince, nil
 	case err != nil:
-		return ledger.AfterFailed, "", err.Error()
+		return ledger.AfterFailed, "", err.Error(), err
 	}
 
-	return ledger.AfterDone, dest, ""
+	return ledger.AfterDone, dest, "", nil
 }
 
 // deletingName is the name that a file has while it is deleted. It is hidden, so that no scan
@@ -135,6 +138,9 @@ func deletingName(c ledger.ClaimStatus) string { return fmt.Sprintf(".deleting-%
 func (w *Watcher) moveTo(ctx context.Context, g *allowedRoots, file fileHandle, st stamp, to, name string) (string, error) {
 	dir, err := g.openDir(to, true)
 	if err != nil {
+		if _, ok := errors.AsType[*nofollow.LinkError](err); ok {
+			return "", fmt.Errorf("nothing is moved to %s: %w", to, err)
+		}
 		return "", fmt.Errorf("the folder %s cannot be made, or leads out of the watched one by a link: %w", to, err)
 	}
 	if filepath.Dir(file.path()) == dir.Name() {
@@ -227,12 +233,19 @@ func (w *Watcher) findUnrecordedMove(ctx context.Context, g *allowedRoots, dir s
 	return fileHandle{}, stamp{}, fs.ErrNotExist
 }
 
-// noteAfterAction remembers why a file could not be moved, for its owner and for the next scan.
-// A success (why is "") shows that the others are worth another try at once.
-func (f *folder) noteAfterAction(path, why string) {
+// noteAfterAction remembers why a file could not be moved, for its owner and for the next scan, and
+// says whether that is news. A success (failure is nil) shows that the others are worth another try at
+// once.
+func (f *folder) noteAfterAction(path string, failure error) (news bool) {
+	why := ""
+	if failure != nil {
+		why = failure.Error()
+	}
+
 	f.mu.Lock()
-	f.moveFailing = why != ""
-	if f.moveFailing {
+	news = why != "" && why != f.moveFailure
+	f.moveFailure = why
+	if why != "" {
 		f.moveErrors[path] = why
 		f.toRetry[path] = true
 	} else {
@@ -240,11 +253,12 @@ func (f *folder) noteAfterAction(path, why string) {
 		delete(f.toRetry, path)
 	}
 
-	again := !f.moveFailing && len(f.toRetry) > 0
+	again := why == "" && len(f.toRetry) > 0
 	f.mu.Unlock()
 	if again {
 		f.requestScan("files can be moved again")
 	}
+	return news
 }
 
 // nextRetries are known files that a scan has to look at again: all whose move has failed or,
@@ -253,7 +267,7 @@ func (f *folder) nextRetries() map[string]bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 
-	if !f.moveFailing {
+	if f.moveFailure == "" {
 		out := f.toRetry
 		f.toRetry = map[string]bool{}
 		return out
@@ -270,6 +284,15 @@ func (f *folder) nextRetries() map[string]bool {
 	}
 
 	return out
+}
+
+// retryAll has the next scan that can look into the folder look again at all files whose move has failed.
+func (f *folder) retryAll() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for path := range f.moveErrors {
+		f.toRetry[path] = true
+	}
 }
 
 // forgetVanished drops the move errors of files that a scan did not find any more.

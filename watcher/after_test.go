@@ -13,6 +13,7 @@ import (
 
 	"rouse/agentdb/ledger"
 	"rouse/internal/domain"
+	"rouse/internal/nofollow"
 )
 
 // harness is a watcher whose parts are called one by one.
@@ -68,7 +69,7 @@ func (d *harness) write(name, text string) string {
 func (d *harness) handle(path string) fileHandle {
 	d.t.Helper()
 	d.must(os.MkdirAll(filepath.Dir(path), 0o755))
-	file, err := openHandle(path)
+	file, err := openHandle(nofollow.Boundary{}, path)
 	d.must(err)
 	d.t.Cleanup(func() { file.root.Close() })
 	return file
@@ -169,7 +170,7 @@ func TestAfterKilledBetweenMoveAndRecord(t *testing.T) {
 	w := d.set(After{"move", d.path("done")})
 	d.write("done/a.csv", "another")
 	c := d.run(w, d.write("inbox/a.csv", "1"), domain.OutcomeSuccess)
-	state, dest, _ := d.w.moveOrDelete(t.Context(), &w, c) // and no FinishAfterMove
+	state, dest, _, _ := d.w.moveOrDelete(t.Context(), &w, c) // and no FinishAfterMove
 	if state != ledger.AfterDone || dest != d.path("done/a-2.csv") {
 		t.Fatalf("%s %s", state, dest)
 	}
@@ -325,14 +326,14 @@ func TestAfterRetriesWhatFails(t *testing.T) {
 func TestRetriesProbe(t *testing.T) {
 	f := newFolder(&Watcher{}, Watch{Settle: time.Second})
 	for i := range 100 {
-		f.noteAfterAction(filepath.Join("in", string(rune('a'+i))), "no space")
+		f.noteAfterAction(filepath.Join("in", string(rune('a'+i))), errors.New("no space"))
 	}
 
 	if n := len(f.nextRetries()); n != maxProbes {
 		t.Errorf("%d files are tried", n)
 	}
 
-	f.noteAfterAction("in/ok", "")
+	f.noteAfterAction("in/ok", nil)
 	if n := len(f.nextRetries()); n != 100-maxProbes || f.nextScanReason() == "" {
 		t.Errorf("%d files are tried after a success", n)
 	}
@@ -493,7 +494,7 @@ func TestAfterOfARunRetriedAtOnce(t *testing.T) {
 	d.must(d.w.Set(t.Context(), []Watch{w}))
 	d.write("failed/a.csv", "2")
 	c := d.run(w, d.write("inbox/a.csv", "1"), domain.OutcomeError)
-	state, dest, _ := d.w.moveOrDelete(t.Context(), &w, c)
+	state, dest, _, _ := d.w.moveOrDelete(t.Context(), &w, c)
 	if _, err := d.w.ledger.Retry(t.Context(), c.Run); err != nil {
 		t.Fatal(err)
 	}

@@ -2,6 +2,7 @@ package watcher
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -165,6 +166,7 @@ func (f *folder) decide(ctx context.Context, walk *walk) (int, error) {
 	if print == l.idlePrint && !stopped {
 		return 0, f.converged(ctx)
 	}
+	f.recognize(ctx, cur, mem.last)
 
 	return f.decideChanged(ctx, walk, mem, cur, print, stopped)
 }
@@ -188,8 +190,8 @@ func (f *folder) decideChanged(ctx context.Context, walk *walk, mem memory, cur 
 	}
 
 	switch {
-	case n == 0: // back to what it was before the failed run
-		return 0, f.becomeIdle(ctx, memory{last: cur, base: cur}, print)
+	case n == 0: // written with what was there, or back to what it was before the failed run
+		return 0, f.rest(ctx, memory{last: cur, base: cur}, print)
 	case f.stillChanging(now, latest(time.Unix(0, last), f.lastRemoval(changes))) || f.unconfirmed(now, print, walk):
 		return n, nil
 	case l.state.Round >= maxRounds && !l.failed():
@@ -330,7 +332,7 @@ func (f *folder) recordBaseline(ctx context.Context, cur tree) error {
 
 // startMissing is the first look at a folder that is not there: what will be in it is new.
 func (f *folder) startMissing(ctx context.Context) {
-	f.root = resolveLinks(f.Path)
+	f.root = f.resolveLinks(f.Path)
 	var err error
 	if f.Mode != ModeConverge {
 		err = f.skipPreexisting(ctx, nil)
@@ -349,11 +351,8 @@ func (f *folder) startMissing(ctx context.Context) {
 
 // converged ends the loop: the folder is as recorded.
 func (f *folder) converged(ctx context.Context) error {
-	l := &f.conv
-	done, run := l.state.Round, l.state.Run
-
 	// Nothing ran since the last rest, so there is nothing to record either.
-	if done == 0 {
+	if f.conv.state.Round == 0 {
 		f.setPhase(StateIdle, time.Time{})
 		return nil
 	}
@@ -362,7 +361,13 @@ func (f *folder) converged(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := f.becomeIdle(ctx, memory{last: mem.last, base: mem.last}, l.state.Fingerprint); err != nil {
+	return f.rest(ctx, memory{last: mem.last, base: mem.last}, f.conv.state.Fingerprint)
+}
+
+// rest records the folder as it is now, with nothing to do, and that its loop has ended if one was on.
+func (f *folder) rest(ctx context.Context, mem memory, print string) error {
+	done, run, failed := f.conv.state.Round, f.conv.state.Run, f.conv.failed()
+	if err := f.becomeIdle(ctx, mem, print); err != nil || done == 0 || failed {
 		return err
 	}
 
@@ -370,14 +375,21 @@ func (f *folder) converged(ctx context.Context) error {
 	return nil
 }
 
-// adopt ends a loop that does not converge: the folder is recorded as it is.
+// adopt ends a loop that does not converge: the folder is recorded as it is, and the owner is told.
 func (f *folder) adopt(ctx context.Context, cur tree, print string, changes *ledger.Changes, n int) error {
 	run := f.conv.state.Run
+	// First: should the process end in between, it is done again, and an item is made once for a run.
+	if err := f.w.ledger.AddRunInfo(ctx, run, ledger.Question{
+		Call: ledger.CallFolder, Title: fmt.Sprintf("%s stopped: its folder still changes after %d runs", f.Job, maxRounds),
+		Message: fmt.Sprintf("%s was different again after the last of %d runs in a row (%s). It is accepted as it is, and the next change starts over. Probably each run writes something else, such as a time: let it write only what is new, or leave its outputs out of the watch with exclude. What each run was told: rouse why %s",
+			f.Path, maxRounds, changes.Text(), f.Job),
+	}); err != nil && !errors.Is(err, ledger.ErrNotFound) { // by then its history may be too old to be kept
+		return err
+	}
 	if err := f.becomeIdle(ctx, memory{last: cur, base: cur}, print); err != nil {
 		return err
 	}
 
-	f.w.log.Warn("a folder still changes after its runs; it is accepted as it is", "job", f.Job, "path", f.Path, "runs", maxRounds, "files", n)
 	f.event(ctx, "watch.adopted", run, map[string]any{"path": f.Path, "runs": maxRounds, "files": n, "changes": changes,
 		"reason": fmt.Sprintf("after %d runs the folder still changed; it is accepted as it is", maxRounds)})
 	return nil
@@ -399,6 +411,7 @@ func (f *folder) giveUp(ctx context.Context, mem memory, print string, n int) er
 // dispatch queues a run of the folder. The tree and the run are recorded in one transaction.
 func (f *folder) dispatch(ctx context.Context, cur, base tree, changes *ledger.Changes) (ledger.Accepted, error) {
 	l := &f.conv
+	f.learnContents(ctx, cur)
 	mem := memory{Shape: f.shape(), last: cur, base: base}
 	text, err := mem.encode()
 	if err != nil {

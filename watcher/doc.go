@@ -31,8 +31,10 @@
 // the same debouncer. A folder is subscribed to before it is read, so nothing falls between;
 // where the system gives no events, it is scanned every two seconds, and its status says so.
 //
-// Files are read, moved and deleted through a folder that is held open (fileHandle), so that
-// no link which somebody puts in the way leads out of it.
+// Folders and files are read, and files moved and deleted, through a folder that is held open
+// (fileHandle), so that no link which somebody puts in the way leads out of it. That folder, and those
+// that files are moved to, are opened again for each use, and where others could have put a link in their
+// place (Watch.Boundary) none is followed: the watch says so, and waits until the folder is one again.
 //
 // What happens to a file after its run is an intent in the ledger, written with the
 // outcome; the watcher carries it out, again after a crash, without losing the file.

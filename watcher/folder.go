@@ -40,7 +40,8 @@ type folder struct {
 	conv        convergence
 	linked      linked
 	preexisting preexisting
-	root        string          // Path with its links resolved; "" while it is missing
+	root        string          // Path with its owner's links resolved; "" while it is missing
+	awaited     string          // while it is missing: Path with those of its links resolved that there are
 	skippedDirs map[string]bool // folders that are not entered: destinations, nested watches
 	stampHasher stampHasher
 	known       *recent[struct{}] // files with which nothing is left to do
@@ -56,10 +57,11 @@ type folder struct {
 	hashed          []candidate       // large files whose hash has come
 	moveErrors      map[string]string // files that could not be moved or deleted, and why
 	toRetry         map[string]bool   // those of them that no scan has tried again yet
-	moveFailing     bool              // the last move failed
+	moveFailure     string            // why the last move failed, "" when it did not
 	scanReason      string            // why a scan was requested, "" when none was
 	status          Status
 	missing         bool
+	inTheWay        string    // a link that is not followed, while the folder is missing for it
 	phase           State     // of conv
 	runStatus       runStatus // of conv's run
 	runStatusNew    bool      // since nextRunStatus was last called
@@ -280,7 +282,7 @@ func (f *folder) handleEvents(ctx context.Context) {
 	for _, h := range all {
 		if f.root != "" {
 			f.handleEvent(ctx, h.path, h.created)
-		} else if _, leads := relInside(h.path, f.Path); leads || h.path == f.Path { // missing: its parents are watched
+		} else if _, leads := relInside(h.path, f.awaited); leads || h.path == f.awaited { // missing: its parents are watched
 			f.requestScan("the folder may be back")
 		}
 	}

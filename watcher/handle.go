@@ -6,6 +6,9 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+
+	"rouse/internal/nofollow"
+	"rouse/internal/owner"
 )
 
 // fileHandle names a file below a folder that is held open: whatever links somebody puts in
@@ -31,8 +34,8 @@ func (s fileHandle) sibling(name string) fileHandle {
 }
 
 // openHandle opens the folder of a file that may be anywhere; the caller closes its root.
-func openHandle(path string) (fileHandle, error) {
-	root, err := os.OpenRoot(filepath.Dir(path))
+func openHandle(b nofollow.Boundary, path string) (fileHandle, error) {
+	root, err := b.OpenRoot(filepath.Dir(path))
 	return fileHandle{root, filepath.Base(path)}, err
 }
 
@@ -46,8 +49,8 @@ type allowedRoots struct {
 }
 
 func openRoots(watch *Watch) (*allowedRoots, error) {
-	g := &allowedRoots{watch: watch, path: resolveLinks(watch.Path)}
-	root, err := os.OpenRoot(g.path)
+	g := &allowedRoots{watch: watch, path: watch.resolveLinks(watch.Path)}
+	root, err := watch.Boundary.OpenRoot(g.path)
 	if err == nil {
 		g.root = root
 		g.opened = append(g.opened, root)
@@ -72,7 +75,7 @@ func (g *allowedRoots) contains(path string) bool {
 
 // openDir opens a folder, and creates it first if that is wanted. One in the watched folder is
 // opened by way of that one, so that no link leads out of it; destinations elsewhere are opened
-// as their owner has named them.
+// as their owner has named them, where nobody else can make links.
 func (g *allowedRoots) openDir(dir string, create bool) (*os.Root, error) {
 	dir = filepath.Clean(dir)
 	// By its real path or, as the configuration may have it, by the path with links.
@@ -89,18 +92,15 @@ func (g *allowedRoots) openDir(dir string, create bool) (*os.Root, error) {
 	case in:
 		rel = filepath.FromSlash(rel)
 		if create {
-			err = g.root.MkdirAll(rel, 0o755)
+			err = owner.MakeFoldersIn(g.root, rel)
 		}
 		if err == nil {
 			root, err = g.root.OpenRoot(rel)
 		}
+	case create:
+		root, err = g.watch.Boundary.MakeRoot(dir, owner.Usual(0o755))
 	default:
-		if create {
-			err = os.MkdirAll(dir, 0o755)
-		}
-		if err == nil {
-			root, err = os.OpenRoot(dir)
-		}
+		root, err = g.watch.Boundary.OpenRoot(dir)
 	}
 	if err != nil {
 		return nil, err

@@ -13,6 +13,7 @@ import (
 
 	"rouse/agentdb/ledger"
 	"rouse/internal/domain"
+	"rouse/internal/nofollow"
 )
 
 const (
@@ -56,16 +57,19 @@ func (f *folder) hashDue(ctx context.Context, due []*pendingFile) []candidate {
 		return nil
 	}
 
-	root, err := os.OpenRoot(f.root)
+	root, err := f.openRoot()
 	if isNotExist(err) {
 		return nil // the scan on its return finds them
+	}
+	if _, ok := errors.AsType[*nofollow.LinkError](err); ok {
+		f.requestScan(linkInPlace)
+		f.requeue(due)
+		return nil
 	}
 
 	if err != nil {
 		f.w.log.Error("a watched folder cannot be opened; its files are tried again", "job", f.Job, "path", f.Path, "error", err)
-		for _, it := range due {
-			f.debouncer.requeue(it, time.Now().Add(time.Second), it.last)
-		}
+		f.requeue(due)
 		return nil
 	}
 
@@ -80,6 +84,13 @@ func (f *folder) hashDue(ctx context.Context, due []*pendingFile) []candidate {
 
 	f.hashSmall(ctx, root, small)
 	return small
+}
+
+// requeue has files that could not be looked at wait a little longer.
+func (f *folder) requeue(due []*pendingFile) {
+	for _, it := range due {
+		f.debouncer.requeue(it, time.Now().Add(time.Second), it.last)
+	}
 }
 
 // handle opens nothing: it names a file of the folder for later calls.
@@ -123,11 +134,11 @@ func (f *folder) hashInBackground(ctx context.Context, c candidate) bool {
 	}
 
 	f.hashing[c.path] = true
-	within := f.root // the field belongs to the folder's goroutine
+	open, within := f.Boundary.OpenRoot, f.root // the fields belong to the folder's goroutine
 	f.background.Go(func() {
 		select {
 		case f.w.hashLanes <- struct{}{}:
-			c.hash, c.err = f.w.hashOne(ctx, within, c)
+			c.hash, c.err = f.w.hashOne(ctx, open, within, c)
 			<-f.w.hashLanes
 		case <-ctx.Done():
 			return
@@ -143,8 +154,8 @@ func (f *folder) hashInBackground(ctx context.Context, c candidate) bool {
 }
 
 // hashOne hashes one file with a handle of its own: the folder's is closed by then.
-func (w *Watcher) hashOne(ctx context.Context, dir string, c candidate) (string, error) {
-	root, err := os.OpenRoot(dir)
+func (w *Watcher) hashOne(ctx context.Context, open func(string) (*os.Root, error), dir string, c candidate) (string, error) {
+	root, err := open(dir)
 	if err != nil {
 		return "", err
 	}
@@ -317,8 +328,8 @@ func claimOf(job, path string, now stamp, hash string) ledger.Claim {
 	return ledger.Claim{Job: job, Path: filepath.ToSlash(path), Hash: hash, Size: now.size, ModTime: now.modTime()}
 }
 
-func hashOnce(ctx context.Context, path string, now stamp) (string, error) {
-	file, err := openHandle(path)
+func hashOnce(ctx context.Context, b nofollow.Boundary, path string, now stamp) (string, error) {
+	file, err := openHandle(b, path)
 	if err != nil {
 		return "", err
 	}
@@ -330,15 +341,12 @@ func hashOnce(ctx context.Context, path string, now stamp) (string, error) {
 // that content which had its run does not get another.
 func EnqueueFile(ctx context.Context, l *ledger.Ledger, w Watch, path string) (ledger.Accepted, error) {
 	// Claims are made by real paths; a scan resolves links too.
-	abs, err := filepath.Abs(path)
-	if err == nil {
-		abs, err = filepath.EvalSymlinks(abs)
-	}
+	abs, err := w.Boundary.Resolve(path)
 	if err != nil {
 		return ledger.Accepted{}, fmt.Errorf("the file cannot be read: %w", err)
 	}
 
-	info, err := os.Lstat(abs)
+	info, err := w.Boundary.Stat(abs)
 	if err != nil {
 		return ledger.Accepted{}, fmt.Errorf("the file cannot be read: %w", err)
 	}
@@ -350,7 +358,7 @@ func EnqueueFile(ctx context.Context, l *ledger.Ledger, w Watch, path string) (l
 	}
 
 	now := stampOf(info)
-	hash, err := hashOnce(ctx, abs, now)
+	hash, err := hashOnce(ctx, w.Boundary, abs, now)
 	if errors.Is(err, errChanged) {
 		return ledger.Accepted{}, fmt.Errorf("%s is still being written; try again once it is complete", path)
 	}

@@ -3,7 +3,6 @@ package watcher
 import (
 	"cmp"
 	"context"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -89,7 +88,7 @@ func (k *walker) followLink(ctx context.Context, l link) {
 		return
 	}
 
-	info, err := os.Lstat(real)
+	info, err := k.handle(real).lstat()
 	switch {
 	case err != nil:
 	case info.IsDir():

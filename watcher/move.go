@@ -170,7 +170,7 @@ func reserveAndRename(file, dest fileHandle) error {
 	}
 
 	place.Close()
-	if err := os.Rename(file.path(), dest.path()); err != nil {
+	if err := rename(file, dest); err != nil {
 		return errors.Join(err, dest.remove())
 	}
 	return nil

@@ -11,12 +11,16 @@ import (
 	"slices"
 	"syscall"
 	"time"
+
+	"rouse/internal/nofollow"
 )
 
 const (
 	pollEvery    = 2 * time.Second  // a folder without events
 	missingEvery = 30 * time.Second // a missing folder, should no event report its return
 	periodic     = "periodic"
+	linkInPlace  = "a link took the place of the folder" // a scan says so, and waits for the folder
+	linkKind     = "watch.link"                          // of the event that tells of a link which is not followed
 )
 
 // scan reads the folder and acts on what is in it. A folder that converges gives no reason for
@@ -70,7 +74,11 @@ func (f *folder) inspect(ctx context.Context) (_ *walk, back bool) {
 		return nil, false
 	}
 
-	f.forgetVanished(retries, walk)
+	if walk.unopened {
+		f.retryAll()
+	} else {
+		f.forgetVanished(retries, walk)
+	}
 	f.linked = walk.linked
 	if err := f.skipPreexisting(ctx, walk); err != nil {
 		if ctx.Err() == nil {
@@ -88,25 +96,32 @@ func (f *folder) inspect(ctx context.Context) (_ *walk, back bool) {
 	return walk, back
 }
 
-// findRoot is the folder with its links resolved, so that claims do not depend on them.
+// findRoot is the folder with its owner's links resolved, so that claims do not depend on them.
 func (f *folder) findRoot() (string, error) {
-	root, err := filepath.EvalSymlinks(f.Path)
+	root, err := f.Boundary.Resolve(f.Path)
 	if err != nil {
 		return "", err
 	}
 
-	info, err := os.Stat(root)
+	info, err := f.Boundary.Stat(root)
 	if err == nil && !info.IsDir() {
 		err = fmt.Errorf("%s is not a folder", f.Path)
 	}
 	return root, err
 }
 
+// openRoot opens the folder that the last scan found. It is not held open: its owner must be able to
+// unmount or to replace it.
+func (f *folder) openRoot() (*os.Root, error) { return f.Boundary.OpenRoot(f.root) }
+
 // rootFound prepares for the folder at root; it says whether it was missing before.
 func (f *folder) rootFound(root string) bool {
 	f.skippedDirs = map[string]bool{}
 	for _, dir := range append(f.destinations(), f.nestedWatches...) {
-		f.skippedDirs[resolveLinks(dir)] = true
+		f.skippedDirs[f.resolveLinks(dir)] = true
+		if real, err := filepath.EvalSymlinks(dir); err == nil {
+			f.skippedDirs[real] = true // within the watched folder a destination may be a link
+		}
 	}
 
 	f.root = root
@@ -240,15 +255,17 @@ func (f *folder) rootMissing(ctx context.Context, err error) {
 	}
 
 	f.root = ""
+	f.retryAll()
 	f.scanAt = time.Now().Add(missingEvery)
-	near := nearestExisting(f.Path)
+	f.awaited = f.resolveLinks(f.Path)
+	near := f.nearestExisting()
 	for range 100 { // a nearer one may appear before the subscription
 		if armErr := f.w.subs.subscribe(f, near); armErr != nil {
 			f.scanAt = time.Now().Add(pollEvery)
 			break
 		}
 
-		nearer := nearestExisting(f.Path)
+		nearer := f.nearestExisting()
 		if nearer == near {
 			break
 		}
@@ -266,23 +283,35 @@ func (f *folder) rootMissing(ctx context.Context, err error) {
 		f.requestScan("the folder is back")
 	}
 
+	f.reportMissing(ctx, err)
+}
+
+// reportMissing tells the owner once why the folder is not watched, and again when another link is in
+// the way to it.
+func (f *folder) reportMissing(ctx context.Context, err error) {
+	kind, said, inTheWay := "watch.missing", "a watched folder is missing", ""
+	problem := fmt.Sprintf("the folder %s cannot be read (%v); it is watched again as soon as it is there", f.Path, err)
+	if link, ok := errors.AsType[*nofollow.LinkError](err); ok {
+		kind, said, inTheWay = linkKind, "a watched folder is not watched: a link is in the way", link.Path
+		problem = fmt.Sprintf("the folder %s is not watched: %v; it is watched again then", f.Path, err)
+	}
+
 	f.mu.Lock()
-	news := !f.missing
-	f.missing = true
-	f.status.Problem = fmt.Sprintf("the folder %s cannot be read (%v); it is watched again as soon as it is there", f.Path, err)
-	problem := f.status.Problem
+	news := !f.missing || f.inTheWay != inTheWay
+	f.missing, f.inTheWay, f.status.Problem = true, inTheWay, problem
 	f.mu.Unlock()
 	if news {
-		f.w.log.Warn("a watched folder is missing", "job", f.Job, "path", f.Path, "error", err)
-		f.event(ctx, "watch.missing", 0, map[string]any{"path": f.Path, "error": problem})
+		f.w.log.Warn(said, "job", f.Job, "path", f.Path, "error", err)
+		f.event(ctx, kind, 0, map[string]any{"path": f.Path, "error": problem})
 	}
 }
 
-// nearestExisting is the closest folder above path that exists.
-func nearestExisting(path string) string {
-	dir := filepath.Dir(path)
+// nearestExisting is the closest folder above the missing one that exists. Behind a link that is not
+// followed nothing is waited for.
+func (f *folder) nearestExisting() string {
+	dir := filepath.Dir(f.awaited)
 	for dir != filepath.Dir(dir) {
-		if info, err := os.Stat(dir); err == nil && info.IsDir() {
+		if info, err := f.Boundary.Stat(dir); err == nil && info.IsDir() {
 			break
 		}
 		dir = filepath.Dir(dir)

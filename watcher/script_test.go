@@ -16,6 +16,7 @@ import (
 
 	"rouse/agentdb/ledger"
 	"rouse/internal/domain"
+	"rouse/internal/nofollow"
 	"rouse/watcher"
 )
 
@@ -23,8 +24,8 @@ import (
 // (OSA-94: nested.txt, vanishes.txt).
 //
 //	watch JOB DIR [mode=M] [recursive] [follow] [settle=D] [maxwait=D] [maxfiles=N] [include=G] [exclude=G]
-//	          [existing=E] [success=A] [failure=A]
-//	                         a watch; A is delete, or a folder to move to
+//	          [existing=E] [success=A] [failure=A] [within=DIR]
+//	                         a watch; A is delete, or a folder to move to, and others make names in DIR
 //	unwatch JOB              takes it away
 //	start, stop, reload      the watcher; reload gives it the watches of now
 //	outcome O                runs end with O from now on; without it, or with none, they stay queued
@@ -45,6 +46,7 @@ import (
 //	file PATH TEXT           waits until it holds this
 //	event KIND [TEXT]        waits for an event that holds it
 //	state JOB STATE          waits for it
+//	inbox TEXT               what waits in the inbox is one item, which holds it
 //
 // Paths are relative to a folder of the script's own.
 func TestScripts(t *testing.T) {
@@ -151,6 +153,12 @@ func (s *script) do(words []string) {
 		s.until(func() bool { got, err := os.ReadFile(s.at(args[0])); return err == nil && string(got) == want })
 	case "event":
 		s.until(func() bool { return s.events(args[0], strings.Join(args[1:], " ")) > 0 })
+	case "inbox":
+		items, err := s.ledger.Inbox(s.t.Context())
+		s.must(err)
+		if want := strings.Join(args, " "); len(items) != 1 || !strings.Contains(items[0].Title+"\n"+items[0].Message, want) {
+			s.fatal("the inbox: %+v", items)
+		}
 	case "state":
 		s.until(func() bool { return s.status(args[0]).State == watcher.State(args[1]) })
 	default:
@@ -301,6 +309,8 @@ func (s *script) watch(args []string) {
 			n, err := strconv.Atoi(value)
 			s.must(err)
 			w.MaxFiles = n
+		case "within":
+			w.Boundary = nofollow.NewBoundary(s.path(value))
 		case "success":
 			w.OnSuccess = s.after(value)
 		case "failure":

@@ -3,8 +3,6 @@ package watcher
 import (
 	"errors"
 	"io/fs"
-	"os"
-	"path/filepath"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -38,26 +36,11 @@ func network(dir string) string {
 
 // renameNew renames a file unless the new name is taken: fs.ErrExist.
 func renameNew(file, dest fileHandle) error {
-	from, err := file.root.Open(filepath.Dir(file.name))
-	if err != nil {
-		return err
-	}
-	defer from.Close()
-
-	to, err := dest.root.Open(filepath.Dir(dest.name))
-	if err != nil {
-		return err
-	}
-	defer to.Close()
-
-	one, two := int(from.Fd()), int(to.Fd())
-	err = unix.Renameat2(one, filepath.Base(file.name), two, filepath.Base(dest.name), unix.RENAME_NOREPLACE)
+	err := inFolders(file, dest, func(from int, old string, to int, name string) error {
+		return unix.Renameat2(from, old, to, name, unix.RENAME_NOREPLACE)
+	})
 	if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOSYS) {
 		return reserveAndRename(file, dest) // this file system cannot
 	}
-	if err != nil {
-		return &os.LinkError{Op: "rename", Old: file.path(), New: dest.path(), Err: err}
-	}
-
-	return nil
+	return err
 }

@@ -26,21 +26,25 @@ const maxNames = 1000
 // tree is what a folder looks like: its files by their paths, each once.
 type tree []treeFile
 
-// treeFile is a file as far as its stamp tells; its content was not read.
+// treeFile is a file as far as its stamp tells, and its content where that was read.
 type treeFile struct {
 	path           string // relative, with slashes
 	size, modified int64
-	changed        int64 // not recorded, and not part of the fingerprint
+	changed        int64      // not recorded, and not part of the fingerprint
+	sum            contentSum // not part of the fingerprint
 }
 
-func (l treeFile) same(o treeFile) bool { return l.size == o.size && l.modified == o.modified }
+// same says that a file was not written since, or with the content that it had.
+func (l treeFile) same(o treeFile) bool {
+	return l.size == o.size && (l.modified == o.modified || l.sum == o.sum && l.sum != contentSum{})
+}
 
 // newTree makes a tree of the files that a walk of root found.
 func newTree(root string, files []sighting) tree {
 	t := make(tree, 0, len(files))
 	for _, s := range files {
 		if rel, ok := relInside(root, s.path); ok {
-			t = append(t, treeFile{rel, s.stamp.size, s.stamp.modified, s.stamp.changed})
+			t = append(t, treeFile{path: rel, size: s.stamp.size, modified: s.stamp.modified, changed: s.stamp.changed})
 		}
 	}
 
@@ -175,6 +179,14 @@ func (m *memory) refit(f *folder, now tree) {
 	m.Shape = next
 }
 
+// The versions of the format in which a memory is recorded. An older binary that does not know one starts
+// from scratch.
+const (
+	memoryFormat        = "2 "
+	memoryWithoutSums   = "1 "
+	withSum, withoutSum = 1, 0
+)
+
 // encode is a memory as text for the ledger, compressed, with base as its difference from last.
 func (m *memory) encode() (string, error) {
 	var undo tree
@@ -190,9 +202,8 @@ func (m *memory) encode() (string, error) {
 		return "", err
 	}
 
-	// The version of the format. An older binary that does not know it starts from scratch.
 	var out bytes.Buffer
-	out.WriteString("1 ")
+	out.WriteString(memoryFormat)
 	armour := base64.NewEncoder(base64.RawStdEncoding, &out)
 	z, err := flate.NewWriter(armour, flate.DefaultCompression)
 	if err != nil {
@@ -226,6 +237,11 @@ func (t tree) appendTo(buf []byte) []byte {
 		buf = append(buf, l.path[same:]...)
 		buf = binary.AppendVarint(buf, l.size)
 		buf = binary.AppendVarint(buf, l.modified-before.modified)
+		if l.sum == (contentSum{}) {
+			buf = append(buf, withoutSum)
+		} else {
+			buf = append(append(buf, withSum), l.sum[:]...)
+		}
 		before = l
 	}
 
@@ -234,8 +250,9 @@ func (t tree) appendTo(buf []byte) []byte {
 
 // decodeMemory reads what text wrote.
 func decodeMemory(text string) (m memory, err error) {
-	body, ok := strings.CutPrefix(text, "1 ")
-	if !ok {
+	body, sums := strings.CutPrefix(text, memoryFormat)
+	body, plain := strings.CutPrefix(body, memoryWithoutSums)
+	if sums == plain {
 		return m, errors.New("its format is not known to this version")
 	}
 
@@ -250,7 +267,7 @@ func decodeMemory(text string) (m memory, err error) {
 
 	var undo tree
 	for _, t := range []*tree{&m.last, &undo} {
-		if *t, err = readTree(r); err != nil {
+		if *t, err = readTree(r, sums); err != nil {
 			return m, err
 		}
 	}
@@ -303,7 +320,7 @@ func readBytes(r *bufio.Reader, same uint64, before string) ([]byte, error) {
 	return out, err
 }
 
-func readTree(r *bufio.Reader) (tree, error) {
+func readTree(r *bufio.Reader, sums bool) (tree, error) {
 	n, err := binary.ReadUvarint(r)
 	if err != nil {
 		return nil, err
@@ -329,8 +346,22 @@ func readTree(r *bufio.Reader) (tree, error) {
 		}
 
 		before = treeFile{path: string(path), size: size, modified: before.modified + modified}
+		if sums {
+			if before.sum, err = readSum(r); err != nil {
+				return nil, fmt.Errorf("of %s: %w", path, err)
+			}
+		}
 		t = append(t, before)
 	}
 
 	return t, nil
+}
+
+// readSum reads the sum of a file, if it has one.
+func readSum(r *bufio.Reader) (sum contentSum, err error) {
+	kind, err := r.ReadByte()
+	if err == nil && kind == withSum {
+		_, err = io.ReadFull(r, sum[:])
+	}
+	return sum, err
 }

@@ -101,7 +101,7 @@ func TestDecodeMemoryRefuses(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	for _, bad := range []string{"", "2 " + text[2:], text[:len(text)/2], "1 ", "1 !!", text[:40] + "AAAA" + text[44:]} {
+	for _, bad := range []string{"", "3 " + text[2:], text[:len(text)/2], "1 ", "2 ", "2 !!", text[:40] + "AAAA" + text[44:]} {
 		if got, err := decodeMemory(bad); err == nil && !slices.Equal(got.last, all) {
 			t.Errorf("%.20q… was read as %d files", bad, len(got.last))
 		}
@@ -132,5 +132,40 @@ func BenchmarkFingerprint(b *testing.B) {
 
 	for b.Loop() {
 		newTree("/in", files).fingerprint()
+	}
+}
+
+// What an older version recorded, which knew no contents, can still be read.
+func TestDecodeMemoryWithoutSums(t *testing.T) {
+	const recorded = "1 yq1WCs5ILEhVsqpWCsrPL1GyUtLPzFPSUfLMS84pTUlVssorzcnRUXKtQOEGpSaXFhVnlqUqWZUUlabqKPlk5mUXK1mlJeYUp+ooOefkF6emQBTX6ij5pKaBDFaqZWJgSdTLTWFraNiyd9u3WzMMGdiS9JP1clO4+KBSLO/+b0aVYnwLEwEEAAD//w"
+	got, err := decodeMemory(recorded)
+	at := noon.UnixNano()
+	last := tree{{path: "a.md", size: 3, modified: at}, {path: "b/c.md", size: 5, modified: at + 7}}
+	if base := (tree{{path: "a.md", size: 2, modified: at - 9}}); err != nil || !slices.Equal(got.last, last) || !slices.Equal(got.base, base) {
+		t.Errorf("%+v, %v", got, err)
+	}
+}
+
+// Contents are recorded with the files whose content was read.
+func TestMemoryOfContents(t *testing.T) {
+	all := many(100)
+	for i := range all[:50] {
+		all[i].sum = contentSum{byte(i), 1}
+	}
+
+	text, err := (&memory{last: all, base: all[:25]}).encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := decodeMemory(text); err != nil || !slices.Equal(got.last, all) || !slices.Equal(got.base, all[:25]) {
+		t.Errorf("%+v, %v", got, err)
+	}
+
+	touched := slices.Clone(all)
+	for i := range touched {
+		touched[i].modified++
+	}
+	if _, n, _ := changesBetween(all, touched); n != 50 {
+		t.Errorf("%d files are told to have changed; of 50 it is known that they have not", n)
 	}
 }

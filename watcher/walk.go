@@ -8,6 +8,8 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+
+	"rouse/internal/nofollow"
 )
 
 const (
@@ -23,6 +25,7 @@ type walk struct {
 	entered    map[string]bool
 	unreadable map[string]error
 	degraded   string // why events cannot be relied on
+	unopened   bool   // the folder was found and could not be opened
 	torn       bool   // something vanished during the walk: what was seen never was there at the same time
 }
 
@@ -35,6 +38,7 @@ type sighting struct {
 // its lock: its own goroutine, the only one that writes them, waits for the walk.
 type walker struct {
 	f     *folder
+	root  *os.Root // all is read by way of it, so that no link leads out of the folder
 	retry map[string]bool
 
 	mu         sync.Mutex
@@ -51,6 +55,13 @@ type walker struct {
 func (f *folder) walk(ctx context.Context, dir, name string, retry map[string]bool) *walk {
 	k := &walker{f: f, found: &walk{linked: newLinked(), entered: map[string]bool{}, unreadable: map[string]error{}}, retry: retry}
 	k.changed = sync.NewCond(&k.mu)
+	var err error
+	if k.root, err = f.openRoot(); err != nil {
+		k.rootFailed(dir, err)
+		return k.found
+	}
+	defer k.root.Close()
+
 	if name := network(dir); name != "" {
 		k.found.degraded = "it is on a network file system (" + name + "), which does not report all changes; it is scanned every " + pollEvery.String()
 	}
@@ -105,6 +116,26 @@ func (k *walker) work() {
 	}
 }
 
+// rootFailed notes that the folder could be found and not be opened.
+func (k *walker) rootFailed(dir string, err error) {
+	k.found.unopened = true
+	k.failed(k.f.root, err)
+	if _, ok := errors.AsType[*nofollow.LinkError](err); ok {
+		k.f.requestScan(linkInPlace)
+	} else {
+		k.subscribe(dir) // so that its events tell when it can be read
+	}
+}
+
+// handle names a file or folder of the watched one, given its path.
+func (k *walker) handle(path string) fileHandle {
+	rel, ok := relInside(k.f.root, path)
+	if !ok {
+		rel = "."
+	}
+	return fileHandle{k.root, filepath.FromSlash(rel)}
+}
+
 // subscribe subscribes to a folder; without events, the watch is polled.
 func (k *walker) subscribe(dir string) {
 	armErr := k.f.w.subs.subscribe(k.f, dir)
@@ -129,7 +160,7 @@ func (k *walker) enterDir(ctx context.Context, dir, name string) {
 		k.mu.Unlock()
 	}
 
-	d, err := os.Open(dir)
+	d, err := k.handle(dir).open()
 	if err != nil {
 		k.failed(dir, err)
 		return

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/bmatcuk/doublestar/v4"
+
+	"rouse/internal/nofollow"
 )
 
 const (
@@ -57,6 +59,9 @@ type Watch struct {
 	MaxFiles             int           // 0 means 500: of one batch
 	Existing             string        // "" means process for per_file, ignore for batch and converge
 	OnSuccess, OnFailure After         // not of converge
+	// Boundary holds the places in which agents or strangers make names: below them no link is followed
+	// on the way to the folder, or to where its files are moved.
+	Boundary nofollow.Boundary
 }
 
 // validated is a copy of watches with their defaults, or an error of all that is wrong with them.
@@ -163,7 +168,7 @@ func (w *Watch) destinations() []string {
 func (w *Watch) equal(o *Watch) bool {
 	return w.Job == o.Job && w.Agent == o.Agent && w.Path == o.Path && w.Recursive == o.Recursive && w.FollowSymlinks == o.FollowSymlinks &&
 		w.Mode == o.Mode && w.Settle == o.Settle && w.MaxWait == o.MaxWait && w.MaxFiles == o.MaxFiles && w.Existing == o.Existing && w.OnSuccess == o.OnSuccess && w.OnFailure == o.OnFailure &&
-		slices.Equal(w.Include, o.Include) && slices.Equal(w.Exclude, o.Exclude)
+		slices.Equal(w.Include, o.Include) && slices.Equal(w.Exclude, o.Exclude) && w.Boundary.Equal(o.Boundary)
 }
 
 // joinPath is the path of a file in a folder, given its name with slashes.
@@ -178,17 +183,12 @@ func relInside(dir, path string) (string, bool) {
 	return filepath.ToSlash(rel), true
 }
 
-// resolveLinks resolves the links of a path, as far as it exists: destinations may be created
+// resolveLinks resolves the owner's links of a path, as far as it exists: destinations may be created
 // later.
-func resolveLinks(path string) string {
-	rest := ""
-	for dir := path; ; dir = filepath.Dir(dir) {
-		if real, err := filepath.EvalSymlinks(dir); err == nil {
-			return filepath.Join(real, rest)
-		}
-		if dir == filepath.Dir(dir) {
-			return path
-		}
-		rest = filepath.Join(filepath.Base(dir), rest)
+func (w *Watch) resolveLinks(path string) string {
+	real, err := w.Boundary.Resolve(path)
+	if err != nil {
+		return path // whoever opens it says what is wrong
 	}
+	return real
 }

@@ -159,7 +159,7 @@ func (w *Watcher) foldersOf(watches []Watch) map[string]*folder {
 	for i := range watches {
 		f := newFolder(w, watches[i])
 		out[f.Job] = f
-		real[i] = resolveLinks(f.Path)
+		real[i] = f.resolveLinks(f.Path)
 		at[real[i]] = append(at[real[i]], f)
 	}
 

@@ -101,7 +101,7 @@ func prepare(ctx context.Context, dir string, s Scenario, m *agent.Model) (_ *sc
 	if st.pool, err = agentdb.NewPool(agentdb.PoolOptions{Dir: filepath.Join(dir, "agents")}); err != nil {
 		return nil, errors.Join(err, st.ledger.Close())
 	}
-	if st.runner, err = agent.New(agent.Options{Ledger: st.ledger, Databases: st.pool, Manifests: filepath.Join(dir, "manifests")}); err != nil {
+	if st.runner, err = agent.New(agent.Options{Ledger: st.ledger, Databases: st.pool, Manifests: filepath.Join(dir, "manifests"), Scratch: filepath.Join(dir, "commands")}); err != nil { //nolint:contextcheck // it cleans up after a process that died, which a scenario has none of
 		return nil, errors.Join(err, st.pool.Close(), st.ledger.Close())
 	}
 

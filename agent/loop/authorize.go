@@ -61,6 +61,13 @@ func (r *run) authorize(ctx context.Context, calls []model.Call, blocked []bool)
 			v.Refusal = cannotWait(made.Name)
 		}
 
+		if v.Approved != "" {
+			if r.approved == nil {
+				r.approved = map[string]string{}
+			}
+			r.approved[made.Key] = v.Approved
+		}
+
 		refusals[i], denied = v.Refusal, v.Denied
 		afterEnd = afterEnd || r.endsRun(c)
 	}

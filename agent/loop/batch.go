@@ -12,6 +12,7 @@ import (
 	"rouse/agent/model"
 	"rouse/agent/tool"
 	"rouse/internal/domain"
+	"rouse/internal/text"
 )
 
 // executeCalls executes the calls of an answer and decides whether the run continues. free says
@@ -47,19 +48,14 @@ func (r *run) executeCalls(ctx context.Context, t turn) (over, free bool, err er
 		r.endExhausted("the run used %d tokens, more than its %d", r.result.Usage.Input+r.result.Usage.Output, r.Bounds.Tokens)
 	case r.endIfIdle():
 	default:
-		return false, !deduped && r.onlyMovedData(calls, envelopes), nil
+		return false, !deduped && r.onlyMovedData(calls, envelopes) && r.relieveMove(), nil
 	}
 
 	return true, false, nil
 }
 
-// onlyMovedData says whether a step is free because all its calls moved rows, as long as
-// policy lets steps be free (OSA-23).
+// onlyMovedData says whether all calls of a step moved rows, so that it need not be charged (OSA-23).
 func (r *run) onlyMovedData(calls []model.Call, envelopes []tool.Envelope) bool {
-	if r.dataSteps >= r.Policy.FreeDataSteps {
-		return false
-	}
-
 	for i, c := range calls {
 		c, _ = r.innerCall(c)
 		t, ok := r.Registry.Lookup(c.Name)
@@ -71,10 +67,19 @@ func (r *run) onlyMovedData(calls []model.Call, envelopes []tool.Envelope) bool 
 		}
 	}
 
-	if r.dataSteps++; r.dataSteps == 1 {
-		r.advice = fmt.Sprintf("A step that only moves rows in bulk is not counted, up to %d of them.", r.Policy.FreeDataSteps)
+	return true
+}
+
+// relieveMove takes a step that moved rows out of the relief, and tells the model of it once.
+func (r *run) relieveMove() bool {
+	if !r.relieve() {
+		return false
 	}
 
+	if !r.toldRelief {
+		r.toldRelief = true
+		r.advice = fmt.Sprintf("A step that only moves rows in bulk is not counted; %s more can be free.", text.Plural(r.relief()-r.relieved, "step"))
+	}
 	return true
 }
 
@@ -85,8 +90,9 @@ func (r *run) finishPending(ctx context.Context) (over bool, err error) {
 		r.addNotice("An earlier attempt at this run was interrupted. The calls that it had left open were finished now.")
 	}
 
-	// The record keeps calls below a step, so these get one, in which no model was asked.
-	s := Step{Number: r.nextStep(), StartedAt: time.Now()}
+	// The record keeps calls below a step, so these get one, in which no model was asked: it is not
+	// counted.
+	s := Step{Number: r.nextNumber(), StartedAt: time.Now()}
 	if err := r.Recorder.StartStep(writing, s); err != nil {
 		return true, err
 	}

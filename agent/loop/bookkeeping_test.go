@@ -297,7 +297,7 @@ func TestDataMovement(t *testing.T) {
 			h = newFileTools(t, say(c.turn[0], c.turn[1]))
 		}
 
-		h.o.Bounds.Steps, h.o.Policy.FreeDataSteps, h.o.Policy.Advice = 4, 3, false
+		h.o.Bounds.Steps, h.o.Policy.FreeSteps, h.o.Policy.Advice = 4, 3, false
 		h.run(t, t.Context())
 		if got := len(h.log.steps) - 1; got != c.steps { // the last is the closing text
 			t.Errorf("%s: %d steps, want %d", name, got, c.steps)
@@ -305,10 +305,37 @@ func TestDataMovement(t *testing.T) {
 
 		relief := 0
 		for _, n := range h.notices() {
-			relief += strings.Count(n, "is not counted")
+			relief += strings.Count(n, "is not counted; 2 steps more can be free")
 		}
 		if (name == "bulk") != (relief == 1) {
 			t.Errorf("%s: told %d times: %q", name, relief, h.notices())
+		}
+	}
+}
+
+// OSA-23: what is not charged is at most as much as the bound, whatever it is: rows that move, or empty
+// answers between them. The run says how often the model was asked.
+func TestRelief(t *testing.T) {
+	bulk, empty := say(call("rows", `{"rows":[1,2]}`)), say()
+	for name, c := range map[string]struct {
+		turns []func(model.Request) []any
+		bound int
+		steps int // with the closing text
+		says  string
+	}{
+		"rows":          {[]func(model.Request) []any{bulk}, 2, 2 + 2 + 1, "the 2 steps of this run were used up, beside 2 that were not charged"},
+		"many rows":     {[]func(model.Request) []any{bulk}, 30, 30 + 16 + 1, "the 30 steps of this run were used up, beside 16 that were not charged"},
+		"empty answers": {[]func(model.Request) []any{empty, say(call("look", `{}`)), empty, bulk, empty, bulk}, 2, 2 + 2 + 1, "beside 2"},
+		"one":           {[]func(model.Request) []any{bulk}, 1, 1 + 1 + 1, "the 1 steps"},
+	} {
+		h := newFileTools(t, c.turns...)
+		h.o.Bounds.Steps = c.bound
+		res, err := loop.Run(t.Context(), h.o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if asked := len(h.model.requests); asked != c.steps || res.Steps != asked || !strings.Contains(res.Error, c.says) {
+			t.Errorf("%s: the model was asked %d times, want %d: %+v", name, asked, c.steps, res)
 		}
 	}
 }

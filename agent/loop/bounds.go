@@ -6,7 +6,7 @@ import (
 
 // Bounds are the hard limits of one attempt; 0 means the default, below 0 none.
 type Bounds struct {
-	Steps, Calls int           // 30 and 100
+	Steps, Calls int           // 30, or without a model none, and 100
 	Wall         time.Duration // 10m
 	Idle         time.Duration // 5m without an event of the model; calls have times of their own
 	Tokens       int64         // none

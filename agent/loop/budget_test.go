@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"rouse/agent/loop"
 	"rouse/agent/model"
@@ -35,14 +36,20 @@ func (b *till) Reserve(_ context.Context, step int, most model.Usage) (int64, er
 	return id, b.log.add("reserve for step %d", step)
 }
 
-func (b *till) Settle(_ context.Context, id int64, used *model.Usage) (model.Usage, int64, error) {
+// Settle lets a token of the input cost one, and one of the output ten.
+func (b *till) Settle(_ context.Context, id int64, used loop.Settlement) (loop.Spent, error) {
 	if b.fail == "settle" {
-		return model.Usage{}, 0, errors.New("the disk is full")
+		return loop.Spent{}, errors.New("the disk is full")
 	}
-	if used == nil {
-		return b.held[id], 7, b.log.add("settle as reserved")
+
+	said := fmt.Sprintf("settle %d", used.Reported.Input)
+	if e := used.Estimated; e != (model.Usage{}) {
+		said += fmt.Sprintf(", estimated %d requests and %d", e.Input/b.held[id].Input, e.Output)
 	}
-	return *used, used.Input, b.log.add("settle %d", used.Input)
+
+	e := used.Estimated.Input + 10*used.Estimated.Output
+	return loop.Spent{Usage: model.Usage{Input: used.Reported.Input + used.Estimated.Input, Output: used.Reported.Output + used.Estimated.Output},
+		CostMicroUSD: used.Reported.Input + e, EstimatedTokens: used.Estimated.Input + used.Estimated.Output, EstimatedMicroUSD: e}, b.log.add("%s", said)
 }
 
 func tilled(t *testing.T, room int, turns ...func(model.Request) []any) (*bench, *till) {
@@ -53,7 +60,7 @@ func tilled(t *testing.T, room int, turns ...func(model.Request) []any) (*bench,
 }
 
 // Room is asked for before each try, and each is settled: with what the server said, with
-// nothing when it refused, else with what was reserved.
+// nothing when it refused, else with what was sent and received.
 func TestBudgetOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, purse := tilled(t, 9,
@@ -70,7 +77,7 @@ func TestBudgetOrder(t *testing.T) {
 step 1 begins
 settle 0
 reserve for step 1
-settle as reserved
+settle 0, estimated 1 requests and 1
 reserve for step 1
 settle 5
 step 1 ends
@@ -78,19 +85,23 @@ read begins
 read is done
 reserve for step 2
 step 2 begins
-settle as reserved
+settle 0, estimated 1 requests and 1
 reserve for step 2
 settle 0
 reserve for step 2
-settle as reserved
+settle 0, estimated 1 requests and 0
 reserve for step 2
 settle 6
 step 2 ends`
 		if got := strings.Join(b.log.lines, "\n"); got != want {
 			t.Errorf("got\n%s\nwant\n%s", got, want)
 		}
-		if res.CostMicroUSD != 5+6+3*7 || b.log.steps[0].CostMicroUSD != 12 || b.log.steps[1].CostMicroUSD != 20 || res.Usage.Output != 1+3*50 {
+		one, two := purse.held[2].Input, purse.held[4].Input
+		if res.EstimatedMicroUSD != one+2*two+2*10 || res.CostMicroUSD != 5+6+res.EstimatedMicroUSD || res.EstimatedTokens != one+2*two+2 || res.Usage.Output != 1+2 {
 			t.Errorf("%+v %+v", res, b.log.steps)
+		}
+		if s := b.log.steps[0].Spent; s.EstimatedMicroUSD != one+10 || s.CostMicroUSD != 5+one+10 {
+			t.Errorf("step 1: %+v", s)
 		}
 		if first := purse.held[1]; first.Output != 50 || first.Input < 10 {
 			t.Errorf("the estimate: %+v", first)
@@ -103,8 +114,9 @@ func TestBudgetRefuses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for room, steps := range []int{0, 1, 2} {
 			b, _ := tilled(t, room, say(call("read", "{}"), model.Usage{Input: 5}), say(&model.Error{Kind: model.KindInvalidResponse, Message: "odd", Retryable: true}))
+			want := map[int]string{0: "stopped", 1: "stopped", 2: "odd; and there is no budget to ask again: stopped"}[room]
 			res := b.run(t, t.Context())
-			if res.Exit != domain.ExitCancelled || res.Outcome != "budget_exceeded" || res.Error != "stopped" || res.Steps != steps || len(b.model.requests) != room {
+			if res.Exit != domain.ExitCancelled || res.Outcome != "budget_exceeded" || res.Error != want || res.Steps != steps || len(b.model.requests) != room {
 				t.Errorf("room for %d: %+v, %d requests", room, res, len(b.model.requests))
 			}
 		}
@@ -114,7 +126,7 @@ func TestBudgetRefuses(t *testing.T) {
 // A server that counts nothing for an answer has not counted.
 func TestBudgetOfNothing(t *testing.T) {
 	b, _ := tilled(t, 1, say("end", model.Usage{}))
-	if res := b.run(t, t.Context()); res.Usage.Output != 50 || res.CostMicroUSD != 7 {
+	if res := b.run(t, t.Context()); res.Usage.Output != 1 || res.EstimatedTokens != res.Usage.Input+1 || res.EstimatedMicroUSD != res.CostMicroUSD {
 		t.Errorf("%+v", res)
 	}
 }
@@ -128,4 +140,33 @@ func TestBudgetBroken(t *testing.T) {
 			t.Errorf("%s: %v", where, err)
 		}
 	}
+}
+
+// What a provider says of requests without a usage is counted: the input of each, or what the server
+// had said of it, and what had arrived of the answers.
+func TestUnreportedRequests(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		lost := &model.Error{Kind: model.KindUnavailable, Message: "closed", Retryable: true}
+		b, purse := tilled(t, 9,
+			say(model.Unreported{Requests: 4}, lost),
+			say(model.Unreported{}, lost), // nothing reached the server
+			say(model.Unreported{Requests: 2, Bytes: 80, Begun: model.Usage{Input: 3, Output: 2}}, lost),
+			say(model.Unreported{Requests: 1}, "end", model.Usage{Input: 7, Output: 5}))
+		res := b.run(t, t.Context())
+		most := purse.held[1].Input
+		if want := 4*most + 0 + (most + 3 + 20) + purse.held[4].Input; res.EstimatedTokens != want || res.Usage.Input+res.Usage.Output != want+7+5 {
+			t.Errorf("%+v, want %d estimated", res.Spent, want)
+		}
+	})
+}
+
+// A run whose time is over while it waits to ask again says first why it had to.
+func TestFailureBeforeWall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := setup(t, say(&model.Error{Kind: model.KindUnavailable, Message: "the server is down", Retryable: true}))
+		b.o.Bounds.Wall = 2 * time.Second
+		if res := b.run(t, t.Context()); res.Outcome != "timeout" || res.Error != "the server is down; and the run took longer than its wall time of 2s" {
+			t.Errorf("%+v", res)
+		}
+	})
 }

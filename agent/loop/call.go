@@ -69,8 +69,7 @@ func (r *run) execute(ctx context.Context, c model.Call) (tool.Envelope, domain.
 		case prior.Tool != "" && prior.Tool != c.Name:
 			// Keys are places in a playbook. This call must neither get the result of another
 			// tool, nor write a journal under a key that it has used.
-			e = tool.Failure(tool.KindExecutionError, "an earlier attempt of this run called %s here, and the playbook was changed since; start the job again", prior.Tool)
-			e.Retryable = false
+			e = tool.Failure(tool.KindRejected, "an earlier attempt of this run called %s here, and the playbook was changed since; start the job again", prior.Tool)
 			return e, domain.CallFailed, nil
 		case len(prior.Envelope) > 0:
 			if err := json.Unmarshal(prior.Envelope, &e); err != nil {
@@ -94,7 +93,7 @@ func (r *run) execute(ctx context.Context, c model.Call) (tool.Envelope, domain.
 	}
 
 	in := r.Invocation
-	in.Key = c.Key
+	in.Key, in.Approved = c.Key, r.approved[c.Key]
 	e, err := r.Registry.Call(ctx, in, c.Name, c.Args)
 	// A call that succeeded or was refused has its result, even if the run was stopped meanwhile.
 	switch {

@@ -23,7 +23,9 @@ type Fallback struct {
 	Next []ModelInfo
 	// Switch makes Options.Provider and Options.Budget continue with Next[i].
 	Switch func(i int)
-	taken  int // how many have taken over
+	// Note says why the run begins with another model than its first; it is recorded with the first step.
+	Note  string
+	taken int // how many have taken over
 }
 
 // followFallback continues with the model that answers now: a reduction may have switched to it.

@@ -27,8 +27,9 @@ type run struct {
 	advice      string            // one more, about what was done last; the latest one counts
 	knownMu     sync.Mutex        // guards books, advice and the durations of phased: calls run at the same time
 	books       *bookkeeping
-	dataSteps   int     // free steps that moved data
 	charged     int     // steps
+	relieved    int     // steps that were not charged
+	toldRelief  bool    // the model knows that moving rows is not charged
 	phased      *phased // nil unless the run works in phases
 	window      *window
 	rotated     bool  // the context was replaced by a summary
@@ -42,6 +43,8 @@ type run struct {
 	// recorded yet. A reduction shares the fallbacks, so that it may be behind.
 	fallbacksSeen int
 	switchNotices []string
+
+	approved map[string]string // the actions that the owner approved, by the keys of their calls
 
 	toolAnswered bool
 	changeFailed bool // the last call that could change something did not succeed
@@ -65,8 +68,16 @@ func Run(ctx context.Context, o Options) (Result, error) {
 }
 
 func newRun(o Options) *run {
+	if o.Policy.NoModel && o.Bounds.Steps == 0 {
+		o.Bounds.Steps = -1 // the default is for models; a list of calls is as long as it is
+	}
+
 	o.Bounds = o.Bounds.withDefaults()
 	r := &run{Options: o, messages: slices.Clone(o.Messages), books: newBookkeeping(), window: newWindow(o), phased: newPhased(o)}
+	if f := o.Fallback; f != nil && f.Note != "" { // a reduction shares it, and does not say it again
+		r.switchNotices, f.Note = []string{f.Note}, ""
+	}
+
 	if r.phased != nil {
 		// Without a board in the options the memory has made one; both must be the same list.
 		r.Board = r.phased.memory.Board()
@@ -96,9 +107,39 @@ func (r *run) attempt(ctx context.Context) error {
 	return r.iterate(ctx)
 }
 
-// nextStep counts a step and returns its number.
+// relief is how many steps need not be charged: as many as the run may take, and no more than policy
+// says, so that a bound on steps is one on what is asked of the model.
+func (r *run) relief() int {
+	if limit := r.limit(); limit > 0 {
+		return min(r.Policy.FreeSteps, limit)
+	}
+	return r.Policy.FreeSteps
+}
+
+// relieve takes a step out of the relief; false when that is used up, and the step is charged.
+func (r *run) relieve() bool {
+	if r.relieved >= r.relief() {
+		return false
+	}
+	r.relieved++
+	return true
+}
+
+// stepsLeft is how many steps may still be taken, those of the relief included; below 0 there is no bound.
+func (r *run) stepsLeft() int {
+	if r.limit() <= 0 {
+		return -1
+	}
+	return max(r.limit()-r.charged, 0) + r.relief() - r.relieved
+}
+
+// nextStep counts a step that is asked of the model, and returns its number.
 func (r *run) nextStep() int {
 	r.result.Steps++
+	return r.nextNumber()
+}
+
+func (r *run) nextNumber() int {
 	r.lastStep++
 	return r.lastStep
 }
@@ -235,7 +276,7 @@ func (r *run) fitHistory() bool {
 	}
 
 	r.result.Exit, r.result.Outcome = domain.ExitOverBudget, domain.OutcomeError
-	r.result.Error = fmt.Sprintf("the task and its last turns do not fit into the model's context (about %d tokens are left for them); use a model with a larger context_window, fewer tools, or smaller results", max(r.window.budget, 0))
+	r.result.Error = fmt.Sprintf("the task and its last turns do not fit into the model's context (about %d tokens are left for them); use a model with a larger context_window (rouse config check says when it is too small), a shorter task, or fewer tools", max(r.window.budget, 0))
 	return false
 }
 
@@ -252,8 +293,7 @@ func (r *run) handleAnswer(ctx context.Context, t turn) (over, free bool, err er
 		r.empty = 0
 		return r.executeCalls(ctx, t)
 	case strings.TrimSpace(t.text) == "":
-		// Not charged: how often a model is asked again has a limit of its own.
-		return r.nudge(), true, nil
+		return r.nudge(), r.relieve(), nil
 	}
 
 	r.result.Exit, r.result.Outcome, r.result.Summary = domain.ExitFinalResponse, domain.OutcomeSuccess, strings.TrimSpace(t.text)
@@ -301,7 +341,15 @@ func (r *run) endExhausted(format string, args ...any) {
 
 // endFailed ends the run because the model's side failed for good, or wrote too much.
 func (r *run) endFailed(ctx context.Context, failure error) {
-	if !r.endIfStopped(ctx) && !r.endWithCause(failure) {
+	var e *model.Error
+	if errors.As(failure, &e) {
+		r.result.Failure = failure
+	}
+
+	switch stopped := r.endIfStopped(ctx); {
+	case stopped && e != nil: // while it waited to ask again: why it had to is told first
+		r.result.Error = fmt.Sprintf("%s; and %s", failure, r.result.Error)
+	case !stopped && !r.endWithCause(failure):
 		r.result.Exit, r.result.Outcome, r.result.Error = domain.ExitEnded, domain.OutcomeError, failure.Error()
 	}
 }
@@ -310,12 +358,17 @@ func (r *run) endFailed(ctx context.Context, failure error) {
 // tools: its owner should read more than that it stopped.
 func (r *run) closeWithText(ctx context.Context) error {
 	r.result.Exit, r.result.Outcome = domain.ExitIterationCap, domain.OutcomeBudget
-	r.result.Error = fmt.Sprintf("the %d steps of this run were used up", r.limit())
+	more := ""
+	if r.relieved > 0 {
+		more = fmt.Sprintf(", beside %d that were not charged", r.relieved)
+	}
+
+	r.result.Error = fmt.Sprintf("the %d steps of this run were used up%s", r.limit(), more)
 	switch {
 	case r.Exhausted:
 		r.result.Error = "the steps or tokens of this run were used up before it was answered"
 	case r.phased != nil:
-		r.result.Error = fmt.Sprintf("stuck: the %d steps of this run were used up", r.PriorSteps+r.limit())
+		r.result.Error = fmt.Sprintf("stuck: the %d steps of this run were used up%s", r.PriorSteps+r.limit(), more)
 	}
 	// The last results may be what does not fit any more. That is no reason of its own: the
 	// steps were used up before.

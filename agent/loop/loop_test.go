@@ -46,6 +46,10 @@ func (s *scriptedModel) Stream(ctx context.Context, r model.Request) iter.Seq2[m
 				e.Call = &p
 			case model.Usage:
 				e.Usage = &p
+			case model.Retried:
+				e.Retried = &p
+			case model.Unreported:
+				e.Unreported = &p
 			case stop:
 				e.Stop = string(p)
 			case json.RawMessage:
@@ -337,7 +341,7 @@ func TestEndingBatch(t *testing.T) {
 // once and are not kept.
 func TestEmptyTurns(t *testing.T) {
 	b := setup(t, say(), say(), say(call("read", `{}`)), say(), say("end"))
-	b.o.Bounds.Steps = 2
+	b.o.Bounds.Steps = 3
 	res := b.run(t, t.Context())
 	if res.Exit != domain.ExitFinalResponse || res.Steps != 5 {
 		t.Errorf("%+v", res)
@@ -610,7 +614,10 @@ func TestPending(t *testing.T) {
 	b := setup(t, say("end"))
 	b.o.Interrupted = true
 	b.o.PendingCalls = []model.Call{{ID: "a", Key: "m1.1.1", Name: "change", Args: json.RawMessage(`{}`)}}
-	b.run(t, t.Context())
+	// No model was asked in the step that holds the call.
+	if res := b.run(t, t.Context()); res.Steps != 1 || len(b.log.steps) != 2 {
+		t.Errorf("%d steps counted, %d recorded", res.Steps, len(b.log.steps))
+	}
 	if got := strings.Join(b.done, " "); got != "change m1.1.1" {
 		t.Errorf("executed %s", got)
 	}

@@ -6,6 +6,7 @@ import (
 	_ "embed"
 	"encoding/json"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -51,7 +52,7 @@ func StepSpec() tool.Spec {
 
 	return tool.Spec{
 		Name: memory.StepTool, Description: strings.TrimSpace(stepText), Effect: domain.EffectRead, Class: tool.ClassOther, Scope: tool.ScopeRun, Writes: tool.WritesNothing,
-		Requires: tool.RequiresPhases,
+		Args: reflect.TypeFor[stepArgs](), Requires: tool.RequiresPhases,
 		Enum: map[string][]string{
 			"phase": phases, "sub_task_outcome": {string(memory.Done), string(memory.Failed)},
 			"end_status": {memory.Solved, memory.Partial, memory.Stuck},
@@ -244,8 +245,8 @@ func (r *run) repeatedTooOften(calls []model.Call) []bool {
 }
 
 func (r *run) blockedResult(c model.Call) tool.Envelope {
-	e := tool.Failure(tool.KindExecutionError, "the same %s call was made %d times in a row, and was not made again; do something else", c.Name, r.Policy.Phases.Repeats)
-	e.Tool, e.Retryable = c.Name, false
+	e := tool.Failure(tool.KindRejected, "the same %s call was made %d times in a row, and was not made again; do something else", c.Name, r.Policy.Phases.Repeats)
+	e.Tool = c.Name
 	return e
 }
 

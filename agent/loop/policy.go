@@ -2,25 +2,30 @@ package loop
 
 // Policy is what differs between kinds of runs (OSA-01).
 type Policy struct {
-	Name            string
-	BudgetWarning   int    // tell the model when this many steps or fewer are left; 0 never
-	EmptyRetries    int    // how often in a row to ask again after an empty answer
-	TurnRetries     int    // repeats, not charged, of a turn that failed on the model's side
-	NoRetryDelay    bool   // without a pause before them: a recording answers, not a server
-	StopOnRejection bool   // a rejected call ends the run
-	Dedupe          bool   // a reading call whose result still holds is not made again (OSA-12)
-	DedupeNotice    bool   // and the model gets a notice about it
-	Advice          bool   // advice after listings, guesses and repetitions (OSA-14)
-	StaleTodoSteps  int    // steps without a change after which a todo list with open items gets a notice; 0 never
-	FreeDataSteps   int    // steps that may be free because they only move rows (OSA-23)
-	NoModel         bool   // no model answers (a playbook): steps are not counted, and nothing is said to it
-	ClosingPrompt   string // what the last text is to say when the steps are used up; "": what was done
-	Phases          Phases
+	Name          string
+	BudgetWarning int // tell the model when this many steps or fewer are left; 0 never
+	EmptyRetries  int // how often in a row to ask again after an empty answer
+	TurnRetries   int // repeats, not charged, of a turn that failed on the model's side
+	// UnreachableRetries takes the place of TurnRetries for a server that no request has reached, where
+	// that is more: with their pauses they are about 90 seconds, in which a server restarts.
+	UnreachableRetries int
+	NoRetryDelay       bool // without a pause before them: a recording answers, not a server
+	StopOnRejection    bool // a rejected call ends the run
+	Dedupe             bool // a reading call whose result still holds is not made again (OSA-12)
+	DedupeNotice       bool // and the model gets a notice about it
+	Advice             bool // advice after listings, guesses and repetitions (OSA-14)
+	StaleTodoSteps     int  // steps without a change after which a todo list with open items gets a notice; 0 never
+	// FreeSteps is the relief: how many steps of a run are not charged, and never more than its bound.
+	// They are those that only move rows (OSA-23), empty answers, and the steps of reductions.
+	FreeSteps     int
+	NoModel       bool   // no model answers (a playbook): each call is a step, and nothing is said to it
+	ClosingPrompt string // what the last text is to say when the steps are used up; "": what was done
+	Phases        Phases
 }
 
 // Headless is the policy of models that nobody watches.
 func Headless() Policy {
-	return Policy{Name: "headless", BudgetWarning: 3, EmptyRetries: 2, TurnRetries: 3, Dedupe: true, Advice: true, StaleTodoSteps: 4, FreeDataSteps: 16}
+	return Policy{Name: "headless", BudgetWarning: 3, EmptyRetries: 2, TurnRetries: 3, UnreachableRetries: 7, Dedupe: true, Advice: true, StaleTodoSteps: 4, FreeSteps: 16}
 }
 
 // Playbook is the policy of fixed lists of calls.

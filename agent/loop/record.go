@@ -11,14 +11,14 @@ import (
 
 // Step is one model turn, for the record.
 type Step struct {
-	Number                int
-	ParentCall            string          // the key of the reduce call that it is a step of; "" when it is one of the run
-	Message               json.RawMessage // a model.Message
-	Text                  string
-	Model                 string // who answered
-	Notices               []string
-	Usage                 model.Usage
-	CostMicroUSD          int64
+	Number     int
+	ParentCall string          // the key of the reduce call that it is a step of; "" when it is one of the run
+	Message    json.RawMessage // a model.Message
+	Text       string
+	Model      string // who answered
+	Notices    []string
+	Retried    model.Retried // what failed before the answer came
+	Spent
 	StartedAt, FinishedAt time.Time
 }
 

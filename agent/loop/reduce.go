@@ -3,6 +3,7 @@ package loop
 import (
 	"context"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -32,11 +33,11 @@ type Reducer struct {
 }
 
 // ReduceSpec is the tool that reads much and returns little. Its effect and its class are the worst
-// that the tools within it may have; each of their calls is authorized by itself.
+// that the tools within it may have; each of their calls is authorized, and recorded, by itself.
 func ReduceSpec(description string) tool.Spec {
 	return tool.Spec{
-		Name: "reduce", Description: description, Effect: domain.EffectExternal, Class: tool.ClassExec, Scope: tool.ScopeRun, Writes: tool.WritesElsewhere,
-		Requires: tool.RequiresModel, Nests: true, Timeout: -1, Needs: tool.NoNeeds,
+		Name: "reduce", Description: description, Effect: domain.EffectExternal, Class: tool.ClassExec, Scope: tool.ScopeRun, Writes: tool.WritesNothing,
+		Args: reflect.TypeFor[reduceArgs](), Requires: tool.RequiresModel, Nests: true, Timeout: -1, Needs: tool.NoNeeds,
 	}
 }
 
@@ -94,6 +95,8 @@ func (d *Reducer) reduce(ctx context.Context, in tool.Invocation, a reduceArgs) 
 		return tool.Failure(tool.KindInvalidArgs, "max_iterations is below 1").WithField("max_iterations", fmt.Sprintf("1 to %d", maxReduceSteps)), nil
 	case r.Bounds.Calls > 0 && r.callsLeft <= 0:
 		return tool.Failure(tool.KindRejected, "the calls of this run are used up"), nil
+	case r.stepsLeft() == 0:
+		return tool.Failure(tool.KindRejected, "the steps of this run are used up, and a reduction takes some of them"), nil
 	}
 
 	var warnings []string
@@ -104,6 +107,10 @@ func (d *Reducer) reduce(ctx context.Context, in tool.Invocation, a reduceArgs) 
 
 	if a.MaxIterations > maxReduceSteps {
 		warnings = append(warnings, fmt.Sprintf("max_iterations is at most %d", maxReduceSteps))
+	}
+
+	if left := r.stepsLeft(); left > 0 {
+		steps = min(steps, left)
 	}
 
 	if len(a.Paths) > 0 {
@@ -123,6 +130,10 @@ func (d *Reducer) runNested(ctx context.Context, in tool.Invocation, task string
 	r := d.run
 	o := r.Options
 	o.Registry, o.Recorder, o.Invocation, o.System = d.tools, reductionRecorder{r.Recorder, in.Key}, in, d.System
+	if r.Registry.IsBrief() { // the context that it has is as small
+		o.Registry = d.tools.Briefly()
+	}
+
 	o.Messages = []model.Message{{Role: model.RoleUser, Text: task}}
 	o.Policy = reductionPolicy(r.Policy)
 	o.Bounds.Steps, o.Bounds.Wall = steps, reduceWall
@@ -148,21 +159,25 @@ func (d *Reducer) runNested(ctx context.Context, in tool.Invocation, task string
 	// Added also after an error: it was used.
 	err := nested.attempt(ctx)
 	r.lastStep = nested.lastStep
+	r.result.Steps += nested.result.Steps
+	for range nested.result.Steps { // they were asked of the same model
+		if !r.relieve() {
+			r.charged++
+		}
+	}
+
 	r.callsLeft -= nested.result.Calls
 	r.result.Calls += nested.result.Calls
 	r.outputBytes += nested.outputBytes
-	r.result.Usage.Input += nested.result.Usage.Input
-	r.result.Usage.Output += nested.result.Usage.Output
-	r.result.Usage.Cached += nested.result.Usage.Cached
-	r.result.CostMicroUSD += nested.result.CostMicroUSD
+	r.result.add(nested.result.Spent)
 
 	return nested.result, err
 }
 
-// reductionPolicy is the policy of a run that only reads: it has no todo list, moves no rows, and
-// ends with its digest.
+// reductionPolicy is the policy of a run that only reads: it has no todo list, ends with its digest, and
+// has no relief of its own, for its steps are taken out of that of the run.
 func reductionPolicy(p Policy) Policy {
-	p.Name, p.Phases, p.StaleTodoSteps, p.FreeDataSteps = "reduce", Phases{}, 0, 0
+	p.Name, p.Phases, p.StaleTodoSteps, p.FreeSteps = "reduce", Phases{}, 0, 0
 	p.ClosingPrompt = "Write the digest now, of what you have found out so far, and say what is missing in it."
 	return p
 }

@@ -1,7 +1,6 @@
 package loop
 
 import (
-	"rouse/agent/model"
 	"rouse/agent/tool"
 	"rouse/internal/domain"
 )
@@ -12,9 +11,12 @@ type Result struct {
 	Outcome        domain.Outcome
 	Summary, Error string
 	Verified       bool
-	Steps, Calls   int
-	Usage          model.Usage
-	CostMicroUSD   int64
+	Steps          int // turns that were asked of the model, charged or not; those of reductions, too
+	Calls          int
+	Answered       int // turns that a model answered
+	Spent
+	// Failure is the failure of a model that ended the run, nil where none did.
+	Failure error
 	// Wait is what the run asks a person, and Approval the call that needs one; Outcome is "" then.
 	// That call was not made, nor was any other of the same answer.
 	Wait     *Question
@@ -36,3 +38,8 @@ type stop struct {
 
 func (s *stop) Error() string           { return s.reason }
 func (s *stop) Outcome() domain.Outcome { return s.outcome }
+
+// stepsUsedUp is a stop at the end of the steps.
+type stepsUsedUp struct{ stop }
+
+func (s *stepsUsedUp) Exit() domain.Exit { return domain.ExitIterationCap }

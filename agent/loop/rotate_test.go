@@ -2,6 +2,8 @@ package loop_test
 
 import (
 	"encoding/json"
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -10,32 +12,48 @@ import (
 	"rouse/internal/domain"
 )
 
-// TestRotation: AYA-13, when the last turns do not fit into the context any more, it is replaced
-// once by the task, the model's last text and a summary, with the newest result whole as far as
-// there is room; the second time the run ends.
+// crowded is a model that reads so many files in each of its turns that not even a line of each result
+// fits into its context.
+func crowded(t *testing.T, turns int) *fileTools {
+	t.Helper()
+	var calls []model.Call
+	for i := range 60 {
+		calls = append(calls, call("look", fmt.Sprintf(`{"path":"/f%02d"}`, i)))
+	}
+
+	h := newFileTools(t, steps(slices.Repeat([][]model.Call{calls}, turns)...)...)
+	for i := range 60 {
+		h.files[fmt.Sprintf("/f%02d", i)] = strings.Repeat(fmt.Sprintf("%04d ", i), 500)
+	}
+	h.o.Window, h.o.MaxOutput, h.o.Bounds.Calls = 4000, 500, 1000
+	return h
+}
+
+// TestRotation: AYA-13, when the last turn does not fit into the context, however much its results are
+// shortened, it is replaced once by the task, the model's last text and a summary; the second time the run
+// ends.
 func TestRotation(t *testing.T) {
 	for _, c := range []struct {
-		turns, requests int
-		exit            domain.Exit
-	}{{3, 4, domain.ExitFinalResponse}, {5, 4, domain.ExitOverBudget}} {
-		h := wordy(t, 30_000, c.turns)
-		h.o.Window, h.o.MaxOutput = 16_000, 1000
-		second := h.model.turns[1]
-		h.model.turns[1] = func(r model.Request) []any { return append([]any{"The first one is about zero."}, second(r)...) }
+		turns int
+		exit  domain.Exit
+	}{{1, domain.ExitFinalResponse}, {2, domain.ExitOverBudget}} {
+		h := crowded(t, c.turns)
+		first := h.model.turns[0]
+		h.model.turns[0] = func(r model.Request) []any { return append([]any{"They are about figures."}, first(r)...) }
 		sent := recordRequests(h.bench)
 		if res := h.run(t, t.Context()); res.Exit != c.exit {
 			t.Fatalf("%d turns ended with %s: %s", c.turns, res.Exit, res.Error)
 		}
-		if len(*sent) != c.requests {
+		if len(*sent) != 2 {
 			t.Fatalf("%d turns: %d requests", c.turns, len(*sent))
 		}
 
-		rotated := (*sent)[2]
+		rotated := (*sent)[1]
 		if len(rotated) != 1 || !strings.HasPrefix(rotated[0].Text, "go\n\n[Your context was full") {
-			t.Fatalf("the third request is %.300s", bytesOf(t, rotated))
+			t.Fatalf("the second request is %.300s", bytesOf(t, rotated))
 		}
 
-		for _, part := range []string{"You said last: The first one is about zero.", "--- Agent Working Memory ---", `Tool: look {"path":"/f0"}`, `Tool: look {"path":"/f1"}`, strings.Repeat("0001 ", 100)} {
+		for _, part := range []string{"You said last: They are about figures.", "--- Agent Working Memory ---", `Tool: look {"path":"/f59"}`} {
 			if !strings.Contains(rotated[0].Text, part) {
 				t.Errorf("%q is not in %.2000s", part, rotated[0].Text)
 			}
@@ -44,23 +62,20 @@ func TestRotation(t *testing.T) {
 		if told := strings.Join(h.notices(), "\n"); strings.Count(told, "has started over") != 1 {
 			t.Errorf("told: %s", told)
 		}
-		if later := (*sent)[3]; len(later) != 3 || later[0].Text != rotated[0].Text {
-			t.Errorf("the fourth request is %.300s", bytesOf(t, later))
-		}
 	}
 }
 
 // In phases the working memory rides with each request, so that only the last words are
 // handed over.
 func TestRotationInPhases(t *testing.T) {
-	h := wordy(t, 30_000, 3)
-	h.o.Policy, h.o.Window, h.o.MaxOutput = loop.Phased(), 16_000, 1000
+	h := crowded(t, 1)
+	h.o.Policy = loop.Phased()
 	sent := recordRequests(h.bench)
 	if res := h.run(t, t.Context()); res.Exit != domain.ExitFinalResponse {
 		t.Fatalf("ended with %s: %s", res.Exit, res.Error)
 	}
-	if all := bytesOf(t, (*sent)[2]); strings.Count(all, "--- Agent Working Memory ---") != 1 || !strings.Contains(all, "starts over here") || !strings.Contains(all, `/f1`) {
-		t.Errorf("the third request is %.3000s", all)
+	if all := bytesOf(t, (*sent)[1]); strings.Count(all, "--- Agent Working Memory ---") != 1 || !strings.Contains(all, "starts over here") || !strings.Contains(all, `/f59`) {
+		t.Errorf("the second request is %.3000s", all)
 	}
 }
 
@@ -83,16 +98,15 @@ func TestOverflow(t *testing.T) {
 // The summary is built again from the record when the run continues after a kill.
 func TestRotationGoesOn(t *testing.T) {
 	h := wordy(t, 0, 1)
-	h.o.Window, h.o.MaxOutput = 16_000, 1000
-	result, err := json.Marshal(map[string]any{"ok": true, "result": strings.Repeat("long ", 8000)})
-	if err != nil {
-		t.Fatal(err)
+	h.o.Window, h.o.MaxOutput = 4000, 500
+	asked := model.Message{Role: model.RoleAssistant, Text: "words 3"}
+	var results []model.Message
+	for i := range 90 {
+		id := fmt.Sprint(i)
+		asked.Calls = append(asked.Calls, model.Call{ID: id, Name: "find", Args: json.RawMessage(`{}`)})
+		results = append(results, model.Message{Role: model.RoleTool, CallID: id, Name: "find", Text: `{"ok":true,"result":"` + strings.Repeat("long ", 800) + `"}`})
 	}
-
-	for _, id := range []string{"1", "2", "3"} {
-		h.o.Messages = append(h.o.Messages, model.Message{Role: model.RoleAssistant, Text: "words " + id, Calls: []model.Call{{ID: id, Name: "find", Args: json.RawMessage(`{}`)}}},
-			model.Message{Role: model.RoleTool, CallID: id, Name: "find", Text: string(result)})
-	}
+	h.o.Messages = append(append(h.o.Messages, asked), results...)
 
 	sent := recordRequests(h.bench)
 	if res := h.run(t, t.Context()); res.Exit != domain.ExitFinalResponse || len((*sent)[0]) != 1 || !strings.Contains((*sent)[0][0].Text, "You said last: words 3") {

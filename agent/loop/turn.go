@@ -1,6 +1,7 @@
 package loop
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
@@ -14,8 +15,11 @@ import (
 	"rouse/internal/domain"
 )
 
-// maxRetryWait bounds the pause before a turn that failed is asked again.
-const maxRetryWait = 2 * time.Minute
+// MaxRetryWait bounds the pause before a turn that failed is asked again.
+const MaxRetryWait = 2 * time.Minute
+
+// longestBackoff is the longest pause that no server asked for.
+const longestBackoff = 20 * time.Second
 
 // turn is one answer.
 type turn struct {
@@ -25,10 +29,13 @@ type turn struct {
 	end     *model.End
 	stop    string
 	raw     json.RawMessage // what the adapter wants back with it
-	usage   model.Usage
-	cost    int64 // micro-USD
-	started bool  // some of the answer has arrived
-	counted bool  // the server has reported the usage
+	usage   model.Usage     // as the server reported it
+	spent   Spent
+	started bool // some of the answer has arrived
+	arrived int  // bytes of it
+	// What it may have cost beyond usage; nil: the provider says nothing of that.
+	unreported *model.Unreported
+	retried    model.Retried // of the turn that succeeded, what failed before
 }
 
 // cutOff says why a text is not what was asked for, "" when it is.
@@ -66,16 +73,18 @@ func (r *run) step(ctx context.Context, noTools bool) (t turn, failure, err erro
 	}
 
 	t.number = s.Number
-	s.Text, s.Model, s.Usage, s.CostMicroUSD, s.FinishedAt = t.text, r.Model, t.usage, t.cost, time.Now()
+	s.Text, s.Model, s.Spent, s.FinishedAt = t.text, r.Model, t.spent, time.Now()
 	s.Notices, r.switchNotices = append(s.Notices, r.switchNotices...), nil
 	if failure != nil {
 		s.Text = "the model failed: " + failure.Error()
 		return t, failure, r.Recorder.FinishStep(writing, s)
 	}
 
+	r.result.Answered++
+	s.Retried = t.retried
 	r.assignIDs(&t)
 	message := model.Message{Role: model.RoleAssistant, Text: t.text, Calls: t.calls, Raw: t.raw}
-	if s.Message, err = json.Marshal(message); err != nil {
+	if s.Message, err = encode(message); err != nil {
 		return t, nil, fmt.Errorf("the answer of the model cannot be recorded: %w", err)
 	}
 
@@ -87,14 +96,26 @@ func (r *run) step(ctx context.Context, noTools bool) (t turn, failure, err erro
 	return t, nil, r.Recorder.FinishStep(writing, s)
 }
 
+// encode is a message for the record, with the arguments of its calls as they are sent: json.Marshal would
+// escape <, > and & in them, and an attempt that goes on from the record would send other bytes than
+// this one does, which the provider's cache does not hold.
+func encode(m model.Message) (json.RawMessage, error) {
+	var out bytes.Buffer
+	enc := json.NewEncoder(&out)
+	enc.SetEscapeHTML(false)
+	err := enc.Encode(m)
+	return bytes.TrimSuffix(out.Bytes(), []byte("\n")), err
+}
+
 // askWithRetries asks until a turn is whole, as often as policy allows: a turn that failed for the
 // moment is repeated without a charge (OSA-03). Only the first try carries the notices. The turn
 // is billed for what all tries used; each has a reservation of its own, and reserved is the first.
-func (r *run) askWithRetries(ctx context.Context, step int, reserved int64, noTools bool) (t turn, failure, err error) {
+func (r *run) askWithRetries(ctx context.Context, step int, reserved reservation, noTools bool) (t turn, failure, err error) {
 	writing := context.WithoutCancel(ctx)
 	staged := r.staged
-	var used model.Usage
-	var cost int64
+	var spent Spent
+	var down error // what the model's side failed with last
+	var retried model.Retried
 	for try := 0; ; try++ {
 		t, failure = r.ask(ctx, noTools)
 		r.staged = nil
@@ -102,9 +123,20 @@ func (r *run) askWithRetries(ctx context.Context, step int, reserved int64, noTo
 			return t, nil, err
 		}
 
-		used.Input, used.Output, used.Cached, cost = used.Input+t.usage.Input, used.Output+t.usage.Output, used.Cached+t.usage.Cached, cost+t.cost
+		spent.add(t.spent)
 		var e *model.Error
-		again := failure != nil && ctx.Err() == nil && errors.As(failure, &e) && e.Retryable && try < r.Policy.TurnRetries && r.waitBeforeRetry(ctx, e, try)
+		if errors.As(failure, &e) {
+			down = failure
+		} else if failure != nil && ctx.Err() != nil && down != nil {
+			failure = down // why the run was still asking when its time was over
+		}
+
+		again := failure != nil && ctx.Err() == nil && errors.As(failure, &e) && e.Retryable && try < r.retries(e, &t) && r.waitBeforeRetry(ctx, e, try)
+		if again {
+			r.tellFeedback(e)
+		}
+
+		failed := failure
 		if failure != nil && !again {
 			// The next model has its own retries, and has not seen the notices.
 			if failure = r.switchToFallback(ctx, failure); failure == nil {
@@ -118,18 +150,39 @@ func (r *run) askWithRetries(ctx context.Context, step int, reserved int64, noTo
 				return t, nil, err
 			}
 			if refusal == nil {
+				retried.Times, retried.Last = retried.Times+1, failed.Error()
 				continue
 			}
-			failure = refusal
+			failure = &notAskedAgain{refusal, failed}
 		}
 
-		t.usage, t.cost = used, cost
-		r.result.Usage.Input += used.Input
-		r.result.Usage.Output += used.Output
-		r.result.Usage.Cached += used.Cached
-		r.result.CostMicroUSD += cost
+		if t.retried.Times += retried.Times; t.retried.Last == "" {
+			t.retried.Last = retried.Last
+		}
+
+		t.spent = spent
+		r.result.add(spent)
 		return t, failure, nil
 	}
+}
+
+// tellFeedback tells the model what was wrong with its answer, with the next request. It is recorded, for
+// the next answer is to it as well.
+func (r *run) tellFeedback(e *model.Error) {
+	if e.Feedback != "" {
+		r.addNotice("%s", e.Feedback)
+		r.switchNotices = append(r.switchNotices, r.staged...)
+	}
+}
+
+// retries is how often a turn that failed is asked again. A server that no request has reached may be
+// about to start, so it is asked for longer, unless another model can answer.
+func (r *run) retries(e *model.Error, t *turn) int {
+	last := r.Fallback == nil || r.Fallback.taken == len(r.Fallback.Next)
+	if last && e.Kind == model.KindUnavailable && !t.started && t.unreportedUsage(e).Requests == 0 {
+		return max(r.Policy.TurnRetries, r.Policy.UnreachableRetries)
+	}
+	return r.Policy.TurnRetries
 }
 
 // playbookStep is a step of a playbook, which knows its answer at once. That there is no further
@@ -139,6 +192,11 @@ func (r *run) playbookStep(ctx context.Context) (t turn, failure, err error) {
 	s := Step{StartedAt: time.Now()}
 	if t, failure = r.ask(ctx, false); failure != nil || len(t.calls) == 0 {
 		return t, failure, nil
+	}
+
+	if r.Bounds.Steps > 0 && r.result.Steps >= r.Bounds.Steps {
+		next := t.calls[0]
+		return t, &stepsUsedUp{stop{domain.OutcomeBudget, fmt.Sprintf("the %d steps of this run (bounds.steps) were used up: without a model each call is one, and %s (call %s) was not made any more", r.Bounds.Steps, next.Name, next.Key)}}, nil
 	}
 
 	s.Number = r.nextStep()
@@ -159,8 +217,8 @@ func (r *run) waitBeforeRetry(ctx context.Context, e *model.Error, try int) bool
 		return true
 	}
 
-	wait := max(e.RetryAfter, time.Second<<try)
-	if wait > maxRetryWait {
+	wait := max(e.RetryAfter, min(time.Second<<try, longestBackoff))
+	if wait > MaxRetryWait {
 		return false
 	}
 
@@ -192,13 +250,18 @@ func (r *run) ask(ctx context.Context, noTools bool) (turn, error) {
 	var text strings.Builder
 	for e, err := range r.Provider.Stream(ctx, req) {
 		if err != nil {
-			return turn{usage: t.usage, started: t.started, counted: t.counted}, err
+			return t.broken(), err
 		}
 
-		t.started = true
+		t.started = t.started || e.Unreported == nil && e.Retried == nil
+		t.arrived += len(e.Text)
+		if e.Call != nil {
+			t.arrived += len(e.Call.Name) + len(e.Call.Args)
+		}
+
 		r.idle.restart()
 		if err := r.countOutput(e); err != nil {
-			return turn{usage: t.usage, started: t.started, counted: t.counted}, err
+			return t.broken(), err
 		}
 
 		text.WriteString(e.Text)
@@ -206,7 +269,11 @@ func (r *run) ask(ctx context.Context, noTools bool) (turn, error) {
 		case e.Call != nil && !noTools: // a model may call tools although it was told not to
 			t.calls = append(t.calls, *e.Call)
 		case e.Usage != nil:
-			t.usage, t.counted = *e.Usage, true
+			t.usage = *e.Usage
+		case e.Unreported != nil:
+			t.unreported = e.Unreported
+		case e.Retried != nil:
+			t.retried = *e.Retried
 		case e.Stop != "":
 			t.stop = e.Stop
 		case e.Raw != nil:
@@ -218,11 +285,16 @@ func (r *run) ask(ctx context.Context, noTools bool) (turn, error) {
 
 	// A provider may end its stream without an error when the context is cancelled.
 	if ctx.Err() != nil {
-		return turn{usage: t.usage, started: t.started, counted: t.counted}, context.Cause(ctx)
+		return t.broken(), context.Cause(ctx)
 	}
 
 	t.text = storable(text.String())
 	return t, nil
+}
+
+// broken is what is kept of an answer that cannot be used: what it cost.
+func (t turn) broken() turn {
+	return turn{usage: t.usage, unreported: t.unreported, started: t.started, arrived: t.arrived}
 }
 
 // countOutput counts what a model writes while it writes it, so that one that does not end is
@@ -276,6 +348,18 @@ func (r *run) assignIDs(t *turn) {
 				quoted = []byte(`""`)
 			}
 			c.Args = quoted
+		default:
+			c.Args = withoutBlanks(c.Args)
 		}
 	}
+}
+
+// withoutBlanks is JSON without them, as the record keeps it: what is sent back to the model is the same bytes
+// in this attempt and in one that goes on from the record.
+func withoutBlanks(raw json.RawMessage) json.RawMessage {
+	var out bytes.Buffer
+	if err := json.Compact(&out, raw); err != nil || out.Len() == len(raw) {
+		return raw
+	}
+	return out.Bytes()
 }

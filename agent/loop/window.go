@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"rouse/agent/loop/memory"
 	"rouse/agent/model"
 	"rouse/agent/tool"
 	"rouse/internal/text"
@@ -17,6 +18,7 @@ const DefaultWindow = 128_000
 const (
 	defaultResponse = 4096 // tokens that are kept free for an answer
 	keptTurns       = 3    // the last turns with their results, which are never left out (OSA-22)
+	bytesPerToken   = 4    // about
 	perMessage      = 4    // tokens that a message costs beside its text
 	perImage        = 1600 // tokens that an image costs: about as many as providers count at most
 )
@@ -32,8 +34,9 @@ type window struct {
 	budget    int            // tokens that the history may have
 	sent      int            // messages up to here have been sent as they are
 	extra     int            // tokens that are sent beside the history
+	tools     *tool.Registry // how their results are cut
 	omitted   map[int]bool   // messages that are left out
-	shortened map[int]string // results that are replaced by one line, which is the value
+	shortened map[int]string // results that are replaced by a shorter text, which is the value
 	warned    bool           // the model has been told that its context is nearly full
 	counted   int            // messages up to here are in sum
 	sum       int            // tokens
@@ -42,30 +45,46 @@ type window struct {
 // newWindow subtracts from a model's context what is not history: a safety margin, the system
 // prompt, the tools, and the answer.
 func newWindow(o Options) *window {
-	size := o.Window
-	if size <= 0 {
-		size = DefaultWindow
-	}
+	budget := HistoryRoom(o.Window, o.MaxOutput, TextTokens(o.System)+ToolTokens(o.Registry.ModelTools()))
+	return &window{budget: budget, tools: o.Registry, omitted: map[int]bool{}, shortened: map[int]string{}}
+}
 
-	// Tokens are estimated from bytes, and the estimate may be too low.
-	effective := size * 85 / 100
-	response := o.MaxOutput
-	if response <= 0 {
-		response = defaultResponse
-	}
-
-	tools := 0
-	for _, t := range o.Registry.ModelTools() {
-		tools += tokens(len(t.Name)+len(t.Description)+len(t.Schema)) + perMessage
+// HistoryRoom is how many tokens of a context the history may have, beside the system prompt and the tools
+// and with room for an answer; below 0 there is none. maxOutput is the greatest length of an answer, 0 when
+// nobody has given one.
+func HistoryRoom(window, maxOutput, beside int) int {
+	if maxOutput <= 0 {
+		maxOutput = defaultResponse
 	}
 
 	// An answer as long as some models allow would leave no room for the history.
-	budget := effective - tokens(len(o.System)) - tools - min(response, effective/4)
-	return &window{budget: budget, omitted: map[int]bool{}, shortened: map[int]string{}}
+	usable := UsableWindow(window)
+	return usable - beside - min(maxOutput, usable/4)
+}
+
+// TextTokens estimates how many tokens a text has.
+func TextTokens(text string) int { return tokens(len(text)) }
+
+// UsableWindow is how many of a context's tokens are used; 0 is a context that nobody has given. Tokens are
+// estimated from bytes, and the estimate may be too low.
+func UsableWindow(size int) int {
+	if size <= 0 {
+		size = DefaultWindow
+	}
+	return size * 85 / 100
+}
+
+// ToolTokens estimates how many tokens the list of tools takes of each request.
+func ToolTokens(tools []model.Tool) int {
+	n := 0
+	for _, t := range tools {
+		n += tokens(len(t.Name)+len(t.Description)+len(t.Schema)) + perMessage
+	}
+	return n
 }
 
 // tokens estimates how many a text of so many bytes has.
-func tokens(bytes int) int { return (bytes + 3) / 4 }
+func tokens(bytes int) int { return (bytes + bytesPerToken - 1) / bytesPerToken }
 
 func size(m model.Message) int {
 	n := len(m.Text) + len(m.Raw)
@@ -113,7 +132,6 @@ func (w *window) cost(i int, m model.Message) int {
 // compact makes room, somewhat more than is needed, so that it need not be done at each step.
 // Results that were not sent yet are replaced by a line each, then the oldest turns are left out.
 func (w *window) compact(history []model.Message, total int) int {
-	w.counted, w.sum = 0, 0 // what was counted changes
 	enough := w.budget * 7 / 10
 	end := w.protectedFrom(history)
 	for i := max(1, w.sent); i < end && total > enough; i++ {
@@ -129,7 +147,7 @@ func (w *window) compact(history []model.Message, total int) int {
 		}
 	}
 	if total <= w.budget {
-		return total
+		return w.recount(history)
 	}
 
 	// Whole turns: a provider refuses a call without its result, and a result without its call.
@@ -147,6 +165,106 @@ func (w *window) compact(history []model.Message, total int) int {
 	}
 
 	// Counted again, because the first message now carries the note about what was left out.
+	if total = w.recount(history); total > w.budget {
+		total = w.compactProtected(history, end)
+	}
+	return total
+}
+
+// protectedShares are the parts of the budget that a result of the protected turns may have, from one try
+// to the next.
+var protectedShares = []int{2, 4, 8, 16}
+
+// compactProtected makes room in the last turns, when nothing else is left to give way: a small context ends
+// the run otherwise. Long results are cut, and say how to get at the rest; then the older of these turns are
+// left out, and at last results are replaced by a line. The latest gives way last.
+func (w *window) compactProtected(history []model.Message, from int) int {
+	last := len(history)
+	for last > from && history[last-1].Role == model.RoleTool {
+		last--
+	}
+
+	for _, share := range protectedShares {
+		if total := w.shortenAll(history, from, w.budget/share); total <= w.budget {
+			return total
+		}
+	}
+
+	for i := from; i < last-1; {
+		next := nextTurn(history, i)
+		if !slices.ContainsFunc(history[i:next], holdsInstructions) {
+			for ; i < next; i++ {
+				w.omitted[i] = true
+			}
+			if total := w.recount(history); total <= w.budget {
+				return total
+			}
+		}
+		i = next
+	}
+
+	return w.shortenAll(history, from, 0)
+}
+
+// shortenAll cuts the results from an index on to so many tokens, one after the other until the history
+// fits; what is left of one that cannot be cut is a line.
+func (w *window) shortenAll(history []model.Message, from, most int) int {
+	total := w.recount(history)
+	for i := from; i < len(history) && total > w.budget; i++ {
+		if w.omitted[i] || history[i].Role != model.RoleTool || holdsInstructions(history[i]) || w.cost(i, history[i]) <= most {
+			continue
+		}
+
+		w.shortened[i] = w.shorten(history, i, most)
+		total = w.recount(history)
+	}
+
+	return total
+}
+
+// shorten is a result in so many tokens, or in one line where it cannot be cut so.
+func (w *window) shorten(history []model.Message, i, most int) string {
+	m := history[i]
+	if c, made := callOf(history, i); made && len(m.Images) == 0 {
+		if t, known := w.tools.Lookup(c.Name); known {
+			if text, ok := tool.Shorten(m.Text, t.Spec(), c.Args, (most-perMessage)*bytesPerToken); ok {
+				return text
+			}
+		}
+	}
+
+	if line := oneLine(m); len(line) < len(m.Text) || len(m.Images) > 0 {
+		return line
+	}
+	return m.Text
+}
+
+// callOf is the call whose result the message at i is; in phases the one that stands in the step.
+func callOf(history []model.Message, i int) (model.Call, bool) {
+	for at := i - 1; at >= 0; at-- {
+		if history[at].Role != model.RoleAssistant {
+			continue
+		}
+
+		for _, c := range history[at].Calls {
+			if c.ID != history[i].CallID {
+				continue
+			}
+			if c.Name == memory.StepTool {
+				step, invalid := memory.Parse(c.Args)
+				return model.Call{Name: step.Tool, Args: step.Input}, invalid == nil && step.Phase == memory.Act
+			}
+			return c, true
+		}
+		return model.Call{}, false
+	}
+
+	return model.Call{}, false
+}
+
+// recount counts the history again after what was counted has changed.
+func (w *window) recount(history []model.Message) int {
+	w.counted, w.sum = 0, 0
 	return w.total(history)
 }
 

@@ -173,6 +173,44 @@ func TestWindowOfATranscript(t *testing.T) {
 	}
 }
 
+// OSA-22, in a small context: results of the last turns are cut when they alone do not fit, the latest as the
+// last, and each says how to get at the rest. Nothing of it ends the run, and no request is too large.
+func TestWindowCutsTheLastTurns(t *testing.T) {
+	for _, c := range []struct{ window, size, turns int }{{8192, 30_000, 4}, {4096, 3000, 12}, {4096, 40_000, 5}, {2048, 3000, 6}} {
+		h := wordy(t, c.size, c.turns)
+		for path, text := range h.files {
+			h.files[path] = strings.ReplaceAll(text, "0 0", "0\n0")
+		}
+
+		h.o.Window = c.window
+		sent := recordRequests(h.bench)
+		if res := h.run(t, t.Context()); res.Exit != domain.ExitFinalResponse || strings.Contains(strings.Join(h.notices(), ""), "started over") {
+			t.Fatalf("%+v ended with %s: %s", c, res.Exit, res.Error)
+		}
+
+		for i, req := range *sent {
+			total := 0
+			for _, m := range req {
+				total += (len(m.Text)+3)/4 + 4
+			}
+			if total > c.window*85/100 {
+				t.Errorf("%+v: request %d has about %d tokens", c, i, total)
+			}
+
+			if i == 0 {
+				continue
+			}
+			latest := req[len(req)-1]
+			if !strings.Contains(latest.Text, fmt.Sprintf("%04d", i-1)) {
+				t.Errorf("%+v: request %d shows nothing of the latest result: %.300s", c, i, latest.Text)
+			}
+			if !strings.Contains(latest.Text, "cut to fit your context: the first ") && c.size > c.window*2 {
+				t.Errorf("%+v: request %d does not say that its latest result is cut: %.300s", c, i, latest.Text)
+			}
+		}
+	}
+}
+
 // AGS-12: the instructions of a skill are neither shortened nor dropped, wherever the turn is in
 // which they came; what only looks like them is.
 func TestWindowKeepsSkills(t *testing.T) {

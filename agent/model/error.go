@@ -12,6 +12,7 @@ type ErrorKind string
 const (
 	KindUnavailable     ErrorKind = "unavailable"      // no answer, or an error of the server, or too slow
 	KindRateLimited     ErrorKind = "rate_limited"     // too many requests or tokens for now
+	KindQuota           ErrorKind = "quota_exceeded"   // what the account may use is used up: somebody has to pay, or a time has to come
 	KindAuth            ErrorKind = "auth"             // the key is missing, wrong or lacks permission
 	KindBadRequest      ErrorKind = "bad_request"      // the server refuses what was asked
 	KindTruncated       ErrorKind = "truncated"        // the answer was cut off
@@ -27,6 +28,9 @@ type Error struct {
 	RetryAfter time.Duration // as the server asked; 0 if it did not
 	Refused    bool          // the server refused the request before the model was run, so that it costs nothing
 	Err        error
+	// Feedback is what the model is to be told when the turn is asked again, so that it does better; "":
+	// it is not to blame.
+	Feedback string
 }
 
 // Error implements error.
@@ -43,12 +47,21 @@ func (e *Error) Error() string {
 // hide them.
 func (e *Error) AllowsFallback() bool {
 	switch e.Kind {
-	case KindUnavailable, KindRateLimited, KindInvalidResponse:
+	case KindUnavailable, KindRateLimited, KindQuota, KindInvalidResponse:
 		return true
 	case KindTruncated: // by the connection, not by max_output
 		return e.Retryable
 	}
 	return false
+}
+
+// Free says whether the turn failed before the model can have begun to answer, so that it cost nothing.
+func (e *Error) Free() bool {
+	switch e.Kind {
+	case KindAuth, KindRateLimited, KindQuota, KindBadRequest, KindContextOverflow:
+		return true
+	}
+	return e.Refused
 }
 
 // Unwrap gives the cause.

@@ -17,7 +17,7 @@ func TestAllowsFallback(t *testing.T) {
 	}{
 		{model.Error{Kind: model.KindUnavailable, Retryable: true}, true},
 		{model.Error{Kind: model.KindRateLimited, Retryable: true}, true},
-		{model.Error{Kind: model.KindRateLimited}, true}, // the credit is used up
+		{model.Error{Kind: model.KindQuota}, true},
 		{model.Error{Kind: model.KindTruncated, Retryable: true}, true},
 		{model.Error{Kind: model.KindInvalidResponse, Retryable: true}, true},
 		{model.Error{Kind: model.KindInvalidResponse}, true}, // somebody's login page

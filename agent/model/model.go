@@ -62,6 +62,20 @@ type Usage struct {
 	Written       int64 // the part of Input that was written to it, where that costs extra
 }
 
+// Unreported is what a turn may have cost beyond its Usage, because its server did not say: an answer
+// broke off, or never came, or was not counted.
+type Unreported struct {
+	Requests int   // that reached the server, and that it did not refuse
+	Bytes    int   // of their answers, as far as they arrived
+	Begun    Usage // what the server had said of the last one before it broke off, which is its input at best
+}
+
+// Retried are requests of one turn that failed before one succeeded.
+type Retried struct {
+	Times int
+	Last  string // why the last of them failed; never holds a key
+}
+
 // Result is a call with its envelope as the tool gave it.
 type Result struct {
 	Call     Call
@@ -95,9 +109,13 @@ type Event struct {
 	Text  string
 	Call  *Call
 	Usage *Usage
-	Stop  string
-	Raw   json.RawMessage // to be sent back to the adapter as Message.Raw of this answer
-	End   *End
+	// Unreported comes once with a turn that failed, and with one that may have cost more than its Usage.
+	Unreported *Unreported
+	// Retried comes with a turn that succeeded after requests for it had failed.
+	Retried *Retried
+	Stop    string
+	Raw     json.RawMessage // to be sent back to the adapter as Message.Raw of this answer
+	End     *End
 }
 
 // End ends the run. Only a playbook sends it.

@@ -42,7 +42,9 @@ func readPDF(content []byte, from, chars int) (out PDF, err error) {
 			if n > out.First { // it comes whole in the next preview; only a first page is cut
 				break
 			}
+			whole := said
 			said, out.Cut = text.Head(said, left), true
+			out.Rest = text.HeadBytes(whole[len(said):], maxRest)
 		} else {
 			left -= size
 		}

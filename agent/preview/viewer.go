@@ -19,6 +19,7 @@ const (
 	lanes     = 2 // at the same time
 	maxTime   = 10 * time.Second
 	maxMemory = 512 << 20 // bytes
+	maxRest   = 4 << 10   // bytes
 	maxAnswer = 48 << 20  // bytes: a picture of 20 MiB in base64, and more
 )
 
@@ -43,8 +44,9 @@ type PDF struct {
 	Pages       int // of the file
 	First, Last int // shown; behind the last page nothing is
 	Text        string
-	Cut         bool  // of the last page there is more
-	Unread      []int // pages of these that could not be read
+	Cut         bool   // of the last page there is more
+	Rest        string // the beginning of what was cut off, in which a secret may end that begins before it
+	Unread      []int  // pages of these that could not be read
 }
 
 // PDF reads the pages from one on, counted from 1, as many as fit into so many characters.

@@ -2,23 +2,21 @@
 //
 // # Design
 //
-// A secret is looked for as it is and in the forms that programs write it in: within JSON, and
-// within JSON that is a text in JSON, in an address, in HTML, in hexadecimal and in Base64,
-// there wherever it stands in what was encoded; and, beyond ASCII, as it reads when its UTF-8 was
-// taken for Latin-1 or Windows-1252, as servers do with headers. A program that hides it in another way, letter
-// by letter or reversed, is not held off by this: what keeps a secret from going anywhere is that
-// it is given to its one host or command alone.
+// A secret is looked for as it is, in hexadecimal and in Base64, there wherever it stands in what was encoded;
+// and, beyond ASCII, as it reads when its UTF-8 was taken for Latin-1 or Windows-1252, as servers do with headers.
+// What is escaped, in an address (%2F), in JSON (\u00e9) or in HTML (&amp;), is read as what it stands for, as often as
+// it is escaped within another escape: an encoder may escape as little or as much as it wants. A program that hides a
+// secret in another way, letter by letter or reversed, is not held off by this: what keeps a secret from going anywhere is
+// that it is given to its one host or command alone.
+//
+// A text is redacted before it is cut. Half a secret is none that could be found.
 package redact
 
 import (
 	"bytes"
-	"cmp"
 	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
-	"html"
-	"net/url"
-	"slices"
 	"strings"
 
 	"golang.org/x/text/encoding/charmap"
@@ -37,7 +35,7 @@ const (
 )
 
 // Redactor blacks out secrets. It may be used by many at a time.
-type Redactor struct{ replacer *strings.Replacer }
+type Redactor struct{ finder *finder }
 
 // found is a text that gives a secret away, and what stands in its place.
 type found struct{ text, mark string }
@@ -52,7 +50,7 @@ func Masked(mark string, secrets []string) *Redactor {
 		all = append(all, traces(s, mark)...)
 	}
 
-	return newRedactor(all)
+	return &Redactor{newFinder(all)}
 }
 
 // Named is a redactor of values by the names of their secrets, which stand in the mark:
@@ -67,7 +65,7 @@ func Named(values map[string]string) *Redactor {
 		}
 	}
 
-	return newRedactor(all)
+	return &Redactor{newFinder(all)}
 }
 
 // traces are all forms of a secret and of its lines.
@@ -93,22 +91,25 @@ func traces(secret, mark string) []found {
 	return out
 }
 
-func newRedactor(all []found) *Redactor {
-	// The longest first: one that begins another would leave the rest of it readable.
-	slices.SortFunc(all, func(a, b found) int {
-		return cmp.Or(cmp.Compare(len(b.text), len(a.text)), strings.Compare(a.text, b.text), strings.Compare(a.mark, b.mark))
-	})
-
-	var pairs []string
-	for _, f := range slices.CompactFunc(all, func(a, b found) bool { return a.text == b.text }) {
-		pairs = append(pairs, f.text, f.mark)
+// Replace is a text without the secrets. It has as many lines as before.
+func (r *Redactor) Replace(text string) string {
+	places := r.finder.find(text)
+	if len(places) == 0 {
+		return text
 	}
 
-	return &Redactor{strings.NewReplacer(pairs...)}
-}
+	var out strings.Builder
+	done := 0
+	for _, p := range places {
+		out.WriteString(text[done:p.from])
+		out.WriteString(p.mark)
+		out.WriteString(strings.Repeat("\n", strings.Count(text[p.from:p.to], "\n")))
+		done = p.to
+	}
 
-// Replace is a text without the secrets.
-func (r *Redactor) Replace(text string) string { return r.replacer.Replace(text) }
+	out.WriteString(text[done:])
+	return out.String()
+}
 
 // JSON is a document without the secrets, and still a document: a number that holds one becomes
 // a text.
@@ -157,19 +158,12 @@ func (r *Redactor) value(v any) any {
 	return v
 }
 
-// forms are the ways in which a text is written within others.
+// forms are the ways in which a text is written within others, apart from escapes, which are read.
 func forms(s string) []string {
-	out := []string{s, html.EscapeString(s)}
-	once := inJSON(s)
-	out = append(out, once...)
-	for _, text := range once {
-		out = append(out, inJSON(text)...)
+	out := []string{s}
+	if strings.Contains(s, " ") { // of a form
+		out = append(out, strings.ReplaceAll(s, " ", "+"))
 	}
-
-	for _, text := range []string{url.QueryEscape(s), url.PathEscape(s)} {
-		out = append(out, text, lowerPercents(text))
-	}
-
 	if len(s) >= minLength {
 		h := hex.EncodeToString([]byte(s))
 		out = append(out, h, strings.ToUpper(h))
@@ -192,34 +186,6 @@ func misread(s string) []string {
 	}
 
 	return out
-}
-
-// inJSON is a text as it stands between the quotes of a JSON string: as most write it, and
-// as Go does, which escapes what HTML minds.
-func inJSON(s string) []string {
-	var forms []string
-	for _, html := range []bool{false, true} {
-		var out bytes.Buffer
-		e := json.NewEncoder(&out)
-		e.SetEscapeHTML(html)
-		if e.Encode(s) == nil { // it always is: a string can be written
-			text := strings.TrimSuffix(out.String(), "\n")
-			forms = append(forms, text[1:len(text)-1])
-		}
-	}
-
-	return forms
-}
-
-// lowerPercents writes %2F as %2f.
-func lowerPercents(text string) string {
-	out := []byte(text)
-	for i := 0; i+2 < len(out); i++ {
-		if out[i] == '%' {
-			copy(out[i+1:i+3], bytes.ToLower(out[i+1:i+3]))
-		}
-	}
-	return string(out)
 }
 
 // inBase64 is what of a text stands in any Base64 that it is in: with zero, one or two bytes

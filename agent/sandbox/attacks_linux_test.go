@@ -151,6 +151,32 @@ var attacks = []attack{
 	{"write through a second link of what may be read", func(t target) error {
 		return errors.Join(os.Link(t.ReadOnly+"/canary", t.Inside+"/hard3"), write(t.Inside+"/hard3"))
 	}, false},
+	{"watch a folder outside", func(t target) error {
+		fd, err := unix.InotifyInit1(0)
+		if err == nil {
+			_, err = unix.InotifyAddWatch(fd, t.Outside, unix.IN_ALL_EVENTS)
+		}
+		return err
+	}, false},
+	{"list the mounts", func(target) error {
+		request := [3]uint64{24, ^uint64(0), 0} // struct mnt_id_req: its size, and the root of the namespace
+		var ids [64]uint64
+		return call(unix.SYS_LISTMOUNT, uintptr(unsafe.Pointer(&request)), uintptr(unsafe.Pointer(&ids)), uintptr(len(ids)), 0)
+	}, false},
+	{"take a lease on what may be read", func(t target) error {
+		f, err := os.Open(t.ReadOnly + "/canary")
+		if err == nil {
+			_, err = unix.FcntlInt(f.Fd(), unix.F_SETLEASE, unix.F_RDLCK)
+		}
+		return err
+	}, false},
+	{"be told of changes in what may be read", func(t target) error {
+		f, err := os.Open(t.ReadOnly)
+		if err == nil {
+			_, err = unix.FcntlInt(f.Fd(), unix.F_NOTIFY, 4 /* DN_CREATE */)
+		}
+		return err
+	}, false},
 	{"write a program of the system", func(target) error { f, err := os.OpenFile("/usr/bin/env", os.O_WRONLY, 0); _ = f.Close(); return err }, false},
 
 	// other processes

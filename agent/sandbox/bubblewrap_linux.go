@@ -85,11 +85,13 @@ func bubblewrapArgs(l layout, c Command) []string {
 func systemMounts(c Command) []mountPoint {
 	// A tmpfs is memory that belongs to no process, so that enforce does not see it: half of the limit in all.
 	size := fmt.Sprint(c.Limits.Memory / 4)
-	view := []mountPoint{
-		{"/proc", []string{"--proc", "/proc"}},
-		{"/dev", []string{"--dev", "/dev"}},
-		{"/dev/shm", []string{"--size", size, "--tmpfs", "/dev/shm"}},
-		{"/tmp", []string{"--size", size, "--tmpfs", "/tmp"}},
+	view := []mountPoint{{"/proc", []string{"--proc", "/proc"}}, {"/dev", []string{"--dev", "/dev"}}}
+	for _, path := range []string{"/dev/shm", "/tmp"} {
+		args := []string{"--size", size, "--tmpfs", path}
+		if c.Temp != "" {
+			args = []string{"--bind", c.Temp, path}
+		}
+		view = append(view, mountPoint{path, args})
 	}
 
 	for _, path := range slices.Concat(systemFolders, systemFiles(c.Network)) {

@@ -7,6 +7,9 @@
 // names the weakest one it accepts; on a weaker machine nothing is started ([TierError]). There is
 // no silent downgrade. docs/sandbox.md says what each tier guarantees, and what it does not.
 //
+// A command has a place for temporary files, which its caller may give it ([Command.Temp]): then it is the
+// caller's to look through and to remove.
+//
 // # Processes
 //
 // On Linux a command is started through this very binary ([Child] is the first line of main):

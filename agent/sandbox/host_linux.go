@@ -18,13 +18,17 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"rouse/internal/owner"
 )
 
 // host starts confined commands on this machine.
 type host struct {
+	scratch      string   // for folders that are needed while a command runs; "" is the system's
 	self         *os.File // this binary as it was when the daemon started: an upgrade may replace the file
 	bwrap        string   // where bubblewrap is
 	pidNamespace bool     // this process may create a PID namespace without bubblewrap
+	short        bool     // the last trial lacked open files, memory or processes
 
 	mu           sync.Mutex
 	placeholders map[string]int // folders created to be mounted over (see createPlaceholders), with how many commands use each
@@ -33,12 +37,12 @@ type host struct {
 	scanned   []process
 }
 
-func newHost() (*host, error) {
+func newHost(scratch string) (*host, error) {
 	self, err := os.Open("/proc/self/exe")
 	if err != nil {
 		return nil, fmt.Errorf("sandbox: this program cannot be started again: %w", err)
 	}
-	return &host{self: self, placeholders: map[string]int{}}, nil
+	return &host{scratch: scratch, self: self, placeholders: map[string]int{}}, nil
 }
 
 func (h *host) close() error { return h.self.Close() }
@@ -56,15 +60,16 @@ func (h *host) runWithCanaries(ctx context.Context, t Tier, c Command, canaries 
 		return fail(err)
 	}
 
-	s := launchSpec{Tier: t, Argv: c.Argv, Env: c.Env, Dir: l.dir, Network: c.Network, Limits: c.Limits,
+	s := launchSpec{Tier: t, Argv: c.Argv, Env: c.Env, Dir: l.dir, Network: c.Network, Limits: c.Limits, Umask: owner.Umask(),
 		Canary: canaries, Threads: countUserThreads(h.scan()) + uint64(maxThreads(c.Limits))}
 	var arguments []string
 	switch t {
 	case TierA:
 		arguments, s.Rules = bubblewrapArgs(l, c), tierARules(l)
+		s.Places, err = places(l)
 	case TierB:
-		if s.Rules, err = tierBRules(l, c.Network); err == nil {
-			cleanup, err = s.makeTemp()
+		if s.Rules, err = tierBRules(l, c.Network); err == nil && c.Temp == "" {
+			cleanup, err = s.makeTemp(h.scratch)
 		}
 	}
 	if err != nil {
@@ -353,6 +358,7 @@ func (h *host) layout(t Tier, c Command) (l layout, cleanup func(), err error) {
 			}
 		}
 	}
+	l.masks = sortedMasks(l.masks) // several may lie in one placeholder, which is used and released once
 
 	cleanup, err = h.createPlaceholders(l)
 	return l, cleanup, err
@@ -444,8 +450,8 @@ func tierBRules(l layout, network bool) ([]rule, error) {
 }
 
 // makeTemp creates a folder for temporary files, because without mounts /tmp is the machine's own.
-func (s *launchSpec) makeTemp() (remove func(), err error) {
-	if s.Temp, err = os.MkdirTemp("", "rouse-sandbox-"); err != nil {
+func (s *launchSpec) makeTemp(scratch string) (remove func(), err error) {
+	if s.Temp, err = MkdirTemp(scratch, "sandbox"); err != nil {
 		return nil, err
 	}
 
@@ -453,5 +459,5 @@ func (s *launchSpec) makeTemp() (remove func(), err error) {
 	if !slices.ContainsFunc(s.Env, func(text string) bool { return strings.HasPrefix(text, "TMPDIR=") }) {
 		s.Env = append(slices.Clone(s.Env), "TMPDIR="+s.Temp)
 	}
-	return func() { _ = os.RemoveAll(s.Temp) }, nil // what cannot be removed is left to the system's cleaning of /tmp
+	return func() { _ = os.RemoveAll(s.Temp) }, nil // what cannot be removed is removed with the scratch folder
 }

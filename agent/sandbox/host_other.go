@@ -9,9 +9,11 @@ import (
 )
 
 // host knows no confinement.
-type host struct{}
+type host struct {
+	short bool // the last trial lacked open files, memory or processes: nothing here is tried that could
+}
 
-func newHost() (*host, error) { return &host{}, nil }
+func newHost(string) (*host, error) { return &host{}, nil }
 
 func (*host) close() error { return nil }
 

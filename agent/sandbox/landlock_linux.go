@@ -122,8 +122,7 @@ func newRuleset(rules []rule, network bool) (fd int, err error) {
 
 // addRule adds a rule to a ruleset. A path that vanished since the rules were computed is skipped.
 func addRule(ruleset int, r rule, handled uint64) error {
-	// Links were resolved already: one that is here now was swapped in, and is not followed.
-	fd, err := unix.Open(r.Path, unix.O_PATH|unix.O_CLOEXEC|unix.O_NOFOLLOW, 0)
+	fd, err := openWithoutLinks(r.Path)
 	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR) {
 		return nil
 	}
@@ -140,7 +139,7 @@ func addRule(ruleset int, r rule, handled uint64) error {
 	rights := r.Access.rights() & handled
 	switch stat.Mode & unix.S_IFMT {
 	case unix.S_IFDIR:
-	case unix.S_IFLNK:
+	case unix.S_IFLNK: // what it leads to has a rule of its own, if it may be reached
 		return nil
 	default:
 		rights &= fileRights // rights of folders on a file are EINVAL
@@ -156,6 +155,13 @@ func addRule(ruleset int, r rule, handled uint64) error {
 	}
 
 	return nil
+}
+
+// openWithoutLinks opens a path whose links were resolved before: one on the way now was swapped in, by
+// another command that may write there, and leads to what nobody gave. A link at the path itself is opened
+// as such.
+func openWithoutLinks(path string) (fd int, err error) {
+	return unix.Openat2(unix.AT_FDCWD, path, &unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC | unix.O_NOFOLLOW, Resolve: unix.RESOLVE_NO_SYMLINKS})
 }
 
 // restrictThread confines the calling thread for good. It must have no_new_privs.

@@ -4,8 +4,11 @@ package sandbox
 
 import (
 	"encoding/json"
+	"fmt"
 	"io"
+	"io/fs"
 	"os"
+	"slices"
 
 	"golang.org/x/sys/unix"
 )
@@ -30,10 +33,65 @@ type launchSpec struct {
 	Dir     string
 	Temp    string // a folder for temporary files, removed afterwards
 	Network bool
-	Rules   []rule // of Landlock, with paths as the supervisor sees them
+	Umask   fs.FileMode // what the user had before the daemon made its own files private
+	Rules   []rule      // of Landlock, with paths as the supervisor sees them
+	Places  []place
 	Limits  Limits
 	Threads uint64   // that the user of the command may have in all, those of other programs included
 	Canary  []string // files that the command must not be able to read; for trial starts
+}
+
+// place is what was mounted for a command, to be recognized in its view: bubblewrap mounts by name, and
+// another command may have replaced what has that name, since it was looked at, by a link to something else.
+type place struct {
+	Path     string
+	Dev, Ino uint64
+}
+
+// places identifies what a layout mounts from this machine.
+func places(l layout) ([]place, error) {
+	var out []place
+	for _, path := range slices.Concat(l.read, l.write, l.pins()) {
+		if slices.ContainsFunc(l.masks, func(m mask) bool { return m.path == path }) {
+			continue // hidden, and so not mounted
+		}
+
+		p, err := identify(path)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, p)
+	}
+	return out, nil
+}
+
+// identify says what is at a path, without following a link.
+func identify(path string) (place, error) {
+	fd, err := openWithoutLinks(path)
+	if err != nil {
+		return place{}, &fs.PathError{Op: "open", Path: path, Err: err}
+	}
+	defer func() { _ = unix.Close(fd) }()
+
+	var stat unix.Stat_t
+	if err := unix.Fstat(fd, &stat); err != nil {
+		return place{}, &fs.PathError{Op: "stat", Path: path, Err: err}
+	}
+	return place{path, stat.Dev, stat.Ino}, nil
+}
+
+// verify refuses a view in which something else is mounted.
+func (s launchSpec) verify() error {
+	for _, want := range s.Places {
+		got, err := identify(want.Path)
+		if err != nil {
+			return err
+		}
+		if got != want {
+			return fmt.Errorf("%s was replaced while the command was started; try again", want.Path)
+		}
+	}
+	return nil
 }
 
 // report is what a supervisor sends: an empty one when everything is in place and the command is about to

@@ -29,13 +29,13 @@ type mask struct {
 func newLayout(c Command) (layout, error) {
 	var l layout
 	var err error
-	if l.dir, err = resolve(c.Dir, "the working folder"); err != nil {
+	if l.dir, err = c.resolve(c.Dir, "the working folder"); err != nil {
 		return l, err
 	}
 
 	given := map[string]string{} // path in Write → where it really is
 	for _, path := range c.Write {
-		root, err := resolve(path, "what it may write")
+		root, err := c.resolve(path, "what it may write")
 		if err != nil {
 			return l, err
 		}
@@ -44,13 +44,24 @@ func newLayout(c Command) (layout, error) {
 	}
 
 	for _, path := range c.Read {
-		root, err := resolve(path, "what it may read")
+		root, err := c.resolve(path, "what it may read")
 		if err != nil {
 			return l, err
 		}
 		if !slices.Contains(l.write, root) {
 			l.read = append(l.read, root) // what is given twice is writable
 		}
+	}
+
+	for _, path := range c.ReadOnly {
+		root, err := resolve(path, "what it may not change")
+		if err != nil {
+			return l, err
+		}
+		if root != path {
+			return l, fmt.Errorf("what it may not change cannot be protected: %s is a link, or lies behind one, in a folder that it may write; put a file or a folder in its place", path)
+		}
+		l.read = append(l.read, root)
 	}
 
 	l.read, l.write = cleanPaths(l.read), cleanPaths(l.write)
@@ -60,9 +71,26 @@ func newLayout(c Command) (layout, error) {
 		}
 	}
 
-	slices.SortFunc(l.masks, func(a, b mask) int { return strings.Compare(a.path, b.path) })
-	l.masks = slices.CompactFunc(l.masks, func(a, b mask) bool { return a.path == b.path })
+	l.masks = sortedMasks(l.masks)
 	return l, nil
+}
+
+// sortedMasks are the masks by their paths, each once.
+func sortedMasks(masks []mask) []mask {
+	slices.SortFunc(masks, func(a, b mask) int { return strings.Compare(a.path, b.path) })
+	return slices.CompactFunc(masks, func(a, b mask) bool { return a.path == b.path })
+}
+
+// resolve resolves the links of a path that its owner made, and refuses others.
+func (c Command) resolve(path, what string) (string, error) {
+	to, err := c.Boundary.Resolve(path)
+	if err == nil {
+		_, err = c.Boundary.Stat(to)
+	}
+	if err != nil {
+		return "", fmt.Errorf("%s cannot be used: %w", what, err)
+	}
+	return to, nil
 }
 
 func resolve(path, what string) (string, error) {

@@ -8,6 +8,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -144,4 +145,32 @@ func parentOf(pid int) int {
 	fields := strings.Fields(string(text[strings.LastIndexByte(string(text), ')')+1:]))
 	parent, _ := strconv.Atoi(fields[1])
 	return parent
+}
+
+// A trial for which the process has no open files left says nothing about the machine: the next one does.
+func TestShortOfFiles(t *testing.T) {
+	s, err := sandbox.New(sandbox.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+
+	var before syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &before); err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &syscall.Rlimit{Cur: 8, Max: before.Max}); err != nil {
+		t.Fatal(err)
+	}
+	tier, reasons := s.Tier(t.Context())
+	if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &before); err != nil {
+		t.Fatal(err)
+	}
+
+	if tier != sandbox.TierD || !strings.Contains(strings.Join(reasons, ""), "too many open files") {
+		t.Errorf("%s: %s", tier, reasons)
+	}
+	if tier, reasons := s.Tier(t.Context()); tier == sandbox.TierD {
+		t.Errorf("%s: %s", tier, reasons)
+	}
 }

@@ -9,8 +9,11 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // scopedABI is the first version of Landlock that can keep signals inside.
@@ -22,6 +25,7 @@ func (h *host) probe(ctx context.Context, most Tier) (Tier, []string) {
 		return TierD, []string{"there is no /proc here, through which commands are started; mount it"}
 	}
 
+	h.short = false
 	var reasons []string
 	abi := landlockABI()
 	if abi == 0 {
@@ -79,8 +83,9 @@ func findBwrap() string {
 }
 
 // trial really starts a command: it must run, and must not be able to read a file that it was not given.
-func (h *host) trial(ctx context.Context, t Tier) error {
-	outside, err := os.MkdirTemp("", "rouse-sandbox-")
+func (h *host) trial(ctx context.Context, t Tier) (err error) {
+	defer func() { h.short = h.short || isShortage(err) }()
+	outside, err := MkdirTemp(h.scratch, "sandbox")
 	if err != nil {
 		return err
 	}
@@ -106,6 +111,11 @@ func (h *host) trial(ctx context.Context, t Tier) error {
 	}
 
 	return nil
+}
+
+// isShortage reports whether an error says nothing about the machine, but about what is free on it now.
+func isShortage(err error) bool {
+	return slices.ContainsFunc([]unix.Errno{unix.EMFILE, unix.ENFILE, unix.ENOMEM, unix.EAGAIN}, func(e unix.Errno) bool { return errors.Is(err, e) })
 }
 
 const systemPath = "/usr/local/bin:/usr/bin:/bin:/run/current-system/sw/bin"

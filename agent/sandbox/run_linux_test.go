@@ -3,6 +3,7 @@
 package sandbox_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -257,7 +258,7 @@ func TestClocks(t *testing.T) {
 			{"idle", "echo a; sleep 60", sandbox.KilledByIdle, -1, func(c *sandbox.Command) { c.Idle = 300 * time.Millisecond }},
 			{"not idle", "for i in 1 2 3 4 5 6; do sleep 0.1; echo $i; done", "", 0, func(c *sandbox.Command) { c.Idle = 5 * time.Second }},
 			{"before it begins", "sleep 60", sandbox.KilledByWall, -1, func(c *sandbox.Command) { c.Wall = time.Nanosecond }},
-			{"asked", "trap 'echo bye; exit 5' TERM; echo a; sleep 60 & wait", sandbox.KilledByWall, 5, func(c *sandbox.Command) { c.Wall = 300 * time.Millisecond }},
+			{"asked", "trap 'echo bye; exit 5' TERM; echo a; sleep 60 & wait", sandbox.KilledByWall, 5, func(c *sandbox.Command) { c.Wall = 2 * time.Second }},
 		} {
 			t.Run(test.name, func(t *testing.T) {
 				t.Parallel()
@@ -362,6 +363,62 @@ func until(t *testing.T, what string, ok func() bool) {
 		if time.Now().After(deadline) {
 			t.Fatalf("%s did not happen", what)
 		}
+	}
+}
+
+// TestTemp: what a command writes into the temporary places of its view is in the folder of its caller.
+func TestTemp(t *testing.T) {
+	unraced(t)
+	eachTier(t, func(t *testing.T, s *sandbox.Sandbox) {
+		c, out := script(t, `echo one > "$TMPDIR/a" && { [ "$VIEW" = B ] || { echo two > /tmp/b; echo three > /dev/shm/c; }; }`)
+		tier, _ := s.Tier(t.Context())
+		c.Temp = t.TempDir()
+		c.Write, c.Env = append(c.Write, c.Temp), append(c.Env, "TMPDIR="+c.Temp, "VIEW="+string(tier))
+		run(t, s, c)
+
+		left, err := os.ReadDir(c.Temp)
+		if want := map[sandbox.Tier]int{sandbox.TierA: 3, sandbox.TierB: 1}[tier]; err != nil || len(left) < want {
+			t.Errorf("%v %v\n%s", left, err, out)
+		}
+	})
+}
+
+// TestScratch: whatever is needed while a command runs lies in the folder for it, where a killed process is
+// cleaned up after.
+func TestScratch(t *testing.T) {
+	unraced(t)
+	for _, tier := range []sandbox.Tier{sandbox.TierA, sandbox.TierB} {
+		t.Run("tier "+string(tier), func(t *testing.T) {
+			elsewhere := t.TempDir()
+			t.Setenv("TMPDIR", elsewhere)
+			scratch := filepath.Join(t.TempDir(), "commands")
+			s, err := sandbox.New(sandbox.Options{MaxTier: tier, Scratch: scratch})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer s.Close()
+
+			// Nothing can be made elsewhere: whoever tries fails.
+			if err := os.Remove(elsewhere); err != nil {
+				t.Fatal(err)
+			}
+			if have, why := s.Tier(t.Context()); have != tier {
+				t.Skipf("tier %s is not available here: %v", tier, why)
+			}
+
+			dir := filepath.Join(scratch, "work")
+			if err := os.Mkdir(dir, 0o700); err != nil {
+				t.Fatal(err)
+			}
+			var out bytes.Buffer
+			run(t, s, sandbox.Command{Argv: []string{"sh", "-c", `echo "$TMPDIR"`}, Dir: dir, Write: []string{dir}, Env: []string{path}, Stdout: &out})
+			if tier == sandbox.TierB && !strings.HasPrefix(out.String(), scratch) {
+				t.Errorf("its temporary files are in %s", out.String())
+			}
+			if left, _ := filepath.Glob(filepath.Join(scratch, "rouse-*")); len(left) > 0 {
+				t.Errorf("left: %v", left)
+			}
+		})
 	}
 }
 

@@ -5,9 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"time"
+
+	"rouse/internal/nofollow"
 )
 
 // Tier is how strongly commands are confined here.
@@ -36,6 +40,9 @@ type Options struct {
 	// Off is the owner's reason for `sandbox: off`. When it is set, every command runs on tier D:
 	// a plain process of which only the clocks are enforced.
 	OffReason string
+	// Scratch is the folder for what is needed while a command runs, so that what a killed process left can be
+	// found; "" is the system's for temporary files.
+	Scratch string
 	// Most is the strongest tier to use, A when empty: for tests and benchmarks.
 	MaxTier Tier
 }
@@ -63,7 +70,7 @@ func New(o Options) (*Sandbox, error) {
 		return nil, errors.New("sandbox: it can be off for a reason only, and the one given is blank")
 	}
 
-	h, err := newHost()
+	h, err := newHost(o.Scratch)
 	if err != nil {
 		return nil, err
 	}
@@ -71,8 +78,28 @@ func New(o Options) (*Sandbox, error) {
 	return &Sandbox{options: o, host: h}, nil
 }
 
+// MkdirTemp makes a folder in a scratch folder, which is made too if it is missing; "" is the system's for
+// temporary files. The caller removes it. Its path has no links: what is started is told it by name, and in
+// its view only that path exists.
+func MkdirTemp(scratch, what string) (string, error) {
+	if scratch != "" {
+		if err := os.MkdirAll(scratch, 0o700); err != nil {
+			return "", err
+		}
+	}
+
+	dir, err := os.MkdirTemp(scratch, "rouse-"+what+"-")
+	if err != nil {
+		return "", err
+	}
+	return filepath.EvalSymlinks(dir)
+}
+
 // Close releases what the Sandbox holds. No command may be running.
 func (s *Sandbox) Close() error { return s.host.close() }
+
+// Off reports whether its owner has switched the confinement off, with a reason.
+func (s *Sandbox) Off() bool { return s.options.OffReason != "" }
 
 // Tier is the strongest tier of this machine, with the reasons why it is not a stronger one: a line
 // for each thing that is missing, and what to do about it. The first call finds out by trial starts
@@ -96,6 +123,10 @@ func (s *Sandbox) Tier(ctx context.Context) (Tier, []string) {
 	if ctx.Err() != nil {
 		return TierD, []string{"the check was interrupted: " + context.Cause(ctx).Error()}
 	}
+	// Nor does one for which this process was short of something: the next caller may have it.
+	if s.host.short {
+		return tier, reasons
+	}
 
 	s.probed, s.tier, s.reasons = true, tier, reasons
 	return tier, reasons
@@ -112,10 +143,22 @@ type Command struct {
 
 	Read  []string // files and folders it may read and execute, beside the programs of the system
 	Write []string // files and folders it may change as well
+	// ReadOnly exists within Write, and can be read there and not be changed, moved or removed. Neither
+	// it nor a folder on the way to it may be a link.
+	ReadOnly []string
 	// Masked can neither be read nor created, even while they do not exist and even within Write.
 	// Where folders on the way to a path are missing, the first missing one cannot be created. None
 	// of them may be a link in a place that the command can write. See docs/sandbox.md on tier B.
-	Masked  []string
+	Masked []string
+	// Boundary holds the places in which others than the owner make names: a link below them that leads to
+	// Dir, Read or Write is refused.
+	Boundary nofollow.Boundary
+
+	// Temp is a folder, for this command alone, that it sees as /tmp and /dev/shm where its view has mounts
+	// (tier A); elsewhere it has to be told of it, and be given it in Write. Without one it has some of its
+	// own, in memory on tier A, which are gone afterwards.
+	Temp string
+
 	Network bool // false: no protocol reaches anything, not even this machine
 
 	Stdin          io.Reader // nothing to read when nil
@@ -175,8 +218,7 @@ func (s *Sandbox) Run(ctx context.Context, c Command) (Result, error) {
 	}
 
 	// With sandbox: off the owner has accepted tier D, whatever the command asks for.
-	off := s.options.OffReason != ""
-	if !off && (tier == TierD || !tier.AtLeast(c.MinTier)) {
+	if !s.Off() && (tier == TierD || !tier.AtLeast(c.MinTier)) {
 		return Result{}, &TierError{Have: tier, Need: c.MinTier, Reasons: reasons}
 	}
 

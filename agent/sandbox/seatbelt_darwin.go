@@ -18,9 +18,12 @@ import (
 
 const sandboxExec = "/usr/bin/sandbox-exec"
 
-type host struct{}
+type host struct {
+	scratch string // for folders that are needed while a command runs; "" is the system's
+	short   bool   // the last trial lacked open files, memory or processes: nothing here is tried that could
+}
 
-func newHost() (*host, error) { return &host{}, nil }
+func newHost(scratch string) (*host, error) { return &host{scratch: scratch}, nil }
 
 func (*host) close() error { return nil }
 
@@ -37,7 +40,7 @@ func (h *host) probe(ctx context.Context, most Tier) (Tier, []string) {
 
 // trial really starts a command: it must run, and must not be able to read a file that it was not given.
 func (h *host) trial(ctx context.Context) error {
-	outside, err := os.MkdirTemp("", "rouse-sandbox-")
+	outside, err := MkdirTemp(h.scratch, "sandbox")
 	if err != nil {
 		return err
 	}
@@ -77,30 +80,24 @@ func (h *host) run(ctx context.Context, t Tier, c Command) (Result, error) {
 	}
 
 	argv := append([]string{path}, c.Argv[1:]...)
-	if t == TierB {
-		temp, err := os.MkdirTemp("", "rouse-sandbox-")
+	if t == TierB && c.Temp == "" {
+		temp, err := MkdirTemp(h.scratch, "sandbox")
 		if err != nil {
 			return fail(err)
 		}
 		defer os.RemoveAll(temp)
 
-		if l.write, err = appendReal(l.write, temp); err != nil {
-			return fail(err)
-		}
-
+		l.write = append(l.write, temp)
 		if !slices.ContainsFunc(c.Env, func(s string) bool { return strings.HasPrefix(s, "TMPDIR=") }) {
 			c.Env = append(slices.Clone(c.Env), "TMPDIR="+temp)
 		}
+	}
 
+	if t == TierB {
 		argv = append([]string{sandboxExec, "-p", profile(l, c.Network), "/bin/sh", "-c", ulimits(c.Limits) + `exec "$0" "$@"`}, argv...)
 	}
 
 	return startPlain(ctx, t, argv, l.dir, c)
-}
-
-func appendReal(paths []string, path string) ([]string, error) {
-	to, err := resolve(path, "the folder for temporary files")
-	return append(paths, to), err
 }
 
 // ulimits are the limits that a shell sets before it executes the command. macOS does not enforce one of

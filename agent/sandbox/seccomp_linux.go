@@ -21,7 +21,7 @@ var deniedCalls = []uint32{
 	// other views of the file system, and files by handle, past any path
 	unix.SYS_MOUNT, unix.SYS_UMOUNT2, unix.SYS_PIVOT_ROOT, unix.SYS_CHROOT, unix.SYS_MOVE_MOUNT, unix.SYS_OPEN_TREE,
 	unix.SYS_OPEN_TREE_ATTR, unix.SYS_FSOPEN, unix.SYS_FSCONFIG, unix.SYS_FSMOUNT, unix.SYS_FSPICK, unix.SYS_MOUNT_SETATTR,
-	unix.SYS_NAME_TO_HANDLE_AT, unix.SYS_OPEN_BY_HANDLE_AT, unix.SYS_QUOTACTL, unix.SYS_QUOTACTL_FD, unix.SYS_SWAPON, unix.SYS_SWAPOFF,
+	unix.SYS_LISTMOUNT, unix.SYS_STATMOUNT, unix.SYS_NAME_TO_HANDLE_AT, unix.SYS_OPEN_BY_HANDLE_AT, unix.SYS_QUOTACTL, unix.SYS_QUOTACTL_FD, unix.SYS_SWAPON, unix.SYS_SWAPOFF,
 	// other namespaces
 	unix.SYS_SETNS, unix.SYS_UNSHARE,
 	// other processes
@@ -55,6 +55,14 @@ var extendedCalls = []uint32{
 var processCalls = []uint32{
 	unix.SYS_SETPRIORITY, unix.SYS_SCHED_SETSCHEDULER, unix.SYS_SCHED_SETATTR, unix.SYS_SCHED_SETPARAM, unix.SYS_SCHED_SETAFFINITY, unix.SYS_IOPRIO_SET,
 }
+
+// watchCalls tell of what others do with a file or folder that may be seen by name alone, which on tier B
+// is any: Landlock does not restrict them.
+var watchCalls = []uint32{unix.SYS_INOTIFY_ADD_WATCH}
+
+// Requests of fcntl that are denied: a lease on a file that may only be read makes its owner wait to open
+// it, and a notice of changes in a folder is as good as watchCalls.
+var deniedFcntls = []uint32{unix.F_SETLEASE, unix.F_NOTIFY}
 
 // Requests of ioctl that are denied: input for a terminal, and attributes of an opened file.
 var deniedIoctls = []uint32{unix.TIOCSTI, unix.TIOCLINUX, unix.TIOCSETD, unix.FS_IOC_SETFLAGS, fsIocFSSetXAttr}
@@ -121,7 +129,7 @@ func newFilter(t Tier, network bool) []unix.SockFilter {
 
 	denied := slices.Concat(deniedCalls, archDenied)
 	if t == TierB {
-		denied = slices.Concat(denied, extendedCalls, processCalls)
+		denied = slices.Concat(denied, extendedCalls, processCalls, watchCalls)
 		for _, number := range slices.Concat(attributeCalls, archAttributes) {
 			f.only(number, func() { f.fail(0) })
 		}
@@ -139,6 +147,7 @@ func newFilter(t Tier, network bool) []unix.SockFilter {
 	})
 
 	f.call(unix.SYS_IOCTL, func() { f.deny(1, deniedIoctls...) })
+	f.call(unix.SYS_FCNTL, func() { f.deny(1, deniedFcntls...) })
 	// These two are soft limits (see setLimits), which the command could raise by itself.
 	f.call(unix.SYS_SETRLIMIT, func() { f.deny(0, unix.RLIMIT_NPROC, unix.RLIMIT_DATA) })
 	f.call(unix.SYS_PRLIMIT64, func() {

@@ -58,6 +58,9 @@ func supervise(reports *json.Encoder) (report, error) {
 		return report{}, fmt.Errorf("the launch spec is damaged: %w", err)
 	}
 
+	// What a command makes is for those whom its user lets read it, as if they had started it themselves.
+	unix.Umask(int(s.Umask))
+
 	// Orphans of the command become children of this process instead of init's: descendants, which
 	// can be found and reaped.
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
@@ -196,6 +199,9 @@ func (s launchSpec) startCommand(reports *json.Encoder) (pid int, restore func()
 	}
 
 	ruleset := -1
+	if err := s.verify(); err != nil {
+		return fail(err)
+	}
 	if s.confined() {
 		if ruleset, err = newRuleset(s.Rules, s.Network); err != nil {
 			return fail(err)

@@ -20,7 +20,7 @@ func (c Command) validated() (Command, error) {
 	fail := func(format string, args ...any) (Command, error) {
 		return c, &StartError{Argv0: c.Argv[0], Err: fmt.Errorf(format, args...)}
 	}
-	for _, text := range slices.Concat(c.Argv, c.Env, c.Read, c.Write, c.Masked, []string{c.Dir}) {
+	for _, text := range slices.Concat(c.Argv, c.Env, c.Read, c.Write, c.ReadOnly, c.Masked, []string{c.Dir, c.Temp}) {
 		if strings.ContainsRune(text, 0) {
 			return fail("%q contains a zero byte, which no system passes on", text)
 		}
@@ -32,10 +32,14 @@ func (c Command) validated() (Command, error) {
 		}
 	}
 
-	for _, path := range slices.Concat(c.Read, c.Write, c.Masked, []string{c.Dir}) {
+	for _, path := range slices.Concat(c.Read, c.Write, c.ReadOnly, c.Masked, []string{c.Dir}) {
 		if !filepath.IsAbs(path) {
 			return fail("the path %q is not absolute", path)
 		}
+	}
+
+	if c.Temp != "" && !filepath.IsAbs(c.Temp) {
+		return fail("the path %q is not absolute", c.Temp)
 	}
 
 	if c.MinTier == "" {
@@ -54,7 +58,7 @@ func (c Command) validated() (Command, error) {
 	}
 
 	c.Limits = limits
-	for _, paths := range []*[]string{&c.Read, &c.Write, &c.Masked} {
+	for _, paths := range []*[]string{&c.Read, &c.Write, &c.ReadOnly, &c.Masked} {
 		*paths = cleanPaths(*paths)
 	}
 

@@ -35,6 +35,8 @@ type Verdict struct {
 	Refusal *Envelope // answers the call in place of its tool
 	Denied  bool      // the later calls of the same answer are not made either (OSA-07)
 	Ask     *ApprovalRequest
+	// Approved is the hash of the action that the owner's approval is for; "" when none was needed.
+	Approved string
 }
 
 // ApprovalRequest is what an owner is asked to approve.
@@ -58,6 +60,15 @@ func (g Authorizer) Decide(tool string, n Need, taint Taint, said func(hash stri
 	hash := ""
 	if why != "" {
 		var err error
+		if n.Bind != nil {
+			if n, err = n.Bind(n); err != nil {
+				return Verdict{}, err
+			}
+			if n.Refused != nil {
+				return refuse(*n.Refused, tool, false), nil
+			}
+		}
+
 		hash = ActionHash(g.Agent, tool, n.Action)
 		if s, err = said(hash); err != nil {
 			return Verdict{}, err
@@ -80,7 +91,7 @@ func (g Authorizer) Decide(tool string, n Need, taint Taint, said func(hash stri
 	case n.Tier > g.minTier(taint|n.AddsTaint):
 		return refuse(Failure(KindRejected, "programs are confined on tier %s here, and this run asks for tier %s at least; its owner sees with rouse doctor what to install, or lowers min_tier", n.Tier, g.minTier(taint|n.AddsTaint)), tool, false), nil
 	case allowed:
-		return Verdict{}, nil
+		return Verdict{Approved: hash}, nil
 	case g.neverAsks():
 		return g.rejected(tool, why), nil
 	}

@@ -1,11 +1,13 @@
 package tool_test
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"testing"
 
 	"rouse/agent/tool"
+	"rouse/internal/domain"
 )
 
 // TestAuthorizer: UNI-06, every combination of what a call needs, the taint of its run, its owner's
@@ -55,7 +57,7 @@ func verdict(v tool.Verdict) string {
 		return "ask"
 	case v.Refusal != nil && v.Refusal.Tool == "send":
 		return fmt.Sprintf("%s %v", v.Refusal.Kind, v.Denied)
-	case v == tool.Verdict{}:
+	case v == tool.Verdict{Approved: v.Approved}:
 		return "go"
 	}
 	return fmt.Sprintf("%+v", v)
@@ -130,5 +132,75 @@ func TestApprovalSays(t *testing.T) {
 	v, err = tool.Authorizer{Agent: "a"}.Decide("send", n, tool.Untrusted, nil)
 	if err != nil || v.Refusal == nil || !strings.Contains(v.Refusal.Message, "tier D here") || !strings.Contains(v.Refusal.Message, "tier A at least") {
 		t.Errorf("%+v %v", v, err)
+	}
+}
+
+// TestBind: what is found out for an approval alone is found out when one is needed, and counts for it.
+func TestBind(t *testing.T) {
+	t.Parallel()
+	bound := 0
+	need := tool.Need{Action: "x", Shown: "do x", Bind: func(n tool.Need) (tool.Need, error) {
+		bound++
+		n.Action, n.Shown, n.NoStandingApproval = "x with y", "do x with y", true
+		return n, nil
+	}}
+	decide := func(n tool.Need, said tool.OwnerDecision) (v tool.Verdict, hash string) {
+		t.Helper()
+		v, err := tool.Authorizer{Agent: "a"}.Decide("send", n, 0, func(h string) (tool.OwnerDecision, error) { hash = h; return said, nil })
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v, hash
+	}
+	if v, _ := decide(need, tool.OwnerDecision{}); v != (tool.Verdict{}) || bound != 0 {
+		t.Errorf("without a question: %+v, bound %d times", v, bound)
+	}
+
+	need.MissingGrant = "no grant"
+	want := tool.ActionHash("a", "send", "x with y")
+	if v, hash := decide(need, tool.OwnerDecision{Standing: true}); hash != want || v.Ask == nil || v.Ask.Shown != "do x with y" || v.Ask.Hash != want || !v.Ask.NoStandingApproval || v.Ask.Why != "no grant" {
+		t.Errorf("%+v", v)
+	}
+	if v, _ := decide(need, tool.OwnerDecision{Once: true}); v.Approved != want || v.Ask != nil {
+		t.Errorf("%+v", v)
+	}
+
+	refused := tool.Failure(tool.KindRejected, "a link")
+	need.Bind = func(tool.Need) (tool.Need, error) { return tool.Need{Refused: &refused}, nil }
+	if v, _ := decide(need, tool.OwnerDecision{Once: true}); v.Refusal == nil || v.Refusal.Message != "a link" {
+		t.Errorf("%+v", v)
+	}
+}
+
+// TestActionOfArguments: a call that may be asked about because of its labels alone is an action of its own by
+// its arguments, however they are written: a standing approval for one path covers no other.
+func TestActionOfArguments(t *testing.T) {
+	t.Parallel()
+	spec := tool.Spec{Name: "look", Description: "looks", Effect: domain.EffectRead, Class: tool.ClassRead}
+	spec.Needs = tool.Needs(func(context.Context, tool.Invocation, struct{}) (tool.Need, error) {
+		return tool.Need{AddsTaint: tool.AllTaints}, nil
+	})
+	look, err := tool.Define(spec, func(context.Context, tool.Invocation, struct {
+		Path string `json:"path"`
+		Line int    `json:"line,omitempty"`
+	}) (tool.Envelope, error) {
+		return tool.Success(nil), nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	action := func(args string) string {
+		n, err := look.Need(t.Context(), tool.Invocation{}, []byte(args))
+		if err != nil || n.Action == "" {
+			t.Fatalf("%s: %+v %v", args, n, err)
+		}
+		return n.Action
+	}
+	if a, b := action(`{"path":"a.txt","line":1}`), action(`{ "line": "1", "path":"a.txt"}`); a != b {
+		t.Errorf("%s and %s", a, b)
+	}
+	if action(`{"path":"a.txt"}`) == action(`{"path":"b.txt"}`) {
+		t.Error("two paths are one action")
 	}
 }

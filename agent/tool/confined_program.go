@@ -1,10 +1,13 @@
 package tool
 
 import (
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"rouse/internal/nofollow"
 )
 
 // ProgramPaths lists, with links resolved, the folders and files of the run for a program that is confined
@@ -16,10 +19,9 @@ func (r *Roots) ProgramPaths(argv []string) (read, write []string) {
 			continue
 		}
 
-		// The sandbox follows links. What lies in a writable root may have
-		// been replaced by a link, and is visible with that root anyway; a single file that is no
-		// regular file any more may be a link, too.
-		if info, err := os.Lstat(g.Path); r.insideWritable(g) || err != nil || g.File && !info.Mode().IsRegular() {
+		// What lies in a writable root may have been replaced by a link, and is visible with that root
+		// anyway; a single file that is no regular file any more may be a link, too.
+		if info, err := r.lstat(g.Path); r.insideWritable(g) || err != nil || g.File && !info.Mode().IsRegular() {
 			continue
 		}
 
@@ -33,6 +35,17 @@ func (r *Roots) ProgramPaths(argv []string) (read, write []string) {
 	// Nobody can put a link in the place of these: the run cannot change what is masked.
 	return append(read, r.readOnlyMasks()...), write
 }
+
+// lstat describes what a root's path names now, and is an error where somebody put a link on the way.
+func (r *Roots) lstat(path string) (fs.FileInfo, error) {
+	if r.boundary.Holds(path) != "" {
+		return r.boundary.Stat(path)
+	}
+	return os.Lstat(path)
+}
+
+// Boundary is where others than the owner could make links on the way to the roots.
+func (r *Roots) Boundary() nofollow.Boundary { return r.boundary }
 
 // mentionedIn reports whether an argument holds the root's path.
 func (g root) mentionedIn(text string) bool {

@@ -28,7 +28,8 @@ func (k Kind) retryable() bool {
 	return k != KindRejected && k != KindUserDenied && k != KindToolNotFound
 }
 
-// Envelope is the uniform answer of a call: a result, or a kind with a message.
+// Envelope is the uniform answer of a call: a result, or a kind with a message. A failure has a result too
+// where the call was made and what it did is worth reading: the output of a program that failed.
 type Envelope struct {
 	OK              bool
 	Tool            string
@@ -126,8 +127,13 @@ func (e Envelope) MarshalJSON() ([]byte, error) {
 	w.add("kind", e.Kind)
 	w.add("message", e.Message)
 	w.add("ok", false)
+	if len(e.Result) > 0 {
+		w.addRaw("result", e.Result)
+	}
+
 	w.add("retryable", e.Retryable)
 	w.addUnless(e.Tool == "", "tool", e.Tool)
+	w.addUnless(len(e.Warnings) == 0, "warnings", e.Warnings)
 
 	return w.end()
 }

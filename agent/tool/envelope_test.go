@@ -22,10 +22,9 @@ func TestEnvelopeKeys(t *testing.T) {
 			e.Images = []model.Image{{Type: "image/png", Data: []byte{1, 2}}}
 		}
 
-		if e.OK {
-			e.Result = json.RawMessage(rapid.SampledFrom([]string{"", `{}`, `{"a": "<ü>" , "b":[1, 2]}`, `null`}).Draw(t, "result"))
-			e.Warnings = rapid.SliceOfN(text, 0, 2).Draw(t, "warnings")
-		} else {
+		e.Result = json.RawMessage(rapid.SampledFrom([]string{"", `{}`, `{"a": "<ü>" , "b":[1, 2]}`, `null`}).Draw(t, "result"))
+		e.Warnings = rapid.SliceOfN(text, 0, 2).Draw(t, "warnings")
+		if !e.OK {
 			e.Kind, e.Message, e.Retryable = tool.KindTimeout, text.Draw(t, "message"), rapid.Bool().Draw(t, "retryable")
 			e.Field, e.Expected = text.Draw(t, "field"), text.Draw(t, "expected")
 		}

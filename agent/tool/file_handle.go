@@ -8,6 +8,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	"rouse/agentdb/ledger"
 )
 
 // FileHandle refers to a path below an opened root. The file itself may not exist yet. Close it.
@@ -21,6 +23,7 @@ type FileHandle struct {
 	singleFile   bool // nothing but this one file was granted
 	inWorkdir    bool
 	onOutput     func(context.Context, Output) error
+	onWrite      func(context.Context, ledger.Place) error
 	isMasked     func(abs string, write bool) bool // nil: nothing is
 }
 
@@ -149,7 +152,7 @@ func (p *FileHandle) checkResolved(f *os.File) error {
 	return nil
 }
 
-// CheckWrite refuses to write a file whose folder, with links resolved, holds secrets or is masked.
+// CheckWrite refuses to write a file whose folder, with links resolved, holds secrets, is masked or is git's.
 // Call it after the folders of the file were made.
 func (p *FileHandle) CheckWrite() error {
 	root, err := filepath.EvalSymlinks(p.Name())
@@ -170,6 +173,11 @@ func (p *FileHandle) CheckWrite() error {
 	}
 	if p.isMasked != nil && p.isMasked(filepath.Join(folder, filepath.Base(p.Rel)), true) {
 		return maskError(p.shown)
+	}
+	if !p.singleFile {
+		if why := gitObstacle(p.Name(), p.Rel); why != "" {
+			return gitError(p.shown, why)
+		}
 	}
 
 	return nil

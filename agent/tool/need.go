@@ -5,6 +5,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+
+	"rouse/agentdb/ledger"
 )
 
 // Need is what one call would do. Its tool says so before the call is made, and the authorizer decides
@@ -21,14 +23,22 @@ type Need struct {
 	NoStandingApproval bool
 	// Action is what an approval holds for, together with the agent and the tool: two calls have the
 	// same text exactly when they do the same.
+	// The arguments, normalised, when a tool says nothing else.
 	Action string
 	// Shown is the action as a person reads it: the exact argv, destination or difference.
 	Shown     string
 	AddsTaint Taint // the labels that the call brings to the run
-	// Keeps marks a call that writes what later runs of the agent read: its database, or its files.
+	// Reads are the places that the call shows: it brings their labels, too. Writes are those that it
+	// changes, which get the labels of the run.
+	Reads, Writes []ledger.Place
+	// WritesMemory marks a call that may write all that the agent keeps: its database, and its files.
 	WritesMemory bool
 	// Tier is the confinement of the program that the call starts, "" when it starts none.
 	Tier string
+	// Bind is called when an approval is needed, and only then: it adds to the action what is worth finding
+	// out for that alone, such as the content of files. It may refuse the call, or rule out a standing
+	// approval. nil: nothing is to be added.
+	Bind func(Need) (Need, error)
 }
 
 // Needs adapts a function of typed arguments to Spec.Needs.
@@ -41,6 +51,18 @@ func Needs[A any](of func(ctx context.Context, in Invocation, args A) (Need, err
 			return Need{}, fmt.Errorf("the arguments were not understood: %w", err)
 		}
 		return of(ctx, in, a)
+	}
+}
+
+// RefusingFirst adapts a check of the arguments alone to Spec.Needs: a call that it answers is refused before anybody is
+// asked about it, any other has the need that then tells.
+func RefusingFirst[A any](check func(args A) *Envelope, then func(context.Context, Invocation, json.RawMessage) (Need, error)) func(context.Context, Invocation, json.RawMessage) (Need, error) {
+	return func(ctx context.Context, in Invocation, args json.RawMessage) (Need, error) {
+		need := Needs(func(_ context.Context, _ Invocation, a A) (Need, error) { return Need{Refused: check(a)}, nil })
+		if n, err := need(ctx, in, args); err != nil || n.Refused != nil {
+			return n, err
+		}
+		return then(ctx, in, args)
 	}
 }
 
@@ -57,7 +79,11 @@ func (t Tool) Need(ctx context.Context, in Invocation, args json.RawMessage) (Ne
 		return Need{}, nil //nolint:nilerr // the call itself says what is wrong with them
 	}
 	if t.spec.Needs != nil {
-		return t.spec.Needs(ctx, in, fitting)
+		n, err := t.spec.Needs(ctx, in, fitting)
+		if n.Action == "" { // also of what needs no grant: a label may be the reason to ask
+			n.Action = string(fitting)
+		}
+		return n, err
 	}
 
 	return Need{

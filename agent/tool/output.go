@@ -26,8 +26,8 @@ func (r *Roots) OnOutput(announce func(context.Context, Output) error) { r.onOut
 // handle. The file must be complete. Every tool that writes a file calls this right before the rename:
 // no watch can then see the file before it is on record as the job's own.
 func (p *FileHandle) Announce(ctx context.Context, temp string) error {
-	if p.onOutput == nil {
-		return nil
+	if err := p.recordIdentity(ctx, temp); err != nil || p.onOutput == nil {
+		return err
 	}
 
 	f, err := p.Open(temp)

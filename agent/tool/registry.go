@@ -20,6 +20,7 @@ type Registry struct {
 	tools      map[string]Tool
 	names      []string // sorted
 	unlisted   map[string]bool
+	brief      bool // models are told of the tools in brief
 	modelTools []model.Tool
 }
 
@@ -48,19 +49,30 @@ func (r *Registry) With(t Tool) (*Registry, error) {
 	if err != nil {
 		return nil, err
 	}
+	out.brief = r.brief
 	return out.WithUnlisted(slices.Collect(maps.Keys(r.unlisted))), nil
 }
 
 // WithUnlisted returns the registry with some tools left out of the list that models get. They can be called
 // by name all the same: a list that stays as it is keeps what a provider has cached of a prompt (OSA-20).
 func (r *Registry) WithUnlisted(names []string) *Registry {
-	out := &Registry{tools: r.tools, names: r.names, unlisted: map[string]bool{}}
+	out := &Registry{tools: r.tools, names: r.names, unlisted: map[string]bool{}, brief: r.brief}
 	for _, name := range names {
 		out.unlisted[name] = true
 	}
 	out.modelTools = out.listForModel()
 	return out
 }
+
+// Briefly returns the registry with its tools told in brief, for a model with a small context.
+func (r *Registry) Briefly() *Registry {
+	out := &Registry{tools: r.tools, names: r.names, unlisted: r.unlisted, brief: true}
+	out.modelTools = out.listForModel()
+	return out
+}
+
+// IsBrief reports whether models are told of the tools in brief.
+func (r *Registry) IsBrief() bool { return r.brief }
 
 // Names lists the tools, sorted. It must not be changed.
 func (r *Registry) Names() []string { return r.names }
@@ -79,7 +91,7 @@ func IsAllowed(allow, deny []string, name string) bool {
 
 // Filter keeps the tools that allow and deny permit.
 func (r *Registry) Filter(allow, deny []string) *Registry {
-	out := &Registry{tools: map[string]Tool{}, unlisted: r.unlisted}
+	out := &Registry{tools: map[string]Tool{}, unlisted: r.unlisted, brief: r.brief}
 	for _, name := range r.names {
 		if IsAllowed(allow, deny, name) {
 			out.tools[name] = r.tools[name]
@@ -108,7 +120,12 @@ func (r *Registry) ModelTools() []model.Tool { return r.modelTools }
 func (r *Registry) listForModel() []model.Tool {
 	out := make([]model.Tool, 0, len(r.names))
 	for _, name := range r.names {
-		if t := r.tools[name]; !r.unlisted[name] {
+		t := r.tools[name]
+		switch {
+		case r.unlisted[name]:
+		case r.brief:
+			out = append(out, t.BriefForModel())
+		default:
 			out = append(out, model.Tool{Name: name, Description: t.Description(), Schema: t.Schema()})
 		}
 	}

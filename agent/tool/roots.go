@@ -1,6 +1,7 @@
 package tool
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,6 +9,9 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"rouse/agentdb/ledger"
+	"rouse/internal/nofollow"
 )
 
 // Grant gives a run access to a folder, or with File to exactly one file.
@@ -25,12 +29,14 @@ type Grant struct {
 // Roots are the folders and files that a run may read or write. Every access goes through os.Root,
 // which no path, symbolic link or race leads out of.
 type Roots struct {
-	workdir     string
-	roots       []root
-	onOutput    func(context.Context, Output) error
-	memoryTaint func(context.Context) (Taint, error)
-	untrusted   []string // folders in which strangers leave files
-	masks       []mask
+	workdir   string
+	boundary  nofollow.Boundary
+	roots     []root
+	onOutput  func(context.Context, Output) error
+	onWrite   func(context.Context, ledger.Place) error
+	private   []string // folders in which everything is for their owner alone
+	untrusted []string // folders in which strangers leave files
+	masks     []mask
 }
 
 // root is a grant with the links in its path resolved, and the name that the configuration and the
@@ -40,15 +46,25 @@ type root struct {
 	named string
 }
 
-// NewRoots grants a workdir, read-write unless one of the grants is for writing, and the grants.
-// Paths are kept resolved as well as by name, so that one folder is one root by all its names.
+// NewRoots is NewRootsWithin where nobody but the owner makes links on the way to the roots.
 func NewRoots(workdir string, grants []Grant) (*Roots, error) {
-	dir, err := filepath.EvalSymlinks(workdir)
+	return NewRootsWithin(nofollow.Boundary{}, workdir, grants)
+}
+
+// NewRootsWithin grants a workdir, read-write unless one of the grants is for writing, and the grants.
+// Paths are kept resolved as well as by name, so that one folder is one root by all its names. No link
+// below the boundary is followed on the way to them, neither now nor when they are used: another agent
+// may have put it in their place.
+func NewRootsWithin(b nofollow.Boundary, workdir string, grants []Grant) (*Roots, error) {
+	dir, err := b.Resolve(workdir)
+	if err == nil {
+		_, err = b.Stat(dir)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("the agent's workdir cannot be used: %w", err)
 	}
 
-	r := &Roots{workdir: dir}
+	r := &Roots{workdir: dir, boundary: b}
 	for _, g := range grants {
 		// An owner who names a file grants that file alone, also one that is otherwise refused as
 		// a secret. Lstat: what is only a link to a file now could lead elsewhere later.
@@ -56,7 +72,7 @@ func NewRoots(workdir string, grants []Grant) (*Roots, error) {
 			g.File = true
 		}
 
-		one := newRoot(g)
+		one := r.newRoot(g)
 		if _, own := below(dir, one.Path); own {
 			one.Private = false // what lies in the workdir is the agent's own
 		}
@@ -75,7 +91,7 @@ func NewRoots(workdir string, grants []Grant) (*Roots, error) {
 
 // newRoot resolves the path of a grant. The last part of a single file is never followed: whoever
 // can swap the file for a link must not choose what is granted.
-func newRoot(g Grant) root {
+func (r *Roots) newRoot(g Grant) root {
 	named := filepath.Clean(g.Path)
 	folder, last := named, ""
 	if g.File {
@@ -84,7 +100,7 @@ func newRoot(g Grant) root {
 
 	// A folder that is not there yet keeps its name: it may come later.
 	g.Path = named
-	if resolved, err := filepath.EvalSymlinks(folder); err == nil {
+	if resolved, err := r.boundary.Resolve(folder); err == nil {
 		g.Path = filepath.Join(resolved, last)
 	}
 	return root{g, named}
@@ -146,11 +162,17 @@ func (r *Roots) Resolve(path string, write bool) (*FileHandle, error) {
 	}
 
 	// Only the part below the root is judged: the name of a grant itself is its owner's choice.
-	if within, _ := below(g.Path, abs); IsSecretPath(within) {
+	within, _ := below(g.Path, abs)
+	if IsSecretPath(within) {
 		return nil, secretError(path)
 	}
 	if r.isMasked(g, abs, write) {
 		return nil, maskError(path)
+	}
+	if write && !g.File {
+		if why := gitObstacle(g.Path, cmp.Or(within, ".")); why != "" {
+			return nil, gitError(path, why)
+		}
 	}
 
 	// os.Root opens folders only. For a single file resolve lets no other name of its folder through.
@@ -160,6 +182,9 @@ func (r *Roots) Resolve(path string, write bool) (*FileHandle, error) {
 	}
 
 	in, err := r.openRoot(folder)
+	if _, ok := errors.AsType[*nofollow.LinkError](err); ok {
+		return nil, &PathError{KindRejected, fmt.Sprintf("%s cannot be reached: %v", path, err)}
+	}
 	if err != nil {
 		return nil, &PathError{KindNotFound, fmt.Sprintf("%s cannot be reached: %v", path, err)}
 	}
@@ -170,7 +195,7 @@ func (r *Roots) Resolve(path string, write bool) (*FileHandle, error) {
 	}
 
 	_, own := below(r.workdir, abs)
-	p := &FileHandle{Root: in, Rel: rel, shown: path, allowedRoots: r.allowedRoots(write), write: write, singleFile: g.File, inWorkdir: own, onOutput: r.onOutput}
+	p := &FileHandle{Root: in, Rel: rel, shown: path, allowedRoots: r.allowedRoots(write), write: write, singleFile: g.File, inWorkdir: own, onOutput: r.onOutput, onWrite: r.onWrite}
 	if len(r.masks) > 0 {
 		p.isMasked = func(abs string, write bool) bool { return r.isMasked(g, abs, write) }
 	}
@@ -179,8 +204,13 @@ func (r *Roots) Resolve(path string, write bool) (*FileHandle, error) {
 }
 
 // openRoot opens the folder of a root. A folder that lies in a writable root is opened by way of
-// that one, so that a link which the run has put in its place leads nowhere else.
+// that one, so that a link which the run has put in its place leads nowhere else; one that another agent
+// could have put there is not followed at all.
 func (r *Roots) openRoot(folder string) (*os.Root, error) {
+	if r.boundary.Holds(folder) != "" {
+		return r.boundary.OpenRoot(folder)
+	}
+
 	// The outermost: every part below it is one that the run can replace.
 	outer, within := "", ""
 	for _, w := range r.roots {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"path"
+	"reflect"
 	"slices"
 	"time"
 
@@ -50,7 +51,7 @@ const (
 	WritesElsewhere Writes = ""         // out of undo's reach: a call that did more than read is listed as staying
 	WritesNothing   Writes = "nothing"  // nothing that an undo would have to revert or to list
 	WritesRows      Writes = "rows"     // rows of the agent's database, which its changelog reverts
-	WritesFiles     Writes = "files"    // files whose old content was stored; a call without any stored is listed
+	WritesFiles     Writes = "files"    // files whose old content is recorded; a call without any record changed none
 	WritesPlanned   Writes = "foreseen" // what a program writes: as WritesFiles if all of it was planned and came about
 	WritesUndo      Writes = "back"     // files as they were before: the call itself is an undo
 	WritesArtifact  Writes = "artifact" // an artifact, which stays, and is listed on its own
@@ -77,6 +78,17 @@ const (
 	RequiresPhases         Requirement = "phases"          // the run goes in phases: the tool is neither allowed nor denied on its own
 )
 
+// Report is a field of a tool's result (see Spec.Reports).
+type Report string
+
+// The fields.
+const (
+	ReportsNothing   Report = ""
+	ReportsExit      Report = "exit_code" // of a program: 0 is a success
+	ReportsStatus    Report = "status"    // of a server: below 400 is a success
+	ReportsCommitted Report = "committed" // false: there was nothing to commit
+)
+
 // Spec is all that is known about a tool. There is no other list of tools anywhere: code that has to
 // treat some of them differently asks for one of these properties. Every tool must have a name, a
 // description, an effect and a class; whatever else is left out is taken for the worst.
@@ -95,15 +107,27 @@ type Spec struct {
 	AliasOf string
 	// Says is the argument that alone tells a person what a call does, as a command line does; "": all
 	// arguments are shown.
-	SummaryArg      string
+	SummaryArg string
+	// Reports is the field of a result that says whether what was asked for came about, of a call that was
+	// made either way: the exit code of a program. The argument must_succeed makes a failure of what it reports.
+	// "": what fails is a failed call.
+	Reports         Report
 	Ends            bool // a success ends the run (OSA-06)
 	Waits           bool // a success ends the attempt, not the run, which waits for the answer to the call's question (OSA-18)
 	Nests           bool // a call is a run within the run: one at a time, and none within another (OSA-24)
 	WideContextOnly bool // left out of the list for a model with a narrow context
+	// Core marks one of the few tools that a model is told of whose context is too small for all others.
+	Core bool
+	// Brief is what such a model reads of the tool; "": the first sentence of the description.
+	Brief  string
+	Paging Paging // how a result is cut that is too long for a context
 	// Timeout bounds a call: 0 means 120s. Below 0 the host waits for the tool, which bounds itself and
 	// ends soon after its context.
 	Timeout time.Duration
-	Enum    map[string][]string // allowed values of string arguments
+	// Args is the type of its arguments, a struct. Define fills it in where a family leaves it out, and
+	// refuses another than that of the tool's function.
+	Args reflect.Type
+	Enum map[string][]string // allowed values of string arguments
 	// Reads reports whether a call only reads, whatever the tool does in others; nil: none does.
 	ReadsOnly func(args json.RawMessage) bool
 	// Path names the argument whose file is read or written: calls that write the same path take
@@ -142,6 +166,7 @@ func (s Spec) Check() error {
 		oneOf("class", s.Class, ClassOther, ClassRead, ClassList, ClassSearch, ClassEdit, ClassExec, ClassData, ClassPlan),
 		oneOf("scope", s.Scope, ScopeOutside, ScopeAgent, ScopeRun),
 		oneOf("place to write", s.Writes, WritesElsewhere, WritesNothing, WritesRows, WritesFiles, WritesPlanned, WritesUndo, WritesArtifact, WritesNotice, WritesWake),
+		oneOf("field that it reports by", s.Reports, ReportsNothing, ReportsExit, ReportsStatus, ReportsCommitted),
 		oneOf("condition of being given", s.Requires, RequiresNothing, RequiresModel, RequiresDatabase, RequiresCommands, RequiresRepository, RequiresNetwork, RequiresSelfScheduling, RequiresSkills, RequiresUnlisted, RequiresPhases),
 	} {
 		if err != nil {
@@ -149,6 +174,9 @@ func (s Spec) Check() error {
 		}
 	}
 
+	if s.Args == nil {
+		return fmt.Errorf("tool %s: the type of its arguments is missing, by which a configuration is checked", s.Name)
+	}
 	if s.Waits && !s.Ends {
 		return fmt.Errorf("tool %s: it waits for a person and does not end its attempt", s.Name)
 	}

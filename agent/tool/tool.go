@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"reflect"
 	"time"
 
 	"github.com/google/jsonschema-go/jsonschema"
@@ -21,6 +22,20 @@ type Invocation struct {
 	Attempt    int
 	Job, Agent string
 	Key        string // of the call, stable across attempts
+	// Approved is the hash of the action (ActionHash) that the owner has approved for this call; "" when it needed no
+	// approval. What a tool does with files is that action only while they are the same.
+	Approved string
+	// MustSucceed says whether a program that fails, or a server that answers with an error, is a failure of
+	// the call where the call does not say. A model reads exit codes; a list of calls does not.
+	MustSucceed bool
+}
+
+// Requires is the value of the argument must_succeed of a call, nil when it was not given.
+func (in Invocation) Requires(success *bool) bool {
+	if success != nil {
+		return *success
+	}
+	return in.MustSucceed
 }
 
 // Tool is a defined tool.
@@ -34,23 +49,20 @@ type Tool struct {
 // Define makes a tool from a function. The schema is made from A: fields without omitempty are
 // required, `jsonschema:"…"` describes them. A spec that lacks what every tool must have is refused.
 func Define[A any](s Spec, run func(ctx context.Context, in Invocation, args A) (Envelope, error)) (Tool, error) {
+	args := reflect.TypeFor[A]()
+	if s.Args == nil {
+		s.Args = args
+	}
 	if err := s.Check(); err != nil {
 		return Tool{}, err
 	}
-
-	schema, err := jsonschema.For[A](nil)
-	if err != nil {
-		return Tool{}, fmt.Errorf("tool %s: its arguments have no schema: %w", s.Name, err)
+	if s.Args != args {
+		return Tool{}, fmt.Errorf("tool %s: its spec says that it takes %s, and its function takes %s", s.Name, s.Args, args)
 	}
 
-	for field, values := range s.Enum {
-		p, ok := schema.Properties[field]
-		if !ok {
-			return Tool{}, fmt.Errorf("tool %s: there is no argument %s", s.Name, field)
-		}
-		for _, v := range values {
-			p.Enum = append(p.Enum, v)
-		}
+	schema, err := s.schema()
+	if err != nil {
+		return Tool{}, err
 	}
 
 	raw, err := json.Marshal(schema)

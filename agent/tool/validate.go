@@ -61,7 +61,12 @@ func coerce(schema *jsonschema.Schema, raw json.RawMessage) (map[string]any, err
 		return nil, &invalid{"", "the arguments must be an object", "a JSON object"}
 	}
 
-	return checkObject("", schema, m)
+	var c argumentCheck
+	out := c.object("", schema, m)
+	if len(c.wrong) > 0 {
+		return nil, c.wrong[0] // one at a time is what a model can follow
+	}
+	return out, nil
 }
 
 func decode(raw json.RawMessage) (any, error) {
@@ -82,8 +87,17 @@ func decode(raw json.RawMessage) (any, error) {
 	return v, nil
 }
 
-func checkObject(path string, schema *jsonschema.Schema, m map[string]any) (map[string]any, error) {
+// argumentCheck collects what does not fit.
+type argumentCheck struct{ wrong []*invalid }
+
+func (c *argumentCheck) bad(field, message, expected string) {
+	c.wrong = append(c.wrong, &invalid{field, message, expected})
+}
+
+// object checks an object against its schema, and converts what is in it.
+func (c *argumentCheck) object(path string, schema *jsonschema.Schema, m map[string]any) map[string]any {
 	out := make(map[string]any, len(m))
+	meant := map[string]bool{} // arguments that were misspelled, which are not missing besides
 	// Sorted, so that of several faults the same one is reported each time.
 	for _, key := range slices.Sorted(maps.Keys(m)) {
 		field := join(path, key)
@@ -91,15 +105,12 @@ func checkObject(path string, schema *jsonschema.Schema, m map[string]any) (map[
 		if !known {
 			if isClosed(schema) {
 				names := slices.Sorted(maps.Keys(schema.Properties))
-				return nil, &invalid{field, fmt.Sprintf("there is no argument %q%s", key, hint(key, names)), "one of " + strings.Join(names, ", ")}
+				meant[text.Nearest(key, names)] = true
+				c.bad(field, fmt.Sprintf("there is no argument %q%s", key, hint(key, names)), "one of "+strings.Join(names, ", "))
+				continue
 			}
 
-			v, err := checkValue(field, additional(schema), m[key])
-			if err != nil {
-				return nil, err
-			}
-
-			out[key] = v
+			out[key] = c.value(field, additional(schema), m[key])
 			continue
 		}
 
@@ -109,21 +120,16 @@ func checkObject(path string, schema *jsonschema.Schema, m map[string]any) (map[
 			continue
 		}
 
-		v, err := checkValue(field, p, m[key])
-		if err != nil {
-			return nil, err
-		}
-
-		out[key] = v
+		out[key] = c.value(field, p, m[key])
 	}
 
 	for _, key := range schema.Required {
-		if _, ok := out[key]; !ok {
-			return nil, &invalid{join(path, key), fmt.Sprintf("the argument %q is missing", join(path, key)), describe(schema.Properties[key])}
+		if _, ok := out[key]; !ok && !meant[key] {
+			c.bad(join(path, key), fmt.Sprintf("the argument %q is missing", join(path, key)), describe(schema.Properties[key]))
 		}
 	}
 
-	return out, nil
+	return out
 }
 
 func join(path, key string) string {
@@ -146,8 +152,12 @@ func additional(s *jsonschema.Schema) *jsonschema.Schema {
 	return s.AdditionalProperties
 }
 
-// checkValue checks one value against its schema, and converts it.
-func checkValue(field string, s *jsonschema.Schema, v any) (any, error) {
+// value checks one value against its schema, and converts it.
+func (c *argumentCheck) value(field string, s *jsonschema.Schema, v any) any {
+	if _, later := v.(Unknown); later {
+		return v
+	}
+
 	types := s.Types
 	if s.Type != "" {
 		types = []string{s.Type}
@@ -156,33 +166,31 @@ func checkValue(field string, s *jsonschema.Schema, v any) (any, error) {
 	if len(types) > 0 {
 		fitted, ok := coerceType(types, v)
 		if !ok {
-			return nil, &invalid{field, fmt.Sprintf("the argument %q must be %s, not %s", field, describe(s), display(v)), describe(s)}
+			c.bad(field, fmt.Sprintf("the argument %q must be %s, not %s", field, describe(s), display(v)), describe(s))
+			return v
 		}
 		v = fitted
 	}
 	if len(s.Enum) > 0 && !slices.ContainsFunc(s.Enum, func(e any) bool { return fmt.Sprint(e) == fmt.Sprint(v) }) {
-		return nil, &invalid{field, fmt.Sprintf("the argument %q must be %s, not %s", field, describe(s), display(v)), describe(s)}
+		c.bad(field, fmt.Sprintf("the argument %q must be %s, not %s", field, describe(s), display(v)), describe(s))
+		return v
 	}
 
 	switch inner := v.(type) {
 	case []any:
 		if s.Items == nil {
-			return v, nil
+			return v
 		}
 		for i := range inner {
-			item, err := checkValue(fmt.Sprintf("%s[%d]", field, i), s.Items, inner[i])
-			if err != nil {
-				return nil, err
-			}
-			inner[i] = item
+			inner[i] = c.value(fmt.Sprintf("%s[%d]", field, i), s.Items, inner[i])
 		}
 	case map[string]any:
 		if s.Properties != nil || isClosed(s) || isTyped(s.AdditionalProperties) {
-			return checkObject(field, s, inner)
+			return c.object(field, s, inner)
 		}
 	}
 
-	return v, nil
+	return v
 }
 
 // coerceType converts a value to the first of the types that it can stand for.

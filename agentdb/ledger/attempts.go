@@ -21,6 +21,11 @@ type Started struct {
 // StartAttempts moves queued runs, and those that wait for retry or resume, to running,
 // all in one transaction. A run that cannot be started any more has its error.
 func (l *Ledger) StartAttempts(ctx context.Context, runs ...int64) ([]Started, error) {
+	// Nothing begins whose record would go into a file that is gone.
+	if err := l.CheckFile(ctx); err != nil {
+		return nil, err
+	}
+
 	now := l.now()
 	out := make([]Started, len(runs))
 	err := l.do(ctx, func(tx *sqlite.Tx) error {
@@ -52,7 +57,7 @@ func (l *Ledger) startRun(tx *sqlite.Tx, run int64, now time.Time) (Run, error) 
 	if err != nil {
 		return Run{}, err
 	}
-	if r.State != domain.StateQueued && (r.State != domain.StateWaiting || (r.WaitingFor != domain.WaitRetry && r.WaitingFor != domain.WaitResume)) {
+	if !claimable(r) {
 		return Run{}, fmt.Errorf("run %d is %s: %w", run, r.State, ErrNotClaimable)
 	}
 
@@ -129,12 +134,23 @@ func (l *Ledger) Finish(ctx context.Context, a Attempt, res Result) error {
 			return l.finish(tx, r, res, now)
 		}
 
-		if _, err := tx.Exec(`update runs set state = 'waiting', waiting_for = 'retry', not_before = $1, error = $2 where id = $3`,
-			ms(res.RetryAt), res.Error, r.ID); err != nil {
+		kind, postponed := "run.retry", 0
+		if res.Postpone != nil {
+			kind, postponed = "run.postponed", 1
+		}
+
+		if _, err := tx.Exec(`update runs set state = 'waiting', waiting_for = 'retry', not_before = $1, error = $2, postponements = postponements + $3 where id = $4`,
+			ms(res.RetryAt), res.Error, postponed, r.ID); err != nil {
 			return false, err
 		}
 
-		return false, addEvent(tx, Event{Run: r.ID, Job: r.Job, At: now, Kind: "run.retry"},
+		for _, n := range res.Notices {
+			if err := addNotice(tx, n, now); err != nil {
+				return false, err
+			}
+		}
+
+		return false, addEvent(tx, Event{Run: r.ID, Job: r.Job, At: now, Kind: kind},
 			map[string]any{"attempt": a.Number, "outcome": res.Outcome, "error": res.Error, "at": res.RetryAt.UTC()})
 	})
 }
@@ -153,8 +169,8 @@ func addUsage(tx *sqlite.Tx, run int64, res Result) error {
 		return nil
 	}
 	_, err := tx.Exec(`update runs set steps = steps + $1, calls = calls + $2, tokens_in = tokens_in + $3, tokens_out = tokens_out + $4,
-		tokens_cached = tokens_cached + $5, cost_micro_usd = cost_micro_usd + $6 where id = $7`,
-		res.Steps, res.Calls, res.Usage.TokensIn, res.Usage.TokensOut, res.Usage.TokensCached, res.Usage.CostMicroUSD, run)
+		tokens_cached = tokens_cached + $5, cost_micro_usd = cost_micro_usd + $6, estimated_tokens = estimated_tokens + $7, estimated_micro_usd = estimated_micro_usd + $8 where id = $9`,
+		res.Steps, res.Calls, res.Usage.TokensIn, res.Usage.TokensOut, res.Usage.TokensCached, res.Usage.CostMicroUSD, res.Usage.EstimatedTokens, res.Usage.EstimatedMicroUSD, run)
 	return err
 }
 
@@ -208,6 +224,34 @@ const (
 	skipOccurrence = `update occurrences set decision = 'skipped', reason = $1 where run = $2 and run <> 0`
 	runOccurrence  = `update occurrences set decision = 'run', reason = 'retried manually' where run = $1 and run <> 0 and decision <> 'run'`
 )
+
+// FinishUnstarted ends a run that got no attempt for it: it has not started, and no time of a start is kept.
+// ErrNotClaimable when it is on, waits for a person, or is finished.
+func (l *Ledger) FinishUnstarted(ctx context.Context, run int64, res Result) error {
+	now := l.now()
+	return l.changePlan(ctx, func(tx *sqlite.Tx) (paused bool, err error) {
+		r, err := l.lockRun(tx, run)
+		if err != nil {
+			return false, err
+		}
+		if !claimable(r) {
+			return false, fmt.Errorf("run %d is %s: %w", run, r.State, ErrNotClaimable)
+		}
+
+		// Of attempts before, which may have left calls that nobody asks about any more.
+		if r.Attempt > 0 && (res.Outcome.Failed() || res.Outcome == domain.OutcomeCancelled) {
+			if err := addUncertainCallInfos(tx, r, r.Attempt, now); err != nil {
+				return false, err
+			}
+		}
+		return l.finish(tx, r, res, now)
+	})
+}
+
+// claimable says whether a run may get its next attempt.
+func claimable(r Run) bool {
+	return r.State == domain.StateQueued || r.State == domain.StateWaiting && (r.WaitingFor == domain.WaitRetry || r.WaitingFor == domain.WaitResume)
+}
 
 // Interrupt ends an attempt that was cut off: its process is gone, or has to go. Calls
 // that were on become interrupted, or uncertain when they may have changed the world. The
@@ -272,14 +316,16 @@ func interruptCalls(tx *sqlite.Tx, a Attempt, now time.Time) error {
 	return err
 }
 
-// recordedUsage is what an attempt used, as far as its steps and calls say.
+// recordedUsage is what an attempt used, as far as its steps and calls say. In a run of a model a step that
+// ended and names none only finished the calls of an earlier attempt, and is not counted.
 func recordedUsage(tx *sqlite.Tx, a Attempt) (Result, error) {
 	var used Result
-	err := tx.QueryRow(`select count(*) filter (where within = ''), cast(coalesce(sum(tokens_in), 0) as bigint), cast(coalesce(sum(tokens_out), 0) as bigint),
+	err := tx.QueryRow(`select count(*) filter (where model <> '' or finished_at = 0 or not exists (select 1 from steps as asked where asked.run = $1 and asked.model <> '')), cast(coalesce(sum(tokens_in), 0) as bigint), cast(coalesce(sum(tokens_out), 0) as bigint),
 		cast(coalesce(sum(tokens_cached), 0) as bigint), cast(coalesce(sum(cost_micro_usd), 0) as bigint),
+		cast(coalesce(sum(estimated_tokens), 0) as bigint), cast(coalesce(sum(estimated_micro_usd), 0) as bigint),
 		(select count(*) from calls where run = $1 and attempt = $2)
 		from steps where run = $1 and attempt = $2`, a.Run, a.Number).
-		Scan(&used.Steps, &used.Usage.TokensIn, &used.Usage.TokensOut, &used.Usage.TokensCached, &used.Usage.CostMicroUSD, &used.Calls)
+		Scan(&used.Steps, &used.Usage.TokensIn, &used.Usage.TokensOut, &used.Usage.TokensCached, &used.Usage.CostMicroUSD, &used.Usage.EstimatedTokens, &used.Usage.EstimatedMicroUSD, &used.Calls)
 	return used, err
 }
 
@@ -325,7 +371,7 @@ func (l *Ledger) Retry(ctx context.Context, run int64) (Run, error) {
 			return fmt.Errorf("run %d is %s: %w", run, r.State, ErrNotClaimable)
 		}
 
-		if _, err := tx.Exec(`update runs set state = 'queued', outcome = '', exit = '', verified = 0, finished_at = 0, summary = '', error = '', cancel_reason = '', interruptions = 0, parks = 0
+		if _, err := tx.Exec(`update runs set state = 'queued', outcome = '', exit = '', verified = 0, finished_at = 0, summary = '', error = '', cancel_reason = '', interruptions = 0, parks = 0, postponements = 0
 			where id = $1`, run); err != nil {
 			return err
 		}

@@ -64,6 +64,9 @@ type Spending struct {
 	Day, Scope, Name                 string
 	Tokens, CostMicroUSD             int64
 	ReservedTokens, ReservedMicroUSD int64
+	// The part of what was spent that is estimated, and why the last of it is.
+	EstimatedTokens, EstimatedMicroUSD int64
+	EstimatedWhy                       string
 }
 
 // BudgetExceeded is a limit of a day that has no room for a call.
@@ -91,11 +94,11 @@ func (r Reservation) accounts() []account {
 
 func (u Usage) tokens() int64 { return u.TokensIn + u.TokensOut }
 
-const spendingColumns = `day, scope, name, tokens, cost_micro_usd, reserved_tokens, reserved_micro_usd`
+const spendingColumns = `day, scope, name, tokens, cost_micro_usd, reserved_tokens, reserved_micro_usd, estimated_tokens, estimated_micro_usd, estimated_why`
 
 func scanSpending(row interface{ Scan(...any) error }) (Spending, error) {
 	var s Spending
-	err := row.Scan(&s.Day, &s.Scope, &s.Name, &s.Tokens, &s.CostMicroUSD, &s.ReservedTokens, &s.ReservedMicroUSD)
+	err := row.Scan(&s.Day, &s.Scope, &s.Name, &s.Tokens, &s.CostMicroUSD, &s.ReservedTokens, &s.ReservedMicroUSD, &s.EstimatedTokens, &s.EstimatedMicroUSD, &s.EstimatedWhy)
 	return s, err
 }
 
@@ -105,7 +108,7 @@ func scanSpending(row interface{ Scan(...any) error }) (Spending, error) {
 func (l *Ledger) Reserve(ctx context.Context, a Attempt, r Reservation) (id int64, full *BudgetExceeded, err error) {
 	now := l.now()
 	// Not l.do: a reservation starts and ends nothing, so nobody has to be notified.
-	err = l.writer.Do(ctx, func(tx *sqlite.Tx) error {
+	err = l.write(ctx, func(tx *sqlite.Tx) error {
 		id, full = 0, nil
 		if _, err := l.checkFence(tx, a); err != nil {
 			return err
@@ -161,10 +164,11 @@ func (l *Ledger) checkLimit(tx *sqlite.Tx, r Reservation, acc account) (*BudgetE
 }
 
 // Settle replaces what was reserved for a call by what it used, also in its step, and returns
-// the sums of its day. If its attempt was ended meanwhile, the reservation was settled with it.
-func (l *Ledger) Settle(ctx context.Context, id int64, used Usage) ([]Spending, error) {
+// the sums of its day. why is the reason for the part of it that is estimated. If its attempt was
+// ended meanwhile, the reservation was settled with it.
+func (l *Ledger) Settle(ctx context.Context, id int64, used Usage, why string) ([]Spending, error) {
 	var out []Spending
-	err := l.writer.Do(ctx, func(tx *sqlite.Tx) error {
+	err := l.write(ctx, func(tx *sqlite.Tx) error {
 		out = nil
 		held, err := tx.Query(`delete from reservations where id = $1 returning `+reservationColumns, id)
 		rows, err := collect(held, err, scanReservation)
@@ -172,7 +176,7 @@ func (l *Ledger) Settle(ctx context.Context, id int64, used Usage) ([]Spending, 
 			return err
 		}
 
-		out, err = settle(tx, rows[0], used)
+		out, err = settle(tx, rows[0], used, why)
 		return err
 	})
 
@@ -193,26 +197,29 @@ func scanReservation(rows *sql.Rows) (openReservation, error) {
 	return h, err
 }
 
-func settle(tx *sqlite.Tx, h openReservation, used Usage) ([]Spending, error) {
+func settle(tx *sqlite.Tx, h openReservation, used Usage, why string) ([]Spending, error) {
 	var out []Spending
 	for _, acc := range h.accounts() {
 		s, err := scanSpending(tx.QueryRow(`update spending set tokens = tokens + $1, cost_micro_usd = cost_micro_usd + $2,
-			reserved_tokens = reserved_tokens - $3, reserved_micro_usd = reserved_micro_usd - $4
-			where day = $5 and scope = $6 and name = $7 returning `+spendingColumns,
-			used.tokens(), used.CostMicroUSD, h.Usage.tokens(), h.Usage.CostMicroUSD, h.Day, acc.scope, acc.name))
+			reserved_tokens = reserved_tokens - $3, reserved_micro_usd = reserved_micro_usd - $4,
+			estimated_tokens = estimated_tokens + $5, estimated_micro_usd = estimated_micro_usd + $6, estimated_why = case when $5 > 0 then $7 else estimated_why end
+			where day = $8 and scope = $9 and name = $10 returning `+spendingColumns,
+			used.tokens(), used.CostMicroUSD, h.Usage.tokens(), h.Usage.CostMicroUSD, used.EstimatedTokens, used.EstimatedMicroUSD, why, h.Day, acc.scope, acc.name))
 		if err != nil {
 			return nil, fmt.Errorf("what a call of run %d took cannot be counted for the %s %s: %w", h.Run, acc.scope, acc.name, err)
 		}
 		out = append(out, s)
 	}
 
-	_, err := tx.Exec(`update steps set tokens_in = tokens_in + $1, tokens_out = tokens_out + $2, tokens_cached = tokens_cached + $3, cost_micro_usd = cost_micro_usd + $4
-		where run = $5 and attempt = $6 and number = $7`, used.TokensIn, used.TokensOut, used.TokensCached, used.CostMicroUSD, h.Run, h.Number, h.Step)
+	_, err := tx.Exec(`update steps set tokens_in = tokens_in + $1, tokens_out = tokens_out + $2, tokens_cached = tokens_cached + $3, cost_micro_usd = cost_micro_usd + $4,
+		estimated_tokens = estimated_tokens + $5, estimated_micro_usd = estimated_micro_usd + $6
+		where run = $7 and attempt = $8 and number = $9`,
+		used.TokensIn, used.TokensOut, used.TokensCached, used.CostMicroUSD, used.EstimatedTokens, used.EstimatedMicroUSD, h.Run, h.Number, h.Step)
 	return out, err
 }
 
 // settleAttempt counts what an attempt still has reserved as spent: the call may have been
-// made, and nobody knows what it cost.
+// made, and nobody knows what it cost. All of it is estimated, and the most that it can have been.
 func settleAttempt(tx *sqlite.Tx, a Attempt) error {
 	rows, err := tx.Query(`delete from reservations where run = $1 and attempt = $2 returning `+reservationColumns, a.Run, a.Number)
 	open, err := collect(rows, err, scanReservation)
@@ -221,7 +228,8 @@ func settleAttempt(tx *sqlite.Tx, a Attempt) error {
 	}
 
 	for _, h := range open {
-		if _, err := settle(tx, h, h.Usage); err != nil {
+		h.Usage.EstimatedTokens, h.Usage.EstimatedMicroUSD = h.Usage.tokens(), h.Usage.CostMicroUSD
+		if _, err := settle(tx, h, h.Usage, fmt.Sprintf("run %d: its process ended during a request", a.Run)); err != nil {
 			return err
 		}
 	}
@@ -232,6 +240,13 @@ func settleAttempt(tx *sqlite.Tx, a Attempt) error {
 func (l *Ledger) SpendingOn(ctx context.Context, day string) ([]Spending, error) {
 	rows, err := l.read.QueryContext(ctx, `select `+spendingColumns+` from spending where day = $1 order by scope, name`, day)
 	return collect(rows, err, func(rows *sql.Rows) (Spending, error) { return scanSpending(rows) })
+}
+
+// SpentSince is what all agents together have taken from a day on (2026-11-21), that one included.
+func (l *Ledger) SpentSince(ctx context.Context, day string) (tokens, costMicroUSD int64, err error) {
+	err = l.read.QueryRowContext(ctx, `select cast(coalesce(sum(tokens), 0) as bigint), cast(coalesce(sum(cost_micro_usd), 0) as bigint) from spending where scope = $1 and day >= $2`,
+		ScopeDaemon, day).Scan(&tokens, &costMicroUSD)
+	return tokens, costMicroUSD, err
 }
 
 // SpendingOf is what one of them has taken in a day; nothing before its first call.

@@ -31,9 +31,11 @@ const (
 	rowsBefore = occurrences + ` where o.job = $1 and o.nominal < $2 order by o.nominal desc limit $3`
 	rowsFrom   = occurrences + ` where o.job = $1 and o.nominal >= $2 order by o.nominal limit $3`
 
-	othersBefore = `select ` + runColumns + ` from runs where job = $1 and triggered_by <> 'schedule' and id < $2 and queued_at >= $3 order by id desc limit $4`
+	othersBefore = `select ` + runColumns + ` from runs where job = $1 and triggered_by <> 'schedule' and id >= $2 and id < $3 and queued_at >= $4 order by id desc limit $5`
 	othersFrom   = `select ` + runColumns + ` from runs where job = $1 and triggered_by <> 'schedule' and id >= $2 and id < $3 order by id limit $4`
-	runFrom      = `select id, queued_at from runs where job = $1 and id >= $2 order by id limit 1`
+	// Each end by itself: asked for together, they are found by a scan of all that lies between.
+	runRange = `select coalesce((select min(id) from runs where job = $1), 0), coalesce((select max(id) from runs where job = $1), 0) + 1`
+	runFrom  = `select id, queued_at from runs where job = $1 and id >= $2 order by id limit 1`
 )
 
 // OtherRunsAround lists the runs of a job that no schedule asked for: the last that were queued
@@ -45,7 +47,16 @@ func (l *Ledger) OtherRunsAround(ctx context.Context, job string, at time.Time, 
 		return nil, err
 	}
 
-	rows, err := l.read.QueryContext(ctx, othersBefore, job, middle, ms(from), before)
+	// The window has a first id, so that the query does not go through all runs of schedules to the very
+	// first one when there are fewer of the others than are wanted.
+	first := int64(0)
+	if !from.IsZero() {
+		if first, err = l.firstRunFrom(ctx, job, from); err != nil {
+			return nil, err
+		}
+	}
+
+	rows, err := l.read.QueryContext(ctx, othersBefore, job, first, middle, ms(from), before)
 	out, err := collect(rows, err, scanRuns)
 	if err != nil {
 		return nil, err
@@ -70,7 +81,7 @@ func (l *Ledger) OtherRunsAround(ctx context.Context, job string, at time.Time, 
 // back, so a binary search finds it in a few queries, however many runs there are.
 func (l *Ledger) firstRunFrom(ctx context.Context, job string, at time.Time) (int64, error) {
 	var low, high int64
-	if err := l.read.QueryRowContext(ctx, `select coalesce(min(id), 0), coalesce(max(id), 0) + 1 from runs where job = $1`, job).Scan(&low, &high); err != nil {
+	if err := l.read.QueryRowContext(ctx, runRange, job).Scan(&low, &high); err != nil {
 		return 0, err
 	}
 

@@ -39,6 +39,9 @@ const InfoSeen = "seen"
 // CallDatabase is the Call of an info that says that an agent's database cannot be used.
 const CallDatabase = "database"
 
+// CallFolder is the Call of an info that says that a watched folder does not come to rest after its runs.
+const CallFolder = "folder"
+
 // The states of an inbox item.
 const (
 	ItemOpen      = "open"
@@ -205,6 +208,18 @@ func (l *Ledger) AddInfo(ctx context.Context, a Attempt, q Question) error {
 	now := l.now()
 	return l.do(ctx, func(tx *sqlite.Tx) error {
 		r, err := l.checkFence(tx, a)
+		if err != nil {
+			return err
+		}
+		return addInfo(tx, r, q, now)
+	})
+}
+
+// AddRunInfo is AddInfo for a run that need not be on.
+func (l *Ledger) AddRunInfo(ctx context.Context, run int64, q Question) error {
+	now := l.now()
+	return l.do(ctx, func(tx *sqlite.Tx) error {
+		r, err := l.lockRun(tx, run)
 		if err != nil {
 			return err
 		}

@@ -5,11 +5,13 @@ import (
 	"database/sql"
 	"embed"
 	"errors"
-	"io/fs"
+	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"rouse/agentdb/sqlite"
+	"rouse/internal/domain"
 )
 
 //go:embed migrations
@@ -24,6 +26,21 @@ type Options struct {
 	Blobs string           // folder for values over 64 KiB; "" keeps them in the database
 	DB    *sql.DB          // PostgreSQL, when Path is ""; stays the caller's to close
 	Now   func() time.Time // the wall clock; nil means the system's
+
+	Logger *slog.Logger // for damage that is found in the background; nil: nothing is logged
+
+	verified bool // the file needs no check, and no backup before it is migrated
+	late     bool // the file is checked in the background, however small it is
+}
+
+func (o Options) withDefaults() Options {
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	return o
 }
 
 // Ledger is safe for use by many goroutines.
@@ -36,6 +53,12 @@ type Ledger struct {
 	forUpdate  string              // what a query ends in that reads a row to change it
 	close      func() error
 	now        func() time.Time
+	epochs     atomic.Pointer[[]domain.Epoch]
+	runIDs     runCounter
+	path       string         // of its SQLite file; "" where there is none
+	file       *file          // nil: there is none, or it is only read
+	readOnly   *ReadOnlyError // nil: it was opened to be written
+	labels     labelCache
 
 	blobsInUse sync.RWMutex // held for reading from the write of a blob to the row that refers to it
 
@@ -45,33 +68,31 @@ type Ledger struct {
 	planChanged chan struct{}
 }
 
-// Open opens or creates a ledger. A file that is damaged or not a ledger is a
-// *sqlite.CorruptError.
+// Open opens or creates a ledger. A file that cannot be used or written is a *ReadOnlyError, which
+// wraps a *sqlite.CorruptError where it is damaged, lost or not a ledger.
 func Open(ctx context.Context, o Options) (*Ledger, error) {
-	l := &Ledger{blobs: o.Blobs, storedPath: func(p string) string { return p }, changed: make(chan struct{}), planChanged: make(chan struct{})}
-	if l.now = o.Now; l.now == nil {
-		l.now = time.Now
-	}
-
+	o = o.withDefaults()
+	l := newLedger(o)
+	var err error
 	if o.Path == "" {
-		if err := l.openPostgres(ctx, o.DB); err != nil {
-			return nil, err
-		}
-		return l, nil
+		err = l.openPostgres(ctx, o.DB)
+	} else {
+		err = l.openFile(ctx, o)
 	}
-
-	dir, err := fs.Sub(migrations, "migrations/sqlite")
 	if err != nil {
 		return nil, err
 	}
 
-	db, err := sqlite.Open(ctx, sqlite.Options{Path: o.Path, ApplicationID: applicationID, Migrations: dir})
-	if err != nil {
-		return nil, err
+	if err := l.readEpochs(ctx); err != nil {
+		return nil, errors.Join(err, l.Close())
 	}
 
-	l.writer, l.read, l.statements.db, l.close = db.Writer(), db.Read(), db.Read(), db.Close
 	return l, nil
+}
+
+func newLedger(o Options) *Ledger {
+	o = o.withDefaults()
+	return &Ledger{path: o.Path, blobs: o.Blobs, storedPath: func(p string) string { return p }, now: o.Now, changed: make(chan struct{}), planChanged: make(chan struct{})}
 }
 
 // Close finishes what was accepted and closes the ledger.
@@ -98,11 +119,31 @@ func (l *Ledger) notifyChanged() {
 
 // do writes, and notifies whoever waits for a change.
 func (l *Ledger) do(ctx context.Context, op func(*sqlite.Tx) error) error {
-	if err := l.writer.Do(ctx, op); err != nil {
+	if err := l.write(ctx, op); err != nil {
 		return err
 	}
 	l.notifyChanged()
 	return nil
+}
+
+// write is every way into the database; a ledger that is lost takes nothing.
+func (l *Ledger) write(ctx context.Context, op func(*sqlite.Tx) error) error {
+	if l.readOnly != nil {
+		return l.readOnly
+	}
+	if err := l.lost(); err != nil {
+		return err
+	}
+	if l.file == nil {
+		return l.writer.Do(ctx, op)
+	}
+	if err := l.file.beforeWrite(); err != nil {
+		return err
+	}
+
+	err := l.writer.Do(ctx, op)
+	l.file.afterWrite(err)
+	return err
 }
 
 // PlanChanged returns a channel that is closed when a pause or a wake is next written. Get it

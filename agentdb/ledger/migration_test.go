@@ -107,14 +107,23 @@ func TestMigration(t *testing.T) {
 	if err := os.MkdirAll(filepath.Join(dir, "restored"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Rename(path+".bak-1", filepath.Join(dir, "restored", "ledger.db")); err != nil {
-		t.Fatalf("the ledger was not backed up first: %v", err)
+	made := backupBefore(t, path)
+	if err := os.Rename(made, filepath.Join(dir, "restored", "ledger.db")); err != nil {
+		t.Fatal(err)
 	}
 
 	checkMigrated(t, openIn(t, filepath.Join(dir, "restored")))
-	if _, err := os.Stat(filepath.Join(dir, "restored", "ledger.db.bak-1")); err != nil {
-		t.Errorf("the backup was not of the first schema: %v", err)
+	backupBefore(t, filepath.Join(dir, "restored", "ledger.db")) // so the backup was of the first schema
+}
+
+// backupBefore is the copy that was made before the first schema was migrated.
+func backupBefore(t *testing.T, path string) string {
+	t.Helper()
+	all, err := ledger.Backups(path)
+	if err != nil || len(all) != 1 || all[0].Why != "before-schema-2" {
+		t.Fatalf("the ledger was not backed up first: %+v %v", all, err)
 	}
+	return all[0].Path
 }
 
 // migratePostgres is TestMigration without a backup, which is the server's.

@@ -10,8 +10,10 @@ import (
 // maxQueueAll is how many runs of a job `overlap: queue_all` keeps queued.
 const maxQueueAll = 100
 
-// overlappingRuns repeats that the runs are not finished, so that SQLite uses the partial index.
-const overlappingRuns = `select ` + runColumns + ` from runs where job = $1 and state in ($2, $3) and state <> 'finished' order by id limit $4`
+// overlappingRuns has the runs that wait for their model with those that are queued: they have not begun
+// either, and a night without a model would pile them up. It repeats that the runs are not finished, so that SQLite uses the partial index.
+const overlappingRuns = `select ` + runColumns + ` from runs where job = $1
+	and (state in ($2, $3) or state = 'waiting' and waiting_for = 'retry' and postponements > 0) and state <> 'finished' order by id limit $4`
 
 // OverlapCandidates says which runs of a job decide an overlap policy: those in these states, and of those
 // at most so many of the oldest. The limit matters: a job can have any number of runs queued,
@@ -50,7 +52,7 @@ func DecideDue(d Due, others []Run, pauses []Pause) (decision domain.Decision, r
 func decideOverlap(policy domain.Overlap, others []Run) (decision domain.Decision, reason string, cancelOthers bool) {
 	var queued []Run
 	for _, r := range others {
-		if r.State == domain.StateQueued {
+		if r.State == domain.StateQueued || r.Postponed() {
 			queued = append(queued, r)
 		}
 	}

@@ -69,7 +69,7 @@ func (l *Ledger) openPostgres(ctx context.Context, db *sql.DB) error {
 		return err
 	}
 
-	l.close = l.writer.Close
+	l.close, l.runIDs = l.writer.Close, countPostgres
 	return nil
 }
 

@@ -35,8 +35,9 @@ func TestQueryPlans(t *testing.T) {
 		"prunableNames":        {query: prunableNames, by: "events_alone (job>?)", few: true},
 		"rowsBefore":           {query: rowsBefore, by: "o USING PRIMARY KEY (job=? AND nominal<?)"},
 		"rowsFrom":             {query: rowsFrom, by: "o USING PRIMARY KEY (job=? AND nominal>?)"},
-		"othersBefore":         {query: othersBefore, by: "runs_by_job (job=? AND id<?)"},
+		"othersBefore":         {query: othersBefore, by: "runs_by_job (job=? AND id>? AND id<?)"},
 		"othersFrom":           {query: othersFrom, by: "runs_by_job (job=? AND id>? AND id<?)"},
+		"runRange":             {query: runRange, by: "SCALAR SUBQUERY 2; SEARCH runs USING COVERING INDEX runs_by_job (job=?)"}, // one for each end
 		"runFrom":              {query: runFrom, by: "runs_by_job (job=? AND id>?)"},
 		"delayedRuns":          {query: delayedRuns, by: "runs_due (not_before>?)"},
 		"eventsBetween":        {query: eventsBetween(1), by: "events_alone (job=? AND at>? AND at<?)"},

@@ -15,7 +15,8 @@ import (
 )
 
 const runColumns = `id, key, job, agent, triggered_by, detail, state, waiting_for, not_before, outcome, exit, verified, attempt, interruptions,
-	scheduled_at, queued_at, started_at, finished_at, summary, error, steps, calls, tokens_in, tokens_out, tokens_cached, cost_micro_usd, cancel_reason, parks, taint, tier`
+	scheduled_at, queued_at, started_at, finished_at, summary, error, steps, calls, tokens_in, tokens_out, tokens_cached, cost_micro_usd, estimated_tokens, estimated_micro_usd,
+	cancel_reason, parks, postponements, taint, tier`
 
 func scanRun(row interface{ Scan(...any) error }) (Run, error) {
 	var r Run
@@ -24,7 +25,7 @@ func scanRun(row interface{ Scan(...any) error }) (Run, error) {
 	var verified int
 	err := row.Scan(&r.ID, &r.Key, &r.Job, &r.Agent, &r.Trigger, &detail, &r.State, &r.WaitingFor, &notBefore, &r.Outcome, &r.Exit, &verified,
 		&r.Attempt, &r.Interruptions, &scheduled, &queued, &started, &finished, &r.Summary, &r.Error, &r.Steps, &r.Calls,
-		&r.Usage.TokensIn, &r.Usage.TokensOut, &r.Usage.TokensCached, &r.Usage.CostMicroUSD, &r.CancelReason, &r.Parks, &r.Taint, &r.Tier)
+		&r.Usage.TokensIn, &r.Usage.TokensOut, &r.Usage.TokensCached, &r.Usage.CostMicroUSD, &r.Usage.EstimatedTokens, &r.Usage.EstimatedMicroUSD, &r.CancelReason, &r.Parks, &r.Postponements, &r.Taint, &r.Tier)
 	r.Detail, r.Verified = json.RawMessage(detail), verified != 0
 	r.NotBefore, r.ScheduledAt, r.QueuedAt, r.StartedAt, r.FinishedAt = instant(notBefore), instant(scheduled), instant(queued), instant(started), instant(finished)
 
@@ -116,10 +117,19 @@ func (l *Ledger) Claimable(ctx context.Context, now time.Time, after int64, limi
 }
 
 // NextDue is the earliest instant after now at which a run becomes claimable by time
-// alone; zero when there is none.
+// alone, or the pause of a model ends; zero when there is none.
 func (l *Ledger) NextDue(ctx context.Context, now time.Time) (time.Time, error) {
 	var at int64
 	err := l.statements.row(ctx, `select coalesce(min(not_before), 0) from runs where not_before <> 0 and not_before > $1`, ms(now)).Scan(&at)
+	if err != nil {
+		return time.Time{}, err
+	}
+
+	var asked int64
+	err = l.statements.row(ctx, `select coalesce(min(until), 0) from model_pauses where until > $1`, ms(now)).Scan(&asked)
+	if at == 0 || asked != 0 && asked < at {
+		at = asked
+	}
 	return instant(at), err
 }
 

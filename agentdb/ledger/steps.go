@@ -60,16 +60,28 @@ func StepFinished(s Step) Entry {
 	}
 
 	return Entry{s.Message, err, func(tx *sqlite.Tx, a Attempt, job, message string) error {
-		updated, err := tx.Exec(`update steps set message = $1, body = $2, notices = $3, tokens_in = $4, tokens_out = $5, tokens_cached = $6, cost_micro_usd = $7, finished_at = $8, model = $9
-			where run = $10 and attempt = $11 and number = $12`,
-			message, s.Text, string(notices), s.Usage.TokensIn, s.Usage.TokensOut, s.Usage.TokensCached, s.Usage.CostMicroUSD, ms(s.FinishedAt), s.Model, a.Run, a.Number, s.Number)
+		updated, err := tx.Exec(`update steps set message = $1, body = $2, notices = $3, tokens_in = $4, tokens_out = $5, tokens_cached = $6, cost_micro_usd = $7,
+			estimated_tokens = $8, estimated_micro_usd = $9, finished_at = $10, model = $11 where run = $12 and attempt = $13 and number = $14`,
+			message, s.Text, string(notices), s.Usage.TokensIn, s.Usage.TokensOut, s.Usage.TokensCached, s.Usage.CostMicroUSD,
+			s.Usage.EstimatedTokens, s.Usage.EstimatedMicroUSD, ms(s.FinishedAt), s.Model, a.Run, a.Number, s.Number)
 		if err := requireRow(updated, err, "step %d of run %d ended without having started", s.Number, a.Run); err != nil {
 			return err
+		}
+
+		if s.Retries > 0 {
+			again := map[string]any{"step": s.Number, "times": s.Retries, "error": text.Truncate(s.RetryError, maxEventText), "model": s.Model}
+			if err := addEvent(tx, Event{Run: a.Run, Job: job, At: s.FinishedAt, Kind: "step.retried"}, again); err != nil {
+				return err
+			}
 		}
 
 		data := map[string]any{"step": s.Number, "text": text.Truncate(s.Text, maxEventText), "tokens_in": s.Usage.TokensIn, "tokens_out": s.Usage.TokensOut}
 		if s.Usage.CostMicroUSD > 0 {
 			data["cost_usd"] = float64(s.Usage.CostMicroUSD) / 1e6
+		}
+
+		if s.Usage.EstimatedTokens > 0 {
+			data["estimated"] = true
 		}
 
 		if s.Model != "" {
@@ -121,14 +133,14 @@ func requireRow(updated sql.Result, err error, format string, args ...any) error
 
 // Steps lists the steps of a run over all its attempts, in order.
 func (l *Ledger) Steps(ctx context.Context, run int64) ([]Step, error) {
-	rows, err := l.read.QueryContext(ctx, `select run, attempt, number, within, model, message, body, notices, tokens_in, tokens_out, tokens_cached, cost_micro_usd, started_at, finished_at
-		from steps where run = $1 order by attempt, number`, run)
+	rows, err := l.read.QueryContext(ctx, `select run, attempt, number, within, model, message, body, notices, tokens_in, tokens_out, tokens_cached, cost_micro_usd,
+		estimated_tokens, estimated_micro_usd, started_at, finished_at from steps where run = $1 order by attempt, number`, run)
 	return collect(rows, err, func(rows *sql.Rows) (Step, error) {
 		var s Step
 		var started, finished int64
 		var message, notices string
 		if err := rows.Scan(&s.Run, &s.Attempt, &s.Number, &s.ParentCall, &s.Model, &message, &s.Text, &notices, &s.Usage.TokensIn, &s.Usage.TokensOut, &s.Usage.TokensCached,
-			&s.Usage.CostMicroUSD, &started, &finished); err != nil {
+			&s.Usage.CostMicroUSD, &s.Usage.EstimatedTokens, &s.Usage.EstimatedMicroUSD, &started, &finished); err != nil {
 			return s, err
 		}
 

@@ -4,10 +4,8 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"rouse/agentdb/sqlite"
 	"rouse/internal/domain"
@@ -21,9 +19,8 @@ const TaintUntrusted = "A"
 type TaintUpdate struct {
 	Taint string // letters that the run has from now on, beside those that it has
 	Tier  string // the confinement of a program that is started; a run keeps the weakest
-	// WritesMemory says that they write the agent's database or files. If the run is tainted by untrusted
-	// content, those are untrusted from then on.
-	WritesMemory bool
+	// Writes are the places that they write. What labels of data the run has, those have from then on.
+	Writes []Place
 	// UsedApprovals are the items of the inbox that allow them, with the keys of the calls.
 	UsedApprovals map[int64]string
 }
@@ -31,7 +28,8 @@ type TaintUpdate struct {
 // RecordTaint records what an attempt is about to do, before it is done.
 func (l *Ledger) RecordTaint(ctx context.Context, a Attempt, m TaintUpdate) error {
 	now := l.now()
-	return l.do(ctx, func(tx *sqlite.Tx) error {
+	var labels []Label
+	err := l.do(ctx, func(tx *sqlite.Tx) error {
 		r, err := l.checkFence(tx, a)
 		if err != nil {
 			return err
@@ -51,11 +49,8 @@ func (l *Ledger) RecordTaint(ctx context.Context, a Attempt, m TaintUpdate) erro
 			}
 		}
 
-		if m.WritesMemory && strings.Contains(taint, TaintUntrusted) {
-			// The first run to do so stays on record: it is where the owner has to look.
-			if _, err := tx.Exec(`insert into untrusted (agent, run, at) values ($1, $2, $3) on conflict (agent) do nothing`, r.Agent, r.ID, ms(now)); err != nil {
-				return err
-			}
+		if labels, err = addLabels(tx, r, taint, m.Writes, now); err != nil {
+			return err
 		}
 
 		for id, key := range m.UsedApprovals {
@@ -68,6 +63,10 @@ func (l *Ledger) RecordTaint(ctx context.Context, a Attempt, m TaintUpdate) erro
 
 		return nil
 	})
+	if err == nil {
+		l.keepLabels(labels)
+	}
+	return err
 }
 
 // mergeTaint returns the letters of both, each once and in order.
@@ -75,55 +74,6 @@ func mergeTaint(a, b string) string {
 	letters := strings.Split(a+b, "")
 	slices.Sort(letters)
 	return strings.Join(slices.Compact(letters), "")
-}
-
-// MemoryTaintedBy returns the first run that wrote the database or the files of an agent while tainted
-// by untrusted content; 0 when none did.
-func (l *Ledger) MemoryTaintedBy(ctx context.Context, agent string) (run int64, err error) {
-	err = l.statements.row(ctx, `select run from untrusted where agent = $1`, agent).Scan(&run)
-	if errors.Is(err, sql.ErrNoRows) {
-		return 0, nil
-	}
-	return run, err
-}
-
-// UntrustedMemory is an agent's database and files, written by a run that was tainted by untrusted
-// content.
-type UntrustedMemory struct {
-	Agent string
-	Run   int64 // the first that did
-	At    time.Time
-}
-
-// UntrustedMemories lists the agents whose memory is not trusted.
-func (l *Ledger) UntrustedMemories(ctx context.Context) ([]UntrustedMemory, error) {
-	rows, err := l.read.QueryContext(ctx, `select agent, run, at from untrusted order by agent`)
-	return collect(rows, err, func(rows *sql.Rows) (m UntrustedMemory, err error) {
-		var at int64
-		err = rows.Scan(&m.Agent, &m.Run, &at)
-		m.At = instant(at)
-		return m, err
-	})
-}
-
-// TrustMemory records that an owner has inspected the database and the files of an agent and trusts
-// them again.
-func (l *Ledger) TrustMemory(ctx context.Context, agent string) error {
-	now := l.now()
-	return l.do(ctx, func(tx *sqlite.Tx) error {
-		gone, err := tx.Exec(`delete from untrusted where agent = $1`, agent)
-		if err == nil {
-			var n int64
-			if n, err = gone.RowsAffected(); err == nil && n == 0 {
-				err = fmt.Errorf("the memory of agent %s is trusted already: %w", agent, ErrNotFound)
-			}
-		}
-		if err != nil {
-			return err
-		}
-
-		return addEvent(tx, Event{At: now, Kind: "memory.trusted"}, map[string]any{"agent": agent})
-	})
 }
 
 // initialTaint is the taint that a run starts with: files and webhooks are untrusted, and a wake

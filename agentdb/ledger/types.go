@@ -3,9 +3,13 @@ package ledger
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
+	"strconv"
+	"strings"
 	"time"
 
 	"rouse/internal/domain"
+	"rouse/internal/text"
 )
 
 // Errors that callers tell apart.
@@ -16,7 +20,12 @@ var (
 )
 
 // Usage is what calls of a model used.
-type Usage struct{ TokensIn, TokensOut, TokensCached, CostMicroUSD int64 }
+type Usage struct {
+	TokensIn, TokensOut, TokensCached, CostMicroUSD int64
+	// The part of the tokens and of the cost that no server has reported: it was counted by what was
+	// sent and received.
+	EstimatedTokens, EstimatedMicroUSD int64
+}
 
 // Run is one requested execution of a job, or of an agent alone when Job is "".
 type Run struct {
@@ -34,6 +43,7 @@ type Run struct {
 	// Attempt is the number of the latest attempt, 0 before the first.
 	Attempt, Interruptions int
 	Parks                  int // attempts that ended in a question
+	Postponements          int // attempts whose model could not be asked
 
 	ScheduledAt, QueuedAt, StartedAt, FinishedAt time.Time
 
@@ -50,6 +60,11 @@ func (r Run) WaitsForPerson() bool {
 	return r.State == domain.StateWaiting && (r.WaitingFor == domain.WaitInput || r.WaitingFor == domain.WaitApproval)
 }
 
+// Postponed reports whether a run waits for its model, which could not be asked.
+func (r Run) Postponed() bool {
+	return r.State == domain.StateWaiting && r.WaitingFor == domain.WaitRetry && r.Postponements > 0
+}
+
 // Detail is the JSON of Run.Detail; a trigger fills what it knows.
 type Detail struct {
 	Source  string            `json:"source,omitempty"`  // of a schedule: cron, every, at, start
@@ -64,7 +79,8 @@ type Detail struct {
 	Prompt  string            `json:"prompt,omitempty"`  // of an ad-hoc run
 	Tool    string            `json:"tool,omitempty"`    // of a manual call
 	Args    json.RawMessage   `json:"args,omitempty"`
-	Wake    *WakeDetail       `json:"wake,omitempty"` // of a wake
+	Check   bool              `json:"check,omitempty"` // a program that fails is a failed call
+	Wake    *WakeDetail       `json:"wake,omitempty"`  // of a wake
 }
 
 // Changes are what happened in a folder since its last run: slash-separated paths relative
@@ -75,6 +91,33 @@ type Changes struct {
 	Modified []string `json:"modified"`
 	More     int      `json:"more,omitempty"`
 }
+
+// Text names the changes for a person, the first of each kind. Names are quoted: others may have chosen them.
+func (c Changes) Text() string {
+	var parts []string
+	for _, kind := range []struct {
+		word  string
+		names []string
+	}{{"added", c.Added}, {"modified", c.Modified}, {"removed", c.Removed}} {
+		if len(kind.names) == 0 {
+			continue
+		}
+
+		quoted := make([]string, len(kind.names))
+		for i, name := range kind.names {
+			quoted[i] = strconv.Quote(name)
+		}
+		parts = append(parts, kind.word+" "+text.List(quoted, maxNamed))
+	}
+
+	if c.More > 0 {
+		parts = append(parts, fmt.Sprintf("%d more", c.More))
+	}
+	return strings.Join(parts, "; ")
+}
+
+// maxNamed is how many changes of a kind are named to a person.
+const maxNamed = 5
 
 // File is a file that triggered a run.
 type File struct {
@@ -189,14 +232,18 @@ type Attempt struct {
 
 // Step is one model turn.
 type Step struct {
-	Run                   int64
-	Attempt, Number       int
-	ParentCall            string          // the key of the call that the step belongs to; "": it is one of the run's own
-	Message               json.RawMessage // the assistant's message
-	Text                  string
-	Model                 string // who answered, by its configured name
-	Notices               []string
-	Usage                 Usage
+	Run             int64
+	Attempt, Number int
+	ParentCall      string          // the key of the call that the step belongs to; "": it is one of the run's own
+	Message         json.RawMessage // the assistant's message
+	Text            string
+	Model           string // who answered, by its configured name
+	Notices         []string
+	Usage           Usage
+	// How many requests failed before the answer came, and why the last of them; an event alone keeps both.
+	Retries    int
+	RetryError string
+
 	StartedAt, FinishedAt time.Time
 }
 
@@ -257,6 +304,15 @@ type Result struct {
 	Pause   PauseRule
 	// Wait, when set, lets the run wait for an answer; Outcome is "" then.
 	Wait *Question
+	// Postpone, when set, says that the run has not begun, because its model cannot be asked, and may
+	// wait for it. With RetryAt it does.
+	Postpone *Postponement
+}
+
+// Postponement is what a run waits for that has not begun.
+type Postponement struct {
+	Until   time.Time // before which nothing is to be tried; zero: nobody knows
+	Notices []Notice  // for its owner, when it waits
 }
 
 // RunFilter selects runs, newest first.

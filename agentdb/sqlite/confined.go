@@ -84,7 +84,7 @@ func newConfined(path string) (*confined, error) {
 	}
 
 	c := &confined{path: path, state: &confinement{}}
-	host := connector{model, dsn(path, "_txlock=immediate", "_pragma=cell_size_check(1)", "_defensive=1", strictQuotes)}
+	host := connector{model, dsn(path, existing, "_txlock=immediate", "_pragma=cell_size_check(1)", "_defensive=1", strictQuotes)}
 	c.db = sql.OpenDB(confinedConnector{host, c.state})
 	c.db.SetMaxOpenConns(1)
 
@@ -164,7 +164,7 @@ func (c *confined) discard(err error) error {
 func (c *confined) applyLimits(ctx context.Context) error {
 	length := c.state.MaxLength
 	if length == 0 {
-		length = maxLength
+		length = MaxLength
 	}
 	if err := setLimits(c.conn.conn, length); err != nil {
 		return err
@@ -303,7 +303,9 @@ func (c confinedConnector) Connect(ctx context.Context) (driver.Conn, error) {
 	return conn, nil
 }
 
-const maxLength = 16 << 20
+// MaxLength is how long a string or a row can be for SQL of a model, in bytes, unless it is said
+// otherwise: a longer one cannot be read.
+const MaxLength = 16 << 20
 
 // setLimits bounds what one statement can be and make. They belong to the connection;
 // setting them again costs less than remembering.

@@ -12,6 +12,9 @@
 // file that fails is reported as *CorruptError and left as it is; nothing is recreated
 // silently.
 //
+// What is written can be kept out of the file itself (Hold), as long as it is not known whether the
+// file is sound.
+//
 // The host and the SQL of a model never share a driver instance: OpenGuarded gives a
 // connection pool whose every connection carries an authorizer and limits from birth.
 package sqlite

@@ -94,7 +94,7 @@ func replace(_ *msqlite.FunctionContext, args []driver.Value) (driver.Value, err
 	case old == "":
 		return text, nil
 	// Before it is built: a few kilobytes can ask for gigabytes.
-	case len(text)+strings.Count(text, old)*(len(by)-len(old)) > maxLength:
+	case len(text)+strings.Count(text, old)*(len(by)-len(old)) > MaxLength:
 		return nil, errTooBig
 	}
 

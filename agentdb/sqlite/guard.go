@@ -38,7 +38,7 @@ func OpenGuarded(path string, g Guard) (*GuardedPool, error) {
 	}
 
 	if g.MaxLength == 0 {
-		g.MaxLength = maxLength
+		g.MaxLength = MaxLength
 	}
 
 	model, err := modelDriver()

@@ -30,6 +30,8 @@ type Options struct {
 	// Migrations holds files NNNN_name.sql in its root, applied in order and only forward.
 	Migrations fs.FS
 	Readers    int // connections that read at once; 0 means 4
+	// AutoVacuum lets a new file give space back, in steps, with pragma incremental_vacuum.
+	AutoVacuum bool
 	// SkipCheck leaves out the check that reads the whole file: the caller knows that the file is intact,
 	// or calls Check later.
 	SkipCheck bool
@@ -56,6 +58,7 @@ type DB struct {
 	writer  *Writer
 
 	beforeWrite func() error
+	file        fileWatch
 
 	confined *confined // nil until it is first needed; the writer's goroutine has it
 }
@@ -79,6 +82,10 @@ func Open(ctx context.Context, o Options) (*DB, error) {
 		return nil, err
 	}
 
+	if err := create(o.Path, fresh); err != nil {
+		return nil, err
+	}
+
 	host := &msqlite.Driver{}
 	if o.BeforeWrite == nil {
 		o.BeforeWrite = func() error { return nil }
@@ -86,8 +93,8 @@ func Open(ctx context.Context, o Options) (*DB, error) {
 
 	db := &DB{
 		path: o.Path, beforeWrite: o.BeforeWrite,
-		writeDB: sql.OpenDB(connector{host, dsn(o.Path, "_txlock=immediate")}),
-		read:    sql.OpenDB(connector{host, dsn(o.Path, "_pragma=query_only(1)")}),
+		writeDB: sql.OpenDB(connector{host, dsn(o.Path, existing, "_txlock=immediate")}),
+		read:    sql.OpenDB(connector{host, dsn(o.Path, existing, "_pragma=query_only(1)")}),
 	}
 
 	// SQLite has one writer at a time; a second connection would only wait for the first.
@@ -96,6 +103,9 @@ func Open(ctx context.Context, o Options) (*DB, error) {
 	db.read.SetMaxOpenConns(o.Readers)
 	db.read.SetMaxIdleConns(o.Readers)
 	if err := db.initialize(ctx, o, fresh); err != nil {
+		return nil, errors.Join(err, db.writeDB.Close(), db.read.Close())
+	}
+	if err := db.file.start(o.Path); err != nil {
 		return nil, errors.Join(err, db.writeDB.Close(), db.read.Close())
 	}
 	if db.writer, err = NewWriter(ctx, db.writeDB, WriterOptions{}); err != nil {
@@ -120,10 +130,31 @@ func (db *DB) Writer() *Writer { return db.writer }
 // Read is the pool of readers. Its connections refuse to write.
 func (db *DB) Read() *sql.DB { return db.read }
 
-// Close waits for the operations that were accepted and closes the file.
+// Close waits for the operations that were accepted and closes the file. The files of a database that
+// is lost are left alone: SQLite would remove the log of whatever stands in its place by now.
 func (db *DB) Close() error {
 	err := db.writer.Close()
+	if db.Lost() != nil {
+		return err
+	}
 	return errors.Join(err, db.confined.close(), db.read.Close(), db.writeDB.Close())
+}
+
+// existing keeps a connection from making the file that it opens. A pool connects whenever it likes:
+// where the file was taken away meanwhile, an empty one would come in its place, and SQLite would remove
+// the log as one that is not of it.
+const existing = "mode=rw"
+
+// create makes the empty file that SQLite takes for a new database.
+func create(path string, fresh bool) error {
+	if !fresh {
+		return nil
+	}
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return fmt.Errorf("cannot create the database %s: look at the owner and the permissions of its folder, and at the free space: %w", path, err)
+	}
+	return f.Close()
 }
 
 // probe inspects the file before SQLite does, which takes an empty file for a new database. It
@@ -183,6 +214,12 @@ func checkHeader(path string) error {
 // to a write-ahead log, which rewrites its header and stays for every later connection.
 func (db *DB) initialize(ctx context.Context, o Options, fresh bool) error {
 	if fresh {
+		// Before anything is in the file: SQLite takes it only then.
+		if o.AutoVacuum {
+			if _, err := db.writeDB.ExecContext(ctx, "pragma auto_vacuum=incremental"); err != nil {
+				return openError(o.Path, err)
+			}
+		}
 		if _, err := db.writeDB.ExecContext(ctx, fmt.Sprintf("pragma application_id=%d", o.ApplicationID)); err != nil {
 			return openError(o.Path, err)
 		}

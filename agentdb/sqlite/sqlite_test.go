@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -432,5 +433,31 @@ func BenchmarkFsync(b *testing.B) {
 		if err := f.Sync(); err != nil {
 			b.Fatal(err)
 		}
+	}
+}
+
+// A pool that connects again after its file was taken away makes no empty one in its place, with which
+// SQLite would remove the log.
+func TestConnectingMakesNoFile(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "d.db")
+	db := open(t, path)
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+
+	// More at once than were ever connected.
+	for range 3 {
+		conn, err := db.Read().Conn(t.Context())
+		if err == nil {
+			t.Cleanup(func() { _ = conn.Close() })
+			_, _ = conn.ExecContext(t.Context(), "select count(*) from t") // what matters is what it leaves
+		}
+	}
+	if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("there is a file again: %v", err)
+	}
+	if _, err := os.Stat(path + "-wal"); err != nil {
+		t.Errorf("the log is gone: %v", err)
 	}
 }

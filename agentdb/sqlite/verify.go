@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"runtime"
+	"strings"
 
 	msqlite "modernc.org/sqlite"
 )
@@ -32,7 +34,37 @@ func OpenReadOnly(path string) (*sql.DB, error) {
 
 	db := sql.OpenDB(connector{&msqlite.Driver{}, dsn(path, params...)})
 	db.SetMaxOpenConns(1)
+
+	var version int
+	if err := db.QueryRow("pragma schema_version").Scan(&version); !cannotOpen(err) {
+		return db, nil // whoever uses it hears of other errors
+	}
+	if err := db.Close(); err != nil {
+		return nil, err
+	}
+
+	// A log needs an index in shared memory, which is a file beside it; where that cannot be made, one
+	// in the memory of this process does, without locks, because nobody else can write here either.
+	// That has to be said before anything is read.
+	first := "?vfs=" + vfsWithoutLocks() + "&_pragma=locking_mode(exclusive)&"
+	db = sql.OpenDB(connector{&msqlite.Driver{}, strings.Replace(dsn(path, params...), "?", first, 1)})
+	db.SetMaxOpenConns(1)
 	return db, nil
+}
+
+// vfsWithoutLocks is what SQLite calls its way to files without locks.
+func vfsWithoutLocks() string {
+	if runtime.GOOS == "windows" {
+		return "win32-none"
+	}
+	return "unix-none"
+}
+
+// cannotOpen says whether SQLite could not open a file, or make one beside it.
+func cannotOpen(err error) bool {
+	const cannotOpen = 14
+	var e *msqlite.Error
+	return errors.As(err, &e) && e.Code()&0xff == cannotOpen
 }
 
 // Verify returns a *CorruptError unless a file is an intact database with the application id.

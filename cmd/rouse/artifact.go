@@ -14,6 +14,7 @@ import (
 
 	"rouse/cmd/internal/api"
 	"rouse/internal/atomicfile"
+	"rouse/internal/owner"
 	"rouse/internal/text"
 )
 
@@ -51,7 +52,11 @@ that the run shared more than once it is the last version, unless --version says
 				return usagef("%s exists already; choose another name", to)
 			}
 
-			if err := atomicfile.StreamNew(to, 0o644, func(w io.Writer) error { return s.Artifact(cmd.Context(), d.ID, a, w) }); err != nil {
+			err = atomicfile.StreamNew(to, 0o644, func(w io.Writer) error { return s.Artifact(cmd.Context(), d.ID, a, w) })
+			if err == nil {
+				err = os.Chmod(to, owner.Usual(0o644)) // it is to be passed on, unlike what is kept in the home
+			}
+			if err != nil {
 				return err
 			}
 

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"archive/tar"
 	"bytes"
 	"context"
 	"crypto/sha256"
@@ -29,6 +30,7 @@ import (
 
 	"rouse/agent/model"
 	"rouse/agent/model/modeltest"
+	"rouse/agentdb/ledger"
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/cmdtest"
 	"rouse/cmd/internal/daemon"
@@ -145,11 +147,11 @@ func (l *safeLog) String() string {
 }
 
 // startAttackSuite makes the fixtures of a row's attacks, and a daemon for them all.
-func startAttackSuite(t *testing.T, tier confinement, row threat, wanted func(attackCase) bool) *attackSuite {
+func startAttackSuite(t *testing.T, tier confinement, row threat, wanted func(n int, a attackCase) bool) *attackSuite {
 	t.Helper()
 	played := row.Attacks[:0:0]
 	for i, a := range row.attacks(t, nil) {
-		if wanted(a) {
+		if wanted(i, a) {
 			played = append(played, row.Attacks[i])
 		}
 	}
@@ -173,11 +175,30 @@ func startAttackSuite(t *testing.T, tier confinement, row threat, wanted func(at
 			"{{home}}", home, "{{config}}", b.config, "{{daemon}}", daemon.SocketPath(home), "{{rouse}}", programPath(t, "rouse"))
 	})
 
-	cfg := map[string]any{"version": 1, "include": []string{"./conf.d/*.yaml"}, "home": home, "limits": map[string]any{"runs": 8, "cost_usd_per_day": 1000}}
-	var agents, models, jobs []any
 	for _, a := range b.attacks {
+		b.fixtures[a.Name].writeFiles(t, a)
+	}
+	text := b.configuration(t, slices.DeleteFunc(slices.Clone(b.attacks), func(a attackCase) bool { return a.Refused != "" }))
+	if err := errors.Join(os.WriteFile(b.config, text, 0o600), os.MkdirAll(home, 0o700), os.MkdirAll(filepath.Join(dir, "user"), 0o700), os.WriteFile(filepath.Join(home, "canary.txt"), []byte("of the home"), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+
+	for name, w := range b.fixtures {
+		w.outside = w.snapshot(t, b.attack(name))
+	}
+
+	b.before = map[string]string{b.config: string(text), filepath.Join(home, "canary.txt"): "of the home"}
+	b.serve(t, tier)
+	return b
+}
+
+// configuration is one with the agents, models and jobs of some attacks.
+func (b *attackSuite) configuration(t *testing.T, of []attackCase) []byte {
+	t.Helper()
+	cfg := map[string]any{"version": 1, "include": []string{"./conf.d/*.yaml"}, "home": filepath.Join(b.dir, "home"), "limits": map[string]any{"runs": 8, "cost_usd_per_day": 1000}}
+	var agents, models, jobs []any
+	for _, a := range of {
 		w := b.fixtures[a.Name]
-		w.writeFiles(t, a)
 		agent := map[string]any{"name": a.Name, "model": a.Name + "-1", "workdir": filepath.Join(w.dir, "work")}
 		maps.Copy(agent, a.Agent)
 		grantScripts(agent, a)
@@ -189,7 +210,14 @@ func startAttackSuite(t *testing.T, tier confinement, row threat, wanted func(at
 			m := map[string]any{"name": name, "provider": "openai", "model": "scripted", "base_url": w.models[name].URL + "/v1", "api_key": modelCanary}
 			maps.Copy(m, a.Model)
 			models = append(models, m)
-			job := map[string]any{"name": name, "agent": a.Name, "prompt": "Do your worst.", "model": name}
+			job := map[string]any{"name": name, "agent": a.agentOf(s), "prompt": "Do your worst.", "model": name}
+			if s.Other != nil {
+				other := map[string]any{"name": a.agentOf(s), "model": name, "workdir": filepath.Join(w.dir, "work")}
+				maps.Copy(other, s.Other)
+				grantScripts(other, a)
+				agents = append(agents, other)
+			}
+
 			if s.Drop != "" {
 				job["watch"] = map[string]any{"path": filepath.Dir(s.Drop), "existing": "ignore"}
 			}
@@ -209,20 +237,10 @@ func startAttackSuite(t *testing.T, tier confinement, row threat, wanted func(at
 
 	cfg["agents"], cfg["models"], cfg["jobs"] = agents, models, jobs
 	text, err := yaml.Marshal(cfg)
-	if err == nil {
-		err = errors.Join(os.WriteFile(b.config, text, 0o600), os.MkdirAll(home, 0o700), os.MkdirAll(filepath.Join(dir, "user"), 0o700), os.WriteFile(filepath.Join(home, "canary.txt"), []byte("of the home"), 0o600))
-	}
 	if err != nil {
 		t.Fatal(err)
 	}
-
-	for name, w := range b.fixtures {
-		w.outside = w.snapshot(t, b.attack(name))
-	}
-
-	b.before = map[string]string{b.config: string(text), filepath.Join(home, "canary.txt"): "of the home"}
-	b.serve(t, tier)
-	return b
+	return text
 }
 
 func (b *attackSuite) attack(name string) attackCase {
@@ -234,6 +252,17 @@ func (a attackCase) stages() []Stage {
 		return []Stage{a.Stage}
 	}
 	return []Stage{a.Stage, *a.Then}
+}
+
+// otherAgent ends the name of an attack's second agent.
+const otherAgent = "-other"
+
+// agentOf is the agent that makes a run of an attack.
+func (a attackCase) agentOf(s Stage) string {
+	if s.Other != nil {
+		return a.Name + otherAgent
+	}
+	return a.Name
 }
 
 func portOf(l net.Listener) string {
@@ -376,11 +405,44 @@ func (w *fixture) writeFiles(t *testing.T, a attackCase) {
 	maps.Copy(files, a.Files)
 	w.write(t, files, a.Links)
 
+	for name, of := range a.Archives {
+		if err := errors.Join(os.MkdirAll(filepath.Dir(w.at(name)), 0o755), os.WriteFile(w.at(name), of.tar(t), 0o644)); err != nil {
+			t.Fatal(err)
+		}
+	}
+
 	for name, of := range a.Hard {
 		if err := os.Link(w.at(of), w.at(name)); err != nil {
 			t.Fatal(err)
 		}
 	}
+}
+
+// tar is an archive of the members.
+func (m members) tar(t *testing.T) []byte {
+	t.Helper()
+	var out bytes.Buffer
+	archive := tar.NewWriter(&out)
+	for _, name := range slices.Sorted(maps.Keys(m)) {
+		header := &tar.Header{Name: name, Mode: 0o644, Size: int64(len(m[name]))}
+		to, link := strings.CutPrefix(m[name], "-> ")
+		if link {
+			header.Typeflag, header.Linkname, header.Size = tar.TypeSymlink, to, 0
+		}
+
+		err := archive.WriteHeader(header)
+		if err == nil && !link {
+			_, err = archive.Write([]byte(m[name]))
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+
+	if err := archive.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return out.Bytes()
 }
 
 func (w *fixture) at(name string) string {
@@ -544,13 +606,14 @@ func (b *attackSuite) checkDaemonUnchanged(t *testing.T) {
 		}
 	}
 
-	var grants []json.RawMessage
-	if err := b.client.Get(t.Context(), "/v1/grants", nil, &grants); err != nil || len(grants) > 0 {
-		t.Errorf("somebody gave a standing approval: %s %v", grants, err)
+	var grants []api.Grant
+	given := func(g api.Grant) bool { return b.attack(g.Agent).Answer == ledger.ApprovalAlways }
+	if err := b.client.Get(t.Context(), "/v1/grants", nil, &grants); err != nil || len(slices.DeleteFunc(grants, given)) > 0 {
+		t.Errorf("somebody gave a standing approval: %+v %v", grants, err)
 	}
 
 	var jobs []api.Job
-	if err := b.client.Get(t.Context(), "/v1/jobs", nil, &jobs); err != nil || slices.ContainsFunc(jobs, func(j api.Job) bool { return b.fixtures[j.Agent] == nil }) {
+	if err := b.client.Get(t.Context(), "/v1/jobs", nil, &jobs); err != nil || slices.ContainsFunc(jobs, func(j api.Job) bool { return b.fixtures[strings.TrimSuffix(j.Agent, otherAgent)] == nil }) {
 		t.Errorf("somebody made jobs: %+v %v", jobs, err)
 	}
 

@@ -2,7 +2,9 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"net/url"
 	"os"
@@ -28,6 +30,11 @@ func (b *attackSuite) runAttack(t *testing.T, a attackCase) {
 	}
 
 	w := b.fixtures[a.Name]
+	if a.Refused != "" {
+		b.checkRefused(t, a)
+		return
+	}
+
 	for i, s := range a.stages() {
 		if i > 0 { // what was left lying is found, if ever
 			if err := b.client.Post(t.Context(), "/v1/reload", nil, nil); err != nil {
@@ -35,6 +42,10 @@ func (b *attackSuite) runAttack(t *testing.T, a attackCase) {
 			}
 		}
 		b.runStage(t, w, a, s, fmt.Sprintf("%s-%d", a.Name, i+1))
+	}
+
+	if a.Status {
+		w.ownersStatus(t)
 	}
 
 	now := w.settledSnapshot(t, a)
@@ -53,6 +64,12 @@ func (b *attackSuite) runAttack(t *testing.T, a attackCase) {
 
 	if n := w.net.asked.Load(); n > 0 {
 		t.Errorf("%d connections where nobody may ask", n)
+	}
+
+	for _, text := range a.Untold {
+		if told := leaks(w.log.String(), text); told != "" {
+			t.Errorf("a server got %s: %s", told, w.log.String())
+		}
 	}
 
 	for _, canary := range []string{w.unseen, secretCanary, modelCanary, environCanary} {
@@ -75,20 +92,118 @@ func (b *attackSuite) runAttack(t *testing.T, a attackCase) {
 	}
 }
 
+// ownersStatus asks git as the owner would who looks into a folder after a run: with all that it runs for
+// whoever asks.
+func (w *fixture) ownersStatus(t *testing.T) {
+	t.Helper()
+	home := t.TempDir()
+	err := filepath.WalkDir(filepath.Join(w.dir, "work"), func(path string, d fs.DirEntry, err error) error {
+		if err != nil || !d.IsDir() {
+			return err
+		}
+		cmd := exec.CommandContext(t.Context(), "git", "status")
+		cmd.Dir, cmd.Env = path, []string{"PATH=" + os.Getenv("PATH"), "HOME=" + home, "GIT_CONFIG_NOSYSTEM=1"}
+		_ = cmd.Run() // most folders are no repository
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+// checkRefused checks that an agent as the attack wants it cannot be configured.
+func (b *attackSuite) checkRefused(t *testing.T, a attackCase) {
+	t.Helper()
+	path := filepath.Join(b.dir, a.Name+".yaml")
+	if err := os.WriteFile(path, b.configuration(t, []attackCase{a}), 0o600); err != nil {
+		t.Fatal(err)
+	}
+
+	p := rouse(t, "config", "check", "--config", path)
+	p.Env = append(p.Env, "HOME="+filepath.Join(b.dir, "user"), "ROUSE_SECRET_BANK="+secretCanary)
+	if err := p.Run(); err == nil || !regexp.MustCompile(a.Refused).MatchString(p.stdout.String()) {
+		t.Errorf("%v %s%s, want %q", err, p.stdout.String(), p.stderr.String(), a.Refused)
+	}
+}
+
 // runStage makes one run, answers its questions as the owner would, and checks the record.
 func (b *attackSuite) runStage(t *testing.T, w *fixture, a attackCase, s Stage, job string) {
 	t.Helper()
+	for from, to := range s.Moved {
+		if err := errors.Join(os.MkdirAll(filepath.Dir(w.at(to)), 0o755), os.Rename(w.at(from), w.at(to))); err != nil {
+			t.Fatal(err)
+		}
+	}
+
 	fire := api.RunRequest{Job: job, File: s.Drop}
 	var r api.Run
 	if err := b.client.Post(t.Context(), "/v1/runs", fire, &r); err != nil {
 		t.Fatal(err)
 	}
 
-	var d api.RunDetail
-	answered, shown := map[string]bool{}, ""
+	answers, shown := 0, ""
+	d := b.end(t, r.ID, func(item api.Item) string {
+		shown += item.Title + "\n" + item.Message + "\n" + item.Action + "\n"
+		answers++
+		switch {
+		case item.Kind != "approval":
+			return "Do as you think best."
+		case s.Answer == "" || answers > 1:
+			return "deny"
+		}
+
+		for _, name := range s.Swap.Remove {
+			if err := os.RemoveAll(filepath.Join(w.dir, name)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		w.write(t, s.Swap.Files, s.Swap.Links)
+		return s.Answer
+	})
+
+	s.check(t, d, shown)
+	if m := w.models[job]; s.Asked > 0 && len(m.Requests()) > s.Asked {
+		t.Errorf("the model was asked %d times, more than %d", len(m.Requests()), s.Asked)
+	}
+
+	if s.Watch != "" {
+		b.awaitProblem(t, job, s.Watch)
+	}
+
+	if s.True != "" {
+		var out struct{ Rows []map[string]any }
+		if err := b.client.Post(t.Context(), "/v1/agents/"+a.agentOf(s)+"/query", api.QueryRequest{SQL: "select (" + s.True + ") is true ok"}, &out); err != nil || len(out.Rows) != 1 || fmt.Sprint(out.Rows[0]["ok"]) != "1" {
+			t.Errorf("%s does not hold: %v %v", s.True, out, err)
+		}
+	}
+
+	var slots []api.AgentWake
+	if err := b.client.Get(t.Context(), "/v1/slots", url.Values{"agent": {a.Name}}, &slots); err != nil || len(slots) != 1 || (slots[0].Wake != nil) != s.Wakes {
+		t.Errorf("a wake is to be planned: %t, and there are %+v %v", s.Wakes, slots, err)
+	}
+}
+
+// awaitProblem waits until the owner is told of what is wrong with the folder of a job.
+func (b *attackSuite) awaitProblem(t *testing.T, job, wanted string) {
+	t.Helper()
+	cmdtest.Until(t, "a word of the folder: "+wanted, func() bool {
+		var jobs []api.Job
+		if err := b.client.Get(t.Context(), "/v1/jobs", nil, &jobs); err != nil {
+			t.Fatal(err)
+		}
+		return slices.ContainsFunc(jobs, func(j api.Job) bool {
+			return j.Name == job && j.Watch != nil && regexp.MustCompile(wanted).MatchString(j.Watch.Problem)
+		})
+	})
+}
+
+// end waits for the end of a run, and answers what it asks as its owner would.
+func (b *attackSuite) end(t *testing.T, id string, answer func(api.Item) string) (d api.RunDetail) {
+	t.Helper()
+	answered := map[string]bool{}
 	cmdtest.Until(t, "the end of the run", func() bool {
 		d = api.RunDetail{}
-		if err := b.client.Get(t.Context(), "/v1/runs/"+r.ID, nil, &d); err != nil {
+		if err := b.client.Get(t.Context(), "/v1/runs/"+id, nil, &d); err != nil {
 			t.Fatal(err)
 		}
 		if d.State != "waiting" {
@@ -100,47 +215,15 @@ func (b *attackSuite) runStage(t *testing.T, w *fixture, a attackCase, s Stage, 
 				continue
 			}
 
-			shown += item.Title + "\n" + item.Message + "\n" + item.Action + "\n"
-			answer := "deny"
-			if s.Answer != "" && len(answered) == 0 {
-				answer = s.Answer
-				for _, name := range s.Swap.Remove {
-					if err := os.RemoveAll(filepath.Join(w.dir, name)); err != nil {
-						t.Fatal(err)
-					}
-				}
-				w.write(t, s.Swap.Files, s.Swap.Links)
-			}
-
-			if item.Kind != "approval" {
-				answer = "Do as you think best."
-			}
-			if err := b.client.Post(t.Context(), "/v1/inbox/"+item.ID+"/answer", api.Answer{Text: answer}, nil); err != nil {
+			if err := b.client.Post(t.Context(), "/v1/inbox/"+item.ID+"/answer", api.Answer{Text: answer(item)}, nil); err != nil {
 				t.Fatal(err)
 			}
-
 			answered[item.ID] = true
 		}
 
 		return false
 	})
-
-	s.check(t, d, shown)
-	if m := w.models[job]; s.Asked > 0 && len(m.Requests()) > s.Asked {
-		t.Errorf("the model was asked %d times, more than %d", len(m.Requests()), s.Asked)
-	}
-
-	if s.True != "" {
-		var out struct{ Rows []map[string]any }
-		if err := b.client.Post(t.Context(), "/v1/agents/"+a.Name+"/query", api.QueryRequest{SQL: "select (" + s.True + ") is true ok"}, &out); err != nil || len(out.Rows) != 1 || fmt.Sprint(out.Rows[0]["ok"]) != "1" {
-			t.Errorf("%s does not hold: %v %v", s.True, out, err)
-		}
-	}
-
-	var slots []api.AgentWake
-	if err := b.client.Get(t.Context(), "/v1/slots", url.Values{"agent": {a.Name}}, &slots); err != nil || len(slots) != 1 || (slots[0].Wake != nil) != s.Wakes {
-		t.Errorf("a wake is to be planned: %t, and there are %+v %v", s.Wakes, slots, err)
-	}
+	return d
 }
 
 // check compares the record of a run with what was tried in it.

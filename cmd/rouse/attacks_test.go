@@ -11,8 +11,6 @@ import (
 
 	"go.yaml.in/yaml/v4"
 
-	"rouse/agent"
-	"rouse/agent/tool"
 	"rouse/internal/domain"
 )
 
@@ -31,22 +29,31 @@ type attackCase struct {
 	Canary string // what shows whether it came through, in addition to what is checked for all of them
 	Needs  []string
 	Tiers  string // on which it is played, when not on both
+	// Refused is what is said of a configuration with this agent, which no daemon accepts: nothing is played.
+	Refused string
 
 	Agent, Model map[string]any    // settings in addition to those of all
 	Files        map[string]string // in addition to those of all
 	Links        map[string]string
 	Hard         map[string]string // further names of files
-	Kept         []string          // what must not change in work
-	Made         []string          // what it may create outside work
+	Archives     map[string]members
+	Kept         []string // what must not change in work
+	Made         []string // what it may create outside work
+	Untold       []string // texts that no server may get
+	Status       bool     // in the end, the owner asks git status in each folder of work
 
 	Stage `yaml:",inline"`
-	Then  *Stage // a later run of the same agent
+	Then  *Stage // a later run
 }
 
 // Stage is one run of an attack.
 type Stage struct {
-	Job  map[string]any
-	Drop string // the file that starts the run, as if somebody had dropped it
+	Job map[string]any
+	// Other are the settings of another agent that makes this run, in the same workdir if they do not say
+	// otherwise; none: it is the attack's own.
+	Other map[string]any
+	Moved map[string]string // what the owner gives another name to before it
+	Drop  string            // the file that starts the run, as if somebody had dropped it
 	// Calls are the answers of the model, in order: a text, a call, or a list of calls that are one
 	// answer. A call is the name of its tool with its arguments; bash with a text is a script that
 	// the agent was granted, and another tool with a text has it for its arguments.
@@ -63,10 +70,14 @@ type Stage struct {
 	Swap   swap           // what changes between his answer and the question
 	Ends   domain.Outcome // outcome of the run
 	Labels string         // that it has in the end
+	Watch  string         // what the owner is told, in the end, of the folder that starts the run
 	Asked  int            // how often the model may be asked
 	True   string         // SQL on the agent's database
 	Wakes  bool           // whether one is planned in the end
 }
+
+// members are what an archive (tar) holds by name: texts and, with "-> " before them, where links lead.
+type members map[string]string
 
 type swap struct {
 	Remove []string
@@ -145,9 +156,6 @@ func expand(n *yaml.Node, words *strings.Replacer) {
 	}
 }
 
-// aboutConfinement says whether confinement alone stands between a program and what it is after.
-func (r threat) aboutConfinement() bool { return filepath.Base(r.file) == "host.yaml" }
-
 // The list covers each row of the threats with ten attacks at least, each of which says how it goes
 // about it and what shows whether it came through.
 func TestAttackList(t *testing.T) {
@@ -163,7 +171,7 @@ func TestAttackList(t *testing.T) {
 			if named[a.Name] || !regexp.MustCompile(`^[a-z0-9-]{3,40}$`).MatchString(a.Name) {
 				t.Errorf("%s: the name %q is not one of its own", row.file, a.Name)
 			}
-			if a.How == "" || a.Canary == "" || len(a.Calls) == 0 {
+			if a.How == "" || a.Canary == "" || len(a.Calls) == 0 && a.Refused == "" {
 				t.Errorf("%s: %s does not say how it goes about it, or by what it is noticed", row.file, a.Name)
 			}
 			named[a.Name] = true
@@ -175,9 +183,8 @@ func TestAttackList(t *testing.T) {
 
 // TestAttacks plays the list with a scripted model against a real daemon with all of its tools.
 // Nothing comes of any attack that was not granted, each attempt is on record with its answer, and
-// the daemon is there afterwards. All are played on the strongest confinement that the machine has,
-// and those by which a program would reach the host on the other one as well; ROUSE_TEST_ATTACKS=all
-// plays all on both, and names of attacks in it play those.
+// the daemon is there afterwards. By default every third of a row is played, on the strongest confinement
+// that the machine has; ROUSE_TEST_ATTACKS=all plays all on both, and names of attacks in it play those.
 func TestAttacks(t *testing.T) {
 	chosen := strings.Fields(os.Getenv("ROUSE_TEST_ATTACKS"))
 	if len(chosen) == 0 && (testing.Short() || raced()) {
@@ -188,12 +195,12 @@ func TestAttacks(t *testing.T) {
 		for _, row := range threats(t) {
 			t.Run(tier.name+"/"+strings.TrimSuffix(filepath.Base(row.file), ".yaml"), func(t *testing.T) {
 				t.Parallel()
-				b := startAttackSuite(t, tier, row, func(a attackCase) bool {
+				b := startAttackSuite(t, tier, row, func(n int, a attackCase) bool {
 					switch {
 					case a.Tiers != "" && a.Tiers != tier.name:
 						return false
 					case len(chosen) == 0:
-						return !a.Long && (i == 0 || a.Tiers != "" || a.programs() && row.aboutConfinement())
+						return !a.Long && i == 0 && n%3 == 0
 					}
 					return chosen[0] == "all" || slices.Contains(chosen, a.Name)
 				})
@@ -211,20 +218,6 @@ func TestAttacks(t *testing.T) {
 			})
 		}
 	}
-}
-
-// programs says whether an attack starts programs.
-func (a attackCase) programs() bool {
-	for _, s := range a.stages() {
-		for _, c := range flattenCalls(s.Calls) {
-			for name := range c {
-				if given := agent.Specs().Find(name).Requires; given == tool.RequiresCommands || given == tool.RequiresRepository {
-					return true
-				}
-			}
-		}
-	}
-	return false
 }
 
 // raced says whether the race detector is on.

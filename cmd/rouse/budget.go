@@ -19,7 +19,8 @@ func newBudget(at *place) *cobra.Command {
 		Long: `Says what models have cost today (in the daemon's timezone) and how many tokens they took:
 of the daemon, each agent and each job, against limits: and budget: of the configuration.
 RESERVED may still be taken by calls that are on. TO COME are the runs that the clock brings
-until the day ends, each at what the last runs of its job took on average.`,
+until the day ends, each at what the last runs of its job took on average. What no server reported,
+because an answer broke off or never came, is estimated by what was sent and received, and marked.`,
 		Args: cobra.NoArgs,
 		RunE: verb(func(cmd *cobra.Command, _ []string) error {
 			s, err := at.open(cmd.Context())
@@ -70,11 +71,30 @@ func printBudget(w io.Writer, b api.Budget, now time.Time) error {
 			tokens += fmt.Sprintf(" of %d", *r.LimitTokens)
 		}
 
-		rows = append(rows, []string{whose, dollars(r.SpentUSD), dollars(r.ReservedUSD), limit, left, tokens, toCome(r)})
+		spent := dollars(r.SpentUSD)
+		if r.EstimatedUSD > 0 {
+			spent += estimated(dollars(r.EstimatedUSD))
+		}
+
+		if r.EstimatedTokens > 0 {
+			tokens += estimated(fmt.Sprint(r.EstimatedTokens))
+		}
+
+		rows = append(rows, []string{whose, spent, dollars(r.ReservedUSD), limit, left, tokens, toCome(r)})
 	}
 
-	return table(w, "BUDGET SPENT RESERVED LIMIT LEFT TOKENS TO_COME", rows)
+	err := table(w, "BUDGET SPENT RESERVED LIMIT LEFT TOKENS TO_COME", rows)
+	for _, r := range b.Budgets {
+		if r.Scope == "daemon" && r.EstimatedTokens > 0 {
+			fmt.Fprintf(w, "estimated: by what was sent and received, for no server said what it took; the last in %s\n", text.OneLine(r.EstimatedWhy))
+		}
+	}
+
+	return err
 }
+
+// estimated marks the part of an amount that no server reported.
+func estimated(part string) string { return fmt.Sprintf(" (%s estimated)", part) }
 
 // toCome words the forecast of a row, and whether it fits.
 func toCome(r api.BudgetRow) string {

@@ -95,7 +95,18 @@ func TestKillDuringAPaidCall(t *testing.T) {
 	if r := budgetOf(t, config, "daemon"); r.ReservedUSD != 0 || r.SpentUSD < want-1e-9 || r.SpentUSD > want+1e-9 {
 		t.Errorf("after the rescue: %+v, want %v", r, want)
 	}
-	if r := runs[0]; r.Outcome != "success" || r.Attempt != 2 || r.CostUSD < want-1e-9 || r.CostUSD > want+1e-9 {
+	if r := budgetOf(t, config, "daemon"); r.EstimatedUSD != held.ReservedUSD || r.EstimatedTokens != held.ReservedTokens || !strings.Contains(r.EstimatedWhy, "run 1: its process ended") {
+		t.Errorf("what nobody knows is not marked: %+v", r)
+	}
+
+	for what, want := range map[string]string{"budget": "estimated: by what was sent", "show 1": "estimated)"} {
+		p := rouse(t, append(strings.Fields(what), "--config", config)...)
+		if err := p.Run(); err != nil || !strings.Contains(p.stdout.String(), want) {
+			t.Errorf("%s: %s (%v)", what, p.stdout.String(), err)
+		}
+	}
+
+	if r := runs[0]; r.EstimatedUSD != held.ReservedUSD || r.Outcome != "success" || r.Attempt != 2 || r.CostUSD < want-1e-9 || r.CostUSD > want+1e-9 {
 		t.Errorf("the run: %+v, want %v", r, want)
 	}
 }

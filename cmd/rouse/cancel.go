@@ -47,8 +47,8 @@ func newRunAction(at *place, name, short string, said func(api.Run) string) *cob
 			}
 
 			text := said(r)
-			// Without a daemon only the request is on record; nothing here works the queue.
-			if !s.daemon && r.State != domain.StateFinished {
+			// Only the request is on record, where nobody executes the run.
+			if !s.executes(r) && r.State != domain.StateFinished {
 				text += " when a daemon starts: rouse serve"
 			}
 

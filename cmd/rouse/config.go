@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -41,7 +42,7 @@ when a file changes; with errors nothing changes, and they are listed.`,
 			}
 
 			// Not at.open: a reload in this process would reload nothing that anybody uses.
-			client, err := api.Dial(cmd.Context(), daemon.SocketPath(home))
+			client, err := daemon.ConnectDaemon(cmd.Context(), home)
 			if errors.Is(err, api.ErrNoDaemon) {
 				return fmt.Errorf("no daemon serves %s; the configuration is read when one starts", home)
 			}
@@ -120,6 +121,12 @@ func newConfigCheck(at *place) *cobra.Command {
 			if cfg != nil {
 				result.Files = append(result.Files, cfg.Files...)
 				result.Problems = append(result.Problems, cfg.Warnings...)
+			}
+
+			if result.OK {
+				tight := daemon.CheckContexts(cfg)
+				result.OK = !slices.ContainsFunc(tight, func(p config.Problem) bool { return !p.Warning })
+				result.Problems = append(result.Problems, tight...)
 			}
 
 			if asJSON {

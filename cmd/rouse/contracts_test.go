@@ -110,3 +110,42 @@ func testSays(files map[string]string, test, id string) bool {
 	}
 	return false
 }
+
+// TestSecurityTable keeps the table of docs/security.md true: each row names tests that exist, and every
+// test that the page names does.
+func TestSecurityTable(t *testing.T) {
+	t.Parallel()
+	doc, err := os.ReadFile("../../docs/security.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	var code strings.Builder
+	for name, text := range sources(t) {
+		if strings.HasSuffix(name, "_test.go") {
+			code.WriteString(text)
+		}
+	}
+
+	rows, table := 0, false
+	for line := range strings.Lines(string(doc)) {
+		names := testName.FindAllStringSubmatch(line, -1)
+		for _, n := range names {
+			if !strings.Contains(code.String(), "func "+n[1]+"(") {
+				t.Errorf("docs/security.md names %s, and there is no such test", n[1])
+			}
+		}
+
+		table = strings.HasPrefix(line, "| asset |") || (table && strings.HasPrefix(line, "|"))
+		if !table || strings.HasPrefix(line, "| asset |") || strings.HasPrefix(line, "|---") {
+			continue
+		}
+		if rows++; len(names) == 0 {
+			t.Errorf("docs/security.md: no test shows %s", strings.TrimSpace(line))
+		}
+	}
+
+	if rows < 20 {
+		t.Errorf("docs/security.md: the table has %d rows", rows)
+	}
+}

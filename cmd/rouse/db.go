@@ -237,11 +237,10 @@ func printRows(w io.Writer, out api.Rows) error {
 	return nil
 }
 
-// cell prints a value as a person reads it: 1200000, not 1.2e+06, and 122.35 for the sum
-// that binary fractions make 122.35000000000001. JSON has the value as it is.
+// cell prints a value as a person reads it: 1200000, not 1.2e+06, and no more than 14 digits of a
+// number whose digits go on. Queries have left out what is noise already.
 func cell(v any) string {
 	if f, ok := v.(float64); ok {
-		// 14 digits are what survives of a sum of binary fractions; the 15th is often noise.
 		if rounded, err := strconv.ParseFloat(strconv.FormatFloat(f, 'g', 14, 64), 64); err == nil {
 			f = rounded
 		}

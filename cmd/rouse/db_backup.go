@@ -1,11 +1,8 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"io"
-	"io/fs"
-	"os"
 	"path/filepath"
 	"strings"
 	"time"
@@ -85,14 +82,11 @@ func dbBackups(cmd *cobra.Command, at *place, o dbOptions) error {
 
 // dbRestore takes the name of a backup, or else a file.
 func dbRestore(cmd *cobra.Command, at *place, o dbOptions, from string) error {
-	if _, err := os.Stat(from); err == nil || strings.ContainsRune(from, filepath.Separator) {
-		if errors.Is(err, fs.ErrNotExist) {
-			return usagef("there is no file %s", from)
-		}
-		if from, err = filepath.Abs(from); err != nil {
-			return err
-		}
+	from, err := backupSource(from)
+	if err != nil {
+		return err
 	}
+
 	return dbReplace(cmd, at, o, "restore", api.RestoreRequest{From: from, Force: o.force}, func(w io.Writer, r api.Replaced) {
 		for _, name := range r.Skipped {
 			fmt.Fprintf(cmd.ErrOrStderr(), "warning: the backup %s is newer, but damaged\n", text.OneLine(name))

@@ -16,6 +16,7 @@ import (
 
 	"rouse/cmd/internal/api"
 	"rouse/internal/atomicfile"
+	"rouse/internal/owner"
 	"rouse/internal/text"
 )
 
@@ -143,6 +144,9 @@ func dbExport(cmd *cobra.Command, at *place, o dbOptions, sql string) error {
 		done, err = s.Export(cmd.Context(), o.path("export"), ask, w)
 		return err
 	})
+	if err == nil {
+		err = os.Chmod(o.to, owner.Usual(0o644)) // it is to be passed on, unlike what is kept in the home
+	}
 	if err != nil {
 		return err
 	}

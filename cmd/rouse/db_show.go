@@ -103,6 +103,9 @@ func dbLog(cmd *cobra.Command, at *place, o dbOptions) error {
 		// 0 is the owner's own change, made by no run.
 		if c.Run != "0" {
 			who += " run " + c.Run
+			if c.Other {
+				who += " of another ledger"
+			}
 		}
 		rows = append(rows, []string{strconv.FormatInt(c.ID, 10), c.At, who, c.Op, c.Table, shorten(changeText(c), 100)})
 	}

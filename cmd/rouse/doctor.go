@@ -2,25 +2,42 @@ package main
 
 import (
 	"fmt"
+	"net/url"
 
 	"github.com/spf13/cobra"
 
 	"rouse/cmd/internal/api"
+	"rouse/cmd/internal/daemon"
 	"rouse/internal/text"
 )
 
 func newDoctor(at *place) *cobra.Command {
-	var asJSON bool
+	var asJSON, fix, offline bool
 	cmd := &cobra.Command{
 		Use:   "doctor",
 		Short: "Checks everything that would stop a run; exits 1 if something would",
-		Args:  cobra.NoArgs,
+		Long: `Checks everything that would stop a run: the configuration, the home and its disk, each model's server (is it
+reached, does it take the key, has it the model, how much does that read), each channel, the clock and its zone. Servers are
+asked for the list of their models, all at once and for eight seconds at most: that runs no model and
+costs nothing. --offline leaves them out. What a check did not try is said with it.
+
+It also finds whether anybody else could read or change what rouse keeps: the home, its databases, the folder of
+its socket. --fix takes that away from others; what agents made in their workdirs is left as it is.
+Exits 1 if something would stop a run.`,
+		Args: cobra.NoArgs,
 		RunE: verb(func(cmd *cobra.Command, _ []string) error {
-			checks, err := diagnose(cmd, at)
+			// First, for a home that others can write is not opened.
+			mended, err := fixModes(at, fix)
 			if err != nil {
 				return err
 			}
 
+			checks, err := diagnose(cmd, at, offline)
+			if err != nil {
+				return err
+			}
+
+			checks = append(mended, checks...)
 			bad := false
 			for _, c := range checks {
 				bad = bad || !c.OK
@@ -43,11 +60,33 @@ func newDoctor(at *place) *cobra.Command {
 	}
 
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	cmd.Flags().BoolVar(&offline, "offline", false, "ask nothing of the network: no model's server")
+	cmd.Flags().BoolVar(&fix, "fix", false, "make the files of the home, and the folder of its socket, its user's alone")
 	return cmd
 }
 
+// fixModes mends what others could read or change of the home, and says what that was.
+func fixModes(at *place, fix bool) ([]api.Check, error) {
+	home, err := at.homeDir()
+	if err != nil || !fix {
+		return nil, nil //nolint:nilerr // a home that is not known is what diagnose reports
+	}
+
+	fixed, err := daemon.FixModes(home)
+	if err != nil {
+		return nil, err
+	}
+	if len(fixed) == 0 {
+		return nil, nil
+	}
+	return []api.Check{{Name: "fixed", OK: true, Detail: "open to nobody else any more: " + text.List(fixed, maxFixed)}}, nil
+}
+
+// maxFixed is how many of the files that were mended are named.
+const maxFixed = 20
+
 // diagnose asks the daemon; where not even the parts can be opened, that is the finding.
-func diagnose(cmd *cobra.Command, at *place) ([]api.Check, error) {
+func diagnose(cmd *cobra.Command, at *place, offline bool) ([]api.Check, error) {
 	s, err := at.open(cmd.Context())
 	if err != nil {
 		// Not an error of the command: a home that cannot be opened is what doctor is asked about.
@@ -55,8 +94,13 @@ func diagnose(cmd *cobra.Command, at *place) ([]api.Check, error) {
 	}
 	defer s.close()
 
+	query := url.Values{}
+	if offline {
+		query.Set("offline", "1")
+	}
+
 	var checks []api.Check
-	err = s.Get(cmd.Context(), "/v1/doctor", nil, &checks)
+	err = s.Get(cmd.Context(), "/v1/doctor", query, &checks)
 	return checks, err
 }
 
@@ -71,6 +115,9 @@ func printChecks(cmd *cobra.Command, checks []api.Check) {
 		fmt.Fprintf(out, "%s  %-14s %s\n", mark, c.Name, text.OneLine(c.Detail))
 		if c.Remedy != "" && !c.OK {
 			fmt.Fprintf(out, "      %-14s → %s\n", "", text.OneLine(c.Remedy))
+		}
+		if c.NotTried != "" {
+			fmt.Fprintf(out, "      %-14s not tried: %s\n", "", text.OneLine(c.NotTried))
 		}
 	}
 }

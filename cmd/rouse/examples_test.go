@@ -13,7 +13,7 @@ import (
 )
 
 // The example in the README: a CSV that is dropped becomes rows, the file moves, the
-// notice is in the outbox; the same bytes again are nothing; one row more is one run.
+// notice is in the outbox; the same bytes again are nothing; one row more is one run, which doubles nothing.
 func TestExpensesExample(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("../../examples/expenses/rouse.yaml")
@@ -64,9 +64,22 @@ func TestExpensesExample(t *testing.T) {
 		t.Errorf("the same bytes ran again: %+v", runs)
 	}
 
-	drop(string(sample) + "2026-11-20,food,Cake,12.00\n")
+	// Three amounts, whose sum binary fractions make 122.35000000000001.
+	totals := rouse(t, "db", "bookkeeper", "query", "select sum(amount) total from expenses where category = 'food'", "--json", "--config", config)
+	if err := totals.Run(); err != nil || !strings.Contains(totals.stdout.String(), "122.35") || strings.Contains(totals.stdout.String(), "122.350") {
+		t.Errorf("%v: %s", err, &totals.stdout)
+	}
+
+	// A row more, and one corrected.
+	drop(strings.Replace(string(sample), "19.95", "21.95", 1) + "2026-11-20,food,Cake,12.00\n")
 	if len(runs) != 2 {
 		t.Errorf("one row more gave %d runs", len(runs))
+	}
+	if n := countRows(t, config, "select count(*) n from expenses"); n != 6 {
+		t.Errorf("%d rows after a file with one row more", n)
+	}
+	if n := countRows(t, config, "select count(*) n from expenses where description = 'Light bulbs' and amount = 21.95"); n != 1 {
+		t.Error("the corrected amount is not there")
 	}
 
 	drop("day,category,description,amount\n2026-11-20,food\n")
@@ -76,7 +89,7 @@ func TestExpensesExample(t *testing.T) {
 	if _, err := os.Stat(filepath.Join(dir, "inbox", "failed", "statements.csv")); err != nil {
 		t.Error(err)
 	}
-	if n := countRows(t, config, "select count(*) n from expenses"); n != 11 {
+	if n := countRows(t, config, "select count(*) n from expenses"); n != 6 {
 		t.Errorf("%d rows in the end", n)
 	}
 
@@ -100,6 +113,17 @@ func TestHeartbeatExample(t *testing.T) {
 			return len(runs) >= 3*round
 		})
 		p.stop(t)
+	}
+
+	// The table is there from the second run on, and that is no failure.
+	var latest api.RunDetail
+	runJSON(t, &latest, "show", runs[0].ID, "--json", "--config", config)
+	for _, step := range latest.StepsDetail {
+		for _, c := range step.Calls {
+			if !c.OK {
+				t.Errorf("%s: %s", c.Tool, c.Envelope)
+			}
+		}
 	}
 
 	seen := map[time.Time]bool{}

@@ -17,9 +17,9 @@ func newGrants(at *place) *cobra.Command {
 		Use:   "grants",
 		Short: "Lists standing approvals, which hold until you revoke them, in addition to the configured grants",
 		Long: `Lists what you have allowed with "rouse approve --always", and approved definitions of jobs.
-It also lists the agents whose database and files hold what a tainted run wrote, one that had
-read untrusted content: later runs that read them are tainted too, until you have checked them
-and run "rouse grants trust".`,
+It also lists the labels on data, with the run that set each: files and tables that hold what a run
+wrote after it had read untrusted content (A) or private data (B). Whichever run reads them gets the
+label, too, until you have checked them and run "rouse grants trust" for A, or "rouse grants release" for B.`,
 		Args: cobra.NoArgs,
 		RunE: verb(func(cmd *cobra.Command, _ []string) error {
 			s, err := at.open(cmd.Context())
@@ -33,31 +33,31 @@ and run "rouse grants trust".`,
 				return err
 			}
 
-			var untrusted []api.Memory
-			if err := s.Get(cmd.Context(), "/v1/untrusted", nil, &untrusted); err != nil {
+			var labels []api.Label
+			if err := s.Get(cmd.Context(), "/v1/labels", nil, &labels); err != nil {
 				return err
 			}
 			if asJSON {
-				return printJSON(cmd.OutOrStdout(), standingPermission{given, untrusted})
+				return printJSON(cmd.OutOrStdout(), standingPermission{given, labels})
 			}
 
-			printGrants(cmd.OutOrStdout(), given, untrusted, time.Now())
+			printGrants(cmd.OutOrStdout(), given, labels, time.Now())
 			return nil
 		}),
 	}
 
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
-	cmd.AddCommand(newRevoke(at), newTrust(at))
+	cmd.AddCommand(newRevoke(at), newClearLabel(at, trustVerb), newClearLabel(at, releaseVerb))
 	return cmd
 }
 
 // standingPermission is what --json prints.
 type standingPermission struct {
-	Grants    []api.Grant  `json:"grants"`
-	Untrusted []api.Memory `json:"untrusted"` // whose database and files are
+	Grants []api.Grant `json:"grants"`
+	Labels []api.Label `json:"labels"`
 }
 
-func printGrants(w io.Writer, given []api.Grant, untrusted []api.Memory, now time.Time) {
+func printGrants(w io.Writer, given []api.Grant, labels []api.Label, now time.Time) {
 	if len(given) == 0 {
 		fmt.Fprintln(w, "there are no standing approvals; agents may do what the configuration grants")
 	}
@@ -72,9 +72,7 @@ func printGrants(w io.Writer, given []api.Grant, untrusted []api.Memory, now tim
 		printAction(w, g.Action)
 	}
 
-	for _, m := range untrusted {
-		fmt.Fprintf(w, "the database and the files of %s hold what run %s wrote after it had read untrusted content; when you have checked them: rouse grants trust %s\n", text.OneLine(m.Agent), m.Run, text.OneLine(m.Agent))
-	}
+	printLabels(w, labels)
 }
 
 func newRevoke(at *place) *cobra.Command {
@@ -95,28 +93,6 @@ func newRevoke(at *place) *cobra.Command {
 			}
 
 			_, err = fmt.Fprintf(cmd.OutOrStdout(), "grant %s of %s is revoked\n", g.ID, text.OneLine(g.Agent))
-			return err
-		}),
-	}
-}
-
-func newTrust(at *place) *cobra.Command {
-	return &cobra.Command{
-		Use:   "trust AGENT",
-		Short: "Marks an agent's database and files as trusted again",
-		Args:  cobra.ExactArgs(1),
-		RunE: verb(func(cmd *cobra.Command, args []string) error {
-			s, err := at.open(cmd.Context())
-			if err != nil {
-				return err
-			}
-			defer s.close()
-
-			if err := s.Post(cmd.Context(), "/v1/agents/"+args[0]+"/trust", struct{}{}, &struct{}{}); err != nil {
-				return err
-			}
-
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "the database and the files of %s count as trusted\n", text.OneLine(args[0]))
 			return err
 		}),
 	}

@@ -67,7 +67,12 @@ func printItem(w io.Writer, i api.Item, now time.Time) {
 		others = fmt.Sprintf(" and %d more wait for the same", n)
 	}
 
-	fmt.Fprintf(w, "%s  %s (run %s%s, since %s%s)\n", i.ID, text.OneLine(i.Title), i.Run, others, local(i.CreatedAt, now), left)
+	asks := ""
+	if i.Run != "" {
+		asks = "run " + i.Run + others + ", "
+	}
+
+	fmt.Fprintf(w, "%s  %s (%ssince %s%s)\n", i.ID, text.OneLine(i.Title), asks, local(i.CreatedAt, now), left)
 	// Questions are written by models: no line may carry control characters to the terminal.
 	for line := range strings.Lines(i.Message) {
 		fmt.Fprintf(w, "    %s\n", text.OneLine(readable(line, time.Local)))
@@ -145,6 +150,7 @@ The run that asked goes on with it, as the same run.
 A run of a playbook that was cut off during a call which may have changed something asks what
 should become of that call: done (it took effect, go on after it), again (make it again), skip
 (go on without it) or stop (end the run). An item that only informs you is dismissed with: seen.
+An agent whose database holds runs that the ledger does not know waits for: adopt.
 An action that needs your approval takes approve, always or deny; see rouse approve --help.`,
 		Args: cobra.MinimumNArgs(2),
 		RunE: verb(func(cmd *cobra.Command, args []string) error {
@@ -183,6 +189,8 @@ func sendAnswer(cmd *cobra.Command, at *place, item string, answer api.Answer, a
 	}
 
 	switch {
+	case r.ID == "": // of an item that is no run's
+		text = fmt.Sprintf("the database of %s goes on with this ledger", r.Agent)
 	case r.State == domain.StateFinished:
 		text = fmt.Sprintf("noted; run %s ended: %s", r.ID, r.Outcome)
 	case r.WaitingFor != domain.WaitResume:

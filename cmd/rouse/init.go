@@ -12,6 +12,7 @@ import (
 
 	"rouse/cmd/internal/config"
 	"rouse/internal/atomicfile"
+	"rouse/internal/owner"
 )
 
 func newInit() *cobra.Command {
@@ -32,14 +33,26 @@ func newInit() *cobra.Command {
 
 			_, err = fmt.Fprintf(cmd.OutOrStdout(), "wrote %s and %s\nnext: rouse serve --config %s, then copy a CSV file into %s\n",
 				path, filepath.Join(dir, "inbox"), path, filepath.Join(dir, "inbox"))
+			warnNotTaken(cmd.ErrOrStderr(), path)
 			return err
 		}),
 	}
 }
 
+// warnNotTaken says of a configuration that it will not be taken without its name where it lies, and why.
+func warnNotTaken(w io.Writer, path string) {
+	path, err := filepath.Abs(path)
+	if err == nil {
+		err = config.CheckFound(path, os.Getenv)
+	}
+	if err != nil {
+		fmt.Fprintf(w, "rouse: warning: without --config the next command refuses this file: %v\n", err)
+	}
+}
+
 // writeStarter never replaces a file that exists.
 func writeStarter(dir string) (string, error) {
-	if err := os.MkdirAll(filepath.Join(dir, "inbox"), 0o755); err != nil {
+	if err := owner.MakeFolders(filepath.Join(dir, "inbox")); err != nil {
 		return "", fmt.Errorf("cannot create %s: %w", filepath.Join(dir, "inbox"), err)
 	}
 
@@ -51,6 +64,9 @@ func writeStarter(dir string) (string, error) {
 	if errors.Is(err, fs.ErrExist) {
 		return "", fmt.Errorf("%s exists and was left as it is; choose another folder: rouse init DIR", path)
 	}
+	if err == nil {
+		err = os.Chmod(path, owner.Usual(0o644))
+	}
 	if err != nil {
 		return "", err
 	}
@@ -60,6 +76,9 @@ func writeStarter(dir string) (string, error) {
 	schema, err := config.Schema()
 	if err == nil {
 		err = atomicfile.Write(filepath.Join(dir, "rouse.schema.json"), schema, 0o644)
+	}
+	if err == nil {
+		err = os.Chmod(filepath.Join(dir, "rouse.schema.json"), owner.Usual(0o644))
 	}
 
 	return path, err

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"strings"
 	"time"
 
@@ -34,16 +35,27 @@ func newJobs(at *place) *cobra.Command {
 			now := time.Now()
 			var rows [][]string
 			for _, j := range jobs {
-				rows = append(rows, []string{j.Name, j.Agent, jobState(j, now), local(j.Next, now), lastOf(j, now), strings.Join(j.Triggers, "; ")})
+				state := jobState(j, now)
+				if !s.daemon && state == stateArmed {
+					state = "not armed"
+				}
+				rows = append(rows, []string{j.Name, j.Agent, state, local(j.Next, now), lastOf(j, now), strings.Join(j.Triggers, "; ")})
 			}
 
-			return table(cmd.OutOrStdout(), "JOB AGENT STATE NEXT LAST TRIGGERS", rows)
+			err = table(cmd.OutOrStdout(), "JOB AGENT STATE NEXT LAST TRIGGERS", rows)
+			if err == nil && !s.daemon {
+				_, err = fmt.Fprintf(cmd.OutOrStdout(), "no daemon serves %s, so nothing starts by itself: rouse serve\n", s.home)
+			}
+			return err
 		}),
 	}
 
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
 }
+
+// stateArmed is the state of a job that the daemon starts when it is time.
+const stateArmed = "armed"
 
 func jobState(j api.Job, now time.Time) string {
 	switch {
@@ -64,7 +76,7 @@ func jobState(j api.Job, now time.Time) string {
 	case j.Watch != nil && j.Watch.State != "" && j.Watch.State != string(watcher.StateIdle):
 		return j.Watch.Text()
 	}
-	return "armed"
+	return stateArmed
 }
 
 func lastOf(j api.Job, now time.Time) string {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -36,13 +37,13 @@ func newLogs(at *place) *cobra.Command {
 
 			if follow {
 				// In this process the stream would wait for events that nobody causes.
-				if !s.daemon {
-					return fmt.Errorf("no daemon runs on %s, so there is nothing to follow; start it with: rouse serve", s.home)
+				if s.local != nil {
+					return fmt.Errorf("nothing runs on %s, so there is nothing to follow; start a daemon with: rouse serve", s.home)
 				}
 				q.Set("follow", "true")
 			}
 
-			return printEvents(cmd, s, q, asJSON)
+			return printEvents(cmd.Context(), cmd, s, q, asJSON)
 		}),
 	}
 
@@ -52,9 +53,9 @@ func newLogs(at *place) *cobra.Command {
 }
 
 // printEvents writes a stream of events until it ends.
-func printEvents(cmd *cobra.Command, s *session, q url.Values, asJSON bool) error {
+func printEvents(ctx context.Context, cmd *cobra.Command, s *session, q url.Values, asJSON bool) error {
 	out := cmd.OutOrStdout()
-	for line, err := range s.Lines(cmd.Context(), "/v1/events", q) {
+	for line, err := range s.Lines(ctx, "/v1/events", q) {
 		if err != nil {
 			return err
 		}
@@ -114,7 +115,7 @@ func eventText(e api.Event) string {
 	}
 
 	var parts []string
-	for _, key := range []string{"trigger", "attempt", "step", "tool", "state", "outcome", "summary", "error", "reason", "gate", "value", "question", "answer", "title", "channel", "path", "dest", "nominal", "at", "until", "text", "ms"} {
+	for _, key := range []string{"trigger", "attempt", "step", "tool", "state", "outcome", "summary", "error", "reason", "gate", "value", "question", "answer", "title", "channel", "path", "folder", "dest", "nominal", "at", "until", "text", "ms"} {
 		v, ok := data[key]
 		if !ok || v == "" {
 			continue

@@ -18,11 +18,13 @@ import (
 
 	"rouse/agent/preview"
 	"rouse/agent/sandbox"
+	"rouse/internal/owner"
 )
 
 func main() {
 	sandbox.Child()
 	preview.Child()
+	owner.Tighten()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // a second Ctrl-C ends the program at once
 	code := run(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr)

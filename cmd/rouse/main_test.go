@@ -33,7 +33,7 @@ func TestMain(m *testing.M) {
 		}
 	}
 
-	testscript.Main(m, map[string]func(){"rouse": main, "rouse-writer": writeInbox})
+	testscript.Main(m, map[string]func(){"rouse": main, "rouse-writer": writeInbox, "rouse-failing-disk": failingDisk})
 }
 
 // program is a rouse that a test started.
@@ -45,7 +45,13 @@ type program struct {
 // rouse prepares the program under test: this binary, called by its other name.
 func rouse(t testing.TB, args ...string) *program {
 	t.Helper()
-	path, err := exec.LookPath("rouse") // testscript put it there
+	return rouseAs(t, "rouse", args...)
+}
+
+// rouseAs prepares this binary by another of the names that TestMain gives it.
+func rouseAs(t testing.TB, name string, args ...string) *program {
+	t.Helper()
+	path, err := exec.LookPath(name) // testscript put it there
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -75,6 +81,13 @@ func runJSON(t testing.TB, into any, args ...string) {
 func serveUntilReady(t testing.TB, config string) *program {
 	t.Helper()
 	p := rouse(t, "serve", "--config", config)
+	p.untilReady(t)
+	return p
+}
+
+// untilReady starts a daemon and returns once it printed its ready line.
+func (p *program) untilReady(t testing.TB) {
+	t.Helper()
 	p.Stdout = nil
 	out, err := p.StdoutPipe()
 	if err != nil {
@@ -91,13 +104,12 @@ func serveUntilReady(t testing.TB, config string) *program {
 				for lines.Scan() {
 				}
 			}()
-			return p
+			return
 		}
 	}
 
 	_ = p.Wait()
 	t.Fatalf("the daemon did not get ready: %s", p.stderr.String())
-	return nil
 }
 
 // stop ends a daemon as Ctrl-C does.

@@ -42,7 +42,7 @@ func TestRecoveryKills(t *testing.T) {
 
 	dir := cmdtest.Write(t, map[string]string{"rouse.yaml": recoveryConfig})
 	config := filepath.Join(dir, "rouse.yaml")
-	o := owner{t: t, config: config, file: filepath.Join(dir, "work", "lines.txt"), said: map[string]int{}}
+	o := caretaker{t: t, config: config, file: filepath.Join(dir, "work", "lines.txt"), said: map[string]int{}}
 	p := serveUntilReady(t, config)
 	runJSON(t, nil, "run", "write", "--json", "--config", config)
 	kills := 0
@@ -69,8 +69,8 @@ func TestRecoveryKills(t *testing.T) {
 	t.Logf("%d kills, %d of them cut a call off: %v", kills, o.answers, o.said)
 }
 
-// owner looks after one run.
-type owner struct {
+// caretaker looks after one run.
+type caretaker struct {
 	t            *testing.T
 	config, file string
 	answers      int
@@ -78,7 +78,7 @@ type owner struct {
 }
 
 // lines are those that the run has written.
-func (o *owner) lines() []string {
+func (o *caretaker) lines() []string {
 	text, err := os.ReadFile(o.file)
 	if err != nil && !os.IsNotExist(err) {
 		o.t.Fatal(err)
@@ -88,7 +88,7 @@ func (o *owner) lines() []string {
 
 // look answers what the run asks, and has it go on when it was cut off too often; it gives
 // the outcome.
-func (o *owner) look() string {
+func (o *caretaker) look() string {
 	o.t.Helper()
 	var runs []api.Run
 	var items []api.Item

@@ -189,7 +189,7 @@ func replayOnce(ctx context.Context, cfg *config.Config, rec replay.Recording) (
 	}
 	defer func() { err = errors.Join(err, databases.Close()) }()
 
-	runner, err := agent.New(agent.Options{Ledger: l, Databases: databases, Manifests: filepath.Join(dir, "manifests")})
+	runner, err := agent.New(agent.Options{Ledger: l, Databases: databases, Manifests: filepath.Join(dir, "manifests"), Scratch: filepath.Join(dir, "commands")}) //nolint:contextcheck // its folder is new: there is nothing to clean up
 	if err != nil {
 		return res, err
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -34,7 +35,7 @@ func (f failure) Unwrap() error { return f.error }
 
 // run executes one command line and returns the process's exit code.
 func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
-	root := newRoot(&place{}) //nolint:contextcheck // cobra hands the context on
+	root := newRoot(&place{stderr: stderr}) //nolint:contextcheck // cobra hands the context on
 	root.SetArgs(args)
 	root.SetIn(stdin)
 	root.SetOut(stdout)
@@ -46,6 +47,9 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 
 	if !errors.Is(err, errSilent) {
 		fmt.Fprintln(stderr, "rouse:", err)
+	}
+	if errors.Is(err, syscall.EMFILE) {
+		fmt.Fprintln(stderr, "rouse: this shell lets a program open too few files at a time; raise that with: ulimit -n 1024")
 	}
 
 	// An error that no verb returned comes from cobra's parser: an unknown flag or command.
@@ -92,7 +96,7 @@ lands in a folder, or you ask. Describe agents and jobs in rouse.yaml, start
 	root.PersistentFlags().StringVar(&at.home, "home", "", "`folder` that holds all state (default the configuration's home, $ROUSE_HOME or ~/.rouse)")
 	root.AddCommand(
 		newInit(), newServe(at), newStatus(at), newRun(at), newCall(at), newJobs(at), newNext(at), newSimulate(at), newWhy(at), newPause(at), newResume(at), newSlot(at), newRuns(at), newShow(at), newArtifact(at), newLogs(at), newReplay(at),
-		newCancel(at), newRetry(at), newUndo(at), newInbox(at), newAnswer(at), newApprove(at), newDeny(at), newGrants(at), newBudget(at), newDB(at), newSkills(at), newConfig(at), newSecrets(at), newDoctor(at), newSelftest(at), newNotify(at), newBench(), newVersion(),
+		newCancel(at), newRetry(at), newUndo(at), newInbox(at), newAnswer(at), newApprove(at), newDeny(at), newGrants(at), newBudget(at), newDB(at), newLedger(at), newSkills(at), newConfig(at), newSecrets(at), newDoctor(at), newSelftest(at), newNotify(at), newBench(), newVersion(),
 	)
 
 	return root

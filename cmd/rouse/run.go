@@ -3,10 +3,14 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"net/url"
 	"path/filepath"
 	"strings"
+	"sync"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -29,8 +33,10 @@ func newRun(at *place) *cobra.Command {
 		Long: `Fires a job now, exactly as a trigger would, or runs an ad-hoc prompt.
 
 With --wait the run's events are printed as they happen and the exit code says how it
-ended: 0 for success, nothing and partial, else 1. With no daemon the run is executed by
-this command, which then always waits.`,
+ended: 0 for success, nothing and partial, else 1. A run that does not start says for what it
+waits, and ends the waiting where somebody has to mend something first. With no daemon the run
+is executed by this command, which then always waits; meanwhile other commands can look at it
+(show, logs -f), answer it and cancel it.`,
 		Example: `  rouse run morning-report --wait
   rouse run inbox --file statements.csv
   rouse run --agent bookkeeper --prompt "How much did we spend on food?" --wait`,
@@ -100,7 +106,7 @@ func (o runOptions) fire(args []string) (api.RunRequest, error) {
 
 func fireAndFollow(cmd *cobra.Command, at *place, fire api.RunRequest, o runOptions) error {
 	ctx := cmd.Context()
-	s, err := at.open(ctx)
+	s, err := at.openToRun(ctx)
 	if err != nil {
 		return err
 	}
@@ -116,8 +122,7 @@ func fireAndFollow(cmd *cobra.Command, at *place, fire api.RunRequest, o runOpti
 		if o.json {
 			return printJSON(cmd.OutOrStdout(), r)
 		}
-		_, err := fmt.Fprintf(cmd.OutOrStdout(), "run %s is queued; follow it with: rouse logs %s -f\n", r.ID, r.ID)
-		return err
+		return sayQueued(cmd, s, r.ID)
 	}
 
 	if err := follow(cmd, s, r.ID, o.json); err != nil {
@@ -151,29 +156,104 @@ func fireAndFollow(cmd *cobra.Command, at *place, fire api.RunRequest, o runOpti
 	return nil
 }
 
-// follow waits until a run has finished, executing it here when there is no daemon.
-func follow(cmd *cobra.Command, s *session, id string, quiet bool) error {
-	ctx := cmd.Context()
-	if !s.daemon {
-		return s.local.RunOnly(ctx, id)
+// sayQueued says that a run of the daemon was accepted, and why it does not start if somebody has to mend
+// something first.
+func sayQueued(cmd *cobra.Command, s *session, id string) error {
+	var p api.Pending
+	if err := s.Get(cmd.Context(), "/v1/runs/"+id+"/pending", nil, &p); err == nil && p.Blocked {
+		_, err = fmt.Fprintf(cmd.OutOrStdout(), "run %s %s\n", id, text.OneLine(p.Reason))
+		return err
 	}
 
-	err := followRemote(cmd, s, id, quiet)
-	// Ctrl-C only ends the waiting: the run belongs to the daemon.
-	if ctx.Err() != nil {
-		return fmt.Errorf("run %s goes on in the daemon; follow it with: rouse logs %[1]s -f, or stop it with: rouse cancel %[1]s", id)
-	}
+	_, err := fmt.Fprintf(cmd.OutOrStdout(), "run %s is queued; follow it with: rouse logs %s -f\n", id, id)
 	return err
 }
 
-// followRemote waits until a run of the daemon has finished.
-func followRemote(cmd *cobra.Command, s *session, id string, quiet bool) error {
-	q := url.Values{"run": {id}, "follow": {"true"}}
-	if !quiet {
-		return printEvents(cmd, s, q, false)
+// follow waits until a run has finished, executing it here when there is no daemon. Meanwhile it says
+// for what the run waits.
+func follow(cmd *cobra.Command, s *session, id string, quiet bool) error {
+	ctx, cancel := context.WithCancelCause(cmd.Context())
+	var saying sync.WaitGroup
+	saying.Go(func() {
+		if err := sayPending(ctx, cmd.ErrOrStderr(), s, id, quiet || s.local != nil); err != nil {
+			cancel(err)
+		}
+	})
+	defer saying.Wait()
+	defer cancel(nil)
+
+	if s.local != nil {
+		return s.local.RunOnly(cmd.Context(), id)
 	}
 
-	for _, err := range s.Lines(cmd.Context(), "/v1/events", q) {
+	err := followRemote(ctx, cmd, s, id, quiet)
+	var blocked *blockedError
+	switch {
+	case errors.As(context.Cause(ctx), &blocked):
+		return blocked
+	case ctx.Err() != nil: // Ctrl-C only ends the waiting: the run belongs to the daemon
+		return fmt.Errorf("run %s goes on in the daemon; follow it with: rouse logs %[1]s -f, or stop it with: rouse cancel %[1]s", id)
+	case err != nil:
+		return fmt.Errorf("%w; what became of the run says: rouse show %s", err, id)
+	}
+	return nil
+}
+
+const (
+	// pendingEvery is how often a command that waits for a run asks what that waits for.
+	pendingEvery = time.Second
+	// sayOnAfter is how often it has asked before it says that the run is on, where nothing else shows that.
+	sayOnAfter = 3
+)
+
+// sayPending says for what a run waits, whenever that changes, until ctx ends; of a run that is on it says
+// so where silent. A *blockedError says that waiting for a run of the daemon does not help.
+func sayPending(ctx context.Context, w io.Writer, s *session, id string, silent bool) error {
+	ticker := time.NewTicker(pendingEvery)
+	defer ticker.Stop()
+
+	said := ""
+	for asked := 0; ; asked++ {
+		var p api.Pending
+		if err := s.Get(ctx, "/v1/runs/"+id+"/pending", nil, &p); err != nil {
+			return nil //nolint:nilerr // whoever follows the run hears of what is wrong
+		}
+		if p.Blocked && s.daemon {
+			return &blockedError{id, p.Reason}
+		}
+
+		reason := p.Reason
+		if reason == "" && silent && asked >= sayOnAfter {
+			reason = fmt.Sprintf("is on; what it does: rouse logs %s -f", id)
+		}
+		if asked > 0 && reason != "" && reason != said { // what is over at once is no wait
+			said = reason
+			fmt.Fprintf(w, "rouse: run %s %s\n", id, text.OneLine(reason))
+		}
+
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// blockedError says that a run does not start before somebody has mended something.
+type blockedError struct{ run, reason string }
+
+func (e *blockedError) Error() string {
+	return fmt.Sprintf("run %s %s (it starts by itself once that is mended; to drop it: rouse cancel %[1]s)", e.run, text.OneLine(e.reason))
+}
+
+// followRemote waits until a run of the daemon has finished.
+func followRemote(ctx context.Context, cmd *cobra.Command, s *session, id string, quiet bool) error {
+	q := url.Values{"run": {id}, "follow": {"true"}}
+	if !quiet {
+		return printEvents(ctx, cmd, s, q, false)
+	}
+
+	for _, err := range s.Lines(ctx, "/v1/events", q) {
 		if err != nil {
 			return err
 		}
@@ -186,15 +266,20 @@ func endedWell(r api.Run) bool {
 }
 
 func newCall(at *place) *cobra.Command {
-	return &cobra.Command{
+	var check bool
+	cmd := &cobra.Command{
 		Use:   "call AGENT TOOL [JSON]",
 		Short: "Makes one tool call manually, as a recorded run under the agent's grants",
 		Long: `Makes one tool call, as a recorded manual run under the agent's grants, and
-prints the envelope. Exits 1 if the call failed.`,
-		Example: `  rouse call bookkeeper db_query '{"sql": "select * from expenses limit 5"}'`,
-		Args:    cobra.RangeArgs(2, 3),
+prints the envelope. Exits 1 if the call failed.
+
+A program that fails is no failed call: its exit code stands in the result. With --check it
+is one, and so is a server's answer of 400 and above, as in a playbook.`,
+		Example: `  rouse call bookkeeper db_query '{"sql": "select * from expenses limit 5"}'
+  rouse call bookkeeper shell_run '{"command": "./backup.sh"}' --check`,
+		Args: cobra.RangeArgs(2, 3),
 		RunE: verb(func(cmd *cobra.Command, args []string) error {
-			fire := api.RunRequest{Agent: args[0], Tool: args[1], Args: json.RawMessage("{}")}
+			fire := api.RunRequest{Agent: args[0], Tool: args[1], Args: json.RawMessage("{}"), Check: check}
 			if len(args) == 3 {
 				if !json.Valid([]byte(args[2])) {
 					return usagef("the arguments are not JSON: %s", shorten(args[2], 80))
@@ -205,11 +290,14 @@ prints the envelope. Exits 1 if the call failed.`,
 			return callManually(cmd, at, fire)
 		}),
 	}
+
+	cmd.Flags().BoolVar(&check, "check", false, "a program that fails is a failed call")
+	return cmd
 }
 
 func callManually(cmd *cobra.Command, at *place, fire api.RunRequest) error {
 	ctx := cmd.Context()
-	s, err := at.open(ctx)
+	s, err := at.openToRun(ctx)
 	if err != nil {
 		return err
 	}

@@ -145,7 +145,7 @@ func tellDaemon(ctx context.Context, w io.Writer, at *place) error {
 		return err
 	}
 
-	client, err := api.Dial(ctx, daemon.SocketPath(dir))
+	client, err := daemon.ConnectDaemon(ctx, dir)
 	// The next daemon reads the store when it starts.
 	if errors.Is(err, api.ErrNoDaemon) {
 		return nil

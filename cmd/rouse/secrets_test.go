@@ -79,6 +79,7 @@ models: [{name: scripted, provider: openai, model: scripted, base_url: "` + s.UR
 agents:
   - name: clerk
     workdir: ./work
+    private: {workdir: false, database: false}
     grants:
       network: [{host: "` + strings.TrimPrefix(echo.URL, "http://") + `"}]
       secrets: [{name: bank, only_to: "` + strings.TrimPrefix(echo.URL, "http://") + `", private: false}]

@@ -48,7 +48,7 @@ func serve(cmd *cobra.Command, at *place, adopt bool) error {
 	level := &slog.LevelVar{}
 	d, err := daemon.OpenWaiting(cmd.Context(), daemon.Options{
 		Home: string(cfg.Home), FlagHome: at.home, Config: cfg, Adopt: adopt, Serves: true, Logger: daemon.NewLogger(cfg.Log, level, cmd.ErrOrStderr()), Level: level,
-	})
+	}, at.sayWaiting)
 	if err != nil {
 		return err
 	}

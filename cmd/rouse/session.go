@@ -3,19 +3,24 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
+	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
-	"time"
 
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/config"
 	"rouse/cmd/internal/daemon"
+	"rouse/internal/domain"
+	"rouse/internal/text"
 )
 
 // place says where a command works: which configuration, which home.
 type place struct {
 	config string
 	home   string
+	stderr io.Writer // for what concerns every command; nil: nobody hears it
 }
 
 // load reads the configuration, wherever it is found. The error lists every problem.
@@ -45,52 +50,85 @@ func (at *place) homeDir() (string, error) {
 	return config.Home(path, os.Getenv)
 }
 
-// session is a command's connection: to the daemon of the home or, where none runs, to
-// the same API in this process, which then holds the home.
+// session is a command's connection: to the process that answers on the home's socket or, where none
+// does, to the same API in this process, which then holds the home.
 type session struct {
 	*api.Client
 	home   string
-	daemon bool
-	local  *daemon.Daemon
+	daemon bool           // a daemon answers, which works the queue
+	local  *daemon.Daemon // this process holds the home; nil: another one does
 	close  func()
 }
 
-// open connects to the daemon, or opens the home when there is none.
-func (at *place) open(ctx context.Context) (*session, error) {
+// executes says whether the process that holds the home executes a run: a daemon does so with all, a
+// command with the one that is on.
+func (s *session) executes(r api.Run) bool {
+	return s.daemon || s.local == nil && r.State == domain.StateRunning
+}
+
+// open connects to the daemon, or to a command that executes a run, or opens the home when there is none.
+func (at *place) open(ctx context.Context) (*session, error) { return at.connect(ctx, false) }
+
+// openToRun is open for a command that wants a run executed. A command that executes one of its own
+// does not execute others, and is waited for.
+func (at *place) openToRun(ctx context.Context) (*session, error) { return at.connect(ctx, true) }
+
+func (at *place) connect(ctx context.Context, toRun bool) (s *session, err error) {
 	dir, err := at.homeDir()
 	if err != nil {
 		return nil, err
 	}
 
-	// A command that holds the home without a daemon is done soon, so waiting beats failing.
-	deadline := time.Now().Add(daemon.HomeWait)
-	for {
-		s, err := at.try(ctx, dir)
-		var held *daemon.HeldError
-		if err == nil || !errors.As(err, &held) || time.Now().After(deadline) {
-			return s, err
+	err = daemon.WaitForHome(ctx, at.sayWaiting, func() (err error) {
+		s, err = at.try(ctx, dir)
+		if err == nil && toRun && !s.daemon && s.local == nil {
+			return daemon.Held(dir)
 		}
+		return err
+	})
+	return s, err
+}
 
-		// Another command has the home for a moment, or a daemon is just starting.
-		select {
-		case <-time.After(50 * time.Millisecond):
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		}
+// sayWaiting says for whom a command waits.
+func (at *place) sayWaiting(held *daemon.HeldError) {
+	if at.stderr != nil {
+		fmt.Fprintln(at.stderr, "rouse:", held.Waiting())
+	}
+}
+
+// sayNoConfig says that a home was opened which no configuration names, unless its user did.
+func (at *place) sayNoConfig(dir string) {
+	if at.home == "" && at.stderr != nil {
+		fmt.Fprintf(at.stderr, "rouse: no configuration was found here; this is what is in %s\n", dir)
+	}
+}
+
+// warnReadOnly says in a line why a command can only read.
+func (at *place) warnReadOnly(why error) {
+	if why != nil && at.stderr != nil {
+		fmt.Fprintln(at.stderr, "rouse: read-only:", text.OneLine(why.Error()))
 	}
 }
 
 func (at *place) try(ctx context.Context, dir string) (*session, error) {
-	client, err := api.Dial(ctx, daemon.SocketPath(dir))
+	client, st, err := daemon.Connect(ctx, dir)
 	if err == nil {
-		// Nothing to close: connections to the daemon end with this process.
-		return &session{Client: client, home: dir, daemon: true, close: func() {}}, nil
+		// Nothing to close: connections to another process end with this one.
+		return &session{Client: client, home: dir, daemon: !st.Foreground, close: func() {}}, nil
 	}
 	if !errors.Is(err, api.ErrNoDaemon) {
 		return nil, err
 	}
 
 	cfg, problem := at.load()
+	// Without a configuration there is history to read at most, and nothing to make a home for.
+	if errors.Is(problem, config.ErrNoFile) {
+		if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
+			return nil, fmt.Errorf("there is no history at %s, and %w", dir, problem)
+		}
+		at.sayNoConfig(dir)
+	}
+
 	var wanted []config.SecretRef
 	if problem != nil {
 		if cfg != nil {
@@ -105,5 +143,6 @@ func (at *place) try(ctx context.Context, dir string) (*session, error) {
 		return nil, err
 	}
 
+	at.warnReadOnly(d.ReadOnly())
 	return &session{Client: api.InProcess(d.Handler), home: dir, local: d, close: d.Close}, nil
 }

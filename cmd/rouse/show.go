@@ -71,15 +71,28 @@ func printDetail(w io.Writer, d api.RunDetail, now time.Time) {
 	}
 
 	if d.Error != "" {
-		fmt.Fprintf(w, "  error     %s\n", text.OneLine(d.Error))
+		// Of a program that failed, it ends with the last lines of its output.
+		fmt.Fprintf(w, "  error     %s\n", strings.ReplaceAll(text.Lines(d.Error), "\n", "\n            "))
+	}
+
+	if d.Steps > 0 {
+		fmt.Fprintf(w, "  steps     %d, with %s\n", d.Steps, text.Plural(d.Calls, "call"))
 	}
 
 	if d.TokensIn+d.TokensOut > 0 {
-		fmt.Fprintf(w, "  tokens    %d in, %d out\n", d.TokensIn, d.TokensOut)
+		part := ""
+		if d.EstimatedTokens > 0 {
+			part = estimated(fmt.Sprint(d.EstimatedTokens))
+		}
+		fmt.Fprintf(w, "  tokens    %d in, %d out%s\n", d.TokensIn, d.TokensOut, part)
 	}
 
 	if d.CostUSD > 0 {
-		fmt.Fprintf(w, "  cost      %s\n", dollars(d.CostUSD))
+		part := ""
+		if d.EstimatedUSD > 0 {
+			part = estimated(dollars(d.EstimatedUSD))
+		}
+		fmt.Fprintf(w, "  cost      %s%s\n", dollars(d.CostUSD), part)
 	}
 
 	if len(d.Taint) > 0 {
@@ -93,6 +106,8 @@ func printDetail(w io.Writer, d api.RunDetail, now time.Time) {
 	printArtifacts(w, d)
 	printAsked(w, d)
 
+	// Of a server that never says what it took the line above tells enough.
+	estimates := d.EstimatedTokens < d.TokensIn+d.TokensOut
 	for _, a := range d.Attempts {
 		fmt.Fprintf(w, "attempt %d  %s  %s–%s", a.Number, a.State, local(a.StartedAt, now), local(a.FinishedAt, now))
 		if a.Error != "" {
@@ -103,7 +118,7 @@ func printDetail(w io.Writer, d api.RunDetail, now time.Time) {
 		// Steps are numbered within their attempt.
 		for _, st := range d.StepsDetail {
 			if st.Attempt == a.Number {
-				printStep(w, st, "  ")
+				printStep(w, st, "  ", estimates)
 			}
 		}
 	}
@@ -225,8 +240,8 @@ func folderText(d ledger.Detail) string {
 	return text
 }
 
-// printStep writes a step, and under a call the steps by which it was answered.
-func printStep(w io.Writer, st api.Step, margin string) {
+// printStep writes a step, with estimates what of it is estimated, and under a call the steps by which it was answered.
+func printStep(w io.Writer, st api.Step, margin string, estimates bool) {
 	fmt.Fprintf(w, "%sstep %d", margin, st.Step)
 	if st.Model != "" {
 		fmt.Fprintf(w, " (%s)", st.Model)
@@ -234,6 +249,10 @@ func printStep(w io.Writer, st api.Step, margin string) {
 
 	if st.Text != "" {
 		fmt.Fprintf(w, "  %s", shorten(st.Text, 160))
+	}
+
+	if estimates && st.EstimatedTokens > 0 {
+		fmt.Fprintf(w, "  (%s of it estimated)", text.Plural(int(st.EstimatedTokens), "token"))
 	}
 
 	fmt.Fprintln(w)
@@ -251,10 +270,24 @@ func printStep(w io.Writer, st api.Step, margin string) {
 		}
 
 		fmt.Fprintf(w, "%s  %s %s → %s %s (%d ms)\n", margin, c.Tool, shorten(agent.PlainJSON(c.Args), 120), mark, shorten(compact(c.Result), 160), c.DurationMS)
+		for _, warning := range warningsOf(c) {
+			fmt.Fprintf(w, "%s    %s\n", margin, shorten(warning, 400))
+		}
 		for _, within := range c.StepsDetail {
-			printStep(w, within, margin+"    ")
+			printStep(w, within, margin+"    ", estimates)
 		}
 	}
+}
+
+// warningsOf are what a tool said beside its result.
+func warningsOf(c api.Call) []string {
+	var e struct {
+		Warnings []string `json:"warnings"`
+	}
+	if json.Unmarshal(c.Envelope, &e) != nil {
+		return nil
+	}
+	return e.Warnings
 }
 
 // compact prints a result without the quotes of a plain text.

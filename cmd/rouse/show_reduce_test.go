@@ -33,7 +33,7 @@ jobs: [{name: look, agent: clerk, prompt: Look.}]
 
 	var d api.RunDetail
 	runJSON(t, &d, "show", "1", "--json", "--config", config)
-	if d.Steps != 2 || len(d.StepsDetail) != 2 || len(d.StepsDetail[0].Calls) != 1 {
+	if d.Steps != 4 || len(d.StepsDetail) != 2 || len(d.StepsDetail[0].Calls) != 1 {
 		t.Fatalf("%+v", d)
 	}
 	if within := d.StepsDetail[0].Calls[0].StepsDetail; len(within) != 2 || within[0].Step != 2 || len(within[0].Calls) != 1 || within[1].Text != "There is no table." {
@@ -44,7 +44,7 @@ jobs: [{name: look, agent: clerk, prompt: Look.}]
 	if err := p.Run(); err != nil {
 		t.Fatal(err)
 	}
-	if text := p.stdout.String(); !strings.Contains(text, "\n      step 2 (m)\n        db_schema {}") || !strings.Contains(text, "\n      step 3 (m)  There is no table.\n  step 4 (m)  Nothing is there.") {
+	if text := p.stdout.String(); !strings.Contains(text, "\n  steps     4, with 2 calls\n") || !strings.Contains(text, "\n      step 2 (m)\n        db_schema {}") || !strings.Contains(text, "\n      step 3 (m)  There is no table.\n  step 4 (m)  Nothing is there.") {
 		t.Errorf("printed:\n%s", text)
 	}
 }

@@ -242,15 +242,7 @@ func (o simulateOptions) addState(ctx context.Context, w *simulate.Options) erro
 		return err
 	}
 
-	// With --from the past does not count: pauses and wakes that lie ahead do, watermarks and open
-	// runs do not.
-	w.Pauses, w.Wakes = st.Pauses, st.Wakes
-	if o.from != "" {
-		w.Wakes = slices.DeleteFunc(w.Wakes, func(sl ledger.Wake) bool { return sl.At.Before(w.From) })
-		return nil
-	}
-
-	w.States = map[string]ledger.JobState{}
+	w.Pauses, w.Wakes, w.States = st.Pauses, st.Wakes, map[string]ledger.JobState{}
 	for _, j := range w.Jobs {
 		for _, known := range st.Jobs {
 			// A job that has changed since gets a fresh state, as it will in the daemon.
@@ -258,6 +250,17 @@ func (o simulateOptions) addState(ctx context.Context, w *simulate.Options) erro
 				w.States[j.Name] = ledger.JobState{Anchor: known.Anchor.Time, Watermark: known.Watermark.Time}
 			}
 		}
+	}
+
+	// With --from the past does not count: pauses and wakes that lie ahead do, and the grids of the jobs;
+	// watermarks and open runs do not.
+	if o.from != "" {
+		for name, known := range w.States {
+			known.Watermark = w.From
+			w.States[name] = known
+		}
+		w.Wakes = slices.DeleteFunc(w.Wakes, func(sl ledger.Wake) bool { return sl.At.Before(w.From) })
+		return nil
 	}
 
 	for _, r := range st.Runs {
@@ -392,7 +395,7 @@ func printSimulated(cmd *cobra.Command, w simulate.Options, out []simulate.Occur
 // than its line says already.
 func runsFromTo(o simulate.Occurrence, zone *time.Location) string {
 	switch {
-	case o.Run == 0:
+	case o.Run == 0, o.Started.IsZero() && o.Outcome != "": // dropped before it could start
 		return "–"
 	case o.Started.IsZero():
 		return "waits"

@@ -20,15 +20,15 @@ import (
 func newSkills(at *place) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "skills",
-		Short: "Lists, checks, installs and removes skills",
-		Long: `Lists, checks, installs and removes skills: folders with a SKILL.md that tells an agent
+		Short: "Lists, checks, installs, trusts and removes skills",
+		Long: `Lists, checks, installs, trusts and removes skills: folders with a SKILL.md that tells an agent
 how to do something. They are looked for in HOME/skills, in ~/.agents/skills, and in the
 folders under skills.roots of the configuration.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 
-	cmd.AddCommand(newSkillsList(at), newSkillsShow(at), newSkillsSearch(at), newSkillsValidate(), newSkillsInstall(at), newSkillsRemove(at), newSkillsPin(at), newSkillsOutdated(at))
+	cmd.AddCommand(newSkillsList(at), newSkillsShow(at), newSkillsSearch(at), newSkillsValidate(), newSkillsInstall(at), newSkillsTrust(at), newSkillsRemove(at), newSkillsPin(at), newSkillsOutdated(at))
 	return cmd
 }
 

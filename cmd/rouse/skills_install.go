@@ -86,7 +86,7 @@ func runSkillsInstall(cmd *cobra.Command, at *place, o installOptions, from stri
 	}
 
 	if !o.yes {
-		ok, err := confirm(cmd, "Install it?")
+		ok, err := confirm(cmd, "Install it?", "nothing was installed")
 		if err != nil || !ok {
 			return err
 		}
@@ -117,16 +117,7 @@ func printStaged(w io.Writer, s *install.Staged) {
 	one.Dir = "" // where it is staged
 	printSkill(w, &one)
 	fmt.Fprintln(w, "from:", origin(s.Source, s.Path, s.Revision, s.Commit))
-	total := int64(0)
-	for _, f := range s.Files {
-		mark := ""
-		if total += f.Bytes; f.Executable {
-			mark = "  (a program)"
-		}
-		fmt.Fprintf(w, "%10d  %s%s\n", f.Bytes, text.OneLine(f.Path), mark)
-	}
-
-	fmt.Fprintf(w, "files: %d, bytes: %d, sha256: %s\n", len(s.Files), total, s.Hash)
+	printSkillFiles(w, s.Files, s.Hash)
 	for _, p := range s.Problems {
 		p.File = filepath.Base(p.File)
 		fmt.Fprintln(w, text.OneLine(p.String()))
@@ -138,8 +129,8 @@ func origin(parts ...string) string {
 	return text.OneLine(strings.Join(slices.DeleteFunc(parts, func(t string) bool { return t == "" }), "  "))
 }
 
-// confirm asks on a terminal; without one it is an error.
-func confirm(cmd *cobra.Command, question string) (bool, error) {
+// confirm asks on a terminal, and says what a no means; without a terminal it is an error.
+func confirm(cmd *cobra.Command, question, no string) (bool, error) {
 	in, ok := cmd.InOrStdin().(*os.File)
 	if ok {
 		info, err := in.Stat()
@@ -160,7 +151,7 @@ func confirm(cmd *cobra.Command, question string) (bool, error) {
 		return true, nil
 	}
 
-	fmt.Fprintln(cmd.ErrOrStderr(), "nothing was installed")
+	fmt.Fprintln(cmd.ErrOrStderr(), no)
 	return false, errSilent
 }
 

@@ -23,12 +23,16 @@ func newStatus(at *place) *cobra.Command {
 		RunE: verb(func(cmd *cobra.Command, _ []string) error {
 			st, home, err := daemonStatus(cmd.Context(), at, wait)
 			if errors.Is(err, api.ErrNoDaemon) {
+				problem := daemon.HomeProblem(cmd.Context(), home)
 				if asJSON {
-					if err := printJSON(cmd.OutOrStdout(), api.Status{Home: home, ConfigProblems: []api.Problem{}, ConfigRestart: []string{}}); err != nil {
+					if err := printJSON(cmd.OutOrStdout(), api.Status{Home: home, Problem: problem, ConfigProblems: []api.Problem{}, ConfigRestart: []string{}, WatchProblems: []string{}, ModelPauses: []api.ModelPause{}}); err != nil {
 						return err
 					}
 				} else {
 					fmt.Fprintf(cmd.OutOrStdout(), "no daemon serves %s; start one with: rouse serve\n", home)
+					if problem != "" {
+						fmt.Fprintf(cmd.OutOrStdout(), "▲ %s\n", text.OneLine(problem))
+					}
 				}
 				return errSilent
 			}
@@ -37,7 +41,15 @@ func newStatus(at *place) *cobra.Command {
 				return err
 			}
 			if asJSON {
-				return printJSON(cmd.OutOrStdout(), st)
+				err := printJSON(cmd.OutOrStdout(), st)
+				if err == nil && st.Foreground {
+					err = errSilent
+				}
+				return err
+			}
+			if st.Foreground {
+				fmt.Fprintf(cmd.OutOrStdout(), "no daemon serves %s; process %d executes a run there since %s: rouse runs\n", st.Home, st.PID, local(st.StartedAt, time.Now()))
+				return errSilent
 			}
 
 			ready := "ready"
@@ -47,6 +59,9 @@ func newStatus(at *place) *cobra.Command {
 
 			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s: process %d (rouse %s) serves %s with %s since %s\n%d queued, %d running, %d waiting\n",
 				ready, st.PID, st.Version, st.Home, st.Config, local(st.StartedAt, time.Now()), st.Queued, st.Running, st.Waiting)
+			if st.Problem != "" {
+				fmt.Fprintf(cmd.OutOrStdout(), "▲ %s\n", text.OneLine(st.Problem))
+			}
 			for _, what := range st.ConfigRestart {
 				fmt.Fprintf(cmd.OutOrStdout(), "%s\n", text.OneLine(what))
 			}
@@ -54,6 +69,14 @@ func newStatus(at *place) *cobra.Command {
 			if len(st.ConfigProblems) > 0 {
 				fmt.Fprintf(cmd.OutOrStdout(), "▲ the configuration on disk cannot be used; that of %s holds:\n", local(st.ConfigAt, time.Now()))
 				printProblems(cmd.OutOrStdout(), st.ConfigProblems)
+			}
+
+			for _, p := range st.ModelPauses {
+				fmt.Fprintf(cmd.OutOrStdout(), "▲ %s\n", text.OneLine(p.Text(time.Local)))
+			}
+
+			for _, what := range st.WatchProblems {
+				fmt.Fprintf(cmd.OutOrStdout(), "▲ %s\n", text.OneLine(what))
 			}
 
 			return err
@@ -74,11 +97,7 @@ func daemonStatus(ctx context.Context, at *place, wait time.Duration) (api.Statu
 
 	deadline := time.Now().Add(wait)
 	for {
-		var st api.Status
-		client, err := api.Dial(ctx, daemon.SocketPath(home))
-		if err == nil {
-			err = client.Get(ctx, "/v1/status", nil, &st)
-		}
+		_, st, err := daemon.Connect(ctx, home)
 		// With --wait every failure is tried again until the deadline: a daemon that starts has no
 		// socket at first, then one that answers and is not ready.
 		if (err == nil && (st.Ready || wait == 0)) || time.Now().After(deadline) {

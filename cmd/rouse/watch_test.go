@@ -152,7 +152,7 @@ func TestOwnOutputDoesNotTrigger(t *testing.T) {
 	t.Parallel() // it mostly waits
 	config := filepath.Join(cmdtest.Write(t, map[string]string{"rouse.yaml": `version: 1
 home: ./home
-agents: [{name: bookkeeper, workdir: .}]
+agents: [{name: bookkeeper, workdir: ., grants: {write: [./inbox]}}]
 defaults: {notify: {on: []}}
 jobs:
   - name: inbox
@@ -256,6 +256,16 @@ jobs:
 	rest(4)
 	if got := index(); got != "a.md index.md old.md in round 1\n" {
 		t.Errorf("%q", got)
+	}
+
+	why := rouse(t, "why", "tidy", "--config", config)
+	if err := why.Run(); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{`round 1: added "a.md"`, `round 2, because the folder was different again after the run before: added "index.md"`, "the folder came to rest after 2 runs"} {
+		if !strings.Contains(why.stdout.String(), want) {
+			t.Errorf("why does not say %q:\n%s", want, &why.stdout)
+		}
 	}
 }
 

@@ -143,6 +143,28 @@ func TestWhyOfAFailedRun(t *testing.T) {
 	p.wants(p.says("why", "hourly"), "1 ▲ error    caught up 3m late; gate: exit 2", "no answer for 5m")
 }
 
+// A daemon that was killed is told of at the next start, also where the one that was killed began before
+// all that is shown; an orderly stop before it is no kill.
+func TestWhyKilledBeforeItsWindow(t *testing.T) {
+	t.Parallel()
+	const killed = "the one before it did not stop: it was killed, or the power went"
+	for _, stopped := range []bool{false, true} {
+		p := newPast(t, hourly)
+		p.event(90, "daemon.started", "")
+		if stopped {
+			p.event(80, "daemon.stopped", "")
+		}
+
+		p.end(p.record(6, domain.DecisionRun, "").Run, ledger.Result{Outcome: domain.OutcomeSuccess, Summary: "fine"})
+		p.event(5, "daemon.started", "")
+		p.record(5, domain.DecisionRun, "")
+		out := p.says("why", "hourly", "-n", "2", "--at", p.ago(5).Format("2006-01-02 15:04"))
+		if p.wants(out, "daemon  started"); strings.Contains(out, killed) == stopped {
+			t.Errorf("stopped %v:\n%s", stopped, out)
+		}
+	}
+}
+
 // Every instant has a line with its decision and its reason, whatever became of it.
 func TestWhy(t *testing.T) {
 	t.Parallel()

@@ -17,7 +17,7 @@ type Wait string
 
 // What a run waits for, and who ends that.
 const (
-	WaitRetry    Wait = "retry"    // a time, after an attempt that failed; the dispatcher goes on
+	WaitRetry    Wait = "retry"    // a time, after an attempt that failed or whose model could not be asked; the dispatcher goes on
 	WaitResume   Wait = "resume"   // a free lane, after an interrupted attempt or an answer; the dispatcher goes on
 	WaitInput    Wait = "input"    // the answer of a person to a question, until it expires
 	WaitApproval Wait = "approval" // the permission of a person, until it expires

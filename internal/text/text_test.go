@@ -69,6 +69,19 @@ func TestHeadTail(t *testing.T) {
 
 const hostile = "a\x00b\xffc\x1b[31mred\x1b[0m\x1b]0;title\x07 \u202eback\u2066\u00a0\tx\u200d\u3000y\u009b1m"
 
+// TestLastOf: the end of what a program wrote, of each of its outputs, bounded in lines and characters.
+func TestLastOf(t *testing.T) {
+	if got := text.LastOf("", " \n\n"); got != "" {
+		t.Errorf("of nothing: %q", got)
+	}
+	if got, want := text.LastOf("a\n\nb\n", "c"), "; the last of them:\na\nb\nc"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+	if got := text.LastOf(strings.Repeat("line\n", 99)+"end\n", strings.Repeat("ü", 999)); strings.Count(got, "line") != 9 || !strings.HasSuffix(got, "\nend\n…"+strings.Repeat("ü", 800)) {
+		t.Errorf("%q", got)
+	}
+}
+
 func TestTerminal(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

@@ -1,6 +1,7 @@
 package text
 
 import (
+	"slices"
 	"strings"
 	"unicode/utf8"
 )
@@ -62,3 +63,32 @@ func HeadBytes(s string, n int) string {
 
 // Collapse replaces each run of white space, line breaks included, by one space, and trims the ends.
 func Collapse(s string) string { return strings.Join(strings.Fields(s), " ") }
+
+// The most of what LastOf shows of one output.
+const (
+	lastLines      = 10
+	lastCharacters = 800
+)
+
+// LastOf ends a sentence about the lines that a program wrote with the last ones of each of its outputs, a
+// line each: they say why it failed. It is "" when nothing was written.
+func LastOf(outputs ...string) string {
+	var last string
+	for _, output := range outputs {
+		lines := slices.DeleteFunc(strings.Split(output, "\n"), func(line string) bool { return strings.TrimSpace(line) == "" })
+		if len(lines) == 0 {
+			continue
+		}
+
+		end := strings.Join(lines[max(len(lines)-lastLines, 0):], "\n")
+		if tail := Tail(end, lastCharacters); tail != end {
+			end = ellipsis + tail
+		}
+		last += "\n" + end
+	}
+
+	if last != "" {
+		last = "; the last of them:" + last
+	}
+	return last
+}

@@ -328,3 +328,43 @@ func TestFairQueueInOrder(t *testing.T) {
 		t.Errorf("chosen: %v", got)
 	}
 }
+
+// A run that is late leaves its queue at once, whatever stands in front of it: a run that is tried again and
+// has no deadline any more, or one that came into the queue later.
+func TestLateBehindOthers(t *testing.T) {
+	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+	since := func(minutes int) time.Time { return now.Add(time.Duration(-minutes) * time.Minute) }
+	k := dispatch.NewFairQueue(1, 1, func(string) dispatch.Policy { return dispatch.Policy{StartDeadline: 10 * time.Minute} })
+	for _, r := range []ledger.Run{
+		{ID: 1, State: domain.StateWaiting, Attempt: 1, QueuedAt: since(60)},
+		{ID: 2, State: domain.StateQueued, QueuedAt: since(60), NotBefore: since(5)},
+		{ID: 3, State: domain.StateQueued, QueuedAt: since(20)},
+		{ID: 4, State: domain.StateWaiting, Attempt: 2, QueuedAt: since(50)},
+		{ID: 5, State: domain.StateQueued, QueuedAt: since(8)},
+		{ID: 6, State: domain.StateQueued, QueuedAt: since(15)},
+	} {
+		r.Agent, r.Job = "a", "j"
+		k.Add(r)
+	}
+
+	starting, late := k.Dequeue(now, nil)
+	if !slices.Equal(starting, []int64{1}) || !slices.Equal(late, []dispatch.Late{{Run: 3, Waited: 20 * time.Minute}, {Run: 6, Waited: 15 * time.Minute}}) {
+		t.Errorf("starting %v, late %v", starting, late)
+	}
+	if next := k.NextLate(); !next.Equal(since(-2).Add(time.Millisecond)) {
+		t.Errorf("the next is late at %s", next)
+	}
+
+	// What has started, and comes back for another try, has no deadline any more.
+	k.Release(1)
+	if starting, late = k.Dequeue(since(-1), nil); !slices.Equal(starting, []int64{2}) || len(late) != 0 {
+		t.Errorf("starting %v, late %v", starting, late)
+	}
+	k.Add(ledger.Run{ID: 2, Agent: "a", Job: "j", State: domain.StateWaiting, Attempt: 1, QueuedAt: since(60)})
+	if _, late = k.Dequeue(since(-100), nil); !slices.Equal(late, []dispatch.Late{{Run: 5, Waited: 108 * time.Minute}}) {
+		t.Errorf("late %v", late)
+	}
+	if next := k.NextLate(); !next.IsZero() {
+		t.Errorf("the next is late at %s", next)
+	}
+}

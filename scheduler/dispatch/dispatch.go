@@ -18,6 +18,7 @@ const (
 	defaultDrain      = 30 * time.Second
 	maxSleep          = 30 * time.Second
 	defaultAnswerWait = 72 * time.Hour // for an answer
+	defaultCatchup    = 24 * time.Hour // for a model that cannot be asked
 )
 
 // Options are the dispatcher's parts and bounds.

@@ -375,8 +375,15 @@ func TestStartDeadline(t *testing.T) {
 		late := enqueue(t, b.l, "a", "j")
 		time.Sleep(2 * time.Minute)
 		b.start(func(context.Context, ledger.Run, ledger.Attempt) (ledger.Result, error) { return success, nil })
-		if r := b.run(late); r.Outcome != domain.OutcomeSkipped || !strings.Contains(r.Error, "start_deadline") {
+		r := b.run(late)
+		if r.Outcome != domain.OutcomeSkipped || !strings.Contains(r.Error, "start_deadline") {
 			t.Errorf("run: %+v", r)
+		}
+
+		// It did not start, and so nothing says that it did.
+		attempts, err := b.l.Attempts(t.Context(), late)
+		if err != nil || len(attempts) != 0 || r.Attempt != 0 || !r.StartedAt.IsZero() || r.FinishedAt.IsZero() {
+			t.Errorf("run: %+v, attempts: %+v (%v)", r, attempts, err)
 		}
 	})
 }

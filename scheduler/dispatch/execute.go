@@ -134,9 +134,17 @@ func (d *Dispatcher) finish(ctx context.Context, run ledger.Run, a ledger.Attemp
 		return d.finishWaiting(ctx, run, a, res)
 	}
 
-	// Being cut off, and asking, are no tries that failed.
-	tries := a.Number - run.Interruptions - run.Parks
-	if tries < p.Attempts && slices.Contains(p.On, res.Outcome) && res.Outcome != domain.OutcomeCancelled {
+	if res.Postpone != nil {
+		if at := postponedTo(p, run, res.Postpone.Until, d.o.Now()); !at.IsZero() {
+			res.RetryAt, res.Notices = at, append(res.Notices, res.Postpone.Notices...)
+		} else {
+			res.Postpone = nil
+		}
+	}
+
+	// Being cut off, asking, and waiting for a model are no tries that failed.
+	tries := a.Number - run.Interruptions - run.Parks - run.Postponements
+	if res.Postpone == nil && tries < p.Attempts && slices.Contains(p.On, res.Outcome) && res.Outcome != domain.OutcomeCancelled {
 		res.RetryAt = d.o.Now().Add(backoff(p, run.ID, tries))
 	}
 
@@ -157,9 +165,12 @@ func (d *Dispatcher) finish(ctx context.Context, run ledger.Run, a ledger.Attemp
 	}
 
 	log := d.log.With("job", run.Job, "run", run.ID, "attempt", a.Number, "outcome", res.Outcome, "summary", said)
-	if res.RetryAt.IsZero() {
+	switch {
+	case res.RetryAt.IsZero():
 		log.Log(ctx, level, "run finished")
-	} else {
+	case res.Postpone != nil:
+		log.Log(ctx, level, "a run waits for its model", "at", res.RetryAt)
+	default:
 		log.Log(ctx, level, "a run is tried again", "at", res.RetryAt)
 	}
 

@@ -36,6 +36,7 @@ type Policy struct {
 	Resume              bool             // go on after an interruption
 	Concurrency         int              // of the job's runs; 0 means 1, below 0 unlimited
 	StartDeadline       time.Duration    // longest wait in the queue; 0 means none
+	CatchupWindow       time.Duration    // longest wait for a model that cannot be asked; 0 means 24h
 	PauseAfter          int              // failed runs in a row that pause the job; 0: never
 }
 

@@ -1,6 +1,7 @@
 package dispatch
 
 import (
+	"cmp"
 	"container/heap"
 	"slices"
 	"time"
@@ -45,6 +46,21 @@ type jobQueue struct {
 	jobKey
 	runs  []queuedRun
 	index int // in the heap of its agent queue; below 0: not in it
+	// waiting are the runs whose start_deadline is going on, the one that has waited longest first; of a
+	// job without one there are none. Those that have left the queue stay until they come up.
+	waiting waitHeap
+}
+
+// longest is the run of the queue that has waited longest for its start; false when none has a deadline.
+func (q *jobQueue) longest() (queuedRun, bool) {
+	for len(q.waiting) > 0 {
+		w := q.waiting[0]
+		if i, found := slices.BinarySearchFunc(q.runs, w.id, func(r queuedRun, id int64) int { return cmp.Compare(r.id, id) }); found && q.runs[i] == w {
+			return w, true
+		}
+		heap.Pop(&q.waiting)
+	}
+	return queuedRun{}, false
 }
 
 // queuedRun is a claimable run that has no lanes yet.
@@ -116,6 +132,7 @@ func (f *FairQueue) Add(r ledger.Run) {
 		if q.runs = slices.Insert(q.runs, place, w); place == 0 {
 			f.headChanged(q)
 		}
+		f.watchDeadline(q, w)
 		return
 	}
 
@@ -123,9 +140,17 @@ func (f *FairQueue) Add(r ledger.Run) {
 	f.jobQueues[l] = q
 	if f.policy(l.job).StartDeadline > 0 {
 		f.withDeadline[l] = q
+		f.watchDeadline(q, w)
 	}
 
 	f.insert(q)
+}
+
+// watchDeadline notes when the deadline of a run began to run.
+func (f *FairQueue) watchDeadline(q *jobQueue, w queuedRun) {
+	if f.withDeadline[q.jobKey] == q && !w.since.IsZero() {
+		heap.Push(&q.waiting, w)
+	}
 }
 
 func jobKeyOf(r ledger.Run) jobKey { return jobKey{r.Agent, r.Job, r.Trigger == domain.TriggerManual} }
@@ -175,23 +200,27 @@ func (f *FairQueue) jobFull(job string) bool {
 	return job != "" && p.Concurrency >= 0 && f.jobs[job] >= max(p.Concurrency, 1)
 }
 
-// dequeueLate removes the runs that have waited too long.
+// dequeueLate removes the runs that have waited too long, wherever in their queues they are: in front of
+// them there may be runs that are tried again, or that came into the queue later.
 func (f *FairQueue) dequeueLate(now time.Time) (late []Late) {
 	for l, q := range f.withDeadline {
 		most := f.policy(l.job).StartDeadline
-		for len(q.runs) > 0 && most > 0 {
-			// Sorted by id, which is nearly the order of since: a retried run in front (no since)
-			// may hide a late one behind it until it has started.
-			w := q.runs[0]
-			if w.since.IsZero() || now.Sub(w.since) <= most {
-				break
-			}
+		if most <= 0 {
+			continue
+		}
+
+		gone := map[int64]bool{}
+		for w, ok := q.longest(); ok && now.Sub(w.since) > most; w, ok = q.longest() {
+			heap.Pop(&q.waiting)
+			gone[w.id] = true
 			late = append(late, Late{w.id, now.Sub(w.since)})
-			f.removeHead(q)
+		}
+		if len(gone) > 0 {
+			f.setRuns(q, slices.DeleteFunc(q.runs, func(r queuedRun) bool { return gone[r.id] }))
 		}
 	}
 
-	slices.SortFunc(late, func(a, b Late) int { return int(a.Run - b.Run) })
+	slices.SortFunc(late, func(a, b Late) int { return cmp.Compare(a.Run, b.Run) })
 	return late
 }
 
@@ -214,8 +243,9 @@ func (f *FairQueue) requeuePaused(now time.Time, pauses []ledger.Pause) {
 func (f *FairQueue) NextLate() time.Time {
 	var first time.Time
 	for l, q := range f.withDeadline {
-		if most := f.policy(l.job).StartDeadline; most > 0 && !q.runs[0].since.IsZero() {
-			first = earlier(first, q.runs[0].since.Add(most+time.Millisecond))
+		most := f.policy(l.job).StartDeadline
+		if w, ok := q.longest(); ok && most > 0 {
+			first = earlier(first, w.since.Add(most+time.Millisecond))
 		}
 	}
 	return first
@@ -280,8 +310,11 @@ func (f *FairQueue) remove(q *jobQueue) {
 }
 
 // removeHead drops the first run of a job queue.
-func (f *FairQueue) removeHead(q *jobQueue) {
-	if q.runs = q.runs[1:]; len(q.runs) == 0 {
+func (f *FairQueue) removeHead(q *jobQueue) { f.setRuns(q, q.runs[1:]) }
+
+// setRuns replaces the runs of a job queue, which goes when none is left.
+func (f *FairQueue) setRuns(q *jobQueue, runs []queuedRun) {
+	if q.runs = runs; len(q.runs) == 0 {
 		f.remove(q)
 		delete(f.jobQueues, q.jobKey)
 		delete(f.withDeadline, q.jobKey)
@@ -319,6 +352,24 @@ func latest(a, b time.Time) time.Time {
 		return a
 	}
 	return b
+}
+
+// waitHeap is a heap of runs by when their deadlines began to run.
+type waitHeap []queuedRun
+
+func (h waitHeap) Len() int           { return len(h) }
+func (h waitHeap) Less(i, j int) bool { return h[i].since.Before(h[j].since) }
+func (h waitHeap) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
+
+// Push implements heap.Interface.
+func (h *waitHeap) Push(x any) { *h = append(*h, x.(queuedRun)) }
+
+// Pop implements heap.Interface.
+func (h *waitHeap) Pop() any {
+	old := *h
+	w := old[len(old)-1]
+	*h = old[:len(old)-1]
+	return w
 }
 
 // oldest is the number of the run that waits longest, and indexed notes the place in the heap, -1 for

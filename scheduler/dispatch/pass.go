@@ -253,19 +253,19 @@ func (d *Dispatcher) start(writing context.Context, ids []int64) error {
 	return nil
 }
 
-// finishUnstarted ends a run that never got to work. It takes an attempt for a moment, so
-// that the end is fenced like any other.
+// finishUnstarted ends a run that never got to work, with the notices that its owner wants.
 func (d *Dispatcher) finishUnstarted(writing context.Context, id int64, res ledger.Result) error {
-	run, a, err := d.o.Ledger.StartAttempt(writing, id)
-	if errors.Is(err, ledger.ErrNotClaimable) { // it was cancelled, or ended by somebody else
-		return nil
-	}
+	run, err := d.o.Ledger.Run(writing, id)
 	if err != nil {
 		return err
 	}
 
 	res.Notices = d.o.Executor.Notices(run, res)
-	return d.o.Ledger.Finish(writing, a, res)
+	err = d.o.Ledger.FinishUnstarted(writing, id, res)
+	if errors.Is(err, ledger.ErrNotClaimable) { // it was cancelled, or ended by somebody else
+		return nil
+	}
+	return err
 }
 
 // logBlocked logs why a run stays queued, once for each reason.

@@ -94,3 +94,95 @@ func TestWaiting(t *testing.T) {
 		}
 	})
 }
+
+// A run whose model cannot be asked waits for it: it is tried again after 5, 15 and 30 minutes and then every
+// hour, over restarts, with one notice and without using up its retries, until its time is over.
+func TestPostponed(t *testing.T) {
+	for name, c := range map[string]struct {
+		policy dispatch.Policy
+		back   time.Duration // when the model is there again; 0: never
+		tries  int
+		took   time.Duration
+		want   domain.Outcome
+	}{
+		"back at once":    {dispatch.Policy{}, time.Minute, 2, 5 * time.Minute, domain.OutcomeSuccess},
+		"back by morning": {dispatch.Policy{}, 7*time.Hour + time.Minute, 11, 7*time.Hour + 50*time.Minute, domain.OutcomeSuccess},
+		"never back":      {dispatch.Policy{}, 0, 27, 23*time.Hour + 50*time.Minute, domain.OutcomeError},
+		"soon too late":   {dispatch.Policy{CatchupWindow: 30 * time.Minute}, 0, 3, 20 * time.Minute, domain.OutcomeError},
+		"must begin soon": {dispatch.Policy{StartDeadline: time.Hour}, 0, 4, 50 * time.Minute, domain.OutcomeError},
+		"with retries":    {dispatch.Policy{CatchupWindow: 30 * time.Minute, Attempts: 2, Backoff: time.Minute, On: []domain.Outcome{domain.OutcomeError}}, 0, 4, 21 * time.Minute, domain.OutcomeError},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, b *bench) {
+				begun := time.Now()
+				tries := 0
+				down := func(_ context.Context, run ledger.Run, _ ledger.Attempt) (ledger.Result, error) {
+					if tries++; c.back > 0 && time.Since(begun) >= c.back {
+						return success, nil
+					}
+
+					p := &ledger.Postponement{}
+					if run.Postponements == 0 {
+						p.Notices = []ledger.Notice{{Run: run.ID, Channel: "desktop", Title: "waits"}}
+					}
+					return ledger.Result{Outcome: domain.OutcomeError, Error: "the model server cannot be reached", Postpone: p}, nil
+				}
+
+				b.e.policy = func(string) dispatch.Policy { return c.policy }
+				b.e.notices = func(run ledger.Run, res ledger.Result) []ledger.Notice {
+					return []ledger.Notice{{Run: run.ID, Channel: "desktop", Title: string(res.Outcome)}}
+				}
+				b.start(down)
+				id := enqueue(t, b.l, "a", "j")
+				if r := b.run(id); !r.Postponed() || r.Postponements != 1 || !strings.Contains(r.Error, "cannot be reached") || !r.NotBefore.Equal(begun.Add(5*time.Minute).Truncate(time.Millisecond)) {
+					t.Fatalf("after the first try: %+v", r)
+				}
+
+				b.stop()
+				b.reopen()
+				b.start(down)
+				time.Sleep(30 * time.Hour)
+				r := b.run(id)
+				if took := r.FinishedAt.Sub(begun).Round(time.Minute); r.Outcome != c.want || tries != c.tries || took != c.took {
+					t.Errorf("%s after %d tries and %s", r.Outcome, tries, took)
+				}
+
+				var told []string
+				notices, err := b.l.PendingNotices(t.Context(), time.Now(), 100)
+				for _, n := range notices {
+					told = append(told, n.Title)
+				}
+				if want := "waits " + string(c.want); err != nil || strings.Join(told, " ") != want {
+					t.Errorf("told %v, want %s (%v)", told, want, err)
+				}
+			})
+		})
+	}
+}
+
+// What a model is paused for ends without any other change of the ledger.
+func TestModelPauseEnds(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		until := time.Now().Add(3 * time.Hour)
+		b.e.blocked = func(ledger.Run) string {
+			if time.Now().Before(until) {
+				return "the model m is paused"
+			}
+			return ""
+		}
+		if err := b.l.PauseModel(t.Context(), ledger.ModelPause{Model: "m", Since: time.Now(), Until: until, Tries: 1, Reason: "no credit"}); err != nil {
+			t.Fatal(err)
+		}
+
+		b.start(func(context.Context, ledger.Run, ledger.Attempt) (ledger.Result, error) { return success, nil })
+		id := enqueue(t, b.l, "a", "j")
+		if r := b.run(id); r.State != domain.StateQueued {
+			t.Fatalf("%+v", r)
+		}
+
+		time.Sleep(3*time.Hour + time.Second)
+		if r := b.run(id); r.Outcome != domain.OutcomeSuccess {
+			t.Errorf("%+v", r)
+		}
+	})
+}

@@ -221,7 +221,7 @@ func TestStartDeadlineAndLanes(t *testing.T) {
 		switch {
 		case o.Decision == domain.DecisionRun && o.Outcome == domain.OutcomeSuccess:
 			runs++
-		case o.Decision == domain.DecisionSkipped && strings.Contains(o.Reason, "start_deadline"):
+		case o.Decision == domain.DecisionSkipped && strings.Contains(o.Reason, "start_deadline") && o.Started.IsZero():
 			late++
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"path"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -128,6 +129,7 @@ func fetchRepository(ctx context.Context, root string, at Staged) (_ *Staged, er
 
 	at.Commit = strings.TrimSpace(commit)
 	cmd := gitCommand(ctx, dir, "archive", "--format=tar", at.Commit)
+	cmd.Env = append(cmd.Env, "GIT_CONFIG_GLOBAL="+os.DevNull) // a stranger's attributes name no filter of the owner's
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	out, err := cmd.StdoutPipe()
@@ -170,11 +172,23 @@ func Latest(ctx context.Context, url, revision string) (string, error) {
 	return commit, nil
 }
 
-// gitCommand is git that never prompts, runs nothing of the repository, and uses known protocols only.
+// gitCommand is git on the bare repository in dir, or on none. It never prompts, runs nothing of a
+// repository, and uses known protocols only. The owner's settings hold: how to reach a server is theirs.
+// Those of the folder in which rouse was started do not: an agent may have written them.
 func gitCommand(ctx context.Context, dir string, args ...string) *exec.Cmd {
-	cmd := exec.CommandContext(ctx, "git", append([]string{"-c", "core.hooksPath=" + os.DevNull, "-c", "protocol.ext.allow=never"}, args...)...)
+	cmd := exec.CommandContext(ctx, "git", append([]string{"-c", "core.hooksPath=" + os.DevNull, "-c", "core.fsmonitor=false", "-c", "protocol.ext.allow=never", "-c", "safe.bareRepository=explicit"}, args...)...)
+	repository := dir
+	if dir == "" {
+		dir, repository = os.TempDir(), filepath.Join(os.DevNull, "none") // where nothing is found, nor looked for
+	}
+
 	cmd.Dir = dir
-	cmd.Env = append(os.Environ(), "GIT_TERMINAL_PROMPT=0", "GIT_ALLOW_PROTOCOL=https:ssh:git:file", "GIT_SSH_COMMAND=ssh -oBatchMode=yes", "GIT_LFS_SKIP_SMUDGE=1", "LC_ALL=C")
+	// rouse may have been started where git was told of another repository, as in a hook of it.
+	cmd.Env = slices.DeleteFunc(os.Environ(), func(setting string) bool {
+		name, _, _ := strings.Cut(setting, "=")
+		return slices.Contains([]string{"GIT_DIR", "GIT_WORK_TREE", "GIT_COMMON_DIR", "GIT_INDEX_FILE", "GIT_OBJECT_DIRECTORY", "GIT_ALTERNATE_OBJECT_DIRECTORIES", "GIT_NAMESPACE", "GIT_CONFIG"}, name)
+	})
+	cmd.Env = append(cmd.Env, "GIT_DIR="+repository, "GIT_TERMINAL_PROMPT=0", "GIT_ALLOW_PROTOCOL=https:ssh:git:file", "GIT_SSH_COMMAND=ssh -oBatchMode=yes", "GIT_LFS_SKIP_SMUDGE=1", "LC_ALL=C")
 	return cmd
 }
 

@@ -22,11 +22,7 @@ type Provider struct {
 
 // New checks the options. It does not connect to the server.
 func New(o Options) (*Provider, error) {
-	name := o.Model
-	if !strings.Contains(name, "/") {
-		name = "models/" + name
-	}
-
+	name := resource(o.Model)
 	server, err := wire.New(o, wire.Dialect{
 		Name: "gemini", BaseURL: "https://generativelanguage.googleapis.com", ExampleURL: "https://generativelanguage.googleapis.com",
 		Path: "v1beta/" + name + ":streamGenerateContent", Query: "alt=sse", KeyHeader: "X-Goog-Api-Key",
@@ -38,6 +34,14 @@ func New(o Options) (*Provider, error) {
 	}
 
 	return &Provider{client: server}, nil
+}
+
+// resource is a model's name as a path has it.
+func resource(name string) string {
+	if strings.Contains(name, "/") {
+		return name
+	}
+	return "models/" + name
 }
 
 // Stream implements model.Provider.

@@ -32,6 +32,7 @@ type Turn struct {
 	// Hang: after Text, or what is left of a damaged stream, the server sends nothing until the
 	// client disconnects; without a Text no answer begins.
 	Hang        bool
+	Close       bool          // the server closes the connection in place of an answer
 	RepeatEvery time.Duration // the end of Text is sent again and again, with this pause
 	// The next one changes the stream before it is sent, and says whether the connection breaks after it.
 	Damage func(stream []byte) (sent []byte, abort bool)
@@ -44,7 +45,7 @@ type Turn struct {
 // Faulty says whether anything is meant to go wrong.
 func (t Turn) Faulty() bool {
 	odd := slices.ContainsFunc(t.Calls, func(c model.Call) bool { return c.ID == "" || c.Name == "" || !json.Valid(c.Args) || c.Args[0] != '{' })
-	return odd || t.Opaque+t.Finish+string(t.Fail)+t.Raw != "" || t.Hang || t.RepeatEvery > 0 || t.Damage != nil || t.Status != 0 || len(t.WantImages) > 0 || t.NoImages
+	return odd || t.Opaque+t.Finish+string(t.Fail)+t.Raw != "" || t.Hang || t.Close || t.RepeatEvery > 0 || t.Damage != nil || t.Status != 0 || len(t.WantImages) > 0 || t.NoImages
 }
 
 // Script are the answers of a model, turn by turn. The last one is repeated.
@@ -145,6 +146,11 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 
+	if turn.Close {
+		disconnect(w)
+		return
+	}
+
 	for k, v := range turn.Header {
 		w.Header().Set(k, v)
 	}
@@ -219,9 +225,13 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, d dialect, turn 
 
 	// Closed without the last chunk, so that the client sees the connection break.
 	if abort {
-		if conn, _, err := w.(http.Hijacker).Hijack(); err == nil {
-			conn.Close()
-		}
+		disconnect(w)
+	}
+}
+
+func disconnect(w http.ResponseWriter) {
+	if conn, _, err := w.(http.Hijacker).Hijack(); err == nil {
+		conn.Close()
 	}
 }
 

@@ -23,6 +23,9 @@ type Answer struct {
 	Raw   json.RawMessage
 	End   *model.End
 	Err   error
+
+	Unreported model.Unreported
+	Retried    model.Retried
 }
 
 // Ask runs one turn, and fails the test if the stream breaks the rules of model.Provider.
@@ -49,6 +52,14 @@ func Ask(t testing.TB, ctx context.Context, p model.Provider, r model.Request) A
 			a.Usage = *e.Usage
 		}
 
+		if e.Unreported != nil {
+			a.Unreported = *e.Unreported
+		}
+
+		if e.Retried != nil {
+			a.Retried = *e.Retried
+		}
+
 		if e.Stop != "" {
 			a.Stop = e.Stop
 		}
@@ -67,7 +78,7 @@ func Ask(t testing.TB, ctx context.Context, p model.Provider, r model.Request) A
 
 func countFields(e model.Event) int {
 	n := 0
-	for _, set := range []bool{e.Text != "", e.Call != nil, e.Usage != nil, e.Stop != "", e.Raw != nil, e.End != nil} {
+	for _, set := range []bool{e.Text != "", e.Call != nil, e.Usage != nil, e.Unreported != nil, e.Retried != nil, e.Stop != "", e.Raw != nil, e.End != nil} {
 		if set {
 			n++
 		}

@@ -37,6 +37,8 @@ func Check(calls []Call, names []string) []error {
 		checkValue("each", c.Each, report)
 		checkValue("with", c.With, report)
 		report(checkSave(c.Save, names))
+		c.Expect.check(report)
+		report(c.checkMustSucceed())
 	}
 
 	return problems

@@ -123,17 +123,5 @@ func memberNames(owner any) []string {
 		return slices.AppendSeq([]string{}, slices.Values(slices.Sorted(maps.Keys(m))))
 	}
 
-	t := reflect.TypeOf(owner)
-	if t == nil || t.Kind() != reflect.Struct {
-		return nil
-	}
-
-	var out []string
-	for _, f := range reflect.VisibleFields(t) {
-		if f.IsExported() && !f.Anonymous {
-			out = append(out, f.Name)
-		}
-	}
-
-	return out
+	return Members(reflect.TypeOf(owner))
 }

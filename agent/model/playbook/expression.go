@@ -9,9 +9,12 @@ import (
 
 	"github.com/expr-lang/expr"
 	"github.com/expr-lang/expr/ast"
+	"github.com/expr-lang/expr/builtin"
 	"github.com/expr-lang/expr/parser"
 	"github.com/expr-lang/expr/types"
 	"github.com/expr-lang/expr/vm"
+
+	"rouse/internal/text"
 )
 
 // maxExpression bounds an expression, in bytes: deeper nesting would end the process.
@@ -19,6 +22,8 @@ const maxExpression = 8 << 10
 
 // marker begins a string that is an expression.
 const marker = "= "
+
+var noName = regexp.MustCompile(`^unknown name (\S+)`)
 
 var unknownName = regexp.MustCompile(` is broken: unknown name (\S+)`)
 
@@ -53,13 +58,13 @@ func mapSorted(v any, item func(key string, value any) any) (any, error) {
 }
 
 // evaluate computes an expression.
-func evaluate(name, text string, data map[string]any) (any, error) {
+func evaluate(name, source string, data map[string]any) (any, error) {
 	names := types.Map{} // names are known before it runs, types are not
 	for key := range data {
 		names[key] = types.Any
 	}
 
-	program, err := compile(name, text, names)
+	program, err := compile(name, source, names)
 	if err != nil {
 		if m := unknownName.FindStringSubmatch(err.Error()); m != nil {
 			return nil, fmt.Errorf("the expression of %s uses %q, which this run does not have; it has %s", name, m[1], strings.Join(memberNames(data), ", "))
@@ -75,25 +80,42 @@ func evaluate(name, text string, data map[string]any) (any, error) {
 	return v, nil
 }
 
-func compile(name, text string, names types.Map) (*vm.Program, error) {
-	if len(text) > maxExpression {
+func compile(name, source string, names types.Map) (*vm.Program, error) {
+	if len(source) > maxExpression {
 		return nil, fmt.Errorf("the expression of %s is longer than %d bytes", name, maxExpression)
 	}
 
-	program, err := expr.Compile(text, append(languageOptions(), expr.Env(names))...)
+	program, err := expr.Compile(source, append(languageOptions(), expr.Env(names))...)
 	if err != nil {
-		return nil, fmt.Errorf("the expression of %s is broken: %s", name, firstLine(err))
+		return nil, broken(name, err)
 	}
 	return program, nil
 }
 
+// functions are the functions that every expression has.
+func functions() []string {
+	return slices.DeleteFunc(slices.Clone(builtin.Names), func(name string) bool { return name == "now" })
+}
+
+// broken is the error of an expression that cannot be computed, whatever the data of the run. A name that
+// is not known here is that of a function, whose nearest is asked for.
+func broken(name string, err error) error {
+	what := firstLine(err)
+	if m := noName.FindStringSubmatch(what); m != nil {
+		if ask := text.DidYouMean(m[1], functions()); ask != "" {
+			what += "; " + ask
+		}
+	}
+	return fmt.Errorf("the expression of %s is broken: %s", name, what)
+}
+
 // checkExpression says whether an expression can be computed if all that it names exists.
-func checkExpression(name, text string) error {
+func checkExpression(name, source string) error {
 	// Declares every name that the expression uses, so that only its form and its functions are
 	// checked: the data of a run is not known yet.
 	names := types.Map{}
-	if len(text) <= maxExpression {
-		if tree, err := parser.Parse(text); err == nil {
+	if len(source) <= maxExpression {
+		if tree, err := parser.Parse(source); err == nil {
 			v := identifiers{used: map[string]int{}}
 			ast.Walk(&tree.Node, &v)
 			for id, n := range v.used {
@@ -104,7 +126,7 @@ func checkExpression(name, text string) error {
 		}
 	}
 
-	_, err := compile(name, text, names)
+	_, err := compile(name, source, names)
 	return err
 }
 

@@ -30,17 +30,26 @@ type Call struct {
 	If      string         // an expression; false skips the call
 	Each    any            // a list, or an expression that gives one: the call is made for each item
 	OnError string         // fail (default) or continue
-	Line    int            // in the configuration, for messages
+	// MustSucceed says whether an exit code other than 0, or a status of 400 and above, is a failure of the
+	// call, of a tool that reports one; nil: it is, unless Expect names the codes.
+	MustSucceed *bool
+	Expect      Expect
+	Line        int // in the configuration, for messages
 }
 
 // Options are a playbook and the data of its templates.
 type Options struct {
 	Calls []Call
 	Data  map[string]any
-	// Recorded says whether a call has a result of an earlier attempt; nil: none has.
-	Recorded func(key string) bool
+	// Recorded is the envelope that a call has of an earlier attempt, and whether it was begun in one; nil: none was.
+	Recorded func(key string) (envelope json.RawMessage, begun bool)
+	// Forget is told of each call whose recorded result is not what is expected of it, before it is asked for:
+	// a call that failed is made again where its attempt failed with it. nil: every result stands.
+	Forget func(key string)
 	// Skipped says whether the owner decided that a call is not made; nil: none is skipped.
 	Skipped func(key string) bool
+	// Redact removes secrets from what a summary or a message cuts; nil: there are none.
+	Redact func(text string) string
 }
 
 // RemovableItem is an item of an each that may be gone, like a file. It keeps its place in the list,
@@ -57,7 +66,10 @@ type Provider struct {
 	item    int
 	pending string // key of the call whose result comes with the next request
 
-	recorded, skipped func(key string) bool
+	recorded func(key string) (json.RawMessage, bool)
+	forget   func(key string)
+	skipped  func(key string) bool
+	redact   func(text string) string
 }
 
 // New returns the provider of one attempt. A playbook with a mistake does not start, not even with
@@ -73,7 +85,14 @@ func New(o Options) (*Provider, error) {
 	// Copied, because results are saved in it.
 	data := map[string]any{}
 	maps.Copy(data, o.Data)
-	p := &Provider{calls: o.Calls, data: data, recorded: o.Recorded, skipped: o.Skipped}
+	p := &Provider{calls: o.Calls, data: data, recorded: o.Recorded, forget: o.Forget, skipped: o.Skipped, redact: o.Redact}
+	if p.recorded == nil {
+		p.recorded = func(string) (json.RawMessage, bool) { return nil, false }
+	}
+	if p.redact == nil {
+		p.redact = func(text string) string { return text }
+	}
+
 	for _, c := range o.Calls {
 		p.tally = append(p.tally, tally{name: c.Name})
 	}
@@ -94,11 +113,20 @@ func (p *Provider) Stream(ctx context.Context, r model.Request) iter.Seq2[model.
 		case err != nil: // an end with an outcome: an error of a provider would be a turn that failed
 			yield(model.Event{End: &model.End{Outcome: domain.OutcomeError, Error: err.Error()}}, nil)
 		case call == nil:
-			yield(model.Event{End: &model.End{Outcome: domain.OutcomeSuccess, Summary: summary(p.tally)}}, nil)
+			yield(model.Event{End: &model.End{Outcome: domain.OutcomeSuccess, Summary: p.Summary()}}, nil)
 		default:
 			yield(model.Event{Call: call}, nil)
 		}
 	}
+}
+
+// Summary says what was done so far: all of it, when the run is over.
+func (p *Provider) Summary() string {
+	reached := p.tally[:p.index]
+	if p.index < len(p.tally) && p.tally[p.index].begun() {
+		reached = p.tally[:p.index+1]
+	}
+	return summary(reached)
 }
 
 // nextCall records the result of the last call and finds the next one, nil after the last.
@@ -149,29 +177,36 @@ func (p *Provider) recordResult(results []model.Result) error {
 		return fmt.Errorf("%s gave no result", p.label())
 	}
 
-	var e struct {
-		OK      bool            `json:"ok"`
-		Kind    string          `json:"kind"`
-		Message string          `json:"message"`
-		Result  json.RawMessage `json:"result"`
+	e, result, err := readEnvelope(results[at].Envelope)
+	if err != nil {
+		return fmt.Errorf("the result of %s cannot be read: %w", p.label(), err)
 	}
 
-	err := json.Unmarshal(results[at].Envelope, &e)
-	result, err2 := decode(e.Result)
-	if err := errors.Join(err, err2); err != nil {
-		return fmt.Errorf("the result of %s cannot be read: %w", p.label(), err)
+	if e.OK {
+		why, err := p.unmet(result)
+		if err != nil {
+			return err
+		}
+		if why != "" {
+			e.OK, e.Kind, e.Message = false, kindUnmet, why
+		}
 	}
 
 	c, t := &p.calls[p.index], &p.tally[p.index]
 	switch {
 	case e.OK:
 		t.made++
-		t.detail = describeResult(result)
+		t.about, t.detail = p.describe(c.Name, result)
+	case c.OnError != onErrorContinue && slices.Contains([]string{kindUnmet, "execution_error"}, e.Kind): // which say no more
+		return fmt.Errorf("%s failed: %s", p.label(), e.Message)
 	case c.OnError != onErrorContinue:
 		return fmt.Errorf("%s failed: %s: %s", p.label(), e.Kind, e.Message)
 	default:
 		t.failed++
 		t.kind = e.Kind
+		if about, what := p.describe(c.Name, result); what != "" {
+			t.failure = about + ": " + what + ","
+		}
 		result = nil // later templates see nothing, and not the result of another item
 	}
 
@@ -181,6 +216,37 @@ func (p *Provider) recordResult(results []model.Result) error {
 
 	p.advance()
 	return nil
+}
+
+// envelope is what a playbook reads of a result.
+type envelope struct {
+	OK      bool            `json:"ok"`
+	Kind    string          `json:"kind"`
+	Message string          `json:"message"`
+	Result  json.RawMessage `json:"result"`
+}
+
+func readEnvelope(raw json.RawMessage) (e envelope, result any, err error) {
+	if err = json.Unmarshal(raw, &e); err == nil {
+		result, err = decode(e.Result)
+	}
+	return e, result, err
+}
+
+// failedBefore reports whether the current call succeeded in an earlier attempt, and did not come to what is
+// expected of it.
+func (p *Provider) failedBefore(key string) bool {
+	raw, _ := p.recorded(key)
+	if len(raw) == 0 {
+		return false
+	}
+
+	e, result, err := readEnvelope(raw)
+	if err != nil || !e.OK {
+		return false // which the loop deals with
+	}
+	why, err := p.unmet(result)
+	return why != "" || err != nil
 }
 
 // advance moves to the next item of an each, or to the next call.
@@ -247,6 +313,10 @@ func (p *Provider) currentCall() (*model.Call, error) {
 		return nil, err
 	}
 
+	if p.forget != nil && p.failedBefore(key) {
+		p.forget(key)
+	}
+
 	p.pending = key
 	return &model.Call{ID: key, Key: key, Name: c.Name, Args: args}, nil
 }
@@ -257,7 +327,8 @@ func (p *Provider) removed(key string) bool {
 		return false
 	}
 	item, ok := p.items[p.item].(RemovableItem)
-	return ok && item.Removed() && (p.recorded == nil || !p.recorded(key))
+	_, begun := p.recorded(key)
+	return ok && item.Removed() && !begun
 }
 
 func (p *Provider) evaluateIf(c *Call) (bool, error) {
@@ -272,7 +343,7 @@ func (p *Provider) evaluateIf(c *Call) (bool, error) {
 
 	b, ok := v.(bool)
 	if !ok {
-		return false, fmt.Errorf("if of %s gives %s, which is neither true nor false", p.label(), quoteValue(v))
+		return false, fmt.Errorf("if of %s gives %s, which is neither true nor false", p.label(), p.quoteValue(v))
 	}
 
 	return b, nil
@@ -287,7 +358,7 @@ func (p *Provider) evaluateEach(c *Call) ([]any, error) {
 	items, ok := toList(v)
 	switch {
 	case !ok:
-		return nil, fmt.Errorf("each of %s gives %s, which is not a list", p.label(), quoteValue(v))
+		return nil, fmt.Errorf("each of %s gives %s, which is not a list", p.label(), p.quoteValue(v))
 	case len(items) > maxEach:
 		return nil, fmt.Errorf("each of %s gives %d items, more than %d", p.label(), len(items), maxEach)
 	}
@@ -296,11 +367,20 @@ func (p *Provider) evaluateEach(c *Call) ([]any, error) {
 }
 
 func (p *Provider) arguments(c *Call) (json.RawMessage, error) {
-	if len(c.With) == 0 {
+	with := c.With
+	// Said only where it differs from what holds in playbooks: tools that report nothing do not know it.
+	if c.MustSucceed != nil || c.Expect.judges() {
+		with = maps.Clone(c.With)
+		if with == nil {
+			with = map[string]any{}
+		}
+		with[mustSucceed] = c.MustSucceed != nil && *c.MustSucceed
+	}
+	if len(with) == 0 {
 		return json.RawMessage("{}"), nil
 	}
 
-	v, err := expandValue(p.label()+" with", c.With, p.data)
+	v, err := expandValue(p.label()+" with", with, p.data)
 	if err != nil {
 		return nil, err
 	}
@@ -314,12 +394,12 @@ func (p *Provider) arguments(c *Call) (json.RawMessage, error) {
 }
 
 // quoteValue is a value for a message.
-func quoteValue(v any) string {
+func (p *Provider) quoteValue(v any) string {
 	switch v := v.(type) {
 	case nil:
 		return "nothing"
 	case string:
-		return fmt.Sprintf("%q", text.Truncate(v, maxDetail))
+		return fmt.Sprintf("%q", text.Truncate(p.redact(v), maxDetail))
 	}
-	return text.Truncate(show(v), maxDetail)
+	return text.Truncate(p.redact(show(v)), maxDetail)
 }

@@ -298,14 +298,14 @@ func TestCheck(t *testing.T) {
 		`call 3 (c, line 9): on_error "explode" is neither fail nor continue`,
 		"call 3 (c, line 9): the expression of if is broken: unexpected token EOF (1:3)",
 		`call 3 (c, line 9): save "Job" hides a name that every run has`,
-		`call 4 (d): the template of each[0] is broken: each[0]:1: function "nope" not defined`,
+		`call 4 (d): the template of each[0] is broken: each[0]:1: function "nope" not defined; did you mean "ne"?`,
 		"call 4 (d): the template of with.a uses define, block or template, which are not available: a template stands for itself",
 		"call 4 (d): the expression of with.b[0] is broken: unexpected token EOF (1:1)",
 		`call 4 (d): save "my-rows" is not a name: letters, digits and _, and no digit first`,
 		"call 5 (e): the expression of each is longer than 8192 bytes",
 		"call 5 (e): the template of with.a uses define, block or template, which are not available: a template stands for itself",
 		`call 5 (e): save "item" hides what each gives`,
-		"call 6 (f): the expression of each is broken: unknown name nope (1:1)",
+		"call 6 (f): the expression of each is broken: unknown name nope (1:1); did you mean \"none\"?",
 		"call 6 (f): the expression of with.a is broken: unknown name now (1:1)",
 		"call 6 (f): the expression of with.c is broken: invalid number of arguments (expected 1, got 2) (1:1)",
 		"call 6 (f): the expression of with.d is broken: invalid operation: + (mismatched types int and string) (1:3)",
@@ -371,7 +371,7 @@ func TestAbsentItems(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			p, err := playbook.New(playbook.Options{Calls: []playbook.Call{{Name: "take", Each: c.each, With: with(`{"path": "{{ .item.Path }}"}`), Save: "last"}},
-				Data: map[string]any{"Things": things}, Recorded: func(key string) bool { return key == "p1.3" }})
+				Data: map[string]any{"Things": things}, Recorded: func(key string) (json.RawMessage, bool) { return nil, key == "p1.3" }})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -1,6 +1,8 @@
 package playbook
 
 import (
+	"cmp"
+	"encoding/json"
 	"fmt"
 	"strings"
 
@@ -16,9 +18,13 @@ const (
 type tally struct {
 	name                  string
 	made, skipped, failed int
-	detail                string // of the last call that was made
+	about                 string // what the last call was about, instead of the name: a program
+	detail                string // what the last call that was made came to
 	kind                  string // of the last failure
+	failure               string // what it came to, where that is known
 }
+
+func (t tally) begun() bool { return t.made+t.skipped+t.failed > 0 }
 
 // summary says what a playbook did, in the order of its calls.
 func summary(all []tally) string {
@@ -30,18 +36,23 @@ func summary(all []tally) string {
 }
 
 func (t tally) String() string {
+	detail := ""
+	if t.detail != "" {
+		detail = ": " + t.detail
+	}
+
 	var out string
 	switch n := t.made + t.failed + t.skipped; {
 	case n == 0:
 		return t.name + " had no items"
 	case n == 1 && t.made == 1:
-		return t.name + t.detail
+		return t.about + detail
 	case n == 1 && t.skipped == 1:
 		return t.name + " skipped"
 	case n == 1:
-		return fmt.Sprintf("%s failed (%s) and was passed over", t.name, t.kind)
+		return fmt.Sprintf("%s failed (%s) and was passed over", cmp.Or(t.failure, t.name), t.kind)
 	case t.made == 1:
-		out = " once" + t.detail
+		out = " once" + detail
 	case t.made > 1:
 		out = fmt.Sprintf(" %d times", t.made)
 	}
@@ -61,30 +72,61 @@ func (t tally) String() string {
 	return t.name + out
 }
 
-// describeResult says in a few words what a result is, by the keys that the tools of rouse use.
-func describeResult(result any) string {
+// Describe says in a few words what a call of a tool came to, for a summary: "db_query: 2 rows".
+func Describe(name string, result json.RawMessage, redact func(string) string) string {
+	v, err := decode(result)
+	if err != nil {
+		return name
+	}
+	about, what := (&Provider{redact: redact}).describe(name, v)
+	return tally{name: name, made: 1, about: about, detail: what}.String()
+}
+
+// describe says in a few words what a result is, by the keys that the tools of rouse use, and what it is about:
+// the tool, or the program that it ran.
+func (p *Provider) describe(name string, result any) (about, what string) {
 	m, ok := result.(map[string]any)
 	if !ok {
-		return ""
+		return name, ""
 	}
+
+	count := func(key, thing string) string {
+		n, _ := m[key].(int64)
+		return text.Plural(n, thing)
+	}
+	if code, ok := m["exit_code"]; ok && m["program"] != nil {
+		return p.redact(show(m["program"])), "exit " + show(code) + ", " + count("lines", "line")
+	}
+
 	if n, ok := m["rows_imported"]; ok {
-		return ": " + countRows(n) + " into " + show(m["table"])
+		return name, countRows(n) + " into " + show(m["table"])
 	}
 	if items, ok := m["rows"].([]any); ok {
-		return ": " + countRows(len(items))
+		return name, countRows(len(items))
 	}
 
 	if n, ok := m["count"]; ok {
-		return ": " + countRows(n)
+		return name, countRows(n)
+	}
+
+	switch committed, ok := m["committed"].(bool); {
+	case ok && committed:
+		return name, count("files", "file") + " on " + text.Truncate(p.redact(show(m["branch"])), maxDetail)
+	case ok:
+		return name, "nothing to commit"
+	}
+
+	if status, ok := m["status"].(int64); ok && m["url"] != nil {
+		return name, fmt.Sprintf("%d from %s", status, text.Truncate(p.redact(show(m["url"])), maxDetail))
 	}
 
 	for _, key := range []string{"title", "path", "text", "id"} {
 		if v, ok := m[key]; ok {
-			return ": " + text.Truncate(text.Collapse(show(v)), maxDetail)
+			return name, text.Truncate(text.Collapse(p.redact(show(v))), maxDetail)
 		}
 	}
 
-	return ""
+	return name, ""
 }
 
 func countRows(n any) string {

@@ -12,6 +12,8 @@ import (
 	"text/template"
 	"text/template/parse"
 	"time"
+
+	"rouse/internal/text"
 )
 
 const (
@@ -50,16 +52,27 @@ func CheckTemplate(name, text string) error {
 	return err
 }
 
+var noFunction = regexp.MustCompile(`function "([^"]+)" not defined$`)
+
+// templateFunctions are those of text/template.
+var templateFunctions = strings.Fields("and call eq ge gt html index js le len lt ne not or print printf println slice urlquery")
+
 // parseTemplate also says whether the dot is something other than the data in some places.
-func parseTemplate(name, text string, w *quota) (t *template.Template, scoped bool, err error) {
+func parseTemplate(name, source string, w *quota) (t *template.Template, scoped bool, err error) {
 	// Counted before parsing, because the parser itself would recurse as deep.
-	if strings.Count(text, "{{") > maxActions {
+	if strings.Count(source, "{{") > maxActions {
 		return nil, false, fmt.Errorf("the template of %s has more than %d actions", name, maxActions)
 	}
 
-	t, err = template.New(templateTag).Option("missingkey=error").Funcs(w.functions()).Parse(text)
+	t, err = template.New(templateTag).Option("missingkey=error").Funcs(w.functions()).Parse(source)
 	if err != nil {
-		return nil, false, fmt.Errorf("the template of %s is broken: %s", name, strings.Replace(err.Error(), "template: "+templateTag, name, 1))
+		what := strings.Replace(err.Error(), "template: "+templateTag, name, 1)
+		if m := noFunction.FindStringSubmatch(what); m != nil {
+			if ask := text.DidYouMean(m[1], templateFunctions); ask != "" {
+				what += "; " + ask
+			}
+		}
+		return nil, false, fmt.Errorf("the template of %s is broken: %s", name, what)
 	}
 
 	// A define makes a further template, even one that is never used.
@@ -177,7 +190,7 @@ func show(v any) string {
 	case string:
 		return v
 	case float64:
-		return strconv.FormatFloat(v, 'f', -1, 64)
+		return strconv.FormatFloat(text.Decimal(v), 'f', -1, 64)
 	case fmt.Stringer:
 		if t, ok := v.(time.Time); ok {
 			return t.Format(time.RFC3339)

@@ -137,3 +137,13 @@ func FuzzCheck(f *testing.F) {
 		}
 	})
 }
+
+// Numbers are written as a person writes them, also those that an expression has worked out.
+func TestTemplateNumbers(t *testing.T) {
+	t.Parallel()
+	tenth := 0.1
+	got, err := playbook.Expand("t", "{{ .sum }} {{ .large }} {{ .whole }} {{ .third }}", map[string]any{"sum": tenth + 0.2, "large": 1234567.5, "whole": 2500000.0, "third": 1 / 3.0})
+	if err != nil || got != "0.3 1234567.5 2500000 0.3333333333333333" {
+		t.Errorf("%q, %v", got, err)
+	}
+}

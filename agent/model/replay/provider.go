@@ -135,6 +135,13 @@ func (x Exchange) Events(yield func(model.Event, error) bool) {
 		}
 	}
 
+	if x.Unreported != nil {
+		u := x.Unreported.Model()
+		if !yield(model.Event{Unreported: &u}, nil) {
+			return
+		}
+	}
+
 	if x.Fault != nil {
 		yield(model.Event{}, x.Fault.Err())
 		return

@@ -119,7 +119,37 @@ type Answer struct {
 	Stop  string          `json:"stop,omitempty"`
 	Raw   json.RawMessage `json:"raw,omitempty"`
 	Usage *Usage          `json:"usage,omitempty"` // nil: it was not reported
+	// What it may have cost beyond Usage; nil: the provider did not say.
+	Unreported *Unreported `json:"unreported,omitempty"`
 }
+
+// Unreported is model.Unreported.
+type Unreported struct {
+	Requests int    `json:"requests,omitempty"`
+	Bytes    int    `json:"bytes,omitempty"`
+	Begun    *Usage `json:"begun,omitempty"`
+}
+
+// NewUnreported is what a provider said.
+func NewUnreported(u model.Unreported) *Unreported {
+	out := &Unreported{Requests: u.Requests, Bytes: u.Bytes}
+	if u.Begun != (model.Usage{}) {
+		out.Begun = NewUsage(u.Begun)
+	}
+	return out
+}
+
+// Model converts it to that of package model, within what is possible.
+func (u Unreported) Model() model.Unreported {
+	out := model.Unreported{Requests: min(max(u.Requests, 0), maxRequests), Bytes: min(max(u.Bytes, 0), maxLine)}
+	if u.Begun != nil {
+		out.Begun = u.Begun.Model()
+	}
+	return out
+}
+
+// maxRequests bounds the requests of a turn that a recording can claim.
+const maxRequests = 1000
 
 // inTranscript says whether a transcript holds anything of the answer: the loop leaves empty ones
 // out.
@@ -149,6 +179,7 @@ type Fault struct {
 	Retryable bool           `json:"retryable,omitempty"`
 	Refused   bool           `json:"refused,omitempty"` // nothing is paid for it
 	Outcome   domain.Outcome `json:"outcome,omitempty"`
+	Feedback  string         `json:"feedback,omitempty"` // what the model was told when it was asked again
 }
 
 // Err is the fault as a provider returns it.
@@ -156,7 +187,7 @@ func (f Fault) Err() error {
 	if f.Kind == "" {
 		return &stopped{f.Message, f.Outcome}
 	}
-	return &model.Error{Kind: model.ErrorKind(f.Kind), Message: f.Message, Retryable: f.Retryable, Refused: f.Refused}
+	return &model.Error{Kind: model.ErrorKind(f.Kind), Message: f.Message, Retryable: f.Retryable, Refused: f.Refused, Feedback: f.Feedback}
 }
 
 // stopped is the end of a run that came while its model was answering. The loop reads its outcome.

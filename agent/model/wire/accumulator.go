@@ -5,9 +5,12 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"strings"
 
 	"rouse/agent/model"
+	"rouse/internal/text"
 )
 
 // Stop reasons that only this package knows, beside those of package model. Neither reaches a
@@ -25,6 +28,9 @@ type Accumulator struct {
 	FinishReason string // in the server's words, in lower case; "" until it has given one
 	StopReason   string // one of model.Stop… or of the two above; "" for an unknown FinishReason
 	Paused       bool   // the model is to be asked to continue
+
+	answering bool // the server accepted the last request
+	textBytes int  // of its answer
 }
 
 // PartialCall is a call that arrives in fragments.
@@ -86,7 +92,9 @@ func (c *Client) stopReason(a *Accumulator) (string, error) {
 	case a.StopReason == StopServerError || a.Paused:
 		return "", c.newError(model.KindUnavailable, true, "the model %s at %s gave up in the middle of its answer (%s)", c.endpoint.Model, c.shownURL, a.FinishReason)
 	case a.StopReason == StopInvalidCall:
-		return "", c.newError(model.KindInvalidResponse, true, "the model %s at %s made a call that cannot be read (%s)", c.endpoint.Model, c.shownURL, a.FinishReason)
+		e := c.newError(model.KindInvalidResponse, true, "the model %s at %s made a call that cannot be read (%s)", c.endpoint.Model, c.shownURL, a.FinishReason)
+		e.Feedback = "Your last answer made a call that cannot be read. Make it again, with its arguments as one JSON object."
+		return "", e
 	case a.StopReason == model.StopLength && calls:
 		// The same request would end the same way: this costs tokens, and is not repeated.
 		return "", c.newError(model.KindTruncated, false, "the answer of the model %s was cut off inside a call because it grew too long; raise max_output", c.endpoint.Model)
@@ -115,9 +123,15 @@ func (c *Client) completeCalls(a *Accumulator) ([]model.Call, error) {
 		args, ok := parseArgs(call.Args.String())
 		switch {
 		case call.Name == "":
-			return nil, c.newError(model.KindInvalidResponse, true, "the model %s at %s made a call without a name", c.endpoint.Model, c.shownURL)
+			e := c.newError(model.KindInvalidResponse, true, "the model %s at %s made a call without a name", c.endpoint.Model, c.shownURL)
+			e.Feedback = "Your last answer made a call without the name of a tool. Make it again, by its name."
+			return nil, e
 		case !ok:
-			return nil, c.newError(model.KindInvalidResponse, true, "the model %s at %s called %s with arguments that are not a JSON object", c.endpoint.Model, c.shownURL, c.redactor.Replace(call.Name))
+			name := c.redactor.Replace(call.Name)
+			e := c.newError(model.KindInvalidResponse, true, "the model %s at %s called %s with arguments that are not a JSON object", c.endpoint.Model, c.shownURL, name)
+			e.Feedback = fmt.Sprintf("Your last answer called %s with arguments that are not a JSON object (%s): %s\nNone of its calls was made. Make them again, each with its arguments as one JSON object.",
+				name, jsonProblem(args), text.Truncate(c.redactor.Replace(string(args)), maxErrorText))
+			return nil, e
 		}
 
 		if call.ID == "" || seen[call.ID] { // else its result could not be matched to it
@@ -133,8 +147,8 @@ func (c *Client) completeCalls(a *Accumulator) ([]model.Call, error) {
 
 // parseArgs reads the arguments of a call: no text means no arguments, and some models encode
 // their JSON as a string once more.
-func parseArgs(text string) (json.RawMessage, bool) {
-	raw := bytes.TrimSpace([]byte(text))
+func parseArgs(written string) (json.RawMessage, bool) {
+	raw := bytes.TrimSpace([]byte(written))
 	if len(raw) == 0 || string(raw) == "null" {
 		return json.RawMessage("{}"), true
 	}
@@ -144,6 +158,20 @@ func parseArgs(text string) (json.RawMessage, bool) {
 		raw = bytes.TrimSpace([]byte(inner))
 	}
 	return raw, len(raw) > 0 && raw[0] == '{' && json.Valid(raw)
+}
+
+// jsonProblem says why arguments are no JSON object.
+func jsonProblem(args []byte) string {
+	var object map[string]json.RawMessage
+	err := json.Unmarshal(args, &object)
+	var syntax *json.SyntaxError
+	switch {
+	case errors.As(err, &syntax):
+		return fmt.Sprintf("after %d bytes: %v", syntax.Offset, syntax)
+	case err != nil:
+		return "it is another kind of value"
+	}
+	return "it is null"
 }
 
 // newCallID is for a call whose own id is missing or taken (OSA-09).

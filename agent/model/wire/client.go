@@ -77,6 +77,7 @@ type Client struct {
 	endpoint   Endpoint
 	dialect    Dialect
 	url        string // of the endpoint
+	base       *url.URL
 	shownURL   string // BaseURL for messages: without credentials and query
 	host       string
 	httpClient *retryablehttp.Client
@@ -131,7 +132,7 @@ func New(e Endpoint, d Dialect) (*Client, error) {
 	}
 
 	e.Headers = maps.Clone(e.Headers)
-	c := &Client{endpoint: e, dialect: d, host: u.Hostname(), redactor: newRedactor(e, u)}
+	c := &Client{endpoint: e, dialect: d, host: u.Hostname(), redactor: newRedactor(e, u), base: u.JoinPath()}
 	at := u.JoinPath(d.Path)
 	if d.Query != "" {
 		at.RawQuery = strings.Trim(at.RawQuery+"&"+d.Query, "&")
@@ -162,7 +163,8 @@ func (c *Client) Stream(ctx context.Context, x Exchange) iter.Seq2[model.Event, 
 		ctx, cancel := context.WithTimeoutCause(ctx, c.endpoint.Timeout, c.timeoutError("did not finish its answer within", c.endpoint.Timeout))
 		defer cancel()
 
-		err := c.runTurn(ctx, x, func(e model.Event) bool { return yield(e, nil) })
+		lost := &lostRequests{}
+		err := c.runTurn(context.WithValue(ctx, lostKey{}, lost), x, lost, func(e model.Event) bool { return yield(e, nil) })
 		if err == nil || errors.Is(err, errStopped) {
 			return
 		}
@@ -176,29 +178,47 @@ func (c *Client) Stream(ctx context.Context, x Exchange) iter.Seq2[model.Event, 
 }
 
 // runTurn sends the request, and once more for each pause of the answer, then emits its calls.
-func (c *Client) runTurn(ctx context.Context, x Exchange, emit emit) error {
+func (c *Client) runTurn(ctx context.Context, x Exchange, lost *lostRequests, emit emit) error {
 	a := &Accumulator{}
 	var paid model.Usage
 	failure := c.roundTrip(ctx, x, a, emit)
 	for n := 1; failure == nil && a.Paused && n < maxRounds; n++ {
 		// Each round is billed by itself. Parts and calls accumulate: the rounds are one answer.
 		paid = addUsage(paid, a.Usage)
-		a.Paused, a.Usage, a.FinishReason, a.StopReason = false, nil, "", ""
+		a.Paused, a.answering, a.Usage, a.FinishReason, a.StopReason = false, false, nil, "", ""
 		failure = c.roundTrip(ctx, x, a, emit)
 	}
-	if failure != nil {
+	if errors.Is(failure, errStopped) {
 		return failure
 	}
 
-	// The usage of an incomplete answer is only that of its beginning, so it is not reported.
-	// That of a complete one is, even if it turns out below to be unusable: it was paid for.
-	if paid = addUsage(paid, a.Usage); a.FinishReason != "" && paid != (model.Usage{}) && !emit(model.Event{Usage: &paid}) {
+	// The usage of an incomplete answer is only that of its beginning. That of a complete one is
+	// reported even if it turns out below to be unusable: it was paid for.
+	whole := failure == nil && a.FinishReason != ""
+	if whole {
+		paid = addUsage(paid, a.Usage)
+	}
+
+	if paid != (model.Usage{}) && !emit(model.Event{Usage: &paid}) {
 		return errStopped
 	}
-	if ctx.Err() != nil {
+	if u := c.unreported(a, lost, whole, failure); (u.Requests > 0 || !whole) && !emit(model.Event{Unreported: &u}) {
+		return errStopped
+	}
+
+	switch {
+	case failure != nil:
+		return failure
+	case ctx.Err() != nil:
 		return ctx.Err() // nobody waits for this answer any more, so it must not make calls
 	}
 
+	if again := lost.retried; again.Times > 0 {
+		again.Last = c.redactor.Replace(again.Last)
+		if !emit(model.Event{Retried: &again}) {
+			return errStopped
+		}
+	}
 	return c.deliver(a, emit)
 }
 
@@ -210,8 +230,10 @@ func (c *Client) roundTrip(ctx context.Context, x Exchange, a *Accumulator, emit
 	}
 	defer resp.Body.Close()
 
+	a.answering, a.textBytes = true, 0
 	return c.readAnswer(resp, func(f Frame) error {
 		text, err := x.Decode(f, a)
+		a.textBytes += len(text)
 		if text != "" && !emit(model.Event{Text: text}) {
 			return errStopped
 		}

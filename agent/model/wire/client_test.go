@@ -114,8 +114,8 @@ func TestClassify(t *testing.T) {
 		retryable bool
 	}{
 		{400, "API key not valid. Please pass a valid API key.", model.KindAuth, false},
-		{400, "Your credit balance is too low to access the Anthropic API.", model.KindRateLimited, false},
-		{400, "You have reached your specified API usage limits. You will regain access on 2026-12-01.", model.KindRateLimited, false},
+		{400, "Your credit balance is too low to access the Anthropic API.", model.KindQuota, false},
+		{400, "You have reached your specified API usage limits. You will regain access on 2026-12-01.", model.KindQuota, false},
 		{400, "prompt is too long: 208310 tokens > 200000 maximum", model.KindContextOverflow, false},
 		{400, "input length and `max_tokens` exceed context limit: 197202 + 21333 > 200000", model.KindContextOverflow, false},
 		{400, "the input length exceeds the context length", model.KindContextOverflow, false},

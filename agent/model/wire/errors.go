@@ -62,8 +62,13 @@ func (c *Client) timeoutError(what string, d time.Duration) *model.Error {
 	return c.newError(model.KindUnavailable, true, "the model %s at %s %s %s", c.endpoint.Model, c.shownURL, what, d)
 }
 
+// hinter is the part of an Exchange that says what to do about a failure.
+type hinter interface {
+	Hint(kind model.ErrorKind, status int, refusal ServerError) string
+}
+
 // unreachableError is for a request that got no response.
-func (c *Client) unreachableError(x Exchange, err error) error {
+func (c *Client) unreachableError(x hinter, err error) error {
 	var idle *idleTimeout
 	if errors.As(err, &idle) {
 		return idle.error
@@ -167,13 +172,14 @@ func describeBody(text string) string {
 }
 
 // statusError is for a response whose status is not a success.
-func (c *Client) statusError(x Exchange, resp *http.Response, serverErr ServerError) error {
+func (c *Client) statusError(x hinter, resp *http.Response, serverErr ServerError) error {
 	kind, retryable := classify(resp.StatusCode, serverErr)
 	e := c.newError(kind, retryable, "the model server %s answered %s for the model %s: %s", c.shownURL, resp.Status, c.endpoint.Model, serverErr.Message)
-	e.RetryAfter, _ = retryAfter(resp)
+	if e.RetryAfter, _ = retryAfter(resp); e.RetryAfter == 0 {
+		e.RetryAfter = namedWait(serverErr.Message, time.Now())
+	}
 
-	// After a timeout of the server or a gateway the model may have been at work, and be billed.
-	e.Refused = resp.StatusCode != http.StatusGatewayTimeout && resp.StatusCode != http.StatusRequestTimeout
+	e.Refused = !maybeBilled(resp.StatusCode)
 	hint := x.Hint(kind, resp.StatusCode, serverErr)
 	switch {
 	case hint != "":
@@ -206,7 +212,9 @@ func (c *Client) APIError(data []byte) error {
 	}
 
 	kind, retryable := classify(status, serverErr)
-	return c.newError(kind, retryable, "the model %s at %s failed instead of answering: %s", c.endpoint.Model, c.shownURL, serverErr.Message)
+	e := c.newError(kind, retryable, "the model %s at %s failed instead of answering: %s", c.endpoint.Model, c.shownURL, serverErr.Message)
+	e.RetryAfter = namedWait(serverErr.Message, time.Now())
+	return e
 }
 
 // InvalidChunk is for a frame that the API does not allow.
@@ -247,7 +255,7 @@ func classify(status int, serverErr ServerError) (model.ErrorKind, bool) {
 		holds("prompt is too long", "input token count", "maximum number of tokens", "reduce the length", "request_too_large")
 	switch {
 	case status == http.StatusPaymentRequired, holds("insufficient_quota", "api usage limits", "credit balance"):
-		return model.KindRateLimited, false // waiting does not help: somebody has to pay
+		return model.KindQuota, false
 	case status == http.StatusUnauthorized, status == http.StatusForbidden:
 		return model.KindAuth, false
 	case status == http.StatusTooManyRequests:

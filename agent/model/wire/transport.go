@@ -2,12 +2,19 @@ package wire
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"math/rand/v2"
 	"net/http"
+	"net/http/httptrace"
+	"net/url"
 	"regexp"
+	"strconv"
+	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/go-retryablehttp"
@@ -54,13 +61,38 @@ func newTransport() http.RoundTripper {
 	return pool
 }
 
-// checkRetry is the library's policy, bounded by the time that the caller has. It returns no
-// error: the library would return it together with a response whose body is still open.
+// checkRetry is the library's policy, bounded by the time that the caller has, for requests that cost
+// nothing: one that may be billed is not repeated without its caller, who counts what it takes. It returns
+// no error: the library would return it together with a response whose body is still open.
 func checkRetry(ctx context.Context, resp *http.Response, err error) (retry bool, _ error) {
-	if worthWaiting(ctx, resp, err) {
+	if worthWaiting(ctx, resp, err) && !anyLost(ctx) {
 		retry, _ = retryablehttp.DefaultRetryPolicy(ctx, resp, err)
 	}
+	if retry {
+		noteRetry(ctx, resp, err)
+	}
 	return retry, nil
+}
+
+// noteRetry notes why a turn is asked again, without what may hold credentials.
+func noteRetry(ctx context.Context, resp *http.Response, err error) {
+	lost, ok := ctx.Value(lostKey{}).(*lostRequests)
+	if !ok {
+		return
+	}
+
+	lost.retried.Times++
+	var outer *url.Error
+	for errors.As(err, &outer) {
+		err = outer.Err
+	}
+
+	switch {
+	case err != nil:
+		lost.retried.Last = err.Error()
+	case resp != nil:
+		lost.retried.Last = resp.Status
+	}
 }
 
 // worthWaiting says whether another attempt can begin before the turn is over.
@@ -132,8 +164,11 @@ type idleTransport struct {
 func (l *idleTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	ctx, cancel := context.WithCancelCause(req.Context())
 	timer := time.AfterFunc(l.client.endpoint.Idle, func() { cancel(&idleTimeout{l.client.timeoutError("sent nothing for", l.client.endpoint.Idle)}) })
-	resp, err := l.next.RoundTrip(req.WithContext(ctx))
+	var sent atomic.Bool
+	traced := httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{WroteRequest: func(i httptrace.WroteRequestInfo) { sent.Store(i.Err == nil) }})
+	resp, err := l.next.RoundTrip(req.WithContext(traced))
 	timer.Stop()
+	countLost(req.Context(), sent.Load(), resp)
 	if err != nil {
 		defer cancel(nil)
 		return nil, idleCause(ctx, err)
@@ -161,7 +196,42 @@ func moveRetryDelay(resp *http.Response) {
 	resp.Body = &readCloser{io.MultiReader(bytes.NewReader(text), resp.Body), resp.Body}
 	if m := retryDelay.FindSubmatch(text); m != nil {
 		resp.Header.Set("Retry-After", string(m[1]))
+	} else if wait := namedWait(string(text), time.Now()); wait > 0 {
+		resp.Header.Set("Retry-After", fmt.Sprintf("%.3f", wait.Seconds()))
 	}
+}
+
+// A server that refuses for now may say for how long in its message alone: "Please try again in
+// 6h13m20s", "retry after 90 seconds", "You will regain access on 2026-12-01 at 00:00 UTC".
+var (
+	namedSpan    = regexp.MustCompile(`(?i)\b(?:again|retry|retrying|resets?) (?:in|after) (?:about )?((?:\d+(?:\.\d+)? ?(?:ms|milliseconds?|seconds?|secs?|minutes?|mins?|hours?|hrs?|days?|[smhd])\b,? ?(?:and )?|\d+(?:\.\d+)?(?:ms|[smhd]))+)`)
+	namedPart    = regexp.MustCompile(`(?i)(\d+(?:\.\d+)?) ?(ms|mil|s|m|h|d)`)
+	namedInstant = regexp.MustCompile(`(?i)\bregain access on (\d{4}-\d\d-\d\d)(?: at (\d\d:\d\d) UTC)?`)
+)
+
+// longestNamed bounds what a message can ask for.
+const longestNamed = 31 * 24 * time.Hour
+
+// namedWait is how long a server asks to wait by its message, 0 where it does not.
+func namedWait(message string, now time.Time) time.Duration {
+	wait := time.Duration(0)
+	if m := namedSpan.FindStringSubmatch(message); m != nil {
+		units := map[string]time.Duration{"ms": time.Millisecond, "mil": time.Millisecond, "s": time.Second, "m": time.Minute, "h": time.Hour, "d": 24 * time.Hour}
+		for _, part := range namedPart.FindAllStringSubmatch(m[1], -1) {
+			n, err := strconv.ParseFloat(part[1], 64)
+			if err != nil || n > longestNamed.Seconds()*1000 {
+				return 0
+			}
+			wait += time.Duration(n * float64(units[strings.ToLower(part[2])]))
+		}
+	} else if m := namedInstant.FindStringSubmatch(message); m != nil {
+		at, err := time.Parse("2006-01-02 15:04", m[1]+" "+cmp.Or(m[2], "00:00"))
+		if err != nil {
+			return 0
+		}
+		wait = at.Sub(now)
+	}
+	return min(max(wait, 0), longestNamed)
 }
 
 // readCloser is a response body whose beginning was read and put back.

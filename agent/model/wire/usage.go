@@ -2,8 +2,12 @@ package wire
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
+	"errors"
 	"math"
+	"net/http"
+	"sync/atomic"
 
 	"rouse/agent/model"
 )
@@ -36,4 +40,66 @@ func addUsage(a model.Usage, b *model.Usage) model.Usage {
 		return a
 	}
 	return model.Usage{Input: a.Input + b.Input, Output: a.Output + b.Output, Cached: a.Cached + b.Cached, Written: a.Written + b.Written}
+}
+
+// lostRequests counts the requests of a turn that reached the server and got no answer: what they cost
+// nobody says. Beside them it notes those after which the turn was asked again.
+type lostRequests struct {
+	n       atomic.Int32
+	retried model.Retried
+}
+
+// lostKey is where the context of a turn has its lostRequests.
+type lostKey struct{}
+
+// countLost counts a request that was sent in full and got no response (nil), or that of a gateway
+// behind which the model may be at work.
+func countLost(ctx context.Context, sent bool, resp *http.Response) {
+	if resp != nil {
+		sent = maybeBilled(resp.StatusCode)
+	}
+	if lost, ok := ctx.Value(lostKey{}).(*lostRequests); ok && sent {
+		lost.n.Add(1)
+	}
+}
+
+// anyLost says whether a request of the turn is lost.
+func anyLost(ctx context.Context) bool {
+	lost, ok := ctx.Value(lostKey{}).(*lostRequests)
+	return ok && lost.n.Load() > 0
+}
+
+// maybeBilled says of the status of an error whether the model may have been at work all the same:
+// after a timeout of the server or a gateway.
+func maybeBilled(status int) bool {
+	return status == http.StatusGatewayTimeout || status == http.StatusRequestTimeout
+}
+
+// unreported is what a turn may have cost beyond the usage that its server reported. whole: its last
+// answer is complete.
+func (c *Client) unreported(a *Accumulator, lost *lostRequests, whole bool, failure error) model.Unreported {
+	u := model.Unreported{Requests: int(lost.n.Load())}
+	counted := whole && a.Usage != nil && *a.Usage != (model.Usage{})
+	if !a.answering || counted {
+		return u
+	}
+
+	arrived := a.textBytes
+	for _, call := range a.Calls {
+		arrived += len(call.Name) + call.Args.Len()
+	}
+	for _, p := range a.Parts {
+		arrived += len(p.Opaque)
+	}
+
+	var e *model.Error
+	if arrived == 0 && errors.As(failure, &e) && e.Free() {
+		return u // an error in place of an answer
+	}
+
+	u.Requests, u.Bytes = u.Requests+1, arrived
+	if a.Usage != nil {
+		u.Begun = *a.Usage
+	}
+	return u
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	_ "embed"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -31,19 +32,21 @@ const minSummary = 30
 var (
 	todoSpec = tool.Spec{
 		Name: "todo", Description: todoText, Effect: domain.EffectRead, Class: tool.ClassPlan, Scope: tool.ScopeRun, Writes: tool.WritesNothing,
+		Args: reflect.TypeFor[todoArgs](),
 	}
 	completeSpec = tool.Spec{
 		Name: "complete", Description: completeText, Effect: domain.EffectRead, Class: tool.ClassOther, Scope: tool.ScopeRun, Writes: tool.WritesNothing,
-		Ends: true, Enum: map[string][]string{"outcome": {"success", "nothing", "partial"}},
+		Args: reflect.TypeFor[completeArgs](), Ends: true, Enum: map[string][]string{"outcome": {"success", "nothing", "partial"}},
 	}
 	// The effect is that of a database because the outbox takes a key once: a call that a resumed
 	// attempt repeats is not sent again.
 	notifySpec = tool.Spec{
 		Name: "notify", Description: notifyText, Effect: domain.EffectDatabase, Class: tool.ClassOther, Scope: tool.ScopeAgent, Writes: tool.WritesNotice,
+		Args: reflect.TypeFor[notifyArgs](),
 	}
 	clarifySpec = tool.Spec{
 		Name: "clarify", Description: clarifyText, Effect: domain.EffectRead, Class: tool.ClassOther, Scope: tool.ScopeRun, Writes: tool.WritesNothing,
-		Requires: tool.RequiresModel, Ends: true, Waits: true,
+		Args: reflect.TypeFor[clarifyArgs](), Requires: tool.RequiresModel, Ends: true, Waits: true,
 	}
 )
 

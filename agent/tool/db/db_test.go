@@ -16,6 +16,7 @@ import (
 )
 
 type bench struct {
+	pool *agentdb.Pool
 	t    *testing.T
 	home string // of the agents' databases
 	work string
@@ -38,6 +39,7 @@ func (b *bench) open() {
 		b.t.Fatal(err)
 	}
 
+	b.pool = pool
 	b.t.Cleanup(func() { pool.Close() })
 	roots, err := tool.NewRoots(b.work, nil)
 	if err != nil {
@@ -219,5 +221,35 @@ func TestDamagedDatabase(t *testing.T) {
 	var corrupt *sqlite.CorruptError
 	if !errors.As(err, &corrupt) || !strings.Contains(err.Error(), "ann") {
 		t.Errorf("error %v", err)
+	}
+}
+
+// A call that needs an approval is not asked about when its database cannot be used, or its file is out of reach.
+func TestAskedInVain(t *testing.T) {
+	b := setup(t)
+	bind := func(name, args string) *tool.Envelope {
+		one, _ := b.r.Lookup(name)
+		n, err := one.Need(t.Context(), tool.Invocation{Run: 1, Agent: "ann", Key: "1"}, json.RawMessage(args))
+		if err == nil {
+			n, err = n.Bind(n)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n.Refused
+	}
+
+	if e := bind("db_query", `{"sql":"select 1"}`); e != nil {
+		t.Errorf("%+v", e)
+	}
+	if e := bind("db_import", `{"table":"t","path":".env"}`); e == nil || !strings.Contains(e.Message, "holds secrets") {
+		t.Errorf("%+v", e)
+	}
+
+	b.pool.Close()
+	for name, args := range map[string]string{"db_query": `{"sql":"select 1"}`, "db_import": `{"table":"t","path":"a.csv"}`, "db_export": `{"sql":"select 1","path":"a.csv"}`} {
+		if e := bind(name, args); e == nil || e.Kind != tool.KindUnavailable {
+			t.Errorf("%s: %+v", name, e)
+		}
 	}
 }

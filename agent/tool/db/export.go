@@ -2,15 +2,18 @@ package db
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"reflect"
 
 	"rouse/agent/tool"
 	"rouse/agentdb"
 	"rouse/internal/atomicfile"
 	"rouse/internal/domain"
+	"rouse/internal/owner"
 )
 
 type exportArgs struct {
@@ -31,11 +34,19 @@ type exportResult struct {
 // not stored, so that no undo reaches it.
 var exportSpec = tool.Spec{
 	Name: "db_export", Description: describe("db_export"), Effect: domain.EffectWrite, Class: tool.ClassData, Scope: tool.ScopeAgent, Writes: tool.WritesElsewhere,
-	Requires: tool.RequiresDatabase, Path: "path",
+	Args: reflect.TypeFor[exportArgs](), Requires: tool.RequiresDatabase, Path: "path", Enum: map[string][]string{"format": fileFormats},
 }
 
 func (o Options) exportTool(s tool.Spec) (tool.Tool, error) {
-	s.Canonical, s.Enum = o.Roots.Canonical, map[string][]string{"format": fileFormats}
+	s.Canonical = o.Roots.Canonical
+	writes := o.Roots.PathNeeds(true)
+	s.Needs = func(ctx context.Context, in tool.Invocation, args json.RawMessage) (tool.Need, error) {
+		n, err := writes(ctx, in, args)
+		rows := o.readNeed(in.Agent)
+		n.AddsTaint, n.Reads = n.AddsTaint|rows.AddsTaint, append(n.Reads, rows.Reads...)
+		n.Bind = o.bindDatabase(ctx, in.Agent, n.Bind)
+		return n, err
+	}
 	return withDatabase(Options.exportFile)(o, s)
 }
 
@@ -68,7 +79,7 @@ func (o Options) exportFile(ctx context.Context, db *agentdb.DB, _ tool.Invocati
 	if err := place.Announce(ctx, file.TempName()); err != nil {
 		return nil, nil, errors.Join(err, file.Abort())
 	}
-	if err := commit(place, a, file, old); err != nil {
+	if err := o.commit(ctx, place, a, file, old); err != nil {
 		return nil, nil, place.Explain(err)
 	}
 
@@ -109,7 +120,7 @@ func replaceable(p *tool.FileHandle, a exportArgs) (fs.FileInfo, error) {
 // writeTemp writes the whole export to a temporary file, so that no reader sees half of it.
 func writeTemp(ctx context.Context, p *tool.FileHandle, db *agentdb.DB, spec agentdb.ExportSpec) (done agentdb.Exported, file *atomicfile.File, err error) {
 	if folder := filepath.Dir(p.Rel); folder != "." {
-		if err := p.MkdirAll(folder, 0o755); err != nil {
+		if err := owner.MakeFoldersIn(p.Root, folder); err != nil {
 			return done, nil, p.Explain(err)
 		}
 	}
@@ -123,7 +134,11 @@ func writeTemp(ctx context.Context, p *tool.FileHandle, db *agentdb.DB, spec age
 		return done, nil, p.Explain(err)
 	}
 
-	if done, err = db.Export(ctx, spec, file); err == nil {
+	// Chmod, for the mode given at creation is cut by the umask.
+	if err = file.Chmod(owner.Usual(0o644)); err == nil {
+		done, err = db.Export(ctx, spec, file)
+	}
+	if err == nil {
 		err = file.Close()
 	}
 	if err == nil {
@@ -140,7 +155,13 @@ func writeTemp(ctx context.Context, p *tool.FileHandle, db *agentdb.DB, spec age
 }
 
 // commit renames the temporary file to its name, unless somebody else wrote there meanwhile.
-func commit(p *tool.FileHandle, a exportArgs, file *atomicfile.File, old fs.FileInfo) error {
+func (o Options) commit(ctx context.Context, p *tool.FileHandle, a exportArgs, file *atomicfile.File, old fs.FileInfo) error {
+	release, err := o.Locks.Acquire(ctx, o.Roots.Canonical(a.Path))
+	if err != nil {
+		return errors.Join(err, file.Abort())
+	}
+	defer release()
+
 	now, err := p.Lstat(p.Rel)
 	switch {
 	case old == nil && errors.Is(err, fs.ErrNotExist): // still no file, as expected

@@ -6,10 +6,12 @@ import (
 	"encoding/json"
 	"errors"
 	"path/filepath"
+	"reflect"
 	"strings"
 
 	"rouse/agent/tool"
 	"rouse/agentdb"
+	"rouse/agentdb/ledger"
 	"rouse/internal/domain"
 )
 
@@ -20,6 +22,9 @@ var descriptions embed.FS
 type Options struct {
 	Pool  *agentdb.Pool
 	Roots *tool.Roots // where db_import may read and db_export may write
+	Locks *tool.Locks // of the files that tools write
+	// Private says that what is in the database is for its owner alone.
+	Private bool
 }
 
 // member is a tool of the family, and the function that makes it for one run.
@@ -30,23 +35,29 @@ type member struct {
 }
 
 var members = []member{
-	{reading("db_schema"), true, withDatabase(Options.schema)},
-	{writing("db_create_table"), false, withDatabase(Options.createTable)},
-	{wideContextOnly(writing("db_alter_table")), false, withDatabase(Options.alterTable)},
-	{wideContextOnly(writing("db_migrate")), true, withDatabase(Options.migrate)},
-	{bulk(writing("db_insert")), false, withDatabase(Options.insert)},
-	{bulk(writing("db_upsert")), false, withDatabase(Options.upsert)},
-	{writing("db_update"), false, withDatabase(Options.update)},
-	{writing("db_delete"), false, withDatabase(Options.remove)},
-	{wideContextOnly(writing("db_restore")), false, withDatabase(Options.restore)},
-	{writing("db_execute"), true, withDatabase(Options.execute)},
-	{bulk(writing("db_import")), false, Options.importTool},
+	answeredBy(core(reading("db_schema")), true, Options.schema),
+	answeredBy(writing("db_create_table"), false, Options.createTable),
+	answeredBy(wideContextOnly(writing("db_alter_table")), false, Options.alterTable),
+	answeredBy(wideContextOnly(writing("db_migrate")), true, Options.migrate),
+	answeredBy(core(bulk(writing("db_insert"))), false, Options.insert),
+	answeredBy(bulk(writing("db_upsert")), false, Options.upsert),
+	answeredBy(writing("db_update"), false, Options.update),
+	answeredBy(writing("db_delete"), false, Options.remove),
+	answeredBy(wideContextOnly(writing("db_restore")), false, Options.restore),
+	answeredBy(core(writing("db_execute")), true, Options.execute),
+	answeredBy(importSpec, false, Options.importFile),
 	{wideContextOnly(exportSpec), true, Options.exportTool},
-	{wideContextOnly(writing("db_define_view")), false, Options.defineViewTool},
-	{wideContextOnly(reading("db_run_view")), true, withDatabase(Options.runView)},
-	{wideContextOnly(reading("db_list_views")), true, withDatabase(Options.listViews)},
-	{wideContextOnly(writing("db_drop_view")), false, withDatabase(Options.dropView)},
-	{reading("db_query"), true, withDatabase(Options.query)},
+	answeredBy(viewSpec, false, Options.defineView),
+	answeredBy(wideContextOnly(reading("db_run_view")), true, Options.runView),
+	answeredBy(wideContextOnly(reading("db_list_views")), true, Options.listViews),
+	answeredBy(wideContextOnly(writing("db_drop_view")), false, Options.dropView),
+	answeredBy(paged(core(reading("db_query"))), true, Options.query),
+}
+
+// answeredBy is the member whose calls a function answers; the arguments are those of the function.
+func answeredBy[A any](s tool.Spec, showsRows bool, run handler[A]) member {
+	s.Args = reflect.TypeFor[A]()
+	return member{s, showsRows, withDatabase(run)}
 }
 
 // reading is the spec of a tool that changes nothing in the database.
@@ -73,6 +84,24 @@ func bulk(s tool.Spec) tool.Spec {
 // wideContextOnly leaves a tool out of the list for models with a narrow context.
 func wideContextOnly(s tool.Spec) tool.Spec {
 	s.WideContextOnly = true
+	return s
+}
+
+// core marks a tool that every model is told of.
+func core(s tool.Spec) tool.Spec {
+	s.Core = true
+	return s
+}
+
+// paged says how a long answer is cut for a small context: offset skips the rows that were shown.
+func paged(s tool.Spec) tool.Spec {
+	s.Paging = tool.Paging{Field: "rows", Start: "offset"}
+	return s
+}
+
+// withEnum bounds what string arguments of a tool may be.
+func withEnum(s tool.Spec, values map[string][]string) tool.Spec {
+	s.Enum = values
 	return s
 }
 
@@ -109,20 +138,67 @@ func Tools(o Options) ([]tool.Tool, error) {
 	return out, nil
 }
 
-// needs tells the authorizer whether a tool shows rows, which are as tainted as the runs that wrote them,
-// and whether it writes what later runs read.
+// needs tells the authorizer what a call reads: rows, which are as tainted as the runs that wrote them,
+// and the file of its argument path. What it writes is a table where it names one, else anything.
 func (o Options) needs(shows, keeps bool) func(context.Context, tool.Invocation, json.RawMessage) (tool.Need, error) {
-	return func(ctx context.Context, _ tool.Invocation, _ json.RawMessage) (n tool.Need, err error) {
-		n.WritesMemory = keeps
-		if shows {
-			n.AddsTaint, err = o.Roots.MemoryTaint(ctx)
+	return func(ctx context.Context, in tool.Invocation, args json.RawMessage) (n tool.Need, err error) {
+		var a struct{ Table, Path string }
+		if err := json.Unmarshal(args, &a); err != nil {
+			return n, nil //nolint:nilerr // the call itself says what is wrong with them
 		}
-		return n, err
+
+		if shows {
+			n = o.readNeed(in.Agent)
+		}
+
+		if a.Path != "" {
+			file := o.Roots.ReadNeed(a.Path)
+			n.AddsTaint, n.Reads, n.Bind = n.AddsTaint|file.AddsTaint, append(n.Reads, file.Reads...), file.Bind
+		}
+		n.Bind = o.bindDatabase(ctx, in.Agent, n.Bind)
+
+		if keeps {
+			n.Writes = []ledger.Place{ledger.TablePlace(in.Agent, strings.ToLower(a.Table))}
+		}
+		return n, nil
 	}
 }
 
+// bindDatabase refuses a call whose database cannot be used, before anybody is asked about it; then is what is looked at
+// next, or nil.
+func (o Options) bindDatabase(ctx context.Context, agent string, then func(tool.Need) (tool.Need, error)) func(tool.Need) (tool.Need, error) {
+	return func(n tool.Need) (tool.Need, error) {
+		_, release, err := o.Pool.Get(ctx, agent)
+		if err != nil && ctx.Err() == nil {
+			e := tool.Failure(tool.KindUnavailable, "%s", err.Error())
+			n.Refused = &e
+			return n, nil
+		}
+		if err != nil {
+			return n, err
+		}
+
+		release()
+		if then == nil {
+			return n, nil
+		}
+		return then(n)
+	}
+}
+
+// readNeed is the need of a call that shows rows: a query may name any table, and views hide which.
+func (o Options) readNeed(agent string) (n tool.Need) {
+	if n.Reads = []ledger.Place{ledger.TablePlace(agent, "")}; o.Private {
+		n.AddsTaint |= tool.Private
+	}
+	return n
+}
+
+// handler answers the calls of a tool with a result and warnings.
+type handler[A any] func(Options, context.Context, *agentdb.DB, tool.Invocation, A) (any, []string, error)
+
 // withDatabase makes a tool whose calls each borrow the agent's database from the pool.
-func withDatabase[A any](run func(Options, context.Context, *agentdb.DB, tool.Invocation, A) (any, []string, error)) func(Options, tool.Spec) (tool.Tool, error) {
+func withDatabase[A any](run handler[A]) func(Options, tool.Spec) (tool.Tool, error) {
 	return func(o Options, s tool.Spec) (tool.Tool, error) {
 		return tool.Define(s, func(ctx context.Context, in tool.Invocation, args A) (tool.Envelope, error) {
 			db, release, err := o.Pool.Get(ctx, in.Agent)
@@ -183,6 +259,8 @@ type createArgs struct {
 	Purpose string       `json:"purpose" jsonschema:"what the rows are, in a sentence"`
 	Columns []columnArgs `json:"columns"`
 	Indexes []indexArgs  `json:"indexes,omitempty"`
+
+	IfNotExists bool `json:"if_not_exists,omitempty" jsonschema:"a table of this name that exists is no failure and stays as it is"`
 }
 
 func (o Options) createTable(ctx context.Context, db *agentdb.DB, in tool.Invocation, a createArgs) (any, []string, error) {
@@ -191,7 +269,7 @@ func (o Options) createTable(ctx context.Context, db *agentdb.DB, in tool.Invoca
 		return nil, nil, err
 	}
 
-	spec := agentdb.TableSpec{Name: a.Name, Purpose: a.Purpose, Columns: list}
+	spec := agentdb.TableSpec{Name: a.Name, Purpose: a.Purpose, Columns: list, IfNotExists: a.IfNotExists}
 	for _, i := range a.Indexes {
 		spec.Indexes = append(spec.Indexes, agentdb.Index(i))
 	}
@@ -252,13 +330,8 @@ type importArgs struct {
 	MaxRows     int      `json:"max_rows,omitempty" jsonschema:"stop after so many rows"`
 }
 
-// importTool is db_import.
-func (o Options) importTool(s tool.Spec) (tool.Tool, error) {
-	s.Enum = map[string][]string{"mode": {"insert", "upsert"}, "format": fileFormats}
-	// In place of the family's needs: it reads a file, and shows no rows.
-	s.Needs = o.Roots.PathNeeds(true)
-	return withDatabase(Options.importFile)(o, s)
-}
+// importSpec is db_import.
+var importSpec = withEnum(bulk(writing("db_import")), map[string][]string{"mode": {"insert", "upsert"}, "format": fileFormats})
 
 // importFile imports a file that the run may read (OSA-58).
 func (o Options) importFile(ctx context.Context, db *agentdb.DB, in tool.Invocation, a importArgs) (any, []string, error) {

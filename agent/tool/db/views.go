@@ -22,11 +22,8 @@ type viewParam struct {
 	Default any    `json:"default,omitempty" jsonschema:"without one a value has to be given each time"`
 }
 
-// defineViewTool is db_define_view.
-func (o Options) defineViewTool(s tool.Spec) (tool.Tool, error) {
-	s.Enum = map[string][]string{"render_hint": agentdb.RenderHints}
-	return withDatabase(Options.defineView)(o, s)
-}
+// viewSpec is db_define_view.
+var viewSpec = withEnum(wideContextOnly(writing("db_define_view")), map[string][]string{"render_hint": agentdb.RenderHints})
 
 // defineView answers with the view as it is saved (OSA-60).
 func (o Options) defineView(ctx context.Context, db *agentdb.DB, in tool.Invocation, a viewArgs) (any, []string, error) {

@@ -15,6 +15,7 @@ import (
 	"rouse/agent/tool"
 	"rouse/agentdb/ledger"
 	"rouse/internal/atomicfile"
+	"rouse/internal/owner"
 )
 
 // maxUndoBytes bounds what is stored of a run's changed files. Changes beyond it cannot be undone, and
@@ -31,9 +32,15 @@ type pendingChange struct {
 	shown       string // its path as the caller wrote it
 	old         fileState
 	notUndoable string // why it cannot be undone; "" when it can
+	release     func() // ends its turn, in which nobody else changes the file
 }
 
-// prepare opens a file that is to be changed, and reads what it holds. Close its handle.
+func (c pendingChange) close() {
+	c.place.Close()
+	c.release()
+}
+
+// prepare waits for the turn to change a file, opens it, and reads what it holds. Close the change.
 func (f *files) prepare(ctx context.Context, in tool.Invocation, path string) (pendingChange, error) {
 	if ext := strings.ToLower(filepath.Ext(path)); binaryExtensions[ext] {
 		return pendingChange{}, &tool.PathError{Kind: tool.KindRejected, Message: fmt.Sprintf("a %s file is not text; write .txt, .md or .csv instead", ext)}
@@ -44,15 +51,22 @@ func (f *files) prepare(ctx context.Context, in tool.Invocation, path string) (p
 		return pendingChange{}, err
 	}
 
-	c := pendingChange{place: place, shown: path}
+	release, err := takeTurn(ctx, f.locks, f.roots, path)
+	if err != nil {
+		return pendingChange{}, errors.Join(err, place.Close())
+	}
+
+	c := pendingChange{place: place, shown: path, release: release}
 	if c.old, err = readCurrent(place, path); err != nil {
-		return c, errors.Join(err, place.Close())
+		c.close()
+		return c, err
 	}
 
 	// Said before the change, so that a dry run shows it, too.
 	kept, err := f.log.SavedFileBytes(ctx, in.Run)
 	if err != nil {
-		return c, errors.Join(&hostError{err}, place.Close())
+		c.close()
+		return c, &hostError{err}
 	}
 
 	if c.old.info != nil && kept+int64(len(c.old.text)) > maxUndoBytes {
@@ -60,6 +74,15 @@ func (f *files) prepare(ctx context.Context, in tool.Invocation, path string) (p
 	}
 
 	return c, nil
+}
+
+// takeTurn waits until nobody else changes a file by the tools.
+func takeTurn(ctx context.Context, locks *tool.Locks, roots *tool.Roots, path string) (release func(), err error) {
+	release, err = locks.Acquire(ctx, roots.Canonical(path))
+	if _, ended := errors.AsType[*tool.PathError](err); err != nil && !ended {
+		err = &hostError{err}
+	}
+	return release, err
 }
 
 // hostError is a fault of the host, not of the call: it ends the run.
@@ -90,6 +113,10 @@ func (f *files) apply(ctx context.Context, in tool.Invocation, c pendingChange, 
 		mode = c.old.info.Mode().Perm()
 	}
 
+	if c.holds(text) {
+		return f.confirm(ctx, in, c, op)
+	}
+
 	// The order is what makes a crash harmless: first the temporary file, which nobody sees; then the
 	// announcement to the watches; then the record with the old content; last the rename. After a
 	// crash the record may be of a change that never came about, which undo recognizes.
@@ -114,6 +141,24 @@ func (f *files) apply(ctx context.Context, in tool.Invocation, c pendingChange, 
 		return "", p.Explain(err)
 	}
 
+	return op.Batch, nil
+}
+
+// holds says whether a file holds a text already.
+func (c pendingChange) holds(text string) bool { return c.old.info != nil && c.old.text == text }
+
+// confirm records that a run wrote what the file holds already. The file stays as it is, with its time, so
+// that no watch takes it for changed.
+func (f *files) confirm(ctx context.Context, in tool.Invocation, c pendingChange, op ledger.FileOp) (string, error) {
+	if err := c.place.CheckWrite(); err != nil {
+		return "", c.place.Explain(err)
+	}
+	if !c.old.unchanged(c.place) {
+		return "", changedMeanwhile(c.shown)
+	}
+	if _, err := f.log.AddFileOp(ctx, ledger.Attempt{Run: in.Run, Number: in.Attempt}, op, []byte(c.old.text)); err != nil {
+		return "", &hostError{err}
+	}
 	return op.Batch, nil
 }
 
@@ -227,7 +272,7 @@ func readAny(p *tool.FileHandle, shown string) (fileState, error) {
 // mode it gets that of a new file.
 func writeTemp(p *tool.FileHandle, text string, mode fs.FileMode) (*atomicfile.File, error) {
 	if folder := filepath.Dir(p.Rel); folder != "." {
-		if err := p.MkdirAll(folder, 0o755); err != nil {
+		if err := owner.MakeFoldersIn(p.Root, folder); err != nil {
 			return nil, err
 		}
 	}
@@ -242,12 +287,12 @@ func writeTemp(p *tool.FileHandle, text string, mode fs.FileMode) (*atomicfile.F
 		return nil, err
 	}
 
-	// Chmod, for the mode given at creation would be cut by the umask.
-	if mode != 0 {
-		err = file.Chmod(mode)
+	if mode == 0 {
+		mode = owner.Usual(0o644)
 	}
 
-	if err == nil {
+	// Chmod, for the mode given at creation is cut by the umask.
+	if err = file.Chmod(mode); err == nil {
 		_, err = file.WriteString(text)
 	}
 	if err = errors.Join(err, file.Close()); err != nil {
@@ -259,7 +304,8 @@ func writeTemp(p *tool.FileHandle, text string, mode fs.FileMode) (*atomicfile.F
 
 // commit renames the temporary file to its name, unless the file was changed meanwhile.
 func commit(p *tool.FileHandle, shown string, file *atomicfile.File, old fileState) error {
-	// What another run wrote meanwhile is not lost. The caller may read the file again and retry.
+	// What a program or a person wrote meanwhile, who know no locks, is not lost. The caller may read the
+	// file again and retry.
 	if !old.unchanged(p) {
 		return errors.Join(changedMeanwhile(shown), file.Abort())
 	}

@@ -63,6 +63,16 @@ func RecordPlan(ctx context.Context, log Log, roots *tool.Roots, in tool.Invocat
 	return k, nil
 }
 
+// CheckPlan says why the changes of a command could not be recorded, as RecordPlan would; nil when they could.
+func CheckPlan(roots *tool.Roots, plan []PlannedChange) error {
+	for _, step := range plan {
+		if _, _, err := recordOf(roots, step); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // recordOf makes the record of a planned change, and reads what the change will destroy.
 func recordOf(roots *tool.Roots, step PlannedChange) (op ledger.FileOp, old fileState, err error) {
 	p, err := roots.Resolve(step.Path, true)

@@ -44,7 +44,7 @@ type editResult struct {
 	DryRun       bool   `json:"dry_run,omitempty"`
 }
 
-var editSpec = changing("file_edit", editText, tool.WritesFiles)
+var editSpec = inBrief(changing("file_edit", editText, tool.WritesFiles), "Replace old_string, which must be in the file exactly once, by new_string.")
 
 func (f *files) editTool(s tool.Spec) (tool.Tool, error) {
 	return tool.Define(s, f.edit)
@@ -52,14 +52,14 @@ func (f *files) editTool(s tool.Spec) (tool.Tool, error) {
 
 const editAliasText = "Replace a text in a file. `old_text` must occur exactly once; take it from read_file without the line numbers, with enough lines around it to be unique."
 
+type editAliasArgs struct {
+	Path string `json:"path"`
+	Old  string `json:"old_text"`
+	New  string `json:"new_text"`
+}
+
 // editAlias is edit_file (YOA-02): one edit, answered in lines.
 func (f *files) editAlias(s tool.Spec) (tool.Tool, error) {
-	type args struct {
-		Path string `json:"path"`
-		Old  string `json:"old_text"`
-		New  string `json:"new_text"`
-	}
-
 	type result struct {
 		Text        string `json:"text"`
 		Path        string `json:"path"`
@@ -68,7 +68,7 @@ func (f *files) editAlias(s tool.Spec) (tool.Tool, error) {
 		OperationID string `json:"operation_id,omitempty"`
 	}
 
-	return tool.Define(s, func(ctx context.Context, in tool.Invocation, a args) (tool.Envelope, error) {
+	return tool.Define(s, func(ctx context.Context, in tool.Invocation, a editAliasArgs) (tool.Envelope, error) {
 		if a.Old == "" {
 			return tool.Failure(tool.KindInvalidArgs, "old_text is empty; give the text to replace, or create the file with write_file").WithField("old_text", ""), nil
 		}
@@ -139,7 +139,7 @@ func (f *files) applyEdits(ctx context.Context, in tool.Invocation, path string,
 		e, err := failureOf(path, err)
 		return nil, e, err
 	}
-	defer c.place.Close()
+	defer c.close()
 
 	if c.old.info == nil {
 		return nil, f.notFoundWithCandidates(ctx, path, &tool.PathError{Kind: tool.KindNotFound, Message: "there is no " + path}), nil
@@ -147,7 +147,7 @@ func (f *files) applyEdits(ctx context.Context, in tool.Invocation, path string,
 
 	now, total := c.old.text, 0
 	for i, e := range edits {
-		next, n, wrong := e.in(now)
+		next, n, wrong := e.in(now, f.redact)
 		if wrong != "" {
 			if i > 0 {
 				wrong += fmt.Sprintf("; the %s before it would have been made, and nothing was changed", text.Plural(i, "edit"))
@@ -165,7 +165,7 @@ func (f *files) applyEdits(ctx context.Context, in tool.Invocation, path string,
 		return nil, tool.Failure(tool.KindInvalidArgs, "the new text holds a NUL character, which no text has").WithField(fields[0], ""), nil
 	}
 
-	res := &editResult{Path: path, Edits: len(edits), Replacements: total, Diff: diff(path, c.old.text, now), Risk: c.risk(now), CanUndo: c.notUndoable == "", DryRun: dry}
+	res := &editResult{Path: path, Edits: len(edits), Replacements: total, Diff: diff(path, f.redact(c.old.text), f.redact(now)), Risk: c.risk(now), CanUndo: c.notUndoable == "", DryRun: dry}
 	warnings := tool.Envelope{Warnings: c.warnings()}
 	if dry {
 		return res, warnings, nil
@@ -180,7 +180,7 @@ func (f *files) applyEdits(ctx context.Context, in tool.Invocation, path string,
 }
 
 // in makes an edit in a text; wrong says why it cannot be made.
-func (e edit) in(text string) (out string, n int, wrong string) {
+func (e edit) in(text string, redact func(string) string) (out string, n int, wrong string) {
 	n = strings.Count(text, e.Old)
 	// file_read does not show whether lines end in \r\n, so a model cannot know. Its text is tried with
 	// the line ends of the file.
@@ -191,7 +191,7 @@ func (e edit) in(text string) (out string, n int, wrong string) {
 
 	switch {
 	case n == 0:
-		return "", 0, diagnose(text, e.Old)
+		return "", 0, diagnose(text, e.Old, redact)
 	case n > 1 && !e.ReplaceAll:
 		return "", 0, fmt.Sprintf("the text occurs %d times, %s; give more of the lines around it, or say replace_all", n, occurrences(text, e.Old))
 	}

@@ -24,11 +24,11 @@ var gutterPattern = regexp.MustCompile(`^ *\d+( \| ?|\||\t)`)
 // diagnose says why a text that is to be replaced is not in a file, and what is there instead
 // (OSA-33, YOA-02). The most likely mistakes come first: line numbers that were copied, other blanks,
 // other empty lines; then the line that is most similar to the first one.
-func diagnose(text, old string) string {
+func diagnose(text, old string, redact func(string) string) string {
 	const begin = "the text is not in the file"
 
 	// Line numbers may not be the only mistake, so the rest goes on without them.
-	wanted, lines := splitLines(old), splitLines(text)
+	wanted, lines, shown := splitLines(old), splitLines(text), splitLines(redact(text)) // which has as many lines
 	if bare, ok := withoutGutter(wanted); ok {
 		if at, n := locate(lines, bare, asIs, nil); n > 0 {
 			return fmt.Sprintf("%s: it has line numbers in it, which are shown and the file does not have; without them it begins in line %d", begin, at+1)
@@ -36,10 +36,10 @@ func diagnose(text, old string) string {
 		wanted = bare
 	}
 	if at, n := locate(lines, wanted, collapseBlanks, nil); n > 0 {
-		return fmt.Sprintf("%s: it differs in blanks or tabs from %s", begin, numberedExcerpt(lines, at, n))
+		return fmt.Sprintf("%s: it differs in blanks or tabs from %s", begin, numberedExcerpt(shown, at, n))
 	}
 	if at, n := locate(lines, wanted, collapseBlanks, isBlank); n > 0 {
-		return fmt.Sprintf("%s: it differs in empty lines from %s", begin, numberedExcerpt(lines, at, n))
+		return fmt.Sprintf("%s: it differs in empty lines from %s", begin, numberedExcerpt(shown, at, n))
 	}
 
 	first := strings.TrimSpace(firstNonBlank(wanted))
@@ -50,12 +50,12 @@ func diagnose(text, old string) string {
 	// The first line is there, so what follows it differs.
 	for i, line := range lines {
 		if strings.Contains(line, first) {
-			return fmt.Sprintf("%s, but its first line is; there it reads %s", begin, numberedExcerpt(lines, i, len(wanted)+1))
+			return fmt.Sprintf("%s, but its first line is; there it reads %s", begin, numberedExcerpt(shown, i, len(wanted)+1))
 		}
 	}
 
 	if at := closest(lines, first); at >= 0 {
-		return fmt.Sprintf("%s; what is most like it is %s", begin, numberedExcerpt(lines, at, len(wanted)+1))
+		return fmt.Sprintf("%s; what is most like it is %s", begin, numberedExcerpt(shown, at, len(wanted)+1))
 	}
 
 	return begin + ", nor anything like it; read the file again"

@@ -2,6 +2,8 @@ package file_test
 
 import (
 	"bytes"
+	"cmp"
+	"context"
 	"encoding/json"
 	"flag"
 	"fmt"
@@ -56,7 +58,11 @@ type bench struct {
 	dir    string
 	ledger *ledger.Ledger
 	grants []tool.Grant
-	last   int64 // run
+	locks  *tool.Locks
+	// onWrite, when it is set, is called right before a file gets its name.
+	onWrite func() error
+	ctx     context.Context // of the calls; nil: that of the test
+	last    int64           // run
 }
 
 func newBench(t testing.TB, dir string) *bench {
@@ -95,7 +101,12 @@ func (b *bench) run(t testing.TB) caller {
 		t.Fatal(err)
 	}
 
-	tools, err := file.Tools(file.Options{Roots: roots, Log: b.ledger, Allow: []string{"*_*", "search"}, Viewer: preview.New()})
+	if b.onWrite != nil {
+		write := b.onWrite
+		roots.OnOutput(func(context.Context, tool.Output) error { return write() })
+	}
+
+	tools, err := file.Tools(file.Options{Roots: roots, Log: b.ledger, Locks: b.locks, Allow: []string{"*_*", "search"}, Viewer: preview.New()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -105,7 +116,7 @@ func (b *bench) run(t testing.TB) caller {
 		t.Fatal(err)
 	}
 
-	calls := 0
+	ctx, calls := cmp.Or(b.ctx, t.Context()), 0
 	return func(name string, args map[string]any) (tool.Envelope, map[string]any) {
 		t.Helper()
 		raw, err := json.Marshal(args)
@@ -115,7 +126,7 @@ func (b *bench) run(t testing.TB) caller {
 
 		calls++
 		in.Key = fmt.Sprintf("k%d", calls)
-		e, err := r.Call(t.Context(), in, name, raw)
+		e, err := r.Call(ctx, in, name, raw)
 		if err != nil {
 			t.Fatal(err)
 		}

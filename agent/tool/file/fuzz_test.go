@@ -20,7 +20,7 @@ func FuzzEdit(f *testing.F) {
 			return
 		}
 
-		out, n, wrong := edit{old, with, all}.in(text)
+		out, n, wrong := edit{old, with, all}.in(text, func(s string) string { return s })
 		switch {
 		case wrong != "":
 			if strings.Count(text, old) == 1 || out != "" || n != 0 {

@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"io/fs"
-	"os"
 	"path"
 	"path/filepath"
 	"slices"
@@ -122,7 +121,7 @@ func children(root fs.FS, rel string) ([]fs.DirEntry, error) {
 // notFoundWithCandidates adds to a failure the files of the same name in the working folder. It is a
 // courtesy: whatever goes wrong here leaves the failure as it was.
 func (f *files) notFoundWithCandidates(ctx context.Context, wanted string, bad *tool.PathError) tool.Envelope {
-	root, err := os.OpenRoot(f.roots.Workdir())
+	root, err := f.roots.Resolve(".", false)
 	if err != nil {
 		return bad.Envelope()
 	}
@@ -164,14 +163,15 @@ const (
 
 const listAliasText = "List the files below a folder, by their paths. `pattern` is a glob like **/*.csv; `max_depth` is 3 unless given. Hidden files, node_modules, and what .gitignore names are left out."
 
+type listAliasArgs struct {
+	Path     string `json:"path,omitempty" jsonschema:"default the working folder"`
+	Pattern  string `json:"pattern,omitempty" jsonschema:"glob of the files"`
+	MaxDepth int    `json:"max_depth,omitempty" jsonschema:"default 3"`
+}
+
 // listAlias is list_files: files alone, sorted, as text and as the entries of a listing (UNI-02).
 func (f *files) listAlias(s tool.Spec) (tool.Tool, error) {
-	type args struct {
-		Path     string `json:"path,omitempty" jsonschema:"default the working folder"`
-		Pattern  string `json:"pattern,omitempty" jsonschema:"glob of the files"`
-		MaxDepth int    `json:"max_depth,omitempty" jsonschema:"default 3"`
-	}
-	return tool.Define(s, func(ctx context.Context, _ tool.Invocation, a args) (tool.Envelope, error) {
+	return tool.Define(s, func(ctx context.Context, _ tool.Invocation, a listAliasArgs) (tool.Envelope, error) {
 		if a.MaxDepth < 0 {
 			return tool.Failure(tool.KindInvalidArgs, "max_depth must be 1 or more").WithField("max_depth", "1 or more"), nil
 		}

@@ -95,6 +95,10 @@ func (f *files) pdf(ctx context.Context, content io.Reader, a readArgs) (tool.En
 		return tool.Failure(tool.KindInvalidArgs, "%s has %s; there is no page %d", a.Path, text.Plural(p.Pages, "page"), p.First).WithField("start_page", fmt.Sprintf("1 to %d", p.Pages)), nil
 	}
 
+	if p.Cut {
+		p.Text = text.RedactedHead(p.Text+p.Rest, len(p.Rest), f.redact)
+	}
+
 	res := pdfResult{"pdf", a.Path, p.Text, p.Pages, p.First, p.Last, 0, p.Cut || p.Last < p.Pages}
 	var warnings []string
 	if p.Last < p.Pages {
@@ -162,7 +166,7 @@ func (f *files) sheet(ctx context.Context, content io.Reader, a readArgs) (tool.
 
 	for _, r := range p.Rows {
 		for i, cell := range r.Cells {
-			r.Cells[i] = text.Truncate(cell, maxCell)
+			r.Cells[i] = text.Truncate(f.redact(cell), maxCell)
 		}
 	}
 

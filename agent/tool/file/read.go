@@ -56,7 +56,13 @@ type readResult struct {
 	EndsWithNewline bool   `json:"ends_with_newline"`
 }
 
-var readSpec = reading("file_read", readText, tool.ClassRead)
+var readSpec = core(paged(reading("file_read", readText, tool.ClassRead), "start_line"))
+
+// paged says how a long answer is cut for a small context: lines have numbers, and start asks for the next.
+func paged(s tool.Spec, start string) tool.Spec {
+	s.Paging = tool.Paging{Field: "text", Start: start, Next: "next_start_line"}
+	return s
+}
 
 func (f *files) readTool(s tool.Spec) (tool.Tool, error) {
 	return tool.Define(s, f.read)
@@ -96,7 +102,7 @@ func (f *files) read(ctx context.Context, _ tool.Invocation, a readArgs) (tool.E
 	}
 
 	// A byte order mark is not part of the first line.
-	return selectLines(a, strings.TrimPrefix(text, "\ufeff")), nil
+	return f.selectLines(a, f.hidden(strings.TrimPrefix(text, "\ufeff"))), nil
 }
 
 // pathFailure is the answer to a call whose path cannot be used.
@@ -131,7 +137,7 @@ func decodeText(file *os.File, shown string) (string, error) {
 }
 
 // selectLines answers with the wanted lines, as many of them as fit.
-func selectLines(a readArgs, content string) tool.Envelope {
+func (f *files) selectLines(a readArgs, content string) tool.Envelope {
 	all := strings.Split(strings.TrimSuffix(content, "\n"), "\n")
 	if content == "" {
 		all = nil // Split finds one line in it
@@ -159,7 +165,7 @@ func selectLines(a readArgs, content string) tool.Envelope {
 		}
 
 		if n > most { // a line that is too long by itself would never be shown
-			line = text.Truncate(line, most) + "\n"
+			line = text.Truncate(f.redact(line), most) + "\n"
 			res.Truncated = true
 			warnings = append(warnings, fmt.Sprintf("line %d has %d characters; only its beginning is shown", next, utf8.RuneCountInString(all[next-1])))
 		}
@@ -221,19 +227,20 @@ const defaultPage = 500
 
 const readAliasText = "Read a text file, look at a picture (PNG, JPEG, WebP, GIF, BMP), read the words of a PDF, see the beginning of a spreadsheet (.xlsx), or list a folder. `offset` is the first line, from 1; `limit` is how many, 500 unless given. Each line comes with its number and ` | `, which are not part of the file."
 
+type readAliasArgs struct {
+	Path      string `json:"path" jsonschema:"relative to the working folder, or absolute inside a granted folder"`
+	Offset    int    `json:"offset,omitempty" jsonschema:"the first line, from 1"`
+	Limit     int    `json:"limit,omitempty" jsonschema:"how many lines; default 500"`
+	StartLine int    `json:"start_line,omitempty"`
+	EndLine   int    `json:"end_line,omitempty"`
+	TailLines int    `json:"tail_lines,omitempty" jsonschema:"the last lines instead"`
+	MaxChars  int    `json:"max_chars,omitempty"`
+	StartPage int    `json:"start_page,omitempty" jsonschema:"of a PDF; default 1"`
+}
+
 // readAlias is read_file (YOA-01): the same reader with other arguments and another gutter (UNI-01).
 func (f *files) readAlias(s tool.Spec) (tool.Tool, error) {
-	type args struct {
-		Path      string `json:"path" jsonschema:"relative to the working folder, or absolute inside a granted folder"`
-		Offset    int    `json:"offset,omitempty" jsonschema:"the first line, from 1"`
-		Limit     int    `json:"limit,omitempty" jsonschema:"how many lines; default 500"`
-		StartLine int    `json:"start_line,omitempty"`
-		EndLine   int    `json:"end_line,omitempty"`
-		TailLines int    `json:"tail_lines,omitempty" jsonschema:"the last lines instead"`
-		MaxChars  int    `json:"max_chars,omitempty"`
-		StartPage int    `json:"start_page,omitempty" jsonschema:"of a PDF; default 1"`
-	}
-	return tool.Define(s, func(ctx context.Context, in tool.Invocation, a args) (tool.Envelope, error) {
+	return tool.Define(s, func(ctx context.Context, in tool.Invocation, a readAliasArgs) (tool.Envelope, error) {
 		if a.Offset < 0 || a.Limit < 0 {
 			return tool.Failure(tool.KindInvalidArgs, "lines are counted from 1, and limit is 1 or more").WithField("offset", "1 or more"), nil
 		}

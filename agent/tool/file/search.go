@@ -67,15 +67,14 @@ type searchArgs struct {
 	MaxResults  int    `json:"max_results,omitempty" jsonschema:"default 50, at most 500"`
 }
 
-var searchSpec = reading("file_search", searchText, tool.ClassSearch)
+var searchSpec = withEnum(core(reading("file_search", searchText, tool.ClassSearch)), map[string][]string{"target": {"content", "files"}})
 
 func (f *files) searchTool(s tool.Spec) (tool.Tool, error) {
-	s.Enum = map[string][]string{"target": {"content", "files"}}
 	return tool.Define(s, f.fileSearch)
 }
 
 func (f *files) fileSearch(ctx context.Context, _ tool.Invocation, a searchArgs) (tool.Envelope, error) {
-	s := &search{path: a.Path, glob: a.FilePattern, limit: a.MaxResults, names: a.Target == "files"}
+	s := &search{redact: f.redact, path: a.Path, glob: a.FilePattern, limit: a.MaxResults, names: a.Target == "files"}
 	if e := patternFailure(a.Pattern, "file_pattern", a.FilePattern); e != nil {
 		return *e, nil
 	}
@@ -126,6 +125,7 @@ func nameMatcher(pattern string) func(rel string) bool {
 
 // search is one search, by either tool.
 type search struct {
+	redact     func(string) string // before a line is cut
 	path, glob string
 	limit      int
 	names      bool
@@ -223,7 +223,7 @@ func (s *search) visit(at walkedFile, shown string) {
 	total := 0
 	s.find.each(text, func(number int, line []byte) {
 		if total++; len(some) < s.limit {
-			some = append(some, match{where, number, truncateLine(line)})
+			some = append(some, match{where, number, s.truncateLine(line)})
 		}
 	})
 
@@ -299,24 +299,34 @@ func (s *search) trim() {
 }
 
 // truncateLine shortens a line for an answer.
-func truncateLine(line []byte) string {
-	// Cut before it is copied: a line may be the whole file.
-	enough := utf8.UTFMax * (maxMatchLine + 1)
+func (s *search) truncateLine(line []byte) string {
+	if len(line) <= maxMatchLine {
+		return strings.ToValidUTF8(string(line), "\uFFFD")
+	}
 
-	return text.Truncate(string(line[:min(len(line), enough)]), maxMatchLine)
+	// Cut before it is copied, for a line may be the whole file; and not before it is redacted.
+	enough := utf8.UTFMax * (maxMatchLine + 1)
+	if len(line) <= enough+spare {
+		return text.Truncate(s.redact(string(line)), maxMatchLine)
+	}
+	return text.Truncate(text.RedactedHead(string(line[:enough+spare]), spare, s.redact)+"…", maxMatchLine)
 }
+
+// spare is how many bytes behind a cut are looked at for a secret across it.
+const spare = 4 << 10
 
 const searchAliasText = "Find lines in files by a regular expression (RE2), one line at a time. `include` is a glob of the files; capitals do not matter unless `case_sensitive`. Hidden files, node_modules, and what .gitignore names are left out."
 
+type searchAliasArgs struct {
+	Pattern       string `json:"pattern" jsonschema:"a regular expression"`
+	Path          string `json:"path,omitempty"`
+	Include       string `json:"include,omitempty" jsonschema:"glob of the files to search"`
+	CaseSensitive bool   `json:"case_sensitive,omitempty"`
+}
+
 // searchAlias is search (YOA-04): by regular expression, answered in lines.
 func (f *files) searchAlias(spec tool.Spec) (tool.Tool, error) {
-	type args struct {
-		Pattern       string `json:"pattern" jsonschema:"a regular expression"`
-		Path          string `json:"path,omitempty"`
-		Include       string `json:"include,omitempty" jsonschema:"glob of the files to search"`
-		CaseSensitive bool   `json:"case_sensitive,omitempty"`
-	}
-	return tool.Define(spec, func(ctx context.Context, _ tool.Invocation, a args) (tool.Envelope, error) {
+	return tool.Define(spec, func(ctx context.Context, _ tool.Invocation, a searchAliasArgs) (tool.Envelope, error) {
 		if e := patternFailure(a.Pattern, "include", a.Include); e != nil {
 			return *e, nil
 		}
@@ -326,7 +336,7 @@ func (f *files) searchAlias(spec tool.Spec) (tool.Tool, error) {
 			return tool.Failure(tool.KindInvalidArgs, "the pattern is no regular expression: %v", err).WithField("pattern", "a regular expression of Go (RE2)"), nil
 		}
 
-		res, warnings, err := f.search(ctx, &search{path: a.Path, glob: a.Include, find: find})
+		res, warnings, err := f.search(ctx, &search{redact: f.redact, path: a.Path, glob: a.Include, find: find})
 		if err != nil {
 			return pathFailure(a.Path, err), nil
 		}

@@ -52,12 +52,26 @@ var shareSpec = tool.Spec{
 	WideContextOnly: true,
 }
 
-func (f *files) shareTool(s tool.Spec) (tool.Tool, error) { return tool.Define(s, f.share) }
+func (f *files) shareTool(s tool.Spec) (tool.Tool, error) {
+	s.Needs = tool.RefusingFirst(shareArgs.check, s.Needs)
+	return tool.Define(s, f.share)
+}
 
-func (f *files) share(ctx context.Context, in tool.Invocation, a shareArgs) (tool.Envelope, error) {
-	wrong := func(field, expected, format string, args ...any) (tool.Envelope, error) {
-		return tool.Failure(tool.KindInvalidArgs, format, args...).WithField(field, expected), nil
+// name is what an artifact is called.
+func (a shareArgs) name() string {
+	if a.Filename == "" {
+		return filepath.Base(a.Path)
 	}
+	return a.Filename
+}
+
+// check answers a call that says too little, or too much, whatever the file holds; nil when it does not.
+func (a shareArgs) check() *tool.Envelope {
+	wrong := func(field, expected, format string, args ...any) *tool.Envelope {
+		e := tool.Failure(tool.KindInvalidArgs, format, args...).WithField(field, expected)
+		return &e
+	}
+
 	switch {
 	case a.Path == "" && a.Content == "":
 		return wrong("path", "a file, or content with a filename", "there is nothing to share: give path or content")
@@ -65,14 +79,15 @@ func (f *files) share(ctx context.Context, in tool.Invocation, a shareArgs) (too
 		return wrong("content", "", "give path or content, not both")
 	case a.Content != "" && a.Filename == "":
 		return wrong("filename", "a name like report.md", "content needs a filename")
+	case !isFileName(a.name()):
+		return wrong("filename", fmt.Sprintf("a name like report.md of at most %d bytes", maxName), "%q is not the name of a file without a folder", a.name())
 	}
+	return nil
+}
 
-	name := a.Filename
-	if name == "" {
-		name = filepath.Base(a.Path)
-	}
-	if !isFileName(name) {
-		return wrong("filename", fmt.Sprintf("a name like report.md of at most %d bytes", maxName), "%q is not the name of a file without a folder", name)
+func (f *files) share(ctx context.Context, in tool.Invocation, a shareArgs) (tool.Envelope, error) {
+	if refused := a.check(); refused != nil {
+		return *refused, nil
 	}
 
 	// Redacted before and after: expanding what looks like \n could change the middle of a secret, so
@@ -95,7 +110,7 @@ func (f *files) share(ctx context.Context, in tool.Invocation, a shareArgs) (too
 	}
 
 	kept, err := f.log.AddArtifact(ctx, ledger.Attempt{Run: in.Run, Number: in.Attempt},
-		ledger.Artifact{Agent: in.Agent, Key: in.Key, Name: f.redact(name), Description: f.redact(text.Collapse(a.Description))}, content)
+		ledger.Artifact{Agent: in.Agent, Key: in.Key, Name: f.redact(a.name()), Description: f.redact(text.Collapse(a.Description))}, content)
 	if err != nil {
 		return tool.Envelope{}, fmt.Errorf("what is shared cannot be kept: %w", err)
 	}

@@ -2,6 +2,7 @@ package file
 
 import (
 	"context"
+	"reflect"
 
 	"rouse/agent/preview"
 	"rouse/agent/tool"
@@ -25,9 +26,13 @@ type Log interface {
 type Options struct {
 	Roots *tool.Roots
 	Log   Log
-	Allow []string // the agent's globs of tools; an alias needs one that asks for it
-	// Redact removes secrets from what is shared; nil: there are none.
+	Locks *tool.Locks // of all runs, and of all that undoes what they wrote
+	Allow []string    // the agent's globs of tools; an alias needs one that asks for it
+	// Redact removes secrets from what is shared, and from what is cut; nil: there are none.
 	Redact func(text string) string
+	// RedactReads also removes them from all that is read, before it is cut: for a model. A playbook passes what
+	// it reads on as it is.
+	RedactReads bool
 	// Viewer shows what is not text; nil: PDF, spreadsheets and BMP are refused.
 	Viewer *preview.Viewer
 }
@@ -35,7 +40,9 @@ type Options struct {
 type files struct {
 	roots  *tool.Roots
 	log    Log
+	locks  *tool.Locks
 	redact func(text string) string
+	hidden func(text string) string // what is read, as it is shown
 	viewer *preview.Viewer
 }
 
@@ -46,18 +53,24 @@ type member struct {
 }
 
 var members = []member{
-	{readSpec, (*files).readTool},
-	{writeSpec, (*files).writeTool},
-	{editSpec, (*files).editTool},
-	{searchSpec, (*files).searchTool},
-	{historySpec, (*files).historyTool},
-	{undoSpec, (*files).undoTool},
-	{shareSpec, (*files).shareTool},
-	{alias(readSpec, "read_file", readAliasText, tool.ClassRead), (*files).readAlias},
-	{alias(writeSpec, "write_file", writeAliasText, tool.ClassEdit), (*files).writeAlias},
-	{alias(editSpec, "edit_file", editAliasText, tool.ClassEdit), (*files).editAlias},
-	{alias(searchSpec, "list_files", listAliasText, tool.ClassList), (*files).listAlias},
-	{alias(searchSpec, "search", searchAliasText, tool.ClassSearch), (*files).searchAlias},
+	taking[readArgs](readSpec, (*files).readTool),
+	taking[writeArgs](writeSpec, (*files).writeTool),
+	taking[editArgs](editSpec, (*files).editTool),
+	taking[searchArgs](searchSpec, (*files).searchTool),
+	taking[historyArgs](historySpec, (*files).historyTool),
+	taking[undoArgs](undoSpec, (*files).undoTool),
+	taking[shareArgs](shareSpec, (*files).shareTool),
+	taking[readAliasArgs](paged(alias(readSpec, "read_file", readAliasText, tool.ClassRead), "offset"), (*files).readAlias),
+	taking[writeAliasArgs](alias(writeSpec, "write_file", writeAliasText, tool.ClassEdit), (*files).writeAlias),
+	taking[editAliasArgs](alias(editSpec, "edit_file", editAliasText, tool.ClassEdit), (*files).editAlias),
+	taking[listAliasArgs](alias(searchSpec, "list_files", listAliasText, tool.ClassList), (*files).listAlias),
+	taking[searchAliasArgs](alias(searchSpec, "search", searchAliasText, tool.ClassSearch), (*files).searchAlias),
+}
+
+// taking is the member whose arguments are an A.
+func taking[A any](s tool.Spec, define func(*files, tool.Spec) (tool.Tool, error)) member {
+	s.Args = reflect.TypeFor[A]()
+	return member{s, define}
 }
 
 // reading is the spec of a tool that changes nothing.
@@ -74,15 +87,33 @@ func changing(name, description string, writes tool.Writes) tool.Spec {
 	}
 }
 
+// inBrief gives a tool the sentence that a model with a small context reads of it.
+func inBrief(s tool.Spec, text string) tool.Spec {
+	s.Brief = text
+	return s
+}
+
 // alias is the spec of a tool under another name, with arguments of its own.
 func alias(of tool.Spec, name, description string, class tool.Class) tool.Spec {
-	of.Name, of.AliasOf, of.Description, of.Class, of.Enum = name, of.Name, description, class, nil
+	of.Name, of.AliasOf, of.Description, of.Brief, of.Class, of.Enum = name, of.Name, description, "", class, nil
 	return of
+}
+
+// withEnum bounds what string arguments of a tool may be.
+func withEnum(s tool.Spec, values map[string][]string) tool.Spec {
+	s.Enum = values
+	return s
 }
 
 // wideContextOnly leaves a tool out of the list for models with a narrow context.
 func wideContextOnly(s tool.Spec) tool.Spec {
 	s.WideContextOnly = true
+	return s
+}
+
+// core marks a tool that every model is told of.
+func core(s tool.Spec) tool.Spec {
+	s.Core = true
 	return s
 }
 
@@ -97,9 +128,13 @@ func Specs() tool.Specs {
 
 // Tools makes the file tools of one run.
 func Tools(o Options) ([]tool.Tool, error) {
-	f := &files{o.Roots, o.Log, o.Redact, o.Viewer}
+	f := &files{o.Roots, o.Log, o.Locks, o.Redact, nil, o.Viewer}
 	if f.redact == nil {
 		f.redact = func(text string) string { return text }
+	}
+
+	if f.hidden = f.redact; !o.RedactReads {
+		f.hidden = func(text string) string { return text }
 	}
 
 	var out []tool.Tool

@@ -12,17 +12,19 @@ import (
 	"rouse/agent/tool"
 	"rouse/agentdb/ledger"
 	"rouse/internal/atomicfile"
+	"rouse/internal/nofollow"
 )
 
 // Undo reverts one recorded change of a file. It refuses, with a *tool.PathError, when the file was
 // changed since, unless force is set; what cannot be restored at all is always refused. It has access to
-// the folder that was granted to the run, and to nothing else.
-func Undo(ctx context.Context, log Log, op ledger.FileOp, force bool) error {
-	roots, err := tool.NewRoots(op.Root, nil)
+// the folder that was granted to the run, and to nothing else; a link below the boundary that has taken
+// the place of this folder is not followed.
+func Undo(ctx context.Context, log Log, locks *tool.Locks, b nofollow.Boundary, op ledger.FileOp, force bool) error {
+	roots, err := tool.NewRootsWithin(b, op.Root, nil)
 	if err != nil {
 		return &tool.PathError{Kind: tool.KindNotFound, Message: fmt.Sprintf("the folder of %s is gone: %v", op.Path, err)}
 	}
-	return undo(ctx, log, roots, op, force)
+	return undo(ctx, log, locks, roots, op, force)
 }
 
 // whyNotUndoable says why a change cannot be undone now, "" when it can.
@@ -102,7 +104,13 @@ func contentObstacle(op ledger.FileOp, now fileState) string {
 
 // undo restores the file of a change and marks the change as undone. A change that never came about is
 // only marked.
-func undo(ctx context.Context, log Log, roots *tool.Roots, op ledger.FileOp, force bool) error {
+func undo(ctx context.Context, log Log, locks *tool.Locks, roots *tool.Roots, op ledger.FileOp, force bool) error {
+	release, err := takeTurn(ctx, locks, roots, op.Path)
+	if err != nil {
+		return err
+	}
+	defer release()
+
 	p, old, err := openChanged(roots, op)
 	if err != nil {
 		return err
@@ -179,8 +187,13 @@ func restore(ctx context.Context, log Log, p *tool.FileHandle, old fileState, op
 	return commit(p, op.Path, file, old)
 }
 
+// changedError says that a file was not replaced because somebody else had changed it.
+type changedError struct{ *tool.PathError }
+
+func (e *changedError) Unwrap() error { return e.PathError }
+
 func changedMeanwhile(shown string) error {
-	return &tool.PathError{Kind: tool.KindExecutionError, Message: shown + " was changed meanwhile, and was left as it is now; read it again"}
+	return &changedError{&tool.PathError{Kind: tool.KindExecutionError, Message: shown + " was changed meanwhile, and was left as it is now; read it again"}}
 }
 
 // byCommand reports whether a change was made by a program, to a file of any kind.

@@ -7,6 +7,7 @@ import (
 
 	"rouse/agent/tool"
 	"rouse/agentdb/ledger"
+	"rouse/internal/nofollow"
 )
 
 // Undone is a change of a file by a run, and why it cannot be undone, "" when it can or was.
@@ -18,7 +19,7 @@ type Undone struct {
 // UndoRun reverts all changes of files by a run, the newest first. Without force it reverts all of them
 // or none: a file that was changed since prevents it. With dry it only says what would become of each.
 // What was undone before is left out.
-func UndoRun(ctx context.Context, log Log, run int64, force, dry bool) (out []Undone, done bool, err error) {
+func UndoRun(ctx context.Context, log Log, locks *tool.Locks, b nofollow.Boundary, run int64, force, dry bool) (out []Undone, done bool, err error) {
 	ops, err := log.FileOps(ctx, ledger.FileOpFilter{Run: run, Limit: -1})
 	if err != nil {
 		return nil, false, err
@@ -39,7 +40,7 @@ func UndoRun(ctx context.Context, log Log, run int64, force, dry bool) (out []Un
 		case known && hash != op.AfterHash && hash != op.BeforeHash:
 			u.Why = "the file was changed between two changes of the run"
 		case !known:
-			u.Why = obstacleNow(op, func(path string) bool { hash, ok := later[path]; return ok && hash == "" })
+			u.Why = obstacleNow(b, op, func(path string) bool { hash, ok := later[path]; return ok && hash == "" })
 		}
 
 		if u.Why != "" {
@@ -64,7 +65,7 @@ func UndoRun(ctx context.Context, log Log, run int64, force, dry bool) (out []Un
 			continue
 		}
 
-		if err := Undo(ctx, log, u.FileOp, force); err != nil {
+		if err := Undo(ctx, log, locks, b, u.FileOp, force); err != nil {
 			return out, false, fmt.Errorf("%d of the %d changes of files by run %d were undone, then: %w", i, len(out), run, err)
 		}
 		out[i].Why = ""
@@ -75,8 +76,8 @@ func UndoRun(ctx context.Context, log Log, run int64, force, dry bool) (out []Un
 
 // obstacleNow says why the newest change of a file cannot be undone. A change that did not come about
 // prevents nothing.
-func obstacleNow(op ledger.FileOp, gone func(path string) bool) string {
-	roots, err := tool.NewRoots(op.Root, nil)
+func obstacleNow(b nofollow.Boundary, op ledger.FileOp, gone func(path string) bool) string {
+	roots, err := tool.NewRootsWithin(b, op.Root, nil)
 	if err != nil {
 		return fmt.Sprintf("the folder %s is gone", op.Root)
 	}

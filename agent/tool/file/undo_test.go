@@ -14,6 +14,7 @@ import (
 	"rouse/agent/tool"
 	"rouse/agent/tool/file"
 	"rouse/agentdb/ledger"
+	"rouse/internal/nofollow"
 )
 
 func sum(text string) string {
@@ -156,21 +157,51 @@ func TestUndoRun(t *testing.T) {
 	}
 
 	var bad *tool.PathError
-	if err := file.Undo(ctx, b.ledger, ops[0], false); !errors.As(err, &bad) || !strings.Contains(err.Error(), "changed since") || b.text("a.txt") != "mine\n" {
+	if err := file.Undo(ctx, b.ledger, nil, nofollow.Boundary{}, ops[0], false); !errors.As(err, &bad) || !strings.Contains(err.Error(), "changed since") || b.text("a.txt") != "mine\n" {
 		t.Errorf("%v", err)
 	}
-	if err := file.Undo(ctx, b.ledger, ops[0], true); err != nil || b.text("a.txt") != "one\n" {
+	if err := file.Undo(ctx, b.ledger, nil, nofollow.Boundary{}, ops[0], true); err != nil || b.text("a.txt") != "one\n" {
 		t.Errorf("%v", err)
 	}
-	if err := file.Undo(ctx, b.ledger, ops[1], false); err != nil || b.text("a.txt") != "old\n" {
+	if err := file.Undo(ctx, b.ledger, nil, nofollow.Boundary{}, ops[1], false); err != nil || b.text("a.txt") != "old\n" {
 		t.Errorf("%v", err)
 	}
 
 	if info, err := os.Stat(path); err != nil || runtime.GOOS != "windows" && info.Mode().Perm() != 0o640 {
 		t.Errorf("%v %v", info.Mode(), err)
 	}
-	if op, err := b.ledger.FileOps(ctx, ledger.FileOpFilter{ID: ops[1].ID}); err != nil || file.Undo(ctx, b.ledger, op[0], true) == nil {
+	if op, err := b.ledger.FileOps(ctx, ledger.FileOpFilter{ID: ops[1].ID}); err != nil || file.Undo(ctx, b.ledger, nil, nofollow.Boundary{}, op[0], true) == nil {
 		t.Error("undone twice")
+	}
+}
+
+// An agent around the folder of a run may have put a link in its place: undo does not write along it.
+func TestUndoFollowsNoLink(t *testing.T) {
+	t.Parallel()
+	outer, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	work, out := filepath.Join(outer, "work"), t.TempDir()
+	kept := filepath.Join(out, "a.txt")
+	if err := errors.Join(os.Mkdir(work, 0o700), os.WriteFile(kept, []byte("new\n"), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+
+	b := newBench(t, work)
+	if e, _ := b.run(t)("write_file", map[string]any{"path": "a.txt", "content": "new\n"}); !e.OK {
+		t.Fatalf("%+v", e)
+	}
+	if err := errors.Join(os.Rename(work, work+"-old"), os.Symlink(out, work)); err != nil {
+		t.Skip("links cannot be made here")
+	}
+
+	for _, force := range []bool{false, true} {
+		_, done, err := file.UndoRun(t.Context(), b.ledger, nil, nofollow.NewBoundary(outer), b.last, force, false)
+		if text, bad := os.ReadFile(kept); bad != nil || string(text) != "new\n" || done {
+			t.Errorf("force %t: %q %v %t %v", force, text, bad, done, err)
+		}
 	}
 }
 
@@ -202,13 +233,60 @@ func TestUndoOfNothing(t *testing.T) {
 		if why := whyNot(t, b.run(t)); len(why) == 0 || !strings.Contains(why[0], "did not come about") {
 			t.Errorf("%s: %q", op.Path, why)
 		}
-		if err := file.Undo(t.Context(), b.ledger, op, false); err != nil {
+		if err := file.Undo(t.Context(), b.ledger, nil, nofollow.Boundary{}, op, false); err != nil {
 			t.Errorf("%v", err)
 		}
 	}
 
 	if b.text("a.txt") != "old" || b.text("new.txt") != "none" {
 		t.Errorf("%q %q", b.text("a.txt"), b.text("new.txt"))
+	}
+}
+
+// Writing what a file holds already leaves it as it is, with its time, and is on record all the same; undoing
+// it leaves the file alone, too, and what the run wrote before is undone as ever.
+func TestWriteOfTheSameBytes(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, writeFiles(t, map[string]string{"a.txt": "one\n"}))
+	call := b.run(t)
+	path := filepath.Join(b.dir, "a.txt")
+	stat := func() os.FileInfo {
+		t.Helper()
+		info, err := os.Lstat(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return info
+	}
+
+	before := stat()
+	e, res := call("file_write", map[string]any{"path": "a.txt", "content": "one\n"})
+	if !e.OK || res["unchanged"] != true || res["operation_id"] == nil {
+		t.Errorf("%+v", e)
+	}
+	if e, res := call("file_write", map[string]any{"path": "a.txt", "content": "", "mode": "append"}); !e.OK || res["unchanged"] != true {
+		t.Errorf("%+v", e)
+	}
+	if now := stat(); !os.SameFile(before, now) || !now.ModTime().Equal(before.ModTime()) {
+		t.Errorf("it is another file, or has another time: %v", now)
+	}
+
+	for _, content := range []string{"two\n", "two\n"} {
+		if e, _ := call("file_write", map[string]any{"path": "a.txt", "content": content}); !e.OK {
+			t.Errorf("%+v", e)
+		}
+	}
+	ops, err := b.ledger.FileOps(t.Context(), ledger.FileOpFilter{Limit: -1})
+	if err != nil || len(ops) != 4 {
+		t.Fatalf("%+v, %v", ops, err)
+	}
+	for i, op := range ops { // the newest first
+		if err := file.Undo(t.Context(), b.ledger, nil, nofollow.Boundary{}, op, false); err != nil {
+			t.Errorf("%d: %v", i, err)
+		}
+	}
+	if got := b.text("a.txt"); got != "one\n" {
+		t.Errorf("%q", got)
 	}
 }
 
@@ -256,7 +334,7 @@ func TestUndoAllOfARun(t *testing.T) {
 	state := func() string { return b.text("sub/a.txt") + " " + b.text("b.txt") }
 	undo := func(force, dry bool) string {
 		t.Helper()
-		out, done, err := file.UndoRun(t.Context(), b.ledger, b.last, force, dry)
+		out, done, err := file.UndoRun(t.Context(), b.ledger, nil, nofollow.Boundary{}, b.last, force, dry)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -39,12 +39,13 @@ type operation struct {
 
 var historySpec = wideContextOnly(reading("file_operation_history", historyText, tool.ClassOther))
 
+type historyArgs struct {
+	Path  string `json:"path,omitempty" jsonschema:"of one file; all files when absent"`
+	Limit int    `json:"limit,omitempty" jsonschema:"default 20, at most 100"`
+}
+
 func (f *files) historyTool(s tool.Spec) (tool.Tool, error) {
-	type args struct {
-		Path  string `json:"path,omitempty" jsonschema:"of one file; all files when absent"`
-		Limit int    `json:"limit,omitempty" jsonschema:"default 20, at most 100"`
-	}
-	return tool.Define(s, func(ctx context.Context, in tool.Invocation, a args) (tool.Envelope, error) {
+	return tool.Define(s, func(ctx context.Context, in tool.Invocation, a historyArgs) (tool.Envelope, error) {
 		filter := ledger.FileOpFilter{Agent: in.Agent, Limit: defaultHistory}
 		if a.Limit < 0 {
 			return tool.Failure(tool.KindInvalidArgs, "limit must be 1 or more").WithField("limit", "1 to 100"), nil
@@ -123,7 +124,7 @@ func (f *files) undo(ctx context.Context, in tool.Invocation, a undoArgs) (tool.
 	for i, op := range ops {
 		err := f.checkBatch(ops, i)
 		if err == nil {
-			err = undo(ctx, f.log, f.roots, op, false)
+			err = undo(ctx, f.log, f.locks, f.roots, op, false)
 		}
 
 		if err != nil && len(undone) > 0 {

@@ -22,6 +22,8 @@ const (
 type commitArgs struct {
 	Message string   `json:"message" jsonschema:"at most 10,000 characters"`
 	Files   []string `json:"files,omitempty" jsonschema:"these alone; everything that has changed when absent"`
+	// What git itself refuses is a failed call in any case, and that nothing has changed mostly is none.
+	MustSucceed bool `json:"must_succeed,omitempty" jsonschema:"true: that there is nothing to commit is a failure of the call"`
 }
 
 // draft is a commit before it is made.
@@ -83,7 +85,7 @@ func (f *family) needs(ctx context.Context, in tool.Invocation, a commitArgs) (t
 	f.mu.Lock()
 	f.proposedTrees[in.Key] = d.tree
 	f.mu.Unlock()
-	need.NeedsApproval, need.Action = true, string(action)
+	need.NeedsApproval, need.Action, need.Writes = true, string(action), need.Reads
 	need.Shown = "commit on " + text.Visible(d.branch) + " in " + text.Visible(r.dir) + "\n\n" + text.Visible(a.Message) + "\n\n" + diff
 
 	return need, nil
@@ -240,6 +242,9 @@ func (f *family) commit(ctx context.Context, in tool.Invocation, a commitArgs) (
 	d, err := f.draft(ctx, r, a)
 	if err != nil {
 		return envelopeOf(err)
+	}
+	if d.tree == "" && a.MustSucceed {
+		return tool.Failure(tool.KindExecutionError, "there is nothing to commit"), nil
 	}
 	if d.tree == "" {
 		return tool.Success(map[string]any{"committed": false, "message": "nothing to commit"}), nil

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"sync"
 	"time"
@@ -13,7 +14,6 @@ import (
 	"rouse/agent/tool"
 	"rouse/agent/tool/shell"
 	"rouse/internal/domain"
-	"rouse/internal/text"
 )
 
 var (
@@ -36,15 +36,15 @@ const (
 var (
 	statusSpec = tool.Spec{
 		Name: "git_status", Description: strings.TrimSpace(statusText), Effect: domain.EffectRead, Class: tool.ClassOther, Scope: tool.ScopeOutside, Writes: tool.WritesNothing,
-		Requires: tool.RequiresRepository, Timeout: timeout,
+		Args: reflect.TypeFor[statusArgs](), Requires: tool.RequiresRepository, Timeout: timeout,
 	}
 	diffSpec = tool.Spec{
 		Name: "git_diff", Description: strings.TrimSpace(diffText), Effect: domain.EffectRead, Class: tool.ClassOther, Scope: tool.ScopeOutside, Writes: tool.WritesNothing,
-		Requires: tool.RequiresRepository, Timeout: timeout,
+		Args: reflect.TypeFor[diffArgs](), Requires: tool.RequiresRepository, Timeout: timeout,
 	}
 	commitSpec = tool.Spec{
 		Name: "git_commit", Description: strings.TrimSpace(commitText), Effect: domain.EffectWrite, Class: tool.ClassOther, Scope: tool.ScopeOutside, Writes: tool.WritesElsewhere,
-		Requires: tool.RequiresRepository, Timeout: timeout,
+		Args: reflect.TypeFor[commitArgs](), Requires: tool.RequiresRepository, Reports: tool.ReportsCommitted, Timeout: timeout,
 	}
 )
 
@@ -103,8 +103,7 @@ func Repository(folder string) bool {
 
 // readNeed is what a call that only reads tells the authorizer.
 func (f *family) readNeed(ctx context.Context, _ tool.Invocation, _ any) (tool.Need, error) {
-	n, err := f.host.Roots.ReadNeed(ctx, "")
+	n := f.host.Roots.ReadNeed("")
 	n.Tier = string(f.host.Tier(ctx))
-	n.Action, n.Shown = f.host.Roots.Workdir(), "look at the changes in the repository "+text.Visible(f.host.Roots.Workdir())
-	return n, err
+	return n, nil
 }

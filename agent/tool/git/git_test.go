@@ -261,6 +261,9 @@ func TestDiff(t *testing.T) {
 func TestCommit(t *testing.T) {
 	inOrder(t)
 	b := newBench(t)
+	if e, _ := b.call("git_commit", map[string]any{"message": "Nothing", "must_succeed": true}); e.OK || e.Message != "there is nothing to commit" {
+		t.Errorf("of nothing that must be committed: %+v", e)
+	}
 	if e, got := b.call("git_commit", map[string]any{"message": "Nothing"}); !e.OK || got["committed"] != false || got["message"] != "nothing to commit" {
 		t.Errorf("%+v %v", e, got)
 	}

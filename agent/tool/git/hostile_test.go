@@ -214,3 +214,46 @@ func (b *bench) touched() bool {
 	_, err := os.Stat(filepath.Join(b.canaries, "canary"))
 	return err == nil
 }
+
+// TestLedElsewhere: what leads git to another configuration without a word of the repository's own is not
+// followed by the tools, and each of them is an attack under the owner's own git.
+func TestLedElsewhere(t *testing.T) {
+	inOrder(t)
+	const program = "[core]\nrepositoryformatversion = 0\nfsmonitor = RUN\n"
+	for name, c := range map[string]struct {
+		files   map[string]string
+		move    string // where .git goes
+		refused bool
+	}{
+		"a common folder":      {files: map[string]string{".git/commondir": "../meta\n", "meta/config": program, "meta/objects/x": "", "meta/refs/x": ""}},
+		"a file":               {files: map[string]string{".git": "gitdir: meta\n", "meta/config": program}, move: "meta", refused: true},
+		"a bare repository":    {files: map[string]string{"config": program + "bare = false\nworktree = .\n", "HEAD": "ref: refs/heads/main\n", "objects/x": "", "refs/x": ""}, move: "gone", refused: true},
+		"one beside the index": {files: map[string]string{"inner/.git/config": program}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t)
+			b.committed()
+			if c.move != "" {
+				if err := os.Rename(filepath.Join(b.dir, ".git"), filepath.Join(b.dir, c.move)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			run := "touch '" + filepath.Join(b.canaries, "canary") + "' 2>/dev/null;:"
+			for path, text := range c.files {
+				b.write(path, strings.ReplaceAll(text, "RUN", `"`+run+`"`))
+			}
+
+			for _, tool := range []string{"git_status", "git_diff"} {
+				if e, _ := b.call(tool, nil); e.OK == c.refused {
+					t.Errorf("%s: %+v", tool, e)
+				}
+			}
+			if b.touched() {
+				t.Fatal("a program that the agent names was run")
+			}
+			if said := b.ownersGit(); !b.touched() {
+				t.Errorf("it is none under the owner's own git\n%s", said)
+			}
+		})
+	}
+}

@@ -106,14 +106,11 @@ func openRepo(ctx context.Context, host *shell.Launcher, agent string) (r *repo,
 	}
 
 	r = &repo{host: host, dir: dir}
-	if r.scratch, err = os.MkdirTemp("", "rouse-git-"); err != nil {
+	if r.scratch, err = host.MkdirTemp("git"); err != nil {
 		return nil, fmt.Errorf("git needs a temporary folder: %w", err)
 	}
 
-	if r.scratch, err = filepath.EvalSymlinks(r.scratch); err == nil {
-		err = r.prepare(ctx, agent)
-	}
-	if err != nil {
+	if err := r.prepare(ctx, agent); err != nil {
 		r.close()
 		return nil, err
 	}

@@ -23,11 +23,12 @@ type statusResult struct {
 	Truncated bool     `json:"truncated,omitempty"` // more than 500 of a kind
 }
 
+type statusArgs struct{}
+
 func (f *family) statusTool() (tool.Tool, error) {
-	type args struct{}
 	s := statusSpec
 	s.Needs = tool.Needs(f.readNeed)
-	return tool.Define(s, func(ctx context.Context, in tool.Invocation, _ args) (tool.Envelope, error) {
+	return tool.Define(s, func(ctx context.Context, in tool.Invocation, _ statusArgs) (tool.Envelope, error) {
 		r, err := openRepo(ctx, f.host, in.Agent)
 		if err != nil {
 			return envelopeOf(err)

@@ -1,6 +1,7 @@
 package next_test
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -28,6 +29,7 @@ type bench struct {
 	wake   *ledger.WakeDetail
 	run    tool.Invocation // without a key: each call gets its own
 	calls  int
+	views  []string // that are saved; nil: there is no database
 }
 
 // inBubble gives a test a ledger and a clock of its own. An agent in reactive mode has the
@@ -58,7 +60,7 @@ func inBubble(t *testing.T, test func(t *testing.T, b *bench)) {
 func (b *bench) call(name, args string) tool.Envelope {
 	b.t.Helper()
 	tools, err := next.Tools(next.Options{Ledger: b.l, Limits: b.limits, Wake: b.wake,
-		Redact: strings.NewReplacer("sk-canary", "[secret]").Replace})
+		Redact: strings.NewReplacer("sk-canary", "[secret]").Replace, ViewProblem: b.lookUpViews()})
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -80,6 +82,20 @@ func (b *bench) call(name, args string) tool.Envelope {
 	}
 
 	return e
+}
+
+// lookUpViews is what the runner gives an agent that has a database with b.views.
+func (b *bench) lookUpViews() func(context.Context, string) (string, error) {
+	if b.views == nil {
+		return nil
+	}
+
+	return func(_ context.Context, name string) (string, error) {
+		if slices.Contains(b.views, name) {
+			return "", nil
+		}
+		return fmt.Sprintf("there is no saved view %q", name), nil
+	}
 }
 
 func (b *bench) slot() ledger.Wake {
@@ -198,7 +214,9 @@ func TestResults(t *testing.T) {
 			`{"clamped":false,"clamp_reasons":[],"remaining_budget_today":null,"scheduled_at":"2000-01-01T01:10:00+01:00","instructions":"x","context_views":[],"priority":"normal","on_miss":"run_once","scheduled_by":"agent"}`, nil},
 		{"views", func(*schedule.Limits) {}, `{"in_seconds":600,"instructions":"x","context_views":["open","paid"]}`,
 			`{"clamped":false,"clamp_reasons":[],"remaining_budget_today":48,"scheduled_at":"2000-01-01T01:10:00+01:00","instructions":"x","context_views":["open","paid"],"priority":"normal","on_miss":"run_once","scheduled_by":"agent"}`,
-			[]string{"not available in this version"}},
+			[]string{`there is no saved view "paid"`}},
+		{"views, all there", func(*schedule.Limits) {}, `{"in_seconds":600,"instructions":"x","context_views":["open"]}`,
+			`{"clamped":false,"clamp_reasons":[],"remaining_budget_today":48,"scheduled_at":"2000-01-01T01:10:00+01:00","instructions":"x","context_views":["open"],"priority":"normal","on_miss":"run_once","scheduled_by":"agent"}`, nil},
 		{"a secret", func(*schedule.Limits) {}, `{"in_seconds":600,"instructions":"use sk-canary"}`,
 			`{"clamped":false,"clamp_reasons":[],"remaining_budget_today":48,"scheduled_at":"2000-01-01T01:10:00+01:00","instructions":"use [secret]","context_views":[],"priority":"normal","on_miss":"run_once","scheduled_by":"agent"}`, nil},
 		{"manual", func(l *schedule.Limits) { l.Mode = schedule.ModeManual }, `{"in_seconds":600,"instructions":"x","context_views":["open"]}`,
@@ -208,6 +226,7 @@ func TestResults(t *testing.T) {
 	}
 	inBubble(t, func(t *testing.T, b *bench) {
 		plain := b.limits
+		b.views = []string{"open"}
 		for _, c := range cases {
 			b.run.Agent, b.limits = c.name, plain
 			c.limits(&b.limits)
@@ -224,6 +243,16 @@ func TestResults(t *testing.T) {
 					t.Errorf("%s: warning %q, want %q", c.name, e.Warnings[i], part)
 				}
 			}
+		}
+	})
+}
+
+// An agent without a database is told that a wake has no rows to begin with.
+func TestViewsWithoutDatabase(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		e := b.call("schedule_next_run", `{"in_seconds":600,"instructions":"x","context_views":["open"]}`)
+		if want := "context_views: you have no database, so that run begins without rows."; !e.OK || !slices.Equal(e.Warnings, []string{want}) {
+			t.Errorf("%+v", e)
 		}
 	})
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"reflect"
 	"strings"
 	"time"
 
@@ -28,11 +29,11 @@ var (
 	// overwrites what it stored before.
 	scheduleSpec = tool.Spec{
 		Name: "schedule_next_run", Description: scheduleText, Effect: domain.EffectDatabase, Class: tool.ClassOther, Scope: tool.ScopeAgent, Writes: tool.WritesWake,
-		Requires: tool.RequiresSelfScheduling, Enum: map[string][]string{"priority": priorities, "on_miss": onMisses},
+		Args: reflect.TypeFor[scheduleArgs](), Requires: tool.RequiresSelfScheduling, Enum: map[string][]string{"priority": priorities, "on_miss": onMisses},
 	}
 	cancelSpec = tool.Spec{
 		Name: "cancel_next_run", Description: cancelText, Effect: domain.EffectDatabase, Class: tool.ClassOther, Scope: tool.ScopeAgent, Writes: tool.WritesNothing,
-		Requires: tool.RequiresSelfScheduling,
+		Args: reflect.TypeFor[cancelArgs](), Requires: tool.RequiresSelfScheduling,
 	}
 )
 
@@ -45,6 +46,9 @@ type Options struct {
 	Limits schedule.Limits
 	Wake   *ledger.WakeDetail       // of the run, if a wake started it
 	Redact func(text string) string // removes secrets from instructions before they are stored; nil: nothing does
+	// ViewProblem says why the rows of a saved view of the agent's database could not be shown, "" when
+	// they could; nil: the agent has no database.
+	ViewProblem func(ctx context.Context, name string) (string, error)
 }
 
 // Tools are the tools of one run of an agent that plans its own runs (OSA-70).
@@ -94,7 +98,36 @@ func (o Options) scheduleNextRun(ctx context.Context, in tool.Invocation, a sche
 		return tool.Envelope{}, err
 	}
 
+	if !res.Rejected {
+		missing, err := o.viewWarnings(ctx, r.ContextViews)
+		if err != nil {
+			return tool.Envelope{}, err
+		}
+		res.Warnings = append(res.Warnings, missing...)
+	}
+
 	return tool.Success(res, res.Warnings...), nil
+}
+
+// viewWarnings says which of the views have no rows to begin with, as things are. The plan stands all
+// the same: a view can still be defined, and the wake says again what is missing.
+func (o Options) viewWarnings(ctx context.Context, names []string) ([]string, error) {
+	if len(names) > 0 && o.ViewProblem == nil {
+		return []string{"context_views: you have no database, so that run begins without rows."}, nil
+	}
+
+	var out []string
+	for _, name := range names {
+		problem, err := o.ViewProblem(ctx, name)
+		if err != nil {
+			return nil, fmt.Errorf("the saved views cannot be looked up: %w", err)
+		}
+		if problem != "" {
+			out = append(out, fmt.Sprintf("context_views: %s. Mend it before that run, which else begins without those rows.", problem))
+		}
+	}
+
+	return out, nil
 }
 
 // when reads the time of a call; scheduled_at wins.

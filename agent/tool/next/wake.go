@@ -32,9 +32,6 @@ var (
 	onMisses   = []string{string(domain.MissSkip), string(defaultOnMiss), string(domain.MissCatchup)}
 )
 
-// viewsWarning is the warning of a request that names views.
-const viewsWarning = "context_views: saved views are not available in this version; the names are kept, and nothing of them will be in the prompt."
-
 // Request asks for an agent's next wake, which replaces the one that is planned so far.
 type Request struct {
 	Agent  string
@@ -145,10 +142,6 @@ func PlanWake(ctx context.Context, l *ledger.Ledger, limits schedule.Limits, r R
 	res := newResult(limits, clamped, usage, slot)
 	if slot == nil {
 		return res, nil
-	}
-
-	if len(r.ContextViews) > 0 {
-		res.Warnings = append(res.Warnings, viewsWarning)
 	}
 
 	// A run that plans twice corrects itself, and need not be told.

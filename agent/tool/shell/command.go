@@ -5,7 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -68,6 +68,43 @@ func (f *family) resolve(command string) (resolvedCommand, *tool.Envelope) {
 	return o, nil
 }
 
+// movesAway refuses an mv to where nothing is kept. Other programs may do the same, as their words do not say: see
+// temporaries. Without confinement there are no such places.
+func (f *family) movesAway(ctx context.Context, o resolvedCommand) *tool.Envelope {
+	if o.argv == nil || o.argv[0] != "mv" || f.host.Tier(ctx) == sandbox.TierD {
+		return nil
+	}
+
+	p, err := f.roots.Resolve(destination(o.argv), true)
+	if err == nil {
+		p.Close()
+		return nil
+	}
+
+	bad, ok := errors.AsType[*tool.PathError](err)
+	if !ok || bad.Kind != tool.KindInvalidArgs {
+		return nil // it says so itself
+	}
+	e := tool.Failure(tool.KindRejected, "nothing was moved, for it would be lost: %s. /tmp, /dev/shm, TMPDIR and HOME are temporary: they are empty at the start of each command, and gone after it", text.Visible(bad.Message)).WithField("command", "")
+	return &e
+}
+
+// destination is where mv moves its files.
+func destination(argv []string) string {
+	for i, word := range argv[1:] {
+		target, long := strings.CutPrefix(word, "--target-directory=")
+		switch {
+		case word == "--":
+			return argv[len(argv)-1]
+		case long:
+			return target
+		case (word == "-t" || word == "--target-directory") && i+2 < len(argv):
+			return argv[i+2]
+		}
+	}
+	return argv[len(argv)-1]
+}
+
 func (o resolvedCommand) network() bool { return o.grant != nil && o.grant.Network }
 
 // argvToRun is the argv that is executed, and a redactor for the values of its secrets in the output.
@@ -96,23 +133,21 @@ func (o resolvedCommand) argvToRun(secrets []tool.SecretGrant) (argv []string, h
 // script is the argv of a shell that runs a script, passed whole as one argument. With pipefail a failure
 // anywhere in a pipe is the script's exit status, where bash is installed; sh may not know the option.
 func script(text string) ([]string, error) {
-	for _, folder := range filepath.SplitList(searchPath()) {
-		if isRegularFile(filepath.Join(folder, "bash")) {
-			return []string{"bash", "-o", "pipefail", "-c", text}, nil
-		}
-	}
-
-	for _, folder := range filepath.SplitList(searchPath()) {
-		if isRegularFile(filepath.Join(folder, "sh")) {
-			return []string{"sh", "-c", text}, nil
-		}
+	switch {
+	case hasProgram("bash"):
+		return []string{"bash", "-o", "pipefail", "-c", text}, nil
+	case hasProgram("sh"):
+		return []string{"sh", "-c", text}, nil
 	}
 	return nil, errors.New("there is no shell (bash, sh) among the programs of the system; write one program with its arguments, without pipes and expansions")
 }
 
-func isRegularFile(path string) bool {
-	info, err := os.Stat(path)
-	return err == nil && info.Mode().IsRegular()
+// hasProgram says whether the system has a program of a name.
+func hasProgram(name string) bool {
+	return slices.ContainsFunc(filepath.SplitList(searchPath()), func(folder string) bool {
+		path, err := exec.LookPath(filepath.Join(folder, name)) // with the endings that a system has for programs
+		return err == nil && path != ""
+	})
 }
 
 // action is what an approval of a command is bound to.
@@ -123,6 +158,24 @@ type action struct {
 	Network string       `json:"network"` // none, host
 	Env     []string     `json:"env"`     // names
 	Tier    sandbox.Tier `json:"tier"`
+	Files   []*namedFile `json:"files,omitempty"` // that somebody could change before it is called
+}
+
+// action is what a command would do, apart from the files that it names.
+func (f *family) action(ctx context.Context, o resolvedCommand) action {
+	a := action{Argv: o.argv, Dir: f.roots.Workdir(), Network: "none", Env: names(environment("", "")), Tier: f.host.Tier(ctx)}
+	if o.argv == nil {
+		a.Script = o.script
+	}
+	if o.network() {
+		a.Network = "host"
+	}
+	return a
+}
+
+func (a action) text() (string, error) {
+	text, err := json.Marshal(a)
+	return string(text), err
 }
 
 // needs tells the authorizer what a call would do (UNI-06).
@@ -132,26 +185,20 @@ func (f *family) needs(ctx context.Context, command string) (tool.Need, error) {
 		return tool.Need{Refused: refused}, nil
 	}
 
-	tier := f.host.Tier(ctx)
-	a := action{Argv: o.argv, Dir: f.roots.Workdir(), Network: "none", Env: names(environment("", "")), Tier: tier}
-	if o.argv == nil {
-		a.Script = o.script
+	if refused := f.movesAway(ctx, o); refused != nil {
+		return tool.Need{Refused: refused}, nil
 	}
 
 	// What a command reads is not known before: it gets the labels of everything that it could read.
-	labels, err := f.roots.Taint(ctx)
-	if err != nil {
-		return tool.Need{}, err
-	}
-
-	n := tool.Need{Tier: string(tier), AddsTaint: labels, WritesMemory: true}
+	a := f.action(ctx, o)
+	n := f.roots.ProgramNeed()
+	n.Tier = string(a.Tier)
 	if o.network() {
-		a.Network = "host"
 		n.AddsTaint |= tool.Outward | tool.Untrusted
 	}
 
 	// Unconfined, a command can send data anywhere; and what cannot be undone counts as an outward effect.
-	if tier == sandbox.TierD || f.irreversible(o) {
+	if a.Tier == sandbox.TierD || f.irreversible(o) {
 		n.AddsTaint |= tool.Outward
 	}
 
@@ -161,21 +208,70 @@ func (f *family) needs(ctx context.Context, command string) (tool.Need, error) {
 		}
 	}
 
-	text, err := json.Marshal(a)
-	if err != nil {
-		return tool.Need{}, err
-	}
-
 	// An approval of an installer cannot stand: what it installs is another thing tomorrow.
-	n.Action, n.Shown, n.NoStandingApproval = string(text), o.display(a), installsSoftware(o.tree)
+	n.Shown, n.NoStandingApproval = o.display(a), installsSoftware(o.tree)
+	n.MissingGrant = o.missingGrant()
+	n.Bind = func(n tool.Need) (tool.Need, error) { return f.bind(n, o, a) }
+	var err error
+	n.Action, err = a.text()
+	return n, err
+}
+
+// missingGrant says why no grant covers a command, "" when one does.
+func (o resolvedCommand) missingGrant() string {
 	switch {
 	case o.argv == nil:
-		n.MissingGrant = fmt.Sprintf("grants are for one program with its arguments, and this has %s", o.why)
+		return fmt.Sprintf("grants are for one program with its arguments, and this has %s", o.why)
 	case o.grant == nil:
-		n.MissingGrant = "none of the agent's grants for commands covers it"
+		return "none of the agent's grants for commands covers it"
+	}
+	return ""
+}
+
+// Unknown stands in a planned command for text that is only known when it is called.
+const Unknown = "\uFFFC"
+
+// Foresee is what the authorizer is going to be told of a command that is planned, as far as its text and the grants
+// tell: why it is refused, or which grant it lacks. Of a command with an Unknown in it that is only whether any
+// grant is for its program.
+func Foresee(grants []Grant, secrets []tool.SecretGrant, command string) (n tool.Need) {
+	f := &family{grants: grants, secrets: secrets}
+	o, refused := f.resolve(command)
+	switch {
+	case !strings.Contains(command, Unknown):
+		if n.Refused = refused; refused == nil {
+			n.MissingGrant = o.missingGrant()
+		}
+	case refused == nil && o.argv != nil && !strings.Contains(o.argv[0], Unknown):
+		if !slices.ContainsFunc(grants, func(g Grant) bool { return len(g.Argv) > 0 && g.Argv[0] == o.argv[0] }) {
+			n.MissingGrant = o.missingGrant()
+		}
+	}
+	return n
+}
+
+// bind adds the content of the files that a command names to what its owner is asked to approve, and refuses one
+// that could not be started anyway.
+func (f *family) bind(n tool.Need, o resolvedCommand, a action) (tool.Need, error) {
+	if why := f.host.cannotStart(o.commandLine, a.Tier); why != nil {
+		return tool.Need{Refused: why}, nil
 	}
 
-	return n, nil
+	b, err := f.host.bindFiles(o.commandLine, "")
+	var bad *unapprovableError
+	switch {
+	case errors.As(err, &bad):
+		e := tool.Failure(tool.KindRejected, "it would need an approval, and cannot be approved: %s", bad.why).WithField("command", "")
+		return tool.Need{Refused: &e}, nil
+	case err != nil:
+		return n, err
+	}
+
+	a.Files = b.files
+	n.Shown += b.shown()
+	n.NoStandingApproval = n.NoStandingApproval || !b.standing()
+	n.Action, err = a.text()
+	return n, err
 }
 
 func names(env []string) []string {
@@ -185,35 +281,6 @@ func names(env []string) []string {
 	}
 	slices.Sort(out)
 	return out
-}
-
-// irreversible reports whether a command removes something that no undo would restore.
-func (f *family) irreversible(o resolvedCommand) bool {
-	if o.argv == nil {
-		return calls(o.tree, "rm", "rmdir", "shred", "truncate")
-	}
-
-	switch filepath.Base(o.argv[0]) {
-	case "rm":
-		_, why := predict(f.roots, o.argv)
-		// A path such as ./rm may be any program: nothing is predicted for it.
-		return why != "" || o.argv[0] != "rm"
-	case "shred", "truncate":
-		return true
-	}
-
-	return false
-}
-
-// calls reports whether a script calls one of the programs, as far as it is written plainly.
-func calls(tree *syntax.File, programs ...string) (found bool) {
-	syntax.Walk(tree, func(n syntax.Node) bool {
-		if call, ok := n.(*syntax.CallExpr); ok && len(call.Args) > 0 {
-			found = found || slices.Contains(programs, filepath.Base(staticWord(call.Args[0])))
-		}
-		return !found
-	})
-	return found
 }
 
 // display is a command as a person reads it: nothing in it can hide anything else.

@@ -8,9 +8,6 @@ import (
 	"mvdan.cc/sh/v3/syntax"
 )
 
-// maxNested bounds how deep scripts within scripts (bash -c '…') are examined.
-const maxNested = 4
-
 // destructive says what a command line would destroy, "" when it sees nothing (YOA-05). It catches
 // mistakes; who wants to get past it can. The sandbox is the boundary.
 func destructive(tree *syntax.File) string { return destructiveWithin(tree, maxNested) }
@@ -53,6 +50,10 @@ func (g *destructiveVisitor) visit(n syntax.Node) bool {
 		if n.Word != nil && isWrite(n.Op) && isDevice(staticWord(n.Word)) {
 			g.why = "writes to the device " + staticWord(n.Word)
 		}
+	}
+
+	if g.why == "" {
+		g.why = destructiveScripts(scriptsFedTo(n), g.depth)
 	}
 	if g.why != "" {
 		return false
@@ -121,22 +122,38 @@ func staticWords(words []*syntax.Word) []string {
 	return out
 }
 
-// wrappers are programs that start the program named in their arguments.
-var wrappers = []string{"sudo", "doas", "env", "nohup", "nice", "exec", "command", "time", "timeout", "xargs", "setsid", "stdbuf", "busybox"}
-
+// destructiveCall says what a call would destroy: the program itself, one that it starts, or a script
+// that it is given.
 func destructiveCall(argv []string, depth int) string {
-	for len(argv) > 0 && slices.Contains(wrappers, path.Base(argv[0])) {
-		argv = argv[1:]
-		// Skip the wrapper's own options, assignments (env A=b) and durations (timeout 10s).
-		for len(argv) > 0 && (strings.HasPrefix(argv[0], "-") || strings.Contains(argv[0], "=") || argv[0] != "" && strings.Trim(argv[0], "0123456789.smhd") == "") {
-			argv = argv[1:]
+	for _, started := range starts(argv) {
+		if why := destructiveProgram(path.Base(started[0]), started[1:]); why != "" {
+			return why
+		}
+		if why := destructiveScripts(scriptsOf(started), depth); why != "" {
+			return why
 		}
 	}
-	if len(argv) == 0 {
+	return ""
+}
+
+func destructiveScripts(scripts []string, depth int) string {
+	if depth == 0 {
 		return ""
 	}
 
-	name, args := path.Base(argv[0]), argv[1:]
+	for _, script := range scripts {
+		tree := parseScript(script)
+		if tree == nil {
+			continue
+		}
+		if why := destructiveWithin(tree, depth-1); why != "" {
+			return why
+		}
+	}
+	return ""
+}
+
+func destructiveProgram(name string, args []string) string {
 	switch {
 	case name == "rm" && slices.ContainsFunc(args, isRecursive) && slices.ContainsFunc(args, isEverything):
 		return "removes everything"
@@ -148,18 +165,7 @@ func destructiveCall(argv []string, depth int) string {
 				return "writes to the device " + to
 			}
 		}
-	case depth > 0 && slices.Contains([]string{"sh", "bash", "dash", "zsh", "ksh", "eval"}, name):
-		for _, a := range args {
-			tree, err := syntax.NewParser(syntax.Variant(syntax.LangBash)).Parse(strings.NewReader(a), "")
-			if err != nil {
-				continue
-			}
-			if why := destructiveWithin(tree, depth-1); why != "" {
-				return why
-			}
-		}
 	}
-
 	return ""
 }
 

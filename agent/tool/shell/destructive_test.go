@@ -16,6 +16,7 @@ func TestGuard(t *testing.T) {
 	for _, deadly := range []string{
 		`rm -rf /`, `rm -r -f /`, `rm -fr '/'`, `rm --recursive /*`, `sudo rm -rf /etc`, `rm -rf ~`, `rm -rf "$HOME"`, `rm -rf ${HOME}/`, `env A=1 rm -rf /usr/`, `true && rm -rf / || true`, `/bin/rm -rf //`,
 		`sh -c 'rm -rf /'`, `bash -c "true; bash -c 'rm -rf /'"`, `nohup nice -n 5 rm -rf /home`, `timeout 5 rm -rf /`,
+		`sudo sh -c 'rm -rf /'`, `sudo dd if=a of=/dev/sda`, `eval rm -rf /`, `sudo -u root rm -rf /`, `find . -exec rm -rf / ;`, `busybox sh -c 'rm -rf /'`, `xargs -I {} sh -c 'rm -rf /'`, `flock lock rm -rf /`, `echo 'rm -rf /' | sh`, `env -S 'rm -rf /'`, "bash <<'E'\nrm -rf /\nE",
 		`mkfs /dev/sda1`, `mkfs.ext4 x`, `echo x | mkfs.vfat y`,
 		`dd if=/dev/zero of=/dev/sda`, `dd of=/dev/nvme0n1 bs=1M`, `echo x > /dev/sda`, `cat a >> /dev/mem`, `echo > '/dev/../dev/sda'`,
 		`:(){ :|:& };:`, `f() { f & f; }; f`, `f() { f | f; }`,
@@ -29,7 +30,7 @@ func TestGuard(t *testing.T) {
 	}
 
 	for _, harmless := range []string{`rm -rf ./build`, `rm -rf sub/dir`, `rm /tmp/x`, `rm -r /tmp/x`, `echo 'rm -rf /'`, `ls -r /`, `grep -r mkfs /etc`, `dd if=a of=b`, `dd if=/dev/zero of=x`, `echo x > /dev/null`, `cat a 2>/dev/null`,
-		`f() { echo f; }; f`, `f() { g | h; }`, `rm -rf "$DIR"`, `echo mkfs`} {
+		`f() { echo f; }; f`, `f() { g | h; }`, `rm -rf "$DIR"`, `echo mkfs`, `sudo echo rm -rf /`, `echo 'rm -rf /' | cat`, "cat <<'E'\nrm -rf /\nE"} {
 		if n := b.need(harmless); n.Refused != nil {
 			t.Errorf("%s: %+v", harmless, n.Refused)
 		}

@@ -12,6 +12,10 @@
 // Confinement is the sandbox's business. What is refused here because of how it looks (YOA-05) is a
 // guard against mistakes and nothing more.
 //
+// A command has places of its own that are gone after it. Whoever moves a file there means to keep it, and neither
+// the words of a command nor its calls of the system tell a move (a copy, then a removal) from other work. So what counts is
+// what is there afterwards: if a folder that it could write has lost files, what lies in those places is put back into it.
+//
 // What mv, cp, rm and mkdir will change is predicted before they run, and recorded with what would be
 // lost; the record stays if the command succeeds and the prediction came true, else it is dropped
 // (OSA-36). Other writes of a command into a folder that its job watches cannot be predicted: they

@@ -8,11 +8,14 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
+	"strings"
 	"sync/atomic"
 	"time"
 
 	"rouse/agent/sandbox"
 	"rouse/agent/tool"
+	"rouse/internal/nofollow"
 	"rouse/internal/text"
 )
 
@@ -22,6 +25,12 @@ type Launcher struct {
 	Limiter *Limiter
 	Roots   *tool.Roots
 	MinTier sandbox.Tier // the weakest tier that is accepted; "" is the default of the sandbox
+	// Scratch is the folder in which commands have theirs while they run, so that those of a process that
+	// died can be found (see Recover); "" is the system's for temporary files.
+	Scratch string
+	// Writable are the folders in which any agent, or a stranger, can write: what lies
+	// there can change between an approval and the call.
+	Writable nofollow.Boundary
 }
 
 func (h *Launcher) check() error {
@@ -51,28 +60,43 @@ type Program struct {
 	Stdout, Stderr *Output
 }
 
-// Run runs a command to its end. An error means that it did not start; StartFailure makes an answer of it.
-func (h *Launcher) Run(ctx context.Context, p Program) (sandbox.Result, error) {
+// Ended is how a command has ended, and what was done about what it left.
+type Ended struct {
+	sandbox.Result
+	// Disarmed is what it made that git would have taken for a repository, and which has another name
+	// since (see gitGuard).
+	Disarmed []Disarmed
+	// Kept is what it left in its temporary places and may have moved there; nil when there is no such thing.
+	Kept *Kept
+	// Unkept says why that could not be kept where it should be, and where it lies; nil when it could.
+	Unkept    error
+	discarded []leftover // what else it left there
+}
+
+// Run runs a command to its end. An error means that it did not start, or that what it left could not be
+// checked; StartFailure makes an answer of it.
+func (h *Launcher) Run(ctx context.Context, p Program) (Ended, error) {
 	release, err := h.Limiter.acquire(ctx)
 	if err != nil {
-		return sandbox.Result{}, &sandbox.StartError{Argv0: p.Argv[0], Err: err}
+		return Ended{}, &sandbox.StartError{Argv0: p.Argv[0], Err: err}
 	}
 	defer release()
 
-	home, err := os.MkdirTemp("", "rouse-command-")
+	own, err := h.MkdirTemp("command")
 	if err != nil {
-		return sandbox.Result{}, fmt.Errorf("a command needs a temporary folder: %w", err)
+		return Ended{}, fmt.Errorf("a command needs a temporary folder: %w", err)
 	}
-	defer os.RemoveAll(home) //nolint:errcheck // of a folder for temporary files
+	var ended Ended
+	defer func() {
+		if ended.Unkept == nil {
+			_ = os.RemoveAll(own) // what is left of it is removed at the next start
+		}
+	}()
 
-	// The command is told HOME by name, and the sandbox resolves links: only the resolved path exists in there.
-	if home, err = filepath.EvalSymlinks(home); err != nil {
-		return sandbox.Result{}, fmt.Errorf("a command needs a temporary folder: %w", err)
-	}
-
-	temp := filepath.Join(home, "tmp")
-	if err := os.Mkdir(temp, 0o700); err != nil {
-		return sandbox.Result{}, fmt.Errorf("a command needs a temporary folder: %w", err)
+	// Its places are folders further in: beside them lies what Recover goes by, which is not for the command.
+	home, temp := filepath.Join(own, homeFolder), filepath.Join(own, tempFolder)
+	if err := errors.Join(os.Mkdir(home, 0o700), os.Mkdir(temp, 0o700)); err != nil {
+		return Ended{}, fmt.Errorf("a command needs a temporary folder: %w", err)
 	}
 
 	read, write := h.Roots.ProgramPaths(p.Argv)
@@ -82,15 +106,49 @@ func (h *Launcher) Run(ctx context.Context, p Program) (sandbox.Result, error) {
 
 	c := sandbox.Command{
 		Argv: p.Argv, Dir: h.Roots.Workdir(), Env: append(environment(home, temp), p.Env...),
-		Read: append(read, p.Read...), Write: append(append(write, p.Write...), home), Masked: h.Roots.ProgramMasks(),
-		Network: p.Network, Stdin: p.Stdin, Stdout: p.Stdout, Stderr: p.Stderr, Idle: p.Idle, Wall: p.Wall, MinTier: h.MinTier,
+		Read: append(read, p.Read...), Write: append(append(write, p.Write...), home, temp), Temp: temp, Masked: h.Roots.ProgramMasks(),
+		Boundary: h.Roots.Boundary(), Network: p.Network, Stdin: p.Stdin, Stdout: p.Stdout, Stderr: p.Stderr, Idle: p.Idle, Wall: p.Wall, MinTier: h.MinTier,
 	}
 
-	if !p.ReadOnly {
-		h.maskGitFiles(&c, h.Tier(ctx))
+	if p.ReadOnly {
+		res, err := runWithFloodGuard(ctx, h.Sandbox, c, p.Stdout, p.Stderr)
+		return Ended{Result: res}, err
 	}
 
-	return runWithFloodGuard(ctx, h.Sandbox, c, p.Stdout, p.Stderr)
+	ended, err = h.runGuarded(ctx, c, p, own)
+	return ended, err
+}
+
+// runGuarded runs a command that may write where its owner may use git. Its own folder holds the note of
+// what was there before.
+func (h *Launcher) runGuarded(ctx context.Context, c sandbox.Command, p Program, own string) (Ended, error) {
+	// By the clock of the file system, which lags behind the other one.
+	made, err := os.Stat(own)
+	if err != nil {
+		return Ended{}, err
+	}
+
+	guard, err := newGitGuard(slices.DeleteFunc(slices.Clone(c.Write), func(path string) bool { return isBelow(path, own) }))
+	mounted := slices.Concat(c.Read, c.Write, c.Masked)
+	if err == nil {
+		err = guard.note(own, mounted)
+	}
+	if err != nil {
+		return Ended{}, &sandbox.StartError{Argv0: p.Argv[0], Err: err}
+	}
+
+	guard.protect(&c)
+	res, err := runWithFloodGuard(ctx, h.Sandbox, c, p.Stdout, p.Stderr)
+	if err != nil {
+		return Ended{}, err
+	}
+
+	// Both also when the run was cancelled: whoever looks into the folder next may be its owner. What is kept
+	// may be a repository.
+	ended := Ended{Result: res}
+	ended.Kept, ended.discarded, ended.Unkept = temporaries{own, made.ModTime().UnixNano(), guard, h.Roots, mounted}.settle(context.WithoutCancel(ctx))
+	ended.Disarmed, err = guard.disarm()
+	return ended, err
 }
 
 // KilledByOutput says that a program was ended because it wrote without end, for the KilledBy of
@@ -121,7 +179,8 @@ func runWithFloodGuard(ctx context.Context, box *sandbox.Sandbox, c sandbox.Comm
 	return res, err
 }
 
-// StartFailure is the answer to a call whose command did not start; an error means that the host is broken.
+// StartFailure is the answer to a call whose command did not start; an error means that the host is broken. By its
+// kind (rejected, not found, unavailable) an undo knows that the command did nothing.
 func StartFailure(ctx context.Context, err error) (tool.Envelope, error) {
 	var weak *sandbox.TierError
 	var start *sandbox.StartError
@@ -132,14 +191,35 @@ func StartFailure(ctx context.Context, err error) (tool.Envelope, error) {
 		return tool.Failure(tool.KindRejected, "%s", weak.Error()), nil
 	// The run was cancelled while the command waited for its turn: not the host's fault.
 	case ctx.Err() != nil:
-		return tool.Failure(tool.KindExecutionError, "cancelled before it started: %v", context.Cause(ctx)), nil //nolint:nilerr // the answer says it
+		return tool.Failure(tool.KindRejected, "cancelled before it started: %v", context.Cause(ctx)), nil //nolint:nilerr // the answer says it
 	case errors.Is(err, exec.ErrNotFound):
-		return tool.Failure(tool.KindNotFound, "there is no program %s among those of the system (%s); install it there, or name its path", text.Visible(programOf(err)), searchPath()), nil
+		return noProgram(programOf(err)), nil
 	case errors.As(err, &start):
-		return tool.Failure(tool.KindExecutionError, "%s", text.Visible(start.Error())), nil
+		return tool.Failure(tool.KindUnavailable, "%s", text.Visible(start.Error())), nil
 	}
 
 	return tool.Envelope{}, err
+}
+
+func noProgram(name string) tool.Envelope {
+	return tool.Failure(tool.KindNotFound, "there is no program %s among those of the system (%s); install it there, or name its path", text.Visible(name), searchPath())
+}
+
+// cannotStart answers a command that would not start here, whoever approves it; nil when nothing is known against it.
+func (h *Launcher) cannotStart(l commandLine, tier sandbox.Tier) *tool.Envelope {
+	var e tool.Envelope
+	switch _, err := script(l.script); {
+	// Any other tier that is too weak is told by the authorizer.
+	case tier == sandbox.TierD && h.MinTier == sandbox.TierD && !h.Sandbox.Off():
+		e = tool.Failure(tool.KindRejected, "commands cannot be confined here (tier D), and are started so only where their owner says sandbox: off, with a reason; rouse doctor says what to install")
+	case l.argv == nil && err != nil:
+		e = tool.Failure(tool.KindUnavailable, "%s", err.Error())
+	case l.argv != nil && !strings.ContainsAny(l.argv[0], `/\`) && !hasProgram(l.argv[0]):
+		e = noProgram(l.argv[0])
+	default:
+		return nil
+	}
+	return &e
 }
 
 func programOf(err error) string {
@@ -148,4 +228,10 @@ func programOf(err error) string {
 		return start.Argv0
 	}
 	return ""
+}
+
+// IsSystemProgram reports whether a program lies in a folder of the system's PATH, which every command
+// can read.
+func IsSystemProgram(path string) bool {
+	return slices.Contains(filepath.SplitList(searchPath()), filepath.Dir(path))
 }

@@ -1,6 +1,7 @@
 package shell
 
 import (
+	"bytes"
 	"fmt"
 	"unicode/utf8"
 
@@ -18,6 +19,8 @@ type Output struct {
 	tail     []byte // a ring buffer of the last bytes after head
 	next     int    // where the next byte goes in the ring
 	total    int64  // bytes that were written
+	breaks   int64  // line breaks among them
+	open     bool   // the last line has no end yet
 	onFlood  func() // called once when it is too much; may be nil
 }
 
@@ -39,6 +42,11 @@ func (o *Output) Write(p []byte) (int, error) {
 	if o.total += int64(n); o.total > maxWritten && o.onFlood != nil {
 		o.onFlood()
 		o.onFlood = nil
+	}
+
+	if n > 0 {
+		o.breaks += int64(bytes.Count(p, []byte("\n")))
+		o.open = p[n-1] != '\n'
 	}
 
 	if room := o.headBytes() - len(o.head); room > 0 {
@@ -65,6 +73,14 @@ func (o *Output) Write(p []byte) (int, error) {
 	return n, nil
 }
 
+// Lines is how many lines were written.
+func (o *Output) Lines() int64 {
+	if o.open {
+		return o.breaks + 1
+	}
+	return o.breaks
+}
+
 // Raw is what was written, unchanged; false when some of it was left out.
 func (o *Output) Raw() ([]byte, bool) {
 	all := append(append(append([]byte(nil), o.head...), o.tail[o.next:]...), o.tail[:o.next]...)
@@ -78,8 +94,8 @@ func (o *Output) Text(redact func(string) string) string {
 	if whole {
 		return o.cut(redact(text.Clean(string(all))))
 	}
-	// Redacted before the slack is cut off, so that a secret across the cut is still whole.
-	head, tail := redact(text.Clean(string(all[:len(o.head)]))), redact(text.Clean(string(all[len(o.head):])))
+	clean := func(said string) string { return redact(text.Clean(said)) }
+	head, tail := text.RedactedHead(string(all[:len(o.head)]), slack, clean), text.RedactedTail(string(all[len(o.head):]), slack, clean)
 	head, tail = text.Head(head, o.headChars()), text.Tail(tail, o.maxChars-o.headChars())
 	return head + omitted(o.total-int64(len(head)+len(tail)), "bytes") + tail
 }

@@ -7,6 +7,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"rouse/agent/redact"
 	"rouse/agent/tool/shell"
 )
 
@@ -77,5 +78,27 @@ func TestRaw(t *testing.T) {
 	o.Write([]byte(all))
 	if _, whole := o.Raw(); whole {
 		t.Error("what was left out is not missed")
+	}
+}
+
+// TestOutputCutsAreRedacted: no cut shows a part of a secret, also where what was blacked out before it moves
+// it: the more secrets an output has, the further beyond the cut it is shown.
+func TestOutputCutsAreRedacted(t *testing.T) {
+	t.Parallel()
+	const secret = "open-SESAME-7f3e91c2-and-much-more-of-it-than-a-mark-has"
+	hide := redact.New([]string{secret})
+	for from := range len(secret) {
+		o := shell.NewOutput(1000)
+		all := strings.Repeat("x", from) + strings.Repeat(secret, 2000) + strings.Repeat("y", from)
+		if _, err := o.Write([]byte(all)); err != nil {
+			t.Fatal(err)
+		}
+
+		rest := strings.ReplaceAll(o.Text(hide.Replace), redact.Mark, "")
+		for i := 0; i+5 <= len(secret); i++ {
+			if strings.Contains(rest, secret[i:i+5]) {
+				t.Fatalf("after %d characters %q is shown: %.200q", from, secret[i:i+5], rest)
+			}
+		}
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"rouse/agent/tool"
 	"rouse/agent/tool/file"
 	"rouse/agent/tool/shell"
+	"rouse/internal/nofollow"
 )
 
 // TestRun: OSA-37, what is answered of a program that ends by itself.
@@ -45,7 +46,7 @@ func TestRun(t *testing.T) {
 		t.Errorf("the environment: %q", text)
 	}
 
-	for command, kind := range map[string]tool.Kind{"no-such-program-here": tool.KindNotFound, "./no-such-file": tool.KindExecutionError} {
+	for command, kind := range map[string]tool.Kind{"no-such-program-here": tool.KindNotFound, "./no-such-file": tool.KindUnavailable} {
 		if e, _ := b.call("shell_run", map[string]any{"command": command}); e.OK || e.Kind != kind && e.Kind != tool.KindNotFound {
 			t.Errorf("%s: %+v", command, e)
 		}
@@ -302,7 +303,7 @@ func TestNeeds(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.options.Grants = []shell.Grant{{Argv: []string{"prog", "*"}}, {Argv: []string{"fetch", "*"}, Network: true}}
-	if n := b.need("prog a"); n.MissingGrant != "" || n.AddsTaint&tool.Untrusted != 0 || !n.WritesMemory {
+	if n := b.need("prog a"); n.MissingGrant != "" || n.AddsTaint&tool.Untrusted != 0 || len(n.Writes) != 1 {
 		t.Errorf("%+v", n)
 	}
 	if n := b.need("fetch a"); n.MissingGrant != "" || n.AddsTaint&(tool.Untrusted|tool.Outward) != tool.Untrusted|tool.Outward || !strings.Contains(n.Shown, "network: host") {
@@ -417,7 +418,7 @@ func TestOwnOutput(t *testing.T) {
 	}
 }
 
-// TestUndoRunOfCommands: the owner takes back a whole run, in which commands and file tools changed
+// TestUndoRunOfCommands: the owner undoes a whole run, in which commands and file tools changed
 // the same places.
 func TestUndoRunOfCommands(t *testing.T) {
 	t.Parallel()
@@ -437,13 +438,13 @@ func TestUndoRunOfCommands(t *testing.T) {
 	}
 
 	b.write("new/stranger", "x")
-	if out, done, err := file.UndoRun(t.Context(), b.ledger, b.in.Run, false, true); err != nil || done || !strings.Contains(fmt.Sprint(out), "the folder holds something") {
+	if out, done, err := file.UndoRun(t.Context(), b.ledger, nil, nofollow.Boundary{}, b.in.Run, false, true); err != nil || done || !strings.Contains(fmt.Sprint(out), "the folder holds something") {
 		t.Errorf("%v %v %v", out, done, err)
 	}
 	if err := os.Remove(filepath.Join(b.dir, "new/stranger")); err != nil {
 		t.Fatal(err)
 	}
-	if out, done, err := file.UndoRun(t.Context(), b.ledger, b.in.Run, false, false); err != nil || !done || b.tree() != before {
+	if out, done, err := file.UndoRun(t.Context(), b.ledger, nil, nofollow.Boundary{}, b.in.Run, false, false); err != nil || !done || b.tree() != before {
 		t.Errorf("%v %v %v\n%s", out, done, err, b.tree())
 	}
 }

@@ -5,6 +5,7 @@ import (
 	_ "embed"
 	"errors"
 	"fmt"
+	"reflect"
 	"strings"
 	"time"
 
@@ -33,11 +34,11 @@ const (
 var (
 	runSpec = tool.Spec{
 		Name: "shell_run", Description: strings.TrimSpace(runText), Effect: domain.EffectExternal, Class: tool.ClassExec, Scope: tool.ScopeOutside, Writes: tool.WritesPlanned,
-		Requires: tool.RequiresCommands, SummaryArg: "command", Timeout: -1,
+		Args: reflect.TypeFor[runArgs](), Requires: tool.RequiresCommands, SummaryArg: "command", Reports: tool.ReportsExit, Timeout: -1, Core: true,
 	}
 	bashSpec = tool.Spec{
 		Name: "bash", Description: bashText, Effect: domain.EffectExternal, Class: tool.ClassExec, Scope: tool.ScopeOutside, Writes: tool.WritesPlanned,
-		Requires: tool.RequiresCommands, AliasOf: runSpec.Name, SummaryArg: "command", Timeout: -1,
+		Args: reflect.TypeFor[bashArgs](), Requires: tool.RequiresCommands, AliasOf: runSpec.Name, SummaryArg: "command", Timeout: -1, Core: true,
 	}
 )
 
@@ -116,9 +117,22 @@ func Tools(o Options) ([]tool.Tool, error) {
 type runArgs struct {
 	Command string `json:"command" jsonschema:"one program with its arguments; or a script for bash, which is asked about"`
 	Timeout int    `json:"timeout,omitempty" jsonschema:"seconds without output after which it is ended, 1 to 3600; default 120"`
+	// A pointer: what is not said depends on who calls.
+	MustSucceed *bool `json:"must_succeed,omitempty" jsonschema:"true: an exit code other than 0 is a failure of the call"`
+}
+
+// check answers a call that is wrong whatever its command is, nil when it is not.
+func (a runArgs) check() *tool.Envelope {
+	if a.Timeout <= maxIdle {
+		return nil
+	}
+	e := tool.Failure(tool.KindInvalidArgs, "timeout is %d seconds; it is at most %d", a.Timeout, maxIdle).WithField("timeout", "1 to 3600")
+	return &e
 }
 
 type runResult struct {
+	Program          string       `json:"program"` // what ran, in a word
+	Lines            int64        `json:"lines"`   // of both outputs
 	Stdout           string       `json:"stdout"`
 	Stderr           string       `json:"stderr"`
 	ExitCode         int          `json:"exit_code"` // -1: a signal ended it
@@ -131,44 +145,45 @@ type runResult struct {
 
 func (f *family) runTool() (tool.Tool, error) {
 	s := runSpec
-	s.Needs = tool.Needs(func(ctx context.Context, _ tool.Invocation, a runArgs) (tool.Need, error) {
+	s.Needs = tool.RefusingFirst(runArgs.check, tool.Needs(func(ctx context.Context, _ tool.Invocation, a runArgs) (tool.Need, error) {
 		return f.needs(ctx, a.Command)
-	})
+	}))
 	return tool.Define(s, func(ctx context.Context, in tool.Invocation, a runArgs) (tool.Envelope, error) {
 		idle := f.idle
-		if a.Timeout > maxIdle {
-			return tool.Failure(tool.KindInvalidArgs, "timeout is %d seconds; it is at most %d", a.Timeout, maxIdle).WithField("timeout", "1 to 3600"), nil
+		if refused := a.check(); refused != nil {
+			return *refused, nil
 		}
 
 		if a.Timeout > 0 {
 			idle = time.Duration(a.Timeout) * time.Second
 		}
 
-		res, warnings, refused, err := f.execute(ctx, in, a.Command, limits{idle: idle, maxChars: runMaxChars})
+		res, warnings, refused, err := f.execute(ctx, in, s.Name, a.Command, limits{idle: idle, maxChars: runMaxChars})
 		if refused != nil || err != nil {
 			return deref(refused), err
 		}
 
-		return tool.Success(res, warnings...), nil
+		return res.envelope(res, in.Requires(a.MustSucceed), warnings), nil
 	})
+}
+
+type bashArgs struct {
+	Command string `json:"command"`
 }
 
 // bashTool is bash (YOA-05): shell_run with a limit of its own, and an answer in text.
 func (f *family) bashTool() (tool.Tool, error) {
-	type args struct {
-		Command string `json:"command"`
-	}
 	s := bashSpec
-	s.Needs = tool.Needs(func(ctx context.Context, _ tool.Invocation, a args) (tool.Need, error) {
+	s.Needs = tool.Needs(func(ctx context.Context, _ tool.Invocation, a bashArgs) (tool.Need, error) {
 		return f.needs(ctx, a.Command)
 	})
 
-	return tool.Define(s, func(ctx context.Context, in tool.Invocation, a args) (tool.Envelope, error) {
-		res, warnings, refused, err := f.execute(ctx, in, a.Command, limits{wall: bashWall, maxChars: bashMaxChars})
+	return tool.Define(s, func(ctx context.Context, in tool.Invocation, a bashArgs) (tool.Envelope, error) {
+		res, warnings, refused, err := f.execute(ctx, in, s.Name, a.Command, limits{wall: bashWall, maxChars: bashMaxChars})
 		if refused != nil || err != nil {
 			return deref(refused), err
 		}
-		return tool.Success(res.text(), warnings...), nil
+		return res.envelope(res.text(), in.MustSucceed, warnings), nil
 	})
 }
 
@@ -203,13 +218,25 @@ type limits struct {
 }
 
 // execute runs a command that the authorizer has allowed.
-func (f *family) execute(ctx context.Context, in tool.Invocation, command string, l limits) (res runResult, warnings []string, refused *tool.Envelope, err error) {
+func (f *family) execute(ctx context.Context, in tool.Invocation, name, command string, l limits) (res runResult, warnings []string, refused *tool.Envelope, err error) {
 	o, refused := f.resolve(command)
 	if refused != nil {
 		return res, nil, refused, nil
 	}
 
-	argv, secretRedactor, err := o.argvToRun(f.secrets)
+	if refused := f.movesAway(ctx, o); refused != nil {
+		return res, nil, refused, nil
+	}
+
+	files, refused, err := f.approvedFiles(ctx, in, name, o)
+	if refused != nil || err != nil {
+		return res, nil, refused, err
+	}
+	defer files.remove()
+
+	toRun := o
+	toRun.argv, toRun.script = files.commandLine(o.commandLine)
+	argv, secretRedactor, err := toRun.argvToRun(f.secrets)
 	if err != nil {
 		e := tool.Failure(tool.KindUnavailable, "%s", err.Error())
 		return res, nil, &e, nil
@@ -226,14 +253,19 @@ func (f *family) execute(ctx context.Context, in tool.Invocation, command string
 	}
 
 	stdout, stderr := NewOutput(l.maxChars), NewOutput(l.maxChars)
-	ended, err := f.host.Run(ctx, Program{Argv: argv, Network: o.network(), Idle: l.idle, Wall: l.wall, Stdout: stdout, Stderr: stderr})
+	ended, err := f.host.Run(ctx, Program{Argv: argv, Read: files.folders(), Network: o.network(), Idle: l.idle, Wall: l.wall, Stdout: stdout, Stderr: stderr})
 	if err != nil {
 		e, host := StartFailure(ctx, err)
 		return res, nil, &e, errors.Join(host, dropUndo(ctx, undo))
 	}
 
-	redact := func(text string) string { return f.redact(secretRedactor.Replace(text)) }
-	res = runResult{stdout.Text(redact), stderr.Text(redact), ended.Exit, ended.Signal, f.roots.Workdir(), ended.KilledBy, ended.Tier, ""}
+	warnings = append(warnings, temporaryWarnings(f.roots.Workdir(), ended)...)
+	warnings = append(warnings, disarmedWarnings(f.roots.Workdir(), ended.Disarmed)...)
+	redact := func(text string) string { return f.redact(secretRedactor.Replace(files.original(text))) }
+	res = runResult{
+		Program: redact(o.name()), Lines: stdout.Lines() + stderr.Lines(), Stdout: stdout.Text(redact), Stderr: stderr.Text(redact),
+		ExitCode: ended.Exit, Signal: ended.Signal, WorkingDirectory: f.roots.Workdir(), KilledBy: ended.KilledBy, Tier: ended.Tier,
+	}
 	if undo == nil {
 		return res, warnings, nil, nil
 	}

@@ -6,6 +6,7 @@ import (
 	_ "embed"
 	"encoding/json"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -28,15 +29,15 @@ var loadAllText string
 var (
 	loadSpec = tool.Spec{
 		Name: "load_skill", Description: loadText, Effect: domain.EffectRead, Class: tool.ClassOther, Scope: tool.ScopeAgent, Writes: tool.WritesNothing,
-		Requires: tool.RequiresSkills,
+		Args: reflect.TypeFor[loadArgs](), Requires: tool.RequiresSkills, Core: true,
 	}
 	discoverSpec = tool.Spec{
 		Name: "capabilities_discover", Description: strings.TrimSpace(discoverText), Effect: domain.EffectRead, Class: tool.ClassOther, Scope: tool.ScopeAgent, Writes: tool.WritesNothing,
-		Requires: tool.RequiresUnlisted,
+		Args: reflect.TypeFor[discoverArgs](), Requires: tool.RequiresUnlisted, Core: true,
 	}
 	loadAllSpec = tool.Spec{
 		Name: "capabilities_load", Description: loadAllText, Effect: domain.EffectRead, Class: tool.ClassOther, Scope: tool.ScopeAgent, Writes: tool.WritesNothing,
-		Requires: tool.RequiresUnlisted,
+		Args: reflect.TypeFor[loadAllArgs](), Requires: tool.RequiresUnlisted, Core: true,
 	}
 )
 
@@ -73,6 +74,7 @@ func (s *Loader) Tools() ([]tool.Tool, error) {
 
 	spec := discoverSpec
 	spec.Description += s.unlistedNote()
+	spec.Brief = "Find skills and tools by words." + s.unlistedNote()
 	discover, err := tool.Define(spec, s.discover)
 	if err != nil {
 		return nil, err

@@ -2,9 +2,11 @@ package web
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
+	"slices"
 	"syscall"
 	"time"
 
@@ -26,6 +28,9 @@ func (e *privateAddrError) Error() string {
 	if e.to.addr.IsValid() {
 		return fmt.Sprintf("%s is an address of this machine, of its network, or of nobody; its owner can allow it by naming it under grants.network", e.to.url.Host)
 	}
+	if !e.addr.IsValid() {
+		return fmt.Sprintf("%s leads to this machine, its network, or nobody, which no approval allows; its owner can with private: true for this host under grants.network", e.to.url.Host)
+	}
 	return fmt.Sprintf("%s leads to %s, an address of this machine, of its network, or of nobody; its owner can allow that with private: true for this host under grants.network", e.to.url.Host, e.addr)
 }
 
@@ -33,6 +38,38 @@ func (e *privateAddrError) Error() string {
 func (a access) allows(addr netip.Addr) bool {
 	addr = addr.Unmap() // ::ffff:127.0.0.1 is 127.0.0.1
 	return a.private || a.addr.IsValid() && a.addr == addr || publicInternet.SafeAddr(addr) == nil
+}
+
+// resolveTimeout bounds the look-up of a host before its owner is asked.
+const resolveTimeout = 5 * time.Second
+
+// hostsFile knows the names of this machine alone, and asks no server.
+var hostsFile = &net.Resolver{PreferGo: true, Dial: func(context.Context, string, string) (net.Conn, error) {
+	return nil, errors.New("no name server is asked here")
+}}
+
+// leadsInwards reports whether a request could not be made, whatever its owner says, because all addresses of
+// the host are within and none of them is granted. A name that the owner has not granted is asked of no name server: it
+// could carry what the run knows.
+func (f *fetcher) leadsInwards(ctx context.Context, t target, a access) bool {
+	if t.addr.IsValid() || a.private {
+		return false // judged already, or allowed
+	}
+
+	resolver := hostsFile
+	if slices.ContainsFunc(f.rules, func(r rule) bool { return r.host != "" && r.covers(t) }) {
+		if resolver = f.resolver; resolver == nil {
+			resolver = net.DefaultResolver
+		}
+	}
+
+	ctx, cancel := context.WithTimeout(ctx, resolveTimeout)
+	defer cancel()
+	addrs, err := resolver.LookupNetIP(ctx, "ip", t.host)
+	if err != nil || len(addrs) == 0 {
+		return false // it may be known by the time of the call
+	}
+	return !slices.ContainsFunc(addrs, a.allows)
 }
 
 // dial connects to the host of t. Control runs after the name was resolved, with the address that the

@@ -8,11 +8,13 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -171,6 +173,17 @@ func TestFetch(t *testing.T) {
 		}
 	}
 
+	// Where the call does not say, its surface does.
+	all, err := tool.NewRegistry(fetch...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for args, ok := range map[string]bool{`{"url":"` + s.URL + `/fail"}`: false, `{"url":"` + s.URL + `/fail","must_succeed":false}`: true, `{"url":"` + s.URL + `/text"}`: true} {
+		if e, err := all.Call(t.Context(), tool.Invocation{MustSucceed: true}, "web_fetch", json.RawMessage(args)); e.OK != ok || err != nil {
+			t.Errorf("%s: %+v %v", args, e, err)
+		}
+	}
+
 	s.log()
 	call(t, fetch, map[string]any{"url": s.URL + "/x", "method": "post", "json": map[string]any{"n": 12345678901234567}, "headers": map[string]string{"x-key": "k"}})
 	if got := s.log(); len(got) != 1 || got[0] != `POST /x X-Key=k Content-Type=application/json {"n":12345678901234567}` {
@@ -225,6 +238,12 @@ func TestRedirects(t *testing.T) {
 		e := call(t, fetch, a)
 		return resultOf(t, e), strings.Join(e.Warnings, "\n")
 	}
+
+	// What was not followed is not what was asked for.
+	if e := call(t, fetch, map[string]any{"url": s.URL + "/away", "must_succeed": true}); e.OK || !strings.Contains(e.Message, "answered 302 Found, and the redirect was not followed: GET https://elsewhere.example/") {
+		t.Errorf("a redirect that must be followed: %+v", e)
+	}
+	s.log()
 
 	const told = " Authorization=Bearer a Cookie=b X-Key=c"
 	for _, c := range []struct {
@@ -394,6 +413,38 @@ func TestNeed(t *testing.T) {
 
 	if fetch.EffectOf(json.RawMessage(`{"url": "x"}`)) != domain.EffectRead || fetch.EffectOf(json.RawMessage(`{"method": "post"}`)) != domain.EffectExternal || fetch.EffectOf(json.RawMessage(`"{}"`)) != domain.EffectExternal {
 		t.Error("a GET reads, and everything else may change something")
+	}
+}
+
+// TestAskedInVain: a request that no approval could bring about is refused before anybody is asked. Only a name that the owner has
+// granted by itself is looked up for that: a name of the agent's choice could carry what it knows to a name server.
+func TestAskedInVain(t *testing.T) {
+	names := map[string][]string{"inward.example.": {"127.0.0.1"}, "outward.example.": {"1.1.1.1"}}
+	var asked atomic.Int64
+	dns := resolver(t, names)
+	dial := dns.Dial
+	dns.Dial = func(ctx context.Context, network, address string) (net.Conn, error) {
+		asked.Add(1)
+		return dial(ctx, network, address)
+	}
+
+	fetch := tools(t, Options{Resolver: dns, Grants: []Grant{{Host: "inward.example"}, {Host: "outward.example"}, {Host: "own.example", Private: true}, {Host: "*.wild.example"}}})[0]
+	for url, want := range map[string]struct{ refused, looksUp bool }{
+		"https://inward.example/":  {true, true},
+		"https://outward.example/": {false, true},
+		"https://own.example/":     {false, false},
+		"https://a.wild.example/":  {false, false},
+		"https://other.example/":   {false, false},
+		"https://localhost/":       {true, false},
+	} {
+		before := asked.Load()
+		n, err := fetch.Need(t.Context(), tool.Invocation{}, json.RawMessage(fmt.Sprintf(`{"url":%q,"method":"POST"}`, url)))
+		if err == nil {
+			n, err = n.Bind(n)
+		}
+		if err != nil || (n.Refused != nil) != want.refused || asked.Load() > before != want.looksUp {
+			t.Errorf("%s: %+v (%v), %d questions", url, n.Refused, err, asked.Load()-before)
+		}
 	}
 }
 

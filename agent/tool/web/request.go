@@ -24,7 +24,7 @@ type args struct {
 	Format      string            `json:"format,omitempty" jsonschema:"of an HTML page: markdown (the default) or source"`
 	Offset      int               `json:"offset,omitempty" jsonschema:"character to begin at: next_offset of the call before"`
 	MaxChars    int               `json:"max_chars,omitempty" jsonschema:"characters of the answer, default 20000, at most 100000"`
-	MustSucceed bool              `json:"must_succeed,omitempty" jsonschema:"true: a status of 400 and above is a failure of the call"`
+	MustSucceed *bool             `json:"must_succeed,omitempty" jsonschema:"true: a status of 400 and above, a redirect that was not followed, or half an answer is a failure of the call"`
 }
 
 const (

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -25,7 +26,7 @@ var fetchText string
 // fetchSpec is the tool. A call has its own clock (limit); the tool's timeout leaves it time to answer.
 var fetchSpec = tool.Spec{
 	Name: "web_fetch", Description: fetchText, Effect: domain.EffectExternal, Class: tool.ClassOther, Scope: tool.ScopeOutside, Writes: tool.WritesElsewhere,
-	Requires: tool.RequiresNetwork, ReadsOnly: reads, Timeout: limit + limit/2, Enum: map[string][]string{"format": {"markdown", "source"}},
+	Args: reflect.TypeFor[args](), Requires: tool.RequiresNetwork, Reports: tool.ReportsStatus, ReadsOnly: reads, Timeout: limit + limit/2, Enum: map[string][]string{"format": {"markdown", "source"}}, Core: true,
 }
 
 // Specs are the tools of the family.
@@ -57,6 +58,7 @@ type cachedAnswer struct {
 	request string
 	result  result
 	text    readable
+	partial string // why it is not all that was asked for; "" when it is
 }
 
 // maxCached is how many answers are cached.
@@ -122,7 +124,7 @@ func methodOrGET(method string) string {
 
 // need tells the authorizer what a call asks for, and of whom. Any request can carry data out, and what
 // comes back may have been written by anybody.
-func (f *fetcher) need(_ context.Context, _ tool.Invocation, a args) (tool.Need, error) {
+func (f *fetcher) need(ctx context.Context, _ tool.Invocation, a args) (tool.Need, error) {
 	q, secrets, refused := f.parse(a)
 	if refused != nil {
 		return tool.Need{Refused: refused}, nil
@@ -138,7 +140,28 @@ func (f *fetcher) need(_ context.Context, _ tool.Invocation, a args) (tool.Need,
 		n.MissingGrant = fmt.Sprintf("%s %s is not among the grants of this agent (grants.network)", q.method, q.target.url.Host)
 	}
 
+	n.Bind = func(n tool.Need) (tool.Need, error) {
+		if f.leadsInwards(ctx, q.target, access) {
+			e := tool.Failure(tool.KindRejected, "%s", &privateAddrError{to: q.target})
+			n.Refused = &e
+		}
+		return n, nil
+	}
 	return n, nil
+}
+
+// Foresee is what the authorizer is going to be told of a request that is planned: why it is refused, or which
+// grant it lacks. What only the answer of a name server tells is not known yet.
+func Foresee(grants []Grant, secrets []tool.SecretGrant, url, method string) tool.Need {
+	f := &fetcher{secrets: secrets, redact: func(text string) string { return text }}
+	for _, g := range grants {
+		if r, err := g.rule(); err == nil { // a broken one was refused with the configuration
+			f.rules = append(f.rules, r)
+		}
+	}
+
+	n, _ := f.need(context.Background(), tool.Invocation{}, args{URL: url, Method: method})
+	return n
 }
 
 // parse turns arguments into a request that can be sent once it is approved, or answers the call that
@@ -149,6 +172,13 @@ func (f *fetcher) parse(a args) (q request, secrets []tool.SecretGrant, refused 
 	var bad *argError
 	if errors.As(err, &bad) {
 		return refuse(tool.Failure(tool.KindInvalidArgs, "%s", f.redact(bad.Error())).WithField(bad.field, bad.expected))
+	}
+
+	switch {
+	case a.Offset < 0:
+		return refuse(tool.Failure(tool.KindInvalidArgs, "offset is less than 0").WithField("offset", "0 or next_offset"))
+	case a.Offset > 0 && !q.safe():
+		return refuse(tool.Failure(tool.KindInvalidArgs, "a %s is not made again to read on", q.method).WithField("offset", "0"))
 	}
 
 	// A host that is an IP address can be checked now; a name only when it is resolved (see dial).
@@ -187,15 +217,10 @@ const (
 	maxChars     = 100_000
 )
 
-func (f *fetcher) fetch(ctx context.Context, _ tool.Invocation, a args) (tool.Envelope, error) {
+func (f *fetcher) fetch(ctx context.Context, in tool.Invocation, a args) (tool.Envelope, error) {
 	q, secrets, refused := f.parse(a)
-	switch {
-	case refused != nil:
+	if refused != nil {
 		return *refused, nil
-	case a.Offset < 0:
-		return tool.Failure(tool.KindInvalidArgs, "offset is less than 0").WithField("offset", "0 or next_offset"), nil
-	case a.Offset > 0 && !q.safe():
-		return tool.Failure(tool.KindInvalidArgs, "a %s is not made again to read on", q.method).WithField("offset", "0"), nil
 	}
 
 	if a.MaxChars <= 0 {
@@ -216,13 +241,14 @@ func (f *fetcher) fetch(ctx context.Context, _ tool.Invocation, a args) (tool.En
 	res := k.result
 	res.Text, res.NextOffset = page(k.text.body, a.Offset, min(a.MaxChars, maxChars))
 	res.Truncated = res.NextOffset > 0
-	if a.MustSucceed && res.Status >= 400 {
-		e := tool.Failure(statusKind(res.Status), "%s answered %s: %s", res.URL, statusText(res.Status), excerpt(k.text.body))
-		e.Warnings = k.text.warnings
-		return e, nil
+	warnings := k.text.warnings
+	if in.Requires(a.MustSucceed) {
+		if e := k.failure(); !e.OK {
+			e.Warnings = warnings
+			return e, nil
+		}
 	}
 
-	warnings := k.text.warnings
 	if n := utf8.RuneCountInString(k.text.body); a.Offset > n {
 		warnings = append(slices.Clone(warnings), fmt.Sprintf("there is nothing at offset %d: it has %d characters", a.Offset, n))
 	}
@@ -246,6 +272,18 @@ func (f *fetcher) failure(ctx context.Context, err error) (tool.Envelope, error)
 	return tool.Envelope{}, err
 }
 
+// failure is the answer to a call that has to succeed: a success unless the server said something else, or
+// not all of it.
+func (k cachedAnswer) failure() tool.Envelope {
+	switch status := statusText(k.result.Status); {
+	case k.result.Status >= 400:
+		return tool.Failure(statusKind(k.result.Status), "%s answered %s: %s", k.result.URL, status, excerpt(k.text.body))
+	case k.partial != "":
+		return tool.Failure(tool.KindUnavailable, "%s answered %s, and %s", k.result.URL, status, k.partial)
+	}
+	return tool.Envelope{OK: true}
+}
+
 // cache keeps an answer, so that its further pages need no new request.
 func (f *fetcher) cache(q request, source bool, a answer) cachedAnswer {
 	k := cachedAnswer{request: fmt.Sprint(source, q.action()), text: f.read(a, source)}
@@ -256,8 +294,12 @@ func (f *fetcher) cache(q request, source bool, a answer) cachedAnswer {
 		}
 	}
 
+	if a.broken {
+		k.partial = "the answer broke off"
+	}
 	if a.notFollowed != "" {
-		k.text.warnings = append(k.text.warnings, "the redirect was not followed: "+f.redact(a.notFollowed))
+		k.partial = "the redirect was not followed: " + f.redact(a.notFollowed)
+		k.text.warnings = append(k.text.warnings, k.partial)
 	}
 
 	if a.status >= 400 {

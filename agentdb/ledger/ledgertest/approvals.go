@@ -177,19 +177,14 @@ func definitionApproval(t *testing.T, open Open) {
 	}
 }
 
-// recordTaint: the taint of a run only grows, survives its attempt, and reaches the memory of its
-// agent; an approval is used for one call.
+// recordTaint: the taint of a run only grows and survives its attempt; an approval is used for one call.
 func recordTaint(t *testing.T, open Open) {
 	l, ctx := open(t), t.Context()
 	run, item := waitingForApproval(t, l, "j", approvalQuestion("p1", "h"))
 	must[ledger.Run](t)(l.Answer(ctx, item.ID, ledger.ApprovalOnce))
 	a := start(t, l, run)
-	ok(t, l.RecordTaint(ctx, a, ledger.TaintUpdate{Taint: "C", Tier: "A", WritesMemory: true, UsedApprovals: map[int64]string{item.ID: "p1"}}))
-	if since := must[int64](t)(l.MemoryTaintedBy(ctx, "a")); since != 0 {
-		t.Errorf("the memory of a run without untrusted content is untrusted since run %d", since)
-	}
-
-	ok(t, l.RecordTaint(ctx, a, ledger.TaintUpdate{Taint: "A", Tier: "B", WritesMemory: true, UsedApprovals: map[int64]string{item.ID: "p1"}}))
+	ok(t, l.RecordTaint(ctx, a, ledger.TaintUpdate{Taint: "C", Tier: "A", UsedApprovals: map[int64]string{item.ID: "p1"}}))
+	ok(t, l.RecordTaint(ctx, a, ledger.TaintUpdate{Taint: "A", Tier: "B", UsedApprovals: map[int64]string{item.ID: "p1"}}))
 	ok(t, l.RecordTaint(ctx, a, ledger.TaintUpdate{Taint: "C", Tier: "A"}))
 	if err := l.RecordTaint(ctx, a, ledger.TaintUpdate{UsedApprovals: map[int64]string{item.ID: "p2"}}); err == nil {
 		t.Error("an approval was used for two calls")
@@ -202,18 +197,10 @@ func recordTaint(t *testing.T, open Open) {
 	if i := must[ledger.Item](t)(l.Item(ctx, item.ID)); i.Used != "p1" {
 		t.Errorf("item: %+v", i)
 	}
-	if since := must[int64](t)(l.MemoryTaintedBy(ctx, "a")); since != run {
-		t.Errorf("the memory is untrusted since run %d, want %d", since, run)
-	}
 
 	ok(t, l.Finish(ctx, a, ledger.Result{Outcome: domain.OutcomeSuccess}))
 	if err := l.RecordTaint(ctx, a, ledger.TaintUpdate{Taint: "B"}); !errors.Is(err, ledger.ErrFenced) {
 		t.Errorf("a mark of an attempt that is over: %v", err)
-	}
-
-	ok(t, l.TrustMemory(ctx, "a"))
-	if err := l.TrustMemory(ctx, "a"); !errors.Is(err, ledger.ErrNotFound) || must[int64](t)(l.MemoryTaintedBy(ctx, "a")) != 0 {
-		t.Errorf("trusted twice: %v", err)
 	}
 
 	events := must[[]ledger.Event](t)(l.Events(ctx, ledger.EventFilter{Run: run}))

@@ -2,6 +2,7 @@ package ledgertest
 
 import (
 	"encoding/json"
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -56,6 +57,37 @@ func cancelIsKept(t *testing.T, open Open) {
 	}
 }
 
+// finishUnstarted: a run that is ended before it started has neither an attempt nor a time of its start, and
+// one that is on, or over, cannot be ended so.
+func finishUnstarted(t *testing.T, open Open) {
+	l, ctx := open(t), t.Context()
+	late := enqueue(t, l, manual("j"))[0].Run
+	ok(t, l.FinishUnstarted(ctx, late, ledger.Result{Outcome: domain.OutcomeSkipped, Error: "too late"}))
+	r := get(t, l, late)
+	if r.State != domain.StateFinished || r.Outcome != domain.OutcomeSkipped || r.Error != "too late" || r.Attempt != 0 || !r.StartedAt.IsZero() || r.FinishedAt.IsZero() {
+		t.Errorf("%+v", r)
+	}
+	if attempts := must[[]ledger.Attempt](t)(l.Attempts(ctx, late)); len(attempts) != 0 {
+		t.Errorf("attempts: %+v", attempts)
+	}
+
+	// A run that is tried again has started before.
+	again := enqueue(t, l, manual("j"))[0].Run
+	ok(t, l.Interrupt(ctx, start(t, l, again), "killed", nil))
+	ok(t, l.FinishUnstarted(ctx, again, ledger.Result{Outcome: domain.OutcomeError, Error: "no"}))
+	if r := get(t, l, again); r.Outcome != domain.OutcomeError || r.StartedAt.IsZero() || r.Attempt != 1 {
+		t.Errorf("%+v", r)
+	}
+
+	on := enqueue(t, l, manual("j"))[0].Run
+	start(t, l, on)
+	for _, run := range []int64{late, on} {
+		if err := l.FinishUnstarted(ctx, run, ledger.Result{Outcome: domain.OutcomeSkipped}); !errors.Is(err, ledger.ErrNotClaimable) {
+			t.Errorf("run %d: %v", run, err)
+		}
+	}
+}
+
 // interruptedUsage: what an interrupted attempt used is not lost, though it could not report it.
 func interruptedUsage(t *testing.T, open Open) {
 	l, ctx, now := open(t), t.Context(), time.Now()
@@ -64,7 +96,7 @@ func interruptedUsage(t *testing.T, open Open) {
 	ok(t, l.StartStep(ctx, a, ledger.Step{Number: 1, StartedAt: now}))
 	ok(t, l.FinishStep(ctx, a, ledger.Step{Number: 1, Usage: ledger.Usage{TokensIn: 100, TokensOut: 10, TokensCached: 1}, FinishedAt: now}))
 	ok(t, l.StartCall(ctx, a, ledger.Call{Step: 1, Key: "k", Tool: "t", Effect: domain.EffectRead, StartedAt: now}))
-	within := ledger.Step{Number: 2, ParentCall: "k", Usage: ledger.Usage{TokensIn: 30}, StartedAt: now, FinishedAt: now} // is none of the run's own
+	within := ledger.Step{Number: 2, ParentCall: "k", Usage: ledger.Usage{TokensIn: 30}, StartedAt: now, FinishedAt: now}
 	ok(t, l.StartStep(ctx, a, within))
 	ok(t, l.FinishStep(ctx, a, within))
 	if steps := must[[]ledger.Step](t)(l.Steps(ctx, run)); len(steps) != 2 || steps[1].ParentCall != "k" {
@@ -74,8 +106,27 @@ func interruptedUsage(t *testing.T, open Open) {
 	// The first attempt cannot say what it used, so its recorded steps and calls count.
 	ok(t, l.Interrupt(ctx, a, "killed", nil))
 	ok(t, l.Finish(ctx, start(t, l, run), ledger.Result{Outcome: domain.OutcomeSuccess, Steps: 2, Calls: 3, Usage: ledger.Usage{TokensIn: 5}}))
-	if r := get(t, l, run); r.Steps != 3 || r.Calls != 4 || r.Usage != (ledger.Usage{TokensIn: 135, TokensOut: 10, TokensCached: 1}) {
+	if r := get(t, l, run); r.Steps != 4 || r.Calls != 4 || r.Usage != (ledger.Usage{TokensIn: 135, TokensOut: 10, TokensCached: 1}) {
 		t.Errorf("run: %+v", r)
+	}
+
+	// Of a model's run the steps count that were asked of it: not the one in which an attempt only
+	// finished what the one before had left open.
+	run = enqueue(t, l, manual("j"))[0].Run
+	for _, models := range [][]string{{"m"}, {"", "m", "killed"}} {
+		a := start(t, l, run)
+		for i, model := range models {
+			s := ledger.Step{Number: i + 1, Model: model, StartedAt: now, FinishedAt: now}
+			ok(t, l.StartStep(ctx, a, s))
+			if model != "killed" {
+				ok(t, l.FinishStep(ctx, a, s))
+			}
+		}
+		ok(t, l.Interrupt(ctx, a, "killed", nil))
+	}
+
+	if r := get(t, l, run); r.Steps != 3 {
+		t.Errorf("%d steps of a model count, want 3", r.Steps)
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -47,7 +48,7 @@ func budget(t *testing.T, open Open) {
 		t.Fatalf("120 of 100 were reserved: %+v (%v)", full, err)
 	}
 
-	sums := must[[]ledger.Spending](t)(l.Settle(ctx, id, ledger.Usage{TokensIn: 30, TokensOut: 4, TokensCached: 10, CostMicroUSD: 25}))
+	sums := must[[]ledger.Spending](t)(l.Settle(ctx, id, ledger.Usage{TokensIn: 30, TokensOut: 4, TokensCached: 10, CostMicroUSD: 25}, ""))
 	if len(sums) != 3 {
 		t.Fatalf("sums: %+v", sums)
 	}
@@ -59,7 +60,7 @@ func budget(t *testing.T, open Open) {
 	}
 
 	// The first settled it; a second must not be counted on top.
-	if again, err := l.Settle(ctx, id, ledger.Usage{CostMicroUSD: 25}); err != nil || again != nil {
+	if again, err := l.Settle(ctx, id, ledger.Usage{CostMicroUSD: 25}, ""); err != nil || again != nil {
 		t.Errorf("settled twice: %+v (%v)", again, err)
 	}
 	if steps := must[[]ledger.Step](t)(l.Steps(ctx, a.Run)); steps[0].Usage != (ledger.Usage{TokensIn: 30, TokensOut: 4, TokensCached: 10, CostMicroUSD: 25}) {
@@ -130,13 +131,19 @@ func budgetCrash(t *testing.T, open Open) {
 	}
 
 	ok(t, l.Interrupt(ctx, a, "killed", nil))
-	if s := spent(t, l, today, ledger.ScopeJob, "j"); s.ReservedMicroUSD != 0 || s.CostMicroUSD != 60 || s.Tokens != 600 {
+	if s := spent(t, l, today, ledger.ScopeJob, "j"); s.ReservedMicroUSD != 0 || s.CostMicroUSD != 60 || s.Tokens != 600 ||
+		s.EstimatedMicroUSD != 60 || s.EstimatedTokens != 600 || !strings.Contains(s.EstimatedWhy, "its process ended") {
 		t.Errorf("after the rescue: %+v", s)
 	}
-	if run := get(t, l, a.Run); run.Usage.CostMicroUSD != 60 || run.Usage.TokensIn != 600 {
+
+	took := ledger.Usage{TokensIn: 600, CostMicroUSD: 60, EstimatedTokens: 600, EstimatedMicroUSD: 60}
+	if run := get(t, l, a.Run); run.Usage != took {
 		t.Errorf("the run: %+v", run.Usage)
 	}
-	if sums, err := l.Settle(ctx, id, ledger.Usage{CostMicroUSD: 1}); err != nil || sums != nil {
+	if steps := must[[]ledger.Step](t)(l.Steps(ctx, a.Run)); steps[0].Usage != took {
+		t.Errorf("the step: %+v", steps[0].Usage)
+	}
+	if sums, err := l.Settle(ctx, id, ledger.Usage{CostMicroUSD: 1}, ""); err != nil || sums != nil {
 		t.Errorf("settled by a process that had lost its attempt: %+v (%v)", sums, err)
 	}
 }
@@ -172,7 +179,7 @@ func budgetRace(t *testing.T, open Open) {
 				}
 
 				took := rand.Int64N(wanted + 1)
-				sums, err := l.Settle(t.Context(), id, ledger.Usage{TokensOut: 1, CostMicroUSD: took})
+				sums, err := l.Settle(t.Context(), id, ledger.Usage{TokensOut: 1, CostMicroUSD: took}, "")
 				if err != nil {
 					t.Error(err)
 					return

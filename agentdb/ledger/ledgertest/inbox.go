@@ -242,4 +242,15 @@ func infosOnce(t *testing.T, open Open) {
 	if err := l.AddInfo(ctx, a, ledger.Question{Title: "t", Message: "m"}); !errors.Is(err, ledger.ErrFenced) {
 		t.Errorf("of an attempt that is over: %v", err)
 	}
+
+	// What is found out later about a run that is over is told once, too.
+	for range 2 {
+		ok(t, l.AddRunInfo(ctx, run, ledger.Question{Call: ledger.CallFolder, Title: "t", Message: "later"}))
+	}
+	if items := must[[]ledger.Item](t)(l.Inbox(ctx)); len(items) != 3 || items[2].Message != "later" || items[2].Run != run {
+		t.Errorf("inbox: %+v", items)
+	}
+	if err := l.AddRunInfo(ctx, run+1, ledger.Question{Call: ledger.CallFolder, Title: "t", Message: "m"}); !errors.Is(err, ledger.ErrNotFound) {
+		t.Errorf("of a run that is not there: %v", err)
+	}
 }

@@ -440,3 +440,70 @@ func pauseRace(t *testing.T, open Open) {
 		}
 	}
 }
+
+// modelPauses: a model is paused until it answers, over a restart, and its owner is told with the first.
+func modelPauses(t *testing.T, open Open) {
+	l, ctx := open(t), t.Context()
+	since := time.UnixMilli(time.Now().UnixMilli()).UTC()
+	p := ledger.ModelPause{Model: "big", Since: since, Until: since.Add(time.Hour), Tries: 1, Reason: "no credit"}
+	ok(t, l.PauseModel(ctx, p, ledger.Notice{Channel: "desktop", Title: "paused", Key: "k"}))
+	if due := must[time.Time](t)(l.NextDue(ctx, since)); !due.Equal(p.Until) {
+		t.Errorf("next due %s, want %s", due, p.Until)
+	}
+
+	p.Until, p.Tries = since.Add(3*time.Hour), 2
+	ok(t, l.PauseModel(ctx, p))
+	ok(t, l.Close())
+	l = open(t)
+	if got := must[[]ledger.ModelPause](t)(l.ModelPauses(ctx)); len(got) != 1 || got[0] != p {
+		t.Errorf("paused: %+v, want %+v", got, p)
+	}
+	if due := must[time.Time](t)(l.NextDue(ctx, p.Until)); !due.IsZero() {
+		t.Errorf("a pause that is over is due %s", due)
+	}
+	if told := must[[]ledger.Notice](t)(l.PendingNotices(ctx, time.Now(), 9)); len(told) != 1 {
+		t.Errorf("told: %+v", told)
+	}
+
+	ok(t, l.ResumeModel(ctx, "big"))
+	ok(t, l.ResumeModel(ctx, "big"))
+	var kinds []string
+	for _, e := range must[[]ledger.Event](t)(l.Events(ctx, ledger.EventFilter{})) {
+		kinds = append(kinds, e.Kind)
+	}
+	if got := must[[]ledger.ModelPause](t)(l.ModelPauses(ctx)); len(got) != 0 || strings.Join(kinds, " ") != "model.paused model.paused model.resumed" {
+		t.Errorf("after the resumption: %+v, %v", got, kinds)
+	}
+}
+
+// postponedOverlaps: a run that waits for its model counts as one that is queued, so that an outage does
+// not pile up the runs of a schedule.
+func postponedOverlaps(t *testing.T, open Open) {
+	l, ctx := open(t), t.Context()
+	at := time.UnixMilli(time.Now().UnixMilli()).UTC()
+	due := func(job string, n int, policy domain.Overlap) ledger.Occurrence {
+		nominal := at.Add(time.Duration(n) * time.Hour)
+		return must[[]ledger.Occurrence](t)(l.RecordDue(ctx, nominal, []ledger.Due{{Job: job, Agent: "a", Source: "cron", Nominal: nominal, Actual: nominal, Decision: domain.DecisionRun, Overlap: policy}}, nil))[0]
+	}
+
+	for policy, want := range map[domain.Overlap]domain.Decision{
+		domain.OverlapSkip: domain.DecisionSkipped, domain.OverlapQueueOne: domain.DecisionSkipped, domain.OverlapQueueAll: domain.DecisionRun,
+		domain.OverlapAllow: domain.DecisionRun, domain.OverlapCancel: domain.DecisionRun,
+	} {
+		job := "j-" + string(policy)
+		first := due(job, 0, policy).Run
+		a := start(t, l, first)
+		ok(t, l.Finish(ctx, a, ledger.Result{Outcome: domain.OutcomeError, Error: "down", RetryAt: at.Add(9 * time.Hour), Postpone: &ledger.Postponement{}}))
+		if r := get(t, l, first); !r.Postponed() || r.Postponements != 1 {
+			t.Fatalf("%s: %+v", policy, r)
+		}
+
+		second := due(job, 1, policy)
+		if second.Decision != want {
+			t.Errorf("%s: %+v, want %s", policy, second, want)
+		}
+		if r := get(t, l, first); (r.Outcome == domain.OutcomeCancelled) != (policy == domain.OverlapCancel) {
+			t.Errorf("%s: the first is %+v", policy, r)
+		}
+	}
+}

@@ -202,7 +202,7 @@ func pruneSpending(t *testing.T, open Open) {
 	a := begin(t, l, "j")
 	id, _, err := l.Reserve(ctx, a, reservation(5, 5))
 	ok(t, err)
-	must[[]ledger.Spending](t)(l.Settle(ctx, id, ledger.Usage{CostMicroUSD: 5}))
+	must[[]ledger.Spending](t)(l.Settle(ctx, id, ledger.Usage{CostMicroUSD: 5}, ""))
 	keep := func(string) time.Duration { return time.Hour }
 	day := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 	must[int](t)(l.Prune(ctx, day.AddDate(0, 0, 399), keep))

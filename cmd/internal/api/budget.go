@@ -21,6 +21,10 @@ type BudgetRow struct {
 	ReservedTokens int64    `json:"reserved_tokens"`
 	LimitTokens    *int64   `json:"limit_tokens"`
 	LeftTokens     *int64   `json:"left_tokens"`
+	// The part of what was spent that no server reported, and why the last of it is estimated.
+	EstimatedUSD    float64 `json:"estimated_usd,omitempty"`
+	EstimatedTokens int64   `json:"estimated_tokens,omitempty"`
+	EstimatedWhy    string  `json:"estimated_why,omitempty"`
 	// The runs that the clock still brings today, and what they will take if they are like
 	// the last ones of their jobs.
 	RunsToCome     int     `json:"runs_to_come"`

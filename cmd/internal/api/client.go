@@ -8,10 +8,15 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"iter"
 	"net"
 	"net/http"
 	"net/url"
+	"os"
+	"path/filepath"
+
+	"rouse/internal/owner"
 )
 
 // maxLine bounds one line of an event stream, in bytes.
@@ -26,21 +31,74 @@ type Client struct {
 	http *http.Client
 }
 
-// Dial returns a client of the daemon on a Unix socket, or ErrNoDaemon.
+// Dial returns a client of the daemon on a Unix socket, or ErrNoDaemon. A daemon of another user, who may have put
+// it there, is told nothing: *ForeignError.
 func Dial(ctx context.Context, socket string) (*Client, error) {
 	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
+		// The folder first: in one that others can write, the socket may be replaced at any time.
+		if err := ownSocket(socket); err != nil {
+			return nil, err
+		}
+
 		var d net.Dialer
-		return d.DialContext(ctx, "unix", socket)
+		c, err := d.DialContext(ctx, "unix", socket)
+		if err != nil {
+			return nil, err
+		}
+		if err := owner.CheckPeer(c); err != nil {
+			return nil, errors.Join(&ForeignError{socket, err.Error()}, c.Close())
+		}
+		return c, nil
 	}
 	// A trial, so that "no daemon" is known before the first request: a socket file may have been
 	// left by a process that was killed.
 	conn, err := dial(ctx, "", "")
-	if err != nil {
+	var foreign *ForeignError
+	switch {
+	case errors.As(err, &foreign):
+		return nil, foreign
+	case err != nil:
 		return nil, fmt.Errorf("%w: %s", ErrNoDaemon, socket)
 	}
 
 	conn.Close()
 	return &Client{http: &http.Client{Transport: &http.Transport{DialContext: dial}}}, nil
+}
+
+// ForeignError says that what listens on a socket, or could, is not the user's own.
+type ForeignError struct {
+	Socket string
+	Why    string
+}
+
+func (e *ForeignError) Error() string {
+	return fmt.Sprintf("the socket %s is not to be trusted, and nothing was said to whoever listens there: %s; give another --home, or remove what is not yours", e.Socket, e.Why)
+}
+
+// ownSocket refuses a socket that belongs to another user, or lies in a folder that others can change. One that is
+// missing is for whoever connects to report.
+func ownSocket(socket string) error {
+	if _, err := os.Lstat(socket); err != nil {
+		return nil //nolint:nilerr // there is nobody to be told anything
+	}
+
+	for _, path := range []string{filepath.Dir(socket), socket} {
+		info, err := os.Lstat(path)
+		if err != nil {
+			continue
+		}
+
+		why := owner.Foreign(info)
+		if why == "" && info.Mode()&fs.ModeSymlink != 0 { // a home that its owner keeps elsewhere
+			if info, err = os.Stat(path); err == nil {
+				why = owner.Foreign(info)
+			}
+		}
+		if why != "" {
+			return &ForeignError{socket, path + " " + why}
+		}
+	}
+	return nil
 }
 
 // InProcess returns a client whose requests are answered by h directly.
@@ -89,7 +147,7 @@ func (c *Client) Lines(ctx context.Context, path string, query url.Values) iter.
 		}
 
 		if err := lines.Err(); err != nil && ctx.Err() == nil {
-			yield(nil, fmt.Errorf("the daemon's event stream broke off: %w", err))
+			yield(nil, fmt.Errorf("the event stream broke off, because whoever served it has ended: %w", err))
 		}
 	}
 }

@@ -22,7 +22,8 @@ type (
 type Change struct {
 	ID     int64           `json:"id"`
 	At     string          `json:"at"`
-	Run    string          `json:"run"` // "0": no run's
+	Run    string          `json:"run"`                    // "0": no run's
+	Other  bool            `json:"other_ledger,omitempty"` // the run is not of this home's ledger
 	Actor  string          `json:"actor"`
 	Op     string          `json:"op"`
 	Table  string          `json:"table"`

@@ -39,10 +39,19 @@ type Grant struct {
 	CreatedAt Time   `json:"created_at"`
 }
 
-// Memory is an agent whose database and files are not trusted any more, since a run wrote them
-// that had read untrusted content.
-type Memory struct {
-	Agent string `json:"agent"`
-	Run   string `json:"run"`
+// Label is a label on data, which a run has that reads it.
+type Label struct {
+	Kind  string `json:"kind"`  // file (or a folder, with all below it), table, database
+	Place string `json:"place"` // an absolute path, AGENT/TABLE, AGENT
+	Label string `json:"label"` // A untrusted, B private
+	Run   string `json:"run"`   // the first that wrote there while it held the label; "": one of another ledger
 	At    Time   `json:"at"`
+}
+
+// ClearLabel takes a label off what an owner has inspected: all that an agent keeps, or a path with all
+// that lies below it.
+type ClearLabel struct {
+	Label string `json:"label"` // A or B
+	Agent string `json:"agent,omitempty"`
+	Path  string `json:"path,omitempty"` // absolute, without links
 }

@@ -47,9 +47,12 @@ type Run struct {
 	TokensIn      int64           `json:"tokens_in"`
 	TokensOut     int64           `json:"tokens_out"`
 	CostUSD       float64         `json:"cost_usd"`
-	Artifacts     []string        `json:"artifacts"` // names
-	Tier          string          `json:"tier"`
-	Taint         []string        `json:"taint"`
+	// The part of the tokens and of the cost that no server reported.
+	EstimatedTokens int64    `json:"estimated_tokens,omitempty"`
+	EstimatedUSD    float64  `json:"estimated_usd,omitempty"`
+	Artifacts       []string `json:"artifacts"` // names
+	Tier            string   `json:"tier"`
+	Taint           []string `json:"taint"`
 }
 
 // RunDetail is a run with everything that happened in it.
@@ -60,6 +63,12 @@ type RunDetail struct {
 	Attempts        []Attempt  `json:"attempts"`
 	StepsDetail     []Step     `json:"steps_detail"`
 	Events          []Event    `json:"events"`
+}
+
+// Pending says what a run that is not on waits for.
+type Pending struct {
+	Reason  string `json:"reason"`  // "" when it is about to start, is on, or has finished
+	Blocked bool   `json:"blocked"` // somebody has to mend something first: waiting alone does not help
 }
 
 // Attempt is one try at a run.
@@ -80,6 +89,9 @@ type Step struct {
 	Calls   []Call   `json:"calls"`
 	Notices []string `json:"notices"`
 	CostUSD float64  `json:"cost_usd"`
+	// The part of what it took that no server reported.
+	EstimatedTokens int64   `json:"estimated_tokens,omitempty"`
+	EstimatedUSD    float64 `json:"estimated_usd,omitempty"`
 }
 
 // Call is one tool invocation. Result is the envelope's result, or its message.
@@ -118,4 +130,6 @@ type RunRequest struct {
 	// Tool and Args make it one manual call.
 	Tool string          `json:"tool,omitempty"`
 	Args json.RawMessage `json:"args,omitempty"`
+	// Check makes a failure of a program that fails, and of a server that answers with an error.
+	Check bool `json:"check,omitempty"`
 }

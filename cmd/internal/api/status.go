@@ -1,5 +1,10 @@
 package api
 
+import (
+	"fmt"
+	"time"
+)
+
 // Status says who serves a home and what it is doing.
 type Status struct {
 	PID       int    `json:"pid"`
@@ -8,14 +13,35 @@ type Status struct {
 	Config    string `json:"config"`
 	StartedAt Time   `json:"started_at"`
 	Ready     bool   `json:"ready"`
-	Queued    int    `json:"queued"`
-	Running   int    `json:"running"`
-	Waiting   int    `json:"waiting"`
+	// Foreground is set where no daemon answers, but a command that executes a run of its own.
+	Foreground bool `json:"foreground"`
+	Queued     int  `json:"queued"`
+	Running    int  `json:"running"`
+	Waiting    int  `json:"waiting"`
+	// Problem is what keeps the ledger from being written, so that nothing runs; "": nothing.
+	Problem string `json:"problem"`
 	// The configuration in force was read at ConfigAt. What is on disk is not in force while
 	// there are problems; and what it says of ConfigRestart is not until a restart.
 	ConfigAt       Time      `json:"config_at"`
 	ConfigProblems []Problem `json:"config_problems"`
 	ConfigRestart  []string  `json:"config_restart"`
+	// WatchProblems is what is wrong with watched folders, and with where their files go, each with its job.
+	WatchProblems []string `json:"watch_problems"`
+	// ModelPauses are the models that nobody asks now, because their provider's quota is spent.
+	ModelPauses []ModelPause `json:"model_pauses"`
+}
+
+// ModelPause is a time in which a model is not asked.
+type ModelPause struct {
+	Model  string `json:"model"`
+	Since  Time   `json:"since"` // when the first request was refused
+	Until  Time   `json:"until"`
+	Reason string `json:"reason"` // as its provider words it
+}
+
+// Text words the pause, with its end in a zone.
+func (p ModelPause) Text(zone *time.Location) string {
+	return fmt.Sprintf("the model %s is not asked until %s, for its provider's quota is spent (a run that is started manually asks it at once): %s", p.Model, LocalTime(p.Until.Time, zone), p.Reason)
 }
 
 // Check is one line of `rouse doctor`.
@@ -24,6 +50,8 @@ type Check struct {
 	OK     bool   `json:"ok"`
 	Detail string `json:"detail"`
 	Remedy string `json:"remedy"`
+	// NotTried is what the check leaves open, and why; "": nothing.
+	NotTried string `json:"not_tried"`
 }
 
 // NotifyRequest asks for a text to be sent to a channel at once.

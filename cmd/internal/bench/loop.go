@@ -466,7 +466,7 @@ func (b *loopBench) pay(ctx context.Context, a ledger.Attempt, turns int) error 
 		if err != nil {
 			return err
 		}
-		if _, err := b.ledger.Settle(ctx, id, ledger.Usage{TokensIn: 900, TokensOut: 50, CostMicroUSD: 5}); err != nil {
+		if _, err := b.ledger.Settle(ctx, id, ledger.Usage{TokensIn: 900, TokensOut: 50, CostMicroUSD: 5}, ""); err != nil {
 			return err
 		}
 	}

@@ -4,11 +4,12 @@ import (
 	"fmt"
 	"os"
 	"path"
-	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
 
+	"rouse/agent"
 	"rouse/agent/tool"
 	"rouse/internal/text"
 )
@@ -23,14 +24,18 @@ type checker struct {
 	models, agents, channels []string
 	agent                    map[string]*Agent
 
-	// Of the job at hand: the mode of its watch, "" when it has none, and what the items of
-	// the each at hand have, nil when that is not known.
-	mode string
-	item []string
+	types map[string]reflect.Type // of what templates and expressions can name
+	takes map[string]takes        // what tools take, as far as playbooks call them
+
+	// Of the job at hand: the mode of its watch, "" when it has none, the names that its calls have saved so
+	// far, and the type of the items of the each at hand, nil when that is not known.
+	mode  string
+	saved []string
+	item  reflect.Type
 }
 
 func check(d *decoder, cfg *Config, tools tool.Specs) {
-	c := &checker{d: d, cfg: cfg, tools: tools, agent: map[string]*Agent{}}
+	c := &checker{d: d, cfg: cfg, tools: tools, agent: map[string]*Agent{}, types: agent.TemplateTypes(), takes: map[string]takes{}}
 	if cfg.Version != 1 {
 		c.bad("version", "must be 1, the only version there is")
 	}
@@ -63,8 +68,9 @@ func check(d *decoder, cfg *Config, tools tool.Specs) {
 		}
 	}
 
+	c.warnTaints()
 	c.money()
-	c.includes()
+	c.layout()
 	c.findSkills()
 }
 
@@ -148,11 +154,7 @@ func (c *checker) checkAgent(path string, a *Agent) {
 	c.commands(path, a)
 	c.network(path, a)
 	c.secretGrants(path, a)
-	c.warnHomeWritable(path+".workdir", a.Workdir)
 	c.warnSharedWorkdir(path+".workdir", a)
-	for i, dir := range a.Grants.Write {
-		c.warnHomeWritable(fmt.Sprintf("%s.grants.write[%d]", path, i), dir)
-	}
 }
 
 // unconfined requires a reason for switching the sandbox off, and refuses a minimum tier that no
@@ -165,17 +167,6 @@ func (c *checker) unconfined(path string, a *Agent) {
 		c.bad(path+".reason", "a reason is only for sandbox: off")
 	case off && a.MinTier != "" && a.MinTier != "D":
 		c.bad(path+".min_tier", "with sandbox: off programs run on tier D, so that min_tier %s would refuse all of them", a.MinTier)
-	}
-}
-
-// warnHomeWritable warns of a folder in which an agent could write over the daemon's own state.
-func (c *checker) warnHomeWritable(path string, dir Path) {
-	if dir == "" || c.cfg.Home == "" {
-		return
-	}
-	// No ".." on the way from the folder to the home: it is the home, or holds it.
-	if rel, err := filepath.Rel(string(dir), string(c.cfg.Home)); err == nil && rel != ".." && !strings.HasPrefix(rel, ".."+string(filepath.Separator)) {
-		c.warn(path, "the agent can write in %s, which holds the history and databases of all agents; choose a folder that does not hold home", display(string(c.cfg.Home)))
 	}
 }
 

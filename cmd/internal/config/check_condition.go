@@ -53,6 +53,12 @@ func (c *checker) condition(path string, g *condition, agent *Agent) {
 		return
 	}
 
+	for _, key := range []string{"write", "read", "network", "sandbox", "reason"} {
+		if kinds[0] != "command" && c.d.given(path+"."+key) {
+			c.bad(path+"."+key, "is for conditions with a command")
+		}
+	}
+
 	switch path += "." + kinds[0]; kinds[0] {
 	case "sql":
 		c.conditionSQL(path, g, agent)
@@ -113,12 +119,25 @@ func (c *checker) conditionCommand(path string, g *condition, agent *Agent) {
 		*program = c.d.resolve(g.At.File, *program)
 	}
 
+	condition := strings.TrimSuffix(path, ".command")
+	switch off := g.Sandbox == "off"; {
+	case off && strings.TrimSpace(g.Reason) == "":
+		c.bad(condition+".sandbox", "sandbox: off needs a reason beside it: what makes it safe that this command runs without confinement")
+	case !off && g.Reason != "":
+		c.bad(condition+".reason", "a reason is only for sandbox: off")
+	}
+
 	if agent == nil {
 		return
 	}
 
-	// An agent that can change the program, or the script that an interpreter runs, would get its
-	// code executed outside the sandbox with every check.
+	if asks := asksMachine(g.Command); asks != "" && g.Sandbox != "off" && agent.Sandbox != "off" {
+		c.warn(path, "%s asks about the machine, and sees only itself in the sandbox, so that its answer is always the same", asks).
+			Hint = "say sandbox: off with a reason, beside the command"
+	}
+
+	// Whoever can change the program, or the script that an interpreter runs, decides what it says.
+	// Unconfined it would do anything besides, with the rights of the daemon.
 	programs := []string{*program}
 	if base := strings.TrimSuffix(filepath.Base(*program), ".exe"); interpreters.MatchString(base) && len(g.Command) > 1 && !strings.HasPrefix(g.Command[1], "-") {
 		programs = append(programs, filepath.Join(string(agent.Workdir), g.Command[1]))
@@ -127,11 +146,45 @@ func (c *checker) conditionCommand(path string, g *condition, agent *Agent) {
 		}
 	}
 
-	for _, p := range programs {
-		if filepath.IsAbs(p) && writable(agent, p) {
-			c.warn(path, "the agent can write %s, and a condition is not confined as the agent is; keep it out of the agent's folders", display(p))
+	for i, p := range programs {
+		if !filepath.IsAbs(p) || !writable(agent, p) {
+			continue
+		}
+		switch off := g.Sandbox == "off" || agent.Sandbox == "off"; {
+		case off:
+			c.bad(path, "the agent can write %s, which would run without confinement; keep it out of the agent's folders, or leave out sandbox: off", display(p))
+		case i > 0: // the program itself is refused where an agent can write, see layout
+			c.warn(path, "the agent can write %s, and so decides whether the condition holds; keep it out of the agent's folders", display(p))
 		}
 	}
+}
+
+// machinePrograms ask about the machine, of which a confined program sees only itself.
+var machinePrograms = []string{"df", "docker", "findmnt", "free", "fuser", "journalctl", "launchctl", "loginctl", "lsof", "mount", "mountpoint", "netstat", "pgrep", "pidof", "pkill", "podman", "ps", "service", "ss", "systemctl", "top", "uptime", "users", "w", "who"}
+
+// scriptProgram finds the programs in a script for a shell, as far as they stand where a command begins.
+var scriptProgram = regexp.MustCompile(`(?:^|[;&|(\x60!\n]|\b(?:if|then|else|elif|while|until|do|exec|sudo)\s)\s*([\w./-]+)`)
+
+// asksMachine is the program of a command that asks about the machine, by its own name or in the script of
+// a shell, and "" when there is none.
+func asksMachine(argv []string) string {
+	known := func(program string) bool {
+		return slices.Contains(machinePrograms, filepath.Base(program))
+	}
+
+	switch {
+	case known(argv[0]):
+		return filepath.Base(argv[0])
+	case len(argv) < 3 || !interpreters.MatchString(filepath.Base(argv[0])) || !strings.HasPrefix(argv[1], "-") || !strings.HasSuffix(argv[1], "c"):
+		return ""
+	}
+
+	for _, found := range scriptProgram.FindAllStringSubmatch(argv[2], -1) {
+		if known(found[1]) {
+			return filepath.Base(found[1])
+		}
+	}
+	return ""
 }
 
 // writable says whether an agent may change a file.
@@ -153,11 +206,6 @@ func (c *checker) conditionURL(path string, g *condition) {
 	if err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https") {
 		c.bad(path, "must be a URL like https://example.com/health")
 		return
-	}
-
-	// Registered, so that it is masked wherever the address is shown.
-	if password, ok := u.User.Password(); ok && password != "" {
-		c.d.secret(c.d.place(path), path, password)
 	}
 }
 

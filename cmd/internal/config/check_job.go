@@ -24,13 +24,12 @@ func (c *checker) job(path string, j *Job) {
 		c.warn(path+".agent", "the agent %q is disabled, so this job never runs", j.Agent)
 	}
 
-	c.mode = ""
+	c.mode, c.saved = "", nil
 	if j.Watch != nil {
 		c.mode = j.Watch.Mode
 	}
 
 	c.work(path, j, agent)
-	c.warnTaints(path, j, agent)
 	c.triggers(path, j)
 	if j.Watch != nil {
 		c.watch(path+".watch", j.Watch, j)
@@ -227,8 +226,9 @@ func (c *checker) watchMode(path string, w *watch, j *Job) {
 	}
 
 	// Only a warning: a batch is rarely that large.
-	if each, once := callsOfBatch(j.Playbook); w.Mode == modeBatch && each > 0 && w.MaxFiles*each+once > j.Bounds.Calls {
-		c.warn(path+".max_files", "a run of %d files makes %d calls, and ends after %d (bounds.calls): raise that, or take fewer files", w.MaxFiles, w.MaxFiles*each+once, j.Bounds.Calls)
+	most, bound := j.Bounds.playbookCalls()
+	if each, once := callsOfBatch(j.Playbook); w.Mode == modeBatch && each > 0 && w.MaxFiles*each+once > most {
+		c.warn(path+".max_files", "a run of %d files makes %d calls, and ends after %d (%s): raise that, or take fewer files", w.MaxFiles, w.MaxFiles*each+once, most, bound)
 	}
 
 	for key, after := range map[string]After{"on_success": w.OnSuccess, "on_failure": w.OnFailure} {

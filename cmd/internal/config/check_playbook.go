@@ -3,6 +3,7 @@ package config
 import (
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -14,6 +15,17 @@ import (
 func (c *checker) playbook(path string, j *Job, agent *Agent) {
 	if len(j.Playbook) == 0 && c.hasNoProblem(path+".playbook") {
 		c.bad(path+".playbook", "has no calls")
+	}
+
+	// What each call of an each comes to, and what an if leaves out, is not known yet.
+	certain := 0
+	for _, call := range j.Playbook {
+		if call.Each == nil && call.If == "" {
+			certain++
+		}
+	}
+	if most, bound := j.Bounds.playbookCalls(); certain > most && most > 0 {
+		c.warn(path+"."+bound, "the playbook makes %d calls at least, and each run ends after %d: raise %s", certain, most, bound)
 	}
 
 	names := scope(j)
@@ -30,9 +42,13 @@ func (c *checker) playbook(path string, j *Job, agent *Agent) {
 				c.tool(at+".call", call.Call, agent)
 			}
 
+			// Call by call, so that a problem has the place of its call and not of the playbook. The rest is
+			// looked at below, where each value has a place of its own.
 			step := call.Step()
-			// Call by call, so that a problem has the place of its call and not of the playbook.
-			step.OnError = "" // the decoder has looked at it
+			step.If, step.Each, step.OnError, step.Expect.That = "", nil, "", ""
+			step.With = maps.Clone(call.With)
+			maps.DeleteFunc(step.With, func(argument string, _ any) bool { return argument != "must_succeed" })
+
 			for _, err := range playbook.Check([]playbook.Call{step}, scope(j)) {
 				_, what, _ := strings.Cut(err.Error(), "): ") // without the label, which the place tells
 				c.bad(at, "%s", what)
@@ -43,24 +59,57 @@ func (c *checker) playbook(path string, j *Job, agent *Agent) {
 			c.bad(at+".each", "must be a list, or an expression that begins with \"= \", not %q", short(text))
 		}
 
-		c.value(at+".each", call.Each, names)
+		each := c.value(at+".each", call.Each, names)
 		inside := names
 		if call.Each != nil {
 			// Clone, since an append could write into names, which the next calls see.
 			inside = append(slices.Clone(names), "item", "index")
 		}
 
-		if text, ok := call.Each.(string); ok && strings.TrimSpace(strings.TrimPrefix(text, "=")) == "Files" {
-			c.item = fileFields
+		c.callChecks(at, call, append(slices.Clone(inside), "result"))
+		if t := each.Type; t != nil && t.Kind() != reflect.Slice && c.hasNoProblem(at+".each") {
+			c.bad(at+".each", "gives a %s, which is not a list", t.Kind())
 		}
 
-		c.expression(at+".if", call.If, inside)
+		c.item = each.Item
+		if t := c.expression(at+".if", call.If, inside).Type; t != nil && t.Kind() != reflect.Bool && c.hasNoProblem(at+".if") {
+			c.bad(at+".if", "gives a %s, which is neither true nor false", t.Kind())
+		}
 		c.value(at+".with", call.With, inside)
 		c.item = nil
+		if call.Call != "" {
+			c.call(at, call, j, agent)
+		}
 		if call.Save != "" {
-			names = append(slices.Clone(names), call.Save)
+			names, c.saved = append(slices.Clone(names), call.Save), append(c.saved, call.Save)
 		}
 	}
+}
+
+// callChecks checks what a call is judged by, which depends on what its tool reports.
+func (c *checker) callChecks(at string, call PlaybookCall, names []string) {
+	s := c.tools.Find(call.Call)
+	known := s.Name != ""
+	if known && call.MustSucceed != nil && s.Reports == tool.ReportsNothing {
+		c.bad(at+".must_succeed", "whatever %s cannot do is a failed call already", call.Call).Hint = "leave it out; on_error: continue passes over a failure"
+	}
+
+	if !c.d.given(at + ".expect") {
+		return
+	}
+
+	e, at := call.Expect, at+".expect"
+	if len(e.Exit)+len(e.Status) == 0 && e.That == "" && c.hasNoProblem(at) {
+		c.bad(at, "says nothing; give exit, status or that")
+	}
+	if known && len(e.Exit) > 0 && s.Reports != tool.ReportsExit {
+		c.bad(at+".exit", "%s has no exit code", call.Call).Hint = "exit goes with shell_run; say what is expected of a result with that: \"result. …\""
+	}
+	if known && len(e.Status) > 0 && s.Reports != tool.ReportsStatus {
+		c.bad(at+".status", "%s has no status", call.Call).Hint = "status goes with web_fetch; say what is expected of a result with that: \"result. …\""
+	}
+
+	c.expression(at+".that", e.That, names)
 }
 
 // tool checks that a playbook's tool exists and that its agent may use it.
@@ -86,17 +135,20 @@ func (c *checker) tool(path, name string, agent *Agent) {
 	if s.Requires == tool.RequiresDatabase && !On(agent.Database.Enabled) {
 		c.bad(path, "the agent %q has no database (database.enabled: false)", agent.Name)
 	}
+
+	if why, hint := c.lacks(agent, s); why != "" && c.hasNoProblem(path) {
+		c.bad(path, "%s", why).Hint = hint
+	}
 }
 
-// value checks templates and expressions at any depth.
-func (c *checker) value(path string, v any, names []string) {
+// value checks templates and expressions at any depth. It returns the shape of an expression.
+func (c *checker) value(path string, v any, names []string) (gives playbook.Shape) {
 	switch v := v.(type) {
 	case string:
 		if source, ok := strings.CutPrefix(v, "= "); ok {
-			c.expression(path, source, names)
-			return
+			return c.expression(path, source, names)
 		}
-		c.fields(path, v, names)
+		c.template(path, v, names)
 	case []any:
 		for i, item := range v {
 			c.value(fmt.Sprintf("%s[%d]", path, i), item, names)
@@ -106,4 +158,5 @@ func (c *checker) value(path string, v any, names []string) {
 			c.value(join(path, key), v[key], names)
 		}
 	}
+	return gives
 }

@@ -1,44 +1,242 @@
 package config
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 
 	"rouse/agent/tool"
 )
 
-// warnTaints warns of a job whose runs can come to hold untrusted content, private data and an effect
-// beyond the host together, as far as its configuration tells (docs/security.md).
-func (c *checker) warnTaints(path string, j *Job, a *Agent) {
-	if a == nil || !On(a.Enabled) || !On(j.Enabled) {
-		return
-	}
+// The labels, as places in a list of three (docs/security.md).
+const (
+	untrusted = iota
+	privateData
+	outward
+)
 
-	all, public := a.Reads()
-	fetches := len(a.Grants.Network) > 0 && (c.tools == nil || len(c.toolsGiven(tool.RequiresNetwork).Where(a.Tools.permits)) > 0)
-	connected := slices.ContainsFunc(a.Grants.Commands, func(g commandGrant) bool { return g.Network == "host" })
-	beyond := c.toolsGiven(tool.RequiresNothing).Where(func(s tool.Spec) bool { return s.Scope == tool.ScopeOutside }).Where(a.Tools.permits)
-	others := strings.Join(beyond.Names(), ", ")
-	untrusted := reasons(map[string]bool{"a watch": j.Watch != nil, "a webhook": j.Webhook != nil, "web pages": fetches, "commands with network": connected, others: others != ""})
-	private := reasons(map[string]bool{"grants.read": len(all) > len(public), "grants.secrets": slices.ContainsFunc(a.Secrets(), func(s tool.SecretGrant) bool { return !s.Public })})
-	outward := reasons(map[string]bool{"grants.network": fetches, "commands with network": connected, "commands without a sandbox": a.Sandbox == "off" && len(a.Grants.Commands) > 0, others: others != ""})
-	if untrusted == "" || private == "" || outward == "" {
-		return
-	}
+var labelWords = [...]string{"A  untrusted content", "B  private data", "C  effect beyond the host"}
 
-	c.warn(path, "a run can come to hold untrusted content (%s), private data (%s) and an effect beyond the host (%s) together; the call that would bring the third waits for your approval", untrusted, private, outward).
-		Hint = "let one job read what is untrusted and write it down as data, and another one act on that"
+// source is a line of the configuration that brings a label.
+type source struct {
+	what string
+	at   Position
 }
 
-// reasons are the names that hold, in order.
-func reasons(of map[string]bool) string {
-	var out []string
-	for name, holds := range of {
-		if holds {
-			out = append(out, name)
+// reach are the lines that bring labels to the runs of an agent.
+type reach struct {
+	path    string // agents[1]
+	sources [3][]source
+}
+
+func (r *reach) add(label int, what string, at Position) {
+	s := source{what, at}
+	if !slices.Contains(r.sources[label], s) {
+		r.sources[label] = append(r.sources[label], s)
+	}
+}
+
+// warnTaints decides what is private by default, and warns of jobs whose runs can come to hold untrusted
+// content, private data and an effect beyond the host together, with the lines that bring each, as far as the
+// configuration tells (docs/security.md).
+func (c *checker) warnTaints() {
+	reached := map[*Agent]*reach{}
+	for i := range c.cfg.Agents {
+		if a := &c.cfg.Agents[i]; On(a.Enabled) && a.At.Line > 0 {
+			reached[a] = c.ownReach(fmt.Sprintf("agents[%d]", i), a)
 		}
 	}
 
-	slices.Sort(out)
-	return strings.Join(out, ", ")
+	c.follow(reached, untrusted)
+	c.privatePlaces(reached)
+	for a, r := range reached {
+		c.addPrivate(r, a)
+	}
+	c.follow(reached, privateData)
+
+	for i := range c.cfg.Jobs {
+		j := &c.cfg.Jobs[i]
+		if r := reached[c.agent[j.Agent]]; r != nil && On(j.Enabled) && j.At.Line > 0 {
+			c.warnJob(fmt.Sprintf("jobs[%d].agent", i), r)
+		}
+	}
+}
+
+// warnJob draws what the runs of a job can come to hold.
+func (c *checker) warnJob(path string, r *reach) {
+	var drawn strings.Builder
+	for label, list := range r.sources {
+		if len(list) == 0 {
+			return
+		}
+
+		for i, s := range list {
+			word := labelWords[label]
+			if i > 0 {
+				word = ""
+			}
+			s.at.File = display(s.at.File)
+			fmt.Fprintf(&drawn, "\n    %-26s %s, %s", word, s.what, s.at)
+		}
+	}
+
+	c.warn(path, "a run can come to hold all three labels together, and the call that would bring the third waits for your approval; let one job read what is untrusted and write it down as data, and another one act on that%s", drawn.String())
+}
+
+// ownReach are the lines of an agent and of its jobs that bring labels, but for what is private of its own.
+func (c *checker) ownReach(path string, a *Agent) *reach {
+	r := &reach{path: path}
+	for i := range c.cfg.Jobs {
+		j, at := &c.cfg.Jobs[i], fmt.Sprintf("jobs[%d]", i)
+		if j.Agent != string(a.Name) || !On(j.Enabled) {
+			continue
+		}
+		if j.Watch != nil {
+			r.add(untrusted, "a watch", c.d.place(at+".watch"))
+		}
+		if j.Webhook != nil {
+			r.add(untrusted, "a webhook", c.d.place(at+".webhook"))
+		}
+	}
+
+	c.watchedReads(r, a)
+	if len(a.Grants.Network) > 0 && (c.tools == nil || len(c.toolsGiven(tool.RequiresNetwork).Where(a.Tools.permits)) > 0) {
+		at := c.d.place(path + ".grants.network")
+		r.add(untrusted, "web pages", at)
+		r.add(outward, "grants.network", at)
+	}
+
+	for i, g := range a.Grants.Commands {
+		at := c.d.place(fmt.Sprintf("%s.grants.commands[%d]", path, i))
+		switch {
+		case g.Network == "host":
+			r.add(untrusted, "commands with network", at)
+			r.add(outward, "commands with network", at)
+		case a.Sandbox == "off":
+			r.add(outward, "commands without a sandbox", at)
+		}
+	}
+
+	beyond := c.toolsGiven(tool.RequiresNothing).Where(func(s tool.Spec) bool { return s.Scope == tool.ScopeOutside }).Where(a.Tools.permits)
+	if others := strings.Join(beyond.Names(), ", "); others != "" {
+		r.add(untrusted, others, a.At)
+		r.add(outward, others, a.At)
+	}
+
+	return r
+}
+
+// watchedReads adds the folders of an agent in which jobs, of whichever agent, have strangers leave files.
+func (c *checker) watchedReads(r *reach, a *Agent) {
+	for i := range c.cfg.Jobs {
+		j := &c.cfg.Jobs[i]
+		if j.Watch == nil || !On(j.Enabled) || j.Agent == string(a.Name) {
+			continue
+		}
+		for _, p := range c.reads(r.path, a) {
+			if overlap(p.what, string(j.Watch.Path)) {
+				r.add(untrusted, fmt.Sprintf("reads what the job %s watches", j.Name), p.at)
+			}
+		}
+	}
+}
+
+// addPrivate adds the lines of an agent that let it read what is for its owner alone.
+func (c *checker) addPrivate(r *reach, a *Agent) {
+	for i, g := range a.Grants.Read {
+		if On(g.Private) {
+			r.add(privateData, "grants.read", c.d.place(fmt.Sprintf("%s.grants.read[%d]", r.path, i)))
+		}
+	}
+
+	for i, g := range a.Secrets() {
+		if !g.Public {
+			r.add(privateData, "grants.secrets", c.d.place(fmt.Sprintf("%s.grants.secrets[%d]", r.path, i)))
+		}
+	}
+
+	own := func(key, what string, said *bool) {
+		if said == nil {
+			what += fmt.Sprintf(", private by default (private: {%s: false} if nothing in it is)", key)
+		}
+		r.add(privateData, what, c.d.place(r.path+".private"))
+	}
+	if slices.Contains(a.Private.folders, string(a.Workdir)) {
+		own("workdir", "the workdir", a.Private.Workdir)
+	}
+	if a.Private.database {
+		own("database", "the database", a.Private.Database)
+	}
+
+	for _, folder := range a.Private.folders {
+		for _, p := range c.reads(r.path, a) {
+			if folder != string(a.Workdir) && overlap(folder, p.what) {
+				r.add(privateData, "reads the private workdir of another agent", p.at)
+			}
+		}
+	}
+}
+
+// reads are the folders that an agent can read, with the lines that let it.
+func (c *checker) reads(path string, a *Agent) []source {
+	out := []source{{string(a.Workdir), c.d.place(path + ".workdir")}}
+	for i, g := range a.Grants.Read {
+		out = append(out, source{string(g.Path), c.d.place(fmt.Sprintf("%s.grants.read[%d]", path, i))})
+	}
+	for i, p := range a.Grants.Write {
+		out = append(out, source{string(p), c.d.place(fmt.Sprintf("%s.grants.write[%d]", path, i))})
+	}
+	return out
+}
+
+// follow brings a label to every agent that reads where another one that has it can write, until
+// nothing more comes of it. One that has it by itself is told of the others that have: without the line that
+// is mended the label would still come from them.
+func (c *checker) follow(reached map[*Agent]*reach, label int) {
+	own := map[*Agent]bool{}
+	for a, r := range reached {
+		own[a] = len(r.sources[label]) > 0
+	}
+
+	for grown := true; grown; {
+		grown = false
+		for i := range c.cfg.Agents { // in order, so that the same configuration is always drawn the same
+			to := &c.cfg.Agents[i]
+			r := reached[to]
+			if r == nil || len(r.sources[label]) > 0 && !own[to] {
+				continue
+			}
+
+			before := len(r.sources[label])
+			for k := range c.cfg.Agents {
+				from := &c.cfg.Agents[k]
+				if from == to || reached[from] == nil || len(reached[from].sources[label]) == 0 || own[to] && !own[from] {
+					continue
+				}
+				if p, ok := shared(from, c.reads(r.path, to)); ok {
+					r.add(label, fmt.Sprintf("reads where the agent %s writes", from.Name), p.at)
+				}
+			}
+			grown = grown || len(r.sources[label]) > before
+		}
+	}
+}
+
+// shared is the first of some places in which an agent can write.
+func shared(from *Agent, places []source) (source, bool) {
+	for _, p := range places {
+		if slices.ContainsFunc(from.writes(), func(folder string) bool { return overlap(folder, p.what) }) {
+			return p, true
+		}
+	}
+	return source{}, false
+}
+
+// overlap says whether one of two folders is, or lies in, the other.
+func overlap(a, b string) bool {
+	if a == "" || b == "" {
+		return false
+	}
+	a, b = plainPlace(a), plainPlace(b)
+	return within(a, b) || within(b, a)
 }

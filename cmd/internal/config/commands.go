@@ -3,6 +3,7 @@ package config
 import (
 	"fmt"
 	"path"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -19,11 +20,6 @@ func (a *Agent) Commands() []shell.Grant {
 	return out
 }
 
-// speaking are programs that run what their arguments, or files, tell them.
-var speaking = strings.Fields(`awk bash bun busybox cargo cmd cmd.exe cmake crontab csh dash deno docker doas ed emacs env expect fish gawk gdb go irb java jshell julia ksh lua make mawk
-	nice node nodejs nohup npm npx osascript parallel perl php podman powershell powershell.exe pwsh pnpm python python2 python3 R Rscript ruby rundll32 screen sed setsid sh socat sqlite3 ssh
-	strace su sudo systemd-run tclsh time timeout tmux uv vi vim watch wish xargs yarn zsh`)
-
 func (c *checker) commands(at string, a *Agent) {
 	for i, g := range a.Commands() {
 		at := fmt.Sprintf("%s.grants.commands[%d]", at, i)
@@ -39,6 +35,8 @@ func (c *checker) commands(at string, a *Agent) {
 
 		if why := grantsEverything(g.Argv); why != "" {
 			c.warn(at+".argv", "%s, so that this grant is one for any program, within the agent's folders", why)
+		} else {
+			c.writableScripts(at, a, g.Argv)
 		}
 	}
 
@@ -50,6 +48,20 @@ func (c *checker) commands(at string, a *Agent) {
 	}
 }
 
+// writableScripts warns of a granted program, or script, that the agent itself can write: the grant is then one
+// for whatever it writes.
+func (c *checker) writableScripts(at string, a *Agent, argv []string) {
+	for _, script := range shell.Scripts(argv) {
+		file := script
+		if !filepath.IsAbs(file) {
+			file = filepath.Join(string(a.Workdir), file)
+		}
+		if writable(a, file) {
+			c.warn(at+".argv", "the agent can write %s, so that it decides what this grant runs; keep the script out of the agent's folders, or leave the grant out and approve the command, which holds for one content", script)
+		}
+	}
+}
+
 // grantsEverything says why a grant allows any program at all; "" where it does not. An interpreter
 // whose arguments are all fixed is what its owner decided.
 func grantsEverything(argv []string) string {
@@ -57,12 +69,10 @@ func grantsEverything(argv []string) string {
 		return slices.ContainsFunc(argv[min(from, len(argv)):], func(element string) bool { return strings.ContainsAny(element, "*?[") })
 	}
 	name := strings.ToLower(strings.TrimSuffix(path.Base(strings.ReplaceAll(argv[0], `\`, "/")), ".exe"))
-	// python3.12 and lua5.4 are the same interpreters.
-	versioned := strings.TrimRight(name, "0123456789.-")
 	switch {
 	case !open(1):
 		return ""
-	case slices.Contains(speaking, name), slices.Contains(speaking, versioned):
+	case shell.Interprets(name):
 		return name + " runs what its arguments say"
 	case name == "find" && (slices.Contains(argv, "-exec") || argv[len(argv)-1] == "*"):
 		return "find runs programs with -exec"

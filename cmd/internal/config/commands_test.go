@@ -20,6 +20,11 @@ func TestCommands(t *testing.T) {
 		{`[{argv: [find, ".", -name, "*", -exec, rm, "{}", ;]}]`, "", "find runs programs"},
 		{`[{argv: [git, "*"]}]`, "", "git runs programs"},
 		{`[{argv: [git, log, "*"]}]`, "", ""},
+		{`[{argv: [sh, job.sh]}]`, "", "the agent can write job.sh"},
+		{`[{argv: [env, A=b, nice, -n, "5", python3, tools/job.py, "*"]}]`, "", "runs what its arguments say"},
+		{`[{argv: [env, A=b, nice, -n, "5", python3, tools/job.py]}]`, "", "the agent can write tools/job.py"},
+		{`[{argv: [./job.sh, "*.txt"]}]`, "could change what rouse trusts: the granted program", ""},
+		{`[{argv: [sh, /usr/local/bin/job.sh]}, {argv: [sh, -c, ls]}, {argv: [cat, job.sh]}]`, "", ""},
 	} {
 		cfg, err := load(write(t, "rouse.yaml", "version: 1\nagents:\n  - {name: clerk, workdir: ./work, grants: {commands: "+c.grants+"}}\n"), nil)
 		switch {

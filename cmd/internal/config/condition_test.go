@@ -28,6 +28,10 @@ func TestConditionMistakes(t *testing.T) {
 		"{command: 'test -d /mnt'}":    `jobs[0].when[0].command: "test -d /mnt" is a line for a shell, and there is none; write the words as a list: [test, -d, /mnt]`,
 		"{command: {a: b}}":            "jobs[0].when[0].command: must be a list, not a mapping",
 		"{command: ['${NOWHERE}', x]}": "jobs[0].when[0].command[0]: the environment variable NOWHERE is not set",
+		"{file: x, write: true}":       "jobs[0].when[0].write: is for conditions with a command",
+		"{command: [x], sandbox: off}": "jobs[0].when[0].sandbox: sandbox: off needs a reason beside it",
+		"{command: [x], reason: y}":    "jobs[0].when[0].reason: a reason is only for sandbox: off",
+		"{command: [x], network: all}": "jobs[0].when[0].network: ",
 		"{http: example.com}":          "jobs[0].when[0].http: must be a URL like https://example.com/health",
 		"{http: 'ftp://example.com'}":  "jobs[0].when[0].http: must be a URL like",
 		"{http: 'https://a:b:c/%zz'}":  "jobs[0].when[0].http: must be a URL like",
@@ -64,7 +68,7 @@ jobs:
       - sql: |
           select ':x', "$y", [@z], a$b -- ?1
             /* :c */ from t where at > :last_success and b > @last_run and c < $now
-      - {command: pgrep, timeout: 1m}
+      - {command: probe, timeout: 1m}
       - {command: [./check.sh, ./data], not: true}
       - http: https://me:pass-word@example.com/${PLACE}?x=1
       - file: in/**/*.{csv,pdf}
@@ -81,7 +85,7 @@ jobs:
 		"of defaults": len(one) == 1 && one[0].Not && string(one[0].File) == filepath.Join(dir, "STOP") && cfg.Where(one[0].At) == "rouse.yaml:3",
 		"all":         len(two) == 5 && !two[0].Not && cfg.Where(two[0].At) == "rouse.yaml:10",
 		"timeout":     time.Duration(two[1].Timeout) == time.Minute && time.Duration(two[2].Timeout) == 10*time.Second,
-		"one word":    slices.Equal(two[1].Command, []string{"pgrep"}),
+		"one word":    slices.Equal(two[1].Command, []string{"probe"}),
 		"a program":   slices.Equal(two[2].Command, []string{filepath.Join(dir, "check.sh"), "./data"}), // the rest is the program's
 		"a glob":      string(two[4].File) == filepath.Join(dir, "in", "**", "*.{csv,pdf}"),
 		"included":    cfg.Where(three[0].At) == "conf/more.yaml:1" && string(three[0].File) == filepath.Join(dir, "conf", "here"),
@@ -105,22 +109,22 @@ func TestConditionWarnings(t *testing.T) {
   - {name: a, workdir: ./work}
   - {name: b, workdir: ./work, grants: {write: [./out]}}
 jobs:
-  - {name: only-files, agent: a, prompt: x, watch: {path: .}, when: [{file: x}]}
-  - {name: both, agent: a, prompt: x, watch: {path: .}, every: 1h, when: [{file: x}]}
+  - {name: only-files, agent: a, prompt: x, watch: {path: ./in}, when: [{file: x}]}
+  - {name: both, agent: a, prompt: x, watch: {path: ./in}, every: 1h, when: [{file: x}]}
   - {name: by-hand, agent: a, prompt: x, when: [{file: x}]}
   - name: open
     agent: a
     prompt: x
     when:
       - {sql: select 1, timeout: 11s}
-      - {command: [./work/check.sh]}
+      - {command: [./bin/check.sh]}
       - {command: [python3, check.py]}
       - {command: [/bin/sh, ./work/../check.sh]}
       - {command: [sh, -c, "test -f check.sh"]}
       - {command: [test, -f, check.sh]}
       - {command: [sh, ../check.sh]}
-  - {name: narrow, agent: b, prompt: x, when: [{command: [./work/check.sh]}, {command: [./out/check.sh]}]}
-`), nil)
+  - {name: narrow, agent: b, prompt: x, when: [{command: [sh, work/check.sh]}, {command: [sh, ../out/check.sh]}]}
+`, "in/.keep", ""), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -129,7 +133,56 @@ jobs:
 	for _, w := range cfg.Warnings {
 		paths = append(paths, w.Path)
 	}
-	if want := []string{"jobs[0].when", "jobs[3].when[0].sql", "jobs[3].when[1].command", "jobs[3].when[2].command", "jobs[3].when[3].command", "jobs[4].when[1].command"}; !slices.Equal(paths, want) {
+	if want := []string{"jobs[0].when", "jobs[3].when[0].sql", "jobs[3].when[2].command", "jobs[3].when[3].command", "jobs[4].when[1].command"}; !slices.Equal(paths, want) {
 		t.Errorf("%q, want %q", paths, want)
+	}
+}
+
+// A confined command that asks about the machine is warned of, by its name and in the script of a shell.
+func TestConditionsThatAskTheMachine(t *testing.T) {
+	for command, asks := range map[string]string{
+		"[pgrep, init]}":                                      "pgrep",
+		"[/usr/bin/systemctl, x]}":                            "systemctl",
+		"[sh, -c, 'pgrep x']}":                                "pgrep",
+		"[bash, -ec, 'if ! ps -e']}":                          "ps",
+		"[sh, -c, 'true && df -h /']}":                        "df",
+		"[sh, -c, 'echo $(uptime)']}":                         "uptime",
+		"[sh, -c, 'test -f ps']}":                             "",
+		"[sh, -c, 'echo who']}":                               "",
+		"[test, -f, mount]}":                                  "",
+		"[pgrep, init], sandbox: off, reason: asks for init}": "",
+	} {
+		cfg, err := load(write(t, "rouse.yaml", "agents: [{name: a, workdir: ./work}]\njobs: [{name: j, agent: a, every: 1h, prompt: x, when: [{command: "+command+"]}]\n"), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if asks == "" && len(cfg.Warnings) > 0 {
+			t.Errorf("%s: %v", command, cfg.Warnings)
+		}
+		if asks != "" && (len(cfg.Warnings) != 1 || !strings.Contains(cfg.Warnings[0].String(), "jobs[0].when[0].command: warning: "+asks+" asks about the machine, and sees only itself in the sandbox") ||
+			!strings.Contains(cfg.Warnings[0].String(), "say sandbox: off with a reason")) {
+			t.Errorf("%s: %v", command, cfg.Warnings)
+		}
+	}
+}
+
+// A program that an agent can write is refused, and not warned of besides.
+func TestConditionProgramOfTheAgent(t *testing.T) {
+	_, err := load(write(t, "rouse.yaml", "agents: [{name: a, workdir: ./work}]\njobs: [{name: j, agent: a, every: 1h, prompt: x, when: [{command: [./work/gate.sh]}]}]\n"), nil)
+	var all *config.Errors
+	if !errors.As(err, &all) || len(all.Problems) != 1 || all.Problems[0].Warning {
+		t.Errorf("%v", err)
+	}
+}
+
+// A script that an agent can write is never run without confinement.
+func TestUnconfinedConditionOfTheAgent(t *testing.T) {
+	for _, text := range []string{
+		"agents: [{name: a, workdir: ./work}]\njobs: [{name: j, agent: a, prompt: x, when: [{command: [sh, check.sh], sandbox: off, reason: x}]}]\n",
+		"agents: [{name: a, workdir: ./work, sandbox: off, reason: x}]\njobs: [{name: j, agent: a, prompt: x, when: [{command: [./work/check.sh]}]}]\n",
+	} {
+		if _, err := load(write(t, "rouse.yaml", text), nil); err == nil || !strings.Contains(err.Error(), "which would run without confinement") {
+			t.Errorf("%s: %v", text, err)
+		}
 	}
 }

@@ -71,17 +71,18 @@ jobs:
     prompt: "Costs $${5}, since {{ .LastSuccess }}"
   - name: inbox
     agent: bookkeeper
-    watch: {path: ., include: "*.csv", on_success: {move: ./done}, on_failure: delete}
+    watch: {path: ./in, include: "*.csv", on_success: {move: ./done}, on_failure: delete}
     playbook:
       - call: db_import
-        with: {table: expenses, path: "{{ .File.Path }}", max_rows: 10, day: 2026-11-21, deep: [{a: null, b: true, c: 1.5, d: "007"}]}
+        with: {table: expenses, path: "{{ .File.Path }}", max_rows: 10}
         save: imported
       - {call: notify, if: imported.rows_imported > 0, with: {title: "{{ .imported.rows_imported }} rows"}}
+      - {call: db_insert, with: {table: notes, row: {day: 2026-11-21, deep: [{a: null, b: true, c: 1.5, d: "007"}]}}}
     notify: {on: []}
 `
 
 func TestLoad(t *testing.T) {
-	path := write(t, "rouse.yaml", valid)
+	path := write(t, "rouse.yaml", valid, "in/.keep", "")
 	dir := filepath.Dir(path)
 	cfg, err := load(path, map[string]string{"TEST_KEY": "sk-canary"})
 	if err != nil {
@@ -103,7 +104,7 @@ func TestLoad(t *testing.T) {
 		"escaping":   m.Prompt == "Costs ${5}, since {{ .LastSuccess }}",
 		"one word":   len(in.Watch.Include) == 1 && in.Watch.Include[0] == "*.csv",
 		"after":      in.Watch.OnSuccess == config.After{Action: "move", Dir: filepath.Join(dir, "done")} && in.Watch.OnFailure.Action == "delete",
-		"free":       in.Playbook[0].With["max_rows"] == 10 && in.Playbook[0].With["day"] == "2026-11-21",
+		"free":       in.Playbook[0].With["max_rows"] == 10 && in.Playbook[2].With["row"].(map[string]any)["day"] == "2026-11-21",
 		"position":   in.Playbook[1].At.Line == 28 && m.At == config.Position{File: path, Line: 15, Column: 5},
 		"secret":     slices.Equal(cfg.Secrets(), []string{"sk-canary"}),
 		"keep":       m.Keep.String() == "90d",
@@ -289,7 +290,7 @@ models:
     api_key: literal-key
     headers: {Authorization: "Bearer abc-written", X-Team: "${TEAM}", Accept: "json-plain"}
 jobs:
-  - {name: j, agent: a, playbook: [{call: notify, with: {title: "${PLAIN}", password: "${PASS}", token: "tk", url: "${SHORT}"}}]}
+  - {name: j, agent: a, playbook: [{call: notify, with: {title: "${PLAIN}"}}, {call: db_insert, with: {table: t, row: {password: "${PASS}", token: "tk", url: "${SHORT}"}}}]}
 `)
 
 	cfg, err := load(path, map[string]string{"PLAIN": "plain-text", "SOME_TOKEN": "tok-1", "HOST_NAME": "host-1", "TEAM": "team-1", "PASS": "pass-1-longer", "SHORT": "abc"})
@@ -349,10 +350,10 @@ func TestModelOfEnvironment(t *testing.T) {
 
 // What looks wrong and is not is a warning, and does not keep the daemon from starting.
 func TestWarnings(t *testing.T) {
-	cfg, err := load(write(t, "rouse.yaml", `home: ./work/state
+	cfg, err := load(write(t, "rouse.yaml", `home: ./state
 agents:
   - {name: off, enabled: false}
-  - {name: wide, workdir: ./work, grants: {read: [./nowhere], write: [.]}}
+  - {name: wide, workdir: ./work, grants: {read: [./nowhere], write: [./work]}}
   - {name: inner, workdir: ./work/inner}
 jobs:
   - {name: a, agent: off, prompt: x, jitter: 1s, watch: {path: ./nowhere}}
@@ -365,7 +366,7 @@ jobs:
 	for _, w := range cfg.Warnings {
 		paths = append(paths, w.Path)
 	}
-	if want := []string{"agents[1].workdir", "agents[1].grants.read[0]", "agents[1].grants.write[0]", "agents[2].workdir", "jobs[0].agent", "jobs[0].jitter", "jobs[0].watch.path"}; !slices.Equal(paths, want) {
+	if want := []string{"agents[1].grants.read[0]", "agents[2].workdir", "jobs[0].agent", "jobs[0].jitter", "jobs[0].watch.path"}; !slices.Equal(paths, want) {
 		t.Errorf("%q, want %q", paths, want)
 	}
 }

@@ -26,7 +26,9 @@ type decoder struct {
 	refs     []SecretRef         // to the store
 	places   map[string]Position // of values, by path
 	tags     tags
-	overlay  bool // inside defaults: nothing is required there
+	overlay  bool      // inside defaults: nothing is required there
+	trusted  []trusted // files that were read for the configuration
+	globs    []trusted // patterns of its includes
 }
 
 func newDecoder(getenv func(string) string) *decoder {
@@ -143,17 +145,22 @@ func (d *decoder) value(n *node, path string, v reflect.Value, f field) {
 func (d *decoder) list(n *node, path string, v reflect.Value, f field) {
 	items := n.items
 	if n.kind != list {
-		if n.kind == mapping || n.null() || (v.Type().Elem().Kind() != reflect.String && v.Type().Elem() != reflect.TypeFor[readGrant]()) {
+		if n.kind == mapping || n.null() || !oneWillDo(v.Type().Elem()) {
 			d.problem(n.at, path, "must be a list, not %s", n)
 			return
 		}
-		items = []*node{n} // a single word where a list of words is expected
+		items = []*node{n}
 	}
 
 	v.Set(reflect.MakeSlice(v.Type(), len(items), len(items)))
 	for i, item := range items {
 		d.value(item, fmt.Sprintf("%s[%d]", path, i), v.Index(i), f)
 	}
+}
+
+// oneWillDo says whether a single item may stand where a list of its type is expected.
+func oneWillDo(item reflect.Type) bool {
+	return item.Kind() == reflect.String || item.Kind() == reflect.Int || item == reflect.TypeFor[readGrant]()
 }
 
 func (d *decoder) mapping(n *node, path string, v reflect.Value) {

@@ -64,6 +64,11 @@ func (d *decoder) expand(n *node, path string, secret bool) (string, bool) {
 		d.secret(n.at, path, words[len(words)-1]) // of "Bearer abc" the last one
 	}
 
+	// What is shown of an address is all of it, so that its own secrets are registered one by one.
+	if ok && secretKey.MatchString(path) {
+		d.urlSecret(n.at, path, text)
+	}
+
 	return text, ok
 }
 

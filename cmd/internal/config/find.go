@@ -18,7 +18,7 @@ var homeLine = regexp.MustCompile(`(?m)^home:.*$`)
 var ErrNoFile = errors.New("no configuration was found")
 
 // Find is the path of the configuration: the one that was named, ./rouse.yaml, or the one
-// in the home. ErrNoFile when there is none.
+// in the home. ErrNoFile when there is none. One that nobody named has to be the user's own: see CheckFound.
 func Find(named string, getenv func(string) string) (string, error) {
 	if named != "" {
 		return filepath.Abs(named)
@@ -31,7 +31,10 @@ func Find(named string, getenv func(string) string) (string, error) {
 
 	for _, path := range candidates {
 		if _, err := os.Stat(path); err == nil {
-			return filepath.Abs(path)
+			if path, err = filepath.Abs(path); err == nil {
+				err = CheckFound(path, getenv)
+			}
+			return path, err
 		}
 	}
 

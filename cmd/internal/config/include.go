@@ -57,6 +57,8 @@ func (d *decoder) matches(g *node, path, text string, chain []string, cfg *Confi
 		return []string{pattern}
 	}
 
+	// Also while nothing is there: what comes later would be read as well.
+	d.globs = append(d.globs, trusted{path: pattern, at: g.at})
 	found, err := cfg.Sources.glob(pattern)
 	if err != nil {
 		d.problem(g.at, path, "the pattern %q is broken", text)
@@ -84,6 +86,7 @@ func (d *decoder) includeFile(root *node, at Position, path, file string, chain 
 		return // a file that came before it in the same glob included it
 	}
 
+	d.trusted = append(d.trusted, trusted{what: "the configuration", path: file, at: at})
 	text, err := cfg.Sources.read(file, readPlain)
 	if err != nil {
 		d.problem(at, path, "%s", err.Error())

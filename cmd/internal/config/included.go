@@ -2,7 +2,6 @@ package config
 
 import (
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"github.com/bmatcuk/doublestar/v4"
@@ -12,8 +11,7 @@ import (
 // there: whoever can write in them can configure the daemon.
 func (c *Config) Included() (places []string) {
 	for _, pattern := range c.Sources.Globs() {
-		base, _ := doublestar.SplitPattern(filepath.ToSlash(pattern))
-		places = append(places, filepath.FromSlash(base))
+		places = append(places, globFolder(pattern))
 		for i := range c.Agents {
 			for _, folder := range c.Agents[i].writes() {
 				if rest, ok := matchesInside(pattern, folder); ok && !wild(rest) {
@@ -23,6 +21,12 @@ func (c *Config) Included() (places []string) {
 		}
 	}
 	return places
+}
+
+// globFolder is the folder in which a pattern begins to look.
+func globFolder(pattern string) string {
+	base, _ := doublestar.SplitPattern(filepath.ToSlash(pattern))
+	return filepath.FromSlash(base)
 }
 
 // writes are the folders in which an agent's tools write.
@@ -65,15 +69,3 @@ func matchesInside(pattern, folder string) (rest string, ok bool) {
 }
 
 func wild(pattern string) bool { return strings.ContainsAny(pattern, "*?[{") }
-
-// includes refuses patterns that find what an agent writes: its next file would be configuration.
-func (c *checker) includes() {
-	for i := range c.cfg.Agents {
-		a := &c.cfg.Agents[i]
-		for _, pattern := range c.cfg.Sources.Globs() {
-			if slices.ContainsFunc(a.writes(), func(folder string) bool { rest, ok := matchesInside(pattern, folder); return ok && wild(rest) }) {
-				c.bad("include", "%s finds what the agent %s writes, which would be configuration", display(pattern), a.Name).Hint = "name the files, or keep them in a folder of their own, outside of its workdir or below it"
-			}
-		}
-	}
-}

@@ -60,7 +60,8 @@ type Job struct {
 	MinTier      string      `key:"min_tier" enum:"A|B|C|D" say:"the weakest confinement on which its programs may run" unset:"the agent's"`
 	Notify       notify      `key:"notify"`
 
-	At Position
+	At       Position
+	TextFile string // that its prompt was read from
 }
 
 // PlaybookCall is one call of a playbook.
@@ -72,12 +73,25 @@ type PlaybookCall struct {
 	Each    any            `key:"each" say:"a list, or '= ' and an expression that gives one, such as '= Files' in a batch or '= Changes.Added' with converge; the call is made for each of them, which templates and expressions know as item, and its place from 0 on as index"`
 	OnError string         `key:"on_error" enum:"fail|continue" default:"fail"`
 
+	MustSucceed *bool      `key:"must_succeed" say:"an exit code other than 0, of web_fetch a status of 400 and above, of git_commit that there is nothing to commit, is a failure of the call" unset:"true; of git_commit false"`
+	Expect      callExpect `key:"expect" say:"what has to be true of the call once it was made; otherwise it failed"`
+
 	At Position
+}
+
+// callExpect is what has to be true of one call. All that is given has to hold.
+type callExpect struct {
+	Exit   []int  `key:"exit" say:"the exit codes of shell_run that are a success"`
+	Status []int  `key:"status" say:"the status codes of web_fetch that are a success"`
+	That   string `key:"that" say:"an expression that is true; it knows the result of the call as result"`
 }
 
 // Step is the call as the playbook provider takes it.
 func (p PlaybookCall) Step() playbook.Call {
-	return playbook.Call{Name: p.Call, With: p.With, Save: p.Save, If: p.If, Each: p.Each, OnError: p.OnError, Line: p.At.Line}
+	return playbook.Call{
+		Name: p.Call, With: p.With, Save: p.Save, If: p.If, Each: p.Each, OnError: p.OnError, Line: p.At.Line,
+		MustSucceed: p.MustSucceed, Expect: playbook.Expect{Exit: p.Expect.Exit, Status: p.Expect.Status, That: p.Expect.That},
+	}
 }
 
 type watch struct {
@@ -119,9 +133,10 @@ func (w *watch) fill(j *Job) {
 
 	if w.MaxFiles == 0 && w.Mode == modeBatch {
 		w.MaxFiles = 500
-		if each, once := callsOfBatch(j.Playbook); each > 0 && j.Bounds.Calls > 0 {
+		most, _ := j.Bounds.playbookCalls()
+		if each, once := callsOfBatch(j.Playbook); each > 0 && most > 0 {
 			// A batch that needs more calls than the run may make would fail every time.
-			w.MaxFiles = max(1, min(w.MaxFiles, (j.Bounds.Calls-once)/each))
+			w.MaxFiles = max(1, min(w.MaxFiles, (most-once)/each))
 		}
 	}
 }
@@ -178,6 +193,11 @@ type retry struct {
 type condition struct {
 	SQL     string   `key:"sql" say:"gives one true value on the agent's database; knows :last_success, :last_run and :now"`
 	Command []string `key:"command" say:"a program and its arguments, without a shell, in the agent's workdir; exit 0 is true"`
+	Write   bool     `key:"write" say:"the command may change what its agent may; otherwise it only reads"`
+	Read    []Path   `key:"read" say:"what the command may read beside its agent's folders and the paths among its arguments"`
+	Network string   `key:"network" enum:"none|host" default:"none" say:"of the command"`
+	Sandbox string   `key:"sandbox" enum:"off" say:"off runs the command without any confinement; needs reason" unset:"it is confined, as the agent's commands are"`
+	Reason  string   `key:"reason" say:"why sandbox is off, in your words"`
 	HTTP    string   `key:"http" say:"a URL; true when a GET gives 2xx"`
 	File    Path     `key:"file" say:"a path, or a glob of files; true when something is there"`
 	Not     bool     `key:"not" say:"holds when the condition is false"`

@@ -38,18 +38,36 @@ func Load(o LoadOptions) (*Config, error) {
 		return nil, fmt.Errorf("the configuration %s: %w", o.Path, err)
 	}
 
-	cfg := &Config{}
-	text, err := cfg.Sources.read(path, readMain)
+	cfg, d := &Config{}, newDecoder(o.Getenv)
+	d.store, d.ollama = o.Secret, o.Ollama
+	root, err := d.read(path, o, cfg)
 	if err != nil {
 		return cfg, err
 	}
-
-	d := newDecoder(o.Getenv)
-	d.store = o.Secret
-	cfg.Files = []string{path}
-	root := d.parse(path, text)
 	if root == nil {
 		return cfg, d.verdict(cfg)
+	}
+
+	check(d, cfg, o.Tools)
+	// Compare and Show would list them besides what they led to.
+	cfg.Include, cfg.Defaults = nil, nil // they have taken effect
+	cfg.secrets, cfg.refs, cfg.unset = d.sorted(), d.references(cfg), d.unset
+
+	return cfg, d.verdict(cfg)
+}
+
+// read fills the settings from a file and what it includes. The tree is nil after problems that leave none.
+func (d *decoder) read(path string, o LoadOptions, cfg *Config) (*node, error) {
+	text, err := cfg.Sources.read(path, readMain)
+	if err != nil {
+		return nil, err
+	}
+
+	cfg.Files = []string{path}
+	d.trusted = append(d.trusted, trusted{what: "the configuration", path: path})
+	root := d.parse(path, text)
+	if root == nil {
+		return nil, nil
 	}
 
 	// The order matters: defaults apply to included jobs too, and flags and the environment win over
@@ -58,14 +76,8 @@ func Load(o LoadOptions) (*Config, error) {
 	d.overlayScalars(root, o)
 	applyDefaults(d, root)
 	d.value(root, "", reflect.ValueOf(cfg).Elem(), field{})
-	d.ollama = o.Ollama
 	d.complete(cfg)
-	check(d, cfg, o.Tools)
-	// Compare and Show would list them besides what they led to.
-	cfg.Include, cfg.Defaults = nil, nil // they have taken effect
-	cfg.secrets, cfg.refs, cfg.unset = d.sorted(), d.references(cfg), d.unset
-
-	return cfg, d.verdict(cfg)
+	return root, nil
 }
 
 // complete fills in what was left out.
@@ -86,7 +98,7 @@ func (d *decoder) complete(cfg *Config) {
 		cfg.Models[i].fill()
 	}
 
-	bounds := map[string]Bounds{} // of agents
+	bounds, limitsSteps := map[string]Bounds{}, map[string]bool{} // of agents
 	for i := range cfg.Agents {
 		a := &cfg.Agents[i]
 		if a.Workdir == "" && a.Name != "" {
@@ -97,17 +109,20 @@ func (d *decoder) complete(cfg *Config) {
 			a.Model = string(cfg.Models[0].Name)
 		}
 
-		d.fold(&a.Instructions, &a.InstructionsFile, fmt.Sprintf("agents[%d].instructions_file", i), cfg)
+		d.fold(&a.Instructions, &a.InstructionsFile, &a.TextFile, fmt.Sprintf("agents[%d].instructions_file", i), cfg)
 		d.preset(reflect.ValueOf(a))
 		a.SelfScheduling.fill()
-		bounds[string(a.Name)] = a.Bounds
+		bounds[string(a.Name)], limitsSteps[string(a.Name)] = a.Bounds, d.given(fmt.Sprintf("agents[%d].bounds.steps", i))
 	}
 
 	for i := range cfg.Jobs {
 		j := &cfg.Jobs[i]
 		// Before the presets of the job: what it leaves out is the agent's, and the agent's are complete.
 		inherit(reflect.ValueOf(&j.Bounds).Elem(), reflect.ValueOf(bounds[j.Agent]))
-		d.fold(&j.Prompt, &j.PromptFile, fmt.Sprintf("jobs[%d].prompt_file", i), cfg)
+		if j.Playbook != nil && !limitsSteps[j.Agent] && !d.given(fmt.Sprintf("jobs[%d].bounds.steps", i)) {
+			j.Bounds.Steps = j.Bounds.Calls // each call is a step, and the default is for models
+		}
+		d.fold(&j.Prompt, &j.PromptFile, &j.TextFile, fmt.Sprintf("jobs[%d].prompt_file", i), cfg)
 	}
 
 	d.preset(reflect.ValueOf(cfg))
@@ -132,11 +147,12 @@ func inherit(into, from reflect.Value) {
 
 // fold reads a file that holds a setting, so that the configuration holds all that it
 // means and a change of the file is a change of the configuration.
-func (d *decoder) fold(into *string, file *Path, path string, cfg *Config) {
+func (d *decoder) fold(into *string, file *Path, from *string, path string, cfg *Config) {
 	if *file == "" || *into != "" {
 		return
 	}
 
+	d.trusted = append(d.trusted, trusted{what: "the text of " + path[strings.LastIndex(path, ".")+1:], path: string(*file), at: d.place(path)})
 	text, err := cfg.Sources.read(string(*file), readPlain)
 	if err != nil {
 		d.problem(d.place(path), path, "%s", err.Error())
@@ -151,6 +167,6 @@ func (d *decoder) fold(into *string, file *Path, path string, cfg *Config) {
 		cfg.Files = append(cfg.Files, string(*file))
 	}
 
-	// Now it is as if the text had been written in place.
-	*file = ""
+	// Now it is as if the text had been written in place, by whoever can write the file.
+	*from, *file = string(*file), ""
 }

@@ -12,6 +12,7 @@ import (
 	"unicode"
 
 	"rouse/agent/model/replay"
+	"rouse/agent/redact"
 )
 
 // provider is what is known of a way to reach models.
@@ -98,13 +99,14 @@ func (d *decoder) modelOfEnvironment(cfg *Config) {
 		m.fill()
 		// It was taken from the environment without the decoder, so nobody has registered it.
 		d.secret(m.At, "", m.APIKey)
+		d.urlSecret(m.At, "", m.BaseURL)
 		cfg.Models = []Model{m}
 		price := "whose price nobody knows"
 		if rate, ok := m.Rate(); ok {
 			price = fmt.Sprintf("for $%v (read) and $%v (written) per million tokens", rate.Input, rate.Output)
 		}
 
-		d.problem(d.places[""], "models", "none is configured, and %s is set: prompts go to %s at %s, %s", p.key, m.Model, m.BaseURL, price).Warning = true
+		d.problem(d.places[""], "models", "none is configured, and %s is set: prompts go to %s at %s, %s", p.key, m.Model, redact.Masked(masked, d.secrets).Replace(m.BaseURL), price).Warning = true
 		return
 	}
 	// Looking for Ollama is a request to this machine: not for a file that has no agents.

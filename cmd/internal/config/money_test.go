@@ -58,7 +58,7 @@ func TestUnknownPrice(t *testing.T) {
 		"agent's budget":    {alone + "agents: [{name: a, budget: {cost_usd_per_day: 1}}]\n", ":3:5", "agents[0].budget.cost_usd_per_day"},
 		"job's bounds":      {alone + "agents: [{name: a}]\njobs: [{name: j, agent: a, prompt: x, bounds: {cost_usd: 1}}]\n", ":3:5", "jobs[0].bounds.cost_usd"},
 		"job's budget":      {alone + "agents: [{name: a}]\njobs: [{name: j, agent: a, prompt: x, budget: {cost_usd_per_day: 1}}]\n", ":3:5", "jobs[0].budget.cost_usd_per_day"},
-		"a playbook's":      {alone + "agents: [{name: a}]\njobs: [{name: j, agent: a, playbook: [{call: complete}], budget: {cost_usd_per_day: 1}}]\n", "", ""},
+		"a playbook's":      {alone + "agents: [{name: a}]\njobs: [{name: j, agent: a, playbook: [{call: db_schema}], budget: {cost_usd_per_day: 1}}]\n", "", ""},
 		"by default":        {mystery + "agents: [{name: a}]\n", ":2:10", "limits.cost_usd_per_day is 5 USD by default"},
 		"the other's":       {mystery + "agents: [{name: a, model: p, bounds: {cost_usd: 1}}]\n", "", ""},
 		"a job's own model": {mystery + "agents: [{name: a, model: p, budget: {cost_usd_per_day: 3}}]\njobs: [{name: j, agent: a, prompt: x, model: m}]\n", ":2:10", "agents[0].budget.cost_usd_per_day limits it to 3 USD"},

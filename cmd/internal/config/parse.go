@@ -11,6 +11,7 @@ import (
 
 	"go.yaml.in/yaml/v4"
 
+	"rouse/internal/nofollow"
 	"rouse/internal/text"
 )
 
@@ -38,6 +39,10 @@ func readText(path string) ([]byte, error) {
 	}
 	defer f.Close()
 
+	return readBounded(f, path)
+}
+
+func readBounded(f io.Reader, path string) ([]byte, error) {
 	// One byte more, to tell a file of exactly the limit from a larger one.
 	text, err := io.ReadAll(io.LimitReader(f, maxFile+1))
 	if err != nil {
@@ -50,18 +55,23 @@ func readText(path string) ([]byte, error) {
 	return text, nil
 }
 
-// readPlain refuses what reading might wait for, or never end with.
+// readPlain refuses what reading might wait for, or never end with: a fifo or a device, also one that takes the
+// place of a file at that instant. The main file may be one (rouse --config <(…)).
 func readPlain(path string) ([]byte, error) {
-	// A fifo or a device would block the daemon. The main file may be one (rouse --config <(…)).
 	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
 		return nil, fmt.Errorf("%s is not a plain file", display(path))
 	}
 
-	text, err := readText(path)
+	f, err := (nofollow.Boundary{}).Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("there is no file %s", display(path))
 	}
-	return text, err
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+
+	return readBounded(f, path)
 }
 
 // parse makes a tree of a file; nil when there are problems that leave none.

@@ -25,10 +25,10 @@ jobs:
 		return strings.Replace(strings.Replace(text, "%s", agent, 1), "%s", call, 1)
 	}
 	for name, c := range map[string]struct{ agent, call, problem, warning string }{
-		"as it is":    {"", "db_query", "", ""},
-		"few steps":   {", bounds: {steps: 20}", "db_query", "", ""},
-		"many steps":  {", bounds: {steps: 60}", "db_query", "", "agents[0].bounds.steps: warning: a run in phases (loop: phased) takes at most 20 steps"},
-		"denied":      {", tools: {deny: [agent_step]}", "db_query", "agent_step comes with loop: phased", ""},
+		"as it is":    {"", "db_schema", "", ""},
+		"few steps":   {", bounds: {steps: 20}", "db_schema", "", ""},
+		"many steps":  {", bounds: {steps: 60}", "db_schema", "", "agents[0].bounds.steps: warning: a run in phases (loop: phased) takes at most 20 steps"},
+		"denied":      {", tools: {deny: [agent_step]}", "db_schema", "agent_step comes with loop: phased", ""},
 		"in playbook": {"", "agent_step", "a playbook is a fixed list of calls and never goes in phases", ""},
 	} {
 		cfg, err := load(write(t, "rouse.yaml", build(c.agent, c.call)), nil)

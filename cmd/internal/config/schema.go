@@ -4,12 +4,24 @@ import (
 	"encoding/json"
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
+
+	"rouse/agent"
+	"rouse/agent/tool"
 )
 
-// Schema is the JSON Schema of rouse.yaml, made of the same tags that the decoder reads.
+// Schema is the JSON Schema of rouse.yaml, made of the same tags that the decoder reads, with the arguments of all
+// tools for the calls of playbooks.
 func Schema() ([]byte, error) {
-	s := tags{}.object(reflect.TypeFor[Config](), false)
+	known := tags{}
+	s := known.object(reflect.TypeFor[Config](), false)
+	call, err := known.call(agent.Specs())
+	if err != nil {
+		return nil, err
+	}
+
+	s["$defs"] = schema{callSchema: call}
 	s["$schema"] = "https://json-schema.org/draft/2020-12/schema"
 	s["title"] = "rouse.yaml"
 	text, err := json.MarshalIndent(s, "", "  ")
@@ -20,6 +32,80 @@ func Schema() ([]byte, error) {
 }
 
 type schema = map[string]any
+
+// callSchema is the name of what describes a call of a playbook.
+const callSchema = "call"
+
+// call describes a call of a playbook: what stands under with depends on the tool that it calls.
+func (known tags) call(tools tool.Specs) (schema, error) {
+	out := known.object(reflect.TypeFor[PlaybookCall](), false)
+	var names []string
+	var takes []any
+	for _, s := range tools.Where(func(s tool.Spec) bool {
+		return !s.Waits && s.Requires != tool.RequiresPhases && s.Requires != tool.RequiresModel
+	}) {
+		a, err := s.Arguments()
+		if err != nil {
+			return nil, err
+		}
+		raw, err := a.Schema()
+		if err != nil {
+			return nil, err
+		}
+		var with schema
+		if err := json.Unmarshal(raw, &with); err != nil {
+			return nil, err
+		}
+
+		then := schema{"properties": schema{"with": orLater(with)}}
+		if with["required"] != nil {
+			then["required"] = []string{"with"}
+		}
+		names = append(names, s.Name)
+		takes = append(takes, schema{"if": schema{"properties": schema{"call": schema{"const": s.Name}}, "required": []string{"call"}}, "then": then})
+	}
+
+	slices.Sort(names)
+	properties := out["properties"].(schema)
+	name := orVariable(schema{"enum": names})
+	name["description"] = properties["call"].(schema)["description"]
+	properties["call"], out["allOf"] = name, takes
+	return out, nil
+}
+
+// orLater also allows a template or an expression in the place of each value that is not free text.
+func orLater(s schema) schema {
+	for _, key := range []string{"properties", "items", "additionalProperties"} {
+		inner, ok := s[key].(schema)
+		switch {
+		case !ok:
+		case key == "properties":
+			for name, p := range inner {
+				if p, ok := p.(schema); ok {
+					inner[name] = later(p)
+				}
+			}
+		case len(inner) > 0 && inner["not"] == nil:
+			s[key] = later(inner)
+		}
+	}
+	return s
+}
+
+// later is one value, or what becomes one in a run.
+func later(s schema) schema {
+	_, bounded := s["enum"]
+	if s["type"] == "string" && !bounded || s["type"] == nil && !bounded {
+		return s
+	}
+
+	out := schema{"anyOf": []any{orLater(s), schema{"type": "string", "pattern": `^= |\{\{|\$\{`}}}
+	if say := s["description"]; say != nil {
+		out["description"] = say
+		delete(s, "description")
+	}
+	return out
+}
 
 // object describes a struct. Inside defaults nothing is required, and what belongs to one
 // job is not there.
@@ -69,6 +155,8 @@ func (known tags) describe(t reflect.Type, f field, overlay bool) schema {
 		}}
 	case reflect.TypeFor[readGrant]():
 		return schema{"anyOf": []any{schema{"type": "string"}, known.object(t, overlay)}}
+	case reflect.TypeFor[PlaybookCall]():
+		return schema{"$ref": "#/$defs/" + callSchema}
 	case reflect.TypeFor[Name]():
 		return schema{"type": "string", "pattern": nameForm.String()}
 	case reflect.TypeFor[Duration]():
@@ -84,9 +172,8 @@ func (known tags) describe(t reflect.Type, f field, overlay bool) schema {
 		return known.object(t, overlay)
 	case reflect.Slice:
 		items := schema{"type": "array", "items": known.describe(t.Elem(), f, overlay)}
-		// As in the decoder's list: the two have to agree on what may be written.
-		if t.Elem().Kind() == reflect.String || t.Elem() == reflect.TypeFor[readGrant]() {
-			return schema{"anyOf": []any{items, known.describe(t.Elem(), f, overlay)}} // a single word will do
+		if oneWillDo(t.Elem()) {
+			return schema{"anyOf": []any{items, known.describe(t.Elem(), f, overlay)}}
 		}
 		return items
 	case reflect.Map:

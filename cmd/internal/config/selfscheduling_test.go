@@ -116,9 +116,10 @@ func TestSelfSchedulingWarnings(t *testing.T) {
 
 // TestPlaybooksThatPlan: C-1, only an agent that plans its own runs has the tools for it.
 func TestPlaybooksThatPlan(t *testing.T) {
+	with := map[string]string{"schedule_next_run": ", with: {in_seconds: 60, instructions: look}"}
 	for _, name := range []string{"schedule_next_run", "cancel_next_run"} {
 		for block, refused := range map[string]bool{"": true, ", self_scheduling: {enabled: false}": true, ", self_scheduling: {}": false} {
-			text := fmt.Sprintf("%sagents: [{name: a%s}]\njobs: [{name: j, agent: a, playbook: [{call: %s}]}]\n", oneModel, block, name)
+			text := fmt.Sprintf("%sagents: [{name: a%s}]\njobs: [{name: j, agent: a, playbook: [{call: %s%s}]}]\n", oneModel, block, name, with[name])
 			_, err := load(write(t, "rouse.yaml", text), nil)
 			want := fmt.Sprintf(`jobs[0].playbook[0].call: the agent "a" does not plan its own runs, so it has no %s; give it self_scheduling: {mode: ambient}`, name)
 			if (err != nil) != refused || (refused && !strings.Contains(err.Error(), want)) {

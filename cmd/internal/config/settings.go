@@ -94,6 +94,7 @@ type Agent struct {
 	InstructionsFile Path            `key:"instructions_file" say:"read when the configuration is, into instructions"`
 	Workdir          Path            `key:"workdir" unset:"HOME/agents/NAME/work" say:"root of the file tools"`
 	Database         database        `key:"database"`
+	Private          private         `key:"private" say:"what of its own is for you alone, and must not leave unasked together with what strangers wrote"`
 	SelfScheduling   *selfScheduling `key:"self_scheduling" say:"lets the agent plan its own next run, within the limits of a mode" unset:"off"`
 	Skills           []string        `key:"skills" say:"names of skills, or paths like ./skills/tax, that it is told in full from the start"`
 	SkillAccess      string          `key:"skill_access" enum:"global_discovery|preloaded_only|none" say:"which skills it may load: all that are found, those under skills, or none" unset:"preloaded_only where skills are named, else global_discovery"`
@@ -109,7 +110,8 @@ type Agent struct {
 	Bounds           Bounds          `key:"bounds" say:"of one run"`
 	Budget           budget          `key:"budget" say:"of all its runs in a day of the daemon's timezone"`
 
-	At Position
+	At       Position
+	TextFile string // that its instructions were read from
 }
 
 type database struct {
@@ -121,7 +123,7 @@ type toolFilter struct {
 	Allow []string `key:"allow" say:"globs of tool names; read_file, write_file, edit_file, list_files, search and bash, the names that some models know, are there when an entry other than * covers them" unset:"all"`
 	Deny  []string `key:"deny" say:"globs of tool names" unset:"none"`
 	// OnDemand keeps a long list of tools out of each request.
-	OnDemand []string `key:"on_demand" say:"globs of tools that its model is not told of: it finds them with capabilities_discover, loads them with capabilities_load, and calls them then" unset:"none; of a model with a context_window below 16384 those that are seldom needed"`
+	OnDemand []string `key:"on_demand" say:"globs of tools that its model is not told of: it finds them with capabilities_discover, loads them with capabilities_load, and calls them then" unset:"none; of a model with a context_window below 16384 those that are seldom needed, and all but the main ones where the list takes more than a third of it"`
 }
 
 type grants struct {
@@ -159,13 +161,21 @@ type secretGrant struct {
 
 // Bounds are the hard limits of one run.
 type Bounds struct {
-	Steps   int      `key:"steps" default:"30" positive:"yes" say:"turns of the model"`
+	Steps   int      `key:"steps" default:"30" positive:"yes" say:"turns of the model; beside them as many again at most, and 16 at most, are not charged (rows moved in bulk, empty answers, turns of a reduction), and one ends the run in words; in a playbook each call is a step, and there are as many as calls unless this is given"`
 	Calls   int      `key:"calls" default:"100" positive:"yes" say:"tool calls"`
 	Wall    Duration `key:"wall" default:"10m" positive:"yes" say:"time in all"`
 	Idle    Duration `key:"idle" default:"5m" positive:"yes" say:"time without an event of the model or the end of a call"`
 	Tokens  int64    `key:"tokens" positive:"yes" unset:"no limit"`
 	CostUSD float64  `key:"cost_usd" positive:"yes" say:"what its model may cost" unset:"no limit"`
 	Output  Size     `key:"output" default:"1MiB" positive:"yes" say:"what the model may write"`
+}
+
+// playbookCalls is how many calls a playbook may make, and the bound that says so.
+func (b Bounds) playbookCalls() (most int, key string) {
+	if b.Steps < b.Calls {
+		return b.Steps, "bounds.steps"
+	}
+	return b.Calls, "bounds.calls"
 }
 
 type budget struct {

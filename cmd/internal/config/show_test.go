@@ -131,9 +131,27 @@ func TestSchema(t *testing.T) {
 		t.Error(err)
 	}
 
+	calls := func(one string) string {
+		return "version: 1\nagents: [{name: a}]\njobs: [{name: j, agent: a, playbook: [" + one + "]}]\n"
+	}
+	for _, text := range []string{
+		calls("{call: db_schema}"), calls("{call: file_write, with: {path: '{{ .Job }}', content: a, mode: '{{ .Input.mode }}', dry_run: '= true'}}"),
+		calls("{call: file_write, with: {path: a, content: a, dry_run: '${DRY}'}}"),
+	} {
+		if err := validate([]byte(text)); err != nil {
+			t.Errorf("the schema refuses %s: %v", text, err)
+		}
+		if _, err := load(write(t, "rouse.yaml", text), map[string]string{"DRY": "true"}); err != nil {
+			t.Errorf("the decoder refuses %s: %v", text, err)
+		}
+	}
+
 	for _, text := range []string{
 		"jbs: []", "jobs: [{name: j}]", "jobs: [{name: j, agent: a, overlap: sometimes}]", "agents: [{name: 'a b'}]", "limits: {runs: 0}", "limits: {runs: many}",
 		"defaults: {prompt: x}", "jobs: [{name: j, agent: a, watch: {path: x, on_success: burn}}]", "agents: [{name: a, tools: {allow: [[x]]}}]",
+		calls("{call: file_wirte, with: {path: a, content: b}}"), calls("{call: file_write, with: {pth: a, content: b}}"), calls("{call: file_write, with: {path: a}}"),
+		calls("{call: file_write}"), calls("{call: file_write, with: {path: a, content: b, mode: replace}}"), calls("{call: file_read, with: {path: a, max_chars: many}}"),
+		calls("{call: db_create_table, with: {name: t, purpose: p, columns: [{nam: a, type: TEXT}]}}"),
 	} {
 		if validate([]byte(text)) == nil {
 			t.Errorf("the schema takes %s", text)
@@ -197,7 +215,7 @@ func TestStarter(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			text = strings.ReplaceAll(string(raw), "./examples/expenses/inbox", ".")
+			text = strings.ReplaceAll(string(raw), "./examples/expenses/inbox", "./inbox")
 		}
 
 		all, err := load(write(t, "rouse.yaml", uncomment(text), "inbox/x.csv", "", "examples/x", ""), map[string]string{"OPENAI_API_KEY": "sk-canary"})
@@ -220,4 +238,34 @@ func uncomment(text string) string {
 	}
 
 	return strings.Join(out, "")
+}
+
+// The secrets of an address are masked wherever a configuration is shown, and all of it is still told.
+func TestShowAddresses(t *testing.T) {
+	cfg, err := load(write(t, "rouse.yaml", `version: 1
+models:
+  - {name: m, provider: openai, model: x, base_url: "https://me:hunter%402-and-more@example.com/v1?api_key=abcdef123456&region=north"}
+agents:
+  - {name: a, workdir: ./work, model: m}
+jobs:
+  - {name: j, agent: a, prompt: x, when: [{http: "https://status.example.com/?access_token=tok-998877&page=start"}]}
+`), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	shown, err := cfg.Show()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, secret := range []string{"hunter", "abcdef123456", "tok-998877"} {
+		if strings.Contains(string(shown), secret) {
+			t.Errorf("%s is shown:\n%s", secret, shown)
+		}
+	}
+	for _, kept := range []string{"https://me:", "@example.com/v1?api_key=", "region=north", "page=start"} {
+		if !strings.Contains(string(shown), kept) {
+			t.Errorf("%s is not shown:\n%s", kept, shown)
+		}
+	}
 }

@@ -5,10 +5,12 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 
 	"rouse/agent"
 	"rouse/internal/text"
 	"rouse/skills"
+	"rouse/skills/install"
 )
 
 // skillSettings say where skills are looked for, beside the places where everybody keeps them.
@@ -18,7 +20,7 @@ type skillSettings struct {
 
 type skillRoot struct {
 	Path    Path  `key:"path" need:"yes"`
-	Trusted *bool `key:"trusted" default:"true" say:"false: its skills are listed and not loaded; of a folder that agents can write to, true lets what one writes instruct all"`
+	Trusted *bool `key:"trusted" default:"true" say:"false: its skills are listed, and loaded when each was trusted with rouse skills trust; a folder that agents can write to is refused"`
 }
 
 // found are the skills of a configuration.
@@ -45,7 +47,7 @@ func (c *Config) SkillCatalog() *skills.Catalog {
 
 // SkillRoots are where skills are looked for, the most important last (AGS-05, AGS-06): the
 // user's folders, which are trusted; those of the project and of the agents' workdirs, which
-// are not; and those that the configuration names, in whose places they stand.
+// are not, so that each of their skills has to be trusted by itself; and those that the configuration names, in whose places they stand.
 func (c *Config) SkillRoots(getenv func(string) string) []skills.Root {
 	var out []skills.Root
 	if c.Home != "" {
@@ -99,10 +101,20 @@ func plainPlace(path string) string {
 // findSkills looks for the skills of all agents, and says what is wrong with them.
 func (c *checker) findSkills() {
 	roots := c.cfg.SkillRoots(c.d.getenv)
-	for _, r := range roots {
+	trusts, err := install.ReadTrusts(string(c.cfg.Home))
+	if err != nil {
+		c.bad("home", "%s", err.Error())
+	}
+
+	for i, r := range roots {
+		// One that somebody else can change is never accepted: it could be another one a moment after it was
+		// looked at. Where there is no skill nobody needs to know.
+		if !r.Trusted {
+			roots[i].Accept, roots[i].Writer = trusts.Accept, sync.OnceValue(func() string { return c.cfg.Writer(r.Path) })
+		}
+
 		// Also a root that does not exist yet: when it appears, the configuration is read again.
 		c.cfg.Sources.tree(r.Path)
-		c.writable(r)
 	}
 
 	all := skills.Discover(roots...)
@@ -123,7 +135,7 @@ func (c *checker) skillProblems(problems []skills.Problem, roots []skills.Root) 
 		case p.Rule == skills.RuleUntrusted:
 			untrusted[slices.IndexFunc(roots, func(r skills.Root) bool { return !r.Trusted && within(p.File, plainPlace(r.Path)) })]++
 			continue
-		case p.Warning && !slices.Contains([]skills.Rule{skills.RuleShadowed, skills.RuleLimit, skills.RuleLinkOutside, skills.RuleUnreadable}, p.Rule):
+		case p.Warning && !slices.Contains([]skills.Rule{skills.RuleChanged, skills.RuleShadowed, skills.RuleLimit, skills.RuleLinkOutside, skills.RuleUnreadable}, p.Rule):
 			continue
 		}
 
@@ -136,9 +148,18 @@ func (c *checker) skillProblems(problems []skills.Problem, roots []skills.Root) 
 	}
 
 	for i, r := range roots {
-		if n := untrusted[i]; n > 0 {
-			p := c.d.problem(Position{File: r.Path}, "", "the skills here are not loaded (%d found), since whoever can write here could instruct your agents (%s)", n, skills.RuleUntrusted)
-			p.Warning, p.Hint = true, "if only you can, name this folder under skills.roots"
+		n := untrusted[i]
+		if n == 0 {
+			continue
+		}
+
+		p := c.d.problem(Position{File: r.Path}, "", "the skills here are not loaded (%d found), since whoever can write here could instruct your agents (%s)", n, skills.RuleUntrusted)
+		p.Warning, p.Hint = true, "read them, and trust each as it is with: rouse skills trust FOLDER"
+		if w := c.cfg.writerOf(r.Path); w != nil {
+			at := c.d.place(w.key)
+			at.File = display(at.File)
+			p.Message = fmt.Sprintf("the skills here are never loaded (%d found), since %s %s (%s), and so could instruct your agents (%s)", n, w.who, display(w.folder), at, skills.RuleUntrusted)
+			p.Hint = w.mend + ", or keep skills of yours elsewhere"
 		}
 	}
 }
@@ -147,56 +168,6 @@ func (c *checker) skillProblems(problems []skills.Problem, roots []skills.Root) 
 func within(path, folder string) bool {
 	rel, err := filepath.Rel(folder, path)
 	return err == nil && filepath.IsLocal(rel)
-}
-
-// writable warns of a trusted root in a folder that an agent may write: nothing but the masks of its
-// tools keeps it from instructing itself, and all others.
-func (c *checker) writable(r skills.Root) {
-	if !r.Trusted {
-		return
-	}
-	for _, i := range c.writers(r.Path) {
-		c.warn(c.rootPath(r, i), "skills are trusted in %s, where the agent %q could write; its tools change nothing there, and only a program without a sandbox could instruct every agent so", display(r.Path), c.cfg.Agents[i].Name).
-			Hint = apartHint
-	}
-}
-
-const apartHint = "keep skills apart from the folders of agents, or narrow its grants.write"
-
-// writers are the agents that can write in a folder. One to which all of home is open was
-// warned of.
-func (c *checker) writers(folder string) []int {
-	var out []int
-	real := plainPlace(folder)
-	for i := range c.cfg.Agents {
-		a := &c.cfg.Agents[i]
-		places := a.Grants.Write
-		if len(places) == 0 && a.Workdir != "" {
-			places = []Path{a.Workdir}
-		}
-
-		if slices.ContainsFunc(places, func(p Path) bool {
-			place := plainPlace(string(p))
-			// Both directions: a place inside the folder is as bad as one around it.
-			return !within(plainPlace(string(c.cfg.Home)), place) && (within(real, place) || within(place, real))
-		}) {
-			out = append(out, i)
-		}
-	}
-
-	return out
-}
-
-// rootPath is where the configuration speaks of a root, else of the agent that can write there.
-func (c *checker) rootPath(r skills.Root, agent int) string {
-	if c.cfg.Skills != nil {
-		for i, named := range c.cfg.Skills.Roots {
-			if string(named.Path) == r.Path {
-				return fmt.Sprintf("skills.roots[%d].path", i)
-			}
-		}
-	}
-	return fmt.Sprintf("agents[%d]", agent)
 }
 
 // skillsOf finds the skills that an agent names, by name or by path (AUT-05).
@@ -275,9 +246,6 @@ func (c *checker) skillAt(at, dir string) (*skills.Skill, bool) {
 	c.cfg.Sources.tree(dir)
 	s, problems := skills.Load(dir)
 	if s != nil {
-		for _, i := range c.writers(dir) {
-			c.warn(at, "the skill %s lies where the agent %q could write; its tools change nothing there, and only a program without a sandbox could change the instructions of who has it", display(dir), c.cfg.Agents[i].Name).Hint = apartHint
-		}
 		return s, true
 	}
 

@@ -1,10 +1,9 @@
 package config
 
 import (
+	"errors"
 	"slices"
 	"strings"
-	"text/template"
-	"text/template/parse"
 
 	"github.com/expr-lang/expr/ast"
 	"github.com/expr-lang/expr/parser"
@@ -15,12 +14,6 @@ import (
 
 // Every run of a job has these in its templates and expressions.
 var everyRun = []string{"Job", "Agent", "Run", "Attempt", "Scheduled", "LastSuccess", "LastRun", "Input"}
-
-// fileFields are what .File has.
-var fileFields = []string{"Path", "Name", "Size", "Hash", "ModTime"}
-
-// changesFields are what .Changes has.
-var changesFields = []string{"Added", "Removed", "Modified", "More"}
 
 // manifest is the one name that is gone when a run has ended.
 const manifest = "Manifest"
@@ -53,55 +46,28 @@ func scope(j *Job) []string {
 }
 
 // template checks that a template can be parsed and filled.
-func (c *checker) template(path, text string, names []string) {
-	if err := playbook.CheckTemplate(path[strings.LastIndex(path, ".")+1:], text); err != nil {
+func (c *checker) template(path, source string, names []string) {
+	if err := playbook.CheckTemplate(path[strings.LastIndexAny(path, ".")+1:], source); err != nil {
 		c.bad(path, "%s", err.Error())
 		return
 	}
-	c.fields(path, text, names)
+	c.fields(path, source, names)
 }
 
-// fields checks the names of a template that can be parsed.
-func (c *checker) fields(path, text string, names []string) {
-	if !strings.Contains(text, "{{") {
-		return
-	}
-
-	t, err := template.New(path).Parse(text)
-	if err != nil || t.Tree == nil {
-		return
-	}
-
-	var found [][]string
-	// text/template finds an unknown name only when it is executed.
-	walk(t.Root, true, func(field []string) { found = append(found, field) })
-
-	for _, field := range found {
-		if !slices.Contains(names, field[0]) {
-			c.unknownName(path, field[0], names)
-		} else if len(field) > 1 {
-			c.part(path, field[0], field[1])
+// typesOf are the types of some names, nil where only a run knows.
+func (c *checker) typesOf(names []string) playbook.Types {
+	out := playbook.Types{}
+	for _, name := range names {
+		switch {
+		case name == "item":
+			out[name] = c.item
+		case slices.Contains(c.saved, name):
+			out[name] = nil // a result, under the name that runs of another watch have
+		default:
+			out[name] = c.types[name]
 		}
 	}
-}
-
-// part checks the field that is read from a value, where its fields are known.
-func (c *checker) part(path, name, part string) {
-	var has []string
-	switch {
-	case name == "File" && c.mode == modePerFile:
-		has = fileFields
-	case name == "Changes" && c.mode == modeConverge:
-		has = changesFields
-	case name == "item":
-		has = c.item
-	case name == "Files" && c.mode == modeBatch:
-		c.bad(path, "Files is a list, of which %q cannot be taken", part).Hint = `take each of them: {{ range .Files }}{{ .Path }}{{ end }}; or in a playbook each: "= Files", and {{ .item.Path }}`
-	}
-
-	if has != nil && !slices.Contains(has, part) {
-		c.bad(path, "%s", text.NoSuch("field of ."+name, part, has))
-	}
+	return out
 }
 
 func (c *checker) unknownName(path, name string, names []string) {
@@ -134,90 +100,73 @@ func modeOf(name string) string {
 	return ""
 }
 
-// walk calls found with every field that a template takes from its data. Inside range and
-// with the dot is something else, and nothing is known about its fields.
-func walk(n parse.Node, dot bool, found func([]string)) {
-	switch n := n.(type) {
-	case *parse.ListNode:
-		if n == nil {
-			return
-		}
-
-		for _, inner := range n.Nodes {
-			walk(inner, dot, found)
-		}
-	case *parse.ActionNode:
-		walk(n.Pipe, dot, found)
-	case *parse.PipeNode:
-		if n == nil {
-			return
-		}
-
-		for _, command := range n.Cmds {
-			for _, arg := range command.Args {
-				walk(arg, dot, found)
-			}
-		}
-	case *parse.FieldNode:
-		if dot {
-			found(n.Ident)
-		}
-	case *parse.VariableNode:
-		// $ is the data itself, wherever the dot has moved; other variables are of unknown shape.
-		if n.Ident[0] == "$" && len(n.Ident) > 1 {
-			found(n.Ident[1:])
-		}
-	case *parse.ChainNode:
-		walk(n.Node, dot, found)
-	case *parse.IfNode:
-		branch(n.BranchNode, dot, dot, found)
-	case *parse.RangeNode:
-		branch(n.BranchNode, dot, false, found)
-	case *parse.WithNode:
-		branch(n.BranchNode, dot, false, found)
-	case *parse.TemplateNode:
-		walk(n.Pipe, dot, found)
-	}
-}
-
-func branch(n parse.BranchNode, dot, inside bool, found func([]string)) {
-	walk(n.Pipe, dot, found)
-	walk(n.List, inside, found)
-	walk(n.ElseList, dot, found)
-}
-
-// expression checks the names of an expression that can be parsed.
-func (c *checker) expression(path, text string, names []string) {
-	if text == "" {
-		return
+// expression checks an expression: its form, its names, and what it takes of them. It returns the shape of what it gives.
+func (c *checker) expression(path, source string, names []string) (gives playbook.Shape) {
+	if source == "" {
+		return gives
 	}
 
-	tree, err := parser.Parse(text)
+	where := path[strings.LastIndexAny(path, ".")+1:]
+	tree, err := parser.Parse(source)
 	if err != nil {
-		return // which the playbook's own check says
+		_, err = playbook.CheckExpression(where, source, nil) // which says it in our words
+		c.bad(path, "%s", err.Error())
+		return gives
 	}
 
 	var v identifiers
 	ast.Walk(&tree.Node, &v)
+	known := true
 
 	for _, m := range v.parts {
-		if slices.Contains(names, m[0]) && !slices.Contains(v.declared, m[0]) {
-			c.part(path, m[0], m[1])
+		if m[0] == "Files" && c.mode == modeBatch && !slices.Contains(v.declared, m[0]) {
+			c.partOfFiles(path, m[1])
+			known = false
 		}
 	}
 
 	for _, name := range v.used {
 		// $env is the expression language's own name for all values.
-		if name != "$env" && !slices.Contains(names, name) && !slices.Contains(v.declared, name) {
+		if name != "$env" && !slices.Contains(names, name) && !slices.Contains(v.declared, name) && !slices.Contains(v.called, name) {
 			c.unknownName(path, name, names)
+			known = false
 		}
 	}
+
+	if !known {
+		return gives
+	}
+
+	gives, err = playbook.CheckExpression(where, source, c.typesOf(names))
+	var field *playbook.FieldError
+	switch {
+	case errors.As(err, &field):
+		c.bad(path, "%s", text.NoSuch("field"+v.ownerOf(field.Field), field.Field, field.Has))
+	case err != nil:
+		c.bad(path, "%s", err.Error())
+	}
+	return gives
+}
+
+// partOfFiles says that the files of a batch are a list.
+func (c *checker) partOfFiles(path, part string) {
+	c.bad(path, "Files is a list, of which %q cannot be taken", part).Hint = `take each of them: {{ range .Files }}{{ .Path }}{{ end }}; or in a playbook each: "= Files", and {{ .item.Path }}`
 }
 
 // identifiers collects the names in an expression, and what is taken of them.
 type identifiers struct {
-	used, declared []string
-	parts          [][2]string
+	used, declared, called []string
+	parts                  [][2]string
+}
+
+// ownerOf says of what name a part is taken, as " of .File"; "" when that is not plain.
+func (v identifiers) ownerOf(part string) string {
+	for _, m := range v.parts {
+		if m[1] == part {
+			return " of ." + m[0]
+		}
+	}
+	return ""
 }
 
 // Visit implements ast.Visitor.
@@ -225,6 +174,10 @@ func (v *identifiers) Visit(n *ast.Node) {
 	switch n := (*n).(type) {
 	case *ast.IdentifierNode:
 		v.used = append(v.used, n.Value)
+	case *ast.CallNode:
+		if f, ok := n.Callee.(*ast.IdentifierNode); ok {
+			v.called = append(v.called, f.Value)
+		}
 	case *ast.MemberNode:
 		name, named := n.Node.(*ast.IdentifierNode)
 		part, constant := n.Property.(*ast.StringNode)

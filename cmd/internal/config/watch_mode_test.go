@@ -45,7 +45,7 @@ func TestWatchModes(t *testing.T) {
 		"files in a title":    {"mode: batch", read("x") + `, notify: {title: "{{ len .Files }} files"}`, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			text := fmt.Sprintf("agents: [{name: a}]\njobs:\n  - {name: j, agent: a, watch: {path: ., %s}, %s}\n", c.watch, c.work)
+			text := fmt.Sprintf("agents: [{name: a}]\njobs:\n  - {name: j, agent: a, watch: {path: ./in, %s}, %s}\n", c.watch, c.work)
 			_, err := load(write(t, "rouse.yaml", text), nil)
 			switch {
 			case c.say == "" && err != nil:
@@ -71,7 +71,7 @@ func TestWatchModes(t *testing.T) {
 // What a watch leaves out depends on its mode; what is shown of it means the same.
 func TestWatchDefaults(t *testing.T) {
 	for mode, want := range map[string]string{"per_file": "process 0s 0", "batch": "ignore 30s 500", "converge": "ignore 30s 0"} {
-		path := write(t, "rouse.yaml", "home: ./h\nagents: [{name: a}]\njobs: [{name: j, agent: a, prompt: x, watch: {path: ., mode: "+mode+"}}]\n")
+		path := write(t, "rouse.yaml", "home: ./h\nagents: [{name: a}]\njobs: [{name: j, agent: a, prompt: x, watch: {path: ./in, mode: "+mode+"}}]\n")
 		for range 2 {
 			cfg, err := load(path, nil)
 			if err != nil {
@@ -112,7 +112,7 @@ func TestBatchFitsItsCalls(t *testing.T) {
 		"and allowed":    {", max_files: 200", "bounds: {calls: 200}, ", "playbook: [" + each + "]", 200, ""},
 		"of other lists": {"", "", "playbook: [{call: todo, each: [1, 2], with: {markdown: x}}]", 500, ""},
 	} {
-		cfg, err := load(write(t, "rouse.yaml", "agents: [{name: a}]\njobs:\n  - {name: j, agent: a, "+c.bounds+"watch: {path: ., mode: batch"+c.watch+"}, "+c.work+"}\n"), nil)
+		cfg, err := load(write(t, "rouse.yaml", "agents: [{name: a}]\njobs:\n  - {name: j, agent: a, "+c.bounds+"watch: {path: ./in, mode: batch"+c.watch+"}, "+c.work+"}\n", "in/.keep", ""), nil)
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}

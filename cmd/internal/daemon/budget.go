@@ -133,6 +133,7 @@ func newBudgetRow(scope, name string, sums []ledger.Spending, limit agent.Budget
 
 	row.SpentUSD, row.ReservedUSD = float64(s.CostMicroUSD)/1e6, float64(s.ReservedMicroUSD)/1e6
 	row.SpentTokens, row.ReservedTokens = s.Tokens, s.ReservedTokens
+	row.EstimatedUSD, row.EstimatedTokens, row.EstimatedWhy = float64(s.EstimatedMicroUSD)/1e6, s.EstimatedTokens, s.EstimatedWhy
 	// 0 means no limit, which is left out of the row.
 	if most := limit.CostMicroUSD; most > 0 {
 		// Reserved money counts as spent until it is settled, as the ledger counts it.

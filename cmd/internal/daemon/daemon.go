@@ -3,7 +3,6 @@ package daemon
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"net/http"
 	"os"
@@ -44,6 +43,8 @@ type Daemon struct {
 	setup     atomic.Pointer[Setup]
 	reloads   *reloader // nil in a command
 
+	backupProblem atomic.Pointer[error] // why the last daily backup failed; nil: none was tried
+
 	ledger     *ledger.Ledger
 	databases  *agentdb.Pool
 	runner     *agent.Runner
@@ -52,6 +53,8 @@ type Daemon struct {
 	notifier   *notify.Notifier
 	dispatcher dispatch.Options
 	Handler    http.Handler
+
+	stopFollowing context.CancelFunc // ends the event streams of Handler that are followed
 }
 
 // Current is the setup in force. Callers that need it more than once load it once, so that a
@@ -75,14 +78,24 @@ func Open(ctx context.Context, o Options) (_ *Daemon, err error) {
 		}
 	}()
 
-	if o.Serves {
+	switch {
+	case !o.Serves:
+		d.home.sayMended(os.Stderr)
+	case d.home.mended != "":
+		d.log.Warn("the home could be read by others, and is its user's alone from now on; what lies in it is mended by rouse doctor --fix", "home", d.home.Dir, "was", d.home.mended)
+	}
+
+	if err := FindLedger(ctx, d.home.Dir); err != nil {
+		return nil, err
+	}
+	if o.Serves && d.home.readOnly == nil {
 		if err := d.home.adopt(self.Config, o.Adopt); err != nil {
 			return nil, err
 		}
 	}
 
-	if d.ledger, err = ledger.Open(ctx, ledger.Options{Path: filepath.Join(o.Home, "ledger.db"), Blobs: filepath.Join(o.Home, "blobs")}); err != nil {
-		return nil, fmt.Errorf("the history cannot be opened: %w", err)
+	if err := d.openLedger(ctx, o.Serves); err != nil {
+		return nil, err
 	}
 	if err := d.openParts(ctx, o); err != nil {
 		return nil, err
@@ -93,7 +106,9 @@ func Open(ctx context.Context, o Options) (_ *Daemon, err error) {
 		d.reloads = newReloader(d, o)
 	}
 
-	d.Handler, err = web.NewHandler(web.Options{Ledger: d.ledger, Host: d, Jobs: d, Runs: d, Databases: d, Pauses: d, Wakes: d, Explainer: d, Logger: d.log})
+	following, stopFollowing := context.WithCancel(context.WithoutCancel(ctx))
+	d.stopFollowing = stopFollowing
+	d.Handler, err = web.NewHandler(web.Options{Ledger: d.ledger, Host: d, Jobs: d, Runs: d, Databases: d, Pauses: d, Wakes: d, Explainer: d, Stopping: following.Done(), Logger: d.log})
 	return d, err
 }
 
@@ -105,10 +120,15 @@ func (d *Daemon) openParts(ctx context.Context, o Options) (err error) {
 
 	// Stored first: the parts below ask Current for quotas and policies.
 	d.setup.Store(&Setup{Config: o.Config, plan: p, problem: o.Problem, wanted: o.Wanted, at: d.startedAt})
-	if d.databases, err = agentdb.NewPool(agentdb.PoolOptions{Dir: filepath.Join(d.home.Dir, "agents"), Quota: d.quota, Backups: agentdb.KeepBackups, Logger: d.log}); err != nil {
+	if d.databases, err = agentdb.NewPool(agentdb.PoolOptions{Dir: filepath.Join(d.home.Dir, "agents"), Quota: d.quota, Backups: agentdb.KeepBackups, Logger: d.log, Ledger: d.ledger}); err != nil {
 		return err
 	}
-	if d.runner, err = agent.New(agent.Options{Ledger: d.ledger, Databases: d.databases, Manifests: filepath.Join(d.home.Dir, "manifests"), Recordings: filepath.Join(d.home.Dir, "recordings"), Logger: d.log}); err != nil {
+	if d.ledger.ReadOnly() == nil { // else nothing begins that could take another's place
+		if err := d.identify(ctx); err != nil {
+			return err
+		}
+	}
+	if d.runner, err = agent.New(agent.Options{Ledger: d.ledger, Databases: d.databases, Manifests: filepath.Join(d.home.Dir, "manifests"), Recordings: filepath.Join(d.home.Dir, "recordings"), Scratch: filepath.Join(d.home.Dir, "commands"), Locks: filepath.Join(d.home.Dir, "locks"), Logger: d.log}); err != nil { //nolint:contextcheck // it cleans up after a process that died, also when a start is interrupted
 		return err
 	}
 

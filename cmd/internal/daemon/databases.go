@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 
+	"rouse/agent/tool"
 	"rouse/agentdb"
 	"rouse/agentdb/ledger"
 	"rouse/cmd/internal/api"
@@ -19,6 +20,12 @@ func (d *Daemon) Databases(agent string) (*agentdb.Pool, error) {
 	}
 	return d.databases, now.known("", agent)
 }
+
+// Kept implements web.Databases.
+func (d *Daemon) Kept(agent string) ([]ledger.Place, error) { return d.runner.Kept(agent) }
+
+// PlaceOf implements web.Databases.
+func (d *Daemon) PlaceOf(path string) ledger.Place { return tool.PlaceOf(path) }
 
 // Idle implements web.Databases. Without a daemon nothing runs: a run that the ledger calls running
 // was left behind by a process that is gone, and will be resumed like one that waits.

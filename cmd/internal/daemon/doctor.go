@@ -22,18 +22,38 @@ import (
 	"rouse/cmd/internal/secret"
 	"rouse/internal/domain"
 	"rouse/internal/text"
+	"rouse/skills"
 	"rouse/skills/install"
 )
 
 // Doctor implements web.Host.
-func (d *Daemon) Doctor(ctx context.Context) ([]api.Check, error) {
+func (d *Daemon) Doctor(ctx context.Context, offline bool) ([]api.Check, error) {
 	now := d.Current()
-	checks := []api.Check{d.checkConfig(now), d.checkHome()}
+	checks := []api.Check{d.checkConfig(now), d.checkHome(), now.checkDisk(d.home.Dir), d.checkModes(), d.checkLedger(ctx)}
+	var asked []askedServer
 	if now.problem == nil { // with a problem the models are not known
-		checks = append(checks, now.checkModels())
+		models := now.checkModels()
+		if offline && len(now.Config.Models) > 0 {
+			models.NotTried = "their servers (--offline)"
+		}
+
+		if checks = append(checks, models, now.checkContexts()); !offline {
+			asked = d.askServers(ctx, now)
+			checks = append(checks, checkServers(now, asked)...)
+		}
 	}
 
-	checks = append(checks, d.checkSecrets(now), d.checkDatabases(now), d.checkWatches(ctx), checkSkills(now.Config), checkConfinement(ctx))
+	for _, p := range d.modelPauses(time.Now()) {
+		checks = append(checks, api.Check{Name: "model " + p.Model, Detail: p.Text(now.Config.Zone()), Remedy: "pay its provider, or wait; then jobs that wait for it start by themselves"})
+	}
+
+	clock, err := d.checkClock(ctx, time.Now(), now, asked)
+	if err != nil {
+		return nil, err
+	}
+	checks = append(checks, clock)
+
+	checks = append(checks, d.checkSecrets(now), d.checkDatabases(now), d.checkWatches(ctx), checkSkills(now.Config), checkConfinement(ctx, filepath.Join(d.home.Dir, "commands")), checkOpenFiles())
 	if c, some, err := d.checkDefinitions(ctx); err != nil {
 		return nil, err
 	} else if some {
@@ -108,17 +128,6 @@ func (d *Daemon) checkDefinitions(ctx context.Context) (c api.Check, some bool, 
 		Remedy: "see to it that only you can write there, or look at each and approve it: rouse inbox"}, true, nil
 }
 
-func (d *Daemon) checkHome() api.Check {
-	c := api.Check{Name: "home", OK: true, Detail: d.home.Dir + " can be written"}
-	probe := filepath.Join(d.home.Dir, "doctor.tmp")
-	// Writing is tried, because permissions, quotas and full disks show in no other way.
-	err := errors.Join(os.WriteFile(probe, make([]byte, 1<<16), 0o600), os.Remove(probe))
-	if err != nil {
-		c.OK, c.Detail, c.Remedy = false, err.Error(), "free some space, or check the permissions of "+d.home.Dir
-	}
-	return c
-}
-
 func (s *Setup) checkModels() api.Check {
 	c := api.Check{Name: "models", OK: true}
 	var names, lacking []string
@@ -149,9 +158,9 @@ func (s *Setup) checkModels() api.Check {
 func (d *Daemon) checkNotices(ctx context.Context) []api.Check {
 	var out []api.Check
 	for name, err := range d.notifier.Check(ctx) {
-		c := api.Check{Name: "channel " + name, OK: true, Detail: "can be reached"}
+		c := api.Check{Name: "channel " + name, OK: true, Detail: "can be reached", NotTried: "whether you see it (rouse notify TEXT)"}
 		if err != nil {
-			c.OK, c.Detail = false, err.Error()
+			c.OK, c.Detail, c.NotTried = false, err.Error(), ""
 			c.Remedy = "start rouse inside a desktop session, or take the channel out of notify: in the jobs"
 			if !errors.Is(err, notify.ErrUnavailable) {
 				c.Remedy = "see the message"
@@ -220,9 +229,9 @@ func (d *Daemon) checkWatches(ctx context.Context) api.Check {
 
 // checkConfinement finds out how strongly commands can be confined here. A weak tier is no failed
 // check: a job whose commands need more says so when it is run.
-func checkConfinement(ctx context.Context) api.Check {
+func checkConfinement(ctx context.Context, scratch string) api.Check {
 	c := api.Check{Name: "confinement", OK: true}
-	s, err := sandbox.New(sandbox.Options{})
+	s, err := sandbox.New(sandbox.Options{Scratch: scratch})
 	if err != nil {
 		c.Detail = "commands cannot be confined, so none is started: " + err.Error()
 		return c
@@ -337,7 +346,7 @@ func checkSkills(cfg *config.Config) api.Check {
 		return c
 	}
 
-	var changed []string
+	var changed, untrusted []string
 	broken := 0
 
 	for _, s := range found.Skills {
@@ -347,8 +356,11 @@ func checkSkills(cfg *config.Config) api.Check {
 	}
 
 	for _, p := range found.Problems {
-		if !p.Warning {
+		switch {
+		case !p.Warning:
 			broken++
+		case p.Rule == skills.RuleChanged:
+			untrusted = append(untrusted, p.File)
 		}
 	}
 
@@ -361,6 +373,12 @@ func checkSkills(cfg *config.Config) api.Check {
 		c.OK = false
 		c.Detail += "; changed since they were installed: " + text.List(changed, maxLogged)
 		c.Remedy = "agents do not get them: rouse skills pin NAME if you changed them, else rouse skills install SOURCE --replace"
+	}
+	if len(untrusted) > 0 {
+		c.OK = false
+		c.Detail += "; changed since they were trusted: " + text.List(untrusted, maxLogged)
+		again := "agents do not get what was changed since it was trusted: look at it, and trust it again with: rouse skills trust FOLDER"
+		c.Remedy = strings.TrimPrefix(c.Remedy+"; "+again, "; ")
 	}
 
 	return c

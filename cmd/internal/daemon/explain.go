@@ -29,6 +29,7 @@ type explanation struct {
 	now    time.Time
 	zone   *time.Location
 	pauses []ledger.Pause
+	watch  api.Watch // as it is now; without a daemon nothing is known
 
 	written       string               // the time that was asked for, as it was written
 	asked         *schedule.ParsedTime // nil: up to now
@@ -120,6 +121,8 @@ func (e *explanation) loadStanding(ctx context.Context) error {
 		return err
 	}
 
+	e.watch = e.d.watches(ctx)[e.name]
+
 	e.standing, e.scheduled = e.d.scheduler.JobStatus(e.name)
 	st, known, err := e.d.ledger.JobState(ctx, e.name)
 	e.anchor = st.Anchor
@@ -202,7 +205,7 @@ func (e *explanation) hasRow(t time.Time) bool {
 	})
 }
 
-// openRuns are the queued and running runs of the job, which decide about overlap.
+// openRuns are the runs of the job that decide about overlap: queued, running, or waiting for their model.
 func (e *explanation) openRuns(ctx context.Context) ([]ledger.Run, error) {
 	queued, err := e.d.ledger.Runs(ctx, ledger.RunFilter{Job: e.name, State: domain.StateQueued})
 	if err != nil {
@@ -210,7 +213,13 @@ func (e *explanation) openRuns(ctx context.Context) ([]ledger.Run, error) {
 	}
 
 	running, err := e.d.ledger.Runs(ctx, ledger.RunFilter{Job: e.name, State: domain.StateRunning})
-	out := append(queued, running...)
+	if err != nil {
+		return nil, err
+	}
+
+	waiting, err := e.d.ledger.Runs(ctx, ledger.RunFilter{Job: e.name, State: domain.StateWaiting})
+	waiting = slices.DeleteFunc(waiting, func(r ledger.Run) bool { return !r.Postponed() })
+	out := slices.Concat(queued, running, waiting)
 	slices.SortFunc(out, func(x, y ledger.Run) int { return cmp.Compare(x.ID, y.ID) })
 	return out, err
 }
@@ -435,10 +444,21 @@ func requestText(r ledger.Run) string {
 	switch {
 	case d.File != nil:
 		return "file " + d.File.Path
+	case d.Folder != "" && d.Changes != nil:
+		return folderReason(d)
 	case r.Trigger == domain.TriggerManual:
 		return "started manually"
 	}
 	return ""
+}
+
+// folderReason says what a run of a folder that converges was told of.
+func folderReason(d ledger.Detail) string {
+	what := cmp.Or(d.Changes.Text(), "nothing is in it")
+	if d.Round <= 1 {
+		return "round 1: " + what
+	}
+	return fmt.Sprintf("round %d, because the folder was different again after the run before: %s", d.Round, what)
 }
 
 // fillRuns adds what became of the runs, and a line for each further attempt.
@@ -466,6 +486,12 @@ func (e *explanation) fillRuns(ctx context.Context) error {
 
 		l.State, l.WaitingFor, l.Outcome = r.State, r.WaitingFor, r.Outcome
 		l.addReason(e.runText(r))
+		loop, err := e.loopText(ctx, r)
+		if err != nil {
+			return err
+		}
+		l.addReason(loop)
+
 		if r.Attempt > 1 {
 			if err := e.retries(ctx, r); err != nil {
 				return err
@@ -475,6 +501,34 @@ func (e *explanation) fillRuns(ctx context.Context) error {
 
 	e.sort()
 	return nil
+}
+
+// loopText says how the loop of a folder ended with a run, "" when it did not.
+func (e *explanation) loopText(ctx context.Context, r ledger.Run) (string, error) {
+	var d ledger.Detail
+	_ = json.Unmarshal(r.Detail, &d) // one that cannot be read is of no folder
+	if d.Folder == "" {
+		return "", nil
+	}
+
+	events, err := e.d.ledger.Events(ctx, ledger.EventFilter{Run: r.ID, Limit: maxTimeline})
+	if err != nil {
+		return "", err
+	}
+
+	for _, event := range events {
+		var data struct {
+			Runs   int    `json:"runs"`
+			Reason string `json:"reason"`
+		}
+		switch _ = json.Unmarshal(event.Data, &data); event.Kind { // what cannot be read is left out
+		case "watch.converged":
+			return fmt.Sprintf("the folder came to rest after %s", text.Plural(data.Runs, "run")), nil
+		case "watch.adopted", "watch.stopped":
+			return data.Reason, nil
+		}
+	}
+	return "", nil
 }
 
 // addReason appends to the reason of a line, unless it says so already.
@@ -493,31 +547,7 @@ func (e *explanation) runText(r ledger.Run) string {
 		return text.Truncate(text.OneLine(r.Error), 160)
 	}
 
-	if r.State == domain.StateWaiting && r.WaitingFor == domain.WaitRetry {
-		why := strings.TrimSuffix(": "+text.Truncate(text.OneLine(r.Error), 160), ": ")
-		return fmt.Sprintf("attempt %d failed%s; the next is due %s", r.Attempt, why, api.LocalTime(r.NotBefore, e.zone))
-	}
-
-	if r.WaitsForPerson() {
-		what := map[domain.Wait]string{domain.WaitInput: "your answer", domain.WaitApproval: "your approval"}[r.WaitingFor]
-		return fmt.Sprintf("waits for %s until %s: rouse inbox", what, api.LocalTime(r.NotBefore, e.zone))
-	}
-
-	if r.State != domain.StateQueued {
-		return ""
-	}
-	if p, ok := ledger.Paused(e.pauses, r.Job, r.Agent, e.now); ok && r.Trigger != domain.TriggerManual {
-		return "waits for the end of the pause: " + p.String()
-	}
-	if why := e.d.runner.Blocked(r); why != "" {
-		return "stays queued: " + why
-	}
-
-	if r.NotBefore.After(e.now) {
-		return "starts " + api.LocalTime(r.NotBefore, e.zone)
-	}
-
-	return ""
+	return e.d.pending(r, e.pauses, e.now, e.zone).Reason
 }
 
 // endedText says how an attempt ended, by its state.

@@ -42,12 +42,20 @@ func (e *explanation) notes() []string {
 		addf("%s", e.notTakenUp)
 	}
 
+	if e.watch.Problem != "" {
+		addf("▲ %s", e.watch.Problem)
+	}
+
 	if e.job != nil {
 		for _, p := range e.pauses {
 			if p.Covers(e.name, e.job.Agent, e.now) {
 				addf("%s", web.NewPause(p).Text(e.zone))
 			}
 		}
+	}
+
+	if p, paused := e.d.runner.PausedModel(e.name, e.now); paused {
+		addf("%s", newModelPause(p).Text(e.zone))
 	}
 
 	switch {
@@ -192,7 +200,11 @@ func (e *explanation) timeline(ctx context.Context) ([]api.TimelineEntry, error)
 		return nil, err
 	}
 
-	last := ""
+	last, err := e.daemonBefore(ctx, from, events)
+	if err != nil {
+		return nil, err
+	}
+
 	for _, event := range events {
 		entry := e.timelineEntry(event)
 		// Two starts in a row: an orderly stop would have been recorded between them.
@@ -213,6 +225,20 @@ func (e *explanation) timeline(ctx context.Context) ([]api.TimelineEntry, error)
 
 	slices.SortStableFunc(out, func(x, y api.TimelineEntry) int { return x.At.Compare(y.At.Time) })
 	return out, nil
+}
+
+// daemonBefore is the last thing that a daemon did before the events that are shown, "" when nothing
+// is kept of it.
+func (e *explanation) daemonBefore(ctx context.Context, from time.Time, shown []ledger.Event) (string, error) {
+	if len(shown) == maxTimeline {
+		from = shown[0].At // there are more in the window than are shown
+	}
+
+	before, err := e.d.ledger.EventsBetween(ctx, "", time.Time{}, from.Add(-time.Millisecond), 1, "daemon.started", "daemon.stopped")
+	if err != nil || len(before) == 0 {
+		return "", err
+	}
+	return before[0].Kind, nil
 }
 
 func (e *explanation) timelineEntry(event ledger.Event) api.TimelineEntry {

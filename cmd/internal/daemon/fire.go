@@ -28,7 +28,7 @@ func (d *Daemon) Fire(ctx context.Context, f api.RunRequest) (int64, error) {
 		return 0, err
 	}
 
-	req := ledger.Request{Job: f.Job, Agent: f.Agent, Trigger: domain.TriggerManual, Detail: ledger.Detail{Input: f.Input, Prompt: f.Prompt, Tool: f.Tool, Args: f.Args}}
+	req := ledger.Request{Job: f.Job, Agent: f.Agent, Trigger: domain.TriggerManual, Detail: ledger.Detail{Input: f.Input, Prompt: f.Prompt, Tool: f.Tool, Args: f.Args, Check: f.Check}}
 	if f.Job != "" {
 		j := now.Config.Jobs[slices.Index(now.JobNames(), f.Job)]
 		if !config.On(j.Enabled) {
@@ -86,9 +86,10 @@ func (d *Daemon) fireWatch(ctx context.Context, j *config.Job, f api.RunRequest)
 	}
 
 	// A job without a watch can be given a file too.
-	w := watcher.Watch{Job: string(j.Name), Agent: j.Agent}
+	boundary := d.Current().plan.Plan.Boundary
+	w := watcher.Watch{Job: string(j.Name), Agent: j.Agent, Boundary: boundary}
 	if j.Watch != nil {
-		w = newWatch(j)
+		w = newWatch(j, boundary)
 	}
 
 	a, err := watcher.EnqueueFile(ctx, d.ledger, w, f.File)

@@ -18,6 +18,7 @@ import (
 const (
 	debounceFor = 300 * time.Millisecond // how long the files have to be unchanged
 	checkEvery  = 30 * time.Second       // between checks when no event came
+	pollEvery   = 2 * time.Second        // between checks where the system gives no events
 	maxLinks    = 40                     // followed on the way to one file
 	maxGlobs    = 512                    // folders watched for one pattern
 )
@@ -34,7 +35,8 @@ type follower struct {
 	watched map[string]os.FileInfo
 	paths   map[string]bool // names that decide what is read
 	globs   []glob
-	warned  bool // it was logged that a folder cannot be watched
+	blind   bool // a folder cannot be watched: its files are polled
+	warned  bool // and this was logged
 
 	settleAt, checkAt time.Time // zero settleAt: no event is pending
 	seen              string    // digest at the first event, or at the last check
@@ -55,7 +57,8 @@ func (r *reloader) run(ctx context.Context) {
 	if f.follows {
 		events, err := fsnotify.NewWatcher()
 		if err != nil {
-			f.log.Warn("the files of the configuration are looked at every 30 s; the system gives no file-system watcher", "error", err)
+			f.blind = true
+			f.log.Warn("the system gives no file-system watcher; the files of the configuration are polled", "every", pollEvery, "error", err)
 		} else {
 			defer func() {
 				if err := events.Close(); err != nil {
@@ -107,6 +110,14 @@ func (f *follower) nextCheck() time.Time {
 	return f.checkAt
 }
 
+// interval is how long to wait for events before looking without one.
+func (f *follower) interval() time.Duration {
+	if f.blind {
+		return pollEvery
+	}
+	return checkEvery
+}
+
 // debounce notes an event; what it means is decided once the files are unchanged for a while.
 func (r *reloader) debounce() {
 	if r.files.settleAt.IsZero() {
@@ -122,7 +133,7 @@ func (r *reloader) check(ctx context.Context) {
 	f, now := &r.files, time.Now()
 	due := !now.Before(f.checkAt)
 	if due {
-		f.checkAt = now.Add(checkEvery)
+		f.checkAt = now.Add(f.interval())
 	}
 	if f.settleAt.After(now) {
 		return
@@ -152,6 +163,7 @@ func (r *reloader) watchFolders() {
 	}
 
 	folders := f.scan(r.sources)
+	f.blind = false
 	// Removed first, since the number of watches is limited by the system.
 	for dir := range f.watched {
 		if !folders[dir] {
@@ -172,12 +184,17 @@ func (r *reloader) watchFolders() {
 			err = f.events.Add(dir)
 		}
 
-		if err == nil {
+		switch {
+		case err == nil:
 			f.watched[dir] = info
-		} else if !f.warned && !os.IsNotExist(err) {
-			// Once is enough; a missing folder is no problem, its parent is watched.
-			f.warned = true
-			f.log.Warn("a folder of the configuration cannot be watched, and is looked at every 30 s", "folder", dir, "error", err)
+		case os.IsNotExist(err):
+			// No problem: its parent is watched.
+		default:
+			f.blind = true
+			if !f.warned {
+				f.warned = true // once is enough
+				f.log.Warn("a folder of the configuration cannot be watched, and is polled", "folder", dir, "every", pollEvery, "error", err)
+			}
 		}
 	}
 }
@@ -246,7 +263,7 @@ func (g glob) folders() []string {
 	_ = filepath.WalkDir(g.base, func(path string, e fs.DirEntry, err error) error {
 		switch {
 		case err != nil || len(out) >= maxGlobs:
-			return filepath.SkipDir // the check every 30 s covers what is not watched
+			return filepath.SkipDir // the regular check covers what is not watched
 		case e.IsDir() && path != g.base:
 			out = append(out, path)
 		}

@@ -2,14 +2,18 @@ package daemon
 
 import (
 	"errors"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"rouse/cmd/internal/cmdtest"
+
+	"github.com/fsnotify/fsnotify"
 )
 
 // However a file is saved, what was saved is in force, and nothing that was there for a
@@ -229,5 +233,42 @@ func TestResolutionPath(t *testing.T) {
 	}
 	if got := resolutionPath(path("loop/f")); len(got) > 2*maxLinks {
 		t.Errorf("%d names", len(got))
+	}
+}
+
+// Where the system gives no events for a folder, its files are polled, and only as long as that lasts.
+func TestFoldersWithoutEventsArePolled(t *testing.T) {
+	t.Parallel()
+	dir := cmdtest.Write(t, map[string]string{"rouse.yaml": ReloadHead + Note("one"), "work/.keep": ""})
+	cfg, err := Load(filepath.Join(dir, "rouse.yaml"), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	events, err := fsnotify.NewWatcher()
+	if err != nil {
+		t.Skip("the system gives no file-system watcher")
+	}
+	defer func() { _ = events.Close() }()
+
+	exhausted, err := fsnotify.NewWatcher()
+	if err != nil {
+		t.Skip("the system gives no second file-system watcher")
+	}
+	if err := exhausted.Close(); err != nil {
+		t.Fatal(err)
+	}
+
+	r := &reloader{sources: &cfg.Sources}
+	r.files = follower{log: slog.New(slog.DiscardHandler), watched: map[string]os.FileInfo{}}
+	for _, c := range []struct {
+		name   string
+		events *fsnotify.Watcher
+		want   time.Duration
+	}{{"refused", exhausted, pollEvery}, {"given again", events, checkEvery}} {
+		r.files.events = c.events
+		if r.watchFolders(); r.files.interval() != c.want {
+			t.Errorf("%s: the files are looked at every %s, want %s", c.name, r.files.interval(), c.want)
+		}
 	}
 }

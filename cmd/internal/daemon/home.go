@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/gofrs/flock"
 
+	"rouse/cmd/internal/config"
 	"rouse/internal/atomicfile"
 )
 
@@ -44,38 +46,72 @@ func (e *HeldError) Error() string {
 		what, e.holder.PID, e.holder.StartedAt.Local().Format(time.DateTime), e.dir, e.holder.PID)
 }
 
+// Held is the error that says who holds a home.
+func Held(dir string) *HeldError { return &HeldError{dir: dir, holder: readHolder(dir)} }
+
+// Waiting says for whom a process waits that wants the home.
+func (e *HeldError) Waiting() string {
+	who := "another rouse process"
+	if e.holder.PID != 0 {
+		who = fmt.Sprintf("rouse process %d, since %s,", e.holder.PID, e.holder.StartedAt.Local().Format(time.DateTime))
+	}
+	return fmt.Sprintf("waiting for up to %s, because %s works on %s", homeWait, who, e.dir)
+}
+
 // home is the folder that holds all state of one rouse: one process at a time owns it.
 type home struct {
-	Dir  string
-	lock *flock.Flock
+	Dir      string
+	lock     *flock.Flock
+	mended   string // what was wrong with its mode, "" when nothing was
+	readOnly error  // why nothing can be written in it; nil: it can be
 }
 
 // OpenHome creates the folder if needed and acquires its exclusive lock, which the
 // operating system releases when the process ends, however it ends. If another process holds
-// it, the error is a *HeldError.
+// it, the error is a *HeldError. One that exists and cannot be written is opened for reading, and
+// says so.
 func OpenHome(dir string, self Holder) (*home, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("cannot create the home folder %s: %w; choose another with --home", dir, err)
 	}
+	mended, err := ownHome(dir)
+	if err != nil {
+		return nil, err
+	}
 
-	h := &home{Dir: dir, lock: flock.New(filepath.Join(dir, "lock"), flock.SetPermissions(0o600))}
+	h := &home{Dir: dir, mended: mended, lock: flock.New(filepath.Join(dir, "lock"), flock.SetPermissions(0o600))}
 	locked, err := h.lock.TryLock()
+	if unwritable(err) { // there is no file to lock, and nobody can make one
+		h.readOnly = err
+		return h, nil
+	}
 	if err != nil {
 		return nil, fmt.Errorf("cannot lock the home folder %s: %w", dir, err)
 	}
 	if !locked {
-		return nil, &HeldError{dir: dir, holder: readHolder(dir)}
+		return nil, Held(dir)
 	}
 
 	text, err := json.Marshal(self)
 	if err == nil {
 		err = atomicfile.Write(h.holderFile(), text, 0o600)
 	}
+	if unwritable(err) {
+		h.readOnly = err
+		return h, nil
+	}
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("cannot write to the home folder %s: %w", dir, err), h.lock.Unlock())
 	}
 
 	return h, nil
+}
+
+// sayMended says to the user of a command what a daemon would log.
+func (h *home) sayMended(w io.Writer) {
+	if h.mended != "" {
+		fmt.Fprintf(w, "rouse: the home %s could be read by others (mode %s), and is its user's alone from now on; what lies in it is mended by: rouse doctor --fix\n", h.Dir, h.mended)
+	}
 }
 
 // readHolder reads who holds the home, from a file of its own, because some systems do not let a locked
@@ -96,7 +132,7 @@ func (h *home) holderFile() string { return filepath.Join(h.Dir, "holder.json") 
 // process that is gone to one that holds the home.
 func (h *home) Close() error {
 	err := os.Remove(h.holderFile())
-	if errors.Is(err, fs.ErrNotExist) {
+	if errors.Is(err, fs.ErrNotExist) || h.readOnly != nil {
 		err = nil
 	}
 	return errors.Join(err, h.lock.Unlock())
@@ -104,18 +140,18 @@ func (h *home) Close() error {
 
 // adopt binds the home to the configuration it was first started with, so that a
 // typing error in --config cannot run one person's jobs on another's history.
-func (h *home) adopt(config string, force bool) error {
-	stamp := filepath.Join(h.Dir, "config-path")
+func (h *home) adopt(path string, force bool) error {
+	stamp := filepath.Join(h.Dir, config.AdoptedFile)
 	old, err := os.ReadFile(stamp)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 	case err != nil:
 		return fmt.Errorf("cannot read %s: %w", stamp, err)
-	case string(old) == config:
+	case string(old) == path:
 		return nil
 	case !force:
-		return fmt.Errorf("the home %s belongs to the configuration %s, not to %s; give --adopt if it was moved, or another --home", h.Dir, old, config)
+		return fmt.Errorf("the home %s belongs to the configuration %s, not to %s; give --adopt if it was moved, or another --home", h.Dir, old, path)
 	}
 
-	return atomicfile.Write(stamp, []byte(config), 0o600)
+	return atomicfile.Write(stamp, []byte(path), 0o600)
 }

@@ -43,7 +43,7 @@ func NewPlan(cfg *config.Config, log *slog.Logger) (*Plan, error) {
 	}
 
 	p.Plan.Channels = channelNames(cfg)
-	p.Plan.Secrets, p.Plan.Masks = cfg.Secrets(), newMasks(cfg)
+	p.Plan.Secrets, p.Plan.Masks, p.Plan.Boundary = cfg.Secrets(), newMasks(cfg), newBoundary(cfg)
 	models, err := NewModels(cfg, log)
 	if err != nil {
 		return nil, err
@@ -57,7 +57,7 @@ func NewPlan(cfg *config.Config, log *slog.Logger) (*Plan, error) {
 
 		built := newAgent(a, models)
 		built.Skills = agent.Skills{View: cfg.SkillView(&a), Style: a.SkillStyle, Allowing: a.SkillTools}
-		built.Foreign = definitionWritableByOthers(a.At.File, a.InstructionsFile)
+		built.Foreign = definitionWritableByOthers(a.At.File, a.TextFile)
 		built.Budget = dailyBudget(a.Budget.CostUSDPerDay, a.Budget.TokensPerDay)
 		if limits, ok := cfg.SelfScheduling(&a); ok {
 			built.SelfScheduling = &limits
@@ -79,9 +79,10 @@ func NewPlan(cfg *config.Config, log *slog.Logger) (*Plan, error) {
 
 func newAgent(a config.Agent, models map[string]*agent.Model) agent.Agent {
 	read, public := a.Reads()
+	folders, database := a.PrivatePlaces()
 	return agent.Agent{
 		Name: string(a.Name), Instructions: a.Instructions, Workdir: string(a.Workdir), Database: config.On(a.Database.Enabled),
-		Allow: a.Tools.Allow, Deny: a.Tools.Deny, OnDemand: a.Tools.OnDemand, Bounds: newBounds(a.Bounds), Read: read, Public: public, Write: paths(a.Grants.Write),
+		Allow: a.Tools.Allow, Deny: a.Tools.Deny, OnDemand: a.Tools.OnDemand, Bounds: newBounds(a.Bounds), Read: read, Public: public, PrivateFolders: folders, PrivateDatabase: database, Write: paths(a.Grants.Write),
 		Model: models[a.Model], Phased: a.Loop == "phased", OnDenied: a.OnDenied, MinTier: a.MinTier, Unconfined: a.Reason,
 		Commands: a.Commands(), Network: a.Network(), Secrets: a.Secrets(),
 	}
@@ -130,7 +131,7 @@ func (p *Plan) addJob(cfg *config.Config, j *config.Job, models map[string]*agen
 	}
 
 	if j.Watch != nil {
-		p.watches = append(p.watches, newWatch(j))
+		p.watches = append(p.watches, newWatch(j, p.Plan.Boundary))
 	}
 
 	return nil
@@ -140,7 +141,7 @@ func (p *Plan) addJob(cfg *config.Config, j *config.Job, models map[string]*agen
 func newJob(cfg *config.Config, j *config.Job, models map[string]*agent.Model) agent.Job {
 	job := agent.Job{
 		Name: string(j.Name), Agent: j.Agent, Prompt: j.Prompt, Model: models[j.Model], Record: j.Record, UndoOnFailure: j.UndoOnFail, ContextViews: j.ContextViews, Bounds: newBounds(j.Bounds), Budget: dailyBudget(j.Budget.CostUSDPerDay, j.Budget.TokensPerDay), Watched: watched(j), MinTier: j.MinTier,
-		Foreign: definitionWritableByOthers(j.At.File, j.PromptFile),
+		Foreign: definitionWritableByOthers(j.At.File, j.TextFile),
 		Notify:  agent.Notify{On: j.Notify.On, Channels: j.Notify.Channels, Title: j.Notify.Title, Body: j.Notify.Body},
 	}
 
@@ -155,6 +156,7 @@ func newJob(cfg *config.Config, j *config.Job, models map[string]*agent.Model) a
 
 	for _, g := range j.When {
 		job.When = append(job.When, agent.Condition{SQL: g.SQL, Command: g.Command, HTTP: g.HTTP, File: string(g.File), Not: g.Not,
+			Write: g.Write, Read: paths(g.Read), Network: g.Network == "host", Unconfined: g.Reason,
 			Timeout: time.Duration(g.Timeout), Where: cfg.Where(g.At)})
 	}
 

@@ -20,7 +20,7 @@ func TestWatchOfConfig(t *testing.T) {
 		", mode: batch": "batch 1s ignore recursive=false links=false wait=30s files=500 leave/leave runs: recursive=false batch=true",
 		", mode: converge, follow_symlinks: true": "converge 1s ignore recursive=false links=true wait=30s files=0 leave/leave runs: recursive=true batch=false",
 	} {
-		path := filepath.Join(cmdtest.Write(t, map[string]string{"rouse.yaml": "agents: [{name: a}]\njobs: [{name: j, agent: a, prompt: x, watch: {path: ., include: [x], exclude: [y]" + text + "}}]\n"}), "rouse.yaml")
+		path := filepath.Join(cmdtest.Write(t, map[string]string{"rouse.yaml": "agents: [{name: a}]\njobs: [{name: j, agent: a, prompt: x, watch: {path: ./in, include: [x], exclude: [y]" + text + "}}]\n"}), "rouse.yaml")
 		cfg, err := config.Load(config.LoadOptions{Path: path, Home: t.TempDir(), Tools: agent.Specs()})
 		if err != nil {
 			t.Fatal(err)
@@ -37,7 +37,7 @@ func TestWatchOfConfig(t *testing.T) {
 		if got != want {
 			t.Errorf("%s:\n%s, want\n%s", text, got, want)
 		}
-		if w.Path != filepath.Dir(path) || run.Folder != w.Path || w.Job != "j" || w.Agent != "a" || len(w.Include) != 1 || len(w.Exclude) != 1 {
+		if w.Path != filepath.Join(filepath.Dir(path), "in") || run.Folder != w.Path || w.Job != "j" || w.Agent != "a" || len(w.Include) != 1 || len(w.Exclude) != 1 {
 			t.Errorf("%+v %+v", w, run)
 		}
 	}

@@ -104,6 +104,37 @@ func (s *served) Ask() api.Reload {
 	return out
 }
 
+// change puts a file in place, has the daemon read its configuration, and returns what that changed: as it
+// was answered, or as it was recorded where the daemon had noticed the file before it was asked.
+func (s *served) change(name, text string) string {
+	s.t.Helper()
+	s.put(name, text)
+	got := s.Ask()
+	if !got.OK {
+		s.t.Fatalf("refused: %+v", got)
+	}
+	if summary := got.Summary(); summary != "" {
+		return summary
+	}
+
+	events, err := s.ledger.Events(s.t.Context(), ledger.EventFilter{Limit: 1_000_000})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+
+	var last struct{ Summary string }
+	for _, e := range events {
+		if e.Kind != "config.reloaded" {
+			continue
+		}
+		if err := json.Unmarshal(e.Data, &last); err != nil {
+			s.t.Fatal(err)
+		}
+	}
+
+	return last.Summary
+}
+
 func (s *served) Status() api.Status {
 	s.t.Helper()
 	var st api.Status
@@ -240,8 +271,9 @@ func Note(job string) string {
 // nothing had happened.
 func TestReloadKeepsTheRhythm(t *testing.T) {
 	t.Parallel() // it mostly waits
-	const beat = "  - {name: beat, agent: clerk, schedule: \"* * * * * *\", overlap: queue_all, playbook: [{call: todo, with: {markdown: x}}]}\n" +
-		"  - {name: grid, agent: clerk, every: 2s, overlap: queue_all, playbook: [{call: todo, with: {markdown: x}}]}\n"
+	// On a busy machine an instant may be served late, which on_miss makes up for: none is left out.
+	const beat = "  - {name: beat, agent: clerk, schedule: \"* * * * * *\", on_miss: run_catchup, max_catchup: 1000, catchup_window: 1h, overlap: queue_all, playbook: [{call: todo, with: {markdown: x}}]}\n" +
+		"  - {name: grid, agent: clerk, every: 2s, on_miss: run_catchup, max_catchup: 1000, catchup_window: 1h, overlap: queue_all, playbook: [{call: todo, with: {markdown: x}}]}\n"
 	s := serveHere(t, map[string]string{"rouse.yaml": ReloadHead + beat})
 	beats := func(job string) []ledger.Occurrence {
 		t.Helper()
@@ -254,15 +286,16 @@ func TestReloadKeepsTheRhythm(t *testing.T) {
 
 	cmdtest.Until(t, "the first beats", func() bool { return len(beats("beat")) > 0 && len(beats("grid")) > 0 })
 	for i := range 50 {
-		other := Note(fmt.Sprint("other", i)) + fmt.Sprintf("  - {name: moves, agent: clerk, schedule: \"%d 3 * * *\", playbook: [{call: todo}]}\n", i)
-		s.put("rouse.yaml", ReloadHead+other+beat)
+		other := Note(fmt.Sprint("other", i)) + fmt.Sprintf("  - {name: moves, agent: clerk, schedule: \"%d 3 * * *\", playbook: [{call: db_schema}]}\n", i)
 		if i%5 == 0 {
+			s.put("rouse.yaml", ReloadHead+other+beat)
 			s.has(fmt.Sprint("other", i)) // by itself
 			continue
 		}
 
-		if got := s.Ask(); !got.OK || (i > 0 && !slices.Equal(got.Changed, []string{"moves"})) {
-			t.Fatalf("reload %d: %+v", i, got)
+		want := fmt.Sprintf("added other%d; changed moves; removed other%d", i, i-1)
+		if got := s.change("rouse.yaml", ReloadHead+other+beat); got != want {
+			t.Fatalf("reload %d: %s, want %s", i, got, want)
 		}
 	}
 
@@ -309,7 +342,7 @@ func TestReloadRefusesMistakes(t *testing.T) {
 		return out
 	}
 
-	const broken = "  - {name: two, agent: clrk, playbook: [{call: todo}]}\n"
+	const broken = "  - {name: two, agent: clrk, playbook: [{call: db_schema}]}\n"
 	s.put("rouse.yaml", ReloadHead+Note("one")+broken)
 	cmdtest.Until(t, "the problem", func() bool { return len(s.Status().ConfigProblems) > 0 })
 	st := s.Status()
@@ -424,9 +457,8 @@ func TestReloadRemovesJobs(t *testing.T) {
 	running := s.Fire("ask")
 	cmdtest.Until(t, "the run", func() bool { return s.Status().Running == 1 })
 	queued := s.Fire("ask")
-	s.put("rouse.yaml", head+strings.Replace(daily, "true", "false", 1))
-	if got := s.Ask(); !got.OK || !slices.Equal(got.Removed, []string{"ask"}) || !slices.Equal(got.Changed, []string{"daily"}) {
-		t.Errorf("%+v", got)
+	if got := s.change("rouse.yaml", head+strings.Replace(daily, "true", "false", 1)); got != "changed daily; removed ask" {
+		t.Error(got)
 	}
 	if err := s.client.Post(t.Context(), "/v1/runs", api.RunRequest{Job: "ask"}, nil); err == nil || !strings.Contains(err.Error(), `no job "ask"`) {
 		t.Errorf("firing what is gone: %v", err)
@@ -483,9 +515,8 @@ func TestReloadClearsWakes(t *testing.T) {
 		t.Errorf("%+v, planned %t", got, planned())
 	}
 
-	s.put("rouse.yaml", ReloadHead+Note("two"))
-	if got := s.Ask(); !got.OK || planned() || !slices.Equal(got.Others, []string{"agent clerk"}) {
-		t.Errorf("%+v, planned %t", got, planned())
+	if got := s.change("rouse.yaml", ReloadHead+Note("two")); got != "also agent clerk" || planned() {
+		t.Errorf("%s, planned %t", got, planned())
 	}
 }
 
@@ -565,7 +596,7 @@ func TestReloadKeepsSecrets(t *testing.T) {
 		t.Errorf("%s (%v)", raw, err)
 	}
 
-	s.put("rouse.yaml", model("sk-new-canary")+"  - {name: sk-old-canary, agent: sk-new-canary, enabled: sk-new-canary, playbook: [{call: todo}]}\n")
+	s.put("rouse.yaml", model("sk-new-canary")+"  - {name: sk-old-canary, agent: sk-new-canary, enabled: sk-new-canary, playbook: [{call: db_schema}]}\n")
 	if got := s.Ask(); got.OK || strings.Contains(fmt.Sprint(got), "canary") {
 		t.Errorf("%+v", got)
 	}
@@ -578,7 +609,7 @@ func TestReloadKeepsSecrets(t *testing.T) {
 // stays in force, that is reported, and it is tried again until it works.
 func TestReloadTriesAgain(t *testing.T) {
 	t.Parallel() // it mostly waits
-	s := serveHere(t, map[string]string{"rouse.yaml": ReloadHead + Note("one") + "  - {name: daily, agent: clerk, schedule: \"0 8 * * *\", playbook: [{call: todo}]}\n"})
+	s := serveHere(t, map[string]string{"rouse.yaml": ReloadHead + Note("one") + "  - {name: daily, agent: clerk, schedule: \"0 8 * * *\", playbook: [{call: db_schema}]}\n"})
 	release := hold(t, filepath.Join(s.dir, "home", "ledger.db"))
 	s.put("rouse.yaml", ReloadHead+Note("two"))
 	cmdtest.Until(t, "the refusal", func() bool { return len(s.reloads.problemsOnDisk()) > 0 })

@@ -5,33 +5,65 @@ import (
 	"time"
 )
 
-// pruneEvery is the interval at which history that is too old is removed.
-const pruneEvery = 6 * time.Hour
+// maintainEvery is the interval at which history that is too old is removed, and the ledger backed up
+// if that is due.
+const maintainEvery = 6 * time.Hour
 
-// prune removes history that is older than its job's keep, and files that ended runs left behind.
-func (d *Daemon) prune(ctx context.Context) error {
+// maintain removes history that is older than its job's keep, files that ended runs left behind, and
+// the space that this frees; and it makes the daily backup.
+func (d *Daemon) maintain(ctx context.Context) error {
 	for {
-		// An error ends this pass, not the daemon: old history does no harm for another six hours.
-		// Current is asked each time because a reload may have changed keep.
-		n, err := d.ledger.Prune(ctx, time.Now(), d.Current().Config.KeepOf)
-		switch {
-		case err != nil && ctx.Err() == nil:
-			d.log.Error("old history could not be removed; it is tried again", "error", err)
-		case n > 0:
-			d.log.Info("old history was removed", "runs", n)
-		}
+		d.prune(ctx)
+		d.backUp(ctx)
 
-		// After Prune: it also removes the recordings of runs that are no longer kept.
-		if err := d.runner.Sweep(ctx); err != nil && ctx.Err() == nil {
-			d.log.Warn("lists of files of runs that are over could not be removed; it is tried again", "error", err)
-		}
-
-		t := time.NewTimer(pruneEvery)
+		t := time.NewTimer(maintainEvery)
 		select {
 		case <-ctx.Done():
 			t.Stop()
 			return nil
 		case <-t.C:
 		}
+	}
+}
+
+// prune removes what is too old. An error ends this pass, not the daemon: old history does no harm for
+// another six hours.
+func (d *Daemon) prune(ctx context.Context) {
+	// Current is asked each time because a reload may have changed keep.
+	n, err := d.ledger.Prune(ctx, time.Now(), d.Current().Config.KeepOf)
+	switch {
+	case err != nil && ctx.Err() == nil:
+		d.log.Error("old history could not be removed; it is tried again", "error", err)
+	case n > 0:
+		d.log.Info("old history was removed", "runs", n)
+	}
+
+	// After Prune: it also removes the recordings of runs that are no longer kept.
+	if err := d.runner.Sweep(ctx); err != nil && ctx.Err() == nil {
+		d.log.Warn("lists of files of runs that are over could not be removed; it is tried again", "error", err)
+	}
+
+	freed, err := d.ledger.GiveSpaceBack(ctx)
+	switch {
+	case err != nil && ctx.Err() == nil:
+		d.log.Warn("the space of old history could not be given back; it is tried again", "error", err)
+	case freed > 0:
+		d.log.Info("the space of old history was given back", "bytes", freed)
+	}
+}
+
+// backUp makes the daily backup of the ledger, and remembers for doctor whether that is possible.
+func (d *Daemon) backUp(ctx context.Context) {
+	made, err := d.ledger.BackUpDaily(ctx)
+	if ctx.Err() != nil {
+		return
+	}
+
+	d.backupProblem.Store(&err)
+	switch {
+	case err != nil:
+		d.log.Error("the daily backup of the ledger could not be made; it is tried again", "error", err)
+	case made:
+		d.log.Info("the ledger was backed up")
 	}
 }

@@ -53,7 +53,8 @@ func (d *Daemon) Recording(ctx context.Context, run int64) ([]byte, error) {
 	return out.Bytes(), err
 }
 
-// RunOnly executes one run in this process, for a command without a daemon.
+// RunOnly executes one run in this process, for a command without a daemon. Meanwhile it answers on the
+// socket of the home, so that other commands can look, answer and cancel.
 func (d *Daemon) RunOnly(ctx context.Context, id string) error {
 	run, err := strconv.ParseInt(id, 10, 64)
 	if err != nil {
@@ -78,6 +79,27 @@ func (d *Daemon) RunOnly(ctx context.Context, id string) error {
 	})
 
 	defer stop()
+	defer d.answerBeside(running)()
 
 	return dispatcher.Run(running)
+}
+
+// answerBeside answers on the socket of the home until stop is called. Where that cannot be, the run
+// goes on without.
+func (d *Daemon) answerBeside(ctx context.Context) (stop func()) {
+	server, err := d.openServer(ctx)
+	if err != nil {
+		d.log.Error("no other command can look at this run while it is on", "error", err)
+		return func() {}
+	}
+
+	var group group
+	group.run("http", server.run)
+	return func() {
+		server.linger()
+		if err := server.stop(ctx); err != nil {
+			d.log.Error("another command was cut off", "error", err)
+		}
+		group.wait("http")
+	}
 }

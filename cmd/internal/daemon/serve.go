@@ -3,9 +3,6 @@ package daemon
 import (
 	"context"
 	"errors"
-	"net"
-	"net/http"
-	"time"
 
 	"rouse/scheduler/dispatch"
 )
@@ -13,17 +10,19 @@ import (
 // Serve runs every part until ctx ends, then drains. onReady is called once the socket
 // listens and every trigger is ready.
 func (d *Daemon) Serve(ctx context.Context, onReady func(context.Context) error) error {
-	listener, err := listen(SocketPath(d.home.Dir))
+	server, err := d.openServer(ctx)
 	if err != nil {
 		return err
 	}
 
-	// A request outlives ctx, so that what is under way gets its answer while the parts drain.
-	server := &http.Server{Handler: d.Handler, ReadHeaderTimeout: 10 * time.Second, BaseContext: func(net.Listener) context.Context { return context.WithoutCancel(ctx) }}
+	if why := tooFewFiles(); why != "" {
+		d.log.Warn(why)
+	}
+
 	d.dispatcher.After = d.scheduler.Ready()
 	dispatcher, err := dispatch.New(d.dispatcher)
 	if err != nil {
-		return errors.Join(err, listener.Close())
+		return errors.Join(err, server.listener.Close())
 	}
 
 	d.reloads.dispatcher = dispatcher
@@ -37,9 +36,11 @@ func (d *Daemon) Serve(ctx context.Context, onReady func(context.Context) error)
 	defer stopRest()
 
 	var group group
-	group.run("http", func() error { return ignoreClosed(server.Serve(listener)) })
+	group.run("http", server.run)
 	group.run("notify", func() error { return d.notifier.Run(rest) })
-	group.run("retention", func() error { return d.prune(rest) })
+	group.run("retention", func() error { return d.maintain(rest) })
+	group.run("ledger", func() error { return d.watchLedger(rest) })
+	group.run("files", func() error { return d.watchFiles(triggers) })
 	ready := d.startTriggers(triggers, &group, dispatcher)
 
 	err = d.serveUntil(ctx, &group, ready, onReady)
@@ -49,14 +50,10 @@ func (d *Daemon) Serve(ctx context.Context, onReady func(context.Context) error)
 	stopTriggers()
 	group.wait("dispatch", "scheduler", "watcher", "reload")
 	stopRest()
-	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
-	defer cancel()
-
-	if server.Shutdown(closing) != nil {
-		_ = server.Close() // somebody still follows the log; closing the stream ends it for them
+	if err := server.stop(ctx); err != nil {
+		d.log.Warn("a command was cut off", "error", err)
 	}
-
-	group.wait("http", "notify", "retention")
+	group.wait("http", "notify", "retention", "ledger", "files")
 	return errors.Join(err, group.err())
 }
 
@@ -110,14 +107,6 @@ func (d *Daemon) serveUntil(ctx context.Context, group *group, ready <-chan stru
 	case <-group.failed():
 	}
 	return nil
-}
-
-// ignoreClosed drops the error that every orderly shutdown of a server returns.
-func ignoreClosed(err error) error {
-	if errors.Is(err, http.ErrServerClosed) {
-		return nil
-	}
-	return err
 }
 
 // allReady closes its channel once all of channels are closed.

@@ -5,9 +5,12 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"os"
 	"path/filepath"
+
+	"rouse/internal/owner"
 )
 
 // maxSocketPath is what every supported system accepts in sockaddr_un, including the final zero
@@ -37,9 +40,12 @@ func SocketPath(dir string) string {
 
 // listen opens the socket for its owner alone. One that a dead process left behind is replaced:
 // we hold the home's lock, so nobody else serves it.
-func listen(path string) (net.Listener, error) {
-	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		return nil, fmt.Errorf("cannot make the folder of the socket: %w", err)
+func listen(path, home string, log *slog.Logger) (net.Listener, error) {
+	// The home was checked when it was opened; beside it is a place where others can make names.
+	if folder := filepath.Dir(path); folder != home {
+		if err := owner.Private(folder); err != nil {
+			return nil, fmt.Errorf("the folder of the socket cannot be used: %w; mend its mode with rouse doctor --fix, or set XDG_RUNTIME_DIR to a folder of yours, or take a shorter path for --home", err)
+		}
 	}
 	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, fmt.Errorf("cannot replace the old socket: %w", err)
@@ -53,5 +59,5 @@ func listen(path string) (net.Listener, error) {
 		return nil, errors.Join(err, l.Close())
 	}
 
-	return l, nil
+	return owner.Listener{Listener: l, Refused: func(err error) { log.Warn("somebody was hung up on at the socket", "socket", path, "error", err) }}, nil
 }

@@ -4,15 +4,19 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"slices"
+	"time"
 
+	"rouse/agentdb/ledger"
 	"rouse/cmd/internal/api"
 )
 
 // Status implements web.Host.
 func (d *Daemon) Status(ctx context.Context) (api.Status, error) {
 	c, err := d.ledger.Counts(ctx)
-	st := api.Status{PID: os.Getpid(), Version: Version(), Home: d.home.Dir, StartedAt: api.At(d.startedAt), Ready: d.ready.Load(),
+	st := api.Status{PID: os.Getpid(), Version: Version(), Home: d.home.Dir, StartedAt: api.At(d.startedAt), Ready: d.ready.Load(), Foreground: d.reloads == nil,
 		Queued: c.Queued, Running: c.Running, Waiting: c.Waiting}
+	st.Problem = d.ledgerProblem()
 	now := d.Current()
 	if files := now.Config.Files; len(files) > 0 {
 		st.Config = files[0]
@@ -24,7 +28,30 @@ func (d *Daemon) Status(ctx context.Context) (api.Status, error) {
 		st.ConfigProblems = append(st.ConfigProblems, d.reloads.problemsOnDisk()...)
 	}
 
+	st.WatchProblems = []string{}
+	for job, w := range d.watches(ctx) {
+		if w.Problem != "" {
+			st.WatchProblems = append(st.WatchProblems, job+": "+w.Problem)
+		}
+	}
+	slices.Sort(st.WatchProblems)
+
+	st.ModelPauses = d.modelPauses(time.Now())
+
 	return st, err
+}
+
+// modelPauses are the models that nobody asks now.
+func (d *Daemon) modelPauses(now time.Time) []api.ModelPause {
+	out := []api.ModelPause{}
+	for _, p := range d.runner.PausedModels(now) {
+		out = append(out, newModelPause(p))
+	}
+	return out
+}
+
+func newModelPause(p ledger.ModelPause) api.ModelPause {
+	return api.ModelPause{Model: p.Model, Since: api.At(p.Since), Until: api.At(p.Until), Reason: p.Reason}
 }
 
 // Notify implements web.Host.

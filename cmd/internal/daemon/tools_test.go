@@ -120,7 +120,7 @@ func (o *office) newRunner(l *ledger.Ledger, pool *agentdb.Pool, dir string) *ag
 func (o *office) load(agentKeys, jobKeys, does string) (*config.Config, error) {
 	dir := cmdtest.Write(o.t, map[string]string{"sums/SKILL.md": "---\nname: sums\ndescription: Adds.\n---\nAdd.\n", "rouse.yaml": `version: 1
 home: ./home
-models: [{name: m, provider: ollama, model: scripted, context_window: 32000, base_url: "` + o.server.URL + `"}, {name: narrow, provider: ollama, model: scripted, context_window: 8000, base_url: "` + o.server.URL + `"}]
+models: [{name: m, provider: ollama, model: scripted, context_window: 32000, base_url: "` + o.server.URL + `"}, {name: narrow, provider: ollama, model: scripted, context_window: 8000, base_url: "` + o.server.URL + `"}, {name: tiny, provider: ollama, model: scripted, context_window: 4000, base_url: "` + o.server.URL + `"}]
 agents: [{name: clerk, workdir: ./work` + agentKeys + `}]
 jobs: [{name: j, agent: clerk, ` + does + jobKeys + `}]
 `})
@@ -241,7 +241,7 @@ var everywhere = map[string]func(t *testing.T){
 		o := openOffice(t, letter(unasked), "", "", toBob, wellDone)
 		o.expectSent("bob")
 		expect(t, "described", o.firstRequest(), `"name":"send"`)
-		if got := o.problems(", tools: {allow: [send]}", "", "playbook: [{call: send}]"); got != "" {
+		if got := o.problems(", private: {workdir: false, database: false}, tools: {allow: [send]}", "", "playbook: [{call: send}]"); got != "" {
 			t.Errorf("config check: %s", got)
 		}
 
@@ -294,7 +294,7 @@ var everywhere = map[string]func(t *testing.T){
 		for scope, outside := range map[tool.Scope]bool{tool.ScopeOutside: true, tool.ScopeAgent: false, tool.ScopeRun: false} {
 			o := openOffice(t, letter(func(s *tool.Spec) { s.Scope, s.Needs = scope, tool.NoNeeds }), "", ", record: true", toBob, wellDone)
 			got := o.problems(", grants: {read: ['.']}", ", watch: {path: ., mode: converge}", "prompt: Write.")
-			if warned := strings.Contains(got, "untrusted content (a watch, send)") && strings.Contains(got, "an effect beyond the host (send)"); warned != outside {
+			if warned := strings.Contains(got, "                 send, ") && strings.Contains(got, "effect beyond the host  send, "); warned != outside {
 				t.Errorf("scope %q: config check says %q", scope, got)
 			}
 
@@ -317,8 +317,9 @@ var everywhere = map[string]func(t *testing.T){
 	"Writes": func(t *testing.T) {
 		for writes, want := range map[tool.Writes]string{
 			tool.WritesElsewhere: `what send did stays: {"to":"bob","text":"Dear <Bob>"}`, tool.WritesNotice: `the notice stays: {"to":"bob"`, tool.WritesWake: "rouse slot clerk",
-			tool.WritesFiles: "what send did stays", tool.WritesPlanned: "what send did stays",
-			tool.WritesNothing: "", tool.WritesRows: "", tool.WritesUndo: "", tool.WritesArtifact: "",
+			tool.WritesPlanned: "what send did stays",
+			// A change of a file that is not recorded was none.
+			tool.WritesFiles: "", tool.WritesNothing: "", tool.WritesRows: "", tool.WritesUndo: "", tool.WritesArtifact: "",
 		} {
 			o := openOffice(t, letter(func(s *tool.Spec) { s.Writes, s.Needs = writes, tool.NoNeeds }), "", "", toBob, wellDone)
 			run, _ := o.expectSent("bob")
@@ -360,6 +361,23 @@ var everywhere = map[string]func(t *testing.T){
 		keys := ", grants: {commands: [{argv: [true]}]}, tools: {deny: [shell_run, bash%s]}"
 		without(t, "config check", o.problems(fmt.Sprintf(keys, ""), "", "prompt: Write."), "it can run none of them")
 		expect(t, "config check", o.problems(fmt.Sprintf(keys, ", send"), "", "prompt: Write."), "the agent's tools have no send or shell_run")
+	},
+	"Reports": func(t *testing.T) {
+		for reports, keys := range map[tool.Report]map[string]string{
+			tool.ReportsNothing:   {"must_succeed: false": "whatever send cannot do is a failed call already", "expect: {exit: 0}": "send has no exit code", "expect: {status: 200}": "send has no status"},
+			tool.ReportsExit:      {"must_succeed: false": "", "expect: {exit: 0}": "", "expect: {status: 200}": "send has no status"},
+			tool.ReportsStatus:    {"must_succeed: false": "", "expect: {exit: 0}": "send has no exit code", "expect: {status: 200}": ""},
+			tool.ReportsCommitted: {"must_succeed: true": "", "expect: {exit: 0}": "send has no exit code"},
+		} {
+			o := openOffice(t, letter(func(s *tool.Spec) { s.Reports = reports }), "", "")
+			for key, problem := range keys {
+				said := o.problems("", "", "playbook: [{call: send, with: {to: bob}, "+key+"}]")
+				expect(t, "config check of "+key, said, problem)
+				if problem == "" {
+					without(t, "config check of "+key, said, "playbook[0]")
+				}
+			}
+		}
 	},
 	"AliasOf": func(t *testing.T) {
 		for keys, sent := range map[string]string{"": "", `, tools: {allow: ["*"]}`: "", `, tools: {allow: ["se*"]}`: "bob"} {
@@ -416,18 +434,56 @@ var everywhere = map[string]func(t *testing.T){
 			}
 		}
 	},
+	"Core": func(t *testing.T) {
+		for _, core := range []bool{true, false} {
+			o := openOffice(t, letter(func(s *tool.Spec) { s.Core = core }), ", model: tiny", "", wellDone)
+			o.run()
+			if described := strings.Contains(o.firstRequest(), "Sends a letter by post."); described != core {
+				t.Errorf("core %v: described: %v", core, described)
+			}
+		}
+	},
+	"Brief": func(t *testing.T) {
+		for agentKeys, described := range map[string]string{"": "Sends a letter by post.", ", model: narrow": "Posts."} {
+			o := openOffice(t, letter(func(s *tool.Spec) { s.Brief = "Posts." }), agentKeys, "", wellDone)
+			o.run()
+			expect(t, agentKeys, o.firstRequest(), `"description":"`+described+`"`)
+		}
+	},
+	"Paging": func(t *testing.T) {
+		// As in a context that has room for half of the result.
+		result := `{"ok":true,"result":{"text":"` + strings.Repeat(`     7|A letter.\n`, 60) + `"}}`
+		for start, how := range map[string]string{"": "make a call that asks for less", "from": "call send again with from 7 to go on"} {
+			cut, ok := tool.Shorten(result, letter(func(s *tool.Spec) { s.Paging = tool.Paging{Field: "text", Start: start} }), nil, len(result)/2)
+			if !ok || len(cut) > len(result)/2 {
+				t.Errorf("%q: %s", start, cut)
+			}
+			expect(t, start, cut, how)
+		}
+	},
 	"Timeout": func(t *testing.T) {
 		o := openOffice(t, letter(func(s *tool.Spec) { s.Timeout, s.Needs = time.Millisecond, tool.NoNeeds }), "", "", toBob, wellDone)
 		o.wait = true
 		run, _ := o.expectSent("")
 		expect(t, "the call", string(o.call(run).Envelope), `"timeout"`)
-		expect(t, "undo", o.leftByUndo(run), "what send may have done stays")
+		expect(t, "undo", o.leftByUndo(run), "what send may have done before it failed stays")
 	},
 	"Enum": func(t *testing.T) {
 		o := openOffice(t, letter(func(s *tool.Spec) { s.Enum, s.Needs = map[string][]string{"how": {"air", "sea"}}, tool.NoNeeds }), "", "", says("send", `{"how":"pigeon"}`), wellDone)
 		run, _ := o.expectSent("")
 		expect(t, "described", o.firstRequest(), `["air","sea"]`)
 		expect(t, "the call", string(o.call(run).Envelope), "invalid_args")
+	},
+	"Args": func(t *testing.T) {
+		o := openOffice(t, letter(unasked), "", "", toBob, wellDone)
+		const rest = ", private: {workdir: false, database: false}"
+		expect(t, "config check", o.problems(rest, "", "playbook: [{call: send, with: {too: bob}}]"), `there is no argument "too"; did you mean "to"?`)
+		if got := o.problems(rest, "", "playbook: [{call: send, with: {to: bob}}]"); got != "" {
+			t.Errorf("config check: %s", got)
+		}
+		if _, err := tool.Define(letter(func(s *tool.Spec) { s.Args = reflect.TypeFor[struct{}]() }), o.send); err == nil {
+			t.Error("a tool takes other arguments than its spec says")
+		}
 	},
 	"ReadsOnly": func(t *testing.T) {
 		o := openOffice(t, letter(func(s *tool.Spec) {

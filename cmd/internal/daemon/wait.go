@@ -3,47 +3,93 @@ package daemon
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"rouse/cmd/internal/api"
 )
 
-// OpenWaiting opens a daemon, and waits while the home is held by a command, which is short, or by
-// a process that was killed and that the system has not cleared away yet. It does not wait for a
-// daemon that answers.
-func OpenWaiting(ctx context.Context, o Options) (*Daemon, error) {
-	for deadline := time.Now().Add(HomeWait); ; {
-		d, err := Open(ctx, o)
+const (
+	// homeWait is how long a process waits for a command that holds the home, which is short.
+	homeWait = 10 * time.Second
+	// sayWaitAfter is after how long it says that it waits.
+	sayWaitAfter = time.Second
+)
+
+// WaitForHome calls try until it returns anything but a *HeldError, for homeWait at most. Somebody who
+// waits for long is told by say for whom, once.
+func WaitForHome(ctx context.Context, say func(*HeldError), try func() error) error {
+	began, said := time.Now(), false
+	for {
+		err := try()
 		var held *HeldError
-		if !errors.As(err, &held) || time.Now().After(deadline) {
-			return d, err
-		}
-		if answers(ctx, SocketPath(o.Home)) {
-			return nil, err
+		if waited := time.Since(began); !errors.As(err, &held) || waited > homeWait {
+			return err
+		} else if waited > sayWaitAfter && !said {
+			said = true
+			say(held)
 		}
 
+		// Another command has the home for a moment, a daemon is just starting, or the system has not
+		// cleared away yet what was killed.
 		select {
 		case <-time.After(50 * time.Millisecond):
 		case <-ctx.Done():
-			return nil, err
+			return context.Cause(ctx)
 		}
 	}
 }
 
-// answers says whether a daemon answers on a socket. It asks for the status, because the socket of
-// a killed daemon can still be reached for a moment.
-func answers(ctx context.Context, socket string) bool {
+// OpenWaiting is Open for a daemon, which waits for a command that holds the home, and not for a daemon
+// that answers.
+func OpenWaiting(ctx context.Context, o Options, say func(*HeldError)) (d *Daemon, err error) {
+	err = WaitForHome(ctx, say, func() (err error) {
+		d, err = Open(ctx, o)
+		if errors.As(err, new(*HeldError)) && answers(ctx, o.Home) {
+			return &servedError{err}
+		}
+		return err
+	})
+	return d, err
+}
+
+// servedError is that of a home for which it makes no sense to wait: a daemon serves it.
+type servedError struct{ held error }
+
+func (e *servedError) Error() string { return e.held.Error() }
+
+// answers says whether a daemon answers on the socket of a home.
+func answers(ctx context.Context, home string) bool {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
-
-	client, err := api.Dial(ctx, socket)
-	if err != nil {
-		return false
-	}
-
-	err = client.Get(ctx, "/v1/status", nil, &api.Status{})
+	_, err := ConnectDaemon(ctx, home)
 	return err == nil
 }
 
-// HomeWait is how long a command waits for another command to release the home.
-const HomeWait = 10 * time.Second
+// Connect returns a client of the process that answers on the socket of a home, and says which that is: a
+// daemon, or (Foreground) a command that executes a run. The error is api.ErrNoDaemon when nobody does.
+func Connect(ctx context.Context, home string) (*api.Client, api.Status, error) {
+	var st api.Status
+	client, err := api.Dial(ctx, SocketPath(home))
+	if err != nil {
+		return nil, st, err
+	}
+
+	// Asked at once: the socket of a process that was killed, or is just ending, can still be reached for a
+	// moment.
+	err = client.Get(ctx, "/v1/status", nil, &st)
+	var answer *api.Error
+	if err != nil && !errors.As(err, &answer) && ctx.Err() == nil {
+		err = fmt.Errorf("%w: %w", api.ErrNoDaemon, err)
+	}
+	return client, st, err
+}
+
+// ConnectDaemon is Connect for what takes a daemon.
+func ConnectDaemon(ctx context.Context, home string) (*api.Client, error) {
+	client, st, err := Connect(ctx, home)
+	if err == nil && st.Foreground {
+		return nil, api.ErrNoDaemon
+	}
+	return client, err
+}

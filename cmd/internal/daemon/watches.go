@@ -8,18 +8,19 @@ import (
 	"rouse/agent"
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/config"
+	"rouse/internal/nofollow"
 	"rouse/watcher"
 )
 
 // newWatch is a job's watch in the terms of the watcher.
-func newWatch(j *config.Job) watcher.Watch {
+func newWatch(j *config.Job, b nofollow.Boundary) watcher.Watch {
 	settle := map[string]time.Duration{"fast": 200 * time.Millisecond, "": time.Second, "balanced": time.Second, "patient": 3 * time.Second}
 	w := j.Watch
 	return watcher.Watch{
 		Job: string(j.Name), Agent: j.Agent, Path: string(w.Path), Include: w.Include, Exclude: w.Exclude, Recursive: w.Recursive,
 		FollowSymlinks: w.FollowSymlinks, Mode: w.Mode, MaxWait: time.Duration(w.MaxWait), MaxFiles: w.MaxFiles,
 		Settle: settle[w.Responsiveness], Existing: w.Existing,
-		OnSuccess: watcher.After(w.OnSuccess), OnFailure: watcher.After(w.OnFailure),
+		OnSuccess: watcher.After(w.OnSuccess), OnFailure: watcher.After(w.OnFailure), Boundary: b,
 	}
 }
 

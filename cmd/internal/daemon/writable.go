@@ -4,13 +4,13 @@ import (
 	"fmt"
 	"path/filepath"
 
-	"rouse/cmd/internal/config"
+	"rouse/internal/owner"
 )
 
 // definitionWritableByOthers says how somebody other than the user of this process could change one
 // of the files that define an agent or a job, "" when nobody can (OSL-19).
-func definitionWritableByOthers(file string, more config.Path) string {
-	for _, path := range []string{file, string(more)} {
+func definitionWritableByOthers(files ...string) string {
+	for _, path := range files {
 		if path == "" {
 			continue
 		}
@@ -18,7 +18,7 @@ func definitionWritableByOthers(file string, more config.Path) string {
 		if actual, err := filepath.EvalSymlinks(path); err == nil {
 			path = actual
 		}
-		if why := writableByOthers(path); why != "" {
+		if why := owner.WritableByOthers(path); why != "" {
 			return fmt.Sprintf("%s %s", path, why)
 		}
 	}

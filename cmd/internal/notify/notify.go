@@ -278,9 +278,19 @@ func (n *Notifier) Send(ctx context.Context, channel, title, body string) error 
 
 // Check says for each channel why nothing can be sent now, nil if it can.
 func (n *Notifier) Check(ctx context.Context) map[string]error {
-	out := map[string]error{}
-	for name, c := range n.current() {
-		out[name] = withTimeout(ctx, c.Check)
+	channels := n.current()
+	var mu sync.Mutex
+	var all sync.WaitGroup
+	out := make(map[string]error, len(channels))
+	for name, c := range channels { // at once: one that hangs takes its whole time
+		all.Go(func() {
+			err := withTimeout(ctx, c.Check)
+			mu.Lock()
+			defer mu.Unlock()
+			out[name] = err
+		})
 	}
+	all.Wait()
+
 	return out
 }

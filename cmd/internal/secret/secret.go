@@ -26,6 +26,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/gofrs/flock"
+
+	"rouse/internal/owner"
 )
 
 // Source is where a secret is stored.
@@ -71,6 +73,10 @@ type Store struct {
 func New(o Options) (*Store, error) {
 	if o.Home == "" {
 		return nil, errors.New("secret: a home is needed")
+	}
+
+	if err := owner.CheckHome(o.Home); err != nil {
+		return nil, err
 	}
 
 	s := &Store{home: o.Home, getenv: o.Getenv, keyring: o.Keyring, work: workFactor}
@@ -267,6 +273,9 @@ func (s *Store) removeFromFile(name string) error {
 func (s *Store) lock() (func(), error) {
 	if err := os.MkdirAll(s.home, 0o700); err != nil {
 		return nil, fmt.Errorf("cannot create the home folder %s: %w; choose another with --home", s.home, err)
+	}
+	if err := owner.CheckHome(s.home); err != nil {
+		return nil, err
 	}
 
 	l := flock.New(filepath.Join(s.home, "secrets.lock"), flock.SetPermissions(0o600))

@@ -52,6 +52,9 @@ func (s *server) restoreDatabase(r *http.Request) (any, error) {
 
 	agent := r.PathValue("agent")
 	return s.replaceDatabase(r, ask.Force, func(ctx context.Context, pool *agentdb.Pool, idle func(context.Context) error) (api.Replaced, error) {
+		if err := s.ledger.LabelAdopted(ctx, agent); err != nil {
+			return api.Replaced{}, err
+		}
 		return pool.Restore(ctx, agent, agentdb.RestoreSpec{From: ask.From, Force: ask.Force, BeforeReplace: idle})
 	})
 }
@@ -100,15 +103,25 @@ func (s *server) replaceDatabase(r *http.Request, force bool, replace func(conte
 }
 
 func (s *server) acceptDatabase(r *http.Request) (any, error) {
-	agent := r.PathValue("agent")
+	return struct{}{}, s.accept(r.Context(), r.PathValue("agent"))
+}
+
+// accept lets a database be used as it is, which another program changed or another ledger's runs wrote.
+func (s *server) accept(ctx context.Context, agent string) error {
 	pool, err := s.backend.Databases.Databases(agent)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	if err := pool.Accept(r.Context(), agent); err != nil {
-		return nil, err
+	if err := s.ledger.LabelAdopted(ctx, agent); err != nil {
+		return err
 	}
-	return struct{}{}, s.recordDatabase(r.Context(), "database.accepted", agent, "as it was changed by another program")
+	if err := pool.Accept(ctx, agent); err != nil {
+		return err
+	}
+	if err := s.ledger.CloseDatabaseItems(context.WithoutCancel(ctx), agent, ledger.DatabaseAdopt); err != nil {
+		return err
+	}
+	return s.recordDatabase(ctx, "database.accepted", agent, "as it is, with what others wrote")
 }
 
 // recordDatabase records what was done with a database, and has the runs that it blocked considered
@@ -126,7 +139,7 @@ func (s *server) recordDatabase(ctx context.Context, kind, agent, text string) e
 	}
 
 	s.backend.Databases.Reconsider()
-	return s.closeDamageItems(ctx, agent)
+	return errors.Join(s.closeDamageItems(ctx, agent), s.ledger.CloseDatabaseItems(ctx, agent, ""))
 }
 
 // closeDamageItems closes the inbox items about a database that can be used again. Following their

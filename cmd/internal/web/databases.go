@@ -7,6 +7,7 @@ import (
 	"strconv"
 
 	"rouse/agentdb"
+	"rouse/agentdb/ledger"
 	"rouse/cmd/internal/api"
 )
 
@@ -17,6 +18,10 @@ type Databases interface {
 	// Databases is the pool, for what can be done with a database that cannot be opened. It refuses an
 	// unknown agent.
 	Databases(agent string) (*agentdb.Pool, error)
+	// Kept are the places of all that an agent keeps: its database, and where it may write.
+	Kept(agent string) ([]ledger.Place, error)
+	// PlaceOf is what is at a path, by its name and its identity: a file that was renamed keeps its labels.
+	PlaceOf(path string) ledger.Place
 	// Idle refuses while a run of an agent is unfinished; with force one that waits does not count.
 	Idle(ctx context.Context, agent string, force bool) error
 	// Reconsider has the queued runs checked again: what blocked them may be gone.
@@ -102,7 +107,7 @@ func (s *server) changes(r *http.Request) (any, error) {
 		found, err := db.Changes(ctx, f)
 		out := make([]api.Change, len(found))
 		for i, c := range found {
-			out[i] = api.Change{ID: c.ID, At: c.At, Run: strconv.FormatInt(c.Run, 10), Actor: c.Actor, Op: c.Op, Table: c.Table,
+			out[i] = api.Change{ID: c.ID, At: c.At, Run: strconv.FormatInt(c.Run, 10), Other: c.OtherLedger, Actor: c.Actor, Op: c.Op, Table: c.Table,
 				Key: rawJSON(c.PK), Before: rawJSON(c.Before), After: rawJSON(c.After), SQL: c.SQL}
 		}
 		return out, err

@@ -2,6 +2,7 @@ package web
 
 import (
 	"encoding/json"
+	"errors"
 	"net/http"
 	"strconv"
 
@@ -13,7 +14,8 @@ import (
 const eventPage = 500
 
 // events streams the record as JSON lines: what there is and, with follow=true, what is added,
-// until the client disconnects or the one run that was asked for has finished or waits for a person.
+// until the client disconnects or the one run that was asked for has finished or waits for a person. A
+// stream that ends because the server stops breaks off, so that nobody takes its end for that of a run.
 func (s *server) events(w http.ResponseWriter, r *http.Request) {
 	q := r.URL.Query()
 	f := ledger.EventFilter{Job: q.Get("job"), Limit: eventPage}
@@ -36,14 +38,22 @@ func (s *server) events(w http.ResponseWriter, r *http.Request) {
 	}
 
 	w.Header().Set("Content-Type", "application/x-ndjson")
-	if err := s.stream(w, r, f, q.Get("follow") == "true"); err != nil && r.Context().Err() == nil {
+	err = s.stream(w, r, f, q.Get("follow") == "true")
+	if errors.Is(err, errStopping) {
+		panic(http.ErrAbortHandler) //nolint:forbidigo // net/http recovers it: its only way to break an answer off
+	}
+	if err != nil && r.Context().Err() == nil {
 		s.log.Warn("an event stream broke off", "error", err)
 	}
 }
 
+// errStopping ends a stream that somebody follows when the server stops.
+var errStopping = errors.New("the server stops")
+
 func (s *server) stream(w http.ResponseWriter, r *http.Request, f ledger.EventFilter, follow bool) error {
 	out := json.NewEncoder(w)
 	flush := http.NewResponseController(w)
+	stopping := false
 	for {
 		// Both before reading, so that an event between reading and waiting is not missed: it
 		// closes changed, and a run that ends after the check is read in the next round.
@@ -72,9 +82,14 @@ func (s *server) stream(w http.ResponseWriter, r *http.Request, f ledger.EventFi
 		if !follow || over {
 			return nil
 		}
+		if stopping {
+			return errStopping
+		}
 
 		select {
 		case <-changed:
+		case <-s.backend.Stopping:
+			stopping = true // once more, for what was written last
 		case <-r.Context().Done():
 			return nil
 		}

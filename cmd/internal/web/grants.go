@@ -3,6 +3,7 @@ package web
 import (
 	"errors"
 	"net/http"
+	"path/filepath"
 	"strconv"
 
 	"rouse/agentdb/ledger"
@@ -31,21 +32,70 @@ func (s *server) revoke(r *http.Request) (any, error) {
 	return newGrant(g), err
 }
 
-func (s *server) untrusted(r *http.Request) (any, error) {
-	found, err := s.ledger.UntrustedMemories(r.Context())
-	out := []api.Memory{}
-	for _, m := range found {
-		out = append(out, api.Memory{Agent: m.Agent, Run: id(m.Run), At: api.At(m.At)})
+func newLabel(l ledger.Label) api.Label {
+	out := api.Label{Kind: string(l.Kind), Place: l.Name, Label: l.Letter, At: api.At(l.At)}
+	if l.Run != 0 {
+		out.Run = id(l.Run)
+	}
+	return out
+}
+
+func (s *server) labels(r *http.Request) (any, error) {
+	found, err := s.ledger.Labels(r.Context())
+	out := []api.Label{}
+	for _, l := range found {
+		out = append(out, newLabel(l))
 	}
 	return out, err
 }
 
-// trust marks the memory of an agent as trusted again, once its owner has checked it.
-func (s *server) trust(r *http.Request) (any, error) {
-	agent := r.PathValue("agent")
-	err := s.ledger.TrustMemory(r.Context(), agent)
-	if errors.Is(err, ledger.ErrNotFound) {
-		return nil, usage("nothing that agent %s keeps is untrusted; see: rouse grants", agent)
+// clearLabel takes a label off what an owner has inspected: a path with all below it, or all that an agent keeps.
+func (s *server) clearLabel(r *http.Request) (any, error) {
+	var ask api.ClearLabel
+	if err := read(r, &ask); err != nil {
+		return nil, err
 	}
-	return struct{}{}, err
+	if ask.Label != ledger.TaintUntrusted && ask.Label != ledger.TaintPrivate || (ask.Agent != "") == filepath.IsAbs(ask.Path) {
+		return nil, usage("a label A or B, and an agent or an absolute path are needed")
+	}
+
+	var places []ledger.Place
+	if ask.Agent == "" {
+		places = append(places, s.backend.Databases.PlaceOf(filepath.Clean(ask.Path)))
+	} else {
+		var err error
+		if places, err = s.backend.Databases.Kept(ask.Agent); err != nil {
+			return nil, err
+		}
+	}
+
+	cleared, err := s.ledger.ClearLabel(r.Context(), ask.Label, places...)
+	if errors.Is(err, ledger.ErrNotFound) {
+		return nil, s.notLabelled(r, ask)
+	}
+
+	out := []api.Label{}
+	for _, l := range cleared {
+		out = append(out, newLabel(l))
+	}
+	return out, err
+}
+
+// notLabelled says why there was no label to take off; that of a folder is not taken off a part of it.
+func (s *server) notLabelled(r *http.Request, ask api.ClearLabel) error {
+	word := map[string]string{ledger.TaintUntrusted: "untrusted", ledger.TaintPrivate: "labelled private"}[ask.Label]
+	if ask.Agent != "" {
+		return usage("nothing that agent %s keeps is %s; see: rouse grants", ask.Agent, word)
+	}
+
+	all, err := s.ledger.Labels(r.Context())
+	if err != nil {
+		return err
+	}
+	for _, l := range all {
+		if rel, err := filepath.Rel(l.Name, ask.Path); l.Kind == ledger.PlaceFile && l.Letter == ask.Label && err == nil && filepath.IsLocal(rel) {
+			return usage("%s is %s because all of %s is, where a program of run %d may have written anything; name that folder", ask.Path, word, l.Name, l.Run)
+		}
+	}
+	return usage("%s is not %s, and nothing below it; see: rouse grants", ask.Path, word)
 }

@@ -21,8 +21,8 @@ func (s *server) inboxRoutes(mux *http.ServeMux) {
 	mux.Handle("POST /v1/inbox/{id}/answer", s.answer(s.answerItem))
 	mux.Handle("GET /v1/grants", s.answer(s.grants))
 	mux.Handle("POST /v1/grants/{id}/revoke", s.answer(s.revoke))
-	mux.Handle("GET /v1/untrusted", s.answer(s.untrusted))
-	mux.Handle("POST /v1/agents/{agent}/trust", s.answer(s.trust))
+	mux.Handle("GET /v1/labels", s.answer(s.labels))
+	mux.Handle("POST /v1/labels/clear", s.answer(s.clearLabel))
 }
 
 // Lengths in characters.
@@ -42,7 +42,12 @@ func newItem(i ledger.Item) api.Item {
 		action = i.Action.Description
 	}
 
-	return api.Item{ID: id(i.ID), Run: id(i.Run), Runs: []string{id(i.Run)}, Job: i.Job, Agent: i.Agent, Kind: i.Kind, Title: i.Title, Message: i.Message, Options: options, Multiple: i.Multiple,
+	runs := []string{id(i.Run)}
+	if i.Kind == ledger.KindDatabase { // it is no run's
+		runs = []string{}
+	}
+
+	return api.Item{ID: id(i.ID), Run: strings.Join(runs, ""), Runs: runs, Job: i.Job, Agent: i.Agent, Kind: i.Kind, Title: i.Title, Message: i.Message, Options: options, Multiple: i.Multiple,
 		Action: action, Tool: i.Action.Tool, Hash: i.Action.Hash, State: i.State, Answer: i.Answer, Reason: i.Reason, CreatedAt: api.At(i.CreatedAt), ExpiresAt: api.At(i.ExpiresAt)}
 }
 
@@ -109,6 +114,10 @@ func (s *server) answerItem(r *http.Request) (any, error) {
 		return nil, usage("the reason has more than %d characters", maxAnswer)
 	}
 
+	if item.Kind == ledger.KindDatabase { // there is one answer, and no run to go on
+		return api.Run{Agent: item.Agent}, s.accept(r.Context(), item.Agent)
+	}
+
 	var run ledger.Run
 	if text == ledger.ApprovalDeny && item.Kind == ledger.KindApproval {
 		run, err = s.ledger.Deny(r.Context(), n, strings.TrimSpace(in.Reason))
@@ -146,8 +155,16 @@ func closedReason(i ledger.Item) error {
 		}
 	}
 
-	return &api.Error{Status: http.StatusConflict, Message: fmt.Sprintf("inbox item %d is not open any more: %s at %s; see: rouse show %d",
-		i.ID, why, cmp.Or(i.ClosedAt, i.ExpiresAt).Local().Format(time.DateTime), i.Run)}
+	see := fmt.Sprintf("rouse show %d", i.Run)
+	if i.Kind == ledger.KindDatabase { // it is no run's
+		see = "rouse doctor"
+		if i.State == ledger.ItemWithdrawn {
+			why = "the database was replaced, or its ledger is back"
+		}
+	}
+
+	return &api.Error{Status: http.StatusConflict, Message: fmt.Sprintf("inbox item %d is not open any more: %s at %s; see: %s",
+		i.ID, why, cmp.Or(i.ClosedAt, i.ExpiresAt).Local().Format(time.DateTime), see)}
 }
 
 // matchAnswer parses an answer: the words or the numbers of options, or else free text, which only a

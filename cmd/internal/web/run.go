@@ -81,6 +81,7 @@ func newRun(r ledger.Run, shared []ledger.Artifact) api.Run {
 		ScheduledAt: api.At(r.ScheduledAt), QueuedAt: api.At(r.QueuedAt), StartedAt: api.At(r.StartedAt), FinishedAt: api.At(r.FinishedAt),
 		Summary: r.Summary, Error: r.Error, Steps: r.Steps, Calls: r.Calls,
 		TokensIn: r.Usage.TokensIn, TokensOut: r.Usage.TokensOut, CostUSD: float64(r.Usage.CostMicroUSD) / 1e6,
+		EstimatedTokens: r.Usage.EstimatedTokens, EstimatedUSD: float64(r.Usage.EstimatedMicroUSD) / 1e6,
 		Artifacts: artifactNames(shared), Tier: r.Tier, Taint: letters(r.Taint),
 	}
 }
@@ -131,7 +132,8 @@ func newSteps(steps []ledger.Step, calls []ledger.Call) []api.Step {
 			at = call{st.Attempt, st.ParentCall}
 		}
 
-		within[at] = append(within[at], api.Step{Step: st.Number, Attempt: st.Attempt, Text: st.Text, Model: st.Model, Calls: made, Notices: notices, CostUSD: float64(st.Usage.CostMicroUSD) / 1e6})
+		within[at] = append(within[at], api.Step{Step: st.Number, Attempt: st.Attempt, Text: st.Text, Model: st.Model, Calls: made, Notices: notices,
+			CostUSD: float64(st.Usage.CostMicroUSD) / 1e6, EstimatedTokens: st.Usage.EstimatedTokens, EstimatedUSD: float64(st.Usage.EstimatedMicroUSD) / 1e6})
 	}
 
 	slices.Reverse(within[own])

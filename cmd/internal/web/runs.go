@@ -23,6 +23,8 @@ type Runs interface {
 	Undo(ctx context.Context, run ledger.Run, request api.UndoRequest, progress func(done, of int64)) (api.Undo, error)
 	// Cancelled is called after a run was cancelled while it waited.
 	Cancelled(ctx context.Context, run ledger.Run)
+	// Pending says what a run waits for.
+	Pending(ctx context.Context, run ledger.Run) (api.Pending, error)
 	// Recording exports everything that is kept of a finished run, as a file.
 	Recording(ctx context.Context, run int64) ([]byte, error)
 }
@@ -31,6 +33,7 @@ func (s *server) runRoutes(mux *http.ServeMux) {
 	mux.Handle("GET /v1/runs", s.answer(s.runs))
 	mux.Handle("POST /v1/runs", s.answer(s.fire))
 	mux.Handle("GET /v1/runs/{id}", s.answer(s.run))
+	mux.Handle("GET /v1/runs/{id}/pending", s.answer(s.pending))
 	mux.Handle("GET /v1/runs/{id}/recording", s.answer(s.recording))
 	mux.HandleFunc("GET /v1/runs/{id}/artifacts/{artifact}", s.artifact)
 	mux.Handle("POST /v1/runs/{id}/cancel", s.answer(s.cancel))
@@ -78,6 +81,19 @@ func (s *server) runs(r *http.Request) (any, error) {
 	}
 
 	return s.withArtifacts(r.Context(), found...)
+}
+
+func (s *server) pending(r *http.Request) (any, error) {
+	id, err := runID(r.PathValue("id"))
+	if err != nil {
+		return nil, err
+	}
+
+	run, err := s.ledger.Run(r.Context(), id)
+	if err != nil {
+		return nil, err
+	}
+	return s.backend.Runs.Pending(r.Context(), run)
 }
 
 func (s *server) fire(r *http.Request) (any, error) {

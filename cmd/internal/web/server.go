@@ -14,7 +14,7 @@ import (
 	"rouse/cmd/internal/api"
 )
 
-// Options are the ledger that the API reads, and the backend of each of its areas. All but the logger
+// Options are the ledger that the API reads, and the backend of each of its areas. All but the last two
 // are needed.
 type Options struct {
 	Ledger    *ledger.Ledger
@@ -25,6 +25,7 @@ type Options struct {
 	Pauses    Pauses
 	Wakes     Wakes
 	Explainer Explainer
+	Stopping  <-chan struct{} // closed when the server stops: nobody may follow events any longer
 	Logger    *slog.Logger
 }
 
@@ -45,7 +46,7 @@ func NewHandler(o Options) (http.Handler, error) {
 
 	s := &server{ledger: o.Ledger, log: o.Logger, backend: o}
 	mux := http.NewServeMux()
-	for _, routes := range []func(*http.ServeMux){s.hostRoutes, s.jobRoutes, s.runRoutes, s.inboxRoutes, s.databaseRoutes, s.pauseRoutes, s.wakeRoutes} {
+	for _, routes := range []func(*http.ServeMux){s.hostRoutes, s.jobRoutes, s.runRoutes, s.inboxRoutes, s.databaseRoutes, s.ledgerRoutes, s.pauseRoutes, s.wakeRoutes} {
 		routes(mux)
 	}
 	mux.Handle("/", s.answer(func(r *http.Request) (any, error) {
@@ -83,10 +84,15 @@ func (s *server) fail(w http.ResponseWriter, r *http.Request, err error) {
 func (s *server) failure(r *http.Request, err error) *api.Error {
 	var failure *api.Error
 	var bad *agentdb.Error
+	var target *ledger.TargetError
 	switch {
 	case errors.As(err, &failure):
 	case errors.As(err, &bad):
 		failure = &api.Error{Status: http.StatusUnprocessableEntity, Message: bad.Text()}
+	case errors.As(err, &target):
+		failure = &api.Error{Status: http.StatusUnprocessableEntity, Message: target.Message}
+	case errors.As(err, new(*ledger.ReadOnlyError)):
+		failure = &api.Error{Status: http.StatusConflict, Message: err.Error()}
 	case errors.As(err, new(*agentdb.QuarantinedError)):
 		failure = &api.Error{Status: http.StatusConflict, Message: err.Error()}
 	case errors.Is(err, ledger.ErrNotFound):

@@ -11,7 +11,8 @@ import (
 // was wrong.
 type Host interface {
 	Status(ctx context.Context) (api.Status, error)
-	Doctor(ctx context.Context) ([]api.Check, error)
+	// Doctor checks all that would stop a run; offline asks nothing of the network.
+	Doctor(ctx context.Context, offline bool) ([]api.Check, error)
 	// Reload reads the configuration again and puts it into force.
 	Reload(ctx context.Context) (api.Reload, error)
 	// Notify sends a text to a channel at once.
@@ -29,7 +30,9 @@ func (s *server) hostRoutes(mux *http.ServeMux) {
 
 func (s *server) status(r *http.Request) (any, error) { return s.backend.Host.Status(r.Context()) }
 
-func (s *server) doctor(r *http.Request) (any, error) { return s.backend.Host.Doctor(r.Context()) }
+func (s *server) doctor(r *http.Request) (any, error) {
+	return s.backend.Host.Doctor(r.Context(), r.URL.Query().Get("offline") != "")
+}
 
 func (s *server) reload(r *http.Request) (any, error) { return s.backend.Host.Reload(r.Context()) }
 

@@ -1,0 +1,67 @@
+package agent
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"rouse/agentdb/ledger"
+	"rouse/internal/nofollow"
+)
+
+// What the host itself looks at for a run is not behind a link that an agent could have made: the files that
+// start it, what it is expected to make, what its conditions ask for, its folder.
+func TestHostFollowsNoLinkOfAgents(t *testing.T) {
+	t.Parallel()
+	dir, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := func(name string) string { return filepath.Join(dir, filepath.FromSlash(name)) }
+	err = errors.Join(os.MkdirAll(at("work/in"), 0o700), os.MkdirAll(at("out"), 0o700), os.WriteFile(at("work/in/a.csv"), []byte("x"), 0o600),
+		os.WriteFile(at("out/a.csv"), []byte("x"), 0o600), os.WriteFile(at("out/go.mod"), []byte("module secret"), 0o600), os.Symlink(at("out"), at("work/link")), os.Symlink(at("work"), at("owners")))
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	b := nofollow.NewBoundary(at("work"))
+	for path, behind := range map[string]bool{at("work/in/a.csv"): false, at("owners/in/a.csv"): false, at("work/link/a.csv"): true, at("owners/link/a.csv"): true} {
+		info, err := os.Stat(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+
+		why, err := fileChanged(t.Context(), b, ledger.File{Path: path, Size: info.Size(), ModTime: info.ModTime()})
+		if err != nil || strings.Contains(why, "is a link") != behind {
+			t.Errorf("%s as a file that starts a run: %q, %v", path, why, err)
+		}
+		if _, err := contentHash(t.Context(), b, path); (err != nil) != behind {
+			t.Errorf("%s is hashed: %v", path, err)
+		}
+		if why := fileUnmet(b, path, time.Time{}); (why != "") != behind {
+			t.Errorf("%s as an expected file: %q", path, why)
+		}
+		if o, ok := statOutput(t.Context(), b, path); ok == behind || ok && o.Path != at("work/in/a.csv") {
+			t.Errorf("%s as an output: %+v %t", path, o, ok)
+		}
+
+		for _, pattern := range []string{path, filepath.Join(filepath.Dir(path), "*.csv")} {
+			if found, err := findFile(t.Context(), b, pattern); (found == "") != behind || err != nil {
+				t.Errorf("%s as a condition: %q %v", pattern, found, err)
+			}
+		}
+	}
+
+	if found, err := findFile(t.Context(), b, at("work/**/go.mod")); found != "" || err != nil {
+		t.Errorf("a pattern led to %q, %v", found, err)
+	}
+	if text := described(b, at("work/link")); text != "" {
+		t.Errorf("a prompt tells of what is behind a link: %s", text)
+	}
+	if err := (task{agent: Agent{Workdir: at("work/link/new")}, boundary: b}).makeWorkdir(); err == nil {
+		t.Error("a workdir was made behind a link")
+	}
+}

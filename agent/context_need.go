@@ -1,0 +1,111 @@
+package agent
+
+import (
+	"log/slog"
+	"maps"
+	"os"
+	"slices"
+
+	"rouse/agent/loop"
+	"rouse/agent/loop/memory"
+	"rouse/agentdb/ledger"
+)
+
+// leastHistory is how many tokens of a context have to be left for what happens in a run: a call, some lines
+// of its result, and a word about it. With less, a run ends before it has done anything.
+const leastHistory = 512
+
+// ContextNeed is what the prompt and the tools of a run take of a model's context before anything has
+// happened in it, in tokens as the loop estimates them. What a database holds, and the files and rows that a
+// run begins with, come on top.
+type ContextNeed struct {
+	Agent, Job string // Job is "" for a run without a job
+	Model      string
+	Window     int // of the model
+	Prompt     int // the system prompt and the task
+	Tools      int // tokens that they take, told as briefly as the window asks for
+	ToolCount  int
+	Left       int // for the history, beside an answer; below 0 nothing is
+	Least      int // the smallest window with which something would be left
+}
+
+// Fits says whether a run can do something in the context.
+func (n ContextNeed) Fits() bool { return n.Left >= leastHistory }
+
+// Starts says whether the model is asked at all.
+func (n ContextNeed) Starts() bool { return n.Left > 0 }
+
+// ContextNeeds are those of each job that asks a model, and of each agent without one, sorted by their names.
+// Models whose context nobody knows are left out.
+func ContextNeeds(p Plan) ([]ContextNeed, error) {
+	programs, err := newPrograms("")
+	if err != nil {
+		return nil, err
+	}
+
+	// Nothing is called with these tools: they are only told of, for which no ledger is needed.
+	r := &Runner{log: slog.New(slog.DiscardHandler), programs: programs, specs: Specs()}
+	// An agent that never ran has no workdir yet.
+	folder, err := os.MkdirTemp("", "rouse-context-")
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = os.RemoveAll(folder) }()
+
+	var out []ContextNeed
+	for _, name := range slices.Sorted(maps.Keys(p.Agents)) {
+		runs := []ledger.Run{{Agent: name}}
+		for _, job := range slices.Sorted(maps.Keys(p.Jobs)) {
+			if p.Jobs[job].Agent == name {
+				runs = append(runs, ledger.Run{Agent: name, Job: job})
+			}
+		}
+
+		for _, run := range runs {
+			t, err := p.resolve(run)
+			if err != nil || !t.needsModel() || t.model == nil || t.model.Window <= 0 {
+				continue //nolint:nilerr // what is not configured is no question of its context
+			}
+
+			t.baseDir = folder
+			n, err := r.contextNeed(t)
+			if err != nil {
+				return nil, err
+			}
+			out = append(out, n)
+		}
+	}
+
+	return out, nil
+}
+
+// contextNeed measures the prompt and the tools of a task.
+func (r *Runner) contextNeed(t task) (ContextNeed, error) {
+	t.board, t.reducer = &memory.Board{}, newReducer(t)
+	t.project = projectFolder(t.boundary, t.agent.Workdir, redactor(t.secrets).Replace, t.promptPart)
+	registry, err := r.tools(t, ledger.Attempt{})
+	if err != nil {
+		return ContextNeed{}, err
+	}
+
+	told := registry.ModelTools()
+	n := ContextNeed{Agent: t.agent.Name, Job: t.job.Name, Model: t.model.Name, Window: t.model.Window, Tools: loop.ToolTokens(told), ToolCount: len(told)}
+	system, task := loop.TextTokens(systemPrompt(t)), loop.TextTokens(t.job.Prompt)
+	skills, err := t.agent.Skills.Prompt(t.agent.Skills.Style)
+	if err == nil { // a skill that cannot be read ends the run, with a reason of its own
+		system += loop.TextTokens(skills)
+	}
+
+	n.Prompt = system + task
+	n.Left = loop.HistoryRoom(n.Window, t.model.MaxOutput, n.Prompt+n.Tools)
+
+	shortest := listingsOf(t, registry)
+	least := min(n.Tools, loop.ToolTokens(shortest[len(shortest)-1].apply(registry).ModelTools()))
+	for n.Least = windowStep; loop.HistoryRoom(n.Least, t.model.MaxOutput, n.Prompt+least) < leastHistory; n.Least += windowStep {
+	}
+
+	return n, nil
+}
+
+// windowStep is what a suggested window is a multiple of.
+const windowStep = 512

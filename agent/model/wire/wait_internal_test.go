@@ -1,0 +1,33 @@
+package wire
+
+import (
+	"testing"
+	"time"
+)
+
+// What servers write of how long to wait, in their own words.
+func TestNamedWait(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 11, 30, 22, 30, 0, 0, time.UTC)
+	for said, want := range map[string]time.Duration{
+		"Rate limit reached for gpt-5 on requests per day (RPD): Limit 200, Used 200. Please try again in 7m12s. Visit us.": 7*time.Minute + 12*time.Second,
+		"Please try again in 6h13m20.5s.":                          6*time.Hour + 13*time.Minute + 20500*time.Millisecond,
+		"Please try again in 20ms.":                                20 * time.Millisecond,
+		"Try again in 2 hours and 5 minutes":                       2*time.Hour + 5*time.Minute,
+		"retry after 90 seconds":                                   90 * time.Second,
+		"The limit resets in 3 days":                               72 * time.Hour,
+		"You will regain access on 2026-12-01 at 00:00 UTC.":       90 * time.Minute,
+		"You will regain access on 2026-12-01.":                    90 * time.Minute,
+		"You will regain access on 2026-11-01.":                    0,
+		"You will regain access on 2026-31-31.":                    0,
+		"try again in 99999999999999999999999999h":                 0,
+		"try again in 900d":                                        longestNamed,
+		"try again in a while":                                     0,
+		"Your prompt has 7m words; try again":                      0,
+		"You exceeded your current quota, please check your plan.": 0,
+	} {
+		if got := namedWait(said, now); got != want {
+			t.Errorf("%q: %s, want %s", said, got, want)
+		}
+	}
+}

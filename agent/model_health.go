@@ -1,0 +1,258 @@
+package agent
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/sony/gobreaker/v2"
+
+	"rouse/agent/loop"
+	"rouse/agent/model"
+	"rouse/agentdb/ledger"
+	"rouse/internal/domain"
+	"rouse/internal/text"
+)
+
+const (
+	circuitOpen    = 5 * time.Minute // how long a model that failed is left alone, where another can answer
+	firstPause     = time.Hour       // of a model whose provider does not say when there is more
+	longestPause   = 24 * time.Hour
+	maxPauseReason = 300 // characters
+)
+
+// modelHealth knows which models it is of no use to ask now: those whose provider's quota is spent, and,
+// where a fallback can answer, those that were just found dead. It may be used by many goroutines.
+type modelHealth struct {
+	mu       sync.Mutex
+	circuits map[string]*circuit
+	down     map[string]time.Time         // since when a model has not answered, by name
+	pauses   map[string]ledger.ModelPause // of models that have not answered since, by name
+}
+
+// circuit is that of one model. It is closed while the model answers; a failure opens it, and after
+// circuitOpen one run at a time may try.
+type circuit struct {
+	model   *Model // as it is configured; another configuration begins anew
+	breaker *gobreaker.TwoStepCircuitBreaker[any]
+	why     string // it was opened
+}
+
+// errNoVerdict tells a circuit that an attempt ended without showing how its model is.
+var errNoVerdict = errors.New("nothing is known of the model")
+
+func newModelHealth(pauses []ledger.ModelPause) *modelHealth {
+	h := &modelHealth{circuits: map[string]*circuit{}, down: map[string]time.Time{}, pauses: map[string]ledger.ModelPause{}}
+	for _, p := range pauses {
+		h.pauses[p.Model] = p
+	}
+	return h
+}
+
+// pausedModel is the pause that keeps all of these models from being asked at an instant; of several,
+// the one that ends first.
+func (h *modelHealth) pausedModel(models []*Model, now time.Time) (first ledger.ModelPause, paused bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+
+	for _, m := range models {
+		p, ok := h.pauses[m.Name]
+		if !ok || !now.Before(p.Until) {
+			return ledger.ModelPause{}, false
+		}
+		if !paused || p.Until.Before(first.Until) {
+			first, paused = p, true
+		}
+	}
+	return first, paused
+}
+
+// admit is allow for the model at an index. The last one has no circuit: nobody could answer in its place.
+func (h *modelHealth) admit(models []*Model, i int) (done func(error), why string, ok bool) {
+	if i == len(models)-1 {
+		return nil, "", true
+	}
+	return h.allow(models[i])
+}
+
+// allow asks the circuit of a model. With ok it may be asked, and done is told once what came of it; else
+// why says what keeps it from being asked.
+func (h *modelHealth) allow(m *Model) (done func(error), why string, ok bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+
+	c := h.circuits[m.Name]
+	if c == nil || c.model != m {
+		c = &circuit{model: m, breaker: gobreaker.NewTwoStepCircuitBreaker[any](gobreaker.Settings{
+			Name: m.Name, MaxRequests: 1, Timeout: circuitOpen,
+			// The model was asked several times before its run gave up.
+			ReadyToTrip: func(n gobreaker.Counts) bool { return n.ConsecutiveFailures > 0 },
+			IsExcluded:  func(err error) bool { return errors.Is(err, errNoVerdict) },
+		})}
+		h.circuits[m.Name] = c
+	}
+
+	report, err := c.breaker.Allow()
+	if err != nil {
+		return nil, c.why, false
+	}
+
+	return func(err error) {
+		if err != nil && !errors.Is(err, errNoVerdict) {
+			h.mu.Lock()
+			c.why = text.Truncate(err.Error(), maxPauseReason)
+			h.mu.Unlock()
+		}
+		report(err)
+	}, "", true
+}
+
+// answered notes that a model answers. paused says that its pause is over with that.
+func (h *modelHealth) answered(name string) (paused bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+
+	delete(h.down, name)
+	_, paused = h.pauses[name]
+	delete(h.pauses, name)
+	return paused
+}
+
+// downSince notes that a model cannot be reached, and returns since when.
+func (h *modelHealth) downSince(name string, now time.Time) time.Time {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+
+	if h.down[name].IsZero() {
+		h.down[name] = now
+	}
+	return h.down[name]
+}
+
+// pause makes the pause of a model whose provider's quota is spent: until the time that it says, else
+// for an hour, twice as long each time in a row. set is false while it is paused already, by another run.
+func (h *modelHealth) pause(name string, e *model.Error, now time.Time) (p ledger.ModelPause, set bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+
+	before := h.pauses[name]
+	if now.Before(before.Until) {
+		return before, false
+	}
+
+	long := e.RetryAfter
+	if long <= 0 {
+		long = min(firstPause<<min(before.Tries, 5), longestPause)
+	}
+
+	p = ledger.ModelPause{Model: name, Since: before.Since, Until: now.Add(long), Tries: before.Tries + 1, Reason: text.Truncate(e.Error(), maxPauseReason)}
+	if p.Since.IsZero() {
+		p.Since = now
+	}
+	h.pauses[name] = p
+	return p, true
+}
+
+// quotaSpent says whether a failure means that the model is not to be asked for longer than a run waits.
+func quotaSpent(e *model.Error) bool {
+	return e.Kind == model.KindQuota || e.Kind == model.KindRateLimited && e.RetryAfter > loop.MaxRetryWait
+}
+
+// modelAnswered notes that the model of a run has answered.
+func (r *Runner) modelAnswered(ctx context.Context, m *Model) {
+	if !r.health.answered(m.Name) {
+		return
+	}
+	if err := r.ledger.ResumeModel(context.WithoutCancel(ctx), m.Name); err != nil {
+		r.log.Warn("that a model answers again could not be recorded", "model", m.Name, "error", err)
+	}
+}
+
+// modelFailed notes that the model of a run has failed for good. One whose provider's quota is spent is
+// paused, and its owner is told with the first of such pauses in a row.
+func (r *Runner) modelFailed(ctx context.Context, run ledger.Run, t task, m *Model, failure error) {
+	var e *model.Error
+	if !errors.As(failure, &e) || !quotaSpent(e) {
+		return
+	}
+
+	clean := *e
+	clean.Message = redactor(t.secrets).Replace(e.Message)
+	p, set := r.health.pause(m.Name, &clean, time.Now())
+	if !set {
+		return
+	}
+
+	ctx = context.WithoutCancel(ctx)
+	var notices []ledger.Notice
+	if p.Tries == 1 {
+		notices = r.quotaSpentNotices(ctx, run, t, p)
+	}
+
+	r.log.Warn("a model is paused", "model", m.Name, "until", p.Until, "reason", p.Reason)
+	if err := r.ledger.PauseModel(ctx, p, notices...); err != nil {
+		r.log.Error("the pause of a model could not be recorded; it holds until the daemon ends", "model", m.Name, "error", err)
+	}
+}
+
+// postponement lets a run wait for its model that nobody watches, and that no model has answered yet:
+// nothing was done that another try would do again. nil: it ends as it has.
+func (r *Runner) postponement(run ledger.Run, t task, res loop.Result) *ledger.Postponement {
+	var e *model.Error
+	switch {
+	case !t.unattended || t.answered || res.Answered > 0 || !errors.As(res.Failure, &e):
+		return nil
+	case res.Outcome != domain.OutcomeError && res.Outcome != domain.OutcomeTimeout:
+		return nil
+	case e.Kind != model.KindUnavailable && e.Kind != model.KindRateLimited && e.Kind != model.KindQuota:
+		return nil
+	}
+
+	now, m := time.Now(), t.relay.model()
+	if p, paused := r.health.pausedModel(t.relay.models, now); paused {
+		return &ledger.Postponement{Until: p.Until} // its owner was told when the pause began
+	}
+
+	since := r.health.downSince(m.Name, now)
+	out := &ledger.Postponement{}
+	if run.Postponements == 0 {
+		out.Notices = unreachableNotices(run, t, m, since, res.Error)
+	}
+	return out
+}
+
+// PausedModels are the models that nobody asks now, because their provider's quota is spent.
+func (r *Runner) PausedModels(now time.Time) []ledger.ModelPause { return r.health.current(now) }
+
+// PausedModel is the pause that keeps the model of a job, and its fallbacks, from being asked now.
+func (r *Runner) PausedModel(job string, now time.Time) (ledger.ModelPause, bool) {
+	t, err := r.plan.Load().resolve(ledger.Run{Job: job})
+	if err != nil || t.relay == nil || !t.needsModel() {
+		return ledger.ModelPause{}, false
+	}
+	return r.health.pausedModel(t.relay.models, now)
+}
+
+func (h *modelHealth) current(now time.Time) []ledger.ModelPause {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+
+	var out []ledger.ModelPause
+	for _, p := range h.pauses {
+		if now.Before(p.Until) {
+			out = append(out, p)
+		}
+	}
+	slices.SortFunc(out, func(a, b ledger.ModelPause) int { return cmp.Compare(a.Model, b.Model) })
+	return out
+}
+
+// pausedText says of a pause what it is, when it ends, and how to ask before that.
+func pausedText(p ledger.ModelPause) string {
+	return fmt.Sprintf("model_paused: the model %s is not asked until %s, for its provider's quota is spent; a run that is started manually asks it at once: %s",
+		p.Model, p.Until.UTC().Format(time.RFC3339), p.Reason)
+}

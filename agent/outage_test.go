@@ -1,0 +1,104 @@
+package agent_test
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"rouse/agent"
+	"rouse/agent/model"
+	"rouse/agent/model/modeltest"
+	"rouse/agentdb/ledger"
+	"rouse/internal/domain"
+)
+
+// pipedPaid is paid in a bubble.
+func pipedPaid(t *testing.T, turns ...modeltest.Turn) *bench {
+	t.Helper()
+	b := piped(t, "openai", turns...)
+	clerk := b.plan.Agents["clerk"]
+	clerk.Database, clerk.Model.Price, clerk.Model.MaxOutput = false, price, 10_000
+	clerk.Allow = []string{"todo", "complete"}
+	b.plan.Agents["clerk"] = clerk
+	b.plan.Jobs["books"] = agent.Job{Name: "books", Agent: "clerk", Prompt: "Do the books."}
+	return b
+}
+
+// A server that takes requests and answers none costs their input at most, once for each, and all of it
+// is marked as estimated; what later runs are refused for begins with what went wrong.
+func TestOutageIsEstimated(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := pipedPaid(t, modeltest.Turn{Close: true})
+		id := b.triggered(domain.TriggerManual)
+		res := b.run(id)
+		asked := int64(len(b.server.Requests()))
+		if u := res.Usage; asked != 4 || u.TokensOut != 0 || u.TokensIn < 50*asked || u.TokensIn > 1000*asked || u.EstimatedTokens != u.TokensIn || u.EstimatedMicroUSD != u.CostMicroUSD {
+			t.Fatalf("%d requests: %+v", asked, u)
+		}
+
+		s := b.spent(b.ledger, ledger.ScopeDaemon, "")
+		if s.EstimatedTokens != res.Usage.TokensIn || s.EstimatedTokens != s.Tokens || s.EstimatedMicroUSD != s.CostMicroUSD || s.ReservedTokens != 0 || !strings.Contains(s.EstimatedWhy, "cannot be reached") {
+			t.Errorf("the day: %+v", s)
+		}
+		if steps, err := b.ledger.Steps(t.Context(), id); err != nil || len(steps) != 1 || steps[0].Usage.EstimatedTokens != s.Tokens {
+			t.Errorf("steps: %+v (%v)", steps, err)
+		}
+
+		if err := b.ledger.Finish(t.Context(), ledger.Attempt{Run: id, Number: 1}, res); err != nil {
+			t.Fatal(err)
+		}
+		if run, err := b.ledger.Run(t.Context(), id); err != nil || run.Usage.EstimatedMicroUSD != s.CostMicroUSD {
+			t.Errorf("the run: %+v (%v)", run.Usage, err)
+		}
+
+		// The next one has no room beside what was estimated, and would have without that.
+		b.plan.Budget = agent.Budget{Tokens: 10_000 + s.Tokens - 1}
+		next := b.run(b.triggered(domain.TriggerManual))
+		if next.Outcome != domain.OutcomeBudget || !strings.HasPrefix(next.Error, "run 1: the model server") || !strings.Contains(next.Error, "without them there would be room: the day's budget of the daemon") {
+			t.Errorf("%+v", next)
+		}
+
+		// A day that is used up without that is told first.
+		b.plan.Budget = agent.Budget{Tokens: 100}
+		next = b.run(b.triggered(domain.TriggerManual))
+		if next.Outcome != domain.OutcomeBudget || !strings.HasPrefix(next.Error, "the day's budget of the daemon") || !strings.Contains(next.Error, "are estimated") {
+			t.Errorf("%+v", next)
+		}
+	})
+}
+
+// A failure after which there is no room to ask again is what the run tells first.
+func TestFailureBeforeBudget(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := pipedPaid(t, modeltest.Turn{Close: true})
+		b.plan.Budget = agent.Budget{Tokens: 10_600}
+		res := b.run(b.triggered(domain.TriggerManual))
+		if len(b.server.Requests()) == 4 || res.Outcome != domain.OutcomeBudget || !strings.HasPrefix(res.Error, "the model server ") ||
+			!strings.Contains(res.Error, "and there is no budget to ask again: ") {
+			t.Errorf("%d requests: %+v", len(b.server.Requests()), res)
+		}
+	})
+}
+
+// What a server had said before it broke off settles the input; what arrived is counted of the answer.
+func TestOutageAfterABeginning(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		text := strings.Repeat("word ", 40)
+		cut := func(stream []byte) ([]byte, bool) {
+			return stream[:bytes.Index(stream, []byte("event: message_delta"))], true
+		}
+		b := piped(t, "anthropic", modeltest.Turn{Text: text, Usage: model.Usage{Input: 77, Output: 3}, Damage: cut})
+		clerk := b.plan.Agents["clerk"]
+		clerk.Database, clerk.Model.MaxOutput = false, 10_000
+		b.plan.Agents["clerk"] = clerk
+		b.plan.Jobs["books"] = agent.Job{Name: "books", Agent: "clerk", Prompt: "Do the books."}
+		res := b.run(b.triggered(domain.TriggerManual))
+		if n := int64(len(b.server.Requests())); n != 4 || res.Usage.TokensIn != n*77 || res.Usage.TokensOut != n*int64(len(text)/4) || res.Usage.EstimatedTokens != res.Usage.TokensIn+res.Usage.TokensOut {
+			t.Errorf("%d requests: %+v", n, res.Usage)
+		}
+	})
+}

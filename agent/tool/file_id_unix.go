@@ -1,0 +1,24 @@
+//go:build unix && !linux
+
+package tool
+
+import (
+	"os"
+	"syscall"
+
+	"rouse/agentdb/ledger"
+)
+
+// fileID is the identity of what is at a path, links not followed; zero where there is nothing.
+func fileID(path string) ledger.FileID {
+	info, err := os.Lstat(path)
+	if err != nil {
+		return ledger.FileID{}
+	}
+
+	s, ok := info.Sys().(*syscall.Stat_t)
+	if !ok {
+		return ledger.FileID{}
+	}
+	return ledger.FileID{Device: uint64(s.Dev), Inode: uint64(s.Ino)} //nolint:unconvert // their widths differ between systems
+}

@@ -1,0 +1,76 @@
+package tool_test
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"rouse/agent/tool"
+)
+
+// The names are those that git itself refuses in a tree, by its protection of paths.
+func TestIsGitName(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{".git", ".GIT", ".Git", ".git.", ".git ", ".git. .", "git~1", "GIT~1", ".git::$INDEX_ALLOCATION", ".git:x", `.git\config`, ".g\u200cit", "\ufeff.git", ".gi\u202et", ".git\u206f "} {
+		if !tool.IsGitName(name) {
+			t.Errorf("%+q is none", name)
+		}
+	}
+	for _, name := range []string{"git", ".gitignore", ".gitattributes", ".github", "a.git", "git~", "git~12", ". git", "disarmed-git-1", "", "."} {
+		if tool.IsGitName(name) {
+			t.Errorf("%+q is one", name)
+		}
+	}
+}
+
+// Nothing of a repository is written, and no folder becomes one, also by way of links; all of it can be read
+// that is no secret.
+func TestGitStructure(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	for _, name := range []string{"own/.git/HEAD", "pile/HEAD", "pile/objects/x", "pile/refs/x", "part/HEAD", "tools/objects/x", "tools/refs/x", "tools/x"} {
+		if err := errors.Join(os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o755), os.WriteFile(filepath.Join(dir, name), []byte("ref: refs/heads/main\n"), 0o600)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, to := range map[string]string{"door": "own/.git", "way": "part", "back": "pile/objects"} {
+		if err := os.Symlink(to, filepath.Join(dir, name)); err != nil {
+			t.Skip("needs links")
+		}
+	}
+
+	roots, err := tool.NewRoots(dir, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	may := func(path string, write bool) bool {
+		p, err := roots.Resolve(path, write)
+		if err == nil {
+			defer p.Close()
+		}
+		var refused *tool.PathError
+		if err != nil && (!errors.As(err, &refused) || !strings.Contains(err.Error(), "git")) {
+			t.Errorf("%s: %v", path, err)
+		}
+		return err == nil
+	}
+
+	for _, path := range []string{"own/.git/HEAD", "own/.git/new", "own/.git", "new/.git", "a/b/.GIT/x", "door/commondir", "door/info/attributes", "pile/config", "pile/deep/x", "pile/objects/x", "back/x",
+		"part/objects/x", "part/refs", "part/commondir", "way/objects/x", "HEAD", "tools/HEAD", "new/HEAD", "new/commondir", "part/HEAD"} {
+		if may(path, true) {
+			t.Errorf("%s may be written", path)
+		}
+	}
+	for _, path := range []string{"own/x", "part/config", "part/sub/objects/x", "tools/objects/y", "tools/config", "refs/x", "objects/x", ".gitignore", ".gitattributes", "head/x", "door.txt"} {
+		if !may(path, true) {
+			t.Errorf("%s may not be written", path)
+		}
+	}
+	for _, path := range []string{"own/.git/HEAD", "pile/HEAD", "door/HEAD"} {
+		if !may(path, false) {
+			t.Errorf("%s may not be read", path)
+		}
+	}
+}

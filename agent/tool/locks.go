@@ -1,0 +1,99 @@
+package tool
+
+import (
+	"context"
+	"fmt"
+	"hash/fnv"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/gofrs/flock"
+)
+
+// lockFiles is how many files the locks of all paths share: few enough to stay for ever, for a lock file
+// that is removed while somebody waits for it locks nothing, and enough that two paths seldom meet.
+const lockFiles = 256
+
+// Locks make the changes of one path take turns, from the reading of what it holds to the rename: in this
+// process and, with a folder, among all processes that use the same one.
+type Locks struct {
+	folder string
+	turns  [lockFiles]chan struct{} // each holds one element, which whoever has the turn has taken out
+}
+
+// NewLocks keeps its lock files in a folder that is made when it is needed, and that no agent may reach;
+// "" locks within this value alone. A nil *Locks locks nothing.
+func NewLocks(folder string) *Locks {
+	l := &Locks{folder: folder}
+	for i := range l.turns {
+		l.turns[i] = make(chan struct{}, 1)
+		l.turns[i] <- struct{}{}
+	}
+	return l
+}
+
+// Acquire waits for the turn of a path, in the form that Roots.Canonical gives it. Whoever holds one must not
+// ask for another: two paths may share a lock. A *PathError says that ctx ended meanwhile; every other error
+// is the host's.
+func (l *Locks) Acquire(ctx context.Context, path string) (release func(), err error) {
+	if l == nil {
+		return func() {}, nil
+	}
+
+	sum := fnv.New32a()
+	_, _ = sum.Write([]byte(strings.ToLower(path))) // some file systems tell no case; elsewhere this only shares a lock
+	n := sum.Sum32() % lockFiles
+
+	select {
+	case <-l.turns[n]:
+	case <-ctx.Done():
+		return nil, notWaitedFor(ctx, path)
+	}
+
+	unlock, err := l.lockFile(ctx, path, fmt.Sprintf("file-%02x", n))
+	if err != nil {
+		l.turns[n] <- struct{}{}
+		return nil, err
+	}
+
+	return func() {
+		unlock()
+		l.turns[n] <- struct{}{}
+	}, nil
+}
+
+// lockFile waits until no other process has a lock file. The system releases it with its process.
+func (l *Locks) lockFile(ctx context.Context, path, name string) (unlock func(), err error) {
+	if l.folder == "" {
+		return func() {}, nil
+	}
+	if err := os.MkdirAll(l.folder, 0o700); err != nil {
+		return nil, fmt.Errorf("the folder for locks cannot be made: %w", err)
+	}
+
+	file := flock.New(filepath.Join(l.folder, name), flock.SetPermissions(0o600))
+	unlock = func() { _ = file.Unlock() } // which closes it: nothing is left that could hold the lock
+
+	// The system's queue is fair, and cannot be left: who gives up releases the lock once it comes.
+	locked := make(chan error, 1)
+	go func() { locked <- file.Lock() }()
+	select {
+	case err := <-locked:
+		if err != nil {
+			return nil, fmt.Errorf("a change of a file cannot be kept apart from those of other processes: %w", err)
+		}
+		return unlock, nil
+	case <-ctx.Done():
+		go func() {
+			if <-locked == nil {
+				unlock()
+			}
+		}()
+		return nil, notWaitedFor(ctx, path)
+	}
+}
+
+func notWaitedFor(ctx context.Context, path string) error {
+	return &PathError{KindExecutionError, fmt.Sprintf("another change of %s was being made, and this one was ended while it waited: %v", filepath.Base(path), context.Cause(ctx))}
+}

@@ -1,0 +1,436 @@
+package shell
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"rouse/agent/tool"
+	"rouse/internal/nofollow"
+	"rouse/internal/text"
+)
+
+// What an approval covers at most. Beyond these bounds it holds for one call, and says what it does not cover.
+const (
+	maxNamedFiles   = 64       // that lie where an agent can write
+	maxMentions     = 5_000    // texts in a command line that could be a path, each time that it is looked through
+	maxApprovedFile = 16 << 20 // bytes
+	maxFolderFiles  = 2_000    // entries of a folder, over all levels
+	maxFolderBytes  = 16 << 20 // of all of its files
+	maxShownFile    = 8 << 10  // bytes of a file that its owner is shown
+	maxBases        = 16       // folders from which relative paths are tried
+	maxNeighbours   = 200      // files beside an approved one that its copy is given as links
+)
+
+// namedFile is a file or a folder that a command line names and that lies where an agent can write.
+type namedFile struct {
+	Path   string `json:"path"`             // with the owner's links resolved
+	Kind   string `json:"kind"`             // file, folder, link
+	SHA256 string `json:"sha256,omitempty"` // of its content; "" when it is too large to be bound
+	Size   int64  `json:"size,omitempty"`   // bytes; of a folder: of all of its files
+	Target string `json:"target,omitempty"` // of a link
+
+	written string      // as the command line names it
+	copied  bool        // a copy may stand in its place
+	secret  bool        // by its name: what it holds is not shown
+	mode    fs.FileMode // of a file
+	content []byte      // of a small file
+	copyAs  string      // where the copy is; "" when there is none
+}
+
+// The kinds of a namedFile.
+const (
+	kindFile   = "file"
+	kindFolder = "folder"
+	kindLink   = "link"
+)
+
+// unapprovableError says why nobody can be asked to approve a command.
+type unapprovableError struct{ why string }
+
+func (e *unapprovableError) Error() string { return e.why }
+
+// fileBinder finds the files of a command line. The host never follows a link at or below a folder in which
+// agents can write: whoever made it could lead the program elsewhere after the approval.
+type fileBinder struct {
+	writable nofollow.Boundary // folders in which an agent or a stranger can write
+	bases    []string          // where relative paths begin
+	files    []*namedFile
+	known    map[string]*namedFile // by path
+	mentions int
+	copies   string // a folder for copies; "" makes none
+	err      error
+}
+
+// bindFiles finds, and reads, the files that a command line names. With copies it keeps what it has read in
+// that folder. The error is an *unapprovableError, or the system's.
+func (h *Launcher) bindFiles(l commandLine, copies string) (*fileBinder, error) {
+	b := &fileBinder{writable: h.Writable, bases: []string{h.Roots.Workdir()}, known: map[string]*namedFile{}, copies: copies}
+	// A named folder may be where the other paths begin (cd X, make -C X): they are tried from there, too.
+	for known := -1; known != len(b.bases) && b.err == nil; {
+		known = len(b.bases)
+		l.renamed(b.note)
+	}
+
+	for i := range b.files {
+		if b.err == nil {
+			b.err = b.read(i)
+		}
+	}
+	if b.err == nil && copies == "" {
+		b.err = b.missingScript(l)
+	}
+
+	slices.SortFunc(b.files, func(x, y *namedFile) int { return cmp.Compare(x.Path, y.Path) })
+	return b, b.err
+}
+
+// note notes the file of a mention.
+func (b *fileBinder) note(m mention) (string, bool) {
+	if b.mentions++; b.mentions > maxMentions && b.err == nil {
+		b.err = &unapprovableError{"it has more words than can be looked at for the files that they name; write a shorter one"}
+	}
+	if b.err != nil || m.path == "" || strings.ContainsRune(m.path, 0) {
+		return "", false
+	}
+
+	for _, base := range b.bases {
+		path := m.path
+		if !filepath.IsAbs(path) {
+			path = filepath.Join(base, path)
+		}
+
+		paths := []string{path}
+		if strings.ContainsAny(path, "*?[") { // a shell expands it to what is there
+			if found, err := filepath.Glob(path); err == nil {
+				paths, m.fixed = append(paths, found...), true
+			}
+		}
+		for _, path := range paths {
+			b.notePath(path, m)
+		}
+	}
+	return "", false
+}
+
+func (b *fileBinder) notePath(path string, m mention) {
+	path, err := b.writable.Resolve(path)
+	if err != nil || b.err != nil || !b.writable.Covers(path) {
+		return
+	}
+	if f := b.known[path]; f != nil {
+		f.copied = f.copied || !m.fixed && f.Kind == kindFile
+		return
+	}
+
+	f, err := b.inspect(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return
+	case err != nil:
+		b.err = err
+		return
+	case f.Kind == kindLink && !m.fixed:
+		b.err = &unapprovableError{fmt.Sprintf("%s is a link in a folder where agents can write, and could lead elsewhere by then; name the file that is meant", text.Visible(m.path))}
+		return
+	case len(b.files) == maxNamedFiles:
+		b.err = &unapprovableError{fmt.Sprintf("it names more than %d files that agents can change, and nobody could look at them all", maxNamedFiles)}
+		return
+	}
+
+	f.written, f.copied = m.path, !m.fixed && f.Kind == kindFile
+	b.files, b.known[path] = append(b.files, f), f
+	if f.Kind == kindLink { // the command may change it, or go through it
+		target := f.Target
+		if !filepath.IsAbs(target) {
+			target = filepath.Join(filepath.Dir(path), target)
+		}
+		b.notePath(target, mention{m.path, true})
+	}
+	if f.Kind == kindFolder && len(b.bases) < maxBases && !slices.Contains(b.bases, path) {
+		b.bases = append(b.bases, path)
+	}
+}
+
+// inspect says what lies at a path below a writable folder.
+func (b *fileBinder) inspect(path string) (*namedFile, error) {
+	f := &namedFile{Path: path, secret: tool.IsSecretPath(b.writable.Within(path))}
+	root, name, err := b.openFolder(path)
+	if err != nil {
+		return nil, err
+	}
+	defer root.Close()
+
+	info, err := root.Lstat(name)
+	if err != nil {
+		return nil, fs.ErrNotExist // also what has an impossible name: no program will find it
+	}
+
+	switch f.mode = info.Mode(); {
+	case f.mode.IsRegular():
+		f.Kind, f.Size = kindFile, info.Size()
+	case f.mode.IsDir():
+		f.Kind = kindFolder
+	case f.mode.Type() == fs.ModeSymlink:
+		f.Kind = kindLink
+		if f.Target, err = root.Readlink(name); err != nil {
+			return nil, err
+		}
+	default:
+		return nil, &unapprovableError{f.Path + " is neither a file nor a folder; what comes out of it could not be shown"}
+	}
+
+	return f, nil
+}
+
+// openFolder opens the folder of a path, through none of the links that agents can make.
+func (b *fileBinder) openFolder(path string) (root *os.Root, name string, err error) {
+	root, err = b.writable.OpenRoot(filepath.Dir(path))
+	switch {
+	case errors.As(err, new(*nofollow.LinkError)):
+		return nil, "", &unapprovableError{path + " leads through a link in a folder where agents can write, which could lead elsewhere by then; name the file that is meant"}
+	case err != nil:
+		return nil, "", fs.ErrNotExist
+	}
+	return root, filepath.Base(path), nil
+}
+
+func errReplaced(path string) error {
+	return &unapprovableError{path + " was replaced while it was read; try again"}
+}
+
+// read reads a file, or the files of a folder, for their hash, and makes the copy.
+func (b *fileBinder) read(i int) error {
+	f := b.files[i]
+	switch f.Kind {
+	case kindLink:
+		return nil
+	case kindFolder:
+		return b.readFolder(f)
+	}
+
+	in, err := b.writable.Open(f.Path)
+	if err != nil {
+		return errReplaced(f.Path)
+	}
+	defer in.Close()
+
+	info, err := in.Stat()
+	if err != nil {
+		return err
+	}
+	if f.Size = info.Size(); f.Size > maxApprovedFile {
+		f.copied = false
+		return nil
+	}
+
+	return f.hash(in, b.copies, i)
+}
+
+// hash reads a file to its end. What is kept of it is what went into the hash.
+func (f *namedFile) hash(in io.Reader, copies string, i int) (err error) {
+	out := io.Discard
+	sum, small := sha256.New(), &boundedBuffer{max: maxShownFile}
+	if copies != "" && f.copied {
+		folder := filepath.Join(copies, fmt.Sprint(i))
+		if err := os.Mkdir(folder, 0o700); err != nil {
+			return err
+		}
+
+		f.copyAs = filepath.Join(folder, filepath.Base(f.Path))
+		file, err := os.OpenFile(f.copyAs, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o400|f.mode.Perm()&0o100)
+		if err != nil {
+			return err
+		}
+		defer file.Close()
+		out = file
+	}
+
+	f.Size, err = io.Copy(io.MultiWriter(sum, small, out), io.LimitReader(in, maxApprovedFile+1))
+	if err == nil && f.Size > maxApprovedFile {
+		err = errReplaced(f.Path)
+	}
+	f.SHA256 = hex.EncodeToString(sum.Sum(nil))
+	if f.Size <= maxShownFile {
+		f.content = small.b
+	}
+	return err
+}
+
+// boundedBuffer keeps the beginning of what is written.
+type boundedBuffer struct {
+	b   []byte
+	max int
+}
+
+func (w *boundedBuffer) Write(p []byte) (int, error) {
+	w.b = append(w.b, p[:min(len(p), w.max-len(w.b))]...)
+	return len(p), nil
+}
+
+// readFolder hashes all that lies in a folder, within bounds: names, kinds, targets of links and contents.
+func (b *fileBinder) readFolder(f *namedFile) error {
+	root, err := b.writable.OpenRoot(f.Path)
+	if err != nil {
+		return errReplaced(f.Path)
+	}
+	defer root.Close()
+
+	sum, entries := sha256.New(), 0
+	f.Size = 0
+	err = fs.WalkDir(root.FS(), ".", func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if entries++; entries > maxFolderFiles {
+			return errTooLarge
+		}
+
+		info, err := root.Lstat(filepath.FromSlash(path))
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(sum, "%d:%s,%s,", len(path), path, info.Mode().Type())
+		switch {
+		case info.Mode().Type() == fs.ModeSymlink:
+			target, err := root.Readlink(filepath.FromSlash(path))
+			fmt.Fprintf(sum, "%d:%s,", len(target), target)
+			return err
+		case !info.Mode().IsRegular():
+			return nil
+		}
+
+		if f.Size += info.Size(); f.Size > maxFolderBytes {
+			return errTooLarge
+		}
+		in, err := b.writable.Open(filepath.Join(f.Path, filepath.FromSlash(path)))
+		if err != nil {
+			return err
+		}
+		defer in.Close()
+
+		fmt.Fprintf(sum, "%d:", info.Size())
+		_, err = io.CopyN(sum, in, info.Size())
+		return err
+	})
+	if err != nil { // too large, changing, or not readable: it is not bound, and the owner is told
+		f.Size = 0
+		return nil
+	}
+
+	f.SHA256 = hex.EncodeToString(sum.Sum(nil))
+	return nil
+}
+
+var errTooLarge = errors.New("too large")
+
+// missingScript refuses a command whose script is not there: what it would run could be written after the
+// approval.
+func (b *fileBinder) missingScript(l commandLine) error {
+	for _, word := range Scripts(l.argv) {
+		path := word
+		if !filepath.IsAbs(path) {
+			path = filepath.Join(b.bases[0], path)
+		}
+		path, err := b.writable.Resolve(path)
+		switch {
+		case err == nil && !b.writable.Covers(path): // the owner's
+			if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
+				return &unapprovableError{fmt.Sprintf("there is no %s to run", text.Visible(word))}
+			}
+		case err == nil:
+			if _, err := b.inspect(path); errors.Is(err, fs.ErrNotExist) {
+				return &unapprovableError{fmt.Sprintf("there is no %s, so that nobody could see what is approved; write it first", text.Visible(word))}
+			}
+		}
+	}
+	return nil
+}
+
+// standing reports whether an approval of these files can hold for later calls as well: of all of them the
+// content is known.
+func (b *fileBinder) standing() bool {
+	return !slices.ContainsFunc(b.files, func(f *namedFile) bool { return f.Kind != kindFile || f.SHA256 == "" })
+}
+
+// shown is what a person is shown of the files.
+func (b *fileBinder) shown() string {
+	var out strings.Builder
+	for _, f := range b.files {
+		out.WriteString("\n" + f.shown())
+	}
+	if len(b.files) > 0 && !b.standing() {
+		out.WriteString("\n(for this call alone: a folder, a link or a large file cannot be approved for good)")
+	}
+	return out.String()
+}
+
+func (f *namedFile) shown() string {
+	name := text.Visible(f.written)
+	switch {
+	case f.Kind == kindLink:
+		return fmt.Sprintf("%s is a link to %s", name, text.Visible(f.Target))
+	case f.SHA256 == "":
+		return fmt.Sprintf("%s is a %s that is too large to be bound: whatever it holds by then", name, f.Kind)
+	case f.Kind == kindFolder:
+		return fmt.Sprintf("%s is a folder of %s, sha256 %s", name, text.Size(f.Size), f.SHA256)
+	}
+
+	head := fmt.Sprintf("%s holds %s, sha256 %s", name, text.Size(f.Size), f.SHA256)
+	switch {
+	case f.secret:
+		return head + ", not shown: by its name it holds secrets"
+	case f.Size > maxShownFile, !utf8.Valid(f.content):
+		return head
+	case f.Size == 0:
+		return name + " is empty"
+	}
+
+	head += ":"
+	for line := range strings.Lines(string(f.content)) {
+		head += "\n    " + text.Visible(strings.TrimSuffix(line, "\n"))
+	}
+	return head
+}
+
+// copyOf is the path of the copy that stands in the place of a mention.
+func (b *fileBinder) copyOf(m mention) (string, bool) {
+	if m.fixed {
+		return "", false
+	}
+
+	for _, base := range b.bases {
+		path := m.path
+		if !filepath.IsAbs(path) {
+			path = filepath.Join(base, path)
+		}
+		if path, err := b.writable.Resolve(path); err == nil && b.known[path] != nil && b.known[path].copyAs != "" {
+			return b.known[path].copyAs, true
+		}
+	}
+	return "", false
+}
+
+// linkNeighbours gives a copy the files beside the original as links, so that a script finds what it looks
+// for beside itself.
+func (f *namedFile) linkNeighbours() {
+	folder := filepath.Dir(f.Path)
+	entries, err := os.ReadDir(folder)
+	if err != nil || len(entries) > maxNeighbours {
+		return
+	}
+	for _, e := range entries {
+		if e.Name() != filepath.Base(f.copyAs) {
+			_ = os.Symlink(filepath.Join(folder, e.Name()), filepath.Join(filepath.Dir(f.copyAs), e.Name())) // without it the script says what it misses
+		}
+	}
+}

@@ -1,0 +1,320 @@
+package shell
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"rouse/agent/sandbox"
+	"rouse/agent/tool"
+	"rouse/internal/text"
+)
+
+// maxDepth bounds how deep folders are searched: what an agent nests deeper would keep the host busy, and
+// its command fails instead.
+const maxDepth = 500
+
+// gitGuard keeps a command from leaving something that git would run for whoever looks into the folder
+// later: a .git of any kind, or a folder that git takes for a repository without that name.
+//
+// What is there before the command, it can read and not change. That it makes more of it cannot be
+// prevented: neither mounts nor Landlock forbid a name at every depth. So all folders that it could write
+// are looked through when it has ended, and what is new is disarmed, by a name that git does not look for.
+type gitGuard struct {
+	roots  []string               // absolute folders, none in another, without links
+	owners map[string]fs.FileInfo // what was there before, by its path; nil where only the path is known
+	before inventory              // the files that were there; nil where nothing is known of them
+}
+
+// newGitGuard looks for what is there. Places that are single files, or are gone, hold no repositories.
+func newGitGuard(places []string) (*gitGuard, error) {
+	g := &gitGuard{owners: map[string]fs.FileInfo{}, before: inventory{}}
+	for _, place := range slices.Sorted(slices.Values(places)) {
+		info, err := os.Lstat(place)
+		nested := slices.ContainsFunc(g.roots, func(root string) bool { return isBelow(place, root) })
+		if err == nil && info.IsDir() && !nested {
+			g.roots = append(g.roots, place)
+		}
+	}
+
+	err := g.walk(gitWalk{file: g.before.add, found: func(w *gitWalk, rel string, _ []fs.DirEntry) (string, error) {
+		info, err := w.root.Lstat(rel)
+		if err != nil {
+			return "", ignoreGone(err) // another command was faster
+		}
+		g.owners[filepath.Join(w.root.Name(), rel)] = info
+		return "", nil // protected as a whole: there is no need to look into it
+	}})
+	if err != nil {
+		return nil, fmt.Errorf("the folders that a command may write cannot be searched for git repositories: %w", err)
+	}
+
+	return g, nil
+}
+
+// protect makes what is there read-only for a command. Configurations stay hidden, for they hold tokens.
+func (g *gitGuard) protect(c *sandbox.Command) {
+	for _, path := range slices.Sorted(maps.Keys(g.owners)) {
+		if slices.Contains(c.Write, path) { // the workdir itself is a repository of this kind
+			c.Write = slices.DeleteFunc(slices.Clone(c.Write), func(w string) bool { return w == path })
+			c.Read = append(c.Read, path)
+		} else {
+			c.ReadOnly = append(c.ReadOnly, path)
+		}
+
+		if g.owners[path].IsDir() {
+			c.Masked = append(c.Masked, filepath.Join(path, "config"), filepath.Join(path, "config.worktree"))
+		}
+	}
+}
+
+// Disarmed is what git would have taken for a repository, and how it was taken out of use.
+type Disarmed struct {
+	Path    string   `json:"path"`    // absolute, as it was before
+	Renamed []Rename `json:"renamed"` // in this order; undone in the other
+}
+
+// Rename is one new name, by absolute paths.
+type Rename struct {
+	From string `json:"from"`
+	To   string `json:"to"`
+}
+
+// Undo is the command that brings the repository back, for a shell.
+func (d Disarmed) Undo() string { return d.undoFrom("") }
+
+// undoFrom is Undo, with paths from a folder where they lie in it.
+func (d Disarmed) undoFrom(folder string) string {
+	var moves []string
+	for _, r := range slices.Backward(d.Renamed) {
+		moves = append(moves, "mv -n -- "+quoted(shortPath(folder, r.To))+" "+quoted(shortPath(folder, r.From)))
+	}
+	return strings.Join(moves, " && ")
+}
+
+// disarm renames what a command made, and returns what it renamed. A .git with a repository in it gets two
+// new names: by its own alone it would be a bare repository for whoever uses git inside of it.
+func (g *gitGuard) disarm() (disarmed []Disarmed, err error) {
+	err = g.walk(gitWalk{opening: true, found: func(w *gitWalk, rel string, entries []fs.DirEntry) (string, error) {
+		path := filepath.Join(w.root.Name(), rel)
+		if before, known := g.owners[path]; known {
+			if info, err := w.root.Lstat(rel); err == nil && (before == nil || os.SameFile(before, info)) {
+				return "", nil
+			}
+		}
+
+		if !renamedTo(disarmed, path) { // else it is the .git that was found just before
+			disarmed = append(disarmed, Disarmed{Path: path})
+		}
+		one := &disarmed[len(disarmed)-1]
+		if entries == nil { // it is called .git
+			return one.rename(w, rel, "git")
+		}
+
+		for _, e := range entries {
+			if strings.EqualFold(e.Name(), "HEAD") {
+				if _, err := one.rename(w, filepath.Join(rel, e.Name()), "HEAD"); err != nil {
+					return "", err
+				}
+			}
+		}
+		return rel, nil
+	}})
+	if err != nil {
+		return disarmed, fmt.Errorf("the folders that a command could write cannot be searched for git repositories that it made: %w; "+
+			"look there before you use git in them", err)
+	}
+
+	return disarmed, nil
+}
+
+// renamedTo says whether the last of them got this path as its new one.
+func renamedTo(disarmed []Disarmed, path string) bool {
+	if len(disarmed) == 0 {
+		return false
+	}
+	renamed := disarmed[len(disarmed)-1].Renamed
+	return len(renamed) > 0 && renamed[len(renamed)-1].To == path
+}
+
+func (d *Disarmed) rename(w *gitWalk, rel, what string) (next string, err error) {
+	next, err = w.rename(rel, what)
+	if err == nil {
+		d.Renamed = append(d.Renamed, Rename{filepath.Join(w.root.Name(), rel), filepath.Join(w.root.Name(), next)})
+	}
+	return next, err
+}
+
+// gitWalk goes through a folder and all below it. It follows no links, and nothing that is swapped
+// meanwhile leads it out.
+type gitWalk struct {
+	root    *os.Root
+	opening bool // what a program closed to itself is opened
+	shallow bool // what is nested deeper than maxDepth is left out, and is no error
+	// file, when it is set, is called with each entry that is no folder. Its info is as of the call.
+	file func(path string, info fs.FileInfo)
+	// found is called with what git would use: an entry called .git, or with its entries a folder that is
+	// a repository by what lies in it. It returns where the walk goes on, "" when it need not look inside.
+	found func(w *gitWalk, rel string, entries []fs.DirEntry) (next string, err error)
+}
+
+// walk goes through all roots.
+func (g *gitGuard) walk(w gitWalk) error {
+	for _, place := range g.roots {
+		root, err := os.OpenRoot(place)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+
+		w.root = root
+		if err := errors.Join(w.folder("."), root.Close()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// folder looks through a folder and all below it.
+func (w *gitWalk) folder(rel string) error {
+	entries, err := w.entries(rel)
+	if err != nil || len(entries) == 0 {
+		return err
+	}
+
+	if err := w.files(rel, entries); err != nil {
+		return err
+	}
+
+	has := func(name string) bool {
+		return slices.ContainsFunc(entries, func(e fs.DirEntry) bool { return strings.EqualFold(e.Name(), name) })
+	}
+	if tool.IsGitLayout(has) {
+		if next, err := w.found(w, rel, entries); next == "" || err != nil {
+			return err
+		}
+	}
+
+	for _, e := range entries {
+		next, named := filepath.Join(rel, e.Name()), tool.IsGitName(e.Name())
+		if named {
+			if next, err = w.found(w, next, nil); err != nil {
+				return err
+			}
+		}
+		if next == "" || !e.IsDir() {
+			continue
+		}
+		if err := w.folder(next); err != nil {
+			return err
+		}
+	}
+
+	return nil
+}
+
+// files tells of the entries of a folder that are none themselves.
+func (w *gitWalk) files(rel string, entries []fs.DirEntry) error {
+	if w.file == nil {
+		return nil
+	}
+
+	for _, e := range entries {
+		if e.IsDir() {
+			continue
+		}
+		info, err := e.Info()
+		if err == nil {
+			w.file(filepath.Join(w.root.Name(), rel, e.Name()), info)
+		} else if err = ignoreGone(err); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// entries are those of a folder, none of one that is gone. Before a command, what cannot be read is left
+// as it is; after it, the command may have closed a folder that it made.
+func (w *gitWalk) entries(rel string) ([]fs.DirEntry, error) {
+	if strings.Count(rel, string(filepath.Separator)) > maxDepth {
+		if w.shallow {
+			return nil, nil
+		}
+		return nil, fmt.Errorf("%s… is nested deeper than %d folders; remove it", text.Head(rel, 80), maxDepth)
+	}
+
+	dir, err := w.root.Open(rel)
+	if errors.Is(err, fs.ErrPermission) && w.opening && w.root.Chmod(rel, 0o700) == nil {
+		dir, err = w.root.Open(rel)
+	}
+	if errors.Is(err, fs.ErrPermission) && !w.opening {
+		return nil, nil
+	}
+	if err != nil {
+		// Another command may have put something else in its place, which is for the search after that one.
+		if info, again := w.root.Lstat(rel); again == nil && info.IsDir() {
+			return nil, err
+		}
+		return nil, nil
+	}
+	defer dir.Close()
+
+	return dir.ReadDir(-1)
+}
+
+// rename gives an entry a name that says what it was, and that nothing has yet.
+func (w *gitWalk) rename(rel, what string) (next string, err error) {
+	for n := 1; ; n++ {
+		next = filepath.Join(filepath.Dir(rel), fmt.Sprintf("disarmed-%s-%d", what, n))
+		if _, err := w.root.Lstat(next); errors.Is(err, fs.ErrNotExist) {
+			break
+		}
+	}
+
+	err = w.root.Rename(rel, next)
+	if errors.Is(err, fs.ErrPermission) && w.root.Chmod(filepath.Dir(rel), 0o700) == nil {
+		err = w.root.Rename(rel, next)
+	}
+	return next, ignoreGone(err)
+}
+
+func ignoreGone(err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}
+
+// isBelow reports whether a path is a folder or lies in it.
+func isBelow(path, folder string) bool {
+	rel, err := filepath.Rel(folder, path)
+	return err == nil && filepath.IsLocal(rel)
+}
+
+// disarmedWarnings say what was disarmed, with paths from the workdir.
+func disarmedWarnings(workdir string, disarmed []Disarmed) (out []string) {
+	const most = 20 // a program may have made thousands
+	for i, d := range disarmed {
+		if i == most {
+			return append(out, fmt.Sprintf("%d more repositories were taken out of use", len(disarmed)-most))
+		}
+		out = append(out, fmt.Sprintf("%s is a git repository that this command made; it was taken out of use by renaming, because git would run what its configuration says. Whoever trusts it brings it back with: %s",
+			text.Visible(shortPath(workdir, d.Path)), d.undoFrom(workdir)))
+	}
+	return out
+}
+
+// shortPath is a path from a folder where it lies in it.
+func shortPath(folder, path string) string {
+	if rel, err := filepath.Rel(folder, path); err == nil && filepath.IsLocal(rel) {
+		return rel
+	}
+	return path
+}

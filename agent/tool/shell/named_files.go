@@ -1,0 +1,224 @@
+package shell
+
+import (
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+
+	"mvdan.cc/sh/v3/syntax"
+)
+
+// mention is a text in a command line that may name a file.
+type mention struct {
+	path string
+	// fixed: no other path may stand in its place, because the command changes the file, goes by its name, or
+	// has the text within something else (code, a list, a pattern).
+	fixed bool
+}
+
+// rename is asked about each mention, and returns what stands in its place; false: it stays.
+type rename func(m mention) (string, bool)
+
+var (
+	// byName are programs whose operands are names: what they do to a copy would be done to the wrong file, or
+	// told under the wrong name.
+	byName = strings.Fields(`mv cp rm rmdir mkdir ln install touch tee truncate shred dd chmod chown chgrp setfacl stat ls du find test [ echo printf
+		basename dirname realpath readlink cd pushd sed tar zip unzip git rsync sort`)
+
+	// projects are programs that read and run, without being told, what lies in the folder that they are started in.
+	projects = strings.Fields(`make gmake ninja just task npm npx pnpm yarn bun cargo go mvn gradle ant rake bundle composer tox nox pytest cmake meson
+		scons docker docker-compose podman`)
+
+	// scriptRunners run the file that their first operand names.
+	scriptRunners = regexp.MustCompile(`(?i)^(ba|da|z|k|fi)?sh$|^(python|perl|ruby|node|deno|bun|php|lua|pwsh|powershell)[0-9.]*(\.exe)?$`)
+	shells        = strings.Fields("sh bash dash zsh ksh eval")
+)
+
+// Scripts are the words of a command line that name a file which it runs: the program, when it is given by a
+// path, and the script of an interpreter, also behind wrappers such as env and nice.
+func Scripts(argv []string) (out []string) {
+	at, program := 0, ""
+	for ; at < len(argv) && program == ""; at++ {
+		word := argv[at]
+		if isWrapped(argv[:at], word) {
+			continue
+		}
+
+		if program = path.Base(word); strings.ContainsAny(word, `/\`) {
+			out = append(out, word)
+		}
+	}
+
+	// What follows an option such as -c is no file.
+	if scriptRunners.MatchString(program) && at < len(argv) && !strings.HasPrefix(argv[at], "-") {
+		out = append(out, argv[at])
+	}
+	return out
+}
+
+// isWrapped reports whether a word, with those before it, comes before the program that a command line is
+// about.
+func isWrapped(before []string, word string) bool {
+	return wrapperWords(append(slices.Clone(before), word)) > len(before)
+}
+
+// renamed is the command line with each mention replaced as by says: its argv, or its script.
+func (l commandLine) renamed(by rename) (argv []string, script string) {
+	if l.argv != nil {
+		return renameArgv(l.argv, by, maxNested), l.script
+	}
+	return nil, renameScript(l.script, l.tree, by, maxNested)
+}
+
+// renameArgv renames in the words of one program.
+func renameArgv(argv []string, by rename, depth int) []string {
+	out := slices.Clone(argv)
+	program, begin := "", 0 // the program that the words from begin on are about
+	for i, word := range argv {
+		switch {
+		case program == "" && isWrapped(argv[begin:i], word):
+			out[i] = renameWord(word, false, by)
+		case program == "":
+			if program = path.Base(word); slices.Contains(projects, program) {
+				by(mention{".", true})
+			}
+			out[i] = renameWord(word, false, by)
+		case program == "find" && slices.Contains([]string{"-exec", "-execdir", "-ok", "-okdir"}, word):
+			program, begin = "", i+1
+		case scriptRunners.MatchString(program) && word == "-m": // a module of the folder
+			by(mention{".", true})
+		case slices.Contains(shells, program) && (isCommandOption(argv[i-1]) || program == "eval"):
+			out[i] = renameNested(word, by, depth)
+		default:
+			out[i] = renameWord(word, slices.Contains(byName, program) && !strings.HasPrefix(word, "-"), by)
+		}
+	}
+
+	return out
+}
+
+// isCommandOption reports whether the next word of a shell's command line is a script: -c, -ec, -lc.
+func isCommandOption(word string) bool {
+	return strings.HasPrefix(word, "-") && !strings.HasPrefix(word, "--") && strings.HasSuffix(word, "c")
+}
+
+// renameNested renames in a script that is an argument.
+func renameNested(script string, by rename, depth int) string {
+	tree, err := syntax.NewParser(syntax.Variant(syntax.LangBash)).Parse(strings.NewReader(script), "")
+	if err != nil || depth == 0 {
+		renameTokens(script, by)
+		return script
+	}
+	return renameScript(script, tree, by, depth-1)
+}
+
+// renameWord renames a word, or the end of it that is the value of an option: --file=x, -fx, @x, -d@x.
+func renameWord(word string, fixed bool, by rename) string {
+	if name, ok := by(mention{word, fixed}); ok {
+		return name
+	}
+
+	var starts []int
+	if at := strings.IndexByte(word, '='); at >= 0 {
+		starts = append(starts, at+1)
+	}
+	if at := strings.IndexByte(word, '@'); at >= 0 {
+		starts = append(starts, at+1)
+	}
+	if strings.HasPrefix(word, "-") && !strings.HasPrefix(word, "--") && len(word) > 2 {
+		starts = append(starts, 2)
+	}
+
+	for _, start := range starts {
+		if name, ok := by(mention{word[start:], fixed}); ok {
+			return word[:start] + name
+		}
+	}
+
+	renameTokens(word, by)
+	return word
+}
+
+// renameTokens mentions everything in a text that could be a path: within code, lists and patterns.
+func renameTokens(text string, by rename) {
+	for token := range strings.FieldsFuncSeq(text, func(r rune) bool { return strings.ContainsRune(" \t\r\n\"'`()<>|&;{}=@:,$", r) }) {
+		if token != text {
+			by(mention{token, true})
+		}
+		if rel := strings.TrimLeft(token, "/"); rel != token { // behind $PWD, or the like
+			by(mention{rel, true})
+		}
+	}
+}
+
+// scriptRenamer collects the changes of a script.
+type scriptRenamer struct {
+	by      rename
+	depth   int
+	handled map[*syntax.Word]bool
+	edits   []edit
+}
+
+// edit replaces the bytes of a script from one offset to another.
+type edit struct {
+	from, to uint
+	text     string
+}
+
+// renameScript renames in a script.
+func renameScript(script string, tree *syntax.File, by rename, depth int) string {
+	r := &scriptRenamer{by: by, depth: depth, handled: map[*syntax.Word]bool{}}
+	syntax.Walk(tree, r.visit)
+	slices.SortFunc(r.edits, func(a, b edit) int { return int(b.from) - int(a.from) })
+	for _, e := range r.edits { // from the end, so that offsets stay what they are
+		script = script[:e.from] + e.text + script[e.to:]
+	}
+	return script
+}
+
+func (r *scriptRenamer) visit(n syntax.Node) bool {
+	switch n := n.(type) {
+	case *syntax.CallExpr:
+		r.call(n.Args)
+	case *syntax.Redirect:
+		switch {
+		case n.Word == nil:
+		case isWrite(n.Op) && n.Op != syntax.RdrInOut:
+			// Output: what the file held decides nothing.
+			r.handled[n.Word] = true
+		case n.Op == syntax.RdrIn:
+			r.replace(n.Word, renameWord(staticWord(n.Word), false, r.by))
+		}
+	case *syntax.Word:
+		// In an assignment, a loop, a condition, a here-document, or with an expansion in it.
+		if !r.handled[n] {
+			text := staticWord(n)
+			r.by(mention{text, true})
+			renameTokens(text, r.by)
+		}
+	}
+	return true
+}
+
+// call renames in the words of one program within a script.
+func (r *scriptRenamer) call(words []*syntax.Word) {
+	argv := staticWords(words)
+	for i, name := range renameArgv(argv, r.by, r.depth) {
+		if name != argv[i] {
+			r.replace(words[i], name)
+		}
+	}
+}
+
+// replace writes a text in the place of a word that a shell would leave as it is.
+func (r *scriptRenamer) replace(w *syntax.Word, text string) {
+	if needsShell(w) != "" || text == staticWord(w) {
+		return
+	}
+
+	r.handled[w] = true
+	if q, err := syntax.Quote(text, syntax.LangBash); err == nil {
+		r.edits = append(r.edits, edit{w.Pos().Offset(), w.End().Offset(), q})
+	}
+}

@@ -1,0 +1,171 @@
+package shell
+
+import (
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+
+	"mvdan.cc/sh/v3/syntax"
+)
+
+// maxNested bounds how deep scripts within scripts (bash -c '…') are examined.
+const maxNested = 4
+
+// wrapper is what stands between a program that starts another one and that other one.
+type wrapper struct {
+	values  []string // options whose value is the next word
+	operand bool     // a file or folder of its own comes before the program
+}
+
+// wrappers are programs that start the program named in their arguments.
+var wrappers = map[string]wrapper{
+	"sudo":        {values: strings.Fields("-u --user -g --group -h --host -p --prompt -C -r -t -T -U -D --chdir -R --chroot")},
+	"doas":        {values: strings.Fields("-u -C")},
+	"pkexec":      {values: strings.Fields("--user")},
+	"env":         {values: strings.Fields("-u --unset -C --chdir")},
+	"nice":        {values: strings.Fields("-n --adjustment")},
+	"ionice":      {values: strings.Fields("-c --class -n --classdata")},
+	"timeout":     {values: strings.Fields("-k --kill-after -s --signal")},
+	"time":        {values: strings.Fields("-f --format -o --output")},
+	"stdbuf":      {values: strings.Fields("-i --input -o --output -e --error")},
+	"xargs":       {values: strings.Fields("-I -n -P -L -d -E -s -a --max-args --max-procs --max-lines --max-chars --delimiter --arg-file --eof")},
+	"parallel":    {values: strings.Fields("-j --jobs -I -n -N -a --arg-file")},
+	"watch":       {values: strings.Fields("-n --interval")},
+	"flock":       {values: strings.Fields("-w --timeout -E --conflict-exit-code"), operand: true},
+	"chroot":      {operand: true},
+	"exec":        {values: strings.Fields("-a")},
+	"systemd-run": {values: strings.Fields("-p --property -u --unit -E --setenv --description")},
+	"strace":      {values: strings.Fields("-e -o -p -s")},
+	"nohup":       {}, "command": {}, "builtin": {}, "setsid": {}, "unshare": {}, "fakeroot": {}, "busybox": {}, "toybox": {},
+}
+
+// lengthOfTime needs a digit: sh and dd are programs.
+var lengthOfTime = regexp.MustCompile(`^[0-9.]+[smhd]?$`)
+
+func isWrapper(word string) bool {
+	_, known := wrappers[path.Base(word)]
+	return known
+}
+
+// isWrapperOption reports whether an argument of a wrapper comes before the program that it starts: an
+// option, an assignment (env A=b), a length of time (timeout 10s), or a word that is not known before it runs.
+func isWrapperOption(a string) bool {
+	return a == "" || strings.HasPrefix(a, "-") || strings.Contains(a, "=") && !strings.ContainsAny(a, " \t\n") || lengthOfTime.MatchString(a)
+}
+
+// wrapperWords is how many words of a command line come before the program that it is about: wrappers
+// with what is theirs.
+func wrapperWords(argv []string) (n int) {
+	for n < len(argv) && isWrapper(argv[n]) {
+		w := wrappers[path.Base(argv[n])]
+		options := func() {
+			for n < len(argv) && isWrapperOption(argv[n]) {
+				if slices.Contains(w.values, argv[n]) {
+					n++
+				}
+				n++
+			}
+		}
+
+		n++
+		options()
+		if w.operand {
+			n++
+			options() // flock FILE -c 'script'
+		}
+	}
+
+	return min(n, len(argv))
+}
+
+// starts are the command lines that one starts, each with its program first: itself without its wrappers,
+// and those that find is given for what it finds.
+func starts(argv []string) (out [][]string) {
+	argv = argv[wrapperWords(argv):]
+	if len(argv) == 0 {
+		return nil
+	}
+
+	out = append(out, argv)
+	if path.Base(argv[0]) != "find" {
+		return out
+	}
+
+	for i, a := range argv {
+		if slices.Contains([]string{"-exec", "-execdir", "-ok", "-okdir"}, a) {
+			out = append(out, starts(argv[i+1:])...)
+		}
+	}
+	return out
+}
+
+var (
+	shellNames = []string{"sh", "bash", "dash", "zsh", "ksh", "mksh", "ash", "hush"}
+	// scriptTakers are programs beside shells that run an argument as a script.
+	scriptTakers = []string{"eval", "trap", "su", "runuser", "sg", "script"}
+)
+
+func isShell(program string) bool { return slices.Contains(shellNames, path.Base(program)) }
+
+// scriptsOf are the scripts that the words of a program, without wrappers, make a shell run. What is no
+// script among them, as a file's name, does no harm as one.
+func scriptsOf(argv []string) []string {
+	switch name := path.Base(argv[0]); {
+	case name == "eval":
+		return []string{strings.Join(argv[1:], " ")}
+	case isShell(name) || slices.Contains(scriptTakers, name):
+		return argv[1:]
+	case strings.ContainsAny(argv[0], " \t\n"): // env -S 'a b', watch 'a b', flock FILE -c 'a b'
+		return argv[:1]
+	}
+	return nil
+}
+
+// scriptsFedTo are the scripts that a shell reads from its standard input, where a node of the tree says so:
+// a document or text that is redirected to it, or what echo and printf write to it.
+func scriptsFedTo(n syntax.Node) (out []string) {
+	switch n := n.(type) {
+	case *syntax.Stmt:
+		if !runsShell(n) {
+			return nil
+		}
+		for _, r := range n.Redirs {
+			switch {
+			case r.Hdoc != nil:
+				out = append(out, staticWord(r.Hdoc))
+			case r.Op == syntax.WordHdoc && r.Word != nil:
+				out = append(out, staticWord(r.Word))
+			}
+		}
+	case *syntax.BinaryCmd:
+		call, ok := n.X.Cmd.(*syntax.CallExpr)
+		if n.Op != syntax.Pipe && n.Op != syntax.PipeAll || !ok || !runsShell(n.Y) {
+			return nil
+		}
+		if words := staticWords(call.Args); slices.Contains([]string{"echo", "printf"}, program(words)) {
+			out = append(out, strings.Join(words[1:], " "))
+		}
+	}
+	return out
+}
+
+// runsShell reports whether a statement, or the first of a pipe, is a call of a shell.
+func runsShell(s *syntax.Stmt) bool {
+	switch cmd := s.Cmd.(type) {
+	case *syntax.CallExpr:
+		return slices.ContainsFunc(starts(staticWords(cmd.Args)), func(argv []string) bool { return isShell(argv[0]) })
+	case *syntax.BinaryCmd:
+		return (cmd.Op == syntax.Pipe || cmd.Op == syntax.PipeAll) && runsShell(cmd.X)
+	}
+	return false
+}
+
+// parseScript parses a script within a script; nil when it is none.
+func parseScript(text string) *syntax.File {
+	tree, err := syntax.NewParser(syntax.Variant(syntax.LangBash)).Parse(strings.NewReader(text), "")
+	if err != nil {
+		return nil
+	}
+	return tree
+}

@@ -1,0 +1,97 @@
+package shell
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"rouse/agent/sandbox"
+)
+
+// MkdirTemp makes a folder for what one command, or one call, needs while it lasts. The caller removes it.
+func (h *Launcher) MkdirTemp(what string) (string, error) { return sandbox.MkdirTemp(h.Scratch, what) }
+
+// noteName is a file beside the HOME of a command.
+const noteName = "before.json"
+
+// note says where a command may write, and what git would use there before it.
+type note struct {
+	Roots   []string `json:"roots"`
+	Owners  []string `json:"owners"`
+	Mounted []string `json:"mounted,omitempty"` // see temporaries
+}
+
+// note leaves a note in a command's folder, for Recover.
+func (g *gitGuard) note(dir string, mounted []string) error {
+	if len(g.roots) == 0 {
+		return nil
+	}
+
+	text, err := json.Marshal(note{g.roots, slices.Sorted(maps.Keys(g.owners)), mounted})
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(dir, noteName), text, 0o600)
+}
+
+// Recovered is what was done about what the commands of a process that died left.
+type Recovered struct {
+	Disarmed []Disarmed
+	Kept     []Kept
+}
+
+// Recover ends what the commands of a process that died left in the folder for scratch: what they may have
+// moved into their temporary places is kept, what they made of repositories is disarmed, and their folders are
+// removed. No command may run that has a folder there.
+func Recover(ctx context.Context, scratch string) (out Recovered, err error) {
+	left, err := os.ReadDir(scratch)
+	if errors.Is(err, fs.ErrNotExist) {
+		return out, nil
+	}
+	if err != nil {
+		return out, err
+	}
+
+	var all error
+	for _, e := range left {
+		dir := filepath.Join(scratch, e.Name())
+		err := out.command(ctx, dir)
+		if err == nil {
+			err = os.RemoveAll(dir)
+		}
+		if err != nil {
+			all = errors.Join(all, fmt.Errorf("%s, which a command left when its process died: %w", dir, err))
+		}
+	}
+
+	return out, all
+}
+
+// command recovers what the command with this folder left. Without a note it never started.
+func (r *Recovered) command(ctx context.Context, dir string) error {
+	text, err := os.ReadFile(filepath.Join(dir, noteName))
+	var n note
+	if err != nil || json.Unmarshal(text, &n) != nil {
+		return nil //nolint:nilerr // a note that is not whole was being written, before the start
+	}
+
+	g := &gitGuard{roots: n.Roots, owners: map[string]fs.FileInfo{}}
+	for _, path := range n.Owners {
+		g.owners[path] = nil
+	}
+
+	kept, _, err := temporaries{own: dir, guard: g, mounted: n.Mounted}.settle(ctx)
+	if kept != nil {
+		r.Kept = append(r.Kept, *kept)
+	}
+
+	disarmed, also := g.disarm()
+	r.Disarmed = append(r.Disarmed, disarmed...)
+	return errors.Join(err, also)
+}

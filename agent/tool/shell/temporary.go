@@ -1,0 +1,344 @@
+package shell
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+
+	"rouse/agent/sandbox"
+	"rouse/agent/tool"
+	"rouse/internal/atomicfile"
+	"rouse/internal/owner"
+	"rouse/internal/text"
+)
+
+// The places that a command has for itself, within its own folder. They are gone after it.
+const (
+	homeFolder = "home" // its HOME
+	tempFolder = "tmp"  // its TMPDIR; on tier A also its /tmp and /dev/shm
+)
+
+// inventory are the files, and links, in the folders that a command may write, by their paths.
+type inventory map[string]stamp
+
+// stamp is what tells a file from others.
+type stamp struct {
+	inode   uint64 // 0 where it is not known
+	size    int64
+	written int64 // ns since 1970
+}
+
+func stampOf(info fs.FileInfo) stamp {
+	return stamp{inodeOf(info), info.Size(), info.ModTime().UnixNano()}
+}
+
+func (v inventory) add(path string, info fs.FileInfo) { v[path] = stampOf(info) }
+
+// leftover is a file, or a link, that a command left in a place of its own.
+type leftover struct {
+	rel string // from the folder of the command: tmp/x, home/x
+	stamp
+}
+
+// isState reports whether it is what programs keep for themselves, as caches and histories are.
+func (l leftover) isState() bool {
+	name, inHome := strings.CutPrefix(l.rel, homeFolder+string(filepath.Separator))
+	return inHome && strings.HasPrefix(name, ".")
+}
+
+// shown is its path as the command knew it.
+func (l leftover) shown(tier sandbox.Tier) string {
+	place, rel, _ := strings.Cut(filepath.ToSlash(l.rel), "/")
+	switch {
+	case place == homeFolder:
+		return "~/" + rel
+	case tier == sandbox.TierA:
+		return "/tmp/" + rel
+	}
+	return "$TMPDIR/" + rel
+}
+
+// Kept is what a command left in its temporary places after it had taken files out of a folder that it may
+// write: what it moved is among it.
+type Kept struct {
+	Folder string `json:"folder"` // absolute, in the folder that lost files: kept-1, with home and tmp in it
+	Files  int    `json:"files"`
+	Bytes  int64  `json:"bytes"`
+}
+
+// temporaries are the places that a command had for itself, and what could have been moved there.
+type temporaries struct {
+	own   string // its folder
+	began int64  // ns since 1970
+	guard *gitGuard
+	roots *tool.Roots // nil after a process that died
+	// mounted are the files that were given to the command. On tier A one below /tmp leaves the empty file that it was
+	// mounted over.
+	mounted []string
+}
+
+// settle decides what becomes of what is left in the temporary places. If files are gone from a folder that
+// the command could write, they may have been moved there, as they were or within an archive: then all is
+// kept, in that folder, but the state of programs that has no such file in it. Otherwise it is discarded.
+func (t temporaries) settle(ctx context.Context) (kept *Kept, discarded []leftover, err error) {
+	all, err := t.leftovers()
+	if err != nil || len(all) == 0 {
+		return nil, nil, err
+	}
+
+	root, lost, err := t.lost()
+	if err != nil {
+		return nil, nil, err
+	}
+
+	var keep []leftover
+	for _, l := range all {
+		moved := slices.ContainsFunc(lost, func(s stamp) bool { return s.size == l.size && s.written == l.written })
+		switch {
+		case moved || root != "" && !l.isState():
+			keep = append(keep, l)
+		case !l.isState():
+			discarded = append(discarded, l)
+		}
+	}
+	if len(keep) == 0 {
+		return nil, discarded, nil
+	}
+
+	if kept, err = t.keep(ctx, root, keep); err != nil {
+		return nil, nil, fmt.Errorf("%s that a command left in temporary places, and that may have been moved there, could not be put into %s: %w; they lie in %s until that is tried again, at the next start",
+			text.Plural(len(keep), "file"), root, err, t.own)
+	}
+	return kept, discarded, nil
+}
+
+// leftovers are the files and links in the temporary places.
+func (t temporaries) leftovers() (out []leftover, err error) {
+	for _, place := range []string{homeFolder, tempFolder} {
+		g := &gitGuard{roots: []string{filepath.Join(t.own, place)}}
+		err := g.walk(gitWalk{
+			opening: true, shallow: true,
+			file: func(path string, info fs.FileInfo) {
+				one := leftover{strings.TrimPrefix(path, t.own+string(filepath.Separator)), stampOf(info)}
+				data := info.Mode().IsRegular() || info.Mode().Type() == fs.ModeSymlink
+				if data && (one.size > 0 || !slices.Contains(t.mounted, one.shown(sandbox.TierA))) {
+					out = append(out, one)
+				}
+			},
+			found: func(_ *gitWalk, rel string, _ []fs.DirEntry) (string, error) { return rel, nil },
+		})
+		if err != nil {
+			return nil, fmt.Errorf("the temporary places of a command cannot be searched: %w", err)
+		}
+	}
+	return out, nil
+}
+
+// lost are the files that are gone from where the command could write, and the first of the folders that lost
+// one; "" when none did. Of a process that died it is not known what was there: its first folder counts.
+func (t temporaries) lost() (root string, lost []stamp, err error) {
+	if t.guard.before == nil {
+		return t.guard.roots[0], nil, nil
+	}
+
+	now := inventory{}
+	err = t.guard.walk(gitWalk{opening: true, file: now.add, found: func(w *gitWalk, rel string, _ []fs.DirEntry) (string, error) {
+		if _, owners := t.guard.owners[filepath.Join(w.root.Name(), rel)]; owners {
+			return "", nil // it could not be changed
+		}
+		return rel, nil
+	}})
+	if err != nil {
+		return "", nil, err
+	}
+
+	// What has another name now was moved within the folders.
+	renamed := map[stamp]bool{}
+	for path, s := range now {
+		if t.guard.before[path] != s {
+			renamed[s] = true
+		}
+	}
+
+	for path, s := range t.guard.before {
+		if is, there := now[path]; there && t.isSame(path, s, is) || renamed[s] {
+			continue
+		}
+		lost = append(lost, s)
+		if at := t.guard.rootOf(path); root == "" || at < root {
+			root = at
+		}
+	}
+	return root, lost, nil
+}
+
+// isSame reports whether what has a path now is the file that had it before, maybe with other content. A file
+// that was made since may have got the inode of the one that is gone.
+func (t temporaries) isSame(path string, before, now stamp) bool {
+	if before == now {
+		return true
+	}
+	born := tool.PlaceOf(path).ID.Born
+	return before.inode == now.inode && born != 0 && born < t.began
+}
+
+// rootOf is the root that a path lies in.
+func (g *gitGuard) rootOf(path string) string {
+	return g.roots[slices.IndexFunc(g.roots, func(root string) bool { return isBelow(path, root) })]
+}
+
+// keep copies leftovers into a new folder of a root.
+func (t temporaries) keep(ctx context.Context, root string, all []leftover) (*Kept, error) {
+	to, err := t.openRoot(root)
+	if err != nil {
+		return nil, err
+	}
+	defer to.Close()
+
+	from, err := os.OpenRoot(t.own)
+	if err != nil {
+		return nil, err
+	}
+	defer from.Close()
+
+	name, err := makeFolder(to, "kept")
+	if err != nil {
+		return nil, err
+	}
+
+	k := &Kept{Folder: filepath.Join(to.Name(), name)}
+	for _, l := range all {
+		if err := t.copy(ctx, from, to, l.rel, filepath.Join(name, l.rel)); err != nil {
+			return nil, errors.Join(err, to.RemoveAll(name)) // all of it is still in the other place
+		}
+		k.Files, k.Bytes = k.Files+1, k.Bytes+l.size
+	}
+	return k, nil
+}
+
+// openRoot opens a root of the run without following a link that somebody put on the way.
+func (t temporaries) openRoot(root string) (*os.Root, error) {
+	if t.roots != nil && t.roots.Boundary().Holds(root) != "" {
+		return t.roots.Boundary().OpenRoot(root)
+	}
+	return os.OpenRoot(root)
+}
+
+// makeFolder makes a folder with the first number that is free.
+func makeFolder(in *os.Root, what string) (name string, err error) {
+	for n := 1; ; n++ {
+		name = fmt.Sprintf("%s-%d", what, n)
+		if err = in.Mkdir(name, 0o700); !errors.Is(err, fs.ErrExist) {
+			break
+		}
+	}
+	return name, errors.Join(err, in.Chmod(name, owner.Usual(0o777)))
+}
+
+// copy copies a file with its mode and time, or a link as it is, and makes the folders for it.
+func (t temporaries) copy(ctx context.Context, from, to *os.Root, rel, as string) error {
+	if err := owner.MakeFoldersIn(to, filepath.Dir(as)); err != nil {
+		return err
+	}
+
+	info, err := from.Lstat(rel)
+	if err != nil {
+		return err
+	}
+	if info.Mode().Type() == fs.ModeSymlink {
+		target, err := from.Readlink(rel)
+		if err != nil {
+			return err
+		}
+		return to.Symlink(target, as)
+	}
+
+	in, err := openAny(from, rel)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+
+	out, err := atomicfile.CreateIn(to, as, 0o600)
+	if err != nil {
+		return err
+	}
+
+	if _, err = io.Copy(out, in); err == nil {
+		err = out.Chmod(info.Mode().Perm())
+	}
+	if err = errors.Join(err, out.Close()); err == nil {
+		err = to.Chtimes(out.TempName(), info.ModTime(), info.ModTime())
+	}
+	if err == nil {
+		err = t.announce(ctx, to, as, out.TempName())
+	}
+	if err != nil {
+		return errors.Join(err, out.Abort())
+	}
+
+	return out.CommitNew()
+}
+
+// openAny opens a file that a program may have closed to itself. It does not wait for somebody to write,
+// should it be a pipe by now.
+func openAny(in *os.Root, rel string) (*os.File, error) {
+	file, err := in.OpenFile(rel, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if errors.Is(err, fs.ErrPermission) && in.Chmod(rel, 0o600) == nil {
+		file, err = in.OpenFile(rel, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	}
+	return file, err
+}
+
+// announce puts a file on record as the run's own before it gets its name, so that it starts no job.
+func (t temporaries) announce(ctx context.Context, in *os.Root, as, temp string) error {
+	if t.roots == nil {
+		return nil
+	}
+
+	p, err := t.roots.Resolve(filepath.Join(in.Name(), as), true)
+	if err != nil {
+		return nil //nolint:nilerr // a name that no tool writes, such as .env
+	}
+	defer p.Close()
+
+	rel, err := filepath.Rel(p.Name(), filepath.Join(in.Name(), temp))
+	if err != nil {
+		return err
+	}
+	return p.Announce(ctx, rel)
+}
+
+// temporaryWarnings say what became of what a command left in its temporary places, with paths from the
+// workdir.
+func temporaryWarnings(workdir string, ended Ended) (out []string) {
+	const most = 5
+	if ended.Unkept != nil {
+		out = append(out, text.Visible(ended.Unkept.Error()))
+	}
+
+	if k := ended.Kept; k != nil {
+		out = append(out, fmt.Sprintf("files are gone from where this command may write, and it left %s in places that are temporary (/tmp, /dev/shm, TMPDIR, HOME): so that nothing that was moved is lost, they are kept in %s",
+			text.Plural(k.Files, "file"), text.Visible(shortPath(workdir, k.Folder))))
+	}
+
+	if n := len(ended.discarded); n > 0 {
+		var names []string
+		for _, l := range ended.discarded[:min(n, most)] {
+			names = append(names, fmt.Sprintf("%s (%d bytes)", text.Visible(l.shown(ended.Tier)), l.size))
+		}
+		if n > most {
+			names = append(names, fmt.Sprintf("%d more", n-most))
+		}
+		out = append(out, "these files were in a place that is temporary, and are gone: "+strings.Join(names, ", ")+"; write what is to stay into the working folder")
+	}
+
+	return out
+}

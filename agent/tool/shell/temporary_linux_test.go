@@ -1,0 +1,223 @@
+package shell_test
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"rouse/agent/sandbox"
+	"rouse/agent/tool"
+	"rouse/agent/tool/shell"
+)
+
+// onTier is a bench whose commands are confined on one tier.
+func onTier(t *testing.T, tier sandbox.Tier) *bench {
+	t.Helper()
+	b := newBench(t)
+	box, err := sandbox.New(sandbox.Options{MaxTier: tier})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { box.Close() })
+	if have, why := box.Tier(t.Context()); have != tier {
+		t.Skipf("tier %s is not available here: %v", tier, why)
+	}
+	b.options.Launcher.Sandbox = box
+	b.options.Launcher.Scratch = filepath.Join(t.TempDir(), "commands")
+	return b
+}
+
+// holds says whether any file of the workdir has a text in it.
+func (b *bench) holds(text string) (found bool) {
+	b.t.Helper()
+	err := filepath.WalkDir(b.dir, func(path string, e fs.DirEntry, err error) error {
+		if err != nil || e.IsDir() {
+			return err
+		}
+		content, err := os.ReadFile(path)
+		found = found || strings.Contains(string(content), text)
+		return err
+	})
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return found
+}
+
+// laterThan waits until the clock of the file system has gone on since a file was made.
+func (b *bench) laterThan(name string) {
+	b.t.Helper()
+	made, probe := b.dir+"/"+name, filepath.Join(b.t.TempDir(), "now")
+	for {
+		if err := os.WriteFile(probe, nil, 0o600); err != nil {
+			b.t.Fatal(err)
+		}
+		before, err := os.Stat(made)
+		now, also := os.Stat(probe)
+		if err != nil || also != nil {
+			b.t.Fatal(err, also)
+		}
+		if now.ModTime().After(before.ModTime()) {
+			return
+		}
+	}
+}
+
+// TestNothingIsLostByAMove: OSA-37, wherever a program moves what lay in the workdir, in its own words or not, it is in the
+// workdir afterwards, and the answer says where.
+func TestNothingIsLostByAMove(t *testing.T) {
+	t.Parallel()
+	const precious = "precious"
+	moves := map[string]string{
+		"mv to /tmp":             `mv g.txt /tmp/x; true`,
+		"mv to the folder above": `mv g.txt ../x; true`,
+		"mv to shared memory":    `mv g.txt /dev/shm/x; true`,
+		"mv to TMPDIR":           `mv g.txt "$TMPDIR/x"; true`,
+		"mv to HOME":             `mv g.txt ~/x; true`,
+		"mv to a hidden name":    `mkdir ~/.cache; mv g.txt ~/.cache/x; true`,
+		"mv of a folder":         `mkdir sub; mv g.txt sub/; mv sub "$TMPDIR/"; true`,
+		"cp and rm":              `cp g.txt "$TMPDIR/x" && rm g.txt`,
+		"rotated":                `mv g.txt "$TMPDIR/x" && echo new > g.txt`,
+		"closed":                 `mkdir "$TMPDIR/d"; mv g.txt "$TMPDIR/d/x"; chmod 0 "$TMPDIR/d/x" "$TMPDIR/d"; true`,
+		"tar":                    `tar --remove-files -cf "$TMPDIR/x.tar" g.txt; true`,
+		"python3":                `python3 -c 'import shutil,os; shutil.move("g.txt", os.environ["TMPDIR"] + "/x")'; true`,
+		"ended":                  `mv g.txt "$TMPDIR/x"; kill -9 $$`,
+	}
+
+	for _, tier := range []sandbox.Tier{sandbox.TierA, sandbox.TierB} {
+		for name, command := range moves {
+			t.Run(string(tier)+" "+name, func(t *testing.T) {
+				t.Parallel()
+				if _, err := os.Stat("/usr/bin/" + name); (name == "tar" || name == "python3") && err != nil {
+					t.Skip(err)
+				}
+
+				b := onTier(t, tier)
+				b.write("g.txt", precious)
+				e, _ := b.run(command)
+				if !b.holds(precious) {
+					t.Fatalf("it is gone: %v", e.Warnings)
+				}
+
+				moved := b.text("g.txt") != precious
+				if said := strings.Contains(strings.Join(e.Warnings, "\n"), "they are kept in kept-1"); said != moved {
+					t.Errorf("moved %t, and it is said: %q", moved, e.Warnings)
+				}
+				if left, _ := os.ReadDir(b.options.Launcher.Scratch); len(left) > 0 {
+					t.Errorf("left: %v", left)
+				}
+			})
+		}
+	}
+}
+
+// TestTemporariesAreDiscarded: what is no loss for the workdir goes with the places of a command, and the
+// answer names it, but not the state of programs.
+func TestTemporariesAreDiscarded(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct{ command, said string }{
+		"a copy":               {`cp g.txt "$TMPDIR/x"`, "gone: "},
+		"beside what is added": {`echo more >> g.txt; echo x > "$TMPDIR/x"`, "gone: "},
+		"beside what is new":   {`echo new > new.txt; echo x > "$TMPDIR/x"`, "gone: "},
+		"beside a new name":    {`mv g.txt h.txt; echo x > "$TMPDIR/x"`, "gone: "},
+		"state":                {`mkdir ~/.cache; echo x > ~/.cache/x`, ""},
+		"state, and a removal": {`mkdir ~/.cache; echo x > ~/.cache/x; rm g.txt`, ""},
+		"empty folders":        {`mkdir -p "$TMPDIR/a/b"; rm g.txt`, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t).confined()
+			b.write("g.txt", "precious")
+			b.laterThan("g.txt")
+			e, _ := b.run(c.command)
+			said := strings.Join(e.Warnings, "\n")
+			if kept := b.text("kept-1/tmp/x") + b.text("kept-1/home/.cache/x"); kept != "nonenone" {
+				t.Errorf("kept: %s", kept)
+			}
+			if strings.Contains(said, "temporary") != (c.said != "") || !strings.Contains(said, c.said) {
+				t.Errorf("it is said: %q", said)
+			}
+		})
+	}
+}
+
+// TestMoveIsRefused: a move to where nothing is kept is refused before it is made, with the folders that it may
+// go to.
+func TestMoveIsRefused(t *testing.T) {
+	t.Parallel()
+	b := newBench(t).confined()
+	b.write("g.txt", "precious")
+	for _, command := range []string{"mv g.txt /tmp/x", "mv g.txt ../x", "mv -f -- g.txt /dev/shm", "mv -t /tmp g.txt"} {
+		e, _ := b.call("shell_run", map[string]any{"command": command})
+		if e.OK || e.Kind != tool.KindRejected || !strings.Contains(e.Message, b.dir) || b.text("g.txt") != "precious" {
+			t.Errorf("%s: %+v", command, e)
+		}
+		if n := b.need(command); n.Refused == nil {
+			t.Errorf("%s: somebody would be asked about it", command)
+		}
+	}
+
+	if e, _ := b.run("mv g.txt h.txt"); b.text("h.txt") != "precious" {
+		t.Errorf("%+v", e)
+	}
+}
+
+// TestRecoverKeeps: what a command had moved when its process died is in the workdir after the next start.
+func TestRecoverKeeps(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	scratch, work := filepath.Join(dir, "commands"), filepath.Join(dir, "work")
+	for name, text := range map[string]string{
+		"commands/rouse-command-1/before.json": `{"roots":["` + work + `"],"owners":[]}`,
+		"commands/rouse-command-1/tmp/g.txt":   "precious", "commands/rouse-command-1/home/.cache/x": "x",
+		"commands/rouse-sandbox-2/inside/x": "x", "work/kept-1/mine": "mine",
+	} {
+		if err := os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+
+	found, err := shell.Recover(t.Context(), scratch)
+	if err != nil || len(found.Kept) != 1 || found.Kept[0] != (shell.Kept{Folder: filepath.Join(work, "kept-2"), Files: 1, Bytes: 8}) {
+		t.Errorf("%+v %v", found, err)
+	}
+	if text, err := os.ReadFile(filepath.Join(work, "kept-2/tmp/g.txt")); err != nil || string(text) != "precious" {
+		t.Errorf("%q %v", text, err)
+	}
+	if left, _ := os.ReadDir(scratch); len(left) > 0 {
+		t.Errorf("left: %v", left)
+	}
+}
+
+// TestUnkept: what cannot be put back stays where it is, and is tried again.
+func TestUnkept(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	own := filepath.Join(dir, "commands/rouse-command-1")
+	if err := os.MkdirAll(filepath.Join(own, "tmp"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range map[string]string{"before.json": `{"roots":["` + dir + `/work"],"owners":[]}`, "tmp/g.txt": "precious"} {
+		if err := os.WriteFile(filepath.Join(own, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+
+	_, err := shell.Recover(t.Context(), filepath.Join(dir, "commands"))
+	if text, read := os.ReadFile(filepath.Join(own, "tmp/g.txt")); err == nil || string(text) != "precious" {
+		t.Errorf("%v: %q %v", err, text, read)
+	}
+
+	if err := os.Mkdir(filepath.Join(dir, "work"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	_, err = shell.Recover(t.Context(), filepath.Join(dir, "commands"))
+	if text, read := os.ReadFile(filepath.Join(dir, "work/kept-1/tmp/g.txt")); err != nil || string(text) != "precious" {
+		t.Errorf("%v: %q %v", err, text, read)
+	}
+}

@@ -1,0 +1,178 @@
+package tool
+
+import (
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"rouse/internal/text"
+)
+
+// Paging is how a result that is too long is cut, and how a call asks for what was left out.
+type Paging struct {
+	Field string // of the result: a text of numbered lines ("     7|…"), or a list
+	Start string // the argument that says where to begin: the number of a line, or how many items of the list to skip
+	Next  string // of the result: where the tool itself says to go on, "" when it does not
+}
+
+const (
+	noteRoom   = 200 // about how many bytes the note takes that says what was left out
+	leastShown = 80  // bytes: less of a result is worth nothing
+)
+
+// Shorten cuts the result of a call, as a model reads it, to about so many bytes, at the end of a line or of
+// a list's item, and says how to get at the rest. args are those of the call. false: there is nothing in it
+// that can be cut so that some is left.
+func Shorten(envelope string, s Spec, args json.RawMessage, most int) (string, bool) {
+	var e Envelope
+	var result map[string]json.RawMessage
+	if json.Unmarshal([]byte(envelope), &e) != nil || !e.OK || json.Unmarshal(e.Result, &result) != nil {
+		return "", false
+	}
+
+	field := longest(result, s.Paging.Field)
+	room := most - (len(envelope) - len(result[field])) - noteRoom
+	if field == "" || room < leastShown {
+		return "", false
+	}
+
+	whole := result[field]
+	cut, kept, rest, of := cutText(whole, room)
+	if cut == nil && whole[0] == '[' {
+		cut, kept, of = cutList(whole, room)
+		rest = kept + given(args, s.Paging.Start)
+	}
+	if cut == nil {
+		return "", false
+	}
+
+	result[field] = cut
+	if _, says := result["truncated"]; says {
+		result["truncated"] = json.RawMessage("true")
+	}
+
+	how := "make a call that asks for less to see more of it"
+	if s.Paging.Start != "" && field == s.Paging.Field && rest > 0 {
+		how = fmt.Sprintf("call %s again with %s %d to go on", s.Name, s.Paging.Start, rest)
+		if s.Paging.Next != "" {
+			result[s.Paging.Next] = json.RawMessage(strconv.Itoa(rest))
+		}
+	}
+
+	raw, err := encode(result)
+	if err != nil {
+		return "", false
+	}
+	e.Result = raw
+	e.Warnings = append(e.Warnings, fmt.Sprintf("cut to fit your context: the first %d %s of %s are shown; %s", kept, of, field, how))
+
+	out, err := e.Text()
+	return string(out), err == nil
+}
+
+// longest is the field of a result that takes the most room and can be cut; preferred, when it is there.
+func longest(result map[string]json.RawMessage, preferred string) string {
+	if _, ok := result[preferred]; ok {
+		return preferred
+	}
+
+	name := ""
+	for field, raw := range result {
+		if (raw[0] == '"' || raw[0] == '[') && (name == "" || len(raw) > len(result[name]) || len(raw) == len(result[name]) && field < name) {
+			name = field
+		}
+	}
+	return name
+}
+
+// cutText keeps the first lines of a JSON string; of a first line that is too long by itself, its beginning.
+// next is the number that the first line left out begins with, 0 when it has none. nil: it is no string, or
+// fits.
+func cutText(raw json.RawMessage, room int) (cut json.RawMessage, kept, next int, of string) {
+	var whole string
+	if len(raw) <= room || json.Unmarshal(raw, &whole) != nil {
+		return nil, 0, 0, ""
+	}
+
+	end := 0
+	for used := 2; end < len(whole); kept++ { // the quotes
+		line := whole[end:]
+		if i := strings.IndexByte(line, '\n'); i >= 0 {
+			line = line[:i+1]
+		}
+		if used += encodedLen(line); used > room {
+			break
+		}
+		end += len(line)
+	}
+
+	if kept > 0 {
+		next = lineNumber(whole[end:])
+		return encoded(whole[:end]), kept, next, "lines"
+	}
+
+	head := text.HeadBytes(whole, room)
+	for encodedLen(head) > room && head != "" {
+		head = text.HeadBytes(head, len(head)*3/4)
+	}
+	return encoded(head), utf8.RuneCountInString(head), 0, "characters"
+}
+
+// encoded is a text as a JSON string, which every text can be.
+func encoded(text string) json.RawMessage {
+	raw, err := encode(text)
+	if err != nil {
+		return json.RawMessage(`""`)
+	}
+	return raw
+}
+
+// encodedLen is how many bytes a text takes within a JSON string.
+func encodedLen(text string) int {
+	return len(encoded(text)) - len(`""`)
+}
+
+// lineNumber is the number in front of the first line of a text, 0 when there is none.
+func lineNumber(lines string) int {
+	number, _, numbered := strings.Cut(lines, "|")
+	n, err := strconv.Atoi(strings.TrimSpace(number))
+	if !numbered || err != nil {
+		return 0
+	}
+	return n
+}
+
+// cutList keeps the first items of a JSON list. nil: it is none, or not even the first fits.
+func cutList(raw json.RawMessage, room int) (cut json.RawMessage, kept int, of string) {
+	var items []json.RawMessage
+	if json.Unmarshal(raw, &items) != nil {
+		return nil, 0, ""
+	}
+
+	used := len("[]")
+	for kept < len(items) && used+len(items[kept])+1 <= room {
+		used += len(items[kept]) + 1
+		kept++
+	}
+	if kept == 0 || kept == len(items) {
+		return nil, 0, ""
+	}
+
+	cut, err := encode(items[:kept])
+	if err != nil {
+		return nil, 0, ""
+	}
+	return cut, kept, "items"
+}
+
+// given is the number that a call gave for an argument, 0 when it gave none.
+func given(args json.RawMessage, name string) int {
+	var all map[string]json.RawMessage
+	var n int
+	if name == "" || json.Unmarshal(args, &all) != nil || json.Unmarshal(all[name], &n) != nil {
+		return 0
+	}
+	return n
+}

@@ -1,0 +1,25 @@
+package agent
+
+import (
+	"path/filepath"
+
+	"rouse/internal/nofollow"
+)
+
+// writableFolders are the folders in which an agent or a stranger can write: what lies there can change
+// between the approval of a command and its call. They are those of the whole plan, because an agent may be
+// led by what another one wrote.
+func writableFolders(p Plan) nofollow.Boundary {
+	out := watchedFolders(p.Jobs)
+	for _, a := range p.Agents {
+		out = append(out, filepath.Clean(a.Workdir))
+		for _, path := range a.Write {
+			out = append(out, filepath.Clean(path))
+		}
+		for _, s := range a.Skills.All() { // a skill can be brought up to date
+			out = append(out, filepath.Clean(s.Dir))
+		}
+	}
+
+	return nofollow.NewBoundary(out...)
+}

@@ -1,0 +1,114 @@
+package ledger
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"rouse/agentdb/dbfile"
+	"rouse/agentdb/sqlite"
+)
+
+// vacuumStep is how many pages are given back in one transaction, so that other writers get their
+// turn: 1 MiB.
+const vacuumStep = 256
+
+// slack is the part of the file that may be free, as a divisor: what is written next fills it.
+const slack = 10
+
+// incremental is what pragma auto_vacuum says of a file that can give space back in steps.
+const incremental = 2
+
+// FileState is what is known of the file of a ledger.
+type FileState struct {
+	Path        string `json:"path"`
+	Bytes       int64  `json:"bytes"` // with its log
+	FreeBytes   int64  `json:"free_bytes"`
+	Incremental bool   `json:"incremental"` // gives space back by itself
+	Checked     bool   `json:"checked"`     // the whole file was checked since it was opened
+	ReadOnly    string `json:"read_only"`   // why nothing is written to it; "": it is
+}
+
+// FileState measures the file of the ledger.
+func (l *Ledger) FileState(ctx context.Context) (FileState, error) {
+	if l.path == "" {
+		return FileState{}, errNoFile
+	}
+
+	s := FileState{Path: l.path, Bytes: dbfile.Size(l.path) + dbfile.Size(l.path+"-wal"), Checked: l.file != nil && l.file.marker.Checked()}
+	if err := l.ReadOnly(); err != nil {
+		s.ReadOnly = err.Error()
+	}
+
+	var free, mode int64
+	err := l.read.QueryRowContext(ctx, "select freelist_count, auto_vacuum from pragma_freelist_count, pragma_auto_vacuum").Scan(&free, &mode)
+	s.FreeBytes, s.Incremental = free*pageSize, mode == incremental
+	return s, err
+}
+
+// GiveSpaceBack shortens the file by what is free in it but for a tenth, in small steps, and returns
+// how many bytes that was. A file of an older rouse cannot be shortened in steps; Compact mends that.
+func (l *Ledger) GiveSpaceBack(ctx context.Context) (freed int64, err error) {
+	if errors.Is(l.hasFile(), errNoFile) {
+		return 0, nil
+	}
+	// What is given back goes through the log, which cannot be emptied before.
+	if err := l.waitChecked(ctx); err != nil {
+		return 0, err
+	}
+
+	for ctx.Err() == nil {
+		n := int64(0)
+		if err := l.write(ctx, func(tx *sqlite.Tx) (err error) {
+			n, err = vacuum(tx)
+			return err
+		}); err != nil || n == 0 {
+			return freed * pageSize, err
+		}
+		freed += n
+	}
+
+	return freed * pageSize, context.Cause(ctx)
+}
+
+// vacuum gives a few pages back, if enough are free.
+func vacuum(tx *sqlite.Tx) (pages int64, err error) {
+	var mode, free, all int64
+	for pragma, value := range map[string]*int64{"auto_vacuum": &mode, "freelist_count": &free, "page_count": &all} {
+		if err := tx.QueryRow("pragma " + pragma).Scan(value); err != nil {
+			return 0, err
+		}
+	}
+	if mode != incremental || free <= all/slack {
+		return 0, nil
+	}
+
+	// A row comes for each page, and no page moves before its row is asked for.
+	rows, err := tx.Query(fmt.Sprintf("pragma incremental_vacuum(%d)", vacuumStep))
+	if err != nil {
+		return 0, err
+	}
+	defer rows.Close()
+	for rows.Next() {
+	}
+
+	return min(free, vacuumStep), rows.Err()
+}
+
+// Compact writes the whole file again, without its free space, after a backup, and has it give space
+// back in steps from then on. Nobody else may have the ledger open; it takes as much space again.
+func (l *Ledger) Compact(ctx context.Context) (Backup, error) {
+	if err := l.waitChecked(ctx); err != nil {
+		return Backup{}, err
+	}
+
+	made, err := l.Backup(ctx, BackupSpec{})
+	if err != nil {
+		return made, err
+	}
+	if err := l.file.beforeWrite(); err != nil {
+		return made, err
+	}
+
+	return made, refusal(l.file.path, l.file.db.Vacuum(ctx))
+}

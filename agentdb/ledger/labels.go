@@ -1,0 +1,348 @@
+package ledger
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"rouse/agentdb/sqlite"
+)
+
+// TaintPrivate is the letter in Run.Taint for data that is for its owner alone.
+const TaintPrivate = "B"
+
+// dataLabels are the letters that stay with what a run writes. The third, an effect beyond the host, is
+// over with its call.
+var dataLabels = []string{TaintUntrusted, TaintPrivate}
+
+// PlaceKind says what a place is.
+type PlaceKind string
+
+// The kinds of places.
+const (
+	PlaceFile     PlaceKind = "file"     // a file, or a folder with all that is below it
+	PlaceTable    PlaceKind = "table"    // of an agent's database
+	PlaceDatabase PlaceKind = "database" // an agent's, with all its tables
+	// PlaceAgent is the database and the files of an agent, as older versions labelled them; see SettleLabels.
+	PlaceAgent PlaceKind = "agent"
+)
+
+// FileID is the identity of a file or folder, which it keeps when it is renamed. The zero value is
+// that of none.
+type FileID struct {
+	Device, Inode uint64
+	Born          int64 // nanoseconds: inodes are used again; 0 where the file system does not tell
+}
+
+// Place is where data lies that outlives a run.
+type Place struct {
+	Kind PlaceKind
+	Name string // an absolute path without links; AGENT/TABLE; AGENT
+	ID   FileID // of what lies at a path now
+	// Above are the identities of the folders that a path lies in, for those who read it: one of them may have
+	// been labelled by another name.
+	Above []FileID
+}
+
+// TablePlace is a table of an agent, or with "" its whole database.
+func TablePlace(agent, table string) Place {
+	if table == "" {
+		return Place{Kind: PlaceDatabase, Name: agent}
+	}
+	return Place{Kind: PlaceTable, Name: agent + "/" + table}
+}
+
+// key is the place in a tree of names in which folders and databases stand above what they hold.
+func (p Place) key() string {
+	if p.Kind == PlaceFile {
+		return p.Name
+	}
+	return string(PlaceDatabase) + ":" + p.Name
+}
+
+// parent is the key of what holds a place, "" at the top.
+func parent(key string) string {
+	if strings.HasPrefix(key, string(PlaceDatabase)+":") {
+		holder, _, ok := strings.Cut(key, "/")
+		if !ok {
+			return ""
+		}
+		return holder
+	}
+
+	if up := filepath.Dir(key); up != key && up != "." {
+		return up
+	}
+	return ""
+}
+
+// Label is one letter on a place.
+type Label struct {
+	Place
+	Letter string // A or B
+	Run    int64  // the first that wrote there while it held the label; 0: one of another ledger
+	At     time.Time
+}
+
+// labelCache holds all labels, so that looking one up costs no query: every call of every run asks. This
+// process alone writes the ledger.
+type labelCache struct {
+	mu     sync.Mutex
+	loaded bool
+	rows   map[labelKey]Label
+	at     map[string]string // letters by key
+	below  map[string]string // letters of what lies below a key
+	ids    map[FileID]string
+	old    bool // whether there are places of PlaceAgent
+}
+
+type labelKey struct {
+	kind   PlaceKind
+	name   string
+	letter string
+}
+
+func (c *labelCache) forget() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.loaded = false
+}
+
+// add takes a label in. A letter is never taken away but with forget.
+func (c *labelCache) add(l Label) {
+	key := labelKey{l.Kind, l.Name, l.Letter}
+	if was, ok := c.rows[key]; ok {
+		l.Run, l.At = was.Run, was.At
+		if l.ID == (FileID{}) {
+			l.ID = was.ID
+		}
+	}
+
+	c.rows[key] = l
+	c.old = c.old || l.Kind == PlaceAgent
+	if l.ID != (FileID{}) {
+		c.ids[l.ID] = mergeTaint(c.ids[l.ID], l.Letter)
+	}
+
+	at := l.key()
+	c.at[at] = mergeTaint(c.at[at], l.Letter)
+	for up := parent(at); up != ""; up = parent(up) {
+		c.below[up] = mergeTaint(c.below[up], l.Letter)
+	}
+}
+
+// withLabels calls a function with all labels.
+func (l *Ledger) withLabels(ctx context.Context, use func(*labelCache)) error {
+	c := &l.labels
+	c.mu.Lock()
+	defer c.mu.Unlock()
+
+	if !c.loaded {
+		rows, err := l.read.QueryContext(ctx, `select kind, place, label, device, inode, born, run, at from labels`)
+		all, err := collect(rows, err, scanLabel)
+		if err != nil {
+			return fmt.Errorf("the labels of data cannot be read: %w", err)
+		}
+
+		c.rows, c.at, c.below, c.ids, c.old = map[labelKey]Label{}, map[string]string{}, map[string]string{}, map[FileID]string{}, false
+		for _, one := range all {
+			c.add(one)
+		}
+		c.loaded = true
+	}
+
+	use(c)
+	return nil
+}
+
+func scanLabel(rows *sql.Rows) (l Label, err error) {
+	var at, device, inode int64
+	err = rows.Scan(&l.Kind, &l.Name, &l.Letter, &device, &inode, &l.ID.Born, &l.Run, &at)
+	l.ID.Device, l.ID.Inode, l.At = uint64(device), uint64(inode), instant(at)
+	return l, err
+}
+
+// LabelsOf returns the letters of the labels on places, on what holds them, and on what they hold: a
+// folder is searched and a database is queried as a whole.
+func (l *Ledger) LabelsOf(ctx context.Context, places ...Place) (letters string, err error) {
+	if len(places) == 0 {
+		return "", nil
+	}
+
+	err = l.withLabels(ctx, func(c *labelCache) {
+		for _, p := range places {
+			for _, id := range append([]FileID{p.ID}, p.Above...) {
+				letters += c.ids[id]
+			}
+
+			letters += c.below[p.key()]
+			for at := p.key(); at != ""; at = parent(at) {
+				letters += c.at[at]
+			}
+		}
+	})
+	return mergeTaint(letters, ""), err
+}
+
+// Unlabelled returns those of some places that lack one of the letters that a run would leave there.
+func (l *Ledger) Unlabelled(ctx context.Context, taint string, places []Place) (out []Place, err error) {
+	if len(places) == 0 || !strings.ContainsAny(taint, strings.Join(dataLabels, "")) {
+		return nil, nil
+	}
+
+	err = l.withLabels(ctx, func(c *labelCache) {
+		for _, p := range places {
+			if slices.ContainsFunc(dataLabels, func(letter string) bool { return strings.Contains(taint, letter) && !c.has(p, letter) }) {
+				out = append(out, p)
+			}
+		}
+	})
+	return out, err
+}
+
+// has reports whether a label is on record for a place: with its identity for the place itself, else for what
+// holds it, too.
+func (c *labelCache) has(p Place, letter string) bool {
+	if p.ID != (FileID{}) {
+		return c.rows[labelKey{p.Kind, p.Name, letter}].ID == p.ID
+	}
+
+	for at := p.key(); at != ""; at = parent(at) {
+		if strings.Contains(c.at[at], letter) {
+			return true
+		}
+	}
+	return false
+}
+
+// addLabels puts the labels of a run on what it is about to write. The first run that did so stays on
+// record: it is where the owner has to look.
+func addLabels(tx *sqlite.Tx, r Run, taint string, places []Place, now time.Time) (added []Label, err error) {
+	for _, p := range places {
+		for _, letter := range dataLabels {
+			if !strings.Contains(taint, letter) {
+				continue
+			}
+
+			// A file that is written again is another file of the same name; what is not known takes nothing away.
+			_, err := tx.Exec(`insert into labels (kind, place, label, device, inode, born, run, at) values ($1, $2, $3, $4, $5, $6, $7, $8)
+				on conflict (kind, place, label) do update set device = excluded.device, inode = excluded.inode, born = excluded.born where excluded.inode <> 0`,
+				string(p.Kind), p.Name, letter, int64(p.ID.Device), int64(p.ID.Inode), p.ID.Born, r.ID, ms(now))
+			if err != nil {
+				return nil, err
+			}
+			added = append(added, Label{Place: Place{Kind: p.Kind, Name: p.Name, ID: p.ID}, Letter: letter, Run: r.ID, At: now})
+		}
+	}
+
+	return added, nil
+}
+
+// keepLabels takes labels that were committed into the cache.
+func (l *Ledger) keepLabels(added []Label) {
+	if len(added) == 0 {
+		return
+	}
+
+	c := &l.labels
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, one := range added {
+		if c.loaded { // else they are read with the others
+			c.add(one)
+		}
+	}
+}
+
+// Labels lists the labels on data, by place.
+func (l *Ledger) Labels(ctx context.Context) (out []Label, err error) {
+	err = l.withLabels(ctx, func(c *labelCache) {
+		for _, one := range c.rows {
+			out = append(out, one)
+		}
+	})
+	slices.SortFunc(out, func(a, b Label) int {
+		return strings.Compare(string(a.Kind)+"\x00"+a.Name+"\x00"+a.Letter, string(b.Kind)+"\x00"+b.Name+"\x00"+b.Letter)
+	})
+	return out, err
+}
+
+// ClearLabel takes a letter off places and off all that they hold, since their owner has inspected them. Without such a
+// label there the error is ErrNotFound.
+func (l *Ledger) ClearLabel(ctx context.Context, letter string, places ...Place) (cleared []Label, err error) {
+	all, err := l.Labels(ctx)
+	if err != nil {
+		return nil, err
+	}
+
+	for _, one := range all {
+		if one.Letter == letter && slices.ContainsFunc(places, one.isOf) {
+			cleared = append(cleared, one)
+		}
+	}
+	if len(cleared) == 0 {
+		return nil, fmt.Errorf("nothing there has the label %s: %w", letter, ErrNotFound)
+	}
+
+	now := l.now()
+	defer l.labels.forget()
+	return cleared, l.do(ctx, func(tx *sqlite.Tx) error {
+		for _, one := range cleared {
+			if _, err := tx.Exec(`delete from labels where kind = $1 and place = $2 and label = $3`, string(one.Kind), one.Name, letter); err != nil {
+				return err
+			}
+			if err := addEvent(tx, Event{At: now, Kind: "label.cleared"}, map[string]any{"kind": string(one.Kind), "place": one.Name, "label": letter, "run": one.Run}); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// isOf reports whether a label is one of a place, by whichever name the file has by now, or of something below it.
+func (l Label) isOf(p Place) bool {
+	return p.Kind == l.Kind && (p.Name == l.Name || p.ID != FileID{} && p.ID == l.ID) || p.holds(l.key())
+}
+
+// holds reports whether a key is that of a place, or of something below it.
+func (p Place) holds(key string) bool {
+	for ; key != ""; key = parent(key) {
+		if key == p.key() && p.Kind != PlaceAgent {
+			return true
+		}
+	}
+	return false
+}
+
+// SettleLabels gives the labels that older versions put on agents to their databases and files, which
+// others may share. Of an agent for which there are no places they stay.
+func (l *Ledger) SettleLabels(ctx context.Context, places func(agent string) []Place) error {
+	var old []Label
+	if err := l.withLabels(ctx, func(c *labelCache) {
+		for _, one := range c.rows {
+			if c.old && one.Kind == PlaceAgent && len(places(one.Name)) > 0 {
+				old = append(old, one)
+			}
+		}
+	}); err != nil || len(old) == 0 {
+		return err
+	}
+
+	defer l.labels.forget()
+	return l.do(ctx, func(tx *sqlite.Tx) error {
+		for _, one := range old {
+			if _, err := addLabels(tx, Run{ID: one.Run}, one.Letter, places(one.Name), one.At); err != nil {
+				return err
+			}
+			if _, err := tx.Exec(`delete from labels where kind = $1 and place = $2 and label = $3`, string(one.Kind), one.Name, one.Letter); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}

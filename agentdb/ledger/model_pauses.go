@@ -1,0 +1,66 @@
+package ledger
+
+import (
+	"context"
+	"database/sql"
+	"time"
+
+	"rouse/agentdb/sqlite"
+)
+
+// ModelPause is a time in which a model is not asked, because its provider's quota is spent. It
+// stays in the record until the model answers again, so that the next one can be longer.
+type ModelPause struct {
+	Model  string    // by its configured name
+	Since  time.Time // when the first request was refused
+	Until  time.Time
+	Tries  int // how often in a row it has been paused
+	Reason string
+}
+
+// PauseModel records that a model is not asked until a time. notices are for its owner, who is told of
+// the first of several in a row.
+func (l *Ledger) PauseModel(ctx context.Context, p ModelPause, notices ...Notice) error {
+	now := l.now()
+	return l.do(ctx, func(tx *sqlite.Tx) error {
+		if _, err := tx.Exec(`insert into model_pauses (model, since, until, tries, reason) values ($1, $2, $3, $4, $5)
+			on conflict (model) do update set since = excluded.since, until = excluded.until, tries = excluded.tries, reason = excluded.reason`,
+			p.Model, ms(p.Since), ms(p.Until), p.Tries, p.Reason); err != nil {
+			return err
+		}
+
+		for _, n := range notices {
+			if err := addNotice(tx, n, now); err != nil {
+				return err
+			}
+		}
+		return addEvent(tx, Event{At: now, Kind: "model.paused"}, map[string]any{"model": p.Model, "until": p.Until.UTC(), "reason": p.Reason})
+	})
+}
+
+// ResumeModel records that a model answers again.
+func (l *Ledger) ResumeModel(ctx context.Context, model string) error {
+	now := l.now()
+	return l.do(ctx, func(tx *sqlite.Tx) error {
+		done, err := tx.Exec(`delete from model_pauses where model = $1`, model)
+		if err != nil {
+			return err
+		}
+		if n, err := done.RowsAffected(); err != nil || n == 0 {
+			return err
+		}
+		return addEvent(tx, Event{At: now, Kind: "model.resumed"}, map[string]any{"model": model})
+	})
+}
+
+// ModelPauses lists the models that have not answered since they were paused, by name.
+func (l *Ledger) ModelPauses(ctx context.Context) ([]ModelPause, error) {
+	rows, err := l.read.QueryContext(ctx, `select model, since, until, tries, reason from model_pauses order by model`)
+	return collect(rows, err, func(rows *sql.Rows) (ModelPause, error) {
+		var p ModelPause
+		var since, until int64
+		err := rows.Scan(&p.Model, &since, &until, &p.Tries, &p.Reason)
+		p.Since, p.Until = instant(since), instant(until)
+		return p, err
+	})
+}

@@ -1,0 +1,154 @@
+package agentdb
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"rouse/agentdb/sqlite"
+)
+
+// LedgerUse is which ledger has an agent's database.
+type LedgerUse struct {
+	Agent string
+	rows  []ledgerRow // the last has it
+}
+
+// Newest is the highest id of the runs of a ledger's epoch that have written into the database.
+func (u LedgerUse) Newest(epoch string) int64 {
+	for _, r := range u.rows {
+		if r.id == epoch {
+			return r.newest
+		}
+	}
+	return 0
+}
+
+// LedgerUses reads who has the databases of all agents. It is for the time before any is opened, and
+// leaves out those that cannot be read: what is wrong with them shows when they are.
+func (p *Pool) LedgerUses(ctx context.Context) (out []LedgerUse, err error) {
+	files, err := filepath.Glob(filepath.Join(p.o.Dir, "*", "db.sqlite"))
+	if err != nil {
+		return nil, err
+	}
+
+	for _, path := range files {
+		if info, err := os.Stat(path); err != nil || info.Size() == 0 {
+			continue
+		}
+		rows, err := readLedgers(ctx, path)
+		if err != nil || len(rows) == 0 {
+			continue
+		}
+
+		out = append(out, LedgerUse{Agent: filepath.Base(filepath.Dir(path)), rows: rows})
+	}
+
+	return out, ctx.Err()
+}
+
+// HoldUnknown finds those of the databases that hold runs which the pool's ledger does not know. None
+// of them is lent until it is accepted, or opened with a ledger that knows them.
+func (p *Pool) HoldUnknown(ctx context.Context, uses []LedgerUse) (held []*QuarantinedError, err error) {
+	if p.o.Ledger == nil {
+		return nil, nil
+	}
+	newest, err := p.o.Ledger.NewestRun(ctx)
+	if err != nil {
+		return nil, err
+	}
+
+	for _, u := range uses {
+		_, why := unknownRuns(u.rows, p.o.Ledger.Epochs(), newest)
+		if why == "" {
+			continue
+		}
+
+		e := p.unknownRuns(u.Agent, &UnknownRunsError{Path: p.path(u.Agent), Reason: why})
+		held = append(held, e)
+		p.mu.Lock()
+		p.damaged[strings.ToLower(u.Agent)] = e
+		p.mu.Unlock()
+	}
+
+	return held, nil
+}
+
+func (p *Pool) unknownRuns(agent string, err *UnknownRunsError) *QuarantinedError {
+	return &QuarantinedError{Agent: agent, Reason: err.Reason, UnknownRuns: true, err: err}
+}
+
+// CheckFiles looks whether the files of the open databases are still those that are open. One that was
+// deleted, replaced or cut off is quarantined: what is written to it would be lost. It returns the
+// agents of those that were found now.
+func (p *Pool) CheckFiles(ctx context.Context) (lost []string) {
+	p.mu.Lock()
+	var open []*poolEntry
+	for _, s := range p.entries {
+		if s.opened() && s.db != nil && !s.closing {
+			open = append(open, s)
+		}
+	}
+	p.mu.Unlock()
+
+	for _, s := range open {
+		if s.db.checkFile(ctx) {
+			lost = append(lost, s.key)
+		}
+	}
+	return lost
+}
+
+// checkFile reports whether the database's file is found to be lost.
+func (db *DB) checkFile(ctx context.Context) bool {
+	var lost *sqlite.LostError
+	if db.marker.Quarantined() != nil || !errors.As(db.db.CheckFile(ctx), &lost) {
+		return false
+	}
+
+	err := db.marker.Lost(lost)
+	db.log.Error("an agent's database is lost, and is not used any more", "path", db.path, "error", err)
+	return true
+}
+
+// adopt lets a database go on with the pool's ledger, which does not know its runs. Its file is sound,
+// and nobody has it open.
+func (p *Pool) adopt(ctx context.Context, agent string) error {
+	nothing := &Error{Kind: kindInvalid, Message: fmt.Sprintf("there is nothing to accept: nothing is wrong with the database of %s", agent)}
+	if !p.Has(agent) { // to open it would make it
+		return nothing
+	}
+
+	db, err := p.openAdopting(ctx, agent)
+	if err != nil {
+		return p.describe(agent, err)
+	}
+	if db.unknown == "" {
+		return errors.Join(nothing, db.Close())
+	}
+
+	err = db.recordOwnerAction(ctx, agent, "-- the owner let this database go on with the ledger of this home: "+db.unknown)
+	return errors.Join(err, db.Close())
+}
+
+func (p *Pool) openAdopting(ctx context.Context, agent string) (*DB, error) {
+	return Open(ctx, Options{Path: p.path(agent), Agent: agent, Backups: p.o.Backups, Logger: p.o.Logger, Ledger: p.o.Ledger, adopt: true})
+}
+
+// runLabel names the copy from before a run changes the schema. Another ledger may have had a run of
+// that number.
+func (db *DB) runLabel(ctx context.Context, run int64) (string, error) {
+	var ledger int64
+	if err := db.db.Read().QueryRowContext(ctx, `select `+ledgerOfRun, run).Scan(&ledger); err != nil {
+		return "", err
+	}
+
+	label := fmt.Sprintf("%srun-%d", automaticPrefix, run)
+	if ledger > 1 {
+		label += fmt.Sprintf("-of-ledger-%d", ledger)
+	}
+	return label, nil
+}

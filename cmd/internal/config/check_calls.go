@@ -1,0 +1,249 @@
+package config
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"rouse/agent/tool"
+	"rouse/agent/tool/shell"
+	"rouse/agent/tool/web"
+	"rouse/internal/text"
+)
+
+// takes is what a tool takes, nil when that cannot be told.
+type takes struct{ *tool.Arguments }
+
+// argumentsOf are what a tool takes, made once for all of its calls.
+func (c *checker) argumentsOf(s tool.Spec) takes {
+	if known, ok := c.takes[s.Name]; ok {
+		return known
+	}
+
+	var out takes
+	if s.Args != nil {
+		if a, err := s.Arguments(); err == nil { // an error is one of the tool, which its runs report
+			out.Arguments = &a
+		}
+	}
+	c.takes[s.Name] = out
+	return out
+}
+
+// call checks what a call of a playbook passes to its tool, and whether its agent's grants let it, as far as
+// both are known before it is made.
+func (c *checker) call(path string, call PlaybookCall, j *Job, agent *Agent) {
+	s := c.tools.Find(call.Call)
+	takes := c.argumentsOf(s)
+	if takes.Arguments == nil || !c.hasNoProblem(path+".call") || !c.hasNoProblem(path+".with") {
+		return
+	}
+
+	given := map[string]any{}
+	for key, v := range call.With {
+		given[key] = known(v)
+	}
+
+	fits := true
+	for _, wrong := range takes.Check(given) {
+		at := path + ".with." + wrong.Field
+		if fits = false; !c.hasNoProblem(at) {
+			continue // a value that could not be read
+		}
+		p := c.bad(at, "%s", wrong.Message)
+		if !strings.Contains(wrong.Message, "; ") && !strings.Contains(wrong.Message, wrong.Expected) {
+			p.Hint = "expected " + wrong.Expected
+		}
+	}
+
+	if fits && agent != nil {
+		c.warnRepository(path+".call", agent, s)
+		c.granted(path+".with", call, s, j, agent)
+	}
+}
+
+// known is a value of a playbook as JSON has it, with tool.Unknown for what is only known in a run.
+func known(v any) any {
+	switch v := v.(type) {
+	case nil, bool:
+		return v
+	case string:
+		if !isConstant(v) {
+			return tool.Unknown{}
+		}
+		return v
+	case int:
+		return json.Number(strconv.Itoa(v))
+	case int64:
+		return json.Number(strconv.FormatInt(v, 10))
+	case uint64:
+		return json.Number(strconv.FormatUint(v, 10))
+	case float64:
+		return json.Number(strconv.FormatFloat(v, 'g', -1, 64))
+	case []any:
+		out := make([]any, len(v))
+		for i, item := range v {
+			out[i] = known(item)
+		}
+		return out
+	case map[string]any:
+		out := make(map[string]any, len(v))
+		for key, item := range v {
+			out[key] = known(item)
+		}
+		return out
+	}
+	return tool.Unknown{}
+}
+
+// isConstant says whether a text is neither an expression nor a template.
+func isConstant(source string) bool {
+	return !strings.HasPrefix(source, "= ") && !strings.Contains(source, "{{")
+}
+
+// granted says of a call whose arguments fit whether the grants of its agent cover it.
+func (c *checker) granted(path string, call PlaybookCall, s tool.Spec, j *Job, agent *Agent) {
+	argument := func(name string) string { // "" when it is absent, or an expression
+		v, _ := call.With[name].(string)
+		if strings.HasPrefix(v, "= ") {
+			return ""
+		}
+		return v
+	}
+
+	switch {
+	case s.Requires == tool.RequiresCommands:
+		if command := argument("command"); command != "" {
+			source, whole := withoutActions(command, shell.Unknown)
+			c.judge(path+".command", shell.Foresee(agent.Commands(), agent.Secrets(), source), whole, agent,
+				"grant it under grants: commands, or approve it for good when it asks")
+		}
+	case s.Requires == tool.RequiresNetwork:
+		c.request(path, argument("url"), call.With["method"], agent)
+	case s.Writes == tool.WritesNotice:
+		if channel := argument("channel"); isConstant(channel) {
+			c.reference(path+".channel", "channel", channel, c.channels)
+		}
+	case s.Scope == tool.ScopeAgent:
+		if file := argument("path"); file != "" && isConstant(file) {
+			c.file(path+".path", file, s, j, agent)
+		}
+	}
+}
+
+// action finds the actions of a template.
+var action = regexp.MustCompile(`(?s)\{\{.*?\}\}`)
+
+// withoutActions puts a text in the place of what a template fills in; whole says that there was nothing.
+func withoutActions(source, in string) (out string, whole bool) {
+	out = action.ReplaceAllLiteralString(source, in)
+	return out, out == source
+}
+
+// judge says what the authorizer is going to say of a call. Of one that is not known as a whole, only that
+// no grant covers it.
+func (c *checker) judge(path string, need tool.Need, whole bool, agent *Agent, hint string) {
+	switch {
+	case need.Refused != nil && whole:
+		c.bad(path, "the call would be refused: %s", need.Refused.Message)
+	case need.Refused != nil || need.MissingGrant == "":
+	case agent.OnDenied == tool.OnDeniedFail || agent.OnDenied == tool.OnDeniedContinue:
+		c.warn(path, "%s, so that the call is refused (on_denied: %s)", need.MissingGrant, agent.OnDenied).Hint = hint
+	default:
+		c.warn(path, "%s, so that each run waits for your approval", need.MissingGrant).Hint = hint
+	}
+}
+
+// request judges a request as far as its URL is known: its beginning tells the host.
+func (c *checker) request(path, url string, method any, agent *Agent) {
+	begin, rest, filled := strings.Cut(url, "{{")
+	_, host, ok := strings.Cut(begin, "://")
+	if !ok || filled && rest != "" && !strings.ContainsAny(host, "/?#") {
+		return
+	}
+
+	with, _ := method.(string)
+	if method != nil && (with == "" || !isConstant(with)) {
+		return
+	}
+
+	need := web.Foresee(agent.Network(), agent.Secrets(), begin, with)
+	c.judge(path+".url", need, !filled, agent, "grant the host, and the method, under grants: network")
+}
+
+// file says whether an agent may read, or write, a file. Nobody is asked about one that it may not.
+func (c *checker) file(path, file string, s tool.Spec, j *Job, agent *Agent) {
+	if !filepath.IsAbs(file) {
+		file = filepath.Join(string(agent.Workdir), file)
+	}
+
+	verb, roots := "read", []string{}
+	if writes(s) {
+		verb, roots = "write", agent.writes()
+	} else {
+		for _, r := range c.reads("", agent) {
+			roots = append(roots, r.what)
+		}
+		if j.Watch != nil {
+			roots = append(roots, string(j.Watch.Path))
+		}
+	}
+
+	inside := func(root string) bool {
+		return root != "" && (within(file, root) || within(plainPlace(file), plainPlace(root)))
+	}
+	ofSkill := func() bool {
+		for _, r := range c.cfg.SkillRoots(c.d.getenv) {
+			if inside(r.Path) {
+				return true
+			}
+		}
+		return slices.ContainsFunc(agent.Skills, func(name string) bool { return inside(c.d.resolve(agent.At.File, name)) })
+	}
+
+	if slices.ContainsFunc(roots, inside) || verb == "read" && ofSkill() {
+		return
+	}
+
+	shown := make([]string, len(roots))
+	for i, r := range roots {
+		shown[i] = display(r)
+	}
+	c.bad(path, "%s is outside of what the agent may %s: %s", display(file), verb, text.List(shown, 10)).Hint = "grant its folder under grants: " + verb
+}
+
+// writes says whether the calls of a tool change the file of their argument path.
+func writes(s tool.Spec) bool {
+	return s.Writes == tool.WritesFiles || s.Writes == tool.WritesUndo || s.Path != "" && s.Writes == tool.WritesElsewhere
+}
+
+// lacks says why the runs of an agent do not have a tool, "" when they do, and what to do.
+func (c *checker) lacks(agent *Agent, s tool.Spec) (why, hint string) {
+	named := tool.IsNamed(agent.Tools.Allow, s.Name)
+	switch {
+	case s.AliasOf != "" && !named:
+		return fmt.Sprintf("%s is another name of %s, which only an agent has whose tools.allow names it", s.Name, s.AliasOf), "call " + s.AliasOf
+	case s.Requires == tool.RequiresModel || s.Requires == tool.RequiresUnlisted:
+		return fmt.Sprintf("%s is for models, and a playbook has none", s.Name), "use a prompt"
+	case s.Requires == tool.RequiresNetwork && len(agent.Grants.Network) == 0:
+		return fmt.Sprintf("the agent %q may ask no host, so it has no %s", agent.Name, s.Name), "name the hosts under grants: network"
+	case s.Requires == tool.RequiresCommands && !named && len(agent.Grants.Commands) == 0:
+		return fmt.Sprintf("the agent %q may run no program, so it has no %s", agent.Name, s.Name), "name what it may run under grants: commands"
+	}
+	return "", ""
+}
+
+// warnRepository warns of a git tool where there is no repository yet.
+func (c *checker) warnRepository(path string, agent *Agent, s tool.Spec) {
+	if s.Requires != tool.RequiresRepository || agent.Workdir == "" || tool.IsNamed(agent.Tools.Allow, s.Name) {
+		return
+	}
+	if _, err := os.Lstat(filepath.Join(string(agent.Workdir), ".git")); err != nil {
+		c.warn(path, "%s is no git repository, so that the agent has no %s", display(string(agent.Workdir)), s.Name).Hint = "make it one with git init, or set workdir to one"
+	}
+}

@@ -1,0 +1,292 @@
+package config
+
+import (
+	"cmp"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"rouse/internal/nofollow"
+	"rouse/internal/text"
+)
+
+// place is a folder in which somebody else than the owner makes names. Disabled agents and jobs have
+// theirs, too: what they left is still there, and enabling one must not be what opens the host.
+type place struct {
+	key    string // of the setting that opens it: agents[0].workdir
+	who    string // and what they do there: the agent clerk may write in
+	mend   string
+	folder string // as configured
+}
+
+// trusted is a file or a folder that the host believes: whoever writes it decides what the host does.
+type trusted struct {
+	what  string
+	path  string
+	at    Position // of the setting that names it; its line is 0 where none does
+	whole bool     // all that lies in it is believed, so that nobody else may write in a part of it
+	mend  string   // what can be done about it; "": keep it elsewhere
+}
+
+func (t trusted) String() string {
+	said := fmt.Sprintf("%s %s", t.what, display(t.path))
+	if t.at.Line > 0 {
+		t.at.File = display(t.at.File)
+		said += fmt.Sprintf(" (%s)", t.at)
+	}
+	return said
+}
+
+// places are the folders in which agents write and strangers leave files.
+func (c *Config) places() (out []place) {
+	for i := range c.Agents {
+		a, key := &c.Agents[i], fmt.Sprintf("agents[%d]", i)
+		who := fmt.Sprintf("the agent %s may write in", a.Name)
+		for n, folder := range a.Grants.Write {
+			out = append(out, place{fmt.Sprintf("%s.grants.write[%d]", key, n), who, "grant it a folder that holds nothing else", string(folder)})
+		}
+		if len(a.Grants.Write) == 0 && a.Workdir != "" {
+			out = append(out, place{key + ".workdir", who, "give the agent a workdir of its own, or narrow it with grants: {write: [./out]}", string(a.Workdir)})
+		}
+	}
+
+	for i := range c.Jobs {
+		w, key := c.Jobs[i].Watch, fmt.Sprintf("jobs[%d].watch", i)
+		if w == nil {
+			continue
+		}
+
+		const mend = "choose a folder that is for such files alone"
+		out = append(out, place{key + ".path", "whoever drops files may write in", mend, string(w.Path)},
+			place{key + ".on_success", "files of others are moved to", mend, w.OnSuccess.Dir},
+			place{key + ".on_failure", "files of others are moved to", mend, w.OnFailure.Dir})
+	}
+
+	return slices.DeleteFunc(out, func(p place) bool { return p.folder == "" })
+}
+
+// writerOf is a place that a folder lies in, or that lies in it: somebody else may write a part of it. nil when there is none.
+func (c *Config) writerOf(folder string) *place {
+	for _, p := range c.places() {
+		if holds(nofollow.NewBoundary(p.folder), folder) || holds(nofollow.NewBoundary(folder), ownersPath(p.folder)) {
+			return &p
+		}
+	}
+	return nil
+}
+
+// Writer says who else may write in a folder, as part of a sentence, and "" when nobody may.
+func (c *Config) Writer(folder string) string {
+	if p := c.writerOf(folder); p != nil {
+		return fmt.Sprintf("%s %s", p.who, display(p.folder))
+	}
+	return ""
+}
+
+// layout refuses what the host trusts where somebody else could write it: both are named, with their lines.
+func (c *checker) layout() {
+	places, all := c.cfg.places(), c.trusted()
+
+	// Places are compared by what they are: agents write in the folder that a link leads to.
+	real := make([]string, len(places))
+	for i, p := range places {
+		real[i] = ownersPath(p.folder)
+	}
+
+	// What is trusted is followed link by link, so that neither its name nor what that stands for may lie there.
+	inside := map[int][]trusted{}
+	others := nofollow.NewBoundary(real...)
+	for _, t := range all {
+		if !holds(others, t.path) {
+			continue
+		}
+		for i, folder := range real { // also those that the first one holds: they are mended together
+			if holds(nofollow.NewBoundary(folder), t.path) {
+				inside[i] = append(inside[i], t)
+			}
+		}
+	}
+
+	whole := slices.DeleteFunc(all, func(t trusted) bool { return !t.whole })
+	for i, p := range places {
+		if found := append(inside[i], c.around(real[i], whole)...); len(found) > 0 {
+			c.layoutProblem(p, found)
+		}
+	}
+}
+
+// holds says whether a path is a folder of the boundary, or lies in one.
+func holds(b nofollow.Boundary, path string) bool {
+	return b.Holds(filepath.Join(path, "any")) != ""
+}
+
+func (c *checker) layoutProblem(p place, found []trusted) {
+	var names []string
+	mends := []string{p.mend}
+	for _, t := range found {
+		if name := t.String(); !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+		if mend := cmp.Or(t.mend, "keep what is trusted elsewhere"); !slices.Contains(mends, mend) {
+			mends = append(mends, mend)
+		}
+	}
+
+	c.bad(p.key, "%s %s, and so could change what rouse trusts: %s", p.who, display(p.folder), text.List(names, maxNamed)).
+		Hint = strings.Join(mends, ", or ")
+}
+
+// maxNamed bounds what one message names.
+const maxNamed = 5
+
+// around are the trusted things that a place lies within, or would become a part of.
+func (c *checker) around(real string, whole []trusted) (out []trusted) {
+	for _, t := range whole {
+		if within(strings.ToLower(real), strings.ToLower(ownersPath(t.path))) { // some disks do not tell case apart
+			out = append(out, t)
+		}
+	}
+
+	if c.cfg.Home != "" && homePart(ownersPath(string(c.cfg.Home)), real) {
+		out = append(out, trusted{what: "what it keeps in its home", path: string(c.cfg.Home), at: c.d.place("home")})
+	}
+
+	for _, t := range c.d.globs {
+		if _, ok := matchesInside(t.path, real); ok {
+			t.what = "the configuration that is found by"
+			out = append(out, t)
+		}
+	}
+	return out
+}
+
+// homeParts are what rouse itself keeps in its home. Everything else in it is the owner's, and may be an
+// agent's workdir.
+var homeParts = []string{"agents", "backups", "blobs", "commands", "config-path", "holder.json", "ledger-id", "ledger.db", "ledger.db-seal", "ledger.db-shm", "ledger.db-wal", "lock", "locks", "manifests", "recordings", "replaced", "rouse.sock", "rouse.yaml", "secrets.age", "secrets.json", "secrets.key", "secrets.lock", "skills", "trusted-skills.json"}
+
+// homePart says whether a place in the home is one that rouse itself uses. Of an agent's folder there the
+// workdir alone is the agent's: beside it are its database and the copies of that.
+func homePart(home, real string) bool {
+	rel, err := filepath.Rel(strings.ToLower(home), strings.ToLower(real))
+	if err != nil || rel == "." || !filepath.IsLocal(rel) {
+		return false
+	}
+
+	parts := strings.Split(filepath.ToSlash(rel), "/")
+	if parts[0] == "agents" {
+		return len(parts) < 3 || parts[2] != "work"
+	}
+	return slices.Contains(homeParts, parts[0])
+}
+
+// ownersPath is a path with its links followed, all of which are the owner's as far as is known here.
+func ownersPath(path string) string {
+	if real, err := (nofollow.Boundary{}).Resolve(path); err == nil {
+		return real
+	}
+	return filepath.Clean(path)
+}
+
+// trusted are the places that the host believes.
+func (c *checker) trusted() []trusted {
+	out := slices.Clone(c.d.trusted) // what was read for the configuration
+	if c.cfg.Home != "" {
+		out = append(out, trusted{what: "the home", path: string(c.cfg.Home), at: c.d.place("home")})
+	}
+
+	for _, t := range c.d.globs {
+		t.what, t.path = "the configuration in", globFolder(t.path)
+		out = append(out, t)
+	}
+
+	for _, r := range c.cfg.SkillRoots(c.d.getenv) {
+		if r.Trusted {
+			out = append(out, trusted{what: "the skills of", path: r.Path, at: c.skillRootPlace(r.Path), whole: true})
+		}
+	}
+
+	for i, a := range c.cfg.Agents {
+		for n, name := range a.Skills {
+			if isPath(name) {
+				at := c.d.place(fmt.Sprintf("agents[%d].skills[%d]", i, n))
+				out = append(out, trusted{what: "the skill", path: c.d.resolve(at.File, name), at: at, whole: true})
+			}
+		}
+	}
+
+	return append(out, c.trustedPrograms()...)
+}
+
+// skillRootPlace is where a root of skills is named, without a line where nothing names it.
+func (c *checker) skillRootPlace(path string) Position {
+	if c.cfg.Skills != nil {
+		for i, r := range c.cfg.Skills.Roots {
+			if string(r.Path) == path {
+				return c.d.place(fmt.Sprintf("skills.roots[%d].path", i))
+			}
+		}
+	}
+	return Position{}
+}
+
+// trustedPrograms are the programs that the host starts, by itself or because they were granted, and the
+// folders in which it looks for those.
+func (c *checker) trustedPrograms() (out []trusted) {
+	if self, err := os.Executable(); err == nil {
+		out = append(out, trusted{what: "the program", path: self})
+	}
+
+	search := filepath.SplitList(c.d.getenv("PATH"))
+	for _, folder := range search {
+		if filepath.IsAbs(folder) { // what is found by another is not started
+			out = append(out, trusted{what: "the programs of $PATH in", path: folder, mend: "take the folder off PATH"})
+		}
+	}
+
+	for i := range c.cfg.Agents {
+		a := &c.cfg.Agents[i]
+		for n, g := range a.Grants.Commands {
+			if len(g.Argv) > 0 {
+				at := c.d.place(fmt.Sprintf("agents[%d].grants.commands[%d].argv", i, n))
+				out = append(out, program("the granted program", g.Argv[0], string(a.Workdir), search, at)...)
+			}
+		}
+	}
+
+	for i := range c.cfg.Jobs {
+		j := &c.cfg.Jobs[i]
+		for n, g := range j.When {
+			if len(g.Command) > 0 {
+				at := c.d.place(fmt.Sprintf("jobs[%d].when[%d].command", i, n))
+				out = append(out, program("the program of a condition", g.Command[0], "", search, at)...)
+			}
+		}
+	}
+
+	return out
+}
+
+const moveProgram = "move the program to where no agent writes"
+
+// program is a program that is named by a path, from a folder, or looked for in the folders of PATH: none
+// where it is not found.
+func program(what, name, folder string, search []string, at Position) []trusted {
+	path := filepath.FromSlash(name)
+	if strings.ContainsRune(path, filepath.Separator) {
+		if !filepath.IsAbs(path) {
+			path = filepath.Join(folder, path)
+		}
+		return []trusted{{what: what, path: path, at: at, mend: moveProgram}}
+	}
+
+	for _, dir := range search {
+		path := filepath.Join(dir, name)
+		// The first that there is is the one that is started; its folder is looked at by itself.
+		if info, err := os.Stat(path); err == nil && filepath.IsAbs(dir) && info.Mode().IsRegular() {
+			return []trusted{{what: what, path: path, at: at, mend: moveProgram}}
+		}
+	}
+	return nil
+}

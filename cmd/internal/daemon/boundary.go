@@ -1,0 +1,31 @@
+package daemon
+
+import (
+	"rouse/cmd/internal/config"
+	"rouse/internal/nofollow"
+)
+
+// newBoundary is where the owner's own folders end: agents make names in their workdirs and where else
+// they may write, strangers in the watched folders, and both give files the names that they are moved
+// under. What is disabled counts, for it may have written before.
+func newBoundary(cfg *config.Config) nofollow.Boundary {
+	var places []string
+	for _, a := range cfg.Agents {
+		places = append(append(places, string(a.Workdir)), paths(a.Grants.Write)...)
+	}
+
+	for _, j := range cfg.Jobs {
+		if j.Watch == nil {
+			continue
+		}
+
+		places = append(places, string(j.Watch.Path))
+		for _, after := range []config.After{j.Watch.OnSuccess, j.Watch.OnFailure} {
+			if after.Dir != "" {
+				places = append(places, after.Dir)
+			}
+		}
+	}
+
+	return nofollow.NewBoundary(places...)
+}

@@ -1,0 +1,115 @@
+package daemon
+
+import (
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+
+	"rouse/agent"
+	"rouse/cmd/internal/api"
+	"rouse/cmd/internal/config"
+	"rouse/internal/text"
+)
+
+// CheckContexts finds the agents and jobs whose prompt and tools leave no room in the context of their model.
+// It starts nothing. A plan that cannot be made is left to whoever starts with it.
+func CheckContexts(cfg *config.Config) []config.Problem {
+	p, err := NewPlan(cfg, slog.New(slog.DiscardHandler))
+	if err != nil {
+		return nil
+	}
+
+	tight, err := tightContexts(p.Plan)
+	if err != nil {
+		return []config.Problem{{File: cfg.Files[0], Message: err.Error(), Warning: true}}
+	}
+
+	var out []config.Problem
+	for _, n := range tight {
+		// Of an agent alone it is a warning: perhaps nobody ever gives it a prompt.
+		at, path, name := placeOf(cfg, n)
+		out = append(out, config.Problem{File: at.File, Line: at.Line, Column: at.Column, Path: path, Name: name,
+			Message: contextText(n), Hint: contextRemedy(n), Warning: n.Starts() || n.Job == ""})
+	}
+
+	return out
+}
+
+// tightContexts are the needs that do not fit: those of jobs, and of an agent alone where none of its jobs
+// is among them.
+func tightContexts(p agent.Plan) ([]agent.ContextNeed, error) {
+	needs, err := agent.ContextNeeds(p)
+	if err != nil {
+		return nil, fmt.Errorf("what the prompts and tools take of the models' contexts is not known: %w", err)
+	}
+
+	tight := slices.DeleteFunc(needs, agent.ContextNeed.Fits)
+	return slices.DeleteFunc(slices.Clone(tight), func(n agent.ContextNeed) bool {
+		return n.Job == "" && slices.ContainsFunc(tight, func(o agent.ContextNeed) bool { return o.Agent == n.Agent && o.Job != "" })
+	}), nil
+}
+
+// placeOf is where the agent or the job stands in the configuration.
+func placeOf(cfg *config.Config, n agent.ContextNeed) (at config.Position, path, name string) {
+	for i, j := range cfg.Jobs {
+		if n.Job != "" && string(j.Name) == n.Job {
+			return j.At, fmt.Sprintf("jobs[%d]", i), n.Job
+		}
+	}
+
+	for i, a := range cfg.Agents {
+		if string(a.Name) == n.Agent {
+			return a.At, fmt.Sprintf("agents[%d]", i), n.Agent
+		}
+	}
+	return config.Position{File: cfg.Files[0]}, "", n.Agent
+}
+
+// contextText says what does not fit, with the numbers, in tokens.
+func contextText(n agent.ContextNeed) string {
+	what := "leaves too little room for the results of calls"
+	if !n.Starts() {
+		what = "has no room for a run, which ends before its model is asked"
+	}
+
+	left := fmt.Sprintf("%d are left", n.Left)
+	if n.Left < 0 {
+		left = fmt.Sprintf("%d are missing", -n.Left)
+	}
+	return fmt.Sprintf("the context of the model %s (context_window: %d) %s: the prompt takes about %d tokens, %s take %d, and beside an answer %s",
+		n.Model, n.Window, what, n.Prompt, text.Plural(n.ToolCount, "tool"), n.Tools, left)
+}
+
+func contextRemedy(n agent.ContextNeed) string {
+	return fmt.Sprintf("it needs a context_window of %d or more, a shorter prompt, or fewer tools (tools: allow)", n.Least)
+}
+
+// checkContexts says whether each prompt has room in the context of its model.
+func (s *Setup) checkContexts() api.Check {
+	c := api.Check{Name: "contexts", OK: true, Detail: "every prompt has room in the context of its model"}
+	if s.plan == nil {
+		c.Detail = "there is no plan whose prompts could be measured"
+		return c
+	}
+
+	tight, err := tightContexts(s.plan.Plan)
+	if err != nil {
+		c.OK, c.Detail, c.Remedy = false, err.Error(), "see the message"
+		return c
+	}
+
+	var found, remedies []string
+	for _, n := range tight {
+		who := "agent " + n.Agent
+		if n.Job != "" {
+			who = "job " + n.Job
+		}
+		found, remedies = append(found, who+": "+contextText(n)), append(remedies, who+": "+contextRemedy(n))
+	}
+
+	if len(found) > 0 {
+		c.OK, c.Detail, c.Remedy = false, strings.Join(found, "; "), strings.Join(remedies, "; ")
+	}
+	return c
+}

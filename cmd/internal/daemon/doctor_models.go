@@ -1,0 +1,138 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"rouse/agent/model"
+	"rouse/cmd/internal/api"
+	"rouse/cmd/internal/config"
+	"rouse/internal/text"
+)
+
+// askTimeout bounds what doctor asks of servers, which it asks all at once.
+const askTimeout = 8 * time.Second
+
+// askedServer is what became of asking a model's server.
+type askedServer struct {
+	listing model.Listing
+	at      time.Time // this machine's clock when it had answered
+	err     error
+	none    bool // there is no server
+}
+
+// askServers asks the server of each configured model for its models. That runs no model, and costs nothing.
+func (d *Daemon) askServers(ctx context.Context, s *Setup) []askedServer {
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+
+	out := make([]askedServer, len(s.Config.Models))
+	var all sync.WaitGroup
+	for i, m := range s.Config.Models {
+		all.Go(func() {
+			provider, err := newProvider(m, d.log)
+			if err != nil {
+				out[i].err = err
+				return
+			}
+
+			lister, ok := provider.(model.Lister)
+			if !ok {
+				out[i].none = true
+				return
+			}
+			out[i].listing, out[i].err = lister.List(ctx)
+			out[i].at = time.Now()
+		})
+	}
+	all.Wait()
+
+	return out
+}
+
+// checkServers says for each model whether its server can be reached, takes the key and has the model, and whether
+// that can read as much as is sent.
+func checkServers(s *Setup, asked []askedServer) []api.Check {
+	var out []api.Check
+	for i, m := range s.Config.Models {
+		out = append(out, checkServer(m, asked[i]))
+	}
+	return out
+}
+
+func checkServer(m config.Model, asked askedServer) api.Check {
+	l := asked.listing
+	c := api.Check{Name: "model " + string(m.Name), Detail: fmt.Sprintf("%s at %s", m.Model, l.Server)}
+	fail := func(remedy, format string, args ...any) api.Check {
+		c.Detail, c.Remedy = c.Detail+": "+fmt.Sprintf(format, args...), remedy
+		return c
+	}
+
+	var failed *model.Error
+	window := m.Window()
+	switch {
+	case asked.none:
+		c.OK, c.Detail, c.NotTried = true, "it answers from "+string(m.Recording), "a server: there is none"
+		return c
+	case errors.As(asked.err, &failed) && failed.Kind == model.KindAuth:
+		return fail("set the key anew where api_key names it: rouse secrets set NAME, or the variable", "the key is not accepted: %s", failed.Message)
+	case errors.As(asked.err, &failed) && failed.Kind == model.KindUnavailable: // its message names server and model
+		c.Detail, c.Remedy = failed.Error(), "start the server, or see to base_url and the network; rouse doctor --offline leaves servers out"
+		return c
+	case asked.err != nil:
+		c.Detail, c.Remedy = asked.err.Error(), "see the message"
+		return c
+	case l.Known && !l.Has && m.Provider == "ollama":
+		return fail("ollama pull "+m.Model+", or name a model that is there", "%s", missingModel(m.Model, l.Models))
+	case l.Known && !l.Has:
+		return fail("correct model: in the configuration, or ask for access to it", "%s", missingModel(m.Model, l.Models))
+	case l.NoTool:
+		return fail("choose a model that can; playbooks need none", "it cannot call tools, which every prompt needs")
+	case l.Window > 0 && window > l.Window:
+		return fail(fmt.Sprintf("set context_window: %d, or choose a larger model", l.Window), "it reads %d tokens, and %d are counted on (context_window)", l.Window, window)
+	}
+
+	c.OK = true
+	found := []string{"reachable"}
+	untried := []string{fmt.Sprintf("an answer, which may cost (rouse selftest --model %s)", m.Name)}
+	if m.APIKey != "" && l.Known {
+		found = append(found, "key accepted")
+	}
+
+	if l.Has {
+		found = append(found, "the model is there")
+	} else {
+		untried = append(untried, "whether it takes the key and has the model: it lists none")
+	}
+
+	switch {
+	case l.Window > 0 && window > 0:
+		found = append(found, fmt.Sprintf("reads %d tokens, of which %d are used", l.Window, window))
+	case l.Window > 0:
+		found = append(found, fmt.Sprintf("reads %d tokens", l.Window))
+	case window > 0:
+		untried = append(untried, fmt.Sprintf("whether it reads the %d tokens that are counted on: the server does not say", window))
+	default:
+		untried = append(untried, "how many tokens it reads: the server does not say, and context_window neither")
+	}
+
+	c.Detail += ": " + strings.Join(found, ", ")
+	c.NotTried = strings.Join(untried, "; ")
+	return c
+}
+
+// missingModel says that a server has no such model, and which was probably meant.
+func missingModel(name string, has []string) string {
+	if len(has) == 0 {
+		return "the server has no models"
+	}
+	const most = 20 // some servers have hundreds
+	if ask := text.DidYouMean(name, has); ask != "" {
+		return "the server does not have it; " + ask
+	}
+	return "the server does not have it; there are " + text.List(has, most)
+}

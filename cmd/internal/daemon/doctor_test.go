@@ -1,0 +1,265 @@
+package daemon
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"rouse/agent"
+	"rouse/agentdb/ledger"
+	"rouse/cmd/internal/api"
+	"rouse/cmd/internal/cmdtest"
+	"rouse/cmd/internal/config"
+	"rouse/internal/domain"
+)
+
+// listings is a server that tells of its models as four providers do, and runs none.
+type listings struct {
+	*httptest.Server
+	mu    sync.Mutex
+	asked []string
+}
+
+func newListings(t *testing.T) *listings {
+	t.Helper()
+	l := &listings{}
+	hanging := make(chan struct{})
+	mux := http.NewServeMux()
+	serve := func(pattern, answer string) {
+		mux.HandleFunc(pattern, func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, answer) })
+	}
+
+	keyed := func(header, key, answer string) http.HandlerFunc {
+		return func(w http.ResponseWriter, r *http.Request) {
+			if got := r.Header.Get(header); got != key {
+				w.WriteHeader(http.StatusUnauthorized)
+				fmt.Fprintf(w, `{"error":{"message":"Incorrect API key provided: %s"}}`, got)
+				return
+			}
+			fmt.Fprint(w, answer)
+		}
+	}
+	const openAI = `{"data":[{"id":"gpt-5-mini"},{"id":"qwen3-8b","max_model_len":32768}]}`
+	mux.HandleFunc("GET /v1/models", keyed("Authorization", "Bearer sk-right-canary", openAI))
+	serve("GET /llama/v1/models", `{"data":[{"id":"/models/x.gguf","owned_by":"llamacpp","meta":{"n_ctx_train":131072,"n_ctx":8192}}]}`)
+	serve("GET /page/v1/models", "<html>a page</html>")
+	serve("GET /claude/v1/models/claude-sonnet-5", `{"id":"claude-sonnet-5","max_input_tokens":1000000}`)
+	serve("GET /claude/v1/models", `{"data":[{"id":"claude-sonnet-5"},{"id":"claude-opus-5"}]}`)
+	mux.HandleFunc("GET /gem/v1beta/models/gemini-2.5-pro", keyed("X-Goog-Api-Key", "sk-right-canary", `{"name":"models/gemini-2.5-pro","inputTokenLimit":1048576}`))
+	serve("GET /gem/v1beta/models", `{"models":[{"name":"models/gemini-2.5-pro"}]}`)
+	mux.HandleFunc("POST /oll/api/show", func(w http.ResponseWriter, r *http.Request) {
+		var in struct{ Model string }
+		_ = json.NewDecoder(r.Body).Decode(&in)
+		switch in.Model {
+		case "qwen3:8b":
+			fmt.Fprint(w, `{"capabilities":["completion","tools"],"model_info":{"general.architecture":"qwen3","qwen3.context_length":40960}}`)
+		case "old:1b":
+			fmt.Fprint(w, `{"capabilities":["completion"],"model_info":{"old.context_length":40960}}`)
+		default:
+			w.WriteHeader(http.StatusNotFound)
+		}
+	})
+	serve("GET /oll/api/tags", `{"models":[{"name":"qwen3:8b"}]}`)
+	mux.HandleFunc("/late/", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Date", time.Now().Add(-3*time.Hour).UTC().Format(http.TimeFormat))
+		fmt.Fprint(w, openAI)
+	})
+	mux.HandleFunc("/hangs/", func(_ http.ResponseWriter, r *http.Request) {
+		select {
+		case <-hanging:
+		case <-r.Context().Done():
+		}
+	})
+
+	l.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		l.mu.Lock()
+		l.asked = append(l.asked, r.Method+" "+r.URL.Path)
+		l.mu.Unlock()
+		mux.ServeHTTP(w, r)
+	}))
+	t.Cleanup(func() {
+		close(hanging)
+		l.Close()
+	})
+	return l
+}
+
+// doctorOf is a home with some models.
+func doctorOf(t *testing.T, models ...string) *Daemon {
+	t.Helper()
+	text := "version: 1\nhome: ./home\nmodels:\n"
+	for _, m := range models {
+		text += "  - {" + m + "}\n"
+	}
+	dir := cmdtest.Write(t, map[string]string{"rouse.yaml": text + "agents: [{name: clerk, workdir: ./work}]\n"})
+	cfg, err := config.Load(config.LoadOptions{Path: filepath.Join(dir, "rouse.yaml"), Tools: agent.Specs()})
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	d, err := Open(t.Context(), Options{Home: string(cfg.Home), Config: cfg, Logger: QuietLogger()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(d.Close)
+	return d
+}
+
+func checkNamed(t *testing.T, checks []api.Check, name string) api.Check {
+	t.Helper()
+	i := slices.IndexFunc(checks, func(c api.Check) bool { return c.Name == name })
+	if i < 0 {
+		t.Fatalf("no check is named %q: %+v", name, checks)
+	}
+	return checks[i]
+}
+
+// TestDoctorAsksServers: each model's server is asked for its models, which runs none: is it reached, does it take the
+// key, has it the model, how much does that read. No answer holds a key, and what was not tried is said.
+func TestDoctorAsksServers(t *testing.T) {
+	t.Parallel()
+	server := newListings(t)
+	gone := httptest.NewServer(http.NotFoundHandler())
+	gone.Close()
+
+	for name, c := range map[string]struct {
+		model    string
+		ok       bool
+		detail   string
+		remedy   string
+		notTried string
+	}{
+		"vllm":            {"provider: openai, model: qwen3-8b, base_url: URL/v1, api_key: sk-right-canary, context_window: 16384", true, "reachable, key accepted, the model is there, reads 32768 tokens, of which 16384 are used", "", "an answer, which may cost (rouse selftest --model m)"},
+		"no window":       {"provider: openai, model: gpt-5-mini, base_url: URL/v1, api_key: sk-right-canary", true, "the model is there", "", "whether it reads the 400000 tokens that are counted on"},
+		"responses":       {"provider: openai, api: responses, model: gpt-5-mini, base_url: URL/v1, api_key: sk-right-canary", true, "key accepted, the model is there", "", "an answer"},
+		"wrong key":       {"provider: openai, model: gpt-5-mini, base_url: URL/v1, api_key: sk-wrong-canary", false, "the key is not accepted", "rouse secrets set NAME", ""},
+		"no such model":   {"provider: openai, model: qwen3-8x, base_url: URL/v1, api_key: sk-right-canary", false, `the server does not have it; did you mean "qwen3-8b"?`, "correct model:", ""},
+		"too wide":        {"provider: openai, model: qwen3-8b, base_url: URL/v1, api_key: sk-right-canary, context_window: 131072", false, "it reads 32768 tokens, and 131072 are counted on", "set context_window: 32768", ""},
+		"llama.cpp":       {"provider: openai, model: any, base_url: URL/llama/v1, context_window: 8192", true, "the model is there, reads 8192 tokens", "", "an answer"},
+		"lists none":      {"provider: openai, model: any, base_url: URL/none/v1, context_window: 8192", true, "reachable", "", "whether it takes the key and has the model: it lists none"},
+		"a page":          {"provider: openai, model: any, base_url: URL/page/v1, context_window: 8192", true, "reachable", "", "it lists none"},
+		"anthropic":       {"provider: anthropic, model: claude-sonnet-5, base_url: URL/claude, api_key: sk-right-canary", true, "key accepted, the model is there, reads 1000000 tokens", "", "an answer"},
+		"not anthropic":   {"provider: anthropic, model: claude-sonet-5, base_url: URL/claude, api_key: sk-right-canary", false, `did you mean "claude-sonnet-5"?`, "correct model:", ""},
+		"gemini":          {"provider: gemini, model: gemini-2.5-pro, base_url: URL/gem, api_key: sk-right-canary", true, "reads 1048576 tokens, of which 200000 are used", "", "an answer"},
+		"gemini's key":    {"provider: gemini, model: gemini-2.5-pro, base_url: URL/gem, api_key: sk-wrong-canary", false, "the key is not accepted", "rouse secrets set NAME", ""},
+		"ollama":          {"provider: ollama, model: 'qwen3:8b', base_url: URL/oll", true, "the model is there, reads 40960 tokens, of which 16384 are used", "", "an answer"},
+		"not pulled":      {"provider: ollama, model: 'qwen3:9b', base_url: URL/oll", false, `did you mean "qwen3:8b"?`, "ollama pull qwen3:9b", ""},
+		"without tools":   {"provider: ollama, model: 'old:1b', base_url: URL/oll", false, "it cannot call tools", "choose a model that can", ""},
+		"nobody is there": {"provider: openai, model: gpt-5-mini, base_url: '" + gone.URL + "/v1'", false, "cannot be reached", "start the server", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			d := doctorOf(t, "name: m, price: {input: 1, output: 1}, "+strings.ReplaceAll(c.model, "URL", server.URL))
+			checks, err := d.Doctor(t.Context(), false)
+			if err != nil {
+				t.Fatal(err)
+			}
+
+			got := checkNamed(t, checks, "model m")
+			if got.OK != c.ok || !strings.Contains(got.Detail, c.detail) || !strings.Contains(got.Remedy, c.remedy) || !strings.Contains(got.NotTried, c.notTried) {
+				t.Errorf("%+v", got)
+			}
+			if all, err := json.Marshal(checks); err != nil || strings.Contains(string(all), "canary") {
+				t.Errorf("a key is told: %s (%v)", all, err)
+			}
+		})
+	}
+
+	t.Cleanup(func() {
+		for _, one := range server.asked {
+			if strings.Contains(one, "chat") || strings.Contains(one, "responses") || strings.Contains(one, "messages") || strings.Contains(one, "generate") {
+				t.Errorf("a model was run: %s", one)
+			}
+		}
+	})
+}
+
+// TestDoctorIsBounded: all servers are asked at once, and one that hangs takes no more than its time.
+func TestDoctorIsBounded(t *testing.T) {
+	t.Parallel()
+	server := newListings(t)
+	var models []string
+	for i := range 20 {
+		models = append(models, fmt.Sprintf("name: m%d, provider: openai, model: x, base_url: %s/hangs/v1", i, server.URL))
+	}
+
+	d := doctorOf(t, models...)
+	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	begin := time.Now()
+	asked := d.askServers(ctx, d.Current())
+	if took := time.Since(begin); took > 5*time.Second {
+		t.Errorf("20 servers that hang take %s", took)
+	}
+
+	for _, c := range checkServers(d.Current(), asked) {
+		if c.OK || !strings.Contains(c.Detail, "gave no answer in time") {
+			t.Errorf("%+v", c)
+		}
+	}
+}
+
+// TestDoctorOffline: nothing of the network is asked, and that is said.
+func TestDoctorOffline(t *testing.T) {
+	t.Parallel()
+	server := newListings(t)
+	d := doctorOf(t, "name: m, provider: openai, model: x, base_url: "+server.URL+"/v1")
+	checks, err := d.Doctor(t.Context(), true)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	if c := checkNamed(t, checks, "models"); c.NotTried != "their servers (--offline)" || len(server.asked) > 0 {
+		t.Errorf("%+v, asked %v", c, server.asked)
+	}
+	if slices.ContainsFunc(checks, func(c api.Check) bool { return strings.HasPrefix(c.Name, "model ") }) {
+		t.Errorf("%+v", checks)
+	}
+	if c := checkServer(config.Model{Name: "r", Recording: "r.jsonl"}, askedServer{none: true}); !c.OK || c.NotTried != "a server: there is none" {
+		t.Errorf("%+v", c)
+	}
+	if c := checkNamed(t, checks, "clock"); !c.OK || c.NotTried != "whether it is right: no server told its own" {
+		t.Errorf("%+v", c)
+	}
+	if c := checkNamed(t, checks, "disk"); !strings.Contains(c.Detail, d.home.Dir+": ") || !strings.Contains(c.Detail, " left") {
+		t.Errorf("%+v", c)
+	}
+}
+
+// TestDoctorComparesClocks: with those of the servers, and with what is on record.
+func TestDoctorComparesClocks(t *testing.T) {
+	t.Parallel()
+	server := newListings(t)
+	late := "name: m, provider: openai, model: qwen3-8b, base_url: " + server.URL + "/late/v1"
+	d := doctorOf(t, late)
+	checks, err := d.Doctor(t.Context(), false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c := checkNamed(t, checks, "clock"); c.OK || !strings.Contains(c.Detail, "it is 3h0m") || !strings.Contains(c.Detail, "ahead of that of "+server.URL) {
+		t.Errorf("%+v", c)
+	}
+
+	d = doctorOf(t, strings.ReplaceAll(late, "/late/", "/"))
+	if checks, err = d.Doctor(t.Context(), false); err != nil {
+		t.Fatal(err)
+	}
+	if c := checkNamed(t, checks, "clock"); !c.OK || c.NotTried != "" {
+		t.Errorf("%+v", c)
+	}
+
+	if _, err := d.ledger.Enqueue(t.Context(), ledger.Request{Agent: "clerk", Trigger: domain.TriggerManual}); err != nil {
+		t.Fatal(err)
+	}
+	if c, err := d.checkClock(t.Context(), time.Now().Add(-time.Hour), d.Current(), nil); err != nil || c.OK || !strings.Contains(c.Detail, "which is still to come") {
+		t.Errorf("%+v (%v)", c, err)
+	}
+}

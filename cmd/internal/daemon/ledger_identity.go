@@ -1,0 +1,261 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"rouse/agentdb/ledger"
+	"rouse/agentdb/sqlite"
+	"rouse/internal/atomicfile"
+	"rouse/internal/text"
+)
+
+const (
+	ledgerName      = "ledger.db"
+	ledgerStampName = "ledger-id" // beside it: the id of the ledger that the home has
+
+	// emptyLedger is up to which size, in bytes, a ledger's file may hold no table: a page of SQLite's.
+	emptyLedger = 64 << 10
+)
+
+// MissingLedgerError is a home whose ledger is gone, while there is still what its runs have left. A
+// new ledger would give their ids again.
+type MissingLedgerError struct {
+	Path   string   // of the ledger
+	State  string   // "is missing", …
+	Left   []string // what is there that says that it had one
+	Backup string   // the newest that was found; "" for none
+}
+
+func (e *MissingLedgerError) Error() string {
+	from := "from your backup of the home: rouse ledger restore FILE"
+	if e.Backup != "" {
+		from = "from the newest backup, " + e.Backup + ": rouse ledger restore last"
+	}
+	return fmt.Sprintf("the ledger %s %s, and this home had one: there is %s. Nothing was started, and nothing was changed. Put the ledger back, with its %s-wal if it has one; or go on %s. To begin with an empty one instead: rouse ledger reset; then each agent's database that holds runs of the old one is asked about in the inbox",
+		e.Path, e.State, text.List(e.Left, 10), ledgerName, from)
+}
+
+// FindLedger says whether the ledger of a home is there or may be made: a *MissingLedgerError when
+// neither is the case. It changes nothing.
+func FindLedger(ctx context.Context, dir string) error {
+	path := filepath.Join(dir, ledgerName)
+	state := ledgerState(ctx, path)
+	if state == "" {
+		return nil
+	}
+
+	left := leftOfLedger(dir)
+	backup := newestBackup(dir)
+	if backup != "" {
+		left = append(left, "backups of it")
+	}
+	if len(left) == 0 { // the home is new, or its very first start was cut off
+		return nil
+	}
+
+	return &MissingLedgerError{Path: path, State: state, Left: left, Backup: backup}
+}
+
+// ledgerState says what is wrong with the file of a ledger, "" when there is something in it. Whether
+// that is sound shows when it is opened.
+func ledgerState(ctx context.Context, path string) string {
+	info, err := os.Stat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return "is missing"
+	case err == nil && info.IsDir():
+		return "is a folder, which has to be moved away first"
+	case err != nil || info.Size() > emptyLedger:
+		return ""
+	case info.Size() == 0:
+		return "is empty"
+	}
+
+	// A file without its log can be left with nothing but its first page.
+	db, err := sqlite.OpenReadOnly(path)
+	if err != nil {
+		return ""
+	}
+	defer func() { _ = db.Close() }() // it only read
+
+	var tables int
+	if err := db.QueryRowContext(ctx, `select count(*) from sqlite_schema`).Scan(&tables); err == nil && tables == 0 {
+		return "holds nothing"
+	}
+	return ""
+}
+
+// leftOfLedger names what a home has only if it had a ledger.
+func leftOfLedger(dir string) (left []string) {
+	if id := readLedgerStamp(dir); id != "" {
+		left = append(left, "the id of the one it had ("+filepath.Join(dir, ledgerStampName)+")")
+	}
+
+	for _, kind := range []struct{ pattern, one string }{
+		{"agents/*/db.sqlite", "agent's database"}, {"recordings/*.jsonl", "recording"}, {"blobs/*/*", "large value of the record"}, {ledgerName + "-wal", "log of it"},
+	} {
+		found, err := filepath.Glob(filepath.Join(dir, filepath.FromSlash(kind.pattern)))
+		if err == nil && len(found) > 0 {
+			left = append(left, fmt.Sprintf("%s (%s)", text.Plural(len(found), kind.one), found[0]))
+		}
+	}
+
+	return left
+}
+
+// newestBackup is the last copy of the ledger that the home has; "" for none.
+func newestBackup(dir string) string {
+	all, err := ledger.Backups(filepath.Join(dir, ledgerName))
+	if err != nil || len(all) == 0 {
+		return ""
+	}
+	return all[0].Path
+}
+
+// readLedgerStamp is the id of the ledger that a home had last; "" when none is recorded.
+func readLedgerStamp(dir string) string {
+	text, err := os.ReadFile(filepath.Join(dir, ledgerStampName))
+	if err != nil {
+		return "" // one that cannot be read is no reason to refuse a home whose ledger is there
+	}
+	return strings.TrimSpace(string(text))
+}
+
+// identify comes before anything runs: it has the home remember which ledger it has, and sees to it
+// that what is kept under the ids of other runs is not taken for that of this ledger's.
+func (d *Daemon) identify(ctx context.Context) error {
+	uses, err := d.databases.LedgerUses(ctx)
+	if err != nil {
+		return err
+	}
+
+	newest, err := d.ledger.NewestRun(ctx)
+	if err != nil {
+		return err
+	}
+
+	known := newest
+	for _, u := range uses {
+		known = max(known, u.Newest(d.ledger.ID()))
+	}
+
+	// Its own runs are known elsewhere, and not to itself: it would give their ids again.
+	if known > newest {
+		if err := d.ledger.BeginEpoch(ctx, known); err != nil {
+			return err
+		}
+		d.log.Warn("the ledger is older than the agents' databases, so it begins a new epoch", "newest_run", newest, "known_run", known, "id", d.ledger.ID())
+	}
+
+	held, err := d.databases.HoldUnknown(ctx, uses)
+	if err != nil {
+		return err
+	}
+
+	configured := d.Current().agentNames()
+	var agents []string
+	for _, h := range held {
+		at := slices.IndexFunc(configured, func(name string) bool { return strings.EqualFold(name, h.Agent) })
+		if at < 0 { // nobody runs it; it is asked about once somebody does
+			continue
+		}
+
+		h.Agent = configured[at] // the folder may be in another case
+		agents = append(agents, h.Agent)
+		d.log.Warn("an agent's runs wait for its owner, because its database holds runs that the ledger does not know", "agent", h.Agent, "reason", h.Reason)
+		if err := d.ledger.AskAboutDatabase(ctx, h.Agent, "the database of "+h.Agent+" holds runs that the ledger does not know", h.Error()); err != nil {
+			return err
+		}
+	}
+
+	if err := d.withdrawAnswered(ctx, agents); err != nil {
+		return err
+	}
+	return d.stampLedger()
+}
+
+// withdrawAnswered withdraws what was asked about databases that the ledger knows again.
+func (d *Daemon) withdrawAnswered(ctx context.Context, held []string) error {
+	items, err := d.ledger.Inbox(ctx)
+	if err != nil {
+		return err
+	}
+
+	for _, i := range items {
+		if i.Kind != ledger.KindDatabase || slices.Contains(held, i.Agent) {
+			continue
+		}
+		if err := d.ledger.CloseDatabaseItems(ctx, i.Agent, ""); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// stampLedger has the home remember its ledger, so that one which is gone is never replaced by an empty one.
+func (d *Daemon) stampLedger() error {
+	before, id := readLedgerStamp(d.home.Dir), d.ledger.ID()
+	if before == id {
+		return nil
+	}
+	if _, known := d.ledger.Epoch(before); before != "" && !known {
+		d.log.Warn("the home has another ledger than before", "before", before, "now", id)
+	}
+
+	if err := atomicfile.Write(filepath.Join(d.home.Dir, ledgerStampName), []byte(id+"\n"), 0o600); err != nil {
+		return fmt.Errorf("cannot record which ledger the home has: %w", err)
+	}
+	return nil
+}
+
+// lookAfter is the interval at which open databases are compared with their files.
+const lookAfter = 2 * time.Second
+
+// watchFiles ends with an error once the ledger's file is deleted, replaced or cut off: the ledger
+// takes no more writes then, so no run and no call begins, and the daemon has nothing left to do.
+// It must not make a new ledger, and does not go on with another that was put there: what its parts
+// remember is of the one that is gone. A restart asks.
+func (d *Daemon) watchFiles(ctx context.Context) error {
+	tick := time.NewTicker(lookAfter)
+	defer tick.Stop()
+
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+
+		// It logs what it finds, and the agent's next runs are held.
+		d.databases.CheckFiles(ctx)
+
+		err := d.ledger.CheckFile(ctx)
+		switch {
+		case err == nil || ctx.Err() != nil:
+		case errors.As(err, new(*sqlite.LostError)):
+			d.log.Error("the daemon stops", "error", err)
+			d.tellLost(ctx, err)
+			return err
+		default:
+			d.log.Warn("the ledger's file could not be looked at; it is tried again", "error", err)
+		}
+	}
+}
+
+// tellLost tells the owner on every channel at once: what is put into the outbox now would be lost
+// with the ledger.
+func (d *Daemon) tellLost(ctx context.Context, lost error) {
+	for channel := range d.Current().plan.channels {
+		if err := d.notifier.Send(ctx, channel, "rouse stops", lost.Error()+". See: rouse doctor"); err != nil {
+			d.log.Warn("that the ledger is lost could not be told", "channel", channel, "error", err)
+		}
+	}
+}

@@ -1,0 +1,12 @@
+//go:build unix
+
+package daemon
+
+import "syscall"
+
+// maxOpenFiles is how many files this process may have open at a time.
+func maxOpenFiles() (limit uint64, known bool) {
+	var l syscall.Rlimit
+	err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &l)
+	return uint64(l.Cur), err == nil //nolint:unconvert // it is signed on some systems
+}

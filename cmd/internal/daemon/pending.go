@@ -1,0 +1,79 @@
+package daemon
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"rouse/agentdb/ledger"
+	"rouse/cmd/internal/api"
+	"rouse/internal/domain"
+	"rouse/internal/text"
+)
+
+// Pending implements web.Runs.
+func (d *Daemon) Pending(ctx context.Context, run ledger.Run) (api.Pending, error) {
+	now := time.Now()
+	pauses, err := d.ledger.Pauses(ctx, now)
+	if err != nil {
+		return api.Pending{}, err
+	}
+	if p := d.pending(run, pauses, now, d.Current().Config.Zone()); p.Reason != "" || run.State != domain.StateQueued {
+		return p, nil
+	}
+
+	// Nothing is against it but those that are on.
+	on, err := d.ledger.Runs(ctx, ledger.RunFilter{State: domain.StateRunning, Limit: maxLogged + 1})
+	if err != nil || len(on) == 0 {
+		return api.Pending{}, err
+	}
+
+	var names []string
+	for _, r := range on {
+		names = append(names, fmt.Sprintf("run %d (%s, agent %s)", r.ID, jobText(r), r.Agent))
+	}
+	return api.Pending{Reason: "waits for its turn, because other runs are on: " + text.List(names, maxLogged)}, nil
+}
+
+// jobText names the job of a run, of which there may be none.
+func jobText(r ledger.Run) string {
+	if r.Job == "" {
+		return "of no job"
+	}
+	return "job " + r.Job
+}
+
+// pending says what a run that is neither on nor finished waits for, as far as it can be told from itself;
+// nothing where it is about to start, or does not wait.
+func (d *Daemon) pending(r ledger.Run, pauses []ledger.Pause, now time.Time, zone *time.Location) api.Pending {
+	if r.State == domain.StateWaiting && r.WaitingFor == domain.WaitRetry {
+		why := ""
+		if r.Error != "" {
+			why = ": " + text.Truncate(text.OneLine(r.Error), 160)
+		}
+		if r.Postponed() {
+			return api.Pending{Reason: fmt.Sprintf("waits for its model, which was tried %s%s; it is asked again %s", text.Plural(r.Postponements, "time"), why, api.LocalTime(r.NotBefore, zone))}
+		}
+		return api.Pending{Reason: fmt.Sprintf("attempt %d failed%s; the next is due %s", r.Attempt, why, api.LocalTime(r.NotBefore, zone))}
+	}
+
+	if r.WaitsForPerson() {
+		what := map[domain.Wait]string{domain.WaitInput: "your answer", domain.WaitApproval: "your approval"}[r.WaitingFor]
+		return api.Pending{Reason: fmt.Sprintf("waits for %s until %s: rouse inbox", what, api.LocalTime(r.NotBefore, zone))}
+	}
+
+	if r.State != domain.StateQueued {
+		return api.Pending{}
+	}
+	if p, ok := ledger.Paused(pauses, r.Job, r.Agent, now); ok && r.Trigger != domain.TriggerManual {
+		return api.Pending{Reason: "waits for the end of the pause: " + p.String()}
+	}
+	if why := d.runner.Blocked(r); why != "" {
+		return api.Pending{Reason: "stays queued: " + why, Blocked: true}
+	}
+	if r.NotBefore.After(now) {
+		return api.Pending{Reason: "starts " + api.LocalTime(r.NotBefore, zone)}
+	}
+
+	return api.Pending{}
+}

@@ -1,0 +1,168 @@
+//go:build unix
+
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"rouse/cmd/internal/api"
+	"rouse/cmd/internal/cmdtest"
+)
+
+// While a command executes its run without a daemon, others look at it, follow it and cancel it, and
+// nobody is told that a daemon runs.
+func TestForegroundRunAnswersOthers(t *testing.T) {
+	t.Parallel()
+	config := filepath.Join(cmdtest.Write(t, map[string]string{"rouse.yaml": "version: 1\nhome: ./home\nagents: [{name: ann, grants: {commands: [{argv: [uptime]}]}}]\njobs:\n  - {name: ask, agent: ann, playbook: [{call: shell_run, with: {command: ls}}]}\n  - {name: j, agent: ann, when: [{command: [sleep, \"600\"], timeout: 10m}], playbook: [{call: db_schema}]}\n"}), "rouse.yaml")
+	if err := rouse(t, "run", "ask", "--config", config).Run(); err == nil {
+		t.Error("a run that waits for an answer is over")
+	}
+
+	run := rouse(t, "run", "j", "--config", config)
+	if err := run.Start(); err != nil {
+		t.Fatal(err)
+	}
+
+	socket := filepath.Join(filepath.Dir(config), "home", "rouse.sock")
+	cmdtest.Until(t, "the socket", func() bool { _, err := os.Stat(socket); return err == nil })
+	if info, err := os.Stat(socket); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("the socket: %v, %v", info, err)
+	}
+
+	var runs []api.Run
+	cmdtest.Until(t, "a run that is on", func() bool {
+		runJSON(t, &runs, "runs", "--json", "--config", config)
+		return len(runs) == 2 && runs[0].State == "running"
+	})
+
+	follower, followed := rouse(t, "logs", "2", "-f", "--config", config), &cmdtest.Log{}
+	follower.Stdout = followed
+	if err := follower.Start(); err != nil {
+		t.Fatal(err)
+	}
+	cmdtest.Until(t, "the follower hears of the start", func() bool { return strings.Contains(followed.String(), "run.started") })
+
+	for _, c := range []struct {
+		args []string
+		fine bool
+		said string
+	}{
+		{[]string{"show", "2"}, true, "running"},
+		{[]string{"inbox"}, true, "rouse approve 1"},
+		{[]string{"answer", "1", "approve"}, true, "run 1 goes on when a daemon starts"},
+		{[]string{"jobs"}, true, "no daemon serves"},
+		{[]string{"status"}, false, "executes a run there"},
+		{[]string{"config", "reload"}, false, "no daemon serves"},
+		{[]string{"cancel", "2"}, true, "run 2 will stop\n"},
+	} {
+		p := rouse(t, append(c.args, "--config", config)...)
+		err := p.Run()
+		if said := p.stdout.String() + p.stderr.String(); (err == nil) != c.fine || !strings.Contains(said, c.said) || strings.Contains(said, "armed") && !strings.Contains(said, "not armed") {
+			t.Errorf("%v: %v, %s", c.args, err, said)
+		}
+	}
+
+	if err := follower.Wait(); err != nil || !strings.Contains(followed.String(), "run.finished") {
+		t.Errorf("the follower: %v, %s", err, followed)
+	}
+	if err := run.Wait(); err == nil || !strings.Contains(run.stdout.String(), "cancelled by its owner") {
+		t.Errorf("the run: %v, %s, %s", err, &run.stdout, &run.stderr)
+	}
+	if _, err := os.Stat(socket); !os.IsNotExist(err) {
+		t.Errorf("the socket is left behind: %v", err)
+	}
+}
+
+// A second run waits for the command that executes the first, says so, and is executed afterwards.
+func TestRunWaitsForAForegroundRun(t *testing.T) {
+	t.Parallel()
+	config := filepath.Join(cmdtest.Write(t, map[string]string{"rouse.yaml": "version: 1\nhome: ./home\nagents: [{name: ann}]\njobs:\n  - {name: slow, agent: ann, when: [{command: [sleep, \"600\"], timeout: 10m}], playbook: [{call: db_schema}]}\n  - {name: quick, agent: ann, playbook: [{call: db_schema}]}\n"}), "rouse.yaml")
+	first := rouse(t, "run", "slow", "--config", config)
+	if err := first.Start(); err != nil {
+		t.Fatal(err)
+	}
+
+	var runs []api.Run
+	cmdtest.Until(t, "a run that is on", func() bool {
+		runJSON(t, &runs, "runs", "--json", "--config", config)
+		return len(runs) == 1 && runs[0].State == "running"
+	})
+
+	second, said := rouse(t, "run", "quick", "--config", config), &cmdtest.Log{}
+	second.Stderr = said
+	if err := second.Start(); err != nil {
+		t.Fatal(err)
+	}
+	cmdtest.Until(t, "the second says for whom it waits", func() bool { return strings.Contains(said.String(), "waiting for up to 10s, because rouse process") })
+
+	if err := rouse(t, "cancel", "1", "--config", config).Run(); err != nil {
+		t.Error(err)
+	}
+	if err := second.Wait(); err != nil || !strings.Contains(second.stdout.String(), "success") {
+		t.Errorf("the second: %v, %s, %s", err, &second.stdout, said)
+	}
+	_ = first.Wait() // cancelled
+}
+
+// A command that waits for a run says for what that waits, and ends where waiting cannot help.
+func TestWaitSaysForWhat(t *testing.T) {
+	t.Parallel()
+	config := filepath.Join(cmdtest.Write(t, map[string]string{"rouse.yaml": `version: 1
+home: ./home
+agents: [{name: ann}]
+jobs:
+  - {name: slow, agent: ann, when: [{command: [sleep, "600"], timeout: 10m}], playbook: [{call: db_schema}]}
+  - {name: quick, agent: ann, playbook: [{call: db_create_table, with: {name: t, purpose: p, if_not_exists: true, columns: [{name: a, type: TEXT}]}}]}
+  - {name: words, agent: ann, prompt: Say something}
+`}), "rouse.yaml")
+	daemon := serveUntilReady(t, config)
+
+	blocked := rouse(t, "run", "words", "--wait", "--config", config)
+	if err := blocked.Run(); err == nil || !strings.Contains(blocked.stderr.String(), "run 1 stays queued: no_model: agent ann has no model; add one under models:") {
+		t.Errorf("without a model: %v, %s", err, &blocked.stderr)
+	}
+	said := rouse(t, "run", "words", "--config", config)
+	if err := said.Run(); err != nil || !strings.Contains(said.stdout.String(), "run 2 stays queued: no_model") {
+		t.Errorf("without a model and --wait: %v, %s", err, &said.stdout)
+	}
+
+	if err := rouse(t, "run", "slow", "--config", config).Run(); err != nil {
+		t.Error(err)
+	}
+	waiting, told := rouse(t, "run", "quick", "--wait", "--config", config), &cmdtest.Log{}
+	waiting.Stderr = told
+	if err := waiting.Start(); err != nil {
+		t.Fatal(err)
+	}
+	cmdtest.Until(t, "it says for what it waits", func() bool {
+		return strings.Contains(told.String(), "run 4 waits for its turn, because other runs are on: run 3 (job slow, agent ann)")
+	})
+	if err := rouse(t, "cancel", "3", "--config", config).Run(); err != nil {
+		t.Error(err)
+	}
+	if err := waiting.Wait(); err != nil {
+		t.Errorf("%v: %s", err, told)
+	}
+
+	// The agent's database is lost under the daemon.
+	database := filepath.Join(filepath.Dir(config), "home", "agents", "ann", "db.sqlite")
+	for _, suffix := range []string{"", "-wal", "-shm"} {
+		if err := os.Remove(database + suffix); err != nil && !os.IsNotExist(err) {
+			t.Fatal(err)
+		}
+	}
+	cmdtest.Until(t, "the daemon notices", func() bool {
+		doctor := rouse(t, "doctor", "--config", config)
+		_ = doctor.Run() // it has found something, and exits 1
+		return strings.Contains(doctor.stdout.String(), "that of ann cannot be used")
+	})
+	lost := rouse(t, "run", "quick", "--wait", "--config", config)
+	if err := lost.Run(); err == nil || !strings.Contains(lost.stderr.String(), "stays queued: database:") || !strings.Contains(lost.stderr.String(), "rouse db ann") {
+		t.Errorf("without its database: %v, %s", err, &lost.stderr)
+	}
+
+	daemon.stop(t)
+}

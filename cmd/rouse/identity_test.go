@@ -1,0 +1,82 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"rouse/cmd/internal/cmdtest"
+)
+
+const identityConfig = `version: 1
+home: ./home
+agents: [{name: clerk, workdir: ./work}]
+jobs:
+  - {name: fill, agent: clerk, playbook: [{call: db_insert, with: {table: t, row: {a: x}}}]}
+`
+
+// A ledger that is deleted, emptied or replaced under a running daemon is seen within seconds: the
+// daemon ends with an error and says why, and neither it nor another command makes a new one.
+func TestLedgerLostUnderDaemon(t *testing.T) {
+	t.Parallel()
+	for name, take := range map[string]func(path string) error{
+		"deleted": os.Remove,
+		"emptied": func(path string) error { return os.Truncate(path, 0) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir := cmdtest.Write(t, map[string]string{"rouse.yaml": identityConfig})
+			config, ledger := filepath.Join(dir, "rouse.yaml"), filepath.Join(dir, "home", "ledger.db")
+			p := serveUntilReady(t, config)
+			if err := take(ledger); err != nil {
+				t.Fatal(err)
+			}
+
+			// Whoever opens an emptied file next has SQLite remove its log: either is seen first.
+			err := p.Wait()
+			if said := p.stderr.String(); err == nil || !strings.Contains(said, "the ledger is lost") || !regexp.MustCompile(`ledger\.db(-wal)? was`).MatchString(said) {
+				t.Fatalf("the daemon ended with %v: %s", err, said)
+			}
+
+			run := rouse(t, "run", "fill", "--config", config)
+			if err := run.Run(); err == nil || !strings.Contains(run.stderr.String(), "and this home had one") {
+				t.Errorf("a run without a ledger: %v\n%s", err, run.stderr.String())
+			}
+			if info, err := os.Stat(ledger); err == nil && info.Size() > 0 {
+				t.Errorf("there is a new ledger of %d bytes", info.Size())
+			}
+		})
+	}
+}
+
+// An agent's database that is deleted under a running daemon takes no more writes: they would
+// go into the file that is gone.
+func TestDatabaseLostUnderDaemon(t *testing.T) {
+	t.Parallel()
+	dir := cmdtest.Write(t, map[string]string{"rouse.yaml": identityConfig, "rows.csv": "a\nx\n"})
+	config := filepath.Join(dir, "rouse.yaml")
+	p := serveUntilReady(t, config)
+	do := func(args ...string) (string, error) {
+		c := rouse(t, append(args, "--config", config)...)
+		err := c.Run()
+		return c.stdout.String() + c.stderr.String(), err
+	}
+
+	if out, err := do("db", "clerk", "import", filepath.Join(dir, "rows.csv"), "--table", "t"); err != nil {
+		t.Fatal(err, out)
+	}
+	if err := os.Remove(filepath.Join(dir, "home", "agents", "clerk", "db.sqlite")); err != nil {
+		t.Fatal(err)
+	}
+
+	cmdtest.Until(t, "the loss is seen", func() bool {
+		out, _ := do("doctor")
+		return strings.Contains(out, "that of clerk cannot be used") && strings.Contains(out, "was removed while it was in use")
+	})
+	if out, err := do("db", "clerk", "import", filepath.Join(dir, "rows.csv"), "--table", "t"); err == nil {
+		t.Errorf("a row is written into a file that is gone: %s", out)
+	}
+	p.stop(t)
+}

@@ -1,0 +1,86 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"rouse/agentdb/ledger"
+	"rouse/cmd/internal/cmdtest"
+	"rouse/cmd/internal/daemon"
+)
+
+// countJob is a configuration whose job counts for itself.
+const countJob = `version: 1
+home: ./h
+agents:
+  - {name: ann, workdir: ./w}
+jobs:
+  - {name: count, agent: ann, playbook: [{call: db_query, with: {sql: "select 1"}}]}
+`
+
+// A ledger that is too large to be checked before the daemon starts is checked while it runs: damage
+// ends the daemon, which says why, and what it wrote meanwhile is not in the damaged file.
+func TestDaemonEndsOnDamage(t *testing.T) {
+	t.Parallel()
+	dir := cmdtest.Write(t, map[string]string{"rouse.yaml": countJob})
+	config, home := filepath.Join(dir, "rouse.yaml"), filepath.Join(dir, "h")
+	runJSON(t, nil, "run", "count", "--config", config)
+
+	l, err := ledger.Open(t.Context(), ledger.Options{Path: daemon.LedgerOptions(home).Path})
+	if err != nil {
+		t.Fatal(err)
+	}
+	long := ledger.Event{Kind: "note", Data: json.RawMessage(`"` + strings.Repeat("x", 11<<20) + `"`)}
+	if err := errors.Join(l.AppendEvents(t.Context(), long, long, long, long, long, long), l.Close()); err != nil {
+		t.Fatal(err)
+	}
+
+	path := daemon.LedgerOptions(home).Path
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	data[len(data)/2] ^= 1
+	if err := os.WriteFile(path, data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+
+	p := rouse(t, "serve", "--config", config)
+	if err := p.Run(); err == nil || !strings.Contains(p.stderr.String(), "it is not as rouse left it") {
+		t.Errorf("%v\n%s%s", err, p.stdout.String(), p.stderr.String())
+	}
+	if after, err := os.ReadFile(path); err != nil || !bytes.Equal(after, data) {
+		t.Errorf("the damaged file was changed: %v", err)
+	}
+
+	p = rouse(t, "runs", "--config", config)
+	if err := p.Run(); err != nil || !strings.HasPrefix(p.stderr.String(), "rouse: read-only:") || !strings.Contains(p.stdout.String(), "count") {
+		t.Errorf("%v\n%s%s", err, p.stdout.String(), p.stderr.String())
+	}
+}
+
+// A daemon makes a backup of the ledger when the last one is a day old.
+func TestDailyBackup(t *testing.T) {
+	t.Parallel()
+	dir := cmdtest.Write(t, map[string]string{"rouse.yaml": countJob})
+	config := filepath.Join(dir, "rouse.yaml")
+	p := serveUntilReady(t, config)
+	cmdtest.Until(t, "the backup", func() bool {
+		all, err := ledger.Backups(daemon.LedgerOptions(filepath.Join(dir, "h")).Path)
+		return err == nil && len(all) == 1 && all[0].Why == "daily"
+	})
+	p.stop(t)
+	p = serveUntilReady(t, config)
+	p.stop(t)
+
+	var all []ledger.Backup
+	runJSON(t, &all, "ledger", "backups", "--json", "--config", config)
+	if len(all) != 1 {
+		t.Errorf("%+v", all)
+	}
+}

@@ -1,0 +1,92 @@
+package main
+
+import (
+	"net/http"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"rouse/agent/model/modeltest"
+	"rouse/cmd/internal/api"
+	"rouse/cmd/internal/cmdtest"
+)
+
+// everySecond is a configuration of a job that needs its model each second.
+func everySecond(t *testing.T, s *modeltest.Server) string {
+	text := `version: 1
+home: ./home
+timezone: UTC
+models: [{name: m, provider: openai, model: scripted, base_url: "` + s.URL + `/v1", max_output: 100, price: {input: 1, output: 10}}]
+agents: [{name: clerk, workdir: ./work, tools: {allow: [todo]}, database: {enabled: false}}]
+jobs:
+  - {name: report, agent: clerk, prompt: Do it., schedule: "* * * * * *", bounds: {wall: 1s}, notify: {on: []}}
+`
+	return filepath.Join(cmdtest.Write(t, map[string]string{"rouse.yaml": text}), "rouse.yaml")
+}
+
+func saysAll(t *testing.T, config string, want map[string]string) {
+	t.Helper()
+	for args, text := range want {
+		p := rouse(t, append(strings.Fields(args), "--config", config)...)
+		_ = p.Run() // doctor fails where it finds something
+		if !strings.Contains(p.stdout.String(), text) {
+			t.Errorf("rouse %s: %q is not in\n%s%s", args, text, p.stdout.String(), p.stderr.String())
+		}
+	}
+}
+
+// A model whose provider's quota is spent is asked once; the runs of a schedule wait for it, status, doctor
+// and why say so, and a daemon that is killed knows it after a restart.
+func TestQuotaSpentEndToEnd(t *testing.T) {
+	t.Parallel()
+	s := modeltest.New(t, modeltest.Turn{Status: http.StatusPaymentRequired, Raw: `{"error":{"message":"insufficient credits"}}`})
+	config := everySecond(t, s)
+	p := serveUntilReady(t, config)
+	var st api.Status
+	waiting := func(what string) {
+		cmdtest.Until(t, what, func() bool {
+			runJSON(t, &st, "status", "--json", "--config", config)
+			return len(st.ModelPauses) == 1 && st.Waiting+st.Queued > 0 && st.Running == 0
+		})
+	}
+
+	waiting("the pause of the model")
+	want := map[string]string{
+		"status": "▲ the model m is not asked until ", "doctor": "the model m is not asked until ",
+		"why report": "waits for its model, which was tried 1 time: the model server ", "runs": "waiting",
+	}
+	saysAll(t, config, want)
+	p.kill(t)
+	p = serveUntilReady(t, config)
+	waiting("the pause of the model after the restart")
+	saysAll(t, config, want)
+	p.stop(t)
+	if n := len(s.Requests()); n != 1 {
+		t.Errorf("the model was asked %d times", n)
+	}
+}
+
+// A run whose model cannot be asked waits for it, and the instants that come meanwhile do not pile up.
+func TestModelDownEndToEnd(t *testing.T) {
+	t.Parallel()
+	s := modeltest.New(t, modeltest.Turn{Status: http.StatusServiceUnavailable, Header: map[string]string{"Retry-After": "0"}, Raw: "starting"})
+	config := everySecond(t, s)
+	p := serveUntilReady(t, config)
+	cmdtest.Until(t, "a run that waits, and an instant that is skipped for it", func() bool {
+		var lines []api.Explanation
+		runJSON(t, &lines, "why", "report", "--json", "--config", config)
+		for _, l := range lines {
+			if strings.Contains(l.Reason, "overlap: run 1 is still waiting") {
+				return true
+			}
+		}
+		return false
+	})
+	saysAll(t, config, map[string]string{"why report": "waits for its model, which was tried 1 time: the model server ", "show 1": "503 Service Unavailable for the model scripted: starting; and the run took longer than its wall time of 1s"})
+	p.stop(t)
+	var runs []api.Run
+	runJSON(t, &runs, "runs", "--json", "--config", config)
+	if len(runs) != 1 || runs[0].WaitingFor != "retry" || runs[0].TokensIn != 0 {
+		t.Errorf("%+v", runs)
+	}
+}

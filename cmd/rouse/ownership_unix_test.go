@@ -1,0 +1,232 @@
+//go:build unix
+
+package main
+
+import (
+	"errors"
+	"io/fs"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+
+	"rouse/cmd/internal/cmdtest"
+)
+
+// openly prepares the program as a user would start it whose umask hides nothing.
+func openly(t *testing.T, args ...string) *program {
+	t.Helper()
+	p := rouse(t, args...)
+	p.Args = append([]string{"sh", "-c", `umask 000; exec "$0" "$@"`, p.Path}, args...)
+	var err error
+	if p.Path, err = exec.LookPath("sh"); err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// modes are the modes of all that lies in a folder, by path.
+func modes(t *testing.T, dir string) map[string]fs.FileMode {
+	t.Helper()
+	out := map[string]fs.FileMode{}
+	err := filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		info, err := e.Info()
+		if err == nil {
+			out[path] = info.Mode().Perm()
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// What rouse keeps is its user's alone, whichever part makes it and whatever the umask; what agents and
+// commands make for others has the modes that it always had.
+func TestOwnFiles(t *testing.T) {
+	t.Parallel()
+	dir := cmdtest.Write(t, map[string]string{"rouse.yaml": `version: 1
+home: ./home
+agents: [{name: ann, workdir: ./work, grants: {commands: [{argv: [touch, "*"]}]}}, {name: bob}]
+jobs: [{name: j, agent: bob, playbook: [{call: file_write, with: {path: notes/a.md, content: x}}]}]
+`})
+	config := filepath.Join(dir, "rouse.yaml")
+	for _, args := range [][]string{
+		{"call", "ann", "db_create_table", `{"name":"t","purpose":"p","columns":[{"name":"a","type":"TEXT"}]}`},
+		{"call", "ann", "file_write", `{"path":"notes/a.md","content":"x"}`},
+		{"call", "ann", "db_export", `{"sql":"select 1 a","path":"out/a.csv"}`},
+		{"run", "j"}, {"db", "ann", "backup"},
+		{"db", "ann", "export", "select 1 a", "--to", filepath.Join(dir, "exported.csv")},
+		{"init", filepath.Join(dir, "new")},
+	} {
+		if args[0] != "init" {
+			args = append(args, "--config", config)
+		}
+		if p := openly(t, args...); p.Run() != nil {
+			t.Fatalf("%q: %s%s", args, p.stdout.String(), p.stderr.String())
+		}
+	}
+	if runtime.GOOS == "linux" {
+		if p := openly(t, "call", "ann", "shell_run", `{"command":"touch touched"}`, "--config", config); p.Run() != nil {
+			t.Errorf("%s%s", p.stdout.String(), p.stderr.String())
+		}
+	}
+
+	for path, mode := range modes(t, filepath.Join(dir, "home")) {
+		if mode&0o077 != 0 && !strings.Contains(path, "agents/bob/work") {
+			t.Errorf("%s: %#o", path, mode)
+		}
+	}
+	all := modes(t, dir)
+	for name, want := range map[string]fs.FileMode{"work": 0o755, "work/notes": 0o755, "work/notes/a.md": 0o644, "work/out/a.csv": 0o644, "exported.csv": 0o644, "home/agents/bob/work/notes/a.md": 0o644,
+		"new/inbox": 0o755, "new/rouse.yaml": 0o644, "new/rouse.schema.json": 0o644} {
+		if got := all[filepath.Join(dir, name)]; got != want {
+			t.Errorf("%s: %#o, want %#o", name, got, want)
+		}
+	}
+	if got := all[filepath.Join(dir, "work", "touched")]; runtime.GOOS == "linux" && got != 0o666 {
+		t.Errorf("a program's file: %#o", got)
+	}
+}
+
+// A home that others can read becomes its user's at the start, which is said once, and what lies in it with
+// doctor --fix; one that others can change is refused until it is mended.
+func TestHomeOfOthers(t *testing.T) {
+	t.Parallel()
+	dir := cmdtest.Write(t, map[string]string{"rouse.yaml": "version: 1\nhome: ./home\nagents: [{name: ann}]\n"})
+	config, home := filepath.Join(dir, "rouse.yaml"), filepath.Join(dir, "home")
+	says := func(part string, args ...string) {
+		t.Helper()
+		p := rouse(t, append(args, "--config", config)...)
+		_ = p.Run() // some of them fail, as they should
+		if got := p.stdout.String() + p.stderr.String(); !strings.Contains(got, part) {
+			t.Errorf("%q: %q is not in %s", args, part, got)
+		}
+	}
+	says(`"ok": true`, "call", "ann", "db_create_table", `{"name":"t","purpose":"p","columns":[{"name":"a","type":"TEXT"}]}`)
+
+	ledger := filepath.Join(home, "ledger.db")
+	if err := errors.Join(os.Chmod(home, 0o755), os.Chmod(ledger, 0o644)); err != nil {
+		t.Fatal(err)
+	}
+	p := serveUntilReady(t, config)
+	p.stop(t)
+	if got := p.stderr.String(); !strings.Contains(got, "the home could be read by others") || !strings.Contains(got, "0755") {
+		t.Errorf("%s", got)
+	}
+	says("FAIL  modes          open to other users by their modes: "+ledger, "doctor")
+	says("fixed          open to nobody else any more: "+ledger, "doctor", "--fix")
+	says("ok    modes", "doctor")
+	for path, mode := range modes(t, home) {
+		if mode&0o077 != 0 && !strings.Contains(path, "ann/work") {
+			t.Errorf("%s: %#o", path, mode)
+		}
+	}
+
+	if err := os.Chmod(home, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	says("could be read by others (mode 0755), and is its user's alone from now on", "runs")
+	if err := os.Chmod(home, 0o555); err != nil {
+		t.Fatal(err)
+	}
+	says("could be read by others (mode 0555)", "runs")
+	if got := modes(t, home)[home]; got != 0o500 {
+		t.Errorf("the home has %#o", got)
+	}
+
+	if err := os.Chmod(home, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	says("may be written by everybody (mode 0777), so that somebody else could decide what rouse does", "runs")
+	says("▲ the home folder "+home+" may be written by everybody (mode 0777)", "status")
+	says("may be written by everybody (mode 0777)", "secrets", "list")
+	says("open to nobody else any more: "+home, "doctor", "--fix")
+	says("ok    modes", "doctor")
+
+	if os.Geteuid() != 0 {
+		return
+	}
+	if err := os.Chown(home, 65534, 65534); err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range [][]string{{"runs"}, {"serve"}, {"secrets", "list"}} {
+		says("belongs to another user (number 65534); choose one of yours with --home", args...)
+	}
+}
+
+// Whoever put a socket into a home that they can write is told nothing.
+func TestForeignSocket(t *testing.T) {
+	t.Parallel()
+	dir := cmdtest.Write(t, map[string]string{"rouse.yaml": "version: 1\nhome: ./h\nagents: [{name: ann}]\n", "h/.keep": ""})
+	home := filepath.Join(dir, "h")
+	if err := os.Chmod(home, 0o777); err != nil {
+		t.Fatal(err)
+	}
+
+	l, err := net.Listen("unix", filepath.Join(home, "rouse.sock"))
+	if err != nil {
+		t.Skip(err) // the folder of the test is too long for a socket
+	}
+	defer l.Close()
+	asked := make(chan struct{}, 1)
+	go func() {
+		for c, err := l.Accept(); err == nil; c, err = l.Accept() {
+			asked <- struct{}{}
+			c.Close()
+		}
+	}()
+
+	p := rouse(t, "approve", "1", "--always", "--config", filepath.Join(dir, "rouse.yaml"))
+	if err := p.Run(); err == nil || !strings.Contains(p.stderr.String(), "is not to be trusted, and nothing was said to whoever listens there") {
+		t.Errorf("%v %s", err, p.stderr.String())
+	}
+	select {
+	case <-asked:
+		t.Error("it was connected to")
+	default:
+	}
+}
+
+// The folder of a socket that does not lie in the home is its user's alone, or no daemon starts.
+func TestSocketFolder(t *testing.T) {
+	t.Parallel()
+	runtimes, err := os.MkdirTemp("", "rt-") //nolint:usetesting // a short name, for the socket
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(runtimes) })
+
+	dir := cmdtest.Write(t, map[string]string{"rouse.yaml": "version: 1\nhome: ./" + strings.Repeat("long/", 25) + "h\nagents: [{name: ann}]\n"})
+	serve := func() string {
+		t.Helper()
+		p := rouse(t, "serve", "--config", filepath.Join(dir, "rouse.yaml"))
+		p.Env = append(p.Env, "XDG_RUNTIME_DIR="+runtimes)
+		if err := p.Run(); err == nil {
+			t.Fatal("it served")
+		}
+		return p.stderr.String()
+	}
+
+	folder := filepath.Join(runtimes, "rouse")
+	if err := os.Symlink(t.TempDir(), folder); err != nil {
+		t.Fatal(err)
+	}
+	if got := serve(); !strings.Contains(got, "is no folder but a link, which somebody else may have put there") {
+		t.Errorf("%s", got)
+	}
+
+	if err := errors.Join(os.Remove(folder), os.Mkdir(folder, 0o755)); err != nil {
+		t.Fatal(err)
+	}
+	if got := serve(); !strings.Contains(got, "is open to others (mode 0755); mend its mode with rouse doctor --fix") {
+		t.Errorf("%s", got)
+	}
+}

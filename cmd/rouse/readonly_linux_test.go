@@ -1,0 +1,177 @@
+package main
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"rouse/cmd/internal/api"
+	"rouse/cmd/internal/cmdtest"
+)
+
+// runUnprivileged runs a program to its end to which modes of files apply, also where the tests are
+// run by root.
+func runUnprivileged(t *testing.T, p *program) error {
+	t.Helper()
+	ended := make(chan error)
+	go func() {
+		// What is taken from the thread is missing in the programs that it starts. It ends with this
+		// goroutine, because it stays locked to it.
+		runtime.LockOSThread()
+		for _, capability := range []uintptr{unix.CAP_DAC_OVERRIDE, unix.CAP_DAC_READ_SEARCH, unix.CAP_FOWNER} {
+			if err := unix.Prctl(unix.PR_CAPBSET_DROP, capability, 0, 0, 0); err != nil && os.Getuid() == 0 {
+				ended <- err
+				return
+			}
+		}
+		ended <- p.Run()
+	}()
+	return <-ended
+}
+
+// lock takes the right to write away from a folder and what is in it, until the test ends.
+func lock(t *testing.T, dir string) {
+	t.Helper()
+	change := func(file, folder fs.FileMode) {
+		if err := filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
+			if err != nil {
+				return err
+			}
+			if e.IsDir() {
+				return os.Chmod(path, folder)
+			}
+			return os.Chmod(path, file)
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+
+	change(0o400, 0o500)
+	t.Cleanup(func() { change(0o600, 0o700) })
+}
+
+// From a home that cannot be written, history is still read: with what is in the log of a ledger that
+// was not closed, and with a line that says why nothing is written.
+func TestReadOnlyHome(t *testing.T) {
+	for _, killed := range []bool{false, true} {
+		dir := cmdtest.Write(t, map[string]string{"rouse.yaml": countJob})
+		config := filepath.Join(dir, "rouse.yaml")
+		runJSON(t, nil, "run", "count", "--config", config)
+		if killed {
+			p := serveUntilReady(t, config)
+			runJSON(t, nil, "run", "count", "--config", config)
+			p.kill(t)
+			if err := os.Remove(filepath.Join(dir, "h", "ledger.db-shm")); err != nil {
+				t.Fatal(err)
+			}
+		}
+		lock(t, filepath.Join(dir, "h"))
+
+		for _, args := range [][]string{{"runs"}, {"show", "1"}, {"why", "count"}, {"logs", "1"}, {"jobs"}, {"inbox"}, {"next"}, {"ledger"}} {
+			p := rouse(t, append(args, "--config", config)...)
+			err := runUnprivileged(t, p)
+			banner := p.stderr.String()
+			if err != nil || strings.Count(banner, "\n") != 1 || !strings.HasPrefix(banner, "rouse: read-only: "+filepath.Join(dir, "h")+" cannot be written") {
+				t.Errorf("killed %v: rouse %v: %v\n%s%s", killed, args, err, banner, p.stdout.String())
+			}
+			if args[0] == "runs" && killed != strings.Contains(p.stdout.String(), "\n2 ") && killed != strings.HasPrefix(p.stdout.String(), "2 ") {
+				t.Errorf("killed %v: the runs are\n%s", killed, p.stdout.String())
+			}
+		}
+
+		for _, args := range [][]string{{"run", "count"}, {"pause", "count"}, {"serve"}, {"ledger", "backup"}, {"ledger", "reset"}} {
+			p := rouse(t, append(args, "--config", config)...)
+			if err := runUnprivileged(t, p); err == nil || !strings.Contains(p.stderr.String(), "it is only read. Look at the free space") {
+				t.Errorf("killed %v: rouse %v: %v\n%s%s", killed, args, err, p.stderr.String(), p.stdout.String())
+			}
+		}
+
+		p := rouse(t, "doctor", "--config", config)
+		if err := runUnprivileged(t, p); err == nil || !strings.Contains(p.stdout.String(), "FAIL  ledger") || !strings.Contains(p.stdout.String(), "FAIL  home") {
+			t.Errorf("doctor: %v\n%s", err, p.stdout.String())
+		}
+	}
+}
+
+// failingDisk is rouse on a disk of which every fsync fails, from when the file $FAIL_WHEN is there.
+func failingDisk() {
+	if when := os.Getenv("FAIL_WHEN"); when == "" {
+		failFsync()
+	} else {
+		go func() {
+			for {
+				if _, err := os.Stat(when); err == nil {
+					failFsync()
+					_ = os.Remove(when)
+					return
+				}
+				time.Sleep(time.Millisecond)
+			}
+		}()
+	}
+	main()
+}
+
+// failFsync has the kernel answer EIO to every fsync of this process.
+func failFsync() {
+	runtime.LockOSThread() // for the privilege, which the thread gives up first
+	f := []unix.SockFilter{
+		{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, K: 0},
+		{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, Jt: 1, K: unix.SYS_FSYNC},
+		{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, Jf: 1, K: unix.SYS_FDATASYNC},
+		{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_ERRNO | uint32(unix.EIO)},
+		{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_ALLOW},
+	}
+	program := unix.SockFprog{Len: uint16(len(f)), Filter: &f[0]}
+	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
+		panic(err)
+	}
+	if _, _, e := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, unix.SECCOMP_FILTER_FLAG_TSYNC, uintptr(unsafe.Pointer(&program))); e != 0 {
+		panic(e)
+	}
+}
+
+// A disk that takes what is written and does not keep it is seen by doctor, and the daemon says that
+// nothing was written since.
+func TestDoctorSeesFailingFsync(t *testing.T) {
+	dir := cmdtest.Write(t, map[string]string{"rouse.yaml": countJob})
+	config, when := filepath.Join(dir, "rouse.yaml"), filepath.Join(dir, "fail")
+	runJSON(t, nil, "run", "count", "--config", config)
+
+	doctor := func(p *program, parts ...string) {
+		t.Helper()
+		err := p.Run()
+		for _, part := range parts {
+			if err == nil || !strings.Contains(p.stdout.String(), part) {
+				t.Errorf("%v, want %s in\n%s%s", err, part, p.stdout.String(), p.stderr.String())
+			}
+		}
+	}
+	doctor(rouseAs(t, "rouse-failing-disk", "doctor", "--config", config), "FAIL  home", "does not reach the disk")
+
+	p := rouseAs(t, "rouse-failing-disk", "serve", "--config", config)
+	p.Env = append(p.Env, "FAIL_WHEN="+when)
+	p.untilReady(t)
+	if err := os.WriteFile(when, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cmdtest.Until(t, "the disk fails", func() bool { _, err := os.Stat(when); return os.IsNotExist(err) })
+	if q := rouse(t, "run", "count", "--config", config); q.Run() == nil {
+		t.Errorf("a run was accepted: %s", q.stdout.String())
+	}
+
+	doctor(rouse(t, "doctor", "--config", config), "FAIL  home", "does not reach the disk", "FAIL  ledger", "nothing could be written to the ledger since")
+	var status api.Status
+	runJSON(t, &status, "status", "--json", "--config", config)
+	if !strings.Contains(status.Problem, "nothing could be written to the ledger since") {
+		t.Errorf("status: %q", status.Problem)
+	}
+	p.kill(t)
+}

@@ -1,0 +1,6 @@
+//go:build !linux
+
+package main
+
+// failingDisk needs a filter of system calls.
+func failingDisk() { main() }

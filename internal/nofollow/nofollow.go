@@ -1,0 +1,373 @@
+package nofollow
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"syscall"
+)
+
+// maxLinks bounds the links of its owner's that a path may lead through, as systems do.
+const maxLinks = 40
+
+// Boundary is where the owner's own part of the file system ends: folders below which somebody else
+// makes names. The zero value has none, and every link is the owner's.
+type Boundary struct {
+	folders map[string]bool // resolved, clean, and folded where case does not count
+}
+
+// NewBoundary returns the boundary of some folders, which are absolute. Those that do not exist yet
+// count by name.
+func NewBoundary(folders ...string) Boundary {
+	// Outer folders first: one within another does not end the owner's part, for that one does, and
+	// whoever writes there may have made it a link. Those that links lead to come last, for some of
+	// these links may lie in the others.
+	linked := func(path string) int {
+		if at, err := (Boundary{}).locate(path); err == nil && at.resolved == filepath.Clean(path) {
+			return 0
+		}
+		return 1
+	}
+	folders = slices.Clone(folders)
+	slices.SortStableFunc(folders, func(x, y string) int {
+		return cmp.Or(cmp.Compare(linked(x), linked(y)), cmp.Compare(len(elements(x)), len(elements(y))))
+	})
+
+	b := Boundary{map[string]bool{}}
+	for _, f := range folders {
+		if at, err := b.locate(f); err == nil && at.folder == "" {
+			b.folders[fold(at.resolved)] = true
+		}
+	}
+	return b
+}
+
+// LinkError is a link that is not followed: it lies where somebody else makes names.
+type LinkError struct {
+	Path   string // of the link
+	Folder string // of the boundary that it lies in
+}
+
+func (e *LinkError) Error() string {
+	return fmt.Sprintf("%s is a link, and lies in %s, where agents or strangers can make links: it is not followed; put a folder or a file in its place", e.Path, e.Folder)
+}
+
+// location is a path cut at the boundary.
+type location struct {
+	resolved string // the whole path, with the owner's links resolved
+	folder   string // of the boundary that it lies in, "" when all of it is the owner's
+	rest     string // below folder
+}
+
+// locate resolves the links of a path down to the boundary, and opens nothing. Parts that do not exist
+// are kept as they are.
+func (b Boundary) locate(path string) (location, error) {
+	if path == "" { // which is not the current folder, to the system
+		return location{}, &fs.PathError{Op: "open", Path: path, Err: fs.ErrNotExist}
+	}
+
+	path, err := filepath.Abs(path)
+	if err != nil {
+		return location{}, err
+	}
+
+	at := root(path)
+	todo := elements(path)
+	for links := 0; len(todo) > 0; {
+		if b.has(at) {
+			// Lexically from here on: no link below is followed, so ".." cannot mean anything else.
+			rest := filepath.Clean(filepath.Join(todo...))
+			if rest != ".." && !strings.HasPrefix(rest, ".."+string(filepath.Separator)) {
+				return location{resolved: filepath.Join(at, rest), folder: at, rest: rest}, nil
+			}
+		}
+
+		name := todo[0]
+		todo = todo[1:]
+		if name == ".." {
+			at = filepath.Dir(at)
+			continue
+		}
+
+		next := filepath.Join(at, name)
+		info, err := os.Lstat(next)
+		if err != nil || info.Mode()&fs.ModeSymlink == 0 {
+			at = next // one that is missing, or may not be seen, is reported by whoever opens it
+			continue
+		}
+
+		to, err := os.Readlink(next)
+		if err != nil {
+			return location{}, err
+		}
+		if links++; links > maxLinks {
+			return location{}, &fs.PathError{Op: "open", Path: path, Err: errors.New("it leads through too many links")}
+		}
+		if filepath.IsAbs(to) {
+			at = root(to)
+		}
+		todo = append(elements(to), todo...)
+	}
+
+	return location{resolved: at}, nil
+}
+
+// has says whether a path is one of the folders.
+func (b Boundary) has(path string) bool {
+	return len(b.folders) > 0 && b.folders[fold(path)]
+}
+
+// fold is a path as it is compared: file systems of some systems usually do not tell case apart.
+func fold(path string) string {
+	if runtime.GOOS == "windows" || runtime.GOOS == "darwin" {
+		return strings.ToLower(path)
+	}
+	return path
+}
+
+func root(path string) string { return filepath.VolumeName(path) + string(filepath.Separator) }
+
+func elements(path string) []string {
+	path = strings.TrimPrefix(path, filepath.VolumeName(path))
+	return strings.FieldsFunc(path, func(r rune) bool { return r < 0x80 && os.IsPathSeparator(uint8(r)) })
+}
+
+// Resolve returns a path with the links of its owner's resolved. What lies below the boundary is kept as it
+// is, and not looked at.
+func (b Boundary) Resolve(path string) (string, error) {
+	at, err := b.locate(path)
+	return at.resolved, err
+}
+
+// Equal reports whether two boundaries are the same.
+func (b Boundary) Equal(o Boundary) bool { return maps.Equal(b.folders, o.folders) }
+
+// Holds returns the folder of the boundary that a path lies in, "" when it lies in none.
+func (b Boundary) Holds(path string) (folder string) {
+	at, err := b.locate(path)
+	if err != nil {
+		return ""
+	}
+	return at.folder
+}
+
+// Covers reports whether a path is one of the folders of the boundary, or lies in one.
+func (b Boundary) Covers(path string) bool {
+	at, err := b.locate(path)
+	return err == nil && (at.folder != "" || b.has(at.resolved))
+}
+
+// Within is the part of a path below the boundary, "" where there is none.
+func (b Boundary) Within(path string) string {
+	at, err := b.locate(path)
+	if err != nil {
+		return ""
+	}
+	return at.rest
+}
+
+// OpenRoot opens a folder. Below the boundary a link in its path is a *LinkError.
+func (b Boundary) OpenRoot(path string) (*os.Root, error) { return b.open(path, 0) }
+
+// MakeRoot is OpenRoot, which makes those parts of the path that do not exist. What it makes at and below
+// the boundary has the mode, whatever the umask; what lies above that is left to the umask.
+func (b Boundary) MakeRoot(path string, mode fs.FileMode) (*os.Root, error) {
+	return b.open(path, mode)
+}
+
+// open makes what is missing with a mode that is not 0.
+func (b Boundary) open(path string, create fs.FileMode) (*os.Root, error) {
+	at, err := b.locate(path)
+	if err != nil {
+		return nil, err
+	}
+
+	start := at.folder
+	if start == "" {
+		start = at.resolved
+	}
+	if create != 0 {
+		if err := makeFolder(start, create); err != nil {
+			return nil, err
+		}
+	}
+
+	folder, err := os.OpenRoot(start)
+	if info, bad := os.Stat(start); err != nil && bad == nil && !info.IsDir() {
+		err = &fs.PathError{Op: "open", Path: start, Err: syscall.ENOTDIR} // as everybody else says it
+	}
+	if err != nil {
+		return nil, err
+	}
+
+	for _, name := range elements(at.rest) {
+		if name == "." {
+			continue
+		}
+
+		below, err := at.enter(folder, name, create)
+		folder.Close()
+		if err != nil {
+			return nil, err
+		}
+		folder = below
+	}
+
+	return folder, nil
+}
+
+// makeFolder makes a folder of the owner's with a mode, and what is missing above it.
+func makeFolder(path string, mode fs.FileMode) error {
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return err
+	}
+
+	err := os.Mkdir(path, mode)
+	switch {
+	case errors.Is(err, fs.ErrExist):
+		return nil // what it is shows when it is opened
+	case err != nil:
+		return err
+	}
+	return os.Chmod(path, mode) // the umask may have taken some of it
+}
+
+// enter opens a folder in another one, unless it is a link.
+func (at location) enter(in *os.Root, name string, create fs.FileMode) (*os.Root, error) {
+	made := false
+	info, err := in.Lstat(name)
+	if create != 0 && errors.Is(err, fs.ErrNotExist) {
+		// Somebody else may make it at the same time, and it may be a link then.
+		failed := in.Mkdir(name, create)
+		if failed != nil && !errors.Is(failed, fs.ErrExist) {
+			return nil, failed
+		}
+		made = failed == nil
+		info, err = in.Lstat(name)
+	}
+	if err != nil {
+		return nil, err
+	}
+
+	path := filepath.Join(in.Name(), name)
+	switch {
+	case info.Mode()&fs.ModeSymlink != 0:
+		return nil, &LinkError{path, at.folder}
+	case !info.IsDir():
+		return nil, &fs.PathError{Op: "open", Path: path, Err: syscall.ENOTDIR}
+	}
+
+	below, err := in.OpenRoot(name)
+	if err != nil {
+		return nil, err
+	}
+
+	// os.Root follows links that stay within it, and one may have taken the place of the folder since.
+	opened, err := below.Stat(".")
+	if err == nil && !os.SameFile(info, opened) {
+		err = &LinkError{path, at.folder}
+	}
+	if err == nil && made {
+		err = below.Chmod(".", create) // the umask may have taken some of it
+	}
+	if err != nil {
+		return nil, errors.Join(err, below.Close())
+	}
+
+	return below, nil
+}
+
+// Stat describes a file or a folder. Below the boundary a link is a *LinkError, so that no link is ever
+// described.
+func (b Boundary) Stat(path string) (fs.FileInfo, error) {
+	folder, _, info, err := b.find(path)
+	if err != nil {
+		return nil, err
+	}
+	return info, folder.Close()
+}
+
+// find opens the folder of a path, and says what is there by that name.
+func (b Boundary) find(path string) (folder *os.Root, name string, info fs.FileInfo, err error) {
+	at, err := b.locate(path)
+	if err != nil {
+		return nil, "", nil, err
+	}
+
+	if folder, err = b.OpenRoot(filepath.Dir(at.resolved)); err != nil {
+		return nil, "", nil, err
+	}
+
+	// The base of a root such as / is no name in it.
+	if name = filepath.Base(at.resolved); at.resolved == filepath.Dir(at.resolved) {
+		name = "."
+	}
+
+	if info, err = folder.Lstat(name); err == nil && info.Mode()&fs.ModeSymlink != 0 {
+		err = &LinkError{at.resolved, at.folder}
+	}
+	if err != nil {
+		return nil, "", nil, errors.Join(err, folder.Close())
+	}
+
+	return folder, name, info, nil
+}
+
+// ReadDir lists a folder. Below the boundary a link in its path is a *LinkError.
+func (b Boundary) ReadDir(path string) ([]fs.DirEntry, error) {
+	folder, err := b.OpenRoot(path)
+	if err != nil {
+		return nil, err
+	}
+	defer folder.Close()
+
+	return fs.ReadDir(folder.FS(), ".")
+}
+
+// Open opens a file for reading. Below the boundary a link is a *LinkError, and what is no regular file is
+// refused everywhere, so that nothing waits for a pipe.
+func (b Boundary) Open(path string) (*os.File, error) {
+	folder, name, info, err := b.find(path)
+	if err != nil {
+		return nil, err
+	}
+	defer folder.Close()
+
+	if !info.Mode().IsRegular() {
+		return nil, &fs.PathError{Op: "open", Path: path, Err: errors.New("it is not a regular file")}
+	}
+
+	file, err := folder.OpenFile(name, os.O_RDONLY|openFlags, 0)
+	if err != nil {
+		return nil, err
+	}
+
+	opened, err := file.Stat()
+	if err == nil && !os.SameFile(info, opened) {
+		err = &fs.PathError{Op: "open", Path: path, Err: errors.New("it was replaced while it was opened")}
+	}
+	if err != nil {
+		return nil, errors.Join(err, file.Close())
+	}
+
+	return file, nil
+}
+
+// ReadFile reads a whole file, as Open opens it.
+func (b Boundary) ReadFile(path string) ([]byte, error) {
+	file, err := b.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+
+	return io.ReadAll(file)
+}

@@ -1,0 +1,249 @@
+package nofollow_test
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"testing"
+
+	"rouse/internal/nofollow"
+)
+
+// tree makes folders, files and links below a temporary folder, and returns its real path. A value that
+// starts with "->" is a link, with "/" at its end a folder, and else a file's text.
+func tree(t *testing.T, of ...string) string {
+	t.Helper()
+	dir, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	for i := 0; i < len(of); i += 2 {
+		path, what := filepath.Join(dir, of[i]), of[i+1]
+		err := os.MkdirAll(filepath.Dir(path), 0o755)
+		switch {
+		case err != nil:
+		case what == "/":
+			err = os.MkdirAll(path, 0o755)
+		case len(what) > 2 && what[:2] == "->":
+			to := what[2:]
+			if to[0] == '/' {
+				to = filepath.Join(dir, to)
+			}
+			err = os.Symlink(to, path)
+		default:
+			err = os.WriteFile(path, []byte(what), 0o644)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+
+	return dir
+}
+
+// Links above the boundary are followed, those below are not, wherever in the path they stand.
+func TestOpen(t *testing.T) {
+	t.Parallel()
+	dir := tree(t,
+		"disk/work/in/a.txt", "inside", "disk/work/deep/er/b.txt", "deeper", "secret/in/a.txt", "secret", "own/a.txt", "own",
+		"link", "->disk", "rel", "->./link/work", "chain", "->link/../link/work/in", "own/l.txt", "->a.txt",
+		"disk/work/out", "->/secret", "disk/work/deep/up", "->../in", "disk/work/in/l.txt", "->a.txt", "loop", "->loop")
+	work := filepath.Join(dir, "link", "work") // named by its owner by way of a link
+
+	for _, c := range []struct{ path, text, link string }{
+		{"disk/work/in/a.txt", "inside", ""},
+		{"link/work/in/a.txt", "inside", ""},
+		{"rel/in/a.txt", "inside", ""},
+		{"chain/a.txt", "inside", ""},
+		{"link/work/deep/er/../er/b.txt", "deeper", ""},
+		{"own/a.txt", "own", ""},
+		{"own/l.txt", "own", ""},
+		{"disk/work/../../own/l.txt", "own", ""},
+		{"link/work/out/in/a.txt", "", "disk/work/out"},
+		{"disk/work/deep/up/a.txt", "", "disk/work/deep/up"},
+		{"rel/in/l.txt", "", "disk/work/in/l.txt"},
+	} {
+		got, err := nofollow.NewBoundary(work).ReadFile(filepath.FromSlash(dir + "/" + c.path))
+		var link *nofollow.LinkError
+		errors.As(err, &link)
+		switch {
+		case c.link == "" && (err != nil || string(got) != c.text):
+			t.Errorf("%s: %q, %v", c.path, got, err)
+		case c.link != "" && (link == nil || link.Path != filepath.Join(dir, c.link) || link.Folder != filepath.Join(dir, "disk", "work")):
+			t.Errorf("%s: %q, %v", c.path, got, err)
+		}
+	}
+
+	if _, err := (nofollow.Boundary{}).OpenRoot(filepath.Join(dir, "own", "a.txt")); !errors.Is(err, syscall.ENOTDIR) {
+		t.Errorf("a file was opened as a folder: %v", err)
+	}
+	if _, err := (nofollow.Boundary{}).OpenRoot(""); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("no path led to a folder: %v", err)
+	}
+	for _, path := range []string{"loop/a", "nowhere/a.txt", "disk/work/in/a.txt/b", "disk/work", "own"} {
+		if _, err := nofollow.NewBoundary(work).ReadFile(filepath.Join(dir, path)); err == nil {
+			t.Errorf("%s was read", path)
+		}
+	}
+}
+
+// Without a boundary every link is its owner's.
+func TestNoBoundary(t *testing.T) {
+	t.Parallel()
+	dir := tree(t, "a/b.txt", "text", "l", "->a", "a/l.txt", "->b.txt")
+	if text, err := (nofollow.Boundary{}).ReadFile(filepath.Join(dir, "l", "l.txt")); err != nil || string(text) != "text" {
+		t.Errorf("%q, %v", text, err)
+	}
+}
+
+// Folders are made below the boundary, never through a link; one that is in the way is an error.
+func TestMakeRoot(t *testing.T) {
+	t.Parallel()
+	dir := tree(t, "work/", "/", "out/", "/", "work/link", "->../out", "work/file", "text", "work/gone", "->../out/new")
+	b := nofollow.NewBoundary(filepath.Join(dir, "work"), filepath.Join(dir, "later"))
+
+	for _, path := range []string{"work/a/b/c", "work", "later/x", "plain/y"} {
+		root, err := b.MakeRoot(filepath.Join(dir, path), 0o750)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := root.WriteFile("here", nil, 0o644); err != nil {
+			t.Error(err)
+		}
+		root.Close()
+		if _, err := os.Lstat(filepath.Join(dir, path, "here")); err != nil {
+			t.Error(err)
+		}
+	}
+
+	var link *nofollow.LinkError
+	for _, path := range []string{"work/link", "work/link/a", "work/gone", "work/gone/a"} {
+		if _, err := b.MakeRoot(filepath.Join(dir, path), 0o750); !errors.As(err, &link) {
+			t.Errorf("%s: %v", path, err)
+		}
+	}
+	if _, err := b.MakeRoot(filepath.Join(dir, "work", "file", "a"), 0o750); err == nil {
+		t.Error("a folder was made in a file")
+	}
+	if left, err := os.ReadDir(filepath.Join(dir, "out")); err != nil || len(left) > 0 {
+		t.Errorf("%v, %v", left, err)
+	}
+}
+
+// Resolve and Holds follow the owner's links alone. A folder within another one ends nothing.
+func TestHolds(t *testing.T) {
+	t.Parallel()
+	dir := tree(t, "disk/work/sub", "/", "link", "->disk/work", "disk/work/out", "->/disk", "disk/work/x/f", "text")
+	b := nofollow.NewBoundary(filepath.Join(dir, "disk", "work", "out", "sub"), filepath.Join(dir, "link"))
+
+	for path, want := range map[string][2]string{
+		"link":         {"disk/work", ""},
+		"link/sub":     {"disk/work/sub", "disk/work"},
+		"link/out/a":   {"disk/work/out/a", "disk/work"},
+		"disk/work/..": {"disk", ""},
+		"disk/other":   {"disk/other", ""},
+	} {
+		resolved, err := b.Resolve(dir + "/" + path)
+		held := b.Holds(dir + "/" + path)
+		if want[1] != "" {
+			want[1] = filepath.Join(dir, want[1])
+		}
+		if err != nil || resolved != filepath.Join(dir, want[0]) || held != want[1] {
+			t.Errorf("%s: %s in %q, %v", path, resolved, held, err)
+		}
+
+		covered := want[1] != "" || path == "link"
+		if within := b.Within(dir + "/" + path); b.Covers(dir+"/"+path) != covered || filepath.Join(held, within) != resolved && held != "" {
+			t.Errorf("%s: covered %t, with %q below %q", path, !covered, within, held)
+		}
+	}
+}
+
+// Somebody who swaps a folder for a link, again and again, leads no open out of the boundary.
+func TestSwaps(t *testing.T) {
+	t.Parallel()
+	dir := tree(t, "work/in/a.txt", "inside", "out/a.txt", "outside")
+	in, aside := filepath.Join(dir, "work", "in"), filepath.Join(dir, "work", "aside")
+	b := nofollow.NewBoundary(filepath.Join(dir, "work"))
+
+	done := make(chan struct{})
+	var swaps sync.WaitGroup
+	swaps.Go(func() {
+		for {
+			select {
+			case <-done:
+				return
+			default:
+			}
+			_ = os.Rename(in, aside)
+			_ = os.Symlink(filepath.Join(dir, "out"), in)
+			_ = os.Remove(in)
+			_ = os.Rename(aside, in)
+		}
+	})
+
+	read := 0
+	for range 3000 {
+		// How an open fails depends on the instant of the swap.
+		text, err := b.ReadFile(filepath.Join(in, "a.txt"))
+		if err == nil && string(text) != "inside" {
+			t.Errorf("%q was read", text)
+			break
+		} else if err == nil {
+			read++
+		}
+	}
+	close(done)
+	swaps.Wait()
+	if read == 0 {
+		t.Error("nothing was read in between")
+	}
+}
+
+// What is described or listed is never behind a link below the boundary.
+func TestStat(t *testing.T) {
+	t.Parallel()
+	dir := tree(t, "disk/work/in/a.txt", "inside", "out/b.txt", "outside", "link", "->disk", "disk/work/l", "->/out", "disk/work/f", "->/out/b.txt")
+	b := nofollow.NewBoundary(filepath.Join(dir, "link", "work"))
+
+	for path, folder := range map[string]bool{"link/work/in": true, "link/work/in/a.txt": false, "link": true, "link/work": true} {
+		if info, err := b.Stat(filepath.Join(dir, path)); err != nil || info.IsDir() != folder {
+			t.Errorf("%s: %v, %v", path, info, err)
+		}
+	}
+	if info, err := b.Stat("/"); err != nil || !info.IsDir() {
+		t.Errorf("/: %v, %v", info, err)
+	}
+	if list, err := b.ReadDir(filepath.Join(dir, "link", "work", "in")); err != nil || len(list) != 1 || list[0].Name() != "a.txt" {
+		t.Errorf("%v, %v", list, err)
+	}
+
+	var link *nofollow.LinkError
+	for _, path := range []string{"link/work/l", "link/work/l/b.txt", "link/work/f"} {
+		if _, err := b.Stat(filepath.Join(dir, path)); !errors.As(err, &link) {
+			t.Errorf("%s: %v", path, err)
+		}
+		if _, err := b.ReadDir(filepath.Join(dir, path)); !errors.As(err, &link) {
+			t.Errorf("%s: %v", path, err)
+		}
+	}
+}
+
+// A link that somebody made below the boundary does not move the boundary, whichever way leads there.
+func TestBoundaryByLinks(t *testing.T) {
+	t.Parallel()
+	dir := tree(t, "own/deep/work/x", "/", "in", "->own/deep/work/in", "own/deep/work/in", "->/")
+	work := filepath.Join(dir, "own", "deep", "work")
+	b := nofollow.NewBoundary(filepath.Join(dir, "in"), filepath.Join(work, "in"), work)
+
+	if held := b.Holds(filepath.Join(dir, "own", "deep")); held != "" {
+		t.Errorf("%s was taken for a place of strangers", held)
+	}
+	if !b.Equal(nofollow.NewBoundary(work)) || b.Equal(nofollow.Boundary{}) {
+		t.Errorf("%+v", b)
+	}
+}

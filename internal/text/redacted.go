@@ -1,0 +1,30 @@
+package text
+
+import "unicode/utf8"
+
+// RedactedHead redacts the beginning of a longer text, and drops its last spare bytes: they are there so that a
+// secret which begins before them is seen as a whole.
+func RedactedHead(s string, spare int, redact func(string) string) string {
+	// With the rest and without it a secret across the end reads differently: what both agree on comes before it.
+	whole, part := redact(s), redact(HeadBytes(s, len(s)-spare))
+	n := 0
+	for n < min(len(whole), len(part)) && whole[n] == part[n] {
+		n++
+	}
+	return HeadBytes(part, n)
+}
+
+// RedactedTail redacts the end of a longer text, and drops its first spare bytes: as RedactedHead.
+func RedactedTail(s string, spare int, redact func(string) string) string {
+	whole, part := redact(s), redact(s[len(HeadBytes(s, spare)):])
+	n := 0
+	for n < min(len(whole), len(part)) && whole[len(whole)-1-n] == part[len(part)-1-n] {
+		n++
+	}
+
+	at := len(part) - n
+	for at < len(part) && !utf8.RuneStart(part[at]) {
+		at++
+	}
+	return part[at:]
+}

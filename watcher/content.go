@@ -1,0 +1,106 @@
+package watcher
+
+import (
+	"cmp"
+	"context"
+	"encoding/hex"
+	"os"
+	"path/filepath"
+	"slices"
+)
+
+// Limits of what is read to know the contents of a folder's files before a run. A file beyond them
+// counts as changed whenever it is written.
+const (
+	maxSummedFile = 16 << 20 // bytes
+	maxSummed     = 64 << 20 // bytes of all that are read for a run
+	maxSums       = 10_000   // files of a folder
+)
+
+// contentSum is the first half of a file's SHA-256; zero where the content was not read.
+type contentSum [16]byte
+
+// carrySums gives the files of a tree the sums of those that look as they did before.
+func (t tree) carrySums(known tree) {
+	for i := range t {
+		if l := known.find(t[i].path); l != nil && l.size == t[i].size && l.modified == t[i].modified {
+			t[i].sum = l.sum
+		}
+	}
+}
+
+// find finds a file by its path, nil when there is none.
+func (t tree) find(path string) *treeFile {
+	i, found := slices.BinarySearchFunc(t, path, func(l treeFile, path string) int { return cmp.Compare(l.path, path) })
+	if !found {
+		return nil
+	}
+	return &t[i]
+}
+
+// recognize reads the files that were written since they were known, and may hold what they held: a
+// program that writes the same bytes again has changed nothing.
+func (f *folder) recognize(ctx context.Context, cur, known tree) {
+	cur.carrySums(known)
+	f.readSums(ctx, cur, func(l treeFile) bool {
+		before := known.find(l.path)
+		return before != nil && before.size == l.size && before.sum != contentSum{}
+	})
+}
+
+// learnContents reads the files whose contents are not known yet, before a run that may write them again.
+// The newest come first: what has just changed is what changes.
+func (f *folder) learnContents(ctx context.Context, cur tree) {
+	f.readSums(ctx, cur, func(treeFile) bool { return true })
+}
+
+// readSums reads the files without a sum that are wanted, as far as the limits go. One that cannot be read,
+// or changes meanwhile, has none.
+func (f *folder) readSums(ctx context.Context, cur tree, wanted func(treeFile) bool) {
+	var files []*treeFile
+	known := 0
+	for i := range cur {
+		switch l := &cur[i]; {
+		case l.sum != contentSum{}:
+			known++
+		case l.size <= maxSummedFile && wanted(*l):
+			files = append(files, l)
+		}
+	}
+	if len(files) == 0 {
+		return
+	}
+
+	root, err := f.openRoot()
+	if err != nil {
+		return
+	}
+	defer root.Close()
+
+	slices.SortStableFunc(files, func(a, b *treeFile) int { return cmp.Compare(b.modified, a.modified) })
+	files = files[:max(0, min(len(files), maxSums-known))]
+	for room := int64(maxSummed); len(files) > 0 && room >= files[0].size && ctx.Err() == nil; files = files[1:] {
+		room -= files[0].size
+		files[0].sum = f.sumOf(ctx, root, *files[0])
+	}
+}
+
+// sumOf reads a file that still looks as it did in the scan.
+func (f *folder) sumOf(ctx context.Context, root *os.Root, l treeFile) (sum contentSum) {
+	file := fileHandle{root, filepath.FromSlash(l.path)}
+	info, err := file.lstat()
+	if err != nil {
+		return sum
+	}
+
+	st := stampOf(info)
+	if st.size != l.size || st.modified != l.modified {
+		return sum
+	}
+
+	text, err := f.w.hashes.of(ctx, file, st)
+	if err == nil {
+		_, _ = hex.Decode(sum[:], []byte(text)[:2*len(sum)]) // it was encoded a moment ago
+	}
+	return sum
+}
