@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -68,9 +69,12 @@ func TestNextOfDelayedRuns(t *testing.T) {
 	var next []api.Occurrence
 	read := func() {
 		t.Helper()
-		if err := json.Unmarshal([]byte(p.says("next", "hourly", "-n", "3", "--json")), &next); err != nil || len(next) != 3 {
+		if err := json.Unmarshal([]byte(p.says("next", "hourly", "-n", "4", "--json")), &next); err != nil || len(next) != 4 {
 			t.Fatalf("%v %+v", err, next)
 		}
+
+		// Where the hour is about to end, its instant comes before them.
+		next = slices.DeleteFunc(next, func(o api.Occurrence) bool { return o.Run == "" })
 	}
 
 	read()
