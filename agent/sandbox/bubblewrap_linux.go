@@ -9,11 +9,10 @@ import (
 	"strings"
 )
 
-// What every command may read of the system: its programs and libraries, and those files of /etc that
-// they do not work without. No keys, no settings of other programs, no logs.
+// What every command may read beside the systemFolders: those files of /etc that programs do not work without. No
+// keys, no settings of other programs, no logs.
 var (
-	systemFolders = []string{"/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/nix/store", "/gnu/store", "/sys/devices/system/cpu"}
-	etcFiles      = []string{
+	etcFiles = []string{
 		"ld.so.cache", "ld.so.conf", "ld.so.conf.d", "alternatives", "passwd", "group", "nsswitch.conf", "localtime", "timezone",
 		"locale.alias", "mime.types", "terminfo", "fonts", "gitconfig", "gitattributes", "protocols", "services", "ssl/certs", "ssl/openssl.cnf",
 		"ca-certificates", "ca-certificates.conf", "pki/tls/certs", "pki/ca-trust/extracted", "perl", "python3", "magic",

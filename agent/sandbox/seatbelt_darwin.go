@@ -120,8 +120,8 @@ func profile(l layout, network bool) string {
 	line(`(allow file-read* (literal "/") (literal "/dev/null") (literal "/dev/zero") (literal "/dev/random") (literal "/dev/urandom"))`)
 	line(`(allow file-write-data (literal "/dev/null") (literal "/dev/zero"))`)
 
-	for _, path := range []string{"/usr", "/bin", "/sbin", "/System", "/Library/Developer/CommandLineTools", "/Library/Apple", "/opt/homebrew",
-		"/private/etc/passwd", "/private/etc/group", "/private/etc/ssl", "/private/etc/localtime", "/private/var/db/timezone", "/private/var/db/dyld"} {
+	etc := []string{"/private/etc/passwd", "/private/etc/group", "/private/etc/ssl", "/private/etc/localtime", "/private/var/db/timezone", "/private/var/db/dyld"}
+	for _, path := range slices.Concat(systemFolders, etc) {
 		line("(allow file-read* (subpath %s))", quoted(path))
 	}
 

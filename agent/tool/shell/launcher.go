@@ -202,6 +202,10 @@ func StartFailure(ctx context.Context, err error) (tool.Envelope, error) {
 }
 
 func noProgram(name string) tool.Envelope {
+	// Whether it is there is not said: a command could then be asked for any file of the host.
+	if strings.ContainsAny(name, `/\`) {
+		return tool.Failure(tool.KindNotFound, "there is no program %s that the commands of this agent can read; it must be there, and lie in the agent's workdir, in a folder of the system, or under its grants: read", text.Visible(name))
+	}
 	return tool.Failure(tool.KindNotFound, "there is no program %s among those of the system (%s); install it there, or name its path", text.Visible(name), searchPath())
 }
 
@@ -230,8 +234,5 @@ func programOf(err error) string {
 	return ""
 }
 
-// IsSystemProgram reports whether a program lies in a folder of the system's PATH, which every command
-// can read.
-func IsSystemProgram(path string) bool {
-	return slices.Contains(filepath.SplitList(searchPath()), filepath.Dir(path))
-}
+// IsSystemProgram reports whether every command can read a program, since it is the system's.
+func IsSystemProgram(path string) bool { return sandbox.IsSystem(path) }

@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"os"
 	"path"
 	"path/filepath"
 	"slices"
@@ -20,9 +21,9 @@ func (a *Agent) Commands() []shell.Grant {
 	return out
 }
 
-func (c *checker) commands(at string, a *Agent) {
+func (c *checker) commands(agentPath string, a *Agent) {
 	for i, g := range a.Commands() {
-		at := fmt.Sprintf("%s.grants.commands[%d]", at, i)
+		at := fmt.Sprintf("%s.grants.commands[%d]", agentPath, i)
 		// A grant that could not be read has an argv of nothing, which means something else.
 		if !c.d.given(at+".argv") || !c.hasNoProblem(at) { // said already
 			continue
@@ -37,6 +38,7 @@ func (c *checker) commands(at string, a *Agent) {
 			c.warn(at+".argv", "%s, so that this grant is one for any program, within the agent's folders", why)
 		} else {
 			c.writableScripts(at, a, g.Argv)
+			c.unreadableScripts(at, agentPath, a, g.Argv)
 		}
 	}
 
@@ -44,7 +46,7 @@ func (c *checker) commands(at string, a *Agent) {
 	runs := c.toolsGiven(tool.RequiresCommands)
 	if len(a.Grants.Commands) > 0 && len(runs) > 0 && len(runs.Where(a.Tools.permits)) == 0 {
 		first := runs.Where(func(s tool.Spec) bool { return s.AliasOf == "" })
-		c.warn(at+".grants.commands", "the agent's tools have no %s, so that it can run none of them", strings.Join(first.Names(), " or "))
+		c.warn(agentPath+".grants.commands", "the agent's tools have no %s, so that it can run none of them", strings.Join(first.Names(), " or "))
 	}
 }
 
@@ -58,6 +60,22 @@ func (c *checker) writableScripts(at string, a *Agent, argv []string) {
 		}
 		if writable(a, file) {
 			c.warn(at+".argv", "the agent can write %s, so that it decides what this grant runs; keep the script out of the agent's folders, or leave the grant out and approve the command, which holds for one content", script)
+		}
+	}
+}
+
+// unreadableScripts warns of a granted program, or script, that is here and that confined commands cannot read.
+func (c *checker) unreadableScripts(at, agentPath string, a *Agent, argv []string) {
+	if a.Sandbox == "off" {
+		return
+	}
+
+	for _, script := range shell.Scripts(argv) {
+		if _, err := os.Stat(script); err != nil || !filepath.IsAbs(script) || shell.IsSystemProgram(script) {
+			continue
+		}
+		if !slices.ContainsFunc(c.reads(agentPath, a), func(s source) bool { return within(script, s.what) || within(plainPlace(script), plainPlace(s.what)) }) {
+			c.warn(at+".argv", "the agent's commands cannot read %s, so that each of them fails", display(script)).Hint = "grant it under grants: read"
 		}
 	}
 }

@@ -1,12 +1,14 @@
 package config_test
 
 import (
+	"path/filepath"
 	"strings"
 	"testing"
 )
 
 // TestCommands: a grant that could never hold is refused, and one that gives everything warned of.
 func TestCommands(t *testing.T) {
+	outside := write(t, "job.sh", "#!/bin/sh\n")
 	for _, c := range []struct{ grants, problem, warning string }{
 		{`[{argv: [pandoc, "*"]}, {argv: [curl, "https://example.com/*"], network: host}]`, "", ""},
 		{`[{argv: []}]`, "argv must name a program", ""},
@@ -24,6 +26,9 @@ func TestCommands(t *testing.T) {
 		{`[{argv: [env, A=b, nice, -n, "5", python3, tools/job.py, "*"]}]`, "", "runs what its arguments say"},
 		{`[{argv: [env, A=b, nice, -n, "5", python3, tools/job.py]}]`, "", "the agent can write tools/job.py"},
 		{`[{argv: [./job.sh, "*.txt"]}]`, "could change what rouse trusts: the granted program", ""},
+		{`[{argv: [` + outside + `]}]`, "", "the agent's commands cannot read " + outside},
+		{`[{argv: [sh, ` + outside + `, "*"]}]`, "", "runs what its arguments say"},
+		{`[{argv: [sh, ` + outside + `]}], read: [` + filepath.Dir(outside) + `]`, "", ""},
 		{`[{argv: [sh, /usr/local/bin/job.sh]}, {argv: [sh, -c, ls]}, {argv: [cat, job.sh]}]`, "", ""},
 	} {
 		cfg, err := load(write(t, "rouse.yaml", "version: 1\nagents:\n  - {name: clerk, workdir: ./work, grants: {commands: "+c.grants+"}}\n"), nil)
