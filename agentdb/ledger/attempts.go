@@ -359,7 +359,8 @@ func (l *Ledger) cancelRun(tx *sqlite.Tx, r Run, reason string, now time.Time) e
 	return addEvent(tx, Event{Run: r.ID, Job: r.Job, At: now, Kind: "run.cancel"}, map[string]any{"reason": reason})
 }
 
-// Retry queues a finished run again; its next attempt carries the next number.
+// Retry queues a finished run again; its next attempt carries the next number. A run that waits for a retry is
+// due at once.
 func (l *Ledger) Retry(ctx context.Context, run int64) (Run, error) {
 	now := l.now()
 	err := l.do(ctx, func(tx *sqlite.Tx) error {
@@ -367,7 +368,14 @@ func (l *Ledger) Retry(ctx context.Context, run int64) (Run, error) {
 		if err != nil {
 			return err
 		}
-		if r.State != domain.StateFinished {
+		switch {
+		case r.State == domain.StateFinished:
+		case r.WaitsForRetry():
+			if _, err := tx.Exec(`update runs set not_before = 0 where id = $1`, run); err != nil {
+				return err
+			}
+			return addEvent(tx, Event{Run: run, Job: r.Job, At: now, Kind: "run.queued"}, map[string]any{"retry": true})
+		default:
 			return fmt.Errorf("run %d is %s: %w", run, r.State, ErrNotClaimable)
 		}
 

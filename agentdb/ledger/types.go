@@ -60,10 +60,13 @@ func (r Run) WaitsForPerson() bool {
 	return r.State == domain.StateWaiting && (r.WaitingFor == domain.WaitInput || r.WaitingFor == domain.WaitApproval)
 }
 
-// Postponed reports whether a run waits for its model, which could not be asked.
-func (r Run) Postponed() bool {
-	return r.State == domain.StateWaiting && r.WaitingFor == domain.WaitRetry && r.Postponements > 0
+// WaitsForRetry reports whether a run waits until it is tried again.
+func (r Run) WaitsForRetry() bool {
+	return r.State == domain.StateWaiting && r.WaitingFor == domain.WaitRetry
 }
+
+// Postponed reports whether a run waits for its model, which could not be asked.
+func (r Run) Postponed() bool { return r.WaitsForRetry() && r.Postponements > 0 }
 
 // Detail is the JSON of Run.Detail; a trigger fills what it knows.
 type Detail struct {

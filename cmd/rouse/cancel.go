@@ -20,7 +20,7 @@ func newCancel(at *place) *cobra.Command {
 }
 
 func newRetry(at *place) *cobra.Command {
-	return newRunAction(at, "retry", "Runs a finished run again as a new attempt",
+	return newRunAction(at, "retry", "Runs a finished run again as a new attempt, or one that waits for its retry at once",
 		func(r api.Run) string { return fmt.Sprintf("run %s is queued again", r.ID) })
 }
 

@@ -109,6 +109,31 @@ func TestARetriedCancellationIsForgotten(t *testing.T) {
 	})
 }
 
+// A run that waits for its next attempt is tried at once when its owner says so.
+func TestRetryOfAWaitingRun(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		failed := false
+		b.start(func(context.Context, ledger.Run, ledger.Attempt) (ledger.Result, error) {
+			if !failed {
+				failed = true
+				return ledger.Result{Outcome: domain.OutcomeError, RetryAt: time.Now().Add(time.Hour)}, nil
+			}
+			return ledger.Result{Outcome: domain.OutcomeSuccess}, nil
+		})
+		id, begin := enqueue(t, b.l, "a", "j"), time.Now()
+		if r := b.run(id); !r.WaitsForRetry() {
+			t.Fatalf("%+v", r)
+		}
+		if _, err := b.l.Retry(t.Context(), id); err != nil {
+			t.Fatal(err)
+		}
+		if r := b.run(id); r.Outcome != domain.OutcomeSuccess || time.Since(begin) > time.Minute {
+			t.Errorf("after %s: %+v", time.Since(begin), r)
+		}
+		b.stop()
+	})
+}
+
 // A cancellation is heard while the daemon waits for its last runs.
 func TestCancelDuringTheDrain(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *bench) {

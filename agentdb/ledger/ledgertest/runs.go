@@ -83,6 +83,14 @@ func retryLater(t *testing.T, open Open) {
 		t.Errorf("not claimable at its time: %+v", c)
 	}
 
+	// Its owner need not wait for that.
+	if r := must[ledger.Run](t)(l.Retry(ctx, run)); !r.WaitsForRetry() || r.Attempt != 1 {
+		t.Errorf("run: %+v", r)
+	}
+	if c := must[[]ledger.Run](t)(l.Claimable(ctx, time.Now(), 0, 10)); len(c) != 1 {
+		t.Errorf("not claimable at once: %+v", c)
+	}
+
 	ok(t, l.Finish(ctx, start(t, l, run), ledger.Result{Outcome: domain.OutcomeSuccess, Steps: 3, Usage: ledger.Usage{TokensIn: 7}}))
 	if r := get(t, l, run); r.Steps != 5 || r.Usage.TokensIn != 12 || r.Error != "" {
 		t.Errorf("what the attempts took does not add up: %+v", r)

@@ -144,7 +144,7 @@ func (s *server) retry(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if run.State != domain.StateFinished {
+	if run.State != domain.StateFinished && !run.WaitsForRetry() {
 		return nil, &api.Error{Status: http.StatusConflict, Message: fmt.Sprintf("run %d has not finished (%s); cancel it first, or wait", id, run.State)}
 	}
 
