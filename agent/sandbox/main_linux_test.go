@@ -156,8 +156,12 @@ func daemon() {
 		}
 
 		dir := os.Getenv("DIR")
-		res, err := s.Run(context.Background(), sandbox.Command{Argv: []string{"sh", "-c", os.Getenv("SCRIPT")}, Dir: dir, Write: []string{dir}, Env: []string{path},
-			Stdout: os.Stdout, Stderr: os.Stderr, Wall: 30 * time.Second})
+		c := sandbox.Command{Argv: []string{"sh", "-c", os.Getenv("SCRIPT")}, Dir: dir, Write: []string{dir}, Env: []string{path},
+			Stdout: os.Stdout, Stderr: os.Stderr, Wall: 30 * time.Second}
+		if os.Getenv("SCRIPT") == "" {
+			c.Self, c.Env = true, []string{roleKey + "=self"}
+		}
+		res, err := s.Run(context.Background(), c)
 		if err == nil && res.Exit != 0 {
 			err = fmt.Errorf("%+v", res)
 		}
