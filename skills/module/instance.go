@@ -2,13 +2,17 @@ package module
 
 import (
 	"bufio"
+	"bytes"
+	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
+	"slices"
+	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"rouse/agent/sandbox"
@@ -21,12 +25,14 @@ const maxReply = MaxMessage + 2<<20
 type Instance struct {
 	program *Program
 	first   *startRequest // until it was sent
+	methods []string      // that there are
 
 	in   *os.File // requests
 	out  *bufio.Reader
 	pipe *io.PipeReader // below out
 	stop context.CancelCauseFunc
 
+	stderr head           // what the process says of itself
 	done   chan struct{}  // closed when the process is gone
 	result sandbox.Result // how, once it is
 	err    error          // why it could not be started
@@ -54,7 +60,7 @@ func (i *Instance) start(ctx context.Context, o Options, memory int64) error {
 	var running context.Context
 	running, i.stop = context.WithCancelCause(context.WithoutCancel(ctx))
 	c := command(o.MinTier, memory)
-	c.Stdin, c.Stdout = stdin, stdout
+	c.Stdin, c.Stdout, c.Stderr = stdin, stdout, &i.stderr
 	go func() {
 		defer close(i.done)
 		i.result, i.err = o.Sandbox.Run(running, c)
@@ -139,6 +145,13 @@ func (i *Instance) Next(ctx context.Context, answers []Answer) (Event, error) {
 		return i.lost(errors.New("it sent no event"))
 	}
 
+	// A machine that was taken over can send anything.
+	for _, c := range r.Event.Calls {
+		if c.ID <= 0 || !slices.Contains(i.methods, c.Method) || !bytes.HasPrefix(c.Args, []byte("[")) {
+			return i.lost(fmt.Errorf("it made a call that it cannot make: %.100q", c.Method))
+		}
+	}
+
 	if e := r.Event.End; e != nil {
 		i.over = true
 		e.Stack = i.program.stack(e.Stack)
@@ -173,39 +186,46 @@ func (i *Instance) request(answers []Answer) request {
 	return request{Next: next}
 }
 
-// lost is the end of a module whose process did not answer, or in no way that is known.
+// lost is the end of a module whose process did not answer, or not as it should.
 func (i *Instance) lost(err error) (Event, error) {
 	i.over = true
+
+	// One that ends by itself says more than one that was killed for having ended.
+	select {
+	case <-i.done:
+	case <-time.After(grace / 2):
+	}
 	if closeErr := i.Close(); closeErr != nil {
 		return Event{}, closeErr
 	}
 
-	end := &End{Status: Crashed, Error: i.ended().Error()}
-	var syntax *json.SyntaxError
-	var kind *json.UnmarshalTypeError
+	said := i.stderr.String()
 	switch {
 	case errors.Is(err, errLate):
-		end.Status, end.Error = TimedOut, errLate.Error()
-	case i.result.KilledBy == sandbox.KilledByMemory:
-		end.Status, end.Error = Memory, "its process needed more memory than it was given"
+		return Event{End: &End{Status: TimedOut, Error: errLate.Error()}}, nil
 	case errors.Is(err, errTooLarge):
-		end = tooLargeEnd()
-	case errors.As(err, &syntax), errors.As(err, &kind):
-		end.Error = "its process sent what is no message"
+		return Event{End: tooLargeEnd()}, nil
+	case i.result.KilledBy == sandbox.KilledByMemory, strings.Contains(said, "out of memory"), strings.Contains(said, "cannot allocate memory"):
+		return Event{End: &End{Status: Memory, Error: "its process needed more memory than it was given"}}, nil
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, syscall.EPIPE), errors.Is(err, errClosed):
+		err = i.ended()
 	}
 
-	return Event{End: end}, nil
+	return Event{End: &End{Status: Crashed, Error: err.Error()}}, nil
 }
 
 // ended says how the process ended.
 func (i *Instance) ended() error {
+	line, _, _ := strings.Cut(i.stderr.String(), "\n")
 	switch r := i.result; {
 	case i.err != nil:
 		return i.err
 	case r.Signal != "":
 		return fmt.Errorf("its process was ended by %s", r.Signal)
+	case r.KilledBy != "":
+		return fmt.Errorf("its process was ended (%s)", r.KilledBy)
 	default:
-		return fmt.Errorf("its process ended with exit code %d", r.Exit)
+		return fmt.Errorf("its process ended with exit code %d (%s)", r.Exit, cmp.Or(line, "it said nothing"))
 	}
 }
 
@@ -224,4 +244,25 @@ func (i *Instance) Close() error {
 	})
 	<-i.done
 	return nil
+}
+
+// head keeps the beginning of what is written.
+type head struct {
+	mu   sync.Mutex
+	text []byte
+}
+
+func (h *head) Write(b []byte) (int, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+
+	const most = 2000 // bytes
+	h.text = append(h.text, b[:min(len(b), most-len(h.text))]...)
+	return len(b), nil
+}
+
+func (h *head) String() string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return string(h.text)
 }

@@ -135,7 +135,7 @@ func (m *Machine) Start(ctx context.Context, p *Program, s Start) (*Instance, er
 		return nil, fmt.Errorf("a module cannot have %d MiB of memory and %s; at most %d MiB, and neither is negative", s.MemoryMB, s.Timeout, MaxMemoryMB)
 	}
 
-	i := &Instance{program: p, left: s.Timeout + grace, first: &startRequest{
+	i := &Instance{program: p, left: s.Timeout + grace, methods: s.Surface.Methods, first: &startRequest{
 		Code: p.Code, Export: s.Export, Args: s.Args, Surface: s.Surface, MemoryMB: s.MemoryMB, TimeoutMS: s.Timeout.Milliseconds(),
 		Seed: s.Seed[:], NowMS: s.Now.UnixMilli(), Globals: s.AllowedGlobals,
 	}}

@@ -192,7 +192,7 @@ func (m *machineVM) event() *Event {
 	text, _ := m.call("drain", "").(string)
 	if m.end == nil {
 		if err := json.Unmarshal([]byte(text), e); err != nil {
-			m.end = &End{Status: Crashed, Error: "its machine is damaged: " + err.Error()}
+			m.end = &End{Status: Crashed, Error: "its machine says nothing that can be read: " + err.Error()}
 		}
 	}
 	if m.end != nil {
@@ -247,7 +247,7 @@ func (m *machineVM) timed(do func() error) {
 		m.end = timedOut()
 	case errors.As(err, &e) && e.Name == "InternalError" && e.Message == "out of memory":
 		m.end = &End{Status: Memory, Error: "it needed more memory than it was given"}
-	case err != nil:
-		m.end = &End{Status: Crashed, Error: err.Error()}
+	case err != nil: // a module that breaks what all objects share breaks core.js with it
+		m.end = &End{Status: Threw, Error: err.Error()}
 	}
 }

@@ -89,15 +89,17 @@ function guard(run) {
 
 // ---- what it writes
 
-const maxLogs = 2000, maxLogText = 8192;
+const maxLogs = 1 << 20, maxText = 8192; // characters: of all lines, and of one text
 let logs = [], logged = 0;
 function log(source, level, args) {
-  if (++logged > maxLogs) return;
-  let text = args.map(shown).join(" ");
-  if (text.length > maxLogText) text = text.slice(0, maxLogText) + "…";
-  if (logged === maxLogs) text = `what it writes from here on is left out: ${maxLogs} lines are the most`;
-  logs.push({ Source: source, Level: level, Text: text });
+  if (logged > maxLogs) return;
+  let text = short(args.map(shown).join(" "));
+  logged += text.length + 32;
+  if (logged > maxLogs) text = "what it writes from here on is left out: it wrote more than a run needs";
+  // Only strings become JSON here: what toJSON says of objects is the module's to decide.
+  logs.push(`{"Source":${stringify(source)},"Level":${stringify(level)},"Text":${stringify(text)}}`);
 }
+function short(text) { return text.length > maxText ? text.slice(0, maxText) + "…" : text; }
 function shown(value) {
   if (typeof value === "string") return value;
   if (value instanceof Error) return describe(value);
@@ -311,8 +313,12 @@ function start(text) {
 
 function fail(e) {
   if (end) return;
-  const memory = e instanceof EngineError && e.message === "out of memory";
-  end = { Status: memory ? "memory" : "threw", Error: describe(e), Stack: e instanceof Error ? String(e.stack ?? "") : "" };
+  end = { Status: "threw", Error: short(describe(e)), Stack: "" };
+  try {
+    // The engine throws null when there is not even memory for an error.
+    if (e === null || (e instanceof EngineError && e.message === "out of memory")) end.Status = "memory";
+    else if (e instanceof Error) end.Stack = short(String(e.stack ?? ""));
+  } catch {} // of what cannot be looked at, there is no stack
 }
 
 function begin() {
@@ -328,10 +334,10 @@ function begin() {
 
 // drain is JSON of what happened since the last one.
 function drain() {
-  let out = `{"Calls":[${calls.join(",")}],"Logs":${stringify(logs)}`;
+  let out = `{"Calls":[${calls.join(",")}],"Logs":[${logs.join(",")}]`;
   if (end) {
-    const { Value, ...rest } = end;
-    out += `,"End":${stringify(rest).slice(0, -1)}${Value === undefined ? "" : `,"Value":${Value}`}}`;
+    out += `,"End":{"Status":${stringify(end.Status)},"Error":${stringify(end.Error ?? "")},"Stack":${stringify(end.Stack ?? "")}`;
+    out += end.Value === undefined ? "}" : `,"Value":${end.Value}}`;
   }
   calls = [];
   logs = [];
