@@ -150,7 +150,7 @@ func candidates(name string) []string {
 }
 
 func syntaxError(m api.Message) *SyntaxError {
-	e := &SyntaxError{File: EntryFile, Text: m.Text}
+	e := &SyntaxError{File: EntryFile, Text: strings.ReplaceAll(m.Text, `"`+namespace+":", `"`)}
 	if at := m.Location; at != nil {
 		e.File, e.Line, e.Column = strings.TrimPrefix(at.File, namespace+":"), at.Line, at.Column+1
 	}

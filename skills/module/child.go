@@ -11,6 +11,8 @@ import (
 	"runtime"
 	"runtime/debug"
 	"time"
+
+	"modernc.org/quickjs"
 )
 
 // childName is the one argument of a process that runs or compiles a module.
@@ -62,8 +64,11 @@ func serve(in io.Reader, out io.Writer) error {
 		case q.Compile != nil:
 			r.Compiled, err = build(q.Compile)
 		case q.Start != nil && vm == nil:
+			var engine *quickjs.Error
 			if vm, err = newMachineVM(q.Start); err == nil {
 				r.Event = vm.begin()
+			} else if errors.As(err, &engine) {
+				r.Event, err = &Event{End: endOf(err)}, nil // too little memory to begin with
 			}
 		case q.Next != nil && vm != nil:
 			r.Event = vm.next(q.Next.Answers)

@@ -1,8 +1,10 @@
 package module
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -37,6 +39,20 @@ type Event struct {
 	Calls []Call `json:",omitempty"` // new ones, in the order in which they were made
 	Logs  []Log  `json:",omitempty"`
 	End   *End   `json:",omitempty"`
+}
+
+// check refuses what no module can cause, for a machine that was taken over can send anything.
+func (e *Event) check(methods []string) error {
+	for _, c := range e.Calls {
+		if c.ID <= 0 || !slices.Contains(methods, c.Method) || !bytes.HasPrefix(c.Args, []byte("[")) {
+			return fmt.Errorf("it made a call that it cannot make: %.100q", c.Method)
+		}
+	}
+
+	if e.End != nil && !slices.Contains([]EndStatus{Returned, Threw, TimedOut, Memory, Crashed, Stalled}, e.End.Status) {
+		return fmt.Errorf("it ended in no way that is known: %.100q", e.End.Status)
+	}
+	return nil
 }
 
 // Call is a call of a method of `host`.

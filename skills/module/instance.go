@@ -2,14 +2,12 @@ package module
 
 import (
 	"bufio"
-	"bytes"
 	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
-	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -145,11 +143,8 @@ func (i *Instance) Next(ctx context.Context, answers []Answer) (Event, error) {
 		return i.lost(errors.New("it sent no event"))
 	}
 
-	// A machine that was taken over can send anything.
-	for _, c := range r.Event.Calls {
-		if c.ID <= 0 || !slices.Contains(i.methods, c.Method) || !bytes.HasPrefix(c.Args, []byte("[")) {
-			return i.lost(fmt.Errorf("it made a call that it cannot make: %.100q", c.Method))
-		}
+	if err := r.Event.check(i.methods); err != nil {
+		return i.lost(err)
 	}
 
 	if e := r.Event.End; e != nil {

@@ -91,5 +91,8 @@ func readFrame(r io.Reader, most int, into any) error {
 		return err
 	}
 
-	return json.Unmarshal(text, into)
+	if err := json.Unmarshal(text, into); err != nil {
+		return fmt.Errorf("what was sent is no message: %w", err)
+	}
+	return nil
 }

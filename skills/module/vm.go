@@ -241,13 +241,23 @@ func (m *machineVM) timed(do func() error) {
 	err := do()
 	m.left -= time.Since(begin)
 
+	switch {
+	case m.left <= 0:
+		m.end = timedOut()
+	case err != nil:
+		m.end = endOf(err)
+	}
+}
+
+// endOf is the end of a module for what the machine answered to the child. One that breaks what all objects share breaks
+// core.js with it.
+func endOf(err error) *End {
 	var e *quickjs.Error
 	switch {
-	case m.left <= 0, errors.As(err, &e) && e.Message == "interrupted":
-		m.end = timedOut()
-	case errors.As(err, &e) && e.Name == "InternalError" && e.Message == "out of memory":
-		m.end = &End{Status: Memory, Error: "it needed more memory than it was given"}
-	case err != nil: // a module that breaks what all objects share breaks core.js with it
-		m.end = &End{Status: Threw, Error: err.Error()}
+	case errors.As(err, &e) && e.Message == "interrupted":
+		return timedOut()
+	case errors.As(err, &e) && (e.Message == "out of memory" || e.Error() == "null"): // null where there is not even memory for an error
+		return &End{Status: Memory, Error: "it needed more memory than it was given"}
 	}
+	return &End{Status: Threw, Error: err.Error()}
 }

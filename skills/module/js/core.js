@@ -290,6 +290,7 @@ function lateIntl(named) {
 
 function start(text) {
   config = parse(text);
+  config.methods ??= [];
   clock = config.now;
 
   defineProperty(HostDate, "name", { value: "Date" });
