@@ -5,8 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
-	"runtime"
 	"sync"
 	"time"
 
@@ -139,22 +137,10 @@ func (m *Machine) Start(ctx context.Context, p *Program, s Start) (*Instance, er
 		Code: p.Code, Export: s.Export, Args: s.Args, Surface: s.Surface, MemoryMB: s.MemoryMB, TimeoutMS: s.Timeout.Milliseconds(),
 		Seed: s.Seed[:], NowMS: s.Now.UnixMilli(), Globals: s.AllowedGlobals,
 	}}
-	if err := i.start(ctx, m.options, int64(s.MemoryMB)<<20+ownMemory); err != nil {
+	var err error
+	i.process, err = startProcess(ctx, m.options.Sandbox, m.options.MinTier, int64(s.MemoryMB)<<20+ownMemory)
+	if err != nil {
 		return nil, err
 	}
 	return i, nil
-}
-
-// command is a process for one machine: this binary, with no file, no network and no environment.
-func command(minTier sandbox.Tier, memory int64) sandbox.Command {
-	dir := "/"
-	if runtime.GOOS == "windows" {
-		dir = os.TempDir()
-	}
-
-	return sandbox.Command{
-		Self: true, Argv: []string{"rouse", childName}, Dir: dir, MinTier: minTier,
-		// A Go program has a handful of threads, of which the limit is four times that of processes.
-		Limits: sandbox.Limits{Memory: memory, Processes: 8, OpenFiles: 32, FileSize: 1},
-	}
 }
