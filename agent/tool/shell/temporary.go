@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"syscall"
+	"time"
 
 	"rouse/agent/sandbox"
 	"rouse/agent/tool"
@@ -114,10 +115,13 @@ func (t temporaries) settle(ctx context.Context) (kept *Kept, discarded []leftov
 	}
 
 	if kept, err = t.keep(ctx, root, keep); err != nil {
-		return nil, nil, fmt.Errorf("%s that a command left in temporary places, and that may have been moved there, could not be put into %s: %w; they lie in %s until that is tried again, at the next start",
-			text.Plural(len(keep), "file"), root.Name(), err, t.own)
+		err = fmt.Errorf("%s that a command left in temporary places, and that may have been moved there, could not be put into %s: %w; they lie in %s until that is tried again, at the next start",
+			text.Plural(len(keep)-kept.Files, "file"), root.Name(), err, t.own)
 	}
-	return kept, discarded, nil
+	if kept.Files == 0 {
+		kept = nil
+	}
+	return kept, discarded, err
 }
 
 // leftovers are the files and links in the temporary places.
@@ -201,25 +205,35 @@ func (g *gitGuard) rootOf(path string) *os.Root {
 	return g.roots[slices.IndexFunc(g.roots, func(root *os.Root) bool { return isBelow(path, root.Name()) })]
 }
 
-// keep copies leftovers into a new folder of a root. Other commands may write there meanwhile: what is made is
-// reached through open folders alone, so that none of them leads a copy elsewhere by a link.
+// keepTime bounds how long a run, or a start, waits for files to be kept: what is on another disk has to be copied, and
+// a command may have left more than it wrote, in files with holes.
+const keepTime = 30 * time.Second
+
+// keep moves leftovers into a new folder of a root, and returns what it has moved. Other commands may write there
+// meanwhile: what is made is reached through open folders alone, so that none of them leads a file elsewhere by a link.
 func (t temporaries) keep(ctx context.Context, root *os.Root, all []leftover) (*Kept, error) {
 	from, err := os.OpenRoot(t.own)
 	if err != nil {
-		return nil, err
+		return &Kept{}, err
 	}
 	defer from.Close()
 
 	name, to, err := makeFolder(root, "kept")
 	if err != nil {
-		return nil, err
+		return &Kept{}, err
 	}
 	defer to.Close()
 
+	ctx, cancel := context.WithTimeoutCause(ctx, keepTime, fmt.Errorf("it takes longer than %s", keepTime))
+	defer cancel()
+
 	k := &Kept{Folder: filepath.Join(root.Name(), name)}
 	for _, l := range all {
-		if err := t.copy(ctx, from, to, l.rel); err != nil {
-			return nil, errors.Join(err, root.RemoveAll(name)) // all of it is still in the other place
+		if err := t.move(ctx, from, to, l.rel); err != nil {
+			for _, empty := range []string{filepath.Join(name, homeFolder), filepath.Join(name, tempFolder), name} {
+				_ = root.Remove(empty) // it stays where something was kept
+			}
+			return k, err
 		}
 		k.Files, k.Bytes = k.Files+1, k.Bytes+l.size
 	}
@@ -247,8 +261,13 @@ func makeFolder(in *os.Root, what string) (name string, folder *os.Root, err err
 	return name, folder, nil
 }
 
-// copy copies a file with its mode and time, or a link as it is, and makes the folders for it.
-func (t temporaries) copy(ctx context.Context, from, kept *os.Root, rel string) error {
+// move brings a file, or a link, into the folder for what is kept, and makes the folders for it. Whatever happens, it
+// is in one of the two places.
+func (t temporaries) move(ctx context.Context, from, kept *os.Root, rel string) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+
 	to, err := nofollow.MakeBelow(kept, filepath.Dir(rel), owner.Usual(0o755))
 	if err != nil {
 		return err
@@ -260,12 +279,32 @@ func (t temporaries) copy(ctx context.Context, from, kept *os.Root, rel string) 
 	if err != nil {
 		return err
 	}
+
+	temp := atomicfile.TempName(name)
+	if moveFile(from, rel, to, temp) != nil { // to another disk, for one
+		if err := copyFile(ctx, from, rel, info, to, temp); err != nil {
+			return err
+		}
+	}
+
+	if info.Mode().IsRegular() {
+		err = t.announce(ctx, to, name, temp)
+	}
+	return errors.Join(err, to.Rename(temp, name))
+}
+
+// copyFile is moveFile to any disk: it copies a file with its mode and time, or a link as it is, and removes what
+// it copied.
+func copyFile(ctx context.Context, from *os.Root, rel string, info fs.FileInfo, to *os.Root, name string) error {
 	if info.Mode().Type() == fs.ModeSymlink {
 		target, err := from.Readlink(rel)
+		if err == nil {
+			err = to.Symlink(target, name)
+		}
 		if err != nil {
 			return err
 		}
-		return to.Symlink(target, name)
+		return from.Remove(rel)
 	}
 
 	in, err := openAny(from, rel)
@@ -274,25 +313,33 @@ func (t temporaries) copy(ctx context.Context, from, kept *os.Root, rel string) 
 	}
 	defer in.Close()
 
-	out, err := atomicfile.CreateIn(to, name, 0o600)
+	out, err := to.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return err
 	}
 
-	if _, err = io.Copy(out, in); err == nil {
-		err = out.Chmod(info.Mode().Perm())
-	}
-	if err = errors.Join(err, out.Close()); err == nil {
-		err = to.Chtimes(out.TempName(), info.ModTime(), info.ModTime())
-	}
+	_, err = io.Copy(out, contextReader{ctx, in})
+	err = errors.Join(err, out.Sync(), out.Chmod(info.Mode().Perm()), out.Close())
 	if err == nil {
-		err = t.announce(ctx, to, name, out.TempName())
+		err = to.Chtimes(name, info.ModTime(), info.ModTime())
 	}
 	if err != nil {
-		return errors.Join(err, out.Abort())
+		return errors.Join(err, to.Remove(name))
 	}
+	return from.Remove(rel)
+}
 
-	return out.CommitNew()
+// contextReader ends with the error of its context.
+type contextReader struct {
+	ctx context.Context
+	in  io.Reader
+}
+
+func (r contextReader) Read(p []byte) (int, error) {
+	if r.ctx.Err() != nil {
+		return 0, context.Cause(r.ctx)
+	}
+	return r.in.Read(p)
 }
 
 // openAny opens a file that a program may have closed to itself. It does not wait for somebody to write,

@@ -1,6 +1,7 @@
 package shell_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -10,6 +11,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"rouse/agent/sandbox"
 	"rouse/agent/tool"
@@ -224,6 +226,60 @@ func TestUnkept(t *testing.T) {
 	_, err = shell.Recover(t.Context(), filepath.Join(dir, "commands"))
 	if text, read := os.ReadFile(filepath.Join(dir, "work/kept-1/tmp/g.txt")); err != nil || string(text) != "precious" {
 		t.Errorf("%v: %q %v", err, text, read)
+	}
+}
+
+// TestKeptAcrossDisks: what lies on another disk is copied, as it was; and once the time for that is over, the rest stays
+// where it is.
+func TestKeptAcrossDisks(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	elsewhere, err := os.MkdirTemp("/dev/shm", "rouse-test-") //nolint:usetesting // another disk
+	if err != nil {
+		t.Skip(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(elsewhere) })
+
+	own := filepath.Join(elsewhere, "rouse-command-1")
+	made := time.Date(2020, 2, 3, 4, 5, 6, 0, time.UTC)
+	err = errors.Join(os.MkdirAll(filepath.Join(own, "tmp"), 0o700), os.MkdirAll(filepath.Join(b.dir, "work"), 0o700),
+		os.WriteFile(filepath.Join(own, "before.json"), fmt.Appendf(nil, `{"roots":[%q],"owners":[]}`, filepath.Join(b.dir, "work")), 0o600),
+		os.WriteFile(filepath.Join(own, "tmp/x"), []byte("moved"), 0o640), os.Chtimes(filepath.Join(own, "tmp/x"), made, made), os.Symlink("x", filepath.Join(own, "tmp/link")))
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	over, cancel := context.WithCancel(t.Context())
+	cancel()
+	if found, err := shell.Recover(over, elsewhere); !errors.Is(err, context.Canceled) || len(found.Kept) > 0 || tree(t, b.dir, "work") != "work d 4096\n" {
+		t.Errorf("%+v %v\n%s", found, err, tree(t, b.dir, "work"))
+	}
+
+	found, err := shell.Recover(t.Context(), elsewhere)
+	info, also := os.Stat(filepath.Join(b.dir, "work/kept-1/tmp/x"))
+	if err != nil || also != nil || len(found.Kept) != 1 || found.Kept[0].Files != 2 || !info.ModTime().Equal(made) || info.Mode().Perm() != 0o640 || b.text("work/kept-1/tmp/link") != "moved" {
+		t.Errorf("%+v %v %v %v", found, err, info, also)
+	}
+	if left, _ := os.ReadDir(elsewhere); len(left) > 0 {
+		t.Errorf("left: %v", left)
+	}
+}
+
+// TestKeptAsItWas: what is kept on the same disk is moved: it costs the host neither the room nor the time of a copy,
+// whatever size a command gave its files.
+func TestKeptAsItWas(t *testing.T) {
+	t.Parallel()
+	b := newBench(t).confined()
+	b.options.Launcher.Scratch = filepath.Join(b.dir, "..", "commands")
+	b.write("own.txt", "own")
+	b.run(`truncate -s 1G "$TMPDIR/holes"; rm own.txt; true`)
+
+	info, err := os.Stat(filepath.Join(b.dir, "kept-1/tmp/holes"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if sys := info.Sys().(*syscall.Stat_t); info.Size() != 1<<30 || sys.Blocks*512 > 1<<20 {
+		t.Errorf("%d bytes take %d", info.Size(), sys.Blocks*512)
 	}
 }
 
