@@ -13,6 +13,7 @@ import (
 
 	"rouse/agent/sandbox"
 	"rouse/agent/tool/shell"
+	"rouse/internal/nofollow"
 )
 
 // commandOutput is how many characters are kept of what a command says, of which a line is shown.
@@ -26,7 +27,7 @@ func (q conditionChecker) checkCommand(ctx context.Context, g Condition) (value 
 		return "", false, fmt.Errorf("the workdir cannot be made: %w", err)
 	}
 
-	argv, named, err := conditionArgv(g)
+	argv, named, err := conditionArgv(g, q.task.boundary)
 	if err != nil {
 		return "", false, notStarted(ctx, g, err)
 	}
@@ -67,8 +68,9 @@ func (q conditionChecker) checkCommand(ctx context.Context, g Condition) (value 
 }
 
 // conditionArgv is the command as it is started, and the paths that it names: what its owner names it may
-// read. In the sandbox these exist by the names alone that they have without links.
-func conditionArgv(g Condition) (argv, named []string, err error) {
+// read. In the sandbox these exist by the names alone that they have without links. A link below the boundary
+// gives no leave: whoever made it would choose what is read.
+func conditionArgv(g Condition, b nofollow.Boundary) (argv, named []string, err error) {
 	argv = slices.Clone(g.Command)
 	if argv[0], err = exec.LookPath(argv[0]); err != nil {
 		return nil, nil, err
@@ -80,7 +82,11 @@ func conditionArgv(g Condition) (argv, named []string, err error) {
 		if !filepath.IsAbs(word) || i == 0 && shell.IsSystemProgram(word) || slices.ContainsFunc([]string{"/proc", "/sys", "/dev"}, func(dir string) bool { return isIn(word, dir) }) {
 			continue
 		}
-		if actual, err := filepath.EvalSymlinks(word); err == nil && filepath.Dir(actual) != actual {
+		actual, err := b.Resolve(word)
+		if err == nil {
+			_, err = b.Stat(actual)
+		}
+		if err == nil && filepath.Dir(actual) != actual {
 			argv[i], named = actual, append(named, actual)
 		}
 	}

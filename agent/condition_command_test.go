@@ -18,6 +18,7 @@ import (
 	"rouse/agent/sandbox"
 	"rouse/agentdb/ledger"
 	"rouse/internal/domain"
+	"rouse/internal/nofollow"
 )
 
 // confining says whether programs can be confined here.
@@ -193,6 +194,29 @@ func TestConfinedCondition(t *testing.T) {
 	}
 	if _, err := os.Stat(filepath.Join(b.dir, "work/made")); err != nil {
 		t.Error("what it was granted to write is not there")
+	}
+}
+
+// A path that a condition names gives its command leave to read what lies there. The agent may have put a link
+// there, and does not choose what that is; its owner's links are followed.
+func TestConditionFollowsNoLinkOfAgents(t *testing.T) {
+	t.Parallel()
+	needShell(t)
+	needConfinement(t)
+	b := setup(t)
+	work, beside := filepath.Join(b.dir, "work"), filepath.Join(b.dir, "beside")
+	b.write("beside/kept", "kept")
+	b.write("work/own", "own")
+	if err := errors.Join(os.Symlink(beside, filepath.Join(work, "link")), os.Symlink(filepath.Join(beside, "kept"), filepath.Join(work, "file")), os.Symlink(beside, filepath.Join(b.dir, "owners"))); err != nil {
+		t.Fatal(err)
+	}
+
+	b.plan.Boundary = nofollow.NewBoundary(work)
+	for path, want := range map[string]string{"work/link/kept": "", "work/file": "", "work/own": "exit 0: own", "owners/kept": "exit 0: kept"} {
+		_, events := b.gated(agent.Condition{Command: []string{"cat", filepath.Join(b.dir, path)}})
+		if len(events) != 1 || want != "" && events[0].Value != want || want == "" && !strings.HasSuffix(events[0].Value, "No such file or directory") {
+			t.Errorf("%s: %+v", path, events)
+		}
 	}
 }
 

@@ -10,6 +10,8 @@ import (
 	"strings"
 
 	"rouse/agentdb/ledger"
+	"rouse/internal/atomicfile"
+	"rouse/internal/owner"
 )
 
 // FileHandle refers to a path below an opened root. The file itself may not exist yet. Close it.
@@ -153,34 +155,81 @@ func (p *FileHandle) checkResolved(f *os.File) error {
 }
 
 // CheckWrite refuses to write a file whose folder, with links resolved, holds secrets, is masked or is git's.
-// Call it after the folders of the file were made.
+// The folder has to exist.
 func (p *FileHandle) CheckWrite() error {
+	_, err := p.checkFolder()
+	return err
+}
+
+// checkFolder is CheckWrite, with the folder that was judged.
+func (p *FileHandle) checkFolder() (fs.FileInfo, error) {
 	root, err := filepath.EvalSymlinks(p.Name())
 	if err != nil {
-		return p.Explain(err)
+		return nil, p.Explain(err)
 	}
 
 	// Only the folder is resolved: the file may not exist yet, and one that does is replaced by a
 	// rename, which does not follow a link.
 	folder, err := filepath.EvalSymlinks(filepath.Join(root, filepath.Dir(p.Rel)))
 	if err != nil {
-		return p.Explain(err)
+		return nil, p.Explain(err)
 	}
 
-	rel, ok := below(root, folder)
-	if !p.singleFile && (!ok || IsSecretPath(filepath.Join(rel, filepath.Base(p.Rel)))) {
-		return secretError(p.shown)
+	within, ok := below(root, folder)
+	within = filepath.Join(within, filepath.Base(p.Rel))
+	if !p.singleFile && (!ok || IsSecretPath(within)) {
+		return nil, secretError(p.shown)
 	}
-	if p.isMasked != nil && p.isMasked(filepath.Join(folder, filepath.Base(p.Rel)), true) {
-		return maskError(p.shown)
+	if p.isMasked != nil && p.isMasked(filepath.Join(root, within), true) {
+		return nil, maskError(p.shown)
 	}
 	if !p.singleFile {
-		if why := gitObstacle(p.Name(), p.Rel); why != "" {
-			return gitError(p.shown, why)
+		if why := gitObstacle(root, within); why != "" {
+			return nil, gitError(p.shown, why)
 		}
 	}
 
-	return nil
+	info, err := os.Lstat(folder)
+	if err != nil {
+		return nil, p.Explain(err)
+	}
+	return info, nil
+}
+
+// Create makes the folders of a file, checks them as CheckWrite does, and starts the file. From then on the
+// handle is one of its folder alone, held open, so that no link which takes the place of that leads the
+// rename elsewhere.
+func (p *FileHandle) Create() (*atomicfile.File, error) {
+	folder, name := filepath.Dir(p.Rel), filepath.Base(p.Rel)
+	if folder != "." {
+		if err := owner.MakeFoldersIn(p.Root, folder); err != nil {
+			return nil, err
+		}
+	}
+
+	in, err := p.OpenRoot(folder)
+	if err != nil {
+		return nil, err
+	}
+
+	opened, err := in.Stat(".")
+	if err == nil {
+		var checked fs.FileInfo
+		if checked, err = p.checkFolder(); err == nil && !os.SameFile(opened, checked) {
+			err = p.refuse(KindExecutionError, "was moved to another folder meanwhile; try again")
+		}
+	}
+	if err != nil {
+		return nil, errors.Join(err, in.Close())
+	}
+
+	old := p.Root
+	p.Root, p.Rel = in, name
+	if err := old.Close(); err != nil {
+		return nil, err
+	}
+
+	return atomicfile.CreateIn(in, name, 0o644)
 }
 
 func secretError(shown string) error {

@@ -38,6 +38,11 @@ func Unfinished(name string) bool {
 	return strings.HasPrefix(name, prefix) && strings.HasSuffix(name, suffix)
 }
 
+// TempName is a new name beside that of a file, for the time until it is whole; Unfinished knows it.
+func TempName(name string) string {
+	return filepath.Join(filepath.Dir(name), prefix+rand.Text()+suffix)
+}
+
 // Write makes or replaces a file. Its mode is narrowed by the umask of the process, whatever that
 // of the old one was.
 func Write(path string, content []byte, mode fs.FileMode) error {
@@ -108,7 +113,7 @@ func Create(path string, mode fs.FileMode) (*File, error) {
 // CreateIn starts a file in a root, which no link can leave; name is relative to it. The caller
 // closes the root, and not before the file is committed or aborted.
 func CreateIn(root *os.Root, name string, mode fs.FileMode) (*File, error) {
-	f := &File{root: root, name: name, temp: filepath.Join(filepath.Dir(name), prefix+rand.Text()+suffix)}
+	f := &File{root: root, name: name, temp: TempName(name)}
 
 	var err error
 	if f.file, err = root.OpenFile(f.temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode); err != nil {

@@ -207,13 +207,35 @@ func (b Boundary) open(path string, create fs.FileMode) (*os.Root, error) {
 	if err != nil {
 		return nil, err
 	}
+	defer folder.Close()
 
-	for _, name := range elements(at.rest) {
+	return descend(folder, at.rest, create)
+}
+
+// OpenBelow opens a folder below an open one, which stays open. A link on the way is a *LinkError, also one
+// that leads nowhere else.
+func OpenBelow(in *os.Root, path string) (*os.Root, error) { return descend(in, path, 0) }
+
+// MakeBelow is OpenBelow, which makes those parts of the path that do not exist. They have the mode, whatever
+// the umask.
+func MakeBelow(in *os.Root, path string, mode fs.FileMode) (*os.Root, error) {
+	return descend(in, path, mode)
+}
+
+// descend opens a folder below another one, an element at a time, and makes what is missing with a mode that is
+// not 0.
+func descend(in *os.Root, path string, create fs.FileMode) (*os.Root, error) {
+	folder, err := in.OpenRoot(".")
+	if err != nil {
+		return nil, err
+	}
+
+	for _, name := range elements(path) {
 		if name == "." {
 			continue
 		}
 
-		below, err := at.enter(folder, name, create)
+		below, err := enter(folder, name, in.Name(), create)
 		folder.Close()
 		if err != nil {
 			return nil, err
@@ -240,8 +262,8 @@ func makeFolder(path string, mode fs.FileMode) error {
 	return os.Chmod(path, mode) // the umask may have taken some of it
 }
 
-// enter opens a folder in another one, unless it is a link.
-func (at location) enter(in *os.Root, name string, create fs.FileMode) (*os.Root, error) {
+// enter opens a folder in another one, unless it is a link. Others make names below top.
+func enter(in *os.Root, name, top string, create fs.FileMode) (*os.Root, error) {
 	made := false
 	info, err := in.Lstat(name)
 	if create != 0 && errors.Is(err, fs.ErrNotExist) {
@@ -260,7 +282,7 @@ func (at location) enter(in *os.Root, name string, create fs.FileMode) (*os.Root
 	path := filepath.Join(in.Name(), name)
 	switch {
 	case info.Mode()&fs.ModeSymlink != 0:
-		return nil, &LinkError{path, at.folder}
+		return nil, &LinkError{path, top}
 	case !info.IsDir():
 		return nil, &fs.PathError{Op: "open", Path: path, Err: syscall.ENOTDIR}
 	}
@@ -273,7 +295,7 @@ func (at location) enter(in *os.Root, name string, create fs.FileMode) (*os.Root
 	// os.Root follows links that stay within it, and one may have taken the place of the folder since.
 	opened, err := below.Stat(".")
 	if err == nil && !os.SameFile(info, opened) {
-		err = &LinkError{path, at.folder}
+		err = &LinkError{path, top}
 	}
 	if err == nil && made {
 		err = below.Chmod(".", create) // the umask may have taken some of it

@@ -134,6 +134,63 @@ func TestMakeRoot(t *testing.T) {
 	}
 }
 
+// Below a folder that is open no link is followed, also one that stays within it, and the folder is the one that was
+// opened, whatever has its name by now.
+func TestBelow(t *testing.T) {
+	t.Parallel()
+	dir := tree(t, "work/a/b/f", "inside", "work/link", "->a", "out/a/b/f", "outside")
+	in, err := os.OpenRoot(filepath.Join(dir, "work"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer in.Close()
+	if err := errors.Join(os.Rename(filepath.Join(dir, "work"), filepath.Join(dir, "aside")), os.Symlink("out", filepath.Join(dir, "work"))); err != nil {
+		t.Fatal(err)
+	}
+
+	for path, want := range map[string]string{"a/b": "inside", "a/./b/": "inside", "": "", "link/b": "link", "link": "link", "../out/a/b": "escapes", "new": "not exist"} {
+		text, below := []byte(nil), error(nil)
+		folder, err := nofollow.OpenBelow(in, path)
+		if err == nil {
+			text, below = folder.ReadFile("f")
+			folder.Close()
+		}
+
+		var link *nofollow.LinkError
+		switch want {
+		case "":
+			if err != nil || !errors.Is(below, fs.ErrNotExist) {
+				t.Errorf("%q: %v, %v", path, err, below)
+			}
+		case "inside":
+			if err != nil || below != nil || string(text) != want {
+				t.Errorf("%q: %q, %v, %v", path, text, err, below)
+			}
+		case "link":
+			if !errors.As(err, &link) {
+				t.Errorf("%q: %v", path, err)
+			}
+		default:
+			if err == nil {
+				t.Errorf("%q was opened", path)
+			}
+		}
+	}
+
+	made, err := nofollow.MakeBelow(in, "new/er", 0o750)
+	if err != nil {
+		t.Fatal(err)
+	}
+	made.Close()
+	if info, err := os.Stat(filepath.Join(dir, "aside/new/er")); err != nil || info.Mode().Perm() != 0o750 {
+		t.Errorf("%v, %v", info, err)
+	}
+	if made, err := nofollow.MakeBelow(in, "link/new", 0o750); err == nil {
+		t.Error("a folder was made behind a link")
+		made.Close()
+	}
+}
+
 // Resolve and Holds follow the owner's links alone. A folder within another one ends nothing.
 func TestHolds(t *testing.T) {
 	t.Parallel()

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"reflect"
 
 	"rouse/agent/tool"
@@ -119,18 +118,7 @@ func replaceable(p *tool.FileHandle, a exportArgs) (fs.FileInfo, error) {
 
 // writeTemp writes the whole export to a temporary file, so that no reader sees half of it.
 func writeTemp(ctx context.Context, p *tool.FileHandle, db *agentdb.DB, spec agentdb.ExportSpec) (done agentdb.Exported, file *atomicfile.File, err error) {
-	if folder := filepath.Dir(p.Rel); folder != "." {
-		if err := owner.MakeFoldersIn(p.Root, folder); err != nil {
-			return done, nil, p.Explain(err)
-		}
-	}
-
-	// Only now: the check resolves the links on the way, so the folders must exist.
-	if err := p.CheckWrite(); err != nil {
-		return done, nil, err
-	}
-
-	if file, err = atomicfile.CreateIn(p.Root, p.Rel, 0o644); err != nil {
+	if file, err = p.Create(); err != nil {
 		return done, nil, p.Explain(err)
 	}
 

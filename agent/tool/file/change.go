@@ -271,18 +271,7 @@ func readAny(p *tool.FileHandle, shown string) (fileState, error) {
 // writeTemp writes the whole content to a temporary file, so that no reader sees half of it. Without a
 // mode it gets that of a new file.
 func writeTemp(p *tool.FileHandle, text string, mode fs.FileMode) (*atomicfile.File, error) {
-	if folder := filepath.Dir(p.Rel); folder != "." {
-		if err := owner.MakeFoldersIn(p.Root, folder); err != nil {
-			return nil, err
-		}
-	}
-
-	// Only now: the check resolves the links on the way, so the folders must exist.
-	if err := p.CheckWrite(); err != nil {
-		return nil, err
-	}
-
-	file, err := atomicfile.CreateIn(p.Root, p.Rel, 0o644)
+	file, err := p.Create()
 	if err != nil {
 		return nil, err
 	}

@@ -74,3 +74,52 @@ func TestLinkSwaps(t *testing.T) {
 		t.Error("nothing ever worked")
 	}
 }
+
+// TestLinkSwapsWithin: a folder that is swapped for a link to what no agent changes, though it lies in the workdir, leads
+// no file there, neither one that is written nor one that an undo brings back.
+func TestLinkSwapsWithin(t *testing.T) {
+	t.Parallel()
+	dir, _ := setup(t, map[string]string{"work/repo/.git/HEAD": "ref: refs/heads/main", "work/repo/.git/info/exclude": "", "work/sub/a.txt": "open"})
+	if err := os.Symlink("x", filepath.Join(dir, "link")); err != nil {
+		t.Skip("symbolic links cannot be made here")
+	}
+
+	call := on(t, filepath.Join(dir, "work"))
+	sub, kept := filepath.Join(dir, "work", "sub"), filepath.Join(dir, "work", "kept")
+	stop := make(chan struct{})
+	var swapping sync.WaitGroup
+	swapping.Go(func() {
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+
+			_ = os.Rename(sub, kept)
+			_ = os.Symlink("repo/.git/info", sub)
+			_ = os.Remove(sub)
+			_ = os.Rename(kept, sub)
+		}
+	})
+
+	good := 0
+	for i := range 500 {
+		if e, _ := call("file_write", map[string]any{"path": "sub/" + strconv.Itoa(i), "content": "x"}); e.OK {
+			good++
+		}
+		if e, _ := call("file_undo", map[string]any{}); e.OK {
+			good++
+		}
+	}
+	close(stop)
+	swapping.Wait()
+
+	left, err := os.ReadDir(filepath.Join(dir, "work/repo/.git/info"))
+	if err != nil || len(left) != 1 {
+		t.Errorf("in the repository there is %v, %v", left, err)
+	}
+	if good == 0 {
+		t.Error("nothing ever worked")
+	}
+}

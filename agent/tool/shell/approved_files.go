@@ -28,6 +28,7 @@ const (
 	maxFolderBytes  = 16 << 20 // of all of its files
 	maxShownFile    = 8 << 10  // bytes of a file that its owner is shown
 	maxBases        = 16       // folders from which relative paths are tried
+	maxExpanded     = 100_000  // names that the patterns of a command line are compared with
 	maxNeighbours   = 200      // files beside an approved one that its copy is given as links
 )
 
@@ -67,6 +68,7 @@ type fileBinder struct {
 	files    []*namedFile
 	known    map[string]*namedFile // by path
 	mentions int
+	expanded int    // names that patterns were compared with
 	copies   string // a folder for copies; "" makes none
 	err      error
 }
@@ -110,16 +112,50 @@ func (b *fileBinder) note(m mention) (string, bool) {
 		}
 
 		paths := []string{path}
-		if strings.ContainsAny(path, "*?[") { // a shell expands it to what is there
-			if found, err := filepath.Glob(path); err == nil {
-				paths, m.fixed = append(paths, found...), true
-			}
+		if found := b.expand(path); len(found) > 0 {
+			paths, m.fixed = append(paths, found...), true
 		}
 		for _, path := range paths {
 			b.notePath(path, m)
 		}
 	}
 	return "", false
+}
+
+// expand is what a shell may put in the place of a pattern, and nothing for what is none. Behind links that agents
+// can make it does not look: what it found would tell them which names are there.
+func (b *fileBinder) expand(pattern string) []string {
+	if !isPattern(pattern) {
+		return nil
+	}
+
+	top := filepath.VolumeName(pattern) + string(filepath.Separator)
+	found := []string{top}
+	for element := range strings.SplitSeq(strings.TrimPrefix(pattern, top), string(filepath.Separator)) {
+		var next []string
+		for _, folder := range found {
+			if !isPattern(element) {
+				next = append(next, filepath.Join(folder, element))
+				continue
+			}
+
+			entries, err := b.writable.ReadDir(folder)
+			if err != nil {
+				continue // no folder, or none that may be looked into
+			}
+			if b.expanded += len(entries); b.expanded > maxExpanded {
+				b.err = &unapprovableError{fmt.Sprintf("its patterns are looked for among more than %d names; write one that begins with the folder that is meant", maxExpanded)}
+				return nil
+			}
+			for _, e := range entries {
+				if ok, err := filepath.Match(element, e.Name()); ok && err == nil {
+					next = append(next, filepath.Join(folder, e.Name()))
+				}
+			}
+		}
+		found = next
+	}
+	return found
 }
 
 func (b *fileBinder) notePath(path string, m mention) {
@@ -422,9 +458,9 @@ func (b *fileBinder) copyOf(m mention) (string, bool) {
 
 // linkNeighbours gives a copy the files beside the original as links, so that a script finds what it looks
 // for beside itself.
-func (f *namedFile) linkNeighbours() {
+func (f *namedFile) linkNeighbours(writable nofollow.Boundary) {
 	folder := filepath.Dir(f.Path)
-	entries, err := os.ReadDir(folder)
+	entries, err := writable.ReadDir(folder) // a link by now would tell the names of another folder
 	if err != nil || len(entries) > maxNeighbours {
 		return
 	}

@@ -146,6 +146,33 @@ func TestUnapprovable(t *testing.T) {
 	}
 }
 
+// TestPatternsFollowNoLink: OSA-30, what the answer to a command says does not tell which names lie behind a link
+// that its agent made, before anybody was asked.
+func TestPatternsFollowNoLink(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	outside := t.TempDir()
+	if err := errors.Join(os.WriteFile(filepath.Join(outside, "canary-key"), nil, 0o600), os.Symlink(outside, filepath.Join(b.dir, "link"))); err != nil {
+		t.Fatal(err)
+	}
+
+	for _, pattern := range []string{"link/NAME", "*/NAME", "./l*/NAME", filepath.Join(b.dir, "*/NAME")} {
+		command := func(name string) string { return "cat " + strings.ReplaceAll(pattern, "NAME", name) }
+		there, missing := b.asked(command("can*")), b.asked(command("non*"))
+		if there.Refused != nil && strings.Contains(there.Refused.Message, "canary") || strings.Contains(there.Shown, "canary") {
+			t.Errorf("%s tells the name: %+v", pattern, there)
+		}
+		if (there.Refused == nil) != (missing.Refused == nil) || there.NoStandingApproval != missing.NoStandingApproval {
+			t.Errorf("%s tells whether there is one: %+v, %+v", pattern, there, missing)
+		}
+	}
+
+	b.write("sub/job.sh", "echo\n")
+	if n := b.asked("sh s*/j*.sh; true"); n.Refused != nil || !strings.Contains(n.Shown, "    echo") {
+		t.Errorf("%+v", n)
+	}
+}
+
 // TestSwappedWhileItRuns: another run that puts another file in the place of an approved one, after it was
 // compared and before the program opens it, changes nothing.
 func TestSwappedWhileItRuns(t *testing.T) {

@@ -47,7 +47,7 @@ func (f *family) approvedFiles(ctx context.Context, in tool.Invocation, name str
 
 	for _, one := range b.files {
 		if one.copyAs != "" {
-			one.linkNeighbours()
+			one.linkNeighbours(b.writable)
 		}
 	}
 	return files, nil, nil

@@ -9,15 +9,20 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 
 	"rouse/agent/sandbox"
 	"rouse/agent/tool"
+	"rouse/internal/nofollow"
 	"rouse/internal/text"
 )
 
 // maxDepth bounds how deep folders are searched: what an agent nests deeper would keep the host busy, and
 // its command fails instead.
 const maxDepth = 500
+
+// maxTries bounds how often something is looked at again that other commands keep replacing.
+const maxTries = 20
 
 // gitGuard keeps a command from leaving something that git would run for whoever looks into the folder
 // later: a .git of any kind, or a folder that git takes for a repository without that name.
@@ -26,23 +31,50 @@ const maxDepth = 500
 // prevented: neither mounts nor Landlock forbid a name at every depth. So all folders that it could write
 // are looked through when it has ended, and what is new is disarmed, by a name that git does not look for.
 type gitGuard struct {
-	roots  []string               // absolute folders, none in another, without links
+	// roots are the folders, none in another. They stay open while the command runs: somebody else may put a link
+	// in the place of one that lies in a folder of theirs.
+	roots  []*os.Root
 	owners map[string]fs.FileInfo // what was there before, by its path; nil where only the path is known
 	before inventory              // the files that were there; nil where nothing is known of them
 }
 
-// newGitGuard looks for what is there. Places that are single files, or are gone, hold no repositories.
-func newGitGuard(places []string) (*gitGuard, error) {
-	g := &gitGuard{owners: map[string]fs.FileInfo{}, before: inventory{}}
+// openGuard opens the places that are folders; others hold no repositories. No link below the boundary is
+// followed. The caller closes the guard.
+func openGuard(b nofollow.Boundary, places ...string) (*gitGuard, error) {
+	g := &gitGuard{owners: map[string]fs.FileInfo{}}
 	for _, place := range slices.Sorted(slices.Values(places)) {
-		info, err := os.Lstat(place)
-		nested := slices.ContainsFunc(g.roots, func(root string) bool { return isBelow(place, root) })
-		if err == nil && info.IsDir() && !nested {
-			g.roots = append(g.roots, place)
+		if slices.ContainsFunc(g.roots, func(root *os.Root) bool { return isBelow(place, root.Name()) }) {
+			continue
+		}
+
+		root, err := b.OpenRoot(place)
+		switch {
+		case err == nil:
+			g.roots = append(g.roots, root)
+		case !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENOTDIR):
+			g.close()
+			return nil, err
 		}
 	}
 
-	err := g.walk(gitWalk{file: g.before.add, found: func(w *gitWalk, rel string, _ []fs.DirEntry) (string, error) {
+	return g, nil
+}
+
+func (g *gitGuard) close() {
+	for _, root := range g.roots {
+		root.Close()
+	}
+}
+
+// newGitGuard looks for what is there before a command. The caller closes the guard.
+func newGitGuard(b nofollow.Boundary, places []string) (*gitGuard, error) {
+	g, err := openGuard(b, places...)
+	if err != nil {
+		return nil, fmt.Errorf("the folders that a command may write cannot be opened: %w", err)
+	}
+
+	g.before = inventory{}
+	err = g.walk(gitWalk{file: g.before.add, found: func(w *gitWalk, rel string, _ []fs.DirEntry) (string, error) {
 		info, err := w.root.Lstat(rel)
 		if err != nil {
 			return "", ignoreGone(err) // another command was faster
@@ -51,6 +83,7 @@ func newGitGuard(places []string) (*gitGuard, error) {
 		return "", nil // protected as a whole: there is no need to look into it
 	}})
 	if err != nil {
+		g.close()
 		return nil, fmt.Errorf("the folders that a command may write cannot be searched for git repositories: %w", err)
 	}
 
@@ -125,6 +158,8 @@ func (g *gitGuard) disarm() (disarmed []Disarmed, err error) {
 		}
 		return rel, nil
 	}})
+
+	disarmed = slices.DeleteFunc(disarmed, func(d Disarmed) bool { return len(d.Renamed) == 0 })
 	if err != nil {
 		return disarmed, fmt.Errorf("the folders that a command could write cannot be searched for git repositories that it made: %w; "+
 			"look there before you use git in them", err)
@@ -144,7 +179,7 @@ func renamedTo(disarmed []Disarmed, path string) bool {
 
 func (d *Disarmed) rename(w *gitWalk, rel, what string) (next string, err error) {
 	next, err = w.rename(rel, what)
-	if err == nil {
+	if err == nil && next != "" {
 		d.Renamed = append(d.Renamed, Rename{filepath.Join(w.root.Name(), rel), filepath.Join(w.root.Name(), next)})
 	}
 	return next, err
@@ -154,6 +189,7 @@ func (d *Disarmed) rename(w *gitWalk, rel, what string) (next string, err error)
 // meanwhile leads it out.
 type gitWalk struct {
 	root    *os.Root
+	misled  bool // a link had taken the place of a folder when something in it was to be renamed
 	opening bool // what a program closed to itself is opened
 	shallow bool // what is nested deeper than maxDepth is left out, and is no error
 	// file, when it is set, is called with each entry that is no folder. Its info is as of the call.
@@ -165,21 +201,24 @@ type gitWalk struct {
 
 // walk goes through all roots.
 func (g *gitGuard) walk(w gitWalk) error {
-	for _, place := range g.roots {
-		root, err := os.OpenRoot(place)
-		if errors.Is(err, fs.ErrNotExist) {
-			continue
-		}
-		if err != nil {
-			return err
-		}
-
+	for _, root := range g.roots {
 		w.root = root
-		if err := errors.Join(w.folder("."), root.Close()); err != nil {
+		if err := w.all(); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// all goes through a root, again where another command led it astray by putting a link on its way.
+func (w *gitWalk) all() error {
+	for range maxTries {
+		w.misled = false
+		if err := w.folder("."); err != nil || !w.misled {
+			return err
+		}
+	}
+	return fmt.Errorf("another command keeps putting links in the place of folders of %s", w.root.Name())
 }
 
 // folder looks through a folder and all below it.
@@ -250,39 +289,70 @@ func (w *gitWalk) entries(rel string) ([]fs.DirEntry, error) {
 		return nil, fmt.Errorf("%s… is nested deeper than %d folders; remove it", text.Head(rel, 80), maxDepth)
 	}
 
-	dir, err := w.root.Open(rel)
-	if errors.Is(err, fs.ErrPermission) && w.opening && w.root.Chmod(rel, 0o700) == nil {
-		dir, err = w.root.Open(rel)
-	}
-	if errors.Is(err, fs.ErrPermission) && !w.opening {
-		return nil, nil
-	}
-	if err != nil {
-		// Another command may have put something else in its place, which is for the search after that one.
-		if info, again := w.root.Lstat(rel); again == nil && info.IsDir() {
-			return nil, err
-		}
-		return nil, nil
+	dir, err := w.open(rel)
+	if dir == nil {
+		return nil, err
 	}
 	defer dir.Close()
 
-	return dir.ReadDir(-1)
+	entries, err := dir.ReadDir(-1)
+	return entries, ignoreGone(err)
 }
 
-// rename gives an entry a name that says what it was, and that nothing has yet.
+// open opens a folder; nil when it is gone, or left as it is.
+func (w *gitWalk) open(rel string) (dir *os.File, err error) {
+	for range maxTries {
+		dir, err = w.root.Open(rel)
+		if errors.Is(err, fs.ErrPermission) && w.opening && w.root.Chmod(rel, 0o700) == nil {
+			dir, err = w.root.Open(rel)
+		}
+
+		switch {
+		case err == nil:
+			return dir, nil
+		case errors.Is(err, fs.ErrPermission) && !w.opening:
+			return nil, nil
+		}
+
+		// Another command may have put something else in its place, which is for the search after that one, or
+		// have put it back again.
+		if info, again := w.root.Lstat(rel); again != nil || !info.IsDir() {
+			return nil, nil //nolint:nilerr // there is no folder any more
+		}
+	}
+	return nil, err
+}
+
+// rename gives an entry a name that says what it was, and that nothing has yet. In a folder that is a link by
+// now it renames nothing, for what lies there may be the owner's: next is "" then, as where nothing is left.
 func (w *gitWalk) rename(rel, what string) (next string, err error) {
+	folder, name := filepath.Split(rel)
+	in, err := nofollow.OpenBelow(w.root, folder)
+	if _, ok := errors.AsType[*nofollow.LinkError](err); ok {
+		w.misled = true
+		return "", nil
+	}
+	if err != nil {
+		return "", ignoreGone(err)
+	}
+	defer in.Close()
+
+	as := ""
 	for n := 1; ; n++ {
-		next = filepath.Join(filepath.Dir(rel), fmt.Sprintf("disarmed-%s-%d", what, n))
-		if _, err := w.root.Lstat(next); errors.Is(err, fs.ErrNotExist) {
+		as = fmt.Sprintf("disarmed-%s-%d", what, n)
+		if _, err := in.Lstat(as); errors.Is(err, fs.ErrNotExist) {
 			break
 		}
 	}
 
-	err = w.root.Rename(rel, next)
-	if errors.Is(err, fs.ErrPermission) && w.root.Chmod(filepath.Dir(rel), 0o700) == nil {
-		err = w.root.Rename(rel, next)
+	err = in.Rename(name, as)
+	if errors.Is(err, fs.ErrPermission) && in.Chmod(".", 0o700) == nil {
+		err = in.Rename(name, as)
 	}
-	return next, ignoreGone(err)
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", nil // another command was faster
+	}
+	return folder + as, err
 }
 
 func ignoreGone(err error) error {

@@ -30,8 +30,8 @@ func Interprets(program string) bool {
 // or their script says otherwise.
 var editors = []string{"sed", "awk", "gawk", "mawk"}
 
-// removers are programs that remove or empty what they are given.
-var removers = []string{"rm", "rmdir", "unlink", "shred", "truncate", "srm", "wipe", "patch", "rsync"}
+// removers are programs that remove, empty or rewrite what they are given.
+var removers = []string{"rm", "rmdir", "unlink", "shred", "truncate", "srm", "wipe", "patch", "rsync", "ex", "sponge"}
 
 // compressors replace a file by another one, unless they are to keep it or to write to their output.
 var compressors = []string{"gzip", "gunzip", "bzip2", "bunzip2", "xz", "unxz", "lzma", "unlzma", "compress", "uncompress"}
@@ -143,7 +143,7 @@ func (v lossVisitor) call(words []word) bool {
 		return v.transfer(name, args)
 	case slices.Contains(compressors, name):
 		return !hasOption(args, "ckltV", "--stdout", "--to-stdout", "--keep", "--list", "--test", "--help", "--version")
-	case slices.Contains([]string{"eval", "source", "."}, name):
+	case slices.Contains([]string{"eval", "source", ".", "trap"}, name):
 		return true
 	case slices.Contains(editors, name):
 		return edits(args)
@@ -179,8 +179,27 @@ func (v lossVisitor) byOption(name string, args []word) bool {
 		return extracts && !hasOption(args, "k", "--keep-old-files", "--skip-old-files") || hasOption(args, "", "--remove-files", "--delete", "--recursive-unlink")
 	case "git":
 		return len(args) > 0 && (strings.HasPrefix(args[0].text, "-") || !args[0].known || slices.Contains(lossyGit, args[0].text))
+	case "grep", "egrep", "fgrep", "rg", "ls": // of which -o says what to show
+	default:
+		return v.writesOutput(args)
 	}
 
+	return false
+}
+
+// outputOptions are those by which most programs are told what file to write.
+var outputOptions = []string{"-o", "-O", "-out", "--out", "--output", "--output-file", "--output-document"}
+
+// writesOutput reports whether a program is told to write a file that is there.
+func (v lossVisitor) writesOutput(args []word) bool {
+	for i, a := range args {
+		option, value, has := strings.Cut(a.text, "=")
+		switch {
+		case !slices.Contains(outputOptions, option):
+		case has && v.overwrites(word{value, a.known}), !has && i+1 < len(args) && v.overwrites(args[i+1]):
+			return true
+		}
+	}
 	return false
 }
 

@@ -48,7 +48,8 @@ func TestIrreversible(t *testing.T) {
 		"sed -i s/a/b/ kept.txt", "sed -ni p kept.txt", "sed 'w kept.txt' other.txt", "sed s/a/b/e other.txt", "awk '{print > \"kept.txt\"}' other.txt", "awk -f x other.txt", "perl -pi -e s/a/b/ kept.txt",
 		"sort -o kept.txt kept.txt", "gzip kept.txt", "xz -9 kept.txt", "zip -m a.zip kept.txt", "tar xf a.tar", "tar -xzf a.tar", "tar -c --remove-files -f a.tar dir", "unzip -o a.zip", "rsync -a a/ b/",
 		"git clean -fd", "git checkout .", "git -C dir reset --hard", "patch -p1",
-		"python3 -c 'import os; os.remove(\"kept.txt\")'", "python3 other.py", "node x.js", "make clean", "sh x.sh", "bash x.sh", "sh < other.txt", "echo 'rm kept.txt' | sh", "source x.sh", "eval rm kept.txt",
+		"python3 -c 'import os; os.remove(\"kept.txt\")'", "python3 other.py", "node x.js", "make clean", "sh x.sh", "bash x.sh", "sh < other.txt", "echo 'rm kept.txt' | sh", "source x.sh", "eval rm kept.txt", "trap 'rm kept.txt' EXIT",
+		"curl -s -o kept.txt http://x", "wget -O kept.txt http://x", "pandoc other.txt --output=kept.txt", "openssl enc -in other.txt -out kept.txt", "ex -sc x kept.txt", "sort other.txt | sponge kept.txt",
 		"bash -c 'rm kept.txt'", "bash -o pipefail -c 'echo x > kept.txt'", `sh -ec "sh -c 'unlink kept.txt'"`, "bash -c \"$X\"", "ls | xargs rm", "xargs -n 1 unlink", "env A=1 nice -n 5 rm kept.txt", "timeout 5 shred kept.txt",
 		"$CMD kept.txt", "$(echo rm) kept.txt", "f() { unlink kept.txt; }; f", "if true; then rm kept.txt; fi", "(rm kept.txt) &",
 	} {
@@ -60,7 +61,7 @@ func TestIrreversible(t *testing.T) {
 		"cat kept.txt", "ls -la", "grep -r text .", "find . -name '*.txt' -print", "sort kept.txt", "sed s/a/b/ kept.txt", "sed -n '1,5p' kept.txt", "awk '{print $1}' kept.txt", "gzip -c kept.txt", "zcat a.gz", "gunzip -k a.gz",
 		"pdftotext a.pdf a.txt", "tar -tf a.tar", "tar -czf new.tar dir", "tar -xkf a.tar", "git status", "git log --oneline", "python3 tidy.py", "python3 --version", "ln -s kept.txt new",
 		"echo x > new.txt", "echo x >> kept.txt", "ls 2>/dev/null", "ls > /dev/null 2>&1", "cat kept.txt | tee new.txt", "tee -a kept.txt < other.txt", "dd if=kept.txt of=new.txt", "cp other.txt new.txt; echo x >> new.txt",
-		"bash -c 'cat kept.txt | sort > new.txt'", "echo 'rm kept.txt'", "for i in 1 2; do echo $i; done",
+		"bash -c 'cat kept.txt | sort > new.txt'", "echo 'rm kept.txt'", "pandoc other.txt -o new.html", "grep -o kept.txt other.txt", "for i in 1 2; do echo $i; done",
 	} {
 		check(command, false)
 	}

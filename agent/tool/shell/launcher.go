@@ -128,12 +128,14 @@ func (h *Launcher) runGuarded(ctx context.Context, c sandbox.Command, p Program,
 		return Ended{}, err
 	}
 
-	guard, err := newGitGuard(slices.DeleteFunc(slices.Clone(c.Write), func(path string) bool { return isBelow(path, own) }))
-	mounted := slices.Concat(c.Read, c.Write, c.Masked)
-	if err == nil {
-		err = guard.note(own, mounted)
-	}
+	guard, err := newGitGuard(c.Boundary, slices.DeleteFunc(slices.Clone(c.Write), func(path string) bool { return isBelow(path, own) }))
 	if err != nil {
+		return Ended{}, &sandbox.StartError{Argv0: p.Argv[0], Err: err}
+	}
+	defer guard.close()
+
+	mounted := slices.Concat(c.Read, c.Write, c.Masked)
+	if err := guard.note(own, mounted); err != nil {
 		return Ended{}, &sandbox.StartError{Argv0: p.Argv[0], Err: err}
 	}
 

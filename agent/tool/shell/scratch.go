@@ -12,6 +12,7 @@ import (
 	"slices"
 
 	"rouse/agent/sandbox"
+	"rouse/internal/nofollow"
 )
 
 // MkdirTemp makes a folder for what one command, or one call, needs while it lasts. The caller removes it.
@@ -33,7 +34,12 @@ func (g *gitGuard) note(dir string, mounted []string) error {
 		return nil
 	}
 
-	text, err := json.Marshal(note{g.roots, slices.Sorted(maps.Keys(g.owners)), mounted})
+	n := note{Owners: slices.Sorted(maps.Keys(g.owners)), Mounted: mounted}
+	for _, root := range g.roots {
+		n.Roots = append(n.Roots, root.Name())
+	}
+
+	text, err := json.Marshal(n)
 	if err != nil {
 		return err
 	}
@@ -81,7 +87,18 @@ func (r *Recovered) command(ctx context.Context, dir string) error {
 		return nil //nolint:nilerr // a note that is not whole was being written, before the start
 	}
 
-	g := &gitGuard{roots: n.Roots, owners: map[string]fs.FileInfo{}}
+	// No link led to them then. One that does by now may be another agent's, whoever made it.
+	for _, path := range n.Roots {
+		if at, err := (nofollow.Boundary{}).Resolve(path); err != nil || at != path {
+			return errors.Join(err, fmt.Errorf("%s is a link by now, or lies behind one, to %s; put the folder back in its place", path, at))
+		}
+	}
+	g, err := openGuard(nofollow.Boundary{}, n.Roots...)
+	if err != nil {
+		return err
+	}
+	defer g.close()
+
 	for _, path := range n.Owners {
 		g.owners[path] = nil
 	}

@@ -11,10 +11,12 @@ import (
 	"slices"
 	"strings"
 	"syscall"
+	"time"
 
 	"rouse/agent/sandbox"
 	"rouse/agent/tool"
 	"rouse/internal/atomicfile"
+	"rouse/internal/nofollow"
 	"rouse/internal/owner"
 	"rouse/internal/text"
 )
@@ -102,7 +104,7 @@ func (t temporaries) settle(ctx context.Context) (kept *Kept, discarded []leftov
 	for _, l := range all {
 		moved := slices.ContainsFunc(lost, func(s stamp) bool { return s.size == l.size && s.written == l.written })
 		switch {
-		case moved || root != "" && !l.isState():
+		case moved || root != nil && !l.isState():
 			keep = append(keep, l)
 		case !l.isState():
 			discarded = append(discarded, l)
@@ -113,38 +115,47 @@ func (t temporaries) settle(ctx context.Context) (kept *Kept, discarded []leftov
 	}
 
 	if kept, err = t.keep(ctx, root, keep); err != nil {
-		return nil, nil, fmt.Errorf("%s that a command left in temporary places, and that may have been moved there, could not be put into %s: %w; they lie in %s until that is tried again, at the next start",
-			text.Plural(len(keep), "file"), root, err, t.own)
+		err = fmt.Errorf("%s that a command left in temporary places, and that may have been moved there, could not be put into %s: %w; they lie in %s until that is tried again, at the next start",
+			text.Plural(len(keep)-kept.Files, "file"), root.Name(), err, t.own)
 	}
-	return kept, discarded, nil
+	if kept.Files == 0 {
+		kept = nil
+	}
+	return kept, discarded, err
 }
 
 // leftovers are the files and links in the temporary places.
 func (t temporaries) leftovers() (out []leftover, err error) {
-	for _, place := range []string{homeFolder, tempFolder} {
-		g := &gitGuard{roots: []string{filepath.Join(t.own, place)}}
-		err := g.walk(gitWalk{
-			opening: true, shallow: true,
-			file: func(path string, info fs.FileInfo) {
-				one := leftover{strings.TrimPrefix(path, t.own+string(filepath.Separator)), stampOf(info)}
-				data := info.Mode().IsRegular() || info.Mode().Type() == fs.ModeSymlink
-				if data && (one.size > 0 || !slices.Contains(t.mounted, one.shown(sandbox.TierA))) {
-					out = append(out, one)
-				}
-			},
-			found: func(_ *gitWalk, rel string, _ []fs.DirEntry) (string, error) { return rel, nil },
-		})
-		if err != nil {
-			return nil, fmt.Errorf("the temporary places of a command cannot be searched: %w", err)
-		}
+	places, err := openGuard(nofollow.Boundary{}, filepath.Join(t.own, homeFolder), filepath.Join(t.own, tempFolder))
+	if err != nil {
+		return nil, fmt.Errorf("the temporary places of a command cannot be opened: %w", err)
+	}
+	defer places.close()
+
+	err = places.walk(gitWalk{
+		opening: true, shallow: true,
+		file: func(path string, info fs.FileInfo) {
+			one := leftover{strings.TrimPrefix(path, t.own+string(filepath.Separator)), stampOf(info)}
+			data := info.Mode().IsRegular() || info.Mode().Type() == fs.ModeSymlink
+			if data && (one.size > 0 || !slices.Contains(t.mounted, one.shown(sandbox.TierA))) {
+				out = append(out, one)
+			}
+		},
+		found: func(_ *gitWalk, rel string, _ []fs.DirEntry) (string, error) { return rel, nil },
+	})
+	if err != nil {
+		return nil, fmt.Errorf("the temporary places of a command cannot be searched: %w", err)
 	}
 	return out, nil
 }
 
 // lost are the files that are gone from where the command could write, and the first of the folders that lost
-// one; "" when none did. Of a process that died it is not known what was there: its first folder counts.
-func (t temporaries) lost() (root string, lost []stamp, err error) {
-	if t.guard.before == nil {
+// one; nil when none did. Of a process that died it is not known what was there: its first folder counts.
+func (t temporaries) lost() (root *os.Root, lost []stamp, err error) {
+	switch {
+	case t.guard.before == nil && len(t.guard.roots) == 0:
+		return nil, nil, fmt.Errorf("none of the folders is there in which a command could write that left files in %s", t.own)
+	case t.guard.before == nil:
 		return t.guard.roots[0], nil, nil
 	}
 
@@ -156,7 +167,7 @@ func (t temporaries) lost() (root string, lost []stamp, err error) {
 		return rel, nil
 	}})
 	if err != nil {
-		return "", nil, err
+		return nil, nil, err
 	}
 
 	// What has another name now was moved within the folders.
@@ -172,7 +183,7 @@ func (t temporaries) lost() (root string, lost []stamp, err error) {
 			continue
 		}
 		lost = append(lost, s)
-		if at := t.guard.rootOf(path); root == "" || at < root {
+		if at := t.guard.rootOf(path); root == nil || at.Name() < root.Name() {
 			root = at
 		}
 	}
@@ -190,74 +201,110 @@ func (t temporaries) isSame(path string, before, now stamp) bool {
 }
 
 // rootOf is the root that a path lies in.
-func (g *gitGuard) rootOf(path string) string {
-	return g.roots[slices.IndexFunc(g.roots, func(root string) bool { return isBelow(path, root) })]
+func (g *gitGuard) rootOf(path string) *os.Root {
+	return g.roots[slices.IndexFunc(g.roots, func(root *os.Root) bool { return isBelow(path, root.Name()) })]
 }
 
-// keep copies leftovers into a new folder of a root.
-func (t temporaries) keep(ctx context.Context, root string, all []leftover) (*Kept, error) {
-	to, err := t.openRoot(root)
-	if err != nil {
-		return nil, err
-	}
-	defer to.Close()
+// keepTime bounds how long a run, or a start, waits for files to be kept: what is on another disk has to be copied, and
+// a command may have left more than it wrote, in files with holes.
+const keepTime = 30 * time.Second
 
+// keep moves leftovers into a new folder of a root, and returns what it has moved. Other commands may write there
+// meanwhile: what is made is reached through open folders alone, so that none of them leads a file elsewhere by a link.
+func (t temporaries) keep(ctx context.Context, root *os.Root, all []leftover) (*Kept, error) {
 	from, err := os.OpenRoot(t.own)
 	if err != nil {
-		return nil, err
+		return &Kept{}, err
 	}
 	defer from.Close()
 
-	name, err := makeFolder(to, "kept")
+	name, to, err := makeFolder(root, "kept")
 	if err != nil {
-		return nil, err
+		return &Kept{}, err
 	}
+	defer to.Close()
 
-	k := &Kept{Folder: filepath.Join(to.Name(), name)}
+	ctx, cancel := context.WithTimeoutCause(ctx, keepTime, fmt.Errorf("it takes longer than %s", keepTime))
+	defer cancel()
+
+	k := &Kept{Folder: filepath.Join(root.Name(), name)}
 	for _, l := range all {
-		if err := t.copy(ctx, from, to, l.rel, filepath.Join(name, l.rel)); err != nil {
-			return nil, errors.Join(err, to.RemoveAll(name)) // all of it is still in the other place
+		if err := t.move(ctx, from, to, l.rel); err != nil {
+			for _, empty := range []string{filepath.Join(name, homeFolder), filepath.Join(name, tempFolder), name} {
+				_ = root.Remove(empty) // it stays where something was kept
+			}
+			return k, err
 		}
 		k.Files, k.Bytes = k.Files+1, k.Bytes+l.size
 	}
 	return k, nil
 }
 
-// openRoot opens a root of the run without following a link that somebody put on the way.
-func (t temporaries) openRoot(root string) (*os.Root, error) {
-	if t.roots != nil && t.roots.Boundary().Holds(root) != "" {
-		return t.roots.Boundary().OpenRoot(root)
-	}
-	return os.OpenRoot(root)
-}
-
 // makeFolder makes a folder with the first number that is free.
-func makeFolder(in *os.Root, what string) (name string, err error) {
+func makeFolder(in *os.Root, what string) (name string, folder *os.Root, err error) {
 	for n := 1; ; n++ {
 		name = fmt.Sprintf("%s-%d", what, n)
 		if err = in.Mkdir(name, 0o700); !errors.Is(err, fs.ErrExist) {
 			break
 		}
 	}
-	return name, errors.Join(err, in.Chmod(name, owner.Usual(0o777)))
-}
-
-// copy copies a file with its mode and time, or a link as it is, and makes the folders for it.
-func (t temporaries) copy(ctx context.Context, from, to *os.Root, rel, as string) error {
-	if err := owner.MakeFoldersIn(to, filepath.Dir(as)); err != nil {
-		return err
+	if err != nil {
+		return "", nil, err
 	}
 
+	if folder, err = nofollow.OpenBelow(in, name); err != nil {
+		return "", nil, err
+	}
+	if err := folder.Chmod(".", owner.Usual(0o777)); err != nil {
+		return "", nil, errors.Join(err, folder.Close())
+	}
+	return name, folder, nil
+}
+
+// move brings a file, or a link, into the folder for what is kept, and makes the folders for it. Whatever happens, it
+// is in one of the two places.
+func (t temporaries) move(ctx context.Context, from, kept *os.Root, rel string) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+
+	to, err := nofollow.MakeBelow(kept, filepath.Dir(rel), owner.Usual(0o755))
+	if err != nil {
+		return err
+	}
+	defer to.Close()
+
+	name := filepath.Base(rel)
 	info, err := from.Lstat(rel)
 	if err != nil {
 		return err
 	}
+
+	temp := atomicfile.TempName(name)
+	if moveFile(from, rel, to, temp) != nil { // to another disk, for one
+		if err := copyFile(ctx, from, rel, info, to, temp); err != nil {
+			return err
+		}
+	}
+
+	if info.Mode().IsRegular() {
+		err = t.announce(ctx, to, name, temp)
+	}
+	return errors.Join(err, to.Rename(temp, name))
+}
+
+// copyFile is moveFile to any disk: it copies a file with its mode and time, or a link as it is, and removes what
+// it copied.
+func copyFile(ctx context.Context, from *os.Root, rel string, info fs.FileInfo, to *os.Root, name string) error {
 	if info.Mode().Type() == fs.ModeSymlink {
 		target, err := from.Readlink(rel)
+		if err == nil {
+			err = to.Symlink(target, name)
+		}
 		if err != nil {
 			return err
 		}
-		return to.Symlink(target, as)
+		return from.Remove(rel)
 	}
 
 	in, err := openAny(from, rel)
@@ -266,25 +313,33 @@ func (t temporaries) copy(ctx context.Context, from, to *os.Root, rel, as string
 	}
 	defer in.Close()
 
-	out, err := atomicfile.CreateIn(to, as, 0o600)
+	out, err := to.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return err
 	}
 
-	if _, err = io.Copy(out, in); err == nil {
-		err = out.Chmod(info.Mode().Perm())
-	}
-	if err = errors.Join(err, out.Close()); err == nil {
-		err = to.Chtimes(out.TempName(), info.ModTime(), info.ModTime())
-	}
+	_, err = io.Copy(out, contextReader{ctx, in})
+	err = errors.Join(err, out.Sync(), out.Chmod(info.Mode().Perm()), out.Close())
 	if err == nil {
-		err = t.announce(ctx, to, as, out.TempName())
+		err = to.Chtimes(name, info.ModTime(), info.ModTime())
 	}
 	if err != nil {
-		return errors.Join(err, out.Abort())
+		return errors.Join(err, to.Remove(name))
 	}
+	return from.Remove(rel)
+}
 
-	return out.CommitNew()
+// contextReader ends with the error of its context.
+type contextReader struct {
+	ctx context.Context
+	in  io.Reader
+}
+
+func (r contextReader) Read(p []byte) (int, error) {
+	if r.ctx.Err() != nil {
+		return 0, context.Cause(r.ctx)
+	}
+	return r.in.Read(p)
 }
 
 // openAny opens a file that a program may have closed to itself. It does not wait for somebody to write,

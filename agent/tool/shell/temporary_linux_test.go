@@ -1,15 +1,22 @@
 package shell_test
 
 import (
+	"context"
+	"errors"
+	"fmt"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
 
 	"rouse/agent/sandbox"
 	"rouse/agent/tool"
 	"rouse/agent/tool/shell"
+	"rouse/internal/nofollow"
 )
 
 // onTier is a bench whose commands are confined on one tier.
@@ -219,5 +226,193 @@ func TestUnkept(t *testing.T) {
 	_, err = shell.Recover(t.Context(), filepath.Join(dir, "commands"))
 	if text, read := os.ReadFile(filepath.Join(dir, "work/kept-1/tmp/g.txt")); err != nil || string(text) != "precious" {
 		t.Errorf("%v: %q %v", err, text, read)
+	}
+}
+
+// TestKeptAcrossDisks: what lies on another disk is copied, as it was; and once the time for that is over, the rest stays
+// where it is.
+func TestKeptAcrossDisks(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	elsewhere, err := os.MkdirTemp("/dev/shm", "rouse-test-") //nolint:usetesting // another disk
+	if err != nil {
+		t.Skip(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(elsewhere) })
+
+	own := filepath.Join(elsewhere, "rouse-command-1")
+	made := time.Date(2020, 2, 3, 4, 5, 6, 0, time.UTC)
+	err = errors.Join(os.MkdirAll(filepath.Join(own, "tmp"), 0o700), os.MkdirAll(filepath.Join(b.dir, "work"), 0o700),
+		os.WriteFile(filepath.Join(own, "before.json"), fmt.Appendf(nil, `{"roots":[%q],"owners":[]}`, filepath.Join(b.dir, "work")), 0o600),
+		os.WriteFile(filepath.Join(own, "tmp/x"), []byte("moved"), 0o640), os.Chtimes(filepath.Join(own, "tmp/x"), made, made), os.Symlink("x", filepath.Join(own, "tmp/link")))
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	over, cancel := context.WithCancel(t.Context())
+	cancel()
+	if found, err := shell.Recover(over, elsewhere); !errors.Is(err, context.Canceled) || len(found.Kept) > 0 || tree(t, b.dir, "work") != "work d 4096\n" {
+		t.Errorf("%+v %v\n%s", found, err, tree(t, b.dir, "work"))
+	}
+
+	found, err := shell.Recover(t.Context(), elsewhere)
+	info, also := os.Stat(filepath.Join(b.dir, "work/kept-1/tmp/x"))
+	if err != nil || also != nil || len(found.Kept) != 1 || found.Kept[0].Files != 2 || !info.ModTime().Equal(made) || info.Mode().Perm() != 0o640 || b.text("work/kept-1/tmp/link") != "moved" {
+		t.Errorf("%+v %v %v %v", found, err, info, also)
+	}
+	if left, _ := os.ReadDir(elsewhere); len(left) > 0 {
+		t.Errorf("left: %v", left)
+	}
+}
+
+// TestKeptAsItWas: what is kept on the same disk is moved: it costs the host neither the room nor the time of a copy,
+// whatever size a command gave its files.
+func TestKeptAsItWas(t *testing.T) {
+	t.Parallel()
+	b := newBench(t).confined()
+	b.options.Launcher.Scratch = filepath.Join(b.dir, "..", "commands")
+	b.write("own.txt", "own")
+	b.run(`truncate -s 1G "$TMPDIR/holes"; rm own.txt; true`)
+
+	info, err := os.Stat(filepath.Join(b.dir, "kept-1/tmp/holes"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if sys := info.Sys().(*syscall.Stat_t); info.Size() != 1<<30 || sys.Blocks*512 > 1<<20 {
+		t.Errorf("%d bytes take %d", info.Size(), sys.Blocks*512)
+	}
+}
+
+// within makes the workdir one that lies in a folder where another agent may write, beside an owner's folder
+// with a repository. It returns what the owner keeps.
+func (b *bench) within(t *testing.T) (outer, owners string) {
+	t.Helper()
+	needGit(t)
+	outer, owners = filepath.Join(b.dir, "outer"), filepath.Join(b.dir, "owners")
+	inner := filepath.Join(outer, "inner")
+	err := errors.Join(os.MkdirAll(inner, 0o755), os.MkdirAll(owners, 0o755), syscall.Mkfifo(filepath.Join(inner, "gate"), 0o600),
+		os.WriteFile(filepath.Join(inner, "own.txt"), []byte("own"), 0o644))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.CommandContext(t.Context(), "git", "init", "-q", filepath.Join(owners, "project")).CombinedOutput(); err != nil {
+		t.Fatalf("%s", out)
+	}
+
+	roots, err := tool.NewRootsWithin(nofollow.NewBoundary(outer, inner), inner, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.roots, b.options.Launcher.Roots = roots, roots
+	return outer, owners
+}
+
+// TestWorkdirSwappedWhileItRuns: another agent that puts a link in the place of a workdir while a command runs there
+// does not lead the host out, which looks for repositories and keeps files after the command: both happen
+// in the folder that the command had.
+func TestWorkdirSwappedWhileItRuns(t *testing.T) {
+	t.Parallel()
+	for _, tier := range []sandbox.Tier{sandbox.TierA, sandbox.TierB} {
+		t.Run(string(tier), func(t *testing.T) {
+			t.Parallel()
+			b := onTier(t, tier)
+			outer, owners := b.within(t)
+			before := tree(t, b.dir, "owners")
+
+			swapped := make(chan error, 1)
+			go func() {
+				// It opens once the command reads there, and the command goes on once it is closed.
+				gate, err := os.OpenFile(filepath.Join(outer, "inner/gate"), os.O_WRONLY, 0)
+				if err == nil {
+					err = errors.Join(os.Rename(filepath.Join(outer, "inner"), filepath.Join(outer, "aside")), os.Symlink(owners, filepath.Join(outer, "inner")), gate.Close())
+				}
+				swapped <- err
+			}()
+
+			e, _ := b.run(`cat gate; mkdir sub; ` + layout("sub/.git", "x") + `mv own.txt "$TMPDIR/x"`)
+			if err := <-swapped; err != nil {
+				t.Fatal(err)
+			}
+
+			if after := tree(t, b.dir, "owners"); after != before {
+				t.Errorf("what is the owner's has changed:\n%s\n%s", before, after)
+			}
+			if b.text("outer/aside/kept-1/tmp/x") != "own" || b.text("outer/aside/sub/disarmed-git-1/config") == "none" {
+				t.Errorf("%q\n%s", e.Warnings, tree(t, b.dir, "outer"))
+			}
+		})
+	}
+}
+
+// TestRecoverFollowsNoLink: after a process that died, a link in the place of a folder in which its command could
+// write leads nowhere either, and what was moved waits until the folder is back.
+func TestRecoverFollowsNoLink(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	outer, owners := b.within(t)
+	inner, own := filepath.Join(outer, "inner"), filepath.Join(b.dir, "commands/rouse-command-1")
+	b.write("commands/rouse-command-1/before.json", fmt.Sprintf(`{"roots":[%q],"owners":[]}`, inner))
+	b.write("commands/rouse-command-1/tmp/x", "moved")
+	if err := errors.Join(os.Rename(inner, inner+"-aside"), os.Symlink(owners, inner)); err != nil {
+		t.Fatal(err)
+	}
+
+	before := tree(t, b.dir, "owners")
+	if found, err := shell.Recover(t.Context(), filepath.Dir(own)); err == nil || !strings.Contains(err.Error(), inner+" is a link by now") {
+		t.Errorf("%+v %v", found, err)
+	}
+	if after := tree(t, b.dir, "owners"); after != before || b.text("commands/rouse-command-1/tmp/x") != "moved" {
+		t.Errorf("%s\n%s", before, after)
+	}
+
+	if err := errors.Join(os.Remove(inner), os.Rename(inner+"-aside", inner)); err != nil {
+		t.Fatal(err)
+	}
+	if found, err := shell.Recover(t.Context(), filepath.Dir(own)); err != nil || len(found.Kept) != 1 || b.text("outer/inner/kept-1/tmp/x") != "moved" {
+		t.Errorf("%+v %v", found, err)
+	}
+}
+
+// TestLinksWhileFilesAreKept: a command that puts links in the place of the folders in which the host keeps what
+// another one left leads no file into a repository.
+func TestLinksWhileFilesAreKept(t *testing.T) {
+	t.Parallel()
+	needGit(t)
+	b := newBench(t).confined()
+	if out, err := exec.CommandContext(t.Context(), "git", "init", "-q", filepath.Join(b.dir, "repo")).CombinedOutput(); err != nil {
+		t.Fatalf("%s", out)
+	}
+	before := tree(t, b.dir, "repo/.git")
+
+	done := make(chan struct{})
+	swapping := make(chan struct{})
+	go func() { // as a command of the same agent would
+		defer close(swapping)
+		for {
+			select {
+			case <-done:
+				return
+			default:
+			}
+			for _, kept := range []string{"kept-1", "kept-2", "kept-3", "kept-4"} {
+				at := filepath.Join(b.dir, kept, "tmp")
+				if os.Rename(at, at+"-aside") == nil {
+					_ = os.Symlink("../repo/.git/hooks", at)
+					_ = os.Remove(at)
+					_ = os.Rename(at+"-aside", at)
+				}
+			}
+		}
+	}()
+
+	for i := range 4 {
+		b.write("own.txt", "own")
+		// Whether it starts, and what is kept of it, depends on the instants of the swaps.
+		b.call("shell_run", map[string]any{"command": fmt.Sprintf(`for i in $(seq 200); do echo 'touch canary' > "$TMPDIR/post-checkout-%d-$i"; done; rm own.txt`, i)})
+	}
+	close(done)
+	<-swapping
+	if after := tree(t, b.dir, "repo/.git"); after != before {
+		t.Errorf("a file got into the repository:\n%s", after)
 	}
 }

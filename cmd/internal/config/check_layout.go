@@ -216,6 +216,12 @@ func (c *checker) trusted() []trusted {
 		}
 	}
 
+	for i, m := range c.cfg.Models {
+		if m.Recording != "" {
+			out = append(out, trusted{what: "what a model answers, recorded in", path: string(m.Recording), at: c.d.place(fmt.Sprintf("models[%d].recording", i))})
+		}
+	}
+
 	return append(out, c.trustedPrograms()...)
 }
 

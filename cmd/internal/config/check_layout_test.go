@@ -42,6 +42,7 @@ func TestLayout(t *testing.T) {
 		"a prompt":            {"home: ./h\nagents: [{name: a, workdir: ./w}]\njobs:\n  - name: j\n    agent: a\n    prompt_file: w/p.md\n", []string{"w/p.md", "Do it."}, "the text of prompt_file {{dir}}/w/p.md ({{dir}}/rouse.yaml:6)"},
 		"instructions":        {"home: ./h\nagents: [{name: a, workdir: ./w, instructions_file: ./w/i.md}]\n", []string{"w/i.md", "Be good."}, "the text of instructions_file {{dir}}/w/i.md ({{dir}}/rouse.yaml:2)"},
 		"of another agent":    {"home: ./h\nagents: [{name: a, workdir: ./w}, {name: b, instructions_file: ./w/i.md}]\n", []string{"w/i.md", "Be good."}, "the agent a may write in"},
+		"a recording":         {"home: ./h\nagents: [{name: a, workdir: ./w, model: m}]\nmodels:\n  - {name: m, provider: replay, recording: ./w/m.jsonl}\n", []string{"w/m.jsonl", "{\"recording\":{\"version\":1}}\n{\"exchange\":{\"text\":\"x\"}}\n"}, "what a model answers, recorded in {{dir}}/w/m.jsonl ({{dir}}/rouse.yaml:4)"},
 		"trusted skills":      {"home: ./h\nskills: {roots: [{path: ./w/s}]}\nagents: [{name: a, workdir: ./w}]\n", nil, "the skills of {{dir}}/w/s ({{dir}}/rouse.yaml:2)"},
 		"within skills":       {"home: ./h\nskills: {roots: [{path: ./s}]}\nagents: [{name: a, workdir: ./s/w}]\n", nil, "the skills of {{dir}}/s ({{dir}}/rouse.yaml:2)"},
 		"untrusted skills":    {"home: ./h\nskills: {roots: [{path: ./w/s, trusted: false}]}\nagents: [{name: a, workdir: ./w}]\n", nil, ""},
