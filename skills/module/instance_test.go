@@ -89,7 +89,7 @@ func TestTimersAndAnswers(t *testing.T) {
 			const begun = Date.now();
 			const first = await Promise.race([host.llm.complete({}).then(() => "answer"), new Promise((late) => setTimeout(() => late("late"), 5000))]);
 			return [first, Date.now() - begun];
-		}`, module.Start{Timeout: time.Second, Surface: module.Surface{Methods: []string{"llm.complete"}}})
+		}`, module.Start{Surface: module.Surface{Methods: []string{"llm.complete"}}})
 		next(t, i)
 		e := next(t, i, module.Answer{ID: 1, Now: begun.Add(after)})
 		if string(e.End.Value) != result && after > 5*time.Second {
@@ -125,12 +125,12 @@ func TestWaitingIsFree(t *testing.T) {
 	t.Parallel()
 	i := start(t, `export async function execute(args: unknown, host: any) {
 		await host.storage.get("k");
-		await new Promise((done) => setTimeout(done, 700));
+		await new Promise((done) => setTimeout(done, 1200));
 		await host.storage.get("k");
-		await new Promise((done) => setTimeout(done, 700));
-	}`, module.Start{Timeout: time.Second, Surface: module.Surface{Methods: []string{"storage.get"}}})
+		await new Promise((done) => setTimeout(done, 1200));
+	}`, module.Start{Timeout: 2 * time.Second, Surface: module.Surface{Methods: []string{"storage.get"}}})
 	next(t, i)
-	if end := run(t, "export async function execute() { for (;;) {} }", module.Start{Timeout: 1500 * time.Millisecond}); end.Status != module.TimedOut {
+	if end := run(t, "export async function execute() { for (;;) {} }", module.Start{Timeout: 2200 * time.Millisecond}); end.Status != module.TimedOut {
 		t.Fatal(end)
 	}
 	if e := next(t, i, module.Answer{ID: 1}); e.End != nil {
@@ -149,6 +149,15 @@ func TestAnswerTooLarge(t *testing.T) {
 	next(t, i)
 	e := next(t, i, module.Answer{ID: 1, Value: rawMessage(`"` + strings.Repeat("x", module.MaxMessage) + `"`)})
 	want(t, ended(t, e), `["RangeError","too_large"]`)
+
+	// Some are as large as they may be, and of many the last ones are too much.
+	i = start(t, `export async function execute(args: unknown, host: any) {
+		return Promise.all([1, 2, 3].map((n) => host.storage.get(n).then((v: string) => v.length, (e: any) => e.code)));
+	}`, module.Start{Surface: module.Surface{Methods: []string{"storage.get"}}})
+	next(t, i)
+	large := rawMessage(`"` + strings.Repeat("x", module.MaxMessage-2) + `"`)
+	e = next(t, i, module.Answer{ID: 1, Value: large}, module.Answer{ID: 2, Value: large}, module.Answer{ID: 3, Value: large})
+	want(t, ended(t, e), `[16777214,16777214,"too_large"]`)
 }
 
 // TestFresh: nothing of one call is there in the next.
@@ -263,4 +272,15 @@ func TestLittleMemory(t *testing.T) {
 	if _, err := m.Start(t.Context(), p, module.Start{MemoryMB: 1 << 20}); err == nil {
 		t.Error("it was given a terabyte")
 	}
+}
+
+// TestZone: local times are those of the zone that is given, with and without Intl.
+func TestZone(t *testing.T) {
+	t.Parallel()
+	zone, err := time.LoadLocation("America/New_York")
+	if err != nil {
+		t.Fatal(err)
+	}
+	end := run(t, `export async function execute() { const d = new Date(); return [d.getHours(), d.getTimezoneOffset(), d.toLocaleTimeString("en-US"), d.toLocaleTimeString("en-US", { timeZone: "Asia/Tokyo" })]; }`, module.Start{Zone: zone})
+	want(t, end, `[4,300,"4:30:00 AM","6:30:00 PM"]`)
 }

@@ -40,9 +40,9 @@ var (
 	errLate   = errors.New("it did not stop when its time was over")
 )
 
-// startProcess starts this binary with no file, no network and no environment, and waits until it is ready. It lives until it
-// is closed, however long ctx does.
-func startProcess(ctx context.Context, s *sandbox.Sandbox, minTier sandbox.Tier, memory int64) (*process, error) {
+// startProcess starts this binary with no file, no network and no environment but its time zone, and waits until it is
+// ready. It lives until it is closed, however long ctx does.
+func startProcess(ctx context.Context, s *sandbox.Sandbox, minTier sandbox.Tier, zone string, memory int64) (*process, error) {
 	stdin, in, err := os.Pipe()
 	if err != nil {
 		return nil, fmt.Errorf("the process of a module cannot be started: %w", err)
@@ -63,6 +63,10 @@ func startProcess(ctx context.Context, s *sandbox.Sandbox, minTier sandbox.Tier,
 		// A Go program has a handful of threads, of which the limit is four times that of processes.
 		Limits: sandbox.Limits{Memory: memory, Processes: 8, OpenFiles: 32, FileSize: 1},
 	}
+	if zone != "" {
+		c.Env = []string{"TZ=" + zone}
+	}
+
 	go func() {
 		defer close(p.done)
 		p.result, p.err = s.Run(running, c)
