@@ -12,7 +12,7 @@ import (
 )
 
 // TestHostile runs modules that try to take more than they are given. Their first line says how each ends: one of
-// some words, and a part of the message or of the value.
+// some words, and a part of the message or of the value (OSL-10).
 func TestHostile(t *testing.T) {
 	files, err := filepath.Glob("testdata/hostile/*.ts")
 	if err != nil || len(files) < 40 {
