@@ -157,6 +157,20 @@ func TestAnswerTooLarge(t *testing.T) {
 	want(t, ended(t, e), `[16777214,16777214,"too_large"]`)
 }
 
+// TestAnswerThatCannotBeRead: it rejects its call, and the module goes on.
+func TestAnswerThatCannotBeRead(t *testing.T) {
+	t.Parallel()
+	for _, value := range []string{"{", strings.Repeat("[", 1e5) + strings.Repeat("]", 1e5), strings.Repeat("[", 9990) + strings.Repeat("]", 9990)} {
+		i := start(t, `export async function execute(args: unknown, host: any) { return host.storage.get("k").catch((e: any) => e.name); }`,
+			module.Start{Surface: module.Surface{Methods: []string{"storage.get"}}})
+		next(t, i)
+		end := ended(t, next(t, i, module.Answer{ID: 1, Value: rawMessage(value)}))
+		if string(end.Value) != `"SyntaxError"` && string(end.Value) != value {
+			t.Errorf("%.10s…: it ended with %.100s %.100s", value, end.String(), end.Value)
+		}
+	}
+}
+
 // TestFresh: nothing of one call is there in the next.
 func TestFresh(t *testing.T) {
 	t.Parallel()

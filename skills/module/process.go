@@ -25,7 +25,9 @@ type process struct {
 	in   *os.File       // requests
 	out  *bufio.Reader  // replies
 	pipe *io.PipeReader // below out
-	stop context.CancelCauseFunc
+	// It runs as long as this context does; stop ends that, with a cause.
+	running context.Context
+	stop    context.CancelCauseFunc
 
 	stderr head           // what it says of itself
 	done   chan struct{}  // closed when it is gone
@@ -50,8 +52,7 @@ func startProcess(ctx context.Context, s *sandbox.Sandbox, minTier sandbox.Tier,
 
 	out, stdout := io.Pipe()
 	p := &process{in: in, pipe: out, out: bufio.NewReader(out), done: make(chan struct{})}
-	var running context.Context
-	running, p.stop = context.WithCancelCause(context.WithoutCancel(ctx))
+	p.running, p.stop = context.WithCancelCause(context.WithoutCancel(ctx))
 
 	dir := "/"
 	if runtime.GOOS == "windows" {
@@ -69,7 +70,7 @@ func startProcess(ctx context.Context, s *sandbox.Sandbox, minTier sandbox.Tier,
 
 	go func() {
 		defer close(p.done)
-		p.result, p.err = s.Run(running, c)
+		p.result, p.err = s.Run(p.running, c)
 		stdout.CloseWithError(io.EOF)
 		stdin.Close()
 	}()
@@ -107,7 +108,11 @@ func (p *process) ask(ctx context.Context, q request, most time.Duration) (reply
 // within does what waits for the process, and ends the process when ctx ends meanwhile.
 func (p *process) within(ctx context.Context, do func() error) error {
 	defer context.AfterFunc(ctx, func() { p.kill(context.Cause(ctx)) })()
-	return do()
+	err := do()
+	if cause := context.Cause(p.running); err != nil && cause != nil {
+		return cause // of which the error is a consequence
+	}
+	return err
 }
 
 // kill ends the process, and whoever waits for it.
