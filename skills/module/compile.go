@@ -102,7 +102,7 @@ func compileInChild(ctx context.Context, src *sources) (_ *compiled, err error) 
 	}
 	defer func() { err = errors.Join(err, s.Close()) }()
 
-	p, err := startProcess(ctx, s, "", compileMemory)
+	p, err := startProcess(ctx, s, "", "", compileMemory)
 	if err != nil {
 		return nil, err
 	}

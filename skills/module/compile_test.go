@@ -13,6 +13,7 @@ import (
 	"rouse/skills/module"
 )
 
+// TestCompile: TypeScript and what it imports becomes one program, once (OSL-02).
 func TestCompile(t *testing.T) {
 	t.Parallel()
 	dir := skill(t, map[string]string{
@@ -58,7 +59,7 @@ func TestCompile(t *testing.T) {
 	}
 }
 
-// TestCompileRefuses: what is wrong with a module is told with its file and its line.
+// TestCompileRefuses: what is wrong with a module is told with its file and its line (OSL-02).
 func TestCompileRefuses(t *testing.T) {
 	t.Parallel()
 	const execute = "\nexport async function execute() {}"

@@ -2,6 +2,7 @@ package module
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -21,7 +22,8 @@ type Instance struct {
 
 // Next gives the module answers and has it run until it waits for its host again, or ends. The first one begins it, and
 // takes no answers. Calls may be answered in any order and at any time; with none the module goes on where it can. An
-// answer that is larger than [MaxMessage], or the last of some that are twice as large, rejects its call with a RangeError.
+// answer that is larger than [MaxMessage], or the last of some that are twice as large, rejects its call with a RangeError,
+// and one that is no JSON with a SyntaxError.
 //
 // An error means that the host is broken, or that ctx ended, with its cause; the instance is closed then. Whatever a
 // module does is no error. After an End there is nothing next.
@@ -77,6 +79,9 @@ func (i *Instance) request(answers []Answer) request {
 			size -= len(a.Value)
 			m.Value, m.Error = nil, &CallError{Name: "RangeError", Code: "too_large",
 				Message: fmt.Sprintf("the answer comes to %d bytes, and %d are the most; ask for less at a time", len(a.Value), MaxMessage)}
+		}
+		if len(m.Value) > 0 && !json.Valid(m.Value) {
+			m.Value, m.Error = nil, &CallError{Name: "SyntaxError", Message: "the answer is no JSON, or is nested too deeply"}
 		}
 		next.Answers = append(next.Answers, m)
 	}

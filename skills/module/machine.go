@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
+	"strings"
 	"sync"
 	"time"
 
@@ -111,8 +113,9 @@ type Start struct {
 	MemoryMB int           // of the machine, in MiB; 0: [DefaultMemoryMB], at most [MaxMemoryMB]
 	Timeout  time.Duration // of what the machine itself takes; 0: [DefaultTimeout]
 
-	Seed [32]byte  // of Math.random and crypto
-	Now  time.Time // the clock of the module until the first answer
+	Seed [32]byte       // of Math.random and crypto
+	Now  time.Time      // the clock of the module until the first answer
+	Zone *time.Location // of its local times; that of this machine where it is nil or [time.Local]
 
 	// AllowedGlobals are those of [Globals] that exist, beside console; those that exist by default where it is empty.
 	AllowedGlobals []string
@@ -138,9 +141,17 @@ func (m *Machine) Start(ctx context.Context, p *Program, s Start) (*Instance, er
 		Seed: s.Seed[:], NowMS: s.Now.UnixMilli(), Globals: s.AllowedGlobals,
 	}}
 	var err error
-	i.process, err = startProcess(ctx, m.options.Sandbox, m.options.MinTier, int64(s.MemoryMB)<<20+ownMemory)
+	i.process, err = startProcess(ctx, m.options.Sandbox, m.options.MinTier, zoneName(s.Zone), int64(s.MemoryMB)<<20+ownMemory)
 	if err != nil {
 		return nil, err
 	}
 	return i, nil
+}
+
+// zoneName is what a child is told of a time zone, which is all of its environment; "" is that of the machine.
+func zoneName(zone *time.Location) string {
+	if zone == nil || zone == time.Local {
+		return strings.TrimPrefix(os.Getenv("TZ"), ":")
+	}
+	return zone.String()
 }

@@ -17,15 +17,19 @@ import (
 	"rouse/agent/sandbox"
 )
 
+// maxReady is how long a process may take until it is ready, on a machine that has much else to do.
+const maxReady = time.Minute
+
 // maxReply bounds what a child may send at a time: an event, with its logs and what JSON adds.
 const maxReply = MaxMessage + 2<<20
 
 // process is a child, as its parent sees it. Its methods are not for concurrent use, but for kill and close.
 type process struct {
-	in   *os.File       // requests
-	out  *bufio.Reader  // replies
-	pipe *io.PipeReader // below out
-	stop context.CancelCauseFunc
+	in    *os.File                // requests
+	out   *bufio.Reader           // replies
+	pipe  *io.PipeReader          // below out
+	stop  context.CancelCauseFunc // ends it, with a cause
+	cause func() error            // with which it was ended; nil until then
 
 	stderr head           // what it says of itself
 	done   chan struct{}  // closed when it is gone
@@ -40,9 +44,9 @@ var (
 	errLate   = errors.New("it did not stop when its time was over")
 )
 
-// startProcess starts this binary with no file, no network and no environment, and waits until it is ready. It lives until it
-// is closed, however long ctx does.
-func startProcess(ctx context.Context, s *sandbox.Sandbox, minTier sandbox.Tier, memory int64) (*process, error) {
+// startProcess starts this binary with no file, no network and no environment but its time zone, and waits until it is
+// ready. It lives until it is closed, however long ctx does.
+func startProcess(ctx context.Context, s *sandbox.Sandbox, minTier sandbox.Tier, zone string, memory int64) (*process, error) {
 	stdin, in, err := os.Pipe()
 	if err != nil {
 		return nil, fmt.Errorf("the process of a module cannot be started: %w", err)
@@ -50,8 +54,8 @@ func startProcess(ctx context.Context, s *sandbox.Sandbox, minTier sandbox.Tier,
 
 	out, stdout := io.Pipe()
 	p := &process{in: in, pipe: out, out: bufio.NewReader(out), done: make(chan struct{})}
-	var running context.Context
-	running, p.stop = context.WithCancelCause(context.WithoutCancel(ctx))
+	running, stop := context.WithCancelCause(context.WithoutCancel(ctx))
+	p.stop, p.cause = stop, func() error { return context.Cause(running) }
 
 	dir := "/"
 	if runtime.GOOS == "windows" {
@@ -63,6 +67,10 @@ func startProcess(ctx context.Context, s *sandbox.Sandbox, minTier sandbox.Tier,
 		// A Go program has a handful of threads, of which the limit is four times that of processes.
 		Limits: sandbox.Limits{Memory: memory, Processes: 8, OpenFiles: 32, FileSize: 1},
 	}
+	if zone != "" {
+		c.Env = []string{"TZ=" + zone}
+	}
+
 	go func() {
 		defer close(p.done)
 		p.result, p.err = s.Run(running, c)
@@ -71,7 +79,7 @@ func startProcess(ctx context.Context, s *sandbox.Sandbox, minTier sandbox.Tier,
 	}()
 
 	var r reply
-	if err := p.within(ctx, func() error { return readFrame(p.out, maxReply, &r) }); err != nil {
+	if err := p.within(ctx, maxReady, func() error { return readFrame(p.out, maxReply, &r) }); err != nil {
 		err = p.lost(err)
 		switch {
 		case ctx.Err() != nil:
@@ -85,13 +93,10 @@ func startProcess(ctx context.Context, s *sandbox.Sandbox, minTier sandbox.Tier,
 	return p, nil
 }
 
-// ask sends a request and waits for the reply: until ctx ends, or the time is over, which both end the process.
+// ask sends a request and waits for the reply.
 func (p *process) ask(ctx context.Context, q request, most time.Duration) (reply, error) {
-	late := time.AfterFunc(most, func() { p.kill(errLate) })
-	defer late.Stop()
-
 	var r reply
-	err := p.within(ctx, func() error {
+	err := p.within(ctx, most, func() error {
 		if err := writeFrame(p.in, q, maxToChild); err != nil {
 			return err
 		}
@@ -100,10 +105,16 @@ func (p *process) ask(ctx context.Context, q request, most time.Duration) (reply
 	return r, err
 }
 
-// within does what waits for the process, and ends the process when ctx ends meanwhile.
-func (p *process) within(ctx context.Context, do func() error) error {
+// within does what waits for the process, and ends the process when ctx ends meanwhile, or the time is over.
+func (p *process) within(ctx context.Context, most time.Duration, do func() error) error {
 	defer context.AfterFunc(ctx, func() { p.kill(context.Cause(ctx)) })()
-	return do()
+	defer time.AfterFunc(most, func() { p.kill(errLate) }).Stop()
+
+	err := do()
+	if cause := p.cause(); err != nil && cause != nil {
+		return cause // of which the error is a consequence
+	}
+	return err
 }
 
 // kill ends the process, and whoever waits for it.
