@@ -87,7 +87,8 @@ type Job struct {
 type Watched struct {
 	Folder    string // absolute; "" without a watch
 	Recursive bool
-	Batch     bool // its runs are of many files
+	Batch     bool     // its runs are of many files
+	MovedTo   []string // absolute folders that its files are moved to after their runs
 }
 
 // asBatch is what triggered a run as the job knows it now: a file that was offered manually, or
@@ -148,7 +149,7 @@ type Plan struct {
 	// a run is reached by a link below them.
 	Boundary nofollow.Boundary
 
-	watchedFolders  []string          // folders in which strangers leave files
+	watchedFolders  []string          // folders in which strangers leave files, or theirs are moved to
 	writableFolders nofollow.Boundary // folders in which an agent or a stranger can write
 }
 

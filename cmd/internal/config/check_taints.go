@@ -134,8 +134,11 @@ func (c *checker) watchedReads(r *reach, a *Agent) {
 			continue
 		}
 		for _, p := range c.reads(r.path, a) {
-			if overlap(p.what, string(j.Watch.Path)) {
+			switch {
+			case overlap(p.what, string(j.Watch.Path)):
 				r.add(untrusted, fmt.Sprintf("reads what the job %s watches", j.Name), p.at)
+			case slices.ContainsFunc(j.Watch.MovedTo(), func(folder string) bool { return overlap(p.what, folder) }):
+				r.add(untrusted, fmt.Sprintf("reads where the job %s moves its files", j.Name), p.at)
 			}
 		}
 	}

@@ -19,12 +19,7 @@ func newBoundary(cfg *config.Config) nofollow.Boundary {
 			continue
 		}
 
-		places = append(places, string(j.Watch.Path))
-		for _, after := range []config.After{j.Watch.OnSuccess, j.Watch.OnFailure} {
-			if after.Dir != "" {
-				places = append(places, after.Dir)
-			}
-		}
+		places = append(append(places, string(j.Watch.Path)), j.Watch.MovedTo()...)
 	}
 
 	return nofollow.NewBoundary(places...)
