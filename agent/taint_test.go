@@ -48,7 +48,8 @@ func TestTaint(t *testing.T) {
 	plain := b.plan.Agents["plain"]
 	plain.Database, plain.Read = true, []string{filepath.Join(b.dir, "statements"), filepath.Join(b.dir, "inbox"), filepath.Join(b.dir, "plain", "private")}
 	b.plan.Agents["plain"] = plain
-	b.plan.Jobs["watch"] = agent.Job{Name: "watch", Agent: "plain", Playbook: []playbook.Call{{Name: "db_schema"}}, Watched: agent.Watched{Folder: filepath.Join(b.dir, "inbox"), MovedTo: []string{filepath.Join(b.dir, "plain", "done")}}}
+	b.plan.Jobs["watch"] = agent.Job{Name: "watch", Agent: "plain", Playbook: []playbook.Call{{Name: "db_schema"}}, Watched: agent.Watched{Folder: filepath.Join(b.dir, "inbox")}}
+	b.plan.UntrustedFolders = []string{filepath.Join(b.dir, "plain", "done")}
 	by := func(name, args string) int64 {
 		return b.enqueue(ledger.Request{Agent: "plain", Detail: ledger.Detail{Tool: name, Args: json.RawMessage(args)}})
 	}

@@ -130,7 +130,8 @@ func (c *checker) ownReach(path string, a *Agent) *reach {
 func (c *checker) watchedReads(r *reach, a *Agent) {
 	for i := range c.cfg.Jobs {
 		j := &c.cfg.Jobs[i]
-		if j.Watch == nil || !On(j.Enabled) || j.Agent == string(a.Name) {
+		// A disabled job counts: what strangers left for it is still there.
+		if j.Watch == nil || On(j.Enabled) && j.Agent == string(a.Name) {
 			continue
 		}
 		for _, p := range c.reads(r.path, a) {

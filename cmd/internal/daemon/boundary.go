@@ -14,13 +14,15 @@ func newBoundary(cfg *config.Config) nofollow.Boundary {
 		places = append(append(places, string(a.Workdir)), paths(a.Grants.Write)...)
 	}
 
+	return nofollow.NewBoundary(append(places, untrustedFolders(cfg)...)...)
+}
+
+// untrustedFolders are those that strangers' files come to: the watched ones, and those that their files are moved to.
+func untrustedFolders(cfg *config.Config) (out []string) {
 	for _, j := range cfg.Jobs {
-		if j.Watch == nil {
-			continue
+		if j.Watch != nil {
+			out = append(append(out, string(j.Watch.Path)), j.Watch.MovedTo()...)
 		}
-
-		places = append(append(places, string(j.Watch.Path)), j.Watch.MovedTo()...)
 	}
-
-	return nofollow.NewBoundary(places...)
+	return out
 }
