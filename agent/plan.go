@@ -144,11 +144,14 @@ type Plan struct {
 
 	// Masks are the places that no tool of any agent may change, or see.
 	Masks tool.Masks
+	// UntrustedFolders are those in which strangers leave files, and those that these are moved to, absolute; of
+	// disabled jobs as well, for what they left is still there.
+	UntrustedFolders []string
 	// Boundary holds the places in which agents or strangers make names: nothing that the host opens for
 	// a run is reached by a link below them.
 	Boundary nofollow.Boundary
 
-	watchedFolders  []string          // folders in which strangers leave files
+	watchedFolders  []string          // UntrustedFolders, and those that jobs watch
 	writableFolders nofollow.Boundary // folders in which an agent or a stranger can write
 }
 

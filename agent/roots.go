@@ -81,10 +81,13 @@ func within(path string, folders []string) bool {
 	return slices.ContainsFunc(folders, func(f string) bool { return strings.HasPrefix(path, f+string(filepath.Separator)) })
 }
 
-// watchedFolders are the folders that jobs watch: what lies there may be strangers' work, whichever
-// run reads it.
-func watchedFolders(jobs map[string]Job) (out []string) {
-	for _, j := range jobs {
+// watchedFolders are the folders that jobs watch, and all others that strangers' files come to: what lies there may
+// be their work, whichever run reads it.
+func watchedFolders(p Plan) (out []string) {
+	for _, folder := range p.UntrustedFolders {
+		out = append(out, filepath.Clean(folder))
+	}
+	for _, j := range p.Jobs {
 		if j.Watched.Folder != "" {
 			out = append(out, filepath.Clean(j.Watched.Folder))
 		}

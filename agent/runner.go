@@ -89,7 +89,7 @@ func New(o Options) (*Runner, error) {
 
 // Set replaces the plan; runs that have started keep theirs.
 func (r *Runner) Set(p Plan) {
-	p.watchedFolders, p.Masks = watchedFolders(p.Jobs), p.Masks.Resolved()
+	p.watchedFolders, p.Masks = watchedFolders(p), p.Masks.Resolved()
 	p.writableFolders, p.Secrets = writableFolders(p), r.secrets.add(p.Secrets)
 	r.plan.Store(&p)
 }

@@ -44,11 +44,12 @@ func (b *bench) place(names ...string) {
 func TestTaint(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	b.place("statements/may.txt", "inbox/drop.txt", "plain/own.txt", "plain/private/own.txt", "clerk/x")
+	b.place("statements/may.txt", "inbox/drop.txt", "plain/done/drop.txt", "plain/own.txt", "plain/private/own.txt", "clerk/x")
 	plain := b.plan.Agents["plain"]
 	plain.Database, plain.Read = true, []string{filepath.Join(b.dir, "statements"), filepath.Join(b.dir, "inbox"), filepath.Join(b.dir, "plain", "private")}
 	b.plan.Agents["plain"] = plain
 	b.plan.Jobs["watch"] = agent.Job{Name: "watch", Agent: "plain", Playbook: []playbook.Call{{Name: "db_schema"}}, Watched: agent.Watched{Folder: filepath.Join(b.dir, "inbox")}}
+	b.plan.UntrustedFolders = []string{filepath.Join(b.dir, "plain", "done")}
 	by := func(name, args string) int64 {
 		return b.enqueue(ledger.Request{Agent: "plain", Detail: ledger.Detail{Tool: name, Args: json.RawMessage(args)}})
 	}
@@ -72,6 +73,8 @@ func TestTaint(t *testing.T) {
 	wants("file_read", `{"path":"../statements/may.txt"}`, "B")
 	wants("file_read", quoted("path", drop), "AB")
 	wants("file_read", quoted("path", filepath.Dir(drop)), "AB") // names are content, too
+	wants("file_read", `{"path":"done/drop.txt"}`, "A")          // whoever moved it there
+	wants("file_search", `{"pattern":"text"}`, "A")
 	wants("file_read", quoted("path", filepath.Join(b.dir, "elsewhere")), "")
 	wants("db_create_table", `{"name":"t","purpose":"p","columns":[{"name":"a","type":"TEXT"}]}`, "")
 	wants("db_query", `{"sql":"select * from t"}`, "")

@@ -33,7 +33,7 @@ type task struct {
 	// unattended: no person started it, who would see at once that it fails.
 	unattended bool
 	zone       *time.Location
-	// watchedFolders are folders in which strangers leave files.
+	// watchedFolders are folders in which strangers leave files, or theirs are moved to.
 	watchedFolders []string
 	// writableFolders are folders in which an agent or a stranger can write.
 	writableFolders nofollow.Boundary

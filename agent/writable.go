@@ -10,7 +10,7 @@ import (
 // between the approval of a command and its call. They are those of the whole plan, because an agent may be
 // led by what another one wrote.
 func writableFolders(p Plan) nofollow.Boundary {
-	out := watchedFolders(p.Jobs)
+	out := watchedFolders(p)
 	for _, a := range p.Agents {
 		out = append(out, filepath.Clean(a.Workdir))
 		for _, path := range a.Write {

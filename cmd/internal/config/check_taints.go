@@ -130,12 +130,16 @@ func (c *checker) ownReach(path string, a *Agent) *reach {
 func (c *checker) watchedReads(r *reach, a *Agent) {
 	for i := range c.cfg.Jobs {
 		j := &c.cfg.Jobs[i]
-		if j.Watch == nil || !On(j.Enabled) || j.Agent == string(a.Name) {
+		// A disabled job counts: what strangers left for it is still there.
+		if j.Watch == nil || On(j.Enabled) && j.Agent == string(a.Name) {
 			continue
 		}
 		for _, p := range c.reads(r.path, a) {
-			if overlap(p.what, string(j.Watch.Path)) {
+			switch {
+			case overlap(p.what, string(j.Watch.Path)):
 				r.add(untrusted, fmt.Sprintf("reads what the job %s watches", j.Name), p.at)
+			case slices.ContainsFunc(j.Watch.MovedTo(), func(folder string) bool { return overlap(p.what, folder) }):
+				r.add(untrusted, fmt.Sprintf("reads where the job %s moves its files", j.Name), p.at)
 			}
 		}
 	}

@@ -178,6 +178,16 @@ type After struct {
 	Dir    string // of move
 }
 
+// MovedTo are the folders that the watch's files are moved to.
+func (w *watch) MovedTo() (out []string) {
+	for _, after := range []After{w.OnSuccess, w.OnFailure} {
+		if after.Dir != "" {
+			out = append(out, after.Dir)
+		}
+	}
+	return out
+}
+
 type webhook struct {
 	Path   string `key:"path" need:"yes"`
 	Secret string `key:"secret" secret:"yes"`

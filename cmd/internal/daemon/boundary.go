@@ -14,18 +14,15 @@ func newBoundary(cfg *config.Config) nofollow.Boundary {
 		places = append(append(places, string(a.Workdir)), paths(a.Grants.Write)...)
 	}
 
-	for _, j := range cfg.Jobs {
-		if j.Watch == nil {
-			continue
-		}
+	return nofollow.NewBoundary(append(places, untrustedFolders(cfg)...)...)
+}
 
-		places = append(places, string(j.Watch.Path))
-		for _, after := range []config.After{j.Watch.OnSuccess, j.Watch.OnFailure} {
-			if after.Dir != "" {
-				places = append(places, after.Dir)
-			}
+// untrustedFolders are those that strangers' files come to: the watched ones, and those that their files are moved to.
+func untrustedFolders(cfg *config.Config) (out []string) {
+	for _, j := range cfg.Jobs {
+		if j.Watch != nil {
+			out = append(append(out, string(j.Watch.Path)), j.Watch.MovedTo()...)
 		}
 	}
-
-	return nofollow.NewBoundary(places...)
+	return out
 }

@@ -44,6 +44,7 @@ func NewPlan(cfg *config.Config, log *slog.Logger) (*Plan, error) {
 
 	p.Plan.Channels = channelNames(cfg)
 	p.Plan.Secrets, p.Plan.Masks, p.Plan.Boundary = cfg.Secrets(), newMasks(cfg), newBoundary(cfg)
+	p.Plan.UntrustedFolders = untrustedFolders(cfg)
 	models, err := NewModels(cfg, log)
 	if err != nil {
 		return nil, err
