@@ -44,7 +44,7 @@ func (d *Daemon) Doctor(ctx context.Context, offline bool) ([]api.Check, error) 
 	}
 
 	for _, p := range d.modelPauses(time.Now()) {
-		checks = append(checks, api.Check{Name: "model " + p.Model, Detail: p.Text(now.Config.Zone()), Remedy: "pay its provider, or wait; then jobs that wait for it start by themselves"})
+		checks = append(checks, api.Check{Name: "model " + p.Model, Detail: p.Text(now.Config.Zone()), Remedy: "pay its provider and have a run tried at once (rouse retry RUN, rouse run JOB), or wait; when it answers, those that wait for it go on by themselves"})
 	}
 
 	clock, err := d.checkClock(ctx, time.Now(), now, asked)

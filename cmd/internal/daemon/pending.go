@@ -48,9 +48,13 @@ func jobText(r ledger.Run) string {
 func (d *Daemon) pending(r ledger.Run, pauses []ledger.Pause, now time.Time, zone *time.Location) api.Pending {
 	if r.State == domain.StateWaiting && r.WaitingFor == domain.WaitRetry {
 		// When it goes on comes first: what went wrong may be long, and be cut at its end.
-		reason := fmt.Sprintf("attempt %d failed; the next is due %s", r.Attempt, api.LocalTime(r.NotBefore, zone))
+		due := "now"
+		if r.NotBefore.After(now) {
+			due = api.LocalTime(r.NotBefore, zone)
+		}
+		reason := fmt.Sprintf("attempt %d failed; the next is due %s", r.Attempt, due)
 		if r.Postponed() {
-			reason = fmt.Sprintf("waits for its model, which was tried %s and is asked again %s", text.Plural(r.Postponements, "time"), api.LocalTime(r.NotBefore, zone))
+			reason = fmt.Sprintf("waits for its model, which was tried %s and is asked again %s", text.Plural(r.Postponements, "time"), due)
 		}
 		if r.Error != "" {
 			reason += ": " + failureText(r.Error)
