@@ -253,6 +253,6 @@ func (h *modelHealth) current(now time.Time) []ledger.ModelPause {
 
 // pausedText says of a pause what it is, when it ends, and how to ask before that.
 func pausedText(p ledger.ModelPause) string {
-	return fmt.Sprintf("model_paused: the model %s is not asked until %s, for its provider's quota is spent; a run that is started manually asks it at once: %s",
+	return fmt.Sprintf("model_paused: the model %s is not asked until %s, for its provider's quota is spent; a run that you start or retry asks it at once: %s",
 		p.Model, p.Until.UTC().Format(time.RFC3339), p.Reason)
 }

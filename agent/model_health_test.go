@@ -184,7 +184,7 @@ func TestQuotaPausesTheModel(t *testing.T) {
 		day := modeltest.Turn{Status: http.StatusTooManyRequests, Raw: `{"error":{"message":"Rate limit reached on requests per day. Please try again in 6h30m.","code":"rate_limit_exceeded"}}`}
 		none := modeltest.Turn{Status: http.StatusPaymentRequired, Raw: `{"error":{"message":"insufficient credits"}}`}
 		done := modeltest.Turn{Text: "Done.", Usage: model.Usage{Input: 1000, Output: 100}}
-		b, _ := cabled(t, done, day, none, none, none, done)
+		b, _ := cabled(t, done, day, none, none, none, none, done)
 		b.conclude(b.triggered(domain.TriggerSchedule))
 
 		blocked := func(trigger domain.Trigger) string {
@@ -237,6 +237,16 @@ func TestQuotaPausesTheModel(t *testing.T) {
 		if n := len(b.notices()); n != 1 {
 			t.Errorf("told %d times", n)
 		}
+
+		// Its owner has it tried again meanwhile: it is asked at once, and goes on waiting.
+		waiting := must[ledger.Run](t)(b.ledger.Retry(t.Context(), id))
+		if why := b.runner.Blocked(waiting); why != "" {
+			t.Errorf("tried again by a person: %s", why)
+		}
+		if res, run := b.conclude(id); res.Postpone == nil || !run.Postponed() || len(b.server.Requests()) != 6 {
+			t.Errorf("tried again by a person: %d requests, %+v", len(b.server.Requests()), run)
+		}
+		paused(8 * time.Hour)
 		if res, _ := b.conclude(b.triggered(domain.TriggerManual)); res.Outcome != domain.OutcomeSuccess {
 			t.Errorf("by a person: %+v", res)
 		}

@@ -241,7 +241,7 @@ func (r *Runner) quotaSpentNotices(ctx context.Context, run ledger.Run, t task, 
 	return address(ledger.Notice{
 		Run: run.ID, Job: run.Job, Agent: run.Agent, Key: fmt.Sprintf("model:%s:quota:%d", p.Model, p.Since.UnixMilli()),
 		Title: fmt.Sprintf("the model %s is paused: its provider's quota is spent", p.Model),
-		Body: fmt.Sprintf("%s\nIt is not asked until %s; jobs that need it wait, those with a fallback go on with that\nAll models together took %s today and %s since the first of the month\nOnce it is paid, any run that is started manually asks it at once: rouse run JOB",
+		Body: fmt.Sprintf("%s\nIt is not asked until %s; jobs that need it wait, those with a fallback go on with that\nAll models together took %s today and %s since the first of the month\nOnce it is paid, a run that you start or retry asks it at once, and when it answers the others go on: rouse run JOB, or rouse retry RUN",
 			p.Reason, p.Until.In(zone).Format("2006-01-02 15:04 MST"), spent(now), spent(now.AddDate(0, 0, 1-now.Day()))),
 	}, ownerChannels(t.job, t.channels))
 }

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"rouse/agent"
 	"rouse/agent/model"
@@ -79,6 +80,21 @@ func TestFailureBeforeBudget(t *testing.T) {
 		if len(b.server.Requests()) == 4 || res.Outcome != domain.OutcomeBudget || !strings.HasPrefix(res.Error, "the model server ") ||
 			!strings.Contains(res.Error, "and there is no budget to ask again: ") {
 			t.Errorf("%d requests: %+v", len(b.server.Requests()), res)
+		}
+	})
+}
+
+// An answer that was arriving when the run's time was over is no outage, whatever had failed before it.
+func TestTimeoutWithinAnAnswer(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := pipedPaid(t, append(times(4, busy(503, "")), modeltest.Turn{Text: "Well", RepeatEvery: time.Second})...)
+		clerk := b.plan.Agents["clerk"]
+		clerk.Bounds.Wall = time.Minute
+		b.plan.Agents["clerk"] = clerk
+		res := b.run(b.triggered(domain.TriggerManual))
+		if n := len(b.server.Requests()); n != 5 || res.Outcome != domain.OutcomeTimeout || res.Error != "the run took longer than its wall time of 1m0s" {
+			t.Errorf("%d requests: %+v", n, res)
 		}
 	})
 }

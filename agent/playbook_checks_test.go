@@ -48,7 +48,7 @@ func TestPlaybookSteps(t *testing.T) {
 				if res.Outcome != c.outcome || res.Steps != c.made || res.Calls != c.made || b.count() != c.made {
 					t.Fatalf("%+v, %d rows", res, b.count())
 				}
-				if want := "the 2 steps of this run (bounds.steps) were used up: without a model each call is one, and db_insert (call p3) was not made any more"; res.Outcome == domain.OutcomeBudget &&
+				if want := "the 2 steps of this run (bounds.steps) were used up: without a model each call is one, and db_insert (call 3) was not made any more"; res.Outcome == domain.OutcomeBudget &&
 					(res.Error != want || res.Exit != domain.ExitIterationCap || res.Summary != "db_insert: 1; db_insert: 2") {
 					t.Errorf("%+v", res)
 				}

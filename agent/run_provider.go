@@ -44,14 +44,14 @@ func newRelay(m *Model) *relay {
 }
 
 // begin chooses who answers first: the first model that is not paused and whose circuit lets it be asked.
-// Where there is none, it is the first that is not paused, else the first. A run that a person started
-// asks a model that is paused, too: it may have been paid for.
-func (r *relay) begin(h *modelHealth, unattended bool, now time.Time) {
+// Where there is none, it is the first that is not paused, else the first. A run that a person started or
+// tries again (insists) asks a model that is paused, too: it may have been paid for.
+func (r *relay) begin(h *modelHealth, insists bool, now time.Time) {
 	r.health = h
 	choice, why := -1, ""
 	for i := range r.models {
 		p, paused := h.pausedModel(r.models[i:i+1], now)
-		if paused && unattended {
+		if paused && !insists {
 			why = cmp.Or(why, p.Reason)
 			continue
 		}

@@ -95,7 +95,7 @@ func (r *Runner) Set(p Plan) {
 }
 
 // Blocked says why a run must stay queued: a prompt, when its agent has no model, or while that is paused,
-// unless a person started it; any run, while its agent's database cannot be used.
+// unless a person started it or tries it again; any run, while its agent's database cannot be used.
 func (r *Runner) Blocked(run ledger.Run) string {
 	t, err := r.plan.Load().resolve(run)
 	if err != nil {
@@ -106,7 +106,7 @@ func (r *Runner) Blocked(run ledger.Run) string {
 	}
 
 	if t.model != nil {
-		if p, paused := r.health.pausedModel(t.relay.models, time.Now()); paused && t.unattended {
+		if p, paused := r.health.pausedModel(t.relay.models, time.Now()); paused && !t.insists {
 			return pausedText(p)
 		}
 		return ""
@@ -204,7 +204,7 @@ func (r *Runner) attempt(ctx context.Context, run ledger.Run, a ledger.Attempt, 
 	}
 
 	if t.relay != nil && t.needsModel() {
-		t.relay.begin(r.health, t.unattended, time.Now())
+		t.relay.begin(r.health, t.insists, time.Now())
 		t.relay.on = func(ctx context.Context) { r.modelAnswered(ctx, t.relay.model()) }
 		t.relay.failed = func(m *Model, failure error) { r.modelFailed(ctx, run, t, m, failure) }
 		defer t.relay.end(nil) // wherever the attempt ends

@@ -32,7 +32,9 @@ type task struct {
 	secrets  []string
 	// unattended: no person started it, who would see at once that it fails.
 	unattended bool
-	zone       *time.Location
+	// insists: a person started it, or had it tried again, and may have paid for a model that is paused.
+	insists bool
+	zone    *time.Location
 	// watchedFolders are folders in which strangers leave files, or theirs are moved to.
 	watchedFolders []string
 	// writableFolders are folders in which an agent or a stranger can write.
@@ -66,8 +68,8 @@ func (e *notConfiguredError) Error() string {
 func (p Plan) resolve(run ledger.Run) (task, error) {
 	d, damaged := parseDetail(run)
 	t := task{
-		unattended: run.Trigger != domain.TriggerManual,
-		detail:     d, channels: p.Channels, secrets: p.Secrets, zone: p.Zone, watchedFolders: p.watchedFolders, writableFolders: p.writableFolders,
+		unattended: run.Trigger != domain.TriggerManual, insists: run.Trigger == domain.TriggerManual || d.Retried,
+		detail: d, channels: p.Channels, secrets: p.Secrets, zone: p.Zone, watchedFolders: p.watchedFolders, writableFolders: p.writableFolders,
 		masks: p.Masks, boundary: p.Boundary, budget: p.Budget,
 		origin: p.originJob(run, d), job: Job{Name: run.Job, Agent: run.Agent, Prompt: d.Prompt},
 	}

@@ -3,6 +3,7 @@ package loop
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"path/filepath"
 	"strings"
 
@@ -163,11 +164,24 @@ func (s *bookkeeping) advise(t tool.Tool, c model.Call, e tool.Envelope) string 
 	if sig != s.last {
 		s.last, s.streak = sig, 0
 	}
-	if s.streak++; s.streak >= maxRepeats {
+	switch s.streak++; {
+	case s.streak < maxRepeats:
+	case !e.OK: // also of a call that would have ended the run
+		return fmt.Sprintf("You have made the same %s call %d times in a row, and it failed again: %s Change its arguments, or do something else.", c.Name, s.streak, sentence(e.Message))
+	default:
 		return "You have made the same " + c.Name + " call several times in a row. Do something else, or end the run."
 	}
 
 	return ""
+}
+
+// repeated is the tool of the call that the run was repeating last, and how often; 0 when it was not told so.
+func (s *bookkeeping) repeated() (name string, times int) {
+	if s.streak < maxRepeats {
+		return "", 0
+	}
+	name, _, _ = strings.Cut(s.last, " ")
+	return name, s.streak
 }
 
 // maxRepeats is how often the same thing is done in a row before the model is told.

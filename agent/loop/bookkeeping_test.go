@@ -236,6 +236,7 @@ func TestAdvice(t *testing.T) {
 		"not found, not whole":   {[][]model.Call{list("/cut/"), one("look", `{"path":"/gone"}`)}, "the last listing was not whole"},
 		"twice the same":         {[][]model.Call{shell, shell}, ""},
 		"three times the same":   {[][]model.Call{shell, shell, shell}, "same shell call several times"},
+		"and it fails":           {[][]model.Call{one("query", `{}`), one("query", `{}`), one("query", `{}`)}, "same query call 3 times in a row, and it failed again: no such table. Change its arguments"},
 		"only planning":          {[][]model.Call{one("plan", `{"rows":[1]}`), one("plan", `{"rows":[1,2]}`), one("plan", `{"rows":[2]}`)}, "without acting on it"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -256,6 +257,17 @@ func TestAdvice(t *testing.T) {
 				t.Errorf("without advice: %v, %q", off.calls, off.notices())
 			}
 		})
+	}
+}
+
+// OSA-14: what repeats itself is advised and not ended, but when its steps are used up its owner reads why.
+func TestRepeatedToTheEnd(t *testing.T) {
+	for name, want := range map[string]string{"query": "the 4 steps of this run were used up; at the end it made the same query call 4 times", "look": "the 4 steps of this run were used up"} {
+		h := newFileTools(t, say(call(name, `{"path":"/a"}`)))
+		h.o.Bounds.Steps = 4
+		if res := h.run(t, t.Context()); res.Exit != domain.ExitIterationCap || res.Error != want {
+			t.Errorf("%s: %s: %q, want %q", name, res.Exit, res.Error, want)
+		}
 	}
 }
 

@@ -362,6 +362,9 @@ func (r *run) closeWithText(ctx context.Context) error {
 	if r.relieved > 0 {
 		more = fmt.Sprintf(", beside %d that were not charged", r.relieved)
 	}
+	if name, times := r.books.repeated(); times > 0 && r.phased == nil { // in phases each call is one of agent_step
+		more += fmt.Sprintf("; at the end it made the same %s call %d times", name, times)
+	}
 
 	r.result.Error = fmt.Sprintf("the %d steps of this run were used up%s", r.limit(), more)
 	switch {

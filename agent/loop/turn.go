@@ -127,7 +127,7 @@ func (r *run) askWithRetries(ctx context.Context, step int, reserved reservation
 		var e *model.Error
 		if errors.As(failure, &e) {
 			down = failure
-		} else if failure != nil && ctx.Err() != nil && down != nil {
+		} else if failure != nil && ctx.Err() != nil && down != nil && !t.started {
 			failure = down // why the run was still asking when its time was over
 		}
 
@@ -196,7 +196,7 @@ func (r *run) playbookStep(ctx context.Context) (t turn, failure, err error) {
 
 	if r.Bounds.Steps > 0 && r.result.Steps >= r.Bounds.Steps {
 		next := t.calls[0]
-		return t, &stepsUsedUp{stop{domain.OutcomeBudget, fmt.Sprintf("the %d steps of this run (bounds.steps) were used up: without a model each call is one, and %s (call %s) was not made any more", r.Bounds.Steps, next.Name, next.Key)}}, nil
+		return t, &stepsUsedUp{stop{domain.OutcomeBudget, fmt.Sprintf("the %d steps of this run (bounds.steps) were used up: without a model each call is one, and %s (call %s) was not made any more", r.Bounds.Steps, next.Name, strings.TrimPrefix(next.Key, "p"))}}, nil
 	}
 
 	s.Number = r.nextStep()

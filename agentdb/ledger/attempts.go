@@ -3,6 +3,7 @@ package ledger
 import (
 	"context"
 	"database/sql"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -371,7 +372,7 @@ func (l *Ledger) Retry(ctx context.Context, run int64) (Run, error) {
 		switch {
 		case r.State == domain.StateFinished:
 		case r.WaitsForRetry():
-			if _, err := tx.Exec(`update runs set not_before = 0 where id = $1`, run); err != nil {
+			if _, err := tx.Exec(`update runs set not_before = 0, detail = $1 where id = $2`, retriedDetail(r.Detail), run); err != nil {
 				return err
 			}
 			return addEvent(tx, Event{Run: run, Job: r.Job, At: now, Kind: "run.queued"}, map[string]any{"retry": true})
@@ -379,8 +380,8 @@ func (l *Ledger) Retry(ctx context.Context, run int64) (Run, error) {
 			return fmt.Errorf("run %d is %s: %w", run, r.State, ErrNotClaimable)
 		}
 
-		if _, err := tx.Exec(`update runs set state = 'queued', outcome = '', exit = '', verified = 0, finished_at = 0, summary = '', error = '', cancel_reason = '', interruptions = 0, parks = 0, postponements = 0
-			where id = $1`, run); err != nil {
+		if _, err := tx.Exec(`update runs set state = 'queued', outcome = '', exit = '', verified = 0, finished_at = 0, summary = '', error = '', cancel_reason = '', interruptions = 0, parks = 0, postponements = 0, detail = $1
+			where id = $2`, retriedDetail(r.Detail), run); err != nil {
 			return err
 		}
 
@@ -399,6 +400,22 @@ func (l *Ledger) Retry(ctx context.Context, run int64) (Run, error) {
 	}
 
 	return l.Run(ctx, run)
+}
+
+// retriedDetail adds to what triggered a run that a person had it tried again. One that is damaged stays as it is: the
+// next attempt says so.
+func retriedDetail(detail json.RawMessage) string {
+	var d Detail
+	if len(detail) > 0 && json.Unmarshal(detail, &d) != nil {
+		return string(detail)
+	}
+
+	d.Retried = true
+	text, err := json.Marshal(d)
+	if err != nil {
+		return string(detail)
+	}
+	return string(text)
 }
 
 // lockRun reads a run that is about to be changed. PostgreSQL locks the row for this

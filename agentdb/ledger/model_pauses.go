@@ -38,7 +38,8 @@ func (l *Ledger) PauseModel(ctx context.Context, p ModelPause, notices ...Notice
 	})
 }
 
-// ResumeModel records that a model answers again.
+// ResumeModel records that a model answers again. Runs that wait for their model are due at once: which one that
+// is, only they know.
 func (l *Ledger) ResumeModel(ctx context.Context, model string) error {
 	now := l.now()
 	return l.do(ctx, func(tx *sqlite.Tx) error {
@@ -47,6 +48,10 @@ func (l *Ledger) ResumeModel(ctx context.Context, model string) error {
 			return err
 		}
 		if n, err := done.RowsAffected(); err != nil || n == 0 {
+			return err
+		}
+
+		if _, err := tx.Exec(`update runs set not_before = 0 where not_before <> 0 and state = 'waiting' and waiting_for = 'retry' and postponements > 0`); err != nil {
 			return err
 		}
 		return addEvent(tx, Event{At: now, Kind: "model.resumed"}, map[string]any{"model": model})

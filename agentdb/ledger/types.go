@@ -84,6 +84,8 @@ type Detail struct {
 	Args    json.RawMessage   `json:"args,omitempty"`
 	Check   bool              `json:"check,omitempty"` // a program that fails is a failed call
 	Wake    *WakeDetail       `json:"wake,omitempty"`  // of a wake
+	// Retried says that a person had the run tried again: its model is asked also while that is paused.
+	Retried bool `json:"retried,omitempty"`
 }
 
 // Changes are what happened in a folder since its last run: slash-separated paths relative

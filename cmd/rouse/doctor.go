@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"net/url"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -112,7 +113,12 @@ func printChecks(cmd *cobra.Command, checks []api.Check) {
 			mark = "FAIL"
 		}
 
-		fmt.Fprintf(out, "%s  %-14s %s\n", mark, c.Name, text.OneLine(c.Detail))
+		for i, line := range strings.Split(c.Detail, "\n") {
+			if i > 0 { // each problem of the configuration has a line of its own
+				mark, c.Name = "    ", ""
+			}
+			fmt.Fprintf(out, "%s  %-14s %s\n", mark, c.Name, text.OneLine(line))
+		}
 		if c.Remedy != "" && !c.OK {
 			fmt.Fprintf(out, "      %-14s → %s\n", "", text.OneLine(c.Remedy))
 		}

@@ -39,7 +39,16 @@ func saysAll(t *testing.T, config string, want map[string]string) {
 // and why say so, and a daemon that is killed knows it after a restart.
 func TestQuotaSpentEndToEnd(t *testing.T) {
 	t.Parallel()
-	s := modeltest.New(t, modeltest.Turn{Status: http.StatusPaymentRequired, Raw: `{"error":{"message":"insufficient credits"}}`})
+	for name, spent := range map[string]modeltest.Turn{
+		"402": {Status: http.StatusPaymentRequired, Raw: `{"error":{"message":"insufficient credits"}}`},
+		"429": {Status: http.StatusTooManyRequests, Raw: `{"error":{"message":"You exceeded your current quota","code":"insufficient_quota"}}`},
+	} {
+		t.Run(name, func(t *testing.T) { t.Parallel(); quotaSpent(t, spent) })
+	}
+}
+
+func quotaSpent(t *testing.T, spent modeltest.Turn) {
+	s := modeltest.New(t, spent)
 	config := everySecond(t, s)
 	p := serveUntilReady(t, config)
 	var st api.Status
@@ -53,7 +62,7 @@ func TestQuotaSpentEndToEnd(t *testing.T) {
 	waiting("the pause of the model")
 	want := map[string]string{
 		"status": "▲ the model m is not asked until ", "doctor": "the model m is not asked until ",
-		"why report": "waits for its model, which was tried 1 time: the model server ", "runs": "waiting",
+		"why report": "waits for its model, which was tried 1 time and is asked again ", "runs": "waiting",
 	}
 	saysAll(t, config, want)
 	p.kill(t)
@@ -66,10 +75,17 @@ func TestQuotaSpentEndToEnd(t *testing.T) {
 	}
 }
 
-// A run whose model cannot be asked waits for it, and the instants that come meanwhile do not pile up.
+// A run whose model cannot be asked waits for it, and the instants that come meanwhile do not pile up. Its time
+// may end between the tries of one request, or between those of the run.
 func TestModelDownEndToEnd(t *testing.T) {
 	t.Parallel()
-	s := modeltest.New(t, modeltest.Turn{Status: http.StatusServiceUnavailable, Header: map[string]string{"Retry-After": "0"}, Raw: "starting"})
+	for name, header := range map[string]map[string]string{"one request": nil, "the run": {"Retry-After": "0"}} {
+		t.Run(name, func(t *testing.T) { t.Parallel(); modelDown(t, header) })
+	}
+}
+
+func modelDown(t *testing.T, header map[string]string) {
+	s := modeltest.New(t, modeltest.Turn{Status: http.StatusServiceUnavailable, Header: header, Raw: "starting"})
 	config := everySecond(t, s)
 	p := serveUntilReady(t, config)
 	cmdtest.Until(t, "a run that waits, and an instant that is skipped for it", func() bool {
@@ -82,7 +98,10 @@ func TestModelDownEndToEnd(t *testing.T) {
 		}
 		return false
 	})
-	saysAll(t, config, map[string]string{"why report": "waits for its model, which was tried 1 time: the model server ", "show 1": "503 Service Unavailable for the model scripted: starting; and the run took longer than its wall time of 1s"})
+	const failure = "503 Service Unavailable for the model scripted: starting; and the run took longer than its wall time of 1s"
+	saysAll(t, config, map[string]string{"show 1": failure})
+	saysAll(t, config, map[string]string{"why report": failure}) // whole, with an address of any length
+	saysAll(t, config, map[string]string{"why report": "waits for its model, which was tried 1 time and is asked again "})
 	p.stop(t)
 	var runs []api.Run
 	runJSON(t, &runs, "runs", "--json", "--config", config)

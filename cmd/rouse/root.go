@@ -40,7 +40,7 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	root.SetIn(stdin)
 	root.SetOut(stdout)
 	root.SetErr(stderr)
-	err := root.ExecuteContext(ctx)
+	cmd, err := root.ExecuteContextC(ctx)
 	if err == nil {
 		return exitDone
 	}
@@ -55,6 +55,7 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	// An error that no verb returned comes from cobra's parser: an unknown flag or command.
 	var failed failure
 	if !errors.As(err, &failed) {
+		fmt.Fprintln(stderr, "usage:", cmd.UseLine())
 		return exitUsage
 	}
 

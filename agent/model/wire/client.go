@@ -163,14 +163,14 @@ func (c *Client) Stream(ctx context.Context, x Exchange) iter.Seq2[model.Event, 
 		ctx, cancel := context.WithTimeoutCause(ctx, c.endpoint.Timeout, c.timeoutError("did not finish its answer within", c.endpoint.Timeout))
 		defer cancel()
 
-		lost := &lostRequests{}
+		lost := &lostRequests{x: x}
 		err := c.runTurn(context.WithValue(ctx, lostKey{}, lost), x, lost, func(e model.Event) bool { return yield(e, nil) })
 		if err == nil || errors.Is(err, errStopped) {
 			return
 		}
 
 		if ctx.Err() != nil { // the cause says more than the error that it led to
-			err = context.Cause(ctx)
+			err = lost.ended(context.Cause(ctx))
 		}
 
 		yield(model.Event{}, err)

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/url"
 	"regexp"
@@ -62,6 +63,9 @@ func (c *Client) timeoutError(what string, d time.Duration) *model.Error {
 	return c.newError(model.KindUnavailable, true, "the model %s at %s %s %s", c.endpoint.Model, c.shownURL, what, d)
 }
 
+// errClosed is what became of a request on a connection that was ended without an answer.
+var errClosed = errors.New("it closed the connection without an answer")
+
 // hinter is the part of an Exchange that says what to do about a failure.
 type hinter interface {
 	Hint(kind model.ErrorKind, status int, refusal ServerError) string
@@ -77,6 +81,9 @@ func (c *Client) unreachableError(x hinter, err error) error {
 	var outer *url.Error
 	for errors.As(err, &outer) {
 		err = outer.Err // without the URL, which may hold credentials
+	}
+	if errors.Is(err, io.EOF) { // "EOF" says nothing to its reader
+		err = errClosed
 	}
 
 	e := c.newError(model.KindUnavailable, true, "the model server %s cannot be reached for the model %s", c.shownURL, c.endpoint.Model)

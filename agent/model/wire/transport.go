@@ -18,6 +18,8 @@ import (
 	"time"
 
 	"github.com/hashicorp/go-retryablehttp"
+
+	"rouse/agent/model"
 )
 
 const (
@@ -36,7 +38,7 @@ func (c *Client) newClient(base http.RoundTripper) *retryablehttp.Client {
 	rc.Logger = nil // it would log URLs, which may hold credentials
 	rc.RetryMax = maxTries - 1
 	rc.RetryWaitMin, rc.RetryWaitMax = firstPause, longestPause
-	rc.CheckRetry = checkRetry
+	rc.CheckRetry = c.checkRetry
 	rc.Backoff = c.backoff
 	// After the last attempt the response is wanted, not the library's error about it.
 	rc.ErrorHandler = retryablehttp.PassthroughErrorHandler
@@ -62,36 +64,48 @@ func newTransport() http.RoundTripper {
 }
 
 // checkRetry is the library's policy, bounded by the time that the caller has, for requests that cost
-// nothing: one that may be billed is not repeated without its caller, who counts what it takes. It returns
+// nothing: one that may be billed is not repeated without its caller, who counts what it takes. Nor is one that
+// was refused for good, whatever its status: a 429 may say that the quota is spent. It returns
 // no error: the library would return it together with a response whose body is still open.
-func checkRetry(ctx context.Context, resp *http.Response, err error) (retry bool, _ error) {
-	if worthWaiting(ctx, resp, err) && !anyLost(ctx) {
-		retry, _ = retryablehttp.DefaultRetryPolicy(ctx, resp, err)
+func (c *Client) checkRetry(ctx context.Context, resp *http.Response, err error) (retry bool, _ error) {
+	if !worthWaiting(ctx, resp, err) || anyLost(ctx) {
+		return false, nil
 	}
-	if retry {
-		noteRetry(ctx, resp, err)
+	if retry, _ = retryablehttp.DefaultRetryPolicy(ctx, resp, err); !retry {
+		return false, nil
 	}
-	return retry, nil
+
+	var failure *model.Error
+	if lost, ok := ctx.Value(lostKey{}).(*lostRequests); ok && errors.As(c.tryError(lost.x, resp, err), &failure) {
+		if !failure.Retryable {
+			return false, nil
+		}
+		lost.noteRetry(failure, resp, err)
+	}
+	return true, nil
 }
 
-// noteRetry notes why a turn is asked again, without what may hold credentials.
-func noteRetry(ctx context.Context, resp *http.Response, err error) {
-	lost, ok := ctx.Value(lostKey{}).(*lostRequests)
-	if !ok {
-		return
+// tryError is the error of one try: it got no response, or one that is no success.
+func (c *Client) tryError(x hinter, resp *http.Response, err error) error {
+	if err != nil {
+		return c.unreachableError(x, err)
 	}
+	return c.statusError(x, resp, c.parseError(peekBody(resp)))
+}
 
-	lost.retried.Times++
+// noteRetry notes why a turn is asked again, for the record without what may hold credentials.
+func (l *lostRequests) noteRetry(failure error, resp *http.Response, err error) {
 	var outer *url.Error
 	for errors.As(err, &outer) {
 		err = outer.Err
 	}
 
+	l.retried.Times, l.failure = l.retried.Times+1, failure
 	switch {
 	case err != nil:
-		lost.retried.Last = err.Error()
+		l.retried.Last = err.Error()
 	case resp != nil:
-		lost.retried.Last = resp.Status
+		l.retried.Last = resp.Status
 	}
 }
 
@@ -165,6 +179,7 @@ func (l *idleTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	ctx, cancel := context.WithCancelCause(req.Context())
 	timer := time.AfterFunc(l.client.endpoint.Idle, func() { cancel(&idleTimeout{l.client.timeoutError("sent nothing for", l.client.endpoint.Idle)}) })
 	var sent atomic.Bool
+	forgetFailure(req.Context())
 	traced := httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{WroteRequest: func(i httptrace.WroteRequestInfo) { sent.Store(i.Err == nil) }})
 	resp, err := l.next.RoundTrip(req.WithContext(traced))
 	timer.Stop()
@@ -191,9 +206,7 @@ func moveRetryDelay(resp *http.Response) {
 		return
 	}
 
-	// An error of reading is not lost: the body keeps it for its next reader.
-	text, _ := io.ReadAll(io.LimitReader(resp.Body, maxErrorBody))
-	resp.Body = &readCloser{io.MultiReader(bytes.NewReader(text), resp.Body), resp.Body}
+	text := peekBody(resp)
 	if m := retryDelay.FindSubmatch(text); m != nil {
 		resp.Header.Set("Retry-After", string(m[1]))
 	} else if wait := namedWait(string(text), time.Now()); wait > 0 {
@@ -232,6 +245,13 @@ func namedWait(message string, now time.Time) time.Duration {
 		wait = at.Sub(now)
 	}
 	return min(max(wait, 0), longestNamed)
+}
+
+// peekBody reads the beginning of a body that is read again. An error is not lost: the body keeps it for its next reader.
+func peekBody(resp *http.Response) []byte {
+	text, _ := io.ReadAll(io.LimitReader(resp.Body, maxErrorBody))
+	resp.Body = &readCloser{io.MultiReader(bytes.NewReader(text), resp.Body), resp.Body}
+	return text
 }
 
 // readCloser is a response body whose beginning was read and put back.

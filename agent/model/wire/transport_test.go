@@ -144,19 +144,23 @@ func TestRetriesEnd(t *testing.T) {
 		retryAfter string
 		timeout    time.Duration
 		tries      int
+		say        string
+		kind       model.ErrorKind
 	}{
-		"always down":                   {503, "", 0, 4},
-		"a refusal":                     {400, "", 0, 1},
-		"a pause that is too long":      {429, "61", 0, 1},
-		"a pause beyond the whole time": {429, "30", 20 * time.Second, 1},
+		"always down":                   {503, "", 0, 4, "no", model.KindUnavailable},
+		"a refusal":                     {400, "", 0, 1, "no", model.KindBadRequest},
+		"a pause that is too long":      {429, "61", 0, 1, "no", model.KindRateLimited},
+		"a pause beyond the whole time": {429, "30", 20 * time.Second, 1, "no", model.KindRateLimited},
+		"a quota that is spent":         {429, "", 0, 1, `{"error":{"message":"no","code":"insufficient_quota"}}`, model.KindQuota},
+		"and one with a pause":          {429, "5", 0, 1, `{"error":{"message":"no","code":"insufficient_quota"}}`, model.KindQuota},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				got, w := ask(t, t.Context(), wire.Endpoint{Timeout: c.timeout}, func(int, *http.Request) (*http.Response, error) {
-					return answered(c.status, c.retryAfter, "no"), nil
+					return answered(c.status, c.retryAfter, c.say), nil
 				})
 				var e *model.Error
-				if !errors.As(got.Err, &e) || !strings.Contains(e.Message, "no") || w.tries != c.tries {
+				if !errors.As(got.Err, &e) || e.Kind != c.kind || !strings.HasSuffix(e.Message, ": no") || w.tries != c.tries {
 					t.Errorf("%d tries, want %d: %v", w.tries, c.tries, got.Err)
 				}
 			})
@@ -165,19 +169,24 @@ func TestRetriesEnd(t *testing.T) {
 }
 
 // A server that is not there is named, but not with the credentials of its address, which
-// the transport's own errors repeat.
+// the transport's own errors repeat; one that hangs up is said to have.
 func TestUnreachable(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		p := provider(t, wire.Endpoint{BaseURL: "http://user:canary@model:1/v1?key=canary%2F2", Transport: &counted{network: func(_ int, r *http.Request) (*http.Response, error) {
-			return nil, fmt.Errorf("dial %s: connection refused", r.URL)
-		}}})
-		got := modeltest.Ask(t, t.Context(), p, model.Request{})
-		var e *model.Error
-		const want = "the model server http://model:1/v1 cannot be reached for the model m: dial http://user:[secret]@model:1/v1/chat?key=[secret]: connection refused"
-		if !errors.As(got.Err, &e) || e.Kind != model.KindUnavailable || !e.Retryable || e.Error() != want {
-			t.Errorf("%v, want %s", got.Err, want)
-		}
-	})
+	for want, fails := range map[string]func(r *http.Request) error{
+		"dial http://user:[secret]@model:1/v1/chat?key=[secret]: connection refused": func(r *http.Request) error { return fmt.Errorf("dial %s: connection refused", r.URL) },
+		"it closed the connection without an answer":                                 func(*http.Request) error { return io.EOF },
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			p := provider(t, wire.Endpoint{BaseURL: "http://user:canary@model:1/v1?key=canary%2F2", Transport: &counted{network: func(_ int, r *http.Request) (*http.Response, error) {
+				return nil, fails(r)
+			}}})
+			got := modeltest.Ask(t, t.Context(), p, model.Request{})
+			var e *model.Error
+			want := "the model server http://model:1/v1 cannot be reached for the model m: " + want
+			if !errors.As(got.Err, &e) || e.Kind != model.KindUnavailable || !e.Retryable || e.Error() != want {
+				t.Errorf("%v, want %s", got.Err, want)
+			}
+		})
+	}
 }
 
 // slowly is a body that sends its parts with a pause before each, and then hangs.
@@ -280,18 +289,42 @@ func TestSlowReader(t *testing.T) {
 	})
 }
 
-// The error of a cancelled turn is the cause, also in the middle of a pause.
+// The error of a cancelled turn is the cause; in the middle of a pause it says as well why there was one.
 func TestCancelledWhileWaiting(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		stop := errors.New("somebody said stop")
-		ctx, cancel := context.WithCancelCause(t.Context())
-		time.AfterFunc(5*time.Second, func() { cancel(stop) })
-		start := time.Now()
-		got, _ := ask(t, ctx, wire.Endpoint{}, func(int, *http.Request) (*http.Response, error) { return answered(503, "50", "no"), nil })
-		if !errors.Is(got.Err, stop) || time.Since(start) != 5*time.Second {
-			t.Errorf("after %s: %v", time.Since(start), got.Err)
-		}
-	})
+	refused := func() (*http.Response, error) { return nil, errors.New("connection refused") }
+	busy := func() (*http.Response, error) { return answered(503, "50", "no"), nil }
+	for name, c := range map[string]struct {
+		first func() (*http.Response, error)
+		hangs time.Duration // how long the second try has been waited for by then
+		say   string
+	}{
+		"for a server that is busy":     {busy, 0, "the model server http://model/v1 answered Service Unavailable for the model m: no"},
+		"for one that is not there":     {refused, 0, "the model server http://model/v1 cannot be reached for the model m: connection refused"},
+		"for one that is thinking then": {refused, time.Second, "somebody said stop"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				stop := errors.New("somebody said stop")
+				ctx, cancel := context.WithCancelCause(t.Context())
+				after := 100*time.Millisecond + c.hangs
+				time.AfterFunc(after, func() { cancel(stop) })
+				start := time.Now()
+				got, _ := ask(t, ctx, wire.Endpoint{}, func(try int, r *http.Request) (*http.Response, error) {
+					if try == 1 {
+						return c.first()
+					}
+					<-r.Context().Done()
+					return nil, r.Context().Err()
+				})
+				if !errors.Is(got.Err, stop) || got.Err.Error() != c.say || time.Since(start) != after {
+					t.Errorf("after %s: %v", time.Since(start), got.Err)
+				}
+				if e := new(model.Error); errors.As(got.Err, &e) != (c.hangs == 0) {
+					t.Errorf("as an error of the model: %+v", e)
+				}
+			})
+		})
+	}
 }
 
 // A server to which no connection comes about is silent like any other.

@@ -45,8 +45,33 @@ func addUsage(a model.Usage, b *model.Usage) model.Usage {
 // lostRequests counts the requests of a turn that reached the server and got no answer: what they cost
 // nobody says. Beside them it notes those after which the turn was asked again.
 type lostRequests struct {
+	x       hinter // of the turn
 	n       atomic.Int32
 	retried model.Retried
+	failure error // of the last try, while the next one is waited for
+}
+
+// ended is the error of a turn that was ended for a cause: one that waited for its next try also says why it
+// had to.
+func (l *lostRequests) ended(cause error) error {
+	if l.failure == nil {
+		return cause
+	}
+	return &endedError{l.failure, cause}
+}
+
+// endedError is the failure after which a turn waited for its next try when it was ended. It reads as the failure: who
+// ended the turn knows the cause.
+type endedError struct{ failure, cause error }
+
+func (e *endedError) Error() string   { return e.failure.Error() }
+func (e *endedError) Unwrap() []error { return []error{e.failure, e.cause} }
+
+// forgetFailure begins a try: what the one before failed with is no reason any more to end.
+func forgetFailure(ctx context.Context) {
+	if lost, ok := ctx.Value(lostKey{}).(*lostRequests); ok {
+		lost.failure = nil
+	}
 }
 
 // lostKey is where the context of a turn has its lostRequests.

@@ -48,13 +48,21 @@ func (f *fetcher) roundTrips(ctx context.Context, q request, secrets []tool.Secr
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, errTooSlow)
 	defer cancel()
 
+	var out answer
 	for hop := 0; ; hop++ {
 		resp, err := f.send(ctx, q, secrets)
+		// Where a name leads is known only now. The requests before this one were made, so that the call is
+		// answered with what redirected it, and not refused as if it had never been made.
+		var no *refusedError
+		if hop > 0 && errors.As(err, &no) {
+			out.notFollowed = no.why
+			return out, nil
+		}
 		if err != nil {
 			return answer{}, err
 		}
 
-		out := answer{target: q.target, status: resp.StatusCode, header: resp.Header}
+		out = answer{target: q.target, status: resp.StatusCode, header: resp.Header}
 		next, why := f.redirect(q, resp, secrets)
 		if why == "" && next.target.url != nil && hop == maxRedirects {
 			why = fmt.Sprintf("there were more than %d redirects", maxRedirects)

@@ -41,7 +41,7 @@ type ModelPause struct {
 
 // Text words the pause, with its end in a zone.
 func (p ModelPause) Text(zone *time.Location) string {
-	return fmt.Sprintf("the model %s is not asked until %s, for its provider's quota is spent (a run that is started manually asks it at once): %s", p.Model, LocalTime(p.Until.Time, zone), p.Reason)
+	return fmt.Sprintf("the model %s is not asked until %s, for its provider's quota is spent (a run that you start or retry asks it at once): %s", p.Model, LocalTime(p.Until.Time, zone), p.Reason)
 }
 
 // Check is one line of `rouse doctor`.

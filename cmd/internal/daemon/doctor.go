@@ -44,7 +44,7 @@ func (d *Daemon) Doctor(ctx context.Context, offline bool) ([]api.Check, error) 
 	}
 
 	for _, p := range d.modelPauses(time.Now()) {
-		checks = append(checks, api.Check{Name: "model " + p.Model, Detail: p.Text(now.Config.Zone()), Remedy: "pay its provider, or wait; then jobs that wait for it start by themselves"})
+		checks = append(checks, api.Check{Name: "model " + p.Model, Detail: p.Text(now.Config.Zone()), Remedy: "pay its provider and have a run tried at once (rouse retry RUN, rouse run JOB), or wait; when it answers, those that wait for it go on by themselves"})
 	}
 
 	clock, err := d.checkClock(ctx, time.Now(), now, asked)
@@ -154,6 +154,9 @@ func (s *Setup) checkModels() api.Check {
 	return c
 }
 
+// maxUndelivered is how many notices of the outbox are counted.
+const maxUndelivered = 100
+
 // checkNotices checks each channel, and what is pending in the outbox.
 func (d *Daemon) checkNotices(ctx context.Context) []api.Check {
 	var out []api.Check
@@ -172,13 +175,16 @@ func (d *Daemon) checkNotices(ctx context.Context) []api.Check {
 
 	// Check returns a map, and the output has to be stable.
 	slices.SortFunc(out, func(a, b api.Check) int { return strings.Compare(a.Name, b.Name) })
-	waiting, err := d.ledger.UndeliveredNotices(ctx, 100)
+	waiting, err := d.ledger.UndeliveredNotices(ctx, maxUndelivered+1)
 	switch {
 	case err != nil:
 		out = append(out, api.Check{Name: "outbox", Detail: err.Error()})
 	case len(waiting) > 0:
-		n := waiting[0]
-		out = append(out, api.Check{Name: "outbox", Detail: fmt.Sprintf("%d notices were not delivered; the latest: %q (%s)", len(waiting), n.Title, cmp.Or(n.Error, "not tried yet")),
+		n, many := waiting[0], text.Plural(len(waiting), "notice")+" not delivered"
+		if len(waiting) > maxUndelivered {
+			many = fmt.Sprintf("more than %d notices not delivered", maxUndelivered)
+		}
+		out = append(out, api.Check{Name: "outbox", Detail: fmt.Sprintf("%s; the latest: %q (%s)", many, n.Title, cmp.Or(n.Error, "not tried yet")),
 			Remedy: "they are delivered as soon as their channel can be reached"})
 	default:
 		out = append(out, api.Check{Name: "outbox", OK: true, Detail: "empty"})

@@ -263,3 +263,27 @@ func TestDoctorComparesClocks(t *testing.T) {
 		t.Errorf("%+v (%v)", c, err)
 	}
 }
+
+// Of a long outbox no number is told that is only the one up to which it was counted.
+func TestDoctorCountsNotices(t *testing.T) {
+	t.Parallel()
+	d := doctorOf(t, "name: m, provider: openai, model: x, base_url: http://127.0.0.1:1/v1")
+	for _, c := range []struct {
+		more int
+		want string
+	}{{0, "empty"}, {1, "1 notice not delivered; the latest: "}, {maxUndelivered - 1, "100 notices not delivered; "}, {1, "more than 100 notices not delivered; "}} {
+		for range c.more {
+			if err := d.ledger.AppendNotices(t.Context(), ledger.Notice{Channel: "desktop", Title: "t"}); err != nil {
+				t.Fatal(err)
+			}
+		}
+
+		checks, err := d.Doctor(t.Context(), true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := checkNamed(t, checks, "outbox").Detail; !strings.HasPrefix(got, c.want) {
+			t.Errorf("%q, want %q", got, c.want)
+		}
+	}
+}

@@ -544,11 +544,18 @@ func (e *explanation) runText(r ledger.Run) string {
 	case domain.OutcomeSkipped, domain.OutcomeCancelled, domain.OutcomeInterrupted:
 		return cmp.Or(r.Error, r.Summary)
 	case domain.OutcomeError, domain.OutcomeTimeout, domain.OutcomeBudget:
-		return text.Truncate(text.OneLine(r.Error), 160)
+		return failureText(r.Error)
 	}
 
 	return e.d.pending(r, e.pauses, e.now, e.zone).Reason
 }
+
+// maxFailure is how much is told of a failure among other things, in characters: an error of a model's server
+// with its address, what the server said and what ended the run has room in it.
+const maxFailure = 300
+
+// failureText is an error on a line.
+func failureText(failure string) string { return text.Truncate(text.OneLine(failure), maxFailure) }
 
 // endedText says how an attempt ended, by its state.
 var endedText = map[domain.AttemptState]string{domain.AttemptDone: "had ended", domain.AttemptFailed: "failed", domain.AttemptInterrupted: "was interrupted", domain.AttemptRunning: "is still on", domain.AttemptWaiting: "waited for its owner"}
@@ -568,7 +575,7 @@ func (e *explanation) retries(ctx context.Context, r ledger.Run) error {
 		ex := api.Explanation{Source: sourceRetry, Nominal: api.At(at.StartedAt), Actual: api.At(at.StartedAt), Decision: domain.DecisionRun,
 			Run: fmt.Sprint(r.ID), State: domain.State(at.State), Reason: fmt.Sprintf("attempt %d of run %d; attempt %d %s", at.Number, r.ID, attempts[i-1].Number, endedText[attempts[i-1].State])}
 		if why := attempts[i-1].Error; why != "" {
-			ex.Reason += ": " + text.Truncate(text.OneLine(why), 160)
+			ex.Reason += ": " + failureText(why)
 		}
 
 		// What the run does now is what its last attempt does.

@@ -47,14 +47,19 @@ func jobText(r ledger.Run) string {
 // nothing where it is about to start, or does not wait.
 func (d *Daemon) pending(r ledger.Run, pauses []ledger.Pause, now time.Time, zone *time.Location) api.Pending {
 	if r.State == domain.StateWaiting && r.WaitingFor == domain.WaitRetry {
-		why := ""
-		if r.Error != "" {
-			why = ": " + text.Truncate(text.OneLine(r.Error), 160)
+		// When it goes on comes first: what went wrong may be long, and be cut at its end.
+		due := "now"
+		if r.NotBefore.After(now) {
+			due = api.LocalTime(r.NotBefore, zone)
 		}
+		reason := fmt.Sprintf("attempt %d failed; the next is due %s", r.Attempt, due)
 		if r.Postponed() {
-			return api.Pending{Reason: fmt.Sprintf("waits for its model, which was tried %s%s; it is asked again %s", text.Plural(r.Postponements, "time"), why, api.LocalTime(r.NotBefore, zone))}
+			reason = fmt.Sprintf("waits for its model, which was tried %s and is asked again %s", text.Plural(r.Postponements, "time"), due)
 		}
-		return api.Pending{Reason: fmt.Sprintf("attempt %d failed%s; the next is due %s", r.Attempt, why, api.LocalTime(r.NotBefore, zone))}
+		if r.Error != "" {
+			reason += ": " + failureText(r.Error)
+		}
+		return api.Pending{Reason: reason}
 	}
 
 	if r.WaitsForPerson() {
