@@ -23,6 +23,7 @@ import (
 const (
 	maxNamedFiles   = 64       // that lie where an agent can write
 	maxMentions     = 5_000    // texts in a command line that could be a path, each time that it is looked through
+	maxGlobbed      = 20_000   // entries of all the folders that its patterns (*.csv) make the host read
 	maxApprovedFile = 16 << 20 // bytes
 	maxFolderFiles  = 2_000    // entries of a folder, over all levels
 	maxFolderBytes  = 16 << 20 // of all of its files
@@ -67,14 +68,16 @@ type fileBinder struct {
 	files    []*namedFile
 	known    map[string]*namedFile // by path
 	mentions int
-	copies   string // a folder for copies; "" makes none
+	globbed  map[string][]string // what a pattern stands for
+	globRoom int                 // entries that patterns may still make the host read
+	copies   string              // a folder for copies; "" makes none
 	err      error
 }
 
 // bindFiles finds, and reads, the files that a command line names. With copies it keeps what it has read in
 // that folder. The error is an *unapprovableError, or the system's.
 func (h *Launcher) bindFiles(l commandLine, copies string) (*fileBinder, error) {
-	b := &fileBinder{writable: h.Writable, bases: []string{h.Roots.Workdir()}, known: map[string]*namedFile{}, copies: copies}
+	b := &fileBinder{writable: h.Writable, bases: []string{h.Roots.Workdir()}, known: map[string]*namedFile{}, globbed: map[string][]string{}, globRoom: maxGlobbed, copies: copies}
 	// A named folder may be where the other paths begin (cd X, make -C X): they are tried from there, too.
 	for known := -1; known != len(b.bases) && b.err == nil; {
 		known = len(b.bases)
@@ -111,15 +114,65 @@ func (b *fileBinder) note(m mention) (string, bool) {
 
 		paths := []string{path}
 		if strings.ContainsAny(path, "*?[") { // a shell expands it to what is there
-			if found, err := filepath.Glob(path); err == nil {
-				paths, m.fixed = append(paths, found...), true
-			}
+			paths, m.fixed = append(paths, b.glob(path)...), true
 		}
 		for _, path := range paths {
 			b.notePath(path, m)
 		}
 	}
 	return "", false
+}
+
+// glob is what an absolute pattern stands for now. A few characters can ask for all that is on the disks.
+func (b *fileBinder) glob(pattern string) []string {
+	if found, known := b.globbed[pattern]; known {
+		return found
+	}
+
+	top := filepath.VolumeName(pattern) + string(filepath.Separator)
+	rel, err := filepath.Rel(top, pattern)
+	if err != nil {
+		return nil
+	}
+
+	found, err := fs.Glob(countedFS{top, &b.globRoom}, filepath.ToSlash(rel))
+	switch {
+	case b.globRoom < 0:
+		b.err = &unapprovableError{"it has patterns that stand for more files than can be looked at; name the files that are meant"}
+	case err != nil: // it is none
+		return nil
+	}
+
+	for i, name := range found {
+		found[i] = filepath.Join(top, filepath.FromSlash(name))
+	}
+	b.globbed[pattern] = found
+	return found
+}
+
+// countedFS are the files below a folder, of which no more entries are read than there is room for. Unlike
+// os.DirFS it finds names that are no valid UTF-8, which an agent can give.
+type countedFS struct {
+	top  string
+	room *int
+}
+
+func (c countedFS) path(name string) string { return filepath.Join(c.top, filepath.FromSlash(name)) }
+
+// Open implements fs.FS.
+func (c countedFS) Open(name string) (fs.File, error) { return os.Open(c.path(name)) }
+
+// Stat implements fs.StatFS: to open what is asked about could wait for a pipe's writer.
+func (c countedFS) Stat(name string) (fs.FileInfo, error) { return os.Stat(c.path(name)) }
+
+// ReadDir implements fs.ReadDirFS.
+func (c countedFS) ReadDir(name string) ([]fs.DirEntry, error) {
+	if *c.room < 0 {
+		return nil, errTooLarge
+	}
+	entries, err := os.ReadDir(c.path(name))
+	*c.room -= len(entries) + 1
+	return entries, err
 }
 
 func (b *fileBinder) notePath(path string, m mention) {
