@@ -239,7 +239,10 @@ func makeFolder(in *os.Root, what string) (name string, err error) {
 			break
 		}
 	}
-	return name, errors.Join(err, in.Chmod(name, owner.Usual(0o777)))
+	if err != nil {
+		return "", err
+	}
+	return name, in.Chmod(name, owner.Usual(0o777))
 }
 
 // copy copies a file with its mode and time, or a link as it is, and makes the folders for it.
