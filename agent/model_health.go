@@ -37,7 +37,7 @@ type modelHealth struct {
 // circuit is that of one model. It is closed while the model answers; a failure opens it, and after
 // circuitOpen one run at a time may try.
 type circuit struct {
-	model   *Model // as it is configured; another configuration begins anew
+	model   *Model // as it is configured; another configuration starts over
 	breaker *gobreaker.TwoStepCircuitBreaker[any]
 	why     string // it was opened
 }

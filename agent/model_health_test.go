@@ -80,7 +80,7 @@ func (b *bench) conclude(id int64) (ledger.Result, ledger.Run) {
 
 // A server that nobody reaches is asked for as long as it takes to restart, which costs nothing; then the
 // run waits for it, its owner is told once of the outage, and it succeeds when the server is back. A
-// run that a person started fails at once, and one in which a model has answered is not begun anew.
+// run that a person started fails at once, and one in which a model has answered is not started over.
 func TestUnreachableModel(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -18,7 +18,7 @@ import (
 )
 
 // Each call of a playbook is a step: the bound on steps holds, the run says so, and a repeated
-// attempt is not charged anew for what the record answers. Without a bound there is none.
+// attempt is not charged again for what the record answers. Without a bound there is none.
 func TestPlaybookSteps(t *testing.T) {
 	t.Parallel()
 	note := func(what string) playbook.Call {

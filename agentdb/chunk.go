@@ -178,7 +178,7 @@ func (b *chunker) flush() error {
 }
 
 // image is what the changelog keeps of rows: {"columns":[…],"rows":[[…],…]}. It is written
-// by hand, because an import of a million rows passes here.
+// without a library, because an import of a million rows passes here.
 func image(columns []string, values []any) string {
 	out := make([]byte, 0, 32+16*len(values))
 	out = append(out, `{"columns":[`...)

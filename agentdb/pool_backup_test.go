@@ -80,7 +80,7 @@ func TestBackupWhileWriting(t *testing.T) {
 	if during == 0 {
 		t.Fatal("nobody wrote meanwhile")
 	}
-	if b.Path != file || b.Bytes < 1<<20 || b.Why != "by hand" {
+	if b.Path != file || b.Bytes < 1<<20 || b.Why != "manual" {
 		t.Errorf("%+v", b)
 	}
 
@@ -167,7 +167,7 @@ func TestBackupBeforeMigrations(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	if got := strings.Join(names(t, p, "ann"), " "); got != "before-run-4 before-run-3 before-run-2 by hand" {
+	if got := strings.Join(names(t, p, "ann"), " "); got != "before-run-4 before-run-3 before-run-2 manual" {
 		t.Errorf("copies: %s", got)
 	}
 
@@ -183,7 +183,7 @@ func TestBackupBeforeMigrations(t *testing.T) {
 		}
 	}
 
-	if got := strings.Join(names(t, p, "ann"), " "); got != "before-run-4 before-run-3 before-run-2 by hand" {
+	if got := strings.Join(names(t, p, "ann"), " "); got != "before-run-4 before-run-3 before-run-2 manual" {
 		t.Errorf("copies after changes that were refused: %s", got)
 	}
 
@@ -191,7 +191,7 @@ func TestBackupBeforeMigrations(t *testing.T) {
 		migrate(run, fmt.Sprint("x", run))
 	}
 
-	if got := strings.Join(names(t, p, "ann"), " "); got != "before-run-11 before-run-10 before-run-9 before-run-8 before-run-7 by hand" {
+	if got := strings.Join(names(t, p, "ann"), " "); got != "before-run-11 before-run-10 before-run-9 before-run-8 before-run-7 manual" {
 		t.Errorf("copies: %s", got)
 	}
 
@@ -286,7 +286,7 @@ func TestRestore(t *testing.T) {
 			t.Errorf("%v, %v", schema, err)
 		}
 	})
-	if got := strings.Join(names(t, p, "ann"), " "); strings.Count(got, "replaced") != 5 || strings.Count(got, "by hand") != 2 {
+	if got := strings.Join(names(t, p, "ann"), " "); strings.Count(got, "replaced") != 5 || strings.Count(got, "manual") != 2 {
 		t.Errorf("kept: %s", got)
 	}
 }

@@ -125,7 +125,7 @@ func (r *Roots) writeNeed(path string) Need {
 
 // PlaceOf names a path, which may not exist yet, for the labels on record.
 func PlaceOf(abs string) ledger.Place {
-	name := resolved(abs)
+	name := resolveExisting(abs)
 	return ledger.Place{Kind: ledger.PlaceFile, Name: name, ID: fileID(name), Above: idsFrom(filepath.Dir(name))}
 }
 
@@ -135,20 +135,6 @@ func idsFrom(folder string) (out []ledger.FileID) {
 		if out = append(out, fileID(folder)); folder == filepath.Dir(folder) {
 			return out
 		}
-	}
-}
-
-// resolved is a path with the links in that part of it resolved that exists.
-func resolved(abs string) string {
-	rest := ""
-	for at := abs; ; at = filepath.Dir(at) {
-		if actual, err := filepath.EvalSymlinks(at); err == nil {
-			return filepath.Join(actual, rest)
-		}
-		if at == filepath.Dir(at) {
-			return abs
-		}
-		rest = filepath.Join(filepath.Base(at), rest)
 	}
 }
 

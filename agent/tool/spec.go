@@ -93,7 +93,7 @@ const (
 // treat some of them differently asks for one of these properties. Every tool must have a name, a
 // description, an effect and a class; whatever else is left out is taken for the worst.
 //
-// The Specs function of a tool family leaves out what only a run knows: Canonical, Look, Needs, and a
+// The Specs function of a tool family leaves out what only a run knows: Canonical, StatKey, Needs, and a
 // part of Description and Enum.
 type Spec struct {
 	Name, Description string
@@ -105,7 +105,7 @@ type Spec struct {
 	// AliasOf is the tool that this one is an alias of, for models that know it by another.
 	// An agent has an alias only if its list of tools names it.
 	AliasOf string
-	// Says is the argument that alone tells a person what a call does, as a command line does; "": all
+	// SummaryArg is the argument that alone tells a person what a call does, as a command line does; "": all
 	// arguments are shown.
 	SummaryArg string
 	// Reports is the field of a result that says whether what was asked for came about, of a call that was
@@ -128,13 +128,13 @@ type Spec struct {
 	// refuses another than that of the tool's function.
 	Args reflect.Type
 	Enum map[string][]string // allowed values of string arguments
-	// Reads reports whether a call only reads, whatever the tool does in others; nil: none does.
+	// ReadsOnly reports whether a call only reads, whatever the tool does in others; nil: none does.
 	ReadsOnly func(args json.RawMessage) bool
 	// Path names the argument whose file is read or written: calls that write the same path take
 	// turns. Canonical maps the many names of a file to one; nil leaves them as they are.
 	Path      string
 	Canonical func(path string) string
-	// Look is a text that changes when the file at a path does, so that a file which somebody else
+	// StatKey is a text that changes when the file at a path does, so that a file which somebody else
 	// changed is read again; nil: only the run's own calls change it.
 	StatKey func(path string) string
 	// Needs tells the authorizer what a call would do. It changes nothing, and gets arguments that fit

@@ -25,7 +25,7 @@ const (
 
 // The reasons for a copy that nothing but its owner, or a replacement, made.
 const (
-	WhyManual   = "by hand"
+	WhyManual   = "manual"
 	WhyReplaced = "replaced" // of a database that was replaced
 )
 
@@ -38,7 +38,7 @@ type Backup struct {
 	Path  string    `json:"path"`
 	Bytes int64     `json:"bytes"`
 	At    time.Time `json:"at"`
-	// Why is "by hand", or what rouse was about to do: "before-run-12", "before-schema-5".
+	// Why is "manual", or what rouse was about to do: "before-run-12", "before-schema-5".
 	Why string `json:"why"`
 }
 

@@ -246,7 +246,7 @@ func TestReadOnlyAndRestore(t *testing.T) {
 	o := ledger.Options{Path: path}
 	l := openIn(t, filepath.Dir(path))
 	made, err := l.Backup(t.Context(), ledger.BackupSpec{})
-	if err != nil || made.Why != "by hand" {
+	if err != nil || made.Why != "manual" {
 		t.Fatal(made, err)
 	}
 	if _, err := l.Backup(t.Context(), ledger.BackupSpec{File: made.Path}); err == nil {

@@ -94,7 +94,7 @@ jobs: [{name: books, agent: clerk, prompt: Do the books., overlap: allow}]
 	}
 
 	p.stop(t)
-	if out := must("db", "clerk", "backups"); strings.Count(out, "by hand") != 2 || strings.Count(out, "-replaced") != 2 {
+	if out := must("db", "clerk", "backups"); strings.Count(out, "manual") != 2 || strings.Count(out, "-replaced") != 2 {
 		t.Errorf("without the daemon: %s", out)
 	}
 }

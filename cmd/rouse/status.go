@@ -97,7 +97,10 @@ func daemonStatus(ctx context.Context, at *place, wait time.Duration) (api.Statu
 
 	deadline := time.Now().Add(wait)
 	for {
-		_, st, err := daemon.Connect(ctx, home)
+		client, st, err := daemon.Connect(ctx, home)
+		if err == nil {
+			client.Close() // or each try would leave a connection open
+		}
 		// With --wait every failure is tried again until the deadline: a daemon that starts has no
 		// socket at first, then one that answers and is not ready.
 		if (err == nil && (st.Ready || wait == 0)) || time.Now().After(deadline) {

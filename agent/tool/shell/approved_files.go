@@ -28,7 +28,7 @@ const (
 	maxFolderBytes  = 16 << 20 // of all of its files
 	maxShownFile    = 8 << 10  // bytes of a file that its owner is shown
 	maxBases        = 16       // folders from which relative paths are tried
-	maxExpanded     = 100_000  // names that the patterns of a command line are compared with
+	maxExpanded     = 20_000   // names that the patterns of a command line are compared with
 	maxNeighbours   = 200      // files beside an approved one that its copy is given as links
 )
 

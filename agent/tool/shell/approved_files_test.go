@@ -119,9 +119,15 @@ func TestUnapprovable(t *testing.T) {
 		}
 	}
 
+	var manyPatterns string
+	for i := range 200 {
+		b.write(fmt.Sprintf("many/%d", i), "")
+		manyPatterns += fmt.Sprintf(" many/*.x%d", i)
+	}
+
 	for command, want := range map[string]string{
 		"sh link": "is a link", "cat out": "is a link", "sh folder/job.sh": "leads through a link", "sh none.sh": "there is no none.sh", "./none.sh": "there is no ./none.sh",
-		"true " + strings.Repeat("x:", 7000): "more words",
+		"true " + strings.Repeat("x:", 7000): "more words", "cat" + manyPatterns: "among more than 20000 names",
 	} {
 		if n := b.asked(command); n.Refused == nil || n.Refused.Kind != tool.KindRejected || !strings.Contains(n.Refused.Message, want) {
 			t.Errorf("%.40s: %+v", command, n.Refused)

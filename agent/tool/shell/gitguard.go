@@ -77,7 +77,7 @@ func newGitGuard(b nofollow.Boundary, places []string) (*gitGuard, error) {
 	err = g.walk(gitWalk{file: g.before.add, found: func(w *gitWalk, rel string, _ []fs.DirEntry) (string, error) {
 		info, err := w.root.Lstat(rel)
 		if err != nil {
-			return "", ignoreGone(err) // another command was faster
+			return "", w.ignore(err)
 		}
 		g.owners[filepath.Join(w.root.Name(), rel)] = info
 		return "", nil // protected as a whole: there is no need to look into it
@@ -272,11 +272,20 @@ func (w *gitWalk) files(rel string, entries []fs.DirEntry) error {
 		info, err := e.Info()
 		if err == nil {
 			w.file(filepath.Join(w.root.Name(), rel, e.Name()), info)
-		} else if err = ignoreGone(err); err != nil {
+		} else if err = w.ignore(err); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// ignore drops the error of an entry that is gone, because another command was faster, and before a command
+// that of one which cannot be looked at: the command cannot reach it either.
+func (w *gitWalk) ignore(err error) error {
+	if errors.Is(err, fs.ErrPermission) && !w.opening {
+		return nil
+	}
+	return ignoreGone(err)
 }
 
 // entries are those of a folder, none of one that is gone. Before a command, what cannot be read is left
@@ -295,8 +304,13 @@ func (w *gitWalk) entries(rel string) ([]fs.DirEntry, error) {
 	}
 	defer dir.Close()
 
+	// In a folder that may be listed and not searched nothing could be looked at, and all would seem to be gone.
+	if info, err := dir.Stat(); err == nil && w.opening && info.Mode().Perm()&0o100 == 0 {
+		_ = dir.Chmod(info.Mode().Perm() | 0o700) // one of another user stays as it is, which no command could change
+	}
+
 	entries, err := dir.ReadDir(-1)
-	return entries, ignoreGone(err)
+	return entries, w.ignore(err)
 }
 
 // open opens a folder; nil when it is gone, or left as it is.
@@ -339,9 +353,9 @@ func (w *gitWalk) rename(rel, what string) (next string, err error) {
 
 	as := ""
 	for n := 1; ; n++ {
-		as = fmt.Sprintf("disarmed-%s-%d", what, n)
-		if _, err := in.Lstat(as); errors.Is(err, fs.ErrNotExist) {
-			break
+		next = filepath.Join(filepath.Dir(rel), fmt.Sprintf("disarmed-%s-%d", what, n))
+		if _, err := w.root.Lstat(next); err != nil {
+			break // any other reason than that it is free shows in the renaming
 		}
 	}
 

@@ -255,8 +255,8 @@ func (v lossVisitor) interpreter(args []word) bool {
 		}
 
 		text := args[i+1]
-		tree, err := syntax.NewParser(syntax.Variant(syntax.LangBash)).Parse(strings.NewReader(text.text), "")
-		if err != nil || !text.known || v.depth == 0 {
+		tree := parseScript(text.text)
+		if tree == nil || !text.known || v.depth == 0 {
 			return true
 		}
 		v.depth--

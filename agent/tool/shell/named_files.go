@@ -105,8 +105,8 @@ func isCommandOption(word string) bool {
 
 // renameNested renames in a script that is an argument.
 func renameNested(script string, by rename, depth int) string {
-	tree, err := syntax.NewParser(syntax.Variant(syntax.LangBash)).Parse(strings.NewReader(script), "")
-	if err != nil || depth == 0 {
+	tree := parseScript(script)
+	if tree == nil || depth == 0 {
 		renameTokens(script, by)
 		return script
 	}

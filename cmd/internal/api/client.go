@@ -101,6 +101,9 @@ func ownSocket(socket string) error {
 	return nil
 }
 
+// Close ends the connections that the client keeps for its next request.
+func (c *Client) Close() { c.http.CloseIdleConnections() }
+
 // InProcess returns a client whose requests are answered by h directly.
 func InProcess(h http.Handler) *Client {
 	return &Client{http: &http.Client{Transport: handlerTransport{h}}}

@@ -79,7 +79,7 @@ func checkServer(m config.Model, asked askedServer) api.Check {
 		c.OK, c.Detail, c.NotTried = true, "it answers from "+string(m.Recording), "a server: there is none"
 		return c
 	case errors.As(asked.err, &failed) && failed.Kind == model.KindAuth:
-		return fail("set the key anew where api_key names it: rouse secrets set NAME, or the variable", "the key is not accepted: %s", failed.Message)
+		return fail("set the key again where api_key names it: rouse secrets set NAME, or the variable", "the key is not accepted: %s", failed.Message)
 	case errors.As(asked.err, &failed) && failed.Kind == model.KindUnavailable: // its message names server and model
 		c.Detail, c.Remedy = failed.Error(), "start the server, or see to base_url and the network; rouse doctor --offline leaves servers out"
 		return c

@@ -22,7 +22,7 @@ func unwritable(err error) bool {
 
 // LedgerOptions say where the ledger of a home is.
 func LedgerOptions(home string) ledger.Options {
-	return ledger.Options{Path: filepath.Join(home, "ledger.db"), Blobs: filepath.Join(home, "blobs")}
+	return ledger.Options{Path: filepath.Join(home, ledgerName), Blobs: filepath.Join(home, "blobs")}
 }
 
 // openLedger opens the ledger of a home that this process holds. A command can still read one that

@@ -62,8 +62,12 @@ func (e *servedError) Error() string { return e.held.Error() }
 func answers(ctx context.Context, home string) bool {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
-	_, err := ConnectDaemon(ctx, home)
-	return err == nil
+	client, err := ConnectDaemon(ctx, home)
+	if err != nil {
+		return false
+	}
+	client.Close()
+	return true
 }
 
 // Connect returns a client of the process that answers on the socket of a home, and says which that is: a
@@ -89,6 +93,7 @@ func Connect(ctx context.Context, home string) (*api.Client, api.Status, error) 
 func ConnectDaemon(ctx context.Context, home string) (*api.Client, error) {
 	client, st, err := Connect(ctx, home)
 	if err == nil && st.Foreground {
+		client.Close()
 		return nil, api.ErrNoDaemon
 	}
 	return client, err
