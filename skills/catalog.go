@@ -26,6 +26,8 @@ type Root struct {
 	// Writer says who else can write in a root that is not trusted, as part of a sentence; "" when nobody can. Where
 	// somebody can, no skill is accepted. nil: nobody. It is asked when there is a skill.
 	Writer func() string
+	// Tags are those of a skill that no index of the root lists. nil: it has none.
+	Tags func(dir string) []string
 }
 
 // Discover searches roots for skills. Those of a later root override those of an earlier one
@@ -37,6 +39,7 @@ func Discover(roots ...Root) *Catalog {
 		w := walker{catalog: c, root: r, visited: map[string]bool{}, hashes: map[string]string{}}
 		w.onSkill = w.addSkill
 		w.walk()
+		w.findIndex()
 		w.load() // before the next root, so that its skills override these
 	}
 

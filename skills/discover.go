@@ -29,6 +29,7 @@ type walker struct {
 	dirs     []string          // of skills, in the order of the search
 	hashes   map[string]string // of those that were trusted by themselves
 	realRoot string            // the root with links resolved
+	index    *Registry         // of the root; nil: it has none
 	visited  map[string]bool   // directories with links resolved: some are reached in two ways, or in a circle
 	stopped  bool              // by a limit
 }
@@ -70,7 +71,7 @@ func (w *walker) visit(dir string, level int) {
 	}
 
 	// The root itself is no skill: it is named as a place for them.
-	if level > 0 && slices.ContainsFunc(entries, isSkill) {
+	if level > 0 && holdsSkill(entries) {
 		w.onSkill(dir)
 		return
 	}
@@ -89,8 +90,13 @@ func (w *walker) visit(dir string, level int) {
 	}
 }
 
-func isSkill(e fs.DirEntry) bool {
-	return slices.Contains(fileNames, e.Name()) || e.Name() == moduleFile
+// holdsSkill says whether the entries of a directory are those of a skill: instructions, or a program. One
+// file of a program alone may be anything, like the manifest of a browser's extension.
+func holdsSkill(entries []fs.DirEntry) bool {
+	has := func(name string) bool {
+		return slices.ContainsFunc(entries, func(e fs.DirEntry) bool { return e.Name() == name })
+	}
+	return slices.ContainsFunc(fileNames, has) || has(manifestFile) && has(moduleFile)
 }
 
 // subdirectory is the path of an entry that is a directory to search, with links resolved.
@@ -154,6 +160,14 @@ func (w *walker) addSkill(dir string) {
 	}
 }
 
+// findIndex reads the index of the root for the tags of its skills. Which skills there are is what the folders
+// say: one that was added and not listed yet is not lost. Where others can write, no index counts.
+func (w *walker) findIndex() {
+	if w.root.Trusted && w.realRoot != "" {
+		w.index = readIndexIn(w.realRoot)
+	}
+}
+
 // load reads the skills that were found, several at a time, and registers them in their order, so that
 // the result does not depend on which was read first.
 func (w *walker) load() {
@@ -177,6 +191,10 @@ func (w *walker) load() {
 		w.catalog.problems = append(w.catalog.problems, r.problems...)
 		if r.skill != nil {
 			r.skill.Source, r.skill.TrustedHash = w.root.Source, w.hashes[w.dirs[i]]
+			r.skill.Tags = w.index.Tags(r.skill.Dir)
+			if r.skill.Tags == nil && w.root.Tags != nil {
+				r.skill.Tags = w.root.Tags(r.skill.Dir)
+			}
 			w.catalog.register(r.skill)
 		}
 	}

@@ -16,7 +16,7 @@ func Fingerprint(root string) string {
 	w := walker{catalog: &Catalog{}, root: Root{Path: root}, visited: map[string]bool{}}
 	w.onSkill = func(dir string) {
 		fmt.Fprintf(h, "%q", dir)
-		for _, name := range append([]string{moduleFile}, fileNames...) {
+		for _, name := range append([]string{manifestFile, moduleFile, docsFile}, fileNames...) {
 			if info, err := os.Stat(filepath.Join(dir, name)); err == nil {
 				fmt.Fprintf(h, " %s %d %d", name, info.Size(), info.ModTime().UnixNano())
 			}

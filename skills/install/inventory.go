@@ -10,8 +10,9 @@ import (
 // Listed is a skill, and whether it was installed.
 type Listed struct {
 	*skills.Skill
-	State     string  `json:"state"` // own, installed or changed: not what was installed
-	Installed *Pinned `json:"installed,omitempty"`
+	Kind      skills.Kind `json:"kind"`
+	State     string      `json:"state"` // own, installed or changed: not what was installed
+	Installed *Pinned     `json:"installed,omitempty"`
 }
 
 // Inventory are all skills of a catalog, and the problems of discovering them.
@@ -41,7 +42,7 @@ func Inspect(all *skills.Catalog) (Inventory, error) {
 func InspectOne(s *skills.Skill) (Listed, error) { return inspect(s, map[string][]Pinned{}) }
 
 func inspect(s *skills.Skill, pins map[string][]Pinned) (Listed, error) {
-	listed, root := Listed{Skill: s, State: "own"}, filepath.Dir(s.Dir)
+	listed, root := Listed{Skill: s, Kind: s.Kind(), State: "own"}, filepath.Dir(s.Dir)
 	if _, read := pins[root]; !read {
 		list, err := Installed(root)
 		if err != nil {
