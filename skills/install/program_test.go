@@ -92,7 +92,7 @@ func TestSourcesOfPrograms(t *testing.T) {
 
 	root := t.TempDir()
 	two := strings.Replace(index, "]}]", `]}, {"name": "sample", "description": "x", "version": "9.0.0", "author": "a", "folderPath": "examples/sample", "tags": []}]`, 1)
-	for want, changed := range map[string]string{"--path: skills/sums, examples/sample": two, "--path: examples/sample, skills/other, skills/sums": "[]"} {
+	for want, changed := range map[string]string{"--path: skills/sums, examples/sample": two, "--path: skills/other, examples/sample, skills/sums": "[]"} {
 		items[0].text = changed
 		if _, err := install.Fetch(t.Context(), root, install.Source{From: folder(t, items...)}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %s", err, want)
