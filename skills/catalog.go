@@ -3,6 +3,7 @@ package skills
 import (
 	"cmp"
 	"fmt"
+	"path/filepath"
 	"slices"
 	"strings"
 )
@@ -26,6 +27,8 @@ type Root struct {
 	// Writer says who else can write in a root that is not trusted, as part of a sentence; "" when nobody can. Where
 	// somebody can, no skill is accepted. nil: nobody. It is asked when there is a skill.
 	Writer func() string
+	// Tags are those of a skill that no index of the root lists. nil: it has none.
+	Tags func(dir string) []string
 }
 
 // Discover searches roots for skills. Those of a later root override those of an earlier one
@@ -34,9 +37,10 @@ type Root struct {
 func Discover(roots ...Root) *Catalog {
 	c := &Catalog{skills: map[string]*Skill{}}
 	for _, r := range roots {
-		w := walker{catalog: c, root: r, visited: map[string]bool{}, hashes: map[string]string{}}
+		w := walker{catalog: c, root: r, visited: map[string]bool{}, programs: map[string]bool{}, hashes: map[string]string{}}
 		w.onSkill = w.addSkill
 		w.walk()
+		w.findIndex()
 		w.load() // before the next root, so that its skills override these
 	}
 
@@ -89,3 +93,13 @@ func (c *Catalog) Get(name string) (*Skill, bool) {
 
 // Problems are those of all roots, root by root.
 func (c *Catalog) Problems() []Problem { return slices.Clone(c.problems) }
+
+// ProblemsOf are those of one skill.
+func (c *Catalog) ProblemsOf(s *Skill) (out []Problem) {
+	for _, p := range c.problems {
+		if p.File == s.Dir || filepath.Dir(p.File) == s.Dir {
+			out = append(out, p)
+		}
+	}
+	return out
+}

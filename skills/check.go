@@ -24,14 +24,28 @@ const (
 // knownFields are the fields that the standard has.
 var knownFields = []string{"allowed-tools", "compatibility", "description", "license", "metadata", "name"}
 
-// Validate checks the skill of a directory against the whole standard (AGS-01, AGS-03), and returns
-// everything that breaks it, in the order of the file; nothing means that it is valid.
+// Validate checks the skill of a directory: its SKILL.md against the whole standard (AGS-01, AGS-03), its
+// program against the rules for manifests (OSL-05). It returns everything that breaks them, file by
+// file, in the order of each; a skill is valid if none of it is more than a warning.
 func Validate(dir string) []Problem {
 	real, problems := resolveDir(dir)
 	if len(problems) > 0 {
 		return problems
 	}
 
+	instructions, program := hasInstructions(real), isProgram(real)
+	if instructions || !program {
+		problems = validateInstructions(real)
+		program = hasProgram(real) // other tools have a manifest.json of their own
+	}
+	if program {
+		problems = append(problems, validateProgram(real)...)
+	}
+	return problems
+}
+
+// validateInstructions checks the SKILL.md of a resolved directory.
+func validateInstructions(real string) []Problem {
 	file, text, problems := readSkillFile(real, MaxFile)
 	if len(problems) > 0 {
 		return problems

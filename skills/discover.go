@@ -27,8 +27,10 @@ type walker struct {
 	root     Root
 	onSkill  func(dir string)  // called for each directory with a skill
 	dirs     []string          // of skills, in the order of the search
+	programs map[string]bool   // those of all skills that hold a program
 	hashes   map[string]string // of those that were trusted by themselves
 	realRoot string            // the root with links resolved
+	index    *Registry         // of the root; nil: it has none
 	visited  map[string]bool   // directories with links resolved: some are reached in two ways, or in a circle
 	stopped  bool              // by a limit
 }
@@ -70,7 +72,8 @@ func (w *walker) visit(dir string, level int) {
 	}
 
 	// The root itself is no skill: it is named as a place for them.
-	if level > 0 && slices.ContainsFunc(entries, isSkill) {
+	if instructions, program := partsOf(entries); level > 0 && (instructions || program) {
+		w.programs[dir] = program
 		w.onSkill(dir)
 		return
 	}
@@ -89,8 +92,21 @@ func (w *walker) visit(dir string, level int) {
 	}
 }
 
-func isSkill(e fs.DirEntry) bool {
-	return slices.Contains(fileNames, e.Name()) || e.Name() == moduleFile
+// partsOf says which parts of a skill the entries of a directory are: instructions, a program. One file of
+// a program alone may be anything, like the manifest of a browser's extension.
+func partsOf(entries []fs.DirEntry) (instructions, program bool) {
+	manifest, module := false, false
+	for _, e := range entries {
+		switch name := e.Name(); name {
+		case manifestFile:
+			manifest = true
+		case moduleFile:
+			module = true
+		default:
+			instructions = instructions || slices.Contains(fileNames, name)
+		}
+	}
+	return instructions, manifest && module
 }
 
 // subdirectory is the path of an entry that is a directory to search, with links resolved.
@@ -154,6 +170,14 @@ func (w *walker) addSkill(dir string) {
 	}
 }
 
+// findIndex reads the index of the root for the tags of its skills. Which skills there are is what the folders
+// say: one that was added and not listed yet is not lost. Where others can write, no index counts.
+func (w *walker) findIndex() {
+	if w.root.Trusted && w.realRoot != "" {
+		w.index = readIndexIn(w.realRoot)
+	}
+}
+
 // load reads the skills that were found, several at a time, and registers them in their order, so that
 // the result does not depend on which was read first.
 func (w *walker) load() {
@@ -167,7 +191,7 @@ func (w *walker) load() {
 	for range min(runtime.GOMAXPROCS(0), maxReaders, len(w.dirs)) {
 		all.Go(func() {
 			for i := next.Add(1) - 1; i < int64(len(w.dirs)); i = next.Add(1) - 1 {
-				results[i].skill, results[i].problems = load(w.dirs[i])
+				results[i].skill, results[i].problems = load(w.dirs[i], w.programs[w.dirs[i]])
 			}
 		})
 	}
@@ -177,6 +201,10 @@ func (w *walker) load() {
 		w.catalog.problems = append(w.catalog.problems, r.problems...)
 		if r.skill != nil {
 			r.skill.Source, r.skill.TrustedHash = w.root.Source, w.hashes[w.dirs[i]]
+			r.skill.Tags = w.index.Tags(r.skill.Dir)
+			if r.skill.Tags == nil && w.root.Tags != nil {
+				r.skill.Tags = w.root.Tags(r.skill.Dir)
+			}
 			w.catalog.register(r.skill)
 		}
 	}

@@ -34,16 +34,55 @@ const (
 
 // The rules of this package, beyond the standard.
 const (
-	RuleEncoding    Rule = "encoding"       // UTF-8, of a text
-	RuleUnreadable  Rule = "unreadable"     // an error of the operating system
-	RuleTooLarge    Rule = "too-large"      // beyond MaxFile
-	RuleNotRegular  Rule = "not-regular"    // SKILL.md is a folder, a pipe, a device
-	RuleLinkOutside Rule = "link-outside"   // a link that leads out of the directory that is searched
-	RuleShadowed    Rule = "shadowed"       // another skill of the same name comes later
-	RuleUntrusted   Rule = "untrusted"      // its root is not trusted (AGS-06)
-	RuleChanged     Rule = "changed"        // not what it was when it was trusted
-	RuleLimit       Rule = "limit"          // the search did not cover everything (AGS-05)
-	RuleModule      Rule = "module-not-yet" // an executable skill
+	RuleEncoding    Rule = "encoding"     // UTF-8, of a text
+	RuleUnreadable  Rule = "unreadable"   // an error of the operating system
+	RuleTooLarge    Rule = "too-large"    // beyond MaxFile
+	RuleNotRegular  Rule = "not-regular"  // SKILL.md is a folder, a pipe, a device
+	RuleLinkOutside Rule = "link-outside" // a link that leads out of the directory that is searched
+	RuleShadowed    Rule = "shadowed"     // another skill of the same name comes later
+	RuleUntrusted   Rule = "untrusted"    // its root is not trusted (AGS-06)
+	RuleChanged     Rule = "changed"      // not what it was when it was trusted
+	RuleLimit       Rule = "limit"        // the search did not cover everything (AGS-05)
+)
+
+// The rules of executable skills (OSL-01, OSL-03, OSL-04, OSL-05), of which these are errors.
+const (
+	RuleManifestMissing Rule = "manifest-missing"
+	RuleModuleMissing   Rule = "module-missing"
+	RuleJSON            Rule = "json"
+	RuleFieldMissing    Rule = "field-missing"
+	RuleFieldType       Rule = "field-type"
+	RuleFieldValue      Rule = "field-value"
+	RuleSlug            Rule = "slug"
+	RuleVersion         Rule = "semver"
+	RuleSchemaVersion   Rule = "schema-version"
+	RuleSchema          Rule = "schema"
+	RuleSchemaRoot      Rule = "schema-root"
+	RuleAgenticConfig   Rule = "agentic-config"     // enabled, and the mode is not agentic, or the reverse
+	RuleWorkspace       Rule = "workspace-required" // requiresWorkspace without workspaceSupport: required
+	RuleNameTwice       Rule = "name-twice"
+	RuleSecret          Rule = "secret"
+	RuleIndexMismatch   Rule = "index-mismatch" // the index says something else than the manifest
+	RuleIndexFolder     Rule = "index-folder"   // an entry whose folder is not there, or no folder of the repository
+)
+
+// The rules of executable skills that warn.
+const (
+	RuleCompatibility    Rule = "compatibility-unknown"
+	RuleBridgeTools      Rule = "bridge-system-tools"
+	RuleBridgePlatforms  Rule = "bridge-platforms"
+	RuleWorkspaceVersion Rule = "workspace-version"
+	RuleStepLimit        Rule = "step-limit"
+	RuleAgenticSupport   Rule = "agentic-support"
+	RuleDeclarative      Rule = "declarative"
+	RuleLongRunning      Rule = "long-running-workspace"
+	RuleReference        Rule = "reference"
+	RuleNameManifest     Rule = "name-manifest" // index, SKILL.md or folder call it something else
+	RuleExecute          Rule = "execute-missing"
+	RulePlaceholder      Rule = "placeholder"
+	RuleSecretLike       Rule = "secret-like"
+	RuleIndexUnlisted    Rule = "index-unlisted"
+	RuleProgram          Rule = "program" // of a skill whose instructions are loaded, and whose program is not
 )
 
 // Problem is something that is wrong with a skill, or with the search for skills.
@@ -51,12 +90,21 @@ type Problem struct {
 	File    string `json:"file"`             // or folder
 	Line    int    `json:"line,omitempty"`   // from 1; 0 if the problem is not about a line
 	Column  int    `json:"column,omitempty"` // from 1, in runes
+	Field   string `json:"field,omitempty"`  // of JSON, like permissions[0].kind
 	Rule    Rule   `json:"rule"`
 	Message string `json:"message"`
 	Warning bool   `json:"warning"` // the skill is loaded all the same
 }
 
-// String is the problem on one line: file, line, rule, message.
+// Words are the problem without its place in a file: field, message, rule.
+func (p Problem) Words() string {
+	if p.Field == "" {
+		return fmt.Sprintf("%s (%s)", p.Message, p.Rule)
+	}
+	return fmt.Sprintf("%s %s (%s)", p.Field, p.Message, p.Rule)
+}
+
+// String is the problem on one line: file, line, and its words.
 func (p Problem) String() string {
 	var b strings.Builder
 	b.WriteString(p.File)
@@ -72,7 +120,7 @@ func (p Problem) String() string {
 		b.WriteString("warning: ")
 	}
 
-	fmt.Fprintf(&b, "%s (%s)", p.Message, p.Rule)
+	b.WriteString(p.Words())
 	return b.String()
 }
 

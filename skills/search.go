@@ -10,9 +10,15 @@ import (
 
 // Entry is something that can be searched for: a skill or a tool.
 type Entry struct {
-	ID          string `json:"id"` // like "skill/pdf-tools"
-	Name        string `json:"name"`
-	Description string `json:"description"`
+	ID          string   `json:"id"` // like "skill/pdf-tools"
+	Name        string   `json:"name"`
+	Description string   `json:"description"`
+	Tags        []string `json:"tags,omitempty"`
+}
+
+// Entry is a skill as it is searched for.
+func (s *Skill) Entry() Entry {
+	return Entry{ID: "skill/" + s.Name, Name: s.Name, Description: s.Description, Tags: s.Tags}
 }
 
 // Hit is a search result. A higher score is a better match.
@@ -21,10 +27,11 @@ type Hit struct {
 	Score float64 `json:"score"`
 }
 
-// The weight of a word in the name, relative to one in the description, and the usual constants k1
-// and b of BM25, which gives rare words more weight and long descriptions less.
+// The weight of a word in the name or among the tags, relative to one in the description, and the usual
+// constants k1 and b of BM25, which gives rare words more weight and long descriptions less.
 const (
 	nameWeight = 3.0
+	tagWeight  = 2.0
 	saturation = 1.2
 	lengthBias = 0.75
 )
@@ -56,6 +63,10 @@ func NewFinder(entries []Entry) *Finder {
 		d := document{count: map[string]float64{}}
 		for _, w := range tokenize(e.Name) {
 			d.count[w] += nameWeight
+		}
+
+		for _, w := range tokenize(strings.Join(e.Tags, " ")) {
+			d.count[w] += tagWeight
 		}
 
 		for _, w := range tokenize(e.Description) {

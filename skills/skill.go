@@ -30,17 +30,38 @@ type Skill struct {
 	AllowedTools  []string          `json:"allowed_tools,omitempty"`
 	Metadata      map[string]string `json:"metadata,omitempty"`
 	Dir           string            `json:"dir"`    // absolute, links resolved
-	File          string            `json:"file"`   // SKILL.md in Dir
+	File          string            `json:"file"`   // SKILL.md in Dir; manifest.json of a program alone
 	Source        string            `json:"source"` // where it was found: the label of its root, or "path"
 	// TrustedHash is of its files as they were when it was trusted by itself, "" where its root is trusted.
 	TrustedHash string `json:"trusted_hash,omitempty"`
+	// Manifest is that of its program; nil: it has instructions alone.
+	Manifest *Manifest `json:"manifest,omitempty"`
+	Tags     []string  `json:"tags,omitempty"` // of the index that it came with (OSL-34)
+}
+
+// Kind is what a skill consists of (UNI-08).
+type Kind string
+
+// The kinds.
+const (
+	KindInstructions Kind = "instructions" // SKILL.md: an agent follows it
+	KindModule       Kind = "module"       // manifest.json and module.ts: a program
+	KindBoth         Kind = "both"
+)
+
+// Kind says what the skill consists of.
+func (s *Skill) Kind() Kind {
+	switch {
+	case s.Manifest == nil:
+		return KindInstructions
+	case filepath.Base(s.File) == manifestFile:
+		return KindModule
+	}
+	return KindBoth
 }
 
 // fileNames are the accepted names of SKILL.md, the preferred one first (AGS-02).
 var fileNames = []string{"SKILL.md", "skill.md"}
-
-// moduleFile is the program of an executable skill (OSL-01).
-const moduleFile = "module.ts"
 
 // Load reads the skill of a directory leniently (AGS-04, C-10): a name that breaks rules, an unknown
 // field and YAML that can be repaired are warnings; a skill without a description is not loaded. The
@@ -50,12 +71,15 @@ func Load(dir string) (*Skill, []Problem) {
 	if hasError(problems) {
 		return nil, problems
 	}
-	return load(real)
+	return load(real, hasProgram(real))
 }
 
-// load is Load for a directory whose links are resolved.
-func load(dir string) (*Skill, []Problem) {
+// load is Load for a directory whose links are resolved, and that holds a program or not.
+func load(dir string, program bool) (*Skill, []Problem) {
 	file, text, problems := readSkillFile(dir, maxHead)
+	if len(problems) > 0 && problems[0].Rule == RuleFileMissing && program {
+		return loadProgram(dir)
+	}
 	if hasError(problems) {
 		return nil, problems
 	}
@@ -77,12 +101,20 @@ func load(dir string) (*Skill, []Problem) {
 	}
 
 	s.File, s.Dir, s.Source = file, filepath.Dir(file), "path"
+	if program {
+		problems = append(problems, s.addProgram()...)
+	}
 	return s, problems
 }
 
 // Instructions reads the text after the frontmatter, trimmed (AUT-01, AGS-02). The error names the
-// file: it may have been deleted or changed since the skill was discovered.
+// file: it may have been deleted or changed since the skill was discovered. Of a program alone they
+// are what its author says of it.
 func (s *Skill) Instructions() (string, error) {
+	if s.Kind() == KindModule {
+		return s.programText()
+	}
+
 	file, text, problems := readSkillFile(s.Dir, MaxFile)
 	if hasError(problems) {
 		return "", errors.New(problems[0].String())
@@ -128,7 +160,7 @@ func resolveDir(dir string) (string, []Problem) {
 	}
 
 	if info, err := os.Stat(real); err == nil && !info.IsDir() {
-		return fail(real, RuleNotDirectory, "is not a directory; a skill is a directory with a SKILL.md")
+		return fail(real, RuleNotDirectory, "is not a directory; a skill is a directory with a SKILL.md, or with manifest.json and module.ts")
 	}
 
 	return real, nil
@@ -142,7 +174,7 @@ func readSkillFile(real string, limit int64) (file string, text []byte, problems
 	}
 	root, err := os.OpenRoot(real)
 	if err != nil {
-		return fail(real, RuleUnreadable, "%v", withoutPath(err))
+		return real, nil, unreadable(real, err)
 	}
 	defer root.Close()
 
@@ -155,28 +187,38 @@ func readSkillFile(real string, limit int64) (file string, text []byte, problems
 	}
 
 	if name == "" {
-		if hasModule(root) {
-			return fail(real, RuleModule, "is an executable skill (manifest.json and module.ts), and these cannot be run yet")
-		}
-		return fail(real, RuleFileMissing, "has no SKILL.md")
+		return fail(real, RuleFileMissing, "has no SKILL.md, and no program (manifest.json and module.ts)")
 	}
 
-	file = filepath.Join(real, name)
+	text, problems = readFile(root, real, name, limit, "move what is not needed each time to files beside it")
+	return filepath.Join(real, name), text, problems
+}
+
+// readFile reads a file of a directory that is open, or up to limit bytes of a SKILL.md; links within the
+// directory are followed, those that lead out of it are not. advice is what to do with a file that is too
+// large.
+func readFile(root *os.Root, dir, name string, limit int64, advice string) (text []byte, problems []Problem) {
+	file := filepath.Join(dir, name)
+	fail := func(rule Rule, format string, args ...any) ([]byte, []Problem) {
+		return nil, []Problem{{File: file, Rule: rule, Message: fmt.Sprintf(format, args...)}}
+	}
+
 	info, err := root.Stat(name)
+	most := max(limit, MaxFile)
 	switch {
 	case err != nil && isLink(root, name):
-		return fail(file, RuleLinkOutside, "is a link that leads out of its directory or nowhere; put the file itself there")
+		return fail(RuleLinkOutside, "is a link that leads out of its directory or nowhere; put the file itself there")
 	case err != nil:
-		return fail(file, RuleUnreadable, "%v", withoutPath(err))
+		return fail(RuleUnreadable, "%v", withoutPath(err))
 	case !info.Mode().IsRegular(): // opening a named pipe would block until somebody writes to it
-		return fail(file, RuleNotRegular, "is not a file")
-	case info.Size() > MaxFile:
-		return fail(file, RuleTooLarge, "has %d bytes, and %d are the most; move what is not needed each time to files beside it", info.Size(), MaxFile)
+		return fail(RuleNotRegular, "is not a file")
+	case info.Size() > most:
+		return fail(RuleTooLarge, "has %d bytes, and %d are the most%s", info.Size(), most, prefixed("; ", advice))
 	}
 
 	f, err := root.Open(name)
 	if err != nil {
-		return fail(file, RuleUnreadable, "%v", withoutPath(err))
+		return fail(RuleUnreadable, "%v", withoutPath(err))
 	}
 	defer f.Close()
 
@@ -187,15 +229,22 @@ func readSkillFile(real string, limit int64) (file string, text []byte, problems
 		text, err = io.ReadAll(io.LimitReader(f, limit))
 	}
 	if err != nil {
-		return fail(file, RuleUnreadable, "%v", withoutPath(err))
+		return fail(RuleUnreadable, "%v", withoutPath(err))
 	}
 	// UTF-16 begins with a byte order mark, FF FE or FE FF. It deserves a better message than that the
 	// --- is missing.
 	if len(text) > 1 && (text[0] == 0xff && text[1] == 0xfe || text[0] == 0xfe && text[1] == 0xff) {
-		return fail(file, RuleEncoding, "is UTF-16 text; save it as UTF-8")
+		return fail(RuleEncoding, "is UTF-16 text; save it as UTF-8")
 	}
 
-	return file, text, nil
+	return text, nil
+}
+
+func prefixed(prefix, s string) string {
+	if s == "" {
+		return ""
+	}
+	return prefix + s
 }
 
 // readFrontmatter reads up to the end of the frontmatter, in steps that most of it fits into. The
@@ -224,16 +273,14 @@ func readFrontmatter(f io.Reader, limit int64) ([]byte, error) {
 	return text[:limit], nil
 }
 
+// unreadable is what the operating system says of a file or directory.
+func unreadable(file string, err error) []Problem {
+	return []Problem{{File: file, Rule: RuleUnreadable, Message: withoutPath(err).Error()}}
+}
+
 func isLink(root *os.Root, name string) bool {
 	info, err := root.Lstat(name)
 	return err == nil && info.Mode()&fs.ModeSymlink != 0
-}
-
-// hasModule says whether this is an executable skill (OSL-01).
-func hasModule(root *os.Root) bool {
-	_, manifest := root.Lstat("manifest.json")
-	_, module := root.Lstat(moduleFile)
-	return manifest == nil && module == nil
 }
 
 // withoutPath is an error without its operation and path, which a Problem names already.

@@ -118,7 +118,7 @@ func TestRules(t *testing.T) {
 func TestNotAFile(t *testing.T) {
 	dir := tree(t, map[string]string{
 		"file": "x", "empty/x": "", "folder/SKILL.md/x": "", "big/SKILL.md": "---\nname: big\ndescription: x\n---\n" + strings.Repeat("x", skills.MaxFile),
-		"head/SKILL.md": "---\nname: head\nx: " + strings.Repeat("x", 70<<10) + "\ndescription: x\n---\n", "module/manifest.json": "{}", "module/module.ts": "", "outside.md": "---\nname: out\ndescription: x\n---\n", "out/x": "", "lower/skill.md": "---\nname: lower\ndescription: x\n---\n",
+		"head/SKILL.md": "---\nname: head\nx: " + strings.Repeat("x", 70<<10) + "\ndescription: x\n---\n", "module/manifest.json": "[]", "module/module.ts": "", "outside.md": "---\nname: out\ndescription: x\n---\n", "out/x": "", "lower/skill.md": "---\nname: lower\ndescription: x\n---\n",
 	})
 	if runtime.GOOS != "windows" {
 		if err := os.Symlink("../outside.md", filepath.Join(dir, "out/SKILL.md")); err != nil {
@@ -128,7 +128,7 @@ func TestNotAFile(t *testing.T) {
 
 	for name, want := range map[string]string{
 		"nowhere": "0:path-missing", "file": "0:not-a-directory", "empty": "0:file-missing", "folder": "0:not-regular", "big": "0:too-large", "head": "1:frontmatter-open 1:too-large",
-		"module": "0:module-not-yet", "out": "0:link-outside", "lower": "",
+		"module": "1:field-type", "out": "0:link-outside", "lower": "",
 	} {
 		if name == "out" && runtime.GOOS == "windows" {
 			continue
@@ -310,10 +310,10 @@ func TestAllowedTools(t *testing.T) {
 // TestSearch: what fits best comes first, and what shares no word does not come (OSA-20).
 func TestSearch(t *testing.T) {
 	entries := []skills.Entry{
-		{"skill/csv-report", "csv-report", "Makes a monthly report of spending from CSV statements."},
-		{"skill/pdf-tools", "pdf-tools", "Reads, fills and merges PDF forms."},
-		{"skill/tax", "tax", "Prepares tax forms from a report."},
-		{"tool/db_query", "db_query", "Runs a read-only SQL query."},
+		{ID: "skill/csv-report", Name: "csv-report", Description: "Makes a monthly report of spending from CSV statements."},
+		{ID: "skill/pdf-tools", Name: "pdf-tools", Description: "Reads, fills and merges PDF forms."},
+		{ID: "skill/tax", Name: "tax", Description: "Prepares tax forms from a report."},
+		{ID: "tool/db_query", Name: "db_query", Description: "Runs a read-only SQL query."},
 	}
 
 	for query, want := range map[string]string{

@@ -61,7 +61,7 @@ func (v View) Empty() bool { return len(v.Preloaded)+len(v.Loadable) == 0 }
 // All are the skills that the agent may use, the preloaded ones first.
 func (v View) All() []*Skill { return slices.Concat(v.Preloaded, v.Loadable) }
 
-// Find finds a skill by its name, or by the path of its directory or its SKILL.md (AUT-04). A path
+// Find finds a skill by its name, or by the path of its directory or of its file (AUT-04). A path
 // finds only skills of the view: anything else on the disk may have been written by anybody. The
 // error names both attempts.
 func (v View) Find(nameOrPath string) (*Skill, error) {
@@ -86,7 +86,7 @@ func (s *Skill) isAt(path string) bool {
 	if path == s.Dir || path == s.File {
 		return true
 	}
-	if base := filepath.Base(path); !slices.Contains(fileNames, base) && base != filepath.Base(s.Dir) {
+	if base := filepath.Base(path); !slices.Contains(fileNames, base) && base != manifestFile && base != filepath.Base(s.Dir) {
 		return false // without a system call, which would be slow for many skills
 	}
 

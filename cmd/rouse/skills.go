@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"runtime"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -20,15 +21,16 @@ import (
 func newSkills(at *place) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "skills",
-		Short: "Lists, checks, installs, trusts and removes skills",
-		Long: `Lists, checks, installs, trusts and removes skills: folders with a SKILL.md that tells an agent
-how to do something. They are looked for in HOME/skills, in ~/.agents/skills, and in the
-folders under skills.roots of the configuration.`,
+		Short: "Lists, checks, writes, installs, trusts and removes skills",
+		Long: `Lists, checks, writes, installs, trusts and removes skills: folders with a SKILL.md that tells an
+agent how to do something, with a program (manifest.json and module.ts), or with both. They are
+looked for in HOME/skills, in ~/.agents/skills, and in the folders under skills.roots of the
+configuration.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 
-	cmd.AddCommand(newSkillsList(at), newSkillsShow(at), newSkillsSearch(at), newSkillsValidate(), newSkillsInstall(at), newSkillsTrust(at), newSkillsRemove(at), newSkillsPin(at), newSkillsOutdated(at))
+	cmd.AddCommand(newSkillsList(at), newSkillsShow(at), newSkillsSearch(at), newSkillsValidate(), newSkillsNew(), newSkillsInstall(at), newSkillsTrust(at), newSkillsRemove(at), newSkillsPin(at), newSkillsOutdated(at))
 	return cmd
 }
 
@@ -63,7 +65,8 @@ func newSkillsList(at *place) *cobra.Command {
 
 STATE is own (somebody put it there), installed, or changed: an installed skill whose files
 are not those that were installed. Agents do not get it until its owner says
-rouse skills pin NAME, or installs it again.`,
+rouse skills pin NAME, or installs it again. KIND is instructions (SKILL.md), module (a program)
+or both.`,
 		Args: cobra.NoArgs,
 		RunE: verb(func(cmd *cobra.Command, _ []string) error {
 			all, err := at.skills()
@@ -81,12 +84,12 @@ rouse skills pin NAME, or installs it again.`,
 
 			var rows [][]string
 			for _, s := range found.Skills {
-				rows = append(rows, []string{s.Name, s.State, s.Source, brief(s.Description)})
+				rows = append(rows, []string{s.Name, s.State, string(s.Kind), s.Source, brief(s.Description)})
 			}
 
 			if len(rows) == 0 {
 				fmt.Fprintln(cmd.OutOrStdout(), "there are no skills; see rouse skills install --help")
-			} else if err := table(cmd.OutOrStdout(), "NAME STATE FROM DESCRIPTION", rows); err != nil {
+			} else if err := table(cmd.OutOrStdout(), "NAME STATE KIND FROM DESCRIPTION", rows); err != nil {
 				return err
 			}
 
@@ -132,14 +135,7 @@ func (at *place) pick(nameOrDir string) (*skills.Skill, []skills.Problem, error)
 		return nil, nil, &api.Error{Status: 404, Message: text.NoSuch("skill", nameOrDir, names), Usage: true}
 	}
 
-	var problems []skills.Problem
-	for _, p := range all.Problems() {
-		if p.File == s.File || p.File == s.Dir {
-			problems = append(problems, p)
-		}
-	}
-
-	return s, problems, nil
+	return s, all.ProblemsOf(s), nil
 }
 
 // firstError is the first problem that is more than a warning.
@@ -152,20 +148,11 @@ func firstError(problems []skills.Problem) string {
 	return ""
 }
 
-// shown is what `rouse skills show --json` prints.
-type shown struct {
-	install.Listed
-	Instructions string           `json:"instructions"`
-	Files        []string         `json:"files"` // beside SKILL.md
-	More         bool             `json:"more"`  // there are more files than are listed
-	Problems     []skills.Problem `json:"problems"`
-}
-
 func newSkillsShow(at *place) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "show NAME|FOLDER",
-		Short: "Prints a skill: what it says of itself, its files, its instructions",
+		Short: "Prints a skill: what it says of itself and asks for, its files, its instructions and docs",
 		Args:  cobra.ExactArgs(1),
 		RunE: verb(func(cmd *cobra.Command, args []string) error {
 			s, problems, err := at.pick(args[0])
@@ -173,19 +160,12 @@ func newSkillsShow(at *place) *cobra.Command {
 				return err
 			}
 
-			out := shown{Problems: append([]skills.Problem{}, problems...)}
-			if out.Listed, err = install.InspectOne(s); err != nil {
-				return err
-			}
-			if out.Instructions, err = s.Instructions(); err != nil {
-				return err
-			}
-			if out.Files, out.More, err = s.Files(1000); err != nil {
+			out, err := install.Describe(s, problems)
+			if err != nil {
 				return err
 			}
 
 			if asJSON {
-				out.Files = append([]string{}, out.Files...)
 				return printJSON(cmd.OutOrStdout(), out)
 			}
 
@@ -210,7 +190,11 @@ func newSkillsShow(at *place) *cobra.Command {
 				fmt.Fprintln(cmd.OutOrStdout(), text.OneLine(p.String()))
 			}
 
-			fmt.Fprintf(cmd.OutOrStdout(), "\n%s\n", text.Lines(out.Instructions))
+			for _, part := range []string{out.Instructions, out.Docs} {
+				if part != "" {
+					fmt.Fprintf(cmd.OutOrStdout(), "\n%s\n", text.Lines(part))
+				}
+			}
 			return nil
 		}),
 	}
@@ -219,7 +203,7 @@ func newSkillsShow(at *place) *cobra.Command {
 	return cmd
 }
 
-// printSkill prints what a skill says of itself.
+// printSkill prints what a skill says of itself and asks for.
 func printSkill(w io.Writer, s *skills.Skill) {
 	print := func(what, words string) {
 		if words != "" {
@@ -228,7 +212,9 @@ func printSkill(w io.Writer, s *skills.Skill) {
 	}
 
 	print("skill", s.Name)
+	print("kind", string(s.Kind()))
 	print("description", s.Description)
+	print("tags", strings.Join(s.Tags, ", "))
 	print("license", s.License)
 	print("compatibility", s.Compatibility)
 
@@ -243,6 +229,15 @@ func printSkill(w io.Writer, s *skills.Skill) {
 		print("an agent with skill_allowed_tools, once it has loaded it, may run", strings.Join(commands, "; "))
 	}
 
+	if s.Manifest != nil {
+		for _, t := range s.Manifest.Terms() {
+			print(t.What, t.Text)
+		}
+		for _, why := range s.Manifest.Obstacles(runtime.GOOS) {
+			print("cannot run here", why)
+		}
+	}
+
 	print("folder", s.Dir)
 }
 
@@ -250,7 +245,7 @@ func newSkillsSearch(at *place) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "search WORDS",
-		Short: "Finds skills by words, as agents do with capabilities_discover",
+		Short: "Finds skills by words of their name, description and tags, as agents do with capabilities_discover",
 		Args:  cobra.MinimumNArgs(1),
 		RunE: verb(func(cmd *cobra.Command, args []string) error {
 			all, err := at.skills()
@@ -260,7 +255,7 @@ func newSkillsSearch(at *place) *cobra.Command {
 
 			var entries []skills.Entry
 			for _, s := range all.Skills() {
-				entries = append(entries, skills.Entry{ID: "skill/" + s.Name, Name: s.Name, Description: s.Description})
+				entries = append(entries, s.Entry())
 			}
 
 			hits := skills.Search(strings.Join(args, " "), entries, 20)
@@ -275,10 +270,11 @@ func newSkillsSearch(at *place) *cobra.Command {
 
 			var rows [][]string
 			for _, h := range hits {
-				rows = append(rows, []string{h.Name, brief(h.Description)})
+				s, _ := all.Get(h.Name)
+				rows = append(rows, []string{h.Name, string(s.Kind()), brief(h.Description)})
 			}
 
-			return table(cmd.OutOrStdout(), "NAME DESCRIPTION", rows)
+			return table(cmd.OutOrStdout(), "NAME KIND DESCRIPTION", rows)
 		}),
 	}
 

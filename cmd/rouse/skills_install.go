@@ -28,6 +28,9 @@ func (at *place) skillsHome() (string, error) {
 type staged struct {
 	Installed bool             `json:"installed"`
 	Skill     *skills.Skill    `json:"skill"`
+	Kind      skills.Kind      `json:"kind"`
+	Terms     []skills.Term    `json:"terms,omitempty"`   // what its program says and asks for
+	Changes   []skills.Change  `json:"changes,omitempty"` // of these, from the one that it replaces
 	Source    string           `json:"source"`
 	Path      string           `json:"path,omitempty"`
 	Revision  string           `json:"revision,omitempty"`
@@ -48,8 +51,9 @@ func newSkillsInstall(at *place) *cobra.Command {
 		Use:   "install FOLDER|ARCHIVE|URL",
 		Short: "Shows a skill from a folder, an archive or a git repository, asks, and installs it",
 		Long: `Shows a skill from a folder, an archive (zip, tar, tar.gz) or a git repository: what it says
-of itself, its files, which of them are programs, and which tools it asks for. Then it asks,
-and installs the skill in HOME/skills, pinned by the hash of its files. A skill's
+of itself, its files, which of them are programs, and what it asks for: tools, and of a module its
+permissions, addresses, models and secrets. Where it replaces one it shows what of that changes.
+Then it asks, and installs the skill in HOME/skills, pinned by the hash of its files. A skill's
 instructions are followed by agents: install what you have read.`,
 		Example: `  rouse skills install ./csv-report
   rouse skills install https://github.com/anthropics/skills --path skills/pdf --revision main`,
@@ -80,9 +84,14 @@ func runSkillsInstall(cmd *cobra.Command, at *place, o installOptions, from stri
 	}
 	defer func() { err = errors.Join(err, s.Close()) }()
 
-	said := staged{Skill: s.Skill, Source: s.Source, Path: s.Path, Revision: s.Revision, Commit: s.Commit, Hash: s.Hash, Files: s.Files, Problems: append([]skills.Problem{}, s.Problems...)}
+	changes, replaces := s.Changes(root)
+	said := staged{Skill: s.Skill, Kind: s.Skill.Kind(), Changes: changes, Source: s.Source, Path: s.Path, Revision: s.Revision, Commit: s.Commit, Hash: s.Hash, Files: s.Files, Problems: append([]skills.Problem{}, s.Problems...)}
+	if s.Skill.Manifest != nil {
+		said.Terms = s.Skill.Manifest.Terms()
+	}
 	if !o.json {
 		printStaged(cmd.OutOrStdout(), s)
+		printChanges(cmd.OutOrStdout(), changes, replaces && s.Skill.Manifest != nil)
 	}
 
 	if !o.yes {
@@ -121,6 +130,23 @@ func printStaged(w io.Writer, s *install.Staged) {
 	for _, p := range s.Problems {
 		p.File = filepath.Base(p.File)
 		fmt.Fprintln(w, text.OneLine(p.String()))
+	}
+}
+
+// printChanges shows how what a program asks for differs from what the installed one does.
+func printChanges(w io.Writer, changes []skills.Change, replaces bool) {
+	if replaces && len(changes) == 0 {
+		fmt.Fprintln(w, "the one that is installed says and asks for the same")
+	}
+	if len(changes) > 0 {
+		fmt.Fprintln(w, "what differs from the one that is installed:")
+	}
+	for _, c := range changes {
+		mark := "-"
+		if c.Added {
+			mark = "+"
+		}
+		fmt.Fprintf(w, "  %s %s: %s\n", mark, c.What, text.OneLine(c.Text))
 	}
 }
 

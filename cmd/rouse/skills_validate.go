@@ -5,6 +5,7 @@ import (
 	"io"
 	"io/fs"
 	"maps"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -18,7 +19,7 @@ import (
 // verdict is what `rouse skills validate --json` prints of a skill.
 type verdict struct {
 	Dir      string           `json:"dir"`
-	Valid    bool             `json:"valid"` // by the standard
+	Valid    bool             `json:"valid"` // by the standard; warnings do not count
 	Loads    bool             `json:"loads"` // agents get it all the same
 	Problems []skills.Problem `json:"problems"`
 	Refused  []skills.Problem `json:"refused,omitempty"` // why it does not load
@@ -31,30 +32,41 @@ type validated struct {
 	Load   int            `json:"load"`
 	Rules  map[string]int `json:"rules"` // why skills do not load, by rule
 	All    []verdict      `json:"all"`
+	Index  []indexed      `json:"index,omitempty"` // those of the repositories among the folders
+}
+
+// indexed is what it prints of the index of a repository.
+type indexed struct {
+	File     string           `json:"file"`
+	Valid    bool             `json:"valid"`
+	Problems []skills.Problem `json:"problems"`
 }
 
 func newSkillsValidate() *cobra.Command {
 	var asJSON, recursive, summary bool
 	cmd := &cobra.Command{
 		Use:   "validate FOLDER...",
-		Short: "Holds skills to the standard, and lists all that breaks it; exits 1 if anything does",
-		Long: `Holds skills to the AgentSkills standard, and lists all that breaks it. What agents get is
-held to less: a skill that has a description loads, and the last line says how many do.`,
+		Short: "Holds skills to the standard, and lists all that breaks it; exits 1 if there are errors",
+		Long: `Holds skills to the AgentSkills standard, their programs (manifest.json and module.ts) to the rules
+for these, and lists all that breaks them, errors and warnings. What agents get of instructions
+is held to less: a skill that has a description loads, and the last line says how many do. Of a
+repository with an index (skills/index.json) the index and all skills that it lists are checked.`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: verb(func(cmd *cobra.Command, args []string) error {
-			dirs := args
-			if recursive {
-				dirs = nil
-				for _, a := range args {
-					below, err := skillFolders(a)
-					if err != nil {
-						return err
-					}
-					dirs = append(dirs, below...)
+			var dirs []string
+			var indexes []*skills.Registry
+			for _, a := range args {
+				below, index, err := toValidate(a, recursive)
+				if err != nil {
+					return err
+				}
+				dirs = append(dirs, below...)
+				if index != nil {
+					indexes = append(indexes, index)
 				}
 			}
 
-			result := validate(dirs)
+			result := validate(dirs, indexes)
 			if asJSON {
 				if err := printJSON(cmd.OutOrStdout(), result); err != nil {
 					return err
@@ -63,7 +75,7 @@ held to less: a skill that has a description loads, and the last line says how m
 				printVerdicts(cmd.OutOrStdout(), result, summary)
 			}
 
-			if result.Valid < result.Skills {
+			if result.Valid < result.Skills || slices.ContainsFunc(result.Index, func(x indexed) bool { return !x.Valid }) {
 				return errSilent
 			}
 
@@ -79,7 +91,24 @@ held to less: a skill that has a description loads, and the last line says how m
 	return cmd
 }
 
-// skillFolders finds the folders with a SKILL.md below one, itself included.
+// toValidate are the folders that are meant by one: itself, all of its index, or all below it.
+func toValidate(dir string, recursive bool) ([]string, *skills.Registry, error) {
+	if recursive {
+		below, err := skillFolders(dir)
+		return below, nil, err
+	}
+
+	// A skill may have an index.json for its own purposes.
+	if _, problems := skills.Load(dir); !slices.ContainsFunc(problems, func(p skills.Problem) bool { return p.Rule == skills.RuleFileMissing }) {
+		return []string{dir}, nil, nil
+	}
+	if index := skills.ReadRegistry(dir); index != nil {
+		return index.Folders(), index, nil
+	}
+	return []string{dir}, nil, nil
+}
+
+// skillFolders finds the folders with a SKILL.md or a module.ts below one, itself included.
 func skillFolders(root string) ([]string, error) {
 	var out []string
 	err := filepath.WalkDir(root, func(path string, e fs.DirEntry, err error) error {
@@ -88,8 +117,11 @@ func skillFolders(root string) ([]string, error) {
 			return err
 		case e.IsDir() && e.Name() == ".git":
 			return fs.SkipDir
-		case !e.IsDir() && (e.Name() == "SKILL.md" || e.Name() == "skill.md"):
-			// A folder can hold both spellings where the file system tells cases apart.
+		case !e.IsDir() && slices.Contains([]string{"SKILL.md", "skill.md", "manifest.json"}, e.Name()):
+			if e.Name() == "manifest.json" && !isFile(filepath.Join(filepath.Dir(path), "module.ts")) {
+				return nil // that of something else
+			}
+			// A folder can hold several of them.
 			if dir := filepath.Dir(path); len(out) == 0 || out[len(out)-1] != dir {
 				out = append(out, dir)
 			}
@@ -97,18 +129,28 @@ func skillFolders(root string) ([]string, error) {
 		return nil
 	})
 	if err == nil && len(out) == 0 {
-		err = fmt.Errorf("%s holds no skill, which is a folder with a SKILL.md", root)
+		err = fmt.Errorf("%s holds no skill, which is a folder with a SKILL.md, or with manifest.json and module.ts", root)
 	}
 
 	return out, err
 }
 
-func validate(dirs []string) validated {
+func isFile(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.Mode().IsRegular()
+}
+
+// hasErrors says whether any of the problems is more than a warning.
+func hasErrors(problems []skills.Problem) bool {
+	return slices.ContainsFunc(problems, func(p skills.Problem) bool { return !p.Warning })
+}
+
+func validate(dirs []string, indexes []*skills.Registry) validated {
 	out := validated{Skills: len(dirs), Rules: map[string]int{}, All: []verdict{}}
 	for _, dir := range dirs {
 		v := verdict{Dir: dir, Problems: append([]skills.Problem{}, skills.Validate(dir)...)}
 		s, problems := skills.Load(dir)
-		v.Valid, v.Loads = len(v.Problems) == 0, s != nil
+		v.Valid, v.Loads = !hasErrors(v.Problems), s != nil
 		if v.Valid {
 			out.Valid++
 		}
@@ -124,18 +166,41 @@ func validate(dirs []string) validated {
 		out.All = append(out.All, v)
 	}
 
+	for _, index := range indexes {
+		problems := append([]skills.Problem{}, index.Check()...)
+		out.Index = append(out.Index, indexed{index.File, !hasErrors(problems), problems})
+	}
+
 	return out
 }
 
 func printVerdicts(w io.Writer, v validated, summary bool) {
+	var problems []skills.Problem
+	warnings := 0
+	for _, x := range v.Index {
+		problems = append(problems, x.Problems...)
+	}
 	for _, one := range v.All {
-		for _, p := range one.Problems {
-			if !summary {
-				fmt.Fprintln(w, text.OneLine(p.String()))
-			}
+		problems = append(problems, one.Problems...)
+	}
+
+	for _, p := range problems {
+		if p.Warning {
+			warnings++
+		}
+		if !summary {
+			fmt.Fprintln(w, text.OneLine(p.String()))
 		}
 	}
 
+	for _, x := range v.Index {
+		if !x.Valid {
+			fmt.Fprintf(w, "%s is not valid\n", text.OneLine(x.File))
+		}
+	}
+	if warnings > 0 {
+		fmt.Fprintf(w, "%s\n", text.Plural(warnings, "warning"))
+	}
 	fmt.Fprintf(w, "%d of %d skills are valid; %d load (%.1f %%)\n", v.Valid, v.Skills, v.Load, 100*float64(v.Load)/float64(max(v.Skills, 1)))
 	var rules []string
 	for _, rule := range slices.Sorted(maps.Keys(v.Rules)) {

@@ -9,7 +9,10 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
+	"strings"
+	"sync"
 	"time"
 
 	"github.com/gofrs/flock"
@@ -27,7 +30,9 @@ type Pinned struct {
 	Path        string    `json:"path,omitempty"`     // within the source
 	Revision    string    `json:"revision,omitempty"` // as requested
 	Commit      string    `json:"commit,omitempty"`
-	Hash        string    `json:"hash"` // see Hash
+	Hash        string    `json:"hash"`              // see Hash
+	Version     string    `json:"version,omitempty"` // of its program's manifest
+	Tags        []string  `json:"tags,omitempty"`    // of the index of the source
 	InstalledAt time.Time `json:"installed_at"`
 }
 
@@ -59,6 +64,20 @@ func Installed(root string) ([]Pinned, error) {
 	return l.Skills, nil
 }
 
+// Tags are for skills.Root: those that the skills of a directory were installed with (OSL-34). A lock file that
+// is damaged has none; whoever uses a skill of it is told.
+func Tags(root string) func(dir string) []string {
+	pinned := sync.OnceValue(func() []Pinned { all, _ := Installed(root); return all })
+	return func(dir string) []string {
+		all := pinned()
+		i := slices.IndexFunc(all, func(p Pinned) bool { return p.Name == filepath.Base(dir) })
+		if i < 0 {
+			return nil
+		}
+		return all[i].Tags
+	}
+}
+
 // Changed says whether the files of an installed skill are no longer those that were installed, or
 // are gone.
 func (p Pinned) Changed(root string) (bool, error) {
@@ -76,9 +95,15 @@ var ErrExists = errors.New("there is one already")
 // a skill with its name; without, that is ErrExists. The directory changes before the lock file, so
 // that after a crash between the two the skill is reported as changed.
 func Install(ctx context.Context, root string, s *Staged, replace bool) (Pinned, error) {
-	p := Pinned{Name: s.Skill.Name, Source: s.Source, Path: s.Path, Revision: s.Revision, Commit: s.Commit, Hash: s.Hash, InstalledAt: time.Now().UTC().Truncate(time.Second)}
+	p := Pinned{Name: s.Skill.Name, Source: s.Source, Path: s.Path, Revision: s.Revision, Commit: s.Commit, Hash: s.Hash, Version: s.version(), Tags: s.Skill.Tags, InstalledAt: time.Now().UTC().Truncate(time.Second)}
+	// What could never run here is not installed (OSL-21, OSL-33); what only lacks something may find it later.
+	if m := s.Skill.Manifest; m != nil {
+		if why := m.Refusals(runtime.GOOS); len(why) > 0 {
+			return p, fmt.Errorf("the skill %s cannot be installed here: %s", p.Name, strings.Join(why, "; "))
+		}
+	}
 	if name, err := cleanPath(p.Name); err != nil || name != p.Name || filepath.Base(name) != name || name[0] == '.' {
-		return p, fmt.Errorf("the name %q cannot be that of a folder; the skill has to have another in its SKILL.md", p.Name)
+		return p, fmt.Errorf("the name %q cannot be that of a folder; the skill has to have another in its %s", p.Name, filepath.Base(s.Skill.File))
 	}
 
 	return p, updateLock(ctx, root, func(l *lockFile) error {

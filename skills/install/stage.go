@@ -47,6 +47,24 @@ type Staged struct {
 // Close deletes what was staged. Once installed, the skill is elsewhere and stays.
 func (s *Staged) Close() error { return os.RemoveAll(s.tempDir) }
 
+// version is that of the program; "" of instructions.
+func (s *Staged) version() string {
+	if m := s.Skill.Manifest; m != nil {
+		return m.Version
+	}
+	return ""
+}
+
+// Changes says how what the skill asks for differs from what the one that is installed below root asks for
+// (OSL-34); replaces is false where there is none, and then nothing differs.
+func (s *Staged) Changes(root string) (changes []skills.Change, replaces bool) {
+	old, _ := skills.Load(filepath.Join(root, s.Skill.Name))
+	if old == nil {
+		return nil, false
+	}
+	return skills.Compare(old.Manifest, s.Skill.Manifest), true
+}
+
 // stage writes entries to a new directory below root and finds the skill in it.
 func stage(ctx context.Context, root string, all entries, from Staged) (_ *Staged, err error) {
 	if err := os.MkdirAll(filepath.Join(root, stagingDir), 0o755); err != nil {
@@ -86,7 +104,7 @@ func stage(ctx context.Context, root string, all entries, from Staged) (_ *Stage
 		}
 	}
 
-	if w.files == 0 && from.Path != "" {
+	if w.inPath == 0 && from.Path != "" {
 		return nil, fmt.Errorf("there is nothing at %q in %s", from.Path, from.Source)
 	}
 
@@ -101,6 +119,7 @@ func stage(ctx context.Context, root string, all entries, from Staged) (_ *Stage
 	}
 
 	from.Problems = slices.DeleteFunc(from.Problems, func(p skills.Problem) bool { return p.Rule == skills.RuleNameDirectory }) // it will be installed under its own name
+	from.Skill.Tags = indexAbove(dir, at).Tags(at)
 	if rel, err := filepath.Rel(dir, at); err == nil && rel != "." {
 		from.Path = filepath.ToSlash(rel)
 	}
@@ -135,7 +154,22 @@ func firstError(dir string, problems []skills.Problem) string {
 	return p.String()
 }
 
-// findSkill is the directory of the only skill in a staging directory.
+// indexAbove is the index of the repository that a staged skill lies in; nil if there is none.
+func indexAbove(dir, at string) *skills.Registry {
+	for {
+		above := filepath.Dir(at)
+		if rel, err := filepath.Rel(dir, above); err != nil || !filepath.IsLocal(rel) {
+			return nil
+		}
+		if x := skills.ReadRegistry(above); x != nil && filepath.Dir(x.File) != at {
+			return x
+		}
+		at = above
+	}
+}
+
+// findSkill is the directory of the only skill in a staging directory: of the index of the repository where it
+// has one, else of its folders (OSL-02).
 func findSkill(dir, only string) (string, error) {
 	base := filepath.Join(dir, filepath.FromSlash(only))
 	if _, problems := skills.Load(base); !slices.ContainsFunc(problems, func(p skills.Problem) bool {
@@ -144,10 +178,17 @@ func findSkill(dir, only string) (string, error) {
 		return base, nil // a skill, be it a broken one
 	}
 
+	folders := indexed(base)
 	c := skills.Discover(skills.Root{Path: base, Trusted: true})
+	if len(folders) == 0 {
+		for _, s := range c.Skills() {
+			folders = append(folders, s.Dir)
+		}
+	}
+
 	var names []string
-	for _, s := range c.Skills() {
-		rel, err := filepath.Rel(dir, s.Dir)
+	for _, folder := range folders {
+		rel, err := filepath.Rel(dir, folder)
 		if err != nil {
 			return "", err
 		}
@@ -161,18 +202,27 @@ func findSkill(dir, only string) (string, error) {
 		if problems := c.Problems(); len(problems) > 0 {
 			return "", errors.New(firstError(dir, problems))
 		}
-		return "", errors.New("holds no skill, which is a folder with a SKILL.md")
+		return "", errors.New("holds no skill, which is a folder with a SKILL.md, or with manifest.json and module.ts")
 	}
 
 	return "", fmt.Errorf("holds several skills; name the one you want with --path: %s", text.List(names, 20))
 }
 
+// indexed are the folders that the index of a source lists.
+func indexed(base string) []string {
+	if x := skills.ReadRegistry(base); x != nil {
+		return x.Folders()
+	}
+	return nil
+}
+
 // writer writes entries below a root, within all limits.
 type writer struct {
 	root    *os.Root
-	subpath string            // entries that are not below it are skipped
+	subpath string            // entries that are not below it are skipped, but for the indexes above it
 	seen    map[string]string // by path in lower case: the path as it came; that of a folder ends with a slash
 	files   int
+	inPath  int // of them, those at or below subpath
 	total   int64
 }
 
@@ -181,7 +231,8 @@ func (w *writer) add(e entry) error {
 	if err != nil {
 		return err
 	}
-	if name == "" || w.subpath != "" && name != w.subpath && !strings.HasPrefix(name, w.subpath+"/") {
+	below := w.subpath == "" || name == w.subpath || strings.HasPrefix(name, w.subpath+"/")
+	if name == "" || !below && !w.isIndexAbove(name) {
 		return nil
 	}
 
@@ -200,6 +251,9 @@ func (w *writer) add(e entry) error {
 	if w.files++; w.files > maxFiles {
 		return fmt.Errorf("the source holds more than %d files; nothing was installed", maxFiles)
 	}
+	if below {
+		w.inPath++
+	}
 	if err := w.mkdirAll(path.Dir(name)); err != nil {
 		return err
 	}
@@ -209,6 +263,13 @@ func (w *writer) add(e entry) error {
 
 	w.seen[strings.ToLower(name)] = name
 	return w.write(name, e)
+}
+
+// isIndexAbove says whether an entry is an index of the repository that the wanted skill lies in: the tags of
+// the skill stand there.
+func (w *writer) isIndexAbove(name string) bool {
+	dir := path.Dir(name)
+	return path.Base(name) == "index.json" && (dir == "." || dir == "skills" || strings.HasPrefix(w.subpath, dir+"/"))
 }
 
 // mkdirAll creates a folder and its parents.

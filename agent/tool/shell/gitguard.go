@@ -353,8 +353,8 @@ func (w *gitWalk) rename(rel, what string) (next string, err error) {
 
 	as := ""
 	for n := 1; ; n++ {
-		next = filepath.Join(filepath.Dir(rel), fmt.Sprintf("disarmed-%s-%d", what, n))
-		if _, err := w.root.Lstat(next); err != nil {
+		as = fmt.Sprintf("disarmed-%s-%d", what, n)
+		if _, err := in.Lstat(as); err != nil {
 			break // any other reason than that it is free shows in the renaming
 		}
 	}

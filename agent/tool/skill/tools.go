@@ -167,7 +167,7 @@ func (s *Loader) discover(_ context.Context, _ tool.Invocation, a discoverArgs) 
 func (s *Loader) entries() []skills.Entry {
 	var out []skills.Entry
 	for _, sk := range s.View.All() {
-		out = append(out, skills.Entry{ID: skillPrefix + sk.Name, Name: sk.Name, Description: sk.Description})
+		out = append(out, sk.Entry())
 	}
 
 	if s.Options.Tools == nil {

@@ -87,7 +87,7 @@ func measureSkills(progress io.Writer, root string, n, passes int) ([]Figure, er
 		built, err := timed(func() error {
 			var entries []skills.Entry
 			for _, s := range all.Skills() {
-				entries = append(entries, skills.Entry{ID: "skill/" + s.Name, Name: s.Name, Description: s.Description})
+				entries = append(entries, s.Entry())
 			}
 			finder = skills.NewFinder(entries)
 			return nil

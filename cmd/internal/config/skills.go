@@ -3,6 +3,7 @@ package config
 import (
 	"fmt"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -51,7 +52,8 @@ func (c *Config) SkillCatalog() *skills.Catalog {
 func (c *Config) SkillRoots(getenv func(string) string) []skills.Root {
 	var out []skills.Root
 	if c.Home != "" {
-		out = append(out, skills.Root{Path: filepath.Join(string(c.Home), "skills"), Source: "home", Trusted: true})
+		installed := filepath.Join(string(c.Home), "skills")
+		out = append(out, skills.Root{Path: installed, Source: "home", Trusted: true, Tags: install.Tags(installed)})
 	}
 
 	if user, err := userHome(getenv); err == nil {
@@ -135,11 +137,11 @@ func (c *checker) skillProblems(problems []skills.Problem, roots []skills.Root) 
 		case p.Rule == skills.RuleUntrusted:
 			untrusted[slices.IndexFunc(roots, func(r skills.Root) bool { return !r.Trusted && within(p.File, plainPlace(r.Path)) })]++
 			continue
-		case p.Warning && !slices.Contains([]skills.Rule{skills.RuleChanged, skills.RuleShadowed, skills.RuleLimit, skills.RuleLinkOutside, skills.RuleUnreadable}, p.Rule):
+		case p.Warning && !slices.Contains([]skills.Rule{skills.RuleChanged, skills.RuleShadowed, skills.RuleLimit, skills.RuleLinkOutside, skills.RuleUnreadable, skills.RuleProgram}, p.Rule):
 			continue
 		}
 
-		message := fmt.Sprintf("%s (%s)", p.Message, p.Rule)
+		message := p.Words()
 		if !p.Warning {
 			message = "this skill is not loaded: " + message
 		}
@@ -251,7 +253,7 @@ func (c *checker) skillAt(at, dir string) (*skills.Skill, bool) {
 
 	for _, p := range problems {
 		if !p.Warning {
-			c.bad(at, "the skill %s cannot be loaded: it %s (%s)", display(p.File), p.Message, p.Rule)
+			c.bad(at, "the skill %s cannot be loaded: it %s", display(p.File), p.Words())
 		}
 	}
 
@@ -272,7 +274,7 @@ func compareSkills(before, after *Config) []string {
 
 	var out []string
 	for _, s := range after.SkillCatalog().Skills() {
-		if old := was[s.Name]; old == nil || old.Dir != s.Dir || old.Description != s.Description {
+		if old := was[s.Name]; old == nil || old.Dir != s.Dir || old.Description != s.Description || !reflect.DeepEqual(old.Manifest, s.Manifest) {
 			out = append(out, "skill "+s.Name)
 		}
 		delete(was, s.Name)

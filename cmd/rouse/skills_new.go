@@ -1,0 +1,53 @@
+package main
+
+import (
+	"fmt"
+	"os/user"
+
+	"github.com/spf13/cobra"
+
+	"rouse/internal/text"
+	"rouse/skills"
+)
+
+func newSkillsNew() *cobra.Command {
+	var mode, in string
+	s := skills.Scaffold{}
+	cmd := &cobra.Command{
+		Use:   "new NAME",
+		Short: "Writes an executable skill to begin with: manifest.json, module.ts, docs.md",
+		Long: `Writes an executable skill into a new folder NAME: manifest.json, which says what it is and asks
+for, module.ts, its program, and docs.md for its readers. It is valid and does something; change
+it to what you want, and check it with rouse skills validate NAME.
+
+The mode declarative is one call; flow has steps, can ask a person and go on later; agentic works
+through phases in a workspace, with a budget of steps.`,
+		Example: `  rouse skills new word-count
+  rouse skills new weekly-report --mode agentic --description "Writes the weekly report."`,
+		Args: cobra.ExactArgs(1),
+		RunE: verb(func(cmd *cobra.Command, args []string) error {
+			s.Name, s.Mode = args[0], skills.Mode(mode)
+			if s.Author == "" {
+				s.Author = "me"
+				if me, err := user.Current(); err == nil && me.Username != "" {
+					s.Author = me.Username
+				}
+			}
+
+			folder, err := s.Write(in)
+			if err != nil {
+				return err
+			}
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "wrote the %s skill %s; check it with: rouse skills validate %[2]s\n", mode, text.OneLine(folder))
+			return err
+		}),
+	}
+
+	f := cmd.Flags()
+	f.StringVar(&mode, "mode", string(skills.ModeDeclarative), "declarative, flow or agentic")
+	f.StringVar(&in, "in", ".", "the folder that it is written into")
+	f.StringVar(&s.Description, "description", "", "what it does (default what the example does)")
+	f.StringVar(&s.Author, "author", "", "who writes it (default your user name)")
+
+	return cmd
+}

@@ -1,0 +1,211 @@
+package skills
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"unicode/utf8"
+)
+
+// value is a JSON value, and where it stands in its file.
+type value struct {
+	kind         jsonKind
+	line, column int             // from 1; columns in runes
+	text         string          // of a text as it reads, of a number its digits, of a boolean true or false
+	raw          json.RawMessage // as it is written
+	members      []member        // of an object, in its order
+	items        []value         // of a list
+}
+
+// member is a key of an object with its value.
+type member struct {
+	key          string
+	line, column int
+	value        value
+}
+
+// lookup finds a member of an object.
+func (v value) lookup(key string) (value, bool) {
+	for _, m := range v.members {
+		if m.key == key {
+			return m.value, true
+		}
+	}
+	return value{}, false
+}
+
+// jsonKind is what a value is, as a message calls it.
+type jsonKind string
+
+const (
+	kindObject  jsonKind = "an object"
+	kindList    jsonKind = "a list"
+	kindText    jsonKind = "a text"
+	kindNumber  jsonKind = "a number"
+	kindBoolean jsonKind = "true or false"
+	kindNull    jsonKind = "null"
+)
+
+// maxNesting bounds objects and lists within each other. A schema needs some, a bomb more.
+const maxNesting = 64
+
+// parseJSON reads a file of JSON. What is no JSON is one problem that says where; a key that an object
+// has twice is another, since two readers could take different ones of them.
+func parseJSON(file string, source []byte) (value, []Problem) {
+	fail := func(line, column int, rule Rule, format string, args ...any) (value, []Problem) {
+		return value{}, []Problem{{File: file, Line: line, Column: column, Rule: rule, Message: fmt.Sprintf(format, args...)}}
+	}
+
+	r := &jsonReader{report: report{file: file}, source: source, line: 1, column: 1}
+	switch {
+	case !utf8.Valid(source):
+		return fail(1, 0, RuleEncoding, "is not UTF-8 text; save it as UTF-8")
+	case bytes.HasPrefix(source, bom):
+		return fail(1, 0, RuleEncoding, "begins with a byte order mark, which JSON does not have; save it as UTF-8 without one")
+	}
+
+	// The whole file first: afterwards the reading of its tokens meets nothing unexpected.
+	var all json.RawMessage
+	if err := json.Unmarshal(source, &all); err != nil {
+		offset := len(source)
+		var wrong *json.SyntaxError
+		if errors.As(err, &wrong) {
+			offset = max(int(wrong.Offset)-1, 0)
+		}
+
+		line, column := r.position(offset)
+		return fail(line, column, RuleJSON, "is not JSON: %v; JSON has no comments, no comma after the last item, and double quotes around keys and texts", err)
+	}
+
+	r.decoder = json.NewDecoder(bytes.NewReader(source))
+	r.decoder.UseNumber() // a large number stays as it is written
+	v, err := r.value("", 0)
+	if err != nil {
+		line, column := r.position(r.start())
+		return fail(line, column, RuleJSON, "%v", err)
+	}
+
+	return v, r.problems
+}
+
+// jsonReader reads values with their places.
+type jsonReader struct {
+	report
+	source  []byte
+	decoder *json.Decoder
+
+	offset, line, column int // of the last place that was asked for
+}
+
+// position is the line and the column of an offset. It goes on from the last one, so that places in a long
+// line are found without reading it again and again.
+func (r *jsonReader) position(offset int) (line, column int) {
+	offset = min(offset, len(r.source))
+	if offset < r.offset {
+		r.offset, r.line, r.column = 0, 1, 1
+	}
+
+	for r.offset < offset {
+		_, size := utf8.DecodeRune(r.source[r.offset:])
+		r.column++
+		if r.source[r.offset] == '\n' {
+			r.line, r.column = r.line+1, 1
+		}
+		r.offset += size
+	}
+	return r.line, r.column
+}
+
+// start is the offset of the next token: the decoder knows where the last one ended.
+func (r *jsonReader) start() int {
+	at := int(r.decoder.InputOffset())
+	for at < len(r.source) && strings.IndexByte(" \t\r\n,:", r.source[at]) >= 0 {
+		at++
+	}
+	return at
+}
+
+// value reads the next value. path is its place, as messages name it.
+func (r *jsonReader) value(path string, depth int) (v value, err error) {
+	if depth > maxNesting {
+		return v, fmt.Errorf("is nested more than %d levels deep", maxNesting)
+	}
+
+	from := r.start()
+	v.line, v.column = r.position(from)
+	token, err := r.decoder.Token()
+	if err != nil {
+		if errors.Is(err, io.EOF) {
+			err = errors.New("is empty")
+		}
+		return v, err
+	}
+
+	switch t := token.(type) {
+	case json.Delim:
+		err = r.composite(&v, t, path, depth)
+	case string:
+		v.kind, v.text = kindText, t
+	case json.Number:
+		v.kind, v.text = kindNumber, t.String()
+	case bool:
+		v.kind, v.text = kindBoolean, fmt.Sprint(t)
+	default:
+		v.kind = kindNull
+	}
+
+	v.raw = r.source[from:r.decoder.InputOffset()]
+	return v, err
+}
+
+// composite reads an object or a list up to its end.
+func (r *jsonReader) composite(v *value, open json.Delim, path string, depth int) error {
+	v.kind = kindList
+	if open == '{' {
+		v.kind = kindObject
+	}
+	seen := map[string]bool{}
+
+	for r.decoder.More() {
+		if v.kind == kindList {
+			item, err := r.value(fmt.Sprintf("%s[%d]", path, len(v.items)), depth+1)
+			if err != nil {
+				return err
+			}
+			v.items = append(v.items, item)
+			continue
+		}
+
+		line, column := r.position(r.start())
+		token, err := r.decoder.Token()
+		if err != nil {
+			return err
+		}
+
+		key, _ := token.(string)
+		one, err := r.value(join(path, key), depth+1)
+		if err != nil {
+			return err
+		}
+		if seen[key] {
+			r.add(value{line: line, column: column}, join(path, key), RuleFieldTwice, false, "is given twice; remove one of them")
+			continue
+		}
+		seen[key] = true
+		v.members = append(v.members, member{key, line, column, one})
+	}
+
+	_, err := r.decoder.Token() // the end
+	return err
+}
+
+// join is the path of a member.
+func join(path, key string) string {
+	if path == "" {
+		return key
+	}
+	return path + "." + key
+}

@@ -1,0 +1,432 @@
+package skills_test
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"rouse/skills"
+)
+
+// goodManifest is one that breaks no rule; a test changes a field of it.
+const goodManifest = `{
+  "name": "sums",
+  "description": "Adds columns up.",
+  "version": "1.2.0",
+  "author": "somebody",
+  "schemaVersion": "2.0",
+  "capabilities": ["sums"],
+  "requiredBindings": [{"name": "bank", "scope": "read", "description": "The token of the bank", "required": true}],
+  "permissions": [{"kind": "network", "scope": "bank", "description": "Asks for statements"}],
+  "inputSchema": {"type": "object", "properties": {"year": {"type": "integer"}}},
+  "outputSchema": {"type": "object"},
+  "compatibilityRequirements": ["fetch"],
+  "llmUsage": [{"purposeId": "label", "kind": "classification", "description": "Labels rows", "estimatedTokenBudget": 500, "modelPreference": null, "temperatureHint": 0.1}],
+  "tools": [{"name": "add", "description": "Adds", "inputSchema": {}, "outputSchema": {}, "handlerExport": "add"}],
+  "lifecycleHooks": ["onInstall"],
+  "sandbox": {"isolation": "strict", "maxExecutionMs": 1000, "maxMemoryMB": 64, "allowedGlobals": [], "networkRules": [{"urlPattern": "https://bank.example/*", "methods": ["GET"], "description": "Statements"}]},
+  "supportedPlatforms": [],
+  "bridgeRequirement": "never",
+  "workspaceSupport": "none",
+  "workspaceSchemaVersion": null,
+  "longRunningSupport": "none",
+  "userInputSupport": false,
+  "artifactVersioningSupport": false,
+  "executionMode": "declarative",
+  "agenticConfig": {"enabled": false, "requiresWorkspace": false, "supportsBackgroundExecution": false, "supportsRoleBasedExecution": false, "maxStepsPerRun": null, "defaultStepBudget": null}
+}
+`
+
+const goodModule = "export async function execute(args, host) {\n  return {};\n}\n"
+
+// with changes fields of the good manifest: "key": JSON, of which "" leaves the field out. The order of the
+// others stays, so that each problem has a line.
+func with(t testing.TB, changes map[string]string) string {
+	t.Helper()
+	var fields map[string]json.RawMessage
+	if err := json.Unmarshal([]byte(goodManifest), &fields); err != nil {
+		t.Fatal(err)
+	}
+
+	for key, text := range changes {
+		if text == "" {
+			delete(fields, key)
+		} else {
+			fields[key] = json.RawMessage(text)
+		}
+	}
+	text, err := json.MarshalIndent(fields, "", "  ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// rules are the problems as "field rule", with a ? for warnings, in their order by name.
+func rules(problems []skills.Problem) string {
+	var out []string
+	for _, p := range problems {
+		mark := ""
+		if p.Warning {
+			mark = "?"
+		}
+		out = append(out, strings.TrimSpace(p.Field+" "+string(p.Rule)+mark))
+	}
+	slices.Sort(out)
+	return strings.Join(out, ", ")
+}
+
+const agentic = `{"enabled": true, "requiresWorkspace": true, "supportsBackgroundExecution": false, "supportsRoleBasedExecution": true, "maxStepsPerRun": 50, "defaultStepBudget": 20}`
+
+// TestManifestRules: each rule for manifests is broken by one fixture, alone (OSL-03, OSL-04, OSL-05).
+func TestManifestRules(t *testing.T) {
+	oauth := `[{"providerId": "p", "displayName": "P", "grantType": "authorization_code", "authorizationUrl": "https://p.example/a", "tokenUrl": "https://p.example/t", "scopes": [], "pkceRequired": true, "clientIdBinding": "bank", "redirectPath": "/", "redirectMode": "popup", "supportedEnvironments": [], "responseMode": "query", "clientAuthenticationMethod": "none"}]`
+	wasm := `[{"moduleId": "m", "sourceKind": "url", "sourceUrl": "https://m.example", "sourceLanguage": "rust", "exports": [], "memoryLimitMB": 64, "auditHash": null}]`
+	for name, c := range map[string]struct {
+		change map[string]string
+		want   string
+	}{
+		"good":            {nil, ""},
+		"all optional":    {map[string]string{"oauth": oauth, "wasm": wasm, "views": `[{"viewId": "v", "kind": "card", "entryComponent": "V", "description": "x"}]`, "requiredMcpServers": `[{"name": "s", "description": "x"}]`, "requiredMcpTools": `[{"serverName": "s", "toolName": "t", "description": "x"}]`}, ""},
+		"optional: null":  {map[string]string{"oauth": "null", "wasm": "null", "llmUsage": "null", "tools": "null", "sandbox": "null", "lifecycleHooks": "null"}, ""},
+		"hooks: objects":  {map[string]string{"lifecycleHooks": `[{"name": "onUpgrade"}]`}, ""},
+		"pre-release":     {map[string]string{"version": `"1.0.0-rc.1+build"`}, ""},
+		"a null setting":  {map[string]string{"agenticConfig": "null"}, ""},
+		"flow that asks":  {map[string]string{"executionMode": `"flow"`, "userInputSupport": "true", "longRunningSupport": `"optional"`}, ""},
+		"agentic":         {map[string]string{"executionMode": `"agentic"`, "agenticConfig": agentic, "workspaceSupport": `"required"`, "workspaceSchemaVersion": `"1.0.0"`, "longRunningSupport": `"required"`}, ""},
+		"no slug":         {map[string]string{"name": `"Sums"`}, "name slug"},
+		"an empty name":   {map[string]string{"name": `" "`}, "name field-missing, name slug"},
+		"no semver":       {map[string]string{"version": `"1.2"`}, "version semver"},
+		"another version": {map[string]string{"schemaVersion": `"1.0"`}, "schemaVersion schema-version"},
+
+		"no root object":      {map[string]string{"inputSchema": `{"type": "array"}`}, "inputSchema schema-root"},
+		"no root at all":      {map[string]string{"outputSchema": `{}`}, "outputSchema schema-root"},
+		"no schema":           {map[string]string{"inputSchema": `{"type": "object", "properties": []}`}, "inputSchema schema"},
+		"a schema elsewhere":  {map[string]string{"inputSchema": `{"type": "object", "$ref": "https://x.example/s"}`}, "inputSchema schema"},
+		"a schema of a tool":  {map[string]string{"tools": `[{"name": "a", "description": "x", "inputSchema": {"type": 1}, "outputSchema": {}, "handlerExport": "a"}]`}, "tools[0].inputSchema schema"},
+		"a tool without code": {map[string]string{"tools": `[{"name": "a", "description": "x", "inputSchema": {}, "outputSchema": {}}]`}, "tools[0].handlerExport field-missing"},
+
+		"a platform":     {map[string]string{"supportedPlatforms": `["linux", "beos"]`}, "supportedPlatforms[1] field-value"},
+		"a bridge":       {map[string]string{"bridgeRequirement": `"maybe"`}, "bridgeRequirement field-value"},
+		"a workspace":    {map[string]string{"workspaceSupport": `"always"`}, "workspaceSupport field-value"},
+		"long runs":      {map[string]string{"longRunningSupport": `"always"`}, "longRunningSupport field-value"},
+		"a mode":         {map[string]string{"executionMode": `"agent"`}, "executionMode field-value"},
+		"a permission":   {map[string]string{"permissions": `[{"kind": "netwrk", "scope": "x", "description": "x"}]`}, "permissions[0].kind field-value"},
+		"a purpose":      {map[string]string{"llmUsage": `[{"purposeId": "x", "kind": "thinking", "description": "x"}]`}, "llmUsage[0].kind field-value"},
+		"a method":       {map[string]string{"sandbox": `{"networkRules": [{"urlPattern": "*", "methods": ["get"], "description": "x"}]}`}, "sandbox.networkRules[0].methods[0] field-value"},
+		"isolation":      {map[string]string{"sandbox": `{"isolation": "none"}`}, "sandbox.isolation field-value"},
+		"no time at all": {map[string]string{"sandbox": `{"maxExecutionMs": 0, "maxMemoryMB": -1}`}, "sandbox.maxExecutionMs field-value, sandbox.maxMemoryMB field-value"},
+		"half a step":    {map[string]string{"agenticConfig": strings.Replace(agentic, "50", "1.5", 1)}, "agenticConfig agentic-config, agenticConfig.maxStepsPerRun field-value"},
+		"a grant":        {map[string]string{"oauth": strings.Replace(oauth, "authorization_code", "implicit", 1)}, "oauth[0].grantType field-value"},
+		"a redirection":  {map[string]string{"oauth": strings.Replace(oauth, "popup", "tab", 1)}, "oauth[0].redirectMode field-value"},
+		"a response":     {map[string]string{"oauth": strings.Replace(oauth, `"query"`, `"body"`, 1)}, "oauth[0].responseMode field-value"},
+		"a sign-in":      {map[string]string{"oauth": strings.Replace(oauth, `"none"`, `"magic"`, 1)}, "oauth[0].clientAuthenticationMethod field-value"},
+		"a view":         {map[string]string{"views": `[{"viewId": "v", "kind": "tab", "entryComponent": "V", "description": "x"}]`}, "views[0].kind field-value"},
+		"a language":     {map[string]string{"wasm": strings.Replace(wasm, "rust", "cobol", 1)}, "wasm[0].sourceLanguage field-value"},
+		"a source":       {map[string]string{"wasm": strings.Replace(wasm, `"url"`, `"file"`, 1)}, "wasm[0].sourceKind field-value"},
+		"no source":      {map[string]string{"wasm": strings.Replace(wasm, `"sourceUrl": "https://m.example", `, "", 1)}, "wasm[0].sourceUrl field-missing"},
+		"no audit":       {map[string]string{"wasm": strings.Replace(wasm, `, "auditHash": null`, "", 1)}, "wasm[0].auditHash field-missing"},
+		"a purpose twice": {map[string]string{"llmUsage": `[{"purposeId": "x", "kind": "custom", "description": "x"}, {"purposeId": "x", "kind": "custom", "description": "y"}]`},
+			"llmUsage[1].purposeId name-twice"},
+
+		"declarative that is agentic": {map[string]string{"agenticConfig": strings.Replace(agentic, `"requiresWorkspace": true`, `"requiresWorkspace": false`, 1)}, "agenticConfig agentic-config"},
+		"flow that is agentic":        {map[string]string{"executionMode": `"flow"`, "agenticConfig": agentic}, "agenticConfig agentic-config"},
+		"agentic without settings":    {map[string]string{"executionMode": `"agentic"`, "agenticConfig": "null"}, "agenticConfig agentic-config"},
+		"agentic, not enabled":        {map[string]string{"executionMode": `"agentic"`, "longRunningSupport": `"optional"`, "workspaceSupport": `"optional"`, "workspaceSchemaVersion": `"1.0.0"`}, "agenticConfig agentic-config"},
+		"a workspace that it lacks": {map[string]string{"executionMode": `"agentic"`, "agenticConfig": agentic, "workspaceSupport": `"optional"`, "workspaceSchemaVersion": `"1.0.0"`, "longRunningSupport": `"optional"`},
+			"workspaceSupport workspace-required"},
+
+		"unknown field":          {map[string]string{"licence": `"MIT"`}, "licence field-unknown?"},
+		"unknown field within":   {map[string]string{"sandbox": `{"maxMemory": 1}`}, "sandbox.maxMemory field-unknown?"},
+		"unknown feature":        {map[string]string{"compatibilityRequirements": `["fetch", "teleport"]`}, "compatibilityRequirements[1] compatibility-unknown?"},
+		"unknown hook":           {map[string]string{"lifecycleHooks": `["onFire"]`}, "lifecycleHooks[0] field-value?"},
+		"bridge without tools":   {map[string]string{"bridgeRequirement": `"required"`, "supportedPlatforms": `["linux"]`}, "compatibilityRequirements bridge-system-tools?"},
+		"bridge for nobody":      {map[string]string{"bridgeRequirement": `"required"`, "compatibilityRequirements": `["system_tools"]`}, "supportedPlatforms bridge-platforms?"},
+		"workspace, no version":  {map[string]string{"workspaceSupport": `"optional"`}, "workspaceSchemaVersion workspace-version?"},
+		"workspace, odd version": {map[string]string{"workspaceSupport": `"optional"`, "workspaceSchemaVersion": `"two"`}, "workspaceSchemaVersion workspace-version?"},
+		"no limits": {map[string]string{"executionMode": `"agentic"`, "agenticConfig": strings.NewReplacer("50", "null", "20", "null").Replace(agentic), "workspaceSupport": `"required"`, "workspaceSchemaVersion": `"1.0.0"`, "longRunningSupport": `"optional"`},
+			"agenticConfig.defaultStepBudget step-limit?, agenticConfig.maxStepsPerRun step-limit?"},
+		"a soft limit behind the hard one": {map[string]string{"executionMode": `"agentic"`, "agenticConfig": strings.Replace(agentic, "20", "60", 1), "workspaceSupport": `"required"`, "workspaceSchemaVersion": `"1.0.0"`, "longRunningSupport": `"optional"`},
+			"agenticConfig.defaultStepBudget step-limit?"},
+		"agentic that keeps nothing": {map[string]string{"executionMode": `"agentic"`, "agenticConfig": strings.Replace(agentic, `"requiresWorkspace": true`, `"requiresWorkspace": false`, 1)},
+			"longRunningSupport agentic-support?, workspaceSupport agentic-support?"},
+		"declarative that asks": {map[string]string{"userInputSupport": "true"}, "userInputSupport declarative?"},
+		"declarative and long":  {map[string]string{"longRunningSupport": `"optional"`}, "longRunningSupport declarative?"},
+		"long without workspace": {map[string]string{"executionMode": `"flow"`, "longRunningSupport": `"required"`},
+			"workspaceSupport long-running-workspace?"},
+		"a binding that is not there":  {map[string]string{"oauth": strings.Replace(oauth, `"bank"`, `"bnak"`, 1)}, "oauth[0].clientIdBinding reference?"},
+		"a provider that is not there": {map[string]string{"requiredBindings": `[{"name": "x", "scope": "x", "description": "x", "required": false, "oauthProviderId": "q"}]`}, "requiredBindings[0].oauthProviderId reference?"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := tree(t, map[string]string{"sums/manifest.json": with(t, c.change), "sums/module.ts": goodModule})
+			m, problems := skills.ReadManifest(filepath.Join(dir, "sums"))
+			if got := rules(problems); got != c.want {
+				t.Errorf("%s, want %s\n%v", got, c.want, problems)
+			}
+			refused := c.want != "" && slices.ContainsFunc(strings.Split(c.want, ", "), func(rule string) bool { return !strings.HasSuffix(rule, "?") })
+			if (m == nil) != refused {
+				t.Errorf("manifest %v, with %v", m, problems)
+			}
+			for _, p := range problems {
+				if p.Line < 1 || p.Column < 1 || p.Message == "" || filepath.Base(p.File) != "manifest.json" {
+					t.Errorf("%+v does not say where or what", p)
+				}
+			}
+		})
+	}
+}
+
+// Each field that has to be there is missed with its name, and with how to write it (OSL-03).
+func TestManifestFieldsMissing(t *testing.T) {
+	for _, field := range []string{"name", "description", "version", "author", "schemaVersion", "capabilities", "requiredBindings", "permissions", "inputSchema", "outputSchema", "compatibilityRequirements",
+		"executionMode", "workspaceSupport", "workspaceSchemaVersion", "longRunningSupport", "userInputSupport", "artifactVersioningSupport", "supportedPlatforms", "bridgeRequirement", "agenticConfig"} {
+		dir := tree(t, map[string]string{"sums/manifest.json": with(t, map[string]string{field: ""}), "sums/module.ts": goodModule})
+		m, problems := skills.ReadManifest(filepath.Join(dir, "sums"))
+		if m != nil || rules(problems) != field+" field-missing" || !strings.Contains(problems[0].Message, "write") {
+			t.Errorf("%s: %v", field, problems)
+		}
+	}
+}
+
+// A manifest in which every field is wrong is read to its end, and each of them is named once (OSL-05).
+func TestEveryFieldWrong(t *testing.T) {
+	var fields map[string]json.RawMessage
+	if err := json.Unmarshal([]byte(goodManifest), &fields); err != nil {
+		t.Fatal(err)
+	}
+	for _, more := range []string{"oauth", "wasm", "views", "requiredMcpServers", "requiredMcpTools"} {
+		fields[more] = nil
+	}
+
+	for _, value := range []string{"7", `{"a": []}`, `[[7], 7, {"kind": 7}]`} {
+		wrong := map[string]string{}
+		for key := range fields {
+			wrong[key] = value
+		}
+
+		dir := tree(t, map[string]string{"sums/manifest.json": with(t, wrong), "sums/module.ts": goodModule})
+		m, problems := skills.ReadManifest(filepath.Join(dir, "sums"))
+		if m != nil {
+			t.Fatalf("%s: it was taken: %+v", value, m)
+		}
+
+		last := 0
+		for key := range fields {
+			accepted := value[0] == '{' && key == "sandbox" // an object whose field is unknown
+			if !accepted && !slices.ContainsFunc(problems, func(p skills.Problem) bool {
+				return !p.Warning && (p.Field == key || strings.HasPrefix(p.Field, key+"[") || strings.HasPrefix(p.Field, key+"."))
+			}) {
+				t.Errorf("%s: nothing is said of %s: %v", value, key, problems)
+			}
+		}
+		for _, p := range problems {
+			if p.Line < last {
+				t.Errorf("%s: not in the order of the file: %v", value, problems)
+			}
+			last = p.Line
+		}
+	}
+}
+
+// What is no JSON, or not in one meaning alone, says where (OSL-05).
+func TestManifestJSON(t *testing.T) {
+	for text, want := range map[string]string{
+		"":                                 "1:json",
+		"{":                                "1:json",
+		"[]":                               "1:field-type",
+		"{\n  \"name\": \"a\",\n}":         "3:json",
+		"{\n  // what\n  \"name\": \"a\"}": "2:json",
+		"{}{}":                             "1:json",
+		"\ufeff{}":                         "1:encoding",
+		"{\"name\": \"\xff\"}":             "1:encoding",
+		strings.Repeat(`{"a":`, 70):        "1:json",
+		strings.Repeat("[", 20_000):        "1:json",
+		`{"a":` + strings.Repeat("[", 70) + strings.Repeat("]", 70) + "}": "1:json",
+	} {
+		dir := tree(t, map[string]string{"sums/manifest.json": text})
+		if m, problems := skills.ReadManifest(filepath.Join(dir, "sums")); m != nil || said(problems) != want {
+			t.Errorf("%.40q: %s, want %s", text, said(problems), want)
+		}
+	}
+
+	twice := strings.Replace(goodManifest, `"author"`, `"permissions": [], "author"`, 1)
+	dir := tree(t, map[string]string{"sums/manifest.json": twice})
+	if m, problems := skills.ReadManifest(filepath.Join(dir, "sums")); m != nil || rules(problems) != "permissions field-twice" || problems[0].Line != 9 {
+		t.Errorf("a key twice: %v", problems)
+	}
+}
+
+// A manifest that a stranger has filled is read soon, and what is said of it is bounded.
+func TestFilledManifest(t *testing.T) {
+	var b strings.Builder
+	b.WriteString(`{"permissions": [`)
+	for b.Len() < 900_000 {
+		b.WriteString(`7,`)
+	}
+	fmt.Fprint(&b, "7]")
+	for i := range 10_000 {
+		fmt.Fprintf(&b, `,"%d":1`, i)
+	}
+	b.WriteString("}")
+
+	m, problems := skills.ReadManifest(filepath.Join(tree(t, map[string]string{"sums/manifest.json": b.String()}), "sums"))
+	if m != nil || len(problems) != 501 || !slices.ContainsFunc(problems, func(p skills.Problem) bool { return p.Rule == skills.RuleLimit && !p.Warning }) {
+		t.Errorf("%d problems", len(problems))
+	}
+}
+
+// The values of a manifest are those of the file; what it does not say has the default (OSL-03, OSL-10).
+func TestManifestValues(t *testing.T) {
+	read := func(changes map[string]string) *skills.Manifest {
+		t.Helper()
+		m, problems := skills.ReadManifest(filepath.Join(tree(t, map[string]string{"sums/manifest.json": with(t, changes)}), "sums"))
+		if m == nil {
+			t.Fatal(problems)
+		}
+		return m
+	}
+
+	m := read(nil)
+	text, err := json.Marshal(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got, want any
+	if err := errors.Join(json.Unmarshal(text, &got), json.Unmarshal([]byte(goodManifest), &want)); err != nil {
+		t.Fatal(err)
+	}
+	if g, w := fmt.Sprint(got), fmt.Sprint(want); g != w {
+		t.Errorf("%s\nwant\n%s", g, w)
+	}
+
+	m = read(map[string]string{"sandbox": "", "workspaceSupport": `"optional"`, "workspaceSchemaVersion": `"2.0.0"`})
+	if s := m.Sandbox; s.Isolation != "standard" || s.MaxExecutionMS != 30_000 || s.MaxMemoryMB != 128 || len(s.NetworkRules) > 0 {
+		t.Errorf("%+v", s)
+	}
+	if v := m.WorkspaceSchemaVersion; v == nil || *v != "2.0.0" {
+		t.Errorf("%v", v)
+	}
+}
+
+// Which systems a program is for, and what of its needs is here, in words (OSL-04, OSL-21, OSL-33, OSL-37).
+func TestObstacles(t *testing.T) {
+	for _, c := range []struct {
+		platforms, needs, goos string
+		supports               bool
+		says                   []string
+	}{
+		{"[]", "[]", "linux", true, nil},
+		{"[]", "[]", "plan9", true, nil},
+		{`["macos"]`, "[]", "darwin", true, nil},
+		{`["macos", "windows"]`, "[]", "linux", false, []string{"it is for macos, windows, and this is linux"}},
+		{`["linux"]`, "[]", "darwin", false, []string{"it is for linux, and this is macos"}},
+		{`["windows"]`, "[]", "freebsd", false, []string{"it is for windows, and this is freebsd"}},
+		{"[]", `["fetch", "system_tools", "filesystem"]`, "linux", true, nil},
+		{"[]", `["indexeddb", "teleport"]`, "linux", true, []string{"it needs indexeddb (a database of its own, as a browser has it), which is not there", "it needs teleport (nobody here knows what that is), which is not there"}},
+	} {
+		dir := tree(t, map[string]string{"sums/manifest.json": with(t, map[string]string{"supportedPlatforms": c.platforms, "compatibilityRequirements": c.needs})})
+		m, problems := skills.ReadManifest(filepath.Join(dir, "sums"))
+		if m == nil {
+			t.Fatal(problems)
+		}
+		if got := m.Supports(c.goos); got != c.supports {
+			t.Errorf("%+v: %t", c, got)
+		}
+		if got := m.Obstacles(c.goos); !slices.Equal(got, c.says) {
+			t.Errorf("%+v: %q", c, got)
+		}
+	}
+
+	signIn := map[string]string{
+		"requiredBindings":   `[{"name": "a", "scope": "x", "description": "x", "required": true, "oauthProviderId": "bank"}, {"name": "b", "scope": "x", "description": "x", "required": false, "oauthProviderId": "bank"}]`,
+		"requiredMcpServers": `[{"name": "files", "description": "x"}]`,
+		"supportedPlatforms": `["macos"]`, "compatibilityRequirements": `["indexeddb"]`,
+	}
+	m, problems := skills.ReadManifest(filepath.Join(tree(t, map[string]string{"sums/manifest.json": with(t, signIn)}), "sums"))
+	if m == nil {
+		t.Fatal(problems)
+	}
+	want := []string{"it is for macos, and this is linux", "it needs the MCP server files, and rouse has no MCP servers", "it has to sign in to bank for a, and rouse signs in nowhere"}
+	if got := m.Refusals("linux"); !slices.Equal(got, want) || len(m.Obstacles("linux")) != 4 {
+		t.Errorf("%q, %q", got, m.Obstacles("linux"))
+	}
+
+	if n := len(skills.Features()); n != 12 {
+		t.Errorf("%d features are known, and the format has 7 of a host and 5 of a browser", n)
+	}
+}
+
+// What differs between two versions is what was added and what is gone, and nothing else.
+func TestCompare(t *testing.T) {
+	read := func(changes map[string]string) *skills.Manifest {
+		t.Helper()
+		m, problems := skills.ReadManifest(filepath.Join(tree(t, map[string]string{"sums/manifest.json": with(t, changes)}), "sums"))
+		if m == nil {
+			t.Fatal(problems)
+		}
+		return m
+	}
+	say := func(changes []skills.Change) string {
+		var out []string
+		for _, c := range changes {
+			out = append(out, map[bool]string{true: "+", false: "-"}[c.Added]+c.What)
+		}
+		return strings.Join(out, " ")
+	}
+
+	old := read(nil)
+	for want, now := range map[string]*skills.Manifest{
+		"":                    read(map[string]string{"description": `"Other words."`}),
+		"-version +version":   read(map[string]string{"version": `"1.3.0"`}),
+		"+permission":         read(map[string]string{"permissions": `[{"kind": "network", "scope": "bank", "description": "Asks for statements"}, {"kind": "vault", "scope": "x", "description": "x"}]`}),
+		"-network +network":   read(map[string]string{"sandbox": `{"isolation": "strict", "maxExecutionMs": 1000, "maxMemoryMB": 64, "networkRules": [{"urlPattern": "*", "methods": ["GET"], "description": "Statements"}]}`}),
+		"-secret":             read(map[string]string{"requiredBindings": "[]"}),
+		"-asks a model -tool": read(map[string]string{"llmUsage": "[]", "tools": "[]"}),
+		"-bounds +bounds":     read(map[string]string{"sandbox": `{"isolation": "strict", "maxExecutionMs": 1000, "maxMemoryMB": 65, "networkRules": [{"urlPattern": "https://bank.example/*", "methods": ["GET"], "description": "Statements"}]}`}),
+		"+asks people":        read(map[string]string{"userInputSupport": "true"}),
+	} {
+		if got := say(skills.Compare(old, now)); got != want {
+			t.Errorf("%s, want %s", got, want)
+		}
+	}
+
+	if all := skills.Compare(nil, old); len(all) != len(old.Terms()) || skills.Compare(nil, nil) != nil {
+		t.Errorf("of none: %v", all)
+	}
+}
+
+// FuzzManifest: whatever a manifest holds, its reader ends, says where the trouble is, and what it takes has what
+// a program cannot do without.
+func FuzzManifest(f *testing.F) {
+	for _, seed := range []string{"", "{}", "[]", "null", `{"name": {}}`, goodManifest, strings.Replace(goodManifest, `"declarative"`, `"agentic"`, 1), `{"permissions": [{"kind": []}], "permissions": 1}`, `{"inputSchema": {"$ref": "#"}}`, `{"inputSchema": {"type": "object", "pattern": "("}}`, "{\"a\": \"\\ud800\"}"} {
+		f.Add(seed)
+	}
+
+	dir := f.TempDir()
+	f.Fuzz(func(t *testing.T, text string) {
+		if err := os.WriteFile(filepath.Join(dir, "manifest.json"), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+
+		m, problems := skills.ReadManifest(dir)
+		for _, p := range problems {
+			if p.Rule == "" || p.Message == "" || p.File == "" || p.Line > strings.Count(text, "\n")+1 || p.Line < 1 {
+				t.Errorf("%+v", p)
+			}
+		}
+		if refused := slices.ContainsFunc(problems, func(p skills.Problem) bool { return !p.Warning }); (m == nil) != refused {
+			t.Errorf("%+v, %v", m, problems)
+		}
+		if m == nil {
+			return
+		}
+		if m.Name == "" || m.Version == "" || m.ExecutionMode == "" || len(m.InputSchema) == 0 || m.Sandbox.MaxMemoryMB < 1 || m.Sandbox.MaxExecutionMS < 1 || len(m.Terms()) == 0 {
+			t.Errorf("%+v", m)
+		}
+	})
+}

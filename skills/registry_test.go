@@ -1,0 +1,152 @@
+package skills_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"rouse/skills"
+)
+
+// entry is one of an index that breaks no rule, changed by more.
+func entry(name string, more ...string) string {
+	e := fmt.Sprintf(`{"name": %q, "description": "Adds.", "version": "1.2.0", "author": "somebody", "folderPath": "skills/%[1]s", "tags": ["money", "reports"]`, name)
+	for _, m := range more {
+		e += ", " + m
+	}
+	return e + "}"
+}
+
+// repository writes a repository with the program sums, an index, and other files.
+func repository(t testing.TB, index string, files map[string]string) string {
+	t.Helper()
+	all := map[string]string{"skills/index.json": index, "skills/sums/manifest.json": goodManifest, "skills/sums/module.ts": goodModule}
+	for name, text := range files {
+		all[name] = text
+	}
+	return tree(t, all)
+}
+
+// TestIndexRules: each rule for an index is broken by one fixture (OSL-01, OSL-05).
+func TestIndexRules(t *testing.T) {
+	for name, c := range map[string]struct{ index, want string }{
+		"good":               {"[" + entry("sums") + "]", ""},
+		"all mirrors":        {"[" + entry("sums", `"supportedPlatforms": []`, `"bridgeRequirement": "never"`, `"workspaceSupport": "none"`, `"compatibilityRequirements": ["fetch"]`, `"longRunningSupport": "none"`, `"userInputSupport": false`, `"artifactVersioningSupport": false`, `"executionMode": "declarative"`) + "]", ""},
+		"no JSON":            {"[", "json"},
+		"no list":            {"{}", "field-type"},
+		"no object":          {`["sums"]`, "[0] field-type, index-unlisted?"},
+		"no name":            {"[" + strings.Replace(entry("sums"), `"name": "sums", `, "", 1) + "]", "[0].name field-missing, [0].name name-manifest?"},
+		"no description":     {"[" + strings.Replace(entry("sums"), `"description": "Adds.", `, "", 1) + "]", "[0].description field-missing"},
+		"no version":         {"[" + strings.Replace(entry("sums"), `"version": "1.2.0", `, "", 1) + "]", "[0].version field-missing"},
+		"no author":          {"[" + strings.Replace(entry("sums"), `"author": "somebody", `, "", 1) + "]", "[0].author field-missing"},
+		"no folder":          {"[" + strings.Replace(entry("sums"), `"folderPath": "skills/sums", `, "", 1) + "]", "[0].folderPath field-missing, index-unlisted?"},
+		"no tags":            {"[" + strings.Replace(entry("sums"), `, "tags": ["money", "reports"]`, "", 1) + "]", "[0].tags field-missing"},
+		"tags: a text":       {"[" + strings.Replace(entry("sums"), `["money", "reports"]`, `"money"`, 1) + "]", "[0].tags field-type"},
+		"a platform":         {"[" + entry("sums", `"supportedPlatforms": ["beos"]`) + "]", "[0].supportedPlatforms index-mismatch?, [0].supportedPlatforms[0] field-value"},
+		"a bridge":           {"[" + entry("sums", `"bridgeRequirement": "maybe"`) + "]", "[0].bridgeRequirement field-value, [0].bridgeRequirement index-mismatch?"},
+		"a flag":             {"[" + entry("sums", `"userInputSupport": "no"`) + "]", "[0].userInputSupport field-type, [0].userInputSupport index-mismatch?"},
+		"workspace":          {"[" + entry("sums", `"workspaceSupport": "optional"`) + "]", "[0].workspaceSchemaVersion field-missing, [0].workspaceSupport index-mismatch?"},
+		"another version":    {"[" + strings.Replace(entry("sums"), "1.2.0", "1.3.0", 1) + "]", "[0].version index-mismatch"},
+		"another mode":       {"[" + entry("sums", `"executionMode": "flow"`) + "]", "[0].executionMode index-mismatch"},
+		"another schema":     {"[" + entry("sums", `"workspaceSchemaVersion": "1.0.0"`) + "]", "[0].workspaceSchemaVersion index-mismatch"},
+		"another name":       {"[" + strings.Replace(entry("sums"), `"name": "sums"`, `"name": "adder"`, 1) + "]", "[0].name name-manifest?"},
+		"other needs":        {"[" + entry("sums", `"compatibilityRequirements": []`) + "]", "[0].compatibilityRequirements index-mismatch?"},
+		"twice":              {"[" + entry("sums") + "," + entry("sums") + "]", "[1].name name-twice"},
+		"a folder elsewhere": {"[" + strings.Replace(entry("sums"), "skills/sums", "../skills/sums", 1) + "]", "[0].folderPath index-folder, index-unlisted?"},
+		"a folder not there": {"[" + entry("sums") + "," + entry("gone") + "]", "[1].folderPath index-folder"},
+		"unlisted":           {"[]", "index-unlisted?"},
+		"unknown field":      {"[" + entry("sums", `"licence": "MIT"`) + "]", "[0].licence field-unknown?"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			x := skills.ReadRegistry(repository(t, c.index, nil))
+			if got := rules(x.Check()); got != c.want {
+				t.Errorf("%s, want %s\n%v", got, c.want, x.Check())
+			}
+		})
+	}
+}
+
+// An index is found where repositories and archives have it, and its folders with it (OSL-01, OSL-02).
+func TestIndexIsFound(t *testing.T) {
+	index := "[" + entry("sums") + "]"
+	for name, c := range map[string]struct {
+		files map[string]string
+		at    string
+	}{
+		"repository":           {map[string]string{"skills/index.json": index, "skills/sums/manifest.json": goodManifest}, "."},
+		"its folder of skills": {map[string]string{"skills/index.json": index, "skills/sums/manifest.json": goodManifest}, "skills"},
+		"an archive of it":     {map[string]string{"repo-main/skills/index.json": index, "repo-main/skills/sums/manifest.json": goodManifest}, "."},
+		"index at the root":    {map[string]string{"index.json": index, "skills/sums/manifest.json": goodManifest}, "."},
+	} {
+		dir := tree(t, c.files)
+		x := skills.ReadRegistry(filepath.Join(dir, c.at))
+		if x == nil || len(x.Folders()) != 1 || filepath.Base(x.Folders()[0]) != "sums" {
+			t.Errorf("%s: %+v", name, x)
+			continue
+		}
+		if tags := x.Tags(x.Folders()[0]); !slices.Equal(tags, []string{"money", "reports"}) {
+			t.Errorf("%s: %v", name, tags)
+		}
+	}
+
+	for name, files := range map[string]map[string]string{"nothing": {"README.md": "x"}, "two folders": {"a/index.json": index, "b/x": ""}} {
+		if x := skills.ReadRegistry(tree(t, files)); x != nil {
+			t.Errorf("%s: %+v", name, x)
+		}
+	}
+}
+
+// The tags of an index are searched, and shown with the skill; those of a place where strangers write are
+// not, for whoever may write there could lead a search (OSL-34).
+func TestTags(t *testing.T) {
+	dir := repository(t, "["+entry("sums")+"]", map[string]string{"skills/new/SKILL.md": skill("new", "Is not listed yet.")})
+	c := skills.Discover(skills.Root{Path: dir, Trusted: true})
+
+	var entries []skills.Entry
+	for _, s := range c.Skills() {
+		entries = append(entries, s.Entry())
+	}
+	if len(entries) != 2 {
+		t.Fatalf("an index hides what it does not list: %v", entries)
+	}
+	hits := skills.Search("money", entries, 5)
+	if len(hits) != 1 || hits[0].Name != "sums" || !slices.Equal(hits[0].Tags, []string{"money", "reports"}) {
+		t.Errorf("%+v", hits)
+	}
+
+	accept := func(string) (string, bool, error) { return "hash", true, nil }
+	for _, s := range skills.Discover(skills.Root{Path: dir, Accept: accept}).Skills() {
+		if s.Tags != nil {
+			t.Errorf("%+v", s)
+		}
+	}
+}
+
+// FuzzIndex: whatever an index holds, its reader ends, says where the trouble is, and names no folder outside.
+func FuzzIndex(f *testing.F) {
+	for _, seed := range []string{"", "[]", "{}", "[[]]", "[" + entry("sums") + "]", `[{"folderPath": "../../etc", "tags": [""]}]`, `[{"folderPath": "skills/../.."}]`, `[{"folderPath": "/etc"}]`} {
+		f.Add(seed)
+	}
+
+	dir := repository(f, "[]", nil)
+	f.Fuzz(func(t *testing.T, text string) {
+		if err := os.WriteFile(filepath.Join(dir, "skills", "index.json"), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+
+		x := skills.ReadRegistry(dir)
+		for _, p := range x.Check() {
+			if p.Rule == "" || p.Message == "" || p.File == "" || p.Line > strings.Count(text, "\n")+1 {
+				t.Errorf("%+v", p)
+			}
+		}
+		for _, folder := range x.Folders() {
+			if rel, err := filepath.Rel(dir, folder); err != nil || !filepath.IsLocal(rel) || rel == "." {
+				t.Errorf("%s is outside", folder)
+			}
+		}
+	})
+}

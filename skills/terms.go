@@ -1,0 +1,152 @@
+package skills
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Term is something that a program says of itself or asks for, as its owner reads it before it is
+// installed. The texts are those of its author.
+type Term struct {
+	What string `json:"what"` // like "network"
+	Text string `json:"text"`
+}
+
+// Terms are all that a program says and asks for, in a fixed order: what is shown at an installation and
+// in its detail, and what two versions of it are compared by (OSL-34).
+func (m *Manifest) Terms() []Term {
+	var out []Term
+	add := func(what, format string, args ...any) { out = append(out, Term{what, fmt.Sprintf(format, args...)}) }
+
+	add("version", "%s by %s", m.Version, m.Author)
+	add("mode", "%s", m.ExecutionMode)
+	add("platforms", "%s", orElse(words(m.SupportedPlatforms), "all"))
+	add("bridge", "%s", bridgeMeans[m.BridgeRequirement])
+	if len(m.CompatibilityRequirements) > 0 {
+		add("needs", "%s", strings.Join(m.CompatibilityRequirements, ", "))
+	}
+	m.runTerms(add)
+
+	for _, p := range m.Permissions {
+		add("permission", "%s (%s): %s%s", p.Kind, p.Scope, p.Description, inBrackets(p.BrowserPermissions))
+	}
+	for _, r := range m.Sandbox.NetworkRules {
+		add("network", "%s %s: %s", strings.Join(r.Methods, ", "), r.URLPattern, r.Description)
+	}
+	for _, u := range m.LLMUsage {
+		add("asks a model", "%s (%s%s): %s", u.PurposeID, u.Kind, tokens(u.EstimatedTokenBudget), u.Description)
+	}
+	for _, b := range m.RequiredBindings {
+		add("secret", "%s, %s (%s): %s", b.Name, b.need(), b.Scope, b.Description)
+	}
+	for _, a := range m.OAuth {
+		add("signs in", "to %s at %s%s", a.DisplayName, a.AuthorizationURL, inBrackets(a.Scopes))
+	}
+	for _, s := range m.RequiredMCPServers {
+		add("mcp server", "%s: %s", s.Name, s.Description)
+	}
+	for _, t := range m.RequiredMCPTools {
+		add("mcp tool", "%s/%s: %s", t.ServerName, t.ToolName, t.Description)
+	}
+	for _, w := range m.WASM {
+		add("wasm", "%s, %s %s", w.ModuleID, w.SourceKind, w.SourceURL)
+	}
+	for _, t := range m.Tools {
+		add("tool", "%s: %s", t.Name, t.Description)
+	}
+
+	add("bounds", "%d ms, %d MiB, %s%s", m.Sandbox.MaxExecutionMS, m.Sandbox.MaxMemoryMB, m.Sandbox.Isolation, inBrackets(m.Sandbox.AllowedGlobals))
+	return out
+}
+
+var bridgeMeans = map[Bridge]string{
+	BridgeNever:    "never",
+	BridgeOptional: "optional: it can run programs of this machine",
+	BridgeRequired: "required: it runs programs of this machine",
+}
+
+// runTerms are about runs: whom they ask, what they keep, how long they go on.
+func (m *Manifest) runTerms(add func(what, format string, args ...any)) {
+	if m.WorkspaceSupport != SupportNone {
+		add("workspace", "%s", m.WorkspaceSupport)
+	}
+	if m.LongRunningSupport != SupportNone {
+		add("long runs", "%s", m.LongRunningSupport)
+	}
+	if m.UserInputSupport {
+		add("asks people", "yes")
+	}
+
+	c := m.AgenticConfig
+	if c == nil || !c.Enabled {
+		return
+	}
+	if c.SupportsBackgroundExecution {
+		add("in the background", "yes")
+	}
+	if c.MaxStepsPerRun != nil {
+		add("steps", "%d at most", *c.MaxStepsPerRun)
+	} else {
+		add("steps", "%d at most", maxSteps)
+	}
+}
+
+func (b Binding) need() string {
+	if b.Required {
+		return "required"
+	}
+	return "optional"
+}
+
+func tokens(n int) string {
+	if n == 0 {
+		return ""
+	}
+	return fmt.Sprintf(", some %d tokens", n)
+}
+
+func inBrackets(list []string) string {
+	if len(list) == 0 {
+		return ""
+	}
+	return " [" + strings.Join(list, ", ") + "]"
+}
+
+func orElse(s, other string) string {
+	if s == "" {
+		return other
+	}
+	return s
+}
+
+// Change is a term that another version of a skill does not have.
+type Change struct {
+	Term
+	Added bool `json:"added"` // false: it is gone
+}
+
+// Compare says how the terms of a program differ from those of an older one, gone ones first, in the
+// order of Terms; either may be nil, which has none.
+func Compare(old, now *Manifest) (out []Change) {
+	var was, is []Term
+	if old != nil {
+		was = old.Terms()
+	}
+	if now != nil {
+		is = now.Terms()
+	}
+
+	for _, t := range was {
+		if !slices.Contains(is, t) {
+			out = append(out, Change{Term: t})
+		}
+	}
+	for _, t := range is {
+		if !slices.Contains(was, t) {
+			out = append(out, Change{Term: t, Added: true})
+		}
+	}
+
+	return out
+}
