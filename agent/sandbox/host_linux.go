@@ -52,6 +52,12 @@ func (h *host) run(ctx context.Context, t Tier, c Command) (Result, error) {
 	return h.runWithCanaries(ctx, t, c, nil)
 }
 
+// withSelf names this binary by the descriptor that every supervisor inherits.
+func (c Command) withSelf() (Command, error) {
+	c.Argv = append([]string{selfPath}, c.Argv[1:]...)
+	return c, nil
+}
+
 // runWithCanaries also refuses to start the command if it could read one of the canary files.
 func (h *host) runWithCanaries(ctx context.Context, t Tier, c Command, canaries []string) (Result, error) {
 	fail := func(err error) (Result, error) { return Result{}, &StartError{Argv0: c.Argv[0], Tier: t, Err: err} }
@@ -60,7 +66,7 @@ func (h *host) runWithCanaries(ctx context.Context, t Tier, c Command, canaries 
 		return fail(err)
 	}
 
-	s := launchSpec{Tier: t, Argv: c.Argv, Env: c.Env, Dir: l.dir, Network: c.Network, Limits: c.Limits, Umask: owner.Umask(),
+	s := launchSpec{Tier: t, Argv: c.Argv, Self: c.Self, Env: c.Env, Dir: l.dir, Network: c.Network, Limits: c.Limits, Umask: owner.Umask(),
 		Canary: canaries, Threads: countUserThreads(h.scan()) + uint64(maxThreads(c.Limits))}
 	var arguments []string
 	switch t {
@@ -88,7 +94,7 @@ func (h *host) runWithCanaries(ctx context.Context, t Tier, c Command, canaries 
 
 // start starts a supervisor with its launch spec, inside bubblewrap when there are arguments for it.
 func (h *host) start(ctx context.Context, s launchSpec, arguments []string, c Command) (Result, error) {
-	cmd := &exec.Cmd{Path: fmt.Sprintf("/proc/self/fd/%d", selfFD), Args: []string{"rouse", supervisorArg}, Env: []string{},
+	cmd := &exec.Cmd{Path: selfPath, Args: []string{"rouse", supervisorArg}, Env: []string{},
 		Dir: "/", SysProcAttr: &syscall.SysProcAttr{Setsid: true}}
 	// Without bwrap the supervisor is root itself, and the first generation below it is the command.
 	k := &supervisedTree{host: h, ownDepth: 1, limit: c.Limits.Memory}
@@ -102,7 +108,7 @@ func (h *host) start(ctx context.Context, s launchSpec, arguments []string, c Co
 	case arguments != nil:
 		k.ownDepth = 2 // bwrap is root, and the supervisor its child
 		cmd.Path = h.bwrap
-		cmd.Args = []string{"bwrap", "--args", fmt.Sprint(bwrapFD), "--", fmt.Sprintf("/proc/self/fd/%d", selfFD), supervisorArg}
+		cmd.Args = []string{"bwrap", "--args", fmt.Sprint(bwrapFD), "--", selfPath, supervisorArg}
 	case h.pidNamespace && s.Tier == TierB:
 		// As process 1 of its own namespace the supervisor can kill everything below it in one go.
 		cmd.SysProcAttr.Cloneflags = syscall.CLONE_NEWPID

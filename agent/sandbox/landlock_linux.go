@@ -148,13 +148,18 @@ func addRule(ruleset int, r rule, handled uint64) error {
 		return nil
 	}
 
-	attr := unix.LandlockPathBeneathAttr{Allowed_access: rights, Parent_fd: int32(fd)}
-	_, _, errno := unix.Syscall6(unix.SYS_LANDLOCK_ADD_RULE, uintptr(ruleset), unix.LANDLOCK_RULE_PATH_BENEATH, uintptr(unsafe.Pointer(&attr)), 0, 0, 0)
-	if errno != 0 {
-		return &fs.PathError{Op: "landlock_add_rule", Path: r.Path, Err: errno}
+	if err := addRuleAt(ruleset, fd, rights); err != nil {
+		return &fs.PathError{Op: "landlock_add_rule", Path: r.Path, Err: err}
 	}
 
 	return nil
+}
+
+// addRuleAt adds a rule for what was opened.
+func addRuleAt(ruleset, fd int, rights uint64) error {
+	attr := unix.LandlockPathBeneathAttr{Allowed_access: rights, Parent_fd: int32(fd)}
+	_, _, errno := unix.Syscall6(unix.SYS_LANDLOCK_ADD_RULE, uintptr(ruleset), unix.LANDLOCK_RULE_PATH_BENEATH, uintptr(unsafe.Pointer(&attr)), 0, 0, 0)
+	return errnoOf(errno)
 }
 
 // openWithoutLinks opens a path whose links were resolved before: one on the way now was swapped in, by

@@ -25,10 +25,14 @@ const (
 	bwrapFD                 // the arguments of bubblewrap, which it reads
 )
 
+// selfPath is this binary, for a process that has the descriptor.
+var selfPath = fmt.Sprintf("/proc/self/fd/%d", selfFD)
+
 // launchSpec tells a supervisor what to start, and how.
 type launchSpec struct {
 	Tier    Tier
 	Argv    []string
+	Self    bool // Argv[0] is selfPath, which may be read
 	Env     []string
 	Dir     string
 	Temp    string // a folder for temporary files, removed afterwards

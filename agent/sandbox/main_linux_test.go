@@ -22,7 +22,7 @@ import (
 // roles are what this binary is when a test starts it again, named in its environment.
 const roleKey = "ROUSE_TEST_ROLE"
 
-var roles = map[string]func(){"attacker": attacker, "caller": caller, "hog": hog, "daemon": daemon}
+var roles = map[string]func(){"attacker": attacker, "caller": caller, "hog": hog, "daemon": daemon, "self": func() { fmt.Print("again") }}
 
 func TestMain(m *testing.M) {
 	sandbox.Child()
@@ -156,8 +156,12 @@ func daemon() {
 		}
 
 		dir := os.Getenv("DIR")
-		res, err := s.Run(context.Background(), sandbox.Command{Argv: []string{"sh", "-c", os.Getenv("SCRIPT")}, Dir: dir, Write: []string{dir}, Env: []string{path},
-			Stdout: os.Stdout, Stderr: os.Stderr, Wall: 30 * time.Second})
+		c := sandbox.Command{Argv: []string{"sh", "-c", os.Getenv("SCRIPT")}, Dir: dir, Write: []string{dir}, Env: []string{path},
+			Stdout: os.Stdout, Stderr: os.Stderr, Wall: 30 * time.Second}
+		if os.Getenv("SCRIPT") == "" {
+			c.Self, c.Env = true, []string{roleKey + "=self"}
+		}
+		res, err := s.Run(context.Background(), c)
 		if err == nil && res.Exit != 0 {
 			err = fmt.Errorf("%+v", res)
 		}

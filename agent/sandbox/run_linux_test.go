@@ -339,7 +339,25 @@ func TestBinaryThatWasReplaced(t *testing.T) {
 	})
 }
 
-// upgraded is another process of this binary, which removes its file before it runs a script.
+// TestSelf: this binary is started again without being given, also when it has no name any more.
+func TestSelf(t *testing.T) {
+	unraced(t)
+	eachTier(t, func(t *testing.T, s *sandbox.Sandbox) {
+		var out bytes.Buffer
+		c := sandbox.Command{Self: true, Argv: []string{"rouse"}, Dir: "/", Env: []string{roleKey + "=self"}, Stdout: &out, Stderr: &out}
+		if res := run(t, s, c); res.Exit != 0 || out.String() != "again" {
+			t.Errorf("%+v: %s", res, out.String())
+		}
+
+		tier, _ := s.Tier(t.Context())
+		if out, err := upgraded(t, tier, "").CombinedOutput(); err != nil || string(out) != "again" {
+			t.Errorf("%v: %s", err, out)
+		}
+	})
+}
+
+// upgraded is another process of this binary, which removes its file before it runs a script, or itself where there
+// is none.
 func upgraded(t *testing.T, tier sandbox.Tier, text string) *exec.Cmd {
 	t.Helper()
 	exe, err := os.Executable()

@@ -138,6 +138,9 @@ func (s *Sandbox) Tier(ctx context.Context) (Tier, []string) {
 // paths are nested, the most specific one counts, and Masked before the others.
 type Command struct {
 	Argv []string // [0] is looked up in the PATH of Env, never in the working folder; with a slash it is a path from Dir
+	// Self starts this very binary, whatever Argv[0] says, and lets the command read it: on Linux the file that this
+	// process was started from, even when another one has its name by now.
+	Self bool
 	Dir  string   // the working folder, within Read or Write
 	Env  []string // the whole environment, as name=value
 

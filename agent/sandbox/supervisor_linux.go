@@ -206,6 +206,12 @@ func (s launchSpec) startCommand(reports *json.Encoder) (pid int, restore func()
 		if ruleset, err = newRuleset(s.Rules, s.Network); err != nil {
 			return fail(err)
 		}
+		if s.Self {
+			// By its descriptor: the file may have no path here, or none any more.
+			if err := addRuleAt(ruleset, selfFD, unix.LANDLOCK_ACCESS_FS_EXECUTE|unix.LANDLOCK_ACCESS_FS_READ_FILE); err != nil {
+				return fail(fmt.Errorf("this program: %w", err))
+			}
+		}
 	}
 	if err := lowerPriority(); err != nil {
 		return fail(err)

@@ -8,11 +8,21 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 )
 
 // Child returns at once: commands are started through this binary on Linux only.
 func Child() {}
+
+// withSelf names this binary by its path, which the command may read.
+func (c Command) withSelf() (Command, error) {
+	self, err := os.Executable()
+	if err == nil {
+		c.Argv, c.Read = append([]string{self}, c.Argv[1:]...), append(slices.Clone(c.Read), self)
+	}
+	return c, err
+}
 
 // findProgram looks Argv[0] up in the command's own PATH, never in the folder that it runs in.
 func findProgram(c Command, dir string) (string, error) {

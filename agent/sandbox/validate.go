@@ -42,6 +42,13 @@ func (c Command) validated() (Command, error) {
 		return fail("the path %q is not absolute", c.Temp)
 	}
 
+	if c.Self {
+		var err error
+		if c, err = c.withSelf(); err != nil {
+			return fail("this program cannot be started again: %w", err)
+		}
+	}
+
 	if c.MinTier == "" {
 		c.MinTier = TierB
 	}

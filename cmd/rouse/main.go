@@ -19,11 +19,13 @@ import (
 	"rouse/agent/preview"
 	"rouse/agent/sandbox"
 	"rouse/internal/owner"
+	"rouse/skills/module"
 )
 
 func main() {
 	sandbox.Child()
 	preview.Child()
+	module.Child()
 	owner.Tighten()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // a second Ctrl-C ends the program at once

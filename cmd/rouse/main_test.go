@@ -19,6 +19,7 @@ import (
 	"rouse/agent/preview"
 	"rouse/agent/sandbox"
 	"rouse/cmd/internal/cmdtest"
+	"rouse/skills/module"
 )
 
 // TestMain makes the test binary act as rouse, in scripts and as a process of its own.
@@ -27,6 +28,7 @@ import (
 func TestMain(m *testing.M) {
 	sandbox.Child()
 	preview.Child()
+	module.Child()
 	if name := strings.TrimSuffix(filepath.Base(os.Args[0]), ".exe"); name != "rouse" { // which has the environment that a test gives it
 		if err := errors.Join(cmdtest.Isolate(), cmdtest.Widen()); err != nil {
 			log.Fatal(err)

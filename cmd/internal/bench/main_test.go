@@ -14,6 +14,7 @@ import (
 	"rouse/agent/preview"
 	"rouse/agent/sandbox"
 	"rouse/cmd/internal/daemon"
+	"rouse/skills/module"
 )
 
 // TestMain makes this program what the measurements start under the name rouse: their children,
@@ -21,6 +22,7 @@ import (
 func TestMain(m *testing.M) {
 	sandbox.Child()
 	preview.Child()
+	module.Child()
 	testscript.Main(m, map[string]func(){"rouse": func() {
 		ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 		defer stop()

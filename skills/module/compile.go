@@ -1,0 +1,90 @@
+package module
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"time"
+)
+
+// maxCompile is how long one compilation may take.
+const maxCompile = 10 * time.Second
+
+// Program is a compiled module. It is immutable.
+type Program struct {
+	compiled
+	dir, hash string
+}
+
+// Exports are the names that module.ts exports, sorted: execute and the hooks (OSL-06).
+func (p *Program) Exports() []string { return slices.Clone(p.compiled.Exports) }
+
+// Hash identifies the sources: every file of the folder that a module could import, by name and content.
+func (p *Program) Hash() string { return p.hash }
+
+// Dir is the folder that it was compiled from, absolute and with links resolved.
+func (p *Program) Dir() string { return p.dir }
+
+// SyntaxError is what is wrong with the text of a module, or with one of its imports.
+type SyntaxError struct {
+	File         string // below the folder of the skill
+	Line, Column int    // from 1; 0 where it has none
+	Text         string
+}
+
+func (e *SyntaxError) Error() string {
+	if e.Line == 0 {
+		return fmt.Sprintf("%s: %s", e.File, e.Text)
+	}
+	return fmt.Sprintf("%s:%d:%d: %s", e.File, e.Line, e.Column, e.Text)
+}
+
+// Compile compiles the module.ts of a folder with what it imports, which is looked for in that folder alone:
+// links, packages and paths that lead out of it are refused (OSL-02). Types are removed and not checked. What is wrong
+// with the text is a [*SyntaxError], what hinders the host any other error.
+//
+// Texts that were compiled before are not compiled again (see [Machine.Compile]).
+func Compile(ctx context.Context, dir string) (*Program, error) {
+	at, src, err := readFolder(dir)
+	if err != nil {
+		return nil, err
+	}
+	return compile(ctx, at, src, src.hash())
+}
+
+// readFolder reads the sources of a folder, and says where it really is.
+func readFolder(dir string) (at string, src *sources, err error) {
+	if at, err = filepath.Abs(dir); err == nil {
+		at, err = filepath.EvalSymlinks(at)
+	}
+	if err != nil {
+		return "", nil, fmt.Errorf("the folder of a module cannot be found: %w", err)
+	}
+
+	src, err = readSources(at)
+	return at, src, err
+}
+
+func compile(ctx context.Context, dir string, src *sources, hash string) (*Program, error) {
+	if len(src.Files) == 0 && len(src.Large) == 0 {
+		return nil, &SyntaxError{File: EntryFile, Text: "there is no " + EntryFile}
+	}
+
+	ctx, cancel := context.WithTimeoutCause(ctx, maxCompile, fmt.Errorf("it was not compiled within %s", maxCompile))
+	defer cancel()
+
+	c, err := compileInChild(ctx, src)
+	var lost *childLostError
+	switch {
+	case errors.As(err, &lost) && ctx.Err() == nil:
+		return nil, &SyntaxError{File: EntryFile, Text: "it, or what it imports, is nested too deeply to be compiled, or needs too much memory for that"}
+	case err != nil:
+		return nil, fmt.Errorf("%s in %s cannot be compiled: %w", EntryFile, dir, err)
+	case c.Syntax != nil:
+		return nil, c.Syntax
+	}
+
+	return &Program{compiled: *c, dir: dir, hash: hash}, nil
+}

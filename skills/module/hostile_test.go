@@ -1,0 +1,54 @@
+package module_test
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"rouse/skills/module"
+)
+
+// TestHostile runs modules that try to take more than they are given. Their first line says how each ends: one of
+// some words, and a part of the message or of the value.
+func TestHostile(t *testing.T) {
+	files, err := filepath.Glob("testdata/hostile/*.ts")
+	if err != nil || len(files) < 40 {
+		t.Fatalf("%d modules (%v)", len(files), err)
+	}
+
+	for _, file := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(file), ".ts"), func(t *testing.T) {
+			t.Parallel()
+			text, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+
+			first, _, _ := strings.Cut(strings.TrimPrefix(string(text), "// "), "\n")
+			words, part, _ := strings.Cut(first, ":")
+			memory := 32
+			if strings.HasPrefix(first, "threw") && strings.Contains(file, "large_") {
+				memory = 512 // so that the size is what ends it
+			}
+
+			begin := time.Now()
+			i := start(t, string(text), module.Start{Timeout: time.Second, MemoryMB: memory, Surface: module.Surface{
+				Methods: []string{"storage.get", "log"}, Constants: map[string]rawMessage{"config": rawMessage(`{"deep":{"a":[1]}}`)}}})
+			e := next(t, i)
+			for e.End == nil {
+				e = next(t, i) // with no answer, ever
+			}
+
+			end := *e.End
+			if !slices.Contains(strings.Fields(words), string(end.Status)) || !strings.Contains(end.Error+string(end.Value), strings.TrimSpace(part)) {
+				t.Errorf("it ended with %.300s %.300s, not with %s", end.String(), end.Value, first)
+			}
+			if took := time.Since(begin); took > 20*time.Second {
+				t.Errorf("it took %s", took)
+			}
+		})
+	}
+}

@@ -1,0 +1,266 @@
+package module_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"rouse/agent/sandbox"
+	"rouse/skills/module"
+)
+
+// TestAnswers: each call gets its own, in whatever order they come, and errors keep what they are.
+func TestAnswers(t *testing.T) {
+	t.Parallel()
+	i := start(t, `export async function execute(args: unknown, host: any) {
+		const told: string[] = [];
+		const tell = (name: string) => (v: any) => told.push(name + " " + JSON.stringify(v) + " " + Date.now() % 100000);
+		const sorry = (name: string) => (e: any) => told.push([name, e instanceof Error, e.name, e.message, e.code].join(" "));
+		await Promise.all([host.storage.get("a").then(tell("a")), host.storage.get("b").then(tell("b")), host.storage.set("c", undefined).catch(sorry("c")), host.storage.get().catch(sorry("d"))]);
+		return told;
+	}`, module.Start{Surface: module.Surface{Methods: []string{"storage.get", "storage.set"}}})
+
+	e := next(t, i)
+	if len(e.Calls) != 4 || string(e.Calls[2].Args) != `["c",null]` || string(e.Calls[3].Args) != `[]` {
+		t.Fatalf("%+v", e)
+	}
+	e = next(t, i, module.Answer{ID: 2, Value: rawMessage(`{"__proto__":{"x":1}}`), Now: begun.Add(time.Second)}, module.Answer{ID: 99, Value: rawMessage("1")})
+	if e.End != nil || len(e.Calls) != 0 {
+		t.Fatalf("it did not wait for the others: %+v", e)
+	}
+	e = next(t, i, module.Answer{ID: 3, Error: &module.CallError{Name: "ConflictError", Message: "it was changed", Code: "conflict"}},
+		module.Answer{ID: 4, Error: &module.CallError{Message: "no"}}, module.Answer{ID: 1, Now: begun})
+	want(t, ended(t, e), `["b {\"__proto__\":{\"x\":1}} 1000","c true ConflictError it was changed conflict","d true Error no ","a undefined 1000"]`)
+}
+
+// TestSurface: what is listed exists, and nothing else does.
+func TestSurface(t *testing.T) {
+	t.Parallel()
+	i := start(t, `export async function execute(args: unknown, host: any) {
+		const before = host.run.getStepCount();
+		await host.run.reportStep("one");
+		host.log("warn", "text", 1); host.log("plain"); host.log.error({ a: 1 });
+		let refused = "";
+		try { await host.vault.resolveBinding("x"); } catch (e) { refused = e.name; }
+		return [before, host.run.getStepCount(), host.skillId, host.config.list, typeof host.vault, typeof host.run.pause, typeof host.log.trace, refused, Object.keys(host).sort().join()];
+	}`, module.Start{Surface: module.Surface{Methods: []string{"run.reportStep", "log.info"}, Getters: map[string]rawMessage{"run.getStepCount": rawMessage("0")},
+		Constants: map[string]rawMessage{"skillId": rawMessage(`"s"`), "config": rawMessage(`{"list":[1]}`)}}})
+	next(t, i)
+	e := next(t, i, module.Answer{ID: 1, Getters: map[string]rawMessage{"run.getStepCount": rawMessage("1")}})
+	want(t, ended(t, e), `[0,1,"s",[1],"undefined","undefined","undefined","TypeError","config,log,run,skillId"]`)
+	if got := fmt.Sprint(e.Logs); got != `[{host warn text 1} {host info plain} {host error {"a":1}}]` {
+		t.Error(got)
+	}
+}
+
+func TestFetch(t *testing.T) {
+	t.Parallel()
+	i := start(t, `export async function execute(args: unknown, host: any) {
+		const r = await host.network.fetch(new URL("https://example.com/a"), { method: "POST", body: new Uint8Array([1, 2, 255]) });
+		const b = await host.network.fetch("https://example.com/b");
+		const c = new AbortController();
+		let stopped = "";
+		const third = host.network.fetch("https://example.com/c", { signal: c.signal }).catch((e: any) => stopped = e.name);
+		c.abort();
+		await third;
+		return [r.ok, r.status, r.statusText, r.url, r.headers.get("content-TYPE"), r.headers.has("x"), [...r.headers].length, await r.text(), await r.json(), b.ok, [...new Uint8Array(await b.arrayBuffer())], stopped];
+	}`, module.Start{Surface: module.Surface{Methods: []string{"network.fetch"}}})
+	e := next(t, i)
+	if got := string(e.Calls[0].Args); got != `["https://example.com/a",{"method":"POST","body":{"$base64":"AQL/"}}]` {
+		t.Error(got)
+	}
+	next(t, i, module.Answer{ID: 1, Value: raw(t, module.Response{URL: "https://example.com/a", Status: 201, StatusText: "Created", Headers: map[string]string{"Content-Type": "application/json"}, Body: `{"a":1}`})})
+	e = next(t, i, module.Answer{ID: 2, Value: raw(t, module.Response{Status: 404, BodyBase64: "AP8="})})
+	want(t, ended(t, e), `[true,201,"Created","https://example.com/a","application/json",false,1,"{\"a\":1}",{"a":1},false,[0,255],"AbortError"]`)
+	if len(e.Calls) != 1 || e.Calls[0].ID != 3 {
+		t.Errorf("a call that nobody waits for is %+v", e.Calls)
+	}
+}
+
+// TestTimersAndAnswers: what is due before an answer happens before it, by the clock of the answers.
+func TestTimersAndAnswers(t *testing.T) {
+	t.Parallel()
+	for after, result := range map[time.Duration]string{4 * time.Second: `["answer",4000]`, 6 * time.Second: `["late",5000]`} {
+		i := start(t, `export async function execute(args: unknown, host: any) {
+			const begun = Date.now();
+			const first = await Promise.race([host.llm.complete({}).then(() => "answer"), new Promise((late) => setTimeout(() => late("late"), 5000))]);
+			return [first, Date.now() - begun];
+		}`, module.Start{Timeout: time.Second, Surface: module.Surface{Methods: []string{"llm.complete"}}})
+		next(t, i)
+		e := next(t, i, module.Answer{ID: 1, Now: begun.Add(after)})
+		if string(e.End.Value) != result && after > 5*time.Second {
+			// The clock of what the timer woke is that of the timer.
+			t.Errorf("after %s: %s", after, e.End.Value)
+		}
+		want(t, ended(t, e), result)
+	}
+}
+
+// TestSameAgain: with the same seed, clock and answers a module does the same, and with another seed it does not.
+func TestSameAgain(t *testing.T) {
+	t.Parallel()
+	play := func(seed byte) string {
+		i := start(t, `export async function execute(args: unknown, host: any) {
+			const out: unknown[] = [crypto.randomUUID(), Math.random(), Date.now()];
+			out.push(await host.storage.get("k"), new Date().toISOString(), [...crypto.getRandomValues(new Uint8Array(300))].join());
+			await new Promise((done) => setTimeout(done, 3));
+			return [...out, Date.now(), Math.random()];
+		}`, module.Start{Seed: [32]byte{seed}, Surface: module.Surface{Methods: []string{"storage.get"}}})
+		next(t, i)
+		return string(ended(t, next(t, i, module.Answer{ID: 1, Value: rawMessage("1"), Now: begun.Add(time.Minute)})).Value)
+	}
+
+	first, again, other := play(1), play(1), play(2)
+	if first != again || first == other || len(first) < 500 {
+		t.Errorf("%.100s\n%.100s\n%.100s", first, again, other)
+	}
+}
+
+// TestWaitingIsFree: the time of the host is not the module's; that of two turns is one (OSL-10).
+func TestWaitingIsFree(t *testing.T) {
+	t.Parallel()
+	i := start(t, `export async function execute(args: unknown, host: any) {
+		await host.storage.get("k");
+		await new Promise((done) => setTimeout(done, 700));
+		await host.storage.get("k");
+		await new Promise((done) => setTimeout(done, 700));
+	}`, module.Start{Timeout: time.Second, Surface: module.Surface{Methods: []string{"storage.get"}}})
+	next(t, i)
+	if end := run(t, "export async function execute() { for (;;) {} }", module.Start{Timeout: 1500 * time.Millisecond}); end.Status != module.TimedOut {
+		t.Fatal(end)
+	}
+	if e := next(t, i, module.Answer{ID: 1}); e.End != nil {
+		t.Fatalf("it ended while its host worked: %v", e.End)
+	}
+	if end := ended(t, next(t, i, module.Answer{ID: 2})); end.Status != module.TimedOut {
+		t.Errorf("it ended with %v", end)
+	}
+}
+
+// TestAnswerTooLarge: the module hears of it, and goes on.
+func TestAnswerTooLarge(t *testing.T) {
+	t.Parallel()
+	i := start(t, `export async function execute(args: unknown, host: any) { return host.storage.get("k").catch((e: any) => [e.name, e.code]); }`,
+		module.Start{Surface: module.Surface{Methods: []string{"storage.get"}}})
+	next(t, i)
+	e := next(t, i, module.Answer{ID: 1, Value: rawMessage(`"` + strings.Repeat("x", module.MaxMessage) + `"`)})
+	want(t, ended(t, e), `["RangeError","too_large"]`)
+}
+
+// TestFresh: nothing of one call is there in the next.
+func TestFresh(t *testing.T) {
+	t.Parallel()
+	const text = `let n = 0; export async function execute() { (globalThis as any).left ??= 0; (Array.prototype as any).left ??= 0; return [++n, ++(globalThis as any).left, ++(Array.prototype as any).left]; }`
+	for range 2 {
+		want(t, run(t, text, module.Start{}), "[1,1,1]")
+	}
+}
+
+func TestManyAtOnce(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t)
+	p, err := m.Compile(t.Context(), skill(t, map[string]string{"module.ts": `export async function execute(n: number, host: any) { let sum = 0; for (let i = 0; i < 20; i++) sum += await host.storage.get(n); return sum; }`}))
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	var all sync.WaitGroup
+	for n := range 12 {
+		all.Go(func() {
+			i, err := m.Start(t.Context(), p, module.Start{Export: "execute", Args: raw(t, n), Surface: module.Surface{Methods: []string{"storage.get"}}})
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			defer i.Close()
+
+			e, err := i.Next(t.Context(), nil)
+			for err == nil && e.End == nil {
+				e, err = i.Next(t.Context(), []module.Answer{{ID: e.Calls[0].ID, Value: raw(t, n)}})
+			}
+			if err != nil || string(e.End.Value) != fmt.Sprint(20*n) {
+				t.Errorf("%d: %+v (%v)", n, e, err)
+			}
+		})
+	}
+	all.Wait()
+}
+
+// TestCancelled: the end of a context ends the module, and is what is told.
+func TestCancelled(t *testing.T) {
+	t.Parallel()
+	i := start(t, "export async function execute() { for (;;) {} }", module.Start{Timeout: time.Minute})
+	why := errors.New("the run was cancelled")
+	ctx, cancel := context.WithTimeoutCause(t.Context(), 200*time.Millisecond, why)
+	defer cancel()
+	if e, err := i.Next(ctx, nil); !errors.Is(err, why) {
+		t.Errorf("%+v (%v)", e, err)
+	}
+	if _, err := i.Next(t.Context(), nil); err == nil {
+		t.Error("it went on")
+	}
+}
+
+// TestClosed: who closes an instance that is busy ends it.
+func TestClosed(t *testing.T) {
+	t.Parallel()
+	i := start(t, "export async function execute() { for (;;) {} }", module.Start{Timeout: time.Minute})
+	time.AfterFunc(200*time.Millisecond, func() { _ = i.Close() })
+	if e, err := i.Next(t.Context(), nil); err != nil || e.End == nil || e.End.Status != module.Crashed {
+		t.Errorf("%+v (%v)", e, err)
+	}
+}
+
+// TestConfined: the process has the strongest tier that there is, and what is too weak starts nothing.
+func TestConfined(t *testing.T) {
+	t.Parallel()
+	i := start(t, "export async function execute() {}", module.Start{})
+	next(t, i)
+	if err := i.Close(); err != nil {
+		t.Fatal(err)
+	}
+	s, err := confined()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if tier, _ := s.Tier(t.Context()); i.Tier() != tier {
+		t.Errorf("it ran on tier %s, and there is %s", i.Tier(), tier)
+	}
+
+	weak, err := sandbox.New(sandbox.Options{MaxTier: sandbox.TierD})
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := module.New(module.Options{Sandbox: weak})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := m.Compile(t.Context(), skill(t, map[string]string{"module.ts": "export const execute = 1;"}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var tier *sandbox.TierError
+	if _, err := m.Start(t.Context(), p, module.Start{Export: "execute"}); !errors.As(err, &tier) {
+		t.Errorf("it was started: %v", err)
+	}
+}
+
+// TestLittleMemory: one that is given too little to begin with ends as every other that needs more.
+func TestLittleMemory(t *testing.T) {
+	t.Parallel()
+	if end := run(t, "export async function execute() { return new Array(1e6).fill(1).length; }", module.Start{MemoryMB: 1}); end.Status != module.Memory {
+		t.Errorf("it ended with %v", end)
+	}
+	m := newMachine(t)
+	p, err := m.Compile(t.Context(), skill(t, map[string]string{"module.ts": "export const execute = 1;"}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := m.Start(t.Context(), p, module.Start{MemoryMB: 1 << 20}); err == nil {
+		t.Error("it was given a terabyte")
+	}
+}

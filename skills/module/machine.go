@@ -1,0 +1,160 @@
+package module
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"sync"
+	"time"
+
+	"rouse/agent/sandbox"
+)
+
+// Defaults and bounds of one start (OSL-10: the figures of the sample manifest).
+const (
+	DefaultTimeout  = 30 * time.Second
+	DefaultMemoryMB = 128
+	MaxMemoryMB     = 2048
+
+	// ownMemory is what a process needs beside its machine, in bytes: the program itself, and messages on their way.
+	ownMemory = 256 << 20
+	// grace is how long a machine that was interrupted has to say so.
+	grace = 2 * time.Second
+	// maxCached bounds the programs that are kept compiled.
+	maxCached = 64
+)
+
+// Options configure a Machine.
+type Options struct {
+	Sandbox *sandbox.Sandbox // that confines the processes; needed
+	MinTier sandbox.Tier     // the weakest tier that is accepted; B when empty
+}
+
+// Machine compiles and starts modules. It is safe for concurrent use.
+type Machine struct {
+	options Options
+
+	mu    sync.Mutex
+	cache map[string]*Program // by folder
+	order []string            // the folders of the cache, what was used last at the end
+}
+
+// New gives a machine. The program that it is part of must call [Child] and [sandbox.Child] first of all.
+func New(o Options) (*Machine, error) {
+	if o.Sandbox == nil {
+		return nil, errors.New("modules run confined, and there is no sandbox")
+	}
+	return &Machine{options: o, cache: map[string]*Program{}}, nil
+}
+
+// Compile is [Compile], which keeps what it compiled while the texts stay what they were.
+func (m *Machine) Compile(ctx context.Context, dir string) (*Program, error) {
+	at, src, err := readFolder(dir)
+	if err != nil {
+		return nil, err
+	}
+
+	hash := src.hash()
+	if p := m.cached(at, hash); p != nil {
+		return p, nil
+	}
+
+	p, err := compile(ctx, at, src, hash)
+	if err == nil {
+		m.keep(p)
+	}
+	return p, err
+}
+
+func (m *Machine) cached(dir, hash string) *Program {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+
+	p := m.cache[dir]
+	if p == nil || p.hash != hash {
+		return nil
+	}
+	m.touch(dir)
+	return p
+}
+
+func (m *Machine) keep(p *Program) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+
+	m.cache[p.dir] = p
+	m.touch(p.dir)
+	if len(m.order) > maxCached {
+		delete(m.cache, m.order[0])
+		m.order = m.order[1:]
+	}
+}
+
+// touch moves a folder to the end of the order. The caller holds the lock.
+func (m *Machine) touch(dir string) {
+	for i, d := range m.order {
+		if d == dir {
+			m.order = append(m.order[:i], m.order[i+1:]...)
+			break
+		}
+	}
+	m.order = append(m.order, dir)
+}
+
+// Start is one call of an export.
+type Start struct {
+	Export  string          // "execute", or a hook
+	Args    json.RawMessage // its first argument; the second is host. undefined where it is empty
+	Surface Surface
+
+	MemoryMB int           // of the machine, in MiB; 0: [DefaultMemoryMB], at most [MaxMemoryMB]
+	Timeout  time.Duration // of what the machine itself takes; 0: [DefaultTimeout]
+
+	Seed [32]byte  // of Math.random and crypto
+	Now  time.Time // the clock of the module until the first answer
+
+	// AllowedGlobals are those of [Globals] that exist, beside console; those that exist by default where it is empty.
+	AllowedGlobals []string
+}
+
+// Start starts a fresh machine in a process of its own. Nothing of the module runs before the first
+// [Instance.Next]. The instance must be closed; ctx is for its start alone.
+//
+// An error means that nothing was started: [*sandbox.TierError], [*sandbox.StartError].
+func (m *Machine) Start(ctx context.Context, p *Program, s Start) (*Instance, error) {
+	if s.MemoryMB == 0 {
+		s.MemoryMB = DefaultMemoryMB
+	}
+	if s.Timeout == 0 {
+		s.Timeout = DefaultTimeout
+	}
+	if s.MemoryMB < 0 || s.MemoryMB > MaxMemoryMB || s.Timeout < 0 {
+		return nil, fmt.Errorf("a module cannot have %d MiB of memory and %s; at most %d MiB, and neither is negative", s.MemoryMB, s.Timeout, MaxMemoryMB)
+	}
+
+	i := &Instance{program: p, left: s.Timeout + grace, methods: s.Surface.Methods, first: &startRequest{
+		Code: p.Code, Export: s.Export, Args: s.Args, Surface: s.Surface, MemoryMB: s.MemoryMB, TimeoutMS: s.Timeout.Milliseconds(),
+		Seed: s.Seed[:], NowMS: s.Now.UnixMilli(), Globals: s.AllowedGlobals,
+	}}
+	if err := i.start(ctx, m.options, int64(s.MemoryMB)<<20+ownMemory); err != nil {
+		return nil, err
+	}
+	return i, nil
+}
+
+// command is a process for one machine: this binary, with no file, no network and no environment.
+func command(minTier sandbox.Tier, memory int64) sandbox.Command {
+	dir := "/"
+	if runtime.GOOS == "windows" {
+		dir = os.TempDir()
+	}
+
+	return sandbox.Command{
+		Self: true, Argv: []string{"rouse", childName}, Dir: dir, MinTier: minTier,
+		// A Go program has a handful of threads, of which the limit is four times that of processes.
+		Limits: sandbox.Limits{Memory: memory, Processes: 8, OpenFiles: 32, FileSize: 1},
+	}
+}

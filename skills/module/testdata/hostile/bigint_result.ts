@@ -1,0 +1,2 @@
+// threw: TypeError
+export async function execute() { return { n: 1n }; }

@@ -1,0 +1,2 @@
+// threw: TypeError: circular reference
+export async function execute() { const a: any = {}; a.a = a; return a; }

@@ -1,0 +1,6 @@
+// timeout
+export async function execute() {
+	for (;;) {
+		try { for (;;) {} } catch { } finally { for (;;) {} }
+	}
+}

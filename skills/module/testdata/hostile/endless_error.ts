@@ -1,0 +1,2 @@
+// timeout
+export async function execute() { throw Object.defineProperty(new Error(), "message", { get() { for (;;) {} } }); }

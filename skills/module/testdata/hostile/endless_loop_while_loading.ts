@@ -1,0 +1,3 @@
+// timeout
+for (;;) {}
+export async function execute() {}

@@ -1,0 +1,2 @@
+// timeout
+export async function execute() { for (;;) await new Promise((done) => setTimeout(done, 1)); }

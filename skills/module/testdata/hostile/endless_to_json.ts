@@ -1,0 +1,2 @@
+// timeout
+export async function execute() { return { toJSON() { for (;;) {} } }; }

@@ -1,0 +1,2 @@
+// memory
+export async function execute() { let deep: unknown = {}; for (;;) deep = { deep }; }

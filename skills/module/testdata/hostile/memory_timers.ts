@@ -1,0 +1,2 @@
+// threw: RangeError: there are 10000 timers
+export async function execute() { for (;;) setTimeout(() => {}, 1e6); }

@@ -1,0 +1,3 @@
+// stalled
+await new Promise(() => {});
+export async function execute() {}

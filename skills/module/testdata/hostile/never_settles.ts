@@ -1,0 +1,2 @@
+// stalled
+export async function execute() { await new Promise(() => {}); }

@@ -1,0 +1,2 @@
+// timeout memory
+export async function execute() { let s = "a"; for (;;) s = s.replace(/a/g, "aa"); }

@@ -1,0 +1,2 @@
+// threw: Error: later
+export async function execute() { setTimeout(() => { throw new Error("later"); }, 1); await new Promise(() => {}); }

@@ -1,0 +1,2 @@
+// threw: undefined
+export async function execute() { throw undefined; }

@@ -1,0 +1,263 @@
+package module
+
+import (
+	_ "embed"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"modernc.org/quickjs"
+	"modernc.org/quickjs/intl"
+)
+
+// moduleName is the name of the program within its machine, as stacks show it.
+const moduleName = "module.js"
+
+// maxJobs is how many jobs QuickJS runs at a time before it takes them for a loop. Here the clock decides that.
+const maxJobs = 1 << 20
+
+//go:embed js/globals.js
+var globalsJS string
+
+//go:embed js/core.js
+var coreJS string
+
+// machineVM is one QuickJS machine with one module. It lives in a child.
+type machineVM struct {
+	vm     *quickjs.VM
+	step   quickjs.Value // of core.js
+	random *rand.ChaCha8
+	left   time.Duration // of the module's own time
+	now    int64         // its clock, in milliseconds
+	end    *End
+}
+
+// startConfig is what core.js is told at first.
+type startConfig struct {
+	Now       int64                      `json:"now"`
+	Export    string                     `json:"export"`
+	Args      json.RawMessage            `json:"args,omitempty"`
+	Methods   []string                   `json:"methods"`
+	Getters   map[string]json.RawMessage `json:"getters"`
+	Constants map[string]json.RawMessage `json:"constants"`
+	Globals   []string                   `json:"globals"`
+	Most      int                        `json:"most"` // bytes of one event
+}
+
+// newMachineVM makes a machine and what exists in it. Nothing of the module runs.
+func newMachineVM(s *startRequest) (_ *machineVM, err error) {
+	vm, err := quickjs.NewVM()
+	if err != nil {
+		return nil, err
+	}
+
+	var seed [32]byte
+	copy(seed[:], s.Seed)
+	m := &machineVM{vm: vm, random: rand.NewChaCha8(seed), left: time.Duration(s.TimeoutMS) * time.Millisecond, now: s.NowMS}
+	vm.SetCanBlock(false) // Atomics.wait
+	vm.SetMemoryLimit(uintptr(s.MemoryMB) << 20)
+	vm.SetModuleLoader(func(_ *quickjs.VM, name string) (string, error) {
+		if name != moduleName {
+			return "", fmt.Errorf("%q cannot be imported while a module runs", name)
+		}
+		return s.Code, nil
+	}, func(_ *quickjs.VM, _, name string) (string, error) { return name, nil })
+
+	for name, f := range map[string]quickjs.HostFunc{"__entropy": m.entropy, "__url": hostURL, "__intl": m.intl} {
+		if err := vm.RegisterHostFunc(name, f); err != nil {
+			return nil, err
+		}
+	}
+
+	if m.step, err = vm.EvalValue("(() => {"+globalsJS+coreJS+"})()", quickjs.EvalGlobal); err != nil {
+		return nil, err
+	}
+
+	config, err := json.Marshal(startConfig{Now: m.now, Export: s.Export, Args: s.Args, Methods: s.Surface.Methods, Getters: s.Surface.Getters,
+		Constants: s.Surface.Constants, Globals: existing(s.Globals), Most: MaxMessage})
+	if err != nil {
+		return nil, err
+	}
+
+	_, err = m.step.Call(quickjs.UndefinedValue, "start", string(config))
+	return m, err
+}
+
+// entropy gives 256 random bytes, in hexadecimal.
+func (m *machineVM) entropy([]any) (any, error) {
+	var b [256]byte
+	_, err := m.random.Read(b[:])
+	return hex.EncodeToString(b[:]), err
+}
+
+// intl adds Intl, and the methods of Date and Number that need it. Few modules do, and it takes longer to add than all else.
+func (m *machineVM) intl([]any) (any, error) { return nil, intl.Register(m.vm) }
+
+// begin begins the module.
+func (m *machineVM) begin() *Event {
+	m.call("begin", "")
+	return m.run()
+}
+
+// next gives it answers, in their order.
+func (m *machineVM) next(answers []answerMessage) *Event {
+	for _, a := range answers {
+		// What was due before the answer happens before it.
+		m.fireUntil(max(a.NowMS, m.now))
+		text, err := json.Marshal(a)
+		if err != nil {
+			return &Event{End: &End{Status: Crashed, Error: err.Error()}}
+		}
+		m.call("answer", string(text))
+		m.drainJobs()
+	}
+
+	return m.run()
+}
+
+// fireUntil fires the timers that are due, up to an instant, and moves the clock there.
+func (m *machineVM) fireUntil(now int64) {
+	for m.end == nil {
+		due, ok := m.due()
+		if !ok || due > now {
+			break
+		}
+		m.now = max(m.now, due)
+		m.call("fire", m.now)
+		m.drainJobs()
+	}
+
+	m.now = now
+	m.call("clock", now)
+}
+
+// run goes on until the module waits for its host, or ends.
+func (m *machineVM) run() *Event {
+	var logs []Log
+	for {
+		m.drainJobs()
+		e := m.event()
+		logs = append(logs, e.Logs...)
+		e.Logs = logs
+		if e.End != nil || len(e.Calls) > 0 {
+			return e
+		}
+
+		waiting, _ := m.call("waiting", "").(bool)
+		due, ok := m.due()
+		switch {
+		case m.end != nil:
+			e.End = m.end
+			return e
+		case waiting:
+			return e
+		case !ok:
+			m.end = &End{Status: Stalled, Error: "it waits for a promise that nothing will settle: there is no call and no timer that could"}
+			e.End = m.end
+			return e
+		}
+
+		m.sleep(time.Duration(max(due-m.now, 0)) * time.Millisecond)
+		m.fireUntil(max(due, m.now))
+	}
+}
+
+// sleep waits, as long as there is time left.
+func (m *machineVM) sleep(d time.Duration) {
+	time.Sleep(min(d, m.left))
+	if m.left -= d; m.left <= 0 {
+		m.end = timedOut()
+	}
+}
+
+func timedOut() *End { return &End{Status: TimedOut, Error: "its time is over"} }
+
+// due is when the next timer is.
+func (m *machineVM) due() (int64, bool) {
+	switch v := m.call("due", "").(type) {
+	case int:
+		return int64(v), true
+	case float64:
+		return int64(v), true
+	}
+	return 0, false
+}
+
+// event takes out what the module did.
+func (m *machineVM) event() *Event {
+	e := &Event{}
+	text, _ := m.call("drain", "").(string)
+	if m.end == nil {
+		if err := json.Unmarshal([]byte(text), e); err != nil {
+			m.end = &End{Status: Crashed, Error: "its machine says nothing that can be read: " + err.Error()}
+		}
+	}
+	if m.end != nil {
+		e.End = m.end
+	}
+	m.end = e.End
+	return e
+}
+
+// call calls core.js within the time that is left. After the end it does nothing.
+func (m *machineVM) call(what string, arg any) any {
+	var v any
+	m.timed(func() (err error) {
+		v, err = m.step.Call(quickjs.UndefinedValue, what, arg)
+		return err
+	})
+	return v
+}
+
+// drainJobs runs what promises have become ready for.
+func (m *machineVM) drainJobs() {
+	for more := true; more && m.end == nil; {
+		m.timed(func() error {
+			n, err := m.vm.ExecutePendingJobs()
+			if more = n >= maxJobs; more {
+				return nil // that there are more of them is all that is wrong
+			}
+			return err
+		})
+	}
+}
+
+// timed runs the machine, and ends the module when its time is over, or its memory used up where nobody in it can
+// notice.
+func (m *machineVM) timed(do func() error) {
+	if m.end != nil {
+		return
+	}
+	if m.left <= 0 {
+		m.end = timedOut()
+		return
+	}
+
+	_ = m.vm.SetEvalTimeout(m.left) // it never fails
+	begin := time.Now()
+	err := do()
+	m.left -= time.Since(begin)
+
+	switch {
+	case m.left <= 0:
+		m.end = timedOut()
+	case err != nil:
+		m.end = endOf(err)
+	}
+}
+
+// endOf is the end of a module for what the machine answered to the child. One that breaks what all objects share breaks
+// core.js with it.
+func endOf(err error) *End {
+	var e *quickjs.Error
+	switch {
+	case errors.As(err, &e) && e.Message == "interrupted":
+		return timedOut()
+	case errors.As(err, &e) && (e.Message == "out of memory" || e.Error() == "null"): // null where there is not even memory for an error
+		return &End{Status: Memory, Error: "it needed more memory than it was given"}
+	}
+	return &End{Status: Threw, Error: err.Error()}
+}
