@@ -35,14 +35,20 @@ func CheckValue(schema, value json.RawMessage) error {
 	return nil
 }
 
-// plain is a message of the library without the path through the schema that it begins with.
+// plain is a message of the library, which begins with the path through the schema, with the name of the value instead.
 func plain(message string) string {
+	at := ""
 	for strings.HasPrefix(message, "validating ") {
-		_, rest, ok := strings.Cut(message, ": ")
+		place, rest, ok := strings.Cut(strings.TrimPrefix(message, "validating "), ": ")
 		if !ok {
 			break
 		}
-		message = rest
+		at, message = place, rest
 	}
-	return message
+
+	field := strings.TrimPrefix(strings.ReplaceAll(strings.ReplaceAll(at, "/items", "[]"), "/properties/", "."), ".")
+	if field == "" || field == "root" || strings.Contains(field, "/") {
+		return message
+	}
+	return field + ": " + message
 }
