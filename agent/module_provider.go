@@ -202,7 +202,7 @@ func (p *moduleProvider) key(method string, args json.RawMessage) string {
 func (p *moduleProvider) rehearse(c host.Call) bool {
 	t, ok := p.registry.Lookup(c.Tool)
 	shown := p.redact(c.Describe())
-	if !ok || t.EffectOf(c.Args) == domain.EffectRead {
+	if !ok || c.Looks() || t.EffectOf(c.Args) == domain.EffectRead {
 		p.made = append(p.made, shown)
 		return true
 	}

@@ -352,3 +352,81 @@ func TestModuleDryRun(t *testing.T) {
 		t.Error("a dry run stored something")
 	}
 }
+
+// A module that failed is run again: what it wrote is not written twice, and what it read is read again.
+func TestModuleIsTriedAgain(t *testing.T) {
+	t.Parallel()
+	b, s := moduleAgent(t, modeltest.Turn{Text: "The sum."})
+	body := strings.ReplaceAll(`
+		const r = await host.llm.complete({purposeId: "sum-up", messages: [{role: "user", content: "Sum up."}]});
+		await host.network.fetch("SERVER/api/x", {method: "POST", body: r.text});
+		await host.storage.set("n", ((await host.storage.get("n")) ?? 0) + 1);
+		await host.filesystem.readFile("later.txt");
+		return {message: "n " + await host.storage.get("n")}`, "SERVER", s.granted.URL)
+	id, res := b.runModule(body, nil, everything(s.granted.URL))
+	if res.Outcome != domain.OutcomeError || !strings.Contains(res.Error, "later.txt") {
+		t.Fatalf("%+v", res)
+	}
+
+	b.end(id, res)
+	if err := os.WriteFile(filepath.Join(b.dir, "work", "later.txt"), []byte("x"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.ledger.Retry(t.Context(), id); err != nil {
+		t.Fatal(err)
+	}
+	res = b.run(id)
+	if asked := s.all(); res.Summary != "n 1" || strings.Count(asked, "POST") != 1 || len(b.server.Requests()) != 1 {
+		t.Errorf("%s %s; asked %s, and the model %d times", res.Summary, res.Error, asked, len(b.server.Requests()))
+	}
+}
+
+// UNI-09: a call that was cut off while it may have changed something waits for the owner of its run, and is then made again,
+// or not.
+func TestModuleRecovery(t *testing.T) {
+	t.Parallel()
+	for answer, want := range map[string]struct {
+		posts int
+		says  string
+	}{
+		ledger.RecoveryAgain: {1, "200"},
+		ledger.RecoverySkip:  {0, "user_denied the owner of this run decided that the call is not made"},
+		ledger.RecoveryDone:  {0, "unavailable the call was made, as its owner says, and what it gave is not known"},
+	} {
+		t.Run(answer, func(t *testing.T) {
+			t.Parallel()
+			b, s := moduleAgent(t)
+			body := strings.ReplaceAll(`
+				try { return {message: String((await host.network.fetch("SERVER/api/x", {method: "POST", body: "b"})).status)} }
+				catch (e) { return {message: e.code + " " + e.message} }`, "SERVER", s.granted.URL)
+			first, _ := b.runModule(body, nil, everything(s.granted.URL))
+			calls, err := b.ledger.Calls(t.Context(), first)
+			if err != nil || len(calls) != 1 {
+				t.Fatalf("%v (%v)", calls, err)
+			}
+
+			id := b.enqueue(ledger.Request{Job: "sums", Agent: "clerk"})
+			b.cutOff(id, ledger.Call{ID: calls[0].ID, Key: calls[0].Key, Tool: calls[0].Tool, Args: calls[0].Args, Effect: calls[0].Effect}, nil, nil)
+			if res := b.ends(id); res.Wait == nil || !strings.Contains(b.open().Message, "host_network_fetch") {
+				t.Fatalf("%+v", res)
+			}
+			b.say(answer)
+			if res := b.run(id); res.Summary != want.says || strings.Count(s.all(), "POST") != 1+want.posts {
+				t.Errorf("%s %s; asked %s, want %s", res.Summary, res.Error, s.all(), want.says)
+			}
+		})
+	}
+}
+
+// A question for which there is no budget ends the run as it ends one of a model, whatever the module makes of it.
+func TestModuleBudget(t *testing.T) {
+	t.Parallel()
+	b, _ := moduleAgent(t, modeltest.Turn{Text: "The sum."})
+	clerk := b.plan.Agents["clerk"]
+	clerk.Bounds.Tokens = 10
+	b.plan.Agents["clerk"] = clerk
+	_, res := b.runModule(`try { await host.llm.complete({purposeId: "sum-up", messages: [{role: "user", content: "Sum up."}]}) } catch {} ; await host.storage.set("a", 1); return {message: "went on"}`, nil, everything("http://127.0.0.1"))
+	if res.Outcome != domain.OutcomeBudget || !strings.Contains(res.Error, "tokens") || len(b.server.Requests()) != 0 {
+		t.Errorf("%+v, asked %d times", res, len(b.server.Requests()))
+	}
+}

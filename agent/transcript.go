@@ -69,6 +69,11 @@ func (r *Runner) past(ctx context.Context, run ledger.Run, a ledger.Attempt) (hi
 
 	before := h.addAttempts(attempts, a)
 	h.addCalls(calls, items)
+	for _, c := range calls { // what a module stores is not what an undo takes back
+		if r.specs.Find(c.Tool).Requires == tool.RequiresModule {
+			delete(h.wroteAt, c.Key)
+		}
+	}
 	h.addUse(steps, calls)
 
 	questions := slices.DeleteFunc(items, func(i ledger.Item) bool { return i.Kind != ledger.KindInput })

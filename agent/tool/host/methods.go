@@ -17,6 +17,7 @@ type method struct {
 	params []string // names of its arguments, in their order; nil: its one argument is the object of all
 	tool   string   // that answers it; "": the run itself does, without a call on record
 	field  string   // of the result that the module gets; "": the whole result
+	looks  bool     // it changes nothing, whatever the effect of its tool
 	// has says whether a module has it, by its manifest and what its run can do.
 	has func(m *skills.Manifest, c Capabilities) bool
 }
@@ -35,10 +36,10 @@ var methods = []method{
 	{name: "events.emitProgress", params: []string{"progress", "message"}, has: always},
 	{name: "events.emitCustom", params: []string{"type", "payload"}, has: always},
 
-	{name: "storage.get", params: []string{"key"}, tool: storageGetSpec.Name, field: "value", has: permits(skills.PermissionStorage)},
+	{name: "storage.get", params: []string{"key"}, tool: storageGetSpec.Name, field: "value", looks: true, has: permits(skills.PermissionStorage)},
 	{name: "storage.set", params: []string{"key", "value"}, tool: storageSetSpec.Name, field: "value", has: permits(skills.PermissionStorage)},
 	{name: "storage.delete", params: []string{"key"}, tool: storageDeleteSpec.Name, field: "value", has: permits(skills.PermissionStorage)},
-	{name: "storage.list", params: []string{"prefix"}, tool: storageListSpec.Name, field: "value", has: permits(skills.PermissionStorage)},
+	{name: "storage.list", params: []string{"prefix"}, tool: storageListSpec.Name, field: "value", looks: true, has: permits(skills.PermissionStorage)},
 
 	{name: "network.fetch", params: []string{"url", "init"}, tool: fetchSpec.Name, has: func(m *skills.Manifest, c Capabilities) bool {
 		return c.Network && permission(m, skills.PermissionNetwork)
@@ -99,6 +100,9 @@ func Methods(m *skills.Manifest, c Capabilities) []string {
 	}
 	return out
 }
+
+// Looks says whether a call changes nothing, whatever the effect of its tool.
+func (c Call) Looks() bool { return c.method.looks }
 
 // reading is the spec of a method that changes nothing.
 func reading(name, description string, args reflect.Type) tool.Spec {

@@ -33,12 +33,19 @@ const (
 	callsKept  = "90 days" // that a call is remembered; no run waits that long
 )
 
+// What a run has read of its storage stands in its later attempts with what it wrote there: a module that counts would count
+// twice otherwise. So reading has the effect of writing.
 var (
-	storageGetSpec    = reading("host_storage_get", "Reads a value of the skill's own storage.", reflect.TypeFor[keyArgs]())
-	storageListSpec   = reading("host_storage_list", "Lists the keys of the skill's own storage.", reflect.TypeFor[prefixArgs]())
+	storageGetSpec    = remembered(reading("host_storage_get", "Reads a value of the skill's own storage.", reflect.TypeFor[keyArgs]()))
+	storageListSpec   = remembered(reading("host_storage_list", "Lists the keys of the skill's own storage.", reflect.TypeFor[prefixArgs]()))
 	storageSetSpec    = changing("host_storage_set", "Writes a value into the skill's own storage.", domain.EffectDatabase, reflect.TypeFor[setArgs]())
 	storageDeleteSpec = changing("host_storage_delete", "Deletes a value of the skill's own storage.", domain.EffectDatabase, reflect.TypeFor[keyArgs]())
 )
+
+func remembered(s tool.Spec) tool.Spec {
+	s.Effect = domain.EffectDatabase
+	return s
+}
 
 type keyArgs struct {
 	Key string `json:"key"`
