@@ -3,6 +3,7 @@ package skills
 import (
 	"cmp"
 	"fmt"
+	"path/filepath"
 	"slices"
 	"strings"
 )
@@ -92,3 +93,13 @@ func (c *Catalog) Get(name string) (*Skill, bool) {
 
 // Problems are those of all roots, root by root.
 func (c *Catalog) Problems() []Problem { return slices.Clone(c.problems) }
+
+// ProblemsOf are those of one skill.
+func (c *Catalog) ProblemsOf(s *Skill) (out []Problem) {
+	for _, p := range c.problems {
+		if p.File == s.Dir || filepath.Dir(p.File) == s.Dir {
+			out = append(out, p)
+		}
+	}
+	return out
+}

@@ -16,6 +16,9 @@ type Feature struct {
 // FeatureSystemTools is the feature that a skill with bridgeRequirement: required has to ask for.
 const FeatureSystemTools = "system_tools"
 
+// featureMCP is the feature that a skill which needs MCP servers stands on.
+const featureMCP = "mcp_proxy"
+
 // features are those that are known: of the program's host first, then those of a browser, of which some
 // have their like here.
 var features = []Feature{
@@ -24,7 +27,7 @@ var features = []Feature{
 	{"filesystem", "reading and writing files", true},
 	{"command_permissions", "rules for commands, which the grants of an agent are", true},
 	{"tool_install_recipes", "installing programs, each with your approval", true},
-	{"mcp_proxy", "tools of MCP servers", false},
+	{featureMCP, "tools of MCP servers", false},
 	{"awake", "keeping the machine awake while a run is on", false},
 	{"web-crypto", "random numbers and hashes", true},
 	{"fetch", "asking servers, by the rules of the manifest", true},
@@ -73,12 +76,34 @@ func (m *Manifest) Supports(goos string) bool {
 	return len(m.SupportedPlatforms) == 0 || slices.ContainsFunc(m.SupportedPlatforms, func(p Platform) bool { return goosOf[p] == goos })
 }
 
-// Obstacles say why a program cannot run on a machine, a sentence each; none means that nothing of the
-// machine is in its way (OSL-21, OSL-37).
-func (m *Manifest) Obstacles(goos string) (out []string) {
+// Refusals say why a program is not even installed, a sentence each: it is for another system (OSL-21), or cannot
+// do without what rouse has in no way (OSL-33).
+func (m *Manifest) Refusals(goos string) (out []string) {
 	if !m.Supports(goos) {
 		out = append(out, fmt.Sprintf("it is for %s, and this is %s", words(m.SupportedPlatforms), platformOf(goos)))
 	}
+
+	if proxy, _ := feature(featureMCP); !proxy.Here {
+		for _, s := range m.RequiredMCPServers {
+			out = append(out, fmt.Sprintf("it needs the MCP server %s, and rouse has no MCP servers", s.Name))
+		}
+		for _, t := range m.RequiredMCPTools {
+			out = append(out, fmt.Sprintf("it needs the tool %s of the MCP server %s, and rouse has no MCP servers", t.ToolName, t.ServerName))
+		}
+	}
+
+	for _, b := range m.RequiredBindings {
+		if b.Required && b.OAuthProviderID != "" {
+			out = append(out, fmt.Sprintf("it has to sign in to %s for %s, and rouse signs in nowhere", b.OAuthProviderID, b.Name))
+		}
+	}
+	return out
+}
+
+// Obstacles say why a program cannot run on a machine, a sentence each; none means that nothing of the
+// machine is in its way (OSL-21, OSL-37).
+func (m *Manifest) Obstacles(goos string) []string {
+	out := m.Refusals(goos)
 	for _, f := range m.Lacks() {
 		out = append(out, fmt.Sprintf("it needs %s (%s), which is not there", f.Name, f.What))
 	}

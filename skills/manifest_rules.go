@@ -29,7 +29,7 @@ func (o *object) compare(m *Manifest) {
 	if !slices.Contains(m.CompatibilityRequirements, FeatureSystemTools) {
 		o.warn("compatibilityRequirements", RuleBridgeTools, "lacks system_tools, which bridgeRequirement: required stands for; add it")
 	}
-	if len(m.SupportedPlatforms) == 0 {
+	if named, ok := o.value.lookup("supportedPlatforms"); ok && named.kind == kindList && len(named.items) == 0 {
 		o.warn("supportedPlatforms", RuleBridgePlatforms, "is empty, and the skill runs programs of the machine; name the platforms that have them")
 	}
 }

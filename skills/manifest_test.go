@@ -313,7 +313,7 @@ func TestManifestValues(t *testing.T) {
 	}
 }
 
-// Which systems a program is for, and what of its needs is here, in words (OSL-04, OSL-21, OSL-37).
+// Which systems a program is for, and what of its needs is here, in words (OSL-04, OSL-21, OSL-33, OSL-37).
 func TestObstacles(t *testing.T) {
 	for _, c := range []struct {
 		platforms, needs, goos string
@@ -340,6 +340,20 @@ func TestObstacles(t *testing.T) {
 		if got := m.Obstacles(c.goos); !slices.Equal(got, c.says) {
 			t.Errorf("%+v: %q", c, got)
 		}
+	}
+
+	signIn := map[string]string{
+		"requiredBindings":   `[{"name": "a", "scope": "x", "description": "x", "required": true, "oauthProviderId": "bank"}, {"name": "b", "scope": "x", "description": "x", "required": false, "oauthProviderId": "bank"}]`,
+		"requiredMcpServers": `[{"name": "files", "description": "x"}]`,
+		"supportedPlatforms": `["macos"]`, "compatibilityRequirements": `["indexeddb"]`,
+	}
+	m, problems := skills.ReadManifest(filepath.Join(tree(t, map[string]string{"sums/manifest.json": with(t, signIn)}), "sums"))
+	if m == nil {
+		t.Fatal(problems)
+	}
+	want := []string{"it is for macos, and this is linux", "it needs the MCP server files, and rouse has no MCP servers", "it has to sign in to bank for a, and rouse signs in nowhere"}
+	if got := m.Refusals("linux"); !slices.Equal(got, want) || len(m.Obstacles("linux")) != 4 {
+		t.Errorf("%q, %q", got, m.Obstacles("linux"))
 	}
 
 	if n := len(skills.Features()); n != 12 {

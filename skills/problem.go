@@ -83,7 +83,6 @@ const (
 	RuleSecretLike       Rule = "secret-like"
 	RuleIndexUnlisted    Rule = "index-unlisted"
 	RuleProgram          Rule = "program" // of a skill whose instructions are loaded, and whose program is not
-	RulePlatform         Rule = "platform"
 )
 
 // Problem is something that is wrong with a skill, or with the search for skills.

@@ -160,7 +160,7 @@ func TestDiscoverPrograms(t *testing.T) {
 // What watches a folder of skills sees that a program was changed.
 func TestFingerprintOfPrograms(t *testing.T) {
 	dir := program(t, nil)
-	for _, name := range []string{"manifest.json", "module.ts", "docs.md"} {
+	for _, name := range []string{"manifest.json", "module.ts", "docs.md", "../index.json"} {
 		before := skills.Fingerprint(filepath.Dir(dir))
 		if err := os.WriteFile(filepath.Join(dir, name), []byte("other"), 0o600); err != nil {
 			t.Fatal(err)

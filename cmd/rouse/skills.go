@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"runtime"
 	"strings"
 
@@ -136,14 +135,7 @@ func (at *place) pick(nameOrDir string) (*skills.Skill, []skills.Problem, error)
 		return nil, nil, &api.Error{Status: 404, Message: text.NoSuch("skill", nameOrDir, names), Usage: true}
 	}
 
-	var problems []skills.Problem
-	for _, p := range all.Problems() {
-		if p.File == s.Dir || filepath.Dir(p.File) == s.Dir {
-			problems = append(problems, p)
-		}
-	}
-
-	return s, problems, nil
+	return s, all.ProblemsOf(s), nil
 }
 
 // firstError is the first problem that is more than a warning.
@@ -154,18 +146,6 @@ func firstError(problems []skills.Problem) string {
 		}
 	}
 	return ""
-}
-
-// shown is what `rouse skills show --json` prints.
-type shown struct {
-	install.Listed
-	Terms        []skills.Term    `json:"terms,omitempty"`     // what its program says and asks for
-	Obstacles    []string         `json:"obstacles,omitempty"` // why its program cannot run here
-	Instructions string           `json:"instructions"`
-	Docs         string           `json:"docs,omitempty"`
-	Files        []string         `json:"files"` // beside SKILL.md, or manifest.json
-	More         bool             `json:"more"`  // there are more files than are listed
-	Problems     []skills.Problem `json:"problems"`
 }
 
 func newSkillsShow(at *place) *cobra.Command {
@@ -180,7 +160,7 @@ func newSkillsShow(at *place) *cobra.Command {
 				return err
 			}
 
-			out, err := inspect(s, problems)
+			out, err := install.Describe(s, problems)
 			if err != nil {
 				return err
 			}
@@ -221,31 +201,6 @@ func newSkillsShow(at *place) *cobra.Command {
 
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
-}
-
-// inspect gathers what is shown of a skill.
-func inspect(s *skills.Skill, problems []skills.Problem) (out shown, err error) {
-	out.Problems = append([]skills.Problem{}, problems...)
-	if out.Listed, err = install.InspectOne(s); err != nil {
-		return out, err
-	}
-
-	if s.Manifest != nil {
-		out.Terms, out.Obstacles = s.Manifest.Terms(), s.Manifest.Obstacles(runtime.GOOS)
-	}
-	// What a program has instead of instructions are its docs.
-	if s.Kind() != skills.KindModule {
-		if out.Instructions, err = s.Instructions(); err != nil {
-			return out, err
-		}
-	}
-	if out.Docs, err = s.Docs(); err != nil {
-		return out, err
-	}
-
-	out.Files, out.More, err = s.Files(1000)
-	out.Files = append([]string{}, out.Files...)
-	return out, err
 }
 
 // printSkill prints what a skill says of itself and asks for.

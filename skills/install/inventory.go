@@ -2,6 +2,7 @@ package install
 
 import (
 	"path/filepath"
+	"runtime"
 	"slices"
 
 	"rouse/skills"
@@ -62,4 +63,44 @@ func inspect(s *skills.Skill, pins map[string][]Pinned) (Listed, error) {
 	}
 
 	return listed, nil
+}
+
+// maxListed is how many files of a skill its detail lists.
+const maxListed = 1000
+
+// Detail is all that is shown of one skill (OSL-34).
+type Detail struct {
+	Listed
+	Terms        []skills.Term    `json:"terms,omitempty"`     // what its program says and asks for
+	Obstacles    []string         `json:"obstacles,omitempty"` // why its program cannot run here
+	Instructions string           `json:"instructions"`        // "" of a program alone
+	Docs         string           `json:"docs,omitempty"`
+	Files        []string         `json:"files"` // beside SKILL.md, or manifest.json
+	More         bool             `json:"more"`  // there are more files than are listed
+	Problems     []skills.Problem `json:"problems"`
+}
+
+// Describe reads all that is shown of a skill. problems are those of loading it.
+func Describe(s *skills.Skill, problems []skills.Problem) (out Detail, err error) {
+	out.Problems = append([]skills.Problem{}, problems...)
+	if out.Listed, err = InspectOne(s); err != nil {
+		return out, err
+	}
+
+	if s.Manifest != nil {
+		out.Terms, out.Obstacles = s.Manifest.Terms(), s.Manifest.Obstacles(runtime.GOOS)
+	}
+	// What a program has instead of instructions are its docs.
+	if out.Kind != skills.KindModule {
+		if out.Instructions, err = s.Instructions(); err != nil {
+			return out, err
+		}
+	}
+	if out.Docs, err = s.Docs(); err != nil {
+		return out, err
+	}
+
+	out.Files, out.More, err = s.Files(maxListed)
+	out.Files = append([]string{}, out.Files...)
+	return out, err
 }

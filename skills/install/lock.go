@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -95,9 +96,11 @@ var ErrExists = errors.New("there is one already")
 // that after a crash between the two the skill is reported as changed.
 func Install(ctx context.Context, root string, s *Staged, replace bool) (Pinned, error) {
 	p := Pinned{Name: s.Skill.Name, Source: s.Source, Path: s.Path, Revision: s.Revision, Commit: s.Commit, Hash: s.Hash, Version: s.version(), Tags: s.Skill.Tags, InstalledAt: time.Now().UTC().Truncate(time.Second)}
-	// What is for another system is not installed (OSL-21); what only lacks something here may be there later.
-	if m := s.Skill.Manifest; m != nil && !m.Supports(runtime.GOOS) {
-		return p, fmt.Errorf("the skill %s cannot be installed here: %s", p.Name, m.Obstacles(runtime.GOOS)[0])
+	// What could never run here is not installed (OSL-21, OSL-33); what only lacks something may find it later.
+	if m := s.Skill.Manifest; m != nil {
+		if why := m.Refusals(runtime.GOOS); len(why) > 0 {
+			return p, fmt.Errorf("the skill %s cannot be installed here: %s", p.Name, strings.Join(why, "; "))
+		}
 	}
 	if name, err := cleanPath(p.Name); err != nil || name != p.Name || filepath.Base(name) != name || name[0] == '.' {
 		return p, fmt.Errorf("the name %q cannot be that of a folder; the skill has to have another in its %s", p.Name, filepath.Base(s.Skill.File))

@@ -92,7 +92,7 @@ func TestSourcesOfPrograms(t *testing.T) {
 
 	root := t.TempDir()
 	two := strings.Replace(index, "]}]", `]}, {"name": "sample", "description": "x", "version": "9.0.0", "author": "a", "folderPath": "examples/sample", "tags": []}]`, 1)
-	for want, changed := range map[string]string{"--path: skills/sums, examples/sample": two, "--path: examples/sample, skills/other, skills/sums": "[]"} {
+	for want, changed := range map[string]string{"--path: skills/sums, examples/sample": two, "--path: skills/other, examples/sample, skills/sums": "[]"} {
 		items[0].text = changed
 		if _, err := install.Fetch(t.Context(), root, install.Source{From: folder(t, items...)}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %s", err, want)
@@ -100,7 +100,8 @@ func TestSourcesOfPrograms(t *testing.T) {
 	}
 }
 
-// A program for another system is not installed; one that only lacks something here is (OSL-21).
+// A program for another system is not installed, and neither is one that needs what rouse never has (OSL-21, OSL-33);
+// one that only lacks something here is.
 func TestPlatform(t *testing.T) {
 	here := map[string]string{"darwin": "macos", "windows": "windows", "linux": "linux"}[runtime.GOOS]
 	others := `["macos", "windows"]`
@@ -108,7 +109,11 @@ func TestPlatform(t *testing.T) {
 		others = `["linux"]`
 	}
 
-	for platforms, ok := range map[string]bool{"[]": true, `["` + here + `"]`: here != "", others: false} {
+	for platforms, ok := range map[string]bool{
+		"[]": true, `["` + here + `"]`: here != "", others: false,
+		`[], "requiredMcpServers": [{"name": "files", "description": "x"}]`:                      false,
+		`[], "requiredMcpTools": [{"serverName": "files", "toolName": "a", "description": "x"}]`: false,
+	} {
 		root := t.TempDir()
 		staged, err := install.Fetch(t.Context(), root, install.Source{From: folder(t, item{"manifest.json", manifest(t, "1.0.0", platforms), 0}, item{"module.ts", module, 0})})
 		if err != nil {
@@ -116,7 +121,7 @@ func TestPlatform(t *testing.T) {
 		}
 
 		_, err = install.Install(t.Context(), root, staged, false)
-		if (err == nil) != ok || !ok && !strings.Contains(err.Error(), "cannot be installed here: it is for") {
+		if (err == nil) != ok || !ok && !strings.Contains(err.Error(), "cannot be installed here: it ") {
 			t.Errorf("%s: %v", platforms, err)
 		}
 		if err := staged.Close(); err != nil {

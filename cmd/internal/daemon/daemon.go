@@ -108,7 +108,7 @@ func Open(ctx context.Context, o Options) (_ *Daemon, err error) {
 
 	following, stopFollowing := context.WithCancel(context.WithoutCancel(ctx))
 	d.stopFollowing = stopFollowing
-	d.Handler, err = web.NewHandler(web.Options{Ledger: d.ledger, Host: d, Jobs: d, Runs: d, Databases: d, Pauses: d, Wakes: d, Explainer: d, Stopping: following.Done(), Logger: d.log})
+	d.Handler, err = web.NewHandler(web.Options{Ledger: d.ledger, Host: d, Jobs: d, Runs: d, Databases: d, Pauses: d, Wakes: d, Explainer: d, Skills: d, Stopping: following.Done(), Logger: d.log})
 	return d, err
 }
 

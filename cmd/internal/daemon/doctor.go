@@ -337,7 +337,8 @@ func (d *Daemon) checkSecrets(now *Setup) api.Check {
 	return c
 }
 
-// checkSkills says whether installed skills were changed since.
+// checkSkills says whether installed skills were changed since, and which programs among them cannot run
+// here (OSL-37).
 func checkSkills(cfg *config.Config) api.Check {
 	c := api.Check{Name: "skills", OK: true}
 	found, err := install.Inspect(cfg.SkillCatalog())
@@ -346,12 +347,19 @@ func checkSkills(cfg *config.Config) api.Check {
 		return c
 	}
 
-	var changed, untrusted []string
-	broken := 0
+	var changed, untrusted, blocked []string
+	broken, programs := 0, 0
 
 	for _, s := range found.Skills {
 		if s.State == "changed" {
 			changed = append(changed, s.Name)
+		}
+		if s.Manifest == nil {
+			continue
+		}
+		programs++
+		if why := s.Manifest.Obstacles(runtime.GOOS); len(why) > 0 {
+			blocked = append(blocked, fmt.Sprintf("%s (%s)", s.Name, strings.Join(why, "; ")))
 		}
 	}
 
@@ -365,6 +373,12 @@ func checkSkills(cfg *config.Config) api.Check {
 	}
 
 	c.Detail = fmt.Sprintf("%d found", len(found.Skills))
+	if programs > 0 {
+		c.Detail += fmt.Sprintf(", %d with a program", programs)
+	}
+	if len(blocked) > 0 {
+		c.Detail += ", of which cannot run here: " + text.List(blocked, maxLogged)
+	}
 	if broken > 0 {
 		c.Detail += fmt.Sprintf(", %d cannot be loaded (see rouse skills list)", broken)
 	}

@@ -243,7 +243,7 @@ func (f *follower) scan(s *config.Sources) map[string]bool {
 			continue
 		}
 
-		g := glob{pattern: filepath.Join(base, "**", "{SKILL.md,skill.md,manifest.json,module.ts,docs.md}"), base: base, deep: true}
+		g := glob{pattern: filepath.Join(base, "**", "{SKILL.md,skill.md,manifest.json,module.ts,docs.md,index.json}"), base: base, deep: true}
 		f.globs = append(f.globs, g)
 		for _, dir := range g.folders() {
 			folders[dir] = true

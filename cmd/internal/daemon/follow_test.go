@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"rouse/cmd/internal/cmdtest"
+	"rouse/skills"
 
 	"github.com/fsnotify/fsnotify"
 )
@@ -190,6 +191,34 @@ func TestReloadIncludes(t *testing.T) {
 	cmdtest.Until(t, "the end of the problem", func() bool { return len(s.Status().ConfigProblems) == 0 })
 	s.put("clerk.md", "Work harder.")
 	cmdtest.Until(t, "the instructions", func() bool { return s.Current().Config.Agents[0].Instructions == "Work harder." })
+}
+
+// The programs of a folder of skills are followed with all that is known of them: a manifest, and the tags that an
+// index gives it (OSL-02, OSL-34).
+func TestReloadPrograms(t *testing.T) {
+	t.Parallel() // it mostly waits
+	s := serveHere(t, map[string]string{"rouse.yaml": strings.Replace(ReloadHead, "version: 1\n", "version: 1\nskills: {roots: [{path: ./team}]}\n", 1) + Note("main"), "team/README.md": "Skills."})
+	folder, err := skills.Scaffold{Name: "sums", Mode: skills.ModeFlow, Author: "a"}.Write(filepath.Join(s.dir, "team"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	is := func(what string, holds func(*skills.Skill) bool) {
+		t.Helper()
+		cmdtest.Until(t, what, func() bool {
+			one, ok := s.Current().Config.SkillCatalog().Get("sums")
+			return ok && holds(one)
+		})
+	}
+
+	is("the program", func(one *skills.Skill) bool { return one.Manifest.Version == "0.1.0" })
+	text, err := os.ReadFile(filepath.Join(folder, "manifest.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.put("team/sums/manifest.json", strings.Replace(string(text), "0.1.0", "0.2.0", 1))
+	is("the new version", func(one *skills.Skill) bool { return one.Manifest.Version == "0.2.0" })
+	s.put("team/index.json", `[{"name": "sums", "description": "x", "version": "0.2.0", "author": "a", "folderPath": "sums", "tags": ["money"]}]`)
+	is("its tags", func(one *skills.Skill) bool { return slices.Equal(one.Tags, []string{"money"}) })
 }
 
 func TestResolutionPath(t *testing.T) {

@@ -25,6 +25,7 @@ type Options struct {
 	Pauses    Pauses
 	Wakes     Wakes
 	Explainer Explainer
+	Skills    Skills
 	Stopping  <-chan struct{} // closed when the server stops: nobody may follow events any longer
 	Logger    *slog.Logger
 }
@@ -37,7 +38,7 @@ type server struct {
 
 // NewHandler returns the whole of /v1.
 func NewHandler(o Options) (http.Handler, error) {
-	if o.Ledger == nil || o.Host == nil || o.Jobs == nil || o.Runs == nil || o.Databases == nil || o.Pauses == nil || o.Wakes == nil || o.Explainer == nil {
+	if o.Ledger == nil || o.Host == nil || o.Jobs == nil || o.Runs == nil || o.Databases == nil || o.Pauses == nil || o.Wakes == nil || o.Explainer == nil || o.Skills == nil {
 		return nil, errors.New("web: a ledger and what stands behind each room of the API are needed")
 	}
 	if o.Logger == nil {
@@ -46,7 +47,7 @@ func NewHandler(o Options) (http.Handler, error) {
 
 	s := &server{ledger: o.Ledger, log: o.Logger, backend: o}
 	mux := http.NewServeMux()
-	for _, routes := range []func(*http.ServeMux){s.hostRoutes, s.jobRoutes, s.runRoutes, s.inboxRoutes, s.databaseRoutes, s.ledgerRoutes, s.pauseRoutes, s.wakeRoutes} {
+	for _, routes := range []func(*http.ServeMux){s.hostRoutes, s.jobRoutes, s.runRoutes, s.inboxRoutes, s.databaseRoutes, s.ledgerRoutes, s.pauseRoutes, s.wakeRoutes, s.skillRoutes} {
 		routes(mux)
 	}
 	mux.Handle("/", s.answer(func(r *http.Request) (any, error) {
