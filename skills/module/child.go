@@ -2,15 +2,12 @@ package module
 
 import (
 	"bufio"
-	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"runtime"
 	"runtime/debug"
-	"time"
 
 	"modernc.org/quickjs"
 )
@@ -18,10 +15,10 @@ import (
 // childName is the one argument of a process that runs or compiles a module.
 const childName = "module-child"
 
-// What compiling may take, of its process.
+// What a child may take. It is ended by its parent when it needs more than it is given in all.
 const (
-	compileMemory = 512 << 20 // bytes
-	compileStack  = 256 << 20 // bytes, of a goroutine
+	childStack = 256 << 20 // bytes, of a goroutine
+	childHeap  = 192 << 20 // bytes of Go's own, from which on garbage is collected all the time
 )
 
 // Child must be among the first that main does, and TestMain where a test compiles or runs modules. Where this
@@ -34,7 +31,8 @@ func Child() {
 	out := os.Stdout
 	os.Stdout = os.Stderr // what a library prints is no message
 	runtime.GOMAXPROCS(2) // the machine, and who collects its garbage
-	debug.SetMaxStack(compileStack)
+	debug.SetMaxStack(childStack)
+	debug.SetMemoryLimit(childHeap)
 	if err := serve(os.Stdin, out); err != nil {
 		os.Exit(1) // who waits for an answer says so
 	}
@@ -96,74 +94,4 @@ func writeReply(out io.Writer, r reply) error {
 
 func tooLargeEnd() *End {
 	return &End{Status: Threw, Error: fmt.Sprintf("RangeError: what the module sends or returns at a time comes to over %d MiB; pass it in parts, or as a file", MaxMessage>>20)}
-}
-
-// childLostError says that a child ended instead of answering.
-type childLostError struct{ err error }
-
-func (e *childLostError) Error() string { return fmt.Sprintf("its process ended: %v", e.err) }
-func (e *childLostError) Unwrap() error { return e.err }
-
-// compileInChild compiles in a process of its own, which is not confined: what it reads are texts that were read
-// before, and esbuild is Go, which a hostile text can stop but not take over.
-func compileInChild(ctx context.Context, src *sources) (_ *compiled, err error) {
-	self, err := executable()
-	if err != nil {
-		return nil, err
-	}
-
-	child := exec.CommandContext(ctx, self, childName)
-	child.Dir, child.WaitDelay = os.TempDir(), time.Second
-	child.Env = []string{"GOTRACEBACK=none", fmt.Sprintf("GOMEMLIMIT=%d", compileMemory/2)} // the daemon's own holds secrets
-	in, err := child.StdinPipe()
-	if err != nil {
-		return nil, err
-	}
-	out, err := child.StdoutPipe()
-	if err != nil {
-		return nil, err
-	}
-	if err := child.Start(); err != nil {
-		return nil, err
-	}
-	// An answer is all that is wanted of it.
-	defer func() {
-		_ = child.Process.Kill() // it has ended by itself, if not
-		_ = child.Wait()
-	}()
-
-	r, err := exchange(in, bufio.NewReader(out), request{Compile: src})
-	switch {
-	case ctx.Err() != nil:
-		return nil, context.Cause(ctx)
-	case err != nil:
-		return nil, &childLostError{err}
-	case r.Broken != "" || r.Compiled == nil:
-		return nil, fmt.Errorf("its process failed: %s", r.Broken)
-	}
-
-	return r.Compiled, nil
-}
-
-// exchange sends the first request to a child, once it is ready, and returns its answer.
-func exchange(in io.Writer, out io.Reader, q request) (reply, error) {
-	var r reply
-	if err := readFrame(out, maxReply, &r); err != nil {
-		return r, err
-	}
-	if err := writeFrame(in, q, maxToChild); err != nil {
-		return r, err
-	}
-
-	r = reply{}
-	err := readFrame(out, maxReply, &r)
-	return r, err
-}
-
-// executable is this binary, on Linux also where another one has its name by now.
-func executable() (string, error) {
-	if runtime.GOOS == "linux" {
-		return "/proc/self/exe", nil
-	}
-	return os.Executable()
 }

@@ -7,10 +7,15 @@ import (
 	"path/filepath"
 	"slices"
 	"time"
+
+	"rouse/agent/sandbox"
 )
 
-// maxCompile is how long one compilation may take.
-const maxCompile = 10 * time.Second
+// What one compilation may take.
+const (
+	maxCompile    = 10 * time.Second
+	compileMemory = 512 << 20 // bytes
+)
 
 // Program is a compiled module. It is immutable.
 type Program struct {
@@ -72,14 +77,10 @@ func compile(ctx context.Context, dir string, src *sources, hash string) (*Progr
 		return nil, &SyntaxError{File: EntryFile, Text: "there is no " + EntryFile}
 	}
 
-	ctx, cancel := context.WithTimeoutCause(ctx, maxCompile, fmt.Errorf("it was not compiled within %s", maxCompile))
-	defer cancel()
-
 	c, err := compileInChild(ctx, src)
-	var lost *childLostError
 	switch {
-	case errors.As(err, &lost) && ctx.Err() == nil:
-		return nil, &SyntaxError{File: EntryFile, Text: "it, or what it imports, is nested too deeply to be compiled, or needs too much memory for that"}
+	case errors.Is(err, errNotCompiled):
+		return nil, &SyntaxError{File: EntryFile, Text: err.Error()}
 	case err != nil:
 		return nil, fmt.Errorf("%s in %s cannot be compiled: %w", EntryFile, dir, err)
 	case c.Syntax != nil:
@@ -87,4 +88,35 @@ func compile(ctx context.Context, dir string, src *sources, hash string) (*Progr
 	}
 
 	return &Program{compiled: *c, dir: dir, hash: hash}, nil
+}
+
+// errNotCompiled is of texts that end whoever compiles them.
+var errNotCompiled = errors.New("it, or what it imports, is nested too deeply to be compiled, or needs too much memory or time for that")
+
+// compileInChild compiles in a process of its own. It is bounded and not confined, so that it works on every machine: what it
+// reads are texts that were read before, and esbuild is Go, which a hostile text can stop but not take over.
+func compileInChild(ctx context.Context, src *sources) (_ *compiled, err error) {
+	s, err := sandbox.New(sandbox.Options{OffReason: "the compiler is given texts alone"})
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, s.Close()) }()
+
+	p, err := startProcess(ctx, s, "", "", compileMemory)
+	if err != nil {
+		return nil, err
+	}
+	defer p.close()
+
+	r, err := p.ask(ctx, request{Compile: src}, maxCompile)
+	switch {
+	case ctx.Err() != nil:
+		return nil, context.Cause(ctx)
+	case err != nil:
+		return nil, fmt.Errorf("%w (%w)", errNotCompiled, p.lost(err))
+	case r.Broken != "" || r.Compiled == nil:
+		return nil, fmt.Errorf("its process failed: %s", r.Broken)
+	}
+
+	return r.Compiled, nil
 }

@@ -2,6 +2,7 @@ package module_test
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -12,6 +13,7 @@ import (
 	"rouse/skills/module"
 )
 
+// TestCompile: TypeScript and what it imports becomes one program, once (OSL-02).
 func TestCompile(t *testing.T) {
 	t.Parallel()
 	dir := skill(t, map[string]string{
@@ -57,7 +59,7 @@ func TestCompile(t *testing.T) {
 	}
 }
 
-// TestCompileRefuses: what is wrong with a module is told with its file and its line.
+// TestCompileRefuses: what is wrong with a module is told with its file and its line (OSL-02).
 func TestCompileRefuses(t *testing.T) {
 	t.Parallel()
 	const execute = "\nexport async function execute() {}"
@@ -81,6 +83,7 @@ func TestCompileRefuses(t *testing.T) {
 		"nothing":        {nil, "there is no module.ts"},
 		"large import":   {map[string]string{"module.ts": `import "./large.json";` + execute, "large.json": `"` + strings.Repeat("x", 1<<20) + `"`}, "large.json has 1048578 bytes, and 1048576 are the most"},
 		"large":          {map[string]string{"module.ts": "//" + strings.Repeat("x", 1<<20) + execute}, "module.ts has 1048613 bytes"},
+		"memory":         {map[string]string{"module.ts": enumBomb() + execute}, "needs too much memory"},
 		"deep":           {map[string]string{"module.ts": "export const a = " + strings.Repeat("(", 1<<20-100) + execute}, ""},
 		"deep prefix":    {map[string]string{"module.ts": "export const a = " + strings.Repeat("!", 1<<20-100) + "1;" + execute}, ""},
 	} {
@@ -93,6 +96,16 @@ func TestCompileRefuses(t *testing.T) {
 			}
 		})
 	}
+}
+
+// enumBomb is a text that doubles in length with each of its lines once its constants are known.
+func enumBomb() string {
+	var b strings.Builder
+	b.WriteString("enum E { a0 = '" + strings.Repeat("x", 1000) + "',\n")
+	for n := range 40 {
+		fmt.Fprintf(&b, "a%d = a%d + a%d,\n", n+1, n, n)
+	}
+	return b.String() + "}\nexport const out = E.a40;"
 }
 
 // TestCompileFollowsNoLink: neither a link that leads out nor one that stays is read, and a pipe holds nobody up.

@@ -101,7 +101,7 @@ info xxxx`) {
 	}
 }
 
-// TestAllowedGlobals: without a list the usual ones exist, with one those of it, and what is none of them never does.
+// TestAllowedGlobals: without a list the usual ones exist, with one those of it, and what is none of them never does (OSL-10).
 func TestAllowedGlobals(t *testing.T) {
 	t.Parallel()
 	const probe = `export async function execute(names: string[]) { return names.filter((n) => (globalThis as any)[n] !== undefined).join(" "); }`

@@ -6,7 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"runtime"
+	"strings"
 	"sync"
 	"time"
 
@@ -113,8 +113,9 @@ type Start struct {
 	MemoryMB int           // of the machine, in MiB; 0: [DefaultMemoryMB], at most [MaxMemoryMB]
 	Timeout  time.Duration // of what the machine itself takes; 0: [DefaultTimeout]
 
-	Seed [32]byte  // of Math.random and crypto
-	Now  time.Time // the clock of the module until the first answer
+	Seed [32]byte       // of Math.random and crypto
+	Now  time.Time      // the clock of the module until the first answer
+	Zone *time.Location // of its local times; that of this machine where it is nil or [time.Local]
 
 	// AllowedGlobals are those of [Globals] that exist, beside console; those that exist by default where it is empty.
 	AllowedGlobals []string
@@ -139,22 +140,18 @@ func (m *Machine) Start(ctx context.Context, p *Program, s Start) (*Instance, er
 		Code: p.Code, Export: s.Export, Args: s.Args, Surface: s.Surface, MemoryMB: s.MemoryMB, TimeoutMS: s.Timeout.Milliseconds(),
 		Seed: s.Seed[:], NowMS: s.Now.UnixMilli(), Globals: s.AllowedGlobals,
 	}}
-	if err := i.start(ctx, m.options, int64(s.MemoryMB)<<20+ownMemory); err != nil {
+	var err error
+	i.process, err = startProcess(ctx, m.options.Sandbox, m.options.MinTier, zoneName(s.Zone), int64(s.MemoryMB)<<20+ownMemory)
+	if err != nil {
 		return nil, err
 	}
 	return i, nil
 }
 
-// command is a process for one machine: this binary, with no file, no network and no environment.
-func command(minTier sandbox.Tier, memory int64) sandbox.Command {
-	dir := "/"
-	if runtime.GOOS == "windows" {
-		dir = os.TempDir()
+// zoneName is what a child is told of a time zone, which is all of its environment; "" is that of the machine.
+func zoneName(zone *time.Location) string {
+	if zone == nil || zone == time.Local {
+		return strings.TrimPrefix(os.Getenv("TZ"), ":")
 	}
-
-	return sandbox.Command{
-		Self: true, Argv: []string{"rouse", childName}, Dir: dir, MinTier: minTier,
-		// A Go program has a handful of threads, of which the limit is four times that of processes.
-		Limits: sandbox.Limits{Memory: memory, Processes: 8, OpenFiles: 32, FileSize: 1},
-	}
+	return zone.String()
 }

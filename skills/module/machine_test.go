@@ -6,6 +6,7 @@ import (
 	"rouse/skills/module"
 )
 
+// TestExecute: execute(args, host) calls, is answered, and returns (OSL-06).
 func TestExecute(t *testing.T) {
 	const text = `
 		interface Args { name: string }

@@ -98,7 +98,7 @@ func (m *machineVM) intl([]any) (any, error) { return nil, intl.Register(m.vm) }
 
 // begin begins the module.
 func (m *machineVM) begin() *Event {
-	m.call("begin", "")
+	m.call("begin")
 	return m.run()
 }
 
@@ -107,11 +107,13 @@ func (m *machineVM) next(answers []answerMessage) *Event {
 	for _, a := range answers {
 		// What was due before the answer happens before it.
 		m.fireUntil(max(a.NowMS, m.now))
+		value := string(a.Value)
+		a.Value = nil
 		text, err := json.Marshal(a)
 		if err != nil {
 			return &Event{End: &End{Status: Crashed, Error: err.Error()}}
 		}
-		m.call("answer", string(text))
+		m.call("answer", string(text), value)
 		m.drainJobs()
 	}
 
@@ -146,7 +148,7 @@ func (m *machineVM) run() *Event {
 			return e
 		}
 
-		waiting, _ := m.call("waiting", "").(bool)
+		waiting, _ := m.call("waiting").(bool)
 		due, ok := m.due()
 		switch {
 		case m.end != nil:
@@ -177,7 +179,7 @@ func timedOut() *End { return &End{Status: TimedOut, Error: "its time is over"} 
 
 // due is when the next timer is.
 func (m *machineVM) due() (int64, bool) {
-	switch v := m.call("due", "").(type) {
+	switch v := m.call("due").(type) {
 	case int:
 		return int64(v), true
 	case float64:
@@ -189,7 +191,7 @@ func (m *machineVM) due() (int64, bool) {
 // event takes out what the module did.
 func (m *machineVM) event() *Event {
 	e := &Event{}
-	text, _ := m.call("drain", "").(string)
+	text, _ := m.call("drain").(string)
 	if m.end == nil {
 		if err := json.Unmarshal([]byte(text), e); err != nil {
 			m.end = &End{Status: Crashed, Error: "its machine says nothing that can be read: " + err.Error()}
@@ -203,10 +205,10 @@ func (m *machineVM) event() *Event {
 }
 
 // call calls core.js within the time that is left. After the end it does nothing.
-func (m *machineVM) call(what string, arg any) any {
+func (m *machineVM) call(what string, args ...any) any {
 	var v any
 	m.timed(func() (err error) {
-		v, err = m.step.Call(quickjs.UndefinedValue, what, arg)
+		v, err = m.step.Call(quickjs.UndefinedValue, append([]any{what}, args...)...)
 		return err
 	})
 	return v

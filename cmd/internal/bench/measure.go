@@ -43,6 +43,7 @@ func Measurements() []Measurement {
 		{"loop", "The agent loop against a bare net/http and encoding/json loop, with and without its record", benchLoop},
 		{"db", "Imports, rows and many agents against the sqlite3 program and bare SQLite", benchDB},
 		{"skills", "Finding a thousand skills against a bare walk that reads the same files", benchSkills},
+		{"modules", "Runs of modules (module.ts) against the same without confinement, calls of their host, and compiling", benchModules},
 		{"tools", "Searching 100,000 files against ripgrep and grep, a file of 5 MiB, and the start of confined commands", benchTools},
 		{"watch", "Dropped files, many folders, bursts and lost events against bare inotify and fsnotify", benchWatch},
 	}

@@ -176,7 +176,7 @@ function settle(id, how) {
   how(p);
 }
 
-function answer(a) {
+function answer(a, text) {
   for (const name of Object.keys(a.Getters ?? {})) getters[name] = a.Getters[name];
   if (a.NowMS) clock = Math.max(clock, a.NowMS);
   settle(a.ID, ({ resolve, reject, method }) => {
@@ -186,7 +186,10 @@ function answer(a) {
       if (a.Error.Code) e.code = a.Error.Code;
       return reject(e);
     }
-    resolve(method === "network.fetch" && a.Value ? new Response(a.Value) : a.Value);
+    try {
+      const value = text === "" ? undefined : parse(text);
+      resolve(method === "network.fetch" && value ? new Response(value) : value);
+    } catch (e) { reject(e); } // it is nested more deeply than can be read
   });
 }
 
@@ -346,11 +349,11 @@ function drain() {
   return out + "}";
 }
 
-return function step(what, arg) {
+return function step(what, arg, value) {
   switch (what) {
     case "start": return start(arg);
     case "begin": return begin();
-    case "answer": return answer(parse(arg));
+    case "answer": return answer(parse(arg), value);
     case "fire": return fireTimer();
     case "clock": clock = Math.max(clock, arg); return;
     case "due": return firstTimer()?.due ?? null;

@@ -1,0 +1,34 @@
+package bench
+
+import (
+	"testing"
+
+	"rouse/agent/sandbox"
+)
+
+// The measurement of modules runs what it says, on both of its machines.
+func TestBenchModules(t *testing.T) {
+	s, err := sandbox.New(sandbox.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	if tier, lacks := s.Tier(t.Context()); tier == sandbox.TierD {
+		t.Skipf("this machine confines nothing: %q", lacks)
+	}
+
+	b, err := newModuleBench(t.Context(), 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.close()
+
+	if err := b.measure(t.Context(), true); err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range b.figures() {
+		if f.Value <= 0 {
+			t.Errorf("%+v", f)
+		}
+	}
+}
