@@ -93,7 +93,7 @@ func TestStorageWritesOnce(t *testing.T) {
 	}
 }
 
-// A store that is full refuses what is too much, keeps what it has, and takes the call again once there is room.
+// UNI-13: a store that is full refuses what is too much, keeps what it has, and takes the call again once there is room.
 func TestStorageIsBounded(t *testing.T) {
 	t.Parallel()
 	h, r := open(t, filepath.Join(t.TempDir(), "sums.db"))
@@ -119,7 +119,7 @@ func TestStorageIsBounded(t *testing.T) {
 	}
 }
 
-// What is not declared is not there, however it is called.
+// OSL-07: what is not declared is not there, however it is called.
 func TestUndeclared(t *testing.T) {
 	t.Parallel()
 	h, r := open(t, filepath.Join(t.TempDir(), "sums.db"))
