@@ -195,6 +195,8 @@ func TestHostMethods(t *testing.T) {
 		"vault":               {`return {got: String((await host.vault.resolveBinding("bank")).length)}`, "12", "host_vault_resolve done"},
 		"vault not declared":  {caught(`host.vault.resolveBinding("weather")`), `rejected: "weather" is not among the requiredBindings`, ""},
 		"vault not granted":   {caught(`host.vault.resolveBinding("other")`), "rejected: the secret other is not granted", ""},
+		"writes of a secret":  {caught(`host.network.fetch("SERVER/api/x", {headers: {"X-Key": "__OSL_SECRET[weather]__"}})`), `rejected: "weather" is not among the requiredBindings`, ""},
+		"argues of a secret":  {caught(`host.tools.invoke("system_execute_command", {command: "echo", args: ["__OSL_" + "SECRET[weather]__"]})`), `rejected: "weather"`, ""},
 		"lists a folder":      {`return {got: (await host.filesystem.listDirectory(".")).map((e) => e.type + " " + e.path).join()}`, "file a.txt,file b.txt", ""},
 		"reads a file":        {`const f = await host.filesystem.openFile("a.txt"); return {got: f.name + " " + await host.filesystem.readFile(f.handleId) + " " + (await host.filesystem.listHandles()).length}`, "a.txt one line 1", ""},
 		"opens its folder":    {`return {got: (await host.filesystem.openDirectory()).kind}`, "directory", ""},

@@ -93,6 +93,17 @@ func TestStorageWritesOnce(t *testing.T) {
 	}
 }
 
+// OSL-22: a placeholder is found however a process writes it that is no JavaScript any more.
+func TestHiddenPlaceholder(t *testing.T) {
+	t.Parallel()
+	h, _ := open(t, filepath.Join(t.TempDir(), "sums.db"))
+	for _, args := range []string{`["k", "__OSL_SECRET[bank]__"]`, `["k", {"a": ["\u005f\u005fOSL_SECRET\u005bbank]__"]}]`, `["__OSL_SECRET[bank]\u005f_"]`} {
+		if _, err := h.Translate("storage.set", json.RawMessage(args)); err == nil || !strings.Contains(err.Error(), `"bank" is not among the requiredBindings`) {
+			t.Errorf("%s: %v", args, err)
+		}
+	}
+}
+
 // UNI-13: a store that is full refuses what is too much, keeps what it has, and takes the call again once there is room.
 func TestStorageIsBounded(t *testing.T) {
 	t.Parallel()

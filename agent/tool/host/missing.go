@@ -8,9 +8,6 @@ import (
 	"rouse/skills"
 )
 
-// lackedFeatures are those of this machine that a module cannot reach yet.
-var lackedFeatures = []string{"system_info", "tool_install_recipes"}
-
 // lackedPermissions are those for methods that this version does not have.
 var lackedPermissions = []skills.PermissionKind{skills.PermissionConversation, skills.PermissionBrowser, skills.PermissionWASM}
 
@@ -33,9 +30,6 @@ func Missing(m *skills.Manifest) (out []string) {
 
 	for _, p := range m.Permissions {
 		add(slices.Contains(lackedPermissions, p.Kind), "the permission %s", p.Kind)
-	}
-	for _, name := range m.CompatibilityRequirements {
-		add(slices.Contains(lackedFeatures, name), "%s (compatibilityRequirements)", name)
 	}
 	for _, f := range m.Lacks() {
 		add(true, "%s (%s)", f.Name, f.What)

@@ -64,6 +64,9 @@ func (h *Host) Translate(name string, args json.RawMessage) (Call, error) {
 	}
 
 	args, err := h.conceal(args)
+	if err == nil {
+		err = h.undeclaredSecrets(args)
+	}
 	if err != nil {
 		return Call{}, err
 	}

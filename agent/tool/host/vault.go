@@ -3,6 +3,7 @@ package host
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"reflect"
 	"slices"
 	"strings"
@@ -48,7 +49,7 @@ func (h *Host) binding(name string) (tool.SecretGrant, *tool.Envelope) {
 		e := tool.Failure(tool.KindRejected, format, args...).WithField("name", "a binding of the manifest")
 		return tool.SecretGrant{}, &e
 	}
-	if !slices.ContainsFunc(h.o.Manifest.RequiredBindings, func(b skills.Binding) bool { return b.Name == name }) {
+	if !h.binds(name) {
 		return refuse("%q is not among the requiredBindings of the skill's manifest", name)
 	}
 
@@ -62,6 +63,21 @@ func (h *Host) binding(name string) (tool.SecretGrant, *tool.Envelope) {
 		return refuse("the secret %s has fewer than %d characters, and could not be told from other text", name, minSecret)
 	}
 	return h.o.Secrets[i], nil
+}
+
+// undeclaredSecrets refuses arguments with the placeholder of a secret that the manifest does not bind: its agent may be granted
+// others.
+func (h *Host) undeclaredSecrets(args json.RawMessage) error {
+	for _, name := range tool.Placeholders(string(args)) {
+		if !h.binds(name) {
+			return &Error{Code: string(tool.KindRejected), Message: fmt.Sprintf("%q is not among the requiredBindings of the skill's manifest", name)}
+		}
+	}
+	return nil
+}
+
+func (h *Host) binds(name string) bool {
+	return slices.ContainsFunc(h.o.Manifest.RequiredBindings, func(b skills.Binding) bool { return b.Name == name })
 }
 
 // reveal is what a module gets where a result has the placeholder of its binding: the value, which is known from then on.
@@ -89,11 +105,9 @@ func (h *Host) reveal(result json.RawMessage) json.RawMessage {
 
 // conceal puts placeholders in the place of the secrets that the module was given. It refuses arguments that hold one in
 // another form, which nobody could keep out of the record and for its one host.
+//
+// The arguments are written again in any case, so that no escape of JSON hides a text from who looks for it.
 func (h *Host) conceal(args json.RawMessage) (json.RawMessage, error) {
-	if len(h.given) == 0 {
-		return args, nil
-	}
-
 	var v any
 	dec := json.NewDecoder(strings.NewReader(string(args)))
 	dec.UseNumber()
@@ -110,6 +124,9 @@ func (h *Host) conceal(args json.RawMessage) (json.RawMessage, error) {
 		return nil, err
 	}
 
+	if len(h.given) == 0 {
+		return out, nil
+	}
 	if hidden := redact.Named(h.given).JSON(out); !jsonEqual(hidden, out) {
 		return nil, &Error{Code: codeDenied, Message: "the call holds a secret in another form than it was given in; pass it on as it is, so that it can be kept out of the record"}
 	}
