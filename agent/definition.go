@@ -22,6 +22,8 @@ type definition struct {
 	Job          string           `json:"job,omitempty"`
 	Prompt       string           `json:"prompt,omitempty"`
 	Playbook     []definedCall    `json:"playbook,omitempty"`
+	Skill        string           `json:"skill,omitempty"`
+	Input        map[string]any   `json:"input,omitempty"`
 	When         []definedGate    `json:"when,omitempty"`
 	Watched      string           `json:"watched,omitempty"`
 	Bounds       definedBounds    `json:"bounds"`
@@ -55,6 +57,10 @@ func definitionOf(t task) definition {
 		Agent: a.Name, Instructions: a.Instructions, Workdir: a.Workdir, Database: a.Database, Tools: toolNames{a.Allow, a.Deny},
 		Read: a.Read, Public: a.Public, Write: a.Write, Commands: definedCommands(a.Commands), Network: definedHosts(a.Network),
 		OnDenied: a.OnDenied, MinTier: t.minTier(), Unconfined: a.Unconfined,
+	}
+
+	if j.Skill != nil {
+		d.Skill, d.Input = j.Skill.Dir, j.Input
 	}
 
 	d.Private = slices.Clone(a.PrivateFolders)

@@ -25,6 +25,10 @@ func (r *Runner) loopOptions(ctx context.Context, run ledger.Run, a ledger.Attem
 	}
 
 	t.loaded = loadedSkills(*t, s, past)
+	if over, err = r.openModule(ctx, run, t); over != nil || err != nil {
+		return o, over, err
+	}
+
 	registry, err := r.tools(*t, a)
 	if err != nil {
 		res := failed(domain.OutcomeError, "the tools of agent %s cannot be set up: %v", t.agent.Name, err)
@@ -46,7 +50,7 @@ func (r *Runner) loopOptions(ctx context.Context, run ledger.Run, a ledger.Attem
 		return o, &res, err
 	}
 
-	if err := r.setProvider(&o, *t, s.templateData(a, *t), past); err != nil {
+	if err := r.setProvider(ctx, &o, *t, s.templateData(a, *t), past); err != nil {
 		res := failed(domain.OutcomeError, "%s", err.Error())
 		return o, &res, nil
 	}
@@ -56,7 +60,7 @@ func (r *Runner) loopOptions(ctx context.Context, run ledger.Run, a ledger.Attem
 	}
 
 	o.Policy.StopOnRejection = t.agent.OnDenied == tool.OnDeniedFail
-	if t.needsModel() {
+	if t.asksModel() {
 		o.Bounds = o.Bounds.AfterCost(past.used.cost)
 		o.Budget = r.newBudget(run, a, *t, o.Bounds, !past.began)
 	}

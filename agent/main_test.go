@@ -6,11 +6,13 @@ import (
 
 	"rouse/agent/preview"
 	"rouse/agent/sandbox"
+	"rouse/skills/module"
 )
 
 // TestMain is the tests, and the processes that they start of themselves.
 func TestMain(m *testing.M) {
 	sandbox.Child()
+	module.Child()
 	preview.Child()
 	os.Exit(m.Run())
 }

@@ -231,7 +231,7 @@ func (r *Runner) PausedModels(now time.Time) []ledger.ModelPause { return r.heal
 // PausedModel is the pause that keeps the model of a job, and its fallbacks, from being asked now.
 func (r *Runner) PausedModel(job string, now time.Time) (ledger.ModelPause, bool) {
 	t, err := r.plan.Load().resolve(ledger.Run{Job: job})
-	if err != nil || t.relay == nil || !t.needsModel() {
+	if err != nil || t.relay == nil || !t.asksModel() {
 		return ledger.ModelPause{}, false
 	}
 	return r.health.pausedModel(t.relay.models, now)

@@ -12,6 +12,7 @@ import (
 	"rouse/agentdb/ledger"
 	"rouse/internal/nofollow"
 	"rouse/scheduler/schedule"
+	"rouse/skills"
 )
 
 // Agent is a named worker.
@@ -62,12 +63,14 @@ type Model struct {
 // Budget is what may be taken in a day; 0 is no limit.
 type Budget struct{ CostMicroUSD, Tokens int64 }
 
-// Job is what a run does: exactly one of Prompt and Playbook is set.
+// Job is what a run does: exactly one of Prompt, Playbook and Skill is set.
 type Job struct {
 	Name, Agent string
 	Prompt      string
 	Playbook    []playbook.Call
-	Model       *Model // nil: the agent's
+	Skill       *skills.Skill  // whose module is run
+	Input       map[string]any // of the module: templates and expressions at any depth
+	Model       *Model         // nil: the agent's
 	Bounds      loop.Bounds
 	Budget      Budget // of a day
 	When        []Condition
@@ -135,6 +138,8 @@ type Notify struct {
 type Plan struct {
 	Agents map[string]Agent
 	Jobs   map[string]Job
+	// Modules are the skills with a module that their owner may run without a job, by name.
+	Modules map[string]*skills.Skill
 	// Channels are the notification channels; the first is the default.
 	Channels []string
 	// Secrets are values that must not reach the record.

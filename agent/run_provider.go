@@ -159,8 +159,8 @@ func (r *relay) fallback() *loop.Fallback {
 	return f
 }
 
-// setProvider chooses who answers in the loop: a manual call, a playbook, or a model.
-func (r *Runner) setProvider(o *loop.Options, t task, data map[string]any, past history) error {
+// setProvider chooses who answers in the loop: a manual call, a playbook, a module, or a model.
+func (r *Runner) setProvider(ctx context.Context, o *loop.Options, t task, data map[string]any, past history) error {
 	switch {
 	case t.detail.Tool != "":
 		o.Provider, o.Policy, o.PriorCalls = manualCall{t.detail, redactor(t.secrets).Replace}, loop.Playbook(), past.calls
@@ -184,6 +184,8 @@ func (r *Runner) setProvider(o *loop.Options, t task, data map[string]any, past 
 			return err
 		}
 		o.Provider, o.Policy, o.PriorCalls = p, loop.Playbook(), past.calls
+	case t.job.Skill != nil:
+		return r.setModule(ctx, o, t, data, past)
 	case t.model == nil:
 		return fmt.Errorf("agent %s has no model; add one under models: in the configuration", t.agent.Name)
 	default:

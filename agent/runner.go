@@ -29,6 +29,8 @@ type Options struct {
 	// Scratch is the folder in which commands have theirs while they run. What is there when a Runner is
 	// made was left by a process that died, and is removed; "" is the system's for temporary files.
 	Scratch string
+	// Storage is the folder for what skills with a module store, for each agent by itself; "" where they can store nothing.
+	Storage string
 	// Locks is the folder for the lock files of the files that tools change, for all processes that may
 	// change the same ones; "" where no other process does.
 	Locks string
@@ -44,6 +46,8 @@ type Runner struct {
 	databases     *agentdb.Pool
 	manifests     string
 	recordings    string
+	storage       string
+	modules       moduleMachines
 	extraTools    []tool.Tool
 	specs         tool.Specs // of every tool that there is
 	log           *slog.Logger
@@ -66,7 +70,7 @@ func New(o Options) (*Runner, error) {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
 
-	r := &Runner{ledger: o.Ledger, databases: o.Databases, manifests: o.Manifests, recordings: o.Recordings, extraTools: o.Tools, fileLocks: tool.NewLocks(o.Locks), log: o.Logger, viewer: preview.New()}
+	r := &Runner{ledger: o.Ledger, databases: o.Databases, manifests: o.Manifests, recordings: o.Recordings, storage: o.Storage, extraTools: o.Tools, fileLocks: tool.NewLocks(o.Locks), log: o.Logger, viewer: preview.New()}
 	var err error
 	if r.programs, err = newPrograms(o.Scratch); err != nil {
 		return nil, err
@@ -101,7 +105,7 @@ func (r *Runner) Blocked(run ledger.Run) string {
 	if err != nil {
 		return "" // it starts, and its end says what is wrong
 	}
-	if why := r.quarantined(t); why != "" || !t.needsModel() {
+	if why := r.quarantined(t); why != "" || !t.asksModel() {
 		return why
 	}
 
@@ -203,7 +207,7 @@ func (r *Runner) attempt(ctx context.Context, run ledger.Run, a ledger.Attempt, 
 		return failed(domain.OutcomeError, "the workdir of agent %s cannot be made: %v", t.agent.Name, err), nil
 	}
 
-	if t.relay != nil && t.needsModel() {
+	if t.relay != nil && t.asksModel() {
 		t.relay.begin(r.health, t.insists, time.Now())
 		t.relay.on = func(ctx context.Context) { r.modelAnswered(ctx, t.relay.model()) }
 		t.relay.failed = func(m *Model, failure error) { r.modelFailed(ctx, run, t, m, failure) }
@@ -211,6 +215,7 @@ func (r *Runner) attempt(ctx context.Context, run ledger.Run, a ledger.Attempt, 
 	}
 
 	o, over, err := r.loopOptions(ctx, run, a, &t, s)
+	defer t.module.close() // nil where there is none
 	if over != nil {
 		return *over, err
 	}

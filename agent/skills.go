@@ -106,7 +106,7 @@ func (s snapshot) addSkills(system, prompt *string) {
 // skillTools are the tools for the skills of a task, and the others such that reading a
 // SKILL.md loads its skill (UNI-07). A reduction has the tools of before: what it loads would
 // be in its context, and not in that of the run.
-func skillTools(t task, granted *tool.Registry, all []tool.Tool) (*tool.Registry, error) {
+func skillTools(t task, _ *tool.Roots, granted *tool.Registry, all []tool.Tool) (*tool.Registry, error) {
 	if !t.needsModel() {
 		return granted, nil
 	}

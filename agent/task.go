@@ -9,6 +9,7 @@ import (
 	"rouse/agent/loop"
 	"rouse/agent/loop/memory"
 	"rouse/agent/tool"
+	"rouse/agent/tool/host"
 	"rouse/agent/tool/skill"
 	"rouse/agentdb/ledger"
 	"rouse/internal/domain"
@@ -50,6 +51,7 @@ type task struct {
 	answered   bool             // a model has answered in an earlier attempt
 	loaded     *skill.LoadedSet // skills that the model has in its context
 	authorizer *authorizer
+	module     *moduleRun // of a job that runs a skill
 	// A replay works elsewhere, and answers for the tools.
 	baseDir  string                    // where relative paths begin, if not in the workdir
 	wrapTool func(tool.Tool) tool.Tool // what becomes of a tool whose calls are not made; nil: they are
@@ -80,6 +82,10 @@ func (p Plan) resolve(run ledger.Run) (task, error) {
 			return t, cmp.Or[error](damaged, &notConfiguredError{"job", run.Job})
 		}
 		t.job, t.detail, t.notify = job, job.asBatch(d), job.Notify
+	} else if d.Skill != "" {
+		if t.job.Skill = p.Modules[d.Skill]; t.job.Skill == nil {
+			return t, cmp.Or[error](damaged, &notConfiguredError{"skill", d.Skill})
+		}
 	} else if run.Trigger == domain.TriggerSelf {
 		t.notify = p.wakeNotify(t.origin)
 	}
@@ -165,8 +171,15 @@ func (t task) minTier() string {
 	return least
 }
 
-// needsModel says whether the run cannot go on without a language model.
-func (t task) needsModel() bool { return t.detail.Tool == "" && t.job.Playbook == nil }
+// needsModel says whether a language model answers in the run.
+func (t task) needsModel() bool {
+	return t.detail.Tool == "" && t.job.Playbook == nil && t.job.Skill == nil
+}
+
+// asksModel says whether the run cannot go on without a language model: one answers in it, or its module asks one.
+func (t task) asksModel() bool {
+	return t.needsModel() || t.detail.Tool == "" && t.job.Skill != nil && host.AsksModel(t.job.Skill.Manifest)
+}
 
 // makeWorkdir makes the agent's workdir, unless it is there.
 func (t task) makeWorkdir() error {

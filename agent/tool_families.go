@@ -12,6 +12,7 @@ import (
 	"rouse/agent/tool/db"
 	"rouse/agent/tool/file"
 	"rouse/agent/tool/git"
+	"rouse/agent/tool/host"
 	"rouse/agent/tool/next"
 	"rouse/agent/tool/shell"
 	"rouse/agent/tool/skill"
@@ -27,7 +28,7 @@ type family struct {
 	tools func(r *Runner, t task, roots *tool.Roots) ([]tool.Tool, error)
 	// over adds to the tools that were granted those that are made of them; all were there before
 	// the agent's lists. nil: there are none.
-	extend func(t task, granted *tool.Registry, all []tool.Tool) (*tool.Registry, error)
+	extend func(t task, roots *tool.Roots, granted *tool.Registry, all []tool.Tool) (*tool.Registry, error)
 }
 
 // families are all the tools that there are: what is known of them anywhere comes from here.
@@ -43,6 +44,7 @@ func families() []family {
 		{specs: reduceSpecs, extend: withReduce},
 		{specs: skill.Specs, extend: skillTools},
 		{specs: stepSpecs, extend: withSteps},
+		{specs: host.Specs, extend: withHost},
 	}
 }
 
@@ -113,7 +115,7 @@ func (r *Runner) tools(t task, a ledger.Attempt) (*tool.Registry, error) {
 		if f.extend == nil {
 			continue
 		}
-		if registry, err = f.extend(t, registry, all); err != nil {
+		if registry, err = f.extend(t, roots, registry, all); err != nil {
 			return nil, err
 		}
 	}
@@ -168,6 +170,8 @@ func (t task) given(s tool.Spec) bool {
 		return true
 	case tool.RequiresModel:
 		return t.needsModel()
+	case tool.RequiresModule:
+		return t.module != nil
 	case tool.RequiresDatabase:
 		return t.agent.Database
 	case tool.RequiresSelfScheduling:
@@ -240,7 +244,7 @@ func gitTools(r *Runner, t task, roots *tool.Roots) ([]tool.Tool, error) {
 func stepSpecs() tool.Specs { return tool.Specs{loop.StepSpec()} }
 
 // withSteps adds the tool of runs that go in phases, which no list of tools leaves out.
-func withSteps(t task, granted *tool.Registry, _ []tool.Tool) (*tool.Registry, error) {
+func withSteps(t task, _ *tool.Roots, granted *tool.Registry, _ []tool.Tool) (*tool.Registry, error) {
 	if !t.phased() {
 		return granted, nil
 	}
@@ -252,6 +256,24 @@ func withSteps(t task, granted *tool.Registry, _ []tool.Tool) (*tool.Registry, e
 	return granted.With(step)
 }
 
+// withHost adds what the module of a run gets of its host, which no list of tools leaves out: its manifest declares it.
+func withHost(t task, roots *tool.Roots, granted *tool.Registry, _ []tool.Tool) (*tool.Registry, error) {
+	if t.module == nil {
+		return granted, nil
+	}
+
+	tools, err := t.module.hostTools(t, roots, granted)
+	if err != nil {
+		return nil, err
+	}
+	for _, one := range tools {
+		if granted, err = granted.With(one); err != nil {
+			return nil, err
+		}
+	}
+	return granted, nil
+}
+
 //go:embed reduce.md
 var reduceText string
 
@@ -259,7 +281,7 @@ func reduceSpecs() tool.Specs { return tool.Specs{loop.ReduceSpec(reduceText)} }
 
 // withReduce adds the tool that reads much and gives back little, where the agent may have it
 // and has something to read with (OSA-24).
-func withReduce(t task, granted *tool.Registry, _ []tool.Tool) (*tool.Registry, error) {
+func withReduce(t task, _ *tool.Roots, granted *tool.Registry, _ []tool.Tool) (*tool.Registry, error) {
 	if t.reducer == nil {
 		return granted, nil
 	}

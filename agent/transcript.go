@@ -18,6 +18,7 @@ import (
 type history struct {
 	calls      map[string]loop.PriorCall // by key
 	durations  map[string]time.Duration  // how long the calls took when they were made, by key
+	madeAt     map[string]time.Time      // when the calls came to their end that have a result, by key
 	messages   []model.Message           // a model's transcript after the prompt
 	pending    []model.Call              // asked for at its end, without a result
 	skipped    map[string]bool           // keys of calls that their owner said not to make
@@ -41,7 +42,7 @@ type history struct {
 // used again. After a failure a playbook starts over, but what has changed something is
 // not done twice; a model goes on from its transcript and is told how it ended.
 func (r *Runner) past(ctx context.Context, run ledger.Run, a ledger.Attempt) (history, error) {
-	h := history{calls: map[string]loop.PriorCall{}, durations: map[string]time.Duration{}, skipped: map[string]bool{}, madeCalls: map[string]bool{}, triedAgain: map[string]bool{}, wroteAt: map[string]time.Time{}}
+	h := history{calls: map[string]loop.PriorCall{}, durations: map[string]time.Duration{}, madeAt: map[string]time.Time{}, skipped: map[string]bool{}, madeCalls: map[string]bool{}, triedAgain: map[string]bool{}, wroteAt: map[string]time.Time{}}
 	if a.Number == 1 {
 		return h, nil
 	}
@@ -68,6 +69,11 @@ func (r *Runner) past(ctx context.Context, run ledger.Run, a ledger.Attempt) (hi
 
 	before := h.addAttempts(attempts, a)
 	h.addCalls(calls, items)
+	for _, c := range calls { // what a module stores is not what an undo takes back
+		if r.specs.Find(c.Tool).Requires == tool.RequiresModule {
+			delete(h.wroteAt, c.Key)
+		}
+	}
 	h.addUse(steps, calls)
 
 	questions := slices.DeleteFunc(items, func(i ledger.Item) bool { return i.Kind != ledger.KindInput })
@@ -103,6 +109,10 @@ func (h *history) addCalls(calls []ledger.Call, items []ledger.Item) {
 		h.madeCalls[c.Key] = h.madeCalls[c.Key] || len(c.Envelope) > 0
 		if c.Effect == domain.EffectDatabase {
 			h.wroteAt[c.Key] = c.StartedAt
+		}
+
+		if _, known := h.madeAt[c.Key]; len(c.Envelope) > 0 && (c.State != domain.CallReplayed || !known) {
+			h.madeAt[c.Key] = c.FinishedAt
 		}
 
 		// How long it took when it was made, not when its result was replayed.

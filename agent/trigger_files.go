@@ -171,7 +171,7 @@ func (r *Runner) droppedBefore(ctx context.Context, run ledger.Run, a ledger.Att
 			after = e.ID
 			switch e.Kind {
 			case "call.started":
-				fixed = t.job.Playbook != nil
+				fixed = t.job.Playbook != nil || t.job.Skill != nil
 			case filesDroppedKind:
 				var l filesDroppedEvent
 				if err := json.Unmarshal(e.Data, &l); err != nil {

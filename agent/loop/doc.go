@@ -29,4 +29,9 @@
 //
 // Why a run stops early is the cause of its context: a bound that was used up, a person, or the
 // shutdown of the daemon.
+//
+// # Size
+//
+// The package has more than thirty exported names, for it has one driver and all that it is told and tells: options,
+// policies, bounds, the record, and the runs within a call (Reducer, Completer), which only it can nest.
 package loop

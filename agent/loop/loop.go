@@ -61,6 +61,9 @@ func Run(ctx context.Context, o Options) (Result, error) {
 	if o.Reducer != nil {
 		o.Reducer.run = r
 	}
+	if o.Completer != nil {
+		o.Completer.run = r
+	}
 
 	err := r.attempt(ctx)
 	// A cancelled run has done what it has done: its record is written all the same.

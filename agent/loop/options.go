@@ -46,4 +46,6 @@ type Options struct {
 	Board *memory.Board
 	// Reducer answers the reduce calls, if the run has that tool.
 	Reducer *Reducer
+	// Completer asks a model for a run that none answers in; nil: the run asks none.
+	Completer *Completer
 }

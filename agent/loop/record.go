@@ -12,7 +12,7 @@ import (
 // Step is one model turn, for the record.
 type Step struct {
 	Number     int
-	ParentCall string          // the key of the reduce call that it is a step of; "" when it is one of the run
+	ParentCall string          // the key of the call that it is a step within; "" when it is one of the run
 	Message    json.RawMessage // a model.Message
 	Text       string
 	Model      string // who answered

@@ -125,7 +125,7 @@ func (d *Reducer) reduce(ctx context.Context, in tool.Invocation, a reduceArgs) 
 	return reduceEnvelope(ctx, res, warnings), nil
 }
 
-// runNested runs the task within what is left of the run's bounds, and adds what it used to the run.
+// runNested runs the task within what is left of the run's bounds.
 func (d *Reducer) runNested(ctx context.Context, in tool.Invocation, task string, steps int) (Result, error) {
 	r := d.run
 	o := r.Options
@@ -141,37 +141,7 @@ func (d *Reducer) runNested(ctx context.Context, in tool.Invocation, task string
 		o.Bounds.Calls = r.callsLeft
 	}
 
-	// At least 1, because 0 would be no bound: a reduction whose run has nothing left ends after
-	// its first answer.
-	if o.Bounds.Tokens > 0 {
-		o.Bounds.Tokens = max(o.Bounds.Tokens-r.result.Usage.Input-r.result.Usage.Output, 1)
-	}
-
-	if o.Bounds.Output > 0 {
-		o.Bounds.Output = max(o.Bounds.Output-r.outputBytes, 1)
-	}
-
-	// Nothing of earlier attempts: a reduction that was cut off is made again from its beginning,
-	// for it only reads.
-	o.PriorCalls, o.PendingCalls, o.Interrupted, o.Board, o.PriorDurations, o.PriorSteps, o.Reducer = nil, nil, false, nil, nil, 0, nil
-	nested := newRun(o)
-	nested.lastStep, nested.outerTools = r.lastStep, r.Registry
-	// Added also after an error: it was used.
-	err := nested.attempt(ctx)
-	r.lastStep = nested.lastStep
-	r.result.Steps += nested.result.Steps
-	for range nested.result.Steps { // they were asked of the same model
-		if !r.relieve() {
-			r.charged++
-		}
-	}
-
-	r.callsLeft -= nested.result.Calls
-	r.result.Calls += nested.result.Calls
-	r.outputBytes += nested.outputBytes
-	r.result.add(nested.result.Spent)
-
-	return nested.result, err
+	return r.nest(ctx, o)
 }
 
 // reductionPolicy is the policy of a run that only reads: it has no todo list, ends with its digest, and

@@ -118,7 +118,7 @@ type Event struct {
 	End     *End
 }
 
-// End ends the run. Only a playbook sends it.
+// End ends the run. No model sends it: a list of calls does, and a module.
 type End struct {
 	Outcome        domain.Outcome
 	Summary, Error string

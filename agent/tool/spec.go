@@ -76,6 +76,7 @@ const (
 	RequiresSkills         Requirement = "skills"          // the agent sees some skills
 	RequiresUnlisted       Requirement = "untold"          // some skills or tools are not listed for the model: these tools find them
 	RequiresPhases         Requirement = "phases"          // the run goes in phases: the tool is neither allowed nor denied on its own
+	RequiresModule         Requirement = "module"          // a module runs whose manifest declares it: neither allowed nor denied on its own
 )
 
 // Report is a field of a tool's result (see Spec.Reports).
@@ -167,7 +168,7 @@ func (s Spec) Check() error {
 		oneOf("scope", s.Scope, ScopeOutside, ScopeAgent, ScopeRun),
 		oneOf("place to write", s.Writes, WritesElsewhere, WritesNothing, WritesRows, WritesFiles, WritesPlanned, WritesUndo, WritesArtifact, WritesNotice, WritesWake),
 		oneOf("field that it reports by", s.Reports, ReportsNothing, ReportsExit, ReportsStatus, ReportsCommitted),
-		oneOf("condition of being given", s.Requires, RequiresNothing, RequiresModel, RequiresDatabase, RequiresCommands, RequiresRepository, RequiresNetwork, RequiresSelfScheduling, RequiresSkills, RequiresUnlisted, RequiresPhases),
+		oneOf("condition of being given", s.Requires, RequiresNothing, RequiresModel, RequiresDatabase, RequiresCommands, RequiresRepository, RequiresNetwork, RequiresSelfScheduling, RequiresSkills, RequiresUnlisted, RequiresPhases, RequiresModule),
 	} {
 		if err != nil {
 			return fmt.Errorf("tool %s: %w", s.Name, err)
@@ -229,11 +230,12 @@ func (s Specs) Names() []string {
 	return out
 }
 
-// Callable names the tools that lists of tools, playbooks and people can call: all but those that only
-// runs in phases have.
-func (s Specs) Callable() []string {
-	return s.Where(func(one Spec) bool { return one.Requires != RequiresPhases }).Names()
-}
+// Listed reports whether lists of tools, playbooks and people can name a tool: all but those that come with
+// runs in phases, and with modules.
+func (s Spec) Listed() bool { return s.Requires != RequiresPhases && s.Requires != RequiresModule }
+
+// Callable names the tools that lists of tools, playbooks and people can call.
+func (s Specs) Callable() []string { return s.Where(Spec.Listed).Names() }
 
 // Where keeps the specs for which holds is true.
 func (s Specs) Where(holds func(Spec) bool) Specs {

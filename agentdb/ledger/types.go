@@ -83,6 +83,9 @@ type Detail struct {
 	Tool    string            `json:"tool,omitempty"`    // of a manual call
 	Args    json.RawMessage   `json:"args,omitempty"`
 	Check   bool              `json:"check,omitempty"` // a program that fails is a failed call
+	Skill   string            `json:"skill,omitempty"` // of a skill that is run without a job
+	Given   json.RawMessage   `json:"given,omitempty"` // its input, a JSON object
+	DryRun  bool              `json:"dry_run,omitempty"`
 	Wake    *WakeDetail       `json:"wake,omitempty"`  // of a wake
 	// Retried says that a person had the run tried again: its model is asked also while that is paused.
 	Retried bool `json:"retried,omitempty"`

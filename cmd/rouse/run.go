@@ -133,7 +133,12 @@ func fireAndFollow(cmd *cobra.Command, at *place, fire api.RunRequest, o runOpti
 		return err
 	}
 
-	if o.json {
+	return printEnd(cmd, r, o.json)
+}
+
+// printEnd prints how a run ended, or for whom it waits. The error says that it did not end well.
+func printEnd(cmd *cobra.Command, r api.Run, asJSON bool) error {
+	if asJSON {
 		if err := printJSON(cmd.OutOrStdout(), r); err != nil {
 			return err
 		}
@@ -142,7 +147,7 @@ func fireAndFollow(cmd *cobra.Command, at *place, fire api.RunRequest, o runOpti
 	}
 
 	switch {
-	case o.json:
+	case asJSON:
 	case r.WaitingFor == domain.WaitInput:
 		fmt.Fprintln(cmd.OutOrStdout(), "it waits for your answer: rouse inbox")
 	case r.WaitingFor == domain.WaitApproval:

@@ -198,6 +198,12 @@ func triggerText(r api.Run) string {
 		return fmt.Sprintf("%s: %s", r.Trigger, shorten(d.Prompt, 120))
 	case d.Tool != "":
 		return fmt.Sprintf("%s: a call of %s", r.Trigger, d.Tool)
+	case d.Skill != "":
+		what := "the skill "
+		if d.DryRun {
+			what = "a dry run of the skill "
+		}
+		return fmt.Sprintf("%s: %s%s", r.Trigger, what, d.Skill)
 	case len(d.Input) > 0:
 		var pairs []string
 		for _, k := range slices.Sorted(maps.Keys(d.Input)) {

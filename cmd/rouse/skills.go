@@ -21,8 +21,8 @@ import (
 func newSkills(at *place) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "skills",
-		Short: "Lists, checks, writes, installs, trusts and removes skills",
-		Long: `Lists, checks, writes, installs, trusts and removes skills: folders with a SKILL.md that tells an
+		Short: "Lists, checks, writes, runs, installs, trusts and removes skills",
+		Long: `Lists, checks, writes, runs, installs, trusts and removes skills: folders with a SKILL.md that tells an
 agent how to do something, with a program (manifest.json and module.ts), or with both. They are
 looked for in HOME/skills, in ~/.agents/skills, and in the folders under skills.roots of the
 configuration.`,
@@ -30,7 +30,7 @@ configuration.`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 
-	cmd.AddCommand(newSkillsList(at), newSkillsShow(at), newSkillsSearch(at), newSkillsValidate(), newSkillsNew(), newSkillsInstall(at), newSkillsTrust(at), newSkillsRemove(at), newSkillsPin(at), newSkillsOutdated(at))
+	cmd.AddCommand(newSkillsList(at), newSkillsShow(at), newSkillsSearch(at), newSkillsValidate(), newSkillsNew(), newSkillsRun(at), newSkillsInstall(at), newSkillsTrust(at), newSkillsRemove(at), newSkillsPin(at), newSkillsOutdated(at))
 	return cmd
 }
 

@@ -10,6 +10,11 @@ import (
 	"strings"
 )
 
+// ExpandValue expands templates, and expressions after "= ", at any depth of a value.
+func ExpandValue(name string, v any, data map[string]any) (any, error) {
+	return expandValue(name, v, data)
+}
+
 // expandValue expands templates and expressions at any depth.
 func expandValue(name string, v any, data map[string]any) (any, error) {
 	switch v := v.(type) {

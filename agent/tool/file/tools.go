@@ -126,6 +126,9 @@ func Specs() tool.Specs {
 	return out
 }
 
+// WriteName is the tool that writes a file as a whole.
+func WriteName() string { return writeSpec.Name }
+
 // Tools makes the file tools of one run.
 func Tools(o Options) ([]tool.Tool, error) {
 	f := &files{o.Roots, o.Log, o.Locks, o.Redact, nil, o.Viewer}

@@ -142,6 +142,11 @@ func script(text string) ([]string, error) {
 	return nil, errors.New("there is no shell (bash, sh) among the programs of the system; write one program with its arguments, without pipes and expansions")
 }
 
+// HasProgram says whether the system has a program of a name that commands can run; a path is no such name.
+func HasProgram(name string) bool {
+	return name != "" && !strings.ContainsAny(name, `/\`) && hasProgram(name)
+}
+
 // hasProgram says whether the system has a program of a name.
 func hasProgram(name string) bool {
 	return slices.ContainsFunc(filepath.SplitList(searchPath()), func(folder string) bool {

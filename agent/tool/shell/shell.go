@@ -3,11 +3,14 @@ package shell
 import (
 	"context"
 	_ "embed"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"reflect"
 	"strings"
 	"time"
+
+	"mvdan.cc/sh/v3/syntax"
 
 	"rouse/agent/sandbox"
 	"rouse/agent/tool"
@@ -128,6 +131,27 @@ func (a runArgs) check() *tool.Envelope {
 	}
 	e := tool.Failure(tool.KindInvalidArgs, "timeout is %d seconds; it is at most %d", a.Timeout, maxIdle).WithField("timeout", "1 to 3600")
 	return &e
+}
+
+// RunName is the tool that runs programs.
+func RunName() string { return runSpec.Name }
+
+// RunArgs are its arguments for one program with exactly these arguments, never a script. idle is how long it may be without
+// output, 0 the usual time. They cannot be made for an argument with a NUL.
+func RunArgs(argv []string, idle time.Duration) (json.RawMessage, error) {
+	words := make([]string, len(argv))
+	for i, w := range argv {
+		var err error
+		if words[i], err = syntax.Quote(w, syntax.LangBash); err != nil {
+			return nil, fmt.Errorf("the argument %q cannot be written: %w", w, err)
+		}
+	}
+
+	a := runArgs{Command: strings.Join(words, " ")}
+	if idle > 0 {
+		a.Timeout = min(max(int(idle/time.Second), 1), maxIdle)
+	}
+	return json.Marshal(a)
 }
 
 type runResult struct {

@@ -191,6 +191,12 @@ func (f *fetcher) redirect(q request, resp *http.Response, secrets []tool.Secret
 		return request{}, fmt.Sprintf("%s %s is not granted; to go there, call web_fetch with it", next.method, to)
 	}
 
+	if f.refuses != nil {
+		if why := f.refuses(next.method, to.String()); why != "" {
+			return request{}, why
+		}
+	}
+
 	if next.hasPlaceholders(secrets) {
 		if err := f.checkSecrets(to, access, secrets); err != nil {
 			return request{}, err.Error()

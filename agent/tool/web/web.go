@@ -48,6 +48,7 @@ type fetcher struct {
 	redact   func(string) string
 	resolver *net.Resolver
 	rootCAs  *x509.CertPool
+	refuses  func(method, url string) string // why a request may not be made, "" when it may; nil: the grants alone say
 
 	mu     sync.Mutex
 	recent []cachedAnswer // the latest answers, newest first
@@ -70,6 +71,20 @@ func Tools(o Options) ([]tool.Tool, error) {
 		return nil, nil
 	}
 
+	f, err := newFetcher(o)
+	if err != nil {
+		return nil, err
+	}
+
+	spec := fetchSpec
+	spec.Description += f.grantsText()
+	spec.Needs = tool.Needs(f.need)
+	fetch, err := tool.Define(spec, f.fetch)
+
+	return []tool.Tool{fetch}, err
+}
+
+func newFetcher(o Options) (*fetcher, error) {
 	f := &fetcher{secrets: o.Secrets, redact: o.Redact, resolver: o.Resolver, rootCAs: o.RootCAs}
 	if f.redact == nil {
 		f.redact = func(text string) string { return text }
@@ -82,13 +97,7 @@ func Tools(o Options) ([]tool.Tool, error) {
 		}
 		f.rules = append(f.rules, r)
 	}
-
-	spec := fetchSpec
-	spec.Description += f.grantsText()
-	spec.Needs = tool.Needs(f.need)
-	fetch, err := tool.Define(spec, f.fetch)
-
-	return []tool.Tool{fetch}, err
+	return f, nil
 }
 
 // grantsText tells a model which hosts it may ask, and with which secrets.
@@ -179,6 +188,12 @@ func (f *fetcher) parse(a args) (q request, secrets []tool.SecretGrant, refused 
 		return refuse(tool.Failure(tool.KindInvalidArgs, "offset is less than 0").WithField("offset", "0 or next_offset"))
 	case a.Offset > 0 && !q.safe():
 		return refuse(tool.Failure(tool.KindInvalidArgs, "a %s is not made again to read on", q.method).WithField("offset", "0"))
+	}
+
+	if f.refuses != nil {
+		if why := f.refuses(q.method, q.target.String()); why != "" {
+			return refuse(tool.Failure(tool.KindRejected, "%s", f.redact(why)))
+		}
 	}
 
 	// A host that is an IP address can be checked now; a name only when it is resolved (see dial).

@@ -132,4 +132,9 @@ type RunRequest struct {
 	Args json.RawMessage `json:"args,omitempty"`
 	// Check makes a failure of a program that fails, and of a server that answers with an error.
 	Check bool `json:"check,omitempty"`
+	// Skill, with the Given JSON object as its input, makes it one run of its module. DryRun ends it before the first call that
+	// would change anything.
+	Skill  string          `json:"skill,omitempty"`
+	Given  json.RawMessage `json:"given,omitempty"`
+	DryRun bool            `json:"dry_run,omitempty"`
 }

@@ -72,6 +72,11 @@ func check(d *decoder, cfg *Config, tools tool.Specs) {
 	c.money()
 	c.layout()
 	c.findSkills()
+	for i := range cfg.Jobs { // the skills are known from here on
+		if j := &cfg.Jobs[i]; j.Skill != "" && j.At.Line > 0 {
+			c.module(fmt.Sprintf("jobs[%d]", i), j, c.agent[j.Agent])
+		}
+	}
 }
 
 func (c *checker) bad(path, format string, args ...any) *Problem {
@@ -188,8 +193,12 @@ func (c *checker) toolGlob(at, glob string) {
 		return
 	}
 
-	if c.tools.Find(glob).Requires == tool.RequiresPhases {
+	switch c.tools.Find(glob).Requires {
+	case tool.RequiresPhases:
 		c.bad(at, "%s comes with loop: phased, and is neither allowed nor denied by itself", glob)
+		return
+	case tool.RequiresModule:
+		c.bad(at, "%s comes with the manifest of a skill, and is neither allowed nor denied by itself", glob)
 		return
 	}
 

@@ -65,9 +65,9 @@ func (c *checker) work(path string, j *Job, agent *Agent) {
 
 	switch {
 	case len(given) == 0:
-		c.bad(path, "give one of prompt, prompt_file and playbook: what the job does")
+		c.bad(path, "give one of prompt, prompt_file, playbook and skill: what the job does")
 	case len(given) > 1:
-		c.bad(path+"."+given[1], "give one of prompt, prompt_file and playbook, not %s", strings.Join(given, " and "))
+		c.bad(path+"."+given[1], "give one of prompt, prompt_file, playbook and skill, not %s", strings.Join(given, " and "))
 	}
 
 	if at := path + ".prompt"; c.d.given(at) && strings.TrimSpace(j.Prompt) == "" && c.hasNoProblem(at) {
@@ -83,6 +83,13 @@ func (c *checker) work(path string, j *Job, agent *Agent) {
 	if j.Playbook != nil {
 		c.playbook(path, j, agent)
 	}
+	if at := path + ".input"; c.d.given(at) && !c.d.given(path+".skill") {
+		c.bad(at, "goes with skill: what its module is given")
+	}
+	if at := path + ".skill"; c.d.given(at) && strings.TrimSpace(j.Skill) == "" && c.hasNoProblem(at) {
+		c.bad(at, "is empty; write the name of a skill")
+	}
+	c.value(path+".input", j.Input, scope(j))
 }
 
 // hasNoProblem says whether nothing was wrong with a value yet.

@@ -35,6 +35,8 @@ func (c *checker) playbook(path string, j *Job, agent *Agent) {
 			switch s := c.tools.Find(call.Call); {
 			case s.Requires == tool.RequiresPhases:
 				c.bad(at+".call", "a playbook is a fixed list of calls and never goes in phases").Hint = "call the tool itself, or use a prompt"
+			case s.Requires == tool.RequiresModule:
+				c.bad(at+".call", "%s is for the module of a skill", call.Call).Hint = "use skill: to run one"
 			case s.Waits:
 				c.tool(at+".call", call.Call, agent)
 				c.bad(at+".call", "a playbook cannot hear an answer, so it cannot ask").Hint = "use a prompt for what needs a person"

@@ -22,11 +22,11 @@ type Job struct {
 	Agent   string `key:"agent" need:"yes"`
 	Enabled *bool  `key:"enabled" default:"true"`
 
-	Prompt     string            `key:"prompt" own:"yes" say:"a template; what the model is asked to do"`
-	PromptFile Path              `key:"prompt_file" own:"yes" say:"read when the configuration is, into prompt"`
-	Playbook   []PlaybookCall    `key:"playbook" own:"yes" say:"a fixed list of calls, without a model"`
-	Skill      string            `key:"skill" own:"yes" later:"skills"`
-	Input      map[string]string `key:"input" own:"yes" later:"skills"`
+	Prompt     string         `key:"prompt" own:"yes" say:"a template; what the model is asked to do"`
+	PromptFile Path           `key:"prompt_file" own:"yes" say:"read when the configuration is, into prompt"`
+	Playbook   []PlaybookCall `key:"playbook" own:"yes" say:"a fixed list of calls, without a model"`
+	Skill      string         `key:"skill" own:"yes" say:"name of a skill with a module, which is run without a model of its own"`
+	Input      map[string]any `key:"input" own:"yes" say:"what the module is given: templates, and expressions after '= '"`
 
 	Schedule string   `key:"schedule" own:"yes" say:"five or six cron fields, or @daily and the like"`
 	Every    string   `key:"every" own:"yes" say:"a length of time"`
@@ -63,6 +63,9 @@ type Job struct {
 	At       Position
 	TextFile string // that its prompt was read from
 }
+
+// Prompts says whether a model does what the job is for.
+func (j *Job) Prompts() bool { return j.Playbook == nil && j.Skill == "" }
 
 // PlaybookCall is one call of a playbook.
 type PlaybookCall struct {

@@ -119,7 +119,7 @@ func (d *decoder) complete(cfg *Config) {
 		j := &cfg.Jobs[i]
 		// Before the presets of the job: what it leaves out is the agent's, and the agent's are complete.
 		inherit(reflect.ValueOf(&j.Bounds).Elem(), reflect.ValueOf(bounds[j.Agent]))
-		if j.Playbook != nil && !limitsSteps[j.Agent] && !d.given(fmt.Sprintf("jobs[%d].bounds.steps", i)) {
+		if !j.Prompts() && !limitsSteps[j.Agent] && !d.given(fmt.Sprintf("jobs[%d].bounds.steps", i)) {
 			j.Bounds.Steps = j.Bounds.Calls // each call is a step, and the default is for models
 		}
 		d.fold(&j.Prompt, &j.PromptFile, &j.TextFile, fmt.Sprintf("jobs[%d].prompt_file", i), cfg)

@@ -42,7 +42,7 @@ func (known tags) call(tools tool.Specs) (schema, error) {
 	var names []string
 	var takes []any
 	for _, s := range tools.Where(func(s tool.Spec) bool {
-		return !s.Waits && s.Requires != tool.RequiresPhases && s.Requires != tool.RequiresModel
+		return s.Listed() && !s.Waits && s.Requires != tool.RequiresModel
 	}) {
 		a, err := s.Arguments()
 		if err != nil {

@@ -138,7 +138,7 @@ func (s *Setup) checkModels() api.Check {
 	c.Detail = strings.Join(names, ", ")
 	for _, j := range s.Config.Jobs {
 		// A playbook calls its tools without a model.
-		if j.Playbook == nil && len(s.Config.Models) == 0 && config.On(j.Enabled) {
+		if j.Prompts() && len(s.Config.Models) == 0 && config.On(j.Enabled) {
 			lacking = append(lacking, string(j.Name))
 		}
 	}

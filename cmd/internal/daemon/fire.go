@@ -5,8 +5,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
+	"strings"
 
+	"rouse/agent/tool/host"
 	"rouse/agentdb/ledger"
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/config"
@@ -28,7 +31,7 @@ func (d *Daemon) Fire(ctx context.Context, f api.RunRequest) (int64, error) {
 		return 0, err
 	}
 
-	req := ledger.Request{Job: f.Job, Agent: f.Agent, Trigger: domain.TriggerManual, Detail: ledger.Detail{Input: f.Input, Prompt: f.Prompt, Tool: f.Tool, Args: f.Args, Check: f.Check}}
+	req := ledger.Request{Job: f.Job, Agent: f.Agent, Trigger: domain.TriggerManual, Detail: ledger.Detail{Input: f.Input, Prompt: f.Prompt, Tool: f.Tool, Args: f.Args, Check: f.Check, Skill: f.Skill, Given: f.Given, DryRun: f.DryRun}}
 	if f.Job != "" {
 		j := now.Config.Jobs[slices.Index(now.JobNames(), f.Job)]
 		if !config.On(j.Enabled) {
@@ -39,6 +42,10 @@ func (d *Daemon) Fire(ctx context.Context, f api.RunRequest) (int64, error) {
 		// Through the watch, so that the same content is not processed twice.
 		if f.File != "" || converges(&j) {
 			return d.fireWatch(ctx, &j, f)
+		}
+	} else if f.Skill != "" {
+		if err := now.runnable(f); err != nil {
+			return 0, err
 		}
 	} else if f.Tool != "" && !slices.Contains(d.runner.Specs().Callable(), f.Tool) {
 		return 0, &api.Error{Status: 404, Message: text.NoSuch("tool", f.Tool, d.runner.Specs().Callable()), Usage: true}
@@ -52,10 +59,26 @@ func (d *Daemon) Fire(ctx context.Context, f api.RunRequest) (int64, error) {
 	return accepted[0].Run, nil
 }
 
+// runnable says what keeps a skill from being run with what it is given.
+func (s *Setup) runnable(f api.RunRequest) error {
+	modules := s.plan.Plan.Modules
+	skill, ok := modules[f.Skill]
+	if !ok {
+		return &api.Error{Status: 404, Message: text.NoSuch("skill with a module", f.Skill, slices.Sorted(maps.Keys(modules))), Usage: true}
+	}
+	if lacks := host.Missing(skill.Manifest); len(lacks) > 0 {
+		return &api.Error{Status: 400, Message: fmt.Sprintf("the skill %s asks for what is not available in this version: %s", f.Skill, strings.Join(lacks, ", "))}
+	}
+	if err := host.CheckValue(skill.Manifest.InputSchema, f.Given); err != nil {
+		return &api.Error{Status: 400, Message: fmt.Sprintf("the input does not fit the inputSchema of the skill %s: %v", f.Skill, err), Usage: true}
+	}
+	return nil
+}
+
 // refuseSecrets refuses a request that would put a secret of the configuration into the history.
 // Redacting it instead would start a run on a text that nobody wrote.
 func (d *Daemon) refuseSecrets(f api.RunRequest) error {
-	for what, value := range map[string]any{"prompt holds": f.Prompt, "input holds": f.Input, "arguments hold": f.Args} {
+	for what, value := range map[string]any{"prompt holds": f.Prompt, "input holds": f.Input, "arguments hold": f.Args, "input of the skill holds": f.Given} {
 		// As JSON, which covers values that are nested in the input or the arguments.
 		text, err := json.Marshal(value)
 		if err != nil {

@@ -43,6 +43,7 @@ func NewPlan(cfg *config.Config, log *slog.Logger) (*Plan, error) {
 	}
 
 	p.Plan.Channels = channelNames(cfg)
+	p.Plan.Modules = cfg.Modules()
 	p.Plan.Secrets, p.Plan.Masks, p.Plan.Boundary = cfg.Secrets(), newMasks(cfg), newBoundary(cfg)
 	p.Plan.UntrustedFolders = untrustedFolders(cfg)
 	models, err := NewModels(cfg, log)
@@ -123,7 +124,7 @@ func (p *Plan) addJob(cfg *config.Config, j *config.Job, models map[string]*agen
 
 	if len(schedules) > 0 || j.RunOnStart {
 		overlap := j.Overlap
-		if j.Playbook == nil && job.Model == nil && p.Plan.Agents[j.Agent].Model == nil && (overlap == domain.OverlapAllow || overlap == domain.OverlapQueueAll) {
+		if j.Prompts() && job.Model == nil && p.Plan.Agents[j.Agent].Model == nil && (overlap == domain.OverlapAllow || overlap == domain.OverlapQueueAll) {
 			// Such runs stay queued until a model is configured; they must not pile up.
 			overlap = domain.OverlapQueueOne
 		}
@@ -144,6 +145,10 @@ func newJob(cfg *config.Config, j *config.Job, models map[string]*agent.Model) a
 		Name: string(j.Name), Agent: j.Agent, Prompt: j.Prompt, Model: models[j.Model], Record: j.Record, UndoOnFailure: j.UndoOnFail, ContextViews: j.ContextViews, Bounds: newBounds(j.Bounds), Budget: dailyBudget(j.Budget.CostUSDPerDay, j.Budget.TokensPerDay), Watched: watched(j), MinTier: j.MinTier,
 		Foreign: definitionWritableByOthers(j.At.File, j.TextFile),
 		Notify:  agent.Notify{On: j.Notify.On, Channels: j.Notify.Channels, Title: j.Notify.Title, Body: j.Notify.Body},
+	}
+
+	if s, ok := cfg.ModuleOf(j); ok {
+		job.Skill, job.Input = s, j.Input
 	}
 
 	// An empty playbook is still one: nil would make it a job of a model.

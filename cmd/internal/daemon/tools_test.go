@@ -357,6 +357,14 @@ var everywhere = map[string]func(t *testing.T){
 			o.expectSent("bob")
 		}
 
+		ofModule := openOffice(t, letter(func(s *tool.Spec) { s.Requires, s.Needs = tool.RequiresModule, tool.NoNeeds }), "", "", toBob, wellDone)
+		run, _ := ofModule.expectSent("")
+		if c := ofModule.call(run); !strings.Contains(string(c.Envelope), "tool_not_found") {
+			t.Errorf("given to a model: %s", c.Envelope)
+		}
+		expect(t, "config check", ofModule.problems("", "", "playbook: [{call: send}]"), "send is for the module of a skill")
+		expect(t, "config check", ofModule.problems(", tools: {deny: [send]}", "", "prompt: Write."), "neither allowed nor denied by itself")
+
 		o := openOffice(t, letter(func(s *tool.Spec) { s.Requires = tool.RequiresCommands }), "", "")
 		keys := ", grants: {commands: [{argv: [true]}]}, tools: {deny: [shell_run, bash%s]}"
 		without(t, "config check", o.problems(fmt.Sprintf(keys, ""), "", "prompt: Write."), "it can run none of them")
@@ -697,7 +705,9 @@ func TestEveryToolCanBeHad(t *testing.T) {
 	}
 
 	slices.Sort(names)
-	if known := o.runner.Specs().Names(); !slices.Equal(names, known) {
+	// What a module gets of its host, no model does: TestHostMethods has each of it.
+	ofModels := o.runner.Specs().Where(func(s tool.Spec) bool { return s.Requires != tool.RequiresModule })
+	if known := ofModels.Names(); !slices.Equal(names, known) {
 		t.Errorf("had:   %q\nknown: %q", names, known)
 	}
 }

@@ -1,0 +1,85 @@
+package agent
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"rouse/agent/redact"
+	"rouse/agent/tool/host"
+	"rouse/agentdb/ledger"
+	"rouse/internal/text"
+	"rouse/skills/module"
+)
+
+const (
+	eventLog = "skill.log"
+	// maxModuleEvents is how much a module may say in one attempt; the rest is left out, and that is said.
+	maxModuleEvents = 1000
+	maxLogText      = 500 // characters
+	// progressEvery is how often progress goes on record at most.
+	progressEvery = 500 * time.Millisecond
+)
+
+// moduleEvents puts what a module says of itself on record. What it says again, until an attempt comes to a call that none
+// before it has made, is there already.
+type moduleEvents struct {
+	ledger *ledger.Ledger
+	run    ledger.Run
+	redact *redact.Redactor
+	live   bool // the module does what no attempt before has done
+
+	said     int
+	progress time.Time // when some went on record last
+	waiting  []ledger.Event
+}
+
+func newModuleEvents(l *ledger.Ledger, run ledger.Run, r *redact.Redactor) *moduleEvents {
+	return &moduleEvents{ledger: l, run: run, redact: r, live: run.Attempt <= 1}
+}
+
+// logs adds the lines that a module wrote.
+func (m *moduleEvents) logs(lines []module.Log) {
+	for _, l := range lines {
+		m.add(eventLog, map[string]any{"level": l.Level, "text": text.Truncate(m.redact.Replace(l.Text), maxLogText)})
+	}
+}
+
+// add adds an event, unless there are too many.
+func (m *moduleEvents) add(kind string, data map[string]any) {
+	if !m.live {
+		return
+	}
+	if kind == host.EventProgress {
+		now := time.Now()
+		if now.Sub(m.progress) < progressEvery {
+			return
+		}
+		m.progress = now
+	}
+
+	m.said++
+	switch {
+	case m.said > maxModuleEvents:
+		return
+	case m.said == maxModuleEvents:
+		kind, data = eventLog, map[string]any{"level": "warn", "text": fmt.Sprintf("it said more than %d lines and events; the rest is left out", maxModuleEvents)}
+	}
+
+	raw, err := json.Marshal(data)
+	if err != nil {
+		return // what came as JSON can be written as JSON
+	}
+	m.waiting = append(m.waiting, ledger.Event{Run: m.run.ID, Job: m.run.Job, Kind: kind, Data: m.redact.JSON(raw)})
+}
+
+// flush writes what was added.
+func (m *moduleEvents) flush(ctx context.Context) error {
+	if len(m.waiting) == 0 {
+		return nil
+	}
+	events := m.waiting
+	m.waiting = nil
+	return m.ledger.AppendEvents(context.WithoutCancel(ctx), events...)
+}

@@ -1,0 +1,139 @@
+package host
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"path/filepath"
+	"reflect"
+	"time"
+
+	"rouse/agent/tool"
+	"rouse/agent/tool/shell"
+)
+
+var locateSpec = reading("host_bridge_locate_tools", "Says which programs there are for a module.", reflect.TypeFor[locateArgs]())
+
+type locateArgs struct {
+	ToolIDs []string `json:"toolIds"`
+}
+
+type program struct {
+	ID     string `json:"id"`
+	Name   string `json:"name"`
+	Status string `json:"status"` // installed, not_installed
+}
+
+func (h *Host) locate() (tool.Tool, error) {
+	return tool.Define(locateSpec, func(_ context.Context, _ tool.Invocation, a locateArgs) (tool.Envelope, error) {
+		out := struct {
+			Tools []program `json:"tools"`
+		}{[]program{}}
+		for _, id := range a.ToolIDs {
+			status := "not_installed"
+			if shell.HasProgram(id) {
+				status = "installed"
+			}
+			out.Tools = append(out.Tools, program{id, id, status})
+		}
+		return tool.Success(out), nil
+	})
+}
+
+// systemCommand is the one name under which modules run programs with host.tools (OSL-08).
+const systemCommand = "system_execute_command"
+
+// commandRequest is a program that a module asks for (OSL-17). What else it says of it, its reason and its templates, grants
+// nothing.
+type commandRequest struct {
+	Command          string            `json:"command"`
+	Args             []string          `json:"args"`
+	WorkingDirectory *string           `json:"workingDirectory"`
+	TimeoutMs        int               `json:"timeoutMs"`
+	Env              map[string]string `json:"env"`
+}
+
+// shellArgs are the arguments of shell_run for a command of a module: one program, and never a script.
+func (h *Host) shellArgs(raw json.RawMessage) (json.RawMessage, error) {
+	var q commandRequest
+	if err := json.Unmarshal(raw, &q); err != nil {
+		return nil, argumentError("a command is {command, args, workingDirectory, timeoutMs}: " + err.Error())
+	}
+
+	switch {
+	case q.Command == "":
+		return nil, argumentError("the command is missing: the program, with its arguments in args")
+	case len(q.Env) > 0:
+		return nil, argumentError("env is not taken: commands get the environment that every command has")
+	case q.TimeoutMs < 0:
+		return nil, argumentError("timeoutMs is below 0")
+	}
+	if q.WorkingDirectory != nil && *q.WorkingDirectory != "" && !h.isWorkdir(*q.WorkingDirectory) {
+		return nil, argumentError(fmt.Sprintf("commands run in the agent's working folder, %s, and not in %s", h.o.Roots.Workdir(), *q.WorkingDirectory))
+	}
+
+	args, err := shell.RunArgs(append([]string{q.Command}, q.Args...), time.Duration(q.TimeoutMs)*time.Millisecond)
+	if err != nil {
+		return nil, argumentError(err.Error())
+	}
+	return args, nil
+}
+
+// isWorkdir says whether a folder is the agent's own. Nothing is opened by what it finds.
+func (h *Host) isWorkdir(folder string) bool {
+	workdir := h.o.Roots.Workdir()
+	if !filepath.IsAbs(folder) {
+		folder = filepath.Join(workdir, folder)
+	}
+	if real, err := filepath.EvalSymlinks(folder); err == nil {
+		folder = real
+	}
+	return filepath.Clean(folder) == workdir
+}
+
+// ran is what shell_run says of a program.
+type ran struct {
+	Stdout   string `json:"stdout"`
+	Stderr   string `json:"stderr"`
+	ExitCode int    `json:"exit_code"`
+	Signal   string `json:"signal"`
+	KilledBy string `json:"killed_by"`
+}
+
+// commandResult is what host.tools gives of a program.
+type commandResult struct {
+	Stdout   string `json:"stdout"`
+	Stderr   string `json:"stderr"`
+	ExitCode int    `json:"exitCode"`
+}
+
+// accepted is what host.bridge says of a request (OSL-17).
+type accepted struct {
+	Accepted    bool   `json:"accepted"`
+	BridgeRunID string `json:"bridgeRunId,omitempty"`
+	Code        string `json:"code,omitempty"` // rejected_by_user, bridge_policy_denied, invalid_request
+	Message     string `json:"message,omitempty"`
+}
+
+// job is a program that was run.
+type job struct {
+	Status   string `json:"status"` // completed, failed, terminated
+	ExitCode int    `json:"exitCode"`
+	Stdout   string `json:"stdout"`
+	Stderr   string `json:"stderr"`
+	Reason   string `json:"reason,omitempty"`
+}
+
+func newJob(r ran) job {
+	j := job{Status: "completed", ExitCode: r.ExitCode, Stdout: r.Stdout, Stderr: r.Stderr}
+	switch {
+	case r.KilledBy != "" || r.Signal != "":
+		j.Status, j.Reason = "terminated", r.KilledBy
+		if j.Reason == "" {
+			j.Reason = r.Signal
+		}
+	case r.ExitCode != 0:
+		j.Status, j.Reason = "failed", fmt.Sprintf("exit code %d", r.ExitCode)
+	}
+	return j
+}

@@ -1,0 +1,152 @@
+package host_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"rouse/agent/tool"
+	"rouse/agent/tool/host"
+	"rouse/skills"
+)
+
+// open is the host of a module that stores, with the registry of its tools.
+func open(t *testing.T, path string) (*host.Host, *tool.Registry) {
+	t.Helper()
+	roots, err := tool.NewRoots(t.TempDir(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	m := &skills.Manifest{Permissions: []skills.Permission{{Kind: skills.PermissionStorage}}, BridgeRequirement: skills.BridgeNever}
+	h, err := host.New(host.Options{Manifest: m, Roots: roots, Storage: path, Epoch: "e1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = h.Close() })
+
+	tools, err := h.Tools()
+	if err != nil {
+		t.Fatal(err)
+	}
+	registry, err := tool.NewRegistry(tools...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return h, registry
+}
+
+// call makes a call as the loop does, and gives what the module gets.
+func call(t *testing.T, h *host.Host, r *tool.Registry, run int64, key, method string, args ...any) (string, error) {
+	t.Helper()
+	raw, err := json.Marshal(args)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := h.Translate(method, raw)
+	if err != nil {
+		return "", err
+	}
+	e, err := r.Call(t.Context(), tool.Invocation{Run: run, Key: key}, c.Tool, c.Args)
+	if err != nil {
+		t.Fatal(err)
+	}
+	value, err := h.Answer(c, key, e)
+	return string(value), err
+}
+
+// UNI-13: a write that is made again under the key of its call writes once, whatever was written since, also by another
+// process; another run has keys of its own; and what is stored is still there afterwards.
+func TestStorageWritesOnce(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "clerk", "sums.db")
+	h, r := open(t, path)
+	must := func(run int64, key, method string, args ...any) string {
+		t.Helper()
+		value, err := call(t, h, r, run, key, method, args...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return value
+	}
+
+	must(1, "a", "storage.set", "n", 1)
+	must(1, "b", "storage.set", "n", 2)
+	if err := h.Close(); err != nil {
+		t.Fatal(err)
+	}
+
+	h, r = open(t, path)
+	must(1, "a", "storage.set", "n", 1)
+	if got := must(1, "c", "storage.get", "n"); got != "2" {
+		t.Errorf("n is %s after a call that was made before", got)
+	}
+
+	must(2, "a", "storage.set", "n", 3)
+	must(1, "d", "storage.delete", "n")
+	must(2, "b", "storage.set", "n", 4)
+	must(1, "d", "storage.delete", "n")
+	if got := must(1, "e", "storage.get", "n"); got != "4" {
+		t.Errorf("n is %s", got)
+	}
+}
+
+// OSL-22: a placeholder is found however a process writes it that is no JavaScript any more.
+func TestHiddenPlaceholder(t *testing.T) {
+	t.Parallel()
+	h, _ := open(t, filepath.Join(t.TempDir(), "sums.db"))
+	for _, args := range []string{`["k", "__OSL_SECRET[bank]__"]`, `["k", {"a": ["\u005f\u005fOSL_SECRET\u005bbank]__"]}]`, `["__OSL_SECRET[bank]\u005f_"]`} {
+		if _, err := h.Translate("storage.set", json.RawMessage(args)); err == nil || !strings.Contains(err.Error(), `"bank" is not among the requiredBindings`) {
+			t.Errorf("%s: %v", args, err)
+		}
+	}
+}
+
+// UNI-13: a store that is full refuses what is too much, keeps what it has, and takes the call again once there is room.
+func TestStorageIsBounded(t *testing.T) {
+	t.Parallel()
+	h, r := open(t, filepath.Join(t.TempDir(), "sums.db"))
+	large := strings.Repeat("x", 1<<20-2)
+	for i := range 9 {
+		if _, err := call(t, h, r, 1, fmt.Sprint("s", i), "storage.set", fmt.Sprint(i), large); err != nil {
+			t.Fatal(err)
+		}
+	}
+
+	_, err := call(t, h, r, 1, "over", "storage.set", "over", large)
+	if err == nil || !strings.Contains(err.Error(), "10 MiB are the most") {
+		t.Errorf("%v", err)
+	}
+	if _, err := call(t, h, r, 1, "d", "storage.delete", "0"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := call(t, h, r, 1, "over", "storage.set", "over", large); err != nil {
+		t.Errorf("%v", err)
+	}
+	if got, err := call(t, h, r, 1, "l", "storage.list", "o"); got != `["over"]` {
+		t.Errorf("%s %v", got, err)
+	}
+}
+
+// OSL-07: what is not declared is not there, however it is called.
+func TestUndeclared(t *testing.T) {
+	t.Parallel()
+	h, r := open(t, filepath.Join(t.TempDir(), "sums.db"))
+	for _, method := range host.Names() {
+		own := strings.HasPrefix(method, "storage.") || strings.HasPrefix(method, "events.")
+		if own || method == "log" {
+			continue
+		}
+		if _, err := h.Translate(method, json.RawMessage("[]")); err == nil || !strings.Contains(err.Error(), "is not there") {
+			t.Errorf("%s: %v", method, err)
+		}
+	}
+
+	for _, name := range r.Names() {
+		if !strings.HasPrefix(name, "host_storage_") {
+			t.Errorf("the tool %s is there", name)
+		}
+	}
+}

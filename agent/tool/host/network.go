@@ -1,0 +1,70 @@
+package host
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"slices"
+	"time"
+
+	"rouse/agent/tool"
+	"rouse/agent/tool/web"
+	"rouse/internal/domain"
+)
+
+// fetchSpec has the timeout of web_fetch, which has a clock of its own.
+var fetchSpec = tool.Spec{
+	Name: "host_network_fetch", Description: "Sends a request of a module.", Effect: domain.EffectExternal, Class: tool.ClassOther, Scope: tool.ScopeOutside, Writes: tool.WritesElsewhere,
+	Args: reflect.TypeFor[web.RequestArgs](), Requires: tool.RequiresModule, ReadsOnly: onlyReads, SummaryArg: "url", Timeout: 45 * time.Second,
+}
+
+func onlyReads(raw json.RawMessage) bool {
+	var a web.RequestArgs
+	return json.Unmarshal(raw, &a) == nil && a.Reads()
+}
+
+func (h *Host) fetch() (tool.Tool, error) {
+	s := fetchSpec
+	s.Needs = tool.Needs(h.requests.Need)
+	return tool.Define(s, func(ctx context.Context, _ tool.Invocation, a web.RequestArgs) (tool.Envelope, error) {
+		return h.requests.Send(ctx, a)
+	})
+}
+
+// outsideRules says why no rule of the manifest covers a request, "" when one does (OSL-09).
+func (h *Host) outsideRules(method, url string) string {
+	for _, r := range h.o.Manifest.Sandbox.NetworkRules {
+		if (len(r.Methods) == 0 && method == "GET" || slices.Contains(r.Methods, method)) && web.MatchesPattern(r.URLPattern, url) {
+			return ""
+		}
+	}
+	return fmt.Sprintf("%s %s is covered by none of the networkRules of the skill's manifest", method, url)
+}
+
+// fetchInit is the second argument of fetch.
+type fetchInit struct {
+	Method  string            `json:"method"`
+	Headers map[string]string `json:"headers"`
+	Body    *string           `json:"body"`
+}
+
+// fetchArgs are the arguments of fetch as those of its tool.
+func fetchArgs(named map[string]json.RawMessage) (json.RawMessage, error) {
+	var a web.RequestArgs
+	if err := json.Unmarshal(named["url"], &a.URL); err != nil {
+		return nil, argumentError("the URL is a text: fetch(url, {method, headers, body})")
+	}
+
+	if raw := named["init"]; len(raw) > 0 {
+		var init fetchInit
+		if err := json.Unmarshal(raw, &init); err != nil {
+			return nil, argumentError("fetch takes {method, headers, body}, with texts as headers and a text as body: " + err.Error())
+		}
+		a.Method, a.Headers = init.Method, init.Headers
+		if init.Body != nil {
+			a.Body = *init.Body
+		}
+	}
+	return json.Marshal(a)
+}

@@ -1,0 +1,253 @@
+package host
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+
+	"rouse/agent/tool"
+	"rouse/internal/text"
+)
+
+// Error is thrown in the module.
+type Error struct {
+	Message string
+	Code    string // a kind of an envelope, or one of the codes below
+}
+
+func (e *Error) Error() string { return e.Message }
+
+// The codes of requests for programs (OSL-17, UNI-14), which all methods have beside the kinds of envelopes.
+const (
+	codeDeniedByUser = "rejected_by_user"
+	codeDenied       = "bridge_policy_denied"
+	codeInvalid      = "invalid_request"
+)
+
+// argumentError says what is wrong with the arguments of a call.
+func argumentError(message string) *Error {
+	return &Error{Message: message, Code: string(tool.KindInvalidArgs)}
+}
+
+// Call is what becomes of a call of a module: a call of a tool, or an answer without one.
+type Call struct {
+	Tool   string // "": Value is the answer
+	Args   json.RawMessage
+	Value  json.RawMessage
+	Event  *Event // to be put on record, nil where nothing is
+	method method
+}
+
+// Event is what a module says of itself.
+type Event struct {
+	Kind string
+	Data map[string]any
+}
+
+// The kinds of events.
+const (
+	EventProgress = "skill.progress"
+	EventCustom   = "skill.event"
+)
+
+// maxEvent bounds what an event holds, in bytes of JSON.
+const maxEvent = 4 << 10
+
+// Translate says what becomes of a call of a method, whose arguments are a JSON array. The error, an *Error, is for the
+// module.
+func (h *Host) Translate(name string, args json.RawMessage) (Call, error) {
+	at := slices.IndexFunc(methods, func(m method) bool { return m.name == name })
+	if at < 0 || !h.has(name) {
+		return Call{}, &Error{Message: fmt.Sprintf("host.%s is not there", name), Code: string(tool.KindToolNotFound)}
+	}
+
+	args, err := h.conceal(args)
+	if err == nil {
+		err = h.undeclaredSecrets(args)
+	}
+	if err != nil {
+		return Call{}, err
+	}
+	c := Call{Tool: methods[at].tool, method: methods[at]}
+	var given []json.RawMessage
+	if err := json.Unmarshal(args, &given); err != nil {
+		return c, argumentError("the arguments are not understood: " + err.Error())
+	}
+	if c.method.params == nil {
+		c.Args = json.RawMessage("{}")
+		if len(given) > 0 && !isNull(given[0]) {
+			c.Args = given[0]
+		}
+	}
+
+	named := map[string]json.RawMessage{}
+	for i, param := range c.method.params {
+		if i < len(given) && !isNull(given[i]) { // undefined is null in a list
+			named[param] = given[i]
+		}
+	}
+	return h.route(c, named)
+}
+
+// route finds the tool and its arguments for a call, or answers it.
+func (h *Host) route(c Call, named map[string]json.RawMessage) (Call, error) {
+	var err error
+	switch c.method.name {
+	case "network.fetch":
+		c.Args, err = fetchArgs(named)
+	case "tools.invoke", "tools.callTool":
+		var name string
+		if json.Unmarshal(named["name"], &name) != nil || name != systemCommand {
+			return c, &Error{Message: fmt.Sprintf("the tool %q is not there for modules; %s is", name, systemCommand), Code: string(tool.KindToolNotFound)}
+		}
+		c.Args, err = h.shellArgs(named["args"])
+	case "bridge.executeCommand":
+		if c.Args, err = h.shellArgs(c.Args); err != nil {
+			return answered(c, accepted{Code: codeInvalid, Message: err.Error()})
+		}
+	case "bridge.installTool":
+		return answered(c, accepted{Code: codeDenied, Message: "nothing is installed for modules; the owner of this machine installs programs"})
+	case "bridge.waitForJob":
+		var id string
+		if json.Unmarshal(named["bridgeRunId"], &id) == nil {
+			if done, ok := h.jobs[id]; ok {
+				return answered(c, done)
+			}
+		}
+		return c, argumentError("there is no job of this id; bridge.executeCommand gives it")
+	case "filesystem.listHandles":
+		return answered(c, append([]handle{}, h.handles...))
+	case "events.emitProgress":
+		c.Event = &Event{EventProgress, map[string]any{"value": decoded(named["progress"]), "text": decoded(named["message"])}}
+	case "events.emitCustom":
+		c.Event = &Event{EventCustom, map[string]any{"title": decoded(named["type"]), "payload": decoded(named["payload"])}}
+	default:
+		if c.method.params != nil {
+			c.Args, err = json.Marshal(named)
+		}
+	}
+	return c, err
+}
+
+// answered is a call that no tool is asked about.
+func answered(c Call, with any) (Call, error) {
+	var err error
+	c.Tool, c.Args = "", nil
+	c.Value, err = json.Marshal(with)
+	return c, err
+}
+
+// decoded is a value for an event, a note of its size where that is too large.
+func decoded(raw json.RawMessage) any {
+	var v any
+	switch {
+	case len(raw) > maxEvent:
+		return text.Size(int64(len(raw))) + " of JSON"
+	case json.Unmarshal(raw, &v) != nil:
+		return nil
+	}
+	return v
+}
+
+// Answer is what the module gets for the envelope of a call with a key. The error, an *Error, is thrown.
+func (h *Host) Answer(c Call, key string, e tool.Envelope) (json.RawMessage, error) {
+	if c.method.name == "bridge.executeCommand" {
+		return h.acceptJob(key, e)
+	}
+	if !e.OK {
+		return nil, &Error{Message: e.Message, Code: codeOf(c, e.Kind)}
+	}
+
+	fields := map[string]json.RawMessage{}
+	if err := json.Unmarshal(e.Result, &fields); err != nil || len(fields) == 0 && c.method.tool != "" {
+		return nil, &Error{Message: "the call was made, as its owner says, and what it gave is not known", Code: string(tool.KindUnavailable)}
+	}
+
+	switch c.method.name {
+	case "tools.invoke", "tools.callTool":
+		var r ran
+		if err := json.Unmarshal(e.Result, &r); err != nil {
+			return nil, err
+		}
+		return json.Marshal(commandResult{r.Stdout, r.Stderr, r.ExitCode})
+	case "vault.resolveBinding":
+		return h.reveal(fields["value"]), nil
+	case "filesystem.openFile", "filesystem.openDirectory":
+		var opened handle
+		if err := json.Unmarshal(e.Result, &opened); err == nil && !slices.Contains(h.handles, opened) {
+			h.handles = append(h.handles, opened)
+		}
+	}
+	if c.method.field != "" {
+		return fields[c.method.field], nil
+	}
+	return e.Result, nil
+}
+
+// acceptJob keeps what became of a program for waitForJob. A refusal is an answer, not an error.
+func (h *Host) acceptJob(key string, e tool.Envelope) (json.RawMessage, error) {
+	if !e.OK {
+		return json.Marshal(accepted{Code: commandCode(e.Kind), Message: e.Message})
+	}
+
+	var r ran
+	if err := json.Unmarshal(e.Result, &r); err != nil {
+		return nil, err
+	}
+	h.jobs[key] = newJob(r)
+	return json.Marshal(accepted{Accepted: true, BridgeRunID: key})
+}
+
+// codeOf is the code of a failure: of programs those that modules know.
+func codeOf(c Call, k tool.Kind) string {
+	if c.method.tool == commandTool {
+		return commandCode(k)
+	}
+	return string(k)
+}
+
+func commandCode(k tool.Kind) string {
+	codes := map[tool.Kind]string{tool.KindUserDenied: codeDeniedByUser, tool.KindRejected: codeDenied, tool.KindInvalidArgs: codeInvalid}
+	if code, ok := codes[k]; ok {
+		return code
+	}
+	return string(k)
+}
+
+// Getters are what modules ask without waiting.
+func (h *Host) Getters() map[string]json.RawMessage {
+	if !h.has("bridge.executeCommand") {
+		return nil
+	}
+	return map[string]json.RawMessage{"bridge.isAvailable": json.RawMessage("true")}
+}
+
+func isNull(raw json.RawMessage) bool { return len(raw) == 0 || string(raw) == "null" }
+
+// jsonEqual reports whether two JSON texts have the same value.
+func jsonEqual(a, b json.RawMessage) bool {
+	var x, y bytes.Buffer
+	return json.Compact(&x, a) == nil && json.Compact(&y, b) == nil && bytes.Equal(x.Bytes(), y.Bytes())
+}
+
+// Describe says in a line what a call of a module is, for a person.
+func (c Call) Describe() string {
+	if c.Tool == "" {
+		return c.method.name
+	}
+	return c.method.name + " " + text.Truncate(text.Collapse(string(c.Args)), maxShown)
+}
+
+// maxShown is how much of a call's arguments is shown, in characters.
+const maxShown = 200
+
+// Names lists all methods that this version has, sorted.
+func Names() []string {
+	all := map[string]bool{"bridge.isAvailable": true}
+	for _, m := range methods {
+		all[m.name] = true
+	}
+	return slices.Sorted(maps.Keys(all))
+}

@@ -1,0 +1,136 @@
+package web
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+
+	"rouse/agent/tool"
+)
+
+// Requests sends the requests of a module: as web_fetch does, by the grants of its agent, with the rules of
+// its manifest beside them, and with the answer as the server gave it (OSL-09).
+type Requests struct{ fetcher *fetcher }
+
+// RequestArgs are one request. Placeholders in it stand for secrets.
+type RequestArgs struct {
+	URL     string            `json:"url"`
+	Method  string            `json:"method,omitempty"` // "" is GET
+	Headers map[string]string `json:"headers,omitempty"`
+	Body    string            `json:"body,omitempty"`
+}
+
+// Response is what the last server answered.
+type Response struct {
+	URL        string            `json:"url"`
+	Status     int               `json:"status"`
+	StatusText string            `json:"statusText"`
+	OK         bool              `json:"ok"`      // a status from 200 to 299
+	Headers    map[string]string `json:"headers"` // names in lower case; several values of one name with commas
+	Body       string            `json:"body"`    // in UTF-8, without secrets
+}
+
+// NewRequests needs a grant at least. refuses says why a request may not be made although its agent's grants allow it,
+// "" when it may; it is asked again for each redirect, with the URL in its canonical form.
+func NewRequests(o Options, refuses func(method, url string) string) (*Requests, error) {
+	if len(o.Grants) == 0 {
+		return nil, errors.New("web: requests need a grant of a host")
+	}
+
+	f, err := newFetcher(o)
+	if err != nil {
+		return nil, err
+	}
+	f.refuses = refuses
+	return &Requests{f}, nil
+}
+
+// Need tells the authorizer what a request asks for, and of whom.
+func (r *Requests) Need(ctx context.Context, in tool.Invocation, a RequestArgs) (tool.Need, error) {
+	return r.fetcher.need(ctx, in, a.args())
+}
+
+// Send sends a request and follows its redirects. What the server answers is a success, whatever its status.
+func (r *Requests) Send(ctx context.Context, a RequestArgs) (tool.Envelope, error) {
+	f := r.fetcher
+	q, secrets, refused := f.parse(a.args())
+	if refused != nil {
+		return *refused, nil
+	}
+
+	ans, err := f.roundTrips(ctx, q, secrets)
+	if err != nil {
+		return f.failure(ctx, err)
+	}
+
+	text := f.read(ans, true)
+	switch {
+	case ans.notFollowed != "":
+		return tool.Failure(tool.KindRejected, "the redirect of %s was not followed: %s", f.redact(q.target.String()), f.redact(ans.notFollowed)), nil
+	case ans.broken:
+		return tool.Failure(tool.KindUnavailable, "the answer of %s broke off", f.redact(q.target.String())), nil
+	case ans.truncated:
+		return tool.Failure(tool.KindExecutionError, "the answer of %s is longer than %d MiB", f.redact(q.target.String()), maxAnswer>>20), nil
+	case len(ans.body) > 0 && text.body == "" && len(text.warnings) > 0:
+		return tool.Failure(tool.KindExecutionError, "%s", strings.Join(text.warnings, "; ")), nil
+	}
+
+	out := Response{URL: f.redact(ans.target.String()), Status: ans.status, StatusText: http.StatusText(ans.status), OK: ans.status >= 200 && ans.status < 300, Headers: map[string]string{}, Body: text.body}
+	for _, name := range slices.Sorted(maps.Keys(ans.header)) {
+		if name != "Set-Cookie" { // browsers show it to no program either
+			out.Headers[strings.ToLower(name)] = f.redact(strings.ToValidUTF8(strings.Join(ans.header[name], ", "), "\ufffd"))
+		}
+	}
+	return tool.Success(out), nil
+}
+
+func (a RequestArgs) args() args {
+	return args{URL: a.URL, Method: a.Method, Headers: a.Headers, Body: a.Body}
+}
+
+// Reads reports whether a request only reads, by what HTTP says of its method.
+func (a RequestArgs) Reads() bool {
+	return request{method: strings.ToUpper(methodOrGET(a.Method))}.safe()
+}
+
+// MatchesPattern reports whether a URL in its canonical form is one of a pattern, in which * stands for any text. Host and
+// path are compared each by itself, so that no path can pass for a host.
+func MatchesPattern(pattern, url string) bool {
+	if pattern == "*" {
+		return true
+	}
+
+	scheme, rest, ok := strings.Cut(pattern, "://")
+	gotScheme, gotRest, _ := strings.Cut(url, "://")
+	host, path, hasPath := strings.Cut(rest, "/")
+	gotHost, gotPath, _ := strings.Cut(gotRest, "/")
+	switch {
+	case !ok || !matchStars(strings.ToLower(scheme), gotScheme) || !matchStars(strings.ToLower(host), gotHost):
+		return false
+	case !hasPath: // a host alone: https://example.com is its front page, https://* is everything
+		return gotPath == "" || strings.HasSuffix(host, "*")
+	}
+	return matchStars(path, gotPath)
+}
+
+// matchStars reports whether a text matches a pattern in which each * stands for any text.
+func matchStars(pattern, text string) bool {
+	parts := strings.Split(pattern, "*")
+	if len(parts) == 1 {
+		return pattern == text
+	}
+
+	rest, ok := strings.CutPrefix(text, parts[0])
+	if !ok {
+		return false
+	}
+	for _, part := range parts[1 : len(parts)-1] {
+		if _, rest, ok = strings.Cut(rest, part); !ok {
+			return false
+		}
+	}
+	return strings.HasSuffix(rest, parts[len(parts)-1])
+}

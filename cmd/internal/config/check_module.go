@@ -1,0 +1,152 @@
+package config
+
+import (
+	"encoding/json"
+	"maps"
+	"runtime"
+	"slices"
+
+	"rouse/agent/tool"
+	"rouse/agent/tool/file"
+	"rouse/agent/tool/host"
+	"rouse/agent/tool/shell"
+	"rouse/internal/text"
+	"rouse/skills"
+)
+
+// Modules are the skills that have a module, by name: those that were found, and those that agents name by path.
+func (c *Config) Modules() map[string]*skills.Skill {
+	out := map[string]*skills.Skill{}
+	add := func(list []*skills.Skill) {
+		for _, s := range list {
+			if s.Manifest != nil {
+				out[s.Name] = s
+			}
+		}
+	}
+
+	for _, a := range c.Agents {
+		add(c.skills.given[string(a.Name)])
+	}
+	add(c.SkillCatalog().Skills()) // which a name means first
+	return out
+}
+
+// ModuleOf is the skill that a job of a checked configuration runs; false where it runs none.
+func (c *Config) ModuleOf(j *Job) (*skills.Skill, bool) {
+	s, ok := c.Modules()[j.Skill]
+	return s, ok && j.Skill != ""
+}
+
+// module checks a job that runs the module of a skill: that there is one, that it can be run here with what its agent is
+// granted, and its input as far as it is known (OSL-06, OSL-09, OSL-12).
+func (c *checker) module(path string, j *Job, agent *Agent) {
+	at := path + ".skill"
+	if s, ok := c.cfg.SkillCatalog().Get(j.Skill); ok && s.Manifest == nil {
+		c.bad(at, "the skill %s has no module: it tells a model how to do something", s.Name).Hint = "name it under skills of the agent, and use a prompt"
+		return
+	}
+	s, ok := c.cfg.ModuleOf(j)
+	if !ok {
+		c.bad(at, "%s", text.NoSuch("skill with a module", j.Skill, slices.Sorted(maps.Keys(c.cfg.Modules()))))
+		return
+	}
+
+	m := s.Manifest
+	if !m.Supports(runtime.GOOS) {
+		c.bad(at, "the skill %s is not for %s", s.Name, runtime.GOOS)
+	}
+	for _, what := range host.Missing(m) {
+		c.bad(at, "the skill %s asks for %s, which is not available in this version", s.Name, what)
+	}
+	if agent != nil {
+		needed, wanted := host.Ungranted(m, c.capabilities(j, agent), agent.secretNames())
+		for _, what := range needed {
+			c.bad(at, "the skill %s needs %s", s.Name, what)
+		}
+		for _, what := range wanted {
+			c.warn(at, "the skill %s asks for %s", s.Name, what)
+		}
+	}
+
+	c.moduleInput(path+".input", s, j.Input)
+}
+
+// capabilities are what the agent of a job can do for a module.
+func (c *checker) capabilities(j *Job, agent *Agent) host.Capabilities {
+	has := func(name string) bool {
+		s := c.tools.Find(name)
+		why, _ := c.lacks(agent, s)
+		return c.tools == nil || why == "" && agent.Tools.permits(s)
+	}
+	return host.Capabilities{Network: len(agent.Grants.Network) > 0, Model: j.Model != "" || agent.Model != "", Commands: has(shell.RunName()), Writing: has(file.WriteName())}
+}
+
+// secretNames are the secrets that an agent is granted.
+func (a *Agent) secretNames() []string {
+	var out []string
+	for _, g := range a.Grants.Secrets {
+		out = append(out, g.Name)
+	}
+	return out
+}
+
+// moduleInput checks what a module is given against its schema: all of it where nothing depends on the run, else which values there
+// have to be, and each that does not.
+func (c *checker) moduleInput(path string, s *skills.Skill, input map[string]any) {
+	given := known(input)
+	if whole, constant := constantJSON(given); constant {
+		if err := host.CheckValue(s.Manifest.InputSchema, whole); err != nil {
+			c.bad(path, "the input does not fit the inputSchema of the skill %s: %v", s.Name, err)
+		}
+		return
+	}
+
+	var schema struct {
+		Required   []string                   `json:"required"`
+		Properties map[string]json.RawMessage `json:"properties"`
+	}
+	if json.Unmarshal(s.Manifest.InputSchema, &schema) != nil {
+		return // which the skill is told of
+	}
+	for _, name := range schema.Required {
+		if _, ok := input[name]; !ok {
+			c.bad(path, "the skill %s needs %q in its input", s.Name, name)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(input)) {
+		value, constant := constantJSON(known(input[name]))
+		of, described := schema.Properties[name]
+		if !constant || !described {
+			continue
+		}
+		if err := host.CheckValue(of, value); err != nil {
+			c.bad(join(path, name), "does not fit the inputSchema of the skill %s: %v", s.Name, err)
+		}
+	}
+}
+
+// constantJSON is a value as JSON; false where only a run knows it, or a part of it.
+func constantJSON(v any) (json.RawMessage, bool) {
+	if holdsUnknown(v) {
+		return nil, false
+	}
+	raw, err := json.Marshal(v)
+	return raw, err == nil
+}
+
+func holdsUnknown(v any) bool {
+	switch v := v.(type) {
+	case tool.Unknown:
+		return true
+	case []any:
+		return slices.ContainsFunc(v, holdsUnknown)
+	case map[string]any:
+		for _, item := range v {
+			if holdsUnknown(item) {
+				return true
+			}
+		}
+	}
+	return false
+}

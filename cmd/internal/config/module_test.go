@@ -1,0 +1,112 @@
+package config_test
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+
+	"rouse/cmd/internal/config"
+)
+
+const moduleManifest = `{
+  "name": "sums", "description": "Does sums.", "version": "1.0.0", "author": "nobody", "schemaVersion": "2.0",
+  "capabilities": [], "compatibilityRequirements": [%[1]s], "permissions": [%[2]s], "requiredBindings": [%[3]s],
+  "inputSchema": {"type": "object", "properties": {"to": {"type": "number"}}}, "outputSchema": {"type": "object"},
+  "supportedPlatforms": [%[4]q], "bridgeRequirement": %[5]q, "workspaceSupport": %[6]q, "workspaceSchemaVersion": "1.0.0",
+  "longRunningSupport": %[7]q, "userInputSupport": false, "artifactVersioningSupport": false, "executionMode": %[8]q,
+  "agenticConfig": {"enabled": %[9]t, "requiresWorkspace": false, "supportsBackgroundExecution": false, "supportsRoleBasedExecution": false, "maxStepsPerRun": 5, "defaultStepBudget": 5}
+}`
+
+// platformHere is this machine, as manifests call it.
+func platformHere() string {
+	if runtime.GOOS == "darwin" {
+		return "macos"
+	}
+	return runtime.GOOS
+}
+
+// OSL-12, OSL-21, OSL-22: a job whose skill cannot run here, or needs what its agent is not granted, is refused with the reason; one that
+// can go on without is warned of.
+func TestModuleJobs(t *testing.T) {
+	t.Parallel()
+	here, elsewhere := platformHere(), "windows"
+	if here == elsewhere {
+		elsewhere = "linux"
+	}
+
+	type manifest struct {
+		features, permissions, bindings, platform, bridge, workspace, long, mode string
+		agentic                                                                  bool
+	}
+	for name, c := range map[string]struct {
+		change  func(*manifest)
+		grants  string
+		says    string // "": there is nothing to say
+		warning bool
+	}{
+		"runs":             {},
+		"elsewhere":        {change: func(m *manifest) { m.platform = elsewhere }, says: "the skill sums is not for " + runtime.GOOS},
+		"flow":             {change: func(m *manifest) { m.mode = "flow" }, says: "asks for the execution mode flow, which is not available in this version"},
+		"agentic":          {change: func(m *manifest) { m.mode, m.agentic = "agentic", true }, says: "the execution mode agentic"},
+		"needs workspaces": {change: func(m *manifest) { m.workspace = "required" }, says: "workspaces (workspaceSupport: required)"},
+		"takes workspaces": {change: func(m *manifest) { m.workspace = "optional" }},
+		"runs long":        {change: func(m *manifest) { m.long = "required" }, says: "long runs (longRunningSupport: required)"},
+		"feature":          {change: func(m *manifest) { m.features = `"mcp_proxy"` }, says: "mcp_proxy"},
+		"needs programs":   {change: func(m *manifest) { m.bridge, m.features = "required", `"system_tools"` }, says: "needs programs, and the agent may run none"},
+		"has programs":     {change: func(m *manifest) { m.bridge, m.features = "required", `"system_tools"` }, grants: "commands: [{argv: [git, status]}]"},
+		"takes programs":   {change: func(m *manifest) { m.bridge = "optional" }, says: "asks for programs", warning: true},
+		"network":          {change: func(m *manifest) { m.permissions = `{"kind": "network", "scope": "x", "description": "x"}` }, says: "asks for the network", warning: true},
+		"has network":      {change: func(m *manifest) { m.permissions = `{"kind": "network", "scope": "x", "description": "x"}` }, grants: "network: [{host: example.com}]"},
+		"needs a secret":   {change: func(m *manifest) { m.bindings = `{"name": "key", "scope": "x", "description": "x", "required": true}` }, says: "needs the secret key"},
+		"has a secret":     {change: func(m *manifest) { m.bindings = `{"name": "key", "scope": "x", "description": "x", "required": true}` }, grants: "secrets: [{name: key, only_to: example.com}]"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			m := manifest{platform: here, bridge: "never", workspace: "none", long: "none", mode: "declarative"}
+			if c.change != nil {
+				c.change(&m)
+			}
+
+			dir := t.TempDir()
+			for file, text := range map[string]string{
+				"rouse.yaml": fmt.Sprintf(`version: 1
+home: ./state
+skills: {roots: [{path: ./skills}]}
+agents: [{name: clerk, workdir: ./work, grants: {%s}}]
+jobs: [{name: j, agent: clerk, skill: sums, input: {to: 3}}]
+`, c.grants),
+				"skills/sums/module.ts":     "export async function execute() { return {} }",
+				"skills/sums/manifest.json": fmt.Sprintf(moduleManifest, m.features, m.permissions, m.bindings, m.platform, m.bridge, m.workspace, m.long, m.mode, m.agentic),
+			} {
+				path := filepath.Join(dir, filepath.FromSlash(file))
+				if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, []byte(text), 0o600)); err != nil {
+					t.Fatal(err)
+				}
+			}
+
+			cfg, err := load(filepath.Join(dir, "rouse.yaml"), map[string]string{"HOME": dir, "secret:key": "sk-0123"})
+			var said []string
+			var wrong *config.Errors
+			if errors.As(err, &wrong) {
+				for _, p := range wrong.Problems {
+					said = append(said, p.String())
+				}
+			} else if err != nil {
+				t.Fatal(err)
+			}
+			for _, p := range cfg.Warnings {
+				if c.warning {
+					said = append(said, p.String())
+				}
+			}
+
+			if all := strings.Join(said, "\n"); c.says == "" && len(said) > 0 || !strings.Contains(all, c.says) || c.warning == (wrong != nil) && c.says != "" {
+				t.Errorf("said %q, want %q", all, c.says)
+			}
+		})
+	}
+}

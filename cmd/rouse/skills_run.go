@@ -1,0 +1,127 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/url"
+	"os"
+	"sync"
+
+	"github.com/spf13/cobra"
+
+	"rouse/cmd/internal/api"
+	"rouse/internal/text"
+)
+
+// maxSkillInput bounds what a skill is given on the command line, in bytes.
+const maxSkillInput = 512 << 10
+
+func newSkillsRun(at *place) *cobra.Command {
+	var agent, input string
+	var dry, asJSON bool
+	cmd := &cobra.Command{
+		Use:   "run NAME --agent AGENT",
+		Short: "Runs the module of a skill once, and shows what it asks its host for",
+		Long: `Runs the module of a skill once, as a recorded manual run under the agent's grants, and shows
+each call that it makes of its host, as it is made.
+
+With --dry-run the calls that only read are made, and the run ends before the first one that
+would change anything, ask a model, or leave this machine with more than a reading request.`,
+		Example: `  rouse skills run web-summary --agent reader --input page.json
+  echo '{"expression": "2 + 2"}' | rouse skills run quick-calculator --agent reader --input -`,
+		Args: cobra.ExactArgs(1),
+		RunE: verb(func(cmd *cobra.Command, args []string) error {
+			if agent == "" {
+				return usagef("name the agent under whose grants the skill runs: --agent AGENT")
+			}
+			given, err := readInput(cmd.InOrStdin(), input)
+			if err != nil {
+				return err
+			}
+			return runSkill(cmd, at, api.RunRequest{Agent: agent, Skill: args[0], Given: given, DryRun: dry}, asJSON)
+		}),
+	}
+
+	f := cmd.Flags()
+	f.StringVar(&agent, "agent", "", "`name` of the agent under whose grants it runs")
+	f.StringVar(&input, "input", "", "`file` with its input, a JSON object; - is standard input")
+	f.BoolVar(&dry, "dry-run", false, "end before the first call that would change anything")
+	f.BoolVar(&asJSON, "json", false, "print the run as JSON")
+	return cmd
+}
+
+// readInput reads the input of a skill: an empty object where none is given.
+func readInput(stdin io.Reader, file string) (json.RawMessage, error) {
+	if file == "" {
+		return json.RawMessage("{}"), nil
+	}
+
+	if file != "-" {
+		f, err := os.Open(file)
+		if err != nil {
+			return nil, fmt.Errorf("the input of the skill: %w", err)
+		}
+		defer f.Close()
+		stdin = f
+	}
+
+	raw, err := io.ReadAll(io.LimitReader(stdin, maxSkillInput+1))
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("the input of the skill cannot be read: %w", err)
+	case len(raw) > maxSkillInput:
+		return nil, fmt.Errorf("the input of the skill is larger than %s; name a file in it, which the skill reads", text.Size(maxSkillInput))
+	}
+
+	var object map[string]json.RawMessage
+	if err := json.Unmarshal(raw, &object); err != nil || object == nil {
+		return nil, usagef("the input of a skill is a JSON object, and %s is none", shorten(string(raw), 80))
+	}
+	return raw, nil
+}
+
+func runSkill(cmd *cobra.Command, at *place, fire api.RunRequest, asJSON bool) error {
+	ctx := cmd.Context()
+	s, err := at.openToRun(ctx)
+	if err != nil {
+		return err
+	}
+	defer s.close()
+
+	var r api.Run
+	if err := s.Post(ctx, "/v1/runs", fire, &r); err != nil {
+		return err
+	}
+	if err := followSkill(cmd, s, r.ID, asJSON); err != nil {
+		return err
+	}
+
+	if err := s.Get(context.WithoutCancel(ctx), "/v1/runs/"+r.ID, nil, &r); err != nil {
+		return err
+	}
+	return printEnd(cmd, r, asJSON)
+}
+
+// followSkill waits for a run and shows its events, also where this command executes it.
+func followSkill(cmd *cobra.Command, s *session, id string, quiet bool) error {
+	if s.local == nil || quiet {
+		return follow(cmd, s, id, quiet)
+	}
+
+	ctx, cancel := context.WithCancel(cmd.Context())
+	var showing sync.WaitGroup
+	showing.Go(func() {
+		// What cannot be shown is on record all the same.
+		_ = printEvents(ctx, cmd, s, url.Values{"run": {id}, "follow": {"true"}}, false)
+	})
+
+	err := follow(cmd, s, id, true)
+	if err != nil {
+		cancel() // the run may have no end that the events would show
+	}
+	showing.Wait()
+	cancel()
+	return err
+}
