@@ -203,6 +203,10 @@ func (l *Ledger) finish(tx *sqlite.Tx, r Run, res Result, now time.Time) (paused
 		}
 	}
 
+	if err := l.requireReviews(tx, r, res.Outcome, now); err != nil {
+		return false, err
+	}
+
 	for _, n := range res.Notices {
 		if err := addNotice(tx, n, now); err != nil {
 			return false, err

@@ -28,6 +28,8 @@ const (
 	PlaceFile     PlaceKind = "file"     // a file, or a folder with all that is below it
 	PlaceTable    PlaceKind = "table"    // of an agent's database
 	PlaceDatabase PlaceKind = "database" // an agent's, with all its tables
+	// PlaceWorkspace is state of an agent's skill in this ledger.
+	PlaceWorkspace PlaceKind = "workspace"
 	// PlaceAgent is the database and the files of an agent, as older versions labelled them; see SettleLabels.
 	PlaceAgent PlaceKind = "agent"
 )
@@ -42,7 +44,7 @@ type FileID struct {
 // Place is where data lies that outlives a run.
 type Place struct {
 	Kind PlaceKind
-	Name string // an absolute path without links; AGENT/TABLE; AGENT
+	Name string // an absolute path without links; AGENT/TABLE; AGENT/workspace N; AGENT
 	ID   FileID // of what lies at a path now
 	// Above are the identities of the folders that a path lies in, for those who read it: one of them may have
 	// been labelled by another name.
@@ -55,6 +57,11 @@ func TablePlace(agent, table string) Place {
 		return Place{Kind: PlaceDatabase, Name: agent}
 	}
 	return Place{Kind: PlaceTable, Name: agent + "/" + table}
+}
+
+// WorkspacePlace is a workspace of an agent.
+func WorkspacePlace(agent string, id int64) Place {
+	return Place{Kind: PlaceWorkspace, Name: fmt.Sprintf("%s/workspace %d", agent, id)}
 }
 
 // key is the place in a tree of names in which folders and databases stand above what they hold.
