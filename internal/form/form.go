@@ -266,7 +266,7 @@ func (f Field) name() string {
 // one value is asked for.
 func (f *Form) Answer(text string) (json.RawMessage, error) {
 	text = strings.TrimSpace(text)
-	if f.object && strings.HasPrefix(text, "{") {
+	if f.object && strings.HasPrefix(text, "{") || !f.object && strings.HasPrefix(text, `"`) && json.Valid([]byte(text)) {
 		return json.RawMessage(text), nil
 	}
 

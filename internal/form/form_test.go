@@ -94,6 +94,8 @@ func TestAnswer(t *testing.T) {
 		{amount, "much", "it has to be a number"},
 		{trip, "Rome", "it asks for city, nights, class, price, pets, guests, address.street, address.floor: answer with JSON such as"},
 		{`{"type": "string"}`, "{no JSON}", `"{no JSON}"`},
+		{`{"type": "string"}`, `"quoted"`, `"quoted"`},
+		{`{"type": "string"}`, `"half`, `"\"half"`},
 		{`{"type": "string", "enum": ["10", "20"]}`, "20", `"20"`},
 		{`{"type": "string", "enum": ["red", "blue"]}`, "2", `"blue"`},
 		{`{"type": "string", "enum": ["red", "blue"]}`, "green", "it has to be one of red, blue"},

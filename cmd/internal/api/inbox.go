@@ -1,30 +1,34 @@
 package api
 
+import "encoding/json"
+
 // Item is something that waits for a person.
 type Item struct {
-	ID        string   `json:"id"`
-	Run       string   `json:"run"`
-	Runs      []string `json:"runs"` // that the answer is for: others may ask for the same
-	Job       string   `json:"job"`
-	Agent     string   `json:"agent"`
-	Kind      string   `json:"kind"`
-	Title     string   `json:"title"`
-	Message   string   `json:"message"`
-	Options   []string `json:"options"`
-	Multiple  bool     `json:"multiple"`
-	Action    string   `json:"action"` // of an approval what would be done, exactly; else the command that answers it
-	Tool      string   `json:"tool,omitempty"`
-	Hash      string   `json:"hash,omitempty"` // of the action
-	State     string   `json:"state"`          // open, answered, expired, withdrawn
-	Answer    string   `json:"answer"`
-	Reason    string   `json:"reason,omitempty"` // of a denial
-	CreatedAt Time     `json:"created_at"`
-	ExpiresAt Time     `json:"expires_at"`
+	ID       string   `json:"id"`
+	Run      string   `json:"run"`
+	Runs     []string `json:"runs"` // that the answer is for: others may ask for the same
+	Job      string   `json:"job"`
+	Agent    string   `json:"agent"`
+	Kind     string   `json:"kind"`
+	Title    string   `json:"title"`
+	Message  string   `json:"message"`
+	Options  []string `json:"options"`
+	Multiple bool     `json:"multiple"`
+	// InputSchema is the JSON Schema of an answer of several values.
+	InputSchema json.RawMessage `json:"input_schema,omitempty"`
+	Action      string          `json:"action"` // of an approval what would be done, exactly; else the command that answers it
+	Tool        string          `json:"tool,omitempty"`
+	Hash        string          `json:"hash,omitempty"` // of the action
+	State       string          `json:"state"`          // open, answered, expired, withdrawn
+	Answer      string          `json:"answer"`
+	Reason      string          `json:"reason,omitempty"` // of a denial
+	CreatedAt   Time            `json:"created_at"`
+	ExpiresAt   Time            `json:"expires_at"`
 }
 
 // Answer answers an item.
 type Answer struct {
-	Text   string `json:"text"`
+	Text   string `json:"text"`             // to an item with an input schema: JSON, or the one value that it asks for
 	Reason string `json:"reason,omitempty"` // of a denial, for the agent
 	Kind   string `json:"kind,omitempty"`   // of items that may be answered so; "" for any
 }

@@ -85,10 +85,13 @@ func (s *server) failure(r *http.Request, err error) *api.Error {
 	var failure *api.Error
 	var bad *agentdb.Error
 	var target *ledger.TargetError
+	var answer *ledger.AnswerError
 	switch {
 	case errors.As(err, &failure):
 	case errors.As(err, &bad):
 		failure = &api.Error{Status: http.StatusUnprocessableEntity, Message: bad.Text()}
+	case errors.As(err, &answer):
+		failure = &api.Error{Status: http.StatusUnprocessableEntity, Message: err.Error(), Usage: true, Fields: answer.Problems}
 	case errors.As(err, &target):
 		failure = &api.Error{Status: http.StatusUnprocessableEntity, Message: target.Message}
 	case errors.As(err, new(*ledger.ReadOnlyError)):
