@@ -42,6 +42,12 @@ var fileNames = []string{"SKILL.md", "skill.md"}
 // moduleFile is the program of an executable skill (OSL-01).
 const moduleFile = "module.ts"
 
+// KeepsWorkspaces reports whether the skill keeps state that outlives runs: the metadata of its SKILL.md say so,
+// with workspace: optional or required (OSL-28).
+func (s *Skill) KeepsWorkspaces() bool {
+	return s.Metadata["workspace"] == "optional" || s.Metadata["workspace"] == "required"
+}
+
 // Load reads the skill of a directory leniently (AGS-04, C-10): a name that breaks rules, an unknown
 // field and YAML that can be repaired are warnings; a skill without a description is not loaded. The
 // skill is nil exactly if one of the problems is more than a warning.

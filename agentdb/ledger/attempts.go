@@ -364,7 +364,7 @@ func (l *Ledger) cancelRun(tx *sqlite.Tx, r Run, reason string, now time.Time) e
 }
 
 // Retry queues a finished run again; its next attempt carries the next number. A run that waits for a retry is
-// due at once.
+// due at once. The error is a *BlockedError while its owner has to decide on what the run left half changed.
 func (l *Ledger) Retry(ctx context.Context, run int64) (Run, error) {
 	now := l.now()
 	err := l.do(ctx, func(tx *sqlite.Tx) error {
@@ -372,6 +372,10 @@ func (l *Ledger) Retry(ctx context.Context, run int64) (Run, error) {
 		if err != nil {
 			return err
 		}
+		if err := l.checkReview(tx, r); err != nil {
+			return err
+		}
+
 		switch {
 		case r.State == domain.StateFinished:
 		case r.WaitsForRetry():

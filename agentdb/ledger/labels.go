@@ -44,7 +44,7 @@ type FileID struct {
 // Place is where data lies that outlives a run.
 type Place struct {
 	Kind PlaceKind
-	Name string // an absolute path without links; AGENT/TABLE; AGENT/workspace N; AGENT
+	Name string // an absolute path without links; AGENT/TABLE; AGENT/workspace SKILL/NAME; AGENT
 	ID   FileID // of what lies at a path now
 	// Above are the identities of the folders that a path lies in, for those who read it: one of them may have
 	// been labelled by another name.
@@ -59,9 +59,9 @@ func TablePlace(agent, table string) Place {
 	return Place{Kind: PlaceTable, Name: agent + "/" + table}
 }
 
-// WorkspacePlace is a workspace of an agent.
-func WorkspacePlace(agent string, id int64) Place {
-	return Place{Kind: PlaceWorkspace, Name: fmt.Sprintf("%s/workspace %d", agent, id)}
+// WorkspacePlace is a workspace of an agent's skill.
+func WorkspacePlace(agent, skill, name string) Place {
+	return Place{Kind: PlaceWorkspace, Name: agent + "/workspace " + skill + "/" + name}
 }
 
 // key is the place in a tree of names in which folders and databases stand above what they hold.

@@ -117,6 +117,18 @@ func (l *Ledger) requireReviews(tx *sqlite.Tx, r Run, outcome domain.Outcome, no
 	return nil
 }
 
+// checkReview refuses what would have a run go on that left a workspace half changed.
+func (l *Ledger) checkReview(tx *sqlite.Tx, r Run) error {
+	w, err := scanWorkspace(tx.QueryRow(`select `+workspaceColumns+` from workspaces where review = $1 and review <> 0 order by id limit 1`, r.ID))
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil
+	}
+	if err == nil {
+		err = &BlockedError{w}
+	}
+	return err
+}
+
 // leftPartial reports whether a run has changed a workspace, or anything outside while it worked in it, since
 // it was last known to be in order.
 func leftPartial(tx *sqlite.Tx, r Run, w Workspace) (bool, error) {

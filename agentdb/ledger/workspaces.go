@@ -268,12 +268,17 @@ func (l *Ledger) ChangeWorkspace(ctx context.Context, by Author, id int64, c Wor
 	now := l.now()
 	var w Workspace
 	err := l.do(ctx, func(tx *sqlite.Tx) (err error) {
-		w, err = l.writeWorkspace(tx, by, id, now, c.Status != "", func(w *Workspace) (string, map[string]any, error) {
+		w, err = l.writeWorkspace(tx, by, id, now, c.moves(), func(w *Workspace) (string, map[string]any, error) {
 			return c.apply(tx, by, w)
 		})
 		return err
 	})
 	return w, err
+}
+
+// moves reports whether the change is about the status alone.
+func (c WorkspaceChange) moves() bool {
+	return c.Status != "" && c.State == nil && c.Phase == nil && c.Role == nil && c.SchemaVersion == nil
 }
 
 // apply makes the change, and says which event it is.
@@ -369,7 +374,8 @@ func (l *Ledger) lockWorkspace(tx *sqlite.Tx, id int64) (Workspace, error) {
 
 // writeWorkspace is the one way to write to a workspace: fenced by the attempt, by a run of its agent alone,
 // once for a call, while no one else has to decide first. change says which event it is. moves says that it is about
-// the status, so that a paused workspace can be resumed.
+// the status, so that a paused workspace can be resumed, and its author need not
+// work in it.
 func (l *Ledger) writeWorkspace(tx *sqlite.Tx, by Author, id int64, now time.Time, moves bool, change func(*Workspace) (kind string, data map[string]any, err error)) (Workspace, error) {
 	r, err := l.author(tx, by)
 	if err != nil {
@@ -396,8 +402,10 @@ func (l *Ledger) writeWorkspace(tx *sqlite.Tx, by Author, id int64, now time.Tim
 		if err := w.checkBlocked(); err != nil && (!moves || w.Review != 0) {
 			return w, err
 		}
-		if err := beginIn(tx, r, w, now); err != nil {
-			return w, err
+		if !moves {
+			if err := beginIn(tx, r, w, now); err != nil {
+				return w, err
+			}
 		}
 	}
 

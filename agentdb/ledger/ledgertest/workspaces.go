@@ -267,6 +267,9 @@ func workspaceReview(t *testing.T, open Open) {
 		}
 		return open
 	}
+	if _, err := l.Retry(ctx, a.Run); !errors.As(err, &blocked) {
+		t.Errorf("the run tried again: %v", err)
+	}
 	if n := infos(a.Run); n != 1 {
 		t.Errorf("%d infos", n)
 	}
