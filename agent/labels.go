@@ -108,7 +108,7 @@ func (r *Runner) settleLabels(ctx context.Context) error {
 
 // Kept are the places of all that an agent keeps. Of one that is not configured that is what has its name.
 func (r *Runner) Kept(name string) ([]ledger.Place, error) {
-	named := []ledger.Place{{Kind: ledger.PlaceAgent, Name: name}, ledger.TablePlace(name, "")}
+	named := []ledger.Place{{Kind: ledger.PlaceAgent, Name: name}, ledger.TablePlace(name, ""), ledger.WorkspacePlace(name, "", "")}
 	p := r.plan.Load()
 	a, ok := p.Agents[name]
 	if !ok {

@@ -76,6 +76,18 @@ func TestWorkspacesInThePrompt(t *testing.T) {
 		t.Errorf("%+v %v", w, err)
 	}
 
+	// Its owner has checked it; the labels of the database were never touched.
+	if letters, err := b.ledger.LabelsOf(ctx, ledger.TablePlace("clerk", "")); err != nil || letters != "" {
+		t.Errorf("the database has the labels %q of a workspace: %v", letters, err)
+	}
+	kept, err := b.runner.Kept("clerk")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if cleared, err := b.ledger.ClearLabel(ctx, "A", kept...); err != nil || len(cleared) != 1 {
+		t.Errorf("cleared: %+v %v", cleared, err)
+	}
+
 	b.sees(root, skills.AccessNone)
 	asked := len(b.server.Requests())
 	b.run(b.adhoc("Plan it."))

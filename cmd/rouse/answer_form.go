@@ -68,7 +68,7 @@ func fieldName(f form.Field) string {
 func aboutField(f form.Field) string {
 	var out string
 	for _, s := range []string{f.Title, f.Description} {
-		if s = text.OneLine(s); s != "" {
+		if s = shorten(s, 300); s != "" {
 			out += ": " + s
 		}
 	}

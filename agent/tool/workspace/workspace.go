@@ -8,6 +8,7 @@ import (
 
 	"rouse/agent/tool"
 	"rouse/agentdb/ledger"
+	"rouse/internal/text"
 )
 
 type workspaceArgs struct {
@@ -30,7 +31,7 @@ type workspaceArgs struct {
 func (o Options) workspaceNeed(ctx context.Context, in tool.Invocation, a workspaceArgs) (tool.Need, error) {
 	switch a.Action {
 	case "create":
-		return tool.Need{Writes: []ledger.Place{ledger.WorkspacePlace(in.Agent, o.skill(a), a.Name)}}, nil
+		return tool.Need{Writes: []ledger.Place{ledger.WorkspacePlace(in.Agent, o.skill(a), o.newName(a))}}, nil
 	case "list":
 		all, err := o.all(ctx, in, "")
 		return tool.Need{Reads: places(all)}, err
@@ -52,6 +53,9 @@ func (o Options) workspaceNeed(ctx context.Context, in tool.Invocation, a worksp
 	}
 	return need, nil
 }
+
+// newName is the name of a workspace that is to be created, as it is kept.
+func (o Options) newName(a workspaceArgs) string { return strings.TrimSpace(o.Redact(a.Name)) }
 
 // skill is the one whose workspace is to be created.
 func (o Options) skill(a workspaceArgs) string {
@@ -94,7 +98,7 @@ func newArtifactResult(a ledger.Artifact) artifactResult {
 
 // manageWorkspace is workspace_manage.
 func (o Options) manageWorkspace(ctx context.Context, in tool.Invocation, a workspaceArgs) (tool.Envelope, error) {
-	a.Name, a.Phase, a.Role, a.Title, a.Content, a.Status = o.Redact(a.Name), o.Redact(a.Phase), o.Redact(a.Role), o.Redact(a.Title), o.Redact(a.Content), o.Redact(a.Status)
+	a.Phase, a.Role, a.Title, a.Content, a.Status = o.Redact(a.Phase), o.Redact(a.Role), o.Redact(a.Title), o.Redact(a.Content), o.Redact(a.Status)
 	switch a.Action {
 	case "create":
 		return o.create(ctx, in, a)
@@ -141,7 +145,7 @@ func (o Options) create(ctx context.Context, in tool.Invocation, a workspaceArgs
 	if err != nil {
 		return result(nil, err)
 	}
-	w, err := o.Ledger.CreateWorkspace(ctx, author(in), ledger.Workspace{Agent: in.Agent, Skill: skill, Name: strings.TrimSpace(a.Name), Phase: a.Phase, Role: a.Role, State: state})
+	w, err := o.Ledger.CreateWorkspace(ctx, author(in), ledger.Workspace{Agent: in.Agent, Skill: skill, Name: o.newName(a), Phase: a.Phase, Role: a.Role, State: state})
 	return result(newResult(w), err)
 }
 
@@ -201,6 +205,9 @@ func (o Options) listArtifacts(ctx context.Context, w ledger.Workspace) (tool.En
 // writeArtifact makes an artifact, the next version of one, or gives one another status.
 func (o Options) writeArtifact(ctx context.Context, in tool.Invocation, w ledger.Workspace, a workspaceArgs) (tool.Envelope, error) {
 	parent, err := number("artifactId", a.ArtifactID)
+	if err == nil {
+		err = o.checkRoom(ctx, in, a)
+	}
 	if err != nil {
 		return result(nil, err)
 	}
@@ -233,4 +240,22 @@ func (o Options) writeArtifact(ctx context.Context, in tool.Invocation, w ledger
 
 	added, err := o.Ledger.AddWorkspaceArtifact(ctx, author(in), made, []byte(a.Content))
 	return result(newArtifactResult(added), err)
+}
+
+// maxWrittenOfRun bounds what one run hands over, in bytes, as share_artifact does.
+const maxWrittenOfRun = 256 << 20
+
+// checkRoom refuses what is more than a run may hand over: it is kept with the workspace, and so for good.
+func (o Options) checkRoom(ctx context.Context, in tool.Invocation, a workspaceArgs) error {
+	all, err := o.Ledger.Artifacts(ctx, in.Run)
+	whole := int64(len(a.Content))
+	for _, one := range all {
+		if one.Key != in.Key { // of this call itself, made before a crash
+			whole += one.Size
+		}
+	}
+	if err == nil && whole > maxWrittenOfRun {
+		err = wrong("content", "this run has handed over "+text.Size(whole)+" with it, and at most "+text.Size(maxWrittenOfRun)+" are kept of one")
+	}
+	return err
 }

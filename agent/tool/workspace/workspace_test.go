@@ -142,7 +142,7 @@ func TestWorkspaceLabels(t *testing.T) {
 	b := newBench(t, open(t), "ann", "trips")
 	rome := ledger.WorkspacePlace("ann", "trips", "rome")
 	for args, want := range map[string]string{
-		`{"action":"create","name":"rome"}`:             "reads [] writes [" + rome.Name + "]",
+		`{"action":"create","name":" rome "}`:           "reads [] writes [" + rome.Name + "]",
 		`{"action":"get","workspaceId":"1"}`:            "reads [" + rome.Name + "] writes []",
 		`{"action":"update","workspaceId":"1"}`:         "reads [" + rome.Name + "] writes [" + rome.Name + "]",
 		`{"action":"list"}`:                             "reads [" + rome.Name + "] writes []",

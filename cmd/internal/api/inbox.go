@@ -45,8 +45,8 @@ type Grant struct {
 
 // Label is a label on data, which a run has that reads it.
 type Label struct {
-	Kind  string `json:"kind"`  // file (or a folder, with all below it), table, database
-	Place string `json:"place"` // an absolute path, AGENT/TABLE, AGENT
+	Kind  string `json:"kind"`  // file (or a folder, with all below it), table, database, workspace
+	Place string `json:"place"` // an absolute path, AGENT/TABLE, AGENT, AGENT/SKILL/NAME
 	Label string `json:"label"` // A untrusted, B private
 	Run   string `json:"run"`   // the first that wrote there while it held the label; "": one of another ledger
 	At    Time   `json:"at"`
