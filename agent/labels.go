@@ -79,6 +79,7 @@ func (g *authorizer) promptNeed(t task, s snapshot) (need tool.Need) {
 		need.AddsTaint |= tool.Private
 	}
 
+	need.Reads = append(need.Reads, s.workspaces...)
 	for _, sk := range t.agent.Skills.All() {
 		shown := g.roots.ReadNeed(sk.Dir)
 		// A skill is there to be followed: that it lies in a private folder makes it no private data.
@@ -107,7 +108,7 @@ func (r *Runner) settleLabels(ctx context.Context) error {
 
 // Kept are the places of all that an agent keeps. Of one that is not configured that is what has its name.
 func (r *Runner) Kept(name string) ([]ledger.Place, error) {
-	named := []ledger.Place{{Kind: ledger.PlaceAgent, Name: name}, ledger.TablePlace(name, "")}
+	named := []ledger.Place{{Kind: ledger.PlaceAgent, Name: name}, ledger.TablePlace(name, ""), ledger.WorkspacePlace(name, "", "")}
 	p := r.plan.Load()
 	a, ok := p.Agents[name]
 	if !ok {

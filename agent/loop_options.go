@@ -72,6 +72,9 @@ func (r *Runner) loopOptions(ctx context.Context, run ledger.Run, a ledger.Attem
 
 	if t.needsModel() {
 		s.addSkills(&o.System, &o.Messages[0].Text)
+		if s.Workspaces != "" { // before the prompt, as rows are
+			o.Messages[0].Text = s.Workspaces + "\n" + o.Messages[0].Text
+		}
 		if s.Views != "" { // before the prompt, so that no row can pass for its continuation
 			o.Messages[0].Text = s.Views + "\n" + o.Messages[0].Text
 		}

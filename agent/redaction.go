@@ -45,6 +45,7 @@ func cleanResult(res ledger.Result, redact *redact.Redactor) ledger.Result {
 		for i, o := range q.Options {
 			q.Options[i] = redact.Replace(o)
 		}
+		q.InputSchema = cleanRaw(q.InputSchema, redact)
 		res.Wait = &q
 	}
 

@@ -259,7 +259,7 @@ func (r *Runner) judge(ctx context.Context, t task, a ledger.Attempt, res loop.R
 	}
 
 	if q := res.Wait; q != nil {
-		out.Wait = &ledger.Question{Title: t.asker() + " asks", Message: q.Question, Options: q.Options, Multiple: q.AllowMultiple}
+		out.Wait = &ledger.Question{Title: t.asker() + " asks", Message: q.Question, Options: q.Options, Multiple: q.AllowMultiple, InputSchema: q.InputSchema}
 		return out, nil
 	}
 	if !out.Outcome.Done() { // it failed already, for a reason of its own

@@ -177,6 +177,17 @@ func skillRead(shelf *skill.Loader, argument string, args json.RawMessage) (tool
 	return shelf.LoadFile(path)
 }
 
+// workspaceSkills are the names of the agent's skills that keep workspaces.
+func (t task) workspaceSkills() []string {
+	var out []string
+	for _, s := range t.agent.Skills.All() {
+		if s.KeepsWorkspaces() {
+			out = append(out, s.Name)
+		}
+	}
+	return out
+}
+
 // skillGrants let a run read what lies in its skills (AGS-11, AUT-08).
 func skillGrants(t task) []tool.Grant {
 	if !t.needsModel() {

@@ -14,11 +14,12 @@ import (
 type snapshot struct {
 	LastSuccess time.Time `json:"last_success,omitzero"`
 	LastRun     time.Time `json:"last_run,omitzero"`
-	Tables      string    `json:"tables,omitempty"`   // of the agent's database, as its model is told of them
-	Prompt      string    `json:"prompt,omitempty"`   // of a wake: the host's words
-	Undone      time.Time `json:"undone,omitzero"`    // when what the run had written into the database was undone
-	Rewrites    []string  `json:"rewrites,omitempty"` // keys of the calls whose changes of files were undone
-	Views       string    `json:"views,omitempty"`    // the saved views that the task asked for, with their rows
+	Tables      string    `json:"tables,omitempty"`     // of the agent's database, as its model is told of them
+	Prompt      string    `json:"prompt,omitempty"`     // of a wake: the host's words
+	Undone      time.Time `json:"undone,omitzero"`      // when what the run had written into the database was undone
+	Rewrites    []string  `json:"rewrites,omitempty"`   // keys of the calls whose changes of files were undone
+	Views       string    `json:"views,omitempty"`      // the saved views that the task asked for, with their rows
+	Workspaces  string    `json:"workspaces,omitempty"` // of the agent's skills, those that are active
 	// What is told of skills, and those that the task asked for.
 	Skills    string           `json:"skills,omitempty"`
 	Activated []activatedSkill `json:"activated,omitempty"`
@@ -27,7 +28,8 @@ type snapshot struct {
 	Files    []snapshotFile `json:"files,omitempty"`
 	Manifest string         `json:"manifest,omitempty"`
 
-	run ledger.Run // as templates know it
+	run        ledger.Run     // as templates know it
+	workspaces []ledger.Place // that the model is told of
 }
 
 type snapshotFile struct {
@@ -56,6 +58,10 @@ func (r *Runner) takeSnapshot(ctx context.Context, run ledger.Run, t task) (s sn
 		if err == nil {
 			s.Views, err = r.contextViews(ctx, t)
 		}
+	}
+
+	if err == nil && t.needsModel() {
+		s.Workspaces, s.workspaces, err = r.promptWorkspaces(ctx, run, t)
 	}
 
 	if err == nil {

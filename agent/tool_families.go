@@ -17,6 +17,7 @@ import (
 	"rouse/agent/tool/shell"
 	"rouse/agent/tool/skill"
 	"rouse/agent/tool/web"
+	"rouse/agent/tool/workspace"
 	"rouse/agentdb/ledger"
 )
 
@@ -41,6 +42,7 @@ func families() []family {
 		{specs: shell.Specs, tools: shellTools},
 		{specs: git.Specs, tools: gitTools},
 		{specs: web.Specs, tools: webTools},
+		{specs: workspace.Specs, tools: workspaceTools},
 		{specs: reduceSpecs, extend: withReduce},
 		{specs: skill.Specs, extend: skillTools},
 		{specs: stepSpecs, extend: withSteps},
@@ -180,6 +182,8 @@ func (t task) given(s tool.Spec) bool {
 		return len(t.agent.Network) > 0
 	case tool.RequiresCommands:
 		return named || len(t.agent.Commands) > 0 || len(t.skillsAllowingCommands()) > 0
+	case tool.RequiresWorkspaces:
+		return len(t.workspaceSkills()) > 0
 	case tool.RequiresRepository:
 		return named || git.Repository(t.agent.Workdir)
 	}
@@ -239,6 +243,18 @@ func gitTools(r *Runner, t task, roots *tool.Roots) ([]tool.Tool, error) {
 		return nil, err
 	}
 	return git.Tools(git.Options{Launcher: host, Folder: t.agent.Workdir, Allow: t.agent.Allow, Redact: redactor(t.secrets).Replace})
+}
+
+func workspaceTools(r *Runner, t task, _ *tool.Roots) ([]tool.Tool, error) {
+	kept := t.workspaceSkills()
+	if len(kept) == 0 {
+		return nil, nil
+	}
+	return workspace.Tools(workspace.Options{Ledger: r.ledger, Skills: kept, Redact: redactor(t.secrets).Replace, Cancelled: func(ctx context.Context, run ledger.Run) {
+		if res := r.OnFinalize(ctx, run, ledger.Result{Outcome: run.Outcome}); res.Error != "" {
+			r.log.Info("a run was cancelled while it waited", "job", run.Job, "run", run.ID, "database", res.Error)
+		}
+	}})
 }
 
 func stepSpecs() tool.Specs { return tool.Specs{loop.StepSpec()} }

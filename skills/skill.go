@@ -63,6 +63,16 @@ func (s *Skill) Kind() Kind {
 // fileNames are the accepted names of SKILL.md, the preferred one first (AGS-02).
 var fileNames = []string{"SKILL.md", "skill.md"}
 
+// KeepsWorkspaces reports whether the skill keeps state that outlives runs: its manifest says so, or the metadata of
+// its SKILL.md, with workspace: optional or required (OSL-28).
+func (s *Skill) KeepsWorkspaces() bool {
+	support := Support(s.Metadata["workspace"])
+	if s.Manifest != nil {
+		support = s.Manifest.WorkspaceSupport
+	}
+	return support == SupportOptional || support == SupportRequired
+}
+
 // Load reads the skill of a directory leniently (AGS-04, C-10): a name that breaks rules, an unknown
 // field and YAML that can be repaired are warnings; a skill without a description is not loaded. The
 // skill is nil exactly if one of the problems is more than a warning.

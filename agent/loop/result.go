@@ -1,6 +1,8 @@
 package loop
 
 import (
+	"encoding/json"
+
 	"rouse/agent/tool"
 	"rouse/internal/domain"
 )
@@ -28,6 +30,8 @@ type Question struct {
 	Question      string   `json:"question"`
 	Options       []string `json:"options,omitempty"`
 	AllowMultiple bool     `json:"allow_multiple,omitempty"`
+	// InputSchema is the JSON Schema of the answer; nil: it is a text.
+	InputSchema json.RawMessage `json:"input_schema,omitempty"`
 }
 
 // stop is a bound that was used up, as the cause of a cancelled context.

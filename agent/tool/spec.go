@@ -75,6 +75,7 @@ const (
 	RequiresSelfScheduling Requirement = "self_scheduling" // the agent plans its own runs
 	RequiresSkills         Requirement = "skills"          // the agent sees some skills
 	RequiresUnlisted       Requirement = "untold"          // some skills or tools are not listed for the model: these tools find them
+	RequiresWorkspaces     Requirement = "workspaces"      // a skill of the agent keeps workspaces
 	RequiresPhases         Requirement = "phases"          // the run goes in phases: the tool is neither allowed nor denied on its own
 	RequiresModule         Requirement = "module"          // a module runs whose manifest declares it: neither allowed nor denied on its own
 )
@@ -168,7 +169,7 @@ func (s Spec) Check() error {
 		oneOf("scope", s.Scope, ScopeOutside, ScopeAgent, ScopeRun),
 		oneOf("place to write", s.Writes, WritesElsewhere, WritesNothing, WritesRows, WritesFiles, WritesPlanned, WritesUndo, WritesArtifact, WritesNotice, WritesWake),
 		oneOf("field that it reports by", s.Reports, ReportsNothing, ReportsExit, ReportsStatus, ReportsCommitted),
-		oneOf("condition of being given", s.Requires, RequiresNothing, RequiresModel, RequiresDatabase, RequiresCommands, RequiresRepository, RequiresNetwork, RequiresSelfScheduling, RequiresSkills, RequiresUnlisted, RequiresPhases, RequiresModule),
+		oneOf("condition of being given", s.Requires, RequiresNothing, RequiresModel, RequiresDatabase, RequiresCommands, RequiresRepository, RequiresNetwork, RequiresSelfScheduling, RequiresSkills, RequiresUnlisted, RequiresWorkspaces, RequiresPhases, RequiresModule),
 	} {
 		if err != nil {
 			return fmt.Errorf("tool %s: %w", s.Name, err)

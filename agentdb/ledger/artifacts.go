@@ -29,6 +29,15 @@ type Artifact struct {
 	Parent      int64  // the version before; 0: there was none
 	Size        int64  // bytes
 	Hash        string // SHA-256, hexadecimal
+
+	// Of a workspace, whose versions are chained by their parents (see AddWorkspaceArtifact).
+	Workspace         int64 // 0: of the run alone
+	Type, Title, Role string
+	Status            string // as the skill says; StatusSuperseded and StatusDiscarded by themselves
+	Approval          string // as the owner has decided; "": nobody has
+	ApprovalRef       string // as the skill says
+	SupersededBy      int64  // the version after; 0: none
+	Discarded         bool   // with what else the run had left half changed
 }
 
 // AddArtifact stores what an attempt hands over, as the next version of its name. A call that is
@@ -76,13 +85,20 @@ func (l *Ledger) AddArtifact(ctx context.Context, at Attempt, a Artifact, conten
 	return a, err
 }
 
-const artifactColumns = `id, run, job, agent, key, at, name, description, version, parent, size, hash`
+const artifactColumns = `id, run, job, agent, key, at, name, description, version, parent, size, hash, workspace, type, title, role, status, approval, approval_ref, superseded_by, discarded`
 
 func artifact(row interface{ Scan(...any) error }) (Artifact, error) {
 	var a Artifact
-	var at int64
-	err := row.Scan(&a.ID, &a.Run, &a.Job, &a.Agent, &a.Key, &at, &a.Name, &a.Description, &a.Version, &a.Parent, &a.Size, &a.Hash)
-	a.At = instant(at)
+	var at, discarded int64
+	err := row.Scan(&a.ID, &a.Run, &a.Job, &a.Agent, &a.Key, &at, &a.Name, &a.Description, &a.Version, &a.Parent, &a.Size, &a.Hash,
+		&a.Workspace, &a.Type, &a.Title, &a.Role, &a.Status, &a.Approval, &a.ApprovalRef, &a.SupersededBy, &discarded)
+	a.At, a.Discarded = instant(at), discarded != 0
+	switch {
+	case a.Discarded:
+		a.Status = StatusDiscarded
+	case a.SupersededBy != 0:
+		a.Status = StatusSuperseded
+	}
 	return a, err
 }
 

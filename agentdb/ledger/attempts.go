@@ -204,6 +204,10 @@ func (l *Ledger) finish(tx *sqlite.Tx, r Run, res Result, now time.Time) (paused
 		}
 	}
 
+	if err := l.requireReviews(tx, r, res.Outcome, now); err != nil {
+		return false, err
+	}
+
 	for _, n := range res.Notices {
 		if err := addNotice(tx, n, now); err != nil {
 			return false, err
@@ -361,7 +365,7 @@ func (l *Ledger) cancelRun(tx *sqlite.Tx, r Run, reason string, now time.Time) e
 }
 
 // Retry queues a finished run again; its next attempt carries the next number. A run that waits for a retry is
-// due at once.
+// due at once. The error is a *BlockedError while its owner has to decide on what the run left half changed.
 func (l *Ledger) Retry(ctx context.Context, run int64) (Run, error) {
 	now := l.now()
 	err := l.do(ctx, func(tx *sqlite.Tx) error {
@@ -369,6 +373,10 @@ func (l *Ledger) Retry(ctx context.Context, run int64) (Run, error) {
 		if err != nil {
 			return err
 		}
+		if err := l.checkReview(tx, r); err != nil {
+			return err
+		}
+
 		switch {
 		case r.State == domain.StateFinished:
 		case r.WaitsForRetry():

@@ -1,6 +1,6 @@
 // Package ledger is the host's own record: jobs, occurrences, runs, attempts, steps, calls,
-// events, the inbox, pauses, wakes, claims of files, watches, the outbox, artifacts, and what
-// models cost.
+// events, the inbox, pauses, wakes, claims of files, watches, the outbox, artifacts,
+// workspaces, and what models cost.
 //
 // # Design
 //

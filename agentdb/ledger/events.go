@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"encoding/json"
+	"errors"
 	"fmt"
 
 	"rouse/agentdb/sqlite"
@@ -11,6 +12,9 @@ import (
 
 // maxEventText keeps an event small, in characters: the whole text is in its step.
 const maxEventText = 200
+
+// EventProgress is the kind of the event with which a skill says how far its run is: {percent, message}.
+const EventProgress = "run.progress"
 
 // addEvent appends an event; a run's events are numbered from 1.
 func addEvent(tx *sqlite.Tx, e Event, data map[string]any) error {
@@ -83,4 +87,17 @@ func (l *Ledger) Events(ctx context.Context, f EventFilter) ([]Event, error) {
 		e.At, e.Data = instant(at), json.RawMessage(data)
 		return e, err
 	})
+}
+
+// LastEvent is the last event of a run of a kind; false when there is none.
+func (l *Ledger) LastEvent(ctx context.Context, run int64, kind string) (e Event, ok bool, err error) {
+	var at int64
+	var data string
+	err = l.read.QueryRowContext(ctx, `select id, run, seq, job, at, kind, data from events where run = cast($1 as bigint) and run <> 0 and kind = $2 order by seq desc limit 1`, run, kind).
+		Scan(&e.ID, &e.Run, &e.Seq, &e.Job, &at, &e.Kind, &data)
+	if errors.Is(err, sql.ErrNoRows) {
+		return e, false, nil
+	}
+	e.At, e.Data = instant(at), json.RawMessage(data)
+	return e, err == nil, err
 }

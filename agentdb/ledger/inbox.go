@@ -12,6 +12,7 @@ import (
 
 	"rouse/agentdb/sqlite"
 	"rouse/internal/domain"
+	"rouse/internal/form"
 )
 
 // The kinds of an inbox item (UNI-09).
@@ -53,6 +54,22 @@ const (
 // ErrClosed is the error of an answer to an item that is not open any more.
 var ErrClosed = errors.New("it is not open any more")
 
+// AnswerError is an answer that does not fit the schema of its item, field by field. It is ErrInvalidAnswer.
+type AnswerError struct {
+	Item     int64
+	Problems []form.Problem
+}
+
+func (e *AnswerError) Error() string {
+	var all []string
+	for _, p := range e.Problems {
+		all = append(all, p.String())
+	}
+	return fmt.Sprintf("the answer to inbox item %d does not fit: %s", e.Item, strings.Join(all, "; "))
+}
+
+func (e *AnswerError) Unwrap() error { return ErrInvalidAnswer }
+
 // ErrInvalidAnswer is the error of an answer that an item does not offer.
 var ErrInvalidAnswer = errors.New("it is none of its answers")
 
@@ -64,7 +81,9 @@ type Question struct {
 	Title, Message string
 	Options        []string // that a person may choose of; none: the answer is free
 	Multiple       bool     // several of them
-	Expires        time.Duration
+	// InputSchema is the JSON Schema of the answer (OSL-31); nil: it is a text. See package form for what it may say.
+	InputSchema json.RawMessage
+	Expires     time.Duration
 }
 
 // Item is something that waits for a person.
@@ -75,6 +94,7 @@ type Item struct {
 	Kind, Title, Message           string
 	Options                        []string
 	Multiple                       bool
+	InputSchema                    json.RawMessage // of the answer; nil: it is a text
 	State, Answer                  string
 	Call                           string // the key of the call that it is about
 	Action                         Action // of an approval
@@ -83,19 +103,22 @@ type Item struct {
 	CreatedAt, ExpiresAt, ClosedAt time.Time
 }
 
-const itemColumns = `id, run, attempt, job, agent, kind, title, message, options, multiple, state, answer, call, created_at, expires_at, closed_at, tool, action, hash, used, reason`
+const itemColumns = `id, run, attempt, job, agent, kind, title, message, options, multiple, state, answer, call, created_at, expires_at, closed_at, tool, action, hash, used, reason, input_schema`
 
 func scanItem(row interface{ Scan(...any) error }) (Item, error) {
 	var i Item
-	var options string
+	var options, schema string
 	var multiple int
 	var created, expires, closed int64
 	if err := row.Scan(&i.ID, &i.Run, &i.Attempt, &i.Job, &i.Agent, &i.Kind, &i.Title, &i.Message, &options, &multiple, &i.State, &i.Answer,
-		&i.Call, &created, &expires, &closed, &i.Action.Tool, &i.Action.Description, &i.Action.Hash, &i.Used, &i.Reason); err != nil {
+		&i.Call, &created, &expires, &closed, &i.Action.Tool, &i.Action.Description, &i.Action.Hash, &i.Used, &i.Reason, &schema); err != nil {
 		return i, err
 	}
 
 	i.Multiple, i.CreatedAt, i.ExpiresAt, i.ClosedAt = multiple != 0, instant(created), instant(expires), instant(closed)
+	if schema != "" {
+		i.InputSchema = json.RawMessage(schema)
+	}
 	return i, json.Unmarshal([]byte(options), &i.Options)
 }
 
@@ -176,6 +199,10 @@ func parkRun(tx *sqlite.Tx, r Run, res Result, now time.Time) error {
 		data["options"] = q.Options
 	}
 
+	if len(q.InputSchema) > 0 {
+		data["input_schema"] = q.InputSchema
+	}
+
 	return addEvent(tx, Event{Run: r.ID, Job: r.Job, At: now, Kind: "run.waiting"}, data)
 }
 
@@ -191,10 +218,10 @@ func addItem(tx *sqlite.Tx, r Run, q Question, now, expires time.Time) (id int64
 		return 0, err
 	}
 
-	err = tx.QueryRow(`insert into inbox (run, attempt, job, agent, kind, title, message, options, multiple, state, call, created_at, expires_at, tool, action, hash)
-		values ($1, $2, $3, $4, $5, $6, $7, $8, $9, 'open', $10, $11, $12, $13, $14, $15) on conflict do nothing returning id`,
+	err = tx.QueryRow(`insert into inbox (run, attempt, job, agent, kind, title, message, options, multiple, state, call, created_at, expires_at, tool, action, hash, input_schema)
+		values ($1, $2, $3, $4, $5, $6, $7, $8, $9, 'open', $10, $11, $12, $13, $14, $15, $16) on conflict do nothing returning id`,
 		r.ID, r.Attempt, r.Job, r.Agent, q.Kind, q.Title, q.Message, string(text), flag(q.Multiple), q.Call, ms(now), ms(expires),
-		q.Action.Tool, q.Action.Description, q.Action.Hash).Scan(&id)
+		q.Action.Tool, q.Action.Description, q.Action.Hash, string(q.InputSchema)).Scan(&id)
 	if errors.Is(err, sql.ErrNoRows) {
 		return 0, nil
 	}
@@ -229,7 +256,7 @@ func (l *Ledger) AddRunInfo(ctx context.Context, run int64, q Question) error {
 
 func addInfo(tx *sqlite.Tx, r Run, q Question, now time.Time) error {
 	// An info is acknowledged, not answered, and never expires.
-	q.Kind, q.Options, q.Multiple = KindInfo, []string{InfoSeen}, false
+	q.Kind, q.Options, q.Multiple, q.InputSchema = KindInfo, []string{InfoSeen}, false, nil
 	id, err := addItem(tx, r, q, now, time.Time{})
 	if err != nil || id == 0 {
 		return err
@@ -262,8 +289,10 @@ func addUncertainCallInfos(tx *sqlite.Tx, r Run, attempt int, now time.Time) err
 }
 
 // Answer closes an item and resumes its run, or ends it when the answer says so. An answer about
-// an action is for all runs of the agent that wait for the same action. The error is ErrClosed
-// when somebody was faster or the item has expired, and ErrInvalidAnswer when it offers no such answer.
+// an action is for all runs of the agent that wait for the same action. To an item with an input schema
+// the answer is JSON. The same answer to a question once more changes nothing. The error is ErrClosed
+// when somebody was faster or the item has expired, and ErrInvalidAnswer when it offers no such answer, an
+// *AnswerError where fields are wrong.
 func (l *Ledger) Answer(ctx context.Context, id int64, answer string) (Run, error) {
 	return l.answer(ctx, id, answer, "")
 }
@@ -273,6 +302,11 @@ func (l *Ledger) answer(ctx context.Context, id int64, answer, reason string) (R
 	var run Run
 	err := l.changePlan(ctx, func(tx *sqlite.Tx) (paused bool, err error) {
 		i, r, err := l.openItem(tx, id)
+		// The same once more: whoever asks again could not know that the first answer had come through.
+		if errors.Is(err, ErrClosed) && i.hasAnswer(answer) {
+			run, err = l.lockRun(tx, i.Run)
+			return false, err
+		}
 		if err != nil {
 			return false, err
 		}
@@ -285,6 +319,11 @@ func (l *Ledger) answer(ctx context.Context, id int64, answer, reason string) (R
 		if i.Kind != KindInput && !slices.Contains(i.Options, answer) {
 			return false, fmt.Errorf("%q answers inbox item %d with something else than %s: %w", answer, id, strings.Join(i.Options, ", "), ErrInvalidAnswer)
 		}
+		if len(i.InputSchema) > 0 {
+			if answer, err = i.fit(answer); err != nil {
+				return false, err
+			}
+		}
 		if i.Kind == KindApproval {
 			return l.answerApproval(tx, i, answer, reason, now)
 		}
@@ -293,6 +332,32 @@ func (l *Ledger) answer(ctx context.Context, id int64, answer, reason string) (R
 	})
 
 	return run, err
+}
+
+// fit is an answer to an item with an input schema as it is stored; the error is an *AnswerError.
+func (i Item) fit(answer string) (string, error) {
+	f, err := form.Parse(i.InputSchema)
+	if err != nil {
+		return "", fmt.Errorf("the input schema of inbox item %d cannot be used: %w", i.ID, err)
+	}
+
+	fitted, problems := f.Check(json.RawMessage(answer))
+	if len(problems) > 0 {
+		return "", &AnswerError{i.ID, problems}
+	}
+	return string(fitted), nil
+}
+
+// hasAnswer reports whether a question was answered in the same way.
+func (i Item) hasAnswer(answer string) bool {
+	if i.Kind != KindInput || i.State != ItemAnswered {
+		return false
+	}
+	if len(i.InputSchema) > 0 {
+		fitted, err := i.fit(answer)
+		return err == nil && fitted == i.Answer
+	}
+	return answer == i.Answer
 }
 
 // expired reports whether it is too late to answer an item. One without a deadline never expires.

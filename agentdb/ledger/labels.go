@@ -28,6 +28,8 @@ const (
 	PlaceFile     PlaceKind = "file"     // a file, or a folder with all that is below it
 	PlaceTable    PlaceKind = "table"    // of an agent's database
 	PlaceDatabase PlaceKind = "database" // an agent's, with all its tables
+	// PlaceWorkspace is state of an agent's skill in this ledger.
+	PlaceWorkspace PlaceKind = "workspace"
 	// PlaceAgent is the database and the files of an agent, as older versions labelled them; see SettleLabels.
 	PlaceAgent PlaceKind = "agent"
 )
@@ -42,7 +44,7 @@ type FileID struct {
 // Place is where data lies that outlives a run.
 type Place struct {
 	Kind PlaceKind
-	Name string // an absolute path without links; AGENT/TABLE; AGENT
+	Name string // an absolute path without links; AGENT/TABLE; AGENT/SKILL/NAME; AGENT
 	ID   FileID // of what lies at a path now
 	// Above are the identities of the folders that a path lies in, for those who read it: one of them may have
 	// been labelled by another name.
@@ -57,17 +59,28 @@ func TablePlace(agent, table string) Place {
 	return Place{Kind: PlaceTable, Name: agent + "/" + table}
 }
 
+// WorkspacePlace is a workspace of an agent's skill, or with "" and "" all of the agent's workspaces.
+func WorkspacePlace(agent, skill, name string) Place {
+	if skill == "" {
+		return Place{Kind: PlaceWorkspace, Name: agent}
+	}
+	return Place{Kind: PlaceWorkspace, Name: agent + "/" + skill + "/" + name}
+}
+
 // key is the place in a tree of names in which folders and databases stand above what they hold.
 func (p Place) key() string {
-	if p.Kind == PlaceFile {
+	switch p.Kind {
+	case PlaceFile:
 		return p.Name
+	case PlaceWorkspace:
+		return string(PlaceWorkspace) + ":" + p.Name
 	}
 	return string(PlaceDatabase) + ":" + p.Name
 }
 
 // parent is the key of what holds a place, "" at the top.
 func parent(key string) string {
-	if strings.HasPrefix(key, string(PlaceDatabase)+":") {
+	if strings.HasPrefix(key, string(PlaceDatabase)+":") || strings.HasPrefix(key, string(PlaceWorkspace)+":") {
 		holder, _, ok := strings.Cut(key, "/")
 		if !ok {
 			return ""

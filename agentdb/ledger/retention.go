@@ -109,7 +109,9 @@ func (l *Ledger) pruneOld(ctx context.Context, statement, job string, before int
 	return nil
 }
 
-const oldRuns = `select id from runs where job = $1 and state = 'finished' and finished_at < $2 order by finished_at, id limit $3`
+// oldRuns leaves out those that left a workspace half changed: they may be tried again from their checkpoint.
+const oldRuns = `select id from runs where job = $1 and state = 'finished' and finished_at < $2
+	and not exists (select 1 from workspaces where review <> 0 and review = runs.id) order by finished_at, id limit $3`
 
 func (l *Ledger) pruneJob(ctx context.Context, job string, before time.Time) (int, error) {
 	// Nobody may start to refer to a blob between the query for its references and its removal.
@@ -155,7 +157,10 @@ func pruneRun(tx *sqlite.Tx, id int64) ([]string, error) {
 	for _, statement := range []string{
 		`delete from attempts where run = $1`, `delete from steps where run = $1`, `delete from calls where run = $1`,
 		`delete from events where run = $1 and run <> 0`, `delete from outbox where run = $1 and state <> 'pending'`, `delete from inbox where run = $1`, `delete from reservations where run = $1`,
-		`delete from file_ops where run = $1`, `delete from artifacts where run = $1`,
+		`delete from file_ops where run = $1`,
+		// A workspace outlives its runs, with its artifacts and its last checkpoint.
+		`delete from artifacts where run = $1 and workspace = 0`,
+		`delete from checkpoints where run = $1 and (workspace = 0 or id < (select max(id) from checkpoints as last where last.workspace = checkpoints.workspace))`,
 		`delete from runs where id = $1`,
 	} {
 		if _, err := tx.Exec(statement, id); err != nil {

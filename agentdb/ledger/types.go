@@ -53,6 +53,8 @@ type Run struct {
 	CancelReason   string // not "": cancellation was requested
 	Taint          string // the letters of its taint; they only grow
 	Tier           string // the weakest confinement of the programs it has started, "" before the first
+	Workspace      int64  // that it works in; 0: none
+	Checkpoint     int64  // that it was begun from; 0: none
 }
 
 // WaitsForPerson reports whether a run waits for a person.

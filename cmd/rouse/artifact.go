@@ -43,31 +43,36 @@ that the run shared more than once it is the last version, unless --version says
 			if err != nil {
 				return err
 			}
-			if to == "" {
-				return s.Artifact(cmd.Context(), d.ID, a, cmd.OutOrStdout())
-			}
-			// StreamNew refuses this too, but a name that is taken is a mistake of the command line
-			// (exit 2). Lstat, since a dangling link takes the name as well.
-			if _, err := os.Lstat(to); !errors.Is(err, fs.ErrNotExist) {
-				return usagef("%s exists already; choose another name", to)
-			}
-
-			err = atomicfile.StreamNew(to, 0o644, func(w io.Writer) error { return s.Artifact(cmd.Context(), d.ID, a, w) })
-			if err == nil {
-				err = os.Chmod(to, owner.Usual(0o644)) // it is to be passed on, unlike what is kept in the home
-			}
-			if err != nil {
-				return err
-			}
-
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s of run %s into %s\n", artifactText(a), d.ID, to)
-			return err
+			return fetchArtifact(cmd, s, d.ID, a, to)
 		}),
 	}
 
 	cmd.Flags().StringVar(&to, "to", "", "write to a new `file`")
 	cmd.Flags().IntVar(&version, "version", 0, "a version that the run shared (default the last)")
 	return cmd
+}
+
+// fetchArtifact prints an artifact of a run, or writes it to a new file.
+func fetchArtifact(cmd *cobra.Command, s *session, run string, a api.Artifact, to string) error {
+	if to == "" {
+		return s.Artifact(cmd.Context(), run, a, cmd.OutOrStdout())
+	}
+	// StreamNew refuses this too, but a name that is taken is a mistake of the command line
+	// (exit 2). Lstat, since a dangling link takes the name as well.
+	if _, err := os.Lstat(to); !errors.Is(err, fs.ErrNotExist) {
+		return usagef("%s exists already; choose another name", to)
+	}
+
+	err := atomicfile.StreamNew(to, 0o644, func(w io.Writer) error { return s.Artifact(cmd.Context(), run, a, w) })
+	if err == nil {
+		err = os.Chmod(to, owner.Usual(0o644)) // it is to be passed on, unlike what is kept in the home
+	}
+	if err != nil {
+		return err
+	}
+
+	_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s of run %s into %s\n", artifactText(a), run, to)
+	return err
 }
 
 // artifactOf is a version of a name that a run shared, 0 for the last.

@@ -126,6 +126,8 @@ func labelledPlace(l api.Label) (what, name string) {
 	switch l.Kind {
 	case "table":
 		return fmt.Sprintf("the table %s of %s", text.OneLine(table), text.OneLine(agent)), text.OneLine(agent)
+	case "workspace":
+		return fmt.Sprintf("the workspace %s of %s", text.OneLine(table), text.OneLine(agent)), text.OneLine(agent)
 	case "database":
 		return "the database of " + text.OneLine(l.Place), text.OneLine(l.Place)
 	case "agent":

@@ -84,6 +84,10 @@ func printItem(w io.Writer, i api.Item, now time.Time) {
 		}
 	}
 
+	if len(i.InputSchema) > 0 {
+		printForm(w, i)
+	}
+
 	if i.Kind == ledger.KindApproval {
 		printAction(w, i.Action)
 	}
@@ -123,6 +127,8 @@ func printAction(w io.Writer, action string) {
 func answerHint(i api.Item) string {
 	with := `"…"`
 	switch {
+	case len(i.InputSchema) > 0:
+		return fmt.Sprintf("rouse answer %s (asks for each value), or rouse answer %[1]s '{…}'", i.ID)
 	case i.Kind == ledger.KindApproval && slices.Contains(i.Options, ledger.ApprovalAlways):
 		return fmt.Sprintf("rouse approve %s [--always], or rouse deny %[1]s [REASON]", i.ID)
 	case i.Kind == ledger.KindApproval:
@@ -141,19 +147,23 @@ func answerHint(i api.Item) string {
 func newAnswer(at *place) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
-		Use:   "answer ITEM TEXT",
+		Use:   "answer ITEM [TEXT]",
 		Short: "Answers an item of the inbox; its run goes on",
 		Long: `Answers an item of the inbox. To a question the text may be one of the options, its number,
 several of them with commas between where several may be chosen, or an answer of your own.
-The run that asked goes on with it, as the same run.
+The run that asked goes on with it, as the same run. A question for several values takes them as
+JSON; without a text it asks you for each of them, on a terminal.
 
 A run of a playbook that was cut off during a call which may have changed something asks what
 should become of that call: done (it took effect, go on after it), again (make it again), skip
 (go on without it) or stop (end the run). An item that only informs you is dismissed with: seen.
 An agent whose database holds runs that the ledger does not know waits for: adopt.
 An action that needs your approval takes approve, always or deny; see rouse approve --help.`,
-		Args: cobra.MinimumNArgs(2),
+		Args: cobra.MinimumNArgs(1),
 		RunE: verb(func(cmd *cobra.Command, args []string) error {
+			if len(args) == 1 {
+				return fillForm(cmd, at, args[0], asJSON)
+			}
 			return sendAnswer(cmd, at, args[0], api.Answer{Text: strings.Join(args[1:], " ")}, asJSON)
 		}),
 	}

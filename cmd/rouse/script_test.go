@@ -17,7 +17,8 @@ import (
 
 // TestScripts runs testdata/*.txtar: commands as a user types them, and what they answer;
 // rouse logs --json prints the ledger, which is the only trace (C-15); rouse runs --trigger
-// lists what one kind of trigger asked for (OSA-25).
+// lists what one kind of trigger asked for (OSA-25); rouse workspaces show tells who works in a workspace, how far
+// that is and what it waits for (OSL-38).
 func TestScripts(t *testing.T) {
 	root, err := filepath.Abs("../..")
 	if err != nil {

@@ -103,6 +103,10 @@ func printDetail(w io.Writer, d api.RunDetail, now time.Time) {
 		fmt.Fprintf(w, "  confined  its programs ran on tier %s\n", d.Tier)
 	}
 
+	if d.Workspace != "" {
+		fmt.Fprintf(w, "  workspace %s; rouse workspaces show %[1]s\n", d.Workspace)
+	}
+
 	printArtifacts(w, d)
 	printAsked(w, d)
 

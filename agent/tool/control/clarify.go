@@ -3,11 +3,13 @@ package control
 import (
 	"context"
 	_ "embed"
+	"encoding/json"
 	"fmt"
 	"strings"
 	"unicode/utf8"
 
 	"rouse/agent/tool"
+	"rouse/internal/form"
 	"rouse/internal/text"
 )
 
@@ -25,13 +27,16 @@ type clarifyArgs struct {
 	Question      string   `json:"question" jsonschema:"with all that is needed to answer it"`
 	Options       []string `json:"options,omitempty" jsonschema:"up to 6 answers to choose from, each of at most 80 characters"`
 	AllowMultiple bool     `json:"allowMultiple,omitempty" jsonschema:"several options may be chosen"`
+	// Keys are free: a JSON Schema has many.
+	InputSchema map[string]any `json:"inputSchema,omitempty" jsonschema:"JSON Schema of an object, for an answer of several values: the answer is JSON then"`
 }
 
 type clarifyResult struct {
-	Question      string   `json:"question"`
-	Options       []string `json:"options,omitempty"`
-	AllowMultiple bool     `json:"allow_multiple,omitempty"`
-	Waiting       bool     `json:"waiting"`
+	Question      string         `json:"question"`
+	Options       []string       `json:"options,omitempty"`
+	AllowMultiple bool           `json:"allow_multiple,omitempty"`
+	InputSchema   map[string]any `json:"input_schema,omitempty"`
+	Waiting       bool           `json:"waiting"`
 }
 
 // Clarify is the tool with which a model asks its owner. A playbook does not get it: it could do
@@ -41,7 +46,7 @@ func Clarify() (tool.Tool, error) {
 }
 
 func clarify(_ context.Context, _ tool.Invocation, a clarifyArgs) (tool.Envelope, error) {
-	res := clarifyResult{Question: strings.TrimSpace(a.Question), Waiting: true}
+	res := clarifyResult{Question: strings.TrimSpace(a.Question), InputSchema: a.InputSchema, Waiting: true}
 	switch n := utf8.RuneCountInString(res.Question); {
 	case n == 0:
 		return tool.Failure(tool.KindInvalidArgs, "the question is empty").WithField("question", "what you need to know"), nil
@@ -66,6 +71,25 @@ func clarify(_ context.Context, _ tool.Invocation, a clarifyArgs) (tool.Envelope
 		return tool.Failure(tool.KindInvalidArgs, "there are %d options", n).WithField("options", fmt.Sprintf("at most %d", maxOptions)), nil
 	}
 
+	if len(a.InputSchema) > 0 {
+		if len(res.Options) > 0 {
+			return tool.Failure(tool.KindInvalidArgs, "give options or inputSchema, not both").WithField("inputSchema", "an enum within the schema has the options"), nil
+		}
+		if err := checkForm(a.InputSchema); err != nil {
+			return tool.Failure(tool.KindInvalidArgs, "nobody can be asked with this schema: %v", err).WithField("inputSchema", "a JSON Schema of an object without $ref"), nil
+		}
+	}
+
 	res.AllowMultiple = a.AllowMultiple && len(res.Options) > 0
 	return tool.Success(res), nil
+}
+
+// checkForm refuses a schema that no form can be made of.
+func checkForm(schema map[string]any) error {
+	raw, err := json.Marshal(schema)
+	if err != nil {
+		return err
+	}
+	_, err = form.Parse(raw)
+	return err
 }

@@ -33,6 +33,9 @@ func TestClarifyArguments(t *testing.T) {
 		`{"question":"  "}`: "question",
 		`{"question":"` + strings.Repeat("x", 2001) + `"}`: "question",
 		`{}`: "question",
+		`{"question":"q","inputSchema":{"type":"object","properties":{"n":{"type":"integer"}}}}`: `{"question":"q","input_schema":{"properties":{"n":{"type":"integer"}},"type":"object"},"waiting":true}`,
+		`{"question":"q","inputSchema":{"properties":{"n":{"$ref":"#"}}}}`:                       "inputSchema",
+		`{"question":"q","inputSchema":{"type":"object"},"options":["a"]}`:                       "inputSchema",
 	} {
 		e, err := r.Call(t.Context(), tool.Invocation{}, "clarify", json.RawMessage(args))
 		if err != nil {

@@ -16,6 +16,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"rouse/internal/form"
 	"rouse/internal/owner"
 )
 
@@ -115,6 +116,8 @@ type Error struct {
 	Message string `json:"error"`
 	// Usage says that the request itself was wrong (an unknown name, a bad value).
 	Usage bool `json:"usage,omitempty"`
+	// Fields say what is wrong with an answer to an item of the inbox, field by field.
+	Fields []form.Problem `json:"fields,omitempty"`
 }
 
 func (e *Error) Error() string { return e.Message }

@@ -1,30 +1,34 @@
 package api
 
+import "encoding/json"
+
 // Item is something that waits for a person.
 type Item struct {
-	ID        string   `json:"id"`
-	Run       string   `json:"run"`
-	Runs      []string `json:"runs"` // that the answer is for: others may ask for the same
-	Job       string   `json:"job"`
-	Agent     string   `json:"agent"`
-	Kind      string   `json:"kind"`
-	Title     string   `json:"title"`
-	Message   string   `json:"message"`
-	Options   []string `json:"options"`
-	Multiple  bool     `json:"multiple"`
-	Action    string   `json:"action"` // of an approval what would be done, exactly; else the command that answers it
-	Tool      string   `json:"tool,omitempty"`
-	Hash      string   `json:"hash,omitempty"` // of the action
-	State     string   `json:"state"`          // open, answered, expired, withdrawn
-	Answer    string   `json:"answer"`
-	Reason    string   `json:"reason,omitempty"` // of a denial
-	CreatedAt Time     `json:"created_at"`
-	ExpiresAt Time     `json:"expires_at"`
+	ID       string   `json:"id"`
+	Run      string   `json:"run"`
+	Runs     []string `json:"runs"` // that the answer is for: others may ask for the same
+	Job      string   `json:"job"`
+	Agent    string   `json:"agent"`
+	Kind     string   `json:"kind"`
+	Title    string   `json:"title"`
+	Message  string   `json:"message"`
+	Options  []string `json:"options"`
+	Multiple bool     `json:"multiple"`
+	// InputSchema is the JSON Schema of an answer of several values.
+	InputSchema json.RawMessage `json:"input_schema,omitempty"`
+	Action      string          `json:"action"` // of an approval what would be done, exactly; else the command that answers it
+	Tool        string          `json:"tool,omitempty"`
+	Hash        string          `json:"hash,omitempty"` // of the action
+	State       string          `json:"state"`          // open, answered, expired, withdrawn
+	Answer      string          `json:"answer"`
+	Reason      string          `json:"reason,omitempty"` // of a denial
+	CreatedAt   Time            `json:"created_at"`
+	ExpiresAt   Time            `json:"expires_at"`
 }
 
 // Answer answers an item.
 type Answer struct {
-	Text   string `json:"text"`
+	Text   string `json:"text"`             // to an item with an input schema: JSON, or the one value that it asks for
 	Reason string `json:"reason,omitempty"` // of a denial, for the agent
 	Kind   string `json:"kind,omitempty"`   // of items that may be answered so; "" for any
 }
@@ -41,8 +45,8 @@ type Grant struct {
 
 // Label is a label on data, which a run has that reads it.
 type Label struct {
-	Kind  string `json:"kind"`  // file (or a folder, with all below it), table, database
-	Place string `json:"place"` // an absolute path, AGENT/TABLE, AGENT
+	Kind  string `json:"kind"`  // file (or a folder, with all below it), table, database, workspace
+	Place string `json:"place"` // an absolute path, AGENT/TABLE, AGENT, AGENT/SKILL/NAME
 	Label string `json:"label"` // A untrusted, B private
 	Run   string `json:"run"`   // the first that wrote there while it held the label; "": one of another ledger
 	At    Time   `json:"at"`

@@ -50,7 +50,8 @@ type Run struct {
 	// The part of the tokens and of the cost that no server reported.
 	EstimatedTokens int64    `json:"estimated_tokens,omitempty"`
 	EstimatedUSD    float64  `json:"estimated_usd,omitempty"`
-	Artifacts       []string `json:"artifacts"` // names
+	Artifacts       []string `json:"artifacts"`           // names
+	Workspace       string   `json:"workspace,omitempty"` // that it works in
 	Tier            string   `json:"tier"`
 	Taint           []string `json:"taint"`
 }

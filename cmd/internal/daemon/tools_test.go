@@ -118,7 +118,7 @@ func (o *office) newRunner(l *ledger.Ledger, pool *agentdb.Pool, dir string) *ag
 
 // load checks a configuration as rouse config check does.
 func (o *office) load(agentKeys, jobKeys, does string) (*config.Config, error) {
-	dir := cmdtest.Write(o.t, map[string]string{"sums/SKILL.md": "---\nname: sums\ndescription: Adds.\n---\nAdd.\n", "rouse.yaml": `version: 1
+	dir := cmdtest.Write(o.t, map[string]string{"sums/SKILL.md": "---\nname: sums\ndescription: Adds.\nmetadata: {workspace: optional}\n---\nAdd.\n", "rouse.yaml": `version: 1
 home: ./home
 models: [{name: m, provider: ollama, model: scripted, context_window: 32000, base_url: "` + o.server.URL + `"}, {name: narrow, provider: ollama, model: scripted, context_window: 8000, base_url: "` + o.server.URL + `"}, {name: tiny, provider: ollama, model: scripted, context_window: 4000, base_url: "` + o.server.URL + `"}]
 agents: [{name: clerk, workdir: ./work` + agentKeys + `}]

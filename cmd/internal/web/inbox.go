@@ -13,6 +13,7 @@ import (
 
 	"rouse/agentdb/ledger"
 	"rouse/cmd/internal/api"
+	"rouse/internal/form"
 	"rouse/internal/text"
 )
 
@@ -47,12 +48,15 @@ func newItem(i ledger.Item) api.Item {
 		runs = []string{}
 	}
 
-	return api.Item{ID: id(i.ID), Run: strings.Join(runs, ""), Runs: runs, Job: i.Job, Agent: i.Agent, Kind: i.Kind, Title: i.Title, Message: i.Message, Options: options, Multiple: i.Multiple,
+	return api.Item{ID: id(i.ID), Run: strings.Join(runs, ""), Runs: runs, Job: i.Job, Agent: i.Agent, Kind: i.Kind, Title: i.Title, Message: i.Message, Options: options, Multiple: i.Multiple, InputSchema: i.InputSchema,
 		Action: action, Tool: i.Action.Tool, Hash: i.Action.Hash, State: i.State, Answer: i.Answer, Reason: i.Reason, CreatedAt: api.At(i.CreatedAt), ExpiresAt: api.At(i.ExpiresAt)}
 }
 
 // answers shows what can be given as an answer to an item.
 func answers(i ledger.Item) string {
+	if len(i.InputSchema) > 0 {
+		return "JSON"
+	}
 	if i.Kind == ledger.KindInput {
 		return "TEXT"
 	}
@@ -93,7 +97,8 @@ func (s *server) answerItem(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if item.State != ledger.ItemOpen {
+	// A question that was answered takes the same answer again.
+	if item.State != ledger.ItemOpen && (item.Kind != ledger.KindInput || item.State != ledger.ItemAnswered) {
 		return nil, closedReason(item)
 	}
 	// rouse approve must not answer a question that happens to have the number.
@@ -178,6 +183,9 @@ func matchAnswer(i ledger.Item, answer string) (string, error) {
 		return "", usage("the answer has %d characters; at most %d are taken", n, maxAnswer)
 	}
 
+	if len(i.InputSchema) > 0 {
+		return fillForm(i, answer)
+	}
 	if len(i.Options) == 0 {
 		return answer, nil
 	}
@@ -213,6 +221,20 @@ func matchAnswer(i ledger.Item, answer string) (string, error) {
 	}
 
 	return strings.Join(chosen, ", "), nil
+}
+
+// fillForm is an answer to an item with an input schema, as JSON. Whether that fits, the ledger says.
+func fillForm(i ledger.Item, answer string) (string, error) {
+	f, err := form.Parse(i.InputSchema)
+	if err != nil {
+		return "", err
+	}
+
+	value, err := f.Answer(answer)
+	if err != nil {
+		return "", usage("the answer to inbox item %d does not fit: %v", i.ID, err)
+	}
+	return string(value), nil
 }
 
 func isNumber(text string) bool {

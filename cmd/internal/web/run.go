@@ -82,7 +82,7 @@ func newRun(r ledger.Run, shared []ledger.Artifact) api.Run {
 		Summary: r.Summary, Error: r.Error, Steps: r.Steps, Calls: r.Calls,
 		TokensIn: r.Usage.TokensIn, TokensOut: r.Usage.TokensOut, CostUSD: float64(r.Usage.CostMicroUSD) / 1e6,
 		EstimatedTokens: r.Usage.EstimatedTokens, EstimatedUSD: float64(r.Usage.EstimatedMicroUSD) / 1e6,
-		Artifacts: artifactNames(shared), Tier: r.Tier, Taint: letters(r.Taint),
+		Artifacts: artifactNames(shared), Workspace: optionalID(r.Workspace), Tier: r.Tier, Taint: letters(r.Taint),
 	}
 }
 
@@ -191,4 +191,12 @@ func object(raw json.RawMessage) json.RawMessage {
 		return json.RawMessage("{}")
 	}
 	return raw
+}
+
+// optionalID is an id as JSON, "" for none.
+func optionalID(n int64) string {
+	if n == 0 {
+		return ""
+	}
+	return id(n)
 }

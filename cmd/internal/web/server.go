@@ -47,7 +47,7 @@ func NewHandler(o Options) (http.Handler, error) {
 
 	s := &server{ledger: o.Ledger, log: o.Logger, backend: o}
 	mux := http.NewServeMux()
-	for _, routes := range []func(*http.ServeMux){s.hostRoutes, s.jobRoutes, s.runRoutes, s.inboxRoutes, s.databaseRoutes, s.ledgerRoutes, s.pauseRoutes, s.wakeRoutes, s.skillRoutes} {
+	for _, routes := range []func(*http.ServeMux){s.hostRoutes, s.jobRoutes, s.runRoutes, s.inboxRoutes, s.databaseRoutes, s.ledgerRoutes, s.pauseRoutes, s.wakeRoutes, s.skillRoutes, s.workspaceRoutes} {
 		routes(mux)
 	}
 	mux.Handle("/", s.answer(func(r *http.Request) (any, error) {
@@ -86,10 +86,17 @@ func (s *server) failure(r *http.Request, err error) *api.Error {
 	var failure *api.Error
 	var bad *agentdb.Error
 	var target *ledger.TargetError
+	var answer *ledger.AnswerError
 	switch {
 	case errors.As(err, &failure):
 	case errors.As(err, &bad):
 		failure = &api.Error{Status: http.StatusUnprocessableEntity, Message: bad.Text()}
+	case errors.As(err, &answer):
+		failure = &api.Error{Status: http.StatusUnprocessableEntity, Message: err.Error(), Usage: true, Fields: answer.Problems}
+	case errors.As(err, new(*ledger.WorkspaceError)):
+		failure = &api.Error{Status: http.StatusUnprocessableEntity, Message: err.Error()}
+	case errors.As(err, new(*ledger.ConflictError)), errors.As(err, new(*ledger.BlockedError)):
+		failure = &api.Error{Status: http.StatusConflict, Message: err.Error()}
 	case errors.As(err, &target):
 		failure = &api.Error{Status: http.StatusUnprocessableEntity, Message: target.Message}
 	case errors.As(err, new(*ledger.ReadOnlyError)):

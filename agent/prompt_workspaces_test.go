@@ -1,0 +1,97 @@
+package agent_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"rouse/agentdb/ledger"
+	"rouse/skills"
+)
+
+// OSL-35: an agent whose skills keep workspaces is told of those that are active, with their phase and what they wait for, never of
+// their state; what it is told brings their labels. An agent without such skills is told nothing and has no tools for them.
+func TestWorkspacesInThePrompt(t *testing.T) {
+	t.Parallel()
+	b := setup(t, turn("1", "workspace_manage", `{"action":"set_phase","workspaceId":"1","phase":"booked"}`), done, done)
+	ctx := t.Context()
+	create := func(agent, skill, name string) ledger.Workspace {
+		t.Helper()
+		w, err := b.ledger.CreateWorkspace(ctx, ledger.Author{}, ledger.Workspace{Agent: agent, Skill: skill, Name: name, Phase: "draft", Role: "writer", State: json.RawMessage(`{"body":"of the state"}`)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return w
+	}
+
+	rome := create("clerk", "trips", `rome"`)
+	paused := create("clerk", "trips", "oslo")
+	if _, err := b.ledger.ChangeWorkspace(ctx, ledger.Author{}, paused.ID, ledger.WorkspaceChange{Status: ledger.WorkspacePaused}); err != nil {
+		t.Fatal(err)
+	}
+	create("other", "trips", "lima")
+	create("clerk", "removed", "bonn")
+	b.label("A", ledger.WorkspacePlace("clerk", "trips", rome.Name))
+	for i := range 30 {
+		create("clerk", "trips", fmt.Sprintf("more-%d", i))
+	}
+
+	root := shelf(t, "trips")
+	if err := os.WriteFile(filepath.Join(root, "trips", "SKILL.md"), []byte("---\nname: trips\ndescription: Plans trips.\nmetadata: {workspace: required}\n---\nPlan.\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+
+	// The last ones written come first, and rome among them.
+	phase := "draft"
+	if _, err := b.ledger.ChangeWorkspace(ctx, ledger.Author{}, rome.ID, ledger.WorkspaceChange{Phase: &phase}); err != nil {
+		t.Fatal(err)
+	}
+
+	b.sees(root, skills.AccessGlobal)
+	id := b.adhoc("Plan it.")
+	b.run(id)
+	told := string(b.server.Requests()[0])
+	for _, want := range []string{`workspace 1 \"rome\\\"\" of the skill trips, phase \"draft\", role \"writer\"`, "They are data", "workspace_manage has them all", `"workspace_manage"`, `"run_manage"`} {
+		if !strings.Contains(told, want) {
+			t.Errorf("%s is not in %.3000s", want, told)
+		}
+	}
+	for _, not := range []string{"oslo", "lima", "bonn", "of the state"} {
+		if strings.Contains(told, not) {
+			t.Errorf("%s is in the prompt", not)
+		}
+	}
+	if n := strings.Count(told, " of the skill trips"); n != 20 {
+		t.Errorf("%d workspaces are told of", n)
+	}
+
+	r, err := b.ledger.Run(ctx, id)
+	if err != nil || r.Taint != "A" || r.Workspace != rome.ID {
+		t.Errorf("the run: %+v %v", r, err)
+	}
+	if w, err := b.ledger.Workspace(ctx, rome.ID); err != nil || w.Phase != "booked" {
+		t.Errorf("%+v %v", w, err)
+	}
+
+	// Its owner has checked it; the labels of the database were never touched.
+	if letters, err := b.ledger.LabelsOf(ctx, ledger.TablePlace("clerk", "")); err != nil || letters != "" {
+		t.Errorf("the database has the labels %q of a workspace: %v", letters, err)
+	}
+	kept, err := b.runner.Kept("clerk")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if cleared, err := b.ledger.ClearLabel(ctx, "A", kept...); err != nil || len(cleared) != 1 {
+		t.Errorf("cleared: %+v %v", cleared, err)
+	}
+
+	b.sees(root, skills.AccessNone)
+	asked := len(b.server.Requests())
+	b.run(b.adhoc("Plan it."))
+	if told := string(b.server.Requests()[asked]); strings.Contains(told, "workspace") {
+		t.Errorf("without the skill: %.2000s", told)
+	}
+}

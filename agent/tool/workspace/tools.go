@@ -1,0 +1,194 @@
+package workspace
+
+import (
+	"context"
+	_ "embed"
+	"encoding/json"
+	"errors"
+	"reflect"
+	"slices"
+	"strconv"
+
+	"rouse/agent/tool"
+	"rouse/agentdb/ledger"
+	"rouse/internal/domain"
+)
+
+//go:embed workspace_manage.md
+var workspaceText string
+
+//go:embed run_manage.md
+var runText string
+
+// specs are the tools. Their effect is that of a database because the ledger takes each call once.
+var (
+	workspaceSpec = tool.Spec{
+		Name: "workspace_manage", Description: workspaceText, Effect: domain.EffectDatabase, Class: tool.ClassOther, Scope: tool.ScopeAgent,
+		Args: reflect.TypeFor[workspaceArgs](), Requires: tool.RequiresWorkspaces, ReadsOnly: reads(workspaceReads),
+		Enum: map[string][]string{"action": {"create", "get", "list", "update", "pause", "resume", "archive", "set_phase", "set_role", "create_artifact", "update_artifact", "list_artifacts"}},
+	}
+	runSpec = tool.Spec{
+		Name: "run_manage", Description: runText, Effect: domain.EffectDatabase, Class: tool.ClassOther, Scope: tool.ScopeAgent,
+		Args: reflect.TypeFor[runArgs](), Requires: tool.RequiresWorkspaces, ReadsOnly: reads(runReads),
+		Enum: map[string][]string{"action": {"list", "get", "events", "continue", "pause", "cancel", "retry", "answer", "acknowledge", "discard"}},
+	}
+)
+
+// The actions that only read.
+var (
+	workspaceReads = []string{"get", "list", "list_artifacts"}
+	runReads       = []string{"list", "get", "events"}
+)
+
+// reads reports whether a call has one of some actions.
+func reads(actions []string) func(json.RawMessage) bool {
+	return func(args json.RawMessage) bool {
+		var a struct {
+			Action string `json:"action"`
+		}
+		return json.Unmarshal(args, &a) == nil && slices.Contains(actions, a.Action)
+	}
+}
+
+// Specs are the tools of the family.
+func Specs() tool.Specs { return tool.Specs{workspaceSpec, runSpec} }
+
+// Options are what the tools of one run use.
+type Options struct {
+	Ledger    *ledger.Ledger
+	Skills    []string                                // of the agent, that keep workspaces
+	Redact    func(text string) string                // removes secrets from what is stored; nil: nothing does
+	Cancelled func(ctx context.Context, _ ledger.Run) // is called after a run was cancelled while it waited; nil: nobody is
+}
+
+// Tools are the tools of one run (OSL-23, OSL-24).
+func Tools(o Options) ([]tool.Tool, error) {
+	if o.Redact == nil {
+		o.Redact = func(text string) string { return text }
+	}
+	if o.Cancelled == nil {
+		o.Cancelled = func(context.Context, ledger.Run) {}
+	}
+
+	spec := workspaceSpec
+	spec.Needs = tool.Needs(o.workspaceNeed)
+	manage, err := tool.Define(spec, o.manageWorkspace)
+	if err != nil {
+		return nil, err
+	}
+
+	spec = runSpec
+	spec.Needs = tool.Needs(o.runNeed)
+	runs, err := tool.Define(spec, o.manageRun)
+	if err != nil {
+		return nil, err
+	}
+	return []tool.Tool{manage, runs}, nil
+}
+
+// failure makes what the ledger refuses into an answer; ok is false for an error of the host.
+func failure(err error) (e tool.Envelope, ok bool) {
+	var wrong *ledger.WorkspaceError
+	switch {
+	case errors.As(err, &wrong):
+		e = tool.Failure(tool.KindInvalidArgs, "%s", wrong.Message)
+		if wrong.Field != "" {
+			e = e.WithField(wrong.Field, "")
+		}
+		return e, true
+	case errors.As(err, new(*ledger.ConflictError)), errors.Is(err, ledger.ErrClosed), errors.Is(err, ledger.ErrNotClaimable):
+		return tool.Failure(tool.KindExecutionError, "%v", err), true
+	case errors.As(err, new(*ledger.BlockedError)):
+		return tool.Failure(tool.KindRejected, "%v", err), true
+	case errors.Is(err, ledger.ErrInvalidAnswer):
+		return tool.Failure(tool.KindInvalidArgs, "%v", err).WithField("answer", ""), true
+	case errors.Is(err, ledger.ErrNotFound):
+		return tool.Failure(tool.KindNotFound, "%v", err), true
+	}
+	return tool.Envelope{}, false
+}
+
+// result is the answer of a call: a value, or why there is none.
+func result(value any, err error) (tool.Envelope, error) {
+	if err == nil {
+		return tool.Success(value), nil
+	}
+	if e, ok := failure(err); ok {
+		return e, nil
+	}
+	return tool.Envelope{}, err
+}
+
+func author(in tool.Invocation) ledger.Author {
+	return ledger.Author{Attempt: ledger.Attempt{Run: in.Run, Number: in.Attempt}, Key: in.Key}
+}
+
+// wrong is an argument that cannot be used.
+func wrong(field, message string) error {
+	return &ledger.WorkspaceError{Field: field, Message: message}
+}
+
+// number reads an id; 0 for none.
+func number(field, text string) (int64, error) {
+	if text == "" {
+		return 0, nil
+	}
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || n < 1 {
+		return 0, wrong(field, strconv.Quote(text)+" is no number")
+	}
+	return n, nil
+}
+
+// optionalID is an id in a result, "" for none.
+func optionalID(n int64) string {
+	if n == 0 {
+		return ""
+	}
+	return strconv.FormatInt(n, 10)
+}
+
+// find is a workspace of the agent: the one that is named, or that of the run. Of other agents, and of skills
+// that the agent does not have, it knows nothing.
+func (o Options) find(ctx context.Context, in tool.Invocation, text string) (ledger.Workspace, error) {
+	id, err := number("workspaceId", text)
+	if err != nil {
+		return ledger.Workspace{}, err
+	}
+
+	if id == 0 {
+		run, err := o.Ledger.Run(ctx, in.Run)
+		if err != nil {
+			return ledger.Workspace{}, err
+		}
+		if id = run.Workspace; id == 0 {
+			return ledger.Workspace{}, wrong("workspaceId", "this run works in no workspace yet, so say in which one: the action list has them")
+		}
+	}
+
+	w, err := o.Ledger.Workspace(ctx, id)
+	if err == nil && (w.Agent != in.Agent || !slices.Contains(o.Skills, w.Skill)) {
+		return ledger.Workspace{}, wrong("workspaceId", "there is no workspace "+strconv.FormatInt(id, 10)+" of your skills")
+	}
+	return w, err
+}
+
+// all are the workspaces of the agent's skills.
+func (o Options) all(ctx context.Context, in tool.Invocation, status ledger.WorkspaceStatus) ([]ledger.Workspace, error) {
+	all, err := o.Ledger.Workspaces(ctx, ledger.WorkspaceFilter{Agent: in.Agent, Status: status, Limit: maxListed})
+	return slices.DeleteFunc(all, func(w ledger.Workspace) bool { return !slices.Contains(o.Skills, w.Skill) }), err
+}
+
+// maxListed is how many workspaces, runs or events a call lists.
+const maxListed = 100
+
+func place(w ledger.Workspace) ledger.Place { return ledger.WorkspacePlace(w.Agent, w.Skill, w.Name) }
+
+// places are where some workspaces keep their labels.
+func places(all []ledger.Workspace) []ledger.Place {
+	out := make([]ledger.Place, len(all))
+	for i, w := range all {
+		out[i] = place(w)
+	}
+	return out
+}

@@ -1,0 +1,261 @@
+package workspace
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+	"strings"
+
+	"rouse/agent/tool"
+	"rouse/agentdb/ledger"
+	"rouse/internal/text"
+)
+
+type workspaceArgs struct {
+	Action      string         `json:"action"`
+	WorkspaceID string         `json:"workspaceId,omitempty" jsonschema:"default: the one that this run works in"`
+	Skill       string         `json:"skill,omitempty" jsonschema:"of create; default: the only one of yours that keeps workspaces"`
+	Name        string         `json:"name,omitempty" jsonschema:"of create: one line"`
+	State       map[string]any `json:"state,omitempty" jsonschema:"the whole state"`
+	LockVersion int64          `json:"lockVersion,omitempty" jsonschema:"as it was read; refused when somebody wrote meanwhile"`
+	Phase       string         `json:"phase,omitempty"`
+	Role        string         `json:"role,omitempty"`
+	Status      string         `json:"status,omitempty" jsonschema:"of list: active, paused or archived; of an artifact: any word"`
+	ArtifactID  string         `json:"artifactId,omitempty"`
+	Title       string         `json:"title,omitempty"`
+	Type        string         `json:"type,omitempty" jsonschema:"of an artifact, such as markdown"`
+	Content     string         `json:"content,omitempty" jsonschema:"of an artifact"`
+}
+
+// workspaceNeed says which labels a call brings, and where it leaves those of its run.
+func (o Options) workspaceNeed(ctx context.Context, in tool.Invocation, a workspaceArgs) (tool.Need, error) {
+	switch a.Action {
+	case "create":
+		return tool.Need{Writes: []ledger.Place{ledger.WorkspacePlace(in.Agent, o.skill(a), o.newName(a))}}, nil
+	case "list":
+		all, err := o.all(ctx, in, "")
+		return tool.Need{Reads: places(all)}, err
+	}
+
+	w, err := o.find(ctx, in, a.WorkspaceID)
+	if err != nil {
+		_, refused := failure(err)
+		if refused { // the call itself says what is wrong
+			return tool.Need{}, nil
+		}
+		return tool.Need{}, err
+	}
+
+	// What is written is answered with the workspace as it is then.
+	need := tool.Need{Reads: []ledger.Place{place(w)}}
+	if !slices.Contains(workspaceReads, a.Action) {
+		need.Writes = need.Reads
+	}
+	return need, nil
+}
+
+// newName is the name of a workspace that is to be created, as it is kept.
+func (o Options) newName(a workspaceArgs) string { return strings.TrimSpace(o.Redact(a.Name)) }
+
+// skill is the one whose workspace is to be created.
+func (o Options) skill(a workspaceArgs) string {
+	if a.Skill == "" && len(o.Skills) == 1 {
+		return o.Skills[0]
+	}
+	return a.Skill
+}
+
+type workspaceResult struct {
+	ID          string                 `json:"id"`
+	Skill       string                 `json:"skill"`
+	Name        string                 `json:"name"`
+	Status      ledger.WorkspaceStatus `json:"status"`
+	Phase       string                 `json:"phase,omitempty"`
+	Role        string                 `json:"role,omitempty"`
+	Review      string                 `json:"review_of_run,omitempty"`
+	LockVersion int64                  `json:"lock_version"`
+	State       json.RawMessage        `json:"state,omitempty"`
+}
+
+func newResult(w ledger.Workspace) workspaceResult {
+	return workspaceResult{ID: optionalID(w.ID), Skill: w.Skill, Name: w.Name, Status: w.Status, Phase: w.Phase, Role: w.Role, Review: optionalID(w.Review), LockVersion: w.LockVersion}
+}
+
+type artifactResult struct {
+	ID       string `json:"id"`
+	Title    string `json:"title"`
+	Type     string `json:"type,omitempty"`
+	Status   string `json:"status"`
+	Approval string `json:"approval,omitempty"`
+	Version  int    `json:"version"`
+	Size     int64  `json:"size"`
+	Parent   string `json:"parent,omitempty"`
+}
+
+func newArtifactResult(a ledger.Artifact) artifactResult {
+	return artifactResult{optionalID(a.ID), a.Title, a.Type, a.Status, a.Approval, a.Version, a.Size, optionalID(a.Parent)}
+}
+
+// manageWorkspace is workspace_manage.
+func (o Options) manageWorkspace(ctx context.Context, in tool.Invocation, a workspaceArgs) (tool.Envelope, error) {
+	a.Phase, a.Role, a.Title, a.Content, a.Status = o.Redact(a.Phase), o.Redact(a.Role), o.Redact(a.Title), o.Redact(a.Content), o.Redact(a.Status)
+	switch a.Action {
+	case "create":
+		return o.create(ctx, in, a)
+	case "list":
+		all, err := o.all(ctx, in, ledger.WorkspaceStatus(a.Status))
+		out := []workspaceResult{}
+		for _, w := range all {
+			out = append(out, newResult(w))
+		}
+		return result(map[string]any{"workspaces": out}, err)
+	}
+
+	w, err := o.find(ctx, in, a.WorkspaceID)
+	if err != nil {
+		return result(nil, err)
+	}
+
+	switch a.Action {
+	case "get":
+		out := newResult(w)
+		out.State = w.State
+		return result(out, nil)
+	case "list_artifacts":
+		return o.listArtifacts(ctx, w)
+	case "create_artifact", "update_artifact":
+		return o.writeArtifact(ctx, in, w, a)
+	}
+
+	c, err := o.change(a)
+	if err != nil {
+		return result(nil, err)
+	}
+	w, err = o.Ledger.ChangeWorkspace(ctx, author(in), w.ID, c)
+	return result(newResult(w), err)
+}
+
+func (o Options) create(ctx context.Context, in tool.Invocation, a workspaceArgs) (tool.Envelope, error) {
+	skill := o.skill(a)
+	if !slices.Contains(o.Skills, skill) {
+		return result(nil, wrong("skill", "say for which skill: "+strings.Join(o.Skills, ", ")))
+	}
+
+	state, err := o.state(a.State)
+	if err != nil {
+		return result(nil, err)
+	}
+	w, err := o.Ledger.CreateWorkspace(ctx, author(in), ledger.Workspace{Agent: in.Agent, Skill: skill, Name: o.newName(a), Phase: a.Phase, Role: a.Role, State: state})
+	return result(newResult(w), err)
+}
+
+// state is a state as it is stored; nil when none was given.
+func (o Options) state(state map[string]any) (json.RawMessage, error) {
+	if state == nil {
+		return nil, nil
+	}
+
+	raw, err := json.Marshal(state)
+	if err != nil {
+		return nil, wrong("state", "the state cannot be stored: "+err.Error())
+	}
+	return json.RawMessage(o.Redact(string(raw))), nil
+}
+
+// change is what a call makes different.
+func (o Options) change(a workspaceArgs) (c ledger.WorkspaceChange, err error) {
+	c.LockVersion = a.LockVersion
+	switch a.Action {
+	case "pause":
+		c.Status = ledger.WorkspacePaused
+	case "resume":
+		c.Status = ledger.WorkspaceActive
+	case "archive":
+		c.Status = ledger.WorkspaceArchived
+	case "set_phase":
+		c.Phase = &a.Phase
+	case "set_role":
+		c.Role = &a.Role
+	case "update":
+		if c.State, err = o.state(a.State); err != nil {
+			return c, err
+		}
+		if a.Phase != "" {
+			c.Phase = &a.Phase
+		}
+		if a.Role != "" {
+			c.Role = &a.Role
+		}
+		if c.State == nil && c.Phase == nil && c.Role == nil {
+			return c, wrong("state", "nothing was given that could become different: state, phase or role")
+		}
+	}
+	return c, nil
+}
+
+func (o Options) listArtifacts(ctx context.Context, w ledger.Workspace) (tool.Envelope, error) {
+	all, err := o.Ledger.WorkspaceArtifacts(ctx, w.ID, false)
+	out := []artifactResult{}
+	for _, one := range all {
+		out = append(out, newArtifactResult(one))
+	}
+	return result(map[string]any{"artifacts": out}, err)
+}
+
+// writeArtifact makes an artifact, the next version of one, or gives one another status.
+func (o Options) writeArtifact(ctx context.Context, in tool.Invocation, w ledger.Workspace, a workspaceArgs) (tool.Envelope, error) {
+	parent, err := number("artifactId", a.ArtifactID)
+	if err == nil {
+		err = o.checkRoom(ctx, in, a)
+	}
+	if err != nil {
+		return result(nil, err)
+	}
+
+	made := ledger.Artifact{Workspace: w.ID, Type: a.Type, Title: strings.TrimSpace(a.Title), Status: a.Status, Role: a.Role}
+	if a.Action == "update_artifact" {
+		switch {
+		case parent == 0:
+			return result(nil, wrong("artifactId", "say which artifact: the action list_artifacts has them"))
+		case a.Content == "" && a.Title == "" && a.Status == "":
+			return result(nil, wrong("content", "nothing was given that could become different: content or status"))
+		case a.Content == "":
+			changed, err := o.Ledger.ChangeArtifact(ctx, author(in), w.ID, parent, ledger.ArtifactChange{Status: &a.Status})
+			return result(newArtifactResult(changed), err)
+		}
+
+		chain, err := o.Ledger.ArtifactChain(ctx, w.ID, parent)
+		if err != nil {
+			return result(nil, err)
+		}
+		before := chain[len(chain)-1]
+		made.Parent = parent
+		if made.Title == "" {
+			made.Title = before.Title
+		}
+		if made.Type == "" {
+			made.Type = before.Type
+		}
+	}
+
+	added, err := o.Ledger.AddWorkspaceArtifact(ctx, author(in), made, []byte(a.Content))
+	return result(newArtifactResult(added), err)
+}
+
+// maxWrittenOfRun bounds what one run hands over, in bytes, as share_artifact does.
+const maxWrittenOfRun = 256 << 20
+
+// checkRoom refuses what is more than a run may hand over: it is kept with the workspace, and so for good.
+func (o Options) checkRoom(ctx context.Context, in tool.Invocation, a workspaceArgs) error {
+	all, err := o.Ledger.Artifacts(ctx, in.Run)
+	whole := int64(len(a.Content))
+	for _, one := range all {
+		if one.Key != in.Key { // of this call itself, made before a crash
+			whole += one.Size
+		}
+	}
+	if err == nil && whole > maxWrittenOfRun {
+		err = wrong("content", "this run has handed over "+text.Size(whole)+" with it, and at most "+text.Size(maxWrittenOfRun)+" are kept of one")
+	}
+	return err
+}

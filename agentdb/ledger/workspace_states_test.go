@@ -1,0 +1,247 @@
+package ledger_test
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"rouse/agentdb/ledger"
+	"rouse/internal/domain"
+)
+
+// workspaceModel is what a workspace has to be, kept beside it.
+type workspaceModel struct {
+	status      ledger.WorkspaceStatus
+	version     int64
+	n, kept     int     // what its state counts, and what it counted at the run's last checkpoint
+	review      int64   // the run under review
+	artifacts   []int64 // that count, the oldest first
+	keptCount   int     // how many there were at the checkpoint
+	run         *ledger.Attempt
+	partial     bool
+	calls       int
+	last        func() error // the last write of the run, to be repeated
+	lastVersion int64
+}
+
+// TestWorkspaceStates plays random work of runs, crashes and decisions of an owner on a workspace: it is always in the state that
+// the rules say, a repeated call changes nothing, no run works in it while a review is open, what is discarded does not count, and nothing but its owner
+// approves an artifact (OSL-25, OSL-27, OSL-28, OSL-29, OSL-30, UNI-12, C-6).
+func TestWorkspaceStates(t *testing.T) {
+	t.Parallel()
+	base, folders := t.TempDir(), 0
+	rapid.Check(t, func(t *rapid.T) {
+		folders++
+		dir := filepath.Join(base, fmt.Sprint(folders))
+		l := openIn(t, dir)
+		defer func() { l.Close() }()
+
+		w, err := l.CreateWorkspace(noCancel, ledger.Author{}, ledger.Workspace{Agent: "a", Skill: "s", Name: "w", SchemaVersion: "3", State: json.RawMessage(`{"n":0}`)})
+		if err != nil {
+			t.Fatal(err)
+		}
+
+		m := workspaceModel{status: ledger.WorkspaceActive, version: 1}
+		var blocked *ledger.BlockedError
+		var wrong *ledger.WorkspaceError
+		var conflict *ledger.ConflictError
+		open := func() bool { return m.status == ledger.WorkspaceActive && m.review == 0 }
+		key := func() ledger.Author {
+			m.calls++
+			return ledger.Author{Attempt: *m.run, Key: fmt.Sprintf("k%d", m.calls)}
+		}
+		// expect checks an error against what blocks a run.
+		expect := func(t *rapid.T, what string, err error) bool {
+			if open() != (err == nil) || err != nil && !errors.As(err, &blocked) {
+				t.Fatalf("%s: %v, with %+v", what, err, m)
+			}
+			return err == nil
+		}
+		move := func(to ledger.WorkspaceStatus) func(*rapid.T) {
+			return func(t *rapid.T) {
+				_, err := l.ChangeWorkspace(noCancel, ledger.Author{}, w.ID, ledger.WorkspaceChange{Status: to})
+				refused := to == ledger.WorkspacePaused && m.status == ledger.WorkspaceArchived ||
+					to == ledger.WorkspaceArchived && m.status != to && m.run != nil
+				if refused != (err != nil) || err != nil && !errors.As(err, &wrong) {
+					t.Fatalf("from %s to %s: %v", m.status, to, err)
+				}
+				if err == nil {
+					m.status = to
+					m.version++
+				}
+			}
+		}
+		decide := func(decision func(id int64) error, back bool) func(*rapid.T) {
+			return func(t *rapid.T) {
+				err := decision(w.ID)
+				if (m.review == 0) != (err != nil) || err != nil && !errors.As(err, &wrong) {
+					t.Fatalf("decided: %v, with %+v", err, m)
+				}
+				if err != nil {
+					return
+				}
+				m.review = 0
+				m.version++
+				if back {
+					m.n, m.artifacts = m.kept, m.artifacts[:m.keptCount]
+				}
+			}
+		}
+		end := func(how func(ledger.Attempt) error, bad bool) func(*rapid.T) {
+			return func(t *rapid.T) {
+				if m.run == nil {
+					return
+				}
+				if err := how(*m.run); err != nil {
+					t.Fatal(err)
+				}
+				if bad && m.partial {
+					m.review = m.run.Run
+				}
+				m.run, m.last = nil, nil
+			}
+		}
+
+		t.Repeat(map[string]func(*rapid.T){
+			"run": func(t *rapid.T) {
+				if m.run != nil {
+					return
+				}
+				a, err := l.Enqueue(noCancel, ledger.Request{Job: "j", Agent: "a", Trigger: domain.TriggerAPI})
+				if err != nil {
+					t.Fatal(err)
+				}
+				_, attempt, err := l.StartAttempt(noCancel, a[0].Run)
+				if err != nil {
+					t.Fatal(err)
+				}
+
+				_, err = l.EnterWorkspace(noCancel, attempt, w.ID)
+				if !expect(t, "entered", err) {
+					if err := l.Finish(noCancel, attempt, ledger.Result{Outcome: domain.OutcomeError}); err != nil {
+						t.Fatal(err)
+					}
+					return
+				}
+				m.run, m.calls, m.partial, m.kept, m.keptCount = &attempt, 0, false, m.n, len(m.artifacts)
+			},
+			"write": func(t *rapid.T) {
+				if m.run == nil {
+					return
+				}
+				by, given := key(), m.version
+				stale := rapid.Bool().Draw(t, "stale")
+				if stale {
+					given++
+				}
+
+				c := ledger.WorkspaceChange{LockVersion: given, State: fmt.Appendf(nil, `{"n":%d}`, m.n+1)}
+				_, err := l.ChangeWorkspace(noCancel, by, w.ID, c)
+				if stale && open() {
+					if !errors.As(err, &conflict) {
+						t.Fatalf("a stale write: %v", err)
+					}
+					return
+				}
+				if !expect(t, "written", err) {
+					return
+				}
+				m.n++
+				m.version++
+				m.partial, m.lastVersion = true, m.version
+				m.last = func() error {
+					got, err := l.ChangeWorkspace(noCancel, by, w.ID, c)
+					if err == nil && got.LockVersion != m.lastVersion {
+						err = fmt.Errorf("the repeated call has version %d, before %d", got.LockVersion, m.lastVersion)
+					}
+					return err
+				}
+			},
+			"artifact": func(t *rapid.T) {
+				if m.run == nil {
+					return
+				}
+				by := key()
+				a, err := l.AddWorkspaceArtifact(noCancel, by, ledger.Artifact{Workspace: w.ID, Title: "t", Status: "approved"}, []byte(by.Key))
+				if !expect(t, "added", err) {
+					return
+				}
+				m.version++
+				m.partial, m.artifacts = true, append(m.artifacts, a.ID)
+			},
+			"checkpoint": func(t *rapid.T) {
+				if m.run == nil {
+					return
+				}
+				_, err := l.AddCheckpoint(noCancel, key(), ledger.Checkpoint{Workspace: w.ID})
+				if expect(t, "checkpoint", err) {
+					m.partial, m.kept, m.keptCount = false, m.n, len(m.artifacts)
+				}
+			},
+			"repeat": func(t *rapid.T) {
+				if m.run == nil || m.last == nil {
+					return
+				}
+				if err := m.last(); err != nil {
+					t.Fatal(err)
+				}
+			},
+			"crash": func(t *rapid.T) {
+				if err := l.Close(); err != nil {
+					t.Fatal(err)
+				}
+				l = openIn(t, dir)
+				if m.run == nil {
+					return
+				}
+
+				if err := l.Interrupt(noCancel, *m.run, "crash", nil); err != nil {
+					t.Fatal(err)
+				}
+				_, next, err := l.StartAttempt(noCancel, m.run.Run)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if _, err := l.ChangeWorkspace(noCancel, ledger.Author{Attempt: *m.run, Key: "late"}, w.ID, ledger.WorkspaceChange{State: json.RawMessage(`{}`)}); !errors.Is(err, ledger.ErrFenced) {
+					t.Fatalf("a late write: %v", err)
+				}
+				m.run, m.last = &next, nil
+			},
+			"succeed": end(func(a ledger.Attempt) error {
+				return l.Finish(noCancel, a, ledger.Result{Outcome: domain.OutcomeSuccess})
+			}, false),
+			"fail": end(func(a ledger.Attempt) error {
+				return l.Finish(noCancel, a, ledger.Result{Outcome: domain.OutcomeError})
+			}, true),
+			"die": end(func(a ledger.Attempt) error {
+				return l.Interrupt(noCancel, a, "killed", &ledger.Result{Outcome: domain.OutcomeInterrupted})
+			}, true),
+			"pause": move(ledger.WorkspacePaused), "resume": move(ledger.WorkspaceActive), "archive": move(ledger.WorkspaceArchived),
+			"acknowledge": decide(func(id int64) error { _, err := l.AcknowledgeReview(noCancel, id); return err }, false),
+			"discard":     decide(func(id int64) error { _, err := l.DiscardReview(noCancel, id); return err }, true),
+			"": func(t *rapid.T) {
+				got, err := l.Workspace(noCancel, w.ID)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if got.SchemaVersion != "3" || got.Status != m.status || got.Review != m.review || got.LockVersion != m.version || string(got.State) != fmt.Sprintf(`{"n":%d}`, m.n) {
+					t.Fatalf("it is %+v, and should be %+v", got, m)
+				}
+
+				latest, err := l.WorkspaceArtifacts(noCancel, w.ID, false)
+				for _, a := range latest {
+					if a.Status != "approved" || a.Approval != "" {
+						t.Fatalf("a skill has approved %+v", a)
+					}
+				}
+				if err != nil || len(latest) != len(m.artifacts) {
+					t.Fatalf("%d artifacts count, and should %d: %v", len(latest), len(m.artifacts), err)
+				}
+			},
+		})
+	})
+}

@@ -1,0 +1,238 @@
+package web
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"strconv"
+
+	"rouse/agentdb/ledger"
+	"rouse/cmd/internal/api"
+	"rouse/internal/domain"
+)
+
+// How much of a workspace is shown.
+const (
+	maxWorkspaces      = 1000
+	shownWorkspaceRuns = 20
+	shownEvents        = 20
+)
+
+func (s *server) workspaceRoutes(mux *http.ServeMux) {
+	mux.Handle("GET /v1/workspaces", s.answer(s.workspaces))
+	mux.Handle("GET /v1/workspaces/{id}", s.answer(s.workspace))
+	mux.Handle("POST /v1/workspaces/{id}/{action}", s.answer(s.changeWorkspace))
+	mux.Handle("POST /v1/workspaces/{id}/artifacts/{artifact}/{decision}", s.answer(s.decideArtifact))
+}
+
+func newWorkspace(w ledger.Workspace) api.Workspace {
+	return api.Workspace{ID: id(w.ID), Agent: w.Agent, Skill: w.Skill, Name: w.Name, Status: w.Status, StatusBy: w.StatusBy, Phase: w.Phase, Role: w.Role,
+		SchemaVersion: w.SchemaVersion, LockVersion: w.LockVersion, Review: optionalID(w.Review), CreatedAt: api.At(w.CreatedAt), UpdatedAt: api.At(w.UpdatedAt)}
+}
+
+// withRun adds the run that works in a workspace, the newest of those that are not over.
+func (s *server) withRun(ctx context.Context, w ledger.Workspace) (api.Workspace, error) {
+	out := newWorkspace(w)
+	runs, err := s.ledger.WorkspaceRuns(ctx, w.ID, shownWorkspaceRuns)
+	for _, r := range runs {
+		if r.State != domain.StateFinished {
+			out.Run, out.WaitingFor = id(r.ID), r.WaitingFor
+			break
+		}
+	}
+	return out, err
+}
+
+func (s *server) workspaces(r *http.Request) (any, error) {
+	q := r.URL.Query()
+	f := ledger.WorkspaceFilter{Agent: q.Get("agent"), Skill: q.Get("skill"), Status: ledger.WorkspaceStatus(q.Get("status")), Limit: maxWorkspaces}
+	if f.Status != "" && f.Status != ledger.WorkspaceActive && f.Status != ledger.WorkspacePaused && f.Status != ledger.WorkspaceArchived {
+		return nil, usage("a workspace is active, paused or archived, not %q", f.Status)
+	}
+
+	found, err := s.ledger.Workspaces(r.Context(), f)
+	if err != nil {
+		return nil, err
+	}
+
+	out := make([]api.Workspace, len(found))
+	for i, w := range found {
+		if out[i], err = s.withRun(r.Context(), w); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+func workspaceID(text string) (int64, error) {
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || n < 1 {
+		return 0, usage("%q is not a workspace; workspaces have numbers, see: rouse workspaces", text)
+	}
+	return n, nil
+}
+
+func (s *server) workspace(r *http.Request) (any, error) {
+	n, err := workspaceID(r.PathValue("id"))
+	if err != nil {
+		return nil, err
+	}
+
+	w, err := s.ledger.Workspace(r.Context(), n)
+	if err != nil {
+		return nil, err
+	}
+
+	out := api.WorkspaceDetail{State: w.State, Active: []api.WorkspaceRun{}, Artifacts: []api.WorkspaceArtifact{}, Runs: []api.Run{}, Events: []api.WorkspaceEvent{}}
+	if out.Workspace, err = s.withRun(r.Context(), w); err != nil {
+		return nil, err
+	}
+	if err := s.addRuns(r.Context(), n, &out); err != nil {
+		return nil, err
+	}
+
+	artifacts, err := s.ledger.WorkspaceArtifacts(r.Context(), n, false)
+	if err != nil {
+		return nil, err
+	}
+	for _, a := range artifacts {
+		out.Artifacts = append(out.Artifacts, newWorkspaceArtifact(a))
+	}
+
+	events, err := s.ledger.WorkspaceEvents(r.Context(), n, shownEvents)
+	for _, e := range events {
+		one := api.WorkspaceEvent{At: api.At(e.At), Kind: e.Kind, Run: optionalID(e.Run), LockVersion: e.LockVersion, Data: e.Data}
+		if len(e.Data) == 0 {
+			one.Data = json.RawMessage("null")
+		}
+		out.Events = append(out.Events, one)
+	}
+	return out, err
+}
+
+// addRuns adds the runs that work in a workspace, and those that are over.
+func (s *server) addRuns(ctx context.Context, workspace int64, out *api.WorkspaceDetail) error {
+	runs, err := s.ledger.WorkspaceRuns(ctx, workspace, shownWorkspaceRuns)
+	if err != nil {
+		return err
+	}
+
+	for _, run := range runs {
+		one, err := s.oneWithArtifacts(ctx, run, nil)
+		if err != nil {
+			return err
+		}
+		if run.State == domain.StateFinished {
+			out.Runs = append(out.Runs, one)
+			continue
+		}
+
+		active, err := s.workspaceRun(ctx, run, one)
+		if err != nil {
+			return err
+		}
+		out.Active = append(out.Active, active)
+	}
+	return nil
+}
+
+// workspaceRun is how far a run has got in its workspace, and what it waits for.
+func (s *server) workspaceRun(ctx context.Context, run ledger.Run, shown api.Run) (api.WorkspaceRun, error) {
+	out := api.WorkspaceRun{Run: shown, Progress: json.RawMessage("null"), Inbox: []api.Item{}}
+	last, err := s.ledger.LastCheckpoint(ctx, run.ID)
+	if err != nil && !errors.Is(err, ledger.ErrNotFound) {
+		return out, err
+	}
+	out.Step = last.Step
+
+	if e, ok, err := s.ledger.LastEvent(ctx, run.ID, ledger.EventProgress); err != nil {
+		return out, err
+	} else if ok && json.Valid(e.Data) {
+		out.Progress = e.Data
+	}
+
+	items, err := s.ledger.ItemsOf(ctx, run.ID)
+	for _, i := range items {
+		if i.State == ledger.ItemOpen {
+			out.Inbox = append(out.Inbox, newItem(i))
+		}
+	}
+	return out, err
+}
+
+func newWorkspaceArtifact(a ledger.Artifact) api.WorkspaceArtifact {
+	return api.WorkspaceArtifact{Artifact: newArtifacts([]ledger.Artifact{a})[0], Title: a.Title, Type: a.Type, Status: a.Status,
+		Approval: a.Approval, ApprovalRef: a.ApprovalRef, Role: a.Role, Run: id(a.Run)}
+}
+
+// changeWorkspace is what an owner does with a workspace.
+func (s *server) changeWorkspace(r *http.Request) (any, error) {
+	n, err := workspaceID(r.PathValue("id"))
+	if err != nil {
+		return nil, err
+	}
+
+	ctx := r.Context()
+	var w ledger.Workspace
+	switch action := r.PathValue("action"); action {
+	case "pause":
+		w, err = s.ledger.ChangeWorkspace(ctx, ledger.Author{}, n, ledger.WorkspaceChange{Status: ledger.WorkspacePaused})
+	case "resume":
+		w, err = s.ledger.ChangeWorkspace(ctx, ledger.Author{}, n, ledger.WorkspaceChange{Status: ledger.WorkspaceActive})
+	case "archive":
+		w, err = s.ledger.ChangeWorkspace(ctx, ledger.Author{}, n, ledger.WorkspaceChange{Status: ledger.WorkspaceArchived})
+	case "acknowledge":
+		w, err = s.ledger.AcknowledgeReview(ctx, n)
+	case "discard":
+		w, err = s.ledger.DiscardReview(ctx, n)
+	case "retry":
+		return s.retryWorkspace(ctx, n)
+	default:
+		return nil, usage("a workspace can be given to pause, resume, archive, acknowledge, discard or retry, not %q", action)
+	}
+	if err != nil {
+		return nil, err
+	}
+
+	return s.withRun(ctx, w)
+}
+
+func (s *server) retryWorkspace(ctx context.Context, n int64) (any, error) {
+	run, err := s.ledger.RetryReview(ctx, n)
+	if err != nil {
+		return nil, err
+	}
+
+	var out api.RetriedWorkspace
+	if out.Retry, err = s.oneWithArtifacts(ctx, run, nil); err != nil {
+		return nil, err
+	}
+	w, err := s.ledger.Workspace(ctx, n)
+	if err != nil {
+		return nil, err
+	}
+	out.Workspace, err = s.withRun(ctx, w)
+	return out, err
+}
+
+func (s *server) decideArtifact(r *http.Request) (any, error) {
+	n, err := workspaceID(r.PathValue("id"))
+	if err != nil {
+		return nil, err
+	}
+
+	artifact, err := strconv.ParseInt(r.PathValue("artifact"), 10, 64)
+	if err != nil || artifact < 1 {
+		return nil, usage("%q is not an artifact; artifacts have numbers, see: rouse workspaces show %d", r.PathValue("artifact"), n)
+	}
+
+	decisions := map[string]string{"approve": ledger.ArtifactApproved, "reject": ledger.ArtifactRejected}
+	decision, ok := decisions[r.PathValue("decision")]
+	if !ok {
+		return nil, usage("an artifact can be given to approve or reject, not %q", r.PathValue("decision"))
+	}
+
+	a, err := s.ledger.DecideArtifact(r.Context(), n, artifact, decision)
+	return newWorkspaceArtifact(a), err
+}

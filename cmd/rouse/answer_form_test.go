@@ -1,0 +1,34 @@
+package main
+
+import (
+	"encoding/json"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"rouse/agent/model"
+	"rouse/agent/model/modeltest"
+	"rouse/cmd/internal/cmdtest"
+)
+
+// TestAnswerForm: a model asks for several values at once; its owner is asked for each, on a terminal, or gives JSON, and hears
+// of each field what is wrong with it (OSL-31, UNI-09).
+func TestAnswerForm(t *testing.T) {
+	ask := `{"question":"Where to?","inputSchema":{"type":"object","required":["city","nights","address"],"properties":{
+		"city":{"type":"string","description":"as on the ticket"},"nights":{"type":"integer","default":2,"minimum":1},"class":{"type":"string","enum":["first","second"]},
+		"pets":{"type":"boolean"},"guests":{"type":"array","items":{"type":"string"}},"address":{"type":"object","required":["street"],"properties":{"street":{"type":"string"}}}}}}`
+	// No daemon goes on with a run that was answered, so that each run asks.
+	turn := modeltest.Turn{Calls: []model.Call{{ID: "1", Name: "clarify", Args: json.RawMessage(ask)}}}
+	s := modeltest.New(t, turn, turn)
+
+	testscript.Run(t, testscript.Params{
+		Dir: "testdata/forms",
+		Setup: func(e *testscript.Env) error {
+			e.Setenv("MODEL", s.URL+"/v1")
+			e.Setenv("HOME", e.WorkDir)
+			e.Setenv("OLLAMA_HOST", cmdtest.Nobody)
+			e.Setenv("DBUS_SESSION_BUS_ADDRESS", "")
+			return nil
+		},
+	})
+}

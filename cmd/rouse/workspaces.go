@@ -1,0 +1,339 @@
+package main
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"rouse/agentdb/ledger"
+	"rouse/cmd/internal/api"
+	"rouse/internal/text"
+)
+
+var workspaceStatuses = words(ledger.WorkspaceActive, ledger.WorkspacePaused, ledger.WorkspaceArchived)
+
+func newWorkspaces(at *place) *cobra.Command {
+	var agent, status string
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "workspaces",
+		Short: "Lists the workspaces of skills: state that outlives runs; shows, pauses, archives and reviews them",
+		Long: `Lists the workspaces of skills: state that outlives runs, with phases and artifacts, of one skill
+for one agent.
+
+Where a run ended badly in the middle of its changes, no run works in its workspace until you have
+looked at it with "rouse workspaces show" and said: acknowledge (it is right as it is), discard
+(back to the last checkpoint of that run), or retry (back to it, and a new run from there).`,
+		Args: cobra.NoArgs,
+		RunE: verb(func(cmd *cobra.Command, _ []string) error {
+			q := url.Values{}
+			if agent != "" {
+				q.Set("agent", agent)
+			}
+			if status != "" {
+				q.Set("status", status)
+			}
+			return listWorkspaces(cmd, at, q, asJSON)
+		}),
+	}
+
+	cmd.Flags().StringVar(&agent, "agent", "", "only those of this `agent`")
+	cmd.Flags().StringVar(&status, "status", "", "only this `status`: "+strings.Join(workspaceStatuses, ", "))
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	cmd.AddCommand(
+		newWorkspaceShow(at),
+		newWorkspaceAction(at, "pause", "Lets no run work in a workspace, until you resume it"),
+		newWorkspaceAction(at, "resume", "Lets runs work in a workspace again that was paused or archived"),
+		newWorkspaceAction(at, "archive", "Puts a workspace away that is done with"),
+		newWorkspaceAction(at, "acknowledge", "Takes a workspace as a run left it that ended in the middle of its changes"),
+		newWorkspaceAction(at, "discard", "Puts a workspace back to the last checkpoint of such a run"),
+		newWorkspaceAction(at, "retry", "Puts a workspace back to that checkpoint, and has a new run begin from it"),
+		newArtifactDecision(at, "approve"), newArtifactDecision(at, "reject"), newWorkspaceArtifact(at),
+	)
+	return cmd
+}
+
+func listWorkspaces(cmd *cobra.Command, at *place, q url.Values, asJSON bool) error {
+	s, err := at.open(cmd.Context())
+	if err != nil {
+		return err
+	}
+	defer s.close()
+
+	var all []api.Workspace
+	if err := s.Get(cmd.Context(), "/v1/workspaces", q, &all); err != nil {
+		return err
+	}
+	if asJSON {
+		return printJSON(cmd.OutOrStdout(), all)
+	}
+	if len(all) == 0 {
+		_, err := fmt.Fprintln(cmd.OutOrStdout(), "there are no workspaces")
+		return err
+	}
+
+	now := time.Now()
+	var rows [][]string
+	for _, w := range all {
+		rows = append(rows, []string{w.ID, w.Name, w.Skill, w.Agent, workspaceStatus(w), orDash(w.Phase), workspaceRun(w), local(w.UpdatedAt, now)})
+	}
+	return table(cmd.OutOrStdout(), "ID NAME SKILL AGENT STATUS PHASE RUN WRITTEN", rows)
+}
+
+// workspaceStatus is the status, unless there is more to say.
+func workspaceStatus(w api.Workspace) string {
+	if w.Review != "" {
+		return "needs a review"
+	}
+	return string(w.Status)
+}
+
+// workspaceRun is the run that works in a workspace, and what that waits for.
+func workspaceRun(w api.Workspace) string {
+	if w.Run != "" && w.WaitingFor != "" {
+		return fmt.Sprintf("%s waits: %s", w.Run, w.WaitingFor)
+	}
+	return orDash(w.Run)
+}
+
+func orDash(s string) string {
+	if s == "" {
+		return "–"
+	}
+	return s
+}
+
+func newWorkspaceShow(at *place) *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "show WORKSPACE",
+		Short: "Shows one workspace: who works in it, how far, what that waits for; artifacts, past runs, state",
+		Args:  cobra.ExactArgs(1),
+		RunE: verb(func(cmd *cobra.Command, args []string) error {
+			s, err := at.open(cmd.Context())
+			if err != nil {
+				return err
+			}
+			defer s.close()
+
+			var d api.WorkspaceDetail
+			if err := s.Get(cmd.Context(), "/v1/workspaces/"+url.PathEscape(args[0]), nil, &d); err != nil {
+				return err
+			}
+			if asJSON {
+				return printJSON(cmd.OutOrStdout(), d)
+			}
+
+			printWorkspace(cmd.OutOrStdout(), d, time.Now())
+			return nil
+		}),
+	}
+
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return cmd
+}
+
+// printWorkspace writes a workspace as a person reads it from top to bottom (OSL-38). Names, titles and progress come from
+// skills and models, so each is one harmless line.
+func printWorkspace(w io.Writer, d api.WorkspaceDetail, now time.Time) {
+	fmt.Fprintf(w, "workspace %s: %s, of the skill %s (agent %s)  %s\n", d.ID, text.OneLine(d.Name), text.OneLine(d.Skill), d.Agent, workspaceStatus(d.Workspace))
+	for _, line := range [][2]string{{"phase", d.Phase}, {"role", d.Role}, {"schema", d.SchemaVersion}} {
+		if line[1] != "" {
+			fmt.Fprintf(w, "  %-9s %s\n", line[0], text.OneLine(line[1]))
+		}
+	}
+
+	fmt.Fprintf(w, "  created   %s\n  written   %s (lock version %d)\n", local(d.CreatedAt, now), local(d.UpdatedAt, now), d.LockVersion)
+	fmt.Fprintf(w, "  state     %s\n", text.Size(int64(len(d.State)))+": "+shorten(string(d.State), 300))
+	if d.Review != "" {
+		fmt.Fprintf(w, "  review    run %s ended in the middle of its changes; rouse show %[1]s\n", d.Review)
+		fmt.Fprintf(w, "            rouse workspaces acknowledge|discard|retry %s\n", d.ID)
+	}
+
+	for _, a := range d.Active {
+		printWorkspaceRun(w, a)
+	}
+	printWorkspaceArtifacts(w, d)
+
+	for _, r := range d.Runs {
+		fmt.Fprintf(w, "  run %-5s %s  %s  %s\n", r.ID, outcomeMark(r), local(r.FinishedAt, now), shorten(cmp.Or(r.Error, r.Summary), 100))
+	}
+}
+
+// printWorkspaceRun says how far a run has got, what it waits for, and what can be done about it.
+func printWorkspaceRun(w io.Writer, a api.WorkspaceRun) {
+	fmt.Fprintf(w, "  works     run %s  %s", a.Run.ID, outcomeMark(a.Run))
+	if a.Step != "" {
+		fmt.Fprintf(w, ", at the step %s", text.OneLine(a.Step))
+	}
+	if said := progressText(a.Progress); said != "" {
+		fmt.Fprintf(w, ", %s", said)
+	}
+	fmt.Fprintln(w)
+
+	for _, i := range a.Inbox {
+		first, _, _ := strings.Cut(i.Message, "\n")
+		fmt.Fprintf(w, "            %s\n            %s\n", shorten(first, 200), answerHint(i))
+	}
+
+	actions := "rouse cancel " + a.Run.ID
+	if a.Run.WaitingFor == "retry" {
+		actions = "rouse retry " + a.Run.ID + ", or " + actions
+	}
+	fmt.Fprintf(w, "            %s\n", actions)
+}
+
+// progressText is what a skill says of its progress: "40 %: reading".
+func progressText(raw json.RawMessage) string {
+	var p struct {
+		Percent *float64 `json:"percent"`
+		Message string   `json:"message"`
+	}
+	if json.Unmarshal(raw, &p) != nil {
+		return ""
+	}
+
+	var parts []string
+	if p.Percent != nil {
+		parts = append(parts, fmt.Sprintf("%.0f %%", *p.Percent))
+	}
+	if p.Message != "" {
+		parts = append(parts, shorten(p.Message, 100))
+	}
+	return strings.Join(parts, ": ")
+}
+
+func printWorkspaceArtifacts(w io.Writer, d api.WorkspaceDetail) {
+	waits := false
+	for _, a := range d.Artifacts {
+		decided := a.Approval
+		if decided == "" {
+			decided, waits = "nobody has approved it", true
+		}
+
+		if a.Status != a.Approval {
+			decided = a.Status + "; " + decided
+		}
+		about := fmt.Sprintf("version %d, %s", a.Version, text.Size(a.Size))
+		if a.Type != "" {
+			about = a.Type + ", " + about
+		}
+		fmt.Fprintf(w, "  artifact  %s  %s (%s): %s\n", a.ID, shorten(a.Title, 80), text.OneLine(about), text.OneLine(decided))
+	}
+
+	if len(d.Artifacts) > 0 {
+		fmt.Fprintf(w, "            rouse workspaces artifact %s ID\n", d.ID)
+	}
+	if waits {
+		fmt.Fprintf(w, "            rouse workspaces approve|reject %s ID\n", d.ID)
+	}
+}
+
+// newWorkspaceAction is a verb that does something with one workspace.
+func newWorkspaceAction(at *place, name, short string) *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   name + " WORKSPACE",
+		Short: short,
+		Args:  cobra.ExactArgs(1),
+		RunE: verb(func(cmd *cobra.Command, args []string) error {
+			s, err := at.open(cmd.Context())
+			if err != nil {
+				return err
+			}
+			defer s.close()
+
+			var w api.RetriedWorkspace // the run is there after a retry alone
+			if err := s.Post(cmd.Context(), "/v1/workspaces/"+url.PathEscape(args[0])+"/"+name, struct{}{}, &w); err != nil {
+				return err
+			}
+
+			switch {
+			case asJSON && name == "retry":
+				return printJSON(cmd.OutOrStdout(), w)
+			case asJSON:
+				return printJSON(cmd.OutOrStdout(), w.Workspace)
+			}
+
+			said := fmt.Sprintf("workspace %s (%s) is %s", w.ID, text.OneLine(w.Name), w.Status)
+			if name == "retry" {
+				said = fmt.Sprintf("run %s begins from the checkpoint", w.Retry.ID)
+				if !s.executes(w.Retry) {
+					said += " when a daemon starts: rouse serve"
+				}
+			}
+			_, err = fmt.Fprintln(cmd.OutOrStdout(), said)
+			return err
+		}),
+	}
+
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return cmd
+}
+
+// newArtifactDecision is a verb with which an owner decides on an artifact, whatever its skill says of it (C-6).
+func newArtifactDecision(at *place, name string) *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   name + " WORKSPACE ARTIFACT",
+		Short: strings.ToUpper(name[:1]) + name[1:] + "s an artifact of a workspace, in the version that is shown",
+		Args:  cobra.ExactArgs(2),
+		RunE: verb(func(cmd *cobra.Command, args []string) error {
+			s, err := at.open(cmd.Context())
+			if err != nil {
+				return err
+			}
+			defer s.close()
+
+			var a api.WorkspaceArtifact
+			if err := s.Post(cmd.Context(), "/v1/workspaces/"+url.PathEscape(args[0])+"/artifacts/"+url.PathEscape(args[1])+"/"+name, struct{}{}, &a); err != nil {
+				return err
+			}
+			if asJSON {
+				return printJSON(cmd.OutOrStdout(), a)
+			}
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "artifact %s (%s, version %d) is %s\n", a.ID, shorten(a.Title, 80), a.Version, a.Approval)
+			return err
+		}),
+	}
+
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return cmd
+}
+
+func newWorkspaceArtifact(at *place) *cobra.Command {
+	var to string
+	cmd := &cobra.Command{
+		Use:   "artifact WORKSPACE ARTIFACT",
+		Short: "Prints an artifact of a workspace, or writes it to a file",
+		Args:  cobra.ExactArgs(2),
+		RunE: verb(func(cmd *cobra.Command, args []string) error {
+			s, err := at.open(cmd.Context())
+			if err != nil {
+				return err
+			}
+			defer s.close()
+
+			var d api.WorkspaceDetail
+			if err := s.Get(cmd.Context(), "/v1/workspaces/"+url.PathEscape(args[0]), nil, &d); err != nil {
+				return err
+			}
+
+			n := slices.IndexFunc(d.Artifacts, func(a api.WorkspaceArtifact) bool { return a.ID == args[1] })
+			if n < 0 {
+				return usagef("workspace %s has no artifact %s that counts; see: rouse workspaces show %[1]s", d.ID, args[1])
+			}
+			return fetchArtifact(cmd, s, d.Artifacts[n].Run, d.Artifacts[n].Artifact, to)
+		}),
+	}
+
+	cmd.Flags().StringVar(&to, "to", "", "write to a new `file`")
+	return cmd
+}
