@@ -61,6 +61,7 @@ func TestCompile(t *testing.T) {
 
 // TestCompileRefuses: what is wrong with a module is told with its file and its line (OSL-02).
 func TestCompileRefuses(t *testing.T) {
+	unraced(t)
 	t.Parallel()
 	const execute = "\nexport async function execute() {}"
 	for name, test := range map[string]struct {
@@ -110,6 +111,7 @@ func enumBomb() string {
 
 // TestCompileFollowsNoLink: neither a link that leads out nor one that stays is read, and a pipe holds nobody up.
 func TestCompileFollowsNoLink(t *testing.T) {
+	unraced(t)
 	t.Parallel()
 	if runtime.GOOS == "windows" {
 		t.Skip("links need a privilege there")
