@@ -137,7 +137,6 @@ function makeConsole() {
 
 let calls = [], callsSize = 0, callID = 0, waiting = 0;
 const pending = Object.create(null);
-const maxWaiting = 1000;
 
 // replacer has bytes travel as text, and what JSON has no word for as it usually does.
 function replacer(name, value) {
@@ -157,7 +156,7 @@ function hostCall(method, args) {
     if (callsSize + text.length > config.most) {
       throw new RangeError(`the arguments of ${method} come to ${text.length} characters, and what is called at a time must not be over ${config.most}`);
     }
-    if (waiting >= maxWaiting) throw new RangeError(`${maxWaiting} calls wait for their answers already, which is the most`);
+    if (waiting >= config.waiting || calls.length >= config.waiting) throw new RangeError(`${config.waiting} calls wait for their answers already, which is the most`);
 
     const id = ++callID;
     callsSize += text.length;
