@@ -122,12 +122,12 @@ func TestWaitingIsFree(t *testing.T) {
 	t.Parallel()
 	i := start(t, `export async function execute(args: unknown, host: any) {
 		await host.storage.get("k");
-		await new Promise((done) => setTimeout(done, 1200));
+		await new Promise((done) => setTimeout(done, 1600));
 		await host.storage.get("k");
-		await new Promise((done) => setTimeout(done, 1200));
-	}`, module.Start{Timeout: 2 * time.Second, Surface: module.Surface{Methods: []string{"storage.get"}}})
+		await new Promise((done) => setTimeout(done, 1600));
+	}`, module.Start{Timeout: 3 * time.Second, Surface: module.Surface{Methods: []string{"storage.get"}}})
 	next(t, i)
-	if end := run(t, "export async function execute() { for (;;) {} }", module.Start{Timeout: 2200 * time.Millisecond}); end.Status != module.TimedOut {
+	if end := run(t, "export async function execute() { for (;;) {} }", module.Start{Timeout: 3100 * time.Millisecond}); end.Status != module.TimedOut {
 		t.Fatal(end)
 	}
 	if e := next(t, i, module.Answer{ID: 1}); e.End != nil {
