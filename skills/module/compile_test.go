@@ -166,6 +166,11 @@ export function check(n: N): N {
 		t.Fatal(err)
 	}
 	end := ended(t, next(t, i))
+	failed := start(t, "export async function execute(args: unknown, host: any) {\n\tawait null;\n\tawait host.storage.get();\n}", module.Start{Surface: module.Surface{Methods: []string{"storage.get"}}})
+	next(t, failed)
+	if end := ended(t, next(t, failed, module.Answer{ID: 1, Error: &module.CallError{Message: "no"}})); !strings.HasPrefix(end.Stack, "    at execute (module.ts:3:") {
+		t.Errorf("a call that failed: %s\n%s", end.Error, end.Stack)
+	}
 	if end.Error != "RangeError: too many" || !strings.HasPrefix(end.Stack, "    at check (lib/check.ts:5:") || !strings.Contains(end.Stack, "\n    at execute (module.ts:9:") || strings.Contains(end.Stack, "eval") {
 		t.Errorf("%s\n%s", end.Error, end.Stack)
 	}

@@ -161,7 +161,7 @@ function hostCall(method, args) {
     const id = ++callID;
     callsSize += text.length;
     calls.push(`{"ID":${id},"Method":${stringify(method)},"Args":${text}}`);
-    pending[id] = { resolve, reject, method };
+    pending[id] = { resolve, reject, method, stack: new Error().stack };
     waiting++;
     if (signal instanceof AbortSignal) signal.addEventListener("abort", () => settle(id, ({ reject }) => reject(signal.reason)));
   });
@@ -178,11 +178,12 @@ function settle(id, how) {
 function answer(a, text) {
   for (const name of Object.keys(a.Getters ?? {})) getters[name] = a.Getters[name];
   if (a.NowMS) clock = Math.max(clock, a.NowMS);
-  settle(a.ID, ({ resolve, reject, method }) => {
+  settle(a.ID, ({ resolve, reject, method, stack }) => {
     if (a.Error) {
       const e = new Error(a.Error.Message);
       if (a.Error.Name) defineProperty(e, "name", { value: a.Error.Name, writable: true, configurable: true });
       if (a.Error.Code) e.code = a.Error.Code;
+      defineProperty(e, "stack", { value: stack, writable: true, configurable: true }); // of the call: it failed there
       return reject(e);
     }
     try {
