@@ -137,10 +137,10 @@ func retryAfter(resp *http.Response) (wait time.Duration, asked bool) {
 	}
 	// Seconds, also with a fraction, which the standard does not know and moveRetryDelay needs.
 	if d, err := time.ParseDuration(text + "s"); err == nil && d >= 0 {
-		return d, true
+		return min(d, longestNamed), true
 	}
 	if at, err := http.ParseTime(text); err == nil {
-		return max(time.Until(at), 0), true
+		return min(max(time.Until(at), 0), longestNamed), true
 	}
 
 	return 0, false
@@ -209,7 +209,7 @@ var (
 	namedInstant = regexp.MustCompile(`(?i)\bregain access on (\d{4}-\d\d-\d\d)(?: at (\d\d:\d\d) UTC)?`)
 )
 
-// longestNamed bounds what a message can ask for.
+// longestNamed bounds what a header or a message can ask for: a model is paused for as long.
 const longestNamed = 31 * 24 * time.Hour
 
 // namedWait is how long a server asks to wait by its message, 0 where it does not.
