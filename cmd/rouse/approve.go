@@ -17,8 +17,9 @@ func newApprove(at *place) *cobra.Command {
 		Long: `Approves what a run asks for, as "rouse inbox" shows it. The run goes on and does exactly
 that, once: a call that would do something else by then needs another approval, also when a
 file that it names holds something else. With --always the agent may do the same, with the
-same files, in later runs too, until you revoke that with "rouse grants revoke"; installing software needs an approval each time all the same. The
-definition of a job is always approved permanently, as it stands.`,
+same files, in later runs too, until you revoke that with "rouse grants revoke"; installing
+software needs an approval each time all the same. The definition of a job is always approved
+permanently, as it stands.`,
 		Args: cobra.ExactArgs(1),
 		RunE: verb(func(cmd *cobra.Command, args []string) error {
 			answer := api.Answer{Text: ledger.ApprovalOnce, Kind: ledger.KindApproval}

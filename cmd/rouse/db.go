@@ -36,7 +36,8 @@ rows, the changelog, the quota.
                    changes the schema (the newest 5 are kept), and databases that were replaced
   restore FROM     brings back a backup: its name or how that begins, "last", or a file. What
                    was there is kept. Refused while a run of the agent is half-way
-  accept           accepts a database that another program changed, as it is
+  accept           accepts a database as it is that another program changed, or that holds runs
+                   which the ledger does not know
   reset            starts over with an empty database; what was there is kept
 
 To change rows by SQL, give the agent the call: rouse call AGENT db_execute '{"sql":"…"}'.

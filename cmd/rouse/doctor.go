@@ -16,14 +16,15 @@ func newDoctor(at *place) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "doctor",
 		Short: "Checks everything that would stop a run; exits 1 if something would",
-		Long: `Checks everything that would stop a run: the configuration, the home and its disk, each model's server (is it
-reached, does it take the key, has it the model, how much does that read), each channel, the clock and its zone. Servers are
-asked for the list of their models, all at once and for eight seconds at most: that runs no model and
-costs nothing. --offline leaves them out. What a check did not try is said with it.
+		Long: `Checks everything that would stop a run: the configuration, the home and its disk, each model's
+server (is it reached, does it take the key, has it the model, how much does that read), each
+channel, the clock and its zone. Servers are asked for the list of their models, all at once and
+for eight seconds at most: that runs no model and costs nothing. --offline leaves them out. What
+a check did not try is said with it.
 
-It also finds whether anybody else could read or change what rouse keeps: the home, its databases, the folder of
-its socket. --fix takes that away from others; what agents made in their workdirs is left as it is.
-Exits 1 if something would stop a run.`,
+It also finds whether anybody else could read or change what rouse keeps: the home, its
+databases, the folder of its socket. --fix takes that away from others; what agents made in their
+workdirs is left as it is. Exits 1 if something would stop a run.`,
 		Args: cobra.NoArgs,
 		RunE: verb(func(cmd *cobra.Command, _ []string) error {
 			// First, for a home that others can write is not opened.

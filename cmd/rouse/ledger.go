@@ -96,7 +96,7 @@ func ledgerState(cmd *cobra.Command, at *place, o ledgerOptions) error {
 	}
 
 	_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s: %s, of which %s are free\n", text.OneLine(state.Path), text.Size(state.Bytes), text.Size(state.FreeBytes))
-	if !state.Incremental {
+	if err == nil && !state.Incremental {
 		_, err = fmt.Fprintln(cmd.OutOrStdout(), "an older rouse made it, so it does not get smaller by itself; with the daemon stopped: rouse ledger compact")
 	}
 	return err

@@ -29,10 +29,10 @@ are named. --force does it all the same: what came later is lost there, except i
 changelog. --dry-run changes nothing and says what would become of it.
 
 What went out stays, and is listed: commands, requests, notices, artifacts; so do saved views
-and files without a kept copy. A call that was refused, or could not be started, did nothing and
-is not listed; of one that failed the list says that it may have done something. An undo that was cut off is finished by making it again.
-Another attempt at the run (rouse retry) does its writes again. Exits 1 when something stands
-in the way.`,
+and files without a kept copy. A call that was refused, or could not be started, did nothing
+and is not listed; of one that failed the list says that it may have done something. An undo
+that was cut off is finished by making it again. Another attempt at the run (rouse retry) does
+its writes again. Exits 1 when something stands in the way.`,
 		Example: `  rouse undo 42 --dry-run
   rouse undo 42
   rouse undo 42 --force
