@@ -130,15 +130,15 @@ func (g *authorizer) OnCallsStart(ctx context.Context) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 
-	met := g.taint | g.addedTaint
+	taint := g.taint | g.addedTaint
 	var err error
-	if g.marks.Writes, err = g.ledger.Unlabelled(ctx, met.String(), g.marks.Writes); err != nil {
+	if g.marks.Writes, err = g.ledger.Unlabelled(ctx, taint.String(), g.marks.Writes); err != nil {
 		return err
 	}
 
 	g.madeReads, g.reads = append(g.madeReads, g.reads...), nil
 	// Most calls change nothing; each write would wait for the disk.
-	if met == g.taint && max(g.tier, g.marks.Tier) == g.tier && len(g.marks.Writes) == 0 && len(g.marks.UsedApprovals) == 0 {
+	if taint == g.taint && max(g.tier, g.marks.Tier) == g.tier && len(g.marks.Writes) == 0 && len(g.marks.UsedApprovals) == 0 {
 		g.marks = ledger.TaintUpdate{}
 		return nil
 	}
@@ -155,7 +155,7 @@ func (g *authorizer) OnCallsStart(ctx context.Context) error {
 		}
 	}
 
-	g.taint, g.tier = met, max(g.tier, g.marks.Tier)
+	g.taint, g.tier = taint, max(g.tier, g.marks.Tier)
 	g.addedTaint, g.marks = 0, ledger.TaintUpdate{}
 	return nil
 }

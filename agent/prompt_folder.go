@@ -44,7 +44,7 @@ var adviceFiles = []string{".hermes.md", "HERMES.md", "AGENTS.md", "CLAUDE.md", 
 
 // projectFolder describes the working folder of a project to a model: its kind, its files, its
 // manifest, its branch, and what its people have written for agents (OSA-39). It is "" for a
-// folder that is no project: a desk changes with each run, and what changes spoils what a
+// folder that is no project: a workdir changes with each run, and what changes spoils what a
 // provider keeps of a prompt, and a recording. What cannot be read is left out: a model can
 // look for itself.
 //

@@ -93,7 +93,7 @@ func (r *Runner) exportAttempts(ctx context.Context, run ledger.Run, out *replay
 		return err
 	}
 
-	var scene json.RawMessage
+	var snapshot json.RawMessage
 	for _, a := range attempts {
 		kept, err := r.readRecording(a)
 		if err != nil {
@@ -101,16 +101,16 @@ func (r *Runner) exportAttempts(ctx context.Context, run ledger.Run, out *replay
 		}
 
 		for _, k := range kept.Attempts {
-			scene = k.Snapshot
+			snapshot = k.Snapshot
 		}
 
-		if scene == nil {
-			if scene, err = r.snapshotAsOf(ctx, run); err != nil {
+		if snapshot == nil {
+			if snapshot, err = r.snapshotAsOf(ctx, run); err != nil {
 				return err
 			}
 		}
 
-		at := replay.Attempt{Number: a.Number, State: a.State, Error: a.Error, Snapshot: scene}
+		at := replay.Attempt{Number: a.Number, State: a.State, Error: a.Error, Snapshot: snapshot}
 		for _, i := range items {
 			if i.Attempt == a.Number && i.Kind != ledger.KindInfo {
 				at.Questions = append(at.Questions, replay.Question{Kind: heardKind(i), State: i.State, Answer: i.Answer})

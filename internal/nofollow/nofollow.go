@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"maps"
 	"os"
@@ -381,15 +380,4 @@ func (b Boundary) Open(path string) (*os.File, error) {
 	}
 
 	return file, nil
-}
-
-// ReadFile reads a whole file, as Open opens it.
-func (b Boundary) ReadFile(path string) ([]byte, error) {
-	file, err := b.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer file.Close()
-
-	return io.ReadAll(file)
 }

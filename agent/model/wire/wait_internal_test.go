@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"net/http"
 	"testing"
 	"time"
 )
@@ -27,6 +28,21 @@ func TestNamedWait(t *testing.T) {
 		"You exceeded your current quota, please check your plan.": 0,
 	} {
 		if got := namedWait(said, now); got != want {
+			t.Errorf("%q: %s, want %s", said, got, want)
+		}
+	}
+}
+
+// What a header asks for is bounded: no server keeps a model from being asked for years.
+func TestRetryAfterIsBounded(t *testing.T) {
+	t.Parallel()
+	for said, want := range map[string]time.Duration{
+		"90":                            90 * time.Second,
+		"999999999":                     longestNamed,
+		"Fri, 31 Dec 2199 23:59:59 GMT": longestNamed,
+		"Fri, 31 Dec 1999 23:59:59 GMT": 0,
+	} {
+		if got, asked := retryAfter(&http.Response{Header: http.Header{"Retry-After": {said}}}); got != want || !asked {
 			t.Errorf("%q: %s, want %s", said, got, want)
 		}
 	}

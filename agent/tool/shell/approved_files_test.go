@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -208,5 +209,25 @@ func TestSwappedWhileItRuns(t *testing.T) {
 	}
 	if out := fmt.Sprint(got["stdout"]); out != "one\none\n" {
 		t.Errorf("it said %q: %v", out, got)
+	}
+}
+
+// TestApprovedByPattern: what a pattern stands for is bound to the approval, whatever bytes an agent has made
+// names of.
+func TestApprovedByPattern(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	folders := []string{"sub"}
+	if runtime.GOOS == "linux" { // others allow no such names
+		folders = append(folders, "\xff")
+	}
+
+	for _, folder := range folders {
+		b.write(folder+"/job.sh", "echo one\n")
+		before := b.asked("sh */job.sh; true")
+		b.write(folder+"/job.sh", "echo two\n")
+		if after := b.asked("sh */job.sh; true"); before.Action == after.Action || !strings.Contains(after.Shown, "echo two") {
+			t.Errorf("%q: another content is the same action: %s", folder, after.Shown)
+		}
 	}
 }

@@ -54,6 +54,41 @@ func TestClient(t *testing.T) {
 	}
 }
 
+// TestClose: a client that is closed keeps no connection, which would add up where one is made for each try.
+func TestClose(t *testing.T) {
+	socket := filepath.Join(t.TempDir(), "s.sock")
+	listener, err := net.Listen("unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	closed := make(chan struct{}, 100)
+	server := &http.Server{Handler: handler(), ConnState: func(_ net.Conn, state http.ConnState) {
+		if state == http.StateClosed {
+			closed <- struct{}{}
+		}
+	}}
+	go server.Serve(listener)
+	t.Cleanup(func() { server.Close() })
+
+	c, err := Dial(t.Context(), socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Get(t.Context(), "/v1/ok", nil, &struct{ Name string }{}); err != nil {
+		t.Fatal(err)
+	}
+
+	c.Close()
+	for _, which := range []string{"of the trial", "of the request"} {
+		select {
+		case <-closed:
+		case <-time.After(20 * time.Second):
+			t.Fatalf("the connection %s is still open", which)
+		}
+	}
+}
+
 func exercise(t *testing.T, c *Client) {
 	var ok struct{ Name string }
 	if err := c.Get(t.Context(), "/v1/ok", map[string][]string{"name": {"a b"}}, &ok); err != nil || ok.Name != "a b" {
