@@ -47,13 +47,18 @@ type Staged struct {
 // Close deletes what was staged. Once installed, the skill is elsewhere and stays.
 func (s *Staged) Close() error { return os.RemoveAll(s.tempDir) }
 
+// makeStaging makes a directory for one installation. It lies below root, where nobody but the owner writes: of the
+// system's for temporary files that is not so where an agent was granted it.
+func makeStaging(root string) (string, error) {
+	if err := os.MkdirAll(filepath.Join(root, stagingDir), 0o755); err != nil {
+		return "", fmt.Errorf("skills cannot be kept in %s: %w", root, err)
+	}
+	return os.MkdirTemp(filepath.Join(root, stagingDir), "")
+}
+
 // stage writes entries to a new directory below root and finds the skill in it.
 func stage(ctx context.Context, root string, all entries, from Staged) (_ *Staged, err error) {
-	if err := os.MkdirAll(filepath.Join(root, stagingDir), 0o755); err != nil {
-		return nil, fmt.Errorf("skills cannot be kept in %s: %w", root, err)
-	}
-
-	dir, err := os.MkdirTemp(filepath.Join(root, stagingDir), "")
+	dir, err := makeStaging(root)
 	if err != nil {
 		return nil, err
 	}
