@@ -418,12 +418,21 @@ func TestAfterStaysInTheFolder(t *testing.T) {
 	d.must(os.Mkdir(d.path("outside"), 0o755))
 	d.link("outside", "inbox/done")
 	c := d.run(w, d.write("inbox/a.csv", "1"), domain.OutcomeSuccess)
-	if got := d.applyAfter(c); got.After != ledger.AfterFailed || !strings.Contains(d.note(), "leads out") {
+	if got := d.applyAfter(c); got.After != ledger.AfterFailed || !strings.Contains(d.note(), "is a link") {
 		t.Errorf("%+v, %s", got, d.note())
 	}
 
 	d.read("inbox/a.csv", "1")
 	d.missing("outside/a.csv")
+
+	// Nor does it come to another folder of the watched one.
+	d.must(os.Remove(d.path("inbox/done")))
+	d.must(os.MkdirAll(d.path("inbox/repo/.git/hooks"), 0o755))
+	d.link("inbox/repo/.git/hooks", "inbox/done")
+	if got := d.applyAfter(c); got.After != ledger.AfterFailed || !strings.Contains(d.note(), "is a link") {
+		t.Errorf("%+v, %s", got, d.note())
+	}
+	d.missing("inbox/repo/.git/hooks/a.csv")
 }
 
 func (d *harness) link(to, name string) {

@@ -74,8 +74,9 @@ func (g *allowedRoots) contains(path string) bool {
 }
 
 // openDir opens a folder, and creates it first if that is wanted. One in the watched folder is
-// opened by way of that one, so that no link leads out of it; destinations elsewhere are opened
-// as their owner has named them, where nobody else can make links.
+// opened by way of that one, through no link: one that stays within may still lead to what is not for files of
+// others, a repository for one. Destinations elsewhere are opened as their owner has named them, where nobody else
+// can make links.
 func (g *allowedRoots) openDir(dir string, create bool) (*os.Root, error) {
 	dir = filepath.Clean(dir)
 	// By its real path or, as the configuration may have it, by the path with links.
@@ -90,12 +91,10 @@ func (g *allowedRoots) openDir(dir string, create bool) (*os.Root, error) {
 	case in && g.root == nil:
 		return nil, fmt.Errorf("%s: %w", dir, fs.ErrNotExist)
 	case in:
-		rel = filepath.FromSlash(rel)
-		if create {
-			err = owner.MakeFoldersIn(g.root, rel)
-		}
-		if err == nil {
-			root, err = g.root.OpenRoot(rel)
+		if rel = filepath.FromSlash(rel); create {
+			root, err = nofollow.MakeBelow(g.root, rel, owner.Usual(0o755))
+		} else {
+			root, err = nofollow.OpenBelow(g.root, rel)
 		}
 	case create:
 		root, err = g.watch.Boundary.MakeRoot(dir, owner.Usual(0o755))

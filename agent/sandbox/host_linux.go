@@ -8,9 +8,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -19,6 +19,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"rouse/internal/nofollow"
 	"rouse/internal/owner"
 )
 
@@ -366,7 +367,7 @@ func (h *host) layout(t Tier, c Command) (l layout, cleanup func(), err error) {
 	}
 	l.masks = sortedMasks(l.masks) // several may lie in one placeholder, which is used and released once
 
-	cleanup, err = h.createPlaceholders(l)
+	cleanup, err = h.createPlaceholders(l, c.Boundary)
 	return l, cleanup, err
 }
 
@@ -382,16 +383,34 @@ func (h *host) needsPlaceholder(path string, write []string) bool {
 	return errors.Is(err, os.ErrNotExist) && slices.ContainsFunc(write, func(w string) bool { return within(at, resolveExisting(w)) })
 }
 
+// placeholder is an empty folder that stands for a masked name which does not exist. The folder that it lies in stays
+// open while a command needs it: a link may take the place of that meanwhile.
+type placeholder struct {
+	in   *os.Root
+	name string
+}
+
+// openPlaceholder opens the folder of a placeholder, and follows no link below the boundary or the mask's root.
+func openPlaceholder(b nofollow.Boundary, m mask) (placeholder, error) {
+	root, err := b.OpenRoot(m.root)
+	if err != nil {
+		return placeholder{}, err
+	}
+	defer root.Close()
+
+	rel := strings.TrimPrefix(m.path[len(m.root):], "/")
+	in, err := nofollow.OpenBelow(root, filepath.Dir(rel))
+	return placeholder{in, filepath.Base(rel)}, err
+}
+
 // createPlaceholders creates empty folders for masked names that do not exist, because only what exists
 // can be mounted over. The last command that masks one removes it again, unless somebody else has put
 // something into it. The caller holds the host's lock.
-func (h *host) createPlaceholders(l layout) (cleanup func(), err error) {
-	made := map[string]string{}
-	cleanup = func() {
-		h.mu.Lock()
-		defer h.mu.Unlock()
-		for path, root := range made {
-			h.releasePlaceholder(path, root)
+func (h *host) createPlaceholders(l layout, b nofollow.Boundary) (cleanup func(), err error) {
+	made := map[string]placeholder{}
+	release := func() {
+		for path, p := range made {
+			h.releasePlaceholder(path, p)
 		}
 	}
 
@@ -400,39 +419,38 @@ func (h *host) createPlaceholders(l layout) (cleanup func(), err error) {
 			continue
 		}
 
-		if m.missing {
-			if err := inRoot(m, (*os.Root).Mkdir); err != nil && !errors.Is(err, os.ErrExist) {
-				for path, root := range maps.Clone(made) {
-					h.releasePlaceholder(path, root)
-				}
-				return nil, fmt.Errorf("what it may not create cannot be hidden: %w", err)
+		p, err := openPlaceholder(b, m)
+		if err == nil && m.missing {
+			if err = p.in.Mkdir(p.name, 0o700); errors.Is(err, os.ErrExist) {
+				err = nil
 			}
+			if err != nil {
+				p.in.Close()
+			}
+		}
+		if err != nil {
+			release()
+			return nil, fmt.Errorf("what it may not create cannot be hidden: %w", err)
 		}
 
 		h.placeholders[m.path]++
-		made[m.path] = m.root
+		made[m.path] = p
 	}
 
-	return cleanup, nil
+	return func() {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		release()
+	}, nil
 }
 
-func (h *host) releasePlaceholder(path, root string) {
+func (h *host) releasePlaceholder(path string, p placeholder) {
+	defer p.in.Close()
 	h.placeholders[path]--
 	if h.placeholders[path] == 0 {
 		delete(h.placeholders, path)
-		_ = inRoot(mask{path: path, root: root}, func(r *os.Root, name string, _ os.FileMode) error { return r.Remove(name) })
+		_ = p.in.Remove(p.name) // it stays when somebody has put something into it
 	}
-}
-
-// inRoot calls do with the mask's name relative to its root. os.Root keeps it below that root, even when
-// links have been swapped in since the path was inspected.
-func inRoot(m mask, do func(r *os.Root, name string, mode os.FileMode) error) error {
-	r, err := os.OpenRoot(m.root)
-	if err != nil {
-		return err
-	}
-	defer r.Close()
-	return do(r, strings.TrimPrefix(m.path[len(m.root):], "/"), 0o700)
 }
 
 // tierBRules are Landlock's rules where no mounts shape the view: the system, and what is given.

@@ -206,8 +206,11 @@ func (b Boundary) open(path string, create fs.FileMode) (*os.Root, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer folder.Close()
 
+	if at.rest == "" || at.rest == "." {
+		return folder, nil
+	}
+	defer folder.Close()
 	return descend(folder, at.rest, create)
 }
 
@@ -223,25 +226,29 @@ func MakeBelow(in *os.Root, path string, mode fs.FileMode) (*os.Root, error) {
 
 // descend opens a folder below another one, an element at a time, and makes what is missing with a mode that is
 // not 0.
-func descend(in *os.Root, path string, create fs.FileMode) (*os.Root, error) {
-	folder, err := in.OpenRoot(".")
-	if err != nil {
-		return nil, err
-	}
-
+func descend(in *os.Root, path string, create fs.FileMode) (folder *os.Root, err error) {
 	for _, name := range elements(path) {
 		if name == "." {
 			continue
 		}
 
-		below, err := enter(folder, name, in.Name(), create)
-		folder.Close()
+		above := folder
+		if above == nil {
+			above = in
+		}
+		below, err := enter(above, name, in.Name(), create)
+		if folder != nil {
+			folder.Close()
+		}
 		if err != nil {
 			return nil, err
 		}
 		folder = below
 	}
 
+	if folder == nil {
+		return in.OpenRoot(".")
+	}
 	return folder, nil
 }
 

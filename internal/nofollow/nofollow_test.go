@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -79,6 +80,16 @@ func TestOpen(t *testing.T) {
 		}
 	}
 
+	for _, path := range []string{"own", "disk/work", "disk/work/deep/er", "link/work/in"} { // by what it is called without links
+		root, err := nofollow.NewBoundary(work).OpenRoot(filepath.Join(dir, path))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if want := filepath.Join(dir, strings.Replace(path, "link", "disk", 1)); root.Name() != want {
+			t.Errorf("%s is %s", want, root.Name())
+		}
+		root.Close()
+	}
 	if _, err := (nofollow.Boundary{}).OpenRoot(filepath.Join(dir, "own", "a.txt")); !errors.Is(err, syscall.ENOTDIR) {
 		t.Errorf("a file was opened as a folder: %v", err)
 	}

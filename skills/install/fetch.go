@@ -93,7 +93,7 @@ func Fetch(ctx context.Context, root string, s Source) (*Staged, error) {
 // fetchRepository fetches one revision of a repository, as an archive made by git: no file is checked
 // out, so that no links, hooks or filters of the repository take effect.
 func fetchRepository(ctx context.Context, root string, at Staged) (_ *Staged, err error) {
-	dir, err := os.MkdirTemp("", "rouse-skill")
+	dir, err := makeStaging(root)
 	if err != nil {
 		return nil, err
 	}

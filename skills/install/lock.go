@@ -156,12 +156,9 @@ func Remove(ctx context.Context, root, name string) error {
 		if !l.remove(name) {
 			return notInstalled(root, name)
 		}
-		if err := os.MkdirAll(filepath.Join(root, stagingDir), 0o755); err != nil {
-			return err
-		}
 
 		// A rename removes the skill at once. Deleting its files may take a while, or be interrupted.
-		away, err := os.MkdirTemp(filepath.Join(root, stagingDir), "")
+		away, err := makeStaging(root)
 		if err != nil {
 			return err
 		}

@@ -65,13 +65,18 @@ func (s *Staged) Changes(root string) (changes []skills.Change, replaces bool) {
 	return skills.Compare(old.Manifest, s.Skill.Manifest), true
 }
 
+// makeStaging makes a directory for one installation. It lies below root, where nobody but the owner writes: of the
+// system's for temporary files that is not so where an agent was granted it.
+func makeStaging(root string) (string, error) {
+	if err := os.MkdirAll(filepath.Join(root, stagingDir), 0o755); err != nil {
+		return "", fmt.Errorf("skills cannot be kept in %s: %w", root, err)
+	}
+	return os.MkdirTemp(filepath.Join(root, stagingDir), "")
+}
+
 // stage writes entries to a new directory below root and finds the skill in it.
 func stage(ctx context.Context, root string, all entries, from Staged) (_ *Staged, err error) {
-	if err := os.MkdirAll(filepath.Join(root, stagingDir), 0o755); err != nil {
-		return nil, fmt.Errorf("skills cannot be kept in %s: %w", root, err)
-	}
-
-	dir, err := os.MkdirTemp(filepath.Join(root, stagingDir), "")
+	dir, err := makeStaging(root)
 	if err != nil {
 		return nil, err
 	}

@@ -299,6 +299,8 @@ func (b *bench) within(t *testing.T) (outer, owners string) {
 		t.Fatalf("%s", out)
 	}
 
+	b.write("owners/later", "a name that is masked in the workdir")
+
 	roots, err := tool.NewRootsWithin(nofollow.NewBoundary(outer, inner), inner, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -318,6 +320,9 @@ func TestWorkdirSwappedWhileItRuns(t *testing.T) {
 			b := onTier(t, tier)
 			outer, owners := b.within(t)
 			before := tree(t, b.dir, "owners")
+			if tier == sandbox.TierA { // which has an empty folder stand there, and removes it afterwards
+				b.roots.Mask(tool.Masks{Hidden: []string{filepath.Join(outer, "inner/later")}})
+			}
 
 			swapped := make(chan error, 1)
 			go func() {

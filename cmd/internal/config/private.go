@@ -33,8 +33,8 @@ func (c *checker) privatePlaces(reached map[*Agent]*reach) {
 		}
 
 		// What one owner says of a folder holds for whoever reads it.
-		for o := range reached {
-			if o != a && o.Private.Workdir != nil && *o.Private.Workdir {
+		for i := range c.cfg.Agents { // a disabled one has left it there
+			if o := &c.cfg.Agents[i]; o != a && o.Private.Workdir != nil && *o.Private.Workdir {
 				a.Private.folders = append(a.Private.folders, string(o.Workdir))
 			}
 		}
