@@ -1,13 +1,16 @@
 package agent_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"rouse/agent"
+	"rouse/agent/loop"
 	"rouse/agent/model/playbook"
 	"rouse/agent/tool"
 	"rouse/agentdb"
@@ -263,5 +266,38 @@ func TestUndoOfReductions(t *testing.T) {
 	t.Parallel()
 	if s := agent.Specs().Find("reduce"); s.Writes != tool.WritesNothing {
 		t.Errorf("a reduction is said to write into %q", s.Writes)
+	}
+}
+
+// A call that was cut off, and that a later attempt told its model about, is one call: it is named once.
+func TestUndoNamesACutOffCallOnce(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.plan.Jobs["letters"] = agent.Job{Name: "letters", Agent: "plain"}
+	id := b.enqueue(ledger.Request{Job: "letters", Agent: "plain"})
+	call := ledger.Call{ID: "c", Key: "m1.1.1", Tool: "shell_run", Args: json.RawMessage(`{"command":"make it"}`), Effect: domain.EffectExternal}
+	b.cutOff(id, call, nil, &ledger.Result{Outcome: domain.OutcomeError, RetryAt: time.Now()})
+
+	_, a, err := b.ledger.StartAttempt(t.Context(), id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	call.Step, call.StartedAt = 1, time.Now()
+	told := call
+	told.State, told.FinishedAt, told.Envelope = domain.CallFailed, call.StartedAt, must[[]byte](t)(loop.UnknownResult("shell_run").MarshalJSON())
+	for _, err := range []error{
+		b.ledger.StartStep(t.Context(), a, ledger.Step{Number: 1, StartedAt: call.StartedAt}),
+		b.ledger.FinishStep(t.Context(), a, ledger.Step{Number: 1, FinishedAt: call.StartedAt}),
+		b.ledger.StartCall(t.Context(), a, call), b.ledger.FinishCall(t.Context(), a, told),
+		b.ledger.Finish(t.Context(), a, ledger.Result{Outcome: domain.OutcomeSuccess}),
+	} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+
+	out := b.undo(must[ledger.Run](t)(b.ledger.Run(t.Context(), id)), agent.UndoOptions{})
+	if len(out.Left) != 1 || out.Left[0] != "what shell_run may have done stays: make it" {
+		t.Errorf("%q", out.Left)
 	}
 }

@@ -132,7 +132,7 @@ func TestNoApprovalInVain(t *testing.T) {
 		call  model.Call
 		want  string
 	}{
-		"a name of this machine": {nil, fetchCall("1", `{"url":"http://localhost:9/"}`), "localhost:9 leads to this machine, its network, or nobody, which no approval allows; its owner can with private: true"},
+		"a name of this machine": {nil, fetchCall("1", `{"url":"http://localhost:9/"}`), "localhost:9 leads to this machine, its network, or nobody, which no approval allows; its owner can allow it with private: true"},
 		"an address within":      {nil, fetchCall("1", `{"url":"http://127.0.0.1:9/"}`), "is an address of this machine"},
 		"what is not made again": {nil, fetchCall("1", `{"url":"GRANTED/form","method":"POST","body":"x","offset":9}`), "a POST is not made again to read on"},
 		"no program":             {nil, model.Call{ID: "1", Name: "shell_run", Args: json.RawMessage(`{"command":"no-such-program-anywhere a"}`)}, "there is no program no-such-program-anywhere"},

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"math"
 	"net/url"
 	"slices"
 	"strconv"
@@ -238,14 +239,31 @@ func printRows(w io.Writer, out api.Rows) error {
 	return nil
 }
 
-// cell prints a value as a person reads it: 1200000, not 1.2e+06, and no more than 14 digits of a
-// number whose digits go on. Queries have left out what is noise already.
+// cell prints a value as a person reads it: 1200000, not 1.2e+06.
 func cell(v any) string {
-	if f, ok := v.(float64); ok {
-		if rounded, err := strconv.ParseFloat(strconv.FormatFloat(f, 'g', 14, 64), 64); err == nil {
-			f = rounded
+	switch v := v.(type) {
+	case json.Number:
+		if _, err := v.Int64(); err == nil {
+			return v.String() // to its last digit
 		}
-		return strconv.FormatFloat(f, 'f', -1, 64)
+		if f, err := v.Float64(); err == nil {
+			return decimalText(f)
+		}
+		return v.String()
+	case float64:
+		return decimalText(v)
 	}
 	return fmt.Sprint(v)
+}
+
+// decimalText leaves out the last digits of a number whose digits go on, such as a third; of one so large that
+// they would be those of an amount, none. Queries have left out what is noise already.
+func decimalText(f float64) string {
+	const digits, most = 14, 1e9
+	if math.Abs(f) < most {
+		if rounded, err := strconv.ParseFloat(strconv.FormatFloat(f, 'g', digits, 64), 64); err == nil {
+			f = rounded
+		}
+	}
+	return strconv.FormatFloat(f, 'f', -1, 64)
 }

@@ -11,15 +11,15 @@ import (
 	"rouse/cmd/internal/cmdtest"
 )
 
-// everySecond is a configuration of a job that needs its model each second.
-func everySecond(t *testing.T, s *modeltest.Server) string {
+// everySecond is a configuration of a job that needs its model each second, and may take so long.
+func everySecond(t *testing.T, s *modeltest.Server, wall string) string {
 	text := `version: 1
 home: ./home
 timezone: UTC
 models: [{name: m, provider: openai, model: scripted, base_url: "` + s.URL + `/v1", max_output: 100, price: {input: 1, output: 10}}]
 agents: [{name: clerk, workdir: ./work, tools: {allow: [todo]}, database: {enabled: false}}]
 jobs:
-  - {name: report, agent: clerk, prompt: Do it., schedule: "* * * * * *", bounds: {wall: 1s}, notify: {on: []}}
+  - {name: report, agent: clerk, prompt: Do it., schedule: "* * * * * *", bounds: {wall: ` + wall + `}, notify: {on: []}}
 `
 	return filepath.Join(cmdtest.Write(t, map[string]string{"rouse.yaml": text}), "rouse.yaml")
 }
@@ -49,7 +49,7 @@ func TestQuotaSpentEndToEnd(t *testing.T) {
 
 func quotaSpent(t *testing.T, spent modeltest.Turn) {
 	s := modeltest.New(t, spent)
-	config := everySecond(t, s)
+	config := everySecond(t, s, "1s")
 	p := serveUntilReady(t, config)
 	var st api.Status
 	waiting := func(what string) {
@@ -86,7 +86,7 @@ func TestModelDownEndToEnd(t *testing.T) {
 
 func modelDown(t *testing.T, header map[string]string) {
 	s := modeltest.New(t, modeltest.Turn{Status: http.StatusServiceUnavailable, Header: header, Raw: "starting"})
-	config := everySecond(t, s)
+	config := everySecond(t, s, "1s")
 	p := serveUntilReady(t, config)
 	cmdtest.Until(t, "a run that waits, and an instant that is skipped for it", func() bool {
 		var lines []api.Explanation
@@ -108,4 +108,19 @@ func modelDown(t *testing.T, header map[string]string) {
 	if len(runs) != 1 || runs[0].WaitingFor != "retry" || runs[0].TokensIn != 0 {
 		t.Errorf("%+v", runs)
 	}
+}
+
+// A run whose daemon was killed is not said to be running, nor that it goes on by itself.
+func TestKilledRunIsShownAsCutOff(t *testing.T) {
+	t.Parallel()
+	s := modeltest.New(t, modeltest.Turn{Text: "Well", Hang: true})
+	config := everySecond(t, s, "1h")
+	p := serveUntilReady(t, config)
+	cmdtest.Until(t, "a run that waits for the answer of its model", func() bool { return len(s.Requests()) == 1 })
+	saysAll(t, config, map[string]string{"runs": "◌ running", "show 1": "◌ running"})
+
+	p.kill(t)
+	saysAll(t, config, map[string]string{"runs": "⚡ cut off", "show 1": "⚡ cut off"})
+	const goesOn = "so nothing goes on by itself: rouse serve"
+	saysAll(t, config, map[string]string{"runs": goesOn, "show 1": goesOn})
 }

@@ -108,10 +108,13 @@ func runRuns(cmd *cobra.Command, at *place, o runsOptions) error {
 
 	var rows [][]string
 	for _, r := range runs {
-		rows = append(rows, []string{r.ID, local(r.QueuedAt, now), jobName(r), string(r.Trigger), outcomeMark(r), runDuration(r, now), strconv.Itoa(r.Steps), shorten(runSummary(r), 80)})
+		rows = append(rows, []string{r.ID, local(r.QueuedAt, now), jobName(r), string(r.Trigger), s.mark(r), runDuration(r, now), strconv.Itoa(r.Steps), shorten(runSummary(r), 80)})
 	}
 
-	return table(cmd.OutOrStdout(), "RUN QUEUED JOB TRIGGER OUTCOME TOOK STEPS SUMMARY", rows)
+	if err := table(cmd.OutOrStdout(), "RUN QUEUED JOB TRIGGER OUTCOME TOOK STEPS SUMMARY", rows); err != nil {
+		return err
+	}
+	return s.sayNoDaemon(cmd.OutOrStdout(), runs...)
 }
 
 // parseSince reads a length of time back from now, or an instant.

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/config"
@@ -64,6 +65,24 @@ type session struct {
 // command with the one that is on.
 func (s *session) executes(r api.Run) bool {
 	return s.daemon || s.local == nil && r.State == domain.StateRunning
+}
+
+// mark is outcomeMark, but that a run which nobody executes is not said to run: its process was killed.
+func (s *session) mark(r api.Run) string {
+	if r.State == domain.StateRunning && !s.executes(r) {
+		return "⚡ cut off"
+	}
+	return outcomeMark(r)
+}
+
+// sayNoDaemon says below some runs, where no daemon serves the home, that those which are open do not go on by
+// themselves.
+func (s *session) sayNoDaemon(w io.Writer, runs ...api.Run) error {
+	if !slices.ContainsFunc(runs, func(r api.Run) bool { return r.State != domain.StateFinished && !s.executes(r) }) {
+		return nil
+	}
+	_, err := fmt.Fprintf(w, "no daemon serves %s, so nothing goes on by itself: rouse serve\n", s.home)
+	return err
 }
 
 // open connects to the daemon, or to a command that executes a run, or opens the home when there is none.

@@ -39,8 +39,8 @@ func newShow(at *place) *cobra.Command {
 				return printJSON(cmd.OutOrStdout(), d)
 			}
 
-			printDetail(cmd.OutOrStdout(), d, time.Now())
-			return nil
+			printDetail(cmd.OutOrStdout(), d, s.mark(d.Run), time.Now())
+			return s.sayNoDaemon(cmd.OutOrStdout(), d.Run)
 		}),
 	}
 
@@ -48,9 +48,9 @@ func newShow(at *place) *cobra.Command {
 	return cmd
 }
 
-// printDetail writes a run as a person reads it from top to bottom.
-func printDetail(w io.Writer, d api.RunDetail, now time.Time) {
-	fmt.Fprintf(w, "run %s of %s (agent %s)  %s\n", d.ID, jobName(d.Run), d.Agent, outcomeMark(d.Run))
+// printDetail writes a run as a person reads it from top to bottom, with the mark of its outcome.
+func printDetail(w io.Writer, d api.RunDetail, mark string, now time.Time) {
+	fmt.Fprintf(w, "run %s of %s (agent %s)  %s\n", d.ID, jobName(d.Run), d.Agent, mark)
 	fmt.Fprintf(w, "  trigger   %s\n", text.OneLine(triggerText(d.Run)))
 	if !d.ScheduledAt.IsZero() {
 		fmt.Fprintf(w, "  scheduled %s\n", local(d.ScheduledAt, now))

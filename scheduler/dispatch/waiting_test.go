@@ -100,17 +100,19 @@ func TestWaiting(t *testing.T) {
 func TestPostponed(t *testing.T) {
 	for name, c := range map[string]struct {
 		policy dispatch.Policy
+		until  time.Duration // when its pause ends; 0: it has none
 		back   time.Duration // when the model is there again; 0: never
 		tries  int
 		took   time.Duration
 		want   domain.Outcome
 	}{
-		"back at once":    {dispatch.Policy{}, time.Minute, 2, 5 * time.Minute, domain.OutcomeSuccess},
-		"back by morning": {dispatch.Policy{}, 7*time.Hour + time.Minute, 11, 7*time.Hour + 50*time.Minute, domain.OutcomeSuccess},
-		"never back":      {dispatch.Policy{}, 0, 27, 23*time.Hour + 50*time.Minute, domain.OutcomeError},
-		"soon too late":   {dispatch.Policy{CatchupWindow: 30 * time.Minute}, 0, 3, 20 * time.Minute, domain.OutcomeError},
-		"must begin soon": {dispatch.Policy{StartDeadline: time.Hour}, 0, 4, 50 * time.Minute, domain.OutcomeError},
-		"with retries":    {dispatch.Policy{CatchupWindow: 30 * time.Minute, Attempts: 2, Backoff: time.Minute, On: []domain.Outcome{domain.OutcomeError}}, 0, 4, 21 * time.Minute, domain.OutcomeError},
+		"back at once":    {dispatch.Policy{}, 0, time.Minute, 2, 5 * time.Minute, domain.OutcomeSuccess},
+		"back by morning": {dispatch.Policy{}, 0, 7*time.Hour + time.Minute, 11, 7*time.Hour + 50*time.Minute, domain.OutcomeSuccess},
+		"never back":      {dispatch.Policy{}, 0, 0, 27, 23*time.Hour + 50*time.Minute, domain.OutcomeError},
+		"soon too late":   {dispatch.Policy{CatchupWindow: 30 * time.Minute}, 0, 0, 3, 20 * time.Minute, domain.OutcomeError},
+		"must begin soon": {dispatch.Policy{StartDeadline: time.Hour}, 0, 0, 4, 50 * time.Minute, domain.OutcomeError},
+		"while paused":    {dispatch.Policy{}, 2 * time.Hour, time.Hour, 2, 2 * time.Hour, domain.OutcomeSuccess},
+		"with retries":    {dispatch.Policy{CatchupWindow: 30 * time.Minute, Attempts: 2, Backoff: time.Minute, On: []domain.Outcome{domain.OutcomeError}}, 0, 0, 4, 21 * time.Minute, domain.OutcomeError},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T, b *bench) {
@@ -122,6 +124,9 @@ func TestPostponed(t *testing.T) {
 					}
 
 					p := &ledger.Postponement{}
+					if c.until > 0 {
+						p.Until = begun.Add(c.until)
+					}
 					if run.Postponements == 0 {
 						p.Notices = []ledger.Notice{{Run: run.ID, Channel: "desktop", Title: "waits"}}
 					}
@@ -134,7 +139,7 @@ func TestPostponed(t *testing.T) {
 				}
 				b.start(down)
 				id := enqueue(t, b.l, "a", "j")
-				if r := b.run(id); !r.Postponed() || r.Postponements != 1 || !strings.Contains(r.Error, "cannot be reached") || !r.NotBefore.Equal(begun.Add(5*time.Minute).Truncate(time.Millisecond)) {
+				if r := b.run(id); !r.Postponed() || r.Postponements != 1 || !strings.Contains(r.Error, "cannot be reached") || !r.NotBefore.Equal(begun.Add(max(c.until, 5*time.Minute)).Truncate(time.Millisecond)) {
 					t.Fatalf("after the first try: %+v", r)
 				}
 

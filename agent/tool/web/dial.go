@@ -29,7 +29,7 @@ func (e *privateAddrError) Error() string {
 		return fmt.Sprintf("%s is an address of this machine, of its network, or of nobody; its owner can allow it by naming it under grants.network", e.to.url.Host)
 	}
 	if !e.addr.IsValid() {
-		return fmt.Sprintf("%s leads to this machine, its network, or nobody, which no approval allows; its owner can with private: true for this host under grants.network", e.to.url.Host)
+		return fmt.Sprintf("%s leads to this machine, its network, or nobody, which no approval allows; its owner can allow it with private: true for this host under grants.network", e.to.url.Host)
 	}
 	return fmt.Sprintf("%s leads to %s, an address of this machine, of its network, or of nobody; its owner can allow that with private: true for this host under grants.network", e.to.url.Host, e.addr)
 }

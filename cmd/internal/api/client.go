@@ -173,7 +173,9 @@ func decode(resp *http.Response, path string, out any) error {
 		return err
 	}
 
-	if err := json.NewDecoder(resp.Body).Decode(out); err != nil {
+	answer := json.NewDecoder(resp.Body)
+	answer.UseNumber() // a float64 holds 53 bits of a row's integers
+	if err := answer.Decode(out); err != nil {
 		return fmt.Errorf("the answer to %s was not understood: %w; is the daemon of the same version?", path, err)
 	}
 	return nil
