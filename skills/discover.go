@@ -27,6 +27,7 @@ type walker struct {
 	root     Root
 	onSkill  func(dir string)  // called for each directory with a skill
 	dirs     []string          // of skills, in the order of the search
+	programs map[string]bool   // those of all skills that hold a program
 	hashes   map[string]string // of those that were trusted by themselves
 	realRoot string            // the root with links resolved
 	index    *Registry         // of the root; nil: it has none
@@ -71,7 +72,8 @@ func (w *walker) visit(dir string, level int) {
 	}
 
 	// The root itself is no skill: it is named as a place for them.
-	if level > 0 && holdsSkill(entries) {
+	if instructions, program := partsOf(entries); level > 0 && (instructions || program) {
+		w.programs[dir] = program
 		w.onSkill(dir)
 		return
 	}
@@ -90,13 +92,21 @@ func (w *walker) visit(dir string, level int) {
 	}
 }
 
-// holdsSkill says whether the entries of a directory are those of a skill: instructions, or a program. One
-// file of a program alone may be anything, like the manifest of a browser's extension.
-func holdsSkill(entries []fs.DirEntry) bool {
-	has := func(name string) bool {
-		return slices.ContainsFunc(entries, func(e fs.DirEntry) bool { return e.Name() == name })
+// partsOf says which parts of a skill the entries of a directory are: instructions, a program. One file of
+// a program alone may be anything, like the manifest of a browser's extension.
+func partsOf(entries []fs.DirEntry) (instructions, program bool) {
+	manifest, module := false, false
+	for _, e := range entries {
+		switch name := e.Name(); name {
+		case manifestFile:
+			manifest = true
+		case moduleFile:
+			module = true
+		default:
+			instructions = instructions || slices.Contains(fileNames, name)
+		}
 	}
-	return slices.ContainsFunc(fileNames, has) || has(manifestFile) && has(moduleFile)
+	return instructions, manifest && module
 }
 
 // subdirectory is the path of an entry that is a directory to search, with links resolved.
@@ -181,7 +191,7 @@ func (w *walker) load() {
 	for range min(runtime.GOMAXPROCS(0), maxReaders, len(w.dirs)) {
 		all.Go(func() {
 			for i := next.Add(1) - 1; i < int64(len(w.dirs)); i = next.Add(1) - 1 {
-				results[i].skill, results[i].problems = load(w.dirs[i])
+				results[i].skill, results[i].problems = load(w.dirs[i], w.programs[w.dirs[i]])
 			}
 		})
 	}

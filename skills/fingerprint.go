@@ -13,7 +13,7 @@ import (
 // it can be polled for changes.
 func Fingerprint(root string) string {
 	h := sha256.New()
-	w := walker{catalog: &Catalog{}, root: Root{Path: root}, visited: map[string]bool{}}
+	w := walker{catalog: &Catalog{}, root: Root{Path: root}, visited: map[string]bool{}, programs: map[string]bool{}}
 	add := func(dir string, names ...string) {
 		fmt.Fprintf(h, "%q", dir)
 		for _, name := range names {

@@ -44,10 +44,6 @@ func loadProgram(dir string) (*Skill, []Problem) {
 // addProgram adds the program that stands beside the instructions of a skill. One with errors leaves the
 // instructions what they are.
 func (s *Skill) addProgram() []Problem {
-	if !hasProgram(s.Dir) {
-		return nil
-	}
-
 	m, problems := readProgram(s.Dir)
 	if !hasError(problems) {
 		s.Manifest = m
@@ -191,7 +187,7 @@ func checkNames(dir string, m *Manifest) (problems []Problem) {
 	if !hasInstructions(dir) {
 		return problems
 	}
-	if s, _ := load(dir); s != nil && s.Name != m.Name {
+	if s, _ := load(dir, false); s != nil && s.Name != m.Name {
 		warn("is %q, and its SKILL.md says %q, which counts; call both the same", m.Name, s.Name)
 	}
 	return problems

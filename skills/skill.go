@@ -71,13 +71,13 @@ func Load(dir string) (*Skill, []Problem) {
 	if hasError(problems) {
 		return nil, problems
 	}
-	return load(real)
+	return load(real, hasProgram(real))
 }
 
-// load is Load for a directory whose links are resolved.
-func load(dir string) (*Skill, []Problem) {
+// load is Load for a directory whose links are resolved, and that holds a program or not.
+func load(dir string, program bool) (*Skill, []Problem) {
 	file, text, problems := readSkillFile(dir, maxHead)
-	if len(problems) > 0 && problems[0].Rule == RuleFileMissing && hasProgram(dir) {
+	if len(problems) > 0 && problems[0].Rule == RuleFileMissing && program {
 		return loadProgram(dir)
 	}
 	if hasError(problems) {
@@ -101,7 +101,10 @@ func load(dir string) (*Skill, []Problem) {
 	}
 
 	s.File, s.Dir, s.Source = file, filepath.Dir(file), "path"
-	return s, append(problems, s.addProgram()...)
+	if program {
+		problems = append(problems, s.addProgram()...)
+	}
+	return s, problems
 }
 
 // Instructions reads the text after the frontmatter, trimmed (AUT-01, AGS-02). The error names the
