@@ -114,8 +114,10 @@ func compileInChild(ctx context.Context, src *sources) (_ *compiled, err error) 
 		return nil, context.Cause(ctx)
 	case err != nil:
 		return nil, fmt.Errorf("%w (%w)", errNotCompiled, p.lost(err))
-	case r.Broken != "" || r.Compiled == nil:
+	case r.Broken != "":
 		return nil, fmt.Errorf("its process failed: %s", r.Broken)
+	case r.Compiled == nil: // what became of it is too large to be sent
+		return nil, errNotCompiled
 	}
 
 	return r.Compiled, nil

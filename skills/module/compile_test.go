@@ -61,6 +61,7 @@ func TestCompile(t *testing.T) {
 
 // TestCompileRefuses: what is wrong with a module is told with its file and its line (OSL-02).
 func TestCompileRefuses(t *testing.T) {
+	unraced(t)
 	t.Parallel()
 	const execute = "\nexport async function execute() {}"
 	for name, test := range map[string]struct {
@@ -110,6 +111,7 @@ func enumBomb() string {
 
 // TestCompileFollowsNoLink: neither a link that leads out nor one that stays is read, and a pipe holds nobody up.
 func TestCompileFollowsNoLink(t *testing.T) {
+	unraced(t)
 	t.Parallel()
 	if runtime.GOOS == "windows" {
 		t.Skip("links need a privilege there")
@@ -164,6 +166,11 @@ export function check(n: N): N {
 		t.Fatal(err)
 	}
 	end := ended(t, next(t, i))
+	failed := start(t, "export async function execute(args: unknown, host: any) {\n\tawait null;\n\tawait host.storage.get();\n}", module.Start{Surface: module.Surface{Methods: []string{"storage.get"}}})
+	next(t, failed)
+	if end := ended(t, next(t, failed, module.Answer{ID: 1, Error: &module.CallError{Message: "no"}})); !strings.HasPrefix(end.Stack, "    at execute (module.ts:3:") {
+		t.Errorf("a call that failed: %s\n%s", end.Error, end.Stack)
+	}
 	if end.Error != "RangeError: too many" || !strings.HasPrefix(end.Stack, "    at check (lib/check.ts:5:") || !strings.Contains(end.Stack, "\n    at execute (module.ts:9:") || strings.Contains(end.Stack, "eval") {
 		t.Errorf("%s\n%s", end.Error, end.Stack)
 	}

@@ -41,10 +41,18 @@ type Event struct {
 	End   *End   `json:",omitempty"`
 }
 
-// check refuses what no module can cause, for a machine that was taken over can send anything.
-func (e *Event) check(methods []string) error {
+// maxWaiting is how many calls can wait for their answers.
+const maxWaiting = 1000
+
+// check refuses what no module can cause, for a machine that was taken over can send anything. Last is the ID of the call
+// before these.
+func (e *Event) check(methods []string, last int) error {
+	if len(e.Calls) > maxWaiting {
+		return fmt.Errorf("it made %d calls at a time, and %d are the most", len(e.Calls), maxWaiting)
+	}
+
 	for _, c := range e.Calls {
-		if c.ID <= 0 || !slices.Contains(methods, c.Method) || !bytes.HasPrefix(c.Args, []byte("[")) {
+		if last++; c.ID != last || !slices.Contains(methods, c.Method) || !bytes.HasPrefix(c.Args, []byte("[")) {
 			return fmt.Errorf("it made a call that it cannot make: %.100q", c.Method)
 		}
 	}

@@ -51,7 +51,7 @@ func FuzzReply(f *testing.F) {
 		case read != 4+size:
 			t.Fatalf("of %d bytes %d were read: %v", 4+size, read, err)
 		}
-		if err != nil || r.Event == nil || r.Event.check([]string{"storage.get"}) != nil {
+		if err != nil || r.Event == nil || r.Event.check([]string{"storage.get"}, 0) != nil {
 			return
 		}
 

@@ -41,7 +41,7 @@ func TestHostile(t *testing.T) {
 
 			begin := time.Now()
 			i := start(t, string(text), module.Start{Timeout: timeout, MemoryMB: memory, Surface: module.Surface{
-				Methods: []string{"storage.get", "log"}, Constants: map[string]rawMessage{"config": rawMessage(`{"deep":{"a":[1]}}`)}}})
+				Methods: []string{"storage.get", "network.fetch", "log"}, Constants: map[string]rawMessage{"config": rawMessage(`{"deep":{"a":[1]}}`)}}})
 			e := next(t, i)
 			for e.End == nil {
 				e = next(t, i) // with no answer, ever

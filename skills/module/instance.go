@@ -16,6 +16,7 @@ type Instance struct {
 	process *process
 	first   *startRequest // until it was sent
 	methods []string      // that there are
+	calls   int           // that were made
 	left    time.Duration // what the module may still take of its own time, with grace
 	over    bool          // it has ended
 }
@@ -49,9 +50,10 @@ func (i *Instance) Next(ctx context.Context, answers []Answer) (Event, error) {
 		return i.lost(errors.New("it sent no event")), nil
 	}
 
-	if err := r.Event.check(i.methods); err != nil {
+	if err := r.Event.check(i.methods, i.calls); err != nil {
 		return i.lost(err), nil
 	}
+	i.calls += len(r.Event.Calls)
 
 	if e := r.Event.End; e != nil {
 		i.over = true

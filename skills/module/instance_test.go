@@ -122,12 +122,12 @@ func TestWaitingIsFree(t *testing.T) {
 	t.Parallel()
 	i := start(t, `export async function execute(args: unknown, host: any) {
 		await host.storage.get("k");
-		await new Promise((done) => setTimeout(done, 1200));
+		await new Promise((done) => setTimeout(done, 1600));
 		await host.storage.get("k");
-		await new Promise((done) => setTimeout(done, 1200));
-	}`, module.Start{Timeout: 2 * time.Second, Surface: module.Surface{Methods: []string{"storage.get"}}})
+		await new Promise((done) => setTimeout(done, 1600));
+	}`, module.Start{Timeout: 3 * time.Second, Surface: module.Surface{Methods: []string{"storage.get"}}})
 	next(t, i)
-	if end := run(t, "export async function execute() { for (;;) {} }", module.Start{Timeout: 2200 * time.Millisecond}); end.Status != module.TimedOut {
+	if end := run(t, "export async function execute() { for (;;) {} }", module.Start{Timeout: 3100 * time.Millisecond}); end.Status != module.TimedOut {
 		t.Fatal(end)
 	}
 	if e := next(t, i, module.Answer{ID: 1}); e.End != nil {
@@ -294,4 +294,51 @@ func TestZone(t *testing.T) {
 	}
 	end := run(t, `export async function execute() { const d = new Date(); return [d.getHours(), d.getTimezoneOffset(), d.toLocaleTimeString("en-US"), d.toLocaleTimeString("en-US", { timeZone: "Asia/Tokyo" })]; }`, module.Start{Zone: zone})
 	want(t, end, `[4,300,"4:30:00 AM","6:30:00 PM"]`)
+}
+
+// TestClockOfTheHost: no way leads to the time of the machine.
+func TestClockOfTheHost(t *testing.T) {
+	t.Parallel()
+	end := run(t, `export async function execute() {
+		const f = new Intl.DateTimeFormat("en-US", { timeZone: "UTC" });
+		class Later extends Date {}
+		return [f.format(), f.format(undefined), f.formatToParts()[4].value, new Date().getUTCFullYear(), Date().slice(11, 15), new Later().getUTCFullYear(), Reflect.construct(Date, []).getUTCFullYear(),
+			new (Object.getPrototypeOf(new Date()).constructor)().getUTCFullYear(), structuredClone(new Date()).getUTCFullYear(), Date.prototype.constructor === Date];
+	}`, module.Start{Now: time.Date(2020, 2, 3, 0, 0, 0, 0, time.UTC)})
+	want(t, end, `["2/3/2020","2/3/2020","2020",2020,"2020",2020,2020,2020,2020,true]`)
+}
+
+// TestEachTier: modules run on every tier of this machine, and where its owner wants none.
+func TestEachTier(t *testing.T) {
+	unraced(t)
+	t.Parallel()
+	for _, o := range []sandbox.Options{{MaxTier: sandbox.TierA}, {MaxTier: sandbox.TierB}, {OffReason: "a test"}} {
+		s, err := sandbox.New(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		tier, lacks := s.Tier(t.Context())
+		if o.OffReason == "" && tier != o.MaxTier {
+			t.Logf("there is no tier %s here: %q", o.MaxTier, lacks)
+			continue
+		}
+
+		m, err := module.New(module.Options{Sandbox: s})
+		if err != nil {
+			t.Fatal(err)
+		}
+		p, err := m.Compile(t.Context(), skill(t, map[string]string{"module.ts": "export const execute = (n: number) => 2 * n;"}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		i, err := m.Start(t.Context(), p, module.Start{Export: "execute", Args: rawMessage("4")})
+		if err != nil {
+			t.Fatal(err)
+		}
+
+		want(t, ended(t, next(t, i)), "8")
+		if err := errors.Join(i.Close(), s.Close()); err != nil || i.Tier() != tier {
+			t.Errorf("it ran on tier %s, not %s (%v)", i.Tier(), tier, err)
+		}
+	}
 }

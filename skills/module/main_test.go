@@ -22,8 +22,17 @@ func TestMain(m *testing.M) {
 // confined is shared by all tests: probing the tiers takes longer than most modules.
 var confined = sync.OnceValues(func() (*sandbox.Sandbox, error) { return sandbox.New(sandbox.Options{}) })
 
+// unraced skips a test that needs the process of a module.
+func unraced(t testing.TB) {
+	t.Helper()
+	if raced {
+		t.Skip("it is done without the race detector")
+	}
+}
+
 func newMachine(t testing.TB) *module.Machine {
 	t.Helper()
+	unraced(t)
 	s, err := confined()
 	if err != nil {
 		t.Fatal(err)

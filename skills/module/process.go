@@ -17,17 +17,19 @@ import (
 	"rouse/agent/sandbox"
 )
 
+// maxReady is how long a process may take until it is ready, on a machine that has much else to do.
+const maxReady = time.Minute
+
 // maxReply bounds what a child may send at a time: an event, with its logs and what JSON adds.
 const maxReply = MaxMessage + 2<<20
 
 // process is a child, as its parent sees it. Its methods are not for concurrent use, but for kill and close.
 type process struct {
-	in   *os.File       // requests
-	out  *bufio.Reader  // replies
-	pipe *io.PipeReader // below out
-	// It runs as long as this context does; stop ends that, with a cause.
-	running context.Context
-	stop    context.CancelCauseFunc
+	in    *os.File                // requests
+	out   *bufio.Reader           // replies
+	pipe  *io.PipeReader          // below out
+	stop  context.CancelCauseFunc // ends it, with a cause
+	cause func() error            // with which it was ended; nil until then
 
 	stderr head           // what it says of itself
 	done   chan struct{}  // closed when it is gone
@@ -52,7 +54,8 @@ func startProcess(ctx context.Context, s *sandbox.Sandbox, minTier sandbox.Tier,
 
 	out, stdout := io.Pipe()
 	p := &process{in: in, pipe: out, out: bufio.NewReader(out), done: make(chan struct{})}
-	p.running, p.stop = context.WithCancelCause(context.WithoutCancel(ctx))
+	running, stop := context.WithCancelCause(context.WithoutCancel(ctx))
+	p.stop, p.cause = stop, func() error { return context.Cause(running) }
 
 	dir := "/"
 	if runtime.GOOS == "windows" {
@@ -70,13 +73,13 @@ func startProcess(ctx context.Context, s *sandbox.Sandbox, minTier sandbox.Tier,
 
 	go func() {
 		defer close(p.done)
-		p.result, p.err = s.Run(p.running, c)
+		p.result, p.err = s.Run(running, c)
 		stdout.CloseWithError(io.EOF)
 		stdin.Close()
 	}()
 
 	var r reply
-	if err := p.within(ctx, func() error { return readFrame(p.out, maxReply, &r) }); err != nil {
+	if err := p.within(ctx, maxReady, func() error { return readFrame(p.out, maxReply, &r) }); err != nil {
 		err = p.lost(err)
 		switch {
 		case ctx.Err() != nil:
@@ -90,13 +93,10 @@ func startProcess(ctx context.Context, s *sandbox.Sandbox, minTier sandbox.Tier,
 	return p, nil
 }
 
-// ask sends a request and waits for the reply: until ctx ends, or the time is over, which both end the process.
+// ask sends a request and waits for the reply.
 func (p *process) ask(ctx context.Context, q request, most time.Duration) (reply, error) {
-	late := time.AfterFunc(most, func() { p.kill(errLate) })
-	defer late.Stop()
-
 	var r reply
-	err := p.within(ctx, func() error {
+	err := p.within(ctx, most, func() error {
 		if err := writeFrame(p.in, q, maxToChild); err != nil {
 			return err
 		}
@@ -105,11 +105,13 @@ func (p *process) ask(ctx context.Context, q request, most time.Duration) (reply
 	return r, err
 }
 
-// within does what waits for the process, and ends the process when ctx ends meanwhile.
-func (p *process) within(ctx context.Context, do func() error) error {
+// within does what waits for the process, and ends the process when ctx ends meanwhile, or the time is over.
+func (p *process) within(ctx context.Context, most time.Duration, do func() error) error {
 	defer context.AfterFunc(ctx, func() { p.kill(context.Cause(ctx)) })()
+	defer time.AfterFunc(most, func() { p.kill(errLate) }).Stop()
+
 	err := do()
-	if cause := context.Cause(p.running); err != nil && cause != nil {
+	if cause := p.cause(); err != nil && cause != nil {
 		return cause // of which the error is a consequence
 	}
 	return err

@@ -24,7 +24,8 @@ const (
 	maxFile    = 1 << 20 // bytes
 	maxSources = 8 << 20 // bytes, of all files of a folder that a module could import
 	maxFiles   = 500
-	maxDepth   = 8 // folders
+	maxEntries = 20_000 // of all kinds
+	maxDepth   = 8      // folders
 )
 
 // extensions are those of files that a module may import.
@@ -45,10 +46,14 @@ func readSources(dir string) (_ *sources, err error) {
 	defer func() { err = errors.Join(err, root.Close()) }()
 
 	s := &sources{Files: map[string]string{}, Large: map[string]int64{}}
-	left := maxSources
+	left, seen := maxSources, 0
 	err = fs.WalkDir(root.FS(), ".", func(name string, e fs.DirEntry, err error) error {
 		if err != nil {
 			return err
+		}
+
+		if seen++; seen > maxEntries {
+			return fmt.Errorf("%s has over %d files and folders; move what does not belong to the skill out of it", dir, maxEntries)
 		}
 
 		if e.IsDir() {

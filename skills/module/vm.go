@@ -44,7 +44,8 @@ type startConfig struct {
 	Getters   map[string]json.RawMessage `json:"getters"`
 	Constants map[string]json.RawMessage `json:"constants"`
 	Globals   []string                   `json:"globals"`
-	Most      int                        `json:"most"` // bytes of one event
+	Most      int                        `json:"most"`    // bytes of one event
+	Waiting   int                        `json:"waiting"` // calls
 }
 
 // newMachineVM makes a machine and what exists in it. Nothing of the module runs.
@@ -77,7 +78,7 @@ func newMachineVM(s *startRequest) (_ *machineVM, err error) {
 	}
 
 	config, err := json.Marshal(startConfig{Now: m.now, Export: s.Export, Args: s.Args, Methods: s.Surface.Methods, Getters: s.Surface.Getters,
-		Constants: s.Surface.Constants, Globals: existing(s.Globals), Most: MaxMessage})
+		Constants: s.Surface.Constants, Globals: existing(s.Globals), Most: MaxMessage, Waiting: maxWaiting})
 	if err != nil {
 		return nil, err
 	}

@@ -8,6 +8,10 @@ import (
 
 // The measurement of modules runs what it says, on both of its machines.
 func TestBenchModules(t *testing.T) {
+	if raced {
+		t.Skip("it is done without the race detector")
+	}
+
 	s, err := sandbox.New(sandbox.Options{})
 	if err != nil {
 		t.Fatal(err)

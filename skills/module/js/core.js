@@ -137,7 +137,6 @@ function makeConsole() {
 
 let calls = [], callsSize = 0, callID = 0, waiting = 0;
 const pending = Object.create(null);
-const maxWaiting = 1000;
 
 // replacer has bytes travel as text, and what JSON has no word for as it usually does.
 function replacer(name, value) {
@@ -157,12 +156,12 @@ function hostCall(method, args) {
     if (callsSize + text.length > config.most) {
       throw new RangeError(`the arguments of ${method} come to ${text.length} characters, and what is called at a time must not be over ${config.most}`);
     }
-    if (waiting >= maxWaiting) throw new RangeError(`${maxWaiting} calls wait for their answers already, which is the most`);
+    if (waiting >= config.waiting || calls.length >= config.waiting) throw new RangeError(`${config.waiting} calls wait for their answers already, which is the most`);
 
     const id = ++callID;
     callsSize += text.length;
     calls.push(`{"ID":${id},"Method":${stringify(method)},"Args":${text}}`);
-    pending[id] = { resolve, reject, method };
+    pending[id] = { resolve, reject, method, stack: new Error().stack };
     waiting++;
     if (signal instanceof AbortSignal) signal.addEventListener("abort", () => settle(id, ({ reject }) => reject(signal.reason)));
   });
@@ -179,11 +178,12 @@ function settle(id, how) {
 function answer(a, text) {
   for (const name of Object.keys(a.Getters ?? {})) getters[name] = a.Getters[name];
   if (a.NowMS) clock = Math.max(clock, a.NowMS);
-  settle(a.ID, ({ resolve, reject, method }) => {
+  settle(a.ID, ({ resolve, reject, method, stack }) => {
     if (a.Error) {
       const e = new Error(a.Error.Message);
       if (a.Error.Name) defineProperty(e, "name", { value: a.Error.Name, writable: true, configurable: true });
       if (a.Error.Code) e.code = a.Error.Code;
+      defineProperty(e, "stack", { value: stack, writable: true, configurable: true }); // of the call: it failed there
       return reject(e);
     }
     try {

@@ -1,0 +1,21 @@
+package module
+
+import "testing"
+
+// BenchmarkEngine is an engine with all that exists in it and an empty module, from its start to its end, within this process:
+// what no confinement could make faster.
+func BenchmarkEngine(b *testing.B) {
+	for b.Loop() {
+		vm, err := newMachineVM(&startRequest{Code: "export function execute() {}", Export: "execute", MemoryMB: 64, TimeoutMS: 60_000, Seed: make([]byte, 32)})
+		if err != nil {
+			b.Fatal(err)
+		}
+		if e := vm.begin(); e.End == nil || e.End.Status != Returned {
+			b.Fatal(e.End)
+		}
+		vm.step.Free()
+		if err := vm.vm.Close(); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
