@@ -24,6 +24,8 @@ type definition struct {
 	Playbook     []definedCall    `json:"playbook,omitempty"`
 	Skill        string           `json:"skill,omitempty"`
 	Input        map[string]any   `json:"input,omitempty"`
+	Config       json.RawMessage  `json:"config,omitempty"`      // of the skill
+	SkillTools   []string         `json:"skill_tools,omitempty"` // that its module may call
 	When         []definedGate    `json:"when,omitempty"`
 	Watched      string           `json:"watched,omitempty"`
 	Bounds       definedBounds    `json:"bounds"`
@@ -60,7 +62,7 @@ func definitionOf(t task) definition {
 	}
 
 	if j.Skill != nil {
-		d.Skill, d.Input = j.Skill.Dir, j.Input
+		d.Skill, d.Input, d.Config, d.SkillTools = j.Skill.Dir, j.Input, t.settings.Config, t.settings.Tools
 	}
 
 	d.Private = slices.Clone(a.PrivateFolders)

@@ -114,8 +114,14 @@ func (m *moduleRun) hostTools(t task, roots *tool.Roots, granted *tool.Registry)
 		o.WriteFile = &write
 	}
 
+	if len(t.settings.Tools) > 0 {
+		o.Callable = func(name string) bool {
+			one, ok := granted.Lookup(name)
+			return ok && one.Spec().Listed() && !one.Ends() && !one.Nests() && tool.IsAllowed(t.settings.Tools, nil, name)
+		}
+	}
 	_, runs := granted.Lookup(shell.RunName())
-	o.Capabilities = host.Capabilities{Network: len(t.agent.Network) > 0, Model: m.complete != nil, Commands: runs, Writing: o.WriteFile != nil}
+	o.Capabilities = host.Capabilities{Tools: o.Callable != nil, Network: len(t.agent.Network) > 0, Model: m.complete != nil, Commands: runs, Writing: o.WriteFile != nil}
 	var secrets []string
 	for _, g := range t.agent.Secrets {
 		secrets = append(secrets, g.Name)
@@ -160,7 +166,7 @@ func (r *Runner) setModule(ctx context.Context, o *loop.Options, t task, data ma
 	m.provider.instance, err = machine.Start(ctx, m.program, module.Start{
 		Export: "execute", Args: input, Seed: moduleSeed(m.epoch, m.run.ID), Now: m.run.StartedAt, AllowedGlobals: rules.AllowedGlobals,
 		MemoryMB: min(rules.MaxMemoryMB, module.MaxMemoryMB), Timeout: time.Duration(rules.MaxExecutionMS) * time.Millisecond,
-		Surface: module.Surface{Methods: m.host.Methods(), Getters: m.host.Getters(), Constants: m.constants()},
+		Surface: module.Surface{Methods: m.host.Methods(), Getters: m.host.Getters(), Constants: m.constants(t.settings.Config)},
 	})
 	if err != nil {
 		return fmt.Errorf("the module of the skill %s cannot be started: %w", m.skill.Name, err)
@@ -196,8 +202,11 @@ func moduleSeed(epoch string, run int64) [32]byte {
 }
 
 // constants are what a module knows of its run.
-func (m *moduleRun) constants() map[string]json.RawMessage {
+func (m *moduleRun) constants(config json.RawMessage) map[string]json.RawMessage {
 	out := map[string]json.RawMessage{}
+	if config != nil {
+		out["config"] = config
+	}
 	for name, v := range map[string]string{"skillId": m.skill.Name, "executionId": fmt.Sprint(m.run.ID), "runId": fmt.Sprint(m.run.ID)} {
 		out[name] = fmt.Appendf(nil, "%q", v)
 	}

@@ -333,6 +333,35 @@ func TestModuleGoesOn(t *testing.T) {
 	}
 }
 
+// OSL-08, OSL-11: a module sees its settings, and calls the tools of its agent that its owner names, with what the agent is granted.
+func TestModuleSettings(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		body  string
+		tools []string
+		got   string
+	}{
+		"config":        {`host.config.a = 2; return {message: JSON.stringify(host.config)}`, nil, `TypeError`},
+		"reads config":  {`return {message: JSON.stringify(host.config)}`, nil, `{"a":1}`},
+		"calls":         {`const r = await host.tools.callTool("file_read", {path: "a.txt"}); return {message: r.text}`, []string{"file_*"}, "one line"},
+		"of one list":   {`return {message: typeof host.tools}`, nil, "undefined"},
+		"not named":     {`try { await host.tools.callTool("notify", {title: "x"}); return {} } catch (e) { return {message: e.code} }`, []string{"file_*"}, "tool_not_found"},
+		"not its kind":  {`try { await host.tools.callTool("complete", {summary: "It is done, and that was all there was."}); return {} } catch (e) { return {message: e.code} }`, []string{"*"}, "tool_not_found"},
+		"beyond grants": {`try { await host.tools.callTool("file_read", {path: "/etc/hostname"}); return {} } catch (e) { return {message: e.code} }`, []string{"*"}, "invalid_args"},
+		"no command":    {`try { await host.tools.callTool("system_execute_command", {command: "echo"}); return {} } catch (e) { return {message: e.code} }`, []string{"*"}, "tool_not_found"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b, _ := moduleAgent(t)
+			b.plan.ModuleSettings = map[string]agent.ModuleSettings{"sums": {Config: json.RawMessage(`{"a":1}`), Tools: c.tools}}
+			_, res := b.runModule(c.body, nil, nil)
+			if said := res.Summary + res.Error; !strings.Contains(said, c.got) {
+				t.Errorf("%s, want %s", said, c.got)
+			}
+		})
+	}
+}
+
 // A dry run makes what only reads, and ends before the first call that would not.
 func TestModuleDryRun(t *testing.T) {
 	t.Parallel()

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"encoding/json"
 	"time"
 
 	"rouse/agent/loop"
@@ -85,6 +86,12 @@ type Job struct {
 	ContextViews  []string // saved views of the agent's database whose rows the prompt shows
 }
 
+// ModuleSettings are what the owner of a module says of it.
+type ModuleSettings struct {
+	Config json.RawMessage // a JSON object, host.config; nil: there is none
+	Tools  []string        // globs of tools of its agent that it may call beside the methods of its host
+}
+
 // Watched is the folder that a job's own watch is on; what the job writes there itself does
 // not wake it.
 type Watched struct {
@@ -140,6 +147,8 @@ type Plan struct {
 	Jobs   map[string]Job
 	// Modules are the skills with a module that their owner may run without a job, by name.
 	Modules map[string]*skills.Skill
+	// ModuleSettings are those of skills with a module, by name.
+	ModuleSettings map[string]ModuleSettings
 	// Channels are the notification channels; the first is the default.
 	Channels []string
 	// Secrets are values that must not reach the record.

@@ -51,7 +51,8 @@ type task struct {
 	answered   bool             // a model has answered in an earlier attempt
 	loaded     *skill.LoadedSet // skills that the model has in its context
 	authorizer *authorizer
-	module     *moduleRun // of a job that runs a skill
+	settings   ModuleSettings // of the module that it runs
+	module     *moduleRun     // of a job that runs a skill
 	// A replay works elsewhere, and answers for the tools.
 	baseDir  string                    // where relative paths begin, if not in the workdir
 	wrapTool func(tool.Tool) tool.Tool // what becomes of a tool whose calls are not made; nil: they are
@@ -88,6 +89,10 @@ func (p Plan) resolve(run ledger.Run) (task, error) {
 		}
 	} else if run.Trigger == domain.TriggerSelf {
 		t.notify = p.wakeNotify(t.origin)
+	}
+
+	if t.job.Skill != nil {
+		t.settings = p.ModuleSettings[t.job.Skill.Name]
 	}
 
 	a, ok := p.Agents[t.job.Agent]

@@ -17,8 +17,9 @@ type Options struct {
 	Manifest     *skills.Manifest
 	Capabilities Capabilities
 	Roots        *tool.Roots
-	WriteFile    *tool.Tool // the agent's file_write; nil: it has none
-	File         string     // that started the run, for openFile; "" where none did
+	WriteFile    *tool.Tool             // the agent's file_write; nil: it has none
+	Callable     func(name string) bool // whether the module may call a tool of its agent; nil: none
+	File         string                 // that started the run, for openFile; "" where none did
 	Network      web.Options
 	Secrets      []tool.SecretGrant
 	// Storage is the file of the skill's database, and Epoch the id of the ledger in which the run is: keys of calls are those of a run.

@@ -28,6 +28,7 @@ type Capabilities struct {
 	Model    bool // there is one
 	Commands bool // the tool that runs programs is among its tools
 	Writing  bool // the tool that writes files is
+	Tools    bool // some of its other tools may be called
 }
 
 // The methods. Those that are not here do not exist yet: docs/modules.md lists them.
@@ -54,8 +55,8 @@ var methods = []method{
 	{name: "filesystem.readFile", params: []string{"path"}, tool: readSpec.Name, field: "value", has: permits(skills.PermissionFilesystem)},
 	{name: "filesystem.writeFile", params: []string{"path", "data"}, tool: writeSpec.Name, field: "value", has: func(m *skills.Manifest, c Capabilities) bool { return c.Writing && writesFiles(m) }},
 
-	{name: "tools.invoke", params: []string{"name", "args"}, tool: commandTool, has: commands},
-	{name: "tools.callTool", params: []string{"name", "args"}, tool: commandTool, has: commands},
+	{name: "tools.invoke", params: []string{"name", "args"}, tool: commandTool, has: calling},
+	{name: "tools.callTool", params: []string{"name", "args"}, tool: commandTool, has: calling},
 	{name: "bridge.executeCommand", tool: commandTool, has: commands},
 	{name: "bridge.waitForJob", params: []string{"bridgeRunId"}, has: commands},
 	{name: "bridge.locateTools", params: []string{"toolIds"}, tool: locateSpec.Name, has: commands},
@@ -83,6 +84,8 @@ func writesFiles(m *skills.Manifest) bool {
 }
 
 func commands(m *skills.Manifest, c Capabilities) bool { return c.Commands && UsesCommands(m) }
+
+func calling(m *skills.Manifest, c Capabilities) bool { return c.Tools || commands(m, c) }
 
 // AsksModel says whether a module may ask a model: it declares what for.
 func AsksModel(m *skills.Manifest) bool { return len(m.LLMUsage) > 0 }

@@ -99,10 +99,16 @@ func (h *Host) route(c Call, named map[string]json.RawMessage) (Call, error) {
 		c.Args, err = fetchArgs(named)
 	case "tools.invoke", "tools.callTool":
 		var name string
-		if json.Unmarshal(named["name"], &name) != nil || name != systemCommand {
-			return c, &Error{Message: fmt.Sprintf("the tool %q is not there for modules; %s is", name, systemCommand), Code: string(tool.KindToolNotFound)}
+		if json.Unmarshal(named["name"], &name) == nil && name == systemCommand && h.has("bridge.executeCommand") {
+			c.Args, err = h.shellArgs(named["args"])
+			break
 		}
-		c.Args, err = h.shellArgs(named["args"])
+		if h.o.Callable == nil || !h.o.Callable(name) {
+			return c, &Error{Message: fmt.Sprintf("the tool %q is not there for this module; its owner names those that are, in the settings of the skill", name), Code: string(tool.KindToolNotFound)}
+		}
+		if c.Tool, c.Args = name, named["args"]; len(c.Args) == 0 {
+			c.Args = json.RawMessage("{}")
+		}
 	case "bridge.executeCommand":
 		if c.Args, err = h.shellArgs(c.Args); err != nil {
 			return answered(c, accepted{Code: codeInvalid, Message: err.Error()})
@@ -161,12 +167,15 @@ func (h *Host) Answer(c Call, key string, e tool.Envelope) (json.RawMessage, err
 	}
 
 	fields := map[string]json.RawMessage{}
-	if err := json.Unmarshal(e.Result, &fields); err != nil || len(fields) == 0 && c.method.tool != "" {
+	if err := json.Unmarshal(e.Result, &fields); err != nil || len(fields) == 0 && c.Tool == c.method.tool {
 		return nil, &Error{Message: "the call was made, as its owner says, and what it gave is not known", Code: string(tool.KindUnavailable)}
 	}
 
 	switch c.method.name {
 	case "tools.invoke", "tools.callTool":
+		if c.Tool != commandTool {
+			return e.Result, nil
+		}
 		var r ran
 		if err := json.Unmarshal(e.Result, &r); err != nil {
 			return nil, err
@@ -202,7 +211,7 @@ func (h *Host) acceptJob(key string, e tool.Envelope) (json.RawMessage, error) {
 
 // codeOf is the code of a failure: of programs those that modules know.
 func codeOf(c Call, k tool.Kind) string {
-	if c.method.tool == commandTool {
+	if c.Tool == commandTool {
 		return commandCode(k)
 	}
 	return string(k)

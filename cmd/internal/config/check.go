@@ -72,6 +72,7 @@ func check(d *decoder, cfg *Config, tools tool.Specs) {
 	c.money()
 	c.layout()
 	c.findSkills()
+	c.moduleSettings()
 	for i := range cfg.Jobs { // the skills are known from here on
 		if j := &cfg.Jobs[i]; j.Skill != "" && j.At.Line > 0 {
 			c.module(fmt.Sprintf("jobs[%d]", i), j, c.agent[j.Agent])

@@ -2,10 +2,12 @@ package config
 
 import (
 	"encoding/json"
+	"fmt"
 	"maps"
 	"runtime"
 	"slices"
 
+	"rouse/agent"
 	"rouse/agent/tool"
 	"rouse/agent/tool/file"
 	"rouse/agent/tool/host"
@@ -38,9 +40,79 @@ func (c *Config) ModuleOf(j *Job) (*skills.Skill, bool) {
 	return s, ok && j.Skill != ""
 }
 
+// ModuleSettings are what the owner of each module of a checked configuration says of it, by the name of its skill.
+func (c *Config) ModuleSettings() map[string]agent.ModuleSettings {
+	out := map[string]agent.ModuleSettings{}
+	for name, s := range c.Modules() {
+		config, err := c.ModuleConfig(s)
+		if err != nil { // no job runs it; who wants to is told
+			continue
+		}
+		out[name] = agent.ModuleSettings{Config: config, Tools: c.settingsOf(name).Tools}
+	}
+	return out
+}
+
+// ModuleConfig is what a module sees as host.config, nil where it has no settings. The error says what of them is missing or wrong.
+func (c *Config) ModuleConfig(s *skills.Skill) (json.RawMessage, error) {
+	return host.Config(s.Dir, c.settingsOf(s.Name).Config)
+}
+
+func (c *Config) settingsOf(skill string) (set skillSetting) {
+	if c.Skills == nil {
+		return set
+	}
+	if i := slices.IndexFunc(c.Skills.Settings, func(one skillSetting) bool { return one.Name == skill }); i >= 0 {
+		set = c.Skills.Settings[i]
+	}
+	return set
+}
+
+// moduleSettings checks what the owner says of modules: that there are such, and that it fits their schemas (OSL-11).
+func (c *checker) moduleSettings() {
+	modules := c.cfg.Modules()
+	set := map[string]bool{}
+	if c.cfg.Skills != nil {
+		for i, one := range c.cfg.Skills.Settings {
+			at := fmt.Sprintf("skills.settings[%d]", i)
+			s, ok := modules[one.Name]
+			switch {
+			case one.Name == "":
+				continue // which was said
+			case !ok:
+				c.bad(at+".name", "%s", text.NoSuch("skill with a module", one.Name, slices.Sorted(maps.Keys(modules))))
+				continue
+			case set[one.Name]:
+				c.bad(at+".name", "the skill %s has settings above", one.Name)
+				continue
+			}
+
+			set[one.Name] = true
+			for k, glob := range one.Tools {
+				c.toolGlob(fmt.Sprintf("%s.tools[%d]", at, k), glob)
+			}
+			if _, err := host.Config(s.Dir, one.Config); err != nil {
+				c.bad(at+".config", "does not fit the config-schema.json of the skill %s: %v", s.Name, err)
+			}
+		}
+	}
+
+	// What its schema wants, and nobody has set.
+	for _, name := range slices.Sorted(maps.Keys(modules)) {
+		if _, err := c.cfg.ModuleConfig(modules[name]); err != nil && !set[name] && c.runs(name) {
+			c.bad("skills", "the skill %s needs settings: %v", name, err).Hint = "give them as skills: {settings: [{name: " + name + ", config: {…}}]}"
+		}
+	}
+}
+
+// runs says whether a job runs the module of a skill.
+func (c *checker) runs(skill string) bool {
+	return slices.ContainsFunc(c.cfg.Jobs, func(j Job) bool { return j.Skill == skill })
+}
+
 // module checks a job that runs the module of a skill: that there is one, that it can be run here with what its agent is
 // granted, and its input as far as it is known (OSL-06, OSL-09, OSL-12).
-func (c *checker) module(path string, j *Job, agent *Agent) {
+func (c *checker) module(path string, j *Job, by *Agent) {
 	at := path + ".skill"
 	if s, ok := c.cfg.SkillCatalog().Get(j.Skill); ok && s.Manifest == nil {
 		c.bad(at, "the skill %s has no module: it tells a model how to do something", s.Name).Hint = "name it under skills of the agent, and use a prompt"
@@ -59,8 +131,8 @@ func (c *checker) module(path string, j *Job, agent *Agent) {
 	for _, what := range host.Missing(m) {
 		c.bad(at, "the skill %s asks for %s, which is not available in this version", s.Name, what)
 	}
-	if agent != nil {
-		needed, wanted := host.Ungranted(m, c.capabilities(j, agent), agent.secretNames())
+	if by != nil {
+		needed, wanted := host.Ungranted(m, c.capabilities(j, by), by.secretNames())
 		for _, what := range needed {
 			c.bad(at, "the skill %s needs %s", s.Name, what)
 		}
@@ -73,13 +145,13 @@ func (c *checker) module(path string, j *Job, agent *Agent) {
 }
 
 // capabilities are what the agent of a job can do for a module.
-func (c *checker) capabilities(j *Job, agent *Agent) host.Capabilities {
+func (c *checker) capabilities(j *Job, by *Agent) host.Capabilities {
 	has := func(name string) bool {
 		s := c.tools.Find(name)
-		why, _ := c.lacks(agent, s)
-		return c.tools == nil || why == "" && agent.Tools.permits(s)
+		why, _ := c.lacks(by, s)
+		return c.tools == nil || why == "" && by.Tools.permits(s)
 	}
-	return host.Capabilities{Network: len(agent.Grants.Network) > 0, Model: j.Model != "" || agent.Model != "", Commands: has(shell.RunName()), Writing: has(file.WriteName())}
+	return host.Capabilities{Network: len(by.Grants.Network) > 0, Model: j.Model != "" || by.Model != "", Commands: has(shell.RunName()), Writing: has(file.WriteName())}
 }
 
 // secretNames are the secrets that an agent is granted.

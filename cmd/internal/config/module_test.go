@@ -29,7 +29,7 @@ func platformHere() string {
 	return runtime.GOOS
 }
 
-// OSL-12, OSL-21, OSL-22: a job whose skill cannot run here, or needs what its agent is not granted, is refused with the reason; one that
+// OSL-11, OSL-12, OSL-21, OSL-22: a job whose skill cannot run here, or needs what its agent is not granted, is refused with the reason; one that
 // can go on without is warned of.
 func TestModuleJobs(t *testing.T) {
 	t.Parallel()
@@ -45,6 +45,7 @@ func TestModuleJobs(t *testing.T) {
 	for name, c := range map[string]struct {
 		change  func(*manifest)
 		grants  string
+		more    string // of skills
 		says    string // "": there is nothing to say
 		warning bool
 	}{
@@ -62,6 +63,11 @@ func TestModuleJobs(t *testing.T) {
 		"network":          {change: func(m *manifest) { m.permissions = `{"kind": "network", "scope": "x", "description": "x"}` }, says: "asks for the network", warning: true},
 		"has network":      {change: func(m *manifest) { m.permissions = `{"kind": "network", "scope": "x", "description": "x"}` }, grants: "network: [{host: example.com}]"},
 		"needs a secret":   {change: func(m *manifest) { m.bindings = `{"name": "key", "scope": "x", "description": "x", "required": true}` }, says: "needs the secret key"},
+		"settings":         {more: `, settings: [{name: sums, config: {digits: 3}, tools: ["db_*", notify]}]`},
+		"wrong settings":   {more: `, settings: [{name: sums, config: {digits: many}}]`, says: "skills.settings[0].config: does not fit the config-schema.json of the skill sums: digits:"},
+		"no such skill":    {more: `, settings: [{name: sum}]`, says: `there is no skill with a module "sum"; did you mean "sums"?`},
+		"no such tool":     {more: `, settings: [{name: sums, tools: [notfy]}]`, says: `there is no tool "notfy"; did you mean "notify"?`},
+		"set twice":        {more: `, settings: [{name: sums}, {name: sums}]`, says: "skills.settings[1].name: the skill sums has settings above"},
 		"has a secret":     {change: func(m *manifest) { m.bindings = `{"name": "key", "scope": "x", "description": "x", "required": true}` }, grants: "secrets: [{name: key, only_to: example.com}]"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -75,12 +81,13 @@ func TestModuleJobs(t *testing.T) {
 			for file, text := range map[string]string{
 				"rouse.yaml": fmt.Sprintf(`version: 1
 home: ./state
-skills: {roots: [{path: ./skills}]}
+skills: {roots: [{path: ./skills}]%s}
 agents: [{name: clerk, workdir: ./work, grants: {%s}}]
 jobs: [{name: j, agent: clerk, skill: sums, input: {to: 3}}]
-`, c.grants),
-				"skills/sums/module.ts":     "export async function execute() { return {} }",
-				"skills/sums/manifest.json": fmt.Sprintf(moduleManifest, m.features, m.permissions, m.bindings, m.platform, m.bridge, m.workspace, m.long, m.mode, m.agentic),
+`, c.more, c.grants),
+				"skills/sums/config-schema.json": `{"type": "object", "properties": {"unit": {"type": "string", "default": "m"}, "digits": {"type": "number"}}}`,
+				"skills/sums/module.ts":          "export async function execute() { return {} }",
+				"skills/sums/manifest.json":      fmt.Sprintf(moduleManifest, m.features, m.permissions, m.bindings, m.platform, m.bridge, m.workspace, m.long, m.mode, m.agentic),
 			} {
 				path := filepath.Join(dir, filepath.FromSlash(file))
 				if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, []byte(text), 0o600)); err != nil {
@@ -104,6 +111,11 @@ jobs: [{name: j, agent: clerk, skill: sums, input: {to: 3}}]
 				}
 			}
 
+			if c.more != "" && c.says == "" {
+				if config := string(cfg.ModuleSettings()["sums"].Config); config != `{"digits":3,"unit":"m"}` {
+					t.Errorf("host.config is %s", config)
+				}
+			}
 			if all := strings.Join(said, "\n"); c.says == "" && len(said) > 0 || !strings.Contains(all, c.says) || c.warning == (wrong != nil) && c.says != "" {
 				t.Errorf("said %q, want %q", all, c.says)
 			}

@@ -16,7 +16,15 @@ import (
 
 // skillSettings say where skills are looked for, beside the places where everybody keeps them.
 type skillSettings struct {
-	Roots []skillRoot `key:"roots" say:"folders with skills, beside HOME/skills, ~/.agents/skills and the .agents/skills next to the configuration; of two skills of one name the later one counts"`
+	Roots    []skillRoot    `key:"roots" say:"folders with skills, beside HOME/skills, ~/.agents/skills and the .agents/skills next to the configuration; of two skills of one name the later one counts"`
+	Settings []skillSetting `key:"settings" say:"of skills with a module, one entry for each"`
+}
+
+// skillSetting is what the owner of a skill says of its module.
+type skillSetting struct {
+	Name   string         `key:"name" need:"yes" say:"of the skill"`
+	Config map[string]any `key:"config" say:"what its config-schema.json describes; the module sees it as host.config"`
+	Tools  []string       `key:"tools" say:"globs of tools of its agent that the module may call with host.tools.callTool" unset:"none"`
 }
 
 type skillRoot struct {

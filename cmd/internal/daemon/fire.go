@@ -69,6 +69,9 @@ func (s *Setup) runnable(f api.RunRequest) error {
 	if lacks := host.Missing(skill.Manifest); len(lacks) > 0 {
 		return &api.Error{Status: 400, Message: fmt.Sprintf("the skill %s asks for what is not available in this version: %s", f.Skill, strings.Join(lacks, ", "))}
 	}
+	if _, err := s.Config.ModuleConfig(skill); err != nil {
+		return &api.Error{Status: 400, Message: fmt.Sprintf("the settings of the skill %s (skills.settings): %v", f.Skill, err)}
+	}
 	if err := host.CheckValue(skill.Manifest.InputSchema, f.Given); err != nil {
 		return &api.Error{Status: 400, Message: fmt.Sprintf("the input does not fit the inputSchema of the skill %s: %v", f.Skill, err), Usage: true}
 	}

@@ -43,7 +43,7 @@ func NewPlan(cfg *config.Config, log *slog.Logger) (*Plan, error) {
 	}
 
 	p.Plan.Channels = channelNames(cfg)
-	p.Plan.Modules = cfg.Modules()
+	p.Plan.Modules, p.Plan.ModuleSettings = cfg.Modules(), cfg.ModuleSettings()
 	p.Plan.Secrets, p.Plan.Masks, p.Plan.Boundary = cfg.Secrets(), newMasks(cfg), newBoundary(cfg)
 	p.Plan.UntrustedFolders = untrustedFolders(cfg)
 	models, err := NewModels(cfg, log)
