@@ -15,17 +15,15 @@ import (
 
 // workspaceModel is what a workspace has to be, kept beside it.
 type workspaceModel struct {
-	status      ledger.WorkspaceStatus
-	version     int64
-	n, kept     int     // what its state counts, and what it counted at the run's last checkpoint
-	review      int64   // the run under review
-	artifacts   []int64 // that count, the oldest first
-	keptCount   int     // how many there were at the checkpoint
-	run         *ledger.Attempt
-	partial     bool
-	calls       int
-	last        func() error // the last write of the run, to be repeated
-	lastVersion int64
+	status    ledger.WorkspaceStatus
+	version   int64
+	n, kept   int     // what its state counts, and what it counted at the run's last checkpoint
+	review    int64   // the run under review
+	artifacts []int64 // that count, the oldest first
+	keptCount int     // how many there were at the checkpoint
+	run       *ledger.Attempt
+	partial   bool
+	calls     int
 }
 
 // TestWorkspaceStates plays random work of runs, crashes and decisions of an owner on a workspace: it is always in the state that
@@ -61,76 +59,34 @@ func TestWorkspaceStates(t *testing.T) {
 			}
 			return err == nil
 		}
-		move := func(to ledger.WorkspaceStatus) func(*rapid.T) {
-			return func(t *rapid.T) {
-				_, err := l.ChangeWorkspace(noCancel, ledger.Author{}, w.ID, ledger.WorkspaceChange{Status: to})
-				refused := to == ledger.WorkspacePaused && m.status == ledger.WorkspaceArchived ||
-					to == ledger.WorkspaceArchived && m.status != to && m.run != nil
-				if refused != (err != nil) || err != nil && !errors.As(err, &wrong) {
-					t.Fatalf("from %s to %s: %v", m.status, to, err)
-				}
-				if err == nil {
-					m.status = to
-					m.version++
-				}
+		// begin has a run work in the workspace, if one may.
+		begin := func(t *rapid.T) bool {
+			if m.run != nil {
+				return true
 			}
-		}
-		decide := func(decision func(id int64) error, back bool) func(*rapid.T) {
-			return func(t *rapid.T) {
-				err := decision(w.ID)
-				if (m.review == 0) != (err != nil) || err != nil && !errors.As(err, &wrong) {
-					t.Fatalf("decided: %v, with %+v", err, m)
-				}
-				if err != nil {
-					return
-				}
-				m.review = 0
-				m.version++
-				if back {
-					m.n, m.artifacts = m.kept, m.artifacts[:m.keptCount]
-				}
+			accepted, err := l.Enqueue(noCancel, ledger.Request{Job: "j", Agent: "a", Trigger: domain.TriggerAPI})
+			if err != nil {
+				t.Fatal(err)
 			}
-		}
-		end := func(how func(ledger.Attempt) error, bad bool) func(*rapid.T) {
-			return func(t *rapid.T) {
-				if m.run == nil {
-					return
-				}
-				if err := how(*m.run); err != nil {
+			_, attempt, err := l.StartAttempt(noCancel, accepted[0].Run)
+			if err != nil {
+				t.Fatal(err)
+			}
+
+			_, err = l.EnterWorkspace(noCancel, attempt, w.ID)
+			if !expect(t, "entered", err) {
+				if err := l.Finish(noCancel, attempt, ledger.Result{Outcome: domain.OutcomeError}); err != nil {
 					t.Fatal(err)
 				}
-				if bad && m.partial {
-					m.review = m.run.Run
-				}
-				m.run, m.last = nil, nil
+				return false
 			}
+			m.run, m.calls, m.partial, m.kept, m.keptCount = &attempt, 0, false, m.n, len(m.artifacts)
+			return true
 		}
 
 		t.Repeat(map[string]func(*rapid.T){
-			"run": func(t *rapid.T) {
-				if m.run != nil {
-					return
-				}
-				a, err := l.Enqueue(noCancel, ledger.Request{Job: "j", Agent: "a", Trigger: domain.TriggerAPI})
-				if err != nil {
-					t.Fatal(err)
-				}
-				_, attempt, err := l.StartAttempt(noCancel, a[0].Run)
-				if err != nil {
-					t.Fatal(err)
-				}
-
-				_, err = l.EnterWorkspace(noCancel, attempt, w.ID)
-				if !expect(t, "entered", err) {
-					if err := l.Finish(noCancel, attempt, ledger.Result{Outcome: domain.OutcomeError}); err != nil {
-						t.Fatal(err)
-					}
-					return
-				}
-				m.run, m.calls, m.partial, m.kept, m.keptCount = &attempt, 0, false, m.n, len(m.artifacts)
-			},
 			"write": func(t *rapid.T) {
-				if m.run == nil {
+				if !begin(t) {
 					return
 				}
 				by, given := key(), m.version
@@ -152,17 +108,16 @@ func TestWorkspaceStates(t *testing.T) {
 				}
 				m.n++
 				m.version++
-				m.partial, m.lastVersion = true, m.version
-				m.last = func() error {
-					got, err := l.ChangeWorkspace(noCancel, by, w.ID, c)
-					if err == nil && got.LockVersion != m.lastVersion {
-						err = fmt.Errorf("the repeated call has version %d, before %d", got.LockVersion, m.lastVersion)
-					}
-					return err
+				m.partial = true
+
+				// The same call after a crash.
+				again, err := l.ChangeWorkspace(noCancel, by, w.ID, c)
+				if err != nil || again.LockVersion != m.version {
+					t.Fatalf("the repeated call: %+v %v", again, err)
 				}
 			},
 			"artifact": func(t *rapid.T) {
-				if m.run == nil {
+				if !begin(t) {
 					return
 				}
 				by := key()
@@ -174,20 +129,12 @@ func TestWorkspaceStates(t *testing.T) {
 				m.partial, m.artifacts = true, append(m.artifacts, a.ID)
 			},
 			"checkpoint": func(t *rapid.T) {
-				if m.run == nil {
+				if !begin(t) {
 					return
 				}
 				_, err := l.AddCheckpoint(noCancel, key(), ledger.Checkpoint{Workspace: w.ID})
 				if expect(t, "checkpoint", err) {
 					m.partial, m.kept, m.keptCount = false, m.n, len(m.artifacts)
-				}
-			},
-			"repeat": func(t *rapid.T) {
-				if m.run == nil || m.last == nil {
-					return
-				}
-				if err := m.last(); err != nil {
-					t.Fatal(err)
 				}
 			},
 			"crash": func(t *rapid.T) {
@@ -209,20 +156,62 @@ func TestWorkspaceStates(t *testing.T) {
 				if _, err := l.ChangeWorkspace(noCancel, ledger.Author{Attempt: *m.run, Key: "late"}, w.ID, ledger.WorkspaceChange{State: json.RawMessage(`{}`)}); !errors.Is(err, ledger.ErrFenced) {
 					t.Fatalf("a late write: %v", err)
 				}
-				m.run, m.last = &next, nil
+				m.run = &next
 			},
-			"succeed": end(func(a ledger.Attempt) error {
-				return l.Finish(noCancel, a, ledger.Result{Outcome: domain.OutcomeSuccess})
-			}, false),
-			"fail": end(func(a ledger.Attempt) error {
-				return l.Finish(noCancel, a, ledger.Result{Outcome: domain.OutcomeError})
-			}, true),
-			"die": end(func(a ledger.Attempt) error {
-				return l.Interrupt(noCancel, a, "killed", &ledger.Result{Outcome: domain.OutcomeInterrupted})
-			}, true),
-			"pause": move(ledger.WorkspacePaused), "resume": move(ledger.WorkspaceActive), "archive": move(ledger.WorkspaceArchived),
-			"acknowledge": decide(func(id int64) error { _, err := l.AcknowledgeReview(noCancel, id); return err }, false),
-			"discard":     decide(func(id int64) error { _, err := l.DiscardReview(noCancel, id); return err }, true),
+			"end": func(t *rapid.T) {
+				if m.run == nil {
+					return
+				}
+
+				outcome := rapid.SampledFrom([]domain.Outcome{domain.OutcomeSuccess, domain.OutcomeError, domain.OutcomeInterrupted}).Draw(t, "outcome")
+				var err error
+				if outcome == domain.OutcomeInterrupted {
+					err = l.Interrupt(noCancel, *m.run, "killed", &ledger.Result{Outcome: outcome})
+				} else {
+					err = l.Finish(noCancel, *m.run, ledger.Result{Outcome: outcome})
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+
+				if m.partial && outcome != domain.OutcomeSuccess {
+					m.review = m.run.Run
+				}
+				m.run = nil
+			},
+			"move": func(t *rapid.T) {
+				to := rapid.SampledFrom([]ledger.WorkspaceStatus{ledger.WorkspaceActive, ledger.WorkspaceActive, ledger.WorkspacePaused, ledger.WorkspaceArchived}).Draw(t, "status")
+				_, err := l.ChangeWorkspace(noCancel, ledger.Author{}, w.ID, ledger.WorkspaceChange{Status: to})
+				refused := to == ledger.WorkspacePaused && m.status == ledger.WorkspaceArchived ||
+					to == ledger.WorkspaceArchived && m.status != to && m.run != nil
+				if refused != (err != nil) || err != nil && !errors.As(err, &wrong) {
+					t.Fatalf("from %s to %s: %v", m.status, to, err)
+				}
+				if err == nil {
+					m.status = to
+					m.version++
+				}
+			},
+			"decide": func(t *rapid.T) {
+				back := rapid.Bool().Draw(t, "discard")
+				decide := l.AcknowledgeReview
+				if back {
+					decide = l.DiscardReview
+				}
+
+				_, err := decide(noCancel, w.ID)
+				if (m.review == 0) != (err != nil) || err != nil && !errors.As(err, &wrong) {
+					t.Fatalf("decided: %v, with %+v", err, m)
+				}
+				if err != nil {
+					return
+				}
+				m.review = 0
+				m.version++
+				if back {
+					m.n, m.artifacts = m.kept, m.artifacts[:m.keptCount]
+				}
+			},
 			"": func(t *rapid.T) {
 				got, err := l.Workspace(noCancel, w.ID)
 				if err != nil {

@@ -104,7 +104,9 @@ func fillForm(cmd *cobra.Command, at *place, item string, asJSON bool) error {
 	}
 
 	out := cmd.ErrOrStderr()
-	fmt.Fprintf(out, "%s\n", text.OneLine(items[n].Message))
+	for line := range strings.Lines(items[n].Message) {
+		fmt.Fprintln(out, text.OneLine(line))
+	}
 	answer, err := askForm(cmd.InOrStdin(), out, f)
 	if err != nil {
 		return err

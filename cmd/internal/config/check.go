@@ -27,6 +27,8 @@ type checker struct {
 	types map[string]reflect.Type // of what templates and expressions can name
 	takes map[string]takes        // what tools take, as far as playbooks call them
 
+	keeping []keepingCall // of playbooks, to be looked at when skills are known
+
 	// Of the job at hand: the mode of its watch, "" when it has none, the names that its calls have saved so
 	// far, and the type of the items of the each at hand, nil when that is not known.
 	mode  string

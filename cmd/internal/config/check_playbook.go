@@ -138,6 +138,10 @@ func (c *checker) tool(path, name string, agent *Agent) {
 		c.bad(path, "the agent %q has no database (database.enabled: false)", agent.Name)
 	}
 
+	if s.Requires == tool.RequiresWorkspaces {
+		c.keeping = append(c.keeping, keepingCall{path, name, agent})
+	}
+
 	if why, hint := c.lacks(agent, s); why != "" && c.hasNoProblem(path) {
 		c.bad(path, "%s", why).Hint = hint
 	}

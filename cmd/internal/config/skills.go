@@ -133,6 +133,18 @@ func (c *checker) findSkills() {
 	for i := range c.cfg.Agents {
 		c.skillsOf(fmt.Sprintf("agents[%d]", i), &c.cfg.Agents[i])
 	}
+
+	for _, call := range c.keeping {
+		if !slices.ContainsFunc(c.cfg.SkillView(call.agent).All(), (*skills.Skill).KeepsWorkspaces) {
+			c.bad(call.path, "no skill of the agent %q keeps workspaces, so it has no %s", call.agent.Name, call.tool).Hint = "give it a skill whose SKILL.md says metadata: {workspace: optional}"
+		}
+	}
+}
+
+// keepingCall is a call of a tool that only agents have whose skills keep workspaces.
+type keepingCall struct {
+	path, tool string
+	agent      *Agent
 }
 
 // skillProblems warns of skills that are not loaded, or not those that their owner may think.

@@ -25,6 +25,20 @@ func skillNames(list []*skills.Skill) string {
 	return strings.Join(out, " ")
 }
 
+// A playbook that keeps something across runs needs an agent with a skill that does (OSL-23).
+func TestWorkspaceCalls(t *testing.T) {
+	const call = "home: state\nagents: [{name: clerk}]\njobs: [{name: j, agent: clerk, playbook: [{call: workspace_manage, with: {action: list}}]}]\n"
+	for text, want := range map[string]string{
+		skill("trips"): `no skill of the agent "clerk" keeps workspaces, so it has no workspace_manage`,
+		strings.Replace(skill("trips"), "---\nDo", "metadata: {workspace: required}\n---\nDo", 1): "",
+	} {
+		_, err := load(write(t, "rouse.yaml", call, "state/skills/trips/SKILL.md", text), nil)
+		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("with %q: %v, want %s", text, err, want)
+		}
+	}
+}
+
 // AUT-05, AUT-07, AGS-05, AGS-06: an agent is given skills by name and by path, those of folders that
 // anybody may write to are not among them, and what it sees of the others follows its access.
 func TestSkills(t *testing.T) {
