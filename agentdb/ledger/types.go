@@ -88,7 +88,7 @@ type Detail struct {
 	Skill   string            `json:"skill,omitempty"` // of a skill that is run without a job
 	Given   json.RawMessage   `json:"given,omitempty"` // its input, a JSON object
 	DryRun  bool              `json:"dry_run,omitempty"`
-	Wake    *WakeDetail       `json:"wake,omitempty"`  // of a wake
+	Wake    *WakeDetail       `json:"wake,omitempty"` // of a wake
 	// Retried says that a person had the run tried again: its model is asked also while that is paused.
 	Retried bool `json:"retried,omitempty"`
 }
