@@ -86,25 +86,22 @@ func TestLinkSwapsWithin(t *testing.T) {
 
 	call := on(t, filepath.Join(dir, "work"))
 	sub, kept := filepath.Join(dir, "work", "sub"), filepath.Join(dir, "work", "kept")
-	stop := make(chan struct{})
+	swaps := make(chan int) // for how long: other calls are led astray at other instants, and some at none
 	var swapping sync.WaitGroup
 	swapping.Go(func() {
-		for {
-			select {
-			case <-stop:
-				return
-			default:
+		for n := range swaps {
+			for range n {
+				_ = os.Rename(sub, kept)
+				_ = os.Symlink("repo/.git/info", sub)
+				_ = os.Remove(sub)
+				_ = os.Rename(kept, sub)
 			}
-
-			_ = os.Rename(sub, kept)
-			_ = os.Symlink("repo/.git/info", sub)
-			_ = os.Remove(sub)
-			_ = os.Rename(kept, sub)
 		}
 	})
 
 	good := 0
 	for i := range 500 {
+		swaps <- i % 50
 		if e, _ := call("file_write", map[string]any{"path": "sub/" + strconv.Itoa(i), "content": "x"}); e.OK {
 			good++
 		}
@@ -112,7 +109,7 @@ func TestLinkSwapsWithin(t *testing.T) {
 			good++
 		}
 	}
-	close(stop)
+	close(swaps)
 	swapping.Wait()
 
 	left, err := os.ReadDir(filepath.Join(dir, "work/repo/.git/info"))
