@@ -84,9 +84,21 @@ type object struct {
 	Default     json.RawMessage   `json:"default"`
 	Properties  json.RawMessage   `json:"properties"`
 	Required    []string          `json:"required"`
-	Items       *struct {
-		Type any `json:"type"`
-	} `json:"items"`
+	Items       json.RawMessage   `json:"items"`
+}
+
+// read reads a schema; true and false are schemas, too, which say nothing of a form.
+func (o *object) read(schema json.RawMessage) error {
+	if s := string(bytes.TrimSpace(schema)); s == "true" || s == "false" {
+		return nil
+	}
+	return json.Unmarshal(schema, o)
+}
+
+// ofTexts reports whether the items of an array are texts.
+func (o object) ofTexts() bool {
+	var item object
+	return len(o.Items) > 0 && item.read(o.Items) == nil && item.kindOf() == "string"
 }
 
 // Parse reads a schema. The error says what no form can be made of.
@@ -110,7 +122,7 @@ func Parse(schema json.RawMessage) (*Form, error) {
 
 	f := &Form{root: root}
 	var top object
-	if err := json.Unmarshal(schema, &top); err != nil {
+	if err := top.read(schema); err != nil {
 		return nil, fmt.Errorf("the schema is not understood: %w", err)
 	}
 	f.object = top.kindOf() == "object"
@@ -136,6 +148,11 @@ func resolve(schema json.RawMessage) (*jsonschema.Resolved, error) {
 	var s jsonschema.Schema
 	if err := json.Unmarshal(schema, &s); err != nil {
 		return nil, fmt.Errorf("the schema is not understood: %w", err)
+	}
+
+	// Of other versions of JSON Schema the validator would take no answer at all; what a form can say is the same in all.
+	if !strings.Contains(s.Schema, "draft-07") {
+		s.Schema = ""
 	}
 
 	resolved, err := s.Resolve(nil)
@@ -167,7 +184,7 @@ func (o object) kindOf() string {
 // add adds the fields of a schema: those of its properties, or the one that it is itself.
 func (f *Form) add(schema json.RawMessage, at Field, depth int) error {
 	var o object
-	if err := json.Unmarshal(schema, &o); err != nil {
+	if err := o.read(schema); err != nil {
 		return fmt.Errorf("the schema of %s is not understood: %w", at.name(), err)
 	}
 
@@ -215,7 +232,7 @@ func (f *Form) addField(schema json.RawMessage, o object, at Field) error {
 	case "boolean":
 		at.Kind = Boolean
 	case "array":
-		if o.Items != nil && o.Items.Type == "string" {
+		if o.ofTexts() {
 			at.Kind = List
 		}
 	}

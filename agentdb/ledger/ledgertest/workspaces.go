@@ -138,6 +138,17 @@ func workspaceStatus(t *testing.T, open Open) {
 	if err := move(ledger.Author{}, ledger.WorkspacePaused); !errors.As(err, &wrong) {
 		t.Errorf("paused in the archive: %v", err)
 	}
+	// How far the run was is what its skill said last.
+	for _, data := range []string{`{"percent":10}`, `{"percent":40}`} {
+		ok(t, l.AppendEvents(ctx, ledger.Event{Run: a.Run, Job: "j", Kind: ledger.EventProgress, Data: json.RawMessage(data)}))
+	}
+	if e, found, err := l.LastEvent(ctx, a.Run, ledger.EventProgress); err != nil || !found || string(e.Data) != `{"percent":40}` {
+		t.Errorf("its progress: %+v %t %v", e, found, err)
+	}
+	if _, found, err := l.LastEvent(ctx, a.Run, "run.nothing"); err != nil || found {
+		t.Errorf("what never happened: %t %v", found, err)
+	}
+
 	b := start(t, l, enqueue(t, l, manual("j"))[0].Run)
 	if _, err := l.EnterWorkspace(ctx, b, w.ID); !errors.As(err, &blocked) || !strings.Contains(err.Error(), "rouse workspaces resume") {
 		t.Errorf("entered in the archive: %v", err)

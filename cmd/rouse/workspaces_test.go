@@ -1,0 +1,53 @@
+package main
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	"rouse/agentdb/ledger"
+	"rouse/cmd/internal/api"
+	"rouse/internal/domain"
+)
+
+// TestPrintWorkspace: who works in a workspace, how far, what that waits for and what can be done about it; what skills and models have
+// called things moves no cursor and makes no lines of its own (OSL-38).
+func TestPrintWorkspace(t *testing.T) {
+	t.Parallel()
+	d := api.WorkspaceDetail{
+		Workspace: api.Workspace{ID: "3", Name: "ro\x1b[2Jme", Skill: "trips", Agent: "ann", Status: ledger.WorkspaceActive, Phase: "draft\n  review    none", LockVersion: 7},
+		State:     json.RawMessage(`{"n":1}`),
+		Active: []api.WorkspaceRun{
+			{
+				Run:  api.Run{ID: "12", State: domain.StateWaiting, WaitingFor: domain.WaitInput},
+				Step: "book", Progress: json.RawMessage(`{"percent":40,"message":"asking\n"}`),
+				Inbox: []api.Item{{ID: "5", Kind: ledger.KindInput, Message: "Which train?", InputSchema: json.RawMessage(`{"type":"object"}`)}},
+			},
+			{Run: api.Run{ID: "13", State: domain.StateWaiting, WaitingFor: domain.WaitRetry}, Progress: json.RawMessage(`null`)},
+		},
+		Artifacts: []api.WorkspaceArtifact{
+			{Artifact: api.Artifact{ID: "8", Version: 2, Size: 6}, Title: "Plan", Status: "approved", Approval: ledger.ArtifactApproved},
+			{Artifact: api.Artifact{ID: "9", Version: 1}, Title: "Bill\x1b[1A", Type: "pdf", Status: "approved"},
+		},
+	}
+
+	var b strings.Builder
+	printWorkspace(&b, d, time.Now())
+	if strings.Contains(b.String(), "\x1b") {
+		t.Errorf("it moves the cursor: %q", b.String())
+	}
+	for _, want := range []string{
+		"\n  works     run 12  ? waiting: input, at the step book, 40 %: asking\n            Which train?\n            rouse answer 5 (asks for each value), or rouse answer 5 '{…}'\n            rouse cancel 12\n",
+		"\n  works     run 13  ? waiting: retry\n            rouse retry 13, or rouse cancel 13\n",
+		"\n  artifact  8  Plan (version 2, 6 B): approved\n",
+		"(pdf, version 1, 0 B): approved; nobody has approved it\n",
+	} {
+		if !strings.Contains(b.String(), want) {
+			t.Errorf("%q is not in\n%s", want, b.String())
+		}
+	}
+	if strings.Contains(b.String(), "\n  review") {
+		t.Errorf("a phase looks like a line of its own:\n%s", b.String())
+	}
+}
