@@ -101,7 +101,7 @@ func (at *place) connect(ctx context.Context, toRun bool) (s *session, err error
 	err = daemon.WaitForHome(ctx, at.sayWaiting, func() (err error) {
 		s, err = at.try(ctx, dir)
 		if err == nil && toRun && !s.daemon && s.local == nil {
-			s.Client.Close() // or each try would leave a connection open
+			s.Close() // or each try would leave a connection open
 			return daemon.Held(dir)
 		}
 		return err
