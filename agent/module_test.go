@@ -461,3 +461,20 @@ func TestModuleBudget(t *testing.T) {
 		t.Errorf("%+v, asked %d times", res, len(b.server.Requests()))
 	}
 }
+
+// A module that asks a model is held while its agent has none, as a prompt is; any other is not.
+func TestModuleIsHeld(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	for usage, want := range map[string]bool{"asks": true, "computes": false} {
+		var more declares
+		if usage == "asks" {
+			more = declares{"llmUsage": everything("http://127.0.0.1")["llmUsage"]}
+		}
+		b.plan.Jobs[usage] = agent.Job{Name: usage, Agent: "plain", Skill: moduleSkill(t, "export async function execute() { return {} }", more)}
+		b.runner.Set(b.plan)
+		if held := b.runner.Blocked(ledger.Run{Job: usage, Agent: "plain"}); strings.HasPrefix(held, "no_model") != want {
+			t.Errorf("%s: %q", usage, held)
+		}
+	}
+}
