@@ -367,7 +367,7 @@ func TestModuleDryRun(t *testing.T) {
 	t.Parallel()
 	b, s := moduleAgent(t)
 	skill := moduleSkill(t, `export async function execute(args: any, host: any) {
-		await host.network.fetch(args.url); await host.storage.set("a", 1); return {} }`, everything(s.granted.URL))
+		await host.network.fetch(args.url); await host.storage.get("a"); await host.storage.set("a", 1); return {} }`, everything(s.granted.URL))
 	b.plan.Modules = map[string]*skills.Skill{"sums": skill}
 	given, err := json.Marshal(map[string]string{"url": s.granted.URL + "/api/"})
 	if err != nil {
@@ -376,7 +376,7 @@ func TestModuleDryRun(t *testing.T) {
 
 	id := b.enqueue(ledger.Request{Agent: "clerk", Detail: ledger.Detail{Skill: "sums", Given: given, DryRun: true}})
 	res := b.run(id)
-	if made := b.callsOf(id); res.Outcome != domain.OutcomeSuccess || !slices.Equal(made, []string{"host_network_fetch done"}) || !strings.Contains(res.Summary, `it would go on with storage.set {"key":"a","value":1}`) {
+	if made := b.callsOf(id); res.Outcome != domain.OutcomeSuccess || !slices.Equal(made, []string{"host_network_fetch done", "host_storage_get done"}) || !strings.Contains(res.Summary, `it would go on with storage.set {"key":"a","value":1}`) {
 		t.Errorf("%v %+v", made, res)
 	}
 	if _, err := os.Stat(filepath.Join(b.dir, "storage")); err == nil {
