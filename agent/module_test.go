@@ -478,3 +478,26 @@ func TestModuleIsHeld(t *testing.T) {
 		}
 	}
 }
+
+// OSL-18: what a module would install is asked about each time, whatever its agent is granted, and there is no approval for good.
+func TestModuleInstalls(t *testing.T) {
+	t.Parallel()
+	if !shell.HasProgram("find") {
+		t.Skip("there is no find")
+	}
+
+	b, _ := moduleAgent(t)
+	clerk := b.plan.Agents["clerk"]
+	clerk.Commands = []shell.Grant{{Argv: []string{"find", "*"}}}
+	b.plan.Agents["clerk"] = clerk
+	id, res := b.runModule(`return await host.tools.invoke("system_execute_command", {command: "find", args: [".", "-exec", "pip", "install", "x", ";"]})`, nil, everything("http://127.0.0.1"))
+	if res.Wait == nil || slices.Contains(res.Wait.Options, ledger.ApprovalAlways) || !strings.Contains(res.Wait.Message, "installs software") {
+		t.Fatalf("%+v", res)
+	}
+
+	b.end(id, res)
+	b.say(ledger.ApprovalDeny)
+	if res = b.run(id); !strings.Contains(res.Error, "does not allow it") || len(b.callsOf(id)) != 1 {
+		t.Errorf("%+v %v", res, b.callsOf(id))
+	}
+}
