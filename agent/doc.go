@@ -3,7 +3,7 @@
 // # Design
 //
 // Runner does the work of a dispatch.Executor. A run is resolved once into a task: everything that
-// it asks for (a job's prompt or playbook, an ad-hoc prompt, a wake, one manual call), from the plan.
+// it asks for (a job's prompt, playbook or module, an ad-hoc prompt, a wake, one manual call), from the plan.
 // For one attempt Runner checks the job's conditions, which cost nothing and may end the run, opens
 // what the agent was granted (file roots, its database, its tools), gives all of it to the one loop,
 // checks the job's expectations against what was really done, and returns the result that the
@@ -19,6 +19,7 @@
 // the Runner and the task; their names are in groups:
 //
 //	runner, plan, task, loop_options, run_provider    from a run to the loop
+//	module*                                           a module as the provider of a run
 //	prompt*, template_data, skill*                    what a model is told
 //	condition*, expect, trigger_files, manifest       what is checked before and after
 //	authorizer, definition, budget, roots, programs   what a run may do

@@ -367,7 +367,7 @@ func TestModuleDryRun(t *testing.T) {
 	t.Parallel()
 	b, s := moduleAgent(t)
 	skill := moduleSkill(t, `export async function execute(args: any, host: any) {
-		await host.network.fetch(args.url); await host.storage.set("a", 1); return {} }`, everything(s.granted.URL))
+		await host.network.fetch(args.url); await host.storage.get("a"); await host.storage.set("a", 1); return {} }`, everything(s.granted.URL))
 	b.plan.Modules = map[string]*skills.Skill{"sums": skill}
 	given, err := json.Marshal(map[string]string{"url": s.granted.URL + "/api/"})
 	if err != nil {
@@ -376,7 +376,7 @@ func TestModuleDryRun(t *testing.T) {
 
 	id := b.enqueue(ledger.Request{Agent: "clerk", Detail: ledger.Detail{Skill: "sums", Given: given, DryRun: true}})
 	res := b.run(id)
-	if made := b.callsOf(id); res.Outcome != domain.OutcomeSuccess || !slices.Equal(made, []string{"host_network_fetch done"}) || !strings.Contains(res.Summary, `it would go on with storage.set {"key":"a","value":1}`) {
+	if made := b.callsOf(id); res.Outcome != domain.OutcomeSuccess || !slices.Equal(made, []string{"host_network_fetch done", "host_storage_get done"}) || !strings.Contains(res.Summary, `it would go on with storage.set {"key":"a","value":1}`) {
 		t.Errorf("%v %+v", made, res)
 	}
 	if _, err := os.Stat(filepath.Join(b.dir, "storage")); err == nil {
@@ -459,5 +459,45 @@ func TestModuleBudget(t *testing.T) {
 	_, res := b.runModule(`try { await host.llm.complete({purposeId: "sum-up", messages: [{role: "user", content: "Sum up."}]}) } catch {} ; await host.storage.set("a", 1); return {message: "went on"}`, nil, everything("http://127.0.0.1"))
 	if res.Outcome != domain.OutcomeBudget || !strings.Contains(res.Error, "tokens") || len(b.server.Requests()) != 0 {
 		t.Errorf("%+v, asked %d times", res, len(b.server.Requests()))
+	}
+}
+
+// A module that asks a model is held while its agent has none, as a prompt is; any other is not.
+func TestModuleIsHeld(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	for usage, want := range map[string]bool{"asks": true, "computes": false} {
+		var more declares
+		if usage == "asks" {
+			more = declares{"llmUsage": everything("http://127.0.0.1")["llmUsage"]}
+		}
+		b.plan.Jobs[usage] = agent.Job{Name: usage, Agent: "plain", Skill: moduleSkill(t, "export async function execute() { return {} }", more)}
+		b.runner.Set(b.plan)
+		if held := b.runner.Blocked(ledger.Run{Job: usage, Agent: "plain"}); strings.HasPrefix(held, "no_model") != want {
+			t.Errorf("%s: %q", usage, held)
+		}
+	}
+}
+
+// OSL-18: what a module would install is asked about each time, whatever its agent is granted, and there is no approval for good.
+func TestModuleInstalls(t *testing.T) {
+	t.Parallel()
+	if !shell.HasProgram("find") {
+		t.Skip("there is no find")
+	}
+
+	b, _ := moduleAgent(t)
+	clerk := b.plan.Agents["clerk"]
+	clerk.Commands = []shell.Grant{{Argv: []string{"find", "*"}}}
+	b.plan.Agents["clerk"] = clerk
+	id, res := b.runModule(`return await host.tools.invoke("system_execute_command", {command: "find", args: [".", "-exec", "pip", "install", "x", ";"]})`, nil, everything("http://127.0.0.1"))
+	if res.Wait == nil || slices.Contains(res.Wait.Options, ledger.ApprovalAlways) || !strings.Contains(res.Wait.Message, "installs software") {
+		t.Fatalf("%+v", res)
+	}
+
+	b.end(id, res)
+	b.say(ledger.ApprovalDeny)
+	if res = b.run(id); !strings.Contains(res.Error, "does not allow it") || len(b.callsOf(id)) != 1 {
+		t.Errorf("%+v %v", res, b.callsOf(id))
 	}
 }

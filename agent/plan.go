@@ -8,6 +8,7 @@ import (
 	"rouse/agent/model"
 	"rouse/agent/model/playbook"
 	"rouse/agent/tool"
+	"rouse/agent/tool/host"
 	"rouse/agent/tool/shell"
 	"rouse/agent/tool/web"
 	"rouse/agentdb/ledger"
@@ -84,6 +85,11 @@ type Job struct {
 	// UndoOnFailure undoes what a run wrote, files and database, when it fails.
 	UndoOnFailure bool
 	ContextViews  []string // saved views of the agent's database whose rows the prompt shows
+}
+
+// AsksModel says whether the runs of the job cannot go on without a language model: one answers in them, or their module asks one.
+func (j Job) AsksModel() bool {
+	return j.Playbook == nil && (j.Skill == nil || host.AsksModel(j.Skill.Manifest))
 }
 
 // ModuleSettings are what the owner of a module says of it.

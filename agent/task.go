@@ -9,7 +9,6 @@ import (
 	"rouse/agent/loop"
 	"rouse/agent/loop/memory"
 	"rouse/agent/tool"
-	"rouse/agent/tool/host"
 	"rouse/agent/tool/skill"
 	"rouse/agentdb/ledger"
 	"rouse/internal/domain"
@@ -181,10 +180,8 @@ func (t task) needsModel() bool {
 	return t.detail.Tool == "" && t.job.Playbook == nil && t.job.Skill == nil
 }
 
-// asksModel says whether the run cannot go on without a language model: one answers in it, or its module asks one.
-func (t task) asksModel() bool {
-	return t.needsModel() || t.detail.Tool == "" && t.job.Skill != nil && host.AsksModel(t.job.Skill.Manifest)
-}
+// asksModel says whether the run cannot go on without a language model.
+func (t task) asksModel() bool { return t.detail.Tool == "" && t.job.AsksModel() }
 
 // makeWorkdir makes the agent's workdir, unless it is there.
 func (t task) makeWorkdir() error {

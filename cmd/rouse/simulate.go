@@ -184,7 +184,7 @@ func simulatedTime(text string, near time.Time, zone *time.Location, end bool) (
 func noModel(p *daemon.Plan) func(job, agent string) string {
 	return func(job, agent string) string {
 		j, a := p.Plan.Jobs[job], p.Plan.Agents[agent]
-		if j.Playbook == nil && j.Skill == nil && j.Model == nil && a.Model == nil {
+		if j.AsksModel() && j.Model == nil && a.Model == nil {
 			return "stays queued: no_model"
 		}
 		return ""

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"path/filepath"
 	"reflect"
 	"sync"
@@ -87,6 +88,14 @@ func (s *storage) open(ctx context.Context) (*sqlite.DB, error) {
 	return s.db, err
 }
 
+// look is open for who only reads: nil where nothing was stored yet.
+func (s *storage) look(ctx context.Context) (*sqlite.DB, error) {
+	if _, err := os.Stat(s.path); errors.Is(err, fs.ErrNotExist) && s.path != "" {
+		return nil, nil
+	}
+	return s.open(ctx)
+}
+
 func (s *storage) close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -163,9 +172,12 @@ func (h *Host) storageGet() (tool.Tool, error) {
 	s := storageGetSpec
 	s.Needs = h.storage.reads
 	return tool.Define(s, func(ctx context.Context, _ tool.Invocation, a keyArgs) (tool.Envelope, error) {
-		db, err := h.storage.open(ctx)
+		db, err := h.storage.look(ctx)
 		if err != nil {
 			return storageFailure(err)
+		}
+		if db == nil {
+			return tool.Success(value{}), nil
 		}
 
 		var raw string
@@ -184,9 +196,12 @@ func (h *Host) storageList() (tool.Tool, error) {
 	s := storageListSpec
 	s.Needs = h.storage.reads
 	return tool.Define(s, func(ctx context.Context, _ tool.Invocation, a prefixArgs) (tool.Envelope, error) {
-		db, err := h.storage.open(ctx)
+		db, err := h.storage.look(ctx)
 		if err != nil {
 			return storageFailure(err)
+		}
+		if db == nil {
+			return tool.Success(value{[]string{}}), nil
 		}
 
 		rows, err := db.Read().QueryContext(ctx, `select key from entries where substr(key, 1, length(?1)) = ?1 order by key`, a.Prefix)

@@ -1,6 +1,83 @@
 package web
 
-import "testing"
+import (
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+
+	"rouse/agent/tool"
+)
+
+// OSL-09: each request of a module, and each redirect on its way, is held to the rules of its manifest as well as to the grants of its
+// agent, and what a server answers comes as it is.
+func TestRequests(t *testing.T) {
+	t.Parallel()
+	var mu sync.Mutex
+	var asked []string
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		mu.Lock()
+		asked = append(asked, r.Method+" "+r.URL.Path)
+		mu.Unlock()
+		switch r.URL.Path {
+		case "/api/near":
+			http.Redirect(w, r, "/api/there", http.StatusFound)
+		case "/api/away":
+			http.Redirect(w, r, "/other", http.StatusFound)
+		case "/api/gone":
+			w.Header().Set("Set-Cookie", "a=b")
+			w.Header().Set("X-Rate", "3")
+			w.WriteHeader(http.StatusNotFound)
+			_, _ = io.WriteString(w, "<p>gone</p>")
+		case "/api/picture":
+			w.Header().Set("Content-Type", "image/png")
+			_, _ = w.Write([]byte("\x89PNG\x00"))
+		case "/api/long":
+			_, _ = io.WriteString(w, strings.Repeat("x", maxAnswer+margin+1))
+		}
+	}))
+	defer server.Close()
+
+	r, err := NewRequests(Options{Grants: []Grant{{Host: strings.TrimPrefix(server.URL, "http://")}}}, func(method, url string) string {
+		if MatchesPattern(server.URL+"/api/*", url) {
+			return ""
+		}
+		return method + " " + url + " is covered by no rule"
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	for _, c := range []struct{ path, says, asked string }{
+		{"/api/near", "", "GET /api/near GET /api/there"},
+		{"/api/away", "was not followed: GET " + server.URL + "/other is covered by no rule", "GET /api/away"},
+		{"/other", "/other is covered by no rule", ""},
+		{"/api/gone", "", "GET /api/gone"},
+		{"/api/picture", "which is not text", "GET /api/picture"},
+		{"/api/long", "longer than 2 MiB", "GET /api/long"},
+	} {
+		a := RequestArgs{URL: server.URL + c.path}
+		need, err := r.Need(t.Context(), tool.Invocation{}, a)
+		if err != nil || (need.Refused != nil) != (c.asked == "") || need.MissingGrant != "" {
+			t.Errorf("%s: %+v (%v)", c.path, need, err)
+		}
+		e, err := r.Send(t.Context(), a)
+		mu.Lock()
+		if err != nil || e.OK != (c.says == "") || !strings.Contains(e.Message, c.says) || strings.Join(asked, " ") != c.asked {
+			t.Errorf("%s: %+v (%v), asked %s", c.path, e, err, asked)
+		}
+		asked = nil
+		mu.Unlock()
+
+		var got Response
+		if c.path == "/api/gone" && (json.Unmarshal(e.Result, &got) != nil || got.OK || got.Status != 404 || got.StatusText != "Not Found" || got.Body != "<p>gone</p>" || got.Headers["x-rate"] != "3" || got.Headers["set-cookie"] != "") {
+			t.Errorf("%+v", got)
+		}
+	}
+}
 
 // OSL-09: a rule of a manifest covers what its author wrote, and no other host by a path that looks like it.
 func TestMatchesPattern(t *testing.T) {

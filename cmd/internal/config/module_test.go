@@ -29,7 +29,7 @@ func platformHere() string {
 	return runtime.GOOS
 }
 
-// OSL-11, OSL-12, OSL-21, OSL-22: a job whose skill cannot run here, or needs what its agent is not granted, is refused with the reason; one that
+// OSL-11, OSL-12, OSL-21, OSL-22, OSL-37: a job whose skill cannot run here, or needs what its agent is not granted, is refused with the reason; one that
 // can go on without is warned of.
 func TestModuleJobs(t *testing.T) {
 	t.Parallel()

@@ -124,7 +124,7 @@ func (p *Plan) addJob(cfg *config.Config, j *config.Job, models map[string]*agen
 
 	if len(schedules) > 0 || j.RunOnStart {
 		overlap := j.Overlap
-		if j.Prompts() && job.Model == nil && p.Plan.Agents[j.Agent].Model == nil && (overlap == domain.OverlapAllow || overlap == domain.OverlapQueueAll) {
+		if job.AsksModel() && job.Model == nil && p.Plan.Agents[j.Agent].Model == nil && (overlap == domain.OverlapAllow || overlap == domain.OverlapQueueAll) {
 			// Such runs stay queued until a model is configured; they must not pile up.
 			overlap = domain.OverlapQueueOne
 		}
