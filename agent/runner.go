@@ -70,11 +70,16 @@ func New(o Options) (*Runner, error) {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
 
-	r := &Runner{ledger: o.Ledger, databases: o.Databases, manifests: o.Manifests, recordings: o.Recordings, storage: o.Storage, extraTools: o.Tools, fileLocks: tool.NewLocks(o.Locks), log: o.Logger, viewer: preview.New()}
+	r := &Runner{ledger: o.Ledger, databases: o.Databases, manifests: o.Manifests, recordings: o.Recordings, storage: o.Storage, extraTools: o.Tools, fileLocks: tool.NewLocks(o.Locks), log: o.Logger}
 	var err error
 	if r.programs, err = newPrograms(o.Scratch); err != nil {
 		return nil, err
 	}
+	box, err := r.programs.sandboxFor("")
+	if err != nil {
+		return nil, err
+	}
+	r.viewer = preview.New(box)
 
 	r.specs = Specs(o.Tools...)
 	if err := checkSpecs(r.specs); err != nil {

@@ -16,12 +16,33 @@ import (
 	"time"
 
 	"golang.org/x/image/bmp"
+
+	"rouse/agent/sandbox"
 )
+
+// boxes confine the processes of all tests, by tier: what this machine has is found out once.
+var boxes = map[sandbox.Tier]*sandbox.Sandbox{}
 
 // TestMain is the tests, and the processes that read their files.
 func TestMain(m *testing.M) {
+	sandbox.Child()
 	Child()
-	os.Exit(m.Run())
+
+	for tier, o := range map[sandbox.Tier]sandbox.Options{sandbox.TierA: {}, sandbox.TierB: {MaxTier: sandbox.TierB}, sandbox.TierD: {OffReason: "as where nothing confines"}} {
+		box, err := sandbox.New(o)
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		boxes[tier] = box
+	}
+	code := m.Run()
+	for _, box := range boxes {
+		if err := box.Close(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+		}
+	}
+	os.Exit(code)
 }
 
 // pdfOf makes a file of objects, the first of which is the catalogue.
@@ -95,7 +116,7 @@ func TestWords(t *testing.T) {
 		all = append(all, c.draw)
 	}
 
-	out, err := New().PDF(t.Context(), strings.NewReader(pages(all...)), 0, 10_000)
+	out, err := New(boxes[sandbox.TierA]).PDF(t.Context(), strings.NewReader(pages(all...)), 0, 10_000)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -118,9 +139,11 @@ func TestWordsOfFontsAndForms(t *testing.T) {
 		stream("", "BT /G 10 Tf 0 700 Td <0001> Tj 20 0 Td <0002> Tj 5.5 0 Td <0001> Tj ET /X Do /Y Do "), unicode,
 		stream("/Subtype/Form/Matrix[1 0 0 1 0 -100]", "BT /G 10 Tf 0 700 Td <0002> Tj ET /X Do"), "<</Subtype/Image>>")
 
-	out, err := New().PDF(t.Context(), strings.NewReader(file), 1, 1000)
-	if want := "[Page 1]\nAB A"; err != nil || !strings.HasPrefix(out.Text, want) || !strings.Contains(out.Text, "\nB") || out.Pages != 1 {
-		t.Errorf("%q, want %q (%v)", out.Text, want, err)
+	for tier, box := range boxes { // it is the same wherever it is read
+		out, err := New(box).PDF(t.Context(), strings.NewReader(file), 1, 1000)
+		if want := "[Page 1]\nAB A"; err != nil || !strings.HasPrefix(out.Text, want) || !strings.Contains(out.Text, "\nB") || out.Pages != 1 {
+			t.Errorf("tier %s: %q, want %q (%v)", tier, out.Text, want, err)
+		}
 	}
 }
 
@@ -137,23 +160,23 @@ func TestPages(t *testing.T) {
 		from, chars, first, last int
 		cut                      bool
 	}{{0, 60, 1, 2, false}, {2, 60, 2, 3, false}, {60, 60, 60, 60, false}, {3, 15, 3, 3, true}, {5, 15_000, 5, 54, false}} {
-		out, err := New().PDF(t.Context(), strings.NewReader(file), c.from, c.chars)
+		out, err := New(boxes[sandbox.TierA]).PDF(t.Context(), strings.NewReader(file), c.from, c.chars)
 		if err != nil || out.Pages != 60 || out.First != c.first || out.Last != c.last || out.Cut != c.cut || len([]rune(out.Text)) > c.chars {
 			t.Errorf("%+v: %+v, %v", c, out, err)
 		}
 	}
 
-	if out, err := New().PDF(t.Context(), strings.NewReader(file), 61, 60); err != nil || out.Pages != 60 || out.First != 61 || out.Text != "" {
+	if out, err := New(boxes[sandbox.TierA]).PDF(t.Context(), strings.NewReader(file), 61, 60); err != nil || out.Pages != 60 || out.First != 61 || out.Text != "" {
 		t.Errorf("%+v, %v", out, err)
 	}
 
 	broken := pages(said("One"), "BT /F 10 Tf (Two) Tj ET >> ", said("Three"))
-	if out, err := New().PDF(t.Context(), strings.NewReader(broken), 1, 1000); err != nil || !strings.Contains(out.Text, "Three") {
+	if out, err := New(boxes[sandbox.TierA]).PDF(t.Context(), strings.NewReader(broken), 1, 1000); err != nil || !strings.Contains(out.Text, "Three") {
 		t.Errorf("%+v, %v", out, err)
 	}
 
 	newer := "%PDF-2.0\n" + strings.TrimPrefix(file, "%PDF-1.4\n") + strings.Repeat("\x00", 300)
-	if out, err := New().PDF(t.Context(), strings.NewReader(newer), 1, 60); err != nil || out.Pages != 60 {
+	if out, err := New(boxes[sandbox.TierA]).PDF(t.Context(), strings.NewReader(newer), 1, 60); err != nil || out.Pages != 60 {
 		t.Errorf("a newer version, with bytes behind its end: %+v, %v", out, err)
 	}
 }
@@ -164,7 +187,7 @@ func TestHostilePDF(t *testing.T) {
 	good := pages(said("One"))
 	encrypted := strings.Replace(good, "/Root 1 0 R", "/Root 1 0 R/Encrypt<</Filter/Standard/V 5/R 6/Length 256>>/ID[(a)(b)]", 1)
 	locked := strings.Replace(good, "/Root 1 0 R", "/Root 1 0 R/Encrypt<</Filter/Standard/V 2/R 3/Length 128/P -1/O("+strings.Repeat("o", 32)+")/U("+strings.Repeat("u", 32)+")>>/ID[(a)(b)]", 1)
-	v, brief := New(), New()
+	v, brief := New(boxes[sandbox.TierA]), New(boxes[sandbox.TierA])
 	brief.time = 500 * time.Millisecond
 	for name, c := range map[string]struct{ file, want string }{
 		"empty":             {"", "is no PDF"},
@@ -202,7 +225,7 @@ func TestDamagedPDF(t *testing.T) {
 	t.Parallel()
 	r := rand.New(rand.NewPCG(3, 4))
 	good := pages(said("One"), said("Two"))
-	v := New()
+	v := New(boxes[sandbox.TierA])
 	v.time = 2 * time.Second
 	for range 12 {
 		bad := []byte(good)
@@ -221,7 +244,7 @@ func TestCancelled(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := New().PDF(ctx, strings.NewReader(""), 1, 1); !errors.Is(err, context.Canceled) {
+	if _, err := New(boxes[sandbox.TierA]).PDF(ctx, strings.NewReader(""), 1, 1); !errors.Is(err, context.Canceled) {
 		t.Errorf("%v", err)
 	}
 }
@@ -236,7 +259,7 @@ func TestPNG(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	data, err := New().PNG(t.Context(), bytes.NewReader(file.Bytes()))
+	data, err := New(boxes[sandbox.TierA]).PNG(t.Context(), bytes.NewReader(file.Bytes()))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -254,7 +277,7 @@ func TestPNG(t *testing.T) {
 
 	for want, bad := range map[string][]byte{"65536 times 65536": huge, "cannot be read": file.Bytes()[:40], "BMP": []byte("BM")} {
 		var fault *Fault
-		if _, err := New().PNG(t.Context(), bytes.NewReader(bad)); !errors.As(err, &fault) || !strings.Contains(fault.Message, want) {
+		if _, err := New(boxes[sandbox.TierA]).PNG(t.Context(), bytes.NewReader(bad)); !errors.As(err, &fault) || !strings.Contains(fault.Message, want) {
 			t.Errorf("%s: %v", want, err)
 		}
 	}
@@ -284,7 +307,7 @@ func TestHostileXLSX(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	v := New()
+	v := New(boxes[sandbox.TierA])
 	v.time = 500 * time.Millisecond
 	var fault *Fault
 	if _, err := v.XLSX(t.Context(), &file, "", 8, 8); !errors.As(err, &fault) || !strings.Contains(fault.Message, "within 500ms") {

@@ -1,16 +1,15 @@
 package preview
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"runtime"
 	"time"
 
+	"rouse/agent/sandbox"
 	"rouse/agentdb/tabular"
 )
 
@@ -25,12 +24,14 @@ const (
 
 // Viewer starts the processes that read files, a few at a time. It is safe for concurrent use.
 type Viewer struct {
+	box   *sandbox.Sandbox
 	lanes chan struct{}
 	time  time.Duration // for one file
 }
 
-// New gives a viewer. The program that it is part of must call [Child] first of all.
-func New() *Viewer { return &Viewer{make(chan struct{}, lanes), maxTime} }
+// New gives a viewer whose processes a sandbox confines. The program that it is part of must call
+// [sandbox.Child] and [Child] first of all.
+func New(box *sandbox.Sandbox) *Viewer { return &Viewer{box, make(chan struct{}, lanes), maxTime} }
 
 // Fault is what is wrong with a file, in words that follow its name.
 type Fault struct{ Message string }
@@ -76,43 +77,26 @@ func (v *Viewer) show(ctx context.Context, r request, content io.Reader, into an
 		return context.Cause(ctx)
 	}
 
-	self, err := executable()
-	if err != nil {
-		return fmt.Errorf("a file is read by a second process of rouse: %w", err)
-	}
-
-	late := fault("cannot be read within %s; it is damaged, or made to keep its readers busy", v.time)
-	timed, cancel := context.WithTimeoutCause(ctx, v.time, late)
-	defer cancel()
-
-	child := exec.CommandContext(timed, self, childName)
-	child.Dir, child.WaitDelay = os.TempDir(), time.Second
-	child.Env = []string{"GOMAXPROCS=2", "GOTRACEBACK=none", "GORACE=" + os.Getenv("GORACE")} // the daemon's own holds secrets
-	child.Stdin = r.with(content)
-	out, err := child.StdoutPipe()
-	if err == nil {
-		err = child.Start()
-	}
-	if err != nil {
-		return fmt.Errorf("a file is read by a second process of rouse, and that does not start: %w", err)
-	}
-
-	// A child that answers more than any preview holds is cut off, and its answer is no JSON then.
-	text, readErr := io.ReadAll(io.LimitReader(out, maxAnswer))
-	cancelled := context.Cause(timed) // asked before cancel, which would be the cause
-	cancel()                          // whatever it still does is of no use
-	err = child.Wait()
-
+	var text answerText
+	res, err := v.box.Run(ctx, sandbox.Command{
+		Self: true, Argv: []string{"rouse", childName}, Dir: rootFolder(), Wall: v.time,
+		// No weaker tier is refused: what reads is bounded wherever it is, and can be stopped but not taken over.
+		MinTier: sandbox.TierD, Limits: sandbox.Limits{Memory: maxMemory, Processes: 8, OpenFiles: 32, FileSize: 1},
+		Env:   []string{"GOMAXPROCS=2", "GOTRACEBACK=none", "GORACE=" + os.Getenv("GORACE")}, // the daemon's own holds secrets
+		Stdin: r.with(content), Stdout: &text,
+	})
 	switch {
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
-	case cancelled != nil:
-		return cancelled
+	case err != nil:
+		return fmt.Errorf("a file is read by a second process of rouse, and that does not start: %w", err)
+	case res.KilledBy == sandbox.KilledByWall:
+		return fault("cannot be read within %s; it is damaged, or made to keep its readers busy", v.time)
 	}
 
 	var a answer
-	if readErr != nil || json.Unmarshal(text, &a) != nil {
-		return fault("is damaged, or is made to use up more than %d MiB of memory: its reader ended (%v)", maxMemory>>20, cmp.Or(err, readErr, io.ErrUnexpectedEOF))
+	if json.Unmarshal(text.held, &a) != nil {
+		return fault("is damaged, or is made to use up more than %d MiB of memory: its reader ended (exit code %d)", maxMemory>>20, res.Exit)
 	}
 	if a.Fault != "" {
 		return &Fault{a.Fault}
@@ -121,10 +105,20 @@ func (v *Viewer) show(ctx context.Context, r request, content io.Reader, into an
 	return json.Unmarshal(a.Result, into)
 }
 
-// executable is this binary, on Linux also where another one has its name by now.
-func executable() (string, error) {
-	if runtime.GOOS == "linux" {
-		return "/proc/self/exe", nil
+// answerText is what a child answers. One that answers more than any preview holds has its answer cut off, which is
+// no JSON then.
+type answerText struct{ held []byte }
+
+// Write implements io.Writer.
+func (t *answerText) Write(p []byte) (int, error) {
+	t.held = append(t.held, p[:min(len(p), maxAnswer-len(t.held))]...)
+	return len(p), nil
+}
+
+// rootFolder is a folder that is there on every system, and in every sandbox.
+func rootFolder() string {
+	if runtime.GOOS == "windows" {
+		return os.TempDir()
 	}
-	return os.Executable()
+	return "/"
 }

@@ -14,7 +14,6 @@ import (
 	"strings"
 	"testing"
 
-	"rouse/agent/preview"
 	"rouse/agent/tool"
 	"rouse/agent/tool/file"
 	"rouse/agentdb/ledger"
@@ -106,7 +105,7 @@ func (b *bench) run(t testing.TB) caller {
 		roots.OnOutput(func(context.Context, tool.Output) error { return write() })
 	}
 
-	tools, err := file.Tools(file.Options{Roots: roots, Log: b.ledger, Locks: b.locks, Allow: []string{"*_*", "search"}, Viewer: preview.New()})
+	tools, err := file.Tools(file.Options{Roots: roots, Log: b.ledger, Locks: b.locks, Allow: []string{"*_*", "search"}, Viewer: viewer})
 	if err != nil {
 		t.Fatal(err)
 	}

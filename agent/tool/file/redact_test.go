@@ -7,7 +7,6 @@ import (
 	"strings"
 	"testing"
 
-	"rouse/agent/preview"
 	"rouse/agent/redact"
 	"rouse/agent/tool"
 	"rouse/agent/tool/file"
@@ -29,7 +28,7 @@ func TestCutsAreRedacted(t *testing.T) {
 
 	call := func(whole bool, name string, args map[string]any) string {
 		t.Helper()
-		tools, err := file.Tools(file.Options{Roots: roots, Log: b.ledger, Redact: hide.Replace, RedactReads: whole, Viewer: preview.New(), Allow: []string{"*_file", "file_*", "search"}})
+		tools, err := file.Tools(file.Options{Roots: roots, Log: b.ledger, Redact: hide.Replace, RedactReads: whole, Viewer: viewer, Allow: []string{"*_file", "file_*", "search"}})
 		if err != nil {
 			t.Fatal(err)
 		}
