@@ -49,6 +49,7 @@ const (
 const (
 	RuleManifestMissing Rule = "manifest-missing"
 	RuleModuleMissing   Rule = "module-missing"
+	RuleSyntax          Rule = "syntax" // module.ts, or what it imports, does not compile
 	RuleJSON            Rule = "json"
 	RuleFieldMissing    Rule = "field-missing"
 	RuleFieldType       Rule = "field-type"

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -14,6 +16,7 @@ import (
 
 	"rouse/internal/text"
 	"rouse/skills"
+	"rouse/skills/module"
 )
 
 // verdict is what `rouse skills validate --json` prints of a skill.
@@ -66,7 +69,10 @@ repository with an index (skills/index.json) the index and all skills that it li
 				}
 			}
 
-			result := validate(dirs, indexes)
+			result, err := validate(cmd.Context(), dirs, indexes)
+			if err != nil {
+				return err
+			}
 			if asJSON {
 				if err := printJSON(cmd.OutOrStdout(), result); err != nil {
 					return err
@@ -145,10 +151,17 @@ func hasErrors(problems []skills.Problem) bool {
 	return slices.ContainsFunc(problems, func(p skills.Problem) bool { return !p.Warning })
 }
 
-func validate(dirs []string, indexes []*skills.Registry) validated {
+// validate checks skills, whose programs it compiles and never runs. An error is not the skills'.
+func validate(ctx context.Context, dirs []string, indexes []*skills.Registry) (validated, error) {
 	out := validated{Skills: len(dirs), Rules: map[string]int{}, All: []verdict{}}
 	for _, dir := range dirs {
 		v := verdict{Dir: dir, Problems: append([]skills.Problem{}, skills.Validate(dir)...)}
+		wrong, err := compiles(ctx, dir, v.Problems)
+		if err != nil {
+			return out, err
+		}
+		v.Problems = append(v.Problems, wrong...)
+
 		s, problems := skills.Load(dir)
 		v.Valid, v.Loads = !hasErrors(v.Problems), s != nil
 		if v.Valid {
@@ -171,7 +184,27 @@ func validate(dirs []string, indexes []*skills.Registry) validated {
 		out.Index = append(out.Index, indexed{index.File, !hasErrors(problems), problems})
 	}
 
-	return out
+	return out, nil
+}
+
+// compiles says what keeps the program of a skill from being compiled; nothing where it has none, or none that can
+// be read, as is known already.
+func compiles(ctx context.Context, dir string, known []skills.Problem) ([]skills.Problem, error) {
+	file := filepath.Join(dir, "module.ts")
+	unread := func(p skills.Problem) bool { return !p.Warning && filepath.Base(p.File) == "module.ts" }
+	if !isFile(file) || slices.ContainsFunc(known, unread) {
+		return nil, nil
+	}
+
+	_, err := module.Compile(ctx, dir)
+	var wrong *module.SyntaxError
+	if errors.As(err, &wrong) {
+		return []skills.Problem{{File: filepath.Join(dir, wrong.File), Line: wrong.Line, Column: wrong.Column, Rule: skills.RuleSyntax, Message: wrong.Text}}, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("the module of %s cannot be compiled: %w", dir, err)
+	}
+	return nil, nil
 }
 
 func printVerdicts(w io.Writer, v validated, summary bool) {
