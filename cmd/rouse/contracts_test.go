@@ -39,7 +39,7 @@ func sources(t *testing.T) map[string]string {
 	return files
 }
 
-// TestContracts keeps docs/contracts.md true: an id named in code has a row, and a row
+// TestContracts keeps docs/contracts.md true: an id named in code has one row, and a row
 // marked built or part names tests that exist in its package and say the id.
 func TestContracts(t *testing.T) {
 	t.Parallel()
@@ -61,6 +61,9 @@ func TestContracts(t *testing.T) {
 		}
 
 		id, tests, state := m[1], m[3], m[4]
+		if known[id] {
+			t.Errorf("docs/contracts.md: %s stands twice", id)
+		}
 		known[id] = true
 		if state == "not yet" {
 			continue
