@@ -112,6 +112,31 @@ func TestNoInstance(t *testing.T) {
 	d.until("a run by polling", func() bool { return d.runs() == 1 })
 }
 
+// A folder that goes away between the moment in which it is opened and its subscription is missing, and is heard of
+// when it comes back.
+func TestGoneBeforeTheSubscription(t *testing.T) {
+	t.Parallel()
+	d := newHarness(t)
+	add, first := d.w.subs.addWatch, true
+	d.w.subs.addWatch = func(dir string) error {
+		if dir == d.path("inbox") && first {
+			first = false
+			if err := os.Rename(dir, d.path("away")); err != nil {
+				return err
+			}
+		}
+		return add(dir)
+	}
+
+	d.set(After{})
+	d.start()
+	d.until("the folder is missing", func() bool { return d.w.Status(t.Context())[0].State == StateMissing })
+	d.must(os.Rename(d.path("away"), d.path("inbox")))
+	d.until("the folder is back", func() bool { return d.w.Status(t.Context())[0].State == StateIdle })
+	d.write("inbox/a.csv", "1")
+	d.until("a run", func() bool { return d.runs() == 1 })
+}
+
 // Lost events (an overflow) cost nothing but a scan, which shows.
 func TestOverflow(t *testing.T) {
 	t.Parallel()

@@ -139,6 +139,12 @@ func (k *walker) handle(path string) fileHandle {
 // subscribe subscribes to a folder; without events, the watch is polled.
 func (k *walker) subscribe(dir string) {
 	armErr := k.f.w.subs.subscribe(k.f, dir)
+	// Of a folder within, the one above it tells. Nobody tells of the root, which is read all the same: it was opened
+	// while it was there.
+	if errors.Is(armErr, fs.ErrNotExist) && dir == k.f.root {
+		k.f.requestScan("the folder went away")
+	}
+
 	k.mu.Lock()
 	k.found.entered[dir] = true
 	if armErr != nil && k.found.degraded == "" {
