@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -79,7 +80,11 @@ func printReload(w io.Writer, result api.Reload) {
 		return
 	}
 
-	fmt.Fprintln(w, cmp.Or(result.Summary(), "the configuration is as it was"))
+	said := "the configuration is as it was"
+	if result.Latest != nil { // who has just saved it wants to know what came of that
+		said += fmt.Sprintf(" since it was read at %s: %s", local(result.Latest.At, time.Now()), result.Latest.Summary)
+	}
+	fmt.Fprintln(w, cmp.Or(result.Summary(), said))
 	for _, what := range result.Restart {
 		fmt.Fprintln(w, what)
 	}

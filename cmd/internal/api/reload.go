@@ -22,4 +22,13 @@ type Reload struct {
 	Removed  []string  `json:"removed"`
 	Others   []string  `json:"others"`
 	Restart  []string  `json:"restart"`
+	// Latest is what the last reading changed that changed anything, which the daemon may have done by itself a moment
+	// ago; absent before the first.
+	Latest *Reloaded `json:"latest,omitempty"`
+}
+
+// Reloaded is a reading of the configuration that changed something.
+type Reloaded struct {
+	At      Time   `json:"at"`
+	Summary string `json:"summary"`
 }

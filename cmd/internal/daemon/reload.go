@@ -48,6 +48,7 @@ type reloader struct {
 	attempted string          // their digest
 	refused   int             // how often in a row a part has refused
 	reported  map[string]int  // problems by text: 1 they were logged, 2 the owner was notified
+	latest    *api.Reloaded   // the last reading that changed anything
 
 	mu       sync.Mutex
 	problems []api.Problem      // of the configuration on disk; empty when it is in force
@@ -147,6 +148,10 @@ func (r *reloader) reload(ctx context.Context) api.Reload {
 		Others: list(c.Others), Restart: list(next.restart)}
 	r.accept(ctx, old, next, out, time.Since(started))
 
+	if summary := out.Summary(); summary != "" {
+		r.latest = &api.Reloaded{At: api.At(started), Summary: summary}
+	}
+	out.Latest = r.latest
 	return out
 }
 
