@@ -45,6 +45,8 @@ func ContextNeeds(p Plan) ([]ContextNeed, error) {
 
 	// Nothing is called with these tools: they are only told of, for which no ledger is needed.
 	r := &Runner{log: slog.New(slog.DiscardHandler), programs: programs, specs: Specs()}
+	r.Set(p)
+	p = *r.plan.Load()
 	// An agent that never ran has no workdir yet.
 	folder, err := os.MkdirTemp("", "rouse-context-")
 	if err != nil {
@@ -83,6 +85,7 @@ func ContextNeeds(p Plan) ([]ContextNeed, error) {
 func (r *Runner) contextNeed(t task) (ContextNeed, error) {
 	t.board, t.reducer = &memory.Board{}, newReducer(t)
 	t.project = projectFolder(t.boundary, t.agent.Workdir, redactor(t.secrets).Replace, t.promptPart)
+	t.offers = r.offersOf(t, nil)
 	registry, err := r.tools(t, ledger.Attempt{})
 	if err != nil {
 		return ContextNeed{}, err

@@ -139,7 +139,7 @@ type unapprovedDefinition struct{ uses, foreign, text, hash string }
 
 // findUnapproved says what is to be approved before a task begins, nil when nothing is.
 func (r *Runner) findUnapproved(ctx context.Context, t task) (*unapprovedDefinition, error) {
-	u := unapprovedDefinition{uses: t.usesSystem(r.specs), foreign: cmp.Or(t.job.Foreign, t.agent.Foreign)}
+	u := unapprovedDefinition{uses: t.usesSystem(r.Specs()), foreign: cmp.Or(t.job.Foreign, t.agent.Foreign)}
 	if u.foreign == "" || u.uses == "" {
 		return nil, nil
 	}

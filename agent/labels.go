@@ -79,7 +79,7 @@ func (g *authorizer) promptNeed(t task, s snapshot) (need tool.Need) {
 		need.AddsTaint |= tool.Private
 	}
 
-	need.Reads = append(need.Reads, s.workspaces...)
+	need.Reads = append(append(need.Reads, s.workspaces...), s.registered...)
 	for _, sk := range t.agent.Skills.All() {
 		shown := g.roots.ReadNeed(sk.Dir)
 		// A skill is there to be followed: that it lies in a private folder makes it no private data.

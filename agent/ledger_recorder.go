@@ -14,20 +14,26 @@ import (
 // Recorder writes the loop's steps and calls into the ledger, fenced by the attempt. What
 // begins is on disk before it does. What has ended is written together with what begins next,
 // in one transaction, unless that may take a while, or the effect of a call could be lost:
-// a read is made again after a crash, and an agent's database knows what was done.
+// a read is made again after a crash, and an agent's database knows what was done. A step in which no
+// model is asked does nothing by itself, so it begins with its first call.
 type Recorder struct {
 	ledger  *ledger.Ledger
 	attempt ledger.Attempt
 	redact  *redact.Redactor
+	asks    bool // a model, in each step
 
 	mu   sync.Mutex
 	held []ledger.Entry // in the order in which it came
 	open int            // calls that have begun
 }
 
-// NewRecorder gives the loop its record of one attempt, without the secrets.
-func NewRecorder(l *ledger.Ledger, a ledger.Attempt, secrets []string) *Recorder {
-	return &Recorder{ledger: l, attempt: a, redact: redactor(secrets)}
+// NewRecorder gives the loop its record of one attempt, without the secrets. asks says that a model is asked in each step.
+func NewRecorder(l *ledger.Ledger, a ledger.Attempt, secrets []string, asks bool) *Recorder {
+	return newRecorder(l, a, redactor(secrets), asks)
+}
+
+func newRecorder(l *ledger.Ledger, a ledger.Attempt, r *redact.Redactor, asks bool) *Recorder {
+	return &Recorder{ledger: l, attempt: a, redact: r, asks: asks}
 }
 
 func (r *Recorder) clean(raw json.RawMessage) json.RawMessage {
@@ -52,7 +58,9 @@ func (r *Recorder) call(c loop.Call) ledger.Call {
 
 // StartStep implements loop.Recorder.
 func (r *Recorder) StartStep(ctx context.Context, s loop.Step) error {
-	return r.write(ctx, 0, false, ledger.StepStarted(r.step(s)))
+	// One within a call is that of a model which the call asks.
+	hold := !r.asks && s.ParentCall == ""
+	return r.write(ctx, 0, hold, ledger.StepStarted(r.step(s)))
 }
 
 // FinishStep implements loop.Recorder.

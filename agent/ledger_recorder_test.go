@@ -2,6 +2,7 @@ package agent_test
 
 import (
 	"encoding/json"
+	"errors"
 	"path/filepath"
 	"slices"
 	"testing"
@@ -35,7 +36,7 @@ func TestRecorderHoldsBack(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	r := agent.NewRecorder(l, a, []string{"canary"})
+	r := agent.NewRecorder(l, a, []string{"canary"}, true)
 	now := time.Now()
 	step := loop.Step{Number: 1, Text: "a canary", Message: json.RawMessage(`{"role":"assistant"}`), StartedAt: now, FinishedAt: now}
 	call := func(i int, effect domain.Effect) loop.Call {
@@ -86,4 +87,28 @@ func TestRecorderHoldsBack(t *testing.T) {
 	if err != nil || len(steps) != 1 || steps[0].Text != "a [secret]" {
 		t.Errorf("%+v, %v", steps, err)
 	}
+}
+
+// A step in which no model is asked is on disk when its first call begins, and one within a call, in which one is, at once.
+func TestStepsWithoutModel(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	id := b.enqueue(ledger.Request{Job: "note", Agent: "clerk"})
+	_, a, err := b.ledger.StartAttempt(t.Context(), id)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	r := agent.NewRecorder(b.ledger, a, nil, false)
+	now := time.Now()
+	recorded := func(what string, want int, errs ...error) {
+		t.Helper()
+		steps, err := b.ledger.Steps(t.Context(), id)
+		if err = errors.Join(append(errs, err)...); err != nil || len(steps) != want {
+			t.Errorf("%s: %d steps, want %d (%v)", what, len(steps), want, err)
+		}
+	}
+	recorded("a step begins", 0, r.StartStep(t.Context(), loop.Step{Number: 1, StartedAt: now}))
+	recorded("its call begins", 1, r.StartCall(t.Context(), loop.Call{Step: 1, ID: "c", Key: "k", Tool: "t", Effect: domain.EffectDatabase, StartedAt: now}))
+	recorded("a model is asked within it", 2, r.StartStep(t.Context(), loop.Step{Number: 2, ParentCall: "k", StartedAt: now}))
 }

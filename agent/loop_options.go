@@ -25,9 +25,14 @@ func (r *Runner) loopOptions(ctx context.Context, run ledger.Run, a ledger.Attem
 	}
 
 	t.loaded = loadedSkills(*t, s, past)
-	if over, err = r.openModule(ctx, run, t); over != nil || err != nil {
+	data := s.templateData(a, *t)
+	if over, err = r.openModule(ctx, run, a, t, data); over != nil || err != nil {
 		return o, over, err
 	}
+
+	recorder := newRecorder(r.ledger, a, t.redactor(), t.needsModel())
+	t.offers = r.offersOf(*t, s.Registered)
+	t.calls = r.newModuleCalls(run, *t, past, recorder)
 
 	registry, err := r.tools(*t, a)
 	if err != nil {
@@ -37,10 +42,11 @@ func (r *Runner) loopOptions(ctx context.Context, run ledger.Run, a ledger.Attem
 
 	o = loop.Options{
 		Registry: registry, Bounds: bounds(*t),
-		Recorder:   NewRecorder(r.ledger, a, t.secrets),
+		Recorder:   recorder,
 		Invocation: tool.Invocation{Run: run.ID, Attempt: a.Number, Job: run.Job, Agent: t.agent.Name, MustSucceed: t.job.Playbook != nil || t.detail.Check}, Board: t.board,
 		Reducer: t.reducer, Authorizer: t.authorizer,
 	}
+	t.calls.begin(&o)
 	if t.needsModel() {
 		t.project = projectFolder(t.boundary, t.agent.Workdir, redactor(t.secrets).Replace, t.promptPart)
 	}
@@ -50,7 +56,7 @@ func (r *Runner) loopOptions(ctx context.Context, run ledger.Run, a ledger.Attem
 		return o, &res, err
 	}
 
-	if err := r.setProvider(ctx, &o, *t, s.templateData(a, *t), past); err != nil {
+	if err := r.setProvider(ctx, &o, *t, data, past); err != nil {
 		res := failed(domain.OutcomeError, "%s", err.Error())
 		return o, &res, nil
 	}

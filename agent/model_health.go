@@ -203,8 +203,13 @@ func (r *Runner) modelFailed(ctx context.Context, run ledger.Run, t task, m *Mod
 // nothing was done that another try would do again. nil: it ends as it has.
 func (r *Runner) postponement(run ledger.Run, t task, res loop.Result) *ledger.Postponement {
 	var e *model.Error
+	if t.module != nil { // whose steps are answers of its own
+		e = t.module.outage.failure()
+	} else if !t.answered && res.Answered == 0 {
+		_ = errors.As(res.Failure, &e) // nil where it has none, or another one
+	}
 	switch {
-	case !t.unattended || t.answered || res.Answered > 0 || !errors.As(res.Failure, &e):
+	case !t.unattended || e == nil:
 		return nil
 	case res.Outcome != domain.OutcomeError && res.Outcome != domain.OutcomeTimeout:
 		return nil

@@ -17,7 +17,8 @@ const (
 	eventLog = "skill.log"
 	// maxModuleEvents is how much a module may say in one attempt; the rest is left out, and that is said.
 	maxModuleEvents = 1000
-	maxLogText      = 500 // characters
+	maxLogText      = 500      // characters
+	maxResult       = 16 << 10 // bytes of JSON
 	// progressEvery is how often progress goes on record at most.
 	progressEvery = 500 * time.Millisecond
 )
@@ -31,7 +32,8 @@ type moduleEvents struct {
 	live   bool // the module does what no attempt before has done
 
 	said     int
-	progress time.Time // when some went on record last
+	progress time.Time      // when some went on record last
+	late     map[string]any // what was said of it too soon after that
 	waiting  []ledger.Event
 }
 
@@ -54,9 +56,10 @@ func (m *moduleEvents) add(kind string, data map[string]any) {
 	if kind == host.EventProgress {
 		now := time.Now()
 		if now.Sub(m.progress) < progressEvery {
+			m.late = data
 			return
 		}
-		m.progress = now
+		m.progress, m.late = now, nil
 	}
 
 	m.said++
@@ -67,6 +70,31 @@ func (m *moduleEvents) add(kind string, data map[string]any) {
 		kind, data = eventLog, map[string]any{"level": "warn", "text": fmt.Sprintf("it said more than %d lines and events; the rest is left out", maxModuleEvents)}
 	}
 
+	m.put(kind, data)
+}
+
+// settle adds the last progress, however soon it came: while a run waits, and after its end, it is what people see.
+func (m *moduleEvents) settle() {
+	if m.late != nil {
+		m.put(host.EventProgress, m.late)
+		m.late = nil
+	}
+}
+
+// result adds what the module returned, if it did, whatever it said before: the last attempt has the last word.
+func (m *moduleEvents) result(e *module.End) {
+	if e == nil || e.Status != module.Returned || len(e.Value) == 0 {
+		return
+	}
+
+	data := map[string]any{"value": e.Value}
+	if len(e.Value) > maxResult {
+		data = map[string]any{"text": text.Size(int64(len(e.Value))) + " of JSON, of which nothing is kept"}
+	}
+	m.put(host.EventResult, data)
+}
+
+func (m *moduleEvents) put(kind string, data map[string]any) {
 	raw, err := json.Marshal(data)
 	if err != nil {
 		return // what came as JSON can be written as JSON

@@ -16,6 +16,7 @@ import (
 	"rouse/agent/model"
 	"rouse/agent/tool"
 	"rouse/agent/tool/host"
+	"rouse/agentdb/ledger"
 	"rouse/internal/domain"
 	"rouse/internal/text"
 	"rouse/skills/module"
@@ -27,19 +28,29 @@ const (
 )
 
 // moduleProvider answers in the loop with the calls that a module makes of its host. An attempt runs the module from its
-// beginning. A call that an earlier one has made is found by its key, and answered from the record: the method, a hash of its
-// arguments, and how many equal ones came before it.
+// beginning. A call that an earlier one has made is found by its key, and answered from the record: the pass, the method, a hash
+// of its arguments, and how many equal ones came before it in the pass.
 type moduleProvider struct {
 	*moduleRun
-	instance *module.Instance
+	machine  *module.Machine
+	start    module.Start // of each machine, without what it calls
+	hooks    *moduleHooks
+	instance *module.Instance // that goes on now
 	registry *tool.Registry
 	times    *callTimes
 	prior    map[string]loop.PriorCall
 	skipped  map[string]bool
 	redact   func(string) string
 	events   *moduleEvents
+	within   string          // the key of the call that it answers; "": the run itself is the module's
+	returns  json.RawMessage // the schema of what it returns; nil: anything
+	output   json.RawMessage // what it returned, nil until then
 
-	counts map[string]int      // of equal calls so far
+	past    moduleHistory
+	pass    int  // of the module, which it is in since it has read its workspace
+	renewed bool // the module is to hear how many steps it took
+
+	counts map[string]int      // of equal calls so far, in this pass
 	open   map[string]openCall // that the loop makes now, by key
 	order  []string            // their keys
 	held   []module.Answer     // to calls beside them
@@ -52,8 +63,9 @@ type moduleProvider struct {
 
 // openCall is a call of a module that the loop makes.
 type openCall struct {
-	id   int
-	call host.Call
+	id    int
+	call  host.Call
+	known bool // an earlier attempt has its result
 }
 
 // stop ends the run when its calls are made.
@@ -88,7 +100,7 @@ func (p *moduleProvider) Stream(ctx context.Context, r model.Request) iter.Seq2[
 
 // next gives the module the results of its calls, and has it go on until it needs others, or ends.
 func (p *moduleProvider) next(ctx context.Context, results []model.Result) ([]model.Call, *model.End, error) {
-	answers, err := p.answers(results)
+	answers, err := p.answers(ctx, results)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -98,7 +110,10 @@ func (p *moduleProvider) next(ctx context.Context, results []model.Result) ([]mo
 		case p.over != nil:
 			return nil, p.over, nil
 		case p.ended != nil:
-			return nil, p.end(p.ended), nil
+			if end, err := p.endedBy(ctx, p.ended); end != nil || err != nil {
+				return nil, end, err
+			}
+			answers = nil
 		}
 
 		e, err := p.instance.Next(ctx, answers)
@@ -119,6 +134,10 @@ func (p *moduleProvider) next(ctx context.Context, results []model.Result) ([]mo
 			}
 		}
 
+		if e.End != nil || slices.ContainsFunc(calls, p.waits) {
+			p.events.settle()
+		}
+		p.events.result(e.End)
 		if err := p.events.flush(ctx); err != nil {
 			return nil, nil, err
 		}
@@ -133,7 +152,7 @@ func (p *moduleProvider) next(ctx context.Context, results []model.Result) ([]mo
 }
 
 // answers are what the module gets for the calls that it waits for.
-func (p *moduleProvider) answers(results []model.Result) ([]module.Answer, error) {
+func (p *moduleProvider) answers(ctx context.Context, results []model.Result) ([]module.Answer, error) {
 	answers := p.held
 	p.held = nil
 	for _, key := range p.order {
@@ -150,11 +169,46 @@ func (p *moduleProvider) answers(results []model.Result) ([]module.Answer, error
 		c := p.open[key]
 		value, err := p.host.Answer(c.call, key, e)
 		answers = append(answers, answer(c.id, value, err, p.times.of(key)))
+		if err := p.noteJob(ctx, c, key); err != nil {
+			return nil, err
+		}
+		if c.call.Over != "" {
+			p.stop(&model.End{Outcome: domain.OutcomeBudget, Error: c.call.Over})
+		}
 	}
 
+	if p.renewed && len(answers) > 0 {
+		answers[0].Getters, p.renewed = p.host.Getters(), false
+	}
 	p.order = p.order[:0]
 	clear(p.open)
 	return answers, nil
+}
+
+// waits says whether the run waits for its owner with a call.
+func (p *moduleProvider) waits(c model.Call) bool {
+	t, ok := p.registry.Lookup(c.Name)
+	return ok && t.Waits()
+}
+
+// noteJob puts what became of a program on record, and in the workspace for which it ran (OSL-20, OSL-29).
+func (p *moduleProvider) noteJob(ctx context.Context, c openCall, key string) error {
+	state := p.host.JobState(c.call, key)
+	if state == "" || c.known {
+		return nil
+	}
+	data := map[string]any{"job": key, "state": state}
+	p.events.add(host.EventJob, data)
+	if p.workspace == nil {
+		return nil
+	}
+
+	by := ledger.Author{Attempt: ledger.Attempt{Run: p.run.ID, Number: p.run.Attempt}, Key: loop.InnerKey(key, "job")}
+	err := p.ledger.AddWorkspaceEvent(context.WithoutCancel(ctx), by, p.workspace.ID, ledger.WorkspaceJob, data)
+	if errors.As(err, new(*ledger.BlockedError)) {
+		return nil // its owner has paused it meanwhile, and has the run's record
+	}
+	return err
 }
 
 // take makes a call of a module one of the loop, or answers it.
@@ -175,34 +229,83 @@ func (p *moduleProvider) take(c module.Call) (*model.Call, *module.Answer) {
 		return done(call.Value, nil)
 	}
 
-	key := p.key(c.Method, call.Args)
+	if call.ReadsWorkspace() && p.hooks.now() == "" && p.pass < len(p.past.passes) {
+		p.beginPass()
+	}
+	key := p.key(call)
+	if value, ok := p.past.answer(key); ok {
+		p.events.live = p.events.live || p.past.endedWith(key, p.run.Attempt-1)
+		value, again, err := p.host.Heard(call, value)
+		if !again {
+			return done(value, err)
+		}
+	}
+	if p.past.passed[key] && call.Over != "" {
+		p.host.RenewSteps()
+		p.renewed = true
+		return done(nil, nil)
+	}
 	if p.skipped[key] {
 		return done(nil, &host.Error{Message: "the owner of this run decided that the call is not made", Code: string(tool.KindUserDenied)})
 	}
-	if _, known := p.prior[key]; !known {
+	before, known := p.prior[key]
+	if known && call.AsksAgain(before.Envelope) {
+		delete(p.prior, key)
+		known = false
+	}
+	if !known {
 		p.events.live = true
 	}
 	if p.dry && !p.rehearse(call) {
 		return nil, nil
 	}
+	p.outage.made(call, p.effectOf(call), known)
 
-	p.open[key] = openCall{c.ID, call}
+	if call.Method() == "bridge.executeCommand" {
+		p.events.add(host.EventJob, map[string]any{"job": key, "state": "queued"})
+	}
+	p.open[key] = openCall{c.ID, call, known}
 	p.order = append(p.order, key)
 	return &model.Call{ID: key, Key: key, Name: call.Tool, Args: call.Args}, nil
 }
 
+// beginPass has the module go on from its workspace as it is: from here on nothing is answered as it was, but what it
+// called since the last checkpoint.
+func (p *moduleProvider) beginPass() {
+	p.pass, p.renewed = len(p.past.passes), true
+	p.host.Renew(p.past.passes[p.pass-1].steps)
+	clear(p.counts)
+}
+
 // key names a call, the same in each attempt whose module makes it.
-func (p *moduleProvider) key(method string, args json.RawMessage) string {
-	key := fmt.Sprintf("%s:%x", method, sha256.Sum256(args))[:len(method)+1+16]
-	p.counts[key]++
-	return fmt.Sprintf("%s:%d", key, p.counts[key])
+func (p *moduleProvider) key(c host.Call) string {
+	prefix := ""
+	if name := p.hooks.now(); name != "" {
+		prefix = "hook/" + name + "/"
+	} else if p.pass > 0 {
+		prefix = fmt.Sprintf("%d/", p.pass)
+	}
+	base := fmt.Sprintf("%s:%x", c.Method(), sha256.Sum256(c.Args))[:len(c.Method())+1+16]
+	p.counts[prefix+base]++
+	n := p.counts[prefix+base]
+	key := fmt.Sprintf("%s%s:%d", prefix, base, n)
+	if p.within != "" {
+		return loop.InnerKey(p.within, key)
+	}
+
+	// What was called since the last checkpoint of the pass before is not called twice.
+	if _, made := p.prior[key]; !made && p.pass > 0 {
+		if before, known := p.prior[p.past.recall(p.pass, base, n)]; known {
+			p.prior[key] = before
+		}
+	}
+	return key
 }
 
 // rehearse notes a call of a dry run, and ends the run before one that would change anything.
 func (p *moduleProvider) rehearse(c host.Call) bool {
-	t, ok := p.registry.Lookup(c.Tool)
 	shown := p.redact(c.Describe())
-	if !ok || c.Looks() || t.EffectOf(c.Args) == domain.EffectRead {
+	if c.Looks() || p.effectOf(c) == domain.EffectRead {
 		p.made = append(p.made, shown)
 		return true
 	}
@@ -211,11 +314,20 @@ func (p *moduleProvider) rehearse(c host.Call) bool {
 	return false
 }
 
+// effectOf is that of a call. One of a tool that is not there has none.
+func (p *moduleProvider) effectOf(c host.Call) domain.Effect {
+	t, ok := p.registry.Lookup(c.Tool)
+	if !ok {
+		return domain.EffectRead
+	}
+	return t.EffectOf(c.Args)
+}
+
 func (p *moduleProvider) rehearsed(next string) string {
 	if len(p.made) == 0 {
-		return "dry run: " + next
+		return "dry run: " + p.hooks.left() + next
 	}
-	return "dry run: it made " + strings.Join(p.made, "; ") + "; " + next
+	return "dry run: " + p.hooks.left() + "it made " + strings.Join(p.made, "; ") + "; " + next
 }
 
 func answer(id int, value json.RawMessage, err error, now time.Time) module.Answer {
@@ -262,7 +374,7 @@ func (p *moduleProvider) returned(output json.RawMessage) *model.End {
 	if len(output) == 0 {
 		output = json.RawMessage("null")
 	}
-	if err := host.CheckValue(p.skill.Manifest.OutputSchema, output); err != nil {
+	if err := host.CheckValue(p.returns, output); err != nil {
 		return &model.End{Outcome: domain.OutcomeError, Error: text.Truncate(p.redact(fmt.Sprintf("what the module returned does not fit its outputSchema: %v", err)), maxModuleError)}
 	}
 
@@ -276,6 +388,7 @@ func (p *moduleProvider) returned(output json.RawMessage) *model.End {
 		return &model.End{Outcome: domain.OutcomeError, Error: text.Truncate(p.redact("the skill says that it had no success: "+cmp.Or(said("error"), said("message"), string(output))), maxModuleError)}
 	}
 
+	p.output = output
 	summary := cmp.Or(said("summary"), said("message"), string(output))
 	if p.dry {
 		summary = p.rehearsed("it returned " + summary)

@@ -7,15 +7,17 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"strings"
 	"sync"
-	"time"
 
 	"rouse/agent/loop"
 	"rouse/agent/model"
 	"rouse/agent/model/playbook"
+	"rouse/agent/redact"
 	"rouse/agent/tool"
 	"rouse/agent/tool/file"
 	"rouse/agent/tool/host"
+	"rouse/agent/tool/host/signin"
 	"rouse/agent/tool/shell"
 	"rouse/agent/tool/web"
 	"rouse/agentdb/ledger"
@@ -48,11 +50,20 @@ func (r *Runner) machine() (*module.Machine, error) {
 
 // moduleRun is the module of one attempt.
 type moduleRun struct {
+	ledger    *ledger.Ledger
 	run       ledger.Run
 	skill     *skills.Skill
 	program   *module.Program
-	storage   string // the file of what it stores
-	epoch     string // of the ledger in which the run is
+	wasm      []module.WASM
+	outage    moduleOutage
+	release   func() error      // lets the machine sleep; nil: it may all the time
+	storage   string            // the file of what it stores
+	epoch     string            // of the ledger in which the run is
+	workspace *ledger.Workspace // that the run works in; nil: none
+	within    bool              // a call of the run, which is no run of its own
+	redact    *redact.Redactor
+	learn     func(secret string) // keeps it out of every record
+	signIns   *signin.Book        // nil: modules sign in nowhere
 	complete  func(context.Context, tool.Invocation, host.Completion) (host.Completed, error)
 	host      *host.Host // made with the tools
 	completer *loop.Completer
@@ -60,52 +71,87 @@ type moduleRun struct {
 }
 
 // openModule compiles the module of a task, if it has one. With over it cannot be run.
-func (r *Runner) openModule(ctx context.Context, run ledger.Run, t *task) (over *ledger.Result, err error) {
+func (r *Runner) openModule(ctx context.Context, run ledger.Run, a ledger.Attempt, t *task, data map[string]any) (over *ledger.Result, err error) {
 	s := t.job.Skill
 	if s == nil || t.detail.Tool != "" {
 		return nil, nil
 	}
 
-	refuse := func(format string, args ...any) (*ledger.Result, error) {
-		res := failed(domain.OutcomeError, format, args...)
+	var why string
+	if t.module, why, err = r.newModuleRun(ctx, run, *t, s); why != "" {
+		res := failed(domain.OutcomeError, "%s", why)
 		return &res, nil
 	}
+	if err != nil {
+		return nil, err
+	}
+
+	over, err = r.enterWorkspace(ctx, run, a, t, data)
+	if over != nil || err != nil {
+		t.module.close()
+		t.module = nil
+	}
+	return over, err
+}
+
+// newModuleRun compiles the module of a skill for the run of a task. With why it cannot be run.
+func (r *Runner) newModuleRun(ctx context.Context, run ledger.Run, t task, s *skills.Skill) (m *moduleRun, why string, err error) {
 	if err := install.Verify(s); err != nil {
-		return refuse("%v", err)
+		return nil, err.Error(), nil //nolint:nilerr // why says it
 	}
 	if lacks := host.Missing(s.Manifest); len(lacks) > 0 {
-		return refuse("the skill %s asks for what is not available in this version: %s", s.Name, lacks[0])
+		return nil, fmt.Sprintf("the skill %s asks for what is not available in this version: %s", s.Name, lacks[0]), nil
+	}
+	wasm, err := moduleWASM(s)
+	if err != nil {
+		return nil, err.Error(), nil //nolint:nilerr // why says it
 	}
 	machine, err := r.machine()
 	if err != nil {
-		return refuse("modules cannot be run here: %v", err)
+		return nil, fmt.Sprintf("modules cannot be run here: %v", err), nil
 	}
 
 	program, err := machine.Compile(ctx, s.Dir)
 	var wrong *module.SyntaxError
 	switch {
 	case errors.As(err, &wrong):
-		return refuse("the module of the skill %s is wrong: %v", s.Name, wrong)
+		return nil, fmt.Sprintf("the module of the skill %s is wrong: %v", s.Name, wrong), nil
 	case err != nil:
-		return nil, err
+		return nil, "", err
 	}
 
-	t.module = &moduleRun{run: run, skill: s, program: program, epoch: r.ledger.EpochOf(run.ID).ID}
-	if r.storage != "" {
-		t.module.storage = filepath.Join(r.storage, t.agent.Name, s.Name+".db")
+	m = &moduleRun{ledger: r.ledger, run: run, skill: s, program: program, wasm: wasm, storage: r.storageOf(t.agent.Name, s.Name), epoch: r.ledger.EpochOf(run.ID).ID, redact: redactor(t.secrets)}
+	m.learn = func(secret string) {
+		m.redact.Add(secret)
+		r.learn(secret)
 	}
-	if t.model != nil {
-		t.module.complete = r.completing(*t, t.module)
+	if r.signIns != nil {
+		m.signIns = r.signIns.book
 	}
-	return nil, nil
+	if t.model != nil && t.asksModel() {
+		m.complete = r.completing(t, m)
+	}
+	if err := m.stayAwake(ctx); err != nil {
+		return nil, err.Error(), nil //nolint:nilerr // why says it
+	}
+	return m, "", nil
+}
+
+// storageOf is the file of what a skill stores for an agent, "" where it can store nothing.
+func (r *Runner) storageOf(agent, skill string) string {
+	if r.storage == "" {
+		return ""
+	}
+	return filepath.Join(r.storage, agent, skill+".db")
 }
 
 // hostTools are the tools for what a module gets of its host, within what its agent was granted.
 func (m *moduleRun) hostTools(t task, roots *tool.Roots, granted *tool.Registry) ([]tool.Tool, error) {
-	redact := redactor(t.secrets).Replace
 	o := host.Options{
-		Manifest: m.skill.Manifest, Roots: roots, Secrets: t.agent.Secrets, Storage: m.storage, Epoch: m.epoch, Complete: m.complete,
-		Network: web.Options{Grants: t.agent.Network, Secrets: t.agent.Secrets, Redact: redact},
+		Agent: t.agent.Name, Skill: m.skill.Name, Manifest: m.skill.Manifest, Exports: m.program.Exports(), Roots: roots, Secrets: t.agent.Secrets, Storage: m.storage, Epoch: m.epoch, Complete: m.complete,
+		Ledger: m.ledger, Workspace: m.workspace, Redact: m.redact.Replace,
+		Network: web.Options{Grants: t.agent.Network, Secrets: t.agent.Secrets, Redact: m.redact.Replace},
+		SignIns: m.signIns, Learn: m.learn,
 	}
 	if f := t.detail.File; f != nil {
 		o.File = f.Path
@@ -121,7 +167,10 @@ func (m *moduleRun) hostTools(t task, roots *tool.Roots, granted *tool.Registry)
 		}
 	}
 	_, runs := granted.Lookup(shell.RunName())
-	o.Capabilities = host.Capabilities{Tools: o.Callable != nil, Network: len(t.agent.Network) > 0, Model: m.complete != nil, Commands: runs, Writing: o.WriteFile != nil}
+	o.Capabilities = host.Capabilities{
+		Tools: o.Callable != nil, Network: len(t.agent.Network) > 0, Model: m.complete != nil, Commands: runs, Writing: o.WriteFile != nil,
+		Workspace: m.workspace != nil, SignIns: m.signIns != nil, Within: m.within,
+	}
 	var secrets []string
 	for _, g := range t.agent.Secrets {
 		secrets = append(secrets, g.Name)
@@ -145,33 +194,53 @@ func (r *Runner) setModule(ctx context.Context, o *loop.Options, t task, data ma
 		return err
 	}
 
-	seen := &callTimes{Recorder: o.Recorder, prior: past.madeAt, at: map[string]time.Time{}}
+	seen := newCallTimes(o.Recorder, past)
 	m.provider = &moduleProvider{
-		moduleRun: m, times: seen, prior: past.calls, skipped: past.skipped, dry: t.detail.DryRun, registry: o.Registry,
-		redact: redactor(t.secrets).Replace, events: newModuleEvents(r.ledger, m.run, redactor(t.secrets)), counts: map[string]int{}, open: map[string]openCall{},
+		moduleRun: m, times: seen, prior: past.calls, past: past.module, skipped: past.skipped, dry: t.detail.DryRun, registry: o.Registry, returns: m.skill.Manifest.OutputSchema,
+		redact: m.redact.Replace, events: newModuleEvents(r.ledger, m.run, m.redact), counts: map[string]int{}, open: map[string]openCall{},
 	}
 	o.Provider, o.Recorder, o.Policy, o.PriorCalls = m.provider, seen, loop.Playbook(), past.calls
-	if t.relay != nil && t.asksModel() {
-		first := t.relay.model()
-		m.completer = &loop.Completer{Provider: t.relay, Fallback: t.relay.fallback(),
-			Model: loop.ModelInfo{Name: first.Name, MaxOutput: first.MaxOutput, Window: first.Window, Temperature: first.Temperature}}
-		o.Completer = m.completer
-	}
+	o.Bounds = o.Bounds.AfterTokens(past.used.tokens) // calls that are made again count again, questions are not asked again
+	m.completer = newCompleter(t)
+	o.Completer = m.completer
 
-	machine, err := r.machine()
-	if err != nil {
+	return r.startModule(ctx, m, t, module.Start{Export: "execute", Args: input, Now: m.run.StartedAt, Surface: module.Surface{Constants: m.constants(t.settings.Config, "")}})
+}
+
+// newCompleter asks the model of a task for its modules, nil where none is asked.
+func newCompleter(t task) *loop.Completer {
+	if t.relay == nil || !t.asksModel() {
+		return nil
+	}
+	first := t.relay.model()
+	return &loop.Completer{Provider: t.relay, Fallback: t.relay.fallback(),
+		Model: loop.ModelInfo{Name: first.Name, MaxOutput: first.MaxOutput, Window: first.Window, Temperature: first.Temperature}}
+}
+
+// startModule starts the machine that answers as the provider of a module, after the hooks that are due.
+func (r *Runner) startModule(ctx context.Context, m *moduleRun, t task, s module.Start) (err error) {
+	p := m.provider
+	if p.machine, err = r.machine(); err != nil {
 		return err
 	}
-	rules := m.skill.Manifest.Sandbox
-	m.provider.instance, err = machine.Start(ctx, m.program, module.Start{
-		Export: "execute", Args: input, Seed: moduleSeed(m.epoch, m.run.ID), Now: m.run.StartedAt, AllowedGlobals: rules.AllowedGlobals,
-		MemoryMB: min(rules.MaxMemoryMB, module.MaxMemoryMB), Timeout: time.Duration(rules.MaxExecutionMS) * time.Millisecond,
-		Surface: module.Surface{Methods: m.host.Methods(), Getters: m.host.Getters(), Constants: m.constants(t.settings.Config)},
-	})
-	if err != nil {
-		return fmt.Errorf("the module of the skill %s cannot be started: %w", m.skill.Name, err)
+
+	p.start = s
+	p.start.AllowedGlobals, p.start.WASM = m.skill.Manifest.Sandbox.AllowedGlobals, m.wasm
+	p.start.Surface.Methods, p.start.Surface.Getters = m.host.Methods(), m.host.Getters()
+
+	var busy string
+	if p.hooks, busy, err = r.openHooks(ctx, m, t); err != nil {
+		return err
 	}
-	return nil
+	switch {
+	case busy != "":
+		p.stop(&model.End{Outcome: domain.OutcomeError, Error: busy})
+		return nil
+	case p.hooks.removed(m.skill.Name) != nil:
+		p.stop(p.hooks.removed(m.skill.Name))
+		return nil
+	}
+	return p.launch(ctx)
 }
 
 // moduleInput is what a module is given: the input of its job, or of whoever started it, checked against its schema (OSL-06).
@@ -190,24 +259,28 @@ func moduleInput(t task, data map[string]any) (json.RawMessage, error) {
 		}
 	}
 
+	if t.detail.Removes {
+		return input, nil // hooks take none
+	}
 	if err := host.CheckValue(t.job.Skill.Manifest.InputSchema, input); err != nil {
 		return nil, fmt.Errorf("the input does not fit the inputSchema of the skill %s: %w", t.job.Skill.Name, err)
 	}
 	return input, nil
 }
 
-// moduleSeed is the same in each attempt of a run, and in no other run.
-func moduleSeed(epoch string, run int64) [32]byte {
-	return sha256.Sum256(fmt.Appendf(nil, "module %s %d", epoch, run))
+// moduleSeed is the same in each attempt of a run, and in no other run; so it is for each call that a module answers, and each hook.
+func moduleSeed(epoch string, run int64, of string) [32]byte {
+	return sha256.Sum256(fmt.Appendf(nil, "module %s %d %s", epoch, run, of))
 }
 
-// constants are what a module knows of its run.
-func (m *moduleRun) constants(config json.RawMessage) map[string]json.RawMessage {
+// constants are what a module knows of its run, and of the call of a key which it answers.
+func (m *moduleRun) constants(config json.RawMessage, call string) map[string]json.RawMessage {
 	out := map[string]json.RawMessage{}
 	if config != nil {
 		out["config"] = config
 	}
-	for name, v := range map[string]string{"skillId": m.skill.Name, "executionId": fmt.Sprint(m.run.ID), "runId": fmt.Sprint(m.run.ID)} {
+	run := fmt.Sprint(m.run.ID)
+	for name, v := range map[string]string{"skillId": m.skill.Name, "executionId": strings.TrimSuffix(run+"/"+call, "/"), "runId": run} {
 		out[name] = fmt.Appendf(nil, "%q", v)
 	}
 	return out
@@ -218,6 +291,7 @@ func (m *moduleRun) close() {
 	if m == nil {
 		return
 	}
+	m.letSleep()
 	if m.provider != nil && m.provider.instance != nil {
 		_ = m.provider.instance.Close() // it has ended by itself, if not
 	}
@@ -240,6 +314,7 @@ func (r *Runner) completing(t task, m *moduleRun) func(context.Context, tool.Inv
 		if res.Failure != nil {
 			t.relay.end(res.Failure)
 		}
+		m.outage.heard(res)
 
 		done := host.Completed{Text: res.Summary, Input: res.Usage.Input, Output: res.Usage.Output}
 		switch res.Outcome {
@@ -258,33 +333,4 @@ func (r *Runner) completing(t task, m *moduleRun) func(context.Context, tool.Inv
 		}
 		return done, nil
 	}
-}
-
-// callTimes notes when calls came to their end, as the record has it: by that clock a module sees the time, and sees the same
-// one in each attempt.
-type callTimes struct {
-	loop.Recorder
-	prior map[string]time.Time // of earlier attempts
-
-	mu sync.Mutex
-	at map[string]time.Time
-}
-
-// FinishCall implements loop.Recorder.
-func (c *callTimes) FinishCall(ctx context.Context, call loop.Call) error {
-	at, known := c.prior[call.Key]
-	if call.State != domain.CallReplayed || !known {
-		at = call.FinishedAt.Truncate(time.Millisecond) // as the ledger keeps it
-	}
-
-	c.mu.Lock()
-	c.at[call.Key] = at
-	c.mu.Unlock()
-	return c.Recorder.FinishCall(ctx, call)
-}
-
-func (c *callTimes) of(key string) time.Time {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.at[key]
 }

@@ -84,7 +84,7 @@ func (b *bench) callsOf(id int64) []string {
 	return out
 }
 
-// OSL-06, OSL-10, OSL-12: how a module ends is how its run does, and what it takes and returns fits its schemas.
+// OSL-06, OSL-10, OSL-12, OSL-15: how a module ends is how its run does, and what it takes and returns fits its schemas.
 func TestModuleEnds(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -105,7 +105,6 @@ func TestModuleEnds(t *testing.T) {
 		"output does not":   {`return {a: "one"}`, nil, declares{"outputSchema": declares{"type": "object", "properties": declares{"a": declares{"type": "number"}}}}, domain.OutcomeError, "outputSchema"},
 		"returns nothing":   {``, nil, nil, domain.OutcomeError, "outputSchema"},
 		"input does not":    {`return {}`, map[string]any{"a": "one"}, declares{"inputSchema": declares{"type": "object", "properties": declares{"a": declares{"type": "number"}}}}, domain.OutcomeError, "inputSchema"},
-		"mode":              {`return {}`, nil, declares{"executionMode": "flow"}, domain.OutcomeError, "the execution mode flow"},
 		"needs a secret":    {`return {}`, nil, everything("http://127.0.0.1"), domain.OutcomeError, "needs the secret bank"},
 		"is no TypeScript":  {`return {`, nil, nil, domain.OutcomeError, "module.ts:"},
 		"has no host.run":   {`return {run: typeof host.run, workspace: typeof host.workspace, oauth: typeof host.oauth}`, nil, nil, domain.OutcomeSuccess, `{"run":"undefined","workspace":"undefined","oauth":"undefined"}`},
@@ -215,7 +214,8 @@ func TestHostMethods(t *testing.T) {
 		"bridge of nothing":   {`const r = await host.bridge.executeCommand({args: []}); return {got: r.accepted + " " + r.code}`, "false invalid_request", ""},
 		"bridge waits for no": {caught(`host.bridge.waitForJob("x")`), "invalid_args: there is no job", ""},
 		"bridge locates":      {`const r = await host.bridge.locateTools(["sh", "no-such-program"]); return {got: r.tools.map((t) => t.status).join()}`, "installed,not_installed", ""},
-		"bridge installs":     {`const r = await host.bridge.installTool({toolId: "x", reason: "y"}); return {got: r.accepted + " " + r.code}`, "false bridge_policy_denied", ""},
+		"bridge has it":       {`const r = await host.bridge.installTool({toolId: "sh", reason: "y"}); return {got: r.accepted + " " + (await host.bridge.waitForJob(r.bridgeRunId)).status}`, "true completed", "host_bridge_install done"},
+		"installs no program": {`const r = await host.bridge.installTool({toolId: "../x"}); return {got: r.accepted + " " + r.code}`, "false invalid_request", ""},
 		"says something":      {`host.log("info", "one"); host.log.warn("two", {three: 3}); await host.events.emitProgress(0.5, "half"); await host.events.emitCustom("mine", {a: 1}); return {got: "said"}`, "said", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -473,7 +473,7 @@ func TestModuleIsHeld(t *testing.T) {
 		}
 		b.plan.Jobs[usage] = agent.Job{Name: usage, Agent: "plain", Skill: moduleSkill(t, "export async function execute() { return {} }", more)}
 		b.runner.Set(b.plan)
-		if held := b.runner.Blocked(ledger.Run{Job: usage, Agent: "plain"}); strings.HasPrefix(held, "no_model") != want {
+		if held := b.runner.Blocked(t.Context(), ledger.Run{Job: usage, Agent: "plain"}); strings.HasPrefix(held, "no_model") != want {
 			t.Errorf("%s: %q", usage, held)
 		}
 	}

@@ -115,7 +115,7 @@ func TestStructureAlone(t *testing.T) {
 
 	policy := loop.Headless()
 	policy.Advice = false
-	res, err := loop.Run(t.Context(), loop.Options{Provider: follower{}, Registry: registry, Recorder: agent.NewRecorder(b.ledger, a, nil), Policy: policy,
+	res, err := loop.Run(t.Context(), loop.Options{Provider: follower{}, Registry: registry, Recorder: agent.NewRecorder(b.ledger, a, nil, true), Policy: policy,
 		Messages: []model.Message{{Role: model.RoleUser, Text: "Find it."}}, Invocation: tool.Invocation{Run: a.Run, Attempt: a.Number}})
 	if err != nil || res.Outcome != "success" || !strings.Contains(res.Summary, "the treasure") || res.Calls != 5 {
 		t.Errorf("%+v %v", res, err)

@@ -72,6 +72,7 @@ type Job struct {
 	Playbook    []playbook.Call
 	Skill       *skills.Skill  // whose module is run
 	Input       map[string]any // of the module: templates and expressions at any depth
+	Workspace   string         // name of the workspace that the module works in, a template; "": none
 	Model       *Model         // nil: the agent's
 	Bounds      loop.Bounds
 	Budget      Budget // of a day
@@ -171,6 +172,7 @@ type Plan struct {
 	// a run is reached by a link below them.
 	Boundary nofollow.Boundary
 
+	specs           tool.Specs        // of every tool that there is
 	watchedFolders  []string          // UntrustedFolders, and those that jobs watch
 	writableFolders nofollow.Boundary // folders in which an agent or a stranger can write
 }

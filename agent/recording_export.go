@@ -8,6 +8,7 @@ import (
 
 	"rouse/agent/loop"
 	"rouse/agent/model/replay"
+	"rouse/agent/tool"
 	"rouse/agentdb/ledger"
 	"rouse/internal/domain"
 )
@@ -57,21 +58,77 @@ func (r *Runner) exportSteps(ctx context.Context, id int64, out *replay.Recordin
 		return err
 	}
 
-	for _, s := range steps {
-		out.Steps = append(out.Steps, replay.Step{Attempt: s.Attempt, Number: s.Number, Text: s.Text, Notices: s.Notices, Usage: usageOf(s.Usage),
-			CostMicroUSD: s.Usage.CostMicroUSD, Unfinished: s.FinishedAt.IsZero()})
-	}
-
 	calls, err := r.ledger.Calls(ctx, id)
 	if err != nil {
 		return err
 	}
 
+	within := r.withinCalls(steps, calls)
+	for _, s := range steps {
+		if _, ok := within[place{s.Attempt, outermost(s.ParentCall)}]; ok {
+			continue
+		}
+		out.Steps = append(out.Steps, replay.Step{Attempt: s.Attempt, Number: s.Number, Text: s.Text, Notices: s.Notices, Usage: usageOf(s.Usage),
+			CostMicroUSD: s.Usage.CostMicroUSD, Unfinished: s.FinishedAt.IsZero()})
+	}
+
 	for _, c := range calls {
-		out.Calls = append(out.Calls, replay.Call{Attempt: c.Attempt, Step: c.Step, Index: c.Index, Key: c.Key, Tool: c.Tool, Args: c.Args, State: c.State, Envelope: nilIfEmpty(c.Envelope), TookMS: loop.RecordedDuration(c.StartedAt, c.FinishedAt).Milliseconds()})
+		if _, inner := loop.OuterKey(c.Key); inner {
+			continue
+		}
+		out.Calls = append(out.Calls, replay.Call{Attempt: c.Attempt, Step: c.Step, Index: c.Index, Key: c.Key, Tool: c.Tool, Args: c.Args, State: c.State, Envelope: nilIfEmpty(c.Envelope), TookMS: loop.RecordedDuration(c.StartedAt, c.FinishedAt).Milliseconds(),
+			Within: within[place{c.Attempt, c.Key}]})
 	}
 
 	return nil
+}
+
+// place is a call in one attempt.
+type place struct {
+	attempt int
+	key     string
+}
+
+// outermost is the key of the run's own call that something was done within, "" of what was not.
+func outermost(key string) string {
+	outer, _ := loop.OuterKey(key)
+	return outer
+}
+
+// withinCalls is what modules did within calls of the run. What is done within a reduction is the run's own.
+func (r *Runner) withinCalls(steps []ledger.Step, calls []ledger.Call) map[place]*replay.Within {
+	out := map[place]*replay.Within{}
+	specs := r.Specs()
+	for _, c := range calls {
+		if specs.Find(c.Tool).Requires == tool.RequiresOffer {
+			out[place{c.Attempt, c.Key}] = &replay.Within{}
+		}
+	}
+
+	for _, s := range steps {
+		w, ok := out[place{s.Attempt, outermost(s.ParentCall)}]
+		if !ok {
+			continue
+		}
+		w.Turns++
+		if _, asked := loop.OuterKey(s.ParentCall); asked { // a turn of the module itself stands in the call
+			w.Steps++
+			u := s.Usage
+			if w.Usage == nil {
+				w.Usage = &replay.Usage{}
+			}
+			w.Usage.Input, w.Usage.Output, w.Usage.Cached = w.Usage.Input+u.TokensIn, w.Usage.Output+u.TokensOut, w.Usage.Cached+u.TokensCached
+			w.CostMicroUSD += u.CostMicroUSD
+		}
+	}
+
+	for _, c := range calls {
+		outer, inner := loop.OuterKey(c.Key)
+		if w, ok := out[place{c.Attempt, outer}]; ok && inner && c.State != domain.CallReplayed {
+			w.Calls++
+		}
+	}
+	return out
 }
 
 // nilIfEmpty is a document, or none where the record has an empty text.

@@ -3,10 +3,12 @@ package agent
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
 	"rouse/agent/loop"
+	"rouse/agent/model"
 	"rouse/agent/tool"
 	"rouse/agentdb/ledger"
 	"rouse/internal/domain"
@@ -71,7 +73,8 @@ func (r *Runner) recover(ctx context.Context, a ledger.Attempt, t task, past his
 	}
 
 	q := ledger.Question{Call: c.Key, Title: t.asker() + " was cut off"}
-	if t.needsModel() {
+	// A module that goes on within a call can look no more than a list of calls.
+	if t.needsModel() && !past.goesOnWithin(c.Key) {
 		q.Message = fmt.Sprintf("The process ended or had to end during a call of %s, which began at %s: %s\nWhether it took effect is not known. The model was told so, and that it was not made again.",
 			c.Tool, c.StartedAt.UTC().Format(time.RFC3339), r.shown(*c))
 		return res, false, r.ledger.AddInfo(ctx, a, q)
@@ -89,9 +92,17 @@ func (r *Runner) recover(ctx context.Context, a ledger.Attempt, t task, past his
 	return ledger.Result{Wait: &q}, true, nil
 }
 
+// goesOnWithin says whether a call was made within one that the model asked for and that is made again.
+func (h *history) goesOnWithin(key string) bool {
+	outer, within := loop.OuterKey(key)
+	return within && slices.ContainsFunc(h.pending, func(c model.Call) bool {
+		return c.Key == outer || strings.HasPrefix(outer, c.Key+".") // the call of a step in phases
+	})
+}
+
 // shown is a call as its owner is shown it, up to maxShownArgs.
 func (r *Runner) shown(c ledger.Call) string {
-	call := CallText(r.specs.Find(c.Tool), c.Args)
+	call := CallText(r.Specs().Find(c.Tool), c.Args)
 	if len(call) <= maxShownArgs {
 		return call
 	}
@@ -103,6 +114,14 @@ func (r *Runner) shown(c ledger.Call) string {
 func callPlace(t task, key string) string {
 	if t.detail.Tool != "" {
 		return "the manual call"
+	}
+
+	key, within := loop.OuterKey(key)
+	switch {
+	case t.needsModel():
+		return "a call of the skill that the model had called"
+	case within:
+		return "a call within " + callPlace(t, key)
 	}
 
 	var call, item int

@@ -33,6 +33,26 @@ func (k *knownSecrets) add(secrets []string) []string {
 	return slices.Clone(k.all)
 }
 
+// learn has a token of a sign-in kept out of every record from now on. Runs that are on have redactors of their own.
+func (r *Runner) learn(token string) {
+	r.planMu.Lock()
+	defer r.planMu.Unlock()
+	p := *r.plan.Load()
+	if slices.Contains(p.Secrets, token) {
+		return
+	}
+	p.Secrets = r.secrets.add([]string{token})
+	r.plan.Store(&p)
+}
+
+// redactor keeps the secrets of a task out of what is recorded of it. That of a module learns the tokens that it is given.
+func (t task) redactor() *redact.Redactor {
+	if t.module != nil {
+		return t.module.redact
+	}
+	return redactor(t.secrets)
+}
+
 // redactor blacks secrets out.
 func redactor(secrets []string) *redact.Redactor { return redact.New(secrets) }
 

@@ -176,6 +176,9 @@ func (r *Runner) play(ctx context.Context, again ledger.Run, a ledger.Attempt, t
 		return ledger.Result{}, err
 	}
 
+	if t.calls != nil {
+		p.inner = t.calls.inner
+	}
 	// Nothing is waited for, and no clock ends it: how long things took is not what is compared.
 	o.Policy.NoRetryDelay, o.Bounds.Wall, o.Bounds.Idle = true, -1, -1
 	p.Recorder, o.Recorder, o.PriorDurations = o.Recorder, p, p.durations()

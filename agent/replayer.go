@@ -28,6 +28,7 @@ var errCut = errors.New("the recorded attempt was cut off here")
 type replayer struct {
 	loop.Recorder
 	recording replay.Recording
+	inner     *loop.Inner // counts what modules did within calls; nil: the run has no tools of skills
 	redact    *redact.Redactor
 
 	mu          sync.Mutex
@@ -211,8 +212,14 @@ func (p *replayer) answerFromRecord(t tool.Tool) tool.Tool {
 		defer p.mu.Unlock()
 
 		c, ok := p.calls[in.Key]
+		if ok && c.Within != nil && p.inner != nil {
+			p.accountFor(*c.Within)
+		}
+
 		var e tool.Envelope
 		switch {
+		case ok && len(c.Envelope) == 0 && p.inner != nil && t.Spec().Requires == tool.RequiresOffer && p.attempt.Asked(replay.QuestionApproval):
+			p.inner.Wait(in.Key, &tool.ApprovalRequest{Call: in.Key, Tool: t.Name(), Why: "the recorded run waited for an approval within this call", Hash: tool.ActionHash(in.Agent, t.Name(), in.Key)})
 		case ok && c.Tool == t.Name() && len(c.Envelope) > 0:
 			if err := json.Unmarshal(c.Envelope, &e); err != nil {
 				return e, fmt.Errorf("the recorded result of %s cannot be read: %w", c.Tool, err)
@@ -227,6 +234,15 @@ func (p *replayer) answerFromRecord(t tool.Tool) tool.Tool {
 
 		return tool.Failure(tool.KindUnavailable, "the recording has no result of this call"), nil
 	})
+}
+
+// accountFor counts what a module did within a call, of which nothing is done again.
+func (p *replayer) accountFor(w replay.Within) {
+	spent := loop.Spent{CostMicroUSD: w.CostMicroUSD}
+	if w.Usage != nil {
+		spent.Usage = w.Usage.Model()
+	}
+	p.inner.Account(w.Turns, w.Steps, w.Calls, spent)
 }
 
 // endedAsRecorded says whether an attempt came to the same kind of end as the recorded one,

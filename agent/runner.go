@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -31,6 +32,8 @@ type Options struct {
 	Scratch string
 	// Storage is the folder for what skills with a module store, for each agent by itself; "" where they can store nothing.
 	Storage string
+	// SignIns is where sign-ins of modules are kept; nil: they sign in nowhere.
+	SignIns *SignInOptions
 	// Locks is the folder for the lock files of the files that tools change, for all processes that may
 	// change the same ones; "" where no other process does.
 	Locks string
@@ -49,14 +52,16 @@ type Runner struct {
 	storage       string
 	modules       moduleMachines
 	extraTools    []tool.Tool
-	specs         tool.Specs // of every tool that there is
+	specs         tool.Specs // of every tool that comes with no plan
 	log           *slog.Logger
 	programs      *programHosts
 	fileLocks     *tool.Locks
 	viewer        *preview.Viewer
 	plan          atomic.Pointer[Plan]
+	planMu        sync.Mutex // held while another plan is made of the one that holds
 	secrets       knownSecrets
 	health        *modelHealth
+	signIns       *signIns // nil: modules sign in nowhere
 	budgetsWarned sync.Map // the warnings of budgets that were given
 }
 
@@ -71,6 +76,7 @@ func New(o Options) (*Runner, error) {
 	}
 
 	r := &Runner{ledger: o.Ledger, databases: o.Databases, manifests: o.Manifests, recordings: o.Recordings, storage: o.Storage, extraTools: o.Tools, fileLocks: tool.NewLocks(o.Locks), log: o.Logger}
+	r.plan.Store(&Plan{})
 	var err error
 	if r.programs, err = newPrograms(o.Scratch); err != nil {
 		return nil, err
@@ -86,31 +92,38 @@ func New(o Options) (*Runner, error) {
 		return nil, fmt.Errorf("agent: %w", err)
 	}
 
+	if r.signIns, err = r.openSignIns(o.SignIns); err != nil {
+		return nil, err
+	}
+
 	pauses, err := r.ledger.ModelPauses(context.Background())
 	if err != nil {
 		return nil, err
 	}
 
 	r.health = newModelHealth(pauses)
-	r.plan.Store(&Plan{})
 	return r, r.recoverCommands(context.Background())
 }
 
 // Set replaces the plan; runs that have started keep theirs.
 func (r *Runner) Set(p Plan) {
+	r.planMu.Lock()
+	defer r.planMu.Unlock()
 	p.watchedFolders, p.Masks = watchedFolders(p), p.Masks.Resolved()
 	p.writableFolders, p.Secrets = writableFolders(p), r.secrets.add(p.Secrets)
+	p.specs = r.specsOf(p)
 	r.plan.Store(&p)
 }
 
 // Blocked says why a run must stay queued: a prompt, when its agent has no model, or while that is paused,
-// unless a person started it or tries it again; any run, while its agent's database cannot be used.
-func (r *Runner) Blocked(run ledger.Run) string {
+// unless a person started it or tries it again; any run, while its agent's database cannot be used, or
+// nothing may work in its workspace.
+func (r *Runner) Blocked(ctx context.Context, run ledger.Run) string {
 	t, err := r.plan.Load().resolve(run)
 	if err != nil {
 		return "" // it starts, and its end says what is wrong
 	}
-	if why := r.quarantined(t); why != "" || !t.asksModel() {
+	if why := cmp.Or(r.quarantined(t), r.workspaceBlocked(ctx, run, t)); why != "" || !t.asksModel() {
 		return why
 	}
 
@@ -264,7 +277,7 @@ func (r *Runner) judge(ctx context.Context, t task, a ledger.Attempt, res loop.R
 	}
 
 	if q := res.Wait; q != nil {
-		out.Wait = &ledger.Question{Title: t.asker() + " asks", Message: q.Question, Options: q.Options, Multiple: q.AllowMultiple, InputSchema: q.InputSchema}
+		out.Wait = waitQuestion(t, *q)
 		return out, nil
 	}
 	if !out.Outcome.Done() { // it failed already, for a reason of its own
@@ -283,4 +296,22 @@ func (r *Runner) judge(ctx context.Context, t task, a ledger.Attempt, res loop.R
 	}
 
 	return out, nil
+}
+
+// waitQuestion is what a run asks its owner, as an item of the inbox.
+func waitQuestion(t task, q loop.Question) *ledger.Question {
+	out := &ledger.Question{Kind: q.Kind, Title: t.asker() + " asks", Message: q.Question, Options: q.Options, Multiple: q.AllowMultiple, InputSchema: q.InputSchema}
+	if t.module != nil { // its call is answered on the way again; a model goes on from its transcript
+		out.Call = q.Call
+	}
+
+	switch {
+	case q.Kind == ledger.KindPause:
+		out.Title = t.asker() + " paused"
+	case q.SignIn != "":
+		askToSignIn(out, t, q.SignIn)
+	case q.Title != "":
+		out.Title = t.asker() + ": " + q.Title
+	}
+	return out
 }

@@ -35,6 +35,8 @@ type bench struct {
 	plan   agent.Plan
 	quota  int64       // bytes of each database; 0: no bound
 	tools  []tool.Tool // beside the built-in ones
+	// signIns are what is kept of those of modules; nil: nothing can be.
+	signIns *agent.SignInOptions
 	// stopAfter is when a person stops the run; 0 never.
 	stopAfter time.Duration
 }
@@ -108,7 +110,7 @@ func (b *bench) newPool() {
 
 	pool := b.pool
 	b.t.Cleanup(func() { pool.Close() })
-	if b.runner, err = agent.New(agent.Options{Ledger: b.ledger, Databases: b.pool, Manifests: filepath.Join(b.dir, "manifests"), Storage: filepath.Join(b.dir, "storage")}); err != nil {
+	if b.runner, err = agent.New(agent.Options{Ledger: b.ledger, Databases: b.pool, Manifests: filepath.Join(b.dir, "manifests"), Storage: filepath.Join(b.dir, "storage"), SignIns: b.signIns}); err != nil {
 		b.t.Fatal(err)
 	}
 
@@ -421,10 +423,10 @@ func TestBlocked(t *testing.T) {
 	b.plan.Jobs["j"] = agent.Job{Name: "j", Agent: "plain", Prompt: "x"}
 	b.plan.Jobs["p"] = agent.Job{Name: "p", Agent: "plain", Playbook: []playbook.Call{{Name: "todo"}}}
 	b.runner.Set(b.plan)
-	if why := b.runner.Blocked(ledger.Run{Job: "j"}); !strings.HasPrefix(why, "no_model") {
+	if why := b.runner.Blocked(t.Context(), ledger.Run{Job: "j"}); !strings.HasPrefix(why, "no_model") {
 		t.Errorf("a prompt without a model: %q", why)
 	}
-	if why := b.runner.Blocked(ledger.Run{Job: "p"}); why != "" {
+	if why := b.runner.Blocked(t.Context(), ledger.Run{Job: "p"}); why != "" {
 		t.Errorf("a playbook: %q", why)
 	}
 }

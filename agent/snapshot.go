@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"rouse/agent/tool/host"
 	"rouse/agentdb/ledger"
 	"rouse/internal/domain"
 )
@@ -18,11 +19,14 @@ type snapshot struct {
 	Prompt      string    `json:"prompt,omitempty"`     // of a wake: the host's words
 	Undone      time.Time `json:"undone,omitzero"`      // when what the run had written into the database was undone
 	Rewrites    []string  `json:"rewrites,omitempty"`   // keys of the calls whose changes of files were undone
+	Discarded   []string  `json:"discarded,omitempty"`  // keys of the calls whose writes to a workspace were discarded
 	Views       string    `json:"views,omitempty"`      // the saved views that the task asked for, with their rows
 	Workspaces  string    `json:"workspaces,omitempty"` // of the agent's skills, those that are active
 	// What is told of skills, and those that the task asked for.
 	Skills    string           `json:"skills,omitempty"`
 	Activated []activatedSkill `json:"activated,omitempty"`
+	// The tools that modules of skills have registered, by skill.
+	Registered map[string][]host.Offer `json:"registered,omitempty"`
 	// What is left of the files that started the run.
 	File     *ledger.File   `json:"file,omitempty"`
 	Files    []snapshotFile `json:"files,omitempty"`
@@ -30,6 +34,7 @@ type snapshot struct {
 
 	run        ledger.Run     // as templates know it
 	workspaces []ledger.Place // that the model is told of
+	registered []ledger.Place // where the registered tools lie that it is told of
 }
 
 type snapshotFile struct {
@@ -64,6 +69,8 @@ func (r *Runner) takeSnapshot(ctx context.Context, run ledger.Run, t task) (s sn
 		s.Workspaces, s.workspaces, err = r.promptWorkspaces(ctx, run, t)
 	}
 
+	s.Registered = r.registeredOffers(ctx, t)
+	s.registered = r.registeredPlaces(t, s.Registered)
 	if err == nil {
 		err = s.readSkills(t)
 	}

@@ -22,7 +22,7 @@ import (
 type task struct {
 	agent    Agent
 	job      Job
-	origin   *Job          // of a wake: the job at the beginning of its chain, nil when there is none
+	origin   *Job          // of what another run asked for: the job at the beginning of its chain, nil when there is none
 	detail   ledger.Detail // what triggered the run, as the job takes it now
 	model    *Model
 	relay    *relay // to the model and its fallbacks; nil without one
@@ -51,7 +51,12 @@ type task struct {
 	loaded     *skill.LoadedSet // skills that the model has in its context
 	authorizer *authorizer
 	settings   ModuleSettings // of the module that it runs
-	module     *moduleRun     // of a job that runs a skill
+	// moduleSettings are those of all skills with a module, by name.
+	moduleSettings map[string]ModuleSettings
+	specs          tool.Specs   // of every tool that there is
+	offers         []offer      // the tools that skills offer
+	calls          *moduleCalls // who answers their calls; nil without offers
+	module         *moduleRun   // of a job that runs a skill
 	// A replay works elsewhere, and answers for the tools.
 	baseDir  string                    // where relative paths begin, if not in the workdir
 	wrapTool func(tool.Tool) tool.Tool // what becomes of a tool whose calls are not made; nil: they are
@@ -72,7 +77,7 @@ func (p Plan) resolve(run ledger.Run) (task, error) {
 	t := task{
 		unattended: run.Trigger != domain.TriggerManual, insists: run.Trigger == domain.TriggerManual || d.Retried,
 		detail: d, channels: p.Channels, secrets: p.Secrets, zone: p.Zone, watchedFolders: p.watchedFolders, writableFolders: p.writableFolders,
-		masks: p.Masks, boundary: p.Boundary, budget: p.Budget,
+		masks: p.Masks, boundary: p.Boundary, budget: p.Budget, moduleSettings: p.ModuleSettings, specs: p.specs,
 		origin: p.originJob(run, d), job: Job{Name: run.Job, Agent: run.Agent, Prompt: d.Prompt},
 	}
 
@@ -86,7 +91,8 @@ func (p Plan) resolve(run ledger.Run) (task, error) {
 		if t.job.Skill = p.Modules[d.Skill]; t.job.Skill == nil {
 			return t, cmp.Or[error](damaged, &notConfiguredError{"skill", d.Skill})
 		}
-	} else if run.Trigger == domain.TriggerSelf {
+	}
+	if run.Job == "" && (run.Trigger == domain.TriggerSelf || d.By != nil) { // nobody waits for it
 		t.notify = p.wakeNotify(t.origin)
 	}
 
@@ -126,14 +132,14 @@ func parseDetail(run ledger.Run) (ledger.Detail, error) {
 	return d, nil
 }
 
-// originJob is the job at the beginning of a wake's chain, nil when it is no longer configured
-// for the same agent.
+// originJob is the job at the beginning of the chain that a wake goes back to, or a run that another one started, nil when
+// it is no longer configured for the same agent.
 func (p Plan) originJob(run ledger.Run, d ledger.Detail) *Job {
-	if d.Wake == nil || run.Job != "" {
+	if run.Job != "" {
 		return nil
 	}
 
-	job, ok := p.Jobs[d.Wake.Job]
+	job, ok := p.Jobs[d.Chain()]
 	if !ok || job.Agent != run.Agent {
 		return nil
 	}
@@ -181,7 +187,9 @@ func (t task) needsModel() bool {
 }
 
 // asksModel says whether the run cannot go on without a language model.
-func (t task) asksModel() bool { return t.detail.Tool == "" && t.job.AsksModel() }
+func (t task) asksModel() bool {
+	return t.detail.Tool == "" && t.job.AsksModel() || t.callsAskingModule()
+}
 
 // makeWorkdir makes the agent's workdir, unless it is there.
 func (t task) makeWorkdir() error {

@@ -5,6 +5,7 @@ import (
 	_ "embed"
 	"errors"
 	"fmt"
+	"slices"
 
 	"rouse/agent/loop"
 	"rouse/agent/tool"
@@ -24,6 +25,8 @@ import (
 // family is a set of tools, what is known of them, and how a run comes by them.
 type family struct {
 	specs func() tool.Specs
+	// planned is what is known of those that come with a plan, as the tools of its skills do; nil: there are none.
+	planned func(Plan) tool.Specs
 	// tools are those that the run of a task has, before its agent's lists of tools allow or deny
 	// them; nil: there are none.
 	tools func(r *Runner, t task, roots *tool.Roots) ([]tool.Tool, error)
@@ -43,6 +46,7 @@ func families() []family {
 		{specs: git.Specs, tools: gitTools},
 		{specs: web.Specs, tools: webTools},
 		{specs: workspace.Specs, tools: workspaceTools},
+		{planned: Plan.OfferSpecs, tools: offeredTools},
 		{specs: reduceSpecs, extend: withReduce},
 		{specs: skill.Specs, extend: skillTools},
 		{specs: stepSpecs, extend: withSteps},
@@ -55,7 +59,9 @@ func families() []family {
 func Specs(beside ...tool.Tool) tool.Specs {
 	var out tool.Specs
 	for _, f := range families() {
-		out = append(out, f.specs()...)
+		if f.specs != nil {
+			out = append(out, f.specs()...)
+		}
 	}
 
 	for _, t := range beside {
@@ -65,7 +71,18 @@ func Specs(beside ...tool.Tool) tool.Specs {
 }
 
 // Specs is what is known of every tool that the runner's agents could have.
-func (r *Runner) Specs() tool.Specs { return r.specs }
+func (r *Runner) Specs() tool.Specs { return r.plan.Load().specs }
+
+// specsOf is what is known of every tool of a plan, with those of its skills.
+func (r *Runner) specsOf(p Plan) tool.Specs {
+	out := slices.Clone(r.specs)
+	for _, f := range families() {
+		if f.planned != nil {
+			out = append(out, f.planned(p)...)
+		}
+	}
+	return out
+}
 
 // checkSpecs refuses two tools of one name, and one of which too little is known.
 func checkSpecs(specs tool.Specs) error {
@@ -92,6 +109,10 @@ func (r *Runner) tools(t task, a ledger.Attempt) (*tool.Registry, error) {
 
 	all, err := r.allTools(t, roots)
 	if err != nil {
+		return nil, err
+	}
+
+	if err := t.calls.use(roots, all); err != nil {
 		return nil, err
 	}
 
@@ -122,7 +143,7 @@ func (r *Runner) tools(t task, a ledger.Attempt) (*tool.Registry, error) {
 		}
 	}
 
-	return registry, r.checkKnown(registry.Names()...)
+	return registry, t.checkKnown(registry.Names()...)
 }
 
 // allTools is each tool of a task, before its agent's lists of tools.
@@ -150,9 +171,9 @@ func (r *Runner) allTools(t task, roots *tool.Roots) ([]tool.Tool, error) {
 }
 
 // checkKnown refuses a tool that no family tells of: nobody who asks for its properties would find it.
-func (r *Runner) checkKnown(names ...string) error {
+func (t task) checkKnown(names ...string) error {
 	for _, name := range names {
-		if r.specs.Find(name).Name == "" {
+		if t.specs.Find(name).Name == "" {
 			return errors.New("the tool " + name + " is not among the specs of its family")
 		}
 	}
@@ -174,6 +195,8 @@ func (t task) given(s tool.Spec) bool {
 		return t.needsModel()
 	case tool.RequiresModule:
 		return t.module != nil
+	case tool.RequiresOffer:
+		return slices.ContainsFunc(t.offers, func(o offer) bool { return o.Name == s.Name })
 	case tool.RequiresDatabase:
 		return t.agent.Database
 	case tool.RequiresSelfScheduling:
@@ -217,6 +240,9 @@ func nextTools(r *Runner, t task, _ *tool.Roots) ([]tool.Tool, error) {
 	}
 
 	o := next.Options{Ledger: r.ledger, Limits: *t.agent.SelfScheduling, Wake: t.detail.Wake, Redact: redactor(t.secrets).Replace}
+	if by := t.detail.By; by != nil { // what it plans goes back to the same job
+		o.Wake = &ledger.WakeDetail{Job: by.Job}
+	}
 	if t.agent.Database {
 		o.ViewProblem = func(ctx context.Context, name string) (string, error) { return r.viewProblem(ctx, t.agent.Name, name) }
 	}

@@ -43,19 +43,22 @@ func listingOf(t task, granted *tool.Registry) listing {
 // listingsOf are the listings to choose from, the fullest first.
 func listingsOf(t task, granted *tool.Registry) []listing {
 	narrow := t.model != nil && t.model.Window > 0 && t.model.Window < narrowContext
+	unlisted := func(apart func(tool.Spec) bool) []string {
+		return unlisted(granted, func(s tool.Spec) bool { return t.offersApart(s.Name) || apart(s) })
+	}
 	if globs := t.agent.OnDemand; globs != nil {
-		chosen := unlisted(granted, func(s tool.Spec) bool { return len(globs) > 0 && tool.IsAllowed(globs, nil, s.Name) })
+		chosen := unlisted(func(s tool.Spec) bool { return len(globs) > 0 && tool.IsAllowed(globs, nil, s.Name) })
 		if !narrow {
 			return []listing{{unlisted: chosen}}
 		}
 		return []listing{{unlisted: chosen}, {chosen, true}}
 	}
 	if !narrow {
-		return []listing{{}}
+		return []listing{{unlisted: unlisted(func(tool.Spec) bool { return false })}}
 	}
 
-	common := unlisted(granted, func(s tool.Spec) bool { return s.WideContextOnly })
-	core := unlisted(granted, func(s tool.Spec) bool { return !s.Core })
+	common := unlisted(func(s tool.Spec) bool { return s.WideContextOnly })
+	core := unlisted(func(s tool.Spec) bool { return !s.Core })
 	return []listing{{unlisted: common}, {common, true}, {core, true}}
 }
 

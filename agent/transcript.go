@@ -18,6 +18,7 @@ import (
 type history struct {
 	calls      map[string]loop.PriorCall // by key
 	durations  map[string]time.Duration  // how long the calls took when they were made, by key
+	begunAt    map[string]time.Time      // when the calls were first made, by key
 	madeAt     map[string]time.Time      // when the calls came to their end that have a result, by key
 	messages   []model.Message           // a model's transcript after the prompt
 	pending    []model.Call              // asked for at its end, without a result
@@ -25,6 +26,7 @@ type history struct {
 	madeCalls  map[string]bool           // keys of calls that came to an end
 	triedAgain map[string]bool           // keys of calls that were last made in an attempt that failed
 	wroteAt    map[string]time.Time      // when calls that may have written the database began, by key
+	module     moduleHistory             // of a run that a module answers in
 	uncertain  *ledger.Call              // nobody knows what became of it; nil: of all others it is known
 	cutOff     bool                      // the last attempt was interrupted
 	// continues is the first of the interrupted attempts that this one goes on from, and
@@ -42,7 +44,7 @@ type history struct {
 // used again. After a failure a playbook starts over, but what has changed something is
 // not done twice; a model goes on from its transcript and is told how it ended.
 func (r *Runner) past(ctx context.Context, run ledger.Run, a ledger.Attempt) (history, error) {
-	h := history{calls: map[string]loop.PriorCall{}, durations: map[string]time.Duration{}, madeAt: map[string]time.Time{}, skipped: map[string]bool{}, madeCalls: map[string]bool{}, triedAgain: map[string]bool{}, wroteAt: map[string]time.Time{}}
+	h := history{calls: map[string]loop.PriorCall{}, durations: map[string]time.Duration{}, begunAt: map[string]time.Time{}, madeAt: map[string]time.Time{}, skipped: map[string]bool{}, madeCalls: map[string]bool{}, triedAgain: map[string]bool{}, wroteAt: map[string]time.Time{}}
 	if a.Number == 1 {
 		return h, nil
 	}
@@ -69,11 +71,12 @@ func (r *Runner) past(ctx context.Context, run ledger.Run, a ledger.Attempt) (hi
 
 	before := h.addAttempts(attempts, a)
 	h.addCalls(calls, items)
-	for _, c := range calls { // what a module stores is not what an undo takes back
-		if r.specs.Find(c.Tool).Requires == tool.RequiresModule {
+	for _, c := range calls { // what a module stores is not what an undo takes back, nor is that it was called
+		if of := r.Specs().Find(c.Tool).Requires; of == tool.RequiresModule || of == tool.RequiresOffer {
 			delete(h.wroteAt, c.Key)
 		}
 	}
+	h.module = newModuleHistory(calls, items, h.continues)
 	h.addUse(steps, calls)
 
 	questions := slices.DeleteFunc(items, func(i ledger.Item) bool { return i.Kind != ledger.KindInput })
@@ -111,6 +114,9 @@ func (h *history) addCalls(calls []ledger.Call, items []ledger.Item) {
 			h.wroteAt[c.Key] = c.StartedAt
 		}
 
+		if _, known := h.begunAt[c.Key]; !known {
+			h.begunAt[c.Key] = c.StartedAt
+		}
 		if _, known := h.madeAt[c.Key]; len(c.Envelope) > 0 && (c.State != domain.CallReplayed || !known) {
 			h.madeAt[c.Key] = c.FinishedAt
 		}
@@ -130,7 +136,7 @@ func (h *history) addCalls(calls []ledger.Call, items []ledger.Item) {
 // addUse counts what is used up of the run's bounds.
 func (h *history) addUse(steps []ledger.Step, calls []ledger.Call) {
 	for _, c := range calls {
-		if c.Attempt >= h.continues {
+		if c.Attempt >= h.continues && c.State != domain.CallReplayed { // it was counted when it was made
 			h.used.calls++
 		}
 	}
@@ -283,6 +289,9 @@ func (r *Runner) noteUndone(ctx context.Context, run ledger.Run, a ledger.Attemp
 	if s.Rewrites, err = r.undoneCalls(ctx, run, calls); err != nil {
 		return err
 	}
+	if s.Discarded, err = r.ledger.DiscardedCalls(ctx, run.ID); err != nil {
+		return err
+	}
 
 	s.Undone, err = r.undoneAt(ctx, run, a, t)
 	return err
@@ -307,6 +316,9 @@ func (r *Runner) undoneAt(ctx context.Context, run ledger.Run, a ledger.Attempt,
 // dropUndone leaves out what was written before a run was undone: another attempt does it
 // again, and a model that goes on from its transcript is told.
 func (h *history) dropUndone(s snapshot) error {
+	for _, key := range s.Discarded {
+		delete(h.calls, key)
+	}
 	if s.Undone.IsZero() && len(s.Rewrites) == 0 {
 		return nil
 	}
@@ -320,13 +332,13 @@ func (h *history) dropUndone(s snapshot) error {
 
 		for key, at := range h.wroteAt {
 			if !at.After(s.Undone) {
-				delete(h.calls, key)
+				h.forget(key)
 			}
 		}
 	}
 
 	for _, key := range s.Rewrites {
-		delete(h.calls, key)
+		h.forget(key)
 	}
 
 	if len(h.messages) == 0 {
@@ -341,6 +353,14 @@ func (h *history) dropUndone(s snapshot) error {
 	return nil
 }
 
+// forget has a call made again, and the one that it was made within: else nobody would come to it.
+func (h *history) forget(key string) {
+	delete(h.calls, key)
+	if outer, within := loop.OuterKey(key); within {
+		delete(h.calls, outer)
+	}
+}
+
 // undoneCalls are the calls whose changes of files were undone since: another attempt makes
 // them again. What the run itself undid by a call stays undone.
 func (r *Runner) undoneCalls(ctx context.Context, run ledger.Run, calls []ledger.Call) ([]string, error) {
@@ -352,7 +372,7 @@ func (r *Runner) undoneCalls(ctx context.Context, run ledger.Run, calls []ledger
 	// An operation that was undone while a call of undo was on was undone by the run itself.
 	own := func(op ledger.FileOp) bool {
 		for _, c := range calls {
-			if r.specs.Find(c.Tool).Writes == tool.WritesUndo && !op.UndoneAt.Before(c.StartedAt) && (c.FinishedAt.IsZero() || !op.UndoneAt.After(c.FinishedAt)) {
+			if r.Specs().Find(c.Tool).Writes == tool.WritesUndo && !op.UndoneAt.Before(c.StartedAt) && (c.FinishedAt.IsZero() || !op.UndoneAt.After(c.FinishedAt)) {
 				return true
 			}
 		}

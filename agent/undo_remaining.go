@@ -80,9 +80,10 @@ func (r *Runner) remainingEffects(ctx context.Context, run ledger.Run) (out []st
 		kept[op.Batch] = true
 	}
 
+	specs := r.Specs()
 	unknown := map[string]bool{} // keys of calls that were cut off, and that a later attempt may have told a model about
 	for _, c := range calls {
-		s := r.specs.Find(c.Tool)
+		s := specs.Find(c.Tool)
 		did := effectOf(s, c)
 		switch {
 		case c.State == domain.CallFailed && unknown[c.Key]: // it was not made again

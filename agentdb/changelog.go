@@ -57,13 +57,14 @@ type ChangeFilter struct {
 	Run      int64  // of one run; 0 means all
 	Table    string // of one table; "" means all
 	After    int64  // ids above this one
+	Before   int64  // ids below this one; 0 means all
 	Newest   bool   // newest first
 	MaxCount int    // 0 means all
 }
 
 // Changes reads the changelog.
 func (db *DB) Changes(ctx context.Context, f ChangeFilter) ([]Change, error) {
-	rows, err := db.db.Read().QueryContext(ctx, f.query(), f.Run, f.Table, f.After, f.limit())
+	rows, err := db.db.Read().QueryContext(ctx, f.query(), f.Run, f.Table, f.After, f.limit(), f.Before)
 	if err != nil {
 		return nil, db.explain(ctx, err)
 	}
@@ -81,7 +82,7 @@ func (f ChangeFilter) query() string {
 		order = "id desc"
 	}
 	return `select id, ts, run_id, actor, op, "table", coalesce(pk, ''), coalesce(before, ''), coalesce(after, ''), coalesce(sql, ''), ` + ofOtherLedger + `
-		from _changelog where (?1 = 0 or run_id = ?1 and ledger = ` + ledgerOfRun + `) and (?2 = '' or "table" = ?2 collate nocase) and id > ?3 order by ` + order + ` limit ?4`
+		from _changelog where (?1 = 0 or run_id = ?1 and ledger = ` + ledgerOfRun + `) and (?2 = '' or "table" = ?2 collate nocase) and id > ?3 and (?5 = 0 or id < ?5) order by ` + order + ` limit ?4`
 }
 
 func (f ChangeFilter) limit() int {

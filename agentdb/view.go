@@ -295,3 +295,17 @@ func (db *DB) DropView(ctx context.Context, by By, name string) (DroppedView, er
 		return DroppedView{Dropped: true, Name: v.Name}, err
 	})
 }
+
+// PinView has a view stand on the first page of its agent, or no longer.
+func (db *DB) PinView(ctx context.Context, by By, name string, pinned bool) error {
+	v, _, err := db.view(ctx, name)
+	if err != nil {
+		return err
+	}
+
+	_, err = write(ctx, db, by, "pin_view", func(_ context.Context, tx *sqlite.Tx) (struct{}, error) {
+		_, err := tx.Exec(`update _views set pinned = ? where name = ?`, pinned, v.Name)
+		return struct{}{}, err
+	})
+	return err
+}

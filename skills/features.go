@@ -2,6 +2,7 @@ package skills
 
 import (
 	"fmt"
+	"runtime"
 	"slices"
 	"strings"
 )
@@ -16,6 +17,9 @@ type Feature struct {
 // FeatureSystemTools is the feature that a skill with bridgeRequirement: required has to ask for.
 const FeatureSystemTools = "system_tools"
 
+// FeatureAwake is the feature that a skill asks for while whose runs the machine is kept awake.
+const FeatureAwake = "awake"
+
 // featureMCP is the feature that a skill which needs MCP servers stands on.
 const featureMCP = "mcp_proxy"
 
@@ -28,13 +32,16 @@ var features = []Feature{
 	{"command_permissions", "rules for commands, which the grants of an agent are", true},
 	{"tool_install_recipes", "installing programs, each with your approval", true},
 	{featureMCP, "tools of MCP servers", false},
-	{"awake", "keeping the machine awake while a run is on", false},
+	{FeatureAwake, "keeping the machine awake while a run is on", canBeAwake},
 	{"web-crypto", "random numbers and hashes", true},
 	{"fetch", "asking servers, by the rules of the manifest", true},
 	{"local-storage", "a small store of its own, as a browser has it", false},
 	{"indexeddb", "a database of its own, as a browser has it", false},
 	{"web-workers", "threads of its own, as a browser has them", false},
 }
+
+// canBeAwake says whether a system has a way to be kept awake; whether it is granted shows when it is asked for.
+const canBeAwake = runtime.GOOS == "linux" || runtime.GOOS == "darwin" || runtime.GOOS == "windows"
 
 // Features are the values of compatibilityRequirements that are known.
 func Features() []Feature { return slices.Clone(features) }
@@ -70,6 +77,11 @@ func (m *Manifest) Lacks() (out []Feature) {
 // goosOf are the names that Go has for platforms.
 var goosOf = map[Platform]string{PlatformMacOS: "darwin", PlatformWindows: "windows", PlatformLinux: "linux"}
 
+// StaysAwake says whether a program asks for the machine to be kept awake while it runs (OSL-37).
+func (m *Manifest) StaysAwake() bool {
+	return slices.Contains(m.CompatibilityRequirements, FeatureAwake)
+}
+
 // Supports says whether a program is for an operating system, by the name that Go has for it: one that
 // names no platform is for all (OSL-04). What is not for this one is neither installed nor run (OSL-21).
 func (m *Manifest) Supports(goos string) bool {
@@ -92,11 +104,6 @@ func (m *Manifest) Refusals(goos string) (out []string) {
 		}
 	}
 
-	for _, b := range m.RequiredBindings {
-		if b.Required && b.OAuthProviderID != "" {
-			out = append(out, fmt.Sprintf("it has to sign in to %s for %s, and rouse signs in nowhere", b.OAuthProviderID, b.Name))
-		}
-	}
 	return out
 }
 
@@ -106,6 +113,11 @@ func (m *Manifest) Obstacles(goos string) []string {
 	out := m.Refusals(goos)
 	for _, f := range m.Lacks() {
 		out = append(out, fmt.Sprintf("it needs %s (%s), which is not there", f.Name, f.What))
+	}
+	for _, w := range m.WASM {
+		if w.Remote() {
+			out = append(out, fmt.Sprintf("it takes its WebAssembly module %s from %s, and rouse takes those alone that lie in the folder of a skill", w.ModuleID, w.SourceURL))
+		}
 	}
 	return out
 }

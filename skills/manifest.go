@@ -44,12 +44,12 @@ type Manifest struct {
 	BridgeRequirement  Bridge     `json:"bridgeRequirement"`
 	WorkspaceSupport   Support    `json:"workspaceSupport"`
 	// WorkspaceSchemaVersion is that of its workspaces' state; nil where it has none.
-	WorkspaceSchemaVersion    *string        `json:"workspaceSchemaVersion"`
+	WorkspaceSchemaVersion    *string        `json:"workspaceSchemaVersion" jsonschema:"nullable"`
 	LongRunningSupport        Support        `json:"longRunningSupport"`
 	UserInputSupport          bool           `json:"userInputSupport"`
 	ArtifactVersioningSupport bool           `json:"artifactVersioningSupport"`
 	ExecutionMode             Mode           `json:"executionMode"`
-	AgenticConfig             *AgenticConfig `json:"agenticConfig"` // nil, as null, is one that is not enabled
+	AgenticConfig             *AgenticConfig `json:"agenticConfig" jsonschema:"nullable"` // nil, as null, is one that is not enabled
 }
 
 // Mode is how a program runs (OSL-12).
@@ -140,7 +140,7 @@ type LLMUsage struct {
 	Kind                 string  `json:"kind"` // as llmKinds
 	Description          string  `json:"description"`
 	EstimatedTokenBudget int     `json:"estimatedTokenBudget,omitempty"` // tokens; 0 where it is not said
-	ModelPreference      *string `json:"modelPreference"`
+	ModelPreference      *string `json:"modelPreference" jsonschema:"nullable"`
 	TemperatureHint      float64 `json:"temperatureHint,omitempty"`
 }
 
@@ -199,8 +199,8 @@ type AgenticConfig struct {
 	RequiresWorkspace           bool `json:"requiresWorkspace"`
 	SupportsBackgroundExecution bool `json:"supportsBackgroundExecution"`
 	SupportsRoleBasedExecution  bool `json:"supportsRoleBasedExecution"`
-	MaxStepsPerRun              *int `json:"maxStepsPerRun"`    // nil: 1000
-	DefaultStepBudget           *int `json:"defaultStepBudget"` // nil: no checkpoint by itself
+	MaxStepsPerRun              *int `json:"maxStepsPerRun" jsonschema:"nullable"`    // nil: 1000
+	DefaultStepBudget           *int `json:"defaultStepBudget" jsonschema:"nullable"` // nil: no checkpoint by itself
 }
 
 // MCPServer is an MCP server that a program cannot do without.
@@ -235,28 +235,44 @@ type OAuth struct {
 	ClientAuthenticationMethod string   `json:"clientAuthenticationMethod"`
 }
 
+// The ways in which a program gets a token (OAuth.GrantType).
+const (
+	GrantAuthorizationCode = "authorization_code" // its owner signs in with a browser
+	GrantClientCredentials = "client_credentials" // it signs in by itself
+)
+
+// How a client says who it is (OAuth.ClientAuthenticationMethod).
+const (
+	AuthenticationPost  = "client_secret_post"
+	AuthenticationBasic = "client_secret_basic"
+	AuthenticationNone  = "none"
+)
+
 var (
-	grantTypes      = []string{"authorization_code", "client_credentials"}
+	grantTypes      = []string{GrantAuthorizationCode, GrantClientCredentials}
 	redirectModes   = []string{"popup", "same-window"}
 	responseModes   = []string{"query", "fragment"}
-	authentications = []string{"client_secret_post", "client_secret_basic", "none"}
+	authentications = []string{AuthenticationPost, AuthenticationBasic, AuthenticationNone}
 )
 
 // WASM is a WebAssembly module of a program (OSL-33).
 type WASM struct {
 	ModuleID         string   `json:"moduleId"`
-	SourceKind       string   `json:"sourceKind"`
-	SourceURL        string   `json:"sourceUrl,omitempty"`
+	SourceKind       string   `json:"sourceKind"`          // as wasmSources
+	SourceURL        string   `json:"sourceUrl,omitempty"` // a file below the folder of the skill, or its Base64
 	SourceLanguage   string   `json:"sourceLanguage"`
 	SourceRepository string   `json:"sourceRepository,omitempty"`
 	BuildCommand     string   `json:"buildCommand,omitempty"`
-	Exports          []string `json:"exports"`
-	MemoryLimitMB    int      `json:"memoryLimitMB"` // MiB
-	AuditHash        *string  `json:"auditHash"`
+	Exports          []string `json:"exports"`                         // the functions that the program may call
+	MemoryLimitMB    int      `json:"memoryLimitMB"`                   // MiB of the memory of one instance
+	AuditHash        *string  `json:"auditHash" jsonschema:"nullable"` // the SHA-256 of its bytes; nil: nobody has audited it
 }
 
+// wasmInline is the kind of source that stands in the manifest itself.
+const wasmInline = "inline_base64"
+
 var (
-	wasmSources   = []string{"inline_base64", "url", "build_from_source"}
+	wasmSources   = []string{wasmInline, "url", "build_from_source"}
 	wasmLanguages = []string{"rust", "c", "cpp", "assemblyscript"}
 )
 

@@ -9,6 +9,8 @@ import (
 	"slices"
 
 	"github.com/google/jsonschema-go/jsonschema"
+
+	"rouse/internal/form"
 )
 
 // ReadManifest reads the manifest.json of a directory, and reports all that is wrong with it (OSL-03,
@@ -314,6 +316,9 @@ func checkSchema(raw json.RawMessage) (err error) {
 		}
 	}()
 
+	if err := form.SelfContained(raw); err != nil {
+		return err
+	}
 	var s jsonschema.Schema
 	if err := json.Unmarshal(raw, &s); err != nil {
 		return err

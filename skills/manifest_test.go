@@ -108,6 +108,7 @@ func TestManifestRules(t *testing.T) {
 		"no root at all":      {map[string]string{"outputSchema": `{}`}, "outputSchema schema-root"},
 		"no schema":           {map[string]string{"inputSchema": `{"type": "object", "properties": []}`}, "inputSchema schema"},
 		"a schema elsewhere":  {map[string]string{"inputSchema": `{"type": "object", "$ref": "https://x.example/s"}`}, "inputSchema schema"},
+		"a schema in itself":  {map[string]string{"outputSchema": `{"type": "object", "$ref": "#"}`}, "outputSchema schema"},
 		"a schema of a tool":  {map[string]string{"tools": `[{"name": "a", "description": "x", "inputSchema": {"type": 1}, "outputSchema": {}, "handlerExport": "a"}]`}, "tools[0].inputSchema schema"},
 		"a tool without code": {map[string]string{"tools": `[{"name": "a", "description": "x", "inputSchema": {}, "outputSchema": {}}]`}, "tools[0].handlerExport field-missing"},
 
@@ -351,8 +352,8 @@ func TestObstacles(t *testing.T) {
 	if m == nil {
 		t.Fatal(problems)
 	}
-	want := []string{"it is for macos, and this is linux", "it needs the MCP server files, and rouse has no MCP servers", "it has to sign in to bank for a, and rouse signs in nowhere"}
-	if got := m.Refusals("linux"); !slices.Equal(got, want) || len(m.Obstacles("linux")) != 4 {
+	want := []string{"it is for macos, and this is linux", "it needs the MCP server files, and rouse has no MCP servers"}
+	if got := m.Refusals("linux"); !slices.Equal(got, want) || len(m.Obstacles("linux")) != 3 {
 		t.Errorf("%q, %q", got, m.Obstacles("linux"))
 	}
 

@@ -63,6 +63,7 @@ const (
 	RuleWorkspace       Rule = "workspace-required" // requiresWorkspace without workspaceSupport: required
 	RuleNameTwice       Rule = "name-twice"
 	RuleSecret          Rule = "secret"
+	RuleWASM            Rule = "wasm"           // a WebAssembly module is not there, or not the one that was audited
 	RuleIndexMismatch   Rule = "index-mismatch" // the index says something else than the manifest
 	RuleIndexFolder     Rule = "index-folder"   // an entry whose folder is not there, or no folder of the repository
 )
@@ -81,6 +82,7 @@ const (
 	RuleNameManifest     Rule = "name-manifest" // index, SKILL.md or folder call it something else
 	RuleExecute          Rule = "execute-missing"
 	RulePlaceholder      Rule = "placeholder"
+	RuleWASMAudit        Rule = "wasm-audit"
 	RuleSecretLike       Rule = "secret-like"
 	RuleIndexUnlisted    Rule = "index-unlisted"
 	RuleProgram          Rule = "program" // of a skill whose instructions are loaded, and whose program is not

@@ -112,7 +112,7 @@ func (s *Skill) programText() (string, error) {
 	if docs == "" {
 		docs = s.Description
 	}
-	return "This skill is a program that its owner or a job starts. There is nothing in it for you to follow; what its author says of it:\n\n" + docs, nil
+	return "This skill is a program that its owner or a job starts, or you with those of your tools whose names begin with " + s.Name + "__. There is nothing in it for you to follow; what its author says of it:\n\n" + docs, nil
 }
 
 // validateProgram holds a program to all rules (OSL-05).
@@ -126,6 +126,7 @@ func validateProgram(dir string) []Problem {
 	m, problems := readManifest(root, dir)
 	problems = append(problems, checkNames(dir, m)...)
 	problems = append(problems, checkConfigSchema(root, dir)...)
+	problems = append(problems, checkWASM(dir, m)...)
 
 	var asking []Problem // where a placeholder stands first
 	for _, name := range []string{docsFile, moduleFile} {
@@ -218,6 +219,24 @@ func checkConfigSchema(root *os.Root, dir string) []Problem {
 		r.add(v, "", RuleSchema, false, "is not a JSON Schema that can be checked by: %v", err)
 	}
 	return r.problems
+}
+
+// checkWASM sees that the WebAssembly modules of a program are there, and are those that were audited (OSL-33).
+func checkWASM(dir string, m *Manifest) []Problem {
+	if m == nil {
+		return nil
+	}
+	if _, err := (&Skill{Name: m.Name, Dir: dir, Manifest: m}).WASMCode(); err != nil {
+		return []Problem{{File: filepath.Join(dir, manifestFile), Field: "wasm", Rule: RuleWASM, Message: err.Error()}}
+	}
+
+	var problems []Problem
+	for i, w := range m.WASM {
+		if w.AuditHash == nil {
+			problems = append(problems, Problem{File: filepath.Join(dir, manifestFile), Field: fmt.Sprintf("wasm[%d].auditHash", i), Rule: RuleWASMAudit, Warning: true, Message: "is null, so that any bytes are taken for the module; write sha256: and the SHA-256 of its file"})
+		}
+	}
+	return problems
 }
 
 // executeExport are the ways in which a module exports execute.

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -34,6 +35,21 @@ func places(problems []skills.Problem) string {
 	return strings.Join(out, ", ")
 }
 
+// wasmEmpty is a WebAssembly module with nothing in it, and wasmSum its SHA-256.
+const (
+	wasmEmpty = "\x00asm\x01\x00\x00\x00"
+	wasmSum   = "93a44bbb96c751218e4c00d479e4c14358122a389acca16205b1e4d0dc5f9476"
+)
+
+// wasmOf is the wasm of a manifest, from a source and with an audit hash; "": null.
+func wasmOf(source, hash string) string {
+	audit := "null"
+	if hash != "" {
+		audit = strconv.Quote(hash)
+	}
+	return `[{"moduleId": "m", "sourceKind": "url", "sourceUrl": "` + source + `", "sourceLanguage": "rust", "exports": [], "memoryLimitMB": 1, "auditHash": ` + audit + `}]`
+}
+
 // TestProgramRules: each rule for what lies beside a manifest is broken by one fixture (OSL-01, OSL-05). The
 // secrets are put together here, so that none stands in this file.
 func TestProgramRules(t *testing.T) {
@@ -53,6 +69,10 @@ func TestProgramRules(t *testing.T) {
 		"exported as CommonJS":  {map[string]string{"module.ts": "exports.execute = async () => ({});\n"}, ""},
 		"no text":               {map[string]string{"module.ts": goodModule + "\xff"}, "module.ts:0:encoding"},
 		"a huge module":         {map[string]string{"module.ts": goodModule + strings.Repeat("x", 4<<20)}, "module.ts:0:too-large"},
+		"WebAssembly":           {map[string]string{"manifest.json": with(t, map[string]string{"wasm": wasmOf("m.wasm", "sha256:"+wasmSum)}), "m.wasm": wasmEmpty}, ""},
+		"WebAssembly, no audit": {map[string]string{"manifest.json": with(t, map[string]string{"wasm": wasmOf("m.wasm", "")}), "m.wasm": wasmEmpty}, "manifest.json:0:wasm-audit?"},
+		"WebAssembly: other":    {map[string]string{"manifest.json": with(t, map[string]string{"wasm": wasmOf("m.wasm", wasmSum)}), "m.wasm": wasmEmpty + "\x00\x01\x00"}, "manifest.json:0:wasm"},
+		"WebAssembly: far away": {map[string]string{"manifest.json": with(t, map[string]string{"wasm": wasmOf("https://m.example/m.wasm", "")})}, "manifest.json:0:wasm"},
 		"settings: a list":      {map[string]string{"config-schema.json": "[]"}, "config-schema.json:1:schema-root"},
 		"settings: no object":   {map[string]string{"config-schema.json": `{"type": "string"}`}, "config-schema.json:1:schema-root"},
 		"settings: no JSON":     {map[string]string{"config-schema.json": "type: object"}, "config-schema.json:1:json"},
@@ -222,5 +242,23 @@ func TestScaffold(t *testing.T) {
 	folder, err := skills.Scaffold{Name: "x", Mode: skills.ModeFlow, Author: "a", Description: `Says "hello" <b>`}.Write(t.TempDir())
 	if s, problems := skills.Load(folder); err != nil || s == nil || s.Description != `Says "hello" <b>` {
 		t.Errorf("%v %v %v", s, problems, err)
+	}
+}
+
+// The declarations that a new skill gets for its editor are those of the documentation.
+func TestHostTypes(t *testing.T) {
+	t.Parallel()
+	types, err := os.ReadFile("scaffold/host.d.ts")
+	if err != nil {
+		t.Fatal(err)
+	}
+	docs, err := os.ReadFile("../docs/modules.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	_, declared, _ := strings.Cut(string(types), "\n") // below the line that says what it is
+	if _, said, found := strings.Cut(string(docs), "```ts\n"); !found || !strings.HasPrefix(said, declared+"```") {
+		t.Error("skills/scaffold/host.d.ts and docs/modules.md differ: copy the block of one to the other")
 	}
 }

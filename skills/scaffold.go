@@ -16,6 +16,12 @@ import (
 //go:embed scaffold
 var scaffold embed.FS
 
+// CasesFolder is where the cases of an executable skill are, in its folder (agent/eval/cases).
+const CasesFolder = "tests"
+
+// typesFile tells editors what a module gets of its host. docs/modules.md has the same text.
+const typesFile = "host.d.ts"
+
 // Scaffold is a new executable skill.
 type Scaffold struct {
 	Name        string // a slug
@@ -86,6 +92,9 @@ func (s Scaffold) Write(dir string) (string, error) {
 	} else if err != nil {
 		return "", err
 	}
+	if err := os.Mkdir(filepath.Join(folder, CasesFolder), 0o755); err != nil {
+		return "", err
+	}
 	for name, content := range files {
 		if err := os.WriteFile(filepath.Join(folder, name), content, 0o644); err != nil { //nolint:gosec // to be published
 			return "", err
@@ -98,6 +107,16 @@ func (s Scaffold) Write(dir string) (string, error) {
 // files are those of the skill, by their names.
 func (s Scaffold) files(does sample) (map[string][]byte, error) {
 	module, err := scaffold.ReadFile("scaffold/" + string(s.Mode) + ".ts")
+	if err != nil {
+		return nil, err
+	}
+
+	example, err := scaffold.ReadFile("scaffold/" + string(s.Mode) + ".json")
+	if err != nil {
+		return nil, err
+	}
+
+	types, err := scaffold.ReadFile("scaffold/" + typesFile)
 	if err != nil {
 		return nil, err
 	}
@@ -118,7 +137,7 @@ func (s Scaffold) files(does sample) (map[string][]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return map[string][]byte{manifestFile: append(manifest, '\n'), moduleFile: module, docsFile: page.Bytes()}, nil
+	return map[string][]byte{manifestFile: append(manifest, '\n'), moduleFile: module, typesFile: types, docsFile: page.Bytes(), CasesFolder + "/example.json": example}, nil
 }
 
 // manifest declares what the module of the mode does, and nothing else.

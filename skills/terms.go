@@ -1,6 +1,7 @@
 package skills
 
 import (
+	"crypto/sha256"
 	"fmt"
 	"slices"
 	"strings"
@@ -41,7 +42,7 @@ func (m *Manifest) Terms() []Term {
 		add("secret", "%s, %s (%s): %s", b.Name, b.need(), b.Scope, b.Description)
 	}
 	for _, a := range m.OAuth {
-		add("signs in", "to %s at %s%s", a.DisplayName, a.AuthorizationURL, inBrackets(a.Scopes))
+		add("signs in", "to %s %s, with tokens of %s%s", a.DisplayName, a.where(), a.TokenURL, inBrackets(a.Scopes))
 	}
 	for _, s := range m.RequiredMCPServers {
 		add("mcp server", "%s: %s", s.Name, s.Description)
@@ -50,7 +51,7 @@ func (m *Manifest) Terms() []Term {
 		add("mcp tool", "%s/%s: %s", t.ServerName, t.ToolName, t.Description)
 	}
 	for _, w := range m.WASM {
-		add("wasm", "%s, %s %s", w.ModuleID, w.SourceKind, w.SourceURL)
+		add("wasm", "%s, %s%s, %d MiB, %s", w.ModuleID, w.from(), inBrackets(w.Exports), w.MemoryLimitMB, w.audited())
 	}
 	for _, t := range m.Tools {
 		add("tool", "%s: %s", t.Name, t.Description)
@@ -92,11 +93,38 @@ func (m *Manifest) runTerms(add func(what, format string, args ...any)) {
 	}
 }
 
-func (b Binding) need() string {
-	if b.Required {
-		return "required"
+// where is where its owner signs in.
+func (a OAuth) where() string {
+	if a.GrantType == GrantClientCredentials {
+		return "by itself"
 	}
-	return "optional"
+	return "at " + a.AuthorizationURL
+}
+
+func (b Binding) need() string {
+	of := ""
+	if b.OAuthProviderID != "" {
+		of = ", of the sign-in " + b.OAuthProviderID
+	}
+	if b.Required {
+		return "required" + of
+	}
+	return "optional" + of
+}
+
+// from says where a WebAssembly module is taken from.
+func (w WASM) from() string {
+	if w.SourceKind == wasmInline { // which may be very long
+		return fmt.Sprintf("in the manifest (%d characters, sha256:%.12x)", len(w.SourceURL), sha256.Sum256([]byte(w.SourceURL)))
+	}
+	return strings.TrimSpace(w.SourceKind + " " + w.SourceURL)
+}
+
+func (w WASM) audited() string {
+	if w.AuditHash == nil {
+		return "not audited"
+	}
+	return "audited as " + *w.AuditHash
 }
 
 func tokens(n int) string {

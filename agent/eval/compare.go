@@ -29,21 +29,14 @@ func (st *scenarioRun) compare(ctx context.Context, run ledger.Run) ([]string, e
 		report("the outcome is %s, wanted %s: %s", outcome, st.Want.Outcome, strings.TrimSpace(run.Error+" "+run.Summary))
 	}
 
-	for _, name := range slices.Sorted(maps.Keys(st.Want.Files)) {
-		got, err := os.ReadFile(filepath.Join(st.work, filepath.FromSlash(name)))
-		want := strings.TrimSpace(st.Want.Files[name])
-		switch {
-		case errors.Is(err, fs.ErrNotExist):
-			report("there is no file %s, wanted one that holds %q", name, want)
-		case err != nil:
-			return nil, err
-		case strings.TrimSpace(string(got)) != want:
-			report("the file %s holds %q, wanted %q", name, strings.TrimSpace(string(got)), want)
-		}
+	wrong, err := st.CompareFiles(st.Want.Files)
+	if err != nil {
+		return nil, err
 	}
+	problems = append(problems, wrong...)
 
 	for _, name := range st.Want.Absent {
-		if _, err := os.Lstat(filepath.Join(st.work, filepath.FromSlash(name))); !errors.Is(err, fs.ErrNotExist) {
+		if _, err := os.Lstat(filepath.Join(st.Work, filepath.FromSlash(name))); !errors.Is(err, fs.ErrNotExist) {
 			report("there is a file %s, wanted none (%v)", name, err)
 		}
 	}
@@ -67,7 +60,7 @@ func (st *scenarioRun) compareRows(ctx context.Context, report func(string, ...a
 		return nil
 	}
 
-	db, release, err := st.pool.Get(ctx, worker)
+	db, release, err := st.pool.Get(ctx, Worker)
 	if err != nil {
 		return err
 	}
@@ -95,12 +88,12 @@ func (st *scenarioRun) compareRows(ctx context.Context, report func(string, ...a
 // expects the result to come about.
 func (st *scenarioRun) compareMechanics(ctx context.Context, run ledger.Run, report func(string, ...any)) error {
 	want := st.Want.Script
-	calls, err := st.ledger.Calls(ctx, run.ID)
+	calls, err := st.Ledger.Calls(ctx, run.ID)
 	if err != nil {
 		return err
 	}
 
-	steps, err := st.ledger.Steps(ctx, run.ID)
+	steps, err := st.Ledger.Steps(ctx, run.ID)
 	if err != nil {
 		return err
 	}

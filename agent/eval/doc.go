@@ -5,7 +5,7 @@
 //
 // A Scenario is a YAML file: the files of a working folder, the prompt, the answers of a scripted
 // model, and the expected state afterwards. Run gives it to the agent.Runner that every run goes
-// through, on a ledger and a database of its own, and compares. The result (outcome, files, rows)
+// through, in a World: a ledger, a database and a working folder of its own, and compares. The result (outcome, files, rows)
 // is expected of every model; how it came about (exits, deduplicated calls, notices, a shortened
 // history) only of the script, which misbehaves on purpose. So a scenario is also a task to try a
 // real model on, unless it says that it is not.

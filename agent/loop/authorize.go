@@ -51,7 +51,7 @@ func (r *run) authorize(ctx context.Context, calls []model.Call, blocked []bool)
 		}
 
 		// A run cannot wait in the middle of a reduction, nor behind a call that may end it first.
-		if v.Ask != nil && !afterEnd && r.outerTools == nil {
+		if v.Ask != nil && !afterEnd && r.canWait() {
 			v.Ask.Call = made.Key
 			r.result.Exit, r.result.Approval = domain.ExitEnded, v.Ask
 			return nil, true, nil

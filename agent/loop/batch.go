@@ -36,12 +36,18 @@ func (r *run) executeCalls(ctx context.Context, t turn) (over, free bool, err er
 	if err != nil {
 		return true, false, err
 	}
+	if asked := r.parked(); asked != nil { // within a call, which is made again once there is an answer
+		r.result.Exit, r.result.Approval = domain.ExitEnded, asked
+		return true, false, nil
+	}
 	// The order matters: a run that said that it is done is done, whatever ended beside it.
 	if r.endedByCall(calls, envelopes) || r.endedByRejection(calls, envelopes[:min(allowed, len(envelopes))]) || r.endIfStopped(ctx) {
 		return true, false, nil
 	}
 
 	switch {
+	case allowed < len(calls) && r.outer != nil: // whose bound it is
+		r.endExhausted("the calls that were left to this run were used up")
 	case allowed < len(calls):
 		r.endExhausted("the %d calls of this run were used up", r.Bounds.Calls)
 	case r.Bounds.Tokens > 0 && r.result.Usage.Input+r.result.Usage.Output > r.Bounds.Tokens:
@@ -138,7 +144,7 @@ func (b *callBatch) runSerially(ctx context.Context) {
 			r.memorize(c, b.envelopes[i])
 		}
 
-		if b.errs[i] != nil || (b.envelopes[i].OK && r.endsRun(c)) {
+		if b.errs[i] != nil || r.parked() != nil || r.hasEnded(c, b.envelopes[i]) {
 			b.calls, b.envelopes = b.calls[:i+1], b.envelopes[:i+1]
 			return
 		}
@@ -335,20 +341,39 @@ func (r *run) endsRun(c model.Call) bool {
 	return ok && t.Ends()
 }
 
-// endedByCall looks for a successful call that ends the run.
+// hasEnded says whether a call has ended the run: with its success, or, where its tool waits for a person, with its question. What
+// needs nobody after all is answered like any other call.
+func (r *run) hasEnded(c model.Call, e tool.Envelope) bool {
+	if !e.OK || !r.endsRun(c) {
+		return false
+	}
+	made, _ := r.innerCall(c)
+	t, _ := r.Registry.Lookup(made.Name)
+	return !t.Waits() || questionOf(e) != nil
+}
+
+// questionOf is what a call asks, nil when it asks nothing.
+func questionOf(e tool.Envelope) *Question {
+	var q Question
+	if json.Unmarshal(e.Result, &q) != nil || q.Question == "" {
+		return nil
+	}
+	return &q
+}
+
+// endedByCall looks for a call that has ended the run.
 func (r *run) endedByCall(calls []model.Call, envelopes []tool.Envelope) bool {
 	for i, e := range envelopes {
-		if !e.OK || !r.endsRun(calls[i]) {
+		if !r.hasEnded(calls[i], e) {
 			continue
 		}
 
 		made, _ := r.innerCall(calls[i])
 		if t, _ := r.Registry.Lookup(made.Name); t.Waits() {
-			var q Question
-			if json.Unmarshal(e.Result, &q) == nil && q.Question != "" {
-				r.result.Exit, r.result.Wait = domain.ExitEnded, &q
-				return true
-			}
+			q := questionOf(e) // which is why the run has ended
+			q.Call = calls[i].Key
+			r.result.Exit, r.result.Wait = domain.ExitEnded, q
+			return true
 		}
 
 		// A tool that ends the run need not say how it went.

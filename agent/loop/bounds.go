@@ -44,10 +44,7 @@ func (b Bounds) After(steps, calls int, tokens int64) Bounds {
 		b.Calls = max(b.Calls-calls, 1)
 	}
 
-	if b.Tokens > 0 {
-		b.Tokens = max(b.Tokens-tokens, 1)
-	}
-	return b
+	return b.AfterTokens(tokens)
 }
 
 // Exhausted says whether these steps or tokens are all that there was.
@@ -60,6 +57,14 @@ func (b Bounds) Exhausted(steps int, tokens int64) bool {
 func (b Bounds) AfterCost(microUSD int64) Bounds {
 	if b.CostMicroUSD > 0 {
 		b.CostMicroUSD = max(b.CostMicroUSD-microUSD, 1)
+	}
+	return b
+}
+
+// AfterTokens is After for the tokens alone, of a run whose steps and calls are counted from the start again.
+func (b Bounds) AfterTokens(tokens int64) Bounds {
+	if b.Tokens > 0 {
+		b.Tokens = max(b.Tokens-tokens, 1)
 	}
 	return b
 }

@@ -99,6 +99,8 @@ func (r *run) execute(ctx context.Context, c model.Call) (tool.Envelope, domain.
 	switch {
 	case err != nil || e.OK:
 		return e, domain.CallDone, err
+	case r.isParked(c.Key): // it has no result yet, and is made again
+		return e, domain.CallInterrupted, nil
 	case ctx.Err() == nil || !unfinished(e.Kind):
 		return e, domain.CallFailed, nil
 	case repeatable(r.effect(c)):

@@ -33,5 +33,5 @@
 // # Size
 //
 // The package has more than thirty exported names, for it has one driver and all that it is told and tells: options,
-// policies, bounds, the record, and the runs within a call (Reducer, Completer), which only it can nest.
+// policies, bounds, the record, and the runs within a call (Reducer, Completer, Inner), which only it can nest.
 package loop

@@ -25,7 +25,7 @@ type run struct {
 	draft       model.EncodeCache // of the requests
 	staged      []string          // notices for the next request only
 	advice      string            // one more, about what was done last; the latest one counts
-	knownMu     sync.Mutex        // guards books, advice and the durations of phased: calls run at the same time
+	knownMu     sync.Mutex        // guards books, advice, waiting and the durations of phased: calls run at the same time
 	books       *bookkeeping
 	charged     int     // steps
 	relieved    int     // steps that were not charged
@@ -36,9 +36,12 @@ type run struct {
 	empty       int   // empty answers in a row
 	outputBytes int64 // bytes that the model wrote
 	idle        *idleTimer
-	lastStep    int            // the number of the last step, including those of reductions
-	callsLeft   int            // what the current batch leaves of the bound on calls, for reductions
-	outerTools  *tool.Registry // of the run that this reduction is a part of; nil when it is not one
+	lastStep    int                              // the number of the last step, including those of reductions
+	callsLeft   int                              // what the current batch leaves of the bound on calls, for reductions
+	outer       *run                             // the run that this one is within a call of; nil when it is a run of its own
+	nestedSteps int                              // that runs within the calls of this one asked of a model
+	replayable  int                              // calls that an earlier attempt has made, and counted
+	waiting     map[string]*tool.ApprovalRequest // what the owner has to be asked within calls, by their keys; see knownMu
 	// How many of the fallbacks this run has switched to, and the notices about it that are not
 	// recorded yet. A reduction shares the fallbacks, so that it may be behind.
 	fallbacksSeen int
@@ -63,6 +66,9 @@ func Run(ctx context.Context, o Options) (Result, error) {
 	}
 	if o.Completer != nil {
 		o.Completer.run = r
+	}
+	if o.Inner != nil {
+		o.Inner.run = r
 	}
 
 	err := r.attempt(ctx)

@@ -6,6 +6,7 @@ import (
 
 	"rouse/agent/model"
 	"rouse/agent/tool"
+	"rouse/internal/domain"
 )
 
 // nest runs a loop within a call of the run, within what is left of the run's bounds, and adds what it used
@@ -20,26 +21,44 @@ func (r *run) nest(ctx context.Context, o Options) (Result, error) {
 		o.Bounds.Output = max(o.Bounds.Output-r.outputBytes, 1)
 	}
 
-	// Nothing of earlier attempts: what was cut off is made again from its beginning, for it only reads.
-	o.PriorCalls, o.PendingCalls, o.Interrupted, o.Board, o.PriorDurations, o.PriorSteps, o.Reducer, o.Completer = nil, nil, false, nil, nil, 0, nil, nil
+	// The calls that wait are the run's, as are its list and its phases.
+	o.PendingCalls, o.Interrupted, o.Board, o.PriorDurations, o.PriorSteps, o.Reducer = nil, false, nil, nil, 0, nil
 	nested := newRun(o)
-	nested.lastStep, nested.outerTools = r.lastStep, r.Registry
+	nested.lastStep, nested.outer, nested.replayable = r.lastStep, r, answered(o.PriorCalls)
+	if o.Completer != nil {
+		o.Completer.run = nested
+	}
+
 	// Added also after an error: it was used.
 	err := nested.attempt(ctx)
 	r.lastStep = nested.lastStep
-	r.result.Steps += nested.result.Steps
-	for range nested.result.Steps { // they were asked of the same model
+	r.outputBytes += nested.outputBytes
+	r.count(nested.asked(), max(nested.result.Calls-nested.replayable, 0), nested.result.Spent)
+
+	return nested.result, err
+}
+
+// count adds to the run what was done within one of its calls.
+func (r *run) count(asked, made int, spent Spent) {
+	r.result.Steps += asked
+	r.nestedSteps += asked
+	for range asked { // they were asked of the same model
 		if !r.relieve() {
 			r.charged++
 		}
 	}
 
-	r.callsLeft -= nested.result.Calls
-	r.result.Calls += nested.result.Calls
-	r.outputBytes += nested.outputBytes
-	r.result.add(nested.result.Spent)
+	r.callsLeft -= made
+	r.result.Calls += made
+	r.result.add(spent)
+}
 
-	return nested.result, err
+// asked is how many steps of a nested run were asked of a model: of those of an inner run only its questions were.
+func (r *run) asked() int {
+	if r.Policy.NoModel {
+		return r.nestedSteps
+	}
+	return r.result.Steps
 }
 
 // Completer asks a model within the calls of a run that no model answers in. Each completion is a run of its own
@@ -67,6 +86,10 @@ func (c *Completer) Complete(ctx context.Context, in tool.Invocation, a Completi
 		return Result{}, errors.New("loop: a completion was asked for outside of a run")
 	}
 
+	if r.outer != nil && r.outer.stepsLeft() >= 0 && r.nestedSteps >= r.outer.stepsLeft() { // which counts them afterwards
+		return Result{Outcome: domain.OutcomeError, Error: "the steps of this run are used up, and each question to the model takes one"}, nil
+	}
+
 	none, err := tool.NewRegistry()
 	if err != nil {
 		return Result{}, err
@@ -84,6 +107,8 @@ func (c *Completer) Complete(ctx context.Context, in tool.Invocation, a Completi
 	}
 
 	o.Bounds.Steps = -1 // a text without calls ends it
+	// Nothing of earlier attempts: it asks once, and has no calls.
+	o.PriorCalls, o.Completer = nil, nil
 	return r.nest(ctx, o)
 }
 

@@ -46,6 +46,8 @@ type Options struct {
 	Board *memory.Board
 	// Reducer answers the reduce calls, if the run has that tool.
 	Reducer *Reducer
+	// Inner makes the runs within calls that stand for them; nil: there are none.
+	Inner *Inner
 	// Completer asks a model for a run that none answers in; nil: the run asks none.
 	Completer *Completer
 }

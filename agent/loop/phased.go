@@ -282,7 +282,7 @@ func (b *callBatch) answerStep(ctx context.Context, i int) (tool.Envelope, strin
 		switch {
 		case err != nil:
 			return e, "", err
-		case ctx.Err() != nil && !e.OK && unfinished(e.Kind):
+		case r.isParked(made.Key) || ctx.Err() != nil && !e.OK && unfinished(e.Kind):
 			// The step can always be made again: whether its call may be is in the call's record.
 			return e, domain.CallInterrupted, nil
 		}

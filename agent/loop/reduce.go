@@ -1,6 +1,7 @@
 package loop
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"reflect"
@@ -62,7 +63,7 @@ func (d *Reducer) Tool(granted *tool.Registry, description string) (t tool.Tool,
 	for _, name := range granted.Names() {
 		t, _ := granted.Lookup(name)
 		executes := t.Class() == tool.ClassExec
-		if !executes && (t.Effect() != domain.EffectRead || t.Ends() || t.Class() == tool.ClassPlan) {
+		if t.Nests() || !executes && (t.Effect() != domain.EffectRead || t.Ends() || t.Class() == tool.ClassPlan) {
 			continue
 		}
 
@@ -141,6 +142,8 @@ func (d *Reducer) runNested(ctx context.Context, in tool.Invocation, task string
 		o.Bounds.Calls = r.callsLeft
 	}
 
+	// Nothing of earlier attempts: what was cut off is made again from its beginning, for it only reads.
+	o.PriorCalls, o.Completer = nil, nil
 	return r.nest(ctx, o)
 }
 
@@ -188,10 +191,10 @@ func reduceEnvelope(ctx context.Context, res Result, warnings []string) tool.Env
 // recursive says whether a call is a reduction within a reduction. The tools of a reduction do not
 // have one, but a model may call it all the same; the tools of the outer run know its name.
 func (r *run) recursive(c model.Call) bool {
-	if r.outerTools == nil {
+	if r.outer == nil {
 		return false
 	}
-	t, ok := r.outerTools.Lookup(c.Name)
+	t, ok := r.outer.Registry.Lookup(c.Name)
 	return ok && t.Nests()
 }
 
@@ -202,7 +205,7 @@ func refuseRecursion(c model.Call) tool.Envelope {
 	return e
 }
 
-// reductionRecorder records the steps of a reduction as those of its call.
+// reductionRecorder records the steps of a run within a call as those of the call, unless they are within one further in.
 type reductionRecorder struct {
 	Recorder
 	call string
@@ -210,6 +213,6 @@ type reductionRecorder struct {
 
 // StartStep implements Recorder.
 func (w reductionRecorder) StartStep(ctx context.Context, s Step) error {
-	s.ParentCall = w.call
+	s.ParentCall = cmp.Or(s.ParentCall, w.call)
 	return w.Recorder.StartStep(ctx, s)
 }

@@ -27,11 +27,17 @@ type Result struct {
 
 // Question is what a run needs to know before it can continue (OSA-18).
 type Question struct {
+	Kind          string   `json:"kind,omitempty"`  // of an item in the inbox; "": input
+	Title         string   `json:"title,omitempty"` // what it is about, in a line; "": nothing that the question does not say
 	Question      string   `json:"question"`
 	Options       []string `json:"options,omitempty"`
 	AllowMultiple bool     `json:"allow_multiple,omitempty"`
 	// InputSchema is the JSON Schema of the answer; nil: it is a text.
 	InputSchema json.RawMessage `json:"input_schema,omitempty"`
+	// Call is the key of the call that asked.
+	Call string `json:"-"`
+	// SignIn is the sign-in that it asks for, as AGENT/SKILL/PROVIDER; "": it asks for none.
+	SignIn string `json:"sign_in,omitempty"`
 }
 
 // stop is a bound that was used up, as the cause of a cancelled context.

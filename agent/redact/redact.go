@@ -17,7 +17,10 @@ import (
 	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
+	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 
 	"golang.org/x/text/encoding/charmap"
 )
@@ -35,7 +38,13 @@ const (
 )
 
 // Redactor blacks out secrets. It may be used by many at a time.
-type Redactor struct{ finder *finder }
+type Redactor struct {
+	finder atomic.Pointer[finder]
+
+	mu    sync.Mutex
+	all   []found
+	added []string
+}
 
 // found is a text that gives a secret away, and what stands in its place.
 type found struct{ text, mark string }
@@ -50,7 +59,24 @@ func Masked(mark string, secrets []string) *Redactor {
 		all = append(all, traces(s, mark)...)
 	}
 
-	return &Redactor{newFinder(all)}
+	return newRedactor(all)
+}
+
+func newRedactor(all []found) *Redactor {
+	r := &Redactor{all: all}
+	r.finder.Store(newFinder(slices.Clone(all)))
+	return r
+}
+
+// Add has another secret blacked out from now on, in all that is replaced after it has returned.
+func (r *Redactor) Add(secret string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if slices.Contains(r.added, secret) {
+		return
+	}
+	r.added, r.all = append(r.added, secret), append(r.all, traces(secret, Mark)...)
+	r.finder.Store(newFinder(slices.Clone(r.all)))
 }
 
 // Named is a redactor of values by the names of their secrets, which stand in the mark:
@@ -65,7 +91,7 @@ func Named(values map[string]string) *Redactor {
 		}
 	}
 
-	return &Redactor{newFinder(all)}
+	return newRedactor(all)
 }
 
 // traces are all forms of a secret and of its lines.
@@ -93,7 +119,7 @@ func traces(secret, mark string) []found {
 
 // Replace is a text without the secrets. It has as many lines as before.
 func (r *Redactor) Replace(text string) string {
-	places := r.finder.find(text)
+	places := r.finder.Load().find(text)
 	if len(places) == 0 {
 		return text
 	}

@@ -210,3 +210,13 @@ func BenchmarkReplace(b *testing.B) {
 		})
 	}
 }
+
+// What is added is found from then on, in each form, beside what was known.
+func TestAdd(t *testing.T) {
+	t.Parallel()
+	r := New([]string{"first-secret"})
+	r.Add("second-secret")
+	if got := r.Replace("first-secret, second-secret, " + base64.StdEncoding.EncodeToString([]byte("second-secret"))); strings.Contains(got, "second") || strings.Count(got, Mark) != 3 {
+		t.Error(got)
+	}
+}

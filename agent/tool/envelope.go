@@ -21,6 +21,7 @@ const (
 	KindUnavailable    Kind = "unavailable"
 	KindToolNotFound   Kind = "tool_not_found"
 	KindNotFound       Kind = "not_found"
+	KindConflict       Kind = "conflict" // somebody else has changed it since it was read
 )
 
 // retryable reports whether the same call may succeed later, unless a tool knows better.

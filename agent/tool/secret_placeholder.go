@@ -11,11 +11,25 @@ type SecretGrant struct {
 	Name   string
 	OnlyTo string // the one host that it may be sent to; "" when it is for commands
 	Value  string // "" when its owner has removed it since
-	Public bool   // what it opens is not private: a run that uses it does not get that label
+	// Token marks the token of a sign-in, which is for the hosts that its skill's manifest and its agent's grants name, and not for
+	// one. Its value is looked up when it is sent.
+	Token  bool
+	Public bool // what it opens is not private: a run that uses it does not get that label
 }
 
-// placeholder stands for a secret in the arguments of a call.
-var placeholder = regexp.MustCompile(`__OSL_SECRET\[([A-Za-z0-9][A-Za-z0-9_.-]*)\]__`)
+// placeholder stands for a secret in the arguments of a call. No secret has a name with a colon: those are tokens.
+var placeholder = regexp.MustCompile(`__OSL_SECRET\[((?:` + tokenPrefix + `)?[A-Za-z0-9][A-Za-z0-9_.-]*)\]__`)
+
+const tokenPrefix = "oauth:"
+
+// TokenName is the name in placeholders of the token of a provider; "" for a provider whose id no placeholder can hold.
+func TokenName(provider string) string {
+	name := tokenPrefix + provider
+	if !slices.Equal(Placeholders(Placeholder(name)), []string{name}) {
+		return ""
+	}
+	return name
+}
 
 // Placeholder is what a call writes for a secret.
 func Placeholder(name string) string { return "__OSL_SECRET[" + name + "]__" }

@@ -8,6 +8,7 @@ import (
 	"path"
 	"reflect"
 	"slices"
+	"strings"
 	"time"
 
 	"rouse/internal/domain"
@@ -78,6 +79,7 @@ const (
 	RequiresWorkspaces     Requirement = "workspaces"      // a skill of the agent keeps workspaces
 	RequiresPhases         Requirement = "phases"          // the run goes in phases: the tool is neither allowed nor denied on its own
 	RequiresModule         Requirement = "module"          // a module runs whose manifest declares it: neither allowed nor denied on its own
+	RequiresOffer          Requirement = "offer"           // a skill of the agent offers it
 )
 
 // Report is a field of a tool's result (see Spec.Reports).
@@ -113,9 +115,11 @@ type Spec struct {
 	// Reports is the field of a result that says whether what was asked for came about, of a call that was
 	// made either way: the exit code of a program. The argument must_succeed makes a failure of what it reports.
 	// "": what fails is a failed call.
-	Reports         Report
-	Ends            bool // a success ends the run (OSA-06)
-	Waits           bool // a success ends the attempt, not the run, which waits for the answer to the call's question (OSA-18)
+	Reports Report
+	Ends    bool // a success ends the run (OSA-06)
+	// Waits: a success whose result is a question ends the attempt, not the run, which waits for the answer (OSA-18). Any other
+	// success of such a tool ends nothing.
+	Waits           bool
 	Nests           bool // a call is a run within the run: one at a time, and none within another (OSA-24)
 	WideContextOnly bool // left out of the list for a model with a narrow context
 	// Core marks one of the few tools that a model is told of whose context is too small for all others.
@@ -129,6 +133,11 @@ type Spec struct {
 	// Args is the type of its arguments, a struct. Define fills it in where a family leaves it out, and
 	// refuses another than that of the tool's function.
 	Args reflect.Type
+	// Schema is the JSON Schema of its arguments where no type describes them, as those of skills: Args is nil then.
+	Schema json.RawMessage
+	// Open stands for all tools whose names begin with its own: those that are known only once a run begins. It is
+	// no tool itself.
+	Open bool
 	Enum map[string][]string // allowed values of string arguments
 	// ReadsOnly reports whether a call only reads, whatever the tool does in others; nil: none does.
 	ReadsOnly func(args json.RawMessage) bool
@@ -169,14 +178,14 @@ func (s Spec) Check() error {
 		oneOf("scope", s.Scope, ScopeOutside, ScopeAgent, ScopeRun),
 		oneOf("place to write", s.Writes, WritesElsewhere, WritesNothing, WritesRows, WritesFiles, WritesPlanned, WritesUndo, WritesArtifact, WritesNotice, WritesWake),
 		oneOf("field that it reports by", s.Reports, ReportsNothing, ReportsExit, ReportsStatus, ReportsCommitted),
-		oneOf("condition of being given", s.Requires, RequiresNothing, RequiresModel, RequiresDatabase, RequiresCommands, RequiresRepository, RequiresNetwork, RequiresSelfScheduling, RequiresSkills, RequiresUnlisted, RequiresWorkspaces, RequiresPhases, RequiresModule),
+		oneOf("condition of being given", s.Requires, RequiresNothing, RequiresModel, RequiresDatabase, RequiresCommands, RequiresRepository, RequiresNetwork, RequiresSelfScheduling, RequiresSkills, RequiresUnlisted, RequiresWorkspaces, RequiresPhases, RequiresModule, RequiresOffer),
 	} {
 		if err != nil {
 			return fmt.Errorf("tool %s: %w", s.Name, err)
 		}
 	}
 
-	if s.Args == nil {
+	if s.Args == nil && len(s.Schema) == 0 && !s.Open {
 		return fmt.Errorf("tool %s: the type of its arguments is missing, by which a configuration is checked", s.Name)
 	}
 	if s.Waits && !s.Ends {
@@ -210,15 +219,20 @@ func (s Spec) Summary(args json.RawMessage) string {
 // Specs are the specs of several tools.
 type Specs []Spec
 
-// Find is the spec of a tool by its name. For an unknown name it is the zero Spec, which means the worst
-// in every property.
+// Find is the spec of a tool by its name; of one that no other knows, that of the open one which stands for it. For an
+// unknown name it is the zero Spec, which means the worst in every property.
 func (s Specs) Find(name string) Spec {
+	var stands Spec
 	for _, one := range s {
-		if one.Name == name {
+		switch {
+		case one.Name == name && !one.Open:
 			return one
+		case one.Open && strings.HasPrefix(name, one.Name) && name != one.Name:
+			stands = one
+			stands.Name, stands.Open = name, false
 		}
 	}
-	return Spec{}
+	return stands
 }
 
 // Names lists the tools, sorted.
@@ -232,8 +246,10 @@ func (s Specs) Names() []string {
 }
 
 // Listed reports whether lists of tools, playbooks and people can name a tool: all but those that come with
-// runs in phases, and with modules.
-func (s Spec) Listed() bool { return s.Requires != RequiresPhases && s.Requires != RequiresModule }
+// runs in phases, and with modules, and what stands for tools that are not known yet.
+func (s Spec) Listed() bool {
+	return s.Requires != RequiresPhases && s.Requires != RequiresModule && !s.Open
+}
 
 // Callable names the tools that lists of tools, playbooks and people can call.
 func (s Specs) Callable() []string { return s.Where(Spec.Listed).Names() }

@@ -13,8 +13,8 @@ import (
 // maxEventText keeps an event small, in characters: the whole text is in its step.
 const maxEventText = 200
 
-// EventProgress is the kind of the event with which a skill says how far its run is: {percent, message}.
-const EventProgress = "run.progress"
+// EventProgress is the kind of the event with which a skill says how far its run is: {value, text}, of which the value is 1 when all is done.
+const EventProgress = "skill.progress"
 
 // addEvent appends an event; a run's events are numbered from 1.
 func addEvent(tx *sqlite.Tx, e Event, data map[string]any) error {
@@ -87,6 +87,12 @@ func (l *Ledger) Events(ctx context.Context, f EventFilter) ([]Event, error) {
 		e.At, e.Data = instant(at), json.RawMessage(data)
 		return e, err
 	})
+}
+
+// NewestEvent is the id of the newest event, 0 when there is none.
+func (l *Ledger) NewestEvent(ctx context.Context) (id int64, err error) {
+	err = l.read.QueryRowContext(ctx, `select coalesce(max(id), 0) from events`).Scan(&id)
+	return id, err
 }
 
 // LastEvent is the last event of a run of a kind; false when there is none.

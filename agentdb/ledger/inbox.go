@@ -20,6 +20,7 @@ const (
 	KindInput    = "input"    // a question of a run, which waits for the answer
 	KindApproval = "approval" // something that a run may do only if its owner allows it, for which it waits
 	KindRecovery = "recovery" // a call that was cut off: what is to become of it, for which its run waits
+	KindPause    = "pause"    // a run that its skill paused, until its owner has it go on; it does not expire
 	KindInfo     = "info"     // something to know; nothing waits for it, and it does not expire
 )
 
@@ -29,6 +30,12 @@ const (
 	RecoveryAgain = "again" // make it again
 	RecoverySkip  = "skip"  // go on without it
 	RecoveryStop  = "stop"  // end the run
+)
+
+// What an owner can say of a run that its skill paused.
+const (
+	PauseContinue = "continue"
+	PauseStop     = "stop" // end the run
 )
 
 // ItemPlaceholder is the placeholder in a notice for the number of its inbox item.
@@ -154,6 +161,8 @@ func parkRun(tx *sqlite.Tx, r Run, res Result, now time.Time) error {
 		q.Kind = KindInput
 	case KindApproval:
 		waits = domain.WaitApproval
+	case KindPause:
+		waits = domain.WaitPause
 	}
 
 	// The owner was informed of this call before; now they are asked about it.
@@ -163,7 +172,10 @@ func parkRun(tx *sqlite.Tx, r Run, res Result, now time.Time) error {
 		}
 	}
 
-	expires := now.Add(q.Expires)
+	var expires time.Time // a pause has no end
+	if q.Kind != KindPause {
+		expires = now.Add(q.Expires)
+	}
 	asked, err := hasOpenRequest(tx, r.Agent, q)
 	if err != nil {
 		return err
@@ -382,7 +394,7 @@ func (l *Ledger) answerOne(tx *sqlite.Tx, i Item, r Run, answer, reason string, 
 	switch {
 	case i.Kind == KindInfo:
 		return false, nil
-	case i.Kind == KindRecovery && answer == RecoveryStop:
+	case i.Kind == KindRecovery && answer == RecoveryStop, i.Kind == KindPause && answer == PauseStop:
 		return l.finish(tx, r, Result{Outcome: domain.OutcomeCancelled, Error: "its owner stopped it: " + i.Message}, now)
 	case i.Kind == KindApproval && answer == ApprovalDeny && i.Action.Tool == "":
 		return l.finish(tx, r, Result{Outcome: domain.OutcomeCancelled, Error: strings.TrimSuffix("its owner denied it: "+reason, ": ")}, now)

@@ -75,6 +75,16 @@ func (l *Ledger) UpdateNotice(ctx context.Context, n Notice) error {
 	})
 }
 
+// LastNotice is the newest notice for a channel; false before the first.
+func (l *Ledger) LastNotice(ctx context.Context, channel string) (Notice, bool, error) {
+	rows, err := l.read.QueryContext(ctx, `select `+noticeColumns+` from outbox where channel = $1 order by id desc limit 1`, channel)
+	found, err := collect(rows, err, scanNotice)
+	if err != nil || len(found) == 0 {
+		return Notice{}, false, err
+	}
+	return found[0], true, nil
+}
+
 // UndeliveredNotices lists notices that are pending or were given up, newest first.
 func (l *Ledger) UndeliveredNotices(ctx context.Context, limit int) ([]Notice, error) {
 	rows, err := l.read.QueryContext(ctx, `select `+noticeColumns+` from outbox where state in ('pending', 'failed') order by id desc limit $1`, limit)

@@ -79,8 +79,20 @@ func (l *Ledger) Runs(ctx context.Context, f RunFilter) ([]Run, error) {
 		add("queued_at >= $%d", ms(f.Since))
 	}
 
+	if !f.Until.IsZero() {
+		add("queued_at < $%d", ms(f.Until))
+	}
+
+	if f.Text != "" {
+		add(runText, likePattern(f.Text))
+	}
+
 	if f.Before > 0 {
 		add("id < $%d", f.Before)
+	}
+
+	if f.After > 0 {
+		add("id > $%d", f.After)
 	}
 
 	query := `select ` + runColumns + ` from runs`
@@ -92,6 +104,15 @@ func (l *Ledger) Runs(ctx context.Context, f RunFilter) ([]Run, error) {
 	query += fmt.Sprintf(` order by id desc limit $%d`, len(args))
 	rows, err := l.statements.query(ctx, query, args...)
 	return collect(rows, err, scanRuns)
+}
+
+// runText finds a text in what a run says of itself, and in what its model said.
+const runText = `(lower(summary) like $%[1]d escape '!' or lower(error) like $%[1]d escape '!'
+	or exists (select 1 from steps s where s.run = runs.id and lower(s.body) like $%[1]d escape '!'))`
+
+// likePattern finds a text anywhere, whatever signs it has.
+func likePattern(text string) string {
+	return "%" + strings.NewReplacer("!", "!!", "%", "!%", "_", "!_").Replace(strings.ToLower(text)) + "%"
 }
 
 // Claimable lists runs above an id that may be started now, oldest first. Two queries, so

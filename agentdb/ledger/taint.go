@@ -76,20 +76,20 @@ func mergeTaint(a, b string) string {
 	return strings.Join(slices.Compact(letters), "")
 }
 
-// initialTaint is the taint that a run starts with: files and webhooks are untrusted, and a wake
-// inherits from its planner. A planner that has been pruned may have read anything.
+// initialTaint is the taint that a run starts with: files and webhooks are untrusted, and what another run asked for
+// inherits from that. One that has been pruned may have read anything.
 func initialTaint(tx *sqlite.Tx, r Request) (string, error) {
 	d := r.Detail
 	switch {
 	case r.Trigger == domain.TriggerWebhook || d.File != nil || len(d.Files) > 0 || d.Folder != "":
 		return TaintUntrusted, nil
-	case d.Wake == nil || d.Wake.AskedBy == 0:
+	case d.asker() == 0:
 		return "", nil
 	}
 
 	var taint string
-	// A wake may act on what its planner has read.
-	err := tx.QueryRow(`select taint from runs where id = $1`, d.Wake.AskedBy).Scan(&taint)
+	// A wake may act on what its planner has read, and a skill on what its input is made of.
+	err := tx.QueryRow(`select taint from runs where id = $1`, d.asker()).Scan(&taint)
 	if errors.Is(err, sql.ErrNoRows) {
 		return TaintUntrusted, nil
 	}

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -59,7 +60,7 @@ type Run struct {
 
 // WaitsForPerson reports whether a run waits for a person.
 func (r Run) WaitsForPerson() bool {
-	return r.State == domain.StateWaiting && (r.WaitingFor == domain.WaitInput || r.WaitingFor == domain.WaitApproval)
+	return r.State == domain.StateWaiting && slices.Contains([]domain.Wait{domain.WaitInput, domain.WaitApproval, domain.WaitPause}, r.WaitingFor)
 }
 
 // WaitsForRetry reports whether a run waits until it is tried again.
@@ -88,9 +89,42 @@ type Detail struct {
 	Skill   string            `json:"skill,omitempty"` // of a skill that is run without a job
 	Given   json.RawMessage   `json:"given,omitempty"` // its input, a JSON object
 	DryRun  bool              `json:"dry_run,omitempty"`
-	Wake    *WakeDetail       `json:"wake,omitempty"` // of a wake
+	// Workspace is the name of the workspace that such a skill works in.
+	Workspace string         `json:"workspace,omitempty"`
+	Removes   bool           `json:"removes,omitempty"` // the skill is told that it will be removed, and is not run
+	Wake      *WakeDetail    `json:"wake,omitempty"`    // of a wake
+	By        *StarterDetail `json:"by,omitempty"`      // of a run that another one started
 	// Retried says that a person had the run tried again: its model is asked also while that is paused.
 	Retried bool `json:"retried,omitempty"`
+}
+
+// StarterDetail is the run that started another one by a call.
+type StarterDetail struct {
+	Run int64  `json:"run"`
+	Job string `json:"job,omitempty"` // at the beginning of its chain, "" for none
+}
+
+// asker is the run that asked for a run, 0 where none did.
+func (d Detail) asker() int64 {
+	switch {
+	case d.Wake != nil:
+		return d.Wake.AskedBy
+	case d.By != nil:
+		return d.By.Run
+	}
+	return 0
+}
+
+// Chain is the job at the beginning of the chain that a run goes back to, "" where there is none: whoever asked for it spends
+// what that job may.
+func (d Detail) Chain() string {
+	switch {
+	case d.Wake != nil:
+		return d.Wake.Job
+	case d.By != nil:
+		return d.By.Job
+	}
+	return ""
 }
 
 // Changes are what happened in a folder since its last run: slash-separated paths relative
@@ -331,9 +365,13 @@ type RunFilter struct {
 	Trigger    domain.Trigger
 	Outcome    domain.Outcome
 	State      domain.State
-	Since      time.Time
-	Before     int64 // ids below this one
-	Limit      int   // 0 means 100
+	Since      time.Time // queued at this time or later
+	Until      time.Time // queued before this time
+	// Text is looked for in summaries, errors and what models said, regardless of the case of ASCII letters.
+	Text   string
+	Before int64 // ids below this one
+	After  int64 // ids above this one: bounds how many runs a filter without an index looks at
+	Limit  int   // 0 means 100
 }
 
 // EventFilter selects events, oldest first.

@@ -130,8 +130,6 @@ func artifactName(title, kind string) string {
 // insertVersion inserts the first version of a chain, or the one after its parent.
 func (a *Artifact) insertVersion(tx *sqlite.Tx, stored string) error {
 	chain := fmt.Sprintf("workspace/%d/%d/%s", a.Workspace, a.Run, a.Key)
-	a.Version = 1
-
 	if a.Parent != 0 {
 		var by, discarded int64
 		err := tx.QueryRow(`select chain, superseded_by, discarded from artifacts where id = $1 and workspace = $2`, a.Parent, a.Workspace).Scan(&chain, &by, &discarded)
@@ -146,10 +144,11 @@ func (a *Artifact) insertVersion(tx *sqlite.Tx, stored string) error {
 			return wrongWorkspace("parent", "artifact %d was discarded with the run that made it", a.Parent)
 		}
 
-		// Versions that were discarded count, too: none is given twice.
-		if err := tx.QueryRow(`select max(version) + 1 from artifacts where chain = $1`, chain).Scan(&a.Version); err != nil {
-			return err
-		}
+	}
+
+	// Versions that were discarded count, too: none is given twice.
+	if err := tx.QueryRow(`select coalesce(max(version), 0) + 1 from artifacts where chain = $1`, chain).Scan(&a.Version); err != nil {
+		return err
 	}
 
 	if err := tx.QueryRow(`insert into artifacts (run, job, agent, chain, key, at, name, description, version, parent, size, hash, content, workspace, type, title, status, role)

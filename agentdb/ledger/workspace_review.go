@@ -37,7 +37,7 @@ func (l *Ledger) EnterWorkspace(ctx context.Context, a Attempt, id int64) (Works
 			return wrongWorkspace("", "run %d works in workspace %d already", r.ID, r.Workspace)
 		}
 
-		if err := w.checkBlocked(); err != nil {
+		if err := w.Blocked(); err != nil {
 			return err
 		}
 		return beginIn(tx, r, w, now)
@@ -129,12 +129,26 @@ func (l *Ledger) checkReview(tx *sqlite.Tx, r Run) error {
 	return err
 }
 
+// workspaceMarks are the events after which a workspace is in order, as a list of SQL.
+const workspaceMarks = `'begun', 'checkpoint', 'acknowledged', 'discarded', 'retried'`
+
+// discardedKey begins the key of a call whose writes were discarded, with the number of the write behind it.
+const discardedKey = "discarded/"
+
+// DiscardedCalls are the keys of the calls of a run whose writes to its workspace its owner has discarded, and that
+// were not made again since: another attempt makes them again.
+func (l *Ledger) DiscardedCalls(ctx context.Context, run int64) ([]string, error) {
+	rows, err := l.read.QueryContext(ctx, `select distinct gone.key from (select substr(key, length(cast($1 as text) || id || '/') + 1) as key from workspace_events where run = cast($2 as bigint) and run <> 0 and key like cast($1 as text) || '%') as gone
+		where not exists (select 1 from workspace_events as again where again.run = $2 and again.key = gone.key)`, discardedKey, run)
+	return collect(rows, err, func(rows *sql.Rows) (key string, err error) { return key, rows.Scan(&key) })
+}
+
 // leftPartial reports whether a run has changed a workspace, or anything outside while it worked in it, since
 // it was last known to be in order.
 func leftPartial(tx *sqlite.Tx, r Run, w Workspace) (bool, error) {
 	var mark, at int64
 	if err := tx.QueryRow(`select coalesce(max(id), 0), coalesce(max(at), 0) from workspace_events where workspace = $1 and run = cast($2 as bigint) and run <> 0
-		and kind in ('begun', 'checkpoint', 'acknowledged', 'discarded', 'retried')`, w.ID, r.ID).Scan(&mark, &at); err != nil {
+		and kind in (`+workspaceMarks+`)`, w.ID, r.ID).Scan(&mark, &at); err != nil {
 		return false, err
 	}
 
@@ -205,9 +219,17 @@ func (l *Ledger) RetryReview(ctx context.Context, id int64) (Run, error) {
 	return l.Run(ctx, run)
 }
 
-// restore puts a workspace back to a checkpoint.
+// restore puts a workspace back to a checkpoint. The calls that wrote to it since may be made again: their keys are free.
 func restore(tx *sqlite.Tx, w *Workspace, c Checkpoint) error {
 	w.State, w.Phase, w.Role = c.State, c.Phase, c.Role
+	if _, err := tx.Exec(`update workspace_events set key = cast($1 as text) || id || '/' || key where workspace = $2 and run = $3 and key <> '' and kind in ('changed', 'artifact', 'status')
+		and id > (select coalesce(max(id), 0) from workspace_events as mark where mark.workspace = $2 and mark.run = $3 and mark.kind in (`+workspaceMarks+`))`, discardedKey, w.ID, c.Run); err != nil {
+		return err
+	}
+	if _, err := tx.Exec(`update artifacts set key = cast($1 as text) || id || '/' || key where workspace = $2 and run = $3 and id > $4`, discardedKey, w.ID, c.Run, c.artifact); err != nil {
+		return err
+	}
+
 	if _, err := tx.Exec(`update artifacts set superseded_by = 0 where workspace = $1 and superseded_by in (select id from artifacts as late where late.workspace = $1 and late.run = $2 and late.id > $3)`, w.ID, c.Run, c.artifact); err != nil {
 		return err
 	}

@@ -95,8 +95,8 @@ func (by Author) name() string {
 	return ByAgent
 }
 
-// checkBlocked says why no run may work in the workspace: nil, or a *BlockedError.
-func (w Workspace) checkBlocked() error {
+// Blocked says why no run may work in the workspace: nil, or a *BlockedError.
+func (w Workspace) Blocked() error {
 	if w.Status != WorkspaceActive || w.Review != 0 {
 		return &BlockedError{w}
 	}
@@ -244,6 +244,7 @@ func checkState(field string, state json.RawMessage) error {
 // WorkspaceChange is what becomes different of a workspace; what is left out stays.
 type WorkspaceChange struct {
 	LockVersion   int64 // that it was read with; 0: whatever it is by now
+	Since         int64 // that it was read with, by an author whose own changes since do no harm; 0: none
 	State         json.RawMessage
 	Phase, Role   *string
 	SchemaVersion *string
@@ -286,6 +287,9 @@ func (c WorkspaceChange) apply(tx *sqlite.Tx, by Author, w *Workspace) (kind str
 	if c.LockVersion != 0 && c.LockVersion != w.LockVersion {
 		return "", nil, &ConflictError{w.ID, w.Name, c.LockVersion, w.LockVersion}
 	}
+	if err := c.checkOthers(tx, by, *w); err != nil {
+		return "", nil, err
+	}
 
 	kind, data = workspaceStatus, map[string]any{}
 	if c.Status != "" && c.Status != w.Status {
@@ -312,6 +316,21 @@ func (c WorkspaceChange) apply(tx *sqlite.Tx, by Author, w *Workspace) (kind str
 		return "", nil, &BlockedError{*w}
 	}
 	return kind, data, nil
+}
+
+// checkOthers refuses a change where another run, or the owner, has changed the workspace since its author read it (OSL-27).
+func (c WorkspaceChange) checkOthers(tx *sqlite.Tx, by Author, w Workspace) error {
+	if c.Since == 0 {
+		return nil
+	}
+
+	var others int
+	err := tx.QueryRow(`select count(*) from workspace_events where workspace = $1 and lock_version > $2 and run <> $3 and kind in ('changed', 'discarded', 'retried')`,
+		w.ID, c.Since, by.Attempt.Run).Scan(&others)
+	if err == nil && others > 0 {
+		err = &ConflictError{w.ID, w.Name, c.Since, w.LockVersion}
+	}
+	return err
 }
 
 // checkMove refuses a status that a workspace cannot get from its author.
@@ -399,7 +418,7 @@ func (l *Ledger) writeWorkspace(tx *sqlite.Tx, by Author, id int64, now time.Tim
 	}
 
 	if byRun {
-		if err := w.checkBlocked(); err != nil && (!moves || w.Review != 0) {
+		if err := w.Blocked(); err != nil && (!moves || w.Review != 0) {
 			return w, err
 		}
 		if !moves {

@@ -27,6 +27,7 @@ func TestAnswerForm(t *testing.T) {
 			e.Setenv("MODEL", s.URL+"/v1")
 			e.Setenv("HOME", e.WorkDir)
 			e.Setenv("OLLAMA_HOST", cmdtest.Nobody)
+			e.Setenv("ROUSE_DASHBOARD_LISTEN", "127.0.0.1:0")
 			e.Setenv("DBUS_SESSION_BUS_ADDRESS", "")
 			return nil
 		},

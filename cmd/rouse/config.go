@@ -129,9 +129,13 @@ func newConfigCheck(at *place) *cobra.Command {
 			}
 
 			if result.OK {
-				tight := daemon.CheckContexts(cfg)
-				result.OK = !slices.ContainsFunc(tight, func(p config.Problem) bool { return !p.Warning })
-				result.Problems = append(result.Problems, tight...)
+				found, err := daemon.CheckModules(cmd.Context(), cfg)
+				if err != nil {
+					return err
+				}
+				found = append(found, daemon.CheckContexts(cfg)...)
+				result.OK = !slices.ContainsFunc(found, func(p config.Problem) bool { return !p.Warning })
+				result.Problems = append(result.Problems, found...)
 			}
 
 			if asJSON {

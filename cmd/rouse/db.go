@@ -252,6 +252,10 @@ func cell(v any) string {
 		return v.String()
 	case float64:
 		return decimalText(v)
+	case map[string]any, []any:
+		if raw, err := json.Marshal(v); err == nil {
+			return string(raw)
+		}
 	}
 	return fmt.Sprint(v)
 }

@@ -78,6 +78,13 @@ func printItem(w io.Writer, i api.Item, now time.Time) {
 		fmt.Fprintf(w, "    %s\n", text.OneLine(readable(line, time.Local)))
 	}
 
+	if i.Link != "" {
+		fmt.Fprintf(w, "    %s\n", text.OneLine(i.Link))
+	}
+	if i.LinkProblem != "" {
+		fmt.Fprintf(w, "    nobody can sign in now: %s\n", text.OneLine(i.LinkProblem))
+	}
+
 	if i.Kind == ledger.KindInput {
 		for n, o := range i.Options {
 			fmt.Fprintf(w, "    %d. %s\n", n+1, text.OneLine(o))
@@ -158,7 +165,8 @@ A run of a playbook that was cut off during a call which may have changed someth
 should become of that call: done (it took effect, go on after it), again (make it again), skip
 (go on without it) or stop (end the run). An item that only informs you is dismissed with: seen.
 An agent whose database holds runs that the ledger does not know waits for: adopt.
-An action that needs your approval takes approve, always or deny; see rouse approve --help.`,
+An action that needs your approval takes approve, always or deny; see rouse approve --help.
+To a skill that asks you to sign in give the address at which your browser ended, in quotes.`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: verb(func(cmd *cobra.Command, args []string) error {
 			if len(args) == 1 {

@@ -115,7 +115,7 @@ func eventText(e api.Event) string {
 	}
 
 	var parts []string
-	for _, key := range []string{"trigger", "attempt", "step", "tool", "state", "outcome", "summary", "error", "reason", "gate", "value", "question", "answer", "title", "channel", "path", "folder", "dest", "nominal", "at", "until", "level", "text", "ms"} {
+	for _, key := range []string{"trigger", "attempt", "step", "label", "tool", "state", "outcome", "summary", "error", "reason", "gate", "value", "question", "answer", "title", "channel", "path", "folder", "dest", "nominal", "at", "until", "level", "text", "ms"} {
 		v, ok := data[key]
 		if !ok || v == "" {
 			continue

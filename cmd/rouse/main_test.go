@@ -101,6 +101,7 @@ func (p *program) untilReady(t testing.TB) {
 
 	lines := bufio.NewScanner(out)
 	for lines.Scan() {
+		fmt.Fprintln(&p.stdout, lines.Text())
 		if strings.HasPrefix(lines.Text(), "ready ") {
 			go func() { // so that the pipe never fills
 				for lines.Scan() {

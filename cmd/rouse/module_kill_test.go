@@ -18,6 +18,7 @@ skills: {roots: [{path: ./skills}]}
 agents: [{name: counter, workdir: ./work}]
 jobs:
   - {name: count, agent: counter, skill: counting, input: {to: 60}, bounds: {calls: 1000}}
+  - {name: called, agent: counter, playbook: [{call: counting__execute, with: {to: 60}, save: of}, {call: complete, with: {summary: "{{ .of.message }} by a call of the skill that counts each number once"}}], bounds: {calls: 1000}}
 `
 
 const moduleKillManifest = `{
@@ -44,10 +45,20 @@ const moduleKillSource = `export async function execute(args: { to: number }, ho
 }
 `
 
-// TestModuleKills kills the daemon at random instants while a module counts in its storage: in the end each number was
-// counted once. ROUSE_TEST_KILLS is how often, if it is less than 20.
+// TestModuleKills kills the daemon at random instants while a module counts in its storage, as a job and within a call: in the
+// end each number was counted once. ROUSE_TEST_KILLS is how often, if it is less than 20.
 func TestModuleKills(t *testing.T) {
 	t.Parallel()
+	for job, want := range map[string]string{"count": "60 counted, 60 keys", "called": "60 counted, 60 keys by a call of the skill that counts each number once"} {
+		t.Run(job, func(t *testing.T) {
+			t.Parallel()
+			killModule(t, job, want)
+		})
+	}
+}
+
+func killModule(t *testing.T, job, want string) {
+	t.Helper()
 	kills, err := strconv.Atoi(os.Getenv("ROUSE_TEST_KILLS"))
 	if err != nil {
 		kills = 3
@@ -56,7 +67,7 @@ func TestModuleKills(t *testing.T) {
 	dir := cmdtest.Write(t, map[string]string{"rouse.yaml": moduleKillConfig, "skills/counting/manifest.json": moduleKillManifest, "skills/counting/module.ts": moduleKillSource})
 	config := filepath.Join(dir, "rouse.yaml")
 	p := serveUntilReady(t, config)
-	runJSON(t, nil, "run", "count", "--json", "--config", config)
+	runJSON(t, nil, "run", job, "--json", "--config", config)
 
 	var r api.RunDetail
 	made := func() int {
@@ -64,6 +75,9 @@ func TestModuleKills(t *testing.T) {
 		n := 0
 		for _, st := range r.StepsDetail {
 			n += len(st.Calls)
+			for _, c := range st.Calls { // each step within has one
+				n += len(c.StepsDetail)
+			}
 		}
 		return n
 	}
@@ -89,7 +103,7 @@ func TestModuleKills(t *testing.T) {
 	})
 	p.stop(t)
 
-	if want := "60 counted, 60 keys"; string(r.Outcome) != "success" || r.Summary != want {
+	if string(r.Outcome) != "success" || r.Summary != want {
 		t.Errorf("%s: %s %s, want %s", r.Outcome, r.Summary, r.Error, want)
 	}
 	t.Logf("%d kills, %d attempts", interrupted, r.Attempt)

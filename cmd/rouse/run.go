@@ -150,6 +150,8 @@ func printEnd(cmd *cobra.Command, r api.Run, asJSON bool) error {
 	case asJSON:
 	case r.WaitingFor == domain.WaitInput:
 		fmt.Fprintln(cmd.OutOrStdout(), "it waits for your answer: rouse inbox")
+	case r.WaitingFor == domain.WaitPause:
+		fmt.Fprintln(cmd.OutOrStdout(), "its skill has paused it, until you have it go on: rouse inbox")
 	case r.WaitingFor == domain.WaitApproval:
 		fmt.Fprintln(cmd.OutOrStdout(), "it waits for your approval: rouse inbox")
 	}

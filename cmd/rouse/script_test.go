@@ -32,6 +32,7 @@ func TestScripts(t *testing.T) {
 			e.Setenv("DBUS_SESSION_BUS_ADDRESS", "")
 			e.Setenv("HOME", e.WorkDir)
 			e.Setenv("OLLAMA_HOST", cmdtest.Nobody)
+			e.Setenv("ROUSE_DASHBOARD_LISTEN", "127.0.0.1:0")
 			e.Setenv("GORACE", os.Getenv("GORACE"))
 			return nil
 		},

@@ -113,6 +113,12 @@ func printReady(ctx context.Context, d *daemon.Daemon, out io.Writer) error {
 		fmt.Fprintf(out, "  note     %s\n", hint)
 	}
 
+	if link, err := d.Login(ctx, "/"); err == nil {
+		fmt.Fprintf(out, "  pages    %s\n           (logs a browser in once, within ten minutes; then: rouse dashboard%s)\n", link.URL, held.FlagHint())
+	} else if why := d.DashboardProblem(); why != "" {
+		fmt.Fprintf(out, "  note     no pages: %s\n", why)
+	}
+
 	fmt.Fprintf(out, "  history  rouse runs%s\n", held.FlagHint())
 	// Scripts wait for this line, so it comes last.
 	_, err = fmt.Fprintf(out, "ready %s\n", api.At(now).UTC().Format(time.RFC3339))

@@ -129,7 +129,7 @@ func printDetail(w io.Writer, d api.RunDetail, mark string, now time.Time) {
 }
 
 // kindWords are the kinds of an inbox item, as a run's owner reads them beside the run.
-var kindWords = map[string]string{ledger.KindInput: "asked", ledger.KindApproval: "approval", ledger.KindRecovery: "cut off", ledger.KindInfo: "informed"}
+var kindWords = map[string]string{ledger.KindInput: "asked", ledger.KindApproval: "approval", ledger.KindRecovery: "cut off", ledger.KindPause: "paused", ledger.KindInfo: "informed"}
 
 // taintText words the taint of a run (docs/security.md).
 func taintText(letters []string) string {
@@ -204,10 +204,17 @@ func triggerText(r api.Run) string {
 		return fmt.Sprintf("%s: a call of %s", r.Trigger, d.Tool)
 	case d.Skill != "":
 		what := "the skill "
-		if d.DryRun {
+		switch {
+		case d.Removes:
+			what = "before the removal of the skill "
+		case d.DryRun:
 			what = "a dry run of the skill "
 		}
-		return fmt.Sprintf("%s: %s%s", r.Trigger, what, d.Skill)
+		by := ""
+		if d.By != nil {
+			by = fmt.Sprintf(", which run %d called", d.By.Run)
+		}
+		return fmt.Sprintf("%s: %s%s%s", r.Trigger, what, d.Skill, by)
 	case len(d.Input) > 0:
 		var pairs []string
 		for _, k := range slices.Sorted(maps.Keys(d.Input)) {

@@ -99,7 +99,7 @@ func runSimulate(cmd *cobra.Command, o simulateOptions) error {
 
 	// Only now: the other jobs had to be simulated, since they compete for the same lanes.
 	out = slices.DeleteFunc(out, func(oc simulate.Occurrence) bool { return o.job != "" && oc.Job != o.job })
-	addNotes(out, cfg, p)
+	daemon.NoteSimulated(out, cfg, p)
 	if o.json {
 		return printJSON(cmd.OutOrStdout(), simulated(out))
 	}
@@ -133,7 +133,7 @@ func (o simulateOptions) world(ctx context.Context, cfg *config.Config, p *daemo
 	}
 
 	// A run without a model stays queued in the daemon too; the simulation has to know.
-	w.Blocked = noModel(p)
+	w.Blocked = daemon.Blocked(p)
 	return w, o.addState(ctx, &w)
 }
 
@@ -178,17 +178,6 @@ func simulatedTime(text string, near time.Time, zone *time.Location, end bool) (
 		return w.At.Add(w.Precision - time.Millisecond), err
 	}
 	return w.At, err
-}
-
-// noModel says which runs never start, because nobody could do their work.
-func noModel(p *daemon.Plan) func(job, agent string) string {
-	return func(job, agent string) string {
-		j, a := p.Plan.Jobs[job], p.Plan.Agents[agent]
-		if j.AsksModel() && j.Model == nil && a.Model == nil {
-			return "stays queued: no_model"
-		}
-		return ""
-	}
 }
 
 // runtime reads how long runs are assumed to take.
@@ -290,43 +279,6 @@ func (o simulateOptions) progress(cmd *cobra.Command, w simulate.Options) func(t
 		}
 		shown = time.Now()
 		fmt.Fprintf(cmd.ErrOrStderr(), "\r%3.0f %% ", 100*now.Sub(w.From).Seconds()/w.To.Sub(w.From).Seconds())
-	}
-}
-
-// addNotes says what is special about a run: that the clock changes, that it was put off
-// by jitter, or that it depends on conditions.
-func addNotes(out []simulate.Occurrence, cfg *config.Config, p *daemon.Plan) {
-	conditional, jobs := map[string]bool{}, map[string]scheduler.Job{}
-	for _, j := range cfg.Jobs {
-		conditional[string(j.Name)] = len(j.When) > 0
-	}
-
-	for _, j := range p.Jobs {
-		jobs[j.Name] = j
-	}
-
-	for i := range out {
-		o := &out[i]
-		if o.Decision != domain.DecisionRun {
-			continue
-		}
-
-		notes := []string{o.Reason}
-		for _, sch := range jobs[o.Job].Schedules {
-			if sch.Source() == o.Source {
-				notes = append(notes, sch.ClockChangeNote(o.Nominal))
-			}
-		}
-
-		if held := o.Actual.Sub(o.Nominal); held > 0 {
-			notes = append(notes, fmt.Sprintf("jitter of %s", held))
-		}
-
-		if conditional[o.Job] {
-			notes = append(notes, "if its conditions hold (when:)")
-		}
-
-		o.Reason = strings.Join(slices.DeleteFunc(notes, func(s string) bool { return s == "" }), "; ")
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"rouse/agent"
+	"rouse/agent/tool/host"
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/config"
 	"rouse/internal/text"
@@ -21,8 +22,8 @@ import (
 func newSkills(at *place) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "skills",
-		Short: "Lists, checks, writes, runs, installs, trusts and removes skills",
-		Long: `Lists, checks, writes, runs, installs, trusts and removes skills: folders with a SKILL.md that tells an
+		Short: "Lists, checks, writes, tests, runs, installs, trusts and removes skills",
+		Long: `Lists, checks, writes, tests, runs, installs, trusts and removes skills: folders with a SKILL.md that tells an
 agent how to do something, with a program (manifest.json and module.ts), or with both. They are
 looked for in HOME/skills, in ~/.agents/skills, and in the folders under skills.roots of the
 configuration.`,
@@ -30,7 +31,8 @@ configuration.`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 
-	cmd.AddCommand(newSkillsList(at), newSkillsShow(at), newSkillsSearch(at), newSkillsValidate(), newSkillsNew(), newSkillsRun(at), newSkillsInstall(at), newSkillsTrust(at), newSkillsRemove(at), newSkillsPin(at), newSkillsOutdated(at))
+	cmd.AddCommand(newSkillsList(at), newSkillsShow(at), newSkillsSearch(at), newSkillsValidate(), newSkillsNew(), newSkillsTest(), newSkillsRun(at), newSkillsSignIns(at),
+		newSkillsInstall(at), newSkillsTrust(at), newSkillsRemove(at), newSkillsPin(at), newSkillsOutdated(at))
 	return cmd
 }
 
@@ -148,6 +150,13 @@ func firstError(problems []skills.Problem) string {
 	return ""
 }
 
+// shownSkill is a skill with the tools that it has for models and playbooks.
+type shownSkill struct {
+	install.Detail
+	Tools   []host.Offer `json:"tools,omitempty"`
+	NoTools []string     `json:"no_tools,omitempty"` // why some of its tools are none
+}
+
 func newSkillsShow(at *place) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
@@ -166,7 +175,9 @@ func newSkillsShow(at *place) *cobra.Command {
 			}
 
 			if asJSON {
-				return printJSON(cmd.OutOrStdout(), out)
+				shown := shownSkill{Detail: out}
+				shown.Tools, shown.NoTools = host.Offers(s)
+				return printJSON(cmd.OutOrStdout(), shown)
 			}
 
 			printSkill(cmd.OutOrStdout(), s)
@@ -235,6 +246,13 @@ func printSkill(w io.Writer, s *skills.Skill) {
 		}
 		for _, why := range s.Manifest.Obstacles(runtime.GOOS) {
 			print("cannot run here", why)
+		}
+		offers, unfit := host.Offers(s)
+		for _, o := range offers {
+			print("agents call it with", o.Name+": "+o.Description)
+		}
+		for _, why := range unfit {
+			print("no tool for agents", why)
 		}
 	}
 

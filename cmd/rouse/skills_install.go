@@ -181,26 +181,6 @@ func confirm(cmd *cobra.Command, question, no string) (bool, error) {
 	return false, errSilent
 }
 
-func newSkillsRemove(at *place) *cobra.Command {
-	return &cobra.Command{
-		Use:   "remove NAME",
-		Short: "Removes a skill that was installed",
-		Args:  cobra.ExactArgs(1),
-		RunE: verb(func(cmd *cobra.Command, args []string) error {
-			root, err := at.skillsHome()
-			if err != nil {
-				return err
-			}
-			if err := install.Remove(cmd.Context(), root, args[0]); err != nil {
-				return err
-			}
-
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "removed %s\n", text.OneLine(args[0]))
-			return err
-		}),
-	}
-}
-
 func newSkillsPin(at *place) *cobra.Command {
 	return &cobra.Command{
 		Use:   "pin NAME",

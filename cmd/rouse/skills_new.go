@@ -15,10 +15,11 @@ func newSkillsNew() *cobra.Command {
 	s := skills.Scaffold{}
 	cmd := &cobra.Command{
 		Use:   "new NAME",
-		Short: "Writes an executable skill to begin with: manifest.json, module.ts, docs.md",
+		Short: "Writes an executable skill to begin with: manifest.json, module.ts, docs.md, a case to test it",
 		Long: `Writes an executable skill into a new folder NAME: manifest.json, which says what it is and asks
-for, module.ts, its program, and docs.md for its readers. It is valid and does something; change
-it to what you want, and check it with rouse skills validate NAME.
+for, module.ts, its program, docs.md for its readers, and a case in tests, which says what has to come
+of it. It is valid and does something; change it to what you want, check it with rouse skills
+validate NAME, and play its cases with rouse skills test NAME.
 
 The mode declarative is one call; flow has steps, can ask a person and go on later; agentic works
 through phases in a workspace, with a budget of steps.`,
@@ -38,7 +39,7 @@ through phases in a workspace, with a budget of steps.`,
 			if err != nil {
 				return err
 			}
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "wrote the %s skill %s; check it with: rouse skills validate %[2]s\n", mode, text.OneLine(folder))
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "wrote the %s skill %s; check it with: rouse skills validate %[2]s && rouse skills test %[2]s\n", mode, text.OneLine(folder))
 			return err
 		}),
 	}

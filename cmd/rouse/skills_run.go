@@ -19,7 +19,7 @@ import (
 const maxSkillInput = 512 << 10
 
 func newSkillsRun(at *place) *cobra.Command {
-	var agent, input string
+	var agent, input, workspace string
 	var dry, asJSON bool
 	cmd := &cobra.Command{
 		Use:   "run NAME --agent AGENT",
@@ -28,7 +28,9 @@ func newSkillsRun(at *place) *cobra.Command {
 each call that it makes of its host, as it is made.
 
 With --dry-run the calls that only read are made, and the run ends before the first one that
-would change anything, ask a model, or leave this machine with more than a reading request.`,
+would change anything, ask a model, or leave this machine with more than a reading request.
+
+A skill that asks you something, or pauses, waits for you in the inbox: rouse inbox.`,
 		Example: `  rouse skills run web-summary --agent reader --input page.json
   echo '{"expression": "2 + 2"}' | rouse skills run quick-calculator --agent reader --input -`,
 		Args: cobra.ExactArgs(1),
@@ -40,13 +42,14 @@ would change anything, ask a model, or leave this machine with more than a readi
 			if err != nil {
 				return err
 			}
-			return runSkill(cmd, at, api.RunRequest{Agent: agent, Skill: args[0], Given: given, DryRun: dry}, asJSON)
+			return runSkill(cmd, at, api.RunRequest{Agent: agent, Skill: args[0], Given: given, DryRun: dry, Workspace: workspace}, asJSON)
 		}),
 	}
 
 	f := cmd.Flags()
 	f.StringVar(&agent, "agent", "", "`name` of the agent under whose grants it runs")
 	f.StringVar(&input, "input", "", "`file` with its input, a JSON object; - is standard input")
+	f.StringVar(&workspace, "workspace", "", "`name` of the workspace in which it works; it is made where there is none")
 	f.BoolVar(&dry, "dry-run", false, "end before the first call that would change anything")
 	f.BoolVar(&asJSON, "json", false, "print the run as JSON")
 	return cmd

@@ -59,6 +59,12 @@ func newStatus(at *place) *cobra.Command {
 
 			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s: process %d (rouse %s) serves %s with %s since %s\n%d queued, %d running, %d waiting\n",
 				ready, st.PID, st.Version, st.Home, st.Config, local(st.StartedAt, time.Now()), st.Queued, st.Running, st.Waiting)
+			if st.Dashboard != "" {
+				fmt.Fprintf(cmd.OutOrStdout(), "pages at %s: rouse dashboard\n", st.Dashboard)
+			}
+			if st.DashboardProblem != "" {
+				fmt.Fprintf(cmd.OutOrStdout(), "▲ there are no pages: %s\n", text.OneLine(st.DashboardProblem))
+			}
 			if st.Problem != "" {
 				fmt.Fprintf(cmd.OutOrStdout(), "▲ %s\n", text.OneLine(st.Problem))
 			}

@@ -161,6 +161,7 @@ func printWorkspace(w io.Writer, d api.WorkspaceDetail, now time.Time) {
 		printWorkspaceRun(w, a)
 	}
 	printWorkspaceArtifacts(w, d)
+	printWorkspaceJobs(w, d, now)
 
 	for _, r := range d.Runs {
 		fmt.Fprintf(w, "  run %-5s %s  %s  %s\n", r.ID, outcomeMark(r), local(r.FinishedAt, now), shorten(cmp.Or(r.Error, r.Summary), 100))
@@ -190,24 +191,36 @@ func printWorkspaceRun(w io.Writer, a api.WorkspaceRun) {
 	fmt.Fprintf(w, "            %s\n", actions)
 }
 
-// progressText is what a skill says of its progress: "40 %: reading".
+// progressText is what a skill says of its progress, of which 1 is all: "40 %: reading".
 func progressText(raw json.RawMessage) string {
 	var p struct {
-		Percent *float64 `json:"percent"`
-		Message string   `json:"message"`
+		Value any `json:"value"` // a skill may say anything
+		Text  any `json:"text"`
 	}
 	if json.Unmarshal(raw, &p) != nil {
 		return ""
 	}
 
 	var parts []string
-	if p.Percent != nil {
-		parts = append(parts, fmt.Sprintf("%.0f %%", *p.Percent))
+	if part, ok := p.Value.(float64); ok {
+		parts = append(parts, fmt.Sprintf("%.0f %%", part*100))
 	}
-	if p.Message != "" {
-		parts = append(parts, shorten(p.Message, 100))
+	if said, ok := p.Text.(string); ok && said != "" {
+		parts = append(parts, shorten(said, 100))
 	}
 	return strings.Join(parts, ": ")
+}
+
+// printWorkspaceJobs says which programs runs have started for the workspace lately, and what became of them.
+func printWorkspaceJobs(w io.Writer, d api.WorkspaceDetail, now time.Time) {
+	for _, e := range d.Events {
+		var job struct {
+			State string `json:"state"`
+		}
+		if e.Kind == ledger.WorkspaceJob && json.Unmarshal(e.Data, &job) == nil {
+			fmt.Fprintf(w, "  program   of run %s, %s: %s\n", e.Run, local(e.At, now), text.OneLine(job.State))
+		}
+	}
 }
 
 func printWorkspaceArtifacts(w io.Writer, d api.WorkspaceDetail) {

@@ -21,7 +21,7 @@ func TestPrintWorkspace(t *testing.T) {
 		Active: []api.WorkspaceRun{
 			{
 				Run:  api.Run{ID: "12", State: domain.StateWaiting, WaitingFor: domain.WaitInput},
-				Step: "book", Progress: json.RawMessage(`{"percent":40,"message":"asking\n"}`),
+				Step: "book", Progress: json.RawMessage(`{"value":0.4,"text":"asking\n"}`),
 				Inbox: []api.Item{{ID: "5", Kind: ledger.KindInput, Message: "Which train?", InputSchema: json.RawMessage(`{"type":"object"}`)}},
 			},
 			{Run: api.Run{ID: "13", State: domain.StateWaiting, WaitingFor: domain.WaitRetry}, Progress: json.RawMessage(`null`)},
@@ -30,6 +30,7 @@ func TestPrintWorkspace(t *testing.T) {
 			{Artifact: api.Artifact{ID: "8", Version: 2, Size: 6}, Title: "Plan", Status: "approved", Approval: ledger.ArtifactApproved},
 			{Artifact: api.Artifact{ID: "9", Version: 1}, Title: "Bill\x1b[1A", Type: "pdf", Status: "approved"},
 		},
+		Events: []api.WorkspaceEvent{{Kind: ledger.WorkspaceJob, Run: "12", Data: json.RawMessage(`{"state":"comp\u001bleted"}`)}, {Kind: "changed", Run: "12"}},
 	}
 
 	var b strings.Builder
@@ -41,6 +42,7 @@ func TestPrintWorkspace(t *testing.T) {
 		"\n  works     run 12  ? waiting: input, at the step book, 40 %: asking\n            Which train?\n            rouse answer 5 (asks for each value), or rouse answer 5 '{…}'\n            rouse cancel 12\n",
 		"\n  works     run 13  ? waiting: retry\n            rouse retry 13, or rouse cancel 13\n",
 		"\n  artifact  8  Plan (version 2, 6 B): approved\n",
+		"\n  program   of run 12, –: comp�leted\n",
 		"(pdf, version 1, 0 B): approved; nobody has approved it\n",
 	} {
 		if !strings.Contains(b.String(), want) {

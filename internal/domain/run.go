@@ -21,6 +21,7 @@ const (
 	WaitResume   Wait = "resume"   // a free lane, after an interrupted attempt or an answer; the dispatcher goes on
 	WaitInput    Wait = "input"    // the answer of a person to a question, until it expires
 	WaitApproval Wait = "approval" // the permission of a person, until it expires
+	WaitPause    Wait = "pause"    // a person to have it go on: its skill paused it (OSL-13)
 )
 
 // Outcome is what a finished run means to its owner; "" while it is not finished. The loop gives
@@ -51,6 +52,11 @@ func (o Outcome) Failed() bool {
 	return o == OutcomeError || o == OutcomeTimeout || o == OutcomeBudget
 }
 
+// Reached says whether a run has come to an end of its own, good or with less than was wanted.
+func (o Outcome) Reached() bool {
+	return o == OutcomeSuccess || o == OutcomeNothing || o == OutcomePartial || o == OutcomeSkipped
+}
+
 // Exit is how the loop of a run ended (OSA-02). docs/architecture.md has what becomes an outcome of
 // which exit.
 type Exit string
@@ -77,3 +83,11 @@ const (
 	AttemptInterrupted AttemptState = "interrupted" // its process died or was stopped
 	AttemptFailed      AttemptState = "failed"      // the next one is a retry
 )
+
+// States are all states of a run.
+func States() []State { return []State{StateQueued, StateRunning, StateWaiting, StateFinished} }
+
+// Outcomes are all ways in which a run ends.
+func Outcomes() []Outcome {
+	return []Outcome{OutcomeSuccess, OutcomeNothing, OutcomePartial, OutcomeError, OutcomeTimeout, OutcomeBudget, OutcomeCancelled, OutcomeInterrupted, OutcomeSkipped}
+}

@@ -10,5 +10,10 @@ const (
 	TriggerWebhook  Trigger = "webhook"  // a request of another program
 	TriggerSelf     Trigger = "self"     // the scheduler: a wake that the agent planned has come
 	TriggerManual   Trigger = "manual"   // a person, by a command
-	TriggerAPI      Trigger = "api"      // a program, over the socket
+	TriggerAPI      Trigger = "api"      // a program: by the API, or a model that calls a skill
 )
+
+// Triggers are all of them.
+func Triggers() []Trigger {
+	return []Trigger{TriggerSchedule, TriggerWatch, TriggerWebhook, TriggerSelf, TriggerManual, TriggerAPI}
+}

@@ -107,12 +107,8 @@ func Parse(schema json.RawMessage) (*Form, error) {
 		return nil, fmt.Errorf("the schema has %d bytes; at most %d are read", len(schema), maxSchema)
 	}
 
-	var any any
-	if err := json.Unmarshal(schema, &any); err != nil {
-		return nil, fmt.Errorf("the schema is no JSON: %w", err)
-	}
-	if refers(any) {
-		return nil, errors.New("the schema refers to another with $ref; write out what is meant in its place")
+	if err := SelfContained(schema); err != nil {
+		return nil, err
 	}
 
 	root, err := resolve(schema)
@@ -127,6 +123,19 @@ func Parse(schema json.RawMessage) (*Form, error) {
 	}
 	f.object = top.kindOf() == "object"
 	return f, f.add(schema, Field{Required: true}, 0)
+}
+
+// SelfContained refuses a schema that refers to another, or to itself: a check of {"$ref": "#"} has no end, and ends the
+// process whose stack it fills. Schemas of strangers are held to this before a value is held to them.
+func SelfContained(schema json.RawMessage) error {
+	var any any
+	if err := json.Unmarshal(schema, &any); err != nil {
+		return fmt.Errorf("the schema is no JSON: %w", err)
+	}
+	if refers(any) {
+		return errors.New("the schema refers to another with $ref; write out what is meant in its place")
+	}
+	return nil
 }
 
 // refers reports whether a schema has a reference anywhere.

@@ -32,7 +32,7 @@ func (e *executor) Policy(job string) dispatch.Policy {
 	return e.policy(job)
 }
 
-func (e *executor) Blocked(run ledger.Run) string {
+func (e *executor) Blocked(_ context.Context, run ledger.Run) string {
 	if e.blocked == nil {
 		return ""
 	}

@@ -88,7 +88,11 @@ func (d *Dispatcher) finishWaiting(ctx context.Context, run ledger.Run, a ledger
 		res.Wait.Expires = defaultAnswerWait
 	}
 	res.Notices = d.o.Executor.Notices(run, res)
-	d.log.Info("a run waits for an answer", "job", run.Job, "run", run.ID, "question", res.Wait.Message, "until", d.o.Now().Add(res.Wait.Expires))
+	if res.Wait.Kind == ledger.KindPause {
+		d.log.Info("a run was paused by its skill", "job", run.Job, "run", run.ID, "reason", res.Wait.Message)
+	} else {
+		d.log.Info("a run waits for an answer", "job", run.Job, "run", run.ID, "question", res.Wait.Message, "until", d.o.Now().Add(res.Wait.Expires))
+	}
 	return d.o.Ledger.Finish(ctx, a, res)
 }
 

@@ -14,7 +14,7 @@ type Executor interface {
 	// Policy is what a job wants of its runs; those without a job ask with "".
 	Policy(job string) Policy
 	// Blocked says why a queued run must not start yet, "" when it may.
-	Blocked(run ledger.Run) string
+	Blocked(ctx context.Context, run ledger.Run) string
 	// Execute does the work of one attempt. An error means that the host could not, and
 	// counts as outcome error.
 	Execute(ctx context.Context, run ledger.Run, a ledger.Attempt) (ledger.Result, error)
@@ -48,7 +48,7 @@ type ExecutorFunc func(ctx context.Context, run ledger.Run, a ledger.Attempt) (l
 func (ExecutorFunc) Policy(string) Policy { return Policy{Resume: true} }
 
 // Blocked implements Executor.
-func (ExecutorFunc) Blocked(ledger.Run) string { return "" }
+func (ExecutorFunc) Blocked(context.Context, ledger.Run) string { return "" }
 
 // Execute implements Executor.
 func (f ExecutorFunc) Execute(ctx context.Context, run ledger.Run, a ledger.Attempt) (ledger.Result, error) {

@@ -141,7 +141,7 @@ func (d *Dispatcher) fillLanes(ctx, writing context.Context, now time.Time) erro
 
 		for _, r := range runs {
 			d.queue.seen = r.ID
-			why := d.o.Executor.Blocked(r)
+			why := d.o.Executor.Blocked(ctx, r)
 			if d.logBlocked(r, why); why == "" {
 				d.mu.Lock()
 				d.lanes.Add(r)
@@ -211,7 +211,7 @@ func (d *Dispatcher) passOnly(ctx, writing context.Context, now time.Time) (over
 		return false, r.NotBefore, nil
 	}
 
-	if why := d.o.Executor.Blocked(r); why != "" {
+	if why := d.o.Executor.Blocked(ctx, r); why != "" {
 		return false, time.Time{}, d.finishUnstarted(writing, r.ID, ledger.Result{Outcome: domain.OutcomeError, Error: why})
 	}
 

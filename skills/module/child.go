@@ -63,6 +63,7 @@ func serve(in io.Reader, out io.Writer) error {
 			r.Compiled, err = build(q.Compile)
 		case q.Start != nil && vm == nil:
 			var engine *quickjs.Error
+			debug.SetMemoryLimit(childHeap + wasmHeap(q.Start))
 			if vm, err = newMachineVM(q.Start); err == nil {
 				r.Event = vm.begin()
 			} else if errors.As(err, &engine) {

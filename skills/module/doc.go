@@ -25,6 +25,11 @@
 // Math.random and crypto draw from [Start].Seed. A second run with the same answers therefore does
 // what the first one did.
 //
+// # WebAssembly
+//
+// What [Start].WASM gives a module may be instantiated (host.wasm.instantiate). It runs in the child, beside QuickJS, compiled to machine
+// code without checks of the time: a loop of it is ended with the process. It knows no host but the functions that the module gives it.
+//
 // # Bounds
 //
 // [Start].Timeout counts what the machine itself takes, waiting for its timers included and waiting for its

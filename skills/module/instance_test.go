@@ -308,7 +308,7 @@ func TestClockOfTheHost(t *testing.T) {
 	want(t, end, `["2/3/2020","2/3/2020","2020",2020,"2020",2020,2020,2020,2020,true]`)
 }
 
-// TestEachTier: modules run on every tier of this machine, and where its owner wants none.
+// TestEachTier: modules and their WebAssembly run on every tier of this machine, and where its owner wants none.
 func TestEachTier(t *testing.T) {
 	unraced(t)
 	t.Parallel()
@@ -327,11 +327,13 @@ func TestEachTier(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		p, err := m.Compile(t.Context(), skill(t, map[string]string{"module.ts": "export const execute = (n: number) => 2 * n;"}))
+		p, err := m.Compile(t.Context(), skill(t, map[string]string{"module.ts": `export const execute = async (n: number, host: any) => (await host.wasm.instantiate("m")).exports.add(n, n);`}))
 		if err != nil {
 			t.Fatal(err)
 		}
-		i, err := m.Start(t.Context(), p, module.Start{Export: "execute", Args: rawMessage("4")})
+		with := withWASM(goodWASM.build(), "add")
+		with.Export, with.Args = "execute", rawMessage("4")
+		i, err := m.Start(t.Context(), p, with)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -106,9 +106,11 @@ func (m *Machine) touch(dir string) {
 
 // Start is one call of an export.
 type Start struct {
-	Export  string          // "execute", or a hook
-	Args    json.RawMessage // its first argument; the second is host. undefined where it is empty
-	Surface Surface
+	Export string          // "execute", or a hook
+	Args   json.RawMessage // its first argument; the second is host. undefined where it is empty
+	// HostAlone has host be its first argument, and the only one.
+	HostAlone bool
+	Surface   Surface
 
 	MemoryMB int           // of the machine, in MiB; 0: [DefaultMemoryMB], at most [MaxMemoryMB]
 	Timeout  time.Duration // of what the machine itself takes; 0: [DefaultTimeout]
@@ -119,6 +121,8 @@ type Start struct {
 
 	// AllowedGlobals are those of [Globals] that exist, beside console; those that exist by default where it is empty.
 	AllowedGlobals []string
+
+	WASM []WASM // that the module may instantiate, where its surface has wasm.instantiate
 }
 
 // Start starts a fresh machine in a process of its own. Nothing of the module runs before the first
@@ -135,13 +139,16 @@ func (m *Machine) Start(ctx context.Context, p *Program, s Start) (*Instance, er
 	if s.MemoryMB < 0 || s.MemoryMB > MaxMemoryMB || s.Timeout < 0 {
 		return nil, fmt.Errorf("a module cannot have %d MiB of memory and %s; at most %d MiB, and neither is negative", s.MemoryMB, s.Timeout, MaxMemoryMB)
 	}
+	if err := checkWASM(s.WASM); err != nil {
+		return nil, err
+	}
 
 	i := &Instance{program: p, left: s.Timeout + grace, methods: s.Surface.Methods, first: &startRequest{
-		Code: p.Code, Export: s.Export, Args: s.Args, Surface: s.Surface, MemoryMB: s.MemoryMB, TimeoutMS: s.Timeout.Milliseconds(),
-		Seed: s.Seed[:], NowMS: s.Now.UnixMilli(), Globals: s.AllowedGlobals,
+		Code: p.Code, Export: s.Export, Args: s.Args, HostAlone: s.HostAlone, Surface: s.Surface, MemoryMB: s.MemoryMB, TimeoutMS: s.Timeout.Milliseconds(),
+		Seed: s.Seed[:], NowMS: s.Now.UnixMilli(), Globals: s.AllowedGlobals, WASM: s.WASM,
 	}}
 	var err error
-	i.process, err = startProcess(ctx, m.options.Sandbox, m.options.MinTier, zoneName(s.Zone), int64(s.MemoryMB)<<20+ownMemory)
+	i.process, err = startProcess(ctx, m.options.Sandbox, m.options.MinTier, zoneName(s.Zone), int64(s.MemoryMB)<<20+ownMemory+wasmMemory(i.first))
 	if err != nil {
 		return nil, err
 	}

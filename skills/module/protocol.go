@@ -26,12 +26,14 @@ type startRequest struct {
 	Code      string
 	Export    string
 	Args      json.RawMessage
+	HostAlone bool `json:",omitempty"`
 	Surface   Surface
 	MemoryMB  int
 	TimeoutMS int64
 	Seed      []byte
 	NowMS     int64
 	Globals   []string
+	WASM      []WASM `json:",omitempty"`
 }
 
 type nextRequest struct{ Answers []answerMessage }

@@ -22,6 +22,9 @@ const maxJobs = 1 << 20
 //go:embed js/globals.js
 var globalsJS string
 
+//go:embed js/wasm.js
+var wasmJS string
+
 //go:embed js/core.js
 var coreJS string
 
@@ -31,8 +34,10 @@ type machineVM struct {
 	step   quickjs.Value // of core.js
 	random *rand.ChaCha8
 	left   time.Duration // of the module's own time
+	until  time.Time     // when that is over, while the machine runs
 	now    int64         // its clock, in milliseconds
 	end    *End
+	wasm   *wasmHost
 }
 
 // startConfig is what core.js is told at first.
@@ -40,6 +45,7 @@ type startConfig struct {
 	Now       int64                      `json:"now"`
 	Export    string                     `json:"export"`
 	Args      json.RawMessage            `json:"args,omitempty"`
+	HostAlone bool                       `json:"hostAlone"`
 	Methods   []string                   `json:"methods"`
 	Getters   map[string]json.RawMessage `json:"getters"`
 	Constants map[string]json.RawMessage `json:"constants"`
@@ -58,6 +64,7 @@ func newMachineVM(s *startRequest) (_ *machineVM, err error) {
 	var seed [32]byte
 	copy(seed[:], s.Seed)
 	m := &machineVM{vm: vm, random: rand.NewChaCha8(seed), left: time.Duration(s.TimeoutMS) * time.Millisecond, now: s.NowMS}
+	m.wasm = newWASMHost(m, s)
 	vm.SetCanBlock(false) // Atomics.wait
 	vm.SetMemoryLimit(uintptr(s.MemoryMB) << 20)
 	vm.SetModuleLoader(func(_ *quickjs.VM, name string) (string, error) {
@@ -67,17 +74,17 @@ func newMachineVM(s *startRequest) (_ *machineVM, err error) {
 		return s.Code, nil
 	}, func(_ *quickjs.VM, _, name string) (string, error) { return name, nil })
 
-	for name, f := range map[string]quickjs.HostFunc{"__entropy": m.entropy, "__url": hostURL, "__intl": m.intl} {
+	for name, f := range map[string]quickjs.HostFunc{"__entropy": m.entropy, "__url": hostURL, "__intl": m.intl, "__wasm": m.wasm.call} {
 		if err := vm.RegisterHostFunc(name, f); err != nil {
 			return nil, err
 		}
 	}
 
-	if m.step, err = vm.EvalValue("(() => {"+globalsJS+coreJS+"})()", quickjs.EvalGlobal); err != nil {
+	if m.step, err = vm.EvalValue("(() => {"+globalsJS+wasmJS+coreJS+"})()", quickjs.EvalGlobal); err != nil {
 		return nil, err
 	}
 
-	config, err := json.Marshal(startConfig{Now: m.now, Export: s.Export, Args: s.Args, Methods: s.Surface.Methods, Getters: s.Surface.Getters,
+	config, err := json.Marshal(startConfig{Now: m.now, Export: s.Export, Args: s.Args, HostAlone: s.HostAlone, Methods: s.Surface.Methods, Getters: s.Surface.Getters,
 		Constants: s.Surface.Constants, Globals: existing(s.Globals), Most: MaxMessage, Waiting: maxWaiting})
 	if err != nil {
 		return nil, err
@@ -241,6 +248,7 @@ func (m *machineVM) timed(do func() error) {
 
 	_ = m.vm.SetEvalTimeout(m.left) // it never fails
 	begin := time.Now()
+	m.until = begin.Add(m.left)
 	err := do()
 	m.left -= time.Since(begin)
 

@@ -1,37 +1,11 @@
+import type { Host as Anything } from "./host";
+
 interface State {
   questions: { question: string; answer?: string }[];
 }
 
-interface Host {
-  llm: {
-    complete(request: {
-      purposeId: string;
-      systemPrompt: string;
-      messages: { role: "user" | "assistant"; content: string }[];
-      temperature?: number;
-      maxTokens?: number;
-    }): Promise<{ text: string; tokensUsed: { prompt: number; completion: number } }>;
-  };
-  events: { emitProgress(progress: number, message: string): void };
-  run: {
-    reportStep(label: string, role?: string): void;
-    getStepCount(): number;
-    getStepBudget(): number | null;
-    checkpoint(): Promise<void>;
-  };
-  workspace: {
-    getState(): Promise<Partial<State> | null>;
-    setState(state: State): Promise<void>;
-    setPhase(phase: string): Promise<void>;
-    setRole(role: string): Promise<void>;
-    createArtifact(artifact: {
-      type: string;
-      title: string;
-      content: Record<string, unknown>;
-      createdByRole?: string;
-    }): Promise<{ id: string }>;
-  };
-}
+/** What its manifest declares. */
+type Host = Anything & Required<Pick<Anything, "llm" | "run" | "workspace">>;
 
 /**
  * Splits a topic into questions, answers one after the other, and writes a report of the answers.
@@ -40,7 +14,7 @@ interface Host {
  * the next one, which begins with what is missing.
  */
 export async function execute(args: { topic: string }, host: Host) {
-  const before = await host.workspace.getState();
+  const before = (await host.workspace.getState()) as Partial<State> | null;
   const state: State = { questions: before?.questions ?? [] };
 
   if (state.questions.length === 0) {

@@ -1,6 +1,4 @@
-interface Host {
-  log: { info(message: string, data?: Record<string, unknown>): void };
-}
+import type { Host } from "./host";
 
 /** Counts the words, lines and characters of a text: one call, no steps, nothing asked of anybody. */
 export async function execute(args: { text: string }, host: Host) {

@@ -1,24 +1,7 @@
-interface Host {
-  llm: {
-    complete(request: {
-      purposeId: string;
-      systemPrompt: string;
-      messages: { role: "user" | "assistant"; content: string }[];
-      temperature?: number;
-      maxTokens?: number;
-    }): Promise<{ text: string; tokensUsed: { prompt: number; completion: number } }>;
-  };
-  events: { emitProgress(progress: number, message: string): void };
-  run: {
-    reportStep(label: string): void;
-    checkpoint(): Promise<void>;
-    requestInput(question: {
-      title: string;
-      message: string;
-      inputSchema: Record<string, unknown>;
-    }): Promise<{ change: string }>;
-  };
-}
+import type { Host as Anything } from "./host";
+
+/** What its manifest declares. */
+type Host = Anything & Required<Pick<Anything, "llm" | "run">>;
 
 /**
  * Sums a text up, asks a person what to change, and changes it.
@@ -32,7 +15,7 @@ export async function execute(args: { text: string }, host: Host) {
   const draft = await ask(host, "Sum this text up in three sentences.", args.text);
   await host.run.checkpoint();
 
-  const answer = await host.run.requestInput({
+  const answer = (await host.run.requestInput({
     title: "Is this summary right?",
     message: draft,
     inputSchema: {
@@ -40,7 +23,7 @@ export async function execute(args: { text: string }, host: Host) {
       properties: { change: { type: "string", description: "What to change; empty if it is right" } },
       required: ["change"],
     },
-  });
+  })) as { change: string };
   if (answer.change.trim() === "") {
     return { summary: draft, changed: false };
   }

@@ -41,6 +41,8 @@ type exchange struct {
 	Try     int      `json:"try,omitempty"`
 	Model   string   `json:"model,omitempty"`
 	Request *request `json:"request,omitempty"`
+	// Contains goes without a request.
+	Contains Texts `json:"contains,omitempty"`
 	Answer
 	Fault     *Fault    `json:"error,omitempty"`
 	StartedAt time.Time `json:"started_at,omitzero"`
@@ -58,6 +60,24 @@ type request struct {
 	MaxOutput   int             `json:"max_output,omitempty"`
 	Temperature *float64        `json:"temperature,omitempty"`
 	NoTools     bool            `json:"no_tools,omitempty"`
+}
+
+// Texts are one text or several, as a person writes them.
+type Texts []string
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (t *Texts) UnmarshalJSON(raw []byte) error {
+	var one string
+	if json.Unmarshal(raw, &one) == nil {
+		*t = Texts{one}
+		return nil
+	}
+	var all []string
+	if err := json.Unmarshal(raw, &all); err != nil {
+		return errors.New("it is a text, or a list of texts")
+	}
+	*t = all
+	return nil
 }
 
 type tool struct {
@@ -129,7 +149,7 @@ func encode(l line) ([]byte, error) {
 }
 
 func (e *Encoder) delta(x Exchange) *exchange {
-	out := &exchange{Attempt: x.Attempt, Step: x.Step, Try: x.Try, Model: x.Model, Answer: x.Answer, Fault: x.Fault, StartedAt: x.StartedAt, FirstMS: x.FirstMS, TookMS: x.TookMS}
+	out := &exchange{Attempt: x.Attempt, Step: x.Step, Try: x.Try, Model: x.Model, Contains: x.Contains, Answer: x.Answer, Fault: x.Fault, StartedAt: x.StartedAt, FirstMS: x.FirstMS, TookMS: x.TookMS}
 	r := x.Request
 	if r == nil {
 		return out
@@ -294,11 +314,17 @@ func (l line) count() (n int) {
 }
 
 func (d *decoder) decodeExchange(x exchange) error {
-	out := Exchange{Attempt: x.Attempt, Step: x.Step, Try: x.Try, Model: x.Model, Answer: x.Answer, Fault: x.Fault, StartedAt: x.StartedAt, FirstMS: x.FirstMS, TookMS: x.TookMS}
+	out := Exchange{Attempt: x.Attempt, Step: x.Step, Try: x.Try, Model: x.Model, Contains: x.Contains, Answer: x.Answer, Fault: x.Fault, StartedAt: x.StartedAt, FirstMS: x.FirstMS, TookMS: x.TookMS}
 	for i, c := range x.Calls {
 		if c.Name == "" {
 			return fmt.Errorf("call %d of the answer has no name", i+1)
 		}
+	}
+	switch {
+	case x.Request != nil && x.Contains != nil:
+		return errors.New("an answer is to a request, or to all that contain something; leave out request, or contains")
+	case x.Contains != nil && (len(x.Contains) == 0 || slices.Contains(x.Contains, "")):
+		return errors.New("contains says nothing: every request holds an empty text; leave it out for the answer to whatever is asked")
 	}
 
 	if p := x.Request; p != nil {

@@ -11,6 +11,7 @@ import (
 	"iter"
 	"os"
 	"slices"
+	"strings"
 
 	"rouse/agent/model"
 )
@@ -19,6 +20,7 @@ import (
 type Provider struct {
 	name  string // of the recording
 	turns []Exchange
+	fits  []Exchange // those that answer all requests with some texts
 }
 
 // Open reads a file.
@@ -45,8 +47,15 @@ func Parse(path string, text []byte) (*Provider, error) {
 
 // New answers from a recording. Errors call it name.
 func New(name string, r Recording) (*Provider, error) {
-	p := &Provider{name: name, turns: playableTurns(r.Exchanges)}
-	if len(p.turns) == 0 {
+	p := &Provider{name: name}
+	for _, x := range playableTurns(r.Exchanges) {
+		if len(x.Contains) > 0 {
+			p.fits = append(p.fits, x)
+		} else {
+			p.turns = append(p.turns, x)
+		}
+	}
+	if len(p.turns)+len(p.fits) == 0 {
 		return nil, errors.New("holds no exchange with a model, so it answers nothing")
 	}
 	return p, nil
@@ -60,7 +69,7 @@ func playableTurns(all []Exchange) []Exchange {
 	seen := map[string]bool{}
 	for i, x := range all {
 		last := i == len(all)-1
-		if !last && (x.Fault != nil || !x.inTranscript()) {
+		if !last && len(x.Contains) == 0 && (x.Fault != nil || !x.inTranscript()) {
 			continue
 		}
 		// Another try of the same step follows. Exchanges written manually have no steps.
@@ -158,14 +167,20 @@ func (x Exchange) Events(yield func(model.Event, error) bool) {
 	yield(model.Event{Stop: stop}, nil)
 }
 
-// answerTo is the answer to a request: the one to the same request, or else the one after the last
-// answer that the transcript holds.
+// answerTo is the answer to a request: the one to the same request, or else the first to all that contain what it does, or else
+// the one after the last answer that the transcript holds.
 func (p *Provider) answerTo(r model.Request) (Exchange, error) {
 	// The same request is certain. The search below may find the wrong one of two answers that are
 	// alike, if a part of the history was left out.
 	for _, x := range p.turns {
 		if x.Request != nil && len(x.Request.Messages) == len(r.Messages) && len(Compare(*x.Request, r)) == 0 {
 			return x, nil
+		}
+	}
+
+	for _, x := range p.fits {
+		if x.fits(r) {
+			return x.again(len(r.Messages)), nil
 		}
 	}
 
@@ -181,7 +196,10 @@ func (p *Provider) answerTo(r model.Request) (Exchange, error) {
 			at = i + 1
 		}
 	}
-	if at >= len(p.turns) {
+	switch {
+	case at >= len(p.turns) && len(p.fits) > 0:
+		return Exchange{}, badRequest("the recording %s has no answer to this, neither to what it contains nor in its turn; the last message is %s", p.name, lastMessage(r))
+	case at >= len(p.turns):
 		return Exchange{}, badRequest("the recording %s has %d answers, and the run asks for one more; its last message is %s", p.name, len(p.turns), lastMessage(r))
 	}
 
@@ -199,6 +217,26 @@ func (p *Provider) answerTo(r model.Request) (Exchange, error) {
 	}
 
 	return x, nil
+}
+
+// fits says whether a request contains what the answer is to.
+func (x Exchange) fits(r model.Request) bool {
+	last := ""
+	if n := len(r.Messages); n > 0 {
+		last = r.Messages[n-1].Text
+	}
+	return !slices.ContainsFunc(x.Contains, func(text string) bool {
+		return !strings.Contains(last, text) && !strings.Contains(r.System, text)
+	})
+}
+
+// again is an answer that may be given more than once in a transcript, of so many messages: no two calls there have one id.
+func (x Exchange) again(messages int) Exchange {
+	x.Calls = slices.Clone(x.Calls)
+	for i := range x.Calls {
+		x.Calls[i].ID = fmt.Sprintf("%s_%d", x.Calls[i].ID, messages)
+	}
+	return x
 }
 
 // turnOf finds an answer of a transcript in the recording, from an index on; -1 when it is not

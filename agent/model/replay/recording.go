@@ -95,6 +95,16 @@ type Call struct {
 	State    domain.CallState `json:"state"`
 	Envelope json.RawMessage  `json:"envelope,omitempty"` // missing: its result is not known
 	TookMS   int64            `json:"took_ms,omitempty"`
+	Within   *Within          `json:"within,omitempty"` // nil: nothing
+}
+
+// Within is what the module of a skill did within a call. It is not played again: its calls are of the world, as the call is.
+type Within struct {
+	Turns        int    `json:"turns"`           // that have a number in the run
+	Steps        int    `json:"steps,omitempty"` // of them, that were asked of a model
+	Calls        int    `json:"calls,omitempty"`
+	Usage        *Usage `json:"usage,omitempty"`
+	CostMicroUSD int64  `json:"cost_micro_usd,omitempty"`
 }
 
 // Exchange is one request and what came back. A turn that failed and was asked again has
@@ -105,6 +115,9 @@ type Exchange struct {
 	Try     int    // from 0 on, within the step
 	Model   string // its name in the configuration
 	Request *model.Request
+	// Contains are texts that a request has to hold for this to be its answer, each in the system prompt or in the last message.
+	// Nobody records them: they are written manually, in the place of a request.
+	Contains []string
 	Answer
 	Fault     *Fault
 	StartedAt time.Time
@@ -205,7 +218,7 @@ func (r Recording) AnswersOnly() Recording {
 	out := Recording{}
 	// Without the requests, failed tries and empty answers would come in their turn too.
 	for _, x := range playableTurns(r.Exchanges) {
-		out.Exchanges = append(out.Exchanges, Exchange{Answer: x.Answer, Fault: x.Fault})
+		out.Exchanges = append(out.Exchanges, Exchange{Contains: x.Contains, Answer: x.Answer, Fault: x.Fault})
 	}
 	return out
 }

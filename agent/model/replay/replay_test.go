@@ -222,3 +222,73 @@ func FuzzRead(f *testing.F) {
 		}
 	})
 }
+
+// An answer to all requests that contain something is given to each of them, before those that come in their turn.
+func TestContains(t *testing.T) {
+	file := `{"recording":{"version":1}}
+{"exchange":{"contains":["outline","wind"],"text":"Of wind."}}
+{"exchange":{"contains":"outline","text":"Of anything.","calls":[{"id":"a","name":"todo"}]}}
+{"exchange":{"contains":"storm","error":{"kind":"unavailable","message":"away"}}}
+{"exchange":{"text":"In its turn."}}
+`
+	p, err := replay.Parse("a.jsonl", []byte(file))
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	for ask, want := range map[[2]string]string{
+		{"Write an outline.", "About wind."}: "Of wind.",
+		{"About wind.", "Write an outline."}: "Of wind.",
+		{"Write an outline.", "About rain."}: "Of anything.",
+		{"", "About rain."}:                  "In its turn.",
+	} {
+		for range 2 { // however often
+			if a := modeltest.Ask(t, t.Context(), p, model.Request{System: ask[0], Messages: []model.Message{user(ask[1])}}); a.Err != nil || a.Text != want {
+				t.Errorf("%q: %q (%v), want %q", ask, a.Text, a.Err, want)
+			}
+		}
+	}
+	if a := modeltest.Ask(t, t.Context(), p, model.Request{Messages: []model.Message{user("A storm.")}}); a.Err == nil || !strings.Contains(a.Err.Error(), "away") {
+		t.Errorf("a failure: %+v", a)
+	}
+
+	// What was said to the model before the last message is another matter, and no two calls of a run have one id.
+	asked := []model.Message{user("Of wind, an outline.")}
+	r := model.Request{System: "Write an outline.", Messages: append(asked, model.Message{Role: model.RoleAssistant, Text: "Of wind."}, user("And of rain."))}
+	one := modeltest.Ask(t, t.Context(), p, r)
+	r.Messages = append(r.Messages, model.Message{Role: model.RoleAssistant, Text: one.Text, Calls: one.Calls}, model.Message{Role: model.RoleTool, CallID: one.Calls[0].ID, Name: "todo"})
+	two := modeltest.Ask(t, t.Context(), p, r)
+	if one.Text != "Of anything." || two.Text != one.Text || one.Calls[0].ID == two.Calls[0].ID {
+		t.Errorf("%+v\n%+v", one, two)
+	}
+}
+
+// A recording whose answers are all to what requests contain says so where none fits, and keeps them when it is written.
+func TestContainsAlone(t *testing.T) {
+	rec, err := replay.Read(strings.NewReader(`{"recording":{"version":1}}` + "\n" + `{"exchange":{"contains":"a","text":"b"}}` + "\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := replay.New("a.jsonl", rec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if a := modeltest.Ask(t, t.Context(), p, model.Request{Messages: []model.Message{user("x")}}); a.Err == nil || !strings.Contains(a.Err.Error(), "no answer to this") {
+		t.Errorf("%+v", a)
+	}
+
+	var file bytes.Buffer
+	if err := replay.Write(&file, rec.AnswersOnly()); err != nil || !strings.Contains(file.String(), `"contains":["a"]`) {
+		t.Errorf("%v %s", err, &file)
+	}
+	for text, want := range map[string]string{
+		`{"exchange":{"contains":[],"text":"b"}}`:               "contains says nothing",
+		`{"exchange":{"contains":["a",""],"text":"b"}}`:         "contains says nothing",
+		`{"exchange":{"contains":3,"text":"b"}}`:                "it is a text, or a list of texts",
+		`{"exchange":{"contains":"a","request":{},"text":"b"}}`: "leave out request, or contains",
+	} {
+		if _, err := replay.Read(strings.NewReader(`{"recording":{"version":1}}` + "\n" + text + "\n")); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+}

@@ -79,6 +79,27 @@ func (h *Host) shellArgs(raw json.RawMessage) (json.RawMessage, error) {
 	return args, nil
 }
 
+// executeCommand asks for a program. What is wrong with the request is an answer, not an error.
+func (h *Host) executeCommand(c Call, _ map[string]json.RawMessage) (Call, error) {
+	args, err := h.shellArgs(c.Args)
+	if err != nil {
+		return answered(c, accepted{Code: codeInvalid, Message: err.Error()})
+	}
+	c.Args = args
+	return c, nil
+}
+
+// waitForJob gives what became of a program: it has ended when its request is answered.
+func (h *Host) waitForJob(c Call, named map[string]json.RawMessage) (Call, error) {
+	var id string
+	if json.Unmarshal(named["bridgeRunId"], &id) == nil {
+		if done, ok := h.jobs[id]; ok {
+			return answered(c, done)
+		}
+	}
+	return c, argumentError("there is no job of this id; bridge.executeCommand gives it")
+}
+
 // isWorkdir says whether a folder is the agent's own. Nothing is opened by what it finds.
 func (h *Host) isWorkdir(folder string) bool {
 	workdir := h.o.Roots.Workdir()
@@ -115,6 +136,9 @@ type accepted struct {
 	Message     string `json:"message,omitempty"`
 }
 
+// jobCompleted is the status of a program that ended as it should.
+const jobCompleted = "completed"
+
 // job is a program that was run.
 type job struct {
 	Status   string `json:"status"` // completed, failed, terminated
@@ -125,7 +149,7 @@ type job struct {
 }
 
 func newJob(r ran) job {
-	j := job{Status: "completed", ExitCode: r.ExitCode, Stdout: r.Stdout, Stderr: r.Stderr}
+	j := job{Status: jobCompleted, ExitCode: r.ExitCode, Stdout: r.Stdout, Stderr: r.Stderr}
 	switch {
 	case r.KilledBy != "" || r.Signal != "":
 		j.Status, j.Reason = "terminated", r.KilledBy

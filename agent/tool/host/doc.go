@@ -11,6 +11,14 @@
 // Values of secrets go in, and never come out: what a module was given of the vault is replaced by its placeholder in
 // the arguments of each later call, and filled in again by whoever sends it, for the one host that it is for.
 //
-// The storage of a skill is a database of its own for each agent. A write notes the key of its call in the same
-// transaction, so that a call which is made again writes once.
+// Below lies what has a life of its own: the storage of skills (store), and their sign-ins (signin). The token of one is a secret like
+// those of the vault, with a name that no secret can have, and for the hosts that manifest and grants name.
+//
+// What a skill offers to agents are tools, too (Offers, OSL-32): those of its manifest, and those that its module registers, which are held to the
+// same rules when they are registered and again when they are read. Who answers their calls is for the caller.
+//
+// # Size
+//
+// More than thirty names are exported: what a manifest asks for (Methods, Missing, Ungranted and the like) is asked by those who check
+// configurations, and by those who run modules, and stands in one place with the table that answers it.
 package host

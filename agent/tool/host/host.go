@@ -8,13 +8,18 @@ import (
 
 	"rouse/agent/model"
 	"rouse/agent/tool"
+	"rouse/agent/tool/host/signin"
+	"rouse/agent/tool/host/store"
 	"rouse/agent/tool/web"
+	"rouse/agentdb/ledger"
 	"rouse/skills"
 )
 
 // Options are what the methods of one run work with.
 type Options struct {
+	Agent, Skill string // whose runs, storage and sign-ins they are
 	Manifest     *skills.Manifest
+	Exports      []string // of its module
 	Capabilities Capabilities
 	Roots        *tool.Roots
 	WriteFile    *tool.Tool             // the agent's file_write; nil: it has none
@@ -22,8 +27,14 @@ type Options struct {
 	File         string                 // that started the run, for openFile; "" where none did
 	Network      web.Options
 	Secrets      []tool.SecretGrant
+	SignIns      *signin.Book        // nil: none can be kept
+	Learn        func(secret string) // has a token that the module may say kept out of what is recorded; needed with SignIns
 	// Storage is the file of the skill's database, and Epoch the id of the ledger in which the run is: keys of calls are those of a run.
 	Storage, Epoch string
+	// Ledger keeps checkpoints and workspaces; Workspace is the one that the run works in, nil: none.
+	Ledger    *ledger.Ledger
+	Workspace *ledger.Workspace
+	Redact    func(text string) string // removes secrets from what is stored
 	// Complete asks the agent's model; nil: it has none.
 	Complete func(ctx context.Context, in tool.Invocation, c Completion) (Completed, error)
 }
@@ -47,11 +58,15 @@ type Completed struct {
 type Host struct {
 	o        Options
 	requests *web.Requests // nil without a granted host
-	storage  *storage
+	storage  *store.Store
 	methods  []string
 	handles  []handle
-	jobs     map[string]job    // programs that were run, by the keys of their calls
-	given    map[string]string // values of secrets that the module has, by name
+	jobs     map[string]job // programs that were run, by the keys of their calls
+	progress progress
+	version  int64             // the lock version at which the module has read its workspace, 0: it has not
+	renewed  map[string]string // ids of artifacts that the module has given other contents, by those that it knows
+	given    []given           // that the module has of secrets
+	latest   map[string]string // of them, the latest value of each name
 }
 
 // New opens nothing yet.
@@ -60,10 +75,19 @@ func New(o Options) (*Host, error) {
 		return nil, errors.New("host: a manifest and roots are needed")
 	}
 
-	h := &Host{o: o, methods: Methods(o.Manifest, o.Capabilities), storage: &storage{path: o.Storage, epoch: o.Epoch}, jobs: map[string]job{}, given: map[string]string{}}
+	h := &Host{o: o, methods: Methods(o.Manifest, o.Capabilities), storage: store.New(o.Storage, o.Epoch), jobs: map[string]job{}, latest: map[string]string{}, renewed: map[string]string{}}
+	if h.o.Redact == nil {
+		h.o.Redact = func(text string) string { return text }
+	}
 	if h.has("network.fetch") {
+		network := o.Network
+		if h.has("oauth.getToken") {
+			network.Secrets = slices.Concat(o.Network.Secrets, h.tokenGrants())
+			network.Tokens = web.Tokens{Value: h.tokenValue, Refuses: h.outsideTokenRules}
+		}
+
 		var err error
-		if h.requests, err = web.NewRequests(o.Network, h.outsideRules); err != nil {
+		if h.requests, err = web.NewRequests(network, h.outsideRules); err != nil {
 			return nil, err
 		}
 	}
@@ -75,8 +99,16 @@ func (h *Host) Methods() []string { return h.methods }
 
 func (h *Host) has(method string) bool { return slices.Contains(h.methods, method) }
 
+// Begin forgets what another export of the module has seen, which a later attempt need not call again: that of a hook.
+func (h *Host) Begin() {
+	h.handles, h.progress, h.version, h.renewed = nil, progress{}, 0, map[string]string{}
+}
+
+// Storage is the database of the skill for the agent.
+func (h *Host) Storage() *store.Store { return h.storage }
+
 // Close closes what was opened.
-func (h *Host) Close() error { return h.storage.close() }
+func (h *Host) Close() error { return h.storage.Close() }
 
 // Tools are those of the methods that the module has.
 func (h *Host) Tools() ([]tool.Tool, error) {
@@ -88,20 +120,40 @@ func (h *Host) Tools() ([]tool.Tool, error) {
 		fetchSpec.Name:         h.fetch,
 		completeSpec.Name:      h.complete,
 		resolveSpec.Name:       h.resolve,
+		authorizeSpec.Name:     h.oauthTool(authorizeSpec, h.authorize),
+		tokenSpec.Name:         h.oauthTool(tokenSpec, h.token),
+		refreshSpec.Name:       h.oauthTool(refreshSpec, h.refresh),
+		statusSpec.Name:        h.oauthTool(statusSpec, h.status),
 		openFileSpec.Name:      h.openFile,
 		openFolderSpec.Name:    h.openFolder,
 		listSpec.Name:          h.listFolder,
 		readSpec.Name:          h.readFile,
 		writeSpec.Name:         h.writeFile,
 		locateSpec.Name:        h.locate,
+		installSpec.Name:       h.install,
+		registerSpec.Name:      h.register,
+
+		checkpointSpec.Name:     h.checkpoint,
+		pauseSpec.Name:          h.pause,
+		inputSpec.Name:          h.requestInput,
+		getStateSpec.Name:       h.getState,
+		setStateSpec.Name:       h.setState,
+		createArtifactSpec.Name: h.createArtifact,
+		updateArtifactSpec.Name: h.updateArtifact,
+		listArtifactsSpec.Name:  h.listArtifacts,
+		setPhaseSpec.Name:       h.setPhase,
+		setRoleSpec.Name:        h.setRole,
+		attachApprovalSpec.Name: h.attachApproval,
 	}
 
 	var out []tool.Tool
+	made := map[string]bool{}
 	for _, m := range methods {
 		define, own := all[m.tool]
-		if !own || !h.has(m.name) {
+		if !own || made[m.tool] || !h.has(m.name) {
 			continue
 		}
+		made[m.tool] = true
 		t, err := define()
 		if err != nil {
 			return nil, fmt.Errorf("host.%s: %w", m.name, err)

@@ -150,3 +150,15 @@ func TestUndeclared(t *testing.T) {
 		}
 	}
 }
+
+// A schema that refers to another, or to itself, is none that a value could be held to: that would end the process.
+func TestSchemasReferToNothing(t *testing.T) {
+	for _, schema := range []string{`{"type": "object", "$ref": "#"}`, `{"$defs": {"a": {}}, "properties": {"a": {"$ref": "#/$defs/a"}}}`, `{"allOf": [{"$dynamicRef": "#"}]}`} {
+		if err := host.CheckValue(json.RawMessage(schema), json.RawMessage(`{}`)); err == nil || !strings.Contains(err.Error(), "$ref") {
+			t.Errorf("%s: %v", schema, err)
+		}
+	}
+	if err := host.CheckValue(json.RawMessage(`{"type": "object"}`), json.RawMessage(`{}`)); err != nil {
+		t.Error(err)
+	}
+}

@@ -19,6 +19,9 @@ var completeSpec = tool.Spec{
 	Args: reflect.TypeFor[completeArgs](), Requires: tool.RequiresModule, Nests: true, Timeout: -1,
 }
 
+// Asks says whether a call asks a model.
+func (c Call) Asks() bool { return c.Tool == completeSpec.Name }
+
 type completeArgs struct {
 	PurposeID    string        `json:"purposeId"`
 	SystemPrompt string        `json:"systemPrompt,omitempty"`

@@ -1,6 +1,7 @@
 package host
 
 import (
+	"encoding/json"
 	"reflect"
 	"slices"
 	"strings"
@@ -18,8 +19,11 @@ type method struct {
 	tool   string   // that answers it; "": the run itself does, without a call on record
 	field  string   // of the result that the module gets; "": the whole result
 	looks  bool     // it changes nothing, whatever the effect of its tool
+	like   string   // the method that it is another name of; "": none
 	// has says whether a module has it, by its manifest and what its run can do.
 	has func(m *skills.Manifest, c Capabilities) bool
+	// route makes a call of it one of a tool, or answers it; nil: its arguments are those of the tool.
+	route func(h *Host, c Call, named map[string]json.RawMessage) (Call, error)
 }
 
 // Capabilities are what the agent of a run can do, for the methods that need it.
@@ -29,38 +33,70 @@ type Capabilities struct {
 	Commands bool // the tool that runs programs is among its tools
 	Writing  bool // the tool that writes files is
 	Tools    bool // some of its other tools may be called
+	SignIns  bool // sign-ins can be kept
+	// Workspace says that the run works in one.
+	Workspace bool
+	// Within says that the module answers a call of a run, which cannot wait for its owner.
+	Within bool
 }
 
 // The methods. Those that are not here do not exist yet: docs/modules.md lists them.
 var methods = []method{
 	{name: "log", has: always}, // callable, and an object with debug, info, warn and error
-	{name: "events.emitProgress", params: []string{"progress", "message"}, has: always},
-	{name: "events.emitCustom", params: []string{"type", "payload"}, has: always},
+	{name: "events.emitProgress", params: []string{"progress", "message"}, has: always, route: (*Host).emitProgress},
+	{name: "events.emitCustom", params: []string{"type", "payload"}, has: always, route: (*Host).emitCustom},
 
 	{name: "storage.get", params: []string{"key"}, tool: storageGetSpec.Name, field: "value", looks: true, has: permits(skills.PermissionStorage)},
 	{name: "storage.set", params: []string{"key", "value"}, tool: storageSetSpec.Name, field: "value", has: permits(skills.PermissionStorage)},
 	{name: "storage.delete", params: []string{"key"}, tool: storageDeleteSpec.Name, field: "value", has: permits(skills.PermissionStorage)},
 	{name: "storage.list", params: []string{"prefix"}, tool: storageListSpec.Name, field: "value", looks: true, has: permits(skills.PermissionStorage)},
 
-	{name: "network.fetch", params: []string{"url", "init"}, tool: fetchSpec.Name, has: func(m *skills.Manifest, c Capabilities) bool {
-		return c.Network && permission(m, skills.PermissionNetwork)
+	{name: "network.fetch", params: []string{"url", "init"}, tool: fetchSpec.Name, route: (*Host).fetchRequest, has: func(m *skills.Manifest, c Capabilities) bool {
+		return c.Network && UsesNetwork(m)
 	}},
 	{name: "llm.complete", tool: completeSpec.Name, has: func(m *skills.Manifest, c Capabilities) bool { return c.Model && AsksModel(m) }},
 	{name: "vault.resolveBinding", params: []string{"name"}, tool: resolveSpec.Name, field: "value", has: func(m *skills.Manifest, _ Capabilities) bool { return len(m.RequiredBindings) > 0 }},
 
+	{name: "oauth.authorize", params: []string{"providerId"}, tool: authorizeSpec.Name, field: "value", has: signsIn},
+	{name: "oauth.getToken", params: []string{"providerId"}, tool: tokenSpec.Name, field: "value", has: signsIn},
+	{name: "oauth.refresh", params: []string{"providerId"}, tool: refreshSpec.Name, field: "value", has: signsIn},
+	{name: "oauth.authStatus", params: []string{"providerId"}, tool: statusSpec.Name, field: "value", has: signsIn},
+
+	{name: "wasm.instantiate", has: func(m *skills.Manifest, _ Capabilities) bool {
+		return len(m.WASM) > 0 && permission(m, skills.PermissionWASM)
+	}}, // within its machine: skills/module
+
 	{name: "filesystem.openFile", params: []string{"path"}, tool: openFileSpec.Name, has: permits(skills.PermissionFilesystem)},
 	{name: "filesystem.openDirectory", params: []string{"path"}, tool: openFolderSpec.Name, has: permits(skills.PermissionFilesystem)},
-	{name: "filesystem.listHandles", has: permits(skills.PermissionFilesystem)},
+	{name: "filesystem.listHandles", has: permits(skills.PermissionFilesystem), route: (*Host).listHandles},
 	{name: "filesystem.listDirectory", params: []string{"path"}, tool: listSpec.Name, field: "value", has: permits(skills.PermissionFilesystem)},
 	{name: "filesystem.readFile", params: []string{"path"}, tool: readSpec.Name, field: "value", has: permits(skills.PermissionFilesystem)},
 	{name: "filesystem.writeFile", params: []string{"path", "data"}, tool: writeSpec.Name, field: "value", has: func(m *skills.Manifest, c Capabilities) bool { return c.Writing && writesFiles(m) }},
 
-	{name: "tools.invoke", params: []string{"name", "args"}, tool: commandTool, has: calling},
-	{name: "tools.callTool", params: []string{"name", "args"}, tool: commandTool, has: calling},
-	{name: "bridge.executeCommand", tool: commandTool, has: commands},
-	{name: "bridge.waitForJob", params: []string{"bridgeRunId"}, has: commands},
+	{name: "tools.invoke", params: []string{"name", "args"}, tool: commandTool, has: calling, route: (*Host).invoke},
+	{name: "tools.callTool", params: []string{"name", "args"}, tool: commandTool, has: calling, route: (*Host).invoke},
+	{name: "tools.registerTool", tool: registerSpec.Name, has: func(m *skills.Manifest, _ Capabilities) bool { return len(m.Tools) > 0 }},
+	{name: "bridge.executeCommand", tool: commandTool, has: commands, route: (*Host).executeCommand},
+	{name: "bridge.waitForJob", params: []string{"bridgeRunId"}, has: commands, route: (*Host).waitForJob},
 	{name: "bridge.locateTools", params: []string{"toolIds"}, tool: locateSpec.Name, has: commands},
-	{name: "bridge.installTool", has: commands},
+	{name: "bridge.installTool", tool: installSpec.Name, has: commands},
+
+	{name: "run.checkpoint", params: []string{"state"}, tool: checkpointSpec.Name, field: "value", has: steps, route: (*Host).runCall},
+	{name: "run.createCheckpoint", like: "run.checkpoint", has: steps},
+	{name: "run.reportStep", params: []string{"label", "role"}, tool: checkpointSpec.Name, field: "value", has: steps, route: (*Host).reportStep},
+	{name: "run.updateProgress", has: steps, route: (*Host).updateProgress},
+	{name: "run.pause", params: []string{"reason"}, tool: pauseSpec.Name, has: pauses, route: (*Host).runCall},
+	{name: "run.requestInput", tool: inputSpec.Name, has: asks, route: (*Host).runCall},
+	{name: "run.requestUserInput", like: "run.requestInput", has: asks},
+
+	{name: "workspace.getState", params: []string{}, tool: getStateSpec.Name, field: "value", looks: true, has: inWorkspace},
+	{name: "workspace.setState", params: []string{"state"}, tool: setStateSpec.Name, field: "value", has: inWorkspace, route: (*Host).workspaceCall},
+	{name: "workspace.createArtifact", tool: createArtifactSpec.Name, has: inWorkspace, route: (*Host).workspaceCall},
+	{name: "workspace.updateArtifact", params: []string{"artifactId", "update"}, tool: updateArtifactSpec.Name, has: inWorkspace, route: (*Host).workspaceCall},
+	{name: "workspace.listArtifacts", params: []string{}, tool: listArtifactsSpec.Name, field: "value", looks: true, has: inWorkspace},
+	{name: "workspace.setPhase", params: []string{"phase"}, tool: setPhaseSpec.Name, field: "value", has: inWorkspace},
+	{name: "workspace.setRole", params: []string{"role"}, tool: setRoleSpec.Name, field: "value", has: inWorkspace},
+	{name: "workspace.attachApprovalRef", params: []string{"approvalId", "kind"}, tool: attachApprovalSpec.Name, field: "value", has: inWorkspace},
 }
 
 // commandTool is the tool that runs programs.
@@ -87,8 +123,30 @@ func commands(m *skills.Manifest, c Capabilities) bool { return c.Commands && Us
 
 func calling(m *skills.Manifest, c Capabilities) bool { return c.Tools || commands(m, c) }
 
+// steps says whether a module has host.run: only one that is more than a single call does (OSL-12).
+func steps(m *skills.Manifest, c Capabilities) bool {
+	return !c.Within && (m.ExecutionMode == skills.ModeFlow || m.ExecutionMode == skills.ModeAgentic)
+}
+
+// pauses says whether a run of a module may stop for as long as its owner likes (OSL-37).
+func pauses(m *skills.Manifest, c Capabilities) bool {
+	return steps(m, c) && m.LongRunningSupport != skills.SupportNone
+}
+
+func asks(m *skills.Manifest, c Capabilities) bool { return steps(m, c) && m.UserInputSupport }
+
+func inWorkspace(m *skills.Manifest, c Capabilities) bool { return c.Workspace && KeepsWorkspace(m) }
+
+// KeepsWorkspace says whether a run of a skill may work in a workspace (OSL-28).
+func KeepsWorkspace(m *skills.Manifest) bool {
+	return m.WorkspaceSupport == skills.SupportOptional || m.WorkspaceSupport == skills.SupportRequired
+}
+
 // AsksModel says whether a module may ask a model: it declares what for.
 func AsksModel(m *skills.Manifest) bool { return len(m.LLMUsage) > 0 }
+
+// UsesNetwork says whether a module may ask servers.
+func UsesNetwork(m *skills.Manifest) bool { return permission(m, skills.PermissionNetwork) }
 
 // UsesCommands says whether a module may ask for programs to be run.
 func UsesCommands(m *skills.Manifest) bool { return m.BridgeRequirement != skills.BridgeNever }
@@ -126,6 +184,9 @@ func changing(name, description string, effect domain.Effect, args reflect.Type)
 func Specs() tool.Specs {
 	return tool.Specs{
 		storageGetSpec, storageSetSpec, storageDeleteSpec, storageListSpec, fetchSpec, completeSpec, resolveSpec,
-		openFileSpec, openFolderSpec, listSpec, readSpec, writeSpec, locateSpec,
+		authorizeSpec, tokenSpec, refreshSpec, statusSpec,
+		openFileSpec, openFolderSpec, listSpec, readSpec, writeSpec, locateSpec, installSpec, registerSpec,
+		checkpointSpec, pauseSpec, inputSpec,
+		getStateSpec, setStateSpec, createArtifactSpec, updateArtifactSpec, listArtifactsSpec, setPhaseSpec, setRoleSpec, attachApprovalSpec,
 	}
 }

@@ -3,13 +3,12 @@ package host
 import (
 	"fmt"
 	"slices"
-	"strings"
 
 	"rouse/skills"
 )
 
 // lackedPermissions are those for methods that this version does not have.
-var lackedPermissions = []skills.PermissionKind{skills.PermissionConversation, skills.PermissionBrowser, skills.PermissionWASM}
+var lackedPermissions = []skills.PermissionKind{skills.PermissionConversation, skills.PermissionBrowser}
 
 // Missing lists what a skill declares that this version does not have, in words; such a skill is not run. What it declares as
 // optional it runs without.
@@ -20,13 +19,7 @@ func Missing(m *skills.Manifest) (out []string) {
 		}
 	}
 
-	add(m.ExecutionMode != skills.ModeDeclarative, "the execution mode %s", m.ExecutionMode)
-	add(m.WorkspaceSupport == skills.SupportRequired, "workspaces (workspaceSupport: required)")
-	add(m.LongRunningSupport == skills.SupportRequired, "long runs (longRunningSupport: required)")
-	add(len(m.OAuth) > 0, "oauth")
-	add(len(m.WASM) > 0, "wasm")
 	add(len(m.RequiredMCPServers)+len(m.RequiredMCPTools) > 0, "MCP servers")
-	add(len(m.LifecycleHooks) > 0, "lifecycle hooks (%s)", strings.Join(m.LifecycleHooks, ", "))
 
 	for _, p := range m.Permissions {
 		add(slices.Contains(lackedPermissions, p.Kind), "the permission %s", p.Kind)
@@ -48,11 +41,14 @@ func Ungranted(m *skills.Manifest, c Capabilities, secrets []string) (needed, wa
 		}
 	}
 
-	add(permission(m, skills.PermissionNetwork) && !c.Network, false, "the network, and the agent may ask no host (grants: network)")
+	add(UsesNetwork(m) && !c.Network, false, "the network, and the agent may ask no host (grants: network)")
 	add(AsksModel(m) && !c.Model, false, "a model, and the agent has none")
 	add(UsesCommands(m) && !c.Commands, m.BridgeRequirement == skills.BridgeRequired, "programs, and the agent may run none (grants: commands)")
 	add(writesFiles(m) && !c.Writing, false, "to write files, and the agent's tools leave that out")
 	for _, b := range m.RequiredBindings {
+		if standsForToken(m, b) { // its owner signs in when it is needed
+			continue
+		}
 		add(!slices.Contains(secrets, b.Name), b.Required, fmt.Sprintf("the secret %s, and the agent is not granted it (grants: secrets)", b.Name))
 	}
 	return needed, wanted

@@ -49,6 +49,13 @@ type fetchInit struct {
 	Body    *string           `json:"body"`
 }
 
+// fetchRequest is a call of fetch.
+func (h *Host) fetchRequest(c Call, named map[string]json.RawMessage) (Call, error) {
+	var err error
+	c.Args, err = fetchArgs(named)
+	return c, err
+}
+
 // fetchArgs are the arguments of fetch as those of its tool.
 func fetchArgs(named map[string]json.RawMessage) (json.RawMessage, error) {
 	var a web.RequestArgs

@@ -7,9 +7,11 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"strings"
 
 	"github.com/google/jsonschema-go/jsonschema"
+
+	"rouse/agent/tool"
+	"rouse/internal/form"
 )
 
 // CheckValue says what of a JSON value does not fit a schema of a manifest (OSL-06).
@@ -30,6 +32,9 @@ func CheckValue(schema, value json.RawMessage) error {
 }
 
 func resolve(schema json.RawMessage) (*jsonschema.Resolved, error) {
+	if err := form.SelfContained(schema); err != nil { // a manifest with one is refused; settings have a file of their own
+		return nil, err
+	}
 	var s jsonschema.Schema
 	if err := json.Unmarshal(schema, &s); err != nil {
 		return nil, fmt.Errorf("the schema is not understood: %w", err)
@@ -98,20 +103,11 @@ func Config(dir string, set map[string]any) (json.RawMessage, error) {
 	return json.Marshal(all)
 }
 
-// plain is a message of the library, which begins with the path through the schema, with the name of the value instead.
+// plain is a message of the library of schemas with the name of the value, where it tells one.
 func plain(message string) string {
-	at := ""
-	for strings.HasPrefix(message, "validating ") {
-		place, rest, ok := strings.Cut(strings.TrimPrefix(message, "validating "), ": ")
-		if !ok {
-			break
-		}
-		at, message = place, rest
+	field, wrong := tool.SchemaPlace(message)
+	if field == "" {
+		return wrong
 	}
-
-	field := strings.TrimPrefix(strings.ReplaceAll(strings.ReplaceAll(at, "/items", "[]"), "/properties/", "."), ".")
-	if field == "" || field == "root" || strings.Contains(field, "/") {
-		return message
-	}
-	return field + ": " + message
+	return field + ": " + wrong
 }

@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 
 	"rouse/agent/tool"
+	"rouse/agentdb/ledger"
 	"rouse/internal/text"
 )
 
@@ -37,7 +39,29 @@ type Call struct {
 	Args   json.RawMessage
 	Value  json.RawMessage
 	Event  *Event // to be put on record, nil where nothing is
+	Over   string // why the run ends with this call, "" where it does not
 	method method
+}
+
+// Method is the name of the method that was called, whatever other names it has.
+func (c Call) Method() string { return c.method.name }
+
+// ReadsWorkspace says whether a module reads its workspace with a call, by which it finds out how far it was.
+func (c Call) ReadsWorkspace() bool { return ReadsWorkspace(c.Tool) }
+
+// ReadsWorkspace is Call.ReadsWorkspace for a tool.
+func ReadsWorkspace(name string) bool {
+	return name == getStateSpec.Name || name == listArtifactsSpec.Name
+}
+
+// AsksAgain says whether the envelope of a call is a question with which its attempt ended, and whose call the next one makes again: what
+// its owner did about it stands outside of the record.
+func (c Call) AsksAgain(envelope json.RawMessage) bool {
+	if c.Tool != authorizeSpec.Name && c.Tool != installSpec.Name {
+		return false
+	}
+	var e struct{ Result wait }
+	return json.Unmarshal(envelope, &e) == nil && e.Result.Question != ""
 }
 
 // Event is what a module says of itself.
@@ -48,8 +72,11 @@ type Event struct {
 
 // The kinds of events.
 const (
-	EventProgress = "skill.progress"
+	EventProgress = ledger.EventProgress
 	EventCustom   = "skill.event"
+	EventStep     = "skill.step"
+	EventJob      = "skill.job"    // of a program: queued, completed, failed, terminated, refused
+	EventResult   = "skill.result" // what a module returned, under "value"
 )
 
 // maxEvent bounds what an event holds, in bytes of JSON.
@@ -58,8 +85,8 @@ const maxEvent = 4 << 10
 // Translate says what becomes of a call of a method, whose arguments are a JSON array. The error, an *Error, is for the
 // module.
 func (h *Host) Translate(name string, args json.RawMessage) (Call, error) {
-	at := slices.IndexFunc(methods, func(m method) bool { return m.name == name })
-	if at < 0 || !h.has(name) {
+	m, known := methodOf(name)
+	if !known || !h.has(name) {
 		return Call{}, &Error{Message: fmt.Sprintf("host.%s is not there", name), Code: string(tool.KindToolNotFound)}
 	}
 
@@ -70,12 +97,12 @@ func (h *Host) Translate(name string, args json.RawMessage) (Call, error) {
 	if err != nil {
 		return Call{}, err
 	}
-	c := Call{Tool: methods[at].tool, method: methods[at]}
+	c := Call{Tool: m.tool, method: m}
 	var given []json.RawMessage
 	if err := json.Unmarshal(args, &given); err != nil {
 		return c, argumentError("the arguments are not understood: " + err.Error())
 	}
-	if c.method.params == nil {
+	if m.params == nil {
 		c.Args = json.RawMessage("{}")
 		if len(given) > 0 && !isNull(given[0]) {
 			c.Args = given[0]
@@ -83,58 +110,63 @@ func (h *Host) Translate(name string, args json.RawMessage) (Call, error) {
 	}
 
 	named := map[string]json.RawMessage{}
-	for i, param := range c.method.params {
+	for i, param := range m.params {
 		if i < len(given) && !isNull(given[i]) { // undefined is null in a list
 			named[param] = given[i]
 		}
 	}
-	return h.route(c, named)
-}
 
-// route finds the tool and its arguments for a call, or answers it.
-func (h *Host) route(c Call, named map[string]json.RawMessage) (Call, error) {
-	var err error
-	switch c.method.name {
-	case "network.fetch":
-		c.Args, err = fetchArgs(named)
-	case "tools.invoke", "tools.callTool":
-		var name string
-		if json.Unmarshal(named["name"], &name) == nil && name == systemCommand && h.has("bridge.executeCommand") {
-			c.Args, err = h.shellArgs(named["args"])
-			break
-		}
-		if h.o.Callable == nil || !h.o.Callable(name) {
-			return c, &Error{Message: fmt.Sprintf("the tool %q is not there for this module; its owner names those that are, in the settings of the skill", name), Code: string(tool.KindToolNotFound)}
-		}
-		if c.Tool, c.Args = name, named["args"]; len(c.Args) == 0 {
-			c.Args = json.RawMessage("{}")
-		}
-	case "bridge.executeCommand":
-		if c.Args, err = h.shellArgs(c.Args); err != nil {
-			return answered(c, accepted{Code: codeInvalid, Message: err.Error()})
-		}
-	case "bridge.installTool":
-		return answered(c, accepted{Code: codeDenied, Message: "nothing is installed for modules; the owner of this machine installs programs"})
-	case "bridge.waitForJob":
-		var id string
-		if json.Unmarshal(named["bridgeRunId"], &id) == nil {
-			if done, ok := h.jobs[id]; ok {
-				return answered(c, done)
-			}
-		}
-		return c, argumentError("there is no job of this id; bridge.executeCommand gives it")
-	case "filesystem.listHandles":
-		return answered(c, append([]handle{}, h.handles...))
-	case "events.emitProgress":
-		c.Event = &Event{EventProgress, map[string]any{"value": decoded(named["progress"]), "text": decoded(named["message"])}}
-	case "events.emitCustom":
-		c.Event = &Event{EventCustom, map[string]any{"title": decoded(named["type"]), "payload": decoded(named["payload"])}}
-	default:
-		if c.method.params != nil {
-			c.Args, err = json.Marshal(named)
-		}
+	switch {
+	case m.route != nil:
+		return m.route(h, c, named)
+	case m.params != nil:
+		c.Args, err = json.Marshal(named)
 	}
 	return c, err
+}
+
+// methodOf is the method of a name, or that which it is another name of.
+func methodOf(name string) (method, bool) {
+	at := slices.IndexFunc(methods, func(m method) bool { return m.name == name })
+	if at < 0 {
+		return method{}, false
+	}
+	if like := methods[at].like; like != "" {
+		return methodOf(like)
+	}
+	return methods[at], true
+}
+
+func (h *Host) emitProgress(c Call, named map[string]json.RawMessage) (Call, error) {
+	c.Event = &Event{EventProgress, map[string]any{"value": decoded(named["progress"]), "text": decoded(named["message"])}}
+	return c, nil
+}
+
+func (h *Host) emitCustom(c Call, named map[string]json.RawMessage) (Call, error) {
+	c.Event = &Event{EventCustom, map[string]any{"title": decoded(named["type"]), "payload": decoded(named["payload"])}}
+	return c, nil
+}
+
+func (h *Host) listHandles(c Call, _ map[string]json.RawMessage) (Call, error) {
+	return answered(c, append([]handle{}, h.handles...))
+}
+
+// invoke is a call of a tool by its name: a program, or a tool of the agent that the owner has named for the skill.
+func (h *Host) invoke(c Call, named map[string]json.RawMessage) (Call, error) {
+	var name string
+	if json.Unmarshal(named["name"], &name) == nil && name == systemCommand && h.has("bridge.executeCommand") {
+		var err error
+		c.Args, err = h.shellArgs(named["args"])
+		return c, err
+	}
+	if h.o.Callable == nil || !h.o.Callable(name) {
+		return c, &Error{Message: fmt.Sprintf("the tool %q is not there for this module; its owner names those that are, in the settings of the skill", name), Code: string(tool.KindToolNotFound)}
+	}
+
+	if c.Tool, c.Args = name, named["args"]; len(c.Args) == 0 {
+		c.Args = json.RawMessage("{}")
+	}
+	return c, nil
 }
 
 // answered is a call that no tool is asked about.
@@ -159,8 +191,11 @@ func decoded(raw json.RawMessage) any {
 
 // Answer is what the module gets for the envelope of a call with a key. The error, an *Error, is thrown.
 func (h *Host) Answer(c Call, key string, e tool.Envelope) (json.RawMessage, error) {
-	if c.method.name == "bridge.executeCommand" {
+	switch c.method.name {
+	case "bridge.executeCommand":
 		return h.acceptJob(key, e)
+	case "bridge.installTool":
+		return h.acceptInstall(key, e)
 	}
 	if !e.OK {
 		return nil, &Error{Message: e.Message, Code: codeOf(c, e.Kind)}
@@ -171,6 +206,7 @@ func (h *Host) Answer(c Call, key string, e tool.Envelope) (json.RawMessage, err
 		return nil, &Error{Message: "the call was made, as its owner says, and what it gave is not known", Code: string(tool.KindUnavailable)}
 	}
 
+	h.seen(c, fields)
 	switch c.method.name {
 	case "tools.invoke", "tools.callTool":
 		if c.Tool != commandTool {
@@ -181,7 +217,7 @@ func (h *Host) Answer(c Call, key string, e tool.Envelope) (json.RawMessage, err
 			return nil, err
 		}
 		return json.Marshal(commandResult{r.Stdout, r.Stderr, r.ExitCode})
-	case "vault.resolveBinding":
+	case "vault.resolveBinding", "oauth.getToken", "oauth.refresh":
 		return h.reveal(fields["value"]), nil
 	case "filesystem.openFile", "filesystem.openDirectory":
 		var opened handle
@@ -227,11 +263,22 @@ func commandCode(k tool.Kind) string {
 
 // Getters are what modules ask without waiting.
 func (h *Host) Getters() map[string]json.RawMessage {
-	if !h.has("bridge.executeCommand") {
-		return nil
+	out := map[string]json.RawMessage{}
+	if h.has("bridge.executeCommand") {
+		out["bridge.isAvailable"] = json.RawMessage("true")
 	}
-	return map[string]json.RawMessage{"bridge.isAvailable": json.RawMessage("true")}
+	if h.has("run.reportStep") {
+		out[stepCount] = strconv.AppendInt(nil, int64(h.progress.Steps), 10)
+		out["run.getStepBudget"] = json.RawMessage("null")
+		if soft := stepBudget(h.o.Manifest); soft != nil {
+			out["run.getStepBudget"] = strconv.AppendInt(nil, int64(*soft), 10)
+		}
+	}
+	return out
 }
+
+// stepCount is the getter that the machine itself counts on with each call of reportStep, which nobody waits for.
+const stepCount = "run.getStepCount"
 
 func isNull(raw json.RawMessage) bool { return len(raw) == 0 || string(raw) == "null" }
 
@@ -254,7 +301,7 @@ const maxShown = 200
 
 // Names lists all methods that this version has, sorted.
 func Names() []string {
-	all := map[string]bool{"bridge.isAvailable": true}
+	all := map[string]bool{"bridge.isAvailable": true, stepCount: true, "run.getStepBudget": true}
 	for _, m := range methods {
 		all[m.name] = true
 	}

@@ -22,20 +22,36 @@ type bindingArgs struct {
 	Name string `json:"name"`
 }
 
-// resolve gives the name of a secret. Its value is put in for the module alone, after the answer was recorded.
+// given is a value that the module has of a secret, which may have had others before.
+type given struct{ name, value string }
+
+// resolve gives the name of a secret, or of the token that the binding stands for. Its value is put in for the module alone, after the
+// answer was recorded.
 func (h *Host) resolve() (tool.Tool, error) {
 	s := resolveSpec
 	s.Needs = tool.Needs(func(_ context.Context, _ tool.Invocation, a bindingArgs) (tool.Need, error) {
+		if id, ok := h.boundProvider(a.Name); ok {
+			_, client, refused := h.provider(id)
+			return tool.Need{Refused: refused, AddsTaint: privateUnless(client.Public)}, nil
+		}
 		grant, refused := h.binding(a.Name)
 		if refused != nil {
 			return tool.Need{Refused: refused}, nil
 		}
-		if grant.Public {
-			return tool.Need{}, nil
-		}
-		return tool.Need{AddsTaint: tool.Private}, nil
+		return tool.Need{AddsTaint: privateUnless(grant.Public)}, nil
 	})
-	return tool.Define(s, func(_ context.Context, _ tool.Invocation, a bindingArgs) (tool.Envelope, error) {
+	return tool.Define(s, func(ctx context.Context, _ tool.Invocation, a bindingArgs) (tool.Envelope, error) {
+		if id, ok := h.boundProvider(a.Name); ok {
+			p, _, refused := h.provider(id)
+			if refused != nil {
+				return *refused, nil
+			}
+			result, err := h.token(ctx, p)
+			if err != nil {
+				return signInFailure(err), nil
+			}
+			return tool.Success(result), nil
+		}
 		if _, refused := h.binding(a.Name); refused != nil {
 			return *refused, nil
 		}
@@ -45,24 +61,33 @@ func (h *Host) resolve() (tool.Tool, error) {
 
 // binding is the secret of a binding, or why the module cannot have it.
 func (h *Host) binding(name string) (tool.SecretGrant, *tool.Envelope) {
-	refuse := func(format string, args ...any) (tool.SecretGrant, *tool.Envelope) {
-		e := tool.Failure(tool.KindRejected, format, args...).WithField("name", "a binding of the manifest")
-		return tool.SecretGrant{}, &e
+	s, err := secretOf(h.o.Manifest, h.o.Secrets, name)
+	if err != nil {
+		e := tool.Failure(tool.KindRejected, "%v", err).WithField("name", "a binding of the manifest")
+		return s, &e
 	}
-	if !h.binds(name) {
+	return s, nil
+}
+
+// secretOf is the secret that an agent is granted for a binding of a manifest.
+func secretOf(m *skills.Manifest, secrets []tool.SecretGrant, name string) (tool.SecretGrant, error) {
+	refuse := func(format string, args ...any) (tool.SecretGrant, error) {
+		return tool.SecretGrant{}, fmt.Errorf(format, args...)
+	}
+	if !slices.ContainsFunc(m.RequiredBindings, func(b skills.Binding) bool { return b.Name == name }) {
 		return refuse("%q is not among the requiredBindings of the skill's manifest", name)
 	}
 
-	i := slices.IndexFunc(h.o.Secrets, func(s tool.SecretGrant) bool { return s.Name == name })
+	i := slices.IndexFunc(secrets, func(s tool.SecretGrant) bool { return s.Name == name })
 	switch {
 	case i < 0:
 		return refuse("the secret %s is not granted to this agent; its owner can grant it, under grants: secrets", name)
-	case h.o.Secrets[i].Value == "":
+	case secrets[i].Value == "":
 		return refuse("the secret %s is not set any more; its owner sets it with: rouse secrets set %[1]s", name)
-	case len(h.o.Secrets[i].Value) < minSecret:
+	case len(secrets[i].Value) < minSecret:
 		return refuse("the secret %s has fewer than %d characters, and could not be told from other text", name, minSecret)
 	}
-	return h.o.Secrets[i], nil
+	return secrets[i], nil
 }
 
 // undeclaredSecrets refuses arguments with the placeholder of a secret that the manifest does not bind: its agent may be granted
@@ -76,11 +101,15 @@ func (h *Host) undeclaredSecrets(args json.RawMessage) error {
 	return nil
 }
 
+// binds says whether the manifest has a secret of a name, or the provider whose token has it.
 func (h *Host) binds(name string) bool {
+	if id := providerOf(name); id != "" {
+		return h.has("oauth.getToken") && slices.ContainsFunc(h.o.Manifest.OAuth, func(a skills.OAuth) bool { return a.ProviderID == id })
+	}
 	return slices.ContainsFunc(h.o.Manifest.RequiredBindings, func(b skills.Binding) bool { return b.Name == name })
 }
 
-// reveal is what a module gets where a result has the placeholder of its binding: the value, which is known from then on.
+// reveal is what a module gets where a result has the placeholder of its secret: the value, which is known from then on.
 func (h *Host) reveal(result json.RawMessage) json.RawMessage {
 	var placeholder string
 	if json.Unmarshal(result, &placeholder) != nil {
@@ -91,16 +120,45 @@ func (h *Host) reveal(result json.RawMessage) json.RawMessage {
 		return result
 	}
 
-	grant, refused := h.binding(names[0])
-	if refused != nil { // it was taken away since an earlier attempt had it
+	value := h.valueOf(names[0])
+	if value == "" { // it was taken away since an earlier attempt had it
 		return result
 	}
-	h.given[grant.Name] = grant.Value
-	text, err := json.Marshal(grant.Value)
+	h.give(given{names[0], value})
+	text, err := json.Marshal(value)
 	if err != nil {
 		return result // a text can always be written
 	}
 	return text
+}
+
+// valueOf is the value of a secret, or of a token, "" where the module cannot have it.
+func (h *Host) valueOf(name string) string {
+	id := providerOf(name)
+	if id == "" {
+		grant, _ := h.binding(name)
+		return grant.Value
+	}
+
+	p, _, refused := h.provider(id)
+	if refused != nil {
+		return ""
+	}
+	token, err := h.o.SignIns.Known(p)
+	if err != nil {
+		return ""
+	}
+	if token != "" {
+		h.o.Learn(token)
+	}
+	return token
+}
+
+// give notes what the module was given. The longest value comes first: one may be a part of another.
+func (h *Host) give(one given) {
+	h.given = slices.DeleteFunc(h.given, func(g given) bool { return g == one })
+	h.given, h.latest[one.name] = append(h.given, one), one.value
+	slices.SortStableFunc(h.given, func(a, b given) int { return len(b.value) - len(a.value) })
 }
 
 // conceal puts placeholders in the place of the secrets that the module was given. It refuses arguments that hold one in
@@ -115,37 +173,22 @@ func (h *Host) conceal(args json.RawMessage) (json.RawMessage, error) {
 		return nil, argumentError("the arguments are not understood: " + err.Error())
 	}
 
-	var pairs []string
-	for _, name := range h.byLength() {
-		pairs = append(pairs, h.given[name], tool.Placeholder(name))
+	var pairs, values []string
+	for _, g := range h.given {
+		pairs, values = append(pairs, g.value, tool.Placeholder(g.name)), append(values, g.value)
 	}
 	out, err := json.Marshal(mapTexts(v, strings.NewReplacer(pairs...).Replace))
 	if err != nil {
 		return nil, err
 	}
 
-	if len(h.given) == 0 {
+	if len(values) == 0 {
 		return out, nil
 	}
-	if hidden := redact.Named(h.given).JSON(out); !jsonEqual(hidden, out) {
+	if hidden := redact.New(values).JSON(out); !jsonEqual(hidden, out) {
 		return nil, &Error{Code: codeDenied, Message: "the call holds a secret in another form than it was given in; pass it on as it is, so that it can be kept out of the record"}
 	}
 	return out, nil
-}
-
-// byLength are the names of the secrets that the module was given, the longest value first: one may be a part of another.
-func (h *Host) byLength() []string {
-	var names []string
-	for name := range h.given {
-		names = append(names, name)
-	}
-	slices.SortFunc(names, func(a, b string) int {
-		if n := len(h.given[b]) - len(h.given[a]); n != 0 {
-			return n
-		}
-		return strings.Compare(a, b)
-	})
-	return names
 }
 
 // mapTexts is a JSON value with each of its texts, and of its keys, replaced.

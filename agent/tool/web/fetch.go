@@ -81,10 +81,10 @@ func (f *fetcher) roundTrips(ctx context.Context, q request, secrets []tool.Secr
 		if err != nil {
 			// Half a page is better than none; without a body it is as if the server had not answered.
 			if len(out.body) == 0 || q.method == "HEAD" {
-				return out, f.describe(ctx, q, err)
+				return out, f.describe(ctx, q.target, err)
 			}
 			out.broken = !out.truncated
-			out.warnings = append(out.warnings, "the answer broke off: "+f.describe(ctx, q, err).Error())
+			out.warnings = append(out.warnings, "the answer broke off: "+f.describe(ctx, q.target, err).Error())
 		}
 
 		return out, nil
@@ -120,17 +120,21 @@ func (f *fetcher) send(ctx context.Context, q request, secrets []tool.SecretGran
 		req.Header.Set("User-Agent", "rouse")
 	}
 
-	// No proxy: it would connect for us, past the check in dial.
-	transport := &http.Transport{
-		Proxy: nil, DialContext: f.dial(q.target, access), DisableKeepAlives: true, ForceAttemptHTTP2: true, MaxResponseHeaderBytes: maxHeader,
-		TLSHandshakeTimeout: 10 * time.Second, TLSClientConfig: &tls.Config{RootCAs: f.rootCAs, ServerName: q.target.host, MinVersion: tls.VersionTLS12},
-	}
-	resp, err := transport.RoundTrip(req)
+	resp, err := f.transport(q.target, access).RoundTrip(req)
 	if err != nil {
-		return nil, f.describe(ctx, q, err)
+		return nil, f.describe(ctx, q.target, err)
 	}
 
 	return resp, nil
+}
+
+// transport makes one connection to the server of t, at an address that is allowed.
+func (f *fetcher) transport(t target, a access) *http.Transport {
+	// No proxy: it would connect for us, past the check in dial.
+	return &http.Transport{
+		Proxy: nil, DialContext: f.dial(t, a), DisableKeepAlives: true, ForceAttemptHTTP2: true, MaxResponseHeaderBytes: maxHeader,
+		TLSHandshakeTimeout: 10 * time.Second, TLSClientConfig: &tls.Config{RootCAs: f.rootCAs, ServerName: t.host, MinVersion: tls.VersionTLS12},
+	}
 }
 
 // hasPlaceholders reports whether a request asks for a secret in a place where it would be filled in.
@@ -218,8 +222,8 @@ func (e *unreachableError) Error() string { return e.why }
 
 // describe says why there was no answer. The errors of net/http quote the URL, with the secrets in it, so
 // that known ones are worded here and others are redacted.
-func (f *fetcher) describe(ctx context.Context, q request, err error) error {
-	host := q.target.url.Host
+func (f *fetcher) describe(ctx context.Context, t target, err error) error {
+	host := t.url.Host
 	var inward *privateAddrError
 	var dns *net.DNSError
 	var cert *tls.CertificateVerificationError

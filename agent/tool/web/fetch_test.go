@@ -365,7 +365,7 @@ func TestSlow(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := f.describe(ctx, q, ctx.Err()); !strings.Contains(got.Error(), "no answer within 30s") {
+		if got := f.describe(ctx, q.target, ctx.Err()); !strings.Contains(got.Error(), "no answer within 30s") {
 			t.Errorf("it says %v", got)
 		}
 	})

@@ -121,6 +121,11 @@ type access struct {
 	addr    netip.Addr // this one, in addition to those of the internet
 }
 
+// near reports whether the owner granted an address of this machine or its network, to which requests go without https, too.
+func (a access) near() bool {
+	return a.private || a.addr.IsValid() && publicInternet.SafeAddr(a.addr) != nil
+}
+
 // access combines all grants: what one does not allow, another may.
 func (f *fetcher) access(t target, method string) access {
 	var a access

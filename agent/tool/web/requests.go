@@ -61,6 +61,9 @@ func (r *Requests) Send(ctx context.Context, a RequestArgs) (tool.Envelope, erro
 		return *refused, nil
 	}
 
+	if secrets, refused = f.withTokens(ctx, secrets); refused != nil {
+		return *refused, nil
+	}
 	ans, err := f.roundTrips(ctx, q, secrets)
 	if err != nil {
 		return f.failure(ctx, err)
@@ -114,6 +117,17 @@ func MatchesPattern(pattern, url string) bool {
 		return gotPath == "" || strings.HasSuffix(host, "*")
 	}
 	return matchStars(path, gotPath)
+}
+
+// NamesHost reports whether a pattern says which host it is about: one, or those below a name of two parts or more.
+func NamesHost(pattern string) bool {
+	_, rest, ok := strings.Cut(pattern, "://")
+	host, _, _ := strings.Cut(rest, "/")
+	if at := strings.LastIndex(host, "*"); ok && at >= 0 {
+		below, ok := strings.CutPrefix(host[at+1:], ".")
+		return ok && strings.Contains(below, ".")
+	}
+	return ok && host != ""
 }
 
 // matchStars reports whether a text matches a pattern in which each * stands for any text.

@@ -110,3 +110,16 @@ func TestMatchesPattern(t *testing.T) {
 		}
 	}
 }
+
+// A pattern names a host where its owner could say which one it is.
+func TestNamesHost(t *testing.T) {
+	t.Parallel()
+	for pattern, want := range map[string]bool{
+		"https://api.example.com/*": true, "https://*.example.com/*": true, "https://example.com": true, "http://127.0.0.1:80/x": true, "*://example.com/": true,
+		"*": false, "https://*": false, "https://*/api": false, "https://*.com/": false, "https://api.*/": false, "https:///": false, "example.com": false, "https://*com/": false, "https://*example.com/": false,
+	} {
+		if NamesHost(pattern) != want {
+			t.Errorf("%s: %t", pattern, !want)
+		}
+	}
+}

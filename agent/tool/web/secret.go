@@ -1,7 +1,9 @@
 package web
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"mime"
 	"net/http"
@@ -29,6 +31,7 @@ func (f *fetcher) secretsIn(q request) ([]tool.SecretGrant, error) {
 		switch {
 		case i < 0:
 			return nil, fmt.Errorf("the secret %s is not granted to this agent%s", name, f.secretNames())
+		case f.secrets[i].Token:
 		case f.secrets[i].OnlyTo == "":
 			return nil, fmt.Errorf("the secret %s is for commands: it names no host that it may be sent to", name)
 		case f.secrets[i].Value == "":
@@ -59,15 +62,47 @@ func (f *fetcher) secretNames() string {
 // for, over https; plain http is accepted only for a private address that was granted.
 func (f *fetcher) checkSecrets(t target, a access, secrets []tool.SecretGrant) error {
 	for _, s := range secrets {
-		only, err := Grant{Host: s.OnlyTo}.rule()
-		if err != nil || !only.covers(t) {
-			return fmt.Errorf("the secret %s may be sent to %s alone, not to %s", s.Name, s.OnlyTo, t.url.Host)
+		if err := f.checkReceiver(t, s); err != nil {
+			return err
 		}
-		if near := a.private || a.addr.IsValid() && publicInternet.SafeAddr(a.addr) != nil; t.url.Scheme != "https" && !near {
+		if t.url.Scheme != "https" && !a.near() {
 			return fmt.Errorf("the secret %s is sent over https alone, and %s is not", s.Name, t)
 		}
 	}
 	return nil
+}
+
+// checkReceiver reports why the server of t is not one that a secret is for.
+func (f *fetcher) checkReceiver(t target, s tool.SecretGrant) error {
+	if s.Token {
+		if !slices.ContainsFunc(f.rules, func(r rule) bool { return r.covers(t) }) {
+			return fmt.Errorf("the token %s is sent to granted hosts alone (grants.network), and %s is none", s.Name, t.url.Host)
+		}
+		if why := f.tokens.Refuses(t.String()); why != "" {
+			return errors.New(why)
+		}
+		return nil
+	}
+
+	only, err := Grant{Host: s.OnlyTo}.rule()
+	if err != nil || !only.covers(t) {
+		return fmt.Errorf("the secret %s may be sent to %s alone, not to %s", s.Name, s.OnlyTo, t.url.Host)
+	}
+	return nil
+}
+
+// withTokens are secrets with the tokens among them as they are now.
+func (f *fetcher) withTokens(ctx context.Context, secrets []tool.SecretGrant) (out []tool.SecretGrant, refused *tool.Envelope) {
+	out = slices.Clone(secrets)
+	for i, s := range out {
+		if !s.Token {
+			continue
+		}
+		if out[i].Value, refused = f.tokens.Value(ctx, s.Name); refused != nil {
+			return nil, refused
+		}
+	}
+	return out, nil
 }
 
 // withSecrets is the request as it is sent, with the values of its secrets.

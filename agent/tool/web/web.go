@@ -37,14 +37,22 @@ type Options struct {
 	Grants   []Grant
 	Secrets  []tool.SecretGrant
 	Redact   func(text string) string // replaces secrets in an answer; nil: nothing
-	Resolver *net.Resolver            // nil: the system's
-	RootCAs  *x509.CertPool           // nil: those of the system
+	Tokens   Tokens
+	Resolver *net.Resolver  // nil: the system's
+	RootCAs  *x509.CertPool // nil: those of the system
+}
+
+// Tokens look up those of the secrets that are tokens of sign-ins; needed where there are any.
+type Tokens struct {
+	Value   func(ctx context.Context, name string) (string, *tool.Envelope) // or why there is none
+	Refuses func(url string) string                                         // why none is sent to a URL in its canonical form, "" when it is
 }
 
 // fetcher is the tool of one run.
 type fetcher struct {
 	rules    []rule
 	secrets  []tool.SecretGrant
+	tokens   Tokens
 	redact   func(string) string
 	resolver *net.Resolver
 	rootCAs  *x509.CertPool
@@ -85,7 +93,7 @@ func Tools(o Options) ([]tool.Tool, error) {
 }
 
 func newFetcher(o Options) (*fetcher, error) {
-	f := &fetcher{secrets: o.Secrets, redact: o.Redact, resolver: o.Resolver, rootCAs: o.RootCAs}
+	f := &fetcher{secrets: o.Secrets, tokens: o.Tokens, redact: o.Redact, resolver: o.Resolver, rootCAs: o.RootCAs}
 	if f.redact == nil {
 		f.redact = func(text string) string { return text }
 	}

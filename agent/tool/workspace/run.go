@@ -180,8 +180,11 @@ func (o Options) move(ctx context.Context, in tool.Invocation, r ledger.Run, act
 	switch action {
 	case "continue":
 		_, err = o.Ledger.ChangeWorkspace(ctx, author(in), r.Workspace, ledger.WorkspaceChange{Status: ledger.WorkspaceActive})
-		if err == nil && r.WaitsForRetry() {
+		switch {
+		case err == nil && r.WaitsForRetry():
 			_, err = o.Ledger.Retry(ctx, r.ID)
+		case err == nil && r.WaitingFor == domain.WaitPause:
+			err = o.goOn(ctx, r)
 		}
 	case "pause":
 		_, err = o.Ledger.ChangeWorkspace(ctx, author(in), r.Workspace, ledger.WorkspaceChange{Status: ledger.WorkspacePaused})
@@ -207,6 +210,20 @@ func (o Options) move(ctx context.Context, in tool.Invocation, r ledger.Run, act
 	return result(newRunResult(r), err)
 }
 
+// goOn has a run go on that its skill has paused.
+func (o Options) goOn(ctx context.Context, r ledger.Run) error {
+	items, err := o.Ledger.ItemsOf(ctx, r.ID)
+	if err != nil {
+		return err
+	}
+	for _, i := range items {
+		if i.Kind == ledger.KindPause && i.State == ledger.ItemOpen {
+			_, err = o.Ledger.Answer(ctx, i.ID, ledger.PauseContinue)
+		}
+	}
+	return err
+}
+
 // answer answers a question in the place of the owner, who has approved that.
 func (o Options) answer(ctx context.Context, in tool.Invocation, a runArgs) (tool.Envelope, error) {
 	id, err := number("item", a.Item)
@@ -218,8 +235,8 @@ func (o Options) answer(ctx context.Context, in tool.Invocation, a runArgs) (too
 	switch {
 	case err != nil:
 		return result(nil, err)
-	case i.Agent != in.Agent || i.Kind != ledger.KindInput:
-		return result(nil, wrong("item", fmt.Sprintf("inbox item %d is no question of a run of yours; approvals and recoveries are your owner's alone", id)))
+	case i.Agent != in.Agent || i.Kind != ledger.KindInput || i.Action.Tool != "": // with a tool it asks for a sign-in
+		return result(nil, wrong("item", fmt.Sprintf("inbox item %d is no question of a run of yours; approvals, recoveries and sign-ins are your owner's alone", id)))
 	}
 
 	r, err := o.Ledger.Answer(ctx, id, o.Redact(a.Answer))

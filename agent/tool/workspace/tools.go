@@ -96,7 +96,9 @@ func failure(err error) (e tool.Envelope, ok bool) {
 			e = e.WithField(wrong.Field, "")
 		}
 		return e, true
-	case errors.As(err, new(*ledger.ConflictError)), errors.Is(err, ledger.ErrClosed), errors.Is(err, ledger.ErrNotClaimable):
+	case errors.As(err, new(*ledger.ConflictError)):
+		return tool.Failure(tool.KindConflict, "%v", err), true
+	case errors.Is(err, ledger.ErrClosed), errors.Is(err, ledger.ErrNotClaimable):
 		return tool.Failure(tool.KindExecutionError, "%v", err), true
 	case errors.As(err, new(*ledger.BlockedError)):
 		return tool.Failure(tool.KindRejected, "%v", err), true

@@ -211,6 +211,11 @@ func TestRunManage(t *testing.T) {
 	held := enter()
 	finish(held, ledger.Result{Wait: &ledger.Question{Kind: ledger.KindApproval, Message: "May I?", Options: []string{ledger.ApprovalOnce, ledger.ApprovalDeny}, Action: ledger.Action{Tool: "shell_run", Hash: "h"}, Expires: time.Hour}})
 	manage(`{"action":"answer","item":"2","answer":"approve"}`, "your owner's alone")
+	signing := enter()
+	finish(signing, ledger.Result{Wait: &ledger.Question{Message: "Sign in.", Action: ledger.Action{Tool: "host_oauth_authorize", Hash: "s"}, Expires: time.Hour}})
+	manage(`{"action":"answer","item":"3","answer":"a-code"}`, "your owner's alone")
+	manage(fmt.Sprintf(`{"action":"cancel","runId":"%d"}`, signing.Run), `"outcome":"cancelled"`)
+	b.cancelled = nil
 	manage(fmt.Sprintf(`{"action":"cancel","runId":"%d"}`, held.Run), `"outcome":"cancelled"`)
 	if len(b.cancelled) != 1 || b.cancelled[0] != held.Run {
 		t.Errorf("cancelled: %v", b.cancelled)

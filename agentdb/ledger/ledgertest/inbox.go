@@ -122,6 +122,45 @@ func inboxEnds(t *testing.T, open Open) {
 	}
 }
 
+// paused: a run that its skill paused waits for its owner without end, and goes on or stops as they say (OSL-13, OSL-15).
+func paused(t *testing.T, open Open) {
+	l, ctx := open(t), t.Context()
+	for _, answer := range []string{ledger.PauseContinue, ledger.PauseStop} {
+		run := enqueue(t, l, manual(answer))[0].Run
+		a := start(t, l, run)
+		ok(t, l.Finish(ctx, a, ledger.Result{Wait: &ledger.Question{Kind: ledger.KindPause, Call: "k1", Title: "j paused", Message: "a look", Options: []string{ledger.PauseContinue, ledger.PauseStop}, Expires: time.Hour}}))
+
+		l = open(t)
+		r := get(t, l, run)
+		if r.State != domain.StateWaiting || r.WaitingFor != domain.WaitPause || !r.WaitsForPerson() || !r.NotBefore.IsZero() {
+			t.Errorf("paused: %+v", r)
+		}
+		if due := must[[]ledger.Item](t)(l.OverdueItems(ctx, time.Now().AddDate(100, 0, 0))); len(due) != 0 {
+			t.Errorf("overdue: %+v", due)
+		}
+
+		items := must[[]ledger.Item](t)(l.Inbox(ctx))
+		if len(items) != 1 || items[0].Kind != ledger.KindPause || items[0].Call != "k1" || !items[0].ExpiresAt.IsZero() {
+			t.Fatalf("inbox: %+v", items)
+		}
+		if _, err := l.Answer(ctx, items[0].ID, "go on"); !errors.Is(err, ledger.ErrInvalidAnswer) {
+			t.Errorf("an answer that is not offered: %v", err)
+		}
+
+		must[ledger.Run](t)(l.Answer(ctx, items[0].ID, answer))
+		r = get(t, l, run)
+		if stopped := answer == ledger.PauseStop; stopped != (r.Outcome == domain.OutcomeCancelled) || !stopped && r.WaitingFor != domain.WaitResume {
+			t.Errorf("%s: %+v", answer, r)
+		}
+		if !r.FinishedAt.IsZero() {
+			continue
+		}
+		if err := l.Finish(ctx, start(t, l, run), ledger.Result{Outcome: domain.OutcomeSuccess}); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 // recovery: a run that asks about a call goes on with one of the answers that are offered,
 // and ends at once with the one that says so; whoever comes second changes nothing.
 func recovery(t *testing.T, open Open) {

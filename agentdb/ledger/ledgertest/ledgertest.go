@@ -17,7 +17,7 @@ type Open func(t *testing.T) *ledger.Ledger
 func Run(t *testing.T, fresh func(t *testing.T) Open) {
 	for name, test := range map[string]func(*testing.T, Open){
 		"Budget": budget, "BudgetCrash": budgetCrash, "BudgetRace": budgetRace, "PruneSpending": pruneSpending,
-		"Inbox": inbox, "InboxEnds": inboxEnds, "Recovery": recovery, "Infos": infos, "InfosOnce": infosOnce,
+		"Inbox": inbox, "InboxEnds": inboxEnds, "Recovery": recovery, "Paused": paused, "Infos": infos, "InfosOnce": infosOnce,
 		"Approvals": approvals, "ApprovalWithdrawn": approvalWithdrawn, "ApprovalsTogether": approvalsTogether, "ApprovalExpires": approvalExpires, "DefinitionApproval": definitionApproval, "RecordTaint": recordTaint, "Labels": labels, "InitialTaint": initialTaint,
 		"KeyIsOneRun": keyIsOneRun, "Claims": claims, "Overlap": overlap, "DueOnce": dueOnce, "Watermarks": watermarks,
 		"Fencing": fencing, "RetryLater": retryLater, "Interrupt": interrupt, "Cancel": cancel, "Retry": retryFinished,
@@ -26,7 +26,7 @@ func Run(t *testing.T, fresh func(t *testing.T) Open) {
 		"PauseRefused": pauseRefused, "PauseRace": pauseRace, "WakeRace": wakeRace, "DueAgain": dueAgain, "DueRace": dueRace, "Stretches": stretches,
 		"LargeBatch": largeBatch, "Delayed": delayed, "ManyQueued": manyQueued, "SkippedRun": skippedRun, "JobsSync": jobsSync, "PruneMany": pruneMany, "FileOps": fileOps, "Artifacts": artifacts,
 		"ModelPauses": modelPauses, "PostponedOverlaps": postponedOverlaps, "Identity": identity, "DatabaseItems": databaseItems,
-		"Workspaces": workspaces, "WorkspaceStatus": workspaceStatus, "WorkspaceArtifacts": workspaceArtifacts, "WorkspaceReview": workspaceReview, "InputSchema": inputSchema,
+		"Workspaces": workspaces, "WorkspaceStatus": workspaceStatus, "WorkspaceArtifacts": workspaceArtifacts, "WorkspaceReview": workspaceReview, "WorkspaceRemade": workspaceRemade, "InputSchema": inputSchema,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -164,7 +164,11 @@ func retryFinished(t *testing.T, open Open) {
 func filters(t *testing.T, open Open) {
 	l, ctx := open(t), t.Context()
 	ids := enqueue(t, l, manual("a"), manual("b"), manual("a"), manual("b"))
-	ok(t, l.Finish(ctx, start(t, l, ids[0].Run), ledger.Result{Outcome: domain.OutcomeSuccess}))
+	a := start(t, l, ids[0].Run)
+	said := ledger.Step{Run: ids[0].Run, Attempt: a.Number, Number: 1, Text: "The Total is 100%_sure"}
+	ok(t, l.StartStep(ctx, a, said))
+	ok(t, l.FinishStep(ctx, a, said))
+	ok(t, l.Finish(ctx, a, ledger.Result{Outcome: domain.OutcomeSuccess, Summary: "All! done", Error: "but late"}))
 
 	for _, c := range []struct {
 		f    ledger.RunFilter
@@ -172,6 +176,8 @@ func filters(t *testing.T, open Open) {
 	}{
 		{ledger.RunFilter{}, 4}, {ledger.RunFilter{Job: "a"}, 2}, {ledger.RunFilter{Outcome: domain.OutcomeSuccess}, 1}, {ledger.RunFilter{State: domain.StateQueued}, 3},
 		{ledger.RunFilter{Limit: 2}, 2}, {ledger.RunFilter{Before: ids[1].Run}, 1}, {ledger.RunFilter{Agent: "nobody"}, 0}, {ledger.RunFilter{Since: time.Now().Add(time.Hour)}, 0},
+		{ledger.RunFilter{Until: time.Now().Add(time.Hour)}, 4}, {ledger.RunFilter{Until: time.Now().Add(-time.Hour)}, 0}, {ledger.RunFilter{After: ids[1].Run}, 2},
+		{ledger.RunFilter{Text: "total"}, 1}, {ledger.RunFilter{Text: "100%_"}, 1}, {ledger.RunFilter{Text: "100_"}, 0}, {ledger.RunFilter{Text: "l! d"}, 1}, {ledger.RunFilter{Text: "LATE"}, 1}, {ledger.RunFilter{Text: "late", Job: "b"}, 0},
 	} {
 		got := must[[]ledger.Run](t)(l.Runs(ctx, c.f))
 		if len(got) != c.want {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -67,8 +68,19 @@ func workspaces(t *testing.T, open Open) {
 		t.Errorf("a stale write: %v", err)
 	}
 
+	// What it has changed itself since it read is no conflict; what its owner has, is.
+	since := ledger.WorkspaceChange{Since: 1, State: json.RawMessage(`{"n": 2}`)}
+	must[ledger.Workspace](t)(l.ChangeWorkspace(ctx, by(a, "k5a"), w.ID, since))
+	owned := must[ledger.Workspace](t)(l.CreateWorkspace(ctx, ledger.Author{}, notes("other")))
+	must[ledger.Workspace](t)(l.ChangeWorkspace(ctx, ledger.Author{}, owned.ID, state(`{"n": 9}`)))
+	if _, err := l.ChangeWorkspace(ctx, by(a, "k5b"), owned.ID, since); !errors.As(err, &conflict) || conflict.Given != 1 || conflict.Now != 2 {
+		t.Errorf("after its owner wrote: %v", err)
+	}
+	since.Since = 2
+	must[ledger.Workspace](t)(l.ChangeWorkspace(ctx, by(a, "k5c"), owned.ID, since))
+
 	read := must[ledger.Workspace](t)(open(t).WorkspaceNamed(ctx, "a", "notes", "trip"))
-	if string(read.State) != `{"n": 2}` || read.Phase != "draft" || read.LockVersion != 2 || read.UpdatedAt.IsZero() {
+	if string(read.State) != `{"n": 2}` || read.Phase != "draft" || read.LockVersion != 3 || read.UpdatedAt.IsZero() {
 		t.Errorf("read: %+v", read)
 	}
 
@@ -90,14 +102,14 @@ func workspaces(t *testing.T, open Open) {
 	if n := must[int](t)(l.Prune(ctx, time.Now().Add(2*time.Hour), func(string) time.Duration { return time.Hour })); n != 2 {
 		t.Errorf("%d runs were removed", n)
 	}
-	if left := must[[]ledger.Workspace](t)(l.Workspaces(ctx, ledger.WorkspaceFilter{Agent: "a"})); len(left) != 1 || left[0].LockVersion != 2 {
+	if left := must[[]ledger.Workspace](t)(l.Workspaces(ctx, ledger.WorkspaceFilter{Agent: "a"})); len(left) != 2 || left[1].LockVersion != 3 {
 		t.Errorf("left: %+v", left)
 	}
 	var kinds []string
 	for _, e := range must[[]ledger.WorkspaceEvent](t)(l.WorkspaceEvents(ctx, w.ID, 10)) {
 		kinds = append(kinds, fmt.Sprint(e.Kind, e.LockVersion))
 	}
-	if got := strings.Join(kinds, " "); got != "created1 begun1 changed2" {
+	if got := strings.Join(kinds, " "); got != "created1 begun1 changed2 changed3" {
 		t.Errorf("events: %s", got)
 	}
 }
@@ -320,6 +332,46 @@ func workspaceReview(t *testing.T, open Open) {
 	}
 	if runs := must[[]ledger.Run](t)(l.WorkspaceRuns(ctx, w.ID, 10)); len(runs) != 2 || runs[0].ID != b.Run {
 		t.Errorf("its runs: %+v", runs)
+	}
+}
+
+// workspaceRemade: after its owner has discarded what a run wrote, the run may be tried again and writes it again, by the same calls.
+func workspaceRemade(t *testing.T, open Open) {
+	l, ctx := open(t), t.Context()
+	w := must[ledger.Workspace](t)(l.CreateWorkspace(ctx, ledger.Author{}, notes("trip")))
+	a := start(t, l, enqueue(t, l, manual("j"))[0].Run)
+	must[ledger.Workspace](t)(l.EnterWorkspace(ctx, a, w.ID))
+	write := func(a ledger.Attempt) (ledger.Workspace, ledger.Artifact) {
+		t.Helper()
+		must[ledger.Workspace](t)(l.ChangeWorkspace(ctx, by(a, "k1"), w.ID, state(`{"n": 2}`)))
+		must[ledger.Checkpoint](t)(l.AddCheckpoint(ctx, by(a, "k2"), ledger.Checkpoint{Workspace: w.ID, Step: "two"}))
+		w := must[ledger.Workspace](t)(l.ChangeWorkspace(ctx, by(a, "k3"), w.ID, state(`{"n": 3}`)))
+		return w, must[ledger.Artifact](t)(l.AddWorkspaceArtifact(ctx, by(a, "k4"), ledger.Artifact{Workspace: w.ID, Title: "late"}, []byte("x")))
+	}
+
+	_, first := write(a)
+	ok(t, l.Finish(ctx, a, ledger.Result{Outcome: domain.OutcomeError, Error: "it broke"}))
+	if keys := must[[]string](t)(l.DiscardedCalls(ctx, a.Run)); len(keys) != 0 {
+		t.Errorf("before the decision: %q", keys)
+	}
+	must[ledger.Workspace](t)(l.DiscardReview(ctx, w.ID))
+	keys := must[[]string](t)(open(t).DiscardedCalls(ctx, a.Run))
+	slices.Sort(keys)
+	if !slices.Equal(keys, []string{"k3", "k4"}) {
+		t.Errorf("discarded: %q", keys)
+	}
+
+	must[ledger.Run](t)(l.Retry(ctx, a.Run))
+	b := start(t, l, a.Run)
+	after, second := write(b)
+	if string(after.State) != `{"n": 3}` || second.ID == first.ID || second.Version != 2 || second.Discarded {
+		t.Errorf("written again: %+v, %+v", after, second)
+	}
+	if keys := must[[]string](t)(l.DiscardedCalls(ctx, a.Run)); len(keys) != 0 {
+		t.Errorf("after they were made again: %q", keys)
+	}
+	if left := must[[]ledger.Artifact](t)(l.WorkspaceArtifacts(ctx, w.ID, false)); len(left) != 1 || left[0].ID != second.ID {
+		t.Errorf("artifacts: %+v", left)
 	}
 }
 

@@ -15,12 +15,12 @@ type BudgetRow struct {
 	Name           string   `json:"name"`  // "" of the daemon
 	SpentUSD       float64  `json:"spent_usd"`
 	ReservedUSD    float64  `json:"reserved_usd"`
-	LimitUSD       *float64 `json:"limit_usd"`
-	LeftUSD        *float64 `json:"left_usd"`
+	LimitUSD       *float64 `json:"limit_usd" jsonschema:"nullable"`
+	LeftUSD        *float64 `json:"left_usd" jsonschema:"nullable"`
 	SpentTokens    int64    `json:"spent_tokens"`
 	ReservedTokens int64    `json:"reserved_tokens"`
-	LimitTokens    *int64   `json:"limit_tokens"`
-	LeftTokens     *int64   `json:"left_tokens"`
+	LimitTokens    *int64   `json:"limit_tokens" jsonschema:"nullable"`
+	LeftTokens     *int64   `json:"left_tokens" jsonschema:"nullable"`
 	// The part of what was spent that no server reported, and why the last of it is estimated.
 	EstimatedUSD    float64 `json:"estimated_usd,omitempty"`
 	EstimatedTokens int64   `json:"estimated_tokens,omitempty"`

@@ -110,6 +110,9 @@ func InProcess(h http.Handler) *Client {
 	return &Client{http: &http.Client{Transport: handlerTransport{h}}}
 }
 
+// Nothing is what a request says that has nothing to say, and an answer that says no more than that it was done.
+type Nothing struct{}
+
 // Error is an answer that was not a success, in the server's own words.
 type Error struct {
 	Status  int    `json:"-"`

@@ -16,7 +16,9 @@ type Item struct {
 	Multiple bool     `json:"multiple"`
 	// InputSchema is the JSON Schema of an answer of several values.
 	InputSchema json.RawMessage `json:"input_schema,omitempty"`
-	Action      string          `json:"action"` // of an approval what would be done, exactly; else the command that answers it
+	Action      string          `json:"action"`                 // of an approval what would be done, exactly; else the command that answers it
+	Link        string          `json:"link,omitempty"`         // where its owner signs in, of an item that asks for that
+	LinkProblem string          `json:"link_problem,omitempty"` // why there is none
 	Tool        string          `json:"tool,omitempty"`
 	Hash        string          `json:"hash,omitempty"` // of the action
 	State       string          `json:"state"`          // open, answered, expired, withdrawn

@@ -18,7 +18,17 @@ type Job struct {
 	PausedUntil Time   `json:"paused_until"`
 	PausedWhy   string `json:"paused_reason"`
 	Problem     string `json:"problem"`
-	Watch       *Watch `json:"watch"` // null without one
+	Watch       *Watch `json:"watch" jsonschema:"nullable"` // null without one
+}
+
+// Agent is an agent of the configuration.
+type Agent struct {
+	Name     string   `json:"name"`
+	Enabled  bool     `json:"enabled"`
+	Model    string   `json:"model"` // by its configured name, "" without one
+	Workdir  string   `json:"workdir"`
+	Database bool     `json:"database"`
+	Jobs     []string `json:"jobs"`
 }
 
 // Watch is the watch of a job. What it is doing is known only while a daemon runs.

@@ -27,6 +27,12 @@ type Paused struct {
 	Held    []Pause  `json:"held"`    // what holds the same thing too
 }
 
+// PauseEnd names the pause that is to end.
+type PauseEnd struct {
+	Scope string `json:"scope"`
+	Name  string `json:"name,omitempty"`
+}
+
 // Resumed is what is left after a pause was ended.
 type Resumed struct {
 	Scope string  `json:"scope"`

@@ -113,13 +113,31 @@ type Call struct {
 
 // Event is one thing that happened.
 type Event struct {
-	ID   string          `json:"id"`
-	Run  string          `json:"run,omitempty"`
-	Job  string          `json:"job,omitempty"`
-	At   Time            `json:"at"`
-	Kind string          `json:"kind"`
-	Data json.RawMessage `json:"data"`
+	ID   string `json:"id"`
+	Run  string `json:"run,omitempty"`
+	Job  string `json:"job,omitempty"`
+	At   Time   `json:"at"`
+	Kind string `json:"kind"`
+	// Dispatch is what it means to whoever waits for the run; "" where it means nothing to them (OSA-26).
+	Dispatch Dispatch        `json:"dispatch,omitempty"`
+	Data     json.RawMessage `json:"data"`
 }
+
+// Dispatch is what an event means to whoever asked for its run.
+type Dispatch string
+
+// The kinds of OSA-26.
+const (
+	DispatchStarted       Dispatch = "STARTED"
+	DispatchActivity      Dispatch = "ACTIVITY"      // a call began or ended
+	DispatchProgress      Dispatch = "PROGRESS"      // how far a skill is; at most one in 500 ms
+	DispatchClarification Dispatch = "CLARIFICATION" // it waits for a person
+	DispatchCompleted     Dispatch = "COMPLETED"
+	DispatchFailed        Dispatch = "FAILED"
+	DispatchCancelled     Dispatch = "CANCELLED"
+	DispatchOutput        Dispatch = "OUTPUT" // it shared a file
+	DispatchDraft         Dispatch = "DRAFT"  // what its model said, which is not its answer yet
+)
 
 // RunRequest asks for a run: of a job, or of an agent with a prompt.
 type RunRequest struct {
@@ -138,4 +156,10 @@ type RunRequest struct {
 	Skill  string          `json:"skill,omitempty"`
 	Given  json.RawMessage `json:"given,omitempty"`
 	DryRun bool            `json:"dry_run,omitempty"`
+	// Workspace is the name of the workspace in which it works.
+	Workspace string `json:"workspace,omitempty"`
+	// Removes has the skill be told, by its hooks, that it will be removed, and not run.
+	Removes bool `json:"removes,omitempty"`
+	// Trigger is set by the server; "" is a person.
+	Trigger domain.Trigger `json:"-"`
 }

@@ -18,6 +18,9 @@ type Status struct {
 	Queued     int  `json:"queued"`
 	Running    int  `json:"running"`
 	Waiting    int  `json:"waiting"`
+	// Dashboard is the address of the pages, "" where there are none; DashboardProblem is why, where they are wanted.
+	Dashboard        string `json:"dashboard"`
+	DashboardProblem string `json:"dashboard_problem"`
 	// Problem is what keeps the ledger from being written, so that nothing runs; "": nothing.
 	Problem string `json:"problem"`
 	// The configuration in force was read at ConfigAt. What is on disk is not in force while

@@ -9,6 +9,8 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+
+	"github.com/invopop/jsonschema"
 )
 
 // ExportHeader holds the Exported of a file that is sent as it is.
@@ -22,6 +24,9 @@ type WorkLine[T any] struct {
 	Result *T    `json:"result,omitempty"`
 	*Error
 }
+
+// JSONSchemaExtend says that a line has an error where something failed alone.
+func (WorkLine[T]) JSONSchemaExtend(s *jsonschema.Schema) { s.Required = nil }
 
 // Import sends a file for import and reports how many of its rows are done.
 func (c *Client) Import(ctx context.Context, path string, query url.Values, body io.Reader, progress func(done, of int64)) (Imported, error) {

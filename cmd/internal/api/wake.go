@@ -8,11 +8,11 @@ type AgentWake struct {
 	Planning bool   `json:"self_scheduling"`
 	Off      string `json:"off"` // why it plans nothing, and what to write to change that
 	// Limits are those of its own plans; the horizon is also that of its owner's.
-	Limits *WakeLimits `json:"limits"`
+	Limits *WakeLimits `json:"limits" jsonschema:"nullable"`
 	// Left is how many wakes may still start within 24 hours, null when there is no limit.
-	Left   *int   `json:"left_today"`
+	Left   *int   `json:"left_today" jsonschema:"nullable"`
 	Paused string `json:"paused"`
-	Wake   *Wake  `json:"slot"` // null: nothing is planned
+	Wake   *Wake  `json:"slot" jsonschema:"nullable"` // null: nothing is planned
 	Zone   string `json:"zone"`
 }
 
@@ -52,6 +52,11 @@ type WakeRequest struct {
 	OnMiss       domain.OnMiss `json:"on_miss,omitempty"`
 }
 
+// AgentName names an agent.
+type AgentName struct {
+	Agent string `json:"agent"`
+}
+
 // PlannedWake is what became of a SlotAsk.
 type PlannedWake struct {
 	AgentWake
@@ -64,6 +69,6 @@ type PlannedWake struct {
 type CancelledWake struct {
 	Agent     string `json:"agent"`
 	Cancelled bool   `json:"cleared"`
-	Wake      *Wake  `json:"slot"`
+	Wake      *Wake  `json:"slot" jsonschema:"nullable"`
 	Zone      string `json:"zone"`
 }

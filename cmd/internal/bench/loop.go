@@ -225,7 +225,7 @@ func (b *loopBench) whole(f loopFormat, recorded bool) (kind, error) {
 			if err != nil {
 				return err
 			}
-			o.Recorder, o.Invocation.Run = agent.NewRecorder(b.ledger, a, nil), a.Run
+			o.Recorder, o.Invocation.Run = agent.NewRecorder(b.ledger, a, nil, true), a.Run
 			defer func() { err = errors.Join(err, b.ledger.Finish(ctx, a, ledger.Result{Outcome: domain.OutcomeSuccess})) }()
 		}
 

@@ -45,7 +45,37 @@ func benchModules(ctx context.Context, o Options) (_ []Figure, err error) {
 		}
 	}
 
-	return b.figures(), nil
+	more, err := benchModuleRuns(ctx, o)
+	return append(b.figures(), more...), err
+}
+
+// benchModuleRuns measures runs as a daemon has them.
+func benchModuleRuns(ctx context.Context, o Options) (_ []Figure, err error) {
+	b, err := newModuleRuns(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, b.close()) }()
+
+	var calls, bare []float64
+	for pass := range o.Passes + 1 {
+		fmt.Fprintf(o.Progress, "runs of modules, pass %d of %d\n", pass, o.Passes)
+		c, d, err := b.stored(ctx)
+		if err != nil {
+			return nil, err
+		}
+		if pass > 0 {
+			calls, bare = append(calls, c), append(bare, d)
+		}
+	}
+
+	fmt.Fprintf(o.Progress, "%d runs that wait\n", benchPaused)
+	memory, processes, err := b.paused(ctx, benchPaused)
+	return []Figure{
+		against(thousands(benchStored)+" calls of host.storage in a run, on record", "ms", "as many writes into the bare database", 3, calls, bare),
+		{Name: fmt.Sprintf("memory of a run that waits, of %d", benchPaused), Value: memory, Unit: "bytes", Goal: fmt.Sprintf("≤ %d", maxPaused), Met: memory <= maxPaused},
+		{Name: "processes that they have", Value: float64(processes), Unit: "", Goal: "0", Met: processes == 0},
+	}, err
 }
 
 // moduleBench measures modules on the strongest tier of this machine, and on none.

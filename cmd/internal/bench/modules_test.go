@@ -36,3 +36,24 @@ func TestBenchModules(t *testing.T) {
 		}
 	}
 }
+
+// Runs that wait for their owner have no process and next to nothing in memory, and what is stored is compared with a database.
+func TestBenchModuleRuns(t *testing.T) {
+	if raced {
+		t.Skip("it is done without the race detector")
+	}
+
+	b, err := newModuleRuns(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.close()
+
+	if calls, bare, err := b.stored(t.Context()); err != nil || calls <= bare {
+		t.Errorf("%f ms with a run around them, %f without (%v)", calls, bare, err)
+	}
+	memory, processes, err := b.paused(t.Context(), 3)
+	if err != nil || processes > 0 || memory > 100<<10 {
+		t.Errorf("%f bytes, %d processes (%v)", memory, processes, err)
+	}
+}

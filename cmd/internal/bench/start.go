@@ -112,7 +112,7 @@ func startServe(ctx context.Context, jobs, agents int, idle time.Duration) (samp
 	defer os.RemoveAll(dir)
 
 	var text strings.Builder
-	text.WriteString("version: 1\nhome: ./home\nagents:\n")
+	text.WriteString("version: 1\nhome: ./home\ndashboard: {listen: \"127.0.0.1:0\"} # another daemon may have the default\nagents:\n")
 	for i := range agents {
 		fmt.Fprintf(&text, "  - {name: a%d}\n", i)
 	}

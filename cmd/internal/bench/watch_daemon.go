@@ -16,6 +16,7 @@ import (
 
 const benchReader = `version: 1
 home: ./home
+dashboard: {listen: "127.0.0.1:0"}
 limits: {runs: 16, runs_per_agent: 16}
 agents: [{name: reader}]
 jobs:

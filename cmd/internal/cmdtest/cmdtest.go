@@ -5,6 +5,7 @@ package cmdtest
 
 import (
 	"bytes"
+	"errors"
 	"flag"
 	"os"
 	"path/filepath"
@@ -20,14 +21,15 @@ const Patience = 30 * time.Second
 // Nobody is an address at which nothing answers.
 const Nobody = "127.0.0.1:1"
 
-// Isolate keeps the desktop and the models of whoever runs the tests from being reached.
+// Isolate keeps the desktop, the models and the dashboard of whoever runs the tests from being reached.
 func Isolate() error {
 	for _, name := range []string{"DBUS_SESSION_BUS_ADDRESS", "XDG_RUNTIME_DIR", "OPENAI_API_KEY", "ANTHROPIC_API_KEY", "GEMINI_API_KEY"} {
 		if err := os.Unsetenv(name); err != nil {
 			return err
 		}
 	}
-	return os.Setenv("OLLAMA_HOST", Nobody)
+	// Several daemons are at work at once.
+	return errors.Join(os.Setenv("OLLAMA_HOST", Nobody), os.Setenv("ROUSE_DASHBOARD_LISTEN", "127.0.0.1:0"))
 }
 
 // AtOnce is how many parallel tests of a package run at the same time, unless -parallel says otherwise.

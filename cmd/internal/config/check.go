@@ -27,6 +27,8 @@ type checker struct {
 	types map[string]reflect.Type // of what templates and expressions can name
 	takes map[string]takes        // what tools take, as far as playbooks call them
 
+	offered map[*Agent]tool.Specs // the tools that the skills of agents offer
+
 	keeping []keepingCall // of playbooks, to be looked at when skills are known
 
 	// Of the job at hand: the mode of its watch, "" when it has none, the names that its calls have saved so
@@ -58,6 +60,8 @@ func check(d *decoder, cfg *Config, tools tool.Specs) {
 		c.model(fmt.Sprintf("models[%d]", i), m)
 	}
 
+	c.findSkills()
+	c.findOffers()
 	for i := range cfg.Agents {
 		// Pointers into the list: the checks of an agent also fill it in (secrets, skills).
 		c.agent[string(cfg.Agents[i].Name)] = &cfg.Agents[i]
@@ -70,10 +74,11 @@ func check(d *decoder, cfg *Config, tools tool.Specs) {
 		}
 	}
 
+	c.checkDashboard(cfg.Dashboard)
 	c.warnTaints()
 	c.money()
 	c.layout()
-	c.findSkills()
+	c.keepingCalls()
 	c.moduleSettings()
 	for i := range cfg.Jobs { // the skills are known from here on
 		if j := &cfg.Jobs[i]; j.Skill != "" && j.At.Line > 0 {
@@ -206,7 +211,7 @@ func (c *checker) toolGlob(at, glob string) {
 	}
 
 	// Callers that pass no list of tools leave the names unchecked.
-	if c.tools != nil && !slices.ContainsFunc(c.tools.Callable(), func(name string) bool { return tool.IsAllowed([]string{glob}, nil, name) }) {
+	if c.tools != nil && !slices.ContainsFunc(c.tools.Callable(), func(name string) bool { return tool.IsAllowed([]string{glob}, nil, name) }) && !c.mayBeRegistered(glob) {
 		c.unknownTool(at, glob)
 	}
 }

@@ -21,24 +21,26 @@ type takes struct{ *tool.Arguments }
 
 // argumentsOf are what a tool takes, made once for all of its calls.
 func (c *checker) argumentsOf(s tool.Spec) takes {
-	if known, ok := c.takes[s.Name]; ok {
+	if known, ok := c.takes[s.Name]; ok && s.Args != nil {
 		return known
 	}
 
 	var out takes
-	if s.Args != nil {
+	if s.Args != nil || len(s.Schema) > 0 {
 		if a, err := s.Arguments(); err == nil { // an error is one of the tool, which its runs report
 			out.Arguments = &a
 		}
 	}
-	c.takes[s.Name] = out
+	if s.Args != nil { // what a skill offers may be another thing for another agent
+		c.takes[s.Name] = out
+	}
 	return out
 }
 
 // call checks what a call of a playbook passes to its tool, and whether its agent's grants let it, as far as
 // both are known before it is made.
 func (c *checker) call(path string, call PlaybookCall, j *Job, agent *Agent) {
-	s := c.tools.Find(call.Call)
+	s := c.specOf(call.Call, agent)
 	takes := c.argumentsOf(s)
 	if takes.Arguments == nil || !c.hasNoProblem(path+".call") || !c.hasNoProblem(path+".with") {
 		return
@@ -77,6 +79,7 @@ func known(v any) any {
 			return tool.Unknown{}
 		}
 		return v
+
 	case int:
 		return json.Number(strconv.Itoa(v))
 	case int64:
@@ -85,6 +88,7 @@ func known(v any) any {
 		return json.Number(strconv.FormatUint(v, 10))
 	case float64:
 		return json.Number(strconv.FormatFloat(v, 'g', -1, 64))
+
 	case []any:
 		out := make([]any, len(v))
 		for i, item := range v {
@@ -234,6 +238,8 @@ func (c *checker) lacks(agent *Agent, s tool.Spec) (why, hint string) {
 		return fmt.Sprintf("the agent %q may ask no host, so it has no %s", agent.Name, s.Name), "name the hosts under grants: network"
 	case s.Requires == tool.RequiresCommands && !named && len(agent.Grants.Commands) == 0:
 		return fmt.Sprintf("the agent %q may run no program, so it has no %s", agent.Name, s.Name), "name what it may run under grants: commands"
+	case s.Requires == tool.RequiresOffer && !c.offers(agent, s.Name):
+		return fmt.Sprintf("the agent %q has no skill that offers %s", agent.Name, s.Name), "name the skill under its skills; a warning there says what it lacks"
 	}
 	return "", ""
 }

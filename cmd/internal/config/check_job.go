@@ -90,6 +90,10 @@ func (c *checker) work(path string, j *Job, agent *Agent) {
 		c.bad(at, "is empty; write the name of a skill")
 	}
 	c.value(path+".input", j.Input, scope(j))
+	if at := path + ".workspace"; c.d.given(at) && !c.d.given(path+".skill") {
+		c.bad(at, "goes with skill: the workspace in which its module works")
+	}
+	c.template(path+".workspace", j.Workspace, scope(j))
 }
 
 // hasNoProblem says whether nothing was wrong with a value yet.

@@ -164,7 +164,7 @@ func (c *checker) around(real string, whole []trusted) (out []trusted) {
 
 // homeParts are what rouse itself keeps in its home. Everything else in it is the owner's, and may be an
 // agent's workdir.
-var homeParts = []string{"agents", "backups", "blobs", "commands", "config-path", "holder.json", "ledger-id", "ledger.db", "ledger.db-seal", "ledger.db-shm", "ledger.db-wal", "lock", "locks", "manifests", "recordings", "replaced", "rouse.sock", "rouse.yaml", "secrets.age", "secrets.json", "secrets.key", "secrets.lock", "skills", "trusted-skills.json"}
+var homeParts = []string{"agents", "backups", "blobs", "commands", "config-path", "dashboard", "holder.json", "ledger-id", "ledger.db", "ledger.db-seal", "ledger.db-shm", "ledger.db-wal", "lock", "locks", "manifests", "recordings", "replaced", "rouse.sock", "rouse.yaml", "secrets.age", "secrets.json", "secrets.key", "secrets.lock", "sign-ins.age", "sign-ins.json", "sign-ins.key", "sign-ins.lock", "skills", "storage", "trusted-skills.json"}
 
 // homePart says whether a place in the home is one that rouse itself uses. Of an agent's folder there the
 // workdir alone is the agent's: beside it are its database and the copies of that.
@@ -199,6 +199,12 @@ func (c *checker) trusted() []trusted {
 	for _, t := range c.d.globs {
 		t.what, t.path = "the configuration in", globFolder(t.path)
 		out = append(out, t)
+	}
+
+	if t := c.cfg.Dashboard.TLS; t != nil {
+		for key, path := range map[string]Path{"cert": t.Cert, "key": t.Key} {
+			out = append(out, trusted{what: "the certificate of the dashboard", path: string(path), at: c.d.place("dashboard.tls." + key)})
+		}
 	}
 
 	for _, r := range c.cfg.SkillRoots(c.d.getenv) {

@@ -12,6 +12,7 @@ import (
 	"rouse/agent/tool/file"
 	"rouse/agent/tool/host"
 	"rouse/agent/tool/shell"
+	"rouse/agent/tool/web"
 	"rouse/internal/text"
 	"rouse/skills"
 )
@@ -72,6 +73,9 @@ func (c *Config) settingsOf(skill string) (set skillSetting) {
 func (c *checker) moduleSettings() {
 	modules := c.cfg.Modules()
 	set := map[string]bool{}
+	if c.cfg.SignInPort() > maxPort {
+		c.bad("skills.sign_in_port", "%d is no port; the last is %d", c.cfg.SignInPort(), maxPort)
+	}
 	if c.cfg.Skills != nil {
 		for i, one := range c.cfg.Skills.Settings {
 			at := fmt.Sprintf("skills.settings[%d]", i)
@@ -105,9 +109,9 @@ func (c *checker) moduleSettings() {
 	}
 }
 
-// runs says whether a job runs the module of a skill.
+// runs says whether a job runs the module of a skill, or an agent that names the skill may.
 func (c *checker) runs(skill string) bool {
-	return slices.ContainsFunc(c.cfg.Jobs, func(j Job) bool { return j.Skill == skill })
+	return slices.ContainsFunc(c.cfg.Jobs, func(j Job) bool { return j.Skill == skill }) || c.named(skill)
 }
 
 // module checks a job that runs the module of a skill: that there is one, that it can be run here with what its agent is
@@ -131,27 +135,63 @@ func (c *checker) module(path string, j *Job, by *Agent) {
 	for _, what := range host.Missing(m) {
 		c.bad(at, "the skill %s asks for %s, which is not available in this version", s.Name, what)
 	}
+	if _, err := s.WASMCode(); err != nil {
+		c.bad(at, "%v", err)
+	}
 	if by != nil {
-		needed, wanted := host.Ungranted(m, c.capabilities(j, by), by.secretNames())
+		needed, wanted := host.Ungranted(m, c.capabilities(by, j.Model != ""), by.secretNames())
 		for _, what := range needed {
 			c.bad(at, "the skill %s needs %s", s.Name, what)
 		}
 		for _, what := range wanted {
 			c.warn(at, "the skill %s asks for %s", s.Name, what)
 		}
+		for _, why := range host.Unreachable(m, web.Options{Grants: by.Network(), Secrets: by.Secrets()}) {
+			c.warn(at, "the skill %s could not sign in: %s", s.Name, why)
+		}
 	}
 
 	c.moduleInput(path+".input", s, j.Input)
+	c.moduleWorkspace(path, s, j)
+	c.moduleUnattended(path, s, j)
 }
 
-// capabilities are what the agent of a job can do for a module.
-func (c *checker) capabilities(j *Job, by *Agent) host.Capabilities {
+// moduleWorkspace checks that a job names a workspace where its skill needs one, and none where it keeps none (OSL-28, OSL-37).
+func (c *checker) moduleWorkspace(path string, s *skills.Skill, j *Job) {
+	m := s.Manifest
+	switch {
+	case j.Workspace != "" && !host.KeepsWorkspace(m):
+		c.bad(path+".workspace", "the skill %s keeps no workspaces", s.Name)
+	case j.Workspace == "" && m.WorkspaceSupport == skills.SupportRequired:
+		c.bad(path+".skill", "the skill %s works in a workspace, and the job names none", s.Name).Hint = "name one: workspace: " + string(j.Name)
+	case j.Workspace == "" && m.LongRunningSupport == skills.SupportRequired:
+		c.bad(path+".skill", "the skill %s has runs that go on for long, for which it needs a workspace, and the job names none", s.Name).Hint = "name one: workspace: " + string(j.Name)
+	}
+}
+
+// moduleUnattended refuses a trigger that nobody pulls for a skill that must not run unattended (OSL-16).
+func (c *checker) moduleUnattended(path string, s *skills.Skill, j *Job) {
+	a := s.Manifest.AgenticConfig
+	if a == nil || !a.Enabled || a.SupportsBackgroundExecution || c.cfg.settingsOf(s.Name).Background {
+		return
+	}
+	for _, trigger := range []string{"schedule", "every", "at", "watch", "webhook", "run_on_start"} {
+		if c.d.given(path + "." + trigger) {
+			c.bad(path+"."+trigger, "the skill %s says that it must not run unattended (agenticConfig.supportsBackgroundExecution)", s.Name).Hint =
+				"leave the trigger out, and start the job with rouse run " + string(j.Name) + "; or take that upon yourself: skills: {settings: [{name: " + s.Name + ", background: true}]}"
+			return
+		}
+	}
+}
+
+// capabilities are what an agent can do for a module; model says that one is there in any case.
+func (c *checker) capabilities(by *Agent, model bool) host.Capabilities {
 	has := func(name string) bool {
 		s := c.tools.Find(name)
 		why, _ := c.lacks(by, s)
 		return c.tools == nil || why == "" && by.Tools.permits(s)
 	}
-	return host.Capabilities{Network: len(by.Grants.Network) > 0, Model: j.Model != "" || by.Model != "", Commands: has(shell.RunName()), Writing: has(file.WriteName())}
+	return host.Capabilities{Network: len(by.Grants.Network) > 0, Model: model || by.Model != "", Commands: has(shell.RunName()), Writing: has(file.WriteName()), SignIns: true}
 }
 
 // secretNames are the secrets that an agent is granted.

@@ -28,6 +28,8 @@ type Job struct {
 	Skill      string         `key:"skill" own:"yes" say:"name of a skill with a module, which is run without a model of its own"`
 	Input      map[string]any `key:"input" own:"yes" say:"what the module is given: templates, and expressions after '= '"`
 
+	Workspace string `key:"workspace" own:"yes" say:"name of the workspace in which the module works, a template; it is made when it is first needed"`
+
 	Schedule string   `key:"schedule" own:"yes" say:"five or six cron fields, or @daily and the like"`
 	Every    string   `key:"every" own:"yes" say:"a length of time"`
 	RunAt    string   `key:"at" own:"yes" say:"RFC 3339; fires once"`

@@ -29,7 +29,7 @@ func platformHere() string {
 	return runtime.GOOS
 }
 
-// OSL-11, OSL-12, OSL-21, OSL-22, OSL-37: a job whose skill cannot run here, or needs what its agent is not granted, is refused with the reason; one that
+// OSL-11, OSL-12, OSL-16, OSL-21, OSL-22, OSL-28, OSL-37: a job whose skill cannot run here, or needs what its agent is not granted, is refused with the reason; one that
 // can go on without is warned of.
 func TestModuleJobs(t *testing.T) {
 	t.Parallel()
@@ -46,29 +46,39 @@ func TestModuleJobs(t *testing.T) {
 		change  func(*manifest)
 		grants  string
 		more    string // of skills
+		job     string // of the job
 		says    string // "": there is nothing to say
 		warning bool
 	}{
-		"runs":             {},
-		"elsewhere":        {change: func(m *manifest) { m.platform = elsewhere }, says: "the skill sums is not for " + runtime.GOOS},
-		"flow":             {change: func(m *manifest) { m.mode = "flow" }, says: "asks for the execution mode flow, which is not available in this version"},
-		"agentic":          {change: func(m *manifest) { m.mode, m.agentic = "agentic", true }, says: "the execution mode agentic"},
-		"needs workspaces": {change: func(m *manifest) { m.workspace = "required" }, says: "workspaces (workspaceSupport: required)"},
-		"takes workspaces": {change: func(m *manifest) { m.workspace = "optional" }},
-		"runs long":        {change: func(m *manifest) { m.long = "required" }, says: "long runs (longRunningSupport: required)"},
-		"feature":          {change: func(m *manifest) { m.features = `"mcp_proxy"` }, says: "mcp_proxy"},
-		"needs programs":   {change: func(m *manifest) { m.bridge, m.features = "required", `"system_tools"` }, says: "needs programs, and the agent may run none"},
-		"has programs":     {change: func(m *manifest) { m.bridge, m.features = "required", `"system_tools"` }, grants: "commands: [{argv: [git, status]}]"},
-		"takes programs":   {change: func(m *manifest) { m.bridge = "optional" }, says: "asks for programs", warning: true},
-		"network":          {change: func(m *manifest) { m.permissions = `{"kind": "network", "scope": "x", "description": "x"}` }, says: "asks for the network", warning: true},
-		"has network":      {change: func(m *manifest) { m.permissions = `{"kind": "network", "scope": "x", "description": "x"}` }, grants: "network: [{host: example.com}]"},
-		"needs a secret":   {change: func(m *manifest) { m.bindings = `{"name": "key", "scope": "x", "description": "x", "required": true}` }, says: "needs the secret key"},
-		"settings":         {more: `, settings: [{name: sums, config: {digits: 3}, tools: ["db_*", notify]}]`},
-		"wrong settings":   {more: `, settings: [{name: sums, config: {digits: many}}]`, says: "skills.settings[0].config: does not fit the config-schema.json of the skill sums: digits:"},
-		"no such skill":    {more: `, settings: [{name: sum}]`, says: `there is no skill with a module "sum"; did you mean "sums"?`},
-		"no such tool":     {more: `, settings: [{name: sums, tools: [notfy]}]`, says: `there is no tool "notfy"; did you mean "notify"?`},
-		"set twice":        {more: `, settings: [{name: sums}, {name: sums}]`, says: "skills.settings[1].name: the skill sums has settings above"},
-		"has a secret":     {change: func(m *manifest) { m.bindings = `{"name": "key", "scope": "x", "description": "x", "required": true}` }, grants: "secrets: [{name: key, only_to: example.com}]"},
+		"runs":                {},
+		"elsewhere":           {change: func(m *manifest) { m.platform = elsewhere }, says: "the skill sums is not for " + runtime.GOOS},
+		"flow":                {change: func(m *manifest) { m.mode = "flow" }},
+		"needs a workspace":   {change: func(m *manifest) { m.workspace = "required" }, says: "the skill sums works in a workspace, and the job names none; name one: workspace: j"},
+		"has a workspace":     {change: func(m *manifest) { m.workspace = "required" }, job: `, workspace: "sums of {{ .Job }}"`},
+		"wrong workspace":     {change: func(m *manifest) { m.workspace = "required" }, job: `, workspace: "{{ .Jop }}"`, says: "Jop"},
+		"takes a workspace":   {change: func(m *manifest) { m.workspace = "optional" }},
+		"has none":            {job: `, workspace: x`, says: "the skill sums keeps no workspaces"},
+		"runs long":           {change: func(m *manifest) { m.long = "required" }, says: "for which it needs a workspace, and the job names none"},
+		"manually":            {change: func(m *manifest) { m.mode, m.agentic = "agentic", true }},
+		"unattended":          {change: func(m *manifest) { m.mode, m.agentic = "agentic", true }, job: `, schedule: "@daily"`, says: "jobs[0].schedule: the skill sums says that it must not run unattended"},
+		"by a watch":          {change: func(m *manifest) { m.mode, m.agentic = "agentic", true }, job: `, watch: {folder: ./in}`, says: "jobs[0].watch: the skill sums says that it must not run unattended"},
+		"unattended for once": {change: func(m *manifest) { m.mode, m.agentic = "agentic", true }, job: `, schedule: "@daily"`, more: `, settings: [{name: sums, config: {digits: 3}, background: true}]`},
+		"feature":             {change: func(m *manifest) { m.features = `"mcp_proxy"` }, says: "mcp_proxy"},
+		"needs programs":      {change: func(m *manifest) { m.bridge, m.features = "required", `"system_tools"` }, says: "needs programs, and the agent may run none"},
+		"has programs":        {change: func(m *manifest) { m.bridge, m.features = "required", `"system_tools"` }, grants: "commands: [{argv: [git, status]}]"},
+		"takes programs":      {change: func(m *manifest) { m.bridge = "optional" }, says: "asks for programs", warning: true},
+		"network":             {change: func(m *manifest) { m.permissions = `{"kind": "network", "scope": "x", "description": "x"}` }, says: "asks for the network", warning: true},
+		"has network":         {change: func(m *manifest) { m.permissions = `{"kind": "network", "scope": "x", "description": "x"}` }, grants: "network: [{host: example.com}]"},
+		"needs a secret":      {change: func(m *manifest) { m.bindings = `{"name": "key", "scope": "x", "description": "x", "required": true}` }, says: "needs the secret key"},
+		"settings":            {more: `, settings: [{name: sums, config: {digits: 3}, tools: ["db_*", notify]}]`},
+		"wrong settings":      {more: `, settings: [{name: sums, config: {digits: many}}]`, says: "skills.settings[0].config: does not fit the config-schema.json of the skill sums: digits:"},
+		"no such skill":       {more: `, settings: [{name: sum}]`, says: `there is no skill with a module "sum"; did you mean "sums"?`},
+		"no such tool":        {more: `, settings: [{name: sums, tools: [notfy]}]`, says: `there is no tool "notfy"; did you mean "notify"?`},
+		"set twice":           {more: `, settings: [{name: sums}, {name: sums}]`, says: "skills.settings[1].name: the skill sums has settings above"},
+		"has a secret":        {change: func(m *manifest) { m.bindings = `{"name": "key", "scope": "x", "description": "x", "required": true}` }, grants: "secrets: [{name: key, only_to: example.com}]"},
+		"other WebAssembly": {change: func(m *manifest) {
+			m.permissions = `], "wasm": [{"moduleId": "m", "sourceKind": "inline_base64", "sourceUrl": "AGFzbQEAAAA=", "sourceLanguage": "rust", "exports": [], "memoryLimitMB": 1, "auditHash": "` + strings.Repeat("0", 64) + `"}], "tools": [`
+		}, says: "it is not the one that was audited"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -83,8 +93,8 @@ func TestModuleJobs(t *testing.T) {
 home: ./state
 skills: {roots: [{path: ./skills}]%s}
 agents: [{name: clerk, workdir: ./work, grants: {%s}}]
-jobs: [{name: j, agent: clerk, skill: sums, input: {to: 3}}]
-`, c.more, c.grants),
+jobs: [{name: j, agent: clerk, skill: sums, input: {to: 3}%s}]
+`, c.more, c.grants, c.job),
 				"skills/sums/config-schema.json": `{"type": "object", "properties": {"unit": {"type": "string", "default": "m"}, "digits": {"type": "number"}}}`,
 				"skills/sums/module.ts":          "export async function execute() { return {} }",
 				"skills/sums/manifest.json":      fmt.Sprintf(moduleManifest, m.features, m.permissions, m.bindings, m.platform, m.bridge, m.workspace, m.long, m.mode, m.agentic),

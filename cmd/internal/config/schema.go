@@ -9,6 +9,7 @@ import (
 
 	"rouse/agent"
 	"rouse/agent/tool"
+	"rouse/agent/tool/host"
 )
 
 // Schema is the JSON Schema of rouse.yaml, made of the same tags that the decoder reads, with the arguments of all
@@ -67,7 +68,8 @@ func (known tags) call(tools tool.Specs) (schema, error) {
 
 	slices.Sort(names)
 	properties := out["properties"].(schema)
-	name := orVariable(schema{"enum": names})
+	// The tools of skills are known once these are found.
+	name := orVariable(schema{"anyOf": []any{schema{"enum": names}, schema{"type": "string", "pattern": host.OfferPattern}}})
 	name["description"] = properties["call"].(schema)["description"]
 	properties["call"], out["allOf"] = name, takes
 	return out, nil

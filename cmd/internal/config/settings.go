@@ -13,7 +13,7 @@ type Config struct {
 	Include       []string       `key:"include" say:"files, or globs of files, with more models, agents, jobs and notifications"`
 	Limits        limits         `key:"limits"`
 	Log           Log            `key:"log"`
-	Dashboard     *dashboard     `key:"dashboard" later:"the dashboard"`
+	Dashboard     Dashboard      `key:"dashboard" say:"the pages and the API at an address of the network, beside the socket of the home"`
 	HeartbeatURL  string         `key:"heartbeat_url" later:"the heartbeat"`
 	Skills        *skillSettings `key:"skills"`
 	Engine        *engine        `key:"engine" later:"the PostgreSQL engine"`
@@ -47,11 +47,6 @@ type limits struct {
 type Log struct {
 	Level  string `key:"level" enum:"debug|info|warn|error" default:"info" env:"yes"`
 	Format string `key:"format" enum:"auto|text|json" default:"auto" env:"yes"`
-}
-
-type dashboard struct {
-	Listen string `key:"listen"`
-	Off    bool   `key:"off"`
 }
 
 type engine struct {

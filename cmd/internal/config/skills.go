@@ -18,6 +18,8 @@ import (
 type skillSettings struct {
 	Roots    []skillRoot    `key:"roots" say:"folders with skills, beside HOME/skills, ~/.agents/skills and the .agents/skills next to the configuration; of two skills of one name the later one counts"`
 	Settings []skillSetting `key:"settings" say:"of skills with a module, one entry for each"`
+	// SignInPort is of the loopback address alone.
+	SignInPort int `key:"sign_in_port" positive:"yes" say:"port on 127.0.0.1 to which browsers are sent when somebody has signed in for a skill; takes effect with the next start" unset:"any that is free"`
 }
 
 // skillSetting is what the owner of a skill says of its module.
@@ -25,6 +27,8 @@ type skillSetting struct {
 	Name   string         `key:"name" need:"yes" say:"of the skill"`
 	Config map[string]any `key:"config" say:"what its config-schema.json describes; the module sees it as host.config"`
 	Tools  []string       `key:"tools" say:"globs of tools of its agent that the module may call with host.tools.callTool" unset:"none"`
+	// Background has jobs run it that nobody starts, which its manifest says that it is not made for (OSL-16).
+	Background bool `key:"background" say:"jobs with a schedule or a watch may run it, though it says that it must not run unattended"`
 }
 
 type skillRoot struct {
@@ -36,6 +40,17 @@ type skillRoot struct {
 type found struct {
 	catalog *skills.Catalog
 	given   map[string][]*skills.Skill // by agent: those that its prompt holds in full
+}
+
+// maxPort is the last port that there is.
+const maxPort = 65535
+
+// SignInPort is the port to which browsers are sent when somebody has signed in for a skill; 0 is any.
+func (c *Config) SignInPort() int {
+	if c.Skills == nil {
+		return 0
+	}
+	return c.Skills.SignInPort
 }
 
 // SkillView is what an agent of a checked configuration sees of skills.
@@ -134,6 +149,10 @@ func (c *checker) findSkills() {
 		c.skillsOf(fmt.Sprintf("agents[%d]", i), &c.cfg.Agents[i])
 	}
 
+}
+
+// keepingCalls checks the calls that only agents have whose skills keep workspaces.
+func (c *checker) keepingCalls() {
 	for _, call := range c.keeping {
 		if !slices.ContainsFunc(c.cfg.SkillView(call.agent).All(), (*skills.Skill).KeepsWorkspaces) {
 			c.bad(call.path, "no skill of the agent %q keeps workspaces, so it has no %s", call.agent.Name, call.tool).Hint = "give it a skill whose SKILL.md says metadata: {workspace: optional}"

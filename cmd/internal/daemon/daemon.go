@@ -14,6 +14,7 @@ import (
 	"rouse/agentdb"
 	"rouse/agentdb/ledger"
 	"rouse/cmd/internal/config"
+	"rouse/cmd/internal/metrics"
 	"rouse/cmd/internal/notify"
 	"rouse/cmd/internal/web"
 	"rouse/scheduler"
@@ -50,9 +51,16 @@ type Daemon struct {
 	runner     *agent.Runner
 	scheduler  *scheduler.Scheduler
 	watcher    *watcher.Watcher // nil in a command
+	redirects  *redirects
 	notifier   *notify.Notifier
 	dispatcher dispatch.Options
+	backend    web.Options // what stands behind the API and the pages
 	Handler    http.Handler
+	Pages      http.Handler // the dashboard, nil in a command; whoever mounts it decides who gets in
+
+	metrics          *metrics.Metrics          // nil in a command
+	dashboard        atomic.Pointer[dashboard] // nil: nobody listens on the network
+	dashboardProblem atomic.Pointer[string]    // why, where it is wanted
 
 	stopFollowing context.CancelFunc // ends the event streams of Handler that are followed
 }
@@ -108,7 +116,17 @@ func Open(ctx context.Context, o Options) (_ *Daemon, err error) {
 
 	following, stopFollowing := context.WithCancel(context.WithoutCancel(ctx))
 	d.stopFollowing = stopFollowing
-	d.Handler, err = web.NewHandler(web.Options{Ledger: d.ledger, Host: d, Jobs: d, Runs: d, Databases: d, Pauses: d, Wakes: d, Explainer: d, Skills: d, Stopping: following.Done(), Logger: d.log})
+	d.backend = web.Options{Ledger: d.ledger, Host: d, Jobs: d, Runs: d, Databases: d, Pauses: d, Wakes: d, Explainer: d, Skills: d, SignIns: d, Stopping: following.Done(), Logger: d.log}
+	if o.Serves {
+		d.backend.Access = d
+		if d.metrics, err = d.newMetrics(); err != nil {
+			return nil, err
+		}
+		if d.Pages, err = d.newPages(); err != nil {
+			return nil, err
+		}
+	}
+	d.Handler, err = web.NewHandler(d.backend)
 	return d, err
 }
 
@@ -128,7 +146,8 @@ func (d *Daemon) openParts(ctx context.Context, o Options) (err error) {
 			return err
 		}
 	}
-	if d.runner, err = agent.New(agent.Options{Ledger: d.ledger, Databases: d.databases, Manifests: filepath.Join(d.home.Dir, "manifests"), Recordings: filepath.Join(d.home.Dir, "recordings"), Scratch: filepath.Join(d.home.Dir, "commands"), Storage: filepath.Join(d.home.Dir, "storage"), Locks: filepath.Join(d.home.Dir, "locks"), Logger: d.log}); err != nil { //nolint:contextcheck // it cleans up after a process that died, also when a start is interrupted
+	d.redirects = &redirects{d: d, listens: o.Serves}
+	if d.runner, err = agent.New(agent.Options{Ledger: d.ledger, Databases: d.databases, Manifests: filepath.Join(d.home.Dir, "manifests"), Recordings: filepath.Join(d.home.Dir, "recordings"), Scratch: filepath.Join(d.home.Dir, "commands"), Storage: filepath.Join(d.home.Dir, "storage"), SignIns: &agent.SignInOptions{Store: &signInStore{home: d.home.Dir}, Listen: d.redirects.address}, Locks: filepath.Join(d.home.Dir, "locks"), Logger: d.log}); err != nil { //nolint:contextcheck // it cleans up after a process that died, also when a start is interrupted
 		return err
 	}
 
@@ -147,7 +166,7 @@ func (d *Daemon) openParts(ctx context.Context, o Options) (err error) {
 	if err != nil {
 		return err
 	}
-	if d.notifier, err = notify.New(notify.Options{Ledger: d.ledger, Channels: p.channels, Logger: d.log}); err != nil {
+	if d.notifier, err = notify.New(notify.Options{Ledger: d.ledger, Channels: p.channels, Link: d.noticeLink, Logger: d.log}); err != nil {
 		return err
 	}
 
@@ -186,6 +205,9 @@ func (d *Daemon) quota(agent string) int64 { return d.Current().plan.quota(agent
 // Close closes what Open opened. It also runs when Open fails halfway.
 func (d *Daemon) Close() {
 	var errs []error
+	if d.redirects != nil {
+		errs = append(errs, d.redirects.close())
+	}
 	if d.databases != nil {
 		errs = append(errs, d.databases.Close())
 	}

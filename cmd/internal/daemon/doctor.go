@@ -20,6 +20,7 @@ import (
 	"rouse/cmd/internal/config"
 	"rouse/cmd/internal/notify"
 	"rouse/cmd/internal/secret"
+	"rouse/internal/awake"
 	"rouse/internal/domain"
 	"rouse/internal/text"
 	"rouse/skills"
@@ -53,7 +54,7 @@ func (d *Daemon) Doctor(ctx context.Context, offline bool) ([]api.Check, error) 
 	}
 	checks = append(checks, clock)
 
-	checks = append(checks, d.checkSecrets(now), d.checkDatabases(now), d.checkWatches(ctx), checkSkills(now.Config), checkConfinement(ctx, filepath.Join(d.home.Dir, "commands")), checkOpenFiles())
+	checks = append(checks, d.checkSecrets(now), d.checkDatabases(now), d.checkWatches(ctx), checkSkills(ctx, now.Config), checkConfinement(ctx, filepath.Join(d.home.Dir, "commands")), checkOpenFiles())
 	if c, some, err := d.checkDefinitions(ctx); err != nil {
 		return nil, err
 	} else if some {
@@ -64,6 +65,10 @@ func (d *Daemon) Doctor(ctx context.Context, offline bool) ([]api.Check, error) 
 	c, err := d.ledger.Counts(ctx)
 	if err != nil {
 		return nil, err
+	}
+
+	if d.reloads != nil { // a daemon
+		checks = append(checks, d.checkDashboard())
 	}
 
 	queue := api.Check{Name: "queue", OK: true, Detail: fmt.Sprintf("%d queued, %d running, %d waiting", c.Queued, c.Running, c.Waiting)}
@@ -87,7 +92,7 @@ func (d *Daemon) checkQueue(ctx context.Context) (string, error) {
 	}
 
 	for _, r := range queued {
-		if why := d.runner.Blocked(r); why != "" {
+		if why := d.runner.Blocked(ctx, r); why != "" {
 			return fmt.Sprintf("run %d of %s stays queued: %s", r.ID, r.Job, why), nil
 		}
 	}
@@ -345,7 +350,7 @@ func (d *Daemon) checkSecrets(now *Setup) api.Check {
 
 // checkSkills says whether installed skills were changed since, and which programs among them cannot run
 // here (OSL-37).
-func checkSkills(cfg *config.Config) api.Check {
+func checkSkills(ctx context.Context, cfg *config.Config) api.Check {
 	c := api.Check{Name: "skills", OK: true}
 	found, err := install.Inspect(cfg.SkillCatalog())
 	if err != nil {
@@ -364,7 +369,13 @@ func checkSkills(cfg *config.Config) api.Check {
 			continue
 		}
 		programs++
-		if why := s.Manifest.Obstacles(runtime.GOOS); len(why) > 0 {
+		why := s.Manifest.Obstacles(runtime.GOOS)
+		if s.Manifest.StaysAwake() {
+			if err := awake.Check(ctx); err != nil {
+				why = append(why, fmt.Sprintf("it needs this machine to be kept awake while it runs: %v", err))
+			}
+		}
+		if len(why) > 0 {
 			blocked = append(blocked, fmt.Sprintf("%s (%s)", s.Name, strings.Join(why, "; ")))
 		}
 	}

@@ -485,7 +485,7 @@ func (e *explanation) fillRuns(ctx context.Context) error {
 		}
 
 		l.State, l.WaitingFor, l.Outcome = r.State, r.WaitingFor, r.Outcome
-		l.addReason(e.runText(r))
+		l.addReason(e.runText(ctx, r))
 		loop, err := e.loopText(ctx, r)
 		if err != nil {
 			return err
@@ -539,7 +539,7 @@ func (l *line) addReason(text string) {
 }
 
 // runText says why a run did nothing, or does nothing yet, or did not do what it was to.
-func (e *explanation) runText(r ledger.Run) string {
+func (e *explanation) runText(ctx context.Context, r ledger.Run) string {
 	switch r.Outcome {
 	case domain.OutcomeSkipped, domain.OutcomeCancelled, domain.OutcomeInterrupted:
 		return cmp.Or(r.Error, r.Summary)
@@ -547,7 +547,7 @@ func (e *explanation) runText(r ledger.Run) string {
 		return failureText(r.Error)
 	}
 
-	return e.d.pending(r, e.pauses, e.now, e.zone).Reason
+	return e.d.pending(ctx, r, e.pauses, e.now, e.zone).Reason
 }
 
 // maxFailure is how much is told of a failure among other things, in characters: an error of a model's server

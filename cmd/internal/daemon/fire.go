@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -15,6 +16,7 @@ import (
 	"rouse/cmd/internal/config"
 	"rouse/internal/domain"
 	"rouse/internal/text"
+	"rouse/skills"
 	"rouse/watcher"
 )
 
@@ -31,7 +33,10 @@ func (d *Daemon) Fire(ctx context.Context, f api.RunRequest) (int64, error) {
 		return 0, err
 	}
 
-	req := ledger.Request{Job: f.Job, Agent: f.Agent, Trigger: domain.TriggerManual, Detail: ledger.Detail{Input: f.Input, Prompt: f.Prompt, Tool: f.Tool, Args: f.Args, Check: f.Check, Skill: f.Skill, Given: f.Given, DryRun: f.DryRun}}
+	req := ledger.Request{Job: f.Job, Agent: f.Agent, Trigger: cmp.Or(f.Trigger, domain.TriggerManual), Detail: ledger.Detail{
+		Input: f.Input, Prompt: f.Prompt, Tool: f.Tool, Args: f.Args, Check: f.Check,
+		Skill: f.Skill, Given: f.Given, DryRun: f.DryRun, Workspace: f.Workspace, Removes: f.Removes,
+	}}
 	if f.Job != "" {
 		j := now.Config.Jobs[slices.Index(now.JobNames(), f.Job)]
 		if !config.On(j.Enabled) {
@@ -47,7 +52,7 @@ func (d *Daemon) Fire(ctx context.Context, f api.RunRequest) (int64, error) {
 		if err := now.runnable(f); err != nil {
 			return 0, err
 		}
-	} else if f.Tool != "" && !slices.Contains(d.runner.Specs().Callable(), f.Tool) {
+	} else if s := d.runner.Specs().Find(f.Tool); f.Tool != "" && (s.Name == "" || !s.Listed()) {
 		return 0, &api.Error{Status: 404, Message: text.NoSuch("tool", f.Tool, d.runner.Specs().Callable()), Usage: true}
 	}
 
@@ -68,6 +73,14 @@ func (s *Setup) runnable(f api.RunRequest) error {
 	}
 	if lacks := host.Missing(skill.Manifest); len(lacks) > 0 {
 		return &api.Error{Status: 400, Message: fmt.Sprintf("the skill %s asks for what is not available in this version: %s", f.Skill, strings.Join(lacks, ", "))}
+	}
+	switch keeps := host.KeepsWorkspace(skill.Manifest); {
+	case f.Removes:
+		return nil // it is asked for nothing that its settings or its input are for
+	case f.Workspace != "" && !keeps:
+		return &api.Error{Status: 400, Message: fmt.Sprintf("the skill %s keeps no workspaces", f.Skill), Usage: true}
+	case f.Workspace == "" && skill.Manifest.WorkspaceSupport == skills.SupportRequired:
+		return &api.Error{Status: 400, Message: fmt.Sprintf("the skill %s works in a workspace: name one with --workspace", f.Skill), Usage: true}
 	}
 	if _, err := s.Config.ModuleConfig(skill); err != nil {
 		return &api.Error{Status: 400, Message: fmt.Sprintf("the settings of the skill %s (skills.settings): %v", f.Skill, err)}

@@ -53,6 +53,26 @@ func (d *Daemon) Jobs(ctx context.Context) ([]api.Job, error) {
 	return out, nil
 }
 
+// Agents implements web.Jobs.
+func (d *Daemon) Agents(context.Context) ([]api.Agent, error) {
+	now := d.Current()
+	if err := now.usable(); err != nil {
+		return nil, err
+	}
+
+	out := []api.Agent{}
+	for _, a := range now.Config.Agents {
+		agent := api.Agent{Name: string(a.Name), Enabled: config.On(a.Enabled), Model: a.Model, Workdir: string(a.Workdir), Database: config.On(a.Database.Enabled), Jobs: []string{}}
+		for _, j := range now.Config.Jobs {
+			if j.Agent == agent.Name {
+				agent.Jobs = append(agent.Jobs, string(j.Name))
+			}
+		}
+		out = append(out, agent)
+	}
+	return out, nil
+}
+
 // triggers describes in words what starts a job.
 func (s *Setup) triggers(j *config.Job) []string {
 	var out []string

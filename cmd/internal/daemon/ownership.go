@@ -73,7 +73,7 @@ func OpenToOthers(home string) (paths []string, err error) {
 
 // homeFolders are the folders of a home in which rouse keeps what it makes. Another folder in it may be
 // an agent's workdir.
-var homeFolders = []string{"agents", "backups", "blobs", "commands", "locks", "manifests", "recordings", "replaced"}
+var homeFolders = []string{"agents", "backups", "blobs", "commands", "dashboard", "locks", "manifests", "recordings", "replaced", "storage"}
 
 // ours says whether a folder in the home holds what rouse made.
 func ours(home, path string) bool {

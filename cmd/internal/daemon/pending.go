@@ -18,7 +18,7 @@ func (d *Daemon) Pending(ctx context.Context, run ledger.Run) (api.Pending, erro
 	if err != nil {
 		return api.Pending{}, err
 	}
-	if p := d.pending(run, pauses, now, d.Current().Config.Zone()); p.Reason != "" || run.State != domain.StateQueued {
+	if p := d.pending(ctx, run, pauses, now, d.Current().Config.Zone()); p.Reason != "" || run.State != domain.StateQueued {
 		return p, nil
 	}
 
@@ -45,7 +45,7 @@ func jobText(r ledger.Run) string {
 
 // pending says what a run that is neither on nor finished waits for, as far as it can be told from itself;
 // nothing where it is about to start, or does not wait.
-func (d *Daemon) pending(r ledger.Run, pauses []ledger.Pause, now time.Time, zone *time.Location) api.Pending {
+func (d *Daemon) pending(ctx context.Context, r ledger.Run, pauses []ledger.Pause, now time.Time, zone *time.Location) api.Pending {
 	if r.State == domain.StateWaiting && r.WaitingFor == domain.WaitRetry {
 		// When it goes on comes first: what went wrong may be long, and be cut at its end.
 		due := "now"
@@ -62,6 +62,9 @@ func (d *Daemon) pending(r ledger.Run, pauses []ledger.Pause, now time.Time, zon
 		return api.Pending{Reason: reason}
 	}
 
+	if r.WaitingFor == domain.WaitPause {
+		return api.Pending{Reason: "its skill has paused it, until you have it go on: rouse inbox"}
+	}
 	if r.WaitsForPerson() {
 		what := map[domain.Wait]string{domain.WaitInput: "your answer", domain.WaitApproval: "your approval"}[r.WaitingFor]
 		return api.Pending{Reason: fmt.Sprintf("waits for %s until %s: rouse inbox", what, api.LocalTime(r.NotBefore, zone))}
@@ -73,7 +76,7 @@ func (d *Daemon) pending(r ledger.Run, pauses []ledger.Pause, now time.Time, zon
 	if p, ok := ledger.Paused(pauses, r.Job, r.Agent, now); ok && r.Trigger != domain.TriggerManual {
 		return api.Pending{Reason: "waits for the end of the pause: " + p.String()}
 	}
-	if why := d.runner.Blocked(r); why != "" {
+	if why := d.runner.Blocked(ctx, r); why != "" {
 		return api.Pending{Reason: "stays queued: " + why, Blocked: true}
 	}
 	if r.NotBefore.After(now) {

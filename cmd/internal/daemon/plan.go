@@ -148,7 +148,7 @@ func newJob(cfg *config.Config, j *config.Job, models map[string]*agent.Model) a
 	}
 
 	if s, ok := cfg.ModuleOf(j); ok {
-		job.Skill, job.Input = s, j.Input
+		job.Skill, job.Input, job.Workspace = s, j.Input, j.Workspace
 	}
 
 	// An empty playbook is still one: nil would make it a job of a model.

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"maps"
 	"os"
+	"reflect"
 	"runtime/debug"
 	"slices"
 	"strings"
@@ -225,6 +226,9 @@ func (r *reloader) restart(cfg *config.Config) []string {
 
 	if old := r.started.Log.Format; cfg.Log.Format != old {
 		out = append(out, fmt.Sprintf("log.format is %s until a restart, not %s", old, cfg.Log.Format))
+	}
+	if !reflect.DeepEqual(cfg.Dashboard, r.started.Dashboard) {
+		out = append(out, "dashboard is what it was until a restart")
 	}
 	return out
 }

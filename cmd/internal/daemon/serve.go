@@ -37,10 +37,16 @@ func (d *Daemon) Serve(ctx context.Context, onReady func(context.Context) error)
 
 	var group group
 	group.run("http", server.run)
+	pages := d.openDashboard(ctx)
+	if pages != nil {
+		group.run("dashboard", pages.server.run)
+	}
+	group.run("metrics", func() error { return d.metrics.Run(rest) })
 	group.run("notify", func() error { return d.notifier.Run(rest) })
 	group.run("retention", func() error { return d.maintain(rest) })
 	group.run("ledger", func() error { return d.watchLedger(rest) })
 	group.run("files", func() error { return d.watchFiles(triggers) })
+	group.run("sign-ins", func() error { return d.redirects.run(triggers) })
 	ready := d.startTriggers(triggers, &group, dispatcher)
 
 	err = d.serveUntil(ctx, &group, ready, onReady)
@@ -53,7 +59,13 @@ func (d *Daemon) Serve(ctx context.Context, onReady func(context.Context) error)
 	if err := server.stop(ctx); err != nil {
 		d.log.Warn("a command was cut off", "error", err)
 	}
-	group.wait("http", "notify", "retention", "ledger", "files")
+	if pages != nil {
+		if err := pages.server.stop(ctx); err != nil {
+			d.log.Warn("a page was cut off", "error", err)
+		}
+		group.wait("dashboard")
+	}
+	group.wait("http", "metrics", "notify", "retention", "ledger", "files", "sign-ins")
 	return errors.Join(err, group.err())
 }
 

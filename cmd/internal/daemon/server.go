@@ -17,7 +17,7 @@ const (
 	lingerFor = 500 * time.Millisecond
 )
 
-// server answers /v1 on the socket of the home: for a daemon, or for a command that executes a run.
+// server answers requests: on the socket of the home, for a daemon or for a command that executes a run; and a daemon's on the network.
 type server struct {
 	http          *http.Server
 	listener      net.Listener
@@ -36,14 +36,19 @@ func (d *Daemon) openServer(ctx context.Context) (*server, error) {
 		return nil, err
 	}
 
+	return d.newServer(ctx, listener, d.Handler), nil
+}
+
+// newServer answers what comes through a listener.
+func (d *Daemon) newServer(ctx context.Context, listener net.Listener, handler http.Handler) *server {
 	s := &server{listener: listener, stopFollowing: d.stopFollowing, conns: map[net.Conn]http.ConnState{}, left: make(chan struct{}, 1)}
 	s.http = &http.Server{
-		Handler: d.Handler, ReadHeaderTimeout: 10 * time.Second, ConnState: s.noteState,
+		Handler: handler, ReadHeaderTimeout: 10 * time.Second, ConnState: s.noteState,
 		// A request outlives ctx, so that what is under way gets its answer while the parts drain.
 		BaseContext: func(net.Listener) context.Context { return context.WithoutCancel(ctx) },
 	}
 	s.http.RegisterOnShutdown(s.closeSilent)
-	return s, nil
+	return s
 }
 
 // run answers until stop is called.

@@ -16,6 +16,7 @@ func (d *Daemon) Status(ctx context.Context) (api.Status, error) {
 	c, err := d.ledger.Counts(ctx)
 	st := api.Status{PID: os.Getpid(), Version: Version(), Home: d.home.Dir, StartedAt: api.At(d.startedAt), Ready: d.ready.Load(), Foreground: d.reloads == nil,
 		Queued: c.Queued, Running: c.Running, Waiting: c.Waiting}
+	st.Dashboard, st.DashboardProblem = d.DashboardURL("/"), d.DashboardProblem()
 	st.Problem = d.ledgerProblem()
 	now := d.Current()
 	if files := now.Config.Files; len(files) > 0 {

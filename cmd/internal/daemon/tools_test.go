@@ -118,7 +118,7 @@ func (o *office) newRunner(l *ledger.Ledger, pool *agentdb.Pool, dir string) *ag
 
 // load checks a configuration as rouse config check does.
 func (o *office) load(agentKeys, jobKeys, does string) (*config.Config, error) {
-	dir := cmdtest.Write(o.t, map[string]string{"sums/SKILL.md": "---\nname: sums\ndescription: Adds.\nmetadata: {workspace: optional}\n---\nAdd.\n", "rouse.yaml": `version: 1
+	dir := cmdtest.Write(o.t, map[string]string{"sums/SKILL.md": "---\nname: sums\ndescription: Adds.\nmetadata: {workspace: optional}\n---\nAdd.\n", "posts/manifest.json": postsManifest, "posts/module.ts": postsSource, "rouse.yaml": `version: 1
 home: ./home
 models: [{name: m, provider: ollama, model: scripted, context_window: 32000, base_url: "` + o.server.URL + `"}, {name: narrow, provider: ollama, model: scripted, context_window: 8000, base_url: "` + o.server.URL + `"}, {name: tiny, provider: ollama, model: scripted, context_window: 4000, base_url: "` + o.server.URL + `"}]
 agents: [{name: clerk, workdir: ./work` + agentKeys + `}]
@@ -126,6 +126,17 @@ jobs: [{name: j, agent: clerk, ` + does + jobKeys + `}]
 `})
 	return config.Load(config.LoadOptions{Path: filepath.Join(dir, "rouse.yaml"), Tools: agent.Specs(o.tool)})
 }
+
+// A skill with a module, whose tools an agent has that names it.
+const (
+	postsSource   = "export async function execute(args: {to: string}) { return {sent: args.to} }\n"
+	postsManifest = `{
+  "name": "posts", "description": "Posts a letter.", "version": "1.0.0", "author": "nobody", "schemaVersion": "2.0", "capabilities": [], "compatibilityRequirements": [], "permissions": [], "requiredBindings": [],
+  "inputSchema": {"type": "object", "properties": {"to": {"type": "string", "description": "the addressee"}}, "required": ["to"]}, "outputSchema": {"type": "object"},
+  "supportedPlatforms": [], "bridgeRequirement": "never", "workspaceSupport": "none", "workspaceSchemaVersion": null, "longRunningSupport": "none", "userInputSupport": false, "artifactVersioningSupport": false,
+  "executionMode": "declarative", "agenticConfig": {"enabled": false, "requiresWorkspace": false, "supportsBackgroundExecution": false, "supportsRoleBasedExecution": false, "maxStepsPerRun": null, "defaultStepBudget": null}
+}`
+)
 
 // problems are what rouse config check says, warnings as well.
 func (o *office) problems(agentKeys, jobKeys, does string) string {
@@ -583,6 +594,38 @@ var everywhere = map[string]func(t *testing.T){
 			o.expectSent("")
 		}
 	},
+	// What no type describes a schema does: a model is told of it, its calls are held to it, and those of playbooks.
+	"Schema": func(t *testing.T) {
+		o := openOffice(t, letter(nil), ", private: {workdir: false, database: false}, skills: [./posts]", "", says("posts__execute", `{}`), says("posts__execute", `{"to":"bob"}`), wellDone)
+		run, res := o.run()
+		expect(t, "described", o.firstRequest(), `"the addressee"`)
+		calls, err := o.ledger.Calls(t.Context(), run.ID)
+		if err != nil || len(calls) != 2 || res.Summary != "It is done." {
+			t.Fatalf("%+v %v (%v)", res, calls, err)
+		}
+		expect(t, "held to", string(calls[0].Envelope), `"kind":"invalid_args"`)
+		expect(t, "answered", string(calls[1].Envelope), `"result":{"sent":"bob"}`)
+		expect(t, "config check", o.problems(", skills: [./posts]", "", "playbook: [{call: posts__execute}]"), `the argument "to" is missing`)
+	},
+	"Open": func(t *testing.T) {
+		o := openOffice(t, letter(nil), ", skills: [./posts]", "", wellDone)
+		specs := o.runner.Specs()
+		if s := specs.Find("posts__new"); s.Requires != tool.RequiresOffer || s.Name != "posts__new" || s.Open || !s.Nests {
+			t.Errorf("what is registered is known as %+v", s)
+		}
+		if names := specs.Callable(); slices.Contains(names, "posts__") || !slices.Contains(names, "posts__execute") {
+			t.Errorf("there are %q", names)
+		}
+		if got := o.problems(", private: {workdir: false, database: false}, skills: [./posts], tools: {deny: [posts__old]}", "", "playbook: [{call: posts__new, with: {a: 1}}]"); got != "" {
+			t.Errorf("config check: %s", got)
+		}
+		if _, err := o.Fire(t.Context(), api.RunRequest{Agent: "clerk", Tool: "posts__new", Args: json.RawMessage(`{}`)}); err != nil {
+			t.Errorf("rouse call: %v", err)
+		}
+		if _, err := o.Fire(t.Context(), api.RunRequest{Agent: "clerk", Tool: "posts__", Args: json.RawMessage(`{}`)}); err == nil {
+			t.Error("rouse call of no tool")
+		}
+	},
 }
 
 // replay plays a run again, and gives all the letters that were sent by then.
@@ -687,7 +730,7 @@ func TestSpecs(t *testing.T) {
 // family lists and what it gives to a run are the same.
 func TestEveryToolCanBeHad(t *testing.T) {
 	t.Parallel()
-	o := openOffice(t, letter(nil), `, loop: phased, self_scheduling: {mode: ambient}, skills: [./sums], skill_access: global_discovery, tools: {allow: ["?*"], on_demand: [send]}
+	o := openOffice(t, letter(nil), `, loop: phased, self_scheduling: {mode: ambient}, skills: [./sums, ./posts], skill_access: global_discovery, tools: {allow: ["?*"], on_demand: [send]}
     , grants: {commands: [{argv: [pandoc]}], network: [{host: example.com}]}`, "", modeltest.Turn{Text: "It is done."})
 	o.run()
 	var request struct {
@@ -706,7 +749,7 @@ func TestEveryToolCanBeHad(t *testing.T) {
 
 	slices.Sort(names)
 	// What a module gets of its host, no model does: TestHostMethods has each of it.
-	ofModels := o.runner.Specs().Where(func(s tool.Spec) bool { return s.Requires != tool.RequiresModule })
+	ofModels := o.runner.Specs().Where(func(s tool.Spec) bool { return s.Requires != tool.RequiresModule && !s.Open })
 	if known := ofModels.Names(); !slices.Equal(names, known) {
 		t.Errorf("had:   %q\nknown: %q", names, known)
 	}

@@ -37,13 +37,16 @@ var (
 type Options struct {
 	Ledger   *ledger.Ledger
 	Channels map[string]Channel
-	Logger   *slog.Logger
+	// Link is the address of the page that a notice is about, "" where there is none; nil: nowhere.
+	Link   func(context.Context, ledger.Notice) string
+	Logger *slog.Logger
 }
 
 // Notifier delivers the outbox.
 type Notifier struct {
 	ledger    *ledger.Ledger
 	log       *slog.Logger
+	link      func(context.Context, ledger.Notice) string
 	recovered chan struct{} // capacity 1: a channel may be back
 
 	mu          sync.Mutex
@@ -57,11 +60,14 @@ func New(o Options) (*Notifier, error) {
 		return nil, errors.New("notify: a ledger is needed")
 	}
 
+	if o.Link == nil {
+		o.Link = func(context.Context, ledger.Notice) string { return "" }
+	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
 
-	n := &Notifier{ledger: o.Ledger, channels: o.Channels, log: o.Logger, recovered: make(chan struct{}, 1), unavailable: map[string]bool{}}
+	n := &Notifier{ledger: o.Ledger, channels: o.Channels, log: o.Logger, link: o.Link, recovered: make(chan struct{}, 1), unavailable: map[string]bool{}}
 	n.wakeRetry() // what was unavailable to the last process may be there for this one
 	return n, nil
 }
@@ -200,7 +206,7 @@ func (n *Notifier) sendAll(ctx context.Context, notices []ledger.Notice) error {
 // the ledger.
 func (n *Notifier) sendOne(ctx context.Context, notice ledger.Notice) (sendErr, err error) {
 	if channel, ok := n.current()[notice.Channel]; ok {
-		sendErr = send(ctx, channel, notice)
+		sendErr = send(ctx, channel, n.linked(ctx, notice))
 	} else {
 		sendErr = fmt.Errorf("there is no channel %q in the configuration any more", notice.Channel)
 	}
@@ -239,6 +245,14 @@ func (n *Notifier) sendOne(ctx context.Context, notice ledger.Notice) (sendErr, 
 	}
 
 	return sendErr, n.ledger.UpdateNotice(ctx, notice)
+}
+
+// linked is a notice as it is sent: with the address of its page below it, which may be another one at the next start.
+func (n *Notifier) linked(ctx context.Context, notice ledger.Notice) ledger.Notice {
+	if link := n.link(ctx, notice); link != "" {
+		notice.Body = strings.TrimSpace(notice.Body + "\n" + link)
+	}
+	return notice
 }
 
 // send limits the time of a channel: one that ignores its context is abandoned.

@@ -421,3 +421,27 @@ func dunst(t *testing.T, action string) string {
 	}
 	return string(out)
 }
+
+// What is sent says below where its page is; what is kept does not, for that is another one after a restart.
+func TestNoticesHaveTheirLink(t *testing.T) {
+	t.Parallel()
+	bodies := make(chan string, 2)
+	o := Options{Channels: map[string]Channel{"a": &post{do: func(n ledger.Notice) error { bodies <- n.Body; return nil }}},
+		Link: func(_ context.Context, n ledger.Notice) string {
+			if n.Job == "" {
+				return ""
+			}
+			return "http://127.0.0.1:7311/jobs/" + n.Job
+		}}
+	inBubbleWith(t, o, func(t *testing.T, l *ledger.Ledger, _ *Notifier) {
+		if err := l.AppendNotices(t.Context(), ledger.Notice{Job: "j", Channel: "a", Title: "t", Body: "It is done."}, ledger.Notice{Channel: "a", Title: "t", Body: "Alone."}); err != nil {
+			t.Fatal(err)
+		}
+		if got := <-bodies; got != "It is done.\nhttp://127.0.0.1:7311/jobs/j" {
+			t.Errorf("%q", got)
+		}
+		if got := <-bodies; got != "Alone." {
+			t.Errorf("%q", got)
+		}
+	})
+}

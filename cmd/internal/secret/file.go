@@ -8,7 +8,6 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"runtime"
 	"strings"
 
@@ -25,8 +24,8 @@ const (
 	workFactor = 17       // of scrypt, as a power of two: it takes 0.4 s and 128 MiB
 )
 
-func (s *Store) valuesFile() string { return filepath.Join(s.home, "secrets.age") }
-func (s *Store) keyFile() string    { return filepath.Join(s.home, "secrets.key") }
+func (s *Store) valuesFile() string { return s.place(".age") }
+func (s *Store) keyFile() string    { return s.place(".key") }
 
 // values are the secrets in the file, none if there is no file.
 func (s *Store) values() (map[string]string, error) {
@@ -113,7 +112,7 @@ func (s *Store) key() (*age.X25519Identity, error) {
 
 	key, err := age.ParseX25519Identity(strings.TrimSpace(string(text)))
 	if err != nil {
-		return nil, fmt.Errorf("its key %s is damaged; bring it back, or remove it and secrets.age and set the secrets again", s.keyFile())
+		return nil, fmt.Errorf("its key %s is damaged; bring it back, or remove it and %s and set the secrets again", s.keyFile(), s.valuesFile())
 	}
 
 	return key, nil

@@ -120,7 +120,7 @@ type index struct {
 	Keyring []string `json:"keyring"`
 }
 
-func (s *Store) indexFile() string { return filepath.Join(s.home, "secrets.json") }
+func (s *Store) indexFile() string { return s.place(".json") }
 
 func (s *Store) index() (*index, error) {
 	if s.names != nil {

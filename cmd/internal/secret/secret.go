@@ -1,4 +1,4 @@
-// Package secret stores the values behind `secret:NAME`.
+// Package secret stores the values behind `secret:NAME`, and other collections of what is as secret.
 //
 // # Design
 //
@@ -16,6 +16,7 @@
 package secret
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -46,19 +47,32 @@ var ErrNotSet = errors.New("the secret is not set")
 // MaxValue is the longest value, in bytes.
 const MaxValue = 64 << 10
 
+// secretsCollection are the values behind secret:NAME.
+const secretsCollection = "secrets"
+
+// place is a file of the collection in the home.
+func (s *Store) place(extension string) string { return filepath.Join(s.home, s.collection+extension) }
+
+// named says whether its values have plain names, and may come from the environment.
+func (s *Store) named() bool { return s.collection == secretsCollection }
+
 // nameForm is what names look like: they appear in YAML, in placeholders, and after ROUSE_SECRET_.
 var nameForm = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.-]{0,62}$`)
 
 // Options say where a store reads and writes.
 type Options struct {
-	Home    string
-	Getenv  func(string) string // nil: os.Getenv
-	Keyring Keyring             // nil: the system's, if there is one
+	Home string
+	// Collection is which secrets they are, and how their files are called: "" is "secrets". Only those have plain names, and may
+	// come from the environment.
+	Collection string
+	Getenv     func(string) string // nil: os.Getenv
+	Keyring    Keyring             // nil: the system's, if there is one
 }
 
 // Store has the secrets of one home. It is for one goroutine.
 type Store struct {
 	home       string
+	collection string
 	getenv     func(string) string
 	keyring    Keyring // nil: there is none
 	keyringErr error   // why the keyring is no longer asked
@@ -79,7 +93,7 @@ func New(o Options) (*Store, error) {
 		return nil, err
 	}
 
-	s := &Store{home: o.Home, getenv: o.Getenv, keyring: o.Keyring, work: workFactor}
+	s := &Store{home: o.Home, collection: cmp.Or(o.Collection, secretsCollection), getenv: o.Getenv, keyring: o.Keyring, work: workFactor}
 	if s.getenv == nil {
 		s.getenv = os.Getenv
 	}
@@ -126,7 +140,7 @@ func (s *Store) Get(name string) (string, Source, error) {
 	if value, ok := file[name]; ok {
 		return value, InFile, nil
 	}
-	if value := s.getenv(Variable(name)); value != "" {
+	if value := s.getenv(Variable(name)); value != "" && s.named() {
 		return value, InEnvironment, nil
 	}
 
@@ -136,7 +150,7 @@ func (s *Store) Get(name string) (string, Source, error) {
 // Set stores a secret in one place, the best one if in is "", and removes it from the other. It also
 // returns why the keyring was not used if it was not.
 func (s *Store) Set(name, value string, in Source) (Source, string, error) {
-	if err := CheckName(name); err != nil {
+	if err := CheckName(name); err != nil && s.named() {
 		return "", "", err
 	}
 
@@ -278,7 +292,7 @@ func (s *Store) lock() (func(), error) {
 		return nil, err
 	}
 
-	l := flock.New(filepath.Join(s.home, "secrets.lock"), flock.SetPermissions(0o600))
+	l := flock.New(s.place(".lock"), flock.SetPermissions(0o600))
 	if err := l.Lock(); err != nil {
 		return nil, fmt.Errorf("the secrets in %s cannot be locked: %w", s.home, err)
 	}

@@ -300,3 +300,31 @@ func TestConcurrentSets(t *testing.T) {
 		t.Errorf("%d are left: %v (%v)", len(list), list, err)
 	}
 }
+
+// Another collection has files of its own, names as it wants, and nothing from the environment; neither sees what the other keeps.
+func TestCollection(t *testing.T) {
+	home, k, env := filepath.Join(t.TempDir(), "home"), &ring{held: map[string]string{}}, map[string]string{"ROUSE_SECRET_A": "from-env"}
+	of := func(collection string, k Keyring) *Store {
+		s, err := New(Options{Home: home, Collection: collection, Keyring: k, Getenv: func(name string) string { return env[name] }})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+
+	expect(t, "not from the environment", get(t, of("others", nil), "a"), ErrNotSet.Error())
+	expect(t, "a name with slashes", set(t, of("others", nil), "a/b/c d", "one", ""), "file")
+	expect(t, "as a secret", set(t, of("", nil), "a/b/c", "x", ""), "cannot be the name of a secret")
+	expect(t, "a secret", set(t, of("", nil), "a", "two", ""), "file")
+	expect(t, "the other one", get(t, of("others", nil), "a/b/c d"), "one in file")
+	expect(t, "the secret", get(t, of("others", nil), "a"), ErrNotSet.Error())
+	for _, name := range []string{"others.age", "others.key", "secrets.age", "secrets.key"} {
+		if _, err := os.Stat(filepath.Join(home, name)); err != nil {
+			t.Error(err)
+		}
+	}
+
+	expect(t, "into the keyring", set(t, of("others", k), "b", "three", ""), "keyring")
+	expect(t, "as a secret from the keyring", get(t, of("", k), "b"), ErrNotSet.Error())
+	expect(t, "from the keyring", get(t, of("others", k), "b"), "three in keyring")
+}

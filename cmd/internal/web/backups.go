@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
+	"path/filepath"
 	"sync/atomic"
 
 	"rouse/agentdb"
@@ -16,6 +17,10 @@ import (
 func (s *server) backup(w http.ResponseWriter, r *http.Request) {
 	var ask api.BackupRequest
 	if err := read(r, &ask); err != nil {
+		s.fail(w, r, err)
+		return
+	}
+	if err := here(r, ask.File); err != nil {
 		s.fail(w, r, err)
 		return
 	}
@@ -48,6 +53,11 @@ func (s *server) restoreDatabase(r *http.Request) (any, error) {
 	var ask api.RestoreRequest
 	if err := read(r, &ask); err != nil {
 		return nil, err
+	}
+	if filepath.IsAbs(ask.From) {
+		if err := here(r, ask.From); err != nil {
+			return nil, err
+		}
 	}
 
 	agent := r.PathValue("agent")
@@ -103,7 +113,7 @@ func (s *server) replaceDatabase(r *http.Request, force bool, replace func(conte
 }
 
 func (s *server) acceptDatabase(r *http.Request) (any, error) {
-	return struct{}{}, s.accept(r.Context(), r.PathValue("agent"))
+	return api.Nothing{}, s.accept(r.Context(), r.PathValue("agent"))
 }
 
 // accept lets a database be used as it is, which another program changed or another ledger's runs wrote.

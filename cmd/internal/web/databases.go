@@ -28,20 +28,32 @@ type Databases interface {
 	Reconsider()
 }
 
-func (s *server) databaseRoutes(mux *http.ServeMux) {
-	mux.Handle("GET /v1/agents/{agent}/schema", s.answer(s.schema))
-	mux.Handle("POST /v1/agents/{agent}/query", s.answer(s.query))
-	mux.Handle("GET /v1/agents/{agent}/stats", s.answer(s.stats))
-	mux.Handle("GET /v1/agents/{agent}/changes", s.answer(s.changes))
-	mux.Handle("GET /v1/agents/{agent}/views", s.answer(s.views))
-	mux.Handle("POST /v1/agents/{agent}/views/{view}/run", s.answer(s.runView))
-	mux.HandleFunc("POST /v1/agents/{agent}/backups", s.backup)
-	mux.Handle("GET /v1/agents/{agent}/backups", s.answer(s.backups))
-	mux.Handle("POST /v1/agents/{agent}/restore", s.answer(s.restoreDatabase))
-	mux.Handle("POST /v1/agents/{agent}/reset", s.answer(s.resetDatabase))
-	mux.Handle("POST /v1/agents/{agent}/accept", s.answer(s.acceptDatabase))
-	mux.HandleFunc("POST /v1/agents/{agent}/import", s.importFile)
-	mux.HandleFunc("POST /v1/agents/{agent}/export", s.exportFile)
+func (s *server) databaseRoutes() []Route {
+	file := Route{Method: http.MethodPost, Path: "/v1/agents/{agent}/import", Says: "Imports the file that is sent into a table.", Body: Content{Media: mediaBytes},
+		Query: []Param{
+			{Name: "table", Kind: ParamText, Says: "where its rows go"}, {Name: "name", Kind: ParamText, Says: "of the file, whose extension can say the format"},
+			{Name: "format", Kind: ParamText, Says: "csv, json, …"}, {Name: "mode", Kind: ParamText, Says: "what becomes of rows that are there"},
+			{Name: "key", Kind: ParamText, Many: true, Says: "columns by which rows are the same"}, {Name: "size", Kind: ParamCursor, Says: "bytes of the file, for the progress"},
+		}, Answer: []Content{linesOf[api.Imported]()}, handler: http.HandlerFunc(s.importFile)}
+	export := Route{Method: http.MethodPost, Path: "/v1/agents/{agent}/export", Says: "The answer of a query as a file; the header Rouse-Exported says what it is.", Body: jsonOf[api.ExportRequest](),
+		Answer: []Content{{Media: mediaBytes}}, handler: http.HandlerFunc(s.exportFile)}
+
+	return []Route{
+		get[api.Schema]("/v1/agents/{agent}/schema", "The tables of an agent's database.", s.answer(s.schema)),
+		post[api.QueryRequest, api.Rows]("/v1/agents/{agent}/query", "What an agent's database answers to a query that reads.", s.answer(s.query)),
+		get[api.Stats]("/v1/agents/{agent}/stats", "How large an agent's database is.", s.answer(s.stats)),
+		get[[]api.Change]("/v1/agents/{agent}/changes", "Who changed what in an agent's database, the newest first.", s.answer(s.changes),
+			Param{Name: "n", Kind: ParamCount, Says: "how many, at most 1000"}, Param{Name: "before", Kind: ParamCursor, Says: "those older than the change of this id"},
+			Param{Name: "table", Kind: ParamText, Says: "of one table"}, Param{Name: "run", Kind: ParamCursor, Says: "by one run"}),
+		get[[]api.View]("/v1/agents/{agent}/views", "The saved views of an agent's database.", s.answer(s.views)),
+		post[api.ViewRequest, api.ViewResult]("/v1/agents/{agent}/views/{view}/run", "What a saved view answers.", s.answer(s.runView)),
+		work[api.BackupRequest, api.Backup]("/v1/agents/{agent}/backups", "Copies an agent's database.", s.backup),
+		get[[]api.Backup]("/v1/agents/{agent}/backups", "The copies of an agent's database.", s.answer(s.backups)),
+		post[api.RestoreRequest, api.Replaced]("/v1/agents/{agent}/restore", "Puts a copy in the place of an agent's database, which is kept.", s.answer(s.restoreDatabase)),
+		post[api.ResetRequest, api.Replaced]("/v1/agents/{agent}/reset", "Puts an empty database in the place of an agent's, which is kept.", s.answer(s.resetDatabase)),
+		post[api.Nothing, api.Nothing]("/v1/agents/{agent}/accept", "Has a database used as it is, which another program changed.", s.answer(s.acceptDatabase)),
+		file, export,
+	}
 }
 
 // byUser marks changes that a person makes, in the changelog.
@@ -102,16 +114,23 @@ func (s *server) changes(r *http.Request) (any, error) {
 			return nil, err
 		}
 	}
-
-	return withDatabase(s, r, func(ctx context.Context, db *agentdb.DB) ([]api.Change, error) {
-		found, err := db.Changes(ctx, f)
-		out := make([]api.Change, len(found))
-		for i, c := range found {
-			out[i] = api.Change{ID: c.ID, At: c.At, Run: strconv.FormatInt(c.Run, 10), Other: c.OtherLedger, Actor: c.Actor, Op: c.Op, Table: c.Table,
-				Key: rawJSON(c.PK), Before: rawJSON(c.Before), After: rawJSON(c.After), SQL: c.SQL}
+	if text := r.URL.Query().Get("before"); text != "" {
+		if f.Before, err = strconv.ParseInt(text, 10, 64); err != nil {
+			return nil, usage("before must be the id of a change, not %q", text)
 		}
-		return out, err
-	})
+	}
+
+	return withDatabase(s, r, func(ctx context.Context, db *agentdb.DB) ([]api.Change, error) { return changesOf(ctx, db, f) })
+}
+
+func changesOf(ctx context.Context, db *agentdb.DB, f agentdb.ChangeFilter) ([]api.Change, error) {
+	found, err := db.Changes(ctx, f)
+	out := make([]api.Change, len(found))
+	for i, c := range found {
+		out[i] = api.Change{ID: c.ID, At: c.At, Run: strconv.FormatInt(c.Run, 10), Other: c.OtherLedger, Actor: c.Actor, Op: c.Op, Table: c.Table,
+			Key: rawJSON(c.PK), Before: rawJSON(c.Before), After: rawJSON(c.After), SQL: c.SQL}
+	}
+	return out, err
 }
 
 // rawJSON is a JSON text of the changelog, null if it is empty.

@@ -3,42 +3,58 @@ package web
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
+	"io"
 	"net/http"
+	"slices"
 	"strconv"
+	"strings"
+	"time"
 
 	"rouse/agentdb/ledger"
+	"rouse/cmd/internal/api"
 	"rouse/internal/domain"
 )
 
-// eventPage is how many events are read from the ledger at once.
-const eventPage = 500
+const (
+	// eventPage is how many events are read from the ledger at once.
+	eventPage = 500
+	// heartbeat is after how long a stream of server-sent events says that it is alive.
+	heartbeat = 15 * time.Second
+	// sendFor is how long a client may take to accept what is sent of a stream.
+	sendFor = 30 * time.Second
+	// reconnectMS is after how long a browser asks again for a stream that broke off, in milliseconds.
+	reconnectMS = 1000
+)
+
+// errStopping ends a stream that somebody follows when the server stops.
+var errStopping = errors.New("the server stops")
+
+// eventStream is one answer of events.
+type eventStream struct {
+	filter ledger.EventFilter
+	kinds  []string // "run.finished", or "run.*"
+	follow bool
+	sent   bool // as server-sent events
+	w      http.ResponseWriter
+}
 
 // events streams the record as JSON lines: what there is and, with follow=true, what is added,
 // until the client disconnects or the one run that was asked for has finished or waits for a person. A
 // stream that ends because the server stops breaks off, so that nobody takes its end for that of a run.
+// Who accepts server-sent events gets those, from now on or from where Last-Event-ID says (OSA-26).
 func (s *server) events(w http.ResponseWriter, r *http.Request) {
-	q := r.URL.Query()
-	f := ledger.EventFilter{Job: q.Get("job"), Limit: eventPage}
-	var err error
-	if text := q.Get("run"); text != "" {
-		if f.Run, err = runID(text); err == nil {
-			// To follow a run that does not exist would wait for ever.
-			_, err = s.ledger.Run(r.Context(), f.Run)
-		}
-	}
-
-	if text := q.Get("after"); err == nil && text != "" {
-		if f.After, err = strconv.ParseInt(text, 10, 64); err != nil {
-			err = usage("after must be the id of an event, not %q", text)
-		}
-	}
+	es, err := s.newStream(w, r)
 	if err != nil {
 		s.fail(w, r, err)
 		return
 	}
 
-	w.Header().Set("Content-Type", "application/x-ndjson")
-	err = s.stream(w, r, f, q.Get("follow") == "true")
+	err = s.stream(r, es)
+	// The connection may be used again, later than this stream had time to be sent.
+	if late := http.NewResponseController(w).SetWriteDeadline(time.Time{}); late != nil && !errors.Is(late, http.ErrNotSupported) {
+		err = errors.Join(err, late)
+	}
 	if errors.Is(err, errStopping) {
 		panic(http.ErrAbortHandler) //nolint:forbidigo // net/http recovers it: its only way to break an answer off
 	}
@@ -47,39 +63,73 @@ func (s *server) events(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// errStopping ends a stream that somebody follows when the server stops.
-var errStopping = errors.New("the server stops")
+// newStream reads what is asked for, and sends the header.
+func (s *server) newStream(w http.ResponseWriter, r *http.Request) (*eventStream, error) {
+	q := r.URL.Query()
+	es := &eventStream{w: w, filter: ledger.EventFilter{Job: q.Get("job"), Limit: eventPage}, kinds: q["kind"], follow: flag(r, "follow")}
+	es.sent = strings.Contains(r.Header.Get("Accept"), mediaEvents)
+	es.follow = es.follow || es.sent
 
-func (s *server) stream(w http.ResponseWriter, r *http.Request, f ledger.EventFilter, follow bool) error {
-	out := json.NewEncoder(w)
-	flush := http.NewResponseController(w)
+	var err error
+	if text := q.Get("run"); text != "" {
+		if es.filter.Run, err = runID(text); err != nil {
+			return nil, err
+		}
+		// To follow a run that does not exist would wait for ever.
+		if _, err = s.ledger.Run(r.Context(), es.filter.Run); err != nil {
+			return nil, err
+		}
+	}
+
+	// The header first: a browser that connects again repeats the address that it began with.
+	after := r.Header.Get("Last-Event-ID")
+	if after == "" {
+		after = q.Get("after")
+	}
+	switch {
+	case after != "":
+		if es.filter.After, err = strconv.ParseInt(after, 10, 64); err != nil || es.filter.After < 0 {
+			return nil, usage("after must be the id of an event, not %q", after)
+		}
+	case es.sent && es.filter.Run == 0:
+		if es.filter.After, err = s.ledger.NewestEvent(r.Context()); err != nil {
+			return nil, err
+		}
+	}
+
+	w.Header().Set("Content-Type", mediaLines)
+	if es.sent {
+		w.Header().Set("Content-Type", mediaEvents)
+		w.Header().Set("Cache-Control", "no-store")
+		_, err = fmt.Fprintf(w, "retry: %d\n\n", reconnectMS)
+	}
+	return es, err
+}
+
+func (s *server) stream(r *http.Request, es *eventStream) error {
+	flush := http.NewResponseController(es.w)
+	alive := time.NewTicker(s.heartbeat)
+	defer alive.Stop()
+
 	stopping := false
 	for {
 		// Both before reading, so that an event between reading and waiting is not missed: it
 		// closes changed, and a run that ends after the check is read in the next round.
 		changed := s.ledger.Changed()
-		over := f.Run != 0 && s.finished(r, f.Run)
-		page, err := s.ledger.Events(r.Context(), f)
+		over := es.filter.Run != 0 && s.finished(r, es.filter.Run)
+		page, err := s.ledger.Events(r.Context(), es.filter)
 		if err != nil {
 			return err
 		}
 
-		for _, e := range page {
-			if err := out.Encode(newEvent(e)); err != nil {
-				return err
-			}
-			f.After = e.ID
-		}
-
-		// A follower wants each event now, not when a buffer is full.
-		if err := flush.Flush(); err != nil {
+		if err := es.send(flush, page); err != nil {
 			return err
 		}
 		// A full page: there may be more already, so do not wait.
 		if len(page) == eventPage {
 			continue
 		}
-		if !follow || over {
+		if !es.follow || over {
 			return nil
 		}
 		if stopping {
@@ -88,6 +138,10 @@ func (s *server) stream(w http.ResponseWriter, r *http.Request, f ledger.EventFi
 
 		select {
 		case <-changed:
+		case <-alive.C:
+			if err := es.beat(flush); err != nil {
+				return err
+			}
 		case <-s.backend.Stopping:
 			stopping = true // once more, for what was written last
 		case <-r.Context().Done():
@@ -96,9 +150,109 @@ func (s *server) stream(w http.ResponseWriter, r *http.Request, f ledger.EventFi
 	}
 }
 
+// send writes the events of a page that are wanted, and moves on behind all of them.
+func (es *eventStream) send(flush *http.ResponseController, page []ledger.Event) error {
+	if err := es.allowTime(flush); err != nil {
+		return err
+	}
+
+	for _, e := range page {
+		es.filter.After = e.ID
+		if !es.wants(e.Kind) {
+			continue
+		}
+
+		line, err := json.Marshal(newEvent(e))
+		if err != nil {
+			return err
+		}
+		if es.sent {
+			_, err = fmt.Fprintf(es.w, "id: %d\ndata: %s\n\n", e.ID, line)
+		} else {
+			_, err = es.w.Write(append(line, '\n'))
+		}
+		if err != nil {
+			return err
+		}
+	}
+
+	// A follower wants each event now, not when a buffer is full.
+	return flush.Flush()
+}
+
+// beat says that the stream is alive: a comment, which browsers leave out, and which finds out that nobody is there. Lines
+// have no comments; a proxy between is nothing that those who read them have.
+func (es *eventStream) beat(flush *http.ResponseController) error {
+	if !es.sent {
+		return nil
+	}
+	if err := es.allowTime(flush); err != nil {
+		return err
+	}
+	if _, err := io.WriteString(es.w, ":\n\n"); err != nil {
+		return err
+	}
+	return flush.Flush()
+}
+
+// allowTime has the client that accepts nothing more be given up. Within a process there is nobody to wait for.
+func (es *eventStream) allowTime(flush *http.ResponseController) error {
+	err := flush.SetWriteDeadline(time.Now().Add(sendFor))
+	if errors.Is(err, http.ErrNotSupported) {
+		return nil
+	}
+	return err
+}
+
+func (es *eventStream) wants(kind string) bool {
+	return len(es.kinds) == 0 || slices.ContainsFunc(es.kinds, func(k string) bool {
+		prefix, all := strings.CutSuffix(k, "*")
+		return k == kind || all && strings.HasPrefix(kind, prefix)
+	})
+}
+
 // finished says whether a run is over for now; its record may hold the finish of an
 // earlier attempt.
 func (s *server) finished(r *http.Request, id int64) bool {
 	run, err := s.ledger.Run(r.Context(), id)
 	return err == nil && (run.State == domain.StateFinished || run.WaitsForPerson())
+}
+
+// dispatchOf is what an event means to whoever asked for its run (OSA-26).
+func dispatchOf(e ledger.Event) api.Dispatch {
+	switch e.Kind {
+	case "run.started":
+		return api.DispatchStarted
+	case "call.started", "call.finished":
+		return api.DispatchActivity
+	case ledger.EventProgress:
+		return api.DispatchProgress
+	case "run.waiting":
+		return api.DispatchClarification
+	case "artifact.shared":
+		return api.DispatchOutput
+	case "step.finished":
+		return api.DispatchDraft
+	case "run.finished":
+		return dispatchOfEnd(e.Data)
+	}
+	return ""
+}
+
+func dispatchOfEnd(data json.RawMessage) api.Dispatch {
+	var end struct {
+		Outcome domain.Outcome `json:"outcome"`
+	}
+	// What the ledger wrote can be read; should it be cut, the end is one that nobody can rely on.
+	if err := json.Unmarshal(data, &end); err != nil {
+		return api.DispatchFailed
+	}
+
+	switch {
+	case end.Outcome == domain.OutcomeCancelled:
+		return api.DispatchCancelled
+	case !end.Outcome.Reached():
+		return api.DispatchFailed
+	}
+	return api.DispatchCompleted
 }

@@ -2,6 +2,7 @@ package web
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -17,13 +18,15 @@ import (
 	"rouse/internal/text"
 )
 
-func (s *server) inboxRoutes(mux *http.ServeMux) {
-	mux.Handle("GET /v1/inbox", s.answer(s.inbox))
-	mux.Handle("POST /v1/inbox/{id}/answer", s.answer(s.answerItem))
-	mux.Handle("GET /v1/grants", s.answer(s.grants))
-	mux.Handle("POST /v1/grants/{id}/revoke", s.answer(s.revoke))
-	mux.Handle("GET /v1/labels", s.answer(s.labels))
-	mux.Handle("POST /v1/labels/clear", s.answer(s.clearLabel))
+func (s *server) inboxRoutes() []Route {
+	return []Route{
+		get[[]api.Item]("/v1/inbox", "What waits for a person.", s.answer(s.inbox)),
+		post[api.Answer, api.Run]("/v1/inbox/{id}/answer", "Answers an item, and answers with the run that goes on.", s.answer(s.answerItem)),
+		get[[]api.Grant]("/v1/grants", "Standing approvals.", s.answer(s.grants)),
+		post[api.Nothing, api.Grant]("/v1/grants/{id}/revoke", "Takes a standing approval back.", s.answer(s.revoke)),
+		get[[]api.Label]("/v1/labels", "Labels on data: what strangers may have written, and what is private.", s.answer(s.labels)),
+		post[api.ClearLabel, []api.Label]("/v1/labels/clear", "Takes a label off data that its owner has looked at.", s.answer(s.clearLabel)),
+	}
 }
 
 // Lengths in characters.
@@ -63,8 +66,10 @@ func answers(i ledger.Item) string {
 	return strings.Join(i.Options, "|")
 }
 
-func (s *server) inbox(r *http.Request) (any, error) {
-	items, err := s.ledger.Inbox(r.Context())
+func (s *server) inbox(r *http.Request) (any, error) { return s.openItems(r.Context()) }
+
+func (s *server) openItems(ctx context.Context) ([]api.Item, error) {
+	items, err := s.ledger.Inbox(ctx)
 	out := []api.Item{}
 	type action struct{ agent, hash string }
 	asked := map[action]int{}
@@ -76,7 +81,7 @@ func (s *server) inbox(r *http.Request) (any, error) {
 			continue
 		}
 		asked[same] = len(out)
-		out = append(out, newItem(i))
+		out = append(out, s.withLink(ctx, newItem(i), i))
 	}
 
 	return out, err
@@ -93,17 +98,22 @@ func (s *server) answerItem(r *http.Request) (any, error) {
 		return nil, err
 	}
 
-	item, err := s.ledger.Item(r.Context(), n)
+	return s.answerOne(r.Context(), n, in)
+}
+
+// answerOne answers an item; the run is what became of the one that asked.
+func (s *server) answerOne(ctx context.Context, n int64, in api.Answer) (api.Run, error) {
+	item, err := s.ledger.Item(ctx, n)
 	if err != nil {
-		return nil, err
+		return api.Run{}, err
 	}
 	// A question that was answered takes the same answer again.
 	if item.State != ledger.ItemOpen && (item.Kind != ledger.KindInput || item.State != ledger.ItemAnswered) {
-		return nil, closedReason(item)
+		return api.Run{}, closedReason(item)
 	}
 	// rouse approve must not answer a question that happens to have the number.
 	if in.Kind != "" && in.Kind != item.Kind {
-		return nil, usage("inbox item %d is of the kind %s, and not of %s; see: rouse inbox", n, item.Kind, in.Kind)
+		return api.Run{}, usage("inbox item %d is of the kind %s, and not of %s; see: rouse inbox", n, item.Kind, in.Kind)
 	}
 
 	// An approval without a tool is one of a definition, which holds until it changes in any case.
@@ -113,36 +123,46 @@ func (s *server) answerItem(r *http.Request) (any, error) {
 
 	text, err := matchAnswer(item, in.Text)
 	if err != nil {
-		return nil, err
+		return api.Run{}, err
 	}
 	if utf8.RuneCountInString(in.Reason) > maxAnswer {
-		return nil, usage("the reason has more than %d characters", maxAnswer)
+		return api.Run{}, usage("the reason has more than %d characters", maxAnswer)
 	}
 
 	if item.Kind == ledger.KindDatabase { // there is one answer, and no run to go on
-		return api.Run{Agent: item.Agent}, s.accept(r.Context(), item.Agent)
+		return api.Run{Agent: item.Agent}, s.accept(ctx, item.Agent)
+	}
+
+	if item.State == ledger.ItemOpen { // what it takes is no text for the record
+		if taken, err := s.takeSignIn(ctx, item, text); taken {
+			if err != nil {
+				return api.Run{}, err
+			}
+			run, err := s.ledger.Run(ctx, item.Run)
+			return s.oneWithArtifacts(ctx, run, err)
+		}
 	}
 
 	var run ledger.Run
 	if text == ledger.ApprovalDeny && item.Kind == ledger.KindApproval {
-		run, err = s.ledger.Deny(r.Context(), n, strings.TrimSpace(in.Reason))
+		run, err = s.ledger.Deny(ctx, n, strings.TrimSpace(in.Reason))
 	} else {
-		run, err = s.ledger.Answer(r.Context(), n, text)
+		run, err = s.ledger.Answer(ctx, n, text)
 	}
 
 	// Somebody was faster, or it expired since it was read above: say which.
 	if errors.Is(err, ledger.ErrClosed) {
-		if item, err = s.ledger.Item(r.Context(), n); err == nil {
+		if item, err = s.ledger.Item(ctx, n); err == nil {
 			err = closedReason(item)
 		}
 	}
 	if err != nil {
-		return nil, err
+		return api.Run{}, err
 	}
 
 	// A dispatcher may have resumed the run already, so show it as it is now.
-	run, err = s.ledger.Run(r.Context(), run.ID)
-	return s.oneWithArtifacts(r.Context(), run, err)
+	run, err = s.ledger.Run(ctx, run.ID)
+	return s.oneWithArtifacts(ctx, run, err)
 }
 
 // closedReason says why an item can no longer be answered.

@@ -10,6 +10,7 @@ import (
 // Jobs answers what is configured, and what comes next.
 type Jobs interface {
 	Jobs(ctx context.Context) ([]api.Job, error)
+	Agents(ctx context.Context) ([]api.Agent, error)
 	// Next lists the next n occurrences of a job, or of every job when it is "".
 	Next(ctx context.Context, job string, n int) ([]api.Occurrence, error)
 	// Known refuses a name that neither the configuration nor history can mean, naming the nearest.
@@ -18,14 +19,21 @@ type Jobs interface {
 	Budget(ctx context.Context) (api.Budget, error)
 }
 
-func (s *server) jobRoutes(mux *http.ServeMux) {
-	mux.Handle("GET /v1/jobs", s.answer(s.jobs))
-	mux.Handle("GET /v1/next", s.answer(s.next))
-	mux.Handle("GET /v1/budget", s.answer(s.budget))
-	mux.Handle("GET /v1/why", s.answer(s.why))
+func (s *server) jobRoutes() []Route {
+	number := Param{Name: "n", Kind: ParamCount, Says: "how many of each job"}
+	return []Route{
+		get[[]api.Job]("/v1/jobs", "The jobs, with what starts them and their last and next runs.", s.answer(s.jobs)),
+		get[[]api.Agent]("/v1/agents", "The agents.", s.answer(s.agents)),
+		get[[]api.Occurrence]("/v1/next", "What comes when.", s.answer(s.next), number, Param{Name: "job", Kind: ParamText, Says: "of one job"}),
+		get[api.Budget]("/v1/budget", "What models have cost today, what is left, and what is to come.", s.answer(s.budget)),
+		get[api.Why]("/v1/why", "Why a job ran, or did not, at each of its instants.", s.answer(s.why), number,
+			Param{Name: "job", Kind: ParamText, Says: "which; it is needed"}, Param{Name: "at", Kind: ParamText, Says: "around which time, as a person writes it; now where it is left out"}),
+	}
 }
 
 func (s *server) jobs(r *http.Request) (any, error) { return s.backend.Jobs.Jobs(r.Context()) }
+
+func (s *server) agents(r *http.Request) (any, error) { return s.backend.Jobs.Agents(r.Context()) }
 
 func (s *server) next(r *http.Request) (any, error) {
 	n, err := count(r, "n", 5, maxRuns)

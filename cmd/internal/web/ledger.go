@@ -8,16 +8,22 @@ import (
 	"rouse/cmd/internal/api"
 )
 
-func (s *server) ledgerRoutes(mux *http.ServeMux) {
-	mux.Handle("GET /v1/ledger", s.answer(func(r *http.Request) (any, error) { return s.ledger.FileState(r.Context()) }))
-	mux.Handle("GET /v1/ledger/backups", s.answer(func(*http.Request) (any, error) { return s.ledger.Backups() }))
-	mux.HandleFunc("POST /v1/ledger/backups", s.backUpLedger)
+func (s *server) ledgerRoutes() []Route {
+	return []Route{
+		get[ledger.FileState]("/v1/ledger", "How large the history is.", s.answer(func(r *http.Request) (any, error) { return s.ledger.FileState(r.Context()) })),
+		get[[]api.Backup]("/v1/ledger/backups", "The copies of the history.", s.answer(func(*http.Request) (any, error) { return s.ledger.Backups() })),
+		work[api.BackupRequest, api.Backup]("/v1/ledger/backups", "Copies the history.", s.backUpLedger),
+	}
 }
 
 // backUpLedger copies the ledger, and answers with JSON lines that report its progress.
 func (s *server) backUpLedger(w http.ResponseWriter, r *http.Request) {
 	var ask api.BackupRequest
 	if err := read(r, &ask); err != nil {
+		s.fail(w, r, err)
+		return
+	}
+	if err := here(r, ask.File); err != nil {
 		s.fail(w, r, err)
 		return
 	}

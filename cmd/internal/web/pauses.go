@@ -16,15 +16,20 @@ type Pauses interface {
 	Resume(ctx context.Context, scope, name string) (api.Resumed, error)
 }
 
-func (s *server) pauseRoutes(mux *http.ServeMux) {
-	mux.Handle("GET /v1/pauses", s.answer(s.pauses))
-	mux.Handle("POST /v1/pauses", s.answer(s.pause))
-	mux.Handle("POST /v1/pauses/end", s.answer(s.resume))
+func (s *server) pauseRoutes() []Route {
+	return []Route{
+		get[[]api.Pause]("/v1/pauses", "The pauses that are on.", s.answer(s.pauses)),
+		post[api.PauseRequest, api.Paused]("/v1/pauses", "Has nothing started until then: of a job, an agent, or of all.", s.answer(s.pause)),
+		post[api.PauseEnd, api.Resumed]("/v1/pauses/end", "Ends a pause.", s.answer(s.resume)),
+	}
 }
 
 func (s *server) pauses(r *http.Request) (any, error) {
-	now := time.Now()
-	all, err := s.ledger.Pauses(r.Context(), now)
+	return s.listPauses(r.Context())
+}
+
+func (s *server) listPauses(ctx context.Context) ([]api.Pause, error) {
+	all, err := s.ledger.Pauses(ctx, time.Now())
 	out := []api.Pause{}
 	for _, p := range all {
 		out = append(out, NewPause(p))
@@ -44,10 +49,7 @@ func (s *server) pause(r *http.Request) (any, error) {
 }
 
 func (s *server) resume(r *http.Request) (any, error) {
-	var in struct {
-		Scope string `json:"scope"`
-		Name  string `json:"name"`
-	}
+	var in api.PauseEnd
 	if err := read(r, &in); err != nil {
 		return nil, err
 	}

@@ -29,16 +29,35 @@ type Runs interface {
 	Recording(ctx context.Context, run int64) ([]byte, error)
 }
 
-func (s *server) runRoutes(mux *http.ServeMux) {
-	mux.Handle("GET /v1/runs", s.answer(s.runs))
-	mux.Handle("POST /v1/runs", s.answer(s.fire))
-	mux.Handle("GET /v1/runs/{id}", s.answer(s.run))
-	mux.Handle("GET /v1/runs/{id}/pending", s.answer(s.pending))
-	mux.Handle("GET /v1/runs/{id}/recording", s.answer(s.recording))
-	mux.HandleFunc("GET /v1/runs/{id}/artifacts/{artifact}", s.artifact)
-	mux.Handle("POST /v1/runs/{id}/cancel", s.answer(s.cancel))
-	mux.Handle("POST /v1/runs/{id}/retry", s.answer(s.retry))
-	mux.HandleFunc("POST /v1/runs/{id}/undo", s.undoRun)
+func (s *server) runRoutes() []Route {
+	artifact := Route{Method: http.MethodGet, Path: "/v1/runs/{id}/artifacts/{artifact}", Says: "The bytes of a file that a run shared.", Answer: []Content{{Media: mediaBytes}}, handler: http.HandlerFunc(s.artifact)}
+	return []Route{
+		get[[]api.Run]("/v1/runs", "Runs, the newest first.", s.answer(s.runs),
+			Param{Name: "n", Kind: ParamCount, Says: "how many, at most 1000"},
+			Param{Name: "before", Kind: ParamCursor, Says: "those older than the run of this id: the last of the page before"},
+			Param{Name: "since", Kind: ParamTime, Says: "asked for since then"},
+			Param{Name: "job", Kind: ParamText, Says: "of one job"}, Param{Name: "agent", Kind: ParamText, Says: "of one agent"},
+			Param{Name: "trigger", Kind: ParamText, Values: texts(domain.Triggers()), Says: "what asked for them"},
+			Param{Name: "state", Kind: ParamText, Values: texts(domain.States()), Says: "where they are"},
+			Param{Name: "outcome", Kind: ParamText, Values: texts(domain.Outcomes()), Says: "how they ended"}),
+		post[api.RunRequest, api.Run]("/v1/runs", "Asks for a run of a job, or of an agent, a tool or a skill.", s.answer(s.fire)),
+		get[api.RunDetail]("/v1/runs/{id}", "A run with everything that happened in it.", s.answer(s.run)),
+		get[api.Pending]("/v1/runs/{id}/pending", "What a run waits for.", s.answer(s.pending)),
+		get[api.Recording]("/v1/runs/{id}/recording", "All that is kept of a finished run, as a file that can be played again.", s.answer(s.recording)),
+		artifact,
+		post[api.Nothing, api.Run]("/v1/runs/{id}/cancel", "Has a run stop.", s.answer(s.cancel)),
+		post[api.Nothing, api.Run]("/v1/runs/{id}/retry", "Has a run that failed, or waits to be tried, tried again.", s.answer(s.retry)),
+		work[api.UndoRequest, api.Undo]("/v1/runs/{id}/undo", "Undoes what a run wrote, or says what that would do.", s.undoRun),
+	}
+}
+
+// texts are words as plain texts.
+func texts[T ~string](words []T) []string {
+	out := make([]string, len(words))
+	for i, w := range words {
+		out[i] = string(w)
+	}
+	return out
 }
 
 const (
@@ -67,7 +86,11 @@ func (s *server) runs(r *http.Request) (any, error) {
 		}
 	}
 
-	found, err := s.ledger.Runs(r.Context(), f)
+	return s.listRuns(r.Context(), f)
+}
+
+func (s *server) listRuns(ctx context.Context, f ledger.RunFilter) ([]api.Run, error) {
+	found, err := s.ledger.Runs(ctx, f)
 	if err != nil {
 		return nil, err
 	}
@@ -80,7 +103,7 @@ func (s *server) runs(r *http.Request) (any, error) {
 		}
 	}
 
-	return s.withArtifacts(r.Context(), found...)
+	return s.withArtifacts(ctx, found...)
 }
 
 func (s *server) pending(r *http.Request) (any, error) {
@@ -102,13 +125,17 @@ func (s *server) fire(r *http.Request) (any, error) {
 		return nil, err
 	}
 
-	id, err := s.backend.Runs.Fire(r.Context(), in)
+	return s.fireRun(r.Context(), in)
+}
+
+func (s *server) fireRun(ctx context.Context, in api.RunRequest) (api.Run, error) {
+	id, err := s.backend.Runs.Fire(ctx, in)
 	if err != nil {
-		return nil, err
+		return api.Run{}, err
 	}
 
-	run, err := s.ledger.Run(r.Context(), id)
-	return s.oneWithArtifacts(r.Context(), run, err)
+	run, err := s.ledger.Run(ctx, id)
+	return s.oneWithArtifacts(ctx, run, err)
 }
 
 func (s *server) cancel(r *http.Request) (any, error) {
@@ -117,21 +144,25 @@ func (s *server) cancel(r *http.Request) (any, error) {
 		return nil, err
 	}
 
-	run, err := s.ledger.Run(r.Context(), id)
+	return s.cancelRun(r.Context(), id)
+}
+
+func (s *server) cancelRun(ctx context.Context, id int64) (api.Run, error) {
+	run, err := s.ledger.Run(ctx, id)
 	if err != nil {
-		return nil, err
+		return api.Run{}, err
 	}
 	if run.State == domain.StateFinished {
-		return nil, &api.Error{Status: http.StatusConflict, Message: fmt.Sprintf("run %d has already finished (%s)", id, run.Outcome)}
+		return api.Run{}, &api.Error{Status: http.StatusConflict, Message: fmt.Sprintf("run %d has already finished (%s)", id, run.Outcome)}
 	}
 
-	run, err = s.ledger.RequestCancel(r.Context(), id, "cancelled by its owner")
+	run, err = s.ledger.RequestCancel(ctx, id, "cancelled by its owner")
 	// A running attempt finalizes itself; here the ledger ended the run at once, so nobody else does.
 	if err == nil && run.State == domain.StateFinished && run.Outcome == domain.OutcomeCancelled {
-		s.backend.Runs.Cancelled(r.Context(), run)
+		s.backend.Runs.Cancelled(ctx, run)
 	}
 
-	return s.oneWithArtifacts(r.Context(), run, err)
+	return s.oneWithArtifacts(ctx, run, err)
 }
 
 func (s *server) retry(r *http.Request) (any, error) {
@@ -140,21 +171,25 @@ func (s *server) retry(r *http.Request) (any, error) {
 		return nil, err
 	}
 
-	run, err := s.ledger.Run(r.Context(), id)
+	return s.retryRun(r.Context(), id)
+}
+
+func (s *server) retryRun(ctx context.Context, id int64) (api.Run, error) {
+	run, err := s.ledger.Run(ctx, id)
 	if err != nil {
-		return nil, err
+		return api.Run{}, err
 	}
 	if run.State != domain.StateFinished && !run.WaitsForRetry() {
-		return nil, &api.Error{Status: http.StatusConflict, Message: fmt.Sprintf("run %d has not finished (%s); cancel it first, or wait", id, run.State)}
+		return api.Run{}, &api.Error{Status: http.StatusConflict, Message: fmt.Sprintf("run %d has not finished (%s); cancel it first, or wait", id, run.State)}
 	}
 
 	if run.Outcome == domain.OutcomeSuccess || run.Outcome == domain.OutcomeNothing {
 		// Another attempt would get the results of its calls from the record, and do nothing.
-		return nil, &api.Error{Status: http.StatusConflict, Message: fmt.Sprintf("run %d ended in %s, so there is nothing to try again; to do the work once more: rouse run %s", id, run.Outcome, run.Job)}
+		return api.Run{}, &api.Error{Status: http.StatusConflict, Message: fmt.Sprintf("run %d ended in %s, so there is nothing to try again; to do the work once more: rouse run %s", id, run.Outcome, run.Job)}
 	}
 
-	run, err = s.ledger.Retry(r.Context(), id)
-	return s.oneWithArtifacts(r.Context(), run, err)
+	run, err = s.ledger.Retry(ctx, id)
+	return s.oneWithArtifacts(ctx, run, err)
 }
 
 func runID(text string) (int64, error) {
@@ -194,7 +229,11 @@ func (s *server) undo(r *http.Request, ask api.UndoRequest, progress func(done, 
 		return out, err
 	}
 
-	run, err := s.ledger.Run(r.Context(), id)
+	return s.undoOf(r.Context(), id, ask, progress)
+}
+
+func (s *server) undoOf(ctx context.Context, id int64, ask api.UndoRequest, progress func(done, of int64)) (out api.Undo, err error) {
+	run, err := s.ledger.Run(ctx, id)
 	if err != nil {
 		return out, err
 	}
@@ -214,5 +253,5 @@ func (s *server) undo(r *http.Request, ask api.UndoRequest, progress func(done, 
 		return out, err
 	}
 
-	return s.backend.Runs.Undo(r.Context(), run, ask, progress)
+	return s.backend.Runs.Undo(ctx, run, ask, progress)
 }

@@ -6,15 +6,16 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"slices"
 	"strconv"
-	"strings"
+	"time"
 
 	"rouse/agentdb"
 	"rouse/agentdb/ledger"
 	"rouse/cmd/internal/api"
 )
 
-// Options are the ledger that the API reads, and the backend of each of its areas. All but the last two
+// Options are the ledger that the API reads, and the backend of each of its areas. All but the last three
 // are needed.
 type Options struct {
 	Ledger    *ledger.Ledger
@@ -26,34 +27,60 @@ type Options struct {
 	Wakes     Wakes
 	Explainer Explainer
 	Skills    Skills
+	SignIns   SignIns
+	Access    Access          // nil: nobody is let in but by the socket
 	Stopping  <-chan struct{} // closed when the server stops: nobody may follow events any longer
 	Logger    *slog.Logger
 }
 
-type server struct {
-	ledger  *ledger.Ledger
-	log     *slog.Logger
-	backend Options // asked by the handlers of each room
+// Handler answers /v1.
+type Handler struct {
+	http.Handler
+	routes []Route
 }
 
-// NewHandler returns the whole of /v1.
-func NewHandler(o Options) (http.Handler, error) {
-	if o.Ledger == nil || o.Host == nil || o.Jobs == nil || o.Runs == nil || o.Databases == nil || o.Pauses == nil || o.Wakes == nil || o.Explainer == nil || o.Skills == nil {
+// Routes are all that can be asked.
+func (h *Handler) Routes() []Route { return slices.Clone(h.routes) }
+
+type server struct {
+	ledger    *ledger.Ledger
+	log       *slog.Logger
+	backend   Options // asked by the handlers of each room
+	routes    []Route
+	heartbeat time.Duration // of streams
+}
+
+func newServer(o Options) (*server, error) {
+	if o.Ledger == nil || o.Host == nil || o.Jobs == nil || o.Runs == nil || o.Databases == nil || o.Pauses == nil || o.Wakes == nil || o.Explainer == nil || o.Skills == nil || o.SignIns == nil {
 		return nil, errors.New("web: a ledger and what stands behind each room of the API are needed")
 	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
 
-	s := &server{ledger: o.Ledger, log: o.Logger, backend: o}
-	mux := http.NewServeMux()
-	for _, routes := range []func(*http.ServeMux){s.hostRoutes, s.jobRoutes, s.runRoutes, s.inboxRoutes, s.databaseRoutes, s.ledgerRoutes, s.pauseRoutes, s.wakeRoutes, s.skillRoutes, s.workspaceRoutes} {
-		routes(mux)
+	return &server{ledger: o.Ledger, log: o.Logger, backend: o, heartbeat: heartbeat}, nil
+}
+
+// NewHandler returns the whole of /v1.
+func NewHandler(o Options) (*Handler, error) {
+	s, err := newServer(o)
+	if err != nil {
+		return nil, err
+	}
+
+	s.routes = slices.Concat(s.hostRoutes(), s.jobRoutes(), s.runRoutes(), s.inboxRoutes(), s.databaseRoutes(), s.ledgerRoutes(), s.pauseRoutes(), s.wakeRoutes(), s.skillRoutes(), s.signInRoutes(), s.workspaceRoutes(), s.askRoutes(), s.accessRoutes(), s.schemaRoutes())
+	mux, methods := http.NewServeMux(), map[string][]string{}
+	for _, route := range s.routes {
+		mux.Handle(route.Method+" "+route.Path, s.admit(route))
+		methods[route.Path] = append(methods[route.Path], route.Method)
+	}
+	for path, known := range methods {
+		mux.Handle(path, s.otherMethod(known))
 	}
 	mux.Handle("/", s.answer(func(r *http.Request) (any, error) {
 		return nil, &api.Error{Status: http.StatusNotFound, Message: fmt.Sprintf("this rouse has no %s %s; is it of the same version as the command?", r.Method, r.URL.Path)}
 	}))
-	return mux, nil
+	return &Handler{Handler: mux, routes: s.routes}, nil
 }
 
 // answer turns a function's value or error into a JSON response.
@@ -125,14 +152,15 @@ func usage(format string, args ...any) error {
 
 // read decodes a JSON body, refusing unknown keys.
 func read(r *http.Request, into any) error {
-	if t := r.Header.Get("Content-Type"); !strings.HasPrefix(t, "application/json") {
-		return usage("the request must be application/json, not %q", t)
-	}
-
-	dec := json.NewDecoder(http.MaxBytesReader(nil, r.Body, maxBody))
+	dec := json.NewDecoder(r.Body)
 	// A field that is misspelt, or too new for this daemon, must not be ignored silently.
 	dec.DisallowUnknownFields()
-	if err := dec.Decode(into); err != nil {
+	err := dec.Decode(into)
+	var large *http.MaxBytesError
+	if errors.As(err, &large) {
+		return tooLarge(large.Limit)
+	}
+	if err != nil {
 		return usage("the request was not understood: %v", err)
 	}
 	return nil

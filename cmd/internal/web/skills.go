@@ -15,9 +15,11 @@ type Skills interface {
 	Skill(ctx context.Context, name string) (install.Detail, error)
 }
 
-func (s *server) skillRoutes(mux *http.ServeMux) {
-	mux.Handle("GET /v1/skills", s.answer(s.skills))
-	mux.Handle("GET /v1/skills/{name}", s.answer(s.skill))
+func (s *server) skillRoutes() []Route {
+	return []Route{
+		get[install.Inventory]("/v1/skills", "The skills of the configuration, and why others are not loaded.", s.answer(s.skills)),
+		get[install.Detail]("/v1/skills/{name}", "A skill: what it asks for, its instructions and docs.", s.answer(s.skill)),
+	}
 }
 
 func (s *server) skills(r *http.Request) (any, error) { return s.backend.Skills.Skills(r.Context()) }

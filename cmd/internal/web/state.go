@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"time"
 
+	"rouse/agentdb/ledger"
 	"rouse/cmd/internal/api"
 )
 
@@ -26,6 +27,9 @@ func (s *server) readState(ctx context.Context) (api.State, error) {
 	if out.Wakes, err = s.ledger.Wakes(ctx); err != nil {
 		return out, err
 	}
+
+	// None is an empty list, not null.
+	out.Pauses, out.Wakes = append([]ledger.Pause{}, out.Pauses...), append([]ledger.Wake{}, out.Wakes...)
 
 	open, err := s.ledger.Unfinished(ctx)
 	for _, run := range open {

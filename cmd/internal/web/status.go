@@ -3,6 +3,7 @@ package web
 import (
 	"context"
 	"net/http"
+	"reflect"
 
 	"rouse/cmd/internal/api"
 )
@@ -19,19 +20,31 @@ type Host interface {
 	Notify(ctx context.Context, channel, text string) error
 }
 
-func (s *server) hostRoutes(mux *http.ServeMux) {
-	mux.Handle("GET /v1/status", s.answer(s.status))
-	mux.Handle("GET /v1/state", s.answer(s.state))
-	mux.Handle("GET /v1/doctor", s.answer(s.doctor))
-	mux.Handle("POST /v1/reload", s.answer(s.reload))
-	mux.Handle("POST /v1/notices", s.answer(s.notify))
-	mux.HandleFunc("GET /v1/events", s.events)
+func (s *server) hostRoutes() []Route {
+	events := Route{Method: http.MethodGet, Path: "/v1/events", Says: "What happens, as JSON lines from the beginning or, with Accept: text/event-stream, as server-sent events from now on. Last-Event-ID resumes them.",
+		Query: []Param{
+			{Name: "run", Kind: ParamCursor, Says: "of one run; a stream ends with it"},
+			{Name: "job", Kind: ParamText, Says: "of one job"},
+			{Name: "kind", Kind: ParamText, Many: true, Says: "of these kinds: run.finished, or run.* for all that begin so"},
+			{Name: "after", Kind: ParamCursor, Says: "those behind the event of this id"},
+			{Name: "follow", Kind: ParamFlag, Says: "lines also of what is yet to happen"},
+		},
+		Answer: []Content{{mediaLines, reflect.TypeFor[api.Event]()}, {mediaEvents, reflect.TypeFor[api.Event]()}}, handler: http.HandlerFunc(s.events)}
+
+	return []Route{
+		get[api.Status]("/v1/status", "Who serves the home, and what it is doing.", s.answer(s.status)),
+		get[api.State]("/v1/state", "How far schedules, plans, pauses and runs have got: what a simulation begins with.", s.answer(s.state)),
+		get[[]api.Check]("/v1/doctor", "Everything that would stop a run, each with its remedy.", s.answer(s.doctor), Param{Name: "offline", Kind: ParamFlag, Says: "ask nothing of the network"}),
+		post[api.Nothing, api.Reload]("/v1/reload", "Reads the configuration again and puts it into force.", s.answer(s.reload)),
+		post[api.NotifyRequest, api.Nothing]("/v1/notices", "Sends a text to a notification channel at once.", s.answer(s.notify)),
+		events,
+	}
 }
 
 func (s *server) status(r *http.Request) (any, error) { return s.backend.Host.Status(r.Context()) }
 
 func (s *server) doctor(r *http.Request) (any, error) {
-	return s.backend.Host.Doctor(r.Context(), r.URL.Query().Get("offline") != "")
+	return s.backend.Host.Doctor(r.Context(), flag(r, "offline"))
 }
 
 func (s *server) reload(r *http.Request) (any, error) { return s.backend.Host.Reload(r.Context()) }
@@ -41,5 +54,5 @@ func (s *server) notify(r *http.Request) (any, error) {
 	if err := read(r, &in); err != nil {
 		return nil, err
 	}
-	return struct{}{}, s.backend.Host.Notify(r.Context(), in.Channel, in.Text)
+	return api.Nothing{}, s.backend.Host.Notify(r.Context(), in.Channel, in.Text)
 }

@@ -17,10 +17,12 @@ type Wakes interface {
 	CancelWake(ctx context.Context, agent string) (api.CancelledWake, error)
 }
 
-func (s *server) wakeRoutes(mux *http.ServeMux) {
-	mux.Handle("GET /v1/slots", s.answer(s.wakes))
-	mux.Handle("POST /v1/slots", s.answer(s.setWake))
-	mux.Handle("POST /v1/slots/clear", s.answer(s.cancelWake))
+func (s *server) wakeRoutes() []Route {
+	return []Route{
+		get[[]api.AgentWake]("/v1/slots", "The wakes that agents have planned, and may plan.", s.answer(s.wakes), Param{Name: "agent", Kind: ParamText, Says: "of one agent"}),
+		post[api.WakeRequest, api.PlannedWake]("/v1/slots", "Plans an agent's next wake.", s.answer(s.setWake)),
+		post[api.AgentName, api.CancelledWake]("/v1/slots/clear", "Cancels an agent's next wake.", s.answer(s.cancelWake)),
+	}
 }
 
 // NewWake converts a slot of the ledger.
@@ -57,9 +59,7 @@ func (s *server) setWake(r *http.Request) (any, error) {
 }
 
 func (s *server) cancelWake(r *http.Request) (any, error) {
-	var in struct {
-		Agent string `json:"agent"`
-	}
+	var in api.AgentName
 	if err := read(r, &in); err != nil {
 		return nil, err
 	}

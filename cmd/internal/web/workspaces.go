@@ -19,11 +19,20 @@ const (
 	shownEvents        = 20
 )
 
-func (s *server) workspaceRoutes(mux *http.ServeMux) {
-	mux.Handle("GET /v1/workspaces", s.answer(s.workspaces))
-	mux.Handle("GET /v1/workspaces/{id}", s.answer(s.workspace))
-	mux.Handle("POST /v1/workspaces/{id}/{action}", s.answer(s.changeWorkspace))
-	mux.Handle("POST /v1/workspaces/{id}/artifacts/{artifact}/{decision}", s.answer(s.decideArtifact))
+func (s *server) workspaceRoutes() []Route {
+	return []Route{
+		get[[]api.Workspace]("/v1/workspaces", "Workspaces, those written last first.", s.answer(s.workspaces),
+			Param{Name: "agent", Kind: ParamText, Says: "of one agent"}, Param{Name: "skill", Kind: ParamText, Says: "of one skill"}, Param{Name: "status", Kind: ParamText, Says: "active, paused or archived"}),
+		get[api.WorkspaceDetail]("/v1/workspaces/{id}", "A workspace with its runs, artifacts and events.", s.answer(s.workspace)),
+		post[api.Nothing, api.Workspace]("/v1/workspaces/{id}/pause", "Has no run work in a workspace until it is resumed.", s.setWorkspace(ledger.WorkspacePaused)),
+		post[api.Nothing, api.Workspace]("/v1/workspaces/{id}/resume", "Has runs work in a workspace again.", s.setWorkspace(ledger.WorkspaceActive)),
+		post[api.Nothing, api.Workspace]("/v1/workspaces/{id}/archive", "Puts a workspace away.", s.setWorkspace(ledger.WorkspaceArchived)),
+		post[api.Nothing, api.Workspace]("/v1/workspaces/{id}/acknowledge", "Takes a workspace as a run left it.", s.changeWorkspace(s.ledger.AcknowledgeReview)),
+		post[api.Nothing, api.Workspace]("/v1/workspaces/{id}/discard", "Puts a workspace back to the last checkpoint of the run that left it half changed.", s.changeWorkspace(s.ledger.DiscardReview)),
+		post[api.Nothing, api.RetriedWorkspace]("/v1/workspaces/{id}/retry", "Puts a workspace back to before the run that left it half changed, and tries that again.", s.answer(s.retryWorkspace)),
+		post[api.Nothing, api.WorkspaceArtifact]("/v1/workspaces/{id}/artifacts/{artifact}/approve", "Approves an artifact of a workspace.", s.decideArtifact(ledger.ArtifactApproved)),
+		post[api.Nothing, api.WorkspaceArtifact]("/v1/workspaces/{id}/artifacts/{artifact}/reject", "Rejects an artifact of a workspace.", s.decideArtifact(ledger.ArtifactRejected)),
+	}
 }
 
 func newWorkspace(w ledger.Workspace) api.Workspace {
@@ -51,14 +60,18 @@ func (s *server) workspaces(r *http.Request) (any, error) {
 		return nil, usage("a workspace is active, paused or archived, not %q", f.Status)
 	}
 
-	found, err := s.ledger.Workspaces(r.Context(), f)
+	return s.listWorkspaces(r.Context(), f)
+}
+
+func (s *server) listWorkspaces(ctx context.Context, f ledger.WorkspaceFilter) ([]api.Workspace, error) {
+	found, err := s.ledger.Workspaces(ctx, f)
 	if err != nil {
 		return nil, err
 	}
 
 	out := make([]api.Workspace, len(found))
 	for i, w := range found {
-		if out[i], err = s.withRun(r.Context(), w); err != nil {
+		if out[i], err = s.withRun(ctx, w); err != nil {
 			return nil, err
 		}
 	}
@@ -79,28 +92,32 @@ func (s *server) workspace(r *http.Request) (any, error) {
 		return nil, err
 	}
 
-	w, err := s.ledger.Workspace(r.Context(), n)
+	return s.workspaceDetail(r.Context(), n)
+}
+
+func (s *server) workspaceDetail(ctx context.Context, n int64) (api.WorkspaceDetail, error) {
+	w, err := s.ledger.Workspace(ctx, n)
 	if err != nil {
-		return nil, err
+		return api.WorkspaceDetail{}, err
 	}
 
 	out := api.WorkspaceDetail{State: w.State, Active: []api.WorkspaceRun{}, Artifacts: []api.WorkspaceArtifact{}, Runs: []api.Run{}, Events: []api.WorkspaceEvent{}}
-	if out.Workspace, err = s.withRun(r.Context(), w); err != nil {
-		return nil, err
+	if out.Workspace, err = s.withRun(ctx, w); err != nil {
+		return out, err
 	}
-	if err := s.addRuns(r.Context(), n, &out); err != nil {
-		return nil, err
+	if err := s.addRuns(ctx, n, &out); err != nil {
+		return out, err
 	}
 
-	artifacts, err := s.ledger.WorkspaceArtifacts(r.Context(), n, false)
+	artifacts, err := s.ledger.WorkspaceArtifacts(ctx, n, false)
 	if err != nil {
-		return nil, err
+		return out, err
 	}
 	for _, a := range artifacts {
 		out.Artifacts = append(out.Artifacts, newWorkspaceArtifact(a))
 	}
 
-	events, err := s.ledger.WorkspaceEvents(r.Context(), n, shownEvents)
+	events, err := s.ledger.WorkspaceEvents(ctx, n, shownEvents)
 	for _, e := range events {
 		one := api.WorkspaceEvent{At: api.At(e.At), Kind: e.Kind, Run: optionalID(e.Run), LockVersion: e.LockVersion, Data: e.Data}
 		if len(e.Data) == 0 {
@@ -167,15 +184,40 @@ func newWorkspaceArtifact(a ledger.Artifact) api.WorkspaceArtifact {
 }
 
 // changeWorkspace is what an owner does with a workspace.
-func (s *server) changeWorkspace(r *http.Request) (any, error) {
+func (s *server) changeWorkspace(change func(context.Context, int64) (ledger.Workspace, error)) http.Handler {
+	return s.answer(func(r *http.Request) (any, error) {
+		n, err := workspaceID(r.PathValue("id"))
+		if err != nil {
+			return nil, err
+		}
+
+		w, err := change(r.Context(), n)
+		if err != nil {
+			return nil, err
+		}
+		return s.withRun(r.Context(), w)
+	})
+}
+
+func (s *server) setWorkspace(status ledger.WorkspaceStatus) http.Handler {
+	return s.changeWorkspace(func(ctx context.Context, n int64) (ledger.Workspace, error) {
+		return s.ledger.ChangeWorkspace(ctx, ledger.Author{}, n, ledger.WorkspaceChange{Status: status})
+	})
+}
+
+func (s *server) retryWorkspace(r *http.Request) (any, error) {
 	n, err := workspaceID(r.PathValue("id"))
 	if err != nil {
 		return nil, err
 	}
 
-	ctx := r.Context()
+	return s.retryReview(r.Context(), n)
+}
+
+// actOnWorkspace is what an owner does with a workspace, by its word.
+func (s *server) actOnWorkspace(ctx context.Context, n int64, action string) (_ any, err error) {
 	var w ledger.Workspace
-	switch action := r.PathValue("action"); action {
+	switch action {
 	case "pause":
 		w, err = s.ledger.ChangeWorkspace(ctx, ledger.Author{}, n, ledger.WorkspaceChange{Status: ledger.WorkspacePaused})
 	case "resume":
@@ -187,18 +229,18 @@ func (s *server) changeWorkspace(r *http.Request) (any, error) {
 	case "discard":
 		w, err = s.ledger.DiscardReview(ctx, n)
 	case "retry":
-		return s.retryWorkspace(ctx, n)
+		return s.retryReview(ctx, n)
 	default:
 		return nil, usage("a workspace can be given to pause, resume, archive, acknowledge, discard or retry, not %q", action)
 	}
 	if err != nil {
 		return nil, err
 	}
-
 	return s.withRun(ctx, w)
 }
 
-func (s *server) retryWorkspace(ctx context.Context, n int64) (any, error) {
+// retryReview puts a workspace back, and has a new run begin from there.
+func (s *server) retryReview(ctx context.Context, n int64) (any, error) {
 	run, err := s.ledger.RetryReview(ctx, n)
 	if err != nil {
 		return nil, err
@@ -216,23 +258,31 @@ func (s *server) retryWorkspace(ctx context.Context, n int64) (any, error) {
 	return out, err
 }
 
-func (s *server) decideArtifact(r *http.Request) (any, error) {
-	n, err := workspaceID(r.PathValue("id"))
-	if err != nil {
-		return nil, err
-	}
+func (s *server) decideArtifact(decision string) http.Handler {
+	return s.answer(func(r *http.Request) (any, error) {
+		n, err := workspaceID(r.PathValue("id"))
+		if err != nil {
+			return nil, err
+		}
 
-	artifact, err := strconv.ParseInt(r.PathValue("artifact"), 10, 64)
-	if err != nil || artifact < 1 {
-		return nil, usage("%q is not an artifact; artifacts have numbers, see: rouse workspaces show %d", r.PathValue("artifact"), n)
-	}
+		artifact, err := strconv.ParseInt(r.PathValue("artifact"), 10, 64)
+		if err != nil || artifact < 1 {
+			return nil, usage("%q is not an artifact; artifacts have numbers, see: rouse workspaces show %d", r.PathValue("artifact"), n)
+		}
 
+		a, err := s.ledger.DecideArtifact(r.Context(), n, artifact, decision)
+		return newWorkspaceArtifact(a), err
+	})
+}
+
+// decideOne is what an owner decides on an artifact of a workspace, by its word.
+func (s *server) decideOne(ctx context.Context, n, artifact int64, word string) (api.WorkspaceArtifact, error) {
 	decisions := map[string]string{"approve": ledger.ArtifactApproved, "reject": ledger.ArtifactRejected}
-	decision, ok := decisions[r.PathValue("decision")]
+	decision, ok := decisions[word]
 	if !ok {
-		return nil, usage("an artifact can be given to approve or reject, not %q", r.PathValue("decision"))
+		return api.WorkspaceArtifact{}, usage("an artifact can be given to approve or reject, not %q", word)
 	}
 
-	a, err := s.ledger.DecideArtifact(r.Context(), n, artifact, decision)
+	a, err := s.ledger.DecideArtifact(ctx, n, artifact, decision)
 	return newWorkspaceArtifact(a), err
 }

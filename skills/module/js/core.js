@@ -1,7 +1,7 @@
 // The machine's side of the conversation with its host. step is all that the child calls.
 
 const { __entropy: nativeEntropy, __intl: nativeIntl } = globalThis;
-for (const name of ["__entropy", "__intl", "__url"]) delete globalThis[name];
+for (const name of ["__entropy", "__intl", "__url", "__wasm"]) delete globalThis[name];
 
 const RealDate = Date;
 const RealFunction = Function;
@@ -158,6 +158,9 @@ function hostCall(method, args) {
     }
     if (waiting >= config.waiting || calls.length >= config.waiting) throw new RangeError(`${config.waiting} calls wait for their answers already, which is the most`);
 
+    // Nobody waits for it, and what comes right behind it may ask for the number.
+    if (method === "run.reportStep") getters["run.getStepCount"]++;
+
     const id = ++callID;
     callsSize += text.length;
     calls.push(`{"ID":${id},"Method":${stringify(method)},"Args":${text}}`);
@@ -219,7 +222,8 @@ function makeHost() {
     put("log", callable);
   }
   for (const method of config.methods) {
-    if (method !== "log" && !method.startsWith("log.")) put(method, (...args) => hostCall(method, args));
+    if (method === "log" || method.startsWith("log.")) continue;
+    put(method, method === "wasm.instantiate" ? wasmInstantiate : (...args) => hostCall(method, args));
   }
   for (const name of Object.keys(config.getters ?? {})) {
     getters[name] = config.getters[name];
@@ -330,7 +334,7 @@ function begin() {
     const run = module[config.export];
     if (typeof run !== "function") throw new TypeError(`module.ts exports no function ${config.export}`);
 
-    const value = stringify(await run(config.args, config.host), replacer);
+    const value = stringify(await (config.hostAlone ? run(config.host) : run(config.args, config.host)), replacer);
     if (value !== undefined && value.length > config.most) throw new RangeError(`the result comes to ${value.length} characters, and ${config.most} are the most; return less, or share it as a file`);
     end ??= { Status: "returned", Value: value };
   }).catch(fail);
@@ -349,7 +353,7 @@ function drain() {
   return out + "}";
 }
 
-return function step(what, arg, value) {
+return function step(what, arg, value, ...numbers) {
   switch (what) {
     case "start": return start(arg);
     case "begin": return begin();
@@ -359,5 +363,6 @@ return function step(what, arg, value) {
     case "due": return firstTimer()?.due ?? null;
     case "waiting": return waiting > 0;
     case "drain": return drain();
+    case "import": return wasmImport(arg, value, numbers);
   }
 };

@@ -1,0 +1,170 @@
+package cases
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"rouse/agent"
+	"rouse/agent/eval"
+	"rouse/agent/model/replay"
+	"rouse/agent/tool"
+	"rouse/agent/tool/host"
+	"rouse/agent/tool/shell"
+	"rouse/agentdb/ledger"
+	"rouse/internal/domain"
+	"rouse/internal/text"
+	"rouse/skills"
+)
+
+// anyWorkspace is the name of a workspace where a case names none, and the skill needs one.
+const anyWorkspace = "case"
+
+// Options say what a case may do.
+type Options struct {
+	Dir      string // a folder of its own, which is made, or empty
+	Commands bool   // the programs that it lists may be run
+}
+
+// Report is what came of a case.
+type Report struct {
+	Name     string        `json:"name"`
+	About    string        `json:"about"`
+	Problems []string      `json:"problems"` // none: it came out as it has to
+	Run      ledger.Run    `json:"-"`
+	Took     time.Duration `json:"-"`
+}
+
+// played is one case while it is played.
+type played struct {
+	Case
+	*eval.World
+	skill    *skills.Skill
+	replies  []Reply // that nobody has asked for yet
+	problems []string
+}
+
+func (p *played) problem(format string, args ...any) {
+	p.problems = append(p.problems, fmt.Sprintf(format, args...))
+}
+
+// Play plays a case of a skill. An error means that it could not be played.
+func Play(ctx context.Context, s *skills.Skill, c Case, o Options) (report Report, err error) {
+	report = Report{Name: c.Name, About: c.About, Problems: []string{}}
+	if len(c.Commands) > 0 && !o.Commands {
+		return report, fmt.Errorf("the case %s runs programs of this machine (%s); if you want that, say --commands", c.Name, strings.Join(c.Commands[0], " "))
+	}
+	world, err := eval.Open(ctx, o.Dir, c.Files)
+	if err != nil {
+		return report, err
+	}
+	defer func() { err = errors.Join(err, world.Close()) }()
+
+	p := &played{Case: c, World: world, skill: s, replies: slices.Clone(c.Inbox)}
+	if err := p.setUp(ctx); err != nil {
+		return report, fmt.Errorf("the case %s: %w", c.Name, err)
+	}
+	asked, err := p.request()
+	if err != nil {
+		return report, err
+	}
+
+	began := time.Now()
+	report.Run, err = p.Play(ctx, asked, p.reply)
+	report.Took = time.Since(began)
+	if err == nil {
+		err = p.compare(ctx, report.Run)
+	}
+	report.Problems = append(report.Problems, p.problems...)
+	return report, err
+}
+
+// setUp has the world hold the skill, and an agent that is granted what the case lists.
+func (p *played) setUp(ctx context.Context) error {
+	config, err := host.Config(p.skill.Dir, p.Config)
+	if err != nil {
+		return fmt.Errorf("config does not fit the skill: %w", err)
+	}
+	if p.Workspace == "" && (p.skill.Manifest.WorkspaceSupport == skills.SupportRequired || len(p.State) > 0) {
+		p.Workspace = anyWorkspace
+	}
+	if len(p.State) > 0 {
+		if _, err := p.Ledger.CreateWorkspace(ctx, ledger.Author{}, ledger.Workspace{Agent: eval.Worker, Skill: p.skill.Name, Name: p.Workspace, State: p.State}); err != nil {
+			return fmt.Errorf("state: %w", err)
+		}
+	}
+
+	a := agent.Agent{Name: eval.Worker, Workdir: p.Work}
+	plan := agent.Plan{Modules: map[string]*skills.Skill{p.skill.Name: p.skill}, ModuleSettings: map[string]agent.ModuleSettings{p.skill.Name: {Config: config}}}
+	for _, argv := range p.Commands {
+		a.Commands = append(a.Commands, shell.Grant{Argv: argv})
+	}
+	for name, value := range p.Secrets {
+		a.Secrets, plan.Secrets = append(a.Secrets, tool.SecretGrant{Name: name, Value: value}), append(plan.Secrets, value)
+	}
+	if host.AsksModel(p.skill.Manifest) {
+		if a.Model, err = p.model(); err != nil {
+			return err
+		}
+	}
+	plan.Agents = map[string]agent.Agent{eval.Worker: a}
+	p.Runner.Set(plan)
+	return nil
+}
+
+// model answers what the case answers.
+func (p *played) model() (*agent.Model, error) {
+	var rec replay.Recording
+	for _, a := range p.Answers {
+		rec.Exchanges = append(rec.Exchanges, replay.Exchange{Contains: a.Contains, Answer: replay.Answer{Text: a.Text}})
+	}
+	if len(rec.Exchanges) == 0 {
+		// A case in which the model is not asked still needs one: that it is asked is to be found out.
+		rec.Exchanges = []replay.Exchange{{Answer: replay.Answer{}, Fault: &replay.Fault{Kind: "bad_request", Message: "the case has no answers, and the model was asked"}}}
+	}
+	provider, err := replay.New("of the case "+p.Name, rec)
+	return &agent.Model{Name: "case", Provider: provider}, err
+}
+
+// request asks for the run of the case.
+func (p *played) request() (ledger.Request, error) {
+	d := ledger.Detail{Skill: p.skill.Name, Given: p.Input, Workspace: p.Workspace}
+	if len(d.Given) == 0 {
+		d.Given = json.RawMessage("{}")
+	}
+	if p.File != "" {
+		path := filepath.Join(p.Work, filepath.FromSlash(p.File))
+		info, err := os.Stat(path)
+		if err != nil {
+			return ledger.Request{}, err
+		}
+		sum := sha256.Sum256([]byte(p.Files[p.File]))
+		d.File = &ledger.File{Path: path, Name: info.Name(), Size: info.Size(), Hash: hex.EncodeToString(sum[:]), ModTime: info.ModTime()}
+	}
+	return ledger.Request{Agent: eval.Worker, Trigger: domain.TriggerManual, Detail: d}, nil
+}
+
+// reply answers an item of the inbox as the case says.
+func (p *played) reply(i ledger.Item) (string, bool) {
+	at := slices.IndexFunc(p.replies, func(r Reply) bool { return strings.Contains(i.Title, r.Title) })
+	if at < 0 {
+		p.problem("it waits for an answer to %q, and inbox has none left: %s", i.Title, text.Truncate(text.Collapse(i.Message), maxShown))
+		return "", false
+	}
+
+	answer := p.replies[at].Answer
+	p.replies = slices.Delete(p.replies, at, at+1)
+	var plain string
+	if json.Unmarshal(answer, &plain) == nil {
+		return plain, true
+	}
+	return string(answer), true
+}

@@ -1,0 +1,208 @@
+package agent_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"rouse/agent"
+	"rouse/agentdb/ledger"
+	"rouse/internal/domain"
+	"rouse/skills"
+)
+
+// hooked is a module whose hooks note in its storage that they were called; more is done by onInstall.
+func hooked(more string) string {
+	return `
+	async function tell(host: any, what: string) { await host.storage.set("told", [...((await host.storage.get("told")) ?? []), what]) }
+	export async function onInstall(host: any) { await tell(host, "install " + typeof host.storage); ` + more + ` }
+	export async function onUpgrade(from: string, host: any) { await tell(host, "upgrade from " + from) }
+	export async function onEnable(host: any) { await tell(host, "enable") }
+	export async function onConfigure(config: any, host: any) { await tell(host, "configure " + JSON.stringify(config)) }
+	export async function execute(args: any, host: any) { return {message: ((await host.storage.get("told")) ?? []).join(", ")} }`
+}
+
+// hooks is the manifest of a version with hooks.
+func hooks(version string, names ...string) declares {
+	return declares{"version": version, "lifecycleHooks": names, "permissions": []any{permission("storage", "own")}, "bridgeRequirement": "optional", "compatibilityRequirements": []string{"system_tools"}}
+}
+
+var allHooks = []string{"onInstall", "onUpgrade", "onEnable", "onConfigure"}
+
+// hookedRun runs a version of the skill once, as a job.
+func (b *bench) hookedRun(source string, manifest declares) (int64, ledger.Result) {
+	b.t.Helper()
+	b.plan.Jobs["sums"] = agent.Job{Name: "sums", Agent: "clerk", Skill: moduleSkill(b.t, source, manifest)}
+	id := b.enqueue(ledger.Request{Job: "sums", Agent: "clerk"})
+	return id, b.run(id)
+}
+
+func (b *bench) configured(config string) {
+	b.plan.ModuleSettings = map[string]agent.ModuleSettings{"sums": {Config: json.RawMessage(config)}}
+}
+
+// OSL-06, OSL-11: the hooks that a manifest names are called before execute, once for an agent, a version and its settings, and what
+// they do is on record under keys of their own.
+func TestModuleHooks(t *testing.T) {
+	t.Parallel()
+	b, _ := moduleAgent(t)
+	var ids []int64
+	for _, step := range []struct {
+		version, config string
+		names           []string
+		told            string
+	}{
+		{"1.0.0", `{"a":1}`, allHooks, `install object, enable, configure {"a":1}`},
+		{"1.0.0", `{"a":1}`, allHooks, `install object, enable, configure {"a":1}`},
+		{"1.0.0", `{"a":2}`, allHooks, `install object, enable, configure {"a":1}, configure {"a":2}`},
+		{"1.1.0", `{"a":2}`, allHooks, `install object, enable, configure {"a":1}, configure {"a":2}, upgrade from 1.0.0`},
+		{"1.2.0", `{"a":2}`, []string{"onEnable"}, `install object, enable, configure {"a":1}, configure {"a":2}, upgrade from 1.0.0`},
+		{"1.3.0", `{"a":2}`, allHooks, `install object, enable, configure {"a":1}, configure {"a":2}, upgrade from 1.0.0, upgrade from 1.2.0`},
+	} {
+		b.configured(step.config)
+		id, res := b.hookedRun(hooked(""), hooks(step.version, step.names...))
+		if res.Outcome != domain.OutcomeSuccess || res.Summary != step.told {
+			t.Errorf("%s: %s %s\nwant %s", step.version, res.Summary, res.Error, step.told)
+		}
+		ids = append(ids, id)
+	}
+
+	calls, err := b.ledger.Calls(t.Context(), ids[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	var keys []string
+	for _, c := range calls {
+		keys = append(keys, c.Key[:strings.LastIndex(c.Key, "storage")])
+	}
+	want := []string{"hook/onInstall/", "hook/onInstall/", "hook/onEnable/", "hook/onEnable/", "hook/onConfigure/", "hook/onConfigure/", ""}
+	if !slices.Equal(keys, want) {
+		t.Errorf("%q, want %q", keys, want)
+	}
+}
+
+// OSL-06: a hook that fails ends the run with its name, and is called again by the next one; those before it are not.
+func TestModuleHookFails(t *testing.T) {
+	t.Parallel()
+	b, _ := moduleAgent(t)
+	failing := strings.Replace(hooked(""), `await tell(host, "enable")`, `await tell(host, "enable"); if (((await host.storage.get("told")) ?? []).length < 3) throw new Error("not yet")`, 1)
+	id, res := b.hookedRun(failing, hooks("1.0.0", "onInstall", "onEnable"))
+	b.end(id, res)
+	if res.Outcome != domain.OutcomeError || !strings.Contains(res.Error, "the hook onEnable of the skill sums failed, and is called again by the next run: the module ended with an error: Error: not yet") {
+		t.Errorf("%s %s", res.Outcome, res.Error)
+	}
+	if _, res = b.hookedRun(failing, hooks("1.0.0", "onInstall", "onEnable")); res.Summary != "install object, enable, enable" {
+		t.Errorf("%s %s", res.Summary, res.Error)
+	}
+
+	_, res = b.hookedRun(`export async function execute() { return {} }`, hooks("1.1.0", "onUpgrade"))
+	if !strings.Contains(res.Error, "module.ts exports no function onUpgrade") {
+		t.Errorf("%s %s", res.Outcome, res.Error)
+	}
+}
+
+// OSL-06: a hook that waits for its owner goes on where it was, is told of once, and keeps other runs from calling it meanwhile.
+func TestModuleHookWaits(t *testing.T) {
+	t.Parallel()
+	b, _ := moduleAgent(t)
+	source, manifest := hooked(`await host.tools.invoke("system_execute_command", {command: "date", args: []}); await tell(host, "asked")`), hooks("1.0.0", "onInstall")
+	id, res := b.hookedRun(source, manifest)
+	if res.Wait == nil {
+		t.Fatalf("%+v", res)
+	}
+	b.end(id, res)
+
+	other, res := b.hookedRun(source, manifest)
+	if want := fmt.Sprintf("run %d calls hooks of the skill sums for this agent, and is not over", id); res.Outcome != domain.OutcomeError || !strings.Contains(res.Error, want) {
+		t.Errorf("%+v, want %s", res, want)
+	}
+	if made := b.callsOf(other); len(made) > 0 {
+		t.Errorf("it made %v", made)
+	}
+
+	b.say(ledger.ApprovalOnce)
+	if res = b.run(id); res.Summary != "install object, asked" {
+		t.Errorf("%s %s", res.Summary, res.Error)
+	}
+	if _, res = b.hookedRun(source, manifest); res.Summary != "install object, asked" {
+		t.Errorf("%s %s", res.Summary, res.Error)
+	}
+}
+
+// OSL-06: what a run has claimed that is over is the next one's.
+func TestModuleHookIsTakenOver(t *testing.T) {
+	t.Parallel()
+	b, _ := moduleAgent(t)
+	source, manifest := hooked(`await host.tools.invoke("system_execute_command", {command: "date", args: []})`), hooks("1.0.0", "onInstall")
+	id, res := b.hookedRun(source, manifest)
+	if res.Wait == nil {
+		t.Fatalf("%+v", res)
+	}
+	b.end(id, ledger.Result{Outcome: domain.OutcomeCancelled, Exit: domain.ExitCancelled})
+	if _, res = b.hookedRun(hooked(""), manifest); res.Summary != "install object, install object" {
+		t.Errorf("%s %s", res.Summary, res.Error)
+	}
+}
+
+// A dry run names the hooks that a run would call first, and calls none.
+func TestModuleHooksDryRun(t *testing.T) {
+	t.Parallel()
+	b, _ := moduleAgent(t)
+	b.plan.Modules = map[string]*skills.Skill{"sums": moduleSkill(t, hooked(""), hooks("1.0.0", allHooks...))}
+	id := b.enqueue(ledger.Request{Agent: "clerk", Detail: ledger.Detail{Skill: "sums", Given: json.RawMessage("{}"), DryRun: true}})
+	res := b.run(id)
+	if made := b.callsOf(id); res.Outcome != domain.OutcomeSuccess || !slices.Equal(made, []string{"host_storage_get done"}) || !strings.Contains(res.Summary, "the hooks onInstall, onEnable, onConfigure would come first") {
+		t.Errorf("%v %+v", made, res)
+	}
+}
+
+// OSL-06: before a skill is removed, an agent that has run it has its onDisable and onUninstall called, once, and nothing else; with the
+// next run it is installed again.
+func TestModuleIsRemoved(t *testing.T) {
+	t.Parallel()
+	b, _ := moduleAgent(t)
+	source := hooked("") + `
+	export async function onDisable(host: any) { await tell(host, "disable") }
+	export async function onUninstall(host: any) { await tell(host, "uninstall"); if ((await host.storage.get("told")).length < 5) throw new Error("not yet") }`
+	manifest := hooks("1.0.0", "onInstall", "onDisable", "onUninstall")
+	manifest["inputSchema"] = declares{"type": "object", "required": []string{"file"}}
+	b.plan.Modules = map[string]*skills.Skill{"sums": moduleSkill(t, source, manifest)}
+	remove := func() ledger.Result {
+		t.Helper()
+		id := b.enqueue(ledger.Request{Agent: "clerk", Detail: ledger.Detail{Skill: "sums", Removes: true}})
+		res := b.run(id)
+		b.end(id, res)
+		return res
+	}
+	run := func() ledger.Result {
+		t.Helper()
+		id := b.enqueue(ledger.Request{Agent: "clerk", Detail: ledger.Detail{Skill: "sums", Given: json.RawMessage(`{"file":"x"}`)}})
+		res := b.run(id)
+		b.end(id, res)
+		return res
+	}
+
+	if res := remove(); res.Outcome != domain.OutcomeSuccess || res.Calls != 0 { // it was never run
+		t.Errorf("%+v", res)
+	}
+	if res := run(); res.Summary != "install object" {
+		t.Errorf("%s %s", res.Summary, res.Error)
+	}
+	if res := remove(); !strings.Contains(res.Error, "the hook onUninstall of the skill sums failed") {
+		t.Errorf("%+v", res)
+	}
+	if res := remove(); !strings.Contains(res.Error, "the hook onUninstall of the skill sums failed") { // onDisable was called
+		t.Errorf("%+v", res)
+	}
+	if res := remove(); res.Summary != "the skill sums was told that it is removed" {
+		t.Errorf("%+v", res)
+	}
+	if res := remove(); res.Outcome != domain.OutcomeSuccess || res.Calls != 0 {
+		t.Errorf("%+v", res)
+	}
+	if res := run(); res.Summary != "install object, disable, uninstall, uninstall, uninstall, install object" {
+		t.Errorf("%s %s", res.Summary, res.Error)
+	}
+}

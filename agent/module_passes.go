@@ -1,0 +1,126 @@
+package agent
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+
+	"rouse/agent/tool"
+	"rouse/agent/tool/host"
+	"rouse/agentdb/ledger"
+	"rouse/internal/domain"
+)
+
+// modulePass is where the module of a run began again with its workspace as it is, instead of coming again to where it was:
+// behind a pause, behind the last of the steps that it may take at a time, or after somebody else has changed the workspace
+// (OSL-13, OSL-14, OSL-27). A module that reads its workspace finds out by that how far it is. One that does not goes through its
+// calls once more, and on.
+type modulePass struct {
+	steps int // that were reported until then
+	// known are the keys of the calls since the last checkpoint, by their method and arguments: what is called again is
+	// answered by them (C-5).
+	known map[string][]string
+}
+
+// moduleHistory is what earlier attempts left for a module.
+type moduleHistory struct {
+	passes  []modulePass
+	passed  map[string]bool        // keys of calls at which a pass ended: they are behind the run
+	answers map[string]ledger.Item // what the owner has answered, by the key of the call that asked
+}
+
+// newModuleHistory reads the calls of a run in their order. Attempts before continues have failed.
+func newModuleHistory(calls []ledger.Call, items []ledger.Item, continues int) moduleHistory {
+	h := moduleHistory{passed: map[string]bool{}, answers: map[string]ledger.Item{}}
+	for _, i := range items {
+		asked := i.Kind == ledger.KindInput && i.Action.Tool == "" || i.Kind == ledger.KindPause // and no sign-in, whose call is made again
+		if asked && i.State == ledger.ItemAnswered && i.Call != "" {
+			h.answers[i.Call] = i
+		}
+	}
+
+	steps, since, seen := 0, map[string][]string{}, map[string]bool{}
+	begin := func(key string, from int) {
+		copied := map[string][]string{}
+		for base, keys := range since {
+			copied[base] = slices.Clone(keys)
+		}
+		h.passes, h.passed[key] = append(h.passes, modulePass{from, copied}), true
+	}
+
+	for _, c := range calls {
+		failed := c.Attempt < continues
+		if failed && isConflict(c) {
+			begin(c.Key, steps)
+		}
+		if c.State != domain.CallDone || seen[c.Key] {
+			continue
+		}
+
+		seen[c.Key] = true
+		if mark, ok := host.ReadMark(c.Tool, c.Args); ok {
+			steps = mark.Steps
+			clear(since)
+			_, continued := h.answers[c.Key]
+			switch {
+			case mark.Pause && continued:
+				begin(c.Key, steps)
+			case mark.Over && failed:
+				begin(c.Key, 0)
+			}
+			continue
+		}
+		if !host.ReadsWorkspace(c.Tool) {
+			since[baseOf(c.Key)] = append(since[baseOf(c.Key)], c.Key)
+		}
+	}
+	return h
+}
+
+// isConflict says whether a call came upon what somebody else had changed.
+func isConflict(c ledger.Call) bool {
+	var e struct{ Kind tool.Kind }
+	return c.State == domain.CallFailed && json.Unmarshal(c.Envelope, &e) == nil && e.Kind == tool.KindConflict
+}
+
+// baseOf is the method and the arguments in the key of a call: without the pass, and which of the equal ones it is.
+func baseOf(key string) string {
+	if _, rest, ok := strings.Cut(key, "/"); ok {
+		key = rest
+	}
+	if at := strings.LastIndex(key, ":"); at >= 0 {
+		key = key[:at]
+	}
+	return key
+}
+
+// answer is what a module gets for a call with which it waited for its owner; ok is false while that is open.
+func (h moduleHistory) answer(key string) (value json.RawMessage, ok bool) {
+	i, ok := h.answers[key]
+	switch {
+	case !ok || i.Kind == ledger.KindPause:
+		return nil, ok
+	case len(i.InputSchema) > 0:
+		return json.RawMessage(i.Answer), true
+	}
+
+	text, err := json.Marshal(i.Answer)
+	return text, err == nil
+}
+
+// endedWith says whether an attempt ended with asking what has been answered since: nobody has been behind that call yet.
+func (h moduleHistory) endedWith(key string, attempt int) bool {
+	return h.answers[key].Attempt == attempt
+}
+
+// recall finds the call of the pass before that the n-th of some equal ones is, "" where it is none of them.
+func (h moduleHistory) recall(pass int, base string, n int) string {
+	if pass == 0 {
+		return ""
+	}
+	keys := h.passes[pass-1].known[base]
+	if n > len(keys) {
+		return ""
+	}
+	return keys[n-1]
+}

@@ -1,0 +1,92 @@
+package agent
+
+import (
+	"encoding/json"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"rouse/agent/loop"
+	"rouse/agent/tool"
+	"rouse/agentdb/ledger"
+	"rouse/internal/domain"
+	"rouse/skills"
+)
+
+// OSL-12, OSL-32: a skill that goes on by itself is a run of its own, once for each call of it: of the same agent, with the labels of
+// who called it, within what the job may that it goes back to. It starts no further one.
+func TestCallStartsRun(t *testing.T) {
+	t.Parallel()
+	l, err := ledger.Open(t.Context(), ledger.Options{Path: filepath.Join(t.TempDir(), "ledger.db")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+
+	accepted, err := l.Enqueue(t.Context(), ledger.Request{Job: "ask", Agent: "clerk", Trigger: domain.TriggerManual})
+	if err != nil {
+		t.Fatal(err)
+	}
+	run, a, err := l.StartAttempt(t.Context(), accepted[0].Run)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := l.RecordTaint(t.Context(), a, ledger.TaintUpdate{Taint: "AB"}); err != nil {
+		t.Fatal(err)
+	}
+
+	r := &Runner{ledger: l}
+	plan := Plan{
+		Agents:  map[string]Agent{"clerk": {Name: "clerk", Bounds: loop.Bounds{Calls: 50}}},
+		Jobs:    map[string]Job{"ask": {Name: "ask", Agent: "clerk", Prompt: "x", Bounds: loop.Bounds{Calls: 7}, Notify: Notify{On: []string{"error"}, Channels: []string{"mail"}}}},
+		Modules: map[string]*skills.Skill{"trips": {Name: "trips", Manifest: &skills.Manifest{}}},
+	}
+	caller, err := plan.resolve(run)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	calls := &moduleCalls{runner: r, run: run, task: caller}
+	start := func(c *moduleCalls, key string) (startedRun, tool.Envelope) {
+		t.Helper()
+		e, err := c.start(t.Context(), tool.Invocation{Run: run.ID, Key: key}, plan.Modules["trips"], json.RawMessage(`{"to": "x"}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var out startedRun
+		if e.OK {
+			if err := json.Unmarshal(e.Result, &out); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return out, e
+	}
+
+	first, _ := start(calls, "m1.1.1")
+	again, _ := start(&moduleCalls{runner: r, run: run, task: caller}, "m1.1.1")
+	other, _ := start(calls, "m1.1.2")
+	if first.Run == "" || again.Run != first.Run || other.Run == first.Run || first.State != domain.StateQueued {
+		t.Errorf("%+v, again %+v, another one %+v", first, again, other)
+	}
+
+	all, err := l.Runs(t.Context(), ledger.RunFilter{Agent: "clerk", Limit: 10})
+	if err != nil || len(all) != 3 {
+		t.Fatalf("%d runs (%v)", len(all), err)
+	}
+	child := all[1]
+	of, err := plan.resolve(child)
+	if err != nil || child.Agent != "clerk" || child.Job != "" || child.Taint != "AB" || of.job.Skill.Name != "trips" || string(of.detail.Given) != `{"to":"x"}` {
+		t.Errorf("%+v %+v (%v)", child, of.detail, err)
+	}
+	if bounds(of).Calls != 7 || of.notify.Channels[0] != "mail" || !of.unattended {
+		t.Errorf("bounds %+v, told %+v", bounds(of), of.notify)
+	}
+
+	if _, e := start(&moduleCalls{runner: r, run: child, task: of}, "m1.1.1"); e.OK || e.Kind != tool.KindRejected {
+		t.Errorf("a further one: %+v", e)
+	}
+	calls.started = maxStarted
+	if _, e := start(calls, "m1.1.3"); e.OK || !strings.Contains(e.Message, "at most") {
+		t.Errorf("too many: %+v", e)
+	}
+}

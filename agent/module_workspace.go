@@ -1,0 +1,166 @@
+package agent
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"strings"
+
+	"rouse/agent/loop"
+	"rouse/agent/model/playbook"
+	"rouse/agent/tool"
+	"rouse/agent/tool/host"
+	"rouse/agentdb/ledger"
+	"rouse/internal/domain"
+	"rouse/skills"
+)
+
+// enterWorkspace has the run of a module work in the workspace that its job names, and makes that where there is none of the name
+// (OSL-28). With over it cannot.
+func (r *Runner) enterWorkspace(ctx context.Context, run ledger.Run, a ledger.Attempt, t *task, data map[string]any) (over *ledger.Result, err error) {
+	m := t.module
+	refuse := func(format string, args ...any) (*ledger.Result, error) {
+		res := failed(domain.OutcomeError, format, args...)
+		return &res, nil
+	}
+
+	name, err := workspaceName(*t, data)
+	switch {
+	case t.detail.Removes: // of all that it has, nothing is for one workspace
+		return nil, nil
+	case err != nil:
+		return refuse("%v", err)
+	case run.Workspace == 0 && name == "" && m.skill.Manifest.WorkspaceSupport == skills.SupportRequired:
+		return refuse("the skill %s works in a workspace, and the run names none (workspace: NAME)", m.skill.Name)
+	case run.Workspace == 0 && name == "" || !host.KeepsWorkspace(m.skill.Manifest):
+		return nil, nil
+	}
+
+	var w ledger.Workspace
+	switch by := (ledger.Author{Attempt: a, Key: "workspace"}); {
+	case run.Workspace != 0:
+		w, err = r.ledger.Workspace(ctx, run.Workspace)
+	case t.detail.DryRun:
+		w, err = r.ledger.WorkspaceNamed(ctx, t.agent.Name, m.skill.Name, name)
+	default:
+		w, err = r.workspaceNamed(ctx, by, t.agent.Name, m.skill, name)
+	}
+	if err == nil && !t.detail.DryRun {
+		w, err = r.ledger.EnterWorkspace(ctx, a, w.ID)
+	}
+	var wrong *ledger.WorkspaceError
+	var blocked *ledger.BlockedError
+	switch {
+	case errors.As(err, &wrong), errors.As(err, &blocked):
+		return refuse("%v", err)
+	case errors.Is(err, ledger.ErrNotFound):
+		return refuse("%v; a dry run makes none", err)
+	}
+	m.workspace = &w
+	return nil, err
+}
+
+// workspaceName is the name of the workspace that a run is to work in, "" for none.
+func workspaceName(t task, data map[string]any) (string, error) {
+	if t.detail.Workspace != "" {
+		return t.detail.Workspace, nil
+	}
+	name, err := playbook.Expand("workspace", t.job.Workspace, data)
+	return strings.TrimSpace(name), err
+}
+
+// workspaceNamed is the workspace of a skill for an agent with a name, which is made where there is none.
+func (r *Runner) workspaceNamed(ctx context.Context, by ledger.Author, agent string, s *skills.Skill, name string) (ledger.Workspace, error) {
+	w, err := r.ledger.WorkspaceNamed(ctx, agent, s.Name, name)
+	if !errors.Is(err, ledger.ErrNotFound) {
+		return w, err
+	}
+
+	fresh := ledger.Workspace{Agent: agent, Skill: s.Name, Name: name}
+	if v := s.Manifest.WorkspaceSchemaVersion; v != nil {
+		fresh.SchemaVersion = *v
+	}
+	w, err = r.ledger.CreateWorkspace(ctx, by, fresh)
+	if taken, found := r.ledger.WorkspaceNamed(ctx, agent, s.Name, name); err != nil && found == nil {
+		return taken, nil // another run was faster
+	}
+	return w, err
+}
+
+// defaultWorkspace is the name of the workspace that a skill gets which needs one, and was called by a model before there was any.
+const defaultWorkspace = "default"
+
+// workspaceFor is the name of the workspace in which the module of a call works: the one that the run works in, if it is the
+// skill's, else its only active one. "" is none; refused says why a skill that needs one cannot be called (OSL-23, OSL-28).
+func (c *moduleCalls) workspaceFor(ctx context.Context, s *skills.Skill) (name string, refused *tool.Envelope, err error) {
+	if !host.KeepsWorkspace(s.Manifest) {
+		return "", nil, nil
+	}
+
+	run, err := c.runner.ledger.Run(ctx, c.run.ID) // a call may have had it enter one
+	if err != nil {
+		return "", nil, err
+	}
+	if run.Workspace != 0 {
+		w, err := c.runner.ledger.Workspace(ctx, run.Workspace)
+		if err != nil || w.Skill == s.Name {
+			return w.Name, nil, err
+		}
+	}
+
+	active, err := c.runner.ledger.Workspaces(ctx, ledger.WorkspaceFilter{Agent: c.task.agent.Name, Skill: s.Name, Status: ledger.WorkspaceActive, Limit: 2})
+	switch required := s.Manifest.WorkspaceSupport == skills.SupportRequired; {
+	case err != nil:
+		return "", nil, err
+	case len(active) == 1:
+		return active[0].Name, nil, nil
+	case required && len(active) == 0:
+		return defaultWorkspace, nil, nil
+	case required:
+		e := tool.Failure(tool.KindRejected, "the skill %s has several workspaces; have this run work in one first, with workspace_manage (action set_phase)", s.Name)
+		return "", &e, nil
+	}
+	return "", nil, nil
+}
+
+// enter has the run work in the workspace of a call's module, nil where that has none.
+func (c *moduleCalls) enter(ctx context.Context, in tool.Invocation, s *skills.Skill) (w *ledger.Workspace, refused *tool.Envelope, err error) {
+	name, refused, err := c.workspaceFor(ctx, s)
+	if name == "" || refused != nil || err != nil {
+		return nil, refused, err
+	}
+
+	a := ledger.Attempt{Run: in.Run, Number: in.Attempt}
+	found, err := c.runner.workspaceNamed(ctx, ledger.Author{Attempt: a, Key: loop.InnerKey(in.Key, "workspace")}, c.task.agent.Name, s, name)
+	if err == nil {
+		found, err = c.runner.ledger.EnterWorkspace(ctx, a, found.ID)
+	}
+	var wrong *ledger.WorkspaceError
+	var blocked *ledger.BlockedError
+	if errors.As(err, &wrong) || errors.As(err, &blocked) {
+		e := tool.Failure(tool.KindRejected, "%v", err)
+		return nil, &e, nil
+	}
+	return &found, nil, err
+}
+
+// workspaceBlocked says why no run may work in the workspace of a run, "" where nothing is in its way, or its name is known to the run
+// alone.
+func (r *Runner) workspaceBlocked(ctx context.Context, run ledger.Run, t task) string {
+	name := cmp.Or(t.detail.Workspace, t.job.Workspace)
+	if t.job.Skill == nil || run.Workspace == 0 && (name == "" || strings.Contains(name, "{{")) {
+		return ""
+	}
+
+	w, err := r.ledger.Workspace(ctx, run.Workspace)
+	if run.Workspace == 0 {
+		w, err = r.ledger.WorkspaceNamed(ctx, t.agent.Name, t.job.Skill.Name, name)
+	}
+	if err == nil {
+		err = w.Blocked()
+	}
+	if blocked := (*ledger.BlockedError)(nil); errors.As(err, &blocked) && blocked.Workspace.Status != ledger.WorkspaceArchived {
+		return "workspace: " + err.Error()
+	}
+	return "" // it starts, and its end says what is wrong
+}

@@ -1,0 +1,211 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"rouse/agent/tool"
+	"rouse/agent/tool/host"
+	"rouse/agent/tool/host/signin"
+	"rouse/agent/tool/web"
+	"rouse/agentdb/ledger"
+	"rouse/skills"
+)
+
+// SignInOptions are what the sign-ins of modules need of the home.
+type SignInOptions struct {
+	Store signin.Store
+	// Listen gives the address to which browsers are sent at the end, like http://127.0.0.1:4711.
+	Listen func(ctx context.Context) (string, error)
+}
+
+// signIns are those of a runner.
+type signIns struct {
+	book   *signin.Book
+	listen func(ctx context.Context) (string, error)
+}
+
+func (r *Runner) openSignIns(o *SignInOptions) (*signIns, error) {
+	if o == nil {
+		return nil, nil
+	}
+	if o.Listen == nil {
+		return nil, errors.New("agent: with sign-ins somebody has to listen for browsers")
+	}
+
+	book, err := signin.New(o.Store, func(values ...string) {
+		for _, one := range values {
+			r.learn(one)
+		}
+	})
+	if err != nil {
+		return nil, err
+	}
+	// What was kept by another process may stand in a file or a transcript, too.
+	if err := book.Tell(); err != nil {
+		r.log.Warn("the sign-ins of skills cannot be read, so that none can be used", "error", err)
+	}
+	return &signIns{book, o.Listen}, nil
+}
+
+// signedInWord is the answer to an inbox item that asks for a sign-in, once that is there.
+const signedInWord = "signed in"
+
+// errNoSignIns says that no sign-in is kept here.
+var errNoSignIns = errors.New("no sign-ins are kept here")
+
+// askToSignIn makes a question one for a sign-in: runs that ask for the same are one entry of the inbox.
+func askToSignIn(q *ledger.Question, t task, id string) {
+	q.Title = t.asker() + " asks you to sign in"
+	q.Action = ledger.Action{Tool: host.AuthorizeName(), Description: id, Hash: tool.ActionHash(t.agent.Name, host.AuthorizeName(), id)}
+}
+
+// signInOf is the sign-in that an item of the inbox asks for; false for any other item.
+func signInOf(i ledger.Item) (signin.ID, bool) {
+	if i.Kind != ledger.KindInput || i.Action.Tool != host.AuthorizeName() {
+		return signin.ID{}, false
+	}
+	return signin.ParseID(i.Action.Description)
+}
+
+// signInProvider is where a sign-in is, as agent and skill are configured now.
+func (r *Runner) signInProvider(id signin.ID) (signin.Provider, error) {
+	if r.signIns == nil {
+		return signin.Provider{}, errNoSignIns
+	}
+
+	plan := r.plan.Load()
+	a, ok := plan.Agents[id.Agent]
+	if !ok {
+		return signin.Provider{}, &notConfiguredError{"agent", id.Agent}
+	}
+	s := plan.moduleFor(id)
+	if s == nil {
+		return signin.Provider{}, &notConfiguredError{"skill", id.Skill}
+	}
+	p, _, err := host.SignInProvider(s.Manifest, id, web.Options{Grants: a.Network, Secrets: a.Secrets, Redact: r.Redact})
+	return p, err
+}
+
+// moduleFor is the skill that an agent signs in for, nil when it is not there any more.
+func (p *Plan) moduleFor(id signin.ID) *skills.Skill {
+	for _, j := range p.Jobs {
+		if j.Agent == id.Agent && j.Skill != nil && j.Skill.Name == id.Skill {
+			return j.Skill
+		}
+	}
+	return p.Modules[id.Skill]
+}
+
+// SignInLink is the link that an item of the inbox asks its owner to open; "" for an item that asks for something else. It is in no
+// record.
+func (r *Runner) SignInLink(ctx context.Context, i ledger.Item) (string, error) {
+	id, ok := signInOf(i)
+	if !ok || i.State != ledger.ItemOpen {
+		return "", nil
+	}
+
+	p, err := r.signInProvider(id)
+	if err != nil {
+		return "", err
+	}
+	base, err := r.signIns.listen(ctx)
+	if err != nil {
+		return "", err
+	}
+	return r.signIns.book.Link(ctx, p, base)
+}
+
+// AnswerSignIn takes what the owner pasted as the answer to an item that asks for a sign-in: false for any other item. With it the runs
+// that wait for that sign-in go on.
+func (r *Runner) AnswerSignIn(ctx context.Context, i ledger.Item, pasted string) (taken bool, err error) {
+	id, ok := signInOf(i)
+	if !ok {
+		return false, nil
+	}
+	reply, err := signin.ParseReply(pasted)
+	if err != nil {
+		return true, err
+	}
+	return true, r.redeem(ctx, id, reply)
+}
+
+// FinishSignIn takes what a browser brought; the error is signin.ErrNoState where nobody waits for it.
+func (r *Runner) FinishSignIn(ctx context.Context, reply signin.Reply) error {
+	if r.signIns == nil {
+		return errNoSignIns
+	}
+	id, err := r.signIns.book.Find(reply)
+	if err != nil {
+		return err
+	}
+	return r.redeem(ctx, id, reply)
+}
+
+func (r *Runner) redeem(ctx context.Context, id signin.ID, reply signin.Reply) error {
+	p, err := r.signInProvider(id)
+	if err != nil {
+		return err
+	}
+	if err := r.signIns.book.Redeem(ctx, p, reply); err != nil {
+		return err
+	}
+	return r.SettleSignIns(ctx)
+}
+
+// SettleSignIns has the runs go on that wait for a sign-in which is there: one that came while their process was gone, or
+// while they were about to wait.
+func (r *Runner) SettleSignIns(ctx context.Context) error {
+	if r.signIns == nil {
+		return nil
+	}
+	items, err := r.ledger.Inbox(ctx)
+	if err != nil {
+		return err
+	}
+
+	var failed []error
+	for _, i := range items {
+		id, ok := signInOf(i)
+		if !ok {
+			continue
+		}
+		p, err := r.signInProvider(id)
+		if err != nil {
+			continue // the item waits until it is there again, or too old; its link says why
+		}
+		if there, err := r.signIns.book.IsThere(p); err != nil || !there {
+			failed = append(failed, err)
+			continue
+		}
+		if _, err := r.ledger.Answer(ctx, i.ID, signedInWord); err != nil && !errors.Is(err, ledger.ErrClosed) {
+			failed = append(failed, fmt.Errorf("the run %d cannot go on: %w", i.Run, err))
+		}
+	}
+	return errors.Join(failed...)
+}
+
+// SignIns lists the sign-ins that are kept.
+func (r *Runner) SignIns() ([]signin.Entry, error) {
+	if r.signIns == nil {
+		return nil, nil
+	}
+	return r.signIns.book.List()
+}
+
+// RemoveSignIn forgets a sign-in; the error is signin.ErrNone where there is none.
+func (r *Runner) RemoveSignIn(ctx context.Context, id signin.ID) error {
+	if r.signIns == nil {
+		return signin.ErrNone
+	}
+	return r.signIns.book.Remove(ctx, id)
+}
+
+// SignInRedirects are the addresses to which browsers are sent by links that were given and not used yet.
+func (r *Runner) SignInRedirects() ([]string, error) {
+	if r.signIns == nil {
+		return nil, nil
+	}
+	return r.signIns.book.Redirects()
+}

@@ -1,0 +1,156 @@
+package host
+
+import (
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	"rouse/agent/tool"
+	"rouse/internal/domain"
+	"rouse/internal/form"
+	"rouse/internal/text"
+	"rouse/skills"
+)
+
+// Offer is a tool that an executable skill has for models and playbooks (OSL-32).
+type Offer struct {
+	Name        string          `json:"name"` // as agents call it: SKILL__NAME
+	Description string          `json:"description"`
+	Input       json.RawMessage `json:"input"`            // JSON Schema of its arguments, an object
+	Output      json.RawMessage `json:"output,omitempty"` // JSON Schema of its result; nil: any
+	Export      string          `json:"export"`           // of module.ts, which answers
+	// Starts: a call starts a run of its own, which may wait for people, and is answered at once.
+	Starts bool `json:"starts,omitempty"`
+}
+
+const (
+	// executeExport is the export that runs a skill, and the name of its tool.
+	executeExport = "execute"
+	// offerMark stands between the name of a skill, which has none in it, and that of its tool.
+	offerMark = "__"
+	// maxOfferText is how much models are told of such a tool, in characters: its author writes it, and each request has it.
+	maxOfferText = 1000
+	// maxOfferSchema is how long the schema of its arguments may be, in bytes of JSON.
+	maxOfferSchema = 16 << 10
+)
+
+// startsText is what models are told of a skill whose run is one of its own.
+const startsText = "It goes on by itself: the answer is the number of its run, and not what becomes of it."
+
+// OfferPattern is the regular expression of the names of such tools.
+const OfferPattern = `^[a-z][a-z0-9-]*__[a-zA-Z0-9_-]+$`
+
+// offerName is what providers take for the name of a tool.
+var offerName = regexp.MustCompile(`^[a-zA-Z0-9_-]{1,64}$`)
+
+// Offers are the tools of a skill: the one that runs it, and those that its manifest declares. Of what cannot be one, unfit says why.
+func Offers(s *skills.Skill) (offers []Offer, unfit []string) {
+	add := func(name, description string, input, output json.RawMessage, export string) {
+		o, err := newOffer(s.Name, name, description, input, export)
+		switch {
+		case err != nil:
+			unfit = append(unfit, err.Error())
+		case slices.ContainsFunc(offers, func(other Offer) bool { return other.Name == o.Name }):
+			unfit = append(unfit, fmt.Sprintf("there are two tools of the name %s", o.Name))
+		default:
+			if o.Output = output; export == executeExport && s.Manifest.ExecutionMode != skills.ModeDeclarative {
+				o.Starts, o.Output, o.Description = true, nil, o.Description+" "+startsText
+			}
+			offers = append(offers, o)
+		}
+	}
+
+	m := s.Manifest
+	if m == nil {
+		return nil, nil
+	}
+	add(executeExport, m.Description, m.InputSchema, m.OutputSchema, executeExport)
+	for _, t := range m.Tools {
+		add(t.Name, t.Description, t.InputSchema, t.OutputSchema, t.HandlerExport)
+	}
+	return offers, unfit
+}
+
+// newOffer checks what a skill says of a tool.
+func newOffer(skill, name, description string, input json.RawMessage, export string) (Offer, error) {
+	o := Offer{Name: skill + offerMark + name, Description: text.Truncate(text.Collapse(text.OneLine(description)), maxOfferText), Export: export}
+	switch {
+	case !offerName.MatchString(o.Name):
+		return o, fmt.Errorf("models cannot call a tool of the name %q: 1 to 64 letters, digits, _ and -", o.Name)
+	case o.Description == "":
+		return o, fmt.Errorf("the tool %s has no description, by which a model would know it", o.Name)
+	case export == "":
+		return o, fmt.Errorf("the tool %s has no handlerExport", o.Name)
+	case len(input) > maxOfferSchema:
+		return o, fmt.Errorf("the inputSchema of the tool %s has %s, and %s are the most", o.Name, text.Size(int64(len(input))), text.Size(maxOfferSchema))
+	}
+
+	var err error
+	if o.Input, err = objectSchema(input); err != nil {
+		return o, fmt.Errorf("the inputSchema of the tool %s %w", o.Name, err)
+	}
+	return o, nil
+}
+
+// objectSchema is a schema of arguments, which are an object: one that does not say so is made to.
+func objectSchema(schema json.RawMessage) (json.RawMessage, error) {
+	if len(schema) == 0 {
+		return json.RawMessage(`{"type":"object"}`), nil
+	}
+	var fields map[string]json.RawMessage
+	if err := json.Unmarshal(schema, &fields); err != nil || fields == nil {
+		return nil, fmt.Errorf("is no object")
+	}
+	if err := form.SelfContained(schema); err != nil {
+		return nil, fmt.Errorf("cannot be used: %w", err)
+	}
+	if _, err := resolve(schema); err != nil {
+		return nil, fmt.Errorf("cannot be used: %w", err)
+	}
+
+	switch string(fields["type"]) {
+	case `"object"`:
+		return schema, nil
+	case "":
+		fields["type"] = json.RawMessage(`"object"`)
+		return json.Marshal(fields)
+	}
+	return nil, fmt.Errorf("is of the type %s, and must be of the type object", fields["type"])
+}
+
+// Spec is what is known of the tool. It may do what its skill may, and each call that its module makes is decided on, recorded
+// and undone by itself; so that a call of the tool that was cut off is made again. That it may have changed files is known.
+func (o Offer) Spec() tool.Spec {
+	s := offered
+	s.Name, s.Description, s.Schema = o.Name, o.Description, o.Input
+	return s
+}
+
+var offered = tool.Spec{
+	Effect: domain.EffectDatabase, Class: tool.ClassExec, Scope: tool.ScopeAgent, Writes: tool.WritesNothing,
+	Requires: tool.RequiresOffer, Nests: true, Timeout: -1, Needs: tool.NoNeeds,
+}
+
+// ExecuteName is the tool that runs a skill.
+func ExecuteName(skill string) string { return skill + offerMark + executeExport }
+
+// IsOffer says whether a tool is, by its name, one of a skill.
+func IsOffer(s *skills.Skill, name string) bool { return strings.HasPrefix(name, s.Name+offerMark) }
+
+// OfferSpecs are the specs of the tools of a skill, with that which stands for those that its module registers.
+func OfferSpecs(s *skills.Skill) tool.Specs {
+	offers, _ := Offers(s)
+	if len(offers) == 0 {
+		return nil
+	}
+
+	open := offered
+	open.Name, open.Description, open.Open = s.Name+offerMark, "Tools that the module of the skill "+s.Name+" registers.", true
+	out := tool.Specs{open}
+	for _, o := range offers {
+		out = append(out, o.Spec())
+	}
+	return out
+}

@@ -1,0 +1,163 @@
+package signin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"golang.org/x/oauth2"
+	"golang.org/x/oauth2/clientcredentials"
+
+	"rouse/internal/text"
+	"rouse/skills"
+)
+
+const (
+	// asked is how long a server may take to give a token.
+	asked = 15 * time.Second
+	// minToken is the length of a token that can be told from other text, in bytes.
+	minToken = 12
+	// maxReason is how much of a server's words is shown, in characters.
+	maxReason = 300
+)
+
+// RefusedError is a server's refusal, in its own words as far as they say why.
+type RefusedError struct {
+	Provider, Why string
+	code          string // of RFC 6749, section 5.2
+}
+
+func (e *RefusedError) Error() string {
+	return fmt.Sprintf("%s gives no token: %s", e.Provider, e.Why)
+}
+
+// Token is an access token that can be used: the one that is kept, or another one where that has expired or is about to. The error
+// is a *NeededError where its owner has to sign in.
+func (b *Book) Token(ctx context.Context, p Provider) (string, error) {
+	return b.token(ctx, p, func(k kept) bool { return k.fresh(time.Now()) })
+}
+
+// Refresh is Token, but for another token than had, which did not do; "" is the one that is kept now.
+func (b *Book) Refresh(ctx context.Context, p Provider, had string) (string, error) {
+	if had == "" {
+		var err error
+		if had, err = b.Known(p); err != nil {
+			return "", err
+		}
+	}
+	// What somebody else got meanwhile is another one.
+	return b.token(ctx, p, func(k kept) bool { return k.Access != had && k.fresh(time.Now()) })
+}
+
+// token is the token that is kept if that will do, else a new one.
+func (b *Book) token(ctx context.Context, p Provider, does func(kept) bool) (string, error) {
+	unlock, err := b.lock(ctx, p.ID)
+	if err != nil {
+		return "", err
+	}
+	defer unlock()
+
+	k, err := b.readFor(p)
+	if err == nil && !does(k) {
+		k, err = b.refresh(ctx, p, k)
+	}
+	if err != nil {
+		return "", err
+	}
+	b.tell(k)
+	return k.Access, nil
+}
+
+// refresh gets a new token without the owner, and keeps it. The sign-in is locked.
+func (b *Book) refresh(ctx context.Context, p Provider, k kept) (kept, error) {
+	switch {
+	case !p.AsksOwner():
+		c := clientcredentials.Config{ClientID: p.ClientID, ClientSecret: p.secret(), TokenURL: p.TokenURL, Scopes: p.Scopes, AuthStyle: p.style()}
+		return b.obtain(ctx, p, k, c.Token)
+	case k.Refresh == "" || k.Refused:
+		return k, &NeededError{p.DisplayName, k.Access != ""}
+	}
+
+	had := &oauth2.Token{RefreshToken: k.Refresh}
+	now, err := b.obtain(ctx, p, k, func(ctx context.Context) (*oauth2.Token, error) {
+		return p.config("").TokenSource(ctx, had).Token()
+	})
+
+	var no *RefusedError
+	if errors.As(err, &no) && no.code == "invalid_grant" {
+		k.Refused = true
+		if err := b.write(p.ID, k); err != nil {
+			return k, err
+		}
+		return k, &NeededError{p.DisplayName, true}
+	}
+	return now, err
+}
+
+// obtain asks for a token, and keeps it before anybody gets it.
+func (b *Book) obtain(ctx context.Context, p Provider, k kept, ask func(context.Context) (*oauth2.Token, error)) (kept, error) {
+	// What was asked for may be spent: it is waited for, also when the run ends meanwhile.
+	asking, cancel := context.WithTimeout(context.WithoutCancel(ctx), asked)
+	defer cancel()
+
+	t, err := ask(context.WithValue(asking, oauth2.HTTPClient, p.client()))
+	if err != nil {
+		return k, p.failure(err)
+	}
+	if len(t.AccessToken) < minToken || t.RefreshToken != "" && len(t.RefreshToken) < minToken {
+		return k, &RefusedError{Provider: p.DisplayName, Why: fmt.Sprintf("its token has fewer than %d characters, and could not be told from other text", minToken)}
+	}
+
+	now := kept{Service: p.service(), Name: p.DisplayName, Scopes: p.Scopes, Since: k.Since, Access: t.AccessToken, Refresh: t.RefreshToken, Expires: t.Expiry.UTC(), Waits: k.Waits}
+	if now.Since.IsZero() || k.Service != now.Service {
+		now.Since = time.Now().UTC()
+	}
+	b.tell(now)
+	return now, b.write(p.ID, now)
+}
+
+// client asks the token server, and is not sent on: what it is told is for that server alone.
+func (p Provider) client() *http.Client {
+	return &http.Client{Transport: p.Send, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+}
+
+// style is how the client says who it is. It is never tried out, which would spend a code.
+func (p Provider) style() oauth2.AuthStyle {
+	if p.ClientAuthenticationMethod == skills.AuthenticationBasic {
+		return oauth2.AuthStyleInHeader
+	}
+	return oauth2.AuthStyleInParams
+}
+
+func (p Provider) config(redirect string) *oauth2.Config {
+	return &oauth2.Config{
+		ClientID: p.ClientID, ClientSecret: p.secret(), RedirectURL: redirect, Scopes: p.Scopes,
+		Endpoint: oauth2.Endpoint{AuthURL: p.AuthorizationURL, TokenURL: p.TokenURL, AuthStyle: p.style()},
+	}
+}
+
+func (p Provider) secret() string {
+	if p.ClientAuthenticationMethod == skills.AuthenticationNone {
+		return ""
+	}
+	return p.ClientSecret
+}
+
+// failure says why there is no token. The errors of the library quote the whole answer.
+func (p Provider) failure(err error) error {
+	var said *oauth2.RetrieveError
+	if !errors.As(err, &said) {
+		return fmt.Errorf("%s gives no token: %w", p.DisplayName, err)
+	}
+
+	why := fmt.Sprintf("its server answered %d", said.Response.StatusCode)
+	if said.ErrorCode != "" {
+		why += ": " + said.ErrorCode
+	}
+	if said.ErrorDescription != "" {
+		why += " (" + said.ErrorDescription + ")"
+	}
+	return &RefusedError{Provider: p.DisplayName, Why: text.Truncate(text.OneLine(why), maxReason), code: said.ErrorCode}
+}

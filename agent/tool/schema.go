@@ -1,0 +1,110 @@
+package tool
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"github.com/google/jsonschema-go/jsonschema"
+
+	"rouse/internal/form"
+)
+
+// DefineBySchema makes a tool whose arguments the Schema of its spec describes, as those of skills and of other programs. The
+// function gets them as they fit it; what does not is answered without it.
+func DefineBySchema(s Spec, run func(ctx context.Context, in Invocation, args json.RawMessage) (Envelope, error)) (Tool, error) {
+	if err := s.Check(); err != nil {
+		return Tool{}, err
+	}
+	if len(s.Schema) == 0 || s.Open {
+		return Tool{}, fmt.Errorf("tool %s: it has no schema", s.Name)
+	}
+
+	schema, err := s.schema()
+	if err != nil {
+		return Tool{}, err
+	}
+	whole, err := s.resolved()
+	if err != nil {
+		return Tool{}, err
+	}
+
+	var raw bytes.Buffer
+	if err := json.Compact(&raw, s.Schema); err != nil {
+		return Tool{}, fmt.Errorf("tool %s: its schema cannot be written: %w", s.Name, err)
+	}
+	if s.Timeout == 0 {
+		s.Timeout = defaultTimeout
+	}
+
+	call := func(ctx context.Context, in Invocation, args json.RawMessage) (Envelope, error) {
+		given, err := decode(args)
+		if err != nil {
+			return Failure(KindInvalidArgs, "the arguments were not understood: %v", err), nil
+		}
+		if wrong := misfit(whole, given); wrong != nil {
+			return wrong.envelope(), nil
+		}
+		return run(ctx, in, args)
+	}
+	return Tool{s, schema, raw.Bytes(), call}, nil
+}
+
+// resolved is the Schema of a spec, ready to hold values to. It comes from strangers, so that it may refer to nothing.
+func (s Spec) resolved() (*jsonschema.Resolved, error) {
+	if err := form.SelfContained(s.Schema); err != nil {
+		return nil, fmt.Errorf("tool %s: %w", s.Name, err)
+	}
+
+	schema, err := s.schema()
+	if err != nil {
+		return nil, err
+	}
+	out, err := schema.Resolve(nil)
+	if err != nil {
+		return nil, fmt.Errorf("tool %s: the schema of its arguments is not understood: %w", s.Name, err)
+	}
+	return out, nil
+}
+
+// misfit is what a schema says against arguments as a whole, nil where they fit it.
+func misfit(whole *jsonschema.Resolved, given any) *invalid {
+	raw, err := json.Marshal(given)
+	if err != nil {
+		return &invalid{"", "the arguments are not JSON: " + err.Error(), "a JSON object"}
+	}
+	var plain any // with its numbers as the library has them
+	if err := json.Unmarshal(raw, &plain); err != nil {
+		return &invalid{"", "the arguments are not JSON: " + err.Error(), "a JSON object"}
+	}
+
+	err = whole.Validate(plain)
+	if err == nil {
+		return nil
+	}
+
+	// The library begins with the path through the schema.
+	field, message := SchemaPlace(err.Error())
+	return &invalid{field, "the arguments do not fit the schema: " + message, "what the schema of the arguments says"}
+}
+
+// SchemaPlace parts a message of the library of JSON Schemas, which begins with the path through the schema, into the name of the
+// value, "" where that is not told, and what is wrong with it.
+func SchemaPlace(message string) (field, wrong string) {
+	at := ""
+	for strings.HasPrefix(message, "validating ") {
+		place, rest, ok := strings.Cut(strings.TrimPrefix(message, "validating "), ": ")
+		if !ok {
+			break
+		}
+		at, message = place, rest
+	}
+
+	field = strings.TrimPrefix(strings.ReplaceAll(strings.ReplaceAll(at, "/items", "[]"), "/properties/", "."), ".")
+	if field == "root" || strings.Contains(field, "/") {
+		field = ""
+	}
+	return field, message
+}

@@ -1,0 +1,335 @@
+package access
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"rouse/internal/atomicfile"
+)
+
+const (
+	// codeFor is how long a login link can be followed.
+	codeFor = 10 * time.Minute
+	// sessionFor is how long a browser stays logged in.
+	sessionFor = 30 * 24 * time.Hour
+	// noteUseEvery is how exactly the last use of a session is kept.
+	noteUseEvery = time.Hour
+	// maxSessions and maxCodes bound what is kept; the oldest gives way.
+	maxSessions, maxCodes = 50, 50
+	// secretBytes is the length of tokens, codes and sessions: 256 bits.
+	secretBytes = 32
+	// maxAgent bounds what a browser calls itself, in bytes.
+	maxAgent = 200
+)
+
+// ErrNoSession says that there is no session of that id.
+var ErrNoSession = errors.New("nobody is logged in by that id")
+
+// Address is one by which browsers know rouse.
+type Address struct {
+	Scheme  string // "http", "https"
+	Host    string // with the port, unless it is that of the scheme
+	Proxied bool   // requests for it come from the proxy
+}
+
+// Proxy is who forwards requests of others.
+type Proxy struct {
+	From   netip.Addr
+	Header string // in which it says who asks; it must not be empty
+}
+
+// Options say where secrets are kept, and how rouse is reached.
+type Options struct {
+	Dir       string    // of the secrets; it is made, for its user alone
+	Addresses []Address // the first one is told to people
+	Proxy     Proxy
+	Logger    *slog.Logger
+}
+
+// Access decides on requests.
+type Access struct {
+	dir       string
+	addresses map[string]Address // by host, in lower case
+	first     Address
+	proxy     Proxy
+	log       *slog.Logger
+
+	mu       sync.Mutex
+	token    string
+	live     context.Context // of requests with the token; it ends when that is replaced
+	end      context.CancelFunc
+	codes    []code
+	sessions []*session
+}
+
+type code struct {
+	hash    string
+	path    string // of the page that it leads to
+	expires time.Time
+}
+
+// Session is a browser that is logged in.
+type Session struct {
+	ID        string    `json:"id"`
+	CreatedAt time.Time `json:"created_at"`
+	ExpiresAt time.Time `json:"expires_at"`
+	UsedAt    time.Time `json:"used_at"` // to noteUseEvery
+	Agent     string    `json:"agent"`   // what the browser calls itself
+}
+
+type session struct {
+	Session
+	Hash string `json:"hash"` // SHA-256 of what the cookie holds, hexadecimal
+
+	live context.Context // ends with the session
+	end  context.CancelFunc
+}
+
+// New reads the secrets, and makes those that are not there.
+func New(o Options) (*Access, error) {
+	if o.Dir == "" || len(o.Addresses) == 0 {
+		return nil, errors.New("access: a folder and an address are needed")
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+
+	a := &Access{dir: o.Dir, addresses: map[string]Address{}, first: o.Addresses[0], proxy: o.Proxy, log: o.Logger}
+	for _, address := range o.Addresses {
+		a.addresses[strings.ToLower(address.Host)] = address
+	}
+	a.live, a.end = context.WithCancel(context.Background())
+
+	if err := os.MkdirAll(a.dir, 0o700); err != nil {
+		return nil, fmt.Errorf("the folder of the token cannot be made: %w", err)
+	}
+	if err := a.readToken(); err != nil {
+		return nil, err
+	}
+	return a, a.readSessions()
+}
+
+// URL is where people find a page.
+func (a *Access) URL(path string) string { return a.first.Scheme + "://" + a.first.Host + path }
+
+// TokenFile holds the token, for its owner to read.
+func (a *Access) TokenFile() string { return filepath.Join(a.dir, "token") }
+
+func (a *Access) sessionFile() string { return filepath.Join(a.dir, "sessions.json") }
+
+func (a *Access) readToken() error {
+	text, err := os.ReadFile(a.TokenFile())
+	if errors.Is(err, fs.ErrNotExist) {
+		return a.newToken()
+	}
+	if err != nil {
+		return fmt.Errorf("the token cannot be read: %w", err)
+	}
+
+	a.token = strings.TrimSpace(string(text))
+	if raw, err := base64.RawURLEncoding.DecodeString(a.token); err != nil || len(raw) < secretBytes {
+		return fmt.Errorf("what is in %s is no token; remove the file, and another one is made at the next start", a.TokenFile())
+	}
+	return nil
+}
+
+// newToken replaces the token.
+func (a *Access) newToken() error {
+	token := newSecret()
+	if err := atomicfile.Write(a.TokenFile(), []byte(token+"\n"), 0o600); err != nil {
+		return fmt.Errorf("the token cannot be kept: %w", err)
+	}
+	a.token = token
+	return nil
+}
+
+// Rotate replaces the token, and ends all sessions and links.
+func (a *Access) Rotate() error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if err := a.newToken(); err != nil {
+		return err
+	}
+
+	a.end()
+	a.live, a.end = context.WithCancel(context.Background())
+	a.codes = nil
+	for _, s := range a.sessions {
+		s.end()
+	}
+	a.sessions = nil
+	return a.keepSessions()
+}
+
+// readSessions reads who was logged in when the daemon stopped.
+func (a *Access) readSessions() error {
+	text, err := os.ReadFile(a.sessionFile())
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err == nil {
+		err = json.Unmarshal(text, &a.sessions)
+	}
+	if err != nil {
+		return fmt.Errorf("who is logged in cannot be read from %s: %w; remove the file, and browsers log in again", a.sessionFile(), err)
+	}
+
+	for _, s := range a.sessions {
+		s.live, s.end = context.WithCancel(context.Background())
+	}
+	return nil
+}
+
+// keepSessions writes the sessions that are not over; the caller holds the lock.
+func (a *Access) keepSessions() error {
+	now := time.Now()
+	a.sessions = slices.DeleteFunc(a.sessions, func(s *session) bool { return !now.Before(s.ExpiresAt) })
+	kept := a.sessions
+	if kept == nil {
+		kept = []*session{}
+	}
+
+	text, err := json.Marshal(kept)
+	if err != nil {
+		return err
+	}
+	if err := atomicfile.Write(a.sessionFile(), text, 0o600); err != nil {
+		return fmt.Errorf("who is logged in cannot be kept: %w", err)
+	}
+	return nil
+}
+
+// Login makes a link that logs a browser in once, until expires, and leads to a page.
+func (a *Access) Login(path string) (url string, expires time.Time) {
+	if !local(path) {
+		path = "/"
+	}
+
+	secret := newSecret()
+	now := time.Now()
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.codes = slices.DeleteFunc(a.codes, func(c code) bool { return !now.Before(c.expires) })
+	if len(a.codes) >= maxCodes {
+		a.codes = a.codes[1:]
+	}
+	expires = now.Add(codeFor)
+	a.codes = append(a.codes, code{hashOf(secret), path, expires})
+	return a.URL("/login?code=" + secret), expires
+}
+
+// local says whether a path is one of our pages: what begins with two slashes is another host.
+func local(path string) bool {
+	return strings.HasPrefix(path, "/") && !strings.HasPrefix(path, "//") && !strings.ContainsAny(path, "\\\r\n")
+}
+
+// begin uses a code up, and begins a session.
+func (a *Access) begin(secret, agent string) (cookie, path string, ok bool, err error) {
+	hash, now := hashOf(secret), time.Now()
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	i := slices.IndexFunc(a.codes, func(c code) bool {
+		return subtle.ConstantTimeCompare([]byte(c.hash), []byte(hash)) == 1 && now.Before(c.expires)
+	})
+	if i < 0 {
+		return "", "", false, nil
+	}
+	path = a.codes[i].path
+	a.codes = slices.Delete(a.codes, i, i+1)
+
+	cookie = newSecret()
+	s := &session{Session: Session{ID: newSecret()[:8], CreatedAt: now, ExpiresAt: now.Add(sessionFor), UsedAt: now, Agent: strings.ToValidUTF8(agent[:min(len(agent), maxAgent)], "")}, Hash: hashOf(cookie)}
+	s.live, s.end = context.WithCancel(context.Background())
+	for len(a.sessions) >= maxSessions {
+		a.sessions[0].end()
+		a.sessions = a.sessions[1:]
+	}
+	a.sessions = append(a.sessions, s)
+	return cookie, path, true, a.keepSessions()
+}
+
+// Sessions are who is logged in.
+func (a *Access) Sessions() []Session {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	out := []Session{}
+	for _, s := range a.sessions {
+		if time.Now().Before(s.ExpiresAt) {
+			out = append(out, s.Session)
+		}
+	}
+	return out
+}
+
+// End logs a browser out: what it follows is hung up on. The error is ErrNoSession when there is none.
+func (a *Access) End(id string) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	i := slices.IndexFunc(a.sessions, func(s *session) bool { return s.ID == id })
+	if i < 0 {
+		return ErrNoSession
+	}
+
+	a.sessions[i].end()
+	a.sessions = slices.Delete(a.sessions, i, i+1)
+	return a.keepSessions()
+}
+
+// byToken is what a request with a token lives as long as; nil: it is not ours.
+func (a *Access) byToken(token string) context.Context {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if subtle.ConstantTimeCompare([]byte(hashOf(token)), []byte(hashOf(a.token))) != 1 {
+		return nil
+	}
+	return a.live
+}
+
+// bySession is the session of a cookie, nil if there is none.
+func (a *Access) bySession(cookie string) *session {
+	hash, now := hashOf(cookie), time.Now()
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	i := slices.IndexFunc(a.sessions, func(s *session) bool {
+		return subtle.ConstantTimeCompare([]byte(s.Hash), []byte(hash)) == 1 && now.Before(s.ExpiresAt)
+	})
+	if i < 0 {
+		return nil
+	}
+
+	s := a.sessions[i]
+	if now.Sub(s.UsedAt) >= noteUseEvery {
+		s.UsedAt = now
+		if err := a.keepSessions(); err != nil { // it is for people to look at, and no reason to refuse
+			a.log.Warn("the use of a session could not be noted", "error", err)
+		}
+	}
+	return s
+}
+
+func newSecret() string {
+	raw := make([]byte, secretBytes)
+	_, _ = rand.Read(raw) // it never fails
+	return base64.RawURLEncoding.EncodeToString(raw)
+}
+
+func hashOf(secret string) string {
+	sum := sha256.Sum256([]byte(secret))
+	return hex.EncodeToString(sum[:])
+}

@@ -1,0 +1,82 @@
+package api
+
+// AgentRunRequest asks an agent for one thing, and waits for what becomes of it (OSA-28).
+type AgentRunRequest struct {
+	Prompt string            `json:"prompt"`
+	Input  map[string]string `json:"input,omitempty"`
+	// Wait bounds the wait in seconds; absent: until the run is over or waits for a person. The run goes on after it.
+	Wait int `json:"wait,omitempty"`
+}
+
+// AgentRun is what became of it: the summary of a run that is over, or the item that it waits for.
+type AgentRun struct {
+	Run     Run    `json:"run"`
+	Summary string `json:"summary"`
+	// Item is the question to answer, at POST /v1/inbox/{id}/answer; null: there is none.
+	Item *Item `json:"item" jsonschema:"nullable"`
+}
+
+// ChatRequest is a request of OpenAI's chat completions, as far as it is read: an agent has its own tools, and its
+// model its own settings.
+type ChatRequest struct {
+	Model         string        `json:"model"` // the name of an agent
+	Messages      []ChatMessage `json:"messages"`
+	Stream        bool          `json:"stream,omitempty"`
+	StreamOptions struct {
+		IncludeUsage bool `json:"include_usage,omitempty"`
+	} `json:"stream_options,omitzero"`
+	N          int   `json:"n,omitempty"`           // 1 at most
+	Tools      []any `json:"tools,omitempty"`       // none
+	ToolChoice any   `json:"tool_choice,omitempty"` // not read: there are no tools to choose from
+}
+
+// ChatMessage is a message of a conversation.
+type ChatMessage struct {
+	Role    string      `json:"role"`
+	Content ChatContent `json:"content"`
+}
+
+// ChatCompletion is an answer of chat completions, or a chunk of one.
+type ChatCompletion struct {
+	ID      string       `json:"id"`
+	Object  string       `json:"object"`  // chat.completion, chat.completion.chunk
+	Created int64        `json:"created"` // seconds of Unix time
+	Model   string       `json:"model"`
+	Choices []ChatChoice `json:"choices"`
+	Usage   *ChatUsage   `json:"usage,omitempty"`
+}
+
+// ChatChoice is the one choice there is.
+type ChatChoice struct {
+	Index        int        `json:"index"`
+	Message      *ChatReply `json:"message,omitempty"`
+	Delta        *ChatReply `json:"delta,omitempty"`
+	FinishReason *string    `json:"finish_reason" jsonschema:"nullable"`
+}
+
+// ChatReply is what an agent said.
+type ChatReply struct {
+	Role    string `json:"role,omitempty"`
+	Content string `json:"content"`
+}
+
+// ChatUsage is what the run took.
+type ChatUsage struct {
+	PromptTokens     int64 `json:"prompt_tokens"`
+	CompletionTokens int64 `json:"completion_tokens"`
+	TotalTokens      int64 `json:"total_tokens"`
+}
+
+// ChatModels are the agents, as a list of models.
+type ChatModels struct {
+	Object string      `json:"object"` // list
+	Data   []ChatModel `json:"data"`
+}
+
+// ChatModel is an agent as a model.
+type ChatModel struct {
+	ID      string `json:"id"`
+	Object  string `json:"object"` // model
+	Created int64  `json:"created"`
+	OwnedBy string `json:"owned_by"`
+}

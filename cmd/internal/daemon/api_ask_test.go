@@ -1,0 +1,286 @@
+package daemon
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/openai/openai-go/v3"
+	"github.com/openai/openai-go/v3/option"
+
+	"rouse/agentdb/ledger"
+	"rouse/cmd/internal/api"
+	"rouse/cmd/internal/cmdtest"
+	"rouse/internal/domain"
+)
+
+// serverEvent is one of a stream of server-sent events.
+type serverEvent struct {
+	id string
+	api.Event
+}
+
+// nextEvent reads the next one.
+func nextEvent(t *testing.T, in *bufio.Reader) (out serverEvent) {
+	t.Helper()
+	for {
+		line, err := in.ReadString('\n')
+		if err != nil {
+			t.Fatalf("the stream ended: %v", err)
+		}
+		key, value, _ := strings.Cut(strings.TrimSuffix(line, "\n"), ": ")
+		switch key {
+		case "id":
+			out.id = value
+		case "data":
+			if err := json.Unmarshal([]byte(value), &out.Event); err != nil {
+				t.Fatal(err)
+			}
+		case "":
+			if out.id != "" {
+				return out
+			}
+		}
+	}
+}
+
+// TestServerSentEvents: what happens from now on, filtered, resumed behind the last event that was seen, with what each
+// means to whoever waits for a run (OSA-26).
+func TestServerSentEvents(t *testing.T) {
+	t.Parallel()
+	f := newAPIFixture(t)
+	f.reported() // what was before is not sent
+
+	open := func(path, after string) *bufio.Reader {
+		resp := f.send(http.MethodGet, path, "", nil, func(r *http.Request) {
+			r.Header.Set("Accept", "text/event-stream")
+			if after != "" {
+				r.Header.Set("Last-Event-ID", after)
+			}
+		})
+		if resp.StatusCode != http.StatusOK || resp.Header.Get("Content-Type") != "text/event-stream" {
+			t.Fatalf("%s %v", resp.Status, resp.Header)
+		}
+		return bufio.NewReader(resp.Body)
+	}
+
+	stream := open("/v1/events?kind=run.*&kind=artifact.shared&job=report", "")
+	f.done = nil
+	run := f.reported()
+	f.run(api.RunRequest{Job: "fails"}) // of another job
+	var got []string
+	var seen []serverEvent
+	for len(got) == 0 || got[len(got)-1] != "run.finished COMPLETED" {
+		e := nextEvent(t, stream)
+		if e.Run != run.ID || e.id != e.ID {
+			t.Errorf("%+v", e)
+		}
+		seen = append(seen, e)
+		got = append(got, strings.TrimSpace(e.Kind+" "+string(e.Dispatch)))
+	}
+	if want := "run.queued, run.started STARTED, artifact.shared OUTPUT, run.finished COMPLETED"; strings.Join(got, ", ") != want {
+		t.Errorf("%s, want %s", strings.Join(got, ", "), want)
+	}
+
+	// Who was cut off goes on behind what it has seen, also where its address says something else.
+	resumed := open("/v1/events?kind=run.*&job=report&after=0", seen[1].id)
+	if e := nextEvent(t, resumed); e.ID != seen[3].ID {
+		t.Errorf("it goes on with %+v, want %+v", e, seen[3])
+	}
+
+	// All kinds that there are.
+	asked := f.started(0)
+	events := []ledger.Event{}
+	for kind, data := range map[string]string{
+		"run.started": "{}", "call.started": "{}", ledger.EventProgress: "{}", "run.waiting": "{}", "artifact.shared": "{}", "step.finished": "{}",
+	} {
+		events = append(events, ledger.Event{Run: asked.Run, Kind: kind, Data: json.RawMessage(data)})
+	}
+	for _, outcome := range []domain.Outcome{domain.OutcomeNothing, domain.OutcomeTimeout, domain.OutcomeInterrupted, domain.OutcomeCancelled} {
+		events = append(events, ledger.Event{Run: asked.Run, Kind: "run.finished", Data: json.RawMessage(`{"outcome":"` + string(outcome) + `"}`)})
+	}
+	live := open("/v1/events", "")
+	if err := f.ledger.AppendEvents(t.Context(), events...); err != nil {
+		t.Fatal(err)
+	}
+	means := map[api.Dispatch]int{}
+	for range events {
+		e := nextEvent(t, live)
+		for e.Run != strconv.FormatInt(asked.Run, 10) {
+			e = nextEvent(t, live)
+		}
+		means[e.Dispatch]++
+	}
+	for _, kind := range []api.Dispatch{api.DispatchStarted, api.DispatchActivity, api.DispatchProgress, api.DispatchClarification, api.DispatchCompleted, api.DispatchFailed, api.DispatchCancelled, api.DispatchOutput, api.DispatchDraft} {
+		if means[kind] == 0 {
+			t.Errorf("nothing means %s: %v", kind, means)
+		}
+	}
+
+	// The stream of one run begins with it, and ends when it does.
+	whole, err := io.ReadAll(open("/v1/events?run="+run.ID, ""))
+	if err != nil || !strings.Contains(string(whole), `"run.queued"`) || !strings.Contains(string(whole), `"run.finished"`) {
+		t.Errorf("%s, %v", whole, err)
+	}
+}
+
+// TestAgentsAreAsked: one thing for an agent, as its summary or its question; runs like any other, of the trigger api (OSA-28).
+func TestAgentsAreAsked(t *testing.T) {
+	t.Parallel()
+	f := newAPIFixture(t)
+	ask := func(agent, body string) (out api.AgentRun, status int) {
+		resp := f.send(http.MethodPost, "/v1/agents/"+agent+"/run", "application/json", strings.NewReader(body), nil)
+		if err := json.NewDecoder(resp.Body).Decode(&out); err != nil && resp.StatusCode == http.StatusOK {
+			t.Fatal(err)
+		}
+		return out, resp.StatusCode
+	}
+
+	done, _ := ask("ann", `{"prompt":"Do it."}`)
+	if done.Summary != "All of it is done, as it was asked for." || done.Item != nil || done.Run.Outcome != domain.OutcomeSuccess || done.Run.Trigger != domain.TriggerAPI || done.Run.Steps != 1 {
+		t.Errorf("%+v", done)
+	}
+	question, _ := ask("quinn", `{"prompt":"Book it."}`)
+	if question.Item == nil || question.Item.Message != "Which account?" || question.Run.State != domain.StateWaiting {
+		t.Errorf("%+v", question)
+	}
+	for body, want := range map[string]int{`{"prompt":" "}`: http.StatusBadRequest, `{"prompt":"x","wait":-1}`: http.StatusBadRequest} {
+		if _, status := ask("ann", body); status != want {
+			t.Errorf("%s: %d", body, status)
+		}
+	}
+	if _, status := ask("nobody", `{"prompt":"x"}`); status != http.StatusNotFound {
+		t.Errorf("an agent that is none: %d", status)
+	}
+
+	// Where nobody executes runs, nobody waits for one.
+	f.stop()
+	d, err := Open(t.Context(), Options{Home: f.Dir(), Config: f.Current().Config, Logger: QuietLogger()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	var failure *api.Error
+	if err := api.InProcess(d.Handler).Post(t.Context(), "/v1/agents/ann/run", api.AgentRunRequest{Prompt: "x"}, nil); !errors.As(err, &failure) || failure.Status != http.StatusConflict {
+		t.Errorf("without a daemon: %v", err)
+	}
+}
+
+// TestOpenAIClient: OpenAI's own client gets an agent's answer, at once and as a stream, and no other try of a run that
+// failed (OSA-28).
+func TestOpenAIClient(t *testing.T) {
+	t.Parallel()
+	f := newAPIFixture(t)
+	client := openai.NewClient(option.WithBaseURL(f.base+"/v1"), option.WithAPIKey(f.token))
+	ask := openai.ChatCompletionNewParams{Model: "ann", Messages: []openai.ChatCompletionMessageParamUnion{
+		openai.SystemMessage("Be short."), openai.UserMessage("What is there?"), openai.AssistantMessage("Much."),
+		openai.UserMessage([]openai.ChatCompletionContentPartUnionParam{openai.TextContentPart("Do it.")}),
+	}, Temperature: openai.Float(0.2)}
+
+	answer, err := client.Chat.Completions.New(t.Context(), ask)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(answer.Choices) != 1 || answer.Choices[0].Message.Content != "All of it is done, as it was asked for." || answer.Choices[0].FinishReason != "stop" || answer.Usage.CompletionTokens == 0 {
+		t.Errorf("%+v", answer)
+	}
+	var d api.RunDetail
+	if err := f.client.Get(t.Context(), "/v1/runs/"+strings.TrimPrefix(answer.ID, "run-"), nil, &d); err != nil {
+		t.Fatal(err)
+	}
+	if detail := string(d.TriggerDetail); !strings.Contains(detail, "system: Be short.") || !strings.Contains(detail, "assistant: Much.") || !strings.HasSuffix(detail, `Do it."}`) {
+		t.Errorf("the prompt: %s", detail)
+	}
+
+	ask.StreamOptions = openai.ChatCompletionStreamOptionsParam{IncludeUsage: openai.Bool(true)}
+	stream := client.Chat.Completions.NewStreaming(t.Context(), ask)
+	var all openai.ChatCompletionAccumulator
+	for stream.Next() {
+		all.AddChunk(stream.Current())
+	}
+	if err := stream.Err(); err != nil || len(all.Choices) != 1 || all.Choices[0].Message.Content != answer.Choices[0].Message.Content || all.Usage.TotalTokens == 0 {
+		t.Errorf("%+v, %v", all.ChatCompletion, err)
+	}
+
+	models, err := client.Models.List(t.Context())
+	if err != nil || len(models.Data) != 4 || models.Data[0].ID != "ann" {
+		t.Errorf("%+v, %v", models, err)
+	}
+
+	// A question is an answer; an agent that is none, tools of the caller and a run that fails are errors.
+	ask.Model = "quinn"
+	if q, err := client.Chat.Completions.New(t.Context(), ask); err != nil || !strings.Contains(q.Choices[0].Message.Content, "Which account?") || !strings.Contains(q.Choices[0].Message.Content, "rouse answer") {
+		t.Errorf("%+v, %v", q, err)
+	}
+	var failure *openai.Error
+	ask.Model = "nobody"
+	if _, err := client.Chat.Completions.New(t.Context(), ask); !errors.As(err, &failure) || failure.StatusCode != http.StatusNotFound || !strings.Contains(failure.Message, "nobody") {
+		t.Errorf("%v", err)
+	}
+	ask.Model, ask.Tools = "ann", []openai.ChatCompletionToolUnionParam{openai.ChatCompletionFunctionTool(openai.FunctionDefinitionParam{Name: "x"})}
+	if _, err := client.Chat.Completions.New(t.Context(), ask); !errors.As(err, &failure) || failure.StatusCode != http.StatusBadRequest {
+		t.Errorf("tools of the caller: %v", err)
+	}
+
+	ask.Model, ask.Tools = "breaks", nil
+	before, err := f.ledger.NewestRun(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := client.Chat.Completions.New(t.Context(), ask); !errors.As(err, &failure) || failure.StatusCode != http.StatusFailedDependency || failure.Type != "run_failed" {
+		t.Errorf("a run that fails: %v", err)
+	}
+	if after, err := f.ledger.NewestRun(t.Context()); err != nil || after != before+1 {
+		t.Errorf("it was tried %d times, %v", after-before, err)
+	}
+	stream = client.Chat.Completions.NewStreaming(t.Context(), ask)
+	for stream.Next() {
+	}
+	if err := stream.Err(); err == nil || !strings.Contains(err.Error(), "ended in") {
+		t.Errorf("the stream of a run that fails: %v", err)
+	}
+}
+
+// TestMetrics: what Prometheus reads adds up what is on record.
+func TestMetrics(t *testing.T) {
+	t.Parallel()
+	f := newAPIFixture(t)
+	read := func() string {
+		resp := f.send(http.MethodGet, "/metrics", "", nil, nil)
+		text, err := io.ReadAll(resp.Body)
+		if err != nil || resp.StatusCode != http.StatusOK {
+			t.Fatalf("%s %s %v", resp.Status, text, err)
+		}
+		return string(text)
+	}
+	read()
+
+	f.reported()
+	f.run(api.RunRequest{Job: "fails"})
+	f.run(api.RunRequest{Agent: "ann", Prompt: "Do it."})
+	f.question()
+	scheduled := time.Now().Add(-time.Minute)
+	if _, err := f.ledger.Enqueue(t.Context(), ledger.Request{Job: "report", Agent: "ann", Trigger: domain.TriggerSchedule, ScheduledAt: scheduled}); err != nil {
+		t.Fatal(err)
+	}
+	cmdtest.Until(t, "the run of the schedule", func() bool { return strings.Contains(read(), `rouse_runs_total{job="report",outcome="success"} 2`) })
+
+	text := read()
+	for _, want := range []string{
+		`rouse_runs_total{job="fails",outcome="error"} 1`, `rouse_runs_total{job="",outcome="success"} 1`,
+		`rouse_run_duration_seconds_count{job="report"} 2`, `rouse_run_queue_seconds_count{job="report"} 2`,
+		`rouse_run_lateness_seconds_count{job="report"} 1`, `rouse_run_lateness_seconds_bucket{job="report",le="15"} 0`, `rouse_run_lateness_seconds_bucket{job="report",le="300"} 1`,
+		`rouse_tokens_total{direction="in",job=""}`, `rouse_cost_usd_total{job=""}`, `rouse_steps_total{job=""} 1`,
+		`rouse_runs{state="waiting"} 1`, `rouse_inbox_open`, `rouse_lanes 4`, `rouse_ready 1`, `rouse_watch_works{job="drops"} 1`, `rouse_watch_lag_seconds{job="drops"}`, `rouse_outbox_undelivered`,
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("there is no %s in\n%s", want, text)
+		}
+	}
+}

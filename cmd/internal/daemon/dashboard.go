@@ -1,0 +1,255 @@
+package daemon
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/netip"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"golang.org/x/net/netutil"
+
+	"rouse/agentdb/ledger"
+	"rouse/cmd/internal/access"
+	"rouse/cmd/internal/api"
+	"rouse/cmd/internal/config"
+	"rouse/cmd/internal/web"
+)
+
+const (
+	// maxConnections bounds those of the network: others must not take the files that the daemon needs.
+	maxConnections = 256
+	// maxHeader bounds the header of a request, in bytes.
+	maxHeader = 32 << 10
+	// idleFor is how long a connection is kept for the next request.
+	idleFor = 2 * time.Minute
+)
+
+// dashboard is the daemon at an address of the network.
+type dashboard struct {
+	access *access.Access
+	server *server
+}
+
+// openDashboard listens at the configured address; where that cannot be, it says why, and the daemon goes on without.
+func (d *Daemon) openDashboard(ctx context.Context) *dashboard {
+	set := d.Current().Config.Dashboard
+	if set.Off() {
+		return nil
+	}
+
+	out, err := d.tryDashboard(ctx, set)
+	if err != nil {
+		why := fmt.Sprintf("nobody listens on %s: %v; give another address with dashboard: {listen: 127.0.0.1:PORT}, or off", set.Listen, err)
+		d.dashboardProblem.Store(&why)
+		d.log.Warn("there are no pages", "error", why)
+		return nil
+	}
+	d.dashboard.Store(out)
+	return out
+}
+
+func (d *Daemon) tryDashboard(ctx context.Context, set config.Dashboard) (_ *dashboard, err error) {
+	if why := d.home.readOnly; why != nil {
+		return nil, fmt.Errorf("who is let in cannot be kept: %w", why)
+	}
+
+	var certificate tls.Certificate
+	if set.TLS != nil {
+		if certificate, err = tls.LoadX509KeyPair(string(set.TLS.Cert), string(set.TLS.Key)); err != nil {
+			return nil, fmt.Errorf("the certificate of dashboard.tls cannot be used: %w", err)
+		}
+	}
+
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", set.Listen)
+	if err != nil {
+		return nil, err
+	}
+	options := access.Options{Dir: filepath.Join(d.home.Dir, "dashboard"), Addresses: addresses(set, listener.Addr()), Logger: d.log}
+	if set.Proxy != nil {
+		options.Proxy.Header = set.Proxy.UserHeader
+		options.Proxy.From, err = netip.ParseAddr(set.Proxy.From)
+	}
+
+	out := &dashboard{}
+	if err == nil {
+		out.access, err = access.New(options) //nolint:contextcheck // sessions outlive the request that begins them
+	}
+	if err != nil {
+		return nil, errors.Join(err, listener.Close())
+	}
+
+	listener = netutil.LimitListener(listener, maxConnections)
+	if set.TLS != nil {
+		listener = tls.NewListener(listener, &tls.Config{Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}})
+	}
+	out.server = d.newServer(ctx, listener, out.access.Guard(d.network()))
+	out.server.http.IdleTimeout, out.server.http.MaxHeaderBytes = idleFor, maxHeader
+	out.server.http.ErrorLog = slog.NewLogLogger(d.log.Handler(), slog.LevelDebug) // of strangers who break off
+	return out, nil
+}
+
+// network is what is answered on the network: the API, the numbers, the pages.
+func (d *Daemon) network() http.Handler {
+	mux := http.NewServeMux()
+	mux.Handle("/v1/", web.FromNetwork(d.Handler))
+	mux.Handle("GET /metrics", d.metrics)
+	mux.Handle("/", d.Pages)
+	return mux
+}
+
+// addresses are those by which browsers know the daemon, the one for people first.
+func addresses(set config.Dashboard, at net.Addr) []access.Address {
+	scheme := "http"
+	if set.TLS != nil {
+		scheme = "https"
+	}
+
+	var out []access.Address
+	for _, host := range set.Hosts {
+		if set.Proxy != nil {
+			out = append(out, access.Address{Scheme: "https", Host: host, Proxied: true})
+		} else {
+			out = append(out, access.Address{Scheme: scheme, Host: host})
+		}
+	}
+
+	listens, ok := at.(*net.TCPAddr)
+	if !ok || listens.IP.IsUnspecified() {
+		return out // nobody is at an address that means all
+	}
+	if !listens.IP.IsLoopback() && set.TLS == nil {
+		return out // others could listen in: it is for the proxy
+	}
+	out = append(out, access.Address{Scheme: scheme, Host: withPort(scheme, listens.IP.String(), listens.Port)})
+	if listens.IP.IsLoopback() {
+		out = append(out, access.Address{Scheme: scheme, Host: withPort(scheme, "localhost", listens.Port)})
+	}
+	return out
+}
+
+// withPort is a host as browsers write it: without the port of the scheme.
+func withPort(scheme, host string, port int) string {
+	if scheme == "http" && port == 80 || scheme == "https" && port == 443 {
+		if ip := net.ParseIP(host); ip != nil && ip.To4() == nil {
+			return "[" + host + "]"
+		}
+		return host
+	}
+	return net.JoinHostPort(host, strconv.Itoa(port))
+}
+
+// DashboardURL is where people find a page, "" where there are none.
+func (d *Daemon) DashboardURL(path string) string {
+	if on := d.dashboard.Load(); on != nil {
+		return on.access.URL(path)
+	}
+	return ""
+}
+
+// DashboardProblem is why there are no pages although they are wanted, "" if there is nothing to say.
+func (d *Daemon) DashboardProblem() string {
+	if why := d.dashboardProblem.Load(); why != nil {
+		return *why
+	}
+	return ""
+}
+
+// open says which dashboard there is.
+func (d *Daemon) openedDashboard() (*dashboard, error) {
+	if on := d.dashboard.Load(); on != nil {
+		return on, nil
+	}
+
+	why := d.DashboardProblem()
+	if why == "" {
+		why = "the dashboard is off (dashboard: {listen: off})"
+	}
+	return nil, &api.Error{Status: http.StatusConflict, Message: why}
+}
+
+// Access implements web.Access.
+func (d *Daemon) Access(context.Context) (api.Access, error) {
+	on, err := d.openedDashboard()
+	if err != nil {
+		return api.Access{}, err
+	}
+
+	out := api.Access{URL: on.access.URL("/"), TokenFile: on.access.TokenFile(), Sessions: []api.Session{}}
+	for _, s := range on.access.Sessions() {
+		out.Sessions = append(out.Sessions, api.Session{ID: s.ID, CreatedAt: api.At(s.CreatedAt), ExpiresAt: api.At(s.ExpiresAt), UsedAt: api.At(s.UsedAt), Agent: s.Agent})
+	}
+	return out, nil
+}
+
+// Login implements web.Access.
+func (d *Daemon) Login(_ context.Context, path string) (api.Login, error) {
+	on, err := d.openedDashboard()
+	if err != nil {
+		return api.Login{}, err
+	}
+
+	url, expires := on.access.Login(path)
+	return api.Login{URL: url, ExpiresAt: api.At(expires)}, nil
+}
+
+// EndSession implements web.Access.
+func (d *Daemon) EndSession(_ context.Context, id string) error {
+	on, err := d.openedDashboard()
+	if err != nil {
+		return err
+	}
+
+	err = on.access.End(id)
+	if errors.Is(err, access.ErrNoSession) {
+		return &api.Error{Status: http.StatusNotFound, Message: fmt.Sprintf("%v: %q; see: rouse dashboard --sessions", err, id), Usage: true}
+	}
+	return err
+}
+
+// RotateToken implements web.Access.
+func (d *Daemon) RotateToken(context.Context) error {
+	on, err := d.openedDashboard()
+	if err != nil {
+		return err
+	}
+	return on.access.Rotate()
+}
+
+// checkDashboard says whether people find the pages.
+func (d *Daemon) checkDashboard() api.Check {
+	c := api.Check{Name: "dashboard", OK: true, Detail: d.DashboardURL("/")}
+	if c.Detail == "" {
+		c.Detail = "off"
+	}
+	if why := d.DashboardProblem(); why != "" {
+		c.OK, c.Detail, c.Remedy = false, why, "give the address that is said above in the configuration, and start the daemon again"
+	}
+	return c
+}
+
+// noticeLink is the page of what a notice is about, "" where there are none.
+func (d *Daemon) noticeLink(ctx context.Context, n ledger.Notice) string {
+	switch {
+	case n.Run != 0:
+		items, err := d.ledger.ItemsOf(ctx, n.Run)
+		if err != nil {
+			d.log.Warn("a notice leads to its run, for what that asks could not be read", "run", n.Run, "error", err)
+		}
+		for _, i := range items {
+			if i.State == ledger.ItemOpen {
+				return d.DashboardURL("/inbox/" + strconv.FormatInt(i.ID, 10))
+			}
+		}
+		return d.DashboardURL("/runs/" + strconv.FormatInt(n.Run, 10))
+	case n.Job != "":
+		return d.DashboardURL("/jobs/" + n.Job)
+	}
+	return d.DashboardURL("/health")
+}

@@ -1,0 +1,48 @@
+package daemon
+
+import (
+	"context"
+	"time"
+
+	"rouse/agentdb/ledger"
+	"rouse/cmd/internal/metrics"
+)
+
+// maxCounted bounds the notices that are counted for the numbers.
+const maxCounted = 10_000
+
+func (d *Daemon) newMetrics() (*metrics.Metrics, error) {
+	return metrics.New(metrics.Options{Ledger: d.ledger, Now: d.snapshot, Version: Version(), Logger: d.log})
+}
+
+// snapshot is what is so now, for the numbers.
+func (d *Daemon) snapshot(ctx context.Context) (out metrics.Snapshot, err error) {
+	c, err := d.ledger.Counts(ctx)
+	if err != nil {
+		return out, err
+	}
+	items, err := d.ledger.Inbox(ctx)
+	if err != nil {
+		return out, err
+	}
+	notices, err := d.ledger.UndeliveredNotices(ctx, maxCounted)
+	if err != nil {
+		return out, err
+	}
+
+	out = metrics.Snapshot{Queued: c.Queued, Running: c.Running, Waiting: c.Waiting, Lanes: d.Current().Config.Limits.Runs, Inbox: len(items), Ready: d.ready.Load()}
+	for _, n := range notices {
+		if n.State == ledger.NoticePending {
+			out.Outbox++
+		}
+	}
+
+	for job, w := range d.watches(ctx) {
+		one := metrics.Watch{Job: job, Waiting: w.Waiting, Works: w.Problem == ""}
+		if !w.Rescanned.IsZero() {
+			one.Lag = time.Since(w.Rescanned.Time)
+		}
+		out.Watches = append(out.Watches, one)
+	}
+	return out, nil
+}

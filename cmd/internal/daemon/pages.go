@@ -1,0 +1,73 @@
+package daemon
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"rouse/cmd/internal/api"
+	pages "rouse/cmd/internal/dashboard"
+)
+
+// newPages makes the pages of the home, which ask what the API asks.
+func (d *Daemon) newPages() (http.Handler, error) {
+	return pages.New(pages.Options{API: d.backend, Settings: pageSettings{d}, Version: Version()})
+}
+
+// pageSettings is what pages show of the configuration.
+type pageSettings struct{ *Daemon }
+
+// Zone implements dashboard.Settings.
+func (d pageSettings) Zone() *time.Location { return d.Current().Config.Zone() }
+
+// Agents implements dashboard.Settings.
+func (d pageSettings) Agents() []string { return d.Current().agentNames() }
+
+// Channels implements dashboard.Settings.
+func (d pageSettings) Channels() []string {
+	var out []string
+	for name := range d.Current().plan.channels {
+		out = append(out, name)
+	}
+	slices.Sort(out)
+	return out
+}
+
+// Definition implements dashboard.Settings: the lines of a job as they are in its file now. Secrets that were
+// written there are blacked out.
+func (d pageSettings) Definition(job string) (pages.Definition, error) {
+	j := d.Current().job(job)
+	if j == nil {
+		return pages.Definition{}, &api.Error{Status: http.StatusNotFound, Message: fmt.Sprintf("the job %s is not configured", job)}
+	}
+
+	content, err := os.ReadFile(j.At.File)
+	if err != nil {
+		return pages.Definition{}, fmt.Errorf("the configuration of the job %s cannot be read: %w", job, err)
+	}
+	return pages.Definition{File: j.At.File, Line: j.At.Line, Text: d.runner.Redact(itemAt(string(content), j.At.Line))}, nil
+}
+
+// itemAt is the item of a YAML list that begins on a line: that line and those that are indented further.
+func itemAt(content string, line int) string {
+	lines := strings.Split(content, "\n")
+	if line < 1 || line > len(lines) {
+		return "" // the file is not what it was when it was read
+	}
+
+	indent := func(l string) int { return len(l) - len(strings.TrimLeft(l, " ")) }
+	from, end := line-1, line
+	for end < len(lines) && (strings.TrimSpace(lines[end]) == "" || indent(lines[end]) > indent(lines[from])) {
+		end++
+	}
+	return strings.TrimRight(strings.Join(lines[from:end], "\n"), "\n ")
+}
+
+// OpenFile implements dashboard.Settings.
+func (d pageSettings) OpenFile(path string) (io.ReadCloser, error) {
+	return d.Current().plan.Plan.Boundary.Open(path)
+}

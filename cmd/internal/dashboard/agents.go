@@ -1,0 +1,312 @@
+package dashboard
+
+import (
+	"context"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/a-h/templ"
+
+	"rouse/agentdb"
+	"rouse/agentdb/ledger"
+	"rouse/cmd/internal/api"
+	"rouse/internal/domain"
+)
+
+const (
+	activityRuns    = 30
+	activityChanges = 100
+)
+
+// agent is what each page of an agent begins with.
+type agent struct {
+	page
+	Name   string
+	Tab    string
+	Wake   api.AgentWake
+	Jobs   []api.Job
+	Pauses []api.Pause // that hold the agent
+	DBFail string      // why its database cannot be read
+	HasDB  bool
+}
+
+// pinned is a view on an agent's first page.
+type pinned struct {
+	agentdb.View
+	Result agentdb.ViewResult
+	Fail   string
+}
+
+func (s *site) agentRoutes(mux *http.ServeMux) {
+	mux.Handle("GET /agents", s.show(s.agents))
+	mux.Handle("GET /agents/{name}", s.show(s.agentHome))
+	mux.Handle("GET /agents/{name}/schema", s.show(s.agentSchema))
+	mux.Handle("GET /agents/{name}/views", s.show(s.agentViews))
+	mux.Handle("GET /agents/{name}/activity", s.show(s.agentActivity))
+	mux.Handle("POST /agents/{name}/pin", s.do(s.pinView))
+	mux.Handle("POST /agents/{name}/run", s.do(s.runAgent))
+	mux.Handle("POST /agents/{name}/wake", s.do(s.planWake))
+	mux.Handle("POST /agents/{name}/wake/cancel", s.do(func(r *http.Request) (string, error) {
+		_, err := s.backend.Wakes.CancelWake(r.Context(), r.PathValue("name"))
+		return back(r), err
+	}))
+	mux.Handle("POST /agents/{name}/pause", s.do(func(r *http.Request) (string, error) {
+		return back(r), s.pause(r, ledger.PauseAgent, r.PathValue("name"))
+	}))
+	mux.Handle("POST /agents/{name}/resume", s.do(func(r *http.Request) (string, error) {
+		_, err := s.answers.Resume(r.Context(), ledger.PauseAgent, r.PathValue("name"))
+		return back(r), err
+	}))
+}
+
+func (s *site) agents(r *http.Request, p page) (templ.Component, error) {
+	ctx := r.Context()
+	jobs, err := s.backend.Jobs.Jobs(ctx)
+	if err != nil {
+		return nil, err
+	}
+	wakes, err := s.backend.Wakes.Wakes(ctx, "")
+	if err != nil {
+		return nil, err
+	}
+
+	var all []agent
+	for _, name := range s.settings.Agents() {
+		a := agent{page: p, Name: name, Jobs: jobsOf(jobs, name)}
+		for _, w := range wakes {
+			if w.Agent == name {
+				a.Wake = w
+			}
+		}
+		all = append(all, a)
+	}
+	return agentsPage(p.titled("Agents", "Agents"), all), nil
+}
+
+func jobsOf(jobs []api.Job, agent string) (out []api.Job) {
+	for _, j := range jobs {
+		if j.Agent == agent {
+			out = append(out, j)
+		}
+	}
+	return out
+}
+
+// newAgent reads what each page of an agent begins with.
+func (s *site) newAgent(r *http.Request, p page, tab string) (agent, error) {
+	ctx, name := r.Context(), r.PathValue("name")
+	a := agent{page: p.titled(name+" · "+tab, "Agents"), Name: name, Tab: tab}
+	if err := s.backend.Jobs.Known("", name); err != nil {
+		return a, err
+	}
+
+	wakes, err := s.backend.Wakes.Wakes(ctx, name)
+	if err != nil {
+		return a, err
+	}
+	for _, w := range wakes {
+		a.Wake = w
+	}
+
+	jobs, err := s.backend.Jobs.Jobs(ctx)
+	if err != nil {
+		return a, err
+	}
+	a.Jobs = jobsOf(jobs, name)
+
+	pauses, err := s.answers.Pauses(ctx)
+	if err != nil {
+		return a, err
+	}
+	for _, pause := range pauses {
+		if (pause.Scope == ledger.PauseAll || pause.Scope == ledger.PauseAgent && strings.EqualFold(pause.Name, name)) && !pause.Since.After(p.Now) {
+			a.Pauses = append(a.Pauses, pause)
+		}
+	}
+
+	pool, err := s.backend.Databases.Databases(name)
+	if err == nil {
+		a.HasDB = pool.Has(name)
+	}
+	return a, err
+}
+
+// withDB calls do with the agent's database; an agent that never had one is not given one. What is wrong with the
+// database is said on the page.
+func (s *site) withDB(ctx context.Context, a *agent, do func(*agentdb.DB) error) error {
+	if !a.HasDB {
+		return nil
+	}
+	db, release, err := s.backend.Databases.Database(ctx, a.Name)
+	if err != nil {
+		a.DBFail, err = err.Error(), nil
+		return err
+	}
+	defer release()
+	return do(db)
+}
+
+func (s *site) agentHome(r *http.Request, p page) (templ.Component, error) {
+	a, err := s.newAgent(r, p, "Home")
+	if err != nil {
+		return nil, err
+	}
+
+	var views []pinned
+	err = s.withDB(r.Context(), &a, func(db *agentdb.DB) error {
+		all, err := db.Views(r.Context())
+		for _, v := range all {
+			if !v.Pinned {
+				continue
+			}
+			one := pinned{View: v}
+			// A view that does not work any more keeps the others from nothing.
+			if one.Result, err = db.ShowView(r.Context(), v.Name); err != nil {
+				one.Fail, err = s.answers.Failure(r, err).Message, nil
+			}
+			views = append(views, one)
+		}
+		return err
+	})
+	return agentHomePage(a, views), err
+}
+
+func (s *site) agentSchema(r *http.Request, p page) (templ.Component, error) {
+	a, err := s.newAgent(r, p, "Schema")
+	if err != nil {
+		return nil, err
+	}
+
+	var schema agentdb.Schema
+	var stats agentdb.Stats
+	err = s.withDB(r.Context(), &a, func(db *agentdb.DB) (err error) {
+		if schema, err = db.Schema(r.Context()); err != nil {
+			return err
+		}
+		stats, err = db.Stats(r.Context())
+		return err
+	})
+	return schemaPage(a, schema, stats), err
+}
+
+// agentViews lists the saved views, and shows one with values for its parameters.
+func (s *site) agentViews(r *http.Request, p page) (templ.Component, error) {
+	a, err := s.newAgent(r, p, "Views")
+	if err != nil {
+		return nil, err
+	}
+
+	name := r.URL.Query().Get("view")
+	var views []agentdb.View
+	var shown *pinned
+	err = s.withDB(r.Context(), &a, func(db *agentdb.DB) (err error) {
+		if views, err = db.Views(r.Context()); err != nil {
+			return err
+		}
+		for _, v := range views {
+			if v.Name != name {
+				continue
+			}
+			shown = &pinned{View: v}
+			given := map[string]any{}
+			for _, param := range v.Params {
+				if value := r.URL.Query().Get("p." + param.Name); value != "" {
+					given[param.Name] = value
+				}
+			}
+			if shown.Result, err = db.RunView(r.Context(), name, given); err != nil {
+				shown.Fail, err = s.answers.Failure(r, err).Message, nil
+			}
+		}
+		return err
+	})
+	return viewsPage(a, views, shown, r.URL.Query()), err
+}
+
+// pinView has a view stand on the first page of its agent, or no longer.
+func (s *site) pinView(r *http.Request) (string, error) {
+	db, release, err := s.backend.Databases.Database(r.Context(), r.PathValue("name"))
+	if err != nil {
+		return "", err
+	}
+	defer release()
+	return back(r), db.PinView(r.Context(), byOwner, r.PostFormValue("view"), r.PostFormValue("pinned") == "yes")
+}
+
+// agentActivity shows what an agent did: its runs, and what each changed in its database.
+func (s *site) agentActivity(r *http.Request, p page) (templ.Component, error) {
+	a, err := s.newAgent(r, p, "Activity")
+	if err != nil {
+		return nil, err
+	}
+
+	q := r.URL.Query()
+	f := agentdb.ChangeFilter{Table: q.Get("table"), Newest: true, MaxCount: activityChanges}
+	if text := q.Get("run"); text != "" {
+		if f.Run, err = strconv.ParseInt(text, 10, 64); err != nil {
+			return nil, &api.Error{Status: http.StatusBadRequest, Message: strconv.Quote(text) + " is no run"}
+		}
+		f.MaxCount = maxRows // as many as the page of a run counts
+	}
+
+	floor, err := s.floor(r.Context(), 0)
+	if err != nil {
+		return nil, err
+	}
+	runs, err := s.answers.Runs(r.Context(), ledger.RunFilter{Agent: a.Name, After: floor, Limit: activityRuns})
+	if err != nil {
+		return nil, err
+	}
+
+	var changed []api.Change
+	err = s.withDB(r.Context(), &a, func(db *agentdb.DB) (err error) {
+		changed, err = s.answers.Changes(r.Context(), db, f)
+		if q.Get("of") == "database" { // and of none of its tables
+			changed = slices.DeleteFunc(changed, func(c api.Change) bool { return c.Table != "" })
+		}
+		return err
+	})
+	return activityPage(a, runs, changed, q.Get("run"), f.Table), err
+}
+
+// runAgent starts a run of an agent with a prompt.
+func (s *site) runAgent(r *http.Request) (string, error) {
+	prompt := strings.TrimSpace(r.PostFormValue("prompt"))
+	if prompt == "" {
+		return "", &api.Error{Status: http.StatusBadRequest, Message: "say what the agent is to do"}
+	}
+	started, err := s.answers.Fire(r.Context(), api.RunRequest{Agent: r.PathValue("name"), Prompt: prompt})
+	return runPath(started.ID), err
+}
+
+// planWake plans the next run of an agent, or changes what is planned.
+func (s *site) planWake(r *http.Request) (string, error) {
+	ask := api.WakeRequest{Agent: r.PathValue("name"), At: r.PostFormValue("at"), Instructions: r.PostFormValue("instructions")}
+	if at, err := time.ParseInLocation("2006-01-02T15:04", ask.At, s.settings.Zone()); err == nil {
+		ask.At = at.Format("2006-01-02 15:04")
+	}
+	_, err := s.backend.Wakes.SetWake(r.Context(), ask)
+	return back(r), err
+}
+
+// changedAt is when an entry of a changelog was written.
+func changedAt(c api.Change) time.Time {
+	t, err := time.Parse(time.RFC3339Nano, c.At)
+	if err != nil {
+		return time.Time{}
+	}
+	return t
+}
+
+// modes says how far an agent plans by itself.
+func (a agent) mode() string {
+	if a.Wake.Limits != nil && a.Wake.Planning {
+		return a.Wake.Limits.Mode
+	}
+	return ""
+}
+
+func finished(r api.Run) bool { return r.State == domain.StateFinished }

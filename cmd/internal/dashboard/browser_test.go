@@ -1,0 +1,304 @@
+package dashboard_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/log"
+	"github.com/chromedp/cdproto/runtime"
+	"github.com/chromedp/chromedp"
+
+	"rouse/agent/model/modeltest"
+	"rouse/agentdb/ledger"
+	"rouse/cmd/internal/api"
+	"rouse/cmd/internal/cmdtest"
+	"rouse/internal/domain"
+)
+
+// The sizes of windows that pages are tried in: a phone's and a desk's.
+var windows = []struct {
+	name          string
+	width, height int64
+}{{"phone", 390, 844}, {"desk", 1440, 900}}
+
+// browser is Chromium with one window on a home.
+type browser struct {
+	*home
+	ctx    context.Context
+	window string
+}
+
+// browse opens a window. Chromium's place is in ROUSE_TEST_CHROMIUM; without it there is nothing to try.
+func browse(t *testing.T, h *home, name string, width, height int64) *browser {
+	t.Helper()
+	chromium := os.Getenv("ROUSE_TEST_CHROMIUM")
+	if chromium == "" {
+		t.Skip("ROUSE_TEST_CHROMIUM does not say where Chromium is")
+	}
+
+	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(chromium), chromedp.NoSandbox, chromedp.Flag("disable-background-networking", true))
+	ctx, cancel := chromedp.NewExecAllocator(context.Background(), options...)
+	t.Cleanup(cancel)
+	ctx, cancel = chromedp.NewContext(ctx)
+	t.Cleanup(cancel)
+	ctx, cancel = context.WithTimeout(ctx, 2*time.Minute)
+	t.Cleanup(cancel)
+
+	b := &browser{h, ctx, name}
+	b.do(chromedp.EmulateViewport(width, height))
+	// What its policy keeps a page from, and what its script throws, is an error of the page.
+	if err := chromedp.Listen(ctx, func(event any) {
+		switch e := event.(type) {
+		case *runtime.EventExceptionThrown:
+			t.Errorf("%s: %s", name, e.ExceptionDetails.Text)
+		case *log.EventEntryAdded:
+			if e.Entry.Source == "security" {
+				t.Errorf("%s: %s", name, e.Entry.Text)
+			}
+		}
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+func (b *browser) do(actions ...chromedp.Action[chromedp.Void]) {
+	b.t.Helper()
+	if err := chromedp.Do(b.ctx, actions...); err != nil {
+		b.t.Fatalf("%s: %v", b.window, err)
+	}
+}
+
+// script runs a script in the page.
+func script[T any](b *browser, text string, options ...chromedp.EvaluateOption) T {
+	b.t.Helper()
+	out, err := chromedp.Run(b.ctx, chromedp.Evaluate[T](text, options...))
+	if err != nil {
+		b.t.Fatalf("%s: %v", b.window, err)
+	}
+	return out
+}
+
+// holds waits until a script says yes. A page that is being left says nothing.
+func (b *browser) holds(what, text string) {
+	b.t.Helper()
+	cmdtest.Until(b.t, b.window+": "+what, func() bool {
+		ok, err := chromedp.Run(b.ctx, chromedp.Evaluate[bool](text))
+		return err == nil && ok
+	})
+}
+
+// visit opens a page, and looks whether everybody can read it.
+func (b *browser) visit(path string) {
+	b.t.Helper()
+	b.do(chromedp.Navigate(b.server.URL+path), chromedp.WaitReady("main"))
+	b.fits(path)
+	b.accessible(path)
+}
+
+// fits says whether a page has to be moved sideways to be read.
+func (b *browser) fits(path string) {
+	b.t.Helper()
+	wide := script[[]string](b, `document.documentElement.scrollWidth <= document.documentElement.clientWidth ? [] :
+		[...document.querySelectorAll("main *")].filter(e => e.getBoundingClientRect().right > innerWidth + 1 && !e.closest(".wide")).slice(0, 5).map(e => e.outerHTML.slice(0, 200))`)
+	if len(wide) > 0 {
+		b.t.Errorf("%s: %s is wider than its window: %q", b.window, path, wide)
+	}
+}
+
+// accessible asks axe-core, whose place is in ROUSE_TEST_AXE, in both themes.
+func (b *browser) accessible(path string) {
+	b.t.Helper()
+	file := os.Getenv("ROUSE_TEST_AXE")
+	if file == "" {
+		return
+	}
+	axe, err := os.ReadFile(file)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+
+	for _, theme := range []string{"light", "dark"} {
+		script[bool](b, fmt.Sprintf("document.documentElement.dataset.theme = %q; true", theme))
+		script[bool](b, string(axe)+"; true")
+		found := script[[]string](b, `axe.run().then(r => r.violations.flatMap(v => v.nodes.slice(0, 3).map(n => v.id + ": " + n.html.slice(0, 200) + " " + n.failureSummary)))`, chromedp.EvalAwaitPromise)
+		for _, f := range found {
+			b.t.Errorf("%s, %s: %s: %s", b.window, theme, path, f)
+		}
+	}
+	script[bool](b, "delete document.documentElement.dataset.theme")
+}
+
+// shot takes a picture for the docs, where ROUSE_TEST_IMAGES says that they are to be written.
+func (b *browser) shot(name string) {
+	b.t.Helper()
+	dir := os.Getenv("ROUSE_TEST_IMAGES")
+	if dir == "" {
+		return
+	}
+	picture, err := chromedp.Run(b.ctx, chromedp.CaptureScreenshot())
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "dashboard-"+name+"-"+b.window+".png"), picture, 0o644); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+// shows waits until a page shows a text.
+func (b *browser) shows(selector, text string) {
+	b.t.Helper()
+	b.holds(fmt.Sprintf("%q in %s", text, selector), fmt.Sprintf("[...document.querySelectorAll(%q)].some(e => e.textContent.includes(%q))", selector, text))
+}
+
+// press clicks the first of what a selector finds with a text, and waits for the page that it leads to.
+func (b *browser) press(selector, text string) {
+	b.t.Helper()
+	if !script[bool](b, fmt.Sprintf("(() => { const e = [...document.querySelectorAll(%q)].find(e => e.textContent.includes(%q)); if (!e) return false; for (let d = e.parentElement; d; d = d.parentElement) if (d.tagName === 'DETAILS') d.open = true; e.scrollIntoView({block: 'center'}); document.body.dataset.left = 'yes'; e.click(); return true; })()", selector, text)) {
+		b.t.Fatalf("%s: there is no %s with %q", b.window, selector, text)
+	}
+	b.holds("the page behind "+text, "document.readyState === 'complete' && !document.body.dataset.left")
+}
+
+// at is where the window is.
+func (b *browser) at() string {
+	b.t.Helper()
+	return script[string](b, "location.pathname")
+}
+
+// A person looks after a home, at a desk and on a phone: everything can be done, everybody can read it, and no page
+// is wider than its window.
+func TestInChromium(t *testing.T) {
+	for _, w := range windows {
+		t.Run(w.name, func(t *testing.T) {
+			turns := append([]modeltest.Turn{}, asking...)
+			h := open(t, withModel(t, turns...), func(l *ledger.Ledger) {
+				seedHistory(t)(l)
+			})
+			b := browse(t, h, w.name, w.width, w.height)
+			h.fire("books")
+			failed := h.fire("fails")
+
+			b.findsTheFailingCall(failed)
+			b.watchesAndAnswers()
+			b.approves()
+			b.editsAndRestores()
+			b.pausesAndResumes()
+			b.searches(failed)
+			b.undoes()
+			for _, path := range []string{"/inbox", "/runs", "/jobs", "/jobs/books?simulate=week", "/agents", "/agents/bookkeeper", "/agents/bookkeeper/schema", "/agents/bookkeeper/views?view=by_what", "/agents/bookkeeper/activity", "/workspaces", "/workspaces/1", "/health", "/nowhere"} {
+				b.visit(path)
+			}
+		})
+	}
+}
+
+// From the first page to the failing call of a run that failed it is one click.
+func (b *browser) findsTheFailingCall(failed api.RunDetail) {
+	b.t.Helper()
+	b.visit("/")
+	b.shot("today")
+	script[bool](b, fmt.Sprintf("document.querySelector('#running a[href=\"/runs/%s#failing\"]').click(); true", failed.ID))
+	b.do(chromedp.WaitVisible("#failing[open] pre"))
+	b.shows("#failing", "nowhere.txt")
+	b.accessible("/runs/" + failed.ID)
+	b.shot("run")
+}
+
+// A run is watched: what it does appears without a reload; its question is answered where it stands, and it goes on.
+func (b *browser) watchesAndAnswers() {
+	b.t.Helper()
+	b.visit("/jobs/asks")
+	b.press("button", "Run now")
+	b.shows("#steps", "I have to know one thing.")
+	b.shows("#run-head", "Which account is")
+	b.shot("question")
+
+	// The answer is given elsewhere, and the page hears of it.
+	id := strings.TrimPrefix(b.at(), "/runs/")
+	item := b.settled(id).Inbox[0].ID
+	b.visit("/inbox/" + item)
+	b.press("button", "Tagesgeld")
+	b.shows("#run-head", "Noted the account")
+	b.shows("h1", "success")
+
+	// A page that is looked at shows what others start.
+	b.visit("/runs?job=asks")
+	next := b.fire("asks")
+	b.shows("#found", next.ID)
+}
+
+func (b *browser) approves() {
+	b.t.Helper()
+	b.visit("/inbox")
+	b.shot("inbox")
+	b.press("section[aria-label='inbox item 2'] button", "Approve once")
+	if item := b.run("10").Inbox[0]; item.State != ledger.ItemAnswered || item.Answer != ledger.ApprovalOnce {
+		b.t.Errorf("%s: %+v", b.window, item)
+	}
+}
+
+func (b *browser) editsAndRestores() {
+	b.t.Helper()
+	b.visit("/agents/bookkeeper/data?table=expenses")
+	b.shot("data")
+	b.press("a[aria-label^='open row']", "open")
+	b.do(chromedp.SetValue("#value-2", "99.5"))
+	b.press("button", "Save euro")
+	if value := script[string](b, "document.querySelector('#value-2').value"); value != "99.5" {
+		b.t.Errorf("%s: the cell holds %s", b.window, value)
+	}
+	b.press("button", "Delete (it can be restored)")
+	b.shows("h2", "deleted")
+	b.press("button", "Restore")
+	b.shows("button", "Delete (it can be restored)")
+}
+
+func (b *browser) pausesAndResumes() {
+	b.t.Helper()
+	b.visit("/jobs/books")
+	b.shot("job")
+	b.press("details[data-key='p'] button", "Pause")
+	b.shows("h1", "paused")
+	b.press("button", "Resume")
+	b.do(chromedp.WaitReady("details[data-key='p']"))
+}
+
+func (b *browser) searches(failed api.RunDetail) {
+	b.t.Helper()
+	b.visit("/runs")
+	// The key that leads to the filter, and the way from there.
+	b.do(chromedp.KeyEvent("/"))
+	if !script[bool](b, "document.activeElement.name === 'q'") {
+		b.t.Errorf("%s: the key / leads elsewhere", b.window)
+	}
+	script[bool](b, "document.activeElement.value = ''; true") // chromedp types the sign of a key that was taken, too
+	b.do(chromedp.KeyEvent("nowhere.txt"), chromedp.KeyEvent("\r"))
+	b.holds("what was searched", "location.search.includes('q=nowhere.txt')")
+	b.shows("#found", failed.ID)
+	b.holds("the one row that was found", "document.querySelectorAll('#found tr[data-row]').length === 1")
+}
+
+func (b *browser) undoes() {
+	b.t.Helper()
+	ran := b.runs("books", domain.OutcomeSuccess)[0]
+	b.visit("/runs/" + ran.ID)
+	b.press("a", "Undo: see first")
+	b.shows("[data-undo]", "report.md")
+	b.accessible("/undo")
+	b.shot("undo")
+	if _, err := os.Stat(filepath.Join(b.dir, "books", "report.md")); err != nil {
+		b.t.Fatalf("a look at the undo undid something: %v", err)
+	}
+	// Its owner changed a row since; that is said, and has to be agreed to.
+	script[bool](b, "document.querySelector('[name=force]').checked = true")
+	b.press("button", "Undo run")
+	if _, err := os.Stat(filepath.Join(b.dir, "books", "report.md")); !os.IsNotExist(err) {
+		b.t.Errorf("%s: the file is still there: %v", b.window, err)
+	}
+}

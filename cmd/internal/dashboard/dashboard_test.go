@@ -1,0 +1,270 @@
+package dashboard_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"rouse/agent/model"
+	"rouse/agent/model/modeltest"
+	"rouse/agent/preview"
+	"rouse/agent/sandbox"
+	"rouse/agentdb/ledger"
+	"rouse/cmd/internal/api"
+	"rouse/cmd/internal/cmdtest"
+	"rouse/cmd/internal/daemon"
+	"rouse/internal/domain"
+	"rouse/skills/module"
+)
+
+// TestMain lets the runs of the tests start confined children, which are this binary.
+func TestMain(m *testing.M) {
+	sandbox.Child()
+	preview.Child()
+	module.Child()
+	if err := errors.Join(cmdtest.Isolate(), cmdtest.Widen()); err != nil {
+		log.Fatal(err)
+	}
+	os.Exit(m.Run())
+}
+
+// policy is the strictest that pages have to live with: no script, style or picture but our own files.
+const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+
+// configuration has a job of each kind that pages show.
+const configuration = `version: 1
+home: ./home
+timezone: Europe/Berlin
+agents:
+  - name: bookkeeper
+    workdir: ./books
+    self_scheduling: { mode: project }
+  - name: idler
+jobs:
+  - name: books
+    agent: bookkeeper
+    schedule: "0 8 * * 1-5"
+    playbook:
+      - call: db_create_table
+        with: { name: expenses, purpose: what was spent, columns: [{ name: id, type: INTEGER, primary_key: true }, { name: what, type: TEXT }, { name: euro, type: REAL }], if_not_exists: true }
+      - call: db_insert
+        with: { table: expenses, rows: [{ what: coffee, euro: 3.5 }, { what: paper, euro: 12 }, { what: ink, euro: 30.25 }] }
+      - call: db_define_view
+        with: { name: by_what, sql: "select what, sum(euro) as euro from expenses group by what", render_hint: bar, refresh: manual, description: what it went to }
+      - call: file_write
+        with: { path: report.md, content: "# Report\n\n3 rows\n" }
+  - name: fails
+    agent: bookkeeper
+    playbook:
+      - call: file_write
+        with: { path: before.md, content: "written before it failed\n" }
+      - call: file_read
+        with: { path: nowhere.txt }
+  - { name: asks, agent: bookkeeper, prompt: Ask me. }
+  - { name: rests, agent: idler, enabled: false, prompt: Rest. }
+`
+
+// asking asks its owner, and writes down what it was told.
+var asking = []modeltest.Turn{
+	{Text: "I have to know one thing.", Calls: []model.Call{{ID: "1", Name: "clarify", Args: []byte(`{"question":"Which account is 'GLS'?","options":["Girokonto","Tagesgeld"]}`)}}},
+	{Text: "Now I can write it down.", Calls: []model.Call{{ID: "2", Name: "file_write", Args: []byte(`{"path":"account.md","content":"noted\n"}`)}}},
+	{Calls: []model.Call{{ID: "3", Name: "complete", Args: []byte(`{"summary":"Noted the account that was named."}`)}}},
+}
+
+// withModel is the configuration with a model that answers as it is told.
+func withModel(t *testing.T, turns ...modeltest.Turn) string {
+	return configuration + fmt.Sprintf("models: [{ name: test, provider: openai, base_url: \"%s/v1\", model: test, context_window: 32768 }]\n", modeltest.New(t, turns...).URL)
+}
+
+// home is a daemon at work in this process, with its pages on a loopback server.
+type home struct {
+	*daemon.Daemon
+	t      *testing.T
+	dir    string
+	server *httptest.Server
+	api    *api.Client
+	http   *http.Client // follows nothing by itself
+}
+
+// open starts a daemon on a configuration; seed, when it is given, writes into its ledger before.
+func open(t *testing.T, config string, seed func(*ledger.Ledger)) *home {
+	t.Helper()
+	dir := cmdtest.Write(t, map[string]string{"rouse.yaml": config})
+	if seed != nil {
+		if err := os.MkdirAll(filepath.Join(dir, "home"), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		l, err := ledger.Open(t.Context(), daemon.LedgerOptions(filepath.Join(dir, "home")))
+		if err != nil {
+			t.Fatal(err)
+		}
+		seed(l)
+		if err := l.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return openIn(t, dir)
+}
+
+func openIn(t *testing.T, dir string) *home {
+	t.Helper()
+	cfg, err := daemon.Load(filepath.Join(dir, "rouse.yaml"), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, err := daemon.Open(t.Context(), daemon.Options{Home: string(cfg.Home), Config: cfg, Serves: true, Adopt: true, Logger: daemon.QuietLogger()})
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	ctx, cancel := context.WithCancel(context.Background())
+	ready, over := make(chan struct{}), make(chan error, 1)
+	go func() { over <- d.Serve(ctx, func(context.Context) error { close(ready); return nil }) }()
+	h := &home{Daemon: d, t: t, dir: dir, api: api.InProcess(d.Handler)}
+	h.server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Security-Policy", policy)
+		d.Pages.ServeHTTP(w, r)
+	}))
+	h.http = &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	stop := sync.OnceFunc(func() {
+		h.server.CloseClientConnections()
+		h.server.Close()
+		cancel()
+		if err := <-over; err != nil {
+			t.Error(err)
+		}
+		d.Close()
+	})
+	t.Cleanup(stop)
+
+	select {
+	case <-ready:
+	case err := <-over:
+		t.Fatalf("the daemon ended: %v", err)
+	case <-time.After(cmdtest.Patience):
+		t.Fatal("the daemon did not get ready")
+	}
+	return h
+}
+
+// fire starts a job and waits until its run is over, or waits for a person.
+func (h *home) fire(job string) api.RunDetail {
+	h.t.Helper()
+	var run api.Run
+	if err := h.api.Post(h.t.Context(), "/v1/runs", api.RunRequest{Job: job}, &run); err != nil {
+		h.t.Fatal(err)
+	}
+	return h.settled(run.ID)
+}
+
+func (h *home) settled(id string) (d api.RunDetail) {
+	h.t.Helper()
+	cmdtest.Until(h.t, "the end of run "+id, func() bool {
+		d = h.run(id)
+		return d.State == domain.StateFinished || d.State == domain.StateWaiting && d.WaitingFor == domain.WaitInput
+	})
+	return d
+}
+
+func (h *home) run(id string) (d api.RunDetail) {
+	h.t.Helper()
+	if err := h.api.Get(h.t.Context(), "/v1/runs/"+id, nil, &d); err != nil {
+		h.t.Fatal(err)
+	}
+	return d
+}
+
+// get fetches a page, which has to be there.
+func (h *home) get(path string) string {
+	h.t.Helper()
+	status, body := h.fetch(path)
+	if status != http.StatusOK {
+		h.t.Fatalf("%s: %d\n%s", path, status, body)
+	}
+	return body
+}
+
+func (h *home) fetch(path string) (status int, body string) {
+	h.t.Helper()
+	answer, err := h.http.Get(h.server.URL + path)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	raw, err := io.ReadAll(answer.Body)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return answer.StatusCode, string(raw)
+}
+
+// post sends a form, and returns where it leads; one that is refused leads nowhere.
+func (h *home) post(path string, pairs ...string) (to string, status int, body string) {
+	h.t.Helper()
+	form := url.Values{}
+	for i := 0; i < len(pairs); i += 2 {
+		form.Add(pairs[i], pairs[i+1])
+	}
+	answer, err := h.http.PostForm(h.server.URL+path, form)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	raw, err := io.ReadAll(answer.Body)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return answer.Header.Get("Location"), answer.StatusCode, string(raw)
+}
+
+// done sends a form that has to be taken.
+func (h *home) done(path string, pairs ...string) (to string) {
+	h.t.Helper()
+	to, status, body := h.post(path, pairs...)
+	if status != http.StatusSeeOther {
+		h.t.Fatalf("POST %s %v: %d\n%s", path, pairs, status, body)
+	}
+	return to
+}
+
+// expect says whether a page shows all of some texts.
+func (h *home) expect(path string, texts ...string) string {
+	h.t.Helper()
+	body := h.get(path)
+	for _, text := range texts {
+		if !strings.Contains(body, text) {
+			h.t.Errorf("%s does not show %q:\n%.3000s", path, text, body[strings.Index(body, "<main"):])
+		}
+	}
+	return body
+}
+
+func object(t *testing.T, v any) json.RawMessage {
+	t.Helper()
+	raw, err := json.Marshal(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return raw
+}
+
+// runs are those of a job with an outcome, the newest first.
+func (h *home) runs(job string, outcome domain.Outcome) (out []api.Run) {
+	h.t.Helper()
+	if err := h.api.Get(h.t.Context(), "/v1/runs", url.Values{"job": {job}, "outcome": {string(outcome)}}, &out); err != nil {
+		h.t.Fatal(err)
+	}
+	return out
+}

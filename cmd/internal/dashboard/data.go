@@ -1,0 +1,534 @@
+package dashboard
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/a-h/templ"
+
+	"rouse/agentdb"
+	"rouse/cmd/internal/api"
+	"rouse/internal/text"
+)
+
+const (
+	rowsOnPage = 50
+	cellLength = 200      // characters of a cell in a table
+	maxEdited  = 20_000   // characters of a value that a page has a field for
+	maxUpload  = 64 << 20 // bytes of a file that is dropped in
+)
+
+// byOwner marks changes that a person makes, in the changelog.
+var byOwner = agentdb.By{Actor: "user"}
+
+// data is the page of a table.
+type data struct {
+	agent
+	Tables  []agentdb.Table
+	Table   *agentdb.Table // nil: there is none
+	Deleted bool           // rows of the table can be marked as deleted
+	Show    string         // active, deleted or all
+	Column  string         // in which Text is looked for; "" for any
+	Text    string
+	Offset  int
+	Rows    agentdb.Rows
+}
+
+func (s *site) dataRoutes(mux *http.ServeMux) {
+	mux.Handle("GET /agents/{name}/data", s.show(s.data))
+	mux.Handle("GET /agents/{name}/row", s.show(s.row))
+	mux.HandleFunc("GET /agents/{name}/cell", s.cellText)
+	mux.HandleFunc("GET /agents/{name}/export", s.export)
+	mux.Handle("POST /agents/{name}/cell", s.do(s.setCell))
+	mux.Handle("POST /agents/{name}/delete", s.do(s.deleteRow))
+	mux.Handle("POST /agents/{name}/restore", s.do(s.restoreRow))
+	mux.Handle("POST /agents/{name}/import", s.do(s.importFile))
+}
+
+func tablePath(agent, table string) string {
+	return link([]string{"agents", agent, "data"}, "table", table)
+}
+
+// quoted is a name in SQL. A name is looked up in the schema before, because SQLite takes what it does not know
+// in double quotes for a text.
+func quoted(name string) string { return `"` + strings.ReplaceAll(name, `"`, `""`) + `"` }
+
+func (s *site) data(r *http.Request, p page) (templ.Component, error) {
+	a, err := s.newAgent(r, p, "Data")
+	if err != nil {
+		return nil, err
+	}
+
+	q := r.URL.Query()
+	d := data{agent: a, Show: q.Get("show"), Column: q.Get("column"), Text: q.Get("q")}
+	if d.Show != "deleted" && d.Show != "all" {
+		d.Show = "active"
+	}
+	if n, err := strconv.Atoi(q.Get("offset")); err == nil && n > 0 {
+		d.Offset = n
+	}
+
+	err = s.withDB(r.Context(), &d.agent, func(db *agentdb.DB) error { return d.read(r.Context(), db, q.Get("table")) })
+	return dataPage(d), err
+}
+
+// read reads the rows of the table that was asked for, or of the first.
+func (d *data) read(ctx context.Context, db *agentdb.DB, asked string) error {
+	schema, err := db.Schema(ctx)
+	if err != nil || len(schema.Tables) == 0 {
+		return err
+	}
+
+	d.Tables = schema.Tables
+	at := 0
+	if asked != "" {
+		if at = slices.IndexFunc(schema.Tables, func(t agentdb.Table) bool { return t.Name == asked }); at < 0 {
+			return &api.Error{Status: http.StatusNotFound, Message: fmt.Sprintf("%s has no table %q", d.Name, asked)}
+		}
+	}
+	d.Table = &schema.Tables[at]
+	if d.Deleted, err = canDelete(ctx, db, d.Table.Name); err != nil {
+		return err
+	}
+
+	sql, params := d.query()
+	d.Rows, err = db.Query(ctx, agentdb.QuerySpec{SQL: sql, Params: params, Limit: rowsOnPage, Offset: d.Offset, IncludeDeleted: d.Show != "active"})
+	return err
+}
+
+// canDelete says whether a table has the columns of the host, of which one says that a row is deleted.
+func canDelete(ctx context.Context, db *agentdb.DB, table string) (bool, error) {
+	_, err := db.Query(ctx, agentdb.QuerySpec{SQL: "select _deleted_at from " + quoted(table), Limit: 1, IncludeDeleted: true})
+	var refused *agentdb.Error
+	if errors.As(err, &refused) {
+		return false, nil // it has no such column
+	}
+	return err == nil, err
+}
+
+// query asks for the rows of a table, of which long texts are cut.
+func (d *data) query() (sql string, params []any) {
+	var columns, where []string
+	for _, c := range d.Table.Columns {
+		name := quoted(c.Name)
+		columns = append(columns, beginning(name, cellLength))
+		if d.Text != "" && (d.Column == "" || d.Column == c.Name) {
+			where = append(where, name+" like ? escape '!'")
+			params = append(params, "%"+strings.NewReplacer("!", "!!", "%", "!%", "_", "!_").Replace(d.Text)+"%")
+		}
+	}
+
+	if d.Deleted {
+		columns = append(columns, "_deleted_at")
+	}
+	sql = "select " + strings.Join(columns, ", ") + " from " + quoted(d.Table.Name)
+	conditions := []string{}
+	if len(where) > 0 {
+		conditions = append(conditions, "("+strings.Join(where, " or ")+")")
+	}
+	if d.Show == "deleted" && d.Deleted {
+		conditions = append(conditions, "_deleted_at is not null")
+	}
+	if len(conditions) > 0 {
+		sql += " where " + strings.Join(conditions, " and ")
+	}
+	if keys := keysOf(d.Table); len(keys) > 0 {
+		for i, k := range keys {
+			keys[i] = quoted(k)
+		}
+		sql += " order by " + strings.Join(keys, ", ")
+	}
+	return sql, params
+}
+
+// keysOf are the columns by which a row is found.
+func keysOf(t *agentdb.Table) (out []string) {
+	for _, c := range t.Columns {
+		if c.PrimaryKey {
+			out = append(out, c.Name)
+		}
+	}
+	return out
+}
+
+// keyOf is the key of a row as JSON, "" where its table has none.
+func keyOf(t *agentdb.Table, row map[string]any) string {
+	keys := keysOf(t)
+	if len(keys) == 0 {
+		return ""
+	}
+	key := map[string]any{}
+	for _, name := range keys {
+		key[name] = row[name]
+	}
+	raw, err := json.Marshal(key)
+	if err != nil {
+		return ""
+	}
+	return string(raw)
+}
+
+// parseKey reads a key back, with whole numbers as they are.
+func parseKey(t *agentdb.Table, written string) (map[string]any, error) {
+	dec := json.NewDecoder(strings.NewReader(written))
+	dec.UseNumber()
+	var key map[string]any
+	if err := dec.Decode(&key); err != nil || len(key) == 0 {
+		return nil, &api.Error{Status: http.StatusBadRequest, Message: "this is no key of a row"}
+	}
+
+	for _, name := range keysOf(t) {
+		if _, ok := key[name]; !ok || len(key) != len(keysOf(t)) {
+			return nil, &api.Error{Status: http.StatusBadRequest, Message: "this is no key of a row of " + t.Name}
+		}
+	}
+	for name, v := range key {
+		if n, ok := v.(json.Number); ok {
+			if whole, err := n.Int64(); err == nil {
+				key[name] = whole
+			} else if key[name], err = n.Float64(); err != nil {
+				return nil, &api.Error{Status: http.StatusBadRequest, Message: "this is no key of a row"}
+			}
+		}
+	}
+	return key, nil
+}
+
+// oneRow is a row with its table.
+type oneRow struct {
+	agent
+	Table   *agentdb.Table
+	Key     string
+	Values  map[string]any
+	Deleted bool
+	Marks   bool // it can be deleted and restored
+}
+
+// findRow reads the row that a request names. It is gone, or never was, when there is none.
+func (s *site) findRow(ctx context.Context, db *agentdb.DB, table, written string) (oneRow, map[string]any, error) {
+	d := oneRow{Key: written}
+	t, err := tableNamed(ctx, db, table)
+	if err != nil {
+		return d, nil, err
+	}
+	d.Table = t
+	key, err := parseKey(t, written)
+	if err != nil {
+		return d, nil, err
+	}
+	if d.Marks, err = canDelete(ctx, db, t.Name); err != nil {
+		return d, nil, err
+	}
+
+	var columns []string
+	for _, c := range t.Columns {
+		columns = append(columns, beginning(quoted(c.Name), maxEdited))
+	}
+	if d.Marks {
+		columns = append(columns, "_deleted_at")
+	}
+
+	where, params := whereKey(t, key)
+	rows, err := db.Query(ctx, agentdb.QuerySpec{SQL: "select " + strings.Join(columns, ", ") + " from " + quoted(t.Name) + where, Params: params, Limit: 1, IncludeDeleted: true})
+	if err != nil {
+		return d, nil, err
+	}
+	if len(rows.Rows) == 0 {
+		return d, nil, &api.Error{Status: http.StatusNotFound, Message: fmt.Sprintf("%s has no row %s", t.Name, text.Truncate(written, lineLength))}
+	}
+	d.Values, d.Deleted = rows.Rows[0], rows.Rows[0]["_deleted_at"] != nil
+	return d, key, nil
+}
+
+// beginning is a column of which a text is cut where it is longer; then it has one character more.
+func beginning(column string, most int) string {
+	return fmt.Sprintf("case when typeof(%[1]s) = 'text' and length(%[1]s) > %[2]d then substr(%[1]s, 1, %[2]d) || '…' else %[1]s end as %[1]s", column, most)
+}
+
+// whereKey finds the row of a key.
+func whereKey(t *agentdb.Table, key map[string]any) (sql string, params []any) {
+	var where []string
+	for _, name := range keysOf(t) {
+		where, params = append(where, quoted(name)+" is ?"), append(params, key[name])
+	}
+	return " where " + strings.Join(where, " and "), params
+}
+
+func tableNamed(ctx context.Context, db *agentdb.DB, name string) (*agentdb.Table, error) {
+	schema, err := db.Schema(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for i, t := range schema.Tables {
+		if t.Name == name {
+			return &schema.Tables[i], nil
+		}
+	}
+	return nil, &api.Error{Status: http.StatusNotFound, Message: fmt.Sprintf("there is no table %q", name)}
+}
+
+func (s *site) row(r *http.Request, p page) (templ.Component, error) {
+	a, err := s.newAgent(r, p, "Data")
+	if err != nil {
+		return nil, err
+	}
+
+	var one oneRow
+	err = s.withDB(r.Context(), &a, func(db *agentdb.DB) (err error) {
+		one, _, err = s.findRow(r.Context(), db, r.URL.Query().Get("table"), r.URL.Query().Get("key"))
+		return err
+	})
+	if err == nil && one.Table == nil {
+		err = &api.Error{Status: http.StatusNotFound, Message: a.Name + " has no such row"}
+	}
+	one.agent = a
+	return rowPage(one), err
+}
+
+// partOfCell is how much of a value is read at once, in characters: answers of databases are bounded.
+const partOfCell = 50_000
+
+// cellText is all of a value, as text.
+func (s *site) cellText(w http.ResponseWriter, r *http.Request) {
+	value, err := s.readCell(r)
+	if err != nil {
+		s.failPosted(w, r, err)
+		return
+	}
+	sendText(w, value)
+}
+
+func (s *site) readCell(r *http.Request) (string, error) {
+	ctx, q := r.Context(), r.URL.Query()
+	db, release, err := s.backend.Databases.Database(ctx, r.PathValue("name"))
+	if err != nil {
+		return "", err
+	}
+	defer release()
+
+	one, key, err := s.findRow(ctx, db, q.Get("table"), q.Get("key"))
+	if err != nil {
+		return "", err
+	}
+	if !slices.ContainsFunc(one.Table.Columns, func(c agentdb.Column) bool { return c.Name == q.Get("column") }) {
+		return "", &api.Error{Status: http.StatusNotFound, Message: "there is no such column"}
+	}
+
+	where, params := whereKey(one.Table, key)
+	var out strings.Builder
+	for at := 1; ; at += partOfCell {
+		rows, err := db.Query(ctx, agentdb.QuerySpec{SQL: fmt.Sprintf("select substr(%s, %d, %d) as part from %s%s", quoted(q.Get("column")), at, partOfCell, quoted(one.Table.Name), where), Params: params, Limit: 1, IncludeDeleted: true})
+		if err != nil {
+			return "", err
+		}
+		if len(rows.Rows) == 0 {
+			return out.String(), nil // it has been removed meanwhile
+		}
+
+		part := cellText(rows.Rows[0]["part"])
+		out.WriteString(part)
+		if utf8.RuneCountInString(part) < partOfCell {
+			return out.String(), nil
+		}
+	}
+}
+
+// change does something to the row that a form names.
+func (s *site) change(r *http.Request, do func(db *agentdb.DB, one oneRow, where map[string]any) (agentdb.Affected, error)) error {
+	ctx := r.Context()
+	db, release, err := s.backend.Databases.Database(ctx, r.PathValue("name"))
+	if err != nil {
+		return err
+	}
+	defer release()
+
+	one, where, err := s.findRow(ctx, db, r.PostFormValue("table"), r.PostFormValue("key"))
+	if err != nil {
+		return err
+	}
+	done, err := do(db, one, where)
+	if err == nil && done.Rows != 1 {
+		err = &api.Error{Status: http.StatusConflict, Message: "the row has changed meanwhile; look at it again"}
+	}
+	return err
+}
+
+// setCell changes one value of a row. What is typed into a column of numbers is one.
+func (s *site) setCell(r *http.Request) (string, error) {
+	column, typed := r.PostFormValue("column"), strings.ReplaceAll(r.PostFormValue("value"), "\r\n", "\n")
+	key := r.PostFormValue("key")
+	err := s.change(r, func(db *agentdb.DB, one oneRow, where map[string]any) (agentdb.Affected, error) {
+		at := slices.IndexFunc(one.Table.Columns, func(c agentdb.Column) bool { return c.Name == column })
+		if at < 0 {
+			return agentdb.Affected{}, &api.Error{Status: http.StatusNotFound, Message: fmt.Sprintf("%s has no column %q", one.Table.Name, column)}
+		}
+
+		value, err := parseCell(one.Table.Columns[at], typed, r.PostFormValue("null") == "yes")
+		if err != nil {
+			return agentdb.Affected{}, err
+		}
+		// A key that is changed is where the row is found next.
+		if _, isKey := where[column]; isKey {
+			next := map[string]any{}
+			for name, v := range where {
+				next[name] = v
+			}
+			next[column] = value
+			raw, err := json.Marshal(next)
+			if err != nil {
+				return agentdb.Affected{}, err
+			}
+			key = string(raw)
+		}
+		return db.Update(r.Context(), byOwner, one.Table.Name, map[string]any{column: value}, where, true)
+	})
+	return link([]string{"agents", r.PathValue("name"), "row"}, "table", r.PostFormValue("table"), "key", key), err
+}
+
+// parseCell is what was typed as a value of its column.
+func parseCell(c agentdb.Column, typed string, null bool) (any, error) {
+	if null {
+		return nil, nil
+	}
+	switch strings.ToUpper(c.Type) {
+	case "INTEGER", "INT":
+		n, err := strconv.ParseInt(strings.TrimSpace(typed), 10, 64)
+		if err != nil {
+			return nil, &api.Error{Status: http.StatusUnprocessableEntity, Message: fmt.Sprintf("%s holds whole numbers, and %q is none", c.Name, text.Truncate(typed, lineLength))}
+		}
+		return n, nil
+	case "REAL", "NUMERIC", "FLOAT", "DOUBLE":
+		n, err := strconv.ParseFloat(strings.TrimSpace(typed), 64)
+		if err != nil {
+			return nil, &api.Error{Status: http.StatusUnprocessableEntity, Message: fmt.Sprintf("%s holds numbers, and %q is none", c.Name, text.Truncate(typed, lineLength))}
+		}
+		return n, nil
+	case "BLOB":
+		return nil, &api.Error{Status: http.StatusUnprocessableEntity, Message: c.Name + " holds bytes, which cannot be typed"}
+	}
+	return typed, nil
+}
+
+func (s *site) deleteRow(r *http.Request) (string, error) {
+	err := s.change(r, func(db *agentdb.DB, one oneRow, where map[string]any) (agentdb.Affected, error) {
+		return db.Delete(r.Context(), byOwner, one.Table.Name, where)
+	})
+	return back(r), err
+}
+
+func (s *site) restoreRow(r *http.Request) (string, error) {
+	err := s.change(r, func(db *agentdb.DB, one oneRow, where map[string]any) (agentdb.Affected, error) {
+		return db.Restore(r.Context(), byOwner, one.Table.Name, where)
+	})
+	return back(r), err
+}
+
+// export sends a table as CSV. It is completed first, because a file that breaks off would look like a whole one.
+func (s *site) export(w http.ResponseWriter, r *http.Request) {
+	file, size, err := s.exported(r)
+	if err != nil {
+		s.failPosted(w, r, err)
+		return
+	}
+	defer func() {
+		_ = file.Close() // a failed write has shown in exported
+		_ = os.Remove(file.Name())
+	}()
+	s.download(w, r, r.URL.Query().Get("table")+".csv", size, file)
+}
+
+func (s *site) exported(r *http.Request) (file *os.File, size int64, err error) {
+	ctx := r.Context()
+	db, release, err := s.backend.Databases.Database(ctx, r.PathValue("name"))
+	if err != nil {
+		return nil, 0, err
+	}
+	defer release()
+
+	t, err := tableNamed(ctx, db, r.URL.Query().Get("table"))
+	if err != nil {
+		return nil, 0, err
+	}
+	var columns []string
+	for _, c := range t.Columns {
+		columns = append(columns, quoted(c.Name))
+	}
+
+	if file, err = os.CreateTemp("", "rouse-export-"); err != nil {
+		return nil, 0, fmt.Errorf("there is no place to prepare the export: %w", err)
+	}
+	done, err := db.Export(ctx, agentdb.ExportSpec{SQL: "select " + strings.Join(columns, ", ") + " from " + quoted(t.Name), Format: "csv"}, file)
+	if err == nil {
+		_, err = file.Seek(0, io.SeekStart)
+	}
+	if err != nil {
+		return nil, 0, errors.Join(err, file.Close(), os.Remove(file.Name()))
+	}
+	return file, done.Bytes, nil
+}
+
+// importFile takes a file that was dropped in. Rows are added, or with a key those that are known are updated.
+func (s *site) importFile(r *http.Request) (string, error) {
+	r.Body = http.MaxBytesReader(nil, r.Body, maxUpload)
+	file, header, err := r.FormFile("file")
+	if err != nil {
+		return "", &api.Error{Status: http.StatusBadRequest, Message: "choose a file of at most " + text.Size(maxUpload) + ": " + err.Error()}
+	}
+	defer file.Close()
+	content, err := io.ReadAll(file)
+	if err != nil {
+		return "", err
+	}
+
+	db, release, err := s.backend.Databases.Database(r.Context(), r.PathValue("name"))
+	if err != nil {
+		return "", err
+	}
+	defer release()
+
+	spec := agentdb.ImportSpec{Table: strings.TrimSpace(r.FormValue("table")), Name: header.Filename, Source: bytes.NewReader(content), Size: int64(len(content)), Mode: "insert"}
+	if keys := strings.Fields(strings.ReplaceAll(r.FormValue("key"), ",", " ")); len(keys) > 0 {
+		spec.Mode, spec.KeyColumns = "upsert", keys
+	}
+	done, err := db.Import(r.Context(), byOwner, spec)
+	if err != nil {
+		return "", err
+	}
+	return link([]string{"agents", r.PathValue("name"), "data"}, "table", done.Table, "imported", strconv.FormatInt(done.RowsImported, 10), "skipped", strconv.FormatInt(done.RowsSkipped, 10)), nil
+}
+
+// pagePath is the same table at other rows, or other ones of its rows.
+func (d data) pagePath(show string, offset int) string {
+	at := ""
+	if offset > 0 {
+		at = strconv.Itoa(offset)
+	}
+	return link([]string{"agents", d.Name, "data"}, "table", d.Table.Name, "show", show, "column", d.Column, "q", d.Text, "offset", at)
+}
+
+func (d data) rowPath(row map[string]any) string {
+	key := keyOf(d.Table, row)
+	if key == "" {
+		return ""
+	}
+	return link([]string{"agents", d.Name, "row"}, "table", d.Table.Name, "key", key)
+}
+
+// editable says whether a page has a field for a value.
+func editable(c agentdb.Column, v any) bool {
+	s, isText := v.(string)
+	return !strings.EqualFold(c.Type, "BLOB") && (!isText || utf8.RuneCountInString(s) <= maxEdited)
+}
+
+// cell is a value in a table.
+func cell(v any) string { return text.OneLine(text.Truncate(cellText(v), cellLength+1)) }

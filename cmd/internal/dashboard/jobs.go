@@ -1,0 +1,189 @@
+package dashboard
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/a-h/templ"
+
+	"rouse/agentdb/ledger"
+	"rouse/cmd/internal/api"
+	"rouse/internal/domain"
+)
+
+const (
+	stripLength = 90
+	nextShown   = 10
+	reasonsOf   = 20 // instants that did not run, of which the reason is listed
+	week        = 7 * 24 * time.Hour
+)
+
+// job is the page of a job.
+type job struct {
+	page
+	api.Job
+	Next       []api.Occurrence
+	Strip      []moment
+	NotRun     []api.Explanation
+	Notes      []string
+	Durations  chart
+	Costs      chart
+	Definition Definition
+	Simulated  []api.Occurrence
+	Simulates  bool
+}
+
+func (s *site) jobRoutes(mux *http.ServeMux) {
+	mux.Handle("GET /jobs", s.show(s.jobs))
+	mux.Handle("GET /jobs/{name}", s.show(s.job))
+	mux.Handle("POST /jobs/{name}/run", s.do(s.runJob))
+	mux.Handle("POST /jobs/{name}/pause", s.do(func(r *http.Request) (string, error) {
+		return back(r), s.pause(r, ledger.PauseJob, r.PathValue("name"))
+	}))
+	mux.Handle("POST /jobs/{name}/resume", s.do(func(r *http.Request) (string, error) {
+		_, err := s.answers.Resume(r.Context(), ledger.PauseJob, r.PathValue("name"))
+		return back(r), err
+	}))
+}
+
+func (s *site) jobs(r *http.Request, p page) (templ.Component, error) {
+	all, err := s.backend.Jobs.Jobs(r.Context())
+	if err != nil {
+		return nil, err
+	}
+
+	armed := r.URL.Query().Get("armed") == "yes"
+	if armed {
+		all = slices.DeleteFunc(all, func(j api.Job) bool { return !j.Enabled || j.Paused })
+	}
+	return jobsPage(p.titled("Jobs", "Jobs"), all, armed), nil
+}
+
+func (s *site) job(r *http.Request, p page) (templ.Component, error) {
+	ctx, name := r.Context(), r.PathValue("name")
+	if err := s.backend.Jobs.Known(name, ""); err != nil {
+		return nil, err
+	}
+
+	all, err := s.backend.Jobs.Jobs(ctx)
+	if err != nil {
+		return nil, err
+	}
+	v := job{page: p.titled(name, "Jobs"), Simulates: r.URL.Query().Get("simulate") == "week"}
+	v.Job = all[slices.IndexFunc(all, func(j api.Job) bool { return j.Name == name })]
+	if v.Next, err = s.backend.Jobs.Next(ctx, name, nextShown); err != nil {
+		return nil, err
+	}
+	if v.Definition, err = s.settings.Definition(name); err != nil {
+		return nil, err
+	}
+
+	why, err := s.backend.Explainer.Why(ctx, name, "", stripLength)
+	if err != nil {
+		return nil, err
+	}
+	v.Notes = why.Notes
+	v.strip(why.Lines)
+
+	runs, err := s.answers.Runs(ctx, ledger.RunFilter{Job: name, Limit: stripLength})
+	if err != nil {
+		return nil, err
+	}
+	v.Durations, v.Costs = durations(p, runs), costs(runs)
+
+	if v.Simulates {
+		if v.Simulated, err = s.settings.Simulate(ctx, name, week); err != nil {
+			return nil, err
+		}
+	}
+	return jobPage(v), nil
+}
+
+// strip makes a row of marks of the past instants and runs of a job, and gathers why some did not run.
+func (v *job) strip(lines []api.Explanation) {
+	for _, l := range lines {
+		if l.Nominal.After(v.Now) {
+			continue
+		}
+
+		m := moment{At: l.Nominal.Time, Title: v.exact(l.Nominal.Time)}
+		if l.Run != "" {
+			m.mark, m.Link = markOf(l.State, l.Outcome, l.WaitingFor), runLink(l.Run, l.Outcome)
+			m.Title += " " + m.Word
+		} else {
+			word := string(l.Decision)
+			if word == "" {
+				word = "not decided"
+			}
+			m.mark, m.Link = mark{"–", "grey", word}, "#why"
+			m.Title += " " + word + ": " + l.Reason
+			v.NotRun = append(v.NotRun, l)
+		}
+		v.Strip = append(v.Strip, m)
+	}
+
+	if len(v.Strip) > stripLength {
+		v.Strip = v.Strip[len(v.Strip)-stripLength:]
+	}
+	if len(v.NotRun) > reasonsOf {
+		v.NotRun = v.NotRun[len(v.NotRun)-reasonsOf:]
+	}
+	slices.Reverse(v.NotRun)
+}
+
+// durations are how long runs took that are over, the oldest first.
+func durations(p page, runs []api.Run) chart {
+	c := chart{Name: "duration"}
+	for _, r := range slices.Backward(runs) {
+		if d := p.took(r); !r.FinishedAt.IsZero() && d > 0 {
+			c.add(point{Value: d.Seconds(), Label: fmt.Sprintf("run %s: %s, %s", r.ID, span(d), runMark(r).Word), Link: runLink(r.ID, r.Outcome), Class: runMark(r).Class})
+		}
+	}
+	c.say(func(v float64) string { return span(time.Duration(v * float64(time.Second))) })
+	return c
+}
+
+// costs are what runs cost, where they cost anything.
+func costs(runs []api.Run) chart {
+	c := chart{Name: "cost"}
+	for _, r := range slices.Backward(runs) {
+		if r.CostUSD > 0 {
+			c.add(point{Value: r.CostUSD, Label: fmt.Sprintf("run %s: %s", r.ID, money(r.CostUSD)), Link: runLink(r.ID, r.Outcome), Class: runMark(r).Class})
+		}
+	}
+	c.say(money)
+	return c
+}
+
+// runJob starts a job, with the inputs and the file that were given.
+func (s *site) runJob(r *http.Request) (string, error) {
+	ask := api.RunRequest{Job: r.PathValue("name"), File: strings.TrimSpace(r.PostFormValue("file"))}
+	for l := range strings.SplitSeq(r.PostFormValue("input"), "\n") {
+		if strings.TrimSpace(l) == "" {
+			continue
+		}
+		name, value, ok := strings.Cut(strings.TrimSpace(l), "=")
+		if !ok {
+			return "", &api.Error{Status: http.StatusBadRequest, Message: "an input is NAME=VALUE, one in a line, and not " + strconv.Quote(l)}
+		}
+		if ask.Input == nil {
+			ask.Input = map[string]string{}
+		}
+		ask.Input[strings.TrimSpace(name)] = strings.TrimSpace(value)
+	}
+
+	started, err := s.answers.Fire(r.Context(), ask)
+	return runPath(started.ID), err
+}
+
+// decisionMark is what becomes of an instant.
+func decisionMark(d domain.Decision) mark {
+	if d == domain.DecisionRun {
+		return mark{"●", "accent", "runs"}
+	}
+	return mark{"–", "grey", string(d)}
+}

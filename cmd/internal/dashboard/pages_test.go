@@ -1,0 +1,397 @@
+package dashboard_test
+
+import (
+	"bufio"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"rouse/agentdb/ledger"
+	"rouse/cmd/internal/api"
+	"rouse/internal/domain"
+)
+
+// Every page of an empty home says what to do, and none is broken.
+func TestEmptyPagesTeach(t *testing.T) {
+	h := open(t, "version: 1\nhome: ./home\nagents: [{name: idler}]\n", nil)
+	for path, text := range map[string]string{
+		"/": "No jobs yet", "/inbox": "Nothing waits for you", "/runs": "Nothing has run yet", "/jobs": "There is no job", "/agents": "idler",
+		"/agents/idler": "has no database yet", "/agents/idler/data": "Drop a file in", "/agents/idler/schema": "has no database yet", "/agents/idler/views": "has no database yet",
+		"/agents/idler/activity": "It has not run yet", "/workspaces": "There is no workspace", "/health": "nothing was sent yet",
+	} {
+		h.expect(path, text)
+	}
+	if _, err := os.Stat(filepath.Join(h.dir, "home", "agents", "idler", "db.sqlite")); err == nil {
+		t.Error("looking at an agent made a database for it")
+	}
+}
+
+// What is not there is a page that says so, with its status.
+func TestPagesThatAreNotThere(t *testing.T) {
+	h := open(t, configuration, nil)
+	for _, path := range []string{"/nothing", "/runs/0", "/runs/999", "/runs/x", "/inbox/999", "/jobs/nobody", "/agents/nobody", "/agents/nobody/data", "/workspaces/9", "/assets/nothing.js", "/runs/999/undo", "/runs/1/text?of=x"} {
+		if status, _ := h.fetch(path); status != http.StatusNotFound {
+			t.Errorf("%s: %d", path, status)
+		}
+	}
+	for _, path := range []string{"/runs?before=x", "/runs?since=yesterday", "/agents/bookkeeper/activity?run=x"} {
+		if status, _ := h.fetch(path); status != http.StatusBadRequest {
+			t.Errorf("%s: %d", path, status)
+		}
+	}
+}
+
+// A run is shown with what it did and what it changed, and one that failed at its failing call.
+func TestRunPage(t *testing.T) {
+	h := open(t, configuration, nil)
+	ran := h.fire("books")
+	if ran.Outcome != domain.OutcomeSuccess {
+		t.Fatalf("%+v", ran)
+	}
+	h.expect("/runs/"+ran.ID, "db_insert", "report.md", "+# Report", "by_what", `data-count=`)
+
+	// What stands in the file now is not what the run left there.
+	if err := os.WriteFile(filepath.Join(h.dir, "books", "report.md"), []byte("written by somebody else\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if page := h.expect("/runs/"+ran.ID, "changed or moved since"); strings.Contains(page, "somebody else") {
+		t.Error("what somebody else wrote is shown as the run's")
+	}
+
+	failed := h.fire("fails")
+	page := h.expect("/runs/"+failed.ID, `id="failing" open><summary><code>file_read</code>`, "nowhere.txt", "+written before it failed")
+	if strings.Count(page, `id="failing"`) != 1 {
+		t.Error("the place of the failure is not one")
+	}
+	h.expect("/", "/runs/"+failed.ID+"#failing")
+	h.expect("/runs/"+failed.ID+"/text?of=error", "nowhere.txt")
+
+	to := h.done("/runs/"+failed.ID+"/retry", "back", "/runs/"+failed.ID)
+	if to != "/runs/"+failed.ID {
+		t.Errorf("a retry leads to %q", to)
+	}
+	if again := h.settled(failed.ID); again.Attempt != 2 {
+		t.Errorf("attempt %d", again.Attempt)
+	}
+}
+
+// An undo says first what it takes back, and takes back nothing until it is asked to.
+func TestUndo(t *testing.T) {
+	h := open(t, configuration, nil)
+	ran := h.fire("books")
+	report := filepath.Join(h.dir, "books", "report.md")
+	h.expect("/runs/"+ran.ID+"/undo", "report.md", "is removed", "expenses")
+	if _, err := os.Stat(report); err != nil {
+		t.Fatalf("looking at an undo undid something: %v", err)
+	}
+
+	if to := h.done("/runs/" + ran.ID + "/undo"); to != "/runs/"+ran.ID {
+		t.Errorf("it leads to %q", to)
+	}
+	if _, err := os.Stat(report); !os.IsNotExist(err) {
+		t.Errorf("the file is still there: %v", err)
+	}
+}
+
+// A question is answered with its form, and its run goes on.
+func TestAnswer(t *testing.T) {
+	h := open(t, withModel(t, asking...), nil)
+	run := h.fire("asks")
+	if len(run.Inbox) != 1 {
+		t.Fatalf("%+v", run)
+	}
+	item := run.Inbox[0].ID
+	for _, path := range []string{"/", "/inbox", "/inbox/" + item, "/runs/" + run.ID} {
+		h.expect(path, "Which account is", "<bdi>Girokonto</bdi></button>")
+	}
+
+	if to := h.done("/inbox/"+item, "option", "2", "back", "/"); to != "/" {
+		t.Errorf("an answer leads to %q", to)
+	}
+	if run = h.settled(run.ID); run.Outcome != domain.OutcomeSuccess {
+		t.Errorf("%+v", run.Run)
+	}
+	h.expect("/inbox/"+item, "Tagesgeld")
+
+	// It is closed: another answer is refused, and the page says why.
+	if _, status, body := h.post("/inbox/"+item, "option", "1"); status != http.StatusConflict || !strings.Contains(body, "not open any more") {
+		t.Errorf("%d %s", status, body)
+	}
+}
+
+// A form leads back to our own pages only.
+func TestFormsLeadHome(t *testing.T) {
+	h := open(t, configuration, nil)
+	for _, elsewhere := range []string{"https://elsewhere.example/x", "//elsewhere.example/x", `/\elsewhere.example`, "javascript:alert(1)"} {
+		to := h.done("/pause", "for", "1h", "back", elsewhere)
+		if u, err := url.Parse(to); err != nil || u.Host != "" || !strings.HasPrefix(to, "/") || strings.HasPrefix(to, "//") || strings.HasPrefix(to, `/\`) {
+			t.Errorf("%s leads to %q", elsewhere, to)
+		}
+	}
+}
+
+// seedItems makes a run that waits for each kind of item; they are not answered by a dispatcher, whose job is gone.
+func seedItem(t *testing.T, l *ledger.Ledger, q ledger.Question) int64 {
+	t.Helper()
+	out, err := l.Enqueue(t.Context(), ledger.Request{Job: "asks", Agent: "bookkeeper", Trigger: domain.TriggerManual})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, a, err := l.StartAttempt(t.Context(), out[0].Run)
+	if err == nil {
+		err = l.Finish(t.Context(), a, ledger.Result{Wait: &q})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out[0].Run
+}
+
+// OSL-31. A form of several fields says of each what is wrong, keeps what was typed, and makes the JSON that was asked for.
+func TestSchemaForm(t *testing.T) {
+	h := open(t, configuration, func(l *ledger.Ledger) {
+		seedItem(t, l, ledger.Question{Call: "c1", Title: "The booking", Message: "Three values", Expires: time.Hour, InputSchema: object(t, map[string]any{
+			"type": "object", "required": []string{"amount", "kind"},
+			"properties": map[string]any{"amount": map[string]any{"type": "number", "minimum": 1}, "kind": map[string]any{"type": "string", "enum": []string{"in", "out"}}, "paid": map[string]any{"type": "boolean"}},
+		})})
+	})
+	h.expect("/inbox", `name="field.amount"`, `name="field.kind"`, `name="field.paid"`)
+
+	_, status, body := h.post("/inbox/1", "field.amount", "abc", "field.kind", "out")
+	if status != http.StatusUnprocessableEntity || !strings.Contains(body, "it has to be a number") || !strings.Contains(body, `value="abc"`) || !strings.Contains(body, `<option value="out" selected`) {
+		t.Errorf("%d\n%s", status, body)
+	}
+	h.done("/inbox/1", "field.amount", "12.5", "field.kind", "out", "field.paid", "yes")
+	if item := h.run("1").Inbox[0]; item.Answer != `{"amount":12.5,"kind":"out","paid":true}` {
+		t.Errorf("%s", item.Answer)
+	}
+}
+
+// OSL-31, UNI-09. An approval shows exactly what would be done, with its difference, and is given once, always or not at all.
+func TestApproval(t *testing.T) {
+	h := open(t, configuration, func(l *ledger.Ledger) {
+		for _, hash := range []string{"h1", "h2"} {
+			seedItem(t, l, ledger.Question{Kind: ledger.KindApproval, Call: "c1", Title: "books wants to write", Options: []string{ledger.ApprovalOnce, ledger.ApprovalAlways, ledger.ApprovalDeny}, Expires: ledger.ApprovalExpires,
+				Action: ledger.Action{Tool: "file_write", Hash: hash, Description: "file_write report.md\n-old line\n+new \u202eline"}})
+		}
+	})
+	page := h.expect("/inbox", "Approve once", "Always approve this", "Deny", `<span class="add">+new`, `<span class="del">-old line`)
+	if strings.Contains(page, "\u202e") {
+		t.Error("a sign that turns the writing around is hidden in an action")
+	}
+
+	h.done("/inbox/1", "option", "1")
+	h.done("/inbox/2", "option", "3", "reason", "not this one")
+	h.expect("/inbox/2", "not this one")
+}
+
+// OSL-38. A workspace is shown with all that it holds, and its owner does with it what its state allows.
+func TestWorkspacePage(t *testing.T) {
+	h := open(t, configuration, func(l *ledger.Ledger) {
+		if _, err := l.CreateWorkspace(t.Context(), ledger.Author{}, ledger.Workspace{Agent: "bookkeeper", Skill: "tax", Name: "2026", Phase: "gathering", State: object(t, map[string]any{"asked": 3})}); err != nil {
+			t.Fatal(err)
+		}
+		out, err := l.Enqueue(t.Context(), ledger.Request{Job: "books", Agent: "bookkeeper", Trigger: domain.TriggerManual})
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, a, err := l.StartAttempt(t.Context(), out[0].Run)
+		if err == nil {
+			_, err = l.EnterWorkspace(t.Context(), a, 1)
+		}
+		if err == nil {
+			_, err = l.AddWorkspaceArtifact(t.Context(), ledger.Author{Attempt: a, Key: "k"}, ledger.Artifact{Workspace: 1, Title: "The draft", Type: "text"}, []byte("draft"))
+		}
+		if err == nil {
+			err = l.Finish(t.Context(), a, ledger.Result{Outcome: domain.OutcomeSuccess})
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	})
+	h.expect("/workspaces", "2026", "gathering")
+	h.expect("/workspaces/1", "&#34;asked&#34;: 3", "Pause", "The draft", "Approve", "/runs/1")
+	h.done("/workspaces/1/artifacts/1/approve")
+	h.expect("/workspaces/1", "approved")
+
+	h.done("/workspaces/1/pause")
+	if page := h.expect("/workspaces/1", "paused", "Resume"); strings.Contains(page, `action="/workspaces/1/pause"`) {
+		t.Error("what is paused can be paused again")
+	}
+	h.done("/workspaces/1/archive")
+	h.expect("/workspaces?status=archived", "2026")
+	if strings.Contains(h.get("/workspaces?status=active"), "2026") {
+		t.Error("what is archived is active")
+	}
+	if _, status, _ := h.post("/workspaces/1/burn"); status != http.StatusBadRequest {
+		t.Errorf("an action that is none: %d", status)
+	}
+}
+
+// A job is paused and resumed, and started with its inputs.
+func TestJobPage(t *testing.T) {
+	h := open(t, configuration, nil)
+	h.fire("books")
+	h.expect("/jobs/books", "weekday", "rouse.yaml:10", "db_insert", "/runs/1", "Europe/Berlin", "08:00 CET")
+	h.expect("/jobs/books?simulate=week", "A week from now")
+
+	h.done("/jobs/books/pause", "for", "1h", "reason", "holidays")
+	h.expect("/jobs/books", "holidays", "Resume")
+	h.expect("/jobs?armed=yes", "fails")
+	h.done("/jobs/books/resume")
+	if strings.Contains(h.get("/jobs/books"), "holidays") {
+		t.Error("it is still paused")
+	}
+	if to := h.done("/jobs/books/run"); to != "/runs/2" {
+		t.Errorf("a start leads to %q", to)
+	}
+	if _, status, _ := h.post("/jobs/books/run", "input", "no value"); status != http.StatusBadRequest {
+		t.Errorf("an input without a value: %d", status)
+	}
+}
+
+// Rows are found, changed, deleted, restored, exported and imported; what the owner does is in the changelog.
+func TestData(t *testing.T) {
+	h := open(t, configuration, nil)
+	h.fire("books")
+	table := "table=expenses"
+	row := func(id string) string {
+		return "/agents/bookkeeper/row?" + table + "&key=" + url.QueryEscape(`{"id":`+id+`}`)
+	}
+
+	if page := h.get("/agents/bookkeeper/data?" + table + "&q=ink"); strings.Count(page, "<tr data-row=") != 1 || !strings.Contains(page, "30.25") {
+		t.Errorf("the filter: %s", page)
+	}
+	h.expect(row("1"), "coffee", "3.5")
+
+	key := []string{"table", "expenses", "key", `{"id":1}`}
+	h.done("/agents/bookkeeper/cell", append(key, "column", "euro", "value", "4.75")...)
+	h.expect(row("1"), "4.75")
+	if _, status, body := h.post("/agents/bookkeeper/cell", append(key, "column", "euro", "value", "much")...); status != http.StatusUnprocessableEntity || !strings.Contains(body, "holds numbers") {
+		t.Errorf("a word for a number: %d %s", status, body)
+	}
+	h.done("/agents/bookkeeper/cell", append(key, "column", "what", "null", "yes", "value", "x")...)
+
+	h.done("/agents/bookkeeper/delete", key...)
+	if n := strings.Count(h.get("/agents/bookkeeper/data?"+table), "<tr data-row="); n != 2 {
+		t.Errorf("%d rows are left", n)
+	}
+	if n := strings.Count(h.get("/agents/bookkeeper/data?"+table+"&show=deleted"), "<tr data-row="); n != 1 {
+		t.Errorf("%d rows are deleted", n)
+	}
+	h.expect(row("1"), "Restore")
+	h.done("/agents/bookkeeper/restore", key...)
+	if n := strings.Count(h.get("/agents/bookkeeper/data?"+table+"&show=all"), "<tr data-row="); n != 3 {
+		t.Errorf("%d rows", n)
+	}
+	h.expect("/agents/bookkeeper/activity?table=expenses", "4.75")
+	var changes []api.Change
+	if err := h.api.Get(t.Context(), "/v1/agents/bookkeeper/changes", url.Values{"table": {"expenses"}}, &changes); err != nil || len(changes) < 4 {
+		t.Fatalf("%+v, %v", changes, err)
+	}
+	for _, c := range changes[:4] {
+		if c.Actor != "user" || c.Run != "0" {
+			t.Errorf("%+v", c)
+		}
+	}
+
+	if csv := h.get("/agents/bookkeeper/export?" + table); !strings.HasPrefix(csv, "id,what,euro\n1,,4.75\n") {
+		t.Errorf("%q", csv)
+	}
+	for _, path := range []string{"/agents/bookkeeper/data?table=nothing", "/agents/bookkeeper/export?table=nothing", row("99")} {
+		if status, _ := h.fetch(path); status != http.StatusNotFound {
+			t.Errorf("%s: %d", path, status)
+		}
+	}
+}
+
+// A view is drawn as it wants to be shown, and stands on the first page of its agent once it is pinned.
+func TestViews(t *testing.T) {
+	h := open(t, configuration, nil)
+	h.fire("books")
+	h.expect("/agents/bookkeeper/views?view=by_what", "<svg", "paper: 12", "select what")
+	h.expect("/agents/bookkeeper", "Nothing is pinned")
+	h.done("/agents/bookkeeper/pin", "view", "by_what", "pinned", "yes")
+	h.expect("/agents/bookkeeper", "by_what", `class="bar"`)
+	h.done("/agents/bookkeeper/pin", "view", "by_what")
+	h.expect("/agents/bookkeeper", "Nothing is pinned")
+}
+
+// The page of health says what is wrong with the configuration and where, and what was sent on each channel last.
+func TestHealthPage(t *testing.T) {
+	h := open(t, configuration, nil)
+	h.fire("fails")
+	if page := h.expect("/health", "configuration", "confinement", "fails: error", `href="/runs/1"`); strings.Contains(page, "nothing was sent yet") {
+		t.Error("what was sent to the desktop last is not known")
+	}
+
+	if err := os.WriteFile(filepath.Join(h.dir, "rouse.yaml"), []byte(strings.Replace(configuration, `"0 8 * * 1-5"`, `"0 88 * * 1-5"`, 1)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	h.done("/health/reload")
+	h.expect("/health", "rouse.yaml:12:")
+	// What was in force still is.
+	h.expect("/jobs/books", "every weekday at 08:00")
+}
+
+// A page that is looked at hears of what happens: once at the beginning, and again when there is something.
+func TestLive(t *testing.T) {
+	h := open(t, configuration, nil)
+	answer, err := http.Get(h.server.URL + "/live")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	if answer.Header.Get("Content-Type") != "text/event-stream" {
+		t.Errorf("%v", answer.Header)
+	}
+
+	signals := bufio.NewScanner(answer.Body)
+	next := func() {
+		t.Helper()
+		for signals.Scan() {
+			if signals.Text() == "data: changed" {
+				return
+			}
+		}
+		t.Fatalf("the stream ended: %v", signals.Err())
+	}
+	next()
+	h.fire("fails")
+	next()
+}
+
+// A listing goes on where it ended, and has each run once.
+func TestOlderRuns(t *testing.T) {
+	const many = 120
+	h := open(t, configuration, func(l *ledger.Ledger) {
+		for range many {
+			finished(t, l, "books", domain.OutcomeSuccess)
+		}
+	})
+
+	older := regexp.MustCompile(`<a href="(/runs\?before=[0-9]+)">Older`)
+	row := regexp.MustCompile(`<tr data-row="([0-9]+)"`)
+	seen := map[string]bool{}
+	for at := "/runs"; at != ""; {
+		page := h.get(at)
+		for _, m := range row.FindAllStringSubmatch(page, -1) {
+			if seen[m[1]] {
+				t.Errorf("run %s is on two pages", m[1])
+			}
+			seen[m[1]] = true
+		}
+		at = ""
+		if m := older.FindStringSubmatch(page); m != nil {
+			at = m[1]
+		}
+	}
+	if len(seen) != many {
+		t.Errorf("%d runs were listed", len(seen))
+	}
+}

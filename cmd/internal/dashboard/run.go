@@ -1,0 +1,350 @@
+package dashboard
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"github.com/a-h/templ"
+
+	"rouse/agentdb/ledger"
+	"rouse/cmd/internal/api"
+	"rouse/internal/domain"
+	"rouse/internal/text"
+)
+
+// stepsOnPage is how many steps of a run one page shows.
+const stepsOnPage = 30
+
+// run is the page of a run.
+type run struct {
+	page
+	api.RunDetail
+	Mark     mark
+	Cause    string      // what started it, in words
+	Pending  api.Pending // what it waits for
+	Shown    []shownStep
+	From, Of int       // the first step that is shown, and how many there are
+	Failing  *callPart // of a run that failed
+	Waiting  []api.Item
+	Changes  changes
+}
+
+// shownStep is a step with its calls, each under its number within the run.
+type shownStep struct {
+	api.Step
+	Number int
+	Calls  []callPart
+	Depth  int // of a step within a call
+}
+
+// callPart is a call with its number, and the steps within it.
+type callPart struct {
+	api.Call
+	Number int
+	Within []shownStep
+	Fails  bool // it is the call at which its run failed
+}
+
+func (s *site) runRoutes(mux *http.ServeMux) {
+	mux.Handle("GET /runs/{id}", s.show(s.run))
+	mux.HandleFunc("GET /runs/{id}/text", s.runText)
+	mux.HandleFunc("GET /runs/{id}/artifacts/{artifact}", s.artifact)
+	mux.Handle("GET /runs/{id}/undo", s.show(s.undoPage))
+	mux.Handle("POST /runs/{id}/undo", s.do(s.undo))
+	mux.Handle("POST /runs/{id}/cancel", s.do(s.cancel))
+	mux.Handle("POST /runs/{id}/retry", s.do(s.retry))
+}
+
+func (s *site) run(r *http.Request, p page) (templ.Component, error) {
+	id, err := number(r, "id", "run")
+	if err != nil {
+		return nil, err
+	}
+
+	ctx := r.Context()
+	v := run{page: p.titled(fmt.Sprintf("Run %d", id), "Runs")}
+	if v.RunDetail, err = s.answers.Run(ctx, id); err != nil {
+		return nil, err
+	}
+	v.Mark, v.Cause = runMark(v.Run), cause(v.Run)
+	if v.State != domain.StateFinished {
+		if v.Pending, err = s.answers.Pending(ctx, id); err != nil {
+			return nil, err
+		}
+	}
+	for _, item := range v.Inbox {
+		if item.State == ledger.ItemOpen {
+			v.Waiting = append(v.Waiting, item)
+		}
+	}
+
+	all := numbered(v.StepsDetail)
+	v.Failing = failing(v.Run, all)
+	v.From, v.Of = window(r.URL.Query().Get("step"), all, v.Run), len(all)
+	v.Shown = all[v.From:min(v.From+stepsOnPage, len(all))]
+
+	v.Changes, err = s.changesOf(ctx, v.RunDetail)
+	return runPage(v), err
+}
+
+// numbered gives the steps and the calls of a run their numbers, in the order in which they are shown.
+func numbered(steps []api.Step) []shownStep {
+	var stepNumber, callNumber int
+	var walk func([]api.Step, int) []shownStep
+	walk = func(steps []api.Step, depth int) []shownStep {
+		out := make([]shownStep, len(steps))
+		for i, st := range steps {
+			stepNumber++
+			out[i] = shownStep{Step: st, Number: stepNumber, Depth: depth}
+			for _, c := range st.Calls {
+				callNumber++
+				number := callNumber
+				out[i].Calls = append(out[i].Calls, callPart{Call: c, Number: number, Within: walk(c.StepsDetail, depth+1)})
+			}
+		}
+		return out
+	}
+	return walk(steps, 0)
+}
+
+// failing finds the call at which a run failed: its last one that did, which is marked.
+func failing(r api.Run, steps []shownStep) *callPart {
+	if !r.Outcome.Failed() {
+		return nil
+	}
+	for i := len(steps) - 1; i >= 0; i-- {
+		for j := len(steps[i].Calls) - 1; j >= 0; j-- {
+			if c := &steps[i].Calls[j]; !c.OK {
+				c.Fails = true
+				return c
+			}
+		}
+	}
+	return nil
+}
+
+// window is the index of the first step to show: the one that was asked for, of a run that failed the page of its
+// failing call, of one that is on the last page, and else the first.
+func window(asked string, steps []shownStep, r api.Run) int {
+	if n, err := strconv.Atoi(asked); err == nil && n >= 1 && n <= len(steps) {
+		return n - 1
+	}
+	for i, st := range steps {
+		for _, c := range st.Calls {
+			if c.Fails {
+				return i / stepsOnPage * stepsOnPage
+			}
+		}
+	}
+	if r.State != domain.StateFinished && len(steps) > 0 {
+		return (len(steps) - 1) / stepsOnPage * stepsOnPage
+	}
+	return 0
+}
+
+// cause says in words what started a run.
+func cause(r api.Run) string {
+	var d ledger.Detail
+	if json.Unmarshal(r.TriggerDetail, &d) != nil {
+		return string(r.Trigger)
+	}
+
+	switch {
+	case d.File != nil:
+		return "the file " + d.File.Name + " (" + text.Size(d.File.Size) + ")"
+	case len(d.Files) > 0:
+		return text.Plural(len(d.Files), "file")
+	case d.Folder != "" && d.Changes != nil:
+		return "the folder " + d.Folder + ": " + d.Changes.Text()
+	case d.Wake != nil:
+		return "a wake that the agent planned"
+	case d.Source != "" && !r.ScheduledAt.IsZero():
+		return d.Source
+	case d.Prompt != "":
+		return "you asked: " + d.Prompt
+	case d.Tool != "":
+		return "you called " + d.Tool
+	case d.Skill != "":
+		return "you started the skill " + d.Skill
+	}
+	return string(r.Trigger)
+}
+
+// short are the arguments of a call in a line.
+func short(args json.RawMessage) string {
+	var out bytes.Buffer
+	if json.Compact(&out, args) != nil {
+		return string(args)
+	}
+	return strings.Trim(out.String(), "{}")
+}
+
+// pretty is JSON with line breaks, and a text without its quotes.
+func pretty(raw json.RawMessage) string {
+	var plain string
+	if json.Unmarshal(raw, &plain) == nil {
+		return plain
+	}
+	var out bytes.Buffer
+	if json.Indent(&out, raw, "", "  ") != nil {
+		return string(raw)
+	}
+	return out.String()
+}
+
+// callWord is how a call ended in a word.
+func callWord(c callPart) string {
+	switch {
+	case c.OK && c.Deduped:
+		return "from the record"
+	case c.OK:
+		return "ok"
+	case c.Kind != "":
+		return c.Kind
+	}
+	return string(c.State)
+}
+
+// textPath leads to all of a text of the run.
+func (v run) textPath(of string, number int) string {
+	return link([]string{"runs", v.ID, "text"}, "of", of, "n", strconv.Itoa(number))
+}
+
+// runText sends a text of a run whole: its summary, its error, what a step said, or what a call was given and gave.
+func (s *site) runText(w http.ResponseWriter, r *http.Request) {
+	id, err := number(r, "id", "run")
+	if err != nil {
+		s.failPosted(w, r, err)
+		return
+	}
+	d, err := s.answers.Run(r.Context(), id)
+	if err != nil {
+		s.failPosted(w, r, err)
+		return
+	}
+
+	found, ok := textOf(d, r.URL.Query().Get("of"), r.URL.Query().Get("n"))
+	if !ok {
+		s.failPosted(w, r, &api.Error{Status: http.StatusNotFound, Message: fmt.Sprintf("run %d has no such text", id)})
+		return
+	}
+	sendText(w, found)
+}
+
+func textOf(d api.RunDetail, of, number string) (string, bool) {
+	switch of {
+	case "summary":
+		return d.Summary, true
+	case "error":
+		return d.Error, true
+	}
+
+	n, err := strconv.Atoi(number)
+	if err != nil {
+		return "", false
+	}
+	return textWithin(numbered(d.StepsDetail), of, n)
+}
+
+func textWithin(steps []shownStep, of string, n int) (string, bool) {
+	for _, st := range steps {
+		if of == "step" && st.Number == n {
+			return st.Text, true
+		}
+		for _, c := range st.Calls {
+			switch {
+			case of == "args" && c.Number == n:
+				return pretty(c.Args), true
+			case of == "result" && c.Number == n:
+				return pretty(c.Result), true
+			}
+			if found, ok := textWithin(c.Within, of, n); ok {
+				return found, true
+			}
+		}
+	}
+	return "", false
+}
+
+// artifact sends the bytes of an artifact, as a download: an agent wrote them.
+func (s *site) artifact(w http.ResponseWriter, r *http.Request) {
+	run, err := number(r, "id", "run")
+	if err != nil {
+		s.failPosted(w, r, err)
+		return
+	}
+	id, err := number(r, "artifact", "artifact")
+	if err != nil {
+		s.failPosted(w, r, err)
+		return
+	}
+	a, content, err := s.ledger.ArtifactBytes(r.Context(), run, id)
+	if err != nil {
+		s.failPosted(w, r, err)
+		return
+	}
+	s.download(w, r, a.Name, a.Size, bytes.NewReader(content))
+}
+
+// download sends a file that a browser saves and does not show.
+func (s *site) download(w http.ResponseWriter, r *http.Request, name string, size int64, content io.Reader) {
+	h := w.Header()
+	h.Set("Content-Type", "application/octet-stream")
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Content-Disposition", contentDisposition(name))
+	h.Set("Content-Length", strconv.FormatInt(size, 10))
+	if _, err := io.Copy(w, content); err != nil && r.Context().Err() == nil {
+		s.log.Warn("a file could not be sent", "path", r.URL.Path, "error", err)
+	}
+}
+
+func (s *site) cancel(r *http.Request) (string, error) {
+	id, err := number(r, "id", "run")
+	if err != nil {
+		return "", err
+	}
+	_, err = s.answers.Cancel(r.Context(), id)
+	return back(r), err
+}
+
+func (s *site) retry(r *http.Request) (string, error) {
+	id, err := number(r, "id", "run")
+	if err != nil {
+		return "", err
+	}
+	_, err = s.answers.Retry(r.Context(), id)
+	return back(r), err
+}
+
+// undoPage shows what an undo would do, before anybody does it.
+func (s *site) undoPage(r *http.Request, p page) (templ.Component, error) {
+	id, err := number(r, "id", "run")
+	if err != nil {
+		return nil, err
+	}
+	would, err := s.answers.Undo(r.Context(), id, api.UndoRequest{DryRun: true})
+	return undoPage(p.titled(fmt.Sprintf("Undo run %d", id), "Runs"), would), err
+}
+
+func (s *site) undo(r *http.Request) (string, error) {
+	id, err := number(r, "id", "run")
+	if err != nil {
+		return "", err
+	}
+
+	done, err := s.answers.Undo(r.Context(), id, api.UndoRequest{Force: r.PostFormValue("force") == "yes"})
+	if err == nil && !done.Done {
+		err = &api.Error{Status: http.StatusConflict, Message: "nothing was undone: something came later that stands in the way. What it is, the page of the undo says; there you can also have it undone all the same."}
+	}
+	return runPath(strconv.FormatInt(id, 10)), err
+}
+
+// retryable says whether a run can be tried again.
+func retryable(r api.Run) bool {
+	return r.State == domain.StateFinished && r.Outcome != domain.OutcomeSuccess && r.Outcome != domain.OutcomeNothing
+}

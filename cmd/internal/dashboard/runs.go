@@ -1,0 +1,123 @@
+package dashboard
+
+import (
+	"context"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/a-h/templ"
+
+	"rouse/agentdb/ledger"
+	"rouse/cmd/internal/api"
+	"rouse/internal/domain"
+)
+
+const (
+	runsOnPage = 50
+	// lookedAt is how many runs one page looks at to find those that fit, so that what is rare, or is not there,
+	// takes no longer than what is common. The page says where it stopped, and goes on from there.
+	lookedAt = 20_000
+)
+
+// floor is the id down to which a page looks that begins below an id, or at the newest run (0).
+func (s *site) floor(ctx context.Context, before int64) (int64, error) {
+	if before == 0 {
+		newest, err := s.ledger.NewestRun(ctx)
+		if err != nil {
+			return 0, err
+		}
+		before = newest + 1
+	}
+	return max(0, before-lookedAt-1), nil
+}
+
+// runsFilter is what a listing is asked for, as it was written.
+type runsFilter struct{ Job, Agent, Outcome, State, Trigger, Since, Until, Text, Before string }
+
+func (s *site) runsRoutes(mux *http.ServeMux) { mux.Handle("GET /runs", s.show(s.runs)) }
+
+func (s *site) runs(r *http.Request, p page) (templ.Component, error) {
+	q := r.URL.Query()
+	f := runsFilter{Job: q.Get("job"), Agent: q.Get("agent"), Outcome: q.Get("outcome"), State: q.Get("state"), Trigger: q.Get("trigger"),
+		Since: q.Get("since"), Until: q.Get("until"), Text: strings.TrimSpace(q.Get("q")), Before: q.Get("before")}
+	of, err := f.parse(p.Zone)
+	if err != nil {
+		return nil, err
+	}
+	if of.After, err = s.floor(r.Context(), of.Before); err != nil {
+		return nil, err
+	}
+
+	found, err := s.answers.Runs(r.Context(), of)
+	if err != nil {
+		return nil, err
+	}
+
+	// The next page begins below the last row, or where this one stopped looking.
+	older := ""
+	switch {
+	case len(found) == runsOnPage:
+		older = found[len(found)-1].ID
+	case of.After > 0:
+		older = strconv.FormatInt(of.After+1, 10)
+	}
+	return runsPage(p.titled("Runs", "Runs"), f, found, older, s.settings.Agents()), nil
+}
+
+// parse reads the filter. Dates are those of the zone.
+func (f runsFilter) parse(zone *time.Location) (ledger.RunFilter, error) {
+	out := ledger.RunFilter{Job: f.Job, Agent: f.Agent, Outcome: domain.Outcome(f.Outcome), State: domain.State(f.State), Trigger: domain.Trigger(f.Trigger), Text: f.Text, Limit: runsOnPage}
+	if f.Before != "" {
+		id, err := strconv.ParseInt(f.Before, 10, 64)
+		if err != nil || id < 1 {
+			return out, &api.Error{Status: http.StatusBadRequest, Message: "before is the number of a run, and " + strconv.Quote(f.Before) + " is none"}
+		}
+		out.Before = id
+	}
+
+	var err error
+	if out.Since, err = dateOf(f.Since, zone); err != nil {
+		return out, err
+	}
+	if out.Until, err = dateOf(f.Until, zone); err == nil && !out.Until.IsZero() {
+		out.Until = out.Until.AddDate(0, 0, 1) // that day included
+	}
+	return out, err
+}
+
+func dateOf(written string, zone *time.Location) (time.Time, error) {
+	if written == "" {
+		return time.Time{}, nil
+	}
+	t, err := time.ParseInLocation(time.DateOnly, written, zone)
+	if err != nil {
+		return t, &api.Error{Status: http.StatusBadRequest, Message: strconv.Quote(written) + " is no date; write 2026-11-23"}
+	}
+	return t, nil
+}
+
+// olderPath is the same listing further back.
+func (f runsFilter) olderPath(before string) string {
+	return runsPath("job", f.Job, "agent", f.Agent, "outcome", f.Outcome, "state", f.State, "trigger", f.Trigger, "since", f.Since, "until", f.Until, "q", f.Text, "before", before)
+}
+
+// filtered says whether anything but the newest runs was asked for.
+func (f runsFilter) filtered() bool { return f != runsFilter{} }
+
+// The choices of the filters.
+var (
+	outcomes = []string{"success", "nothing", "partial", "error", "timeout", "budget_exceeded", "cancelled", "interrupted", "skipped"}
+	states   = []string{"queued", "running", "waiting", "finished"}
+	triggers = []string{string(domain.TriggerSchedule), string(domain.TriggerWatch), string(domain.TriggerWebhook), string(domain.TriggerSelf), string(domain.TriggerManual)}
+)
+
+// withChosen are the choices with the one that is chosen, which may be of another version.
+func withChosen(all []string, chosen string) []string {
+	if chosen == "" || slices.Contains(all, chosen) {
+		return all
+	}
+	return append([]string{chosen}, all...)
+}

@@ -1,0 +1,334 @@
+package dashboard
+
+import (
+	"cmp"
+	"fmt"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/a-h/templ"
+
+	"rouse/agentdb/ledger"
+	"rouse/cmd/internal/api"
+	"rouse/internal/domain"
+)
+
+// Bounds of what Today reads.
+const (
+	maxToday  = 1000 // runs and occurrences of the day
+	maxComing = 500
+	latest    = 10
+)
+
+// slots is how many parts the day of a timeline has; what falls into one is one mark.
+const slots = 96
+
+// today is the first page: what ran, what runs, what comes, and what waits for a person.
+type today struct {
+	page
+	Day, NextDay time.Time // midnight in the zone
+	Jobs         []api.Job
+	JobsFail     string
+	Armed        int
+	Next         *api.Occurrence
+	Lanes        []lane
+	Items        []api.Item
+	Running      []api.Run
+	Latest       []api.Run
+	Ran, Failed  int
+	Cut          bool // more ran than was read
+	NotRun       []notRun
+	Budgets      []api.BudgetRow
+	Pauses       []api.Pause
+}
+
+// lane is a job's row of the timeline.
+type lane struct {
+	api.Job
+	Moments []moment // in the order of time
+	Last    *api.Run
+}
+
+// moment is what stands at one place of a timeline.
+type moment struct {
+	mark
+	At    time.Time
+	Slot  int
+	Count int
+	Link  string
+	Title string
+	rank  int
+}
+
+// notRun is why past instants of a job did not run.
+type notRun struct {
+	Job, Reason string
+	Decision    domain.Decision
+	Last        time.Time
+	Count       int
+}
+
+func (s *site) todayRoutes(mux *http.ServeMux) {
+	mux.Handle("GET /{$}", s.show(s.today))
+	mux.Handle("POST /pause", s.do(s.pauseAll))
+	mux.Handle("POST /resume", s.do(s.resumeAll))
+}
+
+func (s *site) today(r *http.Request, p page) (templ.Component, error) {
+	ctx := r.Context()
+	t := today{page: p.titled("Today", "Today")}
+	y, m, d := p.Now.In(p.Zone).Date()
+	t.Day, t.NextDay = time.Date(y, m, d, 0, 0, 0, 0, p.Zone), time.Date(y, m, d+1, 0, 0, 0, 0, p.Zone)
+
+	var err error
+	// History is shown also while the configuration cannot be used.
+	if t.Jobs, err = s.backend.Jobs.Jobs(ctx); err != nil {
+		t.JobsFail = s.answers.Failure(r, err).Message
+	}
+	if t.Items, err = s.answers.Inbox(ctx); err != nil {
+		return nil, err
+	}
+	if t.Running, err = s.answers.Runs(ctx, ledger.RunFilter{State: domain.StateRunning, Limit: maxToday}); err != nil {
+		return nil, err
+	}
+	if t.Pauses, err = s.answers.Pauses(ctx); err != nil {
+		return nil, err
+	}
+
+	floor, err := s.floor(ctx, 0)
+	if err != nil {
+		return nil, err
+	}
+	ran, err := s.answers.Runs(ctx, ledger.RunFilter{Since: t.Day, After: floor, Limit: maxToday})
+	if err != nil {
+		return nil, err
+	}
+	t.Cut = len(ran) == maxToday
+	t.count(ran)
+
+	instants, err := s.ledger.Occurrences(ctx, "", t.Day, p.Now, maxToday)
+	if err != nil {
+		return nil, err
+	}
+	t.NotRun = notRunOf(instants)
+
+	var coming []api.Occurrence
+	if t.JobsFail == "" {
+		if coming, err = s.backend.Jobs.Next(ctx, "", maxComing); err != nil {
+			return nil, err
+		}
+		budget, err := s.backend.Jobs.Budget(ctx)
+		if err != nil {
+			return nil, err
+		}
+		t.Budgets = budget.Budgets
+	}
+
+	t.fill(ran, instants, coming)
+	return todayPage(t), nil
+}
+
+// count counts what ran today, and keeps the latest that are over.
+func (t *today) count(ran []api.Run) {
+	t.Ran = len(ran)
+	for _, r := range ran {
+		if r.Outcome == domain.OutcomeError {
+			t.Failed++
+		}
+		if r.State == domain.StateFinished && len(t.Latest) < latest {
+			t.Latest = append(t.Latest, r)
+		}
+	}
+}
+
+// notRunOf gathers the instants that did not run, those of a job for the same reason together.
+func notRunOf(instants []ledger.Occurrence) []notRun {
+	type why struct{ job, reason string }
+	at := map[why]int{}
+	var out []notRun
+	for _, o := range instants {
+		if o.Decision == domain.DecisionRun || o.Decision == "" {
+			continue
+		}
+
+		key := why{o.Job, o.Reason}
+		i, ok := at[key]
+		if !ok {
+			i = len(out)
+			at[key] = i
+			out = append(out, notRun{Job: o.Job, Reason: o.Reason, Decision: o.Decision, Last: o.Nominal})
+		}
+		out[i].Count += max(o.Instants, 1)
+	}
+	return out
+}
+
+// fill puts what ran, what did not and what comes onto the lanes of the jobs.
+func (t *today) fill(ran []api.Run, instants []ledger.Occurrence, coming []api.Occurrence) {
+	byJob := map[string][]moment{}
+	last := map[string]*api.Run{}
+	for i, r := range ran {
+		if last[r.Job] == nil {
+			last[r.Job] = &ran[i]
+		}
+		title := fmt.Sprintf("%s run %s, %s", t.clock(began(r)), r.ID, runMark(r).Word)
+		byJob[r.Job] = append(byJob[r.Job], moment{mark: runMark(r), At: began(r), Count: 1, Link: runLink(r.ID, r.Outcome), Title: title, rank: rank(r)})
+	}
+
+	for _, o := range instants {
+		if o.Decision == domain.DecisionRun || o.Decision == "" {
+			continue // its run stands there
+		}
+		word := string(o.Decision)
+		byJob[o.Job] = append(byJob[o.Job], moment{mark: mark{"–", "grey", word}, At: o.Nominal, Count: max(o.Instants, 1), rank: 1,
+			Link: jobPath(o.Job) + "#strip", Title: fmt.Sprintf("%s %s: %s", t.clock(o.Nominal), word, o.Reason)})
+	}
+
+	for i, o := range coming {
+		if o.Decision == domain.DecisionRun && t.Next == nil {
+			t.Next = &coming[i]
+		}
+		if o.Job == "" || !o.Actual.Before(t.NextDay) {
+			continue
+		}
+		m := moment{mark: comingMark, At: o.Actual.Time, Count: 1, Link: jobPath(o.Job) + "#next", Title: t.clock(o.Actual.Time) + " coming"}
+		if o.Decision != domain.DecisionRun {
+			m.mark, m.Title = mark{"–", "grey", string(o.Decision)}, t.clock(o.Actual.Time)+" "+string(o.Decision)
+		}
+		if o.Reason != "" {
+			m.Title += ": " + o.Reason
+		}
+		byJob[o.Job] = append(byJob[o.Job], m)
+	}
+
+	for _, j := range t.Jobs {
+		if j.Enabled && !j.Paused {
+			t.Armed++
+		}
+		t.Lanes = append(t.Lanes, lane{Job: j, Moments: t.placed(byJob[j.Name], j.Name), Last: last[j.Name]})
+	}
+}
+
+// rank is how much a run has to be seen: of several at one place the first of the highest rank is.
+func rank(r api.Run) int {
+	switch {
+	case r.Outcome.Failed():
+		return 5
+	case r.State == domain.StateWaiting:
+		return 4
+	case r.State != domain.StateFinished:
+		return 3
+	}
+	return 2
+}
+
+// placed gives moments their places on the timeline, and gathers those of one place.
+func (t *today) placed(all []moment, job string) []moment {
+	slices.SortStableFunc(all, func(a, b moment) int { return a.At.Compare(b.At) })
+	length := t.NextDay.Sub(t.Day) / slots
+	var out []moment
+	for _, m := range all {
+		m.Slot = min(max(int(m.At.Sub(t.Day)/length), 0), slots-1)
+		n := len(out) - 1
+		if n < 0 || out[n].Slot != m.Slot {
+			out = append(out, m)
+			continue
+		}
+
+		count := out[n].Count + m.Count
+		if cmp.Compare(m.rank, out[n].rank) > 0 {
+			m.Title = fmt.Sprintf("%s (and %d more by %s)", m.Title, count-1, t.clock(m.At))
+			out[n] = m
+		}
+		out[n].Count = count
+		out[n].Link = runsPath("job", job, "since", t.day(t.Day))
+	}
+	return out
+}
+
+// x is where a moment stands on a lane of a thousand units.
+func (m moment) x() string { return strconv.Itoa(m.Slot * 985 / slots) }
+
+// now is where the present is on a lane.
+func (t today) now() string {
+	return strconv.Itoa(int(1000 * t.Now.Sub(t.Day) / t.NextDay.Sub(t.Day)))
+}
+
+// recent are the last moments, and the next: what a phone shows in place of a timeline.
+func (l lane) recent(now time.Time) []moment {
+	const before, after = 3, 1
+	next, _ := slices.BinarySearchFunc(l.Moments, now, func(m moment, at time.Time) int { return m.At.Compare(at) })
+	return l.Moments[max(0, next-before):min(len(l.Moments), next+after)]
+}
+
+// share is how much of a limit is taken, from 0 to 1.
+func share(b api.BudgetRow) string {
+	if b.LimitUSD == nil || *b.LimitUSD == 0 {
+		return "0"
+	}
+	return strconv.FormatFloat(min((b.SpentUSD+b.ReservedUSD) / *b.LimitUSD, 1), 'f', 3, 64)
+}
+
+// budgetPath leads to the runs that a budget is about.
+func (t today) budgetPath(b api.BudgetRow) string {
+	if b.Scope == "daemon" {
+		return runsPath("since", t.day(t.Day))
+	}
+	return runsPath(b.Scope, b.Name, "since", t.day(t.Day))
+}
+
+func (s *site) pauseAll(r *http.Request) (string, error) {
+	return back(r), s.pause(r, ledger.PauseAll, "")
+}
+
+func (s *site) resumeAll(r *http.Request) (string, error) {
+	_, err := s.answers.Resume(r.Context(), ledger.PauseAll, "")
+	return back(r), err
+}
+
+// pause begins a pause as the pause menu asks for it.
+func (s *site) pause(r *http.Request, scope, name string) error {
+	ask := api.PauseRequest{Scope: scope, Name: name, Reason: r.PostFormValue("reason")}
+	switch length := r.PostFormValue("for"); length {
+	case "forever":
+	case "until":
+		// A browser's field of a time writes a T between the day and the time of day.
+		ask.Until = r.PostFormValue("until")
+		if at, err := time.ParseInLocation("2006-01-02T15:04", ask.Until, s.settings.Zone()); err == nil {
+			ask.Until = at.Format("2006-01-02 15:04")
+		}
+		if ask.Until == "" {
+			return &api.Error{Status: http.StatusBadRequest, Message: "say until when the pause is: a date and a time"}
+		}
+	case "tomorrow":
+		y, m, d := time.Now().In(s.settings.Zone()).Date()
+		ask.Until = time.Date(y, m, d+1, 0, 0, 0, 0, s.settings.Zone()).Format("2006-01-02 15:04")
+	default:
+		ask.For = length
+	}
+
+	_, err := s.answers.Pause(r.Context(), ask)
+	return err
+}
+
+func hour(h int) string { return fmt.Sprintf("%02d", h) }
+
+// words joins what starts a job.
+func words(triggers []string) string {
+	return line(strings.Join(triggers, "; "))
+}
+
+// firstJob is what an empty configuration lacks.
+const firstJob = `agents:
+  - name: clerk
+
+jobs:
+  - name: hello
+    agent: clerk
+    schedule: "0 8 * * 1-5"
+    playbook:
+      - call: file_write
+        with: { path: hello.txt, content: "good morning" }`

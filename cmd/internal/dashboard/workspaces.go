@@ -1,0 +1,111 @@
+package dashboard
+
+import (
+	"net/http"
+	"slices"
+
+	"github.com/a-h/templ"
+
+	"rouse/agentdb/ledger"
+	"rouse/cmd/internal/api"
+)
+
+func (s *site) workspaceRoutes(mux *http.ServeMux) {
+	mux.Handle("GET /workspaces", s.show(s.workspaces))
+	mux.Handle("GET /workspaces/{id}", s.show(s.workspace))
+	mux.HandleFunc("GET /workspaces/{id}/text", s.workspaceText)
+	mux.Handle("POST /workspaces/{id}/{action}", s.do(s.changeWorkspace))
+	mux.Handle("POST /workspaces/{id}/artifacts/{artifact}/{decision}", s.do(s.decideArtifact))
+}
+
+func (s *site) workspaces(r *http.Request, p page) (templ.Component, error) {
+	q := r.URL.Query()
+	found, err := s.answers.Workspaces(r.Context(), ledger.WorkspaceFilter{Agent: q.Get("agent"), Skill: q.Get("skill"), Status: ledger.WorkspaceStatus(q.Get("status"))})
+	return workspacesPage(p.titled("Workspaces", "Workspaces"), found, q.Get("status")), err
+}
+
+func (s *site) workspace(r *http.Request, p page) (templ.Component, error) {
+	id, err := number(r, "id", "workspace")
+	if err != nil {
+		return nil, err
+	}
+	w, err := s.answers.Workspace(r.Context(), id)
+	return workspacePage(p.titled(line(w.Name), "Workspaces"), w), err
+}
+
+// workspaceText is all of a workspace's state, as text.
+func (s *site) workspaceText(w http.ResponseWriter, r *http.Request) {
+	id, err := number(r, "id", "workspace")
+	if err != nil {
+		s.failPosted(w, r, err)
+		return
+	}
+	found, err := s.answers.Workspace(r.Context(), id)
+	if err != nil {
+		s.failPosted(w, r, err)
+		return
+	}
+	sendText(w, pretty(found.State))
+}
+
+func (s *site) changeWorkspace(r *http.Request) (string, error) {
+	id, err := number(r, "id", "workspace")
+	if err != nil {
+		return "", err
+	}
+	return link([]string{"workspaces", r.PathValue("id")}), s.answers.ChangeWorkspace(r.Context(), id, r.PathValue("action"))
+}
+
+func (s *site) decideArtifact(r *http.Request) (string, error) {
+	id, err := number(r, "id", "workspace")
+	if err != nil {
+		return "", err
+	}
+	artifact, err := number(r, "artifact", "artifact")
+	if err != nil {
+		return "", err
+	}
+	return link([]string{"workspaces", r.PathValue("id")}), s.answers.DecideArtifact(r.Context(), id, artifact, r.PathValue("decision"))
+}
+
+// workspaceAction is what an owner can do with a workspace.
+type workspaceAction struct{ Name, Word, Class string }
+
+// actionsOf are those that its state allows.
+func actionsOf(w api.Workspace) []workspaceAction {
+	var out []workspaceAction
+	if w.Review != "" {
+		out = append(out, workspaceAction{"acknowledge", "Take it as it is", "main"},
+			workspaceAction{"discard", "Put it back to the last checkpoint", "danger"},
+			workspaceAction{"retry", "Put it back, and run again from there", ""})
+	}
+	switch w.Status {
+	case ledger.WorkspaceActive:
+		out = append(out, workspaceAction{"pause", "Pause", ""}, workspaceAction{"archive", "Archive", ""})
+	case ledger.WorkspacePaused:
+		out = append(out, workspaceAction{"resume", "Resume", "main"}, workspaceAction{"archive", "Archive", ""})
+	case ledger.WorkspaceArchived:
+		out = append(out, workspaceAction{"resume", "Take it up again", ""})
+	}
+	return out
+}
+
+// statusMark is the status of a workspace.
+func statusMark(w api.Workspace) mark {
+	switch {
+	case w.Review != "":
+		return mark{"!", "amber", "to be reviewed"}
+	case w.Run != "":
+		return mark{"◌", "accent", "at work"}
+	case w.Status == ledger.WorkspaceActive:
+		return mark{"●", "good", "active"}
+	case w.Status == ledger.WorkspacePaused:
+		return mark{"■", "amber", "paused"}
+	}
+	return mark{"○", "grey", string(w.Status)}
+}
+
+// undecided says whether an artifact waits for its owner's word.
+func undecided(a api.WorkspaceArtifact) bool {
+	return !slices.Contains([]string{ledger.ArtifactApproved, ledger.ArtifactRejected}, a.Approval)
+}

@@ -1,0 +1,281 @@
+// Package metrics counts what happens, for Prometheus.
+//
+// The record is the source: what the ledger says of runs and steps is added up as it is written, from the start of the
+// process on, as counters of Prometheus are. What is so at the moment (queues, lanes, watches) is asked when somebody reads.
+// Jobs are labels, for there are as many as the configuration has; runs, files and texts are none.
+package metrics
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"rouse/agentdb/ledger"
+	"rouse/internal/domain"
+)
+
+const (
+	// readEvery is how often the record is read at most, so that a busy ledger is not read for each of its commits.
+	readEvery = time.Second
+	// page is how many events are read at once.
+	page = 500
+)
+
+// Snapshot is what is so at the moment.
+type Snapshot struct {
+	Queued, Running, Waiting int
+	Lanes                    int // runs that may be on at once
+	Inbox                    int // items that wait for a person
+	Outbox                   int // notices that are not delivered
+	Ready                    bool
+	Watches                  []Watch
+}
+
+// Watch is the watch of a job.
+type Watch struct {
+	Job     string
+	Waiting int           // files
+	Lag     time.Duration // since the folder was last looked at
+	Works   bool
+}
+
+// Options are the parts.
+type Options struct {
+	Ledger  *ledger.Ledger
+	Now     func(context.Context) (Snapshot, error)
+	Version string
+	Logger  *slog.Logger
+}
+
+// Metrics answers GET /metrics.
+type Metrics struct {
+	o       Options
+	handler http.Handler
+
+	runs                   *prometheus.CounterVec
+	duration, late, queued *prometheus.HistogramVec
+	steps, cost            *prometheus.CounterVec
+	tokens                 *prometheus.CounterVec
+
+	mu    sync.Mutex
+	after int64 // the last event that was counted
+	known bool  // after is set
+}
+
+// New makes the counters.
+func New(o Options) (*Metrics, error) {
+	if o.Ledger == nil || o.Now == nil {
+		return nil, errors.New("metrics: a ledger and what is so now are needed")
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+
+	// Seconds, from a tick of the scheduler to a day.
+	spans := []float64{.01, .05, .1, .5, 1, 5, 15, 60, 300, 900, 3600, 14400, 86400}
+	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
+		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
+	}
+	spread := func(name, help string) *prometheus.HistogramVec {
+		return prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: name, Help: help, Buckets: spans}, []string{"job"})
+	}
+
+	m := &Metrics{
+		o:        o,
+		runs:     counter("rouse_runs_total", "Runs that ended, by job and outcome; the job of ad-hoc runs is empty.", "job", "outcome"),
+		duration: spread("rouse_run_duration_seconds", "From the start of a run to its end."),
+		late:     spread("rouse_run_lateness_seconds", "From the instant of a schedule to the start of its run."),
+		queued:   spread("rouse_run_queue_seconds", "From the request of a run to its first start."),
+		steps:    counter("rouse_steps_total", "Turns of models, by job.", "job"),
+		cost:     counter("rouse_cost_usd_total", "What models cost in USD, by job.", "job"),
+		tokens:   counter("rouse_tokens_total", "Tokens of models, by job and direction (in, out).", "job", "direction"),
+	}
+
+	build := prometheus.NewGauge(prometheus.GaugeOpts{Name: "rouse_build_info", Help: "1, with the version.", ConstLabels: prometheus.Labels{"version": o.Version}})
+	build.Set(1)
+	registry := prometheus.NewRegistry()
+	for _, c := range []prometheus.Collector{m.runs, m.duration, m.late, m.queued, m.steps, m.cost, m.tokens, build, now{m},
+		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{})} {
+		if err := registry.Register(c); err != nil {
+			return nil, err
+		}
+	}
+
+	m.handler = promhttp.HandlerFor(registry, promhttp.HandlerOpts{})
+	return m, nil
+}
+
+// ServeHTTP implements http.Handler.
+func (m *Metrics) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	// Up to what is on record now, so that two readings are of two instants.
+	if err := m.read(r.Context()); err != nil {
+		http.Error(w, fmt.Sprintf("the record cannot be read: %v", err), http.StatusServiceUnavailable)
+		return
+	}
+	m.handler.ServeHTTP(w, r)
+}
+
+// Run counts until ctx ends.
+func (m *Metrics) Run(ctx context.Context) error {
+	for {
+		changed := m.o.Ledger.Changed() // before reading, so that nothing is missed
+		if err := m.read(ctx); err != nil && ctx.Err() == nil {
+			m.o.Logger.Debug("the record could not be counted", "error", err) // whoever asks for the numbers is told
+		}
+
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return nil
+		}
+		select {
+		case <-time.After(readEvery):
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// read counts what was added to the record since the last time; first what is there is left alone.
+func (m *Metrics) read(ctx context.Context) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if !m.known {
+		newest, err := m.o.Ledger.NewestEvent(ctx)
+		if err != nil {
+			return err
+		}
+		m.after, m.known = newest, true
+	}
+
+	for {
+		events, err := m.o.Ledger.Events(ctx, ledger.EventFilter{After: m.after, Limit: page})
+		if err != nil {
+			return err
+		}
+		for _, e := range events {
+			if err := m.count(ctx, e); err != nil {
+				return err
+			}
+			m.after = e.ID
+		}
+		if len(events) < page {
+			return nil
+		}
+	}
+}
+
+// count adds one event.
+func (m *Metrics) count(ctx context.Context, e ledger.Event) error {
+	var data struct {
+		Attempt   int            `json:"attempt"`
+		Outcome   domain.Outcome `json:"outcome"`
+		TokensIn  float64        `json:"tokens_in"`
+		TokensOut float64        `json:"tokens_out"`
+		CostUSD   float64        `json:"cost_usd"`
+	}
+	if e.Kind != "run.started" && e.Kind != "run.finished" && e.Kind != "step.finished" {
+		return nil
+	}
+	if err := json.Unmarshal(e.Data, &data); err != nil {
+		return nil //nolint:nilerr // an event that says nothing counts for nothing
+	}
+
+	switch e.Kind {
+	case "step.finished":
+		m.steps.WithLabelValues(e.Job).Inc()
+		m.tokens.WithLabelValues(e.Job, "in").Add(data.TokensIn)
+		m.tokens.WithLabelValues(e.Job, "out").Add(data.TokensOut)
+		m.cost.WithLabelValues(e.Job).Add(data.CostUSD)
+		return nil
+	case "run.finished":
+		m.runs.WithLabelValues(e.Job, string(data.Outcome)).Inc()
+	}
+
+	run, err := m.o.Ledger.Run(ctx, e.Run)
+	if errors.Is(err, ledger.ErrNotFound) {
+		return nil // it was removed since
+	}
+	if err != nil {
+		return err
+	}
+	if e.Kind == "run.finished" {
+		if !run.StartedAt.IsZero() {
+			m.duration.WithLabelValues(e.Job).Observe(e.At.Sub(run.StartedAt).Seconds())
+		}
+		return nil
+	}
+
+	if data.Attempt == 1 {
+		m.queued.WithLabelValues(e.Job).Observe(max(0, e.At.Sub(run.QueuedAt).Seconds()))
+		if run.Trigger == domain.TriggerSchedule && !run.ScheduledAt.IsZero() {
+			m.late.WithLabelValues(e.Job).Observe(max(0, e.At.Sub(run.ScheduledAt).Seconds()))
+		}
+	}
+	return nil
+}
+
+// now collects what is so at the moment.
+type now struct{ m *Metrics }
+
+// These describe the gauges.
+var (
+	runsNow    = prometheus.NewDesc("rouse_runs", "Runs that are not over, by state.", []string{"state"}, nil)
+	lanes      = prometheus.NewDesc("rouse_lanes", "Runs that may be on at once.", nil, nil)
+	lanesUsed  = prometheus.NewDesc("rouse_lanes_used", "Runs that are on.", nil, nil)
+	inbox      = prometheus.NewDesc("rouse_inbox_open", "Items that wait for a person.", nil, nil)
+	outbox     = prometheus.NewDesc("rouse_outbox_undelivered", "Notices that are not delivered.", nil, nil)
+	ready      = prometheus.NewDesc("rouse_ready", "1 while every trigger is armed.", nil, nil)
+	watchFiles = prometheus.NewDesc("rouse_watch_waiting_files", "Files that a watch waits to hold still.", []string{"job"}, nil)
+	watchLag   = prometheus.NewDesc("rouse_watch_lag_seconds", "Since the folder of a watch was last looked at.", []string{"job"}, nil)
+	watchWorks = prometheus.NewDesc("rouse_watch_works", "1 while a watch sees its folder.", []string{"job"}, nil)
+)
+
+// Describe implements prometheus.Collector.
+func (n now) Describe(to chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{runsNow, lanes, lanesUsed, inbox, outbox, ready, watchFiles, watchLag, watchWorks} {
+		to <- d
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (n now) Collect(to chan<- prometheus.Metric) {
+	s, err := n.m.o.Now(context.Background())
+	if err != nil {
+		to <- prometheus.NewInvalidMetric(ready, err)
+		return
+	}
+
+	gauge := func(d *prometheus.Desc, value float64, labels ...string) {
+		to <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, value, labels...)
+	}
+	gauge(runsNow, float64(s.Queued), string(domain.StateQueued))
+	gauge(runsNow, float64(s.Running), string(domain.StateRunning))
+	gauge(runsNow, float64(s.Waiting), string(domain.StateWaiting))
+	gauge(lanes, float64(s.Lanes))
+	gauge(lanesUsed, float64(s.Running))
+	gauge(inbox, float64(s.Inbox))
+	gauge(outbox, float64(s.Outbox))
+	gauge(ready, one(s.Ready))
+	for _, w := range s.Watches {
+		gauge(watchFiles, float64(w.Waiting), w.Job)
+		gauge(watchLag, w.Lag.Seconds(), w.Job)
+		gauge(watchWorks, one(w.Works), w.Job)
+	}
+}
+
+func one(is bool) float64 {
+	if is {
+		return 1
+	}
+	return 0
+}

@@ -1,0 +1,252 @@
+package web
+
+import (
+	"context"
+	"mime"
+	"net/http"
+	"net/url"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"rouse/cmd/internal/api"
+)
+
+const (
+	mediaJSON   = "application/json"
+	mediaLines  = "application/x-ndjson"
+	mediaEvents = "text/event-stream"
+	mediaBytes  = "application/octet-stream"
+	mediaText   = "text/plain"
+)
+
+// Route is one thing that can be asked of the API. What it says of itself is checked before its handler
+// hears of a request, and is what /v1/openapi.json tells.
+type Route struct {
+	Method string // "GET", "POST"
+	Path   string // as of http.ServeMux, /v1/runs/{id}
+	Says   string // what it does, in a sentence
+	Query  []Param
+	Body   Content   // what is sent; its Type is nil where nothing is
+	Answer []Content // what a success is: one, or what Accept chooses among
+	// Local says that it is answered on the socket of the home alone: what it does is for who holds the home.
+	Local   bool
+	handler http.Handler
+}
+
+// Param is a value of the query. One that is empty is as one that is absent.
+type Param struct {
+	Name   string
+	Kind   ParamKind
+	Values []string // that there are; nil: any of its kind
+	Many   bool     // it may stand several times
+	Says   string
+}
+
+// ParamKind is what the values of a parameter look like.
+type ParamKind string
+
+// The kinds of parameters.
+const (
+	ParamText   ParamKind = "text"
+	ParamCount  ParamKind = "count"  // a number from 1
+	ParamCursor ParamKind = "cursor" // an id from which a listing goes on; 0 is before all
+	ParamTime   ParamKind = "time"   // RFC 3339
+	ParamFlag   ParamKind = "flag"   // true, false, 1 or 0
+)
+
+// Content is what is sent with a request, or answered.
+type Content struct {
+	Media string
+	Type  reflect.Type // of the JSON value, or of each line; nil for bytes
+}
+
+// Limit is how many bytes a request may send.
+func (r Route) Limit() int64 {
+	if r.Body.Media == mediaBytes {
+		return maxImport
+	}
+	return maxBody
+}
+
+func (r Route) takesNothing() bool {
+	return r.Body.Media == "" || r.Body.Type == reflect.TypeFor[api.Nothing]()
+}
+
+// get is a route that answers with a T as JSON.
+func get[T any](path, says string, handler http.Handler, query ...Param) Route {
+	return Route{Method: http.MethodGet, Path: path, Says: says, Query: query, Answer: []Content{jsonOf[T]()}, handler: handler}
+}
+
+// post is a route that takes an In as JSON, and answers with an Out.
+func post[In, Out any](path, says string, handler http.Handler) Route {
+	return Route{Method: http.MethodPost, Path: path, Says: says, Body: jsonOf[In](), Answer: []Content{jsonOf[Out]()}, handler: handler}
+}
+
+// work is a route that takes an In as JSON, and answers with lines that end in an Out.
+func work[In, Out any](path, says string, handler http.HandlerFunc) Route {
+	return Route{Method: http.MethodPost, Path: path, Says: says, Body: jsonOf[In](), Answer: []Content{linesOf[Out]()}, handler: handler}
+}
+
+func jsonOf[T any]() Content { return Content{mediaJSON, reflect.TypeFor[T]()} }
+
+func linesOf[T any]() Content { return Content{mediaLines, reflect.TypeFor[api.WorkLine[T]]()} }
+
+// local has routes answered on the socket alone.
+func local(routes ...Route) []Route {
+	for i := range routes {
+		routes[i].Local = true
+	}
+	return routes
+}
+
+type fromNetwork struct{}
+
+// FromNetwork marks the requests of a handler as those that did not come through the socket of the home.
+func FromNetwork(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), fromNetwork{}, true)))
+	})
+}
+
+// onNetwork says whether a request came by FromNetwork.
+func onNetwork(r *http.Request) bool { return r.Context().Value(fromNetwork{}) != nil }
+
+// here refuses a path of this machine from the network: the daemon would write a file there, or believe what is in it,
+// and no request of a page may choose what a program is.
+func here(r *http.Request, path string) error {
+	if path == "" || !onNetwork(r) {
+		return nil
+	}
+	return &api.Error{Status: http.StatusForbidden, Message: "a path of the machine of rouse is given on that machine alone: rouse db, rouse ledger"}
+}
+
+// admit has a route's handler hear only of requests that are as the route says.
+func (s *server) admit(route Route) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if err := route.refusal(r); err != nil {
+			s.fail(w, r, err)
+			return
+		}
+
+		r.Body = http.MaxBytesReader(w, r.Body, route.Limit())
+		// What a handler has no use for is looked at all the same: whoever sends it means something by it.
+		if route.takesNothing() && r.ContentLength != 0 {
+			if err := read(r, &api.Nothing{}); err != nil {
+				s.fail(w, r, err)
+				return
+			}
+		}
+		route.handler.ServeHTTP(w, r)
+	})
+}
+
+// refusal says what is wrong with a request before its body is read, nil if nothing is.
+func (r Route) refusal(req *http.Request) error {
+	if r.Local && onNetwork(req) {
+		return &api.Error{Status: http.StatusForbidden, Message: r.Path + " is answered on the machine of rouse alone, to its commands"}
+	}
+
+	if req.ContentLength > r.Limit() {
+		return tooLarge(r.Limit())
+	}
+	if err := r.checkMedia(req); err != nil {
+		return err
+	}
+
+	return r.checkQuery(req.URL.RawQuery)
+}
+
+// checkMedia refuses a body that does not say to be what the route takes. A page of a stranger cannot say so without
+// having asked before.
+func (r Route) checkMedia(req *http.Request) error {
+	want := r.Body.Media
+	if want == "" {
+		want = mediaJSON
+	}
+	if req.ContentLength == 0 {
+		return nil // the handler says what it misses
+	}
+
+	is, _, err := mime.ParseMediaType(req.Header.Get("Content-Type"))
+	if err != nil || is != want {
+		return &api.Error{Status: http.StatusUnsupportedMediaType, Message: "the request must be " + want + ", not " + strconv.Quote(req.Header.Get("Content-Type")), Usage: true}
+	}
+	return nil
+}
+
+// checkQuery refuses values that are not of their kinds, and names that the route does not know: one that is misspelt,
+// or too new for this daemon, must not be ignored silently.
+func (r Route) checkQuery(raw string) error {
+	query, err := url.ParseQuery(raw)
+	if err != nil {
+		return usage("the query was not understood: %v", err)
+	}
+
+	for name, values := range query {
+		i := slices.IndexFunc(r.Query, func(p Param) bool { return p.Name == name })
+		if i < 0 {
+			return usage("%s %s takes no %q", r.Method, r.Path, name)
+		}
+		if p := r.Query[i]; len(values) > 1 && !p.Many {
+			return usage("%s is given %d times", name, len(values))
+		}
+		for _, value := range values {
+			if err := r.Query[i].check(value); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (p Param) check(value string) error {
+	if value == "" {
+		return nil
+	}
+	if p.Values != nil && !slices.Contains(p.Values, value) {
+		return usage("%s is one of %s, not %q", p.Name, strings.Join(p.Values, ", "), value)
+	}
+
+	switch p.Kind {
+	case ParamCount:
+		if n, err := strconv.ParseInt(value, 10, 64); err != nil || n < 1 {
+			return usage("%s must be a number from 1, not %q", p.Name, value)
+		}
+	case ParamCursor:
+		if n, err := strconv.ParseInt(value, 10, 64); err != nil || n < 0 {
+			return usage("%s must be an id, not %q", p.Name, value)
+		}
+	case ParamTime:
+		if _, err := time.Parse(time.RFC3339Nano, value); err != nil {
+			return usage("%s must be an RFC 3339 time, not %q", p.Name, value)
+		}
+	case ParamFlag:
+		if _, err := strconv.ParseBool(value); err != nil {
+			return usage("%s must be true or false, not %q", p.Name, value)
+		}
+	case ParamText:
+	}
+	return nil
+}
+
+// flag reads a parameter that was checked.
+func flag(r *http.Request, name string) bool {
+	on, err := strconv.ParseBool(r.URL.Query().Get(name))
+	return err == nil && on
+}
+
+func tooLarge(limit int64) error {
+	return &api.Error{Status: http.StatusRequestEntityTooLarge, Message: "the request has more than " + strconv.FormatInt(limit, 10) + " bytes", Usage: true}
+}
+
+// otherMethod answers a request of a path by a method that it does not have.
+func (s *server) otherMethod(methods []string) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		allow := strings.Join(methods, ", ")
+		w.Header().Set("Allow", allow)
+		s.fail(w, r, &api.Error{Status: http.StatusMethodNotAllowed, Message: r.URL.Path + " takes " + allow + ", not " + r.Method, Usage: true})
+	})
+}

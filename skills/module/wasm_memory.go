@@ -1,0 +1,163 @@
+package module
+
+import (
+	"errors"
+	"math"
+
+	"github.com/tetratelabs/wazero/api"
+	"github.com/tetratelabs/wazero/experimental"
+	"modernc.org/quickjs"
+)
+
+// wasmAllocator gives an instance its memory, within its own bound and that of all instances.
+type wasmAllocator struct {
+	host  *wasmHost
+	left  uint64 // bytes that this instance may still take
+	bytes []byte
+}
+
+// Allocate implements [experimental.MemoryAllocator].
+func (a *wasmAllocator) Allocate(least, _ uint64) experimental.LinearMemory {
+	if least > min(a.left, a.host.free) {
+		raise(rangeError("the WebAssembly module needs %d MiB of memory to begin with, and may have %d (memoryLimitMB, sandbox.maxMemoryMB)", (least+1<<20-1)>>20, min(a.left, a.host.free)>>20))
+	}
+	return a
+}
+
+// Reallocate implements [experimental.LinearMemory]: nil has memory.grow answer -1.
+func (a *wasmAllocator) Reallocate(size uint64) []byte {
+	more := size - uint64(len(a.bytes))
+	if more > min(a.left, a.host.free) {
+		return nil
+	}
+	a.left, a.host.free = a.left-more, a.host.free-more
+
+	if size > uint64(cap(a.bytes)) {
+		// With room for more, as modules grow by a page at a time.
+		grown := make([]byte, size, max(size, min(size+a.left, uint64(cap(a.bytes))*3/2)))
+		copy(grown, a.bytes)
+		a.bytes = grown
+	}
+	a.bytes = a.bytes[:size]
+	return a.bytes
+}
+
+// Free implements [experimental.LinearMemory].
+func (a *wasmAllocator) Free() {
+	a.host.free += uint64(len(a.bytes))
+	a.bytes = nil
+}
+
+// access answers wasm.js what it wants of the memory.
+func (i *wasmInstance) access(what string, args []any) (any, error) {
+	switch {
+	case i.memory == nil:
+		return nil, linkError("the instance shows no memory")
+	case what == "size":
+		return float64(i.memory.Size()), nil
+	case what == "read":
+		return i.read(args)
+	}
+	return quickjs.Undefined{}, i.write(args)
+}
+
+// read gives bytes of the memory, each as a character.
+func (i *wasmInstance) read(args []any) (any, error) {
+	bytes, err := i.view(args)
+	if err != nil {
+		return nil, err
+	}
+	text := make([]rune, len(bytes))
+	for k, b := range bytes {
+		text[k] = rune(b)
+	}
+	return string(text), nil
+}
+
+// write writes bytes, each a character, of which there are as many as are said.
+func (i *wasmInstance) write(args []any) error {
+	bytes, err := i.view(args)
+	if err != nil {
+		return err
+	}
+	text, _ := argument[string](args, 2)
+	at := 0
+	for _, r := range text {
+		if at < len(bytes) {
+			bytes[at] = byte(r)
+			at++
+		}
+	}
+	return nil
+}
+
+// view is a part of the memory: an offset, and a length.
+func (i *wasmInstance) view(args []any) ([]byte, error) {
+	offset, err := uint32Of(args, 0)
+	length, wrong := uint32Of(args, 1)
+	if err = errors.Join(err, wrong); err != nil {
+		return nil, rangeError("a part of a memory is an offset and a length, which are whole numbers from 0")
+	}
+	bytes, ok := i.memory.Read(offset, length)
+	if !ok {
+		return nil, rangeError("%d bytes at %d are not within the memory, which has %d bytes", length, offset, i.memory.Size())
+	}
+	return bytes, nil
+}
+
+func uint32Of(args []any, at int) (uint32, error) {
+	n, err := numberOf(args, at)
+	if err == nil && (n < 0 || n > math.MaxUint32 || n != math.Trunc(n)) {
+		err = errors.New("it is no whole number")
+	}
+	return uint32(max(n, 0)), err
+}
+
+// ---- numbers
+
+// toJS is a value as numbers.
+func toJS(t api.ValueType, v uint64) []any {
+	switch t {
+	case api.ValueTypeI64:
+		return []any{int(uint32(v)), int(uint32(v >> 32))}
+	case api.ValueTypeF32:
+		return []any{float64(api.DecodeF32(v))}
+	case api.ValueTypeF64:
+		return []any{api.DecodeF64(v)}
+	}
+	return []any{int(int32(v))}
+}
+
+// fromJS takes a value from the beginning of numbers. wasm.js has made them fit.
+func fromJS(t api.ValueType, numbers []any) (uint64, []any, error) {
+	n, err := numberOf(numbers, 0)
+	if err != nil {
+		return 0, nil, err
+	}
+	rest := numbers[1:]
+	switch t {
+	case api.ValueTypeI64:
+		high, err := numberOf(rest, 0)
+		if err != nil {
+			return 0, nil, err
+		}
+		return uint64(uint32(int64(n))) | uint64(uint32(int64(high)))<<32, rest[1:], nil
+	case api.ValueTypeF32:
+		return api.EncodeF32(float32(n)), rest, nil
+	case api.ValueTypeF64:
+		return api.EncodeF64(n), rest, nil
+	}
+	return api.EncodeI32(int32(uint32(int64(n)))), rest, nil
+}
+
+func numberOf(numbers []any, at int) (float64, error) {
+	if at < len(numbers) {
+		switch n := numbers[at].(type) {
+		case int:
+			return float64(n), nil
+		case float64:
+			return n, nil
+		}
+	}
+	return 0, &wasmError{"TypeError", "a number is missing"}
+}
