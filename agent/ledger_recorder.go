@@ -80,6 +80,12 @@ func (r *Recorder) FinishCall(ctx context.Context, c loop.Call) error {
 	return r.write(ctx, -1, again, ledger.CallFinished(r.call(c)))
 }
 
+// AnswerCall implements loop.Recorder. It is safe to lose: the next attempt answers it as this one did.
+func (r *Recorder) AnswerCall(ctx context.Context, c loop.Call) error {
+	call := r.call(c)
+	return r.write(ctx, 0, true, ledger.CallStarted(call), ledger.CallFinished(call))
+}
+
 // Flush writes what was held back; the loop calls it when the run is over.
 func (r *Recorder) Flush(ctx context.Context) error { return r.write(ctx, 0, false) }
 

@@ -58,7 +58,8 @@ func TestRecorderHoldsBack(t *testing.T) {
 		{"another begins", func() error { return r.StartCall(ctx, call(3, domain.EffectDatabase)) }, []string{"call.started"}},
 		{"the first ends", func() error { return r.FinishCall(ctx, call(2, domain.EffectDatabase)) }, []string{"call.finished"}},
 		{"the other ends", func() error { return r.FinishCall(ctx, call(3, domain.EffectDatabase)) }, nil},
-		{"the run is over", func() error { return r.Flush(ctx) }, []string{"call.finished"}},
+		{"one is answered without being made", func() error { return r.AnswerCall(ctx, call(4, domain.EffectExternal)) }, nil},
+		{"the run is over", func() error { return r.Flush(ctx) }, []string{"call.finished", "call.started", "call.finished"}},
 		{"nothing is left", func() error { return r.Flush(ctx) }, nil},
 	} {
 		if err := s.do(); err != nil {

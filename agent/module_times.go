@@ -27,28 +27,43 @@ func newCallTimes(record loop.Recorder, past history) *callTimes {
 
 // StartCall implements loop.Recorder.
 func (c *callTimes) StartCall(ctx context.Context, call loop.Call) error {
+	c.noteStart(call)
+	return c.Recorder.StartCall(ctx, call)
+}
+
+// FinishCall implements loop.Recorder.
+func (c *callTimes) FinishCall(ctx context.Context, call loop.Call) error {
+	c.noteEnd(call)
+	return c.Recorder.FinishCall(ctx, call)
+}
+
+// AnswerCall implements loop.Recorder.
+func (c *callTimes) AnswerCall(ctx context.Context, call loop.Call) error {
+	c.noteStart(call)
+	c.noteEnd(call)
+	return c.Recorder.AnswerCall(ctx, call)
+}
+
+func (c *callTimes) noteStart(call loop.Call) {
 	at, known := c.priorBegun[call.Key]
 	if !known {
 		at = call.StartedAt.Truncate(time.Millisecond) // as the ledger keeps it
 	}
 
 	c.mu.Lock()
+	defer c.mu.Unlock()
 	c.begun[call.Key] = at
-	c.mu.Unlock()
-	return c.Recorder.StartCall(ctx, call)
 }
 
-// FinishCall implements loop.Recorder.
-func (c *callTimes) FinishCall(ctx context.Context, call loop.Call) error {
+func (c *callTimes) noteEnd(call loop.Call) {
 	at, known := c.prior[call.Key]
 	if call.State != domain.CallReplayed || !known {
 		at = call.FinishedAt.Truncate(time.Millisecond)
 	}
 
 	c.mu.Lock()
+	defer c.mu.Unlock()
 	c.at[call.Key] = at
-	c.mu.Unlock()
-	return c.Recorder.FinishCall(ctx, call)
 }
 
 // of is when a call came to its end.

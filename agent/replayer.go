@@ -86,12 +86,7 @@ func (p *replayer) Flush(ctx context.Context) error { return flushRecorder(ctx, 
 // StartCall implements loop.Recorder. A call that a dead process did not come to is not
 // begun now: the next attempt would take it for one that may have been made.
 func (p *replayer) StartCall(ctx context.Context, c loop.Call) error {
-	p.mu.Lock()
-	_, known := p.calls[c.Key]
-	stop := !known && p.interrupted()
-	p.reachedEnd = p.reachedEnd || stop
-	p.mu.Unlock()
-	if stop {
+	if p.beyond(c) {
 		return errCut
 	}
 	return p.Recorder.StartCall(ctx, c)
@@ -100,13 +95,36 @@ func (p *replayer) StartCall(ctx context.Context, c loop.Call) error {
 // FinishCall implements loop.Recorder. A call in which a dead process was cut off, as in the
 // middle of a reduction, does not end: the next attempt makes it again.
 func (p *replayer) FinishCall(ctx context.Context, c loop.Call) error {
-	p.mu.Lock()
-	stop := p.reachedEnd && p.interrupted() && len(p.calls[c.Key].Envelope) == 0
-	p.mu.Unlock()
-	if stop {
+	if p.cutOff(c) {
 		return errCut
 	}
 	return p.Recorder.FinishCall(ctx, c)
+}
+
+// AnswerCall implements loop.Recorder.
+func (p *replayer) AnswerCall(ctx context.Context, c loop.Call) error {
+	if p.beyond(c) || p.cutOff(c) {
+		return errCut
+	}
+	return p.Recorder.AnswerCall(ctx, c)
+}
+
+// beyond says whether a dead process did not come to a call.
+func (p *replayer) beyond(c loop.Call) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+
+	_, known := p.calls[c.Key]
+	stop := !known && p.interrupted()
+	p.reachedEnd = p.reachedEnd || stop
+	return stop
+}
+
+// cutOff says whether a dead process was within a call.
+func (p *replayer) cutOff(c loop.Call) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.reachedEnd && p.interrupted() && len(p.calls[c.Key].Envelope) == 0
 }
 
 // Stream implements model.Provider: the next recorded answer, whatever is asked, since it

@@ -104,13 +104,6 @@ func (r *run) resolvedBefore(calls ...model.Call) (e tool.Envelope, yes bool) {
 	return e, false
 }
 
-// answerWith answers a call as the authorizer did.
-func answerWith(e tool.Envelope) func(context.Context, model.Call) (tool.Envelope, domain.CallState, error) {
-	return func(context.Context, model.Call) (tool.Envelope, domain.CallState, error) {
-		return e, domain.CallFailed, nil
-	}
-}
-
 // skippedAfterDenial answers a call behind one that was denied.
 func skippedAfterDenial(name string) *tool.Envelope {
 	e := tool.Failure(tool.KindRejected, "a call before this one in the same answer was denied, so this one was not made")

@@ -258,34 +258,30 @@ func (b *callBatch) answerAt(ctx context.Context, i int, duplicate bool) {
 func (b *callBatch) answerCall(ctx context.Context, i, index int, c model.Call, duplicate bool) (tool.Envelope, string, error) {
 	r := b.run
 	if e := b.refusals[i]; e != nil {
-		return r.callRecorded(ctx, b.step, index, c, answerWith(*e))
+		return r.answerRecorded(ctx, b.step, index, c, *e, domain.CallFailed)
 	}
 
 	t, ok := r.Registry.Lookup(c.Name)
 	_, prior := r.PriorCalls[c.Key]
 	// A call that an earlier attempt made gets that result, also when it is one too many today.
 	if b.blocked[i] && !prior {
-		return r.callRecorded(ctx, b.step, index, c, func(context.Context, model.Call) (tool.Envelope, domain.CallState, error) {
-			return r.blockedResult(c), domain.CallFailed, nil
-		})
+		return r.answerRecorded(ctx, b.step, index, c, r.blockedResult(c), domain.CallFailed)
 	}
 
 	if !ok || prior || !r.Policy.Dedupe {
-		return r.callRecorded(ctx, b.step, index, c, r.execute)
+		return r.execute(ctx, b.step, index, c)
 	}
 
 	sig := signature(c)
 	if e, times, found := r.lookupKnown(t, c, sig); found && (!duplicate || times == 0) {
 		b.deduped[i] = true
 		r.adviseKnown(c, e, times)
-		return r.callRecorded(ctx, b.step, index, c, func(context.Context, model.Call) (tool.Envelope, domain.CallState, error) {
-			return e, domain.CallDeduped, nil
-		})
+		return r.answerRecorded(ctx, b.step, index, c, e, domain.CallDeduped)
 	}
 
 	// Taken before the call: what changes while the tool reads must not count as read.
 	pathState := t.StatKey(c.Args)
-	e, text, err := r.callRecorded(ctx, b.step, index, c, r.execute)
+	e, text, err := r.execute(ctx, b.step, index, c)
 	if err == nil {
 		r.learnResult(t, c, sig, e, text, pathState)
 	}

@@ -11,42 +11,70 @@ import (
 	"rouse/internal/domain"
 )
 
-// callRecorded answers one call and records its start and its end. The text is what the model
+// made is what a call does, and what became of it.
+type made = func(context.Context, model.Call) (tool.Envelope, domain.CallState, error)
+
+// callRecorded makes one call and records its start and its end. The text is what the model
 // reads of the envelope, "" when none was recorded.
-func (r *run) callRecorded(ctx context.Context, step, index int, c model.Call, answer func(context.Context, model.Call) (tool.Envelope, domain.CallState, error)) (_ tool.Envelope, text string, _ error) {
-	writing := context.WithoutCancel(ctx)
-	record := Call{Step: step, Index: index, ID: c.ID, Key: c.Key, Tool: c.Name, Args: c.Args, Effect: r.effect(c), StartedAt: time.Now()}
-	if len(record.Args) == 0 {
-		record.Args = json.RawMessage("{}")
-	}
+func (r *run) callRecorded(ctx context.Context, step, index int, c model.Call, do made) (_ tool.Envelope, text string, _ error) {
+	record := r.callRecord(step, index, c)
 	// Recorded before it starts: after a crash it is known that the call may have had an effect.
-	if err := r.Recorder.StartCall(writing, record); err != nil {
+	if err := r.Recorder.StartCall(context.WithoutCancel(ctx), record); err != nil {
 		return tool.Envelope{}, "", err
 	}
 
-	envelope, state, err := answer(ctx, c)
+	envelope, state, err := do(ctx, c)
 	if err != nil { // the host is broken; without an end, the record leaves the result open
 		return envelope, "", err
 	}
 
-	record.State, record.FinishedAt = state, time.Now()
-	r.recordDuration(c.Key, record.StartedAt, record.FinishedAt)
-	// Such a call has no result that a later attempt could use, so none is recorded.
-	if state == domain.CallInterrupted || state == domain.CallUncertain {
-		return envelope, "", r.Recorder.FinishCall(writing, record)
+	record.State = state
+	if text, err = r.endCall(&record, envelope); err != nil {
+		return envelope, "", err
 	}
-	if record.Envelope, err = envelope.MarshalJSON(); err != nil {
-		return envelope, "", fmt.Errorf("the result of %s cannot be recorded: %w", c.Name, err)
+	return envelope, text, r.Recorder.FinishCall(context.WithoutCancel(ctx), record)
+}
+
+// answerRecorded records a call that is answered without being made.
+func (r *run) answerRecorded(ctx context.Context, step, index int, c model.Call, e tool.Envelope, state domain.CallState) (_ tool.Envelope, text string, _ error) {
+	record := r.callRecord(step, index, c)
+	record.State = state
+	text, err := r.endCall(&record, e)
+	if err != nil {
+		return e, "", err
+	}
+	return e, text, r.Recorder.AnswerCall(context.WithoutCancel(ctx), record)
+}
+
+// callRecord is the record of a call that starts now.
+func (r *run) callRecord(step, index int, c model.Call) Call {
+	record := Call{Step: step, Index: index, ID: c.ID, Key: c.Key, Tool: c.Name, Args: c.Args, Effect: r.effect(c), StartedAt: time.Now()}
+	if len(record.Args) == 0 {
+		record.Args = json.RawMessage("{}")
+	}
+	return record
+}
+
+// endCall puts the end of a call into its record. The text is what the model reads of the envelope.
+func (r *run) endCall(record *Call, e tool.Envelope) (text string, err error) {
+	record.FinishedAt = time.Now()
+	r.recordDuration(record.Key, record.StartedAt, record.FinishedAt)
+
+	// Such a call has no result that a later attempt could use, so none is recorded.
+	if record.State == domain.CallInterrupted || record.State == domain.CallUncertain {
+		return "", nil
+	}
+	if record.Envelope, err = e.MarshalJSON(); err != nil {
+		return "", fmt.Errorf("the result of %s cannot be recorded: %w", record.Tool, err)
 	}
 
 	seen := []byte(record.Envelope)
-	if len(envelope.Images) > 0 { // the record holds the images, a message has them beside its text
-		if seen, err = envelope.Text(); err != nil {
-			return envelope, "", fmt.Errorf("the result of %s cannot be recorded: %w", c.Name, err)
+	if len(e.Images) > 0 { // the record holds the images, a message has them beside its text
+		if seen, err = e.Text(); err != nil {
+			return "", fmt.Errorf("the result of %s cannot be recorded: %w", record.Tool, err)
 		}
 	}
-
-	return envelope, string(seen), r.Recorder.FinishCall(writing, record)
+	return string(seen), nil
 }
 
 // effect is what a call may do; a call of an unknown tool does nothing.
@@ -61,26 +89,42 @@ func (r *run) effect(c model.Call) domain.Effect {
 // and the agent's database and the outbox take a key once.
 func repeatable(e domain.Effect) bool { return e == domain.EffectRead || e == domain.EffectDatabase }
 
-// execute answers a call from the record where there is one, else by its tool.
-func (r *run) execute(ctx context.Context, c model.Call) (tool.Envelope, domain.CallState, error) {
-	if prior, ok := r.PriorCalls[c.Key]; ok {
-		var e tool.Envelope
-		switch {
-		case prior.Tool != "" && prior.Tool != c.Name:
-			// Keys are places in a playbook. This call must neither get the result of another
-			// tool, nor write a journal under a key that it has used.
-			e = tool.Failure(tool.KindRejected, "an earlier attempt of this run called %s here, and the playbook was changed since; start the job again", prior.Tool)
-			return e, domain.CallFailed, nil
-		case len(prior.Envelope) > 0:
-			if err := json.Unmarshal(prior.Envelope, &e); err != nil {
-				return e, "", fmt.Errorf("the recorded result of %s is damaged: %w", c.Name, err)
-			}
-			return e, domain.CallReplayed, nil
-		case prior.Uncertain || (!prior.Repeat && !repeatable(r.effect(c))):
-			return UnknownResult(c.Name), domain.CallFailed, nil
-		}
+// execute answers a call from the record where there is an answer, else by its tool.
+func (r *run) execute(ctx context.Context, step, index int, c model.Call) (_ tool.Envelope, text string, _ error) {
+	e, state, known, err := r.priorAnswer(c)
+	switch {
+	case err != nil:
+		return e, "", err
+	case known:
+		return r.answerRecorded(ctx, step, index, c, e, state)
 	}
+	return r.callRecorded(ctx, step, index, c, r.make)
+}
 
+// priorAnswer is what a call gets because of an earlier attempt, which made it or may have.
+func (r *run) priorAnswer(c model.Call) (e tool.Envelope, state domain.CallState, known bool, err error) {
+	prior, ok := r.PriorCalls[c.Key]
+	switch {
+	case !ok:
+		return e, "", false, nil
+	case prior.Tool != "" && prior.Tool != c.Name:
+		// Keys are places in a playbook. This call must neither get the result of another
+		// tool, nor write a journal under a key that it has used.
+		e = tool.Failure(tool.KindRejected, "an earlier attempt of this run called %s here, and the playbook was changed since; start the job again", prior.Tool)
+		return e, domain.CallFailed, true, nil
+	case len(prior.Envelope) > 0:
+		if err := json.Unmarshal(prior.Envelope, &e); err != nil {
+			return e, "", false, fmt.Errorf("the recorded result of %s is damaged: %w", c.Name, err)
+		}
+		return e, domain.CallReplayed, true, nil
+	case prior.Uncertain || (!prior.Repeat && !repeatable(r.effect(c))):
+		return UnknownResult(c.Name), domain.CallFailed, true, nil
+	}
+	return e, "", false, nil
+}
+
+// make makes a call.
+func (r *run) make(ctx context.Context, c model.Call) (tool.Envelope, domain.CallState, error) {
 	// A call that was not started is cancelled, not uncertain: it certainly did nothing.
 	select {
 	case <-ctx.Done():

@@ -114,6 +114,10 @@ func (j *fakeRecorder) FinishCall(_ context.Context, c loop.Call) error {
 	return j.add("%s is %s", c.Tool, c.State)
 }
 
+func (j *fakeRecorder) AnswerCall(ctx context.Context, c loop.Call) error {
+	return errors.Join(j.StartCall(ctx, c), j.FinishCall(ctx, c))
+}
+
 func (j *fakeRecorder) Flush(context.Context) error { return nil }
 
 type bench struct {
@@ -642,6 +646,34 @@ func TestHostBroken(t *testing.T) {
 	}
 }
 
+// A call that is answered without being made is on record with its answer, and never without: a process that is killed in between would
+// leave it as one that was made.
+func TestAnsweredCallsNeverStart(t *testing.T) {
+	known := map[string]loop.PriorCall{"k": {Envelope: json.RawMessage(`{"ok":true,"result":{"text":"recorded"}}`)}}
+	for what, c := range map[string]struct {
+		prior      map[string]loop.PriorCall
+		authorizer loop.Authorizer
+	}{
+		"known from an earlier attempt": {prior: known},
+		"cut off in an earlier attempt": {prior: map[string]loop.PriorCall{"k": {Uncertain: true}}},
+		"another tool's":                {prior: map[string]loop.PriorCall{"k": {Tool: "change"}}},
+		"refused":                       {authorizer: &fakeAuthorizer{verdicts: map[string]tool.Verdict{"read": answerWith(tool.KindRejected)}}},
+	} {
+		b := setup(t, say("end"))
+		b.o.PriorCalls, b.o.Authorizer = c.prior, c.authorizer
+		b.o.PendingCalls = []model.Call{{ID: "a", Key: "k", Name: "read", Args: json.RawMessage(`{}`)}}
+
+		b.o.Recorder = brokenRecorder{b.log, "StartCall"}
+		if _, err := loop.Run(t.Context(), b.o); err != nil {
+			t.Errorf("%s: a call started: %v", what, err)
+		}
+		b.o.Recorder = brokenRecorder{b.log, "AnswerCall"}
+		if _, err := loop.Run(t.Context(), b.o); !errors.Is(err, errBroken) {
+			t.Errorf("%s: the answer is not on record (%v)", what, err)
+		}
+	}
+}
+
 var errBroken = errors.New("the disk is full")
 
 // brokenRecorder refuses one kind of record.
@@ -661,3 +693,4 @@ func (b brokenRecorder) StartStep(context.Context, loop.Step) error  { return b.
 func (b brokenRecorder) FinishStep(context.Context, loop.Step) error { return b.refuse("FinishStep") }
 func (b brokenRecorder) StartCall(context.Context, loop.Call) error  { return b.refuse("StartCall") }
 func (b brokenRecorder) FinishCall(context.Context, loop.Call) error { return b.refuse("FinishCall") }
+func (b brokenRecorder) AnswerCall(context.Context, loop.Call) error { return b.refuse("AnswerCall") }

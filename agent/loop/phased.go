@@ -254,16 +254,17 @@ func (r *run) blockedResult(c model.Call) tool.Envelope {
 // working memory.
 func (b *callBatch) answerStep(ctx context.Context, i int) (tool.Envelope, string, error) {
 	r := b.run
-	return r.callRecorded(ctx, b.step, r.recordIndex(i), b.calls[i], func(ctx context.Context, c model.Call) (tool.Envelope, domain.CallState, error) {
-		// Replayed as a whole, with the call inside it, whose record says the same.
-		if prior, ok := r.PriorCalls[c.Key]; ok && len(prior.Envelope) > 0 {
-			e, state, err := r.execute(ctx, c)
-			if err == nil {
-				r.memorize(c, e)
-			}
-			return e, state, err
+	step := b.calls[i]
+	// Replayed as a whole, with the call inside it, whose record says the same.
+	if prior, ok := r.PriorCalls[step.Key]; ok && len(prior.Envelope) > 0 {
+		e, text, err := r.execute(ctx, b.step, r.recordIndex(i), step)
+		if err == nil {
+			r.memorize(step, e)
 		}
+		return e, text, err
+	}
 
+	return r.callRecorded(ctx, b.step, r.recordIndex(i), step, func(ctx context.Context, c model.Call) (tool.Envelope, domain.CallState, error) {
 		made, acts := r.innerCall(c)
 		if e := b.refusals[i]; e != nil && !acts {
 			return *e, domain.CallFailed, nil

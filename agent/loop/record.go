@@ -40,6 +40,9 @@ type Recorder interface {
 	FinishStep(ctx context.Context, s Step) error
 	StartCall(ctx context.Context, c Call) error
 	FinishCall(ctx context.Context, c Call) error
+	// AnswerCall records one that is not made, as its answer is known: from an earlier attempt, from this one, or because it is
+	// refused. Nothing begins, so there is no instant at which it is on record without its end.
+	AnswerCall(ctx context.Context, c Call) error
 	Flush(ctx context.Context) error // the run is over
 }
 

@@ -255,6 +255,7 @@ func (unrecorded) StartStep(context.Context, loop.Step) error  { return nil }
 func (unrecorded) FinishStep(context.Context, loop.Step) error { return nil }
 func (unrecorded) StartCall(context.Context, loop.Call) error  { return nil }
 func (unrecorded) FinishCall(context.Context, loop.Call) error { return nil }
+func (unrecorded) AnswerCall(context.Context, loop.Call) error { return nil }
 func (unrecorded) Flush(context.Context) error                 { return nil }
 
 // atOnce makes so many runs at the same time.
