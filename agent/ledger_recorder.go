@@ -1,9 +1,11 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"sync"
+	"time"
 
 	"rouse/agent/loop"
 	"rouse/agent/redact"
@@ -11,20 +13,35 @@ import (
 	"rouse/internal/domain"
 )
 
+// How long, and how much of, the record of calls may come behind them that change nothing when they are made again.
+const (
+	holdFor  = 100 * time.Millisecond
+	holdMost = 256 // entries
+)
+
 // Recorder writes the loop's steps and calls into the ledger, fenced by the attempt. What
 // begins is on disk before it does. What has ended is written together with what begins next,
 // in one transaction, unless that may take a while, or the effect of a call could be lost:
 // a read is made again after a crash, and an agent's database knows what was done. A step in which no
 // model is asked does nothing by itself, so it begins with its first call.
+//
+// The calls of a module that write into its own storage (loop.Call.Once) begin without a record, and have one within a tenth of
+// a second: the storage notes them with what they write, and a module that is run again makes the same ones. What it
+// would do otherwise if it were lost is on disk before them: what it has read, and when.
 type Recorder struct {
 	ledger  *ledger.Ledger
 	attempt ledger.Attempt
 	redact  *redact.Redactor
 	asks    bool // a model, in each step
 
-	mu   sync.Mutex
-	held []ledger.Entry // in the order in which it came
-	open int            // calls that have begun
+	mu    sync.Mutex
+	held  []ledger.Entry // in the order in which it came
+	told  bool           // something of it was told to who calls
+	open  int            // calls that have begun
+	timer *time.Timer    // writes what is held, nil when nothing waits for that
+	err   error          // of that
+
+	behind sync.Mutex // held while that writes
 }
 
 // NewRecorder gives the loop its record of one attempt, without the secrets. asks says that a model is asked in each step.
@@ -59,51 +76,138 @@ func (r *Recorder) call(c loop.Call) ledger.Call {
 // StartStep implements loop.Recorder.
 func (r *Recorder) StartStep(ctx context.Context, s loop.Step) error {
 	// One within a call is that of a model which the call asks.
-	hold := !r.asks && s.ParentCall == ""
-	return r.write(ctx, 0, hold, ledger.StepStarted(r.step(s)))
+	when := atOnce
+	if !r.asks && s.ParentCall == "" {
+		when = withNext
+	}
+	return r.write(ctx, 0, when, ledger.StepStarted(r.step(s)))
 }
 
 // FinishStep implements loop.Recorder.
 func (r *Recorder) FinishStep(ctx context.Context, s loop.Step) error {
-	return r.write(ctx, 0, true, ledger.StepFinished(r.step(s)))
+	when := withNext
+	if r.asks { // a model has answered
+		when = withNextTold
+	}
+	return r.write(ctx, 0, when, ledger.StepFinished(r.step(s)))
 }
 
 // StartCall implements loop.Recorder.
 func (r *Recorder) StartCall(ctx context.Context, c loop.Call) error {
-	return r.write(ctx, 1, false, ledger.CallStarted(r.call(c)))
+	if r.mayLag(c) {
+		return r.lag(ctx, false, ledger.CallStarted(r.call(c)))
+	}
+	return r.write(ctx, 1, atOnce, ledger.CallStarted(r.call(c)))
 }
 
 // FinishCall implements loop.Recorder.
 func (r *Recorder) FinishCall(ctx context.Context, c loop.Call) error {
+	if r.mayLag(c) {
+		return r.lag(ctx, c.State != domain.CallDone, ledger.CallFinished(r.call(c)))
+	}
+
 	// These are safe to lose: a read is made again, and the database knows what was done.
-	again := c.Effect == domain.EffectRead || c.Effect == domain.EffectDatabase
-	return r.write(ctx, -1, again, ledger.CallFinished(r.call(c)))
+	when := atOnce
+	if c.Effect == domain.EffectRead || c.Effect == domain.EffectDatabase {
+		when = withNextTold
+	}
+	return r.write(ctx, -1, when, ledger.CallFinished(r.call(c)))
 }
 
 // AnswerCall implements loop.Recorder. It is safe to lose: the next attempt answers it as this one did.
 func (r *Recorder) AnswerCall(ctx context.Context, c loop.Call) error {
-	call := r.call(c)
-	return r.write(ctx, 0, true, ledger.CallStarted(call), ledger.CallFinished(call))
+	call, when := r.call(c), withNextTold
+	if c.State == domain.CallReplayed { // what it tells is on record
+		when = withNext
+	}
+	return r.write(ctx, 0, when, ledger.CallStarted(call), ledger.CallFinished(call))
 }
 
 // Flush writes what was held back; the loop calls it when the run is over.
-func (r *Recorder) Flush(ctx context.Context) error { return r.write(ctx, 0, false) }
+func (r *Recorder) Flush(ctx context.Context) error { return r.write(ctx, 0, atOnce) }
+
+// moment is when entries are written.
+type moment int
+
+const (
+	atOnce       moment = iota
+	withNext            // with what comes next
+	withNextTold        // so, too, but before a call without a record: it may depend on them
+)
 
 // write writes entries after those that were held back, or holds them back, too: never while
 // a call is on, which may take its time. began is how many calls there are more.
-func (r *Recorder) write(ctx context.Context, began int, hold bool, entries ...ledger.Entry) error {
+func (r *Recorder) write(ctx context.Context, began int, when moment, entries ...ledger.Entry) error {
 	r.mu.Lock()
 	r.open += began
-	entries = append(r.held, entries...)
-	r.held = nil
-	if hold = hold && r.open == 0; hold {
-		r.held = entries
-	}
-
-	r.mu.Unlock()
-	if hold || len(entries) == 0 {
+	if when != atOnce && r.open == 0 {
+		r.held, r.told = append(r.held, entries...), r.told || when == withNextTold
+		r.mu.Unlock()
 		return nil
 	}
 
+	entries = r.take(entries)
+	r.mu.Unlock()
+	if err := r.caughtUp(); err != nil || len(entries) == 0 {
+		return err
+	}
 	return r.ledger.Record(ctx, r.attempt, entries...)
+}
+
+// take is all that is to be written now: what was held, and more.
+func (r *Recorder) take(more []ledger.Entry) []ledger.Entry {
+	all := append(r.held, more...)
+	r.held, r.told = nil, false
+	if r.timer != nil {
+		r.timer.Stop()
+		r.timer = nil
+	}
+	return all
+}
+
+// mayLag says whether the record of a call may come behind it: where the next attempt is sure to make it, as a module does and a model
+// may not.
+func (r *Recorder) mayLag(c loop.Call) bool { return c.Once && !r.asks }
+
+// lag holds an entry for a while, unless what is held has to be on record before anything happens.
+func (r *Recorder) lag(ctx context.Context, told bool, e ledger.Entry) error {
+	r.mu.Lock()
+	if r.open > 0 || r.told || told || len(r.held) >= holdMost || r.err != nil {
+		r.mu.Unlock()
+		return r.write(ctx, 0, atOnce, e)
+	}
+	defer r.mu.Unlock()
+
+	r.held = append(r.held, e)
+	if r.timer == nil {
+		r.timer = time.AfterFunc(holdFor, r.catchUp)
+	}
+	return nil
+}
+
+// catchUp writes what was held for long enough, beside the calls that go on.
+func (r *Recorder) catchUp() {
+	r.behind.Lock()
+	defer r.behind.Unlock()
+
+	r.mu.Lock()
+	entries := r.take(nil)
+	r.mu.Unlock()
+	if len(entries) == 0 {
+		return
+	}
+
+	err := r.ledger.Record(context.Background(), r.attempt, entries...)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.err = cmp.Or(r.err, err)
+}
+
+// caughtUp waits until what was written beside the calls is on disk: whatever is written next comes behind it.
+func (r *Recorder) caughtUp() error {
+	r.behind.Lock()
+	defer r.behind.Unlock()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.err
 }

@@ -113,3 +113,91 @@ func TestStepsWithoutModel(t *testing.T) {
 	recorded("its call begins", 1, r.StartCall(t.Context(), loop.Call{Step: 1, ID: "c", Key: "k", Tool: "t", Effect: domain.EffectDatabase, StartedAt: now}))
 	recorded("a model is asked within it", 2, r.StartStep(t.Context(), loop.Step{Number: 2, ParentCall: "k", StartedAt: now}))
 }
+
+// What a module writes into its own storage may be on record a while later, and in one transaction; what it was told before is there
+// before it writes: what it would do otherwise in a next attempt.
+func TestRecordOfStorageComesBehind(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	id := b.enqueue(ledger.Request{Job: "note", Agent: "clerk"})
+	_, a, err := b.ledger.StartAttempt(t.Context(), id)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	now := time.Now()
+	call := func(i int, what string) loop.Call {
+		c := loop.Call{Step: 1, Index: i, ID: "c", Key: string(rune('a' + i)), Tool: what, Effect: domain.EffectRead, State: domain.CallDone, Envelope: json.RawMessage(`{"ok":true}`), StartedAt: now, FinishedAt: now}
+		if what == "store" {
+			c.Effect, c.Once = domain.EffectDatabase, true
+		}
+		return c
+	}
+	calls := func() (n int) {
+		t.Helper()
+		events, err := b.ledger.Events(t.Context(), ledger.EventFilter{Run: id})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range events {
+			if e.Kind == "call.started" || e.Kind == "call.finished" {
+				n++
+			}
+		}
+		return n
+	}
+
+	ctx := t.Context()
+	r := agent.NewRecorder(b.ledger, a, nil, false)
+	failed := call(4, "store")
+	failed.State = domain.CallFailed
+	for _, s := range []struct {
+		what string
+		do   func() error
+		most int // entries of calls that are on record then
+		all  bool
+	}{
+		{"a step begins", func() error { return r.StartStep(ctx, loop.Step{Number: 1, StartedAt: now}) }, 0, true},
+		{"a write begins", func() error { return r.StartCall(ctx, call(0, "store")) }, 1, false},
+		{"it ends", func() error { return r.FinishCall(ctx, call(0, "store")) }, 2, false},
+		{"a read begins", func() error { return r.StartCall(ctx, call(1, "read")) }, 3, true},
+		{"it ends, and tells something", func() error { return r.FinishCall(ctx, call(1, "read")) }, 3, true},
+		{"a write begins with what was told", func() error { return r.StartCall(ctx, call(2, "store")) }, 5, true},
+		{"it ends", func() error { return r.FinishCall(ctx, call(2, "store")) }, 6, false},
+		{"one is answered from the record", func() error {
+			c := call(3, "store")
+			c.State = domain.CallReplayed
+			return r.AnswerCall(ctx, c)
+		}, 8, false},
+		{"another begins", func() error { return r.StartCall(ctx, call(4, "store")) }, 9, false},
+		{"it fails, which tells something", func() error { return r.FinishCall(ctx, failed) }, 10, true},
+		{"the last one", func() error {
+			return errors.Join(r.StartCall(ctx, call(5, "store")), r.FinishCall(ctx, call(5, "store")))
+		}, 12, false},
+	} {
+		if err := s.do(); err != nil {
+			t.Fatalf("%s: %v", s.what, err)
+		}
+		if n := calls(); n > s.most || s.all && n < s.most {
+			t.Errorf("%s: %d entries of calls are on record, want %d", s.what, n, s.most)
+		}
+	}
+
+	for deadline := time.Now().Add(time.Minute); calls() < 12; { // by themselves
+		if time.Now().After(deadline) {
+			t.Fatalf("%d entries are on record after a minute", calls())
+		}
+	}
+	if err := b.ledger.Finish(ctx, a, ledger.Result{Outcome: domain.OutcomeSuccess}); err != nil {
+		t.Fatal(err)
+	}
+
+	// An attempt that is over is told so, if not by this call, by a later one.
+	err = r.StartCall(ctx, call(6, "store"))
+	for deadline := time.Now().Add(time.Minute); err == nil && time.Now().Before(deadline); {
+		err = r.FinishCall(ctx, call(6, "store"))
+	}
+	if err == nil {
+		t.Error("calls go on after the attempt is over")
+	}
+}

@@ -168,7 +168,7 @@ func (p *moduleProvider) answers(ctx context.Context, results []model.Result) ([
 
 		c := p.open[key]
 		value, err := p.host.Answer(c.call, key, e)
-		answers = append(answers, answer(c.id, value, err, p.times.of(key)))
+		answers = append(answers, answer(c.id, value, err, p.seen(c.call, key)))
 		if err := p.noteJob(ctx, c, key); err != nil {
 			return nil, err
 		}
@@ -183,6 +183,15 @@ func (p *moduleProvider) answers(ctx context.Context, results []model.Result) ([
 	p.order = p.order[:0]
 	clear(p.open)
 	return answers, nil
+}
+
+// seen is when a call came to its end, as its module sees it; the zero time where it sees nothing new. The record of a call that is
+// made again may be lost with its time, and what a module does next must not depend on that.
+func (p *moduleProvider) seen(c host.Call, key string) time.Time {
+	if t, ok := p.registry.Lookup(c.Tool); ok && t.Once() {
+		return time.Time{}
+	}
+	return p.times.of(key)
 }
 
 // waits says whether the run waits for its owner with a call.

@@ -52,6 +52,9 @@ func (r *run) callRecord(step, index int, c model.Call) Call {
 	if len(record.Args) == 0 {
 		record.Args = json.RawMessage("{}")
 	}
+	if t, ok := r.Registry.Lookup(c.Name); ok {
+		record.Once = t.Once()
+	}
 	return record
 }
 

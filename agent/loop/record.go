@@ -28,6 +28,7 @@ type Call struct {
 	ID, Key, Tool         string
 	Args                  json.RawMessage
 	Effect                domain.Effect
+	Once                  bool // made again it changes nothing, and its result says nothing (tool.Spec)
 	State                 domain.CallState
 	Envelope              json.RawMessage
 	StartedAt, FinishedAt time.Time

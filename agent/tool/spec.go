@@ -117,6 +117,9 @@ type Spec struct {
 	// "": what fails is a failed call.
 	Reports Report
 	Ends    bool // a success ends the run (OSA-06)
+	// Once: a call writes into a database that notes the key of the call with what it writes, and its result says nothing else
+	// than that. Made again it changes nothing, so the record of a run may come behind it.
+	Once bool
 	// Waits: a success whose result is a question ends the attempt, not the run, which waits for the answer (OSA-18). Any other
 	// success of such a tool ends nothing.
 	Waits           bool
@@ -187,6 +190,9 @@ func (s Spec) Check() error {
 
 	if s.Args == nil && len(s.Schema) == 0 && !s.Open {
 		return fmt.Errorf("tool %s: the type of its arguments is missing, by which a configuration is checked", s.Name)
+	}
+	if s.Once && s.Effect != domain.EffectDatabase {
+		return fmt.Errorf("tool %s: its calls are made once, and their effect is %s", s.Name, s.Effect)
 	}
 	if s.Waits && !s.Ends {
 		return fmt.Errorf("tool %s: it waits for a person and does not end its attempt", s.Name)

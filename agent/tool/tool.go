@@ -144,6 +144,9 @@ func (t Tool) EffectOf(args json.RawMessage) domain.Effect {
 // Ends reports whether a success ends the run.
 func (t Tool) Ends() bool { return t.spec.Ends }
 
+// Once reports whether a call may be made again without a trace.
+func (t Tool) Once() bool { return t.spec.Once }
+
 // Waits reports whether a success makes the run wait for a person; such a tool also Ends.
 func (t Tool) Waits() bool { return t.spec.Waits }
 

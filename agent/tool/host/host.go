@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync/atomic"
 
 	"rouse/agent/model"
 	"rouse/agent/tool"
@@ -59,6 +60,7 @@ type Host struct {
 	o        Options
 	requests *web.Requests // nil without a granted host
 	storage  *store.Store
+	stored   atomic.Pointer[ledger.Place] // where its file is, once there is one
 	methods  []string
 	handles  []handle
 	jobs     map[string]job // programs that were run, by the keys of their calls

@@ -26,9 +26,15 @@ const (
 var (
 	storageGetSpec    = remembered(reading("host_storage_get", "Reads a value of the skill's own storage.", reflect.TypeFor[keyArgs]()))
 	storageListSpec   = remembered(reading("host_storage_list", "Lists the keys of the skill's own storage.", reflect.TypeFor[prefixArgs]()))
-	storageSetSpec    = changing("host_storage_set", "Writes a value into the skill's own storage.", domain.EffectDatabase, reflect.TypeFor[setArgs]())
-	storageDeleteSpec = changing("host_storage_delete", "Deletes a value of the skill's own storage.", domain.EffectDatabase, reflect.TypeFor[keyArgs]())
+	storageSetSpec    = once(changing("host_storage_set", "Writes a value into the skill's own storage.", domain.EffectDatabase, reflect.TypeFor[setArgs]()))
+	storageDeleteSpec = once(changing("host_storage_delete", "Deletes a value of the skill's own storage.", domain.EffectDatabase, reflect.TypeFor[keyArgs]()))
 )
+
+// once is a tool whose writes the storage knows by their calls.
+func once(s tool.Spec) tool.Spec {
+	s.Once = true
+	return s
+}
 
 func remembered(s tool.Spec) tool.Spec {
 	s.Effect = domain.EffectDatabase
@@ -49,7 +55,17 @@ type setArgs struct {
 }
 
 // storagePlace is where the storage lies, as labels name it: what a run has met goes to whoever reads there later.
-func (h *Host) storagePlace() ledger.Place { return StoragePlace(h.storage.Path()) }
+func (h *Host) storagePlace() ledger.Place {
+	if known := h.stored.Load(); known != nil {
+		return *known
+	}
+
+	p := StoragePlace(h.storage.Path())
+	if p.ID != (ledger.FileID{}) { // the file is there, and nobody but the host puts another in its place
+		h.stored.Store(&p)
+	}
+	return p
+}
 
 // StoragePlace is where the storage at a path lies, as labels name it.
 func StoragePlace(path string) ledger.Place {
