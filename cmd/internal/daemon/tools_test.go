@@ -30,8 +30,9 @@ import (
 type letters struct {
 	mu   sync.Mutex
 	sent []string
-	wait bool // until the call is given up
-	says any  // the result; nil: where the letter went
+	wait bool                                   // until the call is given up
+	look func(context.Context, tool.Invocation) // while a letter is sent
+	says any                                    // the result; nil: where the letter went
 }
 
 type letterArgs struct {
@@ -43,7 +44,10 @@ type letterArgs struct {
 	Question string `json:"question,omitempty"`
 }
 
-func (l *letters) send(ctx context.Context, _ tool.Invocation, a letterArgs) (tool.Envelope, error) {
+func (l *letters) send(ctx context.Context, in tool.Invocation, a letterArgs) (tool.Envelope, error) {
+	if l.look != nil {
+		l.look(ctx, in)
+	}
 	if l.wait {
 		<-ctx.Done()
 		return tool.Envelope{}, ctx.Err()
@@ -436,6 +440,33 @@ var everywhere = map[string]func(t *testing.T){
 		}
 		if _, err := tool.Define(letter(func(s *tool.Spec) { s.Waits = true }), o.send); err == nil {
 			t.Error("it waits, and does not end the attempt")
+		}
+	},
+	"Once": func(t *testing.T) {
+		for once, on := range map[bool]int{false: 1, true: 0} {
+			o := openOffice(t, letter(func(s *tool.Spec) {
+				s.Effect, s.Scope, s.Once, s.Needs = domain.EffectDatabase, tool.ScopeAgent, once, tool.NoNeeds
+			}), "", "")
+			recorded := -1
+			o.look = func(ctx context.Context, in tool.Invocation) {
+				calls, err := o.ledger.Calls(ctx, in.Run)
+				if recorded = len(calls); err != nil {
+					t.Error(err)
+				}
+			}
+
+			id, err := o.Fire(t.Context(), api.RunRequest{Agent: "clerk", Tool: "send", Args: json.RawMessage(`{"to":"bob"}`)})
+			if err != nil {
+				t.Fatal(err)
+			}
+			o.attempt(id)
+			calls, err := o.ledger.Calls(t.Context(), id)
+			if recorded != on || len(calls) != 1 || o.all() != "bob" || err != nil {
+				t.Errorf("once %v: %d calls are on record while it is made, want %d, and then %+v (%v)", once, recorded, on, calls, err)
+			}
+		}
+		if _, err := tool.Define(letter(func(s *tool.Spec) { s.Once = true }), new(letters).send); err == nil {
+			t.Error("what is outside is not known to have been made")
 		}
 	},
 	"Nests": func(t *testing.T) {
