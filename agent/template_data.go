@@ -3,7 +3,9 @@ package agent
 import (
 	"encoding/json"
 	"fmt"
+	"net/url"
 	"reflect"
+	"strings"
 	"time"
 
 	"rouse/agentdb/ledger"
@@ -41,6 +43,8 @@ func templateData(run ledger.Run, attempt int, d ledger.Detail, lastSuccess, las
 		data["File"] = *d.File
 	case len(d.Files) > 0:
 		data["Files"], data["More"] = batchOf(d.Files), d.More
+	case d.Webhook != nil:
+		data["Delivery"], data["Body"], data["Payload"] = *d.Webhook, "", map[string]any{}
 	case d.Folder != "":
 		data["Folder"], data["Round"], data["Changes"] = d.Folder, d.Round, changes(d)
 	}
@@ -52,12 +56,39 @@ func templateData(run ledger.Run, attempt int, d ledger.Detail, lastSuccess, las
 // only the run knows.
 func TemplateTypes() map[string]reflect.Type {
 	out := map[string]reflect.Type{"Manifest": reflect.TypeFor[string]()}
-	for _, d := range []ledger.Detail{{File: &ledger.File{}}, {Files: make([]ledger.File, 1)}, {Folder: "."}} {
+	for _, d := range []ledger.Detail{{File: &ledger.File{}}, {Files: make([]ledger.File, 1)}, {Folder: "."}, {Webhook: &ledger.Delivery{}}} {
 		for name, value := range templateData(ledger.Run{}, 1, d, time.Time{}, time.Time{}) {
 			out[name] = reflect.TypeOf(value)
 		}
 	}
+	out["Payload"] = nil // whatever its sender writes
 	return out
+}
+
+// addBody adds what came with the request of a webhook: Body as it came, Payload as the JSON that it is, or as the fields of a form; an
+// empty object where it is neither.
+func addBody(data map[string]any, body string) {
+	data["Body"] = body
+
+	var payload any
+	if json.Unmarshal([]byte(body), &payload) == nil {
+		data["Payload"] = payload
+		return
+	}
+	// Slack, for one, sends forms, and in some of them JSON in one field.
+	form, err := url.ParseQuery(body)
+	if err != nil || !strings.Contains(body, "=") || strings.ContainsAny(body, " \n") {
+		return
+	}
+	fields := map[string]any{}
+	for name, values := range form {
+		fields[name] = values[0]
+	}
+	var inner map[string]any
+	if text, ok := fields["payload"].(string); ok && json.Unmarshal([]byte(text), &inner) == nil {
+		fields["payload"] = inner
+	}
+	data["Payload"] = fields
 }
 
 // changes are those of a folder; a manual run may have none.

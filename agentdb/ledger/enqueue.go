@@ -30,6 +30,20 @@ func (l *Ledger) Enqueue(ctx context.Context, reqs ...Request) ([]Accepted, erro
 		details[i] = string(text)
 	}
 
+	// From the file to the row that refers to it, prune must not take the file for an orphan.
+	l.blobsInUse.RLock()
+	defer l.blobsInUse.RUnlock()
+	bodies, hashes := make([]string, len(reqs)), make([]string, len(reqs))
+	for i, r := range reqs {
+		text, err := json.Marshal(r.Body) // as which nothing that a stranger writes looks like the name of a file
+		if err == nil {
+			bodies[i], hashes[i], err = l.pack(string(text))
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+
 	now := l.now()
 	out := make([]Accepted, len(reqs))
 	err := l.changePlan(ctx, func(tx *sqlite.Tx) (broken bool, err error) {
@@ -49,6 +63,9 @@ func (l *Ledger) Enqueue(ctx context.Context, reqs ...Request) ([]Accepted, erro
 				st.Run = out[i].Run
 				err = saveWatch(tx, st)
 			}
+			if err == nil && r.Detail.Webhook != nil && out[i].New {
+				err = saveDelivery(tx, out[i].Run, bodies[i], hashes[i])
+			}
 			if err != nil {
 				return false, err
 			}
@@ -63,6 +80,59 @@ func (l *Ledger) Enqueue(ctx context.Context, reqs ...Request) ([]Accepted, erro
 	}
 
 	return out, nil
+}
+
+// saveDelivery keeps what came with a request, or where that is kept.
+func saveDelivery(tx *sqlite.Tx, run int64, body, hash string) error {
+	if hash != "" {
+		if _, err := tx.Exec(`insert into blobs (hash, run) values ($1, $2) on conflict do nothing`, hash, run); err != nil {
+			return err
+		}
+	}
+
+	_, err := tx.Exec(`insert into deliveries (run, body) values ($1, $2)`, run, body)
+	return err
+}
+
+// DeliveryBody is what came with the request that started a run, "" for any other run.
+func (l *Ledger) DeliveryBody(ctx context.Context, run int64) (string, error) {
+	var stored string
+	err := l.read.QueryRowContext(ctx, `select body from deliveries where run = $1`, run).Scan(&stored)
+	if errors.Is(err, sql.ErrNoRows) {
+		return "", nil
+	}
+	if err != nil {
+		return "", err
+	}
+
+	text, err := l.unpack(stored)
+	if err != nil {
+		return "", err
+	}
+
+	var body string
+	if err := json.Unmarshal(text, &body); err != nil {
+		return "", fmt.Errorf("what came with the request of run %d is damaged: %w", run, err)
+	}
+	return body, nil
+}
+
+// RunByKey is the run that a request of a key has made; false where none has.
+func (l *Ledger) RunByKey(ctx context.Context, key string) (Run, bool, error) {
+	var id int64
+	err := l.read.QueryRowContext(ctx, `select id from runs where key = $1`, key).Scan(&id)
+	if errors.Is(err, sql.ErrNoRows) {
+		return Run{}, false, nil
+	}
+	if err != nil {
+		return Run{}, false, err
+	}
+
+	run, err := l.Run(ctx, id)
+	if errors.Is(err, ErrNotFound) { // removed in between
+		return Run{}, false, nil
+	}
+	return run, err == nil, err
 }
 
 // insertRun inserts a run unless its key has one.

@@ -157,7 +157,7 @@ func pruneRun(tx *sqlite.Tx, id int64) ([]string, error) {
 	for _, statement := range []string{
 		`delete from attempts where run = $1`, `delete from steps where run = $1`, `delete from calls where run = $1`,
 		`delete from events where run = $1 and run <> 0`, `delete from outbox where run = $1 and state <> 'pending'`, `delete from inbox where run = $1`, `delete from reservations where run = $1`,
-		`delete from file_ops where run = $1`,
+		`delete from file_ops where run = $1`, `delete from deliveries where run = $1`,
 		// A workspace outlives its runs, with its artifacts and its last checkpoint.
 		`delete from artifacts where run = $1 and workspace = 0`,
 		`delete from checkpoints where run = $1 and (workspace = 0 or id < (select max(id) from checkpoints as last where last.workspace = checkpoints.workspace))`,

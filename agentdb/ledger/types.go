@@ -94,8 +94,17 @@ type Detail struct {
 	Removes   bool           `json:"removes,omitempty"` // the skill is told that it will be removed, and is not run
 	Wake      *WakeDetail    `json:"wake,omitempty"`    // of a wake
 	By        *StarterDetail `json:"by,omitempty"`      // of a run that another one started
+	Webhook   *Delivery      `json:"webhook,omitempty"`
 	// Retried says that a person had the run tried again: its model is asked also while that is paused.
 	Retried bool `json:"retried,omitempty"`
+}
+
+// Delivery is a request that a webhook got, without its body.
+type Delivery struct {
+	Path  string `json:"path"`            // of the webhook
+	ID    string `json:"id"`              // as its sender numbers them
+	Event string `json:"event,omitempty"` // what its sender calls it, "" where they do not say
+	Bytes int64  `json:"bytes"`           // of the body
 }
 
 // StarterDetail is the run that started another one by a call.
@@ -190,6 +199,8 @@ type Request struct {
 	Breaker Breaker
 	// Watch is remembered with a new run, which becomes its Run.
 	Watch *WatchState
+	// Body is what came with Detail.Webhook, UTF-8. It is kept with a new run (Ledger.DeliveryBody).
+	Body string
 }
 
 // Claim is one file content that one job takes for a run.
