@@ -91,7 +91,7 @@ func (r *Runner) checkConditions(ctx context.Context, run ledger.Run, a ledger.A
 // checksConditions says whether the conditions of its job apply to a run. What somebody handed over
 // (a file, the changes in a folder) must not be lost to a condition.
 func checksConditions(run ledger.Run, d ledger.Detail) bool {
-	return d.File == nil && len(d.Files) == 0 && d.Folder == "" && slices.Contains([]domain.Trigger{domain.TriggerSchedule, domain.TriggerManual, domain.TriggerAPI}, run.Trigger)
+	return d.File == nil && len(d.Files) == 0 && d.Folder == "" && slices.Contains([]domain.Trigger{domain.TriggerSchedule, domain.TriggerManual, domain.TriggerAPI, domain.TriggerWebhook}, run.Trigger)
 }
 
 // conditionsHeldBefore says whether an earlier attempt got past the conditions. They are not checked
@@ -139,6 +139,8 @@ func (q conditionChecker) check(ctx context.Context, g Condition) (value string,
 		return q.checkCommand(bounded, g)
 	case g.HTTP != "":
 		return q.checkHTTP(bounded, g)
+	case g.That != "":
+		return q.checkExpression(bounded, g)
 	}
 
 	return checkFileCondition(bounded, q.task.boundary, g)
@@ -152,6 +154,8 @@ func (q conditionChecker) describe(g Condition) string {
 		kind, text = "sql", g.SQL
 	case len(g.Command) > 0:
 		kind, text = "command", strings.Join(g.Command, " ")
+	case g.That != "":
+		kind, text = "that", g.That
 	case g.HTTP != "":
 		// Secrets first: what is left of a URL after shortening may not be found any more.
 		kind, text = "http", displayURL(q.redact.Replace(g.HTTP))

@@ -229,6 +229,7 @@ type definedGate struct {
 	Network    bool     `json:"network,omitempty"`
 	Unconfined string   `json:"unconfined,omitempty"`
 	HTTP       string   `json:"http,omitempty"`
+	That       string   `json:"that,omitempty"`
 	File       string   `json:"file,omitempty"`
 	Not        bool     `json:"not,omitempty"`
 	Timeout    string   `json:"timeout,omitempty"`
@@ -236,7 +237,7 @@ type definedGate struct {
 
 func definedGates(gates []Condition) (out []definedGate) {
 	for _, g := range gates {
-		d := definedGate{SQL: g.SQL, Command: g.Command, Write: g.Write, Read: g.Read, Network: g.Network, Unconfined: g.Unconfined, HTTP: g.HTTP, File: g.File, Not: g.Not}
+		d := definedGate{SQL: g.SQL, Command: g.Command, Write: g.Write, Read: g.Read, Network: g.Network, Unconfined: g.Unconfined, HTTP: g.HTTP, File: g.File, That: g.That, Not: g.Not}
 		if g.Timeout != 0 {
 			d.Timeout = g.Timeout.String()
 		}

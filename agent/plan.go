@@ -129,6 +129,7 @@ type Condition struct {
 	Unconfined string
 	HTTP       string        // a URL: a GET that ends with 2xx is true
 	File       string        // absolute path or pattern: true when something is there
+	That       string        // an expression that must be true, on what templates know
 	Not        bool          // false is wanted
 	Timeout    time.Duration // 0 means 10 s
 	Where      string        // file:line of the configuration

@@ -31,6 +31,7 @@ type snapshot struct {
 	File     *ledger.File   `json:"file,omitempty"`
 	Files    []snapshotFile `json:"files,omitempty"`
 	Manifest string         `json:"manifest,omitempty"`
+	Body     string         `json:"body,omitempty"` // of the request that started the run
 
 	run        ledger.Run     // as templates know it
 	workspaces []ledger.Place // that the model is told of
@@ -47,6 +48,12 @@ func (r *Runner) takeSnapshot(ctx context.Context, run ledger.Run, t task) (s sn
 	s = snapshot{run: run, File: t.detail.File, Manifest: t.manifest}
 	if s.LastSuccess, s.LastRun, err = r.times(ctx, run); err != nil {
 		return s, err
+	}
+
+	if t.detail.Webhook != nil {
+		if s.Body, err = r.ledger.DeliveryBody(ctx, run.ID); err != nil {
+			return s, err
+		}
 	}
 
 	// What the agent did last has changed by the time of a replay, so its wording is kept.
@@ -99,6 +106,9 @@ func (s snapshot) templateData(a ledger.Attempt, t task) map[string]any {
 	data := templateData(s.run, a.Number, t.detail, s.LastSuccess, s.LastRun)
 	if len(t.files) > 0 {
 		data["Files"], data["Manifest"] = t.files, t.manifest
+	}
+	if t.detail.Webhook != nil {
+		addBody(data, s.Body)
 	}
 	return data
 }

@@ -44,7 +44,7 @@ func templateData(run ledger.Run, attempt int, d ledger.Detail, lastSuccess, las
 	case len(d.Files) > 0:
 		data["Files"], data["More"] = batchOf(d.Files), d.More
 	case d.Webhook != nil:
-		data["Delivery"], data["Body"], data["Payload"] = *d.Webhook, "", map[string]any{}
+		data["Delivery"] = *d.Webhook // Body and Payload are added by who reads them
 	case d.Folder != "":
 		data["Folder"], data["Round"], data["Changes"] = d.Folder, d.Round, changes(d)
 	}
@@ -61,14 +61,14 @@ func TemplateTypes() map[string]reflect.Type {
 			out[name] = reflect.TypeOf(value)
 		}
 	}
-	out["Payload"] = nil // whatever its sender writes
+	out["Body"], out["Payload"] = reflect.TypeFor[string](), nil // whatever its sender writes
 	return out
 }
 
 // addBody adds what came with the request of a webhook: Body as it came, Payload as the JSON that it is, or as the fields of a form; an
 // empty object where it is neither.
 func addBody(data map[string]any, body string) {
-	data["Body"] = body
+	data["Body"], data["Payload"] = body, map[string]any{}
 
 	var payload any
 	if json.Unmarshal([]byte(body), &payload) == nil {

@@ -239,6 +239,12 @@ func (l *Ledger) Counts(ctx context.Context) (Counts, error) {
 	return c, rows.Err()
 }
 
+// QueuedOf is how many runs of a job wait in the queue, most at most.
+func (l *Ledger) QueuedOf(ctx context.Context, job string, most int) (n int, err error) {
+	err = l.read.QueryRowContext(ctx, `select count(*) from (select 1 from runs where job = $1 and state <> 'finished' and state = 'queued' limit $2) q`, job, most).Scan(&n)
+	return n, err
+}
+
 // Attempts lists the attempts of a run in order.
 func (l *Ledger) Attempts(ctx context.Context, run int64) ([]Attempt, error) {
 	rows, err := l.read.QueryContext(ctx, `select run, number, state, started_at, finished_at, error from attempts where run = $1 order by number`, run)

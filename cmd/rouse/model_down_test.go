@@ -86,7 +86,7 @@ func TestModelDownEndToEnd(t *testing.T) {
 
 func modelDown(t *testing.T, header map[string]string) {
 	s := modeltest.New(t, modeltest.Turn{Status: http.StatusServiceUnavailable, Header: header, Raw: "starting"})
-	config := everySecond(t, s, "1s")
+	config := everySecond(t, s, "4s") // time enough on a busy machine to ask the model at all
 	p := serveUntilReady(t, config)
 	cmdtest.Until(t, "a run that waits, and an instant that is skipped for it", func() bool {
 		var lines []api.Explanation
@@ -98,7 +98,7 @@ func modelDown(t *testing.T, header map[string]string) {
 		}
 		return false
 	})
-	const failure = "503 Service Unavailable for the model scripted: starting; and the run took longer than its wall time of 1s"
+	const failure = "503 Service Unavailable for the model scripted: starting; and the run took longer than its wall time of 4s"
 	saysAll(t, config, map[string]string{"show 1": failure})
 	saysAll(t, config, map[string]string{"why report": failure}) // whole, with an address of any length
 	saysAll(t, config, map[string]string{"why report": "waits for its model, which was tried 1 time and is asked again "})

@@ -58,6 +58,9 @@ func printDetail(w io.Writer, d api.RunDetail, mark string, now time.Time) {
 
 	fmt.Fprintf(w, "  queued    %s\n  started   %s\n  finished  %s (took %s)\n", local(d.QueuedAt, now), local(d.StartedAt, now), local(d.FinishedAt, now), runDuration(d.Run, now))
 	printWake(w, d.Run, now)
+	if d.Body != "" {
+		fmt.Fprintf(w, "  body      %s\n", shorten(d.Body, 500))
+	}
 	if d.Exit != "" {
 		verified := ""
 		if d.Outcome == domain.OutcomeSuccess && !d.Verified {
@@ -198,6 +201,12 @@ func triggerText(r api.Run) string {
 		return fmt.Sprintf("%s: %s", r.Trigger, filesText(d))
 	case d.Folder != "":
 		return fmt.Sprintf("%s: %s", r.Trigger, folderText(d))
+	case d.Webhook != nil:
+		event := ""
+		if d.Webhook.Event != "" {
+			event = d.Webhook.Event + ", "
+		}
+		return fmt.Sprintf("%s: %s (%sdelivery %s, %s)", r.Trigger, d.Webhook.Path, event, d.Webhook.ID, text.Size(d.Webhook.Bytes))
 	case d.Prompt != "":
 		return fmt.Sprintf("%s: %s", r.Trigger, shorten(d.Prompt, 120))
 	case d.Tool != "":

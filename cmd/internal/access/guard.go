@@ -37,13 +37,31 @@ func refuse(status int, format string, args ...any) *refusal {
 	return &refusal{status, fmt.Sprintf(format, args...)}
 }
 
+// Signed hands requests to next whose sender is proved by next: of what Guard looks at, only the address is. A proxy's header says
+// who a person is, and programs from outside come without it.
+func (a *Access) Signed(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		prepare(w, r)
+		if at, no := a.addressOf(r); no != nil && (!at.Proxied || !a.fromProxy(r)) {
+			a.sayNo(w, r, no)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// prepare sets what each answer has, and bounds how slowly a body may come.
+func prepare(w http.ResponseWriter, r *http.Request) {
+	for name, value := range headers {
+		w.Header().Set(name, value)
+	}
+	r.Body = newTimedBody(w, r.Body)
+}
+
 // Guard lets only those in to next who may be. It answers /login and /logout itself.
 func (a *Access) Guard(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		for name, value := range headers {
-			w.Header().Set(name, value)
-		}
-		r.Body = newTimedBody(w, r.Body)
+		prepare(w, r)
 
 		at, no := a.addressOf(r)
 		if no == nil {
@@ -91,11 +109,16 @@ func (a *Access) addressOf(r *http.Request) (Address, *refusal) {
 		return at, nil
 	}
 
-	peer, err := netip.ParseAddrPort(r.RemoteAddr)
-	if err != nil || peer.Addr().Unmap() != a.proxy.From.Unmap() || r.Header.Get(a.proxy.Header) == "" {
+	if !a.fromProxy(r) || r.Header.Get(a.proxy.Header) == "" {
 		return at, refuse(http.StatusForbidden, "requests for %s come by the proxy at %s, with the header %s", r.Host, a.proxy.From, a.proxy.Header)
 	}
 	return at, nil
+}
+
+// fromProxy says whether the proxy sent a request.
+func (a *Access) fromProxy(r *http.Request) bool {
+	peer, err := netip.ParseAddrPort(r.RemoteAddr)
+	return err == nil && peer.Addr().Unmap() == a.proxy.From.Unmap()
 }
 
 // checkOrigin refuses what a page of somebody else sends, or has a browser send.
@@ -219,7 +242,7 @@ func (a *Access) logout(w http.ResponseWriter, r *http.Request, at Address, s *s
 
 // machine says whether a request is one of a program rather than of a person who looks.
 func machine(r *http.Request) bool {
-	return strings.HasPrefix(r.URL.Path, "/v1/") || r.URL.Path == "/metrics"
+	return strings.HasPrefix(r.URL.Path, "/v1/") || strings.HasPrefix(r.URL.Path, "/hooks/") || r.URL.Path == "/metrics"
 }
 
 // sayNo answers a request that is refused.

@@ -59,6 +59,7 @@ type Run struct {
 // RunDetail is a run with everything that happened in it.
 type RunDetail struct {
 	Run
+	Body            string     `json:"body"` // what the request of a webhook brought, cut; "" for other runs
 	ArtifactsDetail []Artifact `json:"artifacts_detail"`
 	Inbox           []Item     `json:"inbox"`
 	Attempts        []Attempt  `json:"attempts"`

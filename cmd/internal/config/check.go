@@ -28,6 +28,7 @@ type checker struct {
 	takes map[string]takes        // what tools take, as far as playbooks call them
 
 	offered map[*Agent]tool.Specs // the tools that the skills of agents offer
+	hooks   map[string]*Job       // the webhooks, by their paths
 
 	keeping []keepingCall // of playbooks, to be looked at when skills are known
 
@@ -39,7 +40,7 @@ type checker struct {
 }
 
 func check(d *decoder, cfg *Config, tools tool.Specs) {
-	c := &checker{d: d, cfg: cfg, tools: tools, agent: map[string]*Agent{}, types: agent.TemplateTypes(), takes: map[string]takes{}}
+	c := &checker{d: d, cfg: cfg, tools: tools, agent: map[string]*Agent{}, types: agent.TemplateTypes(), takes: map[string]takes{}, hooks: map[string]*Job{}}
 	if cfg.Version != 1 {
 		c.bad("version", "must be 1, the only version there is")
 	}

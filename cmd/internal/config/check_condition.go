@@ -22,21 +22,21 @@ var conditionParameters = []string{":last_success", ":last_run", ":now"}
 
 func (c *checker) conditions(path string, j *Job, agent *Agent) {
 	for i := range j.When {
-		c.condition(fmt.Sprintf("%s[%d]", path, i), &j.When[i], agent)
+		c.condition(fmt.Sprintf("%s[%d]", path, i), &j.When[i], agent, scope(j))
 	}
 	// Conditions in defaults are meant for the jobs that have other triggers.
-	if timed := len(sources(j)) > 0 || j.RunOnStart; len(j.When) > 0 && j.Watch != nil && !timed && !c.d.given("defaults.when") {
+	if other := len(sources(j)) > 0 || j.RunOnStart || j.Webhook != nil; len(j.When) > 0 && j.Watch != nil && !other && !c.d.given("defaults.when") {
 		c.warn(path, "is not asked for the files of a watch, and this job has no other trigger")
 	}
 }
 
-func (c *checker) condition(path string, g *condition, agent *Agent) {
+func (c *checker) condition(path string, g *condition, agent *Agent, names []string) {
 	if g.At.Line == 0 {
 		return // no mapping, which was said
 	}
 
 	var kinds []string
-	for _, key := range []string{"sql", "command", "http", "file"} {
+	for _, key := range []string{"sql", "command", "http", "file", "that"} {
 		if c.d.given(path + "." + key) {
 			kinds = append(kinds, key)
 		}
@@ -44,7 +44,7 @@ func (c *checker) condition(path string, g *condition, agent *Agent) {
 
 	if len(kinds) != 1 {
 		if c.hasNoProblem(path) { // else it was misspelt
-			c.bad(path, "give exactly one of sql, command, http and file")
+			c.bad(path, "give exactly one of sql, command, http, file and that")
 		}
 		return
 	}
@@ -66,6 +66,12 @@ func (c *checker) condition(path string, g *condition, agent *Agent) {
 		c.conditionCommand(path, g, agent)
 	case "http":
 		c.conditionURL(path, g)
+	case "that":
+		if strings.TrimSpace(g.That) == "" {
+			c.bad(path, "is empty")
+			return
+		}
+		c.expression(path, g.That, names)
 	case "file":
 		if !doublestar.ValidatePathPattern(string(g.File)) {
 			c.bad(path, "the pattern %q is broken", g.File)

@@ -34,6 +34,9 @@ func (c *checker) job(path string, j *Job) {
 	if j.Watch != nil {
 		c.watch(path+".watch", j.Watch, j)
 	}
+	if j.Webhook != nil {
+		c.webhook(path+".webhook", j)
+	}
 
 	c.conditions(path+".when", j, agent)
 	for i, e := range j.Expect {

@@ -34,7 +34,7 @@ type Job struct {
 	Every    string   `key:"every" own:"yes" say:"a length of time"`
 	RunAt    string   `key:"at" own:"yes" say:"RFC 3339; fires once"`
 	Watch    *watch   `key:"watch" own:"yes" say:"a folder whose files start runs"`
-	Webhook  *webhook `key:"webhook" own:"yes" later:"webhooks"`
+	Webhook  *Webhook `key:"webhook" own:"yes" say:"signed requests of other programs that start runs"`
 
 	Timezone      string         `key:"timezone" say:"of the schedule" unset:"the daemon's"`
 	Exclude       []string       `key:"exclude" say:"dates, or ranges 2026-12-24..2026-12-31, on which the schedule is silent"`
@@ -193,9 +193,12 @@ func (w *watch) MovedTo() (out []string) {
 	return out
 }
 
-type webhook struct {
-	Path   string `key:"path" need:"yes"`
-	Secret string `key:"secret" secret:"yes"`
+// Webhook is where other programs send requests that start runs of a job.
+type Webhook struct {
+	Path    string `key:"path" need:"yes" say:"begins with /hooks/"`
+	Secret  string `key:"secret" need:"yes" secret:"yes" say:"with which the requests are signed: secret:NAME"`
+	Scheme  string `key:"scheme" enum:"standard|github|gitlab|stripe|slack" default:"standard" say:"how they are signed; standard is Standard Webhooks"`
+	MaxBody Size   `key:"max_body" default:"1MiB" positive:"yes" say:"of a request"`
 }
 
 type retry struct {
@@ -215,6 +218,7 @@ type condition struct {
 	Reason  string   `key:"reason" say:"why sandbox is off, in your words"`
 	HTTP    string   `key:"http" say:"a URL; true when a GET gives 2xx"`
 	File    Path     `key:"file" say:"a path, or a glob of files; true when something is there"`
+	That    string   `key:"that" say:"an expression that is true; it knows what templates do, as Payload of a webhook"`
 	Not     bool     `key:"not" say:"holds when the condition is false"`
 	Timeout Duration `key:"timeout" default:"10s" positive:"yes" say:"of this check"`
 

@@ -25,13 +25,16 @@ var watchNames = map[string][]string{
 	modeConverge: {"Folder", "Changes", "Round"},
 }
 
-// laterNames are known, and what they come with.
-var laterNames = map[string]string{"Body": "webhooks"}
+// webhookNames are what the runs of a webhook have as well.
+var webhookNames = []string{"Body", "Payload", "Delivery"}
 
 // scope is what the runs of a job can name. In a mode that there is not, which has been
 // said, it is everything.
 func scope(j *Job) []string {
 	names := slices.Clone(everyRun)
+	if j.Webhook != nil {
+		names = append(names, webhookNames...)
+	}
 	if j.Watch == nil {
 		return names
 	}
@@ -83,8 +86,8 @@ func (c *checker) unknownName(path, name string, names []string) {
 	case mode != "":
 		own := watchNames[c.mode]
 		c.bad(path, "only a run of a watch with mode: %s has %s, and the mode is %s", mode, name, c.mode).Hint = "this one has " + strings.Join(own, ", ")
-	case laterNames[name] != "":
-		c.bad(path, "%s is not available in this version (%s)", name, laterNames[name])
+	case slices.Contains(webhookNames, name):
+		c.bad(path, "only a run that a webhook started has %s, and this job has no webhook", name)
 	default:
 		c.bad(path, "%s", text.NoSuch("value", name, names))
 	}

@@ -60,7 +60,7 @@ func TestWatchModes(t *testing.T) {
 
 	for name, say := range map[string]string{"File": "only a run that a watch started has a File, and this job has no watch",
 		"Files": "only a run of a watch with mode: batch has Files, and this job has no watch", "Round": "only a run of a watch with mode: converge has Round, and this job has no watch",
-		"Body": "Body is not available in this version (webhooks)"} {
+		"Body": "only a run that a webhook started has Body, and this job has no webhook"} {
 		_, err := load(write(t, "rouse.yaml", fmt.Sprintf("agents: [{name: a}]\njobs: [{name: j, agent: a, prompt: '{{ .%s }}'}]\n", name)), nil)
 		if err == nil || !strings.Contains(err.Error(), say) {
 			t.Errorf("%s: %v", name, err)

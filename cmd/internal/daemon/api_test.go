@@ -307,6 +307,8 @@ func (f *apiFixture) examples() map[string]func() request {
 		"POST /v1/slots":       with("/v1/slots", `{"agent":"ann","in":"2h","instructions":"Look again."}`),
 		"POST /v1/slots/clear": with("/v1/slots/clear", `{"agent":"ann"}`),
 
+		"GET /v1/webhooks": at("/v1/webhooks"),
+
 		"GET /v1/skills":        at("/v1/skills"),
 		"GET /v1/skills/{name}": at("/v1/skills/words"),
 

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -62,6 +63,9 @@ type Daemon struct {
 	dashboard        atomic.Pointer[dashboard] // nil: nobody listens on the network
 	dashboardProblem atomic.Pointer[string]    // why, where it is wanted
 
+	refusedMu sync.Mutex
+	refused   map[string]refusals // requests to webhooks, by job
+
 	stopFollowing context.CancelFunc // ends the event streams of Handler that are followed
 }
 
@@ -71,7 +75,7 @@ func (d *Daemon) Current() *Setup { return d.setup.Load() }
 
 // Open locks the home and opens its parts; nothing runs yet.
 func Open(ctx context.Context, o Options) (_ *Daemon, err error) {
-	d := &Daemon{log: o.Logger, startedAt: time.Now()}
+	d := &Daemon{log: o.Logger, startedAt: time.Now(), refused: map[string]refusals{}}
 	self := Holder{PID: os.Getpid(), Version: Version(), StartedAt: d.startedAt, Daemon: o.Serves}
 	if len(o.Config.Files) > 0 {
 		self.Config = o.Config.Files[0]
@@ -116,7 +120,7 @@ func Open(ctx context.Context, o Options) (_ *Daemon, err error) {
 
 	following, stopFollowing := context.WithCancel(context.WithoutCancel(ctx))
 	d.stopFollowing = stopFollowing
-	d.backend = web.Options{Ledger: d.ledger, Host: d, Jobs: d, Runs: d, Databases: d, Pauses: d, Wakes: d, Explainer: d, Skills: d, SignIns: d, Stopping: following.Done(), Logger: d.log}
+	d.backend = web.Options{Ledger: d.ledger, Host: d, Jobs: d, Runs: d, Databases: d, Pauses: d, Wakes: d, Explainer: d, Skills: d, SignIns: d, Webhooks: d, Stopping: following.Done(), Logger: d.log}
 	if o.Serves {
 		d.backend.Access = d
 		if d.metrics, err = d.newMetrics(); err != nil {

@@ -11,6 +11,7 @@ import (
 	"net/netip"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"time"
 
 	"golang.org/x/net/netutil"
@@ -20,6 +21,7 @@ import (
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/config"
 	"rouse/cmd/internal/web"
+	"rouse/cmd/internal/webhook"
 )
 
 const (
@@ -89,10 +91,22 @@ func (d *Daemon) tryDashboard(ctx context.Context, set config.Dashboard) (_ *das
 	if set.TLS != nil {
 		listener = tls.NewListener(listener, &tls.Config{Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}})
 	}
-	out.server = d.newServer(ctx, listener, out.access.Guard(d.network()))
+	out.server = d.newServer(ctx, listener, besideWebhooks(out.access.Signed(webhook.NewHandler(d, d.log)), out.access.Guard(d.network())))
 	out.server.http.IdleTimeout, out.server.http.MaxHeaderBytes = idleFor, maxHeader
 	out.server.http.ErrorLog = slog.NewLogLogger(d.log.Handler(), slog.LevelDebug) // of strangers who break off
 	return out, nil
+}
+
+// besideWebhooks hands requests to webhooks to hooks, and all others to rest. A http.ServeMux would answer some paths by itself,
+// before anybody has looked at the request.
+func besideWebhooks(hooks, rest http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasPrefix(r.URL.Path, webhook.Prefix) {
+			hooks.ServeHTTP(w, r)
+			return
+		}
+		rest.ServeHTTP(w, r)
+	})
 }
 
 // network is what is answered on the network: the API, the numbers, the pages.

@@ -195,7 +195,7 @@ func (e *explanation) timeline(ctx context.Context) ([]api.TimelineEntry, error)
 		return nil, err
 	}
 
-	blocked, err := e.d.ledger.EventsBetween(ctx, e.name, from, to, maxTimeline, "file.blocked")
+	blocked, err := e.d.ledger.EventsBetween(ctx, e.name, from, to, maxTimeline, "file.blocked", webhookEvent)
 	if err != nil {
 		return nil, err
 	}
@@ -249,6 +249,8 @@ func (e *explanation) timelineEntry(event ledger.Event) api.TimelineEntry {
 		Run     int64     `json:"run"`
 		Summary string    `json:"summary"`
 		Error   string    `json:"error"`
+		Why     string    `json:"why"`
+		More    int       `json:"more"`
 	}
 
 	_ = json.Unmarshal(event.Data, &data) // what cannot be read is left out
@@ -260,6 +262,11 @@ func (e *explanation) timelineEntry(event ledger.Event) api.TimelineEntry {
 		entry.Text = fmt.Sprintf("it was set back by %s", -step)
 	case event.Kind == "clock.stepped":
 		entry.Text = fmt.Sprintf("it was set forward by %s, or the machine slept", step)
+	case event.Kind == webhookEvent:
+		entry.Text = fmt.Sprintf("%s: %s", data.Path, text.Truncate(text.OneLine(data.Why), 200))
+		if data.More > 0 {
+			entry.Text += fmt.Sprintf(" (and %d more before it)", data.More)
+		}
 	case data.Path != "":
 		entry.Text = fmt.Sprintf("%s: this content was processed before, by run %d", data.Path, data.Run)
 	}

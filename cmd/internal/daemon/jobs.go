@@ -93,6 +93,10 @@ func (s *Setup) triggers(j *config.Job) []string {
 		out = append(out, watchTrigger(j.Watch.Mode, j.Watch.Include, string(j.Watch.Path)))
 	}
 
+	if j.Webhook != nil {
+		out = append(out, "by a request to "+j.Webhook.Path)
+	}
+
 	if len(out) == 0 {
 		out = append(out, "manually: rouse run "+string(j.Name))
 	}

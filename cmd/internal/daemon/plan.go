@@ -161,7 +161,7 @@ func newJob(cfg *config.Config, j *config.Job, models map[string]*agent.Model) a
 	}
 
 	for _, g := range j.When {
-		job.When = append(job.When, agent.Condition{SQL: g.SQL, Command: g.Command, HTTP: g.HTTP, File: string(g.File), Not: g.Not,
+		job.When = append(job.When, agent.Condition{SQL: g.SQL, Command: g.Command, HTTP: g.HTTP, File: string(g.File), That: g.That, Not: g.Not,
 			Write: g.Write, Read: paths(g.Read), Network: g.Network == "host", Unconfined: g.Reason,
 			Timeout: time.Duration(g.Timeout), Where: cfg.Where(g.At)})
 	}

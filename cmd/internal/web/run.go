@@ -11,7 +11,11 @@ import (
 	"rouse/agentdb/ledger"
 	"rouse/cmd/internal/api"
 	"rouse/internal/domain"
+	"rouse/internal/text"
 )
+
+// maxShownBody is how much is shown of what the request of a webhook brought, in characters.
+const maxShownBody = 4000
 
 // run answers with everything the ledger holds of one run.
 func (s *server) run(r *http.Request) (any, error) {
@@ -58,7 +62,12 @@ func (s *server) detail(ctx context.Context, id int64) (api.RunDetail, error) {
 		return api.RunDetail{}, err
 	}
 
-	d := api.RunDetail{Inbox: []api.Item{}, Run: newRun(run, shared), ArtifactsDetail: newArtifacts(shared), Attempts: []api.Attempt{}, StepsDetail: newSteps(steps, calls), Events: []api.Event{}}
+	body, err := s.ledger.DeliveryBody(ctx, id)
+	if err != nil {
+		return api.RunDetail{}, err
+	}
+
+	d := api.RunDetail{Body: text.Truncate(body, maxShownBody), Inbox: []api.Item{}, Run: newRun(run, shared), ArtifactsDetail: newArtifacts(shared), Attempts: []api.Attempt{}, StepsDetail: newSteps(steps, calls), Events: []api.Event{}}
 	for _, a := range attempts {
 		d.Attempts = append(d.Attempts, api.Attempt{Number: a.Number, State: a.State, StartedAt: api.At(a.StartedAt), FinishedAt: api.At(a.FinishedAt), Error: a.Error})
 	}

@@ -28,6 +28,7 @@ type Options struct {
 	Explainer Explainer
 	Skills    Skills
 	SignIns   SignIns
+	Webhooks  Webhooks
 	Access    Access          // nil: nobody is let in but by the socket
 	Stopping  <-chan struct{} // closed when the server stops: nobody may follow events any longer
 	Logger    *slog.Logger
@@ -51,7 +52,7 @@ type server struct {
 }
 
 func newServer(o Options) (*server, error) {
-	if o.Ledger == nil || o.Host == nil || o.Jobs == nil || o.Runs == nil || o.Databases == nil || o.Pauses == nil || o.Wakes == nil || o.Explainer == nil || o.Skills == nil || o.SignIns == nil {
+	if o.Ledger == nil || o.Host == nil || o.Jobs == nil || o.Runs == nil || o.Databases == nil || o.Pauses == nil || o.Wakes == nil || o.Explainer == nil || o.Skills == nil || o.SignIns == nil || o.Webhooks == nil {
 		return nil, errors.New("web: a ledger and what stands behind each room of the API are needed")
 	}
 	if o.Logger == nil {
@@ -68,7 +69,7 @@ func NewHandler(o Options) (*Handler, error) {
 		return nil, err
 	}
 
-	s.routes = slices.Concat(s.hostRoutes(), s.jobRoutes(), s.runRoutes(), s.inboxRoutes(), s.databaseRoutes(), s.ledgerRoutes(), s.pauseRoutes(), s.wakeRoutes(), s.skillRoutes(), s.signInRoutes(), s.workspaceRoutes(), s.askRoutes(), s.accessRoutes(), s.schemaRoutes())
+	s.routes = slices.Concat(s.hostRoutes(), s.jobRoutes(), s.runRoutes(), s.inboxRoutes(), s.databaseRoutes(), s.ledgerRoutes(), s.pauseRoutes(), s.wakeRoutes(), s.skillRoutes(), s.signInRoutes(), s.webhookRoutes(), s.workspaceRoutes(), s.askRoutes(), s.accessRoutes(), s.schemaRoutes())
 	mux, methods := http.NewServeMux(), map[string][]string{}
 	for _, route := range s.routes {
 		mux.Handle(route.Method+" "+route.Path, s.admit(route))

@@ -1,0 +1,34 @@
+package agent
+
+import (
+	"context"
+	"fmt"
+
+	"rouse/agent/model/playbook"
+)
+
+// checkExpression judges by an expression on what the templates of the run know. Its value must be true or false.
+func (q conditionChecker) checkExpression(ctx context.Context, g Condition) (value string, ok bool, err error) {
+	lastSuccess, lastRun, err := q.times(ctx, q.run)
+	if err != nil {
+		return "", false, err
+	}
+	data := templateData(q.run, q.attempt.Number, q.task.detail, lastSuccess, lastRun)
+	if q.task.detail.Webhook != nil {
+		body, err := q.ledger.DeliveryBody(ctx, q.run.ID)
+		if err != nil {
+			return "", false, err
+		}
+		addBody(data, body)
+	}
+
+	v, err := playbook.ExpandValue("that", "= "+g.That, data)
+	if err != nil {
+		return "", false, err
+	}
+	ok, isBool := v.(bool)
+	if !isBool {
+		return "", false, fmt.Errorf("it gives %T, which is neither true nor false", v)
+	}
+	return fmt.Sprint(ok), ok, nil
+}

@@ -1,0 +1,179 @@
+package daemon
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"time"
+
+	"rouse/agentdb/ledger"
+	"rouse/cmd/internal/api"
+	"rouse/cmd/internal/config"
+	"rouse/cmd/internal/webhook"
+	"rouse/internal/domain"
+)
+
+const (
+	// maxDeliveries is how many runs of a webhook may wait in the queue; a sender keeps the others.
+	maxDeliveries = 1000
+	// tryAgain is when a sender may try again where nobody knows better.
+	tryAgain = time.Minute
+	// refusedEvery is how often requests that were refused are put on record, for each job: strangers must not fill it.
+	refusedEvery = time.Minute
+)
+
+// refusedWebhook is the event of a request that started no run.
+type refusedWebhook struct {
+	Path string `json:"path"`
+	Why  string `json:"why"`
+	More int    `json:"more,omitempty"` // that were refused since the last event
+}
+
+// webhookEvent is the kind of that event.
+const webhookEvent = "webhook.refused"
+
+// refusals bounds how often they are put on record.
+type refusals struct {
+	since time.Time // of the last event
+	more  int       // since then
+}
+
+// deliveryKey is the key of the run of a delivery: its sender may try as often as they like.
+func deliveryKey(job string, d webhook.Delivery) string { return "webhook/" + job + "/" + d.ID }
+
+// Webhook implements webhook.Engine.
+func (d *Daemon) Webhook(path string) (webhook.Hook, bool) {
+	now := d.Current()
+	if now.usable() != nil {
+		return webhook.Hook{}, false
+	}
+
+	for i := range now.Config.Jobs {
+		j := &now.Config.Jobs[i]
+		if w := j.Webhook; w != nil && w.Path == path && config.On(j.Enabled) {
+			return webhook.Hook{Job: string(j.Name), Path: path, Scheme: webhook.Scheme(w.Scheme), Secret: w.Secret, MaxBody: int64(w.MaxBody)}, true
+		}
+	}
+	return webhook.Hook{}, false
+}
+
+// Deliver implements webhook.Engine. What was kept before is found first: its sender need not wait for a pause to end.
+func (d *Daemon) Deliver(ctx context.Context, h webhook.Hook, got webhook.Delivery, body string) (webhook.Accepted, error) {
+	key := deliveryKey(h.Job, got)
+	if run, known, err := d.ledger.RunByKey(ctx, key); known || err != nil {
+		return webhook.Accepted{Run: run.ID, Repeated: known}, err
+	}
+
+	j := d.Current().job(h.Job)
+	if j == nil { // removed meanwhile
+		return webhook.Accepted{}, &webhook.BusyError{Why: "the job of this webhook is not configured any more", After: tryAgain}
+	}
+	if busy, err := d.busyFor(ctx, j); busy != nil || err != nil {
+		if busy != nil {
+			d.Refused(ctx, h, busy.Why)
+			return webhook.Accepted{}, busy
+		}
+		return webhook.Accepted{}, err
+	}
+
+	accepted, err := d.ledger.Enqueue(ctx, ledger.Request{
+		Key: key, Job: h.Job, Agent: j.Agent, Trigger: domain.TriggerWebhook, Body: body,
+		Detail: ledger.Detail{Webhook: &ledger.Delivery{Path: h.Path, ID: got.ID, Event: got.Event, Bytes: int64(len(body))}},
+	})
+	if err != nil {
+		return webhook.Accepted{}, err
+	}
+	return webhook.Accepted{Run: accepted[0].Run, Repeated: !accepted[0].New}, nil
+}
+
+// busyFor is why a job takes no delivery now, nil if it does.
+func (d *Daemon) busyFor(ctx context.Context, j *config.Job) (*webhook.BusyError, error) {
+	now := time.Now()
+	pauses, err := d.ledger.Pauses(ctx, now)
+	if err != nil {
+		return nil, err
+	}
+	if p, paused := ledger.Paused(pauses, string(j.Name), j.Agent, now); paused {
+		after := tryAgain
+		if !p.Until.IsZero() {
+			after = p.Until.Sub(now)
+		}
+		return &webhook.BusyError{Why: "the job of this webhook is paused", After: after}, nil
+	}
+
+	n, err := d.ledger.QueuedOf(ctx, string(j.Name), maxDeliveries)
+	if err != nil || n < maxDeliveries {
+		return nil, err
+	}
+	return &webhook.BusyError{Why: fmt.Sprintf("%d runs of this webhook wait already", n), After: tryAgain}, nil
+}
+
+// Refused implements webhook.Engine.
+func (d *Daemon) Refused(ctx context.Context, h webhook.Hook, why string) {
+	d.log.Warn("a request to a webhook was refused", "job", h.Job, "path", h.Path, "why", why)
+	more, now := d.countRefused(h.Job, time.Now())
+	if !now {
+		return
+	}
+
+	data, err := json.Marshal(refusedWebhook{Path: h.Path, Why: why, More: more})
+	if err == nil {
+		err = d.ledger.AppendEvents(context.WithoutCancel(ctx), ledger.Event{Job: h.Job, Kind: webhookEvent, Data: data})
+	}
+	if err != nil {
+		d.log.Error("that a request was refused is not on record", "job", h.Job, "error", err)
+	}
+}
+
+// countRefused says whether a refusal goes on record, with how many others since the last one that did.
+func (d *Daemon) countRefused(job string, now time.Time) (more int, record bool) {
+	d.refusedMu.Lock()
+	defer d.refusedMu.Unlock()
+
+	r := d.refused[job]
+	if now.Sub(r.since) < refusedEvery {
+		r.more++
+		d.refused[job] = r
+		return 0, false
+	}
+	d.refused[job] = refusals{since: now}
+	return r.more, true
+}
+
+// Webhooks implements web.Webhooks.
+func (d *Daemon) Webhooks(ctx context.Context) ([]api.Webhook, error) {
+	now := d.Current()
+	if err := now.usable(); err != nil {
+		return nil, err
+	}
+
+	out := []api.Webhook{}
+	for i := range now.Config.Jobs {
+		j := &now.Config.Jobs[i]
+		if j.Webhook == nil {
+			continue
+		}
+
+		w := api.Webhook{Job: string(j.Name), Path: j.Webhook.Path, Scheme: j.Webhook.Scheme, MaxBody: int64(j.Webhook.MaxBody), Enabled: config.On(j.Enabled), URL: d.DashboardURL(j.Webhook.Path)}
+		if w.Enabled {
+			busy, err := d.busyFor(ctx, j)
+			if err != nil {
+				return nil, err
+			}
+			if busy != nil {
+				w.Refuses = busy.Why
+			}
+		}
+
+		last, err := d.ledger.Runs(ctx, ledger.RunFilter{Job: w.Job, Trigger: domain.TriggerWebhook, Limit: 1})
+		if err != nil {
+			return nil, err
+		}
+		if len(last) > 0 {
+			w.LastRun, w.LastAt, w.LastOutcome = strconv.FormatInt(last[0].ID, 10), api.At(last[0].QueuedAt), string(last[0].Outcome)
+		}
+		out = append(out, w)
+	}
+	return out, nil
+}

@@ -1,0 +1,200 @@
+package daemon
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"rouse/agentdb/ledger"
+	"rouse/cmd/internal/api"
+	"rouse/cmd/internal/webhook"
+)
+
+const hooked = `version: 1
+home: ./home
+agents: [{name: ann, workdir: ./work}]
+jobs:
+  - {name: bank, agent: ann, webhook: {path: /hooks/bank, secret: the-secret, scheme: github, max_body: 200KiB}, prompt: "{{ .Body }}"}
+  - {name: off, agent: ann, enabled: false, webhook: {path: /hooks/off, secret: other-secret}, prompt: x}
+`
+
+// sender sends requests to the webhook of the job bank.
+type sender struct {
+	t *testing.T
+	*Daemon
+}
+
+func newSender(t *testing.T) sender {
+	t.Helper()
+	d := openHere(t, hooked)
+	listenAt(t, d, func(s *Setup) { s.Config.Dashboard.Listen = "127.0.0.1:0" })
+	return sender{t, d}
+}
+
+// send sends a delivery, and gives the status, the run and how long its sender is to wait.
+func (s sender) send(id, body string) (status int, run string, after string) {
+	s.t.Helper()
+	h, err := webhook.GitHub.Sign("the-secret", webhook.Delivery{ID: id, Event: "push"}, []byte(body), time.Now())
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	r, err := http.NewRequestWithContext(s.t.Context(), http.MethodPost, s.DashboardURL("/hooks/bank"), strings.NewReader(body))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	r.Header = h
+
+	resp, err := http.DefaultClient.Do(r)
+	if err != nil {
+		s.t.Error(err)
+		return 0, "", ""
+	}
+	defer resp.Body.Close()
+	raw, err := io.ReadAll(resp.Body)
+	var out struct{ Run string }
+	if err == nil {
+		err = json.Unmarshal(raw, &out)
+	}
+	if err != nil {
+		s.t.Errorf("%s: %v", raw, err)
+	}
+	return resp.StatusCode, out.Run, resp.Header.Get("Retry-After")
+}
+
+// A delivery that its sender repeats a thousand times, several at once, is one run; it is untrusted, and its body is kept as it came.
+func TestDeliveriesAreRuns(t *testing.T) {
+	t.Parallel()
+	s := newSender(t)
+	large := strings.Repeat("blob:sha256:<b>\u202e", 8000) // larger than what stands in a row, and looking like what stands there instead
+	status, run, _ := s.send("d-0", large)
+	if status != http.StatusAccepted || run != "1" {
+		t.Fatalf("%d, run %q", status, run)
+	}
+	r, err := s.ledger.Run(t.Context(), 1)
+	if err != nil || r.Trigger != "webhook" || r.Taint != ledger.TaintUntrusted {
+		t.Errorf("%+v (%v)", r, err)
+	}
+	if body, err := s.ledger.DeliveryBody(t.Context(), 1); err != nil || body != large {
+		t.Errorf("%d bytes are kept of %d (%v)", len(body), len(large), err)
+	}
+
+	var all sync.WaitGroup
+	for range 8 {
+		all.Go(func() {
+			for range 125 {
+				if status, run, _ := s.send("d-1", `{"n":1}`); (status != http.StatusAccepted && status != http.StatusOK) || run != "2" {
+					t.Errorf("%d, run %q", status, run)
+				}
+			}
+		})
+	}
+	all.Wait()
+	if runs, err := s.ledger.Runs(t.Context(), ledger.RunFilter{Job: "bank"}); err != nil || len(runs) != 2 {
+		t.Errorf("%d runs (%v)", len(runs), err)
+	}
+}
+
+// Senders are told when to come back while the job is paused or too much waits; what was kept before they are told at once. Each
+// refusal can be found afterwards, and many of them fill nothing.
+func TestBusyWebhooks(t *testing.T) {
+	t.Parallel()
+	s := newSender(t)
+	s.send("known", `{}`)
+	if _, err := s.Pause(t.Context(), api.PauseRequest{Scope: "job", Name: "bank", For: "2h"}); err != nil {
+		t.Fatal(err)
+	}
+	if status, _, after := s.send("new", `{}`); status != http.StatusServiceUnavailable || after != "7199" && after != "7200" {
+		t.Errorf("paused: %d, after %s", status, after)
+	}
+	if status, run, _ := s.send("known", `{}`); status != http.StatusOK || run != "1" {
+		t.Errorf("paused, and known: %d, run %s", status, run)
+	}
+	for range 20 {
+		s.send("new", `{}`)
+	}
+	w, err := s.Why(t.Context(), "bank", "", 20)
+	if err != nil {
+		t.Fatal(err)
+	}
+	told := 0
+	for _, e := range w.Between {
+		if e.What == "webhook" && e.Did == "refused" && strings.Contains(e.Text, "/hooks/bank: the job of this webhook is paused") {
+			told++
+		}
+	}
+	if told != 1 {
+		t.Errorf("%d refusals are told: %+v", told, w.Between)
+	}
+	if hooks, err := s.Webhooks(t.Context()); err != nil || len(hooks) != 2 || hooks[0].Refuses == "" || hooks[0].LastRun != "1" || hooks[1].Enabled {
+		t.Errorf("%+v (%v)", hooks, err)
+	}
+
+	if _, err := s.Resume(t.Context(), "job", "bank"); err != nil {
+		t.Fatal(err)
+	}
+	var requests []ledger.Request
+	for i := range maxDeliveries - 2 {
+		requests = append(requests, ledger.Request{Key: fmt.Sprint("k", i), Job: "bank", Agent: "ann", Trigger: "webhook"})
+	}
+	if _, err := s.ledger.Enqueue(t.Context(), requests...); err != nil {
+		t.Fatal(err)
+	}
+	if status, run, _ := s.send("last", `{}`); status != http.StatusAccepted || run != strconv.Itoa(maxDeliveries) {
+		t.Errorf("the last one: %d, run %s", status, run)
+	}
+	if status, _, after := s.send("too many", `{}`); status != http.StatusServiceUnavailable || after != "60" {
+		t.Errorf("full: %d, after %s", status, after)
+	}
+}
+
+// What is wrong with a request is said by its status, and no run comes of it: neither by the path of a job that is disabled, nor under
+// another name of the machine, nor by a signature that stands for another body.
+func TestWrongDeliveries(t *testing.T) {
+	t.Parallel()
+	s := newSender(t)
+	for what, c := range map[string]struct {
+		path, host, body, signed string
+		status                   int
+	}{
+		"disabled":          {"/hooks/off", "", "{}", "{}", 404},
+		"no webhook":        {"/hooks/", "", "{}", "{}", 404},
+		"another name":      {"/hooks/bank", "evil.example", "{}", "{}", 421},
+		"another body":      {"/hooks/bank", "", "{} ", "{}", 401},
+		"a megabyte":        {"/hooks/bank", "", strings.Repeat("x", 1<<20), "{}", 413},
+		"no text":           {"/hooks/bank", "", "\xff\xfe", "\xff\xfe", 415},
+		"a path around it":  {"/hooks/../v1/runs", "", "{}", "{}", 404},
+		"the API by a hook": {"/hooks/v1/runs", "", "{}", "{}", 404},
+	} {
+		h, err := webhook.GitHub.Sign("the-secret", webhook.Delivery{ID: "d"}, []byte(c.signed), time.Now())
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, strings.TrimSuffix(s.DashboardURL("/"), "/")+c.path, bytes.NewReader([]byte(c.body)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header, r.Host = h, c.host
+		resp, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Errorf("%s: %v", what, err)
+			continue
+		}
+		resp.Body.Close()
+		if resp.StatusCode != c.status {
+			t.Errorf("%s: %d, want %d", what, resp.StatusCode, c.status)
+		}
+		if resp.Header.Get("Content-Security-Policy") == "" {
+			t.Errorf("%s: the answer is for browsers to guess at", what)
+		}
+	}
+	if runs, err := s.ledger.Runs(t.Context(), ledger.RunFilter{}); err != nil || len(runs) > 0 {
+		t.Errorf("%+v (%v)", runs, err)
+	}
+}

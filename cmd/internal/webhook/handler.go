@@ -1,0 +1,173 @@
+package webhook
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"mime"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"rouse/internal/text"
+)
+
+// Prefix is how the paths of webhooks begin.
+const Prefix = "/hooks/"
+
+// Hook is a webhook of a job.
+type Hook struct {
+	Job     string
+	Path    string // with Prefix
+	Scheme  Scheme
+	Secret  string
+	MaxBody int64 // bytes
+}
+
+// Accepted is what became of a delivery that was kept.
+type Accepted struct {
+	Run      int64
+	Repeated bool // it was kept before
+}
+
+// BusyError says why nothing can be kept now, and when its sender may try again.
+type BusyError struct {
+	Why   string
+	After time.Duration
+}
+
+func (e *BusyError) Error() string { return e.Why }
+
+// Engine keeps what comes.
+type Engine interface {
+	// Webhook is the one at a path; false: there is none.
+	Webhook(path string) (Hook, bool)
+	// Deliver has a run on disk when it returns; a *BusyError says that there can be none now.
+	Deliver(ctx context.Context, h Hook, d Delivery, body string) (Accepted, error)
+	// Refused notes a request that was not what it says.
+	Refused(ctx context.Context, h Hook, why string)
+}
+
+// answer is what senders read.
+type answer struct {
+	Run      string `json:"run,omitempty"`
+	Repeated bool   `json:"repeated,omitempty"`
+	Error    string `json:"error,omitempty"`
+}
+
+type handler struct {
+	engine Engine
+	log    *slog.Logger
+	now    func() time.Time
+}
+
+// NewHandler answers requests at the paths of webhooks.
+func NewHandler(e Engine, log *slog.Logger) http.Handler {
+	return &handler{engine: e, log: log, now: time.Now}
+}
+
+// ServeHTTP implements http.Handler.
+func (s *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	hook, ok := s.engine.Webhook(r.URL.Path)
+	switch {
+	case !ok:
+		s.refuse(w, r, http.StatusNotFound, "there is no webhook at this path")
+		return
+	case r.Method != http.MethodPost:
+		w.Header().Set("Allow", http.MethodPost)
+		s.refuse(w, r, http.StatusMethodNotAllowed, "a webhook is sent with POST")
+		return
+	}
+
+	body, status, err := readBody(w, r, hook.MaxBody)
+	if err != nil {
+		s.engine.Refused(r.Context(), hook, err.Error())
+		s.refuse(w, r, status, err.Error())
+		return
+	}
+	d, err := hook.Scheme.Verify(hook.Secret, r.Header, body, s.now())
+	switch {
+	case err != nil:
+		s.engine.Refused(r.Context(), hook, err.Error())
+		s.refuse(w, r, http.StatusUnauthorized, err.Error())
+		return
+	case !utf8.Valid(body): // only now: what a stranger sends is not looked into
+		s.engine.Refused(r.Context(), hook, "its body is no UTF-8 text")
+		s.refuse(w, r, http.StatusUnsupportedMediaType, "the body is no UTF-8 text")
+		return
+	case d.Challenge != "":
+		s.write(w, r, http.StatusOK, map[string]string{"challenge": d.Challenge})
+		return
+	}
+
+	s.deliver(w, r, hook, d, string(body))
+}
+
+// deliver answers when the delivery is on disk.
+func (s *handler) deliver(w http.ResponseWriter, r *http.Request, hook Hook, d Delivery, body string) {
+	// Who sends it may be gone before it is kept, and is told the next time.
+	accepted, err := s.engine.Deliver(context.WithoutCancel(r.Context()), hook, d, body)
+	var busy *BusyError
+	switch {
+	case errors.As(err, &busy):
+		w.Header().Set("Retry-After", strconv.Itoa(int(max(busy.After, time.Second)/time.Second)))
+		s.refuse(w, r, http.StatusServiceUnavailable, busy.Why)
+	case err != nil:
+		s.log.Error("a delivery could not be kept", "job", hook.Job, "path", hook.Path, "error", err)
+		w.Header().Set("Retry-After", "60")
+		s.refuse(w, r, http.StatusServiceUnavailable, "the delivery could not be kept; its record says why")
+	case accepted.Repeated:
+		s.write(w, r, http.StatusOK, answer{Run: strconv.FormatInt(accepted.Run, 10), Repeated: true})
+	default:
+		s.write(w, r, http.StatusAccepted, answer{Run: strconv.FormatInt(accepted.Run, 10)})
+	}
+}
+
+// readBody reads what is sent, with the status where it cannot be taken.
+func readBody(w http.ResponseWriter, r *http.Request, most int64) ([]byte, int, error) {
+	large := fmt.Errorf("the body has more than %s, which is what this webhook takes (max_body)", text.Size(most))
+	if r.ContentLength > most {
+		return nil, http.StatusRequestEntityTooLarge, large
+	}
+	if kind := r.Header.Get("Content-Type"); kind != "" {
+		media, _, err := mime.ParseMediaType(kind)
+		if err != nil || !isText(media) {
+			return nil, http.StatusUnsupportedMediaType, fmt.Errorf("the body is of the type %.100q; JSON, forms and texts are taken", kind)
+		}
+	}
+
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, most))
+	switch {
+	case errors.As(err, new(*http.MaxBytesError)):
+		return nil, http.StatusRequestEntityTooLarge, large
+	case err != nil:
+		return nil, http.StatusBadRequest, errors.New("the body could not be read to its end")
+	}
+	return body, 0, nil
+}
+
+func isText(media string) bool {
+	switch media {
+	case "application/json", "application/x-www-form-urlencoded", "application/xml":
+		return true
+	}
+	return strings.HasPrefix(media, "text/") || strings.HasSuffix(media, "+json") || strings.HasSuffix(media, "+xml")
+}
+
+func (s *handler) refuse(w http.ResponseWriter, r *http.Request, status int, why string) {
+	w.Header().Set("Connection", "close") // what was sent may not be read
+	s.write(w, r, status, answer{Error: why})
+}
+
+func (s *handler) write(w http.ResponseWriter, r *http.Request, status int, v any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	if err := json.NewEncoder(w).Encode(v); err != nil && r.Context().Err() == nil {
+		s.log.Debug("the answer to a delivery could not be sent", "path", r.URL.Path, "error", err)
+	}
+}

@@ -1,0 +1,230 @@
+package webhook
+
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	standard "github.com/standard-webhooks/standard-webhooks/libraries/go"
+)
+
+// Scheme is how a sender proves that a request is theirs.
+type Scheme string
+
+// The schemes.
+const (
+	Standard Scheme = "standard" // Standard Webhooks: webhook-id, webhook-timestamp, webhook-signature
+	GitHub   Scheme = "github"   // X-Hub-Signature-256
+	GitLab   Scheme = "gitlab"   // X-Gitlab-Token, which is the secret itself
+	Stripe   Scheme = "stripe"   // Stripe-Signature
+	Slack    Scheme = "slack"    // X-Slack-Signature
+)
+
+// Window is how far the time of a request may be from ours, where its scheme signs the time.
+const Window = 5 * time.Minute
+
+// maxName bounds what a sender calls a delivery, in bytes.
+const maxName = 200
+
+// Delivery is what a request is, apart from its body.
+type Delivery struct {
+	ID    string // the same in each try of its sender
+	Event string // what its sender calls it, "" where they do not say
+	// Challenge is to be answered, and nothing else to be done: Slack asks once whether somebody is there.
+	Challenge string
+}
+
+// Verify says what a request is, if its sender knows the secret. The error says what is wrong, and nothing of the secret.
+func (s Scheme) Verify(secret string, h http.Header, body []byte, now time.Time) (Delivery, error) {
+	if secret == "" { // an empty key would be everybody's
+		return Delivery{}, fmt.Errorf("no secret is set for this webhook")
+	}
+
+	var d Delivery
+	var err error
+	switch s {
+	case Standard:
+		d, err = verifyStandard(secret, h, body, now)
+	case GitHub:
+		d = Delivery{ID: h.Get("X-GitHub-Delivery"), Event: h.Get("X-GitHub-Event")}
+		err = matches("X-Hub-Signature-256", h.Get("X-Hub-Signature-256"), "sha256="+sign(secret, body))
+	case GitLab:
+		d = Delivery{ID: h.Get("Idempotency-Key"), Event: h.Get("X-Gitlab-Event")}
+		err = matches("X-Gitlab-Token", h.Get("X-Gitlab-Token"), secret)
+	case Stripe:
+		d, err = verifyStripe(secret, h, body, now)
+	case Slack:
+		d, err = verifySlack(secret, h, body, now)
+	default:
+		err = fmt.Errorf("there is no scheme %q", s)
+	}
+	if err != nil {
+		return Delivery{}, err
+	}
+
+	// Who gives it no number sends it again with the same bytes.
+	if d.ID == "" {
+		sum := sha256.Sum256(body)
+		d.ID = "sha256:" + hex.EncodeToString(sum[:])
+	}
+	for _, name := range []string{d.ID, d.Event} {
+		if len(name) > maxName || strings.ContainsFunc(name, func(r rune) bool { return r < ' ' || r > '~' }) {
+			return Delivery{}, fmt.Errorf("the name of a delivery or of its event is no plain text of at most %d bytes", maxName)
+		}
+	}
+	return d, nil
+}
+
+// Sign gives the headers with which a request passes Verify.
+func (s Scheme) Sign(secret string, d Delivery, body []byte, now time.Time) (http.Header, error) {
+	h, at := http.Header{}, strconv.FormatInt(now.Unix(), 10)
+	switch s {
+	case Standard:
+		hook, err := standardKey(secret)
+		if err != nil {
+			return nil, err
+		}
+		signature, err := hook.Sign(d.ID, now, body)
+		if err != nil {
+			return nil, err
+		}
+		h.Set(standard.HeaderWebhookID, d.ID)
+		h.Set(standard.HeaderWebhookTimestamp, at)
+		h.Set(standard.HeaderWebhookSignature, signature)
+	case GitHub:
+		h.Set("X-GitHub-Delivery", d.ID)
+		h.Set("X-GitHub-Event", d.Event)
+		h.Set("X-Hub-Signature-256", "sha256="+sign(secret, body))
+	case GitLab:
+		h.Set("Idempotency-Key", d.ID)
+		h.Set("X-Gitlab-Event", d.Event)
+		h.Set("X-Gitlab-Token", secret)
+	case Stripe:
+		h.Set("Stripe-Signature", "t="+at+",v1="+sign(secret, []byte(at+"."), body))
+	case Slack:
+		h.Set("X-Slack-Request-Timestamp", at)
+		h.Set("X-Slack-Signature", "v0="+sign(secret, []byte("v0:"+at+":"), body))
+	default:
+		return nil, fmt.Errorf("there is no scheme %q", s)
+	}
+	return h, nil
+}
+
+// standardKey reads a secret as Standard Webhooks has them: base64, mostly behind whsec_. Any other text is the key itself.
+func standardKey(secret string) (*standard.Webhook, error) {
+	if hook, err := standard.NewWebhook(secret); err == nil {
+		return hook, nil
+	}
+	return standard.NewWebhookRaw([]byte(secret))
+}
+
+func verifyStandard(secret string, h http.Header, body []byte, now time.Time) (Delivery, error) {
+	hook, err := standardKey(secret)
+	if err != nil {
+		return Delivery{}, err
+	}
+	err = hook.VerifyIgnoringTimestamp(body, h)
+	switch {
+	case errors.Is(err, standard.ErrRequiredHeaders):
+		return Delivery{}, fmt.Errorf("the headers %s, %s and %s are not all there", standard.HeaderWebhookID, standard.HeaderWebhookTimestamp, standard.HeaderWebhookSignature)
+	case err != nil:
+		return Delivery{}, fmt.Errorf("%s", strings.TrimPrefix(err.Error(), "unable to verify payload, err: "))
+	}
+	return Delivery{ID: h.Get(standard.HeaderWebhookID), Event: field(body, "type")}, inTime(h.Get(standard.HeaderWebhookTimestamp), now)
+}
+
+// verifyStripe reads Stripe-Signature: t=SECONDS,v1=SIGNATURE, with more than one v1 while its secret changes.
+func verifyStripe(secret string, h http.Header, body []byte, now time.Time) (Delivery, error) {
+	const header = "Stripe-Signature"
+	var at string
+	var signatures []string
+	for part := range strings.SplitSeq(h.Get(header), ",") {
+		switch name, value, _ := strings.Cut(strings.TrimSpace(part), "="); name {
+		case "t":
+			at = value
+		case "v1":
+			signatures = append(signatures, value)
+		}
+	}
+
+	want := sign(secret, []byte(at+"."), body)
+	if !slices.ContainsFunc(signatures, func(s string) bool { return matches(header, s, want) == nil }) {
+		return Delivery{}, matches(header, h.Get(header), "")
+	}
+	return Delivery{ID: field(body, "id"), Event: field(body, "type")}, inTime(at, now)
+}
+
+func verifySlack(secret string, h http.Header, body []byte, now time.Time) (Delivery, error) {
+	at := h.Get("X-Slack-Request-Timestamp")
+	if err := matches("X-Slack-Signature", h.Get("X-Slack-Signature"), "v0="+sign(secret, []byte("v0:"+at+":"), body)); err != nil {
+		return Delivery{}, err
+	}
+	if err := inTime(at, now); err != nil {
+		return Delivery{}, err
+	}
+
+	d := Delivery{ID: field(body, "event_id"), Event: field(body, "type")}
+	if d.Event == "url_verification" {
+		d.Challenge = field(body, "challenge")
+	}
+	if d.ID == "" { // a command or a button, which is not sent again: two equal ones are two
+		sum := sha256.Sum256(append([]byte(at+":"), body...))
+		d.ID = "sha256:" + hex.EncodeToString(sum[:])
+	}
+	return d, nil
+}
+
+// sign is the HMAC-SHA256 of some bytes, in hexadecimal.
+func sign(secret string, parts ...[]byte) string {
+	mac := hmac.New(sha256.New, []byte(secret))
+	for _, p := range parts {
+		mac.Write(p)
+	}
+	return hex.EncodeToString(mac.Sum(nil))
+}
+
+// matches compares a header with what it must be, in a time that tells nothing of it.
+func matches(header, got, want string) error {
+	switch {
+	case got == "":
+		return fmt.Errorf("the header %s is not there", header)
+	case want == "" || subtle.ConstantTimeCompare([]byte(got), []byte(want)) != 1:
+		return fmt.Errorf("the header %s does not fit the secret and the body", header)
+	}
+	return nil
+}
+
+// inTime says whether a signed time is about now.
+func inTime(at string, now time.Time) error {
+	seconds, err := strconv.ParseInt(at, 10, 64)
+	if err != nil {
+		return fmt.Errorf("the time of the request is no number of seconds")
+	}
+
+	switch off := now.Sub(time.Unix(seconds, 0)); {
+	case off > Window:
+		return fmt.Errorf("the request is older than %s", Window)
+	case off < -Window:
+		return fmt.Errorf("the request is from the future, by more than %s; is the clock of this machine right?", Window)
+	}
+	return nil
+}
+
+// field is a text of a JSON object, "" where there is none.
+func field(body []byte, name string) string {
+	var object map[string]json.RawMessage
+	var text string
+	if json.Unmarshal(body, &object) == nil {
+		_ = json.Unmarshal(object[name], &text) // another type is no name
+	}
+	return text
+}
