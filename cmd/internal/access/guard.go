@@ -242,7 +242,7 @@ func (a *Access) logout(w http.ResponseWriter, r *http.Request, at Address, s *s
 
 // machine says whether a request is one of a program rather than of a person who looks.
 func machine(r *http.Request) bool {
-	return strings.HasPrefix(r.URL.Path, "/v1/") || strings.HasPrefix(r.URL.Path, "/hooks/") || r.URL.Path == "/metrics"
+	return strings.HasPrefix(r.URL.Path, "/v1/") || strings.HasPrefix(r.URL.Path, "/hooks/") || r.URL.Path == "/metrics" || r.URL.Path == "/mcp"
 }
 
 // sayNo answers a request that is refused.

@@ -91,7 +91,7 @@ func (d *Daemon) tryDashboard(ctx context.Context, set config.Dashboard) (_ *das
 	if set.TLS != nil {
 		listener = tls.NewListener(listener, &tls.Config{Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}})
 	}
-	out.server = d.newServer(ctx, listener, besideWebhooks(out.access.Signed(webhook.NewHandler(d, d.log)), out.access.Guard(d.network())))
+	out.server = d.newServer(ctx, listener, besideWebhooks(out.access.Signed(webhook.NewHandler(d, d.log)), out.access.Guard(d.network(ctx))))
 	out.server.http.IdleTimeout, out.server.http.MaxHeaderBytes = idleFor, maxHeader
 	out.server.http.ErrorLog = slog.NewLogLogger(d.log.Handler(), slog.LevelDebug) // of strangers who break off
 	return out, nil
@@ -109,9 +109,10 @@ func besideWebhooks(hooks, rest http.Handler) http.Handler {
 	})
 }
 
-// network is what is answered on the network: the API, the numbers, the pages.
-func (d *Daemon) network() http.Handler {
+// network is what is answered on the network: the API, the numbers, other agent programs, the pages.
+func (d *Daemon) network(ctx context.Context) http.Handler {
 	mux := http.NewServeMux()
+	mux.Handle("/mcp", d.mcp(ctx))
 	mux.Handle("/v1/", web.FromNetwork(d.Handler))
 	mux.Handle("GET /metrics", d.metrics)
 	mux.Handle("/", d.Pages)

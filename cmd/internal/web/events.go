@@ -91,7 +91,7 @@ func (s *server) newStream(w http.ResponseWriter, r *http.Request) (*eventStream
 		if es.filter.After, err = strconv.ParseInt(after, 10, 64); err != nil || es.filter.After < 0 {
 			return nil, usage("after must be the id of an event, not %q", after)
 		}
-	case es.sent && es.filter.Run == 0:
+	case (es.sent || flag(r, "from_now")) && es.filter.Run == 0:
 		if es.filter.After, err = s.ledger.NewestEvent(r.Context()); err != nil {
 			return nil, err
 		}
