@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -134,6 +135,15 @@ func scanItems(rows *sql.Rows) (Item, error) { return scanItem(rows) }
 // Inbox lists what waits for a person, the oldest first.
 func (l *Ledger) Inbox(ctx context.Context) ([]Item, error) {
 	rows, err := l.read.QueryContext(ctx, `select `+itemColumns+` from inbox where state = 'open' order by id`)
+	return collect(rows, err, scanItems)
+}
+
+// ClosedItems lists what waited for a person and does no more, the newest first: those whose numbers are below before, or all (0).
+func (l *Ledger) ClosedItems(ctx context.Context, before int64, limit int) ([]Item, error) {
+	if before == 0 {
+		before = math.MaxInt64
+	}
+	rows, err := l.read.QueryContext(ctx, `select `+itemColumns+` from inbox where state <> 'open' and id < $1 order by id desc limit $2`, before, limit)
 	return collect(rows, err, scanItems)
 }
 

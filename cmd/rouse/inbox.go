@@ -1,8 +1,10 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"io"
+	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -16,7 +18,8 @@ import (
 )
 
 func newInbox(at *place) *cobra.Command {
-	var asJSON bool
+	var asJSON, closed bool
+	var before string
 	cmd := &cobra.Command{
 		Use:   "inbox",
 		Short: "Lists what waits for you: questions of runs, actions that need your approval, and calls that were cut off",
@@ -29,11 +32,21 @@ func newInbox(at *place) *cobra.Command {
 			defer s.close()
 
 			var items []api.Item
-			if err := s.Get(cmd.Context(), "/v1/inbox", nil, &items); err != nil {
+			path, query := "/v1/inbox", url.Values{}
+			if closed {
+				path = "/v1/inbox/closed"
+				if before != "" {
+					query.Set("before", before)
+				}
+			}
+			if err := s.Get(cmd.Context(), path, query, &items); err != nil {
 				return err
 			}
-			if asJSON {
+			switch {
+			case asJSON:
 				return printJSON(cmd.OutOrStdout(), items)
+			case closed:
+				return printClosed(cmd.OutOrStdout(), items, time.Now())
 			}
 
 			out := cmd.OutOrStdout()
@@ -51,7 +64,27 @@ func newInbox(at *place) *cobra.Command {
 	}
 
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	cmd.Flags().BoolVar(&closed, "closed", false, "list what was answered, or waits no more, the newest first")
+	cmd.Flags().StringVar(&before, "before", "", "with --closed: those before the item of this `number`")
 	return cmd
+}
+
+// printClosed lists items with what became of them.
+func printClosed(w io.Writer, items []api.Item, now time.Time) error {
+	if len(items) == 0 {
+		_, err := fmt.Fprintln(w, "nothing that waited for you has been closed")
+		return err
+	}
+
+	var rows [][]string
+	for _, i := range items {
+		became := i.State
+		if i.Answer != "" {
+			became += ": " + shorten(i.Answer, 80)
+		}
+		rows = append(rows, []string{i.ID, i.Kind, cmp.Or(i.Run, i.Agent), local(i.CreatedAt, now), became, shorten(i.Title, 80)})
+	}
+	return table(w, "ITEM KIND RUN SINCE BECAME TITLE", rows)
 }
 
 // printItem writes an item as a person reads it: who asks, what, and how to answer. Lines of

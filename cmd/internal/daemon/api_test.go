@@ -271,6 +271,7 @@ func (f *apiFixture) examples() map[string]func() request {
 		},
 
 		"GET /v1/inbox":              func() request { f.question(); return request{path: "/v1/inbox"} },
+		"GET /v1/inbox/closed":       at("/v1/inbox/closed"),
 		"POST /v1/inbox/{id}/answer": func() request { return request{path: "/v1/inbox/" + f.question() + "/answer", body: `{"text":"A"}`} },
 		"GET /v1/grants":             func() request { f.grant(); return request{path: "/v1/grants"} },
 		"POST /v1/grants/{id}/revoke": func() request {

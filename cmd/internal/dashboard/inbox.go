@@ -12,20 +12,50 @@ import (
 
 	"rouse/agentdb/ledger"
 	"rouse/cmd/internal/api"
+	"rouse/internal/domain"
 	"rouse/internal/form"
 	"rouse/internal/text"
 )
 
 func (s *site) inboxRoutes(mux *http.ServeMux) {
 	mux.Handle("GET /inbox", s.show(s.inbox))
+	mux.Handle("GET /inbox/closed", s.show(s.closed))
 	mux.Handle("GET /inbox/{id}", s.show(s.item))
 	mux.Handle("GET /inbox/{id}/text", http.HandlerFunc(s.itemText))
 	mux.HandleFunc("POST /inbox/{id}", s.answerItem)
 }
 
+const (
+	itemsOnPage = 50
+	// completions is how many runs that have ended are shown beside what waits.
+	completions = 10
+)
+
 func (s *site) inbox(r *http.Request, p page) (templ.Component, error) {
 	items, err := s.answers.Inbox(r.Context())
-	return inboxPage(p.titled("Inbox", "Inbox"), items), err
+	if err != nil {
+		return nil, err
+	}
+	ended, err := s.answers.Runs(r.Context(), ledger.RunFilter{State: domain.StateFinished, Limit: completions})
+	return inboxPage(p.titled("Inbox", "Inbox"), items, ended), err
+}
+
+// closed lists what waits no more.
+func (s *site) closed(r *http.Request, p page) (templ.Component, error) {
+	var before int64
+	if text := r.URL.Query().Get("before"); text != "" {
+		var err error
+		if before, err = strconv.ParseInt(text, 10, 64); err != nil || before < 1 {
+			return nil, &api.Error{Status: http.StatusBadRequest, Message: "before is the number of an item, and " + strconv.Quote(text) + " is none"}
+		}
+	}
+
+	items, err := s.answers.Closed(r.Context(), before, itemsOnPage)
+	older := ""
+	if len(items) == itemsOnPage {
+		older = items[len(items)-1].ID
+	}
+	return closedPage(p.titled("Closed items", "Inbox"), items, older), err
 }
 
 func (s *site) item(r *http.Request, p page) (templ.Component, error) {

@@ -98,7 +98,7 @@ func TestUndo(t *testing.T) {
 	}
 }
 
-// A question is answered with its form, and its run goes on.
+// A question is answered with its form, and its run goes on; what was answered, and what was done lately, is there to be looked at (OSL-31).
 func TestAnswer(t *testing.T) {
 	h := open(t, withModel(t, asking...), nil)
 	run := h.fire("asks")
@@ -117,6 +117,9 @@ func TestAnswer(t *testing.T) {
 		t.Errorf("%+v", run.Run)
 	}
 	h.expect("/inbox/"+item, "Tagesgeld")
+	h.expect("/inbox", "Done lately", `href="/runs/`+run.ID+`"`, `href="/inbox/closed"`) // OSL-31
+	h.expect("/inbox/closed", "answered", "Tagesgeld", `href="/inbox/`+item+`"`, `href="/runs/`+run.ID+`"`)
+	h.expect("/inbox/closed?before="+item, "Nothing that waited for you has been closed")
 
 	// It is closed: another answer is refused, and the page says why.
 	if _, status, body := h.post("/inbox/"+item, "option", "1"); status != http.StatusConflict || !strings.Contains(body, "not open any more") {

@@ -25,6 +25,11 @@ func (a *Answers) Failure(r *http.Request, err error) *api.Error { return a.s.fa
 // Inbox is what waits for a person; the same action of several runs is one item.
 func (a *Answers) Inbox(ctx context.Context) ([]api.Item, error) { return a.s.openItems(ctx) }
 
+// Closed is what waited for a person and does no more, the newest first: items whose numbers are below before, or all (0).
+func (a *Answers) Closed(ctx context.Context, before int64, n int) ([]api.Item, error) {
+	return a.s.closedItems(ctx, before, n)
+}
+
 // Item is one item of the inbox, also one that is closed.
 func (a *Answers) Item(ctx context.Context, id int64) (api.Item, error) {
 	i, err := a.s.ledger.Item(ctx, id)

@@ -21,6 +21,9 @@ import (
 func (s *server) inboxRoutes() []Route {
 	return []Route{
 		get[[]api.Item]("/v1/inbox", "What waits for a person.", s.answer(s.inbox)),
+		get[[]api.Item]("/v1/inbox/closed", "What waited for a person and does no more, the newest first.", s.answer(s.closed),
+			Param{Name: "n", Kind: ParamCount, Says: "how many at most"},
+			Param{Name: "before", Kind: ParamCursor, Says: "those before the item of this id"}),
 		post[api.Answer, api.Run]("/v1/inbox/{id}/answer", "Answers an item, and answers with the run that goes on.", s.answer(s.answerItem)),
 		get[[]api.Grant]("/v1/grants", "Standing approvals.", s.answer(s.grants)),
 		post[api.Nothing, api.Grant]("/v1/grants/{id}/revoke", "Takes a standing approval back.", s.answer(s.revoke)),
@@ -34,6 +37,9 @@ const (
 	maxAnswer = 8000 // of an answer
 	maxQuoted = 80   // of an answer in a message
 )
+
+// defaultClosed is how many closed items are listed where nobody says.
+const defaultClosed = 50
 
 func newItem(i ledger.Item) api.Item {
 	options := i.Options
@@ -84,6 +90,30 @@ func (s *server) openItems(ctx context.Context) ([]api.Item, error) {
 		out = append(out, s.withLink(ctx, newItem(i), i))
 	}
 
+	return out, err
+}
+
+func (s *server) closed(r *http.Request) (any, error) {
+	n, err := count(r, "n", defaultClosed, maxRuns)
+	if err != nil {
+		return nil, err
+	}
+	var before int64
+	if text := r.URL.Query().Get("before"); text != "" {
+		if before, err = strconv.ParseInt(text, 10, 64); err != nil {
+			return nil, usage("before must be the id of an item, not %q", text)
+		}
+	}
+	return s.closedItems(r.Context(), before, n)
+}
+
+// closedItems are the newest of those whose numbers are below before, or of all (0).
+func (s *server) closedItems(ctx context.Context, before int64, n int) ([]api.Item, error) {
+	items, err := s.ledger.ClosedItems(ctx, before, n)
+	out := []api.Item{}
+	for _, i := range items {
+		out = append(out, newItem(i))
+	}
 	return out, err
 }
 
