@@ -136,7 +136,8 @@ func (l *Ledger) WorkspaceNamed(ctx context.Context, agent, skill, name string) 
 type WorkspaceFilter struct {
 	Agent, Skill string
 	Status       WorkspaceStatus
-	Limit        int // 0 means 100
+	Limit        int   // 0 means 100
+	Before       int64 // those that were written before the workspace of this id; 0: all
 }
 
 // Workspaces lists workspaces, those written last first.
@@ -146,8 +147,9 @@ func (l *Ledger) Workspaces(ctx context.Context, f WorkspaceFilter) ([]Workspace
 	}
 
 	rows, err := l.read.QueryContext(ctx, `select `+workspaceColumns+` from workspaces
-		where ($1 = '' or agent = $1) and ($2 = '' or skill = $2) and ($3 = '' or status = $3) order by updated_at desc, id desc limit $4`,
-		f.Agent, f.Skill, string(f.Status), f.Limit)
+		where ($1 = '' or agent = $1) and ($2 = '' or skill = $2) and ($3 = '' or status = $3)
+		and ($4 = 0 or (updated_at, id) < (select b.updated_at, b.id from workspaces b where b.id = $4)) order by updated_at desc, id desc limit $5`,
+		f.Agent, f.Skill, string(f.Status), f.Before, f.Limit)
 	return collect(rows, err, func(rows *sql.Rows) (Workspace, error) { return scanWorkspace(rows) })
 }
 

@@ -105,6 +105,18 @@ func workspaces(t *testing.T, open Open) {
 	if left := must[[]ledger.Workspace](t)(l.Workspaces(ctx, ledger.WorkspaceFilter{Agent: "a"})); len(left) != 2 || left[1].LockVersion != 3 {
 		t.Errorf("left: %+v", left)
 	}
+	// Page by page it is the same list.
+	var paged []int64
+	for before := int64(0); ; before = paged[len(paged)-1] {
+		page := must[[]ledger.Workspace](t)(l.Workspaces(ctx, ledger.WorkspaceFilter{Agent: "a", Before: before, Limit: 1}))
+		if len(page) == 0 {
+			break
+		}
+		paged = append(paged, page[0].ID)
+	}
+	if all := must[[]ledger.Workspace](t)(l.Workspaces(ctx, ledger.WorkspaceFilter{Agent: "a"})); len(paged) != len(all) || paged[0] != all[0].ID || paged[1] != all[1].ID {
+		t.Errorf("page by page %v, at once %+v", paged, all)
+	}
 	var kinds []string
 	for _, e := range must[[]ledger.WorkspaceEvent](t)(l.WorkspaceEvents(ctx, w.ID, 10)) {
 		kinds = append(kinds, fmt.Sprint(e.Kind, e.LockVersion))

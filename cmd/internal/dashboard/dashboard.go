@@ -226,3 +226,17 @@ func runPath(id string) string     { return link([]string{"runs", id}) }
 
 // runsPath is the listing of the runs that fit a filter, given in pairs.
 func runsPath(query ...string) string { return link([]string{"runs"}, query...) }
+
+// before is the number from which a listing goes on, 0 where it begins.
+func before(r *http.Request, of string) (int64, error) {
+	text := r.URL.Query().Get("before")
+	if text == "" {
+		return 0, nil
+	}
+
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || n < 1 {
+		return 0, &api.Error{Status: http.StatusBadRequest, Message: "before is the number of " + of + ", and " + strconv.Quote(text) + " is none"}
+	}
+	return n, nil
+}

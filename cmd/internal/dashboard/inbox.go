@@ -42,12 +42,9 @@ func (s *site) inbox(r *http.Request, p page) (templ.Component, error) {
 
 // closed lists what waits no more.
 func (s *site) closed(r *http.Request, p page) (templ.Component, error) {
-	var before int64
-	if text := r.URL.Query().Get("before"); text != "" {
-		var err error
-		if before, err = strconv.ParseInt(text, 10, 64); err != nil || before < 1 {
-			return nil, &api.Error{Status: http.StatusBadRequest, Message: "before is the number of an item, and " + strconv.Quote(text) + " is none"}
-		}
+	before, err := before(r, "an item")
+	if err != nil {
+		return nil, err
 	}
 
 	items, err := s.answers.Closed(r.Context(), before, itemsOnPage)

@@ -217,6 +217,7 @@ func TestWorkspacePage(t *testing.T) {
 			t.Fatal(err)
 		}
 	})
+	h.expect("/workspaces?before=1", "There is no workspace") // what comes behind the last one
 	h.expect("/workspaces", "2026", "gathering")
 	h.expect("/workspaces/1", "&#34;asked&#34;: 3", "Pause", "The draft", "Approve", "/runs/1")
 	h.done("/workspaces/1/artifacts/1/approve")

@@ -20,8 +20,17 @@ func (s *site) workspaceRoutes(mux *http.ServeMux) {
 
 func (s *site) workspaces(r *http.Request, p page) (templ.Component, error) {
 	q := r.URL.Query()
-	found, err := s.answers.Workspaces(r.Context(), ledger.WorkspaceFilter{Agent: q.Get("agent"), Skill: q.Get("skill"), Status: ledger.WorkspaceStatus(q.Get("status"))})
-	return workspacesPage(p.titled("Workspaces", "Workspaces"), found, q.Get("status")), err
+	before, err := before(r, "a workspace")
+	if err != nil {
+		return nil, err
+	}
+
+	found, err := s.answers.Workspaces(r.Context(), ledger.WorkspaceFilter{Agent: q.Get("agent"), Skill: q.Get("skill"), Status: ledger.WorkspaceStatus(q.Get("status")), Before: before, Limit: itemsOnPage})
+	older := ""
+	if len(found) == itemsOnPage {
+		older = link([]string{"workspaces"}, "agent", q.Get("agent"), "skill", q.Get("skill"), "status", q.Get("status"), "before", found[len(found)-1].ID)
+	}
+	return workspacesPage(p.titled("Workspaces", "Workspaces"), found, q.Get("status"), older), err
 }
 
 func (s *site) workspace(r *http.Request, p page) (templ.Component, error) {

@@ -98,11 +98,9 @@ func (s *server) closed(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	var before int64
-	if text := r.URL.Query().Get("before"); text != "" {
-		if before, err = strconv.ParseInt(text, 10, 64); err != nil {
-			return nil, usage("before must be the id of an item, not %q", text)
-		}
+	before, err := cursor(r, "before")
+	if err != nil {
+		return nil, err
 	}
 	return s.closedItems(r.Context(), before, n)
 }

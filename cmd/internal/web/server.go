@@ -180,3 +180,17 @@ func count(r *http.Request, key string, fallback, most int) (int, error) {
 	}
 	return n, nil
 }
+
+// cursor parses the id of the query from which a listing goes on; 0 where it stands before all.
+func cursor(r *http.Request, key string) (int64, error) {
+	text := r.URL.Query().Get(key)
+	if text == "" {
+		return 0, nil
+	}
+
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || n < 0 {
+		return 0, usage("%s must be an id, not %q", key, text)
+	}
+	return n, nil
+}

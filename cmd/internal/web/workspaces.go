@@ -22,7 +22,8 @@ const (
 func (s *server) workspaceRoutes() []Route {
 	return []Route{
 		get[[]api.Workspace]("/v1/workspaces", "Workspaces, those written last first.", s.answer(s.workspaces),
-			Param{Name: "agent", Kind: ParamText, Says: "of one agent"}, Param{Name: "skill", Kind: ParamText, Says: "of one skill"}, Param{Name: "status", Kind: ParamText, Says: "active, paused or archived"}),
+			Param{Name: "agent", Kind: ParamText, Says: "of one agent"}, Param{Name: "skill", Kind: ParamText, Says: "of one skill"}, Param{Name: "status", Kind: ParamText, Says: "active, paused or archived"},
+			Param{Name: "n", Kind: ParamCount, Says: "how many, at most 1000"}, Param{Name: "before", Kind: ParamCursor, Says: "those written before the workspace of this id"}),
 		get[api.WorkspaceDetail]("/v1/workspaces/{id}", "A workspace with its runs, artifacts and events.", s.answer(s.workspace)),
 		post[api.Nothing, api.Workspace]("/v1/workspaces/{id}/pause", "Has no run work in a workspace until it is resumed.", s.setWorkspace(ledger.WorkspacePaused)),
 		post[api.Nothing, api.Workspace]("/v1/workspaces/{id}/resume", "Has runs work in a workspace again.", s.setWorkspace(ledger.WorkspaceActive)),
@@ -55,11 +56,18 @@ func (s *server) withRun(ctx context.Context, w ledger.Workspace) (api.Workspace
 
 func (s *server) workspaces(r *http.Request) (any, error) {
 	q := r.URL.Query()
-	f := ledger.WorkspaceFilter{Agent: q.Get("agent"), Skill: q.Get("skill"), Status: ledger.WorkspaceStatus(q.Get("status")), Limit: maxWorkspaces}
+	f := ledger.WorkspaceFilter{Agent: q.Get("agent"), Skill: q.Get("skill"), Status: ledger.WorkspaceStatus(q.Get("status"))}
 	if f.Status != "" && f.Status != ledger.WorkspaceActive && f.Status != ledger.WorkspacePaused && f.Status != ledger.WorkspaceArchived {
 		return nil, usage("a workspace is active, paused or archived, not %q", f.Status)
 	}
 
+	var err error
+	if f.Limit, err = count(r, "n", maxWorkspaces, maxWorkspaces); err != nil {
+		return nil, err
+	}
+	if f.Before, err = cursor(r, "before"); err != nil {
+		return nil, err
+	}
 	return s.listWorkspaces(r.Context(), f)
 }
 
