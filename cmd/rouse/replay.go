@@ -3,21 +3,14 @@ package main
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"io"
-	"os"
-	"path/filepath"
 	"strings"
 
 	"github.com/spf13/cobra"
 
-	"rouse/agent"
 	"rouse/agent/model/replay"
-	"rouse/agentdb"
-	"rouse/agentdb/ledger"
 	"rouse/cmd/internal/api"
-	"rouse/cmd/internal/config"
 	"rouse/cmd/internal/daemon"
 	"rouse/internal/atomicfile"
 	"rouse/internal/text"
@@ -119,16 +112,6 @@ func indentedJob(job string) string {
 	return " " + job
 }
 
-// replayed is what --json prints.
-type replayed struct {
-	Run         string              `json:"run"`
-	Same        bool                `json:"same"`
-	Unknown     string              `json:"unknown,omitempty"`
-	Differences []replay.Difference `json:"differences"`
-	Recorded    agent.Ending        `json:"recorded"`
-	Now         agent.Ending        `json:"now"`
-}
-
 func playRecording(cmd *cobra.Command, at *place, rec replay.Recording, o replayOptions) error {
 	cfg, err := at.load()
 	if o.with != "" {
@@ -138,21 +121,19 @@ func playRecording(cmd *cobra.Command, at *place, rec replay.Recording, o replay
 		return err
 	}
 
-	res, err := replayOnce(cmd.Context(), cfg, rec)
+	plan, err := daemon.NewPlan(cfg, daemon.QuietLogger())
 	if err != nil {
 		return err
 	}
-
-	out := replayed{Run: rec.Run.ID, Same: res.Same(), Unknown: res.Unknown, Differences: res.Differences, Recorded: res.Recorded, Now: res.Now}
-	// Scripts that read the JSON get [] and never null.
-	if out.Differences == nil {
-		out.Differences = []replay.Difference{}
+	out, err := daemon.PlayRecording(cmd.Context(), plan, rec)
+	if err != nil {
+		return err
 	}
 
 	if o.json {
 		err = printJSON(cmd.OutOrStdout(), out)
 	} else {
-		err = printReplay(cmd.OutOrStdout(), rec, out)
+		err = printReplay(cmd.OutOrStdout(), out)
 	}
 
 	if err == nil && !out.Same {
@@ -162,46 +143,10 @@ func playRecording(cmd *cobra.Command, at *place, rec replay.Recording, o replay
 	return err
 }
 
-// replayOnce plays a recording in a home of its own, which is thrown away.
-func replayOnce(ctx context.Context, cfg *config.Config, rec replay.Recording) (res agent.ReplayResult, err error) {
-	p, err := daemon.NewPlan(cfg, daemon.QuietLogger())
-	if err != nil {
-		return res, err
-	}
-
-	dir, err := os.MkdirTemp("", "rouse-replay-")
-	if err != nil {
-		return res, fmt.Errorf("a folder to play in cannot be made: %w", err)
-	}
-	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-
-	// A ledger and databases of its own: the replay writes to them as a run does, and the home
-	// must not see any of it.
-	l, err := ledger.Open(ctx, ledger.Options{Path: filepath.Join(dir, "ledger.db"), Blobs: filepath.Join(dir, "blobs")})
-	if err != nil {
-		return res, err
-	}
-	defer func() { err = errors.Join(err, l.Close()) }()
-
-	databases, err := agentdb.NewPool(agentdb.PoolOptions{Dir: filepath.Join(dir, "agents")})
-	if err != nil {
-		return res, err
-	}
-	defer func() { err = errors.Join(err, databases.Close()) }()
-
-	runner, err := agent.New(agent.Options{Ledger: l, Databases: databases, Manifests: filepath.Join(dir, "manifests"), Scratch: filepath.Join(dir, "commands")}) //nolint:contextcheck // its folder is new: there is nothing to clean up
-	if err != nil {
-		return res, err
-	}
-
-	runner.Set(p.Plan)
-	return runner.Replay(ctx, rec)
-}
-
 // printReplay writes the differences in the order in which they come up.
-func printReplay(w io.Writer, rec replay.Recording, r replayed) error {
-	fmt.Fprintf(w, "run %s of %s (agent %s), played again on %s and %s\n", r.Run, cmp.Or(rec.Run.Job, "no job"), rec.Run.Agent,
-		text.Plural(len(rec.Exchanges), "recorded answer"), text.Plural(len(rec.Calls), "recorded call"))
+func printReplay(w io.Writer, r api.Replay) error {
+	fmt.Fprintf(w, "run %s of %s (agent %s), played again on %s and %s\n", r.Run, cmp.Or(r.Job, "no job"), r.Agent,
+		text.Plural(r.Exchanges, "recorded answer"), text.Plural(r.Calls, "recorded call"))
 	if r.Same {
 		_, err := fmt.Fprintf(w, "no difference: %s, %s, %s, %s\n", r.Now.Outcome, text.Plural(r.Now.Steps, "step"), text.Plural(r.Now.Calls, "call"), tookText(r.Now))
 		return err
@@ -214,7 +159,7 @@ func printReplay(w io.Writer, rec replay.Recording, r replayed) error {
 		if d.Step > 0 {
 			here = fmt.Sprintf("step %d", d.Step)
 			// Only a run with several attempts has several steps of one number.
-			if len(rec.Attempts) > 1 {
+			if r.Attempts > 1 {
 				here = fmt.Sprintf("attempt %d, %s", d.Attempt, here)
 			}
 		}
@@ -237,14 +182,14 @@ func printReplay(w io.Writer, rec replay.Recording, r replayed) error {
 	return err
 }
 
-func nowText(r replayed) string {
+func nowText(r api.Replay) string {
 	if r.Unknown != "" {
 		return "not known"
 	}
 	return string(r.Now.Outcome)
 }
 
-func tookText(e agent.Ending) string {
+func tookText(e api.ReplayEnding) string {
 	words := text.Plural(int(e.Tokens), "token")
 	if e.CostMicroUSD > 0 {
 		words += ", " + dollars(float64(e.CostMicroUSD)/1e6)

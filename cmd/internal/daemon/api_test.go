@@ -252,6 +252,7 @@ func (f *apiFixture) examples() map[string]func() request {
 		"GET /v1/runs/{id}":           func() request { return request{path: "/v1/runs/" + f.reported().ID} },
 		"GET /v1/runs/{id}/pending":   func() request { return request{path: "/v1/runs/" + f.run(api.RunRequest{Job: "ask"}).ID + "/pending"} },
 		"GET /v1/runs/{id}/recording": func() request { return request{path: "/v1/runs/" + f.reported().ID + "/recording"} },
+		"POST /v1/runs/{id}/replay":   func() request { return request{path: "/v1/runs/" + f.reported().ID + "/replay", body: `{}`} },
 		"GET /v1/runs/{id}/artifacts/{artifact}": func() request {
 			var d api.RunDetail
 			if err := f.client.Get(f.t.Context(), "/v1/runs/"+f.reported().ID, nil, &d); err != nil {

@@ -80,6 +80,46 @@ func TestRunPage(t *testing.T) {
 	}
 }
 
+// A replay says what is different as the job is configured now, and does nothing.
+func TestReplayPage(t *testing.T) {
+	h := open(t, configuration, nil)
+	ran := h.fire("books")
+	report := filepath.Join(h.dir, "books", "report.md")
+	if err := os.Remove(report); err != nil {
+		t.Fatal(err)
+	}
+
+	h.expect("/runs/"+ran.ID, `href="/runs/`+ran.ID+`/replay"`)
+	h.expect("/runs/"+ran.ID+"/replay", "Nothing is different", `href="/runs/`+ran.ID+`"`)
+	if _, err := os.Stat(report); !os.IsNotExist(err) {
+		t.Errorf("the replay wrote a file: %v", err)
+	}
+
+	config := filepath.Join(h.dir, "rouse.yaml")
+	was, err := os.ReadFile(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	changed := strings.Replace(string(was), "# Report", "# Another report", 1)
+	if changed == string(was) {
+		t.Fatal("nothing of the job is changed")
+	}
+	if err := os.WriteFile(config, []byte(changed), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	// The daemon may have read it by itself, just now.
+	if _, err := h.Reload(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	h.expect("/runs/"+ran.ID+"/replay", "difference", "# Another report", `data-row="1"`)
+	if runs := h.runs("books", domain.OutcomeSuccess); len(runs) != 1 {
+		t.Errorf("%d runs", len(runs))
+	}
+	if status, _ := h.fetch("/runs/999/replay"); status != http.StatusNotFound {
+		t.Errorf("a run that is not there: %d", status)
+	}
+}
+
 // An undo says first what it takes back, and takes back nothing until it is asked to.
 func TestUndo(t *testing.T) {
 	h := open(t, configuration, nil)

@@ -3,6 +3,7 @@ package dashboard
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -55,6 +56,7 @@ func (s *site) runRoutes(mux *http.ServeMux) {
 	mux.HandleFunc("GET /runs/{id}/text", s.runText)
 	mux.HandleFunc("GET /runs/{id}/artifacts/{artifact}", s.artifact)
 	mux.Handle("GET /runs/{id}/undo", s.show(s.undoPage))
+	mux.Handle("GET /runs/{id}/replay", s.show(s.replayPage))
 	mux.Handle("POST /runs/{id}/undo", s.do(s.undo))
 	mux.Handle("POST /runs/{id}/cancel", s.do(s.cancel))
 	mux.Handle("POST /runs/{id}/retry", s.do(s.retry))
@@ -329,6 +331,20 @@ func (s *site) undoPage(r *http.Request, p page) (templ.Component, error) {
 	}
 	would, err := s.answers.Undo(r.Context(), id, api.UndoRequest{DryRun: true})
 	return undoPage(p.titled(fmt.Sprintf("Undo run %d", id), "Runs"), would), err
+}
+
+// replayPage shows what is different when a run is played again, which changes nothing.
+func (s *site) replayPage(r *http.Request, p page) (templ.Component, error) {
+	id, err := number(r, "id", "run")
+	if err != nil {
+		return nil, err
+	}
+	played, err := s.answers.Replay(r.Context(), id)
+	var cannot *api.Error
+	if errors.As(err, &cannot) && cannot.Status == http.StatusConflict { // which answers the question of the page
+		played, err = api.Replay{Run: strconv.FormatInt(id, 10), Unknown: cannot.Message}, nil
+	}
+	return replayPage(p.titled(fmt.Sprintf("Replay of run %d", id), "Runs"), played), err
 }
 
 func (s *site) undo(r *http.Request) (string, error) {

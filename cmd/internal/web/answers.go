@@ -80,6 +80,11 @@ func (a *Answers) Undo(ctx context.Context, run int64, ask api.UndoRequest) (api
 	return a.s.undoOf(ctx, run, ask, func(int64, int64) {})
 }
 
+// Replay plays a finished run again without any effect.
+func (a *Answers) Replay(ctx context.Context, run int64) (api.Replay, error) {
+	return a.s.backend.Runs.Replay(ctx, run)
+}
+
 // Pauses lists the pauses that are on, or will be.
 func (a *Answers) Pauses(ctx context.Context) ([]api.Pause, error) { return a.s.listPauses(ctx) }
 

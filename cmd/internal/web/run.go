@@ -209,3 +209,12 @@ func optionalID(n int64) string {
 	}
 	return id(n)
 }
+
+// replay plays a run again.
+func (s *server) replay(r *http.Request) (any, error) {
+	id, err := runID(r.PathValue("id"))
+	if err != nil {
+		return nil, err
+	}
+	return s.backend.Runs.Replay(r.Context(), id)
+}

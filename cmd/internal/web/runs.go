@@ -27,6 +27,8 @@ type Runs interface {
 	Pending(ctx context.Context, run ledger.Run) (api.Pending, error)
 	// Recording exports everything that is kept of a finished run, as a file.
 	Recording(ctx context.Context, run int64) ([]byte, error)
+	// Replay plays a finished run again without any effect, as its job is configured now.
+	Replay(ctx context.Context, run int64) (api.Replay, error)
 }
 
 func (s *server) runRoutes() []Route {
@@ -44,6 +46,7 @@ func (s *server) runRoutes() []Route {
 		get[api.RunDetail]("/v1/runs/{id}", "A run with everything that happened in it.", s.answer(s.run)),
 		get[api.Pending]("/v1/runs/{id}/pending", "What a run waits for.", s.answer(s.pending)),
 		get[api.Recording]("/v1/runs/{id}/recording", "All that is kept of a finished run, as a file that can be played again.", s.answer(s.recording)),
+		post[api.Nothing, api.Replay]("/v1/runs/{id}/replay", "Plays a finished run again without any effect, and says what is different now.", s.answer(s.replay)),
 		artifact,
 		post[api.Nothing, api.Run]("/v1/runs/{id}/cancel", "Has a run stop.", s.answer(s.cancel)),
 		post[api.Nothing, api.Run]("/v1/runs/{id}/retry", "Has a run that failed, or waits to be tried, tried again.", s.answer(s.retry)),
