@@ -77,6 +77,7 @@ func (r *Runner) Notices(run ledger.Run, res ledger.Result) []ledger.Notice {
 	}
 
 	data["Outcome"], data["Summary"], data["Error"] = outcome, res.Summary, res.Error
+	r.addDelivery(data, run, t.detail)
 	title := r.expandNotice(t.notify.Title, data, fmt.Sprintf("%s: %s", name, strings.ReplaceAll(outcome, "_", " ")))
 	body := r.expandNotice(t.notify.Body, data, defaultBody(run, res))
 	if q := res.Wait; q != nil { // in its own words, whatever the job's templates are for
@@ -87,6 +88,22 @@ func (r *Runner) Notices(run ledger.Run, res ledger.Result) []ledger.Notice {
 		Run: run.ID, Job: run.Job, Agent: run.Agent, Outcome: res.Outcome, Key: fmt.Sprintf("run:%d:%d", run.ID, run.Attempt),
 		Title: title, Body: body + r.sharedFiles(run),
 	}, t.notify.Channels)
+}
+
+// addDelivery adds what a webhook brought. Where that cannot be read a notice is worded without it.
+func (r *Runner) addDelivery(data map[string]any, run ledger.Run, d ledger.Detail) {
+	if d.Webhook == nil {
+		return
+	}
+
+	ctx, cancel := context.WithTimeout(context.Background(), noticeReadTimeout) // as in sharedFiles
+	defer cancel()
+	body, err := r.ledger.DeliveryBody(ctx, run.ID)
+	if err != nil {
+		r.log.Warn("what a webhook brought could not be read for a notice", "run", run.ID, "error", err)
+		return
+	}
+	addBody(data, body)
 }
 
 // expandNotice is a text as the job words it, or the built-in one.

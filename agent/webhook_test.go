@@ -64,3 +64,20 @@ func TestRunsOfWebhooks(t *testing.T) {
 		})
 	}
 }
+
+// A notice can name what a webhook brought.
+func TestNoticeOfAWebhook(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.plan.Jobs["hook"] = agent.Job{Name: "hook", Agent: "clerk", Notify: agent.Notify{On: []string{"success"}, Channels: []string{"desktop"}, Title: "Issue {{ .Payload.n }}", Body: "{{ .Delivery.Event }}: {{ .Body }}"}}
+	b.runner.Set(b.plan)
+	id := b.enqueue(ledger.Request{Job: "hook", Agent: "clerk", Trigger: domain.TriggerWebhook, Body: `{"n": 7}`, Detail: ledger.Detail{Webhook: &ledger.Delivery{Path: "/hooks/hook", ID: "d", Event: "issues"}}})
+	run, err := b.ledger.Run(t.Context(), id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	told := b.runner.Notices(run, ledger.Result{Outcome: domain.OutcomeSuccess, Summary: "done"})
+	if len(told) != 1 || told[0].Title != "Issue 7" || told[0].Body != `issues: {"n": 7}` {
+		t.Errorf("%+v", told)
+	}
+}
