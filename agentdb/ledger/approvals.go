@@ -105,14 +105,14 @@ func scanStanding(row interface{ Scan(...any) error }) (s StandingApproval, err 
 
 // StandingApprovals lists the standing approvals, the oldest first.
 func (l *Ledger) StandingApprovals(ctx context.Context) ([]StandingApproval, error) {
-	rows, err := l.read.QueryContext(ctx, `select `+standingColumns+` from standing order by id`)
+	rows, err := l.statements.query(ctx, `select `+standingColumns+` from standing order by id`)
 	return collect(rows, err, func(rows *sql.Rows) (StandingApproval, error) { return scanStanding(rows) })
 }
 
 // HasStandingApproval reports whether an agent has a standing approval for an action.
 func (l *Ledger) HasStandingApproval(ctx context.Context, agent, hash string) (bool, error) {
 	var n int
-	err := l.read.QueryRowContext(ctx, `select count(*) from standing where agent = $1 and hash = $2`, agent, hash).Scan(&n)
+	err := l.statements.row(ctx, `select count(*) from standing where agent = $1 and hash = $2`, agent, hash).Scan(&n)
 	return n > 0, err
 }
 

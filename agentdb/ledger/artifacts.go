@@ -8,6 +8,8 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"math/bits"
+	"strconv"
 	"strings"
 	"time"
 
@@ -108,18 +110,20 @@ func (l *Ledger) Artifacts(ctx context.Context, runs ...int64) ([]Artifact, erro
 		return nil, nil
 	}
 
-	args, places := make([]any, len(runs)), make([]string, len(runs))
-	for i, run := range runs {
-		args[i], places[i] = run, fmt.Sprintf("$%d", i+1)
+	// The last is asked for several times, so that there are few texts to prepare: one for each power of two.
+	args, places := make([]any, 1<<bits.Len(uint(len(runs)-1))), []string{}
+	for i := range args {
+		args[i] = runs[min(i, len(runs)-1)]
+		places = append(places, "$"+strconv.Itoa(i+1))
 	}
 
-	rows, err := l.read.QueryContext(ctx, `select `+artifactColumns+` from artifacts where run in (`+strings.Join(places, ", ")+`) order by id`, args...)
+	rows, err := l.statements.query(ctx, `select `+artifactColumns+` from artifacts where run in (`+strings.Join(places, ", ")+`) order by id`, args...)
 	return collect(rows, err, func(rows *sql.Rows) (Artifact, error) { return artifact(rows) })
 }
 
 // ArtifactBytes are the bytes of an artifact of a run.
 func (l *Ledger) ArtifactBytes(ctx context.Context, run, id int64) (Artifact, []byte, error) {
-	a, err := artifact(l.read.QueryRowContext(ctx, `select `+artifactColumns+` from artifacts where run = $1 and id = $2`, run, id))
+	a, err := artifact(l.statements.row(ctx, `select `+artifactColumns+` from artifacts where run = $1 and id = $2`, run, id))
 	if errors.Is(err, sql.ErrNoRows) {
 		return a, nil, fmt.Errorf("the artifact %d of run %d: %w", id, run, ErrNotFound)
 	}
@@ -128,7 +132,7 @@ func (l *Ledger) ArtifactBytes(ctx context.Context, run, id int64) (Artifact, []
 	}
 
 	var stored string
-	if err := l.read.QueryRowContext(ctx, `select content from artifacts where id = $1`, id).Scan(&stored); err != nil {
+	if err := l.statements.row(ctx, `select content from artifacts where id = $1`, id).Scan(&stored); err != nil {
 		return a, nil, err
 	}
 

@@ -238,20 +238,20 @@ func settleAttempt(tx *sqlite.Tx, a Attempt) error {
 
 // SpendingOn lists what was taken in a day, and what is reserved.
 func (l *Ledger) SpendingOn(ctx context.Context, day string) ([]Spending, error) {
-	rows, err := l.read.QueryContext(ctx, `select `+spendingColumns+` from spending where day = $1 order by scope, name`, day)
+	rows, err := l.statements.query(ctx, `select `+spendingColumns+` from spending where day = $1 order by scope, name`, day)
 	return collect(rows, err, func(rows *sql.Rows) (Spending, error) { return scanSpending(rows) })
 }
 
 // SpentSince is what all agents together have taken from a day on (2026-11-21), that one included.
 func (l *Ledger) SpentSince(ctx context.Context, day string) (tokens, costMicroUSD int64, err error) {
-	err = l.read.QueryRowContext(ctx, `select cast(coalesce(sum(tokens), 0) as bigint), cast(coalesce(sum(cost_micro_usd), 0) as bigint) from spending where scope = $1 and day >= $2`,
+	err = l.statements.row(ctx, `select cast(coalesce(sum(tokens), 0) as bigint), cast(coalesce(sum(cost_micro_usd), 0) as bigint) from spending where scope = $1 and day >= $2`,
 		ScopeDaemon, day).Scan(&tokens, &costMicroUSD)
 	return tokens, costMicroUSD, err
 }
 
 // SpendingOf is what one of them has taken in a day; nothing before its first call.
 func (l *Ledger) SpendingOf(ctx context.Context, day, scope, name string) (Spending, error) {
-	s, err := scanSpending(l.read.QueryRowContext(ctx, `select `+spendingColumns+` from spending where day = $1 and scope = $2 and name = $3`, day, scope, name))
+	s, err := scanSpending(l.statements.row(ctx, `select `+spendingColumns+` from spending where day = $1 and scope = $2 and name = $3`, day, scope, name))
 	if errors.Is(err, sql.ErrNoRows) {
 		return Spending{Day: day, Scope: scope, Name: name}, nil
 	}

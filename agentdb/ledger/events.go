@@ -66,19 +66,8 @@ func (l *Ledger) Events(ctx context.Context, f EventFilter) ([]Event, error) {
 		f.Limit = 1000
 	}
 
-	query := `select id, run, seq, job, at, kind, data from events where id > $1`
-	args := []any{f.After, f.Limit}
-	if f.Run != 0 {
-		args = append(args, f.Run)
-		query += fmt.Sprintf(` and run = $%d and run <> 0`, len(args))
-	}
-
-	if f.Job != "" {
-		args = append(args, f.Job)
-		query += fmt.Sprintf(` and job = $%d`, len(args))
-	}
-
-	rows, err := l.read.QueryContext(ctx, query+` order by id limit $2`, args...)
+	query, args := eventsQuery(f)
+	rows, err := l.statements.query(ctx, query, args...)
 	return collect(rows, err, func(rows *sql.Rows) (Event, error) {
 		var e Event
 		var at int64
@@ -89,9 +78,27 @@ func (l *Ledger) Events(ctx context.Context, f EventFilter) ([]Event, error) {
 	})
 }
 
+// eventsQuery asks for the events that fit a filter. Those of a run are numbered in the order of their ids.
+func eventsQuery(f EventFilter) (string, []any) {
+	query, order := `select id, run, seq, job, at, kind, data from events where id > $1`, `id`
+	args := []any{f.After, f.Limit}
+	if f.Run != 0 {
+		args = append(args, f.Run)
+		// The cast keeps the planner from looking at the value, as in addEvent.
+		query += fmt.Sprintf(` and run = cast($%d as bigint) and run <> 0`, len(args))
+		order = `seq`
+	}
+
+	if f.Job != "" {
+		args = append(args, f.Job)
+		query += fmt.Sprintf(` and job = $%d`, len(args))
+	}
+	return query + ` order by ` + order + ` limit $2`, args
+}
+
 // NewestEvent is the id of the newest event, 0 when there is none.
 func (l *Ledger) NewestEvent(ctx context.Context) (id int64, err error) {
-	err = l.read.QueryRowContext(ctx, `select coalesce(max(id), 0) from events`).Scan(&id)
+	err = l.statements.row(ctx, `select coalesce(max(id), 0) from events`).Scan(&id)
 	return id, err
 }
 
@@ -99,7 +106,7 @@ func (l *Ledger) NewestEvent(ctx context.Context) (id int64, err error) {
 func (l *Ledger) LastEvent(ctx context.Context, run int64, kind string) (e Event, ok bool, err error) {
 	var at int64
 	var data string
-	err = l.read.QueryRowContext(ctx, `select id, run, seq, job, at, kind, data from events where run = cast($1 as bigint) and run <> 0 and kind = $2 order by seq desc limit 1`, run, kind).
+	err = l.statements.row(ctx, `select id, run, seq, job, at, kind, data from events where run = cast($1 as bigint) and run <> 0 and kind = $2 order by seq desc limit 1`, run, kind).
 		Scan(&e.ID, &e.Run, &e.Seq, &e.Job, &at, &e.Kind, &data)
 	if errors.Is(err, sql.ErrNoRows) {
 		return e, false, nil

@@ -58,10 +58,13 @@ func (l *Ledger) openFile(ctx context.Context, o Options) error {
 	}
 
 	late := f.comparing != nil || !whole && o.large()
+	var migrates time.Time
 	f.db, err = sqlite.Open(ctx, sqlite.Options{
 		Path: o.Path, ApplicationID: applicationID, Migrations: steps, AutoVacuum: true, SkipCheck: whole || late,
 		BeforeWrite: func() error { return f.beforeMigration(ctx) },
 		BackupPath: func(version int) (string, error) {
+			migrates = time.Now()
+			o.Logger.Info("the ledger is brought to the schema of this rouse, which takes some seconds for each GB: it is backed up first", "path", o.Path, "schema", version, "bytes", dbfile.Size(o.Path))
 			if o.verified {
 				return "", nil
 			}
@@ -70,6 +73,10 @@ func (l *Ledger) openFile(ctx context.Context, o Options) error {
 	})
 	if err != nil {
 		return errors.Join(refusal(o.Path, err), f.closeCompared())
+	}
+
+	if !migrates.IsZero() {
+		o.Logger.Info("the ledger is of the schema of this rouse", "path", o.Path, "took", time.Since(migrates).Round(time.Millisecond).String())
 	}
 
 	if err := f.start(ctx, late); err != nil {

@@ -133,7 +133,7 @@ func (l *Ledger) FileOps(ctx context.Context, f FileOpFilter) ([]FileOp, error) 
 		query += fmt.Sprintf(` limit $%d`, len(args))
 	}
 
-	rows, err := l.read.QueryContext(ctx, query, args...)
+	rows, err := l.statements.query(ctx, query, args...)
 	return collect(rows, err, func(rows *sql.Rows) (FileOp, error) {
 		var op FileOp
 		var at, undone int64
@@ -146,7 +146,7 @@ func (l *Ledger) FileOps(ctx context.Context, f FileOpFilter) ([]FileOp, error) 
 // FileBefore returns the content of a file before a change.
 func (l *Ledger) FileBefore(ctx context.Context, id int64) ([]byte, error) {
 	var stored string
-	err := l.read.QueryRowContext(ctx, `select before from file_ops where id = $1`, id).Scan(&stored)
+	err := l.statements.row(ctx, `select before from file_ops where id = $1`, id).Scan(&stored)
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil, fmt.Errorf("the change %d of a file: %w", id, ErrNotFound)
 	}
@@ -170,6 +170,6 @@ func (l *Ledger) FileBefore(ctx context.Context, id int64) ([]byte, error) {
 // SavedFileBytes is the size of the contents that are kept from before a run changed files, in bytes.
 func (l *Ledger) SavedFileBytes(ctx context.Context, run int64) (int64, error) {
 	var n int64
-	err := l.read.QueryRowContext(ctx, `select coalesce(sum(size), 0) from file_ops where run = $1 and lost = ''`, run).Scan(&n)
+	err := l.statements.row(ctx, `select coalesce(sum(size), 0) from file_ops where run = $1 and lost = ''`, run).Scan(&n)
 	return n, err
 }

@@ -14,7 +14,7 @@ import (
 // OccurrencesAround lists the last instants of a job before a time and the first from it
 // on, oldest first.
 func (l *Ledger) OccurrencesAround(ctx context.Context, job string, at time.Time, before, after int) ([]Occurrence, error) {
-	rows, err := l.read.QueryContext(ctx, rowsBefore, job, ms(at), before)
+	rows, err := l.statements.query(ctx, rowsBefore, job, ms(at), before)
 	out, err := collect(rows, err, scanOccurrences)
 	if err != nil {
 		return nil, err
@@ -22,7 +22,7 @@ func (l *Ledger) OccurrencesAround(ctx context.Context, job string, at time.Time
 
 	// The query finds the nearest ones first.
 	slices.Reverse(out)
-	rows, err = l.read.QueryContext(ctx, rowsFrom, job, ms(at), after)
+	rows, err = l.statements.query(ctx, rowsFrom, job, ms(at), after)
 	later, err := collect(rows, err, scanOccurrences)
 	return append(out, later...), err
 }
@@ -36,6 +36,9 @@ const (
 	// Each end by itself: asked for together, they are found by a scan of all that lies between.
 	runRange = `select coalesce((select min(id) from runs where job = $1), 0), coalesce((select max(id) from runs where job = $1), 0) + 1`
 	runFrom  = `select id, queued_at from runs where job = $1 and id >= $2 order by id limit 1`
+
+	anyRunRange = `select coalesce((select min(id) from runs), 0), coalesce((select max(id) from runs), 0) + 1`
+	anyRunFrom  = `select id, queued_at from runs where id >= $1 order by id limit 1`
 )
 
 // OtherRunsAround lists the runs of a job that no schedule asked for: the last that were queued
@@ -56,7 +59,7 @@ func (l *Ledger) OtherRunsAround(ctx context.Context, job string, at time.Time, 
 		}
 	}
 
-	rows, err := l.read.QueryContext(ctx, othersBefore, job, first, middle, ms(from), before)
+	rows, err := l.statements.query(ctx, othersBefore, job, first, middle, ms(from), before)
 	out, err := collect(rows, err, scanRuns)
 	if err != nil {
 		return nil, err
@@ -71,24 +74,29 @@ func (l *Ledger) OtherRunsAround(ctx context.Context, job string, at time.Time, 
 		}
 	}
 
-	rows, err = l.read.QueryContext(ctx, othersFrom, job, middle, end, after)
+	rows, err = l.statements.query(ctx, othersFrom, job, middle, end, after)
 	later, err := collect(rows, err, scanRuns)
 	return append(out, later...), err
 }
 
-// firstRunFrom is the id of a job's first run that was queued at a time or later, and one
+// firstRunFrom is the id of the first run of a job ("": of any) that was queued at a time or later, and one
 // more than the last id when there is none. Ids grow with time, except where a clock was set
 // back, so a binary search finds it in a few queries, however many runs there are.
 func (l *Ledger) firstRunFrom(ctx context.Context, job string, at time.Time) (int64, error) {
+	ends, from, of := runRange, runFrom, []any{job}
+	if job == "" {
+		ends, from, of = anyRunRange, anyRunFrom, nil
+	}
+
 	var low, high int64
-	if err := l.read.QueryRowContext(ctx, runRange, job).Scan(&low, &high); err != nil {
+	if err := l.statements.row(ctx, ends, of...).Scan(&low, &high); err != nil {
 		return 0, err
 	}
 
 	for low < high {
 		middle := low + (high-low)/2
 		var id, queued int64
-		err := l.read.QueryRowContext(ctx, runFrom, job, middle).Scan(&id, &queued)
+		err := l.statements.row(ctx, from, append(of, middle)...).Scan(&id, &queued)
 		switch {
 		case err != nil && !errors.Is(err, sql.ErrNoRows):
 			return 0, err
@@ -105,7 +113,7 @@ func (l *Ledger) firstRunFrom(ctx context.Context, job string, at time.Time) (in
 // Delayed lists the runs that wait for a time to come, of a job or of all (""), the
 // earliest first.
 func (l *Ledger) Delayed(ctx context.Context, job string, now time.Time, limit int) ([]Run, error) {
-	rows, err := l.read.QueryContext(ctx, delayedRuns, ms(now), limit, job)
+	rows, err := l.statements.query(ctx, delayedRuns, ms(now), limit, job)
 	return collect(rows, err, scanRuns)
 }
 
@@ -120,7 +128,7 @@ func (l *Ledger) EventsBetween(ctx context.Context, job string, from, to time.Ti
 		args = append(args, k)
 	}
 
-	rows, err := l.read.QueryContext(ctx, eventsBetween(len(kinds)), args...)
+	rows, err := l.statements.query(ctx, eventsBetween(len(kinds)), args...)
 	out, err := collect(rows, err, func(rows *sql.Rows) (Event, error) {
 		e := Event{Job: job}
 		var at int64

@@ -45,7 +45,7 @@ func (l *Ledger) EpochOf(run int64) domain.Epoch {
 
 // readEpochs is part of opening a ledger.
 func (l *Ledger) readEpochs(ctx context.Context) error {
-	rows, err := l.read.QueryContext(ctx, `select id, first_run, last_run from epochs order by n`)
+	rows, err := l.statements.query(ctx, `select id, first_run, last_run from epochs order by n`)
 	found, err := collect(rows, err, func(rows *sql.Rows) (e domain.Epoch, err error) {
 		return e, rows.Scan(&e.ID, &e.First, &e.Last)
 	})
@@ -63,7 +63,7 @@ func (l *Ledger) readEpochs(ctx context.Context) error {
 // NewestRun is the highest run id that the ledger has given, also to a run that is no longer kept;
 // 0 before the first.
 func (l *Ledger) NewestRun(ctx context.Context) (id int64, err error) {
-	err = l.read.QueryRowContext(ctx, l.runIDs.newest).Scan(&id)
+	err = l.statements.row(ctx, l.runIDs.newest).Scan(&id)
 	return id, err
 }
 

@@ -111,6 +111,8 @@ type Item struct {
 	CreatedAt, ExpiresAt, ClosedAt time.Time
 }
 
+const openItems = `select ` + itemColumns + ` from inbox where state = 'open' order by id`
+
 const itemColumns = `id, run, attempt, job, agent, kind, title, message, options, multiple, state, answer, call, created_at, expires_at, closed_at, tool, action, hash, used, reason, input_schema`
 
 func scanItem(row interface{ Scan(...any) error }) (Item, error) {
@@ -134,7 +136,7 @@ func scanItems(rows *sql.Rows) (Item, error) { return scanItem(rows) }
 
 // Inbox lists what waits for a person, the oldest first.
 func (l *Ledger) Inbox(ctx context.Context) ([]Item, error) {
-	rows, err := l.read.QueryContext(ctx, `select `+itemColumns+` from inbox where state = 'open' order by id`)
+	rows, err := l.statements.query(ctx, openItems)
 	return collect(rows, err, scanItems)
 }
 
@@ -149,13 +151,13 @@ func (l *Ledger) ClosedItems(ctx context.Context, before int64, limit int) ([]It
 
 // ItemsOf lists what a run has asked, in order.
 func (l *Ledger) ItemsOf(ctx context.Context, run int64) ([]Item, error) {
-	rows, err := l.read.QueryContext(ctx, `select `+itemColumns+` from inbox where run = $1 order by id`, run)
+	rows, err := l.statements.query(ctx, `select `+itemColumns+` from inbox where run = $1 order by id`, run)
 	return collect(rows, err, scanItems)
 }
 
 // Item reads one; ErrNotFound when there is none of that number.
 func (l *Ledger) Item(ctx context.Context, id int64) (Item, error) {
-	i, err := scanItem(l.read.QueryRowContext(ctx, `select `+itemColumns+` from inbox where id = $1`, id))
+	i, err := scanItem(l.statements.row(ctx, `select `+itemColumns+` from inbox where id = $1`, id))
 	if errors.Is(err, sql.ErrNoRows) {
 		return i, fmt.Errorf("inbox item %d is %w", id, ErrNotFound)
 	}
@@ -442,7 +444,7 @@ func closeItem(tx *sqlite.Tx, i Item, state, answer, reason string, now time.Tim
 
 // OverdueItems lists the open items that have expired, and whose runs have to be ended.
 func (l *Ledger) OverdueItems(ctx context.Context, now time.Time) ([]Item, error) {
-	rows, err := l.read.QueryContext(ctx, `select `+itemColumns+` from inbox where state = 'open' and expires_at <> 0 and expires_at <= $1 order by id limit 100`, ms(now))
+	rows, err := l.statements.query(ctx, `select `+itemColumns+` from inbox where state = 'open' and expires_at <> 0 and expires_at <= $1 order by id limit 100`, ms(now))
 	return collect(rows, err, scanItems)
 }
 

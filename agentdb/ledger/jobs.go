@@ -46,7 +46,7 @@ func (l *Ledger) SyncJobs(ctx context.Context, now time.Time, specs []JobSpec) (
 
 // Jobs lists how far the jobs of the configuration have been dealt with.
 func (l *Ledger) Jobs(ctx context.Context) ([]JobState, error) {
-	rows, err := l.read.QueryContext(ctx, `select name, schedule_hash, anchor, watermark from jobs where removed <> 1 order by name`)
+	rows, err := l.statements.query(ctx, `select name, schedule_hash, anchor, watermark from jobs where removed <> 1 order by name`)
 	return collect(rows, err, func(rows *sql.Rows) (JobState, error) {
 		var st JobState
 		var anchor, watermark int64
@@ -82,7 +82,7 @@ func (l *Ledger) RewindWatermarks(ctx context.Context, now time.Time) error {
 func (l *Ledger) JobState(ctx context.Context, name string) (JobState, bool, error) {
 	st := JobState{Name: name}
 	var anchor, watermark int64
-	err := l.read.QueryRowContext(ctx, `select schedule_hash, anchor, watermark from jobs where name = $1 and removed <> 1`, name).Scan(&st.ScheduleHash, &anchor, &watermark)
+	err := l.statements.row(ctx, `select schedule_hash, anchor, watermark from jobs where name = $1 and removed <> 1`, name).Scan(&st.ScheduleHash, &anchor, &watermark)
 	if errors.Is(err, sql.ErrNoRows) {
 		return st, false, nil
 	}

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	_ "github.com/jackc/pgx/v5/stdlib"
 	"pgregory.net/rapid"
@@ -390,4 +391,41 @@ func BenchmarkRun(b *testing.B) {
 	}
 
 	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "runs/s")
+}
+
+// A listing of a time finds all of its runs also where the clock was set back, so that ids do not grow with time.
+func TestRunsAfterClockSetBack(t *testing.T) {
+	now := time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)
+	l, err := ledger.Open(t.Context(), ledger.Options{Path: filepath.Join(t.TempDir(), "ledger.db"), Now: func() time.Time { return now }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+
+	for i := range 400 {
+		if _, err := l.Enqueue(t.Context(), ledger.Request{Job: "j", Agent: "a", Trigger: domain.TriggerAPI}); err != nil {
+			t.Fatal(err)
+		}
+		now = now.Add(time.Hour)
+		if i%50 == 30 {
+			now = now.Add(-24 * time.Hour)
+		}
+	}
+
+	all, err := l.Runs(t.Context(), ledger.RunFilter{Limit: 1000})
+	if err != nil || len(all) != 400 {
+		t.Fatalf("%d runs (%v)", len(all), err)
+	}
+	for hours := 0; hours < 400; hours += 3 {
+		since := time.Date(2026, 3, 1, hours, 0, 0, 0, time.UTC)
+		until, want := since.Add(20*time.Hour), 0
+		for _, r := range all {
+			if !r.QueuedAt.Before(since) && r.QueuedAt.Before(until) {
+				want++
+			}
+		}
+		if got, err := l.Runs(t.Context(), ledger.RunFilter{Since: since, Until: until, Limit: 1000}); err != nil || len(got) != want {
+			t.Errorf("from %s on: %d runs, want %d (%v)", since, len(got), want, err)
+		}
+	}
 }

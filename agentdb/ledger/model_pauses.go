@@ -60,7 +60,7 @@ func (l *Ledger) ResumeModel(ctx context.Context, model string) error {
 
 // ModelPauses lists the models that have not answered since they were paused, by name.
 func (l *Ledger) ModelPauses(ctx context.Context) ([]ModelPause, error) {
-	rows, err := l.read.QueryContext(ctx, `select model, since, until, tries, reason from model_pauses order by model`)
+	rows, err := l.statements.query(ctx, `select model, since, until, tries, reason from model_pauses order by model`)
 	return collect(rows, err, func(rows *sql.Rows) (ModelPause, error) {
 		var p ModelPause
 		var since, until int64

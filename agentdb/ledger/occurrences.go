@@ -231,9 +231,19 @@ func (l *Ledger) Occurrences(ctx context.Context, job string, from, to time.Time
 	if job != "" {
 		args = append(args, job)
 	}
-	rows, err := l.read.QueryContext(ctx, occurrencesBetween(job), args...)
+	rows, err := l.statements.query(ctx, occurrencesBetween(job), args...)
 	return collect(rows, err, scanOccurrences)
 }
+
+// NotRun is Occurrences of all jobs without those that became runs.
+func (l *Ledger) NotRun(ctx context.Context, from, to time.Time, limit int) ([]Occurrence, error) {
+	rows, err := l.statements.query(ctx, notRun, ms(from), ms(to), limit)
+	return collect(rows, err, scanOccurrences)
+}
+
+// notRun adds 0 as occurrencesBetween does.
+const notRun = occurrences + ` where o.nominal >= $1 and o.nominal <= $2 and o.decision <> 'run' union all ` +
+	occurrences + ` where o.through <> 0 and o.through >= $1 and o.nominal + 0 < $1 and o.decision <> 'run' order by 3 desc, 1 limit $3`
 
 // occurrencesBetween adds 0 or an empty text to columns to keep SQLite from their index: the one
 // on stretches, which are few, is better there than the one on instants.

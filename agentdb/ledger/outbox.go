@@ -46,14 +46,14 @@ func scanNotice(rows *sql.Rows) (Notice, error) {
 
 // PendingNotices lists what is due for delivery, oldest first.
 func (l *Ledger) PendingNotices(ctx context.Context, now time.Time, limit int) ([]Notice, error) {
-	rows, err := l.read.QueryContext(ctx, `select `+noticeColumns+` from outbox where state = 'pending' and next_at <= $1 order by id limit $2`, ms(now), limit)
+	rows, err := l.statements.query(ctx, `select `+noticeColumns+` from outbox where state = 'pending' and next_at <= $1 order by id limit $2`, ms(now), limit)
 	return collect(rows, err, scanNotice)
 }
 
 // NextNotice is when the earliest pending notice is due after now; zero when none is.
 func (l *Ledger) NextNotice(ctx context.Context, now time.Time) (time.Time, error) {
 	var at int64
-	err := l.read.QueryRowContext(ctx, `select coalesce(min(next_at), 0) from outbox where state = 'pending' and next_at > $1`, ms(now)).Scan(&at)
+	err := l.statements.row(ctx, `select coalesce(min(next_at), 0) from outbox where state = 'pending' and next_at > $1`, ms(now)).Scan(&at)
 	return instant(at), err
 }
 
@@ -75,9 +75,14 @@ func (l *Ledger) UpdateNotice(ctx context.Context, n Notice) error {
 	})
 }
 
+const (
+	lastNotice  = `select ` + noticeColumns + ` from outbox where channel = $1 order by id desc limit 1`
+	undelivered = `select ` + noticeColumns + ` from outbox where state in ('pending', 'failed') order by id desc limit $1`
+)
+
 // LastNotice is the newest notice for a channel; false before the first.
 func (l *Ledger) LastNotice(ctx context.Context, channel string) (Notice, bool, error) {
-	rows, err := l.read.QueryContext(ctx, `select `+noticeColumns+` from outbox where channel = $1 order by id desc limit 1`, channel)
+	rows, err := l.statements.query(ctx, lastNotice, channel)
 	found, err := collect(rows, err, scanNotice)
 	if err != nil || len(found) == 0 {
 		return Notice{}, false, err
@@ -87,6 +92,6 @@ func (l *Ledger) LastNotice(ctx context.Context, channel string) (Notice, bool, 
 
 // UndeliveredNotices lists notices that are pending or were given up, newest first.
 func (l *Ledger) UndeliveredNotices(ctx context.Context, limit int) ([]Notice, error) {
-	rows, err := l.read.QueryContext(ctx, `select `+noticeColumns+` from outbox where state in ('pending', 'failed') order by id desc limit $1`, limit)
+	rows, err := l.statements.query(ctx, undelivered, limit)
 	return collect(rows, err, scanNotice)
 }

@@ -213,7 +213,7 @@ func scanPause(rows *sql.Rows) (Pause, error) {
 
 // Pauses lists the pauses that are not over at an instant, oldest first.
 func (l *Ledger) Pauses(ctx context.Context, from time.Time) ([]Pause, error) {
-	rows, err := l.read.QueryContext(ctx, pausesSince, ms(from))
+	rows, err := l.statements.query(ctx, pausesSince, ms(from))
 	return collect(rows, err, scanPause)
 }
 

@@ -3,6 +3,7 @@ package ledger
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"time"
 
@@ -21,7 +22,7 @@ const (
 // that those instants have been dealt with. Claims stay for ever, or old files would run again.
 // It returns how many runs were removed.
 func (l *Ledger) Prune(ctx context.Context, now time.Time, keep func(job string) time.Duration) (int, error) {
-	rows, err := l.read.QueryContext(ctx, `select distinct job from runs`)
+	rows, err := l.statements.query(ctx, jobsWithRuns)
 	jobs, err := collect(rows, err, func(rows *sql.Rows) (string, error) {
 		var job string
 		err := rows.Scan(&job)
@@ -34,7 +35,16 @@ func (l *Ledger) Prune(ctx context.Context, now time.Time, keep func(job string)
 	total := 0
 	for _, job := range jobs {
 		for {
-			n, err := l.pruneJob(ctx, job, now.Add(-keep(job)))
+			// Asked without a transaction first: each wakes everybody, and mostly there is nothing to do.
+			before := now.Add(-keep(job))
+			if some, err := l.anyOld(ctx, oldRuns, job, ms(before)); err != nil || !some {
+				if err != nil {
+					return total, err
+				}
+				break
+			}
+
+			n, err := l.pruneJob(ctx, job, before)
 			total += n
 			if err != nil {
 				return total, fmt.Errorf("removing old runs of %s: %w", job, err)
@@ -51,7 +61,7 @@ func (l *Ledger) Prune(ctx context.Context, now time.Time, keep func(job string)
 
 // pruneTime removes old occurrences, pauses, events that belong to no run, and sums of days.
 func (l *Ledger) pruneTime(ctx context.Context, now time.Time, keep func(job string) time.Duration) error {
-	rows, err := l.read.QueryContext(ctx, prunableNames)
+	rows, err := l.statements.query(ctx, prunableNames)
 	names, err := collect(rows, err, func(rows *sql.Rows) (string, error) {
 		var name string
 		err := rows.Scan(&name)
@@ -63,19 +73,29 @@ func (l *Ledger) pruneTime(ctx context.Context, now time.Time, keep func(job str
 
 	for _, job := range names {
 		before := ms(now.Add(-keep(job)))
-		for _, statement := range []string{oldOccurrences, oldEvents, oldPauses} {
-			if err := l.pruneOld(ctx, statement, job, before); err != nil {
+		for _, old := range []oldRows{oldOccurrences, oldEvents, oldPauses} {
+			if err := l.pruneOld(ctx, old, job, before); err != nil {
 				return fmt.Errorf("removing the old record of %s: %w", job, err)
 			}
 		}
 	}
 
+	// Days sort as texts, in whatever zone they were.
+	day := now.AddDate(0, 0, -keepSpending).Format(time.DateOnly)
+	var old int
+	if err := l.statements.row(ctx, `select count(*) from (select 1 from spending where day < $1 limit 1) s`, day).Scan(&old); err != nil || old == 0 {
+		return err
+	}
 	return l.do(ctx, func(tx *sqlite.Tx) error {
-		// Days sort as texts, in whatever zone they were.
-		_, err := tx.Exec(`delete from spending where day < $1`, now.AddDate(0, 0, -keepSpending).Format(time.DateOnly))
+		_, err := tx.Exec(`delete from spending where day < $1`, day)
 		return err
 	})
 }
+
+// jobsWithRuns skips from job to job in their index; "" is the job of runs that have none.
+const jobsWithRuns = `with recursive names(job) as (select min(job) from runs
+		union all select (select min(job) from runs where job > names.job) from names where names.job is not null)
+	select job from names where job is not null`
 
 // prunableNames lists the jobs that may have a record, "" for what belongs to no job. It skips
 // from job to job in the index of events, however many events there are.
@@ -83,18 +103,37 @@ const prunableNames = `with recursive eventful(job) as (select min(job) from eve
 		union all select (select min(job) from events where run = 0 and job > eventful.job) from eventful where eventful.job is not null)
 	select job from eventful where job is not null union select name from jobs union select name from pauses where scope = 'job' union select '' order by 1`
 
-// Each takes a job, the instant before which its record is old, and how many rows to remove.
+// oldRows finds old rows, by a job, the instant before which its record is old, and how many; and removes those that were found.
+type oldRows struct{ find, remove string }
+
 // A job's pauses are kept as long as its runs: they say which failures came before it was last
 // resumed.
-const (
-	oldOccurrences = `delete from occurrences where job = $1 and nominal in (select nominal from occurrences where job = $1 and nominal < $2 and through < $2
-		and nominal <= (select watermark from jobs where name = $1) order by nominal limit $3)`
-	oldEvents = `delete from events where id in (select id from events where job = $1 and run = 0 and at < $2 order by at limit $3)`
-	oldPauses = `delete from pauses where id in (select id from pauses where (($1 = '' and scope <> 'job') or (scope = 'job' and name = $1))
-		and ((ended_at <> 0 and ended_at < $2) or (until <> 0 and until < $2)) limit $3)`
+var (
+	oldOccurrences = oldRows{`select nominal from occurrences where job = $1 and nominal < $2 and through < $2
+		and nominal <= (select watermark from jobs where name = $1) order by nominal limit $3`, `delete from occurrences where job = $1 and nominal in (%s)`}
+	oldEvents = oldRows{`select id from events where job = $1 and run = 0 and at < $2 order by at limit $3`, `delete from events where id in (%s)`}
+	oldPauses = oldRows{`select id from pauses where (($1 = '' and scope <> 'job') or (scope = 'job' and name = $1))
+		and ((ended_at <> 0 and ended_at < $2) or (until <> 0 and until < $2)) limit $3`, `delete from pauses where id in (%s)`}
 )
 
-func (l *Ledger) pruneOld(ctx context.Context, statement, job string, before int64) error {
+func (o oldRows) statement() string { return fmt.Sprintf(o.remove, o.find) }
+
+// anyOld says whether a query for old rows finds one.
+func (l *Ledger) anyOld(ctx context.Context, find, job string, before int64) (bool, error) {
+	var id int64
+	err := l.statements.row(ctx, find, job, before, 1).Scan(&id)
+	if errors.Is(err, sql.ErrNoRows) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+func (l *Ledger) pruneOld(ctx context.Context, old oldRows, job string, before int64) error {
+	if some, err := l.anyOld(ctx, old.find, job, before); err != nil || !some {
+		return err
+	}
+
+	statement := old.statement()
 	for n := int64(pruneRows); n == pruneRows; {
 		if err := l.do(ctx, func(tx *sqlite.Tx) error {
 			done, err := tx.Exec(statement, job, before, pruneRows)

@@ -48,31 +48,60 @@ func (l *Ledger) Runs(ctx context.Context, f RunFilter) ([]Run, error) {
 	if f.Limit <= 0 {
 		f.Limit = 100
 	}
+	if err := l.boundByTime(ctx, &f); err != nil {
+		return nil, err
+	}
 
+	query, args := runsQuery(f)
+	rows, err := l.statements.query(ctx, query, args...)
+	return collect(rows, err, scanRuns)
+}
+
+// runsQuery asks for the runs that fit a filter. Nothing counts the rows for SQLite's planner, so the terms are written such
+// that it takes the index that leaves the fewest: what is not over, then the job, then how runs ended, then the agent.
+func runsQuery(f RunFilter) (string, []any) {
 	var where []string
 	var args []any
 	add := func(condition string, arg any) {
 		args = append(args, arg)
 		where = append(where, fmt.Sprintf(condition, len(args)))
 	}
+	open := f.State != "" && f.State != domain.StateFinished
+	rare := f.Outcome != "" && f.Outcome != domain.OutcomeSuccess && f.Outcome != domain.OutcomeNothing && !open
 	if f.Job != "" {
 		add("job = $%d", f.Job)
 	}
 
 	if f.Agent != "" {
-		add("agent = $%d", f.Agent)
+		agent := "agent = $%d"
+		if f.Job != "" || open {
+			agent = "agent || '' = $%d" // not by its index
+		}
+		add(agent, f.Agent)
 	}
 
 	if f.Trigger != "" {
-		add("triggered_by = $%d", string(f.Trigger))
+		trigger := "triggered_by = $%d"
+		if f.Job != "" || f.Agent != "" || open || rare {
+			trigger = "triggered_by || '' = $%d"
+		} else if f.Trigger != domain.TriggerSchedule && f.Trigger != domain.TriggerWatch {
+			trigger += " and " + rareTrigger
+		}
+		add(trigger, string(f.Trigger))
 	}
 
 	if f.Outcome != "" {
 		add("outcome = $%d", string(f.Outcome))
 	}
+	if rare {
+		where = append(where, rareOutcome)
+	}
 
 	if f.State != "" {
 		add("state = $%d", string(f.State))
+	}
+	if open {
+		where = append(where, "state <> 'finished'")
 	}
 
 	if !f.Since.IsZero() {
@@ -101,9 +130,39 @@ func (l *Ledger) Runs(ctx context.Context, f RunFilter) ([]Run, error) {
 	}
 
 	args = append(args, f.Limit)
-	query += fmt.Sprintf(` order by id desc limit $%d`, len(args))
-	rows, err := l.statements.query(ctx, query, args...)
-	return collect(rows, err, scanRuns)
+	return query + fmt.Sprintf(` order by id desc limit $%d`, len(args)), args
+}
+
+// What the indexes of outcomes and triggers hold: most runs succeed, or are started by schedules and folders, and need no entry
+// to be found soon.
+const (
+	rareOutcome = `outcome not in ('', 'success', 'nothing')`
+	rareTrigger = `triggered_by not in ('schedule', 'watch')`
+)
+
+// clockSlack is how far a clock may have been set back in all without runs being overlooked that are searched for by time.
+const clockSlack = 25 * time.Hour
+
+// boundByTime has a listing of a time look at the runs of about that time only, and not at all of them until it has enough.
+func (l *Ledger) boundByTime(ctx context.Context, f *RunFilter) error {
+	if !f.Since.IsZero() {
+		first, err := l.firstRunFrom(ctx, "", f.Since.Add(-clockSlack))
+		if err != nil {
+			return err
+		}
+		f.After = max(f.After, first-1)
+	}
+
+	if !f.Until.IsZero() {
+		end, err := l.firstRunFrom(ctx, "", f.Until.Add(clockSlack))
+		if err != nil {
+			return err
+		}
+		if f.Before == 0 || end < f.Before {
+			f.Before = max(end, 1)
+		}
+	}
+	return nil
 }
 
 // runText finds a text in what a run says of itself, and in what its model said.
@@ -156,13 +215,16 @@ func (l *Ledger) NextDue(ctx context.Context, now time.Time) (time.Time, error) 
 
 // Running lists the runs that have an attempt in progress.
 func (l *Ledger) Running(ctx context.Context) ([]Run, error) {
-	rows, err := l.read.QueryContext(ctx, `select `+runColumns+` from runs where state = 'running' and state <> 'finished' order by id`)
+	rows, err := l.statements.query(ctx, `select `+runColumns+` from runs where state = 'running' and state <> 'finished' order by id`)
 	return collect(rows, err, scanRuns)
 }
 
+// unfinished names the states, so that it is asked by their index and not in the order of all ids.
+const unfinished = `select ` + runColumns + ` from runs where state in ('queued', 'running', 'waiting') and state <> 'finished' order by id`
+
 // Unfinished lists the runs that are queued, running or waiting, oldest first.
 func (l *Ledger) Unfinished(ctx context.Context) ([]Run, error) {
-	rows, err := l.read.QueryContext(ctx, `select `+runColumns+` from runs where state <> 'finished' order by id`)
+	rows, err := l.statements.query(ctx, unfinished)
 	return collect(rows, err, scanRuns)
 }
 
@@ -187,9 +249,14 @@ func (l *Ledger) Cancelling(ctx context.Context) (map[int64]string, error) {
 	return out, rows.Err()
 }
 
+// lastRuns skips from job to job in their index, however many runs each has.
+const lastRuns = `with recursive names(job) as (select min(job) from runs where job > ''
+		union all select (select min(job) from runs where job > names.job) from names where names.job is not null)
+	select ` + runColumns + ` from runs where id in (select (select max(r.id) from runs r where r.job = names.job) from names where names.job is not null)`
+
 // LastRuns is the latest run of every job.
 func (l *Ledger) LastRuns(ctx context.Context) (map[string]Run, error) {
-	rows, err := l.read.QueryContext(ctx, `select `+runColumns+` from runs where id in (select max(id) from runs where job <> '' group by job)`)
+	rows, err := l.statements.query(ctx, lastRuns)
 	found, err := collect(rows, err, scanRuns)
 	out := make(map[string]Run, len(found))
 	for _, r := range found {
@@ -210,10 +277,12 @@ func (l *Ledger) LastSuccess(ctx context.Context, job string) (Run, bool, error)
 	return r, err == nil, err
 }
 
+const countUnfinished = `select state, count(*) from runs where state <> 'finished' group by state`
+
 // Counts counts the unfinished runs.
 func (l *Ledger) Counts(ctx context.Context) (Counts, error) {
 	var c Counts
-	rows, err := l.read.QueryContext(ctx, `select state, count(*) from runs where state <> 'finished' group by state`)
+	rows, err := l.statements.query(ctx, countUnfinished)
 	if err != nil {
 		return c, err
 	}
@@ -247,7 +316,7 @@ func (l *Ledger) QueuedOf(ctx context.Context, job string, most int) (n int, err
 
 // Attempts lists the attempts of a run in order.
 func (l *Ledger) Attempts(ctx context.Context, run int64) ([]Attempt, error) {
-	rows, err := l.read.QueryContext(ctx, `select run, number, state, started_at, finished_at, error from attempts where run = $1 order by number`, run)
+	rows, err := l.statements.query(ctx, `select run, number, state, started_at, finished_at, error from attempts where run = $1 order by number`, run)
 	return collect(rows, err, func(rows *sql.Rows) (Attempt, error) {
 		var a Attempt
 		var started, finished int64
@@ -260,7 +329,7 @@ func (l *Ledger) Attempts(ctx context.Context, run int64) ([]Attempt, error) {
 // OutcomeOf is how a run ended, "" while it has not. It reads less than Run.
 func (l *Ledger) OutcomeOf(ctx context.Context, run int64) (domain.Outcome, error) {
 	var outcome string
-	err := l.read.QueryRowContext(ctx, `select outcome from runs where id = $1`, run).Scan(&outcome)
+	err := l.statements.row(ctx, `select outcome from runs where id = $1`, run).Scan(&outcome)
 	if errors.Is(err, sql.ErrNoRows) {
 		return "", fmt.Errorf("run %d is %w", run, ErrNotFound)
 	}

@@ -90,13 +90,13 @@ func scanWakes(rows *sql.Rows) (Wake, error) { return scanWake(rows) }
 
 // Wakes lists what agents have planned, the earliest first.
 func (l *Ledger) Wakes(ctx context.Context) ([]Wake, error) {
-	rows, err := l.read.QueryContext(ctx, `select `+wakeColumns+` from slots order by at, id`)
+	rows, err := l.statements.query(ctx, `select `+wakeColumns+` from slots order by at, id`)
 	return collect(rows, err, scanWakes)
 }
 
 // NextWake is what an agent has planned; false when it has nothing.
 func (l *Ledger) NextWake(ctx context.Context, agent string) (Wake, bool, error) {
-	s, err := scanWake(l.read.QueryRowContext(ctx, `select `+wakeColumns+` from slots where agent = $1`, agent))
+	s, err := scanWake(l.statements.row(ctx, `select `+wakeColumns+` from slots where agent = $1`, agent))
 	if errors.Is(err, sql.ErrNoRows) {
 		return Wake{}, false, nil
 	}
@@ -107,7 +107,7 @@ func (l *Ledger) NextWake(ctx context.Context, agent string) (Wake, bool, error)
 func (l *Ledger) WakeUsage(ctx context.Context, agent string) (WakeUsage, error) {
 	var u WakeUsage
 	now := l.now()
-	if err := l.read.QueryRowContext(ctx, countWakes, agent, ms(now.Add(-wakeCapWindow)), ms(now)).Scan(&u.Started); err != nil {
+	if err := l.statements.row(ctx, countWakes, agent, ms(now.Add(-wakeCapWindow)), ms(now)).Scan(&u.Started); err != nil {
 		return u, err
 	}
 

@@ -26,7 +26,7 @@ type WatchState struct {
 func (l *Ledger) WatchState(ctx context.Context, job string) (WatchState, bool, error) {
 	st := WatchState{Job: job}
 	var since int64
-	err := l.read.QueryRowContext(ctx, `select since, print, tree, round, run from watches where job = $1`, job).Scan(&since, &st.Fingerprint, &st.Tree, &st.Round, &st.Run)
+	err := l.statements.row(ctx, `select since, print, tree, round, run from watches where job = $1`, job).Scan(&since, &st.Fingerprint, &st.Tree, &st.Round, &st.Run)
 	if errors.Is(err, sql.ErrNoRows) {
 		return st, false, nil
 	}
@@ -37,7 +37,7 @@ func (l *Ledger) WatchState(ctx context.Context, job string) (WatchState, bool, 
 
 // WatchStates reads what all watches remember, by job, without their trees, which may be large.
 func (l *Ledger) WatchStates(ctx context.Context) (map[string]WatchState, error) {
-	rows, err := l.read.QueryContext(ctx, `select job, since, print, round, run from watches`)
+	rows, err := l.statements.query(ctx, `select job, since, print, round, run from watches`)
 	found, err := collect(rows, err, func(rows *sql.Rows) (WatchState, error) {
 		var st WatchState
 		var since int64

@@ -229,14 +229,14 @@ func (l *Ledger) WorkspaceArtifacts(ctx context.Context, workspace int64, all bo
 	if !all {
 		query += ` and superseded_by = 0 and discarded = 0`
 	}
-	rows, err := l.read.QueryContext(ctx, query+` order by id`, workspace)
+	rows, err := l.statements.query(ctx, query+` order by id`, workspace)
 	return collect(rows, err, func(rows *sql.Rows) (Artifact, error) { return artifact(rows) })
 }
 
 // ArtifactChain lists the versions of an artifact of a workspace, the oldest first; the last that is neither
 // superseded nor discarded is the one that counts (OSL-25).
 func (l *Ledger) ArtifactChain(ctx context.Context, workspace, id int64) ([]Artifact, error) {
-	rows, err := l.read.QueryContext(ctx, `select `+artifactColumns+` from artifacts where workspace = cast($1 as bigint) and workspace <> 0
+	rows, err := l.statements.query(ctx, `select `+artifactColumns+` from artifacts where workspace = cast($1 as bigint) and workspace <> 0
 		and chain = (select chain from artifacts where id = $2) order by version`, workspace, id)
 	out, err := collect(rows, err, func(rows *sql.Rows) (Artifact, error) { return artifact(rows) })
 	if err == nil && len(out) == 0 {

@@ -93,7 +93,7 @@ func (l *Ledger) AddWorkspaceEvent(ctx context.Context, by Author, id int64, kin
 
 // WorkspaceEvents lists the last events of a workspace, the oldest of them first.
 func (l *Ledger) WorkspaceEvents(ctx context.Context, workspace int64, limit int) ([]WorkspaceEvent, error) {
-	rows, err := l.read.QueryContext(ctx, `select id, workspace, run, at, kind, lock_version, data from workspace_events where workspace = $1 order by id desc limit $2`, workspace, limit)
+	rows, err := l.statements.query(ctx, `select id, workspace, run, at, kind, lock_version, data from workspace_events where workspace = $1 order by id desc limit $2`, workspace, limit)
 	out, err := collect(rows, err, func(rows *sql.Rows) (WorkspaceEvent, error) {
 		var e WorkspaceEvent
 		var at int64
@@ -200,9 +200,9 @@ func keepCheckpoint(tx *sqlite.Tx, r Run, c *Checkpoint) error {
 // LastCheckpoint is the last checkpoint of a run or, before it has one, that which it was begun from;
 // ErrNotFound when there is neither.
 func (l *Ledger) LastCheckpoint(ctx context.Context, run int64) (Checkpoint, error) {
-	c, err := scanCheckpoint(l.read.QueryRowContext(ctx, `select `+checkpointColumns+` from checkpoints where run = $1 order by id desc limit 1`, run))
+	c, err := scanCheckpoint(l.statements.row(ctx, `select `+checkpointColumns+` from checkpoints where run = $1 order by id desc limit 1`, run))
 	if errors.Is(err, sql.ErrNoRows) {
-		c, err = scanCheckpoint(l.read.QueryRowContext(ctx, `select `+checkpointColumns+` from checkpoints where id = (select checkpoint from runs where id = $1)`, run))
+		c, err = scanCheckpoint(l.statements.row(ctx, `select `+checkpointColumns+` from checkpoints where id = (select checkpoint from runs where id = $1)`, run))
 	}
 	if errors.Is(err, sql.ErrNoRows) {
 		return c, fmt.Errorf("a checkpoint of run %d is %w", run, ErrNotFound)

@@ -138,7 +138,7 @@ const discardedKey = "discarded/"
 // DiscardedCalls are the keys of the calls of a run whose writes to its workspace its owner has discarded, and that
 // were not made again since: another attempt makes them again.
 func (l *Ledger) DiscardedCalls(ctx context.Context, run int64) ([]string, error) {
-	rows, err := l.read.QueryContext(ctx, `select distinct gone.key from (select substr(key, length(cast($1 as text) || id || '/') + 1) as key from workspace_events where run = cast($2 as bigint) and run <> 0 and key like cast($1 as text) || '%') as gone
+	rows, err := l.statements.query(ctx, `select distinct gone.key from (select substr(key, length(cast($1 as text) || id || '/') + 1) as key from workspace_events where run = cast($2 as bigint) and run <> 0 and key like cast($1 as text) || '%') as gone
 		where not exists (select 1 from workspace_events as again where again.run = $2 and again.key = gone.key)`, discardedKey, run)
 	return collect(rows, err, func(rows *sql.Rows) (key string, err error) { return key, rows.Scan(&key) })
 }
@@ -279,6 +279,6 @@ func (l *Ledger) review(ctx context.Context, id int64, kind string, decide func(
 
 // WorkspaceRuns lists the runs that worked in a workspace, newest first, as far as they are kept.
 func (l *Ledger) WorkspaceRuns(ctx context.Context, workspace int64, limit int) ([]Run, error) {
-	rows, err := l.read.QueryContext(ctx, `select `+runColumns+` from runs where workspace = cast($1 as bigint) and workspace <> 0 order by id desc limit $2`, workspace, limit)
+	rows, err := l.statements.query(ctx, `select `+runColumns+` from runs where workspace = cast($1 as bigint) and workspace <> 0 order by id desc limit $2`, workspace, limit)
 	return collect(rows, err, scanRuns)
 }

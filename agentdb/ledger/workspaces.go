@@ -116,7 +116,7 @@ func scanWorkspace(row interface{ Scan(...any) error }) (Workspace, error) {
 
 // Workspace reads one; ErrNotFound when there is none of that number.
 func (l *Ledger) Workspace(ctx context.Context, id int64) (Workspace, error) {
-	w, err := scanWorkspace(l.read.QueryRowContext(ctx, `select `+workspaceColumns+` from workspaces where id = $1`, id))
+	w, err := scanWorkspace(l.statements.row(ctx, `select `+workspaceColumns+` from workspaces where id = $1`, id))
 	if errors.Is(err, sql.ErrNoRows) {
 		return w, fmt.Errorf("workspace %d is %w", id, ErrNotFound)
 	}
@@ -125,7 +125,7 @@ func (l *Ledger) Workspace(ctx context.Context, id int64) (Workspace, error) {
 
 // WorkspaceNamed reads the workspace of an agent's skill with a name; ErrNotFound when there is none.
 func (l *Ledger) WorkspaceNamed(ctx context.Context, agent, skill, name string) (Workspace, error) {
-	w, err := scanWorkspace(l.read.QueryRowContext(ctx, `select `+workspaceColumns+` from workspaces where agent = $1 and skill = $2 and name = $3`, agent, skill, name))
+	w, err := scanWorkspace(l.statements.row(ctx, `select `+workspaceColumns+` from workspaces where agent = $1 and skill = $2 and name = $3`, agent, skill, name))
 	if errors.Is(err, sql.ErrNoRows) {
 		return w, fmt.Errorf("the workspace %q of the skill %s is %w", name, skill, ErrNotFound)
 	}
@@ -146,7 +146,7 @@ func (l *Ledger) Workspaces(ctx context.Context, f WorkspaceFilter) ([]Workspace
 		f.Limit = 100
 	}
 
-	rows, err := l.read.QueryContext(ctx, `select `+workspaceColumns+` from workspaces
+	rows, err := l.statements.query(ctx, `select `+workspaceColumns+` from workspaces
 		where ($1 = '' or agent = $1) and ($2 = '' or skill = $2) and ($3 = '' or status = $3)
 		and ($4 = 0 or (updated_at, id) < (select b.updated_at, b.id from workspaces b where b.id = $4)) order by updated_at desc, id desc limit $5`,
 		f.Agent, f.Skill, string(f.Status), f.Before, f.Limit)

@@ -24,6 +24,9 @@ func history(t *testing.T, open Open) {
 		t.Errorf("%+v %t (%v)", st, known, err)
 	}
 
+	if none := must[[]ledger.Occurrence](t)(l.NotRun(ctx, begin, time.Now(), 10)); len(none) != 0 {
+		t.Errorf("these did run: %+v", none)
+	}
 	occurrencesAround(t, l, begin)
 	otherRunsAround(t, l, begin)
 	eventsBetween(t, l, begin)

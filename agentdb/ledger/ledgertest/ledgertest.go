@@ -22,7 +22,7 @@ func Run(t *testing.T, fresh func(t *testing.T) Open) {
 		"KeyIsOneRun": keyIsOneRun, "Claims": claims, "Overlap": overlap, "DueOnce": dueOnce, "Watermarks": watermarks,
 		"Fencing": fencing, "RetryLater": retryLater, "Interrupt": interrupt, "Cancel": cancel, "Retry": retryFinished,
 		"Record": record, "Outbox": outbox, "Prune": prune, "Filters": filters, "SurvivesReopen": survivesReopen, "Changed": changed,
-		"Race": race, "AnyText": anyText, "CancelIsKept": cancelIsKept, "InterruptedUsage": interruptedUsage, "FinishUnstarted": finishUnstarted, "EndWithoutStart": endWithoutStart,
+		"Race": race, "IdlePrune": idlePrune, "AnyText": anyText, "CancelIsKept": cancelIsKept, "InterruptedUsage": interruptedUsage, "FinishUnstarted": finishUnstarted, "EndWithoutStart": endWithoutStart,
 		"PauseRefused": pauseRefused, "PauseRace": pauseRace, "WakeRace": wakeRace, "DueAgain": dueAgain, "DueRace": dueRace, "Stretches": stretches,
 		"LargeBatch": largeBatch, "Delayed": delayed, "ManyQueued": manyQueued, "SkippedRun": skippedRun, "JobsSync": jobsSync, "PruneMany": pruneMany, "FileOps": fileOps, "Artifacts": artifacts,
 		"ModelPauses": modelPauses, "PostponedOverlaps": postponedOverlaps, "Identity": identity, "DatabaseItems": databaseItems,
@@ -41,7 +41,7 @@ func Run(t *testing.T, fresh func(t *testing.T) Open) {
 		"PauseAfterFailures": pauseAfterFailures, "PauseReason": pauseReason, "PauseOrder": pauseOrder, "PrunePauses": prunePauses,
 		"WakeLastWins": wakeLastWins, "WakeRefused": wakeRefused, "WakeUsage": wakeUsage, "WakesCancelledExcept": wakesCancelledExcept, "WakeFires": wakeFires,
 		"WakeEarly": wakeEarly, "WakePaused": wakePaused, "WakeStale": wakeStale, "WakeShed": wakeShed, "WakesSpaced": wakesSpaced, "WakeText": wakeText,
-		"Rewind": rewind, "PruneTime": pruneTime, "History": history,
+		"Rewind": rewind, "PruneTime": pruneTime, "History": history, "RunsByTime": runsByTime,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -2,6 +2,7 @@ package ledgertest
 
 import (
 	"fmt"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -173,8 +174,12 @@ func stretches(t *testing.T, open Open) {
 		{"endless", 5 * h, 6 * h, "0"}, {"", 5 * h, 5 * h, "0 36001"}, {"", 5 * h, 11 * h, "1 0 36001"}, {"", 11 * h, 11 * h, "1"}, {"other", 5 * h, 5 * h, ""},
 	} {
 		var got []string
-		for _, o := range rows(t, l, c.job, noon.Add(c.from), noon.Add(c.to)) {
+		found := rows(t, l, c.job, noon.Add(c.from), noon.Add(c.to))
+		for _, o := range found {
 			got = append(got, fmt.Sprint(o.Instants))
+		}
+		if none := must[[]ledger.Occurrence](t)(l.NotRun(ctx, noon.Add(c.from), noon.Add(c.to), 100)); c.job == "" && !reflect.DeepEqual(none, found) {
+			t.Errorf("what did not run from %s to %s: %+v, want %+v", c.from, c.to, none, found)
 		}
 		if g := strings.Join(got, " "); g != c.want {
 			t.Errorf("%q from %s to %s: %q, want %q", c.job, c.from, c.to, g, c.want)

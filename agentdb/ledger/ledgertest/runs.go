@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -191,14 +192,79 @@ func filters(t *testing.T, open Open) {
 		}
 	}
 
-	if last := must[map[string]ledger.Run](t)(l.LastRuns(ctx)); last["a"].ID != ids[2].Run || last["b"].ID != ids[3].Run {
+	enqueue(t, l, ledger.Request{Agent: "a", Trigger: domain.TriggerSelf}) // of no job
+	if last := must[map[string]ledger.Run](t)(l.LastRuns(ctx)); len(last) != 2 || last["a"].ID != ids[2].Run || last["b"].ID != ids[3].Run {
 		t.Errorf("last runs: %+v", last)
 	}
-	if c := must[ledger.Counts](t)(l.Counts(ctx)); c != (ledger.Counts{Queued: 3}) {
+	if c := must[ledger.Counts](t)(l.Counts(ctx)); c != (ledger.Counts{Queued: 4}) {
 		t.Errorf("counts: %+v", c)
 	}
 	if r, found, err := l.LastSuccess(ctx, "a"); err != nil || !found || r.ID != ids[0].Run {
 		t.Errorf("last success: %+v %v %v", r, found, err)
+	}
+}
+
+// runsByTime: what a listing of a time finds is the same as what it would find by looking at all runs.
+func runsByTime(t *testing.T, open Open) {
+	l, ctx, begin := open(t), t.Context(), time.Now()
+	var queued []time.Time
+	for i := range 60 {
+		run := enqueue(t, l, manual([]string{"a", "b"}[i%2]))[0].Run
+		queued = append(queued, get(t, l, run).QueuedAt)
+		time.Sleep(2 * time.Hour)
+	}
+	end := time.Now()
+
+	for _, job := range []string{"", "a", "nobody"} {
+		for since := begin.Add(-time.Hour); since.Before(end.Add(5 * time.Hour)); since = since.Add(5 * time.Hour) {
+			for _, until := range []time.Time{{}, since.Add(7 * time.Hour), since.Add(49 * time.Hour), since} {
+				var want []int64
+				for i, at := range slices.Backward(queued) {
+					if !at.Before(since) && (until.IsZero() || at.Before(until)) && (job == "" || job == []string{"a", "b"}[i%2]) {
+						want = append(want, int64(i+1))
+					}
+				}
+
+				var got []int64
+				for _, r := range must[[]ledger.Run](t)(l.Runs(ctx, ledger.RunFilter{Job: job, Since: since, Until: until})) {
+					got = append(got, r.ID)
+				}
+				if !slices.Equal(got, want) {
+					t.Errorf("runs of %q from %s to %s: %d, want %d", job, since, until, got, want)
+				}
+			}
+		}
+	}
+}
+
+// idlePrune: where nothing is old, nothing is written, and nobody is woken.
+func idlePrune(t *testing.T, open Open) {
+	l, ctx := open(t), t.Context()
+	must[map[string]ledger.JobState](t)(l.SyncJobs(ctx, time.Now(), []ledger.JobSpec{{Name: "a", Agent: "a", ScheduleHash: "1"}, {Name: "b", Agent: "a", ScheduleHash: "1"}}))
+	for _, run := range enqueue(t, l, manual("a"), manual("b"), manual("")) {
+		ok(t, l.Finish(ctx, start(t, l, run.Run), ledger.Result{Outcome: domain.OutcomeSuccess}))
+	}
+	ok(t, l.AppendEvents(ctx, ledger.Event{Kind: "daemon.started"}))
+	must[ledger.Pause](t)(l.SetPause(ctx, ledger.Pause{Scope: ledger.PauseJob, Name: "a", Reason: "x", By: "user"}))
+
+	woken := l.Changed()
+	if n := must[int](t)(l.Prune(ctx, time.Now(), func(string) time.Duration { return time.Hour })); n != 0 {
+		t.Errorf("%d runs were removed that are not old", n)
+	}
+	select {
+	case <-woken:
+		t.Error("an idle prune has written something")
+	default:
+	}
+
+	// Runs of no job are pruned as others are.
+	if n := must[int](t)(l.Prune(ctx, time.Now().Add(2*time.Hour), func(string) time.Duration { return time.Hour })); n != 3 {
+		t.Errorf("%d runs were removed of 3 that are old", n)
+	}
+	select {
+	case <-woken:
+	default:
+		t.Error("a prune that removed runs woke nobody")
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"rouse/agentdb/ledger"
 	"rouse/cmd/internal/api"
 	"rouse/internal/domain"
+	"rouse/scheduler"
 )
 
 const (
@@ -83,7 +84,7 @@ func (d *Daemon) Budget(ctx context.Context) (api.Budget, error) {
 // forecast estimates what the runs of a job that are still scheduled will cost, each as much as
 // the last ones did on average. Other triggers cannot be foreseen.
 func (d *Daemon) forecast(ctx context.Context, job string, now, until time.Time) (forecast, error) {
-	coming := d.scheduler.Next(job, forecastMax, now)
+	coming := d.comingUntil(job, now, until)
 	var f forecast
 	for _, u := range coming {
 		if u.Decision == domain.DecisionRun && !u.Actual.Before(now) && u.Actual.Before(until) {
@@ -122,6 +123,17 @@ func (d *Daemon) forecast(ctx context.Context, job string, now, until time.Time)
 	}
 
 	return f, nil
+}
+
+// comingUntil lists what a job is due for up to a time at least, and forecastMax at most: few at first, for to look ahead by
+// years takes long where a job is due once a month.
+func (d *Daemon) comingUntil(job string, now, until time.Time) []scheduler.Upcoming {
+	for n := 8; ; n *= 8 {
+		coming := d.scheduler.Next(job, min(n, forecastMax), now)
+		if n >= forecastMax || len(coming) < n || !coming[len(coming)-1].Actual.Before(until) {
+			return coming
+		}
+	}
 }
 
 func newBudgetRow(scope, name string, sums []ledger.Spending, limit agent.Budget, f forecast) api.BudgetRow {

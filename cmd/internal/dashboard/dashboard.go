@@ -11,6 +11,7 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/a-h/templ"
@@ -163,9 +164,16 @@ func (s *site) write(w http.ResponseWriter, r *http.Request, status int, body te
 	}
 }
 
+// packers are kept from page to page: a new one costs most of a megabyte. The fastest level takes a third of the time of the
+// usual one, and a tenth more bytes.
+var packers = sync.Pool{New: func() any {
+	packed, _ := gzip.NewWriterLevel(nil, gzip.BestSpeed) // the level is one that there is
+	return packed
+}}
+
 // send sends bytes, compressed for who can read that.
 func send(w http.ResponseWriter, r *http.Request, status int, content []byte) error {
-	if !strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") {
+	if !readsGzip(r) {
 		w.WriteHeader(status)
 		_, err := w.Write(content)
 		return err
@@ -173,11 +181,18 @@ func send(w http.ResponseWriter, r *http.Request, status int, content []byte) er
 
 	w.Header().Set("Content-Encoding", "gzip")
 	w.WriteHeader(status)
-	packed := gzip.NewWriter(w)
+	packed := packers.Get().(*gzip.Writer)
+	defer packers.Put(packed)
+
+	packed.Reset(w)
 	if _, err := packed.Write(content); err != nil {
 		return err
 	}
 	return packed.Close()
+}
+
+func readsGzip(r *http.Request) bool {
+	return strings.Contains(r.Header.Get("Accept-Encoding"), "gzip")
 }
 
 // number reads an id of the path.

@@ -2,6 +2,7 @@ package dashboard
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"net/http"
 	"slices"
@@ -109,7 +110,7 @@ func (s *site) today(r *http.Request, p page) (templ.Component, error) {
 	t.Cut = len(ran) == maxToday
 	t.count(ran)
 
-	instants, err := s.ledger.Occurrences(ctx, "", t.Day, p.Now, maxToday)
+	instants, err := s.ledger.NotRun(ctx, t.Day, p.Now, maxToday)
 	if err != nil {
 		return nil, err
 	}
@@ -117,7 +118,7 @@ func (s *site) today(r *http.Request, p page) (templ.Component, error) {
 
 	var coming []api.Occurrence
 	if t.JobsFail == "" {
-		if coming, err = s.backend.Jobs.Next(ctx, "", maxComing); err != nil {
+		if coming, err = s.coming(ctx, t.NextDay); err != nil {
 			return nil, err
 		}
 		budget, err := s.backend.Jobs.Budget(ctx)
@@ -129,6 +130,21 @@ func (s *site) today(r *http.Request, p page) (templ.Component, error) {
 
 	t.fill(ran, instants, coming)
 	return todayPage(t), nil
+}
+
+// coming is what comes before a time and what is next, maxComing at most: few at first, for to look far ahead takes long.
+func (s *site) coming(ctx context.Context, until time.Time) ([]api.Occurrence, error) {
+	for n := 8; ; n *= 8 {
+		out, err := s.backend.Jobs.Next(ctx, "", min(n, maxComing))
+		if err != nil || n >= maxComing || len(out) < n || !out[len(out)-1].Actual.Before(until) && anyRuns(out) {
+			return out, err
+		}
+	}
+}
+
+// anyRuns says whether any of some instants is one that will run.
+func anyRuns(of []api.Occurrence) bool {
+	return slices.ContainsFunc(of, func(o api.Occurrence) bool { return o.Decision == domain.DecisionRun })
 }
 
 // count counts what ran today, and keeps the latest that are over.

@@ -7,6 +7,7 @@ import (
 	"reflect"
 	"regexp"
 	"strings"
+	"sync"
 
 	"github.com/invopop/jsonschema"
 
@@ -20,7 +21,15 @@ const refPrefix = "#/components/schemas/"
 type document = map[string]any
 
 func (s *server) schemaRoutes() []Route {
-	return []Route{get[document]("/v1/openapi.json", "This description, as OpenAPI 3.1.", s.answer(func(*http.Request) (any, error) { return openAPI(s.routes) }))}
+	// Made once: the routes do not change, and the schemas of their types take a while.
+	described := sync.OnceValues(func() (json.RawMessage, error) {
+		all, err := openAPI(s.routes)
+		if err != nil {
+			return nil, err
+		}
+		return json.Marshal(all)
+	})
+	return []Route{get[document]("/v1/openapi.json", "This description, as OpenAPI 3.1.", s.answer(func(*http.Request) (any, error) { return described() }))}
 }
 
 // openAPI describes routes. It is made of the same values that the router is made of, and of the types that are answered.
