@@ -26,6 +26,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"rouse/agentdb/ledger"
+	"rouse/internal/text"
 )
 
 const (
@@ -110,7 +111,7 @@ func (t *Traces) Problem() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.problem != "" && t.lost > 0 {
-		return fmt.Sprintf("%s; %d attempts of runs were given up", t.problem, t.lost)
+		return fmt.Sprintf("%s; %s given up", t.problem, text.Plural(t.lost, "attempt"))
 	}
 	return t.problem
 }

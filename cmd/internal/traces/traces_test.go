@@ -269,7 +269,7 @@ func TestRefusedTraces(t *testing.T) {
 	if strings.Count(said, "traces are not sent") != 1 || strings.Contains(said, "canary") || strings.Contains(said, "echo") {
 		t.Errorf("said %q", said)
 	}
-	if why := tr.Problem(); !strings.Contains(why, "401") || !strings.Contains(why, "3 attempts of runs were given up") || strings.Contains(why, "canary") {
+	if why := tr.Problem(); !strings.Contains(why, "401") || !strings.Contains(why, "3 attempts given up") || strings.Contains(why, "canary") {
 		t.Errorf("%q", why)
 	}
 
