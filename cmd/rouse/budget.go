@@ -19,7 +19,8 @@ func newBudget(at *place) *cobra.Command {
 		Long: `Says what models have cost today (in the daemon's timezone) and how many tokens they took:
 of the daemon, each agent and each job, against limits: and budget: of the configuration.
 RESERVED may still be taken by calls that are on. TO COME are the runs that the clock brings
-until the day ends, each at what the last runs of its job took on average. What no server reported,
+until the day ends, each at what the last twenty runs of its job took in the median; for a job that has not run
+yet there is no forecast. What no server reported,
 because an answer broke off or never came, is estimated by what was sent and received, and marked.`,
 		Args: cobra.NoArgs,
 		RunE: verb(func(cmd *cobra.Command, _ []string) error {
@@ -110,6 +111,12 @@ func toCome(r api.BudgetRow) string {
 		words += fmt.Sprintf(", about %d tokens", r.ForecastTokens)
 	}
 
+	switch {
+	case r.RunsUnforeseen == r.RunsToCome:
+		words += ", no forecast"
+	case r.RunsUnforeseen > 0:
+		words += fmt.Sprintf(" (no forecast for %d)", r.RunsUnforeseen)
+	}
 	if (r.LeftUSD != nil && r.ForecastUSD > *r.LeftUSD) || (r.LeftTokens != nil && r.ForecastTokens > *r.LeftTokens) {
 		words += ": more than is left"
 	}

@@ -26,8 +26,9 @@ type BudgetRow struct {
 	EstimatedTokens int64   `json:"estimated_tokens,omitempty"`
 	EstimatedWhy    string  `json:"estimated_why,omitempty"`
 	// The runs that the clock still brings today, and what they will take if they are like
-	// the last ones of their jobs.
+	// the last ones of their jobs, in the median of twenty. Unforeseen are those of jobs that have not run yet.
 	RunsToCome     int     `json:"runs_to_come"`
+	RunsUnforeseen int     `json:"runs_unforeseen"`
 	ForecastUSD    float64 `json:"forecast_usd"`
 	ForecastTokens int64   `json:"forecast_tokens"`
 }

@@ -76,6 +76,7 @@ func check(d *decoder, cfg *Config, tools tool.Specs) {
 	}
 
 	c.checkDashboard(cfg.Dashboard)
+	c.checkTelemetry(cfg.Telemetry)
 	c.warnTaints()
 	c.money()
 	c.layout()

@@ -14,6 +14,7 @@ type Config struct {
 	Limits        limits         `key:"limits"`
 	Log           Log            `key:"log"`
 	Dashboard     Dashboard      `key:"dashboard" say:"the pages and the API at an address of the network, beside the socket of the home"`
+	Telemetry     Telemetry      `key:"telemetry" say:"what is sent to programs that watch others; nothing is unless you say so here"`
 	HeartbeatURL  string         `key:"heartbeat_url" later:"the heartbeat"`
 	Skills        *skillSettings `key:"skills"`
 	Engine        *engine        `key:"engine" later:"the PostgreSQL engine"`

@@ -13,18 +13,19 @@ import (
 )
 
 const (
-	forecastRuns = 20   // runs of a job's history that the average is taken of
+	forecastRuns = 20   // runs of a job's history that the median is taken of
 	forecastMax  = 1000 // occurrences that are counted; beyond them the number is extrapolated
 )
 
 // forecast is what the rest of a day is expected to cost.
 type forecast struct {
 	runs         int
+	unknown      int // of runs, those of jobs that have not run yet: nobody knows what they take
 	cost, tokens float64
 }
 
 func (f *forecast) add(o forecast) {
-	f.runs, f.cost, f.tokens = f.runs+o.runs, f.cost+o.cost, f.tokens+o.tokens
+	f.runs, f.unknown, f.cost, f.tokens = f.runs+o.runs, f.unknown+o.unknown, f.cost+o.cost, f.tokens+o.tokens
 }
 
 // Budget implements web.Jobs.
@@ -82,7 +83,7 @@ func (d *Daemon) Budget(ctx context.Context) (api.Budget, error) {
 }
 
 // forecast estimates what the runs of a job that are still scheduled will cost, each as much as
-// the last ones did on average. Other triggers cannot be foreseen.
+// the last ones did in the median, which one run that went astray does not move. Other triggers cannot be foreseen.
 func (d *Daemon) forecast(ctx context.Context, job string, now, until time.Time) (forecast, error) {
 	coming := d.comingUntil(job, now, until)
 	var f forecast
@@ -107,22 +108,35 @@ func (d *Daemon) forecast(ctx context.Context, job string, now, until time.Time)
 		return f, err
 	}
 
-	ran := 0
+	return foreseen(f.runs, last), nil
+}
+
+// foreseen is what runs take that are like the last ones of their job.
+func foreseen(runs int, last []ledger.Run) forecast {
+	f := forecast{runs: runs}
+	var cost, tokens []float64
 	for _, r := range last {
-		// Runs that never started would lower the average.
+		// Runs that never started would lower the median.
 		if r.Outcome == domain.OutcomeSkipped || r.Attempt == 0 {
 			continue
 		}
-		ran++
-		f.cost += float64(r.Usage.CostMicroUSD)
-		f.tokens += float64(r.Usage.TokensIn + r.Usage.TokensOut)
+		cost = append(cost, float64(r.Usage.CostMicroUSD))
+		tokens = append(tokens, float64(r.Usage.TokensIn+r.Usage.TokensOut))
 	}
 
-	if ran > 0 {
-		f.cost, f.tokens = f.cost/float64(ran)*float64(f.runs), f.tokens/float64(ran)*float64(f.runs)
+	if len(cost) == 0 {
+		f.unknown = runs
+		return f
 	}
+	f.cost, f.tokens = median(cost)*float64(runs), median(tokens)*float64(runs)
+	return f
+}
 
-	return f, nil
+// median sorts values, of which there is at least one.
+func median(values []float64) float64 {
+	slices.Sort(values)
+	n := len(values)
+	return (values[(n-1)/2] + values[n/2]) / 2
 }
 
 // comingUntil lists what a job is due for up to a time at least, and forecastMax at most: few at first, for to look ahead by
@@ -137,7 +151,7 @@ func (d *Daemon) comingUntil(job string, now, until time.Time) []scheduler.Upcom
 }
 
 func newBudgetRow(scope, name string, sums []ledger.Spending, limit agent.Budget, f forecast) api.BudgetRow {
-	row := api.BudgetRow{Scope: scope, Name: name, RunsToCome: f.runs, ForecastUSD: float64(int64(f.cost)) / 1e6, ForecastTokens: int64(f.tokens)}
+	row := api.BudgetRow{Scope: scope, Name: name, RunsToCome: f.runs, RunsUnforeseen: f.unknown, ForecastUSD: float64(int64(f.cost)) / 1e6, ForecastTokens: int64(f.tokens)}
 	var s ledger.Spending
 	if i := slices.IndexFunc(sums, func(s ledger.Spending) bool { return s.Scope == scope && s.Name == name }); i >= 0 {
 		s = sums[i]

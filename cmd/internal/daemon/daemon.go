@@ -17,6 +17,7 @@ import (
 	"rouse/cmd/internal/config"
 	"rouse/cmd/internal/metrics"
 	"rouse/cmd/internal/notify"
+	"rouse/cmd/internal/traces"
 	"rouse/cmd/internal/web"
 	"rouse/scheduler"
 	"rouse/scheduler/dispatch"
@@ -60,6 +61,7 @@ type Daemon struct {
 	Pages      http.Handler // the dashboard, nil in a command; whoever mounts it decides who gets in
 
 	metrics          *metrics.Metrics          // nil in a command
+	traces           *traces.Traces            // nil: none are sent
 	dashboard        atomic.Pointer[dashboard] // nil: nobody listens on the network
 	dashboardProblem atomic.Pointer[string]    // why, where it is wanted
 
@@ -124,6 +126,9 @@ func Open(ctx context.Context, o Options) (_ *Daemon, err error) {
 	if o.Serves {
 		d.backend.Access = d
 		if d.metrics, err = d.newMetrics(); err != nil {
+			return nil, err
+		}
+		if d.traces, err = d.newTraces(ctx); err != nil {
 			return nil, err
 		}
 		if d.Pages, err = d.newPages(); err != nil {

@@ -176,7 +176,7 @@ func certificate(t *testing.T) (cert, key string, pool *x509.CertPool) {
 	return cert, key, pool
 }
 
-// Every notice leads to the page of what it is about: the question of its run, its run, its job.
+// Every notice leads to the page of what it is about: the question of its run, its run, its job (OSA-80).
 func TestNoticesLead(t *testing.T) {
 	t.Parallel()
 	f := newAPIFixture(t)

@@ -70,6 +70,9 @@ func (d *Daemon) Doctor(ctx context.Context, offline bool) ([]api.Check, error) 
 	if d.reloads != nil { // a daemon
 		checks = append(checks, d.checkDashboard())
 	}
+	if d.traces != nil {
+		checks = append(checks, d.checkTraces())
+	}
 
 	queue := api.Check{Name: "queue", OK: true, Detail: fmt.Sprintf("%d queued, %d running, %d waiting", c.Queued, c.Running, c.Waiting)}
 	blocked, err := d.checkQueue(ctx)

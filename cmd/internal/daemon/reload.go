@@ -230,6 +230,9 @@ func (r *reloader) restart(cfg *config.Config) []string {
 	if !reflect.DeepEqual(cfg.Dashboard, r.started.Dashboard) {
 		out = append(out, "dashboard is what it was until a restart")
 	}
+	if !reflect.DeepEqual(cfg.Telemetry, r.started.Telemetry) {
+		out = append(out, "telemetry is what it was until a restart")
+	}
 	return out
 }
 

@@ -42,6 +42,9 @@ func (d *Daemon) Serve(ctx context.Context, onReady func(context.Context) error)
 		group.run("dashboard", pages.server.run)
 	}
 	group.run("metrics", func() error { return d.metrics.Run(rest) })
+	if d.traces != nil {
+		group.run("traces", func() error { return d.traces.Run(rest) })
+	}
 	group.run("notify", func() error { return d.notifier.Run(rest) })
 	group.run("retention", func() error { return d.maintain(rest) })
 	group.run("ledger", func() error { return d.watchLedger(rest) })
@@ -64,6 +67,9 @@ func (d *Daemon) Serve(ctx context.Context, onReady func(context.Context) error)
 			d.log.Warn("a page was cut off", "error", err)
 		}
 		group.wait("dashboard")
+	}
+	if d.traces != nil {
+		group.wait("traces")
 	}
 	group.wait("http", "metrics", "notify", "retention", "ledger", "files", "sign-ins")
 	return errors.Join(err, group.err())

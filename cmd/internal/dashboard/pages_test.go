@@ -439,3 +439,17 @@ func TestOlderRuns(t *testing.T) {
 		t.Errorf("%d runs were listed", len(seen))
 	}
 }
+
+// Today says what the day will have cost, and where nobody can know: a job that has not run yet has no forecast.
+func TestForecastOnToday(t *testing.T) {
+	h := open(t, "version: 1\nhome: ./home\nagents: [{name: ann}]\njobs: [{name: late, agent: ann, schedule: \"59 59 23 * * *\", playbook: [{call: file_write, with: {path: a.txt, content: hi}}]}]\n", nil)
+	h.expect("/", "no forecast for 1 run to come", "the median of the last 20 runs")
+
+	// Once it has run there is one, though a playbook costs nothing.
+	if ran := h.fire("late"); ran.Outcome != domain.OutcomeSuccess {
+		t.Fatalf("%+v", ran)
+	}
+	if _, page := h.fetch("/"); strings.Contains(page, "no forecast") {
+		t.Error("there is no forecast for a job that has run")
+	}
+}

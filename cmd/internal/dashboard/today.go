@@ -280,6 +280,9 @@ func (l lane) recent(now time.Time) []moment {
 	return l.Moments[max(0, next-before):min(len(l.Moments), next+after)]
 }
 
+// forecastFrom says how a forecast is made.
+const forecastFrom = "what is spent, and for each run that the clock still brings the median of the last 20 runs of its job; a job that has not run yet has none"
+
 // share is how much of a limit is taken, from 0 to 1.
 func share(b api.BudgetRow) string {
 	if b.LimitUSD == nil || *b.LimitUSD == 0 {

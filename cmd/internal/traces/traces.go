@@ -1,0 +1,244 @@
+// Package traces sends what runs did as traces of OpenTelemetry, to a receiver that its owner names.
+//
+// The record is the source, and the queue: when an attempt of a run ends, its steps and calls are read from the ledger and
+// sent, and the run itself once it is over. Ids follow from the ledger's id and the numbers of run, step and call, so that a
+// run over several attempts and processes is one trace. Runs wait for nothing of this: a receiver that is slow or gone
+// delays the traces alone.
+//
+// What was said, asked and read is no part of a trace: no prompts, arguments, results, summaries or errors.
+package traces
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/exporters/otlp/otlptrace"
+	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
+	"go.opentelemetry.io/otel/sdk/resource"
+	sdk "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/trace"
+
+	"rouse/agentdb/ledger"
+	"rouse/internal/text"
+)
+
+const (
+	// readEvery is how often the record is read at most, so that a busy ledger is not read for each of its commits.
+	readEvery = time.Second
+	// page is how many events are read at once.
+	page = 500
+	// batch is how many spans a request carries.
+	batch = 512
+	// answers is how long one request may take.
+	answers = 10 * time.Second
+	// insists is how long a receiver that is overloaded or gone is asked for one batch; then that is given up.
+	insists = time.Minute
+	// closing bounds what a stop of the daemon waits for.
+	closing = 5 * time.Second
+)
+
+// Model is what a configured model is to its provider.
+type Model struct{ Provider, Name string }
+
+// Options are the parts.
+type Options struct {
+	Ledger  *ledger.Ledger
+	URL     string // where traces are sent
+	Headers map[string]string
+	Model   func(name string) (Model, bool) // by its configured name
+	Version string
+	Logger  *slog.Logger
+}
+
+// Traces sends them.
+type Traces struct {
+	o        Options
+	exporter *otlptrace.Exporter
+	provider *sdk.TracerProvider
+	tracer   trace.Tracer
+	made     collector
+
+	after int64 // the last event that was read
+	sent  ended // the attempt that was sent last
+
+	mu      sync.Mutex
+	problem string
+	lost    int
+}
+
+// ended is an attempt that is over.
+type ended struct {
+	run     int64
+	attempt int
+}
+
+// New begins behind what is on record now: only what ends from here on is sent.
+func New(ctx context.Context, o Options) (*Traces, error) {
+	if o.Ledger == nil || o.URL == "" || o.Model == nil || o.Logger == nil {
+		return nil, errors.New("traces: a ledger, an address, the models and a logger are needed")
+	}
+
+	// A receiver that leads elsewhere would get the headers there.
+	client := &http.Client{Timeout: answers, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	exporter, err := otlptracehttp.New(ctx, otlptracehttp.WithEndpointURL(o.URL), otlptracehttp.WithHeaders(o.Headers), otlptracehttp.WithHTTPClient(client),
+		otlptracehttp.WithCompression(otlptracehttp.GzipCompression),
+		otlptracehttp.WithRetry(otlptracehttp.RetryConfig{Enabled: true, InitialInterval: time.Second, MaxInterval: 10 * time.Second, MaxElapsedTime: insists}))
+	if err != nil {
+		return nil, fmt.Errorf("traces cannot be sent to %s: %w", o.URL, err)
+	}
+
+	t := &Traces{o: o, exporter: exporter}
+	t.provider = sdk.NewTracerProvider(sdk.WithIDGenerator(derived{}), sdk.WithSpanProcessor(&t.made), sdk.WithSampler(sdk.AlwaysSample()),
+		sdk.WithResource(resource.NewSchemaless(attribute.String("service.name", "rouse"), attribute.String("service.version", o.Version), attribute.String("service.instance.id", o.Ledger.ID()))))
+	t.tracer = t.provider.Tracer("rouse", trace.WithInstrumentationVersion(o.Version))
+
+	t.after, err = o.Ledger.NewestEvent(ctx)
+	return t, err
+}
+
+// To is where they are sent.
+func (t *Traces) To() string { return t.o.URL }
+
+// Problem says why traces do not arrive, "" while they do.
+func (t *Traces) Problem() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.problem != "" && t.lost > 0 {
+		return fmt.Sprintf("%s; %s given up", t.problem, text.Plural(t.lost, "attempt"))
+	}
+	return t.problem
+}
+
+// Run sends until ctx ends, and then what is left, for as long as a stop may wait.
+func (t *Traces) Run(ctx context.Context) error {
+	for ctx.Err() == nil {
+		changed := t.o.Ledger.Changed() // before reading, so that nothing is missed
+		if err := t.read(ctx); err != nil && ctx.Err() == nil {
+			t.failed(err)
+		}
+
+		select {
+		case <-changed:
+		case <-ctx.Done():
+		}
+		select {
+		case <-time.After(readEvery):
+		case <-ctx.Done():
+		}
+	}
+
+	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), closing)
+	defer cancel()
+	if err := t.read(last); err != nil {
+		t.o.Logger.Warn("traces of the last runs were not sent: the daemon stops", "error", reason(err))
+	}
+	// Nothing is sent by these, and a receiver without an answer is no failure of the daemon.
+	rest := context.WithoutCancel(ctx)
+	return errors.Join(t.exporter.Shutdown(rest), t.provider.Shutdown(rest))
+}
+
+// read sends what has ended since the last time. It stands still at what ctx has cut off.
+func (t *Traces) read(ctx context.Context) error {
+	for {
+		events, err := t.o.Ledger.Events(ctx, ledger.EventFilter{After: t.after, Limit: page})
+		if err != nil {
+			return err
+		}
+
+		for _, e := range events {
+			if err := t.send(ctx, e); err != nil {
+				return err
+			}
+			t.after = e.ID
+		}
+		if len(events) < page {
+			return nil
+		}
+	}
+}
+
+// send sends what an event has ended. A receiver that does not take it loses it; a record that cannot be read, and a stop,
+// are errors, and the event is looked at again.
+func (t *Traces) send(ctx context.Context, e ledger.Event) error {
+	spans, of, err := t.spansOf(ctx, e)
+	if err != nil || len(spans) == 0 {
+		return err
+	}
+
+	for len(spans) > 0 {
+		n := min(batch, len(spans))
+		if err := t.exporter.ExportSpans(ctx, spans[:n]); err != nil {
+			if ctx.Err() != nil {
+				return err
+			}
+			t.lose(err)
+			t.sent = of
+			return nil
+		}
+		spans = spans[n:]
+	}
+
+	t.sent = of
+	t.arrived()
+	return nil
+}
+
+// failed says once why nothing is sent.
+func (t *Traces) failed(err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.problem == "" {
+		t.o.Logger.Warn("traces are not sent; runs go on, and this is not said again until they are", "to", t.o.URL, "error", reason(err))
+	}
+	t.problem = reason(err)
+}
+
+func (t *Traces) lose(err error) {
+	t.failed(err)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.lost++
+}
+
+func (t *Traces) arrived() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.problem != "" {
+		t.o.Logger.Info("traces are sent again", "to", t.o.URL, "given_up", t.lost)
+	}
+	t.problem, t.lost = "", 0
+}
+
+// reason is an error without what the receiver wrote, which could hold what it was sent.
+func reason(err error) string {
+	said, _, _ := strings.Cut(err.Error(), "body: ")
+	return strings.TrimRight(said, " (:")
+}
+
+// collector keeps the spans that have ended until they are sent.
+type collector struct{ spans []sdk.ReadOnlySpan }
+
+// OnStart implements sdk.SpanProcessor.
+func (c *collector) OnStart(context.Context, sdk.ReadWriteSpan) {}
+
+// OnEnd implements sdk.SpanProcessor.
+func (c *collector) OnEnd(s sdk.ReadOnlySpan) { c.spans = append(c.spans, s) }
+
+// Shutdown implements sdk.SpanProcessor.
+func (c *collector) Shutdown(context.Context) error { return nil }
+
+// ForceFlush implements sdk.SpanProcessor.
+func (c *collector) ForceFlush(context.Context) error { return nil }
+
+func (c *collector) take() []sdk.ReadOnlySpan {
+	out := c.spans
+	c.spans = nil
+	return out
+}
