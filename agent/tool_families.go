@@ -215,12 +215,36 @@ func (t task) given(s tool.Spec) bool {
 }
 
 func controlTools(r *Runner, t task, _ *tool.Roots) ([]tool.Tool, error) {
-	all, err := control.Tools(control.Options{Ledger: r.ledger, Channels: t.channels, Board: t.board, Redact: redactor(t.secrets).Replace})
+	o := control.Options{Ledger: r.ledger, Channels: t.channels, Board: t.board, Redact: redactor(t.secrets).Replace}
+	if t.agent.Database {
+		o.Views = func(ctx context.Context) ([]string, error) { return r.viewNames(ctx, t.agent.Name) }
+	}
+
+	all, err := control.Tools(o)
 	if err != nil || !t.needsModel() { // a playbook could do nothing with the answer
 		return all, err
 	}
 	clarify, err := control.Clarify()
 	return append(all, clarify), err
+}
+
+// viewNames are the saved views of an agent. Of one whose database is not made yet there are none.
+func (r *Runner) viewNames(ctx context.Context, agent string) ([]string, error) {
+	if !r.databases.Has(agent) {
+		return nil, nil
+	}
+	db, release, err := r.databases.Get(ctx, agent)
+	if err != nil {
+		return nil, err
+	}
+	defer release()
+
+	views, err := db.Views(ctx)
+	names := make([]string, len(views))
+	for i, v := range views {
+		names[i] = v.Name
+	}
+	return names, err
 }
 
 func fileTools(r *Runner, t task, roots *tool.Roots) ([]tool.Tool, error) {

@@ -198,7 +198,7 @@ func (l *Ledger) finish(tx *sqlite.Tx, r Run, res Result, now time.Time) (paused
 		}
 	}
 
-	if r.Trigger == domain.TriggerSchedule && res.Outcome == domain.OutcomeSkipped {
+	if r.Trigger.OfInstant() && res.Outcome == domain.OutcomeSkipped {
 		if _, err := tx.Exec(skipOccurrence, res.Error, r.ID); err != nil {
 			return false, err
 		}

@@ -31,8 +31,8 @@ const (
 	rowsBefore = occurrences + ` where o.job = $1 and o.nominal < $2 order by o.nominal desc limit $3`
 	rowsFrom   = occurrences + ` where o.job = $1 and o.nominal >= $2 order by o.nominal limit $3`
 
-	othersBefore = `select ` + runColumns + ` from runs where job = $1 and triggered_by <> 'schedule' and id >= $2 and id < $3 and queued_at >= $4 order by id desc limit $5`
-	othersFrom   = `select ` + runColumns + ` from runs where job = $1 and triggered_by <> 'schedule' and id >= $2 and id < $3 order by id limit $4`
+	othersBefore = `select ` + runColumns + ` from runs where job = $1 and triggered_by not in ('schedule', 'backfill') and id >= $2 and id < $3 and queued_at >= $4 order by id desc limit $5`
+	othersFrom   = `select ` + runColumns + ` from runs where job = $1 and triggered_by not in ('schedule', 'backfill') and id >= $2 and id < $3 order by id limit $4`
 	// Each end by itself: asked for together, they are found by a scan of all that lies between.
 	runRange = `select coalesce((select min(id) from runs where job = $1), 0), coalesce((select max(id) from runs where job = $1), 0) + 1`
 	runFrom  = `select id, queued_at from runs where job = $1 and id >= $2 order by id limit 1`

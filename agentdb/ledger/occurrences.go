@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"time"
 
 	"rouse/agentdb/sqlite"
@@ -181,7 +180,7 @@ func enqueueDue(tx *sqlite.Tx, now time.Time, d Due) (int64, error) {
 	}
 
 	a, err := insertRun(tx, now, Request{Job: d.Job, Agent: d.Agent, Trigger: domain.TriggerSchedule, ScheduledAt: d.Nominal, NotBefore: notBefore},
-		fmt.Sprintf("time/%s/%d", d.Job, ms(d.Nominal)), string(detail))
+		instantKey(d), string(detail))
 	return a.Run, err
 }
 

@@ -13,10 +13,11 @@ const maxQueueAll = 100
 // overlappingRuns has the runs that wait for their model with those that are queued: they have not begun
 // either, and a night without a model would pile them up. It repeats that the runs are not finished, so that SQLite uses the partial index.
 const overlappingRuns = `select ` + runColumns + ` from runs where job = $1
-	and (state in ($2, $3) or state = 'waiting' and waiting_for = 'retry' and postponements > 0) and state <> 'finished' order by id limit $4`
+	and (state in ($2, $3) or state = 'waiting' and waiting_for = 'retry' and postponements > 0) and state <> 'finished'
+	and not (state = 'queued' and triggered_by = 'backfill') order by id limit $4`
 
-// OverlapCandidates says which runs of a job decide an overlap policy: those in these states, and of those
-// at most so many of the oldest. The limit matters: a job can have any number of runs queued,
+// OverlapCandidates says which runs of a job decide an overlap policy: those in these states that do not
+// yield to the instant anyway (Run.Yields), and of those at most so many of the oldest. The limit matters: a job can have any number of runs queued,
 // and each of its instants is decided in the one transaction that all writers share.
 func OverlapCandidates(policy domain.Overlap) (states []domain.State, most int) {
 	switch policy {

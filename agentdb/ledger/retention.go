@@ -109,7 +109,9 @@ type oldRows struct{ find, remove string }
 // A job's pauses are kept as long as its runs: they say which failures came before it was last
 // resumed.
 var (
+	// An instant stays as long as its run: one of long ago may have been backfilled today.
 	oldOccurrences = oldRows{`select nominal from occurrences where job = $1 and nominal < $2 and through < $2
+		and not exists (select 1 from runs where runs.id = occurrences.run)
 		and nominal <= (select watermark from jobs where name = $1) order by nominal limit $3`, `delete from occurrences where job = $1 and nominal in (%s)`}
 	oldEvents = oldRows{`select id from events where job = $1 and run = 0 and at < $2 order by at limit $3`, `delete from events where id in (%s)`}
 	oldPauses = oldRows{`select id from pauses where (($1 = '' and scope <> 'job') or (scope = 'job' and name = $1))

@@ -54,8 +54,34 @@ func (l *Ledger) Runs(ctx context.Context, f RunFilter) ([]Run, error) {
 
 	query, args := runsQuery(f)
 	rows, err := l.statements.query(ctx, query, args...)
+	if f.Brief {
+		return collect(rows, err, scanBrief)
+	}
 	return collect(rows, err, scanRuns)
 }
+
+// briefColumns are those of a RunFilter that is Brief.
+const briefColumns = `id, job, state, waiting_for, outcome, queued_at, started_at, finished_at, cost_micro_usd`
+
+func scanBrief(rows *sql.Rows) (Run, error) {
+	var r Run
+	var queued, started, finished int64
+	err := rows.Scan(&r.ID, &r.Job, &r.State, &r.WaitingFor, &r.Outcome, &queued, &started, &finished, &r.Usage.CostMicroUSD)
+	r.QueuedAt, r.StartedAt, r.FinishedAt = instant(queued), instant(started), instant(finished)
+	return r, err
+}
+
+// LastUsages are what the last runs of a job used that have begun and are over, of the last so many that are over.
+func (l *Ledger) LastUsages(ctx context.Context, job string, of int) ([]Usage, error) {
+	rows, err := l.statements.query(ctx, lastUsages, job, of)
+	return collect(rows, err, func(rows *sql.Rows) (u Usage, err error) {
+		return u, rows.Scan(&u.TokensIn, &u.TokensOut, &u.CostMicroUSD)
+	})
+}
+
+// What never began would say that runs cost nothing.
+const lastUsages = `select tokens_in, tokens_out, cost_micro_usd from (select * from runs where job = $1 and state = 'finished' order by id desc limit $2) r
+	where attempt > 0 and outcome <> 'skipped'`
 
 // runsQuery asks for the runs that fit a filter. Nothing counts the rows for SQLite's planner, so the terms are written such
 // that it takes the index that leaves the fewest: what is not over, then the job, then how runs ended, then the agent.
@@ -124,7 +150,12 @@ func runsQuery(f RunFilter) (string, []any) {
 		add("id > $%d", f.After)
 	}
 
-	query := `select ` + runColumns + ` from runs`
+	columns := runColumns
+	if f.Brief {
+		columns = briefColumns
+	}
+
+	query := `select ` + columns + ` from runs`
 	if len(where) > 0 {
 		query += ` where ` + strings.Join(where, ` and `)
 	}

@@ -68,6 +68,12 @@ func (r Run) WaitsForRetry() bool {
 	return r.State == domain.StateWaiting && r.WaitingFor == domain.WaitRetry
 }
 
+// Yields reports whether a run waits behind all others, also those that come later: one of a backfill that is
+// queued. An instant that is due now neither overlaps with it nor replaces it.
+func (r Run) Yields() bool {
+	return r.State == domain.StateQueued && r.Trigger == domain.TriggerBackfill
+}
+
 // Postponed reports whether a run waits for its model, which could not be asked.
 func (r Run) Postponed() bool { return r.WaitsForRetry() && r.Postponements > 0 }
 
@@ -321,6 +327,7 @@ type Notice struct {
 	Key               string // unique when set: a repeated append adds nothing
 	Channel           string
 	Title, Body       string // ItemPlaceholder in Body stands for the number of the inbox item
+	ViewRef           string // the view of the agent that it is about, "" for none
 	Outcome           domain.Outcome
 	State             string // pending, delivered, failed
 	Tries             int
@@ -383,6 +390,9 @@ type RunFilter struct {
 	Before int64 // ids below this one
 	After  int64 // ids above this one: bounds how many runs a filter without an index looks at
 	Limit  int   // 0 means 100
+	// Brief reads of each run only its job, where it stands, when it was queued and on, and what it cost: of many
+	// runs that is several times faster.
+	Brief bool
 }
 
 // EventFilter selects events, oldest first.

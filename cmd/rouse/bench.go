@@ -42,8 +42,12 @@ func newBench() *cobra.Command {
 			return align(cmd.OutOrStdout(), rows)
 		})}
 
-		if m.Name == "watch" {
+		switch m.Name {
+		case "watch":
 			measurement.Flags().IntVar(&o.Files, "files", 2000, "how many files are dropped on a daemon whose job reads each; the goal is about 100,000")
+		case "web":
+			measurement.Flags().IntVar(&o.Runs, "runs", 1_000_000, "how many runs the home holds, with 20 events each")
+			measurement.Flags().StringVar(&o.Home, "home-dir", "", "a `folder` that is filled once, and kept for the next time (10 GB for a million runs)")
 		}
 
 		cmd.AddCommand(measurement)

@@ -13,6 +13,7 @@ import (
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/config"
 	"rouse/internal/domain"
+	"rouse/internal/text"
 )
 
 type runsOptions struct {
@@ -44,20 +45,10 @@ func newRuns(at *place) *cobra.Command {
 }
 
 var (
-	outcomes = words(domain.OutcomeSuccess, domain.OutcomeNothing, domain.OutcomePartial, domain.OutcomeError, domain.OutcomeTimeout,
-		domain.OutcomeBudget, domain.OutcomeCancelled, domain.OutcomeInterrupted, domain.OutcomeSkipped)
-	triggers = words(domain.TriggerSchedule, domain.TriggerWatch, domain.TriggerWebhook, domain.TriggerSelf, domain.TriggerManual, domain.TriggerAPI)
-	states   = words(domain.StateQueued, domain.StateRunning, domain.StateWaiting, domain.StateFinished)
+	outcomes = text.Strings(domain.Outcomes())
+	triggers = text.Strings(domain.Triggers())
+	states   = text.Strings(domain.States())
 )
-
-func words[W ~string](list ...W) []string {
-	out := make([]string, len(list))
-	for i, w := range list {
-		out[i] = string(w)
-	}
-
-	return out
-}
 
 func runRuns(cmd *cobra.Command, at *place, o runsOptions) error {
 	// Checked here, since a misspelt filter would find no runs and look like an answer.

@@ -17,7 +17,7 @@ import (
 	"rouse/internal/text"
 )
 
-var workspaceStatuses = words(ledger.WorkspaceActive, ledger.WorkspacePaused, ledger.WorkspaceArchived)
+var workspaceStatuses = text.Strings([]ledger.WorkspaceStatus{ledger.WorkspaceActive, ledger.WorkspacePaused, ledger.WorkspaceArchived})
 
 func newWorkspaces(at *place) *cobra.Command {
 	var agent, status string

@@ -6,6 +6,7 @@ type Trigger string
 // The triggers.
 const (
 	TriggerSchedule Trigger = "schedule" // the scheduler: an instant has come
+	TriggerBackfill Trigger = "backfill" // a person: past instants of a schedule are to run after all
 	TriggerWatch    Trigger = "watch"    // the watcher: files have come or changed
 	TriggerWebhook  Trigger = "webhook"  // a request of another program
 	TriggerSelf     Trigger = "self"     // the scheduler: a wake that the agent planned has come
@@ -15,5 +16,8 @@ const (
 
 // Triggers are all of them.
 func Triggers() []Trigger {
-	return []Trigger{TriggerSchedule, TriggerWatch, TriggerWebhook, TriggerSelf, TriggerManual, TriggerAPI}
+	return []Trigger{TriggerSchedule, TriggerBackfill, TriggerWatch, TriggerWebhook, TriggerSelf, TriggerManual, TriggerAPI}
 }
+
+// OfInstant says whether its run belongs to an instant of a schedule.
+func (t Trigger) OfInstant() bool { return t == TriggerSchedule || t == TriggerBackfill }

@@ -37,3 +37,12 @@ func List(names []string, most int) string {
 
 	return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), len(names)-most)
 }
+
+// Strings are words of a kind of their own as plain text.
+func Strings[T ~string](words []T) []string {
+	out := make([]string, len(words))
+	for i, w := range words {
+		out[i] = string(w)
+	}
+	return out
+}

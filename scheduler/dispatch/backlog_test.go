@@ -329,6 +329,39 @@ func TestFairQueueInOrder(t *testing.T) {
 	}
 }
 
+// The runs of a backfill, which are queued by the hundred, wait behind all others, also those that come later and
+// those of other agents; they have no deadline, and a pause holds them.
+func TestBackfillYields(t *testing.T) {
+	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+	k := dispatch.NewFairQueue(1, 1, func(string) dispatch.Policy { return dispatch.Policy{StartDeadline: time.Minute} })
+	for _, r := range []ledger.Run{{ID: 1, Agent: "a", Job: "j"}, {ID: 2, Agent: "b", Job: "k"}, {ID: 3, Agent: "a", Job: "j"}} {
+		r.State, r.Trigger, r.QueuedAt = domain.StateQueued, domain.TriggerBackfill, now.Add(-time.Hour)
+		k.Add(r)
+	}
+	for _, r := range []ledger.Run{{ID: 4, Agent: "a", Job: "j"}, {ID: 5, Agent: "b", Job: "k", Trigger: domain.TriggerManual}, {ID: 6, Agent: "a", Job: "other"}} {
+		r.State, r.QueuedAt = domain.StateQueued, now
+		k.Add(r)
+	}
+
+	var order []int64
+	for range 6 {
+		starting, late := k.Dequeue(now, nil)
+		if len(late) > 0 {
+			t.Errorf("late: %v", late)
+		}
+		order = append(order, starting...)
+		k.Release(starting...)
+	}
+	if !slices.Equal(order, []int64{4, 5, 6, 1, 2, 3}) {
+		t.Errorf("order: %v", order)
+	}
+
+	k.Add(ledger.Run{ID: 7, Agent: "a", Job: "j", State: domain.StateQueued, Trigger: domain.TriggerBackfill})
+	if starting, _ := k.Dequeue(now, []ledger.Pause{{Scope: ledger.PauseJob, Name: "j", Since: now.Add(-time.Hour)}}); len(starting) != 0 {
+		t.Errorf("started in a pause: %v", starting)
+	}
+}
+
 // A run that is late leaves its queue at once, whatever stands in front of it: a run that is tried again and
 // has no deadline any more, or one that came into the queue later.
 func TestLateBehindOthers(t *testing.T) {

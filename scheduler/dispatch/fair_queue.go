@@ -35,10 +35,11 @@ type FairQueue struct {
 }
 
 // jobKey names the queue for the lanes of one agent and one job. Manual runs have a queue of
-// their own, because they do not wait for a pause to end.
+// their own, because they do not wait for a pause to end, and so have those of a backfill, which
+// yield to all others.
 type jobKey struct {
-	agent, job string
-	manual     bool
+	agent, job       string
+	manual, backfill bool
 }
 
 // jobQueue holds the queued runs of one key, oldest first.
@@ -118,7 +119,8 @@ func (f *FairQueue) Clear() {
 // Add queues a run, in front of younger ones that were added before it.
 func (f *FairQueue) Add(r ledger.Run) {
 	w := queuedRun{id: r.ID}
-	if r.State == domain.StateQueued && r.Attempt == 0 {
+	// Hundreds of backfilled runs wait for as long as it takes.
+	if r.State == domain.StateQueued && r.Attempt == 0 && !r.Yields() {
 		w.since = latest(r.QueuedAt, r.NotBefore)
 	}
 
@@ -153,7 +155,9 @@ func (f *FairQueue) watchDeadline(q *jobQueue, w queuedRun) {
 	}
 }
 
-func jobKeyOf(r ledger.Run) jobKey { return jobKey{r.Agent, r.Job, r.Trigger == domain.TriggerManual} }
+func jobKeyOf(r ledger.Run) jobKey {
+	return jobKey{r.Agent, r.Job, r.Trigger == domain.TriggerManual, r.Trigger == domain.TriggerBackfill}
+}
 
 // Dequeue removes and returns the runs that get a lane now: those that have waited longest, are
 // not paused, and whose agent and job have lanes free. It also removes those that have waited
@@ -372,9 +376,17 @@ func (h *waitHeap) Pop() any {
 	return w
 }
 
-// oldest is the number of the run that waits longest, and indexed notes the place in the heap, -1 for
-// none.
-func (q *jobQueue) oldest() int64  { return q.runs[0].id }
+// behindAll is added to the numbers of backfilled runs where queues are compared: no run has such a number.
+const behindAll = 1 << 62
+
+// oldest is the number of the run that is next, which is the one that waits longest; indexed notes the
+// place in the heap, -1 for none.
+func (q *jobQueue) oldest() int64 {
+	if q.backfill {
+		return behindAll + q.runs[0].id
+	}
+	return q.runs[0].id
+}
 func (q *jobQueue) indexed(at int) { q.index = at }
 
 func (c *agentQueue) oldest() int64  { return c.jobs[0].oldest() }

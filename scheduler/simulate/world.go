@@ -280,7 +280,7 @@ func (w *world) overlapping(d ledger.Due) []ledger.Run {
 		if len(out) >= most {
 			break
 		}
-		if slices.Contains(states, r.State) {
+		if slices.Contains(states, r.State) && !r.Yields() {
 			out = append(out, r.Run)
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"unicode"
 	"unicode/utf8"
 
 	"rouse/agent/loop/memory"
@@ -60,6 +61,15 @@ type Options struct {
 	// Board holds the todo list; nil: the tools make one.
 	Board  *memory.Board
 	Redact func(text string) string // removes secrets before a notice is stored; nil: nothing does
+	// Views lists the saved views of the agent, which a notice may lead to; nil: it has no database.
+	Views func(context.Context) ([]string, error)
+}
+
+func (o Options) views(ctx context.Context) ([]string, error) {
+	if o.Views == nil {
+		return nil, nil
+	}
+	return o.Views(ctx)
 }
 
 // Tools are the tools of one run, but for clarify.
@@ -154,15 +164,16 @@ type notifyArgs struct {
 	Title   string `json:"title" jsonschema:"one line"`
 	Body    string `json:"body,omitempty" jsonschema:"more, if there is more to say"`
 	Channel string `json:"channel,omitempty" jsonschema:"the name of a channel; the default is the first one"`
+	ViewRef string `json:"view_ref,omitempty" jsonschema:"the name of a saved view (db_define_view) that the notice leads to"`
 }
 
 type notifyResult struct {
 	Title   string `json:"title"`
 	Channel string `json:"channel,omitempty"`
-	Queued  bool   `json:"queued"`
+	Posted  bool   `json:"posted"` // it is in the outbox
 }
 
-// notify puts a notice into the outbox. Without a channel nobody can be notified, which is no
+// notify (OSA-80) puts a notice into the outbox. Without a channel nobody can be notified, which is no
 // reason for a run to fail.
 func (o Options) notify(ctx context.Context, in tool.Invocation, a notifyArgs) (tool.Envelope, error) {
 	if o.Redact != nil {
@@ -175,6 +186,16 @@ func (o Options) notify(ctx context.Context, in tool.Invocation, a notifyArgs) (
 		return tool.Failure(tool.KindInvalidArgs, "the title is empty").WithField("title", "a line that says what happened"), nil
 	}
 
+	if a.ViewRef != "" {
+		views, err := o.views(ctx)
+		if err != nil {
+			return tool.Envelope{}, err
+		}
+		if !slices.Contains(views, a.ViewRef) {
+			return tool.Failure(tool.KindInvalidArgs, "%s", text.NoSuch("view", a.ViewRef, views)).WithField("view_ref", "the name of a saved view"), nil
+		}
+	}
+
 	channel := a.Channel
 	switch {
 	case len(o.Channels) == 0:
@@ -185,11 +206,27 @@ func (o Options) notify(ctx context.Context, in tool.Invocation, a notifyArgs) (
 		return tool.Failure(tool.KindInvalidArgs, "there is no channel %q", channel).WithField("channel", "one of "+strings.Join(o.Channels, ", ")), nil
 	}
 
+	// Its owner sees from whom it comes, also where many agents write to one channel.
+	title = signed(in.Agent, title)
+
 	// The key of the call within its run: the outbox takes each key once.
-	n := ledger.Notice{Run: in.Run, Job: in.Job, Agent: in.Agent, Key: fmt.Sprintf("call:%d:%s", in.Run, in.Key), Channel: channel, Title: title, Body: a.Body}
+	n := ledger.Notice{Run: in.Run, Job: in.Job, Agent: in.Agent, Key: fmt.Sprintf("call:%d:%s", in.Run, in.Key), Channel: channel, Title: title, Body: a.Body, ViewRef: a.ViewRef}
 	if err := o.Ledger.AppendNotices(ctx, n); err != nil {
 		return tool.Envelope{}, fmt.Errorf("the notice cannot be recorded: %w", err)
 	}
 
 	return tool.Success(notifyResult{title, channel, true}), nil
+}
+
+// signed is a title that begins with the name of its agent, once.
+func signed(agent, title string) string {
+	if n := len(agent); n == 0 || len(title) >= n && strings.EqualFold(title[:n], agent) && (len(title) == n || !isWordByte(title[n])) {
+		return title
+	}
+	return agent + ": " + title
+}
+
+// isWordByte says whether a byte goes on with a name: a letter, a digit, or part of a letter that is not ASCII.
+func isWordByte(b byte) bool {
+	return b >= 0x80 || b == '_' || b == '-' || unicode.IsLetter(rune(b)) || unicode.IsDigit(rune(b))
 }

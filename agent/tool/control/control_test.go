@@ -1,6 +1,7 @@
 package control_test
 
 import (
+	"context"
 	"encoding/json"
 	"path/filepath"
 	"strings"
@@ -121,6 +122,40 @@ func TestNotifyKeys(t *testing.T) {
 	}
 }
 
+// A notice says from which agent it comes, once, and leads to a view that there is (OSA-80).
+func TestNotifyIsSigned(t *testing.T) {
+	_, l := setup(t)
+	tools, err := control.Tools(control.Options{Ledger: l, Channels: []string{"desktop"}, Views: func(context.Context) ([]string, error) { return []string{"by_month"}, nil }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := tool.NewRegistry(tools...)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	for title, want := range map[string]string{"31 rows": "ann: 31 rows", "Ann: 31 rows": "Ann: 31 rows", "ann": "ann", "annual report": "ann: annual report", "ann-marie called": "ann: ann-marie called", "annä": "ann: annä"} {
+		args, err := json.Marshal(map[string]string{"title": title, "view_ref": "by_month"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		e, err := r.Call(t.Context(), tool.Invocation{Run: 7, Key: title, Agent: "ann"}, "notify", args)
+		if err != nil || !e.OK || !strings.Contains(string(e.Result), `"posted":true`) {
+			t.Fatalf("%s: %+v (%v)", title, e, err)
+		}
+
+		n, found, err := l.LastNotice(t.Context(), "desktop")
+		if err != nil || !found || n.Title != want || n.ViewRef != "by_month" || n.Agent != "ann" {
+			t.Errorf("%s: %+v (%v)", title, n, err)
+		}
+	}
+
+	e, err := r.Call(t.Context(), tool.Invocation{Run: 7, Key: "x", Agent: "ann"}, "notify", json.RawMessage(`{"title":"x","view_ref":"by_moth"}`))
+	if err != nil || e.Kind != tool.KindInvalidArgs || !strings.Contains(e.Message, `did you mean "by_month"`) {
+		t.Errorf("a view that is not there: %+v (%v)", e, err)
+	}
+}
+
 // Where no channel is configured, a run does not fail for it.
 func TestNotifyWithoutChannel(t *testing.T) {
 	_, l := setup(t)
@@ -133,7 +168,7 @@ func TestNotifyWithoutChannel(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if e := call(t, r, "notify", `{"title":"x"}`); !e.OK || len(e.Warnings) != 1 || !strings.Contains(string(e.Result), `"queued":false`) {
+	if e := call(t, r, "notify", `{"title":"x"}`); !e.OK || len(e.Warnings) != 1 || !strings.Contains(string(e.Result), `"posted":false`) {
 		t.Errorf("%+v %s", e, e.Result)
 	}
 	if out, err := l.PendingNotices(t.Context(), time.Now(), 10); err != nil || len(out) > 0 {

@@ -335,3 +335,38 @@ func record(t *testing.T, open Open) {
 		t.Errorf("events: %s", got)
 	}
 }
+
+// briefRuns: many runs are read with what lists show of them alone, and what the last ones used without those that
+// never began, for which nothing was to be paid.
+func briefRuns(t *testing.T, open Open) {
+	l, ctx := open(t), t.Context()
+	finish := func(outcome domain.Outcome, cost int64) int64 {
+		t.Helper()
+		a := start(t, l, enqueue(t, l, manual("j"))[0].Run)
+		ok(t, l.Finish(t.Context(), a, ledger.Result{Outcome: outcome, Summary: "s", Usage: ledger.Usage{TokensIn: 2 * cost, TokensOut: cost, CostMicroUSD: cost}}))
+		return a.Run
+	}
+	finish(domain.OutcomeSuccess, 10)
+	last := finish(domain.OutcomeError, 20)
+	finish(domain.OutcomeSkipped, 0)
+	never := enqueue(t, l, manual("j"))[0].Run
+	must[ledger.Run](t)(l.RequestCancel(ctx, never, "no"))
+	on := start(t, l, enqueue(t, l, manual("j"))[0].Run).Run
+
+	used := must[[]ledger.Usage](t)(l.LastUsages(ctx, "j", 20))
+	if len(used) != 2 || used[0].CostMicroUSD != 20 || used[0].TokensIn != 40 || used[0].TokensOut != 20 || used[1].CostMicroUSD != 10 {
+		t.Errorf("used: %+v", used)
+	}
+	if used = must[[]ledger.Usage](t)(l.LastUsages(ctx, "j", 3)); len(used) != 1 { // of the last three that are over
+		t.Errorf("of three: %+v", used)
+	}
+
+	brief := must[[]ledger.Run](t)(l.Runs(ctx, ledger.RunFilter{Job: "j", Brief: true}))
+	if len(brief) != 5 || brief[0].ID != on || brief[0].State != domain.StateRunning {
+		t.Fatalf("brief: %+v", brief)
+	}
+	full := get(t, l, last)
+	if b := brief[3]; b.ID != last || b.Job != "j" || b.Outcome != domain.OutcomeError || !b.QueuedAt.Equal(full.QueuedAt) || !b.StartedAt.Equal(full.StartedAt) || !b.FinishedAt.Equal(full.FinishedAt) || b.Usage.CostMicroUSD != 20 || b.Summary != "" {
+		t.Errorf("brief: %+v, full %+v", b, full)
+	}
+}

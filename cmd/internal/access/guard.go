@@ -269,5 +269,5 @@ func (a *Access) sayNo(w http.ResponseWriter, r *http.Request, no *refusal) {
 		// The cookie is not sent where a link of another page leads here; it is where this one does.
 		again = fmt.Sprintf("<p><a href=\"%s\">Open this page again</a>, if you came from another one and are logged in.</p>\n", html.EscapeString(path))
 	}
-	fmt.Fprintf(w, "<!doctype html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n<meta name=\"viewport\" content=\"width=device-width\">\n<title>rouse</title>\n<h1>rouse</h1>\n<p>%s</p>\n%s</html>\n", html.EscapeString(no.message), again)
+	fmt.Fprintf(w, "<!doctype html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n<meta name=\"viewport\" content=\"width=device-width\">\n<meta name=\"color-scheme\" content=\"light dark\">\n<title>rouse</title>\n<main>\n<h1>rouse</h1>\n<p>%s</p>\n%s</main>\n</html>\n", html.EscapeString(no.message), again)
 }

@@ -8,6 +8,7 @@ type Job struct {
 	Agent       string         `json:"agent"`
 	Enabled     bool           `json:"enabled"`
 	Triggers    []string       `json:"triggers"`
+	Scheduled   bool           `json:"scheduled"` // a clock starts it
 	Next        Time           `json:"next"`
 	LastRun     string         `json:"last_run"`
 	LastState   domain.State   `json:"last_state"`

@@ -14,6 +14,8 @@ type Options struct {
 	Passes   int           // how often to measure, alternating with the baseline
 	Idle     time.Duration // start: how long to watch an idle daemon
 	Files    int           // watch: how many files are dropped on a daemon whose job reads each
+	Runs     int           // web: how many runs the home holds
+	Home     string        // web: the folder of a home that is filled once, and kept; "": one that is thrown away
 	Progress io.Writer
 }
 
@@ -45,6 +47,7 @@ func Measurements() []Measurement {
 		{"skills", "Finding a thousand skills against a bare walk that reads the same files", benchSkills},
 		{"modules", "Runs of modules (module.ts) against the same without confinement, calls of their host, and compiling", benchModules},
 		{"tools", "Searching 100,000 files against ripgrep and grep, a file of 5 MiB, and the start of confined commands", benchTools},
+		{"web", "Pages and listings of a home with a million runs against their bare queries", benchWeb},
 		{"watch", "Dropped files, many folders, bursts and lost events against bare inotify and fsnotify", benchWatch},
 	}
 }

@@ -35,7 +35,7 @@ func (b *watchBench) daemon(ctx context.Context) (_ []Figure, err error) {
 		return nil, err
 	}
 
-	process, err := b.startDaemon(ctx, config, filepath.Join(dir, "log"))
+	process, err := startDaemon(ctx, b.self, config, filepath.Join(dir, "log"))
 	if err != nil {
 		return nil, err
 	}
@@ -107,14 +107,14 @@ func (b *watchBench) follow(ctx context.Context, db *sql.DB, pid string, files i
 }
 
 // startDaemon starts this program as its owner does, and returns once it is ready.
-func (b *watchBench) startDaemon(ctx context.Context, config, log string) (*exec.Cmd, error) {
+func startDaemon(ctx context.Context, self, config, log string) (*exec.Cmd, error) {
 	messages, err := os.Create(log)
 	if err != nil {
 		return nil, err
 	}
 	defer messages.Close()
 
-	process := exec.CommandContext(ctx, b.self, "serve", "--config", config)
+	process := exec.CommandContext(ctx, self, "serve", "--config", config)
 	process.Stderr = messages
 	out, err := process.StdoutPipe()
 	if err != nil {

@@ -170,6 +170,9 @@ func sources(j *Job) map[string]schedule.Options {
 	return out
 }
 
+// Scheduled says whether a clock starts a job.
+func (j *Job) Scheduled() bool { return len(sources(j)) > 0 }
+
 // Schedules are the schedules of a job of a checked configuration, in a fixed order.
 func (c *Config) Schedules(j *Job) ([]*schedule.Schedule, error) {
 	var out []*schedule.Schedule

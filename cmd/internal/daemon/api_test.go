@@ -247,6 +247,8 @@ func (f *apiFixture) examples() map[string]func() request {
 		"GET /v1/budget": at("/v1/budget"),
 		"GET /v1/why":    at("/v1/why?job=report&n=5"),
 
+		"POST /v1/jobs/{name}/backfill": with("/v1/jobs/report/backfill", `{"from":"2026-03-01","to":"2026-03-02","dry_run":true}`),
+
 		"GET /v1/runs":                func() request { f.reported(); return request{path: "/v1/runs?n=5&state=finished&trigger=manual"} },
 		"POST /v1/runs":               with("/v1/runs", `{"agent":"ann","prompt":"Do it."}`),
 		"GET /v1/runs/{id}":           func() request { return request{path: "/v1/runs/" + f.reported().ID} },

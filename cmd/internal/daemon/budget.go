@@ -103,7 +103,7 @@ func (d *Daemon) forecast(ctx context.Context, job string, now, until time.Time)
 		return f, nil
 	}
 
-	last, err := d.ledger.Runs(ctx, ledger.RunFilter{Job: job, State: domain.StateFinished, Limit: forecastRuns})
+	last, err := d.ledger.LastUsages(ctx, job, forecastRuns)
 	if err != nil {
 		return f, err
 	}
@@ -112,16 +112,12 @@ func (d *Daemon) forecast(ctx context.Context, job string, now, until time.Time)
 }
 
 // foreseen is what runs take that are like the last ones of their job.
-func foreseen(runs int, last []ledger.Run) forecast {
+func foreseen(runs int, last []ledger.Usage) forecast {
 	f := forecast{runs: runs}
 	var cost, tokens []float64
-	for _, r := range last {
-		// Runs that never started would lower the median.
-		if r.Outcome == domain.OutcomeSkipped || r.Attempt == 0 {
-			continue
-		}
-		cost = append(cost, float64(r.Usage.CostMicroUSD))
-		tokens = append(tokens, float64(r.Usage.TokensIn+r.Usage.TokensOut))
+	for _, u := range last {
+		cost = append(cost, float64(u.CostMicroUSD))
+		tokens = append(tokens, float64(u.TokensIn+u.TokensOut))
 	}
 
 	if len(cost) == 0 {

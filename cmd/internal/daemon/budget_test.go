@@ -4,33 +4,28 @@ import (
 	"testing"
 
 	"rouse/agentdb/ledger"
-	"rouse/internal/domain"
 )
 
 // A forecast is the median of what ran, times what comes; where nothing ran there is none.
 func TestForeseen(t *testing.T) {
 	t.Parallel()
-	ran := func(costs ...int64) (out []ledger.Run) {
+	ran := func(costs ...int64) (out []ledger.Usage) {
 		for _, c := range costs {
-			out = append(out, ledger.Run{Attempt: 1, Outcome: domain.OutcomeSuccess, Usage: ledger.Usage{CostMicroUSD: c, TokensIn: c, TokensOut: c}})
+			out = append(out, ledger.Usage{CostMicroUSD: c, TokensIn: c, TokensOut: c})
 		}
 		return out
 	}
-	skipped := ledger.Run{Outcome: domain.OutcomeSkipped, Attempt: 1}
-	never := ledger.Run{Outcome: domain.OutcomeCancelled}
 
 	for name, c := range map[string]struct {
 		runs int
-		last []ledger.Run
+		last []ledger.Usage
 		want forecast
 	}{
-		"nothing ran":            {3, nil, forecast{runs: 3, unknown: 3}},
-		"none was started":       {2, []ledger.Run{skipped, never}, forecast{runs: 2, unknown: 2}},
-		"one":                    {2, ran(50), forecast{runs: 2, cost: 100, tokens: 200}},
-		"two":                    {1, ran(10, 30), forecast{runs: 1, cost: 20, tokens: 40}},
-		"one went astray":        {2, ran(10, 9000, 20), forecast{runs: 2, cost: 40, tokens: 80}},
-		"what was not is no run": {1, append(ran(30, 10, 20), skipped, never), forecast{runs: 1, cost: 20, tokens: 40}},
-		"free":                   {4, ran(0, 0), forecast{runs: 4}},
+		"nothing ran":     {3, nil, forecast{runs: 3, unknown: 3}},
+		"one":             {2, ran(50), forecast{runs: 2, cost: 100, tokens: 200}},
+		"two":             {1, ran(10, 30), forecast{runs: 1, cost: 20, tokens: 40}},
+		"one went astray": {2, ran(10, 9000, 20), forecast{runs: 2, cost: 40, tokens: 80}},
+		"free":            {4, ran(0, 0), forecast{runs: 4}},
 	} {
 		if got := foreseen(c.runs, c.last); got != c.want {
 			t.Errorf("%s: %+v, want %+v", name, got, c.want)

@@ -46,6 +46,7 @@ type Daemon struct {
 	setup     atomic.Pointer[Setup]
 	reloads   *reloader // nil in a command
 
+	confinement   confinement
 	backupProblem atomic.Pointer[error] // why the last daily backup failed; nil: none was tried
 
 	ledger     *ledger.Ledger

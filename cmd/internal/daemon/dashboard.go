@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"net/url"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -252,6 +253,8 @@ func (d *Daemon) checkDashboard() api.Check {
 // noticeLink is the page of what a notice is about, "" where there are none.
 func (d *Daemon) noticeLink(ctx context.Context, n ledger.Notice) string {
 	switch {
+	case n.ViewRef != "" && n.Agent != "":
+		return d.DashboardURL("/agents/" + url.PathEscape(n.Agent) + "/views?" + url.Values{"view": {n.ViewRef}}.Encode())
 	case n.Run != 0:
 		items, err := d.ledger.ItemsOf(ctx, n.Run)
 		if err != nil {

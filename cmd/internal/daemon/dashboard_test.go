@@ -193,6 +193,7 @@ func TestNoticesLead(t *testing.T) {
 	}{
 		{ledger.Notice{Run: number(run.ID), Job: "report"}, "/runs/" + run.ID},
 		{ledger.Notice{Run: number(f.itemRun(item)), Job: "ask"}, "/inbox/" + item},
+		{ledger.Notice{Run: number(run.ID), Job: "report", Agent: "ann", ViewRef: "by what"}, "/agents/ann/views?view=by+what"},
 		{ledger.Notice{Job: "report"}, "/jobs/report"},
 		{ledger.Notice{}, "/health"},
 	} {

@@ -11,6 +11,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"rouse/agent/sandbox"
@@ -54,7 +55,7 @@ func (d *Daemon) Doctor(ctx context.Context, offline bool) ([]api.Check, error) 
 	}
 	checks = append(checks, clock)
 
-	checks = append(checks, d.checkSecrets(now), d.checkDatabases(now), d.checkWatches(ctx), checkSkills(ctx, now.Config), checkConfinement(ctx, filepath.Join(d.home.Dir, "commands")), checkOpenFiles())
+	checks = append(checks, d.checkSecrets(now), d.checkDatabases(now), d.checkWatches(ctx), checkSkills(ctx, now.Config), d.confinement.check(ctx, filepath.Join(d.home.Dir, "commands")), checkOpenFiles())
 	if c, some, err := d.checkDefinitions(ctx); err != nil {
 		return nil, err
 	} else if some {
@@ -239,6 +240,29 @@ func (d *Daemon) checkWatches(ctx context.Context) api.Check {
 	}
 
 	return c
+}
+
+// confinementFor is how long what was found of the confinement of commands holds: a page asks again at each event.
+const confinementFor = 10 * time.Second
+
+// confinement remembers what was found of the confinement of commands, since trying it starts programs.
+type confinement struct {
+	mu    sync.Mutex
+	at    time.Time
+	found api.Check
+}
+
+func (c *confinement) check(ctx context.Context, scratch string) api.Check {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+
+	if c.at.IsZero() || time.Since(c.at) > confinementFor {
+		c.found, c.at = checkConfinement(ctx, scratch), time.Now()
+		if ctx.Err() != nil { // a trial that was cut off says nothing
+			c.at = time.Time{}
+		}
+	}
+	return c.found
 }
 
 // checkConfinement finds out how strongly commands can be confined here. A weak tier is no failed

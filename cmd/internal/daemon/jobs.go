@@ -33,7 +33,7 @@ func (d *Daemon) Jobs(ctx context.Context) ([]api.Job, error) {
 	out := []api.Job{}
 	for i := range now.Config.Jobs {
 		j := &now.Config.Jobs[i]
-		job := api.Job{Name: string(j.Name), Agent: j.Agent, Enabled: config.On(j.Enabled), Triggers: now.triggers(j), Watch: watchOf(j, watches)}
+		job := api.Job{Name: string(j.Name), Agent: j.Agent, Enabled: config.On(j.Enabled), Triggers: now.triggers(j), Scheduled: j.Scheduled(), Watch: watchOf(j, watches)}
 		if w := job.Watch; w != nil {
 			job.Problem = watchProblem(w.Problem, w.Degraded)
 		}

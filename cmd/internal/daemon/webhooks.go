@@ -111,11 +111,12 @@ func (d *Daemon) busyFor(ctx context.Context, j *config.Job) (*webhook.BusyError
 
 // Refused implements webhook.Engine.
 func (d *Daemon) Refused(ctx context.Context, h webhook.Hook, why string) {
-	d.log.Warn("a request to a webhook was refused", "job", h.Job, "path", h.Path, "why", why)
+	// Whoever finds the address can send as much as they like: neither the record nor the log grows by it.
 	more, now := d.countRefused(h.Job, time.Now())
 	if !now {
 		return
 	}
+	d.log.Warn("a request to a webhook was refused", "job", h.Job, "path", h.Path, "why", why, "more_before", more)
 
 	data, err := json.Marshal(refusedWebhook{Path: h.Path, Why: why, More: more})
 	if err == nil {

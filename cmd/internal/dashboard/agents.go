@@ -223,6 +223,9 @@ func (s *site) agentViews(r *http.Request, p page) (templ.Component, error) {
 		}
 		return err
 	})
+	if err == nil && name != "" && shown == nil { // a notice may lead to a view that was dropped since
+		err = &api.Error{Status: http.StatusNotFound, Message: "the agent " + a.Name + " has no view " + strconv.Quote(name) + " (any more)"}
+	}
 	return viewsPage(a, views, shown, r.URL.Query()), err
 }
 

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/cdproto/log"
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
@@ -31,9 +33,10 @@ type browser struct {
 	*home
 	ctx    context.Context
 	window string
+	clicks int
 }
 
-// browse opens a window. Chromium's place is in ROUSE_TEST_CHROMIUM; without it there is nothing to try.
+// browse opens a window on Today, through a login link. Chromium's place is in ROUSE_TEST_CHROMIUM; without it there is nothing to try.
 func browse(t *testing.T, h *home, name string, width, height int64) *browser {
 	t.Helper()
 	chromium := os.Getenv("ROUSE_TEST_CHROMIUM")
@@ -49,7 +52,7 @@ func browse(t *testing.T, h *home, name string, width, height int64) *browser {
 	ctx, cancel = context.WithTimeout(ctx, 2*time.Minute)
 	t.Cleanup(cancel)
 
-	b := &browser{h, ctx, name}
+	b := &browser{home: h, ctx: ctx, window: name}
 	b.do(chromedp.EmulateViewport(width, height))
 	// What its policy keeps a page from, and what its script throws, is an error of the page.
 	if err := chromedp.Listen(ctx, func(event any) {
@@ -64,6 +67,12 @@ func browse(t *testing.T, h *home, name string, width, height int64) *browser {
 	}); err != nil {
 		t.Fatal(err)
 	}
+
+	login, err := h.Login(t.Context(), "/")
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.do(chromedp.Navigate(login.URL), chromedp.WaitReady("main"))
 	return b
 }
 
@@ -93,12 +102,15 @@ func (b *browser) holds(what, text string) {
 	})
 }
 
-// visit opens a page, and looks whether everybody can read it.
+// visit opens a page, and looks whether everybody can read it, also what is folded away.
 func (b *browser) visit(path string) {
 	b.t.Helper()
-	b.do(chromedp.Navigate(b.server.URL+path), chromedp.WaitReady("main"))
+	b.open(path)
+	b.fits(path)
+	script[bool](b, "[...document.querySelectorAll('details:not([open])')].forEach(d => { d.dataset.folded = 'yes'; d.open = true; }); true")
 	b.fits(path)
 	b.accessible(path)
+	script[bool](b, "document.querySelectorAll('[data-folded]').forEach(d => { delete d.dataset.folded; d.open = false; }); true")
 }
 
 // fits says whether a page has to be moved sideways to be read.
@@ -123,15 +135,28 @@ func (b *browser) accessible(path string) {
 		b.t.Fatal(err)
 	}
 
-	for _, theme := range []string{"light", "dark"} {
-		script[bool](b, fmt.Sprintf("document.documentElement.dataset.theme = %q; true", theme))
-		script[bool](b, string(axe)+"; true")
-		found := script[[]string](b, `axe.run().then(r => r.violations.flatMap(v => v.nodes.slice(0, 3).map(n => v.id + ": " + n.html.slice(0, 200) + " " + n.failureSummary)))`, chromedp.EvalAwaitPromise)
+	// Only colours differ between the themes.
+	script[bool](b, string(axe)+"; true")
+	for theme, asked := range map[string]string{"light": "{}", "dark": `{runOnly: ["color-contrast"]}`} {
+		b.prefers(theme)
+		if !script[bool](b, fmt.Sprintf("matchMedia('(prefers-color-scheme: %s)').matches", theme)) {
+			b.t.Fatalf("%s: the window is not %s", b.window, theme)
+		}
+		found := script[[]string](b, "axe.run("+asked+`).then(r => r.violations.flatMap(v => v.nodes.slice(0, 3).map(n => v.id + ": " + n.html.slice(0, 200) + " " + n.failureSummary)))`, chromedp.EvalAwaitPromise)
 		for _, f := range found {
 			b.t.Errorf("%s, %s: %s: %s", b.window, theme, path, f)
 		}
 	}
-	script[bool](b, "delete document.documentElement.dataset.theme")
+	b.prefers("")
+}
+
+// prefers has the system of the browser prefer light or dark; with "" it prefers what it did.
+func (b *browser) prefers(scheme string) {
+	b.t.Helper()
+	b.do(chromedp.Func(func(ctx context.Context, t *chromedp.Target) error {
+		_, err := cdp.Call(ctx, t, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}}})
+		return err
+	}))
 }
 
 // shot takes a picture for the docs, where ROUSE_TEST_IMAGES says that they are to be written.
@@ -165,6 +190,24 @@ func (b *browser) press(selector, text string) {
 	b.holds("the page behind "+text, "document.readyState === 'complete' && !document.body.dataset.left")
 }
 
+// click clicks with the mouse in the middle of the first visible one of what a selector finds with a text, wherever that stands on
+// the page; what covers it is an error.
+func (b *browser) click(selector, text string) {
+	b.t.Helper()
+	at := script[[]float64](b, fmt.Sprintf(`(() => {
+		const e = [...document.querySelectorAll(%q)].find(e => e.checkVisibility() && e.textContent.includes(%q));
+		if (!e) return [];
+		e.scrollIntoView({block: "center"});
+		const r = e.getClientRects()[0], x = r.x + r.width / 2, y = r.y + r.height / 2;
+		return e.contains(document.elementFromPoint(x, y)) ? [x, y] : [];
+	})()`, selector, text))
+	if len(at) == 0 {
+		b.t.Fatalf("%s: no %s with %q can be clicked on %s", b.window, selector, text, b.at())
+	}
+	b.clicks++
+	b.do(chromedp.MouseClickXY(at[0], at[1]))
+}
+
 // at is where the window is.
 func (b *browser) at() string {
 	b.t.Helper()
@@ -191,7 +234,11 @@ func TestInChromium(t *testing.T) {
 			b.pausesAndResumes()
 			b.searches(failed)
 			b.undoes()
-			for _, path := range []string{"/inbox", "/runs", "/jobs", "/jobs/books?simulate=week", "/agents", "/agents/bookkeeper", "/agents/bookkeeper/schema", "/agents/bookkeeper/views?view=by_what", "/agents/bookkeeper/activity", "/workspaces", "/workspaces/1", "/health", "/nowhere"} {
+			ran := h.runs("books", "")[0].ID
+			h.done("/agents/bookkeeper/pin", "view", "by_what", "pinned", "yes")
+			for _, path := range []string{"/", "/inbox", "/inbox/1", "/inbox/closed", "/runs", "/runs?outcome=error&agent=bookkeeper&q=nowhere.txt&since=2026-01-01", "/runs?q=nothing+that+is+there", "/runs/" + ran, "/runs/" + ran + "/replay",
+				"/jobs", "/jobs/books?simulate=week", "/jobs/fails", "/jobs/rests", "/agents", "/agents/bookkeeper", "/agents/bookkeeper/schema", "/agents/bookkeeper/data?table=expenses&show=all&q=ink", "/agents/bookkeeper/views?view=by_what",
+				"/agents/bookkeeper/activity?run=" + ran, "/agents/idler", "/agents/idler/data", "/workspaces", "/workspaces?status=archived", "/workspaces/1", "/skills", "/skills?q=money", "/health", "/nowhere", "/login?code=of+long+ago"} {
 				b.visit(path)
 			}
 		})

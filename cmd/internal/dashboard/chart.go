@@ -22,6 +22,7 @@ const (
 type chart struct {
 	Name       string
 	Points     []point
+	Of         int     // rows that the points are made of
 	Top        float64 // the largest value
 	Half, Most string  // p50 and p95, in words
 }
@@ -31,6 +32,9 @@ type point struct {
 	Label, Shown, Link, Class string
 	Value                     float64
 }
+
+// text is a value with what it is of.
+func (p point) text() string { return p.Label + ": " + p.Shown }
 
 func (c *chart) add(p point) {
 	c.Points = append(c.Points, p)
@@ -59,7 +63,7 @@ func percentile(sorted []float64, of int) float64 {
 const (
 	columnsWide, columnsHigh = 900, 100
 	lineWide, lineHigh       = 360, 140
-	barHigh                  = 24
+	barHigh                  = 12
 	barsWide                 = 360
 )
 
@@ -129,7 +133,7 @@ func (c chart) slices() []slice {
 		if part > 0.5 {
 			large = 1
 		}
-		out = append(out, slice{fmt.Sprintf("M64 64 L%s A60 60 0 %d 1 %s Z", at(from), large, at(from+part)), "slice" + strconv.Itoa(i%maxSlices), p.Label + ": " + p.Shown})
+		out = append(out, slice{fmt.Sprintf("M64 64 L%s A60 60 0 %d 1 %s Z", at(from), large, at(from+part)), "slice" + strconv.Itoa(i%maxSlices), p.text()})
 		from += part
 	}
 	return out
@@ -161,14 +165,36 @@ func chartOf(rows agentdb.Rows, most int) (c chart, ok bool) {
 	}
 
 	c.Name = value
-	for i, row := range rows.Rows {
-		n, _ := numeric(row[value])
-		if i >= most {
+	for _, row := range rows.Rows {
+		n, isNumber := numeric(row[value])
+		if !isNumber {
+			continue // it has no value, which is not zero
+		}
+		if len(c.Points) == most {
 			break
 		}
 		c.add(point{Label: text.OneLine(text.Truncate(cellText(row[label]), 40)), Shown: cellText(row[value]), Value: n})
 	}
-	return c, len(c.Points) > 0
+	c.Of = len(c.Points)
+	return c, c.Of > 0
+}
+
+// drawnAs is the chart that a view asks for; not every answer can be drawn as one.
+func drawnAs(hint string, rows agentdb.Rows) (c chart, ok bool) {
+	switch hint {
+	case "bar":
+		return chartOf(rows, maxBars)
+	case "line":
+		return chartOf(rows, maxPoints)
+	case "pie":
+		return pieOf(rows)
+	}
+	return c, false
+}
+
+// curve says what a curve is of, where it begins and where it ends.
+func (c chart) curve() string {
+	return fmt.Sprintf("curve of %s, from %s to %s", text.OneLine(c.Name), c.Points[0].text(), c.Points[len(c.Points)-1].text())
 }
 
 // pieOf is a chart of which what comes after the largest parts is one.

@@ -85,7 +85,12 @@ var asking = []modeltest.Turn{
 
 // withModel is the configuration with a model that answers as it is told.
 func withModel(t *testing.T, turns ...modeltest.Turn) string {
-	return configuration + fmt.Sprintf("models: [{ name: test, provider: openai, base_url: \"%s/v1\", model: test, context_window: 32768 }]\n", modeltest.New(t, turns...).URL)
+	return withModelOf(t, configuration, turns...)
+}
+
+// withModelOf is a configuration with such a model.
+func withModelOf(t *testing.T, config string, turns ...modeltest.Turn) string {
+	return config + fmt.Sprintf("models: [{ name: test, provider: openai, base_url: \"%s/v1\", model: test, context_window: 32768 }]\n", modeltest.New(t, turns...).URL)
 }
 
 // home is a daemon at work in this process, with its pages on a loopback server.
@@ -103,19 +108,28 @@ func open(t *testing.T, config string, seed func(*ledger.Ledger)) *home {
 	t.Helper()
 	dir := cmdtest.Write(t, map[string]string{"rouse.yaml": config})
 	if seed != nil {
-		if err := os.MkdirAll(filepath.Join(dir, "home"), 0o700); err != nil {
-			t.Fatal(err)
-		}
-		l, err := ledger.Open(t.Context(), daemon.LedgerOptions(filepath.Join(dir, "home")))
-		if err != nil {
-			t.Fatal(err)
-		}
-		seed(l)
-		if err := l.Close(); err != nil {
-			t.Fatal(err)
-		}
+		seedIn(t, dir, time.Now, seed)
 	}
 	return openIn(t, dir)
+}
+
+// seedIn writes into the ledger of a home that no daemon holds, by a clock.
+func seedIn(t *testing.T, dir string, now func() time.Time, seed func(*ledger.Ledger)) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Join(dir, "home"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	o := daemon.LedgerOptions(filepath.Join(dir, "home"))
+	o.Now = now
+	l, err := ledger.Open(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	seed(l)
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
 }
 
 func openIn(t *testing.T, dir string) *home {
@@ -173,7 +187,7 @@ func (h *home) settled(id string) (d api.RunDetail) {
 	h.t.Helper()
 	cmdtest.Until(h.t, "the end of run "+id, func() bool {
 		d = h.run(id)
-		return d.State == domain.StateFinished || d.State == domain.StateWaiting && d.WaitingFor == domain.WaitInput
+		return d.State == domain.StateFinished || d.State == domain.StateWaiting && (d.WaitingFor == domain.WaitInput || d.WaitingFor == domain.WaitApproval)
 	})
 	return d
 }

@@ -42,6 +42,8 @@ type data struct {
 	Text    string
 	Offset  int
 	Rows    agentdb.Rows
+	// Imported is how many rows a file has just brought, in words; "" where none was dropped in.
+	Imported string
 }
 
 func (s *site) dataRoutes(mux *http.ServeMux) {
@@ -52,7 +54,7 @@ func (s *site) dataRoutes(mux *http.ServeMux) {
 	mux.Handle("POST /agents/{name}/cell", s.do(s.setCell))
 	mux.Handle("POST /agents/{name}/delete", s.do(s.deleteRow))
 	mux.Handle("POST /agents/{name}/restore", s.do(s.restoreRow))
-	mux.Handle("POST /agents/{name}/import", s.do(s.importFile))
+	mux.HandleFunc("POST /agents/{name}/import", s.importFile)
 }
 
 func tablePath(agent, table string) string {
@@ -76,6 +78,9 @@ func (s *site) data(r *http.Request, p page) (templ.Component, error) {
 	}
 	if n, err := strconv.Atoi(q.Get("offset")); err == nil && n > 0 {
 		d.Offset = n
+	}
+	if n, err := strconv.ParseInt(q.Get("imported"), 10, 64); err == nil && n >= 0 {
+		d.Imported = text.Plural(int(n), "row")
 	}
 
 	err = s.withDB(r.Context(), &d.agent, func(db *agentdb.DB) error { return d.read(r.Context(), db, q.Get("table")) })
@@ -477,22 +482,41 @@ func (s *site) exported(r *http.Request) (file *os.File, size int64, err error) 
 	return file, done.Bytes, nil
 }
 
-// importFile takes a file that was dropped in. Rows are added, or with a key those that are known are updated.
-func (s *site) importFile(r *http.Request) (string, error) {
-	r.Body = http.MaxBytesReader(nil, r.Body, maxUpload)
+// importFile takes a file that was dropped in, and goes on to its table. Where there is more to say than how many rows it
+// brought, a page says that first.
+func (s *site) importFile(w http.ResponseWriter, r *http.Request) {
+	r.Body = http.MaxBytesReader(w, r.Body, maxUpload)
+	done, err := s.imported(r)
+	if err != nil {
+		s.failPosted(w, r, err)
+		return
+	}
+
+	if done.RowsSkipped == 0 && len(done.Warnings) == 0 {
+		http.Redirect(w, r, link([]string{"agents", r.PathValue("name"), "data"}, "table", done.Table, "imported", strconv.FormatInt(done.RowsImported, 10)), http.StatusSeeOther)
+		return
+	}
+	s.show(func(r *http.Request, p page) (templ.Component, error) {
+		a, err := s.newAgent(r, p, "Data")
+		return importedPage(a, done), err
+	}).ServeHTTP(w, r)
+}
+
+// imported writes the rows of the file of a form. They are added, or with a key those that are known are updated.
+func (s *site) imported(r *http.Request) (agentdb.Imported, error) {
 	file, header, err := r.FormFile("file")
 	if err != nil {
-		return "", &api.Error{Status: http.StatusBadRequest, Message: "choose a file of at most " + text.Size(maxUpload) + ": " + err.Error()}
+		return agentdb.Imported{}, &api.Error{Status: http.StatusBadRequest, Message: "choose a file of at most " + text.Size(maxUpload) + ": " + err.Error()}
 	}
 	defer file.Close()
 	content, err := io.ReadAll(file)
 	if err != nil {
-		return "", err
+		return agentdb.Imported{}, err
 	}
 
 	db, release, err := s.backend.Databases.Database(r.Context(), r.PathValue("name"))
 	if err != nil {
-		return "", err
+		return agentdb.Imported{}, err
 	}
 	defer release()
 
@@ -500,11 +524,7 @@ func (s *site) importFile(r *http.Request) (string, error) {
 	if keys := strings.Fields(strings.ReplaceAll(r.FormValue("key"), ",", " ")); len(keys) > 0 {
 		spec.Mode, spec.KeyColumns = "upsert", keys
 	}
-	done, err := db.Import(r.Context(), byOwner, spec)
-	if err != nil {
-		return "", err
-	}
-	return link([]string{"agents", r.PathValue("name"), "data"}, "table", done.Table, "imported", strconv.FormatInt(done.RowsImported, 10), "skipped", strconv.FormatInt(done.RowsSkipped, 10)), nil
+	return db.Import(r.Context(), byOwner, spec)
 }
 
 // pagePath is the same table at other rows, or other ones of its rows.

@@ -35,12 +35,18 @@ type job struct {
 	Definition Definition
 	Simulated  []api.Occurrence
 	Simulates  bool
+	Asked      backfillForm  // the span that is asked for
+	Backfill   *api.Backfill // what that would come to, nil while none is asked for
 }
+
+// backfillForm is a span as it is typed into its form.
+type backfillForm struct{ From, To string }
 
 func (s *site) jobRoutes(mux *http.ServeMux) {
 	mux.Handle("GET /jobs", s.show(s.jobs))
 	mux.Handle("GET /jobs/{name}", s.show(s.job))
 	mux.Handle("POST /jobs/{name}/run", s.do(s.runJob))
+	mux.Handle("POST /jobs/{name}/backfill", s.do(s.backfill))
 	mux.Handle("POST /jobs/{name}/pause", s.do(func(r *http.Request) (string, error) {
 		return back(r), s.pause(r, ledger.PauseJob, r.PathValue("name"))
 	}))
@@ -89,7 +95,7 @@ func (s *site) job(r *http.Request, p page) (templ.Component, error) {
 	v.Notes = why.Notes
 	v.strip(why.Lines)
 
-	runs, err := s.answers.Runs(ctx, ledger.RunFilter{Job: name, Limit: stripLength})
+	runs, err := s.answers.Runs(ctx, ledger.RunFilter{Job: name, Limit: stripLength, Brief: true})
 	if err != nil {
 		return nil, err
 	}
@@ -100,7 +106,23 @@ func (s *site) job(r *http.Request, p page) (templ.Component, error) {
 			return nil, err
 		}
 	}
+
+	v.Asked = backfillForm{r.URL.Query().Get("from"), r.URL.Query().Get("to")}
+	if v.Asked.From != "" {
+		would, err := s.backend.Jobs.Backfill(ctx, name, api.BackfillRequest{From: v.Asked.From, To: v.Asked.To, DryRun: true})
+		if err != nil {
+			return nil, err
+		}
+		v.Backfill = &would
+	}
 	return jobPage(v), nil
+}
+
+// backfill queues what the page has shown before.
+func (s *site) backfill(r *http.Request) (string, error) {
+	job := r.PathValue("name")
+	_, err := s.backend.Jobs.Backfill(r.Context(), job, api.BackfillRequest{From: r.PostFormValue("from"), To: r.PostFormValue("to")})
+	return runsPath("job", job, "trigger", string(domain.TriggerBackfill)), err
 }
 
 // strip makes a row of marks of the past instants and runs of a job, and gathers why some did not run.
@@ -167,13 +189,13 @@ func (s *site) runJob(r *http.Request) (string, error) {
 			continue
 		}
 		name, value, ok := strings.Cut(strings.TrimSpace(l), "=")
-		if !ok {
+		if name = strings.TrimSpace(name); !ok || name == "" {
 			return "", &api.Error{Status: http.StatusBadRequest, Message: "an input is NAME=VALUE, one in a line, and not " + strconv.Quote(l)}
 		}
 		if ask.Input == nil {
 			ask.Input = map[string]string{}
 		}
-		ask.Input[strings.TrimSpace(name)] = strings.TrimSpace(value)
+		ask.Input[name] = strings.TrimSpace(value)
 	}
 
 	started, err := s.answers.Fire(r.Context(), ask)

@@ -2,6 +2,9 @@ package dashboard_test
 
 import (
 	"bufio"
+	"bytes"
+	"io"
+	"mime/multipart"
 	"net/http"
 	"net/url"
 	"os"
@@ -13,7 +16,9 @@ import (
 
 	"rouse/agentdb/ledger"
 	"rouse/cmd/internal/api"
+	"rouse/cmd/internal/cmdtest"
 	"rouse/internal/domain"
+	"rouse/skills"
 )
 
 // Every page of an empty home says what to do, and none is broken.
@@ -118,6 +123,32 @@ func TestReplayPage(t *testing.T) {
 	if status, _ := h.fetch("/runs/999/replay"); status != http.StatusNotFound {
 		t.Errorf("a run that is not there: %d", status)
 	}
+}
+
+// A backfill says first what would run, and runs nothing until it is asked to.
+func TestBackfillPage(t *testing.T) {
+	h := open(t, configuration, nil)
+	h.fire("books") // so that its costs are known
+	h.expect("/jobs/books", "<summary>Backfill</summary>", `name="from"`)
+	if page := h.expect("/jobs/fails", "Run now"); strings.Contains(page, `name="from"`) {
+		t.Error("a job that no clock starts has instants to backfill")
+	}
+
+	// A weekend has no instant, and the week after it five.
+	h.expect("/jobs/books?from=2026-03-07&to=2026-03-08", "Nothing would run")
+	h.expect("/jobs/books?from=2026-03-07&to=2026-03-13", "5 runs would be queued", "there is no record of it", `name="from" value="2026-03-07"`)
+	if runs := h.runs("books", domain.OutcomeSuccess); len(runs) != 1 {
+		t.Errorf("%d runs after looking at it", len(runs))
+	}
+	if status, page := h.fetch("/jobs/books?from=soon"); status != http.StatusBadRequest || !strings.Contains(page, "is not a time") {
+		t.Errorf("a span that is none: %d", status)
+	}
+
+	to := h.done("/jobs/books/backfill", "from", "2026-03-07", "to", "2026-03-13")
+	cmdtest.Until(t, "five runs", func() bool { return len(h.runs("books", domain.OutcomeSuccess)) == 6 })
+	h.expect(to, "backfill", "success")
+	h.expect("/jobs/books?from=2026-03-07&to=2026-03-13", "Nothing would run", "it ran: run")
+	h.expect("/jobs/books", "2026-03-09 08:00")
 }
 
 // An undo says first what it takes back, and takes back nothing until it is asked to.
@@ -358,7 +389,7 @@ func TestData(t *testing.T) {
 func TestViews(t *testing.T) {
 	h := open(t, configuration, nil)
 	h.fire("books")
-	h.expect("/agents/bookkeeper/views?view=by_what", "<svg", "paper: 12", "select what")
+	h.expect("/agents/bookkeeper/views?view=by_what", "<svg", "<bdi>paper</bdi>: 12", "select what")
 	h.expect("/agents/bookkeeper", "Nothing is pinned")
 	h.done("/agents/bookkeeper/pin", "view", "by_what", "pinned", "yes")
 	h.expect("/agents/bookkeeper", "by_what", `class="bar"`)
@@ -451,5 +482,187 @@ func TestForecastOnToday(t *testing.T) {
 	}
 	if _, page := h.fetch("/"); strings.Contains(page, "no forecast") {
 		t.Error("there is no forecast for a job that has run")
+	}
+}
+
+// What starts a job takes its inputs. What is wrong with them is said, with a way back to where they were typed.
+func TestRunWithInputs(t *testing.T) {
+	h := open(t, withEverything, nil)
+	to := h.done("/jobs/takes/run", "input", "who = Ada \r\n\r\nwhere=here=there\r\n", "back", "/jobs/takes")
+	if to != "/runs/1" {
+		t.Errorf("a start leads to %q", to)
+	}
+	h.wrote("takes", "given.txt", "Ada")
+	h.expect(to, "success", "given.txt", "Ada")
+	if detail := string(h.run("1").TriggerDetail); !strings.Contains(detail, `"where":"here=there"`) {
+		t.Errorf("%s", detail)
+	}
+
+	// One that the job needs and did not get fails its run, which says which.
+	failed := h.fire("takes")
+	h.expect("/runs/"+failed.ID, "error", "who")
+
+	for input, says := range map[string]string{"who": "an input is NAME=VALUE", "who=Ada\n=Bob": "an input is NAME=VALUE"} {
+		to, status, body := h.post("/jobs/takes/run", "input", input, "back", "/jobs/takes")
+		if status != http.StatusBadRequest || to != "" || !strings.Contains(body, says) || !strings.Contains(body, `<a href="/jobs/takes">Back</a>`) {
+			t.Errorf("%q: %d %s", input, status, body)
+		}
+	}
+	if _, status, body := h.post("/jobs/rests/run", "back", "/jobs/rests"); status != http.StatusConflict || !strings.Contains(body, "the job rests is disabled") {
+		t.Errorf("a job that is disabled: %d %s", status, body)
+	}
+	if len(h.runs("", "")) != 2 {
+		t.Error("what was refused has run")
+	}
+}
+
+// A week of a job is simulated without a run: each instant of it, and what becomes of it.
+func TestSimulateAWeek(t *testing.T) {
+	// In a zone whose weeks are of one length.
+	h := open(t, strings.Replace(configuration, "Europe/Berlin", "UTC", 1), nil)
+	part := func(path string) string {
+		page := h.get(path)
+		_, page, found := strings.Cut(page, `id="simulated"`)
+		if !found {
+			t.Fatalf("%s simulates nothing", path)
+		}
+		page, _, _ = strings.Cut(page, "As it is configured")
+		return page
+	}
+
+	week := part("/jobs/books?simulate=week")
+	if n := strings.Count(week, "<tr>"); n != 5 || strings.Count(week, " 08:00 UTC") != 5 || strings.Count(week, `aria-label="runs"`) != 5 {
+		t.Errorf("%d instants of five weekdays: %s", n, week)
+	}
+	if alone := part("/jobs/fails?simulate=week"); !strings.Contains(alone, "No clock would start it in this week.") || strings.Contains(alone, "<table") {
+		t.Errorf("a job without a clock: %s", alone)
+	}
+	if ran := h.runs("", ""); len(ran) != 0 {
+		t.Errorf("a simulation ran %+v", ran)
+	}
+}
+
+// drop sends a file to the page of an agent's data, as its form does.
+func (h *home) drop(name, content string, pairs ...string) (to string, status int, page string) {
+	h.t.Helper()
+	var body bytes.Buffer
+	form := multipart.NewWriter(&body)
+	for i := 0; i < len(pairs); i += 2 {
+		if err := form.WriteField(pairs[i], pairs[i+1]); err != nil {
+			h.t.Fatal(err)
+		}
+	}
+	if name != "" {
+		file, err := form.CreateFormFile("file", name)
+		if err == nil {
+			_, err = io.WriteString(file, content)
+		}
+		if err != nil {
+			h.t.Fatal(err)
+		}
+	}
+	if err := form.Close(); err != nil {
+		h.t.Fatal(err)
+	}
+
+	answer, err := h.http.Post(h.server.URL+"/agents/bookkeeper/import", form.FormDataContentType(), &body)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	raw, err := io.ReadAll(answer.Body)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return answer.Header.Get("Location"), answer.StatusCode, string(raw)
+}
+
+// A file that is dropped in becomes rows, of which the page says how many. What is left out it says with the reason, and of a file
+// that is none of a table what it is; then nothing is imported.
+func TestImport(t *testing.T) {
+	const back = "/agents/bookkeeper/data?table=expenses"
+	h := open(t, configuration, nil)
+	into := []string{"table", "expenses", "back", back}
+
+	rows := func(want int) {
+		t.Helper()
+		if n := strings.Count(h.get(back), "<tr data-row="); n != want {
+			t.Errorf("%d rows, not %d", n, want)
+		}
+	}
+
+	// Into an agent that has no database yet.
+	to, status, page := h.drop("statement.csv", "what,euro\ncoffee,3.5\nink,12\n", into...)
+	if status != http.StatusSeeOther {
+		t.Fatalf("%d %s", status, page)
+	}
+	h.expect(to, "2 rows imported", "coffee", "3.5", "ink")
+	to, _, _ = h.drop("statement.csv", "what,euro\nink,13\npaper,4\n", append(into, "key", "what")...)
+	h.expect(to, "2 rows imported", "<bdi>13</bdi>", "paper")
+	rows(3)
+
+	_, status, page = h.drop("statement.csv", "what,euro\ntea,5\nmilk,much\nsoap,6\n", into...)
+	if status != http.StatusOK || !strings.Contains(page, "2 rows imported into") || !strings.Contains(page, "1 row left out") || !strings.Contains(page, "line 3: column euro: &#34;much&#34; is not a number") {
+		t.Errorf("a row that does not fit: %d %s", status, page)
+	}
+	rows(5)
+
+	for what, c := range map[string]struct {
+		file, content, says string
+		status              int
+	}{
+		"most rows do not fit": {"wrong.csv", "what,euro\na,a\nb,b\nc,7\n", "wrong.csv: more than half of its 3 rows do not fit, so nothing was imported", http.StatusUnprocessableEntity},
+		"no table":             {"picture.csv", "\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR\x00\x00", "picture.csv, line 3, column 1: there is a NUL character", http.StatusUnprocessableEntity},
+		"an empty file":        {"empty.csv", "", "empty.csv is empty", http.StatusUnprocessableEntity},
+		"no file":              {"", "", "choose a file of at most 64 MiB", http.StatusBadRequest},
+	} {
+		_, status, page := h.drop(c.file, c.content, into...)
+		if status != c.status || !strings.Contains(page, c.says) || !strings.Contains(page, `<a href="`+back+`">Back</a>`) {
+			t.Errorf("%s: %d\n%s", what, status, page[strings.Index(page, "<main"):])
+		}
+	}
+	rows(5)
+}
+
+// Skills are listed with their tags, found by words, and shown with their docs and what they ask for; what they say is text
+// (OSL-34).
+func TestSkillPages(t *testing.T) {
+	h := open(t, configuration+"skills: {roots: [{path: ./team}]}\n", nil)
+	h.expect("/skills", "There is no skill", "rouse skills new")
+
+	write := func(path, content string) {
+		t.Helper()
+		path = filepath.Join(h.dir, "team", path)
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("words/SKILL.md", "---\nname: words\ndescription: Counts <b>words</b>.\nallowed-tools: Bash(wc:*)\n---\nCount them, <script>all</script>.\n")
+	write("broken/SKILL.md", "---\nname: broken\n---\n")
+	write("index.json", `[{"name": "sums", "description": "x", "version": "0.1.0", "author": "a", "folderPath": "sums", "tags": ["money"]}]`)
+	if _, err := (skills.Scaffold{Name: "sums", Mode: skills.ModeFlow, Author: "a"}).Write(filepath.Join(h.dir, "team")); err != nil {
+		t.Fatal(err)
+	}
+	write("sums/docs.md", "# Sums\n\n"+strings.Repeat("It adds up. ", 5000)+"The end.\n")
+	if _, err := h.Reload(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+
+	h.expect("/skills", `href="/skills/words"`, `href="/skills/sums"`, `href="/skills?q=money"`, "Counts &lt;b&gt;words", "broken/SKILL.md")
+	if page := h.expect("/skills?q=money", `href="/skills/sums"`); strings.Contains(page, `href="/skills/words"`) {
+		t.Error("a search for a tag finds what does not have it")
+	}
+	h.expect("/skills?q=xyzzy", "No skill has these words", `href="/skills"`)
+
+	h.expect("/skills/words", "Count them, &lt;script&gt;all", "Bash(wc:*)", "your own", "instructions")
+	h.expect("/skills/sums", "# Sums", "It adds up.", "money", "module", `href="/skills/sums/text?of=docs"`)
+	if all := h.get("/skills/sums/text?of=docs"); !strings.HasSuffix(all, "The end.") {
+		t.Errorf("all of the docs end with %q", all[max(0, len(all)-20):])
+	}
+	if status, page := h.fetch("/skills/wrods"); status != http.StatusNotFound || !strings.Contains(page, "did you mean") {
+		t.Errorf("a skill that is not there: %d", status)
 	}
 }

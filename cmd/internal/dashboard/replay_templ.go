@@ -272,7 +272,7 @@ func replayed(r api.Replay) templ.Component {
 				return templ_7745c5c3_Err
 			}
 		}
-		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 23, "<table><thead><tr><th></th><th>outcome</th><th class=\"number\">steps</th><th class=\"number\">calls</th><th class=\"number\">tokens</th><th class=\"number\">cost</th></tr></thead> <tbody>")
+		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 23, "<table><thead><tr><th>run</th><th>outcome</th><th class=\"number\">steps</th><th class=\"number\">calls</th><th class=\"number\">tokens</th><th class=\"number\">cost</th></tr></thead> <tbody>")
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}

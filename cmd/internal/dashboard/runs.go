@@ -13,6 +13,7 @@ import (
 	"rouse/agentdb/ledger"
 	"rouse/cmd/internal/api"
 	"rouse/internal/domain"
+	"rouse/internal/text"
 )
 
 const (
@@ -109,9 +110,9 @@ func (f runsFilter) filtered() bool { return f != runsFilter{} }
 
 // The choices of the filters.
 var (
-	outcomes = []string{"success", "nothing", "partial", "error", "timeout", "budget_exceeded", "cancelled", "interrupted", "skipped"}
-	states   = []string{"queued", "running", "waiting", "finished"}
-	triggers = []string{string(domain.TriggerSchedule), string(domain.TriggerWatch), string(domain.TriggerWebhook), string(domain.TriggerSelf), string(domain.TriggerManual)}
+	outcomes = text.Strings(domain.Outcomes())
+	states   = text.Strings(domain.States())
+	triggers = text.Strings(domain.Triggers())
 )
 
 // withChosen are the choices with the one that is chosen, which may be of another version.

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/a-h/templ"
@@ -19,7 +20,7 @@ import (
 
 // Bounds of what Today reads.
 const (
-	maxToday  = 1000 // runs and occurrences of the day
+	maxToday  = 500 // runs and occurrences of the day
 	maxComing = 500
 	latest    = 10
 )
@@ -30,7 +31,8 @@ const slots = 96
 // today is the first page: what ran, what runs, what comes, and what waits for a person.
 type today struct {
 	page
-	Day, NextDay time.Time // midnight in the zone
+	Yesterday    time.Time // midnight in the zone, as the next two
+	Day, NextDay time.Time
 	Jobs         []api.Job
 	JobsFail     string
 	Armed        int
@@ -40,6 +42,7 @@ type today struct {
 	Running      []api.Run
 	Latest       []api.Run
 	Ran, Failed  int
+	FailedBefore int  // errors of yesterday
 	Cut          bool // more ran than was read
 	NotRun       []notRun
 	Budgets      []api.BudgetRow
@@ -82,13 +85,23 @@ func (s *site) today(r *http.Request, p page) (templ.Component, error) {
 	ctx := r.Context()
 	t := today{page: p.titled("Today", "Today")}
 	y, m, d := p.Now.In(p.Zone).Date()
-	t.Day, t.NextDay = time.Date(y, m, d, 0, 0, 0, 0, p.Zone), time.Date(y, m, d+1, 0, 0, 0, 0, p.Zone)
+	t.Yesterday, t.Day, t.NextDay = time.Date(y, m, d-1, 0, 0, 0, 0, p.Zone), time.Date(y, m, d, 0, 0, 0, 0, p.Zone), time.Date(y, m, d+1, 0, 0, 0, 0, p.Zone)
 
 	var err error
 	// History is shown also while the configuration cannot be used.
 	if t.Jobs, err = s.backend.Jobs.Jobs(ctx); err != nil {
 		t.JobsFail = s.answers.Failure(r, err).Message
 	}
+
+	// Beside the rest, for both take their time.
+	var budget api.Budget
+	var budgetFail error
+	var beside sync.WaitGroup
+	if t.JobsFail == "" {
+		beside.Go(func() { budget, budgetFail = s.backend.Jobs.Budget(ctx) })
+	}
+	defer beside.Wait()
+
 	if t.Items, err = s.answers.Inbox(ctx); err != nil {
 		return nil, err
 	}
@@ -103,12 +116,21 @@ func (s *site) today(r *http.Request, p page) (templ.Component, error) {
 	if err != nil {
 		return nil, err
 	}
-	ran, err := s.answers.Runs(ctx, ledger.RunFilter{Since: t.Day, After: floor, Limit: maxToday})
+	ran, err := s.answers.Runs(ctx, ledger.RunFilter{Since: t.Day, After: floor, Limit: maxToday, Brief: true})
 	if err != nil {
 		return nil, err
 	}
 	t.Cut = len(ran) == maxToday
 	t.count(ran)
+	if t.Latest, err = s.answers.Runs(ctx, ledger.RunFilter{State: domain.StateFinished, Since: t.Day, After: floor, Limit: latest}); err != nil {
+		return nil, err
+	}
+	// Whoever looks in the morning asks for the night, which a busy day has pushed off every list.
+	before, err := s.answers.Runs(ctx, ledger.RunFilter{Outcome: domain.OutcomeError, Since: t.Yesterday, Until: t.Day, After: floor, Limit: maxToday, Brief: true})
+	if err != nil {
+		return nil, err
+	}
+	t.FailedBefore = len(before)
 
 	instants, err := s.ledger.NotRun(ctx, t.Day, p.Now, maxToday)
 	if err != nil {
@@ -121,9 +143,8 @@ func (s *site) today(r *http.Request, p page) (templ.Component, error) {
 		if coming, err = s.coming(ctx, t.NextDay); err != nil {
 			return nil, err
 		}
-		budget, err := s.backend.Jobs.Budget(ctx)
-		if err != nil {
-			return nil, err
+		if beside.Wait(); budgetFail != nil {
+			return nil, budgetFail
 		}
 		t.Budgets = budget.Budgets
 	}
@@ -147,15 +168,12 @@ func anyRuns(of []api.Occurrence) bool {
 	return slices.ContainsFunc(of, func(o api.Occurrence) bool { return o.Decision == domain.DecisionRun })
 }
 
-// count counts what ran today, and keeps the latest that are over.
+// count counts what ran today.
 func (t *today) count(ran []api.Run) {
 	t.Ran = len(ran)
 	for _, r := range ran {
 		if r.Outcome == domain.OutcomeError {
 			t.Failed++
-		}
-		if r.State == domain.StateFinished && len(t.Latest) < latest {
-			t.Latest = append(t.Latest, r)
 		}
 	}
 }

@@ -137,6 +137,10 @@ func TestLinksAndNumbers(t *testing.T) {
 			}
 			ids[id] = true
 
+			if method, _ := attribute(n, "method"); method == "post" && !leadsBack(n) {
+				action, _ := attribute(n, "action")
+				t.Errorf("%s: who is refused by the form of %s does not come back", path, action)
+			}
 			src, external := attribute(n, "src")
 			if n.Data == "style" || n.Data == "script" && (!external || !strings.HasPrefix(src, "/assets/")) {
 				t.Errorf("%s has a <%s> of its own", path, n.Data)
@@ -163,6 +167,16 @@ func TestLinksAndNumbers(t *testing.T) {
 			t.Errorf("%s is said to have %s rows, and has %d", to, count, rows)
 		}
 	}
+}
+
+// leadsBack says whether a form names the page that it is on; browsers do not, for the pages forbid it.
+func leadsBack(form *html.Node) bool {
+	for n := range form.Descendants() {
+		if name, _ := attribute(n, "name"); name == "back" {
+			return true
+		}
+	}
+	return false
 }
 
 // beside says whether a row stands on its page beside those that the page is for.

@@ -15,6 +15,8 @@ type Jobs interface {
 	Next(ctx context.Context, job string, n int) ([]api.Occurrence, error)
 	// Known refuses a name that neither the configuration nor history can mean, naming the nearest.
 	Known(job, agent string) error
+	// Backfill queues the past instants of a job that did not run, or says which it would.
+	Backfill(ctx context.Context, job string, request api.BackfillRequest) (api.Backfill, error)
 	// Budget says what models cost today.
 	Budget(ctx context.Context) (api.Budget, error)
 }
@@ -25,6 +27,7 @@ func (s *server) jobRoutes() []Route {
 		get[[]api.Job]("/v1/jobs", "The jobs, with what starts them and their last and next runs.", s.answer(s.jobs)),
 		get[[]api.Agent]("/v1/agents", "The agents.", s.answer(s.agents)),
 		get[[]api.Occurrence]("/v1/next", "What comes when.", s.answer(s.next), number, Param{Name: "job", Kind: ParamText, Says: "of one job"}),
+		post[api.BackfillRequest, api.Backfill]("/v1/jobs/{name}/backfill", "Queues the runs of the past instants of a job that did not run, or says which it would.", s.answer(s.backfill)),
 		get[api.Budget]("/v1/budget", "What models have cost today, what is left, and what is to come.", s.answer(s.budget)),
 		get[api.Why]("/v1/why", "Why a job ran, or did not, at each of its instants.", s.answer(s.why), number,
 			Param{Name: "job", Kind: ParamText, Says: "which; it is needed"}, Param{Name: "at", Kind: ParamText, Says: "around which time, as a person writes it; now where it is left out"}),
@@ -49,3 +52,11 @@ func (s *server) next(r *http.Request) (any, error) {
 }
 
 func (s *server) budget(r *http.Request) (any, error) { return s.backend.Jobs.Budget(r.Context()) }
+
+func (s *server) backfill(r *http.Request) (any, error) {
+	var in api.BackfillRequest
+	if err := read(r, &in); err != nil {
+		return nil, err
+	}
+	return s.backend.Jobs.Backfill(r.Context(), r.PathValue("name"), in)
+}

@@ -12,6 +12,7 @@ import (
 	"rouse/agentdb/ledger"
 	"rouse/cmd/internal/api"
 	"rouse/internal/domain"
+	"rouse/internal/text"
 )
 
 // Runs starts, undoes and exports runs; everything else about a run is read from the ledger.
@@ -39,9 +40,9 @@ func (s *server) runRoutes() []Route {
 			Param{Name: "before", Kind: ParamCursor, Says: "those older than the run of this id: the last of the page before"},
 			Param{Name: "since", Kind: ParamTime, Says: "asked for since then"},
 			Param{Name: "job", Kind: ParamText, Says: "of one job"}, Param{Name: "agent", Kind: ParamText, Says: "of one agent"},
-			Param{Name: "trigger", Kind: ParamText, Values: texts(domain.Triggers()), Says: "what asked for them"},
-			Param{Name: "state", Kind: ParamText, Values: texts(domain.States()), Says: "where they are"},
-			Param{Name: "outcome", Kind: ParamText, Values: texts(domain.Outcomes()), Says: "how they ended"}),
+			Param{Name: "trigger", Kind: ParamText, Values: text.Strings(domain.Triggers()), Says: "what asked for them"},
+			Param{Name: "state", Kind: ParamText, Values: text.Strings(domain.States()), Says: "where they are"},
+			Param{Name: "outcome", Kind: ParamText, Values: text.Strings(domain.Outcomes()), Says: "how they ended"}),
 		post[api.RunRequest, api.Run]("/v1/runs", "Asks for a run of a job, or of an agent, a tool or a skill.", s.answer(s.fire)),
 		get[api.RunDetail]("/v1/runs/{id}", "A run with everything that happened in it.", s.answer(s.run)),
 		get[api.Pending]("/v1/runs/{id}/pending", "What a run waits for.", s.answer(s.pending)),
@@ -52,15 +53,6 @@ func (s *server) runRoutes() []Route {
 		post[api.Nothing, api.Run]("/v1/runs/{id}/retry", "Has a run that failed, or waits to be tried, tried again.", s.answer(s.retry)),
 		work[api.UndoRequest, api.Undo]("/v1/runs/{id}/undo", "Undoes what a run wrote, or says what that would do.", s.undoRun),
 	}
-}
-
-// texts are words as plain texts.
-func texts[T ~string](words []T) []string {
-	out := make([]string, len(words))
-	for i, w := range words {
-		out[i] = string(w)
-	}
-	return out
 }
 
 const (
@@ -106,6 +98,13 @@ func (s *server) listRuns(ctx context.Context, f ledger.RunFilter) ([]api.Run, e
 		}
 	}
 
+	if f.Brief { // without what it leaves out
+		out := make([]api.Run, len(found))
+		for i, run := range found {
+			out[i] = newRun(run, nil)
+		}
+		return out, nil
+	}
 	return s.withArtifacts(ctx, found...)
 }
 

@@ -5,7 +5,15 @@
 
   // Live parts: a signal, then this page once more, of which what differs takes its place.
   let asking = false, again = false;
-  const busy = (part) => part.contains(document.activeElement) && document.activeElement.matches("input, textarea, select");
+  const fields = "input, textarea, select";
+  const typed = (field) => {
+    if (field.matches("select")) return field.selectedIndex !== Math.max(0, [...field.options].findIndex((o) => o.defaultSelected));
+    return field.matches("[type=checkbox], [type=radio]") ? field.checked !== field.defaultChecked : field.value !== field.defaultValue;
+  };
+  const busy = (part) => part.contains(document.activeElement) && document.activeElement.matches(fields) || [...part.querySelectorAll(fields)].some(typed);
+  // What is focused is found again by what it does, and by which of several that do the same it is.
+  const doing = (e) => [e.tagName, e.id, e.getAttribute("href"), e.form?.getAttribute("action"), e.name, e.value, e.closest("details")?.id].join("\n");
+  const alike = (part, what) => [...part.querySelectorAll("a[href], button, summary, [tabindex]")].filter((e) => doing(e) === what);
   async function refresh() {
     if (asking) { again = true; return; }
     asking = true;
@@ -15,15 +23,16 @@
       const next = new DOMParser().parseFromString(await answer.text(), "text/html");
       for (const part of document.querySelectorAll("[data-live]")) {
         const fresh = next.getElementById(part.id);
-        // What somebody is typing in stays as it is until the next signal.
+        // What somebody is typing in, or has typed into and not sent, stays as it is.
         if (!fresh || busy(part)) continue;
         // What was opened stays open, also for the comparison.
         for (const d of part.querySelectorAll("details[id][open]")) next.getElementById(d.id)?.setAttribute("open", "");
         for (const d of part.querySelectorAll("details[id]:not([open])")) next.getElementById(d.id)?.removeAttribute("open");
         if (fresh.innerHTML === part.innerHTML) continue;
-        const focused = part.contains(document.activeElement) ? document.activeElement.getAttribute("href") : null;
+        const what = part.contains(document.activeElement) && doing(document.activeElement);
+        const which = what && alike(part, what).indexOf(document.activeElement);
         part.replaceChildren(...fresh.childNodes);
-        if (focused) part.querySelector(`[href="${CSS.escape(focused)}"]`)?.focus({ preventScroll: true });
+        if (what) alike(part, what)[which]?.focus({ preventScroll: true });
       }
     } catch { /* the server is away; EventSource comes back by itself */ }
     finally {
@@ -66,16 +75,20 @@
   reveal();
 
   // Keys.
-  const pages = { t: "/", i: "/inbox", r: "/runs", j: "/jobs", a: "/agents", w: "/workspaces", h: "/health" };
+  const pages = { t: "/", i: "/inbox", r: "/runs", j: "/jobs", a: "/agents", w: "/workspaces", s: "/skills", h: "/health" };
   const help = document.getElementById("keys");
   let going = 0;
   const move = (by) => {
-    const rows = [...document.querySelectorAll("[data-row] a[href]:first-of-type, a[data-row]")].filter((a) => a.offsetParent);
-    if (rows.length) rows[Math.min(Math.max(rows.indexOf(document.activeElement) + by, 0), rows.length - 1)].focus();
+    // A row is where its first link leads; it may have others.
+    const rows = [...document.querySelectorAll("[data-row]")].map((row) => ({ row, link: [...row.querySelectorAll("a[href]")].find((a) => a.getClientRects().length) })).filter((r) => r.link);
+    const at = rows.findIndex((r) => r.row.contains(document.activeElement));
+    rows[Math.min(Math.max(at + by, 0), rows.length - 1)]?.link.focus();
   };
   const press = (key) => {
     const what = document.querySelector(`[data-key="${key}"]`);
-    if (what?.tagName === "DETAILS") { what.open = true; what.querySelector("button, select, input")?.focus(); } else what?.focus();
+    if (what?.tagName !== "DETAILS") { what?.focus(); return; }
+    what.open = true;
+    (what.querySelector(":required") ?? what.querySelector("button, select, input:not([type=hidden])"))?.focus();
   };
   document.addEventListener("keydown", (e) => {
     if (e.ctrlKey || e.metaKey || e.altKey || e.target.matches("input, textarea, select")) return;

@@ -1,0 +1,213 @@
+package daemon
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+	"strconv"
+	"time"
+
+	"rouse/agentdb/ledger"
+	"rouse/cmd/internal/api"
+	"rouse/cmd/internal/config"
+	"rouse/internal/domain"
+	"rouse/scheduler"
+	"rouse/scheduler/schedule"
+)
+
+// maxBackfill is how many instants a span may have: a slip of the pen must not queue a year of minutes.
+const maxBackfill = 1000
+
+// Backfill implements web.Jobs: the instants of a span that did not run are queued, unless it is a dry run.
+func (d *Daemon) Backfill(ctx context.Context, job string, ask api.BackfillRequest) (api.Backfill, error) {
+	s, now := d.Current(), time.Now()
+	if err := s.usable(); err != nil {
+		return api.Backfill{}, err
+	}
+	if err := s.known(job, ""); err != nil {
+		return api.Backfill{}, err
+	}
+	if j := s.job(job); !config.On(j.Enabled) {
+		return api.Backfill{}, &api.Error{Status: http.StatusConflict, Message: fmt.Sprintf("the job %s is disabled (enabled: false at %s)", job, j.At)}
+	}
+
+	standing, _ := d.scheduler.JobStatus(job)
+	if len(standing.Job.Schedules) == 0 {
+		return api.Backfill{}, &api.Error{Status: http.StatusBadRequest, Message: fmt.Sprintf("no clock starts the job %s, so it has no instants that could be backfilled", job), Usage: true}
+	}
+
+	from, to, err := backfillSpan(ask, now, s.Config.Zone())
+	if err != nil {
+		return api.Backfill{}, &api.Error{Status: http.StatusBadRequest, Message: err.Error(), Usage: true}
+	}
+	due, err := instantsBetween(standing.Job, from, to)
+	if err != nil {
+		return api.Backfill{}, err
+	}
+
+	out := api.Backfill{Job: job, Zone: s.Config.Zone().String(), From: api.At(from), To: api.At(to), DryRun: ask.DryRun}
+	if due, err = d.planBackfill(ctx, &out, due, standing.Watermark); err != nil {
+		return api.Backfill{}, err
+	}
+	if err := d.foresee(ctx, &out); err != nil {
+		return api.Backfill{}, err
+	}
+
+	if !ask.DryRun {
+		err = d.queueBackfill(ctx, &out, due, now)
+	}
+	return out, err
+}
+
+// backfillSpan reads from when to when, both included.
+func backfillSpan(ask api.BackfillRequest, now time.Time, zone *time.Location) (from, to time.Time, err error) {
+	if ask.From == "" {
+		return from, to, fmt.Errorf("say from when on: a time like 2026-03-08, \"2026-03-08 02:30\" or RFC 3339")
+	}
+	begin, err := schedule.ParseTime(ask.From, now, zone, false)
+	if err != nil {
+		return from, to, fmt.Errorf("from: %w", err)
+	}
+	if from = begin.At; from.After(now) {
+		return from, to, fmt.Errorf("from %s lies ahead; what comes is started by the schedule itself", api.LocalTime(from, zone))
+	}
+
+	to = now
+	if ask.To != "" {
+		end, err := schedule.ParseTime(ask.To, now, zone, false)
+		if err != nil {
+			return from, to, fmt.Errorf("to: %w", err)
+		}
+		// What is written to the minute, or as a date, means all of it.
+		if to = end.At; end.Precision > time.Second {
+			to = to.Add(end.Precision - time.Millisecond)
+		}
+	}
+
+	if to.Before(from) {
+		return from, to, fmt.Errorf("the span ends (%s) before it begins (%s)", api.LocalTime(to, zone), api.LocalTime(from, zone))
+	}
+	if to.After(now) {
+		to = now
+	}
+	return from, to, nil
+}
+
+// instantsBetween are the instants of a job's schedules, the oldest first and each once.
+func instantsBetween(j scheduler.Job, from, to time.Time) ([]ledger.Due, error) {
+	var out []ledger.Due
+	for _, sch := range j.Schedules {
+		n := 0
+		for at := sch.Next(from.Add(-time.Nanosecond)); !at.IsZero() && !at.After(to); at = sch.Next(at) {
+			if n++; n > maxBackfill {
+				return nil, &api.Error{Status: http.StatusBadRequest, Message: fmt.Sprintf("the span has more than %d instants of the job %s; choose a shorter one, and the next after it", maxBackfill, j.Name), Usage: true}
+			}
+			out = append(out, ledger.Due{Job: j.Name, Agent: j.Agent, Source: sch.Source(), Nominal: at, Actual: at})
+		}
+	}
+
+	slices.SortStableFunc(out, func(a, b ledger.Due) int { return a.Nominal.Compare(b.Nominal) })
+	return slices.CompactFunc(out, func(a, b ledger.Due) bool { return a.Nominal.Equal(b.Nominal) }), nil
+}
+
+// planBackfill says of each instant whether it is to run and why, and returns those that are.
+func (d *Daemon) planBackfill(ctx context.Context, out *api.Backfill, due []ledger.Due, watermark time.Time) (chosen []ledger.Due, err error) {
+	out.Instants = make([]api.BackfillInstant, 0, len(due))
+	if len(due) == 0 {
+		return nil, nil
+	}
+
+	// Of every instant in the span one row at most, and the job's rows of other schedules that it had.
+	recorded, err := d.ledger.Occurrences(ctx, out.Job, out.From.Time, out.To.Time, maxBackfillRows)
+	if err != nil {
+		return nil, err
+	}
+	rows, stretches := map[int64]ledger.Occurrence{}, []ledger.Occurrence{}
+	for _, o := range recorded {
+		rows[o.Nominal.UnixMilli()] = o
+		if !o.Through.IsZero() {
+			stretches = append(stretches, o)
+		}
+	}
+
+	for _, one := range due {
+		row, known := rows[one.Nominal.UnixMilli()]
+		if !known {
+			row, known = covering(stretches, one.Nominal)
+		}
+
+		in := api.BackfillInstant{Nominal: api.At(one.Nominal), Source: one.Source}
+		in.Runs, in.Reason = backfillDecision(row, known, one.Nominal.After(watermark))
+		if row.Run != 0 {
+			in.Run, in.Outcome = strconv.FormatInt(row.Run, 10), row.Outcome
+		}
+
+		if in.Runs {
+			out.Runs++
+			chosen = append(chosen, one)
+		}
+		out.Instants = append(out.Instants, in)
+	}
+	return chosen, nil
+}
+
+// maxBackfillRows bounds the rows of a span: its instants, and those of schedules that the job had before.
+const maxBackfillRows = 100 * maxBackfill
+
+// covering is the stretch of missed instants that an instant lies in.
+func covering(stretches []ledger.Occurrence, at time.Time) (ledger.Occurrence, bool) {
+	i := slices.IndexFunc(stretches, func(o ledger.Occurrence) bool { return !at.Before(o.Nominal) && !at.After(o.Through) })
+	if i < 0 {
+		return ledger.Occurrence{}, false
+	}
+	return stretches[i], true
+}
+
+// backfillDecision says whether an instant is to run, by its row if it has one.
+func backfillDecision(row ledger.Occurrence, known, undecided bool) (runs bool, reason string) {
+	switch {
+	case !known && undecided:
+		return false, "not decided yet: the scheduler does so, by on_miss, when a daemon runs"
+	case !known:
+		return true, "there is no record of it"
+	case row.Decision != domain.DecisionRun && row.Reason == "":
+		return true, "was " + string(row.Decision)
+	case row.Decision != domain.DecisionRun:
+		return true, fmt.Sprintf("was %s: %s", row.Decision, row.Reason)
+	case row.Outcome == "":
+		return false, fmt.Sprintf("run %d is not finished", row.Run)
+	case row.Outcome.Failed():
+		return false, fmt.Sprintf("it ran: run %d, %s; to try it again: rouse retry %[1]d", row.Run, row.Outcome)
+	}
+	return false, fmt.Sprintf("it ran: run %d, %s", row.Run, row.Outcome)
+}
+
+// foresee estimates what the runs will cost.
+func (d *Daemon) foresee(ctx context.Context, out *api.Backfill) error {
+	if out.Runs == 0 {
+		return nil
+	}
+
+	last, err := d.ledger.LastUsages(ctx, out.Job, forecastRuns)
+	if err != nil {
+		return err
+	}
+	f := foreseen(out.Runs, last)
+	out.ForecastUSD, out.RunsUnforeseen = float64(int64(f.cost))/1e6, f.unknown
+	return nil
+}
+
+// queueBackfill queues what was planned. Where the scheduler was faster, its run stands.
+func (d *Daemon) queueBackfill(ctx context.Context, out *api.Backfill, due []ledger.Due, now time.Time) error {
+	queued, err := d.ledger.Backfill(ctx, now, due)
+	if err != nil {
+		return err
+	}
+
+	for _, o := range queued {
+		i, _ := slices.BinarySearchFunc(out.Instants, o.Nominal, func(in api.BackfillInstant, at time.Time) int { return in.Nominal.Compare(at) })
+		out.Instants[i].Run, out.Instants[i].Outcome, out.Instants[i].Reason = strconv.FormatInt(o.Run, 10), o.Outcome, o.Reason
+	}
+	return nil
+}

@@ -1,0 +1,79 @@
+package dashboard
+
+import (
+	"net/http"
+	"strings"
+
+	"github.com/a-h/templ"
+
+	"rouse/skills"
+	"rouse/skills/install"
+)
+
+// maxSkillHits is how many skills a search shows.
+const maxSkillHits = 50
+
+func (s *site) skillRoutes(mux *http.ServeMux) {
+	mux.Handle("GET /skills", s.show(s.skills))
+	mux.Handle("GET /skills/{name}", s.show(s.skill))
+	mux.HandleFunc("GET /skills/{name}/text", s.skillText)
+}
+
+// skills lists the skills of the configuration, or those that words are found in, the best first.
+func (s *site) skills(r *http.Request, p page) (templ.Component, error) {
+	all, err := s.backend.Skills.Skills(r.Context())
+	if err != nil {
+		return nil, err
+	}
+
+	words, found := strings.TrimSpace(r.URL.Query().Get("q")), all.Skills
+	if words != "" {
+		found = searchSkills(all.Skills, words)
+	}
+	return skillsPage(p.titled("Skills", "Skills"), found, all.Problems, words), nil
+}
+
+// searchSkills finds skills as agents do: by the words of their names, descriptions and tags.
+func searchSkills(all []install.Listed, words string) (found []install.Listed) {
+	byName, entries := map[string]install.Listed{}, make([]skills.Entry, len(all))
+	for i, one := range all {
+		byName[one.Name], entries[i] = one, one.Entry()
+	}
+	for _, hit := range skills.Search(words, entries, maxSkillHits) {
+		found = append(found, byName[hit.Name])
+	}
+	return found
+}
+
+func (s *site) skill(r *http.Request, p page) (templ.Component, error) {
+	d, err := s.backend.Skills.Skill(r.Context(), r.PathValue("name"))
+	if err != nil {
+		return nil, err
+	}
+	return skillPage(p.titled(line(d.Name), "Skills"), d), nil
+}
+
+// skillText is all of a skill's docs, or of its instructions, as text.
+func (s *site) skillText(w http.ResponseWriter, r *http.Request) {
+	d, err := s.backend.Skills.Skill(r.Context(), r.PathValue("name"))
+	if err != nil {
+		s.failPosted(w, r, err)
+		return
+	}
+	if r.URL.Query().Get("of") == "docs" {
+		sendText(w, d.Docs)
+		return
+	}
+	sendText(w, d.Instructions)
+}
+
+// skillState says where a skill comes from.
+func skillState(l install.Listed) string {
+	switch {
+	case l.Installed == nil:
+		return "your own, from " + l.Source
+	case l.State == "changed":
+		return "installed from " + l.Installed.Source + ", and changed since"
+	}
+	return "installed from " + l.Installed.Source
+}
