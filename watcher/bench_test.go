@@ -34,7 +34,7 @@ func TestMain(m *testing.M) {
 }
 
 // patience is how long a test waits for what must happen.
-const patience = 30 * time.Second
+const patience = 3 * time.Minute
 
 // bench is a folder with a ledger, a watcher, and somebody who finishes the runs.
 type bench struct {

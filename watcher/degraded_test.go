@@ -7,6 +7,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -15,6 +16,7 @@ import (
 	"github.com/fsnotify/fsnotify"
 
 	"rouse/agentdb/ledger"
+	"rouse/internal/nofollow"
 )
 
 func (d *harness) start() {
@@ -31,14 +33,14 @@ func (d *harness) start() {
 
 	select {
 	case <-d.w.Ready():
-	case <-time.After(20 * time.Second):
+	case <-time.After(3 * time.Minute):
 		d.t.Fatal("the watcher is not ready")
 	}
 }
 
 func (d *harness) until(what string, ok func() bool) {
 	d.t.Helper()
-	deadline := time.After(20 * time.Second)
+	deadline := time.After(3 * time.Minute)
 	for {
 		changed := d.w.ledger.Changed()
 		if ok() {
@@ -93,6 +95,26 @@ func TestLimitReached(t *testing.T) {
 			d.write("inbox/a.csv", "1")
 			d.until("a run by polling", func() bool { return d.runs() == 2 })
 		})
+	}
+}
+
+// A link that comes to the place of a watched folder just before the folder above it is watched, of which no
+// event tells, is told of at once, and not with the next look at a folder that is missing.
+func TestLinkBeforeTheSubscription(t *testing.T) {
+	t.Parallel()
+	d := newHarness(t)
+	d.must(os.Mkdir(d.path("work"), 0o755))
+	link := sync.OnceValue(func() error { return os.Symlink(d.path("inbox"), d.path("work/in")) })
+	add := d.w.subs.addWatch
+	d.w.subs.addWatch = func(dir string) error {
+		d.must(link())
+		return add(dir)
+	}
+
+	d.must(d.w.Set(t.Context(), []Watch{{Job: "in", Path: d.path("work/in"), Settle: 20 * time.Millisecond, Boundary: nofollow.NewBoundary(d.path("work"))}}))
+	d.start()
+	if st := d.w.Status(t.Context())[0]; st.State != StateMissing || !strings.Contains(st.Problem, "is a link, and lies in") {
+		t.Errorf("%+v", st)
 	}
 }
 

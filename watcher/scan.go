@@ -278,9 +278,11 @@ func (f *folder) rootMissing(ctx context.Context, err error) {
 		}
 	}
 
-	// It may have returned before the subscription, without an event.
+	// It may have returned before the subscription, or a link have come to its place, without an event.
 	if _, again := f.findRoot(); again == nil {
 		f.requestScan("the folder is back")
+	} else {
+		err = again
 	}
 
 	f.reportMissing(ctx, err)
