@@ -83,7 +83,7 @@ func TestClose(t *testing.T) {
 	for _, which := range []string{"of the trial", "of the request"} {
 		select {
 		case <-closed:
-		case <-time.After(20 * time.Second):
+		case <-time.After(3 * time.Minute):
 			t.Fatalf("the connection %s is still open", which)
 		}
 	}
