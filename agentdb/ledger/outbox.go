@@ -34,12 +34,12 @@ func (l *Ledger) AppendNotices(ctx context.Context, notices ...Notice) error {
 	})
 }
 
-const noticeColumns = `id, coalesce(key, ''), run, job, agent, channel, title, body, view_ref, outcome, state, tries, next_at, created_at, error`
+const noticeColumns = `id, coalesce(key, ''), run, job, agent, channel, title, body, view_ref, outcome, state, tries, next_at, created_at, error, answer`
 
 func scanNotice(rows *sql.Rows) (Notice, error) {
 	var n Notice
 	var next, created int64
-	err := rows.Scan(&n.ID, &n.Key, &n.Run, &n.Job, &n.Agent, &n.Channel, &n.Title, &n.Body, &n.ViewRef, &n.Outcome, &n.State, &n.Tries, &next, &created, &n.Error)
+	err := rows.Scan(&n.ID, &n.Key, &n.Run, &n.Job, &n.Agent, &n.Channel, &n.Title, &n.Body, &n.ViewRef, &n.Outcome, &n.State, &n.Tries, &next, &created, &n.Error, &n.Answer)
 	n.NextAt, n.CreatedAt = instant(next), instant(created)
 	return n, err
 }
@@ -57,12 +57,12 @@ func (l *Ledger) NextNotice(ctx context.Context, now time.Time) (time.Time, erro
 	return instant(at), err
 }
 
-// UpdateNotice records an attempt at delivery: State, Tries, NextAt and Error of n.
+// UpdateNotice records an attempt at delivery: State, Tries, NextAt, Error and Answer of n.
 func (l *Ledger) UpdateNotice(ctx context.Context, n Notice) error {
 	now := l.now()
 	return l.do(ctx, func(tx *sqlite.Tx) error {
-		if _, err := tx.Exec(`update outbox set state = $1, tries = $2, next_at = $3, error = $4 where id = $5`,
-			n.State, n.Tries, ms(n.NextAt), n.Error, n.ID); err != nil {
+		if _, err := tx.Exec(`update outbox set state = $1, tries = $2, next_at = $3, error = $4, answer = $5 where id = $6`,
+			n.State, n.Tries, ms(n.NextAt), n.Error, n.Answer, n.ID); err != nil {
 			return err
 		}
 
@@ -71,7 +71,7 @@ func (l *Ledger) UpdateNotice(ctx context.Context, n Notice) error {
 		}
 
 		return addEvent(tx, Event{Run: n.Run, Job: n.Job, At: now, Kind: "notice." + n.State},
-			map[string]any{"channel": n.Channel, "title": n.Title, "error": n.Error})
+			map[string]any{"channel": n.Channel, "title": n.Title, "error": n.Error, "answer": n.Answer})
 	})
 }
 

@@ -329,17 +329,19 @@ type Notice struct {
 	Title, Body       string // ItemPlaceholder in Body stands for the number of the inbox item
 	ViewRef           string // the view of the agent that it is about, "" for none
 	Outcome           domain.Outcome
-	State             string // pending, delivered, failed
+	State             string // pending, delivered, unverified, failed
 	Tries             int
 	NextAt, CreatedAt time.Time
 	Error             string
+	Answer            string // of the channel that took it, "" where that says nothing
 }
 
 // The states of a notice.
 const (
-	NoticePending   = "pending"
-	NoticeDelivered = "delivered"
-	NoticeFailed    = "failed"
+	NoticePending    = "pending"
+	NoticeDelivered  = "delivered"  // its channel said that it took it
+	NoticeUnverified = "unverified" // it was sent, and nobody said that it arrived
+	NoticeFailed     = "failed"
 )
 
 // Event is one thing that happened. ID orders all of them, Seq those of a run.

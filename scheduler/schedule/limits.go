@@ -110,7 +110,7 @@ func (l Limits) Clamp(now time.Time, ask WakeRequest, u Usage) ClampResult {
 	}
 
 	if l.Quiet.holds(c.At.In(l.zone())) {
-		move(ReasonQuiet, l.Quiet.end(c.At, l.zone()))
+		move(ReasonQuiet, l.Quiet.End(c.At, l.zone()))
 	}
 
 	if !l.onAllowedDay(c.At) {

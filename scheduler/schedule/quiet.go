@@ -64,9 +64,9 @@ func (q Quiet) holds(local time.Time) bool {
 	return minute >= q.From || minute < q.To
 }
 
-// end is where the quiet hours that hold t end. Should a gap of the clock lead from the end
-// straight into quiet hours again, it is the end of those.
-func (q Quiet) end(t time.Time, zone *time.Location) time.Time {
+// End is where the quiet hours that hold t end, t itself where none do. Should a gap of the clock lead
+// from the end straight into quiet hours again, it is the end of those.
+func (q Quiet) End(t time.Time, zone *time.Location) time.Time {
 	for range 8 { // bounded, should a zone be stranger than any that is known
 		if !q.holds(t.In(zone)) {
 			break

@@ -27,8 +27,19 @@ func outbox(t *testing.T, open Open) {
 	if now := must[[]ledger.Notice](t)(l.PendingNotices(ctx, time.Now(), 10)); len(now) != 0 {
 		t.Errorf("due before its time: %+v", now)
 	}
+	if last, _, err := l.LastNotice(ctx, "desktop"); err != nil || last.State != ledger.NoticeFailed {
+		t.Errorf("the last notice: %+v, %v", last, err)
+	}
 	if at := must[time.Time](t)(l.NextNotice(ctx, time.Now())); at.UnixMilli() != later.UnixMilli() {
 		t.Errorf("next notice at %v, want %v", at, later)
+	}
+	others := ledger.Notice{Channel: "other", Title: "t"}
+	ok(t, l.AppendNotices(ctx, others))
+	other := must[[]ledger.Notice](t)(l.PendingNotices(ctx, time.Now(), 10))[0]
+	other.State, other.Answer = ledger.NoticeUnverified, "202 Accepted"
+	ok(t, l.UpdateNotice(ctx, other))
+	if last, _, err := l.LastNotice(ctx, "other"); err != nil || last.State != ledger.NoticeUnverified || last.Answer != "202 Accepted" {
+		t.Errorf("what its channel answered is not kept: %+v, %v", last, err)
 	}
 	if left := must[[]ledger.Notice](t)(l.UndeliveredNotices(ctx, 10)); len(left) != 2 {
 		t.Errorf("undelivered: %+v", left)

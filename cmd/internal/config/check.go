@@ -75,6 +75,7 @@ func check(d *decoder, cfg *Config, tools tool.Specs) {
 		}
 	}
 
+	c.checkNotifications(cfg.Notifications)
 	c.checkDashboard(cfg.Dashboard)
 	c.checkTelemetry(cfg.Telemetry)
 	c.warnTaints()

@@ -186,10 +186,11 @@ const DefaultChannel = "desktop"
 // Notification is a channel.
 type Notification struct {
 	Name       Name   `key:"name" need:"yes"`
-	Kind       string `key:"kind" need:"yes" enum:"desktop|url*|webhook*"`
-	URL        string `key:"url" later:"channels by URL"`
-	Secret     string `key:"secret" secret:"yes" later:"channels by URL"`
-	QuietHours string `key:"quiet_hours" later:"quiet hours"`
+	Kind       string `key:"kind" need:"yes" enum:"desktop|url|webhook"`
+	URL        string `key:"url" secret:"yes" say:"of the kinds url (any URL of shoutrrr: slack://, discord://, telegram://, ntfy://, matrix://, smtp://, …) and webhook (https://…)"`
+	Secret     string `key:"secret" secret:"yes" say:"with which the requests of a webhook are signed: secret:NAME"`
+	QuietHours string `key:"quiet_hours" say:"hours in which its notices wait, as 22:00-07:00" unset:"none"`
+	Fallback   Name   `key:"fallback" say:"the channel that is told of what this one does not take" unset:"none"`
 
 	At Position
 }

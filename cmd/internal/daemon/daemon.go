@@ -176,7 +176,7 @@ func (d *Daemon) openParts(ctx context.Context, o Options) (err error) {
 	if err != nil {
 		return err
 	}
-	if d.notifier, err = notify.New(notify.Options{Ledger: d.ledger, Channels: p.channels, Link: d.noticeLink, Logger: d.log}); err != nil {
+	if d.notifier, err = notify.New(notify.Options{Ledger: d.ledger, Channels: p.channels, Rules: channelRules(d.Current().Config), Link: d.noticeLink, Logger: d.log}); err != nil {
 		return err
 	}
 

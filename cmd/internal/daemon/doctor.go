@@ -171,7 +171,10 @@ func (d *Daemon) checkNotices(ctx context.Context) []api.Check {
 	var out []api.Check
 	for name, err := range d.notifier.Check(ctx) {
 		c := api.Check{Name: "channel " + name, OK: true, Detail: "can be reached", NotTried: "whether you see it (rouse notify TEXT)"}
-		if err != nil {
+		switch {
+		case errors.Is(err, notify.ErrNotAsked):
+			c.Detail, c.NotTried = "configured", "whether it takes anything (rouse notify TEXT --channel "+name+")"
+		case err != nil:
 			c.OK, c.Detail, c.NotTried = false, err.Error(), ""
 			c.Remedy = "start rouse inside a desktop session, or take the channel out of notify: in the jobs"
 			if !errors.Is(err, notify.ErrUnavailable) {
@@ -185,6 +188,9 @@ func (d *Daemon) checkNotices(ctx context.Context) []api.Check {
 	// Check returns a map, and the output has to be stable.
 	slices.SortFunc(out, func(a, b api.Check) int { return strings.Compare(a.Name, b.Name) })
 	waiting, err := d.ledger.UndeliveredNotices(ctx, maxUndelivered+1)
+	quiet := len(waiting)
+	waiting = slices.DeleteFunc(waiting, func(n ledger.Notice) bool { return strings.HasPrefix(n.Error, notify.QuietHours) })
+	quiet -= len(waiting)
 	switch {
 	case err != nil:
 		out = append(out, api.Check{Name: "outbox", Detail: err.Error()})
@@ -196,7 +202,11 @@ func (d *Daemon) checkNotices(ctx context.Context) []api.Check {
 		out = append(out, api.Check{Name: "outbox", Detail: fmt.Sprintf("%s; the latest: %q (%s)", many, n.Title, cmp.Or(n.Error, "not tried yet")),
 			Remedy: "they are delivered as soon as their channel can be reached"})
 	default:
-		out = append(out, api.Check{Name: "outbox", OK: true, Detail: "empty"})
+		c := api.Check{Name: "outbox", OK: true, Detail: "empty"}
+		if quiet > 0 {
+			c.Detail = text.Plural(quiet, "notice") + " for the end of quiet hours"
+		}
+		out = append(out, c)
 	}
 
 	return out

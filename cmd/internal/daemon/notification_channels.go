@@ -6,11 +6,12 @@ import (
 
 	"rouse/cmd/internal/config"
 	"rouse/cmd/internal/notify"
+	"rouse/scheduler/schedule"
 )
 
 // newChannels opens the configured channels, and the default one that exists without being configured.
 func newChannels(cfg *config.Config) (map[string]notify.Channel, error) {
-	standard, err := notify.Open(config.DefaultChannel)
+	standard, err := notify.Open(notify.Settings{Kind: config.DefaultChannel})
 	if err != nil {
 		return nil, err
 	}
@@ -18,12 +19,25 @@ func newChannels(cfg *config.Config) (map[string]notify.Channel, error) {
 	// A configured channel of the same name replaces the default one below.
 	out := map[string]notify.Channel{config.DefaultChannel: standard}
 	for _, n := range cfg.Notifications {
-		if out[string(n.Name)], err = notify.Open(n.Kind); err != nil {
+		if out[string(n.Name)], err = notify.Open(notify.Settings{Kind: n.Kind, URL: n.URL, Secret: n.Secret}); err != nil {
 			return nil, fmt.Errorf("%s: notification channel %s: %w", n.At, n.Name, err)
 		}
 	}
 
 	return out, nil
+}
+
+// channelRules are what is configured of when channels are used.
+func channelRules(cfg *config.Config) map[string]notify.Rules {
+	out := map[string]notify.Rules{}
+	for _, n := range cfg.Notifications {
+		r := notify.Rules{Zone: cfg.Zone(), Fallback: string(n.Fallback)}
+		if n.QuietHours != "" {
+			r.Quiet, _ = schedule.ParseQuiet(n.QuietHours) // a wrong one was refused
+		}
+		out[string(n.Name)] = r
+	}
+	return out
 }
 
 // channelNames are in the order in which models read them: the default one, then as configured.

@@ -264,7 +264,7 @@ func (r *reloader) apply(ctx context.Context, next *Setup) error {
 	d.scheduler.SetLanes(limits.Runs)
 	r.dispatcher.SetLanes(limits.Runs, limits.RunsPerAgent)
 	r.dispatcher.SetDrain(time.Duration(limits.Drain))
-	d.notifier.SetChannels(next.plan.channels)
+	d.notifier.SetChannels(next.plan.channels, channelRules(next.Config))
 	if r.level != nil {
 		r.level.Set(logLevel(next.Config.Log))
 	}

@@ -2,33 +2,83 @@ package notify
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
+	"time"
 
 	"rouse/agentdb/ledger"
 	"rouse/internal/text"
+	"rouse/scheduler/schedule"
 )
+
+// ErrNotAsked says that whether a channel works can only be found by sending something.
+var ErrNotAsked = errors.New("whether it works shows with the next notice")
 
 // Channel is a way to reach the owner.
 type Channel interface {
-	Send(ctx context.Context, n ledger.Notice) error
-	// Check says why nothing can be sent now, nil if it can.
+	// Send hands a message over; it returns once the channel has it, or cannot have it.
+	Send(ctx context.Context, m Message) (Receipt, error)
+	// Check says why nothing can be sent now, nil if it can, and ErrNotAsked where that cannot be known.
 	Check(ctx context.Context) error
+}
+
+// Message is a notice on its way.
+type Message struct {
+	ledger.Notice
+	Link string // the page that it is about, "" where there is none
+}
+
+// text is what people read below the title.
+func (m Message) text() string { return strings.TrimSpace(m.Body + "\n" + m.Link) }
+
+// Receipt is what a channel says of a message that it took.
+type Receipt struct {
+	Proven bool   // the other end said that it has it
+	Answer string // its words, one line, "" for none
+}
+
+// Settings are a channel as it is configured.
+type Settings struct {
+	Kind   string
+	URL    string // of the kinds url and webhook; it may hold keys
+	Secret string // with which a webhook is signed
+}
+
+// Rules say when a channel is used, and what is when it cannot be.
+type Rules struct {
+	Quiet    schedule.Quiet // hours in which its notices wait
+	Zone     *time.Location // of these hours; nil: of this machine
+	Fallback string         // the channel that is told of what this one does not deliver, "" for none
+}
+
+// quietUntil is when the quiet hours end that hold now, zero if none do.
+func (r Rules) quietUntil(now time.Time) time.Time {
+	zone := r.Zone
+	if zone == nil {
+		zone = time.Local
+	}
+	if end := r.Quiet.End(now, zone); r.Quiet.From != r.Quiet.To && end.After(now) {
+		return end
+	}
+	return time.Time{}
 }
 
 // kinds has a constructor for each kind of channel that a configuration can name (`notifications: kind:`).
 // A new kind is a row here, a file beside this one, and a value of the key's enum in config.
-var kinds = map[string]func() Channel{
-	"desktop": Desktop,
+var kinds = map[string]func(Settings) (Channel, error){
+	"desktop": func(Settings) (Channel, error) { return Desktop(), nil },
+	"url":     newAddress,
+	"webhook": newWebhook,
 }
 
-// Open makes a channel of a kind.
-func Open(kind string) (Channel, error) {
-	open, ok := kinds[kind]
+// Open makes a channel. An error tells nothing of its keys.
+func Open(s Settings) (Channel, error) {
+	open, ok := kinds[s.Kind]
 	if !ok {
-		return nil, fmt.Errorf("there is no notification channel of kind %q; there is %s", kind, text.List(slices.Sorted(maps.Keys(kinds)), len(kinds)))
+		return nil, fmt.Errorf("there is no notification channel of kind %q; there is %s", s.Kind, text.List(slices.Sorted(maps.Keys(kinds)), len(kinds)))
 	}
-
-	return open(), nil
+	return open(s)
 }

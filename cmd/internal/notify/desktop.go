@@ -30,8 +30,8 @@ func Desktop() Channel {
 type desktop struct{ getenv func(string) string }
 
 // Send implements Channel.
-func (d desktop) Send(ctx context.Context, n ledger.Notice) error {
-	body := n.Body
+func (d desktop) Send(ctx context.Context, m Message) (Receipt, error) {
+	n, body := m.Notice, m.text()
 	// Truncated first, so that a long text does not push the signature out.
 	if who := signature(n); who != "" {
 		body = strings.TrimSpace(text.Truncate(body, maxText) + "\n" + who)
@@ -40,9 +40,12 @@ func (d desktop) Send(ctx context.Context, n ledger.Notice) error {
 	// Asked each time: the session can end, and another service can start in it.
 	markup, err := d.probe(ctx)
 	if err != nil {
-		return err
+		return Receipt{}, err
 	}
-	return beeep.Notify(plain(runtime.GOOS, n.Title), inMarkup(markup, plain(runtime.GOOS, body)), "")
+	if err := beeep.Notify(plain(runtime.GOOS, n.Title), inMarkup(markup, plain(runtime.GOOS, body)), ""); err != nil {
+		return Receipt{}, err
+	}
+	return Receipt{Proven: true}, nil // the desktop took it
 }
 
 // Check implements Channel.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -22,8 +23,17 @@ const (
 // retryPauses are the pauses after each failed try but the last.
 var retryPauses = [...]time.Duration{time.Minute, 5 * time.Minute, 30 * time.Minute, 2 * time.Hour, 6 * time.Hour, 12 * time.Hour}
 
-// maxTries is how often a notice is sent before it is given up.
-const maxTries = len(retryPauses) + 1
+const (
+	// maxTries is how often a notice is sent before it is given up.
+	maxTries = len(retryPauses) + 1
+	// triesAlone is after how many of them the channel's fallback is told.
+	triesAlone = 3
+	// fallbackKey is the beginning of the key of a notice that stands in for another one.
+	fallbackKey = "fallback:"
+)
+
+// QuietHours is how the reason begins for which a notice waits that could be sent.
+const QuietHours = "it waits for the end of quiet hours, "
 
 // Errors that callers distinguish.
 var (
@@ -37,6 +47,7 @@ var (
 type Options struct {
 	Ledger   *ledger.Ledger
 	Channels map[string]Channel
+	Rules    map[string]Rules // of channels that have some
 	// Link is the address of the page that a notice is about, "" where there is none; nil: nowhere.
 	Link   func(context.Context, ledger.Notice) string
 	Logger *slog.Logger
@@ -51,6 +62,7 @@ type Notifier struct {
 
 	mu          sync.Mutex
 	channels    map[string]Channel // replaced as a whole, never written to
+	rules       map[string]Rules   // likewise
 	unavailable map[string]bool    // channels that could not be reached when last tried
 }
 
@@ -67,17 +79,23 @@ func New(o Options) (*Notifier, error) {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
 
-	n := &Notifier{ledger: o.Ledger, channels: o.Channels, log: o.Logger, link: o.Link, recovered: make(chan struct{}, 1), unavailable: map[string]bool{}}
+	n := &Notifier{ledger: o.Ledger, channels: o.Channels, rules: o.Rules, log: o.Logger, link: o.Link, recovered: make(chan struct{}, 1), unavailable: map[string]bool{}}
 	n.wakeRetry() // what was unavailable to the last process may be there for this one
 	return n, nil
 }
 
-// SetChannels replaces the channels.
-func (n *Notifier) SetChannels(channels map[string]Channel) {
+// SetChannels replaces the channels and their rules.
+func (n *Notifier) SetChannels(channels map[string]Channel, rules map[string]Rules) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.channels = channels
+	n.channels, n.rules = channels, rules
 	maps.DeleteFunc(n.unavailable, func(name string, _ bool) bool { return channels[name] == nil })
+}
+
+func (n *Notifier) rulesOf(channel string) Rules {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.rules[channel]
 }
 
 func (n *Notifier) current() map[string]Channel {
@@ -205,8 +223,15 @@ func (n *Notifier) sendAll(ctx context.Context, notices []ledger.Notice) error {
 // sendOne tries one notice and records the result; sendErr is the error of the channel, err that of
 // the ledger.
 func (n *Notifier) sendOne(ctx context.Context, notice ledger.Notice) (sendErr, err error) {
+	rules := n.rulesOf(notice.Channel)
+	if until := rules.quietUntil(time.Now()); !until.IsZero() {
+		notice.Error, notice.NextAt = QuietHours+rules.Quiet.String(), until
+		return nil, n.ledger.UpdateNotice(ctx, notice)
+	}
+
+	var receipt Receipt
 	if channel, ok := n.current()[notice.Channel]; ok {
-		sendErr = send(ctx, channel, n.linked(ctx, notice))
+		receipt, sendErr = send(ctx, channel, Message{notice, n.link(ctx, notice)})
 	} else {
 		sendErr = fmt.Errorf("there is no channel %q in the configuration any more", notice.Channel)
 	}
@@ -220,7 +245,10 @@ func (n *Notifier) sendOne(ctx context.Context, notice ledger.Notice) (sendErr, 
 	notice.Error = ""
 	switch {
 	case sendErr == nil:
-		notice.State = ledger.NoticeDelivered
+		notice.State, notice.Answer = ledger.NoticeUnverified, receipt.Answer
+		if receipt.Proven {
+			notice.State = ledger.NoticeDelivered
+		}
 		notice.Tries++
 		defer n.recordReachable(notice.Channel, true) // once the delivery is on record
 	case errors.Is(sendErr, ErrUnavailable):
@@ -244,20 +272,40 @@ func (n *Notifier) sendOne(ctx context.Context, notice ledger.Notice) (sendErr, 
 			"tries", notice.Tries, "given_up", notice.State == ledger.NoticeFailed, "error", sendErr)
 	}
 
+	if sendErr != nil && rules.Fallback != "" && (errors.Is(sendErr, ErrUnavailable) || notice.Tries >= triesAlone) {
+		if err := n.fallBack(ctx, notice, rules.Fallback); err != nil {
+			return sendErr, err
+		}
+	}
 	return sendErr, n.ledger.UpdateNotice(ctx, notice)
 }
 
-// linked is a notice as it is sent: with the address of its page below it, which may be another one at the next start.
-func (n *Notifier) linked(ctx context.Context, notice ledger.Notice) ledger.Notice {
-	if link := n.link(ctx, notice); link != "" {
-		notice.Body = strings.TrimSpace(notice.Body + "\n" + link)
+// fallBack tells another channel of a notice, once, however often its own is tried. What a channel is told in place of
+// another one goes no further: two that are down would hand it to each other.
+func (n *Notifier) fallBack(ctx context.Context, notice ledger.Notice, to string) error {
+	if strings.HasPrefix(notice.Key, fallbackKey) {
+		return nil
 	}
-	return notice
+
+	other := notice
+	other.ID, other.Channel, other.Key = 0, to, fallbackKey+strconv.FormatInt(notice.ID, 10)
+	other.Body = strings.TrimSpace(notice.Body + "\n" + fmt.Sprintf("(told here, for the channel %s did not take it: %s)", notice.Channel, notice.Error))
+	return n.ledger.AppendNotices(ctx, other)
 }
 
 // send limits the time of a channel: one that ignores its context is abandoned.
-func send(ctx context.Context, c Channel, notice ledger.Notice) error {
-	return withTimeout(ctx, func(ctx context.Context) error { return c.Send(ctx, notice) })
+func send(ctx context.Context, c Channel, m Message) (Receipt, error) {
+	// Through a channel, for an abandoned one may write its receipt at any time.
+	receipts := make(chan Receipt, 1)
+	err := withTimeout(ctx, func(ctx context.Context) error {
+		receipt, err := c.Send(ctx, m)
+		receipts <- receipt
+		return err
+	})
+	if err != nil {
+		return Receipt{}, err
+	}
+	return <-receipts, nil
 }
 
 func withTimeout(ctx context.Context, do func(context.Context) error) error {
@@ -282,7 +330,7 @@ func (n *Notifier) Send(ctx context.Context, channel, title, body string) error 
 	if !ok {
 		return fmt.Errorf("there is no channel %q", channel)
 	}
-	if err := send(ctx, c, ledger.Notice{Channel: channel, Title: title, Body: body}); err != nil {
+	if _, err := send(ctx, c, Message{Notice: ledger.Notice{Channel: channel, Title: title, Body: body}}); err != nil {
 		return err
 	}
 
@@ -290,7 +338,7 @@ func (n *Notifier) Send(ctx context.Context, channel, title, body string) error 
 	return nil
 }
 
-// Check says for each channel why nothing can be sent now, nil if it can.
+// Check says for each channel why nothing can be sent now, nil if it can, and ErrNotAsked where nobody knows.
 func (n *Notifier) Check(ctx context.Context) map[string]error {
 	channels := n.current()
 	var mu sync.Mutex

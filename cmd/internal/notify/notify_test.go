@@ -25,17 +25,21 @@ type post struct {
 	mu   sync.Mutex
 	sent []string
 	do   func(n ledger.Notice) error
+
+	receipt Receipt
 }
 
-func (p *post) Send(_ context.Context, n ledger.Notice) error {
+func (p *post) Send(_ context.Context, m Message) (Receipt, error) {
+	n := m.Notice
+	n.Body = m.text()
 	p.mu.Lock()
 	p.sent = append(p.sent, n.Title)
 	do := p.do
 	p.mu.Unlock()
 	if do != nil {
-		return do(n)
+		return p.receipt, do(n)
 	}
-	return nil
+	return p.receipt, nil
 }
 
 func (p *post) titles() []string {
@@ -302,10 +306,10 @@ func TestSetChannels(t *testing.T) {
 		}
 
 		tell("ops", "one")
-		n.SetChannels(map[string]Channel{"ops": fresh, "team": fresh})
+		n.SetChannels(map[string]Channel{"ops": fresh, "team": fresh}, nil)
 		tell("ops", "two")
 		tell("team", "three")
-		n.SetChannels(map[string]Channel{"team": fresh})
+		n.SetChannels(map[string]Channel{"team": fresh}, nil)
 		tell("ops", "four")
 		if one, two := old.titles(), fresh.titles(); !slices.Equal(one, []string{"one"}) || !slices.Equal(two, []string{"two", "three"}) {
 			t.Errorf("before %v, after %v", one, two)
@@ -318,7 +322,7 @@ func TestSetChannels(t *testing.T) {
 
 func TestHeadless(t *testing.T) {
 	d := desktop{getenv: func(string) string { return "" }}
-	if err := d.Send(t.Context(), ledger.Notice{Title: "x"}); err != nil && !errors.Is(err, ErrUnavailable) {
+	if _, err := d.Send(t.Context(), Message{Notice: ledger.Notice{Title: "x"}}); err != nil && !errors.Is(err, ErrUnavailable) {
 		t.Errorf("%v", err)
 	}
 

@@ -1,0 +1,2 @@
+-- What its channel answered when it took a notice.
+alter table outbox add column answer text not null default '';

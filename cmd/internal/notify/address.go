@@ -1,0 +1,122 @@
+package notify
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/nicholas-fedor/shoutrrr/pkg/router"
+	"github.com/nicholas-fedor/shoutrrr/pkg/types"
+
+	"rouse/internal/text"
+)
+
+// answering are the services of which the library says that a message was sent only when the other end has said so.
+var answering = []string{"discord", "gotify", "matrix", "ntfy", "slack", "smtp", "telegram"}
+
+// maxMessage is how much of a text is sent, in runes: the shortest limit of the services that take more than one line.
+const maxMessage = 1900
+
+// address is a channel that a URL names: a chat, a telephone, mail.
+type address struct {
+	sender  *router.ServiceRouter
+	service string // the scheme of the URL
+	hide    *strings.Replacer
+}
+
+// newAddress reads a URL of shoutrrr: slack://…, telegram://…, ntfy://…, smtp://…
+func newAddress(s Settings) (Channel, error) {
+	hide := hider(s.URL)
+	u, err := url.Parse(s.URL)
+	if err != nil || u.Scheme == "" {
+		return nil, errors.New("its url cannot be read; write one like ntfy://ntfy.sh/TOPIC or telegram://TOKEN@telegram?chats=ID")
+	}
+	// It would write to standard output, and say that this was sent.
+	if u.Scheme == "logger" {
+		return nil, errors.New("its url leads to no person")
+	}
+
+	sender, err := router.New(nil, s.URL)
+	if err != nil {
+		return nil, fmt.Errorf("its url cannot be used: %s", hide.Replace(text.OneLine(err.Error())))
+	}
+	service, _, _ := strings.Cut(u.Scheme, "+")
+	return &address{sender: sender, service: service, hide: hide}, nil
+}
+
+// Send implements Channel.
+func (a *address) Send(_ context.Context, m Message) (Receipt, error) {
+	params := types.Params{"title": defuse(text.OneLine(m.Title))}
+	if a.service == "telegram" {
+		params["preview"] = "No" // else its servers open every link
+	}
+
+	// Our own link stays as it is: it leads to a page that asks who one is.
+	body := text.Truncate(defuse(text.Lines(m.Body)), maxMessage)
+	body = strings.TrimSpace(body + "\n" + m.Link)
+	for _, err := range a.sender.Send(cmp.Or(body, params["title"]), &params) {
+		if err != nil {
+			return Receipt{}, errors.New(a.hide.Replace(text.OneLine(err.Error())))
+		}
+	}
+	return Receipt{Proven: slices.Contains(answering, a.service)}, nil
+}
+
+// Check implements Channel: most services can only be asked by sending something.
+func (a *address) Check(context.Context) error { return ErrNotAsked }
+
+// Words that a chat takes for more than text.
+var (
+	linkScheme = regexp.MustCompile(`(?i)\b([a-z][a-z0-9+.-]*):(//|\\\\)`)
+	bareLink   = regexp.MustCompile(`(?i)\b((?:[a-z0-9-]+\.)*[a-z0-9-]+)\.([a-z]{2,})([/?:])`)
+	mention    = regexp.MustCompile(`(?i)(@|<!)(everyone|here|channel|room)\b`)
+)
+
+// defuse keeps chats from opening links in texts of agents and strangers, and from calling everybody: a server that
+// looks up a link tells who wrote it whatever they put there (security: exfiltration).
+func defuse(s string) string {
+	s = linkScheme.ReplaceAllString(s, "$1[:]$2")
+	s = bareLink.ReplaceAllString(s, "$1[.]$2$3")
+	return mention.ReplaceAllString(s, "$1\u200b$2")
+}
+
+// minKey is the length from which a part of a URL is taken for a key, in bytes: hiding shorter ones would leave no message.
+const minKey = 4
+
+// hider hides all parts of a URL that may be keys: some services have theirs in its user, others in its path or its host.
+func hider(address string) *strings.Replacer {
+	parts := []string{address}
+	if u, err := url.Parse(address); err == nil {
+		password, _ := u.User.Password()
+		parts = append(parts, u.User.String(), u.User.Username(), password, u.RawQuery)
+		parts = append(parts, strings.Split(u.User.Username(), "-")...) // Slack's three
+		for part := range strings.SplitSeq(u.EscapedPath(), "/") {
+			parts = append(parts, part)
+		}
+		for _, values := range u.Query() {
+			parts = append(parts, values...)
+		}
+	}
+
+	var pairs []string
+	seen := map[string]bool{}
+	slices.SortFunc(parts, func(a, b string) int { return cmp.Compare(len(b), len(a)) })
+	for _, part := range parts {
+		plain, err := url.PathUnescape(part)
+		if err != nil {
+			plain = part
+		}
+		for _, form := range []string{part, plain, url.QueryEscape(plain), url.PathEscape(plain)} {
+			if len(form) >= minKey && !seen[form] {
+				seen[form] = true
+				pairs = append(pairs, form, "…")
+			}
+		}
+	}
+	return strings.NewReplacer(pairs...)
+}

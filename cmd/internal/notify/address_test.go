@@ -1,0 +1,222 @@
+package notify
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/emersion/go-smtp"
+	standard "github.com/standard-webhooks/standard-webhooks/libraries/go"
+
+	"rouse/agentdb/ledger"
+	"rouse/internal/domain"
+)
+
+// request is what a server got.
+type request struct {
+	path   string
+	header http.Header
+	body   string
+}
+
+// listening answers every request with a status and a text, and hands it to the test.
+func listening(t *testing.T, status int, answer string) (*httptest.Server, chan request) {
+	t.Helper()
+	got := make(chan request, 8)
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			t.Error(err)
+		}
+		got <- request{r.URL.Path, r.Header, string(body)}
+		if status/100 == 3 {
+			w.Header().Set("Location", "/elsewhere")
+		}
+		w.WriteHeader(status)
+		_, _ = io.WriteString(w, answer)
+	}))
+	t.Cleanup(s.Close)
+	return s, got
+}
+
+func open(t *testing.T, s Settings) Channel {
+	t.Helper()
+	c, err := Open(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+var about = Message{Notice: ledger.Notice{ID: 7, Run: 3, Job: "mail", Agent: "clerk", Title: "clerk: done", Body: "see https://evil.example/?q=1", Outcome: domain.OutcomeSuccess, CreatedAt: time.UnixMilli(1764000000000)},
+	Link: "http://127.0.0.1:7311/runs/3"}
+
+// A notice over ntfy's protocol has its title, its text and our link, and the server's word for it is proof.
+func TestNtfy(t *testing.T) {
+	t.Parallel()
+	s, got := listening(t, 200, `{"id":"x"}`)
+	c := open(t, Settings{Kind: "url", URL: "ntfy://" + strings.TrimPrefix(s.URL, "http://") + "/topic-of-mine?scheme=http"})
+	receipt, err := c.Send(t.Context(), about)
+	if err != nil || !receipt.Proven {
+		t.Fatalf("%+v, %v", receipt, err)
+	}
+
+	r := <-got
+	all := r.path + r.body + r.header.Get("Title")
+	for _, want := range []string{"topic-of-mine", "clerk: done", "https[:]//evil", about.Link} {
+		if !strings.Contains(all, want) {
+			t.Errorf("no %q in %q", want, all)
+		}
+	}
+	if err := c.Check(t.Context()); !errors.Is(err, ErrNotAsked) || len(got) > 0 {
+		t.Errorf("a check sent something, or says %v", err)
+	}
+}
+
+// letters is a mail server.
+type letters struct{ got chan string }
+
+func (l letters) NewSession(*smtp.Conn) (smtp.Session, error) { return l, nil }
+func (letters) Reset()                                        {}
+func (letters) Logout() error                                 { return nil }
+func (letters) Mail(string, *smtp.MailOptions) error          { return nil }
+func (letters) Rcpt(to string, _ *smtp.RcptOptions) error {
+	if to != "me@example.net" {
+		return errors.New("nobody of that name is here")
+	}
+	return nil
+}
+func (l letters) Data(r io.Reader) error {
+	all, err := io.ReadAll(r)
+	l.got <- string(all)
+	return err
+}
+
+// A notice by mail reaches a real server; a title with a line break adds no header.
+func TestMail(t *testing.T) {
+	t.Parallel()
+	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	box := letters{make(chan string, 1)}
+	server := smtp.NewServer(box)
+	server.Domain = "localhost"
+	go func() { _ = server.Serve(l) }()
+	t.Cleanup(func() { _ = server.Close() })
+
+	to := "smtp://" + l.Addr().String() + "/?from=rouse@example.net&to=me@example.net&auth=None&encryption=None&usestarttls=no"
+	m := about
+	m.Title = "done\r\nBcc: other@example.net"
+	if receipt, err := open(t, Settings{Kind: "url", URL: to}).Send(t.Context(), m); err != nil || !receipt.Proven {
+		t.Fatalf("%+v, %v", receipt, err)
+	}
+	header, body, _ := strings.Cut(<-box.got, "\r\n\r\n")
+	if !strings.Contains(header, "Subject: ") || strings.Contains(header, "\nBcc:") || !strings.Contains(body, about.Link) {
+		t.Errorf("%s\n\n%s", header, body)
+	}
+
+	_, err = open(t, Settings{Kind: "url", URL: strings.ReplaceAll(to, "to=me@", "to=you@")}).Send(t.Context(), m)
+	if err == nil || !strings.Contains(err.Error(), "nobody of that name is here") {
+		t.Errorf("of a mail that was refused: %v", err)
+	}
+}
+
+// No error of a channel tells what is secret in its address.
+func TestAddressIsHidden(t *testing.T) {
+	t.Parallel()
+	s, _ := listening(t, 403, "no")
+	host := strings.TrimPrefix(s.URL, "http://")
+	for _, url := range []string{
+		"ntfy://user:s3cretpass@" + host + "/s3crettopic?scheme=http",
+		"gotify://" + host + "/s3cretpath/As3cretpass.x?disabletls=yes",
+		"matrix://user:s3cretpass@" + host + "/?rooms=!s3cretroom&disableTLS=yes",
+		"generic+http://" + host + "/s3cretpath?@authorization=s3cretpass",
+		"slack://s3cretpass",
+		"telegram://s3cretpass@telegram",
+		"ntfy://s3cretpass:%zz@host/topic",
+	} {
+		c, err := Open(Settings{Kind: "url", URL: url})
+		if err == nil {
+			_, err = c.Send(t.Context(), about)
+		}
+		if err == nil || strings.Contains(err.Error(), "s3cret") {
+			t.Errorf("%s: %v", url, err)
+		}
+	}
+}
+
+// Chats open links and call people; texts of agents and strangers make them do neither.
+func TestLinksAreDefused(t *testing.T) {
+	t.Parallel()
+	for in, want := range map[string]string{
+		"see https://evil.example/?q=1":       "see https[:]//evil[.]example/?q=1",
+		"HTTP://EVIL.example":                 "HTTP[:]//EVIL.example",
+		"[x](javascript://y) slack://open":    "[x](javascript[:]//y) slack[:]//open",
+		"evil.example/leak?q=secret":          "evil[.]example/leak?q=secret",
+		"@everyone and <!channel>":            "@\u200beveryone and <!\u200bchannel>",
+		"report.csv: 3 rows, 12:30, a@b.test": "report[.]csv: 3 rows, 12:30, a@b.test",
+		"12 rows in done, 1.5 EUR":            "12 rows in done, 1.5 EUR",
+	} {
+		if got := defuse(in); got != want {
+			t.Errorf("%q: %q, want %q", in, got, want)
+		}
+	}
+}
+
+// A webhook is signed so that the library of Standard Webhooks takes it, has one id in each try, keeps what was answered, and
+// follows no redirect.
+func TestWebhookOut(t *testing.T) {
+	t.Parallel()
+	const secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
+	s, got := listening(t, 202, "thanks\nfor all")
+	c := open(t, Settings{Kind: "webhook", URL: s.URL + "/in", Secret: secret})
+	hook, err := standard.NewWebhook(secret)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	var ids []string
+	for range 2 {
+		receipt, err := c.Send(t.Context(), about)
+		if err != nil || !receipt.Proven || receipt.Answer != "202 Accepted thanks for all" {
+			t.Fatalf("%+v, %v", receipt, err)
+		}
+		r := <-got
+		if err := hook.Verify([]byte(r.body), r.header); err != nil {
+			t.Error(err)
+		}
+		var said posted
+		if err := json.Unmarshal([]byte(r.body), &said); err != nil || said.Type != "notice" || said.Data.Run != 3 || said.Data.Title != about.Title || said.Data.Link != about.Link {
+			t.Errorf("%s: %v", r.body, err)
+		}
+		ids = append(ids, r.header.Get("webhook-id"))
+	}
+	if ids[0] == "" || ids[0] != ids[1] {
+		t.Errorf("ids %q", ids)
+	}
+
+	for status, want := range map[int]string{302: "redirects are not followed", 500: "500 Internal Server Error broken", 410: "410 Gone"} {
+		s, got := listening(t, status, "broken")
+		if _, err := open(t, Settings{Kind: "webhook", URL: s.URL, Secret: secret}).Send(t.Context(), about); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%d: %v", status, err)
+		}
+		if <-got; len(got) > 0 {
+			t.Errorf("%d: asked again", status)
+		}
+	}
+
+	s.Close()
+	over, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	if _, err := open(t, Settings{Kind: "webhook", URL: s.URL + "/?key=s3cret", Secret: secret}).Send(over, about); err == nil || strings.Contains(err.Error(), "s3cret") {
+		t.Errorf("nobody is there: %v", err)
+	}
+}

@@ -1,0 +1,103 @@
+package notify
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"rouse/agentdb/ledger"
+	"rouse/scheduler/schedule"
+)
+
+// A channel that says that it has a notice proves its delivery; one that says nothing does not. What it answered is kept.
+func TestReceipts(t *testing.T) {
+	t.Parallel()
+	for want, receipt := range map[string]Receipt{ledger.NoticeDelivered: {Proven: true, Answer: "200 OK"}, ledger.NoticeUnverified: {}} {
+		t.Run(want, func(t *testing.T) {
+			t.Parallel()
+			inBubble(t, map[string]Channel{"a": &post{receipt: receipt}}, func(t *testing.T, l *ledger.Ledger) {
+				put(t, l, "a", "hello")
+				last, _, err := l.LastNotice(t.Context(), "a")
+				if err != nil || last.State != want || last.Answer != receipt.Answer || last.Tries != 1 {
+					t.Errorf("%+v, %v", last, err)
+				}
+			})
+		})
+	}
+}
+
+// A notice that comes in quiet hours waits for their end with its reason, uses up no try, and is sent then. Other channels go on.
+func TestQuietHours(t *testing.T) {
+	t.Parallel()
+	quiet, loud := &post{}, &post{}
+	hours, err := schedule.ParseQuiet("22:00-07:00")
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	o := Options{Channels: map[string]Channel{"quiet": quiet, "loud": loud}, Rules: map[string]Rules{"quiet": {Quiet: hours, Zone: time.UTC}}}
+	inBubbleWith(t, o, func(t *testing.T, l *ledger.Ledger, _ *Notifier) { // it is midnight in a bubble
+		put(t, l, "quiet", "hello")
+		put(t, l, "loud", "hello")
+		left := left(t, l)
+		if len(left) != 1 || left[0].Channel != "quiet" || left[0].Tries != 0 || left[0].Error != QuietHours+"22:00-07:00" || len(quiet.titles()) != 0 || len(loud.titles()) != 1 {
+			t.Fatalf("%+v", left)
+		}
+
+		time.Sleep(7*time.Hour - time.Second)
+		synctest.Wait()
+		if len(quiet.titles()) != 0 {
+			t.Error("it was sent in quiet hours")
+		}
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if last, _, _ := l.LastNotice(t.Context(), "quiet"); len(quiet.titles()) != 1 || last.Error != "" || last.State == ledger.NoticePending {
+			t.Errorf("%+v", last)
+		}
+	})
+}
+
+// What a channel does not take is told over its fallback once: at once where it cannot work here, else after three tries. Two
+// channels that stand in for each other do not go on for ever.
+func TestFallback(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		err   error
+		after time.Duration
+	}{
+		"cannot work here": {fmt.Errorf("the desktop %w", ErrUnavailable), 0},
+		"down":             {errors.New("broken pipe"), 6 * time.Minute},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			down, other := &post{do: func(ledger.Notice) error { return c.err }}, &post{}
+			var told []string
+			other.do = func(n ledger.Notice) error { told = append(told, n.Body); return c.err }
+			o := Options{Channels: map[string]Channel{"down": down, "other": other}, Rules: map[string]Rules{"down": {Fallback: "other"}, "other": {Fallback: "down"}}}
+			inBubbleWith(t, o, func(t *testing.T, l *ledger.Ledger, _ *Notifier) {
+				put(t, l, "down", "hello")
+				if c.after > 0 {
+					time.Sleep(c.after - time.Second)
+					synctest.Wait()
+					if n := len(other.titles()); n != 0 {
+						t.Errorf("told %d times before the third try", n)
+					}
+					time.Sleep(time.Second)
+					synctest.Wait()
+				}
+				if len(told) != 1 || !strings.Contains(told[0], "the channel down did not take it: "+c.err.Error()) {
+					t.Fatalf("told %q", told)
+				}
+
+				time.Sleep(48 * time.Hour)
+				synctest.Wait()
+				if n := len(left(t, l)); n != 2 {
+					t.Errorf("%d notices, want the first and the one that stands in for it", n)
+				}
+			})
+		})
+	}
+}
