@@ -23,7 +23,8 @@ import (
 // post is a channel that does what it is told.
 type post struct {
 	mu   sync.Mutex
-	sent []string
+	sent []string // their titles
+	said []string // their texts
 	do   func(n ledger.Notice) error
 
 	receipt Receipt
@@ -33,13 +34,19 @@ func (p *post) Send(_ context.Context, m Message) (Receipt, error) {
 	n := m.Notice
 	n.Body = m.text()
 	p.mu.Lock()
-	p.sent = append(p.sent, n.Title)
+	p.sent, p.said = append(p.sent, n.Title), append(p.said, n.Body)
 	do := p.do
 	p.mu.Unlock()
 	if do != nil {
 		return p.receipt, do(n)
 	}
 	return p.receipt, nil
+}
+
+func (p *post) texts() []string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Clone(p.said)
 }
 
 func (p *post) titles() []string {

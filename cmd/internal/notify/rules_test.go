@@ -73,9 +73,8 @@ func TestFallback(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			down, other := &post{do: func(ledger.Notice) error { return c.err }}, &post{}
-			var told []string
-			other.do = func(n ledger.Notice) error { told = append(told, n.Body); return c.err }
+			fail := func(ledger.Notice) error { return c.err }
+			down, other := &post{do: fail}, &post{do: fail}
 			o := Options{Channels: map[string]Channel{"down": down, "other": other}, Rules: map[string]Rules{"down": {Fallback: "other"}, "other": {Fallback: "down"}}}
 			inBubbleWith(t, o, func(t *testing.T, l *ledger.Ledger, _ *Notifier) {
 				put(t, l, "down", "hello")
@@ -88,7 +87,7 @@ func TestFallback(t *testing.T) {
 					time.Sleep(time.Second)
 					synctest.Wait()
 				}
-				if len(told) != 1 || !strings.Contains(told[0], "the channel down did not take it: "+c.err.Error()) {
+				if told := other.texts(); len(told) != 1 || !strings.Contains(told[0], "the channel down did not take it: "+c.err.Error()) {
 					t.Fatalf("told %q", told)
 				}
 
