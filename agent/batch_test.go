@@ -406,7 +406,7 @@ func TestBatchOfOne(t *testing.T) {
 	}
 
 	run := must[ledger.Run](t)(b.ledger.Run(t.Context(), id))
-	if got := b.runner.Notices(run, ledger.Result{Outcome: domain.OutcomeSuccess}); len(got) != 1 || got[0].Title != "1 of 0: a.csv" {
+	if got := b.told(run, ledger.Result{Outcome: domain.OutcomeSuccess}); len(got) != 1 || got[0].Title != "1 of 0: a.csv" {
 		t.Errorf("%+v", got)
 	}
 }

@@ -31,7 +31,7 @@ func TestClarify(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	notices := b.runner.Notices(run, res)
+	notices := b.runner.Asks(run, res)
 	if len(notices) != 1 || notices[0].Title != "books asks" || !strings.Contains(notices[0].Body, "Which account?") || !strings.Contains(notices[0].Body, "Sparkasse") {
 		t.Errorf("notices: %+v", notices)
 	}

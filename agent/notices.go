@@ -13,7 +13,8 @@ import (
 	"rouse/internal/text"
 )
 
-// All notices to people that are not an agent's own words are worded here.
+// All notices to people that are not an agent's own words are worded here; notices_incidents.go has what they say of
+// incidents.
 
 // maxNoticeAction is how much of an action a notice shows, in characters.
 const maxNoticeAction = 1000
@@ -53,11 +54,15 @@ func (n Notify) wants(end string) bool {
 	return slices.ContainsFunc(n.On, func(s string) bool { return strings.EqualFold(s, end) })
 }
 
-// Notices tell the owner that a run has finished, or asks something: none, or one for each of the
-// job's channels. A template that fails costs the wording, not the notice.
-func (r *Runner) Notices(run ledger.Run, res ledger.Result) []ledger.Notice {
-	// What keeps a task from being resolved is what the run ends with, and so in the notice.
+// Asks tells the owner that a run asks something: nobody, or each of the job's channels.
+func (r *Runner) Asks(run ledger.Run, res ledger.Result) []ledger.Notice {
 	t, _ := r.plan.Load().resolve(run)
+	return r.notices(run, t, res)
+}
+
+// notices tell the owner that a run has finished, or asks something: none, or one for each of the
+// job's channels. A template that fails costs the wording, not the notice.
+func (r *Runner) notices(run ledger.Run, t task, res ledger.Result) []ledger.Notice {
 	outcome := string(res.Outcome)
 	if res.Wait != nil {
 		outcome = string(domain.StateWaiting)
@@ -66,11 +71,7 @@ func (r *Runner) Notices(run ledger.Run, res ledger.Result) []ledger.Notice {
 		return nil
 	}
 
-	name := run.Job
-	if run.Job == "" {
-		name = run.Agent + " (wake)" // of runs without a job, only wakes have somebody who is told
-	}
-
+	name := nameInNotices(run)
 	data := templateData(run, run.Attempt, t.detail, run.FinishedAt, run.FinishedAt)
 	if job := t.governingJob().Name; job != "" {
 		data["Job"] = job
@@ -88,6 +89,14 @@ func (r *Runner) Notices(run ledger.Run, res ledger.Result) []ledger.Notice {
 		Run: run.ID, Job: run.Job, Agent: run.Agent, Outcome: res.Outcome, Key: fmt.Sprintf("run:%d:%d", run.ID, run.Attempt),
 		Title: title, Body: body + r.sharedFiles(run),
 	}, t.notify.Channels)
+}
+
+// nameInNotices is what a run is called in the titles of notices.
+func nameInNotices(run ledger.Run) string {
+	if run.Job == "" {
+		return run.Agent + " (wake)" // of runs without a job, only wakes have somebody who is told
+	}
+	return run.Job
 }
 
 // addDelivery adds what a webhook brought. Where that cannot be read a notice is worded without it.

@@ -35,7 +35,7 @@ func TestShared(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	n := b.runner.Notices(run, res)
+	n := b.told(run, res)
 	if len(n) != 1 || !strings.HasPrefix(n[0].Body, "worded\nshared 0.md (version 1): part j\n") || !strings.HasSuffix(n[0].Body, fmt.Sprintf("\nand 2 more shared files: rouse show %d", id)) {
 		t.Errorf("%+v", n)
 	}

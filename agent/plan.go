@@ -159,6 +159,8 @@ type Plan struct {
 	ModuleSettings map[string]ModuleSettings
 	// Channels are the notification channels; the first is the default.
 	Channels []string
+	// Groups say how channels gather failures; a channel without one has the usual.
+	Groups map[string]Group
 	// Secrets are values that must not reach the record.
 	Secrets []string
 	Zone    *time.Location // in which agents are told the time, and days begin; nil means UTC

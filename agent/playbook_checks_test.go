@@ -92,7 +92,7 @@ func TestFailingProgram(t *testing.T) {
 		t.Fatalf("%+v", res)
 	}
 
-	told := b.runner.Notices(ledger.Run{ID: id, Job: "j", Attempt: 1}, res)
+	told := b.told(ledger.Run{ID: id, Job: "j", Attempt: 1}, res)
 	if len(told) != 1 || told[0].Title != "j: error" || !strings.Contains(told[0].Body, "sh: exit 3, 2 lines; the last of them:\nbegun\nthe disk is full\n") {
 		t.Errorf("%+v", told)
 	}

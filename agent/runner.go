@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"rouse/agent/loop"
+	"rouse/agent/model"
 	"rouse/agent/model/playbook"
 	"rouse/agent/preview"
 	"rouse/agent/tool"
@@ -150,6 +151,7 @@ func (r *Runner) Execute(ctx context.Context, run ledger.Run, a ledger.Attempt) 
 	switch {
 	case errors.As(err, &missing):
 		res, err = failed(domain.OutcomeError, "%s", missing.Error()), nil
+		res.Kind = "not configured"
 	case err == nil:
 		res, err = r.execute(ctx, run, a, t)
 	}
@@ -267,7 +269,7 @@ func (r *Runner) attempt(ctx context.Context, run ledger.Run, a ledger.Attempt, 
 // judge turns the loop's result into the run's: expectations that are not met make it an error.
 func (r *Runner) judge(ctx context.Context, t task, a ledger.Attempt, res loop.Result) (ledger.Result, error) {
 	out := ledger.Result{
-		Outcome: res.Outcome, Exit: res.Exit, Summary: res.Summary, Error: res.Error, Verified: res.Verified,
+		Outcome: res.Outcome, Exit: res.Exit, Summary: res.Summary, Error: res.Error, Kind: errorKind(res), Verified: res.Verified,
 		Steps: res.Steps, Calls: res.Calls,
 		Usage: ledgerUsage(res.Spent),
 	}
@@ -290,12 +292,20 @@ func (r *Runner) judge(ctx context.Context, t task, a ledger.Attempt, res loop.R
 	}
 
 	if why != "" {
-		out.Outcome, out.Error, out.Verified = domain.OutcomeError, why, false
+		out.Outcome, out.Error, out.Kind, out.Verified = domain.OutcomeError, why, "expectation", false
 	} else if len(t.job.Expect) > 0 {
 		out.Verified = true
 	}
 
 	return out, nil
+}
+
+// errorKind is by which failures that are alike are told from others, "" where outcome and exit tell all.
+func errorKind(res loop.Result) string {
+	if e, ok := errors.AsType[*model.Error](res.Failure); ok && res.Outcome == domain.OutcomeError {
+		return "model " + string(e.Kind)
+	}
+	return res.Kind
 }
 
 // waitQuestion is what a run asks its owner, as an item of the inbox.

@@ -117,6 +117,16 @@ func (b *bench) newPool() {
 	b.runner.Set(b.plan)
 }
 
+// told is what people are told of the end of a run that means nothing to incidents.
+func (b *bench) told(run ledger.Run, res ledger.Result) []ledger.Notice {
+	b.t.Helper()
+	tell := b.runner.Tells(run, res)
+	if tell == nil {
+		return nil
+	}
+	return tell(ledger.IncidentChange{})
+}
+
 // run executes the next attempt of a run as the dispatcher would.
 func (b *bench) run(id int64) ledger.Result { return b.attempt(b.t.Context(), id) }
 
@@ -437,11 +447,11 @@ func TestNotices(t *testing.T) {
 	b.plan.Jobs["j"] = agent.Job{Name: "j", Agent: "clerk", Notify: agent.Notify{On: []string{"error"}, Channels: []string{"desktop", "ops"}, Title: "{{ .Job }} says {{ .Outcome }}", Body: "{{ .Nonsense }}"}}
 	b.runner.Set(b.plan)
 	run := ledger.Run{ID: 7, Job: "j", Attempt: 1}
-	if n := b.runner.Notices(run, ledger.Result{Outcome: domain.OutcomeSuccess}); len(n) != 0 {
+	if n := b.told(run, ledger.Result{Outcome: domain.OutcomeSuccess}); len(n) != 0 {
 		t.Errorf("told of a success: %+v", n)
 	}
 
-	n := b.runner.Notices(run, ledger.Result{Outcome: domain.OutcomeError, Error: "no such table"})
+	n := b.told(run, ledger.Result{Outcome: domain.OutcomeError, Error: "no such table"})
 	if len(n) != 2 || n[0].Title != "j says error" || !strings.Contains(n[0].Body, "no such table") || n[1].Channel != "ops" {
 		t.Errorf("%+v", n)
 	}

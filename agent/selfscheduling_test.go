@@ -365,7 +365,7 @@ func TestNoticesOfWakes(t *testing.T) {
 		}
 
 		var channel, text string
-		for _, n := range b.runner.Notices(ledger.Run{ID: 7, Agent: "clerk", Trigger: domain.TriggerSelf, Detail: detail, Attempt: 1}, res) {
+		for _, n := range b.told(ledger.Run{ID: 7, Agent: "clerk", Trigger: domain.TriggerSelf, Detail: detail, Attempt: 1}, res) {
 			channel, text = channel+n.Channel, text+n.Title+"|"+n.Body
 		}
 		if channel != c.channel || text != c.text {
@@ -373,7 +373,7 @@ func TestNoticesOfWakes(t *testing.T) {
 		}
 	}
 
-	if n := b.runner.Notices(ledger.Run{ID: 8, Agent: "clerk", Trigger: domain.TriggerManual}, ledger.Result{Outcome: domain.OutcomeError}); len(n) != 0 {
+	if n := b.told(ledger.Run{ID: 8, Agent: "clerk", Trigger: domain.TriggerManual}, ledger.Result{Outcome: domain.OutcomeError}); len(n) != 0 {
 		t.Errorf("an ad-hoc run: %+v", n)
 	}
 }

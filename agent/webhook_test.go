@@ -76,7 +76,7 @@ func TestNoticeOfAWebhook(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	told := b.runner.Notices(run, ledger.Result{Outcome: domain.OutcomeSuccess, Summary: "done"})
+	told := b.told(run, ledger.Result{Outcome: domain.OutcomeSuccess, Summary: "done"})
 	if len(told) != 1 || told[0].Title != "Issue 7" || told[0].Body != `issues: {"n": 7}` {
 		t.Errorf("%+v", told)
 	}

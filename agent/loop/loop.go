@@ -295,7 +295,7 @@ func (r *run) handleAnswer(ctx context.Context, t turn) (over, free bool, err er
 	switch {
 	case t.end != nil:
 		r.result.Exit, r.result.Outcome = domain.ExitEnded, t.end.Outcome
-		r.result.Summary, r.result.Error = t.end.Summary, t.end.Error
+		r.result.Summary, r.result.Error, r.result.Kind = t.end.Summary, t.end.Error, t.end.Kind
 		r.result.Verified = t.end.Outcome == domain.OutcomeSuccess
 		return true, false, nil
 	case len(t.calls) > 0:

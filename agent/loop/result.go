@@ -12,6 +12,7 @@ type Result struct {
 	Exit           domain.Exit
 	Outcome        domain.Outcome
 	Summary, Error string
+	Kind           string // of the error, as its provider calls it; "" where it says nothing
 	Verified       bool
 	Steps          int // turns that were asked of the model, charged or not; those of reductions, too
 	Calls          int

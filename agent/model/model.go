@@ -122,6 +122,7 @@ type Event struct {
 type End struct {
 	Outcome        domain.Outcome
 	Summary, Error string
+	Kind           string // of the error, in a few words that stay the same when the details do not; "" where nothing is known
 }
 
 // Provider answers requests. The sequence can be used once. It ends after the last event, or with an

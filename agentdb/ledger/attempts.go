@@ -214,6 +214,10 @@ func (l *Ledger) finish(tx *sqlite.Tx, r Run, res Result, now time.Time) (paused
 		}
 	}
 
+	if err := tellEnd(tx, r, res, now); err != nil {
+		return false, err
+	}
+
 	if res.Outcome.Failed() {
 		if paused, err = l.pauseFailing(tx, r, res.Pause, res.Error, now); err != nil {
 			return false, err

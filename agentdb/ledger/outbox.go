@@ -15,9 +15,9 @@ func addNotice(tx *sqlite.Tx, n Notice, now time.Time) error {
 		key = n.Key
 	}
 
-	_, err := tx.Exec(`insert into outbox (key, run, job, agent, channel, title, body, view_ref, outcome, state, next_at, created_at)
-		values ($1, $2, $3, $4, $5, $6, $7, $8, $9, 'pending', $10, $10) on conflict (key) do nothing`,
-		key, n.Run, n.Job, n.Agent, n.Channel, n.Title, n.Body, n.ViewRef, string(n.Outcome), ms(now))
+	_, err := tx.Exec(`insert into outbox (key, run, job, agent, channel, title, body, view_ref, outcome, incident, state, next_at, created_at)
+		values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, 'pending', $11, $11) on conflict (key) do nothing`,
+		key, n.Run, n.Job, n.Agent, n.Channel, n.Title, n.Body, n.ViewRef, string(n.Outcome), n.Incident, ms(now))
 	return err
 }
 
@@ -34,12 +34,12 @@ func (l *Ledger) AppendNotices(ctx context.Context, notices ...Notice) error {
 	})
 }
 
-const noticeColumns = `id, coalesce(key, ''), run, job, agent, channel, title, body, view_ref, outcome, state, tries, next_at, created_at, error, answer`
+const noticeColumns = `id, coalesce(key, ''), run, job, agent, channel, title, body, view_ref, outcome, incident, state, tries, next_at, created_at, error, answer`
 
 func scanNotice(rows *sql.Rows) (Notice, error) {
 	var n Notice
 	var next, created int64
-	err := rows.Scan(&n.ID, &n.Key, &n.Run, &n.Job, &n.Agent, &n.Channel, &n.Title, &n.Body, &n.ViewRef, &n.Outcome, &n.State, &n.Tries, &next, &created, &n.Error, &n.Answer)
+	err := rows.Scan(&n.ID, &n.Key, &n.Run, &n.Job, &n.Agent, &n.Channel, &n.Title, &n.Body, &n.ViewRef, &n.Outcome, &n.Incident, &n.State, &n.Tries, &next, &created, &n.Error, &n.Answer)
 	n.NextAt, n.CreatedAt = instant(next), instant(created)
 	return n, err
 }

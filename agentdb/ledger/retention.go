@@ -73,7 +73,7 @@ func (l *Ledger) pruneTime(ctx context.Context, now time.Time, keep func(job str
 
 	for _, job := range names {
 		before := ms(now.Add(-keep(job)))
-		for _, old := range []oldRows{oldOccurrences, oldEvents, oldPauses} {
+		for _, old := range []oldRows{oldOccurrences, oldEvents, oldPauses, oldIncidents, oldNotices} {
 			if err := l.pruneOld(ctx, old, job, before); err != nil {
 				return fmt.Errorf("removing the old record of %s: %w", job, err)
 			}
@@ -101,7 +101,7 @@ const jobsWithRuns = `with recursive names(job) as (select min(job) from runs
 // from job to job in the index of events, however many events there are.
 const prunableNames = `with recursive eventful(job) as (select min(job) from events where run = 0
 		union all select (select min(job) from events where run = 0 and job > eventful.job) from eventful where eventful.job is not null)
-	select job from eventful where job is not null union select name from jobs union select name from pauses where scope = 'job' union select '' order by 1`
+	select job from eventful where job is not null union select name from jobs union select name from pauses where scope = 'job' union select job from incidents union select '' order by 1`
 
 // oldRows finds old rows, by a job, the instant before which its record is old, and how many; and removes those that were found.
 type oldRows struct{ find, remove string }

@@ -329,6 +329,7 @@ type Notice struct {
 	Title, Body       string // ItemPlaceholder in Body stands for the number of the inbox item
 	ViewRef           string // the view of the agent that it is about, "" for none
 	Outcome           domain.Outcome
+	Incident          int64  // that it is about, 0 for none
 	State             string // pending, delivered, unverified, failed
 	Tries             int
 	NextAt, CreatedAt time.Time
@@ -365,7 +366,13 @@ type Result struct {
 	// RetryAt, when set, is when the next attempt starts: the run does not end with this one.
 	RetryAt time.Time
 	Notices []Notice
-	Pause   PauseRule
+	// Kind is the kind of error that a failed run ended with, in a few words that stay the same when the details do not;
+	// "": as much as outcome and exit tell.
+	Kind string
+	// Tell says what people are told of the end of the run, by what it means to the incidents of its job. It is called within
+	// the transaction, maybe more than once, and asks nobody. nil: nobody is told, and no incident changes.
+	Tell  func(IncidentChange) []Notice
+	Pause PauseRule
 	// Wait, when set, lets the run wait for an answer; Outcome is "" then.
 	Wait *Question
 	// Postpone, when set, says that the run has not begun, because its model cannot be asked, and may

@@ -83,5 +83,9 @@ func lastOf(j api.Job, now time.Time) string {
 	if j.LastRun == "" {
 		return "–"
 	}
-	return outcomeMark(api.Run{Outcome: j.LastOutcome, State: j.LastState}) + " " + local(j.LastAt, now)
+	last := outcomeMark(api.Run{Outcome: j.LastOutcome, State: j.LastState}) + " " + local(j.LastAt, now)
+	for _, i := range j.Incidents {
+		last += ", incident " + i.ID
+	}
+	return last
 }

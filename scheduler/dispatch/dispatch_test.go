@@ -39,11 +39,15 @@ func (e *executor) Blocked(_ context.Context, run ledger.Run) string {
 	return e.blocked(run)
 }
 
-func (e *executor) Notices(run ledger.Run, res ledger.Result) []ledger.Notice {
+func (e *executor) Asks(run ledger.Run, res ledger.Result) []ledger.Notice {
 	if e.notices == nil {
 		return nil
 	}
 	return e.notices(run, res)
+}
+
+func (e *executor) Tells(run ledger.Run, res ledger.Result) func(ledger.IncidentChange) []ledger.Notice {
+	return func(ledger.IncidentChange) []ledger.Notice { return e.Asks(run, res) }
 }
 
 var success = ledger.Result{Outcome: domain.OutcomeSuccess, Exit: "final_response"}

@@ -22,8 +22,11 @@ type Executor interface {
 	// it was cut off for the last time, nobody answered it, or Execute failed. It may add to
 	// what the record says of the end.
 	OnFinalize(ctx context.Context, run ledger.Run, res ledger.Result) ledger.Result
-	// Notices tell people that a run has ended, or waits for one of them.
-	Notices(run ledger.Run, res ledger.Result) []ledger.Notice
+	// Asks tells people that a run waits for one of them.
+	Asks(run ledger.Run, res ledger.Result) []ledger.Notice
+	// Tells says what people are told of the end of a run, by what it means to the incidents of its job: see
+	// ledger.Result.Tell. nil: nobody is told, and no incident changes.
+	Tells(run ledger.Run, res ledger.Result) func(ledger.IncidentChange) []ledger.Notice
 	// PauseNotices tell them that this end is one failure too many, and pauses the job.
 	PauseNotices(run ledger.Run, res ledger.Result, failures int) []ledger.Notice
 }
@@ -60,8 +63,13 @@ func (ExecutorFunc) OnFinalize(_ context.Context, _ ledger.Run, res ledger.Resul
 	return res
 }
 
-// Notices implements Executor.
-func (ExecutorFunc) Notices(ledger.Run, ledger.Result) []ledger.Notice { return nil }
+// Asks implements Executor.
+func (ExecutorFunc) Asks(ledger.Run, ledger.Result) []ledger.Notice { return nil }
+
+// Tells implements Executor.
+func (ExecutorFunc) Tells(ledger.Run, ledger.Result) func(ledger.IncidentChange) []ledger.Notice {
+	return nil
+}
 
 // PauseNotices implements Executor.
 func (ExecutorFunc) PauseNotices(ledger.Run, ledger.Result, int) []ledger.Notice { return nil }

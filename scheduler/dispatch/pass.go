@@ -260,7 +260,7 @@ func (d *Dispatcher) finishUnstarted(writing context.Context, id int64, res ledg
 		return err
 	}
 
-	res.Notices = d.o.Executor.Notices(run, res)
+	res.Tell = d.o.Executor.Tells(run, res)
 	err = d.o.Ledger.FinishUnstarted(writing, id, res)
 	if errors.Is(err, ledger.ErrNotClaimable) { // it was cancelled, or ended by somebody else
 		return nil

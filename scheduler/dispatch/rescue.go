@@ -47,7 +47,7 @@ func (d *Dispatcher) interrupt(ctx context.Context, run ledger.Run, a ledger.Att
 
 	res.Error = why
 	res = d.o.Executor.OnFinalize(ctx, run, res)
-	res.Notices = d.o.Executor.Notices(run, res)
+	res.Tell = d.o.Executor.Tells(run, res)
 	res.Pause = d.pauseRule(run, res)
 
 	return d.o.Ledger.Interrupt(ctx, a, reason, &res)

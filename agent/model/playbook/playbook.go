@@ -111,7 +111,11 @@ func (p *Provider) Stream(ctx context.Context, r model.Request) iter.Seq2[model.
 		call, err := p.nextCall(r)
 		switch {
 		case err != nil: // an end with an outcome: an error of a provider would be a turn that failed
-			yield(model.Event{End: &model.End{Outcome: domain.OutcomeError, Error: err.Error()}}, nil)
+			end := &model.End{Outcome: domain.OutcomeError, Error: err.Error()}
+			if failed, ok := errors.AsType[*callError](err); ok {
+				end.Kind = failed.kind
+			}
+			yield(model.Event{End: end}, nil)
 		case call == nil:
 			yield(model.Event{End: &model.End{Outcome: domain.OutcomeSuccess, Summary: p.Summary()}}, nil)
 		default:
@@ -198,9 +202,9 @@ func (p *Provider) recordResult(results []model.Result) error {
 		t.made++
 		t.about, t.detail = p.describe(c.Name, result)
 	case c.OnError != onErrorContinue && slices.Contains([]string{kindUnmet, "execution_error"}, e.Kind): // which say no more
-		return fmt.Errorf("%s failed: %s", p.label(), e.Message)
+		return &callError{c.Name + " " + e.Kind, fmt.Sprintf("%s failed: %s", p.label(), e.Message)}
 	case c.OnError != onErrorContinue:
-		return fmt.Errorf("%s failed: %s: %s", p.label(), e.Kind, e.Message)
+		return &callError{c.Name + " " + e.Kind, fmt.Sprintf("%s failed: %s: %s", p.label(), e.Kind, e.Message)}
 	default:
 		t.failed++
 		t.kind = e.Kind
@@ -217,6 +221,11 @@ func (p *Provider) recordResult(results []model.Result) error {
 	p.advance()
 	return nil
 }
+
+// callError is the failure of a call. Its kind names the tool and what was wrong, without the details.
+type callError struct{ kind, text string }
+
+func (e *callError) Error() string { return e.text }
 
 // envelope is what a playbook reads of a result.
 type envelope struct {

@@ -20,6 +20,8 @@ type Job struct {
 	PausedWhy   string `json:"paused_reason"`
 	Problem     string `json:"problem"`
 	Watch       *Watch `json:"watch" jsonschema:"nullable"` // null without one
+	// Incidents are the kinds of error that it fails with now.
+	Incidents []Incident `json:"incidents"`
 }
 
 // Agent is an agent of the configuration.

@@ -18,6 +18,10 @@ func (c *checker) checkNotifications(channels []Notification) {
 			_, err := schedule.ParseQuiet(n.QuietHours)
 			c.schedule(at, "quiet_hours", err)
 		}
+		if at := path + ".digest"; n.Digest != "" && c.hasNoProblem(at) {
+			_, err := schedule.ParseDaily(n.Digest)
+			c.schedule(at, "digest", err)
+		}
 		switch n.Fallback {
 		case "":
 		case n.Name:

@@ -237,5 +237,4 @@ type notify struct {
 	Channels []string `key:"channels" default:"[desktop]"`
 	Title    string   `key:"title" say:"a template"`
 	Body     string   `key:"body" say:"a template"`
-	Every    Duration `key:"every" later:"digests"`
 }

@@ -191,8 +191,16 @@ type Notification struct {
 	Secret     string `key:"secret" secret:"yes" say:"with which the requests of a webhook are signed: secret:NAME"`
 	QuietHours string `key:"quiet_hours" say:"hours in which its notices wait, as 22:00-07:00" unset:"none"`
 	Fallback   Name   `key:"fallback" say:"the channel that is told of what this one does not take" unset:"none"`
+	Group      group  `key:"group" say:"which failures of the same job and kind of error it is told of, until they are acknowledged (rouse ack) or a run succeeds"`
+	Digest     string `key:"digest" say:"a summary each day, as daily at 08:00 of timezone: what ran, what failed, what waits, what it cost" unset:"none"`
 
 	At Position
+}
+
+// group says which failures a channel is told of.
+type group struct {
+	Every    int   `key:"every" default:"10" positive:"yes" say:"beside the first failure each so many-th; 1 is all of them"`
+	Recovery *bool `key:"recovery" default:"true" say:"tell that the job succeeds again, where its successes are not told anyway"`
 }
 
 // On says whether something is enabled: absent means yes.

@@ -21,6 +21,7 @@ import (
 	"rouse/cmd/internal/access"
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/config"
+	"rouse/cmd/internal/notify"
 	"rouse/cmd/internal/web"
 	"rouse/cmd/internal/webhook"
 )
@@ -268,6 +269,8 @@ func (d *Daemon) noticeLink(ctx context.Context, n ledger.Notice) string {
 		return d.DashboardURL("/runs/" + strconv.FormatInt(n.Run, 10))
 	case n.Job != "":
 		return d.DashboardURL("/jobs/" + n.Job)
+	case notify.IsDigest(n):
+		return d.DashboardURL("/")
 	}
 	return d.DashboardURL("/health")
 }

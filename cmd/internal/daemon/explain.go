@@ -22,14 +22,15 @@ import (
 
 // explanation is one answer to the question why a job ran, or did not.
 type explanation struct {
-	d      *Daemon
-	setup  *Setup
-	name   string
-	job    *config.Job // nil: not configured any more
-	now    time.Time
-	zone   *time.Location
-	pauses []ledger.Pause
-	watch  api.Watch // as it is now; without a daemon nothing is known
+	d       *Daemon
+	setup   *Setup
+	name    string
+	job     *config.Job // nil: not configured any more
+	now     time.Time
+	zone    *time.Location
+	pauses  []ledger.Pause
+	failing []ledger.Incident // that are open
+	watch   api.Watch         // as it is now; without a daemon nothing is known
 
 	written       string               // the time that was asked for, as it was written
 	asked         *schedule.ParsedTime // nil: up to now
@@ -117,6 +118,9 @@ const upcomingShown = 3
 // loadStanding loads how far the job's schedule has been dealt with, and the pauses.
 func (e *explanation) loadStanding(ctx context.Context) error {
 	var err error
+	if e.failing, err = e.d.ledger.Incidents(ctx, ledger.IncidentFilter{Job: e.name}); err != nil {
+		return err
+	}
 	if e.pauses, err = e.d.ledger.Pauses(ctx, time.Time{}); err != nil {
 		return err
 	}

@@ -54,6 +54,10 @@ func (e *explanation) notes() []string {
 		}
 	}
 
+	for _, i := range e.failing {
+		addf("%s", web.NewIncident(i).Text(e.zone))
+	}
+
 	if p, paused := e.d.runner.PausedModel(e.name, e.now); paused {
 		addf("%s", newModelPause(p).Text(e.zone))
 	}

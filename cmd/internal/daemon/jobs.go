@@ -8,6 +8,7 @@ import (
 	"rouse/agentdb/ledger"
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/config"
+	"rouse/cmd/internal/web"
 )
 
 // Jobs implements web.Jobs.
@@ -30,10 +31,15 @@ func (d *Daemon) Jobs(ctx context.Context) ([]api.Job, error) {
 		return nil, err
 	}
 
+	incidents, err := d.incidentsByJob(ctx)
+	if err != nil {
+		return nil, err
+	}
+
 	out := []api.Job{}
 	for i := range now.Config.Jobs {
 		j := &now.Config.Jobs[i]
-		job := api.Job{Name: string(j.Name), Agent: j.Agent, Enabled: config.On(j.Enabled), Triggers: now.triggers(j), Scheduled: j.Scheduled(), Watch: watchOf(j, watches)}
+		job := api.Job{Name: string(j.Name), Agent: j.Agent, Enabled: config.On(j.Enabled), Triggers: now.triggers(j), Scheduled: j.Scheduled(), Watch: watchOf(j, watches), Incidents: append([]api.Incident{}, incidents[string(j.Name)]...)}
 		if w := job.Watch; w != nil {
 			job.Problem = watchProblem(w.Problem, w.Degraded)
 		}
@@ -51,6 +57,19 @@ func (d *Daemon) Jobs(ctx context.Context) ([]api.Job, error) {
 	}
 
 	return out, nil
+}
+
+// maxOpenIncidents is how many open incidents are read for the listing of jobs.
+const maxOpenIncidents = 1000
+
+// incidentsByJob are those that are open.
+func (d *Daemon) incidentsByJob(ctx context.Context) (map[string][]api.Incident, error) {
+	open, err := d.ledger.Incidents(ctx, ledger.IncidentFilter{Limit: maxOpenIncidents})
+	out := map[string][]api.Incident{}
+	for _, i := range open {
+		out[i.Job] = append(out[i.Job], web.NewIncident(i))
+	}
+	return out, err
 }
 
 // Agents implements web.Jobs.

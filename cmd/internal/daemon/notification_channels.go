@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	"rouse/agent"
 	"rouse/cmd/internal/config"
 	"rouse/cmd/internal/notify"
 	"rouse/scheduler/schedule"
@@ -35,7 +36,21 @@ func channelRules(cfg *config.Config) map[string]notify.Rules {
 		if n.QuietHours != "" {
 			r.Quiet, _ = schedule.ParseQuiet(n.QuietHours) // a wrong one was refused
 		}
+		if n.Digest != "" {
+			if digest, err := schedule.ParseDaily(n.Digest); err == nil { // likewise
+				r.Digest = &digest
+			}
+		}
 		out[string(n.Name)] = r
+	}
+	return out
+}
+
+// channelGroups are how channels gather failures.
+func channelGroups(cfg *config.Config) map[string]agent.Group {
+	out := map[string]agent.Group{}
+	for _, n := range cfg.Notifications {
+		out[string(n.Name)] = agent.Group{Every: n.Group.Every, Recovery: config.On(n.Group.Recovery)}
 	}
 	return out
 }

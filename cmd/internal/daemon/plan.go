@@ -42,7 +42,7 @@ func NewPlan(cfg *config.Config, log *slog.Logger) (*Plan, error) {
 		return nil, err
 	}
 
-	p.Plan.Channels = channelNames(cfg)
+	p.Plan.Channels, p.Plan.Groups = channelNames(cfg), channelGroups(cfg)
 	p.Plan.Modules, p.Plan.ModuleSettings = cfg.Modules(), cfg.ModuleSettings()
 	p.Plan.Secrets, p.Plan.Masks, p.Plan.Boundary = cfg.Secrets(), newMasks(cfg), newBoundary(cfg)
 	p.Plan.UntrustedFolders = untrustedFolders(cfg)

@@ -49,18 +49,23 @@ type Settings struct {
 
 // Rules say when a channel is used, and what is when it cannot be.
 type Rules struct {
-	Quiet    schedule.Quiet // hours in which its notices wait
-	Zone     *time.Location // of these hours; nil: of this machine
-	Fallback string         // the channel that is told of what this one does not deliver, "" for none
+	Quiet    schedule.Quiet  // hours in which its notices wait
+	Zone     *time.Location  // of these hours, and of the digest; nil: of this machine
+	Fallback string          // the channel that is told of what this one does not deliver, "" for none
+	Digest   *schedule.Daily // when a summary is sent; nil: never
+}
+
+// zone is where the clocks are by which hours and times of day are meant.
+func (r Rules) zone() *time.Location {
+	if r.Zone == nil {
+		return time.Local
+	}
+	return r.Zone
 }
 
 // quietUntil is when the quiet hours end that hold now, zero if none do.
 func (r Rules) quietUntil(now time.Time) time.Time {
-	zone := r.Zone
-	if zone == nil {
-		zone = time.Local
-	}
-	if end := r.Quiet.End(now, zone); r.Quiet.From != r.Quiet.To && end.After(now) {
+	if end := r.Quiet.End(now, r.zone()); r.Quiet.From != r.Quiet.To && end.After(now) {
 		return end
 	}
 	return time.Time{}

@@ -18,6 +18,10 @@ const (
 	sendTimeout      = 10 * time.Second
 	unavailablePause = time.Hour // between tries at a channel that cannot work here
 	pageSize         = 64        // notices read at once
+	maxSleep         = 30 * time.Second
+	// maxWait is how long a notice waits for a channel that cannot work here: a machine without a desktop would gather them
+	// for ever.
+	maxWait = 7 * 24 * time.Hour
 )
 
 // retryPauses are the pauses after each failed try but the last.
@@ -64,6 +68,7 @@ type Notifier struct {
 	channels    map[string]Channel // replaced as a whole, never written to
 	rules       map[string]Rules   // likewise
 	unavailable map[string]bool    // channels that could not be reached when last tried
+	nextDigest  time.Time          // zero: not known
 }
 
 // New checks the options.
@@ -88,8 +93,9 @@ func New(o Options) (*Notifier, error) {
 func (n *Notifier) SetChannels(channels map[string]Channel, rules map[string]Rules) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.channels, n.rules = channels, rules
+	n.channels, n.rules, n.nextDigest = channels, rules, time.Time{}
 	maps.DeleteFunc(n.unavailable, func(name string, _ bool) bool { return channels[name] == nil })
+	n.wakeRetry() // so that Run learns of the new times
 }
 
 func (n *Notifier) rulesOf(channel string) Rules {
@@ -126,33 +132,63 @@ func (n *Notifier) wakeRetry() {
 
 // Run delivers until ctx ends.
 func (n *Notifier) Run(ctx context.Context) error {
-	timer := time.NewTimer(0)
-	defer timer.Stop()
-
 	for {
 		changed := n.ledger.Changed() // before reading, so that no new notice is missed
+		digest, err := n.appendDigests(ctx, time.Now())
+		if err != nil && ctx.Err() == nil {
+			n.log.Error("a digest could not be made; it is tried again", "error", err)
+			digest = time.Now().Add(time.Minute)
+		}
+
 		next, err := n.deliver(ctx)
 		if err != nil && ctx.Err() == nil {
 			n.log.Error("the outbox could not be read; it is tried again", "error", err)
 			next = time.Now().Add(time.Minute)
 		}
 
+		n.wait(ctx, changed, earlier(next, digest))
+		if ctx.Err() != nil {
+			return nil
+		}
+	}
+}
+
+// wait ends when something may be due: the ledger has changed, a channel is back, or it is next, zero for never. It looks
+// at the clock now and then, for timers stand still while a machine sleeps.
+func (n *Notifier) wait(ctx context.Context, changed <-chan struct{}, next time.Time) {
+	timer := time.NewTimer(maxSleep)
+	defer timer.Stop()
+
+	for {
 		timer.Stop()
 		if !next.IsZero() {
-			timer.Reset(time.Until(next))
+			timer.Reset(min(time.Until(next), maxSleep))
 		}
 
 		select {
 		case <-ctx.Done():
-			return nil
+			return
 		case <-n.recovered:
 			if err := n.retryUnavailable(ctx); err != nil && ctx.Err() == nil {
 				n.log.Error("notices that wait could not be tried again", "error", err)
 			}
+			return
 		case <-changed:
+			return
 		case <-timer.C:
+			if !time.Now().Before(next) {
+				return
+			}
 		}
 	}
+}
+
+// earlier is the earlier of two instants, of which zero is never.
+func earlier(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
 }
 
 // deliver sends what is due, and returns when the next notice is due.
@@ -252,8 +288,11 @@ func (n *Notifier) sendOne(ctx context.Context, notice ledger.Notice) (sendErr, 
 		notice.Tries++
 		defer n.recordReachable(notice.Channel, true) // once the delivery is on record
 	case errors.Is(sendErr, ErrUnavailable):
-		// Not a try that counts: the notice waits as long as it takes.
+		// Not a try that counts.
 		notice.Error, notice.NextAt = sendErr.Error(), time.Now().Add(unavailablePause)
+		if time.Since(notice.CreatedAt) >= maxWait {
+			notice.State = ledger.NoticeFailed
+		}
 		n.recordReachable(notice.Channel, false)
 		if !waited {
 			// OSA-80: without a notifier a notice is logged; it fails nothing, and waits.

@@ -41,6 +41,16 @@ func (a *Answers) Answer(ctx context.Context, item int64, in api.Answer) (api.Ru
 	return a.s.answerOne(ctx, item, in)
 }
 
+// Incidents lists jobs that fail, by the kind of error.
+func (a *Answers) Incidents(ctx context.Context, f ledger.IncidentFilter) ([]api.Incident, error) {
+	return a.s.listIncidents(ctx, f)
+}
+
+// Acknowledge says that somebody knows of an incident.
+func (a *Answers) Acknowledge(ctx context.Context, incident int64, note string) (api.Incident, error) {
+	return a.s.acknowledgeOne(ctx, incident, note)
+}
+
 // Runs lists runs, the newest first.
 func (a *Answers) Runs(ctx context.Context, f ledger.RunFilter) ([]api.Run, error) {
 	return a.s.listRuns(ctx, f)

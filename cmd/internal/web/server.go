@@ -69,7 +69,7 @@ func NewHandler(o Options) (*Handler, error) {
 		return nil, err
 	}
 
-	s.routes = slices.Concat(s.hostRoutes(), s.jobRoutes(), s.runRoutes(), s.inboxRoutes(), s.databaseRoutes(), s.ledgerRoutes(), s.pauseRoutes(), s.wakeRoutes(), s.skillRoutes(), s.signInRoutes(), s.webhookRoutes(), s.workspaceRoutes(), s.askRoutes(), s.accessRoutes(), s.schemaRoutes())
+	s.routes = slices.Concat(s.hostRoutes(), s.jobRoutes(), s.runRoutes(), s.inboxRoutes(), s.incidentRoutes(), s.databaseRoutes(), s.ledgerRoutes(), s.pauseRoutes(), s.wakeRoutes(), s.skillRoutes(), s.signInRoutes(), s.webhookRoutes(), s.workspaceRoutes(), s.askRoutes(), s.accessRoutes(), s.schemaRoutes())
 	mux, methods := http.NewServeMux(), map[string][]string{}
 	for _, route := range s.routes {
 		mux.Handle(route.Method+" "+route.Path, s.admit(route))

@@ -1,0 +1,107 @@
+package ledger
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"time"
+
+	"rouse/agentdb/sqlite"
+	"rouse/internal/domain"
+)
+
+// DigestThrough is up to when the digests of a channel have told. The first question for a channel is its beginning: it
+// writes now, and returns that.
+func (l *Ledger) DigestThrough(ctx context.Context, channel string, now time.Time) (time.Time, error) {
+	var through int64
+	err := l.statements.row(ctx, `select through from digests where channel = $1`, channel).Scan(&through)
+	if !errors.Is(err, sql.ErrNoRows) {
+		return instant(through), err
+	}
+
+	err = l.do(ctx, func(tx *sqlite.Tx) error {
+		_, err := tx.Exec(`insert into digests (channel, through) values ($1, $2) on conflict (channel) do nothing`, channel, ms(now))
+		return err
+	})
+	return instant(ms(now)), err
+}
+
+// AppendDigest puts a digest into the outbox, which tells of the time from one instant to another. A digest that begins
+// elsewhere than the last one has ended is none: somebody else was faster, and false is returned.
+func (l *Ledger) AppendDigest(ctx context.Context, from, to time.Time, n Notice) (added bool, err error) {
+	now := l.now()
+	err = l.do(ctx, func(tx *sqlite.Tx) error {
+		added = false // an operation may run again
+		done, err := tx.Exec(`update digests set through = $1 where channel = $2 and through = $3`, ms(to), n.Channel, ms(from))
+		if err != nil {
+			return err
+		}
+		if rows, err := done.RowsAffected(); err != nil || rows == 0 {
+			return err
+		}
+		added = true
+		return addNotice(tx, n, now)
+	})
+	return added, err
+}
+
+// RestartDigest has the next digest of a channel begin at an instant.
+func (l *Ledger) RestartDigest(ctx context.Context, channel string, from time.Time) error {
+	return l.do(ctx, func(tx *sqlite.Tx) error {
+		_, err := tx.Exec(`update digests set through = $1 where channel = $2`, ms(from), channel)
+		return err
+	})
+}
+
+// KeepDigests forgets the channels that have no digest any more: one that gets it again later begins anew.
+func (l *Ledger) KeepDigests(ctx context.Context, channels map[string]bool) error {
+	rows, err := l.statements.query(ctx, `select channel from digests`)
+	known, err := collect(rows, err, func(rows *sql.Rows) (string, error) {
+		var channel string
+		err := rows.Scan(&channel)
+		return channel, err
+	})
+	if err != nil {
+		return err
+	}
+
+	for _, channel := range known {
+		if channels[channel] {
+			continue
+		}
+		err = errors.Join(err, l.do(ctx, func(tx *sqlite.Tx) error {
+			_, err := tx.Exec(`delete from digests where channel = $1`, channel)
+			return err
+		}))
+	}
+	return err
+}
+
+// Ended are the runs of a job, or of an agent without one, that ended with an outcome.
+type Ended struct {
+	Job, Agent string
+	Outcome    domain.Outcome
+	Runs       int
+	Tokens     int64
+	Cost       int64 // in millionths of a US dollar
+}
+
+// runsEnded goes from job to job, for the index of what has ended begins with it.
+const runsEnded = `with recursive names(job) as (select min(job) from runs
+		union all select (select min(job) from runs where job > names.job) from names where names.job is not null)
+	select r.job, r.agent, r.outcome, count(*), cast(coalesce(sum(r.tokens_in + r.tokens_out), 0) as bigint), cast(coalesce(sum(r.cost_micro_usd), 0) as bigint)
+	from names cross join runs r where r.job = names.job and r.state = 'finished' and r.finished_at >= $1 and r.finished_at < $2
+	group by r.job, r.agent, r.outcome order by r.job, r.agent, r.outcome`
+
+// EndedBetween counts the runs that ended at from or later, and before to.
+func (l *Ledger) EndedBetween(ctx context.Context, from, to time.Time) ([]Ended, error) {
+	rows, err := l.statements.query(ctx, runsEnded, ms(from), ms(to))
+	return collect(rows, err, func(rows *sql.Rows) (Ended, error) {
+		var e Ended
+		err := rows.Scan(&e.Job, &e.Agent, &e.Outcome, &e.Runs, &e.Tokens, &e.Cost)
+		return e, err
+	})
+}
+
+// oldNotices are those of no run: the others go with theirs.
+var oldNotices = oldRows{`select id from outbox where run = 0 and job = $1 and state <> 'pending' and created_at < $2 limit $3`, `delete from outbox where id in (%s)`}

@@ -1,0 +1,219 @@
+package ledger
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"time"
+
+	"rouse/agentdb/sqlite"
+	"rouse/internal/domain"
+	"rouse/internal/text"
+)
+
+// Incident is a job and a kind of error that it fails with, from the first failure to the next success. It is found by
+// its job, or by its agent where the runs belong to no job.
+type Incident struct {
+	ID                int64
+	Job, Agent, Kind  string
+	Failures          int
+	Error             string // of the last failure
+	FirstRun, LastRun int64
+	OpenedAt, LastAt  time.Time
+	Told              int       // notices of it
+	AckedAt           time.Time // zero: nobody has acknowledged it
+	Note              string    // of who did
+	ClosedAt          time.Time // zero: it is open
+	ClosedBy          int64     // the run that succeeded
+}
+
+// Of is whose incident it is: a job, or an agent.
+func (i Incident) Of() string {
+	if i.Job == "" {
+		return i.Agent
+	}
+	return i.Job
+}
+
+// IncidentChange is what the end of a run means to incidents.
+type IncidentChange struct {
+	Failed    *Incident  // that the failure opened, or was counted in; nil: the run has not failed
+	Recovered []Incident // that the success has closed
+}
+
+// about is the incident that a notice of the change is about, 0 where there is none or more than one.
+func (c IncidentChange) about() int64 {
+	switch {
+	case c.Failed != nil:
+		return c.Failed.ID
+	case len(c.Recovered) == 1:
+		return c.Recovered[0].ID
+	}
+	return 0
+}
+
+// errorKind is by which failures are gathered: what its executor says of it, or else as much as outcome and exit tell.
+func (res Result) errorKind() string {
+	switch {
+	case res.Kind != "":
+		return res.Kind
+	case res.Outcome == domain.OutcomeBudget && res.Exit == domain.ExitEnded:
+		return "daily budget"
+	case res.Outcome == domain.OutcomeError && res.Exit != "" && res.Exit != domain.ExitEnded:
+		return string(res.Exit)
+	}
+	return string(res.Outcome)
+}
+
+// tellEnd counts the end of a run in the incidents of its job, and puts what people are told of it into the outbox.
+func tellEnd(tx *sqlite.Tx, r Run, res Result, now time.Time) error {
+	if res.Tell == nil {
+		return nil // whoever asked for the run waits for it, and sees how it ends
+	}
+
+	change, err := changeIncidents(tx, r, res, now)
+	if err != nil {
+		return err
+	}
+
+	notices := res.Tell(change)
+	for _, n := range notices {
+		n.Incident = change.about()
+		if err := addNotice(tx, n, now); err != nil {
+			return err
+		}
+	}
+	if change.about() == 0 || len(notices) == 0 {
+		return nil
+	}
+
+	_, err = tx.Exec(`update incidents set told = told + $1 where id = $2`, len(notices), change.about())
+	return err
+}
+
+// changeIncidents counts a failure in the incident of its kind, which it may open, and has a success close all of its job.
+// Other ends change none: that of a run which was cancelled or skipped, or has done a part, says nothing of the error.
+func changeIncidents(tx *sqlite.Tx, r Run, res Result, now time.Time) (IncidentChange, error) {
+	switch {
+	case res.Outcome.Failed() || res.Outcome == domain.OutcomeInterrupted:
+		i, err := countFailure(tx, r, res, now)
+		return IncidentChange{Failed: &i}, err
+	case res.Outcome == domain.OutcomeSuccess || res.Outcome == domain.OutcomeNothing:
+		closed, err := closeIncidents(tx, r, now)
+		return IncidentChange{Recovered: closed}, err
+	}
+	return IncidentChange{}, nil
+}
+
+func countFailure(tx *sqlite.Tx, r Run, res Result, now time.Time) (Incident, error) {
+	kind := text.Truncate(text.OneLine(res.errorKind()), maxIncidentKind)
+	// Two runs of a job that fail for the first time at once open one: the second waits here, and is counted below.
+	if _, err := tx.Exec(`insert into incidents (job, agent, kind, first_run, last_run, opened_at, last_at) values ($1, $2, $3, $4, $4, $5, $5) on conflict do nothing`,
+		r.Job, r.Agent, kind, r.ID, ms(now)); err != nil {
+		return Incident{}, err
+	}
+
+	i, err := scanIncident(tx.QueryRow(`update incidents set failures = failures + 1, agent = $1, error = $2, last_run = $3, last_at = $4
+		where job = $5 and kind = $6 and closed_at = 0 and ($5 <> '' or agent = $1) returning `+incidentColumns,
+		r.Agent, text.Truncate(res.Error, maxEventText), r.ID, ms(now), r.Job, kind))
+	if err != nil || i.Failures > 1 {
+		return i, err
+	}
+	return i, addEvent(tx, Event{Run: r.ID, Job: r.Job, At: now, Kind: "incident.opened"}, map[string]any{"incident": i.ID, "error_kind": kind})
+}
+
+// maxIncidentKind is how long the name of a kind of error is at most, in characters.
+const maxIncidentKind = 100
+
+func closeIncidents(tx *sqlite.Tx, r Run, now time.Time) ([]Incident, error) {
+	rows, err := tx.Query(`update incidents set closed_at = $1, closed_by = $2 where job = $3 and closed_at = 0 and ($3 <> '' or agent = $4) returning `+incidentColumns,
+		ms(now), r.ID, r.Job, r.Agent)
+	closed, err := collect(rows, err, func(rows *sql.Rows) (Incident, error) { return scanIncident(rows) })
+	for _, i := range closed {
+		err = errors.Join(err, addEvent(tx, Event{Run: r.ID, Job: r.Job, At: now, Kind: "incident.closed"}, map[string]any{"incident": i.ID, "error_kind": i.Kind, "failures": i.Failures}))
+	}
+	return closed, err
+}
+
+const (
+	incidentColumns = `id, job, agent, kind, failures, error, first_run, last_run, opened_at, last_at, told, acked_at, note, closed_at, closed_by`
+	openIncidents   = `select ` + incidentColumns + ` from incidents where closed_at = 0 order by id limit $1`
+	lastIncidents   = `select ` + incidentColumns + ` from incidents order by id desc limit $1`
+	incidentsOfJob  = `select ` + incidentColumns + ` from incidents where job = $2 order by last_at desc, id desc limit $1`
+	openOfJob       = `select ` + incidentColumns + ` from incidents where closed_at = 0 and job = $2 order by id limit $1`
+)
+
+func scanIncident(row interface{ Scan(into ...any) error }) (Incident, error) {
+	var i Incident
+	var opened, last, acked, closed int64
+	err := row.Scan(&i.ID, &i.Job, &i.Agent, &i.Kind, &i.Failures, &i.Error, &i.FirstRun, &i.LastRun, &opened, &last, &i.Told, &acked, &i.Note, &closed, &i.ClosedBy)
+	i.OpenedAt, i.LastAt, i.AckedAt, i.ClosedAt = instant(opened), instant(last), instant(acked), instant(closed)
+	return i, err
+}
+
+// IncidentFilter selects incidents.
+type IncidentFilter struct {
+	Job    string // "" for all
+	Closed bool   // those that are over, too, the newest first; else the oldest
+	Limit  int    // 0 means 100
+}
+
+// Incidents lists those that are open, the oldest first, or all.
+func (l *Ledger) Incidents(ctx context.Context, f IncidentFilter) ([]Incident, error) {
+	if f.Limit == 0 {
+		f.Limit = 100
+	}
+
+	query, args := openIncidents, []any{f.Limit}
+	switch {
+	case f.Job != "" && f.Closed:
+		query, args = incidentsOfJob, append(args, f.Job)
+	case f.Job != "":
+		query, args = openOfJob, append(args, f.Job)
+	case f.Closed:
+		query = lastIncidents
+	}
+
+	rows, err := l.statements.query(ctx, query, args...)
+	return collect(rows, err, func(rows *sql.Rows) (Incident, error) { return scanIncident(rows) })
+}
+
+// Acknowledge records that somebody knows of an incident, so that nobody is told of further failures of it. The first
+// acknowledgement stays. The error is ErrNotFound where there is none of the number, and *IncidentOverError where it is over.
+func (l *Ledger) Acknowledge(ctx context.Context, id int64, note string) (Incident, error) {
+	now := l.now()
+	var out Incident
+	err := l.do(ctx, func(tx *sqlite.Tx) error {
+		i, err := scanIncident(tx.QueryRow(`select `+incidentColumns+` from incidents where id = $1`+l.forUpdate, id))
+		switch {
+		case errors.Is(err, sql.ErrNoRows):
+			return fmt.Errorf("incident %d is %w", id, ErrNotFound)
+		case err != nil:
+			return err
+		case !i.ClosedAt.IsZero():
+			return &IncidentOverError{i}
+		case !i.AckedAt.IsZero():
+			out = i
+			return nil
+		}
+
+		i.AckedAt, i.Note = instant(ms(now)), note
+		if _, err := tx.Exec(`update incidents set acked_at = $1, note = $2 where id = $3`, ms(now), note, id); err != nil {
+			return err
+		}
+		out = i
+		return addEvent(tx, Event{Job: i.Job, At: now, Kind: "incident.acknowledged"}, map[string]any{"incident": id, "error_kind": i.Kind, "note": note})
+	})
+	return out, err
+}
+
+// IncidentOverError is the error of an acknowledgement that comes too late.
+type IncidentOverError struct{ Incident Incident }
+
+func (e *IncidentOverError) Error() string {
+	return fmt.Sprintf("incident %d of %s is over: run %d succeeded at %s", e.Incident.ID, e.Incident.Of(), e.Incident.ClosedBy, e.Incident.ClosedAt.Local().Format(time.DateTime))
+}
+
+// oldIncidents go with the run that failed last, open or not: nobody knows any more what happened.
+var oldIncidents = oldRows{`select id from incidents where job = $1 and last_at < $2 order by last_at limit $3`, `delete from incidents where id in (%s)`}

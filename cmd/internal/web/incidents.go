@@ -1,0 +1,81 @@
+package web
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"rouse/agentdb/ledger"
+	"rouse/cmd/internal/api"
+)
+
+func (s *server) incidentRoutes() []Route {
+	return []Route{
+		get[[]api.Incident]("/v1/incidents", "Jobs that fail, by the kind of error: those that are open, the oldest first.", s.answer(s.incidents),
+			Param{Name: "job", Kind: ParamText, Says: "those of this job"},
+			Param{Name: "all", Kind: ParamFlag, Says: "those that are over, too, the newest first"},
+			Param{Name: "n", Kind: ParamCount, Says: "how many at most"}),
+		post[api.Acknowledgement, api.Incident]("/v1/incidents/{id}/acknowledge", "Says that somebody knows of an incident: nobody is told of further failures of it.", s.answer(s.acknowledge)),
+	}
+}
+
+const (
+	defaultIncidents = 100
+	maxNote          = 500 // characters of an acknowledgement
+)
+
+func (s *server) incidents(r *http.Request) (any, error) {
+	n, err := count(r, "n", defaultIncidents, maxRuns)
+	if err != nil {
+		return nil, err
+	}
+	return s.listIncidents(r.Context(), ledger.IncidentFilter{Job: r.URL.Query().Get("job"), Closed: flag(r, "all"), Limit: n})
+}
+
+func (s *server) listIncidents(ctx context.Context, f ledger.IncidentFilter) ([]api.Incident, error) {
+	all, err := s.ledger.Incidents(ctx, f)
+	out := []api.Incident{}
+	for _, i := range all {
+		out = append(out, NewIncident(i))
+	}
+	return out, err
+}
+
+func (s *server) acknowledge(r *http.Request) (any, error) {
+	n, err := strconv.ParseInt(r.PathValue("id"), 10, 64)
+	if err != nil || n < 1 {
+		return nil, usage("%q is not an incident; incidents have numbers, see: rouse incidents", r.PathValue("id"))
+	}
+
+	var in api.Acknowledgement
+	if err := read(r, &in); err != nil {
+		return nil, err
+	}
+	return s.acknowledgeOne(r.Context(), n, in.Note)
+}
+
+func (s *server) acknowledgeOne(ctx context.Context, n int64, note string) (api.Incident, error) {
+	note = strings.TrimSpace(note)
+	if utf8.RuneCountInString(note) > maxNote {
+		return api.Incident{}, usage("the note has more than %d characters", maxNote)
+	}
+
+	i, err := s.ledger.Acknowledge(ctx, n, note)
+	if over, ok := errors.AsType[*ledger.IncidentOverError](err); ok {
+		return api.Incident{}, &api.Error{Status: http.StatusConflict, Message: over.Error()}
+	}
+	return NewIncident(i), err
+}
+
+// NewIncident converts an incident of the ledger.
+func NewIncident(i ledger.Incident) api.Incident {
+	out := api.Incident{ID: id(i.ID), Job: i.Job, Agent: i.Agent, Kind: i.Kind, Failures: i.Failures, Error: i.Error, FirstRun: id(i.FirstRun), LastRun: id(i.LastRun),
+		OpenedAt: api.At(i.OpenedAt), LastAt: api.At(i.LastAt), Told: i.Told, AckedAt: api.At(i.AckedAt), Note: i.Note, ClosedAt: api.At(i.ClosedAt)}
+	if i.ClosedBy != 0 {
+		out.ClosedBy = id(i.ClosedBy)
+	}
+	return out
+}

@@ -1,0 +1,113 @@
+package main
+
+import (
+	"fmt"
+	"net/url"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"rouse/cmd/internal/api"
+	"rouse/internal/text"
+)
+
+func newIncidents(at *place) *cobra.Command {
+	var job string
+	var all, asJSON bool
+	cmd := &cobra.Command{
+		Use:   "incidents [--job J] [--all]",
+		Short: "Lists jobs that fail, by the kind of error, until they succeed again",
+		Long: `Lists the incidents that are open: a job, or the wakes of an agent, and a kind of error, from
+the first failure to the next success. You are told of the first failure, of every tenth or as the
+channel says, and of the recovery; of no further failure once you acknowledge it: rouse ack.`,
+		Example: `  rouse incidents
+  rouse incidents --job backup --all`,
+		Args: cobra.NoArgs,
+		RunE: verb(func(cmd *cobra.Command, _ []string) error {
+			s, err := at.open(cmd.Context())
+			if err != nil {
+				return err
+			}
+			defer s.close()
+
+			query := url.Values{"job": {job}}
+			if all {
+				query.Set("all", "true")
+			}
+			var incidents []api.Incident
+			if err := s.Get(cmd.Context(), "/v1/incidents", query, &incidents); err != nil {
+				return err
+			}
+			if asJSON {
+				return printJSON(cmd.OutOrStdout(), incidents)
+			}
+			return printIncidents(cmd, incidents)
+		}),
+	}
+
+	cmd.Flags().StringVar(&job, "job", "", "those of this `job`")
+	cmd.Flags().BoolVar(&all, "all", false, "those that are over, too, the newest first")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return cmd
+}
+
+func printIncidents(cmd *cobra.Command, incidents []api.Incident) error {
+	if len(incidents) == 0 {
+		_, err := fmt.Fprintln(cmd.OutOrStdout(), "nothing fails that succeeded before, or should")
+		return err
+	}
+
+	now := time.Now()
+	var rows [][]string
+	for _, i := range incidents {
+		state := "open"
+		switch {
+		case !i.ClosedAt.IsZero():
+			state = "over " + local(i.ClosedAt, now)
+		case !i.AckedAt.IsZero():
+			state = "known"
+			if i.Note != "" {
+				state += ": " + shorten(i.Note, 40)
+			}
+		}
+		rows = append(rows, []string{i.ID, text.OneLine(i.Of()), i.Kind, fmt.Sprint(i.Failures), local(i.OpenedAt, now), state, i.LastRun, shorten(i.Error, 100)})
+	}
+	return table(cmd.OutOrStdout(), "INCIDENT JOB KIND FAILURES SINCE STATE RUN ERROR", rows)
+}
+
+func newAck(at *place) *cobra.Command {
+	var note string
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "ack INCIDENT",
+		Short: "Acknowledges an incident: you are told of no further failure of it until the job succeeds",
+		Long: `Acknowledges an incident, whose number is in the notice of the failure and in "rouse incidents".
+Failures of the same job with the same kind of error are counted, and told to nobody any more. That
+the job has recovered is told; it ends the incident, and a later failure opens another one. So does
+a failure of another kind meanwhile.`,
+		Example: `  rouse ack 3
+  rouse ack 3 --note "the bank is down until Monday"`,
+		Args: cobra.ExactArgs(1),
+		RunE: verb(func(cmd *cobra.Command, args []string) error {
+			s, err := at.open(cmd.Context())
+			if err != nil {
+				return err
+			}
+			defer s.close()
+
+			var i api.Incident
+			if err := s.Post(cmd.Context(), "/v1/incidents/"+url.PathEscape(args[0])+"/acknowledge", api.Acknowledgement{Note: note}, &i); err != nil {
+				return err
+			}
+			if asJSON {
+				return printJSON(cmd.OutOrStdout(), i)
+			}
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "incident %s of %s is known: further failures (%s) are counted, and told when it has recovered\n", i.ID, text.OneLine(i.Of()), i.Kind)
+			return err
+		}),
+	}
+
+	cmd.Flags().StringVar(&note, "note", "", "`text` that is shown with the incident")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return cmd
+}
