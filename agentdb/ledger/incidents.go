@@ -127,8 +127,7 @@ func countFailure(tx *sqlite.Tx, r Run, res Result, now time.Time) (Incident, er
 const maxIncidentKind = 100
 
 func closeIncidents(tx *sqlite.Tx, r Run, now time.Time) ([]Incident, error) {
-	rows, err := tx.Query(`update incidents set closed_at = $1, closed_by = $2 where job = $3 and closed_at = 0 and ($3 <> '' or agent = $4) returning `+incidentColumns,
-		ms(now), r.ID, r.Job, r.Agent)
+	rows, err := tx.Query(closeOpen, ms(now), r.ID, r.Job, r.Agent)
 	closed, err := collect(rows, err, func(rows *sql.Rows) (Incident, error) { return scanIncident(rows) })
 	for _, i := range closed {
 		err = errors.Join(err, addEvent(tx, Event{Run: r.ID, Job: r.Job, At: now, Kind: "incident.closed"}, map[string]any{"incident": i.ID, "error_kind": i.Kind, "failures": i.Failures}))
@@ -137,6 +136,7 @@ func closeIncidents(tx *sqlite.Tx, r Run, now time.Time) ([]Incident, error) {
 }
 
 const (
+	closeOpen       = `update incidents set closed_at = $1, closed_by = $2 where job = $3 and closed_at = 0 and ($3 <> '' or agent = $4) returning ` + incidentColumns
 	incidentColumns = `id, job, agent, kind, failures, error, first_run, last_run, opened_at, last_at, told, acked_at, note, closed_at, closed_by`
 	openIncidents   = `select ` + incidentColumns + ` from incidents where closed_at = 0 order by id limit $1`
 	lastIncidents   = `select ` + incidentColumns + ` from incidents order by id desc limit $1`

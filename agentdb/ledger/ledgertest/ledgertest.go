@@ -27,6 +27,7 @@ func Run(t *testing.T, fresh func(t *testing.T) Open) {
 		"LargeBatch": largeBatch, "Delayed": delayed, "ManyQueued": manyQueued, "SkippedRun": skippedRun, "Backfill": backfill, "BriefRuns": briefRuns, "BackfillYields": backfillYields, "JobsSync": jobsSync, "PruneMany": pruneMany, "FileOps": fileOps, "Artifacts": artifacts,
 		"ModelPauses": modelPauses, "PostponedOverlaps": postponedOverlaps, "Identity": identity, "DatabaseItems": databaseItems,
 		"Workspaces": workspaces, "WorkspaceStatus": workspaceStatus, "WorkspaceArtifacts": workspaceArtifacts, "WorkspaceReview": workspaceReview, "WorkspaceRemade": workspaceRemade, "InputSchema": inputSchema,
+		"Incidents": incidents, "IncidentKinds": incidentKinds, "Acknowledge": acknowledge, "IncidentFenced": incidentFenced, "IncidentRace": incidentRace, "Digests": digests,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -41,7 +42,7 @@ func Run(t *testing.T, fresh func(t *testing.T) Open) {
 		"PauseAfterFailures": pauseAfterFailures, "PauseReason": pauseReason, "PauseOrder": pauseOrder, "PrunePauses": prunePauses,
 		"WakeLastWins": wakeLastWins, "WakeRefused": wakeRefused, "WakeUsage": wakeUsage, "WakesCancelledExcept": wakesCancelledExcept, "WakeFires": wakeFires,
 		"WakeEarly": wakeEarly, "WakePaused": wakePaused, "WakeStale": wakeStale, "WakeShed": wakeShed, "WakesSpaced": wakesSpaced, "WakeText": wakeText,
-		"Rewind": rewind, "PruneTime": pruneTime, "History": history, "RunsByTime": runsByTime,
+		"Rewind": rewind, "PruneTime": pruneTime, "History": history, "RunsByTime": runsByTime, "IncidentsKept": incidentsKept,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -19,6 +19,8 @@ create table incidents (
 );
 -- The agent of a job may change while it fails.
 create unique index incidents_open on incidents (job, kind, (case job when '' then agent else '' end)) where closed_at = 0;
+create index incidents_now on incidents (id) where closed_at = 0;
+create index incidents_now_by_job on incidents (job, id) where closed_at = 0;
 create index incidents_by_job on incidents (job, last_at);
 
 -- The incident that a notice is about.
