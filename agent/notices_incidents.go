@@ -74,16 +74,16 @@ func failureNotices(p *Plan, i ledger.Incident, notices []ledger.Notice, zone *t
 	return out
 }
 
-// next says what else is told of an incident, and how to have that stop.
+// next says when the channel is told of the incident again, and how to have that stop.
 func (g Group) next(i ledger.Incident) string {
-	told := "you are told of each further one"
+	next := "Next message at each further failure."
 	switch {
 	case g.Every == 0:
-		told = "you are told of no further one"
+		next = "No further message of such failures."
 	case g.Every > 1:
-		told = fmt.Sprintf("you are told again when there are %d", (i.Failures/g.Every+1)*g.Every)
+		next = fmt.Sprintf("Next message at failure %d.", (i.Failures/g.Every+1)*g.Every)
 	}
-	return fmt.Sprintf("%s, and of none once you say that you know: rouse ack %d", told, i.ID)
+	return fmt.Sprintf("%s None until it recovers: rouse ack %d", next, i.ID)
 }
 
 // recoveryNotices tell of a success after failures: in the notice of the success where there is one, and else in one of

@@ -108,16 +108,22 @@ func changeIncidents(tx *sqlite.Tx, r Run, res Result, now time.Time) (IncidentC
 
 func countFailure(tx *sqlite.Tx, r Run, res Result, now time.Time) (Incident, error) {
 	kind := text.Truncate(text.OneLine(res.errorKind()), maxIncidentKind)
+	count := func() (Incident, error) {
+		return scanIncident(tx.QueryRow(countFailed, r.Agent, text.Truncate(res.Error, maxEventText), r.ID, ms(now), r.Job, kind))
+	}
+
+	// Not the insert first: numbers of rows that are there already would be used up.
+	i, err := count()
+	if !errors.Is(err, sql.ErrNoRows) {
+		return i, err
+	}
+
 	// Two runs of a job that fail for the first time at once open one: the second waits here, and is counted below.
 	if _, err := tx.Exec(`insert into incidents (job, agent, kind, first_run, last_run, opened_at, last_at) values ($1, $2, $3, $4, $4, $5, $5) on conflict do nothing`,
 		r.Job, r.Agent, kind, r.ID, ms(now)); err != nil {
 		return Incident{}, err
 	}
-
-	i, err := scanIncident(tx.QueryRow(`update incidents set failures = failures + 1, agent = $1, error = $2, last_run = $3, last_at = $4
-		where job = $5 and kind = $6 and closed_at = 0 and ($5 <> '' or agent = $1) returning `+incidentColumns,
-		r.Agent, text.Truncate(res.Error, maxEventText), r.ID, ms(now), r.Job, kind))
-	if err != nil || i.Failures > 1 {
+	if i, err = count(); err != nil || i.Failures > 1 {
 		return i, err
 	}
 	return i, addEvent(tx, Event{Run: r.ID, Job: r.Job, At: now, Kind: "incident.opened"}, map[string]any{"incident": i.ID, "error_kind": kind})
@@ -136,6 +142,8 @@ func closeIncidents(tx *sqlite.Tx, r Run, now time.Time) ([]Incident, error) {
 }
 
 const (
+	countFailed = `update incidents set failures = failures + 1, agent = $1, error = $2, last_run = $3, last_at = $4
+		where job = $5 and kind = $6 and closed_at = 0 and ($5 <> '' or agent = $1) returning ` + incidentColumns
 	closeOpen       = `update incidents set closed_at = $1, closed_by = $2 where job = $3 and closed_at = 0 and ($3 <> '' or agent = $4) returning ` + incidentColumns
 	incidentColumns = `id, job, agent, kind, failures, error, first_run, last_run, opened_at, last_at, told, acked_at, note, closed_at, closed_by`
 	openIncidents   = `select ` + incidentColumns + ` from incidents where closed_at = 0 order by id limit $1`

@@ -51,6 +51,7 @@ func TestQueryPlans(t *testing.T) {
 		"oldNotices":           {query: oldNotices.statement(), by: "outbox_by_run (run=?)"},
 		"openIncidents":        {query: openIncidents, by: "incidents_now", few: true},
 		"openOfJob":            {query: openOfJob, by: "incidents_now_by_job (job=?)"},
+		"countFailed":          {query: countFailed, by: "incidents_open (job=? AND kind=?)"},
 		"closeOpen":            {query: closeOpen, by: "INDEX incidents_now_by_job (job=?)"},
 		"incidentsOfJob":       {query: incidentsOfJob, by: "incidents_by_job (job=?)", few: true},
 		"openItems":            {query: openItems, by: "inbox_by_id"},
@@ -78,7 +79,7 @@ func TestQueryPlans(t *testing.T) {
 		"occurrences of all":   {query: occurrencesBetween(""), by: "occurrences_by_time (nominal>? AND nominal<?)", few: true},
 		"all stretches":        {query: occurrencesBetween(""), by: "occurrences_long (through>?)", few: true},
 	} {
-		rows, err := l.read.QueryContext(t.Context(), `explain query plan `+c.query, 1, 2, 3, 4, 5)
+		rows, err := l.read.QueryContext(t.Context(), `explain query plan `+c.query, 1, 2, 3, 4, 5, 6)
 		plan, err := collect(rows, err, func(rows *sql.Rows) (string, error) {
 			var id, parent, unused int
 			var detail string

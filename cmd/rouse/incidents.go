@@ -53,7 +53,7 @@ channel says, and of the recovery; of no further failure once you acknowledge it
 
 func printIncidents(cmd *cobra.Command, incidents []api.Incident) error {
 	if len(incidents) == 0 {
-		_, err := fmt.Fprintln(cmd.OutOrStdout(), "nothing fails that succeeded before, or should")
+		_, err := fmt.Fprintln(cmd.OutOrStdout(), "no incident is open")
 		return err
 	}
 

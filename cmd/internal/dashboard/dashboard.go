@@ -78,7 +78,7 @@ func New(o Options) (http.Handler, error) {
 
 	s := &site{ledger: o.API.Ledger, answers: answers, backend: o.API, settings: o.Settings, version: o.Version, log: o.API.Logger, assets: files}
 	mux := http.NewServeMux()
-	for _, routes := range []func(*http.ServeMux){s.todayRoutes, s.inboxRoutes, s.runsRoutes, s.runRoutes, s.jobRoutes, s.agentRoutes, s.dataRoutes, s.workspaceRoutes, s.skillRoutes, s.healthRoutes} {
+	for _, routes := range []func(*http.ServeMux){s.todayRoutes, s.inboxRoutes, s.runsRoutes, s.runRoutes, s.jobRoutes, s.agentRoutes, s.dataRoutes, s.workspaceRoutes, s.skillRoutes, s.healthRoutes, s.incidentRoutes} {
 		routes(mux)
 	}
 	mux.Handle("GET /assets/{file}", http.HandlerFunc(s.assets.serve))

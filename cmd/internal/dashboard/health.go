@@ -19,6 +19,7 @@ type health struct {
 	Jobs        []api.Job // with a watch
 	Channels    []channel
 	Undelivered []ledger.Notice
+	Incidents   []api.Incident // that are open
 	Ledger      ledger.FileState
 }
 
@@ -49,6 +50,10 @@ func (s *site) health(r *http.Request, p page) (templ.Component, error) {
 		return nil, err
 	}
 	if h.Undelivered, err = s.ledger.UndeliveredNotices(ctx, maxUndelivered); err != nil {
+		return nil, err
+	}
+
+	if h.Incidents, err = s.answers.Incidents(ctx, ledger.IncidentFilter{Limit: maxIncidents}); err != nil {
 		return nil, err
 	}
 

@@ -47,6 +47,7 @@ type today struct {
 	NotRun       []notRun
 	Budgets      []api.BudgetRow
 	Pauses       []api.Pause
+	Incidents    []api.Incident // that are open
 }
 
 // lane is a job's row of the timeline.
@@ -109,6 +110,9 @@ func (s *site) today(r *http.Request, p page) (templ.Component, error) {
 		return nil, err
 	}
 	if t.Pauses, err = s.answers.Pauses(ctx); err != nil {
+		return nil, err
+	}
+	if t.Incidents, err = s.answers.Incidents(ctx, ledger.IncidentFilter{Limit: maxIncidents}); err != nil {
 		return nil, err
 	}
 
