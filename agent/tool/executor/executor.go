@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"reflect"
 	"slices"
 	"time"
@@ -66,6 +67,17 @@ type Settings struct {
 	// Public: nothing that it can reach with its secrets and its login is private.
 	Public bool
 	Price  model.Price // the zero price: only the program itself knows what it costs
+}
+
+// Writes are the places beside the roots of a run that the program may change.
+func (s Settings) Writes() []string {
+	out := []string{filepath.Clean(s.Home)}
+	for _, l := range s.Login {
+		if l.Write {
+			out = append(out, filepath.Clean(l.Path))
+		}
+	}
+	return out
 }
 
 // Login is a file or a folder of its owner's, by which the program is signed in.
@@ -196,13 +208,7 @@ func (p *program) need(ctx context.Context, in tool.Invocation, a Args) (tool.Ne
 	}
 
 	// What it keeps for itself outlives the run: what one run left there, the next one is told by.
-	kept := []string{s.Home}
-	for _, l := range s.Login {
-		if l.Write {
-			kept = append(kept, l.Path)
-		}
-	}
-	for _, path := range kept {
+	for _, path := range s.Writes() {
 		place := tool.PlaceOf(path)
 		n.Reads, n.Writes = append(n.Reads, place), append(n.Writes, place)
 	}
@@ -219,5 +225,5 @@ const maxArgument = 128<<10 - 1
 
 // refuse answers a call that starts nothing.
 func refuse(format string, args ...any) (tool.Envelope, error) {
-	return tool.Failure(tool.KindRejected, format, args...), nil
+	return tool.Failure(tool.KindUnavailable, format, args...), nil
 }

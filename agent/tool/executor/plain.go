@@ -68,7 +68,9 @@ const (
 )
 
 // readWords takes the last lines of an answer for what they say to the host.
-func (r *Reader) readWords() { r.Text, r.Outcome, r.Question = splitWords(r.Text, r.Outcome, r.Question) }
+func (r *Reader) readWords() {
+	r.Text, r.Outcome, r.Question = splitWords(r.Text, r.Outcome, r.Question)
+}
 
 // splitWords cuts an outcome or a question off an answer.
 func splitWords(answer, outcome, question string) (rest, _, _ string) {

@@ -149,10 +149,7 @@ func (p *program) spent(e ending) Spent {
 		out.EstimatedTokens, out.EstimatedMicroUSD, out.Why = tokens, out.CostMicroUSD, "the program was ended before it said what it took"
 	case out.CostMicroUSD == 0 && p.Bounds.CostMicroUSD > 0 && p.Settings.Price.Free() && !(r.Unavailable && r.Turns == 0):
 		out.CostMicroUSD, out.EstimatedMicroUSD = p.Bounds.CostMicroUSD, p.Bounds.CostMicroUSD
-		out.EstimatedTokens, out.Why = max(tokens, 1), "the program did not say what it cost, so that all of bounds.cost_usd is counted"
-		if tokens == 0 {
-			out.EstimatedTokens = 0
-		}
+		out.EstimatedTokens, out.Why = tokens, "the program did not say what it cost, so that all of bounds.cost_usd is counted"
 	}
 	return out
 }
@@ -181,11 +178,9 @@ func (p *program) answer(res Result, warnings []string, never bool) tool.Envelop
 	kind := tool.KindExecutionError
 	switch {
 	case never:
-		kind = tool.KindRejected
+		kind = tool.KindUnavailable
 	case res.Outcome == domain.OutcomeTimeout:
 		kind = tool.KindTimeout
-	case res.Unavailable:
-		kind = tool.KindUnavailable
 	}
 	e := tool.Failure(kind, "%s", res.Error)
 	e.Result, e.Warnings = done.Result, done.Warnings

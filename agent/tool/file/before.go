@@ -284,7 +284,7 @@ func (b *Before) Settle(ctx context.Context, log Log, boundary nofollow.Boundary
 	}
 
 	ops := b.changes(boundary, now)
-	if b.More || more { // said where an undo looks for it
+	if (b.More || more) && len(b.Roots) > 0 { // said where an undo looks for it
 		root := b.Roots[0]
 		ops = append(ops, ledger.FileOp{Type: ledger.FileProgram, Root: root, Path: root, BeforeHash: notKept, AfterHash: notKept,
 			NoUndoReason: fmt.Sprintf("there are more than %d files, and what the program did to those beyond is not known", maxBeforeEntries)})
@@ -472,7 +472,7 @@ func RecoverBefore(ctx context.Context, log Log, boundary nofollow.Boundary, dir
 			continue
 		}
 
-		b.findRoots()
+		b.findRoots(boundary)
 		if _, err := b.Settle(ctx, log, boundary, nil); err != nil && !errors.Is(err, ledger.ErrFenced) && !errors.Is(err, ledger.ErrNotFound) {
 			all = errors.Join(all, fmt.Errorf("what the program of run %d had changed when its process died is not on record: %w; what was there before lies in %s until the next start", b.Run, err, b.dir))
 			continue
@@ -482,13 +482,20 @@ func RecoverBefore(ctx context.Context, log Log, boundary nofollow.Boundary, dir
 	return all
 }
 
-// findRoots says again of each entry which root it lies in.
-func (b *Before) findRoots() {
+// findRoots says again of each entry which root it lies in. A root that is behind a link by now is another folder.
+func (b *Before) findRoots(boundary nofollow.Boundary) {
+	b.Roots = slices.DeleteFunc(b.Roots, func(root string) bool {
+		at, err := boundary.Resolve(root)
+		return err != nil || at != root
+	})
 	for path, e := range b.Entries {
 		for _, root := range b.Roots {
 			if len(root) > len(e.root) && strings.HasPrefix(path, strings.TrimSuffix(root, string(filepath.Separator))+string(filepath.Separator)) {
 				e.root = root
 			}
+		}
+		if e.root == "" {
+			delete(b.Entries, path)
 		}
 	}
 }
