@@ -264,10 +264,11 @@ func (p *programRun) Turn(ctx context.Context, t executor.Turn) error {
 
 // speaker says whose words a step holds.
 func (p *programRun) speaker(name string) string {
-	if name == "" {
-		return "said by " + p.settings.Argv[0]
+	said := p.settings.Argv[0] + ", as it says"
+	if name != "" {
+		said += ": " + name
 	}
-	return "said by " + p.settings.Argv[0] + ", " + name
+	return said
 }
 
 // Call implements executor.Listener: a call that the program says it made.

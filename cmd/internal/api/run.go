@@ -3,6 +3,7 @@ package api
 import (
 	"encoding/json"
 
+	"rouse/agent/tool/executor"
 	"rouse/internal/domain"
 )
 
