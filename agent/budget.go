@@ -73,9 +73,18 @@ func (b *budget) Reserve(ctx context.Context, step int, most model.Usage) (int64
 		return 0, overRunBudget("the next turn may take %d tokens, and %d are left of the run's tokens (bounds)%s", n, max(limit-b.tokens, 0), b.hint())
 	}
 
+	id, err := b.reserve(ctx, step, ledger.Usage{TokensIn: most.Input, TokensOut: most.Output, CostMicroUSD: cost})
+	if err == nil {
+		b.reserved[id] = most
+	}
+	return id, err
+}
+
+// reserve takes the most that a step may use out of the budgets of the day. A budget without room is an *overBudget.
+func (b *budget) reserve(ctx context.Context, step int, most ledger.Usage) (int64, error) {
 	day := ledger.DayOf(time.Now(), b.zone)
 	id, full, err := b.runner.ledger.Reserve(ctx, b.attempt, ledger.Reservation{
-		Step: step, Day: day.Name, Agent: b.task.agent.Name, Job: b.job, Usage: ledger.Usage{TokensIn: most.Input, TokensOut: most.Output, CostMicroUSD: cost},
+		Step: step, Day: day.Name, Agent: b.task.agent.Name, Job: b.job, Usage: most,
 		DaemonLimit: ledger.Limit(b.task.budget), AgentLimit: ledger.Limit(b.task.agent.Budget), JobLimit: ledger.Limit(b.task.governingJob().Budget),
 	})
 	switch {
@@ -83,12 +92,11 @@ func (b *budget) Reserve(ctx context.Context, step int, most model.Usage) (int64
 		return 0, err
 	case full == nil:
 		b.skips = false // from here on the run has begun
-		b.reserved[id] = most
 		return id, nil
 	}
 
 	// That a day is over its budget says nothing about this run.
-	refusal := &overBudget{domain.OutcomeBudget, domain.ExitEnded, describeFullDay(*full, day, n, cost)}
+	refusal := &overBudget{domain.OutcomeBudget, domain.ExitEnded, describeFullDay(*full, day, most.TokensIn+most.TokensOut, most.CostMicroUSD)}
 	if b.skips {
 		refusal.outcome = domain.OutcomeSkipped
 	}

@@ -11,6 +11,7 @@ import (
 	"rouse/agent/loop"
 	"rouse/agent/model/playbook"
 	"rouse/agent/tool"
+	"rouse/agent/tool/executor"
 	"rouse/agent/tool/shell"
 	"rouse/agent/tool/web"
 	"rouse/agentdb/ledger"
@@ -26,6 +27,7 @@ type definition struct {
 	Input        map[string]any   `json:"input,omitempty"`
 	Config       json.RawMessage  `json:"config,omitempty"`      // of the skill
 	SkillTools   []string         `json:"skill_tools,omitempty"` // that its module may call
+	Executor     *definedExecutor `json:"executor,omitempty"`
 	When         []definedGate    `json:"when,omitempty"`
 	Watched      string           `json:"watched,omitempty"`
 	Bounds       definedBounds    `json:"bounds"`
@@ -63,6 +65,10 @@ func definitionOf(t task) definition {
 
 	if j.Skill != nil {
 		d.Skill, d.Input, d.Config, d.SkillTools = j.Skill.Dir, j.Input, t.settings.Config, t.settings.Tools
+	}
+
+	if t.executes() {
+		d.Executor = definedExecutorOf(*j.Executor)
 	}
 
 	d.Private = slices.Clone(a.PrivateFolders)
@@ -104,6 +110,8 @@ func (t task) usesSystem(specs tool.Specs) string {
 		return "commands in its conditions"
 	case a.Unconfined != "":
 		return "programs without confinement"
+	case t.executes():
+		return "an agent program"
 	case len(a.Commands) > 0:
 		return "programs"
 	case len(t.skillsAllowingCommands()) > 0:
@@ -244,6 +252,30 @@ func definedGates(gates []Condition) (out []definedGate) {
 		out = append(out, d)
 	}
 	return out
+}
+
+type definedExecutor struct {
+	Argv    []string         `json:"argv"`
+	Output  string           `json:"output"`
+	Env     []string         `json:"env,omitempty"` // names
+	Read    []string         `json:"read,omitempty"`
+	Login   []executor.Login `json:"login,omitempty"`
+	Home    string           `json:"home"`
+	Network bool             `json:"network,omitempty"`
+	Memory  int64            `json:"memory,omitempty"`
+	Public  bool             `json:"public,omitempty"`
+}
+
+func definedExecutorOf(s executor.Settings) *definedExecutor {
+	d := &definedExecutor{Argv: s.Argv, Output: "text", Read: s.Read, Login: s.Login, Home: s.Home, Network: s.Network, Memory: s.Memory, Public: s.Public}
+	if s.JSON {
+		d.Output = "json"
+	}
+	for _, setting := range s.Env {
+		name, _, _ := strings.Cut(setting, "=")
+		d.Env = append(d.Env, name)
+	}
+	return d
 }
 
 type definedBounds struct {

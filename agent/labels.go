@@ -49,7 +49,7 @@ func (g *authorizer) labelFile(ctx context.Context, file ledger.Place) error {
 // and what they are for, rows, what its working folder holds, and skills. All of that has been read by now, so
 // that its labels are on record.
 func (g *authorizer) admitPrompt(ctx context.Context, t task, s snapshot) error {
-	if !t.needsModel() || t.wrapTool != nil {
+	if !t.needsModel() && !t.executes() || t.wrapTool != nil {
 		return nil
 	}
 

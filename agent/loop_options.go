@@ -31,6 +31,11 @@ func (r *Runner) loopOptions(ctx context.Context, run ledger.Run, a ledger.Attem
 	}
 
 	recorder := newRecorder(r.ledger, a, t.redactor(), t.needsModel())
+	if t.executes() {
+		if t.program, over = r.openProgram(run, a, *t, past, recorder); over != nil {
+			return o, over, nil
+		}
+	}
 	t.offers = r.offersOf(*t, s.Registered)
 	t.calls = r.newModuleCalls(run, *t, past, recorder)
 
@@ -56,7 +61,12 @@ func (r *Runner) loopOptions(ctx context.Context, run ledger.Run, a ledger.Attem
 		return o, &res, err
 	}
 
-	if err := r.setProvider(ctx, &o, *t, data, past); err != nil {
+	if t.executes() {
+		err = r.setProgram(ctx, &o, *t, s, data, past)
+	} else {
+		err = r.setProvider(ctx, &o, *t, data, past)
+	}
+	if err != nil {
 		res := failed(domain.OutcomeError, "%s", err.Error())
 		return o, &res, nil
 	}

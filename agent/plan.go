@@ -8,6 +8,7 @@ import (
 	"rouse/agent/model"
 	"rouse/agent/model/playbook"
 	"rouse/agent/tool"
+	"rouse/agent/tool/executor"
 	"rouse/agent/tool/host"
 	"rouse/agent/tool/shell"
 	"rouse/agent/tool/web"
@@ -30,11 +31,13 @@ type Agent struct {
 	// What lies in PrivateFolders, which may be the workdir, or in the database, is for the owner alone.
 	PrivateFolders  []string
 	PrivateDatabase bool
-	Commands        []shell.Grant // that it may run unasked
-	Network         []web.Grant
-	Secrets         []tool.SecretGrant // that its calls may use
-	Bounds          loop.Bounds
-	Phased          bool // its prompts are done in phases, with a working memory
+	// Executor is the installed program that does its prompts; nil: the loop does them.
+	Executor *executor.Settings
+	Commands []shell.Grant // that it may run unasked
+	Network  []web.Grant
+	Secrets  []tool.SecretGrant // that its calls may use
+	Bounds   loop.Bounds
+	Phased   bool // its prompts are done in phases, with a working memory
 	// OnDenied is what becomes of a call that its owner has to allow, "" for tool.OnDeniedPark;
 	// MinTier is the weakest confinement of the programs that it starts, "" for B, and A once a
 	// run has met untrusted content.
@@ -70,10 +73,11 @@ type Job struct {
 	Name, Agent string
 	Prompt      string
 	Playbook    []playbook.Call
-	Skill       *skills.Skill  // whose module is run
-	Input       map[string]any // of the module: templates and expressions at any depth
-	Workspace   string         // name of the workspace that the module works in, a template; "": none
-	Model       *Model         // nil: the agent's
+	Skill       *skills.Skill      // whose module is run
+	Input       map[string]any     // of the module: templates and expressions at any depth
+	Workspace   string             // name of the workspace that the module works in, a template; "": none
+	Executor    *executor.Settings // that does its prompt; nil: the agent's
+	Model       *Model             // nil: the agent's
 	Bounds      loop.Bounds
 	Budget      Budget // of a day
 	When        []Condition
@@ -90,8 +94,11 @@ type Job struct {
 
 // AsksModel says whether the runs of the job cannot go on without a language model: one answers in them, or their module asks one.
 func (j Job) AsksModel() bool {
-	return j.Playbook == nil && (j.Skill == nil || host.AsksModel(j.Skill.Manifest))
+	return j.Executor == nil && j.Playbook == nil && (j.Skill == nil || host.AsksModel(j.Skill.Manifest))
 }
+
+// Prompts says whether what the job does is said in words, to a model or to an executor.
+func (j Job) Prompts() bool { return j.Playbook == nil && j.Skill == nil }
 
 // ModuleSettings are what the owner of a module says of it.
 type ModuleSettings struct {

@@ -4,21 +4,26 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"math"
 	"runtime"
 	"sync"
 
 	"rouse/agent/sandbox"
 	"rouse/agent/tool"
+	"rouse/agent/tool/file"
 	"rouse/agent/tool/shell"
 	"rouse/agentdb/ledger"
+	"rouse/internal/nofollow"
 )
 
 // programHosts start the programs of all runs: one sandbox for the agents that are confined, one for
 // each reason not to be, and lanes for all.
 type programHosts struct {
-	lanes   *shell.Limiter
-	gates   *shell.Limiter // a condition is checked in time, however busy the lanes are
-	scratch string
+	lanes *shell.Limiter
+	gates *shell.Limiter // a condition is checked in time, however busy the lanes are
+	// executors limits nothing: as many agent programs are started as there are runs at once.
+	executors *shell.Limiter
+	scratch   string
 
 	mu        sync.Mutex
 	sandboxes map[string]*sandbox.Sandbox // by the reason that is given for none, "" for confined
@@ -36,7 +41,12 @@ func newPrograms(scratch string) (*programHosts, error) {
 		return nil, err
 	}
 
-	return &programHosts{lanes: lanes, gates: gates, scratch: scratch, sandboxes: map[string]*sandbox.Sandbox{}}, nil
+	executors, err := shell.NewLimiter(math.MaxInt32)
+	if err != nil {
+		return nil, err
+	}
+
+	return &programHosts{lanes: lanes, gates: gates, executors: executors, scratch: scratch, sandboxes: map[string]*sandbox.Sandbox{}}, nil
 }
 
 // sandboxFor is the sandbox for agents whose owner gives a reason not to confine them, "" for all others.
@@ -63,6 +73,17 @@ func (p *programHosts) host(t task, roots *tool.Roots) (*shell.Launcher, error) 
 		return nil, err
 	}
 	return &shell.Launcher{Sandbox: box, Limiter: p.lanes, Roots: roots, MinTier: sandbox.Tier(t.minTier()), Scratch: p.scratch, Writable: t.writableFolders}, nil
+}
+
+// executorHost is what starts the agent program of a task. It waits for no lane of the commands: a run has one, and a program
+// that works for an hour must not keep the commands of others waiting.
+func (p *programHosts) executorHost(t task, roots *tool.Roots) (*shell.Launcher, error) {
+	launcher, err := p.host(t, roots)
+	if err != nil {
+		return nil, err
+	}
+	launcher.Limiter = p.executors
+	return launcher, nil
 }
 
 // conditionHost is what starts the commands of a task's conditions.
@@ -92,6 +113,16 @@ func (r *Runner) recoverCommands(ctx context.Context) error {
 		err = errors.Join(err, r.recordKept(ctx, ledger.Run{}, &k))
 	}
 	return err
+}
+
+// recoverBefore puts on record what agent programs had changed when their process died. What cannot be is tried again at the
+// next start.
+func (r *Runner) recoverBefore(ctx context.Context) error {
+	err := file.RecoverBefore(ctx, r.ledger, nofollow.Boundary{}, r.before)
+	if err != nil {
+		r.log.Error("what an agent program changed before its process died cannot be put on record; its run cannot be undone as a whole", "err", err)
+	}
+	return nil
 }
 
 // recordKept puts on record what a command left in its temporary places, outside of a call, whose answer would

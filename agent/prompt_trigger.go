@@ -29,6 +29,14 @@ func triggerPrompt(t task) string {
 	return ""
 }
 
+// sayNothing is how a run is ended in which there was nothing to do.
+func (t task) sayNothing() string {
+	if t.executes() {
+		return "say so, with the last line rouse-outcome: nothing"
+	}
+	return "call complete with the outcome nothing"
+}
+
 // promptList are the items of a list, as many of them as a prompt holds.
 type promptList struct {
 	strings.Builder
@@ -102,7 +110,7 @@ func folderPrompt(t task) string {
 
 	if t.detail.Round > 1 {
 		fmt.Fprintf(&s, "This is run %d in a row on this folder: it has changed since the run before began, by that run's own work or by somebody else's. "+
-			"Make a quick check of what is listed. If nothing is left to do, change nothing and call complete with the outcome nothing: that is a good end.\n", t.detail.Round)
+			"Make a quick check of what is listed. If nothing is left to do, change nothing and %s: that is a good end.\n", t.detail.Round, t.sayNothing())
 	}
 
 	s.WriteString("After this run the folder is looked at once more, and if it has changed you are called again. So do nothing twice: " +

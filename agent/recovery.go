@@ -10,6 +10,7 @@ import (
 	"rouse/agent/loop"
 	"rouse/agent/model"
 	"rouse/agent/tool"
+	"rouse/agent/tool/executor"
 	"rouse/agentdb/ledger"
 	"rouse/internal/domain"
 	"rouse/internal/text"
@@ -56,6 +57,9 @@ func (h *history) decideUncertain(c ledger.Call, items []ledger.Item) {
 // firstUncertain is the first call of which nobody knows what became of it.
 func (h *history) firstUncertain(calls []ledger.Call) (ledger.Call, bool) {
 	for _, c := range calls {
+		if c.Tool == executor.Name() && c.Attempt < h.continues { // its job has it tried again, and the program is told
+			continue
+		}
 		if c.State == domain.CallUncertain && h.calls[c.Key].Uncertain {
 			return c, true
 		}
@@ -82,7 +86,7 @@ func (r *Runner) recover(ctx context.Context, a ledger.Attempt, t task, past his
 
 	q.Kind, q.Options = ledger.KindRecovery, []string{ledger.RecoveryDone, ledger.RecoveryAgain, ledger.RecoverySkip, ledger.RecoveryStop}
 	words := "done if it took effect, again to make it again, skip to go on without it, stop to end the run"
-	if t.detail.Tool != "" { // there is nothing behind it to go on with
+	if t.detail.Tool != "" || t.executes() { // there is nothing behind it to go on with
 		q.Options = []string{ledger.RecoveryDone, ledger.RecoveryAgain, ledger.RecoveryStop}
 		words = "done if it took effect, again to make it again, stop to end the run"
 	}
@@ -118,6 +122,8 @@ func callPlace(t task, key string) string {
 
 	key, within := loop.OuterKey(key)
 	switch {
+	case t.executes():
+		return "the work of its program"
 	case t.needsModel():
 		return "a call of the skill that the model had called"
 	case within:

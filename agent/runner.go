@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
+	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -33,6 +35,9 @@ type Options struct {
 	Scratch string
 	// Storage is the folder for what skills with a module store, for each agent by itself; "" where they can store nothing.
 	Storage string
+	// Before is the folder for what files were before agent programs that change them; "" is one for temporary files, which
+	// no start after a crash finds.
+	Before string
 	// SignIns is where sign-ins of modules are kept; nil: they sign in nowhere.
 	SignIns *SignInOptions
 	// Locks is the folder for the lock files of the files that tools change, for all processes that may
@@ -51,6 +56,7 @@ type Runner struct {
 	manifests     string
 	recordings    string
 	storage       string
+	before        string
 	modules       moduleMachines
 	extraTools    []tool.Tool
 	specs         tool.Specs // of every tool that comes with no plan
@@ -77,6 +83,7 @@ func New(o Options) (*Runner, error) {
 	}
 
 	r := &Runner{ledger: o.Ledger, databases: o.Databases, manifests: o.Manifests, recordings: o.Recordings, storage: o.Storage, extraTools: o.Tools, fileLocks: tool.NewLocks(o.Locks), log: o.Logger}
+	r.before = cmp.Or(o.Before, filepath.Join(os.TempDir(), fmt.Sprintf("rouse-before-%d", os.Getpid())))
 	r.plan.Store(&Plan{})
 	var err error
 	if r.programs, err = newPrograms(o.Scratch); err != nil {
@@ -103,7 +110,10 @@ func New(o Options) (*Runner, error) {
 	}
 
 	r.health = newModelHealth(pauses)
-	return r, r.recoverCommands(context.Background())
+	if err := r.recoverCommands(context.Background()); err != nil {
+		return r, err
+	}
+	return r, r.recoverBefore(context.Background())
 }
 
 // Set replaces the plan; runs that have started keep theirs.
@@ -253,6 +263,8 @@ func (r *Runner) attempt(ctx context.Context, run ledger.Run, a ledger.Attempt, 
 		return ledger.Result{}, err
 	}
 
+	t.program.finish(&res) // nil where there is none
+
 	// However a list of calls ended, its owner reads what was done until then.
 	if p, ok := o.Provider.(*playbook.Provider); ok && res.Summary == "" {
 		res.Summary = p.Summary()
@@ -262,7 +274,11 @@ func (r *Runner) attempt(ctx context.Context, run ledger.Run, a ledger.Attempt, 
 	}
 
 	out, err := r.judge(ctx, t, a, res)
-	out.Postpone = r.postponement(run, t, res)
+	if t.program != nil {
+		out.Postpone = t.program.postponement(res)
+	} else {
+		out.Postpone = r.postponement(run, t, res)
+	}
 	return out, err
 }
 

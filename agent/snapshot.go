@@ -65,8 +65,10 @@ func (r *Runner) takeSnapshot(ctx context.Context, run ledger.Run, t task) (s sn
 		s.Files = append(s.Files, snapshotFile{f.File, f.gone})
 	}
 
-	if t.agent.Database && t.needsModel() {
-		s.Tables, err = r.tables(ctx, t)
+	if t.agent.Database && (t.needsModel() || t.executes()) {
+		if t.needsModel() {
+			s.Tables, err = r.tables(ctx, t)
+		}
 		if err == nil {
 			s.Views, err = r.contextViews(ctx, t)
 		}

@@ -57,6 +57,7 @@ type task struct {
 	offers         []offer      // the tools that skills offer
 	calls          *moduleCalls // who answers their calls; nil without offers
 	module         *moduleRun   // of a job that runs a skill
+	program        *programRun  // of a run that an executor does
 	// A replay works elsewhere, and answers for the tools.
 	baseDir  string                    // where relative paths begin, if not in the workdir
 	wrapTool func(tool.Tool) tool.Tool // what becomes of a tool whose calls are not made; nil: they are
@@ -106,6 +107,9 @@ func (p Plan) resolve(run ledger.Run) (task, error) {
 	}
 
 	t.agent, t.model = a, a.Model
+	if t.job.Executor == nil && t.job.Prompts() {
+		t.job.Executor = a.Executor
+	}
 	switch {
 	case t.job.Model != nil:
 		t.model = t.job.Model
@@ -183,12 +187,12 @@ func (t task) minTier() string {
 
 // needsModel says whether a language model answers in the run.
 func (t task) needsModel() bool {
-	return t.detail.Tool == "" && t.job.Playbook == nil && t.job.Skill == nil
+	return t.detail.Tool == "" && t.job.Prompts() && !t.executes()
 }
 
 // asksModel says whether the run cannot go on without a language model.
 func (t task) asksModel() bool {
-	return t.detail.Tool == "" && t.job.AsksModel() || t.callsAskingModule()
+	return t.detail.Tool == "" && t.job.AsksModel() || !t.executes() && t.callsAskingModule()
 }
 
 // makeWorkdir makes the agent's workdir, unless it is there.

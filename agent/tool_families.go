@@ -11,6 +11,7 @@ import (
 	"rouse/agent/tool"
 	"rouse/agent/tool/control"
 	"rouse/agent/tool/db"
+	"rouse/agent/tool/executor"
 	"rouse/agent/tool/file"
 	"rouse/agent/tool/git"
 	"rouse/agent/tool/host"
@@ -51,6 +52,7 @@ func families() []family {
 		{specs: skill.Specs, extend: skillTools},
 		{specs: stepSpecs, extend: withSteps},
 		{specs: host.Specs, extend: withHost},
+		{specs: executor.Specs}, // its run has no other, see executorRegistry
 	}
 }
 
@@ -105,6 +107,10 @@ func (r *Runner) tools(t task, a ledger.Attempt) (*tool.Registry, error) {
 	roots, err := r.roots(t, a)
 	if err != nil {
 		return nil, err
+	}
+
+	if t.executes() {
+		return r.executorRegistry(t, roots)
 	}
 
 	all, err := r.allTools(t, roots)

@@ -32,9 +32,11 @@ type history struct {
 	// continues is the first of the interrupted attempts that this one goes on from, and
 	// used is what they used of the run's bounds.
 	continues int
-	began     bool // a step took or gave anything, in whatever attempt
-	answered  bool // a model has answered, in whatever attempt
-	used      struct {
+	// failedWith is why the last attempt failed, "" where it did not.
+	failedWith string
+	began      bool // a step took or gave anything, in whatever attempt
+	answered   bool // a model has answered, in whatever attempt
+	used       struct {
 		steps, calls int
 		tokens, cost int64
 	}
@@ -99,6 +101,9 @@ func (h *history) addAttempts(attempts []ledger.Attempt, a ledger.Attempt) (befo
 	}
 
 	h.cutOff = before.State == domain.AttemptInterrupted
+	if before.State == domain.AttemptFailed {
+		h.failedWith = before.Error
+	}
 	return before
 }
 

@@ -137,7 +137,8 @@ func neverBegan(s tool.Spec, kind tool.Kind) bool {
 	case tool.KindRejected, tool.KindUserDenied, tool.KindInvalidArgs, tool.KindToolNotFound:
 		return true
 	case tool.KindNotFound, tool.KindUnavailable:
-		return s.Writes == tool.WritesPlanned // for a program see shell.StartFailure; a server may say it, too
+		// For a program see shell.StartFailure; a server may say it, too.
+		return s.Writes == tool.WritesPlanned || s.Requires == tool.RequiresExecutor
 	}
 	return false
 }

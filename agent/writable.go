@@ -13,11 +13,20 @@ func writableFolders(p Plan) nofollow.Boundary {
 	out := watchedFolders(p)
 	for _, a := range p.Agents {
 		out = append(out, filepath.Clean(a.Workdir))
+		if a.Executor != nil {
+			out = append(out, a.Executor.Writes()...)
+		}
 		for _, path := range a.Write {
 			out = append(out, filepath.Clean(path))
 		}
 		for _, s := range a.Skills.All() { // a skill can be brought up to date
 			out = append(out, filepath.Clean(s.Dir))
+		}
+	}
+
+	for _, j := range p.Jobs {
+		if j.Executor != nil {
+			out = append(out, j.Executor.Writes()...)
 		}
 	}
 

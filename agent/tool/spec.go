@@ -80,6 +80,7 @@ const (
 	RequiresPhases         Requirement = "phases"          // the run goes in phases: the tool is neither allowed nor denied on its own
 	RequiresModule         Requirement = "module"          // a module runs whose manifest declares it: neither allowed nor denied on its own
 	RequiresOffer          Requirement = "offer"           // a skill of the agent offers it
+	RequiresExecutor       Requirement = "executor"        // an installed agent program does the run: neither allowed nor denied on its own
 )
 
 // Report is a field of a tool's result (see Spec.Reports).
@@ -181,7 +182,7 @@ func (s Spec) Check() error {
 		oneOf("scope", s.Scope, ScopeOutside, ScopeAgent, ScopeRun),
 		oneOf("place to write", s.Writes, WritesElsewhere, WritesNothing, WritesRows, WritesFiles, WritesPlanned, WritesUndo, WritesArtifact, WritesNotice, WritesWake),
 		oneOf("field that it reports by", s.Reports, ReportsNothing, ReportsExit, ReportsStatus, ReportsCommitted),
-		oneOf("condition of being given", s.Requires, RequiresNothing, RequiresModel, RequiresDatabase, RequiresCommands, RequiresRepository, RequiresNetwork, RequiresSelfScheduling, RequiresSkills, RequiresUnlisted, RequiresWorkspaces, RequiresPhases, RequiresModule, RequiresOffer),
+		oneOf("condition of being given", s.Requires, RequiresNothing, RequiresModel, RequiresDatabase, RequiresCommands, RequiresRepository, RequiresNetwork, RequiresSelfScheduling, RequiresSkills, RequiresUnlisted, RequiresWorkspaces, RequiresPhases, RequiresModule, RequiresOffer, RequiresExecutor),
 	} {
 		if err != nil {
 			return fmt.Errorf("tool %s: %w", s.Name, err)
@@ -252,9 +253,9 @@ func (s Specs) Names() []string {
 }
 
 // Listed reports whether lists of tools, playbooks and people can name a tool: all but those that come with
-// runs in phases, and with modules, and what stands for tools that are not known yet.
+// runs in phases, with modules and with executors, and what stands for tools that are not known yet.
 func (s Spec) Listed() bool {
-	return s.Requires != RequiresPhases && s.Requires != RequiresModule && !s.Open
+	return s.Requires != RequiresPhases && s.Requires != RequiresModule && s.Requires != RequiresExecutor && !s.Open
 }
 
 // Callable names the tools that lists of tools, playbooks and people can call.

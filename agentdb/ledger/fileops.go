@@ -25,6 +25,8 @@ const (
 	FileCopy      FileOpType = "copy"
 	FileDelete    FileOpType = "delete"
 	FileDirCreate FileOpType = "dirCreate" // its AfterHash is no hash
+	// FileProgram is by a program that may change anything, found afterwards: made, changed or removed, as its hashes say.
+	FileProgram FileOpType = "program"
 )
 
 // FileOp is a change of a file by a run (OSA-35). It is recorded before the file changes: a

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -94,6 +95,9 @@ func printDetail(w io.Writer, d api.RunDetail, mark string, now time.Time) {
 		part := ""
 		if d.EstimatedUSD > 0 {
 			part = estimated(dollars(d.EstimatedUSD))
+		}
+		if program := d.Program(); program != "" {
+			part = cmp.Or(part, ", as "+text.OneLine(program)+" says")
 		}
 		fmt.Fprintf(w, "  cost      %s%s\n", dollars(d.CostUSD), part)
 	}

@@ -199,7 +199,7 @@ func changedMeanwhile(shown string) error {
 // byCommand reports whether a change was made by a program, to a file of any kind.
 func byCommand(op ledger.FileOp) bool {
 	switch op.Type {
-	case ledger.FileMove, ledger.FileCopy, ledger.FileDelete, ledger.FileDirCreate:
+	case ledger.FileMove, ledger.FileCopy, ledger.FileDelete, ledger.FileDirCreate, ledger.FileProgram:
 		return true
 	}
 	return false

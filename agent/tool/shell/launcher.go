@@ -49,12 +49,13 @@ func (h *Launcher) Tier(ctx context.Context) sandbox.Tier {
 // Program is what a command starts.
 type Program struct {
 	Argv  []string
-	Env   []string // in addition to what every command is given
+	Env   []string // in addition to what every command is given, or in its place
 	Read  []string // absolute paths in addition to the roots of the run
 	Write []string
 	// ReadOnly makes all roots of the run read-only: the command can change nothing but Write.
 	ReadOnly       bool
 	Network        bool
+	Memory         int64         // bytes of all its processes; 0: the sandbox's default
 	Idle, Wall     time.Duration // 0: none
 	Stdin          io.Reader     // nil: nothing to read
 	Stdout, Stderr *Output
@@ -105,9 +106,10 @@ func (h *Launcher) Run(ctx context.Context, p Program) (Ended, error) {
 	}
 
 	c := sandbox.Command{
-		Argv: p.Argv, Dir: h.Roots.Workdir(), Env: append(environment(home, temp), p.Env...),
+		Argv: p.Argv, Dir: h.Roots.Workdir(), Env: withEnv(environment(home, temp), p.Env),
 		Read: append(read, p.Read...), Write: append(append(write, p.Write...), home, temp), Temp: temp, Masked: h.Roots.ProgramMasks(),
 		Boundary: h.Roots.Boundary(), Network: p.Network, Stdin: p.Stdin, Stdout: p.Stdout, Stderr: p.Stderr, Idle: p.Idle, Wall: p.Wall, MinTier: h.MinTier,
+		Limits: sandbox.Limits{Memory: p.Memory},
 	}
 
 	if p.ReadOnly {
@@ -117,6 +119,15 @@ func (h *Launcher) Run(ctx context.Context, p Program) (Ended, error) {
 
 	ended, err = h.runGuarded(ctx, c, p, own)
 	return ended, err
+}
+
+// withEnv is an environment with more settings, each name once: a program that finds a name twice takes either.
+func withEnv(env, more []string) []string {
+	for _, setting := range more {
+		name, _, _ := strings.Cut(setting, "=")
+		env = append(slices.DeleteFunc(env, func(one string) bool { return strings.HasPrefix(one, name+"=") }), setting)
+	}
+	return env
 }
 
 // runGuarded runs a command that may write where its owner may use git. Its own folder holds the note of
@@ -238,3 +249,6 @@ func programOf(err error) string {
 
 // IsSystemProgram reports whether every command can read a program, since it is the system's.
 func IsSystemProgram(path string) bool { return sandbox.IsSystem(path) }
+
+// SearchPath is the PATH that every command is given.
+func SearchPath() string { return searchPath() }

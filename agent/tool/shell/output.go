@@ -3,6 +3,7 @@ package shell
 import (
 	"bytes"
 	"fmt"
+	"io"
 	"unicode/utf8"
 
 	"rouse/internal/text"
@@ -22,6 +23,8 @@ type Output struct {
 	breaks   int64  // line breaks among them
 	open     bool   // the last line has no end yet
 	onFlood  func() // called once when it is too much; may be nil
+	// Tee is given everything as it comes, by one goroutine; nil: nobody is.
+	Tee io.Writer
 }
 
 // maxWritten is how many bytes a program may write to one of its outputs. Reading on would only keep the
@@ -39,6 +42,9 @@ func (o *Output) tailBytes() int { return (o.maxChars-o.headChars())*utf8.UTFMax
 // Write implements io.Writer and never fails.
 func (o *Output) Write(p []byte) (int, error) {
 	n := len(p)
+	if o.Tee != nil {
+		_, _ = o.Tee.Write(p) // who reads along says by itself what it could not use
+	}
 	if o.total += int64(n); o.total > maxWritten && o.onFlood != nil {
 		o.onFlood()
 		o.onFlood = nil

@@ -283,8 +283,7 @@ func (f *family) execute(ctx context.Context, in tool.Invocation, name, command 
 		return res, nil, &e, errors.Join(host, dropUndo(ctx, undo))
 	}
 
-	warnings = append(warnings, temporaryWarnings(f.roots.Workdir(), ended)...)
-	warnings = append(warnings, disarmedWarnings(f.roots.Workdir(), ended.Disarmed)...)
+	warnings = append(warnings, LeftoverWarnings(f.roots.Workdir(), ended)...)
 	redact := func(text string) string { return f.redact(secretRedactor.Replace(files.original(text))) }
 	res = runResult{
 		Program: redact(o.name()), Lines: stdout.Lines() + stderr.Lines(), Stdout: stdout.Text(redact), Stderr: stderr.Text(redact),

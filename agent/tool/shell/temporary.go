@@ -371,6 +371,11 @@ func (t temporaries) announce(ctx context.Context, in *os.Root, as, temp string)
 	return p.Announce(ctx, rel)
 }
 
+// LeftoverWarnings say what became of what a command left, with paths from the workdir.
+func LeftoverWarnings(workdir string, ended Ended) []string {
+	return append(temporaryWarnings(workdir, ended), disarmedWarnings(workdir, ended.Disarmed)...)
+}
+
 // temporaryWarnings say what became of what a command left in its temporary places, with paths from the
 // workdir.
 func temporaryWarnings(workdir string, ended Ended) (out []string) {

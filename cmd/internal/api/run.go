@@ -3,6 +3,7 @@ package api
 import (
 	"encoding/json"
 
+	"rouse/agent/tool/executor"
 	"rouse/internal/domain"
 )
 
@@ -65,6 +66,25 @@ type RunDetail struct {
 	Attempts        []Attempt  `json:"attempts"`
 	StepsDetail     []Step     `json:"steps_detail"`
 	Events          []Event    `json:"events"`
+}
+
+// Program is the agent program that did the run, "" where none did. What the run cost, and what stands below its call, is what
+// the program said.
+func (d RunDetail) Program() string {
+	for _, st := range d.StepsDetail {
+		for _, c := range st.Calls {
+			if c.Tool != executor.Name() {
+				continue
+			}
+			var args executor.Args
+			var words []string
+			if json.Unmarshal(c.Args, &args) == nil && json.Unmarshal([]byte(args.Program), &words) == nil && len(words) > 0 {
+				return words[0]
+			}
+			return c.Tool
+		}
+	}
+	return ""
 }
 
 // Pending says what a run that is not on waits for.

@@ -75,6 +75,7 @@ func check(d *decoder, cfg *Config, tools tool.Specs) {
 		}
 	}
 
+	c.checkExecutors()
 	c.checkNotifications(cfg.Notifications)
 	c.checkDashboard(cfg.Dashboard)
 	c.checkTelemetry(cfg.Telemetry)
@@ -207,6 +208,9 @@ func (c *checker) toolGlob(at, glob string) {
 	switch c.tools.Find(glob).Requires {
 	case tool.RequiresPhases:
 		c.bad(at, "%s comes with loop: phased, and is neither allowed nor denied by itself", glob)
+		return
+	case tool.RequiresExecutor:
+		c.bad(at, "%s comes with executor, and is neither allowed nor denied by itself", glob)
 		return
 	case tool.RequiresModule:
 		c.bad(at, "%s comes with the manifest of a skill, and is neither allowed nor denied by itself", glob)

@@ -64,7 +64,22 @@ func (c *Config) places() (out []place) {
 			place{key + ".on_failure", "files of others are moved to", mend, w.OnFailure.Dir})
 	}
 
+	for _, e := range c.executors() {
+		for _, folder := range e.writes() {
+			out = append(out, place{e.path, fmt.Sprintf("the executor of %s may write in", e.agent), "choose a folder for it alone", folder})
+		}
+	}
+
 	return slices.DeleteFunc(out, func(p place) bool { return p.folder == "" })
+}
+
+// agentPlaces are the folders in which agents write and strangers leave files, as a boundary.
+func (c *Config) agentPlaces() nofollow.Boundary {
+	var out []string
+	for _, p := range c.places() {
+		out = append(out, p.folder)
+	}
+	return nofollow.NewBoundary(out...)
 }
 
 // writerOf is a place that a folder lies in, or that lies in it: somebody else may write a part of it. nil when there is none.
@@ -164,10 +179,10 @@ func (c *checker) around(real string, whole []trusted) (out []trusted) {
 
 // homeParts are what rouse itself keeps in its home. Everything else in it is the owner's, and may be an
 // agent's workdir.
-var homeParts = []string{"agents", "backups", "blobs", "commands", "config-path", "dashboard", "holder.json", "ledger-id", "ledger.db", "ledger.db-seal", "ledger.db-shm", "ledger.db-wal", "lock", "locks", "manifests", "recordings", "replaced", "rouse.sock", "rouse.yaml", "secrets.age", "secrets.json", "secrets.key", "secrets.lock", "sign-ins.age", "sign-ins.json", "sign-ins.key", "sign-ins.lock", "skills", "storage", "trusted-skills.json"}
+var homeParts = []string{"agents", "backups", "before", "blobs", "commands", "config-path", "dashboard", "holder.json", "ledger-id", "ledger.db", "ledger.db-seal", "ledger.db-shm", "ledger.db-wal", "lock", "locks", "manifests", "recordings", "replaced", "rouse.sock", "rouse.yaml", "secrets.age", "secrets.json", "secrets.key", "secrets.lock", "sign-ins.age", "sign-ins.json", "sign-ins.key", "sign-ins.lock", "skills", "storage", "trusted-skills.json"}
 
 // homePart says whether a place in the home is one that rouse itself uses. Of an agent's folder there the
-// workdir alone is the agent's: beside it are its database and the copies of that.
+// workdir, and the HOME of its executor, are the agent's: beside it are its database and the copies of that.
 func homePart(home, real string) bool {
 	rel, err := filepath.Rel(strings.ToLower(home), strings.ToLower(real))
 	if err != nil || rel == "." || !filepath.IsLocal(rel) {
@@ -176,7 +191,7 @@ func homePart(home, real string) bool {
 
 	parts := strings.Split(filepath.ToSlash(rel), "/")
 	if parts[0] == "agents" {
-		return len(parts) < 3 || parts[2] != "work"
+		return len(parts) < 3 || parts[2] != "work" && parts[2] != "home"
 	}
 	return slices.Contains(homeParts, parts[0])
 }
@@ -264,6 +279,12 @@ func (c *checker) trustedPrograms() (out []trusted) {
 				at := c.d.place(fmt.Sprintf("agents[%d].grants.commands[%d].argv", i, n))
 				out = append(out, program("the granted program", g.Argv[0], string(a.Workdir), search, at)...)
 			}
+		}
+	}
+
+	for _, e := range c.cfg.executors() {
+		if len(e.Argv) > 0 {
+			out = append(out, program("the executor", e.Argv[0], "", search, c.d.place(e.path+".argv"))...)
 		}
 	}
 

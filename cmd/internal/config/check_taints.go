@@ -117,6 +117,7 @@ func (c *checker) ownReach(path string, a *Agent) *reach {
 		}
 	}
 
+	c.executorReach(r, a)
 	beyond := c.toolsGiven(tool.RequiresNothing).Where(func(s tool.Spec) bool { return s.Scope == tool.ScopeOutside }).Where(a.Tools.permits)
 	if others := strings.Join(beyond.Names(), ", "); others != "" {
 		r.add(untrusted, others, a.At)
@@ -159,6 +160,7 @@ func (c *checker) addPrivate(r *reach, a *Agent) {
 		}
 	}
 
+	c.executorPrivate(r, a)
 	own := func(key, what string, said *bool) {
 		if said == nil {
 			what += fmt.Sprintf(", private by default (private: {%s: false} if nothing in it is)", key)

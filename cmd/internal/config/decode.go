@@ -118,7 +118,7 @@ func (d *decoder) value(n *node, path string, v reflect.Value, f field) {
 	}
 
 	// A plain path is the short form of {path: X}.
-	if v.Type() == reflect.TypeFor[readGrant]() && n.kind == scalar {
+	if isPathOrMore(v.Type()) && n.kind == scalar {
 		d.value(n, path, v.FieldByName("Path"), field{})
 		return
 	}
@@ -160,7 +160,12 @@ func (d *decoder) list(n *node, path string, v reflect.Value, f field) {
 
 // oneWillDo says whether a single item may stand where a list of its type is expected.
 func oneWillDo(item reflect.Type) bool {
-	return item.Kind() == reflect.String || item.Kind() == reflect.Int || item == reflect.TypeFor[readGrant]()
+	return item.Kind() == reflect.String || item.Kind() == reflect.Int || isPathOrMore(item)
+}
+
+// isPathOrMore says whether a plain path may stand for a mapping with one.
+func isPathOrMore(t reflect.Type) bool {
+	return t == reflect.TypeFor[readGrant]() || t == reflect.TypeFor[loginGrant]()
 }
 
 func (d *decoder) mapping(n *node, path string, v reflect.Value) {

@@ -75,8 +75,8 @@ func (d *decoder) expand(n *node, path string, secret bool) (string, bool) {
 // fromStore is a secret of the store, where one may stand: what a model sees or the record holds is no
 // such place.
 func (d *decoder) fromStore(n *node, path, name string, secret bool, bad func(hint, format string, args ...any) string) string {
-	if !secret && (strings.Contains(path, ".with.") || !secretKey.MatchString(path) && !strings.Contains(path, ".headers.")) {
-		return bad("it can under api_key, base_url, url, http and headers; the calls of an agent use it by its placeholder, see grants.secrets", "a secret cannot stand here")
+	if !secret && (strings.Contains(path, ".with.") || !secretKey.MatchString(path) && !isSecretMap(path)) {
+		return bad("it can under api_key, base_url, url, http, headers and executor.env; the calls of an agent use it by its placeholder, see grants.secrets", "a secret cannot stand here")
 	}
 
 	value, problem, hint := d.lookup(n.at, path, name)
@@ -84,6 +84,11 @@ func (d *decoder) fromStore(n *node, path, name string, secret bool, bad func(hi
 		return bad(hint, "%s", problem)
 	}
 	return value
+}
+
+// isSecretMap says whether a path lies in a mapping whose values may be secrets, under whatever names.
+func isSecretMap(path string) bool {
+	return strings.Contains(path, ".headers.") || strings.Contains(path, ".executor.env.")
 }
 
 // lookup gets a secret from the store, and records that it is used. A problem comes with a hint what to do.
@@ -121,7 +126,7 @@ func (d *decoder) variable(n *node, path, name string, secret bool, bad func(hin
 		return bad("write $${ for a plain ${", "the environment variable %s is not set", name)
 	}
 
-	if secret || secretKey.MatchString(path) || secretVariable.MatchString(name) || strings.Contains(path, ".headers.") {
+	if secret || secretKey.MatchString(path) || secretVariable.MatchString(name) || isSecretMap(path) {
 		d.secret(n.at, path, value)
 	}
 

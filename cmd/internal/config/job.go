@@ -59,6 +59,7 @@ type Job struct {
 	Bounds       Bounds      `key:"bounds" say:"of one run; what is left out is the agent's"`
 	Budget       budget      `key:"budget" say:"of all its runs in a day of the daemon's timezone, beside the agent's"`
 	Model        string      `key:"model" unset:"the agent's"`
+	Executor     *Executor   `key:"executor" own:"yes" say:"the agent program that does its prompt" unset:"the agent's"`
 	MinTier      string      `key:"min_tier" enum:"A|B|C|D" say:"the weakest confinement on which its programs may run" unset:"the agent's"`
 	Notify       notify      `key:"notify"`
 

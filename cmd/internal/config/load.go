@@ -112,6 +112,7 @@ func (d *decoder) complete(cfg *Config) {
 		d.fold(&a.Instructions, &a.InstructionsFile, &a.TextFile, fmt.Sprintf("agents[%d].instructions_file", i), cfg)
 		d.preset(reflect.ValueOf(a))
 		a.SelfScheduling.fill()
+		a.Executor.homeOf(cfg.Home, string(a.Name))
 		bounds[string(a.Name)], limitsSteps[string(a.Name)] = a.Bounds, d.given(fmt.Sprintf("agents[%d].bounds.steps", i))
 	}
 
@@ -122,6 +123,7 @@ func (d *decoder) complete(cfg *Config) {
 		if !j.Prompts() && !limitsSteps[j.Agent] && !d.given(fmt.Sprintf("jobs[%d].bounds.steps", i)) {
 			j.Bounds.Steps = j.Bounds.Calls // each call is a step, and the default is for models
 		}
+		j.Executor.homeOf(cfg.Home, j.Agent)
 		d.fold(&j.Prompt, &j.PromptFile, &j.TextFile, fmt.Sprintf("jobs[%d].prompt_file", i), cfg)
 	}
 

@@ -73,6 +73,9 @@ func (c *Config) limitCost(d *decoder) {
 			c.Limits.CostUSDPerDay = defaultCost
 		}
 	}
+	if len(c.executors()) > 0 { // whose own account pays
+		c.Limits.CostUSDPerDay = defaultCost
+	}
 }
 
 // money refuses a limit in money for a model whose price nobody knows.

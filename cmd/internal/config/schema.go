@@ -155,7 +155,7 @@ func (known tags) describe(t reflect.Type, f field, overlay bool) schema {
 			schema{"enum": []string{"leave", "delete"}},
 			schema{"type": "object", "required": []string{"move"}, "additionalProperties": false, "properties": schema{"move": schema{"type": "string"}}},
 		}}
-	case reflect.TypeFor[readGrant]():
+	case reflect.TypeFor[readGrant](), reflect.TypeFor[loginGrant]():
 		return schema{"anyOf": []any{schema{"type": "string"}, known.object(t, overlay)}}
 	case reflect.TypeFor[PlaybookCall]():
 		return schema{"$ref": "#/$defs/" + callSchema}

@@ -97,6 +97,7 @@ type Agent struct {
 	SkillStyle       string          `key:"skill_style" enum:"index|catalog" default:"index" say:"how its prompt lists skills: as XML, or as a section in Markdown"`
 	SkillTools       bool            `key:"skill_allowed_tools" say:"a skill that it has loaded allows the commands that its allowed-tools name, as Bash(git log:*) does, without a network; otherwise that field allows nothing"`
 	Loop             string          `key:"loop" enum:"tools|phased" say:"how prompts are done: by calling tools, or in phases (plan, act, verify, reflect) with a working memory, in at most 20 steps" default:"tools"`
+	Executor         *Executor       `key:"executor" say:"an installed agent program that does its prompts in the place of rouse's own loop" unset:"the loop"`
 	Tools            toolFilter      `key:"tools"`
 	Grants           grants          `key:"grants"`
 	OnDenied         string          `key:"on_denied" enum:"park|fail|continue" default:"park" say:"what becomes of a call that its grants do not cover: park asks you in the inbox and waits, fail ends the run, continue refuses the call"`

@@ -14,6 +14,8 @@ func newBoundary(cfg *config.Config) nofollow.Boundary {
 		places = append(append(places, string(a.Workdir)), paths(a.Grants.Write)...)
 	}
 
+	places = append(places, cfg.ExecutorPlaces()...)
+
 	return nofollow.NewBoundary(append(places, untrustedFolders(cfg)...)...)
 }
 

@@ -39,6 +39,7 @@ func (d *Daemon) Doctor(ctx context.Context, offline bool) ([]api.Check, error) 
 			models.NotTried = "their servers (--offline)"
 		}
 
+		checks = append(checks, now.checkExecutors()...)
 		if checks = append(checks, models, now.checkContexts()); !offline {
 			asked = d.askServers(ctx, now)
 			checks = append(checks, checkServers(now, asked)...)
@@ -147,7 +148,7 @@ func (s *Setup) checkModels() api.Check {
 	c.Detail = strings.Join(names, ", ")
 	for _, j := range s.Config.Jobs {
 		// A playbook calls its tools without a model.
-		if j.Prompts() && len(s.Config.Models) == 0 && config.On(j.Enabled) {
+		if j.Prompts() && s.Config.ExecutorOf(&j) == nil && len(s.Config.Models) == 0 && config.On(j.Enabled) {
 			lacking = append(lacking, string(j.Name))
 		}
 	}

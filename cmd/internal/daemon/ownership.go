@@ -73,7 +73,7 @@ func OpenToOthers(home string) (paths []string, err error) {
 
 // homeFolders are the folders of a home in which rouse keeps what it makes. Another folder in it may be
 // an agent's workdir.
-var homeFolders = []string{"agents", "backups", "blobs", "commands", "dashboard", "locks", "manifests", "recordings", "replaced", "storage"}
+var homeFolders = []string{"agents", "backups", "before", "blobs", "commands", "dashboard", "locks", "manifests", "recordings", "replaced", "storage"}
 
 // ours says whether a folder in the home holds what rouse made.
 func ours(home, path string) bool {
@@ -83,7 +83,7 @@ func ours(home, path string) bool {
 	}
 
 	parts := strings.Split(filepath.ToSlash(rel), "/")
-	return rel == "." || slices.Contains(homeFolders, parts[0]) && (parts[0] != "agents" || len(parts) < 3 || parts[2] != "work")
+	return rel == "." || slices.Contains(homeFolders, parts[0]) && (parts[0] != "agents" || len(parts) < 3 || parts[2] != "work" && parts[2] != "home")
 }
 
 // FixModes takes away what others may do with what OpenToOthers lists, and returns what it has changed.

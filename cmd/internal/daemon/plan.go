@@ -86,7 +86,7 @@ func newAgent(a config.Agent, models map[string]*agent.Model) agent.Agent {
 		Name: string(a.Name), Instructions: a.Instructions, Workdir: string(a.Workdir), Database: config.On(a.Database.Enabled),
 		Allow: a.Tools.Allow, Deny: a.Tools.Deny, OnDemand: a.Tools.OnDemand, Bounds: newBounds(a.Bounds), Read: read, Public: public, PrivateFolders: folders, PrivateDatabase: database, Write: paths(a.Grants.Write),
 		Model: models[a.Model], Phased: a.Loop == "phased", OnDenied: a.OnDenied, MinTier: a.MinTier, Unconfined: a.Reason,
-		Commands: a.Commands(), Network: a.Network(), Secrets: a.Secrets(),
+		Commands: a.Commands(), Network: a.Network(), Secrets: a.Secrets(), Executor: a.Executor.Settings(),
 	}
 }
 
@@ -147,6 +147,9 @@ func newJob(cfg *config.Config, j *config.Job, models map[string]*agent.Model) a
 		Notify:  agent.Notify{On: j.Notify.On, Channels: j.Notify.Channels, Title: j.Notify.Title, Body: j.Notify.Body},
 	}
 
+	if j.Prompts() {
+		job.Executor = cfg.ExecutorOf(j).Settings()
+	}
 	if s, ok := cfg.ModuleOf(j); ok {
 		job.Skill, job.Input, job.Workspace = s, j.Input, j.Workspace
 	}

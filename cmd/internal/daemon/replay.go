@@ -76,7 +76,7 @@ func playOnce(ctx context.Context, p agent.Plan, rec replay.Recording) (res agen
 	}
 	defer func() { err = errors.Join(err, databases.Close()) }()
 
-	runner, err := agent.New(agent.Options{Ledger: l, Databases: databases, Manifests: filepath.Join(dir, "manifests"), Scratch: filepath.Join(dir, "commands")}) //nolint:contextcheck // its folder is new: there is nothing to clean up
+	runner, err := agent.New(agent.Options{Ledger: l, Databases: databases, Manifests: filepath.Join(dir, "manifests"), Scratch: filepath.Join(dir, "commands"), Before: filepath.Join(dir, "before")}) //nolint:contextcheck // its folder is new: there is nothing to clean up
 	if err != nil {
 		return res, err
 	}

@@ -35,6 +35,14 @@ type run struct {
 	Changes  changes
 }
 
+// cost is what the run cost, with who says so where it is not counted here.
+func (v run) cost() string {
+	if program := v.Program(); program != "" && v.CostUSD > 0 {
+		return costText(v.Run) + ", as " + program + " says"
+	}
+	return costText(v.Run)
+}
+
 // shownStep is a step with its calls, each under its number within the run.
 type shownStep struct {
 	api.Step

@@ -1,0 +1,296 @@
+package agent
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"iter"
+	"time"
+
+	"rouse/agent/loop"
+	"rouse/agent/model"
+	"rouse/agent/model/playbook"
+	"rouse/agent/tool"
+	"rouse/agent/tool/executor"
+	"rouse/agentdb/ledger"
+	"rouse/internal/domain"
+)
+
+// executes says whether an installed agent program does the run, in the place of the loop: what the job, or whoever asked
+// for the run, says is given to it.
+func (t task) executes() bool {
+	return t.job.Executor != nil && t.job.Prompts() && t.detail.Tool == ""
+}
+
+// programRun is one attempt that an agent program does. It keeps the program within the day's budgets, and puts on record what
+// it says it does.
+type programRun struct {
+	run      ledger.Run
+	attempt  ledger.Attempt
+	task     task
+	settings executor.Settings
+	located  executor.Located
+	recorder *Recorder
+	bounds   loop.Bounds // what is left of the run's
+	budget   *budget
+	reserved int64 // the reservation, 0 while there is none
+	key      string
+
+	step, said int // of the steps within the call, and of the calls within the last of them
+	ended      *executor.Result
+	spent      executor.Spent
+}
+
+// openProgram finds the program of a task. With over the attempt has ended before it began.
+func (r *Runner) openProgram(run ledger.Run, a ledger.Attempt, t task, past history, rec *Recorder) (p *programRun, over *ledger.Result) {
+	s := *t.job.Executor
+	located, err := executor.Locate(s.Argv[0])
+	if err == nil {
+		err = located.Trusted(t.writableFolders)
+	}
+	if err != nil {
+		res := failed(domain.OutcomeError, "the executor of %s cannot be started: %v", t.asker(), err)
+		return nil, &res
+	}
+
+	p = &programRun{run: run, attempt: a, task: t, settings: s, located: located, recorder: rec, step: 1}
+	p.bounds = bounds(t).After(0, 0, past.used.tokens).AfterCost(past.used.cost)
+	p.budget = r.newBudget(run, a, t, p.bounds, !past.began)
+	return p, nil
+}
+
+// executorRegistry is the one tool of a run that a program does.
+func (r *Runner) executorRegistry(t task, roots *tool.Roots) (*tool.Registry, error) {
+	p := t.program
+	launcher, err := r.programs.executorHost(t, roots)
+	if err != nil {
+		return nil, err
+	}
+
+	tools, err := executor.Tools(executor.Options{
+		Settings: p.settings, Located: p.located, Launcher: launcher, Log: r.ledger, Before: r.before, Money: p, Listener: p, Redact: redactor(t.secrets).Replace,
+		Bounds: executor.Bounds{Turns: p.bounds.Steps, Calls: p.bounds.Calls, Tokens: p.bounds.Tokens, CostMicroUSD: p.bounds.CostMicroUSD, Output: p.bounds.Output, Idle: p.bounds.Idle},
+		Expand: p.argv,
+		Ended:  func(res executor.Result) { p.ended, p.spent = &res, res.Spent },
+	})
+	if err != nil {
+		return nil, err
+	}
+	registry, err := tool.NewRegistry(tools...)
+	if err != nil {
+		return nil, err
+	}
+	return registry, t.checkKnown(registry.Names()...)
+}
+
+// ExecutorNames are what the templates of executor.argv can name.
+func ExecutorNames() []string {
+	return []string{"Prompt", "Job", "Agent", "Run", "Workdir", "MaxTurns", "MaxCostUSD"}
+}
+
+// argv fills the command line: with what the host knows alone, for what came from outside could be an option.
+func (p *programRun) argv(prompt string) ([]string, error) {
+	data := map[string]any{"Prompt": prompt, "Job": p.run.Job, "Agent": p.task.agent.Name, "Run": fmt.Sprint(p.run.ID), "Workdir": p.task.agent.Workdir}
+	if p.bounds.Steps > 0 {
+		data["MaxTurns"] = p.bounds.Steps
+	}
+	if c := p.bounds.CostMicroUSD; c > 0 {
+		data["MaxCostUSD"] = fmt.Sprintf("%.6g", float64(c)/1e6)
+	}
+
+	out := make([]string, len(p.settings.Argv))
+	for i, word := range p.settings.Argv {
+		var err error
+		if out[i], err = playbook.Expand("executor.argv", word, data); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+// setProgram has the program answer in the loop: by one call, and what it came to.
+func (r *Runner) setProgram(ctx context.Context, o *loop.Options, t task, s snapshot, data map[string]any, past history) error {
+	prompt := t.job.Prompt
+	if t.detail.Prompt == "" && t.detail.Wake == nil { // only a job's prompt is a template
+		var err error
+		if prompt, err = playbook.Expand("prompt", t.job.Prompt, data); err != nil {
+			return err
+		}
+	}
+
+	items, err := r.ledger.ItemsOf(ctx, t.program.run.ID)
+	if err != nil {
+		return err
+	}
+	asked := questionsOf(items, 0)
+	t.program.key = programKey(past, len(questionsOf(items, past.continues)))
+
+	args, err := json.Marshal(executor.Args{Program: commandLine(t.program.settings.Argv), Prompt: executorPrompt(t, s, prompt, asked, past.failedWith)})
+	if err != nil {
+		return err
+	}
+	o.Provider, o.Policy, o.PriorCalls = programProvider{t.program, args}, loop.Playbook(), past.calls
+	return nil
+}
+
+// commandLine is a command line as a JSON list, in which nothing can hide.
+func commandLine(argv []string) string {
+	raw, err := json.Marshal(argv)
+	if err != nil { // texts always can be
+		return ""
+	}
+	return string(raw)
+}
+
+// programKey is the key of the call that starts the program. It is another one after an attempt that failed, which is
+// tried again, and after a question that was answered; not after one that was cut off, which nobody repeats unasked.
+func programKey(past history, answered int) string {
+	return fmt.Sprintf("p%d.%d", max(past.continues, 1), answered+1)
+}
+
+// questionsOf are the questions of a run's program that are closed, from an attempt on.
+func questionsOf(items []ledger.Item, from int) (out []ledger.Item) {
+	for _, i := range items {
+		if i.Kind == ledger.KindInput && i.State != ledger.ItemOpen && i.Attempt >= from {
+			out = append(out, i)
+		}
+	}
+	return out
+}
+
+// programProvider makes the one call that starts the program, and ends the run with what it came to.
+type programProvider struct {
+	*programRun
+	args json.RawMessage
+}
+
+// Stream implements model.Provider.
+func (p programProvider) Stream(_ context.Context, r model.Request) iter.Seq2[model.Event, error] {
+	return func(yield func(model.Event, error) bool) {
+		if len(r.Results) == 0 {
+			yield(model.Event{Call: &model.Call{ID: p.key, Key: p.key, Name: executor.Name(), Args: p.args}}, nil)
+			return
+		}
+		end := p.end(r.Results[0].Envelope)
+		yield(model.Event{End: &end}, nil)
+	}
+}
+
+// end is the run's end for the result of the call, which an earlier attempt may have recorded.
+func (p *programRun) end(envelope json.RawMessage) model.End {
+	var e struct {
+		OK            bool
+		Kind, Message string
+		Result        *executor.Result
+		Warnings      []string
+	}
+	switch err := json.Unmarshal(envelope, &e); {
+	case err != nil:
+		return model.End{Outcome: domain.OutcomeError, Error: "the recorded result of the program is damaged: " + err.Error()}
+	case e.Result == nil && e.OK: // its owner has looked
+		return model.End{Outcome: domain.OutcomeSuccess, Summary: "the program was cut off; its owner says that it had done its work"}
+	case e.Result == nil:
+		return model.End{Outcome: domain.OutcomeError, Error: e.Message}
+	}
+
+	if p.ended == nil {
+		p.ended = e.Result
+	}
+	return model.End{Outcome: e.Result.Outcome, Summary: e.Result.Answer, Error: e.Result.Error}
+}
+
+// finish completes how the attempt ended by what the program said. Nothing has verified that.
+func (p *programRun) finish(res *loop.Result) {
+	if p == nil {
+		return
+	}
+	res.Verified = false
+	res.Spent = loop.Spent{Usage: p.spent.Usage, CostMicroUSD: p.spent.CostMicroUSD, EstimatedTokens: p.spent.EstimatedTokens, EstimatedMicroUSD: p.spent.EstimatedMicroUSD}
+	if p.ended != nil {
+		res.Steps, res.Calls = max(p.ended.Turns, 1), res.Calls+p.ended.Calls
+	}
+}
+
+// postponement lets a run wait whose program could not ask its model, and did nothing; nil: it ends as it has.
+func (p *programRun) postponement(res loop.Result) *ledger.Postponement {
+	e := p.ended
+	if !p.task.unattended || e == nil || !e.Unavailable || e.Calls > 0 || e.FilesChanged > 0 || res.Outcome != domain.OutcomeError {
+		return nil
+	}
+
+	out := &ledger.Postponement{Until: e.RetryAt}
+	if p.run.Postponements == 0 {
+		out.Notices = unreachableNotices(p.run, p.task, &Model{Name: "of " + e.Program}, p.run.QueuedAt, res.Error)
+	}
+	return out
+}
+
+// Reserve implements executor.Money. A program without a bound takes as little as there is: it starts while anything is left.
+func (p *programRun) Reserve(ctx context.Context) (refusal, err error) {
+	most := ledger.Usage{TokensIn: max(p.bounds.Tokens, 1), CostMicroUSD: max(p.bounds.CostMicroUSD, 1)}
+	id, err := p.budget.reserve(ctx, 1, most)
+	if _, over := err.(*overBudget); over { //nolint:errorlint // it comes as it is
+		return err, nil
+	}
+	p.reserved = id
+	return nil, err
+}
+
+// Settle implements executor.Money.
+func (p *programRun) Settle(ctx context.Context, s executor.Spent) error {
+	why := s.Why
+	if why != "" {
+		why = fmt.Sprintf("run %d: %s", p.run.ID, why)
+	}
+	sums, err := p.budget.runner.ledger.Settle(ctx, p.reserved, ledger.Usage{TokensIn: s.Usage.Input, TokensOut: s.Usage.Output, TokensCached: s.Usage.Cached,
+		CostMicroUSD: s.CostMicroUSD, EstimatedTokens: s.EstimatedTokens, EstimatedMicroUSD: s.EstimatedMicroUSD}, why)
+	if err != nil {
+		return err
+	}
+	return p.budget.warn(ctx, sums)
+}
+
+// Turn implements executor.Listener: what the model of the program says is a step within the call.
+func (p *programRun) Turn(ctx context.Context, t executor.Turn) error {
+	ctx = context.WithoutCancel(ctx)
+	p.step, p.said = p.step+1, 0
+	now := time.Now()
+	s := loop.Step{Number: p.step, ParentCall: p.key, Text: t.Text, Model: p.speaker(t.Model), StartedAt: now, FinishedAt: now}
+	if err := p.recorder.StartStep(ctx, s); err != nil {
+		return err
+	}
+	return p.recorder.FinishStep(ctx, s)
+}
+
+// speaker says whose words a step holds.
+func (p *programRun) speaker(name string) string {
+	said := p.settings.Argv[0] + ", as it says"
+	if name != "" {
+		said += ": " + name
+	}
+	return said
+}
+
+// Call implements executor.Listener: a call that the program says it made.
+func (p *programRun) Call(ctx context.Context, c executor.Call) error {
+	args, err := json.Marshal(executor.SaidArgs{Tool: c.Tool, Input: c.Args})
+	if err != nil {
+		return err
+	}
+
+	e, state := tool.Success(c.Result), domain.CallDone
+	if c.Failed {
+		e, state = tool.Failure(tool.KindExecutionError, "%s", c.Result), domain.CallFailed
+	}
+	envelope, err := e.MarshalJSON()
+	if err != nil {
+		return err
+	}
+
+	now := time.Now()
+	p.said++
+	return p.recorder.AnswerCall(context.WithoutCancel(ctx), loop.Call{
+		Step: p.step, Index: p.said, ID: fmt.Sprintf("%s-%d-%d", p.key, p.step, p.said), Key: loop.InnerKey(p.key, fmt.Sprintf("said-%d.%d", p.step, p.said)), Tool: executor.SaidName(),
+		Args: args, Effect: domain.EffectExternal, State: state, Envelope: envelope, StartedAt: now, FinishedAt: now,
+	})
+}

@@ -1,0 +1,229 @@
+package executor
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"time"
+
+	"rouse/agent/model"
+	"rouse/agent/sandbox"
+	"rouse/agent/tool"
+	"rouse/agent/tool/file"
+	"rouse/agent/tool/shell"
+	"rouse/internal/domain"
+	"rouse/internal/text"
+)
+
+var (
+	runSpec = tool.Spec{
+		Name: "executor", Description: "Starts the agent program that does the runs of its agent.", Effect: domain.EffectExternal, Class: tool.ClassExec, Scope: tool.ScopeOutside,
+		Writes: tool.WritesElsewhere, Requires: tool.RequiresExecutor, Args: reflect.TypeFor[Args](), SummaryArg: "program", Ends: true, Waits: true, Timeout: -1,
+	}
+	saidSpec = tool.Spec{
+		Name: "said", Description: "What an agent program says it did by a tool of its own.", Effect: domain.EffectExternal, Class: tool.ClassOther, Scope: tool.ScopeOutside,
+		Writes: tool.WritesNothing, Requires: tool.RequiresExecutor, Args: reflect.TypeFor[SaidArgs](),
+	}
+)
+
+// Specs are the tools of the family: the one that starts a program, and what its own calls are recorded as, which
+// nobody can call.
+func Specs() tool.Specs { return tool.Specs{runSpec, saidSpec} }
+
+// Name is the tool that starts the program.
+func Name() string { return runSpec.Name }
+
+// SaidName is the tool as which the calls are on record that a program says it made.
+func SaidName() string { return saidSpec.Name }
+
+// Args are the arguments of the tool.
+type Args struct {
+	Program string `json:"program" jsonschema:"its command line, as it is configured"`
+	Prompt  string `json:"prompt" jsonschema:"what it is told"`
+}
+
+// SaidArgs are those of a call that a program says it made.
+type SaidArgs struct {
+	Tool  string          `json:"tool" jsonschema:"as the program calls it"`
+	Input json.RawMessage `json:"input,omitempty" jsonschema:"as the program says"`
+}
+
+// Settings are a configured program.
+type Settings struct {
+	Argv    []string // templates
+	Prompt  bool     // an argument holds the task; else it is the input
+	JSON    bool     // what it prints
+	Env     []string // name=value
+	Secret  bool     // some of Env is a secret
+	Read    []string // absolute
+	Login   []Login
+	Home    string // absolute
+	Network bool
+	Memory  int64 // bytes; 0 is the sandbox's default
+	// Public: nothing that it can reach with its secrets and its login is private.
+	Public bool
+	Price  model.Price // the zero price: only the program itself knows what it costs
+}
+
+// Writes are the places beside the roots of a run that the program may change.
+func (s Settings) Writes() []string {
+	out := []string{filepath.Clean(s.Home)}
+	for _, l := range s.Login {
+		if l.Write {
+			out = append(out, filepath.Clean(l.Path))
+		}
+	}
+	return out
+}
+
+// Login is a file or a folder of its owner's, by which the program is signed in.
+type Login struct {
+	Path  string // absolute
+	Write bool
+}
+
+// Bounds are those of the run that hold for the program; 0 or less is none.
+type Bounds struct {
+	Turns, Calls                 int
+	Tokens, CostMicroUSD, Output int64
+	Idle                         time.Duration
+}
+
+// Spent is what the program took, as far as it said.
+type Spent struct {
+	Usage                              model.Usage
+	CostMicroUSD                       int64
+	EstimatedTokens, EstimatedMicroUSD int64
+	Why                                string // a part is estimated
+}
+
+// Money keeps a program within the budgets of a day.
+type Money interface {
+	// Reserve takes what the run may cost. A refusal says which budget has no room, with the outcome of the run.
+	Reserve(ctx context.Context) (refusal, err error)
+	Settle(ctx context.Context, s Spent) error
+}
+
+// Options are what the tool of one attempt works with.
+type Options struct {
+	Settings Settings
+	Located  Located
+	Launcher *shell.Launcher
+	Log      file.Log
+	Before   string // folder for what files were before
+	Bounds   Bounds
+	Money    Money
+	Listener Listener
+	// Expand fills the arguments of the program, which are templates.
+	Expand func(prompt string) ([]string, error)
+	Redact func(string) string
+	// Ended hears what came of the program.
+	Ended func(Result)
+}
+
+// Result is what a program came to. Apart from how it ended it is what the program says.
+type Result struct {
+	Program      string         `json:"program"`
+	Form         string         `json:"form,omitempty"` // whose output it was: claude, codex, gemini, plain, text
+	Model        string         `json:"model,omitempty"`
+	Session      string         `json:"session,omitempty"`
+	Outcome      domain.Outcome `json:"outcome"`
+	Answer       string         `json:"answer,omitempty"`
+	Error        string         `json:"error,omitempty"`
+	Question     string         `json:"question,omitempty"` // the run waits for its answer
+	Turns        int            `json:"turns"`
+	Calls        int            `json:"calls"`
+	TokensIn     int64          `json:"tokens_in,omitempty"`
+	TokensOut    int64          `json:"tokens_out,omitempty"`
+	CostUSD      float64        `json:"cost_usd,omitempty"`
+	ExitCode     int            `json:"exit_code"` // -1: a signal ended it
+	Signal       string         `json:"signal,omitempty"`
+	KilledBy     string         `json:"killed_by,omitempty"`
+	Tier         sandbox.Tier   `json:"tier,omitempty"`
+	Stderr       string         `json:"stderr,omitempty"`
+	FilesChanged int            `json:"files_changed"`
+	Unavailable  bool           `json:"unavailable,omitempty"` // its model cannot be asked just now
+	RetryAt      time.Time      `json:"retry_at,omitzero"`
+	Spent        Spent          `json:"-"`
+}
+
+// program is the tool of one attempt.
+type program struct{ Options }
+
+// Tools is the tool that starts the program.
+func Tools(o Options) ([]tool.Tool, error) {
+	if o.Launcher == nil || o.Log == nil || o.Before == "" || o.Money == nil || o.Expand == nil || len(o.Settings.Argv) == 0 {
+		return nil, errors.New("executor: a launcher, a log of changes, a folder for what files were, the budgets and a program are needed")
+	}
+	if o.Redact == nil {
+		o.Redact = func(s string) string { return s }
+	}
+
+	p := &program{o}
+	s := runSpec
+	s.Needs = tool.Needs(p.need)
+	t, err := tool.Define(s, p.run)
+	return []tool.Tool{t}, err
+}
+
+// action is what an approval of a program is bound to. The task is not part of it: it is another one each time, and its
+// owner's, and a standing approval could never hold.
+type action struct {
+	Job     string       `json:"job,omitempty"`
+	Argv    []string     `json:"argv"`
+	Path    string       `json:"path"`
+	Dir     string       `json:"dir"`
+	Home    string       `json:"home"`
+	Network string       `json:"network"` // none, host
+	Env     []string     `json:"env"`     // names
+	Read    []string     `json:"read,omitempty"`
+	Login   []Login      `json:"login,omitempty"`
+	Tier    sandbox.Tier `json:"tier"`
+}
+
+// need tells the authorizer what the program can reach (docs/security.md).
+func (p *program) need(ctx context.Context, in tool.Invocation, a Args) (tool.Need, error) {
+	s, roots := p.Settings, p.Launcher.Roots
+	n := roots.ProgramNeed()
+	act := action{Job: in.Job, Argv: s.Argv, Path: p.Located.Path, Dir: roots.Workdir(), Home: s.Home, Network: "none", Read: s.Read, Login: s.Login, Tier: p.Launcher.Tier(ctx)}
+	for _, setting := range s.Env {
+		act.Env = append(act.Env, nameOf(setting))
+	}
+	slices.Sort(act.Env)
+	n.Tier = string(act.Tier)
+
+	if s.Network {
+		act.Network = "host"
+		n.AddsTaint |= tool.Outward | tool.Untrusted
+	}
+	if act.Tier == sandbox.TierD { // unconfined it reaches everything
+		n.AddsTaint |= tool.Outward
+	}
+	if (s.Secret || len(s.Login) > 0) && !s.Public {
+		n.AddsTaint |= tool.Private
+	}
+
+	// What it keeps for itself outlives the run: what one run left there, the next one is told by.
+	for _, path := range s.Writes() {
+		place := tool.PlaceOf(path)
+		n.Reads, n.Writes = append(n.Reads, place), append(n.Writes, place)
+	}
+
+	raw, err := json.Marshal(act)
+	n.Action = string(raw)
+	n.Shown = fmt.Sprintf("%s\n(an agent program, %s; in %s; network: %s; tier %s)\nIt is told: %s",
+		text.Visible(fmt.Sprintf("%q", s.Argv)), text.Visible(p.Located.Path), text.Visible(act.Dir), act.Network, act.Tier, text.Truncate(text.Visible(a.Prompt), 1500))
+	return n, err
+}
+
+// maxArgument is the longest argument that a system takes (Linux: MAX_ARG_STRLEN).
+const maxArgument = 128<<10 - 1
+
+// refuse answers a call that starts nothing.
+func refuse(format string, args ...any) (tool.Envelope, error) {
+	return tool.Failure(tool.KindUnavailable, format, args...), nil
+}

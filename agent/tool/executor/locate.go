@@ -1,0 +1,80 @@
+package executor
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+
+	"rouse/agent/tool/shell"
+	"rouse/internal/nofollow"
+)
+
+// Located is an installed program.
+type Located struct {
+	Path string   // absolute, with its links resolved
+	Read []string // what it has to be able to read to start, beside what every command can
+	Dir  string   // where it was found by its name, for PATH; "" is a folder of the system
+}
+
+// Locate finds a program by its name on the PATH of the daemon, or by its path. The error says what was looked for, and what
+// to do.
+func Locate(name string) (Located, error) {
+	found, err := exec.LookPath(name)
+	if errors.Is(err, exec.ErrDot) { // never one of the folder that the daemon happens to be in
+		err = exec.ErrNotFound
+	}
+	switch {
+	case errors.Is(err, fs.ErrPermission):
+		return Located{}, fmt.Errorf("%s may not be executed; see its permissions (chmod +x)", name)
+	case err != nil && filepath.IsAbs(name):
+		return Located{}, fmt.Errorf("there is no program %s; install it, or write the path of the one that is there", name)
+	case err != nil:
+		return Located{}, fmt.Errorf("there is no program %q on the daemon's PATH (%s); install it, or write its path", name, os.Getenv("PATH"))
+	case !filepath.IsAbs(found):
+		return Located{}, fmt.Errorf("%q is not found from everywhere; write its whole path", name)
+	}
+
+	path, err := filepath.EvalSymlinks(found)
+	if err != nil {
+		return Located{}, fmt.Errorf("%s leads nowhere: %w", found, err)
+	}
+
+	out := Located{Path: path}
+	if !shell.IsSystemProgram(found) {
+		out.Dir = filepath.Dir(found)
+	}
+	if !shell.IsSystemProgram(path) {
+		out.Read = []string{packageOf(path)}
+	}
+	return out, nil
+}
+
+// packageOf is what a program consists of: the folder of the npm package that it lies in, else itself.
+func packageOf(path string) string {
+	const modules = "node_modules"
+	parts := strings.Split(filepath.ToSlash(path), "/")
+	for i := len(parts) - 2; i > 0; i-- {
+		if parts[i-1] != modules {
+			continue
+		}
+		if strings.HasPrefix(parts[i], "@") && i+1 < len(parts)-1 {
+			i++
+		}
+		return filepath.FromSlash(strings.Join(parts[:i+1], "/"))
+	}
+	return path
+}
+
+// Trusted is an error where others than the owner can put another program in the place of one: an agent, or a stranger.
+func (l Located) Trusted(writable nofollow.Boundary) error {
+	for _, path := range append([]string{l.Path}, l.Read...) {
+		if writable.Covers(path) {
+			return fmt.Errorf("the program %s lies where an agent, or a stranger, can write; install it elsewhere", path)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,284 @@
+package executor
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"slices"
+	"strings"
+	"time"
+
+	"rouse/agent/model"
+)
+
+// How much is read.
+const (
+	maxLine  = 8 << 20 // bytes of a line; a longer one is passed over, and counted as not understood
+	maxWhole = 8 << 20 // bytes of an output that is one document
+	maxTurns = 500     // turns that are put on record
+	maxCalls = 2000    // and calls
+	maxText  = 64 << 10
+)
+
+// Reading is what a program has said of its work so far. Nothing of it need be true.
+type Reading struct {
+	Dialect        string // who prints so; "" while nothing was recognised
+	Model, Session string
+	Turns, Calls   int
+	Usage          model.Usage
+	CostMicroUSD   int64
+	CostKnown      bool  // it has said what it cost
+	Written        int64 // bytes that its model wrote: text, and arguments of calls
+	Text           string
+	Done           bool // it has said that it came to its end
+	Failed         bool
+	Why            string   // it failed, or was troubled, in its words
+	Limit          string   // the limit of its own that ended it: turns, cost; "" for none
+	Refused        []string // what its own permissions did not let it do
+	Unavailable    bool     // its model cannot be asked just now
+	RetryAt        time.Time
+	Outcome        string // that it chose
+	Question       string
+	Garbled        int // lines that were not understood
+}
+
+// Listener hears of what a program says while it says it. An error ends the program.
+type Listener interface {
+	Turn(ctx context.Context, t Turn) error
+	Call(ctx context.Context, c Call) error
+}
+
+// Turn is an answer of the program's model.
+type Turn struct{ Model, Text string }
+
+// Call is a call of one of the program's own tools, as the program says.
+type Call struct {
+	Tool   string
+	Args   json.RawMessage
+	Result string
+	Failed bool
+}
+
+// Reader reads the output of a program while it comes. It takes any bytes.
+type Reader struct {
+	Reading
+	ctx      context.Context
+	json     bool
+	listener Listener
+	failure  error           // of the listener
+	check    func(Reading)   // called after each event; may be nil
+	line     []byte          // the beginning of a line that is not whole
+	skipping bool            // the rest of a line that is too long
+	whole    []byte          // of an output that may be one document
+	open     map[string]Call // calls that have no result yet, by the program's id
+	order    []string        // of them
+	seen     map[string]bool // ids of messages whose usage was counted
+	events   int             // that were recognised
+	last     json.RawMessage // the last object without a known type
+	now      func() time.Time
+}
+
+// NewReader reads JSON, or with asJSON false nothing but how much it is: the text of a program is its answer.
+func NewReader(ctx context.Context, asJSON bool, l Listener, check func(Reading)) *Reader {
+	return &Reader{ctx: ctx, json: asJSON, listener: l, check: check, open: map[string]Call{}, seen: map[string]bool{}, now: time.Now}
+}
+
+// Write implements io.Writer and never fails.
+func (r *Reader) Write(p []byte) (int, error) {
+	n := len(p)
+	if !r.json {
+		r.Written += int64(n)
+		r.checkBounds()
+		return n, nil
+	}
+
+	if room := maxWhole - len(r.whole); room > 0 {
+		r.whole = append(r.whole, p[:min(room, len(p))]...)
+	}
+	for len(p) > 0 {
+		at := bytes.IndexByte(p, '\n')
+		if at < 0 {
+			r.part(p)
+			break
+		}
+		r.part(p[:at])
+		r.endLine()
+		p = p[at+1:]
+	}
+	return n, nil
+}
+
+// part adds to the line that is being written.
+func (r *Reader) part(p []byte) {
+	if r.skipping {
+		return
+	}
+	if len(r.line)+len(p) > maxLine {
+		r.line, r.skipping = nil, true
+		return
+	}
+	r.line = append(r.line, p...)
+}
+
+func (r *Reader) endLine() {
+	line := bytes.TrimSpace(r.line)
+	if r.skipping {
+		r.Garbled++
+	} else if len(line) > 0 {
+		r.event(line)
+	}
+	r.line, r.skipping = r.line[:0], false
+}
+
+// event reads one line. What is no object is a word beside the JSON, as programs print at their start.
+func (r *Reader) event(line []byte) {
+	if line[0] != '{' {
+		return
+	}
+	var head struct {
+		Type words `json:"type"`
+	}
+	if json.Unmarshal(line, &head) != nil {
+		r.Garbled++
+		return
+	}
+
+	r.read(string(head.Type), slices.Clone(line))
+}
+
+// read reads one event.
+func (r *Reader) read(kind string, raw json.RawMessage) {
+	if r.claude(kind, raw) || r.codex(kind, raw) || r.gemini(kind, raw) {
+		r.events++
+	} else {
+		r.last = raw
+	}
+	r.checkBounds()
+}
+
+func (r *Reader) checkBounds() {
+	if r.check != nil {
+		r.check(r.Reading)
+	}
+}
+
+// Close reads what is left, once the program has ended.
+func (r *Reader) Close() Reading {
+	if !r.json {
+		return r.Reading
+	}
+
+	r.endLine()
+	if r.events == 0 {
+		r.readWhole()
+	}
+	for _, id := range slices.Clone(r.order) {
+		r.closeCall(id, "", false)
+	}
+	r.readWords()
+	return r.Reading
+}
+
+// readWhole takes the output for one document, with whatever stands before it.
+func (r *Reader) readWhole() {
+	all := bytes.TrimSpace(r.whole)
+	for len(all) > 0 && all[0] != '{' && all[0] != '[' {
+		at := bytes.IndexByte(all, '\n')
+		if at < 0 {
+			return
+		}
+		all = bytes.TrimSpace(all[at+1:])
+	}
+
+	if items := list(all); items != nil { // events, as a list
+		for _, item := range items {
+			r.event(bytes.TrimSpace(append([]byte(" "), item...)))
+		}
+	} else if json.Valid(all) {
+		if r.Garbled > 0 { // its lines were none
+			r.Garbled = 0
+		}
+		r.event(all)
+	}
+	if r.events == 0 && r.last != nil && !r.geminiWhole(r.last) {
+		r.plain(r.last)
+	}
+}
+
+// turn notes an answer of the model.
+func (r *Reader) turn(modelName, said string) {
+	r.Turns++
+	r.Written += int64(len(said))
+	if modelName != "" {
+		r.Model = clip(modelName, 100)
+	}
+	if r.listener != nil && r.failure == nil && r.Turns <= maxTurns {
+		r.failure = r.listener.Turn(r.ctx, Turn{r.Model, clip(said, maxText)})
+	}
+}
+
+// openCall notes a call that has begun. A call before any turn stands in one without words.
+func (r *Reader) openCall(id, name string, args json.RawMessage) {
+	if r.Turns == 0 {
+		r.turn("", "")
+	}
+	r.Calls++
+	r.Written += int64(len(args))
+	if len(r.order) >= maxCalls {
+		return
+	}
+
+	if !json.Valid(args) || len(args) > maxText {
+		args, _ = json.Marshal(map[string]string{"said": clip(string(args), maxText)}) //nolint:errchkjson // a map of texts
+	}
+	if _, known := r.open[id]; !known {
+		r.order = append(r.order, id)
+	}
+	r.open[id] = Call{Tool: clip(name, 60), Args: args}
+}
+
+// closeCall notes what a call came to.
+func (r *Reader) closeCall(id, result string, failed bool) {
+	c, known := r.open[id]
+	if !known {
+		return
+	}
+	delete(r.open, id)
+	r.order = slices.DeleteFunc(r.order, func(o string) bool { return o == id })
+
+	c.Result, c.Failed = clip(result, 8<<10), failed
+	if r.listener != nil && r.failure == nil && r.Calls <= maxCalls {
+		r.failure = r.listener.Call(r.ctx, c)
+	}
+}
+
+// addUsage counts tokens that are told once.
+func (r *Reader) addUsage(u model.Usage) {
+	u = u.Clamped()
+	r.Usage.Input, r.Usage.Output, r.Usage.Cached, r.Usage.Written = r.Usage.Input+u.Input, r.Usage.Output+u.Output, r.Usage.Cached+u.Cached, r.Usage.Written+u.Written
+}
+
+// total replaces what was counted by what the program says in the end; what was counted stays where it is more.
+func (r *Reader) total(u model.Usage) {
+	u = u.Clamped()
+	if u.Input+u.Output >= r.Usage.Input+r.Usage.Output {
+		r.Usage = u
+	}
+}
+
+// fail notes that the program says it failed.
+func (r *Reader) fail(why string) {
+	r.Failed = true
+	if why = clip(strings.TrimSpace(why), 2000); why != "" {
+		r.Why = why
+	}
+	r.noteOutage(r.Why)
+}
+
+// clip is a text that may be shown, cut at a number of bytes.
+func clip(s string, most int) string {
+	if len(s) > most {
+		s = strings.ToValidUTF8(s[:most], "") + "…"
+	}
+	return clean(s)
+}

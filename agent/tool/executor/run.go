@@ -1,0 +1,191 @@
+package executor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+
+	"rouse/agent/tool"
+	"rouse/agent/tool/file"
+	"rouse/agent/tool/shell"
+	"rouse/internal/domain"
+	"rouse/internal/text"
+)
+
+// bound is a bound of the run that the program went beyond.
+type bound struct{ reason string }
+
+func (b *bound) Error() string { return b.reason }
+
+// run starts the program, and says what came of it.
+func (p *program) run(ctx context.Context, in tool.Invocation, a Args) (tool.Envelope, error) {
+	argv, err := p.Expand(a.Prompt)
+	if err != nil {
+		return refuse("the command line of the program cannot be written: %v", err)
+	}
+	for _, word := range argv {
+		switch {
+		case len(word) > maxArgument:
+			return refuse("an argument of the program has %d bytes, and a system takes no more than %d; leave {{ .Prompt }} out of executor.argv, and the task is given as its input", len(word), maxArgument)
+		case strings.ContainsRune(word, 0):
+			return refuse("an argument of the program holds a NUL; leave {{ .Prompt }} out of executor.argv, and the task is given as its input")
+		}
+	}
+	if err := prepareHome(p.Launcher.Roots.Boundary(), p.Settings); err != nil {
+		return refuse("%s", err.Error())
+	}
+
+	refusal, err := p.Money.Reserve(ctx)
+	if err != nil {
+		return tool.Envelope{}, err
+	}
+	if refusal != nil {
+		return p.overBudget(refusal)
+	}
+
+	before, err := file.TakeBefore(ctx, p.Launcher.Roots, in, filepath.Join(p.Before, file.BeforeName(in.Run, in.Attempt, in.Key)))
+	if err != nil {
+		settled := p.Money.Settle(context.WithoutCancel(ctx), Spent{})
+		if ctx.Err() != nil {
+			return tool.Failure(tool.KindRejected, "cancelled before it started: %v", context.Cause(ctx)), settled
+		}
+		return tool.Envelope{}, errors.Join(err, settled)
+	}
+
+	return p.start(ctx, before, p.launch(argv, a.Prompt))
+}
+
+// overBudget is the answer where a budget has no room: nothing was started.
+func (p *program) overBudget(refusal error) (tool.Envelope, error) {
+	res := Result{Program: p.name(), Outcome: domain.OutcomeBudget, Error: refusal.Error()}
+	var says interface{ Outcome() domain.Outcome }
+	if errors.As(refusal, &says) {
+		res.Outcome = says.Outcome()
+	}
+	return p.answer(res, nil, true), nil
+}
+
+// start runs the program to its end. What it has done is on record by then, whatever became of ctx.
+func (p *program) start(ctx context.Context, before *file.Before, l shell.Program) (tool.Envelope, error) {
+	within, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+
+	reader := NewReader(ctx, p.Settings.JSON, p.Listener, nil)
+	var over atomic.Pointer[bound]
+	reader.check = func(r Reading) {
+		if b := p.exceeded(r); b != nil && over.CompareAndSwap(nil, b) {
+			stop(b)
+		}
+		if reader.failure != nil {
+			stop(reader.failure)
+		}
+	}
+
+	stdout, stderr := shell.NewOutput(maxAnswer), shell.NewOutput(maxStderr)
+	stdout.Tee, l.Stdout, l.Stderr = reader, stdout, stderr
+	ended, failed := p.Launcher.Run(within, l)
+
+	writing := context.WithoutCancel(ctx)
+	reading := reader.Close()
+	if failed != nil {
+		e, host := shell.StartFailure(ctx, failed)
+		return e, errors.Join(host, before.Discard(), p.Money.Settle(writing, Spent{}))
+	}
+
+	settled, err := before.Settle(writing, p.Log, p.Launcher.Roots.Boundary(), p.Launcher.Roots)
+	end := ending{
+		reading: reading, ended: ended, over: over.Load(), asJSON: p.Settings.JSON, network: p.Settings.Network, argv0: p.name(),
+		idle: p.Bounds.Idle, stdout: stdout.Text(p.Redact), stderr: stderr.Text(p.Redact),
+	}
+	res := end.conclude()
+	res.FilesChanged, res.Spent = settled.Files, p.spent(end)
+	res.CostUSD = float64(res.Spent.CostMicroUSD) / 1e6
+	if p.Ended != nil {
+		p.Ended(res)
+	}
+
+	err = errors.Join(err, reader.failure, p.Money.Settle(writing, res.Spent))
+	return p.answer(res, p.warnings(end, settled), false), err
+}
+
+// exceeded is the bound that the program went beyond, nil while there is none.
+func (p *program) exceeded(r Reading) *bound {
+	b := p.Bounds
+	switch tokens := r.Usage.Input + r.Usage.Output; {
+	case b.Turns > 0 && r.Turns > b.Turns:
+		return &bound{fmt.Sprintf("the program was stopped after the %s of this run (bounds.steps)", text.Plural(b.Turns, "turn"))}
+	case b.Calls > 0 && r.Calls > b.Calls:
+		return &bound{fmt.Sprintf("the program was stopped after the %s of this run (bounds.calls)", text.Plural(b.Calls, "call"))}
+	case b.Tokens > 0 && tokens > b.Tokens:
+		return &bound{fmt.Sprintf("the program was stopped: it says that it used %d tokens, more than the %d of this run (bounds.tokens)", tokens, b.Tokens)}
+	case b.CostMicroUSD > 0 && p.costSoFar(r) > b.CostMicroUSD:
+		return &bound{fmt.Sprintf("the program was stopped: it had cost $%.4f, more than the $%.4f of this run (bounds.cost_usd)", float64(p.costSoFar(r))/1e6, float64(b.CostMicroUSD)/1e6)}
+	case b.Output > 0 && r.Written > b.Output:
+		return &bound{fmt.Sprintf("the program was stopped: it wrote more than the %s of this run (bounds.output)", text.Size(b.Output))}
+	}
+	return nil
+}
+
+// costSoFar is what the program says, else what its tokens cost by its price.
+func (p *program) costSoFar(r Reading) int64 {
+	if r.CostKnown {
+		return r.CostMicroUSD
+	}
+	return p.Settings.Price.Cost(r.Usage)
+}
+
+// spent is what the program took. One that was stopped has not said all of it, and one of which nothing is known may have
+// cost all that it might.
+func (p *program) spent(e ending) Spent {
+	r := e.reading
+	out := Spent{Usage: r.Usage.Clamped(), CostMicroUSD: p.costSoFar(r)}
+	tokens := out.Usage.Input + out.Usage.Output
+	switch {
+	case r.CostKnown:
+	case out.CostMicroUSD > 0 && !r.Done:
+		out.EstimatedTokens, out.EstimatedMicroUSD, out.Why = tokens, out.CostMicroUSD, "the program was ended before it said what it took"
+	case out.CostMicroUSD == 0 && p.Bounds.CostMicroUSD > 0 && p.Settings.Price.Free() && !(r.Unavailable && r.Turns == 0):
+		out.CostMicroUSD, out.EstimatedMicroUSD = p.Bounds.CostMicroUSD, p.Bounds.CostMicroUSD
+		out.EstimatedTokens, out.Why = tokens, "the program did not say what it cost, so that all of bounds.cost_usd is counted"
+	}
+	return out
+}
+
+// warnings are what has to be known of a program beside its result.
+func (p *program) warnings(e ending, s file.Settled) (out []string) {
+	if n := s.Files - s.Kept; n > 0 {
+		out = append(out, fmt.Sprintf("%d of %s that the program changed cannot be undone: %s", n, text.Plural(s.Files, "file"), s.Why))
+	}
+	if n := e.reading.Garbled; n > 0 {
+		out = append(out, fmt.Sprintf("%s of what the program printed could not be read as JSON", text.Plural(n, "line")))
+	}
+	if n := e.reading.Turns; n > maxTurns {
+		out = append(out, fmt.Sprintf("the program took %d turns, of which the first %d are on record", n, maxTurns))
+	}
+	return append(out, shell.LeftoverWarnings(p.Launcher.Roots.Workdir(), e.ended)...)
+}
+
+// answer is the envelope of a result: a failure where the run is one. never says that nothing was started.
+func (p *program) answer(res Result, warnings []string, never bool) tool.Envelope {
+	done := tool.Success(res, warnings...)
+	if res.Outcome.Done() || res.Question != "" {
+		return done
+	}
+
+	kind := tool.KindExecutionError
+	switch {
+	case never:
+		kind = tool.KindUnavailable
+	case res.Outcome == domain.OutcomeTimeout:
+		kind = tool.KindTimeout
+	}
+	e := tool.Failure(kind, "%s", res.Error)
+	e.Result, e.Warnings = done.Result, done.Warnings
+	return e
+}
+
+// name is the program in a word.
+func (p *program) name() string { return filepath.Base(p.Settings.Argv[0]) }

@@ -1,0 +1,273 @@
+package config
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"rouse/agent"
+	"rouse/agent/tool/executor"
+)
+
+// Executor is an installed agent program that does prompts in the place of the loop.
+type Executor struct {
+	Argv    []string          `key:"argv" need:"yes" say:"the program by its name or its path, and its arguments, which are templates; with {{ .Prompt }} in one of them the task is told there, otherwise it is the program's input"`
+	Output  string            `key:"output" enum:"json|text" default:"json" say:"what it prints: JSON as claude, codex and gemini print it, or the documented form; or text, which is its answer"`
+	Network string            `key:"network" enum:"none|host" default:"none" say:"host lets it reach its model, and everything else"`
+	Env     map[string]string `key:"env" say:"variables of its environment; secret:NAME and ${NAME} stand for secrets"`
+	Private *bool             `key:"private" default:"true" say:"false: what env and login open is not private data, as with the key of a model's API, so that its use does not make a run ask"`
+	Login   []loginGrant      `key:"login" say:"files and folders by which it is signed in, which it finds in its HOME under the names that they have in yours: paths, or {path: X, write: true}"`
+	Home    Path              `key:"home" say:"the folder that it has as HOME, and keeps" unset:"HOME/agents/NAME/home"`
+	Read    []Path            `key:"read" say:"what else it has to read to work, as the folder that it was installed to"`
+	Memory  Size              `key:"memory" positive:"yes" say:"of it and all that it starts" unset:"2GiB"`
+	Price   *price            `key:"price" say:"USD per million tokens, of a program that says how many it used and not what they cost"`
+
+	At     Position
+	secret bool
+}
+
+// loginGrant is a path, or a mapping that says more of it.
+type loginGrant struct {
+	Path  Path `key:"path" need:"yes"`
+	Write bool `key:"write" say:"it may change what is there, as for tokens that it renews; a program that strangers could talk into it can leave settings there that your own sessions follow"`
+}
+
+// ExecutorOf is the program that does a job, nil where the loop does.
+func (c *Config) ExecutorOf(j *Job) *Executor {
+	if !j.Prompts() || j.Executor != nil {
+		return j.Executor
+	}
+	i := slices.IndexFunc(c.Agents, func(a Agent) bool { return string(a.Name) == j.Agent })
+	if i < 0 {
+		return nil
+	}
+	return c.Agents[i].Executor
+}
+
+// Settings is a program as the runner starts it.
+func (e *Executor) Settings() *executor.Settings {
+	if e == nil {
+		return nil
+	}
+
+	s := &executor.Settings{
+		Argv: e.Argv, Prompt: slices.ContainsFunc(e.Argv, namesPrompt), JSON: e.Output == "json", Secret: e.secret,
+		Home: string(e.Home), Network: e.Network == "host", Memory: int64(e.Memory), Public: !On(e.Private),
+	}
+	for _, name := range slices.Sorted(maps.Keys(e.Env)) {
+		s.Env = append(s.Env, name+"="+e.Env[name])
+	}
+	for _, p := range e.Read {
+		s.Read = append(s.Read, string(p))
+	}
+	for _, l := range e.Login {
+		s.Login = append(s.Login, executor.Login{Path: string(l.Path), Write: l.Write})
+	}
+	if e.Price != nil {
+		s.Price, _ = Model{Price: e.Price}.Rate()
+	}
+	return s
+}
+
+// namesPrompt says whether an argument holds the task.
+func namesPrompt(word string) bool {
+	_, rest, ok := strings.Cut(word, "{{")
+	return ok && strings.Contains(rest, ".Prompt")
+}
+
+// homeOf fills in the HOME of a program.
+func (e *Executor) homeOf(home Path, agent string) {
+	if e != nil && e.Home == "" && agent != "" {
+		e.Home = Path(filepath.Join(string(home), "agents", agent, "home"))
+	}
+}
+
+// executors are all programs with the paths at which they stand, those of agents first.
+func (c *Config) executors() (out []placedExecutor) {
+	for i := range c.Agents {
+		if e := c.Agents[i].Executor; e != nil {
+			out = append(out, placedExecutor{e, fmt.Sprintf("agents[%d].executor", i), string(c.Agents[i].Name)})
+		}
+	}
+	for i := range c.Jobs {
+		if e := c.Jobs[i].Executor; e != nil {
+			out = append(out, placedExecutor{e, fmt.Sprintf("jobs[%d].executor", i), c.Jobs[i].Agent})
+		}
+	}
+	return out
+}
+
+type placedExecutor struct {
+	*Executor
+	path, agent string
+}
+
+// writes are the places beside an agent's own that a program may change.
+func (e *Executor) writes() []string {
+	out := []string{string(e.Home)}
+	for _, l := range e.Login {
+		if l.Write {
+			out = append(out, string(l.Path))
+		}
+	}
+	return out
+}
+
+// ExecutorPlaces are the folders in which agent programs keep what is theirs, and make names.
+func (c *Config) ExecutorPlaces() (out []string) {
+	for _, e := range c.executors() {
+		out = append(out, e.writes()...)
+	}
+	return out
+}
+
+// checkExecutors checks what each program is given, and what has no meaning beside it.
+func (c *checker) checkExecutors() {
+	for _, e := range c.cfg.executors() {
+		c.executor(e)
+	}
+
+	for i := range c.cfg.Agents {
+		c.besideExecutor(fmt.Sprintf("agents[%d]", i), &c.cfg.Agents[i])
+	}
+	for i := range c.cfg.Jobs {
+		j, path := &c.cfg.Jobs[i], fmt.Sprintf("jobs[%d]", i)
+		switch e := c.cfg.ExecutorOf(j); {
+		case j.Executor != nil && !j.Prompts():
+			c.bad(path+".executor", "goes with prompt: a playbook and a skill are done by rouse itself")
+		case e != nil && j.At.Line > 0:
+			c.jobBesideExecutor(path, j, e)
+		}
+	}
+}
+
+// executor checks one program.
+func (c *checker) executor(e placedExecutor) {
+	if !c.d.given(e.path+".argv") || !c.hasNoProblem(e.path+".argv") {
+		return
+	}
+	if len(e.Argv) == 0 || strings.TrimSpace(e.Argv[0]) == "" {
+		c.bad(e.path+".argv", "must name a program").Hint = "as in argv: [claude, -p, --output-format, stream-json, --verbose]"
+		return
+	}
+	if strings.Contains(e.Argv[0], "{{") {
+		c.bad(e.path+".argv[0]", "the program is no template")
+		return
+	}
+
+	for i, word := range e.Argv[1:] {
+		c.template(fmt.Sprintf("%s.argv[%d]", e.path, i+1), word, agent.ExecutorNames())
+	}
+	if located, err := executor.Locate(e.Argv[0]); err != nil {
+		c.warn(e.path+".argv[0]", "%s; until then each run fails", err.Error())
+	} else if err := located.Trusted(c.cfg.agentPlaces()); err != nil {
+		c.bad(e.path+".argv[0]", "%s", err.Error())
+	}
+
+	for _, name := range slices.Sorted(maps.Keys(e.Env)) {
+		at, value := e.path+".env."+name, e.Env[name]
+		e.secret = e.secret || slices.Contains(c.d.secrets, value) && value != ""
+		switch {
+		case !variableName.MatchString(name):
+			c.bad(at, "%q is no name of a variable", name)
+		case strings.ContainsRune(value, 0):
+			c.bad(at, "holds a NUL, which no environment can")
+		case name == "HOME":
+			c.bad(at, "HOME is set by executor.home")
+		}
+	}
+	if e.Network != "host" {
+		c.warn(e.path, "the program has no network, so that it reaches no model but one within its own process").Hint = "if its model is elsewhere, write network: host"
+	}
+	for i, l := range e.Login {
+		if l.Write {
+			c.warn(fmt.Sprintf("%s.login[%d]", e.path, i), "the program can leave settings in %s that your own sessions follow; sign in once for it alone, with HOME=%s", display(string(l.Path)), display(string(e.Home)))
+		}
+	}
+}
+
+// agentBesides are the keys of an agent that say something of its loop.
+var agentBesides = []string{"model", "loop", "skills", "skill_access", "skill_style", "skill_allowed_tools", "tools", "self_scheduling", "grants.commands", "grants.network", "grants.secrets"}
+
+// besideExecutor warns of what nobody uses: keys for the loop, of an agent in whose runs there is none.
+func (c *checker) besideExecutor(path string, a *Agent) {
+	if a.Executor == nil {
+		return
+	}
+	for i := range c.cfg.Jobs { // whose own work uses them
+		if j := &c.cfg.Jobs[i]; j.Agent == string(a.Name) && !j.Prompts() {
+			return
+		}
+	}
+	for _, key := range agentBesides {
+		if at := path + "." + key; c.d.given(at) {
+			c.warn(at, "has no effect on what the executor does, which has tools and a model of its own; it holds for manual calls, playbooks and skills of the agent alone")
+		}
+	}
+}
+
+// jobBesideExecutor says what of a job has no meaning for the program that does it.
+func (c *checker) jobBesideExecutor(path string, j *Job, e *Executor) {
+	if at := path + ".model"; c.d.given(at) {
+		c.bad(at, "the executor %s does this job, and chooses its model by its own arguments", e.Argv[:min(1, len(e.Argv))])
+	}
+	if at := path + ".record"; j.Record && c.d.given(at) {
+		c.warn(at, "has no effect: what an executor and its model say to each other is not seen, so that the run cannot be replayed")
+	}
+
+	if limit := max(j.Bounds.CostUSD, j.Budget.CostUSDPerDay); limit > 0 && e.Output == "text" {
+		at := path + ".bounds.cost_usd"
+		if j.Bounds.CostUSD == 0 {
+			at = path + ".budget.cost_usd_per_day"
+		}
+		c.warn(at, "output: text says nothing of what the executor cost, so that each run counts with all of bounds.cost_usd, and with nothing where there is none")
+	}
+	if w := j.Watch; w != nil && w.Mode != modeConverge {
+		if a := c.agent[j.Agent]; a != nil && slices.ContainsFunc(a.writes(), func(folder string) bool { return overlap(folder, string(w.Path)) }) {
+			c.warn(path+".watch.path", "the executor can write in %s, and what it leaves there while it works may start further runs before it is known to be its own; watch a folder that it only reads, or use mode: converge", display(string(w.Path)))
+		}
+	}
+}
+
+// executorReach adds the lines of the programs of an agent that bring labels.
+func (c *checker) executorReach(r *reach, a *Agent) {
+	for _, e := range c.cfg.executors() {
+		if e.agent != string(a.Name) || e.Network != "host" && a.Sandbox != "off" {
+			continue
+		}
+		at := c.d.place(e.path)
+		r.add(untrusted, "an executor with network", at)
+		r.add(outward, "an executor with network", at)
+	}
+}
+
+// executorPrivate adds the lines of the programs of an agent that open what is for its owner alone.
+func (c *checker) executorPrivate(r *reach, a *Agent) {
+	for _, e := range c.cfg.executors() {
+		if e.agent != string(a.Name) || !On(e.Private) {
+			continue
+		}
+		if e.secret {
+			r.add(privateData, "executor.env (private: false beside it if it opens nothing private)", c.d.place(e.path+".env"))
+		}
+		if len(e.Login) > 0 {
+			r.add(privateData, "executor.login (private: false beside it if it opens nothing private)", c.d.place(e.path+".login"))
+		}
+	}
+}
+
+// Locate finds the program on this machine. The error says what was looked for.
+func (e *Executor) Locate() (executor.Located, error) { return executor.Locate(e.Argv[0]) }
+
+// MissingLogins are the places by which a program is signed in that are not there.
+func (e *Executor) MissingLogins() (out []string) {
+	for _, l := range e.Login {
+		if _, err := os.Stat(string(l.Path)); err != nil {
+			out = append(out, string(l.Path))
+		}
+	}
+	return out
+}
