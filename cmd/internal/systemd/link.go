@@ -186,6 +186,15 @@ func (l *Link) Claim(match func(name string) bool) []*Kept {
 	return out
 }
 
+// ForgetAll has systemd close what it keeps and nobody has claimed.
+func (l *Link) ForgetAll() error {
+	var errs []error
+	for _, k := range l.Claim(func(string) bool { return true }) {
+		errs = append(errs, l.Forget(k.Name), k.File.Close())
+	}
+	return errors.Join(errs...)
+}
+
 // Close ends the link.
 func (l *Link) Close() error {
 	if l == nil {
