@@ -84,6 +84,9 @@ func installService(cmd *cobra.Command, at *place, o serviceInstallOptions) erro
 		return err
 	}
 	if o.dryRun {
+		if plan.Unasked != nil {
+			fmt.Fprintf(out, "▲ %s\n", text.OneLine(plan.Unasked.Error()))
+		}
 		return showPlan(out, plan, "would be written")
 	}
 
@@ -182,11 +185,8 @@ func (t target) doubts(ctx context.Context, at *place, cfg *config.Config) (out 
 	}
 
 	env, err := t.Environment(ctx)
-	if err != nil {
-		return append(out, err.Error())
-	}
-	if env == nil {
-		return out
+	if err != nil || env == nil {
+		return out // that it cannot be asked is said by the installation
 	}
 	lacking, err := daemon.LoadWith(t.spec.Config, t.spec.Home, func(name string) string { return env[name] })
 	var all *config.Errors

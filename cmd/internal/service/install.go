@@ -24,6 +24,8 @@ type Plan struct {
 	Old  string // what is there; "": nothing
 	// Installed says that the same is there already, and that the manager has it begin at each login.
 	Installed bool
+	// Unasked is why the manager could not be asked what it knows; nothing can be installed then.
+	Unasked error
 }
 
 // DiffersError says that a service is installed and was described otherwise.
@@ -58,11 +60,8 @@ func NewPlan(ctx context.Context, m Manager, s Spec, trusted []string) (p Plan, 
 		return p, fmt.Errorf("the home %s is the service %s already (%s), and two daemons cannot serve one home; first: rouse service uninstall", s.Home, other.Name, other.File)
 	}
 
-	// Before anything is written: without a manager nothing would come of it.
-	state, err := m.State(ctx, s)
-	if err != nil {
-		return p, err
-	}
+	state, unasked := m.State(ctx, s)
+	p.Unasked = unasked
 	if p.Old, err = readDescription(p.File); err != nil {
 		return p, err
 	}
@@ -144,6 +143,9 @@ func (p Plan) Diff() string {
 
 // Install does what was planned. What is there and says otherwise is replaced with force alone, and put back when that fails.
 func (p Plan) Install(m Manager, force bool) error {
+	if p.Unasked != nil {
+		return p.Unasked // before anything is written, of which nothing would come
+	}
 	if p.Old != "" && p.Old != p.Text && !force {
 		return &DiffersError{Name: p.Spec.Name, File: p.File, Diff: p.Diff()}
 	}

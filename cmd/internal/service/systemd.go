@@ -71,6 +71,31 @@ func (systemdManager) Render(s Spec) (string, error) {
 	return out.String(), err
 }
 
+// Install implements Manager.
+func (m systemdManager) Install(s Spec, text string) error {
+	file, err := m.File(s)
+	if err != nil {
+		return err
+	}
+	env, err := m.Environment(context.Background())
+	if err != nil {
+		return err
+	}
+
+	// It would not find what is written elsewhere, and the library writes there alone.
+	folder := filepath.Join(env["HOME"], ".config")
+	if own := env["XDG_CONFIG_HOME"]; own != "" {
+		folder = own
+	}
+	if folder = filepath.Join(folder, "systemd", "user"); folder != filepath.Dir(file) {
+		return fmt.Errorf("it looks for units in %s, and not in %s (its HOME or XDG_CONFIG_HOME is another than that of this shell)", folder, filepath.Dir(file))
+	}
+	if err := m.byLibrary.Install(s, text); err != nil {
+		return fmt.Errorf("%w; what it says: systemctl --user enable %s", err, file)
+	}
+	return nil
+}
+
 // quoteUnit writes a word so that systemd reads it as it is: neither split, nor expanded.
 func quoteUnit(word string) string {
 	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`, `%`, `%%`, `$`, `$$`).Replace(word) + `"`

@@ -1,10 +1,11 @@
 package systemd
 
 import (
+	"errors"
+	"net"
 	"os"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -44,7 +45,19 @@ func takeFiles(count, names string) []*Kept {
 	return out
 }
 
-func rights(fd int) []byte { return syscall.UnixRights(fd) }
+// sendFile says a text with an open file beside it. The net package does that on sockets alone that are not connected.
+func sendFile(conn *net.UnixConn, text string, file int) error {
+	raw, err := conn.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var said error
+	err = raw.Write(func(fd uintptr) bool {
+		said = unix.Sendmsg(int(fd), []byte(text), unix.UnixRights(file), nil, 0)
+		return !errors.Is(said, unix.EAGAIN)
+	})
+	return errors.Join(err, said)
+}
 
 // monotonic is the clock by which systemd tells a reload from the one before.
 func monotonic() (time.Duration, error) {

@@ -120,10 +120,13 @@ func (l *Link) MoreTime(d time.Duration) error {
 	return l.say("EXTEND_TIMEOUT_USEC=" + strconv.FormatInt(d.Microseconds(), 10))
 }
 
-func (l *Link) say(lines ...string) error { return l.send(nil, lines...) }
+func (l *Link) say(lines ...string) error { return l.send(noFile, lines...) }
 
-// send says lines, with open files beside them.
-func (l *Link) send(rights []byte, lines ...string) error {
+// noFile stands for no open file.
+const noFile = -1
+
+// send says lines, with an open file beside them.
+func (l *Link) send(file int, lines ...string) error {
 	if l == nil {
 		return nil
 	}
@@ -139,7 +142,13 @@ func (l *Link) send(rights []byte, lines ...string) error {
 	if err := l.conn.SetWriteDeadline(time.Now().Add(sayWithin)); err != nil {
 		return err
 	}
-	if _, _, err := l.conn.WriteMsgUnix([]byte(text), rights, nil); err != nil {
+	var err error
+	if file == noFile {
+		_, err = l.conn.Write([]byte(text))
+	} else {
+		err = sendFile(l.conn, text, file)
+	}
+	if err != nil {
 		return fmt.Errorf("the service manager could not be told %s: %w", lines[0], err)
 	}
 	return nil
@@ -158,7 +167,7 @@ func (l *Link) Keep(name string, socket syscall.Conn) error {
 	var said error
 	// The descriptor itself is sent: a File of a listener would make it one that blocks.
 	err = raw.Control(func(fd uintptr) {
-		said = l.send(rights(int(fd)), "FDSTORE=1", "FDNAME="+name, "FDPOLL=0")
+		said = l.send(int(fd), "FDSTORE=1", "FDNAME="+name, "FDPOLL=0")
 	})
 	return errors.Join(err, said)
 }
