@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"log/slog"
 	"strings"
 	"sync"
@@ -58,8 +59,9 @@ type Scheduler struct {
 	now    func() time.Time
 	ready  chan struct{}
 	once   sync.Once
-	due    chan struct{} // capacity 1: the cron entry has fired
-	rearm  chan struct{} // capacity 1: the head of the heap may have changed
+	due    chan struct{}        // capacity 1: the cron entry has fired
+	rearm  chan struct{}        // capacity 1: the head of the heap may have changed
+	asked  chan chan<- struct{} // who asks whether the loop goes round
 
 	// Used by the loop alone.
 	failing     bool // whether what is due could not be recorded when last tried
@@ -98,6 +100,7 @@ func New(o Options) (*Scheduler, error) {
 		// The wall clock leaves the monotonic one out: that stops while a machine is suspended.
 		now:   func() time.Time { return o.Now().UTC().Round(0) },
 		ready: make(chan struct{}), due: make(chan struct{}, 1), rearm: make(chan struct{}, 1),
+		asked: make(chan chan<- struct{}),
 	}, nil
 }
 
@@ -261,7 +264,22 @@ func (s *Scheduler) Run(ctx context.Context) error {
 		case <-s.rearm:
 		case <-replanned:
 			stale = true
+		case answer := <-s.asked:
+			answer <- struct{}{}
 		}
+	}
+}
+
+// Answers returns once the loop has gone round: it has recorded what was due and waits for more. An error says that it
+// did not before ctx ended, because it hangs, has not begun or is over.
+func (s *Scheduler) Answers(ctx context.Context) error {
+	answer := make(chan struct{}, 1)
+	select {
+	case s.asked <- answer:
+		<-answer
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("the scheduler does not go on: %w", ctx.Err())
 	}
 }
 

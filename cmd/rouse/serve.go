@@ -13,15 +13,24 @@ import (
 	"github.com/spf13/cobra"
 
 	"rouse/cmd/internal/api"
+	"rouse/cmd/internal/config"
 	"rouse/cmd/internal/daemon"
+	"rouse/cmd/internal/service"
+	"rouse/cmd/internal/systemd"
 	"rouse/internal/text"
 )
 
 // maxShown is how many jobs the first screen lists.
 const maxShown = 20
 
+// serveOptions are the flags of serve.
+type serveOptions struct {
+	adopt   bool
+	logFile string // of a service; "": what is said goes to the terminal
+}
+
 func newServe(at *place) *cobra.Command {
-	var adopt bool
+	var o serveOptions
 	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "Runs the daemon in the foreground",
@@ -31,26 +40,38 @@ armed. On SIGTERM or Ctrl-C it stops accepting, lets running jobs finish within 
 configured drain time, and parks the rest, which go on at the next start. A change of the
 configuration takes effect without a restart; a mistake in it changes nothing and is reported.`,
 		Args: cobra.NoArgs,
-		RunE: verb(func(cmd *cobra.Command, _ []string) error { return serve(cmd, at, adopt) }),
+		RunE: verb(func(cmd *cobra.Command, _ []string) error { return serve(cmd, at, o) }),
 	}
 
-	cmd.Flags().BoolVar(&adopt, "adopt", false, "accept a home that was used with another configuration file")
+	cmd.Flags().StringVar(&o.logFile, "log-file", "", "write what is said to this `file` instead; at 10 MiB it becomes FILE.1, and another is begun")
+	cmd.Flags().BoolVar(&o.adopt, "adopt", false, "accept a home that was used with another configuration file")
 	return cmd
 }
 
-func serve(cmd *cobra.Command, at *place, adopt bool) error {
-	cfg, err := at.load()
+func serve(cmd *cobra.Command, at *place, o serveOptions) (err error) {
+	// Before anything else could start a process: it would find what is meant for this one.
+	link, err := systemd.Take()
 	if err != nil {
-		return err
+		fmt.Fprintln(cmd.ErrOrStderr(), "rouse:", err)
+	}
+	defer func() { err = errors.Join(err, link.Close()) }()
+
+	if o.logFile != "" {
+		log, err := service.OpenLog(o.logFile)
+		if err != nil {
+			return err
+		}
+		defer log.Close()
+		cmd.SetOut(log)
+		cmd.SetErr(log)
 	}
 
-	// A variable level, so that a reload can change it without another logger.
-	level := &slog.LevelVar{}
-	d, err := daemon.OpenWaiting(cmd.Context(), daemon.Options{
-		Home: string(cfg.Home), FlagHome: at.home, Config: cfg, Adopt: adopt, Serves: true, Logger: daemon.NewLogger(cfg.Log, level, cmd.ErrOrStderr()), Level: level,
-	}, at.sayWaiting)
+	d, cfg, err := openDaemon(cmd, at, o, link)
 	if err != nil {
-		return err
+		if o.logFile != "" {
+			fmt.Fprintln(cmd.ErrOrStderr(), "rouse:", err) // else it is said where nobody reads
+		}
+		return errors.Join(err, link.ForgetAll())
 	}
 	defer d.Close()
 
@@ -65,7 +86,8 @@ func serve(cmd *cobra.Command, at *place, adopt bool) error {
 		fmt.Fprintf(out, "warning: %s\n", w)
 	}
 
-	if err := d.Serve(ctx, func(ctx context.Context) error { return printReady(ctx, d, out) }); err != nil {
+	unattended := d.Supervised() || o.logFile != ""
+	if err := d.Serve(ctx, func(ctx context.Context) error { return printReady(ctx, d, out, unattended) }); err != nil {
 		return err
 	}
 
@@ -73,8 +95,24 @@ func serve(cmd *cobra.Command, at *place, adopt bool) error {
 	return err
 }
 
+// openDaemon reads the configuration and opens the home.
+func openDaemon(cmd *cobra.Command, at *place, o serveOptions, link *systemd.Link) (*daemon.Daemon, *config.Config, error) {
+	cfg, err := at.load()
+	if err != nil {
+		return nil, nil, err
+	}
+
+	// A variable level, so that a reload can change it without another logger.
+	level := &slog.LevelVar{}
+	d, err := daemon.OpenWaiting(cmd.Context(), daemon.Options{
+		Home: string(cfg.Home), FlagHome: at.home, Config: cfg, Adopt: o.adopt, Serves: true, Logger: daemon.NewLogger(cfg.Log, level, cmd.ErrOrStderr()), Level: level, Link: link,
+	}, at.sayWaiting)
+	return d, cfg, err
+}
+
 // printReady is the daemon's first screen: what is armed, what is next, where to look.
-func printReady(ctx context.Context, d *daemon.Daemon, out io.Writer) error {
+// What is said unattended is kept in a log that others may read, so that it leads nobody into the pages.
+func printReady(ctx context.Context, d *daemon.Daemon, out io.Writer, unattended bool) error {
 	jobs, err := d.Jobs(ctx)
 	if err != nil {
 		return err
@@ -113,7 +151,9 @@ func printReady(ctx context.Context, d *daemon.Daemon, out io.Writer) error {
 		fmt.Fprintf(out, "  note     %s\n", hint)
 	}
 
-	if link, err := d.Login(ctx, "/"); err == nil {
+	if pages := d.DashboardURL("/"); unattended && pages != "" {
+		fmt.Fprintf(out, "  pages    %s (rouse dashboard%s opens them, logged in)\n", pages, held.FlagHint())
+	} else if link, err := d.Login(ctx, "/"); err == nil {
 		fmt.Fprintf(out, "  pages    %s\n           (logs a browser in once, within ten minutes; then: rouse dashboard%s)\n", link.URL, held.FlagHint())
 	} else if why := d.DashboardProblem(); why != "" {
 		fmt.Fprintf(out, "  note     no pages: %s\n", why)

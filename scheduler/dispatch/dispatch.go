@@ -47,6 +47,7 @@ type Dispatcher struct {
 	drained chan struct{}
 
 	rescued chan struct{}
+	asked   chan chan<- struct{} // who asks whether the loop goes round
 
 	// Used by the goroutine of Run alone.
 	queue         backlog
@@ -77,7 +78,7 @@ func New(o Options) (*Dispatcher, error) {
 	}
 
 	d := &Dispatcher{
-		o: o, log: o.Logger, lanesFreed: make(chan struct{}, 1), rereadWanted: make(chan struct{}, 1), drained: make(chan struct{}), rescued: make(chan struct{}),
+		o: o, log: o.Logger, lanesFreed: make(chan struct{}, 1), rereadWanted: make(chan struct{}, 1), drained: make(chan struct{}), rescued: make(chan struct{}), asked: make(chan chan<- struct{}),
 		lanes: NewFairQueue(o.Runs, o.RunsPerAgent, o.Executor.Policy), cancels: map[int64]context.CancelCauseFunc{}, blocked: map[int64]string{},
 	}
 	d.SetDrain(o.Drain)
@@ -184,7 +185,22 @@ func (d *Dispatcher) sleep(ctx context.Context, changed <-chan struct{}, next ti
 	case <-d.lanesFreed: // nothing to read again: what the attempt wrote comes as changed, too
 	case <-d.rereadWanted:
 		d.queue.stale = true
+	case answer := <-d.asked:
+		answer <- struct{}{}
 	}
 
 	return false
+}
+
+// Answers returns once the loop has gone round: it has read the queue, started what can start, and waits for more. An error
+// says that it did not before ctx ended, because it hangs, has not begun or is over.
+func (d *Dispatcher) Answers(ctx context.Context) error {
+	answer := make(chan struct{}, 1)
+	select {
+	case d.asked <- answer:
+		<-answer
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("the dispatcher does not go on: %w", ctx.Err())
+	}
 }

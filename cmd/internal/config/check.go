@@ -79,6 +79,7 @@ func check(d *decoder, cfg *Config, tools tool.Specs) {
 	c.checkNotifications(cfg.Notifications)
 	c.checkDashboard(cfg.Dashboard)
 	c.checkTelemetry(cfg.Telemetry)
+	c.checkHeartbeat(cfg.HeartbeatURL)
 	c.warnTaints()
 	c.money()
 	c.layout()

@@ -172,10 +172,6 @@ func TestKnowsEveryKey(t *testing.T) {
 				t.Errorf("%s", p)
 			}
 		}
-
-		if name == "daemon.yaml" && len(all.Problems) < 3 {
-			t.Errorf("only %d keys are refused:\n%v", len(all.Problems), err)
-		}
 	}
 }
 

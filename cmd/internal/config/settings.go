@@ -15,7 +15,7 @@ type Config struct {
 	Log           Log            `key:"log"`
 	Dashboard     Dashboard      `key:"dashboard" say:"the pages and the API at an address of the network, beside the socket of the home"`
 	Telemetry     Telemetry      `key:"telemetry" say:"what is sent to programs that watch others; nothing is unless you say so here"`
-	HeartbeatURL  string         `key:"heartbeat_url" later:"the heartbeat"`
+	HeartbeatURL  string         `key:"heartbeat_url" secret:"yes" say:"an address that is asked each minute while triggers are armed and the ledger takes what is written, so that whoever watches it can tell you when that ends: https://hc-ping.com/…, best as secret:NAME" unset:"none"`
 	Skills        *skillSettings `key:"skills"`
 	Engine        *engine        `key:"engine" later:"the PostgreSQL engine"`
 	Defaults      *Job           `key:"defaults" say:"what every job has unless it says otherwise"`

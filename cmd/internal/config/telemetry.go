@@ -48,6 +48,23 @@ func (c *checker) checkTelemetry(t Telemetry) {
 	}
 }
 
+// checkHeartbeat refuses an address that others could read on the way: whoever knows it can ping in the daemon's name.
+func (c *checker) checkHeartbeat(address string) {
+	if address == "" { // also where it could not be read, which is said already
+		return
+	}
+
+	u, err := url.Parse(address)
+	switch {
+	case err != nil || u.Hostname() == "" || u.Scheme != "http" && u.Scheme != "https":
+		c.bad("heartbeat_url", "must be a URL like https://hc-ping.com/…")
+	case u.Scheme == "http" && !loopback(u.Hostname()):
+		c.bad("heartbeat_url", "must be https: whoever is between could read it, and ping in the daemon's name")
+	case u.User != nil || u.Fragment != "":
+		c.bad("heartbeat_url", "must have neither a user nor a fragment")
+	}
+}
+
 // loopback says whether a host is this machine, whatever a name server says of it.
 func loopback(host string) bool {
 	address, err := netip.ParseAddr(host)

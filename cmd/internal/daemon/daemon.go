@@ -15,8 +15,10 @@ import (
 	"rouse/agentdb"
 	"rouse/agentdb/ledger"
 	"rouse/cmd/internal/config"
+	"rouse/cmd/internal/heartbeat"
 	"rouse/cmd/internal/metrics"
 	"rouse/cmd/internal/notify"
+	"rouse/cmd/internal/systemd"
 	"rouse/cmd/internal/traces"
 	"rouse/cmd/internal/web"
 	"rouse/scheduler"
@@ -35,6 +37,7 @@ type Options struct {
 	Serves   bool // a daemon, not a command that works on the home by itself
 	Logger   *slog.Logger
 	Level    *slog.LevelVar // of logger, if it can be changed
+	Link     *systemd.Link  // to the systemd that started this process; nil: none did
 }
 
 // Daemon is all parts wired together on one home. Tests start it the way main does.
@@ -43,6 +46,7 @@ type Daemon struct {
 	log       *slog.Logger
 	startedAt time.Time
 	ready     atomic.Bool
+	served    atomic.Bool // it has been ready
 	setup     atomic.Pointer[Setup]
 	reloads   *reloader // nil in a command
 
@@ -61,8 +65,10 @@ type Daemon struct {
 	Handler    http.Handler
 	Pages      http.Handler // the dashboard, nil in a command; whoever mounts it decides who gets in
 
-	metrics          *metrics.Metrics          // nil in a command
-	traces           *traces.Traces            // nil: none are sent
+	metrics          *metrics.Metrics                    // nil in a command
+	traces           *traces.Traces                      // nil: none are sent
+	heartbeat        atomic.Pointer[heartbeat.Heartbeat] // nil in a command, and before the daemon serves
+	supervision      *supervision
 	dashboard        atomic.Pointer[dashboard] // nil: nobody listens on the network
 	dashboardProblem atomic.Pointer[string]    // why, where it is wanted
 
@@ -79,6 +85,7 @@ func (d *Daemon) Current() *Setup { return d.setup.Load() }
 // Open locks the home and opens its parts; nothing runs yet.
 func Open(ctx context.Context, o Options) (_ *Daemon, err error) {
 	d := &Daemon{log: o.Logger, startedAt: time.Now(), refused: map[string]refusals{}}
+	d.supervision = &supervision{d: d, link: o.Link}
 	self := Holder{PID: os.Getpid(), Version: Version(), StartedAt: d.startedAt, Daemon: o.Serves}
 	if len(o.Config.Files) > 0 {
 		self.Config = o.Config.Files[0]

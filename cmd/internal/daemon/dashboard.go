@@ -71,7 +71,7 @@ func (d *Daemon) tryDashboard(ctx context.Context, set config.Dashboard) (_ *das
 		}
 	}
 
-	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", set.Listen)
+	listener, err := d.supervision.listenTCP(ctx, set.Listen)
 	if err != nil {
 		return nil, err
 	}

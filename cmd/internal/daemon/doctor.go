@@ -69,8 +69,12 @@ func (d *Daemon) Doctor(ctx context.Context, offline bool) ([]api.Check, error) 
 		return nil, err
 	}
 
+	checks = append(checks, d.checkService())
 	if d.reloads != nil { // a daemon
 		checks = append(checks, d.checkDashboard())
+		if beats := d.heartbeatState(); beats != nil {
+			checks = append(checks, checkHeartbeat(beats, now.Config.Zone()))
+		}
 	}
 	if d.traces != nil {
 		checks = append(checks, d.checkTraces())

@@ -95,9 +95,9 @@ func (r *reloader) run(ctx context.Context) {
 		case <-timer.C:
 			r.check(ctx)
 		case <-r.requested:
-			r.reload(ctx)
+			r.d.supervision.reload(ctx, func() { r.reload(ctx) })
 		case answer := <-r.requests:
-			answer <- r.reload(ctx)
+			r.d.supervision.reload(ctx, func() { answer <- r.reload(ctx) })
 		}
 	}
 }

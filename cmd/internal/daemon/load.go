@@ -10,9 +10,12 @@ import (
 )
 
 // Load reads the configuration; home overrides the one it names, "" does not.
-func Load(path, home string) (*config.Config, error) {
-	return config.Load(config.LoadOptions{Path: path, Home: home, Getenv: os.Getenv, Tools: agent.Specs(), Secret: finder(path, home),
-		Ollama: func() (string, string, bool) { return FindOllama(os.Getenv) }})
+func Load(path, home string) (*config.Config, error) { return LoadWith(path, home, os.Getenv) }
+
+// LoadWith is Load with other variables than this process has.
+func LoadWith(path, home string, getenv func(string) string) (*config.Config, error) {
+	return config.Load(config.LoadOptions{Path: path, Home: home, Getenv: getenv, Tools: agent.Specs(), Secret: finder(path, home),
+		Ollama: func() (string, string, bool) { return FindOllama(getenv) }})
 }
 
 // finder looks up secrets for a configuration. The store is opened by the first lookup.

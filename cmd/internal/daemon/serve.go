@@ -14,6 +14,11 @@ func (d *Daemon) Serve(ctx context.Context, onReady func(context.Context) error)
 	if err != nil {
 		return err
 	}
+	defer func() {
+		if !d.served.Load() {
+			d.supervision.abandon() // whoever asks is refused at once, rather than kept waiting for nobody
+		}
+	}()
 
 	if why := tooFewFiles(); why != "" {
 		d.log.Warn(why)
@@ -26,6 +31,12 @@ func (d *Daemon) Serve(ctx context.Context, onReady func(context.Context) error)
 	}
 
 	d.reloads.dispatcher = dispatcher
+	well := d.newLiveness(dispatcher)
+	beats, err := d.newHeartbeat(well)
+	if err != nil {
+		return errors.Join(err, server.listener.Close())
+	}
+	d.heartbeat.Store(beats)
 
 	// Triggers end first, then running attempts drain, then the rest: what an attempt still
 	// has to notify or answer needs the notifier and the socket.
@@ -50,14 +61,29 @@ func (d *Daemon) Serve(ctx context.Context, onReady func(context.Context) error)
 	group.run("ledger", func() error { return d.watchLedger(rest) })
 	group.run("files", func() error { return d.watchFiles(triggers) })
 	group.run("sign-ins", func() error { return d.redirects.run(triggers) })
+	d.supervision.dropOthers()
 	ready := d.startTriggers(triggers, &group, dispatcher)
+	onceReady := func(run func(context.Context) error) func() error {
+		return func() error {
+			select {
+			case <-ready:
+				return run(triggers)
+			case <-triggers.Done():
+				return nil
+			}
+		}
+	}
+	group.run("heartbeat", onceReady(beats.Run))
+	group.run("supervision", onceReady(func(ctx context.Context) error { return d.supervision.run(ctx, well) }))
 
 	err = d.serveUntil(ctx, &group, ready, onReady)
 
 	// From here on status no longer calls the daemon ready, though its socket still answers.
 	d.ready.Store(false)
+	drained := d.supervision.stopping()
 	stopTriggers()
-	group.wait("dispatch", "scheduler", "watcher", "reload")
+	group.wait("dispatch", "scheduler", "watcher", "reload", "heartbeat", "supervision")
+	drained()
 	stopRest()
 	if err := server.stop(ctx); err != nil {
 		d.log.Warn("a command was cut off", "error", err)
@@ -111,6 +137,8 @@ func (d *Daemon) serveUntil(ctx context.Context, group *group, ready <-chan stru
 	select {
 	case <-ready:
 		d.ready.Store(true)
+		d.served.Store(true)
+		d.supervision.ready(ctx)
 		if err := onReady(ctx); err != nil && ctx.Err() == nil {
 			return err // unless it only says that the daemon was stopped while it printed
 		}

@@ -12,6 +12,9 @@ import (
 const (
 	// homeWait is how long a process waits for a command that holds the home, which is short.
 	homeWait = 10 * time.Second
+	// connectWait is how long a command waits for an answer of who listens on the socket. It is longer than a daemon takes to be
+	// started again whose socket the service manager has kept meanwhile.
+	connectWait = 10 * time.Second
 	// sayWaitAfter is after how long it says that it waits.
 	sayWaitAfter = time.Second
 )
@@ -81,7 +84,9 @@ func Connect(ctx context.Context, home string) (*api.Client, api.Status, error) 
 
 	// Asked at once: the socket of a process that was killed, or is just ending, can still be reached for a
 	// moment.
-	err = client.Get(ctx, "/v1/status", nil, &st)
+	asking, cancel := context.WithTimeout(ctx, connectWait)
+	defer cancel()
+	err = client.Get(asking, "/v1/status", nil, &st)
 	var answer *api.Error
 	if err != nil && !errors.As(err, &answer) && ctx.Err() == nil {
 		err = fmt.Errorf("%w: %w", api.ErrNoDaemon, err)

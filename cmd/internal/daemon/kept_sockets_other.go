@@ -1,0 +1,6 @@
+//go:build !linux
+
+package daemon
+
+// socketName is "": sockets are not kept here.
+func socketName(string) string { return "" }

@@ -1,0 +1,211 @@
+package service
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/aymanbagabas/go-udiff"
+
+	"rouse/internal/atomicfile"
+	"rouse/internal/owner"
+)
+
+// Plan is what an installation would write, and what is there.
+type Plan struct {
+	Spec Spec
+	File string
+	Text string
+	Old  string // what is there; "": nothing
+	// Installed says that the same is there already, and that the manager has it begin at each login.
+	Installed bool
+	// Unasked is why the manager could not be asked what it knows; nothing can be installed then.
+	Unasked error
+}
+
+// DiffersError says that a service is installed and was described otherwise.
+type DiffersError struct {
+	Name, File string
+	Diff       string
+}
+
+func (e *DiffersError) Error() string {
+	return fmt.Sprintf("the service %s is installed already, and %s says otherwise than what would be written:\n%s\nnothing was changed; write it again with --force", e.Name, e.File, e.Diff)
+}
+
+// NewPlan finds out what an installation would do, and refuses one that would replace what is not its own. Trusted are the
+// files that decide what the daemon does: nobody else may write them, or who can would act as the user at each login.
+func NewPlan(ctx context.Context, m Manager, s Spec, trusted []string) (p Plan, err error) {
+	p.Spec = s
+	if p.Text, err = m.Render(s); err != nil {
+		return p, err
+	}
+	if p.File, err = m.File(s); err != nil {
+		return p, err
+	}
+	if err := checkTrusted(append([]string{s.Program, p.File}, trusted...)); err != nil {
+		return p, err
+	}
+
+	other, err := Recorded(s.Home)
+	if err != nil {
+		return p, err
+	}
+	if _, err := os.Lstat(other.File); other.Name != "" && other.Name != s.Name && err == nil {
+		return p, fmt.Errorf("the home %s is the service %s already (%s), and two daemons cannot serve one home; first: rouse service uninstall", s.Home, other.Name, other.File)
+	}
+
+	state, unasked := m.State(ctx, s)
+	p.Unasked = unasked
+	if p.Old, err = readDescription(p.File); err != nil {
+		return p, err
+	}
+	if p.Old == "" && state.Known {
+		return p, fmt.Errorf("%s knows a service %s that rouse has not installed; choose another name with --name", m.Title(), s.Name)
+	}
+	if p.Old != "" {
+		if err := ours(p); err != nil {
+			return p, err
+		}
+	}
+
+	p.Installed = p.Old == p.Text && state.Enabled
+	return p, nil
+}
+
+// ours refuses what was not written for this home.
+func ours(p Plan) error {
+	switch {
+	case strings.Contains(p.Old, p.Spec.marker()):
+		return nil
+	case strings.Contains(p.Old, writtenBy):
+		return fmt.Errorf("%s is the service of another home; choose another name with --name", p.File)
+	}
+	return fmt.Errorf("%s was not written by rouse, and is left as it is; move it away, or choose another name with --name", p.File)
+}
+
+// readDescription reads what is there, "" for nothing. A link is not followed: systemd masks a unit by one.
+func readDescription(file string) (string, error) {
+	info, err := os.Lstat(file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", nil
+	}
+	if err != nil {
+		return "", err
+	}
+	if !info.Mode().IsRegular() {
+		return "", fmt.Errorf("%s is no plain file, as where a unit is masked; remove it (systemctl --user unmask), or choose another name with --name", file)
+	}
+
+	text, err := os.ReadFile(file)
+	if err == nil && len(text) == 0 {
+		return "", fmt.Errorf("%s is empty, as an installation leaves it that was cut off; remove it, and install again", file)
+	}
+	return string(text), err
+}
+
+// checkTrusted refuses files that others could change, or put in place.
+func checkTrusted(files []string) error {
+	for _, file := range files {
+		at := file
+		for { // what does not exist yet is as safe as the folder that it comes into
+			if _, err := os.Stat(at); err == nil || at == filepath.Dir(at) {
+				break
+			}
+			at = filepath.Dir(at)
+		}
+
+		why := owner.WritableByOthers(at)
+		if real, err := filepath.EvalSymlinks(at); err == nil && why == "" {
+			at, why = real, owner.WritableByOthers(real)
+		}
+		if why == "" {
+			continue
+		}
+		mend := ""
+		if chmod := owner.Chmod(at); chmod != "" {
+			mend = "; take that right away with: " + chmod
+		}
+		return fmt.Errorf("no service is installed, for somebody else could decide what it does: %s %s%s", at, why, mend)
+	}
+	return nil
+}
+
+// Diff is how what would be written differs from what is there.
+func (p Plan) Diff() string {
+	return strings.TrimSpace(udiff.Unified("installed", "new", p.Old, p.Text))
+}
+
+// Install does what was planned. What is there and says otherwise is replaced with force alone, and put back when that fails.
+func (p Plan) Install(m Manager, force bool) error {
+	if p.Unasked != nil {
+		return p.Unasked // before anything is written, of which nothing would come
+	}
+	if p.Old != "" && p.Old != p.Text && !force {
+		return &DiffersError{Name: p.Spec.Name, File: p.File, Diff: p.Diff()}
+	}
+
+	if p.Old != "" {
+		if err := m.Uninstall(p.Spec); err != nil {
+			return fmt.Errorf("the service as it was cannot be taken away: %w", err)
+		}
+	}
+	if err := m.Install(p.Spec, p.Text); err != nil {
+		return errors.Join(fmt.Errorf("%s did not take the service: %w", m.Title(), err), p.putBack())
+	}
+
+	record := Record{Name: p.Spec.Name, File: p.File, Program: p.Spec.Program, Config: p.Spec.Config, InstalledAt: time.Now().UTC()}
+	if err := record.write(p.Spec.Home); err != nil {
+		return fmt.Errorf("the service is installed, and the home could not note its name: %w", err)
+	}
+	return nil
+}
+
+// putBack leaves what was there before an installation that failed: nothing, or the old text.
+func (p Plan) putBack() error {
+	if p.Old == "" {
+		if err := os.Remove(p.File); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		return nil
+	}
+	return atomicfile.Write(p.File, []byte(p.Old), 0o644)
+}
+
+// Uninstall stops a service and takes it away; of the home only the note of its name goes.
+func Uninstall(ctx context.Context, m Manager, s Spec) error {
+	file, err := m.File(s)
+	if err != nil {
+		return err
+	}
+	old, err := readDescription(file)
+	if err != nil {
+		return err
+	}
+	if old != "" {
+		if err := ours(Plan{Spec: s, File: file, Old: old}); err != nil {
+			return err
+		}
+	}
+
+	state, err := m.State(ctx, s)
+	if err != nil {
+		return err
+	}
+	if state.Running {
+		if err := m.Stop(s); err != nil {
+			return fmt.Errorf("the service %s cannot be stopped: %w", s.Name, err)
+		}
+	}
+	if old != "" {
+		if err := m.Uninstall(s); err != nil {
+			return fmt.Errorf("the service %s cannot be taken away: %w", s.Name, err)
+		}
+	}
+	return forget(s.Home)
+}

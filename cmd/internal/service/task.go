@@ -1,0 +1,194 @@
+package service
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"encoding/csv"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"text/template"
+	"unicode/utf16"
+
+	"rouse/internal/atomicfile"
+)
+
+// taskScheduler runs services as tasks of Windows that begin when their user logs in. A service of Windows would run in a
+// session without a desktop, where nobody sees a notice, and without the user's keyring.
+type taskScheduler struct{}
+
+// taskTemplate is the description of a task. Windows counts failures, and 999 is the most that it takes.
+var taskTemplate = template.Must(template.New("task").Funcs(template.FuncMap{"xml": escapeXML}).Parse(`<?xml version="1.0" encoding="UTF-16"?>
+<Task version="1.2" xmlns="http://schemas.microsoft.com/windows/2004/02/mit/task">
+  <RegistrationInfo>
+    <Description>rouse wakes AI agents. {{.Marker}}</Description>
+  </RegistrationInfo>
+  <Triggers>
+    <LogonTrigger>
+      <Enabled>true</Enabled>
+      <UserId>{{xml .User}}</UserId>
+    </LogonTrigger>
+  </Triggers>
+  <Principals>
+    <Principal id="Author">
+      <UserId>{{xml .User}}</UserId>
+      <LogonType>InteractiveToken</LogonType>
+      <RunLevel>LeastPrivilege</RunLevel>
+    </Principal>
+  </Principals>
+  <Settings>
+    <MultipleInstancesPolicy>IgnoreNew</MultipleInstancesPolicy>
+    <DisallowStartIfOnBatteries>false</DisallowStartIfOnBatteries>
+    <StopIfGoingOnBatteries>false</StopIfGoingOnBatteries>
+    <StartWhenAvailable>true</StartWhenAvailable>
+    <ExecutionTimeLimit>PT0S</ExecutionTimeLimit>
+    <Priority>5</Priority>
+    <RestartOnFailure>
+      <Interval>PT1M</Interval>
+      <Count>999</Count>
+    </RestartOnFailure>
+  </Settings>
+  <Actions Context="Author">
+    <Exec>
+      <Command>{{xml .Program}}</Command>
+      <Arguments>{{xml .Line}}</Arguments>
+      <WorkingDirectory>{{xml .Home}}</WorkingDirectory>
+    </Exec>
+  </Actions>
+</Task>
+`))
+
+// Title implements Manager.
+func (taskScheduler) Title() string { return "the Task Scheduler" }
+
+// File implements Manager: a copy, for Windows keeps the description in a form of its own.
+func (taskScheduler) File(s Spec) (string, error) {
+	return filepath.Join(s.Home, "service", s.Name+".xml"), nil
+}
+
+// Render implements Manager.
+func (taskScheduler) Render(s Spec) (string, error) {
+	if err := s.check(); err != nil {
+		return "", err
+	}
+
+	var words []string
+	for _, a := range s.arguments(true) {
+		words = append(words, quoteWindows(a))
+	}
+	var out strings.Builder
+	err := taskTemplate.Execute(&out, struct {
+		Spec
+		Marker, Line string
+	}{s, s.marker(), strings.Join(words, " ")})
+	return out.String(), err
+}
+
+// quoteWindows writes a word so that a program of Windows gets it as it is. A path has no quotes there, but a backslash at its
+// end would escape the one that follows.
+func quoteWindows(word string) string {
+	end := len(word) - len(strings.TrimRight(word, `\`))
+	return `"` + strings.ReplaceAll(word, `"`, `\"`) + strings.Repeat(`\`, end) + `"`
+}
+
+// Install implements Manager.
+func (m taskScheduler) Install(s Spec, text string) error {
+	file, err := m.File(s)
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
+		return err
+	}
+
+	// schtasks believes what the first line says of the encoding.
+	given := file + ".tmp"
+	if err := atomicfile.Write(given, utf16File(text), 0o600); err != nil {
+		return err
+	}
+	defer os.Remove(given)
+	if _, err := schtasks("/Create", "/TN", s.Name, "/XML", given, "/F"); err != nil {
+		return err
+	}
+	return atomicfile.Write(file, []byte(text), 0o600)
+}
+
+func utf16File(text string) []byte {
+	var out bytes.Buffer
+	for _, unit := range append([]uint16{0xfeff}, utf16.Encode([]rune(text))...) {
+		out.Write(binary.LittleEndian.AppendUint16(nil, unit))
+	}
+	return out.Bytes()
+}
+
+// Uninstall implements Manager.
+func (m taskScheduler) Uninstall(s Spec) error {
+	if _, err := schtasks("/Delete", "/TN", s.Name, "/F"); err != nil {
+		return err
+	}
+	file, err := m.File(s)
+	if err != nil {
+		return err
+	}
+	return os.Remove(file)
+}
+
+// Start implements Manager.
+func (taskScheduler) Start(s Spec) error {
+	_, err := schtasks("/Run", "/TN", s.Name)
+	return err
+}
+
+// Stop implements Manager.
+func (taskScheduler) Stop(s Spec) error {
+	_, err := schtasks("/End", "/TN", s.Name)
+	return err
+}
+
+// Restart implements Manager.
+func (m taskScheduler) Restart(s Spec) error { return errors.Join(m.Stop(s), m.Start(s)) }
+
+// State implements Manager. The words of schtasks are in the language of the machine, so that they are shown and not understood.
+func (m taskScheduler) State(ctx context.Context, s Spec) (State, error) {
+	out, err := exec.CommandContext(ctx, "schtasks", "/Query", "/TN", s.Name, "/FO", "CSV", "/NH").Output()
+	if errors.Is(err, exec.ErrNotFound) {
+		return State{}, err
+	}
+	if err != nil {
+		return State{Text: "not there"}, nil //nolint:nilerr // it says so of a task that there is not, in the machine's language
+	}
+	return parseTask(out)
+}
+
+func parseTask(out []byte) (State, error) {
+	row, err := csv.NewReader(bytes.NewReader(out)).Read()
+	if err != nil || len(row) < 3 {
+		return State{}, fmt.Errorf("what schtasks says is not understood: %q", out)
+	}
+	return State{Known: true, Enabled: true, Text: row[2]}, nil
+}
+
+func schtasks(args ...string) (string, error) {
+	out, err := exec.Command("schtasks", args...).CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("schtasks %s: %w: %s", args[0], err, bytes.TrimSpace(out))
+	}
+	return string(out), nil
+}
+
+// Logs implements Manager.
+func (taskScheduler) Logs(ctx context.Context, s Spec, o LogOptions) error {
+	return tail(ctx, s.LogFile(), o)
+}
+
+// Environment implements Manager: a task has the variables of its user.
+func (taskScheduler) Environment(context.Context) (map[string]string, error) { return nil, nil }
+
+// Hints implements Manager.
+func (taskScheduler) Hints(Spec) []string {
+	return []string{"it begins when you log in and ends when you log out", "Windows ends it at once when it is stopped: runs that are on go on at the next start, as after a power cut", "no socket is kept while the daemon is started again: who asks meanwhile is refused"}
+}
