@@ -33,6 +33,7 @@ func (r *Runner) loopOptions(ctx context.Context, run ledger.Run, a ledger.Attem
 	recorder := newRecorder(r.ledger, a, t.redactor(), t.needsModel())
 	t.offers = r.offersOf(*t, s.Registered)
 	t.calls = r.newModuleCalls(run, *t, past, recorder)
+	r.useServers(run, t, s.Servers)
 
 	registry, err := r.tools(*t, a)
 	if err != nil {

@@ -9,6 +9,7 @@ import (
 	"rouse/agent/model/playbook"
 	"rouse/agent/tool"
 	"rouse/agent/tool/host"
+	"rouse/agent/tool/mcp"
 	"rouse/agent/tool/shell"
 	"rouse/agent/tool/web"
 	"rouse/agentdb/ledger"
@@ -47,6 +48,8 @@ type Agent struct {
 	SelfScheduling *schedule.Limits
 	Budget         Budget // of a day
 	Skills         Skills
+	// Servers are its MCP servers, whose approved tools it has.
+	Servers []mcp.Server
 	// OnDemand are globs of tools that its model is not told of: it finds and loads them.
 	OnDemand []string
 }
@@ -157,6 +160,8 @@ type Plan struct {
 	Modules map[string]*skills.Skill
 	// ModuleSettings are those of skills with a module, by name.
 	ModuleSettings map[string]ModuleSettings
+	// Servers are all MCP servers, also those that no agent has.
+	Servers []mcp.Server
 	// Channels are the notification channels; the first is the default.
 	Channels []string
 	// Secrets are values that must not reach the record.

@@ -80,6 +80,7 @@ const (
 	RequiresPhases         Requirement = "phases"          // the run goes in phases: the tool is neither allowed nor denied on its own
 	RequiresModule         Requirement = "module"          // a module runs whose manifest declares it: neither allowed nor denied on its own
 	RequiresOffer          Requirement = "offer"           // a skill of the agent offers it
+	RequiresServer         Requirement = "server"          // an MCP server of the agent has it, and its owner has approved it
 )
 
 // Report is a field of a tool's result (see Spec.Reports).
@@ -181,7 +182,7 @@ func (s Spec) Check() error {
 		oneOf("scope", s.Scope, ScopeOutside, ScopeAgent, ScopeRun),
 		oneOf("place to write", s.Writes, WritesElsewhere, WritesNothing, WritesRows, WritesFiles, WritesPlanned, WritesUndo, WritesArtifact, WritesNotice, WritesWake),
 		oneOf("field that it reports by", s.Reports, ReportsNothing, ReportsExit, ReportsStatus, ReportsCommitted),
-		oneOf("condition of being given", s.Requires, RequiresNothing, RequiresModel, RequiresDatabase, RequiresCommands, RequiresRepository, RequiresNetwork, RequiresSelfScheduling, RequiresSkills, RequiresUnlisted, RequiresWorkspaces, RequiresPhases, RequiresModule, RequiresOffer),
+		oneOf("condition of being given", s.Requires, RequiresNothing, RequiresModel, RequiresDatabase, RequiresCommands, RequiresRepository, RequiresNetwork, RequiresSelfScheduling, RequiresSkills, RequiresUnlisted, RequiresWorkspaces, RequiresPhases, RequiresModule, RequiresOffer, RequiresServer),
 	} {
 		if err != nil {
 			return fmt.Errorf("tool %s: %w", s.Name, err)

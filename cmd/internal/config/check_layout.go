@@ -164,7 +164,7 @@ func (c *checker) around(real string, whole []trusted) (out []trusted) {
 
 // homeParts are what rouse itself keeps in its home. Everything else in it is the owner's, and may be an
 // agent's workdir.
-var homeParts = []string{"agents", "backups", "blobs", "commands", "config-path", "dashboard", "holder.json", "ledger-id", "ledger.db", "ledger.db-seal", "ledger.db-shm", "ledger.db-wal", "lock", "locks", "manifests", "recordings", "replaced", "rouse.sock", "rouse.yaml", "secrets.age", "secrets.json", "secrets.key", "secrets.lock", "sign-ins.age", "sign-ins.json", "sign-ins.key", "sign-ins.lock", "skills", "storage", "trusted-skills.json"}
+var homeParts = []string{"agents", "backups", "blobs", "commands", "config-path", "dashboard", "holder.json", "ledger-id", "ledger.db", "ledger.db-seal", "ledger.db-shm", "ledger.db-wal", "lock", "locks", "manifests", "mcp", "recordings", "replaced", "rouse.sock", "rouse.yaml", "secrets.age", "secrets.json", "secrets.key", "secrets.lock", "sign-ins.age", "sign-ins.json", "sign-ins.key", "sign-ins.lock", "skills", "storage", "trusted-skills.json"}
 
 // homePart says whether a place in the home is one that rouse itself uses. Of an agent's folder there the
 // workdir alone is the agent's: beside it are its database and the copies of that.
@@ -264,6 +264,12 @@ func (c *checker) trustedPrograms() (out []trusted) {
 				at := c.d.place(fmt.Sprintf("agents[%d].grants.commands[%d].argv", i, n))
 				out = append(out, program("the granted program", g.Argv[0], string(a.Workdir), search, at)...)
 			}
+		}
+	}
+
+	for i, s := range c.cfg.MCP {
+		if len(s.Argv) > 0 {
+			out = append(out, program("the program of an MCP server", s.Argv[0], "", search, c.d.place(fmt.Sprintf("mcp[%d].argv", i)))...)
 		}
 	}
 
