@@ -7,8 +7,10 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"os"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
@@ -125,7 +127,7 @@ func (s *session) dial() (mcp.Transport, error) {
 	if s.o.Launch == nil {
 		return nil, errors.New("no programs are started here")
 	}
-	p, err := launch(context.Background(), func(ctx context.Context, stdin io.Reader, stdout, stderr io.Writer) (sandbox.Result, error) {
+	p, err := launch(context.Background(), s.setStale, func(ctx context.Context, stdin io.Reader, stdout, stderr io.Writer) (sandbox.Result, error) {
 		return s.o.Launch.Serve(ctx, shell.Service{Argv: s.server.Argv, Env: s.server.Env, Read: s.server.Read, Files: s.server.Files, Network: s.server.Network, Stdin: stdin, Stdout: stdout, Stderr: stderr})
 	})
 	if err != nil {
@@ -147,21 +149,28 @@ var declines = map[string]string{
 	"sampling/createMessage": "a completion by a model", "elicitation/create": "an answer of a person", "roots/list": "the folders of the agent",
 }
 
-// receive hears what a server says without being asked. What it asks for is declined; what it tells is let go by, but that its tools
-// have changed.
+// receive hears what a server says without being asked. What it asks for is declined; of what it tells, only that its tools have changed
+// means anything.
 func (s *session) receive(next mcp.MethodHandler) mcp.MethodHandler {
 	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
 		if _, ok := declines[method]; ok {
 			s.decline(method)
 			return nil, &jsonrpc.Error{Code: jsonrpc.CodeMethodNotFound, Message: "rouse does not do that for servers"}
 		}
-		if method == "notifications/tools/list_changed" {
-			s.mu.Lock()
-			s.stale = true
-			s.mu.Unlock()
+		if method == listChanged {
+			s.setStale()
 		}
 		return next(ctx, method, req)
 	}
+}
+
+// listChanged is how a server says that its tools have changed.
+const listChanged = "notifications/tools/list_changed"
+
+func (s *session) setStale() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.stale = true
 }
 
 func (s *session) decline(method string) {
@@ -252,21 +261,25 @@ func (e *answeredError) Error() string { return "it answers: " + e.said }
 
 // reason says why a server gave no answer, by whoever knows it best.
 func (s *session) reason(ctx context.Context, err error) error {
-	var said *jsonrpc.Error
-	if errors.As(err, &said) {
-		return &answeredError{text.OneLine(text.Truncate(fmt.Sprintf("error %d: %s", said.Code, said.Message), 1000))}
-	}
-	if why := s.channel.why(); why != nil {
-		return why
+	// What it did wrong, or what kept a request from it, comes back from the library as something else.
+	if fault := s.channel.why(); fault != nil {
+		return fault
 	}
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
+
+	var said *jsonrpc.Error
+	if errors.As(err, &said) {
+		return &answeredError{text.OneLine(text.Truncate(fmt.Sprintf("error %d: %s", said.Code, said.Message), 1000))}
+	}
+
 	// A program that has just ended is gone a moment after its last words.
-	if p, ok := s.channel.(*program); ok {
+	p, ok := s.channel.(*program)
+	if ok && (errors.Is(err, mcp.ErrConnectionClosed) || errors.Is(err, io.EOF) || errors.Is(err, os.ErrClosed) || errors.Is(err, syscall.EPIPE)) {
 		select {
 		case <-p.ended:
-			return p.why()
+			return p.end()
 		case <-time.After(endsWithin):
 		}
 	}
@@ -276,5 +289,5 @@ func (s *session) reason(ctx context.Context, err error) error {
 // broken says whether nothing more can be asked of the server.
 func (s *session) broken() bool {
 	p, ok := s.channel.(*program)
-	return ok && p.why() != nil || ok && p.isOver()
+	return ok && p.isOver()
 }

@@ -36,6 +36,8 @@ type program struct {
 	stop   context.CancelFunc
 	once   sync.Once
 	stderr tail
+	// changed is told that the tools have changed, before any later message is read: the library hears of both at once.
+	changed func()
 
 	// Of Write, which is never called twice at once.
 	line  []byte
@@ -49,14 +51,14 @@ type program struct {
 }
 
 // launch starts a program: run gets its standard input, and where its outputs go, and returns when it has ended.
-func launch(ctx context.Context, run func(ctx context.Context, stdin io.Reader, stdout, stderr io.Writer) (sandbox.Result, error)) (*program, error) {
+func launch(ctx context.Context, changed func(), run func(ctx context.Context, stdin io.Reader, stdout, stderr io.Writer) (sandbox.Result, error)) (*program, error) {
 	in, stdin, err := os.Pipe()
 	if err != nil {
 		return nil, fmt.Errorf("its standard input cannot be made: %w", err)
 	}
 
 	ctx, stop := context.WithCancel(ctx)
-	p := &program{stdin: stdin, frames: make(chan []byte, maxWaiting), closed: make(chan struct{}), ended: make(chan struct{}), stop: stop}
+	p := &program{stdin: stdin, frames: make(chan []byte, maxWaiting), closed: make(chan struct{}), ended: make(chan struct{}), stop: stop, changed: changed}
 	go func() {
 		defer close(p.ended)
 		res, err := run(ctx, in, p, &p.stderr)
@@ -153,8 +155,12 @@ func decodeFrame(frame []byte) (jsonrpc.Message, error) {
 
 // count ends a server that talks without end.
 func (p *program) count(msg jsonrpc.Message) error {
-	if _, ok := msg.(*jsonrpc.Request); !ok {
+	r, ok := msg.(*jsonrpc.Request)
+	if !ok {
 		return nil
+	}
+	if r.Method == listChanged && p.changed != nil {
+		p.changed()
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -224,24 +230,21 @@ func (p *program) Close() error {
 	return err
 }
 
-// why says why the program cannot be asked any more; nil where nothing is known against it.
+// why is what the program did wrong; nil where nothing is known against it.
 func (p *program) why() error {
-	select {
-	case <-p.ended:
-	default:
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		return p.fault
-	}
-
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	switch {
-	case p.fault != nil:
-		return p.fault
-	case p.err != nil:
+	return p.fault
+}
+
+// end says how the program has ended, once it has.
+func (p *program) end() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.err != nil {
 		return p.err
 	}
+
 	how := fmt.Sprintf("it ended with exit code %d", p.result.Exit)
 	switch {
 	case p.result.KilledBy != "":
