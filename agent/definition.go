@@ -44,6 +44,7 @@ type definition struct {
 	Skills       []string         `json:"skill_commands,omitempty"` // that skills may allow
 	Network      []definedHost    `json:"network,omitempty"`
 	Secrets      []string         `json:"secrets,omitempty"`
+	Servers      []string         `json:"mcp,omitempty"`
 	OnDenied     string           `json:"on_denied,omitempty"`
 	MinTier      string           `json:"min_tier,omitempty"`
 	Unconfined   string           `json:"unconfined,omitempty"`
@@ -86,6 +87,10 @@ func definitionOf(t task) definition {
 		d.Secrets = append(d.Secrets, s.Name+" to "+cmp.Or(s.OnlyTo, "commands"))
 	}
 
+	for _, s := range a.Servers {
+		d.Servers = append(d.Servers, serverLine(s))
+	}
+
 	if t.detail.Tool != "" || t.detail.Wake != nil || (t.detail.Prompt != "" && j.Name == "") {
 		d.Prompt = "" // it is of one run, and a definition is approved for all
 	}
@@ -118,6 +123,8 @@ func (t task) usesSystem(specs tool.Specs) string {
 		return "programs that skills allow"
 	case len(a.Network) > 0:
 		return "the network"
+	case len(a.Servers) > 0:
+		return "MCP servers"
 	case len(a.Secrets) > 0:
 		return "secrets"
 	}

@@ -58,7 +58,7 @@ func (r *Runner) cannotOffer(t task, s *skills.Skill) bool {
 	has := func(name string) bool {
 		return t.given(r.Specs().Find(name)) && tool.IsAllowed(t.agent.Allow, t.agent.Deny, name)
 	}
-	can := host.Capabilities{Network: len(t.agent.Network) > 0, Model: t.model != nil, Commands: has(shell.RunName()), Writing: has(file.WriteName())}
+	can := host.Capabilities{Network: len(t.agent.Network) > 0, Model: t.model != nil, Commands: has(shell.RunName()), Writing: has(file.WriteName()), Servers: t.agent.serverNames()}
 	needed, _ := host.Ungranted(s.Manifest, can, t.agent.secretNames())
 	return !s.Manifest.Supports(runtime.GOOS) || len(host.Missing(s.Manifest)) > 0 || len(needed) > 0 || install.Verify(s) != nil
 }

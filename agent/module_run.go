@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 
@@ -18,6 +19,7 @@ import (
 	"rouse/agent/tool/file"
 	"rouse/agent/tool/host"
 	"rouse/agent/tool/host/signin"
+	"rouse/agent/tool/mcp"
 	"rouse/agent/tool/shell"
 	"rouse/agent/tool/web"
 	"rouse/agentdb/ledger"
@@ -160,16 +162,25 @@ func (m *moduleRun) hostTools(t task, roots *tool.Roots, granted *tool.Registry)
 		o.WriteFile = &write
 	}
 
-	if len(t.settings.Tools) > 0 {
+	// Tools of MCP servers that its manifest cannot do without need no other word of its owner than that the agent has the server, and
+	// that they approved the tool.
+	required := host.RequiredTools(m.skill.Manifest)
+	for _, name := range required {
+		if _, ok := granted.Lookup(name); !ok {
+			server, its, _ := mcp.SplitName(name)
+			return nil, fmt.Errorf("the skill %s needs the tool %s of the MCP server %s, which is not approved (rouse mcp-servers show %s), or left out by the tools of the agent", m.skill.Name, its, server, server)
+		}
+	}
+	if len(t.settings.Tools) > 0 || len(required) > 0 {
 		o.Callable = func(name string) bool {
 			one, ok := granted.Lookup(name)
-			return ok && one.Spec().Listed() && !one.Ends() && !one.Nests() && tool.IsAllowed(t.settings.Tools, nil, name)
+			return ok && one.Spec().Listed() && !one.Ends() && !one.Nests() && (slices.Contains(required, name) || len(t.settings.Tools) > 0 && tool.IsAllowed(t.settings.Tools, nil, name))
 		}
 	}
 	_, runs := granted.Lookup(shell.RunName())
 	o.Capabilities = host.Capabilities{
 		Tools: o.Callable != nil, Network: len(t.agent.Network) > 0, Model: m.complete != nil, Commands: runs, Writing: o.WriteFile != nil,
-		Workspace: m.workspace != nil, SignIns: m.signIns != nil, Within: m.within,
+		Workspace: m.workspace != nil, SignIns: m.signIns != nil, Within: m.within, Servers: t.agent.serverNames(),
 	}
 	var secrets []string
 	for _, g := range t.agent.Secrets {

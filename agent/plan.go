@@ -10,6 +10,7 @@ import (
 	"rouse/agent/tool"
 	"rouse/agent/tool/executor"
 	"rouse/agent/tool/host"
+	"rouse/agent/tool/mcp"
 	"rouse/agent/tool/shell"
 	"rouse/agent/tool/web"
 	"rouse/agentdb/ledger"
@@ -50,6 +51,8 @@ type Agent struct {
 	SelfScheduling *schedule.Limits
 	Budget         Budget // of a day
 	Skills         Skills
+	// Servers are its MCP servers, whose approved tools it has.
+	Servers []mcp.Server
 	// OnDemand are globs of tools that its model is not told of: it finds and loads them.
 	OnDemand []string
 }
@@ -164,6 +167,8 @@ type Plan struct {
 	Modules map[string]*skills.Skill
 	// ModuleSettings are those of skills with a module, by name.
 	ModuleSettings map[string]ModuleSettings
+	// Servers are all MCP servers, also those that no agent has.
+	Servers []mcp.Server
 	// Channels are the notification channels; the first is the default.
 	Channels []string
 	// Groups say how channels gather failures; a channel without one has the usual.

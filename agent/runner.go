@@ -17,6 +17,7 @@ import (
 	"rouse/agent/model/playbook"
 	"rouse/agent/preview"
 	"rouse/agent/tool"
+	"rouse/agent/tool/mcp"
 	"rouse/agentdb"
 	"rouse/agentdb/ledger"
 	"rouse/internal/domain"
@@ -40,6 +41,8 @@ type Options struct {
 	Before string
 	// SignIns is where sign-ins of modules are kept; nil: they sign in nowhere.
 	SignIns *SignInOptions
+	// Servers is the folder for what is approved of MCP servers; "" where nothing is.
+	Servers string
 	// Locks is the folder for the lock files of the files that tools change, for all processes that may
 	// change the same ones; "" where no other process does.
 	Locks string
@@ -69,6 +72,7 @@ type Runner struct {
 	secrets       knownSecrets
 	health        *modelHealth
 	signIns       *signIns // nil: modules sign in nowhere
+	servers       *mcp.Book
 	budgetsWarned sync.Map // the warnings of budgets that were given
 }
 
@@ -82,7 +86,7 @@ func New(o Options) (*Runner, error) {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
 
-	r := &Runner{ledger: o.Ledger, databases: o.Databases, manifests: o.Manifests, recordings: o.Recordings, storage: o.Storage, extraTools: o.Tools, fileLocks: tool.NewLocks(o.Locks), log: o.Logger}
+	r := &Runner{ledger: o.Ledger, databases: o.Databases, manifests: o.Manifests, recordings: o.Recordings, storage: o.Storage, extraTools: o.Tools, servers: mcp.NewBook(o.Servers), fileLocks: tool.NewLocks(o.Locks), log: o.Logger}
 	r.before = cmp.Or(o.Before, filepath.Join(os.TempDir(), fmt.Sprintf("rouse-before-%d", os.Getpid())))
 	r.plan.Store(&Plan{})
 	var err error
@@ -246,6 +250,7 @@ func (r *Runner) attempt(ctx context.Context, run ledger.Run, a ledger.Attempt, 
 
 	o, over, err := r.loopOptions(ctx, run, a, &t, s)
 	defer t.module.close() // nil where there is none
+	defer t.sessions.Close()
 	if over != nil {
 		return *over, err
 	}

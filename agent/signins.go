@@ -75,6 +75,18 @@ func (r *Runner) signInProvider(id signin.ID) (signin.Provider, error) {
 		return signin.Provider{}, errNoSignIns
 	}
 
+	if id.Agent == serverSignIns {
+		st, ok := r.Server(id.Skill)
+		if !ok {
+			return signin.Provider{}, &notConfiguredError{"MCP server", id.Skill}
+		}
+		p, ok, err := serverProvider(st.Server, st.Record.Client)
+		if err == nil && !ok {
+			err = signin.ErrNoState
+		}
+		return p, err
+	}
+
 	plan := r.plan.Load()
 	a, ok := plan.Agents[id.Agent]
 	if !ok {

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"rouse/agent/tool/host"
+	"rouse/agent/tool/mcp"
 	"rouse/agentdb/ledger"
 	"rouse/internal/domain"
 )
@@ -27,6 +28,8 @@ type snapshot struct {
 	Activated []activatedSkill `json:"activated,omitempty"`
 	// The tools that modules of skills have registered, by skill.
 	Registered map[string][]host.Offer `json:"registered,omitempty"`
+	// The MCP servers, with the tools of them that are approved.
+	Servers []mcp.Given `json:"servers,omitempty"`
 	// What is left of the files that started the run.
 	File     *ledger.File   `json:"file,omitempty"`
 	Files    []snapshotFile `json:"files,omitempty"`
@@ -78,6 +81,7 @@ func (r *Runner) takeSnapshot(ctx context.Context, run ledger.Run, t task) (s sn
 		s.Workspaces, s.workspaces, err = r.promptWorkspaces(ctx, run, t)
 	}
 
+	s.Servers = r.givenServers(t)
 	s.Registered = r.registeredOffers(ctx, t)
 	s.registered = r.registeredPlaces(t, s.Registered)
 	if err == nil {

@@ -9,6 +9,7 @@ import (
 	"rouse/agent/loop"
 	"rouse/agent/loop/memory"
 	"rouse/agent/tool"
+	"rouse/agent/tool/mcp"
 	"rouse/agent/tool/skill"
 	"rouse/agentdb/ledger"
 	"rouse/internal/domain"
@@ -58,6 +59,8 @@ type task struct {
 	calls          *moduleCalls // who answers their calls; nil without offers
 	module         *moduleRun   // of a job that runs a skill
 	program        *programRun  // of a run that an executor does
+	servers        []mcp.Given  // MCP servers, with their approved tools
+	sessions       *mcp.Sessions
 	// A replay works elsewhere, and answers for the tools.
 	baseDir  string                    // where relative paths begin, if not in the workdir
 	wrapTool func(tool.Tool) tool.Tool // what becomes of a tool whose calls are not made; nil: they are

@@ -48,6 +48,7 @@ func families() []family {
 		{specs: web.Specs, tools: webTools},
 		{specs: workspace.Specs, tools: workspaceTools},
 		{planned: Plan.OfferSpecs, tools: offeredTools},
+		{planned: Plan.ServerSpecs, tools: serverTools},
 		{specs: reduceSpecs, extend: withReduce},
 		{specs: skill.Specs, extend: skillTools},
 		{specs: stepSpecs, extend: withSteps},
@@ -203,6 +204,8 @@ func (t task) given(s tool.Spec) bool {
 		return t.module != nil
 	case tool.RequiresOffer:
 		return slices.ContainsFunc(t.offers, func(o offer) bool { return o.Name == s.Name })
+	case tool.RequiresServer:
+		return t.hasServer(s.Name)
 	case tool.RequiresDatabase:
 		return t.agent.Database
 	case tool.RequiresSelfScheduling:

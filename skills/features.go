@@ -20,9 +20,6 @@ const FeatureSystemTools = "system_tools"
 // FeatureAwake is the feature that a skill asks for while whose runs the machine is kept awake.
 const FeatureAwake = "awake"
 
-// featureMCP is the feature that a skill which needs MCP servers stands on.
-const featureMCP = "mcp_proxy"
-
 // features are those that are known: of the program's host first, then those of a browser, of which some
 // have their like here.
 var features = []Feature{
@@ -31,7 +28,7 @@ var features = []Feature{
 	{"filesystem", "reading and writing files", true},
 	{"command_permissions", "rules for commands, which the grants of an agent are", true},
 	{"tool_install_recipes", "installing programs, each with your approval", true},
-	{featureMCP, "tools of MCP servers", false},
+	{"mcp_proxy", "tools of MCP servers, which the agent has to have", true},
 	{FeatureAwake, "keeping the machine awake while a run is on", canBeAwake},
 	{"web-crypto", "random numbers and hashes", true},
 	{"fetch", "asking servers, by the rules of the manifest", true},
@@ -88,20 +85,10 @@ func (m *Manifest) Supports(goos string) bool {
 	return len(m.SupportedPlatforms) == 0 || slices.ContainsFunc(m.SupportedPlatforms, func(p Platform) bool { return goosOf[p] == goos })
 }
 
-// Refusals say why a program is not even installed, a sentence each: it is for another system (OSL-21), or cannot
-// do without what rouse has in no way (OSL-33).
+// Refusals say why a program is not even installed, a sentence each: it is for another system (OSL-21).
 func (m *Manifest) Refusals(goos string) (out []string) {
 	if !m.Supports(goos) {
 		out = append(out, fmt.Sprintf("it is for %s, and this is %s", words(m.SupportedPlatforms), platformOf(goos)))
-	}
-
-	if proxy, _ := feature(featureMCP); !proxy.Here {
-		for _, s := range m.RequiredMCPServers {
-			out = append(out, fmt.Sprintf("it needs the MCP server %s, and rouse has no MCP servers", s.Name))
-		}
-		for _, t := range m.RequiredMCPTools {
-			out = append(out, fmt.Sprintf("it needs the tool %s of the MCP server %s, and rouse has no MCP servers", t.ToolName, t.ServerName))
-		}
 	}
 
 	return out

@@ -63,8 +63,8 @@ func (r *run) endCall(record *Call, e tool.Envelope) (text string, err error) {
 	record.FinishedAt = time.Now()
 	r.recordDuration(record.Key, record.StartedAt, record.FinishedAt)
 
-	// Such a call has no result that a later attempt could use, so none is recorded.
-	if record.State == domain.CallInterrupted || record.State == domain.CallUncertain {
+	// Such a call has no result that a later attempt could use, so none is recorded; but what its tool said of it.
+	if record.State == domain.CallInterrupted || record.State == domain.CallUncertain && !e.Uncertain {
 		return "", nil
 	}
 	if record.Envelope, err = e.MarshalJSON(); err != nil {
@@ -146,6 +146,8 @@ func (r *run) make(ctx context.Context, c model.Call) (tool.Envelope, domain.Cal
 	switch {
 	case err != nil || e.OK:
 		return e, domain.CallDone, err
+	case e.Uncertain && !repeatable(r.effect(c)):
+		return e, domain.CallUncertain, nil
 	case r.isParked(c.Key): // it has no result yet, and is made again
 		return e, domain.CallInterrupted, nil
 	case ctx.Err() == nil || !unfinished(e.Kind):

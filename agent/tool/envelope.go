@@ -41,6 +41,9 @@ type Envelope struct {
 	Field, Expected string
 	Retryable       bool
 	Images          []model.Image // shown to the model next to the envelope
+	// Uncertain marks a failure of a call that may have taken effect all the same: nobody knows. It is on record as the
+	// state of the call, and not in the envelope.
+	Uncertain bool
 }
 
 // Success wraps a result; a plain string becomes {"text": …}. A result that cannot be written as JSON
@@ -212,6 +215,6 @@ func (e *Envelope) UnmarshalJSON(text []byte) error {
 		return err
 	}
 
-	*e = Envelope(m)
+	*e = Envelope{OK: m.OK, Tool: m.Tool, Result: m.Result, Warnings: m.Warnings, Kind: m.Kind, Message: m.Message, Field: m.Field, Expected: m.Expected, Retryable: m.Retryable, Images: m.Images}
 	return nil
 }

@@ -81,6 +81,7 @@ const (
 	RequiresModule         Requirement = "module"          // a module runs whose manifest declares it: neither allowed nor denied on its own
 	RequiresOffer          Requirement = "offer"           // a skill of the agent offers it
 	RequiresExecutor       Requirement = "executor"        // an installed agent program does the run: neither allowed nor denied on its own
+	RequiresServer         Requirement = "server"          // an MCP server of the agent has it, and its owner has approved it
 )
 
 // Report is a field of a tool's result (see Spec.Reports).
@@ -182,7 +183,7 @@ func (s Spec) Check() error {
 		oneOf("scope", s.Scope, ScopeOutside, ScopeAgent, ScopeRun),
 		oneOf("place to write", s.Writes, WritesElsewhere, WritesNothing, WritesRows, WritesFiles, WritesPlanned, WritesUndo, WritesArtifact, WritesNotice, WritesWake),
 		oneOf("field that it reports by", s.Reports, ReportsNothing, ReportsExit, ReportsStatus, ReportsCommitted),
-		oneOf("condition of being given", s.Requires, RequiresNothing, RequiresModel, RequiresDatabase, RequiresCommands, RequiresRepository, RequiresNetwork, RequiresSelfScheduling, RequiresSkills, RequiresUnlisted, RequiresWorkspaces, RequiresPhases, RequiresModule, RequiresOffer, RequiresExecutor),
+		oneOf("condition of being given", s.Requires, RequiresNothing, RequiresModel, RequiresDatabase, RequiresCommands, RequiresRepository, RequiresNetwork, RequiresSelfScheduling, RequiresSkills, RequiresUnlisted, RequiresWorkspaces, RequiresPhases, RequiresModule, RequiresOffer, RequiresExecutor, RequiresServer),
 	} {
 		if err != nil {
 			return fmt.Errorf("tool %s: %w", s.Name, err)

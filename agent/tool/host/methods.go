@@ -28,12 +28,13 @@ type method struct {
 
 // Capabilities are what the agent of a run can do, for the methods that need it.
 type Capabilities struct {
-	Network  bool // some host is granted
-	Model    bool // there is one
-	Commands bool // the tool that runs programs is among its tools
-	Writing  bool // the tool that writes files is
-	Tools    bool // some of its other tools may be called
-	SignIns  bool // sign-ins can be kept
+	Network  bool     // some host is granted
+	Model    bool     // there is one
+	Commands bool     // the tool that runs programs is among its tools
+	Writing  bool     // the tool that writes files is
+	Tools    bool     // some of its other tools may be called
+	SignIns  bool     // sign-ins can be kept
+	Servers  []string // the MCP servers of the agent
 	// Workspace says that the run works in one.
 	Workspace bool
 	// Within says that the module answers a call of a run, which cannot wait for its owner.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	"rouse/agent/tool/mcp"
 	"rouse/skills"
 )
 
@@ -18,8 +19,6 @@ func Missing(m *skills.Manifest) (out []string) {
 			out = append(out, fmt.Sprintf(format, args...))
 		}
 	}
-
-	add(len(m.RequiredMCPServers)+len(m.RequiredMCPTools) > 0, "MCP servers")
 
 	for _, p := range m.Permissions {
 		add(slices.Contains(lackedPermissions, p.Kind), "the permission %s", p.Kind)
@@ -45,6 +44,9 @@ func Ungranted(m *skills.Manifest, c Capabilities, secrets []string) (needed, wa
 	add(AsksModel(m) && !c.Model, false, "a model, and the agent has none")
 	add(UsesCommands(m) && !c.Commands, m.BridgeRequirement == skills.BridgeRequired, "programs, and the agent may run none (grants: commands)")
 	add(writesFiles(m) && !c.Writing, false, "to write files, and the agent's tools leave that out")
+	for _, server := range RequiredServers(m) {
+		add(!slices.Contains(c.Servers, server), true, fmt.Sprintf("the MCP server %s, and the agent does not have it (agents: mcp)", server))
+	}
 	for _, b := range m.RequiredBindings {
 		if standsForToken(m, b) { // its owner signs in when it is needed
 			continue
@@ -52,4 +54,28 @@ func Ungranted(m *skills.Manifest, c Capabilities, secrets []string) (needed, wa
 		add(!slices.Contains(secrets, b.Name), b.Required, fmt.Sprintf("the secret %s, and the agent is not granted it (grants: secrets)", b.Name))
 	}
 	return needed, wanted
+}
+
+// RequiredServers are the MCP servers that a program cannot do without, each once.
+func RequiredServers(m *skills.Manifest) (out []string) {
+	add := func(name string) {
+		if !slices.Contains(out, name) {
+			out = append(out, name)
+		}
+	}
+	for _, s := range m.RequiredMCPServers {
+		add(s.Name)
+	}
+	for _, t := range m.RequiredMCPTools {
+		add(t.ServerName)
+	}
+	return out
+}
+
+// RequiredTools are the tools of MCP servers that a program cannot do without, as agents call them.
+func RequiredTools(m *skills.Manifest) (out []string) {
+	for _, t := range m.RequiredMCPTools {
+		out = append(out, mcp.ToolName(t.ServerName, t.ToolName))
+	}
+	return out
 }

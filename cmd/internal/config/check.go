@@ -62,6 +62,7 @@ func check(d *decoder, cfg *Config, tools tool.Specs) {
 	}
 
 	c.findSkills()
+	c.servers()
 	c.findOffers()
 	for i := range cfg.Agents {
 		// Pointers into the list: the checks of an agent also fill it in (secrets, skills).

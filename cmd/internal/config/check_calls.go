@@ -238,6 +238,8 @@ func (c *checker) lacks(agent *Agent, s tool.Spec) (why, hint string) {
 		return fmt.Sprintf("the agent %q may ask no host, so it has no %s", agent.Name, s.Name), "name the hosts under grants: network"
 	case s.Requires == tool.RequiresCommands && !named && len(agent.Grants.Commands) == 0:
 		return fmt.Sprintf("the agent %q may run no program, so it has no %s", agent.Name, s.Name), "name what it may run under grants: commands"
+	case s.Requires == tool.RequiresServer && !c.hasServerOf(agent, s.Name):
+		return fmt.Sprintf("the agent %q does not have the MCP server of %s", agent.Name, s.Name), "name the server under its mcp"
 	case s.Requires == tool.RequiresOffer && !c.offers(agent, s.Name):
 		return fmt.Sprintf("the agent %q has no skill that offers %s", agent.Name, s.Name), "name the skill under its skills; a warning there says what it lacks"
 	}

@@ -179,7 +179,7 @@ func (c *checker) around(real string, whole []trusted) (out []trusted) {
 
 // homeParts are what rouse itself keeps in its home. Everything else in it is the owner's, and may be an
 // agent's workdir.
-var homeParts = []string{"agents", "backups", "before", "blobs", "commands", "config-path", "dashboard", "holder.json", "ledger-id", "ledger.db", "ledger.db-seal", "ledger.db-shm", "ledger.db-wal", "lock", "locks", "manifests", "recordings", "replaced", "rouse.sock", "rouse.yaml", "secrets.age", "secrets.json", "secrets.key", "secrets.lock", "sign-ins.age", "sign-ins.json", "sign-ins.key", "sign-ins.lock", "skills", "storage", "trusted-skills.json"}
+var homeParts = []string{"agents", "backups", "before", "blobs", "commands", "config-path", "dashboard", "holder.json", "ledger-id", "ledger.db", "ledger.db-seal", "ledger.db-shm", "ledger.db-wal", "lock", "locks", "manifests", "mcp", "recordings", "replaced", "rouse.sock", "rouse.yaml", "secrets.age", "secrets.json", "secrets.key", "secrets.lock", "sign-ins.age", "sign-ins.json", "sign-ins.key", "sign-ins.lock", "skills", "storage", "trusted-skills.json"}
 
 // homePart says whether a place in the home is one that rouse itself uses. Of an agent's folder there the
 // workdir, and the HOME of its executor, are the agent's: beside it are its database and the copies of that.
@@ -285,6 +285,12 @@ func (c *checker) trustedPrograms() (out []trusted) {
 	for _, e := range c.cfg.executors() {
 		if len(e.Argv) > 0 {
 			out = append(out, program("the executor", e.Argv[0], "", search, c.d.place(e.path+".argv"))...)
+		}
+	}
+
+	for i, s := range c.cfg.MCP {
+		if len(s.Argv) > 0 {
+			out = append(out, program("the program of an MCP server", s.Argv[0], "", search, c.d.place(fmt.Sprintf("mcp[%d].argv", i)))...)
 		}
 	}
 

@@ -191,7 +191,7 @@ func (c *checker) capabilities(by *Agent, model bool) host.Capabilities {
 		why, _ := c.lacks(by, s)
 		return c.tools == nil || why == "" && by.Tools.permits(s)
 	}
-	return host.Capabilities{Network: len(by.Grants.Network) > 0, Model: model || by.Model != "", Commands: has(shell.RunName()), Writing: has(file.WriteName()), SignIns: true}
+	return host.Capabilities{Network: len(by.Grants.Network) > 0, Model: model || by.Model != "", Commands: has(shell.RunName()), Writing: has(file.WriteName()), SignIns: true, Servers: by.MCP}
 }
 
 // secretNames are the secrets that an agent is granted.

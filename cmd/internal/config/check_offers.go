@@ -23,6 +23,7 @@ func (c *checker) findOffers() {
 	for _, s := range c.cfg.Modules() {
 		c.tools = append(c.tools, host.OfferSpecs(s)...)
 	}
+	c.tools = append(c.tools, c.serverSpecs()...)
 
 	for i := range c.cfg.Agents {
 		a := &c.cfg.Agents[i]

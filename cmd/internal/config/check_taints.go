@@ -100,6 +100,7 @@ func (c *checker) ownReach(path string, a *Agent) *reach {
 	}
 
 	c.watchedReads(r, a)
+	c.serverReach(r, a)
 	if len(a.Grants.Network) > 0 && (c.tools == nil || len(c.toolsGiven(tool.RequiresNetwork).Where(a.Tools.permits)) > 0 || c.offersNetwork(a)) {
 		at := c.d.place(path + ".grants.network")
 		r.add(untrusted, "web pages", at)

@@ -93,7 +93,7 @@ func (c *checker) secretGrants(path string, a *Agent) {
 
 // references are the places that ask for secrets, with what they are in.
 func (d *decoder) references(cfg *Config) []SecretRef {
-	words := map[string]string{"models": "model", "agents": "agent", "jobs": "job", "notifications": "channel"}
+	words := map[string]string{"models": "model", "agents": "agent", "mcp": "MCP server", "jobs": "job", "notifications": "channel"}
 	for i := range d.refs {
 		r := &d.refs[i]
 		if m := listed.FindStringSubmatch(r.Path); m != nil {

@@ -9,7 +9,7 @@ import (
 )
 
 // includable are the keys of an included file.
-var includable = []string{"models", "agents", "jobs", "notifications"}
+var includable = []string{"models", "agents", "mcp", "jobs", "notifications"}
 
 // include appends the lists of the files that a file includes to those of the main one.
 // The chain leads from the main file to this one.

@@ -98,6 +98,10 @@ func (d *decoder) complete(cfg *Config) {
 		cfg.Models[i].fill()
 	}
 
+	for i := range cfg.MCP {
+		d.preset(reflect.ValueOf(&cfg.MCP[i]))
+	}
+
 	bounds, limitsSteps := map[string]Bounds{}, map[string]bool{} // of agents
 	for i := range cfg.Agents {
 		a := &cfg.Agents[i]

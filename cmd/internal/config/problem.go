@@ -126,7 +126,7 @@ func (d *decoder) verdict(cfg *Config) error {
 }
 
 // listed is the list that a path begins in, and the place in it.
-var listed = regexp.MustCompile(`^(models|agents|jobs|notifications)\[(\d+)\]\.`)
+var listed = regexp.MustCompile(`^(models|agents|mcp|jobs|notifications)\[(\d+)\]\.`)
 
 // nameAt is the name of what a path leads into, "" when it has none that could be read.
 func (c *Config) nameAt(path string) string {
@@ -147,6 +147,8 @@ func (c *Config) nameAt(path string) string {
 		names = namesOf(c.Models, func(m Model) Name { return m.Name })
 	case "agents":
 		names = namesOf(c.Agents, func(a Agent) Name { return a.Name })
+	case "mcp":
+		names = namesOf(c.MCP, func(s MCPServer) Name { return s.Name })
 	case "jobs":
 		names = namesOf(c.Jobs, func(j Job) Name { return j.Name })
 	default:

@@ -21,6 +21,7 @@ type Config struct {
 	Defaults      *Job           `key:"defaults" say:"what every job has unless it says otherwise"`
 	Models        []Model        `key:"models" say:"the first is the default; with none, a key in the environment makes one: ANTHROPIC_API_KEY, OPENAI_API_KEY or GEMINI_API_KEY"`
 	Agents        []Agent        `key:"agents"`
+	MCP           []MCPServer    `key:"mcp" say:"servers of the Model Context Protocol, whose tools agents may have once you have approved them (rouse mcp-servers)"`
 	Jobs          []Job          `key:"jobs"`
 	Notifications []Notification `key:"notifications" say:"channels; desktop exists without being named"`
 
@@ -99,6 +100,7 @@ type Agent struct {
 	Loop             string          `key:"loop" enum:"tools|phased" say:"how prompts are done: by calling tools, or in phases (plan, act, verify, reflect) with a working memory, in at most 20 steps" default:"tools"`
 	Executor         *Executor       `key:"executor" say:"an installed agent program that does its prompts in the place of rouse's own loop" unset:"the loop"`
 	Tools            toolFilter      `key:"tools"`
+	MCP              []string        `key:"mcp" say:"names of MCP servers, whose approved tools it has" unset:"none"`
 	Grants           grants          `key:"grants"`
 	OnDenied         string          `key:"on_denied" enum:"park|fail|continue" default:"park" say:"what becomes of a call that its grants do not cover: park asks you in the inbox and waits, fail ends the run, continue refuses the call"`
 	MinTier          string          `key:"min_tier" enum:"A|B|C|D" say:"the weakest confinement on which its programs may run, A is the strongest; on a weaker one they are refused" unset:"B, and A once a run has met untrusted content"`

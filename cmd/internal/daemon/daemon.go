@@ -130,7 +130,7 @@ func Open(ctx context.Context, o Options) (_ *Daemon, err error) {
 
 	following, stopFollowing := context.WithCancel(context.WithoutCancel(ctx))
 	d.stopFollowing = stopFollowing
-	d.backend = web.Options{Ledger: d.ledger, Host: d, Jobs: d, Runs: d, Databases: d, Pauses: d, Wakes: d, Explainer: d, Skills: d, SignIns: d, Webhooks: d, Stopping: following.Done(), Logger: d.log}
+	d.backend = web.Options{Ledger: d.ledger, Host: d, Jobs: d, Runs: d, Databases: d, Pauses: d, Wakes: d, Explainer: d, Skills: d, SignIns: d, MCPServers: d, Webhooks: d, Stopping: following.Done(), Logger: d.log}
 	if o.Serves {
 		d.backend.Access = d
 		if d.metrics, err = d.newMetrics(); err != nil {
@@ -164,7 +164,7 @@ func (d *Daemon) openParts(ctx context.Context, o Options) (err error) {
 		}
 	}
 	d.redirects = &redirects{d: d, listens: o.Serves}
-	if d.runner, err = agent.New(agent.Options{Ledger: d.ledger, Databases: d.databases, Manifests: filepath.Join(d.home.Dir, "manifests"), Recordings: filepath.Join(d.home.Dir, "recordings"), Scratch: filepath.Join(d.home.Dir, "commands"), Before: filepath.Join(d.home.Dir, "before"), Storage: filepath.Join(d.home.Dir, "storage"), SignIns: &agent.SignInOptions{Store: &signInStore{home: d.home.Dir}, Listen: d.redirects.address}, Locks: filepath.Join(d.home.Dir, "locks"), Logger: d.log}); err != nil { //nolint:contextcheck // it cleans up after a process that died, also when a start is interrupted
+	if d.runner, err = agent.New(agent.Options{Ledger: d.ledger, Databases: d.databases, Manifests: filepath.Join(d.home.Dir, "manifests"), Recordings: filepath.Join(d.home.Dir, "recordings"), Scratch: filepath.Join(d.home.Dir, "commands"), Before: filepath.Join(d.home.Dir, "before"), Storage: filepath.Join(d.home.Dir, "storage"), SignIns: &agent.SignInOptions{Store: &signInStore{home: d.home.Dir}, Listen: d.redirects.address}, Servers: filepath.Join(d.home.Dir, "mcp"), Locks: filepath.Join(d.home.Dir, "locks"), Logger: d.log}); err != nil { //nolint:contextcheck // it cleans up after a process that died, also when a start is interrupted
 		return err
 	}
 

@@ -63,6 +63,7 @@ func (d *Daemon) Doctor(ctx context.Context, offline bool) ([]api.Check, error) 
 		checks = append(checks, c)
 	}
 
+	checks = append(checks, d.checkMCP(ctx, offline)...)
 	checks = append(checks, d.checkNotices(ctx)...)
 	c, err := d.ledger.Counts(ctx)
 	if err != nil {

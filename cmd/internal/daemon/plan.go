@@ -43,6 +43,7 @@ func NewPlan(cfg *config.Config, log *slog.Logger) (*Plan, error) {
 	}
 
 	p.Plan.Channels, p.Plan.Groups = channelNames(cfg), channelGroups(cfg)
+	p.Plan.Servers = cfg.Servers()
 	p.Plan.Modules, p.Plan.ModuleSettings = cfg.Modules(), cfg.ModuleSettings()
 	p.Plan.Secrets, p.Plan.Masks, p.Plan.Boundary = cfg.Secrets(), newMasks(cfg), newBoundary(cfg)
 	p.Plan.UntrustedFolders = untrustedFolders(cfg)
@@ -59,6 +60,7 @@ func NewPlan(cfg *config.Config, log *slog.Logger) (*Plan, error) {
 
 		built := newAgent(a, models)
 		built.Skills = agent.Skills{View: cfg.SkillView(&a), Style: a.SkillStyle, Allowing: a.SkillTools}
+		built.Servers = cfg.ServersOf(&a)
 		built.Foreign = definitionWritableByOthers(a.At.File, a.TextFile)
 		built.Budget = dailyBudget(a.Budget.CostUSDPerDay, a.Budget.TokensPerDay)
 		if limits, ok := cfg.SelfScheduling(&a); ok {

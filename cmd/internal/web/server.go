@@ -18,20 +18,21 @@ import (
 // Options are the ledger that the API reads, and the backend of each of its areas. All but the last three
 // are needed.
 type Options struct {
-	Ledger    *ledger.Ledger
-	Host      Host
-	Jobs      Jobs
-	Runs      Runs
-	Databases Databases
-	Pauses    Pauses
-	Wakes     Wakes
-	Explainer Explainer
-	Skills    Skills
-	SignIns   SignIns
-	Webhooks  Webhooks
-	Access    Access          // nil: nobody is let in but by the socket
-	Stopping  <-chan struct{} // closed when the server stops: nobody may follow events any longer
-	Logger    *slog.Logger
+	Ledger     *ledger.Ledger
+	Host       Host
+	Jobs       Jobs
+	Runs       Runs
+	Databases  Databases
+	Pauses     Pauses
+	Wakes      Wakes
+	Explainer  Explainer
+	Skills     Skills
+	SignIns    SignIns
+	MCPServers MCPServers
+	Webhooks   Webhooks
+	Access     Access          // nil: nobody is let in but by the socket
+	Stopping   <-chan struct{} // closed when the server stops: nobody may follow events any longer
+	Logger     *slog.Logger
 }
 
 // Handler answers /v1.
@@ -52,7 +53,7 @@ type server struct {
 }
 
 func newServer(o Options) (*server, error) {
-	if o.Ledger == nil || o.Host == nil || o.Jobs == nil || o.Runs == nil || o.Databases == nil || o.Pauses == nil || o.Wakes == nil || o.Explainer == nil || o.Skills == nil || o.SignIns == nil || o.Webhooks == nil {
+	if o.Ledger == nil || o.Host == nil || o.Jobs == nil || o.Runs == nil || o.Databases == nil || o.Pauses == nil || o.Wakes == nil || o.Explainer == nil || o.Skills == nil || o.SignIns == nil || o.MCPServers == nil || o.Webhooks == nil {
 		return nil, errors.New("web: a ledger and what stands behind each room of the API are needed")
 	}
 	if o.Logger == nil {
@@ -69,7 +70,7 @@ func NewHandler(o Options) (*Handler, error) {
 		return nil, err
 	}
 
-	s.routes = slices.Concat(s.hostRoutes(), s.jobRoutes(), s.runRoutes(), s.inboxRoutes(), s.incidentRoutes(), s.databaseRoutes(), s.ledgerRoutes(), s.pauseRoutes(), s.wakeRoutes(), s.skillRoutes(), s.signInRoutes(), s.webhookRoutes(), s.workspaceRoutes(), s.askRoutes(), s.accessRoutes(), s.schemaRoutes())
+	s.routes = slices.Concat(s.hostRoutes(), s.jobRoutes(), s.runRoutes(), s.inboxRoutes(), s.incidentRoutes(), s.databaseRoutes(), s.ledgerRoutes(), s.pauseRoutes(), s.wakeRoutes(), s.skillRoutes(), s.signInRoutes(), s.mcpRoutes(), s.webhookRoutes(), s.workspaceRoutes(), s.askRoutes(), s.accessRoutes(), s.schemaRoutes())
 	mux, methods := http.NewServeMux(), map[string][]string{}
 	for _, route := range s.routes {
 		mux.Handle(route.Method+" "+route.Path, s.admit(route))

@@ -62,7 +62,11 @@ func (b *Book) Link(ctx context.Context, p Provider, base string) (string, error
 			return "", err
 		}
 	}
-	return p.config(redirect).AuthCodeURL(k.Waits.State, oauth2.S256ChallengeOption(k.Waits.Verifier)), nil
+	options := []oauth2.AuthCodeOption{oauth2.S256ChallengeOption(k.Waits.Verifier)}
+	if p.Resource != "" {
+		options = append(options, oauth2.SetAuthURLParam("resource", p.Resource))
+	}
+	return p.config(redirect).AuthCodeURL(k.Waits.State, options...), nil
 }
 
 // Redirects are the addresses to which browsers are sent at the end of the sign-ins that wait.

@@ -35,6 +35,7 @@ type Provider struct {
 
 	ClientID, ClientSecret string
 	Send                   http.RoundTripper // to its token URL, and no further than the agent's grants
+	Resource               string            // whom the tokens are for (RFC 8707); "": whoever takes them
 }
 
 // AsksOwner says whether its owner has to sign in, with a browser.
@@ -42,7 +43,11 @@ func (p Provider) AsksOwner() bool { return p.GrantType == skills.GrantAuthoriza
 
 // service is a text that is the same for the same service, asked for the same by the same client.
 func (p Provider) service() string {
-	all, err := json.Marshal([]any{p.GrantType, p.AuthorizationURL, p.TokenURL, p.Scopes, p.ClientAuthenticationMethod, p.ClientID})
+	what := []any{p.GrantType, p.AuthorizationURL, p.TokenURL, p.Scopes, p.ClientAuthenticationMethod, p.ClientID}
+	if p.Resource != "" {
+		what = append(what, p.Resource)
+	}
+	all, err := json.Marshal(what)
 	if err != nil { // texts can always be written
 		return ""
 	}

@@ -4,7 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
+	"net/url"
+	"strings"
 	"time"
 
 	"golang.org/x/oauth2"
@@ -120,7 +123,30 @@ func (b *Book) obtain(ctx context.Context, p Provider, k kept, ask func(context.
 
 // client asks the token server, and is not sent on: what it is told is for that server alone.
 func (p Provider) client() *http.Client {
-	return &http.Client{Transport: p.Send, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	send := p.Send
+	if p.Resource != "" {
+		send = forResource{p.Send, p.Resource}
+	}
+	return &http.Client{Transport: send, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+}
+
+// forResource adds to each request for a token whom it is for: the library knows no such value when it refreshes.
+type forResource struct {
+	send     http.RoundTripper
+	resource string
+}
+
+func (f forResource) RoundTrip(r *http.Request) (*http.Response, error) {
+	form, err := io.ReadAll(io.LimitReader(r.Body, 1<<20))
+	r.Body.Close()
+	if err != nil {
+		return nil, err
+	}
+	body := string(form) + "&" + url.Values{"resource": {f.resource}}.Encode()
+	r = r.Clone(r.Context())
+	r.Body, r.ContentLength = io.NopCloser(strings.NewReader(body)), int64(len(body))
+	r.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(strings.NewReader(body)), nil }
+	return f.send.RoundTrip(r)
 }
 
 // style is how the client says who it is. It is never tried out, which would spend a code.

@@ -1,0 +1,279 @@
+package agent
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+
+	"rouse/agent/tool"
+	"rouse/agent/tool/mcp"
+	"rouse/agentdb/ledger"
+)
+
+// A run has the tools of its agent's MCP servers that the owner has approved, as the book has them when an attempt begins. No server is
+// started for that, and none in a replay: the first call does it.
+
+// givenServers are the servers of a task's agent, with the tools that are approved.
+func (r *Runner) givenServers(t task) (out []mcp.Given) {
+	if t.job.Skill != nil && len(t.settings.Tools) == 0 && len(t.job.Skill.Manifest.RequiredMCPTools) == 0 {
+		return nil // a module that calls none
+	}
+	for _, s := range t.agent.Servers {
+		rec, err := r.servers.Of(s)
+		if err != nil { // its tools are as good as not approved
+			r.log.Warn("no tool of an MCP server can be used", "server", s.Name, "agent", t.agent.Name, "error", err)
+		}
+		out = append(out, mcp.Given{Server: r.withSignIn(s, rec), Name: s.Name, Tools: rec.ApprovedTools(s)})
+	}
+	return out
+}
+
+// useServers has an attempt use the servers that it was given, or those that a recorded one was given.
+func (r *Runner) useServers(run ledger.Run, t *task, given []mcp.Given) {
+	t.servers = slices.Clone(given)
+	for i := range t.servers {
+		if g := &t.servers[i]; g.Server.Name == "" { // of a recording, which has no settings
+			g.Server = mcp.Server{Name: g.Name}
+			if k := slices.IndexFunc(t.agent.Servers, func(s mcp.Server) bool { return s.Name == g.Name }); k >= 0 {
+				g.Server = t.agent.Servers[k]
+			}
+		}
+	}
+	if len(t.servers) == 0 {
+		return
+	}
+
+	t.sessions = mcp.NewSessions(mcp.SessionOptions{
+		Book: r.servers, Tokens: r.serverTokens, Redact: t.redactor().Replace,
+		News: func(ctx context.Context, s mcp.Server, what string) {
+			q := ledger.Question{Title: "the tools of the MCP server " + s.Name + " are not as you approved them", Message: serverNews(s, what)}
+			if err := r.ledger.AddRunInfo(context.WithoutCancel(ctx), run.ID, q); err != nil {
+				r.log.Error("what an MCP server has changed cannot be put into the inbox", "server", s.Name, "error", err)
+			}
+		},
+		Declined: func(s mcp.Server, method string) { r.recordDeclined(run, s, method) },
+	})
+}
+
+func serverNews(s mcp.Server, what string) string {
+	return fmt.Sprintf("The MCP server %s (%s) has other tools than you approved: %s. What has changed or is new is off until you approve it. Look: rouse mcp-servers show %[1]s; then: rouse mcp-servers approve %[1]s", s.Name, s.Where(), what)
+}
+
+// recordDeclined puts on record what a server asked for and did not get.
+func (r *Runner) recordDeclined(run ledger.Run, s mcp.Server, method string) {
+	r.log.Info("an MCP server asked for something that no server gets", "server", s.Name, "method", method, "job", run.Job, "run", run.ID)
+	data, err := json.Marshal(map[string]string{"server": s.Name, "method": method})
+	if err == nil {
+		err = r.ledger.AppendEvents(context.Background(), ledger.Event{Run: run.ID, Job: run.Job, Kind: "mcp.declined", Data: data})
+	}
+	if err != nil {
+		r.log.Error("what an MCP server asked for cannot be put on record", "server", s.Name, "error", err)
+	}
+}
+
+// serverTools are the tools of the servers of a task.
+func serverTools(r *Runner, t task, roots *tool.Roots) ([]tool.Tool, error) {
+	if t.sessions == nil {
+		return nil, nil
+	}
+	launcher, err := r.programs.host(t, roots)
+	if err != nil {
+		return nil, err
+	}
+	t.sessions.Start(launcher)
+	return t.sessions.Tools(t.servers, roots, t.calledTools())
+}
+
+// calledTools are the tools that a task's own list of calls names.
+func (t task) calledTools() (out []string) {
+	if t.detail.Tool != "" {
+		out = append(out, t.detail.Tool)
+	}
+	for _, c := range t.job.Playbook {
+		if !slices.Contains(out, c.Name) {
+			out = append(out, c.Name)
+		}
+	}
+	return out
+}
+
+// hasServer says whether the agent of a task has the server of a tool.
+func (t task) hasServer(name string) bool {
+	server, _, ok := mcp.SplitName(name)
+	return ok && slices.ContainsFunc(t.agent.Servers, func(s mcp.Server) bool { return s.Name == server })
+}
+
+// ServerSpecs stand for the tools of the MCP servers of a plan, which are known only once they are approved.
+func (p Plan) ServerSpecs() (out tool.Specs) {
+	all := p.servers()
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		out = append(out, mcp.OpenSpec(all[name]))
+	}
+	return out
+}
+
+// servers are those of a plan, by name: of its agents, and those that no agent has.
+func (p Plan) servers() map[string]mcp.Server {
+	out := map[string]mcp.Server{}
+	for _, s := range p.Servers {
+		out[s.Name] = s
+	}
+	return out
+}
+
+// ServerState is an MCP server as its owner is shown it.
+type ServerState struct {
+	mcp.Server
+	Record mcp.Record
+	Agents []string
+	Tools  []mcp.ToolState
+	Err    error // why nothing is known of it
+}
+
+// Servers are the MCP servers that are configured, by name. None is started.
+func (r *Runner) Servers() (out []ServerState) {
+	p := r.plan.Load()
+	all := p.servers()
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		s := all[name]
+		st := ServerState{Server: s}
+		st.Record, st.Err = r.servers.Of(s)
+		st.Tools = st.Record.States(s)
+		for _, a := range p.Agents {
+			if slices.ContainsFunc(a.Servers, func(one mcp.Server) bool { return one.Name == name }) {
+				st.Agents = append(st.Agents, a.Name)
+			}
+		}
+		slices.Sort(st.Agents)
+		out = append(out, st)
+	}
+	return out
+}
+
+// Server is one of them.
+func (r *Runner) Server(name string) (ServerState, bool) {
+	all := r.Servers()
+	i := slices.IndexFunc(all, func(s ServerState) bool { return s.Name == name })
+	if i < 0 {
+		return ServerState{}, false
+	}
+	return all[i], true
+}
+
+// LookAtServer starts a server, or asks at its address, to see which tools it has now, and ends it again. A program sees what that of the
+// first agent does which has it.
+func (r *Runner) LookAtServer(ctx context.Context, name string) (ServerState, error) {
+	st, ok := r.Server(name)
+	if !ok {
+		return st, &notConfiguredError{"MCP server", name}
+	}
+
+	t := task{agent: Agent{Name: "mcp"}}
+	p := r.plan.Load()
+	t.masks, t.boundary, t.writableFolders, t.watchedFolders, t.secrets = p.Masks, p.Boundary, p.writableFolders, p.watchedFolders, p.Secrets
+	if len(st.Agents) > 0 {
+		t.agent = p.Agents[st.Agents[0]]
+		if err := t.makeWorkdir(); err != nil {
+			return st, fmt.Errorf("the workdir of agent %s cannot be made: %w", t.agent.Name, err)
+		}
+	} else {
+		dir, err := os.MkdirTemp("", "rouse-mcp-")
+		if err != nil {
+			return st, err
+		}
+		defer os.RemoveAll(dir)
+		t.agent.Workdir = dir
+	}
+	roots, err := r.roots(t, ledger.Attempt{})
+	if err != nil {
+		return st, err
+	}
+	launcher, err := r.programs.host(t, roots)
+	if err != nil {
+		return st, err
+	}
+
+	sessions := mcp.NewSessions(mcp.SessionOptions{Book: r.servers, Tokens: r.serverTokens, Redact: redactor(t.secrets).Replace})
+	sessions.Start(launcher)
+	defer sessions.Close()
+	if err := sessions.Look(ctx, st.Server); err != nil {
+		return st, err
+	}
+	st, _ = r.Server(name)
+	return st, nil
+}
+
+// ApproveServer approves tools of a server as they were seen last, those of the names or all: only if what was seen is what its owner was
+// shown, by the hashes; nil asks for nothing of the kind.
+func (r *Runner) ApproveServer(ctx context.Context, name string, tools []string, shown map[string]string) (approved []string, unusable map[string]string, err error) {
+	st, ok := r.Server(name)
+	if !ok {
+		return nil, nil, &notConfiguredError{"MCP server", name}
+	}
+	for _, t := range st.Tools {
+		if want, ok := shown[t.Name]; ok && want != t.Hash {
+			return nil, nil, fmt.Errorf("the tool %s of the MCP server %s has changed since it was shown; look again: rouse mcp-servers show %[2]s", t.Name, name)
+		}
+		if _, ok := shown[t.Name]; shown != nil && !ok && t.Status != mcp.StatusGone {
+			return nil, nil, fmt.Errorf("the tool %s of the MCP server %s is there since it was shown; look again: rouse mcp-servers show %[2]s", t.Name, name)
+		}
+	}
+
+	approved, unusable, err = r.servers.Approve(st.Server, tools)
+	if err != nil {
+		return nil, nil, err
+	}
+	return approved, unusable, r.recordServerChange(ctx, "mcp.approved", name, approved)
+}
+
+// RevokeServer takes approvals back: those of the names, or all.
+func (r *Runner) RevokeServer(ctx context.Context, name string, tools []string) ([]string, error) {
+	st, ok := r.Server(name)
+	if !ok {
+		return nil, &notConfiguredError{"MCP server", name}
+	}
+	revoked, err := r.servers.Revoke(st.Server, tools)
+	if err != nil {
+		return nil, err
+	}
+	return revoked, r.recordServerChange(ctx, "mcp.revoked", name, revoked)
+}
+
+func (r *Runner) recordServerChange(ctx context.Context, kind, server string, tools []string) error {
+	data, err := json.Marshal(map[string]any{"server": server, "tools": tools})
+	if err != nil {
+		return err
+	}
+	return r.ledger.AppendEvents(ctx, ledger.Event{Kind: kind, Data: data})
+}
+
+// serverLine is a server in a definition that its owner approves: what it is, and what it may.
+func serverLine(s mcp.Server) string {
+	line := s.Name + ": " + s.Where()
+	if s.Files != "" && len(s.Argv) > 0 {
+		line += ", files " + string(s.Files)
+	}
+	if s.Network {
+		line += ", with a network"
+	}
+	for _, one := range []struct {
+		what  string
+		globs []string
+	}{{"tools", s.Allow}, {"read only", s.ReadOnly}, {"asked about", s.Ask}} {
+		if len(one.globs) > 0 {
+			line += ", " + one.what + " " + strings.Join(one.globs, " ")
+		}
+	}
+	return line
+}
+
+func (a Agent) serverNames() (out []string) {
+	for _, s := range a.Servers {
+		out = append(out, s.Name)
+	}
+	return out
+}

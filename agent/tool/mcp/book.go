@@ -1,0 +1,301 @@
+package mcp
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/aymanbagabas/go-udiff"
+
+	"rouse/internal/atomicfile"
+	"rouse/internal/text"
+)
+
+// Book keeps which tools of which servers their owner has approved, and which were seen last: a file for each server, in a folder of
+// the home that no agent reaches.
+type Book struct {
+	dir string // "" keeps nothing, so that nothing is approved
+	mu  sync.Mutex
+}
+
+// NewBook is the book in a folder, which is made with the first entry.
+func NewBook(dir string) *Book { return &Book{dir: dir} }
+
+// Record is what the book has of a server.
+type Record struct {
+	Identity string       `json:"identity"` // of the program or address that it is about
+	Approved []Definition `json:"approved,omitempty"`
+	Since    time.Time    `json:"since,omitzero"` // of the latest approval
+	Seen     []Definition `json:"seen,omitempty"`
+	SeenAt   time.Time    `json:"seen_at,omitzero"` // zero: it was never asked
+	Says     string       `json:"says,omitempty"`   // its own name and version
+	Told     string       `json:"told,omitempty"`   // of the change that its owner was told of last
+
+	Client *Client `json:"client,omitempty"` // as which rouse signs in there; nil: it does not
+}
+
+// maxBook is how long the file of a server may be, in bytes.
+const maxBook = 64 << 20
+
+// Of is what the book has of a server; nothing, where the book is about another program or address of the name.
+func (b *Book) Of(s Server) (Record, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.read(s)
+}
+
+func (b *Book) path(s Server) string { return filepath.Join(b.dir, s.Name+".json") }
+
+func (b *Book) read(s Server) (r Record, err error) {
+	empty := Record{Identity: s.Identity()}
+	if b.dir == "" {
+		return empty, nil
+	}
+
+	raw, err := os.ReadFile(b.path(s))
+	if errors.Is(err, fs.ErrNotExist) {
+		return empty, nil
+	}
+	if err != nil {
+		return empty, fmt.Errorf("what is approved of the MCP server %s cannot be read: %w", s.Name, err)
+	}
+	if err := json.Unmarshal(raw, &r); err != nil {
+		return empty, fmt.Errorf("what is approved of the MCP server %s is damaged, so that nothing of it is; remove %s, and approve it again with: rouse mcp-servers approve %[1]s", s.Name, b.path(s))
+	}
+	if r.Identity != empty.Identity {
+		return empty, nil
+	}
+	return r, nil
+}
+
+// change reads, changes and writes the record of a server.
+func (b *Book) change(s Server, how func(*Record) error) (r Record, err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if r, err = b.read(s); err != nil {
+		return r, err
+	}
+	if err := how(&r); err != nil || b.dir == "" {
+		return r, err
+	}
+
+	raw, err := json.MarshalIndent(r, "", " ")
+	switch {
+	case err != nil:
+		return r, fmt.Errorf("what is known of the MCP server %s cannot be written: %w", s.Name, err)
+	case len(raw) > maxBook:
+		return r, fmt.Errorf("what the MCP server %s says of its tools has more than %s", s.Name, text.Size(maxBook))
+	}
+	if err := os.MkdirAll(b.dir, 0o700); err != nil {
+		return r, fmt.Errorf("what is known of the MCP server %s cannot be kept: %w", s.Name, err)
+	}
+	return r, atomicfile.Write(b.path(s), raw, 0o600)
+}
+
+// See keeps which tools a server has now. With news its owner has to be told what is not as they approved it: of the same change once.
+func (b *Book) See(s Server, found []Definition, says string) (r Record, news string, err error) {
+	r, err = b.change(s, func(r *Record) error {
+		r.Seen, r.SeenAt, r.Says = found, time.Now().UTC(), says
+		return nil
+	})
+	if err != nil {
+		return r, "", err
+	}
+
+	if news = r.news(s); news == r.Told || len(r.Approved) == 0 {
+		return r, "", nil
+	}
+	r, err = b.change(s, func(r *Record) error {
+		r.Told = news
+		return nil
+	})
+	return r, news, err
+}
+
+// Approve approves tools of a server as they were seen last: those of the names, or all that there are. Only what can be used is
+// approved; unusable says why the others cannot.
+func (b *Book) Approve(s Server, names []string) (approved []string, unusable map[string]string, err error) {
+	unusable = map[string]string{}
+	_, err = b.change(s, func(r *Record) error {
+		if r.SeenAt.IsZero() {
+			return fmt.Errorf("the MCP server %s was not asked yet which tools it has", s.Name)
+		}
+		for _, name := range names {
+			if !slices.ContainsFunc(r.Seen, func(d Definition) bool { return d.Name == name }) {
+				return fmt.Errorf("%s", text.NoSuch("tool of the MCP server "+s.Name, name, definitionNames(r.Seen)))
+			}
+		}
+
+		for _, d := range r.Seen {
+			if len(names) > 0 && !slices.Contains(names, d.Name) || len(names) == 0 && !s.allows(d.Name) {
+				continue
+			}
+			if _, err := d.Schema(s.Name); err != nil {
+				unusable[d.Name] = err.Error()
+				continue
+			}
+			r.Approved = append(slices.DeleteFunc(r.Approved, func(old Definition) bool { return old.Name == d.Name }), d)
+			approved = append(approved, d.Name)
+		}
+
+		if len(names) == 0 { // what is not there any more is approved no longer: it would come back unseen
+			r.Approved = slices.DeleteFunc(r.Approved, func(d Definition) bool { return !slices.Contains(definitionNames(r.Seen), d.Name) })
+		}
+		slices.SortFunc(r.Approved, func(a, b Definition) int { return strings.Compare(a.Name, b.Name) })
+		r.Since, r.Told = time.Now().UTC(), ""
+		return nil
+	})
+	slices.Sort(approved)
+	return approved, unusable, err
+}
+
+// Revoke takes approvals back: those of the names, or all.
+func (b *Book) Revoke(s Server, names []string) (revoked []string, err error) {
+	_, err = b.change(s, func(r *Record) error {
+		for _, name := range names {
+			if !slices.Contains(definitionNames(r.Approved), name) {
+				return fmt.Errorf("%s", text.NoSuch("approved tool of the MCP server "+s.Name, name, definitionNames(r.Approved)))
+			}
+		}
+		r.Approved = slices.DeleteFunc(r.Approved, func(d Definition) bool {
+			if len(names) > 0 && !slices.Contains(names, d.Name) {
+				return false
+			}
+			revoked = append(revoked, d.Name)
+			return true
+		})
+		return nil
+	})
+	return revoked, err
+}
+
+// KeepClient keeps as which rouse signs in at a server.
+func (b *Book) KeepClient(s Server, c *Client) error {
+	_, err := b.change(s, func(r *Record) error {
+		r.Client = c
+		return nil
+	})
+	return err
+}
+
+func definitionNames(list []Definition) []string {
+	out := make([]string, len(list))
+	for i, d := range list {
+		out[i] = d.Name
+	}
+	return out
+}
+
+func find(list []Definition, name string) (Definition, bool) {
+	i := slices.IndexFunc(list, func(d Definition) bool { return d.Name == name })
+	if i < 0 {
+		return Definition{}, false
+	}
+	return list[i], true
+}
+
+// Status is how it stands with a tool of a server.
+type Status string
+
+// The states of a tool.
+const (
+	StatusApproved Status = "approved"
+	StatusNew      Status = "new"      // not approved yet
+	StatusChanged  Status = "changed"  // not what was approved
+	StatusGone     Status = "gone"     // approved, and not there when the server was last asked
+	StatusUnusable Status = "unusable" // models could not call it
+	StatusOff      Status = "off"      // the configuration leaves it out (tools: allow)
+)
+
+// ToolState is a tool of a server as its owner is shown it.
+type ToolState struct {
+	Name, Description, Annotations string
+	Schema                         json.RawMessage // of its arguments, as agents would use it; nil where it cannot be used
+	Hash                           string
+	Status                         Status
+	Why                            string // it is unusable
+	Difference                     string // from what was approved, as a unified difference
+}
+
+// States are the tools of a server, by name: those that were seen last, and those that were approved.
+func (r Record) States(s Server) []ToolState {
+	var out []ToolState
+	for _, d := range r.Seen {
+		t := ToolState{Name: d.Name, Description: d.Description(), Annotations: d.Annotations(), Hash: d.Hash, Status: StatusNew}
+		old, was := find(r.Approved, d.Name)
+		switch schema, err := d.Schema(s.Name); {
+		case !s.allows(d.Name):
+			t.Status = StatusOff
+		case err != nil:
+			t.Status, t.Why = StatusUnusable, err.Error()
+		case was && old.Hash == d.Hash:
+			t.Status = StatusApproved
+		case was:
+			t.Status, t.Difference = StatusChanged, old.difference(d)
+			fallthrough
+		default:
+			t.Schema = schema
+		}
+		out = append(out, t)
+	}
+
+	for _, d := range r.Approved {
+		if _, there := find(r.Seen, d.Name); !there {
+			out = append(out, ToolState{Name: d.Name, Description: d.Description(), Annotations: d.Annotations(), Hash: d.Hash, Status: StatusGone})
+		}
+	}
+	slices.SortFunc(out, func(a, b ToolState) int { return strings.Compare(a.Name, b.Name) })
+	return out
+}
+
+// difference shows what has changed of a tool, each field on lines of its own.
+func (d Definition) difference(now Definition) string {
+	lines := func(d Definition) string {
+		var plain any
+		if err := json.Unmarshal(d.Said, &plain); err != nil {
+			return d.Hash + "\n"
+		}
+		raw, err := json.MarshalIndent(plain, "", "  ")
+		if err != nil {
+			return d.Hash + "\n"
+		}
+		return text.Visible(text.Truncate(string(raw), 60_000)) + "\n"
+	}
+	return udiff.Unified("approved", "now", lines(d), lines(now))
+}
+
+// news says what of a server is not as its owner approved it, in a sentence; "" where all is.
+func (r Record) news(s Server) string {
+	by := map[Status][]string{}
+	for _, t := range r.States(s) {
+		by[t.Status] = append(by[t.Status], text.OneLine(t.Name))
+	}
+
+	var out []string
+	for _, one := range []struct {
+		status Status
+		words  string
+	}{{StatusChanged, "changed: "}, {StatusNew, "new: "}, {StatusGone, "gone: "}} {
+		if names := by[one.status]; len(names) > 0 {
+			out = append(out, one.words+text.List(names, 10))
+		}
+	}
+	return strings.Join(out, "; ")
+}
+
+// ApprovedTools are the tools that agents may be given: approved, let through by the configuration, and usable.
+func (r Record) ApprovedTools(s Server) (out []Definition) {
+	for _, d := range r.Approved {
+		if _, err := d.Schema(s.Name); err == nil && s.allows(d.Name) {
+			out = append(out, d)
+		}
+	}
+	return out
+}

@@ -1,0 +1,451 @@
+package mcp_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"rouse/agent/tool"
+	"rouse/agent/tool/mcp"
+	"rouse/agent/tool/shell"
+)
+
+// over are the two ways to the reference server of the SDK.
+func over(t *testing.T) map[string]func(*bench) mcp.Server {
+	t.Helper()
+	server := good()
+	web := httptest.NewServer(sdk.NewStreamableHTTPHandler(func(*http.Request) *sdk.Server { return server }, nil))
+	t.Cleanup(web.Close)
+	return map[string]func(*bench) mcp.Server{
+		"stdio": func(b *bench) mcp.Server { return b.server("good") },
+		"http": func(*bench) mcp.Server {
+			return mcp.Server{Name: "srv", URL: web.URL, Near: true, Start: 20 * time.Second, Timeout: 20 * time.Second}
+		},
+	}
+}
+
+// TestReference: OSL-33, the tools of a server of the official SDK are called on both transports, once they are approved and not before;
+// what it answers is text, data and pictures; what it asks for is declined.
+func TestReference(t *testing.T) {
+	t.Parallel()
+	for name, make := range over(t) {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t)
+			s := make(b)
+			if e := b.call(s, "add", nil); e.OK || e.Kind != tool.KindRejected || !strings.Contains(e.Message, "is not approved") {
+				t.Errorf("before it is approved: %+v", e)
+			}
+			b.approve(s)
+
+			one := b.sessions()
+			defer one.Close()
+			if e := b.callIn(one, s, "add", map[string]any{"a": 2, "b": 3}); !e.OK || !strings.Contains(string(e.Result), `"structured":{"sum":5}`) {
+				t.Errorf("add: %+v", e)
+			}
+			if e := b.callIn(one, s, "add", map[string]any{"a": "x", "b": 3}); e.OK || e.Kind != tool.KindInvalidArgs || e.Field != "a" {
+				t.Errorf("wrong arguments reached the server: %+v", e)
+			}
+			if e := b.callIn(one, s, "fail", nil); e.OK || e.Kind != tool.KindExecutionError || e.Message != "it is broken here" || e.Uncertain {
+				t.Errorf("fail: %+v", e)
+			}
+
+			e := b.callIn(one, s, "many", nil)
+			var got struct {
+				Text  string
+				Links []struct{ URI string }
+			}
+			if err := json.Unmarshal(e.Result, &got); err != nil || got.Text != "one\ntwo" || len(got.Links) != 1 || len(e.Images) != 1 || len(e.Warnings) != 3 {
+				t.Errorf("many: %+v %s (%v)", e, e.Result, err)
+			}
+
+			if e := b.callIn(one, s, "asks", nil); !strings.Contains(string(e.Result), "roots: true sampling: true elicitation: true") {
+				t.Errorf("asks: %s %+v", e.Result, e)
+			}
+			for _, news := range b.news {
+				t.Errorf("nothing has changed, and its owner was told: %s", news)
+			}
+		})
+	}
+}
+
+// TestHostile: whatever a server does, there is an answer that says what, in bounded time and memory.
+func TestHostile(t *testing.T) {
+	t.Parallel()
+	for role, want := range map[string]struct {
+		call   bool // it is only asked which tools it has
+		kind   tool.Kind
+		says   string
+		unsure bool // the call may have taken effect
+	}{
+		"silent":      {says: "did not answer within"},
+		"deaf":        {says: "did not answer within"},
+		"gone":        {says: "exit code 3, and said: cannot find its module"},
+		"noise":       {says: "what is no message"},
+		"garbage":     {says: "no JSON"},
+		"huge":        {says: "more than 8.0 MiB"},
+		"endless":     {says: "more than 8.0 MiB"},
+		"version":     {says: "1999-01-01"},
+		"banner":      {call: true},
+		"stderr":      {call: true},
+		"list-silent": {says: "did not say within"},
+		"list-pages":  {says: "pages"},
+		"list-many":   {says: "more than 512 tools"},
+		"list-twice":  {says: "two tools of the name"},
+		"list-flood":  {says: "messages that answer nothing"},
+		"list-error":  {says: "error -32000: no tools today"},
+		"list-wrong":  {says: "tools"},
+		"call-silent": {call: true, kind: tool.KindTimeout, says: "did not answer within", unsure: true},
+		"call-dies":   {call: true, kind: tool.KindUnavailable, says: "exit code 2, and said: out of memory", unsure: true},
+		"call-flood":  {call: true, kind: tool.KindUnavailable, says: "messages that answer nothing", unsure: true},
+		"call-wrong":  {call: true, kind: tool.KindUnavailable, says: "", unsure: true},
+		"call-error":  {call: true, kind: tool.KindExecutionError, says: "error -32603: no luck"},
+		"call-huge":   {call: true},
+		"call-asks":   {call: true},
+	} {
+		t.Run(role, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t)
+			s := b.server(role)
+			if strings.Contains(want.says, "within") {
+				s.Start, s.Timeout = 3*time.Second, time.Second
+			}
+
+			one := b.sessions()
+			defer one.Close()
+			err := one.Look(t.Context(), s)
+			if !want.call {
+				if err == nil || !strings.Contains(err.Error(), want.says) || strings.Contains(err.Error(), "\x1b") {
+					t.Errorf("%v, want: %s", err, want.says)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+
+			if _, _, err := b.book.Approve(s, nil); err != nil {
+				t.Fatal(err)
+			}
+			e := b.call(s, "t", nil)
+			if e.Kind != want.kind || !strings.Contains(e.Message, want.says) || e.Uncertain != want.unsure || e.OK != (want.kind == "") {
+				t.Errorf("%+v", e)
+			}
+			if len(e.Result) > 1<<20 {
+				t.Errorf("the result has %d bytes", len(e.Result))
+			}
+		})
+	}
+}
+
+// TestUnusable: tools with names, descriptions and schemas that no model could use are told with the reason, and never approved.
+func TestUnusable(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	s := b.server("bad-tools")
+	b.approve(s)
+	rec, err := b.book.Of(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	if got := len(rec.ApprovedTools(s)); got != 1 {
+		t.Errorf("%d tools are approved", got)
+	}
+	states := map[string]mcp.ToolState{}
+	for _, st := range rec.States(s) {
+		states[st.Name] = st
+	}
+	for name, want := range map[string]string{
+		"with blank": "no name", strings.Repeat("n", 80): "no name", "nö": "no name", "esc\x1b[2J": "no name", "loop": "without end", "self": "refers", "far": "not fetched",
+		"wide": "bytes", "bomb": "end", "list": "not that of an object", "none": "properties", "deep": "too deep",
+	} {
+		if st := states[name]; st.Status != mcp.StatusUnusable || !strings.Contains(st.Why, want) {
+			t.Errorf("%s: %q %s, want %s", name, st.Status, st.Why, want)
+		}
+	}
+	if strings.Contains(rec.Says, "\x1b") {
+		t.Errorf("it calls itself %q", rec.Says)
+	}
+}
+
+// TestChanged: a tool that is not what was approved is off until its owner has approved it, whenever it changes: between two runs, or in
+// the middle of one. Its owner is told of a change once.
+func TestChanged(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	s := b.server("changes")
+	b.approve(s)
+
+	one := b.sessions()
+	defer one.Close()
+	if e := b.callIn(one, s, "t", nil); !e.OK {
+		t.Errorf("the first call: %+v", e)
+	}
+	for range 2 { // it has said meanwhile that its tools have changed
+		if e := b.callIn(one, s, "t", nil); e.OK || e.Kind != tool.KindRejected || !strings.Contains(e.Message, "has changed its tool t since") || e.Uncertain {
+			t.Errorf("after the change: %+v", e)
+		}
+	}
+	if len(b.news) != 1 || b.news[0] != "changed: t; new: new" {
+		t.Errorf("its owner was told %q", b.news)
+	}
+
+	rec, err := b.book.Of(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, st := range rec.States(s) {
+		if st.Name == "t" && (st.Status != mcp.StatusChanged || !strings.Contains(st.Difference, `+  "description": "A tool. IGNORE`)) {
+			t.Errorf("%+v", st)
+		}
+	}
+
+	// The same name may be another program: nothing of it is approved.
+	other := b.server("changed")
+	other.Argv = append(other.Argv, "other")
+	if e := b.call(other, "t", nil); e.OK || !strings.Contains(e.Message, "is not approved") {
+		t.Errorf("another program: %+v", e)
+	}
+	// The same program with other tools: off, and there again once they are approved.
+	again := b.server("changed")
+	if e := b.call(again, "t", nil); e.OK || !strings.Contains(e.Message, "has changed") {
+		t.Errorf("other tools: %+v", e)
+	}
+	if _, _, err := b.book.Approve(again, []string{"t"}); err != nil {
+		t.Fatal(err)
+	}
+	if e := b.call(again, "t", nil); !e.OK {
+		t.Errorf("approved again: %+v", e)
+	}
+	if e := b.call(b.server("shrunk"), "t", nil); e.OK || e.Kind != tool.KindNotFound {
+		t.Errorf("a tool that is gone: %+v", e)
+	}
+	if _, err := b.book.Revoke(again, nil); err != nil {
+		t.Fatal(err)
+	}
+	if e := b.call(again, "t", nil); e.OK || e.Kind != tool.KindRejected {
+		t.Errorf("revoked: %+v", e)
+	}
+}
+
+// TestDamagedBook: a file that cannot be read approves nothing.
+func TestDamagedBook(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	s := b.server("good")
+	b.approve(s)
+	if err := os.WriteFile(filepath.Join(b.dir, "mcp", "srv.json"), []byte(`{"approved": [`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if rec, err := b.book.Of(s); err == nil || len(rec.Approved) > 0 || !strings.Contains(err.Error(), "damaged") {
+		t.Errorf("%+v, %v", rec, err)
+	}
+}
+
+// TestConfined: a server reads, writes and reaches nothing that its owner did not give it, and is told nothing of the environment.
+func TestConfined(t *testing.T) {
+	t.Setenv("ROUSE_TEST_CANARY", "canary-of-the-environment")
+	b := newBench(t)
+	if tier := b.launcher.Tier(t.Context()); tier > "B" {
+		t.Skipf("programs are confined on tier %s here", tier)
+	}
+	var lc net.ListenConfig
+	listener, err := lc.Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+
+	secret, inside, out := filepath.Join(b.dir, "secret"), filepath.Join(b.dir, "work", "mine"), filepath.Join(b.dir, "out")
+	for _, path := range []string{secret, inside} {
+		if err := os.WriteFile(path, []byte("content of "+filepath.Base(path)), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+
+	for files, want := range map[shell.Exposure][]string{
+		shell.ExposeNothing: {"nothing", "nothing", "nothing", "nothing", "nothing"},
+		shell.ExposeReading: {"nothing", "content of mine", "nothing", "nothing", "nothing"},
+		shell.ExposeWriting: {"nothing", "content of mine", "nothing", "written", "nothing"},
+	} {
+		s := b.server("good")
+		s.Files = files
+		b.approve(s)
+		var got []string
+		for _, args := range []map[string]any{{"read": secret}, {"read": inside}, {"write": out}, {"write": inside + string(files)}, {"dial": listener.Addr().String()}} {
+			var res struct{ Text string }
+			if e := b.call(s, "reach", args); json.Unmarshal(e.Result, &res) != nil {
+				t.Fatalf("%+v", e)
+			}
+			got = append(got, res.Text)
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("files: %s: %q, want %q", files, got, want)
+		}
+		if _, err := os.Stat(out); err == nil {
+			t.Errorf("files: %s: it wrote outside", files)
+		}
+	}
+
+	if e := b.call(b.server("good"), "env", nil); strings.Contains(string(e.Result), "ROUSE_TEST_CANARY") {
+		t.Errorf("it sees the environment of the daemon: %s", e.Result)
+	}
+}
+
+// TestGuard: a server with an address is asked there and nowhere else, and not within unless its owner says so.
+func TestGuard(t *testing.T) {
+	t.Parallel()
+	inner := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { t.Errorf("it was asked: %s", r.URL) }))
+	t.Cleanup(inner.Close)
+	moved := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Authorization") != "Bearer canary" {
+			t.Errorf("its headers are %v", r.Header)
+		}
+		http.Redirect(w, r, inner.URL, http.StatusTemporaryRedirect)
+	}))
+	t.Cleanup(moved.Close)
+	endless := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		line := []byte(strings.Repeat(" ", 1<<20))
+		for range 40 {
+			if _, err := w.Write(line); err != nil {
+				return
+			}
+		}
+	}))
+	t.Cleanup(endless.Close)
+
+	local := func(u string) string { return strings.Replace(u, "127.0.0.1", "localhost", 1) }
+	for name, c := range map[string]struct {
+		s    mcp.Server
+		says string
+	}{
+		"within":   {mcp.Server{URL: local(inner.URL)}, "localhost"},
+		"redirect": {mcp.Server{URL: moved.URL, Near: true, Headers: map[string]string{"Authorization": "Bearer canary"}}, "leads elsewhere"},
+		"endless":  {mcp.Server{URL: endless.URL, Near: true}, "more than 16 MiB"},
+		"plain":    {mcp.Server{URL: "http://192.0.2.1:81/mcp"}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t)
+			c.s.Name, c.s.Start = "srv", 10*time.Second
+			one := b.sessions()
+			defer one.Close()
+			if err := one.Look(t.Context(), c.s); err == nil || !strings.Contains(err.Error(), c.says) {
+				t.Errorf("%v, want: %s", err, c.says)
+			}
+		})
+	}
+}
+
+// TestRestarted: a server that dies is started again for the next call, a few times.
+func TestRestarted(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	s := b.server("call-dies")
+	b.approve(s)
+	one := b.sessions()
+	defer one.Close()
+	for i := range 7 {
+		e := b.callIn(one, s, "t", nil)
+		if again := strings.Contains(e.Message, "not started again"); e.OK || again != (i >= 5) || again == e.Uncertain {
+			t.Errorf("call %d: %+v", i, e)
+		}
+	}
+}
+
+// TestEnds: no server outlives its run, whatever it was doing, and nothing of it is left.
+func TestEnds(t *testing.T) {
+	t.Parallel()
+	for _, role := range []string{"good", "call-silent"} {
+		b := newBench(t)
+		s := b.server(role)
+		b.approve(s)
+		one := b.sessions()
+		name := "t"
+		if role == "good" {
+			name = "add"
+		}
+		s.Timeout = time.Second
+		b.callIn(one, s, name, map[string]any{"a": 1, "b": 2})
+		one.Close()
+		if left, err := os.ReadDir(filepath.Join(b.dir, "scratch")); err != nil || len(left) > 0 {
+			t.Errorf("%s: %v is left (%v)", role, left, err)
+		}
+		if e := b.callIn(one, s, name, map[string]any{"a": 1, "b": 2}); e.OK || !strings.Contains(e.Message, "the run is over") {
+			t.Errorf("%s: %+v", role, e)
+		}
+	}
+}
+
+// TestNeeds: what a call brings and reaches follows from what its owner says of the server, never from what the server says.
+func TestNeeds(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	s := b.server("good")
+	b.approve(s)
+	for name, c := range map[string]struct {
+		change func(*mcp.Server)
+		taint  string
+		asks   bool
+	}{
+		"confined": {func(*mcp.Server) {}, "A", false},
+		"network":  {func(s *mcp.Server) { s.Network = true }, "AC", false},
+		"private":  {func(s *mcp.Server) { s.Private = true }, "AB", false},
+		"asked":    {func(s *mcp.Server) { s.Ask = []string{"a*"} }, "A", true},
+	} {
+		s := s
+		c.change(&s)
+		one := b.sessions()
+		add, ok := b.tools(one, s).Lookup("srv__add")
+		if !ok {
+			t.Fatal("there is no tool")
+		}
+		n, err := add.Need(t.Context(), tool.Invocation{}, json.RawMessage(`{"a":1,"b":2}`))
+		if err != nil || n.AddsTaint.String() != c.taint || n.NeedsApproval != c.asks || n.MissingGrant != "" {
+			t.Errorf("%s: %+v (%v)", name, n, err)
+		}
+	}
+
+	s.ReadOnly = []string{"add"}
+	add, _ := b.tools(b.sessions(), s).Lookup("srv__add")
+	fail, _ := b.tools(b.sessions(), s).Lookup("srv__fail")
+	if add.EffectOf(nil) != "read" || fail.EffectOf(nil) != "external" {
+		t.Errorf("effects: %s, %s", add.EffectOf(nil), fail.EffectOf(nil))
+	}
+}
+
+// TestSchemas: what a schema refers to within itself is written out, and what no validator here knows is left out.
+func TestSchemas(t *testing.T) {
+	t.Parallel()
+	for given, want := range map[string]string{
+		`{}`: `{"type":"object"}`,
+		`{"$schema":"http://json-schema.org/draft-07/schema#","type":"object","properties":{"a":{"type":"string","pattern":"(?<=x)y"}}}`:                                             `{"properties":{"a":{"type":"string"}},"type":"object"}`,
+		`{"type":"object","properties":{"p":{"$ref":"#/$defs/P","description":"here"}},"$defs":{"P":{"type":"object","description":"there","properties":{"n":{"type":"integer"}}}}}`: `{"properties":{"p":{"description":"here","properties":{"n":{"type":"integer"}},"type":"object"}},"type":"object"}`,
+		`{"type":"object","properties":{"definitions":{"type":"string"},"title":{"type":"string"}},"required":["title"]}`:                                                            `{"properties":{"definitions":{"type":"string"},"title":{"type":"string"}},"required":["title"],"type":"object"}`,
+		`{"type":"object","properties":{"e":{"enum":["$ref",{"$ref":"#/nowhere"}]}}}`:                                                                                                "refers",
+	} {
+		d := mcp.Definition{Name: "t", Said: json.RawMessage(fmt.Sprintf(`{"inputSchema":%s}`, given))}
+		got, err := d.Schema("srv")
+		if err != nil {
+			if !strings.Contains(err.Error(), want) {
+				t.Errorf("%s: %v", given, err)
+			}
+			continue
+		}
+		if string(got) != want {
+			t.Errorf("%s:\n%s, want\n%s", given, got, want)
+		}
+	}
+}

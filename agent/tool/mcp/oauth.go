@@ -1,0 +1,236 @@
+package mcp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/oauthex"
+)
+
+// Client is rouse as a server's authorization server knows it, and where its owner signs in.
+type Client struct {
+	ID               string   `json:"id"`
+	Issuer           string   `json:"issuer"`
+	AuthorizationURL string   `json:"authorization_url"`
+	TokenURL         string   `json:"token_url"`
+	Scopes           []string `json:"scopes,omitempty"`
+	Resource         string   `json:"resource"`           // whom the tokens are for (RFC 8707)
+	Redirect         string   `json:"redirect,omitempty"` // that was registered; "": its owner registered it
+}
+
+// ErrNoSignIn says that a server answers without knowing who asks.
+var ErrNoSignIn = errors.New("it does not ask for a sign-in")
+
+// discoverWithin is how long a server and who signs people in for it may take to say where that is.
+const discoverWithin = 30 * time.Second
+
+// Discover asks a server where its owner signs in (RFC 9728, RFC 8414), and registers rouse there where its owner has not (RFC 7591).
+// had is what was found before; it is used again where it still holds.
+//
+// The addresses come from the server. They are asked over https on the internet alone; on this machine or its network only under the
+// server's own name, where its owner lets it be there.
+func Discover(ctx context.Context, s Server, redirect string, had *Client) (*Client, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, discoverWithin, fmt.Errorf("it took more than %s", discoverWithin))
+	defer cancel()
+
+	asks, err := challenge(ctx, s)
+	if err != nil {
+		return nil, err
+	}
+	resource, err := findResource(ctx, s, asks)
+	if err != nil {
+		return nil, err
+	}
+
+	issuer := resource.AuthorizationServers[0]
+	meta, err := findIssuer(ctx, s, issuer)
+	if err != nil {
+		return nil, err
+	}
+
+	c := &Client{Issuer: issuer, AuthorizationURL: meta.AuthorizationEndpoint, TokenURL: meta.TokenEndpoint, Resource: resource.Resource, Scopes: resource.ScopesSupported}
+	if scope := asks["scope"]; scope != "" {
+		c.Scopes = strings.Fields(scope)
+	}
+	if s.OAuth != nil && len(s.OAuth.Scopes) > 0 {
+		c.Scopes = s.OAuth.Scopes
+	}
+
+	switch {
+	case s.OAuth != nil && s.OAuth.ClientID != "":
+		c.ID = s.OAuth.ClientID
+	case had != nil && had.Issuer == issuer && had.Redirect == redirect && had.ID != "":
+		c.ID, c.Redirect = had.ID, redirect
+	default:
+		if err := register(ctx, s, c, meta, redirect); err != nil {
+			return nil, err
+		}
+	}
+	return c, nil
+}
+
+// challenge is with which words a server asks who asks it.
+func challenge(ctx context.Context, s Server) (map[string]string, error) {
+	s.Start = discoverWithin
+	t, err := newTransport(s, nil)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, s.URL, strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"ping"}`))
+	if err != nil {
+		return nil, err
+	}
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("Accept", "application/json, text/event-stream")
+	resp, err := t.RoundTrip(req)
+	if err == nil {
+		resp.Body.Close()
+		return nil, ErrNoSignIn
+	}
+	if !errors.As(err, new(*unauthorizedError)) {
+		return nil, err
+	}
+
+	challenges, err := oauthex.ParseWWWAuthenticate([]string{t.asks})
+	if err != nil { // it says nothing that is understood: the usual places are looked at
+		return map[string]string{}, nil //nolint:nilerr // as the comment says
+	}
+	for _, c := range challenges {
+		if c.Scheme == "bearer" {
+			return c.Params, nil
+		}
+	}
+	return map[string]string{}, nil
+}
+
+// findResource finds what a server says of itself as one that wants tokens.
+func findResource(ctx context.Context, s Server, asks map[string]string) (*oauthex.ProtectedResourceMetadata, error) {
+	u, err := url.Parse(s.URL)
+	if err != nil {
+		return nil, err
+	}
+	root := (&url.URL{Scheme: u.Scheme, Host: u.Host}).String()
+	type place struct{ at, of string }
+	places := []place{{root + "/.well-known/oauth-protected-resource" + u.EscapedPath(), s.URL}, {root + "/.well-known/oauth-protected-resource", root}}
+	if at := asks["resource_metadata"]; at != "" {
+		places = append([]place{{at, s.URL}, {at, root}}, places...)
+	}
+
+	var failed error
+	for _, p := range places {
+		client, err := clientFor(s, p.at)
+		if err != nil {
+			failed = err
+			continue
+		}
+		meta, err := oauthex.GetProtectedResourceMetadata(ctx, p.at, p.of, client)
+		if err != nil || meta == nil {
+			failed = errors.Join(failed, err)
+			continue
+		}
+		if len(meta.AuthorizationServers) == 0 {
+			return nil, errors.New("it does not say who signs people in for it")
+		}
+		return meta, nil
+	}
+	return nil, fmt.Errorf("it does not say where one signs in: %w", failed)
+}
+
+// findIssuer finds what an authorization server says of itself.
+func findIssuer(ctx context.Context, s Server, issuer string) (*oauthex.AuthServerMeta, error) {
+	u, err := url.Parse(issuer)
+	if err != nil || u.Host == "" {
+		return nil, errors.New("the address of who signs people in for it is none")
+	}
+	root, path := (&url.URL{Scheme: u.Scheme, Host: u.Host}).String(), strings.TrimSuffix(u.EscapedPath(), "/")
+	places := []string{root + "/.well-known/oauth-authorization-server" + path, root + "/.well-known/openid-configuration" + path}
+	if path != "" {
+		places = append(places, root+path+"/.well-known/openid-configuration")
+	}
+
+	var failed error
+	for _, at := range places {
+		client, err := clientFor(s, at)
+		if err != nil {
+			return nil, err
+		}
+		meta, err := oauthex.GetAuthServerMeta(ctx, at, issuer, client)
+		if err == nil && meta != nil {
+			if meta.AuthorizationEndpoint == "" || meta.TokenEndpoint == "" || !slices.Contains(meta.CodeChallengeMethodsSupported, "S256") {
+				return nil, fmt.Errorf("%s does not say where one signs in, or knows no PKCE (S256)", u.Host)
+			}
+			return meta, nil
+		}
+		failed = errors.Join(failed, err)
+	}
+	if failed == nil {
+		failed = errors.New("it has no metadata")
+	}
+	return nil, fmt.Errorf("%s, which signs people in for it, does not say how: %w", u.Host, failed)
+}
+
+// register makes rouse known as a program without a secret.
+func register(ctx context.Context, s Server, c *Client, meta *oauthex.AuthServerMeta, redirect string) error {
+	const instead = "register rouse there, and give the client under oauth: {client_id, client_secret}"
+	if meta.RegistrationEndpoint == "" {
+		return fmt.Errorf("%s lets no program register itself; %s", c.Issuer, instead)
+	}
+
+	client, err := clientFor(s, meta.RegistrationEndpoint)
+	if err != nil {
+		return err
+	}
+	as := &oauthex.ClientRegistrationMetadata{
+		RedirectURIs: []string{redirect}, ClientName: "rouse", TokenEndpointAuthMethod: "none", ApplicationType: "native",
+		GrantTypes: []string{"authorization_code", "refresh_token"}, ResponseTypes: []string{"code"}, Scope: strings.Join(c.Scopes, " "),
+	}
+	known, err := oauthex.RegisterClient(ctx, meta.RegistrationEndpoint, as, client)
+	switch {
+	case err != nil:
+		return fmt.Errorf("%s did not register rouse: %w; %s", c.Issuer, err, instead)
+	case known.ClientSecret != "" && known.TokenEndpointAuthMethod != "none":
+		return fmt.Errorf("%s wants programs to keep a secret; %s", c.Issuer, instead)
+	}
+	c.ID, c.Redirect = known.ClientID, redirect
+	return nil
+}
+
+// clientFor asks one address that a server named.
+func clientFor(s Server, address string) (*http.Client, error) {
+	guard, err := SignInGuard(s, address)
+	if err != nil {
+		return nil, err
+	}
+	return withoutRedirects(boundedAnswers{guard}), nil
+}
+
+// SignInGuard sends what belongs to a sign-in to the host of an address, and to nobody else.
+func SignInGuard(s Server, address string) (http.RoundTripper, error) {
+	here, err := url.Parse(s.URL)
+	if err != nil {
+		return nil, err
+	}
+	u, err := url.Parse(address)
+	if err != nil || u.Host == "" {
+		return nil, errors.New("an address that it names for its sign-in is none")
+	}
+	return guardFor(here, s.Near, u.Host)
+}
+
+// boundedAnswers ends answers that do not.
+type boundedAnswers struct{ http.RoundTripper }
+
+func (b boundedAnswers) RoundTrip(r *http.Request) (*http.Response, error) {
+	resp, err := b.RoundTripper.RoundTrip(r)
+	if err == nil {
+		resp.Body = &boundedBody{ReadCloser: resp.Body, left: 1 << 20, over: func(error) {}}
+	}
+	return resp, err
+}

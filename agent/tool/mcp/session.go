@@ -1,0 +1,293 @@
+package mcp
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"rouse/agent/sandbox"
+	"rouse/agent/tool/shell"
+	"rouse/internal/text"
+)
+
+// What a server may list at most.
+const (
+	maxTools = 512
+	maxPages = 64
+)
+
+// Options are what a session with a server needs.
+type Options struct {
+	// Launch starts programs, for servers that are one.
+	Launch *shell.Launcher
+	Tokens Tokens // nil: it signs in nowhere
+	// Declined is told of what a server asked for and did not get, each kind once.
+	Declined func(method string)
+	Version  string // of rouse
+}
+
+// session is a server that was reached, as long as it goes well.
+type session struct {
+	server  Server
+	o       Options
+	client  *mcp.ClientSession
+	channel interface {
+		begin()
+		why() error
+	}
+	close func()
+
+	mu       sync.Mutex
+	stale    bool // it says that its tools have changed
+	declined map[string]bool
+}
+
+// open reaches a server: it starts the program, or asks at the address, and agrees with it on a version of the protocol.
+func open(ctx context.Context, s Server, o Options) (*session, error) {
+	one := &session{server: s, o: o, declined: map[string]bool{}}
+	over, err := one.dial()
+	if err != nil {
+		return nil, err
+	}
+
+	client := mcp.NewClient(&mcp.Implementation{Name: "rouse", Version: o.Version}, &mcp.ClientOptions{
+		Logger: slog.New(slog.DiscardHandler), Capabilities: &mcp.ClientCapabilities{}, MultiRoundTrip: &mcp.MultiRoundTripOptions{Disabled: true},
+	})
+	client.AddReceivingMiddleware(one.receive)
+
+	// The library keeps the context of the connection: its end must not end what was reached in time.
+	life, end := context.WithCancel(context.WithoutCancel(ctx))
+	starting, started := context.WithTimeoutCause(ctx, s.start(), fmt.Errorf("it did not answer within %s", s.start()))
+	defer started()
+	stop := context.AfterFunc(starting, end)
+	one.client, err = client.Connect(life, over, nil)
+	if !stop() && err == nil {
+		_ = one.client.Close()
+		err = context.Cause(starting)
+	}
+	if err != nil {
+		err = one.reason(starting, err)
+		end()
+		one.hangUp()
+		return nil, err
+	}
+	one.close = func() {
+		// What it does at its end is not waited for beyond what closing a program takes.
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			_ = one.client.Close()
+		}()
+		select {
+		case <-done:
+		case <-time.After(endsWithin):
+		}
+		end()
+		one.hangUp()
+	}
+	return one, nil
+}
+
+func (s Server) start() time.Duration {
+	if s.Start > 0 {
+		return s.Start
+	}
+	return DefaultStart
+}
+
+func (s Server) timeout() time.Duration {
+	if s.Timeout > 0 {
+		return s.Timeout
+	}
+	return DefaultTimeout
+}
+
+// dial makes the way to a server.
+func (s *session) dial() (mcp.Transport, error) {
+	if s.server.URL != "" {
+		t, err := newTransport(s.server, s.o.Tokens)
+		if err != nil {
+			return nil, err
+		}
+		s.channel = t
+		return &mcp.StreamableClientTransport{Endpoint: s.server.URL, HTTPClient: withoutRedirects(t), MaxRetries: 3, DisableStandaloneSSE: true, MaxEventSize: maxFrame}, nil
+	}
+
+	if s.o.Launch == nil {
+		return nil, errors.New("no programs are started here")
+	}
+	p, err := launch(context.Background(), s.setStale, func(ctx context.Context, stdin io.Reader, stdout, stderr io.Writer) (sandbox.Result, error) {
+		return s.o.Launch.Serve(ctx, shell.Service{Argv: s.server.Argv, Env: s.server.Env, Read: s.server.Read, Files: s.server.Files, Network: s.server.Network, Stdin: stdin, Stdout: stdout, Stderr: stderr})
+	})
+	if err != nil {
+		return nil, err
+	}
+	s.channel = p
+	return connection{p}, nil
+}
+
+// hangUp ends a program.
+func (s *session) hangUp() {
+	if p, ok := s.channel.(*program); ok {
+		_ = p.Close()
+	}
+}
+
+// declines are what a server may ask its client for by the protocol, and does not get here.
+var declines = map[string]string{
+	"sampling/createMessage": "a completion by a model", "elicitation/create": "an answer of a person", "roots/list": "the folders of the agent",
+}
+
+// receive hears what a server says without being asked. What it asks for is declined; of what it tells, only that its tools have changed
+// means anything.
+func (s *session) receive(next mcp.MethodHandler) mcp.MethodHandler {
+	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
+		if _, ok := declines[method]; ok {
+			s.decline(method)
+			return nil, &jsonrpc.Error{Code: jsonrpc.CodeMethodNotFound, Message: "rouse does not do that for servers"}
+		}
+		if method == listChanged {
+			s.setStale()
+		}
+		return next(ctx, method, req)
+	}
+}
+
+// listChanged is how a server says that its tools have changed.
+const listChanged = "notifications/tools/list_changed"
+
+func (s *session) setStale() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.stale = true
+}
+
+func (s *session) decline(method string) {
+	s.mu.Lock()
+	known := s.declined[method]
+	s.declined[method] = true
+	s.mu.Unlock()
+	if !known && s.o.Declined != nil {
+		s.o.Declined(method)
+	}
+}
+
+// takeStale says whether the server has said that its tools have changed, since it was last asked for them.
+func (s *session) takeStale() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	stale := s.stale
+	s.stale = false
+	return stale
+}
+
+// says is what the server calls itself.
+func (s *session) says() string {
+	init := s.client.InitializeResult()
+	if init == nil || init.ServerInfo == nil {
+		return ""
+	}
+	return text.OneLine(text.Truncate(strings.TrimSpace(init.ServerInfo.Name+" "+init.ServerInfo.Version), 100))
+}
+
+// list asks which tools there are, and is given no more than they may be.
+func (s *session) list(ctx context.Context) (out []Definition, err error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, s.server.start(), fmt.Errorf("it did not say within %s which tools it has", s.server.start()))
+	defer cancel()
+	s.channel.begin()
+
+	seen, size := map[string]bool{}, 0
+	params := &mcp.ListToolsParams{}
+	for page := 0; ; page++ {
+		if page == maxPages {
+			return nil, fmt.Errorf("it lists its tools on more than %d pages", maxPages)
+		}
+		res, err := s.client.ListTools(ctx, params)
+		if err != nil {
+			return nil, s.reason(ctx, err)
+		}
+
+		for _, t := range res.Tools {
+			if t == nil {
+				continue
+			}
+			d, err := define(t)
+			switch size += len(d.Said); {
+			case err != nil:
+				return nil, err
+			case seen[d.Name]:
+				return nil, fmt.Errorf("it has two tools of the name %q", text.Truncate(d.Name, 100))
+			case len(out) == maxTools || size > maxFrame:
+				return nil, fmt.Errorf("it has more than %d tools, or says more than %s of them", maxTools, text.Size(maxFrame))
+			}
+			seen[d.Name] = true
+			out = append(out, d)
+		}
+		if res.NextCursor == "" {
+			return out, nil
+		}
+		params = &mcp.ListToolsParams{Cursor: res.NextCursor}
+	}
+}
+
+// call calls a tool.
+func (s *session) call(ctx context.Context, name string, args json.RawMessage) (*mcp.CallToolResult, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, s.server.timeout(), fmt.Errorf("it did not answer within %s", s.server.timeout()))
+	defer cancel()
+	s.channel.begin()
+
+	res, err := s.client.CallTool(ctx, &mcp.CallToolParams{Name: name, Arguments: args})
+	if err != nil {
+		return nil, s.reason(ctx, err)
+	}
+	return res, nil
+}
+
+// answeredError is an error with which a server answered.
+type answeredError struct{ said string }
+
+func (e *answeredError) Error() string { return "it answers: " + e.said }
+
+// reason says why a server gave no answer, by whoever knows it best.
+func (s *session) reason(ctx context.Context, err error) error {
+	// What it did wrong, or what kept a request from it, comes back from the library as something else.
+	if fault := s.channel.why(); fault != nil {
+		return fault
+	}
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+
+	var said *jsonrpc.Error
+	if errors.As(err, &said) {
+		return &answeredError{text.OneLine(text.Truncate(fmt.Sprintf("error %d: %s", said.Code, said.Message), 1000))}
+	}
+
+	// A program that has just ended is gone a moment after its last words.
+	p, ok := s.channel.(*program)
+	if ok && (errors.Is(err, mcp.ErrConnectionClosed) || errors.Is(err, io.EOF) || errors.Is(err, os.ErrClosed) || errors.Is(err, syscall.EPIPE)) {
+		select {
+		case <-p.ended:
+			return p.end()
+		case <-time.After(endsWithin):
+		}
+	}
+	return errors.New(text.OneLine(text.Truncate(err.Error(), 1000)))
+}
+
+// broken says whether nothing more can be asked of the server.
+func (s *session) broken() bool {
+	p, ok := s.channel.(*program)
+	return ok && p.isOver()
+}

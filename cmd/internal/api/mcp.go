@@ -1,0 +1,51 @@
+package api
+
+import "encoding/json"
+
+// MCPServer is a server of the Model Context Protocol that agents may have.
+type MCPServer struct {
+	Name    string    `json:"name"`
+	Where   string    `json:"where"` // its program, or its address
+	Agents  []string  `json:"agents"`
+	Says    string    `json:"says"`    // what it calls itself
+	SeenAt  Time      `json:"seen_at"` // when it was last asked which tools it has
+	SignIn  string    `json:"sign_in"` // authorized, unauthorized; "" where nobody has to
+	Problem string    `json:"problem"` // why nothing is known of it, or it could not be asked
+	Tools   []MCPTool `json:"tools"`
+}
+
+// MCPTool is a tool of such a server.
+type MCPTool struct {
+	Name        string          `json:"name"`   // as agents call it
+	Tool        string          `json:"tool"`   // as the server calls it
+	Status      string          `json:"status"` // approved, new, changed, gone, unusable, off
+	Why         string          `json:"why"`    // it is unusable
+	Description string          `json:"description"`
+	Schema      json.RawMessage `json:"schema"`      // of its arguments; null where it is approved, or cannot be used
+	Annotations string          `json:"annotations"` // what the server says of its effects
+	Hash        string          `json:"hash"`        // of what the server says of it
+	Difference  string          `json:"difference"`  // from what was approved
+}
+
+// MCPApproval approves tools of a server, or takes their approvals back.
+type MCPApproval struct {
+	Tools []string          `json:"tools,omitempty"` // by the names of the server; none: all
+	Shown map[string]string `json:"shown,omitempty"` // hashes of all tools that the owner was shown, by name; nothing is approved that is not so any more
+}
+
+// MCPApproved is what became of it.
+type MCPApproved struct {
+	Tools    []string          `json:"tools"`
+	Unusable map[string]string `json:"unusable"` // why others were not approved
+}
+
+// MCPReply is what a browser was sent back with from a sign-in.
+type MCPReply struct {
+	Address string `json:"address"` // that it was sent to, or the code in it
+}
+
+// MCPSignIn is where an owner signs in at a server.
+type MCPSignIn struct {
+	Link     string `json:"link"`
+	SignedIn bool   `json:"signed_in"`
+}

@@ -1,0 +1,232 @@
+package config
+
+import (
+	"fmt"
+	"maps"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/net/http/httpguts"
+
+	"rouse/agent/tool"
+	"rouse/agent/tool/mcp"
+	"rouse/agent/tool/shell"
+)
+
+// MCPServer is a server of the Model Context Protocol, whose tools agents may have.
+type MCPServer struct {
+	Name    Name              `key:"name" need:"yes" say:"with which its tools are called: NAME__TOOL"`
+	Argv    []string          `key:"argv" say:"of a program that serves on its standard input and output: the program with its arguments; it is confined as programs of agents are"`
+	URL     string            `key:"url" say:"of a server with an address (streamable HTTP): where it is asked"`
+	Env     map[string]string `key:"env" say:"what the program is given beside PATH, HOME and TMPDIR, as {API_KEY: secret:NAME}"`
+	Headers map[string]string `key:"headers" say:"sent with each request, as {Authorization: \"Bearer ${secret:NAME}\"}"`
+	Read    []Path            `key:"read" say:"files and folders that the program may read beside the system, such as its own"`
+	Files   string            `key:"files" enum:"none|read|write" default:"none" say:"what the program sees of the folders of its agent: nothing, or as the agent's commands read them, or change them"`
+	Network string            `key:"network" enum:"none|host" default:"none" say:"of the program"`
+	Near    bool              `key:"private_network" say:"the url may be on this machine or its network"`
+	Private *bool             `key:"private" say:"what it answers is private data (B)" unset:"true where it is given a secret, or you are signed in there"`
+	Start   Duration          `key:"start_timeout" default:"30s" positive:"yes" say:"until it has said which tools it has"`
+	Timeout Duration          `key:"timeout" default:"2m" positive:"yes" say:"of one call"`
+	Tools   mcpTools          `key:"tools"`
+	OAuth   *mcpOAuth         `key:"oauth" say:"the client that you have registered where it has people sign in (rouse mcp-servers sign-in)" unset:"rouse registers itself"`
+
+	At Position
+}
+
+type mcpTools struct {
+	Allow    []string `key:"allow" say:"globs of its tools, by their own names; all others are left out, approved or not" unset:"all"`
+	ReadOnly []string `key:"read_only" say:"globs of its tools that only read, by your word: a call that was cut off is made again" unset:"none; what the server says of that is not believed"`
+	Ask      []string `key:"ask" say:"globs of its tools whose every call waits for your approval" unset:"none"`
+}
+
+type mcpOAuth struct {
+	ClientID     string   `key:"client_id" need:"yes"`
+	ClientSecret string   `key:"client_secret" secret:"yes" say:"secret:NAME; none for a client without one"`
+	Scopes       []string `key:"scopes" unset:"what the server asks for"`
+}
+
+// Servers are the MCP servers, as agents use them.
+func (c *Config) Servers() (out []mcp.Server) {
+	for i := range c.MCP {
+		out = append(out, c.MCP[i].server())
+	}
+	return out
+}
+
+// ServersOf are those of an agent, in the order in which it names them.
+func (c *Config) ServersOf(a *Agent) (out []mcp.Server) {
+	for _, name := range a.MCP {
+		if i := slices.IndexFunc(c.MCP, func(s MCPServer) bool { return string(s.Name) == name }); i >= 0 {
+			out = append(out, c.MCP[i].server())
+		}
+	}
+	return out
+}
+
+func (s *MCPServer) server() mcp.Server {
+	out := mcp.Server{
+		Name: string(s.Name), Argv: s.Argv, Files: shell.Exposure(s.Files), Network: s.Network == "host", URL: s.URL, Headers: s.Headers, Near: s.Near,
+		Private: s.Private != nil && *s.Private, Public: s.Private != nil && !*s.Private, Start: time.Duration(s.Start), Timeout: time.Duration(s.Timeout),
+		Allow: s.Tools.Allow, ReadOnly: s.Tools.ReadOnly, Ask: s.Tools.Ask,
+	}
+	for _, name := range slices.Sorted(maps.Keys(s.Env)) {
+		out.Env = append(out.Env, name+"="+s.Env[name])
+	}
+	for _, p := range s.Read {
+		out.Read = append(out.Read, string(p))
+	}
+	// A program by its path is read where it is.
+	if len(s.Argv) > 0 && filepath.IsAbs(s.Argv[0]) && !shell.IsSystemProgram(s.Argv[0]) {
+		out.Read = append(out.Read, s.Argv[0])
+	}
+	if s.OAuth != nil {
+		out.OAuth = &mcp.OAuth{ClientID: s.OAuth.ClientID, ClientSecret: s.OAuth.ClientSecret, Scopes: s.OAuth.Scopes}
+	}
+	return out
+}
+
+var envName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+
+// servers checks the MCP servers. What of them is private by default is decided here, where it is known what is a secret.
+func (c *checker) servers() {
+	unique(c, "mcp", c.cfg.MCP, func(s MCPServer) Name { return s.Name })
+	modules := c.cfg.Modules()
+	for i := range c.cfg.MCP {
+		s, at := &c.cfg.MCP[i], fmt.Sprintf("mcp[%d]", i)
+		if s.Private == nil && slices.ContainsFunc(c.d.refs, func(r SecretRef) bool { return strings.HasPrefix(r.Path, at+".") }) {
+			yes := true
+			s.Private = &yes
+		}
+		if s.Name == "" || s.At.Line == 0 {
+			continue
+		}
+
+		if modules[string(s.Name)] != nil {
+			c.bad(at+".name", "the skill %s has tools of such names already", s.Name)
+		}
+		if err := s.server().Check(); err != nil && c.hasNoProblem(at) {
+			c.bad(at, "%s", err.Error())
+		}
+		c.serverKeys(at, s)
+		c.serverProgram(at, s)
+
+		for list, globs := range map[string][]string{"allow": s.Tools.Allow, "read_only": s.Tools.ReadOnly, "ask": s.Tools.Ask} {
+			for k, g := range globs {
+				if _, err := filepath.Match(g, ""); err != nil {
+					c.bad(fmt.Sprintf("%s.tools.%s[%d]", at, list, k), "the pattern %q is broken", g)
+				}
+				if strings.HasPrefix(g, string(s.Name)+mcp.Mark) {
+					c.bad(fmt.Sprintf("%s.tools.%s[%d]", at, list, k), "names the tool as agents do; here it is %s", strings.TrimPrefix(g, string(s.Name)+mcp.Mark))
+				}
+			}
+		}
+		if s.Tools.Allow != nil && len(s.Tools.Allow) == 0 {
+			c.bad(at+".tools.allow", "is empty, which would allow every tool").Hint = "leave the server out where no tool of it is wanted"
+		}
+	}
+
+	for i := range c.cfg.Agents {
+		a := &c.cfg.Agents[i]
+		for k, name := range a.MCP {
+			at := fmt.Sprintf("agents[%d].mcp[%d]", i, k)
+			c.reference(at, "MCP server", name, serverNames(c.cfg.MCP))
+			if slices.Contains(a.MCP[:k], name) {
+				c.bad(at, "the MCP server %s is named twice", name)
+			}
+		}
+	}
+}
+
+func serverNames(list []MCPServer) (out []string) {
+	for _, s := range list {
+		out = append(out, string(s.Name))
+	}
+	return out
+}
+
+// serverKeys refuses keys that mean nothing for what a server is, and values that could not be sent.
+func (c *checker) serverKeys(at string, s *MCPServer) {
+	program := len(s.Argv) > 0
+	for key, of := range map[string]bool{"env": true, "read": true, "files": true, "network": true, "headers": false, "private_network": false, "oauth": false} {
+		if of != program && c.d.given(at+"."+key) {
+			c.bad(at+"."+key, "is for %s", map[bool]string{true: "a server with argv", false: "a server with url"}[of])
+		}
+	}
+
+	for name, value := range s.Headers {
+		if !httpguts.ValidHeaderFieldName(name) || !httpguts.ValidHeaderFieldValue(value) {
+			c.bad(at+".headers."+name, "is no header that a request could carry")
+		}
+	}
+	for name, value := range s.Env {
+		switch {
+		case !envName.MatchString(name) || strings.ContainsRune(value, 0):
+			c.bad(at+".env."+name, "is no variable that a program could be given")
+		case slices.Contains([]string{"PATH", "HOME", "TMPDIR"}, name):
+			c.bad(at+".env."+name, "is set by rouse: the program has folders of its own, which are gone afterwards")
+		}
+	}
+}
+
+// serverProgram looks at the program of a server: where it could not be read, and what an agent could put in its place.
+func (c *checker) serverProgram(at string, s *MCPServer) {
+	for _, script := range shell.Scripts(s.Argv) {
+		if !filepath.IsAbs(script) {
+			if strings.ContainsRune(script, filepath.Separator) {
+				c.bad(at+".argv", "%s is no path from the root; a server has a working folder of its own", display(script))
+			}
+			continue
+		}
+		for i := range c.cfg.Agents {
+			if a := &c.cfg.Agents[i]; writable(a, script) {
+				c.bad(at+".argv", "the agent %s can write %s, and so could decide what the server is", a.Name, display(script)).Hint = moveProgram
+			}
+		}
+
+		readable := slices.ContainsFunc(s.server().Read, func(p string) bool { return within(script, p) || script == p })
+		if !readable && !shell.IsSystemProgram(script) && s.Files == "none" {
+			c.warn(at+".argv", "the server cannot read %s, so that it does not start", display(script)).Hint = "name its folder under read"
+		}
+	}
+	if runsOthers := []string{"npx", "uvx", "bunx", "pnpm", "pipx"}; len(s.Argv) > 0 && slices.Contains(runsOthers, filepath.Base(s.Argv[0])) {
+		c.warn(at+".argv", "%s fetches the server anew each time, whatever it is by then, and needs the network for it; install it once, and name the program", filepath.Base(s.Argv[0]))
+	}
+}
+
+// serverSpecs stand for the tools of the servers that there are.
+func (c *checker) serverSpecs() (out tool.Specs) {
+	for _, s := range c.cfg.Servers() {
+		if mcp.CheckName(s.Name) == nil {
+			out = append(out, mcp.OpenSpec(s))
+		}
+	}
+	return out
+}
+
+// serverReach are the lines of an agent that bring labels because of its MCP servers.
+func (c *checker) serverReach(r *reach, a *Agent) {
+	for k, name := range a.MCP {
+		at := c.d.place(fmt.Sprintf("%s.mcp[%d]", r.path, k))
+		i := slices.Index(serverNames(c.cfg.MCP), name)
+		if i < 0 {
+			continue
+		}
+		s := c.cfg.MCP[i].server()
+		r.add(untrusted, "the MCP server "+name, at)
+		if s.IsOutward() {
+			r.add(outward, "the MCP server "+name, at)
+		}
+		if s.Private {
+			r.add(privateData, "the MCP server "+name, at)
+		}
+	}
+}
+
+// hasServerOf says whether an agent has the MCP server of a tool.
+func (c *checker) hasServerOf(a *Agent, name string) bool {
+	server, _, ok := mcp.SplitName(name)
+	return ok && slices.Contains(a.MCP, server)
+}
