@@ -10,8 +10,11 @@ import (
 )
 
 // Load reads the configuration; home overrides the one it names, "" does not.
-func Load(path, home string) (*config.Config, error) {
-	return config.Load(config.LoadOptions{Path: path, Home: home, Getenv: os.Getenv, Tools: agent.Specs(), Secret: finder(path, home),
+func Load(path, home string) (*config.Config, error) { return LoadText(path, home, nil) }
+
+// LoadText is Load for a configuration that is not written yet, as if it were the file at path.
+func LoadText(path, home string, text []byte) (*config.Config, error) {
+	return config.Load(config.LoadOptions{Path: path, Text: text, Home: home, Getenv: os.Getenv, Tools: agent.Specs(), Secret: finder(path, home),
 		Ollama: func() (string, string, bool) { return FindOllama(os.Getenv) }})
 }
 

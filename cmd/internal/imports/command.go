@@ -42,19 +42,21 @@ func (j *Job) command(line string, env environment) bool {
 		return false
 	}
 
+	if j.Name == "" {
+		j.Name = commandName(c)
+	}
 	line, env = j.withEnvironment(c, env)
-	if len(c.argv) > 0 && line == "" {
+	if line == "" {
 		argv := c.argv
 		if len(env) > 0 {
 			argv = append(env.words(), argv...)
 		}
-		if line, ok = join(argv); !ok {
-			return false
-		}
+		line = join(argv)
 		j.allow(argv)
 	}
 
 	j.needs(c)
+	j.relative = append(j.relative, c.relative()...)
 	j.calls = append(j.calls, call{command: line})
 	return true
 }
@@ -64,6 +66,29 @@ type parsed struct {
 	text string
 	argv []string // nil: a script
 	why  string
+}
+
+// words are the words of a command, of a script as far as they can be told without running it.
+func (c parsed) words() []string {
+	if c.argv != nil {
+		return c.argv
+	}
+	return strings.FieldsFunc(c.text, func(r rune) bool { return strings.ContainsRune(" \t\n;|&<>(){}'\"`=", r) })
+}
+
+// commandName is a name for a command: its program, or the script that an interpreter runs.
+func commandName(c parsed) string {
+	words := c.words()
+	if scripts := shell.Scripts(words); len(scripts) > 0 && c.argv != nil {
+		words = scripts[len(scripts)-1:]
+	}
+	for _, word := range words {
+		base := path.Base(word)
+		if name := nameOf(strings.TrimSuffix(base, path.Ext(base)), ""); name != "" && word != "cd" && word != "env" && !strings.Contains(word, "=") {
+			return name
+		}
+	}
+	return "job"
 }
 
 // read parses a command line, without what only sent its output away.
@@ -157,19 +182,14 @@ func (j *Job) withEnvironment(c parsed, env environment) (script string, left en
 	var set strings.Builder
 	for _, v := range env {
 		if secretName.MatchString(v.name) && v.value != "" {
-			secret := strings.ToLower(nameOf(v.name, "secret"))
-			j.lose("the value of %s is not carried over, since it looks like a secret: rouse secrets set %s", v.name, secret)
-			j.secrets = append(j.secrets, secret)
-			v.value = "__OSL_SECRET[" + secret + "]__"
-		}
-
-		value, err := syntax.Quote(v.value, syntax.LangBash)
-		if err != nil {
-			j.lose("the variable %s cannot be written for a shell: %s", v.name, shown(v.value))
+			name := strings.ToLower(v.name)
+			j.lose("%s looks like a secret, and is not written here: rouse secrets set %s, then grants: {secrets: [{name: %s}]} at the agent and env %s=__OSL_SECRET[%s]__ before the command, in its grant too",
+				v.name, name, name, v.name, name)
 			continue
 		}
+
 		left = append(left, v)
-		set.WriteString("export " + v.name + "=" + value + "\n")
+		set.WriteString("export " + v.name + "=" + word(v.value) + "\n")
 	}
 
 	// A pattern cannot name a program, so that no grant can.
@@ -195,21 +215,33 @@ func (e environment) words() []string {
 }
 
 // join writes an argv as a command line.
-func join(argv []string) (string, bool) {
+func join(argv []string) string {
 	out := make([]string, len(argv))
-	for i, word := range argv {
-		quoted, err := syntax.Quote(word, syntax.LangBash)
-		if err != nil {
-			return "", false
+	for i, w := range argv {
+		out[i] = word(w)
+		if i == 0 && strings.Contains(w, "=") { // which would be a variable
+			out[i] = quoted(w)
 		}
-		out[i] = quoted
 	}
-	return strings.Join(out, " "), true
+	return strings.Join(out, " ")
 }
+
+// bareWord is a word that a shell leaves as it is.
+var bareWord = regexp.MustCompile(`^[A-Za-z0-9_@%+=:,./-]+$`)
+
+// word writes a word so that a shell reads it as it is. Unlike what shell.RunArgs makes, it is plain whatever is in it.
+func word(w string) string {
+	if bareWord.MatchString(w) {
+		return w
+	}
+	return quoted(w)
+}
+
+func quoted(w string) string { return "'" + strings.ReplaceAll(w, "'", `'\''`) + "'" }
 
 // allow grants exactly these words.
 func (j *Job) allow(argv []string) {
-	if j.dir != "" && slices.ContainsFunc(shell.Scripts(argv), func(script string) bool { return !path.IsAbs(script) || within(script, j.dir) }) {
+	if slices.ContainsFunc(shell.Scripts(argv), func(script string) bool { return !path.IsAbs(script) || j.dir != "" && within(script, j.dir) }) {
 		// A grant would be one for whatever the agent writes there; an approval is for one content.
 		j.remark("its agent can write what it runs, so that no grant is written: its first run waits in rouse inbox, and rouse approve ITEM --always allows this content from then on")
 		return
@@ -233,11 +265,7 @@ func within(file, dir string) bool {
 
 // needs says what a confined program lacks, as far as its words tell.
 func (j *Job) needs(c parsed) {
-	words := c.argv
-	if words == nil {
-		words = strings.FieldsFunc(c.text, func(r rune) bool { return strings.ContainsRune(" \t\n;|&<>()'\"`=", r) })
-	}
-
+	words := c.words()
 	var paths, programs []string
 	for _, w := range words {
 		_, operand, found := strings.Cut(w, "=")
@@ -245,9 +273,12 @@ func (j *Job) needs(c parsed) {
 			operand = w
 		}
 		switch {
-		case slices.Contains(asks, path.Base(w)) || hasHost(w):
-			if base := path.Base(w); !slices.Contains(programs, base) {
-				programs = append(programs, base)
+		case hasHost(w) || slices.Contains(asks, path.Base(w)):
+			if !hasHost(w) {
+				w = path.Base(w)
+			}
+			if !slices.Contains(programs, w) {
+				programs = append(programs, w)
 			}
 		case isPath(operand) && !shell.IsSystemProgram(operand) && (j.dir == "" || !within(operand, j.dir)) && !slices.Contains(paths, operand):
 			paths = append(paths, operand)
@@ -259,6 +290,23 @@ func (j *Job) needs(c parsed) {
 	}
 	if len(programs) > 0 {
 		j.lose("it asks the network (%s), and a command has none: write network: host into its grant (a script gets none), then enable the job", shown(strings.Join(programs, ", ")))
+	}
+}
+
+// relative are the words that name a file from the working folder on.
+func (c parsed) relative() (out []string) {
+	for _, w := range c.words() {
+		if w == "." || w == ".." || strings.Contains(w, "/") && !strings.HasPrefix(w, "-") && !strings.HasPrefix(w, "/") && !strings.Contains(w, "://") && !isPath(w) {
+			out = append(out, w)
+		}
+	}
+	return out
+}
+
+// startedIn tells where the other scheduler started its commands, when they name files from there on.
+func (j *Job) startedIn(where string) {
+	if j.dir == "" && len(j.relative) > 0 {
+		j.lose("it was started in %s, from which %s is told; here it starts in the workdir of its agent", where, shown(strings.Join(j.relative, ", ")))
 	}
 }
 

@@ -4,10 +4,9 @@ import (
 	"fmt"
 	"path"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
-
-	"mvdan.cc/sh/v3/syntax"
 
 	"rouse/agent/tool/shell"
 )
@@ -42,7 +41,8 @@ func programDefaults(onMiss setting) []setting {
 var confined = []string{
 	"",
 	"Programs run confined: they read and write the workdir of their agent, see the programs of the system, and have no network.",
-	"What they need beside that is granted at the agent. docs/commands.md and docs/import.md say how.",
+	"They start in that workdir, which is HOME/agents/NAME/work where none is named. What they need beside it is granted at the",
+	"agent: docs/commands.md and docs/import.md say how.",
 	"",
 }
 
@@ -53,10 +53,10 @@ type crontab struct {
 	users   bool
 	env     environment
 	zone    string // CRON_TZ
-	mailTo  *string
-	delay   int // RANDOM_DELAY, in minutes
-	pending []string
-	from    int // line of the first pending comment
+	shell   string
+	home    string
+	delay   int      // RANDOM_DELAY, in minutes
+	pending []string // comments that may belong to the next job
 }
 
 // Crontab reads crontabs of users (crontab -l) and of the system.
@@ -84,8 +84,11 @@ func (c *crontab) line(n int, line string) {
 		c.pending = append(c.pending, strings.TrimSpace(strings.TrimLeft(line, "#")))
 	case m != nil:
 		c.keep()
-		c.variable(strings.Trim(m[1], `"'`), unquoteCron(m[2]))
-		c.note(where(c.file.Name, n, line))
+		said := where(c.file.Name, n, line)
+		if remark := c.variable(strings.Trim(m[1], `"'`), unquoteCron(m[2])); remark != "" {
+			said += " (" + remark + ")"
+		}
+		c.note(said)
 	default:
 		c.job(n, line)
 	}
@@ -106,20 +109,43 @@ func unquoteCron(s string) string {
 	return s
 }
 
+// standardPath says whether programs are looked for where they are anyway.
+func standardPath(value string) bool {
+	for dir := range strings.SplitSeq(value, ":") {
+		if !slices.Contains([]string{"/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin", "/usr/games"}, strings.TrimSuffix(dir, "/")) {
+			return false
+		}
+	}
+	return true
+}
+
 // variable sets what the jobs below it have.
-func (c *crontab) variable(name, value string) {
+func (c *crontab) variable(name, value string) (remark string) {
 	switch name {
 	case "CRON_TZ":
 		c.zone = value
 	case "MAILTO":
-		c.mailTo = &value
+		if value == "" {
+			return "cron told nobody; rouse tells of errors on the desktop, unless notify says otherwise"
+		}
+		return "cron mailed the output there: a channel {name: mail, kind: url, url: secret:mail} (smtp://…) and notify: {channels: [mail]} do"
 	case "RANDOM_DELAY":
 		c.delay, _ = strconv.Atoi(value) // what is no number is no delay for cron either
-	case "SHELL", "MAILFROM", "CONTENT_TYPE", "CONTENT_TRANSFER_ENCODING", "LOGNAME", "USER":
-		c.env = c.env.with(" "+name, value) // told at each job, and not set
+	case "SHELL":
+		c.shell = value
+	case "HOME":
+		c.home = value
+	case "PATH":
+		c.env = slices.DeleteFunc(c.env, func(v variable) bool { return v.name == name })
+		if !standardPath(value) {
+			c.env = c.env.with(name, value)
+		}
+	case "MAILFROM", "CONTENT_TYPE", "CONTENT_TRANSFER_ENCODING", "LOGNAME", "USER":
+		return "of no use here"
 	default:
 		c.env = c.env.with(name, value)
 	}
+	return ""
 }
 
 func (c *crontab) job(n int, line string) {
@@ -229,26 +255,14 @@ func cutField(s string) (field, rest string, found bool) {
 // command splits what cron does: the first % ends the command, and what follows is its input.
 func (c *crontab) command(j *Job, text string) bool {
 	command, input := splitPercent(text)
-	var env environment
-	for _, v := range c.env {
-		if name, aside := strings.CutPrefix(v.name, " "); aside {
-			j.remark("%s=%s is not set", name, shown(v.value))
-			continue
-		}
-		env = append(env, v)
-	}
-
 	if input != "" {
-		quoted, err := syntax.Quote(input, syntax.LangBash)
-		if err != nil {
-			j.lose("its input cannot be written: %s", shown(input))
-			return false
+		if plain, _, err := shell.Plain(command); err == nil {
+			j.Name = commandName(parsed{text: command, argv: plain})
 		}
 		j.remark("what follows the %% is its input, which only a shell can give it")
-		command = "printf '%s' " + quoted + " | { " + command + "\n}"
+		command = "printf '%s' " + word(input) + " | { " + command + "\n}"
 	}
-	j.Name = commandName(command)
-	return j.command(command, env)
+	return j.command(command, c.env)
 }
 
 // splitPercent undoes what cron does with %: \% is one, and every other a line break.
@@ -276,30 +290,11 @@ func splitPercent(s string) (command, input string) {
 
 // surroundings are what cron did around the command.
 func (c *crontab) surroundings(j *Job) {
-	switch {
-	case c.mailTo == nil:
-	case *c.mailTo == "":
-		j.remark("MAILTO is empty: cron told nobody; rouse tells of errors, unless notify says otherwise")
-	default:
-		j.remark("cron mailed its output to %s: a channel {name: mail, kind: url, url: secret:mail} (smtp://…) and notify: {channels: [mail]} do", shown(*c.mailTo))
+	j.startedIn("the home folder of its user")
+	if c.home != "" {
+		j.lose("HOME=%s is not set: a command has an empty HOME of its own", shown(c.home))
 	}
-}
-
-// commandName is a name for a command: its program, or the script that an interpreter runs.
-func commandName(command string) string {
-	argv, _, err := shell.Plain(command)
-	if err != nil || argv == nil {
-		argv = strings.Fields(strings.TrimPrefix(command, "printf '%s' "))
+	if base := path.Base(c.shell); c.shell != "" && base != "sh" && base != "bash" && base != "dash" && len(j.grants) == 0 {
+		j.lose("its shell was %s; here it is bash", shown(c.shell))
 	}
-	if scripts := shell.Scripts(argv); len(scripts) > 0 {
-		argv = scripts[len(scripts)-1:]
-	}
-
-	for _, word := range argv {
-		base := path.Base(word)
-		if name := strings.TrimSuffix(base, path.Ext(base)); nameOf(name, "") != "" && word != "cd" && !strings.Contains(word, "=") {
-			return nameOf(name, "")
-		}
-	}
-	return "job"
 }

@@ -52,10 +52,11 @@ type Job struct {
 	agent        string // name of its agent, "" for the one that all share
 	instructions string // of its agent
 	uses         string // the name that its agent got
+	whole        string // all that the other file says of it, where Source does not
 	refused      string // why it cannot be a job at all
 	dir          string // its workdir, "" for the agent's own
 	grants       [][]string
-	secrets      []string
+	relative     []string // words of its commands that name a file from the working folder on
 }
 
 // call is one call of the playbook.
@@ -160,13 +161,19 @@ func (d *Document) unique(name string) string {
 	return out
 }
 
+// withheld is a setting of a variable whose value looks like a secret: a file that is made of another one must not spread it.
+var withheld = regexp.MustCompile(`(?i)([A-Za-z_]*(?:key|secret|token|passw|credential)[A-Za-z0-9_]*["']?\s*[=:]\s*)("[^"]*"|'[^']*'|[^\s,"'}\]]+)`)
+
 // where is a line of a file, as people write it.
 func where(file string, line int, said string) string {
-	return fmt.Sprintf("%s:%d: %s", path.Base(strings.ReplaceAll(file, `\`, "/")), line, said)
+	return fmt.Sprintf("%s:%d: %s", path.Base(strings.ReplaceAll(file, `\`, "/")), line, withheld.ReplaceAllString(said, "$1(withheld)"))
 }
 
 // shown is a text in a remark: one line, and not without end.
-func shown(s string) string { return text.Truncate(strings.ReplaceAll(text.Visible(s), "\n", `\n`), maxShown) }
+func shown(s string) string {
+	s = withheld.ReplaceAllString(s, "$1(withheld)")
+	return text.Truncate(strings.ReplaceAll(text.Visible(s), "\n", `\n`), maxShown)
+}
 
 // maxShown is how much of a strange value is shown, in characters.
 const maxShown = 2000

@@ -89,6 +89,27 @@ func ReadFolder(dir string, endings ...string) (files []File, skipped []string, 
 	return files, skipped, nil
 }
 
+// ReadBeside reads those of the named files that lie beside another one, and follows no link there.
+func ReadBeside(file string, names ...string) (out []File, err error) {
+	root, err := os.OpenRoot(filepath.Dir(file))
+	if err != nil {
+		return nil, err
+	}
+	defer root.Close()
+
+	for _, name := range names {
+		one, err := readBelow(root, name)
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+		case err != nil:
+			return nil, err
+		default:
+			out = append(out, one)
+		}
+	}
+	return out, nil
+}
+
 // readBelow reads a file of a folder, and no link in its place.
 func readBelow(root *os.Root, name string) (File, error) {
 	if s, err := root.Lstat(name); err != nil || !s.Mode().IsRegular() {

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"rouse/agent/tool/shell"
 )
 
 // sharedAgent is the agent of all jobs that need none of their own.
@@ -49,7 +51,8 @@ func (d *Document) write() ([]byte, [][]*Job) {
 	}
 	b.WriteByte('\n')
 	for i, it := range d.items {
-		if i > 0 {
+		// Comments that follow each other stay together.
+		if i > 0 && (it.job != nil || d.items[i-1].job != nil) {
 			b.WriteByte('\n')
 		}
 		if it.job == nil {
@@ -72,7 +75,9 @@ type agent struct {
 func (d *Document) agents() (out []*agent) {
 	names := map[string]bool{}
 	for _, j := range d.Jobs() {
-		i := slices.IndexFunc(out, func(a *agent) bool { return a.jobs[0].agent == j.agent && a.dir == j.dir && a.instructions == j.instructions })
+		i := slices.IndexFunc(out, func(a *agent) bool {
+			return a.jobs[0].agent == j.agent && a.dir == j.dir && a.instructions == j.instructions
+		})
 		if i < 0 {
 			name := nameOf(j.agent, sharedAgent)
 			for n := 2; names[strings.ToLower(name)]; n++ {
@@ -92,7 +97,7 @@ func (d *Document) agents() (out []*agent) {
 }
 
 func (a *agent) write(b *strings.Builder) {
-	fmt.Fprintf(b, "  - name: %s\n", a.name)
+	fmt.Fprintf(b, "  - name: %s\n", quote(a.name))
 	if a.dir != "" {
 		fmt.Fprintf(b, "    workdir: %s\n", quote(a.dir))
 	}
@@ -100,7 +105,7 @@ func (a *agent) write(b *strings.Builder) {
 		fmt.Fprintf(b, "    instructions: %s\n", block(a.instructions, "      "))
 	}
 
-	runs, grants, secrets := false, []string{}, []string{}
+	runs, grants := false, []string{}
 	for _, j := range a.jobs {
 		runs = runs || len(j.calls) > 0
 		for _, g := range j.grants {
@@ -108,24 +113,13 @@ func (a *agent) write(b *strings.Builder) {
 				grants = append(grants, line)
 			}
 		}
-		for _, s := range j.secrets {
-			if line := "        - {name: " + quote(s) + "}\n"; !slices.Contains(secrets, line) {
-				secrets = append(secrets, line)
-			}
-		}
 	}
 
 	if runs {
 		b.WriteString("    tools: {allow: [shell_run]}\n")
 	}
-	if len(grants)+len(secrets) > 0 {
-		b.WriteString("    grants:\n")
-	}
 	if len(grants) > 0 {
-		b.WriteString("      commands:\n" + strings.Join(grants, ""))
-	}
-	if len(secrets) > 0 {
-		b.WriteString("      secrets:\n" + strings.Join(secrets, ""))
+		b.WriteString("    grants:\n      commands:\n" + strings.Join(grants, ""))
 	}
 }
 
@@ -136,7 +130,7 @@ func (j *Job) write(b *strings.Builder) {
 		comment(b, "  ", "- "+r)
 	}
 
-	fmt.Fprintf(b, "  - name: %s\n    agent: %s\n", j.Name, j.uses)
+	fmt.Fprintf(b, "  - name: %s\n    agent: %s\n", quote(j.Name), quote(j.uses))
 	if j.Off {
 		b.WriteString("    enabled: false\n")
 	}
@@ -211,17 +205,31 @@ func scan(path, format string, place *int) bool {
 	return n == 1 && err == nil && *place >= 0
 }
 
-// withoutFolder takes a workdir from the jobs that share an agent, or else refuses them.
+// withoutFolder takes from the jobs that share an agent what it must not have: its workdir, or a grant for a program that it could
+// write. Where that is not what is wrong, they cannot be.
 func (d *Document) withoutFolder(jobs []*Job, p Problem) bool {
+	changed := false
 	for _, j := range jobs {
-		if j.dir == "" {
-			j.refused = p.Message
-			continue
+		switch {
+		case j.dir != "":
+			j.lose("it worked in %s, which cannot be a workdir: %s", shown(j.dir), shown(p.Message))
+			j.dir, changed = "", true
+		case slices.ContainsFunc(j.grants, namesScript):
+			j.remark("no grant is written for what it runs (%s): its first run waits in rouse inbox", shown(p.Message))
+			j.grants, changed = nil, true
 		}
-		j.lose("it worked in %s, which cannot be a workdir: %s", shown(j.dir), shown(p.Message))
-		j.dir = ""
+	}
+	for _, j := range jobs {
+		if !changed {
+			j.refused = p.Message
+		}
 	}
 	return len(jobs) > 0
+}
+
+// namesScript says whether a grant is for a file that may be anybody's.
+func namesScript(grant []string) bool {
+	return slices.ContainsFunc(shell.Scripts(grant), func(file string) bool { return !shell.IsSystemProgram(file) })
 }
 
 // dropRefused makes comments of the jobs that cannot be.
@@ -232,6 +240,13 @@ func (d *Document) dropRefused() {
 		}
 		j := it.job
 		lines := append([]string{notCarried + shown(j.refused)}, j.Kept...)
-		d.items[i] = item{comment: append(append(lines, j.Source...), j.Remarks...)}
+		lines = append(lines, j.Source...)
+		if j.whole != "" {
+			lines = append(lines, j.whole)
+		}
+		for _, r := range j.Remarks {
+			lines = append(lines, "- "+r)
+		}
+		d.items[i] = item{comment: lines}
 	}
 }
