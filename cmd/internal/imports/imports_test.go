@@ -18,6 +18,10 @@ var update = flag.Bool("update", false, "write the wanted files")
 // check is what rouse import checks with, for a place where nothing lies.
 func check(t testing.TB, dir string) func([]byte) ([]imports.Problem, error) {
 	t.Helper()
+	return checkIn(dir)
+}
+
+func checkIn(dir string) func([]byte) ([]imports.Problem, error) {
 	home := filepath.Join(dir, "home")
 	return func(text []byte) (out []imports.Problem, err error) {
 		_, err = load(dir, home, text)
