@@ -44,6 +44,13 @@ func parse(command string) (commandLine, error) {
 	return l, nil
 }
 
+// Plain is the argv of a command line that is one program with its arguments; else why says what a shell would have to do.
+// The error says why it can be no command at all.
+func Plain(command string) (argv []string, why string, err error) {
+	l, err := parse(command)
+	return l.argv, l.why, err
+}
+
 // simpleArgv is the argv of a command line that is one program with its arguments, and leaves nothing for
 // a shell to do; else why says what. Quotes are removed.
 func simpleArgv(tree *syntax.File) (argv []string, why string) {

@@ -5,6 +5,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -80,11 +81,16 @@ func (c *checker) unreadableScripts(at, agentPath string, a *Agent, argv []strin
 	}
 }
 
+// escaped is what stands for itself in a pattern.
+var escaped = regexp.MustCompile(`\\.`)
+
 // grantsEverything says why a grant allows any program at all; "" where it does not. An interpreter
 // whose arguments are all fixed is what its owner decided.
 func grantsEverything(argv []string) string {
 	open := func(from int) bool {
-		return slices.ContainsFunc(argv[min(from, len(argv)):], func(element string) bool { return strings.ContainsAny(element, "*?[") })
+		return slices.ContainsFunc(argv[min(from, len(argv)):], func(element string) bool {
+			return strings.ContainsAny(escaped.ReplaceAllString(element, ""), "*?[")
+		})
 	}
 	name := strings.ToLower(strings.TrimSuffix(path.Base(strings.ReplaceAll(argv[0], `\`, "/")), ".exe"))
 	switch {

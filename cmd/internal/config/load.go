@@ -14,6 +14,7 @@ import (
 // LoadOptions say what to read.
 type LoadOptions struct {
 	Path   string
+	Text   []byte              // what to read in place of the file at Path, as if it were there; nil: the file
 	Home   string              // of a flag; "" leaves it to the environment and the file
 	Getenv func(string) string // nil means os.Getenv
 	Tools  tool.Specs          // that exist; nil leaves unchecked what is said of tools
@@ -58,7 +59,11 @@ func Load(o LoadOptions) (*Config, error) {
 
 // read fills the settings from a file and what it includes. The tree is nil after problems that leave none.
 func (d *decoder) read(path string, o LoadOptions, cfg *Config) (*node, error) {
-	text, err := cfg.Sources.read(path, readMain)
+	from := readMain
+	if o.Text != nil {
+		from = func(string) ([]byte, error) { return o.Text, nil }
+	}
+	text, err := cfg.Sources.read(path, from)
 	if err != nil {
 		return nil, err
 	}

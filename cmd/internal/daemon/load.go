@@ -14,7 +14,16 @@ func Load(path, home string) (*config.Config, error) { return LoadWith(path, hom
 
 // LoadWith is Load with other variables than this process has.
 func LoadWith(path, home string, getenv func(string) string) (*config.Config, error) {
-	return config.Load(config.LoadOptions{Path: path, Home: home, Getenv: getenv, Tools: agent.Specs(), Secret: finder(path, home),
+	return load(path, home, nil, getenv)
+}
+
+// LoadText is Load for a configuration that is not written yet, as if it were the file at path.
+func LoadText(path, home string, text []byte) (*config.Config, error) {
+	return load(path, home, text, os.Getenv)
+}
+
+func load(path, home string, text []byte, getenv func(string) string) (*config.Config, error) {
+	return config.Load(config.LoadOptions{Path: path, Text: text, Home: home, Getenv: getenv, Tools: agent.Specs(), Secret: finder(path, home),
 		Ollama: func() (string, string, bool) { return FindOllama(getenv) }})
 }
 

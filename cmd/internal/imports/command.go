@@ -1,0 +1,328 @@
+package imports
+
+import (
+	"net/netip"
+	"path"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+
+	"mvdan.cc/sh/v3/syntax"
+
+	"rouse/agent/tool/shell"
+)
+
+// variable is one of the environment that a command had.
+type variable struct{ name, value string }
+
+// environment is what a command had, the last value of a name first.
+type environment []variable
+
+// with is the environment with one more variable, or another value of it.
+func (e environment) with(name, value string) environment {
+	out := slices.DeleteFunc(slices.Clone(e), func(v variable) bool { return v.name == name })
+	return append(out, variable{name, value})
+}
+
+var (
+	variableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+	secretName   = regexp.MustCompile(`(?i)key|secret|token|passw|credential`)
+	logFile      = regexp.MustCompile(`\.log$|^/var/log/|^/dev/null$`)
+)
+
+// asks is whether a program is of no use without a network.
+var asks = []string{"curl", "wget", "ssh", "scp", "sftp", "git", "apt", "apt-get", "dnf", "yum", "certbot", "ping", "dig", "nslookup", "mail", "sendmail", "msmtp", "rclone", "aws", "gcloud", "az", "kubectl", "docker", "podman", "nc", "telnet"}
+
+// command adds a command line to a job: as one program with an exact grant where it is that, else as a script, which its owner
+// approves. It is false where it can be neither.
+func (j *Job) command(line string, env environment) bool {
+	c, ok := j.read(line)
+	if !ok {
+		return false
+	}
+
+	if j.Name == "" {
+		j.Name = commandName(c)
+	}
+	line, env = j.withEnvironment(c, env)
+	if line == "" {
+		argv := c.argv
+		if len(env) > 0 {
+			argv = append(env.words(), argv...)
+		}
+		line = join(argv)
+		j.allow(argv)
+	}
+
+	j.needs(c)
+	j.relative = append(j.relative, c.relative()...)
+	j.calls = append(j.calls, call{command: line})
+	return true
+}
+
+// parsed is a command line as it was read.
+type parsed struct {
+	text string
+	argv []string // nil: a script
+	why  string
+}
+
+// words are the words of a command, of a script as far as they can be told without running it.
+func (c parsed) words() []string {
+	if c.argv != nil {
+		return c.argv
+	}
+	return strings.FieldsFunc(c.text, func(r rune) bool { return strings.ContainsRune(" \t\n;|&<>(){}'\"`=", r) })
+}
+
+// commandName is a name for a command: its program, or the script that an interpreter runs.
+func commandName(c parsed) string {
+	words := c.words()
+	if scripts := shell.Scripts(words); len(scripts) > 0 && c.argv != nil {
+		words = scripts[len(scripts)-1:]
+	}
+	for _, word := range words {
+		base := path.Base(word)
+		if name := nameOf(strings.TrimSuffix(base, path.Ext(base)), ""); name != "" && word != "cd" && word != "env" && !strings.Contains(word, "=") {
+			return name
+		}
+	}
+	return "job"
+}
+
+// read parses a command line, without what only sent its output away.
+func (j *Job) read(line string) (c parsed, ok bool) {
+	line = strings.TrimSpace(line)
+	argv, why, err := shell.Plain(line)
+	if err != nil {
+		j.lose("%s", err)
+		return c, false
+	}
+
+	if argv == nil {
+		if short, gone, quiet := withoutRedirects(line); short != "" {
+			if plain, _, err := shell.Plain(short); err == nil && plain != nil {
+				line, argv = short, plain
+				if quiet {
+					j.remark("%s is left out: the output of each run is on record, see rouse show", gone)
+				} else {
+					j.remark("%s is left out: the output of each run is on record (rouse show), and no file has it", gone)
+				}
+			}
+		}
+	}
+	if argv == nil {
+		if dir, rest := changesFolder(line); dir != "" && j.dir == "" {
+			if plain, _, err := shell.Plain(rest); err == nil && plain != nil {
+				line, argv, j.dir = rest, plain, dir
+			}
+		}
+	}
+
+	return parsed{line, argv, why}, true
+}
+
+// withoutRedirects is a command without redirections of its output to logs or to nowhere.
+func withoutRedirects(line string) (short, gone string, quiet bool) {
+	tree, err := syntax.NewParser(syntax.Variant(syntax.LangBash)).Parse(strings.NewReader(line), "")
+	if err != nil || len(tree.Stmts) != 1 || len(tree.Stmts[0].Redirs) == 0 {
+		return "", "", false
+	}
+
+	s := tree.Stmts[0]
+	if _, simple := s.Cmd.(*syntax.CallExpr); !simple || s.Background || s.Negated {
+		return "", "", false
+	}
+
+	quiet = true
+	for _, r := range s.Redirs {
+		to := r.Word.Lit()
+		switch r.Op {
+		case syntax.DplOut: // 2>&1
+		case syntax.RdrOut, syntax.AppOut, syntax.RdrAll, syntax.AppAll, syntax.RdrClob:
+			if !logFile.MatchString(to) || (r.Op != syntax.AppOut && r.Op != syntax.AppAll && to != "/dev/null") {
+				return "", "", false // a file that is overwritten is a result
+			}
+			quiet = quiet && to == "/dev/null"
+		default:
+			return "", "", false
+		}
+		if r.Pos().Offset() < s.Cmd.End().Offset() {
+			return "", "", false // before the command, or among its words
+		}
+	}
+
+	at := s.Cmd.End().Offset()
+	return strings.TrimSpace(line[:at]), strings.TrimSpace(strings.TrimRight(line[at:], "; \t\n")), quiet
+}
+
+// changesFolder splits "cd DIR && rest".
+func changesFolder(line string) (dir, rest string) {
+	tree, err := syntax.NewParser(syntax.Variant(syntax.LangBash)).Parse(strings.NewReader(line), "")
+	if err != nil || len(tree.Stmts) != 1 {
+		return "", ""
+	}
+
+	both, ok := tree.Stmts[0].Cmd.(*syntax.BinaryCmd)
+	if !ok || both.Op != syntax.AndStmt || len(tree.Stmts[0].Redirs) > 0 || tree.Stmts[0].Background {
+		return "", ""
+	}
+
+	first := line[both.X.Pos().Offset():both.X.End().Offset()]
+	argv, _, err := shell.Plain(first)
+	if err != nil || len(argv) != 2 || argv[0] != "cd" || !path.IsAbs(argv[1]) {
+		return "", ""
+	}
+	return path.Clean(argv[1]), line[both.Y.Pos().Offset():]
+}
+
+// withEnvironment is what is left of the variables for a plain command, as words of env, or a script that sets them.
+func (j *Job) withEnvironment(c parsed, env environment) (script string, left environment) {
+	var set strings.Builder
+	for _, v := range env {
+		if secretName.MatchString(v.name) && v.value != "" {
+			name := strings.ToLower(v.name)
+			j.lose("%s looks like a secret, and is not written here: rouse secrets set %s, then grants: {secrets: [{name: %s}]} at the agent and env %s=__OSL_SECRET[%s]__ before the command, in its grant too",
+				v.name, name, name, v.name, name)
+			continue
+		}
+
+		left = append(left, v)
+		set.WriteString("export " + v.name + "=" + word(v.value) + "\n")
+	}
+
+	// A pattern cannot name a program, so that no grant can.
+	if c.argv != nil && !strings.ContainsAny(c.argv[0], `*?[`) {
+		return "", left
+	}
+
+	why := c.why
+	if why == "" {
+		why = "a program with a pattern in its name"
+	}
+	j.remark("it needs a shell (%s), which no grant covers: its first run waits in rouse inbox, and rouse approve ITEM --always allows exactly this text from then on", why)
+	return set.String() + c.text, nil
+}
+
+// words are the variables as arguments of env.
+func (e environment) words() []string {
+	out := []string{"env"}
+	for _, v := range e {
+		out = append(out, v.name+"="+v.value)
+	}
+	return out
+}
+
+// join writes an argv as a command line.
+func join(argv []string) string {
+	out := make([]string, len(argv))
+	for i, w := range argv {
+		out[i] = word(w)
+		if i == 0 && strings.Contains(w, "=") { // which would be a variable
+			out[i] = quoted(w)
+		}
+	}
+	return strings.Join(out, " ")
+}
+
+// bareWord is a word that a shell leaves as it is.
+var bareWord = regexp.MustCompile(`^[A-Za-z0-9_@%+=:,./-]+$`)
+
+// word writes a word so that a shell reads it as it is. Unlike what shell.RunArgs makes, it is plain whatever is in it.
+func word(w string) string {
+	if bareWord.MatchString(w) {
+		return w
+	}
+	return quoted(w)
+}
+
+func quoted(w string) string { return "'" + strings.ReplaceAll(w, "'", `'\''`) + "'" }
+
+// allow grants exactly these words.
+func (j *Job) allow(argv []string) {
+	if slices.ContainsFunc(shell.Scripts(argv), func(script string) bool { return !path.IsAbs(script) || j.dir != "" && within(script, j.dir) }) {
+		// A grant would be one for whatever the agent writes there; an approval is for one content.
+		j.remark("its agent can write what it runs, so that no grant is written: its first run waits in rouse inbox, and rouse approve ITEM --always allows this content from then on")
+		return
+	}
+
+	pattern := slices.Clone(argv)
+	for i, word := range pattern[1:] {
+		if strings.ContainsAny(word, `*?[`) {
+			pattern[i+1] = escapeGlob.Replace(word)
+		}
+	}
+	j.grants = append(j.grants, pattern)
+}
+
+var escapeGlob = strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`)
+
+func within(file, dir string) bool {
+	rel, err := filepath.Rel(dir, file)
+	return err == nil && filepath.IsLocal(rel)
+}
+
+// needs says what a confined program lacks, as far as its words tell.
+func (j *Job) needs(c parsed) {
+	words := c.words()
+	var paths, programs []string
+	for _, w := range words {
+		_, operand, found := strings.Cut(w, "=")
+		if !found || c.argv == nil {
+			operand = w
+		}
+		switch {
+		case hasHost(w) || slices.Contains(asks, path.Base(w)):
+			if !hasHost(w) {
+				w = path.Base(w)
+			}
+			if !slices.Contains(programs, w) {
+				programs = append(programs, w)
+			}
+		case isPath(operand) && !shell.IsSystemProgram(operand) && (j.dir == "" || !within(operand, j.dir)) && !slices.Contains(paths, operand):
+			paths = append(paths, operand)
+		}
+	}
+
+	if len(paths) > 0 {
+		j.lose("it names %s, which its agent can neither read nor write: give the agent grants: {read: [...]} or a workdir there, then enable the job", shown(strings.Join(paths, ", ")))
+	}
+	if len(programs) > 0 {
+		j.lose("it asks the network (%s), and a command has none: write network: host into its grant (a script gets none), then enable the job", shown(strings.Join(programs, ", ")))
+	}
+}
+
+// relative are the words that name a file from the working folder on.
+func (c parsed) relative() (out []string) {
+	for _, w := range c.words() {
+		if w == "." || w == ".." || strings.Contains(w, "/") && !strings.HasPrefix(w, "-") && !strings.HasPrefix(w, "/") && !strings.Contains(w, "://") && !isPath(w) {
+			out = append(out, w)
+		}
+	}
+	return out
+}
+
+// startedIn tells where the other scheduler started its commands, when they name files from there on.
+func (j *Job) startedIn(where string) {
+	if j.dir == "" && len(j.relative) > 0 {
+		j.lose("it was started in %s, from which %s is told; here it starts in the workdir of its agent", where, shown(strings.Join(j.relative, ", ")))
+	}
+}
+
+func isPath(w string) bool {
+	return (strings.HasPrefix(w, "/") && w != "/") && w != "/dev/null" || strings.HasPrefix(w, "~") || strings.HasPrefix(w, "$HOME")
+}
+
+// hasHost says whether a word names a server: https://…, user@host:, host:path.
+func hasHost(w string) bool {
+	if strings.Contains(w, "://") {
+		return true
+	}
+	host, _, found := strings.Cut(w, ":/")
+	if !found {
+		return false
+	}
+	_, err := netip.ParseAddr(host)
+	return err == nil || strings.Contains(host, "@") || strings.Contains(host, ".")
+}

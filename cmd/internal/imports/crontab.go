@@ -1,0 +1,300 @@
+package imports
+
+import (
+	"fmt"
+	"path"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"rouse/agent/tool/shell"
+)
+
+// CrontabOptions say how to read a crontab.
+type CrontabOptions struct {
+	// Users says that a user stands before each command, as in /etc/crontab. Without it that is so for files of such a name, and for
+	// those whose comments say so.
+	Users bool
+}
+
+var (
+	// cronVariable is a line of a crontab that sets a variable.
+	cronVariable = regexp.MustCompile(`^([A-Za-z_][A-Za-z0-9_]*|"[^"]+"|'[^']+')\s*=\s*(.*)$`)
+	// A column for users in a comment, as Debian writes it above its fields.
+	userColumn = regexp.MustCompile(`(?m)^#.*\bdow\s+user(-name)?\b|^#.*\buser-name\b`)
+	userName   = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_.-]*\$?$`)
+	freeBSD    = regexp.MustCompile(`^@([0-9]+)$`)
+)
+
+// programDefaults are what jobs of programs have, as schedulers without bounds have it.
+func programDefaults(onMiss setting) []setting {
+	return []setting{
+		onMiss,
+		{"overlap", "skip", "one that still runs is not started again; allow does"},
+		{"notify", raw("{on: [error, waiting]}"), "rouse show has the output of each run"},
+		{"bounds", raw("{wall: 24h, idle: 2h}"), "a program that writes nothing for an hour is ended too"},
+	}
+}
+
+// confined is what the head of each file says about programs.
+var confined = []string{
+	"",
+	"Programs run confined: they read and write the workdir of their agent, see the programs of the system, and have no network.",
+	"They start in that workdir, which is HOME/agents/NAME/work where none is named. What they need beside it is granted at the",
+	"agent: docs/commands.md and docs/import.md say how.",
+	"",
+}
+
+// crontab reads one crontab.
+type crontab struct {
+	*Document
+	file    File
+	users   bool
+	env     environment
+	zone    string // CRON_TZ
+	shell   string
+	home    string
+	delay   int      // RANDOM_DELAY, in minutes
+	pending []string // comments that may belong to the next job
+}
+
+// Crontab reads crontabs of users (crontab -l) and of the system.
+func Crontab(files []File, o CrontabOptions) *Document {
+	d := NewDocument("crontab")
+	d.Notes = append([]string{"Written by rouse import crontab. What could not be carried over stands at its job; a job that lacks something is off."}, confined...)
+	d.Defaults = programDefaults(setting{"on_miss", "skip", "cron does not run what it missed"})
+
+	for _, f := range files {
+		users := o.Users || f.Name == "/etc/crontab" || path.Base(path.Dir(f.Name)) == "cron.d" || userColumn.MatchString(f.Text)
+		c := &crontab{Document: d, file: f, users: users}
+		for i, line := range strings.Split(f.Text, "\n") {
+			c.line(i+1, strings.TrimSpace(line))
+		}
+		c.keep()
+	}
+	return d
+}
+
+func (c *crontab) line(n int, line string) {
+	switch m := cronVariable.FindStringSubmatch(line); {
+	case line == "":
+		c.keep()
+	case line[0] == '#':
+		c.pending = append(c.pending, strings.TrimSpace(strings.TrimLeft(line, "#")))
+	case m != nil:
+		c.keep()
+		said := where(c.file.Name, n, line)
+		if remark := c.variable(strings.Trim(m[1], `"'`), unquoteCron(m[2])); remark != "" {
+			said += " (" + remark + ")"
+		}
+		c.note(said)
+	default:
+		c.job(n, line)
+	}
+}
+
+// keep writes the comments that belong to no job.
+func (c *crontab) keep() {
+	if len(c.pending) > 0 {
+		c.note(c.pending...)
+		c.pending = nil
+	}
+}
+
+func unquoteCron(s string) string {
+	if len(s) > 1 && (s[0] == '"' || s[0] == '\'') && s[len(s)-1] == s[0] {
+		return s[1 : len(s)-1]
+	}
+	return s
+}
+
+// standardPath says whether programs are looked for where they are anyway.
+func standardPath(value string) bool {
+	for dir := range strings.SplitSeq(value, ":") {
+		if !slices.Contains([]string{"/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin", "/usr/games"}, strings.TrimSuffix(dir, "/")) {
+			return false
+		}
+	}
+	return true
+}
+
+// variable sets what the jobs below it have.
+func (c *crontab) variable(name, value string) (remark string) {
+	switch name {
+	case "CRON_TZ":
+		c.zone = value
+	case "MAILTO":
+		if value == "" {
+			return "cron told nobody; rouse tells of errors on the desktop, unless notify says otherwise"
+		}
+		return "cron mailed the output there: a channel {name: mail, kind: url, url: secret:mail} (smtp://…) and notify: {channels: [mail]} do"
+	case "RANDOM_DELAY":
+		c.delay, _ = strconv.Atoi(value) // what is no number is no delay for cron either
+	case "SHELL":
+		c.shell = value
+	case "HOME":
+		c.home = value
+	case "PATH":
+		c.env = slices.DeleteFunc(c.env, func(v variable) bool { return v.name == name })
+		if !standardPath(value) {
+			c.env = c.env.with(name, value)
+		}
+	case "MAILFROM", "CONTENT_TYPE", "CONTENT_TRANSFER_ENCODING", "LOGNAME", "USER":
+		return "of no use here"
+	default:
+		c.env = c.env.with(name, value)
+	}
+	return ""
+}
+
+func (c *crontab) job(n int, line string) {
+	source := where(c.file.Name, n, line)
+	kept := c.pending
+	c.pending = nil
+	refuse := func(format string, args ...any) {
+		c.refuse(fmt.Sprintf(format, args...), append(kept, source)...)
+	}
+	if len(c.items) >= MaxJobs {
+		refuse("there are more than %d jobs", MaxJobs)
+		return
+	}
+
+	j := &Job{Source: []string{source}, Kept: kept}
+	// SUSE and cronie: a - before the minute keeps the job out of the system's log.
+	if rest, ok := strings.CutPrefix(line, "-"); ok {
+		line = rest
+		j.remark("the - before the minute is left out: each run is on record")
+	}
+
+	rest, err := c.when(j, line)
+	if err != nil {
+		refuse("%s", err)
+		return
+	}
+	if c.users {
+		user, command, found := cutField(rest)
+		if !found || !userName.MatchString(user) {
+			refuse("a line of a crontab of the system has a user before its command")
+			return
+		}
+		rest = command
+		j.lose("cron ran it as %s; here it has your rights", shown(user))
+	}
+	if rest == "" {
+		refuse("it has no command")
+		return
+	}
+
+	if !c.command(j, rest) {
+		refuse("%s", strings.Join(j.Remarks, "; "))
+		return
+	}
+	c.surroundings(j)
+	c.add(j)
+}
+
+// when reads the fields of time; rest is what follows them.
+func (c *crontab) when(j *Job, line string) (rest string, err error) {
+	if strings.HasPrefix(line, "@") {
+		word, rest, _ := cutField(line)
+		switch name := strings.ToLower(word); {
+		case name == "@reboot":
+			j.set("run_on_start", true)
+			j.remark("@reboot is each start of the daemon here, which may be later than that of the machine, and more often")
+		case name == "@every_minute":
+			j.set("schedule", "* * * * *")
+		case name == "@every_second":
+			j.set("schedule", "* * * * * *")
+		case freeBSD.MatchString(name):
+			j.set("every", name[1:]+"s")
+			j.remark("counted from one start to the next, not from the end of the last run")
+		default:
+			j.set("schedule", word)
+		}
+		c.setZone(j)
+		return rest, nil
+	}
+
+	var fields []string
+	for rest = line; len(fields) < 5; {
+		field, after, found := cutField(rest)
+		if !found {
+			return "", fmt.Errorf("five fields of time and a command are needed")
+		}
+		fields, rest = append(fields, field), after
+	}
+	expression, err := cronFields(j, fields)
+	if err != nil {
+		return "", err
+	}
+	j.set("schedule", expression)
+	c.setZone(j)
+	return rest, nil
+}
+
+func (c *crontab) setZone(j *Job) {
+	if c.zone != "" {
+		j.set("timezone", c.zone)
+	}
+	if c.delay > 0 {
+		j.set("jitter", fmt.Sprintf("%dm", c.delay))
+	}
+}
+
+// cutField is the first word, and what follows the blanks behind it. found is false where nothing follows.
+func cutField(s string) (field, rest string, found bool) {
+	s = strings.TrimLeft(s, " \t")
+	i := strings.IndexAny(s, " \t")
+	if i < 0 {
+		return s, "", false
+	}
+	return s[:i], strings.TrimSpace(s[i:]), true
+}
+
+// command splits what cron does: the first % ends the command, and what follows is its input.
+func (c *crontab) command(j *Job, text string) bool {
+	command, input := splitPercent(text)
+	if input != "" {
+		if plain, _, err := shell.Plain(command); err == nil {
+			j.Name = commandName(parsed{text: command, argv: plain})
+		}
+		j.remark("what follows the %% is its input, which only a shell can give it")
+		command = "printf '%s' " + word(input) + " | { " + command + "\n}"
+	}
+	return j.command(command, c.env)
+}
+
+// splitPercent undoes what cron does with %: \% is one, and every other a line break.
+func splitPercent(s string) (command, input string) {
+	var b strings.Builder
+	split := -1
+	for i := 0; i < len(s); i++ {
+		switch {
+		case s[i] == '\\' && i+1 < len(s) && s[i+1] == '%':
+			b.WriteByte('%')
+			i++
+		case s[i] == '%' && split < 0:
+			split = b.Len()
+		case s[i] == '%':
+			b.WriteByte('\n')
+		default:
+			b.WriteByte(s[i])
+		}
+	}
+	if split < 0 {
+		return strings.TrimSpace(b.String()), ""
+	}
+	return strings.TrimSpace(b.String()[:split]), b.String()[split:] + "\n"
+}
+
+// surroundings are what cron did around the command.
+func (c *crontab) surroundings(j *Job) {
+	j.startedIn("the home folder of its user")
+	if c.home != "" {
+		j.lose("HOME=%s is not set: a command has an empty HOME of its own", shown(c.home))
+	}
+	if base := path.Base(c.shell); c.shell != "" && base != "sh" && base != "bash" && base != "dash" && len(j.grants) == 0 {
+		j.lose("its shell was %s; here it is bash", shown(c.shell))
+	}
+}

@@ -1,0 +1,259 @@
+package imports
+
+import (
+	"fmt"
+	"path"
+	"strconv"
+	"strings"
+	"time"
+
+	"rouse/agent/tool/shell"
+)
+
+// dag is one DAG of a Dagu file.
+type dag struct {
+	*Document
+	file File
+	root *node
+	env  environment
+	job  *Job
+}
+
+// Dagu reads DAGs of Dagu, one or several (---) in each file.
+func Dagu(files []File) (*Document, error) {
+	d := NewDocument("dagu")
+	d.Notes = append([]string{"Written by rouse import dagu. What could not be carried over stands at its job; a job that lacks something is off.",
+		"Steps run one after the other, in an order in which each comes behind those that it depends on."}, confined...)
+	d.Defaults = programDefaults(setting{"on_miss", "skip", "without catchupWindow Dagu does not run what it missed"})
+
+	for _, f := range files {
+		docs, err := parseYAML(f.Text)
+		if err != nil {
+			return nil, fmt.Errorf("%s is not YAML: %w", f.Name, err)
+		}
+		for i, root := range docs {
+			source := where(f.Name, root.line, "a DAG")
+			if root.kind != 'm' || len(d.items) >= MaxJobs {
+				d.refuse("it is no DAG, or there are too many", source, shown(root.short()))
+				continue
+			}
+			name := strings.TrimSuffix(path.Base(f.Name), path.Ext(f.Name))
+			if i > 0 {
+				name += "-" + strconv.Itoa(i+1)
+			}
+			g := &dag{Document: d, file: f, root: root}
+			g.job = &Job{Name: nameOf(root.get("name").str(), nameOf(name, "dag")), Source: []string{source}, whole: shown(root.short())}
+			g.read()
+		}
+	}
+	return d, nil
+}
+
+// read makes a job of the DAG for each of its schedules.
+func (g *dag) read() {
+	j := g.job
+	for _, key := range []string{"description", "group"} {
+		if text := g.root.get(key).str(); text != "" {
+			j.Kept = append(j.Kept, strings.TrimSpace(text))
+		}
+	}
+	g.environment()
+	g.conditions()
+	g.policies()
+	schedules := g.schedules()
+
+	steps := g.steps()
+	if dir := g.root.get("workingDir", "dir").str(); path.IsAbs(dir) {
+		j.dir = path.Clean(dir)
+	} else if dir != "" {
+		j.lose("it worked in %s, which is no path from the root on", shown(dir))
+	}
+	for _, s := range steps {
+		g.step(s)
+	}
+	j.startedIn("the folder of its DAG")
+	g.retries(steps)
+	g.handlers()
+	for _, said := range g.root.rest() {
+		j.remark("not carried over: %s", shown(said))
+	}
+
+	if len(j.calls) == 0 {
+		g.refuse("it has no step that is a command", append(append(j.Source, j.whole), j.Remarks...)...)
+		return
+	}
+	for i, s := range schedules {
+		one := *j
+		one.Remarks = append([]string(nil), j.Remarks...)
+		one.settings = append(s, j.settings...)
+		if i > 0 {
+			one.Source, one.Kept = []string{fmt.Sprintf("the DAG %s has %d schedules, each a job of its own", shown(j.Name), len(schedules))}, nil
+		}
+		g.add(&one)
+	}
+}
+
+// schedules are the keys of time, once for each schedule; one without any where it is started manually.
+func (g *dag) schedules() (out [][]setting) {
+	add := func(expression string) {
+		one := &Job{}
+		if zone, rest, found := strings.Cut(expression, " "); found && (strings.HasPrefix(zone, "CRON_TZ=") || strings.HasPrefix(zone, "TZ=")) {
+			_, name, _ := strings.Cut(zone, "=")
+			one.set("schedule", strings.TrimSpace(rest))
+			one.set("timezone", name)
+		} else {
+			one.set("schedule", expression)
+		}
+		out = append(out, one.settings)
+	}
+
+	s := g.root.get("schedule")
+	if s != nil && s.kind == 'm' {
+		for _, item := range s.get("start").list() {
+			add(g.scheduleText(item))
+		}
+		for _, said := range s.rest() {
+			g.job.lose("not carried over: schedule: %s", shown(said))
+		}
+	} else {
+		for _, item := range s.list() {
+			add(g.scheduleText(item))
+		}
+	}
+	if len(out) == 0 {
+		if s == nil {
+			g.job.remark("it has no schedule: rouse run %s starts it", g.job.Name)
+		} else {
+			g.job.lose("it has no schedule that starts it")
+		}
+		out = [][]setting{nil}
+	}
+	return out
+}
+
+// scheduleText is a schedule that may be a map with its expression.
+func (g *dag) scheduleText(n *node) string {
+	if n.kind != 'm' {
+		return n.str()
+	}
+	text := n.get("cron", "expression", "schedule").str()
+	for _, said := range n.rest() {
+		g.job.lose("not carried over: schedule: %s", shown(said))
+	}
+	return text
+}
+
+// environment reads what all steps have.
+func (g *dag) environment() { g.env = g.variables(nil, g.root.get("env")) }
+
+// variables reads env, which is a map, or a list of maps and of NAME=value.
+func (g *dag) variables(env environment, n *node) environment {
+	set := func(name, value string) {
+		if !variableName.MatchString(name) {
+			g.job.lose("the variable %s has no name that a program can have", shown(name))
+			return
+		}
+		if strings.ContainsAny(value, "$`") {
+			g.job.lose("the value of %s is computed (%s) there, and taken as it is here", name, shown(value))
+		}
+		env = env.with(name, value)
+	}
+	for _, item := range n.list() {
+		if item.kind == 'm' {
+			for i, name := range item.keys {
+				set(name, item.items[i].short())
+			}
+			continue
+		}
+		name, value, _ := strings.Cut(item.str(), "=")
+		set(name, value)
+	}
+	return env
+}
+
+// conditions reads when it runs at all.
+func (g *dag) conditions() {
+	for _, c := range g.root.get("preconditions", "precondition").list() {
+		text := c.str()
+		if c.kind == 'm' {
+			text = c.get("condition", "command").str()
+			if c.get("expected") != nil || len(c.rest()) > 0 {
+				g.job.lose("whether it runs is not asked: %s", shown(c.short()))
+				continue
+			}
+		}
+		argv, _, err := shell.Plain(text)
+		if err != nil || argv == nil || strings.Contains(text, "`") {
+			g.job.lose("whether it runs is not asked: %s", shown(text))
+			continue
+		}
+		g.job.when = append(g.job.when, "{command: "+quoteList(argv)+"}")
+		g.job.remark("its condition runs confined, and reads the folders of its agent alone: %s", shown(text))
+	}
+}
+
+// policies reads what is meant for the DAG as a whole.
+func (g *dag) policies() {
+	j := g.job
+	if text := g.root.get("catchupWindow").str(); text != "" {
+		if d, err := parseSpan(text); err == nil && d > 0 {
+			j.set("on_miss", "run_catchup")
+			j.set("catchup_window", length(d))
+		} else {
+			j.lose("catchupWindow: %s is not understood", shown(text))
+		}
+	}
+	switch policy := g.root.get("overlapPolicy").str(); policy {
+	case "", "skip":
+	case "all":
+		j.set("overlap", "queue_all")
+	case "latest":
+		j.set("overlap", "queue_one")
+	default:
+		j.lose("overlapPolicy: %s is not known", shown(policy))
+	}
+	if d, ok := seconds(g.root.get("timeoutSec")); ok {
+		j.set("bounds", wall(d))
+	}
+	if n, err := strconv.Atoi(g.root.get("histRetentionDays").str()); err == nil && n > 0 && n < 100_000 {
+		j.set("keep", fmt.Sprintf("%dd", n))
+	}
+	if p := g.root.get("params"); p != nil {
+		j.lose("its parameters are not carried over: %s; rouse run JOB --input NAME=VALUE gives some, as {{ .Input.NAME }}", shown(p.short()))
+	}
+	if m := g.root.get("mailOn"); m != nil {
+		j.remark("mailOn %s: a channel {name: mail, kind: url, url: secret:mail} (smtp://…) and notify: {channels: [mail]} do", shown(m.short()))
+	}
+	for _, key := range []string{"smtp", "errorMail", "infoMail", "waitMail", "logDir", "tags", "labels", "type"} {
+		if n := g.root.get(key); n != nil && !(key == "type" && (n.str() == "graph" || n.str() == "chain")) {
+			j.remark("not carried over: %s: %s", key, shown(n.short()))
+		}
+	}
+	if g.root.get("type").str() == "agent" {
+		j.lose("it is one whose model chooses its steps")
+	}
+	if n := g.root.get("maxActiveRuns"); n != nil && n.str() != "1" {
+		j.remark("maxActiveRuns: %s: overlap: allow lets runs overlap", shown(n.str()))
+	}
+	if n := g.root.get("dotenv", "shell", "container", "workerSelector", "queue"); n != nil {
+		j.lose("it ran in surroundings of its own (dotenv, shell, container, queue or worker): %s", shown(n.short()))
+	}
+}
+
+func seconds(n *node) (time.Duration, bool) {
+	s, err := strconv.ParseFloat(n.str(), 64)
+	if err != nil || s < 1 || s > 1e8 {
+		return 0, false
+	}
+	return time.Duration(s) * time.Second, true
+}
+
+// handlers tells of what ran at the end.
+func (g *dag) handlers() {
+	if h := g.root.get("handlerOn", "handlers"); h != nil {
+		g.job.lose("what it did at its end is not carried over: %s; notify tells of the outcome", shown(h.short()))
+	}
+	if r := g.root.get("retryPolicy"); r != nil {
+		g.retry(r)
+	}
+}

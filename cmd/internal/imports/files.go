@@ -1,0 +1,133 @@
+package imports
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"unicode/utf8"
+
+	"rouse/internal/text"
+)
+
+const (
+	// MaxFile is the largest file that is read, in bytes.
+	MaxFile = 1 << 20
+	// maxFiles is how many files of a folder are read.
+	maxFiles = 1000
+	// MaxJobs is how many jobs are carried over at once.
+	MaxJobs = 2000
+)
+
+// File is one that was read.
+type File struct {
+	Name string
+	Text string
+}
+
+// ReadFile reads what a person named; "-" is what comes in.
+func ReadFile(name string, in io.Reader) (File, error) {
+	if name == "-" {
+		return read("standard input", in)
+	}
+
+	f, err := os.Open(name) //nolint:gosec // its owner names it
+	if err != nil {
+		return File{}, err
+	}
+	defer f.Close()
+	if s, err := f.Stat(); err == nil && !s.Mode().IsRegular() {
+		return File{}, fmt.Errorf("%s is no file", name)
+	}
+	return read(name, f)
+}
+
+func read(name string, from io.Reader) (File, error) {
+	raw, err := io.ReadAll(io.LimitReader(from, MaxFile+1))
+	switch {
+	case err != nil:
+		return File{}, err
+	case len(raw) > MaxFile:
+		return File{}, fmt.Errorf("%s is larger than %s, which no file of jobs is", name, text.Size(MaxFile))
+	case !utf8.Valid(raw):
+		return File{}, fmt.Errorf("%s is not text in UTF-8: convert it first, as with iconv -f latin1 -t utf-8", name)
+	}
+	return File{Name: name, Text: strings.ReplaceAll(strings.TrimPrefix(string(raw), "\ufeff"), "\r\n", "\n")}, nil
+}
+
+// ReadFolder reads the files of a folder with one of these endings, by name. What else lies there, and every link, is in skipped:
+// nothing that a stranger may have put there leads elsewhere.
+func ReadFolder(dir string, endings ...string) (files []File, skipped []string, err error) {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer root.Close()
+
+	entries, err := fs.ReadDir(root.FS(), ".")
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, e := range entries {
+		switch {
+		case !e.Type().IsRegular() || !hasEnding(e.Name(), endings):
+			skipped = append(skipped, e.Name())
+			continue
+		case len(files) == maxFiles:
+			return nil, nil, fmt.Errorf("%s holds more than %d files", dir, maxFiles)
+		}
+
+		one, err := readBelow(root, e.Name())
+		if err != nil {
+			return nil, nil, fmt.Errorf("%s: %w", filepath.Join(dir, e.Name()), err)
+		}
+		files = append(files, one)
+	}
+	return files, skipped, nil
+}
+
+// ReadBeside reads those of the named files that lie beside another one, and follows no link there.
+func ReadBeside(file string, names ...string) (out []File, err error) {
+	root, err := os.OpenRoot(filepath.Dir(file))
+	if err != nil {
+		return nil, err
+	}
+	defer root.Close()
+
+	for _, name := range names {
+		one, err := readBelow(root, name)
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+		case err != nil:
+			return nil, err
+		default:
+			out = append(out, one)
+		}
+	}
+	return out, nil
+}
+
+// readBelow reads a file of a folder, and no link in its place.
+func readBelow(root *os.Root, name string) (File, error) {
+	if s, err := root.Lstat(name); err != nil || !s.Mode().IsRegular() {
+		return File{}, errors.Join(err, fs.ErrNotExist)
+	}
+	f, err := root.Open(name)
+	if err != nil {
+		return File{}, err
+	}
+	defer f.Close()
+	return read(name, f)
+}
+
+func hasEnding(name string, endings []string) bool {
+	for _, e := range endings {
+		if strings.HasSuffix(name, e) {
+			return true
+		}
+	}
+	return false
+}

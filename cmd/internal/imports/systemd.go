@@ -1,0 +1,459 @@
+package imports
+
+import (
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+)
+
+// SystemdOptions are what specifiers stand for.
+type SystemdOptions struct {
+	Home string // %h
+	User string // %u
+}
+
+// timer is a timer with the service that it starts.
+type timer struct {
+	*Document
+	SystemdOptions
+	timer, service *unit
+	instance       string
+	from           *unit // the service as it was read, of which each timer uses a copy
+}
+
+// Systemd reads timers and the services that they start.
+func Systemd(files []File, o SystemdOptions) *Document {
+	d := NewDocument("systemd")
+	d.Notes = append([]string{"Written by rouse import systemd. What could not be carried over stands at its job; a job that lacks something is off."}, confined...)
+	d.Defaults = programDefaults(setting{"on_miss", "skip", "a timer that is not Persistent= does not run what it missed"})
+
+	var units []*unit
+	for _, f := range files {
+		units = append(units, parseUnit(f))
+	}
+	started := map[*unit]bool{}
+	for _, u := range units {
+		if strings.HasSuffix(u.name, ".timer") {
+			t := &timer{Document: d, SystemdOptions: o, timer: u}
+			t.find(units)
+			started[t.from] = true
+			t.jobs()
+		}
+	}
+	for _, u := range units {
+		if !strings.HasSuffix(u.name, ".timer") && !started[u] {
+			d.note(append([]string{u.name + " is started by no timer that was read"}, u.tell()...)...)
+		}
+	}
+	return d
+}
+
+// tell is all that a unit says.
+func (u *unit) tell() (out []string) {
+	for _, line := range u.lines {
+		out = append(out, where(u.name, line.at, "["+line.section+"] "+line.key+"="+line.value))
+	}
+	return append(out, u.odd...)
+}
+
+// find finds the service of a timer: by Unit=, or by its own name. Of a template it is the instance.
+func (t *timer) find(units []*unit) {
+	name := strings.TrimSuffix(t.timer.name, ".timer") + ".service"
+	if other := t.timer.last("Timer", "Unit"); other != "" {
+		name = other
+	}
+	base, instance, isInstance := strings.Cut(strings.TrimSuffix(name, ".service"), "@")
+	t.instance = instance
+	for _, u := range units {
+		// A service is used by one timer at a time here: what each used of it is its own.
+		if u.name == name || isInstance && u.name == base+"@.service" {
+			fresh := *u
+			fresh.lines = slices.Clone(u.lines)
+			t.service, t.from = &fresh, u
+		}
+	}
+	if t.service == nil {
+		t.service = &unit{name: name}
+	}
+}
+
+// jobs adds a job for each time that the timer names.
+func (t *timer) jobs() {
+	source := append(t.timer.tell(), t.service.tell()...)
+	base := &Job{Name: nameOf(strings.TrimSuffix(t.timer.name, ".timer"), "timer"), Source: source}
+	if len(t.service.lines) == 0 {
+		t.refuse(t.service.name+" was not given, or holds nothing: name its folder, or both files", source...)
+		return
+	}
+
+	for _, u := range []*unit{t.timer, t.service} {
+		for _, about := range []string{"Description", "Documentation"} {
+			for _, text := range u.all("Unit", about) {
+				base.Kept = append(base.Kept, text)
+			}
+		}
+	}
+	if !t.work(base) {
+		t.refuse(strings.Join(base.Remarks, "; "), source...)
+		return
+	}
+	times := t.times(base)
+	t.leftOver(base)
+
+	if len(times) == 0 {
+		base.lose("it has no time that could be carried over, so that only rouse run starts it")
+		times = []calendar{{}}
+	}
+	for i, at := range times {
+		j := *base
+		j.settings, j.when, j.Remarks = slices.Clone(base.settings), slices.Clone(at.when), slices.Clone(base.Remarks)
+		if i > 0 {
+			j.Kept, j.Source = nil, []string{fmt.Sprintf("%s has %d times, each a job of its own; this is the one of %s", t.timer.name, len(times), cmpOr(at.cron, at.at))}
+		}
+		t.schedule(&j, at)
+		t.add(&j)
+	}
+}
+
+func cmpOr(a, b string) string {
+	if a != "" {
+		return a
+	}
+	return b
+}
+
+func (t *timer) schedule(j *Job, at calendar) {
+	// The time stands first, where people look for it.
+	rest := j.settings
+	j.settings = nil
+	if at.cron != "" {
+		j.set("schedule", at.cron)
+	}
+	if at.at != "" {
+		j.set("at", at.at)
+	}
+	if at.zone != "" {
+		j.set("timezone", at.zone)
+	}
+	j.settings = append(j.settings, rest...)
+	for i, w := range j.when {
+		j.when[i] = "{that: " + quote(w) + "}"
+	}
+}
+
+// times reads when the timer fires; what it says of lengths of time goes into the job itself.
+func (t *timer) times(j *Job) (out []calendar) {
+	for _, text := range t.timer.all("Timer", "OnCalendar") {
+		c, err := parseCalendar(text)
+		if err != nil {
+			j.lose("OnCalendar=%s", err)
+			continue
+		}
+		out = append(out, c)
+	}
+
+	monotonic := false
+	for _, key := range []string{"OnUnitActiveSec", "OnUnitInactiveSec"} {
+		for _, text := range t.timer.all("Timer", key) {
+			d, err := parseSpan(text)
+			if err != nil || d <= 0 {
+				j.lose("%s=%s is not understood", key, shown(text))
+				continue
+			}
+			if monotonic {
+				j.lose("%s=%s: it has another length of time already", key, shown(text))
+				continue
+			}
+			monotonic = true
+			j.setEvery(d)
+			j.remark("%s=%s is counted from one start to the next, and not from the last run", key, shown(text))
+		}
+	}
+	for _, key := range []string{"OnBootSec", "OnStartupSec", "OnActiveSec"} {
+		for _, text := range t.timer.all("Timer", key) {
+			monotonic = true
+			j.set("run_on_start", true)
+			j.remark("%s=%s is each start of the daemon here, at once", key, shown(text))
+		}
+	}
+	for _, key := range []string{"OnClockChange", "OnTimezoneChange"} {
+		if v := t.timer.last("Timer", key); isTrue(v) {
+			j.lose("%s=%s: a clock that is set starts nothing here", key, shown(v))
+		}
+	}
+
+	if isTrue(t.timer.last("Timer", "Persistent")) {
+		j.set("on_miss", "run_once")
+	}
+	if text := t.timer.last("Timer", "RandomizedDelaySec"); text != "" {
+		if d, err := parseSpan(text); err != nil {
+			j.lose("RandomizedDelaySec=%s is not understood", shown(text))
+		} else if d > 0 {
+			j.set("jitter", length(d))
+			t.timer.all("Timer", "FixedRandomDelay") // it is always so here
+		}
+	}
+	for _, text := range t.timer.all("Timer", "AccuracySec") {
+		j.remark("AccuracySec=%s: it fires to the second", shown(text))
+	}
+	if len(out) == 0 && monotonic {
+		out = []calendar{{}}
+	}
+	return out
+}
+
+// work reads what the service does.
+func (t *timer) work(j *Job) bool {
+	s := t.service
+	var env environment
+	for _, text := range s.all("Service", "Environment") {
+		words, err := splitWords(text)
+		if err != nil {
+			j.lose("Environment=%s: %s", shown(text), err)
+		}
+		for _, word := range words {
+			name, value, found := strings.Cut(t.specifiers(j, word), "=")
+			if !found || !variableName.MatchString(name) {
+				j.lose("Environment=%s is no variable", shown(word))
+				continue
+			}
+			env = env.with(name, value)
+		}
+	}
+	for _, text := range s.all("Service", "EnvironmentFile") {
+		j.lose("EnvironmentFile=%s is not read: put what is no secret before the command (env NAME=VALUE), and secrets into rouse secrets set", shown(text))
+	}
+	for _, key := range []string{"User", "Group", "DynamicUser"} {
+		for _, text := range s.all("Service", key) {
+			j.lose("%s=%s: here it has your rights", key, shown(text))
+		}
+	}
+
+	if dir := strings.TrimPrefix(t.specifiers(j, s.last("Service", "WorkingDirectory")), "-"); path.IsAbs(dir) {
+		j.dir = path.Clean(dir)
+	} else if dir != "" {
+		j.lose("WorkingDirectory=%s is no path from the root on", shown(dir))
+	}
+	for _, key := range []string{"TimeoutStartSec", "TimeoutSec", "RuntimeMaxSec"} {
+		for _, text := range s.all("Service", key) {
+			if d, err := parseSpan(text); err == nil && d > 0 {
+				j.set("bounds", wall(d))
+			} else if text != "infinity" && text != "0" {
+				j.lose("%s=%s is not understood", key, shown(text))
+			}
+		}
+	}
+	t.kind(j)
+
+	for _, key := range []string{"ExecCondition", "ExecStartPre", "ExecStart", "ExecStartPost"} {
+		for _, line := range s.all("Service", key) {
+			if key == "ExecCondition" {
+				j.lose("ExecCondition=%s: whether it runs is not asked; a when: with a command does", shown(line))
+				continue
+			}
+			if !t.exec(j, key, line, env) {
+				return false
+			}
+		}
+	}
+	t.exits(j)
+	j.startedIn("/, or in the home folder where it was a unit of a user")
+	if len(j.calls) == 0 {
+		j.lose("%s starts no program", s.name)
+	}
+	return len(j.calls) > 0
+}
+
+// kind looks at how the service is meant to run.
+func (t *timer) kind(j *Job) {
+	switch kind := t.service.last("Service", "Type"); kind {
+	case "", "oneshot", "simple", "exec":
+	default:
+		j.lose("Type=%s: a run is over when its program is", shown(kind))
+	}
+}
+
+// exec adds a call for one line of ExecStart.
+func (t *timer) exec(j *Job, key, line string, env environment) bool {
+	ignore, literalVariables := false, false
+	for line != "" && strings.ContainsRune("@-:+!|", rune(line[0])) {
+		switch line[0] {
+		case '-':
+			ignore = true
+		case ':':
+			literalVariables = true
+		default:
+			j.lose("the %c before %s of %s is not carried over", line[0], shown(firstWord(line[1:])), key)
+		}
+		line = strings.TrimSpace(line[1:])
+	}
+
+	words, err := splitWords(line)
+	if err != nil {
+		j.lose("%s=%s: %s", key, shown(line), err)
+		return false
+	}
+	for part := range splitCommands(words) {
+		argv, ok := t.arguments(j, part, env, literalVariables)
+		if !ok {
+			return false
+		}
+		if !j.command(join(argv), env) {
+			j.lose("%s=%s cannot be a command", key, shown(line))
+			return false
+		}
+		if ignore {
+			j.calls[len(j.calls)-1].on = "continue"
+		}
+	}
+	return true
+}
+
+// exits carries over which exit codes are a success.
+func (t *timer) exits(j *Job) {
+	for _, text := range t.service.all("Service", "SuccessExitStatus") {
+		codes := []int{0}
+		for word := range strings.FieldsSeq(text) {
+			n, err := number(word, 0, 255)
+			if err != nil {
+				j.lose("SuccessExitStatus=%s: a success is told by numbers here", shown(word))
+				continue
+			}
+			codes = append(codes, n)
+		}
+		for i := range j.calls {
+			j.calls[i].exits = codes
+		}
+	}
+}
+
+func firstWord(s string) string {
+	word, _, _ := strings.Cut(s, " ")
+	return word
+}
+
+// splitCommands splits words at ";", which stands between commands of one line.
+func splitCommands(words []string) func(func([]string) bool) {
+	return func(yield func([]string) bool) {
+		for len(words) > 0 {
+			i := slices.Index(words, ";")
+			if i < 0 {
+				yield(words)
+				return
+			}
+			if i > 0 && !yield(words[:i]) {
+				return
+			}
+			words = words[i+1:]
+		}
+	}
+}
+
+// arguments fills in specifiers and variables.
+func (t *timer) arguments(j *Job, words []string, env environment, literalVariables bool) (argv []string, ok bool) {
+	for _, word := range words {
+		word = t.specifiers(j, word)
+		if literalVariables || !strings.Contains(word, "$") {
+			argv = append(argv, word)
+			continue
+		}
+		filled, whole := fillVariables(j, word, env)
+		if whole { // $NAME alone is as many words as its value has
+			argv = append(argv, strings.Fields(filled)...)
+		} else {
+			argv = append(argv, filled)
+		}
+	}
+	return argv, len(argv) > 0 && argv[0] != ""
+}
+
+// fillVariables replaces ${NAME}, and $NAME where it is a word by itself.
+func fillVariables(j *Job, word string, env environment) (filled string, whole bool) {
+	value := func(name string) string {
+		for _, v := range env {
+			if v.name == name {
+				return v.value
+			}
+		}
+		j.lose("the variable %s is not set in the unit, and left empty", name)
+		return ""
+	}
+	if name, ok := strings.CutPrefix(word, "$"); ok && variableName.MatchString(name) {
+		return value(name), true
+	}
+
+	var b strings.Builder
+	for rest := word; rest != ""; {
+		before, after, found := strings.Cut(rest, "$")
+		b.WriteString(before)
+		if !found {
+			break
+		}
+		name, behind, closed := strings.Cut(strings.TrimPrefix(after, "{"), "}")
+		switch {
+		case strings.HasPrefix(after, "$"):
+			b.WriteByte('$')
+			rest = after[1:]
+		case strings.HasPrefix(after, "{") && closed && variableName.MatchString(name):
+			b.WriteString(value(name))
+			rest = behind
+		default:
+			b.WriteByte('$')
+			rest = after
+		}
+	}
+	return b.String(), false
+}
+
+// specifiers fills in what % stands for, as far as the units tell.
+func (t *timer) specifiers(j *Job, text string) string {
+	if !strings.Contains(text, "%") {
+		return text
+	}
+
+	full := t.service.name
+	if base, end, template := strings.Cut(full, "@."); template {
+		full = base + "@" + t.instance + "." + end
+	}
+	name := strings.TrimSuffix(full, ".service")
+	prefix, _, _ := strings.Cut(name, "@")
+	known := map[byte]string{'%': "%", 'n': full, 'N': name, 'p': prefix, 'i': t.instance, 'I': strings.ReplaceAll(t.instance, "-", "/"), 'h': t.Home, 'u': t.User}
+
+	var b strings.Builder
+	for i := 0; i < len(text); i++ {
+		if text[i] != '%' || i+1 == len(text) {
+			b.WriteByte(text[i])
+			continue
+		}
+		i++
+		value, ok := known[text[i]]
+		switch {
+		case !ok || value == "" && (text[i] == 'h' || text[i] == 'u'):
+			j.lose("%%%c in %s is not filled in", text[i], shown(text))
+			b.WriteString(text[i-1 : i+1])
+		case text[i] == 'h' || text[i] == 'u':
+			j.remark("%%%c is taken for %s", text[i], value)
+			b.WriteString(value)
+		default:
+			b.WriteString(value)
+		}
+	}
+	return b.String()
+}
+
+// leftOver tells of every directive that nothing was made of. Conditions decide whether it runs, so that they matter.
+func (t *timer) leftOver(j *Job) {
+	for _, u := range []*unit{t.timer, t.service} {
+		for _, d := range u.rest() {
+			said := fmt.Sprintf("not carried over: %s: [%s] %s=%s", u.name, d.section, d.key, shown(d.value))
+			switch {
+			case strings.HasPrefix(d.key, "Condition") || strings.HasPrefix(d.key, "Assert") || strings.HasPrefix(d.key, "ExecStop") || strings.HasPrefix(d.key, "Restart") ||
+				d.key == "OnFailure" || d.key == "OnSuccess" || d.key == "StandardInput" || d.key == "LoadCredential" || d.key == "WakeSystem" && isTrue(d.value):
+				j.lose("%s", said)
+			default:
+				j.remark("%s", said)
+			}
+		}
+	}
+}

@@ -1,0 +1,177 @@
+package imports
+
+import (
+	"fmt"
+	"path"
+	"strconv"
+	"strings"
+)
+
+// unit is a unit file of systemd.
+type unit struct {
+	name  string // backup.timer
+	lines []directive
+	odd   []string // lines that are no directive
+}
+
+// directive is one Key=Value, with the lines that it goes on for joined.
+type directive struct {
+	section, key, value string
+	at                  int
+	used                bool
+}
+
+// parseUnit reads a unit file, as systemd.syntax(7) has it.
+func parseUnit(f File) *unit {
+	u := &unit{name: path.Base(strings.ReplaceAll(f.Name, `\`, "/"))}
+	section := ""
+	lines := strings.Split(f.Text, "\n")
+	for i := 0; i < len(lines); i++ {
+		at, line := i+1, strings.TrimSpace(lines[i])
+		if line == "" || line[0] == '#' || line[0] == ';' {
+			if line != "" {
+				u.odd = append(u.odd, where(u.name, at, line))
+			}
+			continue
+		}
+		for strings.HasSuffix(line, `\`) && i+1 < len(lines) {
+			i++
+			next := strings.TrimSpace(lines[i])
+			if next != "" && (next[0] == '#' || next[0] == ';') { // comments within a line are allowed
+				u.odd = append(u.odd, where(u.name, i+1, next))
+				continue
+			}
+			line = strings.TrimSuffix(line, `\`) + " " + next
+		}
+
+		if line[0] == '[' && strings.HasSuffix(line, "]") {
+			section = line[1 : len(line)-1]
+			continue
+		}
+		key, value, found := strings.Cut(line, "=")
+		if !found {
+			u.odd = append(u.odd, where(u.name, at, "is not understood: "+line))
+			continue
+		}
+		d := directive{section: section, key: strings.TrimSpace(key), value: strings.TrimSpace(value), at: at}
+		u.lines = append(u.lines, d)
+	}
+	u.reset()
+	return u
+}
+
+// reset honours that an empty value takes back what a key had before.
+func (u *unit) reset() {
+	for i := range u.lines {
+		if u.lines[i].value != "" {
+			continue
+		}
+		u.lines[i].used = true
+		for k := range i {
+			if u.lines[k].section == u.lines[i].section && u.lines[k].key == u.lines[i].key {
+				u.lines[k].used = true
+			}
+		}
+	}
+}
+
+// all are the values of a key, which are used with that.
+func (u *unit) all(section, key string) (out []string) {
+	for i, d := range u.lines {
+		if d.section == section && d.key == key && !d.used {
+			out, u.lines[i].used = append(out, d.value), true
+		}
+	}
+	return out
+}
+
+// last is the value of a key that holds one.
+func (u *unit) last(section, key string) string {
+	if all := u.all(section, key); len(all) > 0 {
+		return all[len(all)-1]
+	}
+	return ""
+}
+
+// rest are the directives that nobody asked for.
+func (u *unit) rest() (out []directive) {
+	for _, d := range u.lines {
+		if !d.used {
+			out = append(out, d)
+		}
+	}
+	return out
+}
+
+func isTrue(s string) bool {
+	switch strings.ToLower(s) {
+	case "1", "yes", "y", "true", "t", "on":
+		return true
+	}
+	return false
+}
+
+// splitWords splits a line as systemd does: quotes, and the escapes of C.
+func splitWords(line string) (out []string, err error) {
+	var word strings.Builder
+	quote, within := byte(0), false
+	for i := 0; i < len(line); i++ {
+		switch c := line[i]; {
+		case c == '\\' && i+1 < len(line):
+			n, text := unescapeC(line[i+1:])
+			word.WriteString(text)
+			i, within = i+n, true
+		case quote != 0 && c == quote:
+			quote = 0
+		case quote != 0:
+			word.WriteByte(c)
+		case c == '"' || c == '\'':
+			quote, within = c, true
+		case c == ' ' || c == '\t':
+			if within {
+				out = append(out, word.String())
+				word.Reset()
+			}
+			within = false
+		default:
+			word.WriteByte(c)
+			within = true
+		}
+	}
+	if quote != 0 {
+		return nil, fmt.Errorf("a quote is not closed")
+	}
+	if within {
+		out = append(out, word.String())
+	}
+	return out, nil
+}
+
+// unescapeC reads what follows a backslash: how many bytes, and what they mean.
+func unescapeC(s string) (int, string) {
+	simple := map[byte]string{'a': "\a", 'b': "\b", 'f': "\f", 'n': "\n", 'r': "\r", 't': "\t", 'v': "\v", '\\': `\`, '"': `"`, '\'': "'", 's': " ", ';': ";"}
+	if text, ok := simple[s[0]]; ok {
+		return 1, text
+	}
+	read := func(from, digits, base int) (int, string) {
+		if len(s) < from+digits {
+			return 1, `\` + s[:1]
+		}
+		n, err := strconv.ParseUint(s[from:from+digits], base, 32)
+		if err != nil || n == 0 || n > 0x10ffff {
+			return 1, `\` + s[:1]
+		}
+		return from + digits, string(rune(n))
+	}
+	switch s[0] {
+	case 'x':
+		return read(1, 2, 16)
+	case 'u':
+		return read(1, 4, 16)
+	case 'U':
+		return read(1, 8, 16)
+	case '0', '1', '2', '3':
+		return read(0, 3, 8)
+	}
+	return 1, `\` + s[:1]
+}

@@ -1,0 +1,252 @@
+package imports
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+	"strings"
+
+	"rouse/agent/tool/shell"
+)
+
+// sharedAgent is the agent of all jobs that need none of their own.
+const sharedAgent = "imported"
+
+// Write is the configuration.
+func (d *Document) Write() []byte {
+	text, _ := d.write()
+	return text
+}
+
+// write also says which jobs lean on each agent, by its place in the file.
+func (d *Document) write() ([]byte, [][]*Job) {
+	var b strings.Builder
+	comment(&b, "", d.Notes...)
+	b.WriteString("version: 1\n")
+
+	if len(d.Defaults) > 0 {
+		b.WriteString("\ndefaults:\n")
+		for _, s := range d.Defaults {
+			line := "  " + s.key + ": " + value(s.value)
+			if s.remark != "" {
+				line = fmt.Sprintf("%-40s # %s", line, s.remark)
+			}
+			b.WriteString(line + "\n")
+		}
+	}
+
+	agents := d.agents()
+	users := make([][]*Job, len(agents))
+	if len(agents) > 0 {
+		b.WriteString("\nagents:\n")
+	}
+	for i, a := range agents {
+		a.write(&b)
+		users[i] = a.jobs
+	}
+
+	b.WriteString("\njobs:")
+	if len(d.Jobs()) == 0 {
+		b.WriteString(" []")
+	}
+	b.WriteByte('\n')
+	for i, it := range d.items {
+		// Comments that follow each other stay together.
+		if i > 0 && (it.job != nil || d.items[i-1].job != nil) {
+			b.WriteByte('\n')
+		}
+		if it.job == nil {
+			comment(&b, "  ", it.comment...)
+			continue
+		}
+		it.job.write(&b)
+	}
+
+	return []byte(b.String()), users
+}
+
+// agent is what several jobs have in common: a folder, a name.
+type agent struct {
+	name, dir, instructions string
+	jobs                    []*Job
+}
+
+// agents gives each job one: those that differ in their folder or in what they are told have different ones.
+func (d *Document) agents() (out []*agent) {
+	names := map[string]bool{}
+	for _, j := range d.Jobs() {
+		i := slices.IndexFunc(out, func(a *agent) bool {
+			return a.jobs[0].agent == j.agent && a.dir == j.dir && a.instructions == j.instructions
+		})
+		if i < 0 {
+			name := nameOf(j.agent, sharedAgent)
+			for n := 2; names[strings.ToLower(name)]; n++ {
+				name = fmt.Sprintf("%s-%d", nameOf(j.agent, sharedAgent), n)
+			}
+			names[strings.ToLower(name)] = true
+			i, out = len(out), append(out, &agent{name: name, dir: j.dir, instructions: j.instructions})
+		}
+		out[i].jobs = append(out[i].jobs, j)
+	}
+	for _, a := range out {
+		for _, j := range a.jobs {
+			j.uses = a.name
+		}
+	}
+	return out
+}
+
+func (a *agent) write(b *strings.Builder) {
+	fmt.Fprintf(b, "  - name: %s\n", quote(a.name))
+	if a.dir != "" {
+		fmt.Fprintf(b, "    workdir: %s\n", quote(a.dir))
+	}
+	if a.instructions != "" {
+		fmt.Fprintf(b, "    instructions: %s\n", block(a.instructions, "      "))
+	}
+
+	runs, grants := false, []string{}
+	for _, j := range a.jobs {
+		runs = runs || len(j.calls) > 0
+		for _, g := range j.grants {
+			if line := "        - {argv: " + quoteList(g) + "}\n"; !slices.Contains(grants, line) {
+				grants = append(grants, line)
+			}
+		}
+	}
+
+	if runs {
+		b.WriteString("    tools: {allow: [shell_run]}\n")
+	}
+	if len(grants) > 0 {
+		b.WriteString("    grants:\n      commands:\n" + strings.Join(grants, ""))
+	}
+}
+
+func (j *Job) write(b *strings.Builder) {
+	comment(b, "  ", j.Kept...)
+	comment(b, "  ", j.Source...)
+	for _, r := range j.Remarks {
+		comment(b, "  ", "- "+r)
+	}
+
+	fmt.Fprintf(b, "  - name: %s\n    agent: %s\n", quote(j.Name), quote(j.uses))
+	if j.Off {
+		b.WriteString("    enabled: false\n")
+	}
+	for _, s := range j.settings {
+		fmt.Fprintf(b, "    %s: %s\n", s.key, value(s.value))
+	}
+	if len(j.when) > 0 {
+		b.WriteString("    when:\n")
+	}
+	for _, w := range j.when {
+		b.WriteString("      - " + w + "\n")
+	}
+
+	if j.prompt != "" {
+		fmt.Fprintf(b, "    prompt: %s\n", block(literal(j.prompt), "      "))
+		return
+	}
+	b.WriteString("    playbook:\n")
+	for _, c := range j.calls {
+		c.write(b)
+	}
+}
+
+func (c call) write(b *strings.Builder) {
+	command := literal(c.command)
+	b.WriteString("      - call: shell_run\n        with:\n")
+	fmt.Fprintf(b, "          command: %s\n          timeout: 3600\n", block(command, "            "))
+	if c.on != "" {
+		fmt.Fprintf(b, "        on_error: %s\n", c.on)
+	}
+	if len(c.exits) > 0 {
+		fmt.Fprintf(b, "        expect: {exit: %s}\n", strings.ReplaceAll(fmt.Sprint(c.exits), " ", ", "))
+	}
+}
+
+// Problem is one mistake that the check of a configuration finds.
+type Problem struct {
+	Path    string // jobs[1].schedule
+	Message string
+}
+
+// Settle writes the configuration so that check finds no mistake in it: a folder that an agent must not have is left out, a job
+// that cannot be becomes a comment. It errs where the check refuses what is no job's doing.
+func (d *Document) Settle(check func(text []byte) ([]Problem, error)) ([]byte, error) {
+	for {
+		text, users := d.write()
+		problems, err := check(text)
+		if err != nil || len(problems) == 0 {
+			return bytes.Clone(text), err
+		}
+
+		changed := false
+		for _, p := range problems {
+			var place int
+			switch {
+			case scan(p.Path, "agents[%d]", &place) && place < len(users):
+				changed = d.withoutFolder(users[place], p) || changed
+			case scan(p.Path, "jobs[%d]", &place) && place < len(d.Jobs()):
+				changed = true
+				d.Jobs()[place].refused = p.Message
+			}
+		}
+		d.dropRefused()
+		if !changed {
+			return nil, fmt.Errorf("what was made of the jobs cannot be used: %s: %s", problems[0].Path, problems[0].Message)
+		}
+	}
+}
+
+func scan(path, format string, place *int) bool {
+	n, err := fmt.Sscanf(path, format, place)
+	return n == 1 && err == nil && *place >= 0
+}
+
+// withoutFolder takes from the jobs that share an agent what it must not have: its workdir, or a grant for a program that it could
+// write. Where that is not what is wrong, they cannot be.
+func (d *Document) withoutFolder(jobs []*Job, p Problem) bool {
+	changed := false
+	for _, j := range jobs {
+		switch {
+		case j.dir != "":
+			j.lose("it worked in %s, which cannot be a workdir: what rouse trusts lies there, or runs from there (docs/layout.md)", shown(j.dir))
+			j.dir, changed = "", true
+		case slices.ContainsFunc(j.grants, namesScript):
+			j.remark("no grant is written for what it runs, which its agent could change (docs/layout.md): its first run waits in rouse inbox")
+			j.grants, changed = nil, true
+		}
+	}
+	for _, j := range jobs {
+		if !changed {
+			j.refused = p.Message
+		}
+	}
+	return len(jobs) > 0
+}
+
+// namesScript says whether a grant is for a file that may be anybody's.
+func namesScript(grant []string) bool {
+	return slices.ContainsFunc(shell.Scripts(grant), func(file string) bool { return !shell.IsSystemProgram(file) })
+}
+
+// dropRefused makes comments of the jobs that cannot be.
+func (d *Document) dropRefused() {
+	for i, it := range d.items {
+		if it.job == nil || it.job.refused == "" {
+			continue
+		}
+		j := it.job
+		lines := append([]string{notCarried + shown(j.refused)}, j.Kept...)
+		lines = append(lines, j.Source...)
+		if j.whole != "" {
+			lines = append(lines, j.whole)
+		}
+		for _, r := range j.Remarks {
+			lines = append(lines, "- "+r)
+		}
+		d.items[i] = item{comment: lines}
+	}
+}
