@@ -9,10 +9,20 @@ import (
 	"rouse/cmd/internal/secret"
 )
 
-// Load reads the configuration; home overrides the one it names, "" does not.
+// Load reads the configuration; home overrides the one it names, "" does not. A secret that is missing blocks the jobs that need it, and
+// nothing else.
 func Load(path, home string) (*config.Config, error) {
-	return config.Load(config.LoadOptions{Path: path, Home: home, Getenv: os.Getenv, Tools: agent.Specs(), Secret: finder(path, home),
-		Ollama: func() (string, string, bool) { return FindOllama(os.Getenv) }})
+	o := loadOptions(path, home)
+	o.HoldSecrets = true
+	return config.Load(o)
+}
+
+// Check is Load for who wants to know what is wrong: a secret that is missing is.
+func Check(path, home string) (*config.Config, error) { return config.Load(loadOptions(path, home)) }
+
+func loadOptions(path, home string) config.LoadOptions {
+	return config.LoadOptions{Path: path, Home: home, Getenv: os.Getenv, Tools: agent.Specs(), Secret: finder(path, home),
+		Ollama: func() (string, string, bool) { return FindOllama(os.Getenv) }}
 }
 
 // finder looks up secrets for a configuration. The store is opened by the first lookup.

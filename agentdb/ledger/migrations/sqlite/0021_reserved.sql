@@ -1,0 +1,1 @@
+-- Reserved: a change of another line of work takes this number.
