@@ -19,8 +19,8 @@ const askWithin = 2 * time.Second
 
 // modelRefusal is a model that its server does not let be asked: it does not take the key, or has no such model.
 type modelRefusal struct {
-	model *Model // as it is configured now
-	why   string // as its owner is told
+	model *Model    // as it is configured now
+	why   string    // as its owner is told
 	again time.Time // when its server is asked the next time
 	tries int
 }
