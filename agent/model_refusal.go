@@ -14,6 +14,9 @@ import (
 // refusalRests are the pauses before the server of a model that refused it is asked again; the last one is that of all further ones.
 var refusalRests = []time.Duration{time.Minute, 5 * time.Minute, 15 * time.Minute, time.Hour}
 
+// nearbyRest is that of a server on this machine, which costs nothing to ask.
+const nearbyRest = 5 * time.Second
+
 // askWithin is how long a server may take to say which models it has.
 const askWithin = 2 * time.Second
 
@@ -33,8 +36,14 @@ func (h *modelHealth) refuse(m *Model, why string, now time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 
-	why = fmt.Sprintf("the model %s is not asked, for its server refused it (a run that you start asks it at once): %s", m.Name, text.Truncate(text.OneLine(why), maxPauseReason))
-	h.refusals[m.Name] = &modelRefusal{model: m, why: why, again: now.Add(refusalRests[0])}
+	why = text.Truncate(text.OneLine(why), maxPauseReason)
+	if !m.Nearby {
+		why = fmt.Sprintf("the model %s is not asked, for its server refused it (a run that you start asks it at once): %s", m.Name, why)
+	}
+	h.refusals[m.Name] = &modelRefusal{model: m, why: why, again: now.Add(nearbyRest)}
+	if !m.Nearby {
+		h.refusals[m.Name].again = now.Add(refusalRests[0])
+	}
 }
 
 // refusal says why a model is not asked, if its server has refused it.
@@ -140,7 +149,9 @@ func (h *modelHealth) toAsk(now time.Time) (out []*Model) {
 		if now.Before(r.again) {
 			continue
 		}
-		r.again = now.Add(refusalRests[min(r.tries, len(refusalRests)-1)])
+		if r.again = now.Add(refusalRests[min(r.tries, len(refusalRests)-1)]); r.model.Nearby {
+			r.again = now.Add(nearbyRest)
+		}
 		r.tries++
 		out = append(out, r.model)
 	}

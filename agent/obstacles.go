@@ -114,7 +114,7 @@ func (r *Runner) modelObstacles(_ context.Context, t task) []ledger.Obstacle {
 	if len(t.model.Obstacles) > 0 {
 		return t.model.Obstacles
 	}
-	if t.insists { // a person tries what may have been paid for, or mended
+	if t.insists && !t.model.Nearby { // a person tries what may have been paid for, or mended
 		return nil
 	}
 

@@ -37,18 +37,19 @@ func Folder(b nofollow.Boundary, path string) string {
 	return explain(path, errors.Join(allowed(folder, false), folder.Close()))
 }
 
-// Writable says what keeps files from being made in a folder, "" when nothing does. One that is missing can be made where the folder above
-// it that is there can be written.
+// Writable says what keeps files from being made in a folder, "" when nothing does. One that is missing is made, and
+// so it is the nearest one above it that counts.
 func Writable(b nofollow.Boundary, path string) string {
 	folder, err := b.OpenRoot(path)
 	if err == nil {
 		return explain(path, errors.Join(allowed(folder, true), folder.Close()))
 	}
-	if above := filepath.Dir(path); errors.Is(err, fs.ErrNotExist) && above != path {
-		if why := Writable(b, above); why != "" {
-			return fmt.Sprintf("%s is not there and cannot be made: %s", path, why)
+	above := filepath.Dir(path)
+	if info, bad := b.Stat(above); errors.Is(err, fs.ErrNotExist) || bad != nil || !info.IsDir() { // then it cannot be there
+		if above == path {
+			return explain(path, err)
 		}
-		return ""
+		return Writable(b, above)
 	}
 	return explain(path, err)
 }

@@ -57,39 +57,47 @@ func (p *Prober) LookFor(source string, good time.Duration, look func() string) 
 		return f.text
 	}
 	p.mu.Unlock()
-	return p.find(source, f, look)
+	return p.find(f, look)
 }
 
-// find looks, without the lock and not for long: a folder may lie on a server that does not answer, and others wait behind who asks.
-func (p *Prober) find(source string, f *finding, look func() string) string {
+// find looks, without the lock and not for long: a folder may lie on a server that does not answer, and others wait behind who asks. Until it
+// answers what was found before holds, and of what was never seen nothing is said: the run shows it.
+func (p *Prober) find(f *finding, look func() string) string {
 	p.mu.Lock()
 	answer := f.late
+	p.mu.Unlock()
+	var timeout <-chan time.Time
 	if answer == nil {
 		answer = make(chan string, 1)
-		f.late = answer
 		go func() { answer <- look() }()
+		timer := time.NewTimer(answerWithin)
+		defer timer.Stop()
+		timeout = timer.C
+	} else { // it was waited for before
+		now := make(chan time.Time)
+		close(now)
+		timeout = now
 	}
-	wait := answerWithin
-	if f.text != "" && !f.at.IsZero() {
-		wait = answerWithin / 10 // it did not answer before
-	}
-	p.mu.Unlock()
 
-	timer := time.NewTimer(wait)
-	defer timer.Stop()
-	text, over := source+" does not answer", false
+	text, over := "", false
 	select {
 	case text = <-answer:
 		over = true
-	case <-timer.C:
+	default:
+		select {
+		case text = <-answer:
+			over = true
+		case <-timeout:
+		}
 	}
 
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	f.text, f.at = text, time.Now()
-	if over && f.late == answer {
-		f.late = nil
+	if !over {
+		f.late = answer
+		return f.text
 	}
+	f.text, f.at, f.late = text, time.Now(), nil
 	return text
 }
 
@@ -97,25 +105,24 @@ func (p *Prober) find(source string, f *finding, look func() string) string {
 // it is time for the next look.
 func (p *Prober) Again() (cleared bool, rest time.Duration) {
 	begin := time.Now()
-	for source, f := range p.wrong(begin) {
-		if p.find(source, f, f.look) == "" {
+	for _, f := range p.wrong(begin) {
+		if p.find(f, f.look) == "" {
 			cleared = true
 		}
 	}
 	return cleared, min(max(leastRest, 100*time.Since(begin)), mostRest)
 }
 
-func (p *Prober) wrong(now time.Time) map[string]*finding {
+func (p *Prober) wrong(now time.Time) (out []*finding) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 
-	out := map[string]*finding{}
 	for source, f := range p.known {
 		switch {
 		case now.Sub(f.asked) > forgetAfter:
 			delete(p.known, source)
 		case f.text != "":
-			out[source] = f
+			out = append(out, f)
 		}
 	}
 	return out
