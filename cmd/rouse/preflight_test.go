@@ -25,7 +25,7 @@ type obstacle struct {
 }
 
 // done ends a run without a model.
-const done = `playbook: [{call: complete, with: {summary: the work is done}}]`
+const done = `playbook: [{call: complete, with: {summary: looked at everything that there is to see}}]`
 
 func write(t *testing.T, path, text string, mode os.FileMode) {
 	t.Helper()
@@ -221,7 +221,7 @@ agents:
 	}
 
 	for name, o := range all {
-		var why api.Why
+		var why []api.Explanation
 		runJSON(t, &why, "why", name, "--json", "--config", config)
 		said, _ := json.Marshal(why)
 		if !strings.Contains(string(said), "waited ") || !strings.Contains(string(said), o.kind+": ") {
