@@ -8,6 +8,7 @@ import (
 
 	"rouse/agent/loop"
 	"rouse/agent/loop/memory"
+	"rouse/agent/preflight"
 	"rouse/agentdb/ledger"
 )
 
@@ -44,7 +45,7 @@ func ContextNeeds(p Plan) ([]ContextNeed, error) {
 	}
 
 	// Nothing is called with these tools: they are only told of, for which no ledger is needed.
-	r := &Runner{log: slog.New(slog.DiscardHandler), programs: programs, specs: Specs()}
+	r := &Runner{log: slog.New(slog.DiscardHandler), programs: programs, specs: Specs(), prober: preflight.New(), health: newModelHealth(nil)}
 	r.Set(p)
 	p = *r.plan.Load()
 	// An agent that never ran has no workdir yet.

@@ -16,7 +16,7 @@ func (r *Runner) quarantined(t task) string {
 		return ""
 	}
 	if err := r.databases.Quarantined(t.agent.Name); err != nil {
-		return "database: " + err.Error()
+		return err.Error()
 	}
 	return ""
 }

@@ -32,6 +32,7 @@ type modelHealth struct {
 	circuits map[string]*circuit
 	down     map[string]time.Time         // since when a model has not answered, by name
 	pauses   map[string]ledger.ModelPause // of models that have not answered since, by name
+	refusals map[string]*modelRefusal     // of models that their servers refuse, by name
 }
 
 // circuit is that of one model. It is closed while the model answers; a failure opens it, and after
@@ -46,7 +47,7 @@ type circuit struct {
 var errNoVerdict = errors.New("nothing is known of the model")
 
 func newModelHealth(pauses []ledger.ModelPause) *modelHealth {
-	h := &modelHealth{circuits: map[string]*circuit{}, down: map[string]time.Time{}, pauses: map[string]ledger.ModelPause{}}
+	h := &modelHealth{circuits: map[string]*circuit{}, down: map[string]time.Time{}, pauses: map[string]ledger.ModelPause{}, refusals: map[string]*modelRefusal{}}
 	for _, p := range pauses {
 		h.pauses[p.Model] = p
 	}
@@ -117,6 +118,7 @@ func (h *modelHealth) answered(name string) (paused bool) {
 	defer h.mu.Unlock()
 
 	delete(h.down, name)
+	delete(h.refusals, name)
 	_, paused = h.pauses[name]
 	delete(h.pauses, name)
 	return paused
@@ -176,7 +178,14 @@ func (r *Runner) modelAnswered(ctx context.Context, m *Model) {
 // paused, and its owner is told with the first of such pauses in a row.
 func (r *Runner) modelFailed(ctx context.Context, run ledger.Run, t task, m *Model, failure error) {
 	var e *model.Error
-	if !errors.As(failure, &e) || !quotaSpent(e) {
+	if !errors.As(failure, &e) {
+		return
+	}
+	if refuses(e) {
+		r.health.refuse(m, redactor(t.secrets).Replace(e.Error()), time.Now())
+		return
+	}
+	if !quotaSpent(e) {
 		return
 	}
 
@@ -258,6 +267,6 @@ func (h *modelHealth) current(now time.Time) []ledger.ModelPause {
 
 // pausedText says of a pause what it is, when it ends, and how to ask before that.
 func pausedText(p ledger.ModelPause) string {
-	return fmt.Sprintf("model_paused: the model %s is not asked until %s, for its provider's quota is spent; a run that you start or retry asks it at once: %s",
+	return fmt.Sprintf("the model %s is not asked until %s, for its provider's quota is spent; a run that you start or retry asks it at once: %s",
 		p.Model, p.Until.UTC().Format(time.RFC3339), p.Reason)
 }

@@ -160,7 +160,7 @@ func (r *Runner) workspaceBlocked(ctx context.Context, run ledger.Run, t task) s
 		err = w.Blocked()
 	}
 	if blocked := (*ledger.BlockedError)(nil); errors.As(err, &blocked) && blocked.Workspace.Status != ledger.WorkspaceArchived {
-		return "workspace: " + err.Error()
+		return err.Error()
 	}
 	return "" // it starts, and its end says what is wrong
 }

@@ -55,6 +55,9 @@ type Agent struct {
 	Servers []mcp.Server
 	// OnDemand are globs of tools that its model is not told of: it finds and loads them.
 	OnDemand []string
+	Where    string // file:line of the configuration
+	// Obstacles keep its runs from starting, as the configuration says: a secret that is not set.
+	Obstacles []ledger.Obstacle
 }
 
 // Model is a configured way to reach a language model.
@@ -66,6 +69,11 @@ type Model struct {
 	Temperature *float64
 	Price       model.Price // the zero price: it costs nothing, or nobody wants to know
 	Fallback    *Model      // who takes over when it has failed for good; nil: nobody
+	Where       string      // file:line of the configuration
+	// Obstacles keep it from being asked, as the configuration says.
+	Obstacles []ledger.Obstacle
+	// Nearby says that its server is on this machine: it is asked whether it has the model before any run begins.
+	Nearby bool
 }
 
 // Budget is what may be taken in a day; 0 is no limit.
@@ -93,6 +101,9 @@ type Job struct {
 	// UndoOnFailure undoes what a run wrote, files and database, when it fails.
 	UndoOnFailure bool
 	ContextViews  []string // saved views of the agent's database whose rows the prompt shows
+	Where         string   // file:line of the configuration
+	// Obstacles keep its runs from starting, as the configuration says.
+	Obstacles []ledger.Obstacle
 }
 
 // AsksModel says whether the runs of the job cannot go on without a language model: one answers in them, or their module asks one.
@@ -114,7 +125,8 @@ type ModuleSettings struct {
 type Watched struct {
 	Folder    string // absolute; "" without a watch
 	Recursive bool
-	Batch     bool // its runs are of many files
+	Batch     bool     // its runs are of many files
+	MovesTo   []string // absolute folders that its files are moved to
 }
 
 // asBatch is what triggered a run as the job knows it now: a file that was offered manually, or
@@ -163,6 +175,8 @@ type Notify struct {
 type Plan struct {
 	Agents map[string]Agent
 	Jobs   map[string]Job
+	// Disabled are the jobs that wait for their agent, which is disabled, by name.
+	Disabled map[string]ledger.Obstacle
 	// Modules are the skills with a module that their owner may run without a job, by name.
 	Modules map[string]*skills.Skill
 	// ModuleSettings are those of skills with a module, by name.

@@ -34,11 +34,14 @@ type relay struct {
 
 // newRelay follows the fallbacks of a model. A circle, which the configuration refuses, ends
 // where it would begin again.
+//
+// A fallback that cannot be asked, because its key is not set, is left out.
 func newRelay(m *Model) *relay {
 	r := &relay{}
 	for seen := map[*Model]bool{}; m != nil && !seen[m]; m = m.Fallback {
-		seen[m] = true
-		r.models = append(r.models, m)
+		if seen[m] = true; len(r.models) == 0 || len(m.Obstacles) == 0 {
+			r.models = append(r.models, m)
+		}
 	}
 	return r
 }

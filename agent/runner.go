@@ -15,6 +15,7 @@ import (
 	"rouse/agent/loop"
 	"rouse/agent/model"
 	"rouse/agent/model/playbook"
+	"rouse/agent/preflight"
 	"rouse/agent/preview"
 	"rouse/agent/tool"
 	"rouse/agent/tool/mcp"
@@ -67,6 +68,7 @@ type Runner struct {
 	programs      *programHosts
 	fileLocks     *tool.Locks
 	viewer        *preview.Viewer
+	prober        *preflight.Prober
 	plan          atomic.Pointer[Plan]
 	planMu        sync.Mutex // held while another plan is made of the one that holds
 	secrets       knownSecrets
@@ -86,7 +88,7 @@ func New(o Options) (*Runner, error) {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
 
-	r := &Runner{ledger: o.Ledger, databases: o.Databases, manifests: o.Manifests, recordings: o.Recordings, storage: o.Storage, extraTools: o.Tools, servers: mcp.NewBook(o.Servers), fileLocks: tool.NewLocks(o.Locks), log: o.Logger}
+	r := &Runner{ledger: o.Ledger, databases: o.Databases, manifests: o.Manifests, recordings: o.Recordings, storage: o.Storage, extraTools: o.Tools, servers: mcp.NewBook(o.Servers), fileLocks: tool.NewLocks(o.Locks), prober: preflight.New(), log: o.Logger}
 	r.before = cmp.Or(o.Before, filepath.Join(os.TempDir(), fmt.Sprintf("rouse-before-%d", os.Getpid())))
 	r.plan.Store(&Plan{})
 	var err error
@@ -128,28 +130,9 @@ func (r *Runner) Set(p Plan) {
 	p.writableFolders, p.Secrets = writableFolders(p), r.secrets.add(p.Secrets)
 	p.specs = r.specsOf(p)
 	r.plan.Store(&p)
-}
-
-// Blocked says why a run must stay queued: a prompt, when its agent has no model, or while that is paused,
-// unless a person started it or tries it again; any run, while its agent's database cannot be used, or
-// nothing may work in its workspace.
-func (r *Runner) Blocked(ctx context.Context, run ledger.Run) string {
-	t, err := r.plan.Load().resolve(run)
-	if err != nil {
-		return "" // it starts, and its end says what is wrong
-	}
-	if why := cmp.Or(r.quarantined(t), r.workspaceBlocked(ctx, run, t)); why != "" || !t.asksModel() {
-		return why
-	}
-
-	if t.model != nil {
-		if p, paused := r.health.pausedModel(t.relay.models, time.Now()); paused && !t.insists {
-			return pausedText(p)
-		}
-		return ""
-	}
-
-	return fmt.Sprintf("no_model: agent %s has no model; add one under models: in the configuration", t.agent.Name)
+	// Whoever changed the configuration may have changed what it names, too.
+	r.prober.Forget()
+	r.health.reconsider(p)
 }
 
 // failed is the result of a run that could not begin.

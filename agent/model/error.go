@@ -27,6 +27,7 @@ type Error struct {
 	Retryable  bool          // the same request may succeed later
 	RetryAfter time.Duration // as the server asked; 0 if it did not
 	Refused    bool          // the server refused the request before the model was run, so that it costs nothing
+	Missing    bool          // the server does not have the model, or is not at this address
 	Err        error
 	// Feedback is what the model is to be told when the turn is asked again, so that it does better; "":
 	// it is not to blame.

@@ -72,6 +72,10 @@ func (l *Ledger) startRun(tx *sqlite.Tx, run int64, now time.Time) (Run, error) 
 		return Run{}, err
 	}
 
+	if err := endBlock(tx, r, now); err != nil {
+		return Run{}, err
+	}
+
 	if _, err := tx.Exec(`insert into attempts (run, number, state, started_at) values ($1, $2, 'running', $3)`, run, r.Attempt, ms(now)); err != nil {
 		return Run{}, err
 	}
@@ -181,6 +185,10 @@ func (l *Ledger) finish(tx *sqlite.Tx, r Run, res Result, now time.Time) (paused
 	if _, err := tx.Exec(`update runs set state = 'finished', waiting_for = '', not_before = 0, outcome = $1, exit = $2, verified = $3, finished_at = $4,
 		summary = $5, error = $6 where id = $7`,
 		string(res.Outcome), string(res.Exit), flag(res.Verified), ms(now), res.Summary, res.Error, r.ID); err != nil {
+		return false, err
+	}
+
+	if err := endBlock(tx, r, now); err != nil {
 		return false, err
 	}
 
@@ -392,7 +400,7 @@ func (l *Ledger) Retry(ctx context.Context, run int64) (Run, error) {
 			return fmt.Errorf("run %d is %s: %w", run, r.State, ErrNotClaimable)
 		}
 
-		if _, err := tx.Exec(`update runs set state = 'queued', outcome = '', exit = '', verified = 0, finished_at = 0, summary = '', error = '', cancel_reason = '', interruptions = 0, parks = 0, postponements = 0, detail = $1
+		if _, err := tx.Exec(`update runs set state = 'queued', outcome = '', exit = '', verified = 0, finished_at = 0, summary = '', error = '', cancel_reason = '', interruptions = 0, parks = 0, postponements = 0, blocked_since = 0, blocked_until = 0, blocked_by = '', detail = $1
 			where id = $2`, retriedDetail(r.Detail), run); err != nil {
 			return err
 		}

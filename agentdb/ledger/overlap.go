@@ -5,6 +5,7 @@ import (
 	"math"
 
 	"rouse/internal/domain"
+	"rouse/internal/text"
 )
 
 // maxQueueAll is how many runs of a job `overlap: queue_all` keeps queued.
@@ -21,9 +22,7 @@ const overlappingRuns = `select ` + runColumns + ` from runs where job = $1
 // and each of its instants is decided in the one transaction that all writers share.
 func OverlapCandidates(policy domain.Overlap) (states []domain.State, most int) {
 	switch policy {
-	case domain.OverlapAllow:
-		return nil, 0
-	case domain.OverlapQueueOne:
+	case domain.OverlapAllow, domain.OverlapQueueOne: // of allow for one that is blocked alone
 		return []domain.State{domain.StateQueued}, 1
 	case domain.OverlapQueueAll:
 		return []domain.State{domain.StateQueued}, maxQueueAll
@@ -32,6 +31,9 @@ func OverlapCandidates(policy domain.Overlap) (states []domain.State, most int) 
 	}
 	return []domain.State{domain.StateQueued, domain.StateRunning}, 1
 }
+
+// maxObstacles is how much of what is in the way of another run is told of an instant, in characters.
+const maxObstacles = 200
 
 const replacedReason = "overlap: a newer occurrence took its place"
 
@@ -56,6 +58,11 @@ func decideOverlap(policy domain.Overlap, others []Run) (decision domain.Decisio
 		if r.State == domain.StateQueued || r.Postponed() {
 			queued = append(queued, r)
 		}
+	}
+
+	// A job that cannot work now has one run that waits, whatever may run side by side: they would all begin at once when it can.
+	if r, blocked := blockedFirst(queued); blocked && policy != domain.OverlapCancel {
+		return domain.DecisionSkipped, fmt.Sprintf("overlap: run %d waits already: %s", r.ID, text.Truncate(ObstaclesText(r.Blocked.By), maxObstacles)), false
 	}
 
 	switch policy {

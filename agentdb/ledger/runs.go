@@ -16,17 +16,18 @@ import (
 
 const runColumns = `id, key, job, agent, triggered_by, detail, state, waiting_for, not_before, outcome, exit, verified, attempt, interruptions,
 	scheduled_at, queued_at, started_at, finished_at, summary, error, steps, calls, tokens_in, tokens_out, tokens_cached, cost_micro_usd, estimated_tokens, estimated_micro_usd,
-	cancel_reason, parks, postponements, taint, tier, workspace, checkpoint`
+	cancel_reason, parks, postponements, taint, tier, workspace, checkpoint, blocked_since, blocked_until, blocked_by`
 
 func scanRun(row interface{ Scan(...any) error }) (Run, error) {
 	var r Run
-	var detail string
-	var notBefore, scheduled, queued, started, finished int64
+	var detail, blockedBy string
+	var notBefore, scheduled, queued, started, finished, blockedSince, blockedUntil int64
 	var verified int
 	err := row.Scan(&r.ID, &r.Key, &r.Job, &r.Agent, &r.Trigger, &detail, &r.State, &r.WaitingFor, &notBefore, &r.Outcome, &r.Exit, &verified,
 		&r.Attempt, &r.Interruptions, &scheduled, &queued, &started, &finished, &r.Summary, &r.Error, &r.Steps, &r.Calls,
-		&r.Usage.TokensIn, &r.Usage.TokensOut, &r.Usage.TokensCached, &r.Usage.CostMicroUSD, &r.Usage.EstimatedTokens, &r.Usage.EstimatedMicroUSD, &r.CancelReason, &r.Parks, &r.Postponements, &r.Taint, &r.Tier, &r.Workspace, &r.Checkpoint)
+		&r.Usage.TokensIn, &r.Usage.TokensOut, &r.Usage.TokensCached, &r.Usage.CostMicroUSD, &r.Usage.EstimatedTokens, &r.Usage.EstimatedMicroUSD, &r.CancelReason, &r.Parks, &r.Postponements, &r.Taint, &r.Tier, &r.Workspace, &r.Checkpoint, &blockedSince, &blockedUntil, &blockedBy)
 	r.Detail, r.Verified = json.RawMessage(detail), verified != 0
+	r.Blocked = blockedOf(blockedSince, blockedUntil, blockedBy)
 	r.NotBefore, r.ScheduledAt, r.QueuedAt, r.StartedAt, r.FinishedAt = instant(notBefore), instant(scheduled), instant(queued), instant(started), instant(finished)
 
 	return r, err

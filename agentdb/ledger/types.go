@@ -56,6 +56,7 @@ type Run struct {
 	Tier           string // the weakest confinement of the programs it has started, "" before the first
 	Workspace      int64  // that it works in; 0: none
 	Checkpoint     int64  // that it was begun from; 0: none
+	Blocked        Blocked
 }
 
 // WaitsForPerson reports whether a run waits for a person.

@@ -110,7 +110,7 @@ func newConfigCheck(at *place) *cobra.Command {
 		Short: "Reads the configuration, starts nothing, lists every problem; exits 1 on errors",
 		Args:  cobra.NoArgs,
 		RunE: verb(func(cmd *cobra.Command, _ []string) error {
-			cfg, err := at.load()
+			cfg, err := at.check()
 			var wrong *config.Errors
 			// Mistakes in the configuration are this command's result, not its failure.
 			if err != nil && !errors.As(err, &wrong) {

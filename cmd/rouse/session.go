@@ -24,13 +24,18 @@ type place struct {
 	stderr io.Writer // for what concerns every command; nil: nobody hears it
 }
 
-// load reads the configuration, wherever it is found. The error lists every problem.
-func (at *place) load() (*config.Config, error) {
+// load reads the configuration, wherever it is found. The error lists every problem; a secret that is missing is none.
+func (at *place) load() (*config.Config, error) { return at.read(daemon.Load) }
+
+// check is load for which a missing secret is a problem, too.
+func (at *place) check() (*config.Config, error) { return at.read(daemon.Check) }
+
+func (at *place) read(load func(path, home string) (*config.Config, error)) (*config.Config, error) {
 	path, err := config.Find(at.config, os.Getenv)
 	if err != nil {
 		return nil, err
 	}
-	return daemon.Load(path, at.home)
+	return load(path, at.home)
 }
 
 // homeDir is the home alone, for commands that need no more of the configuration: a

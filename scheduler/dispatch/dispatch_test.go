@@ -32,11 +32,15 @@ func (e *executor) Policy(job string) dispatch.Policy {
 	return e.policy(job)
 }
 
-func (e *executor) Blocked(_ context.Context, run ledger.Run) string {
-	if e.blocked == nil {
-		return ""
+func (e *executor) Obstacles(_ context.Context, run ledger.Run) []ledger.Obstacle {
+	if e.blocked == nil || e.blocked(run) == "" {
+		return nil
 	}
-	return e.blocked(run)
+	return []ledger.Obstacle{{Kind: "test", Source: "test/" + e.blocked(run), Text: e.blocked(run)}}
+}
+
+func (e *executor) ObstacleNotices(run ledger.Run, o ledger.Obstacle) []ledger.Notice {
+	return []ledger.Notice{{Run: run.ID, Job: run.Job, Channel: "desktop", Title: o.Text}}
 }
 
 func (e *executor) Asks(run ledger.Run, res ledger.Result) []ledger.Notice {

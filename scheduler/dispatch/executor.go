@@ -13,8 +13,9 @@ import (
 type Executor interface {
 	// Policy is what a job wants of its runs; those without a job ask with "".
 	Policy(job string) Policy
-	// Blocked says why a queued run must not start yet, "" when it may.
-	Blocked(ctx context.Context, run ledger.Run) string
+	// Obstacles are what keeps a queued run from starting, none when it may. They are asked for at each look at the queue, so that
+	// the answer must be cheap.
+	Obstacles(ctx context.Context, run ledger.Run) []ledger.Obstacle
 	// Execute does the work of one attempt. An error means that the host could not, and
 	// counts as outcome error.
 	Execute(ctx context.Context, run ledger.Run, a ledger.Attempt) (ledger.Result, error)
@@ -29,6 +30,8 @@ type Executor interface {
 	Tells(run ledger.Run, res ledger.Result) func(ledger.IncidentChange) []ledger.Notice
 	// PauseNotices tell them that this end is one failure too many, and pauses the job.
 	PauseNotices(run ledger.Run, res ledger.Result, failures int) []ledger.Notice
+	// ObstacleNotices tell them what keeps a run from starting; of each obstacle the first such notices are sent.
+	ObstacleNotices(run ledger.Run, o ledger.Obstacle) []ledger.Notice
 }
 
 // Policy is what a job wants of its runs.
@@ -39,7 +42,8 @@ type Policy struct {
 	Resume              bool             // go on after an interruption
 	Concurrency         int              // of the job's runs; 0 means 1, below 0 unlimited
 	StartDeadline       time.Duration    // longest wait in the queue; 0 means none
-	CatchupWindow       time.Duration    // longest wait for a model that cannot be asked; 0 means 24h
+	OnMiss              domain.OnMiss    // of an instant whose run was blocked; "" means run_once
+	CatchupWindow       time.Duration    // longest wait for a model that cannot be asked, and longest block of an instant; 0 means 24h
 	PauseAfter          int              // failed runs in a row that pause the job; 0: never
 }
 
@@ -50,8 +54,8 @@ type ExecutorFunc func(ctx context.Context, run ledger.Run, a ledger.Attempt) (l
 // Policy implements Executor.
 func (ExecutorFunc) Policy(string) Policy { return Policy{Resume: true} }
 
-// Blocked implements Executor.
-func (ExecutorFunc) Blocked(context.Context, ledger.Run) string { return "" }
+// Obstacles implements Executor.
+func (ExecutorFunc) Obstacles(context.Context, ledger.Run) []ledger.Obstacle { return nil }
 
 // Execute implements Executor.
 func (f ExecutorFunc) Execute(ctx context.Context, run ledger.Run, a ledger.Attempt) (ledger.Result, error) {
@@ -73,3 +77,6 @@ func (ExecutorFunc) Tells(ledger.Run, ledger.Result) func(ledger.IncidentChange)
 
 // PauseNotices implements Executor.
 func (ExecutorFunc) PauseNotices(ledger.Run, ledger.Result, int) []ledger.Notice { return nil }
+
+// ObstacleNotices implements Executor.
+func (ExecutorFunc) ObstacleNotices(ledger.Run, ledger.Obstacle) []ledger.Notice { return nil }

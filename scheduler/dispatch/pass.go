@@ -139,14 +139,8 @@ func (d *Dispatcher) fillLanes(ctx, writing context.Context, now time.Time) erro
 			return err
 		}
 
-		for _, r := range runs {
-			d.queue.seen = r.ID
-			why := d.o.Executor.Blocked(ctx, r)
-			if d.logBlocked(r, why); why == "" {
-				d.mu.Lock()
-				d.lanes.Add(r)
-				d.mu.Unlock()
-			}
+		if err := d.admit(ctx, writing, now, runs); err != nil {
+			return err
 		}
 
 		d.queue.read += len(runs)
@@ -211,7 +205,7 @@ func (d *Dispatcher) passOnly(ctx, writing context.Context, now time.Time) (over
 		return false, r.NotBefore, nil
 	}
 
-	if why := d.o.Executor.Blocked(ctx, r); why != "" {
+	if why := ledger.ObstaclesText(d.o.Executor.Obstacles(ctx, r)); why != "" {
 		return false, time.Time{}, d.finishUnstarted(writing, r.ID, ledger.Result{Outcome: domain.OutcomeError, Error: why})
 	}
 
@@ -266,19 +260,4 @@ func (d *Dispatcher) finishUnstarted(writing context.Context, id int64, res ledg
 		return nil
 	}
 	return err
-}
-
-// logBlocked logs why a run stays queued, once for each reason.
-func (d *Dispatcher) logBlocked(r ledger.Run, why string) {
-	if d.blocked[r.ID] == why {
-		return
-	}
-
-	if why == "" {
-		delete(d.blocked, r.ID)
-		return
-	}
-
-	d.blocked[r.ID] = why
-	d.log.Warn("a run stays queued", "job", r.Job, "run", r.ID, "reason", why)
 }

@@ -186,7 +186,7 @@ func (c *Client) statusError(x hinter, resp *http.Response, serverErr ServerErro
 		e.RetryAfter = namedWait(serverErr.Message, time.Now())
 	}
 
-	e.Refused = !maybeBilled(resp.StatusCode)
+	e.Refused, e.Missing = !maybeBilled(resp.StatusCode), resp.StatusCode == http.StatusNotFound
 	hint := x.Hint(kind, resp.StatusCode, serverErr)
 	switch {
 	case hint != "":

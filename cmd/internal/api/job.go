@@ -19,9 +19,22 @@ type Job struct {
 	PausedUntil Time   `json:"paused_until"`
 	PausedWhy   string `json:"paused_reason"`
 	Problem     string `json:"problem"`
-	Watch       *Watch `json:"watch" jsonschema:"nullable"` // null without one
 	// Incidents are the kinds of error that it fails with now.
 	Incidents []Incident `json:"incidents"`
+	// Blocked says that no run of it can start now; Obstacles are why, none where it can.
+	Blocked   bool       `json:"blocked"`
+	Obstacles []Obstacle `json:"obstacles"`
+	Watch     *Watch     `json:"watch" jsonschema:"nullable"` // null without one
+}
+
+// Obstacle is one thing that keeps a job from working, before it costs anything.
+type Obstacle struct {
+	// Kind is a stable word for programs: secret, model, no_model, model_paused, folder, program, confinement, skill, database,
+	// workspace, agent.
+	Kind   string `json:"kind"`
+	Source string `json:"source"` // what is in the way, the same for all jobs that wait for it
+	Text   string `json:"text"`   // what is wrong, and what to do
+	Where  string `json:"where"`  // file:line of the configuration, "" where it is not known
 }
 
 // Agent is an agent of the configuration.

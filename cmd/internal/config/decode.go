@@ -22,13 +22,16 @@ type decoder struct {
 	store    func(name string) (value string, set bool, err error) // of secrets; may be nil
 	problems []Problem
 	secrets  []string
-	unset    []string            // names of secrets that are kept nowhere
-	refs     []SecretRef         // to the store
-	places   map[string]Position // of values, by path
-	tags     tags
-	overlay  bool      // inside defaults: nothing is required there
-	trusted  []trusted // files that were read for the configuration
-	globs    []trusted // patterns of its includes
+	unset    []string    // names of secrets that are kept nowhere
+	refs     []SecretRef // to the store
+	// holdSecrets: see LoadOptions. held are the places that lack theirs.
+	holdSecrets bool
+	held        []Held
+	places      map[string]Position // of values, by path
+	tags        tags
+	overlay     bool      // inside defaults: nothing is required there
+	trusted     []trusted // files that were read for the configuration
+	globs       []trusted // patterns of its includes
 }
 
 func newDecoder(getenv func(string) string) *decoder {

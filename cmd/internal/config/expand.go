@@ -34,6 +34,30 @@ type SecretRef struct {
 	At   Position
 }
 
+// Held is a place that lacks its secret: what it is in cannot work before that can be had.
+type Held struct {
+	Name string // of the secret
+	Path string // models[0].api_key
+	At   Position
+	Text string // what is wrong and what to do
+}
+
+// holdable are the places whose lack of a secret concerns single models, agents, webhooks and channels.
+var holdable = regexp.MustCompile(`^(models\[\d+\]\.(api_key|base_url|headers\..+)|agents\[\d+\]\.grants\.secrets\[\d+\]|jobs\[\d+\]\.webhook\.secret|notifications\[\d+\]\.(url|secret))$`)
+
+// lacks reports that a place lacks its secret: as a problem, or, where that is wanted, as a warning and by Config.Held.
+func (d *decoder) lacks(at Position, path, shown, name, problem, hint string) {
+	p := d.problem(at, shown, "%s", problem)
+	p.Hint = hint
+	if d.holdSecrets && holdable.MatchString(path) {
+		p.Warning = true
+		if hint != "" {
+			problem += "; " + hint
+		}
+		d.held = append(d.held, Held{Name: name, Path: path, At: at, Text: problem})
+	}
+}
+
 // expand replaces ${NAME} by the environment, and secret:NAME, which is all of a value, or
 // ${secret:NAME} by a secret; $${ is a plain ${. It is false after a problem.
 func (d *decoder) expand(n *node, path string, secret bool) (string, bool) {
@@ -44,18 +68,20 @@ func (d *decoder) expand(n *node, path string, secret bool) (string, bool) {
 		return ""
 	}
 
+	missing := func() { ok = false }
+
 	if strings.Contains(text, "${") {
 		text = variable.ReplaceAllStringFunc(text, func(m string) string {
 			// $${NAME} becomes ${NAME}, unexpanded.
 			if strings.HasPrefix(m, "$$") {
 				return m[1:]
 			}
-			return d.variable(n, path, m[2:len(m)-1], secret, bad)
+			return d.variable(n, path, m[2:len(m)-1], secret, bad, missing)
 		})
 	}
 
 	if m := secretName.FindStringSubmatch(n.text); m != nil {
-		text = d.fromStore(n, path, m[1], secret, bad)
+		text = d.fromStore(n, path, m[1], secret, bad, missing)
 	}
 
 	// A key that is written out in the file is a secret as well. After an expansion the variable or
@@ -74,14 +100,16 @@ func (d *decoder) expand(n *node, path string, secret bool) (string, bool) {
 
 // fromStore is a secret of the store, where one may stand: what a model sees or the record holds is no
 // such place.
-func (d *decoder) fromStore(n *node, path, name string, secret bool, bad func(hint, format string, args ...any) string) string {
+func (d *decoder) fromStore(n *node, path, name string, secret bool, bad func(hint, format string, args ...any) string, missing func()) string {
 	if !secret && (strings.Contains(path, ".with.") || !secretKey.MatchString(path) && !isSecretMap(path)) {
 		return bad("it can under api_key, base_url, url, http, headers and executor.env; the calls of an agent use it by its placeholder, see grants.secrets", "a secret cannot stand here")
 	}
 
 	value, problem, hint := d.lookup(n.at, path, name)
 	if problem != "" {
-		return bad(hint, "%s", problem)
+		missing()
+		d.lacks(n.at, path, path, name, problem, hint)
+		return ""
 	}
 	return value
 }
@@ -112,9 +140,9 @@ func (d *decoder) lookup(at Position, path, name string) (value, problem, hint s
 	return value, "", ""
 }
 
-func (d *decoder) variable(n *node, path, name string, secret bool, bad func(hint, format string, args ...any) string) string {
+func (d *decoder) variable(n *node, path, name string, secret bool, bad func(hint, format string, args ...any) string, missing func()) string {
 	if name, ok := strings.CutPrefix(name, "secret:"); ok && secretName.MatchString("secret:"+name) {
-		return d.fromStore(n, path, name, secret, bad)
+		return d.fromStore(n, path, name, secret, bad, missing)
 	}
 	if !variableName.MatchString(name) {
 		return bad("${NAME} is a variable of the environment; write $${ for a plain ${", "${%s} is not understood", short(name))

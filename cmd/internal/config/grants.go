@@ -76,7 +76,7 @@ func (c *checker) secretGrants(path string, a *Agent) {
 		var problem, hint string
 		// The value is kept in the agent, so that a call needs no store.
 		if g.value, problem, hint = c.d.lookup(c.d.place(at+".name"), at, g.Name); problem != "" {
-			c.bad(at+".name", "%s", problem).Hint = hint
+			c.d.lacks(c.d.place(at+".name"), at, at+".name", g.Name, problem, hint)
 		}
 		if g.OnlyTo == "" {
 			continue

@@ -23,6 +23,9 @@ type LoadOptions struct {
 	Ollama func() (model, address string, ok bool)
 	// Secret finds what secret:NAME stands for; nil: nothing is set.
 	Secret func(name string) (value string, set bool, err error)
+	// HoldSecrets has a secret that cannot be had hold the jobs that need it (Config.Held), with a warning, in place of refusing all of
+	// the configuration.
+	HoldSecrets bool
 }
 
 var jobType = reflect.TypeFor[Job]()
@@ -40,7 +43,7 @@ func Load(o LoadOptions) (*Config, error) {
 	}
 
 	cfg, d := &Config{}, newDecoder(o.Getenv)
-	d.store, d.ollama = o.Secret, o.Ollama
+	d.store, d.ollama, d.holdSecrets = o.Secret, o.Ollama, o.HoldSecrets
 	root, err := d.read(path, o, cfg)
 	if err != nil {
 		return cfg, err
@@ -52,7 +55,7 @@ func Load(o LoadOptions) (*Config, error) {
 	check(d, cfg, o.Tools)
 	// Compare and Show would list them besides what they led to.
 	cfg.Include, cfg.Defaults = nil, nil // they have taken effect
-	cfg.secrets, cfg.refs, cfg.unset = d.sorted(), d.references(cfg), d.unset
+	cfg.secrets, cfg.refs, cfg.unset, cfg.held = d.sorted(), d.references(cfg), d.unset, d.held
 
 	return cfg, d.verdict(cfg)
 }

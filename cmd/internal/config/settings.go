@@ -33,6 +33,7 @@ type Config struct {
 	Warnings []Problem
 	secrets  []string
 	refs     []SecretRef
+	held     []Held
 	unset    []string
 	skills   found
 }
@@ -211,6 +212,9 @@ func On(b *bool) bool { return b == nil || *b }
 
 // SecretRefs are the places that ask for a secret of the store.
 func (c *Config) SecretRefs() []SecretRef { return c.refs }
+
+// Held are the places that lack a secret, where that does not refuse the configuration (LoadOptions.HoldSecrets).
+func (c *Config) Held() []Held { return c.held }
 
 // Unset are the names of the secrets that the configuration asks for and that are kept nowhere. One
 // that cannot be read just now is none of them.

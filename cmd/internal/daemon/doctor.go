@@ -81,6 +81,10 @@ func (d *Daemon) Doctor(ctx context.Context, offline bool) ([]api.Check, error) 
 		checks = append(checks, d.checkTraces())
 	}
 
+	if now.problem == nil {
+		checks = append(checks, d.checkJobs(ctx, now))
+	}
+
 	queue := api.Check{Name: "queue", OK: true, Detail: fmt.Sprintf("%d queued, %d running, %d waiting", c.Queued, c.Running, c.Waiting)}
 	blocked, err := d.checkQueue(ctx)
 	if err != nil {

@@ -34,6 +34,11 @@ func (d *Daemon) askServers(ctx context.Context, s *Setup) []askedServer {
 	var all sync.WaitGroup
 	for i, m := range s.Config.Models {
 		all.Go(func() {
+			// Without its key it would only be refused.
+			if held := secretObstacles(s.Config, fmt.Sprintf("models[%d].", i)); len(held) > 0 {
+				out[i].err = errors.New(held[0].Text)
+				return
+			}
 			provider, err := newProvider(m, d.log)
 			if err != nil {
 				out[i].err = err

@@ -84,7 +84,7 @@ func (d *Daemon) Why(ctx context.Context, job, at string, n int) (api.Why, error
 		return api.Why{}, s.known(job, "")
 	}
 
-	out := api.Why{Job: job, Zone: e.zone.String(), Notes: e.notes(), Lines: []api.Explanation{}}
+	out := api.Why{Job: job, Zone: e.zone.String(), Notes: e.notes(ctx), Lines: []api.Explanation{}}
 	for _, l := range e.lines {
 		out.Lines = append(out.Lines, l.Explanation)
 	}
@@ -489,6 +489,7 @@ func (e *explanation) fillRuns(ctx context.Context) error {
 		}
 
 		l.State, l.WaitingFor, l.Outcome = r.State, r.WaitingFor, r.Outcome
+		l.addReason(e.blockedText(r))
 		l.addReason(e.runText(ctx, r))
 		loop, err := e.loopText(ctx, r)
 		if err != nil {
@@ -505,6 +506,20 @@ func (e *explanation) fillRuns(ctx context.Context) error {
 
 	e.sort()
 	return nil
+}
+
+// blockedText says for how long a run was kept from starting that is not any more, and by what.
+func (e *explanation) blockedText(r ledger.Run) string {
+	if r.Blocked.Since.IsZero() || r.Blocked.Now() {
+		return ""
+	}
+
+	waited := r.Blocked.Until.Sub(r.Blocked.Since).Round(time.Second)
+	out := fmt.Sprintf("waited %s for %s", waited, failureText(ledger.ObstaclesText(r.Blocked.By)))
+	if !r.StartedAt.IsZero() {
+		out += "; ran " + api.LocalTime(r.StartedAt, e.zone)
+	}
+	return out
 }
 
 // loopText says how the loop of a folder ended with a run, "" when it did not.

@@ -21,7 +21,7 @@ import (
 const maxTimeline = 500
 
 // notes are sentences about the job, and about the time that was asked for.
-func (e *explanation) notes() []string {
+func (e *explanation) notes(ctx context.Context) []string {
 	var out []string
 	addf := func(format string, args ...any) { out = append(out, fmt.Sprintf(format, args...)) }
 	switch {
@@ -42,6 +42,14 @@ func (e *explanation) notes() []string {
 		addf("%s", e.notTakenUp)
 	}
 
+	for i, j := range e.setup.Config.Jobs {
+		if string(j.Name) != e.name {
+			continue
+		}
+		for _, o := range e.d.obstaclesOf(ctx, e.setup, i) {
+			addf("▲ blocked: %s", o)
+		}
+	}
 	if e.watch.Problem != "" {
 		addf("▲ %s", e.watch.Problem)
 	}

@@ -40,7 +40,10 @@ func (d *Daemon) Jobs(ctx context.Context) ([]api.Job, error) {
 	for i := range now.Config.Jobs {
 		j := &now.Config.Jobs[i]
 		job := api.Job{Name: string(j.Name), Agent: j.Agent, Enabled: config.On(j.Enabled), Triggers: now.triggers(j), Scheduled: j.Scheduled(), Watch: watchOf(j, watches), Incidents: append([]api.Incident{}, incidents[string(j.Name)]...)}
-		if w := job.Watch; w != nil {
+		by := d.obstaclesOf(ctx, now, i)
+		job.Obstacles, job.Blocked = newObstacles(by), len(by) > 0
+		job.Problem = ledger.ObstaclesText(by)
+		if w := job.Watch; w != nil && job.Problem == "" {
 			job.Problem = watchProblem(w.Problem, w.Degraded)
 		}
 

@@ -9,22 +9,28 @@ import (
 	"rouse/cmd/internal/secret"
 )
 
-// Load reads the configuration; home overrides the one it names, "" does not.
-func Load(path, home string) (*config.Config, error) { return LoadWith(path, home, os.Getenv) }
-
-// LoadWith is Load with other variables than this process has.
-func LoadWith(path, home string, getenv func(string) string) (*config.Config, error) {
-	return load(path, home, nil, getenv)
-}
+// Load reads the configuration; home overrides the one it names, "" does not. A secret that is missing blocks the jobs that need it, and
+// nothing else.
+func Load(path, home string) (*config.Config, error) { return LoadText(path, home, nil) }
 
 // LoadText is Load for a configuration that is not written yet, as if it were the file at path.
 func LoadText(path, home string, text []byte) (*config.Config, error) {
-	return load(path, home, text, os.Getenv)
+	o := loadOptions(path, home, os.Getenv)
+	o.Text, o.HoldSecrets = text, true
+	return config.Load(o)
 }
 
-func load(path, home string, text []byte, getenv func(string) string) (*config.Config, error) {
-	return config.Load(config.LoadOptions{Path: path, Text: text, Home: home, Getenv: getenv, Tools: agent.Specs(), Secret: finder(path, home),
-		Ollama: func() (string, string, bool) { return FindOllama(getenv) }})
+// Check is Load for who wants to know what is wrong: a secret that is missing is.
+func Check(path, home string) (*config.Config, error) { return CheckWith(path, home, os.Getenv) }
+
+// CheckWith is Check with other variables than this process has.
+func CheckWith(path, home string, getenv func(string) string) (*config.Config, error) {
+	return config.Load(loadOptions(path, home, getenv))
+}
+
+func loadOptions(path, home string, getenv func(string) string) config.LoadOptions {
+	return config.LoadOptions{Path: path, Home: home, Getenv: getenv, Tools: agent.Specs(), Secret: finder(path, home),
+		Ollama: func() (string, string, bool) { return FindOllama(getenv) }}
 }
 
 // finder looks up secrets for a configuration. The store is opened by the first lookup.

@@ -19,7 +19,7 @@ import (
 // NewModels opens the configured models, by name.
 func NewModels(cfg *config.Config, log *slog.Logger) (map[string]*agent.Model, error) {
 	out := map[string]*agent.Model{}
-	for _, m := range cfg.Models {
+	for i, m := range cfg.Models {
 		provider, err := newProvider(m, log)
 		if err != nil {
 			return nil, fmt.Errorf("%s: model %s: %w", m.At, m.Name, err)
@@ -27,7 +27,8 @@ func NewModels(cfg *config.Config, log *slog.Logger) (map[string]*agent.Model, e
 
 		// A model without a known price costs nothing here; config refuses one where money is limited.
 		rate, _ := m.Rate()
-		out[string(m.Name)] = &agent.Model{Name: string(m.Name), Provider: provider, MaxOutput: m.MaxOutput, Window: m.Window(), Temperature: m.Temperature, Price: rate}
+		out[string(m.Name)] = &agent.Model{Name: string(m.Name), Provider: provider, MaxOutput: m.MaxOutput, Window: m.Window(), Temperature: m.Temperature, Price: rate,
+			Where: cfg.Where(m.At), Obstacles: secretObstacles(cfg, fmt.Sprintf("models[%d].", i)), Nearby: m.Provider == "ollama"}
 	}
 
 	// A fallback may be declared after the model that names it.

@@ -19,7 +19,12 @@ func newChannels(cfg *config.Config) (map[string]notify.Channel, error) {
 
 	// A configured channel of the same name replaces the default one below.
 	out := map[string]notify.Channel{config.DefaultChannel: standard}
-	for _, n := range cfg.Notifications {
+	for i, n := range cfg.Notifications {
+		// A channel that cannot be used keeps its notices, and keeps no run from starting.
+		if held := secretObstacles(cfg, fmt.Sprintf("notifications[%d].", i)); len(held) > 0 {
+			out[string(n.Name)] = notify.Unusable(held[0].Text)
+			continue
+		}
 		if out[string(n.Name)], err = notify.Open(notify.Settings{Kind: n.Kind, URL: n.URL, Secret: n.Secret}); err != nil {
 			return nil, fmt.Errorf("%s: notification channel %s: %w", n.At, n.Name, err)
 		}

@@ -8,6 +8,7 @@ import (
 	"rouse/agent"
 	"rouse/agent/loop"
 	"rouse/agent/model/playbook"
+	"rouse/agentdb/ledger"
 	"rouse/cmd/internal/config"
 	"rouse/cmd/internal/notify"
 	"rouse/internal/domain"
@@ -32,7 +33,7 @@ type Plan struct {
 // NewPlan translates a checked configuration.
 func NewPlan(cfg *config.Config, log *slog.Logger) (*Plan, error) {
 	p := &Plan{
-		Plan: agent.Plan{Agents: map[string]agent.Agent{}, Jobs: map[string]agent.Job{}, Zone: cfg.Zone(),
+		Plan: agent.Plan{Agents: map[string]agent.Agent{}, Jobs: map[string]agent.Job{}, Disabled: map[string]ledger.Obstacle{}, Zone: cfg.Zone(),
 			Budget: dailyBudget(cfg.Limits.CostUSDPerDay, cfg.Limits.TokensPerDay)},
 		policies: map[string]dispatch.Policy{}, quotas: map[string]int64{},
 	}
@@ -52,13 +53,14 @@ func NewPlan(cfg *config.Config, log *slog.Logger) (*Plan, error) {
 		return nil, err
 	}
 
-	for _, a := range cfg.Agents {
+	for i, a := range cfg.Agents {
 		// A disabled agent is unknown to the parts, which keeps its jobs from running too (see addJob).
 		if !config.On(a.Enabled) {
 			continue
 		}
 
 		built := newAgent(a, models)
+		built.Where, built.Obstacles = cfg.Where(a.At), secretObstacles(cfg, fmt.Sprintf("agents[%d].", i))
 		built.Skills = agent.Skills{View: cfg.SkillView(&a), Style: a.SkillStyle, Allowing: a.SkillTools}
 		built.Servers = cfg.ServersOf(&a)
 		built.Foreign = definitionWritableByOthers(a.At.File, a.TextFile)
@@ -113,7 +115,11 @@ func newBounds(b config.Bounds) loop.Bounds {
 func (p *Plan) addJob(cfg *config.Config, j *config.Job, models map[string]*agent.Model) error {
 	name := string(j.Name)
 	p.policies[name] = newPolicy(j) // for a disabled job as well: runs of it may still be unfinished
-	if _, ok := p.Plan.Agents[j.Agent]; !ok || !config.On(j.Enabled) {
+	if !config.On(j.Enabled) {
+		return nil
+	}
+	if _, ok := p.Plan.Agents[j.Agent]; !ok {
+		p.Plan.Disabled[name] = disabledAgent(cfg, j)
 		return nil
 	}
 
@@ -147,6 +153,7 @@ func newJob(cfg *config.Config, j *config.Job, models map[string]*agent.Model) a
 		Name: string(j.Name), Agent: j.Agent, Prompt: j.Prompt, Model: models[j.Model], Record: j.Record, UndoOnFailure: j.UndoOnFail, ContextViews: j.ContextViews, Bounds: newBounds(j.Bounds), Budget: dailyBudget(j.Budget.CostUSDPerDay, j.Budget.TokensPerDay), Watched: watched(j), MinTier: j.MinTier,
 		Foreign: definitionWritableByOthers(j.At.File, j.TextFile),
 		Notify:  agent.Notify{On: j.Notify.On, Channels: j.Notify.Channels, Title: j.Notify.Title, Body: j.Notify.Body},
+		Where:   cfg.Where(j.At),
 	}
 
 	if j.Prompts() {

@@ -270,6 +270,7 @@ func (r *reloader) apply(ctx context.Context, next *Setup) error {
 	}
 
 	// What kept runs in the queue (a missing model, a lower limit) may be gone.
+	d.runner.AskNearby(ctx)
 	r.dispatcher.Reconsider()
 	return nil
 }

@@ -12,7 +12,7 @@ import (
 func newPolicy(j *config.Job) dispatch.Policy {
 	p := dispatch.Policy{
 		Attempts: j.Retry.Attempts, Backoff: time.Duration(j.Retry.Backoff), MaxBackoff: time.Duration(j.Retry.MaxBackoff),
-		On: j.Retry.On, Resume: config.On(j.Resume), StartDeadline: time.Duration(j.StartDeadline), CatchupWindow: time.Duration(j.CatchupWindow), PauseAfter: j.PauseAfter,
+		On: j.Retry.On, Resume: config.On(j.Resume), StartDeadline: time.Duration(j.StartDeadline), OnMiss: j.OnMiss, CatchupWindow: time.Duration(j.CatchupWindow), PauseAfter: j.PauseAfter,
 	}
 	// The other overlap policies are decided when an occurrence comes due, on what is queued by then;
 	// the dispatcher only has to let runs start side by side.

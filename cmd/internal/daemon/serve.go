@@ -24,6 +24,12 @@ func (d *Daemon) Serve(ctx context.Context, onReady func(context.Context) error)
 		d.log.Warn(why)
 	}
 
+	// Known before the first run begins.
+	d.runner.AskNearby(ctx)
+	if err := d.restoreObstacles(ctx); err != nil {
+		return errors.Join(err, server.listener.Close())
+	}
+
 	d.dispatcher.After = d.scheduler.Ready()
 	dispatcher, err := dispatch.New(d.dispatcher)
 	if err != nil {
@@ -62,6 +68,7 @@ func (d *Daemon) Serve(ctx context.Context, onReady func(context.Context) error)
 	group.run("files", func() error { return d.watchFiles(triggers) })
 	group.run("sign-ins", func() error { return d.redirects.run(triggers) })
 	d.supervision.dropOthers()
+	group.run("obstacles", func() error { return d.watchObstacles(triggers, dispatcher.Reconsider) })
 	ready := d.startTriggers(triggers, &group, dispatcher)
 	onceReady := func(run func(context.Context) error) func() error {
 		return func() error {
@@ -97,7 +104,7 @@ func (d *Daemon) Serve(ctx context.Context, onReady func(context.Context) error)
 	if d.traces != nil {
 		group.wait("traces")
 	}
-	group.wait("http", "metrics", "notify", "retention", "ledger", "files", "sign-ins")
+	group.wait("http", "metrics", "notify", "retention", "ledger", "files", "sign-ins", "obstacles")
 	return errors.Join(err, group.err())
 }
 

@@ -31,7 +31,7 @@ func watched(j *config.Job) agent.Watched {
 		return agent.Watched{}
 	}
 	// A followed link can lead the watch into folders below its own.
-	return agent.Watched{Folder: string(w.Path), Recursive: w.Recursive || w.FollowSymlinks, Batch: w.Mode == watcher.ModeBatch}
+	return agent.Watched{Folder: string(w.Path), Recursive: w.Recursive || w.FollowSymlinks, Batch: w.Mode == watcher.ModeBatch, MovesTo: w.MovedTo()}
 }
 
 // watches is the state of each watch, by job; empty without a daemon.

@@ -87,3 +87,17 @@ func Open(s Settings) (Channel, error) {
 	}
 	return open(s)
 }
+
+// unusable is a channel that cannot be used as it is configured.
+type unusable string
+
+// Unusable is a channel of which is only known why it cannot be used: what is sent on it waits.
+func Unusable(why string) Channel { return unusable(why) }
+
+// Send implements Channel.
+func (u unusable) Send(context.Context, Message) (Receipt, error) {
+	return Receipt{}, fmt.Errorf("%w: %s", ErrUnavailable, string(u))
+}
+
+// Check implements Channel.
+func (u unusable) Check(context.Context) error { return errors.New(string(u)) }

@@ -82,6 +82,12 @@ func (s *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Allow", http.MethodPost)
 		s.refuse(w, r, http.StatusMethodNotAllowed, "a webhook is sent with POST")
 		return
+	case hook.Secret == "": // the sender keeps it until its owner has set one
+		const why = "the secret of this webhook is not set"
+		s.engine.Refused(r.Context(), hook, why)
+		w.Header().Set("Retry-After", "60")
+		s.refuse(w, r, http.StatusServiceUnavailable, why)
+		return
 	}
 
 	body, status, err := readBody(w, r, hook.MaxBody)

@@ -1,0 +1,326 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"time"
+
+	"rouse/agent/preflight"
+	"rouse/agent/sandbox"
+	"rouse/agent/tool/host"
+	"rouse/agent/tool/shell"
+	"rouse/agentdb/ledger"
+	"rouse/internal/domain"
+	"rouse/internal/text"
+	"rouse/skills"
+	"rouse/skills/install"
+	"rouse/skills/module"
+)
+
+// The kinds of obstacles, which programs read.
+const (
+	obstacleAgent       = "agent"
+	obstacleSecret      = "secret"
+	obstacleNoModel     = "no_model"
+	obstacleModel       = "model"
+	obstacleModelPaused = "model_paused"
+	obstacleFolder      = "folder"
+	obstacleProgram     = "program"
+	obstacleConfinement = "confinement"
+	obstacleSkill       = "skill"
+	obstacleDatabase    = "database"
+	obstacleWorkspace   = "workspace"
+)
+
+// maxObstacleTitle is how much of an obstacle the title of a notice has, in characters.
+const maxObstacleTitle = 100
+
+// skillGoodFor is how long a skill is taken to be what it was: to look at one reads all of it, and compiles its module.
+const skillGoodFor = time.Minute
+
+// checks are all that is looked at before a run may begin. A new need of agents or jobs is a function here.
+var checks = []func(*Runner, context.Context, task) []ledger.Obstacle{
+	configuredObstacles, (*Runner).modelObstacles, (*Runner).folderObstacles, (*Runner).programObstacles, (*Runner).confinementObstacles, (*Runner).skillObstacles,
+}
+
+// Obstacles are what keeps a run from starting, none when it may. A manual call needs the database alone: it is how its owner finds out
+// what is wrong.
+func (r *Runner) Obstacles(ctx context.Context, run ledger.Run) []ledger.Obstacle {
+	p := r.plan.Load()
+	t, err := p.resolve(run)
+	if err != nil {
+		// A job that is not configured starts, and its end says so. One whose agent is only disabled waits.
+		if why, ok := p.Disabled[run.Job]; ok && run.Job != "" {
+			return []ledger.Obstacle{why}
+		}
+		return nil
+	}
+
+	var out []ledger.Obstacle
+	if why := r.quarantined(t); why != "" {
+		out = append(out, ledger.Obstacle{Kind: obstacleDatabase, Source: "database/" + t.agent.Name, Text: why, Quiet: true})
+	}
+	if why := r.workspaceBlocked(ctx, run, t); why != "" {
+		out = append(out, ledger.Obstacle{Kind: obstacleWorkspace, Source: "workspace/" + why, Text: why, Quiet: true})
+	}
+	if t.detail.Tool != "" || t.detail.Removes {
+		return out
+	}
+
+	for _, check := range checks {
+		out = append(out, check(r, ctx, t)...)
+	}
+	return out
+}
+
+// JobObstacles are what would keep a run of a job from starting now.
+func (r *Runner) JobObstacles(ctx context.Context, job string) []ledger.Obstacle {
+	return r.Obstacles(ctx, ledger.Run{Job: job})
+}
+
+// Blocked says why a run stays queued, "" when it may start.
+func (r *Runner) Blocked(ctx context.Context, run ledger.Run) string {
+	return ledger.ObstaclesText(r.Obstacles(ctx, run))
+}
+
+// LookAgain looks once more at what was in the way of runs, and asks the servers of models for which it is time. cleared says that some
+// of it is gone; rest is when to look the next time.
+func (r *Runner) LookAgain(ctx context.Context) (cleared bool, rest time.Duration) {
+	cleared, rest = r.prober.Again()
+	return r.askRefusing(ctx) || cleared, rest
+}
+
+// configuredObstacles are those that were found when the configuration was read.
+func configuredObstacles(_ *Runner, _ context.Context, t task) []ledger.Obstacle {
+	return append(append([]ledger.Obstacle(nil), t.agent.Obstacles...), t.job.Obstacles...)
+}
+
+// modelObstacles are those of a run that cannot go on without a model. A fallback does not stand in for a model whose key is missing or
+// refused: it would hide what its owner has to mend.
+func (r *Runner) modelObstacles(_ context.Context, t task) []ledger.Obstacle {
+	if !t.asksModel() {
+		return nil
+	}
+	if t.model == nil {
+		return []ledger.Obstacle{{Kind: obstacleNoModel, Source: "no_model/" + t.agent.Name, Where: t.agent.Where,
+			Text: fmt.Sprintf("agent %s has no model; add one under models: in the configuration", t.agent.Name)}}
+	}
+
+	if len(t.model.Obstacles) > 0 {
+		return t.model.Obstacles
+	}
+	if t.insists && !t.model.Nearby { // a person tries what may have been paid for, or mended
+		return nil
+	}
+
+	if p, paused := r.health.pausedModel(t.relay.models, time.Now()); paused {
+		return []ledger.Obstacle{{Kind: obstacleModelPaused, Source: "model_paused/" + p.Model, Text: pausedText(p), Quiet: true}}
+	}
+	if why, refused := r.health.refusal(t.model); refused {
+		return []ledger.Obstacle{{Kind: obstacleModel, Source: "model/" + t.model.Name, Text: why, Where: t.model.Where}}
+	}
+	return nil
+}
+
+// folderObstacles are folders that the run works in, reads, or was started by, and that are gone or not what they were.
+func (r *Runner) folderObstacles(_ context.Context, t task) (out []ledger.Obstacle) {
+	add := func(what, path, where string, look func(path string) string) {
+		source := "folder/" + path
+		if path == "" {
+			return
+		}
+		// What is asked of it is part of its name: one may be read and not be written.
+		if why := r.prober.Look(what+" "+path, func() string { return look(path) }); why != "" {
+			out = append(out, ledger.Obstacle{Kind: obstacleFolder, Source: source, Text: what + " " + why, Where: where})
+		}
+	}
+	readable := func(path string) string { return preflight.Readable(t.boundary, path) }
+	writable := func(path string) string { return preflight.Writable(t.boundary, path) }
+
+	workdir := writable
+	if len(t.agent.Write) > 0 { // which leaves the workdir to be read
+		workdir = func(path string) string {
+			if preflight.Folder(t.boundary, path) == "" {
+				return ""
+			}
+			return writable(path) // it is made
+		}
+	}
+	if t.baseDir == "" { // a replay works elsewhere
+		add("the workdir", t.agent.Workdir, t.agent.Where, workdir)
+		for _, path := range t.agent.Read {
+			add("what the agent was granted to read:", path, t.agent.Where, readable)
+		}
+		for _, path := range t.agent.Write {
+			add("what the agent was granted to write:", path, t.agent.Where, func(path string) string {
+				if why := readable(path); why == "" && !isFolder(t, path) { // a single file
+					return ""
+				}
+				return writable(path)
+			})
+		}
+	}
+
+	add("the watched folder", t.job.Watched.Folder, t.job.Where, func(path string) string { return preflight.Folder(t.boundary, path) })
+	for _, path := range t.job.Watched.MovesTo {
+		add("the folder for files that were processed:", path, t.job.Where, writable)
+	}
+	return out
+}
+
+func isFolder(t task, path string) bool {
+	info, err := t.boundary.Stat(path)
+	return err == nil && info.IsDir()
+}
+
+// programObstacles are programs that were granted, or that a condition starts, and that are not installed. What lies where agents write is
+// left to the run: an agent may make its own programs.
+func (r *Runner) programObstacles(_ context.Context, t task) (out []ledger.Obstacle) {
+	add := func(name, where string, look func() string) {
+		source := "program/" + name
+		if why := r.prober.Look(source, look); why != "" {
+			out = append(out, ledger.Obstacle{Kind: obstacleProgram, Source: source, Text: why, Where: where})
+		}
+	}
+
+	for _, g := range t.agent.Commands {
+		name := ""
+		if len(g.Argv) > 0 {
+			name = g.Argv[0]
+		}
+		switch {
+		case name == "" || strings.ContainsAny(name, "*?["):
+		case !strings.ContainsAny(name, `/\`):
+			add(name, t.agent.Where, func() string {
+				if shell.HasProgram(name) {
+					return ""
+				}
+				return fmt.Sprintf("the program %s, which is granted, is not installed; install it, or take it out of grants.commands", name)
+			})
+		case filepath.IsAbs(name) && !t.boundary.Covers(name):
+			add(name, t.agent.Where, func() string { return preflight.Program(name) })
+		}
+	}
+
+	for _, c := range t.job.When {
+		if len(c.Command) == 0 || filepath.IsAbs(c.Command[0]) && t.boundary.Covers(c.Command[0]) {
+			continue
+		}
+		name := c.Command[0]
+		add("when "+name, c.Where, func() string {
+			if _, err := exec.LookPath(name); err != nil {
+				return fmt.Sprintf("the program %s of a condition (when:) is not installed: %v", name, err)
+			}
+			return ""
+		})
+	}
+	return out
+}
+
+// confinementObstacles are a confinement of programs that is weaker here than their owner wants.
+func (r *Runner) confinementObstacles(ctx context.Context, t task) []ledger.Obstacle {
+	least := t.minTier()
+	starts := len(t.agent.Commands) > 0
+	for _, c := range t.job.When {
+		starts = starts || len(c.Command) > 0 && c.Unconfined == ""
+	}
+	if least == "" || least == string(sandbox.TierD) || !starts {
+		return nil
+	}
+
+	why := r.prober.LookFor("confinement/"+least, skillGoodFor, func() string {
+		box, err := r.programs.sandboxFor("")
+		if err != nil {
+			return "programs cannot be confined here: " + err.Error()
+		}
+		tier, lacks := box.Tier(context.WithoutCancel(ctx))
+		if string(tier) <= least { // A is the strongest
+			return ""
+		}
+		return fmt.Sprintf("programs have to be confined by tier %s (min_tier), and this machine gives tier %s: %s", least, tier, text.List(lacks, len(lacks)))
+	})
+	if why == "" {
+		return nil
+	}
+	return []ledger.Obstacle{{Kind: obstacleConfinement, Source: "confinement/" + least, Text: why, Where: t.agent.Where}}
+}
+
+// skillObstacles are skills that the run has to have, and that cannot be used.
+func (r *Runner) skillObstacles(_ context.Context, t task) (out []ledger.Obstacle) {
+	add := func(s *skills.Skill, where string, look func() string) {
+		source := "skill/" + s.Dir
+		if why := r.prober.LookFor(source, skillGoodFor, look); why != "" {
+			out = append(out, ledger.Obstacle{Kind: obstacleSkill, Source: source, Text: why, Where: where})
+		}
+	}
+
+	if s := t.job.Skill; s != nil {
+		add(s, t.job.Where, func() string { return r.moduleObstacle(s) })
+	}
+	if t.needsModel() {
+		for _, s := range t.agent.Skills.Preloaded {
+			add(s, t.agent.Where, func() string { return skillObstacle(s) })
+		}
+	}
+	return out
+}
+
+// skillObstacle says why a skill cannot be used, "" when it can.
+func skillObstacle(s *skills.Skill) string {
+	err := install.Verify(s)
+	if err == nil {
+		_, err = s.Content()
+	}
+	if err != nil {
+		return fmt.Sprintf("the skill %s cannot be used: %v", s.Name, err)
+	}
+	return ""
+}
+
+// moduleObstacle says why the module of a skill cannot be run, "" when it can.
+func (r *Runner) moduleObstacle(s *skills.Skill) string {
+	if err := install.Verify(s); err != nil {
+		return fmt.Sprintf("the skill %s cannot be used: %v", s.Name, err)
+	}
+
+	why := s.Manifest.Obstacles(runtime.GOOS)
+	for _, lack := range host.Missing(s.Manifest) {
+		why = append(why, "it asks for what is not available in this version: "+lack)
+	}
+	if len(why) > 0 {
+		return fmt.Sprintf("the skill %s cannot run here: %s", s.Name, strings.Join(why, "; "))
+	}
+
+	machine, err := r.machine()
+	if err != nil {
+		return fmt.Sprintf("modules cannot be run here: %v", err)
+	}
+	var wrong *module.SyntaxError
+	if _, err = machine.Compile(context.Background(), s.Dir); errors.As(err, &wrong) {
+		return fmt.Sprintf("the module of the skill %s does not compile: %v", s.Name, wrong)
+	}
+	return "" // any other failure is the run's to tell
+}
+
+// ObstacleNotices tell the owner what keeps a run from starting, as they are told of what waits for them.
+func (r *Runner) ObstacleNotices(run ledger.Run, o ledger.Obstacle) []ledger.Notice {
+	t, _ := r.plan.Load().resolve(run)
+	if !t.notify.wants(string(domain.StateWaiting)) {
+		return nil
+	}
+
+	waiting := "run " + fmt.Sprint(run.ID)
+	if run.Job != "" {
+		waiting = run.Job
+	}
+	return address(ledger.Notice{
+		Run: run.ID, Job: run.Job, Agent: run.Agent,
+		Title: fmt.Sprintf("%s is blocked: %s", waiting, text.Truncate(text.OneLine(o.Text), maxObstacleTitle)),
+		Body:  fmt.Sprintf("%s\nNothing was started, and nothing is lost: it runs by itself when that is mended, as does all else that waits for the same.\nrouse jobs; rouse doctor; to drop this run: rouse cancel %d", o, run.ID),
+	}, t.notify.Channels)
+}

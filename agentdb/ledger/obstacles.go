@@ -1,0 +1,233 @@
+package ledger
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"slices"
+	"strings"
+	"time"
+
+	"rouse/agentdb/sqlite"
+	"rouse/internal/domain"
+)
+
+// Obstacle is one thing that keeps a run from starting, before it has cost anything.
+type Obstacle struct {
+	// Kind is a stable word for programs: secret, model, no_model, model_paused, folder, program, confinement, skill,
+	// database, workspace, agent.
+	Kind string `json:"kind"`
+	// Source is what is in the way, the same for all the runs that it is in the way of: secret/api.
+	Source string `json:"source"`
+	Text   string `json:"text"`            // what is wrong and what to do, never the value of a secret
+	Where  string `json:"where,omitempty"` // file:line of the configuration, "" where it is not known
+	// Quiet says that its owner is told of it in another way, or need not be.
+	Quiet bool `json:"-"`
+}
+
+func (o Obstacle) String() string {
+	out := o.Kind + ": " + o.Text
+	if o.Where != "" {
+		out += " (" + o.Where + ")"
+	}
+	return out
+}
+
+// ObstaclesText is why a run does not start, "" without an obstacle.
+func ObstaclesText(all []Obstacle) string {
+	var out []string
+	for _, o := range all {
+		out = append(out, o.String())
+	}
+	return strings.Join(out, "; ")
+}
+
+// Blocked is the time in which a run was kept from starting.
+type Blocked struct {
+	Since, Until time.Time // Since is zero where nothing was in its way, and Until while something is
+	By           []Obstacle
+}
+
+// Now says whether something is in the way of the run.
+func (b Blocked) Now() bool { return !b.Since.IsZero() && b.Until.IsZero() }
+
+// Hold says what keeps a queued run from starting now.
+type Hold struct {
+	Run int64
+	By  []Obstacle
+	// Notices tell its owner, of each obstacle by its source, unless they were told of it already.
+	Notices map[string][]Notice
+}
+
+// tellAgain is for how long an obstacle that comes and goes is told of once.
+const tellAgain = time.Hour
+
+// HoldRuns records what keeps runs from starting, and tells of the obstacles that nobody was told of yet, in one transaction. A run that
+// is not queued any more is left as it is.
+func (l *Ledger) HoldRuns(ctx context.Context, holds ...Hold) error {
+	if len(holds) == 0 {
+		return nil
+	}
+
+	now := l.now()
+	return l.do(ctx, func(tx *sqlite.Tx) error {
+		for _, h := range holds {
+			r, err := l.lockRun(tx, h.Run)
+			if errors.Is(err, ErrNotFound) || err == nil && !claimable(r) {
+				continue
+			}
+			if err != nil {
+				return err
+			}
+
+			if err := holdRun(tx, r, h, now); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+func holdRun(tx *sqlite.Tx, r Run, h Hold, now time.Time) error {
+	// What is in its way may change while it waits, which is one wait all the same; and a daemon that was
+	// killed says again what is on record.
+	since := now
+	if r.Blocked.Now() {
+		since = r.Blocked.Since
+	}
+	known := r.Blocked.Now() && slices.EqualFunc(r.Blocked.By, h.By, func(a, b Obstacle) bool { a.Quiet, b.Quiet = false, false; return a == b })
+
+	by, err := json.Marshal(h.By)
+	if err != nil {
+		return err
+	}
+	if !known {
+		if _, err := tx.Exec(`update runs set blocked_since = $1, blocked_until = 0, blocked_by = $2 where id = $3`, ms(since), string(by), r.ID); err != nil {
+			return err
+		}
+		if err := addEvent(tx, Event{Run: r.ID, Job: r.Job, At: now, Kind: "run.blocked"}, map[string]any{"reason": ObstaclesText(h.By), "obstacles": h.By}); err != nil {
+			return err
+		}
+	}
+
+	for _, o := range h.By {
+		if err := meetObstacle(tx, o, h.Notices[o.Source], now); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// meetObstacle records that an obstacle is there, and tells of it once.
+func meetObstacle(tx *sqlite.Tx, o Obstacle, notices []Notice, now time.Time) error {
+	var over, told int64
+	err := tx.QueryRow(`select over_at, told_at from obstacles where source = $1`, o.Source).Scan(&over, &told)
+	switch {
+	case errors.Is(err, sql.ErrNoRows):
+		_, err = tx.Exec(`insert into obstacles (source, kind, reason, since) values ($1, $2, $3, $4) on conflict (source) do nothing`, o.Source, o.Kind, o.Text, ms(now))
+	case err == nil && over != 0:
+		// It is there again. One that comes and goes is not told of each time.
+		if now.Sub(instant(told)) > tellAgain {
+			told = 0
+		}
+		_, err = tx.Exec(`update obstacles set over_at = 0, since = $1, told_at = $2, reason = $3 where source = $4`, ms(now), told, o.Text, o.Source)
+	}
+	if err != nil || told != 0 || len(notices) == 0 {
+		return err
+	}
+
+	for _, n := range notices {
+		if err := addNotice(tx, n, now); err != nil {
+			return err
+		}
+	}
+	_, err = tx.Exec(`update obstacles set told_at = $1 where source = $2`, ms(now), o.Source)
+	return err
+}
+
+// ReleaseRuns records that nothing is in the way of some runs any more, and so of no other run that waited for the same.
+func (l *Ledger) ReleaseRuns(ctx context.Context, runs ...int64) error {
+	if len(runs) == 0 {
+		return nil
+	}
+
+	now := l.now()
+	return l.do(ctx, func(tx *sqlite.Tx) error {
+		for _, id := range runs {
+			r, err := l.lockRun(tx, id)
+			if errors.Is(err, ErrNotFound) || err == nil && !r.Blocked.Now() {
+				continue
+			}
+			if err != nil {
+				return err
+			}
+
+			if err := endBlock(tx, r, now); err != nil {
+				return err
+			}
+			if err := addEvent(tx, Event{Run: r.ID, Job: r.Job, At: now, Kind: "run.unblocked"},
+				map[string]any{"reason": ObstaclesText(r.Blocked.By), "seconds": now.Sub(r.Blocked.Since).Seconds()}); err != nil {
+				return err
+			}
+			for _, o := range r.Blocked.By {
+				if _, err := tx.Exec(`update obstacles set over_at = $1 where source = $2 and over_at = 0`, ms(now), o.Source); err != nil {
+					return err
+				}
+			}
+		}
+		return nil
+	})
+}
+
+// endBlock notes until when a run was blocked; nothing where it is not.
+func endBlock(tx *sqlite.Tx, r Run, now time.Time) error {
+	if !r.Blocked.Now() {
+		return nil
+	}
+	_, err := tx.Exec(`update runs set blocked_until = $1 where id = $2`, ms(now), r.ID)
+	return err
+}
+
+// OpenObstacles lists the obstacles of a kind that are there, as far as runs came upon them.
+func (l *Ledger) OpenObstacles(ctx context.Context, kind string) ([]Obstacle, error) {
+	rows, err := l.statements.query(ctx, `select kind, source, reason from obstacles where kind = $1 and over_at = 0 order by source`, kind)
+	return collect(rows, err, func(rows *sql.Rows) (o Obstacle, err error) {
+		return o, rows.Scan(&o.Kind, &o.Source, &o.Text)
+	})
+}
+
+// blockedRuns counts in the index of what has not ended.
+const blockedRuns = `select count(*) from runs where state <> 'finished' and state in ('queued', 'waiting') and blocked_since <> 0 and blocked_until = 0`
+
+// BlockedRuns is how many runs something is in the way of.
+func (l *Ledger) BlockedRuns(ctx context.Context) (n int, err error) {
+	err = l.statements.row(ctx, blockedRuns).Scan(&n)
+	return n, err
+}
+
+// LatestInstant is the latest instant of a job's schedules that something was decided about, up to a time; zero before the first.
+func (l *Ledger) LatestInstant(ctx context.Context, job string, until time.Time) (time.Time, error) {
+	var at int64
+	err := l.statements.row(ctx, `select coalesce(max(nominal), 0) from occurrences where job = $1 and nominal <= $2`, job, ms(until)).Scan(&at)
+	return instant(at), err
+}
+
+// blockedOf are the time and the obstacles of a run as its columns hold them. What cannot be read of them is left out: the run is
+// looked at again before it starts.
+func blockedOf(since, until int64, by string) Blocked {
+	b := Blocked{Since: instant(since), Until: instant(until)}
+	if by != "" {
+		_ = json.Unmarshal([]byte(by), &b.By)
+	}
+	return b
+}
+
+// blockedFirst is the oldest of some queued runs, if something is in its way: further ones of its job would wait behind it for the same.
+func blockedFirst(queued []Run) (Run, bool) {
+	i := slices.IndexFunc(queued, func(r Run) bool { return r.State == domain.StateQueued && r.Blocked.Now() })
+	if i < 0 {
+		return Run{}, false
+	}
+	return queued[i], true
+}

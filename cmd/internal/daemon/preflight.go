@@ -1,0 +1,152 @@
+package daemon
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"rouse/agentdb/ledger"
+	"rouse/cmd/internal/api"
+	"rouse/cmd/internal/config"
+	"rouse/cmd/internal/secret"
+	"rouse/internal/text"
+)
+
+// askSecretsEvery is how often the keyring is asked for secrets that are missing: nothing tells that it was opened.
+const askSecretsEvery = 30 * time.Second
+
+// secretObstacles are the secrets that lack below a place of the configuration.
+func secretObstacles(cfg *config.Config, below string) (out []ledger.Obstacle) {
+	for _, h := range cfg.Held() {
+		if strings.HasPrefix(h.Path, below) {
+			out = append(out, ledger.Obstacle{Kind: "secret", Source: "secret/" + h.Name, Text: h.Text, Where: cfg.Where(h.At)})
+		}
+	}
+	return out
+}
+
+// disabledAgent is what keeps the runs of a job from starting whose agent is disabled.
+func disabledAgent(cfg *config.Config, j *config.Job) ledger.Obstacle {
+	o := ledger.Obstacle{Kind: "agent", Source: "agent/" + j.Agent, Text: fmt.Sprintf("the agent %s is disabled (enabled: false)", j.Agent), Quiet: true}
+	for _, a := range cfg.Agents {
+		if string(a.Name) == j.Agent {
+			o.Where = cfg.Where(a.At)
+		}
+	}
+	return o
+}
+
+// obstaclesOf are what keeps the runs of a job from starting now, and what keeps its webhook from taking requests.
+func (d *Daemon) obstaclesOf(ctx context.Context, s *Setup, i int) []ledger.Obstacle {
+	j := &s.Config.Jobs[i]
+	if !config.On(j.Enabled) {
+		return nil
+	}
+	return append(d.runner.JobObstacles(ctx, string(j.Name)), secretObstacles(s.Config, fmt.Sprintf("jobs[%d].webhook.", i))...)
+}
+
+// newObstacles are obstacles as the API has them: never null.
+func newObstacles(all []ledger.Obstacle) []api.Obstacle {
+	out := []api.Obstacle{}
+	for _, o := range all {
+		out = append(out, api.Obstacle{Kind: o.Kind, Source: o.Source, Text: o.Text, Where: o.Where})
+	}
+	return out
+}
+
+// checkJobs names what keeps jobs from working, each thing once with the jobs that it concerns.
+func (d *Daemon) checkJobs(ctx context.Context, s *Setup) api.Check {
+	c := api.Check{Name: "jobs", OK: true, Detail: "nothing keeps any from working"}
+	var order []ledger.Obstacle
+	jobs := map[string][]string{}
+	for i, j := range s.Config.Jobs {
+		for _, o := range d.obstaclesOf(ctx, s, i) {
+			if o.Kind == "agent" { // which its owner wants
+				continue
+			}
+			if jobs[o.Source] == nil {
+				order = append(order, o)
+			}
+			if !slices.Contains(jobs[o.Source], string(j.Name)) {
+				jobs[o.Source] = append(jobs[o.Source], string(j.Name))
+			}
+		}
+	}
+	if len(order) == 0 {
+		return c
+	}
+
+	var said []string
+	for i, o := range order {
+		if i == maxLogged {
+			said = append(said, fmt.Sprintf("and %d more", len(order)-i))
+			break
+		}
+		said = append(said, fmt.Sprintf("%s (blocks %s)", o, text.List(jobs[o.Source], maxLogged)))
+	}
+	c.OK, c.Detail = false, strings.Join(said, "; ")
+	c.Remedy = "see each message; what waits runs by itself when it is mended"
+	return c
+}
+
+// restoreObstacles takes up what was known when the last process ended.
+func (d *Daemon) restoreObstacles(ctx context.Context) error {
+	known, err := d.ledger.OpenObstacles(ctx, "model")
+	if err != nil {
+		return err
+	}
+
+	why := map[string]string{}
+	for _, o := range known {
+		why[strings.TrimPrefix(o.Source, "model/")] = o.Text
+	}
+	d.runner.RestoreRefusals(why)
+	return nil
+}
+
+// watchObstacles looks again at what is in the way of runs, so that they start by themselves when it is gone. How often depends
+// on how long a look takes (agent/preflight).
+func (d *Daemon) watchObstacles(ctx context.Context, reconsider func()) error {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	var asked time.Time
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-timer.C:
+		}
+
+		cleared, rest := d.runner.LookAgain(ctx)
+		if cleared {
+			reconsider()
+		}
+		if time.Since(asked) >= askSecretsEvery {
+			asked = time.Now()
+			d.reloadForSecrets()
+		}
+		timer.Reset(rest)
+	}
+}
+
+// reloadForSecrets has the configuration read again when a secret that it lacks can be had.
+func (d *Daemon) reloadForSecrets() {
+	held := d.Current().Config.Held()
+	if len(held) == 0 {
+		return
+	}
+
+	// A new store, because one remembers a keyring that did not answer.
+	store, err := secret.New(secret.Options{Home: d.home.Dir})
+	if err != nil {
+		return // said where the configuration is read
+	}
+	for _, h := range held {
+		if _, _, err := store.Get(h.Name); err == nil {
+			d.ReloadSoon()
+			return
+		}
+	}
+}

@@ -1,0 +1,111 @@
+package dispatch
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"time"
+
+	"rouse/agentdb/ledger"
+	"rouse/internal/domain"
+)
+
+// missGrace is how late the run of an instant may start after an obstacle and still count as in time, as the scheduler has it.
+const missGrace = 30 * time.Second
+
+// admit lets those of some queued runs wait for a lane that nothing keeps from starting. What keeps the others is put on record, once
+// for each reason, and costs nothing else: no attempt begins.
+func (d *Dispatcher) admit(ctx, writing context.Context, now time.Time, runs []ledger.Run) error {
+	var holds []ledger.Hold
+	var released []int64
+	for _, r := range runs {
+		d.queue.seen = r.ID
+		by := d.o.Executor.Obstacles(ctx, r)
+		if len(by) > 0 {
+			if d.noteBlocked(r, by) {
+				holds = append(holds, d.hold(r, by))
+			}
+			continue
+		}
+
+		if delete(d.blocked, r.ID); r.Blocked.Now() {
+			released = append(released, r.ID)
+			if over, err := d.missed(ctx, writing, now, r); over || err != nil {
+				if err != nil {
+					return err
+				}
+				continue
+			}
+		}
+		d.mu.Lock()
+		d.lanes.Add(r)
+		d.mu.Unlock()
+	}
+
+	if err := d.o.Ledger.HoldRuns(writing, holds...); err != nil {
+		for _, h := range holds { // tried again with the next look
+			delete(d.blocked, h.Run)
+		}
+		return fmt.Errorf("why runs do not start could not be recorded: %w", err)
+	}
+	return d.o.Ledger.ReleaseRuns(writing, released...)
+}
+
+// noteBlocked logs why a run stays queued; it says whether that was not known before.
+func (d *Dispatcher) noteBlocked(r ledger.Run, by []ledger.Obstacle) bool {
+	why := ledger.ObstaclesText(by)
+	if d.blocked[r.ID] == why {
+		return false
+	}
+
+	d.blocked[r.ID] = why
+	d.log.Warn("a run stays queued", "job", r.Job, "run", r.ID, "reason", why)
+	return true
+}
+
+func (d *Dispatcher) hold(r ledger.Run, by []ledger.Obstacle) ledger.Hold {
+	h := ledger.Hold{Run: r.ID, By: by, Notices: map[string][]ledger.Notice{}}
+	for _, o := range by {
+		if !o.Quiet {
+			h.Notices[o.Source] = d.o.Executor.ObstacleNotices(r, o)
+		}
+	}
+	return h
+}
+
+// missed ends the run of an instant that was blocked for longer than its job wants to make up for: by the rules of an
+// outage. Instants that came meanwhile have this run stand for them, so that the latest of them counts.
+func (d *Dispatcher) missed(ctx, writing context.Context, now time.Time, r ledger.Run) (over bool, err error) {
+	if r.Trigger != domain.TriggerSchedule || r.ScheduledAt.IsZero() || r.Attempt > 0 {
+		return false, nil
+	}
+
+	latest, err := d.o.Ledger.LatestInstant(ctx, r.Job, now)
+	if err != nil {
+		return false, err
+	}
+	if latest.Before(r.ScheduledAt) {
+		latest = r.ScheduledAt
+	}
+
+	why := missedReason(d.o.Executor.Policy(r.Job), now.Sub(latest))
+	if why == "" {
+		return false, nil
+	}
+	why = fmt.Sprintf("blocked for %s (%s); %s", now.Sub(r.Blocked.Since).Round(time.Second), ledger.ObstaclesText(r.Blocked.By), why)
+	return true, d.finishUnstarted(writing, r.ID, ledger.Result{Outcome: domain.OutcomeSkipped, Error: why})
+}
+
+// missedReason says why an instant that is so late is not made up for, "" when it is.
+func missedReason(p Policy, late time.Duration) string {
+	window := cmp.Or(p.CatchupWindow, defaultCatchup)
+	switch {
+	case late <= missGrace:
+		return ""
+	case late > window:
+		return fmt.Sprintf("missed by %s, more than the catch-up window of %s", late.Round(time.Second), window)
+	case p.OnMiss == domain.MissSkip:
+		return fmt.Sprintf("missed by %s; on_miss is skip", late.Round(time.Second))
+	}
+	return ""
+}
