@@ -22,6 +22,9 @@ func TestNotifications(t *testing.T) {
 		"no address":                   {`[{name: hook, kind: webhook, url: "s3cret", secret: s3cretkey}]`, "must be a URL like https://"},
 		"hours that are none":          {`[{name: desktop, kind: desktop, quiet_hours: at night}]`, "is neither none nor hours like 22:00-07:00"},
 		"a fallback that is not there": {`[{name: desktop, kind: desktop, fallback: chta}, {name: chat, kind: desktop}]`, "chat"},
+		"a group and a digest":         {`[{name: desktop, kind: desktop, group: {every: 1, recovery: false}, digest: daily at 08:00}]`, ""},
+		"a group of none":              {`[{name: desktop, kind: desktop, group: {every: 0}}]`, "notifications[0].group.every"},
+		"a digest that is none":        {`[{name: desktop, kind: desktop, digest: weekly}]`, "is not like daily at 08:00"},
 		"a fallback that is itself":    {`[{name: desktop, kind: desktop, fallback: desktop}]`, "is the channel itself"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -276,7 +276,19 @@ func (f *apiFixture) examples() map[string]func() request {
 		"GET /v1/inbox":              func() request { f.question(); return request{path: "/v1/inbox"} },
 		"GET /v1/inbox/closed":       at("/v1/inbox/closed"),
 		"POST /v1/inbox/{id}/answer": func() request { return request{path: "/v1/inbox/" + f.question() + "/answer", body: `{"text":"A"}`} },
-		"GET /v1/grants":             func() request { f.grant(); return request{path: "/v1/grants"} },
+		"GET /v1/incidents": func() request {
+			f.run(api.RunRequest{Job: "fails"})
+			return request{path: "/v1/incidents?job=fails&all=true"}
+		},
+		"POST /v1/incidents/{id}/acknowledge": func() request {
+			f.run(api.RunRequest{Job: "fails"})
+			var open []api.Incident
+			if err := f.client.Get(f.t.Context(), "/v1/incidents", nil, &open); err != nil || len(open) == 0 {
+				f.t.Fatalf("%+v, %v", open, err)
+			}
+			return request{path: "/v1/incidents/" + open[0].ID + "/acknowledge", body: `{"note":"known"}`}
+		},
+		"GET /v1/grants": func() request { f.grant(); return request{path: "/v1/grants"} },
 		"POST /v1/grants/{id}/revoke": func() request {
 			return request{path: "/v1/grants/" + f.grant() + "/revoke", body: "{}"}
 		},

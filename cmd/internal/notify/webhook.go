@@ -50,13 +50,14 @@ type posted struct {
 }
 
 type postedData struct {
-	Title   string `json:"title"`
-	Body    string `json:"body"`
-	Run     int64  `json:"run,omitempty"`
-	Job     string `json:"job,omitempty"`
-	Agent   string `json:"agent,omitempty"`
-	Outcome string `json:"outcome,omitempty"`
-	Link    string `json:"link,omitempty"`
+	Title    string `json:"title"`
+	Body     string `json:"body"`
+	Run      int64  `json:"run,omitempty"`
+	Job      string `json:"job,omitempty"`
+	Agent    string `json:"agent,omitempty"`
+	Outcome  string `json:"outcome,omitempty"`
+	Incident int64  `json:"incident,omitempty"`
+	Link     string `json:"link,omitempty"`
 }
 
 // Send implements Channel. Each try of a notice has the same webhook-id.
@@ -65,7 +66,7 @@ func (o *outgoing) Send(ctx context.Context, m Message) (Receipt, error) {
 	if created.IsZero() {
 		created = time.Now()
 	}
-	body, err := json.Marshal(posted{"notice", created.UTC().Format(time.RFC3339Nano), postedData{m.Title, m.Body, m.Run, m.Job, m.Agent, string(m.Outcome), m.Link}})
+	body, err := json.Marshal(posted{"notice", created.UTC().Format(time.RFC3339Nano), postedData{m.Title, m.Body, m.Run, m.Job, m.Agent, string(m.Outcome), m.Incident, m.Link}})
 	if err != nil {
 		return Receipt{}, err
 	}

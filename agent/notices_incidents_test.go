@@ -1,0 +1,125 @@
+package agent_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"rouse/agent"
+	"rouse/agent/model/playbook"
+	"rouse/agentdb/ledger"
+	"rouse/internal/domain"
+)
+
+// failing is a plan with a job that tells of failures on three channels, which gather them in different ways.
+func failing(t *testing.T, on ...string) *bench {
+	t.Helper()
+	b := setup(t)
+	b.plan.Jobs["j"] = agent.Job{Name: "j", Agent: "clerk", Notify: agent.Notify{On: on, Channels: []string{"usual", "each", "first"}}}
+	b.plan.Groups = map[string]agent.Group{"each": {Every: 1, Recovery: true}, "first": {}}
+	b.runner.Set(b.plan)
+	return b
+}
+
+var failedRun = ledger.Run{ID: 7, Job: "j", Agent: "clerk", Attempt: 1}
+
+// tellTimes has an incident grow, and says how often each channel is told.
+func tellTimes(b *bench, i ledger.Incident, failures int) map[string]int {
+	out := map[string]int{}
+	for i.Failures = 1; i.Failures <= failures; i.Failures++ {
+		tell := b.runner.Tells(failedRun, ledger.Result{Outcome: domain.OutcomeError, Error: "no such table"})
+		for _, n := range tell(ledger.IncidentChange{Failed: &i}) {
+			out[n.Channel]++
+		}
+	}
+	return out
+}
+
+// Ten thousand failures are the first and each tenth, as each channel wants them; none of them once somebody knows.
+func TestFailuresAreGathered(t *testing.T) {
+	t.Parallel()
+	b := failing(t, "error")
+	i := ledger.Incident{ID: 3, Job: "j", Kind: "x", OpenedAt: time.Now()}
+	if got, want := fmt.Sprint(tellTimes(b, i, 10_000)), "map[each:10000 first:1 usual:1001]"; got != want {
+		t.Errorf("told %s, want %s", got, want)
+	}
+	i.AckedAt = time.Now()
+	if got := tellTimes(b, i, 100); len(got) != 0 {
+		t.Errorf("of one that is known: %v", got)
+	}
+
+	// A job that does not tell of this outcome is counted and silent.
+	if got := tellTimes(failing(t, "timeout"), ledger.Incident{ID: 3}, 20); len(got) != 0 {
+		t.Errorf("of an outcome that nobody wants to hear of: %v", got)
+	}
+}
+
+// A notice says the number to acknowledge, what comes next, and from the second on how often it failed.
+func TestFailureWords(t *testing.T) {
+	t.Parallel()
+	b := failing(t, "error")
+	for failures, want := range map[int][2]string{
+		1:  {"j: error", "no such table\nrouse show 7\nNext message at failure 10. None until it recovers: rouse ack 3"},
+		10: {"j: error (10 times)", "no such table\nrouse show 7\n10 runs failed like this since 2026-11-24 14:02 UTC\nNext message at failure 20. None until it recovers: rouse ack 3"},
+	} {
+		i := ledger.Incident{ID: 3, Job: "j", Failures: failures, OpenedAt: time.Date(2026, 11, 24, 14, 2, 0, 0, time.UTC)}
+		n := b.runner.Tells(failedRun, ledger.Result{Outcome: domain.OutcomeError, Error: "no such table"})(ledger.IncidentChange{Failed: &i})
+		if len(n) == 0 || n[0].Title != want[0] || n[0].Body != want[1] {
+			t.Errorf("failure %d: %+v", failures, n)
+		}
+	}
+}
+
+// That a job succeeds again is in the notice of the success, where one is wanted; else it is one of its own, to those who want
+// it and if anybody was told of the failure, acknowledged or not.
+func TestRecoveryIsTold(t *testing.T) {
+	t.Parallel()
+	was := ledger.Incident{ID: 3, Job: "j", Kind: "x", Error: "no such\ntable", Failures: 12, Told: 2, AckedAt: time.Now(), OpenedAt: time.Date(2026, 11, 24, 14, 2, 0, 0, time.UTC)}
+	silent := was
+	silent.Told = 0
+	for _, c := range []struct {
+		on       string
+		closed   []ledger.Incident
+		channels string
+		title    string
+	}{
+		{"error", []ledger.Incident{was}, "usual each", "j has recovered"},
+		{"error", []ledger.Incident{silent}, "", ""},
+		{"error", nil, "", ""},
+		{"success", []ledger.Incident{silent, was}, "usual each first", "j: success"},
+	} {
+		tell := failing(t, c.on).runner.Tells(failedRun, ledger.Result{Outcome: domain.OutcomeSuccess, Summary: "done"})
+		var channels []string
+		for _, n := range tell(ledger.IncidentChange{Recovered: c.closed}) {
+			channels = append(channels, n.Channel)
+			if n.Title != c.title || !strings.Contains(n.Body, "incident 3 is over: x (no such table), 12 failed runs since 2026-11-24 14:02 UTC") || n.Key == "" {
+				t.Errorf("%+v: %+v", c, n)
+			}
+		}
+		if got := strings.Join(channels, " "); got != c.channels {
+			t.Errorf("%+v: told %q", c, got)
+		}
+	}
+}
+
+// What kind an error is depends on what failed and how, not on the details.
+func TestErrorKinds(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	for _, c := range []struct{ job, kind string }{{"missing", "file_read not_found"}, {"unmet", "expectation"}} {
+		for range 2 {
+			b.plan.Jobs["missing"] = agent.Job{Name: "missing", Agent: "clerk", Playbook: []playbook.Call{{Name: "file_read", With: map[string]any{"path": "not-there"}}}}
+			b.plan.Jobs["unmet"] = agent.Job{Name: "unmet", Agent: "clerk", Playbook: []playbook.Call{{Name: "complete", With: map[string]any{"summary": "12 files were copied to the disk"}}}, Expect: []agent.Expectation{{File: b.dir + "/none", Where: "x:1"}}}
+			res := b.run(b.enqueue(ledger.Request{Job: c.job, Agent: "clerk"}))
+			if res.Outcome != domain.OutcomeError || res.Kind != c.kind {
+				t.Errorf("%s: %+v", c.job, res)
+			}
+		}
+	}
+
+	b.plan.Jobs = map[string]agent.Job{}
+	if res := b.run(b.enqueue(ledger.Request{Job: "gone", Agent: "clerk"})); res.Kind != "not configured" {
+		t.Errorf("a job that is gone: %+v", res)
+	}
+}
