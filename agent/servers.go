@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -276,4 +277,24 @@ func (a Agent) serverNames() (out []string) {
 		out = append(out, s.Name)
 	}
 	return out
+}
+
+// ServerTooWeak says why no run of an agent could call a server that is a program, "" where it can: what servers answer is untrusted, and
+// a run that holds such content asks for the strongest confinement unless its owner says otherwise.
+func (r *Runner) ServerTooWeak(ctx context.Context, st ServerState) string {
+	if len(st.Argv) == 0 {
+		return ""
+	}
+	p := r.plan.Load()
+	for _, name := range st.Agents {
+		t := task{agent: p.Agents[name]}
+		box, err := r.programs.sandboxFor(t.agent.Unconfined)
+		if err != nil {
+			return err.Error()
+		}
+		if tier, _ := box.Tier(ctx); string(tier) > cmp.Or(t.minTier(), "A") {
+			return fmt.Sprintf("programs are confined on tier %s here, and runs of the agent %s that have read what a server answers ask for tier %s", tier, name, cmp.Or(t.minTier(), "A"))
+		}
+	}
+	return ""
 }
