@@ -45,14 +45,8 @@ func serveMCP(says string) {
 	add("work", func() {})
 	add("other", func() {})
 	add("die", func() { os.Exit(1) })
-	add("ask", func() {})
-	s.AddReceivingMiddleware(func(next sdk.MethodHandler) sdk.MethodHandler {
-		return func(ctx context.Context, method string, r sdk.Request) (sdk.Result, error) {
-			if p, ok := r.GetParams().(*sdk.CallToolParamsRaw); ok && p.Name == "ask" {
-				_, _ = r.GetSession().(*sdk.ServerSession).ListRoots(ctx, nil)
-			}
-			return next(ctx, method, r)
-		}
+	add("ask", func() { // without the library, which sees that no client offers it
+		fmt.Println(`{"jsonrpc":"2.0","id":"roots","method":"roots/list"}`)
 	})
 	_ = s.Run(context.Background(), &sdk.StdioTransport{})
 }

@@ -141,6 +141,9 @@ func TestHostile(t *testing.T) {
 			if e.Kind != want.kind || !strings.Contains(e.Message, want.says) || e.Uncertain != want.unsure || e.OK != (want.kind == "") {
 				t.Errorf("%+v", e)
 			}
+			if asked := strings.Join(b.declined, " "); role == "call-asks" && asked != "sampling/createMessage" {
+				t.Errorf("what it asked for is told as %q", asked)
+			}
 			if len(e.Result) > 1<<20 {
 				t.Errorf("the result has %d bytes", len(e.Result))
 			}
