@@ -49,7 +49,7 @@ func (r *Runner) useServers(run ledger.Run, t *task, given []mcp.Given) {
 	}
 
 	t.sessions = mcp.NewSessions(mcp.SessionOptions{
-		Book: r.servers, Tokens: r.serverTokens, Redact: t.redactor().Replace,
+		Book: r.servers, Tokens: r.serverTokens, Version: r.version, Redact: t.redactor().Replace,
 		News: func(ctx context.Context, s mcp.Server, what string) {
 			q := ledger.Question{Title: "the tools of the MCP server " + s.Name + " are not as you approved them", Message: serverNews(s, what)}
 			if err := r.ledger.AddRunInfo(context.WithoutCancel(ctx), run.ID, q); err != nil {
@@ -198,7 +198,7 @@ func (r *Runner) LookAtServer(ctx context.Context, name string) (ServerState, er
 		return st, err
 	}
 
-	sessions := mcp.NewSessions(mcp.SessionOptions{Book: r.servers, Tokens: r.serverTokens, Redact: redactor(t.secrets).Replace})
+	sessions := mcp.NewSessions(mcp.SessionOptions{Book: r.servers, Tokens: r.serverTokens, Version: r.version, Redact: redactor(t.secrets).Replace})
 	sessions.Start(launcher)
 	defer sessions.Close()
 	if err := sessions.Look(ctx, st.Server); err != nil {
