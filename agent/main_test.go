@@ -14,5 +14,9 @@ func TestMain(m *testing.M) {
 	sandbox.Child()
 	module.Child()
 	preview.Child()
+	if says := os.Getenv(mcpKey); says != "" {
+		serveMCP(says)
+		os.Exit(0)
+	}
 	os.Exit(m.Run())
 }

@@ -42,7 +42,7 @@ func (b *bench) offering(source string, more declares) *skills.Skill {
 func (b *bench) record() {
 	b.t.Helper()
 	var err error
-	if b.runner, err = agent.New(agent.Options{Ledger: b.ledger, Databases: b.pool, Manifests: filepath.Join(b.dir, "manifests"), Recordings: filepath.Join(b.dir, "recordings"), Storage: filepath.Join(b.dir, "storage")}); err != nil {
+	if b.runner, err = agent.New(agent.Options{Ledger: b.ledger, Databases: b.pool, Manifests: filepath.Join(b.dir, "manifests"), Recordings: filepath.Join(b.dir, "recordings"), Storage: filepath.Join(b.dir, "storage"), Servers: filepath.Join(b.dir, "mcp")}); err != nil {
 		b.t.Fatal(err)
 	}
 	job := b.plan.Jobs["ask"]

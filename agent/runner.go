@@ -42,6 +42,8 @@ type Options struct {
 	Before string
 	// SignIns is where sign-ins of modules are kept; nil: they sign in nowhere.
 	SignIns *SignInOptions
+	// Version is that of this program, as it tells it to MCP servers.
+	Version string
 	// Servers is the folder for what is approved of MCP servers; "" where nothing is.
 	Servers string
 	// Locks is the folder for the lock files of the files that tools change, for all processes that may
@@ -75,6 +77,7 @@ type Runner struct {
 	health        *modelHealth
 	signIns       *signIns // nil: modules sign in nowhere
 	servers       *mcp.Book
+	version       string
 	budgetsWarned sync.Map // the warnings of budgets that were given
 }
 
@@ -88,7 +91,7 @@ func New(o Options) (*Runner, error) {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
 
-	r := &Runner{ledger: o.Ledger, databases: o.Databases, manifests: o.Manifests, recordings: o.Recordings, storage: o.Storage, extraTools: o.Tools, servers: mcp.NewBook(o.Servers), fileLocks: tool.NewLocks(o.Locks), prober: preflight.New(), log: o.Logger}
+	r := &Runner{ledger: o.Ledger, databases: o.Databases, manifests: o.Manifests, recordings: o.Recordings, storage: o.Storage, extraTools: o.Tools, servers: mcp.NewBook(o.Servers), version: o.Version, fileLocks: tool.NewLocks(o.Locks), prober: preflight.New(), log: o.Logger}
 	r.before = cmp.Or(o.Before, filepath.Join(os.TempDir(), fmt.Sprintf("rouse-before-%d", os.Getpid())))
 	r.plan.Store(&Plan{})
 	var err error

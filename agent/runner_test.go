@@ -110,7 +110,7 @@ func (b *bench) newPool() {
 
 	pool := b.pool
 	b.t.Cleanup(func() { pool.Close() })
-	if b.runner, err = agent.New(agent.Options{Ledger: b.ledger, Databases: b.pool, Manifests: filepath.Join(b.dir, "manifests"), Storage: filepath.Join(b.dir, "storage"), SignIns: b.signIns}); err != nil {
+	if b.runner, err = agent.New(agent.Options{Ledger: b.ledger, Databases: b.pool, Manifests: filepath.Join(b.dir, "manifests"), Storage: filepath.Join(b.dir, "storage"), Servers: filepath.Join(b.dir, "mcp"), SignIns: b.signIns}); err != nil {
 		b.t.Fatal(err)
 	}
 

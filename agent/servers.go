@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -48,7 +49,7 @@ func (r *Runner) useServers(run ledger.Run, t *task, given []mcp.Given) {
 	}
 
 	t.sessions = mcp.NewSessions(mcp.SessionOptions{
-		Book: r.servers, Tokens: r.serverTokens, Redact: t.redactor().Replace,
+		Book: r.servers, Tokens: r.serverTokens, Version: r.version, Redact: t.redactor().Replace,
 		News: func(ctx context.Context, s mcp.Server, what string) {
 			q := ledger.Question{Title: "the tools of the MCP server " + s.Name + " are not as you approved them", Message: serverNews(s, what)}
 			if err := r.ledger.AddRunInfo(context.WithoutCancel(ctx), run.ID, q); err != nil {
@@ -197,7 +198,7 @@ func (r *Runner) LookAtServer(ctx context.Context, name string) (ServerState, er
 		return st, err
 	}
 
-	sessions := mcp.NewSessions(mcp.SessionOptions{Book: r.servers, Tokens: r.serverTokens, Redact: redactor(t.secrets).Replace})
+	sessions := mcp.NewSessions(mcp.SessionOptions{Book: r.servers, Tokens: r.serverTokens, Version: r.version, Redact: redactor(t.secrets).Replace})
 	sessions.Start(launcher)
 	defer sessions.Close()
 	if err := sessions.Look(ctx, st.Server); err != nil {
@@ -276,4 +277,24 @@ func (a Agent) serverNames() (out []string) {
 		out = append(out, s.Name)
 	}
 	return out
+}
+
+// ServerTooWeak says why no run of an agent could call a server that is a program, "" where it can: what servers answer is untrusted, and
+// a run that holds such content asks for the strongest confinement unless its owner says otherwise.
+func (r *Runner) ServerTooWeak(ctx context.Context, st ServerState) string {
+	if len(st.Argv) == 0 {
+		return ""
+	}
+	p := r.plan.Load()
+	for _, name := range st.Agents {
+		t := task{agent: p.Agents[name]}
+		box, err := r.programs.sandboxFor(t.agent.Unconfined)
+		if err != nil {
+			return err.Error()
+		}
+		if tier, _ := box.Tier(ctx); string(tier) > cmp.Or(t.minTier(), "A") {
+			return fmt.Sprintf("programs are confined on tier %s here, and runs of the agent %s that have read what a server answers ask for tier %s", tier, name, cmp.Or(t.minTier(), "A"))
+		}
+	}
+	return ""
 }

@@ -352,8 +352,8 @@ func TestObstacles(t *testing.T) {
 	if m == nil {
 		t.Fatal(problems)
 	}
-	want := []string{"it is for macos, and this is linux", "it needs the MCP server files, and rouse has no MCP servers"}
-	if got := m.Refusals("linux"); !slices.Equal(got, want) || len(m.Obstacles("linux")) != 3 {
+	want := []string{"it is for macos, and this is linux"}
+	if got := m.Refusals("linux"); !slices.Equal(got, want) || len(m.Obstacles("linux")) != 2 {
 		t.Errorf("%q, %q", got, m.Obstacles("linux"))
 	}
 

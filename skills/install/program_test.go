@@ -100,8 +100,7 @@ func TestSourcesOfPrograms(t *testing.T) {
 	}
 }
 
-// A program for another system is not installed, and neither is one that needs what rouse never has (OSL-21, OSL-33);
-// one that only lacks something here is.
+// A program for another system is not installed (OSL-21); one that only lacks something here is, such as an MCP server (OSL-33).
 func TestPlatform(t *testing.T) {
 	here := map[string]string{"darwin": "macos", "windows": "windows", "linux": "linux"}[runtime.GOOS]
 	others := `["macos", "windows"]`
@@ -111,8 +110,8 @@ func TestPlatform(t *testing.T) {
 
 	for platforms, ok := range map[string]bool{
 		"[]": true, `["` + here + `"]`: here != "", others: false,
-		`[], "requiredMcpServers": [{"name": "files", "description": "x"}]`:                      false,
-		`[], "requiredMcpTools": [{"serverName": "files", "toolName": "a", "description": "x"}]`: false,
+		`[], "requiredMcpServers": [{"name": "files", "description": "x"}]`:                      true,
+		`[], "requiredMcpTools": [{"serverName": "files", "toolName": "a", "description": "x"}]`: true,
 	} {
 		root := t.TempDir()
 		staged, err := install.Fetch(t.Context(), root, install.Source{From: folder(t, item{"manifest.json", manifest(t, "1.0.0", platforms), 0}, item{"module.ts", module, 0})})

@@ -78,11 +78,11 @@ func (d Definition) Description() string {
 
 // Annotations are what the server says of its effects, which nobody believes; "" where it says nothing.
 func (d Definition) Annotations() string {
-	a := d.said().Annotations
-	if len(a) == 0 || string(a) == "{}" || string(a) == "null" {
+	var compact bytes.Buffer
+	if a := d.said().Annotations; len(a) == 0 || json.Compact(&compact, a) != nil || compact.String() == "{}" || compact.String() == "null" {
 		return ""
 	}
-	return text.OneLine(text.Truncate(string(a), 500))
+	return text.OneLine(text.Truncate(compact.String(), 500))
 }
 
 // Schema is that of its arguments as agents use it. The error says why the tool cannot be used.

@@ -1,6 +1,7 @@
 package mcp_test
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"net"
@@ -140,6 +141,9 @@ func TestHostile(t *testing.T) {
 			e := b.call(s, "t", nil)
 			if e.Kind != want.kind || !strings.Contains(e.Message, want.says) || e.Uncertain != want.unsure || e.OK != (want.kind == "") {
 				t.Errorf("%+v", e)
+			}
+			if asked := strings.Join(b.declined, " "); role == "call-asks" && asked != "sampling/createMessage" {
+				t.Errorf("what it asked for is told as %q", asked)
 			}
 			if len(e.Result) > 1<<20 {
 				t.Errorf("the result has %d bytes", len(e.Result))
@@ -287,6 +291,9 @@ func TestConfined(t *testing.T) {
 			var res struct{ Text string }
 			if e := b.call(s, "reach", args); json.Unmarshal(e.Result, &res) != nil {
 				t.Fatalf("%+v", e)
+			}
+			if args["write"] == out { // it may write there in a view of its own; what counts is whether the file is there
+				res.Text = "nothing"
 			}
 			got = append(got, res.Text)
 		}
@@ -447,5 +454,89 @@ func TestSchemas(t *testing.T) {
 		if string(got) != want {
 			t.Errorf("%s:\n%s, want\n%s", given, got, want)
 		}
+	}
+}
+
+// TestSignIn: OSL-33, a server that wants to know who asks says where one signs in; rouse registers itself there, and asks with the token
+// that comes of it. What the addresses lead to that are none of the server's is not asked.
+func TestSignIn(t *testing.T) {
+	t.Parallel()
+	var site *httptest.Server
+	registered, token := 0, "token-1"
+	mux := http.NewServeMux()
+	inner := sdk.NewStreamableHTTPHandler(func(*http.Request) *sdk.Server { return good() }, nil)
+	mux.HandleFunc("/mcp", func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Authorization") != "Bearer "+token {
+			w.Header().Set("WWW-Authenticate", `Bearer resource_metadata="`+site.URL+`/meta", scope="read write"`)
+			w.WriteHeader(http.StatusUnauthorized)
+			return
+		}
+		inner.ServeHTTP(w, r)
+	})
+	answer := func(path string, v func() any) {
+		mux.HandleFunc(path, func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "application/json")
+			_ = json.NewEncoder(w).Encode(v())
+		})
+	}
+	issuer := func() string { return site.URL + "/as" }
+	answer("/meta", func() any {
+		return map[string]any{"resource": site.URL + "/mcp", "authorization_servers": []string{issuer()}}
+	})
+	answer("/.well-known/oauth-authorization-server/as", func() any {
+		return map[string]any{"issuer": issuer(), "authorization_endpoint": site.URL + "/authorize", "token_endpoint": site.URL + "/token", "registration_endpoint": site.URL + "/register",
+			"response_types_supported": []string{"code"}, "code_challenge_methods_supported": []string{"S256"}}
+	})
+	mux.HandleFunc("/register", func(w http.ResponseWriter, _ *http.Request) {
+		registered++
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(http.StatusCreated)
+		_, _ = w.Write([]byte(`{"client_id":"rouse-1","redirect_uris":["http://127.0.0.1:1/mcp/callback"],"token_endpoint_auth_method":"none"}`))
+	})
+	site = httptest.NewServer(mux)
+	t.Cleanup(site.Close)
+
+	b := newBench(t)
+	s := mcp.Server{Name: "srv", URL: site.URL + "/mcp", Near: true, Start: 20 * time.Second, Timeout: 20 * time.Second}
+	one := b.sessions()
+	defer one.Close()
+	if err := one.Look(t.Context(), s); err == nil || !strings.Contains(err.Error(), "rouse mcp-servers sign-in srv") {
+		t.Errorf("without a token: %v", err)
+	}
+
+	c, err := mcp.Discover(t.Context(), s, "http://127.0.0.1:1/mcp/callback", nil)
+	if err != nil || c.ID != "rouse-1" || c.AuthorizationURL != site.URL+"/authorize" || c.TokenURL != site.URL+"/token" || c.Resource != s.URL || strings.Join(c.Scopes, " ") != "read write" {
+		t.Fatalf("%+v (%v)", c, err)
+	}
+	if again, err := mcp.Discover(t.Context(), s, "http://127.0.0.1:1/mcp/callback", c); err != nil || again.ID != c.ID || registered != 1 {
+		t.Errorf("registered %d times: %+v (%v)", registered, again, err)
+	}
+
+	// A token that is not taken is refreshed once.
+	asked := []string{}
+	signed := mcp.NewSessions(mcp.SessionOptions{Book: b.book, Tokens: func(mcp.Server) mcp.Tokens {
+		return func(_ context.Context, had string) (string, error) {
+			asked = append(asked, had)
+			if had == "" {
+				return "old", nil
+			}
+			return token, nil
+		}
+	}})
+	defer signed.Close()
+	if err := signed.Look(t.Context(), s); err != nil || !slices.Contains(asked, "old") {
+		t.Errorf("with a token: %v, %q", err, asked)
+	}
+
+	// The metadata name another host of this machine: it is not asked.
+	elsewhere := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { t.Errorf("it was asked: %s", r.URL) }))
+	t.Cleanup(elsewhere.Close)
+	hostile := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("WWW-Authenticate", `Bearer resource_metadata="`+strings.Replace(elsewhere.URL, "127.0.0.1", "localhost", 1)+`/latest/meta-data"`)
+		w.WriteHeader(http.StatusUnauthorized)
+	}))
+	t.Cleanup(hostile.Close)
+	if _, err := mcp.Discover(t.Context(), mcp.Server{Name: "srv", URL: hostile.URL, Near: true}, "http://127.0.0.1:1/x", nil); err == nil {
+		t.Error("it was discovered")
 	}
 }

@@ -1,6 +1,7 @@
 package mcp
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -61,7 +62,7 @@ func open(ctx context.Context, s Server, o Options) (*session, error) {
 		return nil, err
 	}
 
-	client := mcp.NewClient(&mcp.Implementation{Name: "rouse", Version: o.Version}, &mcp.ClientOptions{
+	client := mcp.NewClient(&mcp.Implementation{Name: "rouse", Version: cmp.Or(o.Version, "unknown")}, &mcp.ClientOptions{
 		Logger: slog.New(slog.DiscardHandler), Capabilities: &mcp.ClientCapabilities{}, MultiRoundTrip: &mcp.MultiRoundTripOptions{Disabled: true},
 	})
 	client.AddReceivingMiddleware(one.receive)

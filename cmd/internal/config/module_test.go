@@ -63,7 +63,7 @@ func TestModuleJobs(t *testing.T) {
 		"unattended":          {change: func(m *manifest) { m.mode, m.agentic = "agentic", true }, job: `, schedule: "@daily"`, says: "jobs[0].schedule: the skill sums says that it must not run unattended"},
 		"by a watch":          {change: func(m *manifest) { m.mode, m.agentic = "agentic", true }, job: `, watch: {folder: ./in}`, says: "jobs[0].watch: the skill sums says that it must not run unattended"},
 		"unattended for once": {change: func(m *manifest) { m.mode, m.agentic = "agentic", true }, job: `, schedule: "@daily"`, more: `, settings: [{name: sums, config: {digits: 3}, background: true}]`},
-		"feature":             {change: func(m *manifest) { m.features = `"mcp_proxy"` }, says: "mcp_proxy"},
+		"feature":             {change: func(m *manifest) { m.features = `"indexeddb"` }, says: "indexeddb"},
 		"needs programs":      {change: func(m *manifest) { m.bridge, m.features = "required", `"system_tools"` }, says: "needs programs, and the agent may run none"},
 		"has programs":        {change: func(m *manifest) { m.bridge, m.features = "required", `"system_tools"` }, grants: "commands: [{argv: [git, status]}]"},
 		"takes programs":      {change: func(m *manifest) { m.bridge = "optional" }, says: "asks for programs", warning: true},

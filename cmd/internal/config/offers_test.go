@@ -33,7 +33,7 @@ func TestOffers(t *testing.T) {
 		"denied":             {agent: `skills: [sums], tools: {deny: ["sums__*"]}`, job: `{call: sums__tell, with: {what: a}}`, says: `the agent "clerk" may not use sums__tell`},
 		"no skills":          {agent: `skill_access: none`, job: `{call: sums__tell, with: {what: a}}`, says: `the agent "clerk" has no skill that offers sums__tell`},
 		"needs a secret":     {agent: `skills: [sums]`, change: [2]string{`"requiredBindings": []`, `"requiredBindings": [{"name": "key", "scope": "x", "description": "x", "required": true}]`}, says: "agents[0].skills[0]: warning: of the tools that the skill sums has for models some are not there: it needs the secret key", warning: true},
-		"not in this one":    {agent: `skills: [./skills/sums]`, change: [2]string{`"capabilities": []`, `"capabilities": [], "requiredMcpServers": [{"name": "s", "description": "x"}]`}, says: "it asks for MCP servers", warning: true},
+		"needs a server":     {agent: `skills: [./skills/sums]`, change: [2]string{`"capabilities": []`, `"capabilities": [], "requiredMcpServers": [{"name": "s", "description": "x"}]`}, says: "it needs the MCP server s, and the agent does not have it", warning: true},
 		"no name for models": {agent: `skills: [sums]`, change: [2]string{`"name": "tell"`, `"name": "tell it"`}, says: `models cannot call a tool of the name "sums__tell it"`, warning: true},
 		"needs settings":     {agent: `skills: [sums]`, change: [2]string{`"properties": {"unit"`, `"required": ["unit"], "properties": {"unit"`}, says: "the skill sums needs settings"},
 	} {

@@ -52,6 +52,9 @@ agents:
   - {name: breaks, model: b}
   - {name: clerk, grants: {network: [{host: "ACME", methods: [GET, POST]}], secrets: [{name: acme-id, only_to: "ACME", private: false}]}}
 limits: {runs_per_agent: 4}
+mcp:
+  - {name: open, url: "SITE/open", private_network: true}
+  - {name: guarded, url: "SITE/guarded", private_network: true}
 jobs:
   - name: report
     agent: ann
@@ -78,7 +81,7 @@ func newAPIFixture(t *testing.T) *apiFixture {
 	acme := signintest.New(t)
 	skill := acmeSkill(t, acme)
 	dir := cmdtest.Write(t, map[string]string{
-		"rouse.yaml":              strings.NewReplacer("DOES", does.URL, "ASKS", asks.URL, "BREAKS", breaks.URL, "ACME", acme.Host()).Replace(apiConfig),
+		"rouse.yaml":              strings.NewReplacer("DOES", does.URL, "ASKS", asks.URL, "BREAKS", breaks.URL, "ACME", acme.Host(), "SITE", mcpSite(t).URL).Replace(apiConfig),
 		"team/words/SKILL.md":     "---\nname: words\ndescription: Counts words.\n---\nCount them.\n",
 		"team/acme/manifest.json": skill["skills/acme/manifest.json"],
 		"team/acme/module.ts":     skill["skills/acme/module.ts"],
@@ -160,6 +163,14 @@ func (f *apiFixture) signIn() string {
 		f.t.Fatalf("%+v (%v)", items, err)
 	}
 	return name
+}
+
+// lookAtMCP sees which tools an MCP server has.
+func (f *apiFixture) lookAtMCP() {
+	f.t.Helper()
+	if err := f.client.Post(f.t.Context(), "/v1/mcp-servers/open/look", api.Nothing{}, &api.MCPServer{}); err != nil {
+		f.t.Fatal(err)
+	}
 }
 
 // question is an open item of the inbox.
@@ -332,6 +343,12 @@ func (f *apiFixture) examples() map[string]func() request {
 		"POST /v1/sign-ins/remove": func() request {
 			return request{path: "/v1/sign-ins/remove", body: `{"name":"` + f.signIn() + `"}`}
 		},
+
+		"GET /v1/mcp-servers":                 at("/v1/mcp-servers"),
+		"POST /v1/mcp-servers/{name}/look":    with("/v1/mcp-servers/open/look", "{}"),
+		"POST /v1/mcp-servers/{name}/approve": func() request { f.lookAtMCP(); return request{"/v1/mcp-servers/open/approve", `{"tools":["hello"]}`} },
+		"POST /v1/mcp-servers/{name}/revoke":  with("/v1/mcp-servers/open/revoke", "{}"),
+		"POST /v1/mcp-servers/{name}/sign-in": with("/v1/mcp-servers/guarded/sign-in", "{}"),
 
 		"GET /v1/workspaces":               func() request { f.workspace("w0"); return request{path: "/v1/workspaces"} },
 		"GET /v1/workspaces/{id}":          func() request { return request{path: "/v1/workspaces/" + idOf(f.workspace("w1").ID)} },

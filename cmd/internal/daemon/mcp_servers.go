@@ -122,6 +122,11 @@ func (d *Daemon) checkMCP(ctx context.Context, offline bool) (out []api.Check) {
 			out = append(out, c)
 			continue
 		}
+		if weak := d.runner.ServerTooWeak(ctx, st); weak != "" {
+			c.OK, c.Detail, c.Remedy = false, weak+", so that its calls are refused", "install what the check confinement names, or give the agent min_tier"
+			out = append(out, c)
+			continue
+		}
 		out = append(out, mcpCheck(c, st))
 	}
 	return out

@@ -1,0 +1,235 @@
+package agent_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"rouse/agent"
+	"rouse/agent/model/modeltest"
+	"rouse/agent/model/playbook"
+	"rouse/agent/tool/mcp"
+	"rouse/agent/tool/shell"
+	"rouse/agentdb/ledger"
+	"rouse/internal/domain"
+)
+
+// mcpKey has this binary be an MCP server.
+const mcpKey = "ROUSE_TEST_MCP"
+
+// serveMCP is a server that notes in its working folder that it was started, and each call.
+func serveMCP(says string) {
+	note := func(name string) {
+		f, err := os.OpenFile(name, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+		if err == nil {
+			fmt.Fprint(f, "x")
+			f.Close()
+		}
+	}
+	note("starts")
+
+	s := sdk.NewServer(&sdk.Implementation{Name: "test", Version: "1"}, nil)
+	add := func(name string, do func()) {
+		sdk.AddTool(s, &sdk.Tool{Name: name, Description: says}, func(ctx context.Context, r *sdk.CallToolRequest, _ struct{}) (*sdk.CallToolResult, any, error) {
+			note(name)
+			do()
+			return &sdk.CallToolResult{Content: []sdk.Content{&sdk.TextContent{Text: "done " + name}}}, nil, nil
+		})
+	}
+	add("work", func() {})
+	add("other", func() {})
+	add("die", func() { os.Exit(1) })
+	add("ask", func() { // without the library, which sees that no client offers it
+		fmt.Println(`{"jsonrpc":"2.0","id":"roots","method":"roots/list"}`)
+	})
+	_ = s.Run(context.Background(), &sdk.StdioTransport{})
+}
+
+// served gives the agents an MCP server, with its tools approved.
+func (b *bench) served() mcp.Server {
+	b.t.Helper()
+	me, err := os.Executable()
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	s := mcp.Server{Name: "srv", Argv: []string{me}, Read: []string{me}, Env: []string{mcpKey + "=Does something."}, Files: shell.ExposeWriting, Start: 20 * time.Second}
+	b.plan.Servers = []mcp.Server{s}
+	for name, a := range b.plan.Agents {
+		a.Servers, a.MinTier = []mcp.Server{s}, "B"
+		b.plan.Agents[name] = a
+	}
+	b.runner.Set(b.plan)
+	if _, err := b.runner.LookAtServer(b.t.Context(), "srv"); err != nil {
+		b.t.Fatal(err)
+	}
+	if _, _, err := b.runner.ApproveServer(b.t.Context(), "srv", nil, nil); err != nil {
+		b.t.Fatal(err)
+	}
+	for _, name := range []string{"starts"} {
+		_ = os.Remove(filepath.Join(b.plan.Agents["clerk"].Workdir, name))
+		_ = os.Remove(filepath.Join(b.plan.Agents["plain"].Workdir, name))
+	}
+	return s
+}
+
+// TestServerInRuns: a model calls the tools of its agent's MCP server, which is started once for the run that needs it; what the server
+// asks for is on record; a replay answers from the recording and starts none.
+func TestServerInRuns(t *testing.T) {
+	t.Parallel()
+	b := setup(t, callOf("srv__work", `{}`), callOf("srv__ask", `{}`), modeltest.Turn{Text: "It is done."}, modeltest.Turn{Text: "Nothing to do."})
+	b.plan.Jobs["ask"] = agent.Job{Name: "ask", Agent: "clerk", Prompt: "Do it."}
+	b.record()
+	b.served()
+	work := b.plan.Agents["clerk"].Workdir
+	read := func(name string) string {
+		text, _ := os.ReadFile(filepath.Join(work, name))
+		return string(text)
+	}
+
+	id, res := b.asks()
+	if res.Summary != "It is done." || read("work") != "x" || read("starts") != "x" {
+		t.Errorf("%+v; work %q, starts %q", res, read("work"), read("starts"))
+	}
+	run, err := b.ledger.Run(t.Context(), id)
+	if err != nil || !strings.Contains(run.Taint, "A") {
+		t.Errorf("the run carries %q (%v)", run.Taint, err)
+	}
+	var declined bool
+	for _, e := range events(t, b, id) {
+		declined = declined || e.Kind == "mcp.declined" && strings.Contains(string(e.Data), "roots/list")
+	}
+	if !declined {
+		t.Error("what the server asked for is not on record")
+	}
+
+	b.end(id, res)
+	b.same(id)
+	if read("starts") != "x" {
+		t.Error("the replay started the server")
+	}
+
+	if _, res := b.asks(); res.Summary != "Nothing to do." || read("starts") != "x" {
+		t.Errorf("a run that calls no tool of it started the server: %+v", res)
+	}
+}
+
+func events(t *testing.T, b *bench, run int64) []ledger.Event {
+	t.Helper()
+	out, err := b.ledger.Events(t.Context(), ledger.EventFilter{Run: run, Limit: 1000})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// TestServerDies: a call during which its server dies is uncertain: a later attempt does not make it again by itself, nor those before it,
+// and its owner decides.
+func TestServerDies(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.served()
+	b.plan.Jobs["calls"] = agent.Job{Name: "calls", Agent: "plain", Playbook: []playbook.Call{{Name: "srv__work"}, {Name: "srv__die"}, {Name: "srv__other"}}}
+	b.runner.Set(b.plan)
+	id := b.enqueue(ledger.Request{Job: "calls", Agent: "plain", Detail: ledger.Detail{}})
+	if res := b.run(id); res.Outcome != domain.OutcomeError || !strings.Contains(res.Error, "Whether the call took effect is unknown") {
+		t.Fatalf("%+v", res)
+	}
+
+	calls, err := b.ledger.Calls(t.Context(), id)
+	if err != nil || len(calls) != 2 || calls[1].State != domain.CallUncertain || !strings.Contains(string(calls[1].Envelope), "exit code 1") {
+		t.Fatalf("%+v (%v)", calls, err)
+	}
+	run, err := b.ledger.Run(t.Context(), id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := b.ledger.Interrupt(t.Context(), ledger.Attempt{Run: id, Number: run.Attempt}, "tried again", nil); err != nil {
+		t.Fatal(err)
+	}
+
+	if res := b.ends(id); res.Wait == nil || res.Wait.Kind != ledger.KindRecovery {
+		t.Fatalf("the second attempt: %+v", res)
+	}
+	b.say(ledger.RecoveryDone)
+	if res := b.ends(id); res.Outcome != domain.OutcomeSuccess {
+		t.Errorf("the third attempt: %+v", res)
+	}
+	for name, want := range map[string]string{"work": "x", "die": "x", "other": "x"} {
+		if got := b.text("plain", name); got != want {
+			t.Errorf("%s was called %q", name, got)
+		}
+	}
+}
+
+// TestServerChanges: a server whose tools are not what was approved is refused, its owner finds that in the inbox, and the definition of
+// whoever uses it names it.
+func TestServerChanges(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	s := b.served()
+	s.Env = []string{mcpKey + "=Does something else."}
+	b.plan.Servers = []mcp.Server{s}
+	plain := b.plan.Agents["plain"]
+	plain.Servers = []mcp.Server{s}
+	b.plan.Agents["plain"] = plain
+	b.plan.Jobs["calls"] = agent.Job{Name: "calls", Agent: "plain", Playbook: []playbook.Call{{Name: "srv__work"}}}
+	b.runner.Set(b.plan)
+
+	id := b.enqueue(ledger.Request{Job: "calls", Agent: "plain"})
+	if res := b.ends(id); res.Outcome != domain.OutcomeError || !strings.Contains(res.Error, "has changed its tool work since it was approved") || b.text("plain", "work") != "" {
+		t.Errorf("%+v", res)
+	}
+	if i := b.open(); i.Kind != ledger.KindInfo || !strings.Contains(i.Message, "changed: ask, die, other, work") {
+		t.Errorf("%+v", i)
+	}
+
+	st, _ := b.runner.Server("srv")
+	shown := map[string]string{}
+	for _, one := range st.Tools {
+		shown[one.Name] = one.Hash
+	}
+	shown["work"] = "another"
+	if _, _, err := b.runner.ApproveServer(t.Context(), "srv", nil, shown); err == nil {
+		t.Error("what nobody was shown was approved")
+	}
+}
+
+// OSL-33: a skill that cannot do without an MCP server runs where its agent has that, with the tools that it needs approved; it calls
+// those, and no others.
+func TestModuleNeedsServer(t *testing.T) {
+	t.Parallel()
+	const body = `return {said: (await host.tools.invoke("srv__work", {})).text};`
+	needs := declares{"requiredMcpTools": []any{declares{"serverName": "srv", "toolName": "work", "description": "x"}}}
+	for name, c := range map[string]struct {
+		change func(*bench)
+		says   string
+	}{
+		"has it":       {func(*bench) {}, ""},
+		"has no":       {func(b *bench) { b.withoutServers() }, "the MCP server srv"},
+		"not approved": {func(b *bench) { _, _ = b.runner.RevokeServer(b.t.Context(), "srv", []string{"work"}) }, "is not approved"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := setup(t)
+			b.served()
+			c.change(b)
+			_, res := b.runModule(body, nil, needs)
+			if c.says == "" && res.Outcome != domain.OutcomeSuccess || c.says != "" && !strings.Contains(res.Error, c.says) {
+				t.Errorf("%+v", res)
+			}
+		})
+	}
+}
+
+func (b *bench) withoutServers() {
+	for name, a := range b.plan.Agents {
+		a.Servers = nil
+		b.plan.Agents[name] = a
+	}
+}
