@@ -191,13 +191,12 @@ func (r *Reader) readWhole() {
 	}
 
 	if items := list(all); items != nil { // events, as a list
+		r.Garbled = 0 // its lines were none
 		for _, item := range items {
 			r.event(bytes.TrimSpace(append([]byte(" "), item...)))
 		}
 	} else if json.Valid(all) {
-		if r.Garbled > 0 { // its lines were none
-			r.Garbled = 0
-		}
+		r.Garbled = 0
 		r.event(all)
 	}
 	if r.events == 0 && r.last != nil && !r.geminiWhole(r.last) {
