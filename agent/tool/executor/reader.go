@@ -74,6 +74,7 @@ type Reader struct {
 	order    []string        // of them
 	seen     map[string]bool // ids of messages whose usage was counted
 	events   int             // that were recognised
+	pieces   strings.Builder // of an answer that comes in pieces
 	last     json.RawMessage // the last object without a known type
 	now      func() time.Time
 }
