@@ -18,5 +18,9 @@ func TestMain(m *testing.M) {
 		serveMCP(says)
 		os.Exit(0)
 	}
+	if does := os.Getenv(fakeAgentKey); does != "" {
+		fakeAgent(does)
+		os.Exit(0)
+	}
 	os.Exit(m.Run())
 }

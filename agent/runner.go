@@ -3,6 +3,7 @@ package agent
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -92,7 +93,7 @@ func New(o Options) (*Runner, error) {
 	}
 
 	r := &Runner{ledger: o.Ledger, databases: o.Databases, manifests: o.Manifests, recordings: o.Recordings, storage: o.Storage, extraTools: o.Tools, servers: mcp.NewBook(o.Servers), version: o.Version, fileLocks: tool.NewLocks(o.Locks), prober: preflight.New(), log: o.Logger}
-	r.before = cmp.Or(o.Before, filepath.Join(os.TempDir(), fmt.Sprintf("rouse-before-%d", os.Getpid())))
+	r.before = cmp.Or(o.Before, filepath.Join(os.TempDir(), "rouse-before-"+rand.Text()))
 	r.plan.Store(&Plan{})
 	var err error
 	if r.programs, err = newPrograms(o.Scratch); err != nil {

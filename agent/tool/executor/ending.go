@@ -105,7 +105,7 @@ func (e ending) judgeDone(r Reading) (domain.Outcome, string) {
 	case len(r.Refused) > 0:
 		names := slices.Compact(slices.Sorted(slices.Values(r.Refused)))
 		return domain.OutcomePartial, fmt.Sprintf("the program's own permissions refused %s (%s); its flags or its settings allow them, and nobody can answer while it runs",
-			text.Plural(len(r.Refused), "of its calls"), text.List(names, 5))
+			text.Plural(len(r.Refused), "call"), text.List(names, 5))
 	case o != "":
 		return o, ""
 	}

@@ -54,17 +54,17 @@ func (r *Reader) gemini(kind string, raw json.RawMessage) bool {
 		r.Session, r.Model = clip(string(e.Session), 100), clip(string(e.Model), 100)
 	case "message":
 		if e.Role == "assistant" {
-			if r.Text == "" {
+			if r.pieces.Len() == 0 {
 				r.turn("", string(e.Content))
 			} else {
 				r.Written += int64(len(e.Content))
 			}
-			if len(r.Text) < maxWhole {
-				r.Text += string(e.Content)
+			if r.pieces.Len() < maxWhole {
+				r.pieces.WriteString(string(e.Content))
 			}
 		}
 	case "tool_use":
-		r.Text = "" // what comes behind the calls is the answer
+		r.pieces.Reset() // what comes behind the calls is the answer
 		r.openCall(string(e.ID), string(e.Tool), e.Params)
 	case "tool_result":
 		r.closeCall(string(e.ID), string(e.Output), e.Status == "error")
@@ -72,7 +72,7 @@ func (r *Reader) gemini(kind string, raw json.RawMessage) bool {
 		r.Why = clip(string(e.Message), 2000)
 		r.noteOutage(r.Why)
 	case "result":
-		r.Done = true
+		r.Done, r.Text = true, r.pieces.String()
 		r.geminiStats(e.Stats)
 		if e.Status != "success" {
 			r.geminiError(e.Error)

@@ -74,6 +74,7 @@ type Reader struct {
 	order    []string        // of them
 	seen     map[string]bool // ids of messages whose usage was counted
 	events   int             // that were recognised
+	pieces   strings.Builder // of an answer that comes in pieces
 	last     json.RawMessage // the last object without a known type
 	now      func() time.Time
 }
@@ -191,13 +192,12 @@ func (r *Reader) readWhole() {
 	}
 
 	if items := list(all); items != nil { // events, as a list
+		r.Garbled = 0 // its lines were none
 		for _, item := range items {
 			r.event(bytes.TrimSpace(append([]byte(" "), item...)))
 		}
 	} else if json.Valid(all) {
-		if r.Garbled > 0 { // its lines were none
-			r.Garbled = 0
-		}
+		r.Garbled = 0
 		r.event(all)
 	}
 	if r.events == 0 && r.last != nil && !r.geminiWhole(r.last) {

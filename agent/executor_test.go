@@ -1,0 +1,373 @@
+package agent_test
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"rouse/agent"
+	"rouse/agent/loop"
+	"rouse/agent/tool"
+	"rouse/agent/tool/executor"
+	"rouse/agentdb/ledger"
+	"rouse/internal/domain"
+)
+
+// executing is a bench with a job that this very binary does, as an agent program that behaves in a way.
+func executing(t *testing.T, does string, change func(*executor.Settings)) *bench {
+	t.Helper()
+	if runtime.GOOS != "linux" {
+		t.Skip("the confinement is tried out on Linux alone")
+	}
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	b := setup(t)
+	s := executor.Settings{Argv: []string{self}, JSON: true, Env: []string{fakeAgentKey + "=" + does}, Home: filepath.Join(b.dir, "home")}
+	if change != nil {
+		change(&s)
+	}
+	a := b.plan.Agents["clerk"]
+	a.Executor, a.Instructions = &s, "Be brief."
+	b.plan.Agents["clerk"] = a
+	b.plan.Jobs["j"] = agent.Job{Name: "j", Agent: "clerk", Prompt: "Do the work of {{ .Job }}."}
+	if err := os.MkdirAll(a.Workdir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+func (b *bench) work(name string) string {
+	raw, err := os.ReadFile(filepath.Join(b.dir, "work", name))
+	if err != nil {
+		return ""
+	}
+	return string(raw)
+}
+
+// A run that an agent program does is told its task, counted, recorded as what the program said, redacted, and undone; what
+// cannot be undone is said.
+func TestExecutor(t *testing.T) {
+	t.Parallel()
+	b := executing(t, "works", func(s *executor.Settings) { s.Env = append(s.Env, "AGENT_API_KEY=sk-canary") })
+	b.write("work/old.txt", "old")
+	b.write("work/gone/file.txt", "bye")
+	b.write("work/big.bin", strings.Repeat("x", 6<<20))
+	b.write("work/binary.dat", "\x00\x01")
+	id := b.enqueue(ledger.Request{Job: "j", Agent: "clerk"})
+	res := b.run(id)
+	if res.Outcome != domain.OutcomeSuccess || res.Verified || !strings.HasPrefix(res.Summary, "It is written; the key is ") || strings.Contains(res.Summary, "sk-canary") ||
+		res.Steps != 1 || res.Calls != 2 || res.Usage.TokensIn != 100 || res.Usage.CostMicroUSD != 250_000 {
+		t.Fatalf("%+v", res)
+	}
+	if err := b.ledger.Finish(t.Context(), ledger.Attempt{Run: id, Number: 1}, res); err != nil {
+		t.Fatal(err)
+	}
+
+	task := b.work("task.txt")
+	for _, part := range []string{"You are clerk", "Be brief.", "Do the work of j.", "rouse-question"} {
+		if !strings.Contains(task, part) {
+			t.Errorf("the task lacks %q: %s", part, task)
+		}
+	}
+	steps, err := b.ledger.Steps(t.Context(), id)
+	if err != nil || len(steps) != 2 || steps[1].ParentCall != "p1.1" || steps[1].Text != "I write." || !strings.Contains(steps[1].Model, "as it says: fake-1") || steps[0].Usage.CostMicroUSD != 250_000 {
+		t.Errorf("%+v %v", steps, err)
+	}
+	calls, err := b.ledger.Calls(t.Context(), id)
+	if err != nil || len(calls) != 2 || calls[0].Tool != executor.Name() || calls[0].State != domain.CallDone || calls[1].Tool != executor.SaidName() || !strings.Contains(string(calls[1].Args), "Write") {
+		t.Errorf("%+v %v", calls, err)
+	}
+	for _, c := range calls {
+		if strings.Contains(string(c.Envelope)+string(c.Args), "sk-canary") {
+			t.Errorf("a secret is on record: %s", c.Envelope)
+		}
+	}
+	if !strings.Contains(string(calls[0].Envelope), "cannot be undone: ") {
+		t.Errorf("what cannot be undone is not said: %s", calls[0].Envelope)
+	}
+
+	run, err := b.ledger.Run(t.Context(), id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	u, err := b.runner.Undo(t.Context(), run, agent.UndoOptions{DryRun: true})
+	if err != nil || u.CanUndo {
+		t.Fatalf("%+v %v", u, err) // a large file and a link stand in the way
+	}
+	if u, err = b.runner.Undo(t.Context(), run, agent.UndoOptions{Force: true}); err != nil {
+		t.Fatal(err)
+	}
+	if b.work("old.txt") != "old" || b.work("gone/file.txt") != "bye" || b.work("binary.dat") != "\x00\x01" || b.work("new/deep.txt") != "" || b.work("task.txt") != "" {
+		t.Errorf("the files are not as they were: %+v", u)
+	}
+	if _, err := os.Stat(filepath.Join(b.dir, "work", "new")); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the folder is still there: %v", err)
+	}
+	left := strings.Join(u.Left, "\n")
+	for _, part := range []string{"big.bin stays", "link stays", "what executor did stays, but for the files named above"} {
+		if !strings.Contains(left, part) {
+			t.Errorf("the undo does not say %q: %s", part, left)
+		}
+	}
+}
+
+// What a program does, the run's bounds and its end make of it: a row each.
+func TestExecutorEndings(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		does   string
+		bounds loop.Bounds
+		want   domain.Outcome
+		says   string
+	}{
+		"steps":   {"turns without end", loop.Bounds{Steps: 5}, domain.OutcomeBudget, "bounds.steps"},
+		"tokens":  {"tokens without end", loop.Bounds{Tokens: 5000, Steps: -1}, domain.OutcomeBudget, "bounds.tokens"},
+		"output":  {"writes without end", loop.Bounds{Output: 100_000, Steps: -1}, domain.OutcomeBudget, "bounds.output"},
+		"idle":    {"silent", loop.Bounds{Idle: 300 * time.Millisecond}, domain.OutcomeTimeout, "wrote nothing for 300ms"},
+		"wall":    {"silent", loop.Bounds{Wall: 500 * time.Millisecond}, domain.OutcomeTimeout, "wall time"},
+		"crashes": {"crashes", loop.Bounds{}, domain.OutcomeError, "out of ideas"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := executing(t, c.does, nil)
+			job := b.plan.Jobs["j"]
+			job.Bounds = c.bounds
+			b.plan.Jobs["j"] = job
+			id := b.enqueue(ledger.Request{Job: "j", Agent: "clerk"})
+			if res := b.run(id); res.Outcome != c.want || !strings.Contains(res.Error, c.says) {
+				t.Errorf("%+v", res)
+			}
+			b.noChild()
+			if c.does == "crashes" { // what it had done is on record, and what it took
+				ops, err := b.ledger.FileOps(t.Context(), ledger.FileOpFilter{Run: id})
+				if err != nil || len(ops) != 1 || filepath.Base(ops[0].Path) != "half.txt" {
+					t.Errorf("%+v %v", ops, err)
+				}
+			}
+		})
+	}
+}
+
+// noChild says that nothing is left of what a program started.
+func (b *bench) noChild() {
+	b.t.Helper()
+	pid, err := strconv.Atoi(b.work("child.txt"))
+	if err != nil {
+		return
+	}
+	// On tier A the number is one of another namespace, in which everything has ended with its first process.
+	if cmd, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/cmdline"); err == nil && strings.Contains(string(cmd), "600") && syscall.Kill(pid, 0) == nil {
+		b.t.Errorf("process %d goes on", pid)
+	}
+}
+
+// A person's word ends the program, with all that it started.
+func TestExecutorIsCancelled(t *testing.T) {
+	t.Parallel()
+	b := executing(t, "silent", nil)
+	id := b.enqueue(ledger.Request{Job: "j", Agent: "clerk"})
+	ctx, cancel := context.WithCancelCause(t.Context())
+	defer cancel(nil)
+	go func() {
+		for b.work("child.txt") == "" && t.Context().Err() == nil {
+			time.Sleep(5 * time.Millisecond)
+		}
+		cancel(errors.New("stopped by its owner"))
+	}()
+	if res := b.attempt(ctx, id); res.Outcome != domain.OutcomeCancelled {
+		t.Errorf("%+v", res)
+	}
+	b.noChild()
+}
+
+// A program that asks is started again with the answer.
+func TestExecutorAsks(t *testing.T) {
+	t.Parallel()
+	b := executing(t, "asks", nil)
+	id := b.enqueue(ledger.Request{Job: "j", Agent: "clerk"})
+	res := b.run(id)
+	if res.Wait == nil || res.Wait.Message != "Which one, left or right?" {
+		t.Fatalf("%+v", res)
+	}
+	b.answer(id, res, "the left one")
+	if res := b.run(id); res.Outcome != domain.OutcomeSuccess || res.Summary != "I took the left one." {
+		t.Errorf("%+v", res)
+	}
+}
+
+// With a way out, untrusted content and a secret a run waits for its owner before the program starts, and goes on with the
+// approval; for good where it is one.
+func TestExecutorIsApproved(t *testing.T) {
+	t.Parallel()
+	b := executing(t, "works", func(s *executor.Settings) { s.Network, s.Secret = true, true })
+	a := b.plan.Agents["clerk"]
+	a.MinTier = "B"
+	b.plan.Agents["clerk"] = a
+	id := b.enqueue(ledger.Request{Job: "j", Agent: "clerk"})
+	res := b.run(id)
+	if res.Wait == nil || res.Wait.Kind != ledger.KindApproval || !strings.Contains(res.Wait.Action.Description, "network: host") || b.work("task.txt") != "" {
+		t.Fatalf("%+v", res)
+	}
+	b.answer(id, res, ledger.ApprovalAlways)
+	if res := b.run(id); res.Outcome != domain.OutcomeSuccess {
+		t.Fatalf("%+v", res)
+	}
+
+	job := b.plan.Jobs["j"]
+	job.Prompt = "Something else." // the owner's, and no other action
+	b.plan.Jobs["j"] = job
+	if res := b.run(b.enqueue(ledger.Request{Job: "j", Agent: "clerk"})); res.Outcome != domain.OutcomeSuccess {
+		t.Errorf("%+v", res)
+	}
+}
+
+// A day without room starts no program, and one that says nothing of its cost counts with its bound.
+func TestExecutorBudget(t *testing.T) {
+	t.Parallel()
+	b := executing(t, "crashes", nil)
+	job := b.plan.Jobs["j"]
+	job.Budget, job.Bounds = agent.Budget{CostMicroUSD: 1_000_000}, loop.Bounds{CostMicroUSD: 600_000}
+	b.plan.Jobs["j"] = job
+	if res := b.run(b.enqueue(ledger.Request{Job: "j", Agent: "clerk"})); res.Usage.CostMicroUSD != 600_000 || res.Usage.EstimatedMicroUSD != 600_000 {
+		t.Errorf("%+v", res)
+	}
+	if err := os.Remove(filepath.Join(b.dir, "work", "half.txt")); err != nil {
+		t.Fatal(err)
+	}
+	if res := b.run(b.enqueue(ledger.Request{Job: "j", Agent: "clerk"})); res.Outcome != domain.OutcomeBudget || !strings.Contains(res.Error, "no room") || b.work("half.txt") != "" {
+		t.Errorf("%+v", res)
+	}
+}
+
+// A run whose program's model cannot be asked waits until it can, unless it has done something.
+func TestExecutorIsPostponed(t *testing.T) {
+	t.Parallel()
+	b := executing(t, "limited", nil)
+	r := ledger.Request{Job: "j", Agent: "clerk", Trigger: domain.TriggerSchedule, ScheduledAt: time.Now()}
+	accepted, err := b.ledger.Enqueue(t.Context(), r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	res := b.run(accepted[0].Run)
+	if res.Outcome != domain.OutcomeError || res.Postpone == nil || time.Until(res.Postpone.Until) < time.Hour {
+		t.Errorf("%+v %+v", res, res.Postpone)
+	}
+}
+
+// The program reaches nothing that it was not given, and its HOME lasts.
+func TestExecutorIsConfined(t *testing.T) {
+	t.Setenv("ROUSE_TEST_DAEMON_SECRET", "x")
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+
+	outside := filepath.Join(t.TempDir(), "outside")
+	canary := filepath.Join(t.TempDir(), "canary")
+	if err := os.WriteFile(canary, []byte("x"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	b := executing(t, "attacks", nil)
+	a := b.plan.Agents["clerk"]
+	a.Executor.Env = append(a.Executor.Env, "CANARY="+canary, "OUTSIDE="+outside, "LEDGER="+filepath.Join(b.dir, "ledger.db"), "SERVER="+l.Addr().String())
+	if res := b.run(b.enqueue(ledger.Request{Job: "j", Agent: "clerk"})); res.Outcome != domain.OutcomeSuccess || res.Summary != "I tried: nothing worked" {
+		t.Errorf("%+v", res)
+	}
+	if _, err := os.Stat(outside); err == nil {
+		t.Error("it wrote outside")
+	}
+	if info, err := os.Stat(a.Executor.Home); err != nil || info.Mode().Perm() != 0o700 {
+		t.Errorf("%v %v", info, err)
+	}
+}
+
+// What cannot start ends the run with what to do, and a program that an agent could replace is not started.
+func TestExecutorDoesNotStart(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		change func(*bench, *executor.Settings)
+		says   string
+	}{
+		"not installed":   {func(_ *bench, s *executor.Settings) { s.Argv = []string{"no-such-agent"} }, `there is no program "no-such-agent" on the daemon's PATH`},
+		"no such login":   {func(b *bench, s *executor.Settings) { s.Login = []executor.Login{{Path: filepath.Join(b.dir, "none")}} }, "sign in with the program first"},
+		"a long argument": {func(_ *bench, s *executor.Settings) { s.Argv = append(s.Argv, strings.Repeat("x", 200<<10)) }, "leave {{ .Prompt }} out of executor.argv"},
+		"no bound":        {func(_ *bench, s *executor.Settings) { s.Argv = append(s.Argv, "{{ .MaxCostUSD }}") }, "MaxCostUSD"},
+		"the agent's own": {func(b *bench, s *executor.Settings) {
+			path := filepath.Join(b.dir, "work", "agent")
+			if err := os.WriteFile(path, []byte("#!/bin/sh\n"), 0o755); err != nil {
+				t.Fatal(err)
+			}
+			s.Argv = []string{path}
+		}, "where an agent, or a stranger, can write"},
+	} {
+		b := executing(t, "works", nil)
+		c.change(b, b.plan.Agents["clerk"].Executor)
+		res := b.run(b.enqueue(ledger.Request{Job: "j", Agent: "clerk"}))
+		if res.Outcome != domain.OutcomeError || !strings.Contains(res.Error, c.says) || b.work("task.txt") != "" {
+			t.Errorf("%s: %+v", name, res)
+		}
+	}
+}
+
+// A run that was cut off is not repeated unasked: its owner is asked, and what it had changed can be undone. A run that failed
+// is tried again by its job, and its program is told.
+func TestExecutorAfterACrash(t *testing.T) {
+	t.Parallel()
+	b := executing(t, "works", nil)
+	b.write("work/old.txt", "old")
+	id := b.enqueue(ledger.Request{Job: "j", Agent: "clerk"})
+	run, a, err := b.ledger.StartAttempt(t.Context(), id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	args := []byte(`{"program":"[]","prompt":"x"}`)
+	call := ledger.Call{Run: run.ID, Attempt: a.Number, Step: 1, ID: "p1.1", Key: "p1.1", Tool: executor.Name(), Args: args, Effect: domain.EffectExternal, StartedAt: time.Now()}
+	if err := b.ledger.Record(t.Context(), a, ledger.StepStarted(ledger.Step{Run: run.ID, Attempt: a.Number, Number: 1, StartedAt: time.Now()}), ledger.CallStarted(call)); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.ledger.Interrupt(t.Context(), a, "its process ended", nil); err != nil {
+		t.Fatal(err)
+	}
+
+	res := b.run(id)
+	if res.Wait == nil || res.Wait.Kind != ledger.KindRecovery || b.work("task.txt") != "" || strings.Contains(strings.Join(res.Wait.Options, " "), ledger.RecoverySkip) {
+		t.Fatalf("%+v", res)
+	}
+	b.finish(id, 2, res)
+	items, err := b.ledger.Inbox(t.Context())
+	if err != nil || len(items) != 1 {
+		t.Fatalf("%+v %v", items, err)
+	}
+	if _, err := b.ledger.Answer(t.Context(), items[0].ID, ledger.RecoveryAgain); err != nil {
+		t.Fatal(err)
+	}
+	if res := b.run(id); res.Outcome != domain.OutcomeSuccess || b.work("task.txt") == "" {
+		t.Errorf("%+v", res)
+	}
+}
+
+// Nobody calls the tools of the family but a run that a program does.
+func TestExecutorToolsAreNotListed(t *testing.T) {
+	t.Parallel()
+	for _, name := range agent.Specs().Callable() {
+		if name == executor.Name() || name == executor.SaidName() {
+			t.Errorf("%s can be called", name)
+		}
+	}
+	if s := agent.Specs().Find(executor.Name()); s.Requires != tool.RequiresExecutor || s.Effect != domain.EffectExternal {
+		t.Errorf("%+v", s)
+	}
+}

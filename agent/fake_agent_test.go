@@ -1,0 +1,123 @@
+package agent_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// fakeAgentKey names what this very binary does in the place of its tests: it is an agent program then.
+const fakeAgentKey = "ROUSE_TEST_AGENT"
+
+// fakeAgent speaks as Claude Code does, and behaves as it is told.
+func fakeAgent(does string) {
+	task, _ := io.ReadAll(os.Stdin)
+	say := func(v any) {
+		raw, err := json.Marshal(v)
+		if err != nil {
+			panic(err)
+		}
+		fmt.Printf("%s\n", raw)
+	}
+	type m = map[string]any
+	answer := func(id, text string, in, out int) {
+		say(m{"type": "assistant", "message": m{"id": id, "model": "fake-1", "content": []m{{"type": "text", "text": text}}, "usage": m{"input_tokens": in, "output_tokens": out}}})
+	}
+	result := func(text string) {
+		say(m{"type": "result", "subtype": "success", "is_error": false, "result": text, "total_cost_usd": 0.25, "num_turns": 1, "usage": m{"input_tokens": 100, "output_tokens": 10}})
+	}
+	write := func(path, text string) {
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err == nil {
+			_ = os.WriteFile(path, []byte(text), 0o644)
+		}
+	}
+
+	say(m{"type": "system", "subtype": "init", "session_id": "s", "model": "fake-1"})
+	switch does {
+	case "works":
+		say(m{"type": "assistant", "message": m{"id": "1", "model": "fake-1", "content": []m{{"type": "text", "text": "I write."}, {"type": "tool_use", "id": "t", "name": "Write", "input": m{"path": "new/deep.txt"}}},
+			"usage": m{"input_tokens": 90, "output_tokens": 9}}})
+		write("old.txt", "changed")
+		write("new/deep.txt", "new")
+		write("big.bin", strings.Repeat("y", 6<<20))
+		write("binary.dat", "\x00\xff\x01")
+		_ = os.Remove("gone/file.txt")
+		_ = os.Remove("gone")
+		_ = os.Symlink("/etc/passwd", "link")
+		write("task.txt", string(task))
+		say(m{"type": "user", "message": m{"content": []m{{"type": "tool_result", "tool_use_id": "t", "content": "ok"}}}})
+		result("It is written; the key is " + os.Getenv("AGENT_API_KEY"))
+	case "asks":
+		if strings.Contains(string(task), "Your owner answered: the left one") {
+			result("I took the left one.")
+			return
+		}
+		result("There are two.\nrouse-question: Which one, left or right?")
+	case "turns without end":
+		for i := 0; ; i++ {
+			answer(fmt.Sprint(i), "again", 1, 1)
+			time.Sleep(time.Millisecond)
+		}
+	case "tokens without end":
+		for i := 0; ; i++ {
+			answer("same", "again", 0, 0)
+			answer(fmt.Sprint(i), "", 500, 500)
+			time.Sleep(time.Millisecond)
+		}
+	case "writes without end":
+		for {
+			answer("same", strings.Repeat("z", 10_000), 0, 0)
+			time.Sleep(time.Millisecond)
+		}
+	case "silent": // and deaf, with a child that would go on
+		signal.Ignore(syscall.SIGTERM)
+		child := exec.Command("sleep", "600")
+		_ = child.Start()
+		write("child.txt", fmt.Sprint(child.Process.Pid))
+		time.Sleep(time.Hour)
+	case "crashes":
+		answer("1", "I begin.", 5, 5)
+		write("half.txt", "half")
+		fmt.Fprintln(os.Stderr, "panic: out of ideas")
+		os.Exit(3)
+	case "limited":
+		say(m{"type": "rate_limit_event", "rate_limit_info": m{"status": "rejected", "resetsAt": time.Now().Add(2 * time.Hour).Unix()}})
+		say(m{"type": "result", "subtype": "success", "is_error": true, "result": "You've hit your limit", "total_cost_usd": 0, "num_turns": 0})
+		os.Exit(1)
+	case "attacks":
+		answer("1", "I attack: "+fakeAttacks(), 1, 1)
+		result("I tried: " + fakeAttacks())
+	}
+}
+
+// fakeAttacks tries what an agent program must not reach, and says what it could.
+func fakeAttacks() string {
+	var could []string
+	for name, path := range map[string]string{"read a secret": os.Getenv("CANARY"), "read the record": os.Getenv("LEDGER")} {
+		if _, err := os.ReadFile(path); err == nil {
+			could = append(could, name)
+		}
+	}
+	if os.WriteFile(os.Getenv("OUTSIDE"), []byte("x"), 0o644) == nil {
+		could = append(could, "write outside")
+	}
+	if c, err := net.DialTimeout("tcp", os.Getenv("SERVER"), time.Second); err == nil {
+		_ = c.Close()
+		could = append(could, "reach the network")
+	}
+	if os.Getenv("ROUSE_TEST_DAEMON_SECRET") != "" {
+		could = append(could, "see the daemon's environment")
+	}
+	if len(could) == 0 {
+		return "nothing worked"
+	}
+	return strings.Join(could, ", ")
+}
