@@ -252,7 +252,10 @@ func (t target) status(ctx context.Context) serviceStatus {
 		st.Problem = err.Error()
 		return st
 	}
-	st.Enabled, st.Running, st.State, st.PID, st.Since, st.Restarts, st.Says = is.Enabled, is.Running, is.Text, is.PID, api.At(is.Since), is.Restarts, is.Says
+	st.Enabled, st.Running, st.State, st.PID, st.Since, st.Restarts, st.Says = is.Enabled, is.Running, is.Text, is.PID, api.At(is.Since), is.Restarts, ""
+	if is.Running {
+		st.Says = is.Says // systemd keeps the last word of one that is gone
+	}
 
 	_, gone := os.Stat(t.recorded.Program)
 	switch {

@@ -45,6 +45,29 @@ func identity(t *testing.T, open Open) {
 	}
 }
 
+// touch: it proves that what is written is taken, changes nothing, and wakes nobody.
+func touch(t *testing.T, open Open) {
+	l := open(t)
+	run := enqueue(t, l, manual("j"))[0].Run
+	before, events := l.ID(), must[int64](t)(l.NewestEvent(t.Context()))
+	changed := l.Changed()
+
+	ok(t, l.Touch(t.Context()))
+	select {
+	case <-changed:
+		t.Error("somebody is told of a change")
+	default:
+	}
+	if l.ID() != before || must[int64](t)(l.NewestEvent(t.Context())) != events || l.EpochOf(run).ID != before || open(t).ID() != before {
+		t.Errorf("it changed something: %+v", l.Epochs())
+	}
+
+	ok(t, l.Close())
+	if err := l.Touch(t.Context()); err == nil {
+		t.Error("a ledger that is closed takes what is written")
+	}
+}
+
 // databaseItems: an agent's owner is asked about its database once, until that is closed.
 func databaseItems(t *testing.T, open Open) {
 	l := open(t)

@@ -28,7 +28,7 @@ StartLimitIntervalSec=0
 [Service]
 Type=notify
 NotifyAccess=main
-ExecStart={{quote .Program}}{{range .Arguments}} {{quote .}}{{end}}
+ExecStart="{{.ProgramText}}"{{range .Arguments}} {{quote .}}{{end}}
 ExecReload=kill -HUP $MAINPID
 Environment=DBUS_SESSION_BUS_ADDRESS=unix:path=%t/bus
 {{- if .Path}}
@@ -61,13 +61,16 @@ func (systemdManager) Render(s Spec) (string, error) {
 	if err := s.check(); err != nil {
 		return "", err
 	}
+	if strings.ContainsAny(s.Program, "\"'\\") {
+		return "", fmt.Errorf("systemd takes no program whose path has quotes or backslashes (%s); move it elsewhere", s.Program)
+	}
 
 	var out strings.Builder
 	err := unitTemplate.Execute(&out, struct {
 		Spec
-		Marker, HomeText, PathVariable string
-		Arguments                      []string
-	}{s, s.marker(), strings.ReplaceAll(s.Home, "%", "%%"), "PATH=" + s.Path, s.arguments(false)})
+		Marker, HomeText, ProgramText, PathVariable string
+		Arguments                                   []string
+	}{s, s.marker(), specifiers.Replace(s.Home), specifiers.Replace(s.Program), "PATH=" + s.Path, s.arguments(false)})
 	return out.String(), err
 }
 
@@ -95,6 +98,9 @@ func (m systemdManager) Install(s Spec, text string) error {
 	}
 	return nil
 }
+
+// specifiers stand for something in a unit, unless they are doubled. In the path of the program nothing else does.
+var specifiers = strings.NewReplacer("%", "%%")
 
 // quoteUnit writes a word so that systemd reads it as it is: neither split, nor expanded.
 func quoteUnit(word string) string {

@@ -1,0 +1,134 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"rouse/cmd/internal/cmdtest"
+	"rouse/cmd/internal/systemd"
+)
+
+// The watchdog hears that all is well while each part goes round, nothing while one hangs, and again when it goes on. A ledger
+// that only refuses what is written is told of, and is no reason to be started again.
+func TestWatchdog(t *testing.T) {
+	s := serveHere(t, map[string]string{"rouse.yaml": "version: 1\nhome: ./home\nagents: [{name: a}]\njobs: [{name: j, agent: a, schedule: \"0 8 * * *\", playbook: [{call: db_schema}]}]\n"})
+	address := filepath.Join(t.TempDir(), "notify")
+	conn, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: address, Net: "unixgram"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	t.Setenv("NOTIFY_SOCKET", address)
+	t.Setenv("WATCHDOG_USEC", "60000")
+	link, err := systemd.Take()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer link.Close()
+	if _, set := os.LookupEnv("NOTIFY_SOCKET"); set {
+		t.Error("children would find the socket")
+	}
+
+	// Of the daemon that is at work, with one part that hangs or refuses when the test says so.
+	var hangs, refuses atomic.Bool
+	released := make(chan struct{})
+	well := s.newLiveness(s.reloads.dispatcher)
+	dispatcher, ledger := well.checks["dispatcher"], well.checks["ledger"]
+	well.checks["dispatcher"] = func(ctx context.Context) error {
+		if hangs.Load() {
+			<-released // whatever becomes of ctx, as on a disk that does not answer
+		}
+		return dispatcher(ctx)
+	}
+	well.checks["ledger"] = func(ctx context.Context) error {
+		if refuses.Load() {
+			return errors.New("the disk is full")
+		}
+		return ledger(ctx)
+	}
+
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	sup, over := &supervision{d: s.Daemon, link: link}, make(chan error, 1)
+	go func() { over <- sup.run(ctx, well) }()
+
+	next := func() string {
+		text := make([]byte, 8192)
+		n, err := conn.Read(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(text[:n])
+	}
+	until := func(begins string) (said string) {
+		cmdtest.Until(t, begins, func() bool { said = next(); return strings.HasPrefix(said, begins) })
+		return said
+	}
+
+	if said := until("WATCHDOG=1\n"); !strings.Contains(said, "STATUS=serves 1 job, next j at ") {
+		t.Error(said)
+	}
+
+	hangs.Store(true)
+	if said := until("STATUS=hangs"); !strings.Contains(said, "dispatcher") {
+		t.Error(said)
+	}
+	for range 5 {
+		if said := next(); strings.Contains(said, "WATCHDOG=1") {
+			t.Errorf("a part hangs, and the watchdog is told: %s", said)
+		}
+	}
+	hangs.Store(false)
+	close(released)
+	until("WATCHDOG=1\nSTATUS=serves")
+
+	refuses.Store(true)
+	until("WATCHDOG=1\nSTATUS=cannot work: the disk is full")
+	refuses.Store(false)
+	until("WATCHDOG=1\nSTATUS=serves")
+
+	cancel()
+	if err := <-over; err != nil {
+		t.Error(err)
+	}
+	if log := s.log.String(); strings.Count(log, "the daemon does not do its work") != 2 || strings.Count(log, "the daemon does its work again") != 2 {
+		t.Error(log)
+	}
+}
+
+// Of a socket that was kept for another file, or for another address, nothing is used.
+func TestSocketName(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "s")
+	bind := func() string {
+		l, err := net.Listen("unix", path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		name := socketName(path)
+		if err := os.Chmod(path, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if again := socketName(path); name == "" || again != name {
+			t.Errorf("%q, and then %q", name, again)
+		}
+		if err := l.Close(); err != nil {
+			t.Fatal(err)
+		}
+		return name
+	}
+
+	first := bind()
+	if second := bind(); second == first {
+		t.Error("two sockets at the same path have one name")
+	}
+	if name := socketName(path); name != "" {
+		t.Errorf("nobody is there, and it is called %s", name)
+	}
+}
