@@ -2,21 +2,109 @@ package main
 
 import (
 	"fmt"
-	"runtime"
+	"io"
+	"os"
 
 	"github.com/spf13/cobra"
 
 	"rouse/cmd/internal/daemon"
+	"rouse/cmd/internal/releases"
+	"rouse/internal/text"
 )
 
+// releasesVariable is the variable of the environment that says where releases are.
+const releasesVariable = "ROUSE_RELEASES_URL"
+
+// versionReport is what `rouse version --json` prints.
+type versionReport struct {
+	daemon.Build
+	Latest    string `json:"latest,omitempty"` // with --check
+	LatestURL string `json:"latest_url,omitempty"`
+	Published string `json:"latest_published_at,omitempty"`
+	Newer     *bool  `json:"newer,omitempty"` // missing where this build has no version to compare
+}
+
 func newVersion() *cobra.Command {
-	return &cobra.Command{
+	var asJSON, check bool
+	var address string
+	cmd := &cobra.Command{
 		Use:   "version",
-		Short: "Prints the version",
-		Args:  cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			_, err := fmt.Fprintf(cmd.OutOrStdout(), "rouse %s (%s, %s/%s)\n", daemon.Version(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
+		Short: "Prints the version; --check asks whether there is a newer one",
+		Long: `Prints the version, and what it was built of.
+
+--check asks whether there is a newer release, and exits 1 if there is, or if nobody could be
+asked. Nothing is ever asked without it. It asks at --url, $` + releasesVariable + `, or the address that this
+build was given, for a release or a list of them in the JSON of GitHub's API (tag_name, html_url).`,
+		Args: cobra.NoArgs,
+		RunE: verb(func(cmd *cobra.Command, _ []string) error {
+			report := versionReport{Build: daemon.ThisBuild()}
+			if !check && address != "" {
+				return usagef("--url goes with --check")
+			}
+			if check {
+				if err := report.ask(cmd, address); err != nil {
+					return err
+				}
+			}
+
+			var err error
+			if asJSON {
+				err = printJSON(cmd.OutOrStdout(), report)
+			} else {
+				err = report.print(cmd.OutOrStdout(), check)
+			}
+			if err == nil && report.Newer != nil && *report.Newer {
+				return errSilent
+			}
 			return err
-		},
+		}),
 	}
+
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	cmd.Flags().BoolVar(&check, "check", false, "ask whether there is a newer release; exits 1 if there is")
+	cmd.Flags().StringVar(&address, "url", "", "`address` that says which releases there are (default $"+releasesVariable+", or that of the build)")
+	return cmd
+}
+
+// ask fills in the latest release.
+func (r *versionReport) ask(cmd *cobra.Command, address string) error {
+	for _, other := range []string{os.Getenv(releasesVariable), r.Releases} {
+		if address == "" {
+			address = other
+		}
+	}
+	if address == "" {
+		return usagef("nobody knows where releases of this build are: give --url https://…, or set %s", releasesVariable)
+	}
+
+	latest, err := releases.Latest(cmd.Context(), address, "rouse/"+r.Version)
+	if err != nil {
+		return fmt.Errorf("whether there is a newer release is not known: %w", err)
+	}
+	r.Latest, r.LatestURL, r.Published = latest.Version, latest.URL, latest.Published
+	if newer, known := latest.Newer(r.Version); known {
+		r.Newer = &newer
+	}
+	return nil
+}
+
+func (r *versionReport) print(w io.Writer, check bool) error {
+	_, err := fmt.Fprintf(w, "rouse %s (%s, %s/%s)\n", r.Version, r.Go, r.OS, r.Arch)
+	if err != nil || !check {
+		return err
+	}
+
+	latest := text.OneLine(r.Latest)
+	switch {
+	case r.Newer == nil:
+		_, err = fmt.Fprintf(w, "the latest release is %s; this is a build of a commit, which is neither older nor newer\n", latest)
+	case !*r.Newer:
+		_, err = fmt.Fprintf(w, "this is the latest release\n")
+	default:
+		if _, err = fmt.Fprintf(w, "%s is newer", latest); err == nil && r.LatestURL != "" {
+			_, err = fmt.Fprintf(w, ": %s", text.OneLine(r.LatestURL))
+		}
+		fmt.Fprintln(w)
+	}
+	return err
 }

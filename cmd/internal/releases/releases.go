@@ -1,0 +1,163 @@
+// Package releases asks which releases there are.
+//
+// # Design
+//
+// Nothing is asked unless a person does, and only at an address that they or the build name: a program that is left alone on
+// somebody's machine tells nobody that it is there. The answer is a stranger's: it is read up to a size, in a bounded time, over
+// TLS, and nothing of it is done but shown.
+package releases
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"strings"
+	"time"
+
+	"golang.org/x/mod/semver"
+
+	"rouse/internal/text"
+)
+
+const (
+	// Patience is how long an answer may take.
+	Patience = 15 * time.Second
+	maxBody  = 4 << 20
+)
+
+// Release is one release, with the names that the API of GitHub, GitLab's and Gitea's have in common.
+type Release struct {
+	Version   string `json:"tag_name"`
+	URL       string `json:"html_url"`
+	Published string `json:"published_at"`
+	Draft     bool   `json:"draft"`
+	Pre       bool   `json:"prerelease"`
+}
+
+// Latest asks an address for a release, or for a list of them, and gives the one with the highest version that is neither a draft
+// nor a prerelease. agent is how the program names itself.
+func Latest(ctx context.Context, address, agent string) (Release, error) {
+	u, err := check(address)
+	if err != nil {
+		return Release{}, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, Patience)
+	defer cancel()
+
+	body, err := get(ctx, u, agent)
+	if err != nil {
+		return Release{}, err
+	}
+	return newest(body)
+}
+
+// check refuses an address whose answer anybody on the way could write.
+func check(address string) (*url.URL, error) {
+	u, err := url.Parse(address)
+	if err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" {
+		return nil, fmt.Errorf("%q is no address: write https://…", text.OneLine(address))
+	}
+	if ip, err := netip.ParseAddr(u.Hostname()); u.Scheme == "http" && u.Hostname() != "localhost" && (err != nil || !ip.IsLoopback()) {
+		return nil, fmt.Errorf("%s is asked over https alone, since anybody on the way could answer", text.OneLine(u.Redacted()))
+	}
+	return u, nil
+}
+
+func get(ctx context.Context, u *url.URL, agent string) ([]byte, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+	request.Header.Set("Accept", "application/json")
+	request.Header.Set("User-Agent", agent)
+	client := &http.Client{CheckRedirect: func(r *http.Request, via []*http.Request) error {
+		if len(via) > 5 {
+			return errors.New("it leads from one address to the next without end")
+		}
+		_, err := check(r.URL.String())
+		return err
+	}}
+
+	answer, err := client.Do(request) //nolint:gosec // its owner names the address
+	if err != nil {
+		return nil, unreachable(u, err)
+	}
+	defer answer.Body.Close()
+	if answer.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("%s answers %s", u.Host, text.OneLine(answer.Status))
+	}
+
+	body, err := io.ReadAll(io.LimitReader(answer.Body, maxBody+1))
+	switch {
+	case err != nil:
+		return nil, unreachable(u, err)
+	case len(body) > maxBody:
+		return nil, fmt.Errorf("%s answers with more than %s, which no list of releases is", u.Host, text.Size(maxBody))
+	}
+	return body, nil
+}
+
+// unreachable says it in the words of somebody who looks at their network.
+func unreachable(u *url.URL, err error) error {
+	var dns *net.DNSError
+	switch {
+	case errors.Is(err, context.DeadlineExceeded):
+		return fmt.Errorf("%s did not answer within %s", u.Host, Patience)
+	case errors.As(err, &dns):
+		return fmt.Errorf("%s cannot be found; is this machine offline?", u.Host)
+	}
+	var wrapped *url.Error
+	if errors.As(err, &wrapped) { // whose words repeat the address
+		err = wrapped.Err
+	}
+	return fmt.Errorf("%s cannot be asked: %w", u.Host, err)
+}
+
+// newest is the highest version of an answer.
+func newest(body []byte) (best Release, err error) {
+	var all []Release
+	if err := json.Unmarshal(body, &all); err != nil {
+		var one Release
+		if json.Unmarshal(body, &one) != nil {
+			return best, errors.New("the answer is no release and no list of releases, as the API of GitHub gives them (tag_name, html_url)")
+		}
+		all = []Release{one}
+	}
+
+	for _, r := range all {
+		r.Version = canonical(r.Version)
+		if r.Draft || r.Pre || !semver.IsValid(r.Version) || semver.Prerelease(r.Version) != "" {
+			continue
+		}
+		if best.Version == "" || semver.Compare(r.Version, best.Version) > 0 {
+			best = r
+		}
+	}
+	if best.Version == "" {
+		return best, errors.New("the answer names no release with a version like v1.2.3")
+	}
+	return best, nil
+}
+
+func canonical(version string) string {
+	if !strings.HasPrefix(version, "v") {
+		version = "v" + version
+	}
+	return version
+}
+
+// Newer says whether a release is newer than a version. known is false where the version is none that can be compared, as that of a
+// build of a commit.
+func (r Release) Newer(version string) (newer, known bool) {
+	version = canonical(version)
+	if !semver.IsValid(version) {
+		return false, false
+	}
+	return semver.Compare(r.Version, version) > 0, true
+}
