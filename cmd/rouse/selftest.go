@@ -202,7 +202,7 @@ func (o selftestOptions) testedModel() (*agent.Model, error) {
 		return nil, nil
 	}
 
-	cfg, err := o.at.load()
+	cfg, err := o.at.check()
 	if err != nil {
 		return nil, err
 	}

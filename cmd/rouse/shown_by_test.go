@@ -113,7 +113,8 @@ jobs:
 	if !strings.Contains(notice, "/topic-of-mine") || !strings.Contains(notice, "took the payment 7") || link == "" {
 		t.Fatalf("the notice says %s", notice)
 	}
-	opensForOwner(t, p, link, "took the payment 7")
+	opensForOwner(t, p, map[string]string{link: "took the payment 7", pages + "/jobs": "not-mounted is not there", pages + "/jobs/morning": "not-mounted is not there",
+		pages + "/": "not-mounted is not there", pages + "/health": "not-mounted is not there"})
 	var runs []api.Run
 	runJSON(t, &runs, "runs", "--json", "--config", config)
 	if len(runs) != 1 || runs[0].Trigger != domain.TriggerWebhook || runs[0].Outcome != domain.OutcomeSuccess || !strings.Contains(strings.Join(runs[0].Taint, ""), "A") {
@@ -157,8 +158,8 @@ func send(t *testing.T, url string, headers http.Header, body io.Reader, kind st
 	return resp.StatusCode, string(text)
 }
 
-// opensForOwner follows a link with a browser that is logged in, and with one that is not.
-func opensForOwner(t *testing.T, p *program, link, want string) {
+// opensForOwner opens pages with a browser that is logged in, and with one that is not: each says something to the first alone.
+func opensForOwner(t *testing.T, p *program, pages map[string]string) {
 	t.Helper()
 	jar, err := cookiejar.New(nil)
 	if err != nil {
@@ -181,12 +182,14 @@ func opensForOwner(t *testing.T, p *program, link, want string) {
 		return string(text)
 	}
 
-	if text := get(http.DefaultClient, link); strings.Contains(text, want) {
-		t.Errorf("the page is open to everybody: %s", text)
-	}
 	owner := &http.Client{Jar: jar}
 	get(owner, regexp.MustCompile(`http://\S+/login\?code=\S+`).FindString(p.stdout.String()))
-	if text := get(owner, link); !strings.Contains(text, want) {
-		t.Errorf("the page says %s", text)
+	for link, want := range pages {
+		if text := get(http.DefaultClient, link); strings.Contains(text, want) {
+			t.Errorf("%s is open to everybody: %s", link, text)
+		}
+		if text := get(owner, link); !strings.Contains(text, want) {
+			t.Errorf("%s does not say %q: %s", link, want, text)
+		}
 	}
 }

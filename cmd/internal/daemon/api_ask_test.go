@@ -277,7 +277,7 @@ func TestMetrics(t *testing.T) {
 		`rouse_run_duration_seconds_count{job="report"} 2`, `rouse_run_queue_seconds_count{job="report"} 2`,
 		`rouse_run_lateness_seconds_count{job="report"} 1`, `rouse_run_lateness_seconds_bucket{job="report",le="15"} 0`, `rouse_run_lateness_seconds_bucket{job="report",le="300"} 1`,
 		`rouse_tokens_total{direction="in",job=""}`, `rouse_cost_usd_total{job=""}`, `rouse_steps_total{job=""} 1`,
-		`rouse_runs{state="waiting"} 1`, `rouse_inbox_open`, `rouse_lanes 4`, `rouse_ready 1`, `rouse_watch_works{job="drops"} 1`, `rouse_watch_lag_seconds{job="drops"}`, `rouse_outbox_undelivered`,
+		`rouse_runs{state="waiting"} 1`, `rouse_inbox_open`, `rouse_runs_blocked 0`, `rouse_lanes 4`, `rouse_ready 1`, `rouse_watch_works{job="drops"} 1`, `rouse_watch_lag_seconds{job="drops"}`, `rouse_outbox_undelivered`,
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("there is no %s in\n%s", want, text)

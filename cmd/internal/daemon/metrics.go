@@ -30,7 +30,12 @@ func (d *Daemon) snapshot(ctx context.Context) (out metrics.Snapshot, err error)
 		return out, err
 	}
 
-	out = metrics.Snapshot{Queued: c.Queued, Running: c.Running, Waiting: c.Waiting, Lanes: d.Current().Config.Limits.Runs, Inbox: len(items), Ready: d.ready.Load()}
+	blocked, err := d.ledger.BlockedRuns(ctx)
+	if err != nil {
+		return out, err
+	}
+
+	out = metrics.Snapshot{Blocked: blocked, Queued: c.Queued, Running: c.Running, Waiting: c.Waiting, Lanes: d.Current().Config.Limits.Runs, Inbox: len(items), Ready: d.ready.Load()}
 	for _, n := range notices {
 		if n.State == ledger.NoticePending {
 			out.Outbox++

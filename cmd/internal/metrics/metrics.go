@@ -33,6 +33,7 @@ const (
 // Snapshot is what is so at the moment.
 type Snapshot struct {
 	Queued, Running, Waiting int
+	Blocked                  int // of those queued: something keeps them from starting
 	Lanes                    int // runs that may be on at once
 	Inbox                    int // items that wait for a person
 	Outbox                   int // notices that are not delivered
@@ -230,6 +231,7 @@ type now struct{ m *Metrics }
 // These describe the gauges.
 var (
 	runsNow    = prometheus.NewDesc("rouse_runs", "Runs that are not over, by state.", []string{"state"}, nil)
+	blocked    = prometheus.NewDesc("rouse_runs_blocked", "Runs that something keeps from starting.", nil, nil)
 	lanes      = prometheus.NewDesc("rouse_lanes", "Runs that may be on at once.", nil, nil)
 	lanesUsed  = prometheus.NewDesc("rouse_lanes_used", "Runs that are on.", nil, nil)
 	inbox      = prometheus.NewDesc("rouse_inbox_open", "Items that wait for a person.", nil, nil)
@@ -242,7 +244,7 @@ var (
 
 // Describe implements prometheus.Collector.
 func (n now) Describe(to chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{runsNow, lanes, lanesUsed, inbox, outbox, ready, watchFiles, watchLag, watchWorks} {
+	for _, d := range []*prometheus.Desc{runsNow, blocked, lanes, lanesUsed, inbox, outbox, ready, watchFiles, watchLag, watchWorks} {
 		to <- d
 	}
 }
@@ -261,6 +263,7 @@ func (n now) Collect(to chan<- prometheus.Metric) {
 	gauge(runsNow, float64(s.Queued), string(domain.StateQueued))
 	gauge(runsNow, float64(s.Running), string(domain.StateRunning))
 	gauge(runsNow, float64(s.Waiting), string(domain.StateWaiting))
+	gauge(blocked, float64(s.Blocked))
 	gauge(lanes, float64(s.Lanes))
 	gauge(lanesUsed, float64(s.Running))
 	gauge(inbox, float64(s.Inbox))

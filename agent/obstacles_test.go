@@ -1,0 +1,111 @@
+package agent_test
+
+import (
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"rouse/agent"
+	"rouse/agent/model/modeltest"
+	"rouse/agent/model/playbook"
+	"rouse/agent/tool/shell"
+	"rouse/agentdb/ledger"
+	"rouse/internal/domain"
+)
+
+// A server that does not take the key, or lacks the model, is asked once; other runs wait, whoever starts one tries it, and an
+// answer ends it for all. A process that was killed knows it from the record.
+func TestRefusedModel(t *testing.T) {
+	t.Parallel()
+	for name, status := range map[string]int{"the key": http.StatusUnauthorized, "the model": http.StatusNotFound} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				refused := modeltest.Turn{Status: status, Raw: `{"error":{"message":"no, with sk-canary"}}`}
+				b, _ := cabled(t, refused, modeltest.Turn{Text: "Done."})
+				if res, _ := b.conclude(b.triggered(domain.TriggerSchedule)); res.Outcome != domain.OutcomeError {
+					t.Fatalf("%+v", res)
+				}
+
+				all := b.runner.Obstacles(t.Context(), ledger.Run{Job: "mail", Agent: "clerk", Trigger: domain.TriggerSchedule})
+				if len(all) != 1 || all[0].Kind != "model" || all[0].Source != "model/scripted" || !strings.Contains(all[0].Text, "its server refused it") || strings.Contains(all[0].Text, "sk-canary") {
+					t.Fatalf("%+v", all)
+				}
+				if why := b.runner.Blocked(t.Context(), ledger.Run{Job: "mail", Agent: "clerk", Trigger: domain.TriggerManual}); why != "" {
+					t.Errorf("a person's run: %s", why)
+				}
+				b.newPool()
+				b.runner.RestoreRefusals(map[string]string{"scripted": all[0].Text})
+				if again := b.runner.JobObstacles(t.Context(), "mail"); len(again) != 1 || again[0].Text != all[0].Text {
+					t.Errorf("after a restart: %+v", again)
+				}
+
+				if res, _ := b.conclude(b.triggered(domain.TriggerManual)); res.Outcome != domain.OutcomeSuccess {
+					t.Fatalf("%+v", res)
+				}
+				if why := b.runner.JobObstacles(t.Context(), "mail"); len(why) != 0 || len(b.server.Requests()) != 2 {
+					t.Errorf("then: %+v, %d requests", why, len(b.server.Requests()))
+				}
+			})
+		})
+	}
+}
+
+// Every check finds its obstacle, and finds it gone; a manual call is blocked by none.
+func TestChecks(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	dir := t.TempDir()
+	plain := b.plan.Agents["plain"]
+	for name, c := range map[string]struct {
+		agent  func(*agent.Agent)
+		job    func(*agent.Job)
+		kind   string
+		source string
+	}{
+		"configured": {func(a *agent.Agent) {
+			a.Obstacles = []ledger.Obstacle{{Kind: "secret", Source: "secret/x", Text: "the secret x is not set"}}
+		}, nil, "secret", "secret/x"},
+		"of the job": {nil, func(j *agent.Job) { j.Obstacles = []ledger.Obstacle{{Kind: "secret", Source: "secret/y", Text: "z"}} }, "secret", "secret/y"},
+		"read":       {func(a *agent.Agent) { a.Read = []string{filepath.Join(dir, "gone")} }, nil, "folder", "folder/" + filepath.Join(dir, "gone")},
+		"program":    {func(a *agent.Agent) { a.Commands = []shell.Grant{{Argv: []string{"no-such-program-here", "*"}}} }, nil, "program", "program/no-such-program-here"},
+		"watched":    {nil, func(j *agent.Job) { j.Watched.Folder = filepath.Join(dir, "drops") }, "folder", "folder/" + filepath.Join(dir, "drops")},
+		"prompt":     {nil, func(j *agent.Job) { j.Playbook, j.Prompt = nil, "x" }, "no_model", "no_model/plain"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a, j := plain, agent.Job{Name: "j", Agent: "plain", Playbook: []playbook.Call{{Name: "todo"}}}
+			if c.agent != nil {
+				c.agent(&a)
+			}
+			if c.job != nil {
+				c.job(&j)
+			}
+			b.plan.Agents["plain"], b.plan.Jobs["j"] = a, j
+			b.runner.Set(b.plan)
+			all := b.runner.JobObstacles(t.Context(), "j")
+			if len(all) != 1 || all[0].Kind != c.kind || all[0].Source != c.source {
+				t.Errorf("%+v", all)
+			}
+			call := ledger.Run{Agent: "plain", Detail: []byte(`{"tool":"todo"}`)}
+			if why := b.runner.Blocked(t.Context(), call); why != "" {
+				t.Errorf("a manual call is blocked: %s", why)
+			}
+		})
+	}
+
+	// A folder that comes is seen with the next look, and nothing was made by looking.
+	b.plan.Agents["plain"], b.plan.Jobs["j"] = plain, agent.Job{Name: "j", Agent: "plain", Playbook: []playbook.Call{{Name: "todo"}}, Watched: agent.Watched{Folder: filepath.Join(dir, "drops")}}
+	b.runner.Set(b.plan)
+	if len(b.runner.JobObstacles(t.Context(), "j")) != 1 {
+		t.Fatal("it is not blocked")
+	}
+	if err := os.Mkdir(filepath.Join(dir, "drops"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if cleared, rest := b.runner.LookAgain(t.Context()); !cleared || rest < time.Second || len(b.runner.JobObstacles(t.Context(), "j")) != 0 {
+		t.Errorf("cleared: %v, rests %s", cleared, rest)
+	}
+}
