@@ -35,6 +35,7 @@ const (
 	obstacleSkill       = "skill"
 	obstacleDatabase    = "database"
 	obstacleWorkspace   = "workspace"
+	obstacleServer      = "mcp"
 )
 
 // maxObstacleTitle is how much of an obstacle the title of a notice has, in characters.
@@ -45,7 +46,8 @@ const skillGoodFor = time.Minute
 
 // checks are all that is looked at before a run may begin. A new need of agents or jobs is a function here.
 var checks = []func(*Runner, context.Context, task) []ledger.Obstacle{
-	configuredObstacles, (*Runner).modelObstacles, (*Runner).folderObstacles, (*Runner).programObstacles, (*Runner).confinementObstacles, (*Runner).skillObstacles,
+	configuredObstacles, (*Runner).modelObstacles, (*Runner).folderObstacles, (*Runner).programObstacles, (*Runner).executorObstacles, (*Runner).serverObstacles,
+	(*Runner).confinementObstacles, (*Runner).skillObstacles,
 }
 
 // Obstacles are what keeps a run from starting, none when it may. A manual call needs the database alone: it is how its owner finds out

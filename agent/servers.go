@@ -20,8 +20,8 @@ import (
 
 // givenServers are the servers of a task's agent, with the tools that are approved.
 func (r *Runner) givenServers(t task) (out []mcp.Given) {
-	if t.job.Skill != nil && len(t.settings.Tools) == 0 && len(t.job.Skill.Manifest.RequiredMCPTools) == 0 {
-		return nil // a module that calls none
+	if !t.usesServers() {
+		return nil
 	}
 	for _, s := range t.agent.Servers {
 		rec, err := r.servers.Of(s)
@@ -31,6 +31,11 @@ func (r *Runner) givenServers(t task) (out []mcp.Given) {
 		out = append(out, mcp.Given{Server: r.withSignIn(s, rec), Name: s.Name, Tools: rec.ApprovedTools(s)})
 	}
 	return out
+}
+
+// usesServers says whether a run can call tools of servers: a module may be one that calls none.
+func (t task) usesServers() bool {
+	return t.job.Skill == nil || len(t.settings.Tools) > 0 || len(t.job.Skill.Manifest.RequiredMCPTools) > 0
 }
 
 // useServers has an attempt use the servers that it was given, or those that a recorded one was given.

@@ -42,8 +42,8 @@ type Held struct {
 	Text string // what is wrong and what to do
 }
 
-// holdable are the places whose lack of a secret concerns single models, agents, webhooks and channels.
-var holdable = regexp.MustCompile(`^(models\[\d+\]\.(api_key|base_url|headers\..+)|agents\[\d+\]\.grants\.secrets\[\d+\]|jobs\[\d+\]\.webhook\.secret|notifications\[\d+\]\.(url|secret))$`)
+// holdable are the places whose lack of a secret concerns single models, agents, MCP servers, executors, webhooks and channels.
+var holdable = regexp.MustCompile(`^(models\[\d+\]\.(api_key|base_url|headers\..+)|agents\[\d+\]\.grants\.secrets\[\d+\]|jobs\[\d+\]\.webhook\.secret|(agents|jobs)\[\d+\]\.executor\.env\..+|mcp\[\d+\]\.(env|headers)\..+|notifications\[\d+\]\.(url|secret))$`)
 
 // lacks reports that a place lacks its secret: as a problem, or, where that is wanted, as a warning and by Config.Held.
 func (d *decoder) lacks(at Position, path, shown, name, problem, hint string) {

@@ -60,7 +60,7 @@ func NewPlan(cfg *config.Config, log *slog.Logger) (*Plan, error) {
 		}
 
 		built := newAgent(a, models)
-		built.Where, built.Obstacles = cfg.Where(a.At), secretObstacles(cfg, fmt.Sprintf("agents[%d].", i))
+		built.Where, built.Obstacles = cfg.Where(a.At), agentObstacles(cfg, i)
 		built.Skills = agent.Skills{View: cfg.SkillView(&a), Style: a.SkillStyle, Allowing: a.SkillTools}
 		built.Servers = cfg.ServersOf(&a)
 		built.Foreign = definitionWritableByOthers(a.At.File, a.TextFile)
@@ -75,7 +75,7 @@ func NewPlan(cfg *config.Config, log *slog.Logger) (*Plan, error) {
 	}
 
 	for i := range cfg.Jobs {
-		if err := p.addJob(cfg, &cfg.Jobs[i], models); err != nil {
+		if err := p.addJob(cfg, i, models); err != nil {
 			return nil, err
 		}
 	}
@@ -112,7 +112,8 @@ func newBounds(b config.Bounds) loop.Bounds {
 }
 
 // addJob adds a job to the runner, and to the scheduler and the watcher if they trigger it.
-func (p *Plan) addJob(cfg *config.Config, j *config.Job, models map[string]*agent.Model) error {
+func (p *Plan) addJob(cfg *config.Config, i int, models map[string]*agent.Model) error {
+	j := &cfg.Jobs[i]
 	name := string(j.Name)
 	p.policies[name] = newPolicy(j) // for a disabled job as well: runs of it may still be unfinished
 	if !config.On(j.Enabled) {
@@ -124,6 +125,7 @@ func (p *Plan) addJob(cfg *config.Config, j *config.Job, models map[string]*agen
 	}
 
 	job := newJob(cfg, j, models)
+	job.Obstacles = secretObstacles(cfg, fmt.Sprintf("jobs[%d].executor.", i))
 	p.Plan.Jobs[name] = job
 	schedules, err := cfg.Schedules(j)
 	if err != nil {

@@ -27,6 +27,17 @@ func secretObstacles(cfg *config.Config, below string) (out []ledger.Obstacle) {
 	return out
 }
 
+// agentObstacles are the secrets that an agent lacks, those of its MCP servers with them.
+func agentObstacles(cfg *config.Config, i int) []ledger.Obstacle {
+	out := secretObstacles(cfg, fmt.Sprintf("agents[%d].", i))
+	for k, s := range cfg.MCP {
+		if slices.Contains(cfg.Agents[i].MCP, string(s.Name)) {
+			out = append(out, secretObstacles(cfg, fmt.Sprintf("mcp[%d].", k))...)
+		}
+	}
+	return out
+}
+
 // disabledAgent is what keeps the runs of a job from starting whose agent is disabled.
 func disabledAgent(cfg *config.Config, j *config.Job) ledger.Obstacle {
 	o := ledger.Obstacle{Kind: "agent", Source: "agent/" + j.Agent, Text: fmt.Sprintf("the agent %s is disabled (enabled: false)", j.Agent), Quiet: true}
