@@ -1,5 +1,5 @@
 // Package ledger is the host's own record: jobs, occurrences, runs, attempts, steps, calls,
-// events, the inbox, pauses, wakes, claims of files, watches, the outbox, artifacts,
+// events, the inbox, pauses, wakes, claims of files, watches, the outbox, incidents, digests, artifacts,
 // workspaces, and what models cost.
 //
 // # Design

@@ -333,7 +333,7 @@ type Notice struct {
 	Incident          int64  // that it is about, 0 for none
 	State             string // pending, delivered, unverified, failed
 	Tries             int
-	NextAt, CreatedAt time.Time
+	NextAt, CreatedAt time.Time // NextAt of one that failed is when it was given up
 	Error             string
 	Answer            string // of the channel that took it, "" where that says nothing
 }

@@ -50,5 +50,5 @@ func (i Incident) Text(zone *time.Location) string {
 	case !i.AckedAt.IsZero():
 		return out + "; acknowledged"
 	}
-	return out + "; that you know of it: rouse ack " + i.ID
+	return out + "; to hear no more of it: rouse ack " + i.ID
 }

@@ -238,7 +238,7 @@ func TestInChromium(t *testing.T) {
 			h.done("/agents/bookkeeper/pin", "view", "by_what", "pinned", "yes")
 			for _, path := range []string{"/", "/inbox", "/inbox/1", "/inbox/closed", "/runs", "/runs?outcome=error&agent=bookkeeper&q=nowhere.txt&since=2026-01-01", "/runs?q=nothing+that+is+there", "/runs/" + ran, "/runs/" + ran + "/replay",
 				"/jobs", "/jobs/books?simulate=week", "/jobs/fails", "/jobs/rests", "/agents", "/agents/bookkeeper", "/agents/bookkeeper/schema", "/agents/bookkeeper/data?table=expenses&show=all&q=ink", "/agents/bookkeeper/views?view=by_what",
-				"/agents/bookkeeper/activity?run=" + ran, "/agents/idler", "/agents/idler/data", "/workspaces", "/workspaces?status=archived", "/workspaces/1", "/skills", "/skills?q=money", "/health", "/nowhere", "/login?code=of+long+ago"} {
+				"/agents/bookkeeper/activity?run=" + ran, "/agents/idler", "/agents/idler/data", "/workspaces", "/workspaces?status=archived", "/workspaces/1", "/skills", "/skills?q=money", "/health", "/incidents", "/incidents?over=yes", "/nowhere", "/login?code=of+long+ago"} {
 				b.visit(path)
 			}
 		})

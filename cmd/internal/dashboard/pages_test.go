@@ -27,7 +27,7 @@ func TestEmptyPagesTeach(t *testing.T) {
 	for path, text := range map[string]string{
 		"/": "No jobs yet", "/inbox": "Nothing waits for you", "/runs": "Nothing has run yet", "/jobs": "There is no job", "/agents": "idler",
 		"/agents/idler": "has no database yet", "/agents/idler/data": "Drop a file in", "/agents/idler/schema": "has no database yet", "/agents/idler/views": "has no database yet",
-		"/agents/idler/activity": "It has not run yet", "/workspaces": "There is no workspace", "/health": "nothing was sent yet",
+		"/agents/idler/activity": "It has not run yet", "/workspaces": "There is no workspace", "/health": "nothing was sent yet", "/incidents": "No incident is open", "/incidents?over=yes": "No incident is over",
 	} {
 		h.expect(path, text)
 	}
@@ -395,6 +395,27 @@ func TestViews(t *testing.T) {
 	h.expect("/agents/bookkeeper", "by_what", `class="bar"`)
 	h.done("/agents/bookkeeper/pin", "view", "by_what")
 	h.expect("/agents/bookkeeper", "Nothing is pinned")
+}
+
+// A job that fails is an incident on its own page, and on that of incidents, until somebody says that they know of it.
+func TestIncidentsPage(t *testing.T) {
+	h := open(t, configuration, nil)
+	h.fire("fails")
+	h.fire("fails")
+	h.expect("/incidents", `href="/jobs/fails"`, "file_read not_found", `href="/runs/2"`, "Acknowledge incident 1")
+	h.expect("/", `href="/incidents"`)
+	h.expect("/jobs/fails", "incident 1: file_read not_found, 2 failures", "Acknowledge incident 1")
+	h.expect("/jobs", "incident 1")
+
+	h.done("/incidents/1/acknowledge", "note", "<b>known</b>", "back", "/incidents")
+	if page := h.expect("/incidents", "acknowledged", "&lt;b&gt;known&lt;/b&gt;"); strings.Contains(page, "Acknowledge incident 1") {
+		t.Error("it can be acknowledged again")
+	}
+	for path, want := range map[string]int{"/incidents/9/acknowledge": http.StatusNotFound, "/incidents/x/acknowledge": http.StatusNotFound} {
+		if _, status, page := h.post(path); status != want {
+			t.Errorf("%s: %d\n%s", path, status, page)
+		}
+	}
 }
 
 // The page of health says what is wrong with the configuration and where, and what was sent on each channel last.

@@ -92,7 +92,7 @@ func TestInChromiumThumbs(t *testing.T) {
 	h := open(t, configuration, seedHistory(t))
 	ran, failed := h.fire("books"), h.fire("fails")
 	b := phone(t, h)
-	for _, path := range []string{"/", "/inbox", "/inbox/1", "/runs", "/runs/" + ran.ID, "/runs/" + failed.ID, "/runs/" + ran.ID + "/undo", "/jobs", "/jobs/books", "/agents/bookkeeper", "/agents/bookkeeper/data", "/agents/bookkeeper/row?table=expenses&key=%7B%22id%22%3A1%7D", "/agents/bookkeeper/views?view=by_what", "/workspaces/1", "/health"} {
+	for _, path := range []string{"/", "/inbox", "/inbox/1", "/runs", "/runs/" + ran.ID, "/runs/" + failed.ID, "/runs/" + ran.ID + "/undo", "/jobs", "/jobs/books", "/agents/bookkeeper", "/agents/bookkeeper/data", "/agents/bookkeeper/row?table=expenses&key=%7B%22id%22%3A1%7D", "/agents/bookkeeper/views?view=by_what", "/workspaces/1", "/health", "/incidents"} {
 		b.do(chromedp.Navigate(b.DashboardURL(path)), chromedp.WaitReady("main"))
 		b.fitsThumbs(path)
 		b.fits(path)

@@ -19,6 +19,9 @@ import (
 // answering are the services of which the library says that a message was sent only when the other end has said so.
 var answering = []string{"discord", "gotify", "matrix", "ntfy", "slack", "smtp", "telegram"}
 
+// untitled are the services to which the library sends no title, whatever their configuration has: it goes into the text.
+var untitled = []string{"googlechat", "hangouts", "matrix", "mattermost", "pagerduty", "rocketchat", "signal", "wecom", "zulip"}
+
 // maxMessage is how much of a text is sent, in runes: the shortest limit of the services that take more than one line.
 const maxMessage = 1900
 
@@ -63,7 +66,11 @@ func (a *address) open() (*router.ServiceRouter, error) {
 
 // Send implements Channel.
 func (a *address) Send(_ context.Context, m Message) (Receipt, error) {
-	params := types.Params{"title": defuse(text.OneLine(m.Title))}
+	title := defuse(text.OneLine(m.Title))
+	params := types.Params{}
+	if !slices.Contains(untitled, a.service) {
+		params["title"] = title
+	}
 	if a.service == "telegram" {
 		params["preview"] = "No" // else its servers open every link
 	}
@@ -74,9 +81,12 @@ func (a *address) Send(_ context.Context, m Message) (Receipt, error) {
 	}
 
 	// Our own link stays as it is: it leads to a page that asks who one is.
-	body := text.Truncate(defuse(text.Lines(m.Body)), maxMessage)
-	body = strings.TrimSpace(body + "\n" + m.Link)
-	for _, err := range sender.Send(cmp.Or(body, params["title"]), &params) {
+	body := defuse(text.Lines(m.Body))
+	if slices.Contains(untitled, a.service) {
+		body = title + "\n" + body
+	}
+	body = strings.TrimSpace(text.Truncate(body, maxMessage) + "\n" + m.Link)
+	for _, err := range sender.Send(cmp.Or(body, title), &params) {
 		if err != nil {
 			return Receipt{}, errors.New(a.hide.Replace(text.OneLine(err.Error())))
 		}

@@ -80,6 +80,49 @@ func TestNtfy(t *testing.T) {
 	}
 }
 
+// A notice over Matrix's protocol goes into the room that is named, after a login; one that the server refuses is an error
+// without the password.
+func TestMatrix(t *testing.T) {
+	t.Parallel()
+	got := make(chan request, 8)
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			t.Error(err)
+		}
+		answer := map[string]string{
+			"GET /_matrix/client/r0/login":                              `{"flows":[{"type":"m.login.password"}]}`,
+			"POST /_matrix/client/r0/login":                             `{"access_token":"t0ken","user_id":"@rouse:x"}`,
+			"GET /_matrix/client/r0/joined_rooms":                       `{"joined_rooms":["!room:x"]}`,
+			"POST /_matrix/client/r0/join/!room:x":                      `{"room_id":"!room:x"}`,
+			"POST /_matrix/client/r0/rooms/!room:x/send/m.room.message": `{"event_id":"$e"}`,
+		}[r.Method+" "+r.URL.Path]
+		if answer == "" || r.URL.Path == "/_matrix/client/r0/login" && r.Method == http.MethodPost && !strings.Contains(string(body), "s3cretpass") {
+			w.WriteHeader(http.StatusForbidden)
+			answer = `{"errcode":"M_FORBIDDEN","error":"no"}`
+		}
+		got <- request{r.Method + " " + r.URL.Path, r.Header, string(body)}
+		_, _ = io.WriteString(w, answer)
+	}))
+	t.Cleanup(s.Close)
+
+	to := "matrix://rouse:s3cretpass@" + strings.TrimPrefix(s.URL, "http://") + "/?rooms=!room:x&disableTLS=yes"
+	receipt, err := open(t, Settings{Kind: "url", URL: to}).Send(t.Context(), about)
+	if err != nil || !receipt.Proven {
+		t.Fatalf("%+v, %v", receipt, err)
+	}
+	close(got)
+	var last request
+	for r := range got {
+		last = r
+	}
+	for _, want := range []string{"clerk: done", "https[:]//evil", about.Link} {
+		if !strings.HasSuffix(last.path, "/send/m.room.message") || !strings.Contains(last.body, want) {
+			t.Errorf("no %q in %+v", want, last)
+		}
+	}
+}
+
 // letters is a mail server.
 type letters struct{ got chan string }
 

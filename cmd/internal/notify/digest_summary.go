@@ -90,7 +90,7 @@ func (n *Notifier) summarize(ctx context.Context, from, to time.Time) (summary, 
 
 	undelivered, err := n.ledger.UndeliveredNotices(ctx, maxDigestRead)
 	for _, u := range undelivered {
-		if u.State == ledger.NoticeFailed && within(u.CreatedAt) {
+		if u.State == ledger.NoticeFailed && within(u.NextAt) { // when it was given up
 			s.lost++
 		}
 	}

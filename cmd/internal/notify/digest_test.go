@@ -2,6 +2,7 @@ package notify
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -223,6 +224,36 @@ func TestUnavailableForAWeek(t *testing.T) {
 		time.Sleep(25 * time.Hour)
 		if n := left(t, l); n[0].State != ledger.NoticeFailed || !strings.Contains(n[0].Error, ErrUnavailable.Error()) {
 			t.Errorf("after a week: %+v", n)
+		}
+	})
+}
+
+// A channel that is down for days keeps nobody from the others: each of its notices ends as failed, in the record, and the
+// digest of another channel says how many.
+func TestDownForDays(t *testing.T) {
+	p, broken := &post{}, &post{do: func(ledger.Notice) error { return errors.New("connection refused") }}
+	o := Options{Channels: map[string]Channel{"mail": p, "chat": broken}, Rules: map[string]Rules{"mail": daily(t, "daily at 08:00", "UTC")}}
+	inBubbleWith(t, o, func(t *testing.T, l *ledger.Ledger, _ *Notifier) {
+		for i := range 3 {
+			put(t, l, "chat", fmt.Sprint("to the chat ", i))
+			put(t, l, "mail", fmt.Sprint("by mail ", i))
+		}
+		if got := p.titles(); len(got) != 3 {
+			t.Errorf("the other channel has %q", got)
+		}
+
+		time.Sleep(4 * 24 * time.Hour)
+		for _, n := range left(t, l) {
+			if n.State != ledger.NoticeFailed || n.Tries != maxTries || n.Error != "connection refused" {
+				t.Errorf("%+v", n)
+			}
+		}
+		if n, tries := len(left(t, l)), len(broken.titles()); n != 3 || tries != 3*maxTries {
+			t.Errorf("%d are left after %d tries", n, tries)
+		}
+		said := strings.Join(p.texts(), "\n")
+		if strings.Count(said, "3 notices could not be delivered: rouse doctor") != 1 {
+			t.Errorf("the digests say: %s", said)
 		}
 	})
 }

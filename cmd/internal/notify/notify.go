@@ -291,7 +291,7 @@ func (n *Notifier) sendOne(ctx context.Context, notice ledger.Notice) (sendErr, 
 		// Not a try that counts.
 		notice.Error, notice.NextAt = sendErr.Error(), time.Now().Add(unavailablePause)
 		if time.Since(notice.CreatedAt) >= maxWait {
-			notice.State = ledger.NoticeFailed
+			notice.State, notice.NextAt = ledger.NoticeFailed, time.Now()
 		}
 		n.recordReachable(notice.Channel, false)
 		if !waited {
@@ -302,7 +302,7 @@ func (n *Notifier) sendOne(ctx context.Context, notice ledger.Notice) (sendErr, 
 		notice.Tries++
 		notice.Error = sendErr.Error()
 		if notice.Tries >= maxTries {
-			notice.State = ledger.NoticeFailed
+			notice.State, notice.NextAt = ledger.NoticeFailed, time.Now()
 		} else {
 			notice.NextAt = time.Now().Add(retryPauses[notice.Tries-1])
 		}
