@@ -183,7 +183,8 @@ func (p *program) send(msg jsonrpc.Message) error {
 	if err != nil {
 		return err
 	}
-	if err := p.stdin.SetWriteDeadline(time.Now().Add(writeWithin)); err != nil {
+	// Where pipes know no deadlines, one that is full holds up the call until its own time is over.
+	if err := p.stdin.SetWriteDeadline(time.Now().Add(writeWithin)); err != nil && !errors.Is(err, os.ErrNoDeadline) {
 		return err
 	}
 	if _, err := p.stdin.Write(append(raw, '\n')); err != nil {
