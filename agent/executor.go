@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"iter"
+	"path/filepath"
 	"time"
 
 	"rouse/agent/loop"
@@ -264,7 +265,7 @@ func (p *programRun) Turn(ctx context.Context, t executor.Turn) error {
 
 // speaker says whose words a step holds.
 func (p *programRun) speaker(name string) string {
-	said := p.settings.Argv[0] + ", as it says"
+	said := filepath.Base(p.settings.Argv[0]) + ", as it says"
 	if name != "" {
 		said += ": " + name
 	}

@@ -2,6 +2,7 @@ package api
 
 import (
 	"encoding/json"
+	"path/filepath"
 
 	"rouse/agent/tool/executor"
 	"rouse/internal/domain"
@@ -79,7 +80,7 @@ func (d RunDetail) Program() string {
 			var args executor.Args
 			var words []string
 			if json.Unmarshal(c.Args, &args) == nil && json.Unmarshal([]byte(args.Program), &words) == nil && len(words) > 0 {
-				return words[0]
+				return filepath.Base(words[0])
 			}
 			return c.Tool
 		}

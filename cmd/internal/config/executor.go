@@ -169,7 +169,7 @@ func (c *checker) executor(e placedExecutor) {
 
 	for _, name := range slices.Sorted(maps.Keys(e.Env)) {
 		at, value := e.path+".env."+name, e.Env[name]
-		e.secret = e.secret || slices.Contains(c.d.secrets, value) && value != ""
+		e.secret = e.secret || slices.ContainsFunc(c.d.secrets, func(s string) bool { return strings.Contains(value, s) })
 		switch {
 		case !variableName.MatchString(name):
 			c.bad(at, "%q is no name of a variable", name)
@@ -212,7 +212,7 @@ func (c *checker) besideExecutor(path string, a *Agent) {
 // jobBesideExecutor says what of a job has no meaning for the program that does it.
 func (c *checker) jobBesideExecutor(path string, j *Job, e *Executor) {
 	if at := path + ".model"; c.d.given(at) {
-		c.bad(at, "the executor %s does this job, and chooses its model by its own arguments", e.Argv[:min(1, len(e.Argv))])
+		c.bad(at, "an executor does this job, and chooses its model by its own arguments (executor.argv)")
 	}
 	if at := path + ".record"; j.Record && c.d.given(at) {
 		c.warn(at, "has no effect: what an executor and its model say to each other is not seen, so that the run cannot be replayed")

@@ -8,6 +8,7 @@ import (
 	"github.com/expr-lang/expr/ast"
 	"github.com/expr-lang/expr/parser"
 
+	"rouse/agent"
 	"rouse/agent/model/playbook"
 	"rouse/internal/text"
 )
@@ -75,6 +76,8 @@ func (c *checker) typesOf(names []string) playbook.Types {
 
 func (c *checker) unknownName(path, name string, names []string) {
 	switch mode := modeOf(name); {
+	case slices.Equal(names, agent.ExecutorNames()):
+		c.bad(path, "the arguments of an executor know no %s, since what comes from outside could be an option there; let the prompt name it. They know %s", name, strings.Join(names, ", "))
 	case name == manifest && c.mode == modeBatch:
 		c.bad(path, "the manifest is removed when a run has ended; .Files tells what was in it")
 	case mode == modePerFile && c.mode == "":

@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"fmt"
+	"path/filepath"
 	"strings"
 
 	"rouse/cmd/internal/api"
@@ -34,7 +35,7 @@ func addExecutor(out []api.Check, seen map[string]bool, agent string, e *config.
 	}
 	seen[agent+" "+name] = true
 
-	c := api.Check{Name: "executor " + name, OK: true}
+	c := api.Check{Name: "executor " + filepath.Base(name), OK: true}
 	located, err := e.Locate()
 	if err != nil {
 		c.OK, c.Detail, c.Remedy = false, fmt.Sprintf("of %s: %v", agent, err), "install the program, or write its path in executor.argv; each run fails until then"
