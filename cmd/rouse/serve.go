@@ -62,6 +62,7 @@ func serve(cmd *cobra.Command, at *place, o serveOptions) (err error) {
 			return err
 		}
 		defer log.Close()
+		service.LeaveConsole()
 		cmd.SetOut(log)
 		cmd.SetErr(log)
 	}
