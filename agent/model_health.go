@@ -182,7 +182,7 @@ func (r *Runner) modelFailed(ctx context.Context, run ledger.Run, t task, m *Mod
 		return
 	}
 	if refuses(e) {
-		r.health.refuse(m, redactor(t.secrets).Replace(e.Error()), time.Now())
+		r.health.refuse(m, redactor(t.secrets).Replace(e.Error()), time.Now(), false)
 		return
 	}
 	if !quotaSpent(e) {

@@ -26,33 +26,36 @@ type modelRefusal struct {
 	why   string    // as its owner is told
 	again time.Time // when its server is asked the next time
 	tries int
+	// listed: its server says that it does not have the model. That is asked again so often that nobody need try.
+	listed bool
 }
 
 // refuses says whether a failure means that no other request would fare better before somebody has mended something.
 func refuses(e *model.Error) bool { return e.Kind == model.KindAuth || e.Missing }
 
 // refuse notes that a model was refused.
-func (h *modelHealth) refuse(m *Model, why string, now time.Time) {
+func (h *modelHealth) refuse(m *Model, why string, now time.Time, listed bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 
 	why = text.Truncate(text.OneLine(why), maxPauseReason)
-	if !m.Nearby {
+	if !listed {
 		why = fmt.Sprintf("the model %s is not asked, for its server refused it (a run that you start asks it at once): %s", m.Name, why)
 	}
-	h.refusals[m.Name] = &modelRefusal{model: m, why: why, again: now.Add(nearbyRest)}
-	if !m.Nearby {
-		h.refusals[m.Name].again = now.Add(refusalRests[0])
+	r := &modelRefusal{model: m, why: why, again: now.Add(refusalRests[0]), listed: listed}
+	if m.Nearby {
+		r.again = now.Add(nearbyRest)
 	}
+	h.refusals[m.Name] = r
 }
 
-// refusal says why a model is not asked, if its server has refused it.
-func (h *modelHealth) refusal(m *Model) (why string, refused bool) {
+// refusal says why a model is not asked, if its server has refused it. Whoever insists asks all the same, unless the server lists others.
+func (h *modelHealth) refusal(m *Model, insists bool) (why string, refused bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 
 	r, refused := h.refusals[m.Name]
-	if !refused {
+	if !refused || insists && !r.listed {
 		return "", false
 	}
 	return r.why, true
@@ -115,7 +118,7 @@ func (r *Runner) AskNearby(ctx context.Context) {
 		}
 		all.Go(func() {
 			if why, known := askFor(ctx, m); why != "" {
-				r.health.refuse(m, why, time.Now())
+				r.health.refuse(m, why, time.Now(), true)
 			} else if known {
 				r.health.forgive(m)
 			}

@@ -116,14 +116,11 @@ func (r *Runner) modelObstacles(_ context.Context, t task) []ledger.Obstacle {
 	if len(t.model.Obstacles) > 0 {
 		return t.model.Obstacles
 	}
-	if t.insists && !t.model.Nearby { // a person tries what may have been paid for, or mended
-		return nil
-	}
-
-	if p, paused := r.health.pausedModel(t.relay.models, time.Now()); paused {
+	// A person tries what may have been paid for, or mended.
+	if p, paused := r.health.pausedModel(t.relay.models, time.Now()); paused && !t.insists {
 		return []ledger.Obstacle{{Kind: obstacleModelPaused, Source: "model_paused/" + p.Model, Text: pausedText(p), Quiet: true}}
 	}
-	if why, refused := r.health.refusal(t.model); refused {
+	if why, refused := r.health.refusal(t.model, t.insists); refused {
 		return []ledger.Obstacle{{Kind: obstacleModel, Source: "model/" + t.model.Name, Text: why, Where: t.model.Where}}
 	}
 	return nil

@@ -25,7 +25,7 @@ func Run(t *testing.T, fresh func(t *testing.T) Open) {
 		"Race": race, "IdlePrune": idlePrune, "AnyText": anyText, "CancelIsKept": cancelIsKept, "InterruptedUsage": interruptedUsage, "FinishUnstarted": finishUnstarted, "EndWithoutStart": endWithoutStart,
 		"PauseRefused": pauseRefused, "PauseRace": pauseRace, "WakeRace": wakeRace, "DueAgain": dueAgain, "DueRace": dueRace, "Stretches": stretches,
 		"LargeBatch": largeBatch, "Delayed": delayed, "ManyQueued": manyQueued, "SkippedRun": skippedRun, "Backfill": backfill, "BriefRuns": briefRuns, "BackfillYields": backfillYields, "JobsSync": jobsSync, "PruneMany": pruneMany, "FileOps": fileOps, "Artifacts": artifacts,
-		"ModelPauses": modelPauses, "PostponedOverlaps": postponedOverlaps, "Identity": identity, "Touch": touch, "DatabaseItems": databaseItems,
+		"ModelPauses": modelPauses, "Obstacles": obstacles, "PostponedOverlaps": postponedOverlaps, "Identity": identity, "Touch": touch, "DatabaseItems": databaseItems,
 		"Workspaces": workspaces, "WorkspaceStatus": workspaceStatus, "WorkspaceArtifacts": workspaceArtifacts, "WorkspaceReview": workspaceReview, "WorkspaceRemade": workspaceRemade, "InputSchema": inputSchema,
 		"Incidents": incidents, "IncidentKinds": incidentKinds, "Acknowledge": acknowledge, "IncidentFenced": incidentFenced, "IncidentRace": incidentRace, "Digests": digests,
 	} {
