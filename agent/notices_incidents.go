@@ -83,7 +83,7 @@ func (g Group) next(i ledger.Incident) string {
 	case g.Every > 1:
 		next = fmt.Sprintf("Next message at failure %d.", (i.Failures/g.Every+1)*g.Every)
 	}
-	return fmt.Sprintf("%s None until it recovers: rouse ack %d", next, i.ID)
+	return fmt.Sprintf("%s To hear no more until it recovers: rouse ack %d", next, i.ID)
 }
 
 // recoveryNotices tell of a success after failures: in the notice of the success where there is one, and else in one of

@@ -60,8 +60,8 @@ func TestFailureWords(t *testing.T) {
 	t.Parallel()
 	b := failing(t, "error")
 	for failures, want := range map[int][2]string{
-		1:  {"j: error", "no such table\nrouse show 7\nNext message at failure 10. None until it recovers: rouse ack 3"},
-		10: {"j: error (10 times)", "no such table\nrouse show 7\n10 runs failed like this since 2026-11-24 14:02 UTC\nNext message at failure 20. None until it recovers: rouse ack 3"},
+		1:  {"j: error", "no such table\nrouse show 7\nNext message at failure 10. To hear no more until it recovers: rouse ack 3"},
+		10: {"j: error (10 times)", "no such table\nrouse show 7\n10 runs failed like this since 2026-11-24 14:02 UTC\nNext message at failure 20. To hear no more until it recovers: rouse ack 3"},
 	} {
 		i := ledger.Incident{ID: 3, Job: "j", Failures: failures, OpenedAt: time.Date(2026, 11, 24, 14, 2, 0, 0, time.UTC)}
 		n := b.runner.Tells(failedRun, ledger.Result{Outcome: domain.OutcomeError, Error: "no such table"})(ledger.IncidentChange{Failed: &i})

@@ -132,7 +132,7 @@ func (n *Notifier) wakeRetry() {
 
 // Run delivers until ctx ends.
 func (n *Notifier) Run(ctx context.Context) error {
-	for {
+	for ctx.Err() == nil {
 		changed := n.ledger.Changed() // before reading, so that no new notice is missed
 		digest, err := n.appendDigests(ctx, time.Now())
 		if err != nil && ctx.Err() == nil {
@@ -147,10 +147,8 @@ func (n *Notifier) Run(ctx context.Context) error {
 		}
 
 		n.wait(ctx, changed, earlier(next, digest))
-		if ctx.Err() != nil {
-			return nil
-		}
 	}
+	return nil
 }
 
 // wait ends when something may be due: the ledger has changed, a channel is back, or it is next, zero for never. It looks
