@@ -35,7 +35,7 @@ func TestMain(m *testing.M) {
 		}
 	}
 
-	testscript.Main(m, map[string]func(){"rouse": main, "rouse-writer": writeInbox, "rouse-failing-disk": failingDisk})
+	testscript.Main(m, map[string]func(){"rouse": main, "systemctl": fakeSystemctl, "journalctl": fakeJournalctl, "rouse-writer": writeInbox, "rouse-failing-disk": failingDisk})
 }
 
 // program is a rouse that a test started.
