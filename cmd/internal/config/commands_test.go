@@ -50,3 +50,17 @@ func TestCommands(t *testing.T) {
 		}
 	}
 }
+
+// A star that is escaped stands for itself, and opens no grant for other arguments.
+func TestEscapedStarIsNoPattern(t *testing.T) {
+	t.Parallel()
+	for argv, warned := range map[string]bool{`[env, A=b, find, ., -name, "\\*.tmp"]`: false, `[env, A=b, find, ., -name, "*.tmp"]`: true} {
+		cfg, err := load(write(t, "rouse.yaml", "version: 1\nhome: ./home\nagents: [{name: a, grants: {commands: [{argv: "+argv+"}]}}]\n"), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := len(cfg.Warnings) > 0; got != warned {
+			t.Errorf("%s: %v", argv, cfg.Warnings)
+		}
+	}
+}

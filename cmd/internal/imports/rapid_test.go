@@ -15,7 +15,9 @@ import (
 func itoa(n int) string { return strconv.Itoa(n) }
 
 // failing is a test or a property.
-type failing interface{ Fatalf(format string, args ...any) }
+type failing interface {
+	Fatalf(format string, args ...any)
+}
 
 func carriedIn(t *rapid.T, dir, text string) (*config.Config, *imports.Document, string) {
 	d := imports.Crontab([]imports.File{{Name: "c", Text: text}}, imports.CrontabOptions{})
