@@ -72,6 +72,17 @@ func (l *Ledger) HoldRuns(ctx context.Context, holds ...Hold) error {
 
 	now := l.now()
 	return l.do(ctx, func(tx *sqlite.Tx) error {
+		// What only runs waited for that were cancelled is known to be there no more.
+		var blocked int
+		if err := tx.QueryRow(blockedRuns).Scan(&blocked); err != nil {
+			return err
+		}
+		if blocked == 0 {
+			if _, err := tx.Exec(`update obstacles set over_at = $1 where over_at = 0`, ms(now)); err != nil {
+				return err
+			}
+		}
+
 		for _, h := range holds {
 			r, err := l.lockRun(tx, h.Run)
 			if errors.Is(err, ErrNotFound) || err == nil && !claimable(r) {

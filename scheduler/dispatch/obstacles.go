@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"rouse/agentdb/ledger"
@@ -17,29 +18,19 @@ const missGrace = 30 * time.Second
 // for each reason, and costs nothing else: no attempt begins.
 func (d *Dispatcher) admit(ctx, writing context.Context, now time.Time, runs []ledger.Run) error {
 	var holds []ledger.Hold
-	var released []int64
+	var free, released []ledger.Run
 	for _, r := range runs {
 		d.queue.seen = r.ID
 		by := d.o.Executor.Obstacles(ctx, r)
-		if len(by) > 0 {
-			if d.noteBlocked(r, by) {
-				holds = append(holds, d.hold(r, by))
-			}
-			continue
+		switch {
+		case len(by) > 0 && d.noteBlocked(r, by):
+			holds = append(holds, d.hold(r, by))
+		case len(by) > 0:
+		case r.Blocked.Now():
+			released = append(released, r)
+		default:
+			free = append(free, r)
 		}
-
-		if delete(d.blocked, r.ID); r.Blocked.Now() {
-			released = append(released, r.ID)
-			if over, err := d.missed(ctx, writing, now, r); over || err != nil {
-				if err != nil {
-					return err
-				}
-				continue
-			}
-		}
-		d.mu.Lock()
-		d.lanes.Add(r)
-		d.mu.Unlock()
 	}
 
 	if err := d.o.Ledger.HoldRuns(writing, holds...); err != nil {
@@ -48,7 +39,43 @@ func (d *Dispatcher) admit(ctx, writing context.Context, now time.Time, runs []l
 		}
 		return fmt.Errorf("why runs do not start could not be recorded: %w", err)
 	}
-	return d.o.Ledger.ReleaseRuns(writing, released...)
+
+	freed, err := d.release(ctx, writing, now, released)
+	if err != nil {
+		return err
+	}
+
+	admitted := slices.Concat(free, freed)
+	slices.SortFunc(admitted, func(a, b ledger.Run) int { return cmp.Compare(a.ID, b.ID) })
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, r := range admitted {
+		delete(d.blocked, r.ID)
+		d.lanes.Add(r)
+	}
+	return nil
+}
+
+// release records that nothing is in the way of some runs any more; it returns those that are to start after all.
+func (d *Dispatcher) release(ctx, writing context.Context, now time.Time, released []ledger.Run) (out []ledger.Run, err error) {
+	ids := make([]int64, len(released))
+	for i, r := range released {
+		ids[i] = r.ID
+	}
+	if err := d.o.Ledger.ReleaseRuns(writing, ids...); err != nil {
+		return nil, err
+	}
+
+	for _, r := range released {
+		over, err := d.missed(ctx, writing, now, r)
+		if err != nil {
+			return nil, err
+		}
+		if !over {
+			out = append(out, r)
+		}
+	}
+	return out, nil
 }
 
 // noteBlocked logs why a run stays queued; it says whether that was not known before.

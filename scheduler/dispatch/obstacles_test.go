@@ -94,6 +94,9 @@ func TestObstacleOfASchedule(t *testing.T) {
 					if err != nil || len(notices) != 1 {
 						t.Errorf("%d notices (%v)", len(notices), err)
 					}
+					if left, err := b.l.OpenObstacles(t.Context(), "test"); err != nil || len(left) != 0 {
+						t.Errorf("it is said to be there still: %+v (%v)", left, err)
+					}
 				})
 			})
 		}
