@@ -30,7 +30,9 @@ func Run(t *testing.T, fresh func(t *testing.T) Open) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			test(t, fresh(t))
+			open := fresh(t)
+			test(t, open)
+			audited(t, open(t), sketched[name])
 		})
 	}
 
@@ -46,7 +48,10 @@ func Run(t *testing.T, fresh func(t *testing.T) Open) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			open := fresh(t)
-			synctest.Test(t, func(t *testing.T) { test(t, open) })
+			synctest.Test(t, func(t *testing.T) {
+				test(t, open)
+				audited(t, open(t), "")
+			})
 		})
 	}
 }
