@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"rouse/cmd/internal/layout"
 	"rouse/internal/nofollow"
 	"rouse/internal/text"
 )
@@ -149,7 +150,7 @@ func (c *checker) around(real string, whole []trusted) (out []trusted) {
 		}
 	}
 
-	if c.cfg.Home != "" && homePart(ownersPath(string(c.cfg.Home)), real) {
+	if c.cfg.Home != "" && layout.Kept(strings.ToLower(ownersPath(string(c.cfg.Home))), strings.ToLower(real)) {
 		out = append(out, trusted{what: "what it keeps in its home", path: string(c.cfg.Home), at: c.d.place("home")})
 	}
 
@@ -160,25 +161,6 @@ func (c *checker) around(real string, whole []trusted) (out []trusted) {
 		}
 	}
 	return out
-}
-
-// homeParts are what rouse itself keeps in its home. Everything else in it is the owner's, and may be an
-// agent's workdir.
-var homeParts = []string{"agents", "backups", "blobs", "commands", "config-path", "dashboard", "holder.json", "ledger-id", "ledger.db", "ledger.db-seal", "ledger.db-shm", "ledger.db-wal", "lock", "locks", "manifests", "recordings", "replaced", "rouse.sock", "rouse.yaml", "secrets.age", "secrets.json", "secrets.key", "secrets.lock", "sign-ins.age", "sign-ins.json", "sign-ins.key", "sign-ins.lock", "skills", "storage", "trusted-skills.json"}
-
-// homePart says whether a place in the home is one that rouse itself uses. Of an agent's folder there the
-// workdir alone is the agent's: beside it are its database and the copies of that.
-func homePart(home, real string) bool {
-	rel, err := filepath.Rel(strings.ToLower(home), strings.ToLower(real))
-	if err != nil || rel == "." || !filepath.IsLocal(rel) {
-		return false
-	}
-
-	parts := strings.Split(filepath.ToSlash(rel), "/")
-	if parts[0] == "agents" {
-		return len(parts) < 3 || parts[2] != "work"
-	}
-	return slices.Contains(homeParts, parts[0])
 }
 
 // ownersPath is a path with its links followed, all of which are the owner's as far as is known here.
