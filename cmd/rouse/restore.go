@@ -122,16 +122,19 @@ func printRestored(out io.Writer, r backup.Restored) error {
 	}
 
 	next := "nothing is paused; what was queued runs when rouse next starts"
-	if r.Paused {
-		next = fmt.Sprintf("everything is paused, and %s not over: look at them (rouse runs, rouse inbox), cancel what was done since, and then: rouse resume --all", plural(r.Queued, "run is", "runs are"))
+	switch {
+	case r.Paused && r.Queued > 0:
+		next = fmt.Sprintf("everything is paused, and %s not over: look (rouse runs, rouse inbox), cancel what was done since, and then: rouse resume --all", unfinished(r.Queued))
+	case r.Paused:
+		next = "everything is paused; when it is to go on: rouse resume --all"
 	}
 	_, err := fmt.Fprintln(out, next)
 	return err
 }
 
-func plural(n int, one, many string) string {
+func unfinished(n int) string {
 	if n == 1 {
-		return "1 " + one
+		return "1 run is"
 	}
-	return fmt.Sprintf("%d %s", n, many)
+	return fmt.Sprintf("%d runs are", n)
 }

@@ -439,7 +439,7 @@ func newestRun(ctx context.Context, home string) int64 {
 // swap gives the new home its name. The old one gets another.
 func swap(built, home string, there bool, now time.Time) (kept string, err error) {
 	if !there {
-		return "", atomicfile.RenameNew(built, home)
+		return "", renameFolder(built, home)
 	}
 	kept = home + ".replaced-" + stamp(now)
 
@@ -447,19 +447,18 @@ func swap(built, home string, there bool, now time.Time) (kept string, err error
 	switch {
 	case err != nil:
 		return "", refuse("the home %s cannot be replaced as a whole (%v); if a disk is mounted there, restore to a folder in it: --home %s", home, err, filepath.Join(home, "home"))
-	case swapped: // what was built is in place, and the old home has its name
-		if empty(built) {
-			return "", nil
-		}
-		return kept, atomicfile.Rename(built, kept)
+	case swapped && empty(built): // what is there by that name now is the old home
+		return "", nil
+	case swapped:
+		return kept, renameFolder(built, kept)
 	}
 
 	// Two steps, where the system has not one: a crash in between leaves the old home by its other name.
-	if err := atomicfile.Rename(home, kept); err != nil {
+	if err := renameFolder(home, kept); err != nil {
 		return "", err
 	}
-	if err := atomicfile.Rename(built, home); err != nil {
-		return "", errors.Join(err, atomicfile.Rename(kept, home))
+	if err := renameFolder(built, home); err != nil {
+		return "", errors.Join(err, renameFolder(kept, home))
 	}
 	return kept, nil
 }

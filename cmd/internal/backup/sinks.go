@@ -57,7 +57,12 @@ func openSink(dest string, at time.Time, bytes int64) (_ sink, err error) {
 		return nil, refuse("%s %s, so that somebody else could change a backup there, which a restore would believe; name a folder that is yours alone", folder, why)
 	}
 
-	lock := flock.New(filepath.Join(folder, lockName), flock.SetPermissions(0o600))
+	// Of an archive nothing may be left beside it.
+	path, partial := filepath.Join(folder, lockName), "."+namePrefix+"*Z"+partialSuffix
+	if archive {
+		path, partial = archiveTemp(dest, ".lock"), filepath.Base(archiveTemp(dest, ""))+"*"+partialSuffix
+	}
+	lock := flock.New(path, flock.SetPermissions(0o600))
 	switch locked, err := lock.TryLock(); {
 	case err != nil:
 		return nil, refuse("%s cannot be written: %v", folder, err)
@@ -70,7 +75,7 @@ func openSink(dest string, at time.Time, bytes int64) (_ sink, err error) {
 		}
 	}()
 
-	if err := removePartial(folder); err != nil {
+	if err := removePartial(folder, partial); err != nil {
 		return nil, err
 	}
 	needs := bytes + bytes/50 + 1<<20
@@ -84,8 +89,8 @@ func openSink(dest string, at time.Time, bytes int64) (_ sink, err error) {
 }
 
 // removePartial removes what backups have left that were cut off: nobody else holds the lock of the folder.
-func removePartial(folder string) error {
-	left, err := filepath.Glob(filepath.Join(folder, "."+namePrefix+"*"+partialSuffix))
+func removePartial(folder, pattern string) error {
+	left, err := filepath.Glob(filepath.Join(folder, pattern))
 	for _, path := range left {
 		err = errors.Join(err, os.RemoveAll(path))
 	}
@@ -162,7 +167,7 @@ func (s *folderSink) finish(ctx context.Context, manifest []byte) (string, error
 	if err := s.root.Close(); err != nil {
 		return "", err
 	}
-	if err := atomicfile.RenameNew(s.temp, s.name); err != nil {
+	if err := renameFolder(s.temp, s.name); err != nil {
 		return "", err
 	}
 	return s.name, s.lock.Unlock()
@@ -185,8 +190,7 @@ type archiveSink struct {
 }
 
 func newArchiveSink(dest string, lock *flock.Flock) (_ sink, err error) {
-	base := "." + namePrefix + filepath.Base(dest)
-	s := &archiveSink{lock: lock, dest: dest, temp: filepath.Join(filepath.Dir(dest), base+partialSuffix), dbs: filepath.Join(filepath.Dir(dest), base+".databases"+partialSuffix)}
+	s := &archiveSink{lock: lock, dest: dest, temp: archiveTemp(dest, partialSuffix), dbs: archiveTemp(dest, ".databases"+partialSuffix)}
 	defer func() {
 		if err != nil {
 			err = errors.Join(refuse("%s cannot be written: %v", filepath.Dir(dest), err), s.abort())
@@ -209,6 +213,11 @@ func newArchiveSink(dest string, lock *flock.Flock) (_ sink, err error) {
 	}
 	s.tar = tar.NewWriter(s.packed)
 	return s, nil
+}
+
+// archiveTemp is a name beside an archive, for what is there until it is done.
+func archiveTemp(dest, end string) string {
+	return filepath.Join(filepath.Dir(dest), "."+namePrefix+filepath.Base(dest)+end)
 }
 
 func (s *archiveSink) folder(e Entry) error {
@@ -263,7 +272,7 @@ func (s *archiveSink) finish(ctx context.Context, manifest []byte) (string, erro
 	if err := errors.Join(os.RemoveAll(s.dbs), atomicfile.RenameNew(s.temp, s.dest)); err != nil {
 		return "", err
 	}
-	return s.dest, s.lock.Unlock()
+	return s.dest, s.unlock()
 }
 
 func (s *archiveSink) abort() error {
@@ -274,5 +283,18 @@ func (s *archiveSink) abort() error {
 	if errors.Is(err, fs.ErrNotExist) {
 		err = nil
 	}
-	return errors.Join(err, os.RemoveAll(s.dbs), s.lock.Unlock())
+	return errors.Join(err, os.RemoveAll(s.dbs), s.unlock())
+}
+
+func (s *archiveSink) unlock() error { return errors.Join(os.Remove(s.lock.Path()), s.lock.Unlock()) }
+
+// renameFolder gives a folder a name that nothing has.
+func renameFolder(from, to string) error {
+	if _, err := os.Lstat(to); err == nil {
+		return refuse("%s exists already", to)
+	}
+	if err := os.Rename(from, to); err != nil {
+		return err
+	}
+	return atomicfile.SyncFolder(filepath.Dir(to))
 }

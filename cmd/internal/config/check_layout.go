@@ -86,6 +86,16 @@ func (c *Config) Writer(folder string) string {
 	return ""
 }
 
+// WriterAround is Writer for what is kept under a name of its own in a folder: who may write elsewhere in it does not matter.
+func (c *Config) WriterAround(folder string) string {
+	for _, p := range c.places() {
+		if holds(nofollow.NewBoundary(ownersPath(p.folder)), folder) {
+			return fmt.Sprintf("%s %s", p.who, display(p.folder))
+		}
+	}
+	return ""
+}
+
 // layout refuses what the host trusts where somebody else could write it: both are named, with their lines.
 func (c *checker) layout() {
 	places, all := c.cfg.places(), c.trusted()

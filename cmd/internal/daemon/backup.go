@@ -136,7 +136,7 @@ func (d *Daemon) checkDest(dest string) error {
 	if rel, err := filepath.Rel(home, real); err == nil && filepath.IsLocal(rel) {
 		return bad("%s lies in the home %s, which is what is backed up; name a place on another disk", dest, d.home.Dir)
 	}
-	if who := d.Current().Config.Writer(real); who != "" {
+	if who := d.Current().Config.WriterAround(real); who != "" {
 		return bad("no backup is kept in %s, because %s, and a restore would believe what is there; name a folder that is yours alone", dest, who)
 	}
 	return nil
