@@ -3,7 +3,9 @@ package ledger
 import (
 	"context"
 	"fmt"
+	"path/filepath"
 	"time"
+	"unicode/utf8"
 
 	"rouse/agentdb/sqlite"
 )
@@ -13,6 +15,7 @@ type RestoreSpec struct {
 	From      string    // the backup
 	TakenAt   time.Time // the instant of which it is
 	NewestRun int64     // the last that the home knew whose place it takes; 0: it is not known
+	Home, At  string    // absolute: where the home was, and where it is now
 	Pause     bool      // nothing runs until its owner has it go on
 }
 
@@ -37,6 +40,9 @@ func (l *Ledger) Restored(ctx context.Context, s RestoreSpec) (out Restored, err
 	now := l.now()
 	why := "not sent: the home was restored from a backup of " + s.TakenAt.UTC().Format(time.RFC3339) + ", and it may have been delivered since"
 	err = l.do(ctx, func(tx *sqlite.Tx) error {
+		if err := moveHome(tx, s.Home, s.At); err != nil {
+			return err
+		}
 		changed, err := tx.Exec(`update outbox set state = 'failed', error = $1 where state = 'pending'`, why)
 		if err != nil {
 			return err
@@ -57,4 +63,21 @@ func (l *Ledger) Restored(ctx context.Context, s RestoreSpec) (out Restored, err
 
 	_, err = l.SetPause(ctx, Pause{Scope: PauseAll, By: ByUser, Reason: fmt.Sprintf("restored from the backup of %s: look at what waits, then rouse resume --all", s.TakenAt.Local().Format(time.DateTime))})
 	return out, err
+}
+
+// moveHome has what is recorded of files in the home be about those of the new one: an undo is never to change the files of the home
+// that was copied.
+func moveHome(tx *sqlite.Tx, from, to string) error {
+	if from == "" || from == to {
+		return nil
+	}
+	from, to = from+string(filepath.Separator), to+string(filepath.Separator)
+	for _, c := range []struct{ table, column, only string }{{"file_ops", "root", ""}, {"file_ops", "path", ""}, {"file_ops", "made", ""}, {"labels", "place", " and kind = 'file'"}} {
+		statement := fmt.Sprintf(`update %[1]s set %[2]s = $1 || substr(%[2]s, %[3]d) where substr(%[2]s, 1, %[4]d) = $2%[5]s`,
+			c.table, c.column, utf8.RuneCountInString(from)+1, utf8.RuneCountInString(from), c.only)
+		if _, err := tx.Exec(statement, to, from); err != nil {
+			return err
+		}
+	}
+	return nil
 }

@@ -409,7 +409,7 @@ func settle(ctx context.Context, o RestoreOptions, m Manifest, home string, out 
 		return refuse("the ledger of the backup cannot be used: %v", err)
 	}
 
-	out.Restored, err = l.Restored(ctx, ledger.RestoreSpec{From: out.Path, TakenAt: m.At, NewestRun: newestRun(ctx, o.Home), Pause: o.Paused})
+	out.Restored, err = l.Restored(ctx, ledger.RestoreSpec{From: out.Path, TakenAt: m.At, NewestRun: newestRun(ctx, o.Home), Home: m.Home, At: o.Home, Pause: o.Paused})
 	out.Paused = o.Paused
 	id := l.ID()
 	if err := errors.Join(err, l.Close()); err != nil {

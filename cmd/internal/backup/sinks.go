@@ -62,7 +62,7 @@ func openSink(dest string, at time.Time, bytes int64) (_ sink, err error) {
 	if archive {
 		path, partial = archiveTemp(dest, ".lock"), filepath.Base(archiveTemp(dest, ""))+"*"+partialSuffix
 	}
-	lock := flock.New(path, flock.SetPermissions(0o600))
+	lock := placeLock{flock.New(path, flock.SetPermissions(0o600)), archive}
 	switch locked, err := lock.TryLock(); {
 	case err != nil:
 		return nil, refuse("%s cannot be written: %v", folder, err)
@@ -71,7 +71,7 @@ func openSink(dest string, at time.Time, bytes int64) (_ sink, err error) {
 	}
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, lock.Unlock())
+			err = errors.Join(err, lock.release())
 		}
 	}()
 
@@ -88,6 +88,21 @@ func openSink(dest string, at time.Time, bytes int64) (_ sink, err error) {
 	return newFolderSink(folder, at, lock)
 }
 
+// placeLock keeps others from writing a backup to the same place.
+type placeLock struct {
+	*flock.Flock
+	remove bool
+}
+
+func (l placeLock) release() (err error) {
+	if l.remove {
+		if err = os.Remove(l.Path()); errors.Is(err, fs.ErrNotExist) {
+			err = nil
+		}
+	}
+	return errors.Join(err, l.Unlock())
+}
+
 // removePartial removes what backups have left that were cut off: nobody else holds the lock of the folder.
 func removePartial(folder, pattern string) error {
 	left, err := filepath.Glob(filepath.Join(folder, pattern))
@@ -99,12 +114,12 @@ func removePartial(folder, pattern string) error {
 
 // folderSink writes a backup as a folder.
 type folderSink struct {
-	lock       *flock.Flock
+	lock       placeLock
 	temp, name string
 	root       *os.Root
 }
 
-func newFolderSink(folder string, at time.Time, lock *flock.Flock) (sink, error) {
+func newFolderSink(folder string, at time.Time, lock placeLock) (sink, error) {
 	s := &folderSink{lock: lock, name: filepath.Join(folder, namePrefix+stamp(at)), temp: filepath.Join(folder, "."+namePrefix+stamp(at)+partialSuffix)}
 	if _, err := os.Lstat(s.name); err == nil {
 		return nil, refuse("%s exists already", s.name)
@@ -170,17 +185,17 @@ func (s *folderSink) finish(ctx context.Context, manifest []byte) (string, error
 	if err := renameFolder(s.temp, s.name); err != nil {
 		return "", err
 	}
-	return s.name, s.lock.Unlock()
+	return s.name, s.lock.release()
 }
 
 func (s *folderSink) abort() error {
 	_ = s.root.Close() // it is removed
-	return errors.Join(os.RemoveAll(s.temp), s.lock.Unlock())
+	return errors.Join(os.RemoveAll(s.temp), s.lock.release())
 }
 
 // archiveSink writes a backup as an archive.
 type archiveSink struct {
-	lock       *flock.Flock
+	lock       placeLock
 	dest, temp string
 	dbs        string // a folder for copies of databases on their way
 	out        *os.File
@@ -189,7 +204,7 @@ type archiveSink struct {
 	plain      int64 // bytes before they are packed
 }
 
-func newArchiveSink(dest string, lock *flock.Flock) (_ sink, err error) {
+func newArchiveSink(dest string, lock placeLock) (_ sink, err error) {
 	s := &archiveSink{lock: lock, dest: dest, temp: archiveTemp(dest, partialSuffix), dbs: archiveTemp(dest, ".databases"+partialSuffix)}
 	defer func() {
 		if err != nil {
@@ -272,7 +287,7 @@ func (s *archiveSink) finish(ctx context.Context, manifest []byte) (string, erro
 	if err := errors.Join(os.RemoveAll(s.dbs), atomicfile.RenameNew(s.temp, s.dest)); err != nil {
 		return "", err
 	}
-	return s.dest, s.unlock()
+	return s.dest, s.lock.release()
 }
 
 func (s *archiveSink) abort() error {
@@ -283,10 +298,8 @@ func (s *archiveSink) abort() error {
 	if errors.Is(err, fs.ErrNotExist) {
 		err = nil
 	}
-	return errors.Join(err, os.RemoveAll(s.dbs), s.unlock())
+	return errors.Join(err, os.RemoveAll(s.dbs), s.lock.release())
 }
-
-func (s *archiveSink) unlock() error { return errors.Join(os.Remove(s.lock.Path()), s.lock.Unlock()) }
 
 // renameFolder gives a folder a name that nothing has.
 func renameFolder(from, to string) error {

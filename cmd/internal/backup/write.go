@@ -399,7 +399,7 @@ func room(folder string, needs int64) error {
 		return nil //nolint:nilerr // a system that does not tell; a disk that is full shows
 	}
 	if left.Bytes < needs {
-		return refuse("it takes %s, and %s has %s; free some space, or name another place", text.Size(needs), folder, left)
+		return refuse("it takes %s, and %s has %s left; free some space, or name another place", text.Size(needs), folder, text.Size(left.Bytes))
 	}
 	return nil
 }

@@ -45,7 +45,7 @@ func (s *Setup) checkDisk(home string) api.Check {
 		}
 
 		seen[left.ID] = true
-		switch said := left.String(); {
+		switch said := leftOf(left); {
 		case left.Bytes < leastSpace || left.CountsInodes && left.Inodes < leastInodes:
 			bad = append(bad, folder+": "+said)
 		default:
@@ -59,6 +59,13 @@ func (s *Setup) checkDisk(home string) api.Check {
 		c.OK, c.Remedy = false, fmt.Sprintf("free some space; rouse needs %s and %d files at least, and rouse ledger and rouse db AGENT say what it takes up", text.Size(leastSpace), leastInodes)
 	}
 	return c
+}
+
+func leftOf(l space.Left) string {
+	if !l.CountsInodes {
+		return text.Size(l.Bytes) + " left"
+	}
+	return fmt.Sprintf("%s and %d files left", text.Size(l.Bytes), l.Inodes)
 }
 
 // maxSkew is how far two clocks may be apart: signatures and tokens of most services allow for that.
