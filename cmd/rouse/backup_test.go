@@ -140,8 +140,8 @@ func TestHomeBackup(t *testing.T) {
 	if _ = doctor.Run(); !strings.Contains(doctor.stdout.String(), "restored at") { // this machine has no desktop, which is a problem
 		t.Errorf("doctor says nothing of it:\n%s", doctor.stdout.String())
 	}
-	last := slices.IndexFunc(runsOf(t, at...), func(r api.Run) bool { return r.Outcome == "success" })
-	undone := runsOf(t, at...)[last]
+	last := slices.IndexFunc(restoredRuns(t, at...), func(r api.Run) bool { return r.Outcome == "success" })
+	undone := restoredRuns(t, at...)[last]
 	mustRun(t, append([]string{"undo", undone.ID}, at...)...)
 	for home, want := range map[string]int{home: 0, filepath.Join(dir, "home"): 1} { // an undo reaches the files of its own home alone
 		kept, err := filepath.Glob(filepath.Join(home, "agents", "bookkeeper", "work", strings.TrimSpace(fileOf(undone))+".txt"))
@@ -167,7 +167,7 @@ func TestHomeBackup(t *testing.T) {
 	p.stop(t)
 }
 
-func runsOf(t testing.TB, at ...string) (out []api.Run) {
+func restoredRuns(t testing.TB, at ...string) (out []api.Run) {
 	t.Helper()
 	runJSON(t, &out, append([]string{"runs", "--json", "-n", "1000"}, at...)...)
 	return out
