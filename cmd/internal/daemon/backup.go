@@ -281,6 +281,15 @@ func (d *Daemon) checkBackup() api.Check {
 	return c
 }
 
+// RestoredNote says for a week from what a home was restored; "" otherwise.
+func RestoredNote(home string) string {
+	n, ok := backup.ReadNote(home, backup.RestoredFile)
+	if !ok || time.Since(n.At) > 7*24*time.Hour {
+		return ""
+	}
+	return restoredNote(n)
+}
+
 // restoredNote says from what a home was restored.
 func restoredNote(n backup.Note) string {
 	return fmt.Sprintf("restored at %s from %s, as the home %s was at %s", n.At.Local().Format(time.DateTime), n.Path, n.From, n.Of.Local().Format(time.DateTime))
