@@ -298,7 +298,12 @@ func Restore(ctx context.Context, o RestoreOptions, hold func(dir string) (relea
 	if err := os.Mkdir(staging, 0o700); err != nil {
 		return out, refuse("%s cannot be written, where the home is built before it gets its name: %v", parent, err)
 	}
-	defer func() { err = errors.Join(err, os.RemoveAll(staging)) }()
+	swapping := false // what lies there may be the home that was replaced, which is never removed
+	defer func() {
+		if !swapping {
+			err = errors.Join(err, os.RemoveAll(staging))
+		}
+	}()
 
 	m, err := unpack(ctx, path, staging, o.Hear)
 	if err != nil {
@@ -318,8 +323,12 @@ func Restore(ctx context.Context, o RestoreOptions, hold func(dir string) (relea
 		return out, err
 	}
 	defer release()
-	out.Kept, err = swap(built, o.Home, there, now)
-	return out, err
+	swapping = true
+	if out.Kept, err = swap(built, o.Home, there, now); err != nil {
+		return out, err
+	}
+	swapping = false
+	return out, nil
 }
 
 // occupied says whether there is a home that would be replaced, and refuses where that was not wanted.
