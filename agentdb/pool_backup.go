@@ -67,6 +67,18 @@ func (db *DB) backup(ctx context.Context, path string, overwrite bool, progress 
 	return made, db.quarantineIfCorrupt(ctx, err)
 }
 
+// Snapshot prepares a copy of the database at an instant that is yet to come.
+func (db *DB) Snapshot(ctx context.Context) (*sqlite.Snapshot, error) {
+	if err := db.marker.Quarantined(); err != nil {
+		return nil, err
+	}
+	if err := db.recordOwner(ctx); err != nil {
+		return nil, db.explain(ctx, err)
+	}
+	s, err := sqlite.OpenSnapshot(ctx, db.path)
+	return s, db.quarantineIfCorrupt(ctx, err)
+}
+
 // pageSize is SQLite's, which rouse leaves as it is.
 const pageSize = 4096
 

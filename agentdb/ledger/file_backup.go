@@ -155,3 +155,45 @@ func (f *file) prune() error {
 	defer f.backups.Unlock()
 	return errors.Join(dbfile.Prune(f.path, daily, keepDaily), dbfile.Prune(f.path, strings.TrimSuffix(beforeSchema, "-"), keepBefore))
 }
+
+// Snapshot fixes the ledger at one instant, of which a copy can be made, and has the others be fixed at the same: they are
+// called while nothing is written to the ledger, so that no run and no call begins. What was recorded as done by then is in
+// their snapshots; of what they have done since, nothing but the calls that were on can be ahead of the ledger, as after a
+// crash. No large value is removed until release is called.
+func (l *Ledger) Snapshot(ctx context.Context, others func(context.Context) error) (_ *sqlite.Snapshot, release func(), err error) {
+	if err := l.hasFile(); err != nil {
+		return nil, nil, err
+	}
+	if err := l.waitChecked(ctx); err != nil { // damage is not to take the place of good copies
+		return nil, nil, err
+	}
+
+	select {
+	case l.pruning <- struct{}{}:
+	case <-ctx.Done():
+		return nil, nil, context.Cause(ctx)
+	}
+	release = func() { <-l.pruning }
+
+	s, err := sqlite.OpenSnapshot(ctx, l.file.path)
+	if err != nil {
+		release()
+		return nil, nil, err
+	}
+	err = l.writer.DoExclusive(ctx, func() error {
+		if err := s.Take(ctx); err != nil {
+			return err
+		}
+		return others(ctx)
+	})
+	if err != nil {
+		release()
+		return nil, nil, errors.Join(err, s.Close())
+	}
+	return s, release, nil
+}
+
+// Verify returns a *sqlite.CorruptError unless a file that nobody has open is an intact ledger.
+func Verify(ctx context.Context, path string) error {
+	return sqlite.Verify(ctx, path, applicationID, false)
+}

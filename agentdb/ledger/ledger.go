@@ -60,7 +60,8 @@ type Ledger struct {
 	readOnly   *ReadOnlyError // nil: it was opened to be written
 	labels     labelCache
 
-	blobsInUse sync.RWMutex // held for reading from the write of a blob to the row that refers to it
+	pruning    chan struct{} // of capacity 1: held while large values may be removed, or must not be
+	blobsInUse sync.RWMutex  // held for reading from the write of a blob to the row that refers to it
 
 	mu          sync.Mutex
 	changed     chan struct{}
@@ -92,7 +93,7 @@ func Open(ctx context.Context, o Options) (*Ledger, error) {
 
 func newLedger(o Options) *Ledger {
 	o = o.withDefaults()
-	return &Ledger{path: o.Path, blobs: o.Blobs, storedPath: func(p string) string { return p }, now: o.Now, changed: make(chan struct{}), planChanged: make(chan struct{})}
+	return &Ledger{path: o.Path, blobs: o.Blobs, storedPath: func(p string) string { return p }, now: o.Now, pruning: make(chan struct{}, 1), changed: make(chan struct{}), planChanged: make(chan struct{})}
 }
 
 // Close finishes what was accepted and closes the ledger.

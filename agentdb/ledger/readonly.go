@@ -2,6 +2,7 @@ package ledger
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -60,6 +61,33 @@ func damageRemedy(path, reason string) string {
 // OpenReadOnly opens a ledger that cannot be written, for why; whatever would write is refused with
 // that. It has to be of the schema that this rouse knows.
 func OpenReadOnly(ctx context.Context, o Options, why *ReadOnlyError) (*Ledger, error) {
+	return openReadOnly(ctx, o, why, sqlite.OpenReadOnly)
+}
+
+// OpenShared opens a ledger for reading that another process may have open, and write.
+func OpenShared(ctx context.Context, o Options) (*Ledger, error) {
+	return openReadOnly(ctx, o, onlyRead(o), sqlite.OpenShared)
+}
+
+// OpenFrozen opens a ledger for reading that nobody has open, and beside which nothing is to be written: one of a backup.
+func OpenFrozen(ctx context.Context, o Options) (*Ledger, error) {
+	return openReadOnly(ctx, o, onlyRead(o), sqlite.OpenReadOnly)
+}
+
+func onlyRead(o Options) *ReadOnlyError {
+	return &ReadOnlyError{Why: "the ledger " + o.Path + " was opened to be read", Remedy: "Nothing is wrong with it"}
+}
+
+// Schema is the version of the schema that this rouse has.
+func Schema() int {
+	steps, err := fs.Glob(migrations, "migrations/sqlite/*.sql")
+	if err != nil {
+		return 0 // the pattern is sound
+	}
+	return len(steps)
+}
+
+func openReadOnly(ctx context.Context, o Options, why *ReadOnlyError, open func(path string) (*sql.DB, error)) (*Ledger, error) {
 	dir, err := fs.Sub(migrations, "migrations/sqlite")
 	if err != nil {
 		return nil, err
@@ -70,7 +98,7 @@ func OpenReadOnly(ctx context.Context, o Options, why *ReadOnlyError) (*Ledger, 
 		return nil, err
 	}
 
-	db, err := sqlite.OpenReadOnly(o.Path)
+	db, err := open(o.Path)
 	if err != nil {
 		return nil, errors.Join(why, err)
 	}

@@ -22,6 +22,14 @@ const (
 // that those instants have been dealt with. Claims stay for ever, or old files would run again.
 // It returns how many runs were removed.
 func (l *Ledger) Prune(ctx context.Context, now time.Time, keep func(job string) time.Duration) (int, error) {
+	// A backup needs the large values of its instant.
+	select {
+	case l.pruning <- struct{}{}:
+		defer func() { <-l.pruning }()
+	case <-ctx.Done():
+		return 0, context.Cause(ctx)
+	}
+
 	rows, err := l.statements.query(ctx, jobsWithRuns)
 	jobs, err := collect(rows, err, func(rows *sql.Rows) (string, error) {
 		var job string

@@ -18,7 +18,12 @@ const copyStep = 256
 // Copy writes the database of a connection as it is at this instant to a new file, which
 // is durable when it returns. Others may write meanwhile: a snapshot is read, page by page.
 // progress, which may be nil, is called with numbers of pages. An unfinished file is removed.
-func Copy(ctx context.Context, conn *sql.Conn, to string, progress func(done, of int)) (err error) {
+func Copy(ctx context.Context, conn *sql.Conn, to string, progress func(done, of int)) error {
+	return copyTo(to, func() error { return copyPages(ctx, conn, to, progress) })
+}
+
+// copyTo has write fill a new file, which is durable then, and removed if that fails.
+func copyTo(to string, write func() error) (err error) {
 	f, err := os.OpenFile(to, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
 		return fmt.Errorf("cannot make the copy: %w", err)
@@ -30,7 +35,7 @@ func Copy(ctx context.Context, conn *sql.Conn, to string, progress func(done, of
 		}
 	}()
 
-	if err := copyPages(ctx, conn, to, progress); err != nil {
+	if err := write(); err != nil {
 		return copyError(to, err)
 	}
 	if err := f.Sync(); err != nil {
@@ -64,6 +69,11 @@ func copyPages(ctx context.Context, conn *sql.Conn, to string, progress func(don
 		return err
 	}
 
+	return copyOpen(ctx, conn, to, progress)
+}
+
+// copyOpen copies the snapshot of the transaction that is open on the connection.
+func copyOpen(ctx context.Context, conn *sql.Conn, to string, progress func(done, of int)) error {
 	return conn.Raw(func(c any) (err error) {
 		source, ok := c.(interface {
 			NewBackup(to string) (*msqlite.Backup, error)

@@ -52,6 +52,26 @@ func OpenReadOnly(path string) (*sql.DB, error) {
 	return db, nil
 }
 
+// OpenShared opens a database for reading that others may have open, and write. Where it cannot be written, as on a medium
+// that is read-only, nobody else can write it either. The caller closes it.
+func OpenShared(path string) (*sql.DB, error) {
+	if empty, err := probe(path); err != nil || empty {
+		return OpenReadOnly(path) // which says what is wrong
+	}
+
+	db := sql.OpenDB(connector{&msqlite.Driver{}, dsn(path, existing, "_pragma=query_only(1)", "_pragma=cell_size_check(1)")})
+	db.SetMaxOpenConns(1)
+	var version int
+	err := db.QueryRow("pragma schema_version").Scan(&version)
+	if !cannotOpen(err) && !StorageFailed(err) {
+		return db, nil // whoever uses it hears of other errors
+	}
+	if err := db.Close(); err != nil {
+		return nil, err
+	}
+	return OpenReadOnly(path)
+}
+
 // vfsWithoutLocks is what SQLite calls its way to files without locks.
 func vfsWithoutLocks() string {
 	if runtime.GOOS == "windows" {

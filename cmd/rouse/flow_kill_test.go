@@ -108,6 +108,7 @@ func flowKilled(t *testing.T, at func(*killedFlow) bool) {
 	t.Logf("killed at call %d of attempt %d", f.made, f.run.Attempt)
 	f.until("the end", func() bool { return f.run.State == domain.StateFinished })
 	p.stop(t)
+	auditClean(t, f.config)
 	f.check()
 }
 

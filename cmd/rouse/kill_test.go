@@ -99,6 +99,8 @@ func TestKills(t *testing.T) {
 		t.Errorf("%d different rows, want %d", n, 20*files)
 	}
 
+	auditClean(t, config)
 	p.stop(t)
+	auditClean(t, config)
 	t.Logf("%d kills, %d files, %d runs went on after an interruption", kills, files, interrupted)
 }

@@ -102,6 +102,7 @@ func killModule(t *testing.T, job, want string) {
 		return r.Outcome == "success" || r.Outcome == "error"
 	})
 	p.stop(t)
+	auditClean(t, config)
 
 	if string(r.Outcome) != "success" || r.Summary != want {
 		t.Errorf("%s: %s %s, want %s", r.Outcome, r.Summary, r.Error, want)

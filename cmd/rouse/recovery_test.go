@@ -56,6 +56,7 @@ func TestRecoveryKills(t *testing.T) {
 
 	cmdtest.Until(t, "the end of the run", func() bool { return o.look() == "success" })
 	p.stop(t)
+	auditClean(t, config)
 	if lines := o.lines(); len(lines) != 60 {
 		t.Errorf("%d lines", len(lines))
 	}

@@ -102,6 +102,16 @@ jobs: [{name: books, agent: clerk, record: true, prompt: Do the books.}]
 
 	p.stop(t)
 	shown.WriteString(p.stdout.String() + p.stderr.String())
+
+	// A backup of all that has none either, and the file of the secrets stays at home.
+	backup := rouse(t, "backup", filepath.Join(dir, "copies"), "--config", config)
+	if err := backup.Run(); err != nil {
+		t.Fatalf("%v %s", err, backup.stderr.String())
+	}
+	shown.WriteString(backup.stdout.String() + backup.stderr.String())
+	if left, err := filepath.Glob(filepath.Join(dir, "copies", "*", "home", "secrets*")); err != nil || len(left) > 0 {
+		t.Errorf("a backup holds %v (%v)", left, err)
+	}
 	save := rouse(t, "replay", "1", "--save", filepath.Join(dir, "saved.jsonl"), "--config", config)
 	_ = save.Run()
 	shown.WriteString(save.stdout.String() + save.stderr.String())

@@ -148,6 +148,9 @@ func printReady(ctx context.Context, d *daemon.Daemon, out io.Writer, unattended
 		fmt.Fprintf(out, "  job      %-16s %s\n", j.Name, text.OneLine(line))
 	}
 
+	if note := daemon.RestoredNote(d.Dir()); note != "" {
+		fmt.Fprintf(out, "  note     %s\n", text.OneLine(note))
+	}
 	for _, hint := range held.Hints() {
 		fmt.Fprintf(out, "  note     %s\n", hint)
 	}

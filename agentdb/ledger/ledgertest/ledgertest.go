@@ -26,12 +26,14 @@ func Run(t *testing.T, fresh func(t *testing.T) Open) {
 		"PauseRefused": pauseRefused, "PauseRace": pauseRace, "WakeRace": wakeRace, "DueAgain": dueAgain, "DueRace": dueRace, "Stretches": stretches,
 		"LargeBatch": largeBatch, "Delayed": delayed, "ManyQueued": manyQueued, "SkippedRun": skippedRun, "Backfill": backfill, "BriefRuns": briefRuns, "BackfillYields": backfillYields, "JobsSync": jobsSync, "PruneMany": pruneMany, "FileOps": fileOps, "Artifacts": artifacts,
 		"ModelPauses": modelPauses, "Obstacles": obstacles, "PostponedOverlaps": postponedOverlaps, "Identity": identity, "Touch": touch, "DatabaseItems": databaseItems,
-		"Workspaces": workspaces, "WorkspaceStatus": workspaceStatus, "WorkspaceArtifacts": workspaceArtifacts, "WorkspaceReview": workspaceReview, "WorkspaceRemade": workspaceRemade, "InputSchema": inputSchema,
+		"Restored": restored, "Workspaces": workspaces, "WorkspaceStatus": workspaceStatus, "WorkspaceArtifacts": workspaceArtifacts, "WorkspaceReview": workspaceReview, "WorkspaceRemade": workspaceRemade, "InputSchema": inputSchema,
 		"Incidents": incidents, "IncidentKinds": incidentKinds, "Acknowledge": acknowledge, "IncidentFenced": incidentFenced, "IncidentRace": incidentRace, "Digests": digests,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			test(t, fresh(t))
+			open := fresh(t)
+			test(t, open)
+			audited(t, open(t), sketched[name])
 		})
 	}
 
@@ -47,7 +49,10 @@ func Run(t *testing.T, fresh func(t *testing.T) Open) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			open := fresh(t)
-			synctest.Test(t, func(t *testing.T) { test(t, open) })
+			synctest.Test(t, func(t *testing.T) {
+				test(t, open)
+				audited(t, open(t), "")
+			})
 		})
 	}
 }

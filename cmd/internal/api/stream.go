@@ -102,6 +102,17 @@ func (c *Client) Backup(ctx context.Context, path string, ask BackupRequest, pro
 	return readWork[Backup](resp, path, progress, "the daemon ended before it said what became of the backup; rouse db AGENT backups lists it if it was done")
 }
 
+// BackUpHome asks for a backup of the whole home and reports how far it is, in bytes.
+func (c *Client) BackUpHome(ctx context.Context, ask HomeBackupRequest, progress func(done, of int64)) (HomeBackup, error) {
+	const path = "/v1/backups"
+	resp, err := c.send(ctx, http.MethodPost, path, nil, ask)
+	if err != nil {
+		return HomeBackup{}, err
+	}
+	defer resp.Body.Close()
+	return readWork[HomeBackup](resp, path, progress, "the daemon ended before it said what became of the backup; what it had written is removed by the next one to the same place")
+}
+
 // Undo undoes a run and reports how many entries of the changelog are done.
 func (c *Client) Undo(ctx context.Context, run string, ask UndoRequest, progress func(done, of int64)) (Undo, error) {
 	path := "/v1/runs/" + url.PathEscape(run) + "/undo"

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"rouse/cmd/internal/layout"
 	"rouse/internal/nofollow"
 	"rouse/internal/text"
 )
@@ -100,6 +101,16 @@ func (c *Config) Writer(folder string) string {
 	return ""
 }
 
+// WriterAround is Writer for what is kept under a name of its own in a folder: who may write elsewhere in it does not matter.
+func (c *Config) WriterAround(folder string) string {
+	for _, p := range c.places() {
+		if holds(nofollow.NewBoundary(ownersPath(p.folder)), folder) {
+			return fmt.Sprintf("%s %s", p.who, display(p.folder))
+		}
+	}
+	return ""
+}
+
 // layout refuses what the host trusts where somebody else could write it: both are named, with their lines.
 func (c *checker) layout() {
 	places, all := c.cfg.places(), c.trusted()
@@ -164,7 +175,7 @@ func (c *checker) around(real string, whole []trusted) (out []trusted) {
 		}
 	}
 
-	if c.cfg.Home != "" && homePart(ownersPath(string(c.cfg.Home)), real) {
+	if c.cfg.Home != "" && layout.Kept(strings.ToLower(ownersPath(string(c.cfg.Home))), strings.ToLower(real)) {
 		out = append(out, trusted{what: "what it keeps in its home", path: string(c.cfg.Home), at: c.d.place("home")})
 	}
 
@@ -175,25 +186,6 @@ func (c *checker) around(real string, whole []trusted) (out []trusted) {
 		}
 	}
 	return out
-}
-
-// homeParts are what rouse itself keeps in its home. Everything else in it is the owner's, and may be an
-// agent's workdir.
-var homeParts = []string{"agents", "backups", "before", "blobs", "commands", "config-path", "dashboard", "holder.json", "ledger-id", "ledger.db", "ledger.db-seal", "ledger.db-shm", "ledger.db-wal", "lock", "locks", "manifests", "mcp", "recordings", "replaced", "rouse.sock", "rouse.yaml", "secrets.age", "secrets.json", "secrets.key", "secrets.lock", "sign-ins.age", "sign-ins.json", "sign-ins.key", "sign-ins.lock", "skills", "storage", "trusted-skills.json"}
-
-// homePart says whether a place in the home is one that rouse itself uses. Of an agent's folder there the
-// workdir, and the HOME of its executor, are the agent's: beside it are its database and the copies of that.
-func homePart(home, real string) bool {
-	rel, err := filepath.Rel(strings.ToLower(home), strings.ToLower(real))
-	if err != nil || rel == "." || !filepath.IsLocal(rel) {
-		return false
-	}
-
-	parts := strings.Split(filepath.ToSlash(rel), "/")
-	if parts[0] == "agents" {
-		return len(parts) < 3 || parts[2] != "work" && parts[2] != "home"
-	}
-	return slices.Contains(homeParts, parts[0])
 }
 
 // ownersPath is a path with its links followed, all of which are the owner's as far as is known here.

@@ -322,6 +322,10 @@ func (f *apiFixture) examples() map[string]func() request {
 		"POST /v1/agents/{agent}/import":           with("/v1/agents/ann/import?table=brought&name=a.csv", "a,b\n1,2\n"),
 		"POST /v1/agents/{agent}/export":           with("/v1/agents/ann/export", `{"sql":"select n from sums","format":"csv"}`),
 
+		"POST /v1/backups": func() request {
+			return request{path: "/v1/backups", body: `{"dest":` + strconv.Quote(f.t.TempDir()) + `,"secrets":false,"no_files":false}`}
+		},
+
 		"GET /v1/ledger":          at("/v1/ledger"),
 		"GET /v1/ledger/backups":  at("/v1/ledger/backups"),
 		"POST /v1/ledger/backups": with("/v1/ledger/backups", `{"force":false}`),

@@ -76,6 +76,8 @@ type Daemon struct {
 	refused   map[string]refusals // requests to webhooks, by job
 
 	stopFollowing context.CancelFunc // ends the event streams of Handler that are followed
+	stopping      <-chan struct{}    // closed with them
+	backups       sync.WaitGroup     // backups of the home that are made
 }
 
 // Current is the setup in force. Callers that need it more than once load it once, so that a
@@ -129,7 +131,7 @@ func Open(ctx context.Context, o Options) (_ *Daemon, err error) {
 	}
 
 	following, stopFollowing := context.WithCancel(context.WithoutCancel(ctx))
-	d.stopFollowing = stopFollowing
+	d.stopFollowing, d.stopping = stopFollowing, following.Done()
 	d.backend = web.Options{Ledger: d.ledger, Host: d, Jobs: d, Runs: d, Databases: d, Pauses: d, Wakes: d, Explainer: d, Skills: d, SignIns: d, MCPServers: d, Webhooks: d, Stopping: following.Done(), Logger: d.log}
 	if o.Serves {
 		d.backend.Access = d
@@ -222,6 +224,10 @@ func (d *Daemon) quota(agent string) int64 { return d.Current().plan.quota(agent
 // Close closes what Open opened. It also runs when Open fails halfway.
 func (d *Daemon) Close() {
 	var errs []error
+	if d.stopFollowing != nil {
+		d.stopFollowing()
+		d.backups.Wait() // they have the databases open
+	}
 	if d.redirects != nil {
 		errs = append(errs, d.redirects.close())
 	}

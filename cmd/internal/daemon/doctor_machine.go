@@ -9,6 +9,7 @@ import (
 
 	"rouse/agentdb/ledger"
 	"rouse/cmd/internal/api"
+	"rouse/internal/space"
 	"rouse/internal/text"
 )
 
@@ -18,14 +19,6 @@ const (
 	leastSpace  = 256 << 20 // bytes
 	leastInodes = 1000
 )
-
-// space is what a file system has left for this user.
-type space struct {
-	id           string // of the file system: two folders with the same one share it
-	bytes        int64
-	inodes       int64
-	countsInodes bool // some have as many as there is space for
-}
 
 // checkDisk says how much is left where rouse and the agents write.
 func (s *Setup) checkDisk(home string) api.Check {
@@ -42,18 +35,18 @@ func (s *Setup) checkDisk(home string) api.Check {
 			continue // a workdir is made when its agent first runs
 		}
 
-		left, err := spaceOf(folder)
+		left, err := space.Of(folder)
 		if err != nil {
 			unknown = append(unknown, fmt.Sprintf("%s (%v)", folder, err))
 			continue
 		}
-		if seen[left.id] {
+		if seen[left.ID] {
 			continue
 		}
 
-		seen[left.id] = true
-		switch said := left.String(); {
-		case left.bytes < leastSpace || left.countsInodes && left.inodes < leastInodes:
+		seen[left.ID] = true
+		switch said := leftOf(left); {
+		case left.Bytes < leastSpace || left.CountsInodes && left.Inodes < leastInodes:
 			bad = append(bad, folder+": "+said)
 		default:
 			fine = append(fine, folder+": "+said)
@@ -68,11 +61,11 @@ func (s *Setup) checkDisk(home string) api.Check {
 	return c
 }
 
-func (s space) String() string {
-	if !s.countsInodes {
-		return text.Size(s.bytes) + " left"
+func leftOf(l space.Left) string {
+	if !l.CountsInodes {
+		return text.Size(l.Bytes) + " left"
 	}
-	return fmt.Sprintf("%s and %d files left", text.Size(s.bytes), s.inodes)
+	return fmt.Sprintf("%s and %d files left", text.Size(l.Bytes), l.Inodes)
 }
 
 // maxSkew is how far two clocks may be apart: signatures and tokens of most services allow for that.

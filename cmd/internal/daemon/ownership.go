@@ -6,10 +6,9 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
-	"strings"
 
 	"rouse/cmd/internal/api"
+	"rouse/cmd/internal/layout"
 	"rouse/internal/owner"
 	"rouse/internal/text"
 )
@@ -71,19 +70,16 @@ func OpenToOthers(home string) (paths []string, err error) {
 	return paths, err
 }
 
-// homeFolders are the folders of a home in which rouse keeps what it makes. Another folder in it may be
-// an agent's workdir.
-var homeFolders = []string{"agents", "backups", "before", "blobs", "commands", "dashboard", "locks", "manifests", "recordings", "replaced", "storage"}
-
-// ours says whether a folder in the home holds what rouse made.
+// ours says whether a folder in the home holds what rouse made. Another one may be an agent's workdir, and skills have the
+// modes of their source.
 func ours(home, path string) bool {
-	rel, err := filepath.Rel(home, path)
-	if err != nil {
-		return false
-	}
+	return path == home || layout.Kept(home, path) && !isSkills(home, path)
+}
 
-	parts := strings.Split(filepath.ToSlash(rel), "/")
-	return rel == "." || slices.Contains(homeFolders, parts[0]) && (parts[0] != "agents" || len(parts) < 3 || parts[2] != "work" && parts[2] != "home")
+func isSkills(home, path string) bool {
+	rel, err := filepath.Rel(home, path)
+	part, _ := layout.Of(filepath.ToSlash(rel))
+	return err == nil && part.Name == "skills"
 }
 
 // FixModes takes away what others may do with what OpenToOthers lists, and returns what it has changed.

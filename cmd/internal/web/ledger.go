@@ -9,7 +9,10 @@ import (
 )
 
 func (s *server) ledgerRoutes() []Route {
+	home := work[api.HomeBackupRequest, api.HomeBackup]("/v1/backups", "Copies the whole home, while it is used.", s.backUpHome)
+	home.Local = true // it names a place on the machine
 	return []Route{
+		home,
 		get[ledger.FileState]("/v1/ledger", "How large the history is.", s.answer(func(r *http.Request) (any, error) { return s.ledger.FileState(r.Context()) })),
 		get[[]api.Backup]("/v1/ledger/backups", "The copies of the history.", s.answer(func(*http.Request) (any, error) { return s.ledger.Backups() })),
 		work[api.BackupRequest, api.Backup]("/v1/ledger/backups", "Copies the history.", s.backUpLedger),
@@ -34,5 +37,22 @@ func (s *server) backUpLedger(w http.ResponseWriter, r *http.Request) {
 		return s.ledger.Backup(ctx, ledger.BackupSpec{File: ask.File, Overwrite: ask.Force, Progress: func(done, of int64) {
 			progress.Store(&api.WorkLine[api.Backup]{Done: done, Of: of})
 		}})
+	})
+}
+
+// backUpHome copies the home, and answers with JSON lines that report its progress.
+func (s *server) backUpHome(w http.ResponseWriter, r *http.Request) {
+	var ask api.HomeBackupRequest
+	if err := read(r, &ask); err != nil {
+		s.fail(w, r, err)
+		return
+	}
+
+	ctx := r.Context()
+	var progress atomic.Pointer[api.WorkLine[api.HomeBackup]]
+	sendWork(s, w, r, &progress, func() (api.HomeBackup, error) {
+		return s.backend.Host.BackUp(ctx, ask, func(done, of int64) {
+			progress.Store(&api.WorkLine[api.HomeBackup]{Done: done, Of: of})
+		})
 	})
 }

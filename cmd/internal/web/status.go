@@ -16,6 +16,8 @@ type Host interface {
 	Doctor(ctx context.Context, offline bool) ([]api.Check, error)
 	// Reload reads the configuration again and puts it into force.
 	Reload(ctx context.Context) (api.Reload, error)
+	// BackUp makes a backup of the whole home.
+	BackUp(ctx context.Context, ask api.HomeBackupRequest, progress func(done, of int64)) (api.HomeBackup, error)
 	// Notify sends a text to a channel at once.
 	Notify(ctx context.Context, channel, text string) error
 }

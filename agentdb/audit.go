@@ -1,0 +1,112 @@
+package agentdb
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+
+	"rouse/agentdb/sqlite"
+)
+
+// Audit proves of an agent's database, which others may have open, that it is sound and that the ledger knows the runs
+// whose writes it keeps: else a run of that number could be answered with what another one has done. The ledger has to
+// have been read later than what is found here, for it knows a run before that writes. frozen says that nobody has the file open, and
+// that nothing may be written beside it. It changes nothing.
+func Audit(ctx context.Context, path string, l Ledger, frozen bool, found func(text string) error) (err error) {
+	open := sqlite.OpenShared
+	if frozen {
+		open = sqlite.OpenReadOnly
+	}
+	db, err := open(path)
+	if err != nil {
+		return reportCorrupt(err, found)
+	}
+	defer func() { err = errors.Join(err, db.Close()) }()
+
+	// All of it is of one instant.
+	tx, err := db.BeginTx(ctx, nil)
+	if err != nil {
+		return reportCorrupt(err, found)
+	}
+	defer func() { _ = tx.Rollback() }() // it only read
+
+	uses, err := auditFile(ctx, tx, path, found)
+	if err != nil || len(uses) == 0 {
+		return reportCorrupt(err, found)
+	}
+
+	newest, err := l.NewestRun(ctx)
+	if err != nil {
+		return err
+	}
+	if _, why := unknownRuns(uses, l.Epochs(), newest); why != "" {
+		return found(why)
+	}
+
+	// The number of the ledger's present epoch, whose runs go on.
+	now := l.Epochs()[len(l.Epochs())-1]
+	for _, r := range uses {
+		if r.id != now.ID {
+			continue
+		}
+		for _, table := range []struct{ name, run, what string }{{"_calls", "run", "the journal of calls"}, {"_changelog", "run_id", "the changelog"}} {
+			var high sql.NullInt64
+			if err := tx.QueryRowContext(ctx, fmt.Sprintf(`select max(%s) from %s where ledger = ?`, table.run, table.name), r.n).Scan(&high); err != nil {
+				return reportCorrupt(err, found)
+			}
+			if high.Int64 > newest {
+				if err := found(fmt.Sprintf("%s holds what run %d did, and the ledger has given no run after %d", table.what, high.Int64, newest)); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// auditFile says who has a database, once its file is known to be sound.
+func auditFile(ctx context.Context, tx *sql.Tx, path string, found func(string) error) (uses []ledgerRow, err error) {
+	var id int32
+	if err := tx.QueryRowContext(ctx, "pragma application_id").Scan(&id); err != nil {
+		return nil, err
+	}
+	if id != applicationID {
+		return nil, found(fmt.Sprintf("%s is not an agent's database (application id %#x)", path, id))
+	}
+
+	var verdict string
+	if err := tx.QueryRowContext(ctx, "pragma quick_check(1)").Scan(&verdict); err != nil {
+		return nil, err
+	}
+	if verdict != "ok" {
+		return nil, found(fmt.Sprintf("%s is damaged: %s", path, verdict))
+	}
+
+	var recorded bool
+	if err := tx.QueryRowContext(ctx, `select exists (select 1 from sqlite_schema where name = '_ledgers')`).Scan(&recorded); err != nil || !recorded {
+		return nil, err // one from before this was recorded
+	}
+	rows, err := tx.QueryContext(ctx, selectLedgers)
+	if err != nil {
+		return nil, err
+	}
+	return scanLedgers(rows)
+}
+
+// reportCorrupt makes a finding of damage, which hinders nothing else.
+func reportCorrupt(err error, found func(string) error) error {
+	var bad *sqlite.CorruptError
+	switch {
+	case errors.As(err, &bad):
+		return found(bad.Error())
+	case sqlite.Corrupt(err):
+		return found(err.Error())
+	}
+	return err
+}
+
+// Verify returns a *sqlite.CorruptError unless a file that nobody has open is an intact database of an agent.
+func Verify(ctx context.Context, path string) error {
+	return sqlite.Verify(ctx, path, applicationID, false)
+}

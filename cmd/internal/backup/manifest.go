@@ -1,0 +1,113 @@
+package backup
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"path"
+	"path/filepath"
+	"strings"
+	"time"
+	"unicode/utf8"
+)
+
+const (
+	manifestName = "manifest.json"
+	homePrefix   = "home/"
+	configPrefix = "config/"
+
+	format      = 1
+	maxManifest = 256 << 20 // bytes
+)
+
+// Info says of what a backup is.
+type Info struct {
+	Rouse     string    `json:"rouse"` // the version that made it
+	At        time.Time `json:"at"`    // the instant of which it is
+	Home      string    `json:"home"`
+	Config    string    `json:"config"`     // the configuration that the home belongs to, "" for none
+	Ledger    string    `json:"ledger"`     // the id of its ledger
+	Schema    int       `json:"schema"`     // of the ledger
+	NewestRun int64     `json:"newest_run"` // 0: none
+	Secrets   bool      `json:"secrets"`    // they are in it
+}
+
+// Entry is a file or a folder of a backup.
+type Entry struct {
+	Path    string      `json:"path"` // in the backup, with slashes
+	Folder  bool        `json:"folder,omitempty"`
+	Bytes   int64       `json:"bytes"`
+	SHA256  string      `json:"sha256,omitempty"`
+	Mode    fs.FileMode `json:"mode"` // permissions
+	ModTime time.Time   `json:"mod_time"`
+	Of      string      `json:"of,omitempty"`       // of a configuration: where it was
+	Redact  bool        `json:"redacted,omitempty"` // values of secrets in it were replaced
+	Changed bool        `json:"changed,omitempty"`  // it became shorter while it was copied
+}
+
+// LeftOut is what a home has and its backup has not.
+type LeftOut struct {
+	Path string `json:"path"` // below the home
+	Why  string `json:"why"`
+}
+
+// Manifest is what a backup says of itself.
+type Manifest struct {
+	Format int `json:"format"`
+	Info
+	LeftOut []LeftOut `json:"left_out"`
+	Entries []Entry   `json:"entries"`
+}
+
+// Bytes is how much all of it takes.
+func (m Manifest) Bytes() (n int64) {
+	for _, e := range m.Entries {
+		n += e.Bytes
+	}
+	return n
+}
+
+// readManifest reads and judges a manifest: from then on each of its paths leads into the backup, and stands once.
+func readManifest(r io.Reader) (Manifest, error) {
+	var m Manifest
+	text, err := io.ReadAll(io.LimitReader(r, maxManifest+1))
+	if err == nil && len(text) > maxManifest {
+		err = errors.New("it is larger than any")
+	}
+	if err == nil {
+		err = json.Unmarshal(text, &m)
+	}
+	if err != nil {
+		return m, fmt.Errorf("its %s cannot be read: %w", manifestName, err)
+	}
+	if m.Format != format {
+		return m, fmt.Errorf("it is of the format %d and this rouse reads %d; use the rouse that made it (%s)", m.Format, format, m.Rouse)
+	}
+
+	seen := map[string]bool{}
+	for _, e := range m.Entries {
+		if err := checkPath(e.Path); err != nil {
+			return m, err
+		}
+		if seen[strings.ToLower(e.Path)] { // both would be one file on some systems
+			return m, fmt.Errorf("%q stands twice in it", e.Path)
+		}
+		seen[strings.ToLower(e.Path)] = true
+		if e.Bytes < 0 || e.Mode&^fs.ModePerm != 0 {
+			return m, fmt.Errorf("%q has a size or a mode that no file has", e.Path)
+		}
+	}
+	return m, nil
+}
+
+// checkPath refuses what does not lie below one of the folders of a backup.
+func checkPath(name string) error {
+	below := strings.HasPrefix(name, homePrefix) || strings.HasPrefix(name, configPrefix)
+	if !below || path.Clean(name) != name || !utf8.ValidString(name) || strings.ContainsRune(name, 0) || !filepath.IsLocal(filepath.FromSlash(name)) ||
+		filepath.Separator != '/' && strings.ContainsRune(name, filepath.Separator) {
+		return fmt.Errorf("%q is no path of a backup", name)
+	}
+	return nil
+}

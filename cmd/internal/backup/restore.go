@@ -1,0 +1,484 @@
+package backup
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"rouse/agentdb"
+	"rouse/agentdb/ledger"
+	"rouse/cmd/internal/audit"
+	"rouse/cmd/internal/layout"
+	"rouse/internal/atomicfile"
+)
+
+// Checked is what a backup was found to be.
+type Checked struct {
+	Path     string       `json:"path"`
+	Manifest Manifest     `json:"-"`
+	Bytes    int64        `json:"bytes"`
+	Files    int          `json:"files"`
+	Audit    audit.Result `json:"audit"`
+	NotTried string       `json:"not_audited,omitempty"` // why its ledger could not be audited
+	Info
+}
+
+// Hear hears how a check or a restore goes on. Each may be nil.
+type Hear struct {
+	Progress func(done, of int64)
+	Found    func(ledger.Violation) error
+}
+
+// Check proves a backup: each file is what was backed up, each database is sound, and its ledger keeps what it promises.
+func Check(ctx context.Context, src string, hear Hear) (Checked, error) {
+	path, err := Find(src)
+	if err != nil {
+		return Checked{}, err
+	}
+
+	home, m := filepath.Join(path, "home"), Manifest{}
+	if info, err := os.Stat(path); err == nil && info.IsDir() {
+		if m, err = check(ctx, path, hear.visit(ctx, path, nil)); err != nil {
+			return Checked{}, unsound(path, err)
+		}
+	} else {
+		// Databases are read out of order, so that an archive is unpacked, where there is room.
+		temp, err := os.MkdirTemp("", "rouse-check-")
+		if err != nil {
+			return Checked{}, err
+		}
+		defer os.RemoveAll(temp)
+		if m, err = unpack(ctx, path, temp, hear); err != nil {
+			return Checked{}, unsound(path, err)
+		}
+		home = filepath.Join(temp, "home")
+	}
+
+	out := checked(path, m)
+	if err := checkSchema(m); err != nil {
+		return out, err
+	}
+	if err := checkDatabases(ctx, home, m); err != nil {
+		return out, unsound(path, err)
+	}
+	if m.Schema < ledger.Schema() {
+		out.NotTried = fmt.Sprintf("its ledger is of the schema %d of an older rouse; a restore brings it to %d, and audits it then", m.Schema, ledger.Schema())
+		return out, nil
+	}
+	out.Audit, err = audit.Home(ctx, audit.Options{Home: home, Frozen: true, Found: hear.found})
+	return out, err
+}
+
+func checked(path string, m Manifest) Checked {
+	out := Checked{Path: path, Manifest: m, Bytes: m.Bytes(), Info: m.Info}
+	for _, e := range m.Entries {
+		if !e.Folder {
+			out.Files++
+		}
+	}
+	return out
+}
+
+func (h Hear) found(v ledger.Violation) error {
+	if h.Found == nil {
+		return nil
+	}
+	return h.Found(v)
+}
+
+// visit adds the progress to a visitor, nil for one that only reads.
+func (h Hear) visit(_ context.Context, path string, visit visitor) visitor {
+	var done, of int64
+	if f, err := os.Open(filepath.Join(path, manifestName)); err == nil {
+		if m, err := readManifest(f); err == nil {
+			of = m.Bytes()
+		}
+		_ = f.Close() // it was only read
+	}
+	if visit == nil {
+		visit = func(_ Entry, r io.Reader) error {
+			_, err := io.Copy(io.Discard, r)
+			return err
+		}
+	}
+	return func(e Entry, r io.Reader) error {
+		err := visit(e, r)
+		if done += e.Bytes; h.Progress != nil {
+			h.Progress(done, max(of, done))
+		}
+		return err
+	}
+}
+
+func unsound(path string, err error) error {
+	if errors.As(err, new(*TargetError)) || errors.Is(err, context.Canceled) {
+		return err
+	}
+	return refuse("the backup %s cannot be used: %v", path, err)
+}
+
+// checkSchema refuses the ledger of a newer rouse.
+func checkSchema(m Manifest) error {
+	if m.Schema > ledger.Schema() {
+		return refuse("it is of a newer rouse (%s): its ledger has the schema %d, and this rouse reads up to %d; use that rouse, or a newer one", m.Rouse, m.Schema, ledger.Schema())
+	}
+	return nil
+}
+
+// checkDatabases has SQLite read each of them whole.
+func checkDatabases(ctx context.Context, home string, m Manifest) error {
+	for _, e := range m.Entries {
+		rel, ok := strings.CutPrefix(e.Path, homePrefix)
+		if !ok || e.Folder {
+			continue
+		}
+		path := filepath.Join(home, filepath.FromSlash(rel))
+		var err error
+		switch {
+		case rel == "ledger.db":
+			err = ledger.Verify(ctx, path)
+		case isAgents(rel) && !hasEntry(m, e.Path+"-seal"): // one with its marker was quarantined already, and stays so
+			err = agentdb.Verify(ctx, path)
+		}
+		if err != nil {
+			return fmt.Errorf("%s of it: %w", e.Path, err)
+		}
+	}
+	if !hasEntry(m, homePrefix+"ledger.db") {
+		return errors.New("it holds no ledger")
+	}
+	return nil
+}
+
+func isAgents(rel string) bool {
+	elements := strings.Split(rel, "/")
+	return len(elements) == 3 && elements[0] == "agents" && elements[2] == "db.sqlite"
+}
+
+func hasEntry(m Manifest, path string) bool {
+	for _, e := range m.Entries {
+		if e.Path == path {
+			return true
+		}
+	}
+	return false
+}
+
+// unpack writes what a backup holds into a folder that nobody else writes, and compares it with the manifest.
+func unpack(ctx context.Context, path, into string, hear Hear) (Manifest, error) {
+	root, err := os.OpenRoot(into)
+	if err != nil {
+		return Manifest{}, err
+	}
+	defer root.Close()
+
+	write := func(e Entry, r io.Reader) error {
+		name := filepath.FromSlash(e.Path)
+		if err := root.MkdirAll(filepath.Dir(name), 0o700); err != nil {
+			return err
+		}
+		f, err := root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+		if err != nil {
+			return err
+		}
+		_, err = io.Copy(f, r)
+		if err == nil && !syncsAll {
+			err = f.Sync()
+		}
+		return errors.Join(err, f.Close())
+	}
+
+	var m Manifest
+	if info, err := os.Stat(path); err == nil && info.IsDir() {
+		if m, err = readSize(path); err != nil {
+			return m, err
+		}
+		if err := room(into, m.Bytes()); err != nil {
+			return m, err
+		}
+		m, err = check(ctx, path, hear.visit(ctx, path, write))
+		if err != nil {
+			return m, err
+		}
+	} else {
+		announce := func(bytes int64) error { return room(into, bytes) }
+		if m, err = readArchive(ctx, path, strings.HasSuffix(path, ".zst"), announce, hear.visit(ctx, path, write)); err != nil {
+			return m, err
+		}
+	}
+	return m, dress(root, m)
+}
+
+func readSize(path string) (Manifest, error) {
+	f, err := os.Open(filepath.Join(path, manifestName))
+	if err != nil {
+		return Manifest{}, err
+	}
+	m, err := readManifest(f)
+	return m, errors.Join(err, f.Close())
+}
+
+// dress makes the folders, and gives files of agents and owners their modes and times. What rouse keeps is its user's alone.
+func dress(root *os.Root, m Manifest) error {
+	for _, e := range m.Entries {
+		if e.Folder {
+			if err := root.MkdirAll(filepath.FromSlash(e.Path), 0o700); err != nil {
+				return err
+			}
+		}
+	}
+	for i := len(m.Entries) - 1; i >= 0; i-- { // a folder after what lies in it
+		e := m.Entries[i]
+		name := filepath.FromSlash(e.Path)
+		mode := fs.FileMode(0o600)
+		if e.Folder {
+			mode = 0o700
+		}
+		if rel, ok := strings.CutPrefix(e.Path, homePrefix); ok && !layout.Private(rel) {
+			mode |= e.Mode
+		}
+		if err := root.Chmod(name, mode); err != nil {
+			return err
+		}
+		if err := root.Chtimes(name, e.ModTime, e.ModTime); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// RestoreOptions say what is restored, and to where.
+type RestoreOptions struct {
+	Source  string
+	Home    string // absolute, without links
+	Replace bool   // what is there is moved aside
+	Force   bool   // also a ledger that breaks a promise
+	Paused  bool   // nothing runs until its owner has it go on
+	Hear    Hear
+}
+
+// Restored is what became of a restore.
+type Restored struct {
+	Checked
+	Home       string `json:"home"`
+	Kept       string `json:"kept,omitempty"`        // where the home that was there is now
+	Config     string `json:"config,omitempty"`      // the configuration that it goes on with, "" where that is not there
+	ConfigCopy string `json:"config_copy,omitempty"` // the folder of configurations that lay elsewhere
+	Paused     bool   `json:"paused"`
+	ledger.Restored
+}
+
+// Restore puts a home back. It is built beside its place, whole and checked, and gets its name then: a crash leaves the old home or
+// the new one. Nobody else may have the old one; hold keeps everybody from the new one until it is in place.
+func Restore(ctx context.Context, o RestoreOptions, hold func(dir string) (release func(), err error)) (out Restored, err error) {
+	path, err := Find(o.Source)
+	if err != nil {
+		return out, err
+	}
+	there, err := occupied(o)
+	if err != nil {
+		return out, err
+	}
+	if inside(path, o.Home) && there {
+		return out, refuse("the backup %s lies in the home %s that it is to take the place of; move it elsewhere", path, o.Home)
+	}
+
+	parent := filepath.Dir(o.Home)
+	if err := os.MkdirAll(parent, 0o700); err != nil {
+		return out, err
+	}
+	now := time.Now()
+	staging := filepath.Join(parent, "."+filepath.Base(o.Home)+".restoring-"+stamp(now))
+	if err := os.Mkdir(staging, 0o700); err != nil {
+		return out, refuse("%s cannot be written, where the home is built before it gets its name: %v", parent, err)
+	}
+	swapping := false // what lies there may be the home that was replaced, which is never removed
+	defer func() {
+		if !swapping {
+			err = errors.Join(err, os.RemoveAll(staging))
+		}
+	}()
+
+	m, err := unpack(ctx, path, staging, o.Hear)
+	if err != nil {
+		return out, unsound(path, err)
+	}
+	out.Checked, out.Home = checked(path, m), o.Home
+	built := filepath.Join(staging, "home")
+	if err := build(ctx, o, m, built, &out, now); err != nil {
+		return out, err
+	}
+	if err := syncAll(staging); err != nil {
+		return out, err
+	}
+
+	release, err := hold(built)
+	if err != nil {
+		return out, err
+	}
+	defer release()
+	swapping = true
+	if out.Kept, err = swap(built, o.Home, there, now); err != nil {
+		return out, err
+	}
+	swapping = false
+	return out, nil
+}
+
+// occupied says whether there is a home that would be replaced, and refuses where that was not wanted.
+func occupied(o RestoreOptions) (bool, error) {
+	entries, err := os.ReadDir(o.Home)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return false, nil
+	case err != nil:
+		return false, refuse("%s cannot be restored to: %v", o.Home, err)
+	}
+
+	for _, e := range entries {
+		if name := e.Name(); name != "lock" && name != "holder.json" && !o.Replace {
+			return true, refuse("there is something in %s already, and it was left as it is; say --replace, which moves it aside, or name another place with --home", o.Home)
+		}
+	}
+	return true, nil
+}
+
+func inside(path, folder string) bool {
+	rel, err := filepath.Rel(folder, path)
+	return err == nil && (rel == "." || filepath.IsLocal(rel))
+}
+
+// build makes a home of what was unpacked.
+func build(ctx context.Context, o RestoreOptions, m Manifest, home string, out *Restored, now time.Time) error {
+	if err := checkSchema(m); err != nil {
+		return err
+	}
+	if err := checkDatabases(ctx, home, m); err != nil {
+		return unsound(out.Path, err)
+	}
+
+	if err := placeConfigs(o, m, home, out); err != nil {
+		return err
+	}
+	if err := settle(ctx, o, m, home, out, now); err != nil {
+		return err
+	}
+
+	var err error
+	if out.Audit, err = audit.Home(ctx, audit.Options{Home: home, Found: o.Hear.found}); err != nil {
+		return err
+	}
+	if out.Audit.Violations > 0 && !o.Force {
+		return refuse("nothing was restored, because the backup breaks %d of its promises, which are named above; say --force to restore it all the same", out.Audit.Violations)
+	}
+	return nil
+}
+
+// placeConfigs puts what lay outside of the home where its owner finds it, and binds the home to the configuration that it
+// goes on with. A configuration is never written outside of the home.
+func placeConfigs(o RestoreOptions, m Manifest, home string, out *Restored) error {
+	from, to := filepath.Join(filepath.Dir(home), "config"), filepath.Join(home, "restored")
+	for _, e := range m.Entries {
+		name, ok := strings.CutPrefix(e.Path, configPrefix)
+		if !ok || e.Folder {
+			continue
+		}
+		if err := os.MkdirAll(to, 0o700); err != nil {
+			return err
+		}
+		if err := os.Rename(filepath.Join(from, filepath.FromSlash(name)), filepath.Join(to, filepath.Base(name))); err != nil {
+			return err
+		}
+		out.ConfigCopy = filepath.Join(o.Home, "restored")
+	}
+
+	config := m.Config
+	if rel, err := filepath.Rel(m.Home, config); err == nil && filepath.IsLocal(rel) && config != "" {
+		config = filepath.Join(o.Home, rel) // it went with the home
+		if _, err := os.Stat(filepath.Join(home, rel)); err != nil {
+			return nil
+		}
+	} else if _, err := os.Stat(config); config == "" || err != nil {
+		return nil // the first configuration that it is started with is its
+	}
+	out.Config = config
+	return atomicfile.Write(filepath.Join(home, "config-path"), []byte(config), 0o600)
+}
+
+// settle has the ledger know that it was put back: what went on outside is not done once more without a question.
+func settle(ctx context.Context, o RestoreOptions, m Manifest, home string, out *Restored, now time.Time) error {
+	l, err := ledger.Open(ctx, ledger.Options{Path: filepath.Join(home, "ledger.db"), Blobs: filepath.Join(home, "blobs")})
+	if err != nil {
+		return refuse("the ledger of the backup cannot be used: %v", err)
+	}
+
+	out.Restored, err = l.Restored(ctx, ledger.RestoreSpec{From: out.Path, TakenAt: m.At, NewestRun: newestRun(ctx, o.Home), Home: m.Home, At: o.Home, Pause: o.Paused})
+	out.Paused = o.Paused
+	id := l.ID()
+	if err := errors.Join(err, l.Close()); err != nil {
+		return err
+	}
+
+	if err := atomicfile.Write(filepath.Join(home, "ledger-id"), []byte(id+"\n"), 0o600); err != nil {
+		return err
+	}
+	return note(filepath.Join(home, RestoredFile), Note{At: now.UTC(), Path: out.Path, Of: m.At, From: m.Home})
+}
+
+// newestRun is the last run that the home knows which is to be replaced: no id of it is given again. 0 where that cannot be read.
+func newestRun(ctx context.Context, home string) int64 {
+	l, err := ledger.OpenShared(ctx, ledger.Options{Path: filepath.Join(home, "ledger.db")})
+	if err != nil {
+		return 0
+	}
+	defer func() { _ = l.Close() }() // it only read
+	n, err := l.NewestRun(ctx)
+	if err != nil {
+		return 0
+	}
+	return n
+}
+
+// swap gives the new home its name. The old one gets another.
+func swap(built, home string, there bool, now time.Time) (kept string, err error) {
+	if !there {
+		return "", renameFolder(built, home)
+	}
+	kept = home + ".replaced-" + stamp(now)
+
+	swapped, err := exchange(built, home)
+	switch {
+	case err != nil:
+		return "", refuse("the home %s cannot be replaced as a whole (%v); if a disk is mounted there, restore to a folder in it: --home %s", home, err, filepath.Join(home, "home"))
+	case swapped && empty(built): // what is there by that name now is the old home
+		return "", nil
+	case swapped:
+		return kept, renameFolder(built, kept)
+	}
+
+	// Two steps, where the system has not one: a crash in between leaves the old home by its other name.
+	if err := renameFolder(home, kept); err != nil {
+		return "", err
+	}
+	if err := renameFolder(built, home); err != nil {
+		return "", errors.Join(err, renameFolder(kept, home))
+	}
+	return kept, nil
+}
+
+// empty says whether a home held nothing but what holding it makes.
+func empty(home string) bool {
+	entries, err := os.ReadDir(home)
+	for _, e := range entries {
+		if name := e.Name(); name != "lock" && name != "holder.json" {
+			return false
+		}
+	}
+	return err == nil
+}

@@ -1,0 +1,423 @@
+package backup
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+	"unicode/utf8"
+
+	"rouse/agentdb/sqlite"
+	"rouse/cmd/internal/layout"
+	"rouse/internal/atomicfile"
+	"rouse/internal/nofollow"
+	"rouse/internal/space"
+	"rouse/internal/text"
+)
+
+// Options say what is copied, and to where.
+type Options struct {
+	Dest      string // absolute: a folder for backups, or a file that ends in .tar.gz or .tar.zst
+	Home      string // absolute
+	Info      Info
+	Databases []Database
+	Unusable  []string // databases, by their path below the home, that nobody opens: they are copied as they are
+	Configs   []Config
+	Secrets   bool // also what is kept of secrets, sign-ins and the dashboard's access
+	NoWork    bool // without the agents' files
+	Progress  func(done, of int64)
+}
+
+// Database is a database of the home at the instant of the backup.
+type Database struct {
+	Path     string // below the home, with slashes
+	Snapshot *sqlite.Snapshot
+}
+
+// Config is a configuration as it was read. One in the home takes the place of the file there.
+type Config struct {
+	Path     string // absolute
+	Content  []byte
+	Redacted bool // the values of secrets in it were replaced
+}
+
+// Made is a backup that was made.
+type Made struct {
+	Path    string    `json:"path"`
+	Bytes   int64     `json:"bytes"` // of what it holds
+	Files   int       `json:"files"`
+	LeftOut []LeftOut `json:"left_out"`
+	Info
+}
+
+// Why something is left out of each backup, as against what its owner should hear of.
+const (
+	WhySecret = "it holds secrets; --with-secrets copies them"
+	WhyLogins = "agent programs keep their logins there; --with-secrets copies it"
+	WhyCopies = "it holds copies of databases"
+)
+
+// TargetError is a place that no backup can be written to, or one that none can be taken from.
+type TargetError struct{ Message string }
+
+func (e *TargetError) Error() string { return e.Message }
+
+func refuse(format string, args ...any) error {
+	return &TargetError{fmt.Sprintf(format, args...)}
+}
+
+// sink takes what a backup holds.
+type sink interface {
+	folder(e Entry) error
+	// file takes size bytes at most, and says how many there were.
+	file(e Entry, size int64, r io.Reader) (int64, error)
+	database(ctx context.Context, e Entry, s *sqlite.Snapshot, progress func(done int64)) (int64, string, error)
+	finish(ctx context.Context, manifest []byte) (path string, err error)
+	abort() error
+}
+
+// writer is one backup that is made.
+type writer struct {
+	Options
+	to       sink
+	within   nofollow.Boundary
+	manifest Manifest
+	configs  map[string]Config // those in the home, by their path below it
+	done, of int64
+}
+
+// Write makes a backup. Whatever goes wrong, what it made is removed, and what was there is as it was.
+func Write(ctx context.Context, o Options) (made Made, err error) {
+	w := &writer{Options: o, within: nofollow.NewBoundary(o.Home), manifest: Manifest{Format: format, Info: o.Info, LeftOut: []LeftOut{}}, configs: map[string]Config{}}
+	w.manifest.Secrets = o.Secrets
+	for _, c := range o.Configs {
+		if rel, ok := w.below(c.Path); ok {
+			w.configs[rel] = c
+		}
+	}
+
+	if err := w.measure(ctx); err != nil {
+		return Made{}, err
+	}
+	if w.to, err = openSink(o.Dest, o.Info.At, w.of); err != nil {
+		return Made{}, err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(w.explain(err), w.to.abort())
+		}
+	}()
+
+	if err := w.copyAll(ctx); err != nil {
+		return Made{}, err
+	}
+	manifest, err := json.MarshalIndent(w.manifest, "", " ")
+	if err != nil {
+		return Made{}, err
+	}
+
+	made = Made{Bytes: w.manifest.Bytes(), LeftOut: w.manifest.LeftOut, Info: w.manifest.Info}
+	for _, e := range w.manifest.Entries {
+		if !e.Folder {
+			made.Files++
+		}
+	}
+	made.Path, err = w.to.finish(ctx, manifest)
+	return made, err
+}
+
+// below is a path in the home, with slashes, by its place there.
+func (w *writer) below(path string) (string, bool) {
+	rel, err := filepath.Rel(w.Home, path)
+	return filepath.ToSlash(rel), err == nil && filepath.IsLocal(rel)
+}
+
+// explain says what a full disk means for a backup.
+func (w *writer) explain(err error) error {
+	full := errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) || errors.Is(err, syscall.EFBIG) || sqlite.StorageFailed(err)
+	if !full {
+		return err
+	}
+	return refuse("the backup does not fit: %s has no more room (%s of %s were written). What was written is removed, and the backups before are as they were; free some space, or name another place: %v",
+		filepath.Dir(w.Dest), text.Size(w.done), text.Size(w.of), err)
+}
+
+// measure says how much there is to copy.
+func (w *writer) measure(ctx context.Context) error {
+	for _, d := range w.Databases {
+		n, err := d.Snapshot.Bytes(ctx)
+		if err != nil {
+			return fmt.Errorf("%s cannot be read: %w", d.Path, err)
+		}
+		w.of += n
+	}
+	return w.walk(ctx, "", func(_ string, e fs.DirEntry) error {
+		if info, err := e.Info(); err == nil && info.Mode().IsRegular() {
+			w.of += info.Size()
+		}
+		return nil
+	}, func(string, string) {})
+}
+
+func (w *writer) copyAll(ctx context.Context) error {
+	for _, d := range w.Databases {
+		if err := w.copyDatabase(ctx, d); err != nil {
+			return err
+		}
+	}
+
+	err := w.walk(ctx, "", w.copyEntry, func(rel, why string) {
+		w.manifest.LeftOut = append(w.manifest.LeftOut, LeftOut{rel, why})
+	})
+	if err != nil {
+		return err
+	}
+
+	n := 0
+	for _, c := range w.Configs {
+		if _, ok := w.below(c.Path); ok {
+			continue // it went with the home
+		}
+		n++
+		name := fmt.Sprintf("%s%d-%s", configPrefix, n, filepath.Base(c.Path))
+		if err := w.put(Entry{Path: name, Mode: 0o600, ModTime: w.Info.At, Of: c.Path, Redact: c.Redacted}, int64(len(c.Content)), strings.NewReader(string(c.Content))); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (w *writer) copyDatabase(ctx context.Context, d Database) error {
+	before := w.done
+	e := Entry{Path: homePrefix + d.Path, Mode: 0o600, ModTime: w.Info.At}
+	n, sum, err := w.to.database(ctx, e, d.Snapshot, func(done int64) { w.progress(before + done) })
+	if err != nil {
+		return fmt.Errorf("%s cannot be copied: %w", d.Path, err)
+	}
+
+	e.Bytes, e.SHA256 = n, sum
+	w.manifest.Entries = append(w.manifest.Entries, e)
+	w.progress(before + n)
+	return nil
+}
+
+// walk visits what the home holds below a path, but for databases and for what is not copied: skipped hears of that where it is worth
+// a word. Nothing is followed.
+func (w *writer) walk(ctx context.Context, rel string, visit func(rel string, e fs.DirEntry) error, skipped func(rel, why string)) error {
+	entries, err := w.within.ReadDir(filepath.Join(w.Home, filepath.FromSlash(rel)))
+	if errors.Is(err, fs.ErrNotExist) && rel != "" {
+		return nil // it was removed meanwhile
+	}
+	if err != nil {
+		return err
+	}
+
+	for _, e := range entries {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		at := path.Join(rel, e.Name())
+		if copied, why := w.copied(at, e); !copied {
+			if why != "" {
+				skipped(at, why)
+			}
+			continue
+		}
+		if err := visit(at, e); err != nil {
+			return err
+		}
+		if e.IsDir() {
+			if err := w.walk(ctx, at, visit, skipped); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// copied says whether something in the home is copied as a file or a folder; if not, why, or "" where nobody misses it.
+func (w *writer) copied(rel string, e fs.DirEntry) (copied bool, why string) {
+	part, kept := layout.Of(rel)
+	work := layout.Work(rel)
+	if _, config := w.configs[rel]; config {
+		return true, "" // as it was read
+	}
+	switch {
+	case kept && part.Kind == layout.Made, strings.HasPrefix(rel, "doctor-") && strings.HasSuffix(rel, ".tmp"):
+		return false, ""
+	case kept && part.Kind == layout.Database:
+		return false, "" // its snapshot is
+	case kept && part.Kind == layout.Copies:
+		return false, WhyCopies
+	case kept && part.Kind == layout.Secret && !w.Secrets:
+		return false, WhySecret
+	case layout.ProgramHome(rel) && !w.Secrets:
+		return false, WhyLogins
+	case work && w.NoWork:
+		return false, "it holds an agent's files, which were not wanted"
+	case e.Type()&fs.ModeSymlink != 0:
+		return false, "it is a link, and nothing is followed"
+	case !e.IsDir() && !e.Type().IsRegular():
+		return false, "it is neither a file nor a folder"
+	case !utf8.ValidString(rel):
+		return false, "its name is not UTF-8"
+	case kept && !work && atomicfile.Unfinished(e.Name()):
+		return false, ""
+	}
+
+	if !kept || work || e.IsDir() && part.Kind != layout.Agents {
+		return true, ""
+	}
+	elements := strings.Split(rel, "/")
+	switch {
+	case part.Kind == layout.Agents && len(elements) == 3 && e.IsDir() && (elements[2] == "backups" || elements[2] == "replaced"):
+		return false, WhyCopies
+	case part.Kind == layout.Agents && len(elements) == 3, part.Kind == layout.Storage:
+		return !w.ofDatabase(rel), ""
+	}
+	return true, ""
+}
+
+// ofDatabase says whether a file is a database, or belongs to one: its snapshot is copied, or it came after the instant of the backup.
+// One that nobody opens is copied as it is.
+func (w *writer) ofDatabase(rel string) bool {
+	for _, end := range []string{"", "-wal", "-shm", "-seal", "-journal"} {
+		base, ok := strings.CutSuffix(rel, end)
+		if ok && (path.Base(base) == "db.sqlite" || strings.HasSuffix(base, ".db")) {
+			return !slices.Contains(w.Unusable, base)
+		}
+	}
+	return false
+}
+
+// copyEntry copies what walk has found.
+func (w *writer) copyEntry(rel string, e fs.DirEntry) error {
+	info, err := e.Info()
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+
+	entry := Entry{Path: homePrefix + rel, Mode: info.Mode().Perm(), ModTime: info.ModTime().UTC()}
+	if e.IsDir() {
+		entry.Folder = true
+		w.manifest.Entries = append(w.manifest.Entries, entry)
+		return w.to.folder(entry)
+	}
+	if c, ok := w.configs[rel]; ok {
+		entry.Of, entry.Redact = c.Path, c.Redacted
+		return w.put(entry, int64(len(c.Content)), strings.NewReader(string(c.Content)))
+	}
+
+	f, err := w.within.Open(filepath.Join(w.Home, filepath.FromSlash(rel)))
+	var link *nofollow.LinkError
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case errors.As(err, &link), errors.Is(err, fs.ErrPermission) && layout.Work(rel):
+		w.manifest.LeftOut = append(w.manifest.LeftOut, LeftOut{rel, err.Error()})
+		return nil
+	case err != nil:
+		return err
+	}
+	defer f.Close()
+
+	// The file that was opened, whatever has its name by now.
+	if info, err = f.Stat(); err != nil {
+		return err
+	}
+	return w.put(entry, info.Size(), f)
+}
+
+// put copies a file, and enters it into the manifest.
+func (w *writer) put(e Entry, size int64, r io.Reader) error {
+	sum := sha256.New()
+	n, err := w.to.file(e, size, &counted{io.TeeReader(io.LimitReader(r, size), sum), w})
+	if err != nil {
+		return fmt.Errorf("%s cannot be copied: %w", e.Path, err)
+	}
+	if n < size {
+		e.Changed = true
+		n = w.pad(sum, n, size)
+	}
+	e.Bytes, e.SHA256 = n, hex.EncodeToString(sum.Sum(nil))
+	w.manifest.Entries = append(w.manifest.Entries, e)
+	return nil
+}
+
+// pad is for an archive, where a file has the size that it was announced with: what is missing at its end is zeros.
+func (w *writer) pad(sum hash.Hash, n, size int64) int64 {
+	if _, archive := w.to.(*archiveSink); !archive {
+		return n
+	}
+	_, _ = io.CopyN(sum, zeros{}, size-n) // a hash takes everything
+	return size
+}
+
+// zeros are as many as are read.
+type zeros struct{}
+
+func (zeros) Read(p []byte) (int, error) {
+	clear(p)
+	return len(p), nil
+}
+
+// counted reports what is read as progress.
+type counted struct {
+	io.Reader
+	w *writer
+}
+
+func (c *counted) Read(p []byte) (int, error) {
+	n, err := c.Reader.Read(p)
+	c.w.progress(c.w.done + int64(n))
+	return n, err
+}
+
+func (w *writer) progress(done int64) {
+	w.done = done
+	if w.Progress != nil {
+		w.Progress(done, max(w.of, done))
+	}
+}
+
+// room refuses a place without room for what is to be written there.
+func room(folder string, needs int64) error {
+	left, err := space.Of(folder)
+	if err != nil {
+		return nil //nolint:nilerr // a system that does not tell; a disk that is full shows
+	}
+	if left.Bytes < needs {
+		return refuse("it takes %s, and %s has %s left; free some space, or name another place", text.Size(needs), folder, text.Size(left.Bytes))
+	}
+	return nil
+}
+
+// stamp is how names of backups end: in order of time.
+func stamp(at time.Time) string { return at.UTC().Format("20060102T150405.000Z") }
+
+// fileSum is the SHA-256 of a file, and its size.
+func fileSum(path string) (string, int64, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return "", 0, err
+	}
+	defer f.Close()
+	sum := sha256.New()
+	n, err := io.Copy(sum, f)
+	return hex.EncodeToString(sum.Sum(nil)), n, err
+}

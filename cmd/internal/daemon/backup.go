@@ -1,0 +1,296 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"rouse/agent/redact"
+	"rouse/agentdb"
+	"rouse/agentdb/ledger"
+	"rouse/agentdb/sqlite"
+	"rouse/cmd/internal/api"
+	"rouse/cmd/internal/backup"
+	"rouse/cmd/internal/config"
+	"rouse/internal/text"
+)
+
+// errNewcomer says that a database was made since those of the home were listed.
+var errNewcomer = errors.New("agents went on making databases while the backup began; say it again")
+
+// BackUp implements web.Host. Runs go on meanwhile: the ledger takes no writes for as long as it takes to fix the instant.
+func (d *Daemon) BackUp(ctx context.Context, ask api.HomeBackupRequest, progress func(done, of int64)) (api.HomeBackup, error) {
+	if err := d.checkDest(ask.Dest); err != nil {
+		return api.HomeBackup{}, err
+	}
+
+	d.backups.Add(1)
+	defer d.backups.Done()
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	go func() {
+		select {
+		case <-d.stopping:
+			cancel(errors.New("rouse is stopping, so the backup was given up"))
+		case <-ctx.Done():
+		}
+	}()
+
+	made, err := d.copyHome(ctx, ask, progress)
+	var target *backup.TargetError
+	note, _ := backup.ReadNote(d.home.Dir, backup.LastFile) // the last good one is known beside one that failed
+	switch {
+	case err == nil:
+		note = backup.Note{At: time.Now().UTC(), Path: made.Path, Of: made.At.Time, Bytes: made.Bytes}
+	case ctx.Err() != nil:
+		return made, context.Cause(ctx) // nobody waits for it
+	default:
+		note.Error, note.FailedAt = err.Error(), time.Now().UTC()
+	}
+	if errors.As(err, &target) {
+		err = &api.Error{Status: http.StatusUnprocessableEntity, Message: err.Error()}
+	}
+
+	// What doctor says about backups is no reason to call one failed.
+	if e := backup.Remember(d.home.Dir, note); e != nil {
+		d.log.Warn("that the home was backed up could not be kept", "error", e)
+	}
+	return made, err
+}
+
+func (d *Daemon) copyHome(ctx context.Context, ask api.HomeBackupRequest, progress func(done, of int64)) (out api.HomeBackup, err error) {
+	newest, err := d.ledger.NewestRun(ctx)
+	if err != nil {
+		return out, err
+	}
+
+	// A database may come between the list and the instant; then another list is made.
+	var f *fixed
+	for range 5 {
+		if f, err = d.fix(ctx); !errors.Is(err, errNewcomer) {
+			break
+		}
+	}
+	if err != nil {
+		return out, err
+	}
+	defer f.close()
+
+	o := backup.Options{Dest: ask.Dest, Home: d.home.Dir, Databases: f.databases, Unusable: f.unusable, Secrets: ask.Secrets, NoWork: ask.NoFiles, Progress: progress,
+		Info: backup.Info{Rouse: Version(), At: f.at.UTC().Truncate(time.Millisecond), Home: d.home.Dir, Ledger: d.ledger.ID(), Schema: ledger.Schema(), NewestRun: newest}}
+	now := d.Current()
+	if len(now.Config.Files) > 0 {
+		o.Info.Config = now.Config.Files[0]
+	}
+	for _, file := range now.Config.Files {
+		content, err := os.ReadFile(file)
+		if err != nil {
+			return out, fmt.Errorf("the configuration cannot be copied: %w", err)
+		}
+		c := backup.Config{Path: file, Content: content}
+		if clean := redact.New(secretsIn(now.Config)).Replace(string(content)); clean != string(content) && !ask.Secrets {
+			c.Content, c.Redacted = []byte(clean), true
+		}
+		o.Configs = append(o.Configs, c)
+	}
+
+	made, err := backup.Write(ctx, o)
+	if err != nil {
+		return out, err
+	}
+	out = api.HomeBackup{Path: made.Path, Bytes: made.Bytes, Files: made.Files, At: api.At(made.At), Ledger: made.Ledger, NewestRun: strconv.FormatInt(made.NewestRun, 10),
+		Secrets: ask.Secrets, Databases: len(f.databases), Unusable: list(f.unusable), LeftOut: []api.LeftOutPart{}}
+	for _, l := range made.LeftOut {
+		out.LeftOut = append(out.LeftOut, api.LeftOutPart{Path: l.Path, Why: l.Why})
+	}
+	return out, nil
+}
+
+// secretsIn are the secrets that a configuration may spell out. "none" is what servers without a key are given.
+func secretsIn(c *config.Config) []string {
+	return slices.DeleteFunc(slices.Clone(c.Secrets()), func(value string) bool { return value == "none" })
+}
+
+// checkDest refuses a place for backups that somebody else could write, or that would be part of what is copied.
+func (d *Daemon) checkDest(dest string) error {
+	bad := func(format string, args ...any) error {
+		return &api.Error{Status: http.StatusUnprocessableEntity, Message: fmt.Sprintf(format, args...), Usage: true}
+	}
+	if !filepath.IsAbs(dest) {
+		return bad("%q is not an absolute path; name a folder for backups, or a file that ends in .tar.zst or .tar.gz", dest)
+	}
+
+	folder := dest
+	if backup.Archive(dest) {
+		folder = filepath.Dir(dest)
+	}
+	real, home := realPath(folder), realPath(d.home.Dir)
+	if rel, err := filepath.Rel(home, real); err == nil && filepath.IsLocal(rel) {
+		return bad("%s lies in the home %s, which is what is backed up; name a place on another disk", dest, d.home.Dir)
+	}
+	if who := d.Current().Config.WriterAround(real); who != "" {
+		return bad("no backup is kept in %s, because %s, and a restore would believe what is there; name a folder that is yours alone", dest, who)
+	}
+	return nil
+}
+
+// realPath is a path with its links followed, as far as it exists.
+func realPath(path string) string {
+	real, err := filepath.EvalSymlinks(path)
+	if err == nil {
+		return real
+	}
+	if path == filepath.Dir(path) {
+		return path
+	}
+	return filepath.Join(realPath(filepath.Dir(path)), filepath.Base(path))
+}
+
+// fixed is a home whose databases are of one instant.
+type fixed struct {
+	at        time.Time
+	databases []backup.Database
+	unusable  []string
+	releases  []func()
+}
+
+func (f *fixed) close() {
+	for _, release := range slices.Backward(f.releases) {
+		release()
+	}
+}
+
+// fix fixes all databases at one instant. errNewcomer: one came meanwhile.
+func (d *Daemon) fix(ctx context.Context) (_ *fixed, err error) {
+	f := &fixed{}
+	defer func() {
+		if err != nil {
+			f.close()
+		}
+	}()
+
+	known, err := d.databaseFiles()
+	if err != nil {
+		return nil, err
+	}
+	for _, rel := range known {
+		if err := d.prepare(ctx, f, rel); err != nil {
+			return nil, err
+		}
+	}
+
+	s, release, err := d.ledger.Snapshot(ctx, func(ctx context.Context) error {
+		f.at = time.Now()
+		for _, db := range f.databases {
+			if err := db.Snapshot.Take(ctx); err != nil {
+				return err
+			}
+		}
+		now, err := d.databaseFiles()
+		if err == nil && !slices.Equal(now, known) {
+			err = errNewcomer
+		}
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	f.databases = append([]backup.Database{{Path: ledgerName, Snapshot: s}}, f.databases...)
+	f.releases = append(f.releases, release, func() { d.closeSnapshot(s) })
+	return f, nil
+}
+
+func (d *Daemon) closeSnapshot(s *sqlite.Snapshot) {
+	if err := s.Close(); err != nil {
+		d.log.Warn("a database that was copied could not be let go", "path", s.Path(), "error", err)
+	}
+}
+
+// databaseFiles are the databases of agents and of what skills store for them, by their paths below the home.
+func (d *Daemon) databaseFiles() (out []string, err error) {
+	for _, pattern := range []string{"agents/*/db.sqlite", "storage/*/*.db"} {
+		found, err := filepath.Glob(filepath.Join(d.home.Dir, filepath.FromSlash(pattern)))
+		if err != nil {
+			return nil, err
+		}
+		for _, path := range found {
+			info, err := os.Lstat(path)
+			if err != nil || !info.Mode().IsRegular() || info.Size() == 0 {
+				continue // one that is being made has nothing yet
+			}
+			rel, err := filepath.Rel(d.home.Dir, path)
+			if err != nil {
+				return nil, err
+			}
+			out = append(out, filepath.ToSlash(rel))
+		}
+	}
+	return out, nil
+}
+
+// prepare opens the snapshot of a database, and keeps it from being replaced. One that nobody may use is copied as it is.
+func (d *Daemon) prepare(ctx context.Context, f *fixed, rel string) error {
+	var s *sqlite.Snapshot
+	var err error
+	if strings.HasPrefix(rel, "agents/") {
+		db, release, e := d.databases.Get(ctx, path.Base(path.Dir(rel)))
+		if err = e; err == nil {
+			f.releases = append(f.releases, release)
+			s, err = db.Snapshot(ctx)
+		}
+	} else {
+		s, err = sqlite.OpenSnapshot(ctx, filepath.Join(d.home.Dir, filepath.FromSlash(rel)))
+	}
+
+	var quarantined *agentdb.QuarantinedError
+	switch {
+	case err == nil:
+		f.databases = append(f.databases, backup.Database{Path: rel, Snapshot: s})
+		f.releases = append(f.releases, func() { d.closeSnapshot(s) })
+	case errors.As(err, &quarantined), sqlite.Corrupt(err):
+		d.log.Warn("a database cannot be used, and is backed up as it is", "path", rel, "error", err)
+		f.unusable = append(f.unusable, rel)
+	default:
+		return fmt.Errorf("%s cannot be backed up: %w", rel, err)
+	}
+	return nil
+}
+
+// checkBackup says when the home was backed up last, and from what it was restored.
+func (d *Daemon) checkBackup() api.Check {
+	c := api.Check{Name: "backup", OK: true, Detail: "the whole home was not backed up yet; to a folder on another disk: rouse backup DIR"}
+	n, ok := backup.ReadNote(d.home.Dir, backup.LastFile)
+	if ok && n.Path != "" {
+		c.Detail = fmt.Sprintf("the whole home was backed up at %s to %s (%s)", n.At.Local().Format(time.DateTime), n.Path, text.Size(n.Bytes))
+	}
+	if n.Error != "" {
+		c.OK, c.Detail = false, fmt.Sprintf("the backup of the whole home at %s failed: %s; %s", n.FailedAt.Local().Format(time.DateTime), n.Error, c.Detail)
+		c.Remedy = "see the message, and say it again: rouse backup DIR"
+	}
+	if n, ok := backup.ReadNote(d.home.Dir, backup.RestoredFile); ok {
+		c.Detail += "; " + restoredNote(n)
+	}
+	return c
+}
+
+// RestoredNote says for a week from what a home was restored; "" otherwise.
+func RestoredNote(home string) string {
+	n, ok := backup.ReadNote(home, backup.RestoredFile)
+	if !ok || time.Since(n.At) > 7*24*time.Hour {
+		return ""
+	}
+	return restoredNote(n)
+}
+
+// restoredNote says from what a home was restored.
+func restoredNote(n backup.Note) string {
+	return fmt.Sprintf("restored at %s from %s, as the home %s was at %s", n.At.Local().Format(time.DateTime), n.Path, n.From, n.Of.Local().Format(time.DateTime))
+}

@@ -1,0 +1,381 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"rouse/cmd/internal/api"
+	"rouse/cmd/internal/cmdtest"
+)
+
+const backupConfig = `version: 1
+home: ./home
+include: [jobs.yaml]
+agents: [{name: bookkeeper}]
+`
+
+const backupJobs = `jobs:
+  - name: inbox
+    agent: bookkeeper
+    watch: {path: ./inbox, include: "*.csv", responsiveness: fast, on_success: {move: ./done}, on_failure: {move: ./failed}}
+    playbook:
+      - {call: db_import, with: {table: lines, path: "{{ .File.Path }}"}}
+      - {call: file_write, with: {path: "{{ .File.Name }}.txt", content: "seen"}}
+      - {call: share_artifact, with: {path: "{{ .File.Path }}"}}
+    notify: {on: [error]}
+`
+
+// dropRows drops a file whose rows are its number, and which is large enough to be kept beside the ledger.
+func dropRows(t testing.TB, dir string, file, rows int) {
+	t.Helper()
+	temp := filepath.Join(dir, fmt.Sprint(file, ".tmp"))
+	if err := os.WriteFile(temp, []byte(csv(file, rows)), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(temp, filepath.Join(dir, "inbox", fmt.Sprint(file, ".csv"))); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// mustRun executes a command line, and returns what it prints.
+func mustRun(t testing.TB, args ...string) string {
+	t.Helper()
+	p := rouse(t, args...)
+	if err := p.Run(); err != nil {
+		t.Fatalf("rouse %s: %v\n%s%s", strings.Join(args, " "), err, p.stdout.String(), p.stderr.String())
+	}
+	return p.stdout.String() + p.stderr.String()
+}
+
+// refused executes a command line that has to fail, and returns what it says.
+func refused(t testing.TB, args ...string) string {
+	t.Helper()
+	p := rouse(t, args...)
+	if err := p.Run(); err == nil {
+		t.Fatalf("rouse %s: nothing was refused\n%s", strings.Join(args, " "), p.stdout.String())
+	}
+	return p.stderr.String()
+}
+
+// Backups that are made while files arrive are each of one instant: in the restored home every run that has ended well has its rows, its
+// file and its artifact, nothing is known to a database that the ledger does not know, the audit is clean, and the home goes on.
+func TestHomeBackup(t *testing.T) {
+	t.Parallel()
+	dir := cmdtest.Write(t, map[string]string{"rouse.yaml": backupConfig, "jobs.yaml": backupJobs, "inbox/0.csv": csv(0, 10)})
+	config, copies := filepath.Join(dir, "rouse.yaml"), filepath.Join(dir, "copies")
+	p := serveUntilReady(t, config)
+
+	// One with many rows goes on through an import each time.
+	const rows = 12_000
+	files := 1
+	var made []api.HomeBackup
+	for i := range 4 {
+		for range 3 {
+			dropRows(t, dir, files, rows)
+			files++
+		}
+		cmdtest.Until(t, "the first of them", func() bool {
+			var runs []api.Run
+			runJSON(t, &runs, "runs", "--json", "-n", "1000", "--config", config)
+			return len(runs) >= files-2
+		})
+
+		dest := copies
+		if i == 3 {
+			dest = filepath.Join(dir, "home.tar.zst")
+		}
+		var b api.HomeBackup
+		runJSON(t, &b, "backup", dest, "--json", "--config", config)
+		made = append(made, b)
+	}
+	cmdtest.Until(t, "the end of every run", func() bool {
+		done, err := filepath.Glob(filepath.Join(dir, "done", "*.csv"))
+		return err == nil && len(done) == files
+	})
+	p.stop(t)
+
+	for i, b := range made {
+		home := filepath.Join(dir, fmt.Sprint("restored", i))
+		at := []string{"--home", home, "--config", config}
+		said := mustRun(t, append([]string{"restore", b.Path}, at...)...)
+		if !strings.Contains(said, "everything is paused") || !strings.Contains(said, config) {
+			t.Errorf("a restore says:\n%s", said)
+		}
+		auditClean(t, config, "--home", home)
+
+		var runs []api.Run
+		runJSON(t, &runs, append([]string{"runs", "--json", "-n", "1000"}, at...)...)
+		ended := 0
+		for _, r := range runs {
+			if r.Outcome == "success" {
+				ended++
+			}
+		}
+		var out struct {
+			Rows []struct{ Files, Rows int } `json:"rows"`
+		}
+		runJSON(t, &out, append([]string{"db", "bookkeeper", "query", "select count(distinct file) files, count(*) rows from lines", "--json"}, at...)...)
+		if got := out.Rows[0]; got.Files < ended || got.Files > len(runs) || (got.Rows-10)%rows != 0 {
+			t.Errorf("backup %d: %d of %d runs have ended well, and there are %d rows of %d files", i, ended, len(runs), got.Rows, got.Files)
+		}
+		if text := mustRun(t, append([]string{"inbox"}, at...)...); strings.Contains(text, "does not know") {
+			t.Errorf("backup %d: the database is held: %s", i, text)
+		}
+	}
+
+	// The home goes on: what was queued waits, a run is undone, and then all goes on.
+	home := filepath.Join(dir, "restored2")
+	at := []string{"--home", home, "--config", config}
+	p = rouse(t, append([]string{"serve"}, at...)...)
+	p.untilReady(t)
+	doctor := rouse(t, append([]string{"doctor", "--offline"}, at...)...)
+	if _ = doctor.Run(); !strings.Contains(doctor.stdout.String(), "restored at") { // this machine has no desktop, which is a problem
+		t.Errorf("doctor says nothing of it:\n%s", doctor.stdout.String())
+	}
+	last := slices.IndexFunc(restoredRuns(t, at...), func(r api.Run) bool { return r.Outcome == "success" })
+	undone := restoredRuns(t, at...)[last]
+	mustRun(t, append([]string{"undo", undone.ID}, at...)...)
+	for home, want := range map[string]int{home: 0, filepath.Join(dir, "home"): 1} { // an undo reaches the files of its own home alone
+		kept, err := filepath.Glob(filepath.Join(home, "agents", "bookkeeper", "work", strings.TrimSpace(fileOf(undone))+".txt"))
+		if err != nil || len(kept) != want {
+			t.Errorf("after the undo of run %s %s holds %v (%v)", undone.ID, home, kept, err)
+		}
+	}
+	if text := mustRun(t, append([]string{"show", "1"}, at...)...); !strings.Contains(text, "0.csv") {
+		t.Errorf("run 1 shows:\n%s", text)
+	}
+	dropRows(t, dir, files, rows)
+	var runs []api.Run
+	cmdtest.Until(t, "a run that waits", func() bool {
+		runJSON(t, &runs, append([]string{"runs", "--json", "-n", "1"}, at...)...)
+		return len(runs) > 0 && runs[0].State == "queued"
+	})
+	mustRun(t, append([]string{"resume", "--all"}, at...)...)
+	cmdtest.Until(t, "its end", func() bool {
+		runJSON(t, &runs, append([]string{"runs", "--json", "-n", "1"}, at...)...)
+		return runs[0].Outcome == "success"
+	})
+	auditClean(t, config, "--home", home)
+	p.stop(t)
+}
+
+func restoredRuns(t testing.TB, at ...string) (out []api.Run) {
+	t.Helper()
+	runJSON(t, &out, append([]string{"runs", "--json", "-n", "1000"}, at...)...)
+	return out
+}
+
+// fileOf is the name of the file that started a run.
+func fileOf(r api.Run) string {
+	var d struct{ File struct{ Name, Path string } }
+	text, err := json.Marshal(r.TriggerDetail)
+	if err != nil || json.Unmarshal(text, &d) != nil {
+		return "unknown"
+	}
+	return filepath.Base(d.File.Path)
+}
+
+// TestBackupKills kills backups and restores at random instants. The backups before stay whole, what was cut off is never taken for
+// one, and there is the old home or the new one. ROUSE_TEST_KILLS is how often of each; .ci/run says 50.
+func TestBackupKills(t *testing.T) {
+	t.Parallel()
+	kills, err := strconv.Atoi(os.Getenv("ROUSE_TEST_KILLS"))
+	if err != nil {
+		kills = 3
+	}
+
+	dir := cmdtest.Write(t, map[string]string{"rouse.yaml": backupConfig, "jobs.yaml": backupJobs, "inbox/0.csv": csv(0, 10)})
+	config, copies := filepath.Join(dir, "rouse.yaml"), filepath.Join(dir, "copies")
+	for i := range 6 {
+		dropRows(t, dir, i+1, 12_000)
+	}
+	p := serveUntilReady(t, config)
+	cmdtest.Until(t, "the end of every run", func() bool {
+		done, err := filepath.Glob(filepath.Join(dir, "done", "*.csv"))
+		return err == nil && len(done) == 7
+	})
+	begun := time.Now()
+	mustRun(t, "backup", copies, "--config", config)
+	took := time.Since(begun)
+
+	for i := range kills {
+		b := rouse(t, "backup", copies, "--config", config)
+		if err := b.Start(); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Duration(rand.Int64N(int64(took)))) // the instant of the kill is what is random
+		if i%2 == 0 {
+			b.kill(t)
+			continue
+		}
+		p.kill(t) // the daemon, which writes it
+		_ = b.Wait()
+		p = serveUntilReady(t, config)
+	}
+	mustRun(t, "backup", copies, "--config", config)
+	p.stop(t)
+
+	left, err := filepath.Glob(filepath.Join(copies, ".*partial"))
+	if err != nil || len(left) > 0 {
+		t.Errorf("what was cut off is left: %v (%v)", left, err)
+	}
+	found, err := filepath.Glob(filepath.Join(copies, "rouse-*"))
+	if err != nil || len(found) < 2 {
+		t.Fatalf("%v %v", found, err)
+	}
+	for _, path := range found {
+		mustRun(t, "backup", "--verify", path)
+	}
+
+	// The homes are told apart by their ledgers: each restore begins an epoch.
+	ledger := func() string {
+		var r struct{ Result struct{ Ledger string } }
+		runJSON(t, &r, "audit", "--json", "--config", config)
+		return r.Result.Ledger
+	}
+	begun = time.Now()
+	mustRun(t, "restore", copies, "--replace", "--config", config)
+	took = time.Since(begun)
+	swapped := 0
+	for range kills {
+		before := ledger()
+		r := rouse(t, "restore", copies, "--replace", "--config", config)
+		if err := r.Start(); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Duration(rand.Int64N(int64(took))))
+		r.kill(t)
+		if ledger() != before { // which also proves it
+			swapped++
+		}
+	}
+	mustRun(t, "restore", copies, "--replace", "--config", config)
+	auditClean(t, config)
+	t.Logf("%d kills each; %d restores were done all the same", kills, swapped)
+}
+
+// A home that is used, one that is there, and a backup that is no backup are refused with words, and nothing is lost.
+func TestRestoreRefused(t *testing.T) {
+	t.Parallel()
+	dir := cmdtest.Write(t, map[string]string{"rouse.yaml": backupConfig, "jobs.yaml": backupJobs, "inbox/0.csv": csv(0, 10)})
+	config, copies := filepath.Join(dir, "rouse.yaml"), filepath.Join(dir, "copies")
+	p := serveUntilReady(t, config)
+	cmdtest.Until(t, "the end of the run", func() bool {
+		_, err := os.Stat(filepath.Join(dir, "done", "0.csv"))
+		return err == nil
+	})
+	var b api.HomeBackup
+	runJSON(t, &b, "backup", copies, "--json", "--config", config)
+
+	for _, c := range []struct{ said, want string }{
+		{refused(t, "restore", copies, "--config", config), fmt.Sprintf("a rouse daemon (process %d", p.Process.Pid)},
+		{refused(t, "backup", filepath.Join(dir, "home", "b"), "--config", config), "lies in the home"},
+		{refused(t, "backup", filepath.Join(dir, "inbox"), "--config", config), "whoever drops files may write in"},
+		{refused(t, "backup", filepath.Join(dir, "rouse.yaml"), "--config", config), "is a file; name a folder"},
+		{refused(t, "backup", filepath.Join(dir, "no", "where.tar.gz"), "--config", config), "there is no folder"},
+	} {
+		if !strings.Contains(c.said, c.want) {
+			t.Errorf("%s\nwant: %s", c.said, c.want)
+		}
+	}
+	p.stop(t)
+
+	if said := refused(t, "restore", copies, "--config", config); !strings.Contains(said, "say --replace") {
+		t.Error(said)
+	}
+	if said := refused(t, "restore", filepath.Join(dir, "inbox"), "--home", filepath.Join(dir, "new")); !strings.Contains(said, "there is no backup in") {
+		t.Error(said)
+	}
+
+	// Of a newer rouse, and one whose file was changed.
+	manifest := filepath.Join(b.Path, "manifest.json")
+	text, err := os.ReadFile(manifest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var m map[string]any
+	if err := json.Unmarshal(text, &m); err != nil {
+		t.Fatal(err)
+	}
+	m["schema"] = 1000
+	newer, err := json.Marshal(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		path string
+		text []byte
+		want string
+	}{
+		{manifest, newer, "it is of a newer rouse"},
+		{filepath.Join(b.Path, "home", "agents", "bookkeeper", "work", "0.csv.txt"), []byte("more"), "is damaged"},
+		{manifest, nil, "there is no backup in"},
+	} {
+		old, err := os.ReadFile(c.path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if c.text == nil {
+			err = os.Remove(c.path)
+		} else {
+			err = os.WriteFile(c.path, c.text, 0o600)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if said := refused(t, "restore", b.Path, "--home", filepath.Join(dir, "new")); !strings.Contains(said, c.want) {
+			t.Errorf("%s\nwant: %s", said, c.want)
+		}
+		if err := os.WriteFile(c.path, old, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if left, err := filepath.Glob(filepath.Join(dir, ".new*")); err != nil || len(left) > 0 {
+		t.Errorf("a restore that was refused left %v (%v)", left, err)
+	}
+	if _, err := os.Stat(filepath.Join(dir, "new")); err == nil {
+		t.Error("something was restored")
+	}
+	auditClean(t, config)
+}
+
+// The drill of docs/backup.md, as it stands there.
+func TestRestoreDrill(t *testing.T) {
+	t.Parallel()
+	doc, err := os.ReadFile("../../docs/backup.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, after, ok := strings.Cut(string(doc), "## A drill")
+	if !ok {
+		t.Fatal("docs/backup.md has no drill")
+	}
+
+	dir := cmdtest.Write(t, map[string]string{"home/rouse.yaml": "version: 1\nhome: .\nagents: [{name: a}]\njobs: [{name: j, agent: a, playbook: [{call: db_query, with: {sql: select 1}}]}]\n"})
+	config := filepath.Join(dir, "home", "rouse.yaml")
+	mustRun(t, "run", "j", "--wait", "--config", config)
+	lines := 0
+	for line := range strings.Lines(after) {
+		words := strings.Fields(strings.ReplaceAll(strings.SplitN(line, "#", 2)[0], "/mnt/usb", dir))
+		if len(words) == 0 || !strings.HasPrefix(line, "    rouse ") {
+			continue
+		}
+		lines++
+		if !strings.Contains(line, "--home") {
+			words = append(words, "--config", config)
+		}
+		mustRun(t, words[1:]...)
+	}
+	if lines < 5 {
+		t.Errorf("the drill has %d commands", lines)
+	}
+	auditClean(t, config)
+}

@@ -1,0 +1,140 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"rouse/agentdb/ledger"
+	"rouse/cmd/internal/backup"
+	"rouse/cmd/internal/daemon"
+	"rouse/internal/text"
+)
+
+type restoreOptions struct{ json, check, replace, force, goOn bool }
+
+func newRestore(at *place) *cobra.Command {
+	var o restoreOptions
+	cmd := &cobra.Command{
+		Use:   "restore DIR|FILE",
+		Short: "Puts a whole home back from a backup",
+		Long: `Puts a whole home back from what rouse backup made: a folder of one backup, of several (the newest is
+taken), or an archive. It is built beside its place and checked as a whole, as with --check, before
+it gets its name: a crash leaves the home that was there, or the new one. A home that is there is
+left alone, and with --replace moved aside. Never on a home that is in use.
+
+Afterwards everything is paused: what was queued when the backup was made may have been done
+since. Look at it (rouse runs, rouse inbox), cancel what was done, and then: rouse resume --all.
+--go-on pauses nothing. Instants of schedules since the backup are missed ones, which each job's
+on_miss decides about; notices that were to be delivered are not sent.`,
+		Example: `  rouse restore --check /mnt/usb/rouse
+  rouse restore /mnt/usb/rouse --replace
+  rouse restore home.tar.zst --home /srv/rouse`,
+		Args: cobra.ExactArgs(1),
+		RunE: verb(func(cmd *cobra.Command, args []string) error { return runRestore(cmd, at, o, args[0]) }),
+	}
+
+	cmd.Flags().BoolVar(&o.json, "json", false, "print JSON")
+	cmd.Flags().BoolVar(&o.check, "check", false, "check the backup alone, and restore nothing")
+	cmd.Flags().BoolVar(&o.replace, "replace", false, "move the home that is there aside")
+	cmd.Flags().BoolVar(&o.force, "force", false, "restore also a backup that breaks promises of the record")
+	cmd.Flags().BoolVar(&o.goOn, "go-on", false, "pause nothing: what was queued runs when rouse next starts")
+	return cmd
+}
+
+func runRestore(cmd *cobra.Command, at *place, o restoreOptions, src string) error {
+	src, err := filepath.Abs(src)
+	if err != nil {
+		return err
+	}
+	if o.check {
+		return verifyBackup(cmd, src, o.json)
+	}
+
+	home, release, err := homeToReplace(cmd, at)
+	if err != nil {
+		return err
+	}
+	defer release()
+
+	show, clear := progressLine(cmd.ErrOrStderr(), ofBytes)
+	r, err := backup.Restore(cmd.Context(), backup.RestoreOptions{
+		Source: src, Home: home, Replace: o.replace, Force: o.force, Paused: !o.goOn,
+		Hear: backup.Hear{Progress: show, Found: func(v ledger.Violation) error {
+			clear()
+			return printViolation(cmd.ErrOrStderr(), v)
+		}},
+	}, func(dir string) (func(), error) { return daemon.HoldHome(cmd.Context(), dir, at.sayWaiting) })
+	clear()
+	if err != nil {
+		return err
+	}
+	if o.json {
+		return printJSON(cmd.OutOrStdout(), r)
+	}
+	return printRestored(cmd.OutOrStdout(), r)
+}
+
+// homeToReplace is the home that is restored to, by its real path, and keeps everybody else from one that is there.
+func homeToReplace(cmd *cobra.Command, at *place) (home string, release func(), err error) {
+	if home, err = at.homeDir(); err != nil {
+		return "", nil, err
+	}
+	if real, err := filepath.EvalSymlinks(home); err == nil {
+		home = real
+	}
+
+	entries, err := os.ReadDir(home)
+	if err != nil || len(entries) == 0 { // what nobody can hold
+		return home, func() {}, nil
+	}
+	release, err = daemon.HoldHome(cmd.Context(), home, at.sayWaiting)
+	return home, release, err
+}
+
+func printRestored(out io.Writer, r backup.Restored) error {
+	fmt.Fprintf(out, "%s is restored from %s, as %s was at %s\n", text.OneLine(r.Home), text.OneLine(r.Path), text.OneLine(r.Info.Home), r.At.Local().Format(time.DateTime))
+	if r.Kept != "" {
+		fmt.Fprintf(out, "the home that was there is kept in %s\n", text.OneLine(r.Kept))
+	}
+	switch {
+	case r.Config != "":
+		fmt.Fprintf(out, "it goes on with the configuration %s\n", text.OneLine(r.Config))
+	case r.ConfigCopy == "":
+		fmt.Fprintln(out, "its configuration is not in the backup; the first one that it is started with is its")
+	default:
+		fmt.Fprintf(out, "its configuration, which lay elsewhere (%s), is in %s; put it where you want it: the first one that it is started with is its\n", text.OneLine(r.Info.Config), text.OneLine(r.ConfigCopy))
+	}
+	for _, e := range r.Manifest.Entries {
+		if e.Redact {
+			fmt.Fprintf(out, "values of secrets in %s were replaced by [secret]; put them back\n", text.OneLine(e.Of))
+		}
+	}
+	if !r.Secrets {
+		fmt.Fprintln(out, "secrets and sign-ins are not in the backup: rouse doctor says which are missing")
+	}
+	if r.Notices > 0 {
+		fmt.Fprintf(out, "%s that were to be delivered are not sent, because they may have been since\n", text.Plural(r.Notices, "notice"))
+	}
+
+	next := "nothing is paused; what was queued runs when rouse next starts"
+	switch {
+	case r.Paused && r.Queued > 0:
+		next = fmt.Sprintf("everything is paused, and %s not over: look (rouse runs, rouse inbox), cancel what was done since, and then: rouse resume --all", unfinished(r.Queued))
+	case r.Paused:
+		next = "everything is paused; when it is to go on: rouse resume --all"
+	}
+	_, err := fmt.Fprintln(out, next)
+	return err
+}
+
+func unfinished(n int) string {
+	if n == 1 {
+		return "1 run is"
+	}
+	return fmt.Sprintf("%d runs are", n)
+}
