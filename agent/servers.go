@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -12,6 +13,7 @@ import (
 
 	"rouse/agent/tool"
 	"rouse/agent/tool/mcp"
+	"rouse/agent/tool/shell"
 	"rouse/agentdb/ledger"
 )
 
@@ -62,6 +64,7 @@ func (r *Runner) useServers(run ledger.Run, t *task, given []mcp.Given) {
 			}
 		},
 		Declined: func(s mcp.Server, method string) { r.recordDeclined(run, s, method) },
+		Ended:    func(s mcp.Server, how shell.Ended) { r.recordServerEnd(run, s, how) },
 	})
 }
 
@@ -78,6 +81,14 @@ func (r *Runner) recordDeclined(run ledger.Run, s mcp.Server, method string) {
 	}
 	if err != nil {
 		r.log.Error("what an MCP server asked for cannot be put on record", "server", s.Name, "error", err)
+	}
+}
+
+// recordServerEnd puts on record what a server left where its agent, or its owner, would come upon it.
+func (r *Runner) recordServerEnd(run ledger.Run, s mcp.Server, how shell.Ended) {
+	ctx := context.Background()
+	if err := errors.Join(how.Unkept, r.recordDisarmed(ctx, run, how.Disarmed), r.recordKept(ctx, run, how.Kept)); err != nil {
+		r.log.Error("what an MCP server left cannot be settled", "server", s.Name, "run", run.ID, "error", err)
 	}
 }
 
@@ -203,7 +214,8 @@ func (r *Runner) LookAtServer(ctx context.Context, name string) (ServerState, er
 		return st, err
 	}
 
-	sessions := mcp.NewSessions(mcp.SessionOptions{Book: r.servers, Tokens: r.serverTokens, Version: r.version, Redact: redactor(t.secrets).Replace})
+	sessions := mcp.NewSessions(mcp.SessionOptions{Book: r.servers, Tokens: r.serverTokens, Version: r.version, Redact: redactor(t.secrets).Replace,
+		Ended: func(s mcp.Server, how shell.Ended) { r.recordServerEnd(ledger.Run{}, s, how) }})
 	sessions.Start(launcher)
 	defer sessions.Close()
 	if err := sessions.Look(ctx, st.Server); err != nil {
@@ -220,16 +232,7 @@ func (r *Runner) ApproveServer(ctx context.Context, name string, tools []string,
 	if !ok {
 		return nil, nil, &notConfiguredError{"MCP server", name}
 	}
-	for _, t := range st.Tools {
-		if want, ok := shown[t.Name]; ok && want != t.Hash {
-			return nil, nil, fmt.Errorf("the tool %s of the MCP server %s has changed since it was shown; look again: rouse mcp-servers show %[2]s", t.Name, name)
-		}
-		if _, ok := shown[t.Name]; shown != nil && !ok && t.Status != mcp.StatusGone {
-			return nil, nil, fmt.Errorf("the tool %s of the MCP server %s is there since it was shown; look again: rouse mcp-servers show %[2]s", t.Name, name)
-		}
-	}
-
-	approved, unusable, err = r.servers.Approve(st.Server, tools)
+	approved, unusable, err = r.servers.Approve(st.Server, tools, shown)
 	if err != nil {
 		return nil, nil, err
 	}

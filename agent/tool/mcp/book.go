@@ -120,12 +120,16 @@ func (b *Book) See(s Server, found []Definition, says string) (r Record, news st
 }
 
 // Approve approves tools of a server as they were seen last: those of the names, or all that there are. Only what can be used is
-// approved; unusable says why the others cannot.
-func (b *Book) Approve(s Server, names []string) (approved []string, unusable map[string]string, err error) {
+// approved; unusable says why the others cannot. With shown, the hashes of all tools that the owner was shown, nothing is approved that
+// they were not.
+func (b *Book) Approve(s Server, names []string, shown map[string]string) (approved []string, unusable map[string]string, err error) {
 	unusable = map[string]string{}
 	_, err = b.change(s, func(r *Record) error {
 		if r.SeenAt.IsZero() {
 			return fmt.Errorf("the MCP server %s was not asked yet which tools it has", s.Name)
+		}
+		if err := r.asShown(s, shown); err != nil {
+			return err
 		}
 		for _, name := range names {
 			if !slices.ContainsFunc(r.Seen, func(d Definition) bool { return d.Name == name }) {
@@ -154,6 +158,16 @@ func (b *Book) Approve(s Server, names []string) (approved []string, unusable ma
 	})
 	slices.Sort(approved)
 	return approved, unusable, err
+}
+
+// asShown refuses what is not as the owner was shown it.
+func (r Record) asShown(s Server, shown map[string]string) error {
+	for _, d := range r.Seen {
+		if want, ok := shown[d.Name]; shown != nil && (!ok || want != d.Hash) {
+			return fmt.Errorf("the tool %s of the MCP server %s is not as it was shown; look again: rouse mcp-servers show %[2]s", text.OneLine(d.Name), s.Name)
+		}
+	}
+	return nil
 }
 
 // Revoke takes approvals back: those of the names, or all.

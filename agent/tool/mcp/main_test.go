@@ -346,7 +346,7 @@ func (b *bench) approve(s mcp.Server) {
 	if err := one.Look(b.t.Context(), s); err != nil {
 		b.t.Fatal(err)
 	}
-	if _, _, err := b.book.Approve(s, nil); err != nil {
+	if _, _, err := b.book.Approve(s, nil, nil); err != nil {
 		b.t.Fatal(err)
 	}
 }

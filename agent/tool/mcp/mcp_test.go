@@ -135,7 +135,7 @@ func TestHostile(t *testing.T) {
 				t.Fatal(err)
 			}
 
-			if _, _, err := b.book.Approve(s, nil); err != nil {
+			if _, _, err := b.book.Approve(s, nil, nil); err != nil {
 				t.Fatal(err)
 			}
 			e := b.call(s, "t", nil)
@@ -226,7 +226,7 @@ func TestChanged(t *testing.T) {
 	if e := b.call(again, "t", nil); e.OK || !strings.Contains(e.Message, "has changed") {
 		t.Errorf("other tools: %+v", e)
 	}
-	if _, _, err := b.book.Approve(again, []string{"t"}); err != nil {
+	if _, _, err := b.book.Approve(again, []string{"t"}, nil); err != nil {
 		t.Fatal(err)
 	}
 	if e := b.call(again, "t", nil); !e.OK {

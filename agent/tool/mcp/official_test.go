@@ -106,7 +106,7 @@ func actAsClient(url string) error {
 	if err := one.Look(ctx, s); err != nil {
 		return err
 	}
-	if _, _, err := book.Approve(s, nil); err != nil {
+	if _, _, err := book.Approve(s, nil, nil); err != nil {
 		return err
 	}
 	rec, err := book.Of(s)

@@ -35,7 +35,9 @@ type Options struct {
 	Tokens Tokens // nil: it signs in nowhere
 	// Declined is told of what a server asked for and did not get, each kind once.
 	Declined func(method string)
-	Version  string // of rouse
+	// Ended is told how a program ended, with what it left where its agent would come upon it.
+	Ended   func(shell.Ended)
+	Version string // of rouse
 }
 
 // session is a server that was reached, as long as it goes well.
@@ -129,7 +131,11 @@ func (s *session) dial() (mcp.Transport, error) {
 		return nil, errors.New("no programs are started here")
 	}
 	p, err := launch(context.Background(), s.setStale, func(ctx context.Context, stdin io.Reader, stdout, stderr io.Writer) (sandbox.Result, error) {
-		return s.o.Launch.Serve(ctx, shell.Service{Argv: s.server.Argv, Env: s.server.Env, Read: s.server.Read, Files: s.server.Files, Network: s.server.Network, Stdin: stdin, Stdout: stdout, Stderr: stderr})
+		ended, err := s.o.Launch.Serve(ctx, shell.Service{Argv: s.server.Argv, Env: s.server.Env, Read: s.server.Read, Files: s.server.Files, Network: s.server.Network, Stdin: stdin, Stdout: stdout, Stderr: stderr})
+		if err == nil && s.o.Ended != nil {
+			s.o.Ended(ended)
+		}
+		return ended.Result, err
 	})
 	if err != nil {
 		return nil, err

@@ -62,6 +62,7 @@ type Sessions struct {
 	tokens func(Server) Tokens
 	news   func(ctx context.Context, s Server, what string)
 	note   func(s Server, method string)
+	ended  func(s Server, how shell.Ended)
 
 	mu   sync.Mutex
 	each map[string]*reached
@@ -89,11 +90,13 @@ type SessionOptions struct {
 	News func(ctx context.Context, s Server, what string)
 	// Declined is told what a server asked for and did not get.
 	Declined func(s Server, method string)
+	// Ended is told how a program ended, with what it left where its agent would come upon it.
+	Ended func(s Server, how shell.Ended)
 }
 
 // NewSessions starts nothing yet.
 func NewSessions(o SessionOptions) *Sessions {
-	s := &Sessions{book: o.Book, o: Options{Version: o.Version}, redact: o.Redact, tokens: o.Tokens, news: o.News, note: o.Declined, each: map[string]*reached{}}
+	s := &Sessions{book: o.Book, o: Options{Version: o.Version}, redact: o.Redact, tokens: o.Tokens, news: o.News, note: o.Declined, ended: o.Ended, each: map[string]*reached{}}
 	if s.redact == nil {
 		s.redact = func(text string) string { return text }
 	}
@@ -160,6 +163,11 @@ func (s *Sessions) reach(ctx context.Context, server Server) (*session, []Defini
 		o.Declined = func(method string) {
 			if s.note != nil {
 				s.note(server, method)
+			}
+		}
+		o.Ended = func(how shell.Ended) {
+			if s.ended != nil {
+				s.ended(server, how)
 			}
 		}
 		if s.tokens != nil {

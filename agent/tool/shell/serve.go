@@ -34,10 +34,10 @@ type Service struct {
 
 // Serve runs a program that serves, confined as commands are, until it ends or ctx does. It takes no lane of the commands: they would
 // wait for it as long as its run is on. Its HOME and its temporary places are gone afterwards.
-func (h *Launcher) Serve(ctx context.Context, s Service) (sandbox.Result, error) {
+func (h *Launcher) Serve(ctx context.Context, s Service) (Ended, error) {
 	own, err := h.MkdirTemp("server")
 	if err != nil {
-		return sandbox.Result{}, fmt.Errorf("a program that serves needs a temporary folder: %w", err)
+		return Ended{}, fmt.Errorf("a program that serves needs a temporary folder: %w", err)
 	}
 	keep := false
 	defer func() {
@@ -48,7 +48,7 @@ func (h *Launcher) Serve(ctx context.Context, s Service) (sandbox.Result, error)
 
 	home, temp, work := filepath.Join(own, homeFolder), filepath.Join(own, tempFolder), filepath.Join(own, "work")
 	if err := errors.Join(os.Mkdir(home, 0o700), os.Mkdir(temp, 0o700), os.Mkdir(work, 0o700)); err != nil {
-		return sandbox.Result{}, fmt.Errorf("a program that serves needs a temporary folder: %w", err)
+		return Ended{}, fmt.Errorf("a program that serves needs a temporary folder: %w", err)
 	}
 
 	c := sandbox.Command{
@@ -64,10 +64,11 @@ func (h *Launcher) Serve(ctx context.Context, s Service) (sandbox.Result, error)
 		}
 	}
 	if s.Files != ExposeWriting {
-		return h.Sandbox.Run(ctx, c)
+		res, err := h.Sandbox.Run(ctx, c)
+		return Ended{Result: res}, err
 	}
 
 	ended, err := h.runGuarded(ctx, c, Program{Argv: s.Argv}, own)
 	keep = ended.Unkept != nil
-	return ended.Result, err
+	return ended, err
 }
