@@ -30,15 +30,15 @@ type Status struct {
 	ConfigRestart  []string  `json:"config_restart"`
 	// WatchProblems is what is wrong with watched folders, and with where their files go, each with its job.
 	WatchProblems []string `json:"watch_problems"`
-	// Heartbeat is how the pings of heartbeat_url are doing; null: there are none.
-	Heartbeat *Heartbeat `json:"heartbeat"`
+	// Heartbeat is how the pings of heartbeat_url are doing.
+	Heartbeat Heartbeat `json:"heartbeat"`
 	// ModelPauses are the models that nobody asks now, because their provider's quota is spent.
 	ModelPauses []ModelPause `json:"model_pauses"`
 }
 
 // Heartbeat is how the pings are doing that tell others that the daemon does its work.
 type Heartbeat struct {
-	To       string `json:"to"`        // the server
+	To       string `json:"to"`        // the server; "": there are no pings, or the first is on its way
 	LastPing Time   `json:"last_ping"` // that it took; null: none since the daemon started
 	Problem  string `json:"problem"`   // why the latest was not sent, or not taken; "": it was
 }

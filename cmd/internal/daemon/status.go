@@ -18,7 +18,9 @@ func (d *Daemon) Status(ctx context.Context) (api.Status, error) {
 		Queued: c.Queued, Running: c.Running, Waiting: c.Waiting}
 	st.Dashboard, st.DashboardProblem = d.DashboardURL("/"), d.DashboardProblem()
 	st.Problem = d.ledgerProblem()
-	st.Heartbeat = d.heartbeatState()
+	if beats := d.heartbeatState(); beats != nil {
+		st.Heartbeat = *beats
+	}
 	now := d.Current()
 	if files := now.Config.Files; len(files) > 0 {
 		st.Config = files[0]

@@ -48,6 +48,9 @@ func NewPlan(ctx context.Context, m Manager, s Spec, trusted []string) (p Plan, 
 	if p.File, err = m.File(s); err != nil {
 		return p, err
 	}
+	if p.Old, err = readDescription(p.File); err != nil {
+		return p, err
+	}
 	if err := checkTrusted(append([]string{s.Program, p.File}, trusted...)); err != nil {
 		return p, err
 	}
@@ -62,9 +65,6 @@ func NewPlan(ctx context.Context, m Manager, s Spec, trusted []string) (p Plan, 
 
 	state, unasked := m.State(ctx, s)
 	p.Unasked = unasked
-	if p.Old, err = readDescription(p.File); err != nil {
-		return p, err
-	}
 	if p.Old == "" && state.Known {
 		return p, fmt.Errorf("%s knows a service %s that rouse has not installed; choose another name with --name", m.Title(), s.Name)
 	}
