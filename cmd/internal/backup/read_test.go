@@ -5,7 +5,6 @@ import (
 	"bytes"
 	"compress/gzip"
 	"encoding/json"
-	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -186,7 +185,7 @@ func FuzzManifest(f *testing.F) {
 		}
 		for _, e := range m.Entries {
 			if !filepath.IsLocal(filepath.FromSlash(e.Path)) || !strings.HasPrefix(e.Path, homePrefix) && !strings.HasPrefix(e.Path, configPrefix) {
-				t.Error(fmt.Sprintf("%q was let in", e.Path))
+				t.Errorf("%q was let in", e.Path)
 			}
 		}
 	})

@@ -53,7 +53,7 @@ func Check(ctx context.Context, src string, hear Hear) (Checked, error) {
 		if err != nil {
 			return Checked{}, err
 		}
-		defer os.RemoveAll(temp)
+		defer func() { _ = os.RemoveAll(temp) }() // it was only read
 		if m, err = unpack(ctx, path, temp, hear); err != nil {
 			return Checked{}, unsound(path, err)
 		}
@@ -401,14 +401,19 @@ func placeConfigs(o RestoreOptions, m Manifest, home string, out *Restored) erro
 	config := m.Config
 	if rel, err := filepath.Rel(m.Home, config); err == nil && filepath.IsLocal(rel) && config != "" {
 		config = filepath.Join(o.Home, rel) // it went with the home
-		if _, err := os.Stat(filepath.Join(home, rel)); err != nil {
+		if !exists(filepath.Join(home, rel)) {
 			return nil
 		}
-	} else if _, err := os.Stat(config); config == "" || err != nil {
+	} else if config == "" || !exists(config) {
 		return nil // the first configuration that it is started with is its
 	}
 	out.Config = config
 	return atomicfile.Write(filepath.Join(home, "config-path"), []byte(config), 0o600)
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
 }
 
 // settle has the ledger know that it was put back: what went on outside is not done once more without a question.

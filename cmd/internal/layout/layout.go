@@ -95,7 +95,7 @@ func Kept(home, path string) bool {
 
 	rel = filepath.ToSlash(rel)
 	part, ok := Of(rel)
-	return ok && !(part.Kind == Agents && Work(rel))
+	return ok && (part.Kind != Agents || !Work(rel))
 }
 
 // Work says whether a path below a home, with slashes, is in a folder that rouse made for an agent to write in: its workdir
