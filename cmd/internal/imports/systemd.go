@@ -1,6 +1,7 @@
 package imports
 
 import (
+	"cmp"
 	"fmt"
 	"path"
 	"slices"
@@ -109,18 +110,11 @@ func (t *timer) jobs() {
 		j := *base
 		j.settings, j.when, j.Remarks = slices.Clone(base.settings), slices.Clone(at.when), slices.Clone(base.Remarks)
 		if i > 0 {
-			j.Kept, j.Source = nil, []string{fmt.Sprintf("%s has %d times, each a job of its own; this is the one of %s", t.timer.name, len(times), cmpOr(at.cron, at.at))}
+			j.Kept, j.Source = nil, []string{fmt.Sprintf("%s has %d times, each a job of its own; this is the one of %s", t.timer.name, len(times), cmp.Or(at.cron, at.at))}
 		}
 		t.schedule(&j, at)
 		t.add(&j)
 	}
-}
-
-func cmpOr(a, b string) string {
-	if a != "" {
-		return a
-	}
-	return b
 }
 
 func (t *timer) schedule(j *Job, at calendar) {
