@@ -38,7 +38,7 @@ var parts = []Part{
 	{"agents", Agents, true},
 	{"backups", Copies, true},
 	{"before", Files, true}, // what files were before agent programs that have not ended
-	{"blobs", Files, true}, // large values of the ledger, by content
+	{"blobs", Files, true},  // large values of the ledger, by content
 	{"commands", Made, true},
 	{"config-path", Made, false}, // a backup's manifest names the configuration
 	{"dashboard", Secret, true},
