@@ -63,6 +63,9 @@ var parts = []Part{
 	{"secrets.json", Secret, false},
 	{"secrets.key", Secret, false},
 	{"secrets.lock", Made, false},
+	{"service.json", Made, false}, // of the machine's service
+	{"service.log", Made, false},
+	{"service.log.1", Made, false},
 	{"sign-ins.age", Secret, false},
 	{"sign-ins.json", Secret, false},
 	{"sign-ins.key", Secret, false},
