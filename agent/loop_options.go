@@ -38,7 +38,7 @@ func (r *Runner) loopOptions(ctx context.Context, run ledger.Run, a ledger.Attem
 	}
 	t.offers = r.offersOf(*t, s.Registered)
 	t.calls = r.newModuleCalls(run, *t, past, recorder)
-	r.useServers(run, t, s.Servers)
+	r.useServers(run, t, s.Servers) //nolint:contextcheck // what a server asked for is put on record also when its run ends
 
 	registry, err := r.tools(*t, a)
 	if err != nil {

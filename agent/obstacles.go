@@ -259,7 +259,7 @@ func (r *Runner) skillObstacles(_ context.Context, t task) (out []ledger.Obstacl
 	}
 
 	if s := t.job.Skill; s != nil {
-		add(s, t.job.Where, func() string { return r.moduleObstacle(s) })
+		add(s, t.job.Where, func() string { return r.moduleObstacle(s) }) //nolint:contextcheck // what is found is kept for others than who asked
 	}
 	if t.needsModel() {
 		for _, s := range t.agent.Skills.Preloaded {

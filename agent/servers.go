@@ -183,7 +183,7 @@ func (r *Runner) Server(name string) (ServerState, bool) {
 
 // LookAtServer starts a server, or asks at its address, to see which tools it has now, and ends it again. A program sees what that of the
 // first agent does which has it.
-func (r *Runner) LookAtServer(ctx context.Context, name string) (ServerState, error) {
+func (r *Runner) LookAtServer(ctx context.Context, name string) (st ServerState, err error) {
 	st, ok := r.Server(name)
 	if !ok {
 		return st, &notConfiguredError{"MCP server", name}
@@ -202,7 +202,7 @@ func (r *Runner) LookAtServer(ctx context.Context, name string) (ServerState, er
 		if err != nil {
 			return st, err
 		}
-		defer os.RemoveAll(dir)
+		defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 		t.agent.Workdir = dir
 	}
 	roots, err := r.roots(t, ledger.Attempt{})
@@ -215,7 +215,7 @@ func (r *Runner) LookAtServer(ctx context.Context, name string) (ServerState, er
 	}
 
 	sessions := mcp.NewSessions(mcp.SessionOptions{Book: r.servers, Tokens: r.serverTokens, Version: r.version, Redact: redactor(t.secrets).Replace,
-		Ended: func(s mcp.Server, how shell.Ended) { r.recordServerEnd(ledger.Run{}, s, how) }})
+		Ended: func(s mcp.Server, how shell.Ended) { r.recordServerEnd(ledger.Run{}, s, how) }}) //nolint:contextcheck // it is put on record also when nobody waits for it
 	sessions.Start(launcher)
 	defer sessions.Close()
 	if err := sessions.Look(ctx, st.Server); err != nil {

@@ -58,7 +58,7 @@ func (b *bench) served() mcp.Server {
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	s := mcp.Server{Name: "srv", Argv: []string{me}, Read: []string{me}, Env: []string{mcpKey + "=Does something."}, Files: shell.ExposeWriting, Start: 20 * time.Second}
+	s := mcp.Server{Name: "srv", Argv: []string{me}, Read: []string{me}, Env: []string{mcpKey + "=Does something."}, Files: shell.ExposeWriting, Start: 3 * time.Minute}
 	b.plan.Servers = []mcp.Server{s}
 	for name, a := range b.plan.Agents {
 		a.Servers, a.MinTier = []mcp.Server{s}, "B"

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"net"
@@ -138,7 +139,9 @@ func ask(home, address string, n int) (failed func() []string) {
 		}
 	}
 
-	overSocket := &http.Transport{DisableKeepAlives: true, Dial: func(string, string) (net.Conn, error) { return net.Dial("unix", daemon.SocketPath(home)) }}
+	overSocket := &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, "unix", daemon.SocketPath(home))
+	}}
 	for range n {
 		all.Go(func() {
 			_, err := get(&http.Client{Transport: overSocket, Timeout: cmdtest.Patience}, "http://rouse/v1/status", http.StatusOK)

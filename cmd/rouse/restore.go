@@ -88,9 +88,8 @@ func homeToReplace(cmd *cobra.Command, at *place) (home string, release func(), 
 		home = real
 	}
 
-	entries, err := os.ReadDir(home)
-	if err != nil || len(entries) == 0 { // what nobody can hold
-		return home, func() {}, nil
+	if entries, err := os.ReadDir(home); err != nil || len(entries) == 0 { // what nobody can hold
+		return home, func() {}, nil //nolint:nilerr // what cannot be read is told where it is replaced
 	}
 	release, err = daemon.HoldHome(cmd.Context(), home, at.sayWaiting)
 	return home, release, err

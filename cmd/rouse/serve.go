@@ -61,7 +61,7 @@ func serve(cmd *cobra.Command, at *place, o serveOptions) (err error) {
 		if err != nil {
 			return err
 		}
-		defer log.Close()
+		defer func() { err = errors.Join(err, log.Close()) }()
 		service.LeaveConsole()
 		cmd.SetOut(log)
 		cmd.SetErr(log)

@@ -291,8 +291,8 @@ func (st serviceStatus) print(w io.Writer, t target, now time.Time) error {
 		}
 	}
 
-	switch {
-	case st.Daemon == nil:
+	switch st.Daemon {
+	case nil:
 		fmt.Fprintf(w, "no daemon answers for %s\n", t.spec.Home)
 	default:
 		ready := "ready"

@@ -188,7 +188,7 @@ func (t target) doubts(ctx context.Context, at *place, cfg *config.Config) (out 
 	if err != nil || env == nil {
 		return out // that it cannot be asked is said by the installation
 	}
-	lacking, err := daemon.CheckWith(t.spec.Config, t.spec.Home, func(name string) string { return env[name] })
+	lacking, err := daemon.CheckWith(t.spec.Config, t.spec.Home, func(name string) string { return env[name] }) //nolint:contextcheck // looking for an Ollama has a limit of its own
 	var all *config.Errors
 	switch {
 	case errors.As(err, &all):

@@ -400,10 +400,10 @@ func change(boundary nofollow.Boundary, path string, was, is *beforeEntry) *ledg
 // same reports whether nothing tells two states of a path apart without reading it. The time of a file says nothing
 // where its content is known: a program can set it.
 func (e *beforeEntry) same(o *beforeEntry) bool {
-	switch {
-	case e.Kind == kindFolder:
+	switch e.Kind {
+	case kindFolder:
 		return true
-	case e.Kind == kindLink:
+	case kindLink:
 		return e.Target == o.Target
 	}
 	return e.Hash == "" && e.Size == o.Size && e.ModTime == o.ModTime

@@ -26,6 +26,9 @@ import (
 	"rouse/agent/tool/shell"
 )
 
+// patience is how long a test waits for what must happen before it takes a server to hang.
+const patience = 3 * time.Minute
+
 // roleKey names what this binary is when a test starts it again as a server.
 const roleKey = "ROUSE_TEST_SERVER"
 
@@ -71,9 +74,9 @@ func good() *sdk.Server {
 	})
 	sdk.AddTool(s, &sdk.Tool{Name: "asks", Description: "Asks for what no server gets."}, func(ctx context.Context, r *sdk.CallToolRequest, _ struct{}) (*sdk.CallToolResult, any, error) {
 		said := ""
-		_, err := r.Session.ListRoots(ctx, nil)
+		_, err := r.Session.ListRoots(ctx, nil) //nolint:staticcheck // older servers ask for it
 		said += fmt.Sprint("roots: ", err != nil)
-		_, err = r.Session.CreateMessage(ctx, &sdk.CreateMessageParams{MaxTokens: 5, Messages: []*sdk.SamplingMessage{{Role: "user", Content: &sdk.TextContent{Text: "hi"}}}})
+		_, err = r.Session.CreateMessage(ctx, &sdk.CreateMessageParams{MaxTokens: 5, Messages: []*sdk.SamplingMessage{{Role: "user", Content: &sdk.TextContent{Text: "hi"}}}}) //nolint:staticcheck // older servers ask for it
 		said += fmt.Sprint(" sampling: ", err != nil)
 		_, err = r.Session.Elicit(ctx, &sdk.ElicitParams{Message: "your password?", RequestedSchema: &jsonschema.Schema{Type: "object"}})
 		return &sdk.CallToolResult{Content: []sdk.Content{&sdk.TextContent{Text: said + fmt.Sprint(" elicitation: ", err != nil)}}}, nil, nil
@@ -326,7 +329,7 @@ func newBench(t *testing.T) *bench {
 
 // server is this binary in a role.
 func (b *bench) server(role string) mcp.Server {
-	return mcp.Server{Name: "srv", Argv: []string{b.me}, Read: []string{b.me}, Env: []string{roleKey + "=" + role}, Start: 20 * time.Second, Timeout: 20 * time.Second}
+	return mcp.Server{Name: "srv", Argv: []string{b.me}, Read: []string{b.me}, Env: []string{roleKey + "=" + role}, Start: patience, Timeout: patience}
 }
 
 func (b *bench) sessions() *mcp.Sessions {

@@ -101,6 +101,8 @@ func (s Server) Check() error {
 		return errors.New("its url is no address like https://example.com/mcp")
 	case u.User != nil || u.Fragment != "":
 		return errors.New("its url holds a user, a password or a fragment; keys belong under headers")
+	case u.Scheme == "http" && !s.Near:
+		return errors.New("its url is plain http: others could read what it is sent, and say what it answers; use https, or private_network: true for one on this machine or its network")
 	}
 	return nil
 }

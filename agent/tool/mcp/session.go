@@ -59,7 +59,7 @@ type session struct {
 // open reaches a server: it starts the program, or asks at the address, and agrees with it on a version of the protocol.
 func open(ctx context.Context, s Server, o Options) (*session, error) {
 	one := &session{server: s, o: o, declined: map[string]bool{}}
-	over, err := one.dial()
+	over, err := one.dial() //nolint:contextcheck // a server lives as long as its session, not as long as the call that needs it first
 	if err != nil {
 		return nil, err
 	}

@@ -160,7 +160,7 @@ func (r *reloader) reload(ctx context.Context) api.Reload {
 // returns as much of the setup as could be read.
 func (r *reloader) read(ctx context.Context) (*Setup, error) {
 	for range maxReads {
-		next, err := r.attempt()
+		next, err := r.attempt() //nolint:contextcheck // looking for an Ollama has a limit of its own
 		if next == nil {
 			r.attempted = "" // no digest, so the next check reads again whatever is there
 			return nil, err

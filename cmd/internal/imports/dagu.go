@@ -225,7 +225,7 @@ func (g *dag) policies() {
 		j.remark("mailOn %s: a channel {name: mail, kind: url, url: secret:mail} (smtp://…) and notify: {channels: [mail]} do", shown(m.short()))
 	}
 	for _, key := range []string{"smtp", "errorMail", "infoMail", "waitMail", "logDir", "tags", "labels", "type"} {
-		if n := g.root.get(key); n != nil && !(key == "type" && (n.str() == "graph" || n.str() == "chain")) {
+		if n := g.root.get(key); n != nil && (key != "type" || n.str() != "graph" && n.str() != "chain") {
 			j.remark("not carried over: %s: %s", key, shown(n.short()))
 		}
 	}

@@ -90,9 +90,7 @@ func (t *timer) jobs() {
 
 	for _, u := range []*unit{t.timer, t.service} {
 		for _, about := range []string{"Description", "Documentation"} {
-			for _, text := range u.all("Unit", about) {
-				base.Kept = append(base.Kept, text)
-			}
+			base.Kept = append(base.Kept, u.all("Unit", about)...)
 		}
 	}
 	if !t.work(base) {

@@ -96,7 +96,7 @@ func quoteWindows(word string) string {
 }
 
 // Install implements Manager.
-func (m taskScheduler) Install(s Spec, text string) error {
+func (m taskScheduler) Install(s Spec, text string) (err error) {
 	file, err := m.File(s)
 	if err != nil {
 		return err
@@ -110,7 +110,7 @@ func (m taskScheduler) Install(s Spec, text string) error {
 	if err := atomicfile.Write(given, utf16File(text), 0o600); err != nil {
 		return err
 	}
-	defer os.Remove(given)
+	defer func() { err = errors.Join(err, os.Remove(given)) }()
 	if _, err := schtasks("/Create", "/TN", s.Name, "/XML", given, "/F"); err != nil {
 		return err
 	}
