@@ -786,7 +786,9 @@ func TestEveryToolCanBeHad(t *testing.T) {
 
 	slices.Sort(names)
 	// What a module gets of its host, no model does: TestHostMethods has each of it. Nor does one start, or speak for, the program that does a run in its place.
-	ofModels := o.runner.Specs().Where(func(s tool.Spec) bool { return s.Requires != tool.RequiresModule && s.Requires != tool.RequiresExecutor && !s.Open })
+	ofModels := o.runner.Specs().Where(func(s tool.Spec) bool {
+		return s.Requires != tool.RequiresModule && s.Requires != tool.RequiresExecutor && !s.Open
+	})
 	if known := ofModels.Names(); !slices.Equal(names, known) {
 		t.Errorf("had:   %q\nknown: %q", names, known)
 	}
