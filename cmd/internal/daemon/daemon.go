@@ -166,7 +166,13 @@ func (d *Daemon) openParts(ctx context.Context, o Options) (err error) {
 		}
 	}
 	d.redirects = &redirects{d: d, listens: o.Serves}
-	if d.runner, err = agent.New(agent.Options{Ledger: d.ledger, Databases: d.databases, Manifests: filepath.Join(d.home.Dir, "manifests"), Recordings: filepath.Join(d.home.Dir, "recordings"), Scratch: filepath.Join(d.home.Dir, "commands"), Before: filepath.Join(d.home.Dir, "before"), Storage: filepath.Join(d.home.Dir, "storage"), SignIns: &agent.SignInOptions{Store: &signInStore{home: d.home.Dir}, Listen: d.redirects.address}, Version: Version(), Servers: filepath.Join(d.home.Dir, "mcp"), Locks: filepath.Join(d.home.Dir, "locks"), Logger: d.log}); err != nil { //nolint:contextcheck // it cleans up after a process that died, also when a start is interrupted
+	part := func(name string) string { return filepath.Join(d.home.Dir, name) }
+	d.runner, err = agent.New(agent.Options{ //nolint:contextcheck // it cleans up after a process that died, also when a start is interrupted
+		Ledger: d.ledger, Databases: d.databases, Locks: part("locks"), Manifests: part("manifests"), Recordings: part("recordings"),
+		Scratch: part("commands"), Before: part("before"), Storage: part("storage"), Servers: part("mcp"), Version: Version(), Logger: d.log,
+		SignIns: &agent.SignInOptions{Store: &signInStore{home: d.home.Dir}, Listen: d.redirects.address},
+	})
+	if err != nil {
 		return err
 	}
 
