@@ -98,6 +98,7 @@ func failAndBlock(t *testing.T, l *ledger.Ledger) {
 	must0(t, err)
 	_, err = l.Acknowledge(ctx, open[0].ID, "seen")
 	must0(t, err)
+	must0(t, l.AppendNotices(ctx, ledger.Notice{Key: ledger.FallbackKey + "1", Job: "j", Channel: "other", Title: "told", Incident: open[0].ID}))
 
 	by := []ledger.Obstacle{{Kind: "secret", Source: "secret/api", Text: "the secret api is not there"}}
 	accepted, err := l.Enqueue(ctx, ledger.Request{Job: "j", Agent: "a", Trigger: domain.TriggerManual}, ledger.Request{Job: "j", Agent: "a", Trigger: domain.TriggerManual})
