@@ -16,6 +16,7 @@ import (
 
 	"rouse/agent"
 	"rouse/agent/loop"
+	"rouse/agent/model"
 	"rouse/agent/tool"
 	"rouse/agent/tool/executor"
 	"rouse/agentdb/ledger"
@@ -132,6 +133,7 @@ func TestExecutorEndings(t *testing.T) {
 		want   domain.Outcome
 		says   string
 	}{
+		"cost":    {"tokens without end", loop.Bounds{CostMicroUSD: 5000, Steps: -1}, domain.OutcomeBudget, "bounds.cost_usd"},
 		"steps":   {"turns without end", loop.Bounds{Steps: 5}, domain.OutcomeBudget, "bounds.steps"},
 		"tokens":  {"tokens without end", loop.Bounds{Tokens: 5000, Steps: -1}, domain.OutcomeBudget, "bounds.tokens"},
 		"output":  {"writes without end", loop.Bounds{Output: 100_000, Steps: -1}, domain.OutcomeBudget, "bounds.output"},
@@ -141,7 +143,11 @@ func TestExecutorEndings(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := executing(t, c.does, nil)
+			b := executing(t, c.does, func(s *executor.Settings) {
+				if c.bounds.CostMicroUSD > 0 {
+					s.Price = model.Price{Input: 1, Output: 1}
+				}
+			})
 			job := b.plan.Jobs["j"]
 			job.Bounds = c.bounds
 			b.plan.Jobs["j"] = job
@@ -247,6 +253,88 @@ func TestExecutorBudget(t *testing.T) {
 		t.Fatal(err)
 	}
 	if res := b.run(b.enqueue(ledger.Request{Job: "j", Agent: "clerk"})); res.Outcome != domain.OutcomeBudget || !strings.Contains(res.Error, "no room") || b.work("half.txt") != "" {
+		t.Errorf("%+v", res)
+	}
+}
+
+// What fails is tried again by its job, and the program is told how the last attempt failed; what that had changed is undone too.
+func TestExecutorIsTriedAgain(t *testing.T) {
+	t.Parallel()
+	b := executing(t, "fails once", nil)
+	id := b.enqueue(ledger.Request{Job: "j", Agent: "clerk"})
+	res := b.run(id)
+	if res.Outcome != domain.OutcomeError || b.work("half.txt") != "half" {
+		t.Fatalf("%+v", res)
+	}
+	res.RetryAt = time.Now() // as the retry of its job says
+	b.finish(id, 1, res)
+
+	res = b.run(id)
+	if res.Outcome != domain.OutcomeSuccess || res.Summary != "It is done at last." {
+		t.Fatalf("%+v", res)
+	}
+	b.finish(id, 2, res)
+	if task := b.work("second.txt"); !strings.Contains(task, "the first try was no good") || !strings.Contains(task, "Do the work of j.") {
+		t.Errorf("the second attempt was told: %s", task)
+	}
+	calls, err := b.ledger.Calls(t.Context(), id)
+	if err != nil || len(calls) != 2 || calls[0].Key != "p1.1" || calls[1].Key != "p2.1" {
+		t.Errorf("%+v %v", calls, err)
+	}
+
+	run, err := b.ledger.Run(t.Context(), id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.runner.Undo(t.Context(), run, agent.UndoOptions{Force: true}); err != nil || b.work("half.txt") != "" || b.work("second.txt") != "" {
+		t.Errorf("%v, %q, %q", err, b.work("half.txt"), b.work("second.txt"))
+	}
+}
+
+// What a program is signed in by is found in its HOME under the name that it has in the owner's, and changed only where that is granted.
+func TestExecutorIsSignedIn(t *testing.T) {
+	owner := t.TempDir()
+	t.Setenv("HOME", owner)
+	read, renewed := filepath.Join(owner, ".agent"), filepath.Join(owner, ".config", "renewed")
+	for _, dir := range []string{read, renewed} {
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, "token"), []byte("token of "+filepath.Base(dir)), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+
+	b := executing(t, "signed in", func(s *executor.Settings) {
+		s.Login = []executor.Login{{Path: read}, {Path: renewed, Write: true}}
+	})
+	if res := b.run(b.enqueue(ledger.Request{Job: "j", Agent: "clerk"})); res.Outcome != domain.OutcomeSuccess || res.Summary != "token of .agent, written: false; token of renewed, written: true" {
+		t.Fatalf("%+v", res)
+	}
+	for path, want := range map[string]string{filepath.Join(read, "token"): "token of .agent", filepath.Join(renewed, "token"): "renewed"} {
+		if got, err := os.ReadFile(path); err != nil || string(got) != want {
+			t.Errorf("%s holds %q (%v)", path, got, err)
+		}
+	}
+}
+
+// A program that tells tokens and no cost is counted by its price.
+func TestExecutorHasAPrice(t *testing.T) {
+	t.Parallel()
+	b := executing(t, "tells tokens", func(s *executor.Settings) { s.Price = model.Price{Input: 1.25, Output: 10, Cached: 0.125} })
+	job := b.plan.Jobs["j"]
+	job.Budget, job.Bounds = agent.Budget{CostMicroUSD: 2000}, loop.Bounds{CostMicroUSD: 2000}
+	b.plan.Jobs["j"] = job
+	id := b.enqueue(ledger.Request{Job: "j", Agent: "clerk"})
+	res := b.run(id)
+	const cost = 750 + 50 + 1000 // of 600 tokens that were not cached, 400 that were, and 100 of the answer
+	if res.Outcome != domain.OutcomeSuccess || res.Usage.CostMicroUSD != cost || res.Usage.EstimatedMicroUSD != 0 || res.Usage.TokensIn != 1000 || res.Usage.TokensCached != 400 {
+		t.Fatalf("%+v", res)
+	}
+	b.finish(id, 1, res)
+
+	// What is left of the day is less than the next might cost.
+	if res := b.run(b.enqueue(ledger.Request{Job: "j", Agent: "clerk"})); res.Outcome != domain.OutcomeBudget {
 		t.Errorf("%+v", res)
 	}
 }

@@ -40,7 +40,9 @@ func fakeAgent(does string) {
 		}
 	}
 
-	say(m{"type": "system", "subtype": "init", "session_id": "s", "model": "fake-1"})
+	if does != "tells tokens" {
+		say(m{"type": "system", "subtype": "init", "session_id": "s", "model": "fake-1"})
+	}
 	switch does {
 	case "works":
 		say(m{"type": "assistant", "message": m{"id": "1", "model": "fake-1", "content": []m{{"type": "text", "text": "I write."}, {"type": "tool_use", "id": "t", "name": "Write", "input": m{"path": "new/deep.txt"}}},
@@ -88,6 +90,21 @@ func fakeAgent(does string) {
 		write("half.txt", "half")
 		fmt.Fprintln(os.Stderr, "panic: out of ideas")
 		os.Exit(3)
+	case "fails once":
+		if strings.Contains(string(task), "did not succeed") {
+			write("second.txt", string(task))
+			result("It is done at last.")
+			return
+		}
+		write("half.txt", "half")
+		fmt.Fprintln(os.Stderr, "the first try was no good")
+		os.Exit(3)
+	case "signed in":
+		result(fakeLogin())
+	case "tells tokens": // and no cost, as Codex does
+		say(m{"type": "thread.started", "thread_id": "t"})
+		say(m{"type": "item.completed", "item": m{"id": "i", "type": "agent_message", "text": "I have counted."}})
+		say(m{"type": "turn.completed", "usage": m{"input_tokens": 1000, "cached_input_tokens": 400, "output_tokens": 100}})
 	case "limited":
 		say(m{"type": "rate_limit_event", "rate_limit_info": m{"status": "rejected", "resetsAt": time.Now().Add(2 * time.Hour).Unix()}})
 		say(m{"type": "result", "subtype": "success", "is_error": true, "result": "You've hit your limit", "total_cost_usd": 0, "num_turns": 0})
@@ -96,6 +113,20 @@ func fakeAgent(does string) {
 		answer("1", "I attack: "+fakeAttacks(), 1, 1)
 		result("I tried: " + fakeAttacks())
 	}
+}
+
+// fakeLogin says what it finds in its HOME, and what of it can be changed.
+func fakeLogin() string {
+	var out []string
+	for _, name := range []string{".agent/token", ".config/renewed/token"} {
+		path := filepath.Join(os.Getenv("HOME"), name)
+		token, err := os.ReadFile(path)
+		if err != nil {
+			return err.Error()
+		}
+		out = append(out, fmt.Sprintf("%s, written: %t", token, os.WriteFile(path, []byte("renewed"), 0o600) == nil))
+	}
+	return strings.Join(out, "; ")
 }
 
 // fakeAttacks tries what an agent program must not reach, and says what it could.

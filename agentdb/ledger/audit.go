@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -42,7 +43,7 @@ type AuditOptions struct {
 
 // AuditChecks are all checks, in the order in which they are made.
 func AuditChecks() []AuditCheck {
-	return append(append([]AuditCheck{}, auditTime...), append(append(auditRuns(), auditMoney...), auditKept()...)...)
+	return slices.Concat(auditTime, auditRuns(), auditMoney, auditTold, auditKept())
 }
 
 // auditor is one audit: all of it reads the same instant of the ledger.

@@ -69,6 +69,7 @@ func auditedLedger(t *testing.T, dir string) {
 	_, a, err = l.StartAttempt(ctx, accepted[1].Run)
 	must0(t, err)
 	must0(t, l.Finish(ctx, a, ledger.Result{Wait: &ledger.Question{Title: "Go on?", Expires: time.Hour}}))
+	failAndBlock(t, l)
 	must0(t, l.SetWake(ctx, "a", func(now time.Time, _ ledger.WakeUsage) *ledger.Wake {
 		return &ledger.Wake{Agent: "a", At: now.Add(time.Hour), AskedAt: now.Add(time.Hour), Priority: "normal", ScheduledBy: ledger.ByUser, CreatedAt: now}
 	}))
@@ -76,6 +77,36 @@ func auditedLedger(t *testing.T, dir string) {
 }
 
 // broken are the checks that find something in a ledger that nobody has open.
+// failAndBlock leaves an incident that is over, one that is open, a run that is kept from starting, and one that was.
+func failAndBlock(t *testing.T, l *ledger.Ledger) {
+	t.Helper()
+	ctx := t.Context()
+	begin := func() ledger.Attempt {
+		accepted, err := l.Enqueue(ctx, ledger.Request{Job: "j", Agent: "a", Trigger: domain.TriggerManual})
+		must0(t, err)
+		_, a, err := l.StartAttempt(ctx, accepted[0].Run)
+		must0(t, err)
+		return a
+	}
+	tell := func(ledger.IncidentChange) []ledger.Notice {
+		return []ledger.Notice{{Job: "j", Channel: "c", Title: "told"}}
+	}
+	for _, outcome := range []domain.Outcome{domain.OutcomeError, domain.OutcomeError, domain.OutcomeSuccess, domain.OutcomeTimeout} {
+		must0(t, l.Finish(ctx, begin(), ledger.Result{Outcome: outcome, Tell: tell}))
+	}
+	open, err := l.Incidents(ctx, ledger.IncidentFilter{})
+	must0(t, err)
+	_, err = l.Acknowledge(ctx, open[0].ID, "seen")
+	must0(t, err)
+	must0(t, l.AppendNotices(ctx, ledger.Notice{Key: ledger.FallbackKey + "1", Job: "j", Channel: "other", Title: "told", Incident: open[0].ID}))
+
+	by := []ledger.Obstacle{{Kind: "secret", Source: "secret/api", Text: "the secret api is not there"}}
+	accepted, err := l.Enqueue(ctx, ledger.Request{Job: "j", Agent: "a", Trigger: domain.TriggerManual}, ledger.Request{Job: "j", Agent: "a", Trigger: domain.TriggerManual})
+	must0(t, err)
+	must0(t, l.HoldRuns(ctx, ledger.Hold{Run: accepted[0].Run, By: by}, ledger.Hold{Run: accepted[1].Run, By: by}))
+	must0(t, l.ReleaseRuns(ctx, accepted[1].Run))
+}
+
 func broken(t *testing.T, dir string) (checks []string, texts []string) {
 	t.Helper()
 	l, err := ledger.OpenReadOnly(t.Context(), ledger.Options{Path: filepath.Join(dir, "ledger.db"), Blobs: filepath.Join(dir, "blobs")}, &ledger.ReadOnlyError{Why: "it is audited"})
@@ -133,8 +164,17 @@ func TestAuditFindsDamage(t *testing.T) {
 		"spent-steps":        {"update spending set cost_micro_usd = 29"},
 		"reserved-run":       {"insert into reservations (run, attempt, step, day, agent, job, tokens_in, tokens_out, cost_micro_usd, at) values (1, 2, 1, '1999-01-01', 'a', 'j', 0, 0, 0, 1)"},
 		"reserved-day":       {"update spending set reserved_tokens = 5"},
-		"value-owner":        {"delete from blobs"},
-		"artifact":           {"update artifacts set content = 'eXl5' where name = 'small'", "update artifacts set content = '?' where name = 'small'", "update artifacts set size = 11 where name = 'small'"},
+		"incident-one":       {withoutKeys("incidents") + "insert into incidents select * from incidents where closed_at = 0; update outbox set incident = 0"},
+		"incident-state": {"update incidents set closed_at = 0 where closed_at <> 0", "update incidents set closed_at = last_at + 1 where closed_at = 0", "update incidents set failures = 0 where closed_at = 0",
+			"update incidents set last_run = 0 where closed_at = 0", "update runs set job = 'k' where id = (select max(closed_by) from incidents)", "update incidents set acked_at = 0"},
+		"incident-closed": {"update incidents set closed_by = 4 where closed_by <> 0"},
+		"incident-told":   {"update incidents set told = told - 1 where closed_at <> 0"},
+		"incident-times":  {"update incidents set closed_at = 5 where closed_at <> 0", "update incidents set last_at = 5 where closed_at = 0", "update incidents set acked_at = 5 where acked_at <> 0"},
+		"run-blocked": {"update runs set blocked_until = 0 where id = 1; update runs set blocked_since = 1, blocked_by = '[]' where id = 1", "update runs set blocked_by = '' where blocked_by <> ''",
+			"update runs set blocked_since = 0 where blocked_since <> 0"},
+		"blocked-times": {"update runs set blocked_until = 5 where blocked_until <> 0", "update obstacles set over_at = 5"},
+		"value-owner":   {"delete from blobs"},
+		"artifact":      {"update artifacts set content = 'eXl5' where name = 'small'", "update artifacts set content = '?' where name = 'small'", "update artifacts set size = 11 where name = 'small'"},
 	}
 
 	for check, statements := range damages {

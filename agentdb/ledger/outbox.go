@@ -8,6 +8,9 @@ import (
 	"rouse/agentdb/sqlite"
 )
 
+// FallbackKey begins the keys of notices that a channel is told in place of another one.
+const FallbackKey = "fallback:"
+
 func addNotice(tx *sqlite.Tx, n Notice, now time.Time) error {
 	// NULL, because the column is unique and any number of notices have no key.
 	var key any

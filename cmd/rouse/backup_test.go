@@ -3,8 +3,10 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"io/fs"
 	"math/rand/v2"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -345,6 +347,78 @@ func TestRestoreRefused(t *testing.T) {
 		t.Error("something was restored")
 	}
 	auditClean(t, config)
+}
+
+// What opens something of the owner's elsewhere is in a backup only when they say so: secrets, sign-ins, the access to the pages, and the
+// HOME of an agent program. What a home knows otherwise is always in it. Restored, secrets can be had again.
+func TestBackupOfSecrets(t *testing.T) {
+	t.Parallel()
+	dir := cmdtest.Write(t, map[string]string{
+		"rouse.yaml":                       "version: 1\nhome: ./home\nagents: [{name: a}]\njobs: [{name: j, agent: a, playbook: [{call: db_query, with: {sql: select 1}}]}]\n",
+		"home/agents/a/home/.claude/token": "canary of a login",
+		"home/agents/a/work/notes.txt":     "notes",
+		"home/sign-ins.json":               `{"canary": "of a sign-in"}`,
+		"home/dashboard/key":               "canary of the pages",
+		"home/mcp/approved.json":           "{}",
+	})
+	config := filepath.Join(dir, "rouse.yaml")
+	mustRun(t, "run", "j", "--wait", "--config", config)
+	set := rouse(t, "secrets", "set", "api", "--in", "file", "--config", config)
+	set.Stdin = strings.NewReader("canary of a secret")
+	if err := set.Run(); err != nil {
+		t.Fatalf("%v\n%s", err, set.stderr.String())
+	}
+
+	always := []string{"agents/a/work/notes.txt", "mcp/approved.json", "agents/a/db.sqlite"}
+	secret := []string{"agents/a/home/.claude/token", "sign-ins.json", "dashboard/key", "secrets.age"}
+	for _, with := range []bool{false, true} {
+		args := []string{"backup", filepath.Join(dir, fmt.Sprint("copies-", with)), "--json", "--config", config}
+		if with {
+			args = append(args, "--with-secrets")
+		}
+		var b api.HomeBackup
+		runJSON(t, &b, args...)
+		restored := filepath.Join(dir, fmt.Sprint("restored-", with))
+		mustRun(t, "restore", b.Path, "--home", restored, "--config", config)
+
+		for _, name := range append(slices.Clone(always), secret...) {
+			want, err := os.ReadFile(filepath.Join(dir, "home", filepath.FromSlash(name)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, err := os.ReadFile(filepath.Join(restored, filepath.FromSlash(name)))
+			switch there := with || slices.Contains(always, name); {
+			case there && (err != nil || path.Ext(name) != ".sqlite" && string(got) != string(want)):
+				t.Errorf("with secrets %t: %s holds %q (%v)", with, name, got, err)
+			case !there && err == nil:
+				t.Errorf("%s is in a backup without secrets", name)
+			}
+		}
+		if text := mustRun(t, "secrets", "list", "--home", restored, "--config", config); strings.Contains(text, "api") != with {
+			t.Errorf("with secrets %t there are:\n%s", with, text)
+		}
+		if !with {
+			holdsNo(t, b.Path, "canary")
+		}
+		auditClean(t, config, "--home", restored)
+	}
+}
+
+// holdsNo says that no file below a folder has a text in it.
+func holdsNo(t *testing.T, dir, text string) {
+	t.Helper()
+	if err := filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
+		if err != nil || e.IsDir() {
+			return err
+		}
+		content, err := os.ReadFile(path)
+		if strings.Contains(string(content), text) {
+			t.Errorf("%s holds %q", path, text)
+		}
+		return err
+	}); err != nil {
+		t.Error(err)
+	}
 }
 
 // The drill of docs/backup.md, as it stands there.

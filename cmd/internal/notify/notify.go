@@ -32,8 +32,6 @@ const (
 	maxTries = len(retryPauses) + 1
 	// triesAlone is after how many of them the channel's fallback is told.
 	triesAlone = 3
-	// fallbackKey is the beginning of the key of a notice that stands in for another one.
-	fallbackKey = "fallback:"
 )
 
 // QuietHours is how the reason begins for which a notice waits that could be sent.
@@ -320,12 +318,12 @@ func (n *Notifier) sendOne(ctx context.Context, notice ledger.Notice) (sendErr, 
 // fallBack tells another channel of a notice, once, however often its own is tried. What a channel is told in place of
 // another one goes no further: two that are down would hand it to each other.
 func (n *Notifier) fallBack(ctx context.Context, notice ledger.Notice, to string) error {
-	if strings.HasPrefix(notice.Key, fallbackKey) {
+	if strings.HasPrefix(notice.Key, ledger.FallbackKey) {
 		return nil
 	}
 
 	other := notice
-	other.ID, other.Channel, other.Key = 0, to, fallbackKey+strconv.FormatInt(notice.ID, 10)
+	other.ID, other.Channel, other.Key = 0, to, ledger.FallbackKey+strconv.FormatInt(notice.ID, 10)
 	other.Body = strings.TrimSpace(notice.Body + "\n" + fmt.Sprintf("(told here, for the channel %s did not take it: %s)", notice.Channel, notice.Error))
 	return n.ledger.AppendNotices(ctx, other)
 }
