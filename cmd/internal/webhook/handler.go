@@ -43,11 +43,14 @@ type BusyError struct {
 
 func (e *BusyError) Error() string { return e.Why }
 
+// ErrOtherBody says that another delivery was kept under the same Idempotency-Key.
+var ErrOtherBody = errors.New("another body came before with this Idempotency-Key; a new delivery has a new one")
+
 // Engine keeps what comes.
 type Engine interface {
 	// Webhook is the one at a path; false: there is none.
 	Webhook(path string) (Hook, bool)
-	// Deliver has a run on disk when it returns; a *BusyError says that there can be none now.
+	// Deliver has a run on disk when it returns; a *BusyError says that there can be none now, ErrOtherBody that there never will be.
 	Deliver(ctx context.Context, h Hook, d Delivery, body string) (Accepted, error)
 	// Refused notes a request that was not what it says.
 	Refused(ctx context.Context, h Hook, why string)
@@ -123,6 +126,9 @@ func (s *handler) deliver(w http.ResponseWriter, r *http.Request, hook Hook, d D
 	case errors.As(err, &busy):
 		w.Header().Set("Retry-After", strconv.Itoa(int(max(busy.After, time.Second)/time.Second)))
 		s.refuse(w, r, http.StatusServiceUnavailable, busy.Why)
+	case errors.Is(err, ErrOtherBody):
+		s.engine.Refused(r.Context(), hook, err.Error())
+		s.refuse(w, r, http.StatusUnprocessableEntity, err.Error())
 	case err != nil:
 		s.log.Error("a delivery could not be kept", "job", hook.Job, "path", hook.Path, "error", err)
 		w.Header().Set("Retry-After", "60")
