@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 	"unicode/utf8"
 
@@ -63,11 +64,40 @@ type answer struct {
 	Error    string `json:"error,omitempty"`
 }
 
+// maxHeld bounds the bodies that are held at the same time, in bytes: strangers send them, and nobody knows before their end
+// whether they are signed.
+const maxHeld = 64 << 20
+
+// errFull says that so much is held already.
+var errFull = errors.New("too much is sent to webhooks at once")
+
 type handler struct {
 	engine Engine
 	log    *slog.Logger
 	now    func() time.Time
+	held   atomic.Int64 // bytes of bodies that are read or handed over
 }
+
+// heldBody counts what is read of a body.
+type heldBody struct {
+	io.Reader
+	all  *atomic.Int64
+	most int64
+	read int64
+}
+
+// Read implements io.Reader.
+func (b *heldBody) Read(p []byte) (int, error) {
+	n, err := b.Reader.Read(p)
+	b.read += int64(n)
+	if b.all.Add(int64(n)) > b.most {
+		return n, errFull
+	}
+	return n, err
+}
+
+// release counts it as gone.
+func (b *heldBody) release() { b.all.Add(-b.read) }
 
 // NewHandler answers requests at the paths of webhooks.
 func NewHandler(e Engine, log *slog.Logger) http.Handler {
@@ -93,7 +123,12 @@ func (s *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 
-	body, status, err := readBody(w, r, hook.MaxBody)
+	held := &heldBody{Reader: http.MaxBytesReader(w, r.Body, hook.MaxBody), all: &s.held, most: max(maxHeld, hook.MaxBody)}
+	defer held.release()
+	body, status, err := readBody(r, held, hook.MaxBody)
+	if errors.Is(err, errFull) {
+		w.Header().Set("Retry-After", "5")
+	}
 	if err != nil {
 		s.engine.Refused(r.Context(), hook, err.Error())
 		s.refuse(w, r, status, err.Error())
@@ -141,7 +176,7 @@ func (s *handler) deliver(w http.ResponseWriter, r *http.Request, hook Hook, d D
 }
 
 // readBody reads what is sent, with the status where it cannot be taken.
-func readBody(w http.ResponseWriter, r *http.Request, most int64) ([]byte, int, error) {
+func readBody(r *http.Request, in io.Reader, most int64) ([]byte, int, error) {
 	large := fmt.Errorf("the body has more than %s, which is what this webhook takes (max_body)", text.Size(most))
 	if r.ContentLength > most {
 		return nil, http.StatusRequestEntityTooLarge, large
@@ -153,8 +188,10 @@ func readBody(w http.ResponseWriter, r *http.Request, most int64) ([]byte, int, 
 		}
 	}
 
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, most))
+	body, err := io.ReadAll(in)
 	switch {
+	case errors.Is(err, errFull):
+		return nil, http.StatusServiceUnavailable, errFull
 	case errors.As(err, new(*http.MaxBytesError)):
 		return nil, http.StatusRequestEntityTooLarge, large
 	case err != nil:
