@@ -97,11 +97,11 @@ func TestIdempotencyKeys(t *testing.T) {
 			t.Errorf("%s: run %d (%v)", what, id, err)
 		}
 	}
-	for want, f := range map[int64]api.RunRequest{4: {Job: "two", Key: "k"}, 5: {Agent: "ann", Prompt: "x", Key: "k"}} {
+	for _, f := range []api.RunRequest{{Job: "two", Key: "k"}, {Agent: "ann", Prompt: "x", Key: "k"}} {
 		first, err := fire(f)
 		again, err2 := fire(f)
-		if err != nil || err2 != nil || first != again || first < 4 || first > 5 {
-			t.Errorf("another scope: run %d, %d, want %d or so (%v, %v)", first, again, want, err, err2)
+		if err != nil || err2 != nil || first != again || first <= 3 {
+			t.Errorf("another scope: run %d, %d (%v, %v)", first, again, err, err2)
 		}
 	}
 	if runs, err := d.ledger.Runs(t.Context(), ledger.RunFilter{}); err != nil || len(runs) != 5 {
