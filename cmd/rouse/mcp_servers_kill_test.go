@@ -23,6 +23,7 @@ while read -r line; do
   *'"tools/list"'*) say '{"tools":[{"name":"quick","description":"Counts.","inputSchema":{"type":"object"}},{"name":"slow","description":"Counts slowly.","inputSchema":{"type":"object"}}]}' ;;
   *'"tools/call"'*'"quick"'*) echo quick >>FOLDER/calls; say '{"content":[{"type":"text","text":"counted"}]}' ;;
   *'"tools/call"'*'"slow"'*) echo slow >>FOLDER/calls; while ! test -e FOLDER/go; do sleep 0.1; done; say '{"content":[{"type":"text","text":"counted"}]}' ;;
+  *'"id":'*) printf '{"jsonrpc":"2.0","id":%s,"error":{"code":-32601,"message":"unknown"}}\n' "$id" ;;
   esac
 done
 `
