@@ -102,6 +102,7 @@ type Detail struct {
 	Wake      *WakeDetail    `json:"wake,omitempty"`    // of a wake
 	By        *StarterDetail `json:"by,omitempty"`      // of a run that another one started
 	Webhook   *Delivery      `json:"webhook,omitempty"`
+	Once      *Once          `json:"once,omitempty"` // where whoever asked named the request, to send it again
 	// Retried says that a person had the run tried again: its model is asked also while that is paused.
 	Retried bool `json:"retried,omitempty"`
 }
@@ -112,6 +113,12 @@ type Delivery struct {
 	ID    string `json:"id"`              // as its sender numbers them
 	Event string `json:"event,omitempty"` // what its sender calls it, "" where they do not say
 	Bytes int64  `json:"bytes"`           // of the body
+}
+
+// Once is what whoever asked for a run calls their request: they may send it again, and it stays one run.
+type Once struct {
+	Key     string `json:"key"`
+	Request string `json:"request"` // SHA-256 of what was asked, hexadecimal: another request is refused under the same key
 }
 
 // StarterDetail is the run that started another one by a call.

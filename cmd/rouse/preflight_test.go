@@ -105,6 +105,14 @@ func obstacles(tags *ollamaTags) map[string]obstacle {
 				write(t, filepath.Join(dir, "bin/check"), "#!/bin/sh\nexit 0\n", 0o755)
 			},
 			"program", "of a condition (when:) is not installed"},
+		"executed": {"", `prompt: Do it., executor: {argv: [EXECUTOR], output: text}`, nothing,
+			func(t *testing.T, dir string) {
+				write(t, filepath.Join(dir, "bin/agent"), "#!/bin/sh\necho 'The work is done.'\n", 0o755)
+			},
+			"program", "the executor cannot be started: there is no program"},
+		"served": {"mcp: [served]", done, nothing,
+			func(t *testing.T, dir string) { write(t, filepath.Join(dir, "bin/server"), "#!/bin/sh\n", 0o755) },
+			"mcp", "of the MCP server served: "},
 		"disabled": {"enabled: false", done, nothing, func(t *testing.T, dir string) {
 			path := filepath.Join(dir, "rouse.yaml")
 			text, err := os.ReadFile(path)
@@ -161,6 +169,7 @@ limits: {runs: 4}
 models:
   - {name: keyed, provider: openai, model: scripted, base_url: "%s/v1", api_key: "secret:key", max_output: 100, context_window: 100000, price: {input: 1, output: 1}}
   - {name: nearby, provider: ollama, model: small, base_url: "%s"}
+mcp: [{name: served, argv: [SERVER], read: [BIN]}]
 agents:
   - {name: fine, database: {enabled: false}}
 `, s.URL, nearby.URL)
@@ -175,7 +184,8 @@ agents:
 		jobs += fmt.Sprintf("  - {name: %s, agent: %s, %s}\n", name, name, o.job)
 		o.make(t, dir)
 	}
-	text = strings.NewReplacer("PROGRAM", filepath.Join(dir, "bin/tool"), "CONDITION", filepath.Join(dir, "bin/check")).Replace(text + jobs)
+	text = strings.NewReplacer("PROGRAM", filepath.Join(dir, "bin/tool"), "CONDITION", filepath.Join(dir, "bin/check"),
+		"EXECUTOR", filepath.Join(dir, "bin/agent"), "SERVER", filepath.Join(dir, "bin/server"), "BIN", filepath.Join(dir, "bin")).Replace(text + jobs)
 	config := filepath.Join(dir, "rouse.yaml")
 	write(t, config, text, 0o600)
 

@@ -89,3 +89,8 @@ func escape(s string, hidden func(rune) bool) string {
 
 	return out.String()
 }
+
+// IsPlain reports whether s has at most that many bytes, all of them characters of ASCII that can be printed.
+func IsPlain(s string, most int) bool {
+	return len(s) <= most && !strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r > '~' })
+}

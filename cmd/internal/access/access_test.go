@@ -389,3 +389,28 @@ func TestDamagedSecrets(t *testing.T) {
 		t.Error("the token")
 	}
 }
+
+// deadlined notes the deadline that it is given.
+type deadlined struct {
+	*httptest.ResponseRecorder
+	until time.Time
+}
+
+func (d *deadlined) SetReadDeadline(t time.Time) error {
+	d.until = t
+	return nil
+}
+
+// A body that no handler reads must come in time too: net/http reads it before the next request.
+func TestUnreadBodies(t *testing.T) {
+	t.Parallel()
+	a := newAccess(t, t.TempDir(), Options{})
+	for _, guard := range []func(http.Handler) http.Handler{a.Guard, a.Signed} {
+		w := &deadlined{ResponseRecorder: httptest.NewRecorder()}
+		before := time.Now()
+		guard(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})).ServeHTTP(w, httptest.NewRequest(http.MethodPost, "http://x/", strings.NewReader("{}")))
+		if w.until.Before(before) || w.until.After(time.Now().Add(bodyBegins)) {
+			t.Errorf("it may take until %s", w.until)
+		}
+	}
+}

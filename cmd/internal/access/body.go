@@ -26,7 +26,10 @@ func newTimedBody(w http.ResponseWriter, body io.ReadCloser) io.ReadCloser {
 	if body == nil || body == http.NoBody {
 		return body
 	}
-	return &timedBody{ReadCloser: body, deadline: http.NewResponseController(w), began: time.Now()}
+	b := &timedBody{ReadCloser: body, deadline: http.NewResponseController(w), began: time.Now()}
+	// From the beginning: net/http itself reads what a handler has left, so that the next request can be read.
+	_ = b.deadline.SetReadDeadline(b.began.Add(bodyBegins)) // Read says what is wrong with it
+	return b
 }
 
 // Read implements io.Reader.

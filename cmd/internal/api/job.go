@@ -29,7 +29,7 @@ type Job struct {
 
 // Obstacle is one thing that keeps a job from working, before it costs anything.
 type Obstacle struct {
-	// Kind is a stable word for programs: secret, model, no_model, model_paused, folder, program, confinement, skill, database,
+	// Kind is a stable word for programs: secret, model, no_model, model_paused, folder, program, mcp, confinement, skill, database,
 	// workspace, agent.
 	Kind   string `json:"kind"`
 	Source string `json:"source"` // what is in the way, the same for all jobs that wait for it

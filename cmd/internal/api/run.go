@@ -184,4 +184,6 @@ type RunRequest struct {
 	Removes bool `json:"removes,omitempty"`
 	// Trigger is set by the server; "" is a person.
 	Trigger domain.Trigger `json:"-"`
+	// Key is the header Idempotency-Key: the same one is the same run; "" makes a new run each time.
+	Key string `json:"-"`
 }

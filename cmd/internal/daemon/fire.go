@@ -37,6 +37,15 @@ func (d *Daemon) Fire(ctx context.Context, f api.RunRequest) (int64, error) {
 		Input: f.Input, Prompt: f.Prompt, Tool: f.Tool, Args: f.Args, Check: f.Check,
 		Skill: f.Skill, Given: f.Given, DryRun: f.DryRun, Workspace: f.Workspace, Removes: f.Removes,
 	}}
+	if err := nameOnce(&req, f); err != nil {
+		return 0, err
+	}
+	if f.Key != "" { // before anything else is looked at: what was accepted once stays accepted
+		if run, known, err := d.askedBefore(ctx, req); known || err != nil {
+			return run, otherRequest(err, f.Key)
+		}
+	}
+
 	if f.Job != "" {
 		j := now.Config.Jobs[slices.Index(now.JobNames(), f.Job)]
 		if !config.On(j.Enabled) {
@@ -56,12 +65,8 @@ func (d *Daemon) Fire(ctx context.Context, f api.RunRequest) (int64, error) {
 		return 0, &api.Error{Status: 404, Message: text.NoSuch("tool", f.Tool, d.runner.Specs().Callable()), Usage: true}
 	}
 
-	accepted, err := d.ledger.Enqueue(ctx, req)
-	if err != nil {
-		return 0, err
-	}
-
-	return accepted[0].Run, nil
+	run, _, err := d.enqueueOnce(ctx, req)
+	return run, otherRequest(err, f.Key)
 }
 
 // runnable says what keeps a skill from being run with what it is given.
@@ -94,7 +99,7 @@ func (s *Setup) runnable(f api.RunRequest) error {
 // refuseSecrets refuses a request that would put a secret of the configuration into the history.
 // Redacting it instead would start a run on a text that nobody wrote.
 func (d *Daemon) refuseSecrets(f api.RunRequest) error {
-	for what, value := range map[string]any{"prompt holds": f.Prompt, "input holds": f.Input, "arguments hold": f.Args, "input of the skill holds": f.Given} {
+	for what, value := range map[string]any{"prompt holds": f.Prompt, "input holds": f.Input, "arguments hold": f.Args, "input of the skill holds": f.Given, "Idempotency-Key holds": f.Key} {
 		// As JSON, which covers values that are nested in the input or the arguments.
 		text, err := json.Marshal(value)
 		if err != nil {
@@ -118,6 +123,8 @@ func (d *Daemon) fireWatch(ctx context.Context, j *config.Job, f api.RunRequest)
 	switch {
 	case len(f.Input) > 0:
 		return 0, &api.Error{Status: 400, Message: fmt.Sprintf("a run of job %s that takes a file or a folder takes no input", j.Name), Usage: true}
+	case f.Key != "":
+		return 0, &api.Error{Status: 400, Message: fmt.Sprintf("a run of job %s that takes a file or a folder takes no Idempotency-Key: the same content is taken once", j.Name), Usage: true}
 	case f.File == "":
 		return d.fireFolder(ctx, j)
 	case converges(j):

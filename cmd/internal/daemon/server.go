@@ -23,6 +23,7 @@ type server struct {
 	listener      net.Listener
 	kept          bool               // who comes after the listener was closed is answered by the next daemon
 	stopFollowing context.CancelFunc // ends the event streams that are followed
+	most          int                // connections that its listener lets in; 0: any number
 
 	mu     sync.Mutex
 	closed bool                        // nobody new is let in
@@ -142,6 +143,7 @@ func (s *server) noteState(c net.Conn, state http.ConnState) {
 	defer s.mu.Unlock()
 	if state != http.StateClosed && state != http.StateHijacked {
 		s.conns[c] = state
+		s.makeRoom()
 		return
 	}
 
@@ -149,6 +151,19 @@ func (s *server) noteState(c net.Conn, state http.ConnState) {
 	select {
 	case s.left <- struct{}{}:
 	default:
+	}
+}
+
+// makeRoom closes a connection that is only kept for a next request, where it keeps somebody else from coming in. The caller holds mu.
+func (s *server) makeRoom() {
+	if s.most == 0 || len(s.conns) < s.most {
+		return
+	}
+	for c, state := range s.conns {
+		if state == http.StateIdle {
+			go c.Close() // which may wait for its peer
+			return
+		}
 	}
 }
 

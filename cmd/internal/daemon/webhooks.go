@@ -3,6 +3,7 @@ package daemon
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strconv"
 	"time"
@@ -60,9 +61,15 @@ func (d *Daemon) Webhook(path string) (webhook.Hook, bool) {
 
 // Deliver implements webhook.Engine. What was kept before is found first: its sender need not wait for a pause to end.
 func (d *Daemon) Deliver(ctx context.Context, h webhook.Hook, got webhook.Delivery, body string) (webhook.Accepted, error) {
-	key := deliveryKey(h.Job, got)
-	if run, known, err := d.ledger.RunByKey(ctx, key); known || err != nil {
-		return webhook.Accepted{Run: run.ID, Repeated: known}, err
+	req := ledger.Request{
+		Key: deliveryKey(h.Job, got), Job: h.Job, Trigger: domain.TriggerWebhook, Body: body,
+		Detail: ledger.Detail{Webhook: &ledger.Delivery{Path: h.Path, ID: got.ID, Event: got.Event, Bytes: int64(len(body))}},
+	}
+	if got.Keyed {
+		req.Detail.Once = newOnce(got.ID, []byte(body))
+	}
+	if run, known, err := d.askedBefore(ctx, req); known || err != nil {
+		return webhook.Accepted{Run: run, Repeated: known}, otherBody(err)
 	}
 
 	j := d.Current().job(h.Job)
@@ -77,14 +84,17 @@ func (d *Daemon) Deliver(ctx context.Context, h webhook.Hook, got webhook.Delive
 		return webhook.Accepted{}, err
 	}
 
-	accepted, err := d.ledger.Enqueue(ctx, ledger.Request{
-		Key: key, Job: h.Job, Agent: j.Agent, Trigger: domain.TriggerWebhook, Body: body,
-		Detail: ledger.Detail{Webhook: &ledger.Delivery{Path: h.Path, ID: got.ID, Event: got.Event, Bytes: int64(len(body))}},
-	})
-	if err != nil {
-		return webhook.Accepted{}, err
+	req.Agent = j.Agent
+	run, isNew, err := d.enqueueOnce(ctx, req)
+	return webhook.Accepted{Run: run, Repeated: !isNew}, otherBody(err)
+}
+
+// otherBody is what a sender is told of a key that stands for another request.
+func otherBody(err error) error {
+	if errors.Is(err, errOtherRequest) {
+		return webhook.ErrOtherBody
 	}
-	return webhook.Accepted{Run: accepted[0].Run, Repeated: !accepted[0].New}, nil
+	return err
 }
 
 // busyFor is why a job takes no delivery now, nil if it does.

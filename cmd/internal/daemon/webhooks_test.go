@@ -1,11 +1,14 @@
 package daemon
 
 import (
+	"bufio"
 	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
+	"net/url"
 	"strconv"
 	"strings"
 	"sync"
@@ -14,6 +17,7 @@ import (
 
 	"rouse/agentdb/ledger"
 	"rouse/cmd/internal/api"
+	"rouse/cmd/internal/cmdtest"
 	"rouse/cmd/internal/webhook"
 )
 
@@ -196,5 +200,48 @@ func TestWrongDeliveries(t *testing.T) {
 	}
 	if runs, err := s.ledger.Runs(t.Context(), ledger.RunFilter{}); err != nil || len(runs) > 0 {
 		t.Errorf("%+v (%v)", runs, err)
+	}
+}
+
+// Connections that strangers keep open without asking anything keep no delivery from coming in.
+func TestKeptConnectionsGiveWay(t *testing.T) {
+	t.Parallel()
+	s := newSender(t)
+	at, err := url.Parse(s.DashboardURL("/"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range maxConnections {
+		c, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", at.Host)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		if _, err := fmt.Fprintf(c, "GET /v1/runs HTTP/1.1\r\nHost: %s\r\n\r\n", at.Host); err != nil {
+			t.Fatal(err)
+		}
+		if err := c.SetReadDeadline(time.Now().Add(cmdtest.Patience)); err != nil {
+			t.Fatal(err)
+		}
+		resp, err := http.ReadResponse(bufio.NewReader(c), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, _ = io.Copy(io.Discard, resp.Body) // the rest is kept for a next request
+		resp.Body.Close()
+	}
+
+	answered := make(chan int, 1)
+	go func() {
+		status, _, _ := s.send("d", "{}")
+		answered <- status
+	}()
+	select {
+	case status := <-answered:
+		if status != http.StatusAccepted {
+			t.Errorf("a delivery is answered %d", status)
+		}
+	case <-time.After(idleFor / 2):
+		t.Fatal("a delivery waits until a stranger leaves")
 	}
 }

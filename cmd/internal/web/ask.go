@@ -21,8 +21,8 @@ func (s *server) askRoutes() []Route {
 	completions.Answer = append(completions.Answer, Content{mediaEvents, completions.Answer[0].Type})
 
 	return []Route{
-		post[api.AgentRunRequest, api.AgentRun]("/v1/agents/{agent}/run", "Has an agent do one thing, and answers with the summary of its run, or the question that it waits for.", s.answer(s.runAgent)),
-		completions,
+		post[api.AgentRunRequest, api.AgentRun]("/v1/agents/{agent}/run", "Has an agent do one thing, and answers with the summary of its run, or the question that it waits for.", s.answer(s.runAgent)).once(),
+		completions.once(),
 		get[api.ChatModels]("/v1/models", "The agents, as OpenAI lists models.", s.answer(s.models)),
 	}
 }
@@ -36,7 +36,7 @@ func (s *server) runAgent(r *http.Request) (any, error) {
 		return nil, usage("wait must be a number of seconds up to %d, not %d", maxWait, in.Wait)
 	}
 
-	id, err := s.ask(r.Context(), api.RunRequest{Agent: r.PathValue("agent"), Prompt: in.Prompt, Input: in.Input})
+	id, err := s.ask(r, api.RunRequest{Agent: r.PathValue("agent"), Prompt: in.Prompt, Input: in.Input})
 	if err != nil {
 		return nil, err
 	}
@@ -59,12 +59,15 @@ func (s *server) runAgent(r *http.Request) (any, error) {
 }
 
 // ask starts a run of an agent where somebody executes it.
-func (s *server) ask(ctx context.Context, ask api.RunRequest) (int64, error) {
+func (s *server) ask(r *http.Request, ask api.RunRequest) (int64, error) {
 	if strings.TrimSpace(ask.Prompt) == "" {
 		return 0, usage("say what the agent %s shall do", ask.Agent)
 	}
 
-	st, err := s.backend.Host.Status(ctx)
+	if err := readKey(r, &ask); err != nil {
+		return 0, err
+	}
+	st, err := s.backend.Host.Status(r.Context())
 	if err != nil {
 		return 0, err
 	}
@@ -73,7 +76,7 @@ func (s *server) ask(ctx context.Context, ask api.RunRequest) (int64, error) {
 	}
 
 	ask.Trigger = domain.TriggerAPI
-	return s.backend.Runs.Fire(ctx, ask)
+	return s.backend.Runs.Fire(r.Context(), ask)
 }
 
 // awaitEnd waits until a run is over, or waits for a person. beat is called where nothing happens for a while; nil: never.

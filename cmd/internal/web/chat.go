@@ -51,7 +51,7 @@ func (s *server) chat(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 
-	number, err := s.ask(r.Context(), api.RunRequest{Agent: ask.Model, Prompt: chatPrompt(ask.Messages)})
+	number, err := s.ask(r, api.RunRequest{Agent: ask.Model, Prompt: chatPrompt(ask.Messages)})
 	if err != nil {
 		s.failChat(w, r, err)
 		return

@@ -83,6 +83,10 @@ func describe(route Route, types *typeSchemas) (document, error) {
 		parameters = append(parameters, document{"name": p.Name, "in": "query", "description": p.Says, "schema": p.schema()})
 	}
 
+	for _, p := range route.Header {
+		parameters = append(parameters, document{"name": p.Name, "in": "header", "description": p.Says, "schema": p.schema()})
+	}
+
 	says := route.Says
 	if route.Local {
 		says += " On the socket of the home alone."

@@ -29,6 +29,7 @@ type Route struct {
 	Path   string // as of http.ServeMux, /v1/runs/{id}
 	Says   string // what it does, in a sentence
 	Query  []Param
+	Header []Param
 	Body   Content   // what is sent; its Type is nil where nothing is
 	Answer []Content // what a success is: one, or what Accept chooses among
 	// Local says that it is answered on the socket of the home alone: what it does is for who holds the home.

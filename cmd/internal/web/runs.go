@@ -43,7 +43,7 @@ func (s *server) runRoutes() []Route {
 			Param{Name: "trigger", Kind: ParamText, Values: text.Strings(domain.Triggers()), Says: "what asked for them"},
 			Param{Name: "state", Kind: ParamText, Values: text.Strings(domain.States()), Says: "where they are"},
 			Param{Name: "outcome", Kind: ParamText, Values: text.Strings(domain.Outcomes()), Says: "how they ended"}),
-		post[api.RunRequest, api.Run]("/v1/runs", "Asks for a run of a job, or of an agent, a tool or a skill.", s.answer(s.fire)),
+		post[api.RunRequest, api.Run]("/v1/runs", "Asks for a run of a job, or of an agent, a tool or a skill.", s.answer(s.fire)).once(),
 		get[api.RunDetail]("/v1/runs/{id}", "A run with everything that happened in it.", s.answer(s.run)),
 		get[api.Pending]("/v1/runs/{id}/pending", "What a run waits for.", s.answer(s.pending)),
 		get[api.Recording]("/v1/runs/{id}/recording", "All that is kept of a finished run, as a file that can be played again.", s.answer(s.recording)),
@@ -124,6 +124,9 @@ func (s *server) pending(r *http.Request) (any, error) {
 func (s *server) fire(r *http.Request) (any, error) {
 	var in api.RunRequest
 	if err := read(r, &in); err != nil {
+		return nil, err
+	}
+	if err := readKey(r, &in); err != nil {
 		return nil, err
 	}
 

@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 	"unicode/utf8"
 
@@ -43,11 +44,14 @@ type BusyError struct {
 
 func (e *BusyError) Error() string { return e.Why }
 
+// ErrOtherBody says that another delivery was kept under the same Idempotency-Key.
+var ErrOtherBody = errors.New("another body came before with this Idempotency-Key; a new delivery has a new one")
+
 // Engine keeps what comes.
 type Engine interface {
 	// Webhook is the one at a path; false: there is none.
 	Webhook(path string) (Hook, bool)
-	// Deliver has a run on disk when it returns; a *BusyError says that there can be none now.
+	// Deliver has a run on disk when it returns; a *BusyError says that there can be none now, ErrOtherBody that there never will be.
 	Deliver(ctx context.Context, h Hook, d Delivery, body string) (Accepted, error)
 	// Refused notes a request that was not what it says.
 	Refused(ctx context.Context, h Hook, why string)
@@ -60,11 +64,40 @@ type answer struct {
 	Error    string `json:"error,omitempty"`
 }
 
+// maxHeld bounds the bodies that are held at the same time, in bytes: strangers send them, and nobody knows before their end
+// whether they are signed.
+const maxHeld = 64 << 20
+
+// errFull says that so much is held already.
+var errFull = errors.New("too much is sent to webhooks at once")
+
 type handler struct {
 	engine Engine
 	log    *slog.Logger
 	now    func() time.Time
+	held   atomic.Int64 // bytes of bodies that are read or handed over
 }
+
+// heldBody counts what is read of a body.
+type heldBody struct {
+	io.Reader
+	all  *atomic.Int64
+	most int64
+	read int64
+}
+
+// Read implements io.Reader.
+func (b *heldBody) Read(p []byte) (int, error) {
+	n, err := b.Reader.Read(p)
+	b.read += int64(n)
+	if b.all.Add(int64(n)) > b.most {
+		return n, errFull
+	}
+	return n, err
+}
+
+// release counts it as gone.
+func (b *heldBody) release() { b.all.Add(-b.read) }
 
 // NewHandler answers requests at the paths of webhooks.
 func NewHandler(e Engine, log *slog.Logger) http.Handler {
@@ -90,7 +123,12 @@ func (s *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 
-	body, status, err := readBody(w, r, hook.MaxBody)
+	held := &heldBody{Reader: http.MaxBytesReader(w, r.Body, hook.MaxBody), all: &s.held, most: max(maxHeld, hook.MaxBody)}
+	defer held.release()
+	body, status, err := readBody(r, held, hook.MaxBody)
+	if errors.Is(err, errFull) {
+		w.Header().Set("Retry-After", "5")
+	}
 	if err != nil {
 		s.engine.Refused(r.Context(), hook, err.Error())
 		s.refuse(w, r, status, err.Error())
@@ -123,6 +161,9 @@ func (s *handler) deliver(w http.ResponseWriter, r *http.Request, hook Hook, d D
 	case errors.As(err, &busy):
 		w.Header().Set("Retry-After", strconv.Itoa(int(max(busy.After, time.Second)/time.Second)))
 		s.refuse(w, r, http.StatusServiceUnavailable, busy.Why)
+	case errors.Is(err, ErrOtherBody):
+		s.engine.Refused(r.Context(), hook, err.Error())
+		s.refuse(w, r, http.StatusUnprocessableEntity, err.Error())
 	case err != nil:
 		s.log.Error("a delivery could not be kept", "job", hook.Job, "path", hook.Path, "error", err)
 		w.Header().Set("Retry-After", "60")
@@ -135,7 +176,7 @@ func (s *handler) deliver(w http.ResponseWriter, r *http.Request, hook Hook, d D
 }
 
 // readBody reads what is sent, with the status where it cannot be taken.
-func readBody(w http.ResponseWriter, r *http.Request, most int64) ([]byte, int, error) {
+func readBody(r *http.Request, in io.Reader, most int64) ([]byte, int, error) {
 	large := fmt.Errorf("the body has more than %s, which is what this webhook takes (max_body)", text.Size(most))
 	if r.ContentLength > most {
 		return nil, http.StatusRequestEntityTooLarge, large
@@ -147,8 +188,10 @@ func readBody(w http.ResponseWriter, r *http.Request, most int64) ([]byte, int, 
 		}
 	}
 
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, most))
+	body, err := io.ReadAll(in)
 	switch {
+	case errors.Is(err, errFull):
+		return nil, http.StatusServiceUnavailable, errFull
 	case errors.As(err, new(*http.MaxBytesError)):
 		return nil, http.StatusRequestEntityTooLarge, large
 	case err != nil:

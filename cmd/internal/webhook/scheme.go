@@ -15,6 +15,8 @@ import (
 	"time"
 
 	standard "github.com/standard-webhooks/standard-webhooks/libraries/go"
+
+	"rouse/internal/text"
 )
 
 // Scheme is how a sender proves that a request is theirs.
@@ -32,6 +34,10 @@ const (
 // Window is how far the time of a request may be from ours, where its scheme signs the time.
 const Window = 5 * time.Minute
 
+// idempotencyKey is the header by which a sender numbers deliveries where its scheme does not. No scheme signs it, so it is not heeded
+// where one signs the number or the time: whoever has seen a request could start it once more under another key.
+const idempotencyKey = "Idempotency-Key"
+
 // maxName bounds what a sender calls a delivery, in bytes.
 const maxName = 200
 
@@ -39,6 +45,8 @@ const maxName = 200
 type Delivery struct {
 	ID    string // the same in each try of its sender
 	Event string // what its sender calls it, "" where they do not say
+	// Keyed says that ID is an Idempotency-Key, which its sender chose: with another body it is another delivery by mistake.
+	Keyed bool
 	// Challenge is to be answered, and nothing else to be done: Slack asks once whether somebody is there.
 	Challenge string
 }
@@ -56,9 +64,14 @@ func (s Scheme) Verify(secret string, h http.Header, body []byte, now time.Time)
 		d, err = verifyStandard(secret, h, body, now)
 	case GitHub:
 		d = Delivery{ID: h.Get("X-GitHub-Delivery"), Event: h.Get("X-GitHub-Event")}
+		if d.ID == "" { // a program of one's own, which signs as GitHub does
+			d.ID = h.Get(idempotencyKey)
+			d.Keyed = d.ID != ""
+		}
 		err = matches("X-Hub-Signature-256", h.Get("X-Hub-Signature-256"), "sha256="+sign(secret, body))
 	case GitLab:
-		d = Delivery{ID: h.Get("Idempotency-Key"), Event: h.Get("X-Gitlab-Event")}
+		d = Delivery{ID: h.Get(idempotencyKey), Event: h.Get("X-Gitlab-Event")}
+		d.Keyed = d.ID != ""
 		err = matches("X-Gitlab-Token", h.Get("X-Gitlab-Token"), secret)
 	case Stripe:
 		d, err = verifyStripe(secret, h, body, now)
@@ -77,7 +90,7 @@ func (s Scheme) Verify(secret string, h http.Header, body []byte, now time.Time)
 		d.ID = "sha256:" + hex.EncodeToString(sum[:])
 	}
 	for _, name := range []string{d.ID, d.Event} {
-		if len(name) > maxName || strings.ContainsFunc(name, func(r rune) bool { return r < ' ' || r > '~' }) {
+		if !text.IsPlain(name, maxName) {
 			return Delivery{}, fmt.Errorf("the name of a delivery or of its event is no plain text of at most %d bytes", maxName)
 		}
 	}
@@ -105,7 +118,7 @@ func (s Scheme) Sign(secret string, d Delivery, body []byte, now time.Time) (htt
 		h.Set("X-GitHub-Event", d.Event)
 		h.Set("X-Hub-Signature-256", "sha256="+sign(secret, body))
 	case GitLab:
-		h.Set("Idempotency-Key", d.ID)
+		h.Set(idempotencyKey, d.ID)
 		h.Set("X-Gitlab-Event", d.Event)
 		h.Set("X-Gitlab-Token", secret)
 	case Stripe:

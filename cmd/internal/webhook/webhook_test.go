@@ -32,7 +32,7 @@ var vectors = map[string]vector{
 	"github": {GitHub, "It's a Secret to Everybody", map[string]string{"X-Hub-Signature-256": "sha256=757107ea0eb2509fc211221cce984b8a37570b6d7586c22c46f4379c8b043e17", "X-GitHub-Delivery": "72d3162e-cc78-11e3-81ab-4c9367dc0958", "X-GitHub-Event": "issues"},
 		"Hello, World!", 0, Delivery{ID: "72d3162e-cc78-11e3-81ab-4c9367dc0958", Event: "issues"}},
 	"gitlab": {GitLab, "a token", map[string]string{"X-Gitlab-Token": "a token", "Idempotency-Key": "f5e5f430-f57b-4e6e-9fac-d9128cd7232f", "X-Gitlab-Event": "Push Hook"},
-		`{"object_kind":"push"}`, 0, Delivery{ID: "f5e5f430-f57b-4e6e-9fac-d9128cd7232f", Event: "Push Hook"}},
+		`{"object_kind":"push"}`, 0, Delivery{ID: "f5e5f430-f57b-4e6e-9fac-d9128cd7232f", Event: "Push Hook", Keyed: true}},
 	"stripe": {Stripe, "whsec_test_secret", map[string]string{"Stripe-Signature": "t=1614265330,v1=00,v1=a77f58ed88dac6c2cb9d24f149d7424c41f234b3beb04e25d9492b330816350e,v0=11"},
 		`{"id":"evt_1","type":"charge.succeeded"}`, 1614265330, Delivery{ID: "evt_1", Event: "charge.succeeded"}},
 	"slack": {Slack, "8f742231b10e8888abcd99yyyzzz85a5", map[string]string{"X-Slack-Request-Timestamp": "1531420618", "X-Slack-Signature": "v0=a2114d57b48eac39b9ad189dd8316235a7b4a8d21a10bd27519666489c69b503"},
@@ -252,4 +252,97 @@ func FuzzVerify(f *testing.F) {
 			t.Fatalf("%+v", d)
 		}
 	})
+}
+
+// part is a body of which so much has come, and the rest when it may.
+type part struct {
+	left int
+	came chan<- struct{} // once
+	rest <-chan struct{}
+}
+
+func (p *part) Read(b []byte) (int, error) {
+	if p.left == 0 {
+		if p.came != nil {
+			p.came <- struct{}{}
+			<-p.rest
+		}
+		return 0, io.EOF
+	}
+	n := min(p.left, len(b))
+	p.left -= n
+	return n, nil
+}
+
+// large is an engine whose webhook takes large bodies.
+type large struct{ keeper }
+
+func (l *large) Webhook(path string) (Hook, bool) {
+	return Hook{Job: "j", Path: path, Scheme: GitHub, Secret: "s", MaxBody: 100 << 20}, true
+}
+
+func (l *large) Refused(context.Context, Hook, string) {}
+
+// However many large bodies strangers send at once, as much is held as is bounded; whoever is sent away may come again, and what was
+// held is given back.
+func TestBodiesAreBounded(t *testing.T) {
+	h := NewHandler(&large{}, slog.New(slog.DiscardHandler)).(*handler) //nolint:errcheck // it is one
+	send := func(body io.Reader) *httptest.ResponseRecorder {
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/hooks/j", body))
+		return w
+	}
+
+	// Larger in sum than what is allowed for all, and than what one may have.
+	const n, size = 4, 30 << 20
+	came, rest := make(chan struct{}), make(chan struct{})
+	var all sync.WaitGroup
+	for range n - 1 {
+		all.Go(func() {
+			if w := send(&part{left: size, came: came, rest: rest}); w.Code != http.StatusUnauthorized {
+				t.Errorf("one that has room: %d", w.Code)
+			}
+		})
+		<-came
+	}
+	if w := send(&part{left: size}); w.Code != http.StatusServiceUnavailable || w.Header().Get("Retry-After") != "5" {
+		t.Errorf("one too many: %d %v", w.Code, w.Header())
+	}
+	close(rest)
+	all.Wait()
+	if held := h.held.Load(); held != 0 {
+		t.Errorf("%d bytes are held by nobody", held)
+	}
+	if w := send(&part{left: size}); w.Code != http.StatusUnauthorized {
+		t.Errorf("afterwards: %d", w.Code)
+	}
+}
+
+// A plain Idempotency-Key numbers a delivery where nothing that is signed does: with a key of their own, whoever has seen a request
+// could start it once more.
+func TestIdempotencyKey(t *testing.T) {
+	for scheme, want := range map[Scheme]Delivery{GitHub: {ID: "k", Keyed: true}, GitLab: {ID: "k", Keyed: true}, Standard: {ID: "d"}, Stripe: {}, Slack: {}} {
+		h, err := scheme.Sign("s", Delivery{ID: "d"}, []byte("{}"), time.Now())
+		if err != nil {
+			t.Fatal(err)
+		}
+		h.Del("X-GitHub-Delivery")
+		h.Set("Idempotency-Key", "k")
+		got, err := scheme.Verify("s", h, []byte("{}"), time.Now())
+		if strings.HasPrefix(got.ID, "sha256:") {
+			got.ID = ""
+		}
+		if err != nil || got != want {
+			t.Errorf("%s: %+v (%v), want %+v", scheme, got, err, want)
+		}
+	}
+
+	h, err := GitHub.Sign("s", Delivery{ID: "d"}, []byte("{}"), time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.Set("Idempotency-Key", "k")
+	if got, err := GitHub.Verify("s", h, []byte("{}"), time.Now()); err != nil || got.ID != "d" || got.Keyed {
+		t.Errorf("beside the number of the scheme: %+v (%v)", got, err)
+	}
 }
