@@ -72,6 +72,7 @@ type Reader struct {
 	whole    []byte          // of an output that may be one document
 	open     map[string]Call // calls that have no result yet, by the program's id
 	order    []string        // of them
+	told     int             // turns that the listener has heard of
 	seen     map[string]bool // ids of messages whose usage was counted
 	events   int             // that were recognised
 	pieces   strings.Builder // of an answer that comes in pieces
@@ -212,7 +213,9 @@ func (r *Reader) turn(modelName, said string) {
 	if modelName != "" {
 		r.Model = clip(modelName, 100)
 	}
-	if r.listener != nil && r.failure == nil && r.Turns <= maxTurns {
+	// Not by Turns: of one turn a program can say more without end.
+	if r.listener != nil && r.failure == nil && r.told < maxTurns {
+		r.told++
 		r.failure = r.listener.Turn(r.ctx, Turn{r.Model, clip(said, maxText)})
 	}
 }

@@ -153,6 +153,16 @@ func TestTornLine(t *testing.T) {
 }
 
 // A listener that cannot record what is said is heard by the host.
+// Of one turn a program can say more without end: no more than the first are put on record.
+func TestOneTurnWithoutEnd(t *testing.T) {
+	t.Parallel()
+	var h heard
+	r := read(bytes.Repeat([]byte(`{"type":"assistant","message":{"id":"m1","content":[{"type":"text","text":"x"}]}}`+"\n"), 3*maxTurns), 1<<20, &h)
+	if r.Turns != 1 || len(h.lines) != maxTurns {
+		t.Errorf("%d turns, of which %d were told", r.Turns, len(h.lines))
+	}
+}
+
 func TestListenerFails(t *testing.T) {
 	t.Parallel()
 	r := NewReader(t.Context(), true, &heard{fail: errors.New("the disk is full")}, nil)

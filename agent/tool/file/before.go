@@ -251,7 +251,7 @@ func readWithin(boundary nofollow.Boundary, root, path string) ([]byte, error) {
 		return nil, errors.New("it is no file any more")
 	}
 
-	f, err := in.Open(name)
+	f, err := in.OpenFile(name, os.O_RDONLY|nonBlocking, 0) // a pipe may be in its place by now
 	if err != nil {
 		return nil, err
 	}

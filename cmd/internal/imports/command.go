@@ -101,26 +101,42 @@ func (j *Job) read(line string) (c parsed, ok bool) {
 	}
 
 	if argv == nil {
-		if short, gone, quiet := withoutRedirects(line); short != "" {
-			if plain, _, err := shell.Plain(short); err == nil && plain != nil {
-				line, argv = short, plain
-				if quiet {
-					j.remark("%s is left out: the output of each run is on record, see rouse show", gone)
-				} else {
-					j.remark("%s is left out: the output of each run is on record (rouse show), and no file has it", gone)
-				}
-			}
+		if short, plain := j.quietly(line); plain != nil {
+			line, argv = short, plain
 		}
 	}
 	if argv == nil {
 		if dir, rest := changesFolder(line); dir != "" && j.dir == "" {
-			if plain, _, err := shell.Plain(rest); err == nil && plain != nil {
+			plain, _, err := shell.Plain(rest)
+			if err == nil && plain == nil { // cd DIR && PROGRAM >> LOG, as most crontabs have it
+				rest, plain = j.quietly(rest)
+			}
+			if err == nil && plain != nil {
 				line, argv, j.dir = rest, plain, dir
 			}
 		}
 	}
 
 	return parsed{line, argv, why}, true
+}
+
+// quietly is a command that is one program once its output goes nowhere else; argv is nil where it is none.
+func (j *Job) quietly(line string) (short string, argv []string) {
+	short, gone, quiet := withoutRedirects(line)
+	if short == "" {
+		return line, nil
+	}
+	argv, _, err := shell.Plain(short)
+	if err != nil || argv == nil {
+		return line, nil
+	}
+
+	if quiet {
+		j.remark("%s is left out: the output of each run is on record, see rouse show", gone)
+	} else {
+		j.remark("%s is left out: the output of each run is on record (rouse show), and no file has it", gone)
+	}
+	return short, argv
 }
 
 // withoutRedirects is a command without redirections of its output to logs or to nowhere.

@@ -1,0 +1,51 @@
+//go:build unix
+
+package file
+
+import (
+	"os"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"testing"
+
+	"rouse/internal/nofollow"
+)
+
+// A file that is swapped for a pipe while it is kept holds nobody up: who opens a pipe would wait for its writer.
+func TestKeptFileBecomesAPipe(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	name, file, pipe := filepath.Join(dir, "a"), filepath.Join(dir, "file"), filepath.Join(dir, "pipe")
+	if err := os.WriteFile(name, []byte("text"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+		t.Skip(err)
+	}
+
+	stop := make(chan struct{})
+	var swapping sync.WaitGroup
+	swapping.Go(func() {
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+				_ = os.Rename(name, file)
+				_ = os.Rename(pipe, name)
+				_ = os.Rename(name, pipe)
+				_ = os.Rename(file, name)
+			}
+		}
+	})
+	defer swapping.Wait()
+	defer close(stop)
+
+	for range 3000 {
+		content, err := readWithin(nofollow.Boundary{}, dir, name)
+		if err == nil && string(content) != "text" {
+			t.Fatalf("read %q", content)
+		}
+	}
+}
