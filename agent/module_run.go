@@ -164,7 +164,7 @@ func (m *moduleRun) hostTools(t task, roots *tool.Roots, granted *tool.Registry)
 
 	// Tools of MCP servers that its manifest cannot do without need no other word of its owner than that the agent has the server, and
 	// that they approved the tool.
-	required := host.RequiredTools(m.skill.Manifest)
+	required := requiredServerTools(m.skill.Manifest)
 	for _, name := range required {
 		if _, ok := granted.Lookup(name); !ok {
 			server, its, _ := mcp.SplitName(name)

@@ -7,9 +7,11 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"time"
 
+	"rouse/agent/model/playbook"
 	"rouse/agent/preflight"
 	"rouse/agent/sandbox"
 	"rouse/agent/tool/host"
@@ -153,6 +155,9 @@ func (r *Runner) folderObstacles(_ context.Context, t task) (out []ledger.Obstac
 	if t.baseDir == "" { // a replay works elsewhere
 		add("the workdir", t.agent.Workdir, t.agent.Where, workdir)
 		for _, path := range t.agent.Read {
+			if t.boundary.Covers(path) { // another agent makes it, and could keep this one from working
+				continue
+			}
 			add("what the agent was granted to read:", path, t.agent.Where, readable)
 		}
 		for _, path := range t.agent.Write {
@@ -177,8 +182,8 @@ func isFolder(t task, path string) bool {
 	return err == nil && info.IsDir()
 }
 
-// programObstacles are programs that were granted, or that a condition starts, and that are not installed. What lies where agents write is
-// left to the run: an agent may make its own programs.
+// programObstacles are programs that the run may need and that are not installed: those that were granted, of a fixed list of calls those
+// that it names, and those that a condition starts. What lies where agents write is left to the run: an agent may make its own programs.
 func (r *Runner) programObstacles(_ context.Context, t task) (out []ledger.Obstacle) {
 	add := func(name, where string, look func() string) {
 		source := "program/" + name
@@ -193,7 +198,7 @@ func (r *Runner) programObstacles(_ context.Context, t task) (out []ledger.Obsta
 			name = g.Argv[0]
 		}
 		switch {
-		case name == "" || strings.ContainsAny(name, "*?["):
+		case name == "" || strings.ContainsAny(name, "*?[") || !t.mayRun(name):
 		case !strings.ContainsAny(name, `/\`):
 			add(name, t.agent.Where, func() string {
 				if shell.HasProgram(name) {
@@ -219,6 +224,28 @@ func (r *Runner) programObstacles(_ context.Context, t task) (out []ledger.Obsta
 		})
 	}
 	return out
+}
+
+// mayRun says whether a run can come to start a program that its agent was granted: a fixed list of calls says in its arguments which.
+func (t task) mayRun(program string) bool {
+	return t.job.Playbook == nil || slices.ContainsFunc(t.job.Playbook, func(c playbook.Call) bool { return mentions(c.With, program) })
+}
+
+// mentions says whether a text at any depth of an argument holds another.
+func mentions(v any, text string) bool {
+	switch v := v.(type) {
+	case string:
+		return strings.Contains(v, text)
+	case []any:
+		return slices.ContainsFunc(v, func(one any) bool { return mentions(one, text) })
+	case map[string]any:
+		for _, one := range v {
+			if mentions(one, text) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // confinementObstacles are a confinement of programs that is weaker here than their owner wants.

@@ -83,7 +83,7 @@ func (r *Runner) serverProgram(t task, s mcp.Server) string {
 	}
 
 	name := s.Argv[0]
-	return r.prober.Look("mcp/"+name, func() string {
+	return r.prober.Look("mcp/"+s.Name+"/"+name, func() string {
 		switch {
 		case filepath.IsAbs(name):
 			if why := preflight.Program(name); why != "" {

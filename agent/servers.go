@@ -15,6 +15,7 @@ import (
 	"rouse/agent/tool/mcp"
 	"rouse/agent/tool/shell"
 	"rouse/agentdb/ledger"
+	"rouse/skills"
 )
 
 // A run has the tools of its agent's MCP servers that the owner has approved, as the book has them when an attempt begins. No server is
@@ -305,4 +306,12 @@ func (r *Runner) ServerTooWeak(ctx context.Context, st ServerState) string {
 		}
 	}
 	return ""
+}
+
+// requiredServerTools are the tools of servers that a program cannot do without, as agents call them.
+func requiredServerTools(m *skills.Manifest) (out []string) {
+	for _, t := range m.RequiredMCPTools {
+		out = append(out, mcp.ToolName(t.ServerName, t.ToolName))
+	}
+	return out
 }

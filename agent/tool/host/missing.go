@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"slices"
 
-	"rouse/agent/tool/mcp"
 	"rouse/skills"
 )
 
@@ -68,14 +67,6 @@ func RequiredServers(m *skills.Manifest) (out []string) {
 	}
 	for _, t := range m.RequiredMCPTools {
 		add(t.ServerName)
-	}
-	return out
-}
-
-// RequiredTools are the tools of MCP servers that a program cannot do without, as agents call them.
-func RequiredTools(m *skills.Manifest) (out []string) {
-	for _, t := range m.RequiredMCPTools {
-		out = append(out, mcp.ToolName(t.ServerName, t.ToolName))
 	}
 	return out
 }

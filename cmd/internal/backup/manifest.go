@@ -11,6 +11,8 @@ import (
 	"strings"
 	"time"
 	"unicode/utf8"
+
+	"rouse/internal/text"
 )
 
 const (
@@ -72,18 +74,18 @@ func (m Manifest) Bytes() (n int64) {
 // readManifest reads and judges a manifest: from then on each of its paths leads into the backup, and stands once.
 func readManifest(r io.Reader) (Manifest, error) {
 	var m Manifest
-	text, err := io.ReadAll(io.LimitReader(r, maxManifest+1))
-	if err == nil && len(text) > maxManifest {
+	raw, err := io.ReadAll(io.LimitReader(r, maxManifest+1))
+	if err == nil && len(raw) > maxManifest {
 		err = errors.New("it is larger than any")
 	}
 	if err == nil {
-		err = json.Unmarshal(text, &m)
+		err = json.Unmarshal(raw, &m)
 	}
 	if err != nil {
 		return m, fmt.Errorf("its %s cannot be read: %w", manifestName, err)
 	}
 	if m.Format != format {
-		return m, fmt.Errorf("it is of the format %d and this rouse reads %d; use the rouse that made it (%s)", m.Format, format, m.Rouse)
+		return m, fmt.Errorf("it is of the format %d and this rouse reads %d; use the rouse that made it (%s)", m.Format, format, text.OneLine(m.Rouse))
 	}
 
 	seen := map[string]bool{}

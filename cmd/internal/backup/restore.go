@@ -16,6 +16,7 @@ import (
 	"rouse/cmd/internal/audit"
 	"rouse/cmd/internal/layout"
 	"rouse/internal/atomicfile"
+	"rouse/internal/text"
 )
 
 // Checked is what a backup was found to be.
@@ -126,7 +127,7 @@ func unsound(path string, err error) error {
 // checkSchema refuses the ledger of a newer rouse.
 func checkSchema(m Manifest) error {
 	if m.Schema > ledger.Schema() {
-		return refuse("it is of a newer rouse (%s): its ledger has the schema %d, and this rouse reads up to %d; use that rouse, or a newer one", m.Rouse, m.Schema, ledger.Schema())
+		return refuse("it is of a newer rouse (%s): its ledger has the schema %d, and this rouse reads up to %d; use that rouse, or a newer one", text.OneLine(m.Rouse), m.Schema, ledger.Schema())
 	}
 	return nil
 }

@@ -63,6 +63,7 @@ var parts = []Part{
 	{"secrets.json", Secret, false},
 	{"secrets.key", Secret, false},
 	{"secrets.lock", Made, false},
+	{"service", Made, true},       // the task of Windows
 	{"service.json", Made, false}, // of the machine's service
 	{"service.log", Made, false},
 	{"service.log.1", Made, false},
