@@ -71,9 +71,14 @@ func TestChecks(t *testing.T) {
 		}, nil, "secret", "secret/x"},
 		"of the job": {nil, func(j *agent.Job) { j.Obstacles = []ledger.Obstacle{{Kind: "secret", Source: "secret/y", Text: "z"}} }, "secret", "secret/y"},
 		"read":       {func(a *agent.Agent) { a.Read = []string{filepath.Join(dir, "gone")} }, nil, "folder", "folder/" + filepath.Join(dir, "gone")},
-		"program":    {func(a *agent.Agent) { a.Commands = []shell.Grant{{Argv: []string{"no-such-program-here", "*"}}} }, nil, "program", "program/no-such-program-here"},
-		"watched":    {nil, func(j *agent.Job) { j.Watched.Folder = filepath.Join(dir, "drops") }, "folder", "folder/" + filepath.Join(dir, "drops")},
-		"prompt":     {nil, func(j *agent.Job) { j.Playbook, j.Prompt = nil, "x" }, "no_model", "no_model/plain"},
+		// Of what its agent was granted, a list of calls needs what it names.
+		"program": {func(a *agent.Agent) {
+			a.Commands = []shell.Grant{{Argv: []string{"no-such-program-here", "*"}}, {Argv: []string{"nor-such-a-program"}}}
+		}, func(j *agent.Job) {
+			j.Playbook = []playbook.Call{{Name: "shell_run", With: map[string]any{"command": "no-such-program-here x"}}}
+		}, "program", "program/no-such-program-here"},
+		"watched": {nil, func(j *agent.Job) { j.Watched.Folder = filepath.Join(dir, "drops") }, "folder", "folder/" + filepath.Join(dir, "drops")},
+		"prompt":  {nil, func(j *agent.Job) { j.Playbook, j.Prompt = nil, "x" }, "no_model", "no_model/plain"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			a, j := plain, agent.Job{Name: "j", Agent: "plain", Playbook: []playbook.Call{{Name: "todo"}}}

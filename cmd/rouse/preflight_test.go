@@ -98,7 +98,7 @@ func obstacles(tags *ollamaTags) map[string]obstacle {
 			func(t *testing.T, dir string) { remove(t, filepath.Join(dir, "moved/file")) },
 			"folder", "moved/file is not a folder"},
 		"program": {"grants: {commands: [{argv: [PROGRAM, '*']}, {argv: [/nowhere/at/all]}]}", // of which its calls name one
-			"playbook: [{call: shell_run, if: 'false', with: {argv: [PROGRAM, x]}}, {call: complete, with: {summary: The program was not needed today after all.}}]", nothing,
+			"playbook: [{call: shell_run, if: 'false', with: {command: PROGRAM x}}, {call: complete, with: {summary: The program was not needed today after all.}}]", nothing,
 			func(t *testing.T, dir string) { write(t, filepath.Join(dir, "bin/tool"), "#!/bin/sh\n", 0o755) },
 			"program", "bin/tool is not there; install it"},
 		"condition": {"", done + `, when: [{command: [CONDITION]}]`, nothing,
