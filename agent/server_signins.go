@@ -23,7 +23,7 @@ func serverSignInID(server string) signin.ID {
 
 // serverProvider is where the owner signs in at a server, as it was found; false where they never have.
 func serverProvider(s mcp.Server, c *mcp.Client) (signin.Provider, bool, error) {
-	if c == nil {
+	if c == nil || !s.IsIssuer(c.Issuer) { // it was found when the owner named another
 		return signin.Provider{}, false, nil
 	}
 	send, err := mcp.SignInGuard(s, c.TokenURL)

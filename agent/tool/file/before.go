@@ -27,6 +27,8 @@ import (
 const (
 	maxBeforeEntries = 20_000   // files, links and folders that are known at all
 	maxBeforeBytes   = 64 << 20 // contents; of one file maxRaw at most
+	// maxAfterBytes are read afterwards of files that are new or seem changed: a program may leave more than anybody wants to wait for.
+	maxAfterBytes = 1 << 30
 )
 
 // notKept stands in place of the hash of a content that was not kept.
@@ -283,7 +285,10 @@ func (b *Before) Settle(ctx context.Context, log Log, boundary nofollow.Boundary
 		return out, err
 	}
 
-	ops := b.changes(boundary, now)
+	ops, err := b.changes(ctx, boundary, now)
+	if err != nil {
+		return out, err
+	}
 	if (b.More || more) && len(b.Roots) > 0 { // said where an undo looks for it
 		root := b.Roots[0]
 		ops = append(ops, ledger.FileOp{Type: ledger.FileProgram, Root: root, Path: root, BeforeHash: notKept, AfterHash: notKept,
@@ -334,7 +339,7 @@ func (b *Before) fill(op *ledger.FileOp, saved int64) ([]byte, int64, error) {
 }
 
 // changes are in an order in which their undo, which goes backwards, finds folders empty that it removes.
-func (b *Before) changes(boundary nofollow.Boundary, now map[string]*beforeEntry) (ops []ledger.FileOp) {
+func (b *Before) changes(ctx context.Context, boundary nofollow.Boundary, now map[string]*beforeEntry) (ops []ledger.FileOp, err error) {
 	var paths []string
 	for path := range now {
 		paths = append(paths, path)
@@ -346,16 +351,20 @@ func (b *Before) changes(boundary nofollow.Boundary, now map[string]*beforeEntry
 	}
 	slices.Sort(paths) // a folder comes before what lies in it
 
+	left := int64(maxAfterBytes)
 	for _, path := range paths {
-		if op := change(boundary, path, b.Entries[path], now[path]); op != nil {
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
+		if op := change(boundary, path, b.Entries[path], now[path], &left); op != nil {
 			ops = append(ops, *op)
 		}
 	}
-	return ops
+	return ops, nil
 }
 
-// change is what became of one path, nil where nothing did.
-func change(boundary nofollow.Boundary, path string, was, is *beforeEntry) *ledger.FileOp {
+// change is what became of one path, nil where nothing did. left is how much may still be read.
+func change(boundary nofollow.Boundary, path string, was, is *beforeEntry, left *int64) *ledger.FileOp {
 	op := &ledger.FileOp{Type: ledger.FileProgram, Path: path}
 	switch {
 	case was != nil && is != nil && was.Kind == is.Kind && was.same(is):
@@ -381,6 +390,11 @@ func change(boundary nofollow.Boundary, path string, was, is *beforeEntry) *ledg
 		return op
 	}
 
+	if *left -= min(is.Size, maxRaw); *left < 0 {
+		op.AfterHash = notKept
+		op.NoUndoReason = cmp.Or(op.NoUndoReason, fmt.Sprintf("the program left more than %s in new and changed files, and no more is read of them", text.Size(maxAfterBytes)))
+		return op
+	}
 	content, err := readWithin(boundary, is.root, path)
 	switch {
 	case err != nil:

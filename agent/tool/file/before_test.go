@@ -2,8 +2,10 @@ package file_test
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"rouse/agent/tool"
@@ -28,28 +30,7 @@ func TestBeforeOutlivesACrash(t *testing.T) {
 	write("sub/gone.txt", "gone")
 	write("same.txt", "same")
 
-	l, err := ledger.Open(t.Context(), ledger.Options{Path: filepath.Join(dir, "ledger.db")})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	accepted, err := l.Enqueue(t.Context(), ledger.Request{Agent: "a", Trigger: domain.TriggerManual, Detail: ledger.Detail{Prompt: "x"}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	run, a, err := l.StartAttempt(t.Context(), accepted[0].Run)
-	if err != nil {
-		t.Fatal(err)
-	}
-
-	roots, err := tool.NewRoots(work, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	in := tool.Invocation{Run: run.ID, Attempt: a.Number, Agent: "a", Key: "p1.1"}
-	if _, err := file.TakeBefore(t.Context(), roots, in, filepath.Join(kept, file.BeforeName(run.ID, a.Number, in.Key))); err != nil {
-		t.Fatal(err)
-	}
+	l, in, _ := keepBefore(t, dir, work, kept)
 	write("old.txt", "new")
 	write("made.txt", "made")
 	if err := errors.Join(os.RemoveAll(filepath.Join(work, "sub")), os.MkdirAll(filepath.Join(kept, "half"), 0o700)); err != nil {
@@ -64,7 +45,7 @@ func TestBeforeOutlivesACrash(t *testing.T) {
 	if left, err := os.ReadDir(kept); err != nil || len(left) > 0 {
 		t.Errorf("%v %v", left, err)
 	}
-	undone, done, err := file.UndoRun(t.Context(), l, tool.NewLocks(""), nofollow.Boundary{}, run.ID, false, false)
+	undone, done, err := file.UndoRun(t.Context(), l, tool.NewLocks(""), nofollow.Boundary{}, in.Run, false, false)
 	if err != nil || !done || len(undone) != 3 {
 		t.Fatalf("%+v %v %v", undone, done, err)
 	}
@@ -72,5 +53,58 @@ func TestBeforeOutlivesACrash(t *testing.T) {
 		if got, _ := os.ReadFile(filepath.Join(work, name)); string(got) != want {
 			t.Errorf("%s: %q", name, got)
 		}
+	}
+}
+
+// keepBefore begins a run, and keeps what its folder holds.
+func keepBefore(t *testing.T, dir, work, kept string) (*ledger.Ledger, tool.Invocation, *file.Before) {
+	t.Helper()
+	l, err := ledger.Open(t.Context(), ledger.Options{Path: filepath.Join(dir, "ledger.db")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	accepted, err := l.Enqueue(t.Context(), ledger.Request{Agent: "a", Trigger: domain.TriggerManual, Detail: ledger.Detail{Prompt: "x"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	run, a, err := l.StartAttempt(t.Context(), accepted[0].Run)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	roots, err := tool.NewRoots(work, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	in := tool.Invocation{Run: run.ID, Attempt: a.Number, Agent: "a", Key: "p1.1"}
+	before, err := file.TakeBefore(t.Context(), roots, in, filepath.Join(kept, file.BeforeName(run.ID, a.Number, in.Key)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l, in, before
+}
+
+// A program that leaves more than anybody would wait for is read up to a bound; of the rest it is said that it cannot be undone.
+func TestAfterIsBounded(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	work := filepath.Join(dir, "work")
+	if err := os.Mkdir(work, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	l, _, before := keepBefore(t, dir, work, filepath.Join(dir, "before"))
+
+	const files, size = 210, 5 << 20 // 1,050 MiB, none of which is on the disk
+	for i := range files {
+		name := filepath.Join(work, fmt.Sprintf("%03d", i))
+		if err := errors.Join(os.WriteFile(name, nil, 0o600), os.Truncate(name, size)); err != nil {
+			t.Fatal(err)
+		}
+	}
+
+	settled, err := before.Settle(t.Context(), l, nofollow.Boundary{}, nil)
+	if err != nil || settled.Files != files || settled.Kept != 1<<30/size || !strings.Contains(settled.Why, "more than 1.0 GiB") {
+		t.Errorf("%+v %v", settled, err)
 	}
 }

@@ -514,6 +514,20 @@ func TestSignIn(t *testing.T) {
 		t.Errorf("registered %d times: %+v (%v)", registered, again, err)
 	}
 
+	// Who has registered a client says who is to get its secret, whoever the server names.
+	named := s
+	named.OAuth = &mcp.OAuth{Issuer: issuer() + "/", ClientID: "mine", ClientSecret: "canary"}
+	if c, err := mcp.Discover(t.Context(), named, "http://127.0.0.1:1/mcp/callback", nil); err != nil || c.ID != "mine" || named.Check() != nil {
+		t.Errorf("its issuer: %+v (%v)", c, err)
+	}
+	named.OAuth.Issuer = "https://as.example"
+	if c, err := mcp.Discover(t.Context(), named, "http://127.0.0.1:1/mcp/callback", nil); err == nil || !strings.Contains(err.Error(), "its oauth.issuer is https://as.example") {
+		t.Errorf("another issuer: %+v (%v)", c, err)
+	}
+	if named.OAuth.Issuer = ""; named.Check() == nil {
+		t.Error("a secret without an issuer is taken")
+	}
+
 	// A token that is not taken is refreshed once.
 	asked := []string{}
 	signed := mcp.NewSessions(mcp.SessionOptions{Book: b.book, Tokens: func(mcp.Server) mcp.Tokens {

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/oauthex"
+
+	"rouse/internal/text"
 )
 
 // Client is rouse as a server's authorization server knows it, and where its owner signs in.
@@ -48,7 +50,11 @@ func Discover(ctx context.Context, s Server, redirect string, had *Client) (*Cli
 		return nil, err
 	}
 
-	issuer := resource.AuthorizationServers[0]
+	i := slices.IndexFunc(resource.AuthorizationServers, s.IsIssuer)
+	if i < 0 {
+		return nil, fmt.Errorf("it has people sign in at %s, and its oauth.issuer is %s: nothing was sent there", text.OneLine(resource.AuthorizationServers[0]), s.OAuth.Issuer)
+	}
+	issuer := resource.AuthorizationServers[i]
 	meta, err := findIssuer(ctx, s, issuer)
 	if err != nil {
 		return nil, err
@@ -178,7 +184,7 @@ func findIssuer(ctx context.Context, s Server, issuer string) (*oauthex.AuthServ
 
 // register makes rouse known as a program without a secret.
 func register(ctx context.Context, s Server, c *Client, meta *oauthex.AuthServerMeta, redirect string) error {
-	const instead = "register rouse there, and give the client under oauth: {client_id, client_secret}"
+	const instead = "register rouse there, and give the client under oauth: {issuer, client_id, client_secret}"
 	if meta.RegistrationEndpoint == "" {
 		return fmt.Errorf("%s lets no program register itself; %s", c.Issuer, instead)
 	}

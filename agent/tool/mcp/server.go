@@ -44,6 +44,7 @@ type Server struct {
 
 // OAuth is the client that the owner has registered where a server has people sign in.
 type OAuth struct {
+	Issuer                 string // who signs people in; "": whom the server names. A secret has one
 	ClientID, ClientSecret string
 	Scopes                 []string
 }
@@ -101,6 +102,8 @@ func (s Server) Check() error {
 		return errors.New("its url is no address like https://example.com/mcp")
 	case u.User != nil || u.Fragment != "":
 		return errors.New("its url holds a user, a password or a fragment; keys belong under headers")
+	case s.OAuth != nil && s.OAuth.ClientSecret != "" && s.OAuth.Issuer == "":
+		return errors.New("its oauth has a client_secret and no issuer: the server says who signs people in, and could name somebody who is to get the secret; name its authorization server under oauth.issuer")
 	case u.Scheme == "http" && !s.Near:
 		return errors.New("its url is plain http: others could read what it is sent, and say what it answers; use https, or private_network: true for one on this machine or its network")
 	}
@@ -144,4 +147,9 @@ func matches(globs []string, name string) bool {
 		ok, err := path.Match(g, name)
 		return ok && err == nil
 	})
+}
+
+// IsIssuer says whether an authorization server is the one that the owner named, where they did. A registered client's secret goes to no other.
+func (s Server) IsIssuer(issuer string) bool {
+	return s.OAuth == nil || s.OAuth.Issuer == "" || strings.TrimSuffix(s.OAuth.Issuer, "/") == strings.TrimSuffix(issuer, "/")
 }

@@ -43,6 +43,7 @@ type mcpTools struct {
 }
 
 type mcpOAuth struct {
+	Issuer       string   `key:"issuer" say:"the address of who signs people in, who alone gets the client_secret" unset:"whom the server names"`
 	ClientID     string   `key:"client_id" need:"yes"`
 	ClientSecret string   `key:"client_secret" secret:"yes" say:"secret:NAME; none for a client without one"`
 	Scopes       []string `key:"scopes" unset:"what the server asks for"`
@@ -83,7 +84,7 @@ func (s *MCPServer) server() mcp.Server {
 		out.Read = append(out.Read, s.Argv[0])
 	}
 	if s.OAuth != nil {
-		out.OAuth = &mcp.OAuth{ClientID: s.OAuth.ClientID, ClientSecret: s.OAuth.ClientSecret, Scopes: s.OAuth.Scopes}
+		out.OAuth = &mcp.OAuth{Issuer: s.OAuth.Issuer, ClientID: s.OAuth.ClientID, ClientSecret: s.OAuth.ClientSecret, Scopes: s.OAuth.Scopes}
 	}
 	return out
 }
