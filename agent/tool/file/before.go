@@ -1,6 +1,7 @@
 package file
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"crypto/sha256"
@@ -28,7 +29,7 @@ const (
 	maxBeforeEntries = 20_000   // files, links and folders that are known at all
 	maxBeforeBytes   = 64 << 20 // contents; of one file maxRaw at most
 	// maxAfterBytes are read afterwards of files that are new or seem changed: a program may leave more than anybody wants to wait for.
-	maxAfterBytes = 1 << 30
+	maxAfterBytes = 512 << 20
 )
 
 // notKept stands in place of the hash of a content that was not kept.
@@ -262,11 +263,13 @@ func readWithin(boundary nofollow.Boundary, root, path string) ([]byte, error) {
 	if opened, err := f.Stat(); err != nil || !os.SameFile(opened, info) {
 		return nil, errors.Join(errors.New("it was replaced while it was opened"), err)
 	}
-	content, err := io.ReadAll(io.LimitReader(f, maxRaw+1))
-	if err == nil && len(content) > maxRaw {
+
+	var content bytes.Buffer
+	content.Grow(int(min(info.Size(), maxRaw)) + bytes.MinRead)
+	if _, err = content.ReadFrom(io.LimitReader(f, maxRaw+1)); err == nil && content.Len() > maxRaw {
 		err = fmt.Errorf("it has more than the %d MiB that are kept of a file", maxRaw>>20)
 	}
-	return content, err
+	return content.Bytes(), err
 }
 
 // Settled is what a program changed.
