@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -34,9 +35,10 @@ jobs: [{name: inbox, agent: a, watch: {path: ./work/in, responsiveness: fast, on
 	told := func(want bool) {
 		t.Helper()
 		for _, line := range []string{"status", "status --json", "doctor", "jobs --json", "why inbox"} {
-			if got := says(line); strings.Contains(got, "is a link, and lies in") != want {
-				t.Errorf("rouse %s, while there is a link: %t\n%s", line, want, got)
-			}
+			// What was wrong is looked at every two seconds.
+			cmdtest.Until(t, fmt.Sprintf("rouse %s says that there is a link: %t", line, want), func() bool {
+				return strings.Contains(says(line), "is a link, and lies in") == want
+			})
 		}
 	}
 
