@@ -171,7 +171,7 @@ func TestWrongDeliveries(t *testing.T) {
 		"no webhook":        {"/hooks/", "", "{}", "{}", 404},
 		"another name":      {"/hooks/bank", "evil.example", "{}", "{}", 421},
 		"another body":      {"/hooks/bank", "", "{} ", "{}", 401},
-		"a megabyte":        {"/hooks/bank", "", strings.Repeat("x", 1<<20), "{}", 413},
+		"too much":          {"/hooks/bank", "", strings.Repeat("x", 240<<10), "{}", 413}, // of what is much larger the rest is not read, and the answer may be lost
 		"no text":           {"/hooks/bank", "", "\xff\xfe", "\xff\xfe", 415},
 		"a path around it":  {"/hooks/../v1/runs", "", "{}", "{}", 404},
 		"the API by a hook": {"/hooks/v1/runs", "", "{}", "{}", 404},
