@@ -117,7 +117,15 @@ func (s *systemdStore) serve(config string) *program {
 		p.Env = append(p.Env, "LISTEN_FDS="+strconv.Itoa(len(s.names)), "LISTEN_FDNAMES="+strings.Join(s.names, ":"))
 	}
 	for _, name := range s.names {
-		p.ExtraFiles = append(p.ExtraFiles, s.files[name])
+		// A copy: the daemon may have the store close its own while the process is still being started here.
+		fd, err := syscall.Dup(int(s.files[name].Fd()))
+		if err != nil {
+			s.mu.Unlock()
+			s.t.Fatal(err)
+		}
+		f := os.NewFile(uintptr(fd), name)
+		defer f.Close()
+		p.ExtraFiles = append(p.ExtraFiles, f)
 	}
 	s.mu.Unlock()
 
