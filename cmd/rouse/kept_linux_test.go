@@ -259,16 +259,16 @@ func TestSocketsAreKept(t *testing.T) {
 	store.mu.Unlock()
 
 	p = store.serve(config)
-	for _, want := range []string{"listens on 127.0.0.2:", "it is no longer what leads there"} {
-		if !strings.Contains(p.stderr.String(), want) {
-			t.Errorf("no %q in the log:\n%s", want, p.stderr.String())
-		}
-	}
 	runJSON(t, &st, "status", "--json", "--config", config)
 	if failed := ask(home, strings.TrimSuffix(strings.TrimPrefix(st.Dashboard, "http://"), "/"), 3)(); len(failed) > 0 || strings.Contains(st.Dashboard, "127.0.0.2") {
 		t.Errorf("%v at %s", failed, st.Dashboard)
 	}
 	p.stop(t)
+	for _, want := range []string{"listens on 127.0.0.2:", "it is no longer what leads there"} {
+		if !strings.Contains(p.stderr.String(), want) {
+			t.Errorf("no %q in the log:\n%s", want, p.stderr.String())
+		}
+	}
 
 	// One that cannot start keeps nobody waiting.
 	if err := os.WriteFile(config, []byte("version: 1\nhome: ./home\nnonsense: 1\n"), 0o644); err != nil {
