@@ -104,6 +104,18 @@ func (s *systemdStore) heard(begins string) bool {
 	return false
 }
 
+// copied is a copy of what is kept under a name: a daemon may have the store close its own while it is still being started here. The
+// lock is held.
+func (s *systemdStore) copied(name string) *os.File {
+	s.t.Helper()
+	fd, err := syscall.Dup(int(s.files[name].Fd()))
+	if err != nil {
+		s.t.Error(err)
+		return nil
+	}
+	return os.NewFile(uintptr(fd), name)
+}
+
 // serve starts a daemon as systemd would: with what it has kept, told to that process alone.
 func (s *systemdStore) serve(config string) *program {
 	s.t.Helper()
@@ -117,13 +129,7 @@ func (s *systemdStore) serve(config string) *program {
 		p.Env = append(p.Env, "LISTEN_FDS="+strconv.Itoa(len(s.names)), "LISTEN_FDNAMES="+strings.Join(s.names, ":"))
 	}
 	for _, name := range s.names {
-		// A copy: the daemon may have the store close its own while the process is still being started here.
-		fd, err := syscall.Dup(int(s.files[name].Fd()))
-		if err != nil {
-			s.mu.Unlock()
-			s.t.Fatal(err)
-		}
-		f := os.NewFile(uintptr(fd), name)
+		f := s.copied(name)
 		defer f.Close()
 		p.ExtraFiles = append(p.ExtraFiles, f)
 	}
@@ -280,7 +286,9 @@ func TestSocketsAreKept(t *testing.T) {
 	bad.Path = "/bin/sh"
 	bad.Env = append(bad.Env, "NOTIFY_SOCKET="+store.address, "LISTEN_FDS="+strconv.Itoa(len(store.names)), "LISTEN_FDNAMES="+strings.Join(store.names, ":"))
 	for _, name := range store.names {
-		bad.ExtraFiles = append(bad.ExtraFiles, store.files[name])
+		f := store.copied(name)
+		defer f.Close()
+		bad.ExtraFiles = append(bad.ExtraFiles, f)
 	}
 	store.mu.Unlock()
 	if err := bad.Run(); err == nil {
