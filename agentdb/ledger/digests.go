@@ -53,7 +53,7 @@ func (l *Ledger) RestartDigest(ctx context.Context, channel string, from time.Ti
 	})
 }
 
-// KeepDigests forgets the channels that have no digest any more: one that gets it again later begins anew.
+// KeepDigests forgets the channels that have no digest any more: one that gets it again later starts over.
 func (l *Ledger) KeepDigests(ctx context.Context, channels map[string]bool) error {
 	rows, err := l.statements.query(ctx, `select channel from digests`)
 	known, err := collect(rows, err, func(rows *sql.Rows) (string, error) {

@@ -35,7 +35,7 @@ sleep 600
 `
 
 // TestExecutorKill kills the daemon while an agent program works. After the restart nothing of its tree goes on, its call is uncertain,
-// the run is not repeated unasked, and what the program had changed before the kill is taken back.
+// the run is not repeated unasked, and what the program had changed before the kill is undone.
 func TestExecutorKill(t *testing.T) {
 	t.Parallel()
 	for _, answer := range []string{"stop", "again"} {

@@ -129,7 +129,7 @@ func (t *transport) send(r *http.Request) (*http.Response, error) {
 		return nil, &unauthorizedError{t.server.Name}
 	}
 
-	// The token may have been taken back before its time.
+	// The token may have been revoked before its time.
 	if token, err = t.tokens(r.Context(), token); err != nil || token == "" {
 		return nil, errors.Join(&unauthorizedError{t.server.Name}, err)
 	}

@@ -199,7 +199,7 @@ func (c *checker) serverProgram(at string, s *MCPServer) {
 		}
 	}
 	if runsOthers := []string{"npx", "uvx", "bunx", "pnpm", "pipx"}; len(s.Argv) > 0 && slices.Contains(runsOthers, filepath.Base(s.Argv[0])) {
-		c.warn(at+".argv", "%s fetches the server anew each time, whatever it is by then, and needs the network for it; install it once, and name the program", filepath.Base(s.Argv[0]))
+		c.warn(at+".argv", "%s fetches the server again each time, whatever it is by then, and needs the network for it; install it once, and name the program", filepath.Base(s.Argv[0]))
 	}
 }
 

@@ -12,7 +12,7 @@ import (
 	"rouse/cmd/internal/cmdtest"
 )
 
-// A log is begun anew before it gets too large, and the one before is kept.
+// A log is rotated before it gets too large, and the one before is kept.
 func TestLogRotates(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "service.log")
 	l, err := OpenLog(path)
@@ -70,7 +70,7 @@ func TestTail(t *testing.T) {
 	}
 }
 
-// What comes later is shown, also after the log was begun anew.
+// What comes later is shown, also after the log was rotated.
 func TestTailFollows(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "service.log")
 	l, err := OpenLog(path)

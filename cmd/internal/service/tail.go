@@ -27,7 +27,7 @@ func tail(ctx context.Context, path string, o LogOptions) error {
 	if err != nil {
 		return err
 	}
-	defer func() { f.Close() }() //nolint:gosec // it was only read; another one by then, where the log was begun anew
+	defer func() { f.Close() }() //nolint:gosec // it was only read; another one by then, where the log was rotated
 
 	if err := seekLines(f, o.Lines); err != nil {
 		return err
@@ -43,7 +43,7 @@ func tail(ctx context.Context, path string, o LogOptions) error {
 		case <-time.After(lookEvery):
 		}
 
-		// Behind the end of one that was begun anew comes the new one.
+		// Behind the end of one that was rotated comes the new one.
 		is, err := os.Stat(path)
 		was, err2 := f.Stat()
 		if err != nil || err2 != nil || os.SameFile(is, was) {
