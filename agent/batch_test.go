@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"iter"
 	"os"
@@ -289,6 +290,38 @@ func TestBatchLeavesOut(t *testing.T) {
 		if res := b.run(id); res.Outcome != domain.OutcomeSkipped || !strings.Contains(res.Error, say) {
 			t.Errorf("%+v, want %s", res, say)
 		}
+	}
+}
+
+// A run that is retried while its file is moved away waits for it: the file is not gone.
+func TestRetryWhileTheFileIsMoved(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.plan.Jobs["j"] = agent.Job{Name: "j", Agent: "clerk", Playbook: importEach}
+	id := b.batch("j", 0, b.put("in/a.csv", "what\na\n")...)
+	if _, _, err := b.ledger.StartAttempt(t.Context(), id); err != nil {
+		t.Fatal(err)
+	}
+	b.finish(id, 1, ledger.Result{Outcome: domain.OutcomeInterrupted})
+	claim := must[[]ledger.ClaimStatus](t)(b.ledger.PendingAfterMoves(t.Context(), 10))[0]
+	moved := b.put("failed/a.csv", "what\na\n")[0].Path
+	if err := errors.Join(os.Remove(filepath.FromSlash(claim.Path)), func() error { _, err := b.ledger.Retry(t.Context(), id); return err }()); err != nil {
+		t.Fatal(err)
+	}
+
+	// The watcher records its move once the run has begun.
+	begun := b.ledger.Changed()
+	recorded := make(chan error, 1)
+	go func() {
+		<-begun
+		_, err := b.ledger.FinishAfterMove(t.Context(), claim, ledger.AfterDone, moved, "")
+		recorded <- err
+	}()
+	if res := b.run(id); res.Outcome != domain.OutcomeSuccess || b.count() != 1 {
+		t.Errorf("%+v, %d rows", res, b.count())
+	}
+	if err := <-recorded; err != nil {
+		t.Error(err)
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"time"
 
 	"rouse/agentdb/ledger"
 	"rouse/internal/domain"
@@ -46,6 +47,9 @@ func present(files []batchFile) []ledger.File {
 	}
 	return out
 }
+
+// moveWait is how long a retried run waits for its file, which may be moved to another disk.
+const moveWait = 5 * time.Minute
 
 // filesDroppedKind is the kind of the event that says which files of a batch a run goes on without.
 const filesDroppedKind = "files.left"
@@ -188,6 +192,12 @@ func (r *Runner) droppedBefore(ctx context.Context, run ledger.Run, a ledger.Att
 // locateFile finds the bytes that a run was given: where they were or, when they are not there
 // any more, where an earlier end of the same run had them put. Else it says why not.
 func (r *Runner) locateFile(ctx context.Context, t task, job string, f ledger.File) (ledger.File, string, error) {
+	if t.detail.Retried {
+		if err := r.awaitMove(ctx, job, f); err != nil {
+			return f, "", err
+		}
+	}
+
 	why, err := fileChanged(ctx, t.boundary, f)
 	if why == "" && err == nil {
 		return f, "", nil
@@ -208,6 +218,27 @@ func (r *Runner) locateFile(ctx context.Context, t task, job string, f ledger.Fi
 	}
 
 	return f, why, err
+}
+
+// awaitMove waits for the watcher to record where the file of a run lies that was retried: it may be moving it away
+// after the earlier end.
+func (r *Runner) awaitMove(ctx context.Context, job string, f ledger.File) error {
+	late := time.After(moveWait)
+	for {
+		changed := r.ledger.Changed() // asked for before reading, so that no change falls between
+		claim, ok, err := r.ledger.ClaimOf(ctx, job, filepath.ToSlash(f.Path), f.Hash)
+		if err != nil || !ok || claim.After != ledger.AfterPending {
+			return err
+		}
+
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-changed:
+		case <-late:
+			return fmt.Errorf("it is still being moved after the run's earlier end, for longer than %s", moveWait)
+		}
+	}
 }
 
 // fileChanged says why what is at a file's path is not the file, "" when it is.

@@ -65,7 +65,11 @@ func (w *Watcher) applyAfterAction(ctx context.Context, c ledger.ClaimStatus) er
 	f := w.folders[c.Job]
 	w.mu.Unlock()
 	if f == nil {
-		_, err := w.ledger.FinishAfterMove(ctx, c, ledger.AfterLeft, "", "")
+		state := ledger.AfterLeft
+		if c.Outcome == "" {
+			state = ledger.AfterNone
+		}
+		_, err := w.ledger.FinishAfterMove(ctx, c, state, c.Dest, "")
 		return err
 	}
 
@@ -99,10 +103,17 @@ func (w *Watcher) moveOrDelete(ctx context.Context, watch *Watch, c ledger.Claim
 	}
 
 	g, err := openRoots(watch)
-	if err != nil {
+	switch {
+	case err != nil && c.Outcome == "":
+		return ledger.AfterNone, c.Dest, "", nil // its run says what is wrong with the folder
+	case err != nil:
 		return ledger.AfterFailed, "", err.Error(), err
 	}
 	defer g.close()
+
+	if c.Outcome == "" {
+		return ledger.AfterNone, w.placeOf(ctx, g, c), "", nil
+	}
 
 	if after.Action == "" || after.Action == actionLeave || !g.contains(filepath.FromSlash(c.Path)) {
 		return ledger.AfterLeft, "", "", nil // a file that its owner named, from another folder, stays there
@@ -129,6 +140,21 @@ func (w *Watcher) moveOrDelete(ctx context.Context, watch *Watch, c ledger.Claim
 	}
 
 	return ledger.AfterDone, dest, "", nil
+}
+
+// placeOf is where the file of a run lies that was retried before it was recorded what became of it: "" when it is still
+// at its path, or nowhere.
+func (w *Watcher) placeOf(ctx context.Context, g *allowedRoots, c ledger.ClaimStatus) string {
+	path := filepath.FromSlash(c.Path)
+	if !g.contains(path) {
+		return c.Dest
+	}
+
+	file, _, err := w.locate(ctx, g, c)
+	if err != nil || file.path() == path {
+		return ""
+	}
+	return file.path()
 }
 
 // deletingName is the name that a file has while it is deleted. It is hidden, so that no scan

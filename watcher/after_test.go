@@ -508,6 +508,11 @@ func TestAfterOfARunRetriedAtOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 
+	// The run waits for this: it needs its file, and this one is not to be moved once more while it works.
+	if now := d.applyAfter(c); now.After != ledger.AfterNone || now.Dest != dest {
+		t.Errorf("%+v", now)
+	}
+
 	late := func() {
 		if ended, err := d.w.ledger.FinishAfterMove(t.Context(), c, state, dest, ""); ended || err != nil {
 			t.Errorf("%v (%v)", ended, err)

@@ -405,8 +405,9 @@ func (l *Ledger) Retry(ctx context.Context, run int64) (Run, error) {
 			return err
 		}
 
-		// Its files are in work again: an unfinished claim keeps other runs from taking them.
-		if _, err := tx.Exec(`update claims set outcome = '', after = '' where run = $1 and own = 0`, run); err != nil {
+		// Its files are in work again: an unfinished claim keeps other runs from taking them. One that is being moved
+		// away stays pending, until it is recorded where it has come to lie.
+		if _, err := tx.Exec(`update claims set outcome = '', after = case when after = 'pending' then after else '' end where run = $1 and own = 0`, run); err != nil {
 			return err
 		}
 		if _, err := tx.Exec(runOccurrence, run); err != nil {

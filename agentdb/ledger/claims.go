@@ -34,15 +34,17 @@ func (l *Ledger) ClaimsOf(ctx context.Context, job, path string) ([]ClaimStatus,
 	return collect(rows, err, func(rows *sql.Rows) (ClaimStatus, error) { return scanClaim(rows) })
 }
 
-// PendingAfterMoves lists claims whose run has finished and whose file has not been dealt with.
+// PendingAfterMoves lists claims whose run has finished and whose file has not been dealt with. One without an
+// outcome belongs to a run that was retried before that: nothing is done to its file any more, but an earlier try may
+// have moved it.
 func (l *Ledger) PendingAfterMoves(ctx context.Context, limit int) ([]ClaimStatus, error) {
 	rows, err := l.statements.query(ctx, `select `+claimColumns+` from claims where after = 'pending' order by id limit $1`, limit)
 	return collect(rows, err, func(rows *sql.Rows) (ClaimStatus, error) { return scanClaim(rows) })
 }
 
 // FinishAfterMove records what became of a file: AfterDone and where it is now, AfterLeft, or AfterFailed
-// with why. False: since c was read, its run was retried or somebody else has recorded it. What is
-// to happen to the file may have changed, so nothing is recorded.
+// with why; AfterNone for one whose run was retried. False: since c was read, its run was retried or somebody else
+// has recorded it. What is to happen to the file may have changed, so only where it is now is recorded.
 func (l *Ledger) FinishAfterMove(ctx context.Context, c ClaimStatus, after, dest, why string) (bool, error) {
 	now := l.now()
 	ended := false
@@ -54,8 +56,18 @@ func (l *Ledger) FinishAfterMove(ctx context.Context, c ClaimStatus, after, dest
 		}
 
 		n, err := done.RowsAffected()
-		if ended = n > 0; err != nil || !ended || after == AfterLeft && why == "" {
+		if ended = n > 0; err != nil {
 			return err
+		}
+
+		// The run that was retried meanwhile waits for this: it needs its file.
+		if !ended && dest != "" {
+			_, err = tx.Exec(`update claims set after = case when outcome = '' then '' else after end, dest = $1 where id = $2 and after = 'pending' and run = $3`, dest, c.ID, c.Run)
+			return err
+		}
+
+		if !ended || after == AfterNone || after == AfterLeft && why == "" {
+			return nil
 		}
 		return addEvent(tx, Event{Job: c.Job, Run: c.Run, At: now, Kind: "file.after"}, map[string]any{"path": c.Path, "state": after, "dest": dest, "error": why})
 	})

@@ -215,7 +215,33 @@ func finishAfterMove(t *testing.T, open Open) {
 		}
 	}
 
+	// The retried run has to learn where its file is, whoever records it: who has moved it, or who finds it later.
+	claim := func(after, dest string) ledger.ClaimStatus {
+		t.Helper()
+		c, _, err := l.ClaimOf(ctx, failed.Job, failed.Path, failed.Hash)
+		if ok(t, err); c.After != after || c.Dest != dest {
+			t.Errorf("%+v, want %q and %q", c, after, dest)
+		}
+		return c
+	}
+	retried := claim(ledger.AfterPending, "")
+	if retried.Outcome != "" {
+		t.Errorf("%+v", retried)
+	}
 	ended(failed, false)
+	claim(ledger.AfterPending, "")
+	if must[bool](t)(l.FinishAfterMove(ctx, failed, ledger.AfterDone, "/failed/a", "")) {
+		t.Error("a move after the earlier outcome counts as the one after the next")
+	}
+	claim(ledger.AfterNone, "/failed/a")
+
+	ok(t, l.Finish(ctx, start(t, l, run), ledger.Result{Outcome: domain.OutcomeError}))
+	must[ledger.Run](t)(l.Retry(ctx, run))
+	if !must[bool](t)(l.FinishAfterMove(ctx, retried, ledger.AfterNone, "/failed/a-2", "")) {
+		t.Error("nobody may say where the file of a retried run is")
+	}
+	claim(ledger.AfterNone, "/failed/a-2")
+
 	ok(t, l.Finish(ctx, start(t, l, run), ledger.Result{Outcome: domain.OutcomeSuccess}))
 	ended(failed, false)
 	pending := must[[]ledger.ClaimStatus](t)(l.PendingAfterMoves(ctx, 10))
