@@ -129,6 +129,7 @@ func moduleAgent(t *testing.T, turns ...modeltest.Turn) (*bench, *servers) {
 	clerk.Network = []web.Grant{{Host: host, Methods: []string{"GET", "POST"}}}
 	clerk.Commands = []shell.Grant{{Argv: []string{"echo", "*"}}, {Argv: []string{"false"}}}
 	clerk.Secrets = append(clerk.Secrets, tool.SecretGrant{Name: "pin", Value: "sk-pin-0123"})
+	clerk.MinTier = "B" // not every machine has more, and what is tried here does not depend on it
 	b.plan.Agents["clerk"], b.plan.Secrets = clerk, append(b.plan.Secrets, "sk-pin-0123")
 
 	work := filepath.Join(b.dir, "work")
