@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 )
 
 // ErrClosed is returned by Do after Close.
@@ -36,6 +37,8 @@ type Writer struct {
 	group int
 	text  func(string) string
 	done  chan struct{}
+
+	committed atomic.Pointer[func()] // called after each batch; nil: nobody wants to know
 
 	mu     sync.Mutex
 	wake   chan struct{} // capacity 1
@@ -173,6 +176,9 @@ func (w *Writer) run() {
 
 		for _, o := range batch {
 			close(o.done)
+		}
+		if told := w.committed.Load(); told != nil {
+			(*told)()
 		}
 	}
 }
