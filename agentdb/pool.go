@@ -35,7 +35,7 @@ type PoolOptions struct {
 	Ledger  Ledger       // the one whose runs write; nil stands for one of which nothing is known
 }
 
-// Watcher hears of the files of a pool. Its methods are called before somebody is lent the database, and after it was closed, and
+// Watcher hears of the files of a pool; of those that are closed by the agent's name in lower case. Its methods are called before somebody is lent the database, and after it was closed, and
 // must not wait for others.
 type Watcher interface {
 	Opened(agent string, db *DB)
@@ -157,7 +157,7 @@ func (p *Pool) openFor(ctx context.Context, agent string) (*DB, error) {
 	}
 	db, err := Open(ctx, Options{Path: path, Quota: p.o.Quota(agent), Agent: agent, Backups: p.o.Backups, Logger: p.o.Logger, Ledger: p.o.Ledger})
 	if w := p.watcher.Load(); w != nil && err == nil {
-		(*w).Opened(strings.ToLower(agent), db)
+		(*w).Opened(agent, db)
 	}
 	return db, err
 }

@@ -126,7 +126,10 @@ func (f *Follower) continues(found dbfile.Marker) bool {
 
 // closing lets the log go, and remembers whether all of it is shipped.
 func (f *Follower) closing() {
-	f.mu.Lock()
+	if !f.mu.TryLock() { // something is on its way to a place that does not answer; nobody waits for it
+		f.letGo()
+		return
+	}
 	defer f.mu.Unlock()
 	whole := f.whole && !f.lost.Load() && f.scan() == nil && f.whole && f.end == f.at
 	f.letGo()
@@ -140,7 +143,9 @@ func (f *Follower) closing() {
 
 // Closed is told once the file is closed: its marker says how.
 func (f *Follower) Closed() {
-	f.mu.Lock()
+	if !f.mu.TryLock() {
+		return
+	}
 	defer f.mu.Unlock()
 	if f.db != nil || !f.known.Whole {
 		return
@@ -205,11 +210,10 @@ func (f *Follower) letGo() {
 
 // Bound lets a log go that has become too large while it could not be shipped. It waits for nobody.
 func (f *Follower) Bound() (gone bool) {
-	info, err := os.Stat(f.path + "-wal")
 	f.keepMu.Lock()
 	held := f.keep != nil
 	f.keepMu.Unlock()
-	if err != nil || info.Size() < maxLog || !held {
+	if !held || f.Waiting() < maxLog {
 		return false
 	}
 	f.letGo()

@@ -49,6 +49,7 @@ type Writer struct {
 type operation struct {
 	run       func(*Tx) error
 	exclusive func() error // instead of do: it has its own transaction, on a connection of its own
+	reads     bool         // an exclusive one writes nothing
 	err       error
 	failed    bool
 	retries   int // how often its transaction was rolled back in favour of another process
@@ -174,11 +175,12 @@ func (w *Writer) run() {
 			conn = w.commit(conn, batch)
 		}
 
+		// Before its callers go on: what they write next, elsewhere, follows from this.
+		if told := w.committed.Load(); told != nil && !batch[0].reads {
+			(*told)()
+		}
 		for _, o := range batch {
 			close(o.done)
-		}
-		if told := w.committed.Load(); told != nil {
-			(*told)()
 		}
 	}
 }
