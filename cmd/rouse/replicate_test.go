@@ -13,12 +13,23 @@ import (
 
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/cmdtest"
+	"rouse/cmd/internal/replicate/target/s3test"
 )
+
+// A run of it goes on by itself wherever it is killed.
+const replicateJobs = `jobs:
+  - name: inbox
+    agent: bookkeeper
+    watch: {path: ./inbox, include: "*.csv", responsiveness: fast, on_success: {move: ./done}, on_failure: {move: ./failed}}
+    playbook:
+      - {call: db_import, with: {table: lines, path: "{{ .File.Path }}"}}
+    notify: {on: [error]}
+`
 
 // replicated is a home whose jobs import files, and that is copied to a folder or a bucket.
 func replicated(t testing.TB, to string) (dir, config string) {
 	t.Helper()
-	dir = cmdtest.Write(t, map[string]string{"jobs.yaml": backupJobs, "inbox/0.csv": csv(0, 10)})
+	dir = cmdtest.Write(t, map[string]string{"jobs.yaml": replicateJobs, "inbox/0.csv": csv(0, 10)})
 	if err := os.Mkdir(filepath.Join(dir, "copies"), 0o700); err != nil {
 		t.Fatal(err)
 	}
@@ -26,6 +37,15 @@ func replicated(t testing.TB, to string) (dir, config string) {
 		to = "file://" + filepath.Join(dir, "copies")
 	}
 	config = filepath.Join(dir, "rouse.yaml")
+	t.Cleanup(func() {
+		if t.Failed() {
+			for _, what := range []string{"runs", "inbox"} {
+				p := rouse(t, what, "--config", config)
+				_ = p.Run() // what it says is all that is wanted
+				t.Logf("rouse %s: %s%s", what, p.stdout.String(), p.stderr.String())
+			}
+		}
+	})
 	if err := os.WriteFile(config, []byte(backupConfig+"replicate: {to: \""+to+"\"}\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -74,6 +94,98 @@ func rowsOf(t testing.TB, at ...string) (files, rows, ended, runs int) {
 		t.Errorf("%d runs have ended well, and there is no table: %s", ended, p.stderr.String())
 	}
 	return 0, 0, ended, runs
+}
+
+// It is the same with a bucket, whose server goes away and comes back meanwhile.
+func TestReplicateToBucket(t *testing.T) {
+	server := s3test.Start(t, "copies")
+	t.Setenv("AWS_ACCESS_KEY_ID", s3test.Access)
+	t.Setenv("AWS_SECRET_ACCESS_KEY", s3test.Secret)
+	to := "s3://copies/home?region=us-east-1&endpoint=" + server.URL
+	dir, config := replicated(t, to)
+	p := serveUntilReady(t, config)
+	const rows = 3_000
+	for i := range 4 {
+		dropRows(t, dir, i+1, rows)
+	}
+	cmdtest.Until(t, "the end of every run", func() bool {
+		done, err := filepath.Glob(filepath.Join(dir, "done", "*.csv"))
+		return err == nil && len(done) == 5
+	})
+	untilCopied(t, config)
+	p.stop(t)
+
+	checkReplicated(t, to, dir, config, "newest", "", rows)
+	if got, n, ended, runs := rowsOf(t, "--home", filepath.Join(dir, "newest"), "--config", config); got != 5 || ended != 5 || n != 10+4*rows {
+		t.Errorf("it has %d rows of %d files, and %d of %d runs have ended well", n, got, ended, runs)
+	}
+	if text := p.stderr.String(); strings.Contains(text, s3test.Secret) {
+		t.Errorf("the log has the secret:\n%s", text)
+	}
+}
+
+// Whatever becomes of the place, runs go on; what is wrong is said once in the log, and in the status; and once the place is back,
+// everything is there.
+func TestReplicaPlaceFails(t *testing.T) {
+	t.Parallel()
+	dir, config := replicated(t, "")
+	copies := filepath.Join(dir, "copies")
+	if err := os.Remove(copies); err != nil {
+		t.Fatal(err)
+	}
+	p := serveUntilReady(t, config)
+	fails := func(want string) {
+		t.Helper()
+		cmdtest.Until(t, "the problem "+want, func() bool { return strings.Contains(replicaOf(t, config).Problem, want) })
+	}
+	fails("no such file")
+	const rows = 100
+	dropRows(t, dir, 1, rows)
+	cmdtest.Until(t, "the end of every run", func() bool {
+		done, err := filepath.Glob(filepath.Join(dir, "done", "*.csv"))
+		return err == nil && len(done) == 2
+	})
+	if r := replicaOf(t, config); r.Databases == 0 || r.BehindSeconds == 0 || !r.LastSuccess.IsZero() {
+		t.Errorf("nothing is behind: %+v", r)
+	}
+
+	// One that others may write, then one that holds something else.
+	if err := os.Mkdir(copies, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(copies, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	fails("a restore would believe what is there")
+	if err := os.WriteFile(filepath.Join(copies, "letter.txt"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(copies, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	fails("something in it that is no copy of a home (letter.txt)")
+	if err := os.Remove(filepath.Join(copies, "letter.txt")); err != nil {
+		t.Fatal(err)
+	}
+	untilCopied(t, config)
+	p.stop(t)
+	if n := strings.Count(p.stderr.String(), "cannot be copied continuously"); n != 1 {
+		t.Errorf("the log says %d times that nothing can be copied:\n%s", n, p.stderr.String())
+	}
+	checkReplicated(t, "file://"+copies, dir, config, "newest", "", rows)
+
+	for want, args := range map[string][]string{
+		"name a later time":       {"--at", "2020-01-01T00:00:00Z"},
+		"is no time":              {"--at", "yesterday"},
+		"something in":            {"--home", filepath.Join(dir, "home")},
+		"no copy of a home in it": {"--from", "file://" + filepath.Join(dir, "inbox")},
+		"has the scheme \"ftp\"":  {"--from", "ftp://x/y"},
+	} {
+		said := refused(t, append([]string{"restore", "--from", "file://" + copies, "--home", filepath.Join(dir, "other"), "--config", config}, args...)...)
+		if !strings.Contains(said, want) {
+			t.Errorf("%v says %s", args, said)
+		}
+	}
 }
 
 // A home that is copied while files are imported, and while rouse is killed, comes back as it was at each instant: what the ledger calls

@@ -134,7 +134,8 @@ func (b *bucket) explain(err error) error {
 		return fmt.Errorf("there is no bucket %s at %s; make it, or name another", b.t.Bucket, b.c.EndpointURL().Host)
 	case minio.AccessDenied:
 		return fmt.Errorf("the server refuses %s: the key may not read, list, write and delete there: %w", b.t, err)
-	case "InvalidAccessKeyId", "SignatureDoesNotMatch":
+	}
+	if answer.StatusCode == 401 || answer.StatusCode == 403 {
 		return fmt.Errorf("the server refuses the key for %s; look at access_key and secret_key, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY (%s)", b.t, answer.Code)
 	}
 	return fmt.Errorf("%s: %w", b.t, err)
