@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 	"testing/fstest"
+	"time"
 
 	"rouse/agentdb/dbfile"
 	"rouse/agentdb/sqlite"
@@ -18,7 +19,7 @@ const mark = 0x74657374
 
 // home is one database with its follower, as an agent's is kept.
 type home struct {
-	t       *testing.T
+	t       testing.TB
 	path    string
 	client  *Client
 	f       *Follower
@@ -28,7 +29,7 @@ type home struct {
 	written int
 }
 
-func newHome(t *testing.T) *home {
+func newHome(t testing.TB) *home {
 	t.Helper()
 	dir := t.TempDir()
 	h := &home{t: t, path: filepath.Join(dir, "db.sqlite"), client: NewClient(Folder{t.TempDir()}, "dbs/x")}
@@ -117,7 +118,7 @@ func (h *home) ship() int {
 }
 
 // content is all that a database holds.
-func content(t *testing.T, path string) string {
+func content(t testing.TB, path string) string {
 	t.Helper()
 	db, err := sqlite.OpenReadOnly(path)
 	if err != nil {
@@ -237,4 +238,156 @@ func TestFollows(t *testing.T) {
 	h.ship()
 	h.same()
 	h.close()
+}
+
+// A log that is not shipped grows to a bound, and the database is shipped whole then.
+func TestLogIsBounded(t *testing.T) {
+	t.Parallel()
+	h := newHome(t)
+	h.write(1, 1)
+	h.ship()
+	for range 80 {
+		h.write(1, 1<<20)
+	}
+	if !h.f.Bound() {
+		t.Fatalf("a log of %d bytes is kept", h.f.Waiting())
+	}
+	before := h.f.Waiting()
+	for range 80 {
+		h.write(1, 1<<20)
+	}
+	if after := h.f.Waiting(); after > 2*before {
+		t.Errorf("the log went on from %d to %d bytes", before, after)
+	}
+	h.ship()
+	h.same()
+	h.write(1, 1)
+	if n := h.ship(); n != 1 {
+		t.Errorf("%d transactions", n)
+	}
+	h.same()
+	h.close()
+}
+
+// Another file in the place of a database is shipped whole: what is there of both is never mixed.
+func TestReplacedFile(t *testing.T) {
+	t.Parallel()
+	h, other := newHome(t), newHome(t)
+	h.write(500, 100)
+	other.write(20, 7)
+	h.ship()
+	h.close()
+	other.close()
+	for _, part := range []string{"", "-seal"} {
+		content, err := os.ReadFile(other.path + part)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(h.path+part, content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if h.f.Shipped() {
+		t.Error("another file is taken for the one that is shipped")
+	}
+	h.open()
+	h.ship()
+	h.same()
+	h.close()
+}
+
+// What is kept goes back to the newest merged state that is old enough; all later ones can be brought back, and nothing older is left.
+func TestPrune(t *testing.T) {
+	t.Parallel()
+	h := newHome(t)
+	for range 2 * fanIn {
+		h.write(1, 10)
+		h.ship()
+		if err := Compact(t.Context(), h.client); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := Checkpoint(t.Context(), h.client, 0); err != nil {
+		t.Fatal(err)
+	}
+	checkpointed := h.f.known.TX
+	for range 5 {
+		h.write(1, 10)
+		h.ship()
+	}
+	if err := Prune(t.Context(), h.client, time.UnixMilli(h.at)); err != nil {
+		t.Fatal(err)
+	}
+	h.same()
+	versions, err := Versions(t.Context(), h.client)
+	if err != nil || len(versions) != 6 || versions[0].TX != checkpointed {
+		t.Fatalf("%v (%v)", versions, err)
+	}
+	for i, v := range versions {
+		to := filepath.Join(t.TempDir(), "restored.sqlite")
+		if err := Restore(t.Context(), h.client, v.TX, to); err != nil {
+			t.Fatal(err)
+		}
+		if got := content(t, to); !strings.HasPrefix(got, fmt.Sprint(2*fanIn+i, " ")) {
+			t.Errorf("version %d: %.100s", v.TX, got)
+		}
+	}
+	h.close()
+}
+
+// BenchmarkWrites compares a write of a row whose transactions are shipped a second later with one that nobody follows.
+func BenchmarkWrites(b *testing.B) {
+	for _, followed := range []bool{false, true} {
+		b.Run(map[bool]string{false: "alone", true: "followed"}[followed], func(b *testing.B) {
+			h := newHome(b)
+			if !followed {
+				h.f.Stop()
+			}
+			stop, done := make(chan struct{}), make(chan struct{})
+			go func() {
+				defer close(done)
+				for followed {
+					select {
+					case <-stop:
+						return
+					case <-time.After(time.Second):
+						h.ship()
+					}
+				}
+			}()
+			for b.Loop() {
+				h.write(1, 100)
+			}
+			close(stop)
+			<-done
+		})
+	}
+}
+
+// BenchmarkRestore compares a restore of 200,000 rows with a copy of the file.
+func BenchmarkRestore(b *testing.B) {
+	h := newHome(b)
+	for range 200 {
+		h.write(1000, 20)
+		h.ship()
+		if err := Compact(b.Context(), h.client); err != nil {
+			b.Fatal(err)
+		}
+	}
+	tx := h.f.known.TX
+	h.close()
+	b.Run("copy", func(b *testing.B) {
+		for b.Loop() {
+			if err := sqlite.CopyFile(b.Context(), h.path, filepath.Join(b.TempDir(), "copy.sqlite")); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+	b.Run("restore", func(b *testing.B) {
+		for b.Loop() {
+			if err := Restore(b.Context(), h.client, tx, filepath.Join(b.TempDir(), "restored.sqlite")); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
 }
