@@ -555,3 +555,10 @@ func (f *Follower) Stop() {
 	f.known.Whole = false
 	_ = f.save() // what is not known is shipped whole
 }
+
+// Following says whether the database is open.
+func (f *Follower) Following() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.db != nil
+}

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"rouse/agentdb"
@@ -65,6 +66,7 @@ type Replicator struct {
 	wake   chan struct{} // capacity 1
 	rounds sync.Mutex    // held while a round is made
 
+	begun   atomic.Bool // what was written before is known
 	claimed bool
 	last    int64                // the instant of the last round, in milliseconds
 	shipped map[string]int       // transactions since the last merge, by database; "" is the ledger
@@ -249,11 +251,14 @@ func (r *Replicator) findChanged() {
 	}
 	for _, path := range found {
 		agent := filepath.Base(filepath.Dir(path))
-		if r.o.Databases.Has(agent) && !r.follower(agent).Shipped() {
+		f := r.follower(agent)
+		r.last = max(r.last, f.LastShipped().UnixMilli()) // of a round that was cut off, maybe
+		if r.o.Databases.Has(agent) && !f.Shipped() {
 			r.written(strings.ToLower(agent))
 		}
 	}
 	r.written("")
+	r.begun.Store(true)
 }
 
 // round ships what was written until now, beside whatever is written meanwhile.
@@ -542,7 +547,7 @@ func (r *Replicator) explain(err error) error {
 func (r *Replicator) Finish(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), goodbye)
 	defer cancel()
-	if r.State().Waiting == 0 {
+	if !r.begun.Load() || r.State().Waiting == 0 {
 		return
 	}
 	if err := r.round(ctx); err != nil {
