@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -76,7 +77,9 @@ type Replicator struct {
 	followers map[string]*replica.Follower // by the agent in lower case
 	names     map[string]string            // of agents, as their folders have them
 	dirty     map[string]bool              // "" is the ledger
-	since     time.Time                    // of the oldest write that is not shipped
+	since     time.Time                    // of the oldest write of those
+	onTheWay  map[string]bool              // what is shipped just now
+	sentSince time.Time                    // of the oldest write of that
 	state     State
 }
 
@@ -86,7 +89,7 @@ func New(ctx context.Context, o Options) (*Replicator, error) {
 	if !ok {
 		return nil, errors.New("a ledger on PostgreSQL is copied by its server: leave replicate out")
 	}
-	r := &Replicator{o: o, wake: make(chan struct{}, 1), shipped: map[string]int{}, tended: map[string]time.Time{}, followers: map[string]*replica.Follower{}, names: map[string]string{}, dirty: map[string]bool{}}
+	r := &Replicator{o: o, wake: make(chan struct{}, 1), shipped: map[string]int{}, tended: map[string]time.Time{}, followers: map[string]*replica.Follower{}, names: map[string]string{}, dirty: map[string]bool{}, onTheWay: map[string]bool{}}
 	r.files = files{store: o.Store, home: o.Home, configs: o.Configs}
 	r.state.To = o.To
 	for _, left := range []string{"base-*", "file-*", "storage-*"} { // of a process that was killed
@@ -168,10 +171,16 @@ func (r *Replicator) State() State {
 	defer r.mu.Unlock()
 	out := r.state
 	out.Unusable = slices.Clone(out.Unusable)
-	if out.Waiting = len(r.dirty); out.Waiting > 0 {
+	waiting := maps.Clone(r.dirty)
+	maps.Copy(waiting, r.onTheWay)
+	out.Waiting = len(waiting)
+	switch {
+	case len(r.onTheWay) > 0:
+		out.Behind = max(time.Since(r.sentSince), 0)
+	case out.Waiting > 0:
 		out.Behind = max(time.Since(r.since), 0)
 	}
-	for key := range r.dirty {
+	for key := range waiting {
 		if f := r.followers[key]; f != nil {
 			out.Bytes += f.Waiting()
 		} else if key == "" {
@@ -313,25 +322,27 @@ func (r *Replicator) finish(ctx context.Context, err error) {
 }
 
 // take is what is to be shipped.
-func (r *Replicator) take() (keys []string, since time.Time) {
+func (r *Replicator) take() (keys []string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for key := range r.dirty {
-		keys = append(keys, key)
+	if len(r.onTheWay) == 0 {
+		r.sentSince = r.since
 	}
-	since = r.since
+	keys = slices.Sorted(maps.Keys(r.dirty))
+	maps.Copy(r.onTheWay, r.dirty)
 	clear(r.dirty)
-	slices.Sort(keys)
-	return keys, since
+	return keys
 }
 
-func (r *Replicator) giveBack(keys []string, since time.Time) {
+// settle ends a round: what did not arrive is to be shipped still.
+func (r *Replicator) settle(arrived bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, key := range keys {
-		r.dirty[key] = true
+	if !arrived && len(r.onTheWay) > 0 {
+		maps.Copy(r.dirty, r.onTheWay)
+		r.since = r.sentSince
 	}
-	r.since = since
+	clear(r.onTheWay)
 }
 
 // part is a database that is shipped in a round.
@@ -360,8 +371,7 @@ func (r *Replicator) ship(ctx context.Context) (err error) {
 
 	parts := map[string]part{}
 	var storage []stored
-	keys, since := r.take()
-	taken := map[string]bool{}
+	keys := r.take()
 	defer func() {
 		for _, p := range parts {
 			p.release()
@@ -369,13 +379,7 @@ func (r *Replicator) ship(ctx context.Context) (err error) {
 		for _, s := range storage {
 			_ = s.snapshot.Close() // it only read
 		}
-		if err != nil {
-			all := make([]string, 0, len(taken))
-			for key := range taken {
-				all = append(all, key)
-			}
-			r.giveBack(all, since)
-		}
+		r.settle(err == nil)
 	}()
 	if storage, err = r.files.prepare(ctx); err != nil {
 		return err
@@ -384,7 +388,6 @@ func (r *Replicator) ship(ctx context.Context) (err error) {
 	var at int64
 	for range 10 { // rounds of the newcomers
 		for _, key := range keys {
-			taken[key] = true
 			if err := r.prepare(ctx, parts, key); err != nil {
 				return err
 			}
@@ -396,7 +399,7 @@ func (r *Replicator) ship(ctx context.Context) (err error) {
 		if !errors.Is(err, errNewcomer) {
 			break
 		}
-		keys, _ = r.take()
+		keys = r.take()
 	}
 	if err != nil {
 		return err

@@ -56,7 +56,9 @@ func start(t testing.TB, home string, store replica.Store) *process {
 		t.Fatal(err)
 	}
 	r, err := New(t.Context(), Options{Home: home, Ledger: l, Databases: pool, Store: store, To: "the place", Keep: time.Hour,
-		Info:    func(context.Context) (backup.Info, error) { return backup.Info{Home: home, Schema: ledger.Schema()}, nil },
+		Info: func(context.Context) (backup.Info, error) {
+			return backup.Info{Home: home, Schema: ledger.Schema()}, nil
+		},
 		Configs: func() ([]backup.Config, error) { return nil, nil }, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
