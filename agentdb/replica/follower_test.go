@@ -159,7 +159,7 @@ func TestFollows(t *testing.T) {
 	h.same()
 
 	random := rand.New(rand.NewPCG(1, 2))
-	for range 60 {
+	for range 40 {
 		switch random.IntN(8) {
 		case 0:
 			h.close()
@@ -246,14 +246,14 @@ func TestLogIsBounded(t *testing.T) {
 	h := newHome(t)
 	h.write(1, 1)
 	h.ship()
-	for range 80 {
+	for range 66 {
 		h.write(1, 1<<20)
 	}
 	if !h.f.Bound() {
 		t.Fatalf("a log of %d bytes is kept", h.f.Waiting())
 	}
 	before := h.f.Waiting()
-	for range 80 {
+	for range 66 {
 		h.write(1, 1<<20)
 	}
 	if after := h.f.Waiting(); after > 2*before {

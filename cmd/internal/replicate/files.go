@@ -22,6 +22,8 @@ import (
 )
 
 const (
+	// roundPrefix begins the names of notes of rounds in which the ledger had nothing new: it is as of then, too.
+	roundPrefix = "rounds/"
 	filesPrefix = "files/"
 	indexPrefix = "index/"
 	// lookEvery is how often all files of a home are looked at, at most, while something is written.
@@ -111,12 +113,17 @@ func looks(path string) string {
 	return fmt.Sprintf("%d %d ", info.Size(), info.ModTime().UnixNano())
 }
 
-// ship ships what has changed, and notes it as of an instant.
-func (f *files) ship(ctx context.Context, at int64, info backup.Info, databases []stored) error {
+// ship ships what has changed, and notes it as of an instant, if anything has.
+func (f *files) ship(ctx context.Context, at int64, info backup.Info, databases []stored) (noted bool, err error) {
 	full := f.known == nil
+	defer func() {
+		if err != nil {
+			f.known = nil // what was shipped and not noted is looked at once more
+		}
+	}()
 	if full {
 		if err := f.resume(ctx); err != nil {
-			return err
+			return false, err
 		}
 	}
 	var changed []backup.Entry
@@ -132,7 +139,7 @@ func (f *files) ship(ctx context.Context, at int64, info backup.Info, databases 
 	if looked {
 		configs, err := f.configs()
 		if err != nil {
-			return err
+			return false, err
 		}
 		err = backup.Files(ctx, f.home, configs, func(file backup.File) error {
 			if err := ship(file); err != nil {
@@ -144,16 +151,16 @@ func (f *files) ship(ctx context.Context, at int64, info backup.Info, databases 
 			return nil
 		})
 		if err != nil {
-			return err
+			return false, err
 		}
 	} else if err := f.newBlobs(ctx, ship); err != nil {
-		return err
+		return false, err
 	}
 
 	for _, d := range databases {
 		e, err := f.shipStorage(ctx, d)
 		if err != nil {
-			return err
+			return false, err
 		}
 		changed = append(changed, e)
 	}
@@ -168,7 +175,7 @@ func (f *files) ship(ctx context.Context, at int64, info backup.Info, databases 
 		if looked {
 			f.lookedAt = time.Now()
 		}
-		return nil
+		return false, nil
 	}
 	x := index{At: at, Info: info, Entries: changed, Full: full || gone || looked && f.changes >= fullEvery}
 	if x.Full {
@@ -179,10 +186,10 @@ func (f *files) ship(ctx context.Context, at int64, info backup.Info, databases 
 	}
 	content, err := json.Marshal(x)
 	if err != nil {
-		return err
+		return false, err
 	}
 	if err := f.store.Put(ctx, indexName(at, x.Full), bytes.NewReader(content), int64(len(content))); err != nil {
-		return err
+		return false, err
 	}
 
 	if f.changes++; x.Full {
@@ -194,7 +201,7 @@ func (f *files) ship(ctx context.Context, at int64, info backup.Info, databases 
 	for _, d := range databases {
 		f.storage[filepath.FromSlash(d.rel)] = d.was
 	}
-	return nil
+	return true, nil
 }
 
 // resume learns which contents are there.
@@ -327,6 +334,22 @@ func (f *files) shipStorage(ctx context.Context, d stored) (e backup.Entry, err 
 	return e, err
 }
 
+// note says that the ledger is as it was at an instant, too.
+func note(ctx context.Context, store replica.Store, at int64) error {
+	return store.Put(ctx, fmt.Sprintf("%s%016d", roundPrefix, at), strings.NewReader("\n"), 1)
+}
+
+// noted are the instants of such notes, the oldest first, with their names.
+func noted(ctx context.Context, store replica.Store) (instants []int64, names []string, err error) {
+	objects, err := store.List(ctx, roundPrefix, "")
+	for _, o := range objects {
+		if at, err := strconv.ParseInt(strings.TrimPrefix(o.Name, roundPrefix), 10, 64); err == nil {
+			instants, names = append(instants, at), append(names, o.Name)
+		}
+	}
+	return instants, names, err
+}
+
 // pruneFiles removes lists that are of use for no instant after before, and what no other list names.
 func pruneFiles(ctx context.Context, store replica.Store, before time.Time) error {
 	lists, err := store.List(ctx, indexPrefix, "")
@@ -339,10 +362,19 @@ func pruneFiles(ctx context.Context, store replica.Store, before time.Time) erro
 			first = i
 		}
 	}
-	if first <= 0 {
-		return nil
-	}
 	var gone []string
+	instants, names, err := noted(ctx, store)
+	if err != nil {
+		return err
+	}
+	for i, at := range instants[:max(0, len(instants)-1)] { // the newest stays: it may be the newest of all
+		if at < before.UnixMilli() {
+			gone = append(gone, names[i])
+		}
+	}
+	if first <= 0 {
+		return store.Delete(ctx, gone...)
+	}
 	for _, o := range lists[:first] {
 		gone = append(gone, o.Name)
 	}

@@ -1,6 +1,7 @@
 package replicate
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -30,8 +31,7 @@ const (
 	// upkeepEvery is how often what is in the place is looked through, at most, while something is shipped.
 	upkeepEvery = time.Hour
 	compactAt   = 64 // transactions of a database after which they are merged
-	// goodbye is how long the place has for the last round when rouse ends.
-	goodbye = 10 * time.Second
+	goodbye     = 10 * time.Second
 )
 
 // Options say what is shipped, and to where.
@@ -46,6 +46,7 @@ type Options struct {
 	Info      func(context.Context) (backup.Info, error)
 	Configs   func() ([]backup.Config, error)
 	Logger    *slog.Logger
+	Goodbye   time.Duration // how long the place has for the last round when rouse ends; 0 means 10 s
 }
 
 // State is how far the shipping is.
@@ -478,18 +479,21 @@ func (r *Replicator) cut(ctx context.Context, parts map[string]part, storage []s
 // send writes what was cut, the ledger last: what it says is done is there by then.
 func (r *Replicator) send(ctx context.Context, parts map[string]part, storage []stored, at int64) error {
 	r.last = at
+	others := 0
 	for _, p := range parts {
 		n, err := p.f.Ship(ctx, at)
 		if err != nil {
 			return r.explain(err)
 		}
 		r.shipped[p.key] += n
+		others += n
 	}
 	info, err := r.o.Info(ctx)
 	if err != nil {
 		return err
 	}
-	if err := r.files.ship(ctx, at, info, storage); err != nil {
+	changed, err := r.files.ship(ctx, at, info, storage)
+	if err != nil {
 		return r.explain(err)
 	}
 	n, err := r.ledger.Ship(ctx, at)
@@ -497,6 +501,11 @@ func (r *Replicator) send(ctx context.Context, parts map[string]part, storage []
 		return r.explain(err)
 	}
 	r.shipped[""] += n
+	if n == 0 && (others > 0 || changed) {
+		if err := note(ctx, r.o.Store, at); err != nil {
+			return r.explain(err)
+		}
+	}
 
 	parts[""] = part{"", "ledger", r.ledger, func() {}}
 	for _, p := range parts {
@@ -548,7 +557,7 @@ func (r *Replicator) explain(err error) error {
 
 // Finish ships what was written last. It waits for no place that does not answer.
 func (r *Replicator) Finish(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), goodbye)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cmp.Or(r.o.Goodbye, goodbye))
 	defer cancel()
 	if !r.begun.Load() || r.State().Waiting == 0 {
 		return

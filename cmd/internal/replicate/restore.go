@@ -41,6 +41,19 @@ func Fetch(ctx context.Context, store replica.Store, at time.Time, dir string) e
 		return refuse("what is there begins at %s; name a later time", versions[0].At.Local().Format(time.DateTime))
 	}
 
+	// The ledger may be as it was later, too.
+	instants, _, err := noted(ctx, store)
+	if err != nil {
+		return err
+	}
+	next := slices.IndexFunc(versions, func(v replica.Version) bool { return v.TX > version.TX })
+	for _, one := range instants {
+		later := time.UnixMilli(one)
+		if later.After(version.At) && (at.IsZero() || !later.After(at)) && (next < 0 || later.Before(versions[next].At)) {
+			version.At = later
+		}
+	}
+
 	m := backup.Manifest{}
 	if err := fetchFiles(ctx, store, version.At, dir, &m); err != nil {
 		return err
