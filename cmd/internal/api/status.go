@@ -32,8 +32,8 @@ type Status struct {
 	WatchProblems []string `json:"watch_problems"`
 	// Heartbeat is how the pings of heartbeat_url are doing.
 	Heartbeat Heartbeat `json:"heartbeat"`
-	// Replica is how far the continuous copies of the home are; null where there are none.
-	Replica *Replica `json:"replica"`
+	// Replica is how far the continuous copies of the home are.
+	Replica Replica `json:"replica"`
 	// ModelPauses are the models that nobody asks now, because their provider's quota is spent.
 	ModelPauses []ModelPause `json:"model_pauses"`
 }
@@ -47,7 +47,7 @@ type Heartbeat struct {
 
 // Replica is how far the continuous copies of the home are.
 type Replica struct {
-	To            string   `json:"to"`
+	To            string   `json:"to"`             // the place; "": there are none
 	LastSuccess   Time     `json:"last_success"`   // when something, or that there was nothing, was last copied; null: not since the daemon started
 	BehindSeconds float64  `json:"behind_seconds"` // since the oldest write that is not copied
 	Databases     int      `json:"databases"`      // that hold something that is not copied
