@@ -57,6 +57,7 @@ type DB struct {
 	db            *sqlite.DB
 	quota         quota
 	marker        *dbfile.Keeper
+	found         dbfile.Marker // as it was when the file was opened
 	agent         string
 	backupsToKeep int                // backups
 	background    sync.WaitGroup     // work that goes on after its call has returned
@@ -101,7 +102,7 @@ func Open(ctx context.Context, o Options) (*DB, error) {
 
 	db := &DB{
 		path: o.Path, timeout: o.Timeout, log: o.Logger, agent: o.Agent, backupsToKeep: o.Backups, quota: quota{limit: o.Quota}, readers: map[bool]*reader{},
-		marker: dbfile.NewKeeper(o.Path, s),
+		marker: dbfile.NewKeeper(o.Path, s), found: s,
 	}
 	// Checking a very large file would keep its agent waiting for minutes, so it is checked while
 	// it is in use.
@@ -184,6 +185,9 @@ func (db *DB) Close() error {
 
 	return err
 }
+
+// File is the open file, and what was known of it when it was opened.
+func (db *DB) File() (*sqlite.DB, dbfile.Marker) { return db.db, db.found }
 
 // Replay gives the stored result of a call that was already made, if it was.
 func (db *DB) Replay(ctx context.Context, run int64, key string) (json.RawMessage, bool, error) {

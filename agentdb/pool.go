@@ -11,6 +11,7 @@ import (
 	"regexp"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"rouse/agentdb/dbfile"
@@ -34,9 +35,17 @@ type PoolOptions struct {
 	Ledger  Ledger       // the one whose runs write; nil stands for one of which nothing is known
 }
 
+// Watcher hears of the files of a pool; of those that are closed by the agent's name in lower case. Its methods are called before somebody is lent the database, and after it was closed, and
+// must not wait for others.
+type Watcher interface {
+	Opened(agent string, db *DB)
+	Closed(agent string)
+}
+
 // Pool opens agents' databases when they are first asked for.
 type Pool struct {
-	o PoolOptions
+	o       PoolOptions
+	watcher atomic.Pointer[Watcher] // nil: nobody hears of it
 
 	mu        sync.Mutex
 	entries   map[string]*poolEntry    // by the agent's name in lower case: names are folders
@@ -146,8 +155,15 @@ func (p *Pool) openFor(ctx context.Context, agent string) (*DB, error) {
 	if s, err := dbfile.ReadMarker(path); err == nil && s.State != dbfile.StateReplacing {
 		_ = dbfile.DiscardNew(path)
 	}
-	return Open(ctx, Options{Path: path, Quota: p.o.Quota(agent), Agent: agent, Backups: p.o.Backups, Logger: p.o.Logger, Ledger: p.o.Ledger})
+	db, err := Open(ctx, Options{Path: path, Quota: p.o.Quota(agent), Agent: agent, Backups: p.o.Backups, Logger: p.o.Logger, Ledger: p.o.Ledger})
+	if w := p.watcher.Load(); w != nil && err == nil {
+		(*w).Opened(agent, db)
+	}
+	return db, err
 }
+
+// Watch has w hear of each file that is opened from now on.
+func (p *Pool) Watch(w Watcher) { p.watcher.Store(&w) }
 
 // fault is why an entry has no database to lend.
 func (s *poolEntry) fault() error {
@@ -287,6 +303,9 @@ func (p *Pool) finishClose(going ...*poolEntry) error {
 	for _, s := range going {
 		if s.db != nil {
 			errs = append(errs, s.db.Close())
+			if w := p.watcher.Load(); w != nil {
+				(*w).Closed(s.key)
+			}
 		}
 
 		p.mu.Lock()

@@ -331,6 +331,14 @@ func (l *Ledger) WritesFail() (since time.Time, err error) {
 	return l.file.since, l.file.failing
 }
 
+// File is the database of a ledger on SQLite, and what was known of its file when it was opened; false for one on PostgreSQL.
+func (l *Ledger) File() (*sqlite.DB, dbfile.Marker, bool) {
+	if l.file == nil {
+		return nil, dbfile.Marker{}, false
+	}
+	return l.file.db, l.file.found, true
+}
+
 // Damaged returns a channel that is closed when the ledger is found to be damaged, and cannot be
 // written any more; nil where that cannot be.
 func (l *Ledger) Damaged() <-chan struct{} {

@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 
 	msqlite "modernc.org/sqlite"
 )
@@ -61,6 +62,7 @@ type DB struct {
 	file        fileWatch
 
 	confined *confined // nil until it is first needed; the writer's goroutine has it
+	closing  atomic.Pointer[func()]
 }
 
 // Open opens or creates a database, checks it and brings it to the newest schema.
@@ -134,6 +136,9 @@ func (db *DB) Read() *sql.DB { return db.read }
 // is lost are left alone: SQLite would remove the log of whatever stands in its place by now.
 func (db *DB) Close() error {
 	err := db.writer.Close()
+	if closing := db.closing.Swap(nil); closing != nil {
+		(*closing)()
+	}
 	if db.Lost() != nil {
 		return err
 	}

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 )
 
 // ErrClosed is returned by Do after Close.
@@ -37,6 +38,8 @@ type Writer struct {
 	text  func(string) string
 	done  chan struct{}
 
+	committed atomic.Pointer[func()] // called after each batch; nil: nobody wants to know
+
 	mu     sync.Mutex
 	wake   chan struct{} // capacity 1
 	queue  []*operation
@@ -46,6 +49,7 @@ type Writer struct {
 type operation struct {
 	run       func(*Tx) error
 	exclusive func() error // instead of do: it has its own transaction, on a connection of its own
+	reads     bool         // an exclusive one writes nothing
 	err       error
 	failed    bool
 	retries   int // how often its transaction was rolled back in favour of another process
@@ -171,6 +175,10 @@ func (w *Writer) run() {
 			conn = w.commit(conn, batch)
 		}
 
+		// Before its callers go on: what they write next, elsewhere, follows from this.
+		if told := w.committed.Load(); told != nil && !batch[0].reads {
+			(*told)()
+		}
 		for _, o := range batch {
 			close(o.done)
 		}

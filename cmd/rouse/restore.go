@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -12,20 +13,29 @@ import (
 	"rouse/agentdb/ledger"
 	"rouse/cmd/internal/backup"
 	"rouse/cmd/internal/daemon"
+	"rouse/cmd/internal/replicate"
+	where "rouse/cmd/internal/replicate/target"
 	"rouse/internal/text"
 )
 
-type restoreOptions struct{ json, check, replace, force, goOn bool }
+type restoreOptions struct {
+	json, check, replace, force, goOn bool
+	from, at                          string
+}
 
 func newRestore(at *place) *cobra.Command {
 	var o restoreOptions
 	cmd := &cobra.Command{
-		Use:   "restore DIR|FILE",
+		Use:   "restore DIR|FILE | --from URL",
 		Short: "Puts a whole home back from a backup",
 		Long: `Puts a whole home back from what rouse backup made: a folder of one backup, of several (the newest is
 taken), or an archive. It is built beside its place and checked as a whole, as with --check, before
 it gets its name: a crash leaves the home that was there, or the new one. A home that is there is
 left alone, and with --replace moved aside. Never on a home that is in use.
+
+--from takes what the continuous copies of replicate: have at a URL, as it was at the time that --at
+names, else the newest. The key of a bucket is taken from AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or
+from ~/.aws/credentials.
 
 Afterwards everything is paused: what was queued when the backup was made may have been done
 since. Look at it (rouse runs, rouse inbox), cancel what was done, and then: rouse resume --all.
@@ -33,20 +43,82 @@ since. Look at it (rouse runs, rouse inbox), cancel what was done, and then: rou
 on_miss decides about; notices that were to be delivered are not sent.`,
 		Example: `  rouse restore --check /mnt/usb/rouse
   rouse restore /mnt/usb/rouse --replace
-  rouse restore home.tar.zst --home /srv/rouse`,
-		Args: cobra.ExactArgs(1),
-		RunE: verb(func(cmd *cobra.Command, args []string) error { return runRestore(cmd, at, o, args[0]) }),
+  rouse restore home.tar.zst --home /srv/rouse
+  rouse restore --from file:///mnt/usb/rouse --at "2026-11-25 21:46:09" --replace`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: verb(func(cmd *cobra.Command, args []string) error {
+			switch {
+			case (len(args) == 1) == (o.from != ""):
+				return usagef("name a backup, or the URL of continuous copies with --from")
+			case o.at != "" && o.from == "":
+				return usagef("--at is for --from: a backup is of one instant")
+			case o.from != "":
+				return restoreReplica(cmd, at, o)
+			}
+			return runRestore(cmd, at, o, args[0], "")
+		}),
 	}
 
 	cmd.Flags().BoolVar(&o.json, "json", false, "print JSON")
 	cmd.Flags().BoolVar(&o.check, "check", false, "check the backup alone, and restore nothing")
 	cmd.Flags().BoolVar(&o.replace, "replace", false, "move the home that is there aside")
 	cmd.Flags().BoolVar(&o.force, "force", false, "restore also a backup that breaks promises of the record")
+	cmd.Flags().StringVar(&o.from, "from", "", "the URL of continuous copies: file:///… or s3://…, as replicate.to has it")
+	cmd.Flags().StringVar(&o.at, "at", "", "of --from: as the home was at this time, like 2026-11-25T21:46:09Z or, of this machine's zone, \"2026-11-25 21:46:09\"")
 	cmd.Flags().BoolVar(&o.goOn, "go-on", false, "pause nothing: what was queued runs when rouse next starts")
 	return cmd
 }
 
-func runRestore(cmd *cobra.Command, at *place, o restoreOptions, src string) error {
+// restoreReplica makes a backup of what the continuous copies have, and restores that.
+func restoreReplica(cmd *cobra.Command, at *place, o restoreOptions) (err error) {
+	var when time.Time
+	if o.at != "" {
+		if when, err = parseInstant(o.at); err != nil {
+			return usageError{err}
+		}
+	}
+	t, err := where.Parse(o.from)
+	if err != nil {
+		return usageError{fmt.Errorf("--from %w", err)}
+	}
+	store, err := t.Open(where.Keys{})
+	if err != nil {
+		return err
+	}
+	home, err := at.homeDir()
+	if err != nil {
+		return err
+	}
+
+	// Beside the home, where there has to be room for it anyway.
+	if err := os.MkdirAll(filepath.Dir(home), 0o700); err != nil {
+		return err
+	}
+	fetched, err := os.MkdirTemp(filepath.Dir(home), "."+filepath.Base(home)+".fetched-")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(fetched)) }()
+	if err := replicate.Fetch(cmd.Context(), store, when, fetched); err != nil {
+		return fmt.Errorf("%s cannot be restored from: %w", t, err)
+	}
+	return runRestore(cmd, at, o, fetched, t.String())
+}
+
+// parseInstant reads a time with its zone, or one of this machine's.
+func parseInstant(said string) (time.Time, error) {
+	if t, err := time.Parse(time.RFC3339, said); err == nil {
+		return t, nil
+	}
+	for _, layout := range []string{time.DateTime, "2006-01-02T15:04:05", "2006-01-02 15:04"} {
+		if t, err := time.ParseInLocation(layout, said, time.Local); err == nil {
+			return t, nil
+		}
+	}
+	return time.Time{}, fmt.Errorf("--at %q is no time; it is like 2026-11-25T21:46:09Z or \"2026-11-25 21:46:09\"", said)
+}
+
+func runRestore(cmd *cobra.Command, at *place, o restoreOptions, src, said string) error {
 	src, err := filepath.Abs(src)
 	if err != nil {
 		return err
@@ -63,7 +135,7 @@ func runRestore(cmd *cobra.Command, at *place, o restoreOptions, src string) err
 
 	show, clear := progressLine(cmd.ErrOrStderr(), ofBytes)
 	r, err := backup.Restore(cmd.Context(), backup.RestoreOptions{
-		Source: src, Home: home, Replace: o.replace, Force: o.force, Paused: !o.goOn,
+		Source: src, Said: said, Home: home, Replace: o.replace, Force: o.force, Paused: !o.goOn,
 		Hear: backup.Hear{Progress: show, Found: func(v ledger.Violation) error {
 			clear()
 			return printViolation(cmd.ErrOrStderr(), v)

@@ -32,6 +32,8 @@ type Status struct {
 	WatchProblems []string `json:"watch_problems"`
 	// Heartbeat is how the pings of heartbeat_url are doing.
 	Heartbeat Heartbeat `json:"heartbeat"`
+	// Replica is how far the continuous copies of the home are.
+	Replica Replica `json:"replica"`
 	// ModelPauses are the models that nobody asks now, because their provider's quota is spent.
 	ModelPauses []ModelPause `json:"model_pauses"`
 }
@@ -41,6 +43,17 @@ type Heartbeat struct {
 	To       string `json:"to"`        // the server; "": there are no pings, or the first is on its way
 	LastPing Time   `json:"last_ping"` // that it took; null: none since the daemon started
 	Problem  string `json:"problem"`   // why the latest was not sent, or not taken; "": it was
+}
+
+// Replica is how far the continuous copies of the home are.
+type Replica struct {
+	To            string   `json:"to"`             // the place; "": there are none
+	LastSuccess   Time     `json:"last_success"`   // when something, or that there was nothing, was last copied; null: not since the daemon started
+	BehindSeconds float64  `json:"behind_seconds"` // since the oldest write that is not copied
+	Databases     int      `json:"databases"`      // that hold something that is not copied
+	Bytes         int64    `json:"bytes"`          // of their logs, about
+	Problem       string   `json:"problem"`        // why nothing could be copied last; "": it could
+	Unusable      []string `json:"unusable"`       // agents whose database is quarantined, and so not copied
 }
 
 // ModelPause is a time in which a model is not asked.

@@ -257,6 +257,7 @@ func dress(root *os.Root, m Manifest) error {
 // RestoreOptions say what is restored, and to where.
 type RestoreOptions struct {
 	Source  string
+	Said    string // how the source is called in what is told and noted, "" as it is
 	Home    string // absolute, without links
 	Replace bool   // what is there is moved aside
 	Force   bool   // also a ledger that breaks a promise
@@ -311,6 +312,9 @@ func Restore(ctx context.Context, o RestoreOptions, hold func(dir string) (relea
 		return out, unsound(path, err)
 	}
 	out.Checked, out.Home = checked(path, m), o.Home
+	if o.Said != "" {
+		out.Path = o.Said
+	}
 	built := filepath.Join(staging, "home")
 	if err := build(ctx, o, m, built, &out, now); err != nil {
 		return out, err

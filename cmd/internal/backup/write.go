@@ -191,12 +191,17 @@ func (w *writer) copyAll(ctx context.Context) error {
 			continue // it went with the home
 		}
 		n++
-		name := fmt.Sprintf("%s%d-%s", configPrefix, n, filepath.Base(c.Path))
+		name := configName(n, c.Path)
 		if err := w.put(Entry{Path: name, Mode: 0o600, ModTime: w.Info.At, Of: c.Path, Redact: c.Redacted}, int64(len(c.Content)), strings.NewReader(string(c.Content))); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// configName is what the n-th configuration that lay outside of the home is called in a backup.
+func configName(n int, path string) string {
+	return fmt.Sprintf("%s%d-%s", configPrefix, n, filepath.Base(path))
 }
 
 func (w *writer) copyDatabase(ctx context.Context, d Database) error {

@@ -16,6 +16,7 @@ type Config struct {
 	Dashboard     Dashboard      `key:"dashboard" say:"the pages and the API at an address of the network, beside the socket of the home"`
 	Telemetry     Telemetry      `key:"telemetry" say:"what is sent to programs that watch others; nothing is unless you say so here"`
 	HeartbeatURL  string         `key:"heartbeat_url" secret:"yes" say:"an address that is asked each minute while triggers are armed and the ledger takes what is written, so that whoever watches it can tell you when that ends: https://hc-ping.com/…, best as secret:NAME" unset:"none"`
+	Replicate     *Replicate     `key:"replicate" say:"continuous copies of the home at another place, from which rouse restore --from brings back any second of the last days" unset:"none"`
 	Skills        *skillSettings `key:"skills"`
 	Engine        *engine        `key:"engine" later:"the PostgreSQL engine"`
 	Defaults      *Job           `key:"defaults" say:"what every job has unless it says otherwise"`
@@ -50,6 +51,14 @@ type limits struct {
 type Log struct {
 	Level  string `key:"level" enum:"debug|info|warn|error" default:"info" env:"yes"`
 	Format string `key:"format" enum:"auto|text|json" default:"auto" env:"yes"`
+}
+
+// Replicate is where continuous copies of the home are kept.
+type Replicate struct {
+	To        string   `key:"to" need:"yes" say:"file:///mnt/usb/rouse, or s3://BUCKET/PREFIX?region=REGION&endpoint=https://HOST of any server that speaks S3; an empty place of its own for each home"`
+	Keep      Duration `key:"keep" default:"7d" positive:"yes" say:"how long back a second can be brought back, 1h at least"`
+	AccessKey string   `key:"access_key" secret:"yes" say:"of s3, best as secret:NAME" unset:"AWS_ACCESS_KEY_ID, or ~/.aws/credentials"`
+	SecretKey string   `key:"secret_key" secret:"yes" say:"of s3, best as secret:NAME" unset:"AWS_SECRET_ACCESS_KEY, or ~/.aws/credentials"`
 }
 
 type engine struct {

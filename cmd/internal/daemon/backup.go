@@ -85,21 +85,9 @@ func (d *Daemon) copyHome(ctx context.Context, ask api.HomeBackupRequest, progre
 	defer f.close()
 
 	o := backup.Options{Dest: ask.Dest, Home: d.home.Dir, Databases: f.databases, Unusable: f.unusable, Secrets: ask.Secrets, NoWork: ask.NoFiles, Progress: progress,
-		Info: backup.Info{Rouse: Version(), At: f.at.UTC().Truncate(time.Millisecond), Home: d.home.Dir, Ledger: d.ledger.ID(), Schema: ledger.Schema(), NewestRun: newest}}
-	now := d.Current()
-	if len(now.Config.Files) > 0 {
-		o.Info.Config = now.Config.Files[0]
-	}
-	for _, file := range now.Config.Files {
-		content, err := os.ReadFile(file)
-		if err != nil {
-			return out, fmt.Errorf("the configuration cannot be copied: %w", err)
-		}
-		c := backup.Config{Path: file, Content: content}
-		if clean := redact.New(secretsIn(now.Config)).Replace(string(content)); clean != string(content) && !ask.Secrets {
-			c.Content, c.Redacted = []byte(clean), true
-		}
-		o.Configs = append(o.Configs, c)
+		Info: d.backupInfo(f.at, newest)}
+	if o.Configs, err = d.configsToCopy(ask.Secrets); err != nil {
+		return out, err
 	}
 
 	made, err := backup.Write(ctx, o)
@@ -110,6 +98,32 @@ func (d *Daemon) copyHome(ctx context.Context, ask api.HomeBackupRequest, progre
 		Secrets: ask.Secrets, Databases: len(f.databases), Unusable: list(f.unusable), LeftOut: []api.LeftOutPart{}}
 	for _, l := range made.LeftOut {
 		out.LeftOut = append(out.LeftOut, api.LeftOutPart{Path: l.Path, Why: l.Why})
+	}
+	return out, nil
+}
+
+// backupInfo says of what a copy of the home is.
+func (d *Daemon) backupInfo(at time.Time, newest int64) backup.Info {
+	info := backup.Info{Rouse: Version(), At: at.UTC().Truncate(time.Millisecond), Home: d.home.Dir, Ledger: d.ledger.ID(), Schema: ledger.Schema(), NewestRun: newest}
+	if files := d.Current().Config.Files; len(files) > 0 {
+		info.Config = files[0]
+	}
+	return info
+}
+
+// configsToCopy are the files of the configuration in force, without secrets unless they are wanted.
+func (d *Daemon) configsToCopy(secrets bool) (out []backup.Config, err error) {
+	now := d.Current()
+	for _, file := range now.Config.Files {
+		content, err := os.ReadFile(file)
+		if err != nil {
+			return nil, fmt.Errorf("the configuration cannot be copied: %w", err)
+		}
+		c := backup.Config{Path: file, Content: content}
+		if clean := redact.New(secretsIn(now.Config)).Replace(string(content)); clean != string(content) && !secrets {
+			c.Content, c.Redacted = []byte(clean), true
+		}
+		out = append(out, c)
 	}
 	return out, nil
 }

@@ -18,6 +18,7 @@ import (
 	"rouse/cmd/internal/heartbeat"
 	"rouse/cmd/internal/metrics"
 	"rouse/cmd/internal/notify"
+	"rouse/cmd/internal/replicate"
 	"rouse/cmd/internal/systemd"
 	"rouse/cmd/internal/traces"
 	"rouse/cmd/internal/web"
@@ -68,6 +69,7 @@ type Daemon struct {
 	metrics          *metrics.Metrics                    // nil in a command
 	traces           *traces.Traces                      // nil: none are sent
 	heartbeat        atomic.Pointer[heartbeat.Heartbeat] // nil in a command, and before the daemon serves
+	replicator       *replicate.Replicator               // nil: there are no continuous copies
 	supervision      *supervision
 	dashboard        atomic.Pointer[dashboard] // nil: nobody listens on the network
 	dashboardProblem atomic.Pointer[string]    // why, where it is wanted
@@ -160,6 +162,11 @@ func (d *Daemon) openParts(ctx context.Context, o Options) (err error) {
 	if d.databases, err = agentdb.NewPool(agentdb.PoolOptions{Dir: filepath.Join(d.home.Dir, "agents"), Quota: d.quota, Backups: agentdb.KeepBackups, Logger: d.log, Ledger: d.ledger}); err != nil {
 		return err
 	}
+	if o.Serves && o.Config.Replicate != nil && d.ledger.ReadOnly() == nil {
+		if err := d.openReplicator(ctx); err != nil {
+			return err
+		}
+	}
 	if d.ledger.ReadOnly() == nil { // else nothing begins that could take another's place
 		if err := d.identify(ctx); err != nil {
 			return err
@@ -237,12 +244,18 @@ func (d *Daemon) Close() {
 	if d.redirects != nil {
 		errs = append(errs, d.redirects.close())
 	}
+	if d.replicator != nil {
+		d.replicator.Finish(context.Background())
+	}
 	if d.databases != nil {
 		errs = append(errs, d.databases.Close())
 	}
 
 	if d.ledger != nil {
 		errs = append(errs, d.ledger.Close())
+	}
+	if d.replicator != nil {
+		d.replicator.LedgerClosed()
 	}
 
 	// The lock goes last: until then no other process may open what is being closed here.

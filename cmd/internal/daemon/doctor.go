@@ -76,6 +76,9 @@ func (d *Daemon) Doctor(ctx context.Context, offline bool) ([]api.Check, error) 
 		if beats := d.heartbeatState(); beats != nil {
 			checks = append(checks, checkHeartbeat(beats, now.Config.Zone()))
 		}
+		if is := d.replicaState(); is != nil {
+			checks = append(checks, checkReplica(is, now.Config.Zone()))
+		}
 	}
 	if d.traces != nil {
 		checks = append(checks, d.checkTraces())

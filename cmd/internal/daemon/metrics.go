@@ -42,6 +42,10 @@ func (d *Daemon) snapshot(ctx context.Context) (out metrics.Snapshot, err error)
 		}
 	}
 
+	if d.replicator != nil {
+		is := d.replicator.State()
+		out.Replica = &metrics.Replica{Behind: is.Behind, LastSuccess: is.LastSuccess, Works: is.Problem == ""}
+	}
 	for job, w := range d.watches(ctx) {
 		one := metrics.Watch{Job: job, Waiting: w.Waiting, Works: w.Problem == ""}
 		if !w.Rescanned.IsZero() {

@@ -233,6 +233,9 @@ func (r *reloader) restart(cfg *config.Config) []string {
 	if !reflect.DeepEqual(cfg.Telemetry, r.started.Telemetry) {
 		out = append(out, "telemetry is what it was until a restart")
 	}
+	if !reflect.DeepEqual(cfg.Replicate, r.started.Replicate) {
+		out = append(out, "replicate is what it was until a restart")
+	}
 	return out
 }
 

@@ -59,6 +59,9 @@ func (d *Daemon) Serve(ctx context.Context, onReady func(context.Context) error)
 		group.run("dashboard", pages.server.run)
 	}
 	group.run("metrics", func() error { return d.metrics.Run(rest) })
+	if d.replicator != nil {
+		group.run("replicate", func() error { return d.replicator.Run(rest) })
+	}
 	if d.traces != nil {
 		group.run("traces", func() error { return d.traces.Run(rest) })
 	}
@@ -103,6 +106,9 @@ func (d *Daemon) Serve(ctx context.Context, onReady func(context.Context) error)
 	}
 	if d.traces != nil {
 		group.wait("traces")
+	}
+	if d.replicator != nil {
+		group.wait("replicate")
 	}
 	group.wait("http", "metrics", "notify", "retention", "ledger", "files", "sign-ins", "obstacles")
 	return errors.Join(err, group.err())

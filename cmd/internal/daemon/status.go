@@ -21,6 +21,10 @@ func (d *Daemon) Status(ctx context.Context) (api.Status, error) {
 	if beats := d.heartbeatState(); beats != nil {
 		st.Heartbeat = *beats
 	}
+	st.Replica.Unusable = []string{}
+	if is := d.replicaState(); is != nil {
+		st.Replica = *is
+	}
 	now := d.Current()
 	if files := now.Config.Files; len(files) > 0 {
 		st.Config = files[0]

@@ -55,6 +55,7 @@ var parts = []Part{
 	{"mcp", Files, true}, // what is approved of MCP servers
 	{"recordings", Files, true},
 	{"replaced", Copies, true},
+	{"replica", Made, true},   // what of the home is shipped, and to where
 	{"restored", Files, true}, // configurations that a backup brought along
 	{"restored.json", Made, false},
 	{"rouse.sock", Made, false},

@@ -39,6 +39,14 @@ type Snapshot struct {
 	Outbox                   int // notices that are not delivered
 	Ready                    bool
 	Watches                  []Watch
+	Replica                  *Replica // nil: there are no continuous copies
+}
+
+// Replica is how far the continuous copies are.
+type Replica struct {
+	Behind      time.Duration
+	LastSuccess time.Time // zero: none yet
+	Works       bool
 }
 
 // Watch is the watch of a job.
@@ -240,11 +248,15 @@ var (
 	watchFiles = prometheus.NewDesc("rouse_watch_waiting_files", "Files that a watch waits to hold still.", []string{"job"}, nil)
 	watchLag   = prometheus.NewDesc("rouse_watch_lag_seconds", "Since the folder of a watch was last looked at.", []string{"job"}, nil)
 	watchWorks = prometheus.NewDesc("rouse_watch_works", "1 while a watch sees its folder.", []string{"job"}, nil)
+
+	replicaBehind = prometheus.NewDesc("rouse_replica_behind_seconds", "Since the oldest write that the continuous copies lack; 0 when they lack none.", nil, nil)
+	replicaLast   = prometheus.NewDesc("rouse_replica_last_success_timestamp_seconds", "When the home was last copied.", nil, nil)
+	replicaWorks  = prometheus.NewDesc("rouse_replica_works", "1 while the place of the continuous copies takes them.", nil, nil)
 )
 
 // Describe implements prometheus.Collector.
 func (n now) Describe(to chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{runsNow, blocked, lanes, lanesUsed, inbox, outbox, ready, watchFiles, watchLag, watchWorks} {
+	for _, d := range []*prometheus.Desc{runsNow, blocked, lanes, lanesUsed, inbox, outbox, ready, watchFiles, watchLag, watchWorks, replicaBehind, replicaLast, replicaWorks} {
 		to <- d
 	}
 }
@@ -273,6 +285,13 @@ func (n now) Collect(to chan<- prometheus.Metric) {
 		gauge(watchFiles, float64(w.Waiting), w.Job)
 		gauge(watchLag, w.Lag.Seconds(), w.Job)
 		gauge(watchWorks, one(w.Works), w.Job)
+	}
+	if c := s.Replica; c != nil {
+		gauge(replicaBehind, c.Behind.Seconds())
+		gauge(replicaWorks, one(c.Works))
+		if !c.LastSuccess.IsZero() {
+			gauge(replicaLast, float64(c.LastSuccess.UnixMilli())/1000)
+		}
 	}
 }
 

@@ -1,0 +1,197 @@
+package replica
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"slices"
+
+	"github.com/superfly/ltx"
+)
+
+const (
+	walHeader   = 32 // bytes
+	frameHeader = 24
+)
+
+// position is a place between two transactions of a write-ahead log.
+type position struct {
+	Offset int64     `json:"offset"` // 0: before the first log of a file that has none yet
+	Seq    uint32    `json:"seq"`    // how often the log was begun anew
+	Salt   [2]uint32 `json:"salt"`
+	Sum    [2]uint32 `json:"sum"`    // of all frames before it
+	Commit uint32    `json:"commit"` // pages of the database
+}
+
+// header is that of a log.
+type header struct {
+	seq      uint32
+	pageSize int
+	salt     [2]uint32
+	sum      [2]uint32
+	order    binary.ByteOrder // of the words that are summed
+}
+
+// log is a write-ahead log that is open for reading. Its file has no locks, so that it may be closed at will.
+type log struct {
+	f *os.File
+	header
+}
+
+// errNoLog says that there is no log yet.
+var errNoLog = errors.New("there is no log")
+
+func openLog(path string) (*log, error) {
+	f, err := os.Open(path + "-wal")
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, errNoLog
+	}
+	if err != nil {
+		return nil, err
+	}
+	var raw [walHeader]byte
+	if _, err := f.ReadAt(raw[:], 0); err != nil {
+		_ = f.Close() // it was only read
+		if errors.Is(err, io.EOF) {
+			return nil, errNoLog
+		}
+		return nil, err
+	}
+
+	word := func(i int) uint32 { return binary.BigEndian.Uint32(raw[4*i:]) }
+	l := &log{f: f, header: header{seq: word(3), pageSize: int(word(2)), salt: [2]uint32{word(4), word(5)}, order: binary.LittleEndian}}
+	if word(0)&1 == 1 {
+		l.order = binary.BigEndian
+	}
+	l.sum = checksum(l.order, [2]uint32{}, raw[:24])
+	if word(0)&^1 != 0x377f0682 || l.sum != [2]uint32{word(6), word(7)} {
+		_ = f.Close()        // it was only read
+		return nil, errNoLog // its header is being written for the first time
+	}
+	return l, nil
+}
+
+// checksum is the running sum of SQLite's logs.
+func checksum(order binary.ByteOrder, s [2]uint32, b []byte) [2]uint32 {
+	for i := 0; i+8 <= len(b); i += 8 {
+		s[0] += order.Uint32(b[i:]) + s[1]
+		s[1] += order.Uint32(b[i+4:]) + s[0]
+	}
+	return s
+}
+
+// begin is the position before the first frame.
+func (l *log) begin(commit uint32) position {
+	return position{Offset: walHeader, Seq: l.seq, Salt: l.salt, Sum: l.sum, Commit: commit}
+}
+
+// holds says whether the frame before a position is still the one that was read there.
+func (l *log) holds(at position) bool {
+	if at.Salt != l.salt {
+		return false
+	}
+	if at.Offset == walHeader {
+		return at.Sum == l.sum
+	}
+	var raw [frameHeader]byte
+	if _, err := l.f.ReadAt(raw[:], at.Offset-int64(frameHeader+l.pageSize)); err != nil {
+		return false
+	}
+	return [2]uint32{binary.BigEndian.Uint32(raw[16:]), binary.BigEndian.Uint32(raw[20:])} == at.Sum &&
+		[2]uint32{binary.BigEndian.Uint32(raw[8:]), binary.BigEndian.Uint32(raw[12:])} == l.salt
+}
+
+// scan reads the transactions after a position that are whole, enters where their pages are, and says where they end.
+func (l *log) scan(from position, pages map[uint32]int64) (position, error) {
+	type page struct {
+		number uint32
+		offset int64
+	}
+	var open []page // of a transaction whose end was not seen yet
+	end, sum := from, from.Sum
+	frame := make([]byte, frameHeader+l.pageSize)
+
+	for at := from.Offset; ; at += int64(len(frame)) {
+		if _, err := l.f.ReadAt(frame, at); err != nil {
+			if errors.Is(err, io.EOF) {
+				return end, nil
+			}
+			return end, err
+		}
+		word := func(i int) uint32 { return binary.BigEndian.Uint32(frame[4*i:]) }
+		sum = checksum(l.order, checksum(l.order, sum, frame[:8]), frame[frameHeader:])
+		if [2]uint32{word(2), word(3)} != l.salt || [2]uint32{word(4), word(5)} != sum {
+			return end, nil // what an earlier round of the log, or a write that is under way, left there
+		}
+
+		open = append(open, page{word(0), at + frameHeader})
+		if commit := word(1); commit > 0 {
+			for _, p := range open {
+				pages[p.number] = p.offset
+			}
+			open = open[:0]
+			end.Offset, end.Sum, end.Commit = at+int64(len(frame)), sum, commit
+		}
+	}
+}
+
+// segment is what was written between two positions.
+type segment struct {
+	pages  map[uint32]int64 // where the newest content of each is in the log
+	before uint32           // pages of the database before it
+	commit uint32           // and after
+}
+
+// encode writes a segment as an LTX file. A page that the database has grown by, and that is not in the log, is free, so that nobody
+// reads it: it is zeros.
+func (s segment) encode(w io.Writer, l *log, tx ltx.TXID, at int64) error {
+	numbers := make([]uint32, 0, len(s.pages))
+	for n := range s.pages {
+		if n <= s.commit {
+			numbers = append(numbers, n)
+		}
+	}
+	for n := s.before + 1; n <= s.commit; n++ {
+		if _, ok := s.pages[n]; !ok {
+			numbers = append(numbers, n)
+		}
+	}
+	slices.Sort(numbers)
+
+	return encode(w, l.pageSize, s.commit, tx, at, numbers, func(n uint32, page []byte) error {
+		offset, ok := s.pages[n]
+		if !ok {
+			clear(page)
+			return nil
+		}
+		_, err := l.f.ReadAt(page, offset)
+		return err
+	})
+}
+
+// encode writes an LTX file of one transaction.
+func encode(w io.Writer, pageSize int, commit uint32, tx ltx.TXID, at int64, numbers []uint32, read func(n uint32, page []byte) error) error {
+	e, err := ltx.NewEncoder(w)
+	if err != nil {
+		return err
+	}
+	if err := e.EncodeHeader(ltx.Header{Version: ltx.Version, Flags: ltx.HeaderFlagNoChecksum, PageSize: uint32(pageSize), Commit: commit, MinTXID: tx, MaxTXID: tx, Timestamp: at}); err != nil { //nolint:gosec // at most 65536
+		return err
+	}
+	page := make([]byte, pageSize)
+	for _, n := range numbers {
+		if n == ltx.LockPgno(uint32(pageSize)) { //nolint:gosec // at most 65536
+			continue // SQLite never uses it
+		}
+		if err := read(n, page); err != nil {
+			return fmt.Errorf("page %d cannot be read: %w", n, err)
+		}
+		if err := e.EncodePage(ltx.PageHeader{Pgno: n}, page); err != nil {
+			return err
+		}
+	}
+	return e.Close()
+}

@@ -1,0 +1,38 @@
+package config
+
+import (
+	"path/filepath"
+	"time"
+
+	"rouse/cmd/internal/replicate/target"
+)
+
+// minKeep is the shortest time that copies are kept: what is older than it is removed hourly.
+const minKeep = time.Hour
+
+// checkReplicate refuses a place for continuous copies that is none, and keys that nobody asks for.
+func (c *checker) checkReplicate(r *Replicate) {
+	if r == nil {
+		return
+	}
+	if r.Keep > 0 && time.Duration(r.Keep) < minKeep {
+		c.bad("replicate.keep", "must be 1h at least: what is older is looked for once in an hour")
+	}
+	if r.To == "" || !c.hasNoProblem("replicate.to") {
+		return
+	}
+
+	t, err := target.Parse(r.To)
+	switch {
+	case err != nil:
+		c.bad("replicate.to", "%v", err)
+	case t.Folder != "" && (r.AccessKey != "" || r.SecretKey != ""):
+		c.bad("replicate.access_key", "is of s3, and a folder needs none")
+	case (r.AccessKey == "") != (r.SecretKey == ""):
+		c.bad("replicate.secret_key", "must be given together with access_key, or neither")
+	case t.Folder != "" && c.cfg.Home != "":
+		if rel, err := filepath.Rel(ownersPath(string(c.cfg.Home)), ownersPath(t.Folder)); err == nil && (rel == "." || filepath.IsLocal(rel)) {
+			c.bad("replicate.to", "lies in the home, which is what is copied; name a place on another disk")
+		}
+	}
+}

@@ -1,0 +1,568 @@
+package replicate
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"rouse/agentdb"
+	"rouse/agentdb/ledger"
+	"rouse/agentdb/replica"
+	"rouse/agentdb/sqlite"
+	"rouse/cmd/internal/backup"
+)
+
+const (
+	// every is how far apart rounds are, at least: what is written meanwhile goes with the next.
+	every = time.Second
+	// maxWait is how long is waited before a place that failed is tried again, at most.
+	maxWait = time.Minute
+	// upkeepEvery is how often what is in the place is looked through, at most, while something is shipped.
+	upkeepEvery = time.Hour
+	compactAt   = 64 // transactions of a database after which they are merged
+	goodbye     = 10 * time.Second
+)
+
+// Options say what is shipped, and to where.
+type Options struct {
+	Home      string
+	Ledger    *ledger.Ledger
+	Databases *agentdb.Pool
+	Store     replica.Store
+	To        string // the place in words
+	Keep      time.Duration
+	Allowed   func() error // refuses a place that others may write, each time before it is used
+	Info      func(context.Context) (backup.Info, error)
+	Configs   func() ([]backup.Config, error)
+	Logger    *slog.Logger
+	Goodbye   time.Duration // how long the place has for the last round when rouse ends; 0 means 10 s
+}
+
+// State is how far the shipping is.
+type State struct {
+	To          string
+	LastSuccess time.Time     // zero: never, since rouse was started
+	Behind      time.Duration // since the oldest write that is not shipped; 0: all is
+	Waiting     int           // databases with something that is not shipped
+	Bytes       int64         // of their logs, about
+	Problem     string        // why the last round failed; "": it did not
+	Unusable    []string      // databases that are quarantined, and so not shipped
+}
+
+// Replicator ships a home.
+type Replicator struct {
+	o      Options
+	ledger *replica.Follower
+	files  files
+	wake   chan struct{} // capacity 1
+	rounds sync.Mutex    // held while a round is made
+
+	begun   atomic.Bool // what was written before is known
+	claimed bool
+	last    int64                // the instant of the last round, in milliseconds
+	shipped map[string]int       // transactions since the last merge, by database; "" is the ledger
+	tended  map[string]time.Time // when what the place has of it was looked through
+
+	mu        sync.Mutex
+	followers map[string]*replica.Follower // by the agent in lower case
+	names     map[string]string            // of agents, as their folders have them
+	dirty     map[string]bool              // "" is the ledger
+	since     time.Time                    // of the oldest write of those
+	onTheWay  map[string]bool              // what is shipped just now
+	sentSince time.Time                    // of the oldest write of that
+	state     State
+}
+
+// New follows the ledger and each database that the pool opens from now on. Nothing was written to them by this process.
+func New(ctx context.Context, o Options) (*Replicator, error) {
+	db, found, ok := o.Ledger.File()
+	if !ok {
+		return nil, errors.New("a ledger on PostgreSQL is copied by its server: leave replicate out")
+	}
+	r := &Replicator{o: o, wake: make(chan struct{}, 1), shipped: map[string]int{}, tended: map[string]time.Time{}, followers: map[string]*replica.Follower{}, names: map[string]string{}, dirty: map[string]bool{}, onTheWay: map[string]bool{}}
+	r.files = files{store: o.Store, home: o.Home, configs: o.Configs}
+	r.state.To = o.To
+	for _, left := range []string{"base-*", "file-*", "storage-*"} { // of a process that was killed
+		paths, err := filepath.Glob(filepath.Join(o.Home, "replica", left))
+		if err != nil {
+			return nil, err
+		}
+		for _, path := range paths {
+			_ = os.RemoveAll(path) // it only takes space
+		}
+	}
+	r.ledger = replica.New(db.Path(), r.stateFile("ledger"), replica.NewClient(o.Store, "ledger"))
+	err := db.Turn(ctx, func() error {
+		r.ledger.Opened(ctx, db, found, func() { r.written("") })
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	r.last = r.ledger.LastShipped().UnixMilli()
+	o.Databases.Watch(r)
+	return r, nil
+}
+
+func (r *Replicator) stateFile(name string) string {
+	return filepath.Join(r.o.Home, "replica", name+".json")
+}
+
+// follower is that of an agent's database.
+func (r *Replicator) follower(agent string) *replica.Follower {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	key := strings.ToLower(agent)
+	f := r.followers[key]
+	if f == nil {
+		f = replica.New(filepath.Join(r.o.Home, "agents", agent, "db.sqlite"), r.stateFile("db-"+key), replica.NewClient(r.o.Store, "db/"+agent))
+		r.followers[key], r.names[key] = f, agent
+	}
+	return f
+}
+
+// Opened implements agentdb.Watcher.
+func (r *Replicator) Opened(agent string, db *agentdb.DB) {
+	file, found := db.File()
+	key := strings.ToLower(agent)
+	r.follower(agent).Opened(context.Background(), file, found, func() { r.written(key) })
+}
+
+// Closed implements agentdb.Watcher.
+func (r *Replicator) Closed(key string) {
+	r.mu.Lock()
+	f := r.followers[key]
+	r.mu.Unlock()
+	if f != nil {
+		f.Closed()
+	}
+}
+
+// LedgerClosed is told once the ledger is closed.
+func (r *Replicator) LedgerClosed() { r.ledger.Closed() }
+
+// written is told of each write.
+func (r *Replicator) written(key string) {
+	r.mu.Lock()
+	if len(r.dirty) == 0 {
+		r.since = time.Now()
+	}
+	r.dirty[key] = true
+	r.mu.Unlock()
+	select {
+	case r.wake <- struct{}{}:
+	default:
+	}
+}
+
+// State is how far the shipping is.
+func (r *Replicator) State() State {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	out := r.state
+	out.Unusable = slices.Clone(out.Unusable)
+	waiting := maps.Clone(r.dirty)
+	maps.Copy(waiting, r.onTheWay)
+	out.Waiting = len(waiting)
+	switch {
+	case len(r.onTheWay) > 0:
+		out.Behind = max(time.Since(r.sentSince), 0)
+	case out.Waiting > 0:
+		out.Behind = max(time.Since(r.since), 0)
+	}
+	for key := range waiting {
+		if f := r.followers[key]; f != nil {
+			out.Bytes += f.Waiting()
+		} else if key == "" {
+			out.Bytes += r.ledger.Waiting()
+		}
+	}
+	return out
+}
+
+// Run ships until ctx ends.
+func (r *Replicator) Run(ctx context.Context) error {
+	r.findChanged()
+	wait := time.Duration(0)
+	for {
+		if wait == 0 {
+			select {
+			case <-ctx.Done():
+				return nil
+			case <-r.wake:
+			}
+			wait = every // what is written together goes together
+			if err := r.round(ctx); err == nil {
+				r.pause(ctx, every)
+				wait = 0
+			}
+			continue
+		}
+		r.pause(ctx, wait)
+		if ctx.Err() != nil {
+			return nil
+		}
+		if wait = min(2*wait, maxWait); r.round(ctx) == nil {
+			wait = 0
+		}
+	}
+}
+
+// pause waits, and keeps the logs in their bounds meanwhile.
+func (r *Replicator) pause(ctx context.Context, d time.Duration) {
+	for end := time.Now().Add(d); ; {
+		left := time.Until(end)
+		if left <= 0 {
+			return
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(min(left, time.Second)):
+			r.bound()
+		}
+	}
+}
+
+func (r *Replicator) bound() {
+	for _, f := range r.all() {
+		if f.Bound() {
+			r.o.Logger.Warn("the log of a database became too large while it could not be shipped; the database is shipped whole once it can be, and the states between are missing in the copies", "to", r.o.To)
+		}
+	}
+}
+
+func (r *Replicator) all() []*replica.Follower {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	out := []*replica.Follower{r.ledger}
+	for _, f := range r.followers {
+		out = append(out, f)
+	}
+	return out
+}
+
+// findChanged marks what was written while nobody followed. No database is opened for it.
+func (r *Replicator) findChanged() {
+	found, err := filepath.Glob(filepath.Join(r.o.Home, "agents", "*", "db.sqlite"))
+	if err != nil {
+		r.o.Logger.Warn("the agents' databases cannot be listed", "error", err)
+	}
+	for _, path := range found {
+		agent := filepath.Base(filepath.Dir(path))
+		f := r.follower(agent)
+		r.last = max(r.last, f.LastShipped().UnixMilli()) // of a round that was cut off, maybe
+		if r.o.Databases.Has(agent) && !f.Shipped() {
+			r.written(strings.ToLower(agent))
+		}
+	}
+	r.written("")
+	r.begun.Store(true)
+}
+
+// round ships what was written until now, beside whatever is written meanwhile.
+func (r *Replicator) round(ctx context.Context) error {
+	done := make(chan error, 1)
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	go func() {
+		r.rounds.Lock()
+		defer r.rounds.Unlock()
+		done <- r.ship(ctx)
+	}()
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	for {
+		select {
+		case err := <-done:
+			r.finish(ctx, err)
+			return err
+		case <-tick.C:
+			r.bound()
+		case <-ctx.Done():
+			// A folder that does not answer cannot be left; what waits for it is.
+			select {
+			case err := <-done:
+				return err
+			case <-time.After(every):
+				return context.Cause(ctx)
+			}
+		}
+	}
+}
+
+// finish tells what became of a round: in the log once when it fails, and once when it goes on.
+func (r *Replicator) finish(ctx context.Context, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	before := r.state.Problem
+	switch {
+	case ctx.Err() != nil:
+	case err == nil:
+		r.state.LastSuccess, r.state.Problem = time.Now(), ""
+		if before != "" {
+			r.o.Logger.Info("the home is copied again", "to", r.o.To)
+		}
+	default:
+		r.state.Problem = err.Error()
+		if before == "" {
+			r.o.Logger.Warn("the home cannot be copied continuously; what is written is copied once it can be", "to", r.o.To, "error", err)
+		}
+	}
+}
+
+// take is what is to be shipped.
+func (r *Replicator) take() (keys []string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.onTheWay) == 0 {
+		r.sentSince = r.since
+	}
+	keys = slices.Sorted(maps.Keys(r.dirty))
+	maps.Copy(r.onTheWay, r.dirty)
+	clear(r.dirty)
+	return keys
+}
+
+// settle ends a round: what did not arrive is to be shipped still.
+func (r *Replicator) settle(arrived bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !arrived && len(r.onTheWay) > 0 {
+		maps.Copy(r.dirty, r.onTheWay)
+		r.since = r.sentSince
+	}
+	clear(r.onTheWay)
+}
+
+// part is a database that is shipped in a round.
+type part struct {
+	key     string
+	prefix  string // of its files in the place
+	f       *replica.Follower
+	release func()
+}
+
+// errNewcomer says that a database was written to which is not prepared.
+var errNewcomer = errors.New("databases that are not prepared were written to")
+
+func (r *Replicator) ship(ctx context.Context) (err error) {
+	if r.o.Allowed != nil {
+		if err := r.o.Allowed(); err != nil {
+			return err
+		}
+	}
+	if !r.claimed {
+		if err := claim(ctx, r.o.Store, r.o.Home); err != nil {
+			return err
+		}
+		r.claimed = true
+	}
+
+	parts := map[string]part{}
+	var storage []stored
+	keys := r.take()
+	defer func() {
+		for _, p := range parts {
+			p.release()
+		}
+		for _, s := range storage {
+			_ = s.snapshot.Close() // it only read
+		}
+		r.settle(err == nil)
+	}()
+	if storage, err = r.files.prepare(ctx); err != nil {
+		return err
+	}
+
+	var at int64
+	for range 10 { // rounds of the newcomers
+		for _, key := range keys {
+			if err := r.prepare(ctx, parts, key); err != nil {
+				return err
+			}
+		}
+		if err := r.ledger.Prepare(ctx); err != nil {
+			return fmt.Errorf("the ledger cannot be shipped: %w", err)
+		}
+		at, err = r.cut(ctx, parts, storage)
+		if !errors.Is(err, errNewcomer) {
+			break
+		}
+		keys = r.take()
+	}
+	if err != nil {
+		return err
+	}
+	return r.send(ctx, parts, storage, at)
+}
+
+// prepare opens a database that is to be shipped.
+func (r *Replicator) prepare(ctx context.Context, parts map[string]part, key string) error {
+	if _, ok := parts[key]; ok || key == "" {
+		return nil
+	}
+	r.mu.Lock()
+	agent := r.names[key]
+	r.mu.Unlock()
+	if !r.o.Databases.Has(agent) {
+		return nil // it was removed
+	}
+	_, release, err := r.o.Databases.Get(ctx, agent)
+	var quarantined *agentdb.QuarantinedError
+	if errors.As(err, &quarantined) || sqlite.Corrupt(err) {
+		r.unusable(agent, true)
+		return nil // what was shipped of it stays
+	}
+	if err != nil {
+		return fmt.Errorf("the database of %s cannot be shipped: %w", agent, err)
+	}
+	r.unusable(agent, false)
+	f := r.follower(agent)
+	parts[key] = part{key, "db/" + agent, f, release}
+	if err := f.Prepare(ctx); err != nil {
+		return fmt.Errorf("the database of %s cannot be shipped: %w", agent, err)
+	}
+	return nil
+}
+
+func (r *Replicator) unusable(agent string, is bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.state.Unusable = slices.DeleteFunc(r.state.Unusable, func(other string) bool { return other == agent })
+	if is {
+		r.state.Unusable = append(r.state.Unusable, agent)
+	}
+}
+
+// cut fixes the instant.
+func (r *Replicator) cut(ctx context.Context, parts map[string]part, storage []stored) (at int64, err error) {
+	db, _, _ := r.o.Ledger.File()
+	err = db.Turn(ctx, func() error {
+		r.mu.Lock()
+		for key := range r.dirty {
+			if _, ok := parts[key]; !ok && key != "" && !slices.Contains(r.state.Unusable, r.names[key]) {
+				r.mu.Unlock()
+				return errNewcomer
+			}
+		}
+		r.mu.Unlock()
+
+		// A clock that was set back does not bring back the past.
+		at = max(time.Now().UnixMilli(), r.last+1)
+		for _, p := range parts {
+			if err := p.f.Cut(); err != nil {
+				return err
+			}
+		}
+		for _, s := range storage {
+			if err := s.snapshot.Take(ctx); err != nil {
+				return err
+			}
+		}
+		return r.ledger.Cut()
+	})
+	return at, err
+}
+
+// send writes what was cut, the ledger last: what it says is done is there by then.
+func (r *Replicator) send(ctx context.Context, parts map[string]part, storage []stored, at int64) error {
+	r.last = at
+	others := 0
+	for _, p := range parts {
+		n, err := p.f.Ship(ctx, at)
+		if err != nil {
+			return r.explain(err)
+		}
+		r.shipped[p.key] += n
+		others += n
+	}
+	info, err := r.o.Info(ctx)
+	if err != nil {
+		return err
+	}
+	changed, err := r.files.ship(ctx, at, info, storage)
+	if err != nil {
+		return r.explain(err)
+	}
+	n, err := r.ledger.Ship(ctx, at)
+	if err != nil {
+		return r.explain(err)
+	}
+	r.shipped[""] += n
+	if n == 0 && (others > 0 || changed) {
+		if err := note(ctx, r.o.Store, at); err != nil {
+			return r.explain(err)
+		}
+	}
+
+	parts[""] = part{"", "ledger", r.ledger, func() {}}
+	for _, p := range parts {
+		if err := p.f.Drain(ctx); err != nil {
+			return err
+		}
+		if err := r.tend(ctx, p); err != nil {
+			return r.explain(err)
+		}
+	}
+	return nil
+}
+
+// tend merges what was shipped of a database, and removes what is older than is kept.
+func (r *Replicator) tend(ctx context.Context, p part) error {
+	client, key := replica.NewClient(r.o.Store, p.prefix), p.key
+	if r.shipped[key] >= compactAt {
+		if err := replica.Compact(ctx, client); err != nil {
+			return err
+		}
+		r.shipped[key] = 0
+	}
+	if time.Since(r.tended[key]) < upkeepEvery {
+		return nil
+	}
+	if err := replica.Checkpoint(ctx, client, min(24*time.Hour, r.o.Keep/4)); err != nil {
+		return err
+	}
+	before := time.Now().Add(-r.o.Keep)
+	if err := replica.Prune(ctx, client, before); err != nil {
+		return err
+	}
+	if key == "" {
+		if err := pruneFiles(ctx, r.o.Store, before); err != nil {
+			return err
+		}
+	}
+	r.tended[key] = time.Now()
+	return nil
+}
+
+// explain says what is wrong with a place that is not there.
+func (r *Replicator) explain(err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("%s is not there, or something in it was removed; put it back: %w", r.o.To, err)
+	}
+	return err
+}
+
+// Finish ships what was written last. It waits for no place that does not answer.
+func (r *Replicator) Finish(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cmp.Or(r.o.Goodbye, goodbye))
+	defer cancel()
+	if !r.begun.Load() || r.State().Waiting == 0 {
+		return
+	}
+	if err := r.round(ctx); err != nil {
+		r.o.Logger.Warn("what was written last is not copied; that is done when rouse is started again", "to", r.o.To, "error", err)
+	}
+}

@@ -1,0 +1,66 @@
+// Package s3test starts a real S3 server (versitygw on a folder), for tests.
+package s3test
+
+import (
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+)
+
+// The key that a server takes.
+const (
+	Access = "rouse-tests"
+	Secret = "not-a-secret-of-anybody"
+)
+
+// Server is one that runs until its test ends.
+type Server struct {
+	URL string
+	cmd *exec.Cmd
+}
+
+// Start starts a server with a bucket; the test is skipped where ROUSE_TEST_S3 names no program.
+func Start(t testing.TB, bucket string) *Server {
+	t.Helper()
+	program := os.Getenv("ROUSE_TEST_S3")
+	if program == "" {
+		t.Skip("set ROUSE_TEST_S3 to the program versitygw: go install github.com/versity/versitygw/cmd/versitygw@v1.8.0")
+	}
+	root := t.TempDir()
+	if err := os.Mkdir(filepath.Join(root, bucket), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := l.Addr().String()
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	s := &Server{URL: "http://" + address}
+	s.cmd = exec.Command(program, "--port", address, "posix", root)
+	s.cmd.Env = append(os.Environ(), "ROOT_ACCESS_KEY="+Access, "ROOT_SECRET_KEY="+Secret)
+	if err := s.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Stop)
+	for range 200 {
+		if conn, err := net.Dial("tcp", address); err == nil {
+			_ = conn.Close() // it listens
+			return s
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	t.Fatal("the S3 server does not listen")
+	return nil
+}
+
+// Stop ends the server.
+func (s *Server) Stop() {
+	_ = s.cmd.Process.Kill() // it may have ended
+	_ = s.cmd.Wait()
+}
