@@ -72,6 +72,8 @@ type Stage struct {
 	Labels string         // that it has in the end
 	Watch  string         // what the owner is told, in the end, of the folder that starts the run
 	Asked  int            // how often the model may be asked
+	// Blocked is why the run does not begin, while nothing is mended.
+	Blocked string
 	True   string         // SQL on the agent's database
 	Wakes  bool           // whether one is planned in the end
 }
