@@ -74,8 +74,8 @@ type Stage struct {
 	Asked  int            // how often the model may be asked
 	// Blocked is why the run does not begin, while nothing is mended.
 	Blocked string
-	True   string         // SQL on the agent's database
-	Wakes  bool           // whether one is planned in the end
+	True    string // SQL on the agent's database
+	Wakes   bool   // whether one is planned in the end
 }
 
 // members are what an archive (tar) holds by name: texts and, with "-> " before them, where links lead.
