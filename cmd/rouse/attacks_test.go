@@ -222,6 +222,14 @@ func TestAttacks(t *testing.T) {
 	}
 }
 
+// unraced skips a test in which nothing goes on beside anything else: the race detector would see nothing, and take long.
+func unraced(t *testing.T) {
+	t.Helper()
+	if raced() {
+		t.Skip("there is nothing in it for the race detector")
+	}
+}
+
 // raced says whether the race detector is on.
 func raced() bool {
 	info, ok := debug.ReadBuildInfo()

@@ -48,6 +48,7 @@ func copyExample(t *testing.T, name string) (config string) {
 
 // OSL-36: the skills of the example are valid, and pass their cases.
 func TestExampleSkillsPassTheirCases(t *testing.T) {
+	unraced(t)
 	t.Parallel()
 	folders, err := filepath.Glob("../../examples/skills/skills/*")
 	if err != nil || len(folders) != 5 {
