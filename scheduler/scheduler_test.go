@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"rouse/agentdb/ledger"
+	"rouse/agentdb/ledger/ledgertest"
 	"rouse/internal/domain"
 	"rouse/scheduler"
 	"rouse/scheduler/schedule"
@@ -48,6 +49,9 @@ func TestMain(m *testing.M) {
 func inBubble(t *testing.T, test func(t *testing.T, d *daemon)) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "ledger.db")
+	if err := ledgertest.Blank(path); err != nil {
+		t.Fatal(err)
+	}
 	synctest.Test(t, func(t *testing.T) {
 		l, err := ledger.Open(t.Context(), ledger.Options{Path: path})
 		if err != nil {
