@@ -21,6 +21,7 @@ import (
 	"rouse/agent/tool"
 	"rouse/agentdb"
 	"rouse/agentdb/ledger"
+	"rouse/agentdb/ledger/ledgertest"
 	"rouse/internal/domain"
 )
 
@@ -51,34 +52,10 @@ func setup(t *testing.T, turns ...modeltest.Turn) *bench {
 	return furnish(t, s, p)
 }
 
-// blankLedger is the file of a ledger in which nothing is: made once, for its schema takes
-// longer than most tests.
-var blankLedger = sync.OnceValues(func() ([]byte, error) {
-	dir, err := os.MkdirTemp("", "rouse-blank-")
-	if err != nil {
-		return nil, err
-	}
-	defer os.RemoveAll(dir)
-
-	path := filepath.Join(dir, "ledger.db")
-	l, err := ledger.Open(context.Background(), ledger.Options{Path: path})
-	if err != nil {
-		return nil, err
-	}
-	if err := l.Close(); err != nil {
-		return nil, err
-	}
-
-	return os.ReadFile(path)
-})
-
 func furnish(t *testing.T, s *modeltest.Server, p model.Provider) *bench {
 	t.Helper()
 	b := &bench{t: t, dir: t.TempDir(), server: s}
-	blank, err := blankLedger()
-	if err == nil {
-		err = os.WriteFile(filepath.Join(b.dir, "ledger.db"), blank, 0o600)
-	}
+	err := ledgertest.Blank(filepath.Join(b.dir, "ledger.db"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -4,8 +4,10 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -117,7 +119,8 @@ func (p *sandboxedDB) check(t *testing.T, err error) {
 }
 
 // The agent's SQL reaches its own tables and ends in bounded time and memory, whatever is
-// tried (OSA-50, OSA-56, OSA-57; the row of the agent database in the table of threats).
+// tried (OSA-50, OSA-56, OSA-57; the row of the agent database in the table of threats). What makes large values is
+// tried on one of the routes each, which takes turns, or on all with ROUSE_TEST_ATTACKS=all.
 func TestEscapes(t *testing.T) {
 	routes := map[string]func(t *testing.T, db *agentdb.DB, sql string) error{
 		"query": func(t *testing.T, db *agentdb.DB, sql string) error {
@@ -157,12 +160,16 @@ func TestEscapes(t *testing.T) {
 		},
 	}
 
-	list := attempts(t)
-	for name, route := range routes {
+	list, all := attempts(t), os.Getenv("ROUSE_TEST_ATTACKS") == "all"
+	for turn, name := range slices.Sorted(maps.Keys(routes)) {
+		route := routes[name]
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			p := newSandboxedDB(t)
-			for _, sql := range list {
+			for i, sql := range list {
+				if !all && strings.Contains(sql, "zeroblob") && i%len(routes) != turn {
+					continue
+				}
 				t.Run(sql[:min(len(sql), 60)], func(t *testing.T) { p.check(t, route(t, p.db, sql)) })
 			}
 

@@ -56,11 +56,11 @@ func TestAMonthOfADailyJob(t *testing.T) {
 	})
 }
 
-// Some hundred times (ROUSE_TEST_JUMPS: ten thousand in .ci/run) the clock jumps, forward
+// A hundred times (ROUSE_TEST_JUMPS: ten thousand in .ci/run) the clock jumps, forward
 // and back: no instant runs twice, and a jump lets at most one run of a schedule start.
 func TestClockJumps(t *testing.T) {
 	inBubble(t, func(t *testing.T, d *daemon) {
-		jumps := 300
+		jumps := 100
 		if text := os.Getenv("ROUSE_TEST_JUMPS"); text != "" {
 			var err error
 			if jumps, err = strconv.Atoi(text); err != nil {

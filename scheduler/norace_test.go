@@ -2,4 +2,5 @@
 
 package scheduler_test
 
-const many = 10_000
+// many is how many jobs are due at once.
+const many = 1000

@@ -35,6 +35,9 @@ func openIn(t interface {
 	Cleanup(func())
 }, dir string) *ledger.Ledger {
 	t.Helper()
+	if err := ledgertest.Blank(filepath.Join(dir, "ledger.db")); err != nil {
+		t.Fatal(err)
+	}
 	l, err := ledger.Open(noCancel, ledger.Options{Path: filepath.Join(dir, "ledger.db"), Blobs: filepath.Join(dir, "blobs")})
 	if err != nil {
 		t.Fatal(err)

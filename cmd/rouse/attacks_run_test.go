@@ -141,6 +141,11 @@ func (b *attackSuite) runStage(t *testing.T, w *fixture, a attackCase, s Stage, 
 		t.Fatal(err)
 	}
 
+	if s.Blocked != "" {
+		b.checkBlocked(t, w, job, r.ID, s.Blocked)
+		return
+	}
+
 	answers, shown := 0, ""
 	d := b.end(t, r.ID, func(item api.Item) string {
 		shown += item.Title + "\n" + item.Message + "\n" + item.Action + "\n"
@@ -180,6 +185,28 @@ func (b *attackSuite) runStage(t *testing.T, w *fixture, a attackCase, s Stage, 
 	var slots []api.AgentWake
 	if err := b.client.Get(t.Context(), "/v1/slots", url.Values{"agent": {a.Name}}, &slots); err != nil || len(slots) != 1 || (slots[0].Wake != nil) != s.Wakes {
 		t.Errorf("a wake is to be planned: %t, and there are %+v %v", s.Wakes, slots, err)
+	}
+}
+
+// checkBlocked checks that a run stays queued and asks no model, and that its owner is told why.
+func (b *attackSuite) checkBlocked(t *testing.T, w *fixture, job, id, why string) {
+	t.Helper()
+	cmdtest.Until(t, "a word of what is in the way: "+why, func() bool {
+		var jobs []api.Job
+		if err := b.client.Get(t.Context(), "/v1/jobs", nil, &jobs); err != nil {
+			t.Fatal(err)
+		}
+		return slices.ContainsFunc(jobs, func(j api.Job) bool {
+			return j.Name == job && j.Blocked && slices.ContainsFunc(j.Obstacles, func(o api.Obstacle) bool { return regexp.MustCompile(why).MatchString(o.Text) })
+		})
+	})
+
+	var d api.RunDetail
+	if err := b.client.Post(t.Context(), "/v1/runs/"+id+"/cancel", nil, nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.client.Get(t.Context(), "/v1/runs/"+id, nil, &d); err != nil || d.Outcome != domain.OutcomeCancelled || len(d.Attempts) != 0 || len(w.models[job].Requests()) != 0 {
+		t.Errorf("it has begun: %+v (%v)", d.Run, err)
 	}
 }
 

@@ -42,6 +42,7 @@ func sources(t *testing.T) map[string]string {
 // TestContracts keeps docs/contracts.md true: an id named in code has one row, and a row
 // marked built or part names tests that exist in its package and say the id.
 func TestContracts(t *testing.T) {
+	unraced(t)
 	t.Parallel()
 	doc, err := os.ReadFile("../../docs/contracts.md")
 	if err != nil {
@@ -117,6 +118,7 @@ func testSays(files map[string]string, test, id string) bool {
 // TestSecurityTable keeps the table of docs/security.md true: each row names tests that exist, and every
 // test that the page names does.
 func TestSecurityTable(t *testing.T) {
+	unraced(t)
 	t.Parallel()
 	doc, err := os.ReadFile("../../docs/security.md")
 	if err != nil {

@@ -73,9 +73,7 @@ const flowKillCalls = 16
 // it is less than all.
 func TestFlowKills(t *testing.T) {
 	t.Parallel()
-	if raced() {
-		t.Skip("it starts many programs, whose time is lost under the race detector")
-	}
+	unraced(t)
 	kills, err := strconv.Atoi(os.Getenv("ROUSE_TEST_KILLS"))
 	few := err != nil
 	for at := 1; at <= flowKillCalls; at++ {

@@ -53,7 +53,7 @@ func TestInbox(t *testing.T) {
 	t.Parallel()
 	files, err := strconv.Atoi(os.Getenv("ROUSE_TEST_INBOX"))
 	if err != nil {
-		files = 300
+		files = 120
 	}
 
 	dir := cmdtest.Write(t, map[string]string{"rouse.yaml": inboxConfig, "stay/.keep": "", "go/.keep": "", "staging/.keep": ""})

@@ -36,7 +36,7 @@ func TestKills(t *testing.T) {
 	t.Parallel()
 	kills, err := strconv.Atoi(os.Getenv("ROUSE_TEST_KILLS"))
 	if err != nil {
-		kills = 15
+		kills = 8
 	}
 
 	dir := cmdtest.Write(t, map[string]string{"rouse.yaml": killConfig, "inbox/0.csv": csv(0, 20)})

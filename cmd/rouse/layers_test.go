@@ -106,6 +106,7 @@ func leaf(name string) bool { return strings.HasPrefix(name, "internal/") }
 // TestLayers fails on an import that the table of docs/architecture.md does not list,
 // on a package that has no row, and on a row without a package that is not marked later.
 func TestLayers(t *testing.T) {
+	unraced(t)
 	t.Parallel()
 	rows := map[string]layer{}
 	for _, l := range readLayers(t) {
@@ -159,6 +160,7 @@ const maxFanOut = 8
 
 // TestFanOut fails on a package outside cmd that leans on too many others.
 func TestFanOut(t *testing.T) {
+	unraced(t)
 	t.Parallel()
 	for _, p := range listPackages(t) {
 		name := strings.TrimPrefix(p.ImportPath, "rouse/")
@@ -193,6 +195,7 @@ const (
 
 // TestRoomSizes fails on a package that is hard to find one's way in and does not say why.
 func TestRoomSizes(t *testing.T) {
+	unraced(t)
 	t.Parallel()
 	for _, p := range listPackages(t) {
 		files, err := filepath.Glob(filepath.Join("../..", strings.TrimPrefix(p.ImportPath, "rouse/"), "*.go"))
@@ -252,6 +255,7 @@ func exportedNames(f *ast.File) (n int) {
 
 // TestTopLevel holds the rule that nothing stands beside the named folders.
 func TestTopLevel(t *testing.T) {
+	unraced(t)
 	t.Parallel()
 	allowed := strings.Fields("cmd scheduler watcher agent agentdb skills internal examples docs go.mod go.sum config.example.yaml README.md LICENSE CHANGELOG.md")
 	out, err := exec.CommandContext(t.Context(), "git", "-C", "../..", "ls-files").Output()

@@ -41,7 +41,8 @@ func TestMain(m *testing.M) {
 // program is a rouse that a test started.
 type program struct {
 	*exec.Cmd
-	stdout, stderr bytes.Buffer
+	stdout bytes.Buffer
+	stderr cmdtest.Log // which is read while a daemon runs
 }
 
 // rouse prepares the program under test: this binary, called by its other name.
@@ -91,6 +92,7 @@ func serveUntilReady(t testing.TB, config string) *program {
 func (p *program) untilReady(t testing.TB) {
 	t.Helper()
 	p.Stdout = nil
+	p.explainFailures(t)
 	out, err := p.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)

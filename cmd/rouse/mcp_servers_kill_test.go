@@ -37,7 +37,7 @@ func tally(t *testing.T, jobs string) (dir, config string) {
 	write(t, config, fmt.Sprintf(`version: 1
 home: ./home
 mcp: [{name: tally, argv: [sh, %[1]s/server/tally.sh], read: [%[1]s/server], files: write}]
-agents: [{name: clerk, workdir: ./work, mcp: [tally], database: {enabled: false}, on_denied: continue, private: {workdir: false}}]
+agents: [{name: clerk, workdir: ./work, min_tier: B, mcp: [tally], database: {enabled: false}, on_denied: continue, private: {workdir: false}}]
 jobs:
 %[2]s`, dir, jobs), 0o600)
 	return dir, config

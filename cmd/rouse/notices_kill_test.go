@@ -47,9 +47,7 @@ func (m *mailbox) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // one that comes twice has the same id both times.
 func TestNoticeKills(t *testing.T) {
 	t.Parallel()
-	if raced() {
-		t.Skip("it starts many programs, whose time is lost under the race detector")
-	}
+	unraced(t)
 	m := &mailbox{ids: map[string]map[string]int{}, held: make(chan struct{}), release: make(chan struct{})}
 	s := httptest.NewServer(m)
 	defer s.Close()

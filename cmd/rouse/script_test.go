@@ -25,7 +25,7 @@ func TestScripts(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	testscript.Run(t, testscript.Params{
+	p := testscript.Params{
 		Dir: "testdata",
 		Setup: func(e *testscript.Env) error {
 			e.Setenv("PROJECT", root)
@@ -36,7 +36,35 @@ func TestScripts(t *testing.T) {
 			e.Setenv("GORACE", os.Getenv("GORACE"))
 			return nil
 		},
-	})
+	}
+	if raced() {
+		p.Dir, p.Files = "", daemonScripts(t)
+	}
+	testscript.Run(t, p)
+}
+
+// daemonScripts are the scripts that start a daemon. What the others start does one thing after the other, and is
+// over: the race detector only makes it slow.
+func daemonScripts(t *testing.T) (out []string) {
+	t.Helper()
+	files, err := filepath.Glob("testdata/*.txtar")
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if strings.Contains(string(text), "exec rouse serve") {
+			out = append(out, file)
+		}
+	}
+	if len(out) < 8 {
+		t.Fatalf("%d scripts start a daemon: %v", len(out), out)
+	}
+	return out
 }
 
 // The same job with an OpenAI-compatible server instead of the playbook does the same

@@ -19,9 +19,7 @@ import (
 // only, however often its sender tried.
 func TestWebhookKills(t *testing.T) {
 	t.Parallel()
-	if raced() {
-		t.Skip("it starts many programs, whose time is lost under the race detector")
-	}
+	unraced(t)
 	config := cmdtest.Write(t, map[string]string{"rouse.yaml": `version: 1
 home: ./home
 limits: {runs: 2}

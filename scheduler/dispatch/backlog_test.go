@@ -3,6 +3,7 @@ package dispatch_test
 import (
 	"context"
 	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
 	"sync"
@@ -15,6 +16,15 @@ import (
 	"rouse/internal/domain"
 	"rouse/scheduler/dispatch"
 )
+
+// many is how many runs a test makes: a part of those that are meant, or all of them where ROUSE_TEST_RUNS is all, as in
+// .ci/run.
+func many(runs int) int {
+	if os.Getenv("ROUSE_TEST_RUNS") == "all" {
+		return runs
+	}
+	return runs / scale
+}
 
 // fill queues runs in one commit; name gives the agent and the job of each.
 func fill(t testing.TB, l *ledger.Ledger, n int, name func(i int) (agent, job string)) []int64 {
@@ -42,13 +52,16 @@ func one(agent, job string) func(int) (string, string) {
 	return func(int) (string, string) { return agent, job }
 }
 
-// Ten thousand runs that wait for the lanes of one job are each executed once,
-// while other lanes stay free. Were the queue read again for each, this would take minutes.
+// Ten thousand runs that wait for the lanes of one job are each executed once, while other lanes stay free. The
+// queue is not read again for each of them.
 func TestTenThousandRunsOfOneJob(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *bench) {
 		b.o.Runs, b.o.RunsPerAgent = 100, 100
 		b.e.policy = func(string) dispatch.Policy { return dispatch.Policy{Concurrency: 64} }
-		fill(t, b.l, 10_000/scale, one("a", "j"))
+		var read atomic.Int64
+		b.e.blocked = func(ledger.Run) string { read.Add(1); return "" }
+		runs := many(10_000)
+		fill(t, b.l, runs, one("a", "j"))
 		var mu sync.Mutex
 		seen := map[int64]int{}
 		b.start(func(_ context.Context, r ledger.Run, _ ledger.Attempt) (ledger.Result, error) {
@@ -65,8 +78,11 @@ func TestTenThousandRunsOfOneJob(t *testing.T) {
 			}
 		}
 
-		if c, err := b.l.Counts(t.Context()); err != nil || c != (ledger.Counts{}) || len(seen) != 10_000/scale {
+		if c, err := b.l.Counts(t.Context()); err != nil || c != (ledger.Counts{}) || len(seen) != runs {
 			t.Errorf("%d were executed, left: %+v (%v)", len(seen), c, err)
+		}
+		if n := read.Load(); n > int64(2*runs) {
+			t.Errorf("%d runs were read from the queue to start %d", n, runs)
 		}
 	})
 }
@@ -75,7 +91,7 @@ func TestTenThousandRunsOfOneJob(t *testing.T) {
 func TestManyJobQueues(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *bench) {
 		b.o.Runs = 7 // one for each agent
-		fill(t, b.l, 1_500/scale, func(i int) (string, string) { return fmt.Sprint("a", i%7), fmt.Sprint("j", i%21) })
+		fill(t, b.l, many(1_500), func(i int) (string, string) { return fmt.Sprint("a", i%7), fmt.Sprint("j", i%21) })
 		var mu sync.Mutex
 		got := map[string][]int64{}
 		b.start(func(_ context.Context, r ledger.Run, _ ledger.Attempt) (ledger.Result, error) {
@@ -96,7 +112,7 @@ func TestManyJobQueues(t *testing.T) {
 				t.Errorf("%s: a run was executed twice", agent)
 			}
 		}
-		if n != 1_500/scale {
+		if n != many(1_500) {
 			t.Errorf("%d runs were executed", n)
 		}
 	})
@@ -106,7 +122,7 @@ func TestManyJobQueues(t *testing.T) {
 // accepted before the daemon began, and those that come later.
 func TestOneJobDoesNotHoldUpOthers(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *bench) {
-		fill(t, b.l, 2_000/scale, one("busy", "j"))
+		fill(t, b.l, many(2_000), one("busy", "j"))
 		before := enqueue(t, b.l, "free", "j2")
 		b.start(func(ctx context.Context, r ledger.Run, _ ledger.Attempt) (ledger.Result, error) {
 			if r.Agent == "busy" {
@@ -138,7 +154,7 @@ func TestOldRunsComeBackInALongQueue(t *testing.T) {
 			t.Fatal(err)
 		}
 
-		fill(t, b.l, 2_000/scale, one("busy", "j"))
+		fill(t, b.l, many(2_000), one("busy", "j"))
 		b.o.Drain = time.Nanosecond
 		b.start(func(ctx context.Context, r ledger.Run, a ledger.Attempt) (ledger.Result, error) {
 			switch {
@@ -179,7 +195,7 @@ func TestManyBlockedRuns(t *testing.T) {
 		// Fewer lanes than blocked runs, and enough for the runs to share commits afterwards.
 		b.o.Runs, b.o.RunsPerAgent = 32, 32
 		b.e.policy = func(string) dispatch.Policy { return dispatch.Policy{Concurrency: 32} }
-		prompts := fill(t, b.l, 1_000/scale, one("a", "prompt"))
+		prompts := fill(t, b.l, many(1_000), one("a", "prompt"))
 		b.start(func(context.Context, ledger.Run, ledger.Attempt) (ledger.Result, error) { return success, nil })
 
 		for range 20 {

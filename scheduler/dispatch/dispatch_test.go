@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"rouse/agentdb/ledger"
+	"rouse/agentdb/ledger/ledgertest"
 	"rouse/internal/domain"
 	"rouse/scheduler/dispatch"
 )
@@ -58,6 +59,9 @@ var success = ledger.Result{Outcome: domain.OutcomeSuccess, Exit: "final_respons
 
 func open(t testing.TB, path string) *ledger.Ledger {
 	t.Helper()
+	if err := ledgertest.Blank(path); err != nil {
+		t.Fatal(err)
+	}
 	l, err := ledger.Open(t.Context(), ledger.Options{Path: path})
 	if err != nil {
 		t.Fatal(err)

@@ -2,4 +2,5 @@
 
 package dispatch_test
 
-const scale = 1
+// scale divides how many runs a test makes by default.
+const scale = 10

@@ -2,4 +2,5 @@
 
 package simulate_test
 
-const days = 8
+// days is how many recorded days are played by default.
+const days = 4

@@ -167,9 +167,15 @@ func TestMain(m *testing.M) {
 }
 
 // A recorded day of a real daemon, with outages, a planned wake, and pauses or steps of the
-// clock, is decided in the same way when it is simulated, down to the words.
+// clock, is decided in the same way when it is simulated, down to the words. ROUSE_TEST_DAYS is how many such days.
 func TestRecordedDay(t *testing.T) {
 	t.Parallel()
+	days, err := days, error(nil)
+	if text := os.Getenv("ROUSE_TEST_DAYS"); text != "" {
+		if days, err = strconv.Atoi(text); err != nil {
+			t.Fatal(err)
+		}
+	}
 	for seed := range uint64(days) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			t.Parallel()

@@ -136,9 +136,9 @@ func TestWASMHostile(t *testing.T) {
 		says  string
 		bound time.Duration
 	}{
-		"loops":                     {wasmModule{funcs: []wasmFunc{{export: "f", code: []byte{0x03, 0x40, 0x0c, 0, 0x0b}}}}.build(), call, []module.EndStatus{module.TimedOut}, "", time.Second},
-		"loops, caught":             {wasmModule{funcs: []wasmFunc{{export: "f", code: []byte{0x03, 0x40, 0x0c, 0, 0x0b}}}}.build(), `const m = await host.wasm.instantiate("m"); for (;;) try { m.exports.f() } catch {}`, []module.EndStatus{module.TimedOut}, "", time.Second},
-		"loops at its start":        {wasmModule{start: 1, funcs: []wasmFunc{nop, {code: []byte{0x03, 0x40, 0x0c, 0, 0x0b}}}}.build(), call, []module.EndStatus{module.TimedOut}, "", time.Second},
+		"loops":                     {wasmModule{funcs: []wasmFunc{{export: "f", code: []byte{0x03, 0x40, 0x0c, 0, 0x0b}}}}.build(), call, []module.EndStatus{module.TimedOut}, "", 250 * time.Millisecond},
+		"loops, caught":             {wasmModule{funcs: []wasmFunc{{export: "f", code: []byte{0x03, 0x40, 0x0c, 0, 0x0b}}}}.build(), `const m = await host.wasm.instantiate("m"); for (;;) try { m.exports.f() } catch {}`, []module.EndStatus{module.TimedOut}, "", 250 * time.Millisecond},
+		"loops at its start":        {wasmModule{start: 1, funcs: []wasmFunc{nop, {code: []byte{0x03, 0x40, 0x0c, 0, 0x0b}}}}.build(), call, []module.EndStatus{module.TimedOut}, "", 250 * time.Millisecond},
 		"traps at its start":        {wasmModule{start: 1, funcs: []wasmFunc{nop, {code: []byte{0x00}}}}.build(), caught, []module.EndStatus{module.Returned}, "RuntimeError: ", 0},
 		"traps at its start, often": {wasmModule{start: 1, memory: []uint32{16}, funcs: []wasmFunc{nop, {code: []byte{0x00}}}}.build(), `let e; for (let i = 0; i < 200; i++) e = await caught(() => host.wasm.instantiate("m")); return e`, []module.EndStatus{module.Returned}, "RuntimeError: ", 0},
 		"wants much memory":         {wasmModule{memory: []uint32{65536}, funcs: []wasmFunc{nop}}.build(), caught, []module.EndStatus{module.Returned}, "RangeError: the WebAssembly module needs 4096 MiB of memory to begin with, and may have 4", 0},

@@ -503,8 +503,9 @@ func (f *apiFixture) socket() *http.Client {
 
 // schemas are what the daemon says of its routes.
 type schemas struct {
-	root  map[string]any
-	paths map[string]map[string]map[string]any
+	root     map[string]any
+	paths    map[string]map[string]map[string]any
+	resolved map[string]*jsonschema.Resolved // by the schema, as JSON
 }
 
 // readSchemas fetches the description.
@@ -516,7 +517,7 @@ func (f *apiFixture) readSchemas() schemas {
 		f.t.Fatalf("%s, %v", resp.Status, err)
 	}
 
-	var s schemas
+	s := schemas{resolved: map[string]*jsonschema.Resolved{}}
 	var paths struct {
 		OpenAPI string                               `json:"openapi"`
 		Paths   map[string]map[string]map[string]any `json:"paths"`
@@ -549,16 +550,7 @@ func (s schemas) check(t *testing.T, route web.Route, status, media string, valu
 		return // bytes
 	}
 
-	components, _ := s.root["components"].(map[string]any)
-	text, err := json.Marshal(map[string]any{"allOf": []any{of["schema"]}, "$defs": components["schemas"]})
-	if err != nil {
-		t.Fatal(err)
-	}
-	var schema jsonschema.Schema
-	if err := json.Unmarshal(text, &schema); err != nil {
-		t.Fatal(err)
-	}
-	resolved, err := schema.Resolve(nil)
+	resolved, err := s.resolve(of["schema"])
 	if err != nil {
 		t.Fatalf("%s %s: the description is no schema: %v", route.Method, route.Path, err)
 	}
@@ -571,6 +563,32 @@ func (s schemas) check(t *testing.T, route web.Route, status, media string, valu
 	if err := resolved.Validate(instance); err != nil {
 		t.Errorf("%s %s is not as described: %v\n%.1500s", route.Method, route.Path, err, value)
 	}
+}
+
+// resolve makes a schema ready to check with, once for all routes that name it: it holds the schemas of the whole description.
+func (s schemas) resolve(schema any) (*jsonschema.Resolved, error) {
+	name, err := json.Marshal(schema)
+	if err != nil {
+		return nil, err
+	}
+	if r, ok := s.resolved[string(name)]; ok {
+		return r, nil
+	}
+
+	components, _ := s.root["components"].(map[string]any)
+	text, err := json.Marshal(map[string]any{"allOf": []any{schema}, "$defs": components["schemas"]})
+	if err != nil {
+		return nil, err
+	}
+	var parsed jsonschema.Schema
+	if err := json.Unmarshal(text, &parsed); err != nil {
+		return nil, err
+	}
+	r, err := parsed.Resolve(nil)
+	if err == nil {
+		s.resolved[string(name)] = r
+	}
+	return r, err
 }
 
 // TestEveryRouteIsAsDescribed: each route has a description, and what it really answers, with real data, fits that.
