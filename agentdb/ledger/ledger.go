@@ -59,6 +59,10 @@ type Ledger struct {
 	file       *file          // nil: there is none, or it is only read
 	readOnly   *ReadOnlyError // nil: it was opened to be written
 	labels     labelCache
+	logger     *slog.Logger
+	db         *sql.DB                    // of PostgreSQL; nil for a file
+	member     atomic.Pointer[Membership] // nil: this process has the ledger to itself
+	skew       atomic.Int64               // nanoseconds that the database's clock is ahead
 
 	pruning    chan struct{} // of capacity 1: held while large values may be removed, or must not be
 	blobsInUse sync.RWMutex  // held for reading from the write of a blob to the row that refers to it
@@ -93,7 +97,9 @@ func Open(ctx context.Context, o Options) (*Ledger, error) {
 
 func newLedger(o Options) *Ledger {
 	o = o.withDefaults()
-	return &Ledger{path: o.Path, blobs: o.Blobs, storedPath: func(p string) string { return p }, now: o.Now, pruning: make(chan struct{}, 1), changed: make(chan struct{}), planChanged: make(chan struct{})}
+	l := &Ledger{path: o.Path, blobs: o.Blobs, logger: o.Logger, storedPath: func(p string) string { return p }, pruning: make(chan struct{}, 1), changed: make(chan struct{}), planChanged: make(chan struct{})}
+	l.now = func() time.Time { return o.Now().Add(time.Duration(l.skew.Load())) }
+	return l
 }
 
 // Close finishes what was accepted and closes the ledger.
@@ -167,12 +173,15 @@ func (l *Ledger) changePlan(ctx context.Context, op func(*sqlite.Tx) (moved bool
 		return err
 	}
 
+	l.notifyPlanChanged()
+	return nil
+}
+
+func (l *Ledger) notifyPlanChanged() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-
 	close(l.planChanged)
 	l.planChanged = make(chan struct{})
-	return nil
 }
 
 // ms is an instant as the database holds it: milliseconds UTC, 0 for none.
