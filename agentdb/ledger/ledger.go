@@ -61,6 +61,7 @@ type Ledger struct {
 	labels     labelCache
 	logger     *slog.Logger
 	db         *sql.DB                    // of PostgreSQL; nil for a file
+	class      int32                      // of its advisory locks: one for each ledger in a database
 	member     atomic.Pointer[Membership] // nil: this process has the ledger to itself
 	skew       atomic.Int64               // nanoseconds that the database's clock is ahead
 

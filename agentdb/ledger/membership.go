@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -52,7 +53,7 @@ type Membership struct {
 	db    *sql.DB
 	log   *slog.Logger
 	node  Node
-	class int32 // of its advisory locks: one for each ledger in a database
+	class int32
 
 	session *sql.Conn // that holds the lock; nil while there is none
 	seen    map[int64]sighting
@@ -78,10 +79,8 @@ func (l *Ledger) Join(ctx context.Context, n Node) (*Membership, error) {
 		return nil, errors.New("only a ledger on PostgreSQL can be shared by several processes")
 	}
 
-	m := &Membership{l: l, db: l.db, log: l.logger, node: n, seen: map[int64]sighting{}, lost: make(chan struct{})}
-	if err := m.findClass(ctx); err != nil {
-		return nil, err
-	}
+	n.Home = cmp.Or(n.Home, n.Name)
+	m := &Membership{l: l, db: l.db, log: l.logger, node: n, class: l.class, seen: map[int64]sighting{}, lost: make(chan struct{})}
 	if err := m.refusePooler(ctx); err != nil {
 		return nil, err
 	}
@@ -132,7 +131,7 @@ func (m *Membership) Leave(ctx context.Context) error {
 	m.all.Wait()
 	_, err := m.db.ExecContext(ctx, `update nodes set gone_at = `+databaseClock+`, why = 'it was stopped' where id = $1 and gone_at = 0`, m.node.ID)
 	if err == nil {
-		_, err = m.db.ExecContext(ctx, `select pg_notify($1, '')`, m.channel())
+		_, err = m.db.ExecContext(ctx, `select pg_notify($1, '')`, m.l.channel())
 	}
 
 	m.lose(ErrLeaseLost)
@@ -142,17 +141,18 @@ func (m *Membership) Leave(ctx context.Context) error {
 	return err
 }
 
-// findClass makes the locks of this ledger different from those of another one in the same database.
-func (m *Membership) findClass(ctx context.Context) error {
+// findClass makes the locks and notifications of this ledger different from those of another one in the same database.
+func (l *Ledger) findClass(ctx context.Context) error {
 	var oid int64
-	if err := m.db.QueryRowContext(ctx, `select 'nodes'::regclass::oid::bigint`).Scan(&oid); err != nil {
+	if err := l.db.QueryRowContext(ctx, `select 'nodes'::regclass::oid::bigint`).Scan(&oid); err != nil {
 		return fmt.Errorf("the nodes of the ledger cannot be read: %w", err)
 	}
-	m.class = int32(oid)
+	l.class = int32(oid)
 	return nil
 }
 
-func (m *Membership) channel() string { return "rouse_" + strconv.Itoa(int(uint32(m.class))) }
+// channel is on which the processes of a ledger tell each other that they have written.
+func (l *Ledger) channel() string { return fmt.Sprintf("rouse_%d", uint32(l.class)) }
 
 // refusePooler looks whether a session that is idle is lent to somebody else.
 func (m *Membership) refusePooler(ctx context.Context) error {
@@ -210,9 +210,9 @@ func (m *Membership) register(ctx context.Context) error {
 
 	n := &m.node
 	var started int64
-	err = conn.QueryRowContext(ctx, `insert into nodes (name, host, pid, version, config, address, triggers, work, started_at, seen_at)
-		values ($1, $2, $3, $4, $5, $6, $7, $8, `+databaseClock+`, `+databaseClock+`) returning id, started_at`,
-		storable(n.Name), storable(n.Host), n.PID, n.Version, n.Config, n.Address, flag(n.Triggers), flag(n.Work)).Scan(&n.ID, &started)
+	err = conn.QueryRowContext(ctx, `insert into nodes (name, home, host, pid, version, config, address, triggers, work, started_at, seen_at)
+		values ($1, $2, $3, $4, $5, $6, $7, $8, $9, `+databaseClock+`, `+databaseClock+`) returning id, started_at`,
+		storable(n.Name), storable(n.Home), storable(n.Host), n.PID, n.Version, n.Config, n.Address, flag(n.Triggers), flag(n.Work)).Scan(&n.ID, &started)
 	if err != nil {
 		return err
 	}
@@ -383,7 +383,7 @@ func (m *Membership) renewOn(ctx context.Context, conn *sql.Conn) error {
 		if gone {
 			m.log.Warn("a node is gone; others do its work", "node", n.Name, "process", n.PID, "host", n.Host, "why", why)
 			m.l.remoteChanged()
-			if _, err := conn.ExecContext(ctx, `select pg_notify($1, $2)`, m.channel(), strconv.FormatInt(m.node.ID, 10)); err != nil {
+			if _, err := conn.ExecContext(ctx, `select pg_notify($1, $2)`, m.l.channel(), strconv.FormatInt(m.node.ID, 10)); err != nil {
 				return err
 			}
 		}
@@ -436,7 +436,7 @@ func (m *Membership) listenOnce(ctx context.Context) error {
 	own := strconv.FormatInt(m.node.ID, 10)
 	return conn.Raw(func(driver any) error {
 		pg := driver.(*stdlib.Conn).Conn()
-		if _, err := pg.Exec(ctx, "listen "+m.channel()); err != nil {
+		if _, err := pg.Exec(ctx, "listen "+m.l.channel()); err != nil {
 			return err
 		}
 		m.l.remoteChanged() // what was written before
@@ -453,12 +453,13 @@ func (m *Membership) listenOnce(ctx context.Context) error {
 	})
 }
 
-// fence begins each transaction of a node: it ends there for one that the others have taken for dead, and tells the
+// fence begins each transaction on PostgreSQL. That of a node ends there for one that the others have taken for dead, and tells the
 // others of the commit.
 func (l *Ledger) fence(tx *sqlite.Tx) error {
 	m := l.member.Load()
-	if m == nil {
-		return nil
+	if m == nil { // a command that writes once
+		_, err := tx.Exec(`select pg_notify($1, '')`, l.channel())
+		return err
 	}
 	if err := m.Err(); err != nil {
 		return err
@@ -468,7 +469,7 @@ func (l *Ledger) fence(tx *sqlite.Tx) error {
 	var alive int
 	err := tx.QueryRow(`select set_config('idle_in_transaction_session_timeout', $1, true), pg_notify($2, $3)::text,
 		(select count(*) from (select 1 from nodes where id = $4 and gone_at = 0 for share) lease)`,
-		strconv.Itoa(maxIdleInTx), m.channel(), strconv.FormatInt(m.node.ID, 10), m.node.ID).Scan(&timeout, &notified, &alive)
+		strconv.Itoa(maxIdleInTx), m.l.channel(), strconv.FormatInt(m.node.ID, 10), m.node.ID).Scan(&timeout, &notified, &alive)
 	if err != nil {
 		return err
 	}

@@ -15,6 +15,7 @@ import (
 type Node struct {
 	ID             int64  // of one start of it
 	Name           string // unique among those that are at work
+	Home           string // the node whose files it has: "" for its own name; a command that works beside a node names that
 	Host           string
 	PID            int
 	Version        string
@@ -34,12 +35,12 @@ func (n Node) String() string {
 	return fmt.Sprintf("%s (process %d on %s, since %s)", n.Name, n.PID, n.Host, n.StartedAt.UTC().Format(time.RFC3339))
 }
 
-const nodeColumns = `id, name, host, pid, version, config, address, triggers, work, started_at, seen_at, gone_at, why`
+const nodeColumns = `id, name, home, host, pid, version, config, address, triggers, work, started_at, seen_at, gone_at, why`
 
 func scanNode(rows *sql.Rows) (Node, error) {
 	var n Node
 	var triggers, work, started, seen, gone int64
-	err := rows.Scan(&n.ID, &n.Name, &n.Host, &n.PID, &n.Version, &n.Config, &n.Address, &triggers, &work, &started, &seen, &gone, &n.Why)
+	err := rows.Scan(&n.ID, &n.Name, &n.Home, &n.Host, &n.PID, &n.Version, &n.Config, &n.Address, &triggers, &work, &started, &seen, &gone, &n.Why)
 	n.Triggers, n.Work = triggers != 0, work != 0
 	n.StartedAt, n.SeenAt, n.GoneAt = instant(started), instant(seen), instant(gone)
 	return n, err
@@ -79,9 +80,13 @@ func (l *Ledger) AttemptNodes(ctx context.Context, run int64) (map[int]string, e
 }
 
 // Orphans lists the runs with an attempt in progress whose process is gone. Of a ledger that one process has to itself,
-// these are all that are in progress; it must not have begun any.
+// these are all that are in progress; it must not have begun any. One that can be shared is asked by its nodes.
 func (l *Ledger) Orphans(ctx context.Context) ([]Run, error) {
-	if l.member.Load() == nil {
+	switch {
+	case l.member.Load() != nil:
+	case l.db != nil:
+		return nil, errNotJoined
+	default:
 		return l.Running(ctx)
 	}
 
@@ -192,13 +197,13 @@ func (l *Ledger) checkLanes(tx *sqlite.Tx, m *Membership, r Run, s Start, now ti
 		return nil
 	}
 	var home string
-	if _, err := tx.Exec(`insert into agent_homes (agent, node, since) values ($1, $2, $3) on conflict do nothing`, r.Agent, m.node.Name, ms(now)); err != nil {
+	if _, err := tx.Exec(`insert into agent_homes (agent, node, since) values ($1, $2, $3) on conflict do nothing`, r.Agent, m.node.Home, ms(now)); err != nil {
 		return err
 	}
 	if err := tx.QueryRow(`select node from agent_homes where agent = $1`, r.Agent).Scan(&home); err != nil {
 		return err
 	}
-	if home != m.node.Name {
+	if home != m.node.Home {
 		return fmt.Errorf("run %d belongs to the node %s, where its agent's files are: %w", r.ID, home, ErrNotClaimable)
 	}
 	return nil
@@ -227,6 +232,8 @@ func (e *NameTakenError) Error() string {
 
 // ErrLeaseLost is what every write fails with once other nodes have taken this one for dead: they do its work.
 var ErrLeaseLost = errors.New("this node has lost its lease: the others have not heard of it for too long, and do its work now")
+
+var errNotJoined = errors.New("this process has not joined the nodes of the ledger, and cannot know whose attempts are over")
 
 // ErrPooled is a connection through a pooler that gives each transaction another session.
 var ErrPooled = errors.New("the database is reached through a pooler that gives each transaction another connection (PgBouncer in transaction mode): locks and notifications get lost there; connect to PostgreSQL itself, or pool by session")

@@ -138,7 +138,7 @@ func (d *Dispatcher) isHere(r ledger.Run) bool {
 		return true
 	}
 
-	name := m.Node().Name
+	name := m.Node().Home
 	if node := d.o.Executor.Policy(r.Job).Node; node != "" && node != name {
 		return false
 	}

@@ -3,6 +3,7 @@
 create table nodes (
 	id         integer primary key autoincrement,
 	name       text not null,
+	home       text not null,             -- the node whose agents' files it has: its own name, but for a command beside a node
 	host       text not null,
 	pid        integer not null,
 	version    text not null,
