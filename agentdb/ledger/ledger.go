@@ -29,6 +29,8 @@ type Options struct {
 
 	Logger *slog.Logger // for damage that is found in the background; nil: nothing is logged
 
+	Copying bool // it is opened for a Copy, and may be one that is not whole
+
 	verified bool // the file needs no check, and no backup before it is migrated
 	late     bool // the file is checked in the background, however small it is
 }
@@ -89,7 +91,12 @@ func Open(ctx context.Context, o Options) (*Ledger, error) {
 		return nil, err
 	}
 
-	if err := l.readEpochs(ctx); err != nil {
+	if l.readOnly == nil && !o.Copying {
+		if err := l.checkWhole(ctx); err != nil {
+			return nil, errors.Join(err, l.Close())
+		}
+	}
+	if err := l.readEpochs(ctx); err != nil && !o.Copying {
 		return nil, errors.Join(err, l.Close())
 	}
 

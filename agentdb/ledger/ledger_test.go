@@ -59,6 +59,7 @@ func TestPostgres(t *testing.T) {
 		url, _ := ledgertest.Postgres(t)
 		migratePostgres(t, ledgertest.OpenPostgres(t, url))
 	})
+	t.Run("Copy", copyOnPostgres)
 	t.Run("Deadlock", func(t *testing.T) { deadlock(t, admin) })
 	t.Run("Restart", func(t *testing.T) {
 		url, schema := ledgertest.Postgres(t)

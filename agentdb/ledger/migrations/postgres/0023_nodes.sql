@@ -27,3 +27,10 @@ create table agent_homes (
 	node  text not null,
 	since bigint not null
 );
+
+-- That this ledger is being copied from another one, and is not to be used before it is whole.
+create table copies (
+	source   text primary key, -- the id of the other
+	begun_at bigint not null,
+	done_at  bigint not null default 0 -- 0: it is not whole
+);

@@ -27,3 +27,10 @@ create table agent_homes (
 	node  text not null,
 	since integer not null
 );
+
+-- That this ledger is being copied from another one, and is not to be used before it is whole.
+create table copies (
+	source   text primary key, -- the id of the other
+	begun_at integer not null,
+	done_at  integer not null default 0 -- 0: it is not whole
+);
