@@ -47,7 +47,11 @@ func Copy(ctx context.Context, from, to *Ledger, o CopyOptions) ([]CopiedTable, 
 	if err != nil {
 		return nil, err
 	}
-	if err := beginCopy(ctx, from, to, tables); err != nil {
+	whole, err := sameCounts(ctx, from, to, tables)
+	if err != nil {
+		return nil, err
+	}
+	if err := beginCopy(ctx, from, to, tables, whole); err != nil {
 		return nil, err
 	}
 
@@ -188,14 +192,32 @@ func (l *Ledger) excludeNodes(ctx context.Context) (release func(), err error) {
 	}, nil
 }
 
+// sameCounts reports whether two ledgers have as many rows in each table.
+func sameCounts(ctx context.Context, from, to *Ledger, tables []copiedTable) (bool, error) {
+	for _, t := range tables {
+		var has, wants int64
+		if err := from.read.QueryRowContext(ctx, `select count(*) from `+t.name).Scan(&wants); err != nil {
+			return false, err
+		}
+		if err := to.read.QueryRowContext(ctx, `select count(*) from `+t.name).Scan(&has); err != nil {
+			return false, err
+		}
+		if has != wants {
+			return false, nil
+		}
+	}
+	return true, nil
+}
+
 // beginCopy marks to as a copy that is not whole, unless it is one of from already, and empties what a new ledger holds.
-func beginCopy(ctx context.Context, from, to *Ledger, tables []copiedTable) error {
+// same says that both hold as much: then a whole copy of from is nothing new.
+func beginCopy(ctx context.Context, from, to *Ledger, tables []copiedTable, same bool) error {
 	return to.do(ctx, func(tx *sqlite.Tx) error {
 		var source string
 		var done int64
 		err := tx.QueryRow(`select source, done_at from copies`).Scan(&source, &done)
 		switch {
-		case err == nil && source == from.ID() && done == 0:
+		case err == nil && source == from.ID() && (done == 0 || same):
 			return nil
 		case err == nil && done == 0:
 			return errors.New("the copy of another ledger was begun there, and is not whole; finish that one, or empty the database")

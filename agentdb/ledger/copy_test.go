@@ -120,13 +120,33 @@ func copyInParts(t *testing.T, from *ledger.Ledger, open func() *ledger.Ledger) 
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := ledger.Copy(t.Context(), from, to, ledger.CopyOptions{}); err == nil || !strings.Contains(err.Error(), "replaces nothing") {
-		t.Errorf("a ledger is replaced: %v", err)
-	}
 	if err := to.Close(); err != nil {
 		t.Fatal(err)
 	}
 	return copied
+}
+
+// A whole copy is made once more where nobody has heard of its end, but not over what was recorded since.
+func TestCopyAgain(t *testing.T) {
+	t.Parallel()
+	from := openIn(t, t.TempDir())
+	request := ledger.Request{Job: "j", Agent: "a", Trigger: domain.TriggerAPI}
+	if _, err := from.Enqueue(t.Context(), request); err != nil {
+		t.Fatal(err)
+	}
+	to := openCopy(t, ledger.Options{Path: filepath.Join(t.TempDir(), "ledger.db")})
+	for range 2 {
+		if _, err := ledger.Copy(t.Context(), from, to, ledger.CopyOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+
+	if _, err := to.Enqueue(t.Context(), request); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := ledger.Copy(t.Context(), from, to, ledger.CopyOptions{}); err == nil || !strings.Contains(err.Error(), "replaces nothing") {
+		t.Errorf("a ledger is replaced: %v", err)
+	}
 }
 
 // A copy that is not whole is refused by whoever wants to work on it.

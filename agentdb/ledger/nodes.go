@@ -251,3 +251,23 @@ func (l *Ledger) Lead(ctx context.Context) (bool, error) {
 	err := l.statements.row(ctx, `select coalesce(min(id), 0) from nodes where gone_at = 0 and triggers = 1`).Scan(&first)
 	return first == m.node.ID, err
 }
+
+// TakeAgents says that the files of agents are at a node now. It is refused while another one has them that is at work.
+func (l *Ledger) TakeAgents(ctx context.Context, node string, agents ...string) error {
+	return l.do(ctx, func(tx *sqlite.Tx) error {
+		for _, agent := range agents {
+			var other string
+			err := tx.QueryRow(`select h.node from agent_homes h where h.agent = $1 and h.node <> $2 and exists (select 1 from nodes n where n.home = h.node and n.gone_at = 0)`, agent, node).Scan(&other)
+			if err == nil {
+				return fmt.Errorf("the node %s is at work, and has the files of %s; stop it first", other, agent)
+			}
+			if !errors.Is(err, sql.ErrNoRows) {
+				return err
+			}
+			if _, err := tx.Exec(`insert into agent_homes (agent, node, since) values ($1, $2, $3) on conflict (agent) do update set node = excluded.node, since = excluded.since`, agent, node, ms(l.now())); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
