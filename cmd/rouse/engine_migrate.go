@@ -133,7 +133,7 @@ func copyLedger(cmd *cobra.Command, from, to *ledger.Ledger) ([]ledger.CopiedTab
 	}
 
 	broken := 0
-	err = to.Audit(ctx, ledger.AuditOptions{Found: func(v ledger.Violation) error {
+	err = to.Audit(ctx, ledger.AuditOptions{Begin: func(ledger.AuditCheck) {}, Found: func(v ledger.Violation) error {
 		if broken++; broken <= 10 {
 			fmt.Fprintf(cmd.ErrOrStderr(), "%s: %s\n", v.Check, text.OneLine(v.Text))
 		}
