@@ -19,24 +19,37 @@ type Started struct {
 	Err     error // ErrNotClaimable or ErrNotFound
 }
 
-// StartAttempts moves queued runs, and those that wait for retry or resume, to running,
-// all in one transaction. A run that cannot be started any more has its error.
+// StartAttempts is Start without bounds.
 func (l *Ledger) StartAttempts(ctx context.Context, runs ...int64) ([]Started, error) {
+	starts := make([]Start, len(runs))
+	for i, run := range runs {
+		starts[i].Run = run
+	}
+	return l.Start(ctx, starts...)
+}
+
+// Start moves queued runs, and those that wait for retry or resume, to running, all in one transaction. A run that cannot
+// be started any more has its error, and so has one whose lanes other nodes have, or whose agent is elsewhere.
+func (l *Ledger) Start(ctx context.Context, starts ...Start) ([]Started, error) {
 	// Nothing begins whose record would go into a file that is gone.
 	if err := l.CheckFile(ctx); err != nil {
 		return nil, err
 	}
 
 	now := l.now()
-	out := make([]Started, len(runs))
+	out := make([]Started, len(starts))
 	err := l.do(ctx, func(tx *sqlite.Tx) error {
-		for i, run := range runs {
-			started, err := l.startRun(tx, run, now)
+		if err := l.lockLanes(tx); err != nil {
+			return err
+		}
+
+		for i, s := range starts {
+			started, err := l.startRun(tx, s, now)
 			// These concern one run; the others of the batch start all the same.
 			if err != nil && !errors.Is(err, ErrNotClaimable) && !errors.Is(err, ErrNotFound) {
 				return err
 			}
-			out[i] = Started{started, Attempt{Run: run, Number: started.Attempt, State: domain.AttemptRunning, StartedAt: instant(ms(now))}, err}
+			out[i] = Started{started, Attempt{Run: s.Run, Number: started.Attempt, State: domain.AttemptRunning, StartedAt: instant(ms(now))}, err}
 		}
 		return nil
 	})
@@ -53,13 +66,22 @@ func (l *Ledger) StartAttempt(ctx context.Context, run int64) (Run, Attempt, err
 	return started[0].Run, started[0].Attempt, started[0].Err
 }
 
-func (l *Ledger) startRun(tx *sqlite.Tx, run int64, now time.Time) (Run, error) {
+func (l *Ledger) startRun(tx *sqlite.Tx, s Start, now time.Time) (Run, error) {
+	run := s.Run
 	r, err := l.lockRun(tx, run)
 	if err != nil {
 		return Run{}, err
 	}
 	if !claimable(r) {
 		return Run{}, fmt.Errorf("run %d is %s: %w", run, r.State, ErrNotClaimable)
+	}
+
+	var node int64
+	if m := l.member.Load(); m != nil {
+		if err := l.checkLanes(tx, m, r, s, now); err != nil {
+			return Run{}, err
+		}
+		node = m.node.ID
 	}
 
 	r.State, r.WaitingFor, r.NotBefore, r.Attempt = domain.StateRunning, "", time.Time{}, r.Attempt+1
@@ -76,7 +98,7 @@ func (l *Ledger) startRun(tx *sqlite.Tx, run int64, now time.Time) (Run, error) 
 		return Run{}, err
 	}
 
-	if _, err := tx.Exec(`insert into attempts (run, number, state, started_at) values ($1, $2, 'running', $3)`, run, r.Attempt, ms(now)); err != nil {
+	if _, err := tx.Exec(`insert into attempts (run, number, state, started_at, node) values ($1, $2, 'running', $3, $4)`, run, r.Attempt, ms(now), node); err != nil {
 		return Run{}, err
 	}
 

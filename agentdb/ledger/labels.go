@@ -102,8 +102,8 @@ type Label struct {
 	At     time.Time
 }
 
-// labelCache holds all labels, so that looking one up costs no query: every call of every run asks. This
-// process alone writes the ledger.
+// labelCache holds all labels, so that looking one up costs no query: every call of every run asks. It
+// holds as long as this process alone writes the ledger.
 type labelCache struct {
 	mu     sync.Mutex
 	loaded bool
@@ -155,7 +155,8 @@ func (l *Ledger) withLabels(ctx context.Context, use func(*labelCache)) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 
-	if !c.loaded {
+	// Other nodes label data, too.
+	if !c.loaded || l.member.Load() != nil {
 		rows, err := l.read.QueryContext(ctx, `select kind, place, label, device, inode, born, run, at from labels`)
 		all, err := collect(rows, err, scanLabel)
 		if err != nil {

@@ -29,6 +29,8 @@ type Options struct {
 
 	Logger *slog.Logger // for damage that is found in the background; nil: nothing is logged
 
+	Copying bool // it is opened for a Copy, and may be one that is not whole
+
 	verified bool // the file needs no check, and no backup before it is migrated
 	late     bool // the file is checked in the background, however small it is
 }
@@ -59,6 +61,11 @@ type Ledger struct {
 	file       *file          // nil: there is none, or it is only read
 	readOnly   *ReadOnlyError // nil: it was opened to be written
 	labels     labelCache
+	logger     *slog.Logger
+	db         *sql.DB                    // of PostgreSQL; nil for a file
+	class      int32                      // of its advisory locks: one for each ledger in a database
+	member     atomic.Pointer[Membership] // nil: this process has the ledger to itself
+	skew       atomic.Int64               // nanoseconds that the database's clock is ahead
 
 	pruning    chan struct{} // of capacity 1: held while large values may be removed, or must not be
 	blobsInUse sync.RWMutex  // held for reading from the write of a blob to the row that refers to it
@@ -84,7 +91,12 @@ func Open(ctx context.Context, o Options) (*Ledger, error) {
 		return nil, err
 	}
 
-	if err := l.readEpochs(ctx); err != nil {
+	if l.readOnly == nil && !o.Copying {
+		if err := l.checkWhole(ctx); err != nil {
+			return nil, errors.Join(err, l.Close())
+		}
+	}
+	if err := l.readEpochs(ctx); err != nil && !o.Copying {
 		return nil, errors.Join(err, l.Close())
 	}
 
@@ -93,7 +105,9 @@ func Open(ctx context.Context, o Options) (*Ledger, error) {
 
 func newLedger(o Options) *Ledger {
 	o = o.withDefaults()
-	return &Ledger{path: o.Path, blobs: o.Blobs, storedPath: func(p string) string { return p }, now: o.Now, pruning: make(chan struct{}, 1), changed: make(chan struct{}), planChanged: make(chan struct{})}
+	l := &Ledger{path: o.Path, blobs: o.Blobs, logger: o.Logger, storedPath: func(p string) string { return p }, pruning: make(chan struct{}, 1), changed: make(chan struct{}), planChanged: make(chan struct{})}
+	l.now = func() time.Time { return o.Now().Add(time.Duration(l.skew.Load())) }
+	return l
 }
 
 // Close finishes what was accepted and closes the ledger.
@@ -167,12 +181,15 @@ func (l *Ledger) changePlan(ctx context.Context, op func(*sqlite.Tx) (moved bool
 		return err
 	}
 
+	l.notifyPlanChanged()
+	return nil
+}
+
+func (l *Ledger) notifyPlanChanged() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-
 	close(l.planChanged)
 	l.planChanged = make(chan struct{})
-	return nil
 }
 
 // ms is an instant as the database holds it: milliseconds UTC, 0 for none.

@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -49,67 +48,25 @@ func openIn(t interface {
 // TestPostgres holds the same SQL to the same promises on PostgreSQL. ROUSE_TEST_POSTGRES
 // is the URL of a database in which schemas may be created.
 func TestPostgres(t *testing.T) {
-	url := os.Getenv("ROUSE_TEST_POSTGRES")
-	if url == "" {
+	if os.Getenv("ROUSE_TEST_POSTGRES") == "" {
 		t.Skip("ROUSE_TEST_POSTGRES is not set; .ci/run sets it")
 	}
-
-	admin, err := sql.Open("pgx", url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { admin.Close() }) // the subtests run in parallel, after this function has returned
-
-	var schemas atomic.Int64
-	empty := func(t *testing.T) (schema string, open func(t *testing.T) *sql.DB) {
-		schema = fmt.Sprintf("rouse_test_%d_%d", os.Getpid(), schemas.Add(1))
-		if _, err := admin.ExecContext(t.Context(), "create schema "+schema); err != nil {
-			t.Fatal(err)
-		}
-
-		t.Cleanup(func() {
-			if _, err := admin.ExecContext(noCancel, "drop schema "+schema+" cascade"); err != nil {
-				t.Error(err)
-			}
-		})
-
-		sep := "?"
-		if strings.Contains(url, "?") {
-			sep = "&"
-		}
-
-		return schema, func(t *testing.T) *sql.DB {
-			db, err := sql.Open("pgx", url+sep+"search_path="+schema+"&application_name="+schema)
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(func() { db.Close() })
-			return db
-		}
-	}
-
-	openOn := func(t *testing.T, db *sql.DB) *ledger.Ledger {
-		l, err := ledger.Open(t.Context(), ledger.Options{DB: db})
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { l.Close() })
-		return l
-	}
+	admin := ledgertest.OpenPostgres(t, os.Getenv("ROUSE_TEST_POSTGRES"))
 
 	ledgertest.Run(t, func(t *testing.T) ledgertest.Open {
-		_, open := empty(t)
-		return func(t *testing.T) *ledger.Ledger { return openOn(t, open(t)) }
+		url, _ := ledgertest.Postgres(t)
+		return func(t *testing.T) *ledger.Ledger { return ledgertest.OpenOn(t, url) }
 	})
 
 	t.Run("Migration", func(t *testing.T) {
-		_, open := empty(t)
-		migratePostgres(t, open(t))
+		url, _ := ledgertest.Postgres(t)
+		migratePostgres(t, ledgertest.OpenPostgres(t, url))
 	})
+	t.Run("Copy", copyOnPostgres)
 	t.Run("Deadlock", func(t *testing.T) { deadlock(t, admin) })
 	t.Run("Restart", func(t *testing.T) {
-		schema, open := empty(t)
-		restart(t, admin, schema, openOn(t, open(t)))
+		url, schema := ledgertest.Postgres(t)
+		restart(t, admin, schema, ledgertest.OpenOn(t, url))
 	})
 }
 

@@ -64,8 +64,12 @@ func (l *Ledger) openPostgres(ctx context.Context, db *sql.DB) error {
 	}
 
 	// The caller owns db: closing the ledger ends its writer, and leaves the connections.
+	l.db = db
+	if err := l.findClass(ctx); err != nil {
+		return err
+	}
 	l.read, l.statements.db, l.forUpdate, l.storedPath = db, db, " for update", storable
-	if l.writer, err = sqlite.NewWriter(ctx, db, sqlite.WriterOptions{SanitizeText: storable}); err != nil {
+	if l.writer, err = sqlite.NewWriter(ctx, db, sqlite.WriterOptions{SanitizeText: storable, Begin: l.fence}); err != nil {
 		return err
 	}
 

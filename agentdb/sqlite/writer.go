@@ -25,6 +25,8 @@ type WriterOptions struct {
 	// Text, when set, is what every text argument passes: PostgreSQL refuses some that
 	// SQLite stores as they are.
 	SanitizeText func(string) string
+	// Begin, when set, comes first in each transaction. Its error is that of all operations that share it.
+	Begin func(*Tx) error
 }
 
 // Writer commits the operations of many callers together. One goroutine owns one
@@ -36,6 +38,7 @@ type Writer struct {
 	db    *sql.DB
 	group int
 	text  func(string) string
+	first func(*Tx) error // nil: nothing comes first
 	done  chan struct{}
 
 	committed atomic.Pointer[func()] // called after each batch; nil: nobody wants to know
@@ -67,7 +70,7 @@ func NewWriter(ctx context.Context, db *sql.DB, o WriterOptions) (*Writer, error
 		o.MaxBatch = defaultGroup
 	}
 
-	w := &Writer{ctx: context.WithoutCancel(ctx), db: db, group: o.MaxBatch, text: o.SanitizeText, done: make(chan struct{}), wake: make(chan struct{}, 1)}
+	w := &Writer{ctx: context.WithoutCancel(ctx), db: db, group: o.MaxBatch, text: o.SanitizeText, first: o.Begin, done: make(chan struct{}), wake: make(chan struct{}, 1)}
 	go w.run()
 	return w, nil
 }
@@ -224,7 +227,7 @@ func (w *Writer) commit(conn *connection, batch []*operation) *connection {
 		var err error
 		conn, tx, err = w.begin(conn)
 		if err == nil {
-			again, err = conn.runBatch(tx, live)
+			again, err = conn.runBatch(tx, w.first, live)
 		}
 		if again {
 			continue
@@ -301,8 +304,14 @@ func (c *connection) close() {
 
 // runBatch runs the operations in one transaction. again says that they have to run once more:
 // without the one that failed and was marked, or all of them.
-func (c *connection) runBatch(tx *sql.Tx, batch []*operation) (again bool, err error) {
+func (c *connection) runBatch(tx *sql.Tx, first func(*Tx) error, batch []*operation) (again bool, err error) {
 	t := &Tx{conn: c, tx: tx}
+	if first != nil {
+		if err := recoverTx(first, t); err != nil {
+			return false, errors.Join(err, tx.Rollback())
+		}
+	}
+
 	for _, o := range batch {
 		if err := recoverTx(o.run, t); err != nil {
 			if o.retries++; o.retries > maxRetries || !serializationFailure(err) {

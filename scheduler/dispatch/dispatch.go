@@ -54,6 +54,8 @@ type Dispatcher struct {
 	blocked       map[int64]string // why runs stay queued
 	pauses        []ledger.Pause
 	pausesChanged <-chan struct{} // closed: the pauses have to be read again
+	leads         bool            // what one node does for all is done here
+	elsewhere     ledger.Lanes    // what other nodes have taken
 
 	// Shared with the goroutines of attempts.
 	mu       sync.Mutex
@@ -162,7 +164,19 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 			d.drain(writing)
 			return nil
 		}
+		if why := d.leaseLost(); why != nil {
+			d.stopAll("this node has lost its lease")
+			return why
+		}
 	}
+}
+
+// leaseLost says why this process may not go on, nil when it may.
+func (d *Dispatcher) leaseLost() error {
+	if m := d.o.Ledger.Membership(); m != nil {
+		return m.Err()
+	}
+	return nil
 }
 
 // sleep waits for something to do; it reports that ctx has ended.

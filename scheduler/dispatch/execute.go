@@ -68,7 +68,7 @@ func (d *Dispatcher) record(run ledger.Run, write func() error) {
 		switch {
 		case err == nil:
 			return
-		case errors.Is(err, ledger.ErrFenced):
+		case errors.Is(err, ledger.ErrFenced), errors.Is(err, ledger.ErrLeaseLost):
 			d.log.Warn("a late result was dropped", "job", run.Job, "run", run.ID, "error", err)
 			return
 		}

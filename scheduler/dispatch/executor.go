@@ -45,6 +45,7 @@ type Policy struct {
 	OnMiss              domain.OnMiss    // of an instant whose run was blocked; "" means run_once
 	CatchupWindow       time.Duration    // longest wait for a model that cannot be asked, and longest block of an instant; 0 means 24h
 	PauseAfter          int              // failed runs in a row that pause the job; 0: never
+	Node                string           // the one that may do the job's runs, where there are several; "": any
 }
 
 // ExecutorFunc executes runs for which nothing is configured: they are resumed and not retried,

@@ -29,9 +29,10 @@ type FairQueue struct {
 	paused         []*jobQueue            // queues of paused jobs and agents
 	pausedBy       []ledger.Pause         // the pauses that stopped them
 
-	running map[int64]jobKey
-	agents  map[string]int // how many of their runs are on
-	jobs    map[string]int
+	running   map[int64]jobKey
+	agents    map[string]int // how many of their runs are on
+	jobs      map[string]int
+	elsewhere ledger.Lanes // those that other nodes have taken
 }
 
 // jobKey names the queue for the lanes of one agent and one job. Manual runs have a queue of
@@ -107,6 +108,15 @@ func (f *FairQueue) SetLanes(runs, perAgent int) {
 	}
 }
 
+// SetElsewhere says which lanes of agents and jobs other nodes have taken. What waits for one has to be added again after
+// Clear when there are fewer than before.
+func (f *FairQueue) SetElsewhere(lanes ledger.Lanes) { f.elsewhere = lanes }
+
+// agentFull reports whether all lanes of an agent are taken, here and elsewhere.
+func (f *FairQueue) agentFull(agent string) bool {
+	return f.agents[agent]+f.elsewhere.Agents[agent] >= f.perAgent
+}
+
 // Free is how many lanes are left.
 func (f *FairQueue) Free() int { return f.runs - len(f.running) }
 
@@ -169,7 +179,7 @@ func (f *FairQueue) Dequeue(now time.Time, pauses []ledger.Pause) (starting []in
 
 	for f.Free() > 0 && len(f.heads) > 0 {
 		c := f.heads[0]
-		if f.agents[c.agent] >= f.perAgent {
+		if f.agentFull(c.agent) {
 			heap.Pop(&f.heads) // until one of its runs ends
 			continue
 		}
@@ -200,8 +210,16 @@ func (f *FairQueue) Dequeue(now time.Time, pauses []ledger.Pause) (starting []in
 }
 
 func (f *FairQueue) jobFull(job string) bool {
-	p := f.policy(job)
-	return job != "" && p.Concurrency >= 0 && f.jobs[job] >= max(p.Concurrency, 1)
+	most := jobLanes(f.policy(job))
+	return job != "" && most > 0 && f.jobs[job]+f.elsewhere.Jobs[job] >= most
+}
+
+// jobLanes is how many runs of a job may be on at once; 0: any number.
+func jobLanes(p Policy) int {
+	if p.Concurrency < 0 {
+		return 0
+	}
+	return max(p.Concurrency, 1)
 }
 
 // dequeueLate removes the runs that have waited too long, wherever in their queues they are: in front of
@@ -346,7 +364,7 @@ func (f *FairQueue) reorder(c *agentQueue) {
 		delete(f.agentQueues, c.agent)
 	case c.index >= 0:
 		heap.Fix(&f.heads, c.index)
-	case f.agents[c.agent] < f.perAgent:
+	case !f.agentFull(c.agent):
 		heap.Push(&f.heads, c)
 	}
 }

@@ -21,8 +21,14 @@ func (d *Dispatcher) admit(ctx, writing context.Context, now time.Time, runs []l
 	var free, released []ledger.Run
 	for _, r := range runs {
 		d.queue.seen = r.ID
+		if !d.isHere(r) {
+			continue
+		}
+
 		by := d.o.Executor.Obstacles(ctx, r)
 		switch {
+		// What is in the way of one node may not be in that of another: one of them speaks for all.
+		case len(by) > 0 && !d.leads:
 		case len(by) > 0 && d.noteBlocked(r, by):
 			holds = append(holds, d.hold(r, by))
 		case len(by) > 0:
@@ -62,8 +68,10 @@ func (d *Dispatcher) release(ctx, writing context.Context, now time.Time, releas
 	for i, r := range released {
 		ids[i] = r.ID
 	}
-	if err := d.o.Ledger.ReleaseRuns(writing, ids...); err != nil {
-		return nil, err
+	if d.leads {
+		if err := d.o.Ledger.ReleaseRuns(writing, ids...); err != nil {
+			return nil, err
+		}
 	}
 
 	for _, r := range released {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"time"
 
 	"rouse/agentdb/ledger"
@@ -31,8 +32,13 @@ func (d *Dispatcher) pass(ctx, writing context.Context) (over bool, next time.Ti
 	if err := d.readPauses(ctx); err != nil {
 		return false, time.Time{}, err
 	}
-	if err := d.expireQuestions(writing, now); err != nil {
+	if err := d.readNodes(ctx, writing, now); err != nil {
 		return false, time.Time{}, err
+	}
+	if d.leads {
+		if err := d.expireQuestions(writing, now); err != nil {
+			return false, time.Time{}, err
+		}
 	}
 
 	// Below what was read, runs become claimable again (backlog); a deep queue is not read from
@@ -92,6 +98,52 @@ func (d *Dispatcher) readPauses(ctx context.Context) error {
 
 	d.pauses, d.pausesChanged = pauses, replanned
 	return nil
+}
+
+// readNodes reads what other nodes do: what they have taken, what they have left behind, and whether this one does now what
+// one node does for all.
+func (d *Dispatcher) readNodes(ctx, writing context.Context, now time.Time) (err error) {
+	if d.o.Ledger.Membership() == nil {
+		d.leads = true
+		return nil
+	}
+
+	if d.leads, err = d.o.Ledger.Lead(ctx); err != nil {
+		return fmt.Errorf("the nodes cannot be read: %w", err)
+	}
+	if err := d.rescue(writing); err != nil {
+		return fmt.Errorf("rescuing what nodes that are gone have left: %w", err)
+	}
+
+	lanes, err := d.o.Ledger.LanesElsewhere(ctx)
+	if err != nil {
+		return fmt.Errorf("what other nodes do cannot be read: %w", err)
+	}
+	if maps.Equal(lanes.Agents, d.elsewhere.Agents) && maps.Equal(lanes.Jobs, d.elsewhere.Jobs) && maps.Equal(lanes.Homes, d.elsewhere.Homes) {
+		return nil
+	}
+
+	d.elsewhere = lanes
+	d.mu.Lock()
+	d.lanes.SetElsewhere(lanes)
+	d.mu.Unlock()
+	d.rereadQueue(now) // what found no lane there may find one now
+	return nil
+}
+
+// isHere reports whether a run may be done by this node: its job may name one, and its agent's files are on one.
+func (d *Dispatcher) isHere(r ledger.Run) bool {
+	m := d.o.Ledger.Membership()
+	if m == nil {
+		return true
+	}
+
+	name := m.Node().Home
+	if node := d.o.Executor.Policy(r.Job).Node; node != "" && node != name {
+		return false
+	}
+	home := d.elsewhere.Homes[r.Agent]
+	return home == "" || home == name
 }
 
 // rereadQueue makes the next read begin at the start of the queue.
@@ -224,14 +276,21 @@ func (d *Dispatcher) start(writing context.Context, ids []int64) error {
 		return nil
 	}
 
-	started, err := d.o.Ledger.StartAttempts(writing, ids...)
+	starts := make([]ledger.Start, len(ids))
+	d.mu.Lock()
+	for i, id := range ids {
+		starts[i] = ledger.Start{Run: id, AgentLanes: d.lanes.perAgent, JobLanes: jobLanes(d.o.Executor.Policy(d.lanes.running[id].job))}
+	}
+	d.mu.Unlock()
+
+	started, err := d.o.Ledger.Start(writing, starts...)
 	if err != nil {
 		d.releaseLanes(ids...)
 		return err
 	}
 
 	for i, id := range ids {
-		if started[i].Err != nil { // no longer claimable: cancelled since it was read
+		if started[i].Err != nil { // no longer claimable: cancelled since it was read, or another node was first
 			d.releaseLanes(id)
 			continue
 		}

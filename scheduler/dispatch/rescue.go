@@ -2,26 +2,31 @@ package dispatch
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"rouse/agentdb/ledger"
 	"rouse/internal/domain"
 )
 
-// rescue ends the attempts that a dead process left running. The home's lock says that
-// nobody else can be working on them.
+// rescue ends the attempts whose process is gone: at the start those of the one before, for the home's lock says that
+// nobody else can be working on them; and at any time those of nodes that have lost their lease.
 func (d *Dispatcher) rescue(ctx context.Context) error {
-	runs, err := d.o.Ledger.Running(ctx)
+	runs, err := d.o.Ledger.Orphans(ctx)
 	if err != nil {
 		return err
 	}
 
 	for _, r := range runs {
 		a := ledger.Attempt{Run: r.ID, Number: r.Attempt}
-		d.log.Warn("an attempt was cut off", "job", r.Job, "run", r.ID, "attempt", a.Number)
-		if err := d.interrupt(ctx, r, a, "the process that ran it ended", ledger.Result{}); err != nil {
+		err := d.interrupt(ctx, r, a, "the process that ran it ended", ledger.Result{})
+		if errors.Is(err, ledger.ErrFenced) { // another node was first
+			continue
+		}
+		if err != nil {
 			return err
 		}
+		d.log.Warn("an attempt was cut off", "job", r.Job, "run", r.ID, "attempt", a.Number)
 	}
 
 	return nil

@@ -79,13 +79,18 @@ func (d *Dispatcher) drain(writing context.Context) {
 		}
 	}
 
+	d.stopAll("the daemon was stopped")
+	<-ended
+}
+
+// stopAll stops what is on, and gives up writing what cannot be written.
+func (d *Dispatcher) stopAll(why string) {
 	d.mu.Lock()
 	ids := slices.Collect(maps.Keys(d.cancels))
 	d.mu.Unlock()
 	for _, id := range ids {
-		d.stop(id, &Stop{domain.OutcomeInterrupted, "the daemon was stopped"})
+		d.stop(id, &Stop{domain.OutcomeInterrupted, why})
 	}
 
 	close(d.drained)
-	<-ended
 }

@@ -10,7 +10,13 @@ import (
 // not that of the steps. The check is not made of those.
 var sketched = map[string]string{"Infos": "call-step", "WorkspaceReview": "call-step", "Interrupt": "call-step", "Budget": "spent-run", "InterruptedUsage": "spent-run"}
 
-// audited holds what a test has left to all that can be proved of a ledger, whatever the test was about.
+// Audited holds what a test has left to all that can be proved of a ledger, whatever the test was about.
+func Audited(t *testing.T, l *ledger.Ledger) {
+	t.Helper()
+	audited(t, l, "")
+}
+
+// audited is Audited without one of the checks.
 func audited(t *testing.T, l *ledger.Ledger, except string) {
 	t.Helper()
 	if t.Failed() || t.Skipped() {

@@ -1,0 +1,486 @@
+package ledger
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"rouse/agentdb/sqlite"
+)
+
+// copyChunk is how many rows one transaction of a copy takes.
+const copyChunk = 2000
+
+// ErrUnfinishedCopy is a ledger that is not whole, because the copy that makes it was cut off.
+var ErrUnfinishedCopy = errors.New("this ledger is a copy that was cut off, and is not whole; copy it again, which goes on where it ended: rouse engine migrate")
+
+// CopiedTable is what a Copy has taken of one table.
+type CopiedTable struct {
+	Name string
+	Rows int64 // in both ledgers
+}
+
+// CopyOptions are what a Copy tells its caller.
+type CopyOptions struct {
+	Progress func(table string, rows, of int64) // after each part; nil: nobody wants to know
+}
+
+// Copy makes to, which nothing was recorded in, hold all that from holds, under its id: whichever databases they are on. Nobody
+// else may use either of them meanwhile, and the caller sees to that where one is a file. A copy that was cut off goes on.
+// At the end the rows of both are counted.
+func Copy(ctx context.Context, from, to *Ledger, o CopyOptions) ([]CopiedTable, error) {
+	for _, l := range []*Ledger{from, to} {
+		if l.db == nil {
+			continue
+		}
+		release, err := l.excludeNodes(ctx)
+		if err != nil {
+			return nil, err
+		}
+		defer release()
+	}
+
+	tables, err := copiedTables(ctx, from, to)
+	if err != nil {
+		return nil, err
+	}
+	whole, err := sameCounts(ctx, from, to, tables)
+	if err != nil {
+		return nil, err
+	}
+	if err := beginCopy(ctx, from, to, tables, whole); err != nil {
+		return nil, err
+	}
+
+	var copied []CopiedTable
+	for _, t := range tables {
+		rows, err := copyTable(ctx, from, to, t, o.Progress)
+		if err != nil {
+			return nil, fmt.Errorf("the table %s could not be copied: %w", t.name, err)
+		}
+		copied = append(copied, CopiedTable{t.name, rows})
+	}
+
+	if err := endCopy(ctx, from, to, tables); err != nil {
+		return nil, err
+	}
+	return copied, to.readEpochs(ctx)
+}
+
+// copiedTable is one table, with its columns in the order of both ledgers, and those of its key.
+type copiedTable struct {
+	name         string
+	columns, key []string
+	text         map[string]bool // columns
+	counts       bool            // its ids are given by the database
+}
+
+// largeColumns are those whose values are kept in files where they are large and the ledger is one. What looks like the name of
+// such a file in any other column was written by somebody else.
+var largeColumns = map[string][]string{
+	"steps": {"message"}, "calls": {"args", "envelope"}, "artifacts": {"content"}, "file_ops": {"before"}, "deliveries": {"body"},
+}
+
+// notCopied are tables of one ledger alone: its schema, who works on it, and where its large values are.
+var notCopied = []string{"schema_version", "copies", "blobs"}
+
+func copiedTables(ctx context.Context, from, to *Ledger) ([]copiedTable, error) {
+	has, err := from.tables(ctx)
+	if err != nil {
+		return nil, err
+	}
+	wants, err := to.tables(ctx)
+	if err != nil {
+		return nil, err
+	}
+
+	for i, t := range has {
+		if at := slices.IndexFunc(wants, func(w copiedTable) bool { return w.name == t.name }); at < 0 || !slices.Equal(sorted(wants[at].columns), sorted(t.columns)) {
+			return nil, fmt.Errorf("the table %s is not the same in both ledgers: they are of different versions", t.name)
+		} else if from.db == nil {
+			has[i].text = wants[at].text // PostgreSQL is strict about it
+		}
+	}
+	if len(has) != len(wants) {
+		return nil, errors.New("the ledgers have different tables: they are of different versions")
+	}
+	return has, nil
+}
+
+func sorted(names []string) []string { return slices.Sorted(slices.Values(names)) }
+
+// tables reads what there is to copy, from the database itself, so that nothing is forgotten that a later version adds.
+func (l *Ledger) tables(ctx context.Context) ([]copiedTable, error) {
+	query := `select m.name, c.name, c.type, c.pk, m.sql like '%autoincrement%' from sqlite_schema m join pragma_table_info(m.name) c
+		where m.type = 'table' and m.name not like 'sqlite_%' order by m.name, c.cid`
+	if l.db != nil {
+		query = `select c.table_name, c.column_name, c.data_type,
+			coalesce((select k.ordinal_position from information_schema.table_constraints t join information_schema.key_column_usage k using (constraint_schema, constraint_name)
+				where t.constraint_type = 'PRIMARY KEY' and t.table_schema = c.table_schema and t.table_name = c.table_name and k.column_name = c.column_name), 0),
+			(select count(*) from information_schema.columns i where i.table_schema = c.table_schema and i.table_name = c.table_name and i.is_identity = 'YES') > 0
+			from information_schema.columns c where c.table_schema = current_schema() order by c.table_name, c.ordinal_position`
+	}
+
+	rows, err := l.read.QueryContext(ctx, query)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+
+	var all []copiedTable
+	keys := map[string][]string{}
+	for rows.Next() {
+		var table, column, kind string
+		var place int
+		var counts bool
+		if err := rows.Scan(&table, &column, &kind, &place, &counts); err != nil {
+			return nil, err
+		}
+		if slices.Contains(notCopied, table) {
+			continue
+		}
+		if len(all) == 0 || all[len(all)-1].name != table {
+			all = append(all, copiedTable{name: table, text: map[string]bool{}, counts: counts})
+		}
+
+		t := &all[len(all)-1]
+		t.columns = append(t.columns, column)
+		t.text[column] = strings.EqualFold(kind, "text")
+		if place > 0 {
+			for len(keys[table]) < place {
+				keys[table] = append(keys[table], "")
+			}
+			keys[table][place-1] = column
+		}
+	}
+
+	for i := range all {
+		if all[i].key = keys[all[i].name]; len(all[i].key) == 0 {
+			return nil, fmt.Errorf("the table %s has no key to copy it by", all[i].name)
+		}
+	}
+	return all, rows.Err()
+}
+
+// excludeNodes keeps processes from joining until release, and refuses while one is at work.
+func (l *Ledger) excludeNodes(ctx context.Context) (release func(), err error) {
+	alive, err := l.AliveNodes(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if len(alive) > 0 {
+		return nil, fmt.Errorf("the node %s works on that ledger; stop all nodes first", alive[0])
+	}
+
+	conn, err := l.db.Conn(ctx)
+	if err != nil {
+		return nil, err
+	}
+	got := false
+	if err := conn.QueryRowContext(ctx, `select pg_try_advisory_lock($1, $2)`, l.class, lockJoin).Scan(&got); err != nil || !got {
+		if err == nil {
+			err = errors.New("a node is starting on that ledger, or another copy of it is being made; stop it first")
+		}
+		return nil, errors.Join(err, conn.Close())
+	}
+	return func() {
+		_, _ = conn.ExecContext(context.WithoutCancel(ctx), `select pg_advisory_unlock($1, $2)`, l.class, lockJoin) // the session ends with it
+		_ = conn.Close()
+	}, nil
+}
+
+// sameCounts reports whether two ledgers have as many rows in each table.
+func sameCounts(ctx context.Context, from, to *Ledger, tables []copiedTable) (bool, error) {
+	for _, t := range tables {
+		var has, wants int64
+		if err := from.read.QueryRowContext(ctx, `select count(*) from `+t.name).Scan(&wants); err != nil {
+			return false, err
+		}
+		if err := to.read.QueryRowContext(ctx, `select count(*) from `+t.name).Scan(&has); err != nil {
+			return false, err
+		}
+		if has != wants {
+			return false, nil
+		}
+	}
+	return true, nil
+}
+
+// beginCopy marks to as a copy that is not whole, unless it is one of from already, and empties what a new ledger holds.
+// same says that both hold as much: then a whole copy of from is nothing new.
+func beginCopy(ctx context.Context, from, to *Ledger, tables []copiedTable, same bool) error {
+	return to.do(ctx, func(tx *sqlite.Tx) error {
+		var source string
+		var done int64
+		err := tx.QueryRow(`select source, done_at from copies`).Scan(&source, &done)
+		switch {
+		case err == nil && source == from.ID() && (done == 0 || same):
+			return nil
+		case err == nil && done == 0:
+			return errors.New("the copy of another ledger was begun there, and is not whole; finish that one, or empty the database")
+		case err != nil && !errors.Is(err, sql.ErrNoRows):
+			return err
+		}
+
+		for _, table := range []string{"runs", "jobs", "events"} {
+			var used bool
+			if err := tx.QueryRow(`select exists (select 1 from ` + table + `)`).Scan(&used); err != nil {
+				return err
+			}
+			if used {
+				return errors.New("there is a ledger already in which something was recorded; a copy is made into an empty one, and replaces nothing")
+			}
+		}
+
+		for _, t := range tables {
+			if _, err := tx.Exec(`delete from ` + t.name); err != nil {
+				return err
+			}
+		}
+		_, err = tx.Exec(`insert into copies (source, begun_at) values ($1, $2) on conflict (source) do update set begun_at = excluded.begun_at, done_at = 0`, from.ID(), ms(to.now()))
+		return err
+	})
+}
+
+// ordered is a key as both databases order it.
+func (l *Ledger) ordered(t copiedTable) string {
+	terms := make([]string, len(t.key))
+	for i, column := range t.key {
+		if terms[i] = column; l.db != nil && t.text[column] {
+			terms[i] += ` collate "C"`
+		}
+	}
+	return strings.Join(terms, ", ")
+}
+
+// copyTable copies the rows that come after the last that is there.
+func copyTable(ctx context.Context, from, to *Ledger, t copiedTable, progress func(string, int64, int64)) (int64, error) {
+	var of, rows int64
+	if err := from.read.QueryRowContext(ctx, `select count(*) from `+t.name).Scan(&of); err != nil {
+		return 0, err
+	}
+	if err := to.read.QueryRowContext(ctx, `select count(*) from `+t.name).Scan(&rows); err != nil {
+		return 0, err
+	}
+
+	after, err := to.lastKey(ctx, t)
+	if err != nil {
+		return 0, err
+	}
+	for {
+		chunk, err := from.rowsAfter(ctx, t, after)
+		if err != nil {
+			return 0, err
+		}
+		if len(chunk) == 0 {
+			break
+		}
+		if err := to.insertRows(ctx, from, t, chunk); err != nil {
+			return 0, err
+		}
+
+		rows += int64(len(chunk))
+		if progress != nil {
+			progress(t.name, rows, of)
+		}
+		last := chunk[len(chunk)-1]
+		after = after[:0]
+		for _, column := range t.key {
+			after = append(after, last[slices.Index(t.columns, column)])
+		}
+	}
+
+	var now int64
+	if err := to.read.QueryRowContext(ctx, `select count(*) from `+t.name).Scan(&now); err != nil {
+		return 0, err
+	}
+	if now != of {
+		return now, fmt.Errorf("%d of %d rows arrived", now, of)
+	}
+	return now, nil
+}
+
+// lastKey is the key of the last row, nil when there is none.
+func (l *Ledger) lastKey(ctx context.Context, t copiedTable) ([]any, error) {
+	row := l.read.QueryRowContext(ctx, fmt.Sprintf(`select %s from %s order by %s limit 1`, strings.Join(t.key, ", "), t.name,
+		strings.ReplaceAll(l.ordered(t), ",", " desc,")+" desc"))
+	key := make([]any, len(t.key))
+	if err := row.Scan(pointers(key)...); errors.Is(err, sql.ErrNoRows) {
+		return nil, nil
+	} else if err != nil {
+		return nil, err
+	}
+	return key, nil
+}
+
+func pointers(values []any) []any {
+	out := make([]any, len(values))
+	for i := range values {
+		out[i] = &values[i]
+	}
+	return out
+}
+
+func (l *Ledger) rowsAfter(ctx context.Context, t copiedTable, after []any) ([][]any, error) {
+	where := ""
+	if len(after) > 0 {
+		marks := make([]string, len(after))
+		for i := range after {
+			marks[i] = fmt.Sprintf("$%d", i+1)
+		}
+		where = fmt.Sprintf(` where (%s) > (%s)`, l.ordered(t), strings.Join(marks, ", "))
+	}
+
+	rows, err := l.read.QueryContext(ctx, fmt.Sprintf(`select %s from %s%s order by %s limit %d`, strings.Join(t.columns, ", "), t.name, where, l.ordered(t), copyChunk), after...)
+	return collect(rows, err, func(rows *sql.Rows) ([]any, error) {
+		values := make([]any, len(t.columns))
+		return values, rows.Scan(pointers(values)...)
+	})
+}
+
+// insertRows writes rows of from. Values that it keeps in files come along, and go into files where this ledger has any.
+func (l *Ledger) insertRows(ctx context.Context, from *Ledger, t copiedTable, rows [][]any) error {
+	// From the file to the row that refers to it, prune must not take the file for an orphan.
+	l.blobsInUse.RLock()
+	defer l.blobsInUse.RUnlock()
+
+	type reference struct {
+		hash string
+		run  any
+	}
+	var references []reference
+	for _, row := range rows {
+		for _, column := range largeColumns[t.name] {
+			at := slices.Index(t.columns, column)
+			text, err := from.unpack(fmt.Sprint(asText(row[at])))
+			if err != nil {
+				return err
+			}
+			stored, hash, err := l.pack(string(text))
+			if err != nil {
+				return err
+			}
+			if row[at] = stored; hash != "" {
+				references = append(references, reference{hash, row[slices.Index(t.columns, "run")]})
+			}
+		}
+	}
+
+	return l.do(ctx, func(tx *sqlite.Tx) error {
+		for _, some := range grouped(rows) {
+			var values []any
+			for _, row := range some {
+				for i, column := range t.columns {
+					if t.text[column] {
+						values = append(values, asText(row[i]))
+					} else {
+						values = append(values, row[i])
+					}
+				}
+			}
+			if _, err := tx.Exec(l.insertStatement(t, len(some)), values...); err != nil {
+				return err
+			}
+		}
+
+		for _, r := range references {
+			if _, err := tx.Exec(`insert into blobs (hash, run) values ($1, $2) on conflict do nothing`, r.hash, r.run); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// insertGroup is how many rows one statement inserts: a way over the network for each, and not for each row.
+const insertGroup = 50
+
+// grouped parts rows into as many as one statement inserts, and the rest one by one, so that there are two statements for each table.
+func grouped(rows [][]any) (out [][][]any) {
+	for len(rows) >= insertGroup {
+		out, rows = append(out, rows[:insertGroup]), rows[insertGroup:]
+	}
+	for i := range rows {
+		out = append(out, rows[i:i+1])
+	}
+	return out
+}
+
+func (l *Ledger) insertStatement(t copiedTable, rows int) string {
+	var s strings.Builder
+	fmt.Fprintf(&s, "insert into %s (%s)", t.name, strings.Join(t.columns, ", "))
+	if l.db != nil && t.counts {
+		s.WriteString(" overriding system value")
+	}
+
+	s.WriteString(" values ")
+	for i := range rows * len(t.columns) {
+		switch {
+		case i == 0:
+			s.WriteString("(")
+		case i%len(t.columns) == 0:
+			s.WriteString("), (")
+		default:
+			s.WriteString(", ")
+		}
+		fmt.Fprintf(&s, "$%d", i+1)
+	}
+	s.WriteString(")")
+	return s.String()
+}
+
+// asText is a value of a column of texts, which SQLite may have stored as it was given.
+func asText(v any) any {
+	switch v := v.(type) {
+	case nil, string:
+		return v
+	case []byte:
+		return string(v)
+	default:
+		return fmt.Sprint(v)
+	}
+}
+
+// endCopy has the ids go on after those of from, and marks the copy as whole.
+func endCopy(ctx context.Context, from, to *Ledger, tables []copiedTable) error {
+	newest, err := from.NewestRun(ctx)
+	if err != nil {
+		return err
+	}
+
+	return to.do(ctx, func(tx *sqlite.Tx) error {
+		for _, t := range tables {
+			if to.db == nil || !t.counts {
+				continue
+			}
+			if _, err := tx.Exec(fmt.Sprintf(`select setval(pg_get_serial_sequence('%[1]s', '%[2]s'), greatest(coalesce(max(%[2]s), 0), 1), max(%[2]s) is not null) from %[1]s`, t.name, t.key[0])); err != nil {
+				return err
+			}
+		}
+		if newest > 0 { // above those that are kept
+			for _, statement := range to.runIDs.skip {
+				if _, err := tx.Exec(statement, newest); err != nil {
+					return err
+				}
+			}
+		}
+
+		_, err := tx.Exec(`update copies set done_at = $1 where source = $2`, ms(to.now()), from.ID())
+		return err
+	})
+}
+
+// checkWhole refuses a ledger that is a copy which was cut off.
+func (l *Ledger) checkWhole(ctx context.Context) error {
+	var partial bool
+	if err := l.read.QueryRowContext(ctx, `select exists (select 1 from copies where done_at = 0)`).Scan(&partial); err != nil {
+		return err
+	}
+	if partial {
+		return ErrUnfinishedCopy
+	}
+	return nil
+}

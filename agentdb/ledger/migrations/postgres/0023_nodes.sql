@@ -1,0 +1,36 @@
+-- The processes that work on this ledger together, a row for each start of one. One that is not gone may write; times
+-- are by the database's clock.
+create table nodes (
+	id         bigint generated always as identity primary key,
+	name       text not null,
+	home       text not null,             -- the node whose agents' files it has: its own name, but for a command beside a node
+	host       text not null,
+	pid        bigint not null,
+	version    text not null,
+	config     text not null,             -- a hash of its configuration
+	address    text not null default '',  -- of its pages
+	triggers   bigint   not null,
+	work       bigint   not null,
+	started_at bigint not null,
+	seen_at    bigint not null,
+	gone_at    bigint not null default 0, -- 0: it holds its lease
+	why        text not null default ''
+);
+create index nodes_alive on nodes (name) where gone_at = 0;
+
+-- The node that made an attempt; 0: the only process there was.
+alter table attempts add column node bigint not null default 0;
+
+-- Where the files and the database of an agent are: the name of a node.
+create table agent_homes (
+	agent text primary key,
+	node  text not null,
+	since bigint not null
+);
+
+-- That this ledger is being copied from another one, and is not to be used before it is whole.
+create table copies (
+	source   text primary key, -- the id of the other
+	begun_at bigint not null,
+	done_at  bigint not null default 0 -- 0: it is not whole
+);

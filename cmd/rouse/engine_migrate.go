@@ -1,0 +1,233 @@
+package main
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	_ "github.com/jackc/pgx/v5/stdlib" // the driver
+	"github.com/spf13/cobra"
+
+	"rouse/agentdb/ledger"
+	"rouse/cmd/internal/daemon"
+	"rouse/internal/text"
+)
+
+type engineMigrateOptions struct {
+	to, from, node string
+	json           bool
+}
+
+// engineMigrated is what --json prints.
+type engineMigrated struct {
+	Tables []ledger.CopiedTable `json:"tables"`
+	Agents []string             `json:"agents,omitempty"` // whose files are at the node
+	Node   string               `json:"node,omitempty"`
+	Kept   string               `json:"kept,omitempty"` // where the ledger of before is
+}
+
+func newEngineMigrate(at *place) *cobra.Command {
+	var o engineMigrateOptions
+	cmd := &cobra.Command{
+		Use:   "migrate --to URL | --from URL",
+		Short: "Takes the ledger of the home to PostgreSQL, or back",
+		Long: `Takes the ledger of the home, with its large values, to an empty database of PostgreSQL, or
+from there to the home. All daemons on both sides have to be stopped. What is copied is counted,
+and held to rouse audit, before the ledger of the home makes way: it is kept in HOME/replaced.
+A copy that is cut off is used by nobody; the same command goes on with it.
+
+Agents' databases and files stay where they are: on PostgreSQL, they belong to this node.`,
+		Example: `  rouse engine migrate --to postgres://rouse@db.example/rouse
+  rouse engine migrate --from postgres://rouse@db.example/rouse`,
+		Args: cobra.NoArgs,
+	}
+
+	cmd.Flags().StringVar(&o.to, "to", "", "the database to take the ledger to")
+	cmd.Flags().StringVar(&o.from, "from", "", "the database to take the ledger from")
+	cmd.Flags().StringVar(&o.node, "node", "", "with --to: the name that this machine's daemon has there (default: the hostname)")
+	cmd.Flags().BoolVar(&o.json, "json", false, "print JSON")
+	cmd.RunE = verb(func(cmd *cobra.Command, _ []string) error {
+		if (o.to == "") == (o.from == "") {
+			return usagef("say either --to URL or --from URL")
+		}
+		return engineMigrate(cmd, at, o)
+	})
+	return cmd
+}
+
+func engineMigrate(cmd *cobra.Command, at *place, o engineMigrateOptions) (err error) {
+	ctx := cmd.Context()
+	home, release, err := holdHome(ctx, at)
+	if err != nil {
+		return err
+	}
+	defer release()
+
+	file := daemon.LedgerOptions(home)
+	file.Copying = o.from != ""
+	if o.to != "" {
+		if err := daemon.FindLedger(ctx, home); err != nil {
+			return err
+		}
+	}
+	here, err := ledger.Open(ctx, file)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, here.Close()) }()
+
+	there, closeThere, err := openPostgresLedger(ctx, o.to+o.from, o.to != "")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, closeThere()) }()
+
+	from, to := here, there
+	if o.from != "" {
+		from, to = there, here
+	}
+	done := engineMigrated{}
+	if done.Tables, err = copyLedger(cmd, from, to); err != nil {
+		return err
+	}
+
+	if o.to != "" {
+		if done.Node, done.Agents, err = takeAgents(ctx, to, home, o.node); err != nil {
+			return err
+		}
+		if done.Kept, err = retireLedger(ctx, here, home); err != nil {
+			return err
+		}
+	}
+	return sayMigrated(cmd, o, done)
+}
+
+// openPostgresLedger opens the ledger of a database; the address is never printed: there may be a password in it.
+func openPostgresLedger(ctx context.Context, url string, copying bool) (*ledger.Ledger, func() error, error) {
+	db, err := sql.Open("pgx", url)
+	if err != nil {
+		return nil, nil, fmt.Errorf("the address of the database cannot be used: %w", err)
+	}
+	l, err := ledger.Open(ctx, ledger.Options{DB: db, Copying: copying})
+	if err != nil {
+		return nil, nil, errors.Join(err, db.Close())
+	}
+	return l, func() error { return errors.Join(l.Close(), db.Close()) }, nil
+}
+
+// copyLedger copies and proves. Where an earlier call had come to this point, that is said by the copy being whole.
+func copyLedger(cmd *cobra.Command, from, to *ledger.Ledger) ([]ledger.CopiedTable, error) {
+	ctx := cmd.Context()
+	table, rows := "", int64(0)
+	show, clear := progressLine(cmd.ErrOrStderr(), func(done, of int64) string { return fmt.Sprintf("%s: %d of %d rows", table, done, of) })
+	copied, err := ledger.Copy(ctx, from, to, ledger.CopyOptions{Progress: func(name string, done, of int64) {
+		table, rows = name, rows+1
+		show(done, of)
+	}})
+	clear()
+	if err != nil {
+		return nil, err
+	}
+
+	broken := 0
+	err = to.Audit(ctx, ledger.AuditOptions{Begin: func(ledger.AuditCheck) {}, Found: func(v ledger.Violation) error {
+		if broken++; broken <= 10 {
+			fmt.Fprintf(cmd.ErrOrStderr(), "%s: %s\n", v.Check, text.OneLine(v.Text))
+		}
+		return nil
+	}})
+	if err == nil && broken > 0 {
+		fmt.Fprintf(cmd.ErrOrStderr(), "warning: the copy breaks %d promises, as the ledger before does if rouse audit says the same there\n", broken)
+	}
+	return copied, err
+}
+
+// takeAgents has the agents whose databases are in the home belong to this node.
+func takeAgents(ctx context.Context, l *ledger.Ledger, home, node string) (string, []string, error) {
+	var err error
+	if node == "" {
+		if node, err = os.Hostname(); err != nil {
+			return "", nil, fmt.Errorf("the name of this machine cannot be read: %w; say it with --node", err)
+		}
+	}
+
+	found, err := filepath.Glob(filepath.Join(home, "agents", "*", "db.sqlite"))
+	if err != nil {
+		return "", nil, err
+	}
+	agents := []string{}
+	for _, path := range found {
+		agents = append(agents, filepath.Base(filepath.Dir(path)))
+	}
+	return node, agents, l.TakeAgents(ctx, node, agents...)
+}
+
+// retireLedger has an empty ledger take the place of the one that was copied, which is kept.
+func retireLedger(ctx context.Context, l *ledger.Ledger, home string) (string, error) {
+	if err := l.Close(); err != nil {
+		return "", err
+	}
+	r, err := ledger.Reset(ctx, daemon.LedgerOptions(home))
+	return r.Kept, err
+}
+
+func sayMigrated(cmd *cobra.Command, o engineMigrateOptions, done engineMigrated) error {
+	if o.json {
+		return printJSON(cmd.OutOrStdout(), done)
+	}
+
+	rows := int64(0)
+	for _, t := range done.Tables {
+		rows += t.Rows
+	}
+	out := cmd.OutOrStdout()
+	fmt.Fprintf(out, "%s in %s were copied, counted and audited\n", text.Plural(int(rows), "row"), text.Plural(len(done.Tables), "table"))
+	if o.from != "" {
+		_, err := fmt.Fprintln(out, "the ledger is in the home again: take engine: out of the configuration before you start rouse; the database was left as it is")
+		return err
+	}
+
+	if done.Kept != "" {
+		fmt.Fprintf(out, "the ledger of before is kept in %s\n", text.OneLine(done.Kept))
+	}
+	if len(done.Agents) > 0 {
+		fmt.Fprintf(out, "at the node %s are the databases and files of: %s\n", done.Node, text.List(done.Agents, 20))
+	}
+	_, err := fmt.Fprintf(out, "now put this into the configuration, and start rouse:\n  engine: {postgres: %s}\n  node: %s\n", "URL", done.Node)
+	return err
+}
+
+func newEngineTake(at *place) *cobra.Command {
+	var url, node string
+	cmd := &cobra.Command{
+		Use:   "take --postgres URL --node NODE AGENT…",
+		Short: "Says that the files of agents are at a node now",
+		Long: `An agent's database and files are at one node, and its runs are done there. When they were
+brought to another machine (HOME/agents/AGENT), or when that node is lost and they were restored
+from a backup, this says so. Nothing is copied. It is refused while the node before is at work.`,
+		Example: `  rouse engine take --postgres postgres://rouse@db.example/rouse --node north bookkeeper`,
+		Args:    cobra.MinimumNArgs(1),
+	}
+	cmd.Flags().StringVar(&url, "postgres", "", "the database")
+	cmd.Flags().StringVar(&node, "node", "", "the name of the node where they are now")
+	cmd.RunE = verb(func(cmd *cobra.Command, agents []string) (err error) {
+		if url == "" || node == "" {
+			return usagef("say --postgres URL and --node NODE")
+		}
+		l, closeLedger, err := openPostgresLedger(cmd.Context(), url, false)
+		if err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, closeLedger()) }()
+		if err := l.TakeAgents(cmd.Context(), node, agents...); err != nil {
+			return err
+		}
+		_, err = fmt.Fprintf(cmd.OutOrStdout(), "the runs of %s are done at %s\n", text.List(agents, 20), node)
+		return err
+	})
+	_ = at
+	return cmd
+}
