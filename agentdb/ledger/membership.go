@@ -405,7 +405,7 @@ func (m *Membership) measureClock(ctx context.Context) error {
 
 	took := time.Since(begun)
 	if took < leaseTimeout/4 { // else it says little
-		m.l.setSkew(instant(at).Sub(begun.Add(took / 2)))
+		m.l.setSkew(instant(at).Sub(begun.Add(took/2)), took)
 	}
 	return nil
 }
@@ -454,7 +454,8 @@ func (m *Membership) listenOnce(ctx context.Context) error {
 }
 
 // fence begins each transaction on PostgreSQL. That of a node ends there for one that the others have taken for dead, and tells the
-// others of the commit.
+// others of the commit. Its lock holds up who takes the lease (markGone), and not the renewal: a node that writes all the time
+// would else wait for itself until it is taken for dead.
 func (l *Ledger) fence(tx *sqlite.Tx) error {
 	m := l.member.Load()
 	if m == nil { // a command that writes once
@@ -468,7 +469,7 @@ func (l *Ledger) fence(tx *sqlite.Tx) error {
 	var timeout, notified sql.NullString
 	var alive int
 	err := tx.QueryRow(`select set_config('idle_in_transaction_session_timeout', $1, true), pg_notify($2, $3)::text,
-		(select count(*) from (select 1 from nodes where id = $4 and gone_at = 0 for share) lease)`,
+		(select count(*) from (select 1 from nodes where id = $4 and gone_at = 0 for key share) lease)`,
 		strconv.Itoa(maxIdleInTx), m.l.channel(), strconv.FormatInt(m.node.ID, 10), m.node.ID).Scan(&timeout, &notified, &alive)
 	if err != nil {
 		return err
@@ -486,9 +487,10 @@ func (l *Ledger) remoteChanged() {
 	l.notifyPlanChanged()
 }
 
-// setSkew has the ledger's time be that of its database. Small differences are those of the measurement.
-func (l *Ledger) setSkew(skew time.Duration) {
-	if was := time.Duration(l.skew.Load()); (skew - was).Abs() > 100*time.Millisecond {
+// setSkew has the ledger's time be that of its database. Small differences are those of the measurement, which took so
+// long: on a busy machine, nodes would else disagree by what they waited for an answer.
+func (l *Ledger) setSkew(skew, took time.Duration) {
+	if was := time.Duration(l.skew.Load()); (skew - was).Abs() > max(100*time.Millisecond, took) {
 		l.skew.Store(int64(skew))
 	}
 }

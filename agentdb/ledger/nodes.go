@@ -211,7 +211,9 @@ func (l *Ledger) checkLanes(tx *sqlite.Tx, m *Membership, r Run, s Start, now ti
 
 // markGone takes a node's lease, unless it has been seen since n was read; false: it has, or somebody else was first.
 func markGone(ctx context.Context, db execer, n Node, why string) (bool, error) {
-	done, err := db.ExecContext(ctx, `update nodes set gone_at = `+databaseClock+`, why = $1 where id = $2 and gone_at = 0 and seen_at = $3`, why, n.ID, ms(n.SeenAt))
+	// For update, which waits for the transactions of the node that are on (fence).
+	done, err := db.ExecContext(ctx, `with lease as (select id from nodes where id = $2 and gone_at = 0 and seen_at = $3 for update)
+		update nodes set gone_at = `+databaseClock+`, why = $1 from lease where nodes.id = lease.id`, why, n.ID, ms(n.SeenAt))
 	if err != nil {
 		return false, err
 	}
