@@ -29,7 +29,8 @@ func (l *Ledger) StartAttempts(ctx context.Context, runs ...int64) ([]Started, e
 }
 
 // Start moves queued runs, and those that wait for retry or resume, to running, all in one transaction. A run that cannot
-// be started any more has its error, and so has one whose lanes other nodes have, or whose agent is elsewhere.
+// be started any more has its error, and so has one whose lanes other nodes have, or whose agent is elsewhere. Behind a run
+// that found no lane (ErrNoLane) no other one gets it.
 func (l *Ledger) Start(ctx context.Context, starts ...Start) ([]Started, error) {
 	// Nothing begins whose record would go into a file that is gone.
 	if err := l.CheckFile(ctx); err != nil {
@@ -43,8 +44,9 @@ func (l *Ledger) Start(ctx context.Context, starts ...Start) ([]Started, error) 
 			return err
 		}
 
+		full := map[lane]bool{}
 		for i, s := range starts {
-			started, err := l.startRun(tx, s, now)
+			started, err := l.startRun(tx, s, full, now)
 			// These concern one run; the others of the batch start all the same.
 			if err != nil && !errors.Is(err, ErrNotClaimable) && !errors.Is(err, ErrNotFound) {
 				return err
@@ -66,7 +68,7 @@ func (l *Ledger) StartAttempt(ctx context.Context, run int64) (Run, Attempt, err
 	return started[0].Run, started[0].Attempt, started[0].Err
 }
 
-func (l *Ledger) startRun(tx *sqlite.Tx, s Start, now time.Time) (Run, error) {
+func (l *Ledger) startRun(tx *sqlite.Tx, s Start, full map[lane]bool, now time.Time) (Run, error) {
 	run := s.Run
 	r, err := l.lockRun(tx, run)
 	if err != nil {
@@ -78,8 +80,8 @@ func (l *Ledger) startRun(tx *sqlite.Tx, s Start, now time.Time) (Run, error) {
 
 	var node int64
 	if m := l.member.Load(); m != nil {
-		if err := l.checkLanes(tx, m, r, s, now); err != nil {
-			return Run{}, err
+		if err := l.checkLanes(tx, m, r, s, full, now); err != nil {
+			return r, err
 		}
 		node = m.node.ID
 	}

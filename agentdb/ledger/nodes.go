@@ -172,24 +172,31 @@ func (l *Ledger) lockLanes(tx *sqlite.Tx) error {
 	return err
 }
 
-// checkLanes says whether the lanes of a run are free on all nodes, and whether its agent's files are here.
-func (l *Ledger) checkLanes(tx *sqlite.Tx, m *Membership, r Run, s Start, now time.Time) error {
-	for _, lane := range []struct {
-		name, query string
-		most        int
-	}{
-		{r.Agent, `select count(*) from runs where state = 'running' and state <> 'finished' and agent = $1`, s.AgentLanes},
-		{r.Job, `select count(*) from runs where state = 'running' and state <> 'finished' and job = $1`, s.JobLanes},
-	} {
-		if lane.most <= 0 || lane.name == "" {
+// lane is what a run needs one of: those of an agent, or of a job.
+type lane struct{ query, name string }
+
+const (
+	agentLanesTaken = `select count(*) from runs where state = 'running' and state <> 'finished' and agent = $1`
+	jobLanesTaken   = `select count(*) from runs where state = 'running' and state <> 'finished' and job = $1`
+)
+
+// checkLanes says whether the lanes of a run are free on all nodes, and whether its agent's files are here. full are those
+// that were not, in the same transaction: other nodes free them at any time, and the run that asked first comes first.
+func (l *Ledger) checkLanes(tx *sqlite.Tx, m *Membership, r Run, s Start, full map[lane]bool, now time.Time) error {
+	for lane, most := range map[lane]int{{agentLanesTaken, r.Agent}: s.AgentLanes, {jobLanesTaken, r.Job}: s.JobLanes} {
+		if most <= 0 || lane.name == "" {
 			continue
 		}
-		var taken int
-		if err := tx.QueryRow(lane.query, lane.name).Scan(&taken); err != nil {
-			return err
+
+		taken := most
+		if !full[lane] {
+			if err := tx.QueryRow(lane.query, lane.name).Scan(&taken); err != nil {
+				return err
+			}
 		}
-		if taken >= lane.most {
-			return fmt.Errorf("run %d finds no lane of %s, all %d are taken: %w", r.ID, lane.name, lane.most, ErrNotClaimable)
+		if taken >= most {
+			full[lane] = true
+			return fmt.Errorf("run %d finds no lane of %s, all %d are taken: %w", r.ID, lane.name, most, ErrNoLane)
 		}
 	}
 

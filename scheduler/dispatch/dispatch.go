@@ -56,6 +56,8 @@ type Dispatcher struct {
 	pausesChanged <-chan struct{} // closed: the pauses have to be read again
 	leads         bool            // what one node does for all is done here
 	elsewhere     ledger.Lanes    // what other nodes have taken
+	outrun        bool            // they have taken more since that was read
+	unsure        []int64         // runs whose start failed, and may have been written
 
 	// Shared with the goroutines of attempts.
 	mu       sync.Mutex

@@ -24,7 +24,11 @@ func (d *Dispatcher) pass(ctx, writing context.Context) (over bool, next time.Ti
 	if err := d.stopCancelled(ctx); err != nil {
 		return false, time.Time{}, err
 	}
+	if err := d.giveBack(ctx, writing); err != nil {
+		return false, time.Time{}, err
+	}
 
+	d.outrun = false
 	now := d.o.Now()
 	if d.o.Only != 0 {
 		return d.passOnly(ctx, writing, now)
@@ -52,6 +56,9 @@ func (d *Dispatcher) pass(ctx, writing context.Context) (over bool, next time.Ti
 		return false, time.Time{}, err
 	}
 
+	if d.outrun {
+		return false, now, nil
+	}
 	next, err = d.o.Ledger.NextDue(ctx, now)
 	// A change that came while the deep queue rested is looked at when that is over.
 	if again := d.queue.rereadAt(); d.queue.stale && d.free() > 0 && again.After(now) {
@@ -185,7 +192,7 @@ func (d *Dispatcher) fillLanes(ctx, writing context.Context, now time.Time) erro
 
 	// Mostly a few runs are queued and all start; only when they do not is it worth reading far.
 	page := min(max(2*d.free(), minPage), maxPage)
-	for d.free() > 0 && ctx.Err() == nil {
+	for d.free() > 0 && ctx.Err() == nil && !d.outrun {
 		runs, err := d.o.Ledger.Claimable(ctx, now, d.queue.seen, page)
 		if err != nil {
 			return err
@@ -211,7 +218,7 @@ func (d *Dispatcher) fillLanes(ctx, writing context.Context, now time.Time) erro
 
 // startQueued starts the oldest runs of the backlog that find their lanes.
 func (d *Dispatcher) startQueued(ctx, writing context.Context, now time.Time) error {
-	for ctx.Err() == nil && d.free() > 0 {
+	for ctx.Err() == nil && d.free() > 0 && !d.outrun {
 		d.mu.Lock()
 		starting, late := d.lanes.Dequeue(now, d.pauses)
 		d.mu.Unlock()
@@ -285,6 +292,7 @@ func (d *Dispatcher) start(writing context.Context, ids []int64) error {
 
 	started, err := d.o.Ledger.Start(writing, starts...)
 	if err != nil {
+		d.unsure = append(d.unsure, ids...)
 		d.releaseLanes(ids...)
 		return err
 	}
@@ -292,6 +300,9 @@ func (d *Dispatcher) start(writing context.Context, ids []int64) error {
 	for i, id := range ids {
 		if started[i].Err != nil { // no longer claimable: cancelled since it was read, or another node was first
 			d.releaseLanes(id)
+			if errors.Is(started[i].Err, ledger.ErrNoLane) {
+				d.waitElsewhere(started[i].Run)
+			}
 			continue
 		}
 
@@ -304,6 +315,15 @@ func (d *Dispatcher) start(writing context.Context, ids []int64) error {
 	}
 
 	return nil
+}
+
+// waitElsewhere puts a run back whose lanes other nodes have. Nothing else starts before their lanes were read again: what is
+// behind it would get the lane, as soon as it is free.
+func (d *Dispatcher) waitElsewhere(r ledger.Run) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.lanes.Add(r)
+	d.outrun = true
 }
 
 // finishUnstarted ends a run that never got to work, with the notices that its owner wants.
