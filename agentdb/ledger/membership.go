@@ -25,6 +25,8 @@ const (
 	frozenAfter = 4 * time.Second
 	// giveUpAfter is how long a node goes on that cannot renew its lease: it ends before others begin its work.
 	giveUpAfter = 3 * time.Second
+	// tellEvery is how often it is told of what other nodes write.
+	tellEvery = 3 * time.Millisecond
 	// leaseTimeout is for one renewal.
 	leaseTimeout = 2 * time.Second
 	// maxIdleInTx is after how many milliseconds the server ends a transaction whose process does nothing: what a
@@ -58,11 +60,12 @@ type Membership struct {
 	session *sql.Conn // that holds the lock; nil while there is none
 	seen    map[int64]sighting
 
-	stop context.CancelFunc
-	all  sync.WaitGroup
-	once sync.Once
-	lost chan struct{}
-	why  error // set before lost is closed
+	stop  context.CancelFunc
+	all   sync.WaitGroup
+	once  sync.Once
+	lost  chan struct{}
+	heard chan struct{} // of capacity 1: another node has written
+	why   error         // set before lost is closed
 }
 
 // sighting is when a node was first seen at its present state.
@@ -80,7 +83,7 @@ func (l *Ledger) Join(ctx context.Context, n Node) (*Membership, error) {
 	}
 
 	n.Home = cmp.Or(n.Home, n.Name)
-	m := &Membership{l: l, db: l.db, log: l.logger, node: n, class: l.class, seen: map[int64]sighting{}, lost: make(chan struct{})}
+	m := &Membership{l: l, db: l.db, log: l.logger, node: n, class: l.class, seen: map[int64]sighting{}, lost: make(chan struct{}), heard: make(chan struct{}, 1)}
 	if err := m.refusePooler(ctx); err != nil {
 		return nil, err
 	}
@@ -94,6 +97,7 @@ func (l *Ledger) Join(ctx context.Context, n Node) (*Membership, error) {
 	l.member.Store(m)
 	m.all.Go(func() { m.renew(running) })
 	m.all.Go(func() { m.listen(running) })
+	m.all.Go(func() { m.tell(running) })
 
 	return m, nil
 }
@@ -410,6 +414,24 @@ func (m *Membership) measureClock(ctx context.Context) error {
 	return nil
 }
 
+// tell tells of what other nodes write: at once, and of much together. Nodes that are busy would else wake each other for each
+// of their writes, and read more than they do.
+func (m *Membership) tell(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-m.heard:
+			m.l.remoteChanged()
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(tellEvery):
+		}
+	}
+}
+
 // listen hears of what other nodes write.
 func (m *Membership) listen(ctx context.Context) {
 	for ctx.Err() == nil {
@@ -446,8 +468,12 @@ func (m *Membership) listenOnce(ctx context.Context) error {
 			if err != nil {
 				return errors.Join(err, pg.Close(context.WithoutCancel(ctx))) // never lent to others with its subscription
 			}
-			if heard.Payload != own {
-				m.l.remoteChanged()
+			if heard.Payload == own {
+				continue
+			}
+			select {
+			case m.heard <- struct{}{}:
+			default: // it is told with what was heard before
 			}
 		}
 	})
@@ -483,6 +509,7 @@ func (l *Ledger) fence(tx *sqlite.Tx) error {
 
 // remoteChanged tells those who wait for a change of one that another node has made.
 func (l *Ledger) remoteChanged() {
+	l.remote.Add(1)
 	l.notifyChanged()
 	l.notifyPlanChanged()
 }

@@ -16,6 +16,8 @@ import (
 const (
 	minPage = 16
 	maxPage = 512
+	// rereadNodes is when the other nodes are looked at though nothing was heard of them.
+	rereadNodes = time.Second
 )
 
 // pass stops what was cancelled and starts what can be started. next is when time alone makes
@@ -28,7 +30,6 @@ func (d *Dispatcher) pass(ctx, writing context.Context) (over bool, next time.Ti
 		return false, time.Time{}, err
 	}
 
-	d.outrun = false
 	now := d.o.Now()
 	if d.o.Only != 0 {
 		return d.passOnly(ctx, writing, now)
@@ -115,6 +116,13 @@ func (d *Dispatcher) readNodes(ctx, writing context.Context, now time.Time) (err
 		return nil
 	}
 
+	// Before the nodes: what is written meanwhile is read next time.
+	heard := d.o.Ledger.RemoteChanges()
+	if heard == d.nodesHeard && !d.outrun && now.Sub(d.nodesRead).Abs() < rereadNodes {
+		return nil
+	}
+	d.outrun = false
+
 	if d.leads, err = d.o.Ledger.Lead(ctx); err != nil {
 		return fmt.Errorf("the nodes cannot be read: %w", err)
 	}
@@ -126,6 +134,7 @@ func (d *Dispatcher) readNodes(ctx, writing context.Context, now time.Time) (err
 	if err != nil {
 		return fmt.Errorf("what other nodes do cannot be read: %w", err)
 	}
+	d.nodesHeard, d.nodesRead = heard, now
 	if maps.Equal(lanes.Agents, d.elsewhere.Agents) && maps.Equal(lanes.Jobs, d.elsewhere.Jobs) && maps.Equal(lanes.Homes, d.elsewhere.Homes) {
 		return nil
 	}
@@ -274,6 +283,7 @@ func (d *Dispatcher) passOnly(ctx, writing context.Context, now time.Time) (over
 	d.lanes.Add(r)
 	d.mu.Unlock()
 
+	d.outrun = false
 	return false, time.Time{}, d.startQueued(ctx, writing, now)
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"rouse/agentdb/ledger"
 	"rouse/internal/domain"
@@ -30,6 +31,22 @@ func (d *Dispatcher) rescue(ctx context.Context) error {
 	}
 
 	return nil
+}
+
+// rescueFirst rescues what is left at the start. A node tries until it can: its database may be away for a moment.
+func (d *Dispatcher) rescueFirst(ctx, writing context.Context) error {
+	for {
+		err := d.rescue(writing)
+		if err == nil || d.o.Ledger.Membership() == nil || ctx.Err() != nil || d.leaseLost() != nil {
+			return err
+		}
+
+		d.log.Error("what nodes that are gone have left could not be read; it is tried again", "error", err)
+		select {
+		case <-ctx.Done():
+		case <-time.After(time.Second):
+		}
+	}
 }
 
 // giveBack ends attempts that nobody does: their start was committed, and the answer was lost with the connection.

@@ -180,6 +180,9 @@ func BenchmarkEngine(b *testing.B) {
 	jobs := variable(b, "ROUSE_BENCH_RUNS", 5000)
 	passes := variable(b, "ROUSE_BENCH_PASSES", 5)
 	processes := []int{1, 2, 4}
+	if most := variable(b, "ROUSE_BENCH_PROCESSES", 0); most > 0 {
+		processes = []int{most}
+	}
 	for range b.N {
 		figures := map[string][]float64{}
 		for pass := range passes {
@@ -203,7 +206,7 @@ func variable(b *testing.B, name string, otherwise int) int {
 	b.Helper()
 	text := os.Getenv(name)
 	if text == "" {
-		return otherwise
+		return otherwise // 0: none was named
 	}
 	n, err := strconv.Atoi(text)
 	if err != nil || n < 1 {
