@@ -102,6 +102,10 @@ func TestFaults(t *testing.T) {
 		workers.Go(func() { last[i] = f.slot(fmt.Sprintf("slot%d", i+1)) })
 	}
 	workers.Wait()
+	took := time.Since(begun).Round(time.Second)
+	if !t.Failed() {
+		f.killLeaders(last, 4)
+	}
 	close(f.feed)
 	feeding.Wait()
 	if !t.Failed() {
@@ -116,7 +120,7 @@ func TestFaults(t *testing.T) {
 		return
 	}
 
-	t.Logf("%d faults in %s: %s", faults, time.Since(begun).Round(time.Second), counts)
+	t.Logf("%d faults in %s: %s", faults, took, counts)
 	f.checkRuns()
 	f.checkHistory()
 	f.report()
@@ -239,6 +243,39 @@ func (f *faultTest) worker(slot string, generation int, p *proxy) *process {
 	return w
 }
 
+// killLeaders kills who leads, several times, while nothing else happens: another one leads within five seconds.
+func (f *faultTest) killLeaders(workers []*process, times int) {
+	p := f.newProxy()
+	for i := range times {
+		time.Sleep(2 * time.Second) // they know of each other, and have work
+		var first int64
+		if err := f.db.QueryRowContext(f.t.Context(), leader).Scan(&first); err != nil {
+			f.t.Fatal(err)
+		}
+		at := slices.IndexFunc(workers, func(w *process) bool { return w != nil && w.node == first })
+		if at < 0 {
+			f.t.Fatalf("node %d leads, which is none of the workers", first)
+		}
+
+		f.mu.Lock()
+		f.hits = append(f.hits, hit{kind: "kill", node: first, at: time.Now(), leads: true, others: []string{"two of them"}})
+		f.mu.Unlock()
+		workers[at].kill()
+		for begun, now := time.Now(), first; now == first; time.Sleep(10 * time.Millisecond) {
+			if err := f.db.QueryRowContext(f.t.Context(), leader).Scan(&now); err != nil {
+				f.t.Fatal(err)
+			}
+			if time.Since(begun) > 5*time.Second {
+				f.t.Fatal("nobody took over the lead in five seconds")
+			}
+		}
+		workers[at] = f.worker(fmt.Sprint("calm", i), 0, p)
+	}
+}
+
+// leader is the id of the node that leads, 0 where there is none; as Ledger.Lead asks for it.
+const leader = `select coalesce(min(id), 0) from nodes where gone_at = 0 and triggers = 1`
+
 func (f *faultTest) gone(slot string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -324,7 +361,7 @@ func (f *faultTest) terminate(application string) {
 // note remembers a fault after which others have to do the worker's work.
 func (f *faultTest) note(kind, slot string, w *process) {
 	var first int64
-	_ = f.db.QueryRowContext(f.t.Context(), `select coalesce(min(id), 0) from nodes where gone_at = 0 and triggers = 1`).Scan(&first) // 0 while the server is away
+	_ = f.db.QueryRowContext(f.t.Context(), leader).Scan(&first) // 0 while the server is away
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	h := hit{kind: kind, slot: slot, node: w.node, at: time.Now(), leads: first == w.node}

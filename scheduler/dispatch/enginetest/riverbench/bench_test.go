@@ -104,6 +104,7 @@ func workLedger(ctx context.Context, url string, ready func()) error {
 		return err
 	}
 	defer db.Close()
+	db.SetMaxOpenConns(8)
 	db.SetMaxIdleConns(8)
 	l, err := ledger.Open(ctx, ledger.Options{DB: db})
 	if err != nil {
@@ -152,7 +153,7 @@ func (w *riverWorker) Work(ctx context.Context, job *river.Job[args]) error {
 }
 
 func workRiver(ctx context.Context, url string, ready func()) error {
-	pool, err := pgxpool.New(ctx, url+"&pool_max_conns=16")
+	pool, err := pgxpool.New(ctx, url+"&pool_max_conns=8")
 	if err != nil {
 		return err
 	}
