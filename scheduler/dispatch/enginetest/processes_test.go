@@ -198,7 +198,7 @@ func startProcess(t *testing.T, name, through, direct string) *process {
 func logs(t *testing.T) string {
 	logsOnce.Do(func() {
 		var err error
-		if logsDir, err = os.MkdirTemp("", "rouse-workers"); err != nil {
+		if logsDir, err = os.MkdirTemp("", "rouse-workers"); err != nil { //nolint:usetesting // it is kept where the test fails
 			t.Fatal(err)
 		}
 		t.Cleanup(func() {
@@ -369,7 +369,7 @@ func startPostgres(t *testing.T) *postgresServer {
 	s.port = l.Addr().(*net.TCPAddr).Port
 	l.Close()
 	// Not t.TempDir: its parents are closed to who runs the server.
-	dir, err := os.MkdirTemp("", "rouse-postgres")
+	dir, err := os.MkdirTemp("", "rouse-postgres") //nolint:usetesting // as above
 	if err != nil {
 		t.Fatal(err)
 	}
