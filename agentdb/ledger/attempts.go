@@ -29,7 +29,8 @@ func (l *Ledger) StartAttempts(ctx context.Context, runs ...int64) ([]Started, e
 }
 
 // Start moves queued runs, and those that wait for retry or resume, to running, all in one transaction. A run that cannot
-// be started any more has its error, and so has one whose lanes other nodes have, or whose agent is elsewhere.
+// be started any more has its error, and so has one whose lanes other nodes have, or whose agent is elsewhere. Behind a run
+// that found no lane (ErrNoLane) no other one gets it.
 func (l *Ledger) Start(ctx context.Context, starts ...Start) ([]Started, error) {
 	// Nothing begins whose record would go into a file that is gone.
 	if err := l.CheckFile(ctx); err != nil {
@@ -37,24 +38,28 @@ func (l *Ledger) Start(ctx context.Context, starts ...Start) ([]Started, error) 
 	}
 
 	now := l.now()
+	if m := l.member.Load(); m != nil {
+		return l.startShared(ctx, m, starts, now)
+	}
+
 	out := make([]Started, len(starts))
 	err := l.do(ctx, func(tx *sqlite.Tx) error {
-		if err := l.lockLanes(tx); err != nil {
-			return err
-		}
-
 		for i, s := range starts {
-			started, err := l.startRun(tx, s, now)
+			started, err := l.startRun(tx, s.Run, now)
 			// These concern one run; the others of the batch start all the same.
 			if err != nil && !errors.Is(err, ErrNotClaimable) && !errors.Is(err, ErrNotFound) {
 				return err
 			}
-			out[i] = Started{started, Attempt{Run: s.Run, Number: started.Attempt, State: domain.AttemptRunning, StartedAt: instant(ms(now))}, err}
+			out[i] = startedRun(s.Run, started, now, err)
 		}
 		return nil
 	})
 
 	return out, err
+}
+
+func startedRun(id int64, r Run, now time.Time, err error) Started {
+	return Started{r, Attempt{Run: id, Number: r.Attempt, State: domain.AttemptRunning, StartedAt: instant(ms(now))}, err}
 }
 
 // StartAttempt is StartAttempts for a single run.
@@ -66,22 +71,33 @@ func (l *Ledger) StartAttempt(ctx context.Context, run int64) (Run, Attempt, err
 	return started[0].Run, started[0].Attempt, started[0].Err
 }
 
-func (l *Ledger) startRun(tx *sqlite.Tx, s Start, now time.Time) (Run, error) {
-	run := s.Run
+func (l *Ledger) startRun(tx *sqlite.Tx, run int64, now time.Time) (Run, error) {
 	r, err := l.lockRun(tx, run)
 	if err != nil {
 		return Run{}, err
 	}
-	if !claimable(r) {
-		return Run{}, fmt.Errorf("run %d is %s: %w", run, r.State, ErrNotClaimable)
+	if r, err = nextAttempt(r, now); err != nil {
+		return Run{}, err
 	}
 
-	var node int64
-	if m := l.member.Load(); m != nil {
-		if err := l.checkLanes(tx, m, r, s, now); err != nil {
-			return Run{}, err
-		}
-		node = m.node.ID
+	if _, err := tx.Exec(`update runs set state = 'running', waiting_for = '', not_before = 0, attempt = $1, started_at = $2 where id = $3`,
+		r.Attempt, ms(r.StartedAt), run); err != nil {
+		return Run{}, err
+	}
+	if err := endBlock(tx, r, now); err != nil {
+		return Run{}, err
+	}
+	if _, err := tx.Exec(`insert into attempts (run, number, state, started_at) values ($1, $2, 'running', $3)`, run, r.Attempt, ms(now)); err != nil {
+		return Run{}, err
+	}
+
+	return r, addEvent(tx, Event{Run: run, Job: r.Job, At: now, Kind: "run.started"}, map[string]any{"attempt": r.Attempt})
+}
+
+// nextAttempt is a run as it is with its next attempt.
+func nextAttempt(r Run, now time.Time) (Run, error) {
+	if !claimable(r) {
+		return r, fmt.Errorf("run %d is %s: %w", r.ID, r.State, ErrNotClaimable)
 	}
 
 	r.State, r.WaitingFor, r.NotBefore, r.Attempt = domain.StateRunning, "", time.Time{}, r.Attempt+1
@@ -89,20 +105,7 @@ func (l *Ledger) startRun(tx *sqlite.Tx, s Start, now time.Time) (Run, error) {
 	if r.StartedAt.IsZero() {
 		r.StartedAt = instant(ms(now))
 	}
-	if _, err := tx.Exec(`update runs set state = 'running', waiting_for = '', not_before = 0, attempt = $1, started_at = $2 where id = $3`,
-		r.Attempt, ms(r.StartedAt), run); err != nil {
-		return Run{}, err
-	}
-
-	if err := endBlock(tx, r, now); err != nil {
-		return Run{}, err
-	}
-
-	if _, err := tx.Exec(`insert into attempts (run, number, state, started_at, node) values ($1, $2, 'running', $3, $4)`, run, r.Attempt, ms(now), node); err != nil {
-		return Run{}, err
-	}
-
-	return r, addEvent(tx, Event{Run: run, Job: r.Job, At: now, Kind: "run.started"}, map[string]any{"attempt": r.Attempt})
+	return r, nil
 }
 
 // checkFence returns the run of an attempt if that attempt is the running one.

@@ -66,6 +66,7 @@ type Ledger struct {
 	class      int32                      // of its advisory locks: one for each ledger in a database
 	member     atomic.Pointer[Membership] // nil: this process has the ledger to itself
 	skew       atomic.Int64               // nanoseconds that the database's clock is ahead
+	remote     atomic.Int64               // how often other nodes have been heard of
 
 	pruning    chan struct{} // of capacity 1: held while large values may be removed, or must not be
 	blobsInUse sync.RWMutex  // held for reading from the write of a blob to the row that refers to it

@@ -25,6 +25,8 @@ const (
 	frozenAfter = 4 * time.Second
 	// giveUpAfter is how long a node goes on that cannot renew its lease: it ends before others begin its work.
 	giveUpAfter = 3 * time.Second
+	// tellEvery is how often it is told of what other nodes write.
+	tellEvery = 3 * time.Millisecond
 	// leaseTimeout is for one renewal.
 	leaseTimeout = 2 * time.Second
 	// maxIdleInTx is after how many milliseconds the server ends a transaction whose process does nothing: what a
@@ -58,11 +60,12 @@ type Membership struct {
 	session *sql.Conn // that holds the lock; nil while there is none
 	seen    map[int64]sighting
 
-	stop context.CancelFunc
-	all  sync.WaitGroup
-	once sync.Once
-	lost chan struct{}
-	why  error // set before lost is closed
+	stop  context.CancelFunc
+	all   sync.WaitGroup
+	once  sync.Once
+	lost  chan struct{}
+	heard chan struct{} // of capacity 1: another node has written
+	why   error         // set before lost is closed
 }
 
 // sighting is when a node was first seen at its present state.
@@ -80,7 +83,7 @@ func (l *Ledger) Join(ctx context.Context, n Node) (*Membership, error) {
 	}
 
 	n.Home = cmp.Or(n.Home, n.Name)
-	m := &Membership{l: l, db: l.db, log: l.logger, node: n, class: l.class, seen: map[int64]sighting{}, lost: make(chan struct{})}
+	m := &Membership{l: l, db: l.db, log: l.logger, node: n, class: l.class, seen: map[int64]sighting{}, lost: make(chan struct{}), heard: make(chan struct{}, 1)}
 	if err := m.refusePooler(ctx); err != nil {
 		return nil, err
 	}
@@ -94,6 +97,7 @@ func (l *Ledger) Join(ctx context.Context, n Node) (*Membership, error) {
 	l.member.Store(m)
 	m.all.Go(func() { m.renew(running) })
 	m.all.Go(func() { m.listen(running) })
+	m.all.Go(func() { m.tell(running) })
 
 	return m, nil
 }
@@ -405,9 +409,27 @@ func (m *Membership) measureClock(ctx context.Context) error {
 
 	took := time.Since(begun)
 	if took < leaseTimeout/4 { // else it says little
-		m.l.setSkew(instant(at).Sub(begun.Add(took / 2)))
+		m.l.setSkew(instant(at).Sub(begun.Add(took/2)), took)
 	}
 	return nil
+}
+
+// tell tells of what other nodes write: at once, and of much together. Nodes that are busy would else wake each other for each
+// of their writes, and read more than they do.
+func (m *Membership) tell(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-m.heard:
+			m.l.remoteChanged()
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(tellEvery):
+		}
+	}
 }
 
 // listen hears of what other nodes write.
@@ -446,15 +468,20 @@ func (m *Membership) listenOnce(ctx context.Context) error {
 			if err != nil {
 				return errors.Join(err, pg.Close(context.WithoutCancel(ctx))) // never lent to others with its subscription
 			}
-			if heard.Payload != own {
-				m.l.remoteChanged()
+			if heard.Payload == own {
+				continue
+			}
+			select {
+			case m.heard <- struct{}{}:
+			default: // it is told with what was heard before
 			}
 		}
 	})
 }
 
 // fence begins each transaction on PostgreSQL. That of a node ends there for one that the others have taken for dead, and tells the
-// others of the commit.
+// others of the commit. Its lock holds up who takes the lease (markGone), and not the renewal: a node that writes all the time
+// would else wait for itself until it is taken for dead.
 func (l *Ledger) fence(tx *sqlite.Tx) error {
 	m := l.member.Load()
 	if m == nil { // a command that writes once
@@ -468,7 +495,7 @@ func (l *Ledger) fence(tx *sqlite.Tx) error {
 	var timeout, notified sql.NullString
 	var alive int
 	err := tx.QueryRow(`select set_config('idle_in_transaction_session_timeout', $1, true), pg_notify($2, $3)::text,
-		(select count(*) from (select 1 from nodes where id = $4 and gone_at = 0 for share) lease)`,
+		(select count(*) from (select 1 from nodes where id = $4 and gone_at = 0 for key share) lease)`,
 		strconv.Itoa(maxIdleInTx), m.l.channel(), strconv.FormatInt(m.node.ID, 10), m.node.ID).Scan(&timeout, &notified, &alive)
 	if err != nil {
 		return err
@@ -482,13 +509,15 @@ func (l *Ledger) fence(tx *sqlite.Tx) error {
 
 // remoteChanged tells those who wait for a change of one that another node has made.
 func (l *Ledger) remoteChanged() {
+	l.remote.Add(1)
 	l.notifyChanged()
 	l.notifyPlanChanged()
 }
 
-// setSkew has the ledger's time be that of its database. Small differences are those of the measurement.
-func (l *Ledger) setSkew(skew time.Duration) {
-	if was := time.Duration(l.skew.Load()); (skew - was).Abs() > 100*time.Millisecond {
+// setSkew has the ledger's time be that of its database. Small differences are those of the measurement, which took so
+// long: on a busy machine, nodes would else disagree by what they waited for an answer.
+func (l *Ledger) setSkew(skew, took time.Duration) {
+	if was := time.Duration(l.skew.Load()); (skew - was).Abs() > max(100*time.Millisecond, took) {
 		l.skew.Store(int64(skew))
 	}
 }

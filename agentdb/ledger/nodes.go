@@ -101,6 +101,10 @@ type Lanes struct {
 	Homes        map[string]string // the node of an agent's files, by the agent
 }
 
+// RemoteChanges counts what other nodes have written, as far as this process has heard of it: what is read of them is the
+// same as before where this is.
+func (l *Ledger) RemoteChanges() int64 { return l.remote.Load() }
+
 // LanesElsewhere are the lanes of the runs that other nodes do; none where there is one process.
 func (l *Ledger) LanesElsewhere(ctx context.Context) (Lanes, error) {
 	lanes := Lanes{Agents: map[string]int{}, Jobs: map[string]int{}, Homes: map[string]string{}}
@@ -161,38 +165,148 @@ type Start struct {
 	AgentLanes, JobLanes int
 }
 
-// lockLanes lets one node at a time start runs, so that their lanes can be counted. It comes before the lock of a run:
-// nodes that take both in another order would wait for each other.
-func (l *Ledger) lockLanes(tx *sqlite.Tx) error {
-	m := l.member.Load()
-	if m == nil {
-		return nil
-	}
-	_, err := tx.Exec(`select pg_advisory_xact_lock($1::int, $2::int)`, m.class, lockLanes)
-	return err
-}
-
-// checkLanes says whether the lanes of a run are free on all nodes, and whether its agent's files are here.
-func (l *Ledger) checkLanes(tx *sqlite.Tx, m *Membership, r Run, s Start, now time.Time) error {
-	for _, lane := range []struct {
-		name, query string
-		most        int
-	}{
-		{r.Agent, `select count(*) from runs where state = 'running' and state <> 'finished' and agent = $1`, s.AgentLanes},
-		{r.Job, `select count(*) from runs where state = 'running' and state <> 'finished' and job = $1`, s.JobLanes},
-	} {
-		if lane.most <= 0 || lane.name == "" {
-			continue
+// startShared is Start for a node. One node at a time starts runs, so that their lanes can be counted, and all nodes read the
+// same queue: what is asked here costs as much for many runs as for one.
+func (l *Ledger) startShared(ctx context.Context, m *Membership, starts []Start, now time.Time) ([]Started, error) {
+	out := make([]Started, len(starts))
+	ids := make([]int64, len(starts))
+	none := func() {
+		for i, s := range starts {
+			ids[i] = s.Run
+			out[i] = startedRun(s.Run, Run{}, now, fmt.Errorf("run %d does not wait for a start any more: %w", s.Run, ErrNotClaimable))
 		}
-		var taken int
-		if err := tx.QueryRow(lane.query, lane.name).Scan(&taken); err != nil {
+	}
+	none()
+	if left, err := l.anyWaits(ctx, ids); err != nil || !left {
+		return out, err
+	}
+
+	err := l.do(ctx, func(tx *sqlite.Tx) error {
+		none() // it may run again
+
+		// Before the lock of a run: nodes that take both in another order would wait for each other.
+		if _, err := tx.Exec(`select pg_advisory_xact_lock($1::int, $2::int)`, m.class, lockLanes); err != nil {
 			return err
 		}
-		if taken >= lane.most {
-			return fmt.Errorf("run %d finds no lane of %s, all %d are taken: %w", r.ID, lane.name, lane.most, ErrNotClaimable)
+		// Those that other nodes have begun are not waited for, which may be about to be finished.
+		rows, err := tx.Query(`select `+runColumns+` from runs where id = any($1::bigint[]) and state in ('queued', 'waiting') order by id for update`, ids)
+		locked, err := collect(rows, err, scanRuns)
+		if err != nil {
+			return err
+		}
+		runs := map[int64]Run{}
+		for _, r := range locked {
+			runs[r.ID] = r
+		}
+
+		taken := map[lane]int{}
+		var begun []Run
+		for i, s := range starts {
+			r, ok := runs[s.Run]
+			if !ok {
+				continue
+			}
+
+			next, err := nextAttempt(r, now)
+			if err == nil {
+				err = l.checkLanes(tx, m, r, s, taken, now)
+			}
+			switch {
+			case err == nil:
+				runs[s.Run] = next
+				begun = append(begun, next)
+				out[i] = startedRun(s.Run, next, now, nil)
+			case errors.Is(err, ErrNotClaimable):
+				out[i] = startedRun(s.Run, r, now, err)
+			default:
+				return err
+			}
+		}
+		return m.begin(tx, begun, now)
+	})
+	return out, err
+}
+
+// anyWaits reports whether one of the runs still waits to be started: a transaction for none would be one that others wait for.
+func (l *Ledger) anyWaits(ctx context.Context, ids []int64) (bool, error) {
+	var left bool
+	err := l.statements.row(ctx, `select exists (select 1 from runs where id = any($1::bigint[]) and state in ('queued', 'waiting'))`, ids).Scan(&left)
+	return left, err
+}
+
+// begin writes down that runs have an attempt of this node.
+func (m *Membership) begin(tx *sqlite.Tx, runs []Run, now time.Time) error {
+	if len(runs) == 0 {
+		return nil
+	}
+
+	ids, numbers, jobs, data := make([]int64, len(runs)), make([]int64, len(runs)), make([]string, len(runs)), make([]string, len(runs))
+	for i, r := range runs {
+		ids[i], numbers[i], jobs[i], data[i] = r.ID, int64(r.Attempt), r.Job, fmt.Sprintf(`{"attempt":%d}`, r.Attempt)
+		if err := endBlock(tx, r, now); err != nil {
+			return err
 		}
 	}
 
+	for _, write := range []struct {
+		query string
+		args  []any
+	}{
+		{`update runs set state = 'running', waiting_for = '', not_before = 0, attempt = attempt + 1, started_at = case started_at when 0 then $2 else started_at end
+			where id = any($1::bigint[])`, []any{ids, ms(now)}},
+		{`insert into attempts (run, number, state, started_at, node) select run, number, 'running', $3, $4 from unnest($1::bigint[], $2::bigint[]) begun(run, number)`, []any{ids, numbers, ms(now), m.node.ID}},
+		{`insert into events (run, seq, job, at, kind, data)
+			select begun.run, (select coalesce(max(seq), 0) + 1 from events where run = begun.run and run <> 0), begun.job, $4, 'run.started', begun.data
+			from unnest($1::bigint[], $2::text[], $3::text[]) begun(run, job, data)`, []any{ids, jobs, data, ms(now)}},
+	} {
+		if _, err := tx.Exec(write.query, write.args...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// lane is what a run needs one of: those of an agent, or of a job.
+type lane struct{ query, name string }
+
+const (
+	agentLanesTaken = `select count(*) from runs where state = 'running' and state <> 'finished' and agent = $1`
+	jobLanesTaken   = `select count(*) from runs where state = 'running' and state <> 'finished' and job = $1`
+)
+
+// checkLanes says whether the lanes of a run are free on all nodes, and whether its agent's files are here. What is taken is
+// counted once in a transaction: other nodes free lanes at any time, and of two runs the one that asked first comes first.
+func (l *Ledger) checkLanes(tx *sqlite.Tx, m *Membership, r Run, s Start, taken map[lane]int, now time.Time) error {
+	for of, most := range map[lane]int{{agentLanesTaken, r.Agent}: s.AgentLanes, {jobLanesTaken, r.Job}: s.JobLanes} {
+		if most <= 0 || of.name == "" {
+			continue
+		}
+
+		n, counted := taken[of]
+		if !counted {
+			if err := tx.QueryRow(of.query, of.name).Scan(&n); err != nil {
+				return err
+			}
+			taken[of] = n
+		}
+		if n >= most {
+			return fmt.Errorf("run %d finds no lane of %s, all %d are taken: %w", r.ID, of.name, most, ErrNoLane)
+		}
+	}
+
+	if err := l.checkHome(tx, m, r, now); err != nil {
+		return err
+	}
+	for _, of := range []lane{{agentLanesTaken, r.Agent}, {jobLanesTaken, r.Job}} {
+		if n, counted := taken[of]; counted {
+			taken[of] = n + 1
+		}
+	}
+	return nil
+}
+
+// checkHome says whether the files of a run's agent are here. Those of an agent that had none are from now on.
+func (l *Ledger) checkHome(tx *sqlite.Tx, m *Membership, r Run, now time.Time) error {
 	if r.Agent == "" {
 		return nil
 	}
@@ -211,7 +325,9 @@ func (l *Ledger) checkLanes(tx *sqlite.Tx, m *Membership, r Run, s Start, now ti
 
 // markGone takes a node's lease, unless it has been seen since n was read; false: it has, or somebody else was first.
 func markGone(ctx context.Context, db execer, n Node, why string) (bool, error) {
-	done, err := db.ExecContext(ctx, `update nodes set gone_at = `+databaseClock+`, why = $1 where id = $2 and gone_at = 0 and seen_at = $3`, why, n.ID, ms(n.SeenAt))
+	// For update, which waits for the transactions of the node that are on (fence).
+	done, err := db.ExecContext(ctx, `with lease as (select id from nodes where id = $2 and gone_at = 0 and seen_at = $3 for update)
+		update nodes set gone_at = `+databaseClock+`, why = $1 from lease where nodes.id = lease.id`, why, n.ID, ms(n.SeenAt))
 	if err != nil {
 		return false, err
 	}

@@ -18,6 +18,8 @@ var (
 	ErrNotFound     = errors.New("not in the ledger")
 	ErrNotClaimable = errors.New("the run cannot be started now")
 	ErrFenced       = errors.New("the attempt is not the running one any more")
+	// ErrNoLane is an ErrNotClaimable that is over as soon as a run of another node ends.
+	ErrNoLane = fmt.Errorf("other nodes have its lanes: %w", ErrNotClaimable)
 )
 
 // Usage is what calls of a model used.

@@ -56,6 +56,10 @@ type Dispatcher struct {
 	pausesChanged <-chan struct{} // closed: the pauses have to be read again
 	leads         bool            // what one node does for all is done here
 	elsewhere     ledger.Lanes    // what other nodes have taken
+	outrun        bool            // they have taken more since that was read
+	nodesHeard    int64           // what had been heard of them then
+	nodesRead     time.Time       // when that was
+	unsure        []int64         // runs whose start failed, and may have been written
 
 	// Shared with the goroutines of attempts.
 	mu       sync.Mutex
@@ -132,7 +136,7 @@ func (d *Dispatcher) Rescued() <-chan struct{} { return d.rescued }
 func (d *Dispatcher) Run(ctx context.Context) error {
 	// What has begun is written down even while ctx ends.
 	writing := context.WithoutCancel(ctx)
-	if err := d.rescue(writing); err != nil {
+	if err := d.rescueFirst(ctx, writing); err != nil {
 		return fmt.Errorf("rescuing the runs that were on: %w", err)
 	}
 

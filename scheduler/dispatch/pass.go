@@ -16,12 +16,17 @@ import (
 const (
 	minPage = 16
 	maxPage = 512
+	// rereadNodes is when the other nodes are looked at though nothing was heard of them.
+	rereadNodes = time.Second
 )
 
 // pass stops what was cancelled and starts what can be started. next is when time alone makes
 // more claimable.
 func (d *Dispatcher) pass(ctx, writing context.Context) (over bool, next time.Time, err error) {
 	if err := d.stopCancelled(ctx); err != nil {
+		return false, time.Time{}, err
+	}
+	if err := d.giveBack(ctx, writing); err != nil {
 		return false, time.Time{}, err
 	}
 
@@ -52,6 +57,9 @@ func (d *Dispatcher) pass(ctx, writing context.Context) (over bool, next time.Ti
 		return false, time.Time{}, err
 	}
 
+	if d.outrun {
+		return false, now, nil
+	}
 	next, err = d.o.Ledger.NextDue(ctx, now)
 	// A change that came while the deep queue rested is looked at when that is over.
 	if again := d.queue.rereadAt(); d.queue.stale && d.free() > 0 && again.After(now) {
@@ -108,6 +116,13 @@ func (d *Dispatcher) readNodes(ctx, writing context.Context, now time.Time) (err
 		return nil
 	}
 
+	// Before the nodes: what is written meanwhile is read next time.
+	heard := d.o.Ledger.RemoteChanges()
+	if heard == d.nodesHeard && !d.outrun && now.Sub(d.nodesRead).Abs() < rereadNodes {
+		return nil
+	}
+	d.outrun = false
+
 	if d.leads, err = d.o.Ledger.Lead(ctx); err != nil {
 		return fmt.Errorf("the nodes cannot be read: %w", err)
 	}
@@ -119,6 +134,7 @@ func (d *Dispatcher) readNodes(ctx, writing context.Context, now time.Time) (err
 	if err != nil {
 		return fmt.Errorf("what other nodes do cannot be read: %w", err)
 	}
+	d.nodesHeard, d.nodesRead = heard, now
 	if maps.Equal(lanes.Agents, d.elsewhere.Agents) && maps.Equal(lanes.Jobs, d.elsewhere.Jobs) && maps.Equal(lanes.Homes, d.elsewhere.Homes) {
 		return nil
 	}
@@ -185,7 +201,7 @@ func (d *Dispatcher) fillLanes(ctx, writing context.Context, now time.Time) erro
 
 	// Mostly a few runs are queued and all start; only when they do not is it worth reading far.
 	page := min(max(2*d.free(), minPage), maxPage)
-	for d.free() > 0 && ctx.Err() == nil {
+	for d.free() > 0 && ctx.Err() == nil && !d.outrun {
 		runs, err := d.o.Ledger.Claimable(ctx, now, d.queue.seen, page)
 		if err != nil {
 			return err
@@ -211,7 +227,7 @@ func (d *Dispatcher) fillLanes(ctx, writing context.Context, now time.Time) erro
 
 // startQueued starts the oldest runs of the backlog that find their lanes.
 func (d *Dispatcher) startQueued(ctx, writing context.Context, now time.Time) error {
-	for ctx.Err() == nil && d.free() > 0 {
+	for ctx.Err() == nil && d.free() > 0 && !d.outrun {
 		d.mu.Lock()
 		starting, late := d.lanes.Dequeue(now, d.pauses)
 		d.mu.Unlock()
@@ -267,6 +283,7 @@ func (d *Dispatcher) passOnly(ctx, writing context.Context, now time.Time) (over
 	d.lanes.Add(r)
 	d.mu.Unlock()
 
+	d.outrun = false
 	return false, time.Time{}, d.startQueued(ctx, writing, now)
 }
 
@@ -285,6 +302,7 @@ func (d *Dispatcher) start(writing context.Context, ids []int64) error {
 
 	started, err := d.o.Ledger.Start(writing, starts...)
 	if err != nil {
+		d.unsure = append(d.unsure, ids...)
 		d.releaseLanes(ids...)
 		return err
 	}
@@ -292,6 +310,9 @@ func (d *Dispatcher) start(writing context.Context, ids []int64) error {
 	for i, id := range ids {
 		if started[i].Err != nil { // no longer claimable: cancelled since it was read, or another node was first
 			d.releaseLanes(id)
+			if errors.Is(started[i].Err, ledger.ErrNoLane) {
+				d.waitElsewhere(started[i].Run)
+			}
 			continue
 		}
 
@@ -304,6 +325,15 @@ func (d *Dispatcher) start(writing context.Context, ids []int64) error {
 	}
 
 	return nil
+}
+
+// waitElsewhere puts a run back whose lanes other nodes have. Nothing else starts before their lanes were read again: what is
+// behind it would get the lane, as soon as it is free.
+func (d *Dispatcher) waitElsewhere(r ledger.Run) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.lanes.Add(r)
+	d.outrun = true
 }
 
 // finishUnstarted ends a run that never got to work, with the notices that its owner wants.

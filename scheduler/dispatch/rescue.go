@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"rouse/agentdb/ledger"
 	"rouse/internal/domain"
@@ -30,6 +31,62 @@ func (d *Dispatcher) rescue(ctx context.Context) error {
 	}
 
 	return nil
+}
+
+// rescueFirst rescues what is left at the start. A node tries until it can: its database may be away for a moment.
+func (d *Dispatcher) rescueFirst(ctx, writing context.Context) error {
+	for {
+		err := d.rescue(writing)
+		if err == nil || d.o.Ledger.Membership() == nil || ctx.Err() != nil || d.leaseLost() != nil {
+			return err
+		}
+
+		d.log.Error("what nodes that are gone have left could not be read; it is tried again", "error", err)
+		select {
+		case <-ctx.Done():
+		case <-time.After(time.Second):
+		}
+	}
+}
+
+// giveBack ends attempts that nobody does: their start was committed, and the answer was lost with the connection.
+func (d *Dispatcher) giveBack(ctx, writing context.Context) error {
+	for len(d.unsure) > 0 {
+		r, mine, err := d.startedHere(ctx, d.unsure[0])
+		if err != nil {
+			return err
+		}
+		if mine {
+			err := d.interrupt(writing, r, ledger.Attempt{Run: r.ID, Number: r.Attempt}, "the answer to its start was lost", ledger.Result{})
+			if err != nil && !errors.Is(err, ledger.ErrFenced) {
+				return err
+			}
+			d.log.Warn("an attempt was started, and is given back", "job", r.Job, "run", r.ID, "attempt", r.Attempt)
+		}
+		d.unsure = d.unsure[1:]
+	}
+	return nil
+}
+
+// startedHere reports whether the ledger says that a run is on here, though it is not.
+func (d *Dispatcher) startedHere(ctx context.Context, id int64) (ledger.Run, bool, error) {
+	d.mu.Lock()
+	on := d.cancels[id] != nil
+	d.mu.Unlock()
+	r, err := d.o.Ledger.Run(ctx, id)
+	if errors.Is(err, ledger.ErrNotFound) {
+		return r, false, nil
+	}
+	if err != nil || on || r.State != domain.StateRunning {
+		return r, false, err
+	}
+
+	m := d.o.Ledger.Membership()
+	if m == nil {
+		return r, true, nil
+	}
+	nodes, err := d.o.Ledger.AttemptNodes(ctx, id)
+	return r, err == nil && nodes[r.Attempt] == m.Node().Name, err
 }
 
 // park ends an attempt that had to stop because the daemon does.

@@ -1,0 +1,505 @@
+package enginetest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"rouse/agentdb/ledger"
+	"rouse/internal/domain"
+	"rouse/scheduler/dispatch"
+)
+
+// once: each run is done once, whichever node takes it; lanes of jobs and agents hold over all nodes, and all have work.
+func once(c *cluster) {
+	c.lanes, c.perAgent = 12, 8
+	taken := newCounter()
+	var mu sync.Mutex
+	done, by := map[int64]int{}, map[string]int{}
+	all := make(chan struct{}) // closed when each node has work
+	c.policy = func(job string) dispatch.Policy {
+		return dispatch.Policy{Resume: true, Concurrency: map[string]int{"one": 1, "two": 2, "many": -1}[job]}
+	}
+	c.execute = func(ctx context.Context, node string, run ledger.Run) ledger.Result {
+		taken.add(1, run.Job, run.Agent)
+		defer taken.add(-1, run.Job, run.Agent)
+		mu.Lock()
+		done[run.ID]++
+		if by[node]++; by[node] == 1 && len(by) == c.Engine.nodes {
+			close(all)
+		}
+		mu.Unlock()
+
+		if run.Job == "many" {
+			select {
+			case <-all: // none does all of it
+			case <-ctx.Done():
+			}
+		}
+		return success("")
+	}
+
+	c.start()
+	var ids []int64
+	for i := range 150 {
+		job, agent := []string{"one", "two", "many"}[i%3], fmt.Sprint("agent", i%9)
+		if job == "many" {
+			agent = "" // whose files nobody needs
+		}
+		ids = append(ids, c.enqueue(agent, job))
+	}
+	c.untilIdle()
+
+	for _, id := range ids {
+		if r := c.run(id); r.Outcome != domain.OutcomeSuccess || r.Attempt != 1 || done[id] != 1 {
+			c.t.Errorf("run %d: %s, attempt %d, done %d times", id, r.Outcome, r.Attempt, done[id])
+		}
+	}
+	for name, most := range map[string]int{"one": 1, "two": 2, "agent0": 8} {
+		if taken.most[name] > most {
+			c.t.Errorf("%d runs of %s were on at once", taken.most[name], name)
+		}
+	}
+}
+
+// inOrder starts runs that share a lane, and wants them to begin in the order of their acceptance.
+func inOrder(c *cluster, name func(i int) (agent, job string), lane func(ledger.Run) string) {
+	var mu sync.Mutex
+	begun := map[string][]int64{}
+	c.execute = func(_ context.Context, _ string, run ledger.Run) ledger.Result {
+		mu.Lock()
+		defer mu.Unlock()
+		begun[lane(run)] = append(begun[lane(run)], run.ID)
+		return success("")
+	}
+
+	c.start()
+	for i := range 120 {
+		c.enqueue(name(i))
+	}
+	c.untilIdle()
+
+	for name, ids := range begun {
+		if !slices.IsSorted(ids) {
+			c.t.Errorf("the runs of %s began in the order %v", name, ids)
+		}
+	}
+}
+
+// order: runs of a job with one lane begin in the order of their acceptance.
+func order(c *cluster) {
+	inOrder(c, func(i int) (string, string) { return "", fmt.Sprint("job", i%3) }, func(r ledger.Run) string { return r.Job })
+}
+
+// agentOrder: so do those of an agent with one lane, whatever their jobs are.
+func agentOrder(c *cluster) {
+	c.perAgent, c.policy = 1, unlimited
+	inOrder(c, func(i int) (string, string) { return fmt.Sprint("agent", i%3), fmt.Sprint("job", i%5) }, func(r ledger.Run) string { return r.Agent })
+}
+
+// daemonLanes: a node does no more at once than it has lanes, and what is asked for beyond them waits.
+func daemonLanes(c *cluster) {
+	c.lanes, c.perAgent, c.policy = 2, 100, unlimited
+	on := newCounter()
+	c.execute = func(_ context.Context, node string, _ ledger.Run) ledger.Result {
+		on.add(1, node)
+		time.Sleep(2 * time.Millisecond) // so that more could begin
+		on.add(-1, node)
+		return success("")
+	}
+
+	for i := range 40 {
+		c.enqueue("", fmt.Sprint("job", i))
+	}
+	c.start()
+	c.untilIdle()
+	for node, most := range on.most {
+		if most > 2 {
+			c.t.Errorf("%s did %d runs at once in two lanes", node, most)
+		}
+	}
+}
+
+// retries: a failed run is tried again, not before its time, and as often as its job says.
+func retries(c *cluster) {
+	const wait = 200 * time.Millisecond
+	c.policy = func(string) dispatch.Policy {
+		return dispatch.Policy{Attempts: 3, Backoff: wait, MaxBackoff: wait, On: []domain.Outcome{domain.OutcomeError}, Resume: true}
+	}
+	var mu sync.Mutex
+	starts := map[int64][]time.Time{}
+	c.execute = func(_ context.Context, _ string, run ledger.Run) ledger.Result {
+		mu.Lock()
+		defer mu.Unlock()
+		starts[run.ID] = append(starts[run.ID], time.Now())
+		if run.Job == "heals" && run.Attempt == 2 {
+			return success("")
+		}
+		return ledger.Result{Outcome: domain.OutcomeError, Error: "flaky"}
+	}
+
+	c.start()
+	for job, want := range map[string]struct {
+		outcome  domain.Outcome
+		attempts int
+	}{"heals": {domain.OutcomeSuccess, 2}, "fails": {domain.OutcomeError, 3}} {
+		id := c.enqueue("", job)
+		if r := c.untilFinished(id); r.Outcome != want.outcome || r.Attempt != want.attempts || len(starts[id]) != want.attempts {
+			c.t.Errorf("%s: %+v, %d starts", job, r, len(starts[id]))
+		}
+		for i := 1; i < len(starts[id]); i++ {
+			// A quarter less is what spreads those that failed together; clocks of the nodes are that of the database, up to a tenth of a second.
+			if took := starts[id][i].Sub(starts[id][i-1]); took < wait*3/4-100*time.Millisecond || took > 30*time.Second {
+				c.t.Errorf("%s: tried again after %s", job, took)
+			}
+		}
+	}
+}
+
+// deadline: a run that has waited too long is skipped, and has not started.
+func deadline(c *cluster) {
+	c.policy = func(job string) dispatch.Policy {
+		if job == "soon" {
+			return dispatch.Policy{StartDeadline: time.Millisecond}
+		}
+		return dispatch.Policy{StartDeadline: time.Hour}
+	}
+	soon, later := c.enqueue("", "soon"), c.enqueue("", "later")
+	c.until("the end of the deadline", func() bool { return time.Since(c.run(soon).QueuedAt) > 300*time.Millisecond })
+	c.start()
+	if r := c.untilFinished(soon); r.Outcome != domain.OutcomeSkipped || r.Attempt != 0 || !r.StartedAt.IsZero() {
+		c.t.Errorf("%+v", r)
+	}
+	if r := c.untilFinished(later); r.Outcome != domain.OutcomeSuccess {
+		c.t.Errorf("%+v", r)
+	}
+}
+
+// cancelled: who asks a node to cancel a run ends it wherever it is done, and whatever its executor makes of that; a run
+// that is queued never begins.
+func cancelled(c *cluster) {
+	started := make(chan string, 10)
+	c.execute = func(ctx context.Context, node string, _ ledger.Run) ledger.Result {
+		started <- node
+		return untilStopped(ctx)
+	}
+	c.start()
+	running, queued := c.enqueue("", "job"), c.enqueue("", "job")
+	at := c.other(<-started)
+
+	for _, id := range []int64{queued, running} {
+		asked := time.Now()
+		if _, err := at.l.RequestCancel(c.t.Context(), id, "enough"); err != nil {
+			c.t.Fatal(err)
+		}
+		r := c.untilFinished(id)
+		c.t.Logf("run %d was cancelled after %s", id, time.Since(asked).Round(time.Millisecond))
+		if r.Outcome != domain.OutcomeCancelled || r.Error != "enough" || (r.Attempt == 0) != (id == queued) {
+			c.t.Errorf("%+v", r)
+		}
+	}
+}
+
+// paused: runs of a paused job wait on all nodes, those of others do not, and the end of the pause starts them.
+func paused(c *cluster) {
+	c.start()
+	pause := ledger.Pause{Scope: ledger.PauseJob, Name: "held"}
+	if _, err := c.nodes[0].l.SetPause(c.t.Context(), pause); err != nil {
+		c.t.Fatal(err)
+	}
+
+	var held []int64
+	for i := range 6 {
+		held = append(held, c.accept(ledger.Request{Key: fmt.Sprint("schedule/held/", i), Job: "held", Trigger: domain.TriggerSchedule}))
+	}
+	for range 6 {
+		c.untilFinished(c.enqueue("", "free"))
+	}
+	for _, id := range held {
+		if r := c.run(id); r.State != domain.StateQueued {
+			c.t.Errorf("in the pause: %+v", r)
+		}
+	}
+
+	if _, err := c.other(c.nodes[0].name).l.EndPause(c.t.Context(), pause.Scope, pause.Name); err != nil {
+		c.t.Fatal(err)
+	}
+	for _, id := range held {
+		if r := c.untilFinished(id); r.Outcome != domain.OutcomeSuccess {
+			c.t.Errorf("after the pause: %+v", r)
+		}
+	}
+}
+
+// answers: a run that asks takes no lane, and goes on with its answer, whichever node gets that.
+func answers(c *cluster) {
+	c.lanes = 1
+	c.execute = func(_ context.Context, _ string, run ledger.Run) ledger.Result {
+		if run.Job == "asks" && run.Attempt == 1 {
+			return ledger.Result{Wait: &ledger.Question{Title: "q", Message: "Go on?"}}
+		}
+		return success("")
+	}
+	c.start()
+	id := c.enqueue("", "asks")
+	c.until("the question", func() bool { return c.run(id).WaitsForPerson() })
+	if r := c.untilFinished(c.enqueue("", "other")); r.Outcome != domain.OutcomeSuccess {
+		c.t.Errorf("%+v", r)
+	}
+
+	items, err := c.l.Inbox(c.t.Context())
+	if err != nil || len(items) != 1 {
+		c.t.Fatal(items, err)
+	}
+	made, err := c.l.AttemptNodes(c.t.Context(), id)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	if _, err := c.other(made[1]).l.Answer(c.t.Context(), items[0].ID, "yes"); err != nil {
+		c.t.Fatal(err)
+	}
+	if r := c.untilFinished(id); r.Outcome != domain.OutcomeSuccess || r.Attempt != 2 || r.Parks != 1 {
+		c.t.Errorf("%+v", r)
+	}
+}
+
+// late: the result of an attempt that is over changes nothing.
+func late(c *cluster) {
+	started, hold := make(chan struct{}), make(chan struct{})
+	c.execute = func(_ context.Context, _ string, run ledger.Run) ledger.Result {
+		if run.Attempt == 1 {
+			close(started)
+			<-hold
+			return success("late")
+		}
+		return success("second")
+	}
+	c.start()
+	id := c.enqueue("", "job")
+	<-started
+	if err := c.l.Interrupt(c.t.Context(), ledger.Attempt{Run: id, Number: 1}, "a test", nil); err != nil {
+		c.t.Fatal(err)
+	}
+
+	if c.Engine.nodes > 1 { // one that is alone waits for its own attempt
+		c.until("the second attempt", func() bool { return c.run(id).Attempt == 2 })
+	}
+	close(hold)
+	if r := c.untilFinished(id); r.Summary != "second" || r.Attempt != 2 || r.Interruptions != 1 {
+		c.t.Errorf("%+v", r)
+	}
+	attempts, err := c.l.Attempts(c.t.Context(), id)
+	if err != nil || len(attempts) != 2 || attempts[0].State != domain.AttemptInterrupted || attempts[1].State != domain.AttemptDone {
+		c.t.Errorf("%+v (%v)", attempts, err)
+	}
+}
+
+// restart: what does not end within the drain goes on after a restart, up to its last interruption; what is queued stays so.
+func restart(c *cluster) {
+	c.drain = time.Nanosecond
+	started := make(chan int, 10)
+	c.execute = func(ctx context.Context, _ string, run ledger.Run) ledger.Result {
+		if run.Job == "short" {
+			return success("")
+		}
+		started <- run.Attempt
+		return untilStopped(ctx)
+	}
+	c.start()
+	id := c.enqueue("", "job")
+	next := c.enqueue("", "job")
+	for attempt := 1; attempt <= 4; attempt++ {
+		if got := <-started; got != attempt {
+			c.t.Fatalf("attempt %d, want %d", got, attempt)
+		}
+		if r := c.run(next); r.State != domain.StateQueued {
+			c.t.Errorf("the one behind it: %+v", r)
+		}
+		c.reopen()
+	}
+
+	if r := c.untilFinished(id); r.Outcome != domain.OutcomeInterrupted || r.Interruptions != 4 || r.Attempt != 4 {
+		c.t.Errorf("%+v", r)
+	}
+	<-started // the next one
+	if _, err := c.nodes[0].l.RequestCancel(c.t.Context(), next, "enough"); err != nil {
+		c.t.Fatal(err)
+	}
+	c.untilFinished(next)
+}
+
+// leftRunning: the attempts of a process that is gone without a word are over, and their runs go on or end as their jobs say.
+func leftRunning(c *cluster) {
+	c.policy = func(job string) dispatch.Policy { return dispatch.Policy{Resume: job == "resumes"} }
+	l := c.prepare()
+	resumes, stays := c.enqueue("", "resumes"), c.enqueue("", "stays")
+	for _, id := range []int64{resumes, stays} {
+		if _, _, err := l.StartAttempt(c.t.Context(), id); err != nil {
+			c.t.Fatal(err)
+		}
+	}
+
+	c.start()
+	if r := c.untilFinished(resumes); r.Outcome != domain.OutcomeSuccess || r.Attempt != 2 || r.Interruptions != 1 {
+		c.t.Errorf("%+v", r)
+	}
+	if r := c.untilFinished(stays); r.Outcome != domain.OutcomeInterrupted || r.Attempt != 1 {
+		c.t.Errorf("%+v", r)
+	}
+}
+
+// lost: a node that the others have taken for dead has its runs done by another one, and writes nothing any more.
+func lost(c *cluster) {
+	if c.Engine.nodes < 2 {
+		c.t.Skip("there is no other node")
+	}
+	started, hold := make(chan string, 10), make(chan struct{})
+	c.execute = func(_ context.Context, node string, run ledger.Run) ledger.Result {
+		started <- node
+		if run.Attempt == 1 {
+			<-hold
+		}
+		return success(node)
+	}
+	c.start()
+	id := c.enqueue("", "job")
+	first := <-started
+	var frozen *node
+	for _, n := range c.nodes {
+		if n.name == first {
+			frozen = n
+		}
+	}
+
+	// As the others see a node that is frozen: nobody renews its lease.
+	begun := time.Now()
+	for _, statement := range []string{`update nodes set gone_at = 1, why = 'a test' where name = '` + first + `'`, `select pg_notify('rouse_' || 'nodes'::regclass::oid, '')`} {
+		if _, err := c.db.ExecContext(c.t.Context(), statement); err != nil {
+			c.t.Fatal(err)
+		}
+	}
+	second := <-started
+	c.t.Logf("it went on after %s", time.Since(begun).Round(time.Millisecond))
+	if second == first {
+		c.t.Errorf("the run went on at %s", second)
+	}
+	close(hold)
+
+	if err := <-frozen.over; !errors.Is(err, ledger.ErrLeaseLost) {
+		c.t.Errorf("the lost node ended with %v", err)
+	}
+	frozen.over <- nil
+	if _, err := frozen.l.Enqueue(c.t.Context(), ledger.Request{Job: "late", Trigger: domain.TriggerManual}); !errors.Is(err, ledger.ErrLeaseLost) {
+		c.t.Errorf("a lost node writes: %v", err)
+	}
+	if r := c.untilFinished(id); r.Outcome != domain.OutcomeSuccess || r.Summary != second || r.Attempt != 2 || r.Interruptions != 1 {
+		c.t.Errorf("%+v", r)
+	}
+	made, err := c.l.AttemptNodes(c.t.Context(), id)
+	if err != nil || made[1] != first || made[2] != second {
+		c.t.Errorf("%v (%v)", made, err)
+	}
+}
+
+// names: one node of a name is at work, and the one that has been so for longest leads.
+func names(c *cluster) {
+	if !c.shared {
+		c.t.Skip("there are no nodes")
+	}
+	join := func(name string) (*ledger.Ledger, *ledger.Membership, error) {
+		l := c.open()
+		m, err := l.Join(c.t.Context(), ledger.Node{Name: name, Host: "here", PID: 1, Triggers: true})
+		return l, m, err
+	}
+	one, first, err := join("north")
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	taken, ok := errors.AsType[*ledger.NameTakenError](func() error { _, _, err := join("north"); return err }())
+	if !ok || taken.Other.ID != first.Node().ID {
+		c.t.Errorf("%v", taken)
+	}
+	three, second, err := join("south")
+	if err != nil {
+		c.t.Fatal(err)
+	}
+
+	leads := func(l *ledger.Ledger, want bool) {
+		c.t.Helper()
+		if got, err := l.Lead(c.t.Context()); err != nil || got != want {
+			c.t.Errorf("it leads: %v (%v), want %v", got, err, want)
+		}
+	}
+	leads(one, true)
+	leads(three, false)
+	for _, m := range []*ledger.Membership{first, second} {
+		if err := m.Leave(c.t.Context()); err != nil {
+			c.t.Fatal(err)
+		}
+		if m == first {
+			leads(three, true)
+		}
+	}
+}
+
+// placement: the runs of a job that names a node are done there alone, and wait while it is away.
+func placement(c *cluster) {
+	if c.Engine.nodes < 2 {
+		c.t.Skip("there is no other node")
+	}
+	c.policy = func(job string) dispatch.Policy {
+		p := unlimited(job)
+		if job == "there" {
+			p.Node = "node9"
+		}
+		return p
+	}
+	c.execute = func(_ context.Context, node string, _ ledger.Run) ledger.Result { return success(node) }
+	c.start()
+	there := c.enqueue("", "there")
+	for range 6 {
+		c.untilFinished(c.enqueue("", "anywhere"))
+	}
+	if r := c.run(there); r.State != domain.StateQueued {
+		c.t.Errorf("without its node: %+v", r)
+	}
+
+	c.startNode("node9")
+	for _, id := range []int64{there, c.enqueue("", "there")} {
+		if r := c.untilFinished(id); r.Summary != "node9" {
+			c.t.Errorf("%+v", r)
+		}
+	}
+}
+
+// leaves: a node that ends in order takes nothing with it, and the others go on.
+func leaves(c *cluster) {
+	if c.Engine.nodes < 2 {
+		c.t.Skip("there is no other node")
+	}
+	c.policy = unlimited
+	c.start()
+	var ids []int64
+	for i := range 60 {
+		ids = append(ids, c.enqueue("", fmt.Sprint("job", i%4)))
+		if i == 20 {
+			gone := c.nodes[0]
+			c.nodes = c.nodes[1:]
+			gone.end()
+			if err := <-gone.over; err != nil {
+				c.t.Error(err)
+			}
+			if err := gone.m.Leave(c.t.Context()); err != nil {
+				c.t.Error(err)
+			}
+		}
+	}
+	for _, id := range ids {
+		if r := c.untilFinished(id); r.Outcome != domain.OutcomeSuccess || r.Attempt != 1 {
+			c.t.Errorf("%+v", r)
+		}
+	}
+}

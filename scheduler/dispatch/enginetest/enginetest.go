@@ -1,0 +1,299 @@
+// Package enginetest holds a dispatcher to the same promises on every ledger, alone and beside other nodes.
+package enginetest
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"rouse/agentdb/ledger"
+	"rouse/agentdb/ledger/ledgertest"
+	"rouse/internal/domain"
+	"rouse/scheduler/dispatch"
+)
+
+// Engine is a ledger and how many dispatchers work on it.
+type Engine struct {
+	nodes  int
+	shared bool // the dispatchers are nodes of the ledger
+	// fresh gives a test a ledger of its own, which is opened again at each call of open; db is its database, where others may
+	// look at it.
+	fresh func(t *testing.T) (open func() *ledger.Ledger, db *sql.DB)
+}
+
+// SQLite is one dispatcher on a file.
+func SQLite() Engine {
+	return Engine{nodes: 1, fresh: func(t *testing.T) (func() *ledger.Ledger, *sql.DB) {
+		path := filepath.Join(t.TempDir(), "ledger.db")
+		var last *ledger.Ledger
+		closeLast := func() {
+			if last == nil {
+				return
+			}
+			if err := last.Close(); err != nil {
+				t.Error(err)
+			}
+		}
+		t.Cleanup(closeLast)
+
+		return func() *ledger.Ledger {
+			closeLast()
+			var err error
+			if last, err = ledger.Open(context.WithoutCancel(t.Context()), ledger.Options{Path: path}); err != nil {
+				t.Fatal(err)
+			}
+			return last
+		}, nil
+	}}
+}
+
+// Postgres is so many nodes on a ledger in PostgreSQL, each with connections of its own.
+func Postgres(nodes int) Engine {
+	return Engine{nodes: nodes, shared: true, fresh: func(t *testing.T) (func() *ledger.Ledger, *sql.DB) {
+		url, _ := ledgertest.Postgres(t)
+		return func() *ledger.Ledger { return ledgertest.OpenOn(t, url) }, ledgertest.OpenPostgres(t, url)
+	}}
+}
+
+// Run runs the conformance suite.
+func Run(t *testing.T, e Engine) {
+	for name, test := range map[string]func(*cluster){
+		"Once": once, "Order": order, "AgentOrder": agentOrder, "DaemonLanes": daemonLanes, "Retries": retries, "Deadline": deadline,
+		"Cancel": cancelled, "Pause": paused, "Answers": answers, "Late": late, "Restart": restart, "LeftRunning": leftRunning,
+		"Lost": lost, "Names": names, "Placement": placement, "Leaves": leaves,
+	} {
+		t.Run(name, func(t *testing.T) {
+			if !e.shared { // each node has several of the connections that a server takes
+				t.Parallel()
+			}
+			c := &cluster{t: t, Engine: e, lanes: 8, perAgent: 8, drain: time.Minute, execute: succeed}
+			c.open, c.db = e.fresh(t)
+			test(c)
+			c.stop()
+			if c.l != nil {
+				ledgertest.Audited(t, c.l)
+			}
+		})
+	}
+}
+
+// cluster is the dispatchers of a test.
+type cluster struct {
+	Engine
+	t     *testing.T
+	open  func() *ledger.Ledger
+	db    *sql.DB
+	l     *ledger.Ledger // of the test: that of the first node, where nobody else may have it open
+	nodes []*node
+	begun int // how many nodes have been started
+
+	lanes, perAgent int
+	drain           time.Duration
+	policy          func(job string) dispatch.Policy
+	execute         func(ctx context.Context, node string, run ledger.Run) ledger.Result
+}
+
+// node is a dispatcher at work, as a process of its own would be.
+type node struct {
+	name string
+	l    *ledger.Ledger
+	m    *ledger.Membership // nil: it has the ledger to itself
+	end  context.CancelFunc
+	over chan error
+}
+
+// prepare opens the ledger before any dispatcher does.
+func (c *cluster) prepare() *ledger.Ledger {
+	if c.l == nil {
+		c.l = c.open()
+	}
+	return c.l
+}
+
+// start starts the dispatchers.
+func (c *cluster) start() {
+	c.t.Helper()
+	c.prepare()
+	for i := range c.Engine.nodes {
+		c.startNode(fmt.Sprintf("node%d", i+1))
+	}
+}
+
+func (c *cluster) startNode(name string) *node {
+	c.t.Helper()
+	n := &node{name: name, l: c.prepare(), over: make(chan error, 1)}
+	if c.shared {
+		n.l = c.open()
+		var err error
+		if n.m, err = n.l.Join(c.t.Context(), ledger.Node{Name: name, Host: "here", Triggers: true, Work: true}); err != nil {
+			c.t.Fatal(err)
+		}
+	}
+
+	d, err := dispatch.New(dispatch.Options{Ledger: n.l, Executor: &executor{c: c, node: name}, Runs: c.lanes, RunsPerAgent: c.perAgent, Drain: c.drain, Now: n.l.Now})
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	ctx, end := context.WithCancel(context.WithoutCancel(c.t.Context()))
+	n.end = end
+	go func() { n.over <- d.Run(ctx) }()
+	c.nodes = append(c.nodes, n)
+	c.t.Cleanup(n.end)
+	return n
+}
+
+// stop ends all nodes as daemons end.
+func (c *cluster) stop() {
+	c.t.Helper()
+	for _, n := range c.nodes {
+		n.end()
+	}
+	for _, n := range c.nodes {
+		if err := <-n.over; err != nil && !errors.Is(err, ledger.ErrLeaseLost) {
+			c.t.Error(err)
+		}
+		if n.m != nil {
+			if err := n.m.Leave(context.WithoutCancel(c.t.Context())); err != nil {
+				c.t.Error(err)
+			}
+		}
+	}
+	c.nodes = nil
+}
+
+// reopen is what a restart of all processes does.
+func (c *cluster) reopen() {
+	c.t.Helper()
+	c.stop()
+	c.l = c.open()
+	c.start()
+}
+
+// other is a node that does not have a name; the only one where there is no other.
+func (c *cluster) other(name string) *node {
+	for _, n := range c.nodes {
+		if n.name != name {
+			return n
+		}
+	}
+	return c.nodes[0]
+}
+
+// executor does what the test says.
+type executor struct {
+	dispatch.ExecutorFunc
+	c    *cluster
+	node string
+}
+
+// Policy implements dispatch.Executor.
+func (e *executor) Policy(job string) dispatch.Policy {
+	if e.c.policy == nil {
+		return e.ExecutorFunc.Policy(job)
+	}
+	return e.c.policy(job)
+}
+
+// Execute implements dispatch.Executor.
+func (e *executor) Execute(ctx context.Context, run ledger.Run, _ ledger.Attempt) (ledger.Result, error) {
+	return e.c.execute(ctx, e.node, run), nil
+}
+
+func succeed(context.Context, string, ledger.Run) ledger.Result {
+	return ledger.Result{Outcome: domain.OutcomeSuccess, Exit: domain.ExitFinalResponse}
+}
+
+func success(summary string) ledger.Result {
+	return ledger.Result{Outcome: domain.OutcomeSuccess, Exit: domain.ExitFinalResponse, Summary: summary}
+}
+
+// untilStopped is work without an end.
+func untilStopped(ctx context.Context) ledger.Result {
+	<-ctx.Done()
+	return ledger.Result{Outcome: domain.OutcomeError, Error: "it ended"}
+}
+
+func unlimited(string) dispatch.Policy { return dispatch.Policy{Resume: true, Concurrency: -1} }
+
+// enqueue asks for a run at one node after the other.
+func (c *cluster) enqueue(agent, job string) int64 {
+	c.t.Helper()
+	return c.accept(ledger.Request{Job: job, Agent: agent, Trigger: domain.TriggerManual})
+}
+
+func (c *cluster) accept(r ledger.Request) int64 {
+	c.t.Helper()
+	l := c.prepare()
+	if len(c.nodes) > 0 {
+		c.begun++
+		l = c.nodes[c.begun%len(c.nodes)].l
+	}
+	a, err := l.Enqueue(c.t.Context(), r)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return a[0].Run
+}
+
+func (c *cluster) run(id int64) ledger.Run {
+	c.t.Helper()
+	r, err := c.l.Run(c.t.Context(), id)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return r
+}
+
+// until waits for something that a change of the ledger brings.
+func (c *cluster) until(what string, done func() bool) {
+	c.t.Helper()
+	late := time.After(time.Minute)
+	for {
+		changed := c.l.Changed()
+		if done() {
+			return
+		}
+		select {
+		case <-changed:
+		case <-time.After(20 * time.Millisecond): // a ledger that is only read hears of nothing
+		case <-late:
+			c.t.Fatalf("%s did not happen", what)
+		}
+	}
+}
+
+func (c *cluster) untilFinished(id int64) ledger.Run {
+	c.t.Helper()
+	c.until(fmt.Sprintf("the end of run %d", id), func() bool { return c.run(id).State == domain.StateFinished })
+	return c.run(id)
+}
+
+func (c *cluster) untilIdle() {
+	c.t.Helper()
+	c.until("the end of all runs", func() bool {
+		left, err := c.l.Unfinished(c.t.Context())
+		return err == nil && len(left) == 0
+	})
+}
+
+// counter counts what is on, and the most that was.
+type counter struct {
+	mu        sync.Mutex
+	now, most map[string]int
+}
+
+func newCounter() *counter { return &counter{now: map[string]int{}, most: map[string]int{}} }
+
+func (c *counter) add(by int, names ...string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, name := range names {
+		c.now[name] += by
+		c.most[name] = max(c.most[name], c.now[name])
+	}
+}
