@@ -81,6 +81,7 @@ func check(d *decoder, cfg *Config, tools tool.Specs) {
 	c.checkDashboard(cfg.Dashboard)
 	c.checkTelemetry(cfg.Telemetry)
 	c.checkHeartbeat(cfg.HeartbeatURL)
+	c.checkNodes()
 	c.warnTaints()
 	c.money()
 	c.layout()
