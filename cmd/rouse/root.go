@@ -97,7 +97,7 @@ lands in a folder, or you ask. Describe agents and jobs in rouse.yaml, start
 	root.PersistentFlags().StringVar(&at.home, "home", "", "`folder` that holds all state (default the configuration's home, $ROUSE_HOME or ~/.rouse)")
 	root.AddCommand(
 		newInit(), newServe(at), newStatus(at), newRun(at), newCall(at), newJobs(at), newNext(at), newSimulate(at), newBackfill(at), newWhy(at), newPause(at), newResume(at), newSlot(at), newWebhooks(at), newMCP(at), newMCPServers(at), newRuns(at), newShow(at), newArtifact(at), newLogs(at), newReplay(at),
-		newCancel(at), newRetry(at), newUndo(at), newIncidents(at), newAck(at), newInbox(at), newAnswer(at), newApprove(at), newDeny(at), newWorkspaces(at), newGrants(at), newBudget(at), newDB(at), newLedger(at), newBackup(at), newRestore(at), newAudit(at), newSkills(at), newConfig(at), newSecrets(at), newDoctor(at), newSelftest(at), newNotify(at), newService(at), newDashboard(at), newOpen(at), newImport(at), newBench(), newVersion(), newMan(),
+		newCancel(at), newRetry(at), newUndo(at), newIncidents(at), newAck(at), newInbox(at), newAnswer(at), newApprove(at), newDeny(at), newWorkspaces(at), newGrants(at), newBudget(at), newDB(at), newLedger(at), newBackup(at), newRestore(at), newAudit(at), newSkills(at), newConfig(at), newEngine(at), newSecrets(at), newDoctor(at), newSelftest(at), newNotify(at), newService(at), newDashboard(at), newOpen(at), newImport(at), newBench(), newVersion(), newMan(),
 	)
 
 	return root

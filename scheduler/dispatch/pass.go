@@ -41,6 +41,11 @@ func (d *Dispatcher) pass(ctx, writing context.Context) (over bool, next time.Ti
 		}
 	}
 
+	if d.o.Idle {
+		next, err = d.o.Ledger.NextDue(ctx, now)
+		return false, next, err
+	}
+
 	// Below what was read, runs become claimable again (backlog); a deep queue is not read from
 	// its start at each change.
 	if !now.Before(d.queue.rereadAt()) {
@@ -141,6 +146,11 @@ func (d *Dispatcher) isHere(r ledger.Run) bool {
 	name := m.Node().Home
 	if node := d.o.Executor.Policy(r.Job).Node; node != "" && node != name {
 		return false
+	}
+	if d.o.Placed != nil {
+		if node := d.o.Placed(r); node != "" && node != name {
+			return false
+		}
 	}
 	home := d.elsewhere.Homes[r.Agent]
 	return home == "" || home == name

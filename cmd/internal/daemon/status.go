@@ -21,6 +21,9 @@ func (d *Daemon) Status(ctx context.Context) (api.Status, error) {
 	if beats := d.heartbeatState(); beats != nil {
 		st.Heartbeat = *beats
 	}
+	if e, err := d.Engine(ctx); err == nil {
+		st.Engine = e
+	}
 	now := d.Current()
 	if files := now.Config.Files; len(files) > 0 {
 		st.Config = files[0]
@@ -40,7 +43,7 @@ func (d *Daemon) Status(ctx context.Context) (api.Status, error) {
 	}
 	slices.Sort(st.WatchProblems)
 
-	st.ModelPauses = d.modelPauses(time.Now())
+	st.ModelPauses = d.modelPauses(d.ledger.Now())
 
 	return st, err
 }
