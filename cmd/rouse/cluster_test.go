@@ -75,7 +75,7 @@ func fails(t *testing.T, args ...string) string {
 	return p.stdout.String() + p.stderr.String()
 }
 
-const ticking = `agents: [{name: north-agent}, {name: south-agent}]
+const ticking = `agents: [{name: north-agent, grants: {commands: [{argv: [sleep, '*']}]}}, {name: south-agent}]
 jobs:
   - {name: tick, agent: south-agent, host: south, every: 1s, on_miss: run_catchup, overlap: queue_all, playbook: [{call: db_schema}]}
   - {name: slow, agent: north-agent, host: north, playbook: [{call: shell_run, with: {command: "sleep 60"}}], notify: {on: [error]}}
