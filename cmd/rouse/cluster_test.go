@@ -175,7 +175,7 @@ func TestClusterCancel(t *testing.T) {
 // The file of a watch is taken, and moved, by its host alone; a node without triggers or without work leaves that to others.
 func TestClusterPlaces(t *testing.T) {
 	t.Parallel()
-	c := newCluster(t, `agents: [{name: a}]
+	c := newCluster(t, `agents: [{name: a}, {name: b, host: south}]
 jobs:
   - {name: inbox, agent: a, host: south, watch: {path: ./inbox, responsiveness: fast, on_success: {move: ./done}}, playbook: [{call: db_schema}], notify: {on: [error]}}
 `)
@@ -194,6 +194,15 @@ jobs:
 	})
 	if n := c.count(t, `select count(*) from attempts a join nodes n on n.id = a.node where n.name = 'south'`); n != 5 || c.count(t, `select count(*) from runs`) != 5 {
 		t.Errorf("%d attempts by the host", n)
+	}
+	if p := rouse(t, c.at("north", "call", "b", "db_schema")...); p.Run() != nil {
+		t.Errorf("a call of an agent that is elsewhere: %s%s", p.stdout.String(), p.stderr.String())
+	}
+	if n := c.count(t, `select count(*) from attempts a join nodes n on n.id = a.node join runs r on r.id = a.run where r.agent = 'b' and n.name = 'south'`); n != 1 {
+		t.Error("the agent's run was not done by its host")
+	}
+	if n := c.count(t, `select count(*) from claims where after <> 'done'`); n != 0 {
+		t.Errorf("%d files were dealt with by somebody else", n)
 	}
 	if said := fails(t, c.at("north", "run", "inbox", "--file", c.config)...); !strings.Contains(said, "the files of the job inbox are on the node south") {
 		t.Errorf("a file of another machine: %s", said)
@@ -345,6 +354,10 @@ func TestClusterRefusals(t *testing.T) {
 		t.Errorf("a newer schema: %s", said)
 	}
 
+	if _, err := c.db.ExecContext(t.Context(), "delete from schema_version where version = 9999"); err != nil {
+		t.Fatal(err)
+	}
+
 	// A home that has a history of its own keeps it, and one of a shared ledger gets no file.
 	dir := cmdtest.Write(t, map[string]string{"rouse.yaml": "version: 1\nhome: ./home\nagents: [{name: a}]\njobs: [{name: once, agent: a, playbook: [{call: db_schema}]}]\n"})
 	own := filepath.Join(dir, "rouse.yaml")
@@ -356,7 +369,7 @@ func TestClusterRefusals(t *testing.T) {
 	if said := fails(t, "runs", "--config", own, "--home", filepath.Join(c.dir, "north")); !strings.Contains(said, "put engine.postgres back") {
 		t.Errorf("without the engine: %s", said)
 	}
-	for _, args := range [][]string{{"ledger", "restore", "last"}, {"ledger", "backups"}, {"audit"}} {
+	for _, args := range [][]string{{"ledger"}, {"ledger", "backup"}, {"ledger", "restore", "last"}, {"ledger", "backups"}, {"audit"}, {"backup", t.TempDir()}} {
 		if said := fails(t, c.at("north", args...)...); !strings.Contains(said, "pg_dump") {
 			t.Errorf("%v: %s", args, said)
 		}

@@ -21,6 +21,8 @@ import (
 const (
 	// lookLead is how often a node that does not lead looks whether it does now, where it hears of no change.
 	lookLead = time.Second
+	// lookPause is how long it rests between two looks: a busy ledger changes all the time.
+	lookPause = 100 * time.Millisecond
 	// leaveFor is how long a node tries to give its lease up.
 	leaveFor = 3 * time.Second
 )
@@ -195,6 +197,11 @@ func (d *Daemon) awaitLead(ctx context.Context, dispatcher answerer) bool {
 			return false
 		case <-changed:
 		case <-tick.C:
+		}
+		select {
+		case <-ctx.Done():
+			return false
+		case <-time.After(lookPause):
 		}
 	}
 }

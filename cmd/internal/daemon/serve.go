@@ -83,7 +83,7 @@ func (d *Daemon) Serve(ctx context.Context, onReady func(context.Context) error)
 			}
 		}
 	}
-	group.run("heartbeat", onceReady(beats.Run))
+	group.run("heartbeat", onceReady(func(ctx context.Context) error { return d.onceLeading(ctx, beats.Run) }))
 	group.run("supervision", onceReady(func(ctx context.Context) error { return d.supervision.run(ctx, well) }))
 
 	err = d.serveUntil(ctx, &group, ready, onReady)
