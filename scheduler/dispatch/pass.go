@@ -265,6 +265,8 @@ func (d *Dispatcher) passOnly(ctx, writing context.Context, now time.Time) (over
 		return true, time.Time{}, nil
 	case r.NotBefore.After(now):
 		return false, r.NotBefore, nil
+	case !d.isHere(r): // the node that may do it does
+		return false, time.Time{}, nil
 	}
 
 	if why := ledger.ObstaclesText(d.o.Executor.Obstacles(ctx, r)); why != "" {

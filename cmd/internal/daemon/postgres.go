@@ -178,7 +178,9 @@ func connectPostgres(ctx context.Context, address, node string, connections int)
 		return nil, fmt.Errorf("engine.postgres is not understood: %w", err) // pgx leaves the password out
 	}
 
-	cfg.RuntimeParams["application_name"] = "rouse/" + node
+	if cfg.RuntimeParams["application_name"] == "" {
+		cfg.RuntimeParams["application_name"] = "rouse/" + node
+	}
 	if cfg.ConnectTimeout == 0 {
 		cfg.ConnectTimeout = connectFor
 	}

@@ -62,7 +62,7 @@ func (d *Daemon) Serve(ctx context.Context, onReady func(context.Context) error)
 	}
 	group.run("metrics", func() error { return d.metrics.Run(rest) })
 	if d.traces != nil {
-		group.run("traces", func() error { return d.traces.Run(rest) })
+		group.run("traces", func() error { return d.onceLeading(rest, d.traces.Run) })
 	}
 	group.run("notify", func() error { return d.onceLeading(rest, d.notifier.Run) })
 	group.run("lease", func() error { return d.watchLease(rest) })
