@@ -223,6 +223,7 @@ func (s *Scheduler) Run(ctx context.Context) error {
 	s.table.Start(s.startedAt)
 	s.mu.Unlock()
 	s.lastReading = clockReading{s.startedAt, time.Now()}
+	s.armed = time.Time{}
 	s.recordEvent(ctx, "daemon.started", nil)
 	clock := cron.New(cron.WithLocation(time.UTC))
 	clock.Start()

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"path/filepath"
+	"slices"
 	"sync"
 	"syscall"
 
@@ -25,20 +26,32 @@ func (w *Watcher) applyAfterActions(ctx context.Context) error {
 	known := w.folders != nil
 	w.mu.Unlock()
 
-	for known && ctx.Err() == nil {
-		due, err := w.ledger.PendingAfterMoves(ctx, maxPerTx)
+	for limit := maxPerTx; known && ctx.Err() == nil; {
+		due, err := w.ledger.PendingAfterMoves(ctx, limit)
 		if err != nil {
 			return err
 		}
+		read := len(due)
+		due = w.own(due)
 		if err := w.applyConcurrently(ctx, due); err != nil {
 			return err
 		}
-		if len(due) < maxPerTx {
+		if read < limit {
 			break
+		}
+		if len(due) == 0 { // those of other nodes come first
+			limit *= 2
 		}
 	}
 
 	return nil
+}
+
+// own are the files that are this node's to deal with.
+func (w *Watcher) own(due []ledger.ClaimStatus) []ledger.ClaimStatus {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.DeleteFunc(due, func(c ledger.ClaimStatus) bool { return w.folders[c.Job] == nil && w.elsewhere(c.Job) })
 }
 
 // applyConcurrently works on several files at a time, so that the ledger commits their results

@@ -27,6 +27,9 @@ type Options struct {
 	// Broken makes the notices for when a job is paused because one path is claimed again and
 	// again; may be nil.
 	BreakerNotices func(job, path string) []ledger.Notice
+	// Elsewhere says of a job that is not watched here whether another node may watch it: what is recorded of its folder and
+	// files is that node's. nil: there is no other.
+	Elsewhere func(job string) bool
 }
 
 // Watcher watches the folders of all jobs with one fsnotify watcher.
@@ -36,6 +39,7 @@ type Watcher struct {
 	rescan         time.Duration
 	runSettle      time.Duration                          // from the end of a run to the scan of a folder that converges
 	breakerNotices func(job, path string) []ledger.Notice // may be nil
+	elsewhere      func(job string) bool
 	subs           *subscriptions
 	hashes         *hashes
 	hashLanes      chan struct{} // a semaphore: large files that are hashed concurrently
@@ -75,8 +79,12 @@ func newWatcher(o Options) *Watcher {
 		o.Rescan = defaultRescan
 	}
 
+	if o.Elsewhere == nil {
+		o.Elsewhere = func(string) bool { return false }
+	}
+
 	return &Watcher{
-		ledger: o.Ledger, log: o.Logger, rescan: o.Rescan, runSettle: defaultRunSettle, breakerNotices: o.BreakerNotices, hashes: newHashes(),
+		elsewhere: o.Elsewhere, ledger: o.Ledger, log: o.Logger, rescan: o.Rescan, runSettle: defaultRunSettle, breakerNotices: o.BreakerNotices, hashes: newHashes(),
 		hashLanes: make(chan struct{}, 2), ready: make(chan struct{}), followNow: make(chan struct{}, 1), following: map[*folder]int64{},
 	}
 }
@@ -133,7 +141,7 @@ func (w *Watcher) forget(ctx context.Context, watched map[string]*folder) {
 	known, err := w.ledger.WatchStates(ctx)
 	var gone []string
 	for job, st := range known {
-		if f := watched[job]; st.Fingerprint != "" && (f == nil || f.Mode != ModeConverge) {
+		if f := watched[job]; st.Fingerprint != "" && (f == nil && !w.elsewhere(job) || f != nil && f.Mode != ModeConverge) {
 			gone = append(gone, job)
 		}
 	}

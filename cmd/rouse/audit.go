@@ -12,6 +12,7 @@ import (
 	"rouse/agentdb/ledger"
 	"rouse/cmd/internal/audit"
 	"rouse/cmd/internal/backup"
+	"rouse/cmd/internal/daemon"
 	"rouse/internal/text"
 )
 
@@ -79,6 +80,9 @@ func audited(at *place, args []string) (home string, frozen bool, err error) {
 		return "", false, err
 	}
 
+	if err := daemon.SharedLedger(home); err != nil {
+		return "", false, err
+	}
 	if _, err := os.Stat(filepath.Join(home, "ledger.db")); err == nil {
 		return home, false, nil
 	}

@@ -1,16 +1,92 @@
 package main
 
 import (
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"time"
+
 	"github.com/spf13/cobra"
+
+	"rouse/cmd/internal/api"
+	"rouse/internal/text"
 )
 
 func newEngine(at *place) *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "engine",
-		Short: "Moves a home to PostgreSQL and back, and shows the nodes there",
-		Long:  `With engine: {postgres: URL} in their configuration, several daemons work on one ledger. See docs/cluster.md.`,
-		RunE:  verb(func(*cobra.Command, []string) error { return usagef("say rouse engine with one of: migrate, take") }),
+		Use:   "engine [status|migrate|take]",
+		Short: "Says where the ledger is and which nodes share it, and moves it",
+		Args:  cobra.NoArgs,
+		RunE: verb(func(*cobra.Command, []string) error {
+			return usagef("say rouse engine with one of: status, migrate, take")
+		}),
 	}
-	cmd.AddCommand(newEngineMigrate(at), newEngineTake(at))
+
+	var asJSON bool
+	status := &cobra.Command{
+		Use:   "status",
+		Short: "Says where the ledger is, and which nodes share it; exits 1 when something keeps them from being one",
+		Args:  cobra.NoArgs,
+		RunE: verb(func(cmd *cobra.Command, _ []string) error {
+			s, err := at.open(cmd.Context())
+			if err != nil {
+				return err
+			}
+			defer s.close()
+
+			var e api.Engine
+			if err := s.Get(cmd.Context(), "/v1/engine", nil, &e); err != nil {
+				return err
+			}
+			if asJSON {
+				err = printJSON(cmd.OutOrStdout(), e)
+			} else {
+				err = printEngine(cmd.OutOrStdout(), s.home, e)
+			}
+			if err == nil && len(e.Problems) > 0 {
+				err = errSilent
+			}
+			return err
+		}),
+	}
+	status.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	cmd.AddCommand(status, newEngineMigrate(at), newEngineTake(at))
 	return cmd
+}
+
+func printEngine(out io.Writer, home string, e api.Engine) error {
+	if e.Address == "" {
+		_, err := fmt.Fprintf(out, "the ledger is a file of the home %s, which one daemon has to itself; several share one with engine.postgres\n", home)
+		return err
+	}
+
+	fmt.Fprintf(out, "the ledger is in PostgreSQL, %s; this home is of the node %s\n", text.OneLine(e.Address), e.Node)
+	var rows [][]string
+	now := time.Now()
+	for _, n := range e.Nodes {
+		state, seen := "alive", local(n.SeenAt, now)
+		if !n.Alive {
+			state, seen = "gone: "+n.Why, local(n.GoneAt, now)
+		}
+		rows = append(rows, []string{n.Name, n.Host, fmt.Sprint(n.PID), n.Version, local(n.StartedAt, now), seen, state, n.Marks()})
+	}
+	if err := table(out, "NODE HOST PID VERSION SINCE SEEN STATE NOTES", rows); err != nil {
+		return err
+	}
+
+	var agents [][]string
+	for _, name := range slices.Sorted(maps.Keys(e.Agents)) {
+		agents = append(agents, []string{name, e.Agents[name]})
+	}
+	if len(agents) > 0 {
+		fmt.Fprintln(out)
+		if err := table(out, "AGENT NODE", agents); err != nil {
+			return err
+		}
+	}
+	for _, why := range e.Problems {
+		fmt.Fprintf(out, "▲ %s\n", text.OneLine(why))
+	}
+	return nil
 }

@@ -137,6 +137,9 @@ func ledgerBackups(cmd *cobra.Command, at *place, o ledgerOptions) error {
 		return err
 	}
 
+	if err := daemon.SharedLedger(home); err != nil {
+		return err
+	}
 	// The folder tells, so this works whatever became of the ledger.
 	all, err := ledger.Backups(daemon.LedgerOptions(home).Path)
 	if err != nil {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -25,8 +26,11 @@ const maxShown = 20
 
 // serveOptions are the flags of serve.
 type serveOptions struct {
-	adopt   bool
-	logFile string // of a service; "": what is said goes to the terminal
+	adopt bool
+	node  string // "": that of the configuration
+
+	triggers, work bool
+	logFile        string // of a service; "": what is said goes to the terminal
 }
 
 func newServe(at *place) *cobra.Command {
@@ -38,12 +42,18 @@ func newServe(at *place) *cobra.Command {
 is next and where history is, and a line starting with "ready" once every trigger is
 armed. On SIGTERM or Ctrl-C it stops accepting, lets running jobs finish within the
 configured drain time, and parks the rest, which go on at the next start. A change of the
-configuration takes effect without a restart; a mistake in it changes nothing and is reported.`,
+configuration takes effect without a restart; a mistake in it changes nothing and is reported.
+
+With engine.postgres in the configuration several of them share one ledger, each with a home and a
+name of its own (docs/cluster.md).`,
 		Args: cobra.NoArgs,
 		RunE: verb(func(cmd *cobra.Command, _ []string) error { return serve(cmd, at, o) }),
 	}
 
 	cmd.Flags().StringVar(&o.logFile, "log-file", "", "write what is said to this `file` instead; at 10 MiB it becomes FILE.1, and another is begun")
+	cmd.Flags().StringVar(&o.node, "node", "", "`name` among the nodes that share a ledger (default node in the configuration, then the machine's)")
+	cmd.Flags().BoolVar(&o.triggers, "triggers", true, "with engine.postgres: look for reasons to start runs (schedules, watches, webhooks)")
+	cmd.Flags().BoolVar(&o.work, "work", true, "with engine.postgres: do runs")
 	cmd.Flags().BoolVar(&o.adopt, "adopt", false, "accept a home that was used with another configuration file")
 	return cmd
 }
@@ -79,6 +89,8 @@ func serve(cmd *cobra.Command, at *place, o serveOptions) (err error) {
 	ctx, cancel := context.WithCancel(cmd.Context())
 	defer cancel()
 
+	defer exitWhenLost(ctx, d, cmd.ErrOrStderr())()
+
 	// Before Serve, so that a SIGHUP during the start does not kill the process.
 	defer onHangup(d.ReloadSoon, cancel)()
 
@@ -96,17 +108,47 @@ func serve(cmd *cobra.Command, at *place, o serveOptions) (err error) {
 	return err
 }
 
+// lostFor is how long a daemon may take to end whose lease is lost.
+const lostFor = 10 * time.Second
+
+// exitWhenLost ends the process when it hangs after its lease was lost: others do its work.
+func exitWhenLost(ctx context.Context, d *daemon.Daemon, stderr io.Writer) (stop func()) {
+	lost := d.Lost()
+	if lost == nil {
+		return func() {}
+	}
+
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	go func() {
+		select {
+		case <-lost:
+		case <-ctx.Done():
+			return
+		}
+		select {
+		case <-time.After(lostFor):
+			fmt.Fprintln(stderr, "rouse: the lease of this node is lost, and the daemon does not end by itself")
+			os.Exit(exitFailed)
+		case <-ctx.Done():
+		}
+	}()
+	return cancel
+}
+
 // openDaemon reads the configuration and opens the home.
 func openDaemon(cmd *cobra.Command, at *place, o serveOptions, link *systemd.Link) (*daemon.Daemon, *config.Config, error) {
 	cfg, err := at.load()
 	if err != nil {
 		return nil, nil, err
 	}
+	if !cfg.Shared() && (o.node != "" || !o.triggers || !o.work) {
+		return nil, nil, usagef("--node, --triggers and --work are for nodes that share a ledger: engine.postgres in the configuration")
+	}
 
 	// A variable level, so that a reload can change it without another logger.
 	level := &slog.LevelVar{}
 	d, err := daemon.OpenWaiting(cmd.Context(), daemon.Options{
-		Home: string(cfg.Home), FlagHome: at.home, Config: cfg, Adopt: o.adopt, Serves: true, Logger: daemon.NewLogger(cfg.Log, level, cmd.ErrOrStderr()), Level: level, Link: link,
+		Home: string(cfg.Home), FlagHome: at.home, Config: cfg, Adopt: o.adopt, Serves: true, Node: o.node, NoTriggers: !o.triggers, NoWork: !o.work, Logger: daemon.NewLogger(cfg.Log, level, cmd.ErrOrStderr()), Level: level, Link: link,
 	}, at.sayWaiting)
 	return d, cfg, err
 }
@@ -121,6 +163,16 @@ func printReady(ctx context.Context, d *daemon.Daemon, out io.Writer, unattended
 
 	now, held := time.Now(), d.Current()
 	fmt.Fprintf(out, "rouse %s, process %d\n  home     %s\n  config   %s\n", daemon.Version(), os.Getpid(), d.Dir(), strings.Join(held.Config.Files, ", "))
+	if e, err := d.Engine(ctx); err == nil && e.Node != "" {
+		leads := "leads"
+		if !e.Leads {
+			leads = "follows " + cmp.Or(e.Leader, "nobody")
+		}
+		fmt.Fprintf(out, "  node     %s, which %s; ledger at %s\n", e.Node, leads, e.Address)
+		for _, why := range e.Problems {
+			fmt.Fprintf(out, "  note     %s\n", text.OneLine(why))
+		}
+	}
 
 	for i, j := range jobs {
 		if i == maxShown {

@@ -63,13 +63,14 @@ type session struct {
 	home   string
 	daemon bool           // a daemon answers, which works the queue
 	local  *daemon.Daemon // this process holds the home; nil: another one does
+	nodes  bool           // other nodes do runs of its ledger
 	close  func()
 }
 
 // executes says whether the process that holds the home executes a run: a daemon does so with all, a
 // command with the one that is on.
 func (s *session) executes(r api.Run) bool {
-	return s.daemon || s.local == nil && r.State == domain.StateRunning
+	return s.daemon || s.nodes || s.local == nil && r.State == domain.StateRunning
 }
 
 // mark is outcomeMark, but that a run which nobody executes is not said to run: its process was killed.
@@ -169,5 +170,5 @@ func (at *place) try(ctx context.Context, dir string) (*session, error) {
 	}
 
 	at.warnReadOnly(d.ReadOnly())
-	return &session{Client: api.InProcess(d.Handler), home: dir, local: d, close: d.Close}, nil
+	return &session{Client: api.InProcess(d.Handler), home: dir, local: d, nodes: d.WorkedOn(ctx), close: d.Close}, nil
 }

@@ -121,6 +121,9 @@ func printDetail(w io.Writer, d api.RunDetail, mark string, now time.Time) {
 	estimates := d.EstimatedTokens < d.TokensIn+d.TokensOut
 	for _, a := range d.Attempts {
 		fmt.Fprintf(w, "attempt %d  %s  %s–%s", a.Number, a.State, local(a.StartedAt, now), local(a.FinishedAt, now))
+		if a.Node != "" {
+			fmt.Fprintf(w, "  on %s", text.OneLine(a.Node))
+		}
 		if a.Error != "" {
 			fmt.Fprintf(w, "  %s", text.OneLine(a.Error))
 		}

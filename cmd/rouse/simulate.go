@@ -216,7 +216,7 @@ func (o simulateOptions) addState(ctx context.Context, w *simulate.Options) erro
 	if err != nil {
 		return err
 	}
-	if _, err := os.Stat(filepath.Join(dir, "ledger.db")); err != nil {
+	if _, err := os.Stat(filepath.Join(dir, "ledger.db")); err != nil && daemon.SharedLedger(dir) == nil {
 		return nil //nolint:nilerr // nothing has happened there
 	}
 

@@ -25,7 +25,7 @@ func newStatus(at *place) *cobra.Command {
 			if errors.Is(err, api.ErrNoDaemon) {
 				problem := daemon.HomeProblem(cmd.Context(), home)
 				if asJSON {
-					if err := printJSON(cmd.OutOrStdout(), api.Status{Home: home, Problem: problem, ConfigProblems: []api.Problem{}, ConfigRestart: []string{}, WatchProblems: []string{}, ModelPauses: []api.ModelPause{}}); err != nil {
+					if err := printJSON(cmd.OutOrStdout(), api.Status{Home: home, Problem: problem, ConfigProblems: []api.Problem{}, ConfigRestart: []string{}, WatchProblems: []string{}, ModelPauses: []api.ModelPause{}, Engine: api.Engine{Nodes: []api.Node{}, Agents: map[string]string{}, Problems: []string{}}}); err != nil {
 						return err
 					}
 				} else {
@@ -59,6 +59,15 @@ func newStatus(at *place) *cobra.Command {
 
 			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s: process %d (rouse %s) serves %s with %s since %s\n%d queued, %d running, %d waiting\n",
 				ready, st.PID, st.Version, st.Home, st.Config, local(st.StartedAt, time.Now()), st.Queued, st.Running, st.Waiting)
+			if st.Engine.Address != "" {
+				fmt.Fprintf(cmd.OutOrStdout(), "node %s of the ledger at %s:\n", st.Engine.Node, text.OneLine(st.Engine.Address))
+				for _, n := range st.Engine.Nodes {
+					fmt.Fprintf(cmd.OutOrStdout(), "  %s\n", text.OneLine(n.Text(time.Local)))
+				}
+				for _, why := range st.Engine.Problems {
+					fmt.Fprintf(cmd.OutOrStdout(), "▲ %s\n", text.OneLine(why))
+				}
+			}
 			if st.Dashboard != "" {
 				fmt.Fprintf(cmd.OutOrStdout(), "pages at %s: rouse dashboard\n", st.Dashboard)
 			}

@@ -33,7 +33,12 @@ type Options struct {
 	After <-chan struct{}
 	// Only, when set, restricts the dispatcher to one run and lets Run end with it.
 	Only int64
-	Now  func() time.Time // the wall clock; nil means the system's
+	// Idle has it start no runs, and do only what one node does for all: it ends what others have left, and questions that
+	// nobody has answered in time.
+	Idle bool
+	// Placed, when set, says which node may do a run, "" for any, beside what the policy of its job says.
+	Placed func(ledger.Run) string
+	Now    func() time.Time // the wall clock; nil means the system's
 }
 
 // Dispatcher is the local engine.

@@ -46,6 +46,11 @@ func (d *Dispatcher) pass(ctx, writing context.Context) (over bool, next time.Ti
 		}
 	}
 
+	if d.o.Idle {
+		next, err = d.o.Ledger.NextDue(ctx, now)
+		return false, next, err
+	}
+
 	// Below what was read, runs become claimable again (backlog); a deep queue is not read from
 	// its start at each change.
 	if !now.Before(d.queue.rereadAt()) {
@@ -157,6 +162,11 @@ func (d *Dispatcher) isHere(r ledger.Run) bool {
 	name := m.Node().Home
 	if node := d.o.Executor.Policy(r.Job).Node; node != "" && node != name {
 		return false
+	}
+	if d.o.Placed != nil {
+		if node := d.o.Placed(r); node != "" && node != name {
+			return false
+		}
 	}
 	home := d.elsewhere.Homes[r.Agent]
 	return home == "" || home == name
@@ -271,6 +281,8 @@ func (d *Dispatcher) passOnly(ctx, writing context.Context, now time.Time) (over
 		return true, time.Time{}, nil
 	case r.NotBefore.After(now):
 		return false, r.NotBefore, nil
+	case !d.isHere(r): // the node that may do it does
+		return false, time.Time{}, nil
 	}
 
 	if why := ledger.ObstaclesText(d.o.Executor.Obstacles(ctx, r)); why != "" {

@@ -66,6 +66,9 @@ func (d *Dispatcher) drain(writing context.Context) {
 
 	for over := false; !over; {
 		changed := d.o.Ledger.Changed()
+		if d.leaseLost() != nil { // nothing can be recorded any more
+			break
+		}
 		if err := d.stopCancelled(writing); err != nil {
 			d.log.Error("cancellations could not be read", "error", err)
 		}

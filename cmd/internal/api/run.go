@@ -54,6 +54,7 @@ type Run struct {
 	EstimatedUSD    float64  `json:"estimated_usd,omitempty"`
 	Artifacts       []string `json:"artifacts"`           // names
 	Workspace       string   `json:"workspace,omitempty"` // that it works in
+	Node            string   `json:"node,omitempty"`      // of the last attempt, where several share the ledger
 	Tier            string   `json:"tier"`
 	Taint           []string `json:"taint"`
 }
@@ -97,6 +98,7 @@ type Pending struct {
 // Attempt is one try at a run.
 type Attempt struct {
 	Number     int                 `json:"number"`
+	Node       string              `json:"node,omitempty"` // that made it, where several share the ledger
 	State      domain.AttemptState `json:"state"`
 	StartedAt  Time                `json:"started_at"`
 	FinishedAt Time                `json:"finished_at"`

@@ -30,6 +30,8 @@ type Status struct {
 	ConfigRestart  []string  `json:"config_restart"`
 	// WatchProblems is what is wrong with watched folders, and with where their files go, each with its job.
 	WatchProblems []string `json:"watch_problems"`
+	// Engine says where the ledger is, and which nodes share it.
+	Engine Engine `json:"engine"`
 	// Heartbeat is how the pings of heartbeat_url are doing.
 	Heartbeat Heartbeat `json:"heartbeat"`
 	// Replica is how far the continuous copies of the home are.

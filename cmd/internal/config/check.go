@@ -82,6 +82,7 @@ func check(d *decoder, cfg *Config, tools tool.Specs) {
 	c.checkTelemetry(cfg.Telemetry)
 	c.checkHeartbeat(cfg.HeartbeatURL)
 	c.checkReplicate(cfg.Replicate)
+	c.checkNodes()
 	c.warnTaints()
 	c.money()
 	c.layout()

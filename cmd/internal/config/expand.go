@@ -15,7 +15,7 @@ var (
 	secretName   = regexp.MustCompile(`^secret:([A-Za-z0-9_.-]+)$`)
 
 	// What is taken from the environment under such a key is a secret.
-	secretKey = regexp.MustCompile(`(?i)(key|secret|token|password|url)[^.\]]*$|\]\.http$`)
+	secretKey = regexp.MustCompile(`(?i)(key|secret|token|password|url|postgres)[^.\]]*$|\]\.http$`)
 	// So is what comes from a variable of such a name, wherever it is used.
 	secretVariable = regexp.MustCompile(`(?i)key|secret|token|password|passwd|credential`)
 	// So is a header of such a name, even when it is written out.
@@ -102,7 +102,7 @@ func (d *decoder) expand(n *node, path string, secret bool) (string, bool) {
 // such place.
 func (d *decoder) fromStore(n *node, path, name string, secret bool, bad func(hint, format string, args ...any) string, missing func()) string {
 	if !secret && (strings.Contains(path, ".with.") || !secretKey.MatchString(path) && !isSecretMap(path)) {
-		return bad("it can under api_key, base_url, url, http, headers and executor.env; the calls of an agent use it by its placeholder, see grants.secrets", "a secret cannot stand here")
+		return bad("it can under api_key, base_url, url, http, headers, executor.env and engine.postgres; the calls of an agent use it by its placeholder, see grants.secrets", "a secret cannot stand here")
 	}
 
 	value, problem, hint := d.lookup(n.at, path, name)

@@ -36,6 +36,7 @@ type Job struct {
 	Watch    *watch   `key:"watch" own:"yes" say:"a folder whose files start runs"`
 	Webhook  *Webhook `key:"webhook" own:"yes" say:"signed requests of other programs that start runs"`
 
+	Host          string         `key:"host" say:"with engine.postgres: the node that does the job's runs, and sees the folder of its watch" unset:"the agent's; any"`
 	Timezone      string         `key:"timezone" say:"of the schedule" unset:"the daemon's"`
 	Exclude       []string       `key:"exclude" say:"dates, or ranges 2026-12-24..2026-12-31, on which the schedule is silent"`
 	OnMiss        domain.OnMiss  `key:"on_miss" enum:"skip|run_once|run_catchup" default:"run_once" say:"what is done for instants that passed unserved"`

@@ -18,7 +18,8 @@ type Config struct {
 	HeartbeatURL  string         `key:"heartbeat_url" secret:"yes" say:"an address that is asked each minute while triggers are armed and the ledger takes what is written, so that whoever watches it can tell you when that ends: https://hc-ping.com/…, best as secret:NAME" unset:"none"`
 	Replicate     *Replicate     `key:"replicate" say:"continuous copies of the home at another place, from which rouse restore --from brings back any second of the last days" unset:"none"`
 	Skills        *skillSettings `key:"skills"`
-	Engine        *engine        `key:"engine" later:"the PostgreSQL engine"`
+	Engine        Engine         `key:"engine" say:"where the ledger is"`
+	Node          string         `key:"node" env:"yes" say:"name of this process among those that share a ledger on PostgreSQL; rouse serve --node says it too" unset:"the name of the machine"`
 	Defaults      *Job           `key:"defaults" say:"what every job has unless it says otherwise"`
 	Models        []Model        `key:"models" say:"the first is the default; with none, a key in the environment makes one: ANTHROPIC_API_KEY, OPENAI_API_KEY or GEMINI_API_KEY"`
 	Agents        []Agent        `key:"agents"`
@@ -61,8 +62,10 @@ type Replicate struct {
 	SecretKey string   `key:"secret_key" secret:"yes" say:"of s3, best as secret:NAME" unset:"AWS_SECRET_ACCESS_KEY, or ~/.aws/credentials"`
 }
 
-type engine struct {
-	Postgres string `key:"postgres"`
+// Engine says where the ledger is.
+type Engine struct {
+	Postgres string `key:"postgres" secret:"yes" say:"postgres://… of a database that holds the ledger, which several rouse serve may share then; best as secret:NAME" unset:"a file in the home"`
+	Blobs    string `key:"blobs" later:"buckets for large values; they are in the database"`
 }
 
 // Model is a way to reach a language model.
@@ -100,6 +103,8 @@ type Agent struct {
 	Instructions     string          `key:"instructions"`
 	InstructionsFile Path            `key:"instructions_file" say:"read when the configuration is, into instructions"`
 	Workdir          Path            `key:"workdir" unset:"HOME/agents/NAME/work" say:"root of the file tools"`
+	WorkdirShared    bool            `key:"workdir_shared" say:"with engine.postgres: the workdir is the same folder on every node"`
+	Host             string          `key:"host" say:"with engine.postgres: the node that does the agent's runs" unset:"any"`
 	Database         database        `key:"database"`
 	Private          private         `key:"private" say:"what of its own is for you alone, and must not leave unasked together with what strangers wrote"`
 	SelfScheduling   *selfScheduling `key:"self_scheduling" say:"lets the agent plan its own next run, within the limits of a mode" unset:"off"`

@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 
 	"github.com/bmatcuk/doublestar/v4"
@@ -18,6 +19,7 @@ type Sources struct {
 	files map[string]sum // the zero sum of what could not be read
 	globs map[string][]string
 	trees map[string]string // folders in which skills are looked for, and their stamps
+	alike []sum             // of the files in the order of their reading, without what is a node's own
 }
 
 type sum [sha256.Size]byte
@@ -32,8 +34,21 @@ func (s *Sources) read(path string, how func(string) ([]byte, error)) ([]byte, e
 	// A file that could not be read is remembered too: when it appears, that is a change.
 	if s.files[path] = (sum{}); err == nil {
 		s.files[path] = sha256.Sum256(text)
+		s.alike = append(s.alike, sha256.Sum256(ownLines.ReplaceAll(text, nil)))
 	}
 	return text, err
+}
+
+// ownLines are what the configurations of nodes may say differently.
+var ownLines = regexp.MustCompile(`(?m)^(home|node):.*\n?`)
+
+// Alike is the same for nodes that read the same files, wherever those lie.
+func (s *Sources) Alike() string {
+	h := sha256.New()
+	for _, one := range s.alike {
+		h.Write(one[:])
+	}
+	return hex.EncodeToString(h.Sum(nil))[:16]
 }
 
 func (s *Sources) glob(pattern string) ([]string, error) {

@@ -247,6 +247,7 @@ func (f *apiFixture) examples() map[string]func() request {
 
 	return map[string]func() request{
 		"GET /v1/status":  at("/v1/status"),
+		"GET /v1/engine":  at("/v1/engine"),
 		"GET /v1/state":   at("/v1/state"),
 		"GET /v1/doctor":  at("/v1/doctor?offline=true"),
 		"POST /v1/reload": with("/v1/reload", "{}"),

@@ -28,6 +28,9 @@ var errNewcomer = errors.New("agents went on making databases while the backup b
 
 // BackUp implements web.Host. Runs go on meanwhile: the ledger takes no writes for as long as it takes to fix the instant.
 func (d *Daemon) BackUp(ctx context.Context, ask api.HomeBackupRequest, progress func(done, of int64)) (api.HomeBackup, error) {
+	if d.shared() {
+		return api.HomeBackup{}, &api.Error{Status: http.StatusConflict, Message: (&SharedLedgerError{d.home.Dir, d.nodes.address}).Error()}
+	}
 	if err := d.checkDest(ask.Dest); err != nil {
 		return api.HomeBackup{}, err
 	}

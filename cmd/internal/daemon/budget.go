@@ -30,7 +30,7 @@ func (f *forecast) add(o forecast) {
 
 // Budget implements web.Jobs.
 func (d *Daemon) Budget(ctx context.Context) (api.Budget, error) {
-	s, now := d.Current(), time.Now()
+	s, now := d.Current(), d.ledger.Now()
 	if err := s.usable(); err != nil {
 		return api.Budget{}, err
 	}

@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"log/slog"
 	"net/http"
@@ -36,9 +37,14 @@ type Options struct {
 	Wanted   []config.SecretRef // the secrets that a configuration with a problem refers to
 	Adopt    bool
 	Serves   bool // a daemon, not a command that works on the home by itself
-	Logger   *slog.Logger
-	Level    *slog.LevelVar // of logger, if it can be changed
-	Link     *systemd.Link  // to the systemd that started this process; nil: none did
+
+	// Of a daemon that shares its ledger: its name, "" for that of the configuration; and what it leaves to other nodes.
+	Node               string
+	NoTriggers, NoWork bool
+
+	Logger *slog.Logger
+	Level  *slog.LevelVar // of logger, if it can be changed
+	Link   *systemd.Link  // to the systemd that started this process; nil: none did
 }
 
 // Daemon is all parts wired together on one home. Tests start it the way main does.
@@ -55,6 +61,8 @@ type Daemon struct {
 	backupProblem atomic.Pointer[error] // why the last daily backup failed; nil: none was tried
 
 	ledger     *ledger.Ledger
+	db         *sql.DB // of the ledger in PostgreSQL; nil: it is a file
+	nodes      membership
 	databases  *agentdb.Pool
 	runner     *agent.Runner
 	scheduler  *scheduler.Scheduler
@@ -90,6 +98,7 @@ func (d *Daemon) Current() *Setup { return d.setup.Load() }
 func Open(ctx context.Context, o Options) (_ *Daemon, err error) {
 	d := &Daemon{log: o.Logger, startedAt: time.Now(), refused: map[string]refusals{}}
 	d.supervision = &supervision{d: d, link: o.Link}
+	d.nodes.led, d.nodes.triggers, d.nodes.work = make(chan struct{}), !o.NoTriggers, !o.NoWork
 	self := Holder{PID: os.Getpid(), Version: Version(), StartedAt: d.startedAt, Daemon: o.Serves}
 	if len(o.Config.Files) > 0 {
 		self.Config = o.Config.Files[0]
@@ -111,7 +120,7 @@ func Open(ctx context.Context, o Options) (_ *Daemon, err error) {
 		d.log.Warn("the home could be read by others, and is its user's alone from now on; what lies in it is mended by rouse doctor --fix", "home", d.home.Dir, "was", d.home.mended)
 	}
 
-	if err := FindLedger(ctx, d.home.Dir); err != nil {
+	if err := findLedger(ctx, d.home.Dir, o.Config, o.Problem); err != nil {
 		return nil, err
 	}
 	if o.Serves && d.home.readOnly == nil {
@@ -120,7 +129,10 @@ func Open(ctx context.Context, o Options) (_ *Daemon, err error) {
 		}
 	}
 
-	if err := d.openLedger(ctx, o.Serves); err != nil {
+	if err := d.openLedger(ctx, o); err != nil {
+		return nil, err
+	}
+	if err := d.join(ctx, o); err != nil {
 		return nil, err
 	}
 	if err := d.openParts(ctx, o); err != nil {
@@ -184,36 +196,43 @@ func (d *Daemon) openParts(ctx context.Context, o Options) (err error) {
 	}
 
 	d.runner.Set(p.Plan)
-	if d.scheduler, err = scheduler.New(scheduler.Options{Ledger: d.ledger, Logger: d.log, Lanes: o.Config.Limits.Runs}); err != nil {
+	if d.scheduler, err = scheduler.New(scheduler.Options{Ledger: d.ledger, Logger: d.log, Lanes: o.Config.Limits.Runs, Now: d.ledger.Now}); err != nil {
 		return err
 	}
 
 	switch {
 	case o.Problem != nil:
 	case o.Serves:
-		err = d.scheduler.Set(ctx, p.Jobs, p.selfScheduling)
+		var lead bool
+		if lead, err = d.tryLead(ctx, p); err == nil && !lead {
+			err = d.setSchedules(ctx, p)
+		}
 	default: // a command may ask what comes next, but must not advance any watermark
 		err = d.scheduler.Load(ctx, p.Jobs)
 	}
 	if err != nil {
 		return err
 	}
-	if d.notifier, err = notify.New(notify.Options{Ledger: d.ledger, Channels: p.channels, Rules: channelRules(d.Current().Config), Link: d.noticeLink, Logger: d.log}); err != nil {
+	if d.notifier, err = notify.New(notify.Options{Ledger: d.ledger, Channels: p.channels, Rules: channelRules(d.Current().Config), Link: d.noticeLink, Logger: d.log, Now: d.ledger.Now}); err != nil {
 		return err
 	}
 
 	d.dispatcher = dispatch.Options{
-		Ledger: d.ledger, Executor: executor{d.runner, d}, Logger: d.log,
+		Ledger: d.ledger, Executor: executor{d.runner, d}, Logger: d.log, Now: d.ledger.Now,
 		Runs: o.Config.Limits.Runs, RunsPerAgent: o.Config.Limits.RunsPerAgent, Drain: time.Duration(o.Config.Limits.Drain),
+	}
+	if d.shared() {
+		d.dispatcher.Placed = func(r ledger.Run) string { return d.Current().plan.placed(r) }
 	}
 	if !o.Serves {
 		return nil
 	}
-	if d.watcher, err = watcher.New(watcher.Options{Ledger: d.ledger, Logger: d.log, BreakerNotices: d.runner.LoopNotices}); err != nil {
+	d.dispatcher.Idle = o.NoWork
+	if d.watcher, err = watcher.New(watcher.Options{Ledger: d.ledger, Logger: d.log, BreakerNotices: d.runner.LoopNotices, Elsewhere: d.watchedElsewhere}); err != nil {
 		return err
 	}
 
-	return d.watcher.Set(ctx, p.watches)
+	return d.watcher.Set(ctx, d.ownWatches(p))
 }
 
 // Dir is the home folder.
@@ -252,10 +271,14 @@ func (d *Daemon) Close() {
 	}
 
 	if d.ledger != nil {
+		d.leave()
 		errs = append(errs, d.ledger.Close())
 	}
 	if d.replicator != nil {
 		d.replicator.LedgerClosed()
+	}
+	if d.db != nil {
+		errs = append(errs, d.db.Close())
 	}
 
 	// The lock goes last: until then no other process may open what is being closed here.

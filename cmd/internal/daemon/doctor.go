@@ -31,7 +31,12 @@ import (
 // Doctor implements web.Host.
 func (d *Daemon) Doctor(ctx context.Context, offline bool) ([]api.Check, error) {
 	now := d.Current()
-	checks := []api.Check{d.checkConfig(now), d.checkHome(), now.checkDisk(d.home.Dir), d.checkModes(), d.checkLedger(ctx), d.checkBackup()}
+	checks := []api.Check{d.checkConfig(now), d.checkHome(), now.checkDisk(d.home.Dir), d.checkModes(), d.checkLedger(ctx)}
+	if d.shared() {
+		checks = append(checks, d.checkNodes(ctx))
+	} else {
+		checks = append(checks, d.checkBackup())
+	}
 	var asked []askedServer
 	if now.problem == nil { // with a problem the models are not known
 		models := now.checkModels()

@@ -63,7 +63,7 @@ const (
 // Why implements web.Explainer.
 func (d *Daemon) Why(ctx context.Context, job, at string, n int) (api.Why, error) {
 	s := d.Current()
-	e := &explanation{d: d, setup: s, name: job, job: s.job(job), now: time.Now(), zone: s.Config.Zone()}
+	e := &explanation{d: d, setup: s, name: job, job: s.job(job), now: d.ledger.Now(), zone: s.Config.Zone()}
 	if err := e.parseAsked(at, n); err != nil {
 		return api.Why{}, &api.Error{Message: err.Error(), Usage: true}
 	}

@@ -131,6 +131,10 @@ func (d *Daemon) fireWatch(ctx context.Context, j *config.Job, f api.RunRequest)
 		return 0, &api.Error{Status: 400, Message: fmt.Sprintf("job %s takes its folder as a whole, not a file (mode: converge); start it with: rouse run %s", j.Name, j.Name), Usage: true}
 	}
 
+	if err := d.refuseElsewhere(string(j.Name)); err != nil {
+		return 0, err
+	}
+
 	// A job without a watch can be given a file too.
 	boundary := d.Current().plan.Plan.Boundary
 	w := watcher.Watch{Job: string(j.Name), Agent: j.Agent, Boundary: boundary}
@@ -156,6 +160,10 @@ func (d *Daemon) fireWatch(ctx context.Context, j *config.Job, f api.RunRequest)
 
 // fireFolder starts the run of a folder.
 func (d *Daemon) fireFolder(ctx context.Context, j *config.Job) (int64, error) {
+	if err := d.refuseElsewhere(string(j.Name)); err != nil {
+		return 0, err
+	}
+
 	var a ledger.Accepted
 	var err error
 	// A running watcher keeps the state of the folder, so it has to start the run itself.

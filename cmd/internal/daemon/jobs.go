@@ -3,7 +3,6 @@ package daemon
 import (
 	"context"
 	"fmt"
-	"time"
 
 	"rouse/agentdb/ledger"
 	"rouse/cmd/internal/api"
@@ -25,7 +24,7 @@ func (d *Daemon) Jobs(ctx context.Context) ([]api.Job, error) {
 
 	// Everything that is asked for all jobs at once is read before the loop.
 	watches := d.watches(ctx)
-	at := time.Now()
+	at := d.ledger.Now()
 	pauses, err := d.ledger.Pauses(ctx, at)
 	if err != nil {
 		return nil, err

@@ -176,21 +176,27 @@ func (d *Daemon) identify(ctx context.Context) error {
 		}
 	}
 
-	if err := d.withdrawAnswered(ctx, agents); err != nil {
+	// What another node asks about its own databases is not known here.
+	var here []string
+	for _, u := range uses {
+		here = append(here, u.Agent)
+	}
+	if err := d.withdrawAnswered(ctx, agents, here); err != nil {
 		return err
 	}
 	return d.stampLedger()
 }
 
 // withdrawAnswered withdraws what was asked about databases that the ledger knows again.
-func (d *Daemon) withdrawAnswered(ctx context.Context, held []string) error {
+func (d *Daemon) withdrawAnswered(ctx context.Context, held, here []string) error {
 	items, err := d.ledger.Inbox(ctx)
 	if err != nil {
 		return err
 	}
 
 	for _, i := range items {
-		if i.Kind != ledger.KindDatabase || slices.Contains(held, i.Agent) {
+		elsewhere := d.shared() && !slices.ContainsFunc(here, func(name string) bool { return strings.EqualFold(name, i.Agent) })
+		if i.Kind != ledger.KindDatabase || slices.Contains(held, i.Agent) || elsewhere {
 			continue
 		}
 		if err := d.ledger.CloseDatabaseItems(ctx, i.Agent, ""); err != nil {

@@ -19,8 +19,13 @@ type liveness struct {
 // newLiveness asks the parts whose standstill would keep runs from starting.
 func (d *Daemon) newLiveness(dispatcher answerer) *liveness {
 	return &liveness{out: map[string]chan struct{}{}, checks: map[string]func(context.Context) error{
-		"ledger":     d.ledger.Touch,
-		"scheduler":  d.scheduler.Answers,
+		"ledger": d.ledger.Touch,
+		"scheduler": func(ctx context.Context) error {
+			if !d.leading() { // it rests
+				return nil
+			}
+			return d.scheduler.Answers(ctx)
+		},
 		"dispatcher": dispatcher.Answers,
 	}}
 }

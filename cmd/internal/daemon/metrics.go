@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"rouse/agentdb/ledger"
@@ -46,6 +47,19 @@ func (d *Daemon) snapshot(ctx context.Context) (out metrics.Snapshot, err error)
 		is := d.replicator.State()
 		out.Replica = &metrics.Replica{Behind: is.Behind, LastSuccess: is.LastSuccess, Works: is.Problem == ""}
 	}
+	e, err := d.Engine(ctx)
+	if err != nil {
+		return out, err
+	}
+	for _, n := range e.Nodes {
+		// Of a name there may be one that is gone and one that is there.
+		if i := slices.IndexFunc(out.Nodes, func(o metrics.Node) bool { return o.Name == n.Name }); i >= 0 {
+			out.Nodes[i].Up, out.Nodes[i].Leads = out.Nodes[i].Up || n.Alive, out.Nodes[i].Leads || n.Leads
+			continue
+		}
+		out.Nodes = append(out.Nodes, metrics.Node{Name: n.Name, Up: n.Alive, Leads: n.Leads})
+	}
+
 	for job, w := range d.watches(ctx) {
 		one := metrics.Watch{Job: job, Waiting: w.Waiting, Works: w.Problem == ""}
 		if !w.Rescanned.IsZero() {

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
-	"time"
 
 	"rouse/agentdb/ledger"
 	"rouse/cmd/internal/api"
@@ -21,7 +20,7 @@ func (d *Daemon) Next(ctx context.Context, job string, n int) ([]api.Occurrence,
 		return nil, err
 	}
 
-	now := time.Now()
+	now := d.ledger.Now()
 	out := []api.Occurrence{}
 	for _, u := range d.scheduler.Next(job, n, now) {
 		out = append(out, api.Occurrence{Job: u.Job, Agent: u.Agent, Source: u.Source, Nominal: api.At(u.Nominal), Actual: api.At(u.Actual),

@@ -16,7 +16,7 @@ import (
 
 // Pause implements web.Pauses.
 func (d *Daemon) Pause(ctx context.Context, ask api.PauseRequest) (api.Paused, error) {
-	s, now := d.Current(), time.Now()
+	s, now := d.Current(), d.ledger.Now()
 	out := api.Paused{Zone: s.Config.Zone().String(), Running: []string{}, Held: []api.Pause{}}
 
 	// Pausing everything is the emergency brake, so it works with a broken configuration too; only
@@ -154,7 +154,7 @@ func (s *Setup) knownScope(scope, name string) error {
 // otherPauses lists the other pauses in force that cover some of the same jobs.
 func (d *Daemon) otherPauses(ctx context.Context, s *Setup, scope, name string) ([]api.Pause, error) {
 	out := []api.Pause{}
-	all, err := d.ledger.Pauses(ctx, time.Now())
+	all, err := d.ledger.Pauses(ctx, d.ledger.Now())
 	for _, p := range all {
 		if (p.Scope != scope || p.Name != name) && s.overlaps(scope, name, p.Scope, p.Name) {
 			out = append(out, web.NewPause(p))

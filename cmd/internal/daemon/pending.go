@@ -13,7 +13,7 @@ import (
 
 // Pending implements web.Runs.
 func (d *Daemon) Pending(ctx context.Context, run ledger.Run) (api.Pending, error) {
-	now := time.Now()
+	now := d.ledger.Now()
 	pauses, err := d.ledger.Pauses(ctx, now)
 	if err != nil {
 		return api.Pending{}, err
@@ -78,6 +78,9 @@ func (d *Daemon) pending(ctx context.Context, r ledger.Run, pauses []ledger.Paus
 	}
 	if why := d.runner.Blocked(ctx, r); why != "" {
 		return api.Pending{Reason: "stays queued: " + why, Blocked: true}
+	}
+	if why := d.absentNode(ctx, r, zone); why != "" {
+		return api.Pending{Reason: why, Blocked: true}
 	}
 	if r.NotBefore.After(now) {
 		return api.Pending{Reason: "starts " + api.LocalTime(r.NotBefore, zone)}

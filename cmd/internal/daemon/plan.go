@@ -28,6 +28,8 @@ type Plan struct {
 	channels       map[string]notify.Channel
 	policies       map[string]dispatch.Policy
 	quotas         map[string]int64
+	// hosts are the nodes that jobs name, and agentHosts those of agents, where the ledger is shared.
+	hosts, agentHosts map[string]string
 }
 
 // NewPlan translates a checked configuration.
@@ -35,7 +37,7 @@ func NewPlan(cfg *config.Config, log *slog.Logger) (*Plan, error) {
 	p := &Plan{
 		Plan: agent.Plan{Agents: map[string]agent.Agent{}, Jobs: map[string]agent.Job{}, Disabled: map[string]ledger.Obstacle{}, Zone: cfg.Zone(),
 			Budget: dailyBudget(cfg.Limits.CostUSDPerDay, cfg.Limits.TokensPerDay)},
-		policies: map[string]dispatch.Policy{}, quotas: map[string]int64{},
+		policies: map[string]dispatch.Policy{}, quotas: map[string]int64{}, hosts: map[string]string{}, agentHosts: map[string]string{},
 	}
 
 	var err error
@@ -54,6 +56,9 @@ func NewPlan(cfg *config.Config, log *slog.Logger) (*Plan, error) {
 	}
 
 	for i, a := range cfg.Agents {
+		if cfg.Shared() {
+			p.agentHosts[string(a.Name)] = cfg.HostOfAgent(&a)
+		}
 		// A disabled agent is unknown to the parts, which keeps its jobs from running too (see addJob).
 		if !config.On(a.Enabled) {
 			continue
@@ -115,7 +120,10 @@ func newBounds(b config.Bounds) loop.Bounds {
 func (p *Plan) addJob(cfg *config.Config, i int, models map[string]*agent.Model) error {
 	j := &cfg.Jobs[i]
 	name := string(j.Name)
-	p.policies[name] = newPolicy(j) // for a disabled job as well: runs of it may still be unfinished
+	p.policies[name] = newPolicy(cfg, j) // for a disabled job as well: runs of it may still be unfinished
+	if cfg.Shared() {
+		p.hosts[name] = cfg.HostOf(j)
+	}
 	if !config.On(j.Enabled) {
 		return nil
 	}

@@ -27,7 +27,11 @@ func LedgerOptions(home string) ledger.Options {
 
 // openLedger opens the ledger of a home that this process holds. A command can still read one that
 // cannot be written, or is damaged; a daemon needs to write.
-func (d *Daemon) openLedger(ctx context.Context, serves bool) (err error) {
+func (d *Daemon) openLedger(ctx context.Context, opening Options) (err error) {
+	if opening.Config.Shared() {
+		return d.openShared(ctx, opening)
+	}
+
 	o := LedgerOptions(d.home.Dir)
 	o.Logger = d.log
 
@@ -39,7 +43,7 @@ func (d *Daemon) openLedger(ctx context.Context, serves bool) (err error) {
 		d.ledger, err = ledger.Open(ctx, o)
 	}
 
-	if errors.As(err, &why) && !serves {
+	if errors.As(err, &why) && !opening.Serves {
 		d.ledger, err = ledger.OpenReadOnly(ctx, o, why)
 	}
 	if err != nil {
@@ -65,6 +69,9 @@ func readOnlyHome(dir string) string {
 // without opening it; "" when nothing is known against it.
 func HomeProblem(ctx context.Context, dir string) string {
 	err := owner.CheckHome(dir)
+	if err == nil && SharedLedger(dir) != nil {
+		return "" // whether PostgreSQL answers is found by whoever opens it
+	}
 	if err == nil {
 		err = FindLedger(ctx, dir)
 	}
@@ -75,8 +82,12 @@ func HomeProblem(ctx context.Context, dir string) string {
 }
 
 // HoldHome keeps everybody else from a home until release is called, for what changes its ledger as a
-// whole. It waits for a command, which is short, and refuses while a daemon serves the home.
+// whole. It waits for a command, which is short, and refuses while a daemon serves the home, and where the ledger is not in it.
 func HoldHome(ctx context.Context, dir string, say func(*HeldError)) (release func(), err error) {
+	if err := SharedLedger(dir); err != nil {
+		return nil, err
+	}
+
 	var h *home
 	err = WaitForHome(ctx, say, func() (err error) {
 		h, err = OpenHome(dir, Holder{PID: os.Getpid(), Version: Version(), StartedAt: time.Now()})

@@ -227,6 +227,12 @@ func (r *reloader) restart(cfg *config.Config) []string {
 	if old := r.started.Log.Format; cfg.Log.Format != old {
 		out = append(out, fmt.Sprintf("log.format is %s until a restart, not %s", old, cfg.Log.Format))
 	}
+	if cfg.Engine != r.started.Engine {
+		out = append(out, "engine is what it was until a restart")
+	}
+	if cfg.Node != r.started.Node {
+		out = append(out, "node is what it was until a restart")
+	}
 	if !reflect.DeepEqual(cfg.Dashboard, r.started.Dashboard) {
 		out = append(out, "dashboard is what it was until a restart")
 	}
@@ -250,10 +256,10 @@ func (r *reloader) apply(ctx context.Context, next *Setup) error {
 	// Until all parts have switched, runs of the old and of the new jobs can start, and the
 	// runner has to know both.
 	d.runner.Set(merged(old.plan.Plan, next.plan.Plan))
-	err := d.watcher.Set(ctx, next.plan.watches)
+	err := d.watcher.Set(ctx, d.ownWatches(next.plan))
 	if err == nil {
-		if err = d.scheduler.Set(ctx, next.plan.Jobs, next.plan.selfScheduling); err != nil {
-			err = errors.Join(err, d.watcher.Set(ctx, old.plan.watches))
+		if err = d.setSchedules(ctx, next.plan); err != nil {
+			err = errors.Join(err, d.watcher.Set(ctx, d.ownWatches(old.plan)))
 		}
 	}
 	if err != nil {
@@ -262,6 +268,7 @@ func (r *reloader) apply(ctx context.Context, next *Setup) error {
 	}
 
 	d.setup.Store(next)
+	d.saveConfigHash(ctx, next.Config)
 	d.runner.Set(next.plan.Plan)
 	limits := next.Config.Limits
 	d.scheduler.SetLanes(limits.Runs)

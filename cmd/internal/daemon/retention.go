@@ -29,8 +29,12 @@ func (d *Daemon) maintain(ctx context.Context) error {
 // prune removes what is too old. An error ends this pass, not the daemon: old history does no harm for
 // another six hours.
 func (d *Daemon) prune(ctx context.Context) {
-	// Current is asked each time because a reload may have changed keep.
-	n, err := d.ledger.Prune(ctx, time.Now(), d.Current().Config.KeepOf)
+	var n int
+	var err error
+	if d.leading() { // one node does it for all
+		// Current is asked each time because a reload may have changed keep.
+		n, err = d.ledger.Prune(ctx, d.ledger.Now(), d.Current().Config.KeepOf)
+	}
 	switch {
 	case err != nil && ctx.Err() == nil:
 		d.log.Error("old history could not be removed; it is tried again", "error", err)

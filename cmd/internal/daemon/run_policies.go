@@ -9,7 +9,7 @@ import (
 )
 
 // newPolicy is what the dispatcher needs to know of a job.
-func newPolicy(j *config.Job) dispatch.Policy {
+func newPolicy(cfg *config.Config, j *config.Job) dispatch.Policy {
 	p := dispatch.Policy{
 		Attempts: j.Retry.Attempts, Backoff: time.Duration(j.Retry.Backoff), MaxBackoff: time.Duration(j.Retry.MaxBackoff),
 		On: j.Retry.On, Resume: config.On(j.Resume), StartDeadline: time.Duration(j.StartDeadline), OnMiss: j.OnMiss, CatchupWindow: time.Duration(j.CatchupWindow), PauseAfter: j.PauseAfter,
@@ -20,6 +20,9 @@ func newPolicy(j *config.Job) dispatch.Policy {
 		p.Concurrency = -1
 	}
 
+	if cfg.Shared() {
+		p.Node = cfg.HostOf(j)
+	}
 	return p
 }
 

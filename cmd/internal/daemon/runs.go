@@ -61,6 +61,12 @@ func (d *Daemon) RunOnly(ctx context.Context, id string) error {
 		return err
 	}
 
+	leave, err := d.joinToRun(ctx)
+	if err != nil {
+		return err
+	}
+	defer leave()
+
 	// A copy: the options stay those of a dispatcher for all runs.
 	o := d.dispatcher
 	o.Only = run

@@ -30,7 +30,9 @@ func (d *Daemon) Serve(ctx context.Context, onReady func(context.Context) error)
 		return errors.Join(err, server.listener.Close())
 	}
 
-	d.dispatcher.After = d.scheduler.Ready()
+	if d.leading() {
+		d.dispatcher.After = d.scheduler.Ready()
+	}
 	dispatcher, err := dispatch.New(d.dispatcher)
 	if err != nil {
 		return errors.Join(err, server.listener.Close())
@@ -63,9 +65,10 @@ func (d *Daemon) Serve(ctx context.Context, onReady func(context.Context) error)
 		group.run("replicate", func() error { return d.replicator.Run(rest) })
 	}
 	if d.traces != nil {
-		group.run("traces", func() error { return d.traces.Run(rest) })
+		group.run("traces", func() error { return d.onceLeading(rest, d.traces.Run) })
 	}
-	group.run("notify", func() error { return d.notifier.Run(rest) })
+	group.run("notify", func() error { return d.onceLeading(rest, d.notifier.Run) })
+	group.run("lease", func() error { return d.watchLease(rest) })
 	group.run("retention", func() error { return d.maintain(rest) })
 	group.run("ledger", func() error { return d.watchLedger(rest) })
 	group.run("files", func() error { return d.watchFiles(triggers) })
@@ -83,7 +86,7 @@ func (d *Daemon) Serve(ctx context.Context, onReady func(context.Context) error)
 			}
 		}
 	}
-	group.run("heartbeat", onceReady(beats.Run))
+	group.run("heartbeat", onceReady(func(ctx context.Context) error { return d.onceLeading(ctx, beats.Run) }))
 	group.run("supervision", onceReady(func(ctx context.Context) error { return d.supervision.run(ctx, well) }))
 
 	err = d.serveUntil(ctx, &group, ready, onReady)
@@ -110,7 +113,7 @@ func (d *Daemon) Serve(ctx context.Context, onReady func(context.Context) error)
 	if d.replicator != nil {
 		group.wait("replicate")
 	}
-	group.wait("http", "metrics", "notify", "retention", "ledger", "files", "sign-ins", "obstacles")
+	group.wait("http", "metrics", "notify", "lease", "retention", "ledger", "files", "sign-ins", "obstacles")
 	return errors.Join(err, group.err())
 }
 
@@ -123,14 +126,20 @@ func (d *Daemon) startTriggers(ctx context.Context, group *group, dispatcher *di
 		// behind have to be sorted out first.
 		select {
 		case <-dispatcher.Rescued():
-			return d.scheduler.Run(ctx)
+			if d.awaitLead(ctx, dispatcher) {
+				return d.scheduler.Run(ctx)
+			}
+			return nil
 		case <-ctx.Done():
 			return nil
 		}
 	})
 
 	group.run("watcher", func() error { return d.watcher.Run(ctx) })
-	ready = allReady(d.scheduler.Ready(), d.watcher.Ready())
+	ready = d.watcher.Ready()
+	if d.leading() { // else it is ready to
+		ready = allReady(d.scheduler.Ready(), d.watcher.Ready())
+	}
 	group.run("reload", func() error {
 		defer close(d.reloads.stopped)
 		// A reload replaces what the triggers watch, so they have to be up first.

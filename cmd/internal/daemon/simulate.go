@@ -21,7 +21,7 @@ const simulatedRuntime = time.Minute
 // Simulate implements dashboard.Settings: what becomes of a job's instants from now on, with what the home holds.
 // The other jobs are played as well, since they take the same lanes.
 func (d pageSettings) Simulate(ctx context.Context, job string, length time.Duration) ([]api.Occurrence, error) {
-	s, now := d.Current(), time.Now()
+	s, now := d.Current(), d.ledger.Now()
 	if err := s.usable(); err != nil {
 		return nil, err
 	}

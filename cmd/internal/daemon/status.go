@@ -25,6 +25,9 @@ func (d *Daemon) Status(ctx context.Context) (api.Status, error) {
 	if is := d.replicaState(); is != nil {
 		st.Replica = *is
 	}
+	if e, err := d.Engine(ctx); err == nil {
+		st.Engine = e
+	}
 	now := d.Current()
 	if files := now.Config.Files; len(files) > 0 {
 		st.Config = files[0]
@@ -44,7 +47,7 @@ func (d *Daemon) Status(ctx context.Context) (api.Status, error) {
 	}
 	slices.Sort(st.WatchProblems)
 
-	st.ModelPauses = d.modelPauses(time.Now())
+	st.ModelPauses = d.modelPauses(d.ledger.Now())
 
 	return st, err
 }

@@ -59,12 +59,12 @@ func (d *Daemon) agentWake(ctx context.Context, s *Setup, a *config.Agent) (api.
 		out.Wake = web.NewWake(wake)
 	}
 
-	pauses, err := d.ledger.Pauses(ctx, time.Now())
+	pauses, err := d.ledger.Pauses(ctx, d.ledger.Now())
 	if err != nil {
 		return out, err
 	}
 
-	if p, paused := ledger.Paused(pauses, "", name, time.Now()); paused {
+	if p, paused := ledger.Paused(pauses, "", name, d.ledger.Now()); paused {
 		out.Paused = web.NewPause(p).Text(s.Config.Zone())
 	}
 
@@ -176,7 +176,7 @@ func (d *Daemon) fillRequest(ctx context.Context, ask api.WakeRequest, zone *tim
 
 	switch {
 	case ask.At != "":
-		w, err := schedule.ParseTime(ask.At, time.Now(), zone, true)
+		w, err := schedule.ParseTime(ask.At, d.ledger.Now(), zone, true)
 		if err != nil {
 			return usage("%s", err)
 		}

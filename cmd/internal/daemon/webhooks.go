@@ -46,7 +46,7 @@ func deliveryKey(job string, d webhook.Delivery) string { return "webhook/" + jo
 // Webhook implements webhook.Engine.
 func (d *Daemon) Webhook(path string) (webhook.Hook, bool) {
 	now := d.Current()
-	if now.usable() != nil {
+	if now.usable() != nil || !d.nodes.triggers {
 		return webhook.Hook{}, false
 	}
 
@@ -99,7 +99,7 @@ func otherBody(err error) error {
 
 // busyFor is why a job takes no delivery now, nil if it does.
 func (d *Daemon) busyFor(ctx context.Context, j *config.Job) (*webhook.BusyError, error) {
-	now := time.Now()
+	now := d.ledger.Now()
 	pauses, err := d.ledger.Pauses(ctx, now)
 	if err != nil {
 		return nil, err

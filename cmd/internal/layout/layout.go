@@ -42,6 +42,7 @@ var parts = []Part{
 	{"commands", Made, true},
 	{"config-path", Made, false}, // a backup's manifest names the configuration
 	{"dashboard", Secret, true},
+	{"engine", Made, false}, // where in PostgreSQL the ledger is
 	{"holder.json", Made, false},
 	{"last-backup.json", Made, false},
 	{"ledger-id", Made, false}, // the ledger says it

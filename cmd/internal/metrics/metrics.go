@@ -40,6 +40,7 @@ type Snapshot struct {
 	Ready                    bool
 	Watches                  []Watch
 	Replica                  *Replica // nil: there are no continuous copies
+	Nodes                    []Node   // that share the ledger; none where a process has it to itself
 }
 
 // Replica is how far the continuous copies are.
@@ -47,6 +48,12 @@ type Replica struct {
 	Behind      time.Duration
 	LastSuccess time.Time // zero: none yet
 	Works       bool
+}
+
+// Node is a process that shares the ledger.
+type Node struct {
+	Name      string
+	Up, Leads bool
 }
 
 // Watch is the watch of a job.
@@ -247,6 +254,8 @@ var (
 	ready      = prometheus.NewDesc("rouse_ready", "1 while every trigger is armed.", nil, nil)
 	watchFiles = prometheus.NewDesc("rouse_watch_waiting_files", "Files that a watch waits to hold still.", []string{"job"}, nil)
 	watchLag   = prometheus.NewDesc("rouse_watch_lag_seconds", "Since the folder of a watch was last looked at.", []string{"job"}, nil)
+	nodeUp     = prometheus.NewDesc("rouse_node_up", "1 while a node holds its lease on the ledger that several share.", []string{"node"}, nil)
+	nodeLeads  = prometheus.NewDesc("rouse_node_leads", "1 for the node that does what one does for all: schedules, wakes, notices, retention.", []string{"node"}, nil)
 	watchWorks = prometheus.NewDesc("rouse_watch_works", "1 while a watch sees its folder.", []string{"job"}, nil)
 
 	replicaBehind = prometheus.NewDesc("rouse_replica_behind_seconds", "Since the oldest write that the continuous copies lack; 0 when they lack none.", nil, nil)
@@ -256,7 +265,7 @@ var (
 
 // Describe implements prometheus.Collector.
 func (n now) Describe(to chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{runsNow, blocked, lanes, lanesUsed, inbox, outbox, ready, watchFiles, watchLag, watchWorks, replicaBehind, replicaLast, replicaWorks} {
+	for _, d := range []*prometheus.Desc{runsNow, blocked, lanes, lanesUsed, inbox, outbox, ready, watchFiles, watchLag, watchWorks, nodeUp, nodeLeads, replicaBehind, replicaLast, replicaWorks} {
 		to <- d
 	}
 }
@@ -281,6 +290,10 @@ func (n now) Collect(to chan<- prometheus.Metric) {
 	gauge(inbox, float64(s.Inbox))
 	gauge(outbox, float64(s.Outbox))
 	gauge(ready, one(s.Ready))
+	for _, n := range s.Nodes {
+		gauge(nodeUp, one(n.Up), n.Name)
+		gauge(nodeLeads, one(n.Leads), n.Name)
+	}
 	for _, w := range s.Watches {
 		gauge(watchFiles, float64(w.Waiting), w.Job)
 		gauge(watchLag, w.Lag.Seconds(), w.Job)

@@ -53,12 +53,14 @@ type Options struct {
 	// Link is the address of the page that a notice is about, "" where there is none; nil: nowhere.
 	Link   func(context.Context, ledger.Notice) string
 	Logger *slog.Logger
+	Now    func() time.Time // the clock by which the outbox is kept; nil means the system's
 }
 
 // Notifier delivers the outbox.
 type Notifier struct {
 	ledger    *ledger.Ledger
 	log       *slog.Logger
+	now       func() time.Time
 	link      func(context.Context, ledger.Notice) string
 	recovered chan struct{} // capacity 1: a channel may be back
 
@@ -81,8 +83,11 @@ func New(o Options) (*Notifier, error) {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
 
-	n := &Notifier{ledger: o.Ledger, channels: o.Channels, rules: o.Rules, log: o.Logger, link: o.Link, recovered: make(chan struct{}, 1), unavailable: map[string]bool{}}
+	n := &Notifier{ledger: o.Ledger, now: o.Now, channels: o.Channels, rules: o.Rules, log: o.Logger, link: o.Link, recovered: make(chan struct{}, 1), unavailable: map[string]bool{}}
 	n.wakeRetry() // what was unavailable to the last process may be there for this one
 	return n, nil
 }
@@ -132,16 +137,16 @@ func (n *Notifier) wakeRetry() {
 func (n *Notifier) Run(ctx context.Context) error {
 	for ctx.Err() == nil {
 		changed := n.ledger.Changed() // before reading, so that no new notice is missed
-		digest, err := n.appendDigests(ctx, time.Now())
+		digest, err := n.appendDigests(ctx, n.now())
 		if err != nil && ctx.Err() == nil {
 			n.log.Error("a digest could not be made; it is tried again", "error", err)
-			digest = time.Now().Add(time.Minute)
+			digest = n.now().Add(time.Minute)
 		}
 
 		next, err := n.deliver(ctx)
 		if err != nil && ctx.Err() == nil {
 			n.log.Error("the outbox could not be read; it is tried again", "error", err)
-			next = time.Now().Add(time.Minute)
+			next = n.now().Add(time.Minute)
 		}
 
 		n.wait(ctx, changed, earlier(next, digest))
@@ -158,7 +163,7 @@ func (n *Notifier) wait(ctx context.Context, changed <-chan struct{}, next time.
 	for {
 		timer.Stop()
 		if !next.IsZero() {
-			timer.Reset(min(time.Until(next), maxSleep))
+			timer.Reset(min(next.Sub(n.now()), maxSleep))
 		}
 
 		select {
@@ -172,7 +177,7 @@ func (n *Notifier) wait(ctx context.Context, changed <-chan struct{}, next time.
 		case <-changed:
 			return
 		case <-timer.C:
-			if !time.Now().Before(next) {
+			if !n.now().Before(next) {
 				return
 			}
 		}
@@ -190,7 +195,7 @@ func earlier(a, b time.Time) time.Time {
 // deliver sends what is due, and returns when the next notice is due.
 func (n *Notifier) deliver(ctx context.Context) (time.Time, error) {
 	for ctx.Err() == nil {
-		due, err := n.ledger.PendingNotices(ctx, time.Now(), pageSize)
+		due, err := n.ledger.PendingNotices(ctx, n.now(), pageSize)
 		if err != nil {
 			return time.Time{}, err
 		}
@@ -201,7 +206,7 @@ func (n *Notifier) deliver(ctx context.Context) (time.Time, error) {
 			return time.Time{}, err
 		}
 	}
-	return n.ledger.NextNotice(ctx, time.Now())
+	return n.ledger.NextNotice(ctx, n.now())
 }
 
 // retryUnavailable sends the notices ahead of time that wait for a channel that could not be reached.
@@ -256,7 +261,7 @@ func (n *Notifier) sendAll(ctx context.Context, notices []ledger.Notice) error {
 // the ledger.
 func (n *Notifier) sendOne(ctx context.Context, notice ledger.Notice) (sendErr, err error) {
 	rules := n.rulesOf(notice.Channel)
-	if until := rules.quietUntil(time.Now()); !until.IsZero() {
+	if until := rules.quietUntil(n.now()); !until.IsZero() {
 		notice.Error, notice.NextAt = QuietHours+rules.Quiet.String(), until
 		return nil, n.ledger.UpdateNotice(ctx, notice)
 	}
@@ -285,9 +290,9 @@ func (n *Notifier) sendOne(ctx context.Context, notice ledger.Notice) (sendErr, 
 		defer n.recordReachable(notice.Channel, true) // once the delivery is on record
 	case errors.Is(sendErr, ErrUnavailable):
 		// Not a try that counts.
-		notice.Error, notice.NextAt = sendErr.Error(), time.Now().Add(unavailablePause)
-		if time.Since(notice.CreatedAt) >= maxWait {
-			notice.State, notice.NextAt = ledger.NoticeFailed, time.Now()
+		notice.Error, notice.NextAt = sendErr.Error(), n.now().Add(unavailablePause)
+		if n.now().Sub(notice.CreatedAt) >= maxWait {
+			notice.State, notice.NextAt = ledger.NoticeFailed, n.now()
 		}
 		n.recordReachable(notice.Channel, false)
 		if !waited {
@@ -298,9 +303,9 @@ func (n *Notifier) sendOne(ctx context.Context, notice ledger.Notice) (sendErr, 
 		notice.Tries++
 		notice.Error = sendErr.Error()
 		if notice.Tries >= maxTries {
-			notice.State, notice.NextAt = ledger.NoticeFailed, time.Now()
+			notice.State, notice.NextAt = ledger.NoticeFailed, n.now()
 		} else {
-			notice.NextAt = time.Now().Add(retryPauses[notice.Tries-1])
+			notice.NextAt = n.now().Add(retryPauses[notice.Tries-1])
 		}
 
 		n.log.Warn("a notice could not be delivered", "job", notice.Job, "run", notice.Run, "channel", notice.Channel, "title", notice.Title,

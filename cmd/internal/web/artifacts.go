@@ -51,9 +51,21 @@ func (s *server) withArtifacts(ctx context.Context, runs ...ledger.Run) ([]api.R
 		byRun[a.Run] = append(byRun[a.Run], a)
 	}
 
+	nodes, err := s.ledger.Nodes(ctx)
+	if err != nil {
+		return nil, err
+	}
+
 	out := make([]api.Run, len(runs))
 	for i, run := range runs {
 		out[i] = newRun(run, byRun[run.ID])
+		if len(nodes) > 0 && run.Attempt > 0 { // several share the ledger
+			made, err := s.ledger.AttemptNodes(ctx, run.ID)
+			if err != nil {
+				return nil, err
+			}
+			out[i].Node = made[run.Attempt]
+		}
 	}
 
 	return out, nil

@@ -13,10 +13,33 @@ func (s *server) ledgerRoutes() []Route {
 	home.Local = true // it names a place on the machine
 	return []Route{
 		home,
-		get[ledger.FileState]("/v1/ledger", "How large the history is.", s.answer(func(r *http.Request) (any, error) { return s.ledger.FileState(r.Context()) })),
-		get[[]api.Backup]("/v1/ledger/backups", "The copies of the history.", s.answer(func(*http.Request) (any, error) { return s.ledger.Backups() })),
+		get[ledger.FileState]("/v1/ledger", "How large the history is.", s.answer(s.ledgerFile)),
+		get[[]api.Backup]("/v1/ledger/backups", "The copies of the history.", s.answer(s.ledgerBackups)),
 		work[api.BackupRequest, api.Backup]("/v1/ledger/backups", "Copies the history.", s.backUpLedger),
 	}
+}
+
+// needsFile refuses what is asked of the file of a ledger that has none.
+func (s *server) needsFile(r *http.Request) error {
+	e, err := s.backend.Host.Engine(r.Context())
+	if err == nil && e.Address != "" {
+		err = &api.Error{Status: http.StatusConflict, Message: "the ledger is in PostgreSQL (" + e.Address + "), and has no file here: PostgreSQL says how large it is, pg_dump backs it up, and pg_restore brings it back while no node runs"}
+	}
+	return err
+}
+
+func (s *server) ledgerFile(r *http.Request) (any, error) {
+	if err := s.needsFile(r); err != nil {
+		return nil, err
+	}
+	return s.ledger.FileState(r.Context())
+}
+
+func (s *server) ledgerBackups(r *http.Request) (any, error) {
+	if err := s.needsFile(r); err != nil {
+		return nil, err
+	}
+	return s.ledger.Backups()
 }
 
 // backUpLedger copies the ledger, and answers with JSON lines that report its progress.
@@ -27,6 +50,10 @@ func (s *server) backUpLedger(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if err := here(r, ask.File); err != nil {
+		s.fail(w, r, err)
+		return
+	}
+	if err := s.needsFile(r); err != nil {
 		s.fail(w, r, err)
 		return
 	}

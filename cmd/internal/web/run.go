@@ -68,8 +68,13 @@ func (s *server) detail(ctx context.Context, id int64) (api.RunDetail, error) {
 	}
 
 	d := api.RunDetail{Body: text.Truncate(body, maxShownBody), Inbox: []api.Item{}, Run: newRun(run, shared), ArtifactsDetail: newArtifacts(shared), Attempts: []api.Attempt{}, StepsDetail: newSteps(steps, calls), Events: []api.Event{}}
+	nodes, err := s.ledger.AttemptNodes(ctx, id)
+	if err != nil {
+		return api.RunDetail{}, err
+	}
+	d.Node = nodes[run.Attempt]
 	for _, a := range attempts {
-		d.Attempts = append(d.Attempts, api.Attempt{Number: a.Number, State: a.State, StartedAt: api.At(a.StartedAt), FinishedAt: api.At(a.FinishedAt), Error: a.Error})
+		d.Attempts = append(d.Attempts, api.Attempt{Node: nodes[a.Number], Number: a.Number, State: a.State, StartedAt: api.At(a.StartedAt), FinishedAt: api.At(a.FinishedAt), Error: a.Error})
 	}
 
 	for _, i := range items {

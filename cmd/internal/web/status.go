@@ -18,6 +18,8 @@ type Host interface {
 	Reload(ctx context.Context) (api.Reload, error)
 	// BackUp makes a backup of the whole home.
 	BackUp(ctx context.Context, ask api.HomeBackupRequest, progress func(done, of int64)) (api.HomeBackup, error)
+	// Engine says where the ledger is, and who works on it.
+	Engine(ctx context.Context) (api.Engine, error)
 	// Notify sends a text to a channel at once.
 	Notify(ctx context.Context, channel, text string) error
 }
@@ -36,6 +38,7 @@ func (s *server) hostRoutes() []Route {
 
 	return []Route{
 		get[api.Status]("/v1/status", "Who serves the home, and what it is doing.", s.answer(s.status)),
+		get[api.Engine]("/v1/engine", "Where the ledger is, and which nodes share it.", s.answer(s.engine)),
 		get[api.State]("/v1/state", "How far schedules, plans, pauses and runs have got: what a simulation begins with.", s.answer(s.state)),
 		get[[]api.Check]("/v1/doctor", "Everything that would stop a run, each with its remedy.", s.answer(s.doctor), Param{Name: "offline", Kind: ParamFlag, Says: "ask nothing of the network"}),
 		post[api.Nothing, api.Reload]("/v1/reload", "Reads the configuration again and puts it into force.", s.answer(s.reload)),
@@ -45,6 +48,8 @@ func (s *server) hostRoutes() []Route {
 }
 
 func (s *server) status(r *http.Request) (any, error) { return s.backend.Host.Status(r.Context()) }
+
+func (s *server) engine(r *http.Request) (any, error) { return s.backend.Host.Engine(r.Context()) }
 
 func (s *server) doctor(r *http.Request) (any, error) {
 	return s.backend.Host.Doctor(r.Context(), flag(r, "offline"))

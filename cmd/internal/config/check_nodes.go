@@ -1,0 +1,168 @@
+package config
+
+import (
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+
+	"rouse/internal/text"
+)
+
+// nodeName matches the names of nodes, which stand in lists, in the names of sessions and behind labels of numbers.
+var nodeName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.-]{0,62}$`)
+
+// CheckNodeName refuses a name that a node cannot have.
+func CheckNodeName(name string) error {
+	if !nodeName.MatchString(name) {
+		return fmt.Errorf("%q is no name of a node: up to 63 letters, digits, dots, dashes and underscores, of which the first is a letter or a digit", name)
+	}
+	return nil
+}
+
+// Shared says whether the ledger is where several processes can work on it.
+func (c *Config) Shared() bool { return c.Engine.Postgres != "" }
+
+// NodeName is the name of this process among the nodes.
+func (c *Config) NodeName() (string, error) {
+	if c.Node != "" {
+		return c.Node, nil
+	}
+
+	name, err := os.Hostname()
+	if err == nil {
+		err = CheckNodeName(name)
+	}
+	if err != nil {
+		return "", fmt.Errorf("the name of this machine cannot be that of a node: %w; give it one: node in the configuration, or --node", err)
+	}
+	return name, nil
+}
+
+// HostOf is the node that does the runs of a job, "" for any.
+func (c *Config) HostOf(j *Job) string {
+	if j.Host != "" {
+		return j.Host
+	}
+	for i := range c.Agents {
+		if a := &c.Agents[i]; string(a.Name) == j.Agent {
+			return c.HostOfAgent(a)
+		}
+	}
+	return ""
+}
+
+// HostOfAgent is the node that does the runs of an agent that belong to no job, "" for any: the one that it names, or where its workdir is
+// because all its jobs are there.
+func (c *Config) HostOfAgent(a *Agent) string {
+	if a.Host != "" || !c.localWorkdir(a) {
+		return a.Host
+	}
+
+	host := ""
+	for i := range c.Jobs {
+		if j := &c.Jobs[i]; j.Agent == string(a.Name) && j.Host != "" {
+			host = j.Host
+		}
+	}
+	return host
+}
+
+// localWorkdir says whether an agent works in a folder of one machine that is not part of the home.
+func (c *Config) localWorkdir(a *Agent) bool {
+	if a.WorkdirShared || a.Workdir == "" {
+		return false
+	}
+	rel, err := filepath.Rel(string(c.Home), string(a.Workdir))
+	return err != nil || !filepath.IsLocal(rel)
+}
+
+// checkNodes checks what several processes on one ledger need to know. Without them it refuses nothing but names: a configuration is
+// written before the engine is changed.
+func (c *checker) checkNodes() {
+	c.name("node", c.cfg.Node)
+	c.checkPostgres(c.cfg.Engine.Postgres)
+
+	for i := range c.cfg.Agents {
+		c.checkAgentHost(fmt.Sprintf("agents[%d]", i), &c.cfg.Agents[i])
+	}
+	for i := range c.cfg.Jobs {
+		path, j := fmt.Sprintf("jobs[%d]", i), &c.cfg.Jobs[i]
+		c.name(path+".host", j.Host)
+		if a := c.agent[j.Agent]; a != nil && a.Host != "" && j.Host != "" && a.Host != j.Host {
+			c.bad(path+".host", "is %s, and that of its agent %s is %s: the agent's database and files are there", j.Host, a.Name, a.Host)
+		}
+		if j.Watch != nil && c.cfg.Shared() && j.At.Line > 0 && c.cfg.HostOf(j) == "" {
+			c.bad(path+".watch", "needs host beside it, the name of the node that sees the folder %s: with engine.postgres several may run, and that one alone watches it", display(string(j.Watch.Path)))
+		}
+	}
+}
+
+func (c *checker) name(path, name string) {
+	if name == "" || !c.hasNoProblem(path) {
+		return
+	}
+	if err := CheckNodeName(name); err != nil {
+		c.bad(path, "%v", err)
+	}
+}
+
+// checkAgentHost refuses a workdir of which nobody says on which machine it is.
+func (c *checker) checkAgentHost(path string, a *Agent) {
+	c.name(path+".host", a.Host)
+	if a.Host != "" && a.WorkdirShared {
+		c.warn(path+".workdir_shared", "has no effect beside host: all runs of the agent are done on %s", a.Host)
+	}
+	if !c.cfg.Shared() || a.Host != "" || !On(a.Enabled) || !c.cfg.localWorkdir(a) {
+		return
+	}
+
+	var hosts []string
+	for i := range c.cfg.Jobs {
+		j := &c.cfg.Jobs[i]
+		if j.Agent != string(a.Name) {
+			continue
+		}
+		if !slices.Contains(hosts, j.Host) {
+			hosts = append(hosts, j.Host)
+		}
+	}
+	if len(hosts) == 1 && hosts[0] != "" {
+		return // where all its jobs are, its workdir is
+	}
+
+	p := c.bad(path+".workdir", "is %s, a folder of one machine: with engine.postgres its runs may be done on several", display(string(a.Workdir)))
+	p.Hint = "name the node with host: NODE at the agent, or say workdir_shared: true if it is the same folder on every node, or leave workdir out"
+	if len(hosts) > 1 {
+		p.Hint += "; its jobs name " + text.List(namedHosts(hosts), 5)
+	}
+}
+
+// namedHosts are hosts as a person reads them.
+func namedHosts(hosts []string) []string {
+	out := make([]string, len(hosts))
+	for i, h := range hosts {
+		if out[i] = h; h == "" {
+			out[i] = "none"
+		}
+	}
+	return out
+}
+
+// checkPostgres refuses what is no address of a database.
+func (c *checker) checkPostgres(address string) {
+	if address == "" {
+		if at := "engine.postgres"; c.d.given(at) && c.hasNoProblem(at) {
+			c.bad(at, "is empty; write it like postgres://rouse@db.example.net/rouse, best as secret:NAME, or leave engine out")
+		}
+		return
+	}
+
+	u, err := url.Parse(address)
+	if err != nil || u.Scheme != "postgres" && u.Scheme != "postgresql" || strings.Trim(u.Path, "/") == "" && u.Query().Get("dbname") == "" {
+		c.bad("engine.postgres", "must be the address of a database, like postgres://rouse@db.example.net/rouse")
+	}
+}

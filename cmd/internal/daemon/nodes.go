@@ -1,0 +1,439 @@
+package daemon
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"rouse/agentdb/ledger"
+	"rouse/cmd/internal/api"
+	"rouse/cmd/internal/config"
+	"rouse/internal/text"
+	"rouse/watcher"
+)
+
+const (
+	// lookLead is how often a node that does not lead looks whether it does now, where it hears of no change.
+	lookLead = time.Second
+	// lookPause is how long it rests between two looks: a busy ledger changes all the time.
+	lookPause = 100 * time.Millisecond
+	// leaveFor is how long a node tries to give its lease up.
+	leaveFor = 3 * time.Second
+)
+
+// membership is this process's part among the nodes that share a ledger. A process that has its ledger to itself leads from the start.
+type membership struct {
+	node           string // its name; "" where the ledger is a file
+	address        string // of the database, without a password
+	triggers, work bool
+
+	mu    sync.Mutex
+	leads bool
+	led   chan struct{} // closed once it leads; whoever leads does so until it ends
+}
+
+// shared says whether other processes may work on the ledger.
+func (d *Daemon) shared() bool { return d.nodes.node != "" }
+
+// join makes a daemon one of the nodes that share its ledger. It comes before anything is written.
+func (d *Daemon) join(ctx context.Context, o Options) error {
+	if !d.shared() || !o.Serves {
+		return nil
+	}
+
+	m, err := d.ledger.Join(ctx, d.self(o.Config, d.nodes.node))
+	if err != nil {
+		return explainJoin(err)
+	}
+	d.log.Info("this is a node of a shared ledger", "node", d.nodes.node, "ledger", d.nodes.address, "id", m.Node().ID)
+	if why := d.clockText(); why != "" {
+		d.log.Warn(why)
+	}
+	return nil
+}
+
+// self is this process as the other nodes see it.
+func (d *Daemon) self(cfg *config.Config, name string) ledger.Node {
+	host, _ := os.Hostname() // "" is as good as what it would say
+	n := ledger.Node{Name: name, Home: d.nodes.node, Host: host, PID: os.Getpid(), Version: Version(), Config: cfg.Sources.Alike(), Triggers: d.nodes.triggers, Work: d.nodes.work}
+	if cfg.Dashboard.Listen != "off" {
+		n.Address = cfg.Dashboard.Listen
+	}
+	return n
+}
+
+func explainJoin(err error) error {
+	if taken := new(*ledger.NameTakenError); errors.As(err, taken) {
+		return fmt.Errorf("this process cannot be a node: %w", err)
+	}
+	return fmt.Errorf("this process cannot join the nodes of its ledger: %w", err)
+}
+
+// joinToRun makes a command a node for as long as it executes a run.
+func (d *Daemon) joinToRun(ctx context.Context) (leave func(), err error) {
+	if !d.shared() {
+		return func() {}, nil
+	}
+
+	n := d.self(d.Current().Config, fmt.Sprintf("%s/run-%d", d.nodes.node, os.Getpid()))
+	n.Triggers, n.Work, n.Address = false, true, ""
+	if _, err := d.ledger.Join(ctx, n); err != nil {
+		return nil, explainJoin(err)
+	}
+	return d.leave, nil
+}
+
+// leave gives the lease up, after all else has ended.
+func (d *Daemon) leave() {
+	m := d.ledger.Membership()
+	if m == nil {
+		return
+	}
+
+	lost := m.Err() != nil
+	ctx, cancel := context.WithTimeout(context.Background(), leaveFor)
+	defer cancel()
+	if err := m.Leave(ctx); err != nil && !lost {
+		d.log.Warn("the lease of this node could not be given up; the others wait until it is over", "error", err)
+	}
+}
+
+// Lost is closed once this process may not write any more, because other nodes do its work; nil where there are none.
+func (d *Daemon) Lost() <-chan struct{} {
+	if m := d.ledger.Membership(); m != nil {
+		return m.Lost()
+	}
+	return nil
+}
+
+// watchLease ends the daemon when its lease is lost.
+func (d *Daemon) watchLease(ctx context.Context) error {
+	m := d.ledger.Membership()
+	if m == nil {
+		return nil
+	}
+	select {
+	case <-m.Lost():
+		d.log.Error("the daemon stops", "node", d.nodes.node, "error", m.Err())
+		return m.Err()
+	case <-ctx.Done():
+		return nil
+	}
+}
+
+// leading says whether this process does what one does for all.
+func (d *Daemon) leading() bool {
+	d.nodes.mu.Lock()
+	defer d.nodes.mu.Unlock()
+	return d.nodes.leads
+}
+
+// setSchedules puts the schedules of a plan into force. Who leads keeps on record how far they are; others only know what comes next.
+func (d *Daemon) setSchedules(ctx context.Context, p *Plan) error {
+	d.nodes.mu.Lock()
+	defer d.nodes.mu.Unlock()
+	if d.nodes.leads {
+		return d.scheduler.Set(ctx, p.Jobs, p.selfScheduling)
+	}
+	return d.scheduler.Load(ctx, p.Jobs)
+}
+
+// tryLead has this process lead if that is its turn: the schedules begin where the record says that they are.
+func (d *Daemon) tryLead(ctx context.Context, p *Plan) (bool, error) {
+	lead, err := d.ledger.Lead(ctx)
+	if err != nil || !lead {
+		return false, err
+	}
+
+	d.nodes.mu.Lock()
+	defer d.nodes.mu.Unlock()
+	if err := d.scheduler.Set(ctx, p.Jobs, p.selfScheduling); err != nil {
+		return false, err
+	}
+	d.nodes.leads = true
+	close(d.nodes.led)
+	return true, nil
+}
+
+// awaitLead returns true once this process leads, and false when ctx ends before. What the one before has left is seen to first: overlap
+// is decided on the runs that are on.
+func (d *Daemon) awaitLead(ctx context.Context, dispatcher answerer) bool {
+	if d.leading() {
+		return true
+	}
+
+	tick := time.NewTicker(lookLead)
+	defer tick.Stop()
+	for failed := false; ; {
+		changed := d.ledger.Changed() // before looking, so that no change falls between
+		lead, err := d.ledger.Lead(ctx)
+		if err == nil && lead {
+			// The first answer ends the round that was on, the second the next one, in which the runs of nodes that are gone were ended.
+			err = errors.Join(dispatcher.Answers(ctx), dispatcher.Answers(ctx))
+			if err == nil {
+				lead, err = d.tryLead(ctx, d.Current().plan)
+			}
+			if err == nil && lead {
+				d.log.Info("this node leads now: schedules, wakes and notices are its", "node", d.nodes.node)
+				return true
+			}
+		}
+		if ctx.Err() != nil {
+			return false
+		}
+		if err != nil && !failed {
+			d.log.Warn("whether this node leads is not known; it is asked again", "error", err)
+		}
+		failed = err != nil
+
+		select {
+		case <-ctx.Done():
+			return false
+		case <-changed:
+		case <-tick.C:
+		}
+		select {
+		case <-ctx.Done():
+			return false
+		case <-time.After(lookPause):
+		}
+	}
+}
+
+// onceLeading runs a part from when this process leads, until ctx ends.
+func (d *Daemon) onceLeading(ctx context.Context, run func(context.Context) error) error {
+	select {
+	case <-d.nodes.led:
+		return run(ctx)
+	case <-ctx.Done():
+		return nil
+	}
+}
+
+// ownWatches are the watches that are this process's.
+func (d *Daemon) ownWatches(p *Plan) []watcher.Watch {
+	if !d.shared() {
+		return p.watches
+	}
+	if !d.nodes.triggers {
+		return nil
+	}
+	return slices.DeleteFunc(slices.Clone(p.watches), func(w watcher.Watch) bool { return p.hosts[w.Job] != d.nodes.node })
+}
+
+// watchedElsewhere says whether another node may watch the folder of a job.
+func (d *Daemon) watchedElsewhere(job string) bool {
+	if !d.shared() {
+		return false
+	}
+	host, ok := d.Current().plan.hosts[job]
+	if !ok || host == "" { // what was left by a job that is gone: one node sees to it
+		return !d.leading()
+	}
+	return host != d.nodes.node || !d.nodes.triggers
+}
+
+// refuseElsewhere refuses a file or folder of this machine where a job's runs are done on another one.
+func (d *Daemon) refuseElsewhere(job string) error {
+	if !d.shared() {
+		return nil
+	}
+	switch host := d.Current().plan.hosts[job]; {
+	case host == "":
+		return &api.Error{Status: 409, Message: fmt.Sprintf("the runs of the job %s may be done on any node, and a file of this machine would not be there; give the job a host: in the configuration", job)}
+	case host != d.nodes.node:
+		return &api.Error{Status: 409, Message: fmt.Sprintf("the files of the job %s are on the node %s; say it there", job, host)}
+	}
+	return nil
+}
+
+// placed is the node that may do a run, "" for any.
+func (p *Plan) placed(r ledger.Run) string {
+	if host := p.policies[r.Job].Node; host != "" {
+		return host
+	}
+	return p.agentHosts[r.Agent]
+}
+
+// saveConfigHash tells the other nodes that this one has another configuration now.
+func (d *Daemon) saveConfigHash(ctx context.Context, cfg *config.Config) {
+	m := d.ledger.Membership()
+	if m == nil {
+		return
+	}
+	if _, err := d.db.ExecContext(ctx, `update nodes set config = $1 where id = $2 and gone_at = 0`, cfg.Sources.Alike(), m.Node().ID); err != nil && ctx.Err() == nil {
+		d.log.Warn("the other nodes were not told of the new configuration", "error", err)
+	}
+}
+
+// Engine implements web.Host.
+func (d *Daemon) Engine(ctx context.Context) (api.Engine, error) {
+	out := api.Engine{Kind: "file", Leads: d.reloads != nil && d.leading(), Nodes: []api.Node{}, Agents: map[string]string{}, Problems: []string{}}
+	if !d.shared() {
+		return out, nil
+	}
+
+	out.Kind, out.Address, out.Node, out.SkewMS = "postgres", d.nodes.address, d.nodes.node, d.ledger.Skew().Milliseconds()
+	all, err := d.ledger.Nodes(ctx)
+	if err != nil {
+		return out, err
+	}
+	alive, err := d.ledger.AliveNodes(ctx)
+	if err != nil {
+		return out, err
+	}
+	leader := slices.IndexFunc(alive, func(n ledger.Node) bool { return n.Triggers })
+
+	own := d.Current().Config.Sources.Alike()
+	for _, n := range all {
+		if !n.Alive() && n.Home != n.Name { // a command that has ended
+			continue
+		}
+		one := api.Node{Name: n.Name, Host: n.Host, PID: n.PID, Version: n.Version, Address: n.Address, StartedAt: api.At(n.StartedAt), SeenAt: api.At(n.SeenAt), Alive: n.Alive(), GoneAt: api.At(n.GoneAt), Why: n.Why,
+			Triggers: n.Triggers, Work: n.Work, Self: n.Name == d.nodes.node && n.PID == os.Getpid(), ConfigDiffers: n.Alive() && d.Current().problem == nil && n.Config != own}
+		one.Leads = n.Alive() && leader >= 0 && alive[leader].ID == n.ID
+		if one.Leads {
+			out.Leader = n.Name
+		}
+		out.Nodes = append(out.Nodes, one)
+	}
+	slices.SortFunc(out.Nodes, func(a, b api.Node) int {
+		return cmp.Or(strings.Compare(a.Name, b.Name), a.StartedAt.Compare(b.StartedAt.Time))
+	})
+
+	lanes, err := d.ledger.LanesElsewhere(ctx)
+	if err != nil {
+		return out, err
+	}
+	for agent, node := range lanes.Homes {
+		out.Agents[agent] = node
+	}
+	out.Problems = append(out.Problems, d.nodeProblems(out)...)
+	return out, nil
+}
+
+// nodeProblems say what keeps several nodes from being one.
+func (d *Daemon) nodeProblems(e api.Engine) (out []string) {
+	var differ, versions []string
+	working := false
+	for _, n := range e.Nodes {
+		if !n.Alive {
+			continue
+		}
+		working = working || n.Work
+		if n.ConfigDiffers {
+			differ = append(differ, n.Name)
+		}
+		if n.Version != Version() {
+			versions = append(versions, n.Name+" has "+n.Version)
+		}
+	}
+
+	if e.Leader == "" {
+		out = append(out, "no node leads, so no schedule is due and no notice is sent: start one with triggers (rouse serve)")
+	}
+	if !working {
+		out = append(out, "no node does runs, so that they stay queued: start one that works (rouse serve)")
+	}
+	if len(differ) > 0 {
+		out = append(out, "another configuration than here is in force at "+text.List(differ, maxLogged)+": who leads decides when runs are due, and who does a run how; give all nodes the same files")
+	}
+	if len(versions) > 0 {
+		out = append(out, fmt.Sprintf("this is rouse %s, and %s; bring all nodes to one version", Version(), text.List(versions, maxLogged)))
+	}
+	if why := d.clockText(); why != "" {
+		out = append(out, why)
+	}
+	return out
+}
+
+// clockText says that the clock of this machine is wrong, or the database's.
+func (d *Daemon) clockText() string {
+	skew := d.ledger.Skew()
+	if skew.Abs() < clocksApart {
+		return ""
+	}
+	way := "behind"
+	if skew < 0 {
+		way = "ahead of"
+	}
+	return fmt.Sprintf("the clock of this machine is %s %s that of the database, which decides when something is due; have both keep the time (NTP)", skew.Abs().Round(time.Second), way)
+}
+
+// checkNodes says which processes share the ledger.
+func (d *Daemon) checkNodes(ctx context.Context) api.Check {
+	c := api.Check{Name: "nodes", OK: true}
+	e, err := d.Engine(ctx)
+	if err != nil {
+		c.OK, c.Detail, c.Remedy = false, err.Error(), "see the message"
+		return c
+	}
+
+	var said []string
+	for _, n := range e.Nodes {
+		said = append(said, n.Text(d.Current().Config.Zone()))
+	}
+	c.Detail = strings.Join(said, "; ")
+	if len(said) == 0 {
+		c.Detail = "none has worked on this ledger yet"
+	}
+	if len(e.Problems) > 0 {
+		c.OK, c.Detail, c.Remedy = false, strings.Join(e.Problems, "; ")+"; "+c.Detail, "see each message; all of it: rouse engine status"
+	}
+	return c
+}
+
+// WorkedOn says whether nodes do runs of the ledger, beside this process.
+func (d *Daemon) WorkedOn(ctx context.Context) bool {
+	if !d.shared() {
+		return false
+	}
+	alive, err := d.ledger.AliveNodes(ctx)
+	return err == nil && slices.ContainsFunc(alive, func(n ledger.Node) bool { return n.Work && n.Home == n.Name })
+}
+
+// absentNode says which node a queued run waits for that is not there, "" when none keeps it from starting.
+func (d *Daemon) absentNode(ctx context.Context, r ledger.Run, zone *time.Location) string {
+	if !d.shared() {
+		return ""
+	}
+	e, err := d.Engine(ctx)
+	if err != nil {
+		return "" // whoever asks hears of it elsewhere
+	}
+
+	name, because := "", ""
+	switch host := d.Current().plan.placed(r); {
+	case host != "" && d.Current().plan.policies[r.Job].Node != "":
+		name, because = host, "which its job names"
+	case host != "":
+		name, because = host, "where the workdir of its agent is"
+	case e.Agents[r.Agent] != "":
+		name, because = e.Agents[r.Agent], "where the files of its agent are"
+	}
+
+	var last *api.Node
+	for i, n := range e.Nodes {
+		if n.Alive && n.Work && (name == "" || n.Name == name) {
+			return ""
+		}
+		if n.Name == name {
+			last = &e.Nodes[i]
+		}
+	}
+	switch {
+	case name == "":
+		return "waits for a node that does runs; none is there"
+	case last == nil:
+		return fmt.Sprintf("waits for the node %s, %s; it was never there", name, because)
+	case last.Alive:
+		return fmt.Sprintf("waits for the node %s, %s; it does no runs (--work=false)", name, because)
+	}
+	return fmt.Sprintf("waits for the node %s, %s; it is not there since %s: %s", name, because, api.LocalTime(last.GoneAt.Time, zone), last.Why)
+}
