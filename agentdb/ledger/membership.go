@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/stdlib"
 
 	"rouse/agentdb/sqlite"
@@ -84,7 +85,7 @@ func (l *Ledger) Join(ctx context.Context, n Node) (*Membership, error) {
 
 	n.Home = cmp.Or(n.Home, n.Name)
 	m := &Membership{l: l, db: l.db, log: l.logger, node: n, class: l.class, seen: map[int64]sighting{}, lost: make(chan struct{}), heard: make(chan struct{}, 1)}
-	if err := m.refusePooler(ctx); err != nil {
+	if err := RefusePooler(ctx, m.db); err != nil {
 		return nil, err
 	}
 	if err := m.register(ctx); err != nil {
@@ -107,6 +108,12 @@ func (l *Ledger) Membership() *Membership { return l.member.Load() }
 
 // Node is the process as the others see it.
 func (m *Membership) Node() Node { return m.node }
+
+// SetConfig tells the other nodes of another configuration.
+func (m *Membership) SetConfig(ctx context.Context, hash string) error {
+	_, err := m.db.ExecContext(ctx, `update nodes set config = $1 where id = $2 and gone_at = 0`, hash, m.node.ID)
+	return err
+}
 
 // Lost is closed once this process may not write any more.
 func (m *Membership) Lost() <-chan struct{} { return m.lost }
@@ -158,32 +165,33 @@ func (l *Ledger) findClass(ctx context.Context) error {
 // channel is on which the processes of a ledger tell each other that they have written.
 func (l *Ledger) channel() string { return fmt.Sprintf("rouse_%d", uint32(l.class)) }
 
-// refusePooler looks whether a session that is idle is lent to somebody else.
-func (m *Membership) refusePooler(ctx context.Context) error {
-	one, err := m.db.Conn(ctx)
+// RefusePooler is ErrPooled for a database whose idle sessions are lent to somebody else. It asks nothing that would fail
+// there in other words.
+func RefusePooler(ctx context.Context, db *sql.DB) error {
+	one, err := db.Conn(ctx)
 	if err != nil {
-		return fmt.Errorf("cannot reach the ledger's database: %w", err)
+		return err
 	}
 	defer one.Close()
-	other, err := m.db.Conn(ctx)
+	other, err := db.Conn(ctx)
 	if err != nil {
-		return fmt.Errorf("cannot reach the ledger's database: %w", err)
+		return err
 	}
 	defer other.Close()
 
 	var idle, used int
-	if err := one.QueryRowContext(ctx, `select pg_backend_pid()`).Scan(&idle); err != nil {
+	const pid = `select pg_backend_pid()`
+	if err := one.QueryRowContext(ctx, pid, pgx.QueryExecModeSimpleProtocol).Scan(&idle); err != nil {
 		return err
 	}
 	tx, err := other.BeginTx(ctx, nil)
 	if err != nil {
 		return err
 	}
-	defer tx.Rollback()
-	if err := tx.QueryRowContext(ctx, `select pg_backend_pid()`).Scan(&used); err != nil {
+	defer tx.Rollback() // it only asks
+	if err := tx.QueryRowContext(ctx, pid, pgx.QueryExecModeSimpleProtocol).Scan(&used); err != nil {
 		return err
 	}
-
 	if idle == used {
 		return ErrPooled
 	}

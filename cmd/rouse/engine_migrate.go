@@ -2,13 +2,11 @@ package main
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 
-	_ "github.com/jackc/pgx/v5/stdlib" // the driver
 	"github.com/spf13/cobra"
 
 	"rouse/agentdb/ledger"
@@ -69,7 +67,7 @@ func engineMigrate(cmd *cobra.Command, at *place, o engineMigrateOptions) (err e
 	file := daemon.LedgerOptions(home)
 	file.Copying = o.from != ""
 	if o.to != "" {
-		if err := daemon.FindLedger(ctx, home); err != nil {
+		if err := errors.Join(daemon.SharedLedger(home), daemon.FindLedger(ctx, home)); err != nil {
 			return err
 		}
 	}
@@ -79,7 +77,7 @@ func engineMigrate(cmd *cobra.Command, at *place, o engineMigrateOptions) (err e
 	}
 	defer func() { err = errors.Join(err, here.Close()) }()
 
-	there, closeThere, err := openPostgresLedger(ctx, o.to+o.from, o.to != "")
+	there, closeThere, err := daemon.OpenShared(ctx, o.to+o.from, o.to != "")
 	if err != nil {
 		return err
 	}
@@ -101,21 +99,10 @@ func engineMigrate(cmd *cobra.Command, at *place, o engineMigrateOptions) (err e
 		if done.Kept, err = retireLedger(ctx, here, home); err != nil {
 			return err
 		}
+	} else if err := daemon.ForgetShared(home); err != nil {
+		return err
 	}
 	return sayMigrated(cmd, o, done)
-}
-
-// openPostgresLedger opens the ledger of a database; the address is never printed: there may be a password in it.
-func openPostgresLedger(ctx context.Context, url string, copying bool) (*ledger.Ledger, func() error, error) {
-	db, err := sql.Open("pgx", url)
-	if err != nil {
-		return nil, nil, fmt.Errorf("the address of the database cannot be used: %w", err)
-	}
-	l, err := ledger.Open(ctx, ledger.Options{DB: db, Copying: copying})
-	if err != nil {
-		return nil, nil, errors.Join(err, db.Close())
-	}
-	return l, func() error { return errors.Join(l.Close(), db.Close()) }, nil
 }
 
 // copyLedger copies and proves. Where an earlier call had come to this point, that is said by the copy being whole.
@@ -217,7 +204,7 @@ from a backup, this says so. Nothing is copied. It is refused while the node bef
 		if url == "" || node == "" {
 			return usagef("say --postgres URL and --node NODE")
 		}
-		l, closeLedger, err := openPostgresLedger(cmd.Context(), url, false)
+		l, closeLedger, err := daemon.OpenShared(cmd.Context(), url, false)
 		if err != nil {
 			return err
 		}

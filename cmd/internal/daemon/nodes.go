@@ -267,7 +267,7 @@ func (d *Daemon) saveConfigHash(ctx context.Context, cfg *config.Config) {
 	if m == nil {
 		return
 	}
-	if _, err := d.db.ExecContext(ctx, `update nodes set config = $1 where id = $2 and gone_at = 0`, cfg.Sources.Alike(), m.Node().ID); err != nil && ctx.Err() == nil {
+	if err := m.SetConfig(ctx, cfg.Sources.Alike()); err != nil && ctx.Err() == nil {
 		d.log.Warn("the other nodes were not told of the new configuration", "error", err)
 	}
 }

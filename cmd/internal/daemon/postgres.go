@@ -108,7 +108,7 @@ func refuseHistory(ctx context.Context, dir string) error {
 	if err == nil && runs == 0 || ledgerState(ctx, path) != "" {
 		return nil
 	}
-	return fmt.Errorf("the history of this home is in %s, and engine.postgres would put it out of sight: a history cannot be moved to PostgreSQL in this version. Begin with another home (--home, home in the configuration), and keep this one to look things up; or take engine.postgres away", path)
+	return fmt.Errorf("the history of this home is in %s, and engine.postgres would put it out of sight. Take it there first: rouse engine migrate --to URL; or begin with another home (--home, home in the configuration), and keep this one to look things up", path)
 }
 
 // openShared opens the ledger in PostgreSQL.
@@ -171,6 +171,29 @@ func withoutPassword(address string) string {
 	return shown.String()
 }
 
+// OpenShared opens a ledger in PostgreSQL that no home is asked about, for a command that moves one; copying says that it may
+// not be whole.
+func OpenShared(ctx context.Context, address string, copying bool) (*ledger.Ledger, func() error, error) {
+	db, err := connectPostgres(ctx, address, "migrate", idleConnections)
+	if err != nil {
+		return nil, nil, err
+	}
+	l, err := ledger.Open(ctx, ledger.Options{DB: db, Copying: copying})
+	if err != nil {
+		return nil, nil, errors.Join(explainPostgres(address, err), db.Close())
+	}
+	return l, func() error { return errors.Join(l.Close(), db.Close()) }, nil
+}
+
+// ForgetShared has a home be one whose ledger is a file, after it was brought back from PostgreSQL.
+func ForgetShared(home string) error {
+	err := os.Remove(filepath.Join(home, engineName))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}
+
 // connectPostgres opens the database of a ledger for the node of a name. The error says in words what to do.
 func connectPostgres(ctx context.Context, address, node string, connections int) (*sql.DB, error) {
 	cfg, err := pgx.ParseConfig(address)
@@ -196,42 +219,10 @@ func connectPostgres(ctx context.Context, address, node string, connections int)
 	db.SetMaxIdleConns(min(idleConnections, connections))
 	db.SetConnMaxIdleTime(idleConnectionFor)
 
-	if err := refusePooler(ctx, db); err != nil {
+	if err := ledger.RefusePooler(ctx, db); err != nil {
 		return nil, errors.Join(explainPostgres(address, err), db.Close())
 	}
 	return db, nil
-}
-
-// refusePooler looks whether a session that is idle is lent to somebody else, before anything is asked that would fail in other words there.
-func refusePooler(ctx context.Context, db *sql.DB) error {
-	one, err := db.Conn(ctx)
-	if err != nil {
-		return err
-	}
-	defer one.Close()
-	other, err := db.Conn(ctx)
-	if err != nil {
-		return err
-	}
-	defer other.Close()
-
-	var idle, used int
-	const pid = `select pg_backend_pid()`
-	if err := one.QueryRowContext(ctx, pid, pgx.QueryExecModeSimpleProtocol).Scan(&idle); err != nil {
-		return err
-	}
-	tx, err := other.BeginTx(ctx, nil)
-	if err != nil {
-		return err
-	}
-	defer tx.Rollback() // it only asks
-	if err := tx.QueryRowContext(ctx, pid, pgx.QueryExecModeSimpleProtocol).Scan(&used); err != nil {
-		return err
-	}
-	if idle == used {
-		return ledger.ErrPooled
-	}
-	return nil
 }
 
 // explainPostgres says what to do about an error of the database.
