@@ -172,12 +172,12 @@ func RefusePooler(ctx context.Context, db *sql.DB) error {
 	if err != nil {
 		return err
 	}
-	defer one.Close()
+	defer func() { _ = one.Close() }() // it only asked
 	other, err := db.Conn(ctx)
 	if err != nil {
 		return err
 	}
-	defer other.Close()
+	defer func() { _ = other.Close() }()
 
 	var idle, used int
 	const pid = `select pg_backend_pid()`
@@ -207,14 +207,16 @@ func (m *Membership) register(ctx context.Context) error {
 	done := false
 	defer func() {
 		if !done {
-			conn.Close()
+			_ = conn.Close()
 		}
 	}()
 
 	if _, err := conn.ExecContext(ctx, `select pg_advisory_lock($1, $2)`, m.class, lockJoin); err != nil {
 		return err
 	}
-	defer conn.ExecContext(context.WithoutCancel(ctx), `select pg_advisory_unlock($1, $2)`, m.class, lockJoin)
+	defer func() { // the session would keep it for as long as the node is there
+		_, _ = conn.ExecContext(context.WithoutCancel(ctx), `select pg_advisory_unlock($1, $2)`, m.class, lockJoin)
+	}()
 
 	if err := m.succeed(ctx, conn); err != nil {
 		return err
@@ -461,7 +463,7 @@ func (m *Membership) listenOnce(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	defer conn.Close()
+	defer func() { _ = conn.Close() }()
 
 	own := strconv.FormatInt(m.node.ID, 10)
 	return conn.Raw(func(driver any) error {

@@ -94,7 +94,7 @@ func (f *Follower) Opened(ctx context.Context, db *sqlite.DB, found dbfile.Marke
 	f.db, f.found = db, nil
 	f.whole = f.hold(ctx) == nil && f.continues(found)
 	f.end, f.drained, f.early = f.at, true, true
-	if f.whole && f.scan() != nil {
+	if f.whole && f.scan(ctx) != nil {
 		f.whole = false
 	}
 	db.Observe(committed, f.closing)
@@ -131,7 +131,7 @@ func (f *Follower) closing() {
 		return
 	}
 	defer f.mu.Unlock()
-	whole := f.whole && !f.lost.Load() && f.scan() == nil && f.whole && f.end == f.at
+	whole := f.whole && !f.lost.Load() && f.scan(context.Background()) == nil && f.whole && f.end == f.at
 	f.letGo()
 	f.db, f.base = nil, f.dropBase()
 	f.known.Whole, f.known.Position, f.known.Size, f.known.Sum = whole, f.at, 0, 0
@@ -246,7 +246,7 @@ func (f *Follower) Prepare(ctx context.Context) error {
 		f.whole = false
 	}
 	if f.whole {
-		if err := f.scan(); err != nil {
+		if err := f.scan(ctx); err != nil {
 			return err
 		}
 	}
@@ -344,17 +344,17 @@ func (f *Follower) dropBase() string {
 }
 
 // Cut fixes what Ship ships. Nothing that belongs to it is written meanwhile.
-func (f *Follower) Cut() error {
+func (f *Follower) Cut(ctx context.Context) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.db == nil || !f.whole {
 		return nil
 	}
-	return f.scan()
+	return f.scan(ctx)
 }
 
 // scan reads what has come into the log since the last time.
-func (f *Follower) scan() error {
+func (f *Follower) scan(ctx context.Context) error {
 	l, err := openLog(f.path)
 	if errors.Is(err, errNoLog) {
 		f.whole = f.whole && f.end.Offset == 0
@@ -393,7 +393,7 @@ func (f *Follower) scan() error {
 	}
 	if end.Offset > walHeader && f.early {
 		f.early = false
-		if err := f.hold(context.Background()); err != nil {
+		if err := f.hold(ctx); err != nil {
 			return err
 		}
 	}
@@ -510,7 +510,7 @@ func (f *Follower) Drain(ctx context.Context) error {
 		return nil
 	}
 	return f.db.Turn(ctx, func() error {
-		if err := f.scan(); err != nil || !f.whole || f.end != f.at {
+		if err := f.scan(ctx); err != nil || !f.whole || f.end != f.at {
 			return err
 		}
 		f.letGo()

@@ -103,7 +103,7 @@ func (h *home) ship() int {
 	if err := h.f.Prepare(h.t.Context()); err != nil {
 		h.t.Fatal(err)
 	}
-	if err := h.f.Cut(); err != nil {
+	if err := h.f.Cut(h.t.Context()); err != nil {
 		h.t.Fatal(err)
 	}
 	h.at++

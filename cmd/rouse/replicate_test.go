@@ -86,7 +86,7 @@ func rowsOf(t testing.TB, at ...string) (files, rows, ended, runs int) {
 	}
 	p := rouse(t, append([]string{"db", "bookkeeper", "query", "select count(distinct file) files, count(*) rows from lines", "--json"}, at...)...)
 	if err := p.Run(); err == nil {
-		if err := json.Unmarshal([]byte(p.stdout.String()), &out); err != nil {
+		if err := json.Unmarshal(p.stdout.Bytes(), &out); err != nil {
 			t.Fatal(err)
 		}
 		return out.Rows[0].Files, out.Rows[0].Rows, ended, runs

@@ -17,7 +17,7 @@ var blank = sync.OnceValues(func() ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer os.RemoveAll(dir)
+	defer func() { _ = os.RemoveAll(dir) }() // what is left of it is in the folder of temporary files
 
 	path := filepath.Join(dir, "ledger.db")
 	l, err := ledger.Open(context.Background(), ledger.Options{Path: path})

@@ -107,7 +107,7 @@ func Open(ctx context.Context, o Options) (_ *Daemon, err error) {
 		return nil, err
 	}
 
-	defer func() {
+	defer func() { //nolint:contextcheck // a lease is given up also by a start that is interrupted
 		if err != nil {
 			d.Close()
 		}

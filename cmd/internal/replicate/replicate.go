@@ -203,15 +203,17 @@ func (r *Replicator) Run(ctx context.Context) error {
 			case <-r.wake:
 			}
 			wait = every // what is written together goes together
-			if err := r.round(ctx); err == nil {
+			if r.round(ctx) == nil {
 				r.pause(ctx, every)
 				wait = 0
 			}
 			continue
 		}
 		r.pause(ctx, wait)
-		if ctx.Err() != nil {
+		select {
+		case <-ctx.Done():
 			return nil
+		default:
 		}
 		if wait = min(2*wait, maxWait); r.round(ctx) == nil {
 			wait = 0
@@ -462,7 +464,7 @@ func (r *Replicator) cut(ctx context.Context, parts map[string]part, storage []s
 		// A clock that was set back does not bring back the past.
 		at = max(time.Now().UnixMilli(), r.last+1)
 		for _, p := range parts {
-			if err := p.f.Cut(); err != nil {
+			if err := p.f.Cut(ctx); err != nil {
 				return err
 			}
 		}
@@ -471,7 +473,7 @@ func (r *Replicator) cut(ctx context.Context, parts map[string]part, storage []s
 				return err
 			}
 		}
-		return r.ledger.Cut()
+		return r.ledger.Cut(ctx)
 	})
 	return at, err
 }
