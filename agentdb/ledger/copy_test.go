@@ -170,7 +170,7 @@ func TestUnfinishedCopy(t *testing.T) {
 	if _, err := ledger.Open(t.Context(), o); !errors.Is(err, ledger.ErrUnfinishedCopy) {
 		t.Errorf("it is opened: %v", err)
 	}
-	other := openIn(t, t.TempDir())
+	other := openCopy(t, ledger.Options{Path: filepath.Join(t.TempDir(), "ledger.db")}) // one with an id of its own
 	if _, err := ledger.Copy(t.Context(), other, openCopy(t, o), ledger.CopyOptions{}); err == nil || !strings.Contains(err.Error(), "another ledger was begun") {
 		t.Errorf("another ledger is mixed into it: %v", err)
 	}
