@@ -497,3 +497,34 @@ func executable(path string) bool {
 	info, err := os.Stat(path)
 	return err == nil && info.Mode().IsRegular()
 }
+
+// The example's script, from its three nodes to the count at its end.
+func TestExampleCluster(t *testing.T) {
+	t.Parallel()
+	url, _ := ledgertest.Postgres(t)
+	config := copyExample(t, "cluster")
+	text, err := os.ReadFile("../../examples/cluster/rouse.yaml") // with its clock
+	if err == nil {
+		err = os.WriteFile(config, text, 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	p := rouse(t)
+	script := exec.Command("bash", filepath.Join(filepath.Dir(config), "run.sh"))
+	script.Env = append(p.Env, "POSTGRES="+url, "ROUSE="+p.Path)
+	out, err := script.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	counted := strings.Fields(string(out)[strings.LastIndex(string(out), "due")+len("due"):])
+	if len(counted) < 3 || counted[0] != counted[1] || counted[1] != counted[2] || counted[0] == "0" {
+		t.Errorf("%s", out)
+	}
+	for _, say := range []string{"desk  120", "gone: its process ended", "it was killed, or the power went"} {
+		if !strings.Contains(string(out), say) {
+			t.Errorf("it does not say %q:\n%s", say, out)
+		}
+	}
+}

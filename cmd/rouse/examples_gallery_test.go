@@ -118,7 +118,7 @@ func TestExamplesAreWhole(t *testing.T) {
 		}
 
 		p := rouse(t, "config", "check", "--config", copyExample(t, name))
-		p.Env = append(p.Env, "ROUSE_SECRET_DEPLOYS=of-both-sides")
+		p.Env = append(p.Env, "ROUSE_SECRET_DEPLOYS=of-both-sides", "ROUSE_SECRET_LEDGER=postgres://rouse@"+cmdtest.Nobody+"/rouse")
 		if err := p.Run(); err != nil || strings.Contains(p.stdout.String(), "warning") && name != "skills" {
 			t.Errorf("%s: %v\n%s%s", name, err, &p.stdout, &p.stderr)
 		}
