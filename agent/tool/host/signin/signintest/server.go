@@ -199,5 +199,6 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	s.api = append(s.api, r.URL.Path)
+	w.Header().Set("Content-Type", "text/plain") // else one is guessed, and by some tokens it is a font
 	fmt.Fprintf(w, "you are %s", token)
 }
