@@ -175,7 +175,7 @@ func examples(t *testing.T) []string {
 // refused, warn of nothing, and point editors to the schema.
 func TestExamples(t *testing.T) {
 	for _, path := range examples(t) {
-		cfg, err := load(path, map[string]string{"secret:deploys": "a secret that its README has you set"})
+		cfg, err := load(path, map[string]string{"secret:deploys": "a secret that its README has you set", "secret:ledger": "postgres://rouse@db.example.net/rouse"})
 		if err != nil {
 			t.Fatalf("%v", err)
 		}
