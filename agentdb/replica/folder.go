@@ -87,9 +87,11 @@ func (f Folder) List(ctx context.Context, prefix, after string) ([]Object, error
 	if err != nil {
 		return nil, err
 	}
+
 	if _, err := os.Stat(f.Path); err != nil {
 		return nil, err // gone, and not empty
 	}
+
 	var out []Object
 	err = filepath.WalkDir(top, func(at string, e fs.DirEntry, err error) error {
 		if errors.Is(err, fs.ErrNotExist) {

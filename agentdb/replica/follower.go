@@ -39,7 +39,7 @@ type Follower struct {
 	asked   bool // the place of the copies was asked what it has
 	at      position
 	whole   bool     // what is shipped is all until at
-	drained bool     // the log may begin anew, once, where nothing came after at
+	drained bool     // the log may begin again, once, where nothing came after at
 	early   bool     // the keep may be of before the first frame, where it holds back every checkpoint
 	base    string   // a copy of the whole database as it was at at, "" where none is needed
 	end     position // of what is found in the log
@@ -515,7 +515,7 @@ func (f *Follower) Drain(ctx context.Context) error {
 		}
 		f.letGo()
 		err := f.db.Checkpoint(ctx)
-		// In the same turn, so that the log can begin anew once, and not twice.
+		// In the same turn, so that the log can begin again once, and not twice.
 		if e := f.hold(ctx); e != nil {
 			f.whole = false
 			return errors.Join(err, e)

@@ -20,7 +20,7 @@ const (
 // position is a place between two transactions of a write-ahead log.
 type position struct {
 	Offset int64     `json:"offset"` // 0: before the first log of a file that has none yet
-	Seq    uint32    `json:"seq"`    // how often the log was begun anew
+	Seq    uint32    `json:"seq"`    // how often the log has begun again
 	Salt   [2]uint32 `json:"salt"`
 	Sum    [2]uint32 `json:"sum"`    // of all frames before it
 	Commit uint32    `json:"commit"` // pages of the database

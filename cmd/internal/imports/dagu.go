@@ -203,6 +203,7 @@ func (g *dag) policies() {
 			j.lose("catchupWindow: %s is not understood", shown(text))
 		}
 	}
+
 	switch policy := g.root.get("overlapPolicy").str(); policy {
 	case "", "skip":
 	case "all":
@@ -212,29 +213,37 @@ func (g *dag) policies() {
 	default:
 		j.lose("overlapPolicy: %s is not known", shown(policy))
 	}
+
 	if d, ok := seconds(g.root.get("timeoutSec")); ok {
 		j.set("bounds", wall(d))
 	}
+
 	if n, err := strconv.Atoi(g.root.get("histRetentionDays").str()); err == nil && n > 0 && n < 100_000 {
 		j.set("keep", fmt.Sprintf("%dd", n))
 	}
+
 	if p := g.root.get("params"); p != nil {
 		j.lose("its parameters are not carried over: %s; rouse run JOB --input NAME=VALUE gives some, as {{ .Input.NAME }}", shown(p.short()))
 	}
+
 	if m := g.root.get("mailOn"); m != nil {
 		j.remark("mailOn %s: a channel {name: mail, kind: url, url: secret:mail} (smtp://…) and notify: {channels: [mail]} do", shown(m.short()))
 	}
+
 	for _, key := range []string{"smtp", "errorMail", "infoMail", "waitMail", "logDir", "tags", "labels", "type"} {
 		if n := g.root.get(key); n != nil && (key != "type" || n.str() != "graph" && n.str() != "chain") {
 			j.remark("not carried over: %s: %s", key, shown(n.short()))
 		}
 	}
+
 	if g.root.get("type").str() == "agent" {
 		j.lose("it is one whose model chooses its steps")
 	}
+
 	if n := g.root.get("maxActiveRuns"); n != nil && n.str() != "1" {
 		j.remark("maxActiveRuns: %s: overlap: allow lets runs overlap", shown(n.str()))
 	}
+
 	if n := g.root.get("dotenv", "shell", "container", "workerSelector", "queue"); n != nil {
 		j.lose("it ran in surroundings of its own (dotenv, shell, container, queue or worker): %s", shown(n.short()))
 	}

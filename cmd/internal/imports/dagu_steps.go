@@ -65,6 +65,7 @@ func (g *dag) order(all []*daguStep) (out []*daguStep) {
 		}
 		names[s.name] = true
 	}
+
 	for len(out) < len(all) {
 		ready := slices.IndexFunc(all, func(s *daguStep) bool {
 			return !slices.Contains(out, s) && !slices.ContainsFunc(s.depends, func(d string) bool { return names[d] && !done[d] })
@@ -80,6 +81,7 @@ func (g *dag) order(all []*daguStep) (out []*daguStep) {
 		}
 		out, done[all[ready].name] = append(out, all[ready]), true
 	}
+
 	for _, s := range all {
 		for _, d := range s.depends {
 			if !names[d] {
@@ -87,6 +89,7 @@ func (g *dag) order(all []*daguStep) (out []*daguStep) {
 			}
 		}
 	}
+
 	return out
 }
 
@@ -171,11 +174,13 @@ func (g *dag) stepPolicies(s *daguStep, before int, lose func(string, ...any)) {
 			lose("continueOn is not carried over as a whole: %s", shown(c.short()))
 		}
 	}
+
 	for _, key := range []string{"preconditions", "precondition", "repeatPolicy", "output", "approval", "container", "parallel", "outputSchema", "shell", "with", "params"} {
 		if v := n.get(key); v != nil {
 			lose("not carried over: %s: %s", key, shown(v.short()))
 		}
 	}
+
 	n.get("retryPolicy") // retries reads it
 	for _, said := range n.rest() {
 		g.job.remark("step %s: not carried over: %s", shown(s.name), shown(said))

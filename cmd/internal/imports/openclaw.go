@@ -25,6 +25,7 @@ func OpenClaw(files []File) (*Document, error) {
 		"Name a model under models:, or set a key in the environment; without one these jobs wait. docs/import.md says more.",
 		"",
 	}
+
 	d.Defaults = agentDefaults
 	for _, f := range files {
 		if strings.EqualFold(path.Ext(f.Name), ".md") {
@@ -50,6 +51,7 @@ func OpenClaw(files []File) (*Document, error) {
 			d.claw(f, n)
 		}
 	}
+
 	return d, nil
 }
 
@@ -96,6 +98,7 @@ func (j *Job) clawTime(s *node) (why string) {
 	if s == nil {
 		return "it has no schedule"
 	}
+
 	kind := s.get("kind").str()
 	switch kind {
 	case "cron":
@@ -128,9 +131,11 @@ func (j *Job) clawTime(s *node) (why string) {
 	default:
 		return "schedules of kind " + shown(kind) + " are not known"
 	}
+
 	for _, said := range s.rest() {
 		j.lose("not carried over: schedule: %s", shown(said))
 	}
+
 	return ""
 }
 

@@ -138,12 +138,15 @@ func splitWords(line string) (out []string, err error) {
 			within = true
 		}
 	}
+
 	if quote != 0 {
 		return nil, fmt.Errorf("a quote is not closed")
 	}
+
 	if within {
 		out = append(out, word.String())
 	}
+
 	return out, nil
 }
 

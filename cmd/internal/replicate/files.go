@@ -280,9 +280,11 @@ func (f *files) newBlobs(ctx context.Context, ship func(backup.File) error) erro
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
+
 	if err != nil {
 		return err
 	}
+
 	for _, folder := range folders {
 		info, err := folder.Info()
 		if err != nil || !info.IsDir() || f.blobs[folder.Name()].Equal(info.ModTime()) || ctx.Err() != nil {
@@ -309,6 +311,7 @@ func (f *files) newBlobs(ctx context.Context, ship func(backup.File) error) erro
 		}
 		f.blobs[folder.Name()] = info.ModTime()
 	}
+
 	return context.Cause(ctx)
 }
 
@@ -356,28 +359,34 @@ func pruneFiles(ctx context.Context, store replica.Store, before time.Time) erro
 	if err != nil {
 		return err
 	}
+
 	first := -1 // the list with which the restores begin that are still wanted
 	for i, o := range lists {
 		if at, full, ok := parseIndexName(o.Name); ok && full && at <= before.UnixMilli() {
 			first = i
 		}
 	}
+
 	var gone []string
 	instants, names, err := noted(ctx, store)
 	if err != nil {
 		return err
 	}
+
 	for i, at := range instants[:max(0, len(instants)-1)] { // the newest stays: it may be the newest of all
 		if at < before.UnixMilli() {
 			gone = append(gone, names[i])
 		}
 	}
+
 	if first <= 0 {
 		return store.Delete(ctx, gone...)
 	}
+
 	for _, o := range lists[:first] {
 		gone = append(gone, o.Name)
 	}
+
 	named := map[string]bool{}
 	for _, o := range lists[first:] {
 		x, err := readIndex(ctx, store, o.Name)
@@ -388,15 +397,18 @@ func pruneFiles(ctx context.Context, store replica.Store, before time.Time) erro
 			named[e.SHA256] = true
 		}
 	}
+
 	contents, err := store.List(ctx, filesPrefix, "")
 	if err != nil {
 		return err
 	}
+
 	for _, o := range contents {
 		if !named[o.Name[strings.LastIndexByte(o.Name, '/')+1:]] {
 			gone = append(gone, o.Name)
 		}
 	}
+
 	return store.Delete(ctx, gone...)
 }
 

@@ -129,6 +129,7 @@ func (s Scheme) Sign(secret string, d Delivery, body []byte, now time.Time) (htt
 	default:
 		return nil, fmt.Errorf("there is no scheme %q", s)
 	}
+
 	return h, nil
 }
 

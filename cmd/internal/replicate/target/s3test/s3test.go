@@ -29,24 +29,29 @@ func Start(t testing.TB, bucket string) *Server {
 	if program == "" {
 		t.Skip("set ROUSE_TEST_S3 to the program versitygw: go install github.com/versity/versitygw/cmd/versitygw@v1.8.0")
 	}
+
 	root := t.TempDir()
 	if err := os.Mkdir(filepath.Join(root, bucket), 0o700); err != nil {
 		t.Fatal(err)
 	}
+
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	address := l.Addr().String()
 	if err := l.Close(); err != nil {
 		t.Fatal(err)
 	}
+
 	s := &Server{URL: "http://" + address}
 	s.cmd = exec.Command(program, "--port", address, "posix", root)
 	s.cmd.Env = append(os.Environ(), "ROOT_ACCESS_KEY="+Access, "ROOT_SECRET_KEY="+Secret)
 	if err := s.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
+
 	t.Cleanup(s.Stop)
 	for range 200 {
 		if conn, err := net.Dial("tcp", address); err == nil {
@@ -55,6 +60,7 @@ func Start(t testing.TB, bucket string) *Server {
 		}
 		time.Sleep(50 * time.Millisecond)
 	}
+
 	t.Fatal("the S3 server does not listen")
 	return nil
 }
