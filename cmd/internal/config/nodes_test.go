@@ -29,6 +29,7 @@ func TestNodes(t *testing.T) {
 		"empty":               {"engine: {postgres: ''}\n", "engine.postgres: is empty"},
 		"of the store":        {"engine: {postgres: 'secret:db'}\n", ""},
 		"not in the store":    {"engine: {postgres: 'secret:other'}\n", "the secret other is not set"},
+		"continuous copies":   {shared + "replicate: {to: 'file:///mnt/copies'}\n", "replicate: copies a home whose ledger is a file"},
 		"large values":        {shared + "node: n\n", ""},
 		"large values, moved": {strings.Replace(shared, "}", ", blobs: 's3://x'}", 1), "engine.blobs: not available in this version (buckets for large values; they are in the database)"},
 	} {
