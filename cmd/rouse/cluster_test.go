@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -477,11 +478,15 @@ func TestClusterPooler(t *testing.T) {
 	if os.Getuid() == 0 { // which it refuses to be
 		cmd = exec.CommandContext(t.Context(), "runuser", "-u", "postgres", "--", pooler, ini)
 	}
+	// Killed, runuser would leave the pooler behind; a signal it passes on.
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
+	cmd.WaitDelay = 10 * time.Second
 	var log cmdtest.Log
 	cmd.Stderr, cmd.Stdout = &log, &log
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() { _ = cmd.Wait() }) // it was told to end
 	cmdtest.Until(t, "the pooler", func() bool { return strings.Contains(log.String(), "process up") })
 
 	pooled := *base
