@@ -58,7 +58,11 @@ Agents' databases and files stay where they are: on PostgreSQL, they belong to t
 
 func engineMigrate(cmd *cobra.Command, at *place, o engineMigrateOptions) (err error) {
 	ctx := cmd.Context()
-	home, release, err := holdHome(ctx, at)
+	home, err := at.homeDir()
+	if err != nil {
+		return err
+	}
+	release, err := daemon.HoldAnyHome(ctx, home, at.sayWaiting)
 	if err != nil {
 		return err
 	}

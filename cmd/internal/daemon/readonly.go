@@ -87,7 +87,11 @@ func HoldHome(ctx context.Context, dir string, say func(*HeldError)) (release fu
 	if err := SharedLedger(dir); err != nil {
 		return nil, err
 	}
+	return HoldAnyHome(ctx, dir, say)
+}
 
+// HoldAnyHome is HoldHome for a command that moves a ledger, wherever that is.
+func HoldAnyHome(ctx context.Context, dir string, say func(*HeldError)) (release func(), err error) {
 	var h *home
 	err = WaitForHome(ctx, say, func() (err error) {
 		h, err = OpenHome(dir, Holder{PID: os.Getpid(), Version: Version(), StartedAt: time.Now()})

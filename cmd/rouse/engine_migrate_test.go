@@ -1,0 +1,88 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"rouse/agentdb/ledger/ledgertest"
+	"rouse/cmd/internal/api"
+	"rouse/cmd/internal/cmdtest"
+)
+
+const migrateConfig = `version: 1
+home: ./home
+agents: [{name: clerk}]
+jobs:
+  - name: note
+    agent: clerk
+    playbook:
+      - {call: db_execute, with: {sql: "create table if not exists t (a)"}}
+      - {call: db_insert, with: {table: t, rows: [{a: 1}]}}
+    notify: {on: [error]}
+`
+
+// The history of a home goes to PostgreSQL and back, though it is killed on its way; nothing is replaced, and the home
+// begins empty.
+func TestEngineMigrate(t *testing.T) {
+	t.Parallel()
+	url, _ := ledgertest.Postgres(t)
+	config := filepath.Join(cmdtest.Write(t, map[string]string{"rouse.yaml": migrateConfig}), "rouse.yaml")
+	for range 5 {
+		runJSON(t, nil, "run", "note", "--wait", "--json", "--config", config)
+	}
+	var before, after []api.Run
+	runJSON(t, &before, "runs", "--json", "--config", config)
+
+	for i := range 4 {
+		p := rouse(t, "engine", "migrate", "--to", url, "--node", "north", "--config", config)
+		if err := p.Start(); err != nil {
+			t.Fatal(err)
+		}
+		time.AfterFunc(time.Duration(20+20*i)*time.Millisecond, func() { _ = p.Process.Kill() })
+		if p.Wait() == nil {
+			t.Fatal("it was not killed")
+		}
+	}
+	var done engineMigrated
+	runJSON(t, &done, "engine", "migrate", "--to", url, "--node", "north", "--json", "--config", config)
+	if len(done.Agents) != 1 || done.Agents[0] != "clerk" || done.Node != "north" || done.Kept == "" {
+		t.Errorf("%+v", done)
+	}
+	if runJSON(t, &after, "runs", "--json", "--config", config); len(after) != 0 {
+		t.Errorf("the home holds %d runs still", len(after))
+	}
+	ledgertest.Audited(t, ledgertest.OpenOn(t, url))
+
+	// What is there is not replaced; another home takes it.
+	refused := rouse(t, "engine", "migrate", "--to", url, "--config", config)
+	if err := refused.Run(); err == nil || !strings.Contains(refused.stderr.String(), "replaces nothing") {
+		t.Errorf("%v: %s", err, refused.stderr.String())
+	}
+	other := filepath.Join(cmdtest.Write(t, map[string]string{"rouse.yaml": migrateConfig}), "rouse.yaml")
+	runJSON(t, nil, "engine", "migrate", "--from", url, "--json", "--config", other)
+	if runJSON(t, &after, "runs", "--json", "--config", other); !reflect.DeepEqual(after, before) {
+		t.Errorf("%+v\nbefore it was\n%+v", after, before)
+	}
+	auditClean(t, other)
+
+	// Back into the home that it came from, after a node has worked on it.
+	shared := filepath.Join(filepath.Dir(config), "shared.yaml")
+	if err := os.WriteFile(shared, []byte(strings.Replace(migrateConfig, "home:", "engine: {postgres: '"+url+"'}\nnode: north\nhome:", 1)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	runJSON(t, nil, "run", "note", "--wait", "--json", "--config", shared)
+	runJSON(t, nil, "engine", "migrate", "--from", url, "--json", "--config", config)
+	if runJSON(t, &after, "runs", "--json", "--config", config); len(after) != len(before)+1 {
+		t.Errorf("%d runs came back", len(after))
+	}
+
+	// The password in an address is never shown.
+	wrong := rouse(t, "engine", "migrate", "--to", "postgres://nobody:hunter2@"+cmdtest.Nobody+"/none?connect_timeout=2", "--config", other)
+	if err := wrong.Run(); err == nil || strings.Contains(wrong.stderr.String(), "hunter2") {
+		t.Errorf("%v: %s", err, wrong.stderr.String())
+	}
+}
