@@ -225,14 +225,13 @@ func beginCopy(ctx context.Context, from, to *Ledger, tables []copiedTable, same
 			return err
 		}
 
-		for _, table := range []string{"runs", "jobs", "events"} {
-			var used bool
-			if err := tx.QueryRow(`select exists (select 1 from ` + table + `)`).Scan(&used); err != nil {
-				return err
-			}
-			if used {
-				return errors.New("there is a ledger already in which something was recorded; a copy is made into an empty one, and replaces nothing")
-			}
+		// One that has never given a run an id has no history: what it knows of jobs and of its own making is in from as well.
+		var newest int64
+		if err := tx.QueryRow(to.runIDs.newest).Scan(&newest); err != nil {
+			return err
+		}
+		if newest > 0 {
+			return errors.New("there is a ledger already in which something was recorded; a copy is made into an empty one, and replaces nothing")
 		}
 
 		for _, t := range tables {
