@@ -20,8 +20,7 @@ type authorizer struct {
 	agent   string // as the run names it
 	rules   tool.Authorizer
 
-	roots  *tool.Roots
-	memory []ledger.Place // all that the agent keeps: its database, and where it may write
+	roots *tool.Roots
 
 	mu    sync.Mutex
 	taint tool.Taint // what the record says of the run

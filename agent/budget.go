@@ -82,7 +82,8 @@ func (b *budget) Reserve(ctx context.Context, step int, most model.Usage) (int64
 
 // reserve takes the most that a step may use out of the budgets of the day. A budget without room is an *overBudget.
 func (b *budget) reserve(ctx context.Context, step int, most ledger.Usage) (int64, error) {
-	day := ledger.DayOf(time.Now(), b.zone)
+	now := time.Now()
+	day := ledger.DayOf(now, b.zone)
 	id, full, err := b.runner.ledger.Reserve(ctx, b.attempt, ledger.Reservation{
 		Step: step, Day: day.Name, Agent: b.task.agent.Name, Job: b.job, Usage: most,
 		DaemonLimit: ledger.Limit(b.task.budget), AgentLimit: ledger.Limit(b.task.agent.Budget), JobLimit: ledger.Limit(b.task.governingJob().Budget),
@@ -95,8 +96,12 @@ func (b *budget) reserve(ctx context.Context, step int, most ledger.Usage) (int6
 		return id, nil
 	}
 
-	// That a day is over its budget says nothing about this run.
-	refusal := &overBudget{domain.OutcomeBudget, domain.ExitEnded, describeFullDay(*full, day, most.TokensIn+most.TokensOut, most.CostMicroUSD)}
+	if full.Monthly() {
+		day = ledger.MonthOf(now, b.zone)
+	}
+
+	// That a day or a month is over its budget says nothing about this run.
+	refusal := &overBudget{domain.OutcomeBudget, domain.ExitEnded, describeFull(*full, day, most.TokensIn+most.TokensOut, most.CostMicroUSD)}
 	if b.skips {
 		refusal.outcome = domain.OutcomeSkipped
 	}
@@ -170,16 +175,16 @@ func (b *budget) limit(s ledger.Spending) Budget {
 	return b.task.governingJob().Budget
 }
 
-// warn tells once a day of each budget that most of it is used.
+// warn tells once a day, and once a month, of each budget that most of it is used.
 func (b *budget) warn(ctx context.Context, sums []ledger.Spending) error {
 	for _, s := range sums {
-		limit := b.limit(s)
+		cost, tokens := s.Limit(ledger.Limit(b.limit(s)))
 		used := ""
 		switch {
-		case nearlyUsed(s.CostMicroUSD, limit.CostMicroUSD):
-			used = fmt.Sprintf("%s of %s", usd(s.CostMicroUSD), usd(limit.CostMicroUSD))
-		case nearlyUsed(s.Tokens, limit.Tokens):
-			used = fmt.Sprintf("%d of %d tokens", s.Tokens, limit.Tokens)
+		case nearlyUsed(s.CostMicroUSD, cost):
+			used = fmt.Sprintf("%s of %s", usd(s.CostMicroUSD), usd(cost))
+		case nearlyUsed(s.Tokens, tokens):
+			used = fmt.Sprintf("%d of %d tokens", s.Tokens, tokens)
 		default:
 			continue
 		}
@@ -189,9 +194,9 @@ func (b *budget) warn(ctx context.Context, sums []ledger.Spending) error {
 			continue
 		}
 
-		// This is for the life of the daemon, so the days before are dropped.
+		// This is for the life of the daemon, so the days and months before are dropped: those that are no beginning of this one, nor it of them.
 		b.runner.budgetsWarned.Range(func(k, _ any) bool {
-			if old, ok := k.(string); ok && !strings.HasPrefix(old, "budget:"+s.Day) {
+			if old, ok := k.(string); ok && !strings.HasPrefix(old, "budget:"+s.Day[:7]) {
 				b.runner.budgetsWarned.Delete(k)
 			}
 			return true
@@ -217,27 +222,28 @@ func budgetOwner(s ledger.Spending) string {
 	return s.Scope + " " + s.Name
 }
 
-// describeFullDay says which budget has no room, how much of it is used, and when there is more. Where
+// describeFull says which budget of a day or a month has no room, how much of it is used, and when there is more. Where
 // there would be room without what is estimated, what made that necessary comes first.
-func describeFullDay(f ledger.BudgetExceeded, day ledger.Day, tokens, cost int64) string {
+func describeFull(f ledger.BudgetExceeded, until ledger.Day, tokens, cost int64) string {
 	whose, key := budgetOwner(f.Spending), "budget"
 	if f.Scope == ledger.ScopeDaemon {
 		whose, key = "the daemon", "limits"
 	}
 
-	amount, name := func(n int64) string { return fmt.Sprint(n) }, "tokens_per_day"
-	spent, estimated, reserved, limit, wanted := f.Tokens, f.EstimatedTokens, f.ReservedTokens, f.Limit.Tokens, tokens
+	limitUSD, limit := f.Spending.Limit(f.Limit)
+	amount, name, period := func(n int64) string { return fmt.Sprint(n) }, "tokens", periodText(f.Spending)
+	spent, estimated, reserved, wanted := f.Tokens, f.EstimatedTokens, f.ReservedTokens, tokens
 	if f.Money {
-		amount, name = usd, "cost_usd_per_day"
-		spent, estimated, reserved, limit, wanted = f.CostMicroUSD, f.EstimatedMicroUSD, f.ReservedMicroUSD, f.Limit.CostMicroUSD, cost
+		amount, name, limit = usd, "cost_usd", limitUSD
+		spent, estimated, reserved, wanted = f.CostMicroUSD, f.EstimatedMicroUSD, f.ReservedMicroUSD, cost
 	}
 
-	said := fmt.Sprintf("the day's budget of %s (%s.%s: %s) has no room for a turn of up to %s: %s are spent", whose, key, name, amount(limit), amount(wanted), amount(spent))
+	said := fmt.Sprintf("the %s's budget of %s (%s.%s_per_%s: %s) has no room for a turn of up to %s: %s are spent", period, whose, key, name, period, amount(limit), amount(wanted), amount(spent))
 	if reserved > 0 {
 		said += fmt.Sprintf(" and %s reserved", amount(reserved))
 	}
 
-	said += "; the day ends at " + day.Ends.Format(time.RFC3339)
+	said += fmt.Sprintf("; the %s ends at %s", period, until.Ends.Format(time.RFC3339))
 	why := fmt.Sprintf("%s of what is spent are estimated, for requests of which no server said what they took", amount(estimated))
 	switch {
 	case estimated == 0:
@@ -246,6 +252,14 @@ func describeFullDay(f ledger.BudgetExceeded, day ledger.Day, tokens, cost int64
 		return fmt.Sprintf("%s; %s; without them there would be room: %s", f.EstimatedWhy, why, said)
 	}
 	return fmt.Sprintf("%s; %s, the last in %s", said, why, f.EstimatedWhy)
+}
+
+// periodText is the word for what a sum is of.
+func periodText(s ledger.Spending) string {
+	if s.Monthly() {
+		return "month"
+	}
+	return "day"
 }
 
 // usd prints money with the digits that matter.

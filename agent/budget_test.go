@@ -363,3 +363,35 @@ func TestWakeSpendsItsJobs(t *testing.T) {
 
 	t.Errorf("the job has spent %+v", b.spent(b.ledger, ledger.ScopeJob, "books"))
 }
+
+// The budget of a calendar month refuses as the day's does, beside it, and its owner hears once a month that most of it is used.
+func TestMonthsBudget(t *testing.T) {
+	t.Parallel()
+	b := paid(t, modeltest.Turn{Text: "Done.", Usage: model.Usage{Input: 800}})
+	b.plan.Channels = []string{"desktop"}
+	b.change(func(a *agent.Agent, j *agent.Job) {
+		a.Budget, j.Budget = agent.Budget{CostMicroUSD: 1_000_000, MonthMicroUSD: 900_000}, agent.Budget{Tokens: 100_000, MonthTokens: 2000}
+	})
+
+	for i, want := range []int{0, 1, 1} { // 800 and 1600 of 2000 tokens
+		res := b.run(b.triggered(domain.TriggerSchedule))
+		if got := b.notices(); len(got) != want {
+			t.Fatalf("after %d runs: %+v", i+1, got)
+		}
+		if full := i == 2; full != (res.Outcome == domain.OutcomeSkipped) || full && !strings.Contains(res.Error, "the month's budget of job books (budget.tokens_per_month: 2000) has no room for a turn of up to") {
+			t.Errorf("run %d: %+v", i+1, res)
+		}
+	}
+	ends := ledger.MonthOf(time.Now(), time.UTC).Ends.Format("2006-01-02")
+	if n := b.notices()[0]; n.Title != "job books: 80 % of the month's budget is used" || !strings.Contains(n.Body, "1600 of 2000 tokens are used; the month ends at "+ends) {
+		t.Errorf("%+v", n)
+	}
+
+	// The money of the agent, of which a run that has begun takes what is left.
+	b.change(func(a *agent.Agent, j *agent.Job) {
+		a.Budget, j.Budget = agent.Budget{MonthMicroUSD: 1700}, agent.Budget{}
+	})
+	if res := b.run(b.triggered(domain.TriggerManual)); res.Outcome != domain.OutcomeBudget || !strings.Contains(res.Error, "the month's budget of agent") || !strings.Contains(res.Error, "(budget.cost_usd_per_month: $0.0017)") || !strings.Contains(res.Error, "; the month ends at "+ends) {
+		t.Errorf("%+v", res)
+	}
+}

@@ -91,7 +91,7 @@ func (r *Runner) checkConditions(ctx context.Context, run ledger.Run, a ledger.A
 // checksConditions says whether the conditions of its job apply to a run. What somebody handed over
 // (a file, the changes in a folder) must not be lost to a condition.
 func checksConditions(run ledger.Run, d ledger.Detail) bool {
-	return d.File == nil && len(d.Files) == 0 && d.Folder == "" && slices.Contains([]domain.Trigger{domain.TriggerSchedule, domain.TriggerBackfill, domain.TriggerManual, domain.TriggerAPI, domain.TriggerWebhook}, run.Trigger)
+	return d.File == nil && len(d.Files) == 0 && d.Folder == "" && slices.Contains([]domain.Trigger{domain.TriggerSchedule, domain.TriggerBackfill, domain.TriggerManual, domain.TriggerAPI, domain.TriggerWebhook, domain.TriggerAfter}, run.Trigger)
 }
 
 // conditionsHeldBefore says whether an earlier attempt got past the conditions. They are not checked

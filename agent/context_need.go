@@ -45,7 +45,7 @@ func ContextNeeds(p Plan) ([]ContextNeed, error) {
 	}
 
 	// Nothing is called with these tools: they are only told of, for which no ledger is needed.
-	r := &Runner{log: slog.New(slog.DiscardHandler), programs: programs, specs: Specs(), prober: preflight.New(), health: newModelHealth(nil)}
+	r := &Runner{log: slog.New(slog.DiscardHandler), programs: programs, families: families(), specs: Specs(), prober: preflight.New(), health: newModelHealth(nil)}
 	r.Set(p)
 	p = *r.plan.Load()
 	// An agent that never ran has no workdir yet.
@@ -85,7 +85,7 @@ func ContextNeeds(p Plan) ([]ContextNeed, error) {
 // contextNeed measures the prompt and the tools of a task.
 func (r *Runner) contextNeed(t task) (ContextNeed, error) {
 	t.board, t.reducer = &memory.Board{}, newReducer(t)
-	t.project = projectFolder(t.boundary, t.agent.Workdir, redactor(t.secrets).Replace, t.promptPart)
+	t.project = projectFolder(t.boundary, t.projectDir(), redactor(t.secrets).Replace, t.promptPart, nil)
 	t.offers = r.offersOf(t, nil)
 	registry, err := r.tools(t, ledger.Attempt{})
 	if err != nil {
@@ -95,6 +95,9 @@ func (r *Runner) contextNeed(t task) (ContextNeed, error) {
 	told := registry.ModelTools()
 	n := ContextNeed{Agent: t.agent.Name, Job: t.job.Name, Model: t.model.Name, Window: t.model.Window, Tools: loop.ToolTokens(told), ToolCount: len(told)}
 	system, task := loop.TextTokens(systemPrompt(t)), loop.TextTokens(t.job.Prompt)
+	if s := t.soul(); s != nil {
+		task += loop.TextTokens(s.Text)
+	}
 	skills, err := t.agent.Skills.Prompt(t.agent.Skills.Style)
 	if err == nil { // a skill that cannot be read ends the run, with a reason of its own
 		system += loop.TextTokens(skills)

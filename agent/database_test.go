@@ -108,7 +108,7 @@ func TestPromptHasTheDatabase(t *testing.T) {
 	}
 
 	for _, want := range []string{
-		"log (2 rows): What was done", "view begun(like) (db_run_view):\n  select what from log where what like :like",
+		"log (2 rows): What was done", "view begun(like) (saved):\n  select what from log where what like :like",
 		"View begun, read ", "\n" + `{"what":"the-first-row"}` + "\n", "View open: the view open needs a value for it", `View none: there is no saved view "none"`,
 	} {
 		if !strings.Contains(text.String(), want) {

@@ -33,6 +33,8 @@ type definition struct {
 	Bounds       definedBounds    `json:"bounds"`
 	Agent        string           `json:"agent"`
 	Instructions string           `json:"instructions,omitempty"`
+	Soul         string           `json:"soul,omitempty"`
+	Mode         string           `json:"mode,omitempty"`
 	Workdir      string           `json:"workdir"`
 	Database     bool             `json:"database"`
 	Tools        toolNames        `json:"tools"`
@@ -59,9 +61,13 @@ func definitionOf(t task) definition {
 	a, j := t.agent, t.job
 	d := definition{
 		Job: j.Name, Prompt: j.Prompt, Playbook: definedCalls(j.Playbook), When: definedGates(j.When), Watched: j.Watched.Folder, Bounds: definedBoundsOf(bounds(t)),
-		Agent: a.Name, Instructions: a.Instructions, Workdir: a.Workdir, Database: a.Database, Tools: toolNames{a.Allow, a.Deny},
+		Agent: a.Name, Instructions: a.Instructions, Soul: a.Soul, Workdir: a.Workdir, Database: a.Database, Tools: toolNames{a.Allow, a.Deny},
 		Read: a.Read, Public: a.Public, Write: a.Write, Commands: definedCommands(a.Commands), Network: definedHosts(a.Network),
 		OnDenied: a.OnDenied, MinTier: t.minTier(), Unconfined: a.Unconfined,
+	}
+
+	if a.Mode != ModeFolder { // as it was said before there were modes: what was approved then stands
+		d.Mode = a.Mode
 	}
 
 	if j.Skill != nil {
@@ -96,6 +102,28 @@ func definitionOf(t task) definition {
 	}
 
 	return d
+}
+
+// Fingerprint is a hash of what a job does and may do, and by whom it is done: what failed under one is not tried again
+// by itself before there is another. "" where that cannot be written down.
+func (p Plan) Fingerprint(job string) string {
+	t, err := p.resolve(ledger.Run{Job: job})
+	if err != nil {
+		return ""
+	}
+
+	text, err := definitionOf(t).text()
+	if err != nil {
+		return ""
+	}
+	var expected, asked strings.Builder
+	for _, e := range t.job.Expect {
+		fmt.Fprintf(&expected, "%q %q,", e.File, e.SQL)
+	}
+	for m := t.model; m != nil; m = m.Fallback {
+		fmt.Fprintf(&asked, "%q,", m.Name)
+	}
+	return tool.ActionHash(text, expected.String(), asked.String())[:16]
 }
 
 // text is the definition as it is shown and hashed.

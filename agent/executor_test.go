@@ -239,10 +239,14 @@ func TestExecutorIsApproved(t *testing.T) {
 	}
 }
 
-// A day without room starts no program, and one that says nothing of its cost counts with its bound.
+// A day without room starts no program, and one that says nothing of its cost counts with its bound, which the day remembers. One without a
+// network reached no model, and costs nothing.
 func TestExecutorBudget(t *testing.T) {
 	t.Parallel()
-	b := executing(t, "crashes", nil)
+	b := executing(t, "crashes", func(s *executor.Settings) { s.Network = true })
+	a := b.plan.Agents["clerk"]
+	a.MinTier = "B"
+	b.plan.Agents["clerk"] = a
 	job := b.plan.Jobs["j"]
 	job.Budget, job.Bounds = agent.Budget{CostMicroUSD: 1_000_000}, loop.Bounds{CostMicroUSD: 600_000}
 	b.plan.Jobs["j"] = job
@@ -252,8 +256,15 @@ func TestExecutorBudget(t *testing.T) {
 	if err := os.Remove(filepath.Join(b.dir, "work", "half.txt")); err != nil {
 		t.Fatal(err)
 	}
-	if res := b.run(b.enqueue(ledger.Request{Job: "j", Agent: "clerk"})); res.Outcome != domain.OutcomeBudget || !strings.Contains(res.Error, "no room") || b.work("half.txt") != "" {
+	if res := b.run(b.enqueue(ledger.Request{Job: "j", Agent: "clerk"})); res.Outcome != domain.OutcomeBudget || !strings.HasPrefix(res.Error, "run 1: the program did not say what it cost") ||
+		!strings.Contains(res.Error, "no room") || b.work("half.txt") != "" {
 		t.Errorf("%+v", res)
+	}
+
+	alone := executing(t, "crashes", nil)
+	alone.plan.Jobs["j"] = job
+	if res := alone.run(alone.enqueue(ledger.Request{Job: "j", Agent: "clerk"})); res.Outcome != domain.OutcomeError || res.Usage.CostMicroUSD != 0 || res.Usage.EstimatedMicroUSD != 0 {
+		t.Errorf("without a network: %+v", res)
 	}
 }
 

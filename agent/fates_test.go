@@ -200,7 +200,7 @@ func fates() []fate {
 	}
 }
 
-// TestFates: OSA-02, OSA-05, OSA-14 and the table exit → outcome, over each kind of wire: however
+// TestFates: OSA-02, OSA-05, OSA-14, UNI-11 and the table exit → outcome, over each kind of wire: however
 // a model and its server behave, a run ends within its bounds in an outcome that its record
 // explains, and nothing that was not whole has been done.
 func TestFates(t *testing.T) {

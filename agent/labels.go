@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"os"
@@ -13,8 +14,8 @@ import (
 // lookUp adds to what a call needs the labels of what it reads, as they are now, and names all that the
 // agent keeps where the call may write any of it.
 func (g *authorizer) lookUp(ctx context.Context, need *tool.Need) error {
-	if need.WritesMemory {
-		need.Writes = append(need.Writes, g.memory...)
+	if need.WritesMemory { // its database, and where it may write
+		need.Writes = append(append(need.Writes, g.roots.Writable()...), ledger.TablePlace(g.rules.Agent, ""))
 	}
 
 	letters, err := g.ledger.LabelsOf(ctx, need.Reads...)
@@ -68,7 +69,7 @@ func (g *authorizer) admitPrompt(ctx context.Context, t task, s snapshot) error 
 // promptNeed is what a prompt shows of places that runs write.
 func (g *authorizer) promptNeed(t task, s snapshot) (need tool.Need) {
 	if t.project != "" {
-		need = g.roots.ReadNeed(".")
+		need = g.roots.ReadNeed(cmp.Or(t.agent.HostFolder, "."))
 	}
 
 	// That the database is private is said of its rows. What a run that had read some called its tables is labelled.
@@ -79,6 +80,7 @@ func (g *authorizer) promptNeed(t task, s snapshot) (need tool.Need) {
 		need.AddsTaint |= tool.Private
 	}
 
+	need.AddsTaint |= tool.ParseTaint(s.met) &^ tool.Outward // what they sent was theirs
 	need.Reads = append(append(need.Reads, s.workspaces...), s.registered...)
 	for _, sk := range t.agent.Skills.All() {
 		shown := g.roots.ReadNeed(sk.Dir)

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"rouse/agent"
@@ -14,11 +15,15 @@ import (
 	"rouse/internal/domain"
 )
 
-// What begins is in the record before it does, and so is what a call did that nobody may
+// What begins and does more than read is in the record before it does, and so is what a call did that nobody may
 // repeat. That a step ended, or a call that can be made again, is written with what begins
 // next, unless a call is on, and at the latest when the run is over.
 func TestRecorderHoldsBack(t *testing.T) {
 	t.Parallel()
+	synctest.Test(t, testRecorderHoldsBack) // no time goes by while it writes
+}
+
+func testRecorderHoldsBack(t *testing.T) {
 	ctx := t.Context()
 	l, err := ledger.Open(ctx, ledger.Options{Path: filepath.Join(t.TempDir(), "ledger.db")})
 	if err != nil {
@@ -50,9 +55,9 @@ func TestRecorderHoldsBack(t *testing.T) {
 	}{
 		{"a step begins", func() error { return r.StartStep(ctx, step) }, []string{"step.started"}},
 		{"it ends", func() error { return r.FinishStep(ctx, step) }, nil},
-		{"a read begins", func() error { return r.StartCall(ctx, call(0, domain.EffectRead)) }, []string{"step.finished", "call.started"}},
+		{"a read begins", func() error { return r.StartCall(ctx, call(0, domain.EffectRead)) }, nil},
 		{"it ends", func() error { return r.FinishCall(ctx, call(0, domain.EffectRead)) }, nil},
-		{"a command begins", func() error { return r.StartCall(ctx, call(1, domain.EffectExternal)) }, []string{"call.finished", "call.started"}},
+		{"a command begins", func() error { return r.StartCall(ctx, call(1, domain.EffectExternal)) }, []string{"step.finished", "call.started", "call.finished", "call.started"}},
 		{"it ends", func() error { return r.FinishCall(ctx, call(1, domain.EffectExternal)) }, []string{"call.finished"}},
 		{"a write begins", func() error { return r.StartCall(ctx, call(2, domain.EffectDatabase)) }, []string{"call.started"}},
 		{"another begins", func() error { return r.StartCall(ctx, call(3, domain.EffectDatabase)) }, []string{"call.started"}},
@@ -61,6 +66,14 @@ func TestRecorderHoldsBack(t *testing.T) {
 		{"one is answered without being made", func() error { return r.AnswerCall(ctx, call(4, domain.EffectExternal)) }, nil},
 		{"the run is over", func() error { return r.Flush(ctx) }, []string{"call.finished", "call.started", "call.finished"}},
 		{"nothing is left", func() error { return r.Flush(ctx) }, nil},
+		{"a read begins", func() error { return r.StartCall(ctx, call(5, domain.EffectRead)) }, nil},
+		{"it takes a while", func() error {
+			time.Sleep(time.Second)
+			synctest.Wait()
+			return nil
+		}, []string{"call.started"}},
+		{"it ends", func() error { return r.FinishCall(ctx, call(5, domain.EffectRead)) }, nil},
+		{"a step begins", func() error { return r.StartStep(ctx, loop.Step{Number: 2, StartedAt: now}) }, []string{"call.finished", "step.started"}},
 	} {
 		if err := s.do(); err != nil {
 			t.Fatalf("%s: %v", s.what, err)
@@ -85,7 +98,7 @@ func TestRecorderHoldsBack(t *testing.T) {
 	}
 
 	steps, err := l.Steps(ctx, a.Run)
-	if err != nil || len(steps) != 1 || steps[0].Text != "a [secret]" {
+	if err != nil || len(steps) != 2 || steps[0].Text != "a [secret]" {
 		t.Errorf("%+v, %v", steps, err)
 	}
 }
@@ -160,8 +173,8 @@ func TestRecordOfStorageComesBehind(t *testing.T) {
 		{"a step begins", func() error { return r.StartStep(ctx, loop.Step{Number: 1, StartedAt: now}) }, 0, true},
 		{"a write begins", func() error { return r.StartCall(ctx, call(0, "store")) }, 1, false},
 		{"it ends", func() error { return r.FinishCall(ctx, call(0, "store")) }, 2, false},
-		{"a read begins", func() error { return r.StartCall(ctx, call(1, "read")) }, 3, true},
-		{"it ends, and tells something", func() error { return r.FinishCall(ctx, call(1, "read")) }, 3, true},
+		{"a read begins", func() error { return r.StartCall(ctx, call(1, "read")) }, 3, false},
+		{"it ends, and tells something", func() error { return r.FinishCall(ctx, call(1, "read")) }, 4, false},
 		{"a write begins with what was told", func() error { return r.StartCall(ctx, call(2, "store")) }, 5, true},
 		{"it ends", func() error { return r.FinishCall(ctx, call(2, "store")) }, 6, false},
 		{"one is answered from the record", func() error {

@@ -31,6 +31,10 @@ func (r *Runner) loopOptions(ctx context.Context, run ledger.Run, a ledger.Attem
 	}
 
 	recorder := newRecorder(r.ledger, a, t.redactor(), t.needsModel())
+	if r.homes != nil {
+		recorder.settle = func(ctx context.Context) error { return r.homes.Settle(ctx, t.agent.Name) }
+	}
+	t.recorder = recorder
 	if t.executes() {
 		if t.program, over = r.openProgram(run, a, *t, past, recorder); over != nil {
 			return o, over, nil
@@ -54,7 +58,7 @@ func (r *Runner) loopOptions(ctx context.Context, run ledger.Run, a ledger.Attem
 	}
 	t.calls.begin(&o)
 	if t.needsModel() {
-		t.project = projectFolder(t.boundary, t.agent.Workdir, redactor(t.secrets).Replace, t.promptPart)
+		t.project = s.project(*t)
 	}
 
 	// Before the model or playbook is set up: a run that waits for its owner needs neither.
@@ -76,7 +80,7 @@ func (r *Runner) loopOptions(ctx context.Context, run ledger.Run, a ledger.Attem
 		return o, nil, err
 	}
 
-	o.Policy.StopOnRejection = t.agent.OnDenied == tool.OnDeniedFail
+	o.Policy.StopOnRejection = o.Policy.StopOnRejection || t.agent.OnDenied == tool.OnDeniedFail
 	if t.asksModel() {
 		o.Bounds = o.Bounds.AfterCost(past.used.cost)
 		o.Budget = r.newBudget(run, a, *t, o.Bounds, !past.began)
@@ -89,11 +93,17 @@ func (r *Runner) loopOptions(ctx context.Context, run ledger.Run, a ledger.Attem
 
 	if t.needsModel() {
 		s.addSkills(&o.System, &o.Messages[0].Text)
+		if s.Session != "" {
+			o.Messages[0].Text = s.Session + "\n" + o.Messages[0].Text
+		}
 		if s.Workspaces != "" { // before the prompt, as rows are
 			o.Messages[0].Text = s.Workspaces + "\n" + o.Messages[0].Text
 		}
 		if s.Views != "" { // before the prompt, so that no row can pass for its continuation
 			o.Messages[0].Text = s.Views + "\n" + o.Messages[0].Text
+		}
+		if s.Soul != nil {
+			o.Messages[0].Text = s.Soul.Text + "\n" + o.Messages[0].Text
 		}
 	}
 
@@ -105,6 +115,9 @@ func (r *Runner) loopOptions(ctx context.Context, run ledger.Run, a ledger.Attem
 // than itself.
 func bounds(t task) loop.Bounds {
 	b := overrideBounds(t.agent.Bounds, t.governingJob().Bounds)
+	if t.detail.Chat && b.Steps == 0 { // what its owner says stands
+		b.Steps = loop.ChatSteps
+	}
 	if t.origin != nil {
 		return t.agent.Bounds.Within(b)
 	}

@@ -166,7 +166,7 @@ func withoutBindings(d declares) declares {
 	return d
 }
 
-// OSL-07, OSL-08, OSL-09, OSL-17: each method of the host does what it is for, refuses what is wrong, and does not exist where it is
+// OSL-07, OSL-08, OSL-09, OSL-17, UNI-06, UNI-14: each method of the host does what it is for, refuses what is wrong, and does not exist where it is
 // not declared, or not granted.
 func TestHostMethods(t *testing.T) {
 	t.Parallel()

@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 	"fmt"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -211,6 +212,18 @@ func (r *Runner) LoopNotices(name, path string) []ledger.Notice {
 	}, job.Notify.Channels)
 }
 
+// ReturnNotices tell the owner that a file is there again as it was when its run failed. One stands for all that follow,
+// until none waits.
+func (r *Runner) ReturnNotices(name, path string, run int64) []ledger.Notice {
+	job := r.plan.Load().Jobs[name] // of a job that is gone nobody is told
+	return address(ledger.Notice{
+		Run: run, Job: name, Agent: job.Agent,
+		Title: fmt.Sprintf("%s: %s is back as it was when it failed", name, oneLine(filepath.Base(path))),
+		Body: fmt.Sprintf("It waits where it is, and so does each file that is put back like this: something may sync the folder. Nothing more is told of them; rouse why %s lists them\nrouse retry %d tries it again, and so does a change of the job",
+			name, run),
+	}, job.Notify.Channels)
+}
+
 // quotaNotices tell the owner that an agent's database comes near to its quota.
 func quotaNotices(run ledger.Run, t task, used, limit int64) []ledger.Notice {
 	return address(ledger.Notice{
@@ -221,7 +234,7 @@ func quotaNotices(run ledger.Run, t task, used, limit int64) []ledger.Notice {
 	}, ownerChannels(t.job, t.channels))
 }
 
-// budgetNotices tell the owner that most of a day's budget is used. Only the budget of a job is
+// budgetNotices tell the owner that most of the budget of a day or a month is used. Only the budget of a job is
 // told of on that job's channels.
 func budgetNotices(b *budget, s ledger.Spending, key, used string) []ledger.Notice {
 	var job Job
@@ -229,11 +242,14 @@ func budgetNotices(b *budget, s ledger.Spending, key, used string) []ledger.Noti
 		job = b.task.governingJob()
 	}
 
-	ends := ledger.DayOf(time.Now(), b.zone).Ends.In(b.zone)
+	ends := ledger.DayOf(time.Now(), b.zone).Ends.In(b.zone).Format("15:04 MST")
+	if s.Monthly() {
+		ends = ledger.MonthOf(time.Now(), b.zone).Ends.In(b.zone).Format("2006-01-02 15:04 MST")
+	}
 	return address(ledger.Notice{
 		Run: b.attempt.Run, Job: b.job, Agent: b.task.agent.Name, Key: key,
-		Title: fmt.Sprintf("%s: %d %% of the day's budget is used", budgetOwner(s), warnAt),
-		Body:  fmt.Sprintf("%s are used; the day ends at %s\nrouse budget", used, ends.Format("15:04 MST")),
+		Title: fmt.Sprintf("%s: %d %% of the %s's budget is used", budgetOwner(s), warnAt, periodText(s)),
+		Body:  fmt.Sprintf("%s are used; the %s ends at %s\nrouse budget", used, periodText(s), ends),
 	}, ownerChannels(job, b.task.channels))
 }
 

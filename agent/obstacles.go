@@ -38,6 +38,7 @@ const (
 	obstacleDatabase    = "database"
 	obstacleWorkspace   = "workspace"
 	obstacleServer      = "mcp"
+	obstacleDisk        = "disk"
 )
 
 // maxObstacleTitle is how much of an obstacle the title of a notice has, in characters.
@@ -48,7 +49,7 @@ const skillGoodFor = time.Minute
 
 // checks are all that is looked at before a run may begin. A new need of agents or jobs is a function here.
 var checks = []func(*Runner, context.Context, task) []ledger.Obstacle{
-	configuredObstacles, (*Runner).modelObstacles, (*Runner).folderObstacles, (*Runner).programObstacles, (*Runner).executorObstacles, (*Runner).serverObstacles,
+	(*Runner).diskObstacles, configuredObstacles, (*Runner).modelObstacles, (*Runner).folderObstacles, (*Runner).programObstacles, (*Runner).executorObstacles, (*Runner).serverObstacles,
 	(*Runner).confinementObstacles, (*Runner).skillObstacles,
 }
 
@@ -97,6 +98,15 @@ func (r *Runner) Blocked(ctx context.Context, run ledger.Run) string {
 func (r *Runner) LookAgain(ctx context.Context) (cleared bool, rest time.Duration) {
 	cleared, rest = r.prober.Again()
 	return r.askRefusing(ctx) || cleared, rest
+}
+
+// diskObstacles are those of a disk on which a run could not be recorded.
+func (r *Runner) diskObstacles(context.Context, task) []ledger.Obstacle {
+	why := r.ledger.NoRoom()
+	if why == "" {
+		return nil
+	}
+	return []ledger.Obstacle{{Kind: obstacleDisk, Source: "disk", Text: why}}
 }
 
 // configuredObstacles are those that were found when the configuration was read.

@@ -2,6 +2,7 @@ package agent_test
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -224,6 +225,75 @@ func TestNamesOfOtherModes(t *testing.T) {
 	}
 }
 
+// A file that got another name since it was accepted is read by no run, but in the agent's own workdir.
+func TestHardLinkedSinceItsAcceptance(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.plan.Jobs["j"] = agent.Job{Name: "j", Agent: "clerk", Playbook: []playbook.Call{{Name: "file_read", With: map[string]any{"path": "{{ .File.Path }}"}}}}
+	b.runner.Set(b.plan)
+	work := b.plan.Agents["clerk"].Workdir
+	for folder, want := range map[string]domain.Outcome{b.dir: domain.OutcomeSkipped, work: domain.OutcomeSuccess} {
+		path := filepath.Join(folder, "linked.txt")
+		if err := errors.Join(os.MkdirAll(folder, 0o755), os.WriteFile(path, []byte("text"), 0o644)); err != nil {
+			t.Fatal(err)
+		}
+		info := must[os.FileInfo](t)(os.Stat(path))
+		id := b.enqueue(ledger.Request{Job: "j", Agent: "clerk", Detail: ledger.Detail{File: &ledger.File{Path: path, Name: "linked.txt", Size: info.Size(), ModTime: info.ModTime()}}})
+		if err := os.Link(path, filepath.Join(t.TempDir(), "other")); err != nil {
+			t.Skip("hard links cannot be made here")
+		}
+		if res := b.run(id); res.Outcome != want || want == domain.OutcomeSkipped && !strings.Contains(res.Error, "is a hard link by now") {
+			t.Errorf("in %s: %s %s %s", folder, res.Outcome, res.Error, res.Summary)
+		}
+	}
+}
+
+// Whom a job tells is told that a file is back as it was when it failed, with what to do.
+func TestReturnNotices(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.plan.Jobs["in"] = agent.Job{Name: "in", Agent: "clerk", Notify: agent.Notify{Channels: []string{"desktop", "ops"}}}
+	b.runner.Set(b.plan)
+	got := b.runner.ReturnNotices("in", "/in/a\x1b[2J\nb.csv", 7)
+	if len(got) != 2 || got[0].Title != "in: a b.csv is back as it was when it failed" || got[1].Channel != "ops" || !strings.Contains(got[0].Body, "rouse retry 7") || !strings.Contains(got[0].Body, "rouse why in") {
+		t.Errorf("%+v", got)
+	}
+	if got := b.runner.ReturnNotices("nobody", "/in/a", 7); got != nil {
+		t.Errorf("%+v", got)
+	}
+}
+
+// What a job does has a fingerprint, which is another one when something of it is; what it is only told with is none.
+func TestFingerprint(t *testing.T) {
+	t.Parallel()
+	job := agent.Job{Name: "in", Agent: "clerk", Prompt: "Read it."}
+	of := func(change func(*agent.Job, *agent.Agent)) string {
+		j, a := job, agent.Agent{Name: "clerk", Workdir: "/work"}
+		change(&j, &a)
+		return agent.Plan{Jobs: map[string]agent.Job{"in": j}, Agents: map[string]agent.Agent{"clerk": a}}.Fingerprint("in")
+	}
+	plain := of(func(*agent.Job, *agent.Agent) {})
+	if plain == "" || of(func(j *agent.Job, _ *agent.Agent) { j.Notify.On, j.Where = []string{"error"}, "rouse.yaml:9" }) != plain {
+		t.Errorf("%q is not the same", plain)
+	}
+	for name, change := range map[string]func(*agent.Job, *agent.Agent){
+		"prompt":       func(j *agent.Job, _ *agent.Agent) { j.Prompt = "Read all of it." },
+		"expectation":  func(j *agent.Job, _ *agent.Agent) { j.Expect = []agent.Expectation{{File: "/x"}} },
+		"check":        func(j *agent.Job, _ *agent.Agent) { j.Expect = []agent.Expectation{{SQL: "/x"}} },
+		"model":        func(j *agent.Job, _ *agent.Agent) { j.Model = &agent.Model{Name: "large"} },
+		"fallback":     func(j *agent.Job, _ *agent.Agent) { j.Model = &agent.Model{Fallback: &agent.Model{Name: "large"}} },
+		"instructions": func(_ *agent.Job, a *agent.Agent) { a.Instructions = "Be brief." },
+		"grants":       func(_ *agent.Job, a *agent.Agent) { a.Read = []string{"/data"} },
+	} {
+		if got := of(change); got == plain || got == "" {
+			t.Errorf("another %s: %q", name, got)
+		}
+	}
+	if got := (agent.Plan{}).Fingerprint("in"); got != "" {
+		t.Errorf("of no job: %q", got)
+	}
+}
+
 // Whom a job tells is told that it was stopped because one path started it again and again.
 func TestBrokenNotices(t *testing.T) {
 	t.Parallel()
@@ -240,5 +310,25 @@ func TestBrokenNotices(t *testing.T) {
 	}
 	if got := b.runner.LoopNotices("nobody", "/in/a"); got != nil {
 		t.Error(fmt.Sprint(got))
+	}
+}
+
+// OSA-90: the parameters of a watch are the Input of its job's runs; what whoever starts one gives comes before them.
+func TestWatchParameters(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.plan.Jobs["j"] = agent.Job{Name: "j", Agent: "clerk", Watched: agent.Watched{Folder: filepath.Join(b.dir, "in"), Parameters: map[string]string{"team": "books", "year": "2025"}},
+		Playbook: []playbook.Call{{Name: "todo", With: map[string]any{"markdown": "- [x] {{ .Input.team }} {{ .Input.year }}"}}}}
+	for want, input := range map[string]map[string]string{"- [x] books 2025": nil, "- [x] books 2026": {"year": "2026"}} {
+		id := b.enqueue(ledger.Request{Job: "j", Agent: "clerk", Detail: ledger.Detail{Input: input}})
+		if res := b.run(id); res.Outcome != domain.OutcomeSuccess {
+			t.Fatalf("%+v", res)
+		}
+		if _, text := b.calls(id, 1); !strings.Contains(text, want) {
+			t.Errorf("with %v: %s, want %s", input, text, want)
+		}
+	}
+	if p := b.plan.Jobs["j"].Watched.Parameters; p["year"] != "2025" {
+		t.Errorf("a run has changed the plan: %v", p)
 	}
 }

@@ -2,6 +2,7 @@ package agent
 
 import (
 	"encoding/json"
+	"maps"
 	"time"
 
 	"rouse/agent/loop"
@@ -23,6 +24,9 @@ import (
 type Agent struct {
 	Name         string
 	Instructions string
+	Soul         string // who it is, in its owner's words; "" when they said nothing
+	Mode         string // one of the modes, "" for ModeFolder
+	HostFolder   string // of ModeIsolated: the folder of the host that it reads and cannot change, absolute; "": it has none
 	Workdir      string // absolute; created when the first run starts
 	Model        *Model // nil: the agent has none, and its prompts are held
 	Database     bool
@@ -60,6 +64,13 @@ type Agent struct {
 	Obstacles []ledger.Obstacle
 }
 
+// The modes in which an agent works (OSA-40).
+const (
+	ModeIsolated = "isolated" // in a folder of its own, with programs; of the host it reads what was granted and writes nothing
+	ModeFolder   = "folder"   // in its workdir, which may be the owner's
+	ModeNone     = "none"     // without file tools and programs
+)
+
 // Model is a configured way to reach a language model.
 type Model struct {
 	Name        string
@@ -76,8 +87,8 @@ type Model struct {
 	Nearby bool
 }
 
-// Budget is what may be taken in a day; 0 is no limit.
-type Budget struct{ CostMicroUSD, Tokens int64 }
+// Budget is what may be taken in a day, and in a calendar month; 0 is no limit.
+type Budget struct{ CostMicroUSD, Tokens, MonthMicroUSD, MonthTokens int64 }
 
 // Job is what a run does: exactly one of Prompt, Playbook and Skill is set.
 type Job struct {
@@ -101,6 +112,7 @@ type Job struct {
 	// UndoOnFailure undoes what a run wrote, files and database, when it fails.
 	UndoOnFailure bool
 	ContextViews  []string // saved views of the agent's database whose rows the prompt shows
+	KeepSession   bool     // its runs are told what was said in those before
 	Where         string   // file:line of the configuration
 	// Obstacles keep its runs from starting, as the configuration says.
 	Obstacles []ledger.Obstacle
@@ -127,13 +139,21 @@ type Watched struct {
 	Recursive bool
 	Batch     bool     // its runs are of many files
 	MovesTo   []string // absolute folders that its files are moved to
+	// Parameters are what templates know as Input in its runs, where whoever starts one gives nothing else (OSA-90).
+	Parameters map[string]string
 }
 
-// asBatch is what triggered a run as the job knows it now: a file that was offered manually, or
-// taken when the job took each by itself, is a batch of one to a job that takes many.
-func (j Job) asBatch(d ledger.Detail) ledger.Detail {
+// triggeredBy is what triggered a run as the job knows it now: a file that was offered manually, or
+// taken when the job took each by itself, is a batch of one to a job that takes many; and its watch has parameters.
+func (j Job) triggeredBy(d ledger.Detail) ledger.Detail {
 	if j.Watched.Batch && d.File != nil {
 		d.Files, d.File = []ledger.File{*d.File}, nil
+	}
+
+	if len(j.Watched.Parameters) > 0 {
+		input := maps.Clone(j.Watched.Parameters)
+		maps.Copy(input, d.Input)
+		d.Input = input
 	}
 	return d
 }

@@ -11,6 +11,19 @@ import (
 //go:embed phases.md
 var phasedInstructions string
 
+// placePrompt is what a model or a program is told of where it works.
+func placePrompt(a Agent) string {
+	if a.Mode == ModeNone {
+		return "You have no file tools, and start no programs.\n"
+	}
+
+	told := fmt.Sprintf("Your working folder is %s; relative paths begin there.\n", a.Workdir)
+	if a.HostFolder != "" {
+		told += fmt.Sprintf("It is yours alone. What your work is about is in %s, which you can read and not change.\n", a.HostFolder)
+	}
+	return told
+}
+
 // systemPrompt is what a model is told before the task.
 func systemPrompt(t task) string {
 	var s strings.Builder
@@ -25,7 +38,10 @@ func systemPrompt(t task) string {
 		s.WriteString("Do the task with your tools, then call complete with a summary of what you did and what came of it.\n")
 	}
 
-	fmt.Fprintf(&s, "Your working folder is %s; relative paths begin there.\n", t.agent.Workdir)
+	s.WriteString(placePrompt(t.agent))
+	if t.agent.HostFolder != "" {
+		s.WriteString("Make what you hand over in your working folder, and share it with share_artifact.\n")
+	}
 	s.WriteString(t.project)
 	s.WriteString(triggerPrompt(t))
 	return s.String()

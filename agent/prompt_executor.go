@@ -11,7 +11,8 @@ import (
 // answer. It begins with words of the host's: as an argument it can be no option.
 func executorPrompt(t task, s snapshot, prompt string, asked []ledger.Item, failedWith string) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "You are %s, an agent that works unattended: nobody reads along, and nobody can answer while you work. Your working folder is %s.\n", t.agent.Name, t.agent.Workdir)
+	fmt.Fprintf(&b, "You are %s, an agent that works unattended: nobody reads along, and nobody can answer while you work. ", t.agent.Name)
+	b.WriteString(placePrompt(t.agent))
 	b.WriteString("End with an answer that says what you did and what came of it: it is all that your owner reads. " +
 		"If there was nothing to do, its last line is \"rouse-outcome: nothing\"; if a part is missing, \"rouse-outcome: partial\"; if you could not do it, \"rouse-outcome: error\". " +
 		"If you cannot go on without your owner's word, its last line is \"rouse-question: \" and one question; you are started again with the answer.\n")
@@ -19,11 +20,19 @@ func executorPrompt(t task, s snapshot, prompt string, asked []ledger.Item, fail
 		b.WriteString("\n" + text + "\n")
 	}
 
+	if s.Soul != nil {
+		b.WriteString("\n" + s.Soul.Text)
+	}
+
 	if told := triggerPrompt(t); told != "" {
 		b.WriteString("\n" + told)
 	}
 	if s.Views != "" {
 		b.WriteString("\n" + s.Views)
+	}
+
+	if s.Session != "" {
+		b.WriteString("\n" + s.Session)
 	}
 
 	if failedWith != "" {

@@ -1,6 +1,8 @@
 package agent
 
 import (
+	"cmp"
+	"context"
 	"fmt"
 	"io"
 	"io/fs"
@@ -10,6 +12,8 @@ import (
 	"unicode/utf8"
 
 	"rouse/agent/tool"
+	"rouse/agent/tool/git"
+	"rouse/agentdb/ledger"
 	"rouse/internal/nofollow"
 	"rouse/internal/text"
 )
@@ -18,6 +22,7 @@ import (
 const (
 	maxTree        = 8_000  // characters
 	maxManifest    = 4_000  // characters
+	maxGitStatus   = 2_000  // bytes
 	maxAdviceBytes = 20_000 // bytes, the beginning and the end of a longer file
 	maxTreeEntries = 2_000  // entries that are looked at
 	treeDepth      = 4
@@ -42,18 +47,39 @@ var projects = []project{
 // adviceFiles are files in which people tell agents about a folder; the first that is there counts.
 var adviceFiles = []string{".hermes.md", "HERMES.md", "AGENTS.md", "CLAUDE.md", ".cursorrules"}
 
+// projectDir is the folder whose project a model is told of.
+func (t task) projectDir() string { return cmp.Or(t.agent.HostFolder, t.agent.Workdir) }
+
+// describeFolder is what a model is told of the working folder of a task when an attempt begins.
+func (r *Runner) describeFolder(ctx context.Context, t task) string {
+	redact := redactor(t.secrets).Replace
+	return projectFolder(t.boundary, t.projectDir(), redact, t.promptPart, func() string {
+		if t.agent.HostFolder != "" {
+			return "" // git is asked in the workdir alone
+		}
+		roots, err := r.roots(t, ledger.Attempt{})
+		if err != nil {
+			return ""
+		}
+		host, err := r.programs.host(t, roots)
+		if err != nil {
+			return ""
+		}
+		return git.Summary(ctx, host, t.agent.Name, redact, t.promptPart(maxGitStatus))
+	})
+}
+
 // projectFolder describes the working folder of a project to a model: its kind, its files, its
-// manifest, its branch, and what its people have written for agents (OSA-39). It is "" for a
+// manifest, its branch, what git says has changed, and what its people have written for agents (OSA-39). It is "" for a
 // folder that is no project: a workdir changes with each run, and what changes spoils what a
 // provider keeps of a prompt, and a recording. What cannot be read is left out: a model can
 // look for itself.
 //
-// No program is started for it. Git runs what the configuration in a folder names, and an
-// agent may have written that.
+// gitStatus is asked once the folder is known to be a project with a repository; nil: git is not asked.
 //
 // Texts are redacted before they are cut: half a secret would not be known for one. part is how much of its
 // greatest length a part of it may have.
-func projectFolder(b nofollow.Boundary, dir string, redact func(string) string, part func(most int) int) string {
+func projectFolder(b nofollow.Boundary, dir string, redact func(string) string, part func(most int) int, gitStatus func() string) string {
 	roots, err := tool.NewRootsWithin(b, dir, nil)
 	if err != nil {
 		return ""
@@ -94,6 +120,12 @@ func projectFolder(b nofollow.Boundary, dir string, redact func(string) string, 
 	fmt.Fprintf(&s, "Its files when this run began:\n%s", listTree(root, ignore, part(maxTree)))
 	if content := excerptOfFile(roots, manifest, part(maxManifest), redact); content != "" {
 		fmt.Fprintf(&s, "\n%s:\n%s\n", manifest, content)
+	}
+
+	if gitStatus != nil && git.Repository(dir) {
+		if said := gitStatus(); said != "" {
+			s.WriteString("\n" + said)
+		}
 	}
 
 	if told >= 0 {

@@ -80,7 +80,7 @@ func TestFolderBounded(t *testing.T) {
 
 // described is the prompt's text of a folder with no secrets.
 func described(b nofollow.Boundary, dir string) string {
-	return projectFolder(b, dir, func(text string) string { return text }, whole)
+	return projectFolder(b, dir, func(text string) string { return text }, whole, nil)
 }
 
 // A secret across a cut is redacted as one that is shown whole: no part of it is told.
@@ -91,7 +91,7 @@ func TestFolderCutsAreRedacted(t *testing.T) {
 	for before := maxAdviceBytes/2 - len(secret); before <= maxAdviceBytes/2; before++ {
 		// As far from the end as from the beginning, so that it lies across both cuts.
 		long := strings.Repeat("x", before) + secret + strings.Repeat("y", maxAdviceBytes) + secret + strings.Repeat("z", before)
-		got := projectFolder(nofollow.Boundary{}, filled(t, map[string]string{"AGENTS.md": long}), redact, whole)
+		got := projectFolder(nofollow.Boundary{}, filled(t, map[string]string{"AGENTS.md": long}), redact, whole, nil)
 		for n := range len(secret) - 3 {
 			if part := secret[n : n+4]; strings.Contains(got, part) {
 				t.Fatalf("with %d bytes before it %q is told", before, part)

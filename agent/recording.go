@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"iter"
 	"log/slog"
@@ -40,7 +41,7 @@ func (r *Runner) unnamedRecordingPath(run int64, attempt int) string {
 
 // startRecording records what the model of an attempt is asked and answers, if its job wants that. A
 // recording that cannot be written is logged, and is no reason to end the run.
-func (r *Runner) startRecording(o *loop.Options, a ledger.Attempt, t task, s snapshot) (end func()) {
+func (r *Runner) startRecording(ctx context.Context, o *loop.Options, a ledger.Attempt, t task, s snapshot) (end func()) {
 	if !t.governingJob().Record || !t.needsModel() || r.recordings == "" {
 		return func() {}
 	}
@@ -58,7 +59,18 @@ func (r *Runner) startRecording(o *loop.Options, a ledger.Attempt, t task, s sna
 	}
 
 	o.Provider, o.Recorder = &recordingProvider{o.Provider, t.relay, rec}, rec
-	return rec.close
+	return func() { r.endRecording(context.WithoutCancel(ctx), rec, t.agent.Name) } // however the attempt ends
+}
+
+// endRecording closes a recording, and has it be where other nodes find it.
+func (r *Runner) endRecording(ctx context.Context, rec *exchangeRecorder, agent string) {
+	written := rec.close()
+	if !written || r.homes == nil {
+		return
+	}
+	if err := r.homes.KeepRecording(ctx, agent, rec.path); err != nil {
+		r.log.Warn("a recording is at this node alone, because it could not be shipped", "run", rec.attempt.Run, "attempt", rec.attempt.Number, "error", err)
+	}
 }
 
 // exchangeRecorder writes the recording of one attempt. Exchanges reach the file before the step that
@@ -148,13 +160,14 @@ func (p *exchangeRecorder) open() (err error) {
 	return err
 }
 
-func (p *exchangeRecorder) close() {
+// close ends the file; it says whether there is one.
+func (p *exchangeRecorder) close() (written bool) {
 	p.flush()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 
 	if p.file == nil {
-		return
+		return false
 	}
 
 	if err := p.file.Close(); err != nil {
@@ -162,6 +175,7 @@ func (p *exchangeRecorder) close() {
 	}
 
 	p.file = nil
+	return true
 }
 
 // add takes an exchange.
@@ -295,19 +309,44 @@ func (p *exchangeRecorder) cleanAnswer(a *replay.Answer) {
 	a.Calls = cleanCalls(a.Calls, p.redact)
 }
 
-// readRecording reads what an attempt left. What is older than the attempt is of another one: the
+// nodesClocks is how far the clock of a node, by which exchanges are recorded, may be behind that of the ledger.
+const nodesClocks = time.Minute
+
+// readRecording reads what an attempt left, here or at another node. What is older than the attempt is of another one: the
 // file has no id of a ledger, or the ledger was put back to an older state.
-func (r *Runner) readRecording(a ledger.Attempt) (replay.Recording, error) {
+func (r *Runner) readRecording(ctx context.Context, a ledger.Attempt) (replay.Recording, error) {
+	begun := a.StartedAt
 	out, err := readRecordingFile(r.recordingPath(a.Run, a.Number))
 	if errors.Is(err, fs.ErrNotExist) {
 		out, err = readRecordingFile(r.unnamedRecordingPath(a.Run, a.Number))
 	}
+	if r.homes != nil {
+		begun = begun.Add(-nodesClocks)
+		if errors.Is(err, fs.ErrNotExist) {
+			out, err = r.readRecordingElsewhere(ctx, a)
+		}
+	}
 
-	older := func(x replay.Exchange) bool { return !x.StartedAt.IsZero() && x.StartedAt.Before(a.StartedAt) }
+	older := func(x replay.Exchange) bool { return !x.StartedAt.IsZero() && x.StartedAt.Before(begun) }
 	if errors.Is(err, fs.ErrNotExist) || err == nil && slices.ContainsFunc(out.Exchanges, older) {
 		return replay.Recording{}, nil
 	}
 	return out, err
+}
+
+// readRecordingElsewhere reads what an attempt left that another node made.
+func (r *Runner) readRecordingElsewhere(ctx context.Context, a ledger.Attempt) (replay.Recording, error) {
+	run, err := r.ledger.Run(ctx, a.Run)
+	if err != nil {
+		return replay.Recording{}, err
+	}
+	name := filepath.Base(r.recordingPath(a.Run, a.Number))
+	f, err := r.homes.Recording(ctx, run.Agent, name)
+	if err != nil {
+		return replay.Recording{}, fmt.Errorf("a recording cannot be read: %w", err)
+	}
+	defer f.Close()
+	return readRecordingLines(f, name)
 }
 
 func readRecordingFile(path string) (replay.Recording, error) {
@@ -316,12 +355,14 @@ func readRecordingFile(path string) (replay.Recording, error) {
 		return replay.Recording{}, fmt.Errorf("a recording cannot be read: %w", err)
 	}
 	defer f.Close()
+	return readRecordingLines(f, path)
+}
 
+func readRecordingLines(f io.Reader, name string) (replay.Recording, error) {
 	out, err := replay.ReadLines(f)
 	if err != nil {
-		return out, fmt.Errorf("the recording %s is damaged: %w", f.Name(), err)
+		return out, fmt.Errorf("the recording %s is damaged: %w", name, err)
 	}
-
 	return out, nil
 }
 
@@ -332,37 +373,60 @@ func (r *Runner) sweepRecordings(ctx context.Context) error {
 		return nil
 	}
 
+	newest, err := r.ledger.NewestRun(ctx)
+	if err != nil {
+		return err
+	}
+	known := map[int64]bool{}
+	gone := func(name string) (bool, error) {
+		id, epoch := recordedRun(name)
+		if id == 0 || known[id] || id > newest || epoch != "" && epoch != r.ledger.EpochOf(id).ID {
+			return false, nil
+		}
+
+		_, err := r.ledger.Run(ctx, id)
+		known[id] = err == nil
+		if errors.Is(err, ledger.ErrNotFound) {
+			return true, nil
+		}
+		return false, err
+	}
+
+	errs := []error{r.sweepRecordingFiles(gone)}
+	if r.homes != nil {
+		errs = append(errs, r.homes.SweepRecordings(ctx, gone))
+	}
+	return errors.Join(errs...)
+}
+
+// recordedRun is the run of a recording by the name of its file, 0 where it is of none; with the id of the ledger, where the name has one.
+func recordedRun(name string) (id int64, epoch string) {
+	parts := strings.Split(name, ".")
+	id, err := strconv.ParseInt(parts[0], 10, 64)
+	if err != nil {
+		return 0, ""
+	}
+	if len(parts) == 4 {
+		epoch = parts[2]
+	}
+	return id, epoch
+}
+
+func (r *Runner) sweepRecordingFiles(gone func(name string) (bool, error)) error {
 	entries, err := os.ReadDir(r.recordings)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 
-	newest, unknown := r.ledger.NewestRun(ctx)
-	if unknown != nil {
-		return unknown
-	}
-
 	errs := []error{err}
-	known := map[int64]bool{}
 	for _, e := range entries {
-		parts := strings.Split(e.Name(), ".")
-		id, bad := strconv.ParseInt(parts[0], 10, 64)
-		if bad != nil || known[id] || id > newest {
-			continue
-		}
-		if len(parts) == 4 && parts[2] != r.ledger.EpochOf(id).ID {
-			continue
-		}
-
-		switch _, err := r.ledger.Run(ctx, id); {
-		case errors.Is(err, ledger.ErrNotFound):
-			errs = append(errs, os.Remove(filepath.Join(r.recordings, e.Name())))
-		case err != nil:
+		remove, err := gone(e.Name())
+		if err != nil {
 			return err
-		default:
-			known[id] = true
+		}
+		if remove {
+			errs = append(errs, os.Remove(filepath.Join(r.recordings, e.Name())))
 		}
 	}
-
 	return errors.Join(errs...)
 }

@@ -152,7 +152,7 @@ func (r *Runner) exportAttempts(ctx context.Context, run ledger.Run, out *replay
 
 	var snapshot json.RawMessage
 	for _, a := range attempts {
-		kept, err := r.readRecording(a)
+		kept, err := r.readRecording(ctx, a)
 		if err != nil {
 			return err
 		}

@@ -122,6 +122,8 @@ func TestReduceEnds(t *testing.T) {
 	}{
 		"a digest that is too long": {`{"task":"t"}`, []modeltest.Turn{{Text: strings.Repeat("ü", 9000)}}, loop.Bounds{}, "", "cut", "", 1, 0},
 		"its own steps are used up": {`{"task":"t","max_iterations":2}`, []modeltest.Turn{reading, reading, {Text: "So far: 42."}}, loop.Bounds{}, "", `So far: 42.`, "", 3, 0},
+		"it may have eight steps unless it says": {`{"task":"t"}`, []modeltest.Turn{reading, reading, reading, reading, reading, reading, reading, reading, {Text: "So far: 42."}},
+			loop.Bounds{}, "", `the 8 steps of this run were used up`, "", 9, 0},
 		"it wants more steps than there are": {`{"task":"t","max_iterations":99}`, []modeltest.Turn{reading, reading, reading, reading, reading, reading, reading, reading, reading, reading, reading, reading, {Text: "Enough."}},
 			loop.Bounds{}, "", "max_iterations is at most 12", "", 13, 0},
 		"within itself":              {`{"task":"t"}`, []modeltest.Turn{reduceCall(`{"task":"u"}`), {Text: "I may not."}}, loop.Bounds{}, "", "I may not.", tool.KindRejected, 2, 0},

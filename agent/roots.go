@@ -30,7 +30,7 @@ func (r *Runner) roots(t task, a ledger.Attempt) (*tool.Roots, error) {
 	}
 
 	if t.authorizer != nil {
-		t.authorizer.roots, t.authorizer.memory = roots, append(roots.Writable(), ledger.TablePlace(t.agent.Name, ""))
+		t.authorizer.roots = roots
 		roots.OnWrite(t.authorizer.labelFile)
 	}
 

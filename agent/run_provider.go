@@ -201,6 +201,9 @@ func (r *Runner) setProvider(ctx context.Context, o *loop.Options, t task, data 
 		}
 
 		o.Provider, o.Policy, o.Fallback = t.relay, loop.Headless(), t.relay.fallback()
+		if t.detail.Chat {
+			o.Policy = loop.Chat()
+		}
 		first := t.relay.model()
 		o.Model, o.MaxOutput, o.Window, o.Temperature = first.Name, first.MaxOutput, first.Window, first.Temperature
 		o.System = systemPrompt(t)

@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -23,6 +24,7 @@ import (
 	"rouse/agentdb"
 	"rouse/agentdb/ledger"
 	"rouse/internal/domain"
+	"rouse/internal/live"
 )
 
 // Options are the runner's parts.
@@ -38,6 +40,8 @@ type Options struct {
 	Scratch string
 	// Storage is the folder for what skills with a module store, for each agent by itself; "" where they can store nothing.
 	Storage string
+	// Homes brings here what agents have, where several nodes do runs; nil: nothing is anywhere else.
+	Homes Homes
 	// Before is the folder for what files were before agent programs that change them; "" is one for temporary files, which
 	// no start after a crash finds.
 	Before string
@@ -52,26 +56,45 @@ type Options struct {
 	Locks string
 	// Tools are those beside the built-in ones, for every agent that has what they are given with
 	// (RequiresSkills, RequiresUnlisted and RequiresPhases, no tool of these can be).
-	Tools  []tool.Tool
+	Tools []tool.Tool
+	// Live shows what runs are doing at this moment; nil: nobody looks.
+	Live   *live.Board
 	Logger *slog.Logger
+}
+
+// Homes has what an agent has be where its runs are done.
+type Homes interface {
+	// Arrive brings what an agent has here, before an attempt begins.
+	Arrive(ctx context.Context, agent string) error
+	// Settle is told before anything is on record by which an agent may have made files here.
+	Settle(ctx context.Context, agent string) error
+	// KeepRecording has the file of a recording be where other nodes find it.
+	KeepRecording(ctx context.Context, agent, path string) error
+	// Recording opens a recording by the name of its file; fs.ErrNotExist: there is none.
+	Recording(ctx context.Context, agent, name string) (io.ReadCloser, error)
+	// SweepRecordings removes the recordings of agents that are here, where they are of use to nobody.
+	SweepRecordings(ctx context.Context, gone func(name string) (bool, error)) error
 }
 
 // Runner executes runs. With the policies of the jobs, which the daemon adds, it is a dispatch.Executor.
 type Runner struct {
 	ledger        *ledger.Ledger
 	databases     *agentdb.Pool
+	homes         Homes // nil: nothing of an agent is anywhere else
 	manifests     string
 	recordings    string
 	storage       string
 	before        string
 	modules       moduleMachines
 	extraTools    []tool.Tool
+	families      []family
 	specs         tool.Specs // of every tool that comes with no plan
 	log           *slog.Logger
 	programs      *programHosts
 	fileLocks     *tool.Locks
 	viewer        *preview.Viewer
 	prober        *preflight.Prober
+	live          *live.Board // nil: nobody looks
 	plan          atomic.Pointer[Plan]
 	planMu        sync.Mutex // held while another plan is made of the one that holds
 	secrets       knownSecrets
@@ -93,8 +116,8 @@ func New(o Options) (*Runner, error) {
 	}
 
 	r := &Runner{
-		ledger: o.Ledger, databases: o.Databases, manifests: o.Manifests, recordings: o.Recordings, storage: o.Storage, extraTools: o.Tools,
-		servers: mcp.NewBook(o.Servers), version: o.Version, fileLocks: tool.NewLocks(o.Locks), prober: preflight.New(), log: o.Logger,
+		ledger: o.Ledger, databases: o.Databases, homes: o.Homes, manifests: o.Manifests, recordings: o.Recordings, storage: o.Storage, extraTools: o.Tools,
+		families: families(), servers: mcp.NewBook(o.Servers), version: o.Version, fileLocks: tool.NewLocks(o.Locks), live: o.Live, prober: preflight.New(), log: o.Logger,
 	}
 	r.before = cmp.Or(o.Before, filepath.Join(os.TempDir(), "rouse-before-"+rand.Text()))
 	r.plan.Store(&Plan{})
@@ -167,6 +190,12 @@ func (r *Runner) Execute(ctx context.Context, run ledger.Run, a ledger.Attempt) 
 // execute checks what has to hold before a task may begin, makes the attempt, and does what its
 // end asks for.
 func (r *Runner) execute(ctx context.Context, run ledger.Run, a ledger.Attempt, t task) (ledger.Result, error) {
+	if r.homes != nil && t.agent.Name != "" {
+		if err := r.homes.Arrive(ctx, t.agent.Name); err != nil {
+			return ledger.Result{}, fmt.Errorf("what agent %s has cannot be brought here: %w", t.agent.Name, err)
+		}
+	}
+
 	res, over, err := r.awaitsApproval(ctx, run, t)
 	if over || err != nil {
 		return res, err
@@ -206,9 +235,8 @@ func (r *Runner) execute(ctx context.Context, run ledger.Run, a ledger.Attempt, 
 }
 
 // attempt gives the task to the loop, and checks what it did.
-func (r *Runner) attempt(ctx context.Context, run ledger.Run, a ledger.Attempt, t task) (ledger.Result, error) {
+func (r *Runner) attempt(ctx context.Context, run ledger.Run, a ledger.Attempt, t task) (out ledger.Result, err error) {
 	if len(t.files) > 0 {
-		var err error
 		if t.manifest, err = r.writeManifest(run, t); err != nil {
 			return ledger.Result{}, err
 		}
@@ -247,9 +275,13 @@ func (r *Runner) attempt(ctx context.Context, run ledger.Run, a ledger.Attempt, 
 	if err != nil {
 		return ledger.Result{}, err
 	}
-	defer r.startRecording(&o, a, t, s)()
+	defer r.startRecording(ctx, &o, a, t, s)()
 
-	res, err := loop.Run(ctx, o)
+	t.recorder.leaveEnd()
+	defer func() { err = t.recorder.end(context.WithoutCancel(ctx), &out, err) }()
+	seen := r.live.Begin(run.ID, run.Job, t.redactor())
+	defer seen.End()
+	res, err := loop.Run(seen.With(ctx), o)
 	if err == nil {
 		// Before the attempt ends: afterwards the watch would take the files for somebody else's.
 		err = r.claimExpected(context.WithoutCancel(ctx), a, t)
@@ -268,7 +300,7 @@ func (r *Runner) attempt(ctx context.Context, run ledger.Run, a ledger.Attempt, 
 		t.relay.end(res.Failure)
 	}
 
-	out, err := r.judge(ctx, t, a, res)
+	out, err = r.judge(ctx, t, a, res)
 	if t.program != nil {
 		out.Postpone = t.program.postponement(res)
 	} else {

@@ -104,7 +104,8 @@ func (b *bench) told(run ledger.Run, res ledger.Result) []ledger.Notice {
 	return tell(ledger.IncidentChange{})
 }
 
-// run executes the next attempt of a run as the dispatcher would.
+// run executes the next attempt of a run as the dispatcher would. What is left of its record, which would be committed with its end,
+// is written here.
 func (b *bench) run(id int64) ledger.Result { return b.attempt(b.t.Context(), id) }
 
 func (b *bench) attempt(ctx context.Context, id int64) ledger.Result {
@@ -116,9 +117,13 @@ func (b *bench) attempt(ctx context.Context, id int64) ledger.Result {
 	}
 
 	res, err := b.runner.Execute(ctx, run, a)
+	if err == nil {
+		err = b.ledger.Record(b.t.Context(), a, res.Record...)
+	}
 	if err != nil {
 		b.t.Fatal(err)
 	}
+	res.Record = nil
 	return res
 }
 

@@ -7,7 +7,6 @@ import (
 	"rouse/agent/tool/host"
 	"rouse/agent/tool/mcp"
 	"rouse/agentdb/ledger"
-	"rouse/internal/domain"
 )
 
 // snapshot is what an attempt finds beside its task: what the ledger, the database and the
@@ -23,6 +22,10 @@ type snapshot struct {
 	Discarded   []string  `json:"discarded,omitempty"`  // keys of the calls whose writes to a workspace were discarded
 	Views       string    `json:"views,omitempty"`      // the saved views that the task asked for, with their rows
 	Workspaces  string    `json:"workspaces,omitempty"` // of the agent's skills, those that are active
+	Mode        string    `json:"mode,omitempty"`       // in which the agent worked
+	Soul        *soul     `json:"soul,omitempty"`       // who the agent is, as its model is told; nil: its owner says nothing
+	Folder      *string   `json:"folder,omitempty"`     // the working folder, as its model is told of it; nil: an old recording, which did not say
+	Session     string    `json:"session,omitempty"`    // what was said in the earlier runs of the job
 	// What is told of skills, and those that the task asked for.
 	Skills    string           `json:"skills,omitempty"`
 	Activated []activatedSkill `json:"activated,omitempty"`
@@ -39,6 +42,7 @@ type snapshot struct {
 	run        ledger.Run     // as templates know it
 	workspaces []ledger.Place // that the model is told of
 	registered []ledger.Place // where the registered tools lie that it is told of
+	met        string         // letters of the earlier runs that it is told of
 }
 
 type snapshotFile struct {
@@ -48,7 +52,10 @@ type snapshotFile struct {
 
 // takeSnapshot reads what an attempt begins with.
 func (r *Runner) takeSnapshot(ctx context.Context, run ledger.Run, t task) (s snapshot, err error) {
-	s = snapshot{run: run, File: t.detail.File, Manifest: t.manifest}
+	s = snapshot{run: run, File: t.detail.File, Manifest: t.manifest, Mode: t.agent.Mode}
+	if t.needsModel() || t.executes() {
+		s.Soul = t.soul()
+	}
 	if s.LastSuccess, s.LastRun, err = r.times(ctx, run); err != nil {
 		return s, err
 	}
@@ -81,6 +88,17 @@ func (r *Runner) takeSnapshot(ctx context.Context, run ledger.Run, t task) (s sn
 		s.Workspaces, s.workspaces, err = r.promptWorkspaces(ctx, run, t)
 	}
 
+	if err == nil && t.needsModel() {
+		s.Folder = new(string)
+		*s.Folder = r.describeFolder(ctx, t)
+	}
+
+	if err == nil && (t.needsModel() || t.executes()) {
+		var told session
+		told, err = r.readSession(ctx, run, t)
+		s.Session, s.met = told.text, told.taint
+	}
+
 	s.Servers = r.givenServers(t)
 	s.Registered = r.registeredOffers(ctx, t)
 	s.registered = r.registeredPlaces(t, s.Registered)
@@ -89,6 +107,14 @@ func (r *Runner) takeSnapshot(ctx context.Context, run ledger.Run, t task) (s sn
 	}
 
 	return s, err
+}
+
+// project is what a model is told of its working folder.
+func (s snapshot) project(t task) string {
+	if s.Folder != nil {
+		return *s.Folder
+	}
+	return projectFolder(t.boundary, t.projectDir(), redactor(t.secrets).Replace, t.promptPart, nil)
 }
 
 // apply gives a task what a recorded attempt began with.
@@ -127,28 +153,5 @@ func (r *Runner) times(ctx context.Context, run ledger.Run) (lastSuccess, lastRu
 		return lastSuccess, lastRun, nil
 	}
 
-	good, ok, err := r.ledger.LastSuccess(ctx, run.Job)
-	if err != nil {
-		return lastSuccess, lastRun, err
-	}
-
-	if ok {
-		lastSuccess = good.FinishedAt
-	}
-
-	// Mostly the run before is the one; after a row of skipped ones the pages grow.
-	f := ledger.RunFilter{Job: run.Job, State: domain.StateFinished, Before: run.ID, Limit: 1}
-	for ; ; f.Limit = min(2*f.Limit, 1000) {
-		before, err := r.ledger.Runs(ctx, f)
-		if err != nil || len(before) == 0 {
-			return lastSuccess, lastRun, err
-		}
-
-		for _, b := range before {
-			if b.Outcome != domain.OutcomeSkipped {
-				return lastSuccess, b.FinishedAt, nil
-			}
-			f.Before = b.ID
-		}
-	}
+	return r.ledger.LastEnds(ctx, run.Job, run.ID)
 }

@@ -55,11 +55,13 @@ type task struct {
 	// moduleSettings are those of all skills with a module, by name.
 	moduleSettings map[string]ModuleSettings
 	specs          tool.Specs   // of every tool that there is
+	only           []string     // names of the tools that are made; nil: all of them
 	offers         []offer      // the tools that skills offer
 	calls          *moduleCalls // who answers their calls; nil without offers
 	module         *moduleRun   // of a job that runs a skill
 	program        *programRun  // of a run that an executor does
-	servers        []mcp.Given  // MCP servers, with their approved tools
+	recorder       *Recorder
+	servers        []mcp.Given // MCP servers, with their approved tools
 	sessions       *mcp.Sessions
 	// A replay works elsewhere, and answers for the tools.
 	baseDir  string                    // where relative paths begin, if not in the workdir
@@ -90,7 +92,7 @@ func (p Plan) resolve(run ledger.Run) (task, error) {
 		if !ok {
 			return t, cmp.Or[error](damaged, &notConfiguredError{"job", run.Job})
 		}
-		t.job, t.detail, t.notify = job, job.asBatch(d), job.Notify
+		t.job, t.detail, t.notify = job, job.triggeredBy(d), job.Notify
 	} else if d.Skill != "" {
 		if t.job.Skill = p.Modules[d.Skill]; t.job.Skill == nil {
 			return t, cmp.Or[error](damaged, &notConfiguredError{"skill", d.Skill})
@@ -184,6 +186,9 @@ func (t task) minTier() string {
 	least := cmp.Or(t.governingJob().MinTier, t.agent.MinTier)
 	if least == "" && t.agent.Unconfined != "" {
 		return "D"
+	}
+	if t.agent.Mode == ModeIsolated && least > "B" { // a job may not loosen what its agent's mode promises
+		return "B"
 	}
 	return least
 }

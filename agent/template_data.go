@@ -45,6 +45,8 @@ func templateData(run ledger.Run, attempt int, d ledger.Detail, lastSuccess, las
 		data["Files"], data["More"] = batchOf(d.Files), d.More
 	case d.Webhook != nil:
 		data["Delivery"] = *d.Webhook // Body and Payload are added by who reads them
+	case d.After != nil:
+		data["After"] = endedOf(*d.After)
 	case d.Folder != "":
 		data["Folder"], data["Round"], data["Changes"] = d.Folder, d.Round, changes(d)
 	}
@@ -52,11 +54,24 @@ func templateData(run ledger.Run, attempt int, d ledger.Detail, lastSuccess, las
 	return data
 }
 
+// ended is the run that a run follows, as templates and expressions know it: with a plain text for its outcome, to be compared.
+type ended struct {
+	Job                     string
+	Run                     int64
+	Outcome, Summary, Error string
+	Finished                templateTime
+	Artifacts               []ledger.EndedArtifact
+}
+
+func endedOf(e ledger.EndedRun) ended {
+	return ended{Job: e.Job, Run: e.Run, Outcome: string(e.Outcome), Summary: e.Summary, Error: e.Error, Finished: templateTime{e.FinishedAt}, Artifacts: e.Artifacts}
+}
+
 // TemplateTypes are the types of all that templates and expressions can name, whatever starts their run; nil where
 // only the run knows.
 func TemplateTypes() map[string]reflect.Type {
 	out := map[string]reflect.Type{"Manifest": reflect.TypeFor[string]()}
-	for _, d := range []ledger.Detail{{File: &ledger.File{}}, {Files: make([]ledger.File, 1)}, {Folder: "."}, {Webhook: &ledger.Delivery{}}} {
+	for _, d := range []ledger.Detail{{File: &ledger.File{}}, {Files: make([]ledger.File, 1)}, {Folder: "."}, {Webhook: &ledger.Delivery{}}, {After: &ledger.EndedRun{}}} {
 		for name, value := range templateData(ledger.Run{}, 1, d, time.Time{}, time.Time{}) {
 			out[name] = reflect.TypeOf(value)
 		}

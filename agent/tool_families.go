@@ -26,6 +26,8 @@ import (
 // family is a set of tools, what is known of them, and how a run comes by them.
 type family struct {
 	specs func() tool.Specs
+	// onHost: its tools reach files or start programs, which an agent of ModeNone does not.
+	onHost bool
 	// planned is what is known of those that come with a plan, as the tools of its skills do; nil: there are none.
 	planned func(Plan) tool.Specs
 	// tools are those that the run of a task has, before its agent's lists of tools allow or deny
@@ -34,17 +36,19 @@ type family struct {
 	// over adds to the tools that were granted those that are made of them; all were there before
 	// the agent's lists. nil: there are none.
 	extend func(t task, roots *tool.Roots, granted *tool.Registry, all []tool.Tool) (*tool.Registry, error)
+
+	names []string // of specs
 }
 
 // families are all the tools that there are: what is known of them anywhere comes from here.
 func families() []family {
-	return []family{
+	out := []family{
 		{specs: control.Specs, tools: controlTools},
-		{specs: file.Specs, tools: fileTools},
+		{specs: file.Specs, tools: fileTools, onHost: true},
 		{specs: db.Specs, tools: dbTools},
 		{specs: next.Specs, tools: nextTools},
-		{specs: shell.Specs, tools: shellTools},
-		{specs: git.Specs, tools: gitTools},
+		{specs: shell.Specs, tools: shellTools, onHost: true},
+		{specs: git.Specs, tools: gitTools, onHost: true},
 		{specs: web.Specs, tools: webTools},
 		{specs: workspace.Specs, tools: workspaceTools},
 		{planned: Plan.OfferSpecs, tools: offeredTools},
@@ -55,6 +59,13 @@ func families() []family {
 		{specs: host.Specs, extend: withHost},
 		{specs: executor.Specs}, // its run has no other, see executorRegistry
 	}
+
+	for i, f := range out {
+		if f.specs != nil {
+			out[i].names = f.specs().Names()
+		}
+	}
+	return out
 }
 
 // Specs is what is known of every tool that this version has, and of those beside them. Nothing is
@@ -73,13 +84,18 @@ func Specs(beside ...tool.Tool) tool.Specs {
 	return out
 }
 
+// IsHostTool says whether a tool reaches files or starts programs, so that an agent of ModeNone lacks it.
+func IsHostTool(name string) bool {
+	return slices.ContainsFunc(families(), func(f family) bool { return f.onHost && f.specs().Find(name).Name != "" })
+}
+
 // Specs is what is known of every tool that the runner's agents could have.
 func (r *Runner) Specs() tool.Specs { return r.plan.Load().specs }
 
 // specsOf is what is known of every tool of a plan, with those of its skills.
 func (r *Runner) specsOf(p Plan) tool.Specs {
 	out := slices.Clone(r.specs)
-	for _, f := range families() {
+	for _, f := range r.families {
 		if f.planned != nil {
 			out = append(out, f.planned(p)...)
 		}
@@ -114,6 +130,29 @@ func (r *Runner) tools(t task, a ledger.Attempt) (*tool.Registry, error) {
 		return r.executorRegistry(t, roots)
 	}
 
+	// To make a tool takes as long as many a call of it.
+	if called := t.calledTools(); len(called) > 0 && t.makesListedCalls() {
+		t.only = called
+		registry, err := r.registry(t, roots)
+		if err != nil || len(registry.Names()) == len(called) {
+			return registry, err
+		}
+		t.only = nil // the call of one that is not there tells of all that are
+	}
+	return r.registry(t, roots)
+}
+
+// makesListedCalls says whether a run makes the calls that its task names, and no others: what modules and servers call and offer, only
+// they know.
+func (t task) makesListedCalls() bool {
+	return !t.needsModel() && t.module == nil && t.calls == nil && t.sessions == nil
+}
+
+// wants says whether a tool has to be made for the run of a task.
+func (t task) wants(name string) bool { return t.only == nil || slices.Contains(t.only, name) }
+
+// registry is the tools of a task that it wants, within the agent's grants.
+func (r *Runner) registry(t task, roots *tool.Roots) (*tool.Registry, error) {
 	all, err := r.allTools(t, roots)
 	if err != nil {
 		return nil, err
@@ -141,7 +180,7 @@ func (r *Runner) tools(t task, a ledger.Attempt) (*tool.Registry, error) {
 
 	// Made of the tools that were granted, so only after the agent's lists.
 	registry = registry.Filter(t.agent.Allow, t.agent.Deny)
-	for _, f := range families() {
+	for _, f := range r.families {
 		if f.extend == nil {
 			continue
 		}
@@ -153,11 +192,11 @@ func (r *Runner) tools(t task, a ledger.Attempt) (*tool.Registry, error) {
 	return registry, t.checkKnown(registry.Names()...)
 }
 
-// allTools is each tool of a task, before its agent's lists of tools.
+// allTools is each tool that a task wants, before its agent's lists of tools.
 func (r *Runner) allTools(t task, roots *tool.Roots) ([]tool.Tool, error) {
 	var all []tool.Tool
-	for _, f := range families() {
-		if f.tools == nil {
+	for _, f := range r.families {
+		if f.tools == nil || f.onHost && t.agent.Mode == ModeNone || f.specs != nil && !slices.ContainsFunc(f.names, t.wants) {
 			continue
 		}
 
@@ -165,11 +204,15 @@ func (r *Runner) allTools(t task, roots *tool.Roots) ([]tool.Tool, error) {
 		if err != nil {
 			return nil, err
 		}
-		all = append(all, tools...)
+		for _, one := range tools {
+			if t.wants(one.Name()) {
+				all = append(all, one)
+			}
+		}
 	}
 
 	for _, one := range r.extraTools {
-		if t.given(one.Spec()) {
+		if t.wants(one.Name()) && t.given(one.Spec()) {
 			all = append(all, one)
 		}
 	}
@@ -190,6 +233,10 @@ func (t task) checkKnown(names ...string) error {
 // given says whether the run of a task has a tool, before its agent's lists of tools allow or deny
 // it. What the families that are made over others are given with, only they can say.
 func (t task) given(s tool.Spec) bool {
+	if t.agent.Mode == ModeNone && IsHostTool(s.Name) {
+		return false
+	}
+
 	named := tool.IsNamed(t.agent.Allow, s.Name)
 	if s.AliasOf != "" {
 		return named
@@ -257,7 +304,7 @@ func (r *Runner) viewNames(ctx context.Context, agent string) ([]string, error) 
 }
 
 func fileTools(r *Runner, t task, roots *tool.Roots) ([]tool.Tool, error) {
-	return file.Tools(file.Options{Roots: roots, Log: r.ledger, Locks: r.fileLocks, Allow: t.agent.Allow, Redact: redactor(t.secrets).Replace, RedactReads: t.needsModel(), Viewer: r.viewer})
+	return file.Tools(file.Options{Roots: roots, Wanted: t.wants, Log: r.ledger, Locks: r.fileLocks, Allow: t.agent.Allow, Redact: redactor(t.secrets).Replace, RedactReads: t.needsModel(), Viewer: r.viewer})
 }
 
 func dbTools(r *Runner, t task, roots *tool.Roots) ([]tool.Tool, error) {
@@ -375,8 +422,7 @@ func withReduce(t task, _ *tool.Roots, granted *tool.Registry, _ []tool.Tool) (*
 // reducerPrompt is what a model is told that finds something out for a run.
 func reducerPrompt(t task) string {
 	return fmt.Sprintf(`You find something out for %s, an agent that works unattended. Look with your tools, then answer with a digest: only what was asked, with the names, figures and paths that matter, in at most 8,000 characters. Nothing but the digest is kept. Say what you could not find out, and make nothing up.
-Your working folder is %s; relative paths begin there.
-`, t.agent.Name, t.agent.Workdir)
+%s`, t.agent.Name, placePrompt(t.agent))
 }
 
 // newReducer is nil where no model answers.

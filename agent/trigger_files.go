@@ -13,8 +13,10 @@ import (
 	"slices"
 	"time"
 
+	"rouse/agent/tool"
 	"rouse/agentdb/ledger"
 	"rouse/internal/domain"
+	"rouse/internal/hardlink"
 	"rouse/internal/nofollow"
 )
 
@@ -200,7 +202,8 @@ func (r *Runner) locateFile(ctx context.Context, t task, job string, f ledger.Fi
 
 	why, err := fileChanged(ctx, t.boundary, f)
 	if why == "" && err == nil {
-		return f, "", nil
+		why, err = t.unreadable(f.Path)
+		return f, why, err
 	}
 
 	// The claim knows where an after-move of this run put the file.
@@ -213,11 +216,31 @@ func (r *Runner) locateFile(ctx context.Context, t task, job string, f ledger.Fi
 		moved := f
 		moved.Path = claim.Dest
 		if elsewhere, err := fileChanged(ctx, t.boundary, moved); elsewhere == "" && err == nil {
-			return moved, "", nil
+			why, err := t.unreadable(moved.Path)
+			return moved, why, err
 		}
 	}
 
 	return f, why, err
+}
+
+// unreadable says why no tool of a run reads its file, "" when they do: it got a second name since it was accepted. In the
+// agent's own workdir it may have one.
+func (t task) unreadable(path string) (string, error) {
+	if folders := tool.WithResolvedLinks([]string{t.agent.Workdir}); within(path, folders) {
+		return "", nil
+	}
+
+	f, err := t.boundary.Open(path)
+	if err != nil {
+		return "is gone", ignoreNotExist(err)
+	}
+	defer f.Close()
+
+	if names, err := hardlink.Count(f); err != nil || names <= 1 {
+		return "", err
+	}
+	return "is a hard link by now, and its other name may lie anywhere, so that no run may read it; copy the file instead", nil
 }
 
 // awaitMove waits for the watcher to record where the file of a run lies that was retried: it may be moving it away

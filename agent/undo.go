@@ -46,6 +46,11 @@ func (u UndoResult) Any() bool { return len(u.Files) > 0 || u.Database.Changes >
 func (r *Runner) Undo(ctx context.Context, run ledger.Run, spec UndoOptions) (UndoResult, error) {
 	out := UndoResult{Database: agentdb.Undone{Run: run.ID, CanUndo: true, Tables: []agentdb.UndoneTable{}, Schema: []string{}, Conflicts: []agentdb.Conflict{}, Remaining: []string{}}}
 	var err error
+	if r.homes != nil && !spec.DryRun { // where what it wrote is not, nothing of it can be undone
+		if err := r.homes.Arrive(ctx, run.Agent); err != nil {
+			return out, err
+		}
+	}
 	if spec.Only != UndoDatabase {
 		if out.Files, _, err = file.UndoRun(ctx, r.ledger, r.fileLocks, r.plan.Load().Boundary, run.ID, spec.Force, true); err != nil {
 			return out, err
@@ -87,6 +92,12 @@ func (r *Runner) Undo(ctx context.Context, run ledger.Run, spec UndoOptions) (Un
 func (r *Runner) applyUndo(ctx context.Context, run ledger.Run, spec UndoOptions, out *UndoResult) (err error) {
 	if out.Files, _, err = file.UndoRun(ctx, r.ledger, r.fileLocks, r.plan.Load().Boundary, run.ID, spec.Force, false); err != nil {
 		return err
+	}
+
+	if r.homes != nil { // some may be there again
+		if err := r.homes.Settle(ctx, run.Agent); err != nil {
+			return err
+		}
 	}
 
 	// Something may have come in the way since they were asked; then the database stays as it is.

@@ -2,7 +2,7 @@ package agentdb
 
 import (
 	"context"
-	"database/sql"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -46,8 +46,8 @@ type reader struct {
 
 func (r *reader) close() error { return r.guarded.Close() }
 
-// readConn lends a guarded connection. With deleted false it sees live rows only.
-func (db *DB) readConn(ctx context.Context, deleted bool) (*sql.Conn, error) {
+// readConn lends a guarded connection that fits the schema as it is now. With deleted false it sees live rows only.
+func (db *DB) readConn(ctx context.Context, deleted bool) (*sqlite.GuardedConn, error) {
 	for {
 		r, err := db.readerFor(ctx, deleted)
 		if err != nil {
@@ -56,11 +56,27 @@ func (db *DB) readConn(ctx context.Context, deleted bool) (*sql.Conn, error) {
 
 		// Waiting for a free connection must not keep others from theirs.
 		conn, err := r.guarded.Conn(ctx)
+		switch {
 		// The schema changed while this caller waited, and the pool that it waited for was closed.
-		if err != nil && ctx.Err() == nil && db.readerReplaced(deleted, r) {
+		case errors.Is(err, sqlite.ErrClosed) && ctx.Err() == nil && db.readerReplaced(deleted, r):
 			continue
+		case err != nil:
+			return nil, err
 		}
-		return conn, err
+
+		// Asked for each query, since another process may have changed the schema. All that is done on the
+		// connection then has this one: names, and what a statement was compiled to.
+		version, err := conn.SchemaVersion()
+		if err == nil && version == r.version {
+			return conn, nil
+		}
+
+		if err := errors.Join(err, conn.Close()); err != nil {
+			return nil, err
+		}
+		if err := db.dropReader(deleted, r); err != nil {
+			return nil, err
+		}
 	}
 }
 
@@ -71,27 +87,31 @@ func (db *DB) readerReplaced(deleted bool, r *reader) bool {
 	return db.readers[deleted] != r
 }
 
-// readerFor gives the pool that fits the schema as it is now.
+// dropReader closes a pool of a schema that has changed, unless somebody else has done so.
+func (db *DB) dropReader(deleted bool, r *reader) error {
+	db.mu.Lock()
+	defer db.mu.Unlock()
+
+	if db.readers[deleted] != r {
+		return nil
+	}
+	delete(db.readers, deleted)
+	return r.close()
+}
+
+// readerFor gives the pool that was made last, or makes one for the schema as it is now.
 func (db *DB) readerFor(ctx context.Context, deleted bool) (*reader, error) {
 	db.mu.Lock()
 	defer db.mu.Unlock()
 
-	var version int64
-	if err := db.db.Read().QueryRowContext(ctx, "pragma schema_version").Scan(&version); err != nil {
-		return nil, err
-	}
-
-	// The temporary views of a pool are those of one version of the schema.
-	r := db.readers[deleted]
-	if r != nil && r.version == version {
+	if r := db.readers[deleted]; r != nil {
 		return r, nil
 	}
 
-	if r != nil {
-		delete(db.readers, deleted)
-		if err := r.close(); err != nil {
-			return nil, err
-		}
+	// Before what it describes: where that changes in between, the pool is found to be too old.
+	var version int64
+	if err := db.db.Read().QueryRowContext(ctx, "pragma schema_version").Scan(&version); err != nil {
+		return nil, err
 	}
 
 	guarded, err := db.openGuarded(ctx, deleted)
@@ -99,7 +119,7 @@ func (db *DB) readerFor(ctx context.Context, deleted bool) (*reader, error) {
 		return nil, err
 	}
 
-	r = &reader{guarded, version}
+	r := &reader{guarded, version}
 	db.readers[deleted] = r
 	return r, nil
 }

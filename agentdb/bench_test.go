@@ -103,3 +103,21 @@ func BenchmarkInsert(b *testing.B) {
 		}
 	}
 }
+
+// BenchmarkInsertMany inserts a thousand rows by one call.
+func BenchmarkInsertMany(b *testing.B) {
+	db := fresh(b)
+	expenses(b, db)
+	rows := make([]map[string]any, 1000)
+	for i := range rows {
+		rows[i] = map[string]any{"category": fmt.Sprint("some name ", i), "amount": i}
+	}
+
+	n := 0
+	for b.Loop() {
+		n++
+		if _, err := db.Insert(b.Context(), agentdb.By{Run: 1, Key: fmt.Sprint(n)}, "expenses", rows); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

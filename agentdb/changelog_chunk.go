@@ -21,6 +21,9 @@ func (l *loader) checkPlain(ctx context.Context, c *chunk) error {
 	}
 
 	if l.layout == nil {
+		l.layout = l.table.layout
+	}
+	if l.layout == nil {
 		t, err := readLayout(ctx, l.tx, l.table.Name)
 		if err != nil {
 			return err

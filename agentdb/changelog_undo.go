@@ -76,6 +76,12 @@ func (db *DB) Undo(ctx context.Context, by By, spec UndoSpec) (Undone, error) {
 		by.Actor = actorUser
 	}
 
+	if !spec.DryRun {
+		if err := db.checkWritable(); err != nil {
+			return Undone{}, err
+		}
+	}
+
 	by.Run, by.Key = 0, "" // what an undo writes is not the run's, or it would be undone too
 	var u *undoer
 	how := sqlite.Confinement{Timeout: undoTimeout, MaxLength: undoMaxEntry}
@@ -111,7 +117,7 @@ func (db *DB) Undo(ctx context.Context, by By, spec UndoSpec) (Undone, error) {
 	}
 
 	db.quotaWarnings(ctx, nil)
-	return out, nil
+	return out, db.shipped(ctx)
 }
 
 // withCache gives the connection more memory for pages, until done is called.

@@ -65,8 +65,13 @@ type DB struct {
 	filesMu       sync.Mutex         // held while the migration files are written
 	backupMu      sync.Mutex         // held while a backup is written
 
+	ship   func(context.Context) error // what was committed to where other nodes find it; nil: there are none
+	readAt string                      // the node that has it, where it is only read here
+
 	newestRun atomic.Int64 // no run above it has written
 	unknown   string       // why the ledger did not know its runs when it was opened
+
+	known knownTables // for writes
 
 	mu      sync.Mutex
 	readers map[bool]*reader // by whether they see deleted rows
@@ -191,7 +196,7 @@ func (db *DB) File() (*sqlite.DB, dbfile.Marker) { return db.db, db.found }
 
 // Replay gives the stored result of a call that was already made, if it was.
 func (db *DB) Replay(ctx context.Context, run int64, key string) (json.RawMessage, bool, error) {
-	result, err := db.recall(ctx, By{Run: run, Key: key}, "")
+	result, err := db.recallAcknowledged(ctx, By{Run: run, Key: key}, "")
 	return result, result != nil, err
 }
 
@@ -269,6 +274,9 @@ func (db *DB) write(ctx context.Context, by By, op string, alone bool, do func(c
 	if err := db.marker.Quarantined(); err != nil {
 		return nil, err
 	}
+	if err := db.checkWritable(); err != nil {
+		return nil, err
+	}
 
 	var err error
 	if alone {
@@ -278,13 +286,14 @@ func (db *DB) write(ctx context.Context, by By, op string, alone bool, do func(c
 	}
 	if err == nil {
 		db.noted(by.Run)
+		return stored, db.shipped(ctx)
 	}
-	if err == nil || errors.Is(err, errConfine) {
+	if errors.Is(err, errConfine) {
 		return stored, err
 	}
 	// A commit can be durable although it returned an error.
 	if stored = db.recallAfterError(ctx, by, op, err); stored != nil {
-		return stored, nil
+		return stored, db.shipped(ctx)
 	}
 
 	return nil, db.explain(ctx, err)
@@ -303,6 +312,15 @@ func (db *DB) recallAfterError(ctx context.Context, by By, op string, err error)
 		return nil
 	}
 	return stored
+}
+
+// recallAcknowledged reads the journal for a call whose result may be told at once: it is where other nodes find it, too.
+func (db *DB) recallAcknowledged(ctx context.Context, by By, op string) ([]byte, error) {
+	stored, err := db.recall(ctx, by, op)
+	if stored == nil || err != nil {
+		return nil, err
+	}
+	return stored, db.shipped(ctx)
 }
 
 // decodeResult reads a stored result, unless reading the journal failed.

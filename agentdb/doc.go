@@ -24,7 +24,10 @@
 // Query runs on connections that cannot write. It is checked twice: a scan of the text gives
 // good advice, and SQLite's authorizer is the boundary. The statement is wrapped in a
 // materialized common table expression, because the driver can interrupt only a statement's
-// first step: all the work happens there, under the deadline.
+// first step: all the work happens there, under the deadline. A query is asked in one read transaction,
+// which begins with the version of the schema; connections belong to one version, with the views in front
+// of the tables, the names that the authorizer allows and the statements that they have compiled. What
+// tables are like is kept for writes in the same way (tableToWrite).
 //
 // Writes run in one of two ways. Inserts, upserts and imports into a plain table (no code of
 // the agent's on it: triggers, checks, cascades, expressions) share the group commit of the

@@ -89,7 +89,7 @@ func (db *DB) export(ctx context.Context, text string, args []any, to *countingW
 	}
 	defer func() { err = errors.Join(err, conn.Close()) }()
 
-	if out.Columns, err = describe(conn, text); err != nil {
+	if out.Columns, text, err = db.describeQuery(ctx, conn.Conn, text, ""); err != nil {
 		return err
 	}
 

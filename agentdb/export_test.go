@@ -2,7 +2,6 @@ package agentdb
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"io/fs"
 	"path/filepath"
@@ -14,7 +13,9 @@ import (
 )
 
 // GuardedConn lends a connection as queries use it.
-func GuardedConn(ctx context.Context, db *DB) (*sql.Conn, error) { return db.readConn(ctx, false) }
+func GuardedConn(ctx context.Context, db *DB) (*sqlite.GuardedConn, error) {
+	return db.readConn(ctx, false)
+}
 
 // Exec changes the file as a later db_execute would.
 func Exec(ctx context.Context, db *DB, statements ...string) error {
@@ -123,4 +124,18 @@ func FileSize(path string) int64 { return dbfile.Size(path) }
 func Measure(path string) error {
 	_, _, err := dbfile.Checksum(path)
 	return err
+}
+
+// Forget drops all that is kept of the schema and of statements.
+func Forget(db *DB) error {
+	db.known = knownTables{}
+	db.mu.Lock()
+	defer db.mu.Unlock()
+
+	var errs []error
+	for deleted, r := range db.readers {
+		errs = append(errs, r.close())
+		delete(db.readers, deleted)
+	}
+	return errors.Join(errs...)
 }

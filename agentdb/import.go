@@ -54,7 +54,7 @@ const modeUpsert = "upsert"
 // read to its end.
 func (db *DB) Import(ctx context.Context, by By, spec ImportSpec) (Imported, error) {
 	// A call that was made already must not read its file again, which may be gone.
-	if stored, err := db.recall(ctx, by, opImport); stored != nil || err != nil {
+	if stored, err := db.recallAcknowledged(ctx, by, opImport); stored != nil || err != nil {
 		return decodeResult[Imported](stored, err)
 	}
 

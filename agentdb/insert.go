@@ -30,7 +30,7 @@ func (db *DB) Insert(ctx context.Context, by By, table string, rows []map[string
 	}
 
 	inserted, err := write(ctx, db, by, opInsert, func(ctx context.Context, tx *sqlite.Tx) (Inserted, error) {
-		t, err := needTable(ctx, prepared{tx}, table)
+		t, err := db.tableToWrite(ctx, tx, table)
 		if err != nil {
 			return Inserted{}, err
 		}

@@ -8,13 +8,13 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"rouse/agentdb/dbfile"
+	"rouse/internal/pattern"
 )
 
 const (
@@ -46,6 +46,7 @@ type Watcher interface {
 type Pool struct {
 	o       PoolOptions
 	watcher atomic.Pointer[Watcher] // nil: nobody hears of it
+	sharing Sharing                 // nil: no other node has any of the databases
 
 	mu        sync.Mutex
 	entries   map[string]*poolEntry    // by the agent's name in lower case: names are folders
@@ -68,6 +69,8 @@ type poolEntry struct {
 	idle    *list.Element // nil while it is in use or being closed
 	timer   *time.Timer
 	closing bool // it is being closed
+	hold    Hold // as what it is here
+	stale   bool // it is to be closed as soon as nobody uses it
 }
 
 // NewPool opens nothing.
@@ -95,7 +98,7 @@ func NewPool(o PoolOptions) (*Pool, error) {
 }
 
 // agentName keeps names that are not the configuration's from leading out of Dir.
-var agentName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,62}$`)
+var agentName = pattern.New(`^[A-Za-z0-9][A-Za-z0-9_-]{0,62}$`)
 
 var errPoolClosed = errors.New("the agents' databases are closed: rouse is stopping")
 
@@ -106,14 +109,18 @@ func (p *Pool) Get(ctx context.Context, agent string) (db *DB, release func(), e
 		return nil, nil, err
 	}
 
-	s, first, err := p.acquire(ctx, strings.ToLower(agent))
+	hold, err := p.hold(ctx, agent)
+	if err != nil {
+		return nil, nil, err
+	}
+	s, first, err := p.acquire(ctx, strings.ToLower(agent), hold)
 	if err != nil {
 		return nil, nil, err
 	}
 
 	if first {
 		// Others may wait for this file, so it is opened whatever becomes of this caller.
-		s.db, s.err = p.openFor(context.WithoutCancel(ctx), agent)
+		s.db, s.err = p.openFor(context.WithoutCancel(ctx), agent, hold)
 		close(s.ready)
 	}
 
@@ -148,7 +155,11 @@ func checkAgent(agent string) error {
 
 func (p *Pool) path(agent string) string { return filepath.Join(p.o.Dir, agent, "db.sqlite") }
 
-func (p *Pool) openFor(ctx context.Context, agent string) (*DB, error) {
+func (p *Pool) openFor(ctx context.Context, agent string, hold Hold) (*DB, error) {
+	if err := p.fetch(ctx, agent, hold); err != nil {
+		return nil, err
+	}
+
 	path := p.path(agent)
 	// A replacement that was begun is completed by Open; what is left of any other is waste,
 	// which does no harm if it cannot be removed.
@@ -156,10 +167,15 @@ func (p *Pool) openFor(ctx context.Context, agent string) (*DB, error) {
 		_ = dbfile.DiscardNew(path)
 	}
 	db, err := Open(ctx, Options{Path: path, Quota: p.o.Quota(agent), Agent: agent, Backups: p.o.Backups, Logger: p.o.Logger, Ledger: p.o.Ledger})
-	if w := p.watcher.Load(); w != nil && err == nil {
+	if err != nil {
+		return nil, err
+	}
+
+	p.share(agent, db, hold)
+	if w := p.watcher.Load(); w != nil && hold.Node == "" {
 		(*w).Opened(agent, db)
 	}
-	return db, err
+	return db, nil
 }
 
 // Watch has w hear of each file that is opened from now on.
@@ -179,16 +195,19 @@ func (p *Pool) Has(agent string) bool {
 	if !agentName.MatchString(agent) {
 		return false
 	}
-	_, err := os.Stat(p.path(agent))
-	_, marked := os.Stat(dbfile.MarkerPath(p.path(agent)))
-	return err == nil || marked == nil // a lost file is reported by Get, not replaced
+	for _, path := range []string{p.path(agent), dbfile.MarkerPath(p.path(agent))} { // a lost file is reported by Get, not replaced
+		if _, err := os.Stat(path); err == nil {
+			return true
+		}
+	}
+	return p.sharing != nil && p.sharing.Known(agent)
 }
 
 // acquire counts a user in; first says that the caller has to open the file. A file that is
 // being closed or replaced is waited for.
-func (p *Pool) acquire(ctx context.Context, key string) (s *poolEntry, first bool, err error) {
+func (p *Pool) acquire(ctx context.Context, key string, hold Hold) (s *poolEntry, first bool, err error) {
 	for {
-		s, first, wait, err := p.tryAcquire(key)
+		s, first, wait, err := p.tryAcquire(key, hold)
 		if wait == nil {
 			return s, first, err
 		}
@@ -201,7 +220,7 @@ func (p *Pool) acquire(ctx context.Context, key string) (s *poolEntry, first boo
 	}
 }
 
-func (p *Pool) tryAcquire(key string) (s *poolEntry, first bool, wait <-chan struct{}, err error) {
+func (p *Pool) tryAcquire(key string, hold Hold) (s *poolEntry, first bool, wait <-chan struct{}, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 
@@ -215,9 +234,16 @@ func (p *Pool) tryAcquire(key string) (s *poolEntry, first bool, wait <-chan str
 	s = p.entries[key]
 	switch {
 	case s == nil:
-		s, first = &poolEntry{key: key, ready: make(chan struct{}), closed: make(chan struct{})}, true
+		s, first = &poolEntry{key: key, hold: hold, ready: make(chan struct{}), closed: make(chan struct{})}, true
 		p.entries[key] = s
 	case s.closing:
+		return nil, false, s.closed, nil
+	case !s.serves(hold):
+		// Another node has had it, or changed it.
+		if s.stale = true; s.idle != nil {
+			going := p.beginClose(s)
+			go func() { _ = p.finishClose(going) }() // every write in it was durable before it was acknowledged
+		}
 		return nil, false, s.closed, nil
 	case s.idle != nil:
 		p.idle.Remove(s.idle)
@@ -244,7 +270,7 @@ func (p *Pool) release(s *poolEntry) {
 	// Whoever wants the file exclusively waits for it to be closed.
 	_, wanted := p.exclusive[s.key]
 	var going []*poolEntry
-	if p.closed || wanted || !s.opened() || s.fault() != nil {
+	if p.closed || wanted || s.stale || !s.opened() || s.fault() != nil {
 		going = append(going, p.beginClose(s))
 	} else {
 		s.idle = p.idle.PushFront(s)
@@ -303,7 +329,7 @@ func (p *Pool) finishClose(going ...*poolEntry) error {
 	for _, s := range going {
 		if s.db != nil {
 			errs = append(errs, s.db.Close())
-			if w := p.watcher.Load(); w != nil {
+			if w := p.watcher.Load(); w != nil && s.hold.Node == "" {
 				(*w).Closed(s.key)
 			}
 		}

@@ -117,10 +117,10 @@ func (p *Pool) Quarantined(agent string) error {
 		return nil
 	}
 	if known, err := p.knownState(strings.ToLower(agent)); known {
-		return p.describe(agent, err)
+		return p.describe(agent, p.ifHere(agent, err))
 	}
 
-	err := p.describe(agent, dbfile.QuickInspect(p.path(agent)))
+	err := p.describe(agent, p.ifHere(agent, dbfile.QuickInspect(p.path(agent))))
 	p.mu.Lock()
 	defer p.mu.Unlock()
 

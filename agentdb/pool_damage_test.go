@@ -124,7 +124,7 @@ func use(t testing.TB, path string) (holds string, err error) {
 }
 
 // A file that was closed and is damaged afterwards, however it is, is refused, or holds
-// what it held. ROUSE_TEST_MUTATIONS is how many damages are tried; .ci/run says 1000.
+// what it held. ROUSE_TEST_MUTATIONS is how many damages are tried; .ci/run says 300.
 func TestDamageIsDetected(t *testing.T) {
 	t.Parallel()
 	mutations, err := strconv.Atoi(os.Getenv("ROUSE_TEST_MUTATIONS"))

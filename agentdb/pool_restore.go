@@ -79,6 +79,17 @@ func (p *Pool) Reset(ctx context.Context, agent string, idle func(context.Contex
 
 // replace has make write the new database; if that writes nothing, it is an empty one.
 func (p *Pool) replace(ctx context.Context, out Replaced, idle func(context.Context) error, make func(path string) error) (Replaced, error) {
+	if err := p.stay(ctx, out.Agent); err != nil {
+		return out, err
+	}
+	out, err := p.replaceHere(ctx, out, idle, make)
+	if err != nil {
+		return out, err
+	}
+	return out, p.shipReplaced(ctx, out.Agent)
+}
+
+func (p *Pool) replaceHere(ctx context.Context, out Replaced, idle func(context.Context) error, make func(path string) error) (Replaced, error) {
 	agent := out.Agent
 	end, err := p.acquireExclusive(ctx, agent)
 	if err != nil {
@@ -211,7 +222,16 @@ func (p *Pool) Accept(ctx context.Context, agent string) error {
 	if err := checkAgent(agent); err != nil {
 		return err
 	}
+	if err := p.stay(ctx, agent); err != nil {
+		return err
+	}
+	if err := p.acceptHere(ctx, agent); err != nil {
+		return err
+	}
+	return p.shipReplaced(ctx, agent)
+}
 
+func (p *Pool) acceptHere(ctx context.Context, agent string) error {
 	end, err := p.acquireExclusive(ctx, agent)
 	if err != nil {
 		return err

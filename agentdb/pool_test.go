@@ -187,7 +187,7 @@ func TestPoolReportsDamage(t *testing.T) {
 }
 
 // OSA-50: a thousand agents need no more open files than the pool keeps, and those that use
-// theirs for long keep them meanwhile. ROUSE_TEST_AGENTS is how many; .ci/run says 1000.
+// theirs for long keep them meanwhile. ROUSE_TEST_AGENTS is how many; .ci/run says 300.
 func TestPoolOfManyAgents(t *testing.T) {
 	const most = 8
 	agents, err := strconv.Atoi(os.Getenv("ROUSE_TEST_AGENTS"))

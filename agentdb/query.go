@@ -3,11 +3,14 @@ package agentdb
 import (
 	"context"
 	"database/sql"
+	"database/sql/driver"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
+	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -34,6 +37,8 @@ type QuerySpec struct {
 	Limit          int            // 0 means 1,000; 5,000 at most
 	Offset         int
 	IncludeDeleted bool
+
+	redefines string // the saved view that the SQL is going to be, which it must not name; "": none
 }
 
 // Rows is the answer. A repeated column name gets _2.
@@ -88,21 +93,57 @@ func (db *DB) query(ctx context.Context, spec QuerySpec, text string, args []any
 	}
 	defer func() { err = errors.Join(err, conn.Close()) }()
 
-	if out.Columns, err = describe(conn, text); err != nil {
-		return Rows{}, err
-	}
-
-	// The driver interrupts a statement in its first step only, so all of the work has to
-	// happen there: a materialized expression does that, and its limit keeps the order.
-	wrapped := fmt.Sprintf("WITH \"the answer\" AS MATERIALIZED (SELECT * FROM (\n%s\n) LIMIT %d OFFSET %d) SELECT * FROM \"the answer\"", text, limit+1, spec.Offset)
-	rows, err := conn.QueryContext(ctx, wrapped, args...)
+	statement, err := db.compileQuery(ctx, conn, spec, text, limit)
 	if err != nil {
 		return Rows{}, err
 	}
-	defer rows.Close()
+	defer func() { err = errors.Join(err, statement.Close()) }()
 
-	err = out.read(rows, spec.Offset, limit)
+	out = Rows{Columns: slices.Clone(statement.Columns), Rows: []map[string]any{}}
+	reading := &rowReader{into: &out, offset: spec.Offset, limit: limit}
+	err = statement.Query(ctx, bound(args), reading.take)
 	return out, err
+}
+
+// compileQuery gives the statement that answers a query, with the names of its columns. One that the connection has
+// compiled before was decided on then, for the same schema; one that names saved views is never found again, because what it
+// stands for can change while the schema stays.
+func (db *DB) compileQuery(ctx context.Context, conn *sqlite.GuardedConn, spec QuerySpec, text string, limit int) (*sqlite.Prepared, error) {
+	if statement := conn.Cached(materialized(text, limit, spec.Offset)); statement != nil {
+		return statement, nil
+	}
+
+	columns, whole, err := db.describeQuery(ctx, conn.Conn, text, spec.redefines)
+	if err != nil {
+		return nil, err
+	}
+
+	statement, err := conn.Prepare(materialized(whole, limit, spec.Offset))
+	if err != nil {
+		return nil, err
+	}
+
+	statement.Columns = columns
+	return statement, nil
+}
+
+// materialized wraps a query, for one row more than its limit. The driver interrupts a statement in its first step only,
+// so all of the work has to happen there: a materialized expression does that, and its limit keeps the order.
+func materialized(text string, limit, offset int) string {
+	const before, limited, after = "WITH \"the answer\" AS MATERIALIZED (SELECT * FROM (\n", "\n) LIMIT ", ") SELECT * FROM \"the answer\""
+	return before + text + limited + strconv.Itoa(limit+1) + " OFFSET " + strconv.Itoa(offset) + after
+}
+
+// bound are values as the driver takes them.
+func bound(args []any) []driver.NamedValue {
+	out := make([]driver.NamedValue, len(args))
+	for i, v := range args {
+		out[i] = driver.NamedValue{Ordinal: i + 1, Value: v}
+		if named, ok := v.(sql.NamedArg); ok {
+			out[i].Name, out[i].Value = named.Name, named.Value
+		}
+	}
+	return out
 }
 
 // describe compiles the statement as it was written, so that its errors speak of it alone,
@@ -129,42 +170,81 @@ func describe(conn *sql.Conn, text string) (names []string, err error) {
 	return names, err
 }
 
-// read takes rows until one of the bounds is met.
-func (out *Rows) read(rows *sql.Rows, offset, limit int) error {
-	out.Rows = []map[string]any{}
-	values := make([]any, len(out.Columns))
-	size := 0
-	for rows.Next() {
-		if err := rows.Scan(pointers(values)...); err != nil {
-			return err
-		}
+// rowReader takes rows until one of the bounds is met.
+type rowReader struct {
+	into          *Rows
+	offset, limit int
+	size          int // bytes of the rows as JSON
+	names         int // bytes of what each row has beside its values
+}
 
-		row := make(map[string]any, len(values))
-		for i, v := range values {
-			row[out.Columns[i]] = readable(v)
+func (r *rowReader) take(values []driver.Value) (more bool, err error) {
+	out := r.into
+	if r.names == 0 {
+		r.names = len("{},") // the comma between two rows counts too
+		for _, name := range out.Columns {
+			n, err := jsonSize(name)
+			if err != nil {
+				return false, err
+			}
+			r.names += n + len(":,")
 		}
-
-		encoded, err := json.Marshal(row)
-		if err != nil {
-			return fmt.Errorf("a row cannot be written as JSON: %w", err)
-		}
-
-		// The comma between two rows counts too.
-		size += len(encoded) + 1
-		if size > maxEncoded && len(out.Rows) == 0 {
-			return invalid("sql", "a single row of the answer has %s; ask for fewer columns, or for a part with substr()", text.Size(int64(len(encoded))))
-		}
-
-		if size > maxEncoded || len(out.Rows) == limit {
-			out.Truncated = true
-			out.Warnings = []string{fmt.Sprintf("the answer goes on: ask again with offset %d, or narrow the query", offset+len(out.Rows))}
-			return nil
-		}
-
-		out.Rows = append(out.Rows, row)
 	}
 
-	return rows.Err()
+	row := make(map[string]any, len(values))
+	size := r.names - len(",") // there is none after the last value
+	for i, v := range values {
+		v = readable(v)
+		row[out.Columns[i]] = v
+
+		n, err := jsonSize(v)
+		if err != nil {
+			return false, fmt.Errorf("a row cannot be written as JSON: %w", err)
+		}
+		size += n
+	}
+	r.size += size
+	if r.size > maxEncoded && len(out.Rows) == 0 {
+		return false, invalid("sql", "a single row of the answer has %s; ask for fewer columns, or for a part with substr()", text.Size(int64(size-1)))
+	}
+
+	if r.size > maxEncoded || len(out.Rows) == r.limit {
+		out.Truncated = true
+		out.Warnings = []string{fmt.Sprintf("the answer goes on: ask again with offset %d, or narrow the query", r.offset+len(out.Rows))}
+		return false, nil
+	}
+
+	out.Rows = append(out.Rows, row)
+	return true, nil
+}
+
+// jsonSize is how many bytes a value has as JSON.
+func jsonSize(v any) (int, error) {
+	switch v := v.(type) {
+	case nil:
+		return len("null"), nil
+	case int64:
+		var digits [20]byte
+		return len(strconv.AppendInt(digits[:0], v, 10)), nil
+	case string:
+		if plainInJSON(v) {
+			return len(`""`) + len(v), nil
+		}
+	}
+
+	encoded, err := json.Marshal(v)
+	return len(encoded), err
+}
+
+// plainInJSON says that each byte of a text stands for itself in JSON; others may be written as several.
+func plainInJSON(s string) bool {
+	for i := range len(s) {
+		switch b := s[i]; {
+		case b < ' ' || b >= 0x7f, b == '"', b == '\\', b == '<', b == '>', b == '&':
+			return false
+		}
+	}
+	return true
 }
 
 // readable makes a value fit for JSON, and for a person: what is stored stays as it is.
@@ -255,10 +335,14 @@ func (db *DB) suggestIn(ctx context.Context, q querier, message string) string {
 
 	if name, ok := strings.CutPrefix(message, "no such table: "); ok {
 		name = name[strings.LastIndexByte(name, '.')+1:]
-		if saved, err := savedView(ctx, q, name); err == nil && saved {
-			return "; it is a saved view, and db_run_view asks it"
+		views, err := savedViews(ctx, q)
+		if err != nil {
+			return ""
 		}
-		return didYouMean(name, tableNames(tables))
+		if slices.ContainsFunc(views, func(v string) bool { return strings.EqualFold(v, name) }) {
+			return "; it is a saved view, which queries can name, and statements that write cannot"
+		}
+		return didYouMean(name, append(tableNames(tables), views...))
 	}
 
 	name, ok := strings.CutPrefix(message, "no such column: ")
@@ -280,12 +364,20 @@ func (db *DB) suggestIn(ctx context.Context, q querier, message string) string {
 	return didYouMean(name, columns)
 }
 
-func savedView(ctx context.Context, q querier, name string) (saved bool, err error) {
-	rows, err := q.QueryContext(ctx, `select 1 from _views where name = ? collate nocase`, name)
+// savedViews are the names of the queries that were saved.
+func savedViews(ctx context.Context, q querier) (names []string, err error) {
+	rows, err := q.QueryContext(ctx, `select name from _views order by name`)
 	if err != nil {
-		return false, err
+		return nil, err
 	}
 	defer rows.Close()
-	saved = rows.Next()
-	return saved, rows.Err()
+
+	for rows.Next() {
+		var name string
+		if err := rows.Scan(&name); err != nil {
+			return nil, err
+		}
+		names = append(names, name)
+	}
+	return names, rows.Err()
 }

@@ -67,7 +67,7 @@ func TestQueryErrorsAdvise(t *testing.T) {
 	for sql, c := range map[string]struct{ field, part string }{
 		`select "amunt" from expenses`:                               {"sql", `no such column: "amunt" - should this be a string literal in single-quotes?; did you mean amount?`},
 		`select 1 from expenses where category = "x"`:                {"sql", `no such column: "x" - should this be a string literal in single-quotes?`},
-		"select * from Monthly":                                      {"sql", "no such table: Monthly; it is a saved view, and db_run_view asks it"},
+		"select * from monthy":                                       {"sql", "no such table: monthy; did you mean monthly?"},
 		"with x(a) as (select 1) delete from expenses where id in x": {"sql", "a query only reads and DELETE writes"},
 		"select * from expense":                                      {"sql", "no such table: expense; did you mean expenses?"},
 		"select e.amunt from expenses e":                             {"sql", "no such column: e.amunt; did you mean amount?"},

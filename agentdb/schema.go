@@ -22,7 +22,7 @@ type SchemaView struct {
 	Name   string   `json:"name"`
 	SQL    string   `json:"sql"`
 	Params []string `json:"params,omitempty"`
-	Saved  bool     `json:"saved"` // it is asked with db_run_view; the others are read as tables are
+	Saved  bool     `json:"saved"` // a query that was saved: db_run_view asks it, too; the others are views of SQL
 }
 
 // Table is one table of a Schema, without the host's columns.
@@ -36,6 +36,7 @@ type Table struct {
 	rowKey    string   // the column that is the row id itself, "" when none is
 	hasHost   bool     // it has the host columns
 	createdAt string
+	layout    *tableLayout // of one that is to be written, nil otherwise
 }
 
 // querier is a pool of readers or a transaction.

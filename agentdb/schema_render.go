@@ -71,7 +71,7 @@ func viewNames(views []SchemaView, most int) string {
 	return "views, whose SQL db_schema has: " + text.Truncate(strings.Join(names, ", "), most) + "\n"
 }
 
-// title is a name with its parameters; a query that was saved is no table to read from.
+// title is a name with its parameters.
 func (v SchemaView) title() string {
 	out := v.Name
 	if len(v.Params) > 0 {
@@ -79,7 +79,7 @@ func (v SchemaView) title() string {
 	}
 
 	if v.Saved {
-		out += " (db_run_view)"
+		out += " (saved)"
 	}
 	return out
 }

@@ -85,7 +85,7 @@ func TestSchemaStringShrinks(t *testing.T) {
 	const table = "expenses (0 rows): What was spent\n  id INTEGER primary key\n  category TEXT\n  amount REAL\n  note TEXT\n"
 	const views = `view dear:
   CREATE VIEW dear as select id from expenses where amount > 100
-view over(least) (db_run_view):
+view over(least) (saved):
   select category
     from expenses where amount > :least
 `
@@ -101,7 +101,7 @@ view over(least) (db_run_view):
 	}
 
 	got := text()
-	if !strings.HasPrefix(got, table+"views, whose SQL db_schema has: dear, long_0 (db_run_view), ") || !strings.HasSuffix(got, "over(least) (db_run_view)\n") || strings.Contains(got, "select") {
+	if !strings.HasPrefix(got, table+"views, whose SQL db_schema has: dear, long_0 (saved), ") || !strings.HasSuffix(got, "over(least) (saved)\n") || strings.Contains(got, "select") {
 		t.Errorf("without the SQL of views:\n%s", got)
 	}
 

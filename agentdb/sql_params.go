@@ -15,21 +15,9 @@ type parameters struct {
 }
 
 func parametersOf(sql string) (p parameters) {
-	for i := 0; i < len(sql); {
-		next, what := nextToken(sql, i)
-		// Not inside a text or a comment; and a $ may stand within a name.
-		if what != tokenOther || next != i+1 || strings.IndexByte("?:@$", sql[i]) < 0 || sql[i] == '$' && i > 0 && wordByte(sql[i-1]) {
-			i = next
-			continue
-		}
-
-		mark := sql[i]
-		end := next
-		for end < len(sql) && wordByte(sql[end]) {
-			end++
-		}
-
-		switch name := sql[next:end]; {
+	eachParameter(sql, func(at, end int) {
+		mark, name := sql[at], sql[at+1:end]
+		switch {
 		case mark == '?' && name != "":
 			n, err := strconv.Atoi(name)
 			if err == nil {
@@ -41,10 +29,28 @@ func parametersOf(sql string) (p parameters) {
 			p.names = append(p.names, name)
 			p.count++
 		}
+	})
+	return p
+}
 
+// eachParameter says where each parameter of SQL stands, with its mark (?, :, @ or $) at at.
+func eachParameter(sql string, found func(at, end int)) {
+	for i := 0; i < len(sql); {
+		next, what := nextToken(sql, i)
+		// Not inside a text or a comment; and a $ may stand within a name.
+		if what != tokenOther || next != i+1 || strings.IndexByte("?:@$", sql[i]) < 0 || sql[i] == '$' && i > 0 && wordByte(sql[i-1]) {
+			i = next
+			continue
+		}
+
+		end := next
+		for end < len(sql) && wordByte(sql[end]) {
+			end++
+		}
+
+		found(i, end)
 		i = max(end, next)
 	}
-	return p
 }
 
 // filter leaves out the values that no parameter asks for.

@@ -24,7 +24,7 @@ func (db *DB) Upsert(ctx context.Context, by By, table string, keys []string, ro
 	}
 
 	done, err := write(ctx, db, by, opUpsert, func(ctx context.Context, tx *sqlite.Tx) (Affected, error) {
-		t, err := needTable(ctx, prepared{tx}, table)
+		t, err := db.tableToWrite(ctx, tx, table)
 		if err != nil {
 			return Affected{}, err
 		}

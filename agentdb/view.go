@@ -63,7 +63,7 @@ func (db *DB) DefineView(ctx context.Context, by By, v View) (View, error) {
 		values[p.Name] = p.Default
 	}
 	// A view that does not work is refused now and not when somebody looks at it.
-	if _, err := db.Query(ctx, QuerySpec{SQL: v.SQL, Named: values, Limit: 1}); err != nil {
+	if _, err := db.Query(ctx, QuerySpec{SQL: v.SQL, Named: values, Limit: 1, redefines: v.Name}); err != nil {
 		return View{}, err
 	}
 
@@ -252,6 +252,9 @@ func (db *DB) refresh(ctx context.Context, v View) (ViewResult, error) {
 		_, err := tx.Exec(`update _views set result = ?, refreshed_at = ? where name = ? and sql = ?`, text, out.RefreshedAt, v.Name, v.SQL)
 		return err
 	})
+	if err == nil {
+		err = db.shipped(ctx)
+	}
 	if err != nil {
 		return ViewResult{}, db.explain(ctx, err)
 	}
@@ -277,7 +280,7 @@ func (db *DB) runViewQuery(ctx context.Context, v View, given map[string]any) (o
 // DropView forgets a saved view.
 func (db *DB) DropView(ctx context.Context, by By, name string) (DroppedView, error) {
 	if by.Key != "" { // a call that was made already finds no view any more
-		if stored, err := db.recall(ctx, by, "drop_view"); stored != nil || err != nil {
+		if stored, err := db.recallAcknowledged(ctx, by, "drop_view"); stored != nil || err != nil {
 			return decodeResult[DroppedView](stored, err)
 		}
 	}

@@ -408,3 +408,34 @@ func TestLoadChangesNothing(t *testing.T) {
 		}
 	})
 }
+
+// A job with a window runs once in each, at the moment that its name and the date decide: the same when the daemon is started again between
+// the opening and the moment, or after both, and however often it is.
+func TestWindowOverRestarts(t *testing.T) {
+	t.Parallel()
+	for _, restarts := range [][]time.Duration{nil, {time.Minute}, {time.Hour, 2 * time.Hour, 150 * time.Minute}, {5 * time.Hour}} {
+		t.Run(fmt.Sprint(restarts), func(t *testing.T) {
+			inBubble(t, func(t *testing.T, d *daemon) {
+				s, err := schedule.Parse(schedule.Options{Window: "02:00-05:00", Job: "nightly"})
+				if err != nil {
+					t.Fatal(err)
+				}
+				job := scheduler.Job{Name: "nightly", Agent: "a", Schedules: []*schedule.Schedule{s}}
+				opens := start.Add(2 * time.Hour)
+				d.start(job)
+				time.Sleep(opens.Sub(start))
+				for _, at := range restarts {
+					d.stop()
+					time.Sleep(time.Until(opens.Add(at)))
+					d.start(job)
+				}
+				time.Sleep(time.Until(start.Add(20 * time.Hour)))
+
+				runs := d.runs()
+				if len(runs) != 1 || !runs[0].ScheduledAt.Equal(opens) || !runs[0].NotBefore.IsZero() && !runs[0].NotBefore.Equal(s.Actual(opens)) {
+					t.Errorf("runs: %+v, the moment is %s", runs, s.Actual(opens))
+				}
+			})
+		})
+	}
+}

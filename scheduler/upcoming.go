@@ -55,7 +55,7 @@ func (s *Scheduler) Next(name string, n int, after time.Time) []Upcoming {
 			continue // a wake comes once
 		}
 
-		if c, ok := nextOccurrence(first.job, first.schedule, first.Nominal, pauses); ok {
+		if c, ok := nextOccurrence(first.job, first.schedule, first.resume, pauses); ok {
 			i, _ := slices.BinarySearchFunc(cursors, c, byStart)
 			cursors = slices.Insert(cursors, i, c)
 		}
@@ -69,6 +69,7 @@ type cursor struct {
 	Upcoming
 	job      *Job
 	schedule *schedule.Schedule
+	resume   time.Time // after which the next one is looked for
 }
 
 func byStart(a, b cursor) int {
@@ -78,22 +79,32 @@ func byStart(a, b cursor) int {
 // nextOccurrence is the next instant of a schedule, with what is special about it.
 func nextOccurrence(j *Job, sch *schedule.Schedule, after time.Time, pauses []ledger.Pause) (cursor, bool) {
 	at, excluded := sch.NextWithExcluded(after)
-	if at.IsZero() {
+	if at.IsZero() || after.IsZero() {
 		return cursor{}, false
 	}
 
+	resume := at
 	u := Upcoming{Job: j.Name, Agent: j.Agent, Source: sch.Source(), Nominal: at, Actual: at, Decision: domain.DecisionRun}
 	p, paused := ledger.Paused(pauses, j.Name, j.Agent, at)
 	switch {
 	case excluded != "":
-		u.Decision, u.Reason = domain.DecisionSkipped, "exclude: "+excluded
+		u.Decision, u.Reason = domain.DecisionSkipped, excluded
+		if outside, until := sch.Outside(at); outside {
+			// Most of the time is outside of what a job keeps to: one line stands for all of it.
+			if resume = until; resume.IsZero() {
+				u.Reason += ", which names no later time"
+				break
+			}
+			u.Reason += " before " + resume.Format(time.RFC3339)
+			resume = resume.Add(-1)
+		}
 	case paused:
 		u.Decision, u.Reason = domain.DecisionSkipped, p.String()
 	default:
 		u.Actual = sch.Actual(at)
 		var notes []string
 		if held := u.Actual.Sub(at); held > 0 {
-			notes = append(notes, fmt.Sprintf("jitter of %s", held))
+			notes = append(notes, schedule.HeldText(u.Source, held))
 		}
 
 		if note := sch.ClockChangeNote(at); note != "" {
@@ -103,7 +114,7 @@ func nextOccurrence(j *Job, sch *schedule.Schedule, after time.Time, pauses []le
 		u.Reason = strings.Join(notes, "; ")
 	}
 
-	return cursor{u, j, sch}, true
+	return cursor{u, j, sch, resume}, true
 }
 
 // wakeCursor is the cursor of a planned wake. One whose time has passed is about to come, or

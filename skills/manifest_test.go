@@ -182,7 +182,7 @@ func TestManifestRules(t *testing.T) {
 	}
 }
 
-// Each field that has to be there is missed with its name, and with how to write it (OSL-03).
+// Each field that has to be there is missed with its name, and with how to write it: a manifest says all of it, whatever a README takes for optional (OSL-03, C-12).
 func TestManifestFieldsMissing(t *testing.T) {
 	for _, field := range []string{"name", "description", "version", "author", "schemaVersion", "capabilities", "requiredBindings", "permissions", "inputSchema", "outputSchema", "compatibilityRequirements",
 		"executionMode", "workspaceSupport", "workspaceSchemaVersion", "longRunningSupport", "userInputSupport", "artifactVersioningSupport", "supportedPlatforms", "bridgeRequirement", "agenticConfig"} {

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -141,6 +142,29 @@ func TestNotAFile(t *testing.T) {
 
 func skill(name, description string) string {
 	return fmt.Sprintf("---\nname: %s\ndescription: %s\n---\nHow to %s.\n", name, description, name)
+}
+
+// TestDiscoverStops: of a root with more than 2,000 directories, itself among them, the rest is not searched, and that is said (AGS-05).
+func TestDiscoverStops(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	problems := func() int {
+		return len(skills.Discover(skills.Root{Path: dir, Source: "user", Trusted: true}).Problems())
+	}
+	for i := range 1999 {
+		if err := os.Mkdir(filepath.Join(dir, strconv.Itoa(i)), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := problems(); n != 0 {
+		t.Errorf("2,000 directories: %d problems", n)
+	}
+	if err := os.Mkdir(filepath.Join(dir, "one more"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if n := problems(); n != 1 {
+		t.Errorf("2,001 directories: %d problems", n)
+	}
 }
 
 // A later root overrides an earlier one, a broken override does not, and neither does what

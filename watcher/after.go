@@ -141,7 +141,7 @@ func (w *Watcher) moveOrDelete(ctx context.Context, watch *Watch, c ledger.Claim
 	case err == nil && after.Action == actionDelete:
 		err = deleteFile(file, st, file.sibling(deletingName(c)))
 	case err == nil:
-		dest, err = w.moveTo(ctx, g, file, st, after.Dir, filepath.Base(filepath.FromSlash(c.Path)))
+		dest, err = w.moveTo(ctx, g, c, file, st, after.Dir)
 	}
 
 	switch {
@@ -174,7 +174,9 @@ func (w *Watcher) placeOf(ctx context.Context, g *allowedRoots, c ledger.ClaimSt
 // takes the file for a new one.
 func deletingName(c ledger.ClaimStatus) string { return fmt.Sprintf(".deleting-%d", c.ID) }
 
-func (w *Watcher) moveTo(ctx context.Context, g *allowedRoots, file fileHandle, st stamp, to, name string) (string, error) {
+// moveTo moves a file into a folder, and says where it lies then. Where the same content came before and still lies
+// there, the second one is removed: what is put back again and again fills no folder with copies.
+func (w *Watcher) moveTo(ctx context.Context, g *allowedRoots, c ledger.ClaimStatus, file fileHandle, st stamp, to string) (string, error) {
 	dir, err := g.openDir(to, true)
 	if err != nil {
 		if _, ok := errors.AsType[*nofollow.LinkError](err); ok {
@@ -185,7 +187,13 @@ func (w *Watcher) moveTo(ctx context.Context, g *allowedRoots, file fileHandle, 
 	if filepath.Dir(file.path()) == dir.Name() {
 		return file.path(), nil // it was moved there after an earlier try
 	}
-	return w.move(ctx, file, st, dir, name)
+
+	if c.Dest != "" && filepath.Dir(c.Dest) == dir.Name() {
+		if _, err := w.stampOfClaimed(ctx, fileHandle{dir, filepath.Base(c.Dest)}, c); err == nil {
+			return c.Dest, deleteFile(file, st, file.sibling(deletingName(c)))
+		}
+	}
+	return w.move(ctx, file, st, dir, filepath.Base(filepath.FromSlash(c.Path)))
 }
 
 // locate finds the content of a claim: at its path or, when its run was retried, where the

@@ -67,10 +67,10 @@ func (f *folder) batchDue() time.Time {
 }
 
 // partialBatchDue is when files become a run that are fewer than it may have: the folder is
-// quiet, or the first has waited for MaxWait.
+// quiet but for files that are held back, or the first has waited for MaxWait.
 func (f *folder) partialBatchDue() time.Time {
 	enough := f.batch.since.Add(f.MaxWait)
-	if quiet := f.debouncer.lastChange.Add(f.Settle); f.debouncer.len() == 0 && len(f.hashing) == 0 && quiet.Before(enough) {
+	if quiet := f.debouncer.lastChange.Add(f.Settle); f.debouncer.len() <= len(f.waits) && len(f.hashing) == 0 && quiet.Before(enough) {
 		return quiet
 	}
 	return enough
@@ -129,7 +129,7 @@ func (f *folder) stillReady() []*readyFile {
 }
 
 func (f *folder) batchRequest(files []*readyFile, more int) ledger.Request {
-	r := ledger.Request{Job: f.Job, Agent: f.Agent, Trigger: domain.TriggerWatch, Detail: ledger.Detail{More: more}, Breaker: f.breaker()}
+	r := ledger.Request{Job: f.Job, Agent: f.Agent, Trigger: domain.TriggerWatch, Detail: ledger.Detail{More: more, Definition: f.Definition}, Breaker: f.breaker()}
 	for _, g := range files {
 		r.Detail.Files = append(r.Detail.Files, fileOf(g.path, g.stamp, g.hash))
 		r.Claims = append(r.Claims, claimOf(f.Job, g.path, g.stamp, g.hash))

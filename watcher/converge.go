@@ -201,6 +201,10 @@ func (f *folder) decideChanged(ctx context.Context, walk *walk, mem memory, cur 
 	if again, err := f.retried(ctx); again || err != nil {
 		return n, err
 	}
+	if held := f.heldChange(changes.Added, changes.Modified); held != nil && f.postpone(now, now.Add(f.Settle)) {
+		f.w.log.Debug("a folder waits for one of its files", "job", f.Job, "reason", held)
+		return n, nil
+	}
 
 	_, err := f.dispatch(ctx, cur, base, changes)
 	return n, err
@@ -429,7 +433,7 @@ func (f *folder) dispatch(ctx context.Context, cur, base tree, changes *ledger.C
 
 	var accepted []ledger.Accepted
 	err = f.writeUnlessStopped(func() (err error) {
-		accepted, err = f.w.ledger.Enqueue(ctx, ledger.Request{
+		accepted, err = f.w.queue.Enqueue(ctx, ledger.Request{
 			// The run before identifies its successor: a write that is repeated because its
 			// answer was lost queues nothing twice.
 			Key: fmt.Sprintf("folder/%s/%d/%d", f.Job, st.Since.UnixMilli(), l.state.Run),

@@ -44,8 +44,12 @@ type folder struct {
 	awaited     string          // while it is missing: Path with those of its links resolved that there are
 	skippedDirs map[string]bool // folders that are not entered: destinations, nested watches
 	stampHasher stampHasher
-	known       *recent[struct{}] // files with which nothing is left to do
-	hashing     map[string]bool   // large files that are being hashed in the background
+	known       *recent[struct{}]   // files with which nothing is left to do
+	hashing     map[string]bool     // large files that are being hashed in the background
+	waits       map[string]Wait     // files that look complete and are not taken yet
+	back        map[string]backFile // files that are there again as they were when their runs failed
+	partials    partialNames
+	writers     writers
 	background  sync.WaitGroup
 	scanAt      time.Time
 	lastPass    time.Time
@@ -78,7 +82,7 @@ type folder struct {
 func newFolder(w *Watcher, watch Watch) *folder {
 	return &folder{
 		Watch: watch, w: w, scanned: make(chan struct{}), debouncer: newDebouncer(watch.Settle), batch: newBatch(), conv: convergence{phase: StateIdle}, phase: StateIdle, linked: newLinked(),
-		stampHasher: newStampHasher(), known: newRecent[struct{}](maxKnown), hashing: map[string]bool{},
+		stampHasher: newStampHasher(), known: newRecent[struct{}](maxKnown), hashing: map[string]bool{}, waits: map[string]Wait{}, partials: partialNames{}, back: map[string]backFile{},
 		eventIndex: map[string]int{}, removed: map[string]bool{}, moveErrors: map[string]string{}, toRetry: map[string]bool{}, unreadable: map[string]string{},
 		notified: make(chan struct{}, 1),
 	}
@@ -147,6 +151,7 @@ func (f *folder) sleep(ctx context.Context) {
 	// Status reads the number under the lock; the parts of it belong to this goroutine.
 	f.mu.Lock()
 	f.status.Waiting = f.debouncer.len() + len(f.hashing) + f.batch.len()
+	f.publishWaits()
 	f.mu.Unlock()
 	at := f.scanAt
 	for _, next := range []time.Time{f.debouncer.nextDue(), f.batchDue(), f.convergeDue()} {
@@ -314,9 +319,12 @@ func (f *folder) handleEvent(ctx context.Context, path string, created bool) {
 	case err != nil:
 		f.debouncer.remove(path)
 		f.batch.remove(path)
+		if _, back := f.back[path]; back {
+			f.reviewBack(ctx)
+		}
 	case info.IsDir():
 		for _, name := range f.namesOf(path, rel) {
-			if f.Recursive && created && f.enters(path, name) && (name == rel || !matchesAny(f.Exclude, rel)) {
+			if f.Recursive && created && f.enters(path, name) && (name == rel || !f.matchesAny(f.Exclude, rel)) {
 				f.descend(ctx, path, name)
 				f.noteChange()
 			}

@@ -3,7 +3,6 @@ package watcher
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -77,9 +76,11 @@ func (f *folder) hashDue(ctx context.Context, due []*pendingFile) []candidate {
 
 	var small []candidate
 	for _, it := range due {
-		if c, ok := f.confirmSettled(root, it); ok && !f.hashInBackground(ctx, c) {
-			small = append(small, c)
+		c, ok := f.confirmSettled(root, it)
+		if !ok || f.awaitsDownload(ctx, root, c) || f.hashInBackground(ctx, c) {
+			continue
 		}
+		small = append(small, c)
 	}
 
 	f.hashSmall(ctx, root, small)
@@ -109,12 +110,17 @@ func (f *folder) confirmSettled(root *os.Root, it *pendingFile) (candidate, bool
 	return c, f.debouncer.confirm(it, time.Now(), c.stamp)
 }
 
+// awaitsDownload says whether a file is empty because its download is written under another name.
+func (f *folder) awaitsDownload(ctx context.Context, root *os.Root, c candidate) bool {
+	return c.stamp.size == 0 && f.isHeldBack(ctx, c, placeholder(f.handle(root, c.path), f.partials))
+}
+
 func (f *folder) hashSmall(ctx context.Context, root *os.Root, files []candidate) {
 	var group sync.WaitGroup
 	for i := range min(hashers, len(files)) {
 		group.Go(func() {
 			for j := i; j < len(files); j += hashers {
-				files[j].hash, files[j].err = f.w.hashes.of(ctx, f.handle(root, files[j].path), files[j].stamp)
+				files[j].hash, files[j].err = f.w.read(ctx, &f.Watch, f.handle(root, files[j].path), files[j].stamp)
 			}
 		})
 	}
@@ -134,11 +140,11 @@ func (f *folder) hashInBackground(ctx context.Context, c candidate) bool {
 	}
 
 	f.hashing[c.path] = true
-	open, within := f.Boundary.OpenRoot, f.root // the fields belong to the folder's goroutine
+	watch, within := f.Watch, f.root // the fields belong to the folder's goroutine
 	f.background.Go(func() {
 		select {
 		case f.w.hashLanes <- struct{}{}:
-			c.hash, c.err = f.w.hashOne(ctx, open, within, c)
+			c.hash, c.err = f.w.hashOne(ctx, &watch, within, c)
 			<-f.w.hashLanes
 		case <-ctx.Done():
 			return
@@ -154,14 +160,22 @@ func (f *folder) hashInBackground(ctx context.Context, c candidate) bool {
 }
 
 // hashOne hashes one file with a handle of its own: the folder's is closed by then.
-func (w *Watcher) hashOne(ctx context.Context, open func(string) (*os.Root, error), dir string, c candidate) (string, error) {
-	root, err := open(dir)
+func (w *Watcher) hashOne(ctx context.Context, watch *Watch, dir string, c candidate) (string, error) {
+	root, err := watch.Boundary.OpenRoot(dir)
 	if err != nil {
 		return "", err
 	}
 	defer root.Close()
 	rel, _ := relInside(dir, c.path)
-	return w.hashes.of(ctx, fileHandle{root, filepath.FromSlash(rel)}, c.stamp)
+	return w.read(ctx, watch, fileHandle{root, filepath.FromSlash(rel)}, c.stamp)
+}
+
+// read is the hash of a file that nothing holds back.
+func (w *Watcher) read(ctx context.Context, watch *Watch, file fileHandle, now stamp) (string, error) {
+	if err := watch.held(file, now); err != nil {
+		return "", err
+	}
+	return w.hashes.of(ctx, file, now)
 }
 
 // claim queues runs for the hashed files that have no claim yet: at once, or together with
@@ -210,7 +224,7 @@ func (f *folder) enqueue(ctx context.Context, requests ...ledger.Request) bool {
 		return false
 	}
 
-	accepted, err := f.w.ledger.Enqueue(ctx, requests...)
+	accepted, err := f.w.queue.Enqueue(ctx, requests...)
 	if err != nil {
 		if ctx.Err() == nil {
 			f.w.log.Error("what is ready could not be recorded; it is tried again", "job", f.Job, "requests", len(requests), "error", err)
@@ -272,9 +286,11 @@ func (f *folder) alreadyClaimed(ctx context.Context, c candidate) (bool, error) 
 			f.event(ctx, "file.blocked", st.Run, map[string]any{"path": c.path, "hash": c.hash, "run": st.Run})
 		}
 	case st.After == ledger.AfterLeft && !saved:
-		// A failed file that stays in place runs again when it is dropped again, not at each scan.
+		// A failed file that stays in place is not looked at again at each scan.
 	default:
-		return false, nil
+		if back, err := f.isBack(ctx, c, st); err != nil || !back {
+			return false, err
+		}
 	}
 
 	f.markKnown(c.path, c.stamp)
@@ -285,7 +301,7 @@ func (f *folder) alreadyClaimed(ctx context.Context, c candidate) (bool, error) 
 // read.
 func (f *folder) hashFailed(ctx context.Context, c candidate) {
 	switch {
-	case ctx.Err() != nil, errors.Is(c.err, fs.ErrNotExist):
+	case ctx.Err() != nil, errors.Is(c.err, fs.ErrNotExist), f.isHeldBack(ctx, c, c.err):
 	case errors.Is(c.err, errChanged):
 		if info, err := os.Lstat(c.path); err == nil {
 			f.debouncer.observe(c.path, time.Now(), stampOf(info), hintChanged)
@@ -317,7 +333,7 @@ func (f *folder) clearUnreadable(path string) {
 
 func request(w Watch, path string, now stamp, hash string) ledger.Request {
 	file, claim := fileOf(path, now, hash), claimOf(w.Job, path, now, hash)
-	return ledger.Request{Job: w.Job, Agent: w.Agent, Trigger: domain.TriggerWatch, Detail: ledger.Detail{File: &file}, Claim: &claim}
+	return ledger.Request{Job: w.Job, Agent: w.Agent, Trigger: domain.TriggerWatch, Detail: ledger.Detail{File: &file, Definition: w.Definition}, Claim: &claim}
 }
 
 func fileOf(path string, now stamp, hash string) ledger.File {
@@ -326,50 +342,4 @@ func fileOf(path string, now stamp, hash string) ledger.File {
 
 func claimOf(job, path string, now stamp, hash string) ledger.Claim {
 	return ledger.Claim{Job: job, Path: filepath.ToSlash(path), Hash: hash, Size: now.size, ModTime: now.modTime()}
-}
-
-func hashOnce(ctx context.Context, b nofollow.Boundary, path string, now stamp) (string, error) {
-	file, err := openHandle(b, path)
-	if err != nil {
-		return "", err
-	}
-	defer file.root.Close()
-	return newHashes().of(ctx, file, now)
-}
-
-// EnqueueFile queues a run of one file that its owner names. It makes the same claim as a drop, so
-// that content which had its run does not get another.
-func EnqueueFile(ctx context.Context, l *ledger.Ledger, w Watch, path string) (ledger.Accepted, error) {
-	// Claims are made by real paths; a scan resolves links too.
-	abs, err := w.Boundary.Resolve(path)
-	if err != nil {
-		return ledger.Accepted{}, fmt.Errorf("the file cannot be read: %w", err)
-	}
-
-	info, err := w.Boundary.Stat(abs)
-	if err != nil {
-		return ledger.Accepted{}, fmt.Errorf("the file cannot be read: %w", err)
-	}
-	if !info.Mode().IsRegular() {
-		return ledger.Accepted{}, fmt.Errorf("%s is not a file", path)
-	}
-	if !utf8.ValidString(abs) {
-		return ledger.Accepted{}, fmt.Errorf("the name of %q is not UTF-8; rename it", path)
-	}
-
-	now := stampOf(info)
-	hash, err := hashOnce(ctx, w.Boundary, abs, now)
-	if errors.Is(err, errChanged) {
-		return ledger.Accepted{}, fmt.Errorf("%s is still being written; try again once it is complete", path)
-	}
-	if err != nil {
-		return ledger.Accepted{}, fmt.Errorf("the file cannot be read: %w", err)
-	}
-
-	accepted, err := l.Enqueue(ctx, request(w, abs, now, hash))
-	if err != nil {
-		return ledger.Accepted{}, err
-	}
-
-	return accepted[0], nil
 }

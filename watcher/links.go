@@ -47,7 +47,7 @@ func (f *folder) wants(path, rel string) bool {
 	}
 
 	for _, name := range f.namesOf(path, rel) {
-		if f.selects(name) && (name == rel || !matchesAny(f.Exclude, rel)) {
+		if f.selects(name) && (name == rel || !f.matchesAny(f.Exclude, rel)) {
 			return f.inNoSkippedDir(path)
 		}
 	}
@@ -84,7 +84,7 @@ func (k *walker) followLink(ctx context.Context, l link) {
 	}
 
 	rel, ok := relInside(f.root, real)
-	if !ok || matchesAny(f.Exclude, rel) {
+	if !ok || f.matchesAny(f.Exclude, rel) {
 		return
 	}
 

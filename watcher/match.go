@@ -7,74 +7,99 @@ import (
 	"github.com/bmatcuk/doublestar/v4"
 )
 
-// unfinished are names that programs give to files they are still writing, and hidden
-// files. An include that is itself such a name ("*.tmp", ".env") selects them all the same.
-var unfinished = []string{"*.part", "*.crdownload", "*.filepart", "*.tmp", "*~", "*.swp", "4913", ".*"}
+// rejection is why a watch leaves a file out; none when it takes it.
+type rejection struct {
+	what    string // what such files are, "" for those of the configuration
+	pattern string // that the name matches
+	key     string // include or exclude, which decides
+}
+
+func (r rejection) none() bool { return r == rejection{} }
+
+// text says it in words: "it is a download that is not finished (*.part)".
+func (r rejection) text() string {
+	switch {
+	case r.none():
+		return ""
+	case r.what == hiddenFolder.what:
+		return "it is in " + r.what + " (" + r.pattern + ")"
+	case r.what != "":
+		return "it is " + r.what + " (" + r.pattern + "); an include that names such files takes them"
+	case r.key == "include":
+		return "no include matches its name (" + r.pattern + ")"
+	}
+	return "exclude leaves it out (" + r.pattern + ")"
+}
 
 // selects says whether the watch is for a file, named with slashes and relative to the watched
 // folder. Excludes win over includes.
-func (w *Watch) selects(rel string) bool {
-	if w.prunes(path.Dir(rel)) || matchesAny(w.Exclude, rel) {
-		return false
+func (w *Watch) selects(rel string) bool { return w.rejects(rel).none() }
+
+// rejects says why the watch is not for a file.
+func (w *Watch) rejects(rel string) rejection {
+	if r := w.rejectsFolder(path.Dir(rel)); !r.none() {
+		return r
+	}
+	if g, ok := w.firstMatch(w.Exclude, rel); ok {
+		return rejection{key: "exclude", pattern: g}
+	}
+	if n, ok := w.ignoredFile(rel); ok {
+		return rejection{what: n.what, pattern: n.pattern}
 	}
 
-	base := path.Base(rel)
-	for _, g := range unfinished {
-		if matchesSimple(g, base) && !w.includesExplicitly(g, rel) {
-			return false
-		}
+	if len(w.Include) > 0 && !w.matchesAny(w.Include, rel) {
+		return rejection{key: "include", pattern: strings.Join(w.Include, ", ")}
 	}
-	return len(w.Include) == 0 || matchesAny(w.Include, rel)
+	return rejection{}
 }
 
-// matchesSimple is a fast glob for the patterns of unfinished names, which a scan tries on each
-// file: they have one star, first or last, or none.
-func matchesSimple(pattern, name string) bool {
-	if end, ok := strings.CutPrefix(pattern, "*"); ok {
-		return strings.HasSuffix(name, end)
-	}
-	if start, ok := strings.CutSuffix(pattern, "*"); ok {
-		return strings.HasPrefix(name, start)
-	}
-	return name == pattern
-}
+// prunes says whether a folder is hidden, excluded or an unfinished download, with all that is in it.
+func (w *Watch) prunes(rel string) bool { return !w.rejectsFolder(rel).none() }
 
-// includesExplicitly says whether an include that itself looks like an ignored name ("*.tmp")
-// matches a file, which the default pattern would leave out.
-func (w *Watch) includesExplicitly(ignored, rel string) bool {
-	for _, g := range w.Include {
-		if glob(ignored, path.Base(g)) && matches(g, rel) {
-			return true
-		}
-	}
-	return false
-}
-
-// prunes says whether a folder is hidden or excluded with all that is in it.
-func (w *Watch) prunes(rel string) bool {
+func (w *Watch) rejectsFolder(rel string) rejection {
 	if rel == "." {
+		return rejection{}
+	}
+
+	if n, ok := w.ignoredFolder(rel); ok {
+		return rejection{what: n.what, pattern: n.pattern}
+	}
+	if g, ok := w.firstMatch(w.Exclude, rel); ok {
+		return rejection{key: "exclude", pattern: g}
+	}
+	return rejection{}
+}
+
+func (w *Watch) matchesAny(patterns []string, rel string) bool {
+	_, ok := w.firstMatch(patterns, rel)
+	return ok
+}
+
+// firstMatch is the first pattern that matches a file.
+func (w *Watch) firstMatch(patterns []string, rel string) (string, bool) {
+	for _, g := range patterns {
+		if w.matches(g, rel) {
+			return g, true
+		}
+	}
+	return "", false
+}
+
+// matches says whether a pattern matches a file as it is written or, unless the watch is exact, in another case.
+func (w *Watch) matches(pattern, rel string) bool {
+	if matchesExactly(pattern, rel) {
+		return true
+	}
+	if w.ExactCase {
 		return false
 	}
 
-	for part := range strings.SplitSeq(rel, "/") {
-		if strings.HasPrefix(part, ".") {
-			return true
-		}
-	}
-	return matchesAny(w.Exclude, rel)
+	folded, name := fold(pattern), fold(rel)
+	return (folded != pattern || name != rel) && matchesExactly(folded, name)
 }
 
-func matchesAny(patterns []string, rel string) bool {
-	for _, g := range patterns {
-		if matches(g, rel) {
-			return true
-		}
-	}
-	return false
-}
-
-// matches reads a pattern without a slash as a name at any depth, and dir as dir/**.
-func matches(pattern, rel string) bool {
+// matchesExactly reads a pattern without a slash as a name at any depth, and dir as dir/**.
+func matchesExactly(pattern, rel string) bool {
 	pattern = strings.TrimSuffix(strings.TrimPrefix(pattern, "./"), "/")
 	if glob(pattern, rel) || glob(pattern+"/**", rel) {
 		return true

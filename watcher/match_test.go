@@ -5,6 +5,9 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
+
+	"github.com/bmatcuk/doublestar/v4"
 )
 
 func TestSelects(t *testing.T) {
@@ -12,7 +15,8 @@ func TestSelects(t *testing.T) {
 		include, exclude string
 		yes, no          string
 	}{
-		{"", "", "a.csv sub/b.csv ä.txt", ".a a~ a.part a.crdownload a.filepart a.tmp a.swp 4913 .DS_Store .git/a sub/.x/b sub/a.tmp"},
+		{"", "", "a.csv sub/b.csv ä.txt part a.parts tmp.a ~a $a #a a# download thumbs.dbx a~b", ".a a~ a.part a.crdownload a.filepart a.tmp a.swp 4913 .DS_Store .git/a sub/.x/b sub/a.tmp"},
+		{"", "", "", "a.PART a.partial a.CrDownload a.opdownload a.download a.pdf.download/a.pdf A.TMP a.swo ~$a.docx sub/~$A.DOCX #a# .~lock.a.odt# Thumbs.db THUMBS.DB desktop.ini Desktop.ini x.part/a"},
 		{"*.csv", "", "a.csv x/y/a.csv", "a.txt acsv"},
 		{"data", "", "data data/a data/x/y", "a datas/a"},
 		{"data/", "", "data/a x/data/a", "a"},
@@ -23,6 +27,16 @@ func TestSelects(t *testing.T) {
 		{"", "**/*.log", "a.txt", "a.log x/a.log"},
 		{"*.tmp .env", "", "a.tmp .env sub/.env", "a.part .other a.csv"},
 		{"*", "", "a.csv", "a.tmp .env"},
+		{"*.{tmp,csv}", "", "a.tmp A.TMP a.csv", "a.part b.txt"},
+		{"*.db *.ini", "", "a.db a.ini", "Thumbs.db desktop.ini"},
+		{"thumbs.db", "", "Thumbs.db thumbs.db x/Thumbs.DB", "a.db"},
+		{"~$*", "", "~$a.docx", "a.docx"},
+		{"*.download", "", "a.download a.DOWNLOAD x.download/a", "a.part"},
+		{"data.part/*.csv", "", "data.part/a.csv", "data.part/a.tmp other.part/b.csv"},
+		{"*.pdf", "", "SCAN.PDF a.Pdf a.pdf sub/X.PDF", "a.pdfx"},
+		{"Über*.txt", "", "ÜBER-a.TXT über-b.txt Über.txt", "uber.txt"},
+		{"[A-C]*", "", "a b.txt Cx", "d"},
+		{"*.pdf", "*.Old.pdf drafts", "a.pdf", "a.old.PDF DRAFTS/a.pdf Drafts/x/b.pdf"},
 	} {
 		w := Watch{Include: strings.Fields(c.include), Exclude: strings.Fields(c.exclude)}
 		for _, rel := range strings.Fields(c.yes) {
@@ -37,6 +51,69 @@ func TestSelects(t *testing.T) {
 			}
 		}
 	}
+}
+
+// With case: exact a pattern counts as it is written; what programs leave behind is known in any case all the same.
+func TestSelectsExactCase(t *testing.T) {
+	w := Watch{Include: []string{"*.pdf", "KEEP.TMP"}, Exclude: []string{"Old*"}, ExactCase: true}
+	for rel, want := range map[string]bool{"a.pdf": true, "SCAN.PDF": false, "old.pdf": true, "Old.pdf": false, "KEEP.TMP": true, "keep.tmp": false} {
+		if got := w.selects(rel); got != want {
+			t.Errorf("%s: %v", rel, got)
+		}
+	}
+}
+
+// A file that is left out says for which pattern.
+func TestRejects(t *testing.T) {
+	w := Watch{Include: []string{"*.pdf", "*.csv"}, Exclude: []string{"old-*", "drafts"}}
+	for rel, want := range map[string]string{
+		"a.pdf":          "",
+		"a.pdf.PART":     "it is a download that is not finished (*.part); an include that names such files takes them",
+		"x.download/a":   "it is a download that is not finished (*.download); an include that names such files takes them",
+		"~$a.pdf":        "it is a lock or owner file of an office program (~$*); an include that names such files takes them",
+		".git/a.pdf":     "it is in a hidden folder (.*)",
+		"old-a.pdf":      "exclude leaves it out (old-*)",
+		"x/Drafts/a.pdf": "exclude leaves it out (drafts)",
+		"a.txt":          "no include matches its name (*.pdf, *.csv)",
+	} {
+		if got := w.rejects(rel).text(); got != want {
+			t.Errorf("%s: %q, want %q", rel, got, want)
+		}
+	}
+}
+
+// A pattern that matches as it is written matches in any case as well, none panics, and braces mean what the matcher
+// takes them for.
+func FuzzMatches(f *testing.F) {
+	for _, seed := range [][2]string{{"*.pdf", "SCAN.PDF"}, {"*.{tmp,csv}", "a.TMP"}, {"[A-z]*", "_a"}, {"a\\{b,c}", "a{b,c}"}, {"{a,{b,c}d}", "bd"}, {"[{]x,}", "{x,}"}, {"\u212a", "k"}, {"{", "{"}, {"{{{{", "a"}} {
+		f.Add(seed[0], seed[1])
+	}
+
+	f.Fuzz(func(t *testing.T, pattern, name string) {
+		if !doublestar.ValidatePattern(pattern) || !utf8.ValidString(pattern) || !utf8.ValidString(name) {
+			t.Skip()
+		}
+		any, exact := Watch{Include: []string{pattern}}, Watch{Include: []string{pattern}, ExactCase: true}
+		if exact.matches(pattern, name) && !any.matches(pattern, name) {
+			t.Errorf("%q matches %q in no case", pattern, name)
+		}
+		if exact.selects(name) && !any.selects(name) {
+			t.Errorf("%q selects %q in no case", pattern, name)
+		}
+
+		// A class may name one case alone; without one no case counts.
+		if !strings.ContainsAny(pattern, "[\\") && any.matches(pattern, name) != any.matches(fold(pattern), fold(name)) {
+			t.Errorf("%q and %q: case counts", pattern, name)
+		}
+
+		some := false
+		for _, one := range alternatives(pattern) {
+			some = some || glob(one, name)
+		}
+		if got := glob(pattern, name); got != some {
+			t.Errorf("%q matches %q: %v; its alternatives %q: %v", pattern, name, got, alternatives(pattern), some)
+		}
+	})
 }
 
 func TestPrunes(t *testing.T) {

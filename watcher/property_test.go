@@ -216,7 +216,8 @@ func (m *model) check(t *rapid.T) {
 }
 
 // However runs end, and whenever the watcher is stopped, a file that was dropped is in one
-// place: where it was dropped or where it was moved to. In the end all have been moved.
+// place: where it was dropped or where it was moved to. In the end all have been moved. What is dropped
+// again as it was has no second copy there.
 func TestNothingIsLostProperty(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
@@ -225,11 +226,11 @@ func TestNothingIsLostProperty(t *testing.T) {
 
 		m.watch.OnSuccess = watcher.After{Action: "move", Dir: m.path("inbox/done")}
 		m.start(m.watch)
-		dropped := 0
+		dropped := map[string]string{} // texts by place and text
 		for range rapid.IntRange(5, 30).Draw(rt, "steps") {
 			switch rapid.SampledFrom([]string{"drop", "drop", "move in", "success", "error", "restart", "wait"}).Draw(rt, "do") {
 			case "drop", "move in":
-				dropped += m.drop(rt)
+				m.drop(rt, dropped)
 			case "success":
 				m.outcome = domain.OutcomeSuccess
 			case "error":
@@ -244,7 +245,7 @@ func TestNothingIsLostProperty(t *testing.T) {
 
 			m.finish()
 			m.what = "every file is there"
-			m.until(func() bool { return len(m.files()) == dropped }) // one that is being moved may be missed
+			m.until(func() bool { return m.holds(dropped) }) // one that is being moved may be missed
 		}
 
 		m.outcome = domain.OutcomeSuccess
@@ -252,28 +253,47 @@ func TestNothingIsLostProperty(t *testing.T) {
 		m.until(func() bool {
 			m.retryFailed()
 			done, err := os.ReadDir(m.path("inbox/done"))
-			return (err == nil || os.IsNotExist(err)) && len(done) == dropped
+			return (err == nil || os.IsNotExist(err)) && len(done) == len(dropped) && len(m.files()) == len(done)
 		})
+		if !m.holds(dropped) {
+			rt.Fatalf("dropped %v, left %v", dropped, m.files())
+		}
 	})
 }
 
-// drop puts a file where none is, in one go; it says how many.
-func (m *model) drop(t *rapid.T) int {
+// holds says whether each text lies in as many files, at least, as places it was dropped at.
+func (m *model) holds(dropped map[string]string) bool {
+	left := map[string]int{}
+	for _, text := range m.files() {
+		left[string(text)]++
+	}
+	for _, text := range dropped {
+		left[text]--
+	}
+	for _, n := range left {
+		if n < 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// drop puts a file where none is, in one go, and notes it.
+func (m *model) drop(t *rapid.T, dropped map[string]string) {
 	path := m.path("inbox/" + rapid.SampledFrom([]string{"a.csv", "b.csv", "s/a.csv"}).Draw(t, "file"))
 	m.must(os.MkdirAll(filepath.Dir(path), 0o755))
 	whole := m.path("whole")
-	m.must(os.WriteFile(whole, []byte(rapid.SampledFrom([]string{"1", "22"}).Draw(t, "text")), 0o644))
+	text := rapid.SampledFrom([]string{"1", "22"}).Draw(t, "text")
+	m.must(os.WriteFile(whole, []byte(text), 0o644))
 	linked := os.Link(whole, path) // unlike a rename, it replaces nothing
 	m.must(os.Remove(whole))
 
 	switch {
 	case linked == nil:
-		return 1
+		dropped[path+" "+text] = text
 	case !os.IsExist(linked):
 		m.t.Fatal(linked)
 	}
-
-	return 0
 }
 
 func (m *model) retryFailed() {

@@ -31,6 +31,7 @@ func (f *folder) scan(ctx context.Context, why string) {
 		return
 	}
 
+	f.reviewBack(ctx)
 	news := f.updateUnreadable(ctx, walk)
 	if f.Mode == ModeConverge {
 		news = f.evaluate(ctx, walk)
@@ -116,6 +117,18 @@ func (f *folder) openRoot() (*os.Root, error) { return f.Boundary.OpenRoot(f.roo
 
 // rootFound prepares for the folder at root; it says whether it was missing before.
 func (f *folder) rootFound(root string) bool {
+	f.root = root
+	f.skipFolders()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+
+	back := f.missing
+	f.missing, f.status.Problem = false, ""
+	return back
+}
+
+// skipFolders finds the folders that are not entered.
+func (f *folder) skipFolders() {
 	f.skippedDirs = map[string]bool{}
 	for _, dir := range append(f.destinations(), f.nestedWatches...) {
 		f.skippedDirs[f.resolveLinks(dir)] = true
@@ -123,14 +136,6 @@ func (f *folder) rootFound(root string) bool {
 			f.skippedDirs[real] = true // within the watched folder a destination may be a link
 		}
 	}
-
-	f.root = root
-	f.mu.Lock()
-	defer f.mu.Unlock()
-
-	back := f.missing
-	f.missing, f.status.Problem = false, ""
-	return back
 }
 
 // debounceFound hands what a scan found to the debouncer, the oldest first.

@@ -24,7 +24,7 @@ import (
 // (OSA-94: nested.txt, vanishes.txt).
 //
 //	watch JOB DIR [mode=M] [recursive] [follow] [settle=D] [maxwait=D] [maxfiles=N] [include=G] [exclude=G]
-//	          [existing=E] [success=A] [failure=A] [within=DIR]
+//	          [takeopen] [exact] [definition=D] [existing=E] [success=A] [failure=A] [within=DIR]
 //	                         a watch; A is delete, or a folder to move to, and others make names in DIR
 //	unwatch JOB              takes it away
 //	start, stop, reload      the watcher; reload gives it the watches of now
@@ -46,6 +46,9 @@ import (
 //	file PATH TEXT           waits until it holds this
 //	event KIND [TEXT]        waits for an event that holds it
 //	state JOB STATE          waits for it
+//	waits JOB PATH TEXT      a file is not taken yet, for a reason that holds this
+//	open PATH TEXT           writes it and keeps it open for writing, until close PATH
+//	only SYSTEM              the rest is for that one
 //	inbox TEXT               what waits in the inbox is one item, which holds it
 //
 // Paths are relative to a folder of the script's own.
@@ -59,7 +62,7 @@ func TestScripts(t *testing.T) {
 	for _, path := range scripts {
 		t.Run(strings.TrimSuffix(filepath.Base(path), ".txt"), func(t *testing.T) {
 			t.Parallel()
-			s := &script{bench: newBench(t), watches: map[string]watcher.Watch{}, seen: map[string]int{}}
+			s := &script{bench: newBench(t), watches: map[string]watcher.Watch{}, opened: map[string]*os.File{}, seen: map[string]int{}}
 			text, err := os.Open(path)
 			if err != nil {
 				t.Fatal(err)
@@ -82,7 +85,8 @@ type script struct {
 	watches map[string]watcher.Watch
 	order   []string
 	seen    map[string]int // runs of quiet, by job
-	since   time.Time      // the last command, if it was about files
+	opened  map[string]*os.File
+	since   time.Time // the last command, if it was about files
 }
 
 func (s *script) fatal(format string, args ...any) {
@@ -161,6 +165,15 @@ func (s *script) do(words []string) {
 		}
 	case "state":
 		s.until(func() bool { return s.status(args[0]).State == watcher.State(args[1]) })
+	case "waits":
+		path, why := s.at(args[1]), strings.Join(args[2:], " ")
+		s.until(func() bool {
+			return slices.ContainsFunc(s.status(args[0]).Waits, func(w watcher.Wait) bool { return w.Path == path && strings.Contains(w.Why, why) })
+		})
+	case "only":
+		if runtime.GOOS != args[0] {
+			s.t.Skipf("this is for %s", args[0])
+		}
 	default:
 		s.files(words[0], args)
 		if words[0] == "grow" {
@@ -190,6 +203,15 @@ func (s *script) files(verb string, args []string) {
 	switch verb {
 	case "write":
 		s.put(path, s.text(args[1:]))
+	case "open":
+		f, err := os.Create(path)
+		s.must(err)
+		_, err = f.WriteString(s.text(args[1:]))
+		s.must(err)
+		s.t.Cleanup(func() { f.Close() })
+		s.opened[path] = f
+	case "close":
+		s.must(s.opened[path].Close())
 	case "append":
 		s.add(path, s.text(args[1:]))
 	case "grow":
@@ -299,6 +321,12 @@ func (s *script) watch(args []string) {
 			w.Existing = value
 		case "mode":
 			w.Mode = value
+		case "takeopen":
+			w.TakeOpen = true
+		case "definition":
+			w.Definition = value
+		case "exact":
+			w.ExactCase = true
 		case "follow":
 			w.FollowSymlinks = true
 		case "maxwait":

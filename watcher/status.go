@@ -1,6 +1,7 @@
 package watcher
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -32,6 +33,7 @@ type Status struct {
 	Degraded      string // why the folder is polled; "" when events are reliable
 	Problem       string
 	LastScan      time.Time
+	Waits         []Wait // files that look complete and are not taken, the oldest first
 }
 
 // Status lists the watches by job.
@@ -79,6 +81,7 @@ func (f *folder) currentStatus(running bool) Status {
 		st.State = StateDebouncing
 	}
 
+	st.Waits = slices.SortedFunc(slices.Values(st.Waits), func(a, b Wait) int { return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.Path, b.Path)) })
 	switch {
 	case st.Problem != "":
 	case !f.scanning.IsZero() && time.Since(f.scanning) > unresponsiveAfter:
@@ -89,7 +92,24 @@ func (f *folder) currentStatus(running bool) Status {
 		st.Problem = describeFirst(f.moveErrors, "could not be dealt with after its run") + "; it is tried again at each scan"
 	}
 
+	if st.Problem == "" {
+		st.Problem = waitProblem(st.Waits, time.Now())
+	}
 	return st
+}
+
+// waitProblem says for what files have waited for so long that their owner should know, "" where none has.
+func waitProblem(waits []Wait, now time.Time) string {
+	long := map[string]string{}
+	for _, w := range waits {
+		if w.problem(now) {
+			long[w.Path] = fmt.Sprintf("%s (since %s)", w.Why, w.Since.Format(time.DateTime))
+		}
+	}
+	if len(long) == 0 {
+		return ""
+	}
+	return describeFirst(long, "is not taken")
 }
 
 // describeFirst says what is wrong with the first of some paths, and how many more there are.

@@ -28,6 +28,7 @@ func TestMappedWrite(t *testing.T) {
 	copy(page, strings.Repeat("b", 4096))
 	b.must(syscall.Munmap(page))
 	b.must(f.Sync()) // the time of it is set at the latest then
+	b.must(f.Close())
 	b.what = "another"
 	b.until(func() bool { return b.count("in") == 2 })
 	if d := b.changes("in")[1]; d.File.Hash != hashOf([]byte(strings.Repeat("b", 4096))) {

@@ -121,20 +121,25 @@ type shape struct {
 	Include, Exclude []string
 	Recursive, Links bool
 	Closed           []string
+	Exact            bool `json:",omitempty"`
+	Rules            int  `json:",omitempty"` // by which names are selected: nameRules of the one who recorded it
 }
 
+// nameRules is the version of what selects does with the same patterns. Before the first one, case counted always.
+const nameRules = 1
+
 func (f *folder) shape() shape {
-	return shape{f.root, f.Include, f.Exclude, f.Recursive, f.FollowSymlinks, f.nestedWatches}
+	return shape{f.root, f.Include, f.Exclude, f.Recursive, f.FollowSymlinks, f.nestedWatches, f.ExactCase, nameRules}
 }
 
 func (s shape) equal(o shape) bool {
-	return s.Root == o.Root && s.Recursive == o.Recursive && s.Links == o.Links &&
+	return s.Root == o.Root && s.Recursive == o.Recursive && s.Links == o.Links && s.Exact == o.Exact && s.Rules == o.Rules &&
 		slices.Equal(s.Include, o.Include) && slices.Equal(s.Exclude, o.Exclude) && slices.Equal(s.Closed, o.Closed)
 }
 
 // selects says whether a file is one of those.
 func (s shape) selects(rel string) bool {
-	w := Watch{Include: s.Include, Exclude: s.Exclude}
+	w := Watch{Include: s.Include, Exclude: s.Exclude, ExactCase: s.Exact || s.Rules == 0}
 	if !w.selects(rel) || !s.Recursive && strings.Contains(rel, "/") {
 		return false
 	}

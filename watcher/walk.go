@@ -197,7 +197,7 @@ func (k *walker) visitPage(ctx context.Context, dir, name string, entries []fs.D
 	for _, d := range entries {
 		path, name := filepath.Join(dir, d.Name()), joinName(name, d.Name())
 		switch {
-		case ctx.Err() != nil || byLink && matchesAny(k.f.Exclude, joinName(own, d.Name())):
+		case ctx.Err() != nil || byLink && k.f.matchesAny(k.f.Exclude, joinName(own, d.Name())):
 		case d.IsDir():
 			if k.f.Recursive && k.f.enters(path, name) {
 				k.add(func() { k.enterDir(ctx, path, name) })

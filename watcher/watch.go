@@ -51,8 +51,12 @@ type Watch struct {
 	Job, Agent           string
 	Path                 string   // absolute
 	Include, Exclude     []string // a pattern without a slash matches at any depth; dir means dir/**
+	ExactCase            bool     // *.pdf does not match SCAN.PDF
 	Recursive            bool
 	FollowSymlinks       bool          // those that lead to something in the folder
+	Definition           string        // a hash of what its job does: a file that failed is tried again under another one
+	TakeOpen             bool          // also files that a program has open for writing
+	OwnFolder            string        // its agent's own, resolved: a hard link there may be read
 	Mode                 string        // "" means per_file
 	Settle               time.Duration // 0 means 1s
 	MaxWait              time.Duration // 0 means 30s: so long a folder that is never quiet is waited for, in batch and converge
@@ -166,7 +170,7 @@ func (w *Watch) destinations() []string {
 }
 
 func (w *Watch) equal(o *Watch) bool {
-	return w.Job == o.Job && w.Agent == o.Agent && w.Path == o.Path && w.Recursive == o.Recursive && w.FollowSymlinks == o.FollowSymlinks &&
+	return w.Job == o.Job && w.Agent == o.Agent && w.Path == o.Path && w.ExactCase == o.ExactCase && w.TakeOpen == o.TakeOpen && w.Definition == o.Definition && w.OwnFolder == o.OwnFolder && w.Recursive == o.Recursive && w.FollowSymlinks == o.FollowSymlinks &&
 		w.Mode == o.Mode && w.Settle == o.Settle && w.MaxWait == o.MaxWait && w.MaxFiles == o.MaxFiles && w.Existing == o.Existing && w.OnSuccess == o.OnSuccess && w.OnFailure == o.OnFailure &&
 		slices.Equal(w.Include, o.Include) && slices.Equal(w.Exclude, o.Exclude) && w.Boundary.Equal(o.Boundary)
 }

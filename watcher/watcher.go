@@ -19,14 +19,23 @@ const (
 	unresponsiveAfter = 10 * time.Second // how long a file system may take before it counts as a problem
 )
 
+// Queue accepts runs. A ledger does; so does what also has those start for which there is room.
+type Queue interface {
+	// Enqueue is as that of a ledger.
+	Enqueue(ctx context.Context, reqs ...ledger.Request) ([]ledger.Accepted, error)
+}
+
 // Options are the watcher's parts.
 type Options struct {
 	Ledger *ledger.Ledger
+	Queue  Queue // nil means the ledger
 	Logger *slog.Logger
 	Rescan time.Duration // 0 means 5m
 	// Broken makes the notices for when a job is paused because one path is claimed again and
 	// again; may be nil.
 	BreakerNotices func(job, path string) []ledger.Notice
+	// ReturnNotices makes the notices for when a file is there again as it was after its run failed; may be nil.
+	ReturnNotices func(job, path string, run int64) []ledger.Notice
 	// Elsewhere says of a job that is not watched here whether another node may watch it: what is recorded of its folder and
 	// files is that node's. nil: there is no other.
 	Elsewhere func(job string) bool
@@ -35,10 +44,12 @@ type Options struct {
 // Watcher watches the folders of all jobs with one fsnotify watcher.
 type Watcher struct {
 	ledger         *ledger.Ledger
+	queue          Queue
 	log            *slog.Logger
 	rescan         time.Duration
 	runSettle      time.Duration                          // from the end of a run to the scan of a folder that converges
 	breakerNotices func(job, path string) []ledger.Notice // may be nil
+	returnNotices  func(job, path string, run int64) []ledger.Notice
 	elsewhere      func(job string) bool
 	subs           *subscriptions
 	hashes         *hashes
@@ -79,12 +90,16 @@ func newWatcher(o Options) *Watcher {
 		o.Rescan = defaultRescan
 	}
 
+	if o.Queue == nil {
+		o.Queue = o.Ledger
+	}
+
 	if o.Elsewhere == nil {
 		o.Elsewhere = func(string) bool { return false }
 	}
 
 	return &Watcher{
-		elsewhere: o.Elsewhere, ledger: o.Ledger, log: o.Logger, rescan: o.Rescan, runSettle: defaultRunSettle, breakerNotices: o.BreakerNotices, hashes: newHashes(),
+		elsewhere: o.Elsewhere, ledger: o.Ledger, queue: o.Queue, log: o.Logger, rescan: o.Rescan, runSettle: defaultRunSettle, breakerNotices: o.BreakerNotices, returnNotices: o.ReturnNotices, hashes: newHashes(),
 		hashLanes: make(chan struct{}, 2), ready: make(chan struct{}), followNow: make(chan struct{}, 1), following: map[*folder]int64{},
 	}
 }

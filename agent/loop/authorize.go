@@ -61,14 +61,7 @@ func (r *run) authorize(ctx context.Context, calls []model.Call, blocked []bool)
 			v.Refusal = cannotWait(made.Name)
 		}
 
-		if v.Approved != "" {
-			if r.approved == nil {
-				r.approved = map[string]string{}
-			}
-			r.approved[made.Key] = v.Approved
-		}
-
-		refusals[i], denied = v.Refusal, v.Denied
+		r.approved[made.Key], refusals[i], denied = v.Approved, v.Refusal, v.Denied
 		afterEnd = afterEnd || r.endsRun(c)
 	}
 

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -116,6 +117,37 @@ func TestAuthorizerAndPriorCalls(t *testing.T) {
 	b.run(t, t.Context())
 	if got := strings.Join(g.judged, ", "); got != "read k0, admit" || strings.Join(b.done, " ") != "read k0" {
 		t.Errorf("judged %s, made %v", got, b.done)
+	}
+}
+
+// A call that an earlier attempt has made denies nothing of those behind it, whatever came of it.
+func TestAuthorizerBehindPriorCalls(t *testing.T) {
+	failed, err := tool.Failure(tool.KindRejected, "no").MarshalJSON()
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	b, g := setup(t, say("end")), &fakeAuthorizer{}
+	b.o.Authorizer = g
+	for i, name := range []string{"change", "change", "read"} {
+		b.o.PendingCalls = append(b.o.PendingCalls, model.Call{ID: fmt.Sprint(i), Key: fmt.Sprintf("k%d", i), Name: name, Args: json.RawMessage(`{}`)})
+	}
+
+	b.o.PriorCalls = map[string]loop.PriorCall{"k0": {Tool: "change", Envelope: failed}, "k1": {Tool: "change", Uncertain: true}}
+	b.run(t, t.Context())
+	if got := strings.Join(g.judged, ", "); got != "read k2, admit" || strings.Join(b.done, " ") != "read k2" {
+		t.Errorf("judged %s, made %v", got, b.done)
+	}
+}
+
+// What its owner approved reaches the tool with the call, and with no other.
+func TestAuthorizerApproved(t *testing.T) {
+	b := setup(t, say(call("change", `{}`), call("read", `{}`)), say("end"))
+	b.o.Authorizer = &fakeAuthorizer{verdicts: map[string]tool.Verdict{"change": {Approved: "h"}}}
+	b.run(t, t.Context())
+	slices.Sort(b.done)
+	if got := strings.Join(b.done, ", "); got != "change m1.1.1 h, read m1.1.2" {
+		t.Errorf("made %s", got)
 	}
 }
 

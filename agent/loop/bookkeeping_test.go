@@ -74,7 +74,12 @@ func newFileTools(t *testing.T, turns ...func(model.Request) []any) *fileTools {
 	})
 
 	define("shell", domain.EffectExternal, tool.ClassExec, func(pathArgs) tool.Envelope { return tool.Success("ran") })
-	define("rows", domain.EffectDatabase, tool.ClassData, func(pathArgs) tool.Envelope { return tool.Success("moved") })
+	define("rows", domain.EffectDatabase, tool.ClassData, func(a pathArgs) tool.Envelope {
+		if a.Text == "fails" {
+			return tool.Failure(tool.KindExecutionError, "the table is full")
+		}
+		return tool.Success("moved")
+	})
 	define("query", domain.EffectRead, tool.ClassOther, func(pathArgs) tool.Envelope { return tool.Failure(tool.KindInvalidArgs, "no such table") })
 	define("plan", domain.EffectRead, tool.ClassPlan, func(a pathArgs) tool.Envelope { return tool.Success(map[string]int{"open": len(a.Rows)}) })
 	registry, err := tool.NewRegistry(tools...)
@@ -218,7 +223,74 @@ func TestRepeatedErrors(t *testing.T) {
 	}
 }
 
-// TestAdvice: OSA-14, advice about what to do next; without it the calls are just the same.
+// OSA-13: an error is not held any longer than its path looks as it did; one that comes again after that is counted from one again.
+func TestRepeatedErrorsEndWithTheirPath(t *testing.T) {
+	gone, empty := one("look", `{"path":"/gone"}`), one("edit", `{"path":"/a"}`)
+	var h *fileTools
+	owner := func(path, text string, then func(model.Request) []any) func(model.Request) []any {
+		return func(r model.Request) []any {
+			h.mu.Lock()
+			h.files[path] = text
+			h.mu.Unlock()
+			return then(r)
+		}
+	}
+
+	turns := steps(gone, gone, gone)
+	turns[2] = owner("/gone", "here", turns[2])
+	h = newFileTools(t, turns...)
+	h.run(t, t.Context())
+	if last := h.log.calls[2]; len(h.calls) != 2 || last.State != domain.CallDone || !strings.Contains(string(last.Envelope), "here") {
+		t.Errorf("a file that came is still missing: calls %v, the last is %s %s", h.calls, last.State, last.Envelope)
+	}
+
+	turns = steps(empty, empty, empty, empty)
+	turns[2] = owner("/a", "another", turns[2])
+	h = newFileTools(t, turns...)
+	h.run(t, t.Context())
+	var told []string
+	for _, n := range h.notices() {
+		if strings.Contains(n, "has failed") {
+			told = append(told, n)
+		}
+	}
+	if len(h.calls) != 2 || len(told) != 2 || !strings.Contains(told[0], "failed 2 times") || !strings.Contains(told[1], "failed 2 times") {
+		t.Errorf("calls %v, notices %q", h.calls, told)
+	}
+}
+
+// TestNoticeOrder: OSA-05, budget, state, todo, and then what came with the turn.
+func TestNoticeOrder(t *testing.T) {
+	gone := call("look", `{"path":"/gone"}`)
+	h := newFileTools(t, steps(one("plan", `{"rows":[1,2]}`), one("look", `{"path":"/gone"}`), one("edit", `{"path":"/f","text":"1"}`), one("edit", `{"path":"/f","text":"2"}`), []model.Call{call("look", `{"path":"/a"}`), gone})...)
+	h.o.Bounds.Steps, h.o.Policy.Advice = 8, false
+	h.run(t, t.Context())
+	if got := said(h.log.steps[5].Notices, "steps remaining", "same look call has failed", "todo list has 2 open items"); got != "012" {
+		t.Errorf("the notices come as %s: %q", got, h.log.steps[5].Notices)
+	}
+
+	h = newFileTools(t, say(call("look", `{"path":"/a"}`)), say(), say("end"))
+	h.o.Bounds.Steps = 3
+	h.run(t, t.Context())
+	if got := said(h.log.steps[2].Notices, "steps remaining", "Your last answer was empty"); got != "01" {
+		t.Errorf("the notices come as %s: %q", got, h.log.steps[2].Notices)
+	}
+}
+
+// said gives the places of some words, in the order in which notices have them; ? stands for any other notice.
+func said(notices []string, words ...string) (order string) {
+	for _, n := range notices {
+		i := slices.IndexFunc(words, func(w string) bool { return strings.Contains(n, w) })
+		if i < 0 {
+			order += "?"
+			continue
+		}
+		order += fmt.Sprint(i)
+	}
+	return order
+}
+
+// TestAdvice: OSA-14, by the kinds of results and the classes of listings (OSA-15): advice about what to do next; without it the calls are just the same.
 func TestAdvice(t *testing.T) {
 	list := func(dir string) []model.Call { return one("look", fmt.Sprintf(`{"path":%q}`, dir)) }
 	shell := one("shell", `{}`)
@@ -301,6 +373,8 @@ func TestDataMovement(t *testing.T) {
 		steps int // that run within a bound of four
 	}{
 		"bulk":       {bulk, 4 + 3},
+		"failed":     {one("rows", `{"rows":[],"text":"fails"}`), 4},
+		"one failed": {append(slices.Clone(bulk), call("rows", `{"rows":[1],"text":"fails"}`)), 4},
 		"single":     {single, 4},
 		"with other": {append(slices.Clone(bulk), call("find", `{}`)), 4},
 	} {

@@ -9,6 +9,7 @@ import (
 	"rouse/agent/model"
 	"rouse/agent/tool"
 	"rouse/internal/domain"
+	"rouse/internal/live"
 )
 
 // made is what a call does, and what became of it.
@@ -23,6 +24,7 @@ func (r *run) callRecorded(ctx context.Context, step, index int, c model.Call, d
 		return tool.Envelope{}, "", err
 	}
 
+	live.From(ctx).Call(step, c.Name)
 	envelope, state, err := do(ctx, c)
 	if err != nil { // the host is broken; without an end, the record leaves the result open
 		return envelope, "", err

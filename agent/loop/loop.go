@@ -82,7 +82,7 @@ func newRun(o Options) *run {
 	}
 
 	o.Bounds = o.Bounds.withDefaults()
-	r := &run{Options: o, messages: slices.Clone(o.Messages), books: newBookkeeping(), window: newWindow(o), phased: newPhased(o)}
+	r := &run{Options: o, messages: slices.Clone(o.Messages), books: newBookkeeping(), window: newWindow(o), phased: newPhased(o), approved: map[string]string{}}
 	if f := o.Fallback; f != nil && f.Note != "" { // a reduction shares it, and does not say it again
 		r.switchNotices, f.Note = []string{f.Note}, ""
 	}

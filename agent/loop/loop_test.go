@@ -139,7 +139,7 @@ func setup(t *testing.T, turns ...func(model.Request) []any) *bench {
 	define := func(name string, effect domain.Effect, ends bool, run func(ctx context.Context, a noArgs) tool.Envelope) tool.Tool {
 		d, err := tool.Define(tool.Spec{Name: name, Description: name, Effect: effect, Class: tool.ClassOther, Ends: ends}, func(ctx context.Context, in tool.Invocation, a noArgs) (tool.Envelope, error) {
 			b.mu.Lock()
-			b.done = append(b.done, name+" "+in.Key)
+			b.done = append(b.done, strings.TrimSpace(name+" "+in.Key+" "+in.Approved))
 			b.mu.Unlock()
 			return run(ctx, a), nil
 		})
@@ -200,7 +200,7 @@ func (b *bench) run(t *testing.T, ctx context.Context) loop.Result {
 	return res
 }
 
-// TestExits: OSA-02 and the table of states, each way a run can end, by one loop whose
+// TestExits: OSA-02 and the table of states (UNI-11), each way a run can end, by one loop whose
 // surfaces differ in a policy (OSA-01). A rejection does not end a headless run (C-11).
 func TestExits(t *testing.T) {
 	truncated := &model.Error{Kind: model.KindTruncated, Message: "broke off", Retryable: true}

@@ -230,7 +230,12 @@ func TestPhasedLimits(t *testing.T) {
 
 	same := doing("change", `{"text":"x"}`)
 	b = inPhases(t, say(same), say(phase(`{"phase":"reason","summary":"hm"}`)), say(same), say(call("change", `{"text":"x"}`)), say(same), say(doing("change", `{"text":"y"}`)), say("enough"))
+	g := &fakeAuthorizer{}
+	b.o.Authorizer = g
 	b.run(t, t.Context())
+	if got := strings.Join(g.judged, ", "); got != "change m1.1.1.1, admit, admit, change m1.3.1.1, admit, change m1.4.1, admit, admit, change m1.6.1.1, admit" {
+		t.Errorf("what is not made is judged, or the other way round: %s", got)
+	}
 	if got := strings.Join(b.done, ", "); got != "change m1.1.1.1, change m1.3.1.1, change m1.4.1, change m1.6.1.1" {
 		t.Errorf("done: %s", got)
 	}

@@ -28,6 +28,17 @@ func Headless() Policy {
 	return Policy{Name: "headless", BudgetWarning: 3, EmptyRetries: 2, TurnRetries: 3, UnreachableRetries: 7, Dedupe: true, Advice: true, StaleTodoSteps: 4, FreeSteps: 16}
 }
 
+// ChatSteps is how many steps a run has that a chat asked for, where no bound is given (OSA-01).
+const ChatSteps = 15
+
+// Chat is the policy of runs whose asker waits for the answer in a conversation: they are told at once that something was
+// refused, and go on in their own words.
+func Chat() Policy {
+	p := Headless()
+	p.Name, p.StopOnRejection, p.DedupeNotice = "chat", true, true
+	return p
+}
+
 // Playbook is the policy of fixed lists of calls.
 func Playbook() Policy { return Policy{Name: "playbook", NoModel: true} }
 

@@ -35,7 +35,7 @@ type Call struct {
 }
 
 // Recorder keeps the record; what it refuses does not happen. It may delay writing the end of a
-// step or a call until the next one starts, or until Flush.
+// step or a call, and the start of one that only reads, until the next one starts, or until Flush.
 type Recorder interface {
 	StartStep(ctx context.Context, s Step) error
 	FinishStep(ctx context.Context, s Step) error

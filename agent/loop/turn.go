@@ -13,6 +13,7 @@ import (
 
 	"rouse/agent/model"
 	"rouse/internal/domain"
+	"rouse/internal/live"
 )
 
 // MaxRetryWait bounds the pause before a turn that failed is asked again.
@@ -68,7 +69,9 @@ func (r *run) step(ctx context.Context, noTools bool) (t turn, failure, err erro
 	if err := r.Recorder.StartStep(writing, s); err != nil {
 		return turn{}, nil, err
 	}
-	if t, failure, err = r.askWithRetries(ctx, s.Number, reserved, noTools); err != nil {
+	t, failure, err = r.askWithRetries(ctx, s.Number, reserved, noTools)
+	live.From(ctx).Answered(s.Number)
+	if err != nil {
 		return t, nil, err
 	}
 
@@ -117,7 +120,8 @@ func (r *run) askWithRetries(ctx context.Context, step int, reserved reservation
 	var down error // what the model's side failed with last
 	var retried model.Retried
 	for try := 0; ; try++ {
-		t, failure = r.ask(ctx, noTools)
+		live.From(ctx).Ask(step)
+		t, failure = r.ask(ctx, step, noTools)
 		r.staged = nil
 		if err := r.settle(writing, reserved, &t, failure); err != nil {
 			return t, nil, err
@@ -190,7 +194,7 @@ func (r *run) retries(e *model.Error, t *turn) int {
 func (r *run) playbookStep(ctx context.Context) (t turn, failure, err error) {
 	writing := context.WithoutCancel(ctx)
 	s := Step{StartedAt: time.Now()}
-	if t, failure = r.ask(ctx, false); failure != nil || len(t.calls) == 0 {
+	if t, failure = r.ask(ctx, 0, false); failure != nil || len(t.calls) == 0 {
 		return t, failure, nil
 	}
 
@@ -243,11 +247,12 @@ func (r *run) request(noTools bool) model.Request {
 		MaxOutput: r.MaxOutput, Temperature: r.Temperature, Results: r.results, EncodeCache: &r.draft}
 }
 
-// ask streams one answer. Of a broken answer only the usage is kept: it was paid for.
-func (r *run) ask(ctx context.Context, noTools bool) (turn, error) {
+// ask streams one answer, of a step of the record or, in a playbook, of none yet. Of a broken answer only the usage is kept: it was paid for.
+func (r *run) ask(ctx context.Context, step int, noTools bool) (turn, error) {
 	req := r.request(noTools)
 	var t turn
 	var text strings.Builder
+	seen := live.From(ctx)
 	for e, err := range r.Provider.Stream(ctx, req) {
 		if err != nil {
 			return t.broken(), err
@@ -265,6 +270,7 @@ func (r *run) ask(ctx context.Context, noTools bool) (turn, error) {
 		}
 
 		text.WriteString(e.Text)
+		seen.Text(step, e.Text)
 		switch {
 		case e.Call != nil && !noTools: // a model may call tools although it was told not to
 			t.calls = append(t.calls, *e.Call)

@@ -6,10 +6,28 @@ import (
 	"strings"
 	"testing"
 
+	"rouse/agent/loop"
 	"rouse/agent/model"
 	"rouse/agent/tool"
 	"rouse/internal/domain"
 )
+
+// TestUsableWindow: OSA-21, of a context 85 in a hundred are used, of one that nobody has given those of 128,000 tokens, and the answer has
+// a quarter of that at most.
+func TestUsableWindow(t *testing.T) {
+	for size, want := range map[int]int{0: 108_800, -1: 108_800, 4096: 3481, 10_000: 8500, 200_000: 170_000} {
+		if got := loop.UsableWindow(size); got != want {
+			t.Errorf("of %d tokens %d are used, want %d", size, got, want)
+		}
+	}
+	for _, c := range []struct{ window, output, beside, want int }{
+		{10_000, 1000, 500, 7000}, {10_000, 0, 500, 8500 - 500 - 2125}, {100_000, 0, 0, 85_000 - 4096}, {10_000, 9000, 0, 8500 - 2125}, {10_000, 0, 9000, 8500 - 9000 - 2125},
+	} {
+		if got := loop.HistoryRoom(c.window, c.output, c.beside); got != c.want {
+			t.Errorf("%+v: the history has %d", c, got)
+		}
+	}
+}
 
 // recordRequests keeps what the model was sent, without the notices, which ride once.
 func recordRequests(b *bench) *[][]model.Message {
@@ -141,6 +159,26 @@ func TestWindow(t *testing.T) {
 	}
 	if told == 0 || told > compactions+1 {
 		t.Errorf("told %d times that the context is nearly full, room was made %d times", told, compactions)
+	}
+}
+
+// OSA-22: the last three turns are shown whole also where there is room for little more.
+func TestWindowKeepsThreeTurns(t *testing.T) {
+	h := wordy(t, 4000, 20)
+	h.o.Window, h.o.MaxOutput = 6200, 1000
+	sent := recordRequests(h.bench)
+	if res := h.run(t, t.Context()); res.Exit != domain.ExitFinalResponse {
+		t.Fatalf("ended with %s: %s", res.Exit, res.Error)
+	}
+	for i, req := range *sent {
+		for turn := max(0, i-3); turn < i; turn++ {
+			if whole := strings.Repeat(fmt.Sprintf("%04d ", turn), 800); !strings.Contains(bytesOf(t, req), whole) {
+				t.Errorf("request %d does not show turn %d whole", i, turn)
+			}
+		}
+	}
+	if last := bytesOf(t, (*sent)[20]); strings.Contains(last, "0010 0010") {
+		t.Error("nothing had to go, so that nothing was tried")
 	}
 }
 

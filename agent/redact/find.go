@@ -16,6 +16,7 @@ type finder struct {
 	byStart map[uint32][]found   // by their first four bytes, the longest first
 	begins  [1 << 16 / 64]uint64 // a bit for each two bytes that one begins with
 	short   []found              // of fewer bytes, as they are
+	longest int                  // bytes of the longest
 }
 
 // place is a part of a text that gives a secret away.
@@ -33,18 +34,22 @@ func newFinder(all []found) *finder {
 	})
 
 	for _, one := range slices.CompactFunc(all, func(a, b found) bool { return a.text == b.text }) {
+		f.longest = max(f.longest, len(one.text))
 		if len(one.text) < 4 {
 			f.short = append(f.short, one)
 			continue
 		}
 
-		key := binary.LittleEndian.Uint32([]byte(one.text[:4]))
+		key := startOf(one.text)
 		f.byStart[key] = append(f.byStart[key], one)
 		f.begins[key&0xffff/64] |= 1 << (key & 0xffff % 64)
 	}
 
 	return f
 }
+
+// startOf is by what a text of four bytes or more is looked for.
+func startOf(text string) uint32 { return binary.LittleEndian.Uint32([]byte(text[:4])) }
 
 // find finds all places of a text, in order and apart from each other.
 func (f *finder) find(text string) []place {

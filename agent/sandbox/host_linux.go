@@ -226,7 +226,7 @@ func (k *supervisedTree) kill() {
 func (k *supervisedTree) usage() usage {
 	var u usage
 	var all []process
-	for _, p := range liveDescendants(k.host.scan(), k.root) {
+	for _, p := range k.descendants() {
 		if p.depth >= k.ownDepth {
 			u.processes++
 			u.threads += p.threads
@@ -246,6 +246,15 @@ func (k *supervisedTree) usage() usage {
 	}
 
 	return u
+}
+
+// descendants lists the living processes of the tree. It is asked often: where the kernel names the children of a process, nobody else's
+// processes are read.
+func (k *supervisedTree) descendants() []process {
+	if namesChildren() {
+		return walkDescendants(k.root)
+	}
+	return liveDescendants(k.host.scan(), k.root)
 }
 
 // scan lists all processes. Commands that ask at about the same time share one listing.

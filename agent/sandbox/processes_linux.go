@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"sync"
 )
 
 // process is one process of this machine.
@@ -89,6 +90,58 @@ func liveDescendants(all []process, root int) []process {
 	}
 
 	visit(root, 1)
+	return out
+}
+
+// namesChildren reports whether the kernel lists the children of a thread (CONFIG_PROC_CHILDREN).
+var namesChildren = sync.OnceValue(func() bool {
+	_, err := os.Stat("/proc/thread-self/children")
+	return err == nil
+})
+
+// walkDescendants lists the living descendants of a process as descendantsOf does, from one to the next. It may miss one whose parent
+// ends meanwhile, so it is for measuring, not for killing.
+func walkDescendants(root int) (out []process) {
+	seen := map[int]bool{root: true} // a PID that is used again could be its own ancestor
+	var visit func(pid, depth int)
+	visit = func(pid, depth int) {
+		for _, child := range childrenOf(pid) {
+			p, ok := readProcess(child)
+			if !ok || seen[child] {
+				continue
+			}
+
+			seen[child], p.depth = true, depth
+			visit(child, depth+1)
+			if p.state != 'Z' && p.state != 'X' {
+				out = append(out, p)
+			}
+		}
+	}
+
+	visit(root, 1)
+	return out
+}
+
+// childrenOf lists the children of all threads of a process.
+func childrenOf(pid int) (out []int) {
+	tasks := filepath.Join("/proc", strconv.Itoa(pid), "task")
+	threads, err := os.ReadDir(tasks)
+	if err != nil {
+		return nil // it is gone
+	}
+
+	for _, thread := range threads {
+		text, err := os.ReadFile(filepath.Join(tasks, thread.Name(), "children"))
+		if err != nil {
+			continue
+		}
+		for _, field := range bytes.Fields(text) {
+			if child, err := strconv.Atoi(string(field)); err == nil {
+				out = append(out, child)
+			}
+		}
+	}
 	return out
 }
 

@@ -9,6 +9,8 @@ import (
 	"runtime"
 	"sync"
 	"time"
+
+	"rouse/internal/live"
 )
 
 const (
@@ -53,7 +55,7 @@ func maxThreads(l Limits) int { return 4 * l.Processes }
 
 // runToEnd starts cmd, and returns when it has ended, by itself or because it had to.
 func runToEnd(ctx context.Context, cmd *exec.Cmd, k processTree, c Command) (Result, error) {
-	out := &activity{last: time.Now()}
+	out := &activity{last: time.Now(), seen: live.From(ctx)}
 	// A process that escaped may hold the pipes open: after WaitDelay they are closed regardless.
 	cmd.Stdin, cmd.WaitDelay = c.Stdin, time.Second
 	cmd.Stdout, cmd.Stderr = out.wrap(c.Stdout), out.wrap(c.Stderr)
@@ -186,6 +188,7 @@ type activity struct {
 	mu    sync.Mutex
 	last  time.Time
 	write sync.Mutex // not mu: a writer that blocks must not stall the clocks
+	seen  *live.Run
 }
 
 func (o *activity) idleFor() time.Duration {
@@ -211,6 +214,7 @@ func (n *activityWriter) Write(b []byte) (int, error) {
 	n.activity.mu.Lock()
 	n.activity.last = time.Now()
 	n.activity.mu.Unlock()
+	n.activity.seen.Arrived(len(b))
 	n.activity.write.Lock()
 	defer n.activity.write.Unlock()
 	return n.w.Write(b)

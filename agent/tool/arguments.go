@@ -4,14 +4,16 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"sync"
 
 	"github.com/google/jsonschema-go/jsonschema"
 )
 
 // Arguments are what the calls of a tool take.
 type Arguments struct {
-	schema *jsonschema.Schema
-	whole  *jsonschema.Resolved // of a Schema, which may say what no type does; nil where a type describes them
+	schema   *jsonschema.Schema
+	synonyms [][2]string
+	whole    *jsonschema.Resolved // of a Schema, which may say what no type does; nil where a type describes them
 }
 
 // Unknown stands in the arguments of a planned call for a value that is only known when the call is made.
@@ -28,39 +30,101 @@ type ArgumentError struct {
 func (s Spec) Arguments() (Arguments, error) {
 	schema, err := s.schema()
 	if err != nil || len(s.Schema) == 0 {
-		return Arguments{schema: schema}, err
+		return Arguments{schema: schema, synonyms: s.Synonyms}, err
 	}
 
 	whole, err := s.resolved()
-	return Arguments{schema, whole}, err
+	return Arguments{schema: schema, whole: whole}, err
 }
 
-// schema describes the arguments: the fields of Args without omitempty are required.
-func (s Spec) schema() (*jsonschema.Schema, error) {
-	if len(s.Schema) > 0 {
-		var out jsonschema.Schema
-		if err := json.Unmarshal(s.Schema, &out); err != nil {
-			return nil, fmt.Errorf("tool %s: the schema of its arguments is not understood: %w", s.Name, err)
-		}
-		return &out, nil
+// typedSchema is what the type of a tool's arguments and their values say.
+type typedSchema struct {
+	checks *jsonschema.Schema // of calls; it is shared, and must not be changed
+	told   json.RawMessage    // as a model is told of it, likewise
+}
+
+// typedSchemas keeps them for all runs, as encoding/json keeps what it knows of types: they follow from the specs alone, and making
+// those of an agent's tools takes longer than a short run.
+var typedSchemas = struct {
+	sync.Mutex
+	made map[string]typedSchema // by all that they follow from
+}{made: map[string]typedSchema{}}
+
+// mostTypedSchemas bounds them, for the values of some arguments are of the configuration, which changes.
+const mostTypedSchemas = 4096
+
+// typed is the schema of a spec whose arguments have a type.
+func (s Spec) typed() (typedSchema, error) {
+	if s.Args == nil {
+		return typedSchema{}, fmt.Errorf("tool %s: its arguments have no schema", s.Name)
+	}
+	// Maps are printed in the order of their keys. Types of one name in two packages or functions have different addresses.
+	key := fmt.Sprintf("%s %p %q %q", s.Name, s.Args, s.Enum, s.Suggested)
+	typedSchemas.Lock()
+	defer typedSchemas.Unlock()
+	if known, ok := typedSchemas.made[key]; ok {
+		return known, nil
 	}
 
+	var out typedSchema
+	var err error
+	if out.checks, err = s.newSchema(); err != nil {
+		return out, err
+	}
+	told, err := s.newSchema()
+	if err != nil {
+		return out, err
+	}
+	if err := s.addEnum(told, s.Suggested); err != nil {
+		return out, err
+	}
+	if out.told, err = json.Marshal(told); err != nil {
+		return out, fmt.Errorf("tool %s: its schema cannot be written: %w", s.Name, err)
+	}
+
+	if len(typedSchemas.made) >= mostTypedSchemas {
+		clear(typedSchemas.made)
+	}
+	typedSchemas.made[key] = out
+	return out, nil
+}
+
+// schema describes the arguments: the fields of Args without omitempty are required. It must not be changed.
+func (s Spec) schema() (*jsonschema.Schema, error) {
+	if len(s.Schema) == 0 {
+		typed, err := s.typed()
+		return typed.checks, err
+	}
+
+	var out jsonschema.Schema
+	if err := json.Unmarshal(s.Schema, &out); err != nil {
+		return nil, fmt.Errorf("tool %s: the schema of its arguments is not understood: %w", s.Name, err)
+	}
+	return &out, nil
+}
+
+// newSchema makes the schema of a type and of the values that its arguments may have.
+func (s Spec) newSchema() (*jsonschema.Schema, error) {
 	schema, err := jsonschema.ForType(s.Args, nil)
 	if err != nil {
 		return nil, fmt.Errorf("tool %s: its arguments have no schema: %w", s.Name, err)
 	}
 
-	for field, values := range s.Enum {
+	return schema, s.addEnum(schema, s.Enum)
+}
+
+// addEnum bounds what string arguments may be.
+func (s Spec) addEnum(schema *jsonschema.Schema, allowed map[string][]string) error {
+	for field, values := range allowed {
 		p, ok := schema.Properties[field]
 		if !ok {
-			return nil, fmt.Errorf("tool %s: there is no argument %s", s.Name, field)
+			return fmt.Errorf("tool %s: there is no argument %s", s.Name, field)
 		}
 		for _, v := range values {
 			p.Enum = append(p.Enum, v)
 		}
 	}
-
-	return schema, nil
+	return nil
 }
 
 // Schema is their JSON Schema.
@@ -69,7 +133,7 @@ func (a Arguments) Schema() (json.RawMessage, error) { return json.Marshal(a.sch
 // Check reports all that is wrong with the arguments of a planned call, by the rules of the call itself.
 // Values are as JSON has them, with numbers as json.Number, and an Unknown is right everywhere.
 func (a Arguments) Check(given map[string]any) []ArgumentError {
-	var c argumentCheck
+	c := argumentCheck{synonyms: a.synonyms}
 	c.object("", a.schema, given)
 
 	var out []ArgumentError

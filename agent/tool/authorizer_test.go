@@ -2,6 +2,7 @@ package tool_test
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"strings"
 	"testing"
@@ -202,5 +203,64 @@ func TestActionOfArguments(t *testing.T) {
 	}
 	if action(`{"path":"a.txt"}`) == action(`{"path":"b.txt"}`) {
 		t.Error("two paths are one action")
+	}
+}
+
+// UNI-06: what a tool says of its calls is asked also of one that keeps within what is the agent's; of one that says nothing, and
+// does not, nobody knows.
+func TestNeed(t *testing.T) {
+	t.Parallel()
+	says := func(n tool.Need) func(context.Context, tool.Invocation, json.RawMessage) (tool.Need, error) {
+		return func(context.Context, tool.Invocation, json.RawMessage) (tool.Need, error) { return n, nil }
+	}
+	type path struct {
+		Path string `json:"path"`
+	}
+	refusal := tool.Failure(tool.KindInvalidArgs, "a link")
+	first := tool.RefusingFirst(func(a path) *tool.Envelope {
+		if a.Path == "link" {
+			return &refusal
+		}
+		return nil
+	}, says(tool.Need{MissingGrant: "its own"}))
+
+	for name, c := range map[string]struct {
+		scope   tool.Scope
+		needs   func(context.Context, tool.Invocation, json.RawMessage) (tool.Need, error)
+		args    string
+		missing string
+		adds    tool.Taint
+		refused bool
+	}{
+		"confined":          {tool.ScopeAgent, nil, `{"path":"x"}`, "", 0, false},
+		"confined, says":    {tool.ScopeAgent, says(tool.Need{MissingGrant: "its own"}), `{"path":"x"}`, "its own", 0, false},
+		"unknown":           {tool.ScopeOutside, nil, `{"path":"x"}`, "no grant covers look, which may do anything", tool.AllTaints, false},
+		"judged elsewhere":  {tool.ScopeOutside, tool.NoNeeds, `{"path":"x"}`, "", 0, false},
+		"unknown, unfit":    {tool.ScopeOutside, nil, `{"path":1,"more":2}`, "", 0, false},
+		"refused first":     {tool.ScopeOutside, first, `{"path":"link"}`, "", 0, true},
+		"not refused first": {tool.ScopeOutside, first, `{"path":"x"}`, "its own", 0, false},
+	} {
+		look, err := tool.Define(tool.Spec{Name: "look", Description: "looks", Effect: domain.EffectRead, Class: tool.ClassRead, Scope: c.scope, Needs: c.needs},
+			func(context.Context, tool.Invocation, path) (tool.Envelope, error) { return tool.Success(nil), nil })
+		if err != nil {
+			t.Fatal(err)
+		}
+		n, err := look.Need(t.Context(), tool.Invocation{}, []byte(c.args))
+		if err != nil || n.MissingGrant != c.missing || n.AddsTaint != c.adds || (n.Refused != nil) != c.refused {
+			t.Errorf("%s: %+v (%v)", name, n, err)
+		}
+	}
+}
+
+// A denial says its reason where its owner gave one.
+func TestDenialSays(t *testing.T) {
+	t.Parallel()
+	for reason, want := range map[string]string{"": "the owner of this agent does not allow it", "not today": "the owner of this agent does not allow it: not today"} {
+		v, err := tool.Authorizer{Agent: "a"}.Decide("look", tool.Need{MissingGrant: "none"}, 0, func(string) (tool.OwnerDecision, error) {
+			return tool.OwnerDecision{Denied: true, Reason: reason}, nil
+		})
+		if err != nil || v.Refusal == nil || v.Refusal.Message != want {
+			t.Errorf("%q: %+v (%v)", reason, v.Refusal, err)
+		}
 	}
 }

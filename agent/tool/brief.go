@@ -2,30 +2,35 @@ package tool
 
 import (
 	"encoding/json"
-	"regexp"
 	"slices"
 	"strings"
 
 	"rouse/agent/model"
+	"rouse/internal/pattern"
 )
 
 // sentenceEnd is where the first sentence of a description ends. A full stop within a word, as of a file's
 // ending, is none.
-var sentenceEnd = regexp.MustCompile(`[.:]\s`)
+var sentenceEnd = pattern.New(`[.:]\s`)
 
 // BriefForModel is the tool as a model with a small context is told of it: one sentence, and a schema that
 // describes the arguments that are required. Calls are checked by the whole schema all the same.
 func (t Tool) BriefForModel() model.Tool {
 	text := t.spec.Brief
 	if text == "" {
-		text = strings.Join(strings.Fields(t.spec.Description), " ") + " "
-		if end := sentenceEnd.FindStringIndex(text); end != nil {
-			text = text[:end[0]] + "."
-		}
-		text = strings.TrimSpace(text)
+		text = t.spec.FirstSentence()
 	}
 
 	return model.Tool{Name: t.Name(), Description: text, Schema: briefSchema(t.raw)}
+}
+
+// FirstSentence is the beginning of the description, which says what the tool is for.
+func (s Spec) FirstSentence() string {
+	text := strings.Join(strings.Fields(s.Description), " ") + " "
+	if end := sentenceEnd.FindStringIndex(text); end != nil {
+		text = text[:end[0]] + "."
+	}
+	return strings.TrimSpace(text)
 }
 
 // briefSchema leaves out the descriptions of what need not be given. A schema that is not an object, which

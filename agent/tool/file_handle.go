@@ -11,6 +11,7 @@ import (
 
 	"rouse/agentdb/ledger"
 	"rouse/internal/atomicfile"
+	"rouse/internal/hardlink"
 	"rouse/internal/owner"
 )
 
@@ -104,7 +105,7 @@ func (p *FileHandle) checkOpened(f *os.File, expected fs.FileInfo) error {
 		return nil
 	}
 
-	n, err := linkCount(f)
+	n, err := hardlink.Count(f)
 	if err != nil {
 		return p.Explain(err)
 	}
@@ -261,6 +262,6 @@ func (p *FileHandle) Explain(err error) error {
 // HasOneLink reports whether an open file has a single hard link: a second one may lie outside of
 // what was granted. When the links cannot be counted the answer is no.
 func HasOneLink(f *os.File) bool {
-	n, err := linkCount(f)
+	n, err := hardlink.Count(f)
 	return err == nil && n <= 1
 }

@@ -74,7 +74,7 @@ func (t Tool) Need(ctx context.Context, in Invocation, args json.RawMessage) (Ne
 		return Need{}, nil
 	}
 
-	fitting, err := validate(t.schema, args)
+	fitting, err := t.validate(args)
 	if err != nil {
 		return Need{}, nil //nolint:nilerr // the call itself says what is wrong with them
 	}

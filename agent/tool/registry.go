@@ -9,6 +9,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"rouse/agent/model"
@@ -20,8 +21,8 @@ type Registry struct {
 	tools      map[string]Tool
 	names      []string // sorted
 	unlisted   map[string]bool
-	brief      bool // models are told of the tools in brief
-	modelTools []model.Tool
+	brief      bool                // models are told of the tools in brief
+	modelTools func() []model.Tool // made once, and only where a model is asked
 }
 
 // NewRegistry refuses two tools with the same name, and a Tool that Define did not make.
@@ -38,7 +39,7 @@ func NewRegistry(tools ...Tool) (*Registry, error) {
 	}
 
 	r.names = slices.Sorted(maps.Keys(r.tools))
-	r.modelTools = r.listForModel()
+	r.modelTools = sync.OnceValue(r.listForModel)
 	return r, nil
 }
 
@@ -60,14 +61,14 @@ func (r *Registry) WithUnlisted(names []string) *Registry {
 	for _, name := range names {
 		out.unlisted[name] = true
 	}
-	out.modelTools = out.listForModel()
+	out.modelTools = sync.OnceValue(out.listForModel)
 	return out
 }
 
 // Briefly returns the registry with its tools told in brief, for a model with a small context.
 func (r *Registry) Briefly() *Registry {
 	out := &Registry{tools: r.tools, names: r.names, unlisted: r.unlisted, brief: true}
-	out.modelTools = out.listForModel()
+	out.modelTools = sync.OnceValue(out.listForModel)
 	return out
 }
 
@@ -99,7 +100,7 @@ func (r *Registry) Filter(allow, deny []string) *Registry {
 		}
 	}
 
-	out.modelTools = out.listForModel()
+	out.modelTools = sync.OnceValue(out.listForModel)
 	return out
 }
 
@@ -115,7 +116,7 @@ func matchesAny(globs []string, name string, broken bool) bool {
 
 // ModelTools lists the tools for a model, in a fixed order. It is made once, for it is asked for with each
 // turn, and must not be changed.
-func (r *Registry) ModelTools() []model.Tool { return r.modelTools }
+func (r *Registry) ModelTools() []model.Tool { return r.modelTools() }
 
 func (r *Registry) listForModel() []model.Tool {
 	out := make([]model.Tool, 0, len(r.names))
@@ -140,7 +141,7 @@ func (r *Registry) Call(ctx context.Context, in Invocation, name string, args js
 		return r.unknown(name), nil
 	}
 
-	fitted, err := validate(t.schema, args)
+	fitted, err := t.validate(args)
 	var bad *invalid
 	if errors.As(err, &bad) {
 		e := bad.envelope()

@@ -144,6 +144,14 @@ type Spec struct {
 	// no tool itself.
 	Open bool
 	Enum map[string][]string // allowed values of string arguments
+	// Example is the arguments of a typical call, as JSON; "": ExampleArgs makes them of the schema.
+	Example string
+	// Suggested are values of string arguments that a model is told of as if there were no others. The tool answers to others
+	// itself.
+	Suggested map[string][]string
+	// Synonyms are pairs of names for one argument, in other families of tools. A call may give it by either, at any depth; a
+	// model is told of that in the schema alone.
+	Synonyms [][2]string
 	// ReadsOnly reports whether a call only reads, whatever the tool does in others; nil: none does.
 	ReadsOnly func(args json.RawMessage) bool
 	// Path names the argument whose file is read or written: calls that write the same path take
@@ -230,17 +238,22 @@ type Specs []Spec
 // Find is the spec of a tool by its name; of one that no other knows, that of the open one which stands for it. For an
 // unknown name it is the zero Spec, which means the worst in every property.
 func (s Specs) Find(name string) Spec {
-	var stands Spec
-	for _, one := range s {
-		switch {
+	stands := -1
+	for i := range s { // not by value: each is hundreds of bytes, and every run asks
+		switch one := &s[i]; {
 		case one.Name == name && !one.Open:
-			return one
+			return *one
 		case one.Open && strings.HasPrefix(name, one.Name) && name != one.Name:
-			stands = one
-			stands.Name, stands.Open = name, false
+			stands = i
 		}
 	}
-	return stands
+
+	if stands < 0 {
+		return Spec{}
+	}
+	out := s[stands]
+	out.Name, out.Open = name, false
+	return out
 }
 
 // Names lists the tools, sorted.

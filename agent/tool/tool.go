@@ -60,14 +60,9 @@ func Define[A any](s Spec, run func(ctx context.Context, in Invocation, args A) 
 		return Tool{}, fmt.Errorf("tool %s: its spec says that it takes %s, and its function takes %s", s.Name, s.Args, args)
 	}
 
-	schema, err := s.schema()
+	schema, err := s.typed()
 	if err != nil {
 		return Tool{}, err
-	}
-
-	raw, err := json.Marshal(schema)
-	if err != nil {
-		return Tool{}, fmt.Errorf("tool %s: its schema cannot be written: %w", s.Name, err)
 	}
 
 	if s.Timeout == 0 {
@@ -84,7 +79,7 @@ func Define[A any](s Spec, run func(ctx context.Context, in Invocation, args A) 
 		return run(ctx, in, a)
 	}
 
-	return Tool{s, schema, raw, call}, nil
+	return Tool{s, schema.checks, schema.told, call}, nil
 }
 
 // WithHandler returns a tool that looks the same to its callers but is answered by another function:
@@ -191,7 +186,7 @@ func (t Tool) pathArgument(args json.RawMessage) string {
 		return ""
 	}
 
-	m, err := coerce(t.schema, args)
+	m, err := t.coerce(args)
 	if err != nil {
 		return "" // the call will be refused
 	}

@@ -276,3 +276,27 @@ func TestFilter(t *testing.T) {
 		t.Error("two tools of one name were accepted")
 	}
 }
+
+// What tools say of their arguments is made once for all runs that say the same, and again where a value differs.
+func TestSchemasAreMadeOnce(t *testing.T) {
+	t.Parallel()
+	schema := func(names ...string) json.RawMessage {
+		t.Helper()
+		one, err := tool.Define(tool.Spec{Name: "greet", Description: "greets", Effect: domain.EffectRead, Class: tool.ClassOther, Scope: tool.ScopeRun, Writes: tool.WritesNothing, Enum: map[string][]string{"name": names}},
+			func(context.Context, tool.Invocation, arguments) (tool.Envelope, error) {
+				return tool.Success(nil), nil
+			})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return one.Schema()
+	}
+
+	first, again, other := schema("Ada", "Grace"), schema("Ada", "Grace"), schema("Ada")
+	if &first[0] != &again[0] {
+		t.Error("the same schema was made twice")
+	}
+	if !strings.Contains(string(first), "Grace") || strings.Contains(string(other), "Grace") {
+		t.Errorf("%s and %s", first, other)
+	}
+}

@@ -26,10 +26,10 @@ func (e *invalid) envelope() Envelope {
 	return Failure(KindInvalidArgs, "%s", e.message).WithField(e.field, e.expected)
 }
 
-// validate checks arguments against a schema and corrects what models commonly get wrong without
+// validate checks arguments against the schema of a tool and corrects what models commonly get wrong without
 // meaning anything else by it (OSA-11): numbers in quotes, null or "" for an absent argument.
-func validate(schema *jsonschema.Schema, raw json.RawMessage) (json.RawMessage, error) {
-	m, err := coerce(schema, raw)
+func (t Tool) validate(raw json.RawMessage) (json.RawMessage, error) {
+	m, err := t.coerce(raw)
 	if err != nil {
 		return nil, err
 	}
@@ -37,7 +37,7 @@ func validate(schema *jsonschema.Schema, raw json.RawMessage) (json.RawMessage, 
 }
 
 // coerce is validate with the arguments decoded.
-func coerce(schema *jsonschema.Schema, raw json.RawMessage) (map[string]any, error) {
+func (t Tool) coerce(raw json.RawMessage) (map[string]any, error) {
 	v, err := decode(raw)
 	if err != nil {
 		return nil, &invalid{"", "the arguments are not JSON: " + err.Error(), "a JSON object"}
@@ -61,8 +61,8 @@ func coerce(schema *jsonschema.Schema, raw json.RawMessage) (map[string]any, err
 		return nil, &invalid{"", "the arguments must be an object", "a JSON object"}
 	}
 
-	var c argumentCheck
-	out := c.object("", schema, m)
+	c := argumentCheck{synonyms: t.spec.Synonyms}
+	out := c.object("", t.schema, m)
 	if len(c.wrong) > 0 {
 		return nil, c.wrong[0] // one at a time is what a model can follow
 	}
@@ -88,7 +88,28 @@ func decode(raw json.RawMessage) (any, error) {
 }
 
 // argumentCheck collects what does not fit.
-type argumentCheck struct{ wrong []*invalid }
+type argumentCheck struct {
+	synonyms [][2]string
+	wrong    []*invalid
+}
+
+// named gives arguments the names that a schema knows, where they come with one that is another tool's for the same (UNI-01,
+// UNI-04). One that is given under both names stays, and is refused.
+func (c *argumentCheck) named(schema *jsonschema.Schema, m map[string]any) map[string]any {
+	out := m
+	for _, pair := range c.synonyms {
+		for i, name := range pair {
+			value, given := m[name]
+			_, taken := m[pair[1-i]]
+			if given && !taken && schema.Properties[name] == nil && schema.Properties[pair[1-i]] != nil {
+				out = maps.Clone(out)
+				delete(out, name)
+				out[pair[1-i]] = value
+			}
+		}
+	}
+	return out
+}
 
 func (c *argumentCheck) bad(field, message, expected string) {
 	c.wrong = append(c.wrong, &invalid{field, message, expected})
@@ -96,6 +117,7 @@ func (c *argumentCheck) bad(field, message, expected string) {
 
 // object checks an object against its schema, and converts what is in it.
 func (c *argumentCheck) object(path string, schema *jsonschema.Schema, m map[string]any) map[string]any {
+	m = c.named(schema, m)
 	out := make(map[string]any, len(m))
 	meant := map[string]bool{} // arguments that were misspelled, which are not missing besides
 	// Sorted, so that of several faults the same one is reported each time.

@@ -136,7 +136,7 @@ func (l *Ledger) ArtifactBytes(ctx context.Context, run, id int64) (Artifact, []
 		return a, nil, err
 	}
 
-	text, err := l.unpack(stored)
+	text, err := l.unpack(ctx, stored)
 	if err != nil {
 		return a, nil, err
 	}

@@ -71,6 +71,48 @@ func (l *Ledger) StartAttempt(ctx context.Context, run int64) (Run, Attempt, err
 	return started[0].Run, started[0].Attempt, started[0].Err
 }
 
+// startAccepted starts a run in the transaction that accepts it; nil where it has to stay queued: other nodes have its lanes, or have
+// accepted one for them before, of which this one has not heard yet.
+func (l *Ledger) startAccepted(tx *sqlite.Tx, run int64, s Start, now time.Time) (*Started, error) {
+	m := l.member.Load()
+	if m == nil {
+		r, err := l.startRun(tx, run, now)
+		return new(startedRun(run, r, now, nil)), err
+	}
+
+	r, err := l.lockRun(tx, run)
+	if err != nil {
+		return nil, err
+	}
+	// A pause that another node has set may not have been heard of here. Manual runs do not wait for its end.
+	pauses, err := queryPauses(tx, now)
+	if err != nil {
+		return nil, err
+	}
+	if _, paused := Paused(pauses, r.Job, r.Agent, now); paused && r.Trigger != domain.TriggerManual {
+		return nil, nil
+	}
+
+	var behind bool
+	if err := tx.QueryRow(waitsBefore, run, r.Agent, r.Job, ms(now)).Scan(&behind); err != nil || behind {
+		return nil, err
+	}
+	if err := l.checkLanes(tx, m, r, s, map[lane]int{}, now); err != nil {
+		if errors.Is(err, ErrNotClaimable) {
+			err = nil
+		}
+		return nil, err
+	}
+	if r, err = nextAttempt(r, now); err != nil {
+		return nil, err
+	}
+	return new(startedRun(run, r, now, nil)), m.begin(tx, []Run{r}, now)
+}
+
+// waitsBefore asks whether an older run waits for lanes of the same agent or job.
+const waitsBefore = `select exists (select 1 from runs where (state = 'queued' or state = 'waiting' and waiting_for in ('retry', 'resume')) and state <> 'finished'
+	and id < $1 and not_before <= $4 and (agent = $2 and agent <> '' or job = $3 and job <> ''))`
+
 func (l *Ledger) startRun(tx *sqlite.Tx, run int64, now time.Time) (Run, error) {
 	r, err := l.lockRun(tx, run)
 	if err != nil {
@@ -120,15 +162,24 @@ func (l *Ledger) checkFence(tx *sqlite.Tx, a Attempt) (Run, error) {
 	return r, nil
 }
 
-// Finish commits how an attempt ended: outcome, event, notices and the after-move of its
+// Finish commits how an attempt ended: what is left of its record, outcome, event, notices and the after-move of its
 // file together. With RetryAt the run waits for its next attempt instead, unless somebody
 // asked to cancel it meanwhile. With Wait it waits for an answer.
 func (l *Ledger) Finish(ctx context.Context, a Attempt, res Result) error {
+	defer l.hold()()
+	left, err := l.packEntries(ctx, res.Record)
+	if err != nil {
+		return err
+	}
+
 	now := l.now()
 	return l.changePlan(ctx, func(tx *sqlite.Tx) (paused bool, err error) {
 		res := res // an operation may run again
 		r, err := l.checkFence(tx, a)
 		if err != nil {
+			return false, err
+		}
+		if err := left.write(tx, a, r.Job); err != nil {
 			return false, err
 		}
 
@@ -139,7 +190,7 @@ func (l *Ledger) Finish(ctx context.Context, a Attempt, res Result) error {
 		case res.Outcome.Failed():
 			state = domain.AttemptFailed
 		}
-		if err := endAttempt(tx, a, state, res.Error, now); err != nil {
+		if err := l.endAttempt(tx, a, state, res.Error, now); err != nil {
 			return false, err
 		}
 		if err := addUsage(tx, a.Run, res); err != nil {
@@ -185,9 +236,9 @@ func (l *Ledger) Finish(ctx context.Context, a Attempt, res Result) error {
 	})
 }
 
-func endAttempt(tx *sqlite.Tx, a Attempt, state domain.AttemptState, why string, now time.Time) error {
+func (l *Ledger) endAttempt(tx *sqlite.Tx, a Attempt, state domain.AttemptState, why string, now time.Time) error {
 	// Nobody settles its open reservations any more: they become spending with its end.
-	if err := settleAttempt(tx, a); err != nil {
+	if err := l.settleAttempt(tx, a); err != nil {
 		return err
 	}
 	_, err := tx.Exec(`update attempts set state = $1, error = $2, finished_at = $3 where run = $4 and number = $5`, state, why, ms(now), a.Run, a.Number)
@@ -250,6 +301,9 @@ func (l *Ledger) finish(tx *sqlite.Tx, r Run, res Result, now time.Time) (paused
 	if err := tellEnd(tx, r, res, now); err != nil {
 		return false, err
 	}
+	if err := l.startFollowers(tx, r, res, now); err != nil {
+		return false, err
+	}
 
 	if res.Outcome.Failed() {
 		if paused, err = l.pauseFailing(tx, r, res.Pause, res.Error, now); err != nil {
@@ -306,7 +360,7 @@ func (l *Ledger) Interrupt(ctx context.Context, a Attempt, reason string, final 
 		if err != nil {
 			return false, err
 		}
-		if err := endAttempt(tx, a, domain.AttemptInterrupted, reason, now); err != nil {
+		if err := l.endAttempt(tx, a, domain.AttemptInterrupted, reason, now); err != nil {
 			return false, err
 		}
 		if err := interruptCalls(tx, a, now); err != nil {

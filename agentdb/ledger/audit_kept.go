@@ -5,11 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/hex"
-	"errors"
 	"fmt"
-	"io"
-	"io/fs"
-	"os"
 	"strings"
 )
 
@@ -17,7 +13,7 @@ import (
 func auditKept() []AuditCheck {
 	return []AuditCheck{
 		{Name: "value-owner", Promise: "a large value that the record refers to is kept for the run that does", find: auditReferences},
-		{Name: "value-file", Promise: "each large value has its file, whose content has the hash of its name", find: auditBlobs},
+		{Name: "value-file", Promise: "each large value has its file or object, whose content has the hash of its name", find: auditBlobs},
 		{Name: "artifact", Promise: "the bytes of an artifact are there, with its size and its hash", find: auditArtifacts},
 		{Name: intact, Promise: "SQLite finds nothing wrong with the file", find: auditFile},
 	}
@@ -47,12 +43,12 @@ func auditReferences(ctx context.Context, a *auditor) error {
 }
 
 func auditBlobs(ctx context.Context, a *auditor) error {
-	if a.blobs == "" {
+	if a.blobs == nil {
 		return nil
 	}
 	return a.rows(ctx, func(row []any) error {
 		hash, _ := row[0].(string)
-		fault := a.blobFault(hash)
+		fault := a.blobs.fault(ctx, hash)
 		if fault == "" {
 			return nil
 		}
@@ -63,31 +59,7 @@ func auditBlobs(ctx context.Context, a *auditor) error {
 			return err
 		}
 		return a.report("the large value %s of %d runs or workspaces, the first of them %d, %s: restore the home from a backup", hash, row[1], row[2], fault)
-	}, `select hash, count(*), min(run) from blobs group by hash order by hash`)
-}
-
-// blobFault says what is wrong with the file of a large value; "" for nothing.
-func (l *Ledger) blobFault(hash string) string {
-	if raw, err := hex.DecodeString(hash); err != nil || len(raw) != sha256.Size {
-		return "has no hash for its name"
-	}
-	f, err := os.Open(l.blobPath(hash))
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return "has no file"
-	case err != nil:
-		return "cannot be read: " + err.Error()
-	}
-	defer f.Close()
-
-	sum := sha256.New()
-	if _, err := io.Copy(sum, f); err != nil {
-		return "cannot be read: " + err.Error()
-	}
-	if hex.EncodeToString(sum.Sum(nil)) != hash {
-		return "has another content than it had"
-	}
-	return ""
+	}, `select hash, count(*), min(run) from blobs where run <> 0 group by hash order by hash`)
 }
 
 // auditArtifacts reads what is in the ledger itself; files were read as large values.

@@ -25,6 +25,13 @@ var auditMoney = []AuditCheck{
 		say: "on %s all took %d tokens and %d millionths of a dollar, the agents %d and %d, the jobs %d and %d",
 	},
 	{
+		Name: "spent-month", Promise: "a month holds at least what its days do",
+		query: `select m.month, m.scope, m.name, m.tokens, m.cost_micro_usd, d.tokens, d.cost from month_spending m
+			join (select substr(day, 1, 7) as month, scope, name, cast(sum(tokens) as bigint) as tokens, cast(sum(cost_micro_usd) as bigint) as cost from spending group by substr(day, 1, 7), scope, name) d
+			on d.month = m.month and d.scope = m.scope and d.name = m.name where m.tokens < d.tokens or m.cost_micro_usd < d.cost order by m.month`,
+		say: "in %s the %s %q took %d tokens and %d millionths of a dollar, and its days hold %d and %d",
+	},
+	{
 		Name: "spent-steps", Promise: "the days hold at least what their steps took",
 		find: auditSteps,
 	},

@@ -160,7 +160,8 @@ func TestAuditFindsDamage(t *testing.T) {
 		"notice-run":         {"update outbox set run = 99", "update outbox set state = 'lost'"},
 		"review-run":         {"insert into workspaces (agent, skill, name, status, status_by, state, lock_version, review, created_at, updated_at) values ('a', 's', 'n', 'active', 'user', '{}', 1, 99, 1, 1)"},
 		"spent-run":          {"update runs set cost_micro_usd = 31 where id = 1", "update runs set tokens_in = 0 where id = 1"},
-		"spent-day":          {"update spending set cost_micro_usd = 31 where scope = 'daemon'", "update spending set tokens = 1000 where scope = 'job'", "delete from spending where scope = 'agent'"},
+		"spent-month":        {"update month_spending set cost_micro_usd = cost_micro_usd - 1", "update month_spending set tokens = 0 where scope = 'job'"},
+		"spent-day":          {"update spending set cost_micro_usd = 31 where scope = 'daemon'; update month_spending set cost_micro_usd = 31", "update spending set tokens = 1000 where scope = 'job'; update month_spending set tokens = 1000", "delete from spending where scope = 'agent'"},
 		"spent-steps":        {"update spending set cost_micro_usd = 29"},
 		"reserved-run":       {"insert into reservations (run, attempt, step, day, agent, job, tokens_in, tokens_out, cost_micro_usd, at) values (1, 2, 1, '1999-01-01', 'a', 'j', 0, 0, 0, 1)"},
 		"reserved-day":       {"update spending set reserved_tokens = 5"},
@@ -218,12 +219,13 @@ func TestAuditFindsDamage(t *testing.T) {
 		must0(t, os.CopyFS(dir, os.DirFS(sound)))
 		db, err := sql.Open("sqlite", filepath.Join(dir, "ledger.db"))
 		must0(t, err)
-		var page int64
+		var page, size int64
 		must0(t, db.QueryRowContext(t.Context(), "select rootpage from sqlite_schema where name = 'inbox_by_hash'").Scan(&page))
+		must0(t, db.QueryRowContext(t.Context(), "pragma page_size").Scan(&size))
 		must0(t, db.Close())
 		f, err := os.OpenFile(filepath.Join(dir, "ledger.db"), os.O_WRONLY, 0)
 		must0(t, err)
-		_, err = f.WriteAt([]byte(strings.Repeat("\xff", 64)), (page-1)*4096)
+		_, err = f.WriteAt([]byte(strings.Repeat("\xff", 64)), (page-1)*size)
 		must0(t, err)
 		must0(t, f.Close())
 		if checks, texts := broken(t, dir); len(checks) != 1 || checks[0] != "intact" {

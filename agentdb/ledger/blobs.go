@@ -8,96 +8,81 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"io/fs"
-	"os"
-	"path/filepath"
 	"strings"
 
 	"rouse/agentdb/sqlite"
-	"rouse/internal/atomicfile"
 )
 
 // maxInline is the largest value, in bytes, that stays in the database.
 const maxInline = 64 << 10
 
-// blobMark begins the text that refers to a value in a file. No JSON text begins like it.
+// blobMark begins the text that refers to a value beside the database. No JSON text begins like it.
 const blobMark = "blob:sha256:"
 
-// pack moves a large value to a file named by its content, which is on disk before the
-// row that refers to it. It returns the text to store and the hash to refer to.
-func (l *Ledger) pack(text string) (stored, hash string, err error) {
-	if len(text) <= maxInline || l.blobs == "" {
+// largeValues is where values over maxInline are: beside the database, each under a name that begins with the hash of its content.
+type largeValues interface {
+	// put keeps a value durably, before a row refers to it. The name "" says that it stays in the database for now.
+	put(ctx context.Context, text string) (name string, err error)
+	// get reads a value, and proves that it is what was put.
+	get(ctx context.Context, name string) (json.RawMessage, error)
+	// fault says what is wrong with a value; "" for nothing.
+	fault(ctx context.Context, name string) string
+	// hold keeps what is put from being removed until a row refers to it.
+	hold() (release func())
+	// exclude waits until nobody holds, and keeps others from it.
+	exclude() (release func())
+	// remove removes values that no row refers to any more.
+	remove(names []string) error
+}
+
+// hold keeps what pack moves away from being taken for an orphan until a row refers to it.
+func (l *Ledger) hold() (release func()) {
+	if l.blobs == nil {
+		return func() {}
+	}
+	return l.blobs.hold()
+}
+
+// pack moves a large value out of the database, where it is before the row that refers to it. It returns the text to store,
+// and the name to refer to it by, "" where there is none.
+func (l *Ledger) pack(ctx context.Context, text string) (stored, name string, err error) {
+	if len(text) <= maxInline || l.blobs == nil {
 		return text, "", nil
 	}
 
-	sum := sha256.Sum256([]byte(text))
-	hash = hex.EncodeToString(sum[:])
-	path := l.blobPath(hash)
-	// The size is enough: a file that was cut off is shorter, and is written again.
-	if info, err := os.Stat(path); err == nil && info.Size() == int64(len(text)) {
-		return blobMark + hash, hash, nil
-	}
-	if err := writeBlob(path, text); err != nil {
+	name, err = l.blobs.put(ctx, text)
+	if err != nil {
 		return "", "", fmt.Errorf("cannot keep a large value of the record: %w", err)
 	}
-
-	return blobMark + hash, hash, nil
+	if name == "" {
+		return text, "", nil
+	}
+	return blobMark + name, name, nil
 }
 
-func (l *Ledger) blobPath(hash string) string { return filepath.Join(l.blobs, hash[:2], hash) }
-
-// writeBlob makes the file and its name durable before a row refers to it, and the name of its
-// folder too, which may be new.
-func writeBlob(path, text string) error {
-	dir := filepath.Dir(path)
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return err
-	}
-
-	err := atomicfile.Stream(path, 0o600, func(w io.Writer) error {
-		_, err := io.WriteString(w, text)
-		return err
-	})
-	if err != nil {
-		return err
-	}
-
-	return atomicfile.SyncFolder(filepath.Dir(dir))
-}
-
-func (l *Ledger) unpack(stored string) (json.RawMessage, error) {
-	hash, ok := strings.CutPrefix(stored, blobMark)
+func (l *Ledger) unpack(ctx context.Context, stored string) (json.RawMessage, error) {
+	name, ok := strings.CutPrefix(stored, blobMark)
 	if !ok {
 		return json.RawMessage(stored), nil
 	}
-
-	text, err := os.ReadFile(l.blobPath(hash))
-	if err != nil {
-		return nil, fmt.Errorf("a large value of the record is missing: %w; restore the home from a backup", err)
+	if l.blobs == nil {
+		return nil, errNoValues
 	}
-	if sum := sha256.Sum256(text); hex.EncodeToString(sum[:]) != hash {
-		return nil, fmt.Errorf("a large value of the record is damaged: %s; restore the home from a backup", l.blobPath(hash))
-	}
+	return l.blobs.get(ctx, name)
+}
 
-	return text, nil
+// sumOf is the hash of a value, as names begin with it.
+func sumOf(text []byte) string {
+	sum := sha256.Sum256(text)
+	return hex.EncodeToString(sum[:])
 }
 
 // writeEntries writes entries whose values may be large, fenced by a, all or none of them.
 func (l *Ledger) writeEntries(ctx context.Context, a Attempt, entries []Entry) error {
-	// From the file to the row that refers to it, prune must not take the file for an orphan.
-	l.blobsInUse.RLock()
-	defer l.blobsInUse.RUnlock()
-
-	stored, hashes := make([]string, len(entries)), make([]string, len(entries))
-	for i, e := range entries {
-		err := e.err
-		if err == nil {
-			stored[i], hashes[i], err = l.pack(string(e.value))
-		}
-		if err != nil {
-			return err
-		}
+	defer l.hold()()
+	packed, err := l.packEntries(ctx, entries)
+	if err != nil {
+		return err
 	}
 
 	return l.do(ctx, func(tx *sqlite.Tx) error {
@@ -105,21 +90,47 @@ func (l *Ledger) writeEntries(ctx context.Context, a Attempt, entries []Entry) e
 		if err != nil {
 			return err
 		}
+		return packed.write(tx, a, job)
+	})
+}
 
-		for i, e := range entries {
-			// Retention finds out from these rows when no run needs the file any more.
-			if hashes[i] != "" {
-				if _, err := tx.Exec(`insert into blobs (hash, run) values ($1, $2) on conflict do nothing`, hashes[i], a.Run); err != nil {
-					return err
-				}
-			}
-			if err := e.write(tx, a, job, stored[i]); err != nil {
+// packedEntries are entries whose large values are beside the database, which hold keeps until they are written.
+type packedEntries []packedEntry
+
+type packedEntry struct {
+	Entry
+	stored, hash string
+}
+
+func (l *Ledger) packEntries(ctx context.Context, entries []Entry) (packedEntries, error) {
+	out := make(packedEntries, len(entries))
+	for i, e := range entries {
+		out[i].Entry = e
+		err := e.err
+		if err == nil {
+			out[i].stored, out[i].hash, err = l.pack(ctx, string(e.value))
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+// write writes them in their order; the caller has looked at the fence of a.
+func (p packedEntries) write(tx *sqlite.Tx, a Attempt, job string) error {
+	for _, e := range p {
+		// Retention finds out from these rows when no run needs the file any more.
+		if e.hash != "" {
+			if _, err := tx.Exec(`insert into blobs (hash, run) values ($1, $2) on conflict do nothing`, e.hash, a.Run); err != nil {
 				return err
 			}
 		}
-
-		return nil
-	})
+		if err := e.write(tx, a, job, e.stored); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // runningJob is the job of an attempt that is running; any other is fenced.
@@ -132,14 +143,4 @@ func (l *Ledger) runningJob(tx *sqlite.Tx, a Attempt) (job string, err error) {
 		}
 	}
 	return job, err
-}
-
-// removeBlobs removes the files of hashes that no run refers to any more.
-func (l *Ledger) removeBlobs(hashes []string) error {
-	for _, h := range hashes {
-		if err := os.Remove(l.blobPath(h)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return err
-		}
-	}
-	return nil
 }

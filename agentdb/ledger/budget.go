@@ -45,8 +45,19 @@ func DayOf(at time.Time, zone *time.Location) Day {
 	return Day{Name: name, Ends: high.UTC()}
 }
 
-// Limit is the most that may be taken in a day; 0 is no limit.
-type Limit struct{ CostMicroUSD, Tokens int64 }
+// MonthOf is the calendar month of an instant, as 2026-11, and its first instant that is not of it.
+func MonthOf(at time.Time, zone *time.Location) Day {
+	at = at.In(zone)
+	next := time.Date(at.Year(), at.Month()+1, 1, 12, 0, 0, 0, zone) // noon, which every day has
+	last := next.AddDate(0, 0, -1)
+	return Day{Name: monthOf(at.Format(time.DateOnly)), Ends: DayOf(last, zone).Ends}
+}
+
+// monthOf is the month of a day.
+func monthOf(day string) string { return day[:min(len(day), len("2026-11"))] }
+
+// Limit is the most that may be taken in a day, and in a calendar month; 0 is no limit.
+type Limit struct{ CostMicroUSD, Tokens, MonthMicroUSD, MonthTokens int64 }
 
 // Reservation is what one call of a model may take. Whatever becomes of the process, it
 // counts from the moment that it is committed.
@@ -59,7 +70,7 @@ type Reservation struct {
 	DaemonLimit, AgentLimit, JobLimit Limit
 }
 
-// Spending is what was spent in a day, and what calls in progress may still spend.
+// Spending is what was spent in a day or a month, and what calls in progress may still spend.
 type Spending struct {
 	Day, Scope, Name                 string
 	Tokens, CostMicroUSD             int64
@@ -69,7 +80,18 @@ type Spending struct {
 	EstimatedWhy                       string
 }
 
-// BudgetExceeded is a limit of a day that has no room for a call.
+// Monthly says that it is of a month: Day is 2026-11 then.
+func (s Spending) Monthly() bool { return len(s.Day) == len("2026-11") }
+
+// Limit is the part of a limit that this is held against: in money, and in tokens.
+func (s Spending) Limit(l Limit) (costMicroUSD, tokens int64) {
+	if s.Monthly() {
+		return l.MonthMicroUSD, l.MonthTokens
+	}
+	return l.CostMicroUSD, l.Tokens
+}
+
+// BudgetExceeded is a limit of a day or a month that has no room for a call.
 type BudgetExceeded struct {
 	Spending
 	Limit Limit
@@ -78,23 +100,68 @@ type BudgetExceeded struct {
 
 // account is a row of a reservation, with its limit.
 type account struct {
+	table       period
+	at          string // the day or the month
 	scope, name string
 	limit       Limit
 }
 
-// accounts are in the order in which they are locked, the same for every reservation, so that
-// two of them cannot wait for each other.
+// period is the table of the sums of days or months, with the name of the column that says which.
+type period struct{ table, column string }
+
+var days, months = period{"spending", "day"}, period{"month_spending", "month"}
+
+// columns are those of scanSpending.
+func (p period) columns() string {
+	return p.column + `, scope, name, tokens, cost_micro_usd, reserved_tokens, reserved_micro_usd, estimated_tokens, estimated_micro_usd, estimated_why`
+}
+
+// accounts are in the order in which they are locked, the same for every reservation, so that two of them cannot wait for each other. A
+// month comes before its days: it begins with what they hold.
 func (r Reservation) accounts() []account {
-	out := []account{{ScopeDaemon, "", r.DaemonLimit}, {ScopeAgent, r.Agent, r.AgentLimit}}
+	whose := []account{{scope: ScopeDaemon, limit: r.DaemonLimit}, {scope: ScopeAgent, name: r.Agent, limit: r.AgentLimit}}
 	if r.Job != "" {
-		out = append(out, account{ScopeJob, r.Job, r.JobLimit})
+		whose = append(whose, account{scope: ScopeJob, name: r.Job, limit: r.JobLimit})
+	}
+
+	var out []account
+	for _, acc := range whose {
+		acc.table, acc.at = months, monthOf(r.Day)
+		out = append(out, acc)
+		acc.table, acc.at = days, r.Day
+		out = append(out, acc)
 	}
 	return out
 }
 
-func (u Usage) tokens() int64 { return u.TokensIn + u.TokensOut }
+// open makes the row of an account unless there is one. A month gets what its days hold: it may be older than its row.
+func (acc account) open(tx *sqlite.Tx) error {
+	if acc.table == days {
+		_, err := tx.Exec(`insert into spending (day, scope, name) values ($1, $2, $3) on conflict (day, scope, name) do nothing`, acc.at, acc.scope, acc.name)
+		return err
+	}
 
-const spendingColumns = `day, scope, name, tokens, cost_micro_usd, reserved_tokens, reserved_micro_usd, estimated_tokens, estimated_micro_usd, estimated_why`
+	_, err := tx.Exec(`insert into month_spending (month, scope, name, tokens, cost_micro_usd, reserved_tokens, reserved_micro_usd, estimated_tokens, estimated_micro_usd)
+		select $1, $2, $3, cast(coalesce(sum(tokens), 0) as bigint), cast(coalesce(sum(cost_micro_usd), 0) as bigint), cast(coalesce(sum(reserved_tokens), 0) as bigint),
+		cast(coalesce(sum(reserved_micro_usd), 0) as bigint), cast(coalesce(sum(estimated_tokens), 0) as bigint), cast(coalesce(sum(estimated_micro_usd), 0) as bigint)
+		from spending where day >= $4 and day <= $5 and scope = $2 and name = $3 on conflict (month, scope, name) do nothing`, acc.at, acc.scope, acc.name, acc.at+"-01", acc.at+"-31")
+	return err
+}
+
+// lock reads the row of an account, makes it where there is none, and locks it for this transaction.
+func (l *Ledger) lock(tx *sqlite.Tx, acc account) (Spending, error) {
+	query := `select ` + acc.table.columns() + ` from ` + acc.table.table + ` where ` + acc.table.column + ` = $1 and scope = $2 and name = $3` + l.forUpdate
+	s, err := scanSpending(tx.QueryRow(query, acc.at, acc.scope, acc.name))
+	if !errors.Is(err, sql.ErrNoRows) {
+		return s, err
+	}
+	if err := acc.open(tx); err != nil {
+		return s, err
+	}
+	return scanSpending(tx.QueryRow(query, acc.at, acc.scope, acc.name))
+}
+
+func (u Usage) tokens() int64 { return u.TokensIn + u.TokensOut }
 
 func scanSpending(row interface{ Scan(...any) error }) (Spending, error) {
 	var s Spending
@@ -123,8 +190,8 @@ func (l *Ledger) Reserve(ctx context.Context, a Attempt, r Reservation) (id int6
 		}
 
 		for _, acc := range r.accounts() {
-			if _, err := tx.Exec(`update spending set reserved_tokens = reserved_tokens + $1, reserved_micro_usd = reserved_micro_usd + $2
-				where day = $3 and scope = $4 and name = $5`, r.Usage.tokens(), r.Usage.CostMicroUSD, r.Day, acc.scope, acc.name); err != nil {
+			if _, err := tx.Exec(`update `+acc.table.table+` set reserved_tokens = reserved_tokens + $1, reserved_micro_usd = reserved_micro_usd + $2
+				where `+acc.table.column+` = $3 and scope = $4 and name = $5`, r.Usage.tokens(), r.Usage.CostMicroUSD, acc.at, acc.scope, acc.name); err != nil {
 				return err
 			}
 		}
@@ -137,15 +204,10 @@ func (l *Ledger) Reserve(ctx context.Context, a Attempt, r Reservation) (id int6
 	return id, full, err
 }
 
-// checkLimit creates the row of an account where there is none, locks it for this transaction,
-// and returns its limit if that has no room. A call that costs nothing fits any limit in money.
+// checkLimit locks the row of an account for this transaction, and returns its limit if that has no room. A call that costs nothing fits
+// any limit in money.
 func (l *Ledger) checkLimit(tx *sqlite.Tx, r Reservation, acc account) (*BudgetExceeded, error) {
-	// The row has to exist for the query below to lock it.
-	if _, err := tx.Exec(`insert into spending (day, scope, name) values ($1, $2, $3) on conflict (day, scope, name) do nothing`, r.Day, acc.scope, acc.name); err != nil {
-		return nil, err
-	}
-
-	s, err := scanSpending(tx.QueryRow(`select `+spendingColumns+` from spending where day = $1 and scope = $2 and name = $3`+l.forUpdate, r.Day, acc.scope, acc.name))
+	s, err := l.lock(tx, acc)
 	if err != nil {
 		return nil, err
 	}
@@ -153,10 +215,11 @@ func (l *Ledger) checkLimit(tx *sqlite.Tx, r Reservation, acc account) (*BudgetE
 	over := func(limit, taken, reserved, wanted int64) bool {
 		return limit > 0 && wanted > 0 && taken+reserved+wanted > limit
 	}
+	cost, tokens := s.Limit(acc.limit)
 	switch {
-	case over(acc.limit.CostMicroUSD, s.CostMicroUSD, s.ReservedMicroUSD, r.Usage.CostMicroUSD):
+	case over(cost, s.CostMicroUSD, s.ReservedMicroUSD, r.Usage.CostMicroUSD):
 		return &BudgetExceeded{Spending: s, Limit: acc.limit, Money: true}, nil
-	case over(acc.limit.Tokens, s.Tokens, s.ReservedTokens, r.Usage.tokens()):
+	case over(tokens, s.Tokens, s.ReservedTokens, r.Usage.tokens()):
 		return &BudgetExceeded{Spending: s, Limit: acc.limit}, nil
 	}
 
@@ -176,7 +239,7 @@ func (l *Ledger) Settle(ctx context.Context, id int64, used Usage, why string) (
 			return err
 		}
 
-		out, err = settle(tx, rows[0], used, why)
+		out, err = l.settle(tx, rows[0], used, why)
 		return err
 	})
 
@@ -197,14 +260,17 @@ func scanReservation(rows *sql.Rows) (openReservation, error) {
 	return h, err
 }
 
-func settle(tx *sqlite.Tx, h openReservation, used Usage, why string) ([]Spending, error) {
+func (l *Ledger) settle(tx *sqlite.Tx, h openReservation, used Usage, why string) ([]Spending, error) {
 	var out []Spending
 	for _, acc := range h.accounts() {
-		s, err := scanSpending(tx.QueryRow(`update spending set tokens = tokens + $1, cost_micro_usd = cost_micro_usd + $2,
+		if _, err := l.lock(tx, acc); err != nil { // it may have begun before there were months
+			return nil, err
+		}
+		s, err := scanSpending(tx.QueryRow(`update `+acc.table.table+` set tokens = tokens + $1, cost_micro_usd = cost_micro_usd + $2,
 			reserved_tokens = reserved_tokens - $3, reserved_micro_usd = reserved_micro_usd - $4,
-			estimated_tokens = estimated_tokens + $5, estimated_micro_usd = estimated_micro_usd + $6, estimated_why = case when $5 > 0 then $7 else estimated_why end
-			where day = $8 and scope = $9 and name = $10 returning `+spendingColumns,
-			used.tokens(), used.CostMicroUSD, h.Usage.tokens(), h.Usage.CostMicroUSD, used.EstimatedTokens, used.EstimatedMicroUSD, why, h.Day, acc.scope, acc.name))
+			estimated_tokens = estimated_tokens + $5, estimated_micro_usd = estimated_micro_usd + $6, estimated_why = case when $5 > 0 or $6 > 0 then $7 else estimated_why end
+			where `+acc.table.column+` = $8 and scope = $9 and name = $10 returning `+acc.table.columns(),
+			used.tokens(), used.CostMicroUSD, h.Usage.tokens(), h.Usage.CostMicroUSD, used.EstimatedTokens, used.EstimatedMicroUSD, why, acc.at, acc.scope, acc.name))
 		if err != nil {
 			return nil, fmt.Errorf("what a call of run %d took cannot be counted for the %s %s: %w", h.Run, acc.scope, acc.name, err)
 		}
@@ -220,7 +286,7 @@ func settle(tx *sqlite.Tx, h openReservation, used Usage, why string) ([]Spendin
 
 // settleAttempt counts what an attempt still has reserved as spent: the call may have been
 // made, and nobody knows what it cost. All of it is estimated, and the most that it can have been.
-func settleAttempt(tx *sqlite.Tx, a Attempt) error {
+func (l *Ledger) settleAttempt(tx *sqlite.Tx, a Attempt) error {
 	rows, err := tx.Query(`delete from reservations where run = $1 and attempt = $2 returning `+reservationColumns, a.Run, a.Number)
 	open, err := collect(rows, err, scanReservation)
 	if err != nil {
@@ -229,7 +295,7 @@ func settleAttempt(tx *sqlite.Tx, a Attempt) error {
 
 	for _, h := range open {
 		h.Usage.EstimatedTokens, h.Usage.EstimatedMicroUSD = h.Usage.tokens(), h.Usage.CostMicroUSD
-		if _, err := settle(tx, h, h.Usage, fmt.Sprintf("run %d: its process ended during a request", a.Run)); err != nil {
+		if _, err := l.settle(tx, h, h.Usage, fmt.Sprintf("run %d: its process ended during a request", a.Run)); err != nil {
 			return err
 		}
 	}
@@ -238,7 +304,16 @@ func settleAttempt(tx *sqlite.Tx, a Attempt) error {
 
 // SpendingOn lists what was taken in a day, and what is reserved.
 func (l *Ledger) SpendingOn(ctx context.Context, day string) ([]Spending, error) {
-	rows, err := l.statements.query(ctx, `select `+spendingColumns+` from spending where day = $1 order by scope, name`, day)
+	rows, err := l.statements.query(ctx, `select `+days.columns()+` from spending where day = $1 order by scope, name`, day)
+	return collect(rows, err, func(rows *sql.Rows) (Spending, error) { return scanSpending(rows) })
+}
+
+// SpendingIn lists what was taken in a month, and what is reserved: by its own sums and, where it has none yet, by those of its days.
+func (l *Ledger) SpendingIn(ctx context.Context, month string) ([]Spending, error) {
+	rows, err := l.statements.query(ctx, `select `+months.columns()+` from month_spending where month = $1 union all
+		select cast($1 as text), scope, name, cast(sum(tokens) as bigint), cast(sum(cost_micro_usd) as bigint), cast(sum(reserved_tokens) as bigint), cast(sum(reserved_micro_usd) as bigint),
+		cast(sum(estimated_tokens) as bigint), cast(sum(estimated_micro_usd) as bigint), '' from spending d where day >= $2 and day <= $3
+		and not exists (select 1 from month_spending m where m.month = $1 and m.scope = d.scope and m.name = d.name) group by scope, name order by 2, 3`, month, month+"-01", month+"-31")
 	return collect(rows, err, func(rows *sql.Rows) (Spending, error) { return scanSpending(rows) })
 }
 
@@ -251,7 +326,7 @@ func (l *Ledger) SpentSince(ctx context.Context, day string) (tokens, costMicroU
 
 // SpendingOf is what one of them has taken in a day; nothing before its first call.
 func (l *Ledger) SpendingOf(ctx context.Context, day, scope, name string) (Spending, error) {
-	s, err := scanSpending(l.statements.row(ctx, `select `+spendingColumns+` from spending where day = $1 and scope = $2 and name = $3`, day, scope, name))
+	s, err := scanSpending(l.statements.row(ctx, `select `+days.columns()+` from spending where day = $1 and scope = $2 and name = $3`, day, scope, name))
 	if errors.Is(err, sql.ErrNoRows) {
 		return Spending{Day: day, Scope: scope, Name: name}, nil
 	}

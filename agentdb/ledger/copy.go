@@ -84,8 +84,8 @@ var largeColumns = map[string][]string{
 	"steps": {"message"}, "calls": {"args", "envelope"}, "artifacts": {"content"}, "file_ops": {"before"}, "deliveries": {"body"},
 }
 
-// notCopied are tables of one ledger alone: its schema, who works on it, and where its large values are.
-var notCopied = []string{"schema_version", "copies", "blobs"}
+// notCopied are tables of one ledger alone: its schema, who works on it, where its large values are, and what nodes have shipped to it.
+var notCopied = []string{"schema_version", "copies", "blobs", "agent_copies"}
 
 func copiedTables(ctx context.Context, from, to *Ledger) ([]copiedTable, error) {
 	has, err := from.tables(ctx)
@@ -342,28 +342,29 @@ func (l *Ledger) rowsAfter(ctx context.Context, t copiedTable, after []any) ([][
 
 // insertRows writes rows of from. Values that it keeps in files come along, and go into files where this ledger has any.
 func (l *Ledger) insertRows(ctx context.Context, from *Ledger, t copiedTable, rows [][]any) error {
-	// From the file to the row that refers to it, prune must not take the file for an orphan.
-	l.blobsInUse.RLock()
-	defer l.blobsInUse.RUnlock()
+	defer l.hold()()
 
 	type reference struct {
-		hash string
-		run  any
+		hash  string
+		owner any // a run, or the negative id of a workspace
 	}
 	var references []reference
 	for _, row := range rows {
 		for _, column := range largeColumns[t.name] {
 			at := slices.Index(t.columns, column)
-			text, err := from.unpack(fmt.Sprint(asText(row[at])))
+			text, err := from.unpack(ctx, fmt.Sprint(asText(row[at])))
 			if err != nil {
 				return err
 			}
-			stored, hash, err := l.pack(string(text))
+			stored, hash, err := l.pack(ctx, string(text))
 			if err != nil {
 				return err
 			}
 			if row[at] = stored; hash != "" {
 				references = append(references, reference{hash, row[slices.Index(t.columns, "run")]})
+				if w := slices.Index(t.columns, "workspace"); w >= 0 && row[w] != int64(0) {
+					references = append(references, reference{hash, -row[w].(int64)}) // which outlives its runs
+				}
 			}
 		}
 	}
@@ -386,7 +387,7 @@ func (l *Ledger) insertRows(ctx context.Context, from *Ledger, t copiedTable, ro
 		}
 
 		for _, r := range references {
-			if _, err := tx.Exec(`insert into blobs (hash, run) values ($1, $2) on conflict do nothing`, r.hash, r.run); err != nil {
+			if _, err := tx.Exec(`insert into blobs (hash, run) values ($1, $2) on conflict do nothing`, r.hash, r.owner); err != nil {
 				return err
 			}
 		}

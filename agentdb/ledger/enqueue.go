@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"rouse/agentdb/sqlite"
@@ -18,7 +19,10 @@ import (
 //
 // A content that a run has claimed, unfinished or done, gives Blocked; if its file had been
 // moved away, it has been dropped again and is due to be moved again. A claim whose run failed
-// passes to a new run.
+// gives Blocked as long as the definition of its job is the same, and then passes to a new run.
+//
+// A new run whose request has a Start begins in the same transaction, unless the breaker has just paused its job, or other nodes have
+// taken its lanes meanwhile. After an error it may be recorded as running, as after an error of Start.
 func (l *Ledger) Enqueue(ctx context.Context, reqs ...Request) ([]Accepted, error) {
 	// Marshalled before the transaction, where an error would make the other writers run again.
 	details := make([]string, len(reqs))
@@ -30,16 +34,21 @@ func (l *Ledger) Enqueue(ctx context.Context, reqs ...Request) ([]Accepted, erro
 		details[i] = string(text)
 	}
 
-	// From the file to the row that refers to it, prune must not take the file for an orphan.
-	l.blobsInUse.RLock()
-	defer l.blobsInUse.RUnlock()
+	defer l.hold()()
 	bodies, hashes := make([]string, len(reqs)), make([]string, len(reqs))
 	for i, r := range reqs {
 		text, err := json.Marshal(r.Body) // as which nothing that a stranger writes looks like the name of a file
 		if err == nil {
-			bodies[i], hashes[i], err = l.pack(string(text))
+			bodies[i], hashes[i], err = l.pack(ctx, string(text))
 		}
 		if err != nil {
+			return nil, err
+		}
+	}
+
+	starts := slices.ContainsFunc(reqs, func(r Request) bool { return r.Start != nil })
+	if starts {
+		if err := l.CheckFile(ctx); err != nil {
 			return nil, err
 		}
 	}
@@ -49,6 +58,11 @@ func (l *Ledger) Enqueue(ctx context.Context, reqs ...Request) ([]Accepted, erro
 	err := l.changePlan(ctx, func(tx *sqlite.Tx) (broken bool, err error) {
 		// The operation may run more than once.
 		broken = false
+		if starts {
+			if err := l.lockStarts(tx); err != nil {
+				return false, err
+			}
+		}
 		for i, r := range reqs {
 			switch {
 			case r.Claim != nil || len(r.Claims) > 0:
@@ -65,6 +79,9 @@ func (l *Ledger) Enqueue(ctx context.Context, reqs ...Request) ([]Accepted, erro
 			}
 			if err == nil && r.Detail.Webhook != nil && out[i].New {
 				err = saveDelivery(tx, out[i].Run, bodies[i], hashes[i])
+			}
+			if err == nil && r.Start != nil && out[i].New && !out[i].BreakerTripped {
+				out[i].Begun, err = l.startAccepted(tx, out[i].Run, *r.Start, now)
 			}
 			if err != nil {
 				return false, err
@@ -105,7 +122,7 @@ func (l *Ledger) DeliveryBody(ctx context.Context, run int64) (string, error) {
 		return "", err
 	}
 
-	text, err := l.unpack(stored)
+	text, err := l.unpack(ctx, stored)
 	if err != nil {
 		return "", err
 	}
@@ -176,7 +193,7 @@ func (l *Ledger) enqueueClaims(tx *sqlite.Tx, now time.Time, r Request, detail s
 	free := r.Detail
 	free.Files = nil
 	for i, c := range claims {
-		t, by, err := l.claim(tx, now, c)
+		t, by, err := l.claim(tx, now, c, r)
 		switch {
 		case err != nil:
 			return Accepted{}, err
@@ -233,7 +250,7 @@ type newClaim struct {
 
 // claim inserts the claim first, so that of two processes that saw the same file the second
 // waits for the first and is blocked by it. blocked says by which run.
-func (l *Ledger) claim(tx *sqlite.Tx, now time.Time, c Claim) (_ newClaim, blocked *Accepted, err error) {
+func (l *Ledger) claim(tx *sqlite.Tx, now time.Time, c Claim, r Request) (_ newClaim, blocked *Accepted, err error) {
 	t := newClaim{Claim: c}
 	var run, modified int64
 	var outcome, after string
@@ -254,6 +271,12 @@ func (l *Ledger) claim(tx *sqlite.Tx, now time.Time, c Claim) (_ newClaim, block
 		return t, &Accepted{Run: run, Blocked: true, Outcome: domain.Outcome(outcome)}, repeatAfterMove(tx, now, c, t.id, run, after)
 	}
 
+	if t.generation > 0 && domain.Outcome(outcome).Failed() && !r.Named {
+		if same, err := failedAlike(tx, run, r.Detail.Definition); err != nil || same {
+			return t, &Accepted{Run: run, Blocked: true, Outcome: domain.Outcome(outcome)}, err
+		}
+	}
+
 	t.generation++
 	return t, nil, nil
 }
@@ -264,7 +287,8 @@ func repeatAfterMove(tx *sqlite.Tx, now time.Time, c Claim, id, run int64, after
 	if after != AfterDone && after != AfterFailed {
 		return nil
 	}
-	if _, err := tx.Exec(`update claims set after = 'pending', dest = '' where id = $1`, id); err != nil {
+	// Where the first one went stays known: of the same bytes no second copy is made there.
+	if _, err := tx.Exec(`update claims set after = 'pending' where id = $1`, id); err != nil {
 		return err
 	}
 	if after == AfterFailed {

@@ -31,7 +31,8 @@ type file struct {
 	marker *dbfile.Keeper
 	db     *sqlite.DB
 
-	comparing *os.File      // what is compared with its checksum in the background; nil: nothing is
+	comparing *os.File // what is compared with its checksum in the background; nil: nothing is
+	reserve   *dbfile.Reserve
 	hold      *sqlite.Hold  // nil: nothing has to stay in the log
 	stop      func()        // ends the check in the background
 	checked   chan struct{} // closed when that has ended
@@ -44,6 +45,10 @@ type file struct {
 	failing error // why the last write failed, of the disk's reasons; nil: it did not
 	since   time.Time
 }
+
+// pageSize is that of new ledgers, in bytes. A run changes one or two short rows in each of a dozen tables and indexes, and every page that
+// is changed is written, and synced, as a whole.
+const pageSize = 1024
 
 // openFile opens or creates the SQLite file of a ledger.
 func (l *Ledger) openFile(ctx context.Context, o Options) error {
@@ -60,7 +65,7 @@ func (l *Ledger) openFile(ctx context.Context, o Options) error {
 	late := f.comparing != nil || !whole && o.large()
 	var migrates time.Time
 	f.db, err = sqlite.Open(ctx, sqlite.Options{
-		Path: o.Path, ApplicationID: applicationID, Migrations: steps, AutoVacuum: true, SkipCheck: whole || late,
+		Path: o.Path, ApplicationID: applicationID, Migrations: steps, AutoVacuum: true, PageSize: pageSize, SkipCheck: whole || late,
 		BeforeWrite: func() error { return f.beforeMigration(ctx) },
 		BackupPath: func(version int) (string, error) {
 			migrates = time.Now()
@@ -93,7 +98,7 @@ func (o Options) large() bool { return o.late || dbfile.Size(o.Path) > checkAtOn
 
 // inspectFile asks the marker of a file that nobody has open. whole says that no check is needed.
 func inspectFile(o Options) (f *file, whole bool, err error) {
-	f = &file{path: o.Path, log: o.Logger, stop: func() {}, checked: make(chan struct{}), damaged: make(chan struct{})}
+	f = &file{path: o.Path, log: o.Logger, reserve: dbfile.NewReserve(o.Path, reserveSize), stop: func() {}, checked: make(chan struct{}), damaged: make(chan struct{})}
 	if err := checkWritable(o.Path); err != nil {
 		return nil, false, err
 	}

@@ -77,7 +77,8 @@ func (f *file) backup(ctx context.Context, path string, spec BackupSpec) (Backup
 
 	var pages func(done, of int)
 	if spec.Progress != nil {
-		pages = func(done, of int) { spec.Progress(int64(done)*pageSize, int64(of)*pageSize) }
+		size := f.db.PageSize()
+		pages = func(done, of int) { spec.Progress(int64(done)*size, int64(of)*size) }
 	}
 
 	made, err := dbfile.WriteBackup(ctx, path, applicationID, spec.Overwrite, func(to string) error { return f.db.Copy(ctx, to, pages) })
@@ -87,9 +88,6 @@ func (f *file) backup(ctx context.Context, path string, spec BackupSpec) (Backup
 	}
 	return made, refusal(f.path, err)
 }
-
-// pageSize is SQLite's, which rouse leaves as it is.
-const pageSize = 4096
 
 // Backups lists the copies of the ledger at a path, and those that another took the place of, the
 // newest first.

@@ -9,9 +9,9 @@ import (
 	"rouse/agentdb/sqlite"
 )
 
-// vacuumStep is how many pages are given back in one transaction, so that other writers get their
-// turn: 1 MiB.
-const vacuumStep = 256
+// vacuumStep is how many bytes are given back in one transaction, so that other writers get their
+// turn.
+const vacuumStep = 1 << 20
 
 // slack is the part of the file that may be free, as a divisor: what is written next fills it.
 const slack = 10
@@ -40,9 +40,9 @@ func (l *Ledger) FileState(ctx context.Context) (FileState, error) {
 		s.ReadOnly = err.Error()
 	}
 
-	var free, mode int64
-	err := l.read.QueryRowContext(ctx, "select freelist_count, auto_vacuum from pragma_freelist_count, pragma_auto_vacuum").Scan(&free, &mode)
-	s.FreeBytes, s.Incremental = free*pageSize, mode == incremental
+	var mode int64
+	err := l.read.QueryRowContext(ctx, "select freelist_count * page_size, auto_vacuum from pragma_freelist_count, pragma_page_size, pragma_auto_vacuum").Scan(&s.FreeBytes, &mode)
+	s.Incremental = mode == incremental
 	return s, err
 }
 
@@ -62,19 +62,26 @@ func (l *Ledger) GiveSpaceBack(ctx context.Context) (freed int64, err error) {
 		if err := l.write(ctx, func(tx *sqlite.Tx) (err error) {
 			n, err = vacuum(tx)
 			return err
-		}); err != nil || n == 0 {
-			return freed * pageSize, err
+		}); err != nil {
+			return freed, err
+		}
+		if n == 0 {
+			break
 		}
 		freed += n
 	}
+	if freed == 0 || ctx.Err() != nil {
+		return freed, context.Cause(ctx)
+	}
 
-	return freed * pageSize, context.Cause(ctx)
+	// The file is cut off when the log is brought into it, and it may be long until that is full.
+	return freed, l.file.db.Checkpoint(ctx)
 }
 
 // vacuum gives a few pages back, if enough are free.
-func vacuum(tx *sqlite.Tx) (pages int64, err error) {
-	var mode, free, all int64
-	for pragma, value := range map[string]*int64{"auto_vacuum": &mode, "freelist_count": &free, "page_count": &all} {
+func vacuum(tx *sqlite.Tx) (freed int64, err error) {
+	var mode, free, all, size int64
+	for pragma, value := range map[string]*int64{"auto_vacuum": &mode, "freelist_count": &free, "page_count": &all, "page_size": &size} {
 		if err := tx.QueryRow("pragma " + pragma).Scan(value); err != nil {
 			return 0, err
 		}
@@ -84,7 +91,8 @@ func vacuum(tx *sqlite.Tx) (pages int64, err error) {
 	}
 
 	// A row comes for each page, and no page moves before its row is asked for.
-	rows, err := tx.Query(fmt.Sprintf("pragma incremental_vacuum(%d)", vacuumStep))
+	pages := vacuumStep / size
+	rows, err := tx.Query(fmt.Sprintf("pragma incremental_vacuum(%d)", pages))
 	if err != nil {
 		return 0, err
 	}
@@ -92,7 +100,7 @@ func vacuum(tx *sqlite.Tx) (pages int64, err error) {
 	for rows.Next() {
 	}
 
-	return min(free, vacuumStep), rows.Err()
+	return min(free, pages) * size, rows.Err()
 }
 
 // Compact writes the whole file again, without its free space, after a backup, and has it give space

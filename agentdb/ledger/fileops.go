@@ -156,7 +156,7 @@ func (l *Ledger) FileBefore(ctx context.Context, id int64) ([]byte, error) {
 		return nil, err
 	}
 
-	text, err := l.unpack(stored)
+	text, err := l.unpack(ctx, stored)
 	if err != nil {
 		return nil, err
 	}

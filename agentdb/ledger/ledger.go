@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"rouse/agentdb/objects"
 	"rouse/agentdb/sqlite"
 	"rouse/internal/domain"
 )
@@ -22,10 +23,11 @@ const applicationID = 0x726f7573
 
 // Options say where the ledger is: a SQLite file, or a PostgreSQL database.
 type Options struct {
-	Path  string           // SQLite file
-	Blobs string           // folder for values over 64 KiB; "" keeps them in the database
-	DB    *sql.DB          // PostgreSQL, when Path is ""; stays the caller's to close
-	Now   func() time.Time // the wall clock; nil means the system's
+	Path   string           // SQLite file
+	Blobs  string           // folder for values over 64 KiB; "" keeps them in the database
+	DB     *sql.DB          // PostgreSQL, when Path is ""; stays the caller's to close
+	Values objects.Store    // of PostgreSQL: where values over 64 KiB are, for all its processes; nil keeps them in the database
+	Now    func() time.Time // the wall clock; nil means the system's
 
 	Logger *slog.Logger // for damage that is found in the background; nil: nothing is logged
 
@@ -49,12 +51,13 @@ func (o Options) withDefaults() Options {
 type Ledger struct {
 	writer     *sqlite.Writer
 	read       *sql.DB
-	statements statementCache // prepared on read
-	blobs      string
+	statements statementCache      // prepared on read
+	blobs      largeValues         // nil: they are in the database
 	storedPath func(string) string // a file's path as the claims hold it
 	forUpdate  string              // what a query ends in that reads a row to change it
 	close      func() error
-	now        func() time.Time
+	wall       func() time.Time // of this machine
+	now        func() time.Time // of the database, as far as it is known
 	epochs     atomic.Pointer[[]domain.Epoch]
 	runIDs     runCounter
 	path       string         // of its SQLite file; "" where there is none
@@ -68,8 +71,7 @@ type Ledger struct {
 	skew       atomic.Int64               // nanoseconds that the database's clock is ahead
 	remote     atomic.Int64               // how often other nodes have been heard of
 
-	pruning    chan struct{} // of capacity 1: held while large values may be removed, or must not be
-	blobsInUse sync.RWMutex  // held for reading from the write of a blob to the row that refers to it
+	pruning chan struct{} // of capacity 1: held while large values may be removed, or must not be
 
 	mu          sync.Mutex
 	changed     chan struct{}
@@ -106,8 +108,16 @@ func Open(ctx context.Context, o Options) (*Ledger, error) {
 
 func newLedger(o Options) *Ledger {
 	o = o.withDefaults()
-	l := &Ledger{path: o.Path, blobs: o.Blobs, logger: o.Logger, storedPath: func(p string) string { return p }, pruning: make(chan struct{}, 1), changed: make(chan struct{}), planChanged: make(chan struct{})}
-	l.now = func() time.Time { return o.Now().Add(time.Duration(l.skew.Load())) }
+	l := &Ledger{path: o.Path, logger: o.Logger, storedPath: func(p string) string { return p }, pruning: make(chan struct{}, 1), changed: make(chan struct{}), planChanged: make(chan struct{})}
+	l.wall, l.now = o.Now, func() time.Time { return o.Now().Add(time.Duration(l.skew.Load())) }
+	switch {
+	case o.Blobs != "":
+		l.blobs = &valueFiles{dir: o.Blobs, roomFor: l.roomFor}
+	case o.Values != nil:
+		v := &valueObjects{store: o.Values, now: l.now, log: o.Logger}
+		v.mine = func(ctx context.Context) error { return l.checkClaim(ctx, v) }
+		l.blobs = v
+	}
 	return l
 }
 
@@ -153,11 +163,11 @@ func (l *Ledger) write(ctx context.Context, op func(*sqlite.Tx) error) error {
 	if l.file == nil {
 		return l.writer.Do(ctx, op)
 	}
-	if err := l.file.beforeWrite(); err != nil {
+	if err := l.roomFor(l.file.beforeWrite); err != nil {
 		return err
 	}
 
-	err := l.writer.Do(ctx, op)
+	err := l.roomFor(func() error { return l.writer.Do(ctx, op) })
 	l.file.afterWrite(err)
 	return err
 }

@@ -9,8 +9,12 @@ import (
 	"testing"
 )
 
-// TestMain keeps the property tests short unless -rapid.checks says otherwise.
+// TestMain keeps the property tests short unless -rapid.checks says otherwise. It is the program of TestPowerCuts, too.
 func TestMain(m *testing.M) {
+	if dir := os.Getenv(workloadIn); dir != "" {
+		os.Exit(beWorkload(dir))
+	}
+
 	flag.Parse()
 	if f := flag.Lookup("rapid.checks"); f != nil && f.Value.String() == f.DefValue {
 		if err := f.Value.Set("25"); err != nil {

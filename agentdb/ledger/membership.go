@@ -37,8 +37,9 @@ const (
 
 // Numbers of advisory locks, within the class of a ledger. A node has its id.
 const (
-	lockJoin  = 0
-	lockLanes = -1
+	lockJoin   = 0
+	lockLanes  = -1
+	lockValues = -2 // the place of large values
 )
 
 // databaseClock is the time of the database in milliseconds, and not that of the transaction.
@@ -419,7 +420,7 @@ func (m *Membership) measureClock(ctx context.Context) error {
 
 	took := time.Since(begun)
 	if took < leaseTimeout/4 { // else it says little
-		m.l.setSkew(instant(at).Sub(begun.Add(took/2)), took)
+		m.l.setSkew(instant(at).Sub(m.l.wall().Add(-took/2)), took)
 	}
 	return nil
 }

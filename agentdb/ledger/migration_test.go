@@ -1,10 +1,13 @@
 package ledger_test
 
 import (
+	"bytes"
 	"database/sql"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"testing/fstest"
@@ -27,7 +30,7 @@ insert into events (run, seq, job, at, kind) values (1, 1, 'j', 1500, 'run.queue
 insert into attempts (run, number, state, started_at) values (1, 1, 'failed', 1600);
 `
 
-func migrationOne(t *testing.T, database string) string {
+func migrationOne(t testing.TB, database string) string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join("migrations", database, "0001_ledger.sql"))
 	if err != nil {
@@ -86,22 +89,7 @@ func checkMigrated(t *testing.T, l *ledger.Ledger) {
 func TestMigration(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "ledger.db")
-	old, err := sqlite.Open(t.Context(), sqlite.Options{Path: path, ApplicationID: 0x726f7573,
-		Migrations: fstest.MapFS{"0001_ledger.sql": {Data: []byte(migrationOne(t, "sqlite"))}}})
-	if err != nil {
-		t.Fatal(err)
-	}
-
-	if err := old.Do(t.Context(), func(tx *sqlite.Tx) error {
-		_, err := tx.SQL().Exec(schema1)
-		return err
-	}); err != nil {
-		t.Fatal(err)
-	}
-
-	if err := old.Close(); err != nil {
-		t.Fatal(err)
-	}
+	ofSchema1(t, path)
 
 	checkMigrated(t, openIn(t, dir))
 	if err := os.MkdirAll(filepath.Join(dir, "restored"), 0o700); err != nil {
@@ -143,4 +131,62 @@ func migratePostgres(t *testing.T, db *sql.DB) {
 	}
 
 	checkMigrated(t, l)
+}
+
+// ofSchema1 makes the file of a ledger of the first schema.
+func ofSchema1(t testing.TB, path string) {
+	t.Helper()
+	text := migrationOne(t, "sqlite") + schema1
+	old, err := sqlite.Open(t.Context(), sqlite.Options{Path: path, ApplicationID: 0x726f7573, Migrations: fstest.MapFS{"0001_ledger.sql": {Data: []byte(text)}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := old.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// FuzzMigration: whatever is in the file of a ledger of the first schema, it is brought to the newest, or refused and left as it was.
+func FuzzMigration(f *testing.F) {
+	path := filepath.Join(f.TempDir(), "ledger.db")
+	ofSchema1(f, path)
+	sound, err := os.ReadFile(path)
+	if err != nil {
+		f.Fatal(err)
+	}
+
+	f.Add(uint32(0), []byte(nil), uint32(0))
+	f.Add(uint32(60), []byte{0, 0, 0, 9}, uint32(0))                    // another schema
+	f.Add(uint32(100), []byte{0, 0xff}, uint32(0))                      // the first page
+	f.Add(uint32(5*page), []byte{0xa5, 0xa5, 0xa5, 0xa5}, uint32(0))    // another
+	f.Add(uint32(0), []byte(nil), uint32(page))                         // a page is missing
+	f.Add(uint32(0), []byte(nil), uint32(len(sound)-1))                 // all of it is
+	f.Add(uint32(len(sound)-40), []byte("finished' or 1"), uint32(100)) // a row
+	f.Fuzz(func(t *testing.T, at uint32, change []byte, cut uint32) {
+		data := slices.Clone(sound)
+		copy(data[int(at)%len(data):], change)
+		data = data[:len(data)-int(cut)%len(data)]
+		path := filepath.Join(t.TempDir(), "ledger.db")
+		if err := os.WriteFile(path, data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+
+		l, err := ledger.Open(t.Context(), ledger.Options{Path: path})
+		if err != nil {
+			var refused *ledger.ReadOnlyError
+			if after, e := os.ReadFile(path); errors.As(err, &refused) && sqlite.Corrupt(err) && (e != nil || !bytes.Equal(after, data)) {
+				t.Errorf("it was refused and changed: %v %v", err, e)
+			}
+			return
+		}
+		if err := l.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if l, err = ledger.Open(t.Context(), ledger.Options{Path: path}); err != nil {
+			t.Fatalf("it was brought to the newest schema, and does not open again: %v", err)
+		}
+		if err := l.Close(); err != nil {
+			t.Fatal(err)
+		}
+	})
 }

@@ -98,7 +98,7 @@ func (l *Ledger) Orphans(ctx context.Context) ([]Run, error) {
 // Lanes are those that runs of other nodes have, and where agents have their files.
 type Lanes struct {
 	Agents, Jobs map[string]int
-	Homes        map[string]string // the node of an agent's files, by the agent
+	Homes        map[string]AgentHome // by the agent
 }
 
 // RemoteChanges counts what other nodes have written, as far as this process has heard of it: what is read of them is the
@@ -107,7 +107,7 @@ func (l *Ledger) RemoteChanges() int64 { return l.remote.Load() }
 
 // LanesElsewhere are the lanes of the runs that other nodes do; none where there is one process.
 func (l *Ledger) LanesElsewhere(ctx context.Context) (Lanes, error) {
-	lanes := Lanes{Agents: map[string]int{}, Jobs: map[string]int{}, Homes: map[string]string{}}
+	lanes := Lanes{Agents: map[string]int{}, Jobs: map[string]int{}, Homes: map[string]AgentHome{}}
 	m := l.member.Load()
 	if m == nil {
 		return lanes, nil
@@ -135,26 +135,8 @@ func (l *Ledger) LanesElsewhere(ctx context.Context) (Lanes, error) {
 		return lanes, err
 	}
 
-	lanes.Homes, err = l.agentHomes(ctx)
+	lanes.Homes, err = l.AgentHomes(ctx)
 	return lanes, err
-}
-
-func (l *Ledger) agentHomes(ctx context.Context) (map[string]string, error) {
-	rows, err := l.statements.query(ctx, `select agent, node from agent_homes`)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-
-	homes := map[string]string{}
-	for rows.Next() {
-		var agent, node string
-		if err := rows.Scan(&agent, &node); err != nil {
-			return nil, err
-		}
-		homes[agent] = node
-	}
-	return homes, rows.Err()
 }
 
 // Start asks for an attempt of a run.
@@ -184,8 +166,7 @@ func (l *Ledger) startShared(ctx context.Context, m *Membership, starts []Start,
 	err := l.do(ctx, func(tx *sqlite.Tx) error {
 		none() // it may run again
 
-		// Before the lock of a run: nodes that take both in another order would wait for each other.
-		if _, err := tx.Exec(`select pg_advisory_xact_lock($1::int, $2::int)`, m.class, lockLanes); err != nil {
+		if err := l.lockStarts(tx); err != nil {
 			return err
 		}
 		// Those that other nodes have begun are not waited for, which may be about to be finished.
@@ -225,6 +206,17 @@ func (l *Ledger) startShared(ctx context.Context, m *Membership, starts []Start,
 		return m.begin(tx, begun, now)
 	})
 	return out, err
+}
+
+// lockStarts has nodes start runs one after the other. It comes before the lock of a run or a claim: nodes that take both in another
+// order would wait for each other.
+func (l *Ledger) lockStarts(tx *sqlite.Tx) error {
+	m := l.member.Load()
+	if m == nil {
+		return nil
+	}
+	_, err := tx.Exec(`select pg_advisory_xact_lock($1::int, $2::int)`, m.class, lockLanes)
+	return err
 }
 
 // anyWaits reports whether one of the runs still waits to be started: a transaction for none would be one that others wait for.
@@ -294,31 +286,13 @@ func (l *Ledger) checkLanes(tx *sqlite.Tx, m *Membership, r Run, s Start, taken 
 		}
 	}
 
-	if err := l.checkHome(tx, m, r, now); err != nil {
+	if err := l.takeHome(tx, m, r, now); err != nil {
 		return err
 	}
 	for _, of := range []lane{{agentLanesTaken, r.Agent}, {jobLanesTaken, r.Job}} {
 		if n, counted := taken[of]; counted {
 			taken[of] = n + 1
 		}
-	}
-	return nil
-}
-
-// checkHome says whether the files of a run's agent are here. Those of an agent that had none are from now on.
-func (l *Ledger) checkHome(tx *sqlite.Tx, m *Membership, r Run, now time.Time) error {
-	if r.Agent == "" {
-		return nil
-	}
-	var home string
-	if _, err := tx.Exec(`insert into agent_homes (agent, node, since) values ($1, $2, $3) on conflict do nothing`, r.Agent, m.node.Home, ms(now)); err != nil {
-		return err
-	}
-	if err := tx.QueryRow(`select node from agent_homes where agent = $1`, r.Agent).Scan(&home); err != nil {
-		return err
-	}
-	if home != m.node.Home {
-		return fmt.Errorf("run %d belongs to the node %s, where its agent's files are: %w", r.ID, home, ErrNotClaimable)
 	}
 	return nil
 }
@@ -366,24 +340,4 @@ func (l *Ledger) Lead(ctx context.Context) (bool, error) {
 	var first int64
 	err := l.statements.row(ctx, `select coalesce(min(id), 0) from nodes where gone_at = 0 and triggers = 1`).Scan(&first)
 	return first == m.node.ID, err
-}
-
-// TakeAgents says that the files of agents are at a node now. It is refused while another one has them that is at work.
-func (l *Ledger) TakeAgents(ctx context.Context, node string, agents ...string) error {
-	return l.do(ctx, func(tx *sqlite.Tx) error {
-		for _, agent := range agents {
-			var other string
-			err := tx.QueryRow(`select h.node from agent_homes h where h.agent = $1 and h.node <> $2 and exists (select 1 from nodes n where n.home = h.node and n.gone_at = 0)`, agent, node).Scan(&other)
-			if err == nil {
-				return fmt.Errorf("the node %s is at work, and has the files of %s; stop it first", other, agent)
-			}
-			if !errors.Is(err, sql.ErrNoRows) {
-				return err
-			}
-			if _, err := tx.Exec(`insert into agent_homes (agent, node, since) values ($1, $2, $3) on conflict (agent) do update set node = excluded.node, since = excluded.since`, agent, node, ms(l.now())); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
 }

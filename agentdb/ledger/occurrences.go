@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"encoding/json"
 	"errors"
+	"slices"
 	"time"
 
 	"rouse/agentdb/sqlite"
@@ -25,7 +26,19 @@ func (l *Ledger) RecordDue(ctx context.Context, now time.Time, due []Due, waterm
 		}
 	}
 
+	starts := slices.ContainsFunc(due, func(d Due) bool { return d.Start != nil })
+	if starts {
+		if err := l.CheckFile(ctx); err != nil {
+			return nil, err
+		}
+	}
+
 	err := l.do(ctx, func(tx *sqlite.Tx) error {
+		if starts {
+			if err := l.lockStarts(tx); err != nil {
+				return err
+			}
+		}
 		pauses, err := queryPauses(tx, earliest)
 		if err != nil {
 			return err
@@ -88,7 +101,11 @@ func (l *Ledger) recordOccurrence(tx *sqlite.Tx, now time.Time, d Due, pauses []
 	}
 
 	if o.Decision == domain.DecisionRun {
-		if o.Run, err = enqueueDue(tx, now, d); err != nil {
+		a, err := enqueueDue(tx, now, d)
+		if err == nil && d.Start != nil && a.New {
+			o.Begun, err = l.startAccepted(tx, a.Run, *d.Start, now)
+		}
+		if o.Run = a.Run; err != nil {
 			return o, err
 		}
 	} else if err := addEvent(tx, Event{Job: d.Job, At: now, Kind: "occurrence." + string(o.Decision)}, occurrenceData(o)); err != nil {
@@ -166,12 +183,12 @@ func (l *Ledger) recordedOccurrence(tx *sqlite.Tx, d Due) (Occurrence, error) {
 	return scanOccurrence(tx.QueryRow(query, d.Job, ms(d.Nominal)))
 }
 
-func enqueueDue(tx *sqlite.Tx, now time.Time, d Due) (int64, error) {
+func enqueueDue(tx *sqlite.Tx, now time.Time, d Due) (Accepted, error) {
 	// The detail is marshalled here: a nominal instant that JSON cannot write fails the whole batch.
 	nominal := d.Nominal.UTC()
 	detail, err := json.Marshal(Detail{Source: d.Source, Nominal: &nominal})
 	if err != nil {
-		return 0, err
+		return Accepted{}, err
 	}
 
 	var notBefore time.Time // zero when Actual has come: a clock that is set back must not delay the run
@@ -179,9 +196,8 @@ func enqueueDue(tx *sqlite.Tx, now time.Time, d Due) (int64, error) {
 		notBefore = d.Actual
 	}
 
-	a, err := insertRun(tx, now, Request{Job: d.Job, Agent: d.Agent, Trigger: domain.TriggerSchedule, ScheduledAt: d.Nominal, NotBefore: notBefore},
+	return insertRun(tx, now, Request{Job: d.Job, Agent: d.Agent, Trigger: domain.TriggerSchedule, ScheduledAt: d.Nominal, NotBefore: notBefore},
 		instantKey(d), string(detail))
-	return a.Run, err
 }
 
 // decideWithRuns decides a due instant by the job's other runs, as the ledger has them.

@@ -47,9 +47,14 @@ func scanNotice(rows *sql.Rows) (Notice, error) {
 	return n, err
 }
 
-// PendingNotices lists what is due for delivery, oldest first.
+// due has the oldest of each channel: one for which much is due leaves room for the others.
+const due = `select ` + noticeColumns + ` from (
+	select *, row_number() over (partition by channel order by id) as place from outbox where state = 'pending' and next_at <= $1) first
+	where place <= $2 order by id`
+
+// PendingNotices lists what is due for delivery, oldest first, so many of each channel.
 func (l *Ledger) PendingNotices(ctx context.Context, now time.Time, limit int) ([]Notice, error) {
-	rows, err := l.statements.query(ctx, `select `+noticeColumns+` from outbox where state = 'pending' and next_at <= $1 order by id limit $2`, ms(now), limit)
+	rows, err := l.statements.query(ctx, due, ms(now), limit)
 	return collect(rows, err, scanNotice)
 }
 
@@ -75,6 +80,15 @@ func (l *Ledger) UpdateNotice(ctx context.Context, n Notice) error {
 
 		return addEvent(tx, Event{Run: n.Run, Job: n.Job, At: now, Kind: "notice." + n.State},
 			map[string]any{"channel": n.Channel, "title": n.Title, "error": n.Error, "answer": n.Answer})
+	})
+}
+
+// HurryNotices makes the notices of a channel due that wait with an error in which a text stands.
+func (l *Ledger) HurryNotices(ctx context.Context, channel, because string) error {
+	now := l.now()
+	return l.do(ctx, func(tx *sqlite.Tx) error {
+		_, err := tx.Exec(`update outbox set next_at = $1 where channel = $2 and state = 'pending' and next_at > $1 and error like '%' || $3 || '%'`, ms(now), channel, because)
+		return err
 	})
 }
 

@@ -30,45 +30,6 @@ func (l *Ledger) Prune(ctx context.Context, now time.Time, keep func(job string)
 		return 0, context.Cause(ctx)
 	}
 
-	rows, err := l.statements.query(ctx, jobsWithRuns)
-	jobs, err := collect(rows, err, func(rows *sql.Rows) (string, error) {
-		var job string
-		err := rows.Scan(&job)
-		return job, err
-	})
-	if err != nil {
-		return 0, err
-	}
-
-	total := 0
-	for _, job := range jobs {
-		for {
-			// Asked without a transaction first: each wakes everybody, and mostly there is nothing to do.
-			before := now.Add(-keep(job))
-			if some, err := l.anyOld(ctx, oldRuns, job, ms(before)); err != nil || !some {
-				if err != nil {
-					return total, err
-				}
-				break
-			}
-
-			n, err := l.pruneJob(ctx, job, before)
-			total += n
-			if err != nil {
-				return total, fmt.Errorf("removing old runs of %s: %w", job, err)
-			}
-			// The last batch was not full, so nothing is left.
-			if n < pruneBatch {
-				break
-			}
-		}
-	}
-
-	return total, l.pruneTime(ctx, now, keep)
-}
-
-// pruneTime removes old occurrences, pauses, events that belong to no run, and sums of days.
-func (l *Ledger) pruneTime(ctx context.Context, now time.Time, keep func(job string) time.Duration) error {
 	rows, err := l.statements.query(ctx, prunableNames)
 	names, err := collect(rows, err, func(rows *sql.Rows) (string, error) {
 		var name string
@@ -76,18 +37,56 @@ func (l *Ledger) pruneTime(ctx context.Context, now time.Time, keep func(job str
 		return name, err
 	})
 	if err != nil {
-		return err
+		return 0, err
 	}
 
-	for _, job := range names {
-		before := ms(now.Add(-keep(job)))
-		for _, old := range []oldRows{oldOccurrences, oldEvents, oldPauses, oldIncidents, oldNotices} {
-			if err := l.pruneOld(ctx, old, job, before); err != nil {
-				return fmt.Errorf("removing the old record of %s: %w", job, err)
-			}
+	total := 0
+	for _, name := range names {
+		n, err := l.pruneRecord(ctx, name, now.Add(-keep(name)))
+		total += n
+		if err != nil {
+			return total, err
 		}
 	}
 
+	if err := l.pruneSpending(ctx, now); err != nil {
+		return total, err
+	}
+	return total, l.collectValues(ctx, now)
+}
+
+// pruneRecord removes the old runs of a job, and then occurrences, pauses, events that belong to no run, and what else is as old.
+func (l *Ledger) pruneRecord(ctx context.Context, job string, before time.Time) (total int, err error) {
+	// Mostly there is nothing to do.
+	if some, err := l.anyOld(ctx, oldOfAnyKind, job, ms(before)); err != nil || !some {
+		return 0, err
+	}
+
+	for n := pruneBatch; n == pruneBatch; { // a batch that is not full is the last
+		if some, err := l.anyOld(ctx, oldRuns, job, ms(before)); err != nil || !some {
+			if err != nil {
+				return total, err
+			}
+			break
+		}
+
+		n, err = l.pruneJob(ctx, job, before)
+		total += n
+		if err != nil {
+			return total, fmt.Errorf("removing old runs of %s: %w", job, err)
+		}
+	}
+
+	for _, old := range otherRows {
+		if err := l.pruneOld(ctx, old, job, ms(before)); err != nil {
+			return total, fmt.Errorf("removing the old record of %s: %w", job, err)
+		}
+	}
+	return total, nil
+}
+
+// pruneSpending removes the sums of old days and months.
+func (l *Ledger) pruneSpending(ctx context.Context, now time.Time) error {
 	// Days sort as texts, in whatever zone they were.
 	day := now.AddDate(0, 0, -keepSpending).Format(time.DateOnly)
 	var old int
@@ -95,21 +94,22 @@ func (l *Ledger) pruneTime(ctx context.Context, now time.Time, keep func(job str
 		return err
 	}
 	return l.do(ctx, func(tx *sqlite.Tx) error {
-		_, err := tx.Exec(`delete from spending where day < $1`, day)
+		if _, err := tx.Exec(`delete from spending where day < $1`, day); err != nil {
+			return err
+		}
+		_, err := tx.Exec(`delete from month_spending where month < $1`, monthOf(day))
 		return err
 	})
 }
 
-// jobsWithRuns skips from job to job in their index; "" is the job of runs that have none.
-const jobsWithRuns = `with recursive names(job) as (select min(job) from runs
-		union all select (select min(job) from runs where job > names.job) from names where names.job is not null)
-	select job from names where job is not null`
-
 // prunableNames lists the jobs that may have a record, "" for what belongs to no job. It skips
-// from job to job in the index of events, however many events there are.
-const prunableNames = `with recursive eventful(job) as (select min(job) from events where run = 0
+// from job to job in the indexes of runs and of events, however many there are.
+const prunableNames = `with recursive named(job) as (select min(job) from runs
+		union all select (select min(job) from runs where job > named.job) from named where named.job is not null),
+	eventful(job) as (select min(job) from events where run = 0
 		union all select (select min(job) from events where run = 0 and job > eventful.job) from eventful where eventful.job is not null)
-	select job from eventful where job is not null union select name from jobs union select name from pauses where scope = 'job' union select job from incidents union select '' order by 1`
+	select job from named where job is not null union select job from eventful where job is not null union select name from jobs
+	union select name from pauses where scope = 'job' union select job from incidents union select '' order by 1`
 
 // oldRows finds old rows, by a job, the instant before which its record is old, and how many; and removes those that were found.
 type oldRows struct{ find, remove string }
@@ -126,12 +126,24 @@ var (
 		and ((ended_at <> 0 and ended_at < $2) or (until <> 0 and until < $2)) limit $3`, `delete from pauses where id in (%s)`}
 )
 
+// otherRows are all but runs.
+var otherRows = []oldRows{oldOccurrences, oldEvents, oldPauses, oldIncidents, oldNotices}
+
+// oldOfAnyKind asks at once what the questions for each kind of old rows ask: there may be thousands of jobs, of which hardly one has any.
+var oldOfAnyKind = func() string {
+	query := `select 1 where exists (` + oldRuns + `)`
+	for _, o := range otherRows {
+		query += ` or exists (` + o.find + `)`
+	}
+	return query
+}()
+
 func (o oldRows) statement() string { return fmt.Sprintf(o.remove, o.find) }
 
-// anyOld says whether a query for old rows finds one.
+// anyOld says whether a query for old rows finds one. It is asked before a transaction is opened: each wakes everybody.
 func (l *Ledger) anyOld(ctx context.Context, find, job string, before int64) (bool, error) {
-	var id int64
-	err := l.statements.row(ctx, find, job, before, 1).Scan(&id)
+	var found int64
+	err := l.statements.row(ctx, find, job, before, 1).Scan(&found)
 	if errors.Is(err, sql.ErrNoRows) {
 		return false, nil
 	}
@@ -163,9 +175,9 @@ const oldRuns = `select id from runs where job = $1 and state = 'finished' and f
 	and not exists (select 1 from workspaces where review <> 0 and review = runs.id) order by finished_at, id limit $3`
 
 func (l *Ledger) pruneJob(ctx context.Context, job string, before time.Time) (int, error) {
-	// Nobody may start to refer to a blob between the query for its references and its removal.
-	l.blobsInUse.Lock()
-	defer l.blobsInUse.Unlock()
+	if l.blobs != nil {
+		defer l.blobs.exclude()()
+	}
 
 	var ids []int64
 	var orphans []string
@@ -192,7 +204,10 @@ func (l *Ledger) pruneJob(ctx context.Context, job string, before time.Time) (in
 	}
 
 	// After the commit: a crash in between leaves a file that nobody needs, and no row without its file.
-	return len(ids), l.removeBlobs(orphans)
+	if l.blobs == nil || len(orphans) == 0 {
+		return len(ids), nil
+	}
+	return len(ids), l.blobs.remove(orphans)
 }
 
 func scanID(rows *sql.Rows) (int64, error) {

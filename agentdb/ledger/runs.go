@@ -44,6 +44,39 @@ func (l *Ledger) Run(ctx context.Context, id int64) (Run, error) {
 	return r, err
 }
 
+// runsAtOnce is how many runs one question asks for by their ids.
+const runsAtOnce = 64
+
+// runsByID has a place for each id, so that its text is always the same and prepared once.
+var runsByID = func() string {
+	places := make([]string, runsAtOnce)
+	for i := range places {
+		places[i] = fmt.Sprintf("$%d", i+1)
+	}
+	return `select ` + runColumns + ` from runs where id in (` + strings.Join(places, ", ") + `)`
+}()
+
+// RunsByID reads runs; those that there are not are left out.
+func (l *Ledger) RunsByID(ctx context.Context, ids []int64) (map[int64]Run, error) {
+	out := make(map[int64]Run, len(ids))
+	for some := range slices.Chunk(ids, runsAtOnce) {
+		places := make([]any, runsAtOnce)
+		for i := range places {
+			places[i] = some[min(i, len(some)-1)] // places that are left over ask for the last one again
+		}
+
+		rows, err := l.statements.query(ctx, runsByID, places...)
+		found, err := collect(rows, err, scanRuns)
+		if err != nil {
+			return nil, err
+		}
+		for _, r := range found {
+			out[r.ID] = r
+		}
+	}
+	return out, nil
+}
+
 // Runs lists runs, newest first.
 func (l *Ledger) Runs(ctx context.Context, f RunFilter) ([]Run, error) {
 	if f.Limit <= 0 {
@@ -81,7 +114,7 @@ func (l *Ledger) LastUsages(ctx context.Context, job string, of int) ([]Usage, e
 }
 
 // What never began would say that runs cost nothing.
-const lastUsages = `select tokens_in, tokens_out, cost_micro_usd from (select * from runs where job = $1 and state = 'finished' order by id desc limit $2) r
+const lastUsages = `select tokens_in, tokens_out, cost_micro_usd from (select tokens_in, tokens_out, cost_micro_usd, attempt, outcome from runs where job = $1 and state = 'finished' order by id desc limit $2) latest
 	where attempt > 0 and outcome <> 'skipped'`
 
 // runsQuery asks for the runs that fit a filter. Nothing counts the rows for SQLite's planner, so the terms are written such
@@ -124,7 +157,12 @@ func runsQuery(f RunFilter) (string, []any) {
 		where = append(where, rareOutcome)
 	}
 
-	if f.State != "" {
+	switch f.State {
+	case "":
+	case domain.StateFinished:
+		// As in the condition of an index: SQLite looks at a value that it compares with one, and plans the statement again each time.
+		where = append(where, "state = 'finished'")
+	default:
 		add("state = $%d", string(f.State))
 	}
 	if open {
@@ -141,6 +179,10 @@ func runsQuery(f RunFilter) (string, []any) {
 
 	if f.Text != "" {
 		add(runText, likePattern(f.Text))
+	}
+
+	if f.Session != "" {
+		add("detail like $%d escape '!'", "%"+escapeLike(sessionOf(f.Session))+"%")
 	}
 
 	if f.Before > 0 {
@@ -203,7 +245,23 @@ const runText = `(lower(summary) like $%[1]d escape '!' or lower(error) like $%[
 
 // likePattern finds a text anywhere, whatever signs it has.
 func likePattern(text string) string {
-	return "%" + strings.NewReplacer("!", "!!", "%", "!%", "_", "!_").Replace(strings.ToLower(text)) + "%"
+	return "%" + escapeLike(strings.ToLower(text)) + "%"
+}
+
+// escapeLike is a text of which like, with the escape !, finds the same signs alone.
+func escapeLike(text string) string {
+	return strings.NewReplacer("!", "!!", "%", "!%", "_", "!_").Replace(text)
+}
+
+// sessionOf is how the key of a session stands in the detail of a run. It may stand elsewhere in a detail, too.
+func sessionOf(key string) string {
+	text, err := json.Marshal(struct {
+		Session string `json:"session"`
+	}{key})
+	if err != nil {
+		return "" // a string can always be marshalled
+	}
+	return strings.Trim(string(text), "{}")
 }
 
 // Claimable lists runs above an id that may be started now, oldest first. Two queries, so
@@ -297,16 +355,28 @@ func (l *Ledger) LastRuns(ctx context.Context) (map[string]Run, error) {
 	return out, err
 }
 
-// lastSuccess reads the index of what has ended: many runs may be queued after it.
-const lastSuccess = `select ` + runColumns + ` from runs where job = $1 and state = 'finished' and outcome = 'success' order by finished_at desc, id desc limit 1`
+const (
+	// lastSuccessAt reads the index of what has ended: many runs may be queued after it.
+	lastSuccessAt = `select finished_at from runs where job = $1 and state = 'finished' and outcome = 'success' order by finished_at desc, id desc limit 1`
+	lastEndAt     = `select finished_at from runs where job = $1 and state = 'finished' and outcome <> 'skipped' and id < $2 order by id desc limit 1`
+)
 
-// LastSuccess is the run of a job that ended in success last; false before the first.
-func (l *Ledger) LastSuccess(ctx context.Context, job string) (Run, bool, error) {
-	r, err := scanRun(l.statements.row(ctx, lastSuccess, job))
-	if errors.Is(err, sql.ErrNoRows) {
-		return Run{}, false, nil
+// LastEnds are when a job last succeeded, and when the last of its runs before another one ended that was not skipped; zero: never. Every
+// run asks, so that it does not read their rows.
+func (l *Ledger) LastEnds(ctx context.Context, job string, before int64) (success, end time.Time, err error) {
+	for _, one := range []struct {
+		into  *time.Time
+		query string
+		args  []any
+	}{{&success, lastSuccessAt, []any{job}}, {&end, lastEndAt, []any{job, before}}} {
+		var at int64
+		err := l.statements.row(ctx, one.query, one.args...).Scan(&at)
+		if err != nil && !errors.Is(err, sql.ErrNoRows) {
+			return success, end, err
+		}
+		*one.into = instant(at)
 	}
-	return r, err == nil, err
+	return success, end, nil
 }
 
 const countUnfinished = `select state, count(*) from runs where state <> 'finished' group by state`
@@ -343,6 +413,12 @@ func (l *Ledger) Counts(ctx context.Context) (Counts, error) {
 // QueuedOf is how many runs of a job wait in the queue, most at most.
 func (l *Ledger) QueuedOf(ctx context.Context, job string, most int) (n int, err error) {
 	err = l.read.QueryRowContext(ctx, `select count(*) from (select 1 from runs where job = $1 and state <> 'finished' and state = 'queued' limit $2) q`, job, most).Scan(&n)
+	return n, err
+}
+
+// Queued is how many runs wait for their turn, of all jobs and agents; it counts up to most.
+func (l *Ledger) Queued(ctx context.Context, most int) (n int, err error) {
+	err = l.read.QueryRowContext(ctx, `select count(*) from (select 1 from runs where state <> 'finished' and state = 'queued' limit $1) q`, most).Scan(&n)
 	return n, err
 }
 

@@ -150,7 +150,7 @@ func (l *Ledger) Steps(ctx context.Context, run int64) ([]Step, error) {
 		}
 
 		var err error
-		s.Message, err = l.unpack(message)
+		s.Message, err = l.unpack(ctx, message)
 		return s, err
 	})
 }
@@ -169,11 +169,11 @@ func (l *Ledger) Calls(ctx context.Context, run int64) ([]Call, error) {
 
 		c.StartedAt, c.FinishedAt = instant(started), instant(finished)
 		var err error
-		if c.Args, err = l.unpack(args); err != nil {
+		if c.Args, err = l.unpack(ctx, args); err != nil {
 			return c, err
 		}
 
-		c.Envelope, err = l.unpack(envelope)
+		c.Envelope, err = l.unpack(ctx, envelope)
 		return c, err
 	})
 }

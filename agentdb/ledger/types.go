@@ -92,6 +92,9 @@ type Detail struct {
 	Round   int               `json:"round,omitempty"`   // how many runs since the folder last came to rest, this one included
 	Input   map[string]string `json:"input,omitempty"`   // of a manual run
 	Prompt  string            `json:"prompt,omitempty"`  // of an ad-hoc run
+	Session string            `json:"session,omitempty"` // of an ad-hoc run: the key of the session that it belongs to
+	Fresh   bool              `json:"fresh,omitempty"`   // its session begins with it
+	Chat    bool              `json:"chat,omitempty"`    // of a request of a conversation, whose asker waits
 	Tool    string            `json:"tool,omitempty"`    // of a manual call
 	Args    json.RawMessage   `json:"args,omitempty"`
 	Check   bool              `json:"check,omitempty"` // a program that fails is a failed call
@@ -103,10 +106,13 @@ type Detail struct {
 	Removes   bool           `json:"removes,omitempty"` // the skill is told that it will be removed, and is not run
 	Wake      *WakeDetail    `json:"wake,omitempty"`    // of a wake
 	By        *StarterDetail `json:"by,omitempty"`      // of a run that another one started
+	After     *EndedRun      `json:"after,omitempty"`   // of a run that follows one of another job
 	Webhook   *Delivery      `json:"webhook,omitempty"`
 	Once      *Once          `json:"once,omitempty"` // where whoever asked named the request, to send it again
 	// Retried says that a person had the run tried again: its model is asked also while that is paused.
 	Retried bool `json:"retried,omitempty"`
+	// Definition is a hash of what the job was when it took a file: what failed is not tried again under the same one.
+	Definition string `json:"definition,omitempty"`
 }
 
 // Delivery is a request that a webhook got, without its body.
@@ -129,9 +135,11 @@ type StarterDetail struct {
 	Job string `json:"job,omitempty"` // at the beginning of its chain, "" for none
 }
 
-// asker is the run that asked for a run, 0 where none did.
+// asker is the run that asked for a run, or whose end did, 0 where none did.
 func (d Detail) asker() int64 {
 	switch {
+	case d.After != nil:
+		return d.After.Run
 	case d.Wake != nil:
 		return d.Wake.AskedBy
 	case d.By != nil:
@@ -213,10 +221,15 @@ type Request struct {
 	Claims []Claim
 	// Breaker pauses the job when it claims one path too often.
 	Breaker Breaker
+	// Named says that a person named the file: it is tried also where the same content has failed.
+	Named bool
 	// Watch is remembered with a new run, which becomes its Run.
 	Watch *WatchState
 	// Body is what came with Detail.Webhook, UTF-8. It is kept with a new run (Ledger.DeliveryBody).
 	Body string
+	// Start has a new run begin with the commit that accepts it, where whoever will do it has a lane for it: its Run is not
+	// known yet. nil: the run is queued.
+	Start *Start
 }
 
 // Claim is one file content that one job takes for a run.
@@ -231,11 +244,13 @@ type Accepted struct {
 	Run int64
 	New bool
 	// Blocked says that the content was claimed before, or all of the contents: Run is that run,
-	// unfinished (Outcome "") or done.
+	// unfinished (Outcome ""), done, or failed under the definition that the job still has.
 	Blocked bool
 	// Broken says that the breaker paused the job.
 	BreakerTripped bool
 	Outcome        domain.Outcome
+	// Begun is the attempt of a run that was to start at once; nil: it is queued.
+	Begun *Started
 }
 
 // The states of what happens to a file after its run.
@@ -245,6 +260,7 @@ const (
 	AfterDone    = "done"    // moved or deleted
 	AfterLeft    = "left"    // stays where it is, as configured
 	AfterFailed  = "failed"  // could not be moved; tried again when it is seen again
+	AfterBack    = "back"    // its run failed, and it is there again as it was: it waits for its owner, or for another job
 )
 
 // ClaimStatus is a claim with the run that has it.
@@ -268,6 +284,7 @@ type Occurrence struct {
 	// they are too many to count, and 1 for a row of its own.
 	Through  time.Time
 	Instants int
+	Begun    *Started // the attempt of a run that was to start at once (RecordDue); nil: it is queued
 }
 
 // Due is an instant that has come.
@@ -281,6 +298,7 @@ type Due struct {
 	// missed: from Nominal to Through, both included. Instants 0: too many to count.
 	Through  time.Time
 	Instants int
+	Start    *Start // of a run, as of a Request
 }
 
 // JobSpec is a configured job as the ledger keeps it.
@@ -388,6 +406,8 @@ type Result struct {
 	// Postpone, when set, says that the run has not begun, because its model cannot be asked, and may
 	// wait for it. With RetryAt it does.
 	Postpone *Postponement
+	// Record is what is still to be recorded of the attempt's steps and calls: it comes first, in the same transaction.
+	Record []Entry
 }
 
 // Postponement is what a run waits for that has not begun.
@@ -405,10 +425,12 @@ type RunFilter struct {
 	Since      time.Time // queued at this time or later
 	Until      time.Time // queued before this time
 	// Text is looked for in summaries, errors and what models said, regardless of the case of ASCII letters.
-	Text   string
-	Before int64 // ids below this one
-	After  int64 // ids above this one: bounds how many runs a filter without an index looks at
-	Limit  int   // 0 means 100
+	Text string
+	// Session is the key of a session. What is found besides are runs in whose detail it stands elsewhere: look at Detail.Session.
+	Session string
+	Before  int64 // ids below this one
+	After   int64 // ids above this one: bounds how many runs a filter without an index looks at
+	Limit   int   // 0 means 100
 	// Brief reads of each run only its job, where it stands, when it was queued and on, and what it cost: of many
 	// runs that is several times faster.
 	Brief bool

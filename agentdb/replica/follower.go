@@ -272,11 +272,25 @@ func (f *Follower) ask(ctx context.Context) error {
 	if err := files.Err(); err != nil {
 		return err
 	}
+	if !there { // the place was emptied, or put back to an older state: what it has now is gone on from
+		if newest, err = f.newest(ctx); err != nil {
+			return err
+		}
+	}
 	if newest != f.known.TX || !there {
 		f.whole = false
 	}
 	f.known.TX, f.asked = newest, true
 	return nil
+}
+
+// newest is the last transaction that the place of the copies has, 0 for none.
+func (f *Follower) newest(ctx context.Context) (ltx.TXID, error) {
+	versions, err := Versions(ctx, f.client)
+	if err != nil || len(versions) == 0 {
+		return 0, err
+	}
+	return versions[len(versions)-1].TX, nil
 }
 
 // copyBase makes a copy of the database, and knows its position in the log.
@@ -416,6 +430,7 @@ func (f *Follower) Ship(ctx context.Context, at int64) (n int, err error) {
 	if f.base != "" {
 		commit, err := f.shipBase(ctx, at)
 		if err != nil {
+			f.asked = false // it may have arrived
 			return 0, err
 		}
 		f.at.Commit = commit
@@ -437,6 +452,7 @@ func (f *Follower) Ship(ctx context.Context, at int64) (n int, err error) {
 		return n, err
 	}
 	if _, err := f.client.WriteLTXFile(ctx, 0, f.known.TX+1, f.known.TX+1, body); err != nil {
+		f.asked = false // it may have arrived
 		return n, err
 	}
 	f.at, f.found = f.end, nil
@@ -472,19 +488,16 @@ func (f *Follower) shipBase(ctx context.Context, at int64) (commit uint32, err e
 		return 0, err
 	}
 	defer file.Close()
-	var head [100]byte
-	if _, err := file.ReadAt(head[:], 0); err != nil {
-		return 0, err
-	}
-	pageSize := int(head[16])<<8 | int(head[17])
-	if pageSize == 1 {
-		pageSize = 65536
-	}
 	info, err := file.Stat()
 	if err != nil {
 		return 0, err
 	}
-	commit = uint32(info.Size() / int64(pageSize)) //nolint:gosec // SQLite has no more
+	size, err := readPageSize(f.base)
+	if err != nil {
+		return 0, err
+	}
+	pageSize := int(size)
+	commit = uint32(info.Size() / size) //nolint:gosec // SQLite has no more
 	numbers := make([]uint32, commit)
 	for i := range numbers {
 		numbers[i] = uint32(i) + 1 //nolint:gosec // as above
@@ -500,6 +513,24 @@ func (f *Follower) shipBase(ctx context.Context, at int64) (commit uint32, err e
 	_, err = f.client.WriteLTXFile(ctx, 0, f.known.TX+1, f.known.TX+1, pr)
 	pr.CloseWithError(errors.New("nobody reads it"))
 	return commit, err
+}
+
+// readPageSize reads the header of a database file.
+func readPageSize(path string) (int64, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return 0, err
+	}
+	defer file.Close()
+
+	var head [18]byte
+	if _, err := file.ReadAt(head[:], 0); err != nil {
+		return 0, err
+	}
+	if size := int64(head[16])<<8 | int64(head[17]); size != 1 {
+		return max(size, 512), nil // of none smaller is SQLite's
+	}
+	return 65536, nil
 }
 
 // Drain brings a log that is shipped into the file, so that it does not grow without bound.
@@ -523,6 +554,46 @@ func (f *Follower) Drain(ctx context.Context) error {
 		f.drained, f.early = true, true
 		return err
 	})
+}
+
+// Restored says that the file, which is closed, is what was restored of a transaction.
+func (f *Follower) Restored(v Version) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	m, err := dbfile.ReadMarker(f.path)
+	if err != nil {
+		return err
+	}
+	pageSize, err := readPageSize(f.path)
+	if err != nil {
+		return err
+	}
+
+	f.known = state{TX: v.TX, At: v.At.UnixMilli(), Whole: m.State == dbfile.StateClosed, Position: position{Commit: uint32(m.Size / pageSize)}, Size: m.Size, Sum: m.Sum} //nolint:gosec // SQLite has no more
+	f.asked = true
+	return f.save()
+}
+
+// Last is the last transaction that is known to be shipped.
+func (f *Follower) Last() Version {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return Version{f.known.TX, time.UnixMilli(f.known.At).UTC()}
+}
+
+// Holds says whether the file, which is closed, is as it was at a transaction, and sound. It reads the whole file.
+func (f *Follower) Holds(ctx context.Context, v Version) bool {
+	m, err := dbfile.ReadMarker(f.path)
+	if err != nil || m.Reason != "" || !f.Shipped() || f.Last() != v {
+		return false
+	}
+	file, err := os.Open(f.path)
+	if err != nil {
+		return false
+	}
+	defer file.Close()
+	same, err := m.Matches(ctx, file)
+	return err == nil && same
 }
 
 // LastShipped is of when the last is that was shipped.

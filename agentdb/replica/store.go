@@ -17,24 +17,15 @@ import (
 
 	"github.com/benbjohnson/litestream"
 	"github.com/superfly/ltx"
+
+	"rouse/agentdb/objects"
 )
 
-// Store is a place for named objects: a folder, or a bucket. Names have slashes.
-type Store interface {
-	// Put writes an object whole, or not at all; one of that name is replaced.
-	Put(ctx context.Context, name string, r io.Reader, size int64) error
-	// Get reads an object from an offset, length bytes or, with 0, to its end. fs.ErrNotExist: there is none.
-	Get(ctx context.Context, name string, offset, length int64) (io.ReadCloser, error)
-	// List gives the objects whose names begin with prefix and come after a name, in order.
-	List(ctx context.Context, prefix, after string) ([]Object, error)
-	Delete(ctx context.Context, names ...string) error
-}
+// Store is where LTX files are kept.
+type Store = objects.Store
 
-// Object is what a store holds under a name.
-type Object struct {
-	Name  string
-	Bytes int64
-}
+// Object is what a Store holds under a name.
+type Object = objects.Object
 
 // Client is Litestream's client on a Store. An LTX file is PREFIX/LEVEL/MIN-MAX-MILLISECONDS.ltx, so that a listing says of
 // when each is.
@@ -107,6 +98,15 @@ func parseName(name string) (*ltx.FileInfo, bool) {
 		return nil, false
 	}
 	return &ltx.FileInfo{MinTXID: from, MaxTXID: to, CreatedAt: time.UnixMilli(at).UTC()}, true
+}
+
+// VersionOf is what a single transaction is by the name of its file.
+func VersionOf(name string) (Version, bool) {
+	info, ok := parseName(name)
+	if !ok {
+		return Version{}, false
+	}
+	return Version{info.MaxTXID, info.CreatedAt}, true
 }
 
 // OpenLTXFile implements litestream.ReplicaClient.

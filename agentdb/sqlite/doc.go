@@ -16,7 +16,8 @@
 // file is sound.
 //
 // The host and the SQL of a model never share a driver instance: OpenGuarded gives a
-// connection pool whose every connection carries an authorizer and limits from birth.
+// connection pool whose every connection carries an authorizer and limits from birth. It keeps the
+// statements that were asked last; SQLite compiles one again, and asks again, when the schema changes.
 //
 // # Size
 //

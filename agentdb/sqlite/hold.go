@@ -56,5 +56,12 @@ func StorageFailed(err error) bool {
 	return false
 }
 
+// Full says whether a write failed because there was no room for it, and so left everything as it was.
+func Full(err error) bool {
+	const full, noShared = 13, 10 | 19<<8 // the second: of the memory that processes share, which is a file too
+	var e *msqlite.Error
+	return errors.As(err, &e) && (e.Code()&0xff == full || e.Code() == noShared)
+}
+
 // Corrupt says whether SQLite found a database damaged, or what is in its place is not one.
 func Corrupt(err error) bool { return isCorrupt(err) || errors.As(err, new(*CorruptError)) }

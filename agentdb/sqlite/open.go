@@ -33,6 +33,8 @@ type Options struct {
 	Readers    int // connections that read at once; 0 means 4
 	// AutoVacuum lets a new file give space back, in steps, with pragma incremental_vacuum.
 	AutoVacuum bool
+	// PageSize is that of a new file, in bytes, a power of two; 0 means SQLite's own. A file keeps the one that it was made with.
+	PageSize int
 	// SkipCheck leaves out the check that reads the whole file: the caller knows that the file is intact,
 	// or calls Check later.
 	SkipCheck bool
@@ -60,6 +62,7 @@ type DB struct {
 
 	beforeWrite func() error
 	file        fileWatch
+	pageSize    int64 // bytes
 
 	confined *confined // nil until it is first needed; the writer's goroutine has it
 	closing  atomic.Pointer[func()]
@@ -219,7 +222,12 @@ func checkHeader(path string) error {
 // to a write-ahead log, which rewrites its header and stays for every later connection.
 func (db *DB) initialize(ctx context.Context, o Options, fresh bool) error {
 	if fresh {
-		// Before anything is in the file: SQLite takes it only then.
+		// Before anything is in the file: SQLite takes them only then.
+		if o.PageSize > 0 {
+			if _, err := db.writeDB.ExecContext(ctx, fmt.Sprintf("pragma page_size=%d", o.PageSize)); err != nil {
+				return openError(o.Path, err)
+			}
+		}
 		if o.AutoVacuum {
 			if _, err := db.writeDB.ExecContext(ctx, "pragma auto_vacuum=incremental"); err != nil {
 				return openError(o.Path, err)
@@ -265,8 +273,29 @@ func (db *DB) initialize(ctx context.Context, o Options, fresh bool) error {
 		return fmt.Errorf("the database %s cannot have a write-ahead log where it is (SQLite keeps journal mode %s); put it on a local disk", o.Path, mode)
 	}
 
-	return migrate(ctx, db.writeDB, o)
+	if err := migrate(ctx, db.writeDB, o); err != nil {
+		return err
+	}
+	return db.measurePages(ctx)
 }
+
+// measurePages finds out how large the pages are, and has the log be brought into the file when it is as long as ever, however many
+// of them that is: each time costs the same few syncs, and pages that are written again and again are copied once.
+func (db *DB) measurePages(ctx context.Context) error {
+	if err := db.writeDB.QueryRowContext(ctx, "pragma page_size").Scan(&db.pageSize); err != nil {
+		return openError(db.path, err)
+	}
+
+	const usual, pages = 4096, 1000 // what SQLite does it by
+	_, err := db.writeDB.ExecContext(ctx, fmt.Sprintf("pragma wal_autocheckpoint=%d", pages*usual/db.pageSize))
+	if err != nil {
+		return openError(db.path, err)
+	}
+	return nil
+}
+
+// PageSize is how large the pages of the file are, in bytes.
+func (db *DB) PageSize() int64 { return db.pageSize }
 
 // openError words SQLite's error for the owner of the file; a broken file is a *CorruptError.
 func openError(path string, err error) error {

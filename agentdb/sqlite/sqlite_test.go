@@ -317,6 +317,37 @@ func make4(t *testing.T, path string, id int32) {
 	}
 }
 
+// The size of the pages is that with which a file was made, and its log is brought into it at the same length whatever that is.
+func TestPageSize(t *testing.T) {
+	for name, c := range map[string]struct {
+		made, opened int
+		want, pages  int64
+	}{
+		"small": {1024, 0, 1024, 4000}, "of before": {0, 1024, 4096, 1000},
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "t.db")
+			for _, size := range []int{c.made, c.opened} {
+				db, err := sqlite.Open(t.Context(), sqlite.Options{Path: path, ApplicationID: testID, Migrations: schema, PageSize: size})
+				if err != nil {
+					t.Fatal(err)
+				}
+
+				var size, pages int64
+				err = db.Do(t.Context(), func(tx *sqlite.Tx) error {
+					return errors.Join(tx.QueryRow("pragma page_size").Scan(&size), tx.QueryRow("pragma wal_autocheckpoint").Scan(&pages))
+				})
+				if err != nil || size != c.want || db.PageSize() != c.want || pages != c.pages {
+					t.Errorf("pages of %d bytes (%d), the log has %d: %v", size, db.PageSize(), pages, err)
+				}
+				if err := db.Close(); err != nil {
+					t.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
 func TestMigrations(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "t.db")
 	make4(t, path, testID)

@@ -278,7 +278,7 @@ type connection struct {
 	conn       *sql.Conn
 	text       func(string) string
 	statements map[string]*sql.Stmt
-	cached     *Prepared // the one that was closed last, for whoever wants the same
+	cache      statementCache // of texts that vary
 }
 
 func open(ctx context.Context, db *sql.DB, text func(string) string) (*connection, error) {
@@ -286,7 +286,11 @@ func open(ctx context.Context, db *sql.DB, text func(string) string) (*connectio
 	if err != nil {
 		return nil, fmt.Errorf("cannot reach the database: %w", err)
 	}
-	return &connection{ctx: ctx, conn: conn, text: text, statements: map[string]*sql.Stmt{}}, nil
+	return newConnection(ctx, conn, text), nil
+}
+
+func newConnection(ctx context.Context, conn *sql.Conn, text func(string) string) *connection {
+	return &connection{ctx: ctx, conn: conn, text: text, statements: map[string]*sql.Stmt{}, cache: statementCache{most: 1}}
 }
 
 func (c *connection) close() {
@@ -298,7 +302,9 @@ func (c *connection) close() {
 		_ = s.Close() // the connection is given up; there is nothing to save
 	}
 
-	_ = c.cached.finalize()
+	for _, p := range c.cache.list {
+		_ = p.finalize()
+	}
 	_ = c.conn.Close()
 }
 

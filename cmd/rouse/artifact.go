@@ -14,6 +14,7 @@ import (
 
 	"rouse/cmd/internal/api"
 	"rouse/internal/atomicfile"
+	"rouse/internal/folderzip"
 	"rouse/internal/owner"
 	"rouse/internal/text"
 )
@@ -21,11 +22,17 @@ import (
 func newArtifact(at *place) *cobra.Command {
 	var to string
 	var version int
+	var list, asJSON bool
 	cmd := &cobra.Command{
 		Use:   "artifact RUN NAME",
-		Short: "Prints a file that a run shared, or writes it to a file",
+		Short: "Prints a file that a run shared, or writes it to a file; lists a folder that it shared",
 		Long: `Prints a file that a run shared, or writes it to a file: the bytes as they were then. Of a name
-that the run shared more than once it is the last version, unless --version says which.`,
+that the run shared more than once it is the last version, unless --version says which.
+
+A folder is shared as one ZIP archive: --list shows its files, --to writes the archive.`,
+		Example: `  rouse artifact 12 report.md
+  rouse artifact 12 site.zip --list
+  rouse artifact 12 site.zip --to site.zip`,
 		Args: cobra.ExactArgs(2),
 		RunE: verb(func(cmd *cobra.Command, args []string) error {
 			s, err := at.open(cmd.Context())
@@ -43,13 +50,35 @@ that the run shared more than once it is the last version, unless --version says
 			if err != nil {
 				return err
 			}
+			switch {
+			case list && to != "":
+				return usagef("--list shows what is in the archive, and --to writes it; give one of them")
+			case list:
+				return listArtifact(cmd, s, d.ID, a, asJSON)
+			case asJSON:
+				return usagef("--json goes with --list; rouse show %s --json has what the run shared", d.ID)
+			}
 			return fetchArtifact(cmd, s, d.ID, a, to)
 		}),
 	}
 
+	cmd.Flags().BoolVar(&list, "list", false, "show the files of a folder that was shared")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "with --list: print JSON")
 	cmd.Flags().StringVar(&to, "to", "", "write to a new `file`")
 	cmd.Flags().IntVar(&version, "version", 0, "a version that the run shared (default the last)")
 	return cmd
+}
+
+// listArtifact shows the files of a folder that a run shared.
+func listArtifact(cmd *cobra.Command, s *session, run string, a api.Artifact, asJSON bool) error {
+	var found api.ArtifactFiles
+	if err := s.Get(cmd.Context(), "/v1/runs/"+run+"/artifacts/"+a.ID+"/files", nil, &found); err != nil {
+		return err
+	}
+	if asJSON {
+		return printJSON(cmd.OutOrStdout(), found)
+	}
+	return folderzip.Tree(cmd.OutOrStdout(), found.Files, found.More, text.OneLine, text.Size)
 }
 
 // fetchArtifact prints an artifact of a run, or writes it to a new file.

@@ -186,7 +186,7 @@ func fileOf(r api.Run) string {
 }
 
 // TestBackupKills kills backups and restores at random instants. The backups before stay whole, what was cut off is never taken for
-// one, and there is the old home or the new one. ROUSE_TEST_KILLS is how often of each; .ci/run says 50.
+// one, and there is the old home or the new one. ROUSE_TEST_KILLS is how often of each; .ci/run says 20.
 func TestBackupKills(t *testing.T) {
 	unraced(t)
 	t.Parallel()

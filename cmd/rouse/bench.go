@@ -24,6 +24,9 @@ func newBench() *cobra.Command {
 
 	for _, m := range bench.Measurements() {
 		measurement := &cobra.Command{Use: m.Name, Short: m.Short, Args: cobra.NoArgs, RunE: verb(func(cmd *cobra.Command, _ []string) error {
+			if m.Name == "engine" && o.Postgres == "" {
+				return usagef("say --postgres URL of a database in which schemas may be made, and are removed again")
+			}
 			o.Progress = cmd.ErrOrStderr()
 			figures, err := m.Run(cmd.Context(), o)
 			if err != nil {
@@ -45,9 +48,15 @@ func newBench() *cobra.Command {
 		switch m.Name {
 		case "watch":
 			measurement.Flags().IntVar(&o.Files, "files", 2000, "how many files are dropped on a daemon whose job reads each; the goal is about 100,000")
+		case "engine":
+			measurement.Flags().StringVar(&o.Postgres, "postgres", "", "the `URL` of a database in which schemas may be made; they are removed again")
+			measurement.Flags().IntVar(&o.Queued, "runs", 5000, "how many runs that do nothing are drained for one figure")
 		case "web":
 			measurement.Flags().IntVar(&o.Runs, "runs", 1_000_000, "how many runs the home holds, with 20 events each")
 			measurement.Flags().StringVar(&o.Home, "home-dir", "", "a `folder` that is filled once, and kept for the next time (10 GB for a million runs)")
+		case "home":
+			measurement.Flags().IntSliceVar(&o.Sizes, "runs", []int{10_000, 100_000, 1_000_000}, "how many runs each home holds, with 20 events each")
+			measurement.Flags().StringVar(&o.Home, "home-dir", "", "a `folder` in which the homes are filled once, and kept for the next time (10 GB for a million runs)")
 		}
 
 		cmd.AddCommand(measurement)

@@ -15,11 +15,11 @@ func newBudget(at *place) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "budget",
-		Short: "Says what models have cost today, what is left, and what is to come",
-		Long: `Says what models have cost today (in the daemon's timezone) and how many tokens they took:
-of the daemon, each agent and each job, against limits: and budget: of the configuration.
+		Short: "Says what models have cost today and this month, what is left, and what is to come",
+		Long: `Says what models have cost today and in the calendar month (in the daemon's timezone) and how
+many tokens they took: of the daemon, each agent and each job, against limits: and budget: of the configuration.
 RESERVED may still be taken by calls that are on. TO COME are the runs that the clock brings
-until the day ends, each at what the last twenty runs of its job took in the median; for a job that has not run
+until the day or the month ends, each at what the last twenty runs of its job took in the median; for a job that has not run
 yet there is no forecast. What no server reported,
 because an answer broke off or never came, is estimated by what was sent and received, and marked.`,
 		Args: cobra.NoArgs,
@@ -47,9 +47,34 @@ because an answer broke off or never came, is estimated by what was sent and rec
 }
 
 func printBudget(w io.Writer, b api.Budget, now time.Time) error {
-	fmt.Fprintf(w, "%s (%s), ends %s\n", b.Day, b.Timezone, inText(b.EndsAt, now))
-	var rows [][]string
+	err := printPeriod(w, b.Day, b.Timezone, inText(b.EndsAt, now), b.Budgets)
+	if err == nil {
+		fmt.Fprintln(w)
+		err = printPeriod(w, b.Month, b.Timezone, inText(b.MonthEndsAt, now), b.Months)
+	}
+	for _, r := range b.Months {
+		if r.Scope == "daemon" && r.EstimatedTokens > 0 {
+			fmt.Fprintf(w, "estimated: by what was sent and received, for no server said what it took%s\n", lastEstimated(b))
+		}
+	}
+	return err
+}
+
+// lastEstimated says why the last part that is estimated is, if that is of today.
+func lastEstimated(b api.Budget) string {
 	for _, r := range b.Budgets {
+		if r.Scope == "daemon" && r.EstimatedWhy != "" {
+			return "; the last in " + text.OneLine(r.EstimatedWhy)
+		}
+	}
+	return ""
+}
+
+// printPeriod prints the budgets of a day or a month.
+func printPeriod(w io.Writer, name, zone, ends string, all []api.BudgetRow) error {
+	fmt.Fprintf(w, "%s (%s), ends %s\n", name, zone, ends)
+	var rows [][]string
+	for _, r := range all {
 		// The daemon's row stays even when all is zero, so that the table is never empty.
 		limited := r.LimitUSD != nil || r.LimitTokens != nil
 		if r.Scope != "daemon" && !limited && r.SpentTokens+r.ReservedTokens+r.ForecastTokens == 0 {
@@ -84,14 +109,7 @@ func printBudget(w io.Writer, b api.Budget, now time.Time) error {
 		rows = append(rows, []string{whose, spent, dollars(r.ReservedUSD), limit, left, tokens, toCome(r)})
 	}
 
-	err := table(w, "BUDGET SPENT RESERVED LIMIT LEFT TOKENS TO_COME", rows)
-	for _, r := range b.Budgets {
-		if r.Scope == "daemon" && r.EstimatedTokens > 0 {
-			fmt.Fprintf(w, "estimated: by what was sent and received, for no server said what it took; the last in %s\n", text.OneLine(r.EstimatedWhy))
-		}
-	}
-
-	return err
+	return table(w, "BUDGET SPENT RESERVED LIMIT LEFT TOKENS TO_COME", rows)
 }
 
 // estimated marks the part of an amount that no server reported.

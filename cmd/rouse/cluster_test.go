@@ -17,9 +17,12 @@ import (
 	"testing"
 	"time"
 
+	"rouse/agent/model"
+	"rouse/agent/model/modeltest"
 	"rouse/agentdb/ledger/ledgertest"
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/cmdtest"
+	"rouse/cmd/internal/replicate/target/s3test"
 )
 
 // cluster is a folder with a configuration whose ledger is in PostgreSQL, and a home for each node.
@@ -144,7 +147,7 @@ func TestClusterTakesOver(t *testing.T) {
 }
 
 // Two nodes are killed in turn, by chance, and started again, while a job is due each second and files come: each instant and each file
-// has one run that succeeds, whatever was cut off, and the record breaks none of its promises. ROUSE_TEST_KILLS is how often; .ci/run says 20.
+// has one run that succeeds, whatever was cut off, and the record breaks none of its promises. ROUSE_TEST_KILLS is how often; .ci/run says 8.
 func TestClusterKills(t *testing.T) {
 	t.Parallel()
 	kills, err := strconv.Atoi(os.Getenv("ROUSE_TEST_KILLS"))
@@ -315,6 +318,105 @@ jobs:
 		t.Errorf("nobody leads: %+v", e)
 	}
 	worker.stop(t)
+}
+
+// An agent's next run is done by another node, with the rows of the first, after that one was killed in the middle of a run and its home is
+// gone: each run succeeds, with the rows that it makes there once.
+func TestClusterComesAlong(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, `agents: [{name: clerk}, {name: writer}]
+jobs:
+  - name: note
+    agent: clerk
+    playbook:
+      - {call: db_execute, with: {sql: "create table if not exists notes (run integer, n integer)"}}
+      - {call: db_insert, with: {table: notes, row: {run: "= int(Run)", n: 1}}}
+      - {call: db_query, with: {sql: "with recursive c(n) as (select 1 union all select n + 1 from c where n < 8000000) select count(*) from c"}} # a while
+      - {call: db_insert, with: {table: notes, row: {run: "= int(Run)", n: 2}}}
+    notify: {on: [error]}
+  - {name: file, agent: writer, playbook: [{call: file_write, with: {path: out.txt, content: x}}], notify: {on: [error]}}
+`)
+	north, south := c.serve(t, "north"), c.serve(t, "south")
+	runJSON(t, nil, c.at("north", "run", "note", "--wait", "--json")...)
+	at := func() (node string) {
+		if err := c.db.QueryRowContext(t.Context(), `select node from agent_homes where agent = 'clerk'`).Scan(&node); err != nil {
+			t.Fatal(err)
+		}
+		return node
+	}
+	first := at()
+	nodes, other := map[string]*program{"north": north, "south": south}, map[string]string{"north": "south", "south": "north"}[first]
+
+	runJSON(t, nil, c.at(other, "run", "note", "--json")...)
+	cmdtest.Until(t, "the second run is half-way", func() bool {
+		return c.count(t, `select count(*) from calls k join runs r on r.id = k.run where r.state = 'running' and k.tool = 'db_insert' and k.state = 'done'`) == 1
+	})
+	if at() != first {
+		t.Fatalf("an agent moved while its node was there to do its run")
+	}
+	nodes[first].kill(t)
+	if err := os.RemoveAll(filepath.Join(c.dir, first)); err != nil {
+		t.Fatal(err)
+	}
+	cmdtest.Until(t, "both runs succeeded", func() bool {
+		return c.count(t, `select count(*) from runs where job = 'note' and outcome = 'success'`) == 2
+	})
+	if got := at(); got != other {
+		t.Errorf("the agent is at %s", got)
+	}
+	var out struct {
+		Rows []map[string]any `json:"rows"`
+	}
+	runJSON(t, &out, c.at(other, "db", "clerk", "query", "select count(*) n, count(distinct run || '/' || n) d, count(distinct run) r from notes", "--json")...)
+	if fmt.Sprint(out.Rows) != "[map[d:4 n:4 r:2]]" {
+		t.Errorf("there are %v", out.Rows)
+	}
+	p := rouse(t, c.at(other, "why", "note")...)
+	if err := p.Run(); err != nil || !strings.Contains(p.stdout.String(), "2 ● success on "+first) || !strings.Contains(p.stdout.String(), "2 ● success on "+other) {
+		t.Errorf("why does not tell of both nodes: %v\n%s%s", err, p.stdout.String(), p.stderr.String())
+	}
+
+	// An agent that has files stays where they are, and its runs wait for that node.
+	runJSON(t, nil, c.at(other, "run", "file", "--wait", "--json")...)
+	nodes[other].kill(t)
+	back := c.serve(t, first)
+	runJSON(t, nil, c.at(first, "run", "file", "--json")...)
+	cmdtest.Until(t, "the run waits for the node with the files", func() bool {
+		p := rouse(t, c.at(first, "why", "file")...)
+		return p.Run() == nil && strings.Contains(p.stdout.String(), "waits for the node "+other+", which alone has the files of its agent")
+	})
+	p = rouse(t, c.at(first, "engine", "status")...)
+	if err := p.Run(); err != nil || !strings.Contains(p.stdout.String(), "stays: it has files there") {
+		t.Errorf("%v\n%s", err, p.stdout.String())
+	}
+	back.stop(t)
+}
+
+// A run that one node recorded is played again on another, also when the first one is gone with its disk.
+func TestClusterRecordings(t *testing.T) {
+	t.Parallel()
+	s := modeltest.New(t, modeltest.Turn{Calls: []model.Call{call("1", "db_schema", `{}`)}}, modeltest.Turn{Calls: []model.Call{call("2", "complete", `{"summary":"Looked at an empty database and found nothing."}`)}})
+	c := newCluster(t, `models: [{name: scripted, provider: openai, model: scripted, base_url: "`+s.URL+`/v1", api_key: none}]
+agents: [{name: clerk}]
+jobs: [{name: look, agent: clerk, prompt: Look at the database., record: true, notify: {on: [error]}}]
+`)
+	north := c.serve(t, "north")
+	runJSON(t, nil, c.at("north", "run", "look", "--wait", "--json")...)
+	if p := replayJSON(t, c.at("north", "1")...); !p.Same {
+		t.Errorf("where it was recorded: %s", p.text())
+	}
+	north.kill(t)
+	if err := os.RemoveAll(filepath.Join(c.dir, "north")); err != nil {
+		t.Fatal(err)
+	}
+
+	south := c.serve(t, "south")
+	// The homes of this test are two folders, which the prompt names.
+	p := replayJSON(t, c.at("south", "1")...)
+	if p.Recorded.Steps != 2 || p.Now.Steps != 2 || p.Now.Outcome != "success" || len(p.Differences) != 1 || p.Differences[0].What != "the system prompt" || !strings.Contains(p.Differences[0].Now, "/south/agents/clerk/work") {
+		t.Errorf("at another node: %s", p.text())
+	}
+	south.stop(t)
 }
 
 // Two configurations, and a second process of a name, are said in words.
@@ -527,9 +629,162 @@ func TestExampleCluster(t *testing.T) {
 	if len(counted) < 3 || counted[0] != counted[1] || counted[1] != counted[2] || counted[0] == "0" {
 		t.Errorf("%s", out)
 	}
-	for _, say := range []string{"desk  120", "gone: its process ended", "it was killed, or the power went"} {
+	for _, say := range []string{"desk  120", "its disk is lost", "does them, with the rows of", "gone: its process ended", "it was killed, or the power went"} {
 		if !strings.Contains(string(out), say) {
 			t.Errorf("it does not say %q:\n%s", say, out)
 		}
 	}
+}
+
+const largeArtifact = `agents: [{name: a}]
+jobs:
+  - name: large
+    agent: a
+    playbook:
+      - {call: db_query, with: {sql: "with recursive n(i) as (select 1 union all select i + 1 from n where i < 300) select i, printf('%.900c', 'x') as v from n"}}
+    notify: {on: [error]}
+`
+
+// Large values are in a bucket of a real server, for every node; a bucket that does not answer stops no run and loses nothing.
+func TestClusterBlobs(t *testing.T) {
+	t.Parallel()
+	server := s3test.Start(t, "values")
+	at := "s3://values/rouse?region=us-east-1&endpoint=" + server.URL
+	c := newCluster(t, largeArtifact)
+	text, err := os.ReadFile(c.config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	blobs := func(at, secret string) {
+		t.Helper()
+		with := strings.Replace(string(text), "\"}\n", fmt.Sprintf("\", blobs: '%s', access_key: %s, secret_key: %s}\n", at, s3test.Access, secret), 1)
+		if err := os.WriteFile(c.config, []byte(with), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+
+	for what, one := range map[string]struct{ at, secret, want string }{
+		"no bucket":      {strings.Replace(at, "values", "others", 1), s3test.Secret, "there is no bucket others"},
+		"a wrong key":    {at, "hunter2hunter2", "refuses the key"},
+		"nobody answers": {"s3://values/rouse?endpoint=http://" + cmdtest.Nobody, s3test.Secret, "no large values can be kept there"},
+	} {
+		blobs(one.at, one.secret)
+		if said := fails(t, c.at("north", "serve", "--node", "north")...); !strings.Contains(said, "engine.blobs, s3://") || !strings.Contains(said, one.want) || strings.Contains(said, "hunter2") {
+			t.Errorf("%s: %s", what, said)
+		}
+	}
+
+	blobs(at, s3test.Secret)
+	north, south := c.serve(t, "north"), c.serve(t, "south")
+	doctor := func(node string) (check api.Check) {
+		t.Helper()
+		p := rouse(t, c.at(node, "doctor", "--offline", "--json")...)
+		_ = p.Run() // 1 where something is wrong
+		var all []api.Check
+		if err := json.Unmarshal(p.stdout.Bytes(), &all); err != nil {
+			t.Fatalf("%v in %s%s", err, p.stdout.String(), p.stderr.String())
+		}
+		for _, one := range all {
+			if one.Name == "blobs" {
+				check = one
+			}
+		}
+		return check
+	}
+	if is := doctor("south"); !is.OK || !strings.Contains(is.Detail, "written, read, listed and removed") {
+		t.Errorf("doctor: %+v", is)
+	}
+	inDatabase := func() int {
+		return c.count(t, `select count(*) from calls where length(envelope) > 65536`)
+	}
+	show := func(node, run string) string {
+		p := rouse(t, c.at(node, "show", run, "--json")...)
+		_ = p.Run() // 1 where it cannot
+		return p.stdout.String() + p.stderr.String()
+	}
+	run := func() (r api.Run) {
+		t.Helper()
+		runJSON(t, &r, c.at("north", "run", "large", "--wait", "--json")...)
+		if r.Outcome != "success" {
+			t.Errorf("a run: %+v", r)
+		}
+		return r
+	}
+	first := run()
+	if n := c.count(t, `select count(*) from calls where envelope like 'blob:sha256:%'`); n != 1 || inDatabase() != 0 {
+		t.Errorf("%d of the bucket, %d in the database", n, inDatabase())
+	}
+	if said := show("south", first.ID); !strings.Contains(said, strings.Repeat("x", 900)) {
+		t.Errorf("another node shows %.300s", said)
+	}
+
+	server.Stop()
+	second := run()
+	if inDatabase() != 1 {
+		t.Errorf("%d in the database while the bucket is down", inDatabase())
+	}
+	if said := show("south", second.ID); !strings.Contains(said, strings.Repeat("x", 900)) {
+		t.Errorf("what was written meanwhile: %.300s", said)
+	}
+	if said := show("south", first.ID); !strings.Contains(said, "cannot be read") {
+		t.Errorf("what is in the bucket: %.300s", said)
+	}
+	if is := doctor("north"); is.OK || !strings.Contains(is.Detail, "stay in PostgreSQL") {
+		t.Errorf("doctor while it is down: %+v", is)
+	}
+	told := false
+	for _, node := range []string{"north", "south"} { // who did the run has noticed
+		e := c.engine(t, node)
+		told = told || len(e.Problems) == 1 && strings.Contains(e.Problems[0], "large values stay in PostgreSQL")
+	}
+	if !told {
+		t.Error("rouse engine status does not tell of it")
+	}
+
+	server.Restart(t)
+	if is := doctor("north"); !is.OK {
+		t.Errorf("doctor once it is back: %+v", is)
+	}
+	if said := show("north", first.ID); !strings.Contains(said, strings.Repeat("x", 900)) {
+		t.Errorf("once it is back: %.300s", said)
+	}
+	north.stop(t)
+	south.stop(t)
+
+	// A configuration that says nothing of the bucket any more, and the way back into a file.
+	if err := os.WriteFile(c.config, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if said := fails(t, c.at("north", "serve", "--node", "north")...); !strings.Contains(said, "put engine.blobs back") {
+		t.Errorf("without the bucket: %s", said)
+	}
+	home := filepath.Join(cmdtest.Write(t, map[string]string{"rouse.yaml": "version: 1\nhome: ./home\n" + largeArtifact}), "rouse.yaml")
+	back := rouse(t, "engine", "migrate", "--from", c.url, "--blobs", at, "--config", home)
+	back.Env = append(back.Env, "AWS_ACCESS_KEY_ID="+s3test.Access, "AWS_SECRET_ACCESS_KEY="+s3test.Secret)
+	if err := back.Run(); err != nil {
+		t.Fatalf("%v: %s", err, back.stderr.String())
+	}
+	auditClean(t, home)
+	p := rouse(t, "show", first.ID, "--json", "--config", home)
+	if err := p.Run(); err != nil || !strings.Contains(p.stdout.String(), strings.Repeat("x", 900)) {
+		t.Errorf("back in a file: %v %.300s", err, p.stdout.String()+p.stderr.String())
+	}
+
+	// And to another database and another prefix of the bucket.
+	url, _ := ledgertest.Postgres(t)
+	there := strings.Replace(at, "/rouse?", "/other?", 1)
+	away := rouse(t, "engine", "migrate", "--to", url, "--blobs", there, "--node", "north", "--config", home)
+	away.Env = append(away.Env, "AWS_ACCESS_KEY_ID="+s3test.Access, "AWS_SECRET_ACCESS_KEY="+s3test.Secret)
+	if err := away.Run(); err != nil || !strings.Contains(away.stdout.String(), `blobs: "`+there+`"`) {
+		t.Fatalf("%v: %s%s", err, away.stdout.String(), away.stderr.String())
+	}
+	if n := countIn(t, url, `select count(*) from calls where envelope like 'blob:sha256:%'`); n != 2 {
+		t.Errorf("%d large values went to the bucket", n)
+	}
+}
+
+// countIn asks another database for a number.
+func countIn(t *testing.T, url, query string) int {
+	t.Helper()
+	return cluster{db: ledgertest.OpenPostgres(t, url)}.count(t, query)
 }

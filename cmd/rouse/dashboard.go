@@ -164,7 +164,7 @@ func listSessions(cmd *cobra.Command, at *place) error {
 func printAccess(out io.Writer, a api.Access, now time.Time) error {
 	fmt.Fprintf(out, "at %s, the token is in %s\n", a.URL, a.TokenFile)
 	for _, s := range a.Sessions {
-		fmt.Fprintf(out, "%s  since %s, used %s  %q\n", s.ID, local(s.CreatedAt, now), local(s.UsedAt, now), s.Agent)
+		fmt.Fprintf(out, "%s  since %s, used %s  %q\n", s.ID, when(s.CreatedAt, now), local(s.UsedAt, now), s.Agent)
 	}
 	if len(a.Sessions) == 0 {
 		fmt.Fprintln(out, "nobody is logged in")

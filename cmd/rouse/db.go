@@ -56,7 +56,7 @@ That is a run, so rouse undo undoes it.`,
 	f.BoolVar(&o.dryRun, "dry-run", false, "undo: change nothing, say what would become of it")
 	f.StringArrayVar(&o.params, "param", nil, "run-view: a value for a parameter, `name=value`")
 	f.IntVar(&o.limit, "limit", 1000, "query: at most this many rows (5000 at most)")
-	f.IntVarP(&o.number, "number", "n", 20, "log: at most this many entries (1000 at most)")
+	o.log.flags(f, 20, "change", "log: ")
 	f.StringVar(&o.run, "run", "", "log: of one `run`")
 	f.IntVar(&o.offset, "offset", 0, "query: leave out this many rows first")
 	f.BoolVar(&o.deleted, "include-deleted", false, "query: with rows that were deleted")
@@ -114,7 +114,7 @@ type dbOptions struct {
 	force, dryRun       bool
 	params              []string
 	limit, offset       int
-	number              int
+	log                 pages
 	run                 string
 	table, format, mode string
 	to                  string

@@ -74,7 +74,7 @@ func dbBackups(cmd *cobra.Command, at *place, o dbOptions) error {
 	var rows [][]string
 	now := time.Now()
 	for _, b := range all {
-		rows = append(rows, []string{b.Name, local(api.At(b.At), now), b.Why, text.Size(b.Bytes), b.Path})
+		rows = append(rows, []string{b.Name, when(api.At(b.At), now), b.Why, text.Size(b.Bytes), b.Path})
 	}
 
 	return table(cmd.OutOrStdout(), "NAME AT WHY SIZE PATH", rows)

@@ -69,7 +69,7 @@ func dbStats(cmd *cobra.Command, at *place, o dbOptions) error {
 }
 
 func dbLog(cmd *cobra.Command, at *place, o dbOptions) error {
-	q := url.Values{"n": {strconv.Itoa(o.number)}}
+	q := url.Values{}
 	if o.table != "" {
 		q.Set("table", o.table)
 	}
@@ -78,9 +78,18 @@ func dbLog(cmd *cobra.Command, at *place, o dbOptions) error {
 		q.Set("run", o.run)
 	}
 
-	var log []api.Change
-	if done, err := dbGet(cmd, at, o, "changes", q, &log); done || err != nil {
+	s, err := at.open(cmd.Context())
+	if err != nil {
 		return err
+	}
+	defer s.close()
+
+	log, err := getPages(cmd.Context(), s, o.path("changes"), q, o.log, func(c api.Change) string { return strconv.FormatInt(c.ID, 10) })
+	if err != nil {
+		return err
+	}
+	if o.json {
+		return printJSON(cmd.OutOrStdout(), log)
 	}
 
 	if len(log) == 0 {

@@ -112,20 +112,22 @@ func TestDefinitionOfTextFiles(t *testing.T) {
 	t.Parallel()
 	dir := cmdtest.Write(t, map[string]string{"rouse.yaml": `version: 1
 home: ./home
-agents: [{name: shell, grants: {commands: [{argv: [true]}]}}, {name: told, instructions_file: ./i.md, grants: {commands: [{argv: [true]}]}}]
+agents: [{name: shell, grants: {commands: [{argv: [true]}]}}, {name: told, instructions_file: ./i.md, grants: {commands: [{argv: [true]}]}},
+  {name: souled, soul_file: ./s.md, grants: {commands: [{argv: [true]}]}}]
 models: [{name: m, provider: openai, model: x, base_url: "http://127.0.0.1:1/v1"}]
 jobs:
   - {name: prompted, agent: shell, prompt_file: ./p.md}
   - {name: instructed, agent: told, playbook: [{call: db_schema}]}
+  - {name: described, agent: souled, playbook: [{call: db_schema}]}
   - {name: plain, agent: shell, playbook: [{call: db_schema}]}
-`, "i.md": "Be good.", "p.md": "Do it."})
-	for _, name := range []string{"i.md", "p.md"} {
+`, "i.md": "Be good.", "p.md": "Do it.", "s.md": "Patient."})
+	for _, name := range []string{"i.md", "p.md", "s.md"} {
 		if err := os.Chmod(filepath.Join(dir, name), 0o666); err != nil {
 			t.Fatal(err)
 		}
 	}
 
-	for job, waits := range map[string]bool{"prompted": true, "instructed": true, "plain": false} {
+	for job, waits := range map[string]bool{"prompted": true, "instructed": true, "described": true, "plain": false} {
 		p := rouse(t, "run", job, "--config", filepath.Join(dir, "rouse.yaml"))
 		_ = p.Run() // which fails where the run waits
 		if got := strings.Contains(p.stdout.String(), "it waits for your approval"); got != waits {

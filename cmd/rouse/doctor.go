@@ -9,6 +9,7 @@ import (
 
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/daemon"
+	"rouse/cmd/internal/terminal"
 	"rouse/internal/text"
 )
 
@@ -109,9 +110,9 @@ func diagnose(cmd *cobra.Command, at *place, offline bool) ([]api.Check, error) 
 func printChecks(cmd *cobra.Command, checks []api.Check) {
 	out := cmd.OutOrStdout()
 	for _, c := range checks {
-		mark := "ok  "
+		mark := toned(out, terminal.Good, "ok  ")
 		if !c.OK {
-			mark = "FAIL"
+			mark = toned(out, terminal.Bad, "FAIL")
 		}
 
 		for i, line := range strings.Split(c.Detail, "\n") {

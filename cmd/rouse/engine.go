@@ -51,7 +51,7 @@ func newEngine(at *place) *cobra.Command {
 		}),
 	}
 	status.Flags().BoolVar(&asJSON, "json", false, "print JSON")
-	cmd.AddCommand(status, newEngineMigrate(at), newEngineTake(at))
+	cmd.AddCommand(status, newEngineMigrate(at), newEngineTake())
 	return cmd
 }
 
@@ -65,11 +65,11 @@ func printEngine(out io.Writer, home string, e api.Engine) error {
 	var rows [][]string
 	now := time.Now()
 	for _, n := range e.Nodes {
-		state, seen := "alive", local(n.SeenAt, now)
+		state, seen := "alive", when(n.SeenAt, now)
 		if !n.Alive {
-			state, seen = "gone: "+n.Why, local(n.GoneAt, now)
+			state, seen = "gone: "+n.Why, when(n.GoneAt, now)
 		}
-		rows = append(rows, []string{n.Name, n.Host, fmt.Sprint(n.PID), n.Version, local(n.StartedAt, now), seen, state, n.Marks()})
+		rows = append(rows, []string{n.Name, n.Host, fmt.Sprint(n.PID), n.Version, when(n.StartedAt, now), seen, state, n.Marks()})
 	}
 	if err := table(out, "NODE HOST PID VERSION SINCE SEEN STATE NOTES", rows); err != nil {
 		return err
@@ -77,11 +77,15 @@ func printEngine(out io.Writer, home string, e api.Engine) error {
 
 	var agents [][]string
 	for _, name := range slices.Sorted(maps.Keys(e.Agents)) {
-		agents = append(agents, []string{name, e.Agents[name]})
+		note := ""
+		if slices.Contains(e.Stay, name) {
+			note = "stays: it has files there, or its database was not shipped yet"
+		}
+		agents = append(agents, []string{name, e.Agents[name], note})
 	}
 	if len(agents) > 0 {
 		fmt.Fprintln(out)
-		if err := table(out, "AGENT NODE", agents); err != nil {
+		if err := table(out, "AGENT NODE NOTES", agents); err != nil {
 			return err
 		}
 	}

@@ -4,18 +4,25 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
+	"strconv"
 
 	"github.com/spf13/cobra"
 
+	"rouse/agentdb"
 	"rouse/agentdb/ledger"
+	"rouse/agentdb/roam"
+	"rouse/cmd/internal/config"
 	"rouse/cmd/internal/daemon"
 	"rouse/internal/text"
 )
 
 type engineMigrateOptions struct {
 	to, from, node string
+	blobs          string
 	json           bool
 }
 
@@ -25,6 +32,7 @@ type engineMigrated struct {
 	Agents []string             `json:"agents,omitempty"` // whose files are at the node
 	Node   string               `json:"node,omitempty"`
 	Kept   string               `json:"kept,omitempty"` // where the ledger of before is
+	Left   map[string]string    `json:"left,omitempty"` // the nodes that have files of agents still, by agent
 }
 
 func newEngineMigrate(at *place) *cobra.Command {
@@ -37,8 +45,10 @@ from there to the home. All daemons on both sides have to be stopped. What is co
 and held to rouse audit, before the ledger of the home makes way: it is kept in HOME/replaced.
 A copy that is cut off is used by nobody; the same command goes on with it.
 
+With --blobs, its values over 64 KiB are in a bucket, or in a folder that all nodes share.
 Agents' databases and files stay where they are: on PostgreSQL, they belong to this node.`,
 		Example: `  rouse engine migrate --to postgres://rouse@db.example/rouse
+  rouse engine migrate --to postgres://rouse@db.example/rouse --blobs s3://bucket/rouse?region=eu-central-1
   rouse engine migrate --from postgres://rouse@db.example/rouse`,
 		Args: cobra.NoArgs,
 	}
@@ -46,6 +56,7 @@ Agents' databases and files stay where they are: on PostgreSQL, they belong to t
 	cmd.Flags().StringVar(&o.to, "to", "", "the database to take the ledger to")
 	cmd.Flags().StringVar(&o.from, "from", "", "the database to take the ledger from")
 	cmd.Flags().StringVar(&o.node, "node", "", "with --to: the name that this machine's daemon has there (default: the hostname)")
+	cmd.Flags().StringVar(&o.blobs, "blobs", "", "`URL` of the place beside the database where its large values are (default: engine.blobs of the configuration, else in the database)")
 	cmd.Flags().BoolVar(&o.json, "json", false, "print JSON")
 	cmd.RunE = verb(func(cmd *cobra.Command, _ []string) error {
 		if (o.to == "") == (o.from == "") {
@@ -81,7 +92,7 @@ func engineMigrate(cmd *cobra.Command, at *place, o engineMigrateOptions) (err e
 	}
 	defer func() { err = errors.Join(err, here.Close()) }()
 
-	there, closeThere, err := daemon.OpenShared(ctx, o.to+o.from, o.to != "")
+	there, closeThere, err := openThere(ctx, at, o)
 	if err != nil {
 		return err
 	}
@@ -103,10 +114,36 @@ func engineMigrate(cmd *cobra.Command, at *place, o engineMigrateOptions) (err e
 		if done.Kept, err = retireLedger(ctx, here, home); err != nil {
 			return err
 		}
-	} else if err := daemon.ForgetShared(home); err != nil {
-		return err
+	} else {
+		if done.Left, err = bringAgents(cmd, there, here, home); err != nil {
+			return err
+		}
+		if err := daemon.ForgetShared(home); err != nil {
+			return err
+		}
 	}
 	return sayMigrated(cmd, o, done)
+}
+
+// openThere opens the ledger in PostgreSQL, with the place of its large values.
+func openThere(ctx context.Context, at *place, o engineMigrateOptions) (*ledger.Ledger, func() error, error) {
+	engine := config.Engine{Blobs: o.blobs}
+	if cfg, err := at.load(); err == nil && (o.blobs == "" || o.blobs == cfg.Engine.Blobs) {
+		engine = cfg.Engine
+	}
+	values, err := daemon.OpenValues(engine)
+	if err != nil {
+		return nil, nil, usagef("--blobs: %v", err)
+	}
+
+	l, closeLedger, err := daemon.OpenShared(ctx, o.to+o.from, values, o.to != "")
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := daemon.ClaimValues(ctx, l, engine, false); err != nil {
+		return nil, nil, errors.Join(err, closeLedger())
+	}
+	return l, closeLedger, nil
 }
 
 // copyLedger copies and proves. Where an earlier call had come to this point, that is said by the copy being whole.
@@ -153,7 +190,21 @@ func takeAgents(ctx context.Context, l *ledger.Ledger, home, node string) (strin
 	for _, path := range found {
 		agents = append(agents, filepath.Base(filepath.Dir(path)))
 	}
-	return node, agents, l.TakeAgents(ctx, node, agents...)
+	return node, agents, l.TakeAgents(ctx, node, true, agents...)
+}
+
+// bringAgents gets the databases of agents that other nodes have; it returns the agents that have files there, by their nodes.
+func bringAgents(cmd *cobra.Command, from, to *ledger.Ledger, home string) (left map[string]string, err error) {
+	pool, err := agentdb.NewPool(agentdb.PoolOptions{Dir: filepath.Join(home, "agents"), Ledger: to})
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, pool.Close()) }()
+	keeper := roam.New(cmd.Context(), pool, daemon.RoamOptions(home, daemon.NodeOf(home), from, nil))
+	defer keeper.Close()
+	return keeper.Bring(cmd.Context(), func(agent string) {
+		fmt.Fprintf(cmd.ErrOrStderr(), "brings the database of %s\n", text.OneLine(agent))
+	})
 }
 
 // retireLedger has an empty ledger take the place of the one that was copied, which is kept.
@@ -177,6 +228,9 @@ func sayMigrated(cmd *cobra.Command, o engineMigrateOptions, done engineMigrated
 	out := cmd.OutOrStdout()
 	fmt.Fprintf(out, "%s in %s were copied, counted and audited\n", text.Plural(int(rows), "row"), text.Plural(len(done.Tables), "table"))
 	if o.from != "" {
+		for _, agent := range slices.Sorted(maps.Keys(done.Left)) {
+			fmt.Fprintf(out, "the files of %s are at the node %s: copy HOME/agents/%[1]s and HOME/storage/%[1]s from there, whichever there is (db.sqlite only where there is none here)\n", text.OneLine(agent), text.OneLine(done.Left[agent]))
+		}
 		_, err := fmt.Fprintln(out, "the ledger is in the home again: take engine: out of the configuration before you start rouse; the database was left as it is")
 		return err
 	}
@@ -187,38 +241,50 @@ func sayMigrated(cmd *cobra.Command, o engineMigrateOptions, done engineMigrated
 	if len(done.Agents) > 0 {
 		fmt.Fprintf(out, "at the node %s are the databases and files of: %s\n", done.Node, text.List(done.Agents, 20))
 	}
-	_, err := fmt.Fprintf(out, "now put this into the configuration, and start rouse:\n  engine: {postgres: %s}\n  node: %s\n", "URL", done.Node)
+	blobs := ""
+	if o.blobs != "" {
+		blobs = ", blobs: " + strconv.Quote(o.blobs)
+	}
+	_, err := fmt.Fprintf(out, "now put this into the configuration, and start rouse:\n  engine: {postgres: URL%s}\n  node: %s\n", blobs, done.Node)
 	return err
 }
 
-func newEngineTake(at *place) *cobra.Command {
+func newEngineTake() *cobra.Command {
 	var url, node string
+	var local bool
 	cmd := &cobra.Command{
 		Use:   "take --postgres URL --node NODE AGENT…",
-		Short: "Says that the files of agents are at a node now",
-		Long: `An agent's database and files are at one node, and its runs are done there. When they were
-brought to another machine (HOME/agents/AGENT), or when that node is lost and they were restored
-from a backup, this says so. Nothing is copied. It is refused while the node before is at work.`,
+		Short: "Gives the databases and files of agents to a node",
+		Long: `An agent's database is at one node at a time, and comes along when another one does its runs. Its
+files do not, so an agent that has files stays where they are. When these were brought to another
+machine (HOME/agents/AGENT), or when their node is lost, this gives the agent to a node: with the
+database as it was shipped last, or with --local as it lies in the home of that node. It is refused
+while the node before is at work.`,
 		Example: `  rouse engine take --postgres postgres://rouse@db.example/rouse --node north bookkeeper`,
 		Args:    cobra.MinimumNArgs(1),
 	}
+
 	cmd.Flags().StringVar(&url, "postgres", "", "the database")
-	cmd.Flags().StringVar(&node, "node", "", "the name of the node where they are now")
+	cmd.Flags().StringVar(&node, "node", "", "the name of the node that gets them")
+	cmd.Flags().BoolVar(&local, "local", false, "take the databases that lie in the home of that node, and forget what was shipped")
+
 	cmd.RunE = verb(func(cmd *cobra.Command, agents []string) (err error) {
 		if url == "" || node == "" {
 			return usagef("say --postgres URL and --node NODE")
 		}
-		l, closeLedger, err := daemon.OpenShared(cmd.Context(), url, false)
+
+		l, closeLedger, err := daemon.OpenShared(cmd.Context(), url, nil, false)
 		if err != nil {
 			return err
 		}
 		defer func() { err = errors.Join(err, closeLedger()) }()
-		if err := l.TakeAgents(cmd.Context(), node, agents...); err != nil {
+
+		if err := l.TakeAgents(cmd.Context(), node, local, agents...); err != nil {
 			return err
 		}
 		_, err = fmt.Fprintf(cmd.OutOrStdout(), "the runs of %s are done at %s\n", text.List(agents, 20), node)
 		return err
 	})
-	_ = at
+
 	return cmd
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -63,7 +64,10 @@ func TestEngineMigrate(t *testing.T) {
 		t.Errorf("%v: %s", err, refused.stderr.String())
 	}
 	other := filepath.Join(cmdtest.Write(t, map[string]string{"rouse.yaml": migrateConfig}), "rouse.yaml")
-	runJSON(t, nil, "engine", "migrate", "--from", url, "--json", "--config", other)
+	runJSON(t, &done, "engine", "migrate", "--from", url, "--json", "--config", other)
+	if done.Left["clerk"] != "north" {
+		t.Errorf("it is not said where the database of the agent is: %+v", done.Left)
+	}
 	if runJSON(t, &after, "runs", "--json", "--config", other); !reflect.DeepEqual(after, before) {
 		t.Errorf("%+v\nbefore it was\n%+v", after, before)
 	}
@@ -78,6 +82,18 @@ func TestEngineMigrate(t *testing.T) {
 	runJSON(t, nil, "engine", "migrate", "--from", url, "--json", "--config", config)
 	if runJSON(t, &after, "runs", "--json", "--config", config); len(after) != len(before)+1 {
 		t.Errorf("%d runs came back", len(after))
+	}
+
+	// A home that never had the agent gets its database.
+	third := filepath.Join(cmdtest.Write(t, map[string]string{"rouse.yaml": migrateConfig}), "rouse.yaml")
+	runJSON(t, nil, "engine", "migrate", "--from", url, "--json", "--config", third)
+	for _, config := range []string{config, third} {
+		var out struct {
+			Rows []map[string]any `json:"rows"`
+		}
+		if runJSON(t, &out, "db", "clerk", "query", "select count(*) n from t", "--json", "--config", config); len(out.Rows) != 1 || fmt.Sprint(out.Rows[0]["n"]) != fmt.Sprint(len(after)) {
+			t.Errorf("%s: the database holds %v rows of %d runs", config, out.Rows, len(after))
+		}
 	}
 
 	// The password in an address is never shown.

@@ -3,7 +3,6 @@ package main
 import (
 	"bufio"
 	"errors"
-	"fmt"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -11,33 +10,20 @@ import (
 	"syscall"
 	"testing"
 
-	"golang.org/x/sys/unix"
+	"github.com/creack/pty"
 
 	"rouse/cmd/internal/cmdtest"
 )
 
-// terminal opens a terminal; the daemon's side of it has to be closed by the test.
-func terminal(t *testing.T) (ours, its *os.File) {
+// openTerminal opens a terminal; the daemon's side of it has to be closed by the test.
+func openTerminal(t *testing.T) (ours, its *os.File) {
 	t.Helper()
-	ours, err := os.OpenFile("/dev/ptmx", os.O_RDWR|syscall.O_NOCTTY, 0)
+	ours, its, err := pty.Open()
 	if err != nil {
 		t.Skip(err)
 	}
 
 	t.Cleanup(func() { ours.Close() })
-	n, err := unix.IoctlGetInt(int(ours.Fd()), unix.TIOCGPTN)
-	if err != nil {
-		t.Skip(err)
-	}
-	if err := unix.IoctlSetPointerInt(int(ours.Fd()), unix.TIOCSPTLCK, 0); err != nil {
-		t.Skip(err)
-	}
-
-	its, err = os.OpenFile(fmt.Sprint("/dev/pts/", n), os.O_RDWR|syscall.O_NOCTTY, 0)
-	if err != nil {
-		t.Skip(err)
-	}
-
 	return ours, its
 }
 
@@ -46,7 +32,7 @@ func terminal(t *testing.T) (ours, its *os.File) {
 func TestHangup(t *testing.T) {
 	t.Parallel()
 	dir := cmdtest.Write(t, map[string]string{"rouse.yaml": "version: 1\nhome: ./home\nagents: [{name: clerk}]\n"})
-	ours, its := terminal(t)
+	ours, its := openTerminal(t)
 
 	// Under nohup the daemon would be meant to outlive its terminal. A signal that this process
 	// handles has its usual meaning again in those that it starts.

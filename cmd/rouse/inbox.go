@@ -19,7 +19,7 @@ import (
 
 func newInbox(at *place) *cobra.Command {
 	var asJSON, closed bool
-	var before string
+	var wanted pages
 	cmd := &cobra.Command{
 		Use:   "inbox",
 		Short: "Lists what waits for you: questions of runs, actions that need your approval, and calls that were cut off",
@@ -32,14 +32,12 @@ func newInbox(at *place) *cobra.Command {
 			defer s.close()
 
 			var items []api.Item
-			path, query := "/v1/inbox", url.Values{}
 			if closed {
-				path = "/v1/inbox/closed"
-				if before != "" {
-					query.Set("before", before)
-				}
+				items, err = getPages(cmd.Context(), s, "/v1/inbox/closed", url.Values{}, wanted, func(i api.Item) string { return i.ID })
+			} else {
+				err = s.Get(cmd.Context(), "/v1/inbox", nil, &items)
 			}
-			if err := s.Get(cmd.Context(), path, query, &items); err != nil {
+			if err != nil {
 				return err
 			}
 			switch {
@@ -65,7 +63,7 @@ func newInbox(at *place) *cobra.Command {
 
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	cmd.Flags().BoolVar(&closed, "closed", false, "list what was answered, or waits no more, the newest first")
-	cmd.Flags().StringVar(&before, "before", "", "with --closed: those before the item of this `number`")
+	wanted.flags(cmd.Flags(), 50, "item", "with --closed: ")
 	return cmd
 }
 
@@ -82,7 +80,7 @@ func printClosed(w io.Writer, items []api.Item, now time.Time) error {
 		if i.Answer != "" {
 			became += ": " + shorten(i.Answer, 80)
 		}
-		rows = append(rows, []string{i.ID, i.Kind, cmp.Or(i.Run, i.Agent), local(i.CreatedAt, now), became, shorten(i.Title, 80)})
+		rows = append(rows, []string{i.ID, i.Kind, cmp.Or(i.Run, i.Agent), when(i.CreatedAt, now), became, shorten(i.Title, 80)})
 	}
 	return table(w, "ITEM KIND RUN SINCE BECAME TITLE", rows)
 }
@@ -105,7 +103,7 @@ func printItem(w io.Writer, i api.Item, now time.Time) {
 		asks = "run " + i.Run + others + ", "
 	}
 
-	fmt.Fprintf(w, "%s  %s (%ssince %s%s)\n", i.ID, text.OneLine(i.Title), asks, local(i.CreatedAt, now), left)
+	fmt.Fprintf(w, "%s  %s (%s%s%s)\n", i.ID, text.OneLine(i.Title), asks, when(i.CreatedAt, now), left)
 	// Questions are written by models: no line may carry control characters to the terminal.
 	for line := range strings.Lines(i.Message) {
 		fmt.Fprintf(w, "    %s\n", text.OneLine(readable(line, time.Local)))

@@ -48,7 +48,7 @@ const (
 // TestInbox lets several processes write files in every way that people and programs do,
 // while the daemon is killed and started again in between. Then every content has exactly
 // one run, which succeeded and saw the whole file. ROUSE_TEST_INBOX is how many files;
-// .ci/run says 3000.
+// .ci/run says 1500.
 func TestInbox(t *testing.T) {
 	t.Parallel()
 	files, err := strconv.Atoi(os.Getenv("ROUSE_TEST_INBOX"))

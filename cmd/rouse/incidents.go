@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"net/url"
+	"strconv"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -30,7 +31,7 @@ channel says, and of the recovery; of no further failure once you acknowledge it
 			}
 			defer s.close()
 
-			query := url.Values{"job": {job}}
+			query := url.Values{"job": {job}, "n": {strconv.Itoa(pageSize)}}
 			if all {
 				query.Set("all", "true")
 			}
@@ -63,14 +64,14 @@ func printIncidents(cmd *cobra.Command, incidents []api.Incident) error {
 		state := "open"
 		switch {
 		case !i.ClosedAt.IsZero():
-			state = "over " + local(i.ClosedAt, now)
+			state = "over " + when(i.ClosedAt, now)
 		case !i.AckedAt.IsZero():
 			state = "known"
 			if i.Note != "" {
 				state += ": " + shorten(i.Note, 40)
 			}
 		}
-		rows = append(rows, []string{i.ID, text.OneLine(i.Of()), i.Kind, fmt.Sprint(i.Failures), local(i.OpenedAt, now), state, i.LastRun, shorten(i.Error, 100)})
+		rows = append(rows, []string{i.ID, text.OneLine(i.Of()), i.Kind, fmt.Sprint(i.Failures), when(i.OpenedAt, now), state, i.LastRun, shorten(i.Error, 100)})
 	}
 	return table(cmd.OutOrStdout(), "INCIDENT JOB KIND FAILURES SINCE STATE RUN ERROR", rows)
 }

@@ -39,7 +39,7 @@ func newJobs(at *place) *cobra.Command {
 				if !s.daemon && state == stateArmed {
 					state = "not armed"
 				}
-				rows = append(rows, []string{j.Name, j.Agent, state, local(j.Next, now), lastOf(j, now), strings.Join(j.Triggers, "; ")})
+				rows = append(rows, []string{j.Name, j.Agent, state, when(j.Next, now), lastOf(j, now), strings.Join(j.Triggers, "; ")})
 			}
 
 			err = table(cmd.OutOrStdout(), "JOB AGENT STATE NEXT LAST TRIGGERS", rows)
@@ -73,7 +73,7 @@ func jobState(j api.Job, now time.Time) string {
 		return text
 	case j.Problem != "":
 		return "▲ " + shorten(j.Problem, 60)
-	case j.Watch != nil && j.Watch.State != "" && j.Watch.State != string(watcher.StateIdle):
+	case j.Watch != nil && j.Watch.State != "" && (j.Watch.State != string(watcher.StateIdle) || len(j.Watch.Waits) > 0):
 		return j.Watch.Text()
 	}
 	return stateArmed
@@ -83,7 +83,7 @@ func lastOf(j api.Job, now time.Time) string {
 	if j.LastRun == "" {
 		return "–"
 	}
-	last := outcomeMark(api.Run{Outcome: j.LastOutcome, State: j.LastState}) + " " + local(j.LastAt, now)
+	last := outcomeMark(api.Run{Outcome: j.LastOutcome, State: j.LastState}) + " " + when(j.LastAt, now)
 	for _, i := range j.Incidents {
 		last += ", incident " + i.ID
 	}

@@ -31,7 +31,7 @@ jobs:
 // TestKills kills the daemon at random instants while files arrive. After the last start
 // every file has exactly one successful run, what was interrupted is visible, and the
 // table holds exactly the rows of the files: none lost, none twice.
-// ROUSE_TEST_KILLS is how often; .ci/run says 200.
+// ROUSE_TEST_KILLS is how often; .ci/run says 60.
 func TestKills(t *testing.T) {
 	t.Parallel()
 	kills, err := strconv.Atoi(os.Getenv("ROUSE_TEST_KILLS"))

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -19,18 +20,27 @@ import (
 
 func newLogs(at *place) *cobra.Command {
 	var follow, asJSON bool
+	var kinds []string
 	cmd := &cobra.Command{
 		Use:   "logs [RUN]",
 		Short: "Prints the record of events, of one run or of all; -f follows it",
-		Args:  cobra.MaximumNArgs(1),
+		Long: `Prints the record of events, of one run or of all; -f follows it.
+
+While it follows, it also prints an answer as its model writes it (step.output, step.draft), and with --kind step.progress or
+--json that a model or a program goes on. These lines are on no record.`,
+		Args: cobra.MaximumNArgs(1),
 		RunE: verb(func(cmd *cobra.Command, args []string) error {
+			if err := checkKinds(kinds); err != nil {
+				return err
+			}
+
 			s, err := at.open(cmd.Context())
 			if err != nil {
 				return err
 			}
 			defer s.close()
 
-			q := url.Values{}
+			q := url.Values{"kind": kinds}
 			if len(args) == 1 {
 				q.Set("run", args[0])
 			}
@@ -41,15 +51,37 @@ func newLogs(at *place) *cobra.Command {
 					return fmt.Errorf("nothing runs on %s, so there is nothing to follow; start a daemon with: rouse serve", s.home)
 				}
 				q.Set("follow", "true")
+				q.Set("live", "true")
 			}
 
 			return printEvents(cmd.Context(), cmd, s, q, asJSON)
 		}),
 	}
 
+	cmd.Flags().StringSliceVar(&kinds, "kind", nil, "only events of this `kind`, or kinds: run.finished, call.*")
 	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "go on as events happen")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON lines")
 	return cmd
+}
+
+// checkKinds refuses a kind of which there is none: nothing would be found of it, which looks like an answer.
+func checkKinds(wanted []string) error {
+	known := eventKinds()
+	for _, kind := range wanted {
+		prefix, all := strings.CutSuffix(kind, "*")
+		if !slices.ContainsFunc(known, func(k string) bool { return k == kind || all && strings.HasPrefix(k, prefix) }) {
+			hint := cmp.Or(text.DidYouMean(kind, known), "docs/reference/events.md lists them")
+			return usagef("--kind: there is no event %q; %s", kind, hint)
+		}
+	}
+	return nil
+}
+
+func eventKinds() (out []string) {
+	for _, k := range ledger.EventKinds() {
+		out = append(out, k.Kind)
+	}
+	return out
 }
 
 // printEvents writes a stream of events until it ends.
@@ -71,6 +103,10 @@ func printEvents(ctx context.Context, cmd *cobra.Command, s *session, q url.Valu
 		var e api.Event
 		if err := json.Unmarshal(line, &e); err != nil {
 			return fmt.Errorf("an event was not understood: %w; is the daemon of the same version?", err)
+		}
+		// Twice a second that something goes on is for who asks for it.
+		if e.Kind == api.EventProgress && len(q["kind"]) == 0 {
+			continue
 		}
 
 		printEvent(out, e, time.Now())
@@ -106,6 +142,9 @@ func whom(e api.Event) string {
 	return ""
 }
 
+// maxLivePart bounds what is printed of an answer at once, in characters: at the beginning that may be much.
+const maxLivePart = 2000
+
 // eventText is an event's data as a person reads it: the values that say something, in the
 // order in which they are asked for.
 func eventText(e api.Event) string {
@@ -114,8 +153,13 @@ func eventText(e api.Event) string {
 		return shorten(string(e.Data), 200)
 	}
 
+	most := 200
+	if e.Kind == api.EventOutput || e.Kind == api.EventDraft {
+		most = maxLivePart
+	}
+
 	var parts []string
-	for _, key := range []string{"trigger", "attempt", "step", "label", "tool", "state", "outcome", "summary", "error", "reason", "gate", "value", "question", "answer", "title", "channel", "path", "folder", "dest", "nominal", "at", "until", "level", "text", "ms"} {
+	for _, key := range []string{"trigger", "attempt", "step", "label", "tool", "state", "outcome", "summary", "error", "reason", "gate", "value", "question", "answer", "title", "channel", "path", "folder", "dest", "nominal", "at", "until", "level", "text", "bytes", "ms"} {
 		v, ok := data[key]
 		if !ok || v == "" {
 			continue
@@ -124,6 +168,8 @@ func eventText(e api.Event) string {
 		switch key {
 		case "attempt", "step":
 			parts = append(parts, fmt.Sprintf("%s %s", key, cell(v)))
+		case "bytes":
+			parts = append(parts, cell(v)+" bytes")
 		case "ms":
 			parts = append(parts, cell(v)+" ms")
 		case "dest":
@@ -133,5 +179,5 @@ func eventText(e api.Event) string {
 		}
 	}
 
-	return shorten(strings.Join(parts, "  "), 200)
+	return shorten(strings.Join(parts, "  "), most)
 }

@@ -71,7 +71,7 @@ func listMCPServers(cmd *cobra.Command, at *place, asJSON bool) error {
 
 	var rows [][]string
 	for _, one := range servers {
-		rows = append(rows, []string{one.Name, cmp.Or(strings.Join(one.Agents, ", "), "–"), mcpCounts(one), local(one.SeenAt, time.Now()), one.Where})
+		rows = append(rows, []string{one.Name, cmp.Or(strings.Join(one.Agents, ", "), "–"), mcpCounts(one), when(one.SeenAt, time.Now()), one.Where})
 	}
 	return table(cmd.OutOrStdout(), "NAME AGENTS TOOLS SEEN WHERE", rows)
 }

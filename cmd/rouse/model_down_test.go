@@ -62,7 +62,7 @@ func quotaSpent(t *testing.T, spent modeltest.Turn) {
 	waiting("the pause of the model")
 	want := map[string]string{
 		"status": "▲ the model m is not asked until ", "doctor": "the model m is not asked until ",
-		"why report": "waits for its model, which was tried 1 time and is asked again ", "runs": "waiting",
+		"why report -n 1000": "waits for its model, which was tried 1 time and is asked again ", "runs": "waiting",
 	}
 	saysAll(t, config, want)
 	p.kill(t)
@@ -100,8 +100,8 @@ func modelDown(t *testing.T, header map[string]string) {
 	})
 	const failure = "503 Service Unavailable for the model scripted: starting; and the run took longer than its wall time of 4s"
 	saysAll(t, config, map[string]string{"show 1": failure})
-	saysAll(t, config, map[string]string{"why report": failure}) // whole, with an address of any length
-	saysAll(t, config, map[string]string{"why report": "waits for its model, which was tried 1 time and is asked again "})
+	saysAll(t, config, map[string]string{"why report -n 1000": failure}) // whole, with an address of any length
+	saysAll(t, config, map[string]string{"why report -n 1000": "waits for its model, which was tried 1 time and is asked again "})
 	p.stop(t)
 	var runs []api.Run
 	runJSON(t, &runs, "runs", "--json", "--config", config)

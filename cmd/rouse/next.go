@@ -10,20 +10,25 @@ import (
 
 	"rouse/cmd/internal/api"
 	"rouse/internal/domain"
+	"rouse/internal/text"
 	"rouse/scheduler"
 )
 
 func newNext(at *place) *cobra.Command {
-	var asJSON bool
+	var asJSON, cost bool
 	var n int
 	cmd := &cobra.Command{
 		Use:   "next [JOB]",
 		Short: "Lists coming occurrences of every schedule, and the wakes that agents planned",
 		Long: `Lists coming occurrences of every schedule, the wakes that agents planned, and runs that
 wait for their time (retries, jitter), of one job or of all. NOTE says what is special:
-jitter, a change of the clock, and why one will be skipped (an excluded date, a pause).`,
+jitter, a change of the clock, and why one will be skipped (an excluded date, a calendar, a pause).
+
+With --cost it says what the runs of the coming week will cost, if they are like the last fifty of their job: in
+the median, and at the price that nine of ten cost no more than. What a job has no history of is in no sum.`,
 		Example: `  rouse next
-  rouse next morning-report -n 10`,
+  rouse next morning-report -n 10
+  rouse next --cost`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: verb(func(cmd *cobra.Command, args []string) error {
 			s, err := at.open(cmd.Context())
@@ -32,10 +37,14 @@ jitter, a change of the clock, and why one will be skipped (an excluded date, a 
 			}
 			defer s.close()
 
-			q := url.Values{"n": {strconv.Itoa(n)}}
+			q := url.Values{}
 			if len(args) == 1 {
 				q.Set("job", args[0])
 			}
+			if cost {
+				return printCost(cmd, s, q, asJSON)
+			}
+			q.Set("n", strconv.Itoa(n))
 
 			var coming []api.Occurrence
 			if err := s.Get(cmd.Context(), "/v1/next", q, &coming); err != nil {
@@ -60,8 +69,51 @@ jitter, a change of the clock, and why one will be skipped (an excluded date, a 
 	}
 
 	cmd.Flags().IntVarP(&n, "number", "n", 5, "how many")
+	cmd.Flags().BoolVar(&cost, "cost", false, "say what the coming week will cost, by what runs have cost")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	cmd.MarkFlagsMutuallyExclusive("cost", "number")
 	return cmd
+}
+
+// printCost says what the coming week will cost.
+func printCost(cmd *cobra.Command, s *session, q url.Values, asJSON bool) error {
+	var c api.Cost
+	if err := s.Get(cmd.Context(), "/v1/cost", q, &c); err != nil {
+		return err
+	}
+	if asJSON {
+		return printJSON(cmd.OutOrStdout(), c)
+	}
+
+	out, now := cmd.OutOrStdout(), time.Now()
+	if len(c.Jobs) == 0 {
+		_, err := fmt.Fprintf(out, "nothing is to come by the clock until %s\n", local(c.To, now))
+		return err
+	}
+
+	var rows [][]string
+	for _, r := range c.Jobs {
+		runs := strconv.Itoa(r.Runs)
+		if r.After > 0 {
+			runs += fmt.Sprintf(" (%d after others)", r.After)
+		}
+		if r.PastRuns == 0 {
+			rows = append(rows, []string{r.Job, runs, "–", "–", "–", "no history: nobody knows"})
+			continue
+		}
+		rows = append(rows, []string{r.Job, runs, dollars(r.MedianUSD), dollars(r.HighUSD), fmt.Sprintf("%d to %d", r.MedianTokens, r.HighTokens),
+			fmt.Sprintf("%s to %s a run, by %s of the past", dollars(r.RunMedianUSD), dollars(r.RunHighUSD), text.Plural(r.PastRuns, "run"))})
+	}
+	if err := table(out, "JOB RUNS MEDIAN HIGH TOKENS NOTE", rows); err != nil {
+		return err
+	}
+
+	said := fmt.Sprintf("until %s: %s in the median, %s at the price that nine of ten runs cost no more than", local(c.To, now), dollars(c.MedianUSD), dollars(c.HighUSD))
+	if c.Unforeseen > 0 {
+		said += fmt.Sprintf("; beside %s of which there is no history", text.Plural(c.Unforeseen, "run"))
+	}
+	_, err := fmt.Fprintln(out, said)
+	return err
 }
 
 // comingJob is what a listing calls the job of a coming occurrence: a wake is its agent's.

@@ -4,13 +4,15 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"regexp"
+	"os"
+	"slices"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"rouse/cmd/internal/api"
+	"rouse/cmd/internal/terminal"
 	"rouse/internal/domain"
+	"rouse/internal/pattern"
 	"rouse/internal/text"
 )
 
@@ -23,24 +25,60 @@ func printJSON(w io.Writer, v any) error {
 	return enc.Encode(v)
 }
 
-// table aligns rows under a heading; the last column takes what is left.
+// table aligns rows under a heading, whose words are the columns; the last column takes what is left.
 func table(w io.Writer, heading string, rows [][]string) error {
-	return align(w, append([][]string{strings.Fields(heading)}, rows...))
+	head := strings.Fields(heading)
+	return terminal.Of(w, os.Environ()).Table(terminal.Table{Head: head, Rows: harmless(rows), Tone: func(column int, cell string) terminal.Tone {
+		if column < len(head) && slices.Contains(markedColumns, head[column]) {
+			return toneOf(cell)
+		}
+		return terminal.Plain
+	}})
 }
 
 // align writes rows of cells under each other.
 func align(w io.Writer, rows [][]string) error {
-	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	return terminal.Of(w, os.Environ()).Table(terminal.Table{Rows: harmless(rows)})
+}
+
+// alignIndented is align for rows of our own words, whose blanks in front stay.
+func alignIndented(w io.Writer, rows [][]string) error {
+	return terminal.Of(w, os.Environ()).Table(terminal.Table{Rows: rows})
+}
+
+// bold is a heading, where w is a terminal that has such letters.
+func bold(w io.Writer, said string) string { return toned(w, terminal.Strong, said) }
+
+// harmless has each cell be one line: they hold texts of models and file names, of which a line break would move the columns, and an
+// escape sequence could rewrite the screen.
+func harmless(rows [][]string) [][]string {
 	for _, row := range rows {
 		for i := range row {
-			// Cells hold texts of models and file names: a tab or a line break would move the columns,
-			// and an escape sequence could rewrite the screen.
 			row[i] = text.OneLine(row[i])
 		}
-		fmt.Fprintln(tw, strings.Join(row, "\t"))
 	}
+	return rows
+}
 
-	return tw.Flush()
+// markedColumns hold a mark and what it stands for. Texts of others are in none of them.
+var markedColumns = []string{"OUTCOME", "LAST", "RUN", "STATE", "DECISION"}
+
+// toneOf is that of the mark in a cell: "● success", "12 ▲ error".
+func toneOf(cell string) terminal.Tone {
+	for word := range strings.FieldsSeq(cell) {
+		if tone := api.ShapeTone(word); tone != "" {
+			return terminal.Tone(tone)
+		}
+	}
+	return terminal.Plain
+}
+
+// paint gives a text the tone of its mark, where w is a terminal that has colours.
+func paint(w io.Writer, said string) string { return toned(w, toneOf(said), said) }
+
+// toned gives our own words a tone, where w is a terminal that has colours.
+func toned(w io.Writer, tone terminal.Tone, said string) string {
+	return terminal.Of(w, os.Environ()).Paint(tone, said)
 }
 
 // shorten is the beginning of a text from anywhere, of at most n characters on one line.
@@ -59,7 +97,7 @@ func local(t api.Time, now time.Time) string {
 	return at.Format(time.DateTime)
 }
 
-var instantText = regexp.MustCompile(`\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z\b`)
+var instantText = pattern.New(`\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z\b`)
 
 // readable shows the instants in a reason, which the record keeps in UTC, as the clocks of
 // a zone do.
@@ -73,13 +111,15 @@ func readable(text string, zone *time.Location) string {
 	})
 }
 
-// inText is how far away an instant is.
+// when is an instant as a listing has it: "3 min ago", "in 4 d 16 h".
+func when(t api.Time, now time.Time) string { return text.When(t.Time, now) }
+
+// inText is how far away an instant is that is to come.
 func inText(t api.Time, now time.Time) string {
-	d := t.Sub(now).Round(time.Second)
-	if d < 0 {
-		return "due since " + (-d).String()
+	if d := now.Sub(t.Time); d >= time.Second {
+		return "due since " + text.Span(d.Round(time.Second))
 	}
-	return "in " + d.String()
+	return when(t, now)
 }
 
 // runDuration is how long a run lasted, or has lasted so far.
@@ -93,32 +133,14 @@ func runDuration(r api.Run, now time.Time) string {
 		end = now
 	}
 
-	d := end.Sub(r.StartedAt.Time)
-	if d < time.Second {
-		return d.Round(time.Millisecond).String()
-	}
-
-	return d.Round(100 * time.Millisecond).String()
+	return text.Span(end.Sub(r.StartedAt.Time))
 }
 
-// outcomeMark is the shape that stands beside each outcome, the same as on the dashboard.
+// outcomeMark is how a run ended, or stands, with its shape.
 func outcomeMark(r api.Run) string {
-	marks := map[domain.Outcome]string{
-		domain.OutcomeSuccess: "●", domain.OutcomeNothing: "○", domain.OutcomePartial: "◐",
-		domain.OutcomeError: "▲", domain.OutcomeTimeout: "⧗", domain.OutcomeBudget: "$",
-		domain.OutcomeCancelled: "■", domain.OutcomeInterrupted: "⚡", domain.OutcomeSkipped: "–",
+	m := api.MarkOf(r.State, r.Outcome)
+	if r.Outcome != "" {
+		return api.MarkOf(domain.StateFinished, r.Outcome).Shape + " " + string(r.Outcome)
 	}
-	if m, ok := marks[r.Outcome]; ok {
-		return m + " " + string(r.Outcome)
-	}
-
-	mark := ""
-	switch r.State {
-	case domain.StateRunning:
-		return "◌ running"
-	case domain.StateWaiting:
-		mark = "? "
-	}
-
-	return mark + strings.TrimSuffix(fmt.Sprintf("%s: %s", r.State, r.WaitingFor), ": ")
+	return m.Shape + " " + strings.TrimSuffix(fmt.Sprintf("%s: %s", r.State, r.WaitingFor), ": ")
 }

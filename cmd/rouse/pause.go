@@ -157,11 +157,11 @@ func printPaused(w io.Writer, p api.Paused, daemon bool) {
 
 	switch p.Scope {
 	case ledger.PauseJob:
-		fmt.Fprintln(w, "  its schedule is skipped meanwhile, and not caught up; files that arrive wait")
+		fmt.Fprintln(w, "  its schedule is skipped meanwhile, and not caught up; files that arrive wait, requests to its webhook are refused (503)")
 	case ledger.PauseAgent:
-		fmt.Fprintln(w, "  the schedules of its jobs are skipped meanwhile, and not caught up; files that arrive and wakes that it planned wait")
+		fmt.Fprintln(w, "  the schedules of its jobs are skipped meanwhile, and not caught up; files that arrive and wakes that it planned wait, requests to their webhooks are refused (503)")
 	default:
-		fmt.Fprintln(w, "  every schedule is skipped meanwhile, and not caught up; files that arrive and planned wakes wait")
+		fmt.Fprintln(w, "  every schedule is skipped meanwhile, and not caught up; files that arrive and planned wakes wait, requests to webhooks are refused (503)")
 	}
 
 	hand := "rouse run"
@@ -216,9 +216,9 @@ func listPauses(cmd *cobra.Command, s *session, asJSON bool) error {
 		// A pause without an end lasts until somebody resumes it.
 		until := "resumed"
 		if !p.Until.IsZero() {
-			until = local(p.Until, now)
+			until = when(p.Until, now)
 		}
-		rows = append(rows, []string{api.ScopeText(p.Scope, p.Name), local(p.Since, now), until, p.By, shorten(p.Reason, 120)})
+		rows = append(rows, []string{api.ScopeText(p.Scope, p.Name), when(p.Since, now), until, p.By, shorten(p.Reason, 120)})
 	}
 
 	return table(cmd.OutOrStdout(), "PAUSED SINCE UNTIL BY REASON", rows)

@@ -66,6 +66,7 @@ func obstacles(tags *ollamaTags) map[string]obstacle {
 
 	return map[string]obstacle{
 		"key":     {"model: keyed", `prompt: Do it.`, nothing, set("key"), "secret", "the secret key is not set; set it with: rouse secrets set key"},
+		"lent":    {"mcp: [rows]", done, nothing, set("rows"), "secret", "the secret rows is not set; set it with: rouse secrets set rows"},
 		"granted": {"grants: {secrets: [{name: bank}]}", done, nothing, set("bank"), "secret", "the secret bank is not set; set it with: rouse secrets set bank"},
 		"pulled": {"model: nearby", `prompt: Do it.`, nothing, func(*testing.T, string) { tags.pulled.Store(true) },
 			"model", "does not have the model; get it with: ollama pull"},
@@ -167,10 +168,11 @@ func TestPreflight(t *testing.T) {
 home: ./home
 timezone: UTC
 limits: {runs: 4}
+heartbeat_url: secret:beats
 models:
   - {name: keyed, provider: openai, model: scripted, base_url: "%s/v1", api_key: "secret:key", max_output: 100, context_window: 100000, price: {input: 1, output: 1}}
   - {name: nearby, provider: ollama, model: small, base_url: "%s"}
-mcp: [{name: served, argv: [SERVER], read: [BIN]}]
+mcp: [{name: served, argv: [SERVER], read: [BIN]}, {name: rows, argv: [/bin/true], env: {DATABASE_URI: "secret:rows"}}]
 agents:
   - {name: fine, database: {enabled: false}}
 `, s.URL, nearby.URL)
@@ -209,7 +211,11 @@ agents:
 	preflightSays(t, config, all, runs)
 	p.kill(t)
 	p = serveUntilReady(t, config)
-	preflightSays(t, config, all, runs)
+	doctor := preflightSays(t, config, all, runs)
+	// A monitor that cannot be told keeps no job from running.
+	if !strings.Contains(doctor, "FAIL  heartbeat") || !strings.Contains(doctor, "no ping is sent: the secret beats is not set; set it with: rouse secrets set beats") {
+		t.Errorf("of the heartbeat the doctor says %s", doctor)
+	}
 	if out, err := rouse(t, "run", "fine", "--wait", "--config", config).quietly(); err != nil {
 		t.Errorf("a job that can work does not, beside those that cannot: %v %s", err, out)
 	}
@@ -257,8 +263,8 @@ func cancelNewest(t *testing.T, config, job string) {
 	}
 }
 
-// preflightSays says whether all obstacles are told of, and no attempt has begun.
-func preflightSays(t *testing.T, config string, all map[string]obstacle, runs map[string]string) {
+// preflightSays says whether all obstacles are told of, and no attempt has begun. It returns what the doctor says.
+func preflightSays(t *testing.T, config string, all map[string]obstacle, runs map[string]string) (doctor string) {
 	t.Helper()
 	var jobs []api.Job
 	runJSON(t, &jobs, "jobs", "--json", "--config", config)
@@ -296,4 +302,5 @@ func preflightSays(t *testing.T, config string, all map[string]obstacle, runs ma
 			t.Errorf("%s: %+v", j.Name, r.Run)
 		}
 	}
+	return doctor
 }

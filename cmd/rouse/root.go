@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"rouse/cmd/internal/api"
+	"rouse/cmd/internal/daemon"
 )
 
 // Exit codes of every command (design: cli).
@@ -18,6 +19,25 @@ const (
 	exitFailed = 1
 	exitUsage  = 2
 )
+
+// exitCodes says what they mean, for rouse help exit-codes and docs/reference.
+var exitCodes = []struct {
+	code int
+	says string
+}{
+	{exitDone, "done; of a command that waits for a run: it ended well"},
+	{exitFailed, "it failed, or found what it looks for: problems, differences, no daemon. Standard error says which, or the command's output does"},
+	{exitUsage, "the command line is wrong: an argument is missing, or a name, a flag or a value is unknown. Nothing was done"},
+}
+
+// newExitCodes is a topic of the help alone.
+func newExitCodes() *cobra.Command {
+	long := "What the exit codes of all commands mean:\n"
+	for _, c := range exitCodes {
+		long += fmt.Sprintf("\n  %d  %s", c.code, c.says)
+	}
+	return &cobra.Command{Use: "exit-codes", Short: "What the exit codes of all commands mean", Long: long}
+}
 
 // errSilent ends a command with exitFailed after it has already said what it found.
 var errSilent = errors.New("already said")
@@ -86,6 +106,7 @@ func newRoot(at *place) *cobra.Command {
 		Long: `rouse wakes AI agents when something happens: a cron schedule comes due, a file
 lands in a folder, or you ask. Describe agents and jobs in rouse.yaml, start
 "rouse serve", and read what happened with "rouse runs" and "rouse show".`,
+		Version:           buildLine(daemon.ThisBuild()),
 		SilenceUsage:      true,
 		SilenceErrors:     true,
 		Args:              cobra.NoArgs,
@@ -93,12 +114,15 @@ lands in a folder, or you ask. Describe agents and jobs in rouse.yaml, start
 		RunE:              func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 
+	root.SetVersionTemplate("{{.Version}}\n")
 	root.PersistentFlags().StringVar(&at.config, "config", "", "configuration `file` (default ./rouse.yaml, then HOME/rouse.yaml)")
 	root.PersistentFlags().StringVar(&at.home, "home", "", "`folder` that holds all state (default the configuration's home, $ROUSE_HOME or ~/.rouse)")
 	root.AddCommand(
-		newInit(), newServe(at), newStatus(at), newRun(at), newCall(at), newJobs(at), newNext(at), newSimulate(at), newBackfill(at), newWhy(at), newPause(at), newResume(at), newSlot(at), newWebhooks(at), newMCP(at), newMCPServers(at), newRuns(at), newShow(at), newArtifact(at), newLogs(at), newReplay(at),
-		newCancel(at), newRetry(at), newUndo(at), newIncidents(at), newAck(at), newInbox(at), newAnswer(at), newApprove(at), newDeny(at), newWorkspaces(at), newGrants(at), newBudget(at), newDB(at), newLedger(at), newEngine(at), newBackup(at), newRestore(at), newAudit(at), newSkills(at), newConfig(at), newSecrets(at), newDoctor(at), newSelftest(at), newNotify(at), newService(at), newDashboard(at), newOpen(at), newImport(at), newBench(), newVersion(), newMan(),
+		newInit(), newServe(at), newStatus(at), newRun(at), newCall(at), newJobs(at), newNext(at), newSimulate(at), newBackfill(at), newWhy(at), newPause(at), newResume(at), newSlot(at), newWebhooks(at), newMCP(at), newMCPServers(at), newRuns(at), newShow(at), newArtifact(at), newLogs(at), newWatch(at), newReplay(at),
+		newCancel(at), newRetry(at), newUndo(at), newIncidents(at), newAck(at), newInbox(at), newAnswer(at), newApprove(at), newDeny(at), newWorkspaces(at), newGrants(at), newBudget(at), newDB(at), newLedger(at), newEngine(at), newBackup(at), newRestore(at), newAudit(at), newSkills(at), newTools(), newConfig(at), newExplain(), newSecrets(at), newDoctor(at), newSelftest(at), newNotify(at), newService(at), newDashboard(at), newOpen(at), newImport(at), newBench(), newVersion(), newMan(), newExitCodes(),
 	)
 
+	sayUsage(root)
+	completable(root, at)
 	return root
 }

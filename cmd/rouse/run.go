@@ -21,8 +21,9 @@ import (
 
 type runOptions struct {
 	agent, prompt, file string
+	session             string
 	input               []string
-	wait, json          bool
+	wait, json, fresh   bool
 }
 
 func newRun(at *place) *cobra.Command {
@@ -32,14 +33,15 @@ func newRun(at *place) *cobra.Command {
 		Short: "Fires a job now, exactly as a trigger would, or runs an ad-hoc prompt",
 		Long: `Fires a job now, exactly as a trigger would, or runs an ad-hoc prompt.
 
-With --wait the run's events are printed as they happen and the exit code says how it
+With --wait the run's events are printed as they happen, also what its model writes, and the exit code says how it
 ended: 0 for success, nothing and partial, else 1. A run that does not start says for what it
 waits, and ends the waiting where somebody has to mend something first. With no daemon the run
 is executed by this command, which then always waits; meanwhile other commands can look at it
 (show, logs -f), answer it and cancel it.`,
 		Example: `  rouse run morning-report --wait
   rouse run inbox --file statements.csv
-  rouse run --agent bookkeeper --prompt "How much did we spend on food?" --wait`,
+  rouse run --agent bookkeeper --prompt "How much did we spend on food?" --wait
+  rouse run --agent bookkeeper --session taxes --prompt "And in May?" --wait`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: verb(func(cmd *cobra.Command, args []string) error {
 			fire, err := o.fire(args)
@@ -55,6 +57,8 @@ is executed by this command, which then always waits; meanwhile other commands c
 	f.StringVar(&o.prompt, "prompt", "", "`text` to run instead of a job")
 	f.StringVar(&o.file, "file", "", "`path` of a file, processed as if it had been dropped into the job's folder")
 	f.StringArrayVar(&o.input, "input", nil, "`key=value` for .Input in the job's templates (repeatable)")
+	f.StringVar(&o.session, "session", "", "`key` of a session: the prompt goes on from those of the same key before it")
+	f.BoolVar(&o.fresh, "fresh", false, "begin the session again: that of --session, or of a job with session: keep")
 	f.BoolVar(&o.wait, "wait", false, "follow the run and exit by its outcome")
 	f.BoolVar(&o.json, "json", false, "print the run as JSON")
 
@@ -63,7 +67,7 @@ is executed by this command, which then always waits; meanwhile other commands c
 
 // fire is the request that the command line means.
 func (o runOptions) fire(args []string) (api.RunRequest, error) {
-	f := api.RunRequest{Agent: o.agent, Prompt: o.prompt}
+	f := api.RunRequest{Agent: o.agent, Prompt: o.prompt, Session: o.session, Fresh: o.fresh}
 	switch {
 	case len(args) == 1 && o.prompt != "":
 		return f, usagef("give a job or --prompt, not both")
@@ -143,7 +147,7 @@ func printEnd(cmd *cobra.Command, r api.Run, asJSON bool) error {
 			return err
 		}
 	} else {
-		fmt.Fprintf(cmd.OutOrStdout(), "run %s  %s  %s\n", r.ID, outcomeMark(r), text.OneLine(runSummary(r)))
+		fmt.Fprintf(cmd.OutOrStdout(), "run %s  %s  %s\n", r.ID, paint(cmd.OutOrStdout(), outcomeMark(r)), text.OneLine(runSummary(r)))
 	}
 
 	switch {
@@ -257,6 +261,7 @@ func (e *blockedError) Error() string {
 func followRemote(ctx context.Context, cmd *cobra.Command, s *session, id string, quiet bool) error {
 	q := url.Values{"run": {id}, "follow": {"true"}}
 	if !quiet {
+		q.Set("live", "true")
 		return printEvents(ctx, cmd, s, q, false)
 	}
 

@@ -18,8 +18,8 @@ import (
 
 type runsOptions struct {
 	job, agent, trigger, outcome, state, since string
-	n                                          int
-	json                                       bool
+	pages
+	json bool
 }
 
 func newRuns(at *place) *cobra.Command {
@@ -27,8 +27,11 @@ func newRuns(at *place) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "runs",
 		Short: "Lists history, newest first",
-		Args:  cobra.NoArgs,
-		RunE:  verb(func(cmd *cobra.Command, _ []string) error { return runRuns(cmd, at, o) }),
+		Example: `  rouse runs --job inbox --outcome error
+  rouse runs -n 100 --before 4711
+  rouse runs --all --json`,
+		Args: cobra.NoArgs,
+		RunE: verb(func(cmd *cobra.Command, _ []string) error { return runRuns(cmd, at, o) }),
 	}
 
 	f := cmd.Flags()
@@ -38,7 +41,7 @@ func newRuns(at *place) *cobra.Command {
 	f.StringVar(&o.outcome, "outcome", "", "only this `outcome`: "+strings.Join(outcomes, ", "))
 	f.StringVar(&o.state, "state", "", "only this `state`: "+strings.Join(states, ", "))
 	f.StringVar(&o.since, "since", "", "only runs queued since a `time` ago (7d, 12h) or an RFC 3339 instant")
-	f.IntVarP(&o.n, "number", "n", 20, "how many")
+	o.flags(f, 20, "run", "")
 	f.BoolVar(&o.json, "json", false, "print JSON")
 
 	return cmd
@@ -62,7 +65,7 @@ func runRuns(cmd *cobra.Command, at *place, o runsOptions) error {
 		return usagef("--state %q is none of %s", o.state, strings.Join(states, ", "))
 	}
 
-	q := url.Values{"n": {strconv.Itoa(o.n)}}
+	q := url.Values{}
 	for key, value := range map[string]string{"job": o.job, "agent": o.agent, "trigger": o.trigger, "outcome": o.outcome, "state": o.state} {
 		if value != "" {
 			q.Set(key, value)
@@ -84,8 +87,8 @@ func runRuns(cmd *cobra.Command, at *place, o runsOptions) error {
 	}
 	defer s.close()
 
-	var runs []api.Run
-	if err := s.Get(cmd.Context(), "/v1/runs", q, &runs); err != nil {
+	runs, err := getPages(cmd.Context(), s, "/v1/runs", q, o.pages, func(r api.Run) string { return r.ID })
+	if err != nil {
 		return err
 	}
 	if o.json {
@@ -99,7 +102,7 @@ func runRuns(cmd *cobra.Command, at *place, o runsOptions) error {
 
 	var rows [][]string
 	for _, r := range runs {
-		rows = append(rows, []string{r.ID, local(r.QueuedAt, now), jobName(r), string(r.Trigger), s.mark(r), runDuration(r, now), strconv.Itoa(r.Steps), shorten(runSummary(r), 80)})
+		rows = append(rows, []string{r.ID, when(r.QueuedAt, now), jobName(r), string(r.Trigger), s.mark(r), runDuration(r, now), strconv.Itoa(r.Steps), shorten(runSummary(r), 80)})
 	}
 
 	if err := table(cmd.OutOrStdout(), "RUN QUEUED JOB TRIGGER OUTCOME TOOK STEPS SUMMARY", rows); err != nil {

@@ -54,7 +54,7 @@ name of its own (docs/cluster.md).`,
 	cmd.Flags().StringVar(&o.node, "node", "", "`name` among the nodes that share a ledger (default node in the configuration, then the machine's)")
 	cmd.Flags().BoolVar(&o.triggers, "triggers", true, "with engine.postgres: look for reasons to start runs (schedules, watches, webhooks)")
 	cmd.Flags().BoolVar(&o.work, "work", true, "with engine.postgres: do runs")
-	cmd.Flags().BoolVar(&o.adopt, "adopt", false, "accept a home that was used with another configuration file")
+	cmd.Flags().BoolVar(&o.adopt, "adopt", false, "accept a home that was used with another configuration file, and a place of large values that another copy of the database has")
 	return cmd
 }
 
@@ -77,7 +77,18 @@ func serve(cmd *cobra.Command, at *place, o serveOptions) (err error) {
 		cmd.SetErr(log)
 	}
 
-	d, cfg, err := openDaemon(cmd, at, o, link)
+	// Whoever reads them may stop, and must not stop the runs with that.
+	said := daemon.NewLogWriter(cmd.ErrOrStderr())
+	defer said.Close()
+	shown := said
+	if cmd.OutOrStdout() != cmd.ErrOrStderr() {
+		shown = daemon.NewLogWriter(cmd.OutOrStdout())
+		defer shown.Close()
+	}
+	cmd.SetOut(shown)
+	cmd.SetErr(said)
+
+	d, cfg, err := openDaemon(cmd, at, o, link, said)
 	if err != nil {
 		if o.logFile != "" {
 			fmt.Fprintln(cmd.ErrOrStderr(), "rouse:", err) // else it is said where nobody reads
@@ -89,14 +100,14 @@ func serve(cmd *cobra.Command, at *place, o serveOptions) (err error) {
 	ctx, cancel := context.WithCancel(cmd.Context())
 	defer cancel()
 
-	defer exitWhenLost(ctx, d, cmd.ErrOrStderr())()
+	defer exitWhenLost(ctx, d, said)()
 
 	// Before Serve, so that a SIGHUP during the start does not kill the process.
 	defer onHangup(d.ReloadSoon, cancel)()
 
 	out := cmd.OutOrStdout()
 	for _, w := range cfg.Warnings {
-		fmt.Fprintf(out, "warning: %s\n", w)
+		fmt.Fprintln(out, w.String())
 	}
 
 	unattended := d.Supervised() || o.logFile != ""
@@ -112,7 +123,7 @@ func serve(cmd *cobra.Command, at *place, o serveOptions) (err error) {
 const lostFor = 10 * time.Second
 
 // exitWhenLost ends the process when it hangs after its lease was lost: others do its work.
-func exitWhenLost(ctx context.Context, d *daemon.Daemon, stderr io.Writer) (stop func()) {
+func exitWhenLost(ctx context.Context, d *daemon.Daemon, said *daemon.LogWriter) (stop func()) {
 	lost := d.Lost()
 	if lost == nil {
 		return func() {}
@@ -127,7 +138,8 @@ func exitWhenLost(ctx context.Context, d *daemon.Daemon, stderr io.Writer) (stop
 		}
 		select {
 		case <-time.After(lostFor):
-			fmt.Fprintln(stderr, "rouse: the lease of this node is lost, and the daemon does not end by itself")
+			fmt.Fprintln(said, "rouse: the lease of this node is lost, and the daemon does not end by itself")
+			said.Close()
 			os.Exit(exitFailed)
 		case <-ctx.Done():
 		}
@@ -136,7 +148,7 @@ func exitWhenLost(ctx context.Context, d *daemon.Daemon, stderr io.Writer) (stop
 }
 
 // openDaemon reads the configuration and opens the home.
-func openDaemon(cmd *cobra.Command, at *place, o serveOptions, link *systemd.Link) (*daemon.Daemon, *config.Config, error) {
+func openDaemon(cmd *cobra.Command, at *place, o serveOptions, link *systemd.Link, said *daemon.LogWriter) (*daemon.Daemon, *config.Config, error) {
 	cfg, err := at.load()
 	if err != nil {
 		return nil, nil, err
@@ -148,7 +160,7 @@ func openDaemon(cmd *cobra.Command, at *place, o serveOptions, link *systemd.Lin
 	// A variable level, so that a reload can change it without another logger.
 	level := &slog.LevelVar{}
 	d, err := daemon.OpenWaiting(cmd.Context(), daemon.Options{
-		Home: string(cfg.Home), FlagHome: at.home, Config: cfg, Adopt: o.adopt, Serves: true, Node: o.node, NoTriggers: !o.triggers, NoWork: !o.work, Logger: daemon.NewLogger(cfg.Log, level, cmd.ErrOrStderr()), Level: level, Link: link,
+		Home: string(cfg.Home), FlagHome: at.home, Config: cfg, Adopt: o.adopt, Serves: true, Node: o.node, NoTriggers: !o.triggers, NoWork: !o.work, Logger: daemon.NewLogger(cfg.Log, level, said), Level: level, Link: link,
 	}, at.sayWaiting)
 	return d, cfg, err
 }
@@ -156,7 +168,7 @@ func openDaemon(cmd *cobra.Command, at *place, o serveOptions, link *systemd.Lin
 // printReady is the daemon's first screen: what is armed, what is next, where to look.
 // What is said unattended is kept in a log that others may read, so that it leads nobody into the pages.
 func printReady(ctx context.Context, d *daemon.Daemon, out io.Writer, unattended bool) error {
-	jobs, err := d.Jobs(ctx)
+	jobs, all, err := d.FirstJobs(ctx, maxShown)
 	if err != nil {
 		return err
 	}
@@ -174,12 +186,7 @@ func printReady(ctx context.Context, d *daemon.Daemon, out io.Writer, unattended
 		}
 	}
 
-	for i, j := range jobs {
-		if i == maxShown {
-			fmt.Fprintf(out, "  …        %d more: rouse jobs%s\n", len(jobs)-i, held.FlagHint())
-			break
-		}
-
+	for _, j := range jobs {
 		line := strings.Join(j.Triggers, "; ")
 		if !j.Next.IsZero() {
 			line += ", next " + local(j.Next, now)
@@ -198,6 +205,9 @@ func printReady(ctx context.Context, d *daemon.Daemon, out io.Writer, unattended
 		}
 
 		fmt.Fprintf(out, "  job      %-16s %s\n", j.Name, text.OneLine(line))
+	}
+	if more := all - len(jobs); more > 0 {
+		fmt.Fprintf(out, "  …        %d more: rouse jobs%s\n", more, held.FlagHint())
 	}
 
 	if note := daemon.RestoredNote(d.Dir()); note != "" {

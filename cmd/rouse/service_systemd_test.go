@@ -51,7 +51,9 @@ kill -9 $(systemctl --user show books -P MainPID)
 $R status | tail -1
 systemctl --user show books -P NRestarts -P NFileDescriptorStore
 $R service restart
-systemctl --user reload books && systemctl --user show books -P ActiveState
+systemctl --user reload books
+for i in $(seq 300); do [ "$(systemctl --user show books -P ActiveState)" = active ] && break; sleep 0.1; done # it says first that it reloads
+systemctl --user show books -P ActiveState
 $R doctor --offline | grep ' service '
 $R service stop
 $R service status

@@ -51,7 +51,7 @@ func newShow(at *place) *cobra.Command {
 
 // printDetail writes a run as a person reads it from top to bottom, with the mark of its outcome.
 func printDetail(w io.Writer, d api.RunDetail, mark string, now time.Time) {
-	fmt.Fprintf(w, "run %s of %s (agent %s)  %s\n", d.ID, jobName(d.Run), d.Agent, mark)
+	fmt.Fprintf(w, "run %s of %s (agent %s)  %s\n", d.ID, jobName(d.Run), d.Agent, paint(w, mark))
 	fmt.Fprintf(w, "  trigger   %s\n", text.OneLine(triggerText(d.Run)))
 	if !d.ScheduledAt.IsZero() {
 		fmt.Fprintf(w, "  scheduled %s\n", local(d.ScheduledAt, now))
@@ -214,6 +214,8 @@ func triggerText(r api.Run) string {
 			event = d.Webhook.Event + ", "
 		}
 		return fmt.Sprintf("%s: %s (%sdelivery %s, %s)", r.Trigger, d.Webhook.Path, event, d.Webhook.ID, text.Size(d.Webhook.Bytes))
+	case d.After != nil:
+		return fmt.Sprintf("%s: run %d of the job %s ended (%s)", r.Trigger, d.After.Run, d.After.Job, d.After.Outcome)
 	case d.Prompt != "":
 		return fmt.Sprintf("%s: %s", r.Trigger, shorten(d.Prompt, 120))
 	case d.Tool != "":

@@ -100,6 +100,7 @@ func runSimulate(cmd *cobra.Command, o simulateOptions) error {
 	// Only now: the other jobs had to be simulated, since they compete for the same lanes.
 	out = slices.DeleteFunc(out, func(oc simulate.Occurrence) bool { return o.job != "" && oc.Job != o.job })
 	daemon.NoteSimulated(out, cfg, p)
+	out = daemon.LeftOut(out, world, o.job)
 	if o.json {
 		return printJSON(cmd.OutOrStdout(), simulated(out))
 	}

@@ -73,7 +73,7 @@ func printSignIns(w io.Writer, kept []api.SignIn, now time.Time) error {
 		case k.Renews:
 			until = "renewed by itself"
 		case !k.ExpiresAt.IsZero():
-			until = local(k.ExpiresAt, now)
+			until = when(k.ExpiresAt, now)
 		}
 		rows = append(rows, []string{k.Name, k.Service, status, until, strings.Join(k.Scopes, ", ")})
 	}

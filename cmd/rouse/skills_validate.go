@@ -91,7 +91,7 @@ repository with an index (skills/index.json) the index and all skills that it li
 
 	f := cmd.Flags()
 	f.BoolVar(&asJSON, "json", false, "print JSON")
-	f.BoolVar(&recursive, "recursive", false, "all skills below the folders, at any depth")
+	f.BoolVar(&recursive, "recursive", false, "all skills below the folders, at any depth: folders with a SKILL.md, a manifest.json with its module.ts, or a module.ts that lacks one")
 	f.BoolVar(&summary, "summary", false, "print the figures only")
 
 	return cmd
@@ -116,7 +116,7 @@ func toValidate(dir string, recursive bool) ([]string, *skills.Registry, error) 
 
 // skillFolders finds the folders with a SKILL.md or a module.ts below one, itself included.
 func skillFolders(root string) ([]string, error) {
-	var out []string
+	var out, bare []string // bare: with a module.ts alone, which may be a part of the skill above
 	err := filepath.WalkDir(root, func(path string, e fs.DirEntry, err error) error {
 		switch {
 		case err != nil:
@@ -131,9 +131,19 @@ func skillFolders(root string) ([]string, error) {
 			if dir := filepath.Dir(path); len(out) == 0 || out[len(out)-1] != dir {
 				out = append(out, dir)
 			}
+		case !e.IsDir() && e.Name() == "module.ts" && !isFile(filepath.Join(filepath.Dir(path), "manifest.json")):
+			bare = append(bare, filepath.Dir(path))
 		}
 		return nil
 	})
+	for _, dir := range bare {
+		if !slices.ContainsFunc(out, func(skill string) bool {
+			return skill == dir || strings.HasPrefix(dir, skill+string(filepath.Separator))
+		}) {
+			out = append(out, dir)
+		}
+	}
+	slices.Sort(out)
 	if err == nil && len(out) == 0 {
 		err = fmt.Errorf("%s holds no skill, which is a folder with a SKILL.md, or with manifest.json and module.ts", root)
 	}

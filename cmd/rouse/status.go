@@ -25,7 +25,7 @@ func newStatus(at *place) *cobra.Command {
 			if errors.Is(err, api.ErrNoDaemon) {
 				problem := daemon.HomeProblem(cmd.Context(), home)
 				if asJSON {
-					if err := printJSON(cmd.OutOrStdout(), api.Status{Home: home, Problem: problem, ConfigProblems: []api.Problem{}, ConfigRestart: []string{}, WatchProblems: []string{}, ModelPauses: []api.ModelPause{}, Engine: api.Engine{Nodes: []api.Node{}, Agents: map[string]string{}, Problems: []string{}}}); err != nil {
+					if err := printJSON(cmd.OutOrStdout(), api.Status{Home: home, Problem: problem, ConfigProblems: []api.Problem{}, ConfigRestart: []string{}, WatchProblems: []string{}, Calendars: []api.Calendar{}, ModelPauses: []api.ModelPause{}, Engine: api.Engine{Nodes: []api.Node{}, Agents: map[string]string{}, Problems: []string{}}}); err != nil {
 						return err
 					}
 				} else {
@@ -92,6 +92,14 @@ func newStatus(at *place) *cobra.Command {
 
 			for _, what := range st.WatchProblems {
 				fmt.Fprintf(cmd.OutOrStdout(), "▲ %s\n", text.OneLine(what))
+			}
+
+			for _, c := range st.Calendars {
+				mark := ""
+				if c.Problem != "" {
+					mark = "▲ "
+				}
+				fmt.Fprintf(cmd.OutOrStdout(), "%s%s\n", mark, text.OneLine(c.Text(time.Now())))
 			}
 
 			return err

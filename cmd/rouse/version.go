@@ -88,8 +88,13 @@ func (r *versionReport) ask(cmd *cobra.Command, address string) error {
 	return nil
 }
 
+// buildLine names a build in a line, as --version does.
+func buildLine(b daemon.Build) string {
+	return fmt.Sprintf("rouse %s (%s, %s/%s)", b.Version, b.Go, b.OS, b.Arch)
+}
+
 func (r *versionReport) print(w io.Writer, check bool) error {
-	_, err := fmt.Fprintf(w, "rouse %s (%s, %s/%s)\n", r.Version, r.Go, r.OS, r.Arch)
+	_, err := fmt.Fprintln(w, buildLine(r.Build))
 	if err != nil || !check {
 		return err
 	}

@@ -54,7 +54,7 @@ func TestVersionCheck(t *testing.T) {
 	}
 }
 
-// Every command that is listed has a manual page, and each shell its completions.
+// Every command that is listed, but topics of the help, has a manual page, and each shell its completions.
 func TestPagesForPackages(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -64,7 +64,7 @@ func TestPagesForPackages(t *testing.T) {
 		t.Fatalf("%v: %s", err, &p.stderr)
 	}
 	for _, cmd := range newRoot(&place{}).Commands() {
-		if cmd.Hidden || cmd.Name() == "help" {
+		if cmd.Hidden || cmd.Name() == "help" || cmd.IsAdditionalHelpTopicCommand() {
 			continue
 		}
 		page, err := os.ReadFile(filepath.Join(dir, "rouse-"+cmd.Name()+".1"))

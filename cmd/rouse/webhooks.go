@@ -71,7 +71,7 @@ func listWebhooks(cmd *cobra.Command, at *place, asJSON bool) error {
 			state = h.Refuses
 		}
 		if h.LastRun != "" {
-			last = fmt.Sprintf("run %s, %s, %s", h.LastRun, local(h.LastAt, now), cmp.Or(h.LastOutcome, "not ended"))
+			last = fmt.Sprintf("run %s, %s, %s", h.LastRun, when(h.LastAt, now), cmp.Or(h.LastOutcome, "not ended"))
 		}
 		rows = append(rows, []string{h.Job, cmp.Or(h.URL, h.Path), h.Scheme, state, last})
 	}

@@ -5,8 +5,10 @@ import (
 	"fmt"
 	"io"
 	"net/url"
+	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -25,8 +27,8 @@ func newWhy(at *place) *cobra.Command {
 	var n int
 	var asJSON bool
 	cmd := &cobra.Command{
-		Use:   "why JOB [--at T]",
-		Short: "Says why a job ran, or did not: every occurrence around a time, with the reason",
+		Use:   "why JOB|FILE [--at T]",
+		Short: "Says why a job ran, or did not, at every instant; of a file, what the watches make of it",
 		Long: `Says why a job ran, or did not. Every instant of its schedule is a line with what was
 decided about it and why; runs by other triggers, attempts after the first, pauses, and
 starts and stops of the daemon stand in between. Without --at these are the latest up to
@@ -34,10 +36,16 @@ now and the next to come; with --at those around that time.
 
 --at takes "2026-11-21 08:00", "2026-11-21 08:00:30", 08:00 (of today) or an RFC 3339
 instant; times are read and shown in the daemon's time zone. Instants that no daemon has
-looked at yet are marked "not decided yet", with what would be decided now.`,
+looked at yet are marked "not decided yet", with what would be decided now.
+
+Of a file it says which jobs watch its folder, and whether a run has taken it, it waits,
+or it is left out, and why; of a folder it says so of each file in it. A name without a
+slash is a job; ./NAME is a file.`,
 		Example: `  rouse why morning-report
   rouse why morning-report --at 08:00
-  rouse why inbox --at "2026-11-20 14:30" -n 10`,
+  rouse why inbox --at "2026-11-20 14:30" -n 10
+  rouse why ./inbox/report.pdf.part
+  rouse why ./inbox`,
 		Args: cobra.ExactArgs(1),
 		RunE: verb(func(cmd *cobra.Command, args []string) error {
 			if cmd.Flags().Changed("at") && when == "" {
@@ -49,6 +57,13 @@ looked at yet are marked "not decided yet", with what would be decided now.`,
 				return err
 			}
 			defer s.close()
+
+			if isPath(args[0]) {
+				if cmd.Flags().Changed("at") || cmd.Flags().Changed("number") {
+					return usagef("--at and --number go with a job, and %s is a file", args[0])
+				}
+				return whyFile(cmd, s, args[0], asJSON)
+			}
 
 			var why api.Why
 			if err := s.Get(cmd.Context(), "/v1/why", url.Values{"job": {args[0]}, "at": {when}, "n": {strconv.Itoa(n)}}, &why); err != nil {
@@ -66,6 +81,38 @@ looked at yet are marked "not decided yet", with what would be decided now.`,
 	cmd.Flags().IntVarP(&n, "number", "n", 20, "how many lines")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
+}
+
+// isPath says whether an argument names a file rather than a job: no job has such a name.
+func isPath(arg string) bool {
+	return strings.ContainsRune(arg, filepath.Separator) || strings.ContainsRune(arg, '/') || arg == "." || arg == ".."
+}
+
+// whyFile prints what the watches make of a file, or of the files in a folder.
+func whyFile(cmd *cobra.Command, s *session, arg string, asJSON bool) error {
+	path, err := filepath.Abs(arg)
+	if err != nil {
+		return err
+	}
+
+	var files []api.WhyFile
+	if err := s.Get(cmd.Context(), "/v1/why/file", url.Values{"path": {path}}, &files); err != nil {
+		return err
+	}
+	if asJSON {
+		return printJSON(cmd.OutOrStdout(), files)
+	}
+
+	var rows [][]string
+	now := time.Now()
+	for _, f := range files {
+		state := strings.ReplaceAll(f.Verdict, "_", " ")
+		if !f.Since.IsZero() {
+			state += " since " + local(f.Since, now)
+		}
+		rows = append(rows, []string{shorten(filepath.Base(f.Path), 60), f.Job, state, cmp.Or(f.Run, "–"), shorten(f.Reason, 400)})
+	}
+	return table(cmd.OutOrStdout(), "FILE JOB STATE RUN REASON", rows)
 }
 
 // printWhy writes the sentences, and then the lines with what happened between them.
@@ -132,6 +179,9 @@ func explanationRow(l api.Explanation, zone *time.Location, clock func(api.Time)
 		run = l.Run + " " + outcomeMark(api.Run{Outcome: l.Outcome, State: l.State, WaitingFor: l.WaitingFor})
 		if l.State == domain.StateWaiting && l.WaitingFor == "" { // an attempt that is over
 			run = l.Run + " ? waited"
+		}
+		if l.Node != "" {
+			run += " on " + l.Node
 		}
 	}
 

@@ -22,6 +22,7 @@ var workspaceStatuses = text.Strings([]ledger.WorkspaceStatus{ledger.WorkspaceAc
 func newWorkspaces(at *place) *cobra.Command {
 	var agent, status string
 	var asJSON bool
+	var wanted pages
 	cmd := &cobra.Command{
 		Use:   "workspaces",
 		Short: "Lists the workspaces of skills: state that outlives runs; shows, pauses, archives and reviews them",
@@ -40,11 +41,12 @@ looked at it with "rouse workspaces show" and said: acknowledge (it is right as 
 			if status != "" {
 				q.Set("status", status)
 			}
-			return listWorkspaces(cmd, at, q, asJSON)
+			return listWorkspaces(cmd, at, q, wanted, asJSON)
 		}),
 	}
 
 	cmd.Flags().StringVar(&agent, "agent", "", "only those of this `agent`")
+	wanted.flags(cmd.Flags(), pageSize, "workspace", "")
 	cmd.Flags().StringVar(&status, "status", "", "only this `status`: "+strings.Join(workspaceStatuses, ", "))
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	cmd.AddCommand(
@@ -60,15 +62,15 @@ looked at it with "rouse workspaces show" and said: acknowledge (it is right as 
 	return cmd
 }
 
-func listWorkspaces(cmd *cobra.Command, at *place, q url.Values, asJSON bool) error {
+func listWorkspaces(cmd *cobra.Command, at *place, q url.Values, wanted pages, asJSON bool) error {
 	s, err := at.open(cmd.Context())
 	if err != nil {
 		return err
 	}
 	defer s.close()
 
-	var all []api.Workspace
-	if err := s.Get(cmd.Context(), "/v1/workspaces", q, &all); err != nil {
+	all, err := getPages(cmd.Context(), s, "/v1/workspaces", q, wanted, func(w api.Workspace) string { return w.ID })
+	if err != nil {
 		return err
 	}
 	if asJSON {
@@ -82,7 +84,7 @@ func listWorkspaces(cmd *cobra.Command, at *place, q url.Values, asJSON bool) er
 	now := time.Now()
 	var rows [][]string
 	for _, w := range all {
-		rows = append(rows, []string{w.ID, w.Name, w.Skill, w.Agent, workspaceStatus(w), orDash(w.Phase), workspaceRun(w), local(w.UpdatedAt, now)})
+		rows = append(rows, []string{w.ID, w.Name, w.Skill, w.Agent, workspaceStatus(w), orDash(w.Phase), workspaceRun(w), when(w.UpdatedAt, now)})
 	}
 	return table(cmd.OutOrStdout(), "ID NAME SKILL AGENT STATUS PHASE RUN WRITTEN", rows)
 }
@@ -164,13 +166,13 @@ func printWorkspace(w io.Writer, d api.WorkspaceDetail, now time.Time) {
 	printWorkspaceJobs(w, d, now)
 
 	for _, r := range d.Runs {
-		fmt.Fprintf(w, "  run %-5s %s  %s  %s\n", r.ID, outcomeMark(r), local(r.FinishedAt, now), shorten(cmp.Or(r.Error, r.Summary), 100))
+		fmt.Fprintf(w, "  run %-5s %s  %s  %s\n", r.ID, paint(w, outcomeMark(r)), when(r.FinishedAt, now), shorten(cmp.Or(r.Error, r.Summary), 100))
 	}
 }
 
 // printWorkspaceRun says how far a run has got, what it waits for, and what can be done about it.
 func printWorkspaceRun(w io.Writer, a api.WorkspaceRun) {
-	fmt.Fprintf(w, "  works     run %s  %s", a.Run.ID, outcomeMark(a.Run))
+	fmt.Fprintf(w, "  works     run %s  %s", a.Run.ID, paint(w, outcomeMark(a.Run)))
 	if a.Step != "" {
 		fmt.Fprintf(w, ", at the step %s", text.OneLine(a.Step))
 	}

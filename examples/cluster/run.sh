@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Three nodes on this machine share a ledger: a clock ticks, a file is dropped, the node that leads is killed, then the one
-# that is at work. At the end each instant has one row, and each line of the file.
+# Three nodes on this machine share a ledger: a clock ticks, a file is dropped, the node that does the ticks is killed with all
+# that it had on its disk, then the one that leads. At the end each instant has one row, and each line of the file.
 #   POSTGRES  the address of an empty database
 #   ROUSE     the program; built from this folder when it is not set
 set -euo pipefail
@@ -46,7 +46,7 @@ until_says() {
   exit 1
 }
 # ticks is how many rows the clock has made.
-ticks() { at south db clock query "select count(*) as n from ticks" 2>/dev/null | tail -1 | tr -dc 0-9; }
+ticks() { at "$reader" db clock query "select count(*) as n from ticks" 2>/dev/null | tail -1 | tr -dc 0-9 || true; }
 # more_ticks N waits until there are so many more.
 more_ticks() {
   local begun; begun="$(ticks)"
@@ -58,7 +58,15 @@ more_ticks() {
   exit 1
 }
 
+# who WORD is the node in whose line of the status a word stands.
+who() { at "$reader" engine status | awk -v word="$1" '$0 ~ word { print $1; exit }'; }
+# holder is the node that has the rows of the clock.
+holder() { at "$reader" engine status | awk '$1 == "clock" { print $2 }'; }
+# read_from_other NODE: commands go to one that is not it.
+read_from_other() { reader=north; if [ "$1" = north ]; then reader=south; fi; }
+
 export ROUSE_SECRET_LEDGER="$POSTGRES"
+reader=west
 for node in north south west; do serve "$node"; done
 echo "== three nodes"
 at west engine status
@@ -67,20 +75,28 @@ echo "== a file for west"
 printf 'item,price\npen,2\nink,9\ndesk,120\n' >inbox/.orders.part && mv inbox/.orders.part inbox/orders.csv
 until_says success at north runs --job orders
 at west db clerk query "select item, price from orders"
-
-echo "== the node that leads is killed"
 more_ticks 2
-kill -9 "${pids[north]}"
-until_says "gone.*its process ended" at south engine status
-more_ticks 3
-at west engine status
 
-echo "== and then the one that is at work"
-kill -9 "${pids[south]}"
-serve south
+first="$(holder)"
+echo "== $first, which does the ticks and has their rows, is killed, and its disk is lost"
+kill -9 "${pids[$first]}"
+rm -rf "${state:?}/${first:?}"
+read_from_other "$first"
 more_ticks 3
-serve north
-at west why tick | head -20
+until_says "gone.*its process ended" at "$reader" engine status
+second="$(holder)"
+echo "== now $second does them, with the rows of $first"
+at "$reader" engine status
+at "$reader" db clock query "select count(*) as rows from ticks"
+serve "$first"
+
+leader="$(who leads)"
+echo "== $leader, which leads, is killed"
+kill -9 "${pids[$leader]}"
+read_from_other "$leader"
+more_ticks 3
+serve "$leader"
+at "$reader" why tick | head -20
 
 echo "== each instant once: as many rows as instants, and none missing from the first to the last"
-at south db clock query "select count(*) as rows, count(distinct at) as instants, (max(unixepoch(at)) - min(unixepoch(at))) / 2 + 1 as due from ticks"
+at "$reader" db clock query "select count(*) as rows, count(distinct at) as instants, (max(unixepoch(at)) - min(unixepoch(at))) / 2 + 1 as due from ticks"

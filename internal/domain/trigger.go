@@ -9,6 +9,7 @@ const (
 	TriggerBackfill Trigger = "backfill" // a person: past instants of a schedule are to run after all
 	TriggerWatch    Trigger = "watch"    // the watcher: files have come or changed
 	TriggerWebhook  Trigger = "webhook"  // a request of another program
+	TriggerAfter    Trigger = "after"    // the end of a run of another job
 	TriggerSelf     Trigger = "self"     // the scheduler: a wake that the agent planned has come
 	TriggerManual   Trigger = "manual"   // a person, by a command
 	TriggerAPI      Trigger = "api"      // a program: by the API, or a model that calls a skill
@@ -16,7 +17,7 @@ const (
 
 // Triggers are all of them.
 func Triggers() []Trigger {
-	return []Trigger{TriggerSchedule, TriggerBackfill, TriggerWatch, TriggerWebhook, TriggerSelf, TriggerManual, TriggerAPI}
+	return []Trigger{TriggerSchedule, TriggerBackfill, TriggerWatch, TriggerWebhook, TriggerAfter, TriggerSelf, TriggerManual, TriggerAPI}
 }
 
 // OfInstant says whether its run belongs to an instant of a schedule.

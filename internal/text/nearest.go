@@ -17,7 +17,7 @@ const (
 )
 
 // Nearest is the known name that was probably meant by a wrong one, regardless of case; "" when
-// none is near. Of equally near names it is the first.
+// none is near. Two letters that changed places are the likeliest slip; of equally near names it is the first.
 func Nearest(wrong string, known []string) string {
 	if len(wrong) > maxNameBytes {
 		return ""
@@ -28,12 +28,30 @@ func Nearest(wrong string, known []string) string {
 	// Short names need a closer match: "a" is not meant by "b".
 	best, least := "", min(size/2, size/3+1)+1
 	for _, name := range known {
+		if swapped(wrong, strings.ToLower(name)) {
+			return name
+		}
 		if d := levenshtein.ComputeDistance(wrong, strings.ToLower(name)); d < least {
 			best, least = name, d
 		}
 	}
 
 	return best
+}
+
+// swapped reports whether two texts differ by two neighbours that changed places.
+func swapped(a, b string) bool {
+	if len(a) != len(b) {
+		return false
+	}
+
+	x, y := []rune(a), []rune(b)
+	for i := range min(len(x), len(y)) - 1 {
+		if x[i] != y[i] {
+			return x[i] == y[i+1] && x[i+1] == y[i] && string(x[i+2:]) == string(y[i+2:])
+		}
+	}
+	return false
 }
 
 // DidYouMean asks for the nearest name: `did you mean "expenses"?`; "" when none is near.

@@ -4,13 +4,16 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
+	"sync"
 	"unicode"
 	"unicode/utf8"
 )
 
 // escapeSequences matches what a terminal obeys: colours, titles, cursor moves, character sets. A
 // sequence without its end is not matched, and neither is ESC alone, so that no text is lost after it.
-var escapeSequences = regexp.MustCompile("\x1b(?:\\[[0-?]*[ -/]*[@-~]|\\][^\x07\x1b]*(?:\x07|\x1b\\\\)|[PX^_][^\x1b]*\x1b\\\\|[#%()*+./-][0-9A-Za-z]|[=>])")
+var escapeSequences = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile("\x1b(?:\\[[0-?]*[ -/]*[@-~]|\\][^\x07\x1b]*(?:\x07|\x1b\\\\)|[PX^_][^\x1b]*\x1b\\\\|[#%()*+./-][0-9A-Za-z]|[=>])")
+})
 
 // OneLine makes a text from anywhere safe for one line of a terminal: a file name or the words of a
 // model can neither move the cursor nor start another line. Repeated blanks stay, because people look
@@ -26,7 +29,7 @@ func OneLine(s string) string {
 
 // Lines is OneLine for a text of several lines, and keeps its line breaks.
 func Lines(s string) string {
-	s = escapeSequences.ReplaceAllString(strings.ToValidUTF8(s, "\uFFFD"), "")
+	s = escapeSequences().ReplaceAllString(strings.ToValidUTF8(s, "\uFFFD"), "")
 
 	return strings.Map(func(r rune) rune {
 		switch {
@@ -45,7 +48,7 @@ func Lines(s string) string {
 // without what a terminal would obey. What else could hide a part of it is escaped; letters and blanks
 // of every language stay.
 func Clean(s string) string {
-	s = escapeSequences.ReplaceAllString(strings.ToValidUTF8(s, "\uFFFD"), "")
+	s = escapeSequences().ReplaceAllString(strings.ToValidUTF8(s, "\uFFFD"), "")
 	s = strings.ReplaceAll(s, "\r\n", "\n")
 	s = strings.ReplaceAll(s, "\r", "\n") // a progress line that overwrites itself
 

@@ -133,7 +133,7 @@ func TestNearest(t *testing.T) {
 	}{
 		{"expense", "expenses", "expenses invoices customers"}, {"Invoice", "invoices", "expenses invoices"}, {"custmers", "customers", "expenses customers"},
 		{"zzz", "", "expenses"}, {"x", "", "a"}, {"X", "x", "a x"}, {"ab", "ac", "ac ad"}, {"abc", "", "xyc"}, {"größe", "große", "klein große"},
-		{"reconciliation", "", "authentication"}, {strings.Repeat("a", 127), "", strings.Repeat("a", 127)}, {"a", "", ""},
+		{"reconciliation", "", "authentication"}, {strings.Repeat("a", 127), "", strings.Repeat("a", 127)}, {"a", "", ""}, {"modle", "model", "mode model"}, {"modl", "mode", "mode model"},
 	} {
 		if got := text.Nearest(c.wrong, strings.Fields(c.known)); got != c.want {
 			t.Errorf("%s among %s: %q, want %q", c.wrong, c.known, got, c.want)

@@ -9,6 +9,11 @@
 // queue nor one whose lanes are full is read over and over. The loop sleeps until the ledger
 // changes, an attempt ends, or the earliest retry is due; it never polls.
 //
+// While the loop rests, it has looked at all that is queued, has lanes left, and nothing was written
+// since. A run that is accepted through the dispatcher then (Enqueue, RecordDue) would be the next to
+// start: it gets its lanes before its commit, and its attempt with it. At any other time, and where
+// something would keep it from starting, it is queued, and read after those before it.
+//
 // What ended an attempt decides what follows: a failed one may be tried again (the time
 // of the next try is in the ledger, so it survives a restart), an interrupted one goes on
 // in a new attempt, at most three times beside the retries. Attempts that a dead process

@@ -21,7 +21,7 @@ func (d *Dispatcher) admit(ctx, writing context.Context, now time.Time, runs []l
 	var free, released []ledger.Run
 	for _, r := range runs {
 		d.queue.seen = r.ID
-		if !d.isHere(r) {
+		if !d.isHere(r, now) {
 			continue
 		}
 

@@ -1,6 +1,7 @@
 package dispatch
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -18,6 +19,11 @@ const (
 	maxPage = 512
 	// rereadNodes is when the other nodes are looked at though nothing was heard of them.
 	rereadNodes = time.Second
+	// comeAfter is how long a run is left to the node that has its agent's database and is free to do it, before another one gets
+	// both: agents would else go to and fro.
+	comeAfter = 5 * time.Second
+	// askAgain is when a run is looked at again whose agent another node did not give away.
+	askAgain = time.Second
 )
 
 // pass stops what was cancelled and starts what can be started. next is when time alone makes
@@ -50,6 +56,9 @@ func (d *Dispatcher) pass(ctx, writing context.Context) (over bool, next time.Ti
 		next, err = d.o.Ledger.NextDue(ctx, now)
 		return false, next, err
 	}
+	if !d.comesAt.IsZero() && !now.Before(d.comesAt) {
+		d.rereadQueue(now)
+	}
 
 	// Below what was read, runs become claimable again (backlog); a deep queue is not read from
 	// its start at each change.
@@ -66,6 +75,9 @@ func (d *Dispatcher) pass(ctx, writing context.Context) (over bool, next time.Ti
 		return false, now, nil
 	}
 	next, err = d.o.Ledger.NextDue(ctx, now)
+	if d.free() > 0 { // else nobody could do it
+		next = earlier(next, d.comesAt)
+	}
 	// A change that came while the deep queue rested is looked at when that is over.
 	if again := d.queue.rereadAt(); d.queue.stale && d.free() > 0 && again.After(now) {
 		next = earlier(next, again)
@@ -140,6 +152,7 @@ func (d *Dispatcher) readNodes(ctx, writing context.Context, now time.Time) (err
 		return fmt.Errorf("what other nodes do cannot be read: %w", err)
 	}
 	d.nodesHeard, d.nodesRead = heard, now
+	d.noteBusy(lanes, now)
 	if maps.Equal(lanes.Agents, d.elsewhere.Agents) && maps.Equal(lanes.Jobs, d.elsewhere.Jobs) && maps.Equal(lanes.Homes, d.elsewhere.Homes) {
 		return nil
 	}
@@ -152,29 +165,58 @@ func (d *Dispatcher) readNodes(ctx, writing context.Context, now time.Time) (err
 	return nil
 }
 
-// isHere reports whether a run may be done by this node: its job may name one, and its agent's files are on one.
-func (d *Dispatcher) isHere(r ledger.Run) bool {
+// noteBusy keeps when agents were last seen to have runs at other nodes.
+func (d *Dispatcher) noteBusy(lanes ledger.Lanes, now time.Time) {
+	for _, busy := range []map[string]int{d.elsewhere.Agents, lanes.Agents} {
+		for agent := range busy {
+			d.busyAt[agent] = now
+		}
+	}
+}
+
+// isHere reports whether a run may be done by this node: its job may name one, and its agent's database and files are at one, or may come.
+func (d *Dispatcher) isHere(r ledger.Run, now time.Time) bool {
 	m := d.o.Ledger.Membership()
 	if m == nil {
 		return true
 	}
 
 	name := m.Node().Home
-	if node := d.o.Executor.Policy(r.Job).Node; node != "" && node != name {
+	placed := d.o.Executor.Policy(r.Job).Node
+	if placed == "" && d.o.Placed != nil {
+		placed = d.o.Placed(r)
+	}
+	if placed != "" && placed != name {
 		return false
 	}
-	if d.o.Placed != nil {
-		if node := d.o.Placed(r); node != "" && node != name {
-			return false
+
+	home, known := d.elsewhere.Homes[r.Agent]
+	switch {
+	case !known, home.Node == name:
+		return true
+	case !home.State.Free(), d.elsewhere.Agents[r.Agent] > 0: // they are there alone, or in use
+		return false
+	case !home.Works, placed == name:
+		return true
+	}
+
+	since := r.QueuedAt
+	for _, t := range []time.Time{r.NotBefore, d.busyAt[r.Agent]} {
+		if t.After(since) {
+			since = t
 		}
 	}
-	home := d.elsewhere.Homes[r.Agent]
-	return home == "" || home == name
+	comes := since.Add(comeAfter)
+	if now.Before(comes) {
+		d.comesAt = earlier(d.comesAt, comes)
+		return false
+	}
+	return true
 }
 
 // rereadQueue makes the next read begin at the start of the queue.
 func (d *Dispatcher) rereadQueue(now time.Time) {
-	d.queue = backlog{readFrom: now}
+	d.queue, d.comesAt = backlog{readFrom: now}, time.Time{}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.lanes.Clear()
@@ -205,6 +247,7 @@ func (d *Dispatcher) releaseLanes(ids ...int64) {
 
 // fillLanes gives free lanes to the backlog, and reads on in the queue while lanes stay free.
 func (d *Dispatcher) fillLanes(ctx, writing context.Context, now time.Time) error {
+	d.queue.whole = false
 	if err := d.startQueued(ctx, writing, now); err != nil {
 		return err
 	}
@@ -225,7 +268,7 @@ func (d *Dispatcher) fillLanes(ctx, writing context.Context, now time.Time) erro
 		if err := d.startQueued(ctx, writing, now); err != nil {
 			return err
 		}
-		if len(runs) < page {
+		if d.queue.whole = len(runs) < page; d.queue.whole {
 			break
 		}
 
@@ -281,8 +324,8 @@ func (d *Dispatcher) passOnly(ctx, writing context.Context, now time.Time) (over
 		return true, time.Time{}, nil
 	case r.NotBefore.After(now):
 		return false, r.NotBefore, nil
-	case !d.isHere(r): // the node that may do it does
-		return false, time.Time{}, nil
+	case !d.isHere(r, now): // the node that may do it does
+		return false, d.comesAt, nil
 	}
 
 	if why := ledger.ObstaclesText(d.o.Executor.Obstacles(ctx, r)); why != "" {
@@ -322,21 +365,34 @@ func (d *Dispatcher) start(writing context.Context, ids []int64) error {
 	for i, id := range ids {
 		if started[i].Err != nil { // no longer claimable: cancelled since it was read, or another node was first
 			d.releaseLanes(id)
-			if errors.Is(started[i].Err, ledger.ErrNoLane) {
+			switch {
+			case errors.Is(started[i].Err, ledger.ErrNoLane):
 				d.waitElsewhere(started[i].Run)
+			case errors.Is(started[i].Err, ledger.ErrAgentAway):
+				d.comesAt = earlier(d.comesAt, d.o.Now().Add(askAgain))
 			}
 			continue
 		}
 
-		// Not from ctx: an attempt outlives the end of the dispatcher's context, for drain ends it.
-		work, cancel := context.WithCancelCause(writing)
-		d.mu.Lock()
-		d.cancels[id] = cancel
-		d.mu.Unlock()
-		d.attempts.Go(func() { d.execute(work, writing, started[i].Run, started[i].Attempt, cancel) })
+		d.launch(started[i]) //nolint:contextcheck // an attempt outlives the context of Run
 	}
 
 	return nil
+}
+
+// launch executes an attempt that the ledger has.
+func (d *Dispatcher) launch(s ledger.Started) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+
+	// Not from the context of Run or of who asked: an attempt outlives the end of both, for drain ends it.
+	writing := d.writing
+	work, cancel := context.WithCancelCause(writing)
+	d.cancels[s.Run.ID] = cancel
+	if early := cmp.Or(d.early[s.Run.ID], d.stopped); early != nil {
+		cancel(early)
+	}
+	d.attempts.Go(func() { d.execute(work, writing, s.Run, s.Attempt, cancel) })
 }
 
 // waitElsewhere puts a run back whose lanes other nodes have. Nothing else starts before their lanes were read again: what is

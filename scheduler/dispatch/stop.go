@@ -23,7 +23,7 @@ func (s *Stop) Outcome() domain.Outcome { return s.outcome }
 // stopCancelled stops running attempts whose cancellation was requested.
 func (d *Dispatcher) stopCancelled(ctx context.Context) error {
 	d.mu.Lock()
-	none := len(d.cancels) == 0
+	none := len(d.cancels)+d.reserved == 0
 	d.mu.Unlock()
 	if none {
 		return nil
@@ -46,6 +46,8 @@ func (d *Dispatcher) stop(id int64, cause *Stop) {
 	defer d.mu.Unlock()
 	if cancel := d.cancels[id]; cancel != nil {
 		cancel(cause)
+	} else if d.reserved > 0 {
+		d.early[id] = cause
 	}
 }
 
@@ -88,11 +90,13 @@ func (d *Dispatcher) drain(writing context.Context) {
 
 // stopAll stops what is on, and gives up writing what cannot be written.
 func (d *Dispatcher) stopAll(why string) {
+	stop := &Stop{domain.OutcomeInterrupted, why}
 	d.mu.Lock()
+	d.stopped = stop
 	ids := slices.Collect(maps.Keys(d.cancels))
 	d.mu.Unlock()
 	for _, id := range ids {
-		d.stop(id, &Stop{domain.OutcomeInterrupted, why})
+		d.stop(id, stop)
 	}
 
 	close(d.drained)

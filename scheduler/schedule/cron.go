@@ -19,6 +19,7 @@ type fields struct {
 	dow              uint8
 	domStar, dowStar bool // begins with *; if neither does, it is enough that one of both matches
 	daily            bool // every date matches
+	clamped          bool // a day that a month does not have is its last one
 }
 
 // everyHour says whether every hour is allowed: such a spec runs in real time.
@@ -44,11 +45,16 @@ var descriptors = map[string]string{
 // parseCron reads an expression. Each field is checked here first: robfig accepts what
 // cannot be meant (*/100, 1,,2) and panics on some input.
 func parseCron(text string) (f fields, err error) {
-	expression := strings.TrimSpace(text)
+	expression, clamped := strings.TrimSpace(text), false
+	if isPhrase(expression) {
+		if expression, clamped, err = parsePhrase(expression); err != nil {
+			return f, err
+		}
+	}
 	if strings.HasPrefix(expression, "@") {
 		known, ok := descriptors[strings.ToLower(expression)]
 		if !ok {
-			return f, &Error{"schedule", text, "is not one of @hourly, @daily, @weekly, @monthly, @yearly; for lengths of time use every:"}
+			return f, &Error{"schedule", text, "is not one of @hourly, @daily, @weekly, @monthly, @yearly; in words: " + phrases + "; for lengths of time use every:"}
 		}
 		expression = known
 	}
@@ -62,7 +68,7 @@ func parseCron(text string) (f fields, err error) {
 		parts = slices.Insert(parts, 0, "0")
 	}
 
-	f = fields{domStar: parts[3][0] == '*' || parts[3][0] == '?', dowStar: parts[5][0] == '*' || parts[5][0] == '?'}
+	f = fields{clamped: clamped, domStar: parts[3][0] == '*' || parts[3][0] == '?', dowStar: parts[5][0] == '*' || parts[5][0] == '?'}
 	for i, rule := range fieldRules {
 		if parts[i], err = rule.normalize(parts[i]); err != nil {
 			return f, err
@@ -190,12 +196,15 @@ func (f *fields) matchesDate(d date) bool {
 		return true
 	}
 
-	_, month, day := time.Unix(d.at(0, 0, 0), 0).UTC().Date()
+	year, month, day := time.Unix(d.at(0, 0, 0), 0).UTC().Date()
 	if f.month>>month&1 == 0 {
 		return false
 	}
 
 	dom := f.dom>>day&1 == 1
+	if f.clamped && !dom && f.dom>>day != 0 {
+		dom = time.Date(year, month+1, 0, 0, 0, 0, 0, time.UTC).Day() == day // the last of its month
+	}
 	dow := f.dow>>d.weekday()&1 == 1
 	if f.domStar || f.dowStar {
 		return dom && dow

@@ -32,7 +32,7 @@ type dateRange struct {
 	text     string
 }
 
-func parseDates(text string) (dateRange, error) {
+func parseDates(field, text string) (dateRange, error) {
 	from, to, ranged := strings.Cut(text, "..")
 	if !ranged {
 		to = from
@@ -41,10 +41,10 @@ func parseDates(text string) (dateRange, error) {
 	a, errA := time.Parse(time.DateOnly, strings.TrimSpace(from))
 	b, errB := time.Parse(time.DateOnly, strings.TrimSpace(to))
 	if errA != nil || errB != nil {
-		return dateRange{}, &Error{"exclude", text, "is neither a date like 2026-12-25 nor a range like 2026-12-24..2026-12-31"}
+		return dateRange{}, &Error{field, text, "is neither a date like 2026-12-25 nor a range like 2026-12-24..2026-12-31"}
 	}
 	if b.Before(a) {
-		return dateRange{}, &Error{"exclude", text, "the range runs backwards"}
+		return dateRange{}, &Error{field, text, "the range runs backwards"}
 	}
 
 	return dateRange{dateOf(a), dateOf(b), text}, nil

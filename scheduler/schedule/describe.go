@@ -24,6 +24,12 @@ func (s *Schedule) Describe() string {
 	}
 
 	text, days := s.cron.times(), s.cron.days()
+	if s.source == sourceWindow {
+		text = "once between " + s.windowText()
+		if days == "" {
+			text = "each day " + text
+		}
+	}
 	if every := s.cron.everyDay(); every != "" && strings.HasPrefix(text, "at ") {
 		text, days = every+" "+text, ""
 	}
@@ -140,6 +146,9 @@ func (f *fields) days() string {
 	var parts []string
 	byDate, byWeekday := len(dom) < 31, len(dow) < 7
 	date := "on day " + list(dom, nil)
+	if last := dom[len(dom)-1]; f.clamped && last > 28 {
+		date += " or the last of the month"
+	}
 	weekday := "on " + list(dow, dayNames)
 	switch {
 	case byDate && byWeekday && !f.domStar && !f.dowStar:

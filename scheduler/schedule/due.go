@@ -172,7 +172,7 @@ func (s *Schedule) lastPassed(out []time.Time, first, from, to time.Time, keep i
 		}
 
 		rest = Instant{Nominal: first, Actual: first}
-		if s.every > 0 && len(s.excluded) == 0 {
+		if s.every > 0 && s.filter.empty() {
 			rest.Count = int(out[0].Sub(first) / s.every)
 		}
 	}

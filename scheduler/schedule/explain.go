@@ -8,16 +8,20 @@ import (
 // maxLookBack is how far back Around looks.
 const maxLookBack = 400 * 24 * time.Hour
 
-// NextWithExcluded is the first nominal instant after a time, excluded or not, with the exclusion that it
-// falls into as the user wrote it, "" when Next would return it too.
-func (s *Schedule) NextWithExcluded(after time.Time) (t time.Time, excluded string) {
-	if t = s.next(after); t.IsZero() {
-		return t, ""
+// NextWithExcluded is the first nominal instant after a time, left out or not, with the reason why it is: the exclusion that it falls
+// into, or what the schedule keeps to; "" when Next would return it too.
+func (s *Schedule) NextWithExcluded(after time.Time) (t time.Time, why string) {
+	if t = s.next(after); t.IsZero() || t.Unix() >= end {
+		return time.Time{}, ""
 	}
-	if r := s.exclusion(t); r != nil {
-		excluded = r.text
-	}
-	return t, excluded
+	why, _ = s.leftOut(t)
+	return t, why
+}
+
+// Outside says of an instant whether it lies outside of all that the schedule keeps to, and where that ends: zero for never.
+func (s *Schedule) Outside(t time.Time) (outside bool, until time.Time) {
+	why, until := s.leftOut(t)
+	return isOutside(why), until
 }
 
 // Matches says whether a time is exactly one of the nominal instants.
@@ -92,4 +96,34 @@ func clockOf(local time.Time) string {
 		return local.Format("15:04:05")
 	}
 	return local.Format("15:04")
+}
+
+// Gone is an instant that is taken out of a schedule.
+type Gone struct {
+	At  time.Time
+	Why string
+}
+
+// LeftOut lists the instants after a time and up to another one that are taken out, n at most. Of what the schedule keeps to, the first
+// stands for all until the next time that it names.
+func (s *Schedule) LeftOut(after, to time.Time, n int) (out []Gone) {
+	if s.filter.empty() {
+		return nil
+	}
+	for t := s.next(after); !t.IsZero() && !t.After(to) && len(out) < n; {
+		why, until := s.leftOut(t)
+		if why != "" {
+			out = append(out, Gone{t, why})
+		}
+
+		from := t
+		if isOutside(why) {
+			if until.IsZero() {
+				break
+			}
+			from = until.Add(-1)
+		}
+		t = s.next(from)
+	}
+	return out
 }

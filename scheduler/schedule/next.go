@@ -20,36 +20,24 @@ func (s *Schedule) Next(after time.Time) time.Time {
 		if t.Unix() >= end {
 			return time.Time{}
 		}
-		if t.IsZero() || len(s.excluded) == 0 {
+		if t.IsZero() || s.filter.empty() {
 			return t
 		}
 
-		r := s.exclusion(t)
-		if r == nil {
+		why, until := s.leftOut(t)
+		switch {
+		case why == "":
 			return t
+		case until.IsZero():
+			return time.Time{}
 		}
 
-		// Go on at the end of the exclusion instead of walking through it.
-		after = time.Unix(s.zone.resolve((r.to+1).at(0, 0, 0)), -1)
+		// Go on where that ends instead of walking through it.
+		after = until.Add(-1)
 		if after.Before(t) {
 			after = t
 		}
 	}
-}
-
-// exclusion is the first one that an instant falls into, nil when there is none.
-func (s *Schedule) exclusion(t time.Time) *dateRange {
-	if len(s.excluded) == 0 {
-		return nil
-	}
-
-	d := s.zone.dateAt(t.Unix())
-	for i, r := range s.excluded {
-		if r.from <= d && d <= r.to {
-			return &s.excluded[i]
-		}
-	}
-	return nil
 }
 
 // next is the first instant after a time, excluded or not, in UTC.

@@ -5,25 +5,29 @@ import (
 	"encoding/hex"
 	"fmt"
 	"hash/fnv"
-	"math"
-	"strconv"
 	"strings"
 	"time"
 	_ "time/tzdata" // zones must be known on a machine without a zone database
 	"unicode"
+
+	"rouse/internal/text"
 )
 
-// Options say what a user wrote; exactly one of Cron, Every and At is set.
+// Options say what a user wrote; exactly one of Cron, Every, At and Window is set.
 type Options struct {
-	Cron  string // five or six fields, or @hourly…@yearly; CRON_TZ=Zone may precede
-	Every string // a Go duration or Nd, at least a second
-	At    string // RFC 3339
+	Cron   string // five or six fields, or @hourly…@yearly; CRON_TZ=Zone may precede
+	Every  string // a Go duration or Nd, at least a second
+	At     string // RFC 3339
+	Window string // 02:00-05:00: once in each, at a moment that Job and the date decide
+	Days   string // of Window, like 1-5 or mon,thu; "" means all
 
-	Timezone string         // IANA name; "" means Location
-	Location *time.Location // nil means UTC
-	Exclude  []string       // 2026-12-25, or 2026-12-24..2026-12-31: local dates
+	Timezone string                      // IANA name; "" means Location
+	Location *time.Location              // nil means UTC
+	Exclude  []string                    // 2026-12-25, or 2026-12-24..2026-12-31: local dates; or names of calendars
+	Only     []string                    // the same: nothing is due outside of them
+	Calendar func(name string) *Calendar // nil for a name that there is not
 	Jitter   time.Duration
-	Job      string    // spreads jitter
+	Job      string    // spreads jitter, and moments in windows
 	Anchor   time.Time // origin of the Every grid; zero means the Unix epoch
 }
 
@@ -47,12 +51,13 @@ type Schedule struct {
 }
 
 type details struct {
-	every    time.Duration
-	anchor   time.Time // origin of the grid of every; zero means the Unix epoch
-	at       time.Time
-	jitter   time.Duration
-	job      string
-	excluded []dateRange
+	every         time.Duration
+	anchor        time.Time // origin of the grid of every; zero means the Unix epoch
+	at            time.Time
+	jitter        time.Duration
+	opens, closes int // of a window, in minutes from midnight
+	job           string
+	filter        filter
 }
 
 // noDetails are the details that all schedules without any share.
@@ -64,9 +69,10 @@ const (
 	sourceCron source = iota
 	sourceEvery
 	sourceAt
+	sourceWindow
 )
 
-func (s source) String() string { return [...]string{"cron", "every", "at"}[s] }
+func (s source) String() string { return [...]string{"cron", "every", "at", "window"}[s] }
 
 // Parse reads a schedule. What can never fire is an error.
 func Parse(o Options) (*Schedule, error) {
@@ -76,41 +82,56 @@ func Parse(o Options) (*Schedule, error) {
 	}
 
 	set := 0
-	for _, v := range []string{o.Cron, o.Every, o.At} {
+	for _, v := range []string{o.Cron, o.Every, o.At, o.Window} {
 		if v != "" {
 			set++
 		}
 	}
 
 	if set != 1 {
-		return nil, &Error{"schedule", o.Cron + o.Every + o.At, "give exactly one of schedule, every and at"}
+		return nil, &Error{"schedule", o.Cron + o.Every + o.At + o.Window, "give exactly one of schedule, every, at and window"}
 	}
 	if o.Jitter < 0 {
 		return nil, &Error{"jitter", o.Jitter.String(), "must not be negative"}
 	}
+	if o.Jitter > 0 && o.Window != "" {
+		return nil, &Error{"jitter", o.Jitter.String(), "is for schedule, every and at; a window spreads by itself"}
+	}
 
-	for _, text := range o.Exclude {
-		r, err := parseDates(text)
-		if err != nil {
-			return nil, err
-		}
-		s.excluded = append(s.excluded, r)
+	if err := s.filter.parse(o); err != nil {
+		return nil, err
 	}
 	if err := s.parseSource(o); err != nil {
 		return nil, err
 	}
-	if len(s.excluded) > 0 && s.Next(s.searchStart()).IsZero() {
-		return nil, &Error{"exclude", strings.Join(o.Exclude, ", "), "leaves no instant of the schedule, so it never fires"}
+	if err := s.checkFilter(o); err != nil {
+		return nil, err
 	}
 
-	if s.source == sourceCron && s.jitter == 0 && len(s.excluded) == 0 {
+	if s.source == sourceCron && s.jitter == 0 && s.filter.empty() {
 		s.details = &noDetails
 	}
 
-	sum := sha256.Sum256(fmt.Appendf(nil, "%q %q %q %q %q", o.Cron, o.Every, o.At, s.zone, o.Exclude))
+	meant := fmt.Appendf(nil, "%q %q %q %q %q", o.Cron, o.Every, o.At, s.zone, o.Exclude)
+	if o.Window != "" || len(o.Only) > 0 { // else the hash is what it was before there were these
+		meant = fmt.Appendf(meant, " %q %q %q", o.Window, o.Days, o.Only)
+	}
+	// What calendars hold is not in it: they change, and what is due goes on from where it was.
+	sum := sha256.Sum256(meant)
 	// Eight bytes are enough to notice a change of one job's schedule.
 	copy(s.hash[:], sum[:])
 	return s, nil
+}
+
+// checkFilter refuses dates that leave nothing. What calendars leave is as long as they stay as they are.
+func (s *Schedule) checkFilter(o Options) error {
+	if s.filter.empty() || !s.filter.fixed() || !s.Next(s.searchStart()).IsZero() {
+		return nil
+	}
+	if len(o.Only) > 0 {
+		return &Error{"only", strings.Join(o.Only, ", "), "leaves no instant of the schedule, so it never fires"}
+	}
+	return &Error{"exclude", strings.Join(o.Exclude, ", "), "leaves no instant of the schedule, so it never fires"}
 }
 
 func (s *Schedule) parseZone(o Options) (err error) {
@@ -148,6 +169,9 @@ func (s *Schedule) parseSource(o Options) error {
 		if s.next(s.searchStart()).IsZero() {
 			return &Error{"schedule", o.Cron, "never fires: no date matches day-of-month and month"}
 		}
+	case o.Window != "":
+		s.source = sourceWindow
+		return s.parseWindow(o)
 	case o.Every != "":
 		s.source = sourceEvery
 		if s.every, err = parseEvery(o.Every); err != nil {
@@ -198,25 +222,19 @@ func cutZone(text string) (string, *time.Location, error) {
 
 const maxEvery = 10 * 366 * 24 * time.Hour
 
-func parseEvery(text string) (time.Duration, error) {
-	d, err := time.ParseDuration(text)
+func parseEvery(given string) (time.Duration, error) {
+	d, err := text.ParseSpan(given)
 	if err != nil {
-		days, isDays := strings.CutSuffix(text, "d")
-		n, err := strconv.ParseFloat(days, 64)
-		if !isDays || err != nil || math.IsNaN(n) || math.Abs(n) > maxEvery.Hours() {
-			return 0, &Error{"every", text, "is not a length of time like 30s, 15m, 6h or 7d"}
-		}
-		// Rounded to milliseconds, because 0.7 days are not whole seconds in floating point.
-		d = time.Duration(math.Round(n*24*3600*1000)) * time.Millisecond
+		return 0, &Error{"every", given, "is not a length of time like 30s, 15m, 6h or 7d"}
 	}
 
 	switch {
 	case d < time.Second:
-		return 0, &Error{"every", text, "must be at least 1s"}
+		return 0, &Error{"every", given, "must be at least 1s"}
 	case d%time.Second != 0:
-		return 0, &Error{"every", text, "must be whole seconds"}
+		return 0, &Error{"every", given, "must be whole seconds"}
 	case d > maxEvery:
-		return 0, &Error{"every", text, "must be at most ten years"}
+		return 0, &Error{"every", given, "must be at most ten years"}
 	}
 
 	return d, nil
@@ -233,15 +251,18 @@ func (s *Schedule) WithAnchor(t time.Time) *Schedule {
 	return &c
 }
 
-// Source is cron, every or at.
+// Source is cron, every, at or window.
 func (s *Schedule) Source() string { return s.source.String() }
 
 // Hash changes when the instants that are meant change.
 func (s *Schedule) Hash() string { return hex.EncodeToString(s.hash[:]) }
 
 // Actual is when an occurrence starts: its nominal instant plus the jitter, which is the same
-// each time it is asked for, and never reaches the next nominal instant.
+// each time it is asked for, and never reaches the next nominal instant; or its moment in a window, which opens then.
 func (s *Schedule) Actual(nominal time.Time) time.Time {
+	if s.source == sourceWindow {
+		return s.momentIn(nominal)
+	}
 	if s.jitter <= 0 {
 		return nominal
 	}

@@ -10,9 +10,10 @@ import (
 	"os/exec"
 	"path"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
+
+	"rouse/internal/pattern"
 )
 
 // Source says where a skill comes from.
@@ -26,7 +27,7 @@ type Source struct {
 }
 
 // repositoryURL tells the URL of a repository from a path: it has a scheme, or is user@host:path.
-var repositoryURL = regexp.MustCompile(`^(https|ssh|git|file)://|^[\w.-]+@[\w.-]+:`)
+var repositoryURL = pattern.New(`^(https|ssh|git|file)://|^[\w.-]+@[\w.-]+:`)
 
 // Remote says whether a source is a repository.
 func (s Source) Remote() bool { return repositoryURL.MatchString(s.From) }

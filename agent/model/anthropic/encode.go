@@ -118,7 +118,7 @@ func (t *turn) encode() (*wire.BodyBuilder, error) {
 	b.Raw("]")
 
 	if len(t.r.Tools) > 0 {
-		tools, err := cache.Tools(t.r.Tools, encodeTool)
+		tools, err := t.p.client.Tools(cache, t.r.Tools, encodeTool)
 		if err != nil {
 			return nil, err
 		}

@@ -108,7 +108,7 @@ func (t *turn) encode() (*wire.BodyBuilder, error) {
 	}
 
 	if len(t.r.Tools) > 0 {
-		functions, err := cache.Tools(t.r.Tools, func(t model.Tool) any { return encodeTool(t) })
+		functions, err := t.p.client.Tools(cache, t.r.Tools, func(t model.Tool) any { return encodeTool(t) })
 		if err != nil {
 			return nil, err
 		}

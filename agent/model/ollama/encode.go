@@ -85,7 +85,7 @@ func (t *turn) encode() (*wire.BodyBuilder, error) {
 
 	b.Raw("]")
 	if len(t.r.Tools) > 0 && !t.r.NoTools { // the API has no tool_choice
-		tools, err := cache.Tools(t.r.Tools, encodeTool)
+		tools, err := t.p.client.Tools(cache, t.r.Tools, encodeTool)
 		if err != nil {
 			return nil, err
 		}

@@ -95,7 +95,7 @@ func (p *Provider) encodeBody(r model.Request, messages []model.Message, rest re
 
 	b.Raw("]")
 	if len(r.Tools) > 0 && !r.NoTools { // tool_choice: none is ignored by too many servers to be relied on
-		tools, err := cache.Tools(r.Tools, encodeTool)
+		tools, err := p.client.Tools(cache, r.Tools, encodeTool)
 		if err != nil {
 			return nil, err
 		}

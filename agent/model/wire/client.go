@@ -20,6 +20,7 @@ import (
 
 	"rouse/agent/model"
 	"rouse/agent/redact"
+	"rouse/internal/live"
 )
 
 const (
@@ -81,8 +82,9 @@ type Client struct {
 	shownURL   string // BaseURL for messages: without credentials and query
 	host       string
 	httpClient *retryablehttp.Client
-	headers    http.Header // of each request
-	readers    sync.Pool   // of *bufio.Reader: answers are small, and a new reader is not
+	headers    http.Header                  // of each request
+	readers    sync.Pool                    // of *bufio.Reader: answers are small, and a new reader is not
+	tools      atomic.Pointer[encodedTools] // that were encoded last, for conversations that have the same
 	redactor   *redact.Redactor
 	noImages   atomic.Pointer[string] // the server's message that the model supports no images; nil while nobody said so
 }
@@ -233,6 +235,7 @@ func (c *Client) roundTrip(ctx context.Context, x Exchange, a *Accumulator, emit
 	a.answering, a.textBytes = true, 0
 	return c.readAnswer(resp, func(f Frame) error {
 		text, err := x.Decode(f, a)
+		live.From(ctx).Arrived(len(f.Data)) // also of what is no text: what a model thinks, and the calls that it writes
 		a.textBytes += len(text)
 		if text != "" && !emit(model.Event{Text: text}) {
 			return errStopped

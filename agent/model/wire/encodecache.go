@@ -22,8 +22,14 @@ type EncodeCache struct {
 	precedingRole string          // the role of what comes before the first message
 	messages      []model.Message // that were encoded: the caller's own, who does not change them
 	encoded       []EncodedMessage
-	tools         []model.Tool
-	encodedTools  []byte
+	tools         *encodedTools // nil before the first request with tools
+}
+
+// encodedTools are the tools of a request as they are in its body. Nobody changes them.
+type encodedTools struct {
+	key  any // of the cache that they were encoded for
+	list []model.Tool
+	json []byte
 }
 
 // CacheOf is the cache of a conversation. key has to be comparable, and holds all that the
@@ -97,10 +103,14 @@ func commonPrefix(a, b []model.Message) (n int) {
 	return n
 }
 
-// Tools encodes tools, separated by commas. The caller must not change the result.
-func (e *EncodeCache) Tools(tools []model.Tool, encode func(model.Tool) any) ([]byte, error) {
-	if e.encodedTools != nil && slices.EqualFunc(tools, e.tools, model.Tool.Equal) {
-		return e.encodedTools, nil
+// Tools encodes tools, separated by commas. The caller must not change the result: runs of an agent at one time have the
+// same tools, and share what one of them has encoded.
+func (c *Client) Tools(cache *EncodeCache, tools []model.Tool, encode func(model.Tool) any) ([]byte, error) {
+	for _, known := range []*encodedTools{cache.tools, c.tools.Load()} {
+		if known != nil && known.key == cache.key && slices.EqualFunc(tools, known.list, model.Tool.Equal) {
+			cache.tools = known
+			return known.json, nil
+		}
 	}
 
 	var b JSONBuilder
@@ -115,6 +125,7 @@ func (e *EncodeCache) Tools(tools []model.Tool, encode func(model.Tool) any) ([]
 		return nil, b.err
 	}
 
-	e.tools, e.encodedTools = slices.Clone(tools), b.flush()
-	return e.encodedTools, nil
+	cache.tools = &encodedTools{cache.key, slices.Clone(tools), b.flush()}
+	c.tools.Store(cache.tools)
+	return cache.tools.json, nil
 }

@@ -7,7 +7,6 @@ import (
 	"io"
 	"net/http"
 	"net/url"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -15,10 +14,11 @@ import (
 
 	"rouse/agent/model"
 	"rouse/agent/redact"
+	"rouse/internal/pattern"
 	"rouse/internal/text"
 )
 
-var secretHeader = regexp.MustCompile(`(?i)auth|key|token|secret|cookie|password`)
+var secretHeader = pattern.New(`(?i)auth|key|token|secret|cookie|password`)
 
 // newRedactor removes secrets from error messages: a server may repeat the key that it refuses.
 func newRedactor(e Endpoint, u *url.URL) *redact.Redactor {
@@ -161,7 +161,7 @@ func lookup(raw json.RawMessage, path ...string) string {
 	return string(raw)
 }
 
-var htmlTitle = regexp.MustCompile(`(?is)<title[^>]*>(.*?)</title>`)
+var htmlTitle = pattern.New(`(?is)<title[^>]*>(.*?)</title>`)
 
 // describeBody is what to show of a body that is not JSON.
 func describeBody(text string) string {

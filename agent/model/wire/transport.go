@@ -11,7 +11,6 @@ import (
 	"net/http"
 	"net/http/httptrace"
 	"net/url"
-	"regexp"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -20,6 +19,7 @@ import (
 	"github.com/hashicorp/go-retryablehttp"
 
 	"rouse/agent/model"
+	"rouse/internal/pattern"
 )
 
 const (
@@ -198,7 +198,7 @@ func (l *idleTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 }
 
 // retryDelay is where Google's servers say how long to wait.
-var retryDelay = regexp.MustCompile(`"retryDelay":\s*"([0-9.]+)s"`)
+var retryDelay = pattern.New(`"retryDelay":\s*"([0-9.]+)s"`)
 
 // moveRetryDelay copies a delay that only the body asks for to the Retry-After header.
 func moveRetryDelay(resp *http.Response) {
@@ -217,9 +217,9 @@ func moveRetryDelay(resp *http.Response) {
 // A server that refuses for now may say for how long in its message alone: "Please try again in
 // 6h13m20s", "retry after 90 seconds", "You will regain access on 2026-12-01 at 00:00 UTC".
 var (
-	namedSpan    = regexp.MustCompile(`(?i)\b(?:again|retry|retrying|resets?) (?:in|after) (?:about )?((?:\d+(?:\.\d+)? ?(?:ms|milliseconds?|seconds?|secs?|minutes?|mins?|hours?|hrs?|days?|[smhd])\b,? ?(?:and )?|\d+(?:\.\d+)?(?:ms|[smhd]))+)`)
-	namedPart    = regexp.MustCompile(`(?i)(\d+(?:\.\d+)?) ?(ms|mil|s|m|h|d)`)
-	namedInstant = regexp.MustCompile(`(?i)\bregain access on (\d{4}-\d\d-\d\d)(?: at (\d\d:\d\d) UTC)?`)
+	namedSpan    = pattern.New(`(?i)\b(?:again|retry|retrying|resets?) (?:in|after) (?:about )?((?:\d+(?:\.\d+)? ?(?:ms|milliseconds?|seconds?|secs?|minutes?|mins?|hours?|hrs?|days?|[smhd])\b,? ?(?:and )?|\d+(?:\.\d+)?(?:ms|[smhd]))+)`)
+	namedPart    = pattern.New(`(?i)(\d+(?:\.\d+)?) ?(ms|mil|s|m|h|d)`)
+	namedInstant = pattern.New(`(?i)\bregain access on (\d{4}-\d\d-\d\d)(?: at (\d\d:\d\d) UTC)?`)
 )
 
 // longestNamed bounds what a header or a message can ask for: a model is paused for as long.

@@ -33,21 +33,21 @@ const minSummary = 30
 var (
 	todoSpec = tool.Spec{
 		Name: "todo", Description: todoText, Effect: domain.EffectRead, Class: tool.ClassPlan, Scope: tool.ScopeRun, Writes: tool.WritesNothing,
-		Args: reflect.TypeFor[todoArgs](),
+		Example: `{"markdown":"- [x] read the statement\n- [ ] write the report"}`, Args: reflect.TypeFor[todoArgs](),
 	}
 	completeSpec = tool.Spec{
 		Name: "complete", Description: completeText, Effect: domain.EffectRead, Class: tool.ClassOther, Scope: tool.ScopeRun, Writes: tool.WritesNothing,
-		Args: reflect.TypeFor[completeArgs](), Ends: true, Enum: map[string][]string{"outcome": {"success", "nothing", "partial"}},
+		Example: `{"summary":"Wrote the report of the week to out/report.md."}`, Args: reflect.TypeFor[completeArgs](), Ends: true, Enum: map[string][]string{"outcome": {"success", "nothing", "partial"}},
 	}
 	// The effect is that of a database because the outbox takes a key once: a call that a resumed
 	// attempt repeats is not sent again.
 	notifySpec = tool.Spec{
 		Name: "notify", Description: notifyText, Effect: domain.EffectDatabase, Class: tool.ClassOther, Scope: tool.ScopeAgent, Writes: tool.WritesNotice,
-		Args: reflect.TypeFor[notifyArgs](),
+		Example: `{"title":"3 expenses imported","body":"Most went to food."}`, Args: reflect.TypeFor[notifyArgs](),
 	}
 	clarifySpec = tool.Spec{
 		Name: "clarify", Description: clarifyText, Effect: domain.EffectRead, Class: tool.ClassOther, Scope: tool.ScopeRun, Writes: tool.WritesNothing,
-		Args: reflect.TypeFor[clarifyArgs](), Requires: tool.RequiresModel, Ends: true, Waits: true,
+		Example: `{"question":"Which account is GLS?","options":["Girokonto","Tagesgeld"]}`, Args: reflect.TypeFor[clarifyArgs](), Requires: tool.RequiresModel, Ends: true, Waits: true,
 	}
 )
 

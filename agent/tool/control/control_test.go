@@ -61,7 +61,7 @@ func TestTodo(t *testing.T) {
 // TestComplete: OSA-17.
 func TestComplete(t *testing.T) {
 	r, _ := setup(t)
-	for _, bad := range []string{"done", "Done.", "OK", "looks good", "all good.", "short", "                              x"} {
+	for _, bad := range []string{"done", "Done.", "OK", "looks good", "all good.", "short", "                              x", "It was 29 characters in all.."} {
 		raw, err := json.Marshal(map[string]string{"summary": bad})
 		if err != nil {
 			t.Fatal(err)
@@ -71,6 +71,9 @@ func TestComplete(t *testing.T) {
 		}
 	}
 
+	if e := call(t, r, "complete", `{"summary":" It has 30 characters in all... "}`); !e.OK {
+		t.Errorf("30 characters: %+v", e)
+	}
 	good := `{"summary":"Imported three expenses; food is the largest category."}`
 	if e := call(t, r, "complete", good); !e.OK || !strings.Contains(string(e.Result), `"outcome":"success"`) {
 		t.Errorf("%+v", e)

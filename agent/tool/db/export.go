@@ -32,7 +32,7 @@ type exportResult struct {
 // exportSpec is db_export. It takes turns with other calls that write the same path. What it overwrites is
 // not stored, so that no undo reaches it.
 var exportSpec = tool.Spec{
-	Name: "db_export", Description: describe("db_export"), Effect: domain.EffectWrite, Class: tool.ClassData, Scope: tool.ScopeAgent, Writes: tool.WritesElsewhere,
+	Name: "db_export", Description: describe("db_export"), Effect: domain.EffectWrite, Class: tool.ClassData, Example: examples["db_export"], Scope: tool.ScopeAgent, Writes: tool.WritesElsewhere,
 	Args: reflect.TypeFor[exportArgs](), Requires: tool.RequiresDatabase, Path: "path", Enum: map[string][]string{"format": fileFormats},
 }
 

@@ -64,7 +64,7 @@ func answeredBy[A any](s tool.Spec, showsRows bool, run handler[A]) member {
 func reading(name string) tool.Spec {
 	return tool.Spec{
 		Name: name, Description: describe(name), Effect: domain.EffectRead, Class: tool.ClassOther, Scope: tool.ScopeAgent, Writes: tool.WritesNothing,
-		Requires: tool.RequiresDatabase,
+		Requires: tool.RequiresDatabase, Example: examples[name],
 	}
 }
 

@@ -2,13 +2,13 @@ package executor
 
 import (
 	"encoding/json"
-	"regexp"
 	"strconv"
 	"strings"
 	"time"
 
 	"rouse/agent/model"
 	"rouse/internal/domain"
+	"rouse/internal/pattern"
 )
 
 // plain reads the form for programs that have none of their own (docs/executors.md): one object, alone or last.
@@ -106,10 +106,10 @@ func chosen(outcome string) domain.Outcome {
 
 // What programs say when their model cannot be asked just now, and what each means is left to the table of docs/executors.md.
 var (
-	outage      = regexp.MustCompile(`(?i)\b(rate.?limit|usage limit|hit your limit|limit reached|quota exceeded|exhausted your|overloaded|too many requests|service unavailable|429|529|503)\b`)
-	resetsEpoch = regexp.MustCompile(`\|(\d{10})\b`)
-	resetsIn    = regexp.MustCompile(`(?i)try again in ((?:\d+ ?(?:days?|d|hours?|h|minutes?|min|m|seconds?|s)[ ,]*(?:and )?)+)`)
-	resetsPart  = regexp.MustCompile(`(?i)(\d+) ?(d|h|m|s)`)
+	outage      = pattern.New(`(?i)\b(rate.?limit|usage limit|hit your limit|limit reached|quota exceeded|exhausted your|overloaded|too many requests|service unavailable|429|529|503)\b`)
+	resetsEpoch = pattern.New(`\|(\d{10})\b`)
+	resetsIn    = pattern.New(`(?i)try again in ((?:\d+ ?(?:days?|d|hours?|h|minutes?|min|m|seconds?|s)[ ,]*(?:and )?)+)`)
+	resetsPart  = pattern.New(`(?i)(\d+) ?(d|h|m|s)`)
 )
 
 // longestWait bounds how far off a program can put its next try.

@@ -147,6 +147,7 @@ func (p *program) spent(e ending) Spent {
 	case r.CostKnown:
 	case out.CostMicroUSD > 0 && !r.Done:
 		out.EstimatedTokens, out.EstimatedMicroUSD, out.Why = tokens, out.CostMicroUSD, "the program was ended before it said what it took"
+	case !p.Settings.Network && out.CostMicroUSD == 0: // by which it would have reached a model
 	case out.CostMicroUSD == 0 && p.Bounds.CostMicroUSD > 0 && p.Settings.Price.Free() && (!r.Unavailable || r.Turns > 0):
 		out.CostMicroUSD, out.EstimatedMicroUSD = p.Bounds.CostMicroUSD, p.Bounds.CostMicroUSD
 		out.EstimatedTokens, out.Why = tokens, "the program did not say what it cost, so that all of bounds.cost_usd is counted"

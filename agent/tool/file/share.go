@@ -29,7 +29,7 @@ const (
 )
 
 type shareArgs struct {
-	Path        string `json:"path,omitempty" jsonschema:"of the file: relative to the working folder, or absolute inside a granted folder"`
+	Path        string `json:"path,omitempty" jsonschema:"of the file or folder: relative to the working folder, or absolute inside a granted folder"`
 	Content     string `json:"content,omitempty" jsonschema:"the text itself, instead of a path"`
 	Filename    string `json:"filename,omitempty" jsonschema:"what it is called, without a folder; needed with content, else the name of the file"`
 	Description string `json:"description,omitempty" jsonschema:"what it is, in a line"`
@@ -77,9 +77,12 @@ func (a shareArgs) check() *tool.Envelope {
 		return wrong("path", "a file, or content with a filename", "there is nothing to share: give path or content")
 	case a.Path != "" && a.Content != "":
 		return wrong("content", "", "give path or content, not both")
+	case strings.Contains(a.Content, "---SHARED_ARTIFACT_START---") || strings.Contains(a.Content, "---SHARED_ARTIFACT_END---"):
+		// Whoever reads results by these marks would take a part of the content for another artifact.
+		return wrong("content", "the content alone", "the content holds a mark by which shared artifacts are found in texts (---SHARED_ARTIFACT_…---); leave it out, or share a file by its path")
 	case a.Content != "" && a.Filename == "":
 		return wrong("filename", "a name like report.md", "content needs a filename")
-	case !isFileName(a.name()):
+	case !isFileName(a.name()) && (a.Filename != "" || !isRelativeTop(a.Path)):
 		return wrong("filename", fmt.Sprintf("a name like report.md of at most %d bytes", maxName), "%q is not the name of a file without a folder", a.name())
 	}
 	return nil
@@ -93,7 +96,7 @@ func (f *files) share(ctx context.Context, in tool.Invocation, a shareArgs) (too
 	// Redacted before and after: expanding what looks like \n could change the middle of a secret, so
 	// that it would not be recognized any more.
 	a.Content = f.redact(a.Content)
-	content, warnings, refusal := f.contentToShare(ctx, a)
+	name, content, warnings, refusal := f.contentToShare(ctx, a)
 	if refusal != nil {
 		return *refusal, nil
 	}
@@ -110,12 +113,17 @@ func (f *files) share(ctx context.Context, in tool.Invocation, a shareArgs) (too
 	}
 
 	kept, err := f.log.AddArtifact(ctx, ledger.Attempt{Run: in.Run, Number: in.Attempt},
-		ledger.Artifact{Agent: in.Agent, Key: in.Key, Name: f.redact(a.name()), Description: f.redact(text.Collapse(a.Description))}, content)
+		ledger.Artifact{Agent: in.Agent, Key: in.Key, Name: f.redact(name), Description: f.redact(text.Collapse(a.Description))}, content)
 	if err != nil {
 		return tool.Envelope{}, fmt.Errorf("what is shared cannot be kept: %w", err)
 	}
 
 	return tool.Success(shareResult{fmt.Sprint(kept.ID), kept.Name, kept.Version, kept.Size, kept.Hash, kept.Description}, warnings...), nil
+}
+
+// isRelativeTop reports whether a path is that of a folder by no name of its own, as . is.
+func isRelativeTop(path string) bool {
+	return path != "" && (filepath.Base(path) == "." || filepath.Base(path) == "..")
 }
 
 // isFileName reports whether a name is that of a file without a folder, and usable on every system.
@@ -133,9 +141,10 @@ func (f *files) sharedBytes(ctx context.Context, run int64) (n int64, err error)
 	return n, err
 }
 
-// contentToShare reads what a call shares; refusal says why it cannot be.
-func (f *files) contentToShare(ctx context.Context, a shareArgs) (content []byte, warnings []string, refusal *tool.Envelope) {
-	refuse := func(e tool.Envelope) ([]byte, []string, *tool.Envelope) { return nil, nil, &e }
+// contentToShare reads what a call shares, and says what it is called; refusal says why it cannot be.
+func (f *files) contentToShare(ctx context.Context, a shareArgs) (name string, content []byte, warnings []string, refusal *tool.Envelope) {
+	name = a.name()
+	refuse := func(e tool.Envelope) (string, []byte, []string, *tool.Envelope) { return "", nil, nil, &e }
 	if a.Path == "" {
 		text := a.Content
 		// A model that escapes twice means line breaks. One that also writes real ones knows the
@@ -148,7 +157,7 @@ func (f *files) contentToShare(ctx context.Context, a shareArgs) (content []byte
 			return refuse(tooLarge("the content"))
 		}
 
-		return []byte(text), warnings, nil
+		return name, []byte(text), warnings, nil
 	}
 
 	file, err := f.roots.Open(a.Path)
@@ -166,7 +175,8 @@ func (f *files) contentToShare(ctx context.Context, a shareArgs) (content []byte
 
 	info, err := file.Stat()
 	if err == nil && info.IsDir() {
-		return refuse(tool.Failure(tool.KindInvalidArgs, "%s is a folder; share its files one by one", a.Path).WithField("path", "a file"))
+		content, warnings, refusal = f.folderToShare(ctx, a.Path)
+		return f.folderName(a), content, warnings, refusal
 	}
 
 	var out bytes.Buffer
@@ -181,7 +191,7 @@ func (f *files) contentToShare(ctx context.Context, a shareArgs) (content []byte
 		return refuse(tooLarge(a.Path))
 	}
 
-	return out.Bytes(), nil, nil
+	return name, out.Bytes(), nil, nil
 }
 
 func tooLarge(what string) tool.Envelope {

@@ -47,6 +47,9 @@ func TestShare(t *testing.T) {
 		}
 	}
 
+	if err := os.Mkdir(filepath.Join(dir, "w", "empty"), 0o755); err != nil {
+		t.Fatal(err)
+	}
 	if err := os.WriteFile(filepath.Join(dir, "outside"), []byte("canary"), 0o644); err != nil {
 		t.Fatal(err)
 	}
@@ -84,8 +87,9 @@ func TestShare(t *testing.T) {
 	}{
 		"nothing":      {map[string]any{}, tool.KindInvalidArgs, "path", "nothing to share"},
 		"both":         {map[string]any{"path": "a.txt", "content": "x"}, tool.KindInvalidArgs, "content", "not both"},
+		"a mark":       {map[string]any{"content": "x\n---SHARED_ARTIFACT_END---", "filename": "x"}, tool.KindInvalidArgs, "content", "holds a mark"},
 		"no name":      {map[string]any{"content": "x"}, tool.KindInvalidArgs, "filename", "needs a filename"},
-		"a folder":     {map[string]any{"path": "sub"}, tool.KindInvalidArgs, "path", "one by one"},
+		"an empty one": {map[string]any{"path": "empty"}, tool.KindInvalidArgs, "path", "holds no file"},
 		"name up":      {map[string]any{"content": "x", "filename": "../a"}, tool.KindInvalidArgs, "filename", "without a folder"},
 		"name odd":     {map[string]any{"content": "x", "filename": "a\x1bb"}, tool.KindInvalidArgs, "filename", "without a folder"},
 		"name long":    {map[string]any{"content": "x", "filename": strings.Repeat("n", 201)}, tool.KindInvalidArgs, "filename", "200 bytes"},

@@ -25,9 +25,11 @@ type Log interface {
 // Options configure the tools of one run.
 type Options struct {
 	Roots *tool.Roots
-	Log   Log
-	Locks *tool.Locks // of all runs, and of all that undoes what they wrote
-	Allow []string    // the agent's globs of tools; an alias needs one that asks for it
+	// Wanted says whether a tool is made; nil: all are.
+	Wanted func(name string) bool
+	Log    Log
+	Locks  *tool.Locks // of all runs, and of all that undoes what they wrote
+	Allow  []string    // the agent's globs of tools; an alias needs one that asks for it
 	// Redact removes secrets from what is shared, and from what is cut; nil: there are none.
 	Redact func(text string) string
 	// RedactReads also removes them from all that is read, before it is cut: for a model. A playbook passes what
@@ -61,7 +63,7 @@ var members = []member{
 	taking[undoArgs](undoSpec, (*files).undoTool),
 	taking[shareArgs](shareSpec, (*files).shareTool),
 	taking[readAliasArgs](paged(alias(readSpec, "read_file", readAliasText, tool.ClassRead), "offset"), (*files).readAlias),
-	taking[writeAliasArgs](alias(writeSpec, "write_file", writeAliasText, tool.ClassEdit), (*files).writeAlias),
+	taking[writeArgs](withEnum(alias(writeSpec, "write_file", writeAliasText, tool.ClassEdit), writeSpec.Enum), (*files).writeTool),
 	taking[editAliasArgs](alias(editSpec, "edit_file", editAliasText, tool.ClassEdit), (*files).editAlias),
 	taking[listAliasArgs](alias(searchSpec, "list_files", listAliasText, tool.ClassList), (*files).listAlias),
 	taking[searchAliasArgs](alias(searchSpec, "search", searchAliasText, tool.ClassSearch), (*files).searchAlias),
@@ -69,7 +71,7 @@ var members = []member{
 
 // taking is the member whose arguments are an A.
 func taking[A any](s tool.Spec, define func(*files, tool.Spec) (tool.Tool, error)) member {
-	s.Args = reflect.TypeFor[A]()
+	s.Args, s.Example = reflect.TypeFor[A](), examples[s.Name]
 	return member{s, define}
 }
 
@@ -102,6 +104,12 @@ func alias(of tool.Spec, name, description string, class tool.Class) tool.Spec {
 // withEnum bounds what string arguments of a tool may be.
 func withEnum(s tool.Spec, values map[string][]string) tool.Spec {
 	s.Enum = values
+	return s
+}
+
+// withSynonyms has a tool take arguments by the names that they have in another family, too.
+func withSynonyms(s tool.Spec, pairs ...[2]string) tool.Spec {
+	s.Synonyms = pairs
 	return s
 }
 
@@ -142,7 +150,7 @@ func Tools(o Options) ([]tool.Tool, error) {
 
 	var out []tool.Tool
 	for _, m := range members {
-		if m.spec.AliasOf != "" && !tool.IsNamed(o.Allow, m.spec.Name) {
+		if m.spec.AliasOf != "" && !tool.IsNamed(o.Allow, m.spec.Name) || o.Wanted != nil && !o.Wanted(m.spec.Name) {
 			continue
 		}
 

@@ -29,6 +29,7 @@ const (
 
 type operation struct {
 	ID      string `json:"operation_id"`
+	Batch   string `json:"batch_id"` // the same for all that one call changed
 	Run     int64  `json:"run"`
 	Type    string `json:"type"` // create, write, fileEdit, move, copy, delete, dirCreate
 	Path    string `json:"path"`
@@ -71,7 +72,7 @@ func (f *files) historyTool(s tool.Spec) (tool.Tool, error) {
 		out := make([]operation, len(ops))
 		for i, op := range ops {
 			why := whyNotUndoable(f.roots, op)
-			out[i] = operation{operationID(op, in), op.Run, string(op.Type), f.relToWorkdir(op.Path), op.At.Format(time.RFC3339), why == "", why}
+			out[i] = operation{operationID(op, in), batchID(op), op.Run, string(op.Type), f.relToWorkdir(op.Path), op.At.Format(time.RFC3339), why == "", why}
 		}
 
 		return tool.Success(map[string]any{"operations": out, "count": len(out)}), nil
@@ -86,6 +87,9 @@ func operationID(op ledger.FileOp, in tool.Invocation) string {
 	}
 	return fmt.Sprintf("%d/%s", op.Run, op.Batch)
 }
+
+// batchID is the same for all changes of one call, and the same whichever run asks.
+func batchID(op ledger.FileOp) string { return fmt.Sprintf("%d/%s", op.Run, op.Batch) }
 
 // recordedPath is the form of a path in which changes are recorded.
 func (f *files) recordedPath(path string) (string, error) {
@@ -134,7 +138,7 @@ func (f *files) undo(ctx context.Context, in tool.Invocation, a undoArgs) (tool.
 			return failureOf(f.relToWorkdir(op.Path), err)
 		}
 
-		undone = append(undone, operation{ID: operationID(op, in), Run: op.Run, Type: string(op.Type), Path: f.relToWorkdir(op.Path), At: op.At.Format(time.RFC3339)})
+		undone = append(undone, operation{ID: operationID(op, in), Batch: batchID(op), Run: op.Run, Type: string(op.Type), Path: f.relToWorkdir(op.Path), At: op.At.Format(time.RFC3339)})
 	}
 
 	return tool.Success(map[string]any{"undone": undone, "count": len(undone)}), nil

@@ -26,10 +26,11 @@ const (
 
 // walkedFile is a file in an open folder.
 type walkedFile struct {
-	dir  *os.Root
-	name string
-	rel  string // from where the walk began, with slashes
-	walk *walk
+	dir    *os.Root
+	folder *os.File // the same one, of a file that was listed; nil for one that a call names itself
+	name   string
+	rel    string // from where the walk began, with slashes
+	walk   *walk
 }
 
 // walk calls visit with each file below a folder, from several goroutines at once and in no order.
@@ -65,12 +66,14 @@ type walkItem struct {
 
 // sharedDir is a folder that several items use; the last one closes it.
 type sharedDir struct {
-	root *os.Root
-	uses atomic.Int64
+	root   *os.Root
+	folder *os.File
+	uses   atomic.Int64
 }
 
 func (s *sharedDir) release() {
 	if s.uses.Add(-1) == 0 {
+		s.folder.Close()
 		s.root.Close()
 	}
 }
@@ -105,7 +108,7 @@ func (w *walk) work(ctx context.Context) {
 					w.incomplete.Store(true)
 					break
 				}
-				w.visit(walkedFile{p.dir.root, name, joinRel(p.rel, name), w})
+				w.visit(walkedFile{p.dir.root, p.dir.folder, name, joinRel(p.rel, name), w})
 			}
 			p.dir.release()
 		case over():
@@ -158,12 +161,19 @@ func (w *walk) readFolder(p walkItem) {
 		return
 	}
 
-	in := &sharedDir{root: dir}
+	folder, err := plainFolder(dir)
+	if err != nil {
+		dir.Close()
+		w.markUnread(p.rel)
+		return
+	}
+
+	in := &sharedDir{root: dir, folder: folder}
 	in.uses.Add(1)
 	defer in.release()
 
 	// What was read before an error is visited all the same.
-	entries, err := readDir(dir)
+	entries, err := folder.ReadDir(-1)
 	if err != nil {
 		w.markUnread(p.rel)
 	}
@@ -214,7 +224,7 @@ func (w *walk) markUnread(rel string) {
 	w.unread = append(w.unread, rel)
 }
 
-// openToRead opens a file that its folder lists as regular. Should it have been swapped for a pipe since,
+// openToRead opens a file that somebody named or listed as regular. Should it have been swapped for a pipe since,
 // opening does not block.
 func openToRead(dir *os.Root, name string) (*os.File, error) {
 	return dir.OpenFile(name, os.O_RDONLY|nonBlocking, 0)
@@ -259,7 +269,7 @@ func (f *files) walkPath(ctx context.Context, at string, depth int, visit func(w
 	defer w.start.Close()
 
 	if !info.IsDir() {
-		visit(walkedFile{w.start, filepath.Base(p.Rel), ".", w})
+		visit(walkedFile{w.start, nil, filepath.Base(p.Rel), ".", w})
 		return w, nil
 	}
 

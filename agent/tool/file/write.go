@@ -50,19 +50,6 @@ func (f *files) writeTool(s tool.Spec) (tool.Tool, error) {
 	return tool.Define(s, f.write)
 }
 
-type writeAliasArgs struct {
-	Path    string `json:"path"`
-	Content string `json:"content" jsonschema:"at most 30,000 characters"`
-}
-
-// writeAlias is write_file (YOA-05): file_write with nothing to choose.
-func (f *files) writeAlias(s tool.Spec) (tool.Tool, error) {
-	s.Needs = tool.RefusingFirst(func(a writeAliasArgs) *tool.Envelope { return tooLong(a.Content) }, s.Needs)
-	return tool.Define(s, func(ctx context.Context, in tool.Invocation, a writeAliasArgs) (tool.Envelope, error) {
-		return f.write(ctx, in, writeArgs{Path: a.Path, Content: a.Content})
-	})
-}
-
 const writeAliasText = "Write a text file as a whole, with the folders it needs. An existing file is replaced."
 
 // tooLong answers a call with more content than is taken at once, nil when it is not.

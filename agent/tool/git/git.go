@@ -36,15 +36,15 @@ const (
 var (
 	statusSpec = tool.Spec{
 		Name: "git_status", Description: strings.TrimSpace(statusText), Effect: domain.EffectRead, Class: tool.ClassOther, Scope: tool.ScopeOutside, Writes: tool.WritesNothing,
-		Args: reflect.TypeFor[statusArgs](), Requires: tool.RequiresRepository, Timeout: timeout,
+		Example: `{}`, Args: reflect.TypeFor[statusArgs](), Requires: tool.RequiresRepository, Timeout: timeout,
 	}
 	diffSpec = tool.Spec{
 		Name: "git_diff", Description: strings.TrimSpace(diffText), Effect: domain.EffectRead, Class: tool.ClassOther, Scope: tool.ScopeOutside, Writes: tool.WritesNothing,
-		Args: reflect.TypeFor[diffArgs](), Requires: tool.RequiresRepository, Timeout: timeout,
+		Example: `{"path":"report.md"}`, Args: reflect.TypeFor[diffArgs](), Requires: tool.RequiresRepository, Timeout: timeout,
 	}
 	commitSpec = tool.Spec{
 		Name: "git_commit", Description: strings.TrimSpace(commitText), Effect: domain.EffectWrite, Class: tool.ClassOther, Scope: tool.ScopeOutside, Writes: tool.WritesElsewhere,
-		Args: reflect.TypeFor[commitArgs](), Requires: tool.RequiresRepository, Reports: tool.ReportsCommitted, Timeout: timeout,
+		Example: `{"message":"Write the report of the week"}`, Args: reflect.TypeFor[commitArgs](), Requires: tool.RequiresRepository, Reports: tool.ReportsCommitted, Timeout: timeout,
 	}
 )
 

@@ -10,6 +10,8 @@ import (
 	"sync"
 	"testing"
 	"testing/fstest"
+
+	"rouse/agent/tool/git"
 )
 
 // hooks are those that any git command here could call.
@@ -63,8 +65,8 @@ func TestAttacks(t *testing.T) {
 	}
 }
 
-// TestHostileRepository: OSA-38, whatever a repository names for git to run, it is not run, and
-// the tools do their work.
+// TestHostileRepository: OSA-38, OSA-39, whatever a repository names for git to run, it is not run, neither by the tools nor
+// for a prompt, and they do their work.
 func TestHostileRepository(t *testing.T) {
 	inOrder(t)
 	groups := map[string][]attack{"filters": nil, "all others": nil}
@@ -96,6 +98,10 @@ func TestHostileRepository(t *testing.T) {
 				if e, _ := b.call(c.name, c.args); !e.OK && (!filtered || !strings.Contains(e.Message, "filter evil")) {
 					t.Errorf("%s %v: %+v", c.name, c.args, e)
 				}
+			}
+			b.write("a", "three\n")
+			if said := git.Summary(t.Context(), b.host, "clerk", func(s string) string { return s }, 2000); !strings.Contains(said, `modified "a" (not staged)`) {
+				t.Errorf("a prompt is told %q", said)
 			}
 			if b.touched() {
 				t.Error("a program that the repository names was run")

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"rouse/agent/tool"
+	"rouse/agent/tool/shell"
 	"rouse/internal/text"
 )
 
@@ -29,18 +30,27 @@ func (f *family) statusTool() (tool.Tool, error) {
 	s := statusSpec
 	s.Needs = tool.Needs(f.readNeed)
 	return tool.Define(s, func(ctx context.Context, in tool.Invocation, _ statusArgs) (tool.Envelope, error) {
-		r, err := openRepo(ctx, f.host, in.Agent)
+		res, err := status(ctx, f.host, in.Agent)
 		if err != nil {
 			return envelopeOf(err)
 		}
-		defer r.close()
-
-		entries, err := r.list(ctx, "status", "--porcelain=v1", "--branch", "-z", "--untracked-files=all", "--ignore-submodules=all")
-		if err != nil {
-			return envelopeOf(err)
-		}
-		return tool.Success(parseStatus(entries)), nil
+		return tool.Success(res), nil
 	})
+}
+
+// status asks git for the state of the working folder.
+func status(ctx context.Context, host *shell.Launcher, agent string) (statusResult, error) {
+	r, err := openRepo(ctx, host, agent)
+	if err != nil {
+		return statusResult{}, err
+	}
+	defer r.close()
+
+	entries, err := r.list(ctx, "status", "--porcelain=v1", "--branch", "-z", "--untracked-files=all", "--ignore-submodules=all")
+	if err != nil {
+		return statusResult{}, err
+	}
+	return parseStatus(entries), nil
 }
 
 var statusWords = map[byte]string{'M': "modified", 'T': "type", 'A': "added", 'D': "deleted", 'R': "renamed", 'C': "copied", 'U': "conflict"}

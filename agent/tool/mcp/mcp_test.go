@@ -123,6 +123,9 @@ func TestHostile(t *testing.T) {
 				if !want.call {
 					s.Start = 3 * time.Second
 				}
+				if role == "list-silent" {
+					s.Start = 10 * time.Second // it has to have started within that, before it is asked
+				}
 			}
 
 			one := b.sessions()

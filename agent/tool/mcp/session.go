@@ -127,8 +127,11 @@ func (s *session) dial() (mcp.Transport, error) {
 		return &mcp.StreamableClientTransport{Endpoint: s.server.URL, HTTPClient: withoutRedirects(t), MaxRetries: 3, DisableStandaloneSSE: true, MaxEventSize: maxFrame}, nil
 	}
 
-	if s.o.Launch == nil {
+	switch {
+	case s.o.Launch == nil:
 		return nil, errors.New("no programs are started here")
+	case len(s.server.Argv) == 0:
+		return nil, errors.New("its address is a secret that is not set: rouse config check says which")
 	}
 	p, err := launch(context.Background(), s.setStale, func(ctx context.Context, stdin io.Reader, stdout, stderr io.Writer) (sandbox.Result, error) {
 		ended, err := s.o.Launch.Serve(ctx, shell.Service{Argv: s.server.Argv, Env: s.server.Env, Read: s.server.Read, Files: s.server.Files, Network: s.server.Network, Stdin: stdin, Stdout: stdout, Stderr: stderr})

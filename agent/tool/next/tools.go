@@ -29,11 +29,11 @@ var (
 	// overwrites what it stored before.
 	scheduleSpec = tool.Spec{
 		Name: "schedule_next_run", Description: scheduleText, Effect: domain.EffectDatabase, Class: tool.ClassOther, Scope: tool.ScopeAgent, Writes: tool.WritesWake,
-		Args: reflect.TypeFor[scheduleArgs](), Requires: tool.RequiresSelfScheduling, Enum: map[string][]string{"priority": priorities, "on_miss": onMisses},
+		Example: `{"in_seconds":7200,"instructions":"Look whether the invoice was answered."}`, Args: reflect.TypeFor[scheduleArgs](), Requires: tool.RequiresSelfScheduling, Enum: map[string][]string{"priority": priorities, "on_miss": onMisses},
 	}
 	cancelSpec = tool.Spec{
 		Name: "cancel_next_run", Description: cancelText, Effect: domain.EffectDatabase, Class: tool.ClassOther, Scope: tool.ScopeAgent, Writes: tool.WritesNothing,
-		Args: reflect.TypeFor[cancelArgs](), Requires: tool.RequiresSelfScheduling,
+		Example: `{}`, Args: reflect.TypeFor[cancelArgs](), Requires: tool.RequiresSelfScheduling,
 	}
 )
 

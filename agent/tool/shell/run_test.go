@@ -480,3 +480,30 @@ func (b *bench) tree() string {
 	})
 	return out.String()
 }
+
+// OSA-35: what one call changed has one batch_id in the history, and no other call has it.
+func TestBatchID(t *testing.T) {
+	t.Parallel()
+	inOrder(t)
+	b := newBench(t).confined()
+	b.write("a.txt", "one\n")
+	b.write("b.txt", "two\n")
+	b.in.Key = "k1"
+	b.run("rm a.txt b.txt")
+	b.in.Key = "k2"
+	b.call("file_write", map[string]any{"path": "c.txt", "content": "x"})
+
+	e, got := b.call("file_operation_history", nil)
+	ops, _ := got["operations"].([]any)
+	if !e.OK || len(ops) != 3 {
+		t.Fatalf("%+v %v", e, got)
+	}
+	var batches []string
+	for _, op := range ops {
+		id, _ := op.(map[string]any)["batch_id"].(string)
+		batches = append(batches, id)
+	}
+	if batches[0] == "" || batches[1] == "" || batches[0] == batches[1] || batches[1] != batches[2] {
+		t.Errorf("the batches are %q", batches)
+	}
+}

@@ -37,11 +37,11 @@ const (
 var (
 	runSpec = tool.Spec{
 		Name: "shell_run", Description: strings.TrimSpace(runText), Effect: domain.EffectExternal, Class: tool.ClassExec, Scope: tool.ScopeOutside, Writes: tool.WritesPlanned,
-		Args: reflect.TypeFor[runArgs](), Requires: tool.RequiresCommands, SummaryArg: "command", Reports: tool.ReportsExit, Timeout: -1, Core: true,
+		Example: `{"command":"pandoc report.md -o report.html"}`, Args: reflect.TypeFor[runArgs](), Requires: tool.RequiresCommands, SummaryArg: "command", Reports: tool.ReportsExit, Timeout: -1, Core: true,
 	}
 	bashSpec = tool.Spec{
 		Name: "bash", Description: bashText, Effect: domain.EffectExternal, Class: tool.ClassExec, Scope: tool.ScopeOutside, Writes: tool.WritesPlanned,
-		Args: reflect.TypeFor[bashArgs](), Requires: tool.RequiresCommands, AliasOf: runSpec.Name, SummaryArg: "command", Timeout: -1, Core: true,
+		Example: `{"command":"wc -l *.csv"}`, Args: reflect.TypeFor[bashArgs](), Requires: tool.RequiresCommands, AliasOf: runSpec.Name, SummaryArg: "command", Timeout: -1, Core: true,
 	}
 )
 

@@ -148,8 +148,24 @@ func TestLoadSkill(t *testing.T) {
 	if names := strings.Join(few.Names(), " "); names != "load_skill" {
 		t.Errorf("two skills come with %s", names)
 	}
-	if e := call(t, few, "load_skill", `{"skill_name":"nope"}`); e.Kind != tool.KindInvalidArgs || !strings.Contains(e.Expected+e.Message, "tax") {
+	if e := call(t, few, "load_skill", `{"skill_name":"nope"}`); e.Kind != tool.KindNotFound || !strings.Contains(e.Message, `no skill of the name "nope" here, and no skill at the path "nope"; the skills are csv, tax`) {
 		t.Errorf("%+v", e)
+	}
+
+	// The path of a skill that is known, as its content and the index tell it, though a model is told of the names.
+	here := find(t, "csv", "tax")
+	known := registry(t, skill.Options{View: here.View("", nil)})
+	told := string(known.ModelTools()[0].Schema)
+	for _, name := range []string{"csv", "tax"} {
+		s, _ := here.Get(name)
+		path := map[string]string{"csv": s.Dir, "tax": s.File}[name]
+		args, err := json.Marshal(map[string]string{"skill_name": path})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if e := call(t, known, "load_skill", string(args)); !e.OK || !strings.Contains(string(e.Result), "skill_content name=") || !strings.Contains(told, `"`+name+`"`) {
+			t.Errorf("%s: %+v, a model is told %s", path, e, told)
+		}
 	}
 
 	all := find(t, many(30, "csv", "tax")...)

@@ -29,15 +29,15 @@ var loadAllText string
 var (
 	loadSpec = tool.Spec{
 		Name: "load_skill", Description: loadText, Effect: domain.EffectRead, Class: tool.ClassOther, Scope: tool.ScopeAgent, Writes: tool.WritesNothing,
-		Args: reflect.TypeFor[loadArgs](), Requires: tool.RequiresSkills, Core: true,
+		Example: `{"skill_name":"csv-report"}`, Args: reflect.TypeFor[loadArgs](), Requires: tool.RequiresSkills, Core: true,
 	}
 	discoverSpec = tool.Spec{
 		Name: "capabilities_discover", Description: strings.TrimSpace(discoverText), Effect: domain.EffectRead, Class: tool.ClassOther, Scope: tool.ScopeAgent, Writes: tool.WritesNothing,
-		Args: reflect.TypeFor[discoverArgs](), Requires: tool.RequiresUnlisted, Core: true,
+		Example: `{"query":"write a table as a PDF"}`, Args: reflect.TypeFor[discoverArgs](), Requires: tool.RequiresUnlisted, Core: true,
 	}
 	loadAllSpec = tool.Spec{
 		Name: "capabilities_load", Description: loadAllText, Effect: domain.EffectRead, Class: tool.ClassOther, Scope: tool.ScopeAgent, Writes: tool.WritesNothing,
-		Args: reflect.TypeFor[loadAllArgs](), Requires: tool.RequiresUnlisted, Core: true,
+		Example: `{"ids":["skill/csv-report","tool/db_export"]}`, Args: reflect.TypeFor[loadAllArgs](), Requires: tool.RequiresUnlisted, Core: true,
 	}
 )
 
@@ -101,7 +101,7 @@ func (s *Loader) loadTool() (load tool.Tool, all bool, err error) {
 
 	spec := loadSpec
 	if len(names) <= maxListedSkills {
-		spec.Enum = map[string][]string{"skill_name": names}
+		spec.Suggested = map[string][]string{"skill_name": names}
 	}
 
 	load, err = tool.Define(spec, func(_ context.Context, _ tool.Invocation, a loadArgs) (tool.Envelope, error) {

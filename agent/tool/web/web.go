@@ -26,7 +26,7 @@ var fetchText string
 // fetchSpec is the tool. A call has its own clock (limit); the tool's timeout leaves it time to answer.
 var fetchSpec = tool.Spec{
 	Name: "web_fetch", Description: fetchText, Effect: domain.EffectExternal, Class: tool.ClassOther, Scope: tool.ScopeOutside, Writes: tool.WritesElsewhere,
-	Args: reflect.TypeFor[args](), Requires: tool.RequiresNetwork, Reports: tool.ReportsStatus, ReadsOnly: reads, Timeout: limit + limit/2, Enum: map[string][]string{"format": {"markdown", "source"}}, Core: true,
+	Example: `{"url":"https://example.com/prices.html"}`, Args: reflect.TypeFor[args](), Requires: tool.RequiresNetwork, Reports: tool.ReportsStatus, ReadsOnly: reads, Timeout: limit + limit/2, Enum: map[string][]string{"format": {"markdown", "source"}}, Core: true,
 }
 
 // Specs are the tools of the family.

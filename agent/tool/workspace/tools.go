@@ -24,12 +24,12 @@ var runText string
 var (
 	workspaceSpec = tool.Spec{
 		Name: "workspace_manage", Description: workspaceText, Effect: domain.EffectDatabase, Class: tool.ClassOther, Scope: tool.ScopeAgent,
-		Args: reflect.TypeFor[workspaceArgs](), Requires: tool.RequiresWorkspaces, ReadsOnly: reads(workspaceReads),
+		Example: `{"action":"list"}`, Args: reflect.TypeFor[workspaceArgs](), Requires: tool.RequiresWorkspaces, ReadsOnly: reads(workspaceReads),
 		Enum: map[string][]string{"action": {"create", "get", "list", "update", "pause", "resume", "archive", "set_phase", "set_role", "create_artifact", "update_artifact", "list_artifacts"}},
 	}
 	runSpec = tool.Spec{
 		Name: "run_manage", Description: runText, Effect: domain.EffectDatabase, Class: tool.ClassOther, Scope: tool.ScopeAgent,
-		Args: reflect.TypeFor[runArgs](), Requires: tool.RequiresWorkspaces, ReadsOnly: reads(runReads),
+		Example: `{"action":"answer","item":"7","answer":"yes"}`, Args: reflect.TypeFor[runArgs](), Requires: tool.RequiresWorkspaces, ReadsOnly: reads(runReads),
 		Enum: map[string][]string{"action": {"list", "get", "events", "continue", "pause", "cancel", "retry", "answer", "acknowledge", "discard"}},
 	}
 )

@@ -49,7 +49,7 @@ func budget(t *testing.T, open Open) {
 	}
 
 	sums := must[[]ledger.Spending](t)(l.Settle(ctx, id, ledger.Usage{TokensIn: 30, TokensOut: 4, TokensCached: 10, CostMicroUSD: 25}, ""))
-	if len(sums) != 3 {
+	if len(sums) != 6 { // of the day, and of its month
 		t.Fatalf("sums: %+v", sums)
 	}
 

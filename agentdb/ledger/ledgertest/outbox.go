@@ -1,6 +1,7 @@
 package ledgertest
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -43,5 +44,25 @@ func outbox(t *testing.T, open Open) {
 	}
 	if left := must[[]ledger.Notice](t)(l.UndeliveredNotices(ctx, 10)); len(left) != 2 {
 		t.Errorf("undelivered: %+v", left)
+	}
+
+	ok(t, l.HurryNotices(ctx, "desktop", "no mail"))
+	ok(t, l.HurryNotices(ctx, "other", "no desktop"))
+	if now := must[[]ledger.Notice](t)(l.PendingNotices(ctx, time.Now(), 10)); len(now) != 0 {
+		t.Errorf("hurried without a reason: %+v", now)
+	}
+	ok(t, l.HurryNotices(ctx, "desktop", "no desk"))
+	if now := must[[]ledger.Notice](t)(l.PendingNotices(ctx, time.Now(), 10)); len(now) != 1 || now[0].ID != pending[0].ID || now[0].Tries != 1 {
+		t.Errorf("not hurried: %+v", now)
+	}
+
+	// One channel with much leaves room for the others, and each has its oldest first.
+	ok(t, l.AppendNotices(ctx, ledger.Notice{Channel: "much", Title: "1"}, ledger.Notice{Channel: "much", Title: "2"}, ledger.Notice{Channel: "much", Title: "3"}, ledger.Notice{Channel: "late", Title: "4"}))
+	var titles []string
+	for _, n := range must[[]ledger.Notice](t)(l.PendingNotices(ctx, time.Now(), 2)) {
+		titles = append(titles, n.Title)
+	}
+	if got := strings.Join(titles, " "); got != "t 1 2 4" {
+		t.Errorf("due, two of each channel: %s", got)
 	}
 }

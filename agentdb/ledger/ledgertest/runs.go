@@ -199,8 +199,28 @@ func filters(t *testing.T, open Open) {
 	if c := must[ledger.Counts](t)(l.Counts(ctx)); c != (ledger.Counts{Queued: 4}) {
 		t.Errorf("counts: %+v", c)
 	}
-	if r, found, err := l.LastSuccess(ctx, "a"); err != nil || !found || r.ID != ids[0].Run {
-		t.Errorf("last success: %+v %v %v", r, found, err)
+}
+
+// lastEnds: a run that was skipped, or is the one that asks, is no end before it, and a failure no success.
+func lastEnds(t *testing.T, open Open) {
+	l, ctx := open(t), t.Context()
+	for _, outcome := range []domain.Outcome{domain.OutcomeSuccess, domain.OutcomeError, domain.OutcomeSkipped, domain.OutcomeSuccess} {
+		ok(t, l.Finish(ctx, start(t, l, enqueue(t, l, manual("j"))[0].Run), ledger.Result{Outcome: outcome}))
+		time.Sleep(time.Second)
+	}
+
+	runs := must[[]ledger.Run](t)(l.Runs(ctx, ledger.RunFilter{Job: "j"})) // the newest first
+	for _, c := range []struct {
+		job          string
+		before       int64
+		success, end time.Time
+	}{
+		{"j", runs[0].ID + 1, runs[0].FinishedAt, runs[0].FinishedAt}, {"j", runs[0].ID, runs[0].FinishedAt, runs[2].FinishedAt},
+		{"j", runs[2].ID, runs[0].FinishedAt, runs[3].FinishedAt}, {"j", runs[3].ID, runs[0].FinishedAt, time.Time{}}, {"nobody", runs[0].ID, time.Time{}, time.Time{}},
+	} {
+		if success, end, err := l.LastEnds(ctx, c.job, c.before); err != nil || !success.Equal(c.success) || !end.Equal(c.end) {
+			t.Errorf("%s before %d: success %s, end %s: %v", c.job, c.before, success, end, err)
+		}
 	}
 }
 
@@ -333,6 +353,41 @@ func record(t *testing.T, open Open) {
 	}
 	if got := strings.Join(kinds, " "); got != "run.queued run.started step.started step.finished call.started call.finished" {
 		t.Errorf("events: %s", got)
+	}
+}
+
+// recordWithEnd: what is left of the record is committed together with the end of the attempt, in front of it, or neither is.
+func recordWithEnd(t *testing.T, open Open) {
+	l, ctx, now := open(t), t.Context(), time.UnixMilli(1_700_000_000_123).UTC()
+	run := enqueue(t, l, manual("j"))[0].Run
+	a := start(t, l, run)
+	large, err := json.Marshal(strings.Repeat("x", 100_000)) // beside the database
+	ok(t, err)
+	call := ledger.Call{Run: run, Attempt: 1, Step: 1, ID: "c", Key: "1/c", Tool: "t", Args: json.RawMessage(`{}`), Effect: domain.EffectRead,
+		State: domain.CallDone, Envelope: large, StartedAt: now, FinishedAt: now}
+	step := ledger.Step{Run: run, Attempt: 1, Number: 1, Message: json.RawMessage(`{}`), StartedAt: now, FinishedAt: now}
+	res := ledger.Result{Outcome: domain.OutcomeSuccess, Steps: 1, Calls: 1, Record: []ledger.Entry{ledger.CallFinished(call)}}
+	if err := l.Finish(ctx, a, res); err == nil {
+		t.Fatal("a run ended whose record could not be written: a call that never began")
+	}
+	if r := get(t, l, run); r.State != domain.StateRunning {
+		t.Errorf("the run is %s without its record", r.State)
+	}
+
+	res.Record = []ledger.Entry{ledger.StepStarted(step), ledger.StepFinished(step), ledger.CallStarted(call), ledger.CallFinished(call)}
+	ok(t, l.Finish(ctx, a, res))
+	if calls := must[[]ledger.Call](t)(l.Calls(ctx, run)); fmt.Sprintf("%+v", calls) != fmt.Sprintf("%+v", []ledger.Call{call}) {
+		t.Error("the call is not what was written")
+	}
+	var kinds []string
+	for _, e := range must[[]ledger.Event](t)(l.Events(ctx, ledger.EventFilter{Run: run})) {
+		kinds = append(kinds, e.Kind)
+	}
+	if got := strings.Join(kinds, " "); got != "run.queued run.started step.started step.finished call.started call.finished run.finished" {
+		t.Errorf("events: %s", got)
+	}
+	if err := l.Finish(ctx, a, res); !errors.Is(err, ledger.ErrFenced) {
+		t.Errorf("a second end with a record: %v", err)
 	}
 }
 

@@ -86,7 +86,9 @@ func manyFiles(t *testing.T, open Open) {
 		moved(t, l, c, "/failed/"+c.Path)
 	}
 
-	again := enqueue(t, l, drops("in", "b"))[0] // dropped again, the other not
+	changed := drops("in", "b") // dropped again, the other not, under another definition of the job
+	changed.Detail.Definition = "another"
+	again := enqueue(t, l, changed)[0]
 	if !again.New {
 		t.Fatalf("%+v", again)
 	}

@@ -87,7 +87,7 @@ func (a *Access) Guard(next http.Handler) http.Handler {
 		}
 
 		// What is followed ends with the permission to follow it.
-		ctx, cancel := context.WithCancel(r.Context())
+		ctx, cancel := context.WithCancel(withCaller(r.Context(), s))
 		defer cancel()
 		defer context.AfterFunc(live, cancel)() //nolint:contextcheck // it is the session that ends, not the request
 		if s != nil {

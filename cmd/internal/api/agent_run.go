@@ -4,6 +4,10 @@ package api
 type AgentRunRequest struct {
 	Prompt string            `json:"prompt"`
 	Input  map[string]string `json:"input,omitempty"`
+	// Session is the key of a session, any text of up to 200 characters: the run is told what was said in the runs of the same
+	// key before it. Fresh has the session begin with this run.
+	Session string `json:"session,omitempty"`
+	Fresh   bool   `json:"fresh,omitempty"`
 	// Wait bounds the wait in seconds; absent: until the run is over or waits for a person. The run goes on after it.
 	Wait int `json:"wait,omitempty"`
 }

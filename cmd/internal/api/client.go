@@ -15,6 +15,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"time"
 
 	"rouse/internal/form"
 	"rouse/internal/owner"
@@ -119,6 +120,10 @@ type Error struct {
 	Message string `json:"error"`
 	// Usage says that the request itself was wrong (an unknown name, a bad value).
 	Usage bool `json:"usage,omitempty"`
+	// Kind is "task_limit_reached" where too much waits already, or was asked for by this caller; "" for all else (OSA-26).
+	Kind string `json:"kind,omitempty"`
+	// RetryAfter is when the same request may be sent again, and the header Retry-After; 0 says nothing of that.
+	RetryAfter time.Duration `json:"-"`
 	// Fields say what is wrong with an answer to an item of the inbox, field by field.
 	Fields []form.Problem `json:"fields,omitempty"`
 }

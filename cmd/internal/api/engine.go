@@ -16,8 +16,10 @@ type Engine struct {
 	SkewMS  int64  `json:"skew_ms"` // how much later the clock of the database is than this machine's
 	// Nodes are those that hold their lease, and the last of each name that does not any more.
 	Nodes []Node `json:"nodes"`
-	// Agents are the nodes that have the files of agents, by agent.
+	// Agents are the nodes that have the databases of agents, by agent.
 	Agents map[string]string `json:"agents"`
+	// Stay are those of them that no other node can get: they have files there, or their database was not shipped yet.
+	Stay []string `json:"stay"`
 	// Problems are what keeps several nodes from being one.
 	Problems []string `json:"problems"`
 }

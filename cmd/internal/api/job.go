@@ -42,6 +42,7 @@ type Agent struct {
 	Name     string   `json:"name"`
 	Enabled  bool     `json:"enabled"`
 	Model    string   `json:"model"` // by its configured name, "" without one
+	Mode     string   `json:"mode"`  // isolated, folder or none: where it works
 	Workdir  string   `json:"workdir"`
 	Database bool     `json:"database"`
 	Jobs     []string `json:"jobs"`
@@ -57,6 +58,16 @@ type Watch struct {
 	Rescanned Time   `json:"rescanned"`
 	Degraded  string `json:"degraded"`
 	Problem   string `json:"problem"`
+	// Waits are files that look complete and are not taken, the oldest first.
+	Waits []WatchWait `json:"waits,omitempty"`
+}
+
+// WatchWait is such a file: why, since when, and the run that failed with the same bytes, if it waits for that.
+type WatchWait struct {
+	Path  string `json:"path"`
+	Why   string `json:"why"`
+	Since Time   `json:"since"`
+	Run   string `json:"run,omitempty"`
 }
 
 // Occurrence is one coming instant of a job, or a wake that an agent planned.

@@ -6,6 +6,7 @@ import (
 
 	"rouse/agent/tool/executor"
 	"rouse/internal/domain"
+	"rouse/internal/folderzip"
 )
 
 // Artifact is a version of a file that a run handed to its owner (OSA-19).
@@ -18,6 +19,12 @@ type Artifact struct {
 	Hash        string `json:"sha256"`
 	Description string `json:"description"`
 	At          Time   `json:"at"`
+}
+
+// ArtifactFiles are the files of a folder that a run shared.
+type ArtifactFiles struct {
+	Files []folderzip.File `json:"files"`
+	More  int              `json:"more"` // that are not listed
 }
 
 // Recording is a run's recording: the text of a file, as docs/recordings.md describes it.
@@ -137,7 +144,7 @@ type Call struct {
 
 // Event is one thing that happened.
 type Event struct {
-	ID   string `json:"id"`
+	ID   string `json:"id"` // "" of a live one, which is not on record
 	Run  string `json:"run,omitempty"`
 	Job  string `json:"job,omitempty"`
 	At   Time   `json:"at"`
@@ -154,13 +161,20 @@ type Dispatch string
 const (
 	DispatchStarted       Dispatch = "STARTED"
 	DispatchActivity      Dispatch = "ACTIVITY"      // a call began or ended
-	DispatchProgress      Dispatch = "PROGRESS"      // how far a skill is; at most one in 500 ms
+	DispatchProgress      Dispatch = "PROGRESS"      // how far a skill is, or that a model or a program goes on; at most one in 500 ms
 	DispatchClarification Dispatch = "CLARIFICATION" // it waits for a person
 	DispatchCompleted     Dispatch = "COMPLETED"
 	DispatchFailed        Dispatch = "FAILED"
 	DispatchCancelled     Dispatch = "CANCELLED"
-	DispatchOutput        Dispatch = "OUTPUT" // it shared a file
-	DispatchDraft         Dispatch = "DRAFT"  // what its model said, which is not its answer yet
+	DispatchOutput        Dispatch = "OUTPUT" // a part of the answer that its model is writing, or a file that it shared
+	DispatchDraft         Dispatch = "DRAFT"  // what its model has said so far, in the place of what came before; it is not the answer of the run yet
+)
+
+// The kinds of live events, which are told while they happen and are on no record (OSA-26).
+const (
+	EventOutput   = "step.output"   // a part of the answer that a model is writing, to be put behind those before it
+	EventDraft    = "step.draft"    // all that has come of it, in the place of what was told before
+	EventProgress = "step.progress" // a model or a program goes on
 )
 
 // RunRequest asks for a run: of a job, or of an agent with a prompt.
@@ -170,6 +184,11 @@ type RunRequest struct {
 	Prompt string            `json:"prompt,omitempty"`
 	Input  map[string]string `json:"input,omitempty"`
 	File   string            `json:"file,omitempty"`
+	// Session is the key of a session of the agent, any text of up to 200 characters: with a prompt, a run is told what was
+	// said in the runs of the same key before it.
+	Session string `json:"session,omitempty"`
+	// Fresh has the session begin with this run: that of the key, or of a job that keeps one (session: keep).
+	Fresh bool `json:"fresh,omitempty"`
 	// Tool and Args make it one manual call.
 	Tool string          `json:"tool,omitempty"`
 	Args json.RawMessage `json:"args,omitempty"`
@@ -184,6 +203,8 @@ type RunRequest struct {
 	Workspace string `json:"workspace,omitempty"`
 	// Removes has the skill be told, by its hooks, that it will be removed, and not run.
 	Removes bool `json:"removes,omitempty"`
+	// Chat is set by the server: the run answers in a conversation.
+	Chat bool `json:"-"`
 	// Trigger is set by the server; "" is a person.
 	Trigger domain.Trigger `json:"-"`
 	// Key is the header Idempotency-Key: the same one is the same run; "" makes a new run each time.

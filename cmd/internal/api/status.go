@@ -36,6 +36,8 @@ type Status struct {
 	Heartbeat Heartbeat `json:"heartbeat"`
 	// Replica is how far the continuous copies of the home are.
 	Replica Replica `json:"replica"`
+	// Calendars are those whose times jobs exclude, or keep to.
+	Calendars []Calendar `json:"calendars"`
 	// ModelPauses are the models that nobody asks now, because their provider's quota is spent.
 	ModelPauses []ModelPause `json:"model_pauses"`
 }

@@ -22,6 +22,7 @@ type Explanation struct {
 	Decision domain.Decision `json:"decision"`
 	Reason   string          `json:"reason"`
 	Run      string          `json:"run"`
+	Node     string          `json:"node,omitempty"` // that did it, where several share the ledger: of the first attempt, or of the one that the line is about
 	Outcome  domain.Outcome  `json:"outcome"`
 	// State and WaitingFor are those of the run.
 	State      domain.State `json:"state,omitempty"`
@@ -32,6 +33,18 @@ type Explanation struct {
 	// are, when they were counted.
 	Through  Time `json:"through,omitzero"`
 	Instants int  `json:"instants,omitempty"`
+}
+
+// WhyFile is what a job that watches the folder of a file makes of it, and why.
+type WhyFile struct {
+	Job     string `json:"job"`
+	Path    string `json:"path"`
+	Verdict string `json:"verdict"` // taken, waits, left_out, none, whole
+	Reason  string `json:"reason"`
+	// Since is since when it waits.
+	Since   Time           `json:"since"`
+	Run     string         `json:"run"` // that took it last, "" where none has
+	Outcome domain.Outcome `json:"outcome"`
 }
 
 // TimelineEntry is what happened beside the runs of a job and explains them: the daemon started,

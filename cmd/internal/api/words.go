@@ -64,6 +64,15 @@ func (w Watch) Text() string {
 	if w.Waiting > 0 {
 		said += fmt.Sprintf(", %d waiting", w.Waiting)
 	}
+	back := 0
+	for _, f := range w.Waits {
+		if f.Run != "" {
+			back++
+		}
+	}
+	if back > 0 {
+		said += fmt.Sprintf(", %d back after they failed", back)
+	}
 	return said
 }
 

@@ -33,6 +33,7 @@ type loopSizes struct {
 	many        int // runs at once
 	alone       int // steps, at least, that are measured of runs that are alone
 	turns       int // reservations
+	daemon      int // runs of a daemon at once
 }
 
 func benchLoop(ctx context.Context, o Options) ([]Figure, error) {
@@ -40,7 +41,7 @@ func benchLoop(ctx context.Context, o Options) ([]Figure, error) {
 	if err != nil {
 		return nil, err
 	}
-	return measureLoop(ctx, self, o.Progress, o.Passes, loopSizes{short: 20, long: 100, many: 64, alone: 1000, turns: 500})
+	return measureLoop(ctx, self, o.Progress, o.Passes, loopSizes{short: 20, long: 100, many: 64, alone: 1000, turns: 500, daemon: 100})
 }
 
 // measureLoop compares the loop with a bare one, which alternates with it, and both with
@@ -66,7 +67,12 @@ func measureLoop(ctx context.Context, self string, progress io.Writer, passes in
 	}
 
 	disk, err := b.disk(passes)
-	return append(append(out, money...), disk...), err
+	if err != nil {
+		return nil, err
+	}
+
+	peak, err := b.daemonPeak(ctx, self, sizes.daemon)
+	return slices.Concat(out, money, disk, peak), err
 }
 
 // newLoopBench starts a server, and opens a ledger, until end.
@@ -305,16 +311,14 @@ func (b *loopBench) memory(ctx context.Context, k kind) (float64, error) {
 			return 0, errors.Join(errors.New("the runs ended before they were held"), err)
 		case <-time.After(5 * time.Millisecond):
 		}
-		if err := post(ctx, b.client, b.url+"/held", nil, func(answer io.Reader) error {
-			_, err := fmt.Fscan(answer, &held)
-			return err
-		}); err != nil {
+		var err error
+		if held, err = b.held(ctx); err != nil {
 			return 0, err
 		}
 	}
 
 	after := liveMemory()
-	if err := post(ctx, b.client, b.url+"/release", nil, func(io.Reader) error { return nil }); err != nil {
+	if err := b.release(ctx); err != nil {
 		return 0, err
 	}
 

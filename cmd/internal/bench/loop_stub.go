@@ -109,8 +109,12 @@ func formatOf(path string) string {
 	return ""
 }
 
+// fileCalls turns the calls of a measurement's own tool into those of one that agents have.
+var fileCalls = strings.NewReplacer(`"lookup"`, `"file_read"`, `"/f`, `"f`)
+
 // stubModel answers at once. Its addresses begin with how many calls a run is to make; below
-// /hold/ the answer after the last of them waits until all are released.
+// /hold/ the answer after the last of them waits until all are released; a segment file_read
+// after the number has it call that tool.
 type stubModel struct {
 	mu      sync.Mutex
 	held    int
@@ -152,7 +156,11 @@ func (s *stubModel) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	n := bytes.Count(body, []byte(resultMark))
 	w.Header().Set("Content-Type", "text/event-stream")
 	if n < steps {
-		fmt.Fprintf(w, answer.call, n+1)
+		call := fmt.Sprintf(answer.call, n+1)
+		if strings.Contains(path, "/file_read/") {
+			call = fileCalls.Replace(call)
+		}
+		_, _ = io.WriteString(w, call)
 		return
 	}
 

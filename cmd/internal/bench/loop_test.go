@@ -17,7 +17,7 @@ func TestBenchLoop(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	figures, err := measureLoop(t.Context(), self, io.Discard, 1, loopSizes{short: 2, long: 4, many: 3, alone: 4, turns: 3})
+	figures, err := measureLoop(t.Context(), self, io.Discard, 1, loopSizes{short: 2, long: 4, many: 3, alone: 4, turns: 3, daemon: 3})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -35,7 +35,7 @@ func TestBenchLoop(t *testing.T) {
 		}
 	}
 
-	for _, text := range []string{"a turn reserved and settled, 3 at once", "24 KiB made durable, 1 at once"} {
+	for _, text := range []string{"a turn reserved and settled, 3 at once", "24 KiB made durable, 1 at once", "3 model runs at once, peak"} {
 		if !strings.Contains(out.String(), text) {
 			t.Errorf("%q is missing in\n%s", text, &out)
 		}

@@ -40,6 +40,8 @@ func rouse(ctx context.Context, args []string) error {
 		return Child(ctx, args[2:], os.Stdin, os.Stdout)
 	case len(args) == 3 && args[0] == "serve":
 		return serve(ctx, args[2])
+	case args[0] == "runs":
+		return openHome(ctx, args[len(args)-1])
 	}
 	return fmt.Errorf("no measurement starts rouse %q", args)
 }
@@ -60,6 +62,20 @@ func serve(ctx context.Context, path string) error {
 		_, err := fmt.Println("ready")
 		return err
 	})
+}
+
+// openHome is what every command does that finds no daemon.
+func openHome(ctx context.Context, path string) error {
+	cfg, err := daemon.Load(path, "")
+	if err != nil {
+		return err
+	}
+	d, err := daemon.Open(ctx, daemon.Options{Home: string(cfg.Home), Config: cfg, Logger: daemon.QuietLogger()})
+	if err != nil {
+		return err
+	}
+	d.Close()
+	return nil
 }
 
 // printFigures writes a row of words for each figure.

@@ -15,7 +15,10 @@ type Options struct {
 	Idle     time.Duration // start: how long to watch an idle daemon
 	Files    int           // watch: how many files are dropped on a daemon whose job reads each
 	Runs     int           // web: how many runs the home holds
-	Home     string        // web: the folder of a home that is filled once, and kept; "": one that is thrown away
+	Sizes    []int         // home: the same, for each home
+	Postgres string        // engine: the URL of a database
+	Queued   int           // engine: how many runs are drained for one figure
+	Home     string        // web, home: the folder of homes that are filled once, and kept; "": one that is thrown away
 	Progress io.Writer
 }
 
@@ -39,15 +42,18 @@ type Measurement struct {
 // Measurements are all there are, in the order in which they are listed.
 func Measurements() []Measurement {
 	return []Measurement{
-		{"start", "Start-up and idle cost against a floor: a program that opens the same libraries", benchStart},
+		{"start", "Start-up, idle cost and verbs, beside a small program that opens the same libraries (built with the Go toolchain, where there is one)", benchStart},
 		{"schedule", "Wake-ups, bursts and additions of the scheduler against a plain heap", benchSchedule},
 		{"queue", "The ledger's writes and the queue against fsync and bare SQLite", benchQueue},
+		{"run", "Runs of a daemon from end to end, with what each costs the processor and the disk, against the queue alone", benchRun},
 		{"loop", "The agent loop against a bare net/http and encoding/json loop, with and without its record", benchLoop},
 		{"db", "Imports, rows and many agents against the sqlite3 program and bare SQLite", benchDB},
 		{"skills", "Finding a thousand skills against a bare walk that reads the same files", benchSkills},
 		{"modules", "Runs of modules (module.ts) against the same without confinement, calls of their host, and compiling", benchModules},
 		{"tools", "Searching 100,000 files against ripgrep and grep, a file of 5 MiB, and the start of confined commands", benchTools},
 		{"web", "Pages and listings of a home with a million runs against their bare queries", benchWeb},
+		{"home", "Opening, starting, asking and pruning homes with ten thousand, a hundred thousand and a million runs", benchHome},
+		{"engine", "Nodes that share a ledger in PostgreSQL against a bare queue (for update skip locked), rescue and cancel, and what continuous copies cost", benchEngine},
 		{"watch", "Dropped files, many folders, bursts and lost events against bare inotify and fsnotify", benchWatch},
 	}
 }
@@ -56,13 +62,21 @@ func Measurements() []Measurement {
 // again, for what must not be measured, or must be suspended.
 const ChildVerb = "child"
 
-// Child is such a process: floor DIR, stub, or observed [-rescan D] [-no-runs] DIR.
+// Child is such a process: stub, runs DIR URL DUE SINGLE, engine-node, engine-bare, or observed [-rescan D] [-no-runs] DIR.
 func Child(ctx context.Context, args []string, in io.Reader, out io.Writer) error {
 	switch {
-	case len(args) == 2 && args[0] == "floor":
-		return floor(ctx, args[1], out)
 	case len(args) == 1 && args[0] == "stub":
 		return serveStubModel(ctx, in, out)
+	case len(args) == 5 && args[0] == "runs":
+		sizes, err := parseRunSizes(args[3], args[4])
+		if err != nil {
+			return err
+		}
+		return runsChild(ctx, args[1], args[2], sizes, out)
+	case len(args) == 1 && args[0] == "engine-node":
+		return engineChild(ctx, in, out, workAsNode)
+	case len(args) == 1 && args[0] == "engine-bare":
+		return engineChild(ctx, in, out, workBare)
 	case len(args) > 1 && args[0] == "observed":
 		return observedChild(ctx, args[1:], in, out)
 	}

@@ -3,7 +3,6 @@ package bench
 import (
 	"bufio"
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 	"io"
@@ -13,44 +12,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
-
-	"github.com/fsnotify/fsnotify"
-	"github.com/robfig/cron/v3"
-	"github.com/spf13/viper"
 )
-
-// floor is the baseline of the start: what any program with these libraries costs.
-func floor(ctx context.Context, dir string, out io.Writer) error {
-	v := viper.New()
-	v.SetDefault("log.level", "info")
-	clock := cron.New()
-	clock.Start()
-	defer clock.Stop()
-
-	events, err := fsnotify.NewWatcher()
-	if err != nil {
-		return err
-	}
-	defer events.Close()
-
-	if err := events.Add(dir); err != nil {
-		return err
-	}
-
-	db, err := sql.Open("sqlite", filepath.Join(dir, "floor.db")+"?_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)")
-	if err != nil {
-		return err
-	}
-	defer db.Close()
-
-	if _, err := db.ExecContext(ctx, "create table if not exists t(v); insert into t values (1)"); err != nil {
-		return err
-	}
-
-	fmt.Fprintln(out, "ready")
-	<-ctx.Done()
-	return nil
-}
 
 // sample is one start of a process.
 type sample struct {
@@ -61,83 +23,168 @@ type sample struct {
 }
 
 func benchStart(ctx context.Context, o Options) ([]Figure, error) {
-	var ready, floorReady, rss, floorRSS, cpu, switches []float64
-	for pass := range o.Passes {
-		fmt.Fprintf(o.Progress, "pass %d of %d\n", pass+1, o.Passes)
-		floor, err := startFloor(ctx)
-		if err != nil {
-			return nil, err
-		}
-
-		s, err := startServe(ctx, 10, 1, o.Idle)
-		if err != nil {
-			return nil, err
-		}
-
-		ready, floorReady = append(ready, s.ready.Seconds()*1000), append(floorReady, floor.ready.Seconds()*1000)
-		rss, floorRSS = append(rss, s.rss), append(floorRSS, floor.rss)
-		cpu, switches = append(cpu, s.cpu), append(switches, s.switches)
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
 	}
-
-	jobs, err := startServe(ctx, 10_000, 1000, 0)
+	info, err := os.Stat(self)
 	if err != nil {
 		return nil, err
 	}
 
-	readyRatio, rssRatio := median(ratios(ready, floorReady)), median(ratios(rss, floorRSS))
+	out, err := startBesideFloor(ctx, self, o)
+	if err != nil {
+		return nil, err
+	}
+
+	size := float64(info.Size()) / 1e6
+	out = append(out, Figure{"the program", size, 0, "MB", 0, "≤ 40 MB", size <= 40})
+	version, err := timeCommand(ctx, self, "version", 8, 4*o.Passes, "version")
+	if err != nil {
+		return nil, err
+	}
+	out = append(out, version)
+
+	for _, h := range []startHome{{jobs: 10, agents: 1, goal: 0}, {jobs: 1000, agents: 100, goal: 40}, {jobs: 10_000, agents: 1000, goal: 500}} {
+		fmt.Fprintf(o.Progress, "%s jobs\n", grouped(h.jobs))
+		figures, err := h.measure(ctx, self, o)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, figures...)
+	}
+	return out, nil
+}
+
+// startBesideFloor starts a daemon of ten jobs and the floor program in turns. Without the program, the daemon is measured alone.
+func startBesideFloor(ctx context.Context, self string, o Options) ([]Figure, error) {
+	h := startHome{jobs: 10, agents: 1}
+	if err := h.write(); err != nil {
+		return nil, err
+	}
+	defer h.remove()
+
+	dir, err := os.MkdirTemp("", "rouse-floor")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(dir)
+
+	program, err := buildFloor(ctx, dir)
+	if err != nil {
+		fmt.Fprintln(o.Progress, "the floor is not measured:", err)
+	}
+
+	// A home is made once, and started many times.
+	if _, err := observe(ctx, 0, nil, self, "serve", "--config", h.config); err != nil {
+		return nil, err
+	}
+
+	var ready, floorReady, rss, floorRSS, cpu, switches []float64
+	for pass := range o.Passes {
+		fmt.Fprintf(o.Progress, "pass %d of %d\n", pass+1, o.Passes)
+		if program != "" {
+			floor, err := observe(ctx, 0, nil, program, dir)
+			if err != nil {
+				return nil, err
+			}
+			floorReady, floorRSS = append(floorReady, floor.ready.Seconds()*1000), append(floorRSS, floor.rss)
+		}
+
+		s, err := observe(ctx, o.Idle, nil, self, "serve", "--config", h.config)
+		if err != nil {
+			return nil, err
+		}
+		ready, rss = append(ready, s.ready.Seconds()*1000), append(rss, s.rss)
+		cpu, switches = append(cpu, s.cpu), append(switches, s.switches)
+	}
+
 	return []Figure{
-		{"ready, 10 jobs", median(ready), median(floorReady), "ms", readyRatio, "≤ 3× floor", readyRatio <= 3},
-		{"RSS, 10 jobs", median(rss), median(floorRSS), "MiB", rssRatio, "≤ 3× floor", rssRatio <= 3},
+		besideFloor("ready, 10 jobs", "ms", ready, floorReady),
+		besideFloor("RSS, 10 jobs", "MiB", rss, floorRSS),
 		{"idle CPU", median(cpu), 0, "ms/s", 0, "≤ 0.5 ms/s", median(cpu) <= 0.5},
 		{"idle context switches of the main thread", median(switches), 0, "1/s", 0, "≤ 1/s", median(switches) <= 1},
-		{"ready, 10,000 jobs of 1,000 agents", jobs.ready.Seconds() * 1000, 0, "ms", 0, "≤ 1000 ms", jobs.ready <= time.Second},
 	}, nil
 }
 
-func startFloor(ctx context.Context) (sample, error) {
-	dir, err := os.MkdirTemp("", "rouse-floor")
-	if err != nil {
-		return sample{}, err
+// besideFloor is a figure that has no goal where the floor was not measured.
+func besideFloor(name, unit string, values, floor []float64) Figure {
+	if len(floor) == 0 {
+		return Figure{Name: name, Value: median(values), Unit: unit}
 	}
-	defer os.RemoveAll(dir)
-	return observe(ctx, 0, "bench", ChildVerb, "floor", dir)
+	ratio := median(ratios(values, floor))
+	return Figure{name, median(values), median(floor), unit, ratio, "≤ 3× floor", ratio <= 3}
 }
 
-// startServe starts a daemon with so many daily jobs.
-func startServe(ctx context.Context, jobs, agents int, idle time.Duration) (sample, error) {
-	dir, err := os.MkdirTemp("", "rouse-bench")
-	if err != nil {
-		return sample{}, err
+// startHome is a configuration of so many daily jobs.
+type startHome struct {
+	jobs, agents int
+	goal         float64 // ms until it is ready; 0: none
+	dir, config  string
+}
+
+func (h *startHome) write() (err error) {
+	if h.dir, err = os.MkdirTemp("", "rouse-bench"); err != nil {
+		return err
 	}
-	defer os.RemoveAll(dir)
 
 	var text strings.Builder
 	text.WriteString("version: 1\nhome: ./home\ndashboard: {listen: \"127.0.0.1:0\"} # another daemon may have the default\nagents:\n")
-	for i := range agents {
+	for i := range h.agents {
 		fmt.Fprintf(&text, "  - {name: a%d}\n", i)
 	}
 
 	text.WriteString("jobs:\n")
-	for i := range jobs {
-		fmt.Fprintf(&text, "  - {name: j%d, agent: a%d, schedule: \"%d %d * * *\", playbook: [{call: db_schema}]}\n", i, i%agents, i%60, i/60%24)
+	for i := range h.jobs {
+		fmt.Fprintf(&text, "  - {name: j%d, agent: a%d, schedule: \"%d %d * * *\", playbook: [{call: db_schema}]}\n", i, i%h.agents, i%60, i/60%24)
 	}
 
-	path := filepath.Join(dir, "rouse.yaml")
-	if err := os.WriteFile(path, []byte(text.String()), 0o600); err != nil {
-		return sample{}, err
-	}
-
-	return observe(ctx, idle, "serve", "--config", path)
+	h.config = filepath.Join(h.dir, "rouse.yaml")
+	return os.WriteFile(h.config, []byte(text.String()), 0o600)
 }
 
-// observe starts this program with arguments, waits for its ready line, and looks at it.
-func observe(ctx context.Context, idle time.Duration, args ...string) (s sample, err error) {
-	self, err := os.Executable()
-	if err != nil {
-		return s, err
+func (h *startHome) remove() { os.RemoveAll(h.dir) }
+
+// measure starts a daemon on the home, and asks it and then the home without it. The first start of a home, which makes it, is not timed.
+func (h startHome) measure(ctx context.Context, self string, o Options) (out []Figure, err error) {
+	if err := h.write(); err != nil {
+		return nil, err
+	}
+	defer h.remove()
+
+	var ready []float64
+	for pass := range o.Passes + 1 {
+		var asked func() error
+		if pass == o.Passes {
+			asked = func() (err error) {
+				out, err = h.verbs(ctx, self, "with a daemon", o.Passes)
+				return err
+			}
+		}
+		s, err := observe(ctx, 0, asked, self, "serve", "--config", h.config)
+		if err != nil {
+			return nil, err
+		}
+		if pass > 0 {
+			ready = append(ready, s.ready.Seconds()*1000)
+		}
 	}
 
-	child := exec.CommandContext(ctx, self, args...)
+	alone, err := h.verbs(ctx, self, "without", o.Passes)
+	if err != nil {
+		return nil, err
+	}
+
+	f := Figure{Name: fmt.Sprintf("ready, %s jobs of %s agents", grouped(h.jobs), grouped(h.agents)), Value: median(ready), Unit: "ms"}
+	if h.goal > 0 {
+		f.Goal, f.Met = fmt.Sprintf("≤ %g ms", h.goal), f.Value <= h.goal
+	}
+	return append(append([]Figure{f}, out...), alone...), nil
+}
+
+// observe starts a program with arguments, waits for its ready line, looks at it, and has it asked; asked may be nil.
+func observe(ctx context.Context, idle time.Duration, asked func() error, program string, args ...string) (s sample, err error) {
+	child := exec.CommandContext(ctx, program, args...)
 	out, err := child.StdoutPipe()
 	if err != nil {
 		return s, err
@@ -169,7 +216,10 @@ func observe(ctx context.Context, idle time.Duration, args ...string) (s sample,
 		return s, fmt.Errorf("%s did not get ready: %s", strings.Join(args, " "), complaints.String())
 	}
 
-	return s, s.read(child.Process.Pid, idle)
+	if err := s.read(child.Process.Pid, idle); err != nil || asked == nil {
+		return s, err
+	}
+	return s, asked()
 }
 
 // read reads what the system knows about a process; only Linux has it.

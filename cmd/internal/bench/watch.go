@@ -96,8 +96,16 @@ func startWatching(ctx context.Context, path string, o watcher.Options, w watche
 		}
 	}()
 
-	begin := time.Now()
 	o.Ledger = l
+	var d *dispatch.Dispatcher
+	if started != nil {
+		if d, err = dispatch.New(dispatch.Options{Ledger: l, Executor: starts{started: started}, Runs: 64, RunsPerAgent: 64}); err != nil {
+			return nil, err
+		}
+		o.Queue = d
+	}
+
+	begin := time.Now()
 	eyes, err := watcher.New(o)
 	if err != nil {
 		return nil, err
@@ -107,11 +115,7 @@ func startWatching(ctx context.Context, path string, o watcher.Options, w watche
 	}
 
 	parts := []func(context.Context) error{eyes.Run}
-	if started != nil {
-		d, err := dispatch.New(dispatch.Options{Ledger: l, Executor: starts{started: started}, Runs: 64, RunsPerAgent: 64})
-		if err != nil {
-			return nil, err
-		}
+	if d != nil {
 		parts = append(parts, d.Run)
 	}
 

@@ -13,14 +13,12 @@ import (
 	"net/http/httptest"
 	"net/url"
 	"os"
-	"os/exec"
-	"path/filepath"
-	"regexp"
 	"strings"
 	"time"
 
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/daemon"
+	"rouse/internal/pattern"
 )
 
 func benchWeb(ctx context.Context, o Options) (_ []Figure, err error) {
@@ -29,7 +27,7 @@ func benchWeb(ctx context.Context, o Options) (_ []Figure, err error) {
 		return nil, err
 	}
 
-	b := &webBench{self: self, dir: o.Home, runs: o.Runs, asks: 60 * o.Passes, streams: 100, idle: o.Idle, progress: o.Progress}
+	b := &webBench{filledHome: filledHome{self: self, dir: o.Home, runs: o.Runs, progress: o.Progress}, asks: 60 * o.Passes, streams: 100, idle: o.Idle}
 	if b.dir == "" {
 		if b.dir, err = os.MkdirTemp("", "rouse-bench-web-"); err != nil {
 			return nil, err
@@ -41,21 +39,15 @@ func benchWeb(ctx context.Context, o Options) (_ []Figure, err error) {
 
 // webBench asks a daemon whose home holds many runs for its pages and listings, as a browser that is logged in does.
 type webBench struct {
-	self     string // this program
-	dir      string // of the configuration and the home
-	runs     int
-	asks     int // how often each page is asked for
-	streams  int
-	idle     time.Duration
-	progress io.Writer
+	filledHome
+	asks    int // how often each page is asked for
+	streams int
+	idle    time.Duration
 
-	pid  int
 	base string // the address of the pages
 	http *http.Client
 	bare *sql.DB // the ledger, read beside the daemon
 }
-
-func (b *webBench) report(format string, args ...any) { fmt.Fprintf(b.progress, format+"\n", args...) }
 
 func (b *webBench) measure(ctx context.Context) (out []Figure, err error) {
 	if err := b.fill(ctx); err != nil {
@@ -69,7 +61,7 @@ func (b *webBench) measure(ctx context.Context) (out []Figure, err error) {
 	}
 	defer func() { err = errors.Join(err, process.Process.Signal(os.Interrupt), process.Wait()) }()
 
-	if b.bare, err = sql.Open("sqlite", filepath.Join(b.dir, "home", "ledger.db")+"?_pragma=query_only(1)"); err != nil {
+	if b.bare, err = sql.Open("sqlite", b.ledger()+"?_pragma=query_only(1)"); err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, b.bare.Close()) }()
@@ -87,19 +79,9 @@ func (b *webBench) measure(ctx context.Context) (out []Figure, err error) {
 	return out, nil
 }
 
-func (b *webBench) config() string { return filepath.Join(b.dir, "rouse.yaml") }
-
-func (b *webBench) start(ctx context.Context) (*exec.Cmd, error) {
-	process, err := startDaemon(ctx, b.self, b.config(), filepath.Join(b.dir, "log"))
-	if err == nil {
-		b.pid = process.Process.Pid
-	}
-	return process, err
-}
-
 // login follows a login link, as the browser of the owner does.
 func (b *webBench) login(ctx context.Context) error {
-	client, err := api.Dial(ctx, daemon.SocketPath(filepath.Join(b.dir, "home")))
+	client, err := api.Dial(ctx, daemon.SocketPath(b.home()))
 	if err != nil {
 		return err
 	}
@@ -164,7 +146,7 @@ func (b *webBench) fetch(ctx context.Context, address string) (body string, tran
 }
 
 // assetLink finds what a page has fetched besides.
-var assetLink = regexp.MustCompile(`(?:src|href)="(/assets/[^"]+)"`)
+var assetLink = pattern.New(`(?:src|href)="(/assets/[^"]+)"`)
 
 // firstPage is what a browser transfers that has nothing of the pages yet.
 func (b *webBench) firstPage(ctx context.Context) ([]Figure, error) {
@@ -341,7 +323,7 @@ func query(sql string, args ...any) webQuery { return webQuery{sql, args} }
 // webPages are the pages of a home, with a run that failed and the busy job among them.
 func webPages(runs int) []webPage {
 	failed := runs / 50 * 50
-	busy, agent, day := webJob(0), webAgent(0), time.Now().UTC().Truncate(24*time.Hour).UnixMilli()
+	busy, agent, day := busyJob, homeAgent(0), time.Now().UTC().Truncate(24*time.Hour).UnixMilli()
 	ofRun := []webQuery{
 		query(`select * from runs where id = ?`, failed), query(`select * from attempts where run = ?`, failed), query(`select * from steps where run = ?`, failed),
 		query(`select * from calls where run = ?`, failed), query(`select * from events where run = ? and run <> 0 order by seq`, failed), query(`select * from inbox where run = ?`, failed),
@@ -377,7 +359,7 @@ func webPages(runs int) []webPage {
 func webListings(runs int) []string {
 	return []string{
 		"/v1/status", "/v1/jobs", "/v1/agents", "/v1/next?n=10", "/v1/budget", "/v1/inbox", "/v1/inbox/closed", "/v1/workspaces", "/v1/pauses",
-		"/v1/runs?n=50", "/v1/runs?n=50&job=" + webJob(0), "/v1/runs?n=50&job=" + webJob(0) + "&outcome=error", "/v1/runs?n=50&agent=" + webAgent(1), "/v1/runs?n=50&outcome=timeout",
-		fmt.Sprintf("/v1/runs?n=50&before=%d", runs/2+1), fmt.Sprintf("/v1/runs/%d", runs/50*50), "/v1/why?n=50&job=" + webJob(0),
+		"/v1/runs?n=50", "/v1/runs?n=50&job=" + busyJob, "/v1/runs?n=50&job=" + busyJob + "&outcome=error", "/v1/runs?n=50&agent=" + homeAgent(1), "/v1/runs?n=50&outcome=timeout",
+		fmt.Sprintf("/v1/runs?n=50&before=%d", runs/2+1), fmt.Sprintf("/v1/runs/%d", runs/50*50), "/v1/why?n=50&job=" + busyJob,
 	}
 }

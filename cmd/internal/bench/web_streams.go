@@ -9,7 +9,6 @@ import (
 	"io"
 	"net/http"
 	"net/url"
-	"path/filepath"
 	"strings"
 	"time"
 
@@ -108,7 +107,7 @@ func readIDs(r io.Reader, seen chan<- string) {
 // signals has something happen again and again, and returns how long each took until all streams had it, in
 // milliseconds. The clock starts before the commit is asked for, so that the figure is above what it stands for.
 func (b *webBench) signals(ctx context.Context, seen <-chan string) (late []float64, err error) {
-	client, err := api.Dial(ctx, daemon.SocketPath(filepath.Join(b.dir, "home")))
+	client, err := api.Dial(ctx, daemon.SocketPath(b.home()))
 	if err != nil {
 		return nil, err
 	}
@@ -117,7 +116,7 @@ func (b *webBench) signals(ctx context.Context, seen <-chan string) (late []floa
 	var last api.Run
 	for range b.asks {
 		begin := time.Now()
-		if err := client.Post(ctx, "/v1/runs", api.RunRequest{Job: webJob(1)}, &last); err != nil {
+		if err := client.Post(ctx, "/v1/runs", api.RunRequest{Job: homeJob(1)}, &last); err != nil {
 			return nil, err
 		}
 		if err := b.await(ctx, seen, b.streams); err != nil {

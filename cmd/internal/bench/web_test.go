@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -19,12 +18,12 @@ func TestBenchWeb(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	b := &webBench{self: self, dir: t.TempDir(), runs: 2000, asks: 2, streams: 5, idle: 100 * time.Millisecond, progress: io.Discard}
+	b := &webBench{filledHome: filledHome{self: self, dir: t.TempDir(), runs: 2000, progress: io.Discard}, asks: 2, streams: 5, idle: 100 * time.Millisecond}
 	// What is filled in is what a daemon would have recorded, as far as it can tell.
 	if err := b.fill(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	db, err := sql.Open("sqlite", filepath.Join(b.dir, "home", "ledger.db")+"?_pragma=query_only(1)")
+	db, err := sql.Open("sqlite", b.ledger()+"?_pragma=query_only(1)")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -4,7 +4,9 @@ import (
 	"fmt"
 	"os"
 	"path"
+	"path/filepath"
 	"reflect"
+	"runtime"
 	"slices"
 	"strings"
 	"time"
@@ -21,8 +23,13 @@ type checker struct {
 	cfg   *Config
 	tools tool.Specs
 
-	models, agents, channels []string
-	agent                    map[string]*Agent
+	models, agents, channels, jobs []string
+	// Looked up by name or folder, since a walk through all for each of them takes seconds at ten thousand jobs.
+	agent    map[string]*Agent
+	jobNamed map[string]*Job     // the first of a name
+	jobsOf   map[string][]int    // by agent
+	workdirs map[string][]*Agent // those that are enabled, by folderKey
+	plain    map[string]string   // what plainPlace said
 
 	types map[string]reflect.Type // of what templates and expressions can name
 	takes map[string]takes        // what tools take, as far as playbooks call them
@@ -40,7 +47,8 @@ type checker struct {
 }
 
 func check(d *decoder, cfg *Config, tools tool.Specs) {
-	c := &checker{d: d, cfg: cfg, tools: tools, agent: map[string]*Agent{}, types: agent.TemplateTypes(), takes: map[string]takes{}, hooks: map[string]*Job{}}
+	c := &checker{d: d, cfg: cfg, tools: tools, types: agent.TemplateTypes()}
+	c.takes, c.hooks, c.plain = map[string]takes{}, map[string]*Job{}, map[string]string{}
 	if cfg.Version != 1 {
 		c.bad("version", "must be 1, the only version there is")
 	}
@@ -54,7 +62,9 @@ func check(d *decoder, cfg *Config, tools tool.Specs) {
 		c.channels = append(c.channels, DefaultChannel)
 	}
 
-	unique(c, "jobs", cfg.Jobs, func(j Job) Name { return j.Name })
+	c.checkCalendars()
+	c.jobs = unique(c, "jobs", cfg.Jobs, func(j Job) Name { return j.Name })
+	c.index()
 	// The names are complete from here on, so that references can point forward.
 	c.fallbacks()
 	for i, m := range cfg.Models {
@@ -65,8 +75,6 @@ func check(d *decoder, cfg *Config, tools tool.Specs) {
 	c.servers()
 	c.findOffers()
 	for i := range cfg.Agents {
-		// Pointers into the list: the checks of an agent also fill it in (secrets, skills).
-		c.agent[string(cfg.Agents[i].Name)] = &cfg.Agents[i]
 		c.checkAgent(fmt.Sprintf("agents[%d]", i), &cfg.Agents[i])
 	}
 
@@ -76,6 +84,7 @@ func check(d *decoder, cfg *Config, tools tool.Specs) {
 		}
 	}
 
+	c.cycles()
 	c.checkExecutors()
 	c.checkNotifications(cfg.Notifications)
 	c.checkDashboard(cfg.Dashboard)
@@ -93,6 +102,40 @@ func check(d *decoder, cfg *Config, tools tool.Specs) {
 			c.module(fmt.Sprintf("jobs[%d]", i), j, c.agent[j.Agent])
 		}
 	}
+}
+
+// index notes where agents and jobs are.
+func (c *checker) index() {
+	c.agent, c.workdirs = map[string]*Agent{}, map[string][]*Agent{}
+	for i := range c.cfg.Agents {
+		// Pointers into the list: the checks of an agent also fill it in (secrets, skills).
+		a := &c.cfg.Agents[i]
+		c.agent[string(a.Name)] = a
+		if a.Workdir != "" && On(a.Enabled) {
+			key := folderKey(string(a.Workdir))
+			c.workdirs[key] = append(c.workdirs[key], a)
+		}
+	}
+	c.cfg.agentNamed = c.agent
+
+	c.jobNamed, c.jobsOf = map[string]*Job{}, map[string][]int{}
+	for i := range c.cfg.Jobs {
+		j := &c.cfg.Jobs[i]
+		if name := string(j.Name); name != "" && c.jobNamed[name] == nil {
+			c.jobNamed[name] = j
+		}
+		c.jobsOf[j.Agent] = append(c.jobsOf[j.Agent], i)
+	}
+	c.cfg.jobNamed = c.jobNamed
+}
+
+// folderKey is the same for two names of a folder that the system takes for one.
+func folderKey(folder string) string {
+	folder = filepath.Clean(folder)
+	if runtime.GOOS == "windows" {
+		folder = strings.ToLower(folder)
+	}
+	return folder
 }
 
 func (c *checker) bad(path, format string, args ...any) *Problem {
@@ -164,6 +207,8 @@ func (c *checker) checkAgent(path string, a *Agent) {
 
 	c.selfScheduling(path+".self_scheduling", a)
 	c.unconfined(path, a)
+	c.checkMode(path, a)
+	c.checkSoul(path, a)
 
 	for i, g := range a.Grants.Read {
 		if _, err := os.Stat(string(g.Path)); err != nil {
@@ -194,9 +239,13 @@ func (c *checker) unconfined(path string, a *Agent) {
 // warnSharedWorkdir warns of a workdir that another agent could replace by a link, which would lead
 // the file tools of this one elsewhere.
 func (c *checker) warnSharedWorkdir(path string, a *Agent) {
-	for i := range c.cfg.Agents {
-		o := &c.cfg.Agents[i]
-		if a.Workdir != "" && o.Workdir != "" && a.Workdir != o.Workdir && On(a.Enabled) && On(o.Enabled) && within(string(a.Workdir), string(o.Workdir)) {
+	if a.Workdir == "" || !On(a.Enabled) {
+		return
+	}
+
+	folder := folderKey(string(a.Workdir))
+	for above := filepath.Dir(folder); above != folder; folder, above = above, filepath.Dir(above) {
+		for _, o := range c.workdirs[above] {
 			c.warn(path, "lies within the workdir of the agent %s, which could lead this one elsewhere by a link in its place; choose a folder beside it", o.Name)
 		}
 	}

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -13,6 +12,7 @@ import (
 	"rouse/agent/tool"
 	"rouse/agent/tool/shell"
 	"rouse/agent/tool/web"
+	"rouse/internal/pattern"
 	"rouse/internal/text"
 )
 
@@ -141,7 +141,7 @@ func (c *checker) granted(path string, call PlaybookCall, s tool.Spec, j *Job, a
 }
 
 // action finds the actions of a template.
-var action = regexp.MustCompile(`(?s)\{\{.*?\}\}`)
+var action = pattern.New(`(?s)\{\{.*?\}\}`)
 
 // withoutActions puts a text in the place of what a template fills in; whole says that there was nothing.
 func withoutActions(source, in string) (out string, whole bool) {
@@ -234,6 +234,8 @@ func (c *checker) lacks(agent *Agent, s tool.Spec) (why, hint string) {
 		return fmt.Sprintf("%s is another name of %s, which only an agent has whose tools.allow names it", s.Name, s.AliasOf), "call " + s.AliasOf
 	case s.Requires == tool.RequiresModel || s.Requires == tool.RequiresUnlisted:
 		return fmt.Sprintf("%s is for models, and a playbook has none", s.Name), "use a prompt"
+	case agent.lacksHostTool(s.Name):
+		return fmt.Sprintf("the agent %q has mode: none, so it has no %s", agent.Name, s.Name), "choose another mode for it"
 	case s.Requires == tool.RequiresNetwork && len(agent.Grants.Network) == 0:
 		return fmt.Sprintf("the agent %q may ask no host, so it has no %s", agent.Name, s.Name), "name the hosts under grants: network"
 	case s.Requires == tool.RequiresCommands && !named && len(agent.Grants.Commands) == 0:

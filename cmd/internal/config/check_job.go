@@ -17,9 +17,11 @@ import (
 )
 
 func (c *checker) job(path string, j *Job) {
-	c.reference(path+".agent", "agent", j.Agent, c.agents)
-	c.reference(path+".model", "model", j.Model, c.models)
 	agent := c.agent[j.Agent]
+	if agent == nil { // else it need not be looked for among a thousand
+		c.reference(path+".agent", "agent", j.Agent, c.agents)
+	}
+	c.reference(path+".model", "model", j.Model, c.models)
 	if agent != nil && !On(agent.Enabled) && On(j.Enabled) {
 		c.warn(path+".agent", "the agent %q is disabled, so this job never runs", j.Agent)
 	}
@@ -36,6 +38,11 @@ func (c *checker) job(path string, j *Job) {
 	}
 	if j.Webhook != nil {
 		c.webhook(path+".webhook", j)
+	}
+	c.follows(path+".after", j)
+
+	if j.Session == SessionKeep && !j.Prompts() {
+		c.bad(path+".session", "keep is for jobs with a prompt: a playbook and a module are told nothing of earlier runs")
 	}
 
 	c.conditions(path+".when", j, agent)
@@ -100,19 +107,11 @@ func (c *checker) work(path string, j *Job, agent *Agent) {
 }
 
 // hasNoProblem says whether nothing was wrong with a value yet.
-func (c *checker) hasNoProblem(path string) bool {
-	return !slices.ContainsFunc(c.d.problems, func(p Problem) bool { return p.Path == path })
-}
+func (c *checker) hasNoProblem(path string) bool { return !c.d.wrong[path] }
 
 func (c *checker) triggers(path string, j *Job) {
 	c.emptySources(path, j)
-	excluding := len(j.Exclude) > 0
-	for i, text := range j.Exclude {
-		// Each entry by itself, with any schedule, so that a mistake has its own place in the list.
-		_, err := schedule.Parse(schedule.Options{Every: "24h", Exclude: []string{text}})
-		c.schedule(fmt.Sprintf("%s.exclude[%d]", path, i), "exclude", err)
-		excluding = excluding && err == nil
-	}
+	filtering := c.times(path+".exclude", "exclude", j.Exclude) && c.times(path+".only", "only", j.Only) && len(j.Exclude)+len(j.Only) > 0
 
 	location := c.zone(path+".timezone", j.Timezone)
 	if j.Timezone == "" {
@@ -126,18 +125,59 @@ func (c *checker) triggers(path string, j *Job) {
 		c.schedule(path+"."+key, key, err)
 
 		// Together with the schedule: this finds exclusions that leave no day at all.
-		if err == nil && excluding {
-			o.Location, o.Exclude = location, j.Exclude
-			_, err = schedule.Parse(o)
-			c.schedule(path+".exclude", "exclude", err)
+		if err == nil && filtering {
+			o.Location, o.Exclude, o.Only, o.Calendar = location, j.Exclude, j.Only, c.cfg.calendar
+			c.left(path, o)
 		}
 	}
 
-	for _, key := range []string{"timezone", "exclude", "on_miss", "catchup_window", "max_catchup", "jitter"} {
+	if at := path + ".jitter"; j.Window != nil && len(sources(j)) == 1 && c.d.given(at) && !c.d.given("defaults.jitter") {
+		c.warn(at, "has no effect on a window, which spreads by itself")
+	}
+	for _, key := range []string{"timezone", "exclude", "only", "on_miss", "catchup_window", "max_catchup", "jitter"} {
 		// defaults are meant for many jobs; those without a schedule just do not use them.
 		if !timed && c.d.given(path+"."+key) && !c.d.given("defaults."+key) {
-			c.warn(path+"."+key, "has no effect without schedule, every or at")
+			c.warn(path+"."+key, "has no effect without schedule, every, at or window")
 		}
+	}
+}
+
+// times checks dates and names of calendars, each by itself, with any schedule, so that a mistake has its own place in the list.
+func (c *checker) times(path, key string, texts []string) (right bool) {
+	right = true
+	for i, text := range texts {
+		o := schedule.Options{Every: "24h", Calendar: c.cfg.calendar, Exclude: []string{text}}
+		if key == "only" {
+			o.Exclude, o.Only = nil, []string{text}
+		}
+		_, err := schedule.Parse(o)
+		at := fmt.Sprintf("%s[%d]", path, i)
+		if c.schedule(at, key, err); err != nil {
+			right = false
+			if hint := nearestCalendar(text, c.cfg); hint != "" {
+				c.d.problems[len(c.d.problems)-1].Hint = hint
+			}
+		}
+	}
+	return right
+}
+
+// left says whether dates and calendars leave anything of a schedule.
+func (c *checker) left(path string, o schedule.Options) {
+	s, err := schedule.Parse(o)
+	key := "exclude"
+	var wrong *schedule.Error
+	if errors.As(err, &wrong) {
+		key = wrong.Field
+	}
+	c.schedule(path+"."+key, key, err)
+
+	// By what calendars say now; those that are fetched are not known here.
+	if err != nil || len(s.Calendars()) == 0 || slices.ContainsFunc(s.Calendars(), func(one *schedule.Calendar) bool { return c.fetched(one.Name()) }) {
+		return
+	}
+	if s.Next(time.Now()).IsZero() {
+		c.warn(path, "by what its calendars hold now, it does not start again")
 	}
 }
 
@@ -166,7 +206,10 @@ func (c *checker) schedule(path, key string, err error) {
 // sources are the schedules of a job by their keys.
 func sources(j *Job) map[string]schedule.Options {
 	out := map[string]schedule.Options{"schedule": {Cron: j.Schedule}, "every": {Every: j.Every}, "at": {At: j.RunAt}}
-	maps.DeleteFunc(out, func(_ string, o schedule.Options) bool { return o.Cron+o.Every+o.At == "" })
+	if w := j.Window; w != nil && w.From != "" && w.To != "" { // else that was said
+		out["window"] = schedule.Options{Window: w.From + "-" + w.To, Days: w.Days}
+	}
+	maps.DeleteFunc(out, func(_ string, o schedule.Options) bool { return o.Cron+o.Every+o.At+o.Window == "" })
 	return out
 }
 
@@ -180,7 +223,11 @@ func (c *Config) Schedules(j *Job) ([]*schedule.Schedule, error) {
 	all := sources(j)
 	for _, key := range slices.Sorted(maps.Keys(all)) {
 		o := all[key]
-		o.Timezone, o.Location, o.Exclude, o.Jitter, o.Job = j.Timezone, c.Zone(), j.Exclude, time.Duration(j.Jitter), string(j.Name)
+		o.Timezone, o.Location, o.Job = j.Timezone, c.Zone(), string(j.Name)
+		o.Exclude, o.Only, o.Calendar = j.Exclude, j.Only, c.calendar
+		if o.Window == "" {
+			o.Jitter = time.Duration(j.Jitter)
+		}
 		s, err := schedule.Parse(o)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", key, err)

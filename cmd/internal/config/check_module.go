@@ -37,8 +37,11 @@ func (c *Config) Modules() map[string]*skills.Skill {
 
 // ModuleOf is the skill that a job of a checked configuration runs; false where it runs none.
 func (c *Config) ModuleOf(j *Job) (*skills.Skill, bool) {
+	if j.Skill == "" { // as of most jobs
+		return nil, false
+	}
 	s, ok := c.Modules()[j.Skill]
-	return s, ok && j.Skill != ""
+	return s, ok
 }
 
 // ModuleSettings are what the owner of each module of a checked configuration says of it, by the name of its skill.
@@ -175,7 +178,7 @@ func (c *checker) moduleUnattended(path string, s *skills.Skill, j *Job) {
 	if a == nil || !a.Enabled || a.SupportsBackgroundExecution || c.cfg.settingsOf(s.Name).Background {
 		return
 	}
-	for _, trigger := range []string{"schedule", "every", "at", "watch", "webhook", "run_on_start"} {
+	for _, trigger := range []string{"schedule", "every", "at", "window", "watch", "webhook", "after", "run_on_start"} {
 		if c.d.given(path + "." + trigger) {
 			c.bad(path+"."+trigger, "the skill %s says that it must not run unattended (agenticConfig.supportsBackgroundExecution)", s.Name).Hint =
 				"leave the trigger out, and start the job with rouse run " + string(j.Name) + "; or take that upon yourself: skills: {settings: [{name: " + s.Name + ", background: true}]}"

@@ -5,15 +5,16 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 
+	"rouse/cmd/internal/replicate/target"
+	"rouse/internal/pattern"
 	"rouse/internal/text"
 )
 
 // nodeName matches the names of nodes, which stand in lists, in the names of sessions and behind labels of numbers.
-var nodeName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.-]{0,62}$`)
+var nodeName = pattern.New(`^[A-Za-z0-9][A-Za-z0-9_.-]{0,62}$`)
 
 // CheckNodeName refuses a name that a node cannot have.
 func CheckNodeName(name string) error {
@@ -47,10 +48,8 @@ func (c *Config) HostOf(j *Job) string {
 	if j.Host != "" {
 		return j.Host
 	}
-	for i := range c.Agents {
-		if a := &c.Agents[i]; string(a.Name) == j.Agent {
-			return c.HostOfAgent(a)
-		}
+	if a := c.agentOf(j); a != nil {
+		return c.HostOfAgent(a)
 	}
 	return ""
 }
@@ -85,6 +84,7 @@ func (c *Config) localWorkdir(a *Agent) bool {
 func (c *checker) checkNodes() {
 	c.name("node", c.cfg.Node)
 	c.checkPostgres(c.cfg.Engine.Postgres)
+	c.checkBlobs(c.cfg.Engine)
 
 	for i := range c.cfg.Agents {
 		c.checkAgentHost(fmt.Sprintf("agents[%d]", i), &c.cfg.Agents[i])
@@ -164,5 +164,46 @@ func (c *checker) checkPostgres(address string) {
 	u, err := url.Parse(address)
 	if err != nil || u.Scheme != "postgres" && u.Scheme != "postgresql" || strings.Trim(u.Path, "/") == "" && u.Query().Get("dbname") == "" {
 		c.bad("engine.postgres", "must be the address of a database, like postgres://rouse@db.example.net/rouse")
+	}
+}
+
+// checkBlobs refuses a place for large values that is none.
+func (c *checker) checkBlobs(e Engine) {
+	switch {
+	case !c.hasNoProblem("engine.blobs"):
+		return
+	case e.Blobs == "" && (e.AccessKey != "" || e.SecretKey != ""):
+		c.bad("engine.access_key", "is of the bucket that engine.blobs names, and there is none")
+		return
+	case e.Blobs == "":
+		return
+	case e.Postgres == "":
+		if c.hasNoProblem("engine.postgres") {
+			c.bad("engine.blobs", "needs engine.postgres beside it: where the ledger is a file, its large values are files of the home")
+		}
+		return
+	}
+
+	t, err := target.Parse(e.Blobs)
+	if err != nil {
+		c.bad("engine.blobs", "%v", err)
+		return
+	}
+	c.checkPlace("engine", t, e.AccessKey, e.SecretKey)
+	if c.cfg.Home == "" || t.Folder == "" {
+		return
+	}
+	if rel, err := filepath.Rel(ownersPath(string(c.cfg.Home)), ownersPath(t.Folder)); err == nil && (rel == "." || filepath.IsLocal(rel)) {
+		c.bad("engine.blobs", "lies in the home, which is this node's alone; name a folder that is the same on every node")
+	}
+}
+
+// checkPlace refuses keys that nobody asks for, or half of one.
+func (c *checker) checkPlace(path string, t target.Target, access, secret string) {
+	switch {
+	case t.Folder != "" && (access != "" || secret != ""):
+		c.bad(path+".access_key", "is of s3, and a folder needs none")
+	case (access == "") != (secret == ""):
+		c.bad(path+".secret_key", "must be given together with access_key, or neither")
 	}
 }

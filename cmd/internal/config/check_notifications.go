@@ -18,7 +18,7 @@ func (c *checker) checkNotifications(channels []Notification) {
 			_, err := schedule.ParseQuiet(n.QuietHours)
 			c.schedule(at, "quiet_hours", err)
 		}
-		if at := path + ".digest"; n.Digest != "" && c.hasNoProblem(at) {
+		if at := path + ".digest"; n.Digest != "" && n.Digest != NoDigest && c.hasNoProblem(at) {
 			_, err := schedule.ParseDaily(n.Digest)
 			c.schedule(at, "digest", err)
 		}

@@ -27,14 +27,12 @@ func (c *checker) checkReplicate(r *Replicate) {
 	}
 
 	t, err := target.Parse(r.To)
-	switch {
-	case err != nil:
+	if err != nil {
 		c.bad("replicate.to", "%v", err)
-	case t.Folder != "" && (r.AccessKey != "" || r.SecretKey != ""):
-		c.bad("replicate.access_key", "is of s3, and a folder needs none")
-	case (r.AccessKey == "") != (r.SecretKey == ""):
-		c.bad("replicate.secret_key", "must be given together with access_key, or neither")
-	case t.Folder != "" && c.cfg.Home != "":
+		return
+	}
+	c.checkPlace("replicate", t, r.AccessKey, r.SecretKey)
+	if t.Folder != "" && c.cfg.Home != "" {
 		if rel, err := filepath.Rel(ownersPath(string(c.cfg.Home)), ownersPath(t.Folder)); err == nil && (rel == "." || filepath.IsLocal(rel)) {
 			c.bad("replicate.to", "lies in the home, which is what is copied; name a place on another disk")
 		}

@@ -86,9 +86,9 @@ func (c *checker) warnJob(path string, r *reach) {
 // ownReach are the lines of an agent and of its jobs that bring labels, but for what is private of its own.
 func (c *checker) ownReach(path string, a *Agent) *reach {
 	r := &reach{path: path}
-	for i := range c.cfg.Jobs {
+	for _, i := range c.jobsOf[string(a.Name)] {
 		j, at := &c.cfg.Jobs[i], fmt.Sprintf("jobs[%d]", i)
-		if j.Agent != string(a.Name) || !On(j.Enabled) {
+		if !On(j.Enabled) {
 			continue
 		}
 		if j.Watch != nil {
@@ -130,17 +130,18 @@ func (c *checker) ownReach(path string, a *Agent) *reach {
 
 // watchedReads adds the folders of an agent in which jobs, of whichever agent, have strangers leave files.
 func (c *checker) watchedReads(r *reach, a *Agent) {
+	reads := c.reads(r.path, a)
 	for i := range c.cfg.Jobs {
 		j := &c.cfg.Jobs[i]
 		// A disabled job counts: what strangers left for it is still there.
 		if j.Watch == nil || On(j.Enabled) && j.Agent == string(a.Name) {
 			continue
 		}
-		for _, p := range c.reads(r.path, a) {
+		for _, p := range reads {
 			switch {
-			case overlap(p.what, string(j.Watch.Path)):
+			case c.overlap(p.what, string(j.Watch.Path)):
 				r.add(untrusted, fmt.Sprintf("reads what the job %s watches", j.Name), p.at)
-			case slices.ContainsFunc(j.Watch.MovedTo(), func(folder string) bool { return overlap(p.what, folder) }):
+			case slices.ContainsFunc(j.Watch.MovedTo(), func(folder string) bool { return c.overlap(p.what, folder) }):
 				r.add(untrusted, fmt.Sprintf("reads where the job %s moves its files", j.Name), p.at)
 			}
 		}
@@ -177,7 +178,7 @@ func (c *checker) addPrivate(r *reach, a *Agent) {
 
 	for _, folder := range a.Private.folders {
 		for _, p := range c.reads(r.path, a) {
-			if folder != string(a.Workdir) && overlap(folder, p.what) {
+			if folder != string(a.Workdir) && c.overlap(folder, p.what) {
 				r.add(privateData, "reads the private workdir of another agent", p.at)
 			}
 		}
@@ -214,13 +215,13 @@ func (c *checker) follow(reached map[*Agent]*reach, label int) {
 				continue
 			}
 
-			before := len(r.sources[label])
+			before, reads := len(r.sources[label]), c.reads(r.path, to)
 			for k := range c.cfg.Agents {
 				from := &c.cfg.Agents[k]
 				if from == to || reached[from] == nil || len(reached[from].sources[label]) == 0 || own[to] && !own[from] {
 					continue
 				}
-				if p, ok := shared(from, c.reads(r.path, to)); ok {
+				if p, ok := c.shared(from, reads); ok {
 					r.add(label, fmt.Sprintf("reads where the agent %s writes", from.Name), p.at)
 				}
 			}
@@ -230,9 +231,9 @@ func (c *checker) follow(reached map[*Agent]*reach, label int) {
 }
 
 // shared is the first of some places in which an agent can write.
-func shared(from *Agent, places []source) (source, bool) {
+func (c *checker) shared(from *Agent, places []source) (source, bool) {
 	for _, p := range places {
-		if slices.ContainsFunc(from.writes(), func(folder string) bool { return overlap(folder, p.what) }) {
+		if slices.ContainsFunc(from.writes(), func(folder string) bool { return c.overlap(folder, p.what) }) {
 			return p, true
 		}
 	}
@@ -240,10 +241,20 @@ func shared(from *Agent, places []source) (source, bool) {
 }
 
 // overlap says whether one of two folders is, or lies in, the other.
-func overlap(a, b string) bool {
+func (c *checker) overlap(a, b string) bool {
 	if a == "" || b == "" {
 		return false
 	}
-	a, b = plainPlace(a), plainPlace(b)
+	a, b = c.plainPlace(a), c.plainPlace(b)
 	return within(a, b) || within(b, a)
+}
+
+// plainPlace is the same as without a checker, but each path is looked at once.
+func (c *checker) plainPlace(path string) string {
+	real, ok := c.plain[path]
+	if !ok {
+		real = plainPlace(path)
+		c.plain[path] = real
+	}
+	return real
 }

@@ -1,9 +1,9 @@
 package config
 
-import "regexp"
+import "rouse/internal/pattern"
 
 // webhookPath is a path that can be written into the settings of any sender, and means itself there.
-var webhookPath = regexp.MustCompile(`^/hooks(/[A-Za-z0-9_~-][A-Za-z0-9._~-]*)+$`)
+var webhookPath = pattern.New(`^/hooks(/[A-Za-z0-9_~-][A-Za-z0-9._~-]*)+$`)
 
 func (c *checker) webhook(path string, j *Job) {
 	w := j.Webhook

@@ -5,12 +5,12 @@ import (
 	"os"
 	"path"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 
 	"rouse/agent/tool"
 	"rouse/agent/tool/shell"
+	"rouse/internal/pattern"
 )
 
 // Commands are the programs that an agent may run unasked.
@@ -82,7 +82,7 @@ func (c *checker) unreadableScripts(at, agentPath string, a *Agent, argv []strin
 }
 
 // escaped is what stands for itself in a pattern.
-var escaped = regexp.MustCompile(`\\.`)
+var escaped = pattern.New(`\\.`)
 
 // grantsEverything says why a grant allows any program at all; "" where it does not. An interpreter
 // whose arguments are all fixed is what its owner decided.

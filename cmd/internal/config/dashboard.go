@@ -11,19 +11,19 @@ import (
 // Dashboard says at which address browsers and programs reach the daemon, beside its socket.
 type Dashboard struct {
 	Listen string          `key:"listen" default:"127.0.0.1:7311" env:"yes" say:"an address of this machine with a port, or off; another than a loopback address needs tls or proxy"`
-	Hosts  []string        `key:"hosts" say:"by which other names browsers know it, as in their address bar: box.example.net, or with a port that is not that of the scheme"`
+	Hosts  []string        `key:"hosts" say:"by which other names browsers know it, as in their address bar: box.example.net, or with a port that is not that of the scheme" eg:"[box.example.net]"`
 	TLS    *dashboardTLS   `key:"tls" say:"a certificate of your own"`
 	Proxy  *dashboardProxy `key:"proxy" say:"a proxy that speaks TLS with browsers, as tailscale serve does; what is sent to one of hosts must come from it"`
 }
 
 type dashboardTLS struct {
-	Cert Path `key:"cert" need:"yes" say:"a file with the certificates, PEM"`
-	Key  Path `key:"key" need:"yes" say:"a file with the private key, PEM"`
+	Cert Path `key:"cert" need:"yes" say:"a file with the certificates, PEM" eg:"./tls/cert.pem"`
+	Key  Path `key:"key" need:"yes" say:"a file with the private key, PEM" eg:"./tls/key.pem"`
 }
 
 type dashboardProxy struct {
-	UserHeader string `key:"user_header" need:"yes" say:"in which the proxy names who asks: Tailscale-User-Login; whoever asks logs in all the same"`
-	From       string `key:"from" need:"yes" say:"the address that it asks from: 127.0.0.1"`
+	UserHeader string `key:"user_header" need:"yes" say:"in which the proxy names who asks: Tailscale-User-Login; whoever asks logs in all the same" eg:"Tailscale-User-Login"`
+	From       string `key:"from" need:"yes" say:"the address that it asks from: 127.0.0.1" eg:"127.0.0.1"`
 }
 
 // DashboardOff is a listen address that nobody listens on.

@@ -21,6 +21,7 @@ type decoder struct {
 	ollama   func() (model, address string, ok bool)               // finds one on this machine; may be nil
 	store    func(name string) (value string, set bool, err error) // of secrets; may be nil
 	problems []Problem
+	wrong    map[string]bool // the paths of problems
 	secrets  []string
 	unset    []string    // names of secrets that are kept nowhere
 	refs     []SecretRef // to the store
@@ -29,19 +30,21 @@ type decoder struct {
 	held        []Held
 	places      map[string]Position // of values, by path
 	tags        tags
-	overlay     bool      // inside defaults: nothing is required there
-	trusted     []trusted // files that were read for the configuration
-	globs       []trusted // patterns of its includes
+	presets     map[preset]reflect.Value // defaults that were read once
+	overlay     bool                     // inside defaults: nothing is required there
+	trusted     []trusted                // files that were read for the configuration
+	globs       []trusted                // patterns of its includes
 }
 
 func newDecoder(getenv func(string) string) *decoder {
-	return &decoder{getenv: getenv, places: map[string]Position{}, tags: tags{}}
+	return &decoder{getenv: getenv, places: map[string]Position{}, wrong: map[string]bool{}, tags: tags{}, presets: map[preset]reflect.Value{}}
 }
 
 func (d *decoder) problem(at Position, path, format string, args ...any) *Problem {
 	if len(d.problems) > maxProblems {
 		return &Problem{} // nobody reads on
 	}
+	d.wrong[path] = true
 	d.problems = append(d.problems, Problem{File: at.File, Line: at.Line, Column: at.Column, Path: path, Message: fmt.Sprintf(format, args...)})
 	return &d.problems[len(d.problems)-1]
 }
@@ -120,9 +123,11 @@ func (d *decoder) value(n *node, path string, v reflect.Value, f field) {
 		return
 	}
 
-	// A plain path is the short form of {path: X}.
-	if isPathOrMore(v.Type()) && n.kind == scalar {
-		d.value(n, path, v.FieldByName("Path"), field{})
+	if short := shortForm(v.Type()); short != "" && n.kind == scalar {
+		d.value(n, path, v.FieldByName(short), field{})
+		if at := v.FieldByName("At"); at.IsValid() {
+			at.Set(reflect.ValueOf(n.at))
+		}
 		return
 	}
 
@@ -157,18 +162,24 @@ func (d *decoder) list(n *node, path string, v reflect.Value, f field) {
 
 	v.Set(reflect.MakeSlice(v.Type(), len(items), len(items)))
 	for i, item := range items {
-		d.value(item, fmt.Sprintf("%s[%d]", path, i), v.Index(i), f)
+		d.value(item, itemOf(path, i), v.Index(i), f)
 	}
 }
 
 // oneWillDo says whether a single item may stand where a list of its type is expected.
 func oneWillDo(item reflect.Type) bool {
-	return item.Kind() == reflect.String || item.Kind() == reflect.Int || isPathOrMore(item)
+	return item.Kind() == reflect.String || item.Kind() == reflect.Int || shortForm(item) != ""
 }
 
-// isPathOrMore says whether a plain path may stand for a mapping with one.
-func isPathOrMore(t reflect.Type) bool {
-	return t == reflect.TypeFor[readGrant]() || t == reflect.TypeFor[loginGrant]()
+// shortForm is the field of a mapping that a plain text may stand for, as X does for {path: X}; "" where none may.
+func shortForm(t reflect.Type) string {
+	switch t {
+	case reflect.TypeFor[readGrant](), reflect.TypeFor[loginGrant]():
+		return "Path"
+	case reflect.TypeFor[follow]():
+		return "Job"
+	}
+	return ""
 }
 
 func (d *decoder) mapping(n *node, path string, v reflect.Value) {
@@ -198,7 +209,7 @@ func (d *decoder) free(n *node, path string) any {
 	case list:
 		out := make([]any, len(n.items))
 		for i, item := range n.items {
-			out[i] = d.free(item, fmt.Sprintf("%s[%d]", path, i))
+			out[i] = d.free(item, itemOf(path, i))
 		}
 		return out
 	}
@@ -261,8 +272,35 @@ func (d *decoder) preset(v reflect.Value) {
 	}
 }
 
-// presetField reads a default as if it had been written, but nowhere.
+// preset is a default: the text of a tag, for a type.
+type preset struct {
+	of   reflect.Type
+	text string
+}
+
+// presetField fills in a default. Each place has a copy of its own.
 func (d *decoder) presetField(f field, v reflect.Value) {
+	key := preset{v.Type(), f.preset}
+	known, ok := d.presets[key]
+	if !ok {
+		known = reflect.New(v.Type()).Elem()
+		d.readPreset(f, known)
+		d.presets[key] = known
+	}
+
+	switch v.Kind() {
+	case reflect.Pointer:
+		v.Set(reflect.New(v.Type().Elem()))
+		v.Elem().Set(known.Elem())
+	case reflect.Slice:
+		v.Set(reflect.AppendSlice(reflect.MakeSlice(v.Type(), 0, known.Len()), known))
+	default:
+		v.Set(known)
+	}
+}
+
+// readPreset reads a default as if it had been written, but nowhere.
+func (d *decoder) readPreset(f field, v reflect.Value) {
 	at := Position{File: "the defaults"}
 	n := word(f.preset, at)
 	if inner, ok := strings.CutPrefix(f.preset, "["); ok {
@@ -273,7 +311,7 @@ func (d *decoder) presetField(f field, v reflect.Value) {
 	}
 
 	// A decoder of its own: a default must not count as given.
-	quiet := decoder{getenv: d.getenv, places: map[string]Position{}, tags: d.tags}
+	quiet := newDecoder(d.getenv)
 	quiet.value(n, f.key, v, f)
 	d.problems = append(d.problems, quiet.problems...)
 }

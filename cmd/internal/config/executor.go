@@ -14,14 +14,14 @@ import (
 
 // Executor is an installed agent program that does prompts in the place of the loop.
 type Executor struct {
-	Argv    []string          `key:"argv" need:"yes" say:"the program by its name or its path, and its arguments, which are templates; with {{ .Prompt }} in one of them the task is told there, otherwise it is the program's input"`
+	Argv    []string          `key:"argv" need:"yes" say:"the program by its name or its path, and its arguments, which are templates; with {{ .Prompt }} in one of them the task is told there, otherwise it is the program's input" eg:"[claude, -p, --output-format, stream-json]"`
 	Output  string            `key:"output" enum:"json|text" default:"json" say:"what it prints: JSON as claude, codex and gemini print it, or the documented form; or text, which is its answer"`
 	Network string            `key:"network" enum:"none|host" default:"none" say:"host lets it reach its model, and everything else"`
-	Env     map[string]string `key:"env" say:"variables of its environment; secret:NAME and ${NAME} stand for secrets"`
+	Env     map[string]string `key:"env" say:"variables of its environment; secret:NAME and ${NAME} stand for secrets" eg:"{ANTHROPIC_API_KEY: secret:anthropic}"`
 	Private *bool             `key:"private" default:"true" say:"false: what env and login open is not private data, as with the key of a model's API, so that its use does not make a run ask"`
 	Login   []loginGrant      `key:"login" say:"files and folders by which it is signed in, which it finds in its HOME under the names that they have in yours: paths, or {path: X, write: true}"`
-	Home    Path              `key:"home" say:"the folder that it has as HOME, and keeps" unset:"HOME/agents/NAME/home"`
-	Read    []Path            `key:"read" say:"what else it has to read to work, as the folder that it was installed to"`
+	Home    Path              `key:"home" say:"the folder that it has as HOME, and keeps" unset:"HOME/agents/NAME/home" eg:"./homes/claude"`
+	Read    []Path            `key:"read" say:"what else it has to read to work, as the folder that it was installed to" eg:"[/opt/claude]"`
 	Memory  Size              `key:"memory" positive:"yes" say:"of it and all that it starts" unset:"2GiB"`
 	Price   *price            `key:"price" say:"USD per million tokens, of a program that says how many it used and not what they cost"`
 
@@ -31,7 +31,7 @@ type Executor struct {
 
 // loginGrant is a path, or a mapping that says more of it.
 type loginGrant struct {
-	Path  Path `key:"path" need:"yes"`
+	Path  Path `key:"path" need:"yes" say:"the file or folder" eg:"~/.claude.json"`
 	Write bool `key:"write" say:"it may change what is there, as for tokens that it renews; a program that strangers could talk into it can leave settings there that your own sessions follow"`
 }
 
@@ -40,11 +40,15 @@ func (c *Config) ExecutorOf(j *Job) *Executor {
 	if !j.Prompts() || j.Executor != nil {
 		return j.Executor
 	}
-	i := slices.IndexFunc(c.Agents, func(a Agent) bool { return string(a.Name) == j.Agent })
-	if i < 0 {
-		return nil
+	if a := c.agentOf(j); a != nil {
+		return a.Executor
 	}
-	return c.Agents[i].Executor
+	return nil
+}
+
+// agentOf is the agent of a job, nil where there is none of that name.
+func (c *Config) agentOf(j *Job) *Agent {
+	return find(c.agentNamed, c.Agents, j.Agent, func(a *Agent) Name { return a.Name })
 }
 
 // Settings is a program as the runner starts it.
@@ -128,6 +132,9 @@ func (c *Config) ExecutorPlaces() (out []string) {
 func (c *checker) checkExecutors() {
 	for _, e := range c.cfg.executors() {
 		c.executor(e)
+		if a := c.agent[e.agent]; a != nil {
+			c.contradicts(e.path, "", a.Mode == agent.ModeNone, "is a program, and with mode: none its agent runs none")
+		}
 	}
 
 	for i := range c.cfg.Agents {
@@ -218,15 +225,16 @@ func (c *checker) jobBesideExecutor(path string, j *Job, e *Executor) {
 		c.warn(at, "has no effect: what an executor and its model say to each other is not seen, so that the run cannot be replayed")
 	}
 
-	if limit := max(j.Bounds.CostUSD, j.Budget.CostUSDPerDay); limit > 0 && e.Output == "text" {
+	key, budget := j.Budget.CostKey()
+	if limit := max(j.Bounds.CostUSD, budget); limit > 0 && e.Output == "text" {
 		at := path + ".bounds.cost_usd"
 		if j.Bounds.CostUSD == 0 {
-			at = path + ".budget.cost_usd_per_day"
+			at = path + ".budget." + key
 		}
 		c.warn(at, "output: text says nothing of what the executor cost, so that each run counts with all of bounds.cost_usd, and with nothing where there is none")
 	}
 	if w := j.Watch; w != nil && w.Mode != modeConverge {
-		if a := c.agent[j.Agent]; a != nil && slices.ContainsFunc(a.writes(), func(folder string) bool { return overlap(folder, string(w.Path)) }) {
+		if a := c.agent[j.Agent]; a != nil && slices.ContainsFunc(a.writes(), func(folder string) bool { return c.overlap(folder, string(w.Path)) }) {
 			c.warn(path+".watch.path", "the executor can write in %s, and what it leaves there while it works may start further runs before it is known to be its own; watch a folder that it only reads, or use mode: converge", display(string(w.Path)))
 		}
 	}

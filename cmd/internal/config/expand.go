@@ -3,23 +3,26 @@ package config
 import (
 	"cmp"
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
+
+	"rouse/internal/pattern"
 )
 
 var (
-	variable     = regexp.MustCompile(`\$?\$\{([^}]*)\}`)
-	reference    = regexp.MustCompile(`\$\{[^}]*\}`)
-	variableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
-	secretName   = regexp.MustCompile(`^secret:([A-Za-z0-9_.-]+)$`)
+	variable     = pattern.New(`\$?\$\{([^}]*)\}`)
+	reference    = pattern.New(`\$\{[^}]*\}`)
+	variableName = pattern.New(`^[A-Za-z_][A-Za-z0-9_]*$`)
+	secretName   = pattern.New(`^secret:([A-Za-z0-9_.-]+)$`)
 
 	// What is taken from the environment under such a key is a secret.
-	secretKey = regexp.MustCompile(`(?i)(key|secret|token|password|url|postgres)[^.\]]*$|\]\.http$`)
+	secretKey = pattern.New(`(?i)(key|secret|token|password|url|postgres)[^.\]]*$|\]\.http$`)
 	// So is what comes from a variable of such a name, wherever it is used.
-	secretVariable = regexp.MustCompile(`(?i)key|secret|token|password|passwd|credential`)
+	secretVariable = pattern.New(`(?i)key|secret|token|password|passwd|credential`)
 	// So is a header of such a name, even when it is written out.
-	secretHeader = regexp.MustCompile(`(?i)auth|key|secret|token|cookie`)
+	secretHeader = pattern.New(`(?i)auth|key|secret|token|cookie`)
+	// So is whatever the program of an MCP server is given.
+	serverEnv = pattern.New(`^mcp\[\d+\]\.env\.`)
 )
 
 // minSecret is the shortest text that is looked for in what is shown and stored; shorter
@@ -42,8 +45,9 @@ type Held struct {
 	Text string // what is wrong and what to do
 }
 
-// holdable are the places whose lack of a secret concerns single models, agents, MCP servers, executors, webhooks and channels.
-var holdable = regexp.MustCompile(`^(models\[\d+\]\.(api_key|base_url|headers\..+)|agents\[\d+\]\.grants\.secrets\[\d+\]|jobs\[\d+\]\.webhook\.secret|(agents|jobs)\[\d+\]\.executor\.env\..+|mcp\[\d+\]\.(env|headers)\..+|notifications\[\d+\]\.(url|secret))$`)
+// holdable are the places whose lack of a secret concerns single models, agents, MCP servers, executors, webhooks and channels, or the
+// heartbeat: a keyring that is locked after a power cut must not keep jobs from running that need nothing of it.
+var holdable = pattern.New(`^(models\[\d+\]\.(api_key|base_url|headers\..+)|agents\[\d+\]\.grants\.secrets\[\d+\]|jobs\[\d+\]\.webhook\.secret|(agents|jobs)\[\d+\]\.executor\.env\..+|mcp\[\d+\]\.((env|headers)\..+|url|oauth\.client_secret)|notifications\[\d+\]\.(url|secret)|heartbeat_url)$`)
 
 // lacks reports that a place lacks its secret: as a problem, or, where that is wanted, as a warning and by Config.Held.
 func (d *decoder) lacks(at Position, path, shown, name, problem, hint string) {
@@ -80,8 +84,11 @@ func (d *decoder) expand(n *node, path string, secret bool) (string, bool) {
 		})
 	}
 
-	if m := secretName.FindStringSubmatch(n.text); m != nil {
-		text = d.fromStore(n, path, m[1], secret, bad, missing)
+	// The prefix first: the expression is slow for each of a hundred thousand values.
+	if strings.HasPrefix(n.text, "secret:") {
+		if m := secretName.FindStringSubmatch(n.text); m != nil {
+			text = d.fromStore(n, path, m[1], secret, bad, missing)
+		}
 	}
 
 	// A key that is written out in the file is a secret as well. After an expansion the variable or
@@ -91,7 +98,7 @@ func (d *decoder) expand(n *node, path string, secret bool) (string, bool) {
 	}
 
 	// What is shown of an address is all of it, so that its own secrets are registered one by one.
-	if ok && secretKey.MatchString(path) {
+	if ok && isAddress(text) && secretKey.MatchString(path) {
 		d.urlSecret(n.at, path, text)
 	}
 
@@ -102,7 +109,7 @@ func (d *decoder) expand(n *node, path string, secret bool) (string, bool) {
 // such place.
 func (d *decoder) fromStore(n *node, path, name string, secret bool, bad func(hint, format string, args ...any) string, missing func()) string {
 	if !secret && (strings.Contains(path, ".with.") || !secretKey.MatchString(path) && !isSecretMap(path)) {
-		return bad("it can under api_key, base_url, url, http, headers, executor.env and engine.postgres; the calls of an agent use it by its placeholder, see grants.secrets", "a secret cannot stand here")
+		return bad("it can under api_key, base_url, url, http, headers, env of executors and of MCP servers, and engine.postgres; the calls of an agent use it by its placeholder, see grants.secrets", "a secret cannot stand here")
 	}
 
 	value, problem, hint := d.lookup(n.at, path, name)
@@ -116,7 +123,7 @@ func (d *decoder) fromStore(n *node, path, name string, secret bool, bad func(hi
 
 // isSecretMap says whether a path lies in a mapping whose values may be secrets, under whatever names.
 func isSecretMap(path string) bool {
-	return strings.Contains(path, ".headers.") || strings.Contains(path, ".executor.env.")
+	return strings.Contains(path, ".headers.") || strings.Contains(path, ".executor.env.") || serverEnv.MatchString(path)
 }
 
 // lookup gets a secret from the store, and records that it is used. A problem comes with a hint what to do.

@@ -81,6 +81,7 @@ func TestGrantMistakes(t *testing.T) {
 		"agents: [{name: a, instructions: 'secret:k'}]":                                                                   "a: agents[0].instructions: a secret cannot stand here; it can under api_key",
 		"agents: [{name: a, instructions: 'say ${secret:k}'}]":                                                            "a secret cannot stand here",
 		"agents: [{name: a}]\njobs: [{name: j, agent: a, playbook: [{call: notify, with: {url: 'secret:k'}}]}]":           "a secret cannot stand here",
+		"mcp: [{name: pg, argv: [/opt/pg], env: {DATABASE_URI: 'secret:none'}}]":                                          "pg: mcp[0].env.DATABASE_URI: the secret none is not set; set it with: rouse secrets set none",
 		"models: [{name: m, provider: openai, model: x, api_key: 'secret:locked'}]":                                       "the secret locked cannot be read: the keyring gave no answer",
 		"models: [{name: m, provider: openai, model: x, api_key: 'Bearer ${secret:none}'}]":                               ":1:57: m: models[0].api_key: the secret none is not set; set it with: rouse secrets set none",
 		"models: [{name: m, provider: openai, model: x, api_key: 'secret:lines'}]":                                        ":1:57: m: models[0].api_key: holds a line break or another control character, which no key does; set the secret again, in one line",

@@ -9,7 +9,7 @@ import (
 )
 
 // includable are the keys of an included file.
-var includable = []string{"models", "agents", "mcp", "jobs", "notifications"}
+var includable = []string{"models", "agents", "mcp", "calendars", "jobs", "notifications"}
 
 // include appends the lists of the files that a file includes to those of the main one.
 // The chain leads from the main file to this one.
@@ -116,7 +116,7 @@ func (d *decoder) splice(root *node, e entry) {
 			d.problem(e.value.at, e.key, "must be 1, the only version there is")
 		}
 	case !slices.Contains(includable, e.key):
-		d.problem(e.at, e.key, "an included file holds only lists of models, agents, jobs and notifications").Hint = text.DidYouMean(e.key, includable)
+		d.problem(e.at, e.key, "an included file holds only lists of models, agents, calendars, jobs and notifications").Hint = text.DidYouMean(e.key, includable)
 	case e.value.kind != list:
 		d.problem(e.value.at, e.key, "must be a list, not %s", e.value)
 	default:

@@ -26,6 +26,8 @@ type LoadOptions struct {
 	// HoldSecrets has a secret that cannot be had hold the jobs that need it (Config.Held), with a warning, in place of refusing all of
 	// the configuration.
 	HoldSecrets bool
+	// Unchecked leaves out what only the whole can show, for who wants to know no more than names.
+	Unchecked bool
 }
 
 var jobType = reflect.TypeFor[Job]()
@@ -49,6 +51,10 @@ func Load(o LoadOptions) (*Config, error) {
 		return cfg, err
 	}
 	if root == nil {
+		return cfg, d.verdict(cfg)
+	}
+
+	if o.Unchecked {
 		return cfg, d.verdict(cfg)
 	}
 
@@ -113,8 +119,8 @@ func (d *decoder) complete(cfg *Config) {
 	bounds, limitsSteps := map[string]Bounds{}, map[string]bool{} // of agents
 	for i := range cfg.Agents {
 		a := &cfg.Agents[i]
-		if a.Workdir == "" && a.Name != "" {
-			a.Workdir = Path(filepath.Join(string(cfg.Home), "agents", string(a.Name), "work"))
+		if a.Name != "" {
+			a.settle(Path(filepath.Join(string(cfg.Home), "agents", string(a.Name), "work")))
 		}
 
 		if a.Model == "" && len(cfg.Models) > 0 {
@@ -122,6 +128,7 @@ func (d *decoder) complete(cfg *Config) {
 		}
 
 		d.fold(&a.Instructions, &a.InstructionsFile, &a.TextFile, fmt.Sprintf("agents[%d].instructions_file", i), cfg)
+		d.fold(&a.Soul, &a.SoulFile, &a.SoulText, fmt.Sprintf("agents[%d].soul_file", i), cfg)
 		d.preset(reflect.ValueOf(a))
 		a.SelfScheduling.fill()
 		a.Executor.homeOf(cfg.Home, string(a.Name))
@@ -143,6 +150,7 @@ func (d *decoder) complete(cfg *Config) {
 	cfg.limitCost(d)
 
 	for i := range cfg.Jobs {
+		cfg.tells(d, i)
 		if j := &cfg.Jobs[i]; j.Watch != nil {
 			// Last, since it depends on the mode, a preset, and on bounds, which may be inherited.
 			j.Watch.fill(j)

@@ -121,12 +121,12 @@ func (c *checker) limitOf(name string) string {
 		}
 
 		path := fmt.Sprintf("agents[%d]", i)
-		of := a.Model == name || slices.ContainsFunc(c.cfg.Jobs, func(j Job) bool { return j.Agent == string(a.Name) && j.Model == name && On(j.Enabled) })
+		of := a.Model == name || slices.ContainsFunc(c.jobsOf[string(a.Name)], func(i int) bool { return c.cfg.Jobs[i].Model == name && On(c.cfg.Jobs[i].Enabled) })
 		used = used || of
 
-		switch {
-		case of && a.Budget.CostUSDPerDay > 0:
-			return says(path+".budget.cost_usd_per_day", a.Budget.CostUSDPerDay)
+		switch key, usd := a.Budget.CostKey(); {
+		case of && usd > 0:
+			return says(path+".budget."+key, usd)
 		case a.Model == name && a.Bounds.CostUSD > 0:
 			return says(path+".bounds.cost_usd", a.Bounds.CostUSD)
 		}
@@ -139,15 +139,17 @@ func (c *checker) limitOf(name string) string {
 		}
 
 		path := fmt.Sprintf("jobs[%d]", i)
-		switch {
-		case j.Budget.CostUSDPerDay > 0:
-			return says(path+".budget.cost_usd_per_day", j.Budget.CostUSDPerDay)
+		switch key, usd := j.Budget.CostKey(); {
+		case usd > 0:
+			return says(path+".budget."+key, usd)
 		case j.Bounds.CostUSD > 0:
 			return says(path+".bounds.cost_usd", j.Bounds.CostUSD)
 		}
 	}
 
 	switch limit := c.cfg.Limits.CostUSDPerDay; {
+	case used && limit == 0 && c.cfg.Limits.CostUSDPerMonth > 0:
+		return says("limits.cost_usd_per_month", c.cfg.Limits.CostUSDPerMonth)
 	case !used || limit == 0:
 		return ""
 	case c.d.given("limits.cost_usd_per_day"):

@@ -10,6 +10,7 @@ import (
 func TestNodes(t *testing.T) {
 	t.Parallel()
 	const shared = "engine: {postgres: 'postgres://me:hidden-word@db.test/rouse'}\n"
+	with := func(more string) string { return strings.Replace(shared, "}", ", "+more+"}", 1) }
 	watching := func(agent, job string) string {
 		return "agents: [{name: a" + agent + "}]\njobs: [{name: j, agent: a" + job + ", watch: {path: ./in}, playbook: [{call: db_schema}]}]\n"
 	}
@@ -31,7 +32,16 @@ func TestNodes(t *testing.T) {
 		"not in the store":    {"engine: {postgres: 'secret:other'}\n", "the secret other is not set"},
 		"continuous copies":   {shared + "replicate: {to: 'file:///mnt/copies'}\n", "replicate: copies a home whose ledger is a file"},
 		"large values":        {shared + "node: n\n", ""},
-		"large values, moved": {strings.Replace(shared, "}", ", blobs: 's3://x'}", 1), "engine.blobs: not available in this version (buckets for large values; they are in the database)"},
+		"in a bucket":         {with("blobs: 's3://bucket/rouse?region=eu-1', access_key: hidden-word, secret_key: 'secret:db'"), ""},
+		"in a folder":         {with("blobs: 'file:///mnt/shared/rouse'"), ""},
+		"in no bucket":        {with("blobs: 's3://x'"), "engine.blobs: must name a bucket"},
+		"of another kind":     {with("blobs: 'https://bucket.test/x'"), "engine.blobs: has the scheme"},
+		"with a key":          {with("blobs: 's3://me:hidden-word@bucket/x'"), "engine.blobs: must not have a key"},
+		"with half a key":     {with("blobs: 's3://bucket/x', access_key: hidden-word"), "engine.secret_key: must be given together"},
+		"a key for a folder":  {with("blobs: 'file:///mnt/x', access_key: hidden-word, secret_key: b"), "engine.access_key: is of s3"},
+		"a key for nothing":   {with("access_key: hidden-word, secret_key: b"), "engine.access_key: is of the bucket"},
+		"in the home as well": {"home: /h\n" + with("blobs: 'file:///h/values'"), "engine.blobs: lies in the home"},
+		"beside a file":       {"engine: {blobs: 's3://bucket/x'}\n", "engine.blobs: needs engine.postgres"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

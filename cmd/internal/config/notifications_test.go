@@ -24,6 +24,7 @@ func TestNotifications(t *testing.T) {
 		"a fallback that is not there": {`[{name: desktop, kind: desktop, fallback: chta}, {name: chat, kind: desktop}]`, "chat"},
 		"a group and a digest":         {`[{name: desktop, kind: desktop, group: {every: 1, recovery: false}, digest: daily at 08:00}]`, ""},
 		"a group of none":              {`[{name: desktop, kind: desktop, group: {every: 0}}]`, "notifications[0].group.every"},
+		"no digest":                    {`[{name: desktop, kind: desktop, digest: off}]`, ""},
 		"a digest that is none":        {`[{name: desktop, kind: desktop, digest: weekly}]`, "is not like daily at 08:00"},
 		"a fallback that is itself":    {`[{name: desktop, kind: desktop, fallback: desktop}]`, "is the channel itself"},
 	} {

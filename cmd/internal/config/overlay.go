@@ -13,7 +13,7 @@ func (d *decoder) overlayScalars(root *node, o LoadOptions) {
 	for _, key := range d.scalarKeys(reflect.TypeFor[Config](), "") {
 		// A new viper for each key: it never sees the names of jobs and agents, whose case it would fold.
 		v := viper.New()
-		name := "ROUSE_" + strings.ToUpper(strings.ReplaceAll(key, ".", "_"))
+		name := environmentName(key)
 		at := Position{File: "$" + name}
 		if value := o.Getenv(name); value != "" {
 			v.SetDefault(key, value)
@@ -38,6 +38,11 @@ func (d *decoder) overlayScalars(root *node, o LoadOptions) {
 		// Escaped, since the decoder expands it: a value of the environment is not a template.
 		put(root, strings.Split(key, "."), word(escape(text), at))
 	}
+}
+
+// environmentName is the variable that may set a key.
+func environmentName(key string) string {
+	return "ROUSE_" + strings.ToUpper(strings.ReplaceAll(key, ".", "_"))
 }
 
 // scalarKeys are the settings that the environment may decide.

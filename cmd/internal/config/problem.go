@@ -5,10 +5,11 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
+
+	"rouse/internal/pattern"
 )
 
 // Position is where something stands.
@@ -126,7 +127,7 @@ func (d *decoder) verdict(cfg *Config) error {
 }
 
 // listed is the list that a path begins in, and the place in it.
-var listed = regexp.MustCompile(`^(models|agents|mcp|jobs|notifications)\[(\d+)\]\.`)
+var listed = pattern.New(`^(models|agents|mcp|jobs|notifications)\[(\d+)\]\.`)
 
 // nameAt is the name of what a path leads into, "" when it has none that could be read.
 func (c *Config) nameAt(path string) string {
@@ -141,30 +142,30 @@ func (c *Config) nameAt(path string) string {
 		return ""
 	}
 
-	var names []Name
+	var name Name
 	switch m[1] {
 	case "models":
-		names = namesOf(c.Models, func(m Model) Name { return m.Name })
+		name = nth(c.Models, i).Name
 	case "agents":
-		names = namesOf(c.Agents, func(a Agent) Name { return a.Name })
+		name = nth(c.Agents, i).Name
 	case "mcp":
-		names = namesOf(c.MCP, func(s MCPServer) Name { return s.Name })
+		name = nth(c.MCP, i).Name
 	case "jobs":
-		names = namesOf(c.Jobs, func(j Job) Name { return j.Name })
+		name = nth(c.Jobs, i).Name
 	default:
-		names = namesOf(c.Notifications, func(n Notification) Name { return n.Name })
+		name = nth(c.Notifications, i).Name
 	}
-	if i >= len(names) || !nameForm.MatchString(string(names[i])) {
+	if !nameForm.MatchString(string(name)) {
 		return ""
 	}
 
-	return string(names[i])
+	return string(name)
 }
 
-func namesOf[T any](list []T, name func(T) Name) []Name {
-	out := make([]Name, len(list))
-	for i, v := range list {
-		out[i] = name(v)
+// nth is an item of a list, an empty one where it has none there.
+func nth[T any](list []T, i int) *T {
+	if i >= len(list) {
+		return new(T)
 	}
-	return out
+	return &list[i]
 }

@@ -5,13 +5,13 @@ import (
 	"math"
 	"path/filepath"
 	"reflect"
-	"regexp"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/dustin/go-humanize"
 
+	"rouse/internal/pattern"
 	"rouse/internal/text"
 )
 
@@ -28,24 +28,16 @@ type Path string
 type Name string
 
 var (
-	nameForm = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,62}$`)
+	nameForm = pattern.New(`^[A-Za-z0-9][A-Za-z0-9_-]{0,62}$`)
 	// deviceName is what Windows keeps for devices, in any folder.
-	deviceName = regexp.MustCompile(`(?i)^(con|prn|aux|nul|com[0-9]|lpt[0-9])$`)
+	deviceName = pattern.New(`(?i)^(con|prn|aux|nul|com[0-9]|lpt[0-9])$`)
 )
 
 // ParseDuration reads a length of time.
-func ParseDuration(text string) (time.Duration, error) {
-	// time.ParseDuration knows no days: their length depends on the calendar. Here it is 24 hours.
-	if days, ok := strings.CutSuffix(text, "d"); ok {
-		n, err := strconv.ParseFloat(days, 64)
-		if err == nil && n >= 0 && n*24*float64(time.Hour) < math.MaxInt64 {
-			return time.Duration(n * 24 * float64(time.Hour)), nil
-		}
-	}
-
-	d, err := time.ParseDuration(text)
+func ParseDuration(s string) (time.Duration, error) {
+	d, err := text.ParseSpan(s)
 	if err != nil || d < 0 {
-		return 0, fmt.Errorf("%q is not a length of time like 30s, 15m, 6h or 7d", short(text))
+		return 0, fmt.Errorf("%q is not a length of time like 30s, 15m, 6h or 7d", short(s))
 	}
 	return d, nil
 }

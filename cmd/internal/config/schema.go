@@ -42,9 +42,7 @@ func (known tags) call(tools tool.Specs) (schema, error) {
 	out := known.object(reflect.TypeFor[PlaybookCall](), false)
 	var names []string
 	var takes []any
-	for _, s := range tools.Where(func(s tool.Spec) bool {
-		return s.Listed() && !s.Waits && s.Requires != tool.RequiresModel
-	}) {
+	for _, s := range tools.Where(tool.Spec.Callable) {
 		a, err := s.Arguments()
 		if err != nil {
 			return nil, err
@@ -155,7 +153,7 @@ func (known tags) describe(t reflect.Type, f field, overlay bool) schema {
 			schema{"enum": []string{"leave", "delete"}},
 			schema{"type": "object", "required": []string{"move"}, "additionalProperties": false, "properties": schema{"move": schema{"type": "string"}}},
 		}}
-	case reflect.TypeFor[readGrant](), reflect.TypeFor[loginGrant]():
+	case reflect.TypeFor[readGrant](), reflect.TypeFor[loginGrant](), reflect.TypeFor[follow]():
 		return schema{"anyOf": []any{schema{"type": "string"}, known.object(t, overlay)}}
 	case reflect.TypeFor[PlaybookCall]():
 		return schema{"$ref": "#/$defs/" + callSchema}

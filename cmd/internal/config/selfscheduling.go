@@ -16,10 +16,10 @@ type selfScheduling struct {
 	Mode        string    `key:"mode" enum:"ambient|reactive|project|manual" default:"ambient" say:"in manual only the owner plans; the other modes set the limits below"`
 	Horizon     *Duration `key:"horizon" positive:"yes" say:"a wake is at most this far ahead" unset:"the mode's: 7d, 24h, 30d, 7d"`
 	MinInterval *Duration `key:"min_interval" say:"and at least this far; 0s is no limit" unset:"the mode's: 1h, 5m, 1h, 15m"`
-	DailyCap    *int      `key:"daily_cap" say:"wakes that may start in 24 hours; 0 is no limit" unset:"the mode's: 6, 48, 4; in manual it does not count"`
-	QuietHours  *string   `key:"quiet_hours" say:"hours like 22:00-07:00 of the daemon's time zone without wakes, or none" unset:"the mode's: 22:00-07:00 in ambient and project"`
-	Days        []string  `key:"days" say:"days like mon, or mon-fri, of the daemon's time zone on which it may wake" unset:"all"`
-	MaxChain    int       `key:"max_chain" positive:"yes" say:"wakes in a row without anything else that starts the agent" unset:"no limit"`
+	DailyCap    *int      `key:"daily_cap" say:"wakes that may start in 24 hours; 0 is no limit" unset:"the mode's: 6, 48, 4; in manual it does not count" eg:"3"`
+	QuietHours  *string   `key:"quiet_hours" say:"hours like 22:00-07:00 of the daemon's time zone without wakes, or none" unset:"the mode's: 22:00-07:00 in ambient and project" eg:"'22:00-07:00'"`
+	Days        []string  `key:"days" say:"days like mon, or mon-fri, of the daemon's time zone on which it may wake" unset:"all" eg:"[mon-fri]"`
+	MaxChain    int       `key:"max_chain" positive:"yes" say:"wakes in a row without anything else that starts the agent" unset:"no limit" eg:"5"`
 }
 
 // fill gives what was left out the value of the mode, where it has an effect.

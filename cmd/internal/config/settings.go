@@ -1,30 +1,32 @@
 package config
 
 import (
-	"slices"
 	"time"
+
+	"rouse/scheduler/schedule"
 )
 
 // Config is the whole of rouse.yaml. What the tags say: see field.
 type Config struct {
 	Version       int            `key:"version" default:"1" say:"of this format"`
-	Home          Path           `key:"home" env:"yes" say:"folder that holds all state" unset:"$ROUSE_HOME, or ~/.rouse"`
-	Timezone      string         `key:"timezone" env:"yes" say:"IANA name, like Europe/Berlin" unset:"the system's"`
-	Include       []string       `key:"include" say:"files, or globs of files, with more models, agents, jobs and notifications"`
-	Limits        limits         `key:"limits"`
-	Log           Log            `key:"log"`
+	Home          Path           `key:"home" env:"yes" say:"folder that holds all state" unset:"$ROUSE_HOME, or ~/.rouse" eg:"./.rouse"`
+	Timezone      string         `key:"timezone" env:"yes" say:"IANA name, like Europe/Berlin" unset:"the system's" eg:"Europe/Berlin"`
+	Include       []string       `key:"include" say:"files, or globs of files, with more models, agents, jobs and notifications" eg:"[jobs/*.yaml]"`
+	Limits        limits         `key:"limits" say:"what all runs together may take"`
+	Log           Log            `key:"log" say:"what the daemon writes to standard error"`
 	Dashboard     Dashboard      `key:"dashboard" say:"the pages and the API at an address of the network, beside the socket of the home"`
 	Telemetry     Telemetry      `key:"telemetry" say:"what is sent to programs that watch others; nothing is unless you say so here"`
-	HeartbeatURL  string         `key:"heartbeat_url" secret:"yes" say:"an address that is asked each minute while triggers are armed and the ledger takes what is written, so that whoever watches it can tell you when that ends: https://hc-ping.com/…, best as secret:NAME" unset:"none"`
+	HeartbeatURL  string         `key:"heartbeat_url" secret:"yes" say:"an address that is asked each minute while triggers are armed and the ledger takes what is written, so that whoever watches it can tell you when that ends: https://hc-ping.com/…, best as secret:NAME" unset:"none" eg:"secret:heartbeat"`
 	Replicate     *Replicate     `key:"replicate" say:"continuous copies of the home at another place, from which rouse restore --from brings back any second of the last days" unset:"none"`
-	Skills        *skillSettings `key:"skills"`
+	Skills        *skillSettings `key:"skills" say:"where skills are looked for, and what their modules are given"`
 	Engine        Engine         `key:"engine" say:"where the ledger is"`
-	Node          string         `key:"node" env:"yes" say:"name of this process among those that share a ledger on PostgreSQL; rouse serve --node says it too" unset:"the name of the machine"`
+	Node          string         `key:"node" env:"yes" say:"name of this process among those that share a ledger on PostgreSQL; rouse serve --node says it too" unset:"the name of the machine" eg:"nas"`
 	Defaults      *Job           `key:"defaults" say:"what every job has unless it says otherwise"`
 	Models        []Model        `key:"models" say:"the first is the default; with none, a key in the environment makes one: ANTHROPIC_API_KEY, OPENAI_API_KEY or GEMINI_API_KEY"`
-	Agents        []Agent        `key:"agents"`
+	Agents        []Agent        `key:"agents" say:"workers: each has instructions, folders, a database and grants"`
 	MCP           []MCPServer    `key:"mcp" say:"servers of the Model Context Protocol, whose tools agents may have once you have approved them (rouse mcp-servers)"`
-	Jobs          []Job          `key:"jobs"`
+	Calendars     []Calendar     `key:"calendars" say:"whose times jobs exclude, or keep to with only"`
+	Jobs          []Job          `key:"jobs" say:"what is done, for which agent, and what starts it"`
 	Notifications []Notification `key:"notifications" say:"channels; desktop exists without being named"`
 
 	// Files that were read, the main one first.
@@ -38,25 +40,34 @@ type Config struct {
 	held     []Held
 	unset    []string
 	skills   found
+	// Those of Agents and Jobs, by name; nil before they are checked.
+	agentNamed map[string]*Agent
+	jobNamed   map[string]*Job
+	// calendars are those of Calendars, by name.
+	calendars map[string]*schedule.Calendar
 }
 
 type limits struct {
-	Runs          int      `key:"runs" default:"4" positive:"yes" env:"yes" say:"runs at once"`
-	RunsPerAgent  int      `key:"runs_per_agent" default:"1" positive:"yes" env:"yes" say:"runs of one agent at once"`
-	CostUSDPerDay float64  `key:"cost_usd_per_day" positive:"yes" say:"what models may cost in a day of timezone" unset:"5 when a model has a price"`
-	TokensPerDay  int64    `key:"tokens_per_day" positive:"yes" say:"tokens of all models in a day of timezone" unset:"no limit"`
-	Drain         Duration `key:"drain" default:"30s" positive:"yes" env:"yes" say:"how long running jobs may finish when the daemon stops"`
+	Runs            int      `key:"runs" default:"4" positive:"yes" env:"yes" say:"runs at once"`
+	RunsPerAgent    int      `key:"runs_per_agent" default:"1" positive:"yes" env:"yes" say:"runs of one agent at once"`
+	Queued          int      `key:"queued" default:"1000" positive:"yes" env:"yes" say:"runs that may wait for their turn: with as many, what a person, a program or a webhook asks for is refused; what schedules, files and wakes ask for waits all the same"`
+	AskedPerMinute  int      `key:"asked_per_minute" default:"60" positive:"yes" env:"yes" say:"runs that one caller may ask for in a minute: the token, or a browser that is logged in; who asks at the socket of the home is its owner, and neither they nor webhooks are counted"`
+	CostUSDPerDay   float64  `key:"cost_usd_per_day" positive:"yes" say:"what models may cost in a day of timezone" unset:"5 when a model has a price" eg:"5"`
+	TokensPerDay    int64    `key:"tokens_per_day" positive:"yes" say:"tokens of all models in a day of timezone" unset:"no limit" eg:"2000000"`
+	CostUSDPerMonth float64  `key:"cost_usd_per_month" positive:"yes" say:"what models may cost in a calendar month of timezone, beside what they may in a day" unset:"no limit" eg:"50"`
+	TokensPerMonth  int64    `key:"tokens_per_month" positive:"yes" say:"tokens of all models in a calendar month of timezone" unset:"no limit" eg:"20000000"`
+	Drain           Duration `key:"drain" default:"30s" positive:"yes" env:"yes" say:"how long running jobs may finish when the daemon stops"`
 }
 
 // Log says what the daemon writes to standard error.
 type Log struct {
-	Level  string `key:"level" enum:"debug|info|warn|error" default:"info" env:"yes"`
-	Format string `key:"format" enum:"auto|text|json" default:"auto" env:"yes"`
+	Level  string `key:"level" enum:"debug|info|warn|error" default:"info" env:"yes" say:"the least that is written"`
+	Format string `key:"format" enum:"auto|text|json" default:"auto" env:"yes" say:"auto is text at a terminal and JSON elsewhere"`
 }
 
 // Replicate is where continuous copies of the home are kept.
 type Replicate struct {
-	To        string   `key:"to" need:"yes" say:"file:///mnt/usb/rouse, or s3://BUCKET/PREFIX?region=REGION&endpoint=https://HOST of any server that speaks S3; an empty place of its own for each home"`
+	To        string   `key:"to" need:"yes" say:"file:///mnt/usb/rouse, or s3://BUCKET/PREFIX?region=REGION&endpoint=https://HOST of any server that speaks S3; an empty place of its own for each home" eg:"file:///mnt/usb/rouse"`
 	Keep      Duration `key:"keep" default:"7d" positive:"yes" say:"how long back a second can be brought back, 1h at least"`
 	AccessKey string   `key:"access_key" secret:"yes" say:"of s3, best as secret:NAME" unset:"AWS_ACCESS_KEY_ID, or ~/.aws/credentials"`
 	SecretKey string   `key:"secret_key" secret:"yes" say:"of s3, best as secret:NAME" unset:"AWS_SECRET_ACCESS_KEY, or ~/.aws/credentials"`
@@ -64,85 +75,93 @@ type Replicate struct {
 
 // Engine says where the ledger is.
 type Engine struct {
-	Postgres string `key:"postgres" secret:"yes" say:"postgres://… of a database that holds the ledger, which several rouse serve may share then; best as secret:NAME" unset:"a file in the home"`
-	Blobs    string `key:"blobs" later:"buckets for large values; they are in the database"`
+	Postgres  string `key:"postgres" secret:"yes" say:"postgres://… of a database that holds the ledger, which several rouse serve may share then; best as secret:NAME" unset:"a file in the home" eg:"secret:postgres"`
+	Blobs     string `key:"blobs" say:"beside postgres: where values over 64 KiB are kept for all nodes, file:///mnt/shared/rouse (the same folder on each) or s3://BUCKET/PREFIX?region=REGION&endpoint=https://HOST; an empty place of its own for each ledger" unset:"in the database" eg:"s3://bucket"`
+	AccessKey string `key:"access_key" secret:"yes" say:"of the bucket, best as secret:NAME" unset:"AWS_ACCESS_KEY_ID, or ~/.aws/credentials"`
+	SecretKey string `key:"secret_key" secret:"yes" say:"of the bucket, best as secret:NAME" unset:"AWS_SECRET_ACCESS_KEY, or ~/.aws/credentials"`
 }
 
 // Model is a way to reach a language model.
 type Model struct {
-	Name          Name              `key:"name" need:"yes"`
+	Name          Name              `key:"name" need:"yes" say:"by which agents and jobs name it" eg:"local"`
 	Provider      string            `key:"provider" need:"yes" enum:"openai|anthropic|gemini|ollama|replay" say:"openai is any OpenAI-compatible server; replay answers from a recording"`
-	Model         string            `key:"model" say:"as the server calls it; needed by all but replay"`
-	Recording     Path              `key:"recording" say:"of replay: the file, as rouse replay RUN --save writes it"`
+	Model         string            `key:"model" say:"as the server calls it; needed by all but replay" eg:"'qwen3:8b'"`
+	Recording     Path              `key:"recording" say:"of replay: the file, as rouse replay RUN --save writes it" eg:"./recordings/12.json"`
 	API           string            `key:"api" enum:"chat|responses" say:"of openai: chat completions, which all such servers know, or the Responses API, which keeps what a model thought between its calls" unset:"responses at OpenAI itself, else chat"`
-	BaseURL       string            `key:"base_url" unset:"where the provider is; ollama: on this machine" say:"of openai with its /v1, of the others without"`
-	APIKey        string            `key:"api_key" secret:"yes" say:"secret:NAME is set with rouse secrets set NAME; ${NAME} is taken from the environment"`
-	Fallback      string            `key:"fallback" say:"name of the model that takes over when this one has failed for good: no answer, overloaded, out of credit; never where the key or the request is wrong"`
-	ContextWindow int               `key:"context_window" positive:"yes" say:"tokens; ollama makes room in memory for so many" unset:"what is known of the model; of ollama 16384"`
-	MaxOutput     int               `key:"max_output" positive:"yes" say:"tokens of one answer"`
+	BaseURL       string            `key:"base_url" unset:"where the provider is; ollama: on this machine" say:"of openai with its /v1, of the others without" eg:"http://127.0.0.1:8080/v1"`
+	APIKey        string            `key:"api_key" secret:"yes" say:"secret:NAME is set with rouse secrets set NAME; ${NAME} is taken from the environment" eg:"secret:openai"`
+	Fallback      string            `key:"fallback" say:"name of the model that takes over when this one has failed for good: no answer, overloaded, out of credit; never where the key or the request is wrong" eg:"spare"`
+	ContextWindow int               `key:"context_window" positive:"yes" say:"tokens; ollama makes room in memory for so many" unset:"what is known of the model; of ollama 16384" eg:"32768"`
+	MaxOutput     int               `key:"max_output" positive:"yes" say:"tokens of one answer" eg:"4096"`
 	Price         *price            `key:"price" say:"USD per million tokens" unset:"what is known of the model; nothing on this machine"`
 	Timeout       Duration          `key:"timeout" default:"10m" positive:"yes" say:"of one answer"`
 	Idle          Duration          `key:"idle" default:"2m" positive:"yes" say:"without a byte of the answer; of ollama 4m, since it loads the model first"`
-	Temperature   *float64          `key:"temperature"`
-	Headers       map[string]string `key:"headers" say:"sent with each request"`
+	Temperature   *float64          `key:"temperature" say:"how freely it words its answers, where the model takes one" eg:"0.2"`
+	Headers       map[string]string `key:"headers" say:"sent with each request" eg:"{X-Team: books}"`
 
 	At Position
 }
 
 type price struct {
-	Input       float64  `key:"input" need:"yes"`
-	Output      float64  `key:"output" need:"yes"`
-	CachedInput *float64 `key:"cached_input" say:"of input that the provider has read before" unset:"as input"`
+	Input       float64  `key:"input" need:"yes" say:"of what it is sent" eg:"3"`
+	Output      float64  `key:"output" need:"yes" say:"of what it answers" eg:"15"`
+	CachedInput *float64 `key:"cached_input" say:"of input that the provider has read before" unset:"as input" eg:"0.3"`
 }
 
 // Agent is a named worker.
 type Agent struct {
-	Name             Name            `key:"name" need:"yes"`
-	Enabled          *bool           `key:"enabled" default:"true"`
-	Model            string          `key:"model" say:"name of a model" unset:"the first model"`
-	Instructions     string          `key:"instructions"`
-	InstructionsFile Path            `key:"instructions_file" say:"read when the configuration is, into instructions"`
-	Workdir          Path            `key:"workdir" unset:"HOME/agents/NAME/work" say:"root of the file tools"`
+	Name             Name            `key:"name" need:"yes" say:"by which jobs and commands name it; its folder in the home" eg:"bookkeeper"`
+	Enabled          *bool           `key:"enabled" default:"true" say:"false: none of its jobs starts, and none of its tools is called"`
+	Model            string          `key:"model" say:"name of a model" unset:"the first model" eg:"local"`
+	Instructions     string          `key:"instructions" say:"what its model is told in every run" eg:"You keep the household books."`
+	InstructionsFile Path            `key:"instructions_file" say:"read when the configuration is, into instructions" eg:"./bookkeeper.md"`
+	Soul             string          `key:"soul" say:"who it is and how it speaks, 8,000 bytes at most: quoted before each of its prompts as a description, and never an instruction" unset:"nothing" eg:"Patient, and never sure of a sum that it has not added twice."`
+	SoulFile         Path            `key:"soul_file" say:"read when the configuration is, into soul; refused where an agent can write it" eg:"./bookkeeper.soul.md"`
+	Mode             string          `key:"mode" enum:"isolated|folder|none" default:"folder" say:"where it works. folder: in workdir. isolated: in a folder of its own, HOME/agents/NAME/work, with workdir to read and nothing else to write. none: without file tools and programs"`
+	Workdir          Path            `key:"workdir" unset:"HOME/agents/NAME/work" say:"root of the file tools; with mode: isolated what it reads and cannot change" eg:"./books"`
 	WorkdirShared    bool            `key:"workdir_shared" say:"with engine.postgres: the workdir is the same folder on every node"`
-	Host             string          `key:"host" say:"with engine.postgres: the node that does the agent's runs" unset:"any"`
-	Database         database        `key:"database"`
+	Host             string          `key:"host" say:"with engine.postgres: the node that does the agent's runs" unset:"any" eg:"nas"`
+	Database         database        `key:"database" say:"its own SQLite database"`
 	Private          private         `key:"private" say:"what of its own is for you alone, and must not leave unasked together with what strangers wrote"`
 	SelfScheduling   *selfScheduling `key:"self_scheduling" say:"lets the agent plan its own next run, within the limits of a mode" unset:"off"`
-	Skills           []string        `key:"skills" say:"names of skills, or paths like ./skills/tax, that it is told in full from the start"`
+	Skills           []string        `key:"skills" say:"names of skills, or paths like ./skills/tax, that it is told in full from the start" eg:"[csv-report]"`
 	SkillAccess      string          `key:"skill_access" enum:"global_discovery|preloaded_only|none" say:"which skills it may load: all that are found, those under skills, or none" unset:"preloaded_only where skills are named, else global_discovery"`
 	SkillStyle       string          `key:"skill_style" enum:"index|catalog" default:"index" say:"how its prompt lists skills: as XML, or as a section in Markdown"`
 	SkillTools       bool            `key:"skill_allowed_tools" say:"a skill that it has loaded allows the commands that its allowed-tools name, as Bash(git log:*) does, without a network; otherwise that field allows nothing"`
 	Loop             string          `key:"loop" enum:"tools|phased" say:"how prompts are done: by calling tools, or in phases (plan, act, verify, reflect) with a working memory, in at most 20 steps" default:"tools"`
 	Executor         *Executor       `key:"executor" say:"an installed agent program that does its prompts in the place of rouse's own loop" unset:"the loop"`
-	Tools            toolFilter      `key:"tools"`
-	MCP              []string        `key:"mcp" say:"names of MCP servers, whose approved tools it has" unset:"none"`
-	Grants           grants          `key:"grants"`
+	Tools            toolFilter      `key:"tools" say:"which tools it has, of those that its grants serve"`
+	MCP              []string        `key:"mcp" say:"names of MCP servers, whose approved tools it has" unset:"none" eg:"[files]"`
+	Grants           grants          `key:"grants" say:"what it may reach beyond its workdir; what is not granted waits for your approval"`
 	OnDenied         string          `key:"on_denied" enum:"park|fail|continue" default:"park" say:"what becomes of a call that its grants do not cover: park asks you in the inbox and waits, fail ends the run, continue refuses the call"`
 	MinTier          string          `key:"min_tier" enum:"A|B|C|D" say:"the weakest confinement on which its programs may run, A is the strongest; on a weaker one they are refused" unset:"B, and A once a run has met untrusted content"`
 	Sandbox          string          `key:"sandbox" enum:"off" say:"off lets its programs run without any confinement; needs reason" unset:"they are confined"`
-	Reason           string          `key:"reason" say:"why sandbox is off, in your words"`
+	Reason           string          `key:"reason" say:"why sandbox is off, in your words" eg:"its programs are confined by the container"`
 	Bounds           Bounds          `key:"bounds" say:"of one run"`
 	Budget           budget          `key:"budget" say:"of all its runs in a day of the daemon's timezone"`
 
 	At       Position
 	TextFile string // that its instructions were read from
+	SoulText string // the file that its soul was read from
+	// HostFolder is the workdir as it was written, of an agent that is isolated from it and works elsewhere; "": of no other.
+	HostFolder string
 }
 
 type database struct {
-	Enabled *bool `key:"enabled" default:"true"`
-	Quota   Size  `key:"quota" default:"100MiB" positive:"yes"`
+	Enabled *bool `key:"enabled" default:"true" say:"false: it has none, and no db_* tools"`
+	Quota   Size  `key:"quota" default:"100MiB" positive:"yes" say:"how large the database may become"`
 }
 
 type toolFilter struct {
-	Allow []string `key:"allow" say:"globs of tool names; read_file, write_file, edit_file, list_files, search and bash, the names that some models know, are there when an entry other than * covers them" unset:"all"`
-	Deny  []string `key:"deny" say:"globs of tool names" unset:"none"`
+	Allow []string `key:"allow" say:"globs of tool names; read_file, write_file, edit_file, list_files, search and bash, the names that some models know, are there when an entry other than * covers them" unset:"all" eg:"[file_*, db_*, notify]"`
+	Deny  []string `key:"deny" say:"globs of tool names" unset:"none" eg:"[shell_run]"`
 	// OnDemand keeps a long list of tools out of each request.
-	OnDemand []string `key:"on_demand" say:"globs of tools that its model is not told of: it finds them with capabilities_discover, loads them with capabilities_load, and calls them then" unset:"none; of a model with a context_window below 16384 those that are seldom needed, and all but the main ones where the list takes more than a third of it"`
+	OnDemand []string `key:"on_demand" say:"globs of tools that its model is not told of: it finds them with capabilities_discover, loads them with capabilities_load, and calls them then" unset:"none; of a model with a context_window below 16384 those that are seldom needed, and all but the main ones where the list takes more than a third of it" eg:"[db_*]"`
 }
 
 type grants struct {
 	Read     []readGrant    `key:"read" say:"folders that may be read beside the workdir: paths, or {path: X, private: false} where what is there is no secret of yours"`
-	Write    []Path         `key:"write" say:"if given, narrows writing in workdir to these"`
+	Write    []Path         `key:"write" say:"if given, narrows writing in workdir to these" eg:"[./books/out]"`
 	Commands []commandGrant `key:"commands" say:"programs that may be run unasked, in the sandbox"`
 	Network  []networkGrant `key:"network" say:"hosts that web_fetch may ask"`
 	Secrets  []secretGrant  `key:"secrets" say:"secrets that calls may use by their placeholder __OSL_SECRET[NAME]__"`
@@ -150,24 +169,24 @@ type grants struct {
 
 // readGrant is a path, or a mapping that says more of it.
 type readGrant struct {
-	Path    Path  `key:"path" need:"yes"`
+	Path    Path  `key:"path" need:"yes" say:"the folder or file" eg:"./statements"`
 	Private *bool `key:"private" default:"true" say:"a run that reads there holds private data (B)"`
 }
 
 type commandGrant struct {
-	Argv    []string `key:"argv" need:"yes" say:"the program as it must be written, and a pattern for each argument; a last * stands for any more"`
-	Network string   `key:"network" enum:"none|host" default:"none"`
+	Argv    []string `key:"argv" need:"yes" say:"the program as it must be written, and a pattern for each argument; a last * stands for any more" eg:"[pandoc, '*.md', -o, '*.html']"`
+	Network string   `key:"network" enum:"none|host" default:"none" say:"host lets the program use the network of this machine"`
 }
 
 type networkGrant struct {
-	Host    string   `key:"host" need:"yes" say:"a name, *.example.com for all below one, * for all, or an address; with :port that port alone"`
-	Methods []string `key:"methods" enum:"GET|HEAD|POST|PUT|PATCH|DELETE|OPTIONS" unset:"GET, HEAD"`
+	Host    string   `key:"host" need:"yes" say:"a name, *.example.com for all below one, * for all, or an address; with :port that port alone" eg:"api.example.com"`
+	Methods []string `key:"methods" enum:"GET|HEAD|POST|PUT|PATCH|DELETE|OPTIONS" unset:"GET, HEAD" say:"of HTTP that it may ask with"`
 	Private bool     `key:"private" say:"the host may be on this machine or its network"`
 }
 
 type secretGrant struct {
-	Name    string `key:"name" need:"yes" say:"as in rouse secrets set NAME"`
-	OnlyTo  string `key:"only_to" say:"the host that web_fetch may send it to" unset:"for commands alone"`
+	Name    string `key:"name" need:"yes" say:"as in rouse secrets set NAME" eg:"bank"`
+	OnlyTo  string `key:"only_to" say:"the host that web_fetch may send it to" unset:"for commands alone" eg:"api.example.com"`
 	Private *bool  `key:"private" default:"true" say:"false: what it opens is not private data, as with the key of a weather service, so that its use does not make a run ask"`
 
 	value string
@@ -179,8 +198,8 @@ type Bounds struct {
 	Calls   int      `key:"calls" default:"100" positive:"yes" say:"tool calls"`
 	Wall    Duration `key:"wall" default:"10m" positive:"yes" say:"time in all"`
 	Idle    Duration `key:"idle" default:"5m" positive:"yes" say:"time without an event of the model or the end of a call"`
-	Tokens  int64    `key:"tokens" positive:"yes" unset:"no limit"`
-	CostUSD float64  `key:"cost_usd" positive:"yes" say:"what its model may cost" unset:"no limit"`
+	Tokens  int64    `key:"tokens" positive:"yes" unset:"no limit" say:"tokens of its model, those that it is sent and those that it answers" eg:"200000"`
+	CostUSD float64  `key:"cost_usd" positive:"yes" say:"what its model may cost" unset:"no limit" eg:"0.5"`
 	Output  Size     `key:"output" default:"1MiB" positive:"yes" say:"what the model may write"`
 }
 
@@ -193,8 +212,29 @@ func (b Bounds) playbookCalls() (most int, key string) {
 }
 
 type budget struct {
-	CostUSDPerDay float64 `key:"cost_usd_per_day" positive:"yes" unset:"no limit"`
-	TokensPerDay  int64   `key:"tokens_per_day" positive:"yes" unset:"no limit"`
+	CostUSDPerDay   float64 `key:"cost_usd_per_day" positive:"yes" unset:"no limit" say:"USD that models may cost" eg:"1"`
+	TokensPerDay    int64   `key:"tokens_per_day" positive:"yes" unset:"no limit" say:"tokens of all models" eg:"500000"`
+	CostUSDPerMonth float64 `key:"cost_usd_per_month" positive:"yes" say:"USD that models may cost in a calendar month" unset:"no limit" eg:"10"`
+	TokensPerMonth  int64   `key:"tokens_per_month" positive:"yes" say:"tokens of all models in a calendar month" unset:"no limit" eg:"5000000"`
+}
+
+// Budget is what one of them may take.
+type Budget = budget
+
+// Budget is what all agents together may take.
+func (l limits) Budget() Budget {
+	return Budget{l.CostUSDPerDay, l.TokensPerDay, l.CostUSDPerMonth, l.TokensPerMonth}
+}
+
+// CostKey is the key of a limit in money, and its value; "" without one.
+func (b budget) CostKey() (key string, usd float64) {
+	switch {
+	case b.CostUSDPerDay > 0:
+		return "cost_usd_per_day", b.CostUSDPerDay
+	case b.CostUSDPerMonth > 0:
+		return "cost_usd_per_month", b.CostUSDPerMonth
+	}
+	return "", 0
 }
 
 // DefaultChannel is the notification channel that exists without being named. Its name is also its
@@ -203,14 +243,14 @@ const DefaultChannel = "desktop"
 
 // Notification is a channel.
 type Notification struct {
-	Name       Name   `key:"name" need:"yes"`
-	Kind       string `key:"kind" need:"yes" enum:"desktop|url|webhook"`
-	URL        string `key:"url" secret:"yes" say:"of the kinds url (any URL of shoutrrr: slack://, discord://, telegram://, ntfy://, matrix://, smtp://, …) and webhook (https://…)"`
+	Name       Name   `key:"name" need:"yes" say:"by which jobs and agents name it" eg:"ops"`
+	Kind       string `key:"kind" need:"yes" enum:"desktop|url|webhook" say:"desktop; url is any service that shoutrrr knows; webhook is a signed request"`
+	URL        string `key:"url" secret:"yes" say:"of the kinds url (any URL of shoutrrr: slack://, discord://, telegram://, ntfy://, matrix://, smtp://, …) and webhook (https://…)" eg:"secret:slack_url"`
 	Secret     string `key:"secret" secret:"yes" say:"with which the requests of a webhook are signed: secret:NAME"`
-	QuietHours string `key:"quiet_hours" say:"hours in which its notices wait, as 22:00-07:00" unset:"none"`
-	Fallback   Name   `key:"fallback" say:"the channel that is told of what this one does not take" unset:"none"`
+	QuietHours string `key:"quiet_hours" say:"hours in which its notices wait, as 22:00-07:00" unset:"none" eg:"'22:00-07:00'"`
+	Fallback   Name   `key:"fallback" say:"the channel that is told of what this one does not take" unset:"none" eg:"desktop"`
 	Group      group  `key:"group" say:"which failures of the same job and kind of error it is told of, until they are acknowledged (rouse ack) or a run succeeds"`
-	Digest     string `key:"digest" say:"a summary each day, as daily at 08:00 of timezone: what ran, what failed, what waits, what it cost" unset:"none"`
+	Digest     string `key:"digest" say:"a summary each day, as daily at 08:00 of timezone: what ran, what failed, what waits, what it cost; off for none" unset:"daily at 08:00 where a job that runs more often than hourly tells the channel and has no notify.on, else none" eg:"'daily at 08:00'"`
 
 	At Position
 }
@@ -237,12 +277,23 @@ func (c *Config) Unset() []string { return c.unset }
 // Secrets are values that must not be shown or stored, the longest first.
 func (c *Config) Secrets() []string { return c.secrets }
 
+// find is what has a name, nil where nothing has. Where a configuration was checked an index knows.
+func find[T any](index map[string]*T, all []T, name string, of func(*T) Name) *T {
+	if index != nil {
+		return index[name]
+	}
+	for i := range all {
+		if string(of(&all[i])) == name {
+			return &all[i]
+		}
+	}
+	return nil
+}
+
 // KeepOf is how long the history of a job is kept, be it configured or not.
 func (c *Config) KeepOf(job string) time.Duration {
-	i := slices.IndexFunc(c.Jobs, func(j Job) bool { return string(j.Name) == job })
-	if i < 0 || c.Jobs[i].Keep <= 0 {
-		return DefaultKeep
+	if j := find(c.jobNamed, c.Jobs, job, func(j *Job) Name { return j.Name }); j != nil && j.Keep > 0 {
+		return time.Duration(j.Keep)
 	}
-
-	return time.Duration(c.Jobs[i].Keep)
+	return DefaultKeep
 }

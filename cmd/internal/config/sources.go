@@ -5,11 +5,11 @@ import (
 	"encoding/hex"
 	"fmt"
 	"maps"
-	"regexp"
 	"slices"
 
 	"github.com/bmatcuk/doublestar/v4"
 
+	"rouse/internal/pattern"
 	"rouse/skills"
 )
 
@@ -40,7 +40,7 @@ func (s *Sources) read(path string, how func(string) ([]byte, error)) ([]byte, e
 }
 
 // ownLines are what the configurations of nodes may say differently.
-var ownLines = regexp.MustCompile(`(?m)^(home|node):.*\n?`)
+var ownLines = pattern.New(`(?m)^(home|node):.*\n?`)
 
 // Alike is the same for nodes that read the same files, wherever those lie.
 func (s *Sources) Alike() string {

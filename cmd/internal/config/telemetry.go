@@ -15,8 +15,8 @@ type Telemetry struct {
 
 // OTLP is a receiver of the OpenTelemetry protocol over HTTP.
 type OTLP struct {
-	Endpoint string            `key:"endpoint" need:"yes" say:"https://otel.example.net, to which /v1/traces is added; http on this machine alone"`
-	Headers  map[string]string `key:"headers" say:"sent with each request, as {Authorization: \"Bearer ${secret:otlp}\"}"`
+	Endpoint string            `key:"endpoint" need:"yes" say:"https://otel.example.net, to which /v1/traces is added; http on this machine alone" eg:"https://otel.example.net"`
+	Headers  map[string]string `key:"headers" say:"sent with each request, as {Authorization: \"Bearer ${secret:otlp}\"}" eg:"{Authorization: 'Bearer ${secret:otlp}'}"`
 }
 
 // TracesURL is where traces are sent.

@@ -10,6 +10,7 @@ import (
 
 	"rouse/agent"
 	"rouse/agent/model/playbook"
+	"rouse/internal/pattern"
 	"rouse/internal/text"
 )
 
@@ -29,12 +30,18 @@ var watchNames = map[string][]string{
 // webhookNames are what the runs of a webhook have as well.
 var webhookNames = []string{"Body", "Payload", "Delivery"}
 
+// followNames are what the runs of a job that follows another one have as well.
+var followNames = []string{"After"}
+
 // scope is what the runs of a job can name. In a mode that there is not, which has been
 // said, it is everything.
 func scope(j *Job) []string {
 	names := slices.Clone(everyRun)
 	if j.Webhook != nil {
 		names = append(names, webhookNames...)
+	}
+	if len(j.Follows) > 0 {
+		names = append(names, followNames...)
 	}
 	if j.Watch == nil {
 		return names
@@ -49,10 +56,20 @@ func scope(j *Job) []string {
 	return names
 }
 
+// bareFile is a template of nothing but the file of a run.
+var bareFile = pattern.New(`^\s*\{\{-?\s*\.File\s*-?\}\}\s*$`)
+
 // template checks that a template can be parsed and filled.
 func (c *checker) template(path, source string, names []string) {
-	if err := playbook.CheckTemplate(path[strings.LastIndexAny(path, ".")+1:], source); err != nil {
+	where := path[strings.LastIndexAny(path, ".")+1:]
+	if err := playbook.CheckTemplate(where, source); err != nil {
 		c.bad(path, "%s", err.Error())
+		return
+	}
+
+	// It would be filled, with all parts of the file as JSON, and each run would look for a file of that name.
+	if where == "path" && bareFile.MatchString(source) && slices.Contains(names, "File") && !slices.Contains(c.saved, "File") {
+		c.bad(path, "{{ .File }} is all that is known of the file, which is no path").Hint = "its path is {{ .File.Path }}"
 		return
 	}
 	c.fields(path, source, names)
@@ -91,6 +108,8 @@ func (c *checker) unknownName(path, name string, names []string) {
 		c.bad(path, "only a run of a watch with mode: %s has %s, and the mode is %s", mode, name, c.mode).Hint = "this one has " + strings.Join(own, ", ")
 	case slices.Contains(webhookNames, name):
 		c.bad(path, "only a run that a webhook started has %s, and this job has no webhook", name)
+	case slices.Contains(followNames, name):
+		c.bad(path, "only a run that follows one of another job has %s, and this job has no after", name)
 	default:
 		c.bad(path, "%s", text.NoSuch("value", name, names))
 	}

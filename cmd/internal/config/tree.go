@@ -1,7 +1,6 @@
 package config
 
 import (
-	"fmt"
 	"slices"
 	"strconv"
 
@@ -87,6 +86,9 @@ func join(path, key string) string {
 	return path + "." + short(key)
 }
 
+// itemOf is the path of an item of a list.
+func itemOf(path string, i int) string { return path + "[" + strconv.Itoa(i) + "]" }
+
 // builder makes a tree of what the parser gives.
 type builder struct {
 	d     *decoder
@@ -130,7 +132,7 @@ func (b *builder) node(n *yaml.Node, path string) *node {
 	case yaml.SequenceNode:
 		out.kind = list
 		for i, item := range n.Content {
-			out.items = append(out.items, b.node(item, fmt.Sprintf("%s[%d]", path, i)))
+			out.items = append(out.items, b.node(item, itemOf(path, i)))
 		}
 	case yaml.ScalarNode:
 		if out.tag, out.text = n.Tag, n.Value; !slices.Contains(plainTags, n.Tag) {

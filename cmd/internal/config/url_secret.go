@@ -2,17 +2,21 @@ package config
 
 import (
 	"net/url"
-	"regexp"
 	"strings"
+
+	"rouse/internal/pattern"
 )
 
 // secretQuery matches the names of a query under which addresses carry keys.
-var secretQuery = regexp.MustCompile(`(?i)auth|key|secret|token|passw|credential|signature|^(sig|pwd|pass)$`)
+var secretQuery = pattern.New(`(?i)auth|key|secret|token|passw|credential|signature|^(sig|pwd|pass)$`)
+
+// isAddress says whether a text may be an address.
+func isAddress(text string) bool { return strings.Contains(text, "://") }
 
 // urlSecrets are the secrets within an address: the password before its host, and the values of its query
 // whose names say that they are keys.
 func urlSecrets(text string) (out []string) {
-	if !strings.Contains(text, "://") {
+	if !isAddress(text) {
 		return nil
 	}
 

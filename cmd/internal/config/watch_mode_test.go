@@ -42,6 +42,7 @@ func TestWatchModes(t *testing.T) {
 		"moved away":          {"mode: converge, on_success: {move: ./done}", read("x"), `jobs[0].watch.on_success: cannot move files with mode: converge`},
 		"deleted":             {"mode: converge, on_failure: delete", read("x"), `jobs[0].watch.on_failure: cannot delete files with mode: converge`},
 		"manifest in a title": {"mode: batch", read("x") + `, notify: {title: "{{ .Manifest }}"}`, `notify.title: the manifest is removed when a run has ended; .Files tells what was in it`},
+		"a file as its path":  {"mode: per_file", read("{{ .File }}"), `with.path: {{ .File }} is all that is known of the file, which is no path`},
 		"files in a title":    {"mode: batch", read("x") + `, notify: {title: "{{ len .Files }} files"}`, ""},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -43,7 +43,7 @@ func nextEvent(t *testing.T, in *bufio.Reader) (out serverEvent) {
 				t.Fatal(err)
 			}
 		case "":
-			if out.id != "" {
+			if out.Kind != "" { // a live one has no id
 				return out
 			}
 		}
@@ -130,7 +130,8 @@ func TestServerSentEvents(t *testing.T) {
 	}
 }
 
-// TestAgentsAreAsked: one thing for an agent, as its summary or its question; runs like any other, of the trigger api (OSA-28).
+// TestAgentsAreAsked: one thing for an agent, as its summary or its question; runs like any other, of the trigger api
+// (OSA-28), and in a session where it names one (OSA-25).
 func TestAgentsAreAsked(t *testing.T) {
 	t.Parallel()
 	f := newAPIFixture(t)
@@ -150,10 +151,14 @@ func TestAgentsAreAsked(t *testing.T) {
 	if question.Item == nil || question.Item.Message != "Which account?" || question.Run.State != domain.StateWaiting {
 		t.Errorf("%+v", question)
 	}
+	again, _ := ask("ann", `{"prompt":"Do more.","session":"thread 7","fresh":true}`)
 	for body, want := range map[string]int{`{"prompt":" "}`: http.StatusBadRequest, `{"prompt":"x","wait":-1}`: http.StatusBadRequest} {
 		if _, status := ask("ann", body); status != want {
 			t.Errorf("%s: %d", body, status)
 		}
+	}
+	if r := f.recorded(again.Run.ID); again.Run.Outcome != domain.OutcomeSuccess || r.Session != "thread 7" || !r.Fresh {
+		t.Errorf("of a session: %+v, recorded %+v", again, r)
 	}
 	if _, status := ask("nobody", `{"prompt":"x"}`); status != http.StatusNotFound {
 		t.Errorf("an agent that is none: %d", status)
@@ -172,8 +177,42 @@ func TestAgentsAreAsked(t *testing.T) {
 	}
 }
 
+// recorded is what is on record of what a run was asked for.
+func (f *apiFixture) recorded(id string) (d ledger.Detail) {
+	f.t.Helper()
+	n, err := strconv.ParseInt(id, 10, 64)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	run, err := f.ledger.Run(f.t.Context(), n)
+	if err == nil {
+		err = json.Unmarshal(run.Detail, &d)
+	}
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return d
+}
+
+// OSA-25: a session is refused where there would be none, with what has one.
+func TestSessionsAreRefused(t *testing.T) {
+	t.Parallel()
+	f := newAPIFixture(t)
+	for want, ask := range map[string]api.RunRequest{
+		"a session is for an agent and a prompt":                 {Job: "report", Session: "k"},
+		"the job report keeps no session":                        {Job: "report", Fresh: true},
+		"there is no session that could begin":                   {Agent: "ann", Prompt: "x", Fresh: true},
+		"the key of a session has up to 200 characters, not 201": {Agent: "ann", Prompt: "x", Session: strings.Repeat("ü", 201)},
+	} {
+		var failure *api.Error
+		if err := f.client.Post(t.Context(), "/v1/runs", ask, nil); !errors.As(err, &failure) || failure.Status != http.StatusBadRequest || !strings.Contains(failure.Message, want) {
+			t.Errorf("%s: %v", want, err)
+		}
+	}
+}
+
 // TestOpenAIClient: OpenAI's own client gets an agent's answer, at once and as a stream, and no other try of a run that
-// failed (OSA-28).
+// failed (OSA-28). Its runs have the policy of a chat (OSA-01).
 func TestOpenAIClient(t *testing.T) {
 	t.Parallel()
 	f := newAPIFixture(t)
@@ -190,11 +229,14 @@ func TestOpenAIClient(t *testing.T) {
 	if len(answer.Choices) != 1 || answer.Choices[0].Message.Content != "All of it is done, as it was asked for." || answer.Choices[0].FinishReason != "stop" || answer.Usage.CompletionTokens == 0 {
 		t.Errorf("%+v", answer)
 	}
+	if !f.recorded(strings.TrimPrefix(answer.ID, "run-")).Chat {
+		t.Error("its run is none of a chat")
+	}
 	var d api.RunDetail
 	if err := f.client.Get(t.Context(), "/v1/runs/"+strings.TrimPrefix(answer.ID, "run-"), nil, &d); err != nil {
 		t.Fatal(err)
 	}
-	if detail := string(d.TriggerDetail); !strings.Contains(detail, "system: Be short.") || !strings.Contains(detail, "assistant: Much.") || !strings.HasSuffix(detail, `Do it."}`) {
+	if detail := string(d.TriggerDetail); !strings.Contains(detail, "system: Be short.") || !strings.Contains(detail, "assistant: Much.") || !strings.HasSuffix(detail, `Do it.","chat":true}`) {
 		t.Errorf("the prompt: %s", detail)
 	}
 

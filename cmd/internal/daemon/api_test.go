@@ -257,7 +257,12 @@ func (f *apiFixture) examples() map[string]func() request {
 		"GET /v1/agents": at("/v1/agents"),
 		"GET /v1/next":   at("/v1/next?n=3&job=report"),
 		"GET /v1/budget": at("/v1/budget"),
+		"GET /v1/cost":   at("/v1/cost"),
 		"GET /v1/why":    at("/v1/why?job=report&n=5"),
+
+		"GET /v1/why/file": func() request {
+			return request{path: "/v1/why/file?path=" + url.QueryEscape(filepath.Join(filepath.Dir(f.Dir()), "inbox", "a.csv.part"))}
+		},
 
 		"POST /v1/jobs/{name}/backfill": with("/v1/jobs/report/backfill", `{"from":"2026-03-01","to":"2026-03-02","dry_run":true}`),
 
@@ -273,6 +278,15 @@ func (f *apiFixture) examples() map[string]func() request {
 				f.t.Fatal(err)
 			}
 			return request{path: "/v1/runs/" + d.ID + "/artifacts/" + d.ArtifactsDetail[0].ID}
+		},
+		"GET /v1/runs/{id}/artifacts/{artifact}/files": func() request {
+			f.reported() // which writes a file
+			run := f.run(api.RunRequest{Agent: "ann", Tool: "share_artifact", Args: json.RawMessage(`{"path":"."}`)})
+			var d api.RunDetail
+			if err := f.client.Get(f.t.Context(), "/v1/runs/"+run.ID, nil, &d); err != nil || len(d.ArtifactsDetail) != 1 {
+				f.t.Fatal(d, err)
+			}
+			return request{path: "/v1/runs/" + d.ID + "/artifacts/" + d.ArtifactsDetail[0].ID + "/files"}
 		},
 		"POST /v1/runs/{id}/cancel": func() request {
 			item := f.question()

@@ -36,82 +36,103 @@ func (d *Daemon) Budget(ctx context.Context) (api.Budget, error) {
 	}
 
 	zone := s.Config.Zone()
-	day := ledger.DayOf(now, zone)
-	out := api.Budget{Day: day.Name, Timezone: zone.String(), EndsAt: api.At(day.Ends)}
+	day, month := ledger.DayOf(now, zone), ledger.MonthOf(now, zone)
+	out := api.Budget{Day: day.Name, Timezone: zone.String(), EndsAt: api.At(day.Ends), Month: month.Name, MonthEndsAt: api.At(month.Ends)}
 	sums, err := d.ledger.SpendingOn(ctx, day.Name)
 	if err != nil {
 		return out, err
 	}
+	ofMonth, err := d.ledger.SpendingIn(ctx, month.Name)
+	if err != nil {
+		return out, err
+	}
 
-	var all forecast
-	byAgent := map[string]*forecast{}
-	var jobs []api.BudgetRow
+	ofToday, toMonthsEnd, err := d.forecasts(ctx, s, now, day.Ends, month.Ends)
+	if err != nil {
+		return out, err
+	}
+	out.Budgets = budgetRows(s, sums, ofToday, func(b agent.Budget) agent.Budget { return b })
+	out.Months = budgetRows(s, ofMonth, toMonthsEnd, func(b agent.Budget) agent.Budget {
+		return agent.Budget{CostMicroUSD: b.MonthMicroUSD, Tokens: b.MonthTokens}
+	})
+	return out, nil
+}
+
+// forecasts are those of each job, for the rest of the day and of the month, of which the first is the beginning.
+func (d *Daemon) forecasts(ctx context.Context, s *Setup, now, day, month time.Time) (ofDay, ofMonth []forecast, err error) {
 	for _, j := range s.Config.Jobs {
-		name := string(j.Name)
-		f, err := d.forecast(ctx, name, now, day.Ends)
-		if err != nil {
-			return out, err
+		coming := d.comingUntil(string(j.Name), now, month)
+		untilDay, untilMonth := foreseenRuns(coming, now, day), foreseenRuns(coming, now, month)
+		if untilMonth == 0 {
+			ofDay, ofMonth = append(ofDay, forecast{}), append(ofMonth, forecast{})
+			continue
 		}
 
+		last, err := d.ledger.LastUsages(ctx, string(j.Name), forecastRuns)
+		if err != nil {
+			return nil, nil, err
+		}
+		ofDay, ofMonth = append(ofDay, foreseen(untilDay, last)), append(ofMonth, foreseen(untilMonth, last))
+	}
+	return ofDay, ofMonth, nil
+}
+
+// budgetRows are the budgets of a period: of the daemon, of each agent, and of each job with its forecast. of takes the limits of the period out of all.
+func budgetRows(s *Setup, sums []ledger.Spending, forecasts []forecast, of func(agent.Budget) agent.Budget) []api.BudgetRow {
+	var all forecast
+	byAgent := map[string]*forecast{}
+	var out, jobs []api.BudgetRow
+	for i, j := range s.Config.Jobs {
+		f := forecasts[i]
 		all.add(f)
 		if byAgent[j.Agent] == nil {
 			byAgent[j.Agent] = &forecast{}
 		}
 
 		byAgent[j.Agent].add(f)
-		jobs = append(jobs, newBudgetRow(ledger.ScopeJob, name, sums, dailyBudget(j.Budget.CostUSDPerDay, j.Budget.TokensPerDay), f))
+		jobs = append(jobs, newBudgetRow(ledger.ScopeJob, string(j.Name), sums, of(newBudget(j.Budget)), f))
 	}
 
-	out.Budgets = append(out.Budgets, newBudgetRow(ledger.ScopeDaemon, "", sums, s.plan.Plan.Budget, all))
+	out = append(out, newBudgetRow(ledger.ScopeDaemon, "", sums, of(s.plan.Plan.Budget), all))
 	for _, a := range s.Config.Agents {
 		f := byAgent[string(a.Name)]
 		if f == nil {
 			f = &forecast{}
 		}
-		out.Budgets = append(out.Budgets, newBudgetRow(ledger.ScopeAgent, string(a.Name), sums, dailyBudget(a.Budget.CostUSDPerDay, a.Budget.TokensPerDay), *f))
+		out = append(out, newBudgetRow(ledger.ScopeAgent, string(a.Name), sums, of(newBudget(a.Budget)), *f))
 	}
 
-	out.Budgets = append(out.Budgets, jobs...)
-	// Jobs and agents that were removed from the configuration today have still spent money.
+	out = append(out, jobs...)
+	// Jobs and agents that were removed from the configuration meanwhile have still spent money.
 	for _, sum := range sums {
-		if !slices.ContainsFunc(out.Budgets, func(r api.BudgetRow) bool { return r.Scope == sum.Scope && r.Name == sum.Name }) {
-			out.Budgets = append(out.Budgets, newBudgetRow(sum.Scope, sum.Name, sums, agent.Budget{}, forecast{}))
+		if !slices.ContainsFunc(out, func(r api.BudgetRow) bool { return r.Scope == sum.Scope && r.Name == sum.Name }) {
+			out = append(out, newBudgetRow(sum.Scope, sum.Name, sums, agent.Budget{}, forecast{}))
 		}
 	}
 
-	return out, nil
+	return out
 }
 
-// forecast estimates what the runs of a job that are still scheduled will cost, each as much as
-// the last ones did in the median, which one run that went astray does not move. Other triggers cannot be foreseen.
-func (d *Daemon) forecast(ctx context.Context, job string, now, until time.Time) (forecast, error) {
-	coming := d.comingUntil(job, now, until)
-	var f forecast
+// foreseenRuns is how many runs of a job the clock brings until a time, of what comingUntil lists for that time or a later one. Other triggers
+// cannot be foreseen.
+func foreseenRuns(coming []scheduler.Upcoming, now, until time.Time) (runs int) {
 	for _, u := range coming {
 		if u.Decision == domain.DecisionRun && !u.Actual.Before(now) && u.Actual.Before(until) {
-			f.runs++
+			runs++
 		}
 	}
 
 	// There are more occurrences than were counted: assume that they go on at the same rate.
 	if len(coming) == forecastMax {
 		if seen := coming[len(coming)-1].Nominal.Sub(now); seen > 0 && seen < until.Sub(now) {
-			f.runs = int(float64(f.runs) * float64(until.Sub(now)) / float64(seen))
+			runs = int(float64(runs) * float64(until.Sub(now)) / float64(seen))
 		}
 	}
-	if f.runs == 0 {
-		return f, nil
-	}
-
-	last, err := d.ledger.LastUsages(ctx, job, forecastRuns)
-	if err != nil {
-		return f, err
-	}
-
-	return foreseen(f.runs, last), nil
+	return runs
 }
 
-// foreseen is what runs take that are like the last ones of their job.
+// foreseen is what runs take that are like the last ones of their job: each as much as those did in the median, which one run
+// that went astray does not move.
 func foreseen(runs int, last []ledger.Usage) forecast {
 	f := forecast{runs: runs}
 	var cost, tokens []float64

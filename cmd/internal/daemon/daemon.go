@@ -15,6 +15,7 @@ import (
 	"rouse/agent"
 	"rouse/agentdb"
 	"rouse/agentdb/ledger"
+	"rouse/agentdb/roam"
 	"rouse/cmd/internal/config"
 	"rouse/cmd/internal/heartbeat"
 	"rouse/cmd/internal/metrics"
@@ -23,6 +24,7 @@ import (
 	"rouse/cmd/internal/systemd"
 	"rouse/cmd/internal/traces"
 	"rouse/cmd/internal/web"
+	"rouse/internal/live"
 	"rouse/scheduler"
 	"rouse/scheduler/dispatch"
 	"rouse/watcher"
@@ -42,6 +44,7 @@ type Options struct {
 	Node               string
 	NoTriggers, NoWork bool
 
+	Now    func() time.Time // the wall clock by which the ledger records; nil: the system's
 	Logger *slog.Logger
 	Level  *slog.LevelVar // of logger, if it can be changed
 	Link   *systemd.Link  // to the systemd that started this process; nil: none did
@@ -64,15 +67,19 @@ type Daemon struct {
 	db         *sql.DB // of the ledger in PostgreSQL; nil: it is a file
 	nodes      membership
 	databases  *agentdb.Pool
+	roaming    *roam.Keeper // nil where the ledger is a file
 	runner     *agent.Runner
 	scheduler  *scheduler.Scheduler
 	watcher    *watcher.Watcher // nil in a command
 	redirects  *redirects
 	notifier   *notify.Notifier
 	dispatcher dispatch.Options
-	backend    web.Options // what stands behind the API and the pages
-	Handler    http.Handler
-	Pages      http.Handler // the dashboard, nil in a command; whoever mounts it decides who gets in
+	// dispatching is the dispatcher of a daemon that serves; nil before, and in a command.
+	dispatching atomic.Pointer[dispatch.Dispatcher]
+	live        live.Board  // what the runs of this process are doing
+	backend     web.Options // what stands behind the API and the pages
+	Handler     http.Handler
+	Pages       http.Handler // the dashboard, nil in a command; whoever mounts it decides who gets in
 
 	metrics          *metrics.Metrics                    // nil in a command
 	traces           *traces.Traces                      // nil: none are sent
@@ -83,7 +90,8 @@ type Daemon struct {
 	dashboardProblem atomic.Pointer[string]    // why, where it is wanted
 
 	refusedMu sync.Mutex
-	refused   map[string]refusals // requests to webhooks, by job
+	refused   map[string]refusals // requests to webhooks by job, and runs that were asked for
+	throttle  throttle
 
 	stopFollowing context.CancelFunc // ends the event streams of Handler that are followed
 	stopping      <-chan struct{}    // closed with them
@@ -146,7 +154,7 @@ func Open(ctx context.Context, o Options) (_ *Daemon, err error) {
 
 	following, stopFollowing := context.WithCancel(context.WithoutCancel(ctx))
 	d.stopFollowing, d.stopping = stopFollowing, following.Done()
-	d.backend = web.Options{Ledger: d.ledger, Host: d, Jobs: d, Runs: d, Databases: d, Pauses: d, Wakes: d, Explainer: d, Skills: d, SignIns: d, MCPServers: d, Webhooks: d, Stopping: following.Done(), Logger: d.log}
+	d.backend = web.Options{Ledger: d.ledger, Host: d, Jobs: d, Runs: d, Databases: d, Pauses: d, Wakes: d, Explainer: d, Skills: d, SignIns: d, MCPServers: d, Webhooks: d, Live: &d.live, Stopping: following.Done(), Logger: d.log}
 	if o.Serves {
 		d.backend.Access = d
 		if d.metrics, err = d.newMetrics(); err != nil {
@@ -174,6 +182,14 @@ func (d *Daemon) openParts(ctx context.Context, o Options) (err error) {
 	if d.databases, err = agentdb.NewPool(agentdb.PoolOptions{Dir: filepath.Join(d.home.Dir, "agents"), Quota: d.quota, Backups: agentdb.KeepBackups, Logger: d.log, Ledger: d.ledger}); err != nil {
 		return err
 	}
+	if d.shared() && d.ledger.ReadOnly() == nil {
+		d.roaming = roam.New(ctx, d.databases, RoamOptions(d.home.Dir, d.nodes.node, d.ledger, d.log))
+	}
+	if o.Serves {
+		if err := d.claimValues(ctx, o.Adopt); err != nil {
+			return err
+		}
+	}
 	if o.Serves && o.Config.Replicate != nil && d.ledger.ReadOnly() == nil {
 		if err := d.openReplicator(ctx); err != nil {
 			return err
@@ -186,9 +202,13 @@ func (d *Daemon) openParts(ctx context.Context, o Options) (err error) {
 	}
 	d.redirects = &redirects{d: d, listens: o.Serves}
 	part := func(name string) string { return filepath.Join(d.home.Dir, name) }
+	var homes agent.Homes
+	if d.roaming != nil {
+		homes = d.roaming
+	}
 	d.runner, err = agent.New(agent.Options{ //nolint:contextcheck // it cleans up after a process that died, also when a start is interrupted
 		Ledger: d.ledger, Databases: d.databases, Locks: part("locks"), Manifests: part("manifests"), Recordings: part("recordings"),
-		Scratch: part("commands"), Before: part("before"), Storage: part("storage"), Servers: part("mcp"), Version: Version(), Logger: d.log,
+		Scratch: part("commands"), Before: part("before"), Storage: part("storage"), Servers: part("mcp"), Version: Version(), Live: &d.live, Logger: d.log, Homes: homes,
 		SignIns: &agent.SignInOptions{Store: &signInStore{home: d.home.Dir}, Listen: d.redirects.address},
 	})
 	if err != nil {
@@ -196,7 +216,7 @@ func (d *Daemon) openParts(ctx context.Context, o Options) (err error) {
 	}
 
 	d.runner.Set(p.Plan)
-	if d.scheduler, err = scheduler.New(scheduler.Options{Ledger: d.ledger, Logger: d.log, Lanes: o.Config.Limits.Runs, Now: d.ledger.Now}); err != nil {
+	if d.scheduler, err = scheduler.New(scheduler.Options{Ledger: d.ledger, Queue: queue{d}, Logger: d.log, Lanes: o.Config.Limits.Runs, Now: d.ledger.Now}); err != nil {
 		return err
 	}
 
@@ -228,7 +248,7 @@ func (d *Daemon) openParts(ctx context.Context, o Options) (err error) {
 		return nil
 	}
 	d.dispatcher.Idle = o.NoWork
-	if d.watcher, err = watcher.New(watcher.Options{Ledger: d.ledger, Logger: d.log, BreakerNotices: d.runner.LoopNotices, Elsewhere: d.watchedElsewhere}); err != nil {
+	if d.watcher, err = watcher.New(watcher.Options{Ledger: d.ledger, Queue: queue{d}, Logger: d.log, BreakerNotices: d.runner.LoopNotices, ReturnNotices: d.runner.ReturnNotices, Elsewhere: d.watchedElsewhere}); err != nil {
 		return err
 	}
 
@@ -245,6 +265,25 @@ func (d *Daemon) ReloadSoon() { d.reloads.requestReload() }
 type executor struct {
 	*agent.Runner
 	d *Daemon
+}
+
+// queue is what accepts runs: the dispatcher of a daemon that serves, which has those start for which there is a lane, and else the ledger.
+type queue struct{ d *Daemon }
+
+// Enqueue implements watcher.Queue.
+func (q queue) Enqueue(ctx context.Context, reqs ...ledger.Request) ([]ledger.Accepted, error) {
+	if at := q.d.dispatching.Load(); at != nil {
+		return at.Enqueue(ctx, reqs...)
+	}
+	return q.d.ledger.Enqueue(ctx, reqs...)
+}
+
+// RecordDue implements scheduler.Queue.
+func (q queue) RecordDue(ctx context.Context, now time.Time, due []ledger.Due, watermarks map[string]time.Time) ([]ledger.Occurrence, error) {
+	if at := q.d.dispatching.Load(); at != nil {
+		return at.RecordDue(ctx, now, due, watermarks)
+	}
+	return q.d.ledger.RecordDue(ctx, now, due, watermarks)
 }
 
 // Policy implements dispatch.Executor; a reload changes it for runs that have started, too.
@@ -268,6 +307,9 @@ func (d *Daemon) Close() {
 	}
 	if d.databases != nil {
 		errs = append(errs, d.databases.Close())
+	}
+	if d.roaming != nil {
+		d.roaming.Close()
 	}
 
 	if d.ledger != nil {

@@ -54,8 +54,8 @@ func (d *Daemon) Idle(ctx context.Context, agent string, force bool) error {
 // Reconsider implements web.Databases.
 func (d *Daemon) Reconsider() {
 	// A command has no dispatcher; the next daemon considers all queued runs anyway.
-	if d.reloads != nil && d.reloads.dispatcher != nil {
-		d.reloads.dispatcher.Reconsider()
+	if dispatcher := d.dispatching.Load(); dispatcher != nil {
+		dispatcher.Reconsider()
 	}
 }
 

@@ -33,7 +33,7 @@ func (d *Daemon) Doctor(ctx context.Context, offline bool) ([]api.Check, error) 
 	now := d.Current()
 	checks := []api.Check{d.checkConfig(now), d.checkHome(), now.checkDisk(d.home.Dir), d.checkModes(), d.checkLedger(ctx)}
 	if d.shared() {
-		checks = append(checks, d.checkNodes(ctx))
+		checks = append(checks, d.checkNodes(ctx), d.checkValues(ctx))
 	} else {
 		checks = append(checks, d.checkBackup())
 	}
@@ -51,6 +51,7 @@ func (d *Daemon) Doctor(ctx context.Context, offline bool) ([]api.Check, error) 
 		}
 	}
 
+	checks = append(checks, d.checkCalendars()...)
 	for _, p := range d.modelPauses(time.Now()) {
 		checks = append(checks, api.Check{Name: "model " + p.Model, Detail: p.Text(now.Config.Zone()), Remedy: "pay its provider and have a run tried at once (rouse retry RUN, rouse run JOB), or wait; when it answers, those that wait for it go on by themselves"})
 	}
@@ -68,6 +69,9 @@ func (d *Daemon) Doctor(ctx context.Context, offline bool) ([]api.Check, error) 
 		checks = append(checks, c)
 	}
 
+	if c, some := now.checkWhereAgentsWork(); some {
+		checks = append(checks, c)
+	}
 	checks = append(checks, d.checkMCP(ctx, offline)...)
 	checks = append(checks, d.checkNotices(ctx)...)
 	c, err := d.ledger.Counts(ctx)
@@ -240,7 +244,7 @@ func (d *Daemon) checkWatches(ctx context.Context) api.Check {
 	var fine, bad []string
 	used := 0
 	for _, st := range d.watcher.Status(ctx) {
-		text := fmt.Sprintf("%s: %s (%s, %s", st.Job, st.Path, st.Mode, api.Watch{State: string(st.State), Waiting: st.Waiting, Round: st.Round}.Text())
+		text := fmt.Sprintf("%s: %s (%s, %s", st.Job, st.Path, st.Mode, api.Watch{State: string(st.State), Waiting: st.Waiting, Round: st.Round, Waits: watchWaits(st.Waits)}.Text())
 		used += st.Subscriptions
 		if !st.LastScan.IsZero() {
 			text += ", scanned " + st.LastScan.Local().Format(time.TimeOnly)

@@ -54,7 +54,7 @@ func (d *Daemon) ledgerProblem() string {
 	if since, err := d.ledger.WritesFail(); err != nil {
 		return fmt.Sprintf("nothing could be written to the ledger since %s: %v", since.Local().Format(time.DateTime), err)
 	}
-	return ""
+	return d.ledger.NoRoom()
 }
 
 // checkLedger says whether the ledger takes what is written, and whether it could be brought back.

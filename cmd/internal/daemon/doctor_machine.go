@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"rouse/agent"
 	"rouse/agentdb/ledger"
 	"rouse/cmd/internal/api"
 	"rouse/internal/space"
@@ -59,6 +60,22 @@ func (s *Setup) checkDisk(home string) api.Check {
 		c.OK, c.Remedy = false, fmt.Sprintf("free some space; rouse needs %s and %d files at least, and rouse ledger and rouse db AGENT say what it takes up", text.Size(leastSpace), leastInodes)
 	}
 	return c
+}
+
+// checkWhereAgentsWork says which agents do not work in their workdir, false when all do.
+func (s *Setup) checkWhereAgentsWork() (c api.Check, some bool) {
+	var said []string
+	for _, a := range s.Config.Agents {
+		switch {
+		case a.Mode == agent.ModeIsolated && a.HostFolder != "":
+			said = append(said, fmt.Sprintf("%s is isolated: it reads %s and writes in %s alone", a.Name, a.HostFolder, a.Workdir))
+		case a.Mode == agent.ModeIsolated:
+			said = append(said, fmt.Sprintf("%s is isolated: it writes in %s alone", a.Name, a.Workdir))
+		case a.Mode == agent.ModeNone:
+			said = append(said, fmt.Sprintf("%s has no file tools and starts no programs", a.Name))
+		}
+	}
+	return api.Check{Name: "agents", OK: true, Detail: strings.Join(said, "; ")}, len(said) > 0
 }
 
 func leftOf(l space.Left) string {

@@ -4,10 +4,8 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -15,7 +13,6 @@ import (
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/config"
 	"rouse/internal/domain"
-	"rouse/internal/text"
 	"rouse/scheduler"
 	"rouse/scheduler/schedule"
 )
@@ -187,7 +184,7 @@ func (e *explanation) occurrence(o ledger.Occurrence) api.Explanation {
 	}
 
 	if delay := o.Actual.Sub(o.Nominal); delay > 0 {
-		notes = append(notes, fmt.Sprintf("jitter of %s", delay))
+		notes = append(notes, schedule.HeldText(o.Source, delay))
 	}
 
 	// A job can have several schedules; only the one that made this occurrence can say something about it.
@@ -331,7 +328,7 @@ func (e *explanation) withoutRow(t time.Time, excluded string) (api.Explanation,
 	case e.hasRow(t):
 		return ex, false
 	case excluded != "" && (known || asked):
-		ex.Decision, ex.Reason = domain.DecisionSkipped, "exclude: "+excluded
+		ex.Decision, ex.Reason = domain.DecisionSkipped, excluded
 		return ex, true
 	case !known:
 		ex.Reason = fmt.Sprintf("no row: this home knows the schedule as it is now only since %s", api.LocalTime(e.anchor, e.zone))
@@ -343,7 +340,7 @@ func (e *explanation) withoutRow(t time.Time, excluded string) (api.Explanation,
 		return ex, false // not decided yet: addUndecided has it
 	}
 
-	ex.Reason = "no row is left of it"
+	ex.Reason = "no row is left of it" + e.calendarChange(t)
 	if keep := e.setup.Config.KeepOf(e.name); t.Before(e.now.Add(-keep)) {
 		ex.Reason += fmt.Sprintf(": history older than %s is removed (keep)", config.Duration(keep))
 	}
@@ -450,6 +447,8 @@ func requestText(r ledger.Run) string {
 		return "file " + d.File.Path
 	case d.Folder != "" && d.Changes != nil:
 		return folderReason(d)
+	case d.After != nil:
+		return fmt.Sprintf("after run %d of %s, which ended %s", d.After.Run, d.After.Job, d.After.Outcome)
 	case r.Trigger == domain.TriggerManual:
 		return "started manually"
 	}
@@ -463,147 +462,4 @@ func folderReason(d ledger.Detail) string {
 		return "round 1: " + what
 	}
 	return fmt.Sprintf("round %d, because the folder was different again after the run before: %s", d.Round, what)
-}
-
-// fillRuns adds what became of the runs, and a line for each further attempt.
-func (e *explanation) fillRuns(ctx context.Context) error {
-	// The range is evaluated once: lines that retries appends have their state already.
-	for i := range e.lines {
-		l := &e.lines[i]
-		if l.Run == "" {
-			continue
-		}
-
-		id, err := strconv.ParseInt(l.Run, 10, 64)
-		if err != nil {
-			return err
-		}
-
-		r, err := e.d.ledger.Run(ctx, id)
-		switch {
-		case errors.Is(err, ledger.ErrNotFound):
-			l.addReason("the run itself is not kept any more")
-			continue
-		case err != nil:
-			return err
-		}
-
-		l.State, l.WaitingFor, l.Outcome = r.State, r.WaitingFor, r.Outcome
-		l.addReason(e.blockedText(r))
-		l.addReason(e.runText(ctx, r))
-		loop, err := e.loopText(ctx, r)
-		if err != nil {
-			return err
-		}
-		l.addReason(loop)
-
-		if r.Attempt > 1 {
-			if err := e.retries(ctx, r); err != nil {
-				return err
-			}
-		}
-	}
-
-	e.sort()
-	return nil
-}
-
-// blockedText says for how long a run was kept from starting that is not any more, and by what.
-func (e *explanation) blockedText(r ledger.Run) string {
-	if r.Blocked.Since.IsZero() || r.Blocked.Now() {
-		return ""
-	}
-
-	waited := r.Blocked.Until.Sub(r.Blocked.Since).Round(time.Second)
-	out := fmt.Sprintf("waited %s for %s", waited, failureText(ledger.ObstaclesText(r.Blocked.By)))
-	if !r.StartedAt.IsZero() {
-		out += "; ran " + api.LocalTime(r.StartedAt, e.zone)
-	}
-	return out
-}
-
-// loopText says how the loop of a folder ended with a run, "" when it did not.
-func (e *explanation) loopText(ctx context.Context, r ledger.Run) (string, error) {
-	var d ledger.Detail
-	_ = json.Unmarshal(r.Detail, &d) // one that cannot be read is of no folder
-	if d.Folder == "" {
-		return "", nil
-	}
-
-	events, err := e.d.ledger.Events(ctx, ledger.EventFilter{Run: r.ID, Limit: maxTimeline})
-	if err != nil {
-		return "", err
-	}
-
-	for _, event := range events {
-		var data struct {
-			Runs   int    `json:"runs"`
-			Reason string `json:"reason"`
-		}
-		switch _ = json.Unmarshal(event.Data, &data); event.Kind { // what cannot be read is left out
-		case "watch.converged":
-			return fmt.Sprintf("the folder came to rest after %s", text.Plural(data.Runs, "run")), nil
-		case "watch.adopted", "watch.stopped":
-			return data.Reason, nil
-		}
-	}
-	return "", nil
-}
-
-// addReason appends to the reason of a line, unless it says so already.
-func (l *line) addReason(text string) {
-	if text != "" && !strings.Contains(l.Reason, text) {
-		l.Reason = strings.TrimPrefix(l.Reason+"; "+text, "; ")
-	}
-}
-
-// runText says why a run did nothing, or does nothing yet, or did not do what it was to.
-func (e *explanation) runText(ctx context.Context, r ledger.Run) string {
-	switch r.Outcome {
-	case domain.OutcomeSkipped, domain.OutcomeCancelled, domain.OutcomeInterrupted:
-		return cmp.Or(r.Error, r.Summary)
-	case domain.OutcomeError, domain.OutcomeTimeout, domain.OutcomeBudget:
-		return failureText(r.Error)
-	}
-
-	return e.d.pending(ctx, r, e.pauses, e.now, e.zone).Reason
-}
-
-// maxFailure is how much is told of a failure among other things, in characters: an error of a model's server
-// with its address, what the server said and what ended the run has room in it.
-const maxFailure = 300
-
-// failureText is an error on a line.
-func failureText(failure string) string { return text.Truncate(text.OneLine(failure), maxFailure) }
-
-// endedText says how an attempt ended, by its state.
-var endedText = map[domain.AttemptState]string{domain.AttemptDone: "had ended", domain.AttemptFailed: "failed", domain.AttemptInterrupted: "was interrupted", domain.AttemptRunning: "is still on", domain.AttemptWaiting: "waited for its owner"}
-
-// retries adds a line for each attempt after the first.
-func (e *explanation) retries(ctx context.Context, r ledger.Run) error {
-	attempts, err := e.d.ledger.Attempts(ctx, r.ID)
-	if err != nil {
-		return err
-	}
-
-	for i, at := range attempts {
-		if i == 0 {
-			continue
-		}
-
-		ex := api.Explanation{Source: sourceRetry, Nominal: api.At(at.StartedAt), Actual: api.At(at.StartedAt), Decision: domain.DecisionRun,
-			Run: fmt.Sprint(r.ID), State: domain.State(at.State), Reason: fmt.Sprintf("attempt %d of run %d; attempt %d %s", at.Number, r.ID, attempts[i-1].Number, endedText[attempts[i-1].State])}
-		if why := attempts[i-1].Error; why != "" {
-			ex.Reason += ": " + failureText(why)
-		}
-
-		// What the run does now is what its last attempt does.
-		if i == len(attempts)-1 {
-			ex.State, ex.WaitingFor, ex.Outcome = r.State, r.WaitingFor, r.Outcome
-		}
-
-		e.add(rankRetry, ex)
-	}
-
-	return nil
 }

@@ -14,6 +14,7 @@ import (
 	"rouse/cmd/internal/web"
 	"rouse/internal/text"
 	"rouse/scheduler/schedule"
+	"rouse/watcher"
 )
 
 // maxTimeline limits what is shown besides the occurrences, so that a daemon that was restarted in
@@ -53,6 +54,13 @@ func (e *explanation) notes(ctx context.Context) []string {
 	if e.watch.Problem != "" {
 		addf("▲ %s", e.watch.Problem)
 	}
+	for i, w := range e.watch.Waits {
+		if i == maxWaitNotes {
+			addf("and %s more that wait: rouse why %s", text.Plural(len(e.watch.Waits)-i, "file"), e.watch.Path)
+			break
+		}
+		addf("%s waits since %s: %s", w.Path, api.LocalTime(w.Since.Time, e.zone), w.Why)
+	}
 
 	if e.job != nil {
 		for _, p := range e.pauses {
@@ -62,6 +70,7 @@ func (e *explanation) notes(ctx context.Context) []string {
 		}
 	}
 
+	out = append(append(out, e.followNotes(ctx)...), e.calendarNotes()...)
 	for _, i := range e.failing {
 		addf("%s", web.NewIncident(i).Text(e.zone))
 	}
@@ -84,6 +93,9 @@ func (e *explanation) notes(ctx context.Context) []string {
 
 	return out
 }
+
+// maxWaitNotes is how many files that wait are told of a job.
+const maxWaitNotes = 5
 
 // planned says whether the runner knows the job, which it does not if its agent is disabled.
 func (e *explanation) planned() bool {
@@ -171,7 +183,11 @@ func (e *explanation) excludedNearby(sch *schedule.Schedule) []string {
 	for _, t := range candidates {
 		// NextWithExcluded gives the first instant after a time, so ask from just before to get this one.
 		if _, why := sch.NextWithExcluded(t.Add(-time.Nanosecond)); why != "" {
-			out = append(out, fmt.Sprintf("%s would be one, and is excluded (%s)", api.LocalTime(t, e.zone), strings.TrimSpace(why)))
+			did := "left out"
+			if dates, excluded := strings.CutPrefix(why, "exclude:"); excluded {
+				did, why = "excluded", dates
+			}
+			out = append(out, fmt.Sprintf("%s would be one, and is %s (%s)", api.LocalTime(t, e.zone), did, strings.TrimSpace(why)))
 		}
 	}
 
@@ -207,7 +223,7 @@ func (e *explanation) timeline(ctx context.Context) ([]api.TimelineEntry, error)
 		return nil, err
 	}
 
-	blocked, err := e.d.ledger.EventsBetween(ctx, e.name, from, to, maxTimeline, "file.blocked", webhookEvent)
+	blocked, err := e.d.ledger.EventsBetween(ctx, e.name, from, to, maxTimeline, "file.blocked", ledger.FileBack, watcher.WaitsEvent, webhookEvent)
 	if err != nil {
 		return nil, err
 	}
@@ -279,6 +295,10 @@ func (e *explanation) timelineEntry(event ledger.Event) api.TimelineEntry {
 		if data.More > 0 {
 			entry.Text += fmt.Sprintf(" (and %d more before it)", data.More)
 		}
+	case event.Kind == watcher.WaitsEvent:
+		entry.Text = fmt.Sprintf("%s: %s", data.Path, text.Truncate(text.OneLine(data.Why), 200))
+	case event.Kind == ledger.FileBack:
+		entry.Text = fmt.Sprintf("%s: %s", data.Path, watcher.BackText(data.Run))
 	case data.Path != "":
 		entry.Text = fmt.Sprintf("%s: this content was processed before, by run %d", data.Path, data.Run)
 	}

@@ -9,9 +9,11 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"rouse/agent/tool/host"
 	"rouse/agentdb/ledger"
+	"rouse/cmd/internal/access"
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/config"
 	"rouse/internal/domain"
@@ -34,9 +36,12 @@ func (d *Daemon) Fire(ctx context.Context, f api.RunRequest) (int64, error) {
 	}
 
 	req := ledger.Request{Job: f.Job, Agent: f.Agent, Trigger: cmp.Or(f.Trigger, domain.TriggerManual), Detail: ledger.Detail{
-		Input: f.Input, Prompt: f.Prompt, Tool: f.Tool, Args: f.Args, Check: f.Check,
+		Input: f.Input, Prompt: f.Prompt, Session: f.Session, Fresh: f.Fresh, Chat: f.Chat, Tool: f.Tool, Args: f.Args, Check: f.Check,
 		Skill: f.Skill, Given: f.Given, DryRun: f.DryRun, Workspace: f.Workspace, Removes: f.Removes,
 	}}
+	if err := now.hasSession(f); err != nil {
+		return 0, err
+	}
 	if err := nameOnce(&req, f); err != nil {
 		return 0, err
 	}
@@ -55,6 +60,9 @@ func (d *Daemon) Fire(ctx context.Context, f api.RunRequest) (int64, error) {
 		req.Agent = j.Agent
 		// Through the watch, so that the same content is not processed twice.
 		if f.File != "" || converges(&j) {
+			if err := d.admit(ctx, access.Caller(ctx), req); err != nil {
+				return 0, err
+			}
 			return d.fireWatch(ctx, &j, f)
 		}
 	} else if f.Skill != "" {
@@ -65,8 +73,40 @@ func (d *Daemon) Fire(ctx context.Context, f api.RunRequest) (int64, error) {
 		return 0, &api.Error{Status: 404, Message: text.NoSuch("tool", f.Tool, d.runner.Specs().Callable()), Usage: true}
 	}
 
+	if err := d.admit(ctx, access.Caller(ctx), req); err != nil {
+		return 0, err
+	}
 	run, _, err := d.enqueueOnce(ctx, req)
 	return run, otherRequest(err, f.Key)
+}
+
+// maxSessionKey bounds the key of a session, in characters.
+const maxSessionKey = 200
+
+// hasSession refuses a session, or a fresh beginning of one, where there is none.
+func (s *Setup) hasSession(f api.RunRequest) error {
+	refuse := func(format string, args ...any) error {
+		return &api.Error{Status: 400, Message: fmt.Sprintf(format, args...), Usage: true}
+	}
+	switch {
+	case f.Session != "" && f.Prompt == "":
+		return refuse("a session is for an agent and a prompt; the runs of a job have one with session: keep in the configuration")
+	case utf8.RuneCountInString(f.Session) > maxSessionKey:
+		return refuse("the key of a session has up to %d characters, not %d", maxSessionKey, utf8.RuneCountInString(f.Session))
+	case !f.Fresh || f.Session != "":
+		return nil
+	case f.Job == "":
+		return refuse("there is no session that could begin again: name one, or a job that keeps one")
+	}
+
+	j := &s.Config.Jobs[slices.Index(s.JobNames(), f.Job)]
+	switch {
+	case j.Session != config.SessionKeep:
+		return refuse("the job %s keeps no session, so that each of its runs is fresh; session: keep (%s) would keep one", j.Name, j.At)
+	case f.File != "" || converges(j):
+		return refuse("a run of job %s that takes a file or a folder cannot begin its session again", j.Name)
+	}
+	return nil
 }
 
 // runnable says what keeps a skill from being run with what it is given.
@@ -99,7 +139,7 @@ func (s *Setup) runnable(f api.RunRequest) error {
 // refuseSecrets refuses a request that would put a secret of the configuration into the history.
 // Redacting it instead would start a run on a text that nobody wrote.
 func (d *Daemon) refuseSecrets(f api.RunRequest) error {
-	for what, value := range map[string]any{"prompt holds": f.Prompt, "input holds": f.Input, "arguments hold": f.Args, "input of the skill holds": f.Given, "Idempotency-Key holds": f.Key} {
+	for what, value := range map[string]any{"prompt holds": f.Prompt, "input holds": f.Input, "session holds": f.Session, "arguments hold": f.Args, "input of the skill holds": f.Given, "Idempotency-Key holds": f.Key} {
 		// As JSON, which covers values that are nested in the input or the arguments.
 		text, err := json.Marshal(value)
 		if err != nil {
@@ -136,13 +176,13 @@ func (d *Daemon) fireWatch(ctx context.Context, j *config.Job, f api.RunRequest)
 	}
 
 	// A job without a watch can be given a file too.
-	boundary := d.Current().plan.Plan.Boundary
-	w := watcher.Watch{Job: string(j.Name), Agent: j.Agent, Boundary: boundary}
+	plan := d.Current().plan.Plan
+	w := watcher.Watch{Job: string(j.Name), Agent: j.Agent, Boundary: plan.Boundary, Definition: plan.Fingerprint(string(j.Name)), OwnFolder: ownFolder(j, plan)}
 	if j.Watch != nil {
-		w = newWatch(j, boundary)
+		w = newWatch(j, plan)
 	}
 
-	a, err := watcher.EnqueueFile(ctx, d.ledger, w, f.File)
+	a, err := watcher.EnqueueFile(ctx, queue{d}, w, f.File)
 	if err != nil {
 		return 0, &api.Error{Status: 400, Message: err.Error()}
 	}

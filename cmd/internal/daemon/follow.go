@@ -96,6 +96,8 @@ func (r *reloader) run(ctx context.Context) {
 			r.check(ctx)
 		case <-r.requested:
 			r.d.supervision.reload(ctx, func() { r.reload(ctx) })
+		case <-r.calendars:
+			r.recalculate(ctx)
 		case answer := <-r.requests:
 			r.d.supervision.reload(ctx, func() { answer <- r.reload(ctx) })
 		}

@@ -17,12 +17,19 @@ func (d *Daemon) newHeartbeat(well *liveness) (*heartbeat.Heartbeat, error) {
 	})
 }
 
-// heartbeatState is how the pings are doing, for the status; nil where there are none.
+// heartbeatState is how the pings are doing, for the status; nil where there are none, and none are wanted.
 func (d *Daemon) heartbeatState() *api.Heartbeat {
-	beats := d.heartbeat.Load()
-	if beats == nil || d.Current().Config.HeartbeatURL == "" {
+	beats, cfg := d.heartbeat.Load(), d.Current().Config
+	if beats == nil {
 		return nil
 	}
+	if cfg.HeartbeatURL == "" {
+		if lacks := secretObstacles(cfg, "heartbeat_url"); len(lacks) > 0 {
+			return &api.Heartbeat{Problem: "no ping is sent: " + lacks[0].Text}
+		}
+		return nil
+	}
+
 	is := beats.State()
 	return &api.Heartbeat{To: is.To, LastPing: api.At(is.LastPing), Problem: is.Problem}
 }
@@ -33,6 +40,8 @@ func checkHeartbeat(is *api.Heartbeat, zone *time.Location) api.Check {
 	switch {
 	case !is.LastPing.IsZero():
 		c.Detail = fmt.Sprintf("%s was pinged last at %s", is.To, api.LocalTime(is.LastPing.Time, zone))
+	case is.To == "" && is.Problem != "":
+		c.Detail = "nobody is pinged"
 	case is.Problem != "":
 		c.Detail = is.To + " was not pinged yet"
 	}

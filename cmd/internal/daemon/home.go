@@ -8,10 +8,12 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"syscall"
 	"time"
 
 	"github.com/gofrs/flock"
 
+	"rouse/agentdb/ledger"
 	"rouse/cmd/internal/config"
 	"rouse/internal/atomicfile"
 )
@@ -95,6 +97,11 @@ func OpenHome(dir string, self Holder) (*home, error) {
 	text, err := json.Marshal(self)
 	if err == nil {
 		err = atomicfile.Write(h.holderFile(), text, 0o600)
+	}
+	if errors.Is(err, syscall.ENOSPC) { // a disk that filled up meanwhile must not make the home read-only
+		if err = ledger.FreeReserve(filepath.Join(dir, "ledger.db")); err == nil {
+			err = atomicfile.Write(h.holderFile(), text, 0o600)
+		}
 	}
 	if unwritable(err) {
 		h.readOnly = err

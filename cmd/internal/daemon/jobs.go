@@ -3,6 +3,7 @@ package daemon
 import (
 	"context"
 	"fmt"
+	"math"
 
 	"rouse/agentdb/ledger"
 	"rouse/cmd/internal/api"
@@ -12,14 +13,21 @@ import (
 
 // Jobs implements web.Jobs.
 func (d *Daemon) Jobs(ctx context.Context) ([]api.Job, error) {
+	jobs, _, err := d.FirstJobs(ctx, math.MaxInt)
+	return jobs, err
+}
+
+// FirstJobs are the first n jobs, and how many there are in all: to say what is due and what is in the way takes a while for each of
+// ten thousand.
+func (d *Daemon) FirstJobs(ctx context.Context, n int) (_ []api.Job, all int, _ error) {
 	now := d.Current()
 	if err := now.usable(); err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 
 	last, err := d.ledger.LastRuns(ctx)
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 
 	// Everything that is asked for all jobs at once is read before the loop.
@@ -27,16 +35,16 @@ func (d *Daemon) Jobs(ctx context.Context) ([]api.Job, error) {
 	at := d.ledger.Now()
 	pauses, err := d.ledger.Pauses(ctx, at)
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 
 	incidents, err := d.incidentsByJob(ctx)
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 
 	out := []api.Job{}
-	for i := range now.Config.Jobs {
+	for i := range min(n, len(now.Config.Jobs)) {
 		j := &now.Config.Jobs[i]
 		job := api.Job{Name: string(j.Name), Agent: j.Agent, Enabled: config.On(j.Enabled), Triggers: now.triggers(j), Scheduled: j.Scheduled(), Watch: watchOf(j, watches), Incidents: append([]api.Incident{}, incidents[string(j.Name)]...)}
 		by := d.obstaclesOf(ctx, now, i)
@@ -58,7 +66,7 @@ func (d *Daemon) Jobs(ctx context.Context) ([]api.Job, error) {
 		out = append(out, job)
 	}
 
-	return out, nil
+	return out, len(now.Config.Jobs), nil
 }
 
 // maxOpenIncidents is how many open incidents are read for the listing of jobs.
@@ -83,7 +91,7 @@ func (d *Daemon) Agents(context.Context) ([]api.Agent, error) {
 
 	out := []api.Agent{}
 	for _, a := range now.Config.Agents {
-		agent := api.Agent{Name: string(a.Name), Enabled: config.On(a.Enabled), Model: a.Model, Workdir: string(a.Workdir), Database: config.On(a.Database.Enabled), Jobs: []string{}}
+		agent := api.Agent{Name: string(a.Name), Enabled: config.On(a.Enabled), Model: a.Model, Mode: a.Mode, Workdir: string(a.Workdir), Database: config.On(a.Database.Enabled), Jobs: []string{}}
 		for _, j := range now.Config.Jobs {
 			if j.Agent == agent.Name {
 				agent.Jobs = append(agent.Jobs, string(j.Name))
@@ -116,6 +124,10 @@ func (s *Setup) triggers(j *config.Job) []string {
 
 	if j.Webhook != nil {
 		out = append(out, "by a request to "+j.Webhook.Path)
+	}
+
+	for _, f := range j.Follows {
+		out = append(out, followTrigger(f.Job, f.On))
 	}
 
 	if len(out) == 0 {

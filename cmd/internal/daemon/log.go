@@ -9,11 +9,24 @@ import (
 	"rouse/internal/text"
 )
 
-// NewLogger writes text to a terminal, and JSON to anything else, unless log.format is set.
+// NewLogger writes text to a terminal, and JSON to anything else, unless log.format is set. What a LogWriter loses is told in the
+// same form.
 func NewLogger(c config.Log, level *slog.LevelVar, w io.Writer) *slog.Logger {
 	level.Set(logLevel(c))
+	behind, ok := w.(*LogWriter)
+	if !ok {
+		return newLogger(c, level, w, w)
+	}
+
+	reader := newLogger(c, level, behind.to, behind.to)
+	behind.tellBy(func(lost int) { reader.Error(lostText(lost), "lines", lost) })
+	return newLogger(c, level, w, behind.to)
+}
+
+// newLogger writes to w in the form that suits its reader.
+func newLogger(c config.Log, level *slog.LevelVar, w, reader io.Writer) *slog.Logger {
 	o := &slog.HandlerOptions{Level: level}
-	if c.Format == "json" || (c.Format != "text" && !text.IsTerminal(w)) {
+	if c.Format == "json" || (c.Format != "text" && !text.IsTerminal(reader)) {
 		return slog.New(slog.NewJSONHandler(w, o))
 	}
 	return slog.New(slog.NewTextHandler(w, o))

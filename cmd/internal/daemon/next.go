@@ -9,6 +9,7 @@ import (
 	"rouse/agentdb/ledger"
 	"rouse/cmd/internal/api"
 	"rouse/internal/domain"
+	"rouse/scheduler/schedule"
 )
 
 // sourceRetry is the source of an attempt after the first.
@@ -41,6 +42,12 @@ func (d *Daemon) Next(ctx context.Context, job string, n int) ([]api.Occurrence,
 		out = append(out, delayedRun(r, pauses))
 	}
 
+	following, err := d.following(ctx, job, n)
+	if err != nil {
+		return nil, err
+	}
+	out = append(out, following...)
+
 	// Both lists hold up to n, so cut only once they are merged.
 	slices.SortStableFunc(out, func(a, b api.Occurrence) int { return a.Actual.Compare(b.Actual.Time) })
 	return out[:min(n, len(out))], nil
@@ -63,7 +70,7 @@ func delayedRun(r ledger.Run, pauses []ledger.Pause) api.Occurrence {
 	if r.State == domain.StateWaiting {
 		o.Source, o.Reason = sourceRetry, fmt.Sprintf("attempt %d of run %d", r.Attempt+1, r.ID)
 	} else {
-		o.Reason = fmt.Sprintf("run %d, held back for %s by jitter", r.ID, r.NotBefore.Sub(o.Nominal.Time))
+		o.Reason = fmt.Sprintf("run %d, held back: %s", r.ID, schedule.HeldText(o.Source, r.NotBefore.Sub(o.Nominal.Time)))
 	}
 
 	// A pause holds a retry back too, but never a run that was started manually.

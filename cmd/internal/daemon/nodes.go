@@ -5,13 +5,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	"rouse/agentdb/ledger"
+	"rouse/agentdb/roam"
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/config"
 	"rouse/internal/text"
@@ -134,14 +137,28 @@ func (d *Daemon) leading() bool {
 	return d.nodes.leads
 }
 
+// RoamOptions say where in a home what is that comes along to the node that works for an agent.
+func RoamOptions(home, node string, l *ledger.Ledger, log *slog.Logger) roam.Options {
+	part := func(name string) string { return filepath.Join(home, name) }
+	return roam.Options{Ledger: l, Node: node, Agents: part("agents"), Storage: part("storage"), State: part("replica"), Logger: log}
+}
+
 // setSchedules puts the schedules of a plan into force. Who leads keeps on record how far they are; others only know what comes next.
 func (d *Daemon) setSchedules(ctx context.Context, p *Plan) error {
 	d.nodes.mu.Lock()
 	defer d.nodes.mu.Unlock()
 	if d.nodes.leads {
-		return d.scheduler.Set(ctx, p.Jobs, p.selfScheduling)
+		return d.recordSchedules(ctx, p)
 	}
 	return d.scheduler.Load(ctx, p.Jobs)
+}
+
+// recordSchedules puts on record what the clock and the ends of runs start from now on, by the configuration of who leads.
+func (d *Daemon) recordSchedules(ctx context.Context, p *Plan) error {
+	if err := d.ledger.SetFollowers(ctx, p.followers); err != nil {
+		return err
+	}
+	return d.scheduler.Set(ctx, p.Jobs, p.selfScheduling)
 }
 
 // tryLead has this process lead if that is its turn: the schedules begin where the record says that they are.
@@ -153,7 +170,7 @@ func (d *Daemon) tryLead(ctx context.Context, p *Plan) (bool, error) {
 
 	d.nodes.mu.Lock()
 	defer d.nodes.mu.Unlock()
-	if err := d.scheduler.Set(ctx, p.Jobs, p.selfScheduling); err != nil {
+	if err := d.recordSchedules(ctx, p); err != nil {
 		return false, err
 	}
 	d.nodes.leads = true
@@ -274,7 +291,7 @@ func (d *Daemon) saveConfigHash(ctx context.Context, cfg *config.Config) {
 
 // Engine implements web.Host.
 func (d *Daemon) Engine(ctx context.Context) (api.Engine, error) {
-	out := api.Engine{Kind: "file", Leads: d.reloads != nil && d.leading(), Nodes: []api.Node{}, Agents: map[string]string{}, Problems: []string{}}
+	out := api.Engine{Kind: "file", Leads: d.reloads != nil && d.leading(), Nodes: []api.Node{}, Agents: map[string]string{}, Stay: []string{}, Problems: []string{}}
 	if !d.shared() {
 		return out, nil
 	}
@@ -311,9 +328,12 @@ func (d *Daemon) Engine(ctx context.Context) (api.Engine, error) {
 	if err != nil {
 		return out, err
 	}
-	for agent, node := range lanes.Homes {
-		out.Agents[agent] = node
+	for agent, home := range lanes.Homes {
+		if out.Agents[agent] = home.Node; !home.State.Free() {
+			out.Stay = append(out.Stay, agent)
+		}
 	}
+	slices.Sort(out.Stay)
 	out.Problems = append(out.Problems, d.nodeProblems(out)...)
 	return out, nil
 }
@@ -348,6 +368,9 @@ func (d *Daemon) nodeProblems(e api.Engine) (out []string) {
 		out = append(out, fmt.Sprintf("this is rouse %s, and %s; bring all nodes to one version", Version(), text.List(versions, maxLogged)))
 	}
 	if why := d.clockText(); why != "" {
+		out = append(out, why)
+	}
+	if why := d.valuesText(); why != "" {
 		out = append(out, why)
 	}
 	return out
@@ -414,8 +437,8 @@ func (d *Daemon) absentNode(ctx context.Context, r ledger.Run, zone *time.Locati
 		name, because = host, "which its job names"
 	case host != "":
 		name, because = host, "where the workdir of its agent is"
-	case e.Agents[r.Agent] != "":
-		name, because = e.Agents[r.Agent], "where the files of its agent are"
+	case slices.Contains(e.Stay, r.Agent):
+		name, because = e.Agents[r.Agent], "which alone has the files of its agent"
 	}
 
 	var last *api.Node

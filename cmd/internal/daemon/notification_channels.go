@@ -41,14 +41,26 @@ func channelRules(cfg *config.Config) map[string]notify.Rules {
 		if n.QuietHours != "" {
 			r.Quiet, _ = schedule.ParseQuiet(n.QuietHours) // a wrong one was refused
 		}
-		if n.Digest != "" {
-			if digest, err := schedule.ParseDaily(n.Digest); err == nil { // likewise
-				r.Digest = &digest
-			}
-		}
+		r.Digest = digestOf(cfg, string(n.Name))
 		out[string(n.Name)] = r
 	}
+
+	// The channel that exists without being configured.
+	if _, configured := out[config.DefaultChannel]; !configured {
+		if digest := digestOf(cfg, config.DefaultChannel); digest != nil {
+			out[config.DefaultChannel] = notify.Rules{Zone: cfg.Zone(), Digest: digest}
+		}
+	}
 	return out
+}
+
+// digestOf is when a channel sends a summary, nil for never.
+func digestOf(cfg *config.Config, channel string) *schedule.Daily {
+	digest, err := schedule.ParseDaily(cfg.DigestOf(channel)) // a wrong one was refused
+	if err != nil {
+		return nil
+	}
+	return &digest
 }
 
 // channelGroups are how channels gather failures.

@@ -24,6 +24,7 @@ type Plan struct {
 	Jobs []scheduler.Job
 	// selfScheduling names the agents that may plan their own runs.
 	selfScheduling []string
+	followers      []ledger.Follower
 	watches        []watcher.Watch
 	channels       map[string]notify.Channel
 	policies       map[string]dispatch.Policy
@@ -36,10 +37,11 @@ type Plan struct {
 func NewPlan(cfg *config.Config, log *slog.Logger) (*Plan, error) {
 	p := &Plan{
 		Plan: agent.Plan{Agents: map[string]agent.Agent{}, Jobs: map[string]agent.Job{}, Disabled: map[string]ledger.Obstacle{}, Zone: cfg.Zone(),
-			Budget: dailyBudget(cfg.Limits.CostUSDPerDay, cfg.Limits.TokensPerDay)},
+			Budget: newBudget(cfg.Limits.Budget())},
 		policies: map[string]dispatch.Policy{}, quotas: map[string]int64{}, hosts: map[string]string{}, agentHosts: map[string]string{},
 	}
 
+	fillCalendars(cfg, time.Now())
 	var err error
 	if p.channels, err = newChannels(cfg); err != nil {
 		return nil, err
@@ -54,6 +56,7 @@ func NewPlan(cfg *config.Config, log *slog.Logger) (*Plan, error) {
 	if err != nil {
 		return nil, err
 	}
+	files := writables{}
 
 	for i, a := range cfg.Agents {
 		if cfg.Shared() {
@@ -68,8 +71,8 @@ func NewPlan(cfg *config.Config, log *slog.Logger) (*Plan, error) {
 		built.Where, built.Obstacles = cfg.Where(a.At), agentObstacles(cfg, i)
 		built.Skills = agent.Skills{View: cfg.SkillView(&a), Style: a.SkillStyle, Allowing: a.SkillTools}
 		built.Servers = cfg.ServersOf(&a)
-		built.Foreign = definitionWritableByOthers(a.At.File, a.TextFile)
-		built.Budget = dailyBudget(a.Budget.CostUSDPerDay, a.Budget.TokensPerDay)
+		built.Foreign = files.byOthers(a.At.File, a.TextFile, a.SoulText)
+		built.Budget = newBudget(a.Budget)
 		if limits, ok := cfg.SelfScheduling(&a); ok {
 			built.SelfScheduling = &limits
 			p.selfScheduling = append(p.selfScheduling, built.Name)
@@ -80,7 +83,7 @@ func NewPlan(cfg *config.Config, log *slog.Logger) (*Plan, error) {
 	}
 
 	for i := range cfg.Jobs {
-		if err := p.addJob(cfg, i, models); err != nil {
+		if err := p.addJob(cfg, i, models, files); err != nil {
 			return nil, err
 		}
 	}
@@ -92,15 +95,15 @@ func newAgent(a config.Agent, models map[string]*agent.Model) agent.Agent {
 	read, public := a.Reads()
 	folders, database := a.PrivatePlaces()
 	return agent.Agent{
-		Name: string(a.Name), Instructions: a.Instructions, Workdir: string(a.Workdir), Database: config.On(a.Database.Enabled),
+		Name: string(a.Name), Instructions: a.Instructions, Soul: a.Soul, Mode: a.Mode, HostFolder: a.HostFolder, Workdir: string(a.Workdir), Database: config.On(a.Database.Enabled),
 		Allow: a.Tools.Allow, Deny: a.Tools.Deny, OnDemand: a.Tools.OnDemand, Bounds: newBounds(a.Bounds), Read: read, Public: public, PrivateFolders: folders, PrivateDatabase: database, Write: paths(a.Grants.Write),
 		Model: models[a.Model], Phased: a.Loop == "phased", OnDenied: a.OnDenied, MinTier: a.MinTier, Unconfined: a.Reason,
 		Commands: a.Commands(), Network: a.Network(), Secrets: a.Secrets(), Executor: a.Executor.Settings(),
 	}
 }
 
-func dailyBudget(usd float64, tokens int64) agent.Budget {
-	return agent.Budget{CostMicroUSD: config.MicroUSD(usd), Tokens: tokens}
+func newBudget(b config.Budget) agent.Budget {
+	return agent.Budget{CostMicroUSD: config.MicroUSD(b.CostUSDPerDay), Tokens: b.TokensPerDay, MonthMicroUSD: config.MicroUSD(b.CostUSDPerMonth), MonthTokens: b.TokensPerMonth}
 }
 
 func paths(list []config.Path) []string {
@@ -117,7 +120,7 @@ func newBounds(b config.Bounds) loop.Bounds {
 }
 
 // addJob adds a job to the runner, and to the scheduler and the watcher if they trigger it.
-func (p *Plan) addJob(cfg *config.Config, i int, models map[string]*agent.Model) error {
+func (p *Plan) addJob(cfg *config.Config, i int, models map[string]*agent.Model, files writables) error {
 	j := &cfg.Jobs[i]
 	name := string(j.Name)
 	p.policies[name] = newPolicy(cfg, j) // for a disabled job as well: runs of it may still be unfinished
@@ -133,6 +136,7 @@ func (p *Plan) addJob(cfg *config.Config, i int, models map[string]*agent.Model)
 	}
 
 	job := newJob(cfg, j, models)
+	job.Foreign = files.byOthers(j.At.File, j.TextFile)
 	job.Obstacles = secretObstacles(cfg, fmt.Sprintf("jobs[%d].executor.", i))
 	p.Plan.Jobs[name] = job
 	schedules, err := cfg.Schedules(j)
@@ -150,8 +154,12 @@ func (p *Plan) addJob(cfg *config.Config, i int, models map[string]*agent.Model)
 			Policy: schedule.Policy{OnMiss: j.OnMiss, CatchupWindow: time.Duration(j.CatchupWindow), MaxCatchup: j.MaxCatchup}})
 	}
 
+	for _, f := range j.Follows {
+		p.followers = append(p.followers, ledger.Follower{Job: name, Agent: j.Agent, After: f.Job, Outcomes: f.On})
+	}
+
 	if j.Watch != nil {
-		p.watches = append(p.watches, newWatch(j, p.Plan.Boundary))
+		p.watches = append(p.watches, newWatch(j, p.Plan))
 	}
 
 	return nil
@@ -160,10 +168,9 @@ func (p *Plan) addJob(cfg *config.Config, i int, models map[string]*agent.Model)
 // newJob is a job in the terms of the runner.
 func newJob(cfg *config.Config, j *config.Job, models map[string]*agent.Model) agent.Job {
 	job := agent.Job{
-		Name: string(j.Name), Agent: j.Agent, Prompt: j.Prompt, Model: models[j.Model], Record: j.Record, UndoOnFailure: j.UndoOnFail, ContextViews: j.ContextViews, Bounds: newBounds(j.Bounds), Budget: dailyBudget(j.Budget.CostUSDPerDay, j.Budget.TokensPerDay), Watched: watched(j), MinTier: j.MinTier,
-		Foreign: definitionWritableByOthers(j.At.File, j.TextFile),
-		Notify:  agent.Notify{On: j.Notify.On, Channels: j.Notify.Channels, Title: j.Notify.Title, Body: j.Notify.Body},
-		Where:   cfg.Where(j.At),
+		Name: string(j.Name), Agent: j.Agent, Prompt: j.Prompt, Model: models[j.Model], Record: j.Record, UndoOnFailure: j.UndoOnFail, ContextViews: j.ContextViews, KeepSession: j.Session == config.SessionKeep, Bounds: newBounds(j.Bounds), Budget: newBudget(j.Budget), Watched: watched(j), MinTier: j.MinTier,
+		Notify: agent.Notify{On: j.Notify.On, Channels: j.Notify.Channels, Title: j.Notify.Title, Body: j.Notify.Body},
+		Where:  cfg.Where(j.At),
 	}
 
 	if j.Prompts() {

@@ -17,7 +17,8 @@ func TestWatchOfConfig(t *testing.T) {
 		"":                       "per_file 1s process recursive=false links=false wait=0s files=0 leave/leave runs: recursive=false batch=false",
 		", responsiveness: fast": "per_file 200ms process recursive=false links=false wait=0s files=0 leave/leave runs: recursive=false batch=false",
 		", mode: batch, responsiveness: patient, recursive: true, max_wait: 5m, max_files: 7, existing: process, on_success: {move: ./done}, on_failure: delete": "batch 3s process recursive=true links=false wait=5m0s files=7 move/delete runs: recursive=true batch=true",
-		", mode: batch": "batch 1s ignore recursive=false links=false wait=30s files=500 leave/leave runs: recursive=false batch=true",
+		", parameters: {team: books}":             "per_file 1s process recursive=false links=false wait=0s files=0 leave/leave runs: recursive=false batch=false team=books",
+		", mode: batch":                           "batch 1s ignore recursive=false links=false wait=30s files=500 leave/leave runs: recursive=false batch=true",
 		", mode: converge, follow_symlinks: true": "converge 1s ignore recursive=false links=true wait=30s files=0 leave/leave runs: recursive=true batch=false",
 	} {
 		path := filepath.Join(cmdtest.Write(t, map[string]string{"rouse.yaml": "agents: [{name: a}]\njobs: [{name: j, agent: a, prompt: x, watch: {path: ./in, include: [x], exclude: [y]" + text + "}}]\n"}), "rouse.yaml")
@@ -34,6 +35,9 @@ func TestWatchOfConfig(t *testing.T) {
 		w, run := p.watches[0], p.Plan.Jobs["j"].Watched
 		got := fmt.Sprintf("%s %s %s recursive=%v links=%v wait=%s files=%d %s/%s runs: recursive=%v batch=%v", w.Mode, w.Settle, w.Existing, w.Recursive, w.FollowSymlinks,
 			w.MaxWait, w.MaxFiles, w.OnSuccess.Action, w.OnFailure.Action, run.Recursive, run.Batch)
+		if team, ok := run.Parameters["team"]; ok {
+			got += " team=" + team
+		}
 		if got != want {
 			t.Errorf("%s:\n%s, want\n%s", text, got, want)
 		}

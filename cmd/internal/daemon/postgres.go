@@ -19,6 +19,7 @@ import (
 	"github.com/jackc/pgx/v5/stdlib"
 
 	"rouse/agentdb/ledger"
+	"rouse/agentdb/objects"
 	"rouse/agentdb/sqlite"
 	"rouse/cmd/internal/config"
 	"rouse/internal/atomicfile"
@@ -65,6 +66,12 @@ func SharedLedger(home string) error {
 func sharedAddress(home string) string {
 	address, _ := readEngine(home)
 	return address
+}
+
+// NodeOf is the name of the node that a home is of, "" where it does not know one.
+func NodeOf(home string) string {
+	_, node := readEngine(home)
+	return node
 }
 
 // readEngine reads what a home remembers of its ledger in PostgreSQL.
@@ -136,7 +143,11 @@ func (d *Daemon) openShared(ctx context.Context, o Options) error {
 	if d.db, err = connectPostgres(ctx, address, node, connections); err != nil {
 		return err
 	}
-	if d.ledger, err = ledger.Open(ctx, ledger.Options{DB: d.db, Logger: d.log}); err != nil {
+	values, err := OpenValues(o.Config.Engine)
+	if err != nil {
+		return err
+	}
+	if d.ledger, err = ledger.Open(ctx, ledger.Options{DB: d.db, Values: values, Now: o.Now, Logger: d.log}); err != nil {
 		return explainPostgres(address, err)
 	}
 	d.nodes.node, d.nodes.address = node, withoutPassword(address)
@@ -171,14 +182,14 @@ func withoutPassword(address string) string {
 	return shown.String()
 }
 
-// OpenShared opens a ledger in PostgreSQL that no home is asked about, for a command that moves one; copying says that it may
-// not be whole.
-func OpenShared(ctx context.Context, address string, copying bool) (*ledger.Ledger, func() error, error) {
+// OpenShared opens a ledger in PostgreSQL that no home is asked about, for a command that moves one; its large values are at a place beside it,
+// or in it where that is nil. copying says that it may not be whole.
+func OpenShared(ctx context.Context, address string, values objects.Store, copying bool) (*ledger.Ledger, func() error, error) {
 	db, err := connectPostgres(ctx, address, "migrate", idleConnections)
 	if err != nil {
 		return nil, nil, err
 	}
-	l, err := ledger.Open(ctx, ledger.Options{DB: db, Copying: copying})
+	l, err := ledger.Open(ctx, ledger.Options{DB: db, Values: values, Copying: copying})
 	if err != nil {
 		return nil, nil, errors.Join(explainPostgres(address, err), db.Close())
 	}

@@ -33,7 +33,7 @@ func (d *Daemon) openLedger(ctx context.Context, opening Options) (err error) {
 	}
 
 	o := LedgerOptions(d.home.Dir)
-	o.Logger = d.log
+	o.Logger, o.Now = d.log, opening.Now
 
 	var why *ledger.ReadOnlyError
 	if d.home.readOnly != nil {

@@ -21,7 +21,6 @@ import (
 	"rouse/agentdb/ledger"
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/config"
-	"rouse/scheduler/dispatch"
 )
 
 const (
@@ -34,14 +33,14 @@ const (
 // reloader replaces the configuration while the daemon runs. One goroutine reads and applies;
 // a configuration with a problem changes nothing.
 type reloader struct {
-	d          *Daemon
-	dispatcher *dispatch.Dispatcher // set by Serve
-	flagHome   string
-	started    *config.Config
-	level      *slog.LevelVar // nil: the level cannot be changed
-	requests   chan chan api.Reload
-	requested  chan struct{} // capacity 1: read again, nobody waits for the result
-	stopped    chan struct{}
+	d         *Daemon
+	flagHome  string
+	started   *config.Config
+	level     *slog.LevelVar // nil: the level cannot be changed
+	requests  chan chan api.Reload
+	requested chan struct{} // capacity 1: read again, nobody waits for the result
+	calendars chan struct{} // capacity 1: what calendars hold has changed, and so what is due
+	stopped   chan struct{}
 
 	// Used by the loop alone, so without a lock.
 	files     follower
@@ -58,7 +57,7 @@ type reloader struct {
 
 func newReloader(d *Daemon, o Options) *reloader {
 	r := &reloader{
-		d: d, flagHome: o.FlagHome, started: o.Config, level: o.Level, requests: make(chan chan api.Reload), requested: make(chan struct{}, 1),
+		d: d, flagHome: o.FlagHome, started: o.Config, level: o.Level, requests: make(chan chan api.Reload), requested: make(chan struct{}, 1), calendars: make(chan struct{}, 1),
 		stopped: make(chan struct{}), sources: &o.Config.Sources, reported: map[string]int{},
 	}
 	r.attempted = r.sources.Digest()
@@ -99,6 +98,22 @@ func (r *reloader) requestReload() {
 	select {
 	case r.requested <- struct{}{}:
 	default: // one is pending already, and reads what is on disk then
+	}
+}
+
+// recalculateSoon has what is due worked out again, after calendars have changed.
+func (r *reloader) recalculateSoon() {
+	select {
+	case r.calendars <- struct{}{}:
+	default: // it is about to be
+	}
+}
+
+// recalculate works out again what is due, by the same configuration. Here, where no other one can come into force meanwhile.
+func (r *reloader) recalculate(ctx context.Context) {
+	if err := r.d.setSchedules(ctx, r.d.Current().plan); err != nil && ctx.Err() == nil {
+		r.d.log.Warn("what has changed in calendars could not be put into force; it is tried again", "error", err)
+		time.AfterFunc(time.Second, r.recalculateSoon)
 	}
 }
 
@@ -272,8 +287,9 @@ func (r *reloader) apply(ctx context.Context, next *Setup) error {
 	d.runner.Set(next.plan.Plan)
 	limits := next.Config.Limits
 	d.scheduler.SetLanes(limits.Runs)
-	r.dispatcher.SetLanes(limits.Runs, limits.RunsPerAgent)
-	r.dispatcher.SetDrain(time.Duration(limits.Drain))
+	dispatcher := d.dispatching.Load()
+	dispatcher.SetLanes(limits.Runs, limits.RunsPerAgent)
+	dispatcher.SetDrain(time.Duration(limits.Drain))
 	d.notifier.SetChannels(next.plan.channels, channelRules(next.Config))
 	if r.level != nil {
 		r.level.Set(logLevel(next.Config.Log))
@@ -281,7 +297,7 @@ func (r *reloader) apply(ctx context.Context, next *Setup) error {
 
 	// What kept runs in the queue (a missing model, a lower limit) may be gone.
 	d.runner.AskNearby(ctx)
-	r.dispatcher.Reconsider()
+	dispatcher.Reconsider()
 	return nil
 }
 

@@ -285,7 +285,7 @@ func TestReloadKeepsTheRhythm(t *testing.T) {
 	}
 
 	cmdtest.Until(t, "the first beats", func() bool { return len(beats("beat")) > 0 && len(beats("grid")) > 0 })
-	for i := range 50 {
+	for i := range 20 { // few enough that a busy machine has not 100 runs queued, which is where queue_all ends
 		other := Note(fmt.Sprint("other", i)) + fmt.Sprintf("  - {name: moves, agent: clerk, schedule: \"%d 3 * * *\", playbook: [{call: db_schema}]}\n", i)
 		if i%5 == 0 {
 			s.put("rouse.yaml", ReloadHead+other+beat)
@@ -393,10 +393,11 @@ func TestReloadRefusesMistakes(t *testing.T) {
 
 	s.put("rouse.yaml", ReloadHead+Note("one")+Note("two"))
 	s.has("two")
-	if st := s.Status(); len(st.ConfigProblems) != 0 || !st.ConfigAt.After(st.StartedAt.Time) {
-		t.Errorf("%+v", st)
-	}
-	if !strings.Contains(s.log.String(), "the configuration is good again") || strings.Count(s.log.String(), `"line":7`) != 1 {
+	cmdtest.Until(t, "the status without the mistake", func() bool {
+		st := s.Status()
+		return len(st.ConfigProblems) == 0 && st.ConfigAt.After(st.StartedAt.Time) && strings.Contains(s.log.String(), "the configuration is good again")
+	})
+	if strings.Count(s.log.String(), `"line":7`) != 1 {
 		t.Errorf("log: %s", s.log)
 	}
 

@@ -46,7 +46,7 @@ func (d *Daemon) checkReplicaFolder(folder string) error {
 		return errors.New(bad.Message)
 	}
 	if why := owner.WritableByOthers(folder); why != "" {
-		return fmt.Errorf("no copies are kept in %s, because %s, and a restore would believe what is there; %s", folder, why, owner.Chmod(folder))
+		return fmt.Errorf("no copies are kept in %s, because it %s, and a restore would believe what is there; %s", folder, why, owner.Chmod(folder))
 	}
 	return nil
 }

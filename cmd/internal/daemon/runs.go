@@ -67,6 +67,13 @@ func (d *Daemon) RunOnly(ctx context.Context, id string) error {
 	}
 	defer leave()
 
+	// Where nodes share the ledger, the configuration of who leads counts.
+	if !d.shared() && d.Current().usable() == nil {
+		if err := d.ledger.SetFollowers(ctx, d.Current().plan.followers); err != nil {
+			return err
+		}
+	}
+
 	// A copy: the options stay those of a dispatcher for all runs.
 	o := d.dispatcher
 	o.Only = run

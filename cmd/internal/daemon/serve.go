@@ -38,7 +38,7 @@ func (d *Daemon) Serve(ctx context.Context, onReady func(context.Context) error)
 		return errors.Join(err, server.listener.Close())
 	}
 
-	d.reloads.dispatcher = dispatcher
+	d.dispatching.Store(dispatcher)
 	well := d.newLiveness(dispatcher)
 	beats, err := d.newHeartbeat(well)
 	if err != nil {
@@ -61,6 +61,9 @@ func (d *Daemon) Serve(ctx context.Context, onReady func(context.Context) error)
 		group.run("dashboard", pages.server.run)
 	}
 	group.run("metrics", func() error { return d.metrics.Run(rest) })
+	if d.roaming != nil {
+		group.run("homes", func() error { d.roaming.KeepAll(rest); return nil })
+	}
 	if d.replicator != nil {
 		group.run("replicate", func() error { return d.replicator.Run(rest) })
 	}
@@ -69,13 +72,23 @@ func (d *Daemon) Serve(ctx context.Context, onReady func(context.Context) error)
 	}
 	group.run("notify", func() error { return d.onceLeading(rest, d.notifier.Run) })
 	group.run("lease", func() error { return d.watchLease(rest) })
-	group.run("retention", func() error { return d.maintain(rest) })
 	group.run("ledger", func() error { return d.watchLedger(rest) })
 	group.run("files", func() error { return d.watchFiles(triggers) })
+	group.run("calendars", func() error { return d.followCalendars(triggers) })
 	group.run("sign-ins", func() error { return d.redirects.run(triggers) })
 	d.supervision.dropOthers()
+	group.run("room", func() error { return d.keepRoom(triggers, dispatcher.Reconsider) })
 	group.run("obstacles", func() error { return d.watchObstacles(triggers, dispatcher.Reconsider) })
 	ready := d.startTriggers(triggers, &group, dispatcher)
+	group.run("retention", func() error {
+		// It asks the ledger about each job, which a start should not have to share its processor with.
+		select {
+		case <-ready:
+			return d.maintain(rest)
+		case <-rest.Done():
+			return nil
+		}
+	})
 	onceReady := func(run func(context.Context) error) func() error {
 		return func() error {
 			select {
@@ -98,6 +111,9 @@ func (d *Daemon) Serve(ctx context.Context, onReady func(context.Context) error)
 	group.wait("dispatch", "scheduler", "watcher", "reload", "heartbeat", "supervision")
 	drained()
 	stopRest()
+	if d.roaming != nil {
+		group.wait("homes")
+	}
 	if err := server.stop(ctx); err != nil {
 		d.log.Warn("a command was cut off", "error", err)
 	}
@@ -113,7 +129,7 @@ func (d *Daemon) Serve(ctx context.Context, onReady func(context.Context) error)
 	if d.replicator != nil {
 		group.wait("replicate")
 	}
-	group.wait("http", "metrics", "notify", "lease", "retention", "ledger", "files", "sign-ins", "obstacles")
+	group.wait("http", "metrics", "notify", "lease", "retention", "ledger", "files", "calendars", "sign-ins", "room", "obstacles")
 	return errors.Join(err, group.err())
 }
 

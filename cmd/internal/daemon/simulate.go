@@ -2,7 +2,6 @@ package daemon
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -12,6 +11,7 @@ import (
 	"rouse/cmd/internal/config"
 	"rouse/internal/domain"
 	"rouse/scheduler"
+	"rouse/scheduler/schedule"
 	"rouse/scheduler/simulate"
 )
 
@@ -58,6 +58,7 @@ func (d pageSettings) Simulate(ctx context.Context, job string, length time.Dura
 
 	all = slices.DeleteFunc(all, func(one simulate.Occurrence) bool { return one.Job != job })
 	NoteSimulated(all, s.Config, s.plan)
+	all = LeftOut(all, o, job)
 	out := make([]api.Occurrence, len(all))
 	for i, one := range all {
 		out[i] = api.Occurrence{Job: one.Job, Agent: one.Agent, Source: one.Source, Nominal: api.At(one.Nominal), Actual: api.At(one.Actual), Decision: one.Decision, Reason: one.Reason, Outcome: one.Outcome}
@@ -102,7 +103,7 @@ func NoteSimulated(out []simulate.Occurrence, cfg *config.Config, p *Plan) {
 		}
 
 		if held := o.Actual.Sub(o.Nominal); held > 0 {
-			notes = append(notes, fmt.Sprintf("jitter of %s", held))
+			notes = append(notes, schedule.HeldText(o.Source, held))
 		}
 
 		if conditional[o.Job] {

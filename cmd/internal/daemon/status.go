@@ -47,6 +47,7 @@ func (d *Daemon) Status(ctx context.Context) (api.Status, error) {
 	}
 	slices.Sort(st.WatchProblems)
 
+	st.Calendars = d.calendarStates()
 	st.ModelPauses = d.modelPauses(d.ledger.Now())
 
 	return st, err

@@ -38,7 +38,7 @@ func TestWatchdog(t *testing.T) {
 	// Of the daemon that is at work, with one part that hangs or refuses when the test says so.
 	var hangs, refuses atomic.Bool
 	released := make(chan struct{})
-	well := s.newLiveness(s.reloads.dispatcher)
+	well := s.newLiveness(s.dispatching.Load())
 	dispatcher, ledger := well.checks["dispatcher"], well.checks["ledger"]
 	well.checks["dispatcher"] = func(ctx context.Context) error {
 		if hangs.Load() {

@@ -506,6 +506,14 @@ var everywhere = map[string]func(t *testing.T){
 			expect(t, agentKeys, o.firstRequest(), `"description":"`+described+`"`)
 		}
 	},
+	"Example": func(t *testing.T) {
+		for given, want := range map[string]string{"": `{}`, `{"to":"Ann"}`: `{"to":"Ann"}`} {
+			raw, err := letter(func(s *tool.Spec) { s.Example, s.Args = given, reflect.TypeFor[letterArgs]() }).ExampleArgs()
+			if err != nil || string(raw) != want {
+				t.Errorf("the example of %q is %s: %v", given, raw, err)
+			}
+		}
+	},
 	"Paging": func(t *testing.T) {
 		// As in a context that has room for half of the result.
 		result := `{"ok":true,"result":{"text":"` + strings.Repeat(`     7|A letter.\n`, 60) + `"}}`
@@ -529,6 +537,21 @@ var everywhere = map[string]func(t *testing.T){
 		run, _ := o.expectSent("")
 		expect(t, "described", o.firstRequest(), `["air","sea"]`)
 		expect(t, "the call", string(o.call(run).Envelope), "invalid_args")
+	},
+	"Suggested": func(t *testing.T) {
+		o := openOffice(t, letter(func(s *tool.Spec) { s.Suggested, s.Needs = map[string][]string{"to": {"ann", "cid"}}, tool.NoNeeds }), "", "", toBob, wellDone)
+		o.expectSent("bob") // whom nobody suggested
+		expect(t, "described", o.firstRequest(), `["ann","cid"]`)
+	},
+	"Synonyms": func(t *testing.T) {
+		another := letter(func(s *tool.Spec) { s.Synonyms, s.Needs = [][2]string{{"to", "recipient"}}, tool.NoNeeds })
+		o := openOffice(t, another, "", "", says("send", `{"recipient":"bob"}`), wellDone)
+		o.expectSent("bob")
+		const rest = ", private: {workdir: false, database: false}"
+		if got := o.problems(rest, "", "playbook: [{call: send, with: {recipient: bob}}]"); got != "" {
+			t.Errorf("config check: %s", got)
+		}
+		expect(t, "both names", o.problems(rest, "", "playbook: [{call: send, with: {recipient: bob, to: ann}}]"), "recipient")
 	},
 	"Args": func(t *testing.T) {
 		o := openOffice(t, letter(unasked), "", "", toBob, wellDone)

@@ -2,26 +2,34 @@ package daemon
 
 import (
 	"context"
+	"strconv"
 	"strings"
 	"time"
 
 	"rouse/agent"
+	"rouse/agent/tool"
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/config"
-	"rouse/internal/nofollow"
 	"rouse/watcher"
 )
 
 // newWatch is a job's watch in the terms of the watcher.
-func newWatch(j *config.Job, b nofollow.Boundary) watcher.Watch {
+func newWatch(j *config.Job, p agent.Plan) watcher.Watch {
 	settle := map[string]time.Duration{"fast": 200 * time.Millisecond, "": time.Second, "balanced": time.Second, "patient": 3 * time.Second}
 	w := j.Watch
 	return watcher.Watch{
 		Job: string(j.Name), Agent: j.Agent, Path: string(w.Path), Include: w.Include, Exclude: w.Exclude, Recursive: w.Recursive,
 		FollowSymlinks: w.FollowSymlinks, Mode: w.Mode, MaxWait: time.Duration(w.MaxWait), MaxFiles: w.MaxFiles,
 		Settle: settle[w.Responsiveness], Existing: w.Existing,
-		OnSuccess: watcher.After(w.OnSuccess), OnFailure: watcher.After(w.OnFailure), Boundary: b,
+		ExactCase: w.Case == "exact", TakeOpen: w.OpenFiles == "take", Definition: p.Fingerprint(string(j.Name)), OwnFolder: ownFolder(j, p),
+		OnSuccess: watcher.After(w.OnSuccess), OnFailure: watcher.After(w.OnFailure), Boundary: p.Boundary,
 	}
+}
+
+// ownFolder is the workdir of a job's agent, in which the agent may read hard links too.
+func ownFolder(j *config.Job, p agent.Plan) string {
+	folders := tool.WithResolvedLinks([]string{p.Agents[j.Agent].Workdir})
+	return folders[len(folders)-1]
 }
 
 // watched is what the runs of a job know about its watch.
@@ -31,7 +39,7 @@ func watched(j *config.Job) agent.Watched {
 		return agent.Watched{}
 	}
 	// A followed link can lead the watch into folders below its own.
-	return agent.Watched{Folder: string(w.Path), Recursive: w.Recursive || w.FollowSymlinks, Batch: w.Mode == watcher.ModeBatch, MovesTo: w.MovedTo()}
+	return agent.Watched{Folder: string(w.Path), Recursive: w.Recursive || w.FollowSymlinks, Batch: w.Mode == watcher.ModeBatch, MovesTo: w.MovedTo(), Parameters: w.Parameters}
 }
 
 // watches is the state of each watch, by job; empty without a daemon.
@@ -43,7 +51,22 @@ func (d *Daemon) watches(ctx context.Context) map[string]api.Watch {
 
 	for _, st := range d.watcher.Status(ctx) {
 		out[st.Job] = api.Watch{Path: st.Path, Mode: st.Mode, State: string(st.State), Waiting: st.Waiting, Round: st.Round,
-			Rescanned: api.At(st.LastScan), Degraded: st.Degraded, Problem: st.Problem}
+			Rescanned: api.At(st.LastScan), Degraded: st.Degraded, Problem: st.Problem, Waits: watchWaits(st.Waits)}
+	}
+	return out
+}
+
+// maxWaits is how many files that wait are told of a watch.
+const maxWaits = 100
+
+func watchWaits(waits []watcher.Wait) []api.WatchWait {
+	var out []api.WatchWait
+	for _, w := range waits[:min(len(waits), maxWaits)] {
+		one := api.WatchWait{Path: w.Path, Why: w.Why, Since: api.At(w.Since)}
+		if w.Run != 0 {
+			one.Run = strconv.FormatInt(w.Run, 10)
+		}
+		out = append(out, one)
 	}
 	return out
 }

@@ -85,6 +85,14 @@ func (d *Daemon) Deliver(ctx context.Context, h webhook.Hook, got webhook.Delive
 	}
 
 	req.Agent = j.Agent
+	// How often a sender sends is not counted: many do not send again what was refused.
+	if err := d.admit(ctx, "", req); err != nil {
+		var refused *api.Error
+		if errors.As(err, &refused) {
+			return webhook.Accepted{}, &webhook.BusyError{Why: refused.Message, After: refused.RetryAfter}
+		}
+		return webhook.Accepted{}, err
+	}
 	run, isNew, err := d.enqueueOnce(ctx, req)
 	return webhook.Accepted{Run: run, Repeated: !isNew}, otherBody(err)
 }

@@ -107,41 +107,22 @@ func isCut(s string, most int) bool { return utf8.RuneCountInString(s) > most }
 // mark is how something ended, or stands: a shape, a class of a colour, and the word.
 type mark struct{ Shape, Class, Word string }
 
-// The shapes, which differ without their colours.
-var (
-	marks = map[domain.Outcome]mark{
-		domain.OutcomeSuccess:     {"●", "good", "success"},
-		domain.OutcomeNothing:     {"○", "grey", "nothing"},
-		domain.OutcomePartial:     {"◐", "amber", "partial"},
-		domain.OutcomeError:       {"▲", "bad", "error"},
-		domain.OutcomeTimeout:     {"⧗", "bad", "timeout"},
-		domain.OutcomeBudget:      {"$", "amber", "budget exceeded"},
-		domain.OutcomeCancelled:   {"■", "grey", "cancelled"},
-		domain.OutcomeInterrupted: {"⚡", "amber", "interrupted"},
-		domain.OutcomeSkipped:     {"–", "grey", "skipped"},
-	}
-	runningMark = mark{"◌", "accent", "running"}
-	waitingMark = mark{"?", "accent", "waiting"}
-	queuedMark  = mark{"·", "grey", "queued"}
-	comingMark  = mark{"·", "grey", "coming"}
-)
+// comingMark is that of what is not due yet.
+var comingMark = mark{"·", "grey", "coming"}
 
 // markOf is how a run ended, or stands.
 func markOf(state domain.State, outcome domain.Outcome, waiting domain.Wait) mark {
+	m := api.MarkOf(state, outcome)
+	out := mark{m.Shape, m.Tone, strings.ReplaceAll(string(outcome), "_", " ")}
 	switch state {
-	case domain.StateRunning:
-		return runningMark
-	case domain.StateQueued:
-		return queuedMark
+	case domain.StateRunning, domain.StateQueued:
+		out.Word = string(state)
 	case domain.StateWaiting:
-		m := waitingMark
-		m.Word = "waiting for " + string(waiting)
-		return m
+		if out.Word = "waiting"; waiting != "" {
+			out.Word += " for " + string(waiting)
+		}
 	}
-	if m, ok := marks[outcome]; ok {
-		return m
-	}
-	return mark{"–", "grey", string(outcome)}
+	return out
 }
 
 func runMark(r api.Run) mark { return markOf(r.State, r.Outcome, r.WaitingFor) }

@@ -18,6 +18,7 @@ import (
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/cmdtest"
 	"rouse/internal/domain"
+	"rouse/internal/folderzip"
 	"rouse/skills"
 )
 
@@ -685,5 +686,52 @@ func TestSkillPages(t *testing.T) {
 	}
 	if status, page := h.fetch("/skills/wrods"); status != http.StatusNotFound || !strings.Contains(page, "did you mean") {
 		t.Errorf("a skill that is not there: %d", status)
+	}
+}
+
+// OSA-19: a folder that was shared is an archive to save, with its tree behind a link; of another file there is none.
+func TestSharedFolder(t *testing.T) {
+	w := folderzip.NewWriter()
+	if err := w.Add("img/<b>.svg", []byte("<svg/>")); err != nil {
+		t.Fatal(err)
+	}
+	archive, err := w.Bytes()
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	h := open(t, configuration, func(l *ledger.Ledger) {
+		out, err := l.Enqueue(t.Context(), ledger.Request{Job: "books", Agent: "bookkeeper", Trigger: domain.TriggerManual})
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, a, err := l.StartAttempt(t.Context(), out[0].Run)
+		for name, content := range map[string][]byte{"site.zip": archive, "broken.zip": []byte("no archive"), "note.txt": []byte("x")} {
+			if err == nil {
+				_, err = l.AddArtifact(t.Context(), a, ledger.Artifact{Agent: "bookkeeper", Key: name, Name: name}, content)
+			}
+		}
+		if err == nil {
+			err = l.Finish(t.Context(), a, ledger.Result{Outcome: domain.OutcomeSuccess})
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	})
+
+	ids := map[string]string{}
+	for _, a := range h.run("1").ArtifactsDetail {
+		ids[a.Name] = "/runs/1/artifacts/" + a.ID + "/files"
+	}
+	if page := h.expect("/runs/1", ids["site.zip"], "its files"); strings.Contains(page, ids["note.txt"]) {
+		t.Error("a text is shown as a folder")
+	}
+	if tree := h.get(ids["site.zip"]); !strings.Contains(tree, "img/\n  <b>.svg  6 B\n") {
+		t.Errorf("the tree is %q", tree)
+	}
+	for _, name := range []string{"broken.zip", "note.txt"} {
+		if status, page := h.fetch(ids[name]); status != http.StatusNotFound || !strings.Contains(page, "is no folder that was shared") {
+			t.Errorf("%s: %d %s", name, status, page)
+		}
 	}
 }

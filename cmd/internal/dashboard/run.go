@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"path"
 	"strconv"
 	"strings"
 
@@ -15,6 +16,7 @@ import (
 	"rouse/agentdb/ledger"
 	"rouse/cmd/internal/api"
 	"rouse/internal/domain"
+	"rouse/internal/folderzip"
 	"rouse/internal/text"
 )
 
@@ -63,6 +65,7 @@ func (s *site) runRoutes(mux *http.ServeMux) {
 	mux.Handle("GET /runs/{id}", s.show(s.run))
 	mux.HandleFunc("GET /runs/{id}/text", s.runText)
 	mux.HandleFunc("GET /runs/{id}/artifacts/{artifact}", s.artifact)
+	mux.HandleFunc("GET /runs/{id}/artifacts/{artifact}/files", s.artifactFiles)
 	mux.Handle("GET /runs/{id}/undo", s.show(s.undoPage))
 	mux.Handle("GET /runs/{id}/replay", s.show(s.replayPage))
 	mux.Handle("POST /runs/{id}/undo", s.do(s.undo))
@@ -283,23 +286,50 @@ func textWithin(steps []shownStep, of string, n int) (string, bool) {
 
 // artifact sends the bytes of an artifact, as a download: an agent wrote them.
 func (s *site) artifact(w http.ResponseWriter, r *http.Request) {
-	run, err := number(r, "id", "run")
-	if err != nil {
-		s.failPosted(w, r, err)
-		return
-	}
-	id, err := number(r, "artifact", "artifact")
-	if err != nil {
-		s.failPosted(w, r, err)
-		return
-	}
-	a, content, err := s.ledger.ArtifactBytes(r.Context(), run, id)
+	a, content, err := s.artifactOf(r)
 	if err != nil {
 		s.failPosted(w, r, err)
 		return
 	}
 	s.download(w, r, a.Name, a.Size, bytes.NewReader(content))
 }
+
+// artifactFiles sends the tree of a folder that was shared, as text.
+func (s *site) artifactFiles(w http.ResponseWriter, r *http.Request) {
+	a, content, err := s.artifactOf(r)
+	if err != nil {
+		s.failPosted(w, r, err)
+		return
+	}
+	files, more, err := folderzip.Files(content)
+	if err != nil {
+		s.failPosted(w, r, &api.Error{Status: http.StatusNotFound, Message: fmt.Sprintf("%s is no folder that was shared", line(a.Name))})
+		return
+	}
+
+	var tree strings.Builder
+	if err := folderzip.Tree(&tree, files, more, text.OneLine, text.Size); err != nil {
+		s.failPosted(w, r, err)
+		return
+	}
+	sendText(w, tree.String())
+}
+
+// artifactOf reads the artifact that a request names.
+func (s *site) artifactOf(r *http.Request) (ledger.Artifact, []byte, error) {
+	run, err := number(r, "id", "run")
+	if err != nil {
+		return ledger.Artifact{}, nil, err
+	}
+	id, err := number(r, "artifact", "artifact")
+	if err != nil {
+		return ledger.Artifact{}, nil, err
+	}
+	return s.ledger.ArtifactBytes(r.Context(), run, id)
+}
+
+// isArchive says whether an artifact may be a folder that was shared.
+func isArchive(a api.Artifact) bool { return strings.EqualFold(path.Ext(a.Name), ".zip") }
 
 // download sends a file that a browser saves and does not show.
 func (s *site) download(w http.ResponseWriter, r *http.Request, name string, size int64, content io.Reader) {

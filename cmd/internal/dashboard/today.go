@@ -46,6 +46,8 @@ type today struct {
 	Cut          bool // more ran than was read
 	NotRun       []notRun
 	Budgets      []api.BudgetRow
+	Months       []api.BudgetRow // of the calendar month, those with a limit and the daemon's
+	Month        string          // 2026-11
 	Pauses       []api.Pause
 	Incidents    []api.Incident // that are open
 }
@@ -150,7 +152,12 @@ func (s *site) today(r *http.Request, p page) (templ.Component, error) {
 		if beside.Wait(); budgetFail != nil {
 			return nil, budgetFail
 		}
-		t.Budgets = budget.Budgets
+		t.Budgets, t.Month = budget.Budgets, budget.Month
+		for _, b := range budget.Months {
+			if b.Scope == "daemon" && b.SpentUSD > 0 || b.LimitUSD != nil || b.LimitTokens != nil {
+				t.Months = append(t.Months, b)
+			}
+		}
 	}
 
 	t.fill(ran, instants, coming)
@@ -313,12 +320,20 @@ func share(b api.BudgetRow) string {
 	return strconv.FormatFloat(min((b.SpentUSD+b.ReservedUSD) / *b.LimitUSD, 1), 'f', 3, 64)
 }
 
-// budgetPath leads to the runs that a budget is about.
-func (t today) budgetPath(b api.BudgetRow) string {
+// budgetPath leads to the runs since a day that a budget is about.
+func budgetPath(b api.BudgetRow, since string) string {
 	if b.Scope == "daemon" {
-		return runsPath("since", t.day(t.Day))
+		return runsPath("since", since)
 	}
-	return runsPath(b.Scope, b.Name, "since", t.day(t.Day))
+	return runsPath(b.Scope, b.Name, "since", since)
+}
+
+// budgetName names whose budget it is, for a list.
+func budgetName(b api.BudgetRow) string {
+	if b.Scope == "daemon" {
+		return "all"
+	}
+	return b.Scope + " " + b.Name
 }
 
 func (s *site) pauseAll(r *http.Request) (string, error) {

@@ -3,10 +3,11 @@ package imports
 import (
 	"fmt"
 	"path"
-	"regexp"
 	"strconv"
 	"strings"
 	"time"
+
+	"rouse/internal/pattern"
 )
 
 // agentDefaults are what jobs of agents have.
@@ -245,7 +246,7 @@ func (j *Job) clawSession(n *node) {
 	switch session := n.get("sessionTarget").str(); {
 	case session == "" || session == "isolated":
 	case strings.HasPrefix(session, "session:") || session == "main" || session == "current":
-		j.lose("it was said within the conversation %s; here each run begins without one", shown(session))
+		j.lose("it was said within the conversation %s; here each run begins without one; with session: keep its runs go on from one another", shown(session))
 	default:
 		j.lose("its session %s is not known", shown(session))
 	}
@@ -277,8 +278,8 @@ func (j *Job) clawDelivery(n *node) {
 }
 
 var (
-	taskBlock    = regexp.MustCompile(`^tasks:\s*$`)
-	mdDecoration = regexp.MustCompile(`^(#.*|<!--.*-->|\s*[-*+]\s*(\[[ xX]?\])?\s*)?$`)
+	taskBlock    = pattern.New(`^tasks:\s*$`)
+	mdDecoration = pattern.New(`^(#.*|<!--.*-->|\s*[-*+]\s*(\[[ xX]?\])?\s*)?$`)
 )
 
 // heartbeat reads a HEARTBEAT.md: what its agent is told every half hour, or the tasks in it, each in its own time.
@@ -351,7 +352,7 @@ func (d *Document) heartbeatTask(f File, t *node, rest string, empty bool) {
 
 func (d *Document) heartbeatEnd(j *Job) {
 	j.remark("an answer HEARTBEAT_OK meant that there is nothing to say; here complete with the outcome nothing does, and notifies nobody")
-	j.lose("it was said within the main conversation; here each run begins without one")
+	j.lose("it was said within the main conversation; here each run begins without one; with session: keep its runs go on from one another")
 	d.add(j)
 }
 

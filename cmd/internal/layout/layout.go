@@ -37,8 +37,9 @@ type Part struct {
 var parts = []Part{
 	{"agents", Agents, true},
 	{"backups", Copies, true},
-	{"before", Files, true}, // what files were before agent programs that have not ended
-	{"blobs", Files, true},  // large values of the ledger, by content
+	{"before", Files, true},    // what files were before agent programs that have not ended
+	{"blobs", Files, true},     // large values of the ledger, by content
+	{"calendars", Files, true}, // copies of those that are fetched
 	{"commands", Made, true},
 	{"config-path", Made, false}, // a backup's manifest names the configuration
 	{"dashboard", Secret, true},
@@ -47,6 +48,7 @@ var parts = []Part{
 	{"last-backup.json", Made, false},
 	{"ledger-id", Made, false}, // the ledger says it
 	{"ledger.db", Database, false},
+	{"ledger.db-reserve", Made, false}, // room for the time when the disk is full
 	{"ledger.db-seal", Made, false},
 	{"ledger.db-shm", Made, false},
 	{"ledger.db-wal", Made, false},

@@ -6,13 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
-	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/nicholas-fedor/shoutrrr/pkg/router"
 	"github.com/nicholas-fedor/shoutrrr/pkg/types"
 
+	"rouse/internal/pattern"
 	"rouse/internal/text"
 )
 
@@ -99,9 +99,9 @@ func (a *address) Check(context.Context) error { return ErrNotAsked }
 
 // Words that a chat takes for more than text.
 var (
-	linkScheme = regexp.MustCompile(`(?i)\b([a-z][a-z0-9+.-]*):(//|\\\\)`)
-	bareLink   = regexp.MustCompile(`(?i)\b((?:[a-z0-9-]+\.)*[a-z0-9-]+)\.([a-z]{2,})([/?:])`)
-	mention    = regexp.MustCompile(`(?i)(@|<!)(everyone|here|channel|room)\b`)
+	linkScheme = pattern.New(`(?i)\b([a-z][a-z0-9+.-]*):(//|\\\\)`)
+	bareLink   = pattern.New(`(?i)\b((?:[a-z0-9-]+\.)*[a-z0-9-]+)\.([a-z]{2,})([/?:])`)
+	mention    = pattern.New(`(?i)(@|<!)(everyone|here|channel|room)\b`)
 )
 
 // defuse keeps chats from opening links in texts of agents and strangers, and from calling everybody: a server that
@@ -139,7 +139,7 @@ func hider(address string) *strings.Replacer {
 			plain = part
 		}
 		for _, form := range []string{part, plain, url.QueryEscape(plain), url.PathEscape(plain)} {
-			if len(form) >= minKey && !seen[form] {
+			if len(form) >= minKey && !seen[form] && form != "http" && form != "https" { // scheme=http: what is said of the server stays readable
 				seen[form] = true
 				pairs = append(pairs, form, "…")
 			}

@@ -196,6 +196,9 @@ func TestAddressIsHidden(t *testing.T) {
 		if err == nil || strings.Contains(err.Error(), "s3cret") {
 			t.Errorf("%s: %v", url, err)
 		}
+		if strings.Contains(url, "scheme=http") && strings.Contains(err.Error(), "…://") {
+			t.Errorf("what is no key is hidden: %v", err)
+		}
 	}
 }
 

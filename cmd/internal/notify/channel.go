@@ -31,6 +31,19 @@ type Message struct {
 	Link string // the page that it is about, "" where there is none
 }
 
+// newMessage is a notice as it is sent. A text that begins with its title, as models like to write them, says it once.
+func newMessage(n ledger.Notice, link string) Message {
+	first, rest, _ := strings.Cut(n.Body, "\n")
+	said := text.Collapse(n.Title)
+	for _, title := range []string{said, strings.TrimPrefix(said, n.Agent+": ")} {
+		if title != "" && strings.EqualFold(strings.TrimRight(text.Collapse(first), ".:"), strings.TrimRight(title, ".:")) {
+			n.Body = strings.TrimSpace(rest)
+			break
+		}
+	}
+	return Message{n, link}
+}
+
 // text is what people read below the title.
 func (m Message) text() string { return strings.TrimSpace(m.Body + "\n" + m.Link) }
 

@@ -59,15 +59,23 @@ func unavailable(format string, args ...any) error {
 	return fmt.Errorf("the desktop %w: %s", ErrUnavailable, fmt.Sprintf(format, args...))
 }
 
-// signature names the job and the outcome below the text.
+// signature names the job and the outcome below the text or, where the title does, the agent, unless that stands there too.
 func signature(n ledger.Notice) string {
-	switch {
-	case n.Job == "":
+	if n.Job == "" {
 		return ""
-	case n.Outcome == "":
-		return n.Job
 	}
-	return n.Job + ": " + strings.ReplaceAll(string(n.Outcome), "_", " ")
+
+	who := n.Job
+	if n.Outcome != "" {
+		who += ": " + strings.ReplaceAll(string(n.Outcome), "_", " ")
+	}
+	switch {
+	case !strings.HasPrefix(n.Title, who):
+		return who
+	case strings.HasPrefix(n.Title, n.Agent):
+		return ""
+	}
+	return "agent " + n.Agent
 }
 
 // plain keeps text from anywhere (a file's name, a model's words) from having a meaning to the programs

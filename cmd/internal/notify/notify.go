@@ -17,8 +17,9 @@ import (
 const (
 	sendTimeout      = 10 * time.Second
 	unavailablePause = time.Hour // between tries at a channel that cannot work here
-	pageSize         = 64        // notices read at once
+	pageSize         = 64        // notices of a channel read at once
 	maxSleep         = 30 * time.Second
+	lookAgain        = time.Second // between looks at the outbox while channels are at work
 	// maxWait is how long a notice waits for a channel that cannot work here: a machine without a desktop would gather them
 	// for ever.
 	maxWait = 7 * 24 * time.Hour
@@ -63,11 +64,14 @@ type Notifier struct {
 	now       func() time.Time
 	link      func(context.Context, ledger.Notice) string
 	recovered chan struct{} // capacity 1: a channel may be back
+	ended     chan struct{} // capacity 1: a channel has sent what it was given
+	senders   sync.WaitGroup
 
 	mu          sync.Mutex
 	channels    map[string]Channel // replaced as a whole, never written to
 	rules       map[string]Rules   // likewise
 	unavailable map[string]bool    // channels that could not be reached when last tried
+	busy        map[string]bool    // channels that are sending
 	nextDigest  time.Time          // zero: not known
 }
 
@@ -87,7 +91,7 @@ func New(o Options) (*Notifier, error) {
 		o.Now = time.Now
 	}
 
-	n := &Notifier{ledger: o.Ledger, now: o.Now, channels: o.Channels, rules: o.Rules, log: o.Logger, link: o.Link, recovered: make(chan struct{}, 1), unavailable: map[string]bool{}}
+	n := &Notifier{ledger: o.Ledger, now: o.Now, channels: o.Channels, rules: o.Rules, log: o.Logger, link: o.Link, recovered: make(chan struct{}, 1), ended: make(chan struct{}, 1), unavailable: map[string]bool{}, busy: map[string]bool{}}
 	n.wakeRetry() // what was unavailable to the last process may be there for this one
 	return n, nil
 }
@@ -135,6 +139,7 @@ func (n *Notifier) wakeRetry() {
 
 // Run delivers until ctx ends.
 func (n *Notifier) Run(ctx context.Context) error {
+	defer n.senders.Wait()
 	for ctx.Err() == nil {
 		changed := n.ledger.Changed() // before reading, so that no new notice is missed
 		digest, err := n.appendDigests(ctx, n.now())
@@ -154,11 +159,22 @@ func (n *Notifier) Run(ctx context.Context) error {
 	return nil
 }
 
-// wait ends when something may be due: the ledger has changed, a channel is back, or it is next, zero for never. It looks
-// at the clock now and then, for timers stand still while a machine sleeps.
+// wait ends when something may be due: the ledger has changed, a channel is back or has sent what it was given, or it is next, zero for
+// never. It looks at the clock now and then, for timers stand still while a machine sleeps.
 func (n *Notifier) wait(ctx context.Context, changed <-chan struct{}, next time.Time) {
 	timer := time.NewTimer(maxSleep)
 	defer timer.Stop()
+
+	if n.isBusy() { // each notice that is sent changes the ledger, and is no reason to read the outbox again
+		timer.Reset(lookAgain)
+		select {
+		case <-ctx.Done():
+			return
+		case <-n.ended:
+			return
+		case <-timer.C:
+		}
+	}
 
 	for {
 		timer.Stop()
@@ -173,6 +189,8 @@ func (n *Notifier) wait(ctx context.Context, changed <-chan struct{}, next time.
 			if err := n.retryUnavailable(ctx); err != nil && ctx.Err() == nil {
 				n.log.Error("notices that wait could not be tried again", "error", err)
 			}
+			return
+		case <-n.ended:
 			return
 		case <-changed:
 			return
@@ -192,89 +210,127 @@ func earlier(a, b time.Time) time.Time {
 	return a
 }
 
-// deliver sends what is due, and returns when the next notice is due.
+// deliver has the channels send what is due, and returns when the next notice is due.
 func (n *Notifier) deliver(ctx context.Context) (time.Time, error) {
-	for ctx.Err() == nil {
-		due, err := n.ledger.PendingNotices(ctx, n.now(), pageSize)
-		if err != nil {
-			return time.Time{}, err
-		}
-		if len(due) == 0 {
-			break
-		}
-		if err := n.sendAll(ctx, due); err != nil {
-			return time.Time{}, err
-		}
+	due, err := n.ledger.PendingNotices(ctx, n.now(), pageSize)
+	if err != nil {
+		return time.Time{}, err
 	}
+	n.sendAll(ctx, due)
 	return n.ledger.NextNotice(ctx, n.now())
 }
 
-// retryUnavailable sends the notices ahead of time that wait for a channel that could not be reached.
+// retryUnavailable makes the notices due that wait for a channel that could not be reached.
 func (n *Notifier) retryUnavailable(ctx context.Context) error {
 	waiting, err := n.ledger.UndeliveredNotices(ctx, 10*pageSize)
 	if err != nil {
 		return err
 	}
 
-	var retry []ledger.Notice
-	n.mu.Lock()
-	for i := len(waiting) - 1; i >= 0; i-- { // newest first in the ledger, oldest first to the owner
-		if w := waiting[i]; w.State == ledger.NoticePending && !n.unavailable[w.Channel] && strings.Contains(w.Error, ErrUnavailable.Error()) {
-			retry = append(retry, w)
+	channels := map[string]bool{}
+	for _, w := range waiting {
+		if w.State == ledger.NoticePending && strings.Contains(w.Error, ErrUnavailable.Error()) && !n.isUnavailable(w.Channel) {
+			channels[w.Channel] = true
 		}
 	}
-
-	n.mu.Unlock()
-	return n.sendAll(ctx, retry)
+	for channel := range channels {
+		if err := n.ledger.HurryNotices(ctx, channel, ErrUnavailable.Error()); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
-// sendAll tries notices, in order within a channel, and the channels in parallel: one that hangs
-// delays only its own.
-func (n *Notifier) sendAll(ctx context.Context, notices []ledger.Notice) error {
+func (n *Notifier) isUnavailable(channel string) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.unavailable[channel]
+}
+
+// sendAll has each channel send its notices in order, beside the others and without waiting for any: one that hangs delays only its own.
+// What is due for a channel that is still sending stays due.
+func (n *Notifier) sendAll(ctx context.Context, notices []ledger.Notice) {
 	byChannel := map[string][]ledger.Notice{}
 	for _, notice := range notices {
 		byChannel[notice.Channel] = append(byChannel[notice.Channel], notice)
 	}
 
-	var group sync.WaitGroup
-	errs := make(chan error, len(byChannel))
-	for _, queue := range byChannel {
-		group.Go(func() {
-			for _, notice := range queue {
-				sendErr, err := n.sendOne(ctx, notice)
-				if err != nil {
-					errs <- err
-				}
-				if err != nil || errors.Is(sendErr, errNoAnswer) {
-					return // the rest stays due; waiting for each in turn would take minutes
-				}
-			}
+	for channel, queue := range byChannel {
+		if !n.begin(channel) {
+			continue
+		}
+		n.senders.Go(func() {
+			defer n.end(channel)
+			n.sendQueue(ctx, queue)
 		})
 	}
-
-	group.Wait()
-	close(errs)
-	return <-errs // the first, or nil from the closed channel
 }
 
-// sendOne tries one notice and records the result; sendErr is the error of the channel, err that of
-// the ledger.
-func (n *Notifier) sendOne(ctx context.Context, notice ledger.Notice) (sendErr, err error) {
+// sendQueue sends the notices of one channel, oldest first.
+func (n *Notifier) sendQueue(ctx context.Context, queue []ledger.Notice) {
+	for _, notice := range queue {
+		err := n.sendOne(ctx, notice)
+		if err == nil {
+			continue
+		}
+
+		if ctx.Err() == nil {
+			n.log.Error("what became of a notice is not on record; its channel is tried again in a minute", "channel", notice.Channel, "error", err)
+		}
+		select { // what cannot be recorded would be sent over and over
+		case <-ctx.Done():
+		case <-time.After(time.Minute):
+		}
+		return
+	}
+}
+
+// begin says whether a channel may begin to send: it does one thing at a time.
+func (n *Notifier) begin(channel string) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.busy[channel] {
+		return false
+	}
+	n.busy[channel] = true
+	return true
+}
+
+func (n *Notifier) end(channel string) {
+	n.mu.Lock()
+	delete(n.busy, channel)
+	n.mu.Unlock()
+
+	select {
+	case n.ended <- struct{}{}:
+	default:
+	}
+}
+
+func (n *Notifier) isBusy() bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return len(n.busy) > 0
+}
+
+// sendOne tries one notice and records the result. Its error is that of the ledger.
+func (n *Notifier) sendOne(ctx context.Context, notice ledger.Notice) error {
 	rules := n.rulesOf(notice.Channel)
 	if until := rules.quietUntil(n.now()); !until.IsZero() {
 		notice.Error, notice.NextAt = QuietHours+rules.Quiet.String(), until
-		return nil, n.ledger.UpdateNotice(ctx, notice)
+		return n.ledger.UpdateNotice(ctx, notice)
 	}
 
 	var receipt Receipt
+	var sendErr error
 	if channel, ok := n.current()[notice.Channel]; ok {
-		receipt, sendErr = send(ctx, channel, Message{notice, n.link(ctx, notice)})
+		receipt, sendErr = send(ctx, channel, newMessage(notice, n.link(ctx, notice)))
 	} else {
 		sendErr = fmt.Errorf("there is no channel %q in the configuration any more", notice.Channel)
 	}
 
 	if stopped := ctx.Err(); stopped != nil {
-		return sendErr, stopped // it may or may not be out; it is tried again at the next start
+		return stopped // it may or may not be out; it is tried again at the next start
 	}
 
 	// The outbox has no state of its own for this, so the error says it: log only the first time.
@@ -314,10 +370,10 @@ func (n *Notifier) sendOne(ctx context.Context, notice ledger.Notice) (sendErr, 
 
 	if sendErr != nil && rules.Fallback != "" && (errors.Is(sendErr, ErrUnavailable) || notice.Tries >= triesAlone) {
 		if err := n.fallBack(ctx, notice, rules.Fallback); err != nil {
-			return sendErr, err
+			return err
 		}
 	}
-	return sendErr, n.ledger.UpdateNotice(ctx, notice)
+	return n.ledger.UpdateNotice(ctx, notice)
 }
 
 // fallBack tells another channel of a notice, once, however often its own is tried. What a channel is told in place of
@@ -370,7 +426,7 @@ func (n *Notifier) Send(ctx context.Context, channel, title, body string) error 
 	if !ok {
 		return fmt.Errorf("there is no channel %q", channel)
 	}
-	if _, err := send(ctx, c, Message{Notice: ledger.Notice{Channel: channel, Title: title, Body: body}}); err != nil {
+	if _, err := send(ctx, c, newMessage(ledger.Notice{Channel: channel, Title: title, Body: body}, "")); err != nil {
 		return err
 	}
 

@@ -3,6 +3,7 @@ package notify
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"os"
 	"os/exec"
@@ -107,6 +108,15 @@ func left(t *testing.T, l *ledger.Ledger) []ledger.Notice {
 		t.Fatal(err)
 	}
 	return out
+}
+
+// deliverAll sends what is due, and waits for that.
+func deliverAll(t *testing.T, n *Notifier) {
+	t.Helper()
+	if _, err := n.deliver(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	n.senders.Wait()
 }
 
 func TestDelivers(t *testing.T) {
@@ -220,6 +230,45 @@ func TestHangingChannelAlone(t *testing.T) {
 	})
 }
 
+// However much is due for a channel that hangs, the others are told at once, also of what comes later, and each day's digest is sent in
+// time; when it answers again it gets all of it, in order.
+func TestHangingChannelWithMuchDue(t *testing.T) {
+	good, bad, mail := &post{}, &post{}, &post{}
+	o := Options{Channels: map[string]Channel{"good": good, "bad": bad, "mail": mail}, Rules: map[string]Rules{"mail": daily(t, "daily at 00:30", "UTC")}}
+	inBubbleWith(t, o, func(t *testing.T, l *ledger.Ledger, _ *Notifier) {
+		release := make(chan struct{})
+		bad.mu.Lock()
+		bad.do = func(ledger.Notice) error { <-release; return nil }
+		bad.mu.Unlock()
+
+		var much []ledger.Notice
+		for i := range 4 * pageSize {
+			much = append(much, ledger.Notice{Channel: "bad", Title: fmt.Sprint(i), Job: "j"})
+		}
+		if err := l.AppendNotices(t.Context(), much...); err != nil {
+			t.Fatal(err)
+		}
+		put(t, l, "good", "one")
+		time.Sleep(2 * lookAgain)
+		put(t, l, "good", "two")
+		time.Sleep(2 * lookAgain)
+		if got := strings.Join(good.titles(), " "); got != "one two" {
+			t.Errorf("the other channel has %q", got)
+		}
+		time.Sleep(31 * time.Minute) // in a bubble it is midnight at first
+		if got := mail.titles(); len(got) != 1 {
+			t.Errorf("digests: %q", got)
+		}
+
+		close(release)
+		time.Sleep(time.Hour)
+		rest, err := l.UndeliveredNotices(t.Context(), len(much))
+		if err != nil || len(rest) != 0 {
+			t.Errorf("%d are left (%v)", len(rest), err)
+		}
+	})
+}
+
 // OSA-80: without a notifier each notice is logged once and waits; the first that arrives
 // again, or one that the owner sends manually, has those that wait delivered.
 func TestChannelComesBack(t *testing.T) {
@@ -283,14 +332,12 @@ func TestStartRetriesUnavailable(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := n.deliver(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-
+		deliverAll(t, n)
 		<-n.recovered
 		if err := n.retryUnavailable(t.Context()); err != nil {
 			t.Fatal(err)
 		}
+		deliverAll(t, n)
 
 		there = true
 	}
@@ -388,10 +435,7 @@ func TestDesktop(t *testing.T) {
 	if err := n.Check(t.Context())["desktop"]; err != nil {
 		t.Errorf("doctor says: %v", err)
 	}
-	if _, err := n.deliver(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-
+	deliverAll(t, n)
 	if rest, err := l.UndeliveredNotices(t.Context(), 10); err != nil || len(rest) != 0 {
 		t.Fatalf("undelivered: %+v (%v)", rest, err)
 	}

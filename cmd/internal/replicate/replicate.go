@@ -32,6 +32,10 @@ const (
 	upkeepEvery = time.Hour
 	compactAt   = 64 // transactions of a database after which they are merged
 	goodbye     = 10 * time.Second
+	// together is how many databases are open for a round, about: each has eight descriptors.
+	together = 64
+	// jump is by how much the wall clock may be ahead of the time that has passed before it is not believed for a while.
+	jump = 5 * time.Minute
 )
 
 // Options say what is shipped, and to where.
@@ -46,7 +50,8 @@ type Options struct {
 	Info      func(context.Context) (backup.Info, error)
 	Configs   func() ([]backup.Config, error)
 	Logger    *slog.Logger
-	Goodbye   time.Duration // how long the place has for the last round when rouse ends; 0 means 10 s
+	Now       func() time.Time // the wall clock; nil means the system's
+	Goodbye   time.Duration    // how long the place has for the last round when rouse ends; 0 means 10 s
 }
 
 // State is how far the shipping is.
@@ -70,7 +75,11 @@ type Replicator struct {
 
 	begun   atomic.Bool // what was written before is known
 	claimed bool
-	last    int64                // the instant of the last round, in milliseconds
+	last    int64     // the instant of the last round, in milliseconds
+	cutAt   time.Time // when it was fixed, by this process's clock and by the wall clock
+	cutWall time.Time
+	ahead   time.Time            // when the wall clock was found to have jumped ahead
+	roomFor time.Time            // when room was made in a place that took nothing
 	shipped map[string]int       // transactions since the last merge, by database; "" is the ledger
 	tended  map[string]time.Time // when what the place has of it was looked through
 
@@ -82,17 +91,22 @@ type Replicator struct {
 	onTheWay  map[string]bool              // what is shipped just now
 	sentSince time.Time                    // of the oldest write of that
 	state     State
+	unusable  map[string]bool // databases that are quarantined, and so not prepared
 }
 
 // New follows the ledger and each database that the pool opens from now on. Nothing was written to them by this process.
 func New(ctx context.Context, o Options) (*Replicator, error) {
+	if o.Now == nil {
+		o.Now = time.Now
+	}
 	db, found, ok := o.Ledger.File()
 	if !ok {
 		return nil, errors.New("a ledger on PostgreSQL is copied by its server: leave replicate out")
 	}
-	r := &Replicator{o: o, wake: make(chan struct{}, 1), shipped: map[string]int{}, tended: map[string]time.Time{}, followers: map[string]*replica.Follower{}, names: map[string]string{}, dirty: map[string]bool{}, onTheWay: map[string]bool{}}
+	r := &Replicator{o: o, wake: make(chan struct{}, 1), shipped: map[string]int{}, tended: map[string]time.Time{}, followers: map[string]*replica.Follower{}, names: map[string]string{}, dirty: map[string]bool{}, onTheWay: map[string]bool{}, unusable: map[string]bool{}}
 	r.files = files{store: o.Store, home: o.Home, configs: o.Configs}
 	r.state.To = o.To
+
 	for _, left := range []string{"base-*", "file-*", "storage-*"} { // of a process that was killed
 		paths, err := filepath.Glob(filepath.Join(o.Home, "replica", left))
 		if err != nil {
@@ -102,6 +116,7 @@ func New(ctx context.Context, o Options) (*Replicator, error) {
 			_ = os.RemoveAll(path) // it only takes space
 		}
 	}
+
 	r.ledger = replica.New(db.Path(), r.stateFile("ledger"), replica.NewClient(o.Store, "ledger"))
 	err := db.Turn(ctx, func() error {
 		r.ledger.Opened(ctx, db, found, func() { r.written("") })
@@ -110,6 +125,7 @@ func New(ctx context.Context, o Options) (*Replicator, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	r.last = r.ledger.LastShipped().UnixMilli()
 	o.Databases.Watch(r)
 	return r, nil
@@ -168,10 +184,20 @@ func (r *Replicator) written(key string) {
 
 // State is how far the shipping is.
 func (r *Replicator) State() State {
+	out, agents := r.waiting()
+	for _, agent := range agents { // not those alone that something was to be copied of
+		if errors.As(r.o.Databases.Quarantined(agent), new(*agentdb.QuarantinedError)) {
+			out.Unusable = append(out.Unusable, agent)
+		}
+	}
+	return out
+}
+
+// waiting is the State without the databases that cannot be used, and those that there are, by their agents.
+func (r *Replicator) waiting() (State, []string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	out := r.state
-	out.Unusable = slices.Clone(out.Unusable)
 	waiting := maps.Clone(r.dirty)
 	maps.Copy(waiting, r.onTheWay)
 	out.Waiting = len(waiting)
@@ -188,7 +214,7 @@ func (r *Replicator) State() State {
 			out.Bytes += r.ledger.Waiting()
 		}
 	}
-	return out
+	return out, slices.Sorted(maps.Values(r.names))
 }
 
 // Run ships until ctx ends.
@@ -384,6 +410,12 @@ func (r *Replicator) ship(ctx context.Context) (err error) {
 		}
 		r.settle(err == nil)
 	}()
+	for ; len(keys) > together; keys = keys[together:] {
+		if err := r.shipAhead(ctx, keys[:together]); err != nil {
+			r.makeRoom(ctx)
+			return err
+		}
+	}
 	if storage, err = r.files.prepare(ctx); err != nil {
 		return err
 	}
@@ -407,7 +439,46 @@ func (r *Replicator) ship(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	return r.send(ctx, parts, storage, at)
+	if err := r.send(ctx, parts, storage, at); err != nil {
+		r.makeRoom(ctx)
+		return err
+	}
+	return nil
+}
+
+// shipAhead ships some of many databases before the instant of the round, so that they need not all be open at once. One that is written to
+// until then is shipped once more; of the others it is what they are then.
+func (r *Replicator) shipAhead(ctx context.Context, keys []string) error {
+	parts := map[string]part{}
+	defer func() {
+		for _, p := range parts {
+			p.release()
+		}
+	}()
+	for _, key := range keys {
+		if err := r.prepare(ctx, parts, key); err != nil {
+			return err
+		}
+	}
+
+	r.last = max(r.readClock().UnixMilli(), r.last+1)
+	for _, p := range parts {
+		if err := p.f.Cut(ctx); err != nil {
+			return err
+		}
+		n, err := p.f.Ship(ctx, r.last)
+		if err != nil {
+			return r.explain(err)
+		}
+		r.shipped[p.key] += n
+		if err := p.f.Drain(ctx); err != nil {
+			return err
+		}
+		if err := r.tend(ctx, p); err != nil {
+			return r.explain(err)
+		}
+	}
+	return nil
 }
 
 // prepare opens a database that is to be shipped.
@@ -424,13 +495,13 @@ func (r *Replicator) prepare(ctx context.Context, parts map[string]part, key str
 	_, release, err := r.o.Databases.Get(ctx, agent)
 	var quarantined *agentdb.QuarantinedError
 	if errors.As(err, &quarantined) || sqlite.Corrupt(err) {
-		r.unusable(agent, true)
+		r.setUnusable(key, true)
 		return nil // what was shipped of it stays
 	}
 	if err != nil {
 		return fmt.Errorf("the database of %s cannot be shipped: %w", agent, err)
 	}
-	r.unusable(agent, false)
+	r.setUnusable(key, false)
 	f := r.follower(agent)
 	parts[key] = part{key, "db/" + agent, f, release}
 	if err := f.Prepare(ctx); err != nil {
@@ -439,13 +510,10 @@ func (r *Replicator) prepare(ctx context.Context, parts map[string]part, key str
 	return nil
 }
 
-func (r *Replicator) unusable(agent string, is bool) {
+func (r *Replicator) setUnusable(key string, is bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.state.Unusable = slices.DeleteFunc(r.state.Unusable, func(other string) bool { return other == agent })
-	if is {
-		r.state.Unusable = append(r.state.Unusable, agent)
-	}
+	r.unusable[key] = is
 }
 
 // cut fixes the instant.
@@ -454,7 +522,7 @@ func (r *Replicator) cut(ctx context.Context, parts map[string]part, storage []s
 	err = db.Turn(ctx, func() error {
 		r.mu.Lock()
 		for key := range r.dirty {
-			if _, ok := parts[key]; !ok && key != "" && !slices.Contains(r.state.Unusable, r.names[key]) {
+			if _, ok := parts[key]; !ok && key != "" && !r.unusable[key] {
 				r.mu.Unlock()
 				return errNewcomer
 			}
@@ -462,7 +530,7 @@ func (r *Replicator) cut(ctx context.Context, parts map[string]part, storage []s
 		r.mu.Unlock()
 
 		// A clock that was set back does not bring back the past.
-		at = max(time.Now().UnixMilli(), r.last+1)
+		at = max(r.readClock().UnixMilli(), r.last+1)
 		for _, p := range parts {
 			if err := p.f.Cut(ctx); err != nil {
 				return err
@@ -521,34 +589,6 @@ func (r *Replicator) send(ctx context.Context, parts map[string]part, storage []
 	return nil
 }
 
-// tend merges what was shipped of a database, and removes what is older than is kept.
-func (r *Replicator) tend(ctx context.Context, p part) error {
-	client, key := replica.NewClient(r.o.Store, p.prefix), p.key
-	if r.shipped[key] >= compactAt {
-		if err := replica.Compact(ctx, client); err != nil {
-			return err
-		}
-		r.shipped[key] = 0
-	}
-	if time.Since(r.tended[key]) < upkeepEvery {
-		return nil
-	}
-	if err := replica.Checkpoint(ctx, client, min(24*time.Hour, r.o.Keep/4)); err != nil {
-		return err
-	}
-	before := time.Now().Add(-r.o.Keep)
-	if err := replica.Prune(ctx, client, before); err != nil {
-		return err
-	}
-	if key == "" {
-		if err := pruneFiles(ctx, r.o.Store, before); err != nil {
-			return err
-		}
-	}
-	r.tended[key] = time.Now()
-	return nil
-}
-
 // explain says what is wrong with a place that is not there.
 func (r *Replicator) explain(err error) error {
 	if errors.Is(err, fs.ErrNotExist) {
@@ -561,7 +601,7 @@ func (r *Replicator) explain(err error) error {
 func (r *Replicator) Finish(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cmp.Or(r.o.Goodbye, goodbye))
 	defer cancel()
-	if !r.begun.Load() || r.State().Waiting == 0 {
+	if is, _ := r.waiting(); !r.begun.Load() || is.Waiting == 0 {
 		return
 	}
 	if err := r.round(ctx); err != nil {

@@ -14,6 +14,7 @@ import (
 
 	"rouse/agentdb"
 	"rouse/agentdb/ledger"
+	"rouse/agentdb/objects"
 	"rouse/agentdb/replica"
 	"rouse/cmd/internal/backup"
 	"rouse/cmd/internal/cmdtest"
@@ -21,7 +22,7 @@ import (
 
 // place is a folder that takes nothing while it is held.
 type place struct {
-	replica.Folder
+	objects.Folder
 	held atomic.Pointer[chan struct{}]
 }
 
@@ -47,6 +48,12 @@ type process struct {
 
 func start(t testing.TB, home string, store replica.Store) *process {
 	t.Helper()
+	return startBy(t, home, store, time.Now)
+}
+
+// startBy is start with a wall clock.
+func startBy(t testing.TB, home string, store replica.Store, now func() time.Time) *process {
+	t.Helper()
 	l, err := ledger.Open(t.Context(), ledger.Options{Path: filepath.Join(home, "ledger.db"), Blobs: filepath.Join(home, "blobs")})
 	if err != nil {
 		t.Fatal(err)
@@ -55,7 +62,7 @@ func start(t testing.TB, home string, store replica.Store) *process {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := New(t.Context(), Options{Home: home, Ledger: l, Databases: pool, Store: store, To: "the place", Keep: time.Hour, Goodbye: time.Second,
+	r, err := New(t.Context(), Options{Home: home, Ledger: l, Databases: pool, Store: store, To: "the place", Keep: time.Hour, Goodbye: time.Second, Now: now,
 		Info: func(context.Context) (backup.Info, error) {
 			return backup.Info{Home: home, Schema: ledger.Schema()}, nil
 		},
@@ -111,7 +118,7 @@ func TestSlowPlace(t *testing.T) {
 	if err := os.Chmod(home, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	store := &place{Folder: replica.Folder{Path: t.TempDir()}}
+	store := &place{Folder: objects.Folder{Path: t.TempDir()}}
 	p := start(t, home, store)
 	const agents = 30 // more than stay open
 	for i := range agents {

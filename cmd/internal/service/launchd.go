@@ -6,18 +6,21 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 	"text/template"
 	"time"
+
+	"rouse/internal/pattern"
 )
 
 // launchd runs services as agents of the user's session on macOS.
 type launchd struct{ byLibrary }
 
 // plistTemplate is the description of a service. KeepAlive starts it again after it has failed and not after it has ended well.
-var plistTemplate = template.Must(template.New("plist").Funcs(template.FuncMap{"xml": escapeXML, "seconds": func(d time.Duration) int { return int(d.Seconds()) }}).Parse(`<?xml version="1.0" encoding="UTF-8"?>
+var plistTemplate = sync.OnceValue(func() *template.Template {
+	return template.Must(template.New("plist").Funcs(template.FuncMap{"xml": escapeXML, "seconds": func(d time.Duration) int { return int(d.Seconds()) }}).Parse(`<?xml version="1.0" encoding="UTF-8"?>
 <!DOCTYPE plist PUBLIC "-//Apple//DTD PLIST 1.0//EN" "http://www.apple.com/DTDs/PropertyList-1.0.dtd">
 <!-- {{.Marker}} -->
 <plist version="1.0">
@@ -65,6 +68,7 @@ var plistTemplate = template.Must(template.New("plist").Funcs(template.FuncMap{"
 </dict>
 </plist>
 `))
+})
 
 func escapeXML(text string) (string, error) {
 	var out strings.Builder
@@ -88,7 +92,7 @@ func (launchd) Render(s Spec) (string, error) {
 	}
 
 	var out strings.Builder
-	err := plistTemplate.Execute(&out, struct {
+	err := plistTemplate().Execute(&out, struct {
 		Spec
 		Marker    string
 		Arguments []string
@@ -96,7 +100,7 @@ func (launchd) Render(s Spec) (string, error) {
 	return out.String(), err
 }
 
-var launchdPID = regexp.MustCompile(`"PID" = ([0-9]+);`)
+var launchdPID = pattern.New(`"PID" = ([0-9]+);`)
 
 // State implements Manager.
 func (m launchd) State(ctx context.Context, s Spec) (State, error) {

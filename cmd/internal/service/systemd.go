@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"text/template"
 	"time"
 )
@@ -18,7 +19,8 @@ import (
 type systemdManager struct{ byLibrary }
 
 // unitTemplate is the description of a service. What each line is for stands in docs/service.md.
-var unitTemplate = template.Must(template.New("unit").Funcs(template.FuncMap{"quote": quoteUnit, "seconds": func(d time.Duration) int { return int(d.Seconds()) }}).Parse(`# {{.Marker}}
+var unitTemplate = sync.OnceValue(func() *template.Template {
+	return template.Must(template.New("unit").Funcs(template.FuncMap{"quote": quoteUnit, "seconds": func(d time.Duration) int { return int(d.Seconds()) }}).Parse(`# {{.Marker}}
 # Changes of your own belong in: systemctl --user edit {{.Name}}.service
 [Unit]
 Description=rouse wakes AI agents (home {{.HomeText}})
@@ -46,6 +48,7 @@ OOMPolicy=continue
 [Install]
 WantedBy=default.target
 `))
+})
 
 // Title implements Manager.
 func (systemdManager) Title() string { return "systemd" }
@@ -66,7 +69,7 @@ func (systemdManager) Render(s Spec) (string, error) {
 	}
 
 	var out strings.Builder
-	err := unitTemplate.Execute(&out, struct {
+	err := unitTemplate().Execute(&out, struct {
 		Spec
 		Marker, HomeText, ProgramText, PathVariable string
 		Arguments                                   []string

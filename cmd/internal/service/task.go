@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"text/template"
 	"unicode/utf16"
 
@@ -22,7 +23,8 @@ import (
 type taskScheduler struct{}
 
 // taskTemplate is the description of a task. Windows counts failures, and 999 is the most that it takes.
-var taskTemplate = template.Must(template.New("task").Funcs(template.FuncMap{"xml": escapeXML}).Parse(`<?xml version="1.0" encoding="UTF-16"?>
+var taskTemplate = sync.OnceValue(func() *template.Template {
+	return template.Must(template.New("task").Funcs(template.FuncMap{"xml": escapeXML}).Parse(`<?xml version="1.0" encoding="UTF-16"?>
 <Task version="1.2" xmlns="http://schemas.microsoft.com/windows/2004/02/mit/task">
   <RegistrationInfo>
     <Description>rouse wakes AI agents. {{.Marker}}</Description>
@@ -61,6 +63,7 @@ var taskTemplate = template.Must(template.New("task").Funcs(template.FuncMap{"xm
   </Actions>
 </Task>
 `))
+})
 
 // Title implements Manager.
 func (taskScheduler) Title() string { return "the Task Scheduler" }
@@ -81,7 +84,7 @@ func (taskScheduler) Render(s Spec) (string, error) {
 		words = append(words, quoteWindows(a))
 	}
 	var out strings.Builder
-	err := taskTemplate.Execute(&out, struct {
+	err := taskTemplate().Execute(&out, struct {
 		Spec
 		Marker, Line string
 	}{s, s.marker(), strings.Join(words, " ")})

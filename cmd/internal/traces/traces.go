@@ -13,14 +13,11 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net/http"
-	"strings"
 	"sync"
 	"time"
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/exporters/otlp/otlptrace"
-	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
 	"go.opentelemetry.io/otel/sdk/resource"
 	sdk "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/trace"
@@ -36,10 +33,6 @@ const (
 	page = 500
 	// batch is how many spans a request carries.
 	batch = 512
-	// answers is how long one request may take.
-	answers = 10 * time.Second
-	// insists is how long a receiver that is overloaded or gone is asked for one batch; then that is given up.
-	insists = time.Minute
 	// closing bounds what a stop of the daemon waits for.
 	closing = 5 * time.Second
 )
@@ -85,11 +78,7 @@ func New(ctx context.Context, o Options) (*Traces, error) {
 		return nil, errors.New("traces: a ledger, an address, the models and a logger are needed")
 	}
 
-	// A receiver that leads elsewhere would get the headers there.
-	client := &http.Client{Timeout: answers, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
-	exporter, err := otlptracehttp.New(ctx, otlptracehttp.WithEndpointURL(o.URL), otlptracehttp.WithHeaders(o.Headers), otlptracehttp.WithHTTPClient(client),
-		otlptracehttp.WithCompression(otlptracehttp.GzipCompression),
-		otlptracehttp.WithRetry(otlptracehttp.RetryConfig{Enabled: true, InitialInterval: time.Second, MaxInterval: 10 * time.Second, MaxElapsedTime: insists}))
+	exporter, err := otlptrace.New(ctx, newSender(o.URL, o.Headers))
 	if err != nil {
 		return nil, fmt.Errorf("traces cannot be sent to %s: %w", o.URL, err)
 	}
@@ -137,7 +126,7 @@ func (t *Traces) Run(ctx context.Context) error {
 	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), closing)
 	defer cancel()
 	if err := t.read(last); err != nil {
-		t.o.Logger.Warn("traces of the last runs were not sent: the daemon stops", "error", reason(err))
+		t.o.Logger.Warn("traces of the last runs were not sent: the daemon stops", "error", err)
 	}
 	// Nothing is sent by these, and a receiver without an answer is no failure of the daemon.
 	rest := context.WithoutCancel(ctx)
@@ -195,9 +184,9 @@ func (t *Traces) failed(err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.problem == "" {
-		t.o.Logger.Warn("traces are not sent; runs go on, and this is not said again until they are", "to", t.o.URL, "error", reason(err))
+		t.o.Logger.Warn("traces are not sent; runs go on, and this is not said again until they are", "to", t.o.URL, "error", err)
 	}
-	t.problem = reason(err)
+	t.problem = err.Error()
 }
 
 func (t *Traces) lose(err error) {
@@ -214,12 +203,6 @@ func (t *Traces) arrived() {
 		t.o.Logger.Info("traces are sent again", "to", t.o.URL, "given_up", t.lost)
 	}
 	t.problem, t.lost = "", 0
-}
-
-// reason is an error without what the receiver wrote, which could hold what it was sent.
-func reason(err error) string {
-	said, _, _ := strings.Cut(err.Error(), "body: ")
-	return strings.TrimRight(said, " (:")
 }
 
 // collector keeps the spans that have ended until they are sent.

@@ -34,6 +34,8 @@ type receiver struct {
 	header http.Header
 	status int
 	hang   chan struct{} // not nil: it answers when this is closed
+	busy   int           // how many requests it refuses before it takes one
+	reject int64         // how many spans it says that it did not take
 }
 
 func newReceiver(t *testing.T) *receiver {
@@ -57,6 +59,11 @@ func newReceiver(t *testing.T) *receiver {
 
 		r.mu.Lock()
 		hang, status := r.hang, r.status
+		if r.busy > 0 {
+			r.busy--
+			status = http.StatusServiceUnavailable
+			w.Header().Set("Retry-After", "0")
+		}
 		r.header = q.Header.Clone()
 		r.mu.Unlock()
 		if hang != nil {
@@ -79,6 +86,12 @@ func newReceiver(t *testing.T) *receiver {
 				r.spans = append(r.spans, scope.Spans...)
 			}
 		}
+		answer, err := proto.Marshal(&collector.ExportTraceServiceResponse{PartialSuccess: &collector.ExportTracePartialSuccess{RejectedSpans: r.reject, ErrorMessage: "canary answer"}})
+		if err != nil {
+			t.Error(err)
+		}
+		w.Header().Set("Content-Type", "application/x-protobuf")
+		w.Write(answer)
 	}))
 	t.Cleanup(r.Close)
 	return r
@@ -282,6 +295,29 @@ func TestRefusedTraces(t *testing.T) {
 	stop()
 	if len(r.got()) != 4 || tr.Problem() != "" {
 		t.Errorf("%d spans, %q", len(r.got()), tr.Problem())
+	}
+}
+
+// TestOverloadedReceiver: one that says so is asked again when it wants to be; and what it takes only a part of is not all well.
+func TestOverloadedReceiver(t *testing.T) {
+	t.Parallel()
+	l, r := open(t), newReceiver(t)
+	r.busy = 2
+	tr, stop := start(t, l, r.URL)
+	a := attempt(t, l, enqueue(t, l), "file_read")
+	try(t, l.Finish(t.Context(), a, ledger.Result{Outcome: domain.OutcomeSuccess}))
+	stop()
+	if len(r.got()) != 4 || tr.Problem() != "" {
+		t.Errorf("%d spans after two refusals, %q", len(r.got()), tr.Problem())
+	}
+
+	r.reject = 3
+	tr, stop = start(t, l, r.URL)
+	a = attempt(t, l, enqueue(t, l), "file_read")
+	try(t, l.Finish(t.Context(), a, ledger.Result{Outcome: domain.OutcomeSuccess}))
+	stop()
+	if why := tr.Problem(); !strings.Contains(why, "did not take 3 of the spans") || strings.Contains(why, "canary") {
+		t.Errorf("%q", why)
 	}
 }
 

@@ -8,6 +8,8 @@ import (
 
 	"rouse/agentdb/ledger"
 	"rouse/cmd/internal/api"
+	"rouse/internal/folderzip"
+	"rouse/internal/text"
 )
 
 func newArtifacts(shared []ledger.Artifact) []api.Artifact {
@@ -88,19 +90,7 @@ func (s *server) oneWithArtifacts(ctx context.Context, run ledger.Run, err error
 // artifact sends the bytes of an artifact. An agent wrote them, so the headers keep a browser from
 // rendering them as a page.
 func (s *server) artifact(w http.ResponseWriter, r *http.Request) {
-	run, err := runID(r.PathValue("id"))
-	if err != nil {
-		s.fail(w, r, err)
-		return
-	}
-
-	n, err := strconv.ParseInt(r.PathValue("artifact"), 10, 64)
-	if err != nil || n < 1 {
-		s.fail(w, r, usage("%q is not an artifact; artifacts have numbers, see: rouse show %d --json", r.PathValue("artifact"), run))
-		return
-	}
-
-	a, content, err := s.ledger.ArtifactBytes(r.Context(), run, n)
+	a, content, err := s.artifactOf(r)
 	if err != nil {
 		s.fail(w, r, err)
 		return
@@ -113,6 +103,33 @@ func (s *server) artifact(w http.ResponseWriter, r *http.Request) {
 	h.Set("Content-Length", strconv.FormatInt(a.Size, 10))
 	// The status is sent already, so a failure can only be logged; a client that left is none.
 	if _, err := w.Write(content); err != nil && r.Context().Err() == nil {
-		s.log.Warn("an artifact could not be sent", "run", run, "artifact", n, "error", err)
+		s.log.Warn("an artifact could not be sent", "run", a.Run, "artifact", a.ID, "error", err)
 	}
+}
+
+// artifactOf reads the artifact that a request names.
+func (s *server) artifactOf(r *http.Request) (ledger.Artifact, []byte, error) {
+	run, err := runID(r.PathValue("id"))
+	if err != nil {
+		return ledger.Artifact{}, nil, err
+	}
+
+	n, err := strconv.ParseInt(r.PathValue("artifact"), 10, 64)
+	if err != nil || n < 1 {
+		return ledger.Artifact{}, nil, usage("%q is not an artifact; artifacts have numbers, see: rouse show %d --json", r.PathValue("artifact"), run)
+	}
+	return s.ledger.ArtifactBytes(r.Context(), run, n)
+}
+
+// artifactFiles lists a folder that was shared.
+func (s *server) artifactFiles(r *http.Request) (any, error) {
+	a, content, err := s.artifactOf(r)
+	if err != nil {
+		return nil, err
+	}
+	files, more, err := folderzip.Files(content)
+	if err != nil {
+		return nil, usage("%s is no folder: only a folder that was shared, or a ZIP archive, has files", text.Visible(a.Name))
+	}
+	return api.ArtifactFiles{Files: append([]folderzip.File{}, files...), More: more}, nil
 }

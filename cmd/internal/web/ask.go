@@ -36,7 +36,7 @@ func (s *server) runAgent(r *http.Request) (any, error) {
 		return nil, usage("wait must be a number of seconds up to %d, not %d", maxWait, in.Wait)
 	}
 
-	id, err := s.ask(r, api.RunRequest{Agent: r.PathValue("agent"), Prompt: in.Prompt, Input: in.Input})
+	id, err := s.ask(r, api.RunRequest{Agent: r.PathValue("agent"), Prompt: in.Prompt, Input: in.Input, Session: in.Session, Fresh: in.Fresh})
 	if err != nil {
 		return nil, err
 	}

@@ -51,7 +51,7 @@ func (s *server) chat(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 
-	number, err := s.ask(r, api.RunRequest{Agent: ask.Model, Prompt: chatPrompt(ask.Messages)})
+	number, err := s.ask(r, api.RunRequest{Agent: ask.Model, Prompt: chatPrompt(ask.Messages), Chat: true})
 	if err != nil {
 		s.failChat(w, r, err)
 		return
@@ -216,6 +216,9 @@ func chatUsage(run ledger.Run) *api.ChatUsage {
 
 func (s *server) failChat(w http.ResponseWriter, r *http.Request, err error) {
 	failure := s.failure(r, err)
-	w.Header().Set("X-Should-Retry", "false") // another try is another run
+	if failure.Kind != api.KindLimit {
+		w.Header().Set("X-Should-Retry", "false") // another try is another run
+	}
+	setRetryAfter(w, failure)
 	s.write(w, r, failure.Status, newChatError(failure))
 }

@@ -37,6 +37,7 @@ type eventStream struct {
 	follow bool
 	sent   bool // as server-sent events
 	w      http.ResponseWriter
+	live   *liveEvents // nil: only what is on record is wanted
 }
 
 // events streams the record as JSON lines: what there is and, with follow=true, what is added,
@@ -91,10 +92,14 @@ func (s *server) newStream(w http.ResponseWriter, r *http.Request) (*eventStream
 		if es.filter.After, err = strconv.ParseInt(after, 10, 64); err != nil || es.filter.After < 0 {
 			return nil, usage("after must be the id of an event, not %q", after)
 		}
-	case (es.sent || flag(r, "from_now")) && es.filter.Run == 0:
+	case flag(r, "from_now") || es.sent && es.filter.Run == 0:
 		if es.filter.After, err = s.ledger.NewestEvent(r.Context()); err != nil {
 			return nil, err
 		}
+	}
+
+	if flag(r, "live") && es.follow && s.backend.Live != nil {
+		es.live = newLiveEvents(s.backend.Live)
 	}
 
 	w.Header().Set("Content-Type", mediaLines)
@@ -115,7 +120,7 @@ func (s *server) stream(r *http.Request, es *eventStream) error {
 	for {
 		// Both before reading, so that an event between reading and waiting is not missed: it
 		// closes changed, and a run that ends after the check is read in the next round.
-		changed := s.ledger.Changed()
+		changed, happening := s.ledger.Changed(), es.live.changed()
 		over := es.filter.Run != 0 && s.finished(r, es.filter.Run)
 		page, err := s.ledger.Events(r.Context(), es.filter)
 		if err != nil {
@@ -138,6 +143,12 @@ func (s *server) stream(r *http.Request, es *eventStream) error {
 
 		select {
 		case <-changed:
+		case <-happening:
+			es.live.wait()
+		case <-es.live.due():
+			if err := es.sendLive(flush); err != nil {
+				return err
+			}
 		case <-alive.C:
 			if err := es.beat(flush); err != nil {
 				return err
@@ -162,22 +173,33 @@ func (es *eventStream) send(flush *http.ResponseController, page []ledger.Event)
 			continue
 		}
 
-		line, err := json.Marshal(newEvent(e))
-		if err != nil {
-			return err
-		}
 		if es.sent {
-			_, err = fmt.Fprintf(es.w, "id: %d\ndata: %s\n\n", e.ID, line)
-		} else {
-			_, err = es.w.Write(append(line, '\n'))
+			if _, err := fmt.Fprintf(es.w, "id: %d\n", e.ID); err != nil {
+				return err
+			}
 		}
-		if err != nil {
+		if err := es.write(newEvent(e)); err != nil {
 			return err
 		}
 	}
 
 	// A follower wants each event now, not when a buffer is full.
 	return flush.Flush()
+}
+
+// write writes one event.
+func (es *eventStream) write(e api.Event) error {
+	line, err := json.Marshal(e)
+	if err != nil {
+		return err
+	}
+
+	if es.sent {
+		_, err = fmt.Fprintf(es.w, "data: %s\n\n", line)
+	} else {
+		_, err = es.w.Write(append(line, '\n'))
+	}
+	return err
 }
 
 // beat says that the stream is alive: a comment, which browsers leave out, and which finds out that nobody is there. Lines
@@ -225,13 +247,13 @@ func dispatchOf(e ledger.Event) api.Dispatch {
 		return api.DispatchStarted
 	case "call.started", "call.finished":
 		return api.DispatchActivity
-	case ledger.EventProgress:
+	case ledger.EventProgress, api.EventProgress:
 		return api.DispatchProgress
 	case "run.waiting":
 		return api.DispatchClarification
-	case "artifact.shared":
+	case "artifact.shared", api.EventOutput:
 		return api.DispatchOutput
-	case "step.finished":
+	case "step.finished", api.EventDraft:
 		return api.DispatchDraft
 	case "run.finished":
 		return dispatchOfEnd(e.Data)

@@ -19,6 +19,8 @@ type Jobs interface {
 	Backfill(ctx context.Context, job string, request api.BackfillRequest) (api.Backfill, error)
 	// Budget says what models cost today.
 	Budget(ctx context.Context) (api.Budget, error)
+	// Cost foresees what the coming week costs, of a job or of all ("").
+	Cost(ctx context.Context, job string) (api.Cost, error)
 }
 
 func (s *server) jobRoutes() []Route {
@@ -28,9 +30,12 @@ func (s *server) jobRoutes() []Route {
 		get[[]api.Agent]("/v1/agents", "The agents.", s.answer(s.agents)),
 		get[[]api.Occurrence]("/v1/next", "What comes when.", s.answer(s.next), number, Param{Name: "job", Kind: ParamText, Says: "of one job"}),
 		post[api.BackfillRequest, api.Backfill]("/v1/jobs/{name}/backfill", "Queues the runs of the past instants of a job that did not run, or says which it would.", s.answer(s.backfill)),
+		get[api.Cost]("/v1/cost", "What the runs of the coming week will cost, by those of the past.", s.answer(s.cost), Param{Name: "job", Kind: ParamText, Says: "of one job"}),
 		get[api.Budget]("/v1/budget", "What models have cost today, what is left, and what is to come.", s.answer(s.budget)),
 		get[api.Why]("/v1/why", "Why a job ran, or did not, at each of its instants.", s.answer(s.why), number,
 			Param{Name: "job", Kind: ParamText, Says: "which; it is needed"}, Param{Name: "at", Kind: ParamText, Says: "around which time, as a person writes it; now where it is left out"}),
+		get[[]api.WhyFile]("/v1/why/file", "What the jobs that watch its folder make of a file, or of each file in a folder.", s.answer(s.whyFile),
+			Param{Name: "path", Kind: ParamText, Says: "its whole path; it is needed"}),
 	}
 }
 
@@ -49,6 +54,14 @@ func (s *server) next(r *http.Request) (any, error) {
 		return nil, err
 	}
 	return s.backend.Jobs.Next(r.Context(), job, n)
+}
+
+func (s *server) cost(r *http.Request) (any, error) {
+	job := r.URL.Query().Get("job")
+	if err := s.backend.Jobs.Known(job, ""); err != nil {
+		return nil, err
+	}
+	return s.backend.Jobs.Cost(r.Context(), job)
 }
 
 func (s *server) budget(r *http.Request) (any, error) { return s.backend.Jobs.Budget(r.Context()) }

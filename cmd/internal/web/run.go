@@ -189,7 +189,7 @@ func newCall(c ledger.Call) api.Call {
 }
 
 func newEvent(e ledger.Event) api.Event {
-	out := api.Event{ID: id(e.ID), Job: e.Job, At: api.At(e.At), Kind: e.Kind, Dispatch: dispatchOf(e), Data: object(e.Data)}
+	out := api.Event{ID: optionalID(e.ID), Job: e.Job, At: api.At(e.At), Kind: e.Kind, Dispatch: dispatchOf(e), Data: object(e.Data)}
 	if e.Run != 0 {
 		out.Run = id(e.Run)
 	}

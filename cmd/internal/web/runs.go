@@ -49,6 +49,7 @@ func (s *server) runRoutes() []Route {
 		get[api.Recording]("/v1/runs/{id}/recording", "All that is kept of a finished run, as a file that can be played again.", s.answer(s.recording)),
 		post[api.Nothing, api.Replay]("/v1/runs/{id}/replay", "Plays a finished run again without any effect, and says what is different now.", s.answer(s.replay)),
 		artifact,
+		get[api.ArtifactFiles]("/v1/runs/{id}/artifacts/{artifact}/files", "The files of a folder that a run shared.", s.answer(s.artifactFiles)),
 		post[api.Nothing, api.Run]("/v1/runs/{id}/cancel", "Has a run stop.", s.answer(s.cancel)),
 		post[api.Nothing, api.Run]("/v1/runs/{id}/retry", "Has a run that failed, or waits to be tried, tried again.", s.answer(s.retry)),
 		work[api.UndoRequest, api.Undo]("/v1/runs/{id}/undo", "Undoes what a run wrote, or says what that would do.", s.undoRun),
@@ -91,8 +92,8 @@ func (s *server) listRuns(ctx context.Context, f ledger.RunFilter) ([]api.Run, e
 	}
 
 	// Only an empty list may be due to a typing error, and history outlives the configuration: runs of
-	// a job that is gone can still be listed.
-	if len(found) == 0 {
+	// a job that is gone can still be listed, and end with a page.
+	if len(found) == 0 && f.Before == 0 {
 		if err := s.backend.Jobs.Known(f.Job, f.Agent); err != nil {
 			return nil, err
 		}

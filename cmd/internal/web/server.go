@@ -13,9 +13,10 @@ import (
 	"rouse/agentdb"
 	"rouse/agentdb/ledger"
 	"rouse/cmd/internal/api"
+	"rouse/internal/live"
 )
 
-// Options are the ledger that the API reads, and the backend of each of its areas. All but the last three
+// Options are the ledger that the API reads, and the backend of each of its areas. All but the last four
 // are needed.
 type Options struct {
 	Ledger     *ledger.Ledger
@@ -30,6 +31,7 @@ type Options struct {
 	SignIns    SignIns
 	MCPServers MCPServers
 	Webhooks   Webhooks
+	Live       *live.Board     // what the runs of this process are doing; nil: nobody is told
 	Access     Access          // nil: nobody is let in but by the socket
 	Stopping   <-chan struct{} // closed when the server stops: nobody may follow events any longer
 	Logger     *slog.Logger
@@ -107,7 +109,15 @@ func (s *server) write(w http.ResponseWriter, r *http.Request, status int, v any
 
 func (s *server) fail(w http.ResponseWriter, r *http.Request, err error) {
 	failure := s.failure(r, err)
+	setRetryAfter(w, failure)
 	s.write(w, r, failure.Status, failure)
+}
+
+// setRetryAfter says when a request that was refused for now may be sent again.
+func setRetryAfter(w http.ResponseWriter, failure *api.Error) {
+	if failure.RetryAfter > 0 {
+		w.Header().Set("Retry-After", api.RetryAfter(failure.RetryAfter))
+	}
 }
 
 // failure turns an error into one for the client, with its HTTP status.

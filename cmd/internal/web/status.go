@@ -32,7 +32,8 @@ func (s *server) hostRoutes() []Route {
 			{Name: "kind", Kind: ParamText, Many: true, Says: "of these kinds: run.finished, or run.* for all that begin so"},
 			{Name: "after", Kind: ParamCursor, Says: "those behind the event of this id"},
 			{Name: "follow", Kind: ParamFlag, Says: "lines also of what is yet to happen"},
-			{Name: "from_now", Kind: ParamFlag, Says: "lines of nothing that has happened before"},
+			{Name: "from_now", Kind: ParamFlag, Says: "nothing that has happened before"},
+			{Name: "live", Kind: ParamFlag, Says: "of a stream that is followed: also what is not on record, twice a second at most: the parts of an answer as a model writes it (step.output, step.draft), and that something goes on (step.progress)"},
 		},
 		Answer: []Content{{mediaLines, reflect.TypeFor[api.Event]()}, {mediaEvents, reflect.TypeFor[api.Event]()}}, handler: http.HandlerFunc(s.events)}
 

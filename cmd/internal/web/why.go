@@ -3,6 +3,7 @@ package web
 import (
 	"context"
 	"net/http"
+	"path/filepath"
 
 	"rouse/cmd/internal/api"
 )
@@ -11,6 +12,16 @@ import (
 type Explainer interface {
 	// Why explains the instants of a job around a time, or up to now when it is "".
 	Why(ctx context.Context, job, at string, n int) (api.Why, error)
+	// WhyFile says what the jobs that watch its folder make of a file, or of each file in a folder.
+	WhyFile(ctx context.Context, path string) ([]api.WhyFile, error)
+}
+
+func (s *server) whyFile(r *http.Request) (any, error) {
+	path := r.URL.Query().Get("path")
+	if !filepath.IsAbs(path) {
+		return nil, usage("name the file by its whole path")
+	}
+	return s.backend.Explainer.WhyFile(r.Context(), path)
 }
 
 func (s *server) why(r *http.Request) (any, error) {

@@ -507,3 +507,63 @@ func leaves(c *cluster) {
 		}
 	}
 }
+
+// moves: the runs of an agent stay at the node that has what it has, as long as that is free for them; they are done at another one when it
+// is not, or is gone, and stay there then. What a node alone has is waited for.
+func moves(c *cluster) {
+	if c.Engine.nodes < 2 {
+		c.t.Skip("there is no other node")
+	}
+	hold := make(chan struct{})
+	c.lanes, c.perAgent = 1, 1
+	c.execute = func(_ context.Context, node string, run ledger.Run) ledger.Result {
+		if run.Job == "busy" {
+			<-hold
+		}
+		return success(node)
+	}
+	c.start()
+	home := c.untilFinished(c.enqueue("clerk", "job")).Summary
+	for range 5 {
+		if r := c.untilFinished(c.enqueue("clerk", "job")); r.Summary != home {
+			c.t.Errorf("the agent of %s was taken by %s, though that was free", home, r.Summary)
+		}
+	}
+
+	c.policy = func(job string) dispatch.Policy {
+		p := unlimited(job)
+		if job == "busy" {
+			p.Node = home
+		}
+		return p
+	}
+	busy := c.enqueue("", "busy")
+	c.until("its node is busy", func() bool { return c.run(busy).State == domain.StateRunning })
+	moved := c.untilFinished(c.enqueue("clerk", "job"))
+	if moved.Summary == home {
+		c.t.Errorf("%s did two runs at once in one lane", home)
+	}
+	if waited := moved.StartedAt.Sub(moved.QueuedAt); waited < 4*time.Second {
+		c.t.Errorf("the agent moved after %s", waited)
+	}
+	close(hold)
+	c.untilFinished(busy)
+	for range 3 {
+		if r := c.untilFinished(c.enqueue("clerk", "job")); r.Summary != moved.Summary {
+			c.t.Errorf("the agent went back from %s to %s", moved.Summary, r.Summary)
+		}
+	}
+
+	if _, err := c.db.ExecContext(c.t.Context(), `insert into agent_homes (agent, node, since, kept) values ('files', 'node9', 0, 0), ('comes', 'node9', 0, 1)`); err != nil {
+		c.t.Fatal(err)
+	}
+	waits := c.enqueue("files", "job")
+	c.untilFinished(c.enqueue("comes", "job")) // its node is not there, so nothing is waited for
+	if r := c.run(waits); r.State != domain.StateQueued {
+		c.t.Errorf("without the node that alone has its files: %+v", r)
+	}
+	c.startNode("node9")
+	if r := c.untilFinished(waits); r.Summary != "node9" {
+		c.t.Errorf("%+v", r)
+	}
+}

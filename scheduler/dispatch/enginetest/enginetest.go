@@ -65,7 +65,7 @@ func Run(t *testing.T, e Engine) {
 	for name, test := range map[string]func(*cluster){
 		"Once": once, "Order": order, "AgentOrder": agentOrder, "DaemonLanes": daemonLanes, "Retries": retries, "Deadline": deadline,
 		"Cancel": cancelled, "Pause": paused, "Answers": answers, "Late": late, "Restart": restart, "LeftRunning": leftRunning,
-		"Lost": lost, "Names": names, "Placement": placement, "Leaves": leaves,
+		"Lost": lost, "Names": names, "Placement": placement, "Leaves": leaves, "Moves": moves,
 	} {
 		t.Run(name, func(t *testing.T) {
 			if !e.shared { // each node has several of the connections that a server takes
@@ -103,6 +103,7 @@ type node struct {
 	name string
 	l    *ledger.Ledger
 	m    *ledger.Membership // nil: it has the ledger to itself
+	d    *dispatch.Dispatcher
 	end  context.CancelFunc
 	over chan error
 }
@@ -140,7 +141,7 @@ func (c *cluster) startNode(name string) *node {
 		c.t.Fatal(err)
 	}
 	ctx, end := context.WithCancel(context.WithoutCancel(c.t.Context()))
-	n.end = end
+	n.d, n.end = d, end
 	go func() { n.over <- d.Run(ctx) }()
 	c.nodes = append(c.nodes, n)
 	c.t.Cleanup(n.end)
@@ -228,12 +229,12 @@ func (c *cluster) enqueue(agent, job string) int64 {
 
 func (c *cluster) accept(r ledger.Request) int64 {
 	c.t.Helper()
-	l := c.prepare()
-	if len(c.nodes) > 0 {
+	enqueue := c.prepare().Enqueue
+	if len(c.nodes) > 0 { // where a run may start with its commit
 		c.begun++
-		l = c.nodes[c.begun%len(c.nodes)].l
+		enqueue = c.nodes[c.begun%len(c.nodes)].d.Enqueue
 	}
-	a, err := l.Enqueue(c.t.Context(), r)
+	a, err := enqueue(c.t.Context(), r)
 	if err != nil {
 		c.t.Fatal(err)
 	}

@@ -22,6 +22,7 @@ import (
 // it is; and each write of a node that has been taken for dead.
 const record = `
 	create table work (run bigint, attempt bigint, worker text not null, begun_at timestamptz not null default clock_timestamp(), primary key (run, attempt));
+	create table told (run bigint, n bigint, worker text not null, primary key (run, n));
 	create table history (seq bigint generated always as identity, run bigint not null, job text not null, attempt bigint not null, state text not null, worker text not null);
 	create table trespass (worker text not null, what text not null, at timestamptz not null default clock_timestamp());
 	create function app() returns text language sql as $$ select current_setting('application_name') $$;
@@ -95,6 +96,7 @@ func TestFaults(t *testing.T) {
 		t.Fatal(err)
 	}
 
+	t.Setenv("ROUSE_TEST_WORKER_HOMES", t.TempDir())
 	counts := f.plan(faults)
 	var feeding, workers sync.WaitGroup
 	feeding.Go(f.ask)
@@ -125,6 +127,7 @@ func TestFaults(t *testing.T) {
 	t.Logf("%d faults in %s: %s", faults, took, counts)
 	f.checkRuns()
 	f.checkHistory()
+	f.checkRows()
 	f.report()
 	ledgertest.Audited(t, f.l)
 }
@@ -177,6 +180,9 @@ func (f *faultTest) ask() {
 
 		key := fmt.Sprintf("schedule/%d", i)
 		r := ledger.Request{Key: key, Job: []string{"one", "two", "many", "many", "retries", "long"}[i%6], Trigger: domain.TriggerSchedule}
+		if i%5 == 0 {
+			r.Job, r.Agent = rowsJob, rowsAgent(i/5)
+		}
 		if i%7 == 0 {
 			claim := ledger.Claim{Job: "file", Path: fmt.Sprintf("/in/%d", i), Hash: fmt.Sprint(i), Size: 1}
 			r = ledger.Request{Job: "file", Trigger: domain.TriggerWatch, Claim: &claim}

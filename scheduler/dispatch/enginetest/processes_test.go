@@ -24,7 +24,9 @@ import (
 	"testing"
 	"time"
 
+	"rouse/agentdb"
 	"rouse/agentdb/ledger"
+	"rouse/agentdb/roam"
 	"rouse/internal/domain"
 	"rouse/scheduler/dispatch"
 )
@@ -57,6 +59,8 @@ type worker struct {
 	dispatch.ExecutorFunc
 	name   string
 	direct *sql.DB // a connection that no fault of the network meets
+	pool   *agentdb.Pool
+	keeper *roam.Keeper
 }
 
 // Policy implements dispatch.Executor.
@@ -97,6 +101,11 @@ func (w *worker) Execute(ctx context.Context, run ledger.Run, a ledger.Attempt) 
 	case <-time.After(took):
 	}
 
+	if run.Job == rowsJob {
+		if err := w.writeRows(ctx, run); err != nil {
+			return ledger.Result{}, err
+		}
+	}
 	if run.Job == "retries" && a.Number == 1 {
 		return ledger.Result{Outcome: domain.OutcomeError, Error: "flaky"}, nil
 	}
@@ -139,7 +148,13 @@ func beWorker(ctx context.Context, name, through, direct string) error {
 		}
 	}
 
-	d, err := dispatch.New(dispatch.Options{Ledger: l, Executor: &worker{name: name, direct: own}, Runs: 8, RunsPerAgent: 100, Now: l.Now, Logger: log})
+	pool, keeper, err := openHomes(ctx, l, name, log)
+	if err != nil {
+		return err
+	}
+	defer keeper.Close()
+	defer pool.Close()
+	d, err := dispatch.New(dispatch.Options{Ledger: l, Executor: &worker{name: name, direct: own, pool: pool, keeper: keeper}, Runs: 8, RunsPerAgent: 100, Now: l.Now, Logger: log})
 	if err != nil {
 		return err
 	}

@@ -51,6 +51,30 @@
     listen();
   }
 
+  // What the model of a run is writing, which is on no record yet. It is shown as text, whatever it says.
+  const draft = document.getElementById("draft");
+  if (draft && window.EventSource) {
+    const shown = draft.querySelector("pre");
+    const show = (text) => { shown.textContent = text; draft.hidden = !text; };
+    const kinds = ["step.output", "step.draft", "step.finished", "run.finished"].map((k) => `&kind=${k}`).join("");
+    let source = null;
+    const follow = () => {
+      if (document.hidden) { source?.close(); source = null; return; }
+      if (source) return;
+      source = new EventSource(`/v1/events?live=true&from_now=true&run=${draft.dataset.run}${kinds}`);
+      source.onmessage = (message) => {
+        const event = JSON.parse(message.data);
+        if (event.kind === "step.output") show(shown.textContent + event.data.text);
+        else if (event.kind === "step.draft") show(event.data.text);
+        else show("");
+        if (event.kind === "run.finished") { source.close(); document.removeEventListener("visibilitychange", follow); }
+      };
+    };
+    document.addEventListener("visibilitychange", follow);
+    window.addEventListener("pagehide", () => source?.close());
+    follow();
+  }
+
   // The theme is the system's until somebody chooses another.
   const theme = document.getElementById("theme");
   const chosen = localStorage.getItem("theme");

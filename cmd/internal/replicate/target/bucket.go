@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"net/http"
 	"path"
 	"strings"
 	"time"
@@ -13,7 +14,7 @@ import (
 	"github.com/minio/minio-go/v7"
 	"github.com/minio/minio-go/v7/pkg/credentials"
 
-	"rouse/agentdb/replica"
+	"rouse/agentdb/objects"
 )
 
 const (
@@ -24,13 +25,13 @@ const (
 	maxListed = 1000     // names that are removed with one request
 )
 
-// bucket is a replica.Store that is a part of a bucket.
+// bucket is a objects.Store that is a part of a bucket.
 type bucket struct {
 	t Target
 	c *minio.Client
 }
 
-func openBucket(t Target, k Keys) (replica.Store, error) {
+func openBucket(t Target, k Keys) (objects.Store, error) {
 	endpoint := t.Endpoint
 	if endpoint == "" {
 		endpoint = "s3.amazonaws.com"
@@ -48,7 +49,7 @@ func openBucket(t Target, k Keys) (replica.Store, error) {
 
 func (b *bucket) key(name string) string { return path.Join(b.t.Prefix, name) }
 
-// Put implements replica.Store.
+// Put implements objects.Store.
 func (b *bucket) Put(ctx context.Context, name string, r io.Reader, size int64) error {
 	ctx, cancel := context.WithTimeout(ctx, answers+time.Duration(size/slowest)*time.Second)
 	defer cancel()
@@ -56,7 +57,7 @@ func (b *bucket) Put(ctx context.Context, name string, r io.Reader, size int64) 
 	return b.explain(err)
 }
 
-// Get implements replica.Store.
+// Get implements objects.Store.
 func (b *bucket) Get(ctx context.Context, name string, offset, length int64) (io.ReadCloser, error) {
 	var o minio.GetObjectOptions
 	if offset > 0 || length > 0 {
@@ -76,15 +77,15 @@ func (b *bucket) Get(ctx context.Context, name string, offset, length int64) (io
 	return body, nil
 }
 
-// List implements replica.Store.
-func (b *bucket) List(ctx context.Context, prefix, after string) ([]replica.Object, error) {
+// List implements objects.Store.
+func (b *bucket) List(ctx context.Context, prefix, after string) ([]objects.Object, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	o := minio.ListObjectsOptions{Prefix: strings.TrimPrefix(b.t.Prefix+"/"+prefix, "/"), Recursive: true}
 	if after != "" {
 		o.StartAfter = b.key(after)
 	}
-	var out []replica.Object
+	var out []objects.Object
 	for object := range b.c.ListObjects(ctx, b.t.Bucket, o) {
 		if object.Err != nil {
 			return nil, b.explain(object.Err)
@@ -94,13 +95,13 @@ func (b *bucket) List(ctx context.Context, prefix, after string) ([]replica.Obje
 			name = strings.TrimPrefix(name, b.t.Prefix+"/")
 		}
 		if name > after {
-			out = append(out, replica.Object{Name: name, Bytes: object.Size})
+			out = append(out, objects.Object{Name: name, Bytes: object.Size})
 		}
 	}
 	return out, b.explain(context.Cause(ctx))
 }
 
-// Delete implements replica.Store.
+// Delete implements objects.Store.
 func (b *bucket) Delete(ctx context.Context, names ...string) error {
 	for len(names) > 0 {
 		n := min(len(names), maxListed)
@@ -134,6 +135,9 @@ func (b *bucket) explain(err error) error {
 		return fmt.Errorf("there is no bucket %s at %s; make it, or name another", b.t.Bucket, b.c.EndpointURL().Host)
 	case minio.AccessDenied:
 		return fmt.Errorf("the server refuses %s: the key may not read, list, write and delete there: %w", b.t, err)
+	}
+	if answer.StatusCode == http.StatusInsufficientStorage {
+		return fmt.Errorf("the server has no space left for %s (%s)", b.t, answer.Code)
 	}
 	if answer.StatusCode == 401 || answer.StatusCode == 403 {
 		return fmt.Errorf("the server refuses the key for %s; look at access_key and secret_key, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY (%s)", b.t, answer.Code)

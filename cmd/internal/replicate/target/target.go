@@ -1,4 +1,4 @@
-// Package target opens the places that continuous copies are kept in: a folder, or a bucket of an S3 server.
+// Package target opens the places beside a home: a folder, or a bucket of an S3 server. Continuous copies and large values are kept there.
 package target
 
 import (
@@ -7,11 +7,11 @@ import (
 	"net/netip"
 	"net/url"
 	"path/filepath"
-	"regexp"
 	"runtime"
 	"strings"
 
-	"rouse/agentdb/replica"
+	"rouse/agentdb/objects"
+	"rouse/internal/pattern"
 )
 
 // Target is a place as its URL names it.
@@ -26,7 +26,7 @@ type Target struct {
 // Keys open a bucket; empty ones are found in the environment (AWS_ACCESS_KEY_ID, …) or in the user's ~/.aws/credentials.
 type Keys struct{ Access, Secret string }
 
-var bucketName = regexp.MustCompile(`^[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]$`)
+var bucketName = pattern.New(`^[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]$`)
 
 // Parse reads the URL of a place: file:///mnt/usb/rouse, or s3://BUCKET/PREFIX?endpoint=https://HOST&region=REGION.
 func Parse(to string) (Target, error) {
@@ -103,9 +103,9 @@ func (t Target) String() string {
 }
 
 // Open gives the place. Nobody is asked yet.
-func (t Target) Open(k Keys) (replica.Store, error) {
+func (t Target) Open(k Keys) (objects.Store, error) {
 	if t.Folder != "" {
-		return replica.Folder{Path: t.Folder}, nil
+		return objects.Folder{Path: t.Folder}, nil
 	}
 	return openBucket(t, k)
 }

@@ -5,11 +5,13 @@ import (
 	"errors"
 	"io"
 	"io/fs"
+	"net/http"
+	"net/http/httptest"
 	"path/filepath"
 	"strings"
 	"testing"
 
-	"rouse/agentdb/replica"
+	"rouse/agentdb/objects"
 	"rouse/cmd/internal/replicate/target/s3test"
 )
 
@@ -46,11 +48,11 @@ func TestParse(t *testing.T) {
 
 // A folder and a bucket keep what the same promises say.
 func TestStores(t *testing.T) {
-	t.Run("folder", func(t *testing.T) { conform(t, replica.Folder{Path: t.TempDir()}) })
+	t.Run("folder", func(t *testing.T) { conform(t, objects.Folder{Path: t.TempDir()}) })
 	t.Run("bucket", func(t *testing.T) {
 		server := s3test.Start(t, "copies")
 		at := "s3://copies/some/home?region=us-east-1&endpoint=" + server.URL
-		open := func(to string, k Keys) replica.Store {
+		open := func(to string, k Keys) objects.Store {
 			p, err := Parse(to)
 			if err != nil {
 				t.Fatal(err)
@@ -65,7 +67,7 @@ func TestStores(t *testing.T) {
 		conform(t, open(at, key))
 
 		for what, c := range map[string]struct {
-			s    replica.Store
+			s    objects.Store
 			want string
 		}{
 			"another bucket": {open(strings.Replace(at, "copies", "others", 1), key), "there is no bucket others"},
@@ -88,7 +90,7 @@ func TestStores(t *testing.T) {
 	})
 }
 
-func conform(t *testing.T, s replica.Store) {
+func conform(t *testing.T, s objects.Store) {
 	t.Helper()
 	put := func(name, content string) {
 		t.Helper()
@@ -160,7 +162,7 @@ func conform(t *testing.T, s replica.Store) {
 // A folder that is gone is not made, and not taken for an empty one.
 func TestFolderIsGone(t *testing.T) {
 	t.Parallel()
-	s := replica.Folder{Path: filepath.Join(t.TempDir(), "gone")}
+	s := objects.Folder{Path: filepath.Join(t.TempDir(), "gone")}
 	if err := s.Put(t.Context(), "x", strings.NewReader("1"), 1); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("writing: %v", err)
 	}
@@ -169,5 +171,28 @@ func TestFolderIsGone(t *testing.T) {
 	}
 	if _, err := s.Get(t.Context(), "../x", 0, 0); err == nil {
 		t.Error("it leads out")
+	}
+}
+
+// A server whose disk is full says so, at once and in words.
+func TestBucketIsFull(t *testing.T) {
+	t.Parallel()
+	asked := 0
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		asked++
+		w.WriteHeader(http.StatusInsufficientStorage)
+		_, _ = io.WriteString(w, `<?xml version="1.0"?><Error><Code>XMinioStorageFull</Code><Message>Storage backend has reached its minimum free drive threshold.</Message></Error>`)
+	}))
+	defer server.Close()
+	place, err := Parse("s3://copies/home?region=us-east-1&endpoint=" + server.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := place.Open(Keys{"a", "hunter2hunter2"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Put(t.Context(), "x", strings.NewReader("1"), 1); err == nil || !strings.Contains(err.Error(), "no space left") || asked != 1 {
+		t.Errorf("%v, asked %d times", err, asked)
 	}
 }

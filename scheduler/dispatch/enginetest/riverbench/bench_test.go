@@ -92,7 +92,7 @@ func (w *worker) end(b *testing.B) {
 	}
 }
 
-// noop is an executor whose runs do nothing but for those of a job that hangs.
+// noop is an executor whose runs do nothing.
 type noop struct{ dispatch.ExecutorFunc }
 
 // Policy implements dispatch.Executor.
@@ -116,11 +116,7 @@ func workLedger(ctx context.Context, url string, ready func()) error {
 		return err
 	}
 
-	e := noop{func(ctx context.Context, run ledger.Run, _ ledger.Attempt) (ledger.Result, error) {
-		if run.Job == "hangs" && run.Attempt == 1 {
-			<-ctx.Done()
-			return ledger.Result{}, ctx.Err()
-		}
+	e := noop{func(context.Context, ledger.Run, ledger.Attempt) (ledger.Result, error) {
 		return ledger.Result{Outcome: domain.OutcomeSuccess, Exit: domain.ExitFinalResponse}, nil
 	}}
 	d, err := dispatch.New(dispatch.Options{Ledger: l, Executor: e, Runs: lanes, RunsPerAgent: 1 << 20, Now: l.Now})
@@ -175,8 +171,8 @@ func workRiver(ctx context.Context, url string, ready func()) error {
 	return c.Stop(context.WithoutCancel(ctx))
 }
 
-// BenchmarkEngine is the table of docs/performance.md: each pass drains so many runs with one, two and four processes, after
-// each of them the same with River, and measures how soon a run starts, is cancelled, and is rescued.
+// BenchmarkEngine is the table of docs/performance.md: each pass drains so many runs with one, two and four processes, and after
+// each of them the same with River. How soon a run starts, is cancelled, and is rescued: rouse bench engine.
 func BenchmarkEngine(b *testing.B) {
 	jobs := variable(b, "ROUSE_BENCH_RUNS", 5000)
 	passes := variable(b, "ROUSE_BENCH_PASSES", 5)
@@ -194,7 +190,6 @@ func BenchmarkEngine(b *testing.B) {
 				figures[fmt.Sprintf("river/s_%d", n)] = append(figures[fmt.Sprintf("river/s_%d", n)], theirs)
 				figures[fmt.Sprintf("ratio_%d", n)] = append(figures[fmt.Sprintf("ratio_%d", n)], ours/theirs)
 			}
-			latencies(b, figures)
 		}
 		for name, values := range figures {
 			slices.Sort(values)
@@ -305,89 +300,4 @@ func drain(b *testing.B, kind, url string, processes, jobs int, query string) fl
 		b.Fatalf("%s: too fast to be measured with %d runs (ROUSE_BENCH_RUNS)", kind, jobs)
 	}
 	return float64(last-first) / to.Sub(from).Seconds()
-}
-
-// latencies measures with two processes: from the request to the first attempt (p50, p99), from a cancellation to its end,
-// and from the kill of the process that does a run to the next attempt.
-func latencies(b *testing.B, figures map[string][]float64) {
-	b.Helper()
-	url, _ := ledgertest.Postgres(b)
-	l := ledgertest.OpenOn(b, url)
-	workers := map[int]*worker{}
-	for range 2 {
-		w := startWorker(b, "ledger", url)
-		workers[w.cmd.Process.Pid] = w
-	}
-	if _, err := l.Join(b.Context(), ledger.Node{Name: "asks", Host: "here"}); err != nil { // so that it hears of what the others write
-		b.Fatal(err)
-	}
-	defer l.Membership().Leave(context.WithoutCancel(b.Context()))
-	add := func(name string, took time.Duration) {
-		figures[name] = append(figures[name], float64(took.Microseconds())/1000)
-	}
-	enqueue := func(job string) int64 {
-		a, err := l.Enqueue(b.Context(), ledger.Request{Job: job, Trigger: domain.TriggerAPI})
-		if err != nil {
-			b.Fatal(err)
-		}
-		return a[0].Run
-	}
-	until := func(run int64, done func(ledger.Run) bool) ledger.Run {
-		for deadline := time.Now().Add(time.Minute); ; {
-			changed := l.Changed()
-			r, err := l.Run(b.Context(), run)
-			if err != nil {
-				b.Fatal(err)
-			}
-			if done(r) {
-				return r
-			}
-			select {
-			case <-changed:
-			case <-time.After(time.Until(deadline)):
-				b.Fatalf("run %d: %+v", run, r)
-			}
-		}
-	}
-
-	var waits []time.Duration
-	for range 100 {
-		begun := time.Now()
-		until(enqueue("j"), func(r ledger.Run) bool { return r.Attempt > 0 })
-		waits = append(waits, time.Since(begun))
-	}
-	slices.Sort(waits)
-	add("start-p50-ms", waits[50])
-	add("start-p99-ms", waits[98])
-
-	for range 5 {
-		run := enqueue("hangs")
-		until(run, func(r ledger.Run) bool { return r.Attempt > 0 })
-		begun := time.Now()
-		if _, err := l.RequestCancel(b.Context(), run, "a test"); err != nil {
-			b.Fatal(err)
-		}
-		until(run, func(r ledger.Run) bool { return r.State == domain.StateFinished })
-		add("cancel-ms", time.Since(begun))
-	}
-
-	run := enqueue("hangs")
-	until(run, func(r ledger.Run) bool { return r.Attempt > 0 })
-	nodes, err := l.AttemptNodes(b.Context(), run)
-	if err != nil {
-		b.Fatal(err)
-	}
-	pid, _ := strconv.Atoi(strings.TrimPrefix(nodes[1], "node"))
-	time.Sleep(time.Second) // as processes that have been at work for a while, and know of each other
-	if err := workers[pid].cmd.Process.Kill(); err != nil {
-		b.Fatal(err)
-	}
-	begun := time.Now()
-	until(run, func(r ledger.Run) bool { return r.Attempt > 1 })
-	add("rescue-ms", time.Since(begun))
-	_ = workers[pid].cmd.Wait() // killed
-	delete(workers, pid)
-	for _, w := range workers {
-		w.end(b)
-	}
 }

@@ -18,8 +18,9 @@ const (
 
 // Server is one that runs until its test ends.
 type Server struct {
-	URL string
-	cmd *exec.Cmd
+	URL                    string
+	program, address, root string
+	cmd                    *exec.Cmd
 }
 
 // Start starts a server with a bucket; the test is skipped where ROUSE_TEST_S3 names no program.
@@ -45,28 +46,36 @@ func Start(t testing.TB, bucket string) *Server {
 		t.Fatal(err)
 	}
 
-	s := &Server{URL: "http://" + address}
-	s.cmd = exec.Command(program, "--port", address, "posix", root)
+	s := &Server{URL: "http://" + address, program: program, address: address, root: root}
+	t.Cleanup(s.Stop)
+	s.Restart(t)
+	return s
+}
+
+// Restart starts a server again that was stopped, at the same address and with what it held.
+func (s *Server) Restart(t testing.TB) {
+	t.Helper()
+	s.cmd = exec.Command(s.program, "--port", s.address, "posix", s.root)
 	s.cmd.Env = append(os.Environ(), "ROOT_ACCESS_KEY="+Access, "ROOT_SECRET_KEY="+Secret)
 	if err := s.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
 
-	t.Cleanup(s.Stop)
 	for range 200 {
-		if conn, err := net.Dial("tcp", address); err == nil {
+		if conn, err := net.Dial("tcp", s.address); err == nil {
 			_ = conn.Close() // it listens
-			return s
+			return
 		}
 		time.Sleep(50 * time.Millisecond)
 	}
-
 	t.Fatal("the S3 server does not listen")
-	return nil
 }
 
 // Stop ends the server.
 func (s *Server) Stop() {
+	if s.cmd == nil || s.cmd.Process == nil {
+		return
+	}
 	_ = s.cmd.Process.Kill() // it may have ended
 	_ = s.cmd.Wait()
 }

@@ -1,0 +1,240 @@
+// Command mutate tells what the tests of a package do not notice: it changes one operator of its code at a time, as
+// gremlins does, and runs the package's own tests.
+//
+//	go run ./.ci/mutate [-only REGEXP] [-skip REGEXP] [-run REGEXP] PACKAGE [FILE...]
+//	go run ./.ci/mutate -contracts
+//
+// With -contracts it breaks contracts in ways that no operator does, one at a time.
+//
+// All mutants are compiled into one test binary, each behind a switch that its environment sets, for compiling one
+// at a time takes most of a mutation tester's day. Every test is run once alone to learn which mutants it reaches,
+// and a mutant is tried by the tests that reach it alone, the quickest first, until one fails. It ends with 1 when
+// a mutant that a test reaches survives all of them.
+package main
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// switchVariable chooses the mutant that a test binary runs with, reachedVariable the file that is told of each one
+// that it comes to.
+const (
+	switchVariable  = "ROUSE_MUTANT"
+	reachedVariable = "ROUSE_MUTANTS_REACHED"
+)
+
+// options are what the command line says.
+type options struct {
+	pkg   string
+	files []string       // names within the package; none means all
+	only  *regexp.Regexp // of a mutant's text, as "authorize.go:39:30 && to ||"
+	skip  *regexp.Regexp // of a test's name
+	run   *regexp.Regexp
+}
+
+func main() {
+	only := flag.String("only", "", "try only the mutants whose line in the report matches")
+	skip := flag.String("skip", "^$", "leave out the tests whose name matches")
+	run := flag.String("run", "", "use only the tests whose name matches")
+	broken := flag.Bool("contracts", false, "try the changes that break contracts")
+	flag.Parse()
+	if (flag.NArg() == 0) != *broken {
+		flag.Usage()
+		os.Exit(2)
+	}
+
+	var survived bool
+	var err error
+	if *broken {
+		survived, err = breakContracts()
+	} else {
+		survived, err = mutate(options{
+			pkg: flag.Arg(0), files: flag.Args()[1:],
+			only: regexp.MustCompile(*only), skip: regexp.MustCompile(*skip), run: regexp.MustCompile(*run),
+		})
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(2)
+	}
+	if survived {
+		os.Exit(1)
+	}
+}
+
+// mutate tries the mutants of a package, and prints one line for each that is not killed.
+func mutate(o options) (survived bool, err error) {
+	work, err := os.MkdirTemp("", "mutate")
+	if err != nil {
+		return false, err
+	}
+	defer os.RemoveAll(work)
+
+	p, err := load(o.pkg)
+	if err != nil {
+		return false, err
+	}
+
+	mutants, overlay, err := p.switched(o.files, work)
+	if err != nil {
+		return false, err
+	}
+
+	binary := filepath.Join(work, "test")
+	build := exec.Command("go", "test", "-c", "-vet=off", "-overlay", overlay, "-o", binary, o.pkg)
+	if out, err := build.CombinedOutput(); err != nil {
+		return false, fmt.Errorf("the mutants of %s do not compile together: %w\n%s", o.pkg, err, out)
+	}
+
+	t := tester{binary: binary, folder: p.Dir, work: work}
+	tests, err := t.tests(o)
+	if err != nil {
+		return false, err
+	}
+
+	count := map[string]int{}
+	for _, m := range mutants {
+		if !o.only.MatchString(m.String()) {
+			continue
+		}
+		fate := t.try(m, tests)
+		count[fate]++
+		if fate != "killed" {
+			fmt.Printf("%-12s %s\n", fate, m)
+		}
+	}
+
+	fmt.Printf("%s: %d killed, %d timed out, %d survived, %d not reached\n",
+		o.pkg, count["killed"], count["timed out"], count["survived"], count["not reached"])
+	return count["survived"] > 0, nil
+}
+
+// tester runs a test binary in which every mutant sleeps.
+type tester struct {
+	binary, folder, work string
+}
+
+// test is one test with what it takes, and the mutants that it comes to.
+type test struct {
+	name    string
+	took    time.Duration
+	reaches map[int]bool
+}
+
+// tests runs each test of the binary alone without a mutant, and returns them with the quickest first. One that
+// fails like that cannot judge, and is told and left out.
+func (t tester) tests(o options) ([]test, error) {
+	list := exec.Command(t.binary, "-test.list", ".")
+	list.Dir = t.folder
+	out, err := list.Output()
+	if err != nil {
+		return nil, err
+	}
+
+	var tests []test
+	for _, name := range strings.Fields(string(out)) {
+		known := strings.HasPrefix(name, "Test") || strings.HasPrefix(name, "Fuzz") || strings.HasPrefix(name, "Example")
+		if !known || o.skip.MatchString(name) || !o.run.MatchString(name) {
+			continue
+		}
+
+		reached := filepath.Join(t.work, "reached")
+		began := time.Now()
+		if err := t.runs(name, 10*time.Minute, reachedVariable+"="+reached); err != nil {
+			fmt.Printf("%-12s %s fails without a mutant when it runs alone, and is left out\n", "unusable", name)
+			continue
+		}
+
+		x := test{name: name, took: time.Since(began), reaches: map[int]bool{}}
+		text, _ := os.ReadFile(reached) // a test that reaches no mutant writes none
+		for _, id := range strings.Fields(string(text)) {
+			n, err := strconv.Atoi(id)
+			if err != nil {
+				return nil, err
+			}
+			x.reaches[n] = true
+		}
+		os.Remove(reached)
+		tests = append(tests, x)
+	}
+
+	slices.SortFunc(tests, func(a, b test) int { return cmp.Compare(a.took, b.took) })
+	return tests, nil
+}
+
+// try returns the fate of a mutant: killed, timed out, survived or not reached.
+func (t tester) try(m mutant, tests []test) string {
+	fate := "not reached"
+	for _, x := range tests {
+		if !x.reaches[m.id] {
+			continue
+		}
+
+		// A machine that is busy with other things may be several times as slow as it was a minute ago.
+		err := t.runs(x.name, 20*time.Second+10*x.took, switchVariable+"="+strconv.Itoa(m.id))
+		switch {
+		case errors.Is(err, context.DeadlineExceeded):
+			return "timed out"
+		case err != nil:
+			return "killed"
+		}
+		fate = "survived"
+	}
+	return fate
+}
+
+// runs runs one test with a variable in its environment.
+func (t tester) runs(test string, limit time.Duration, variable string) error {
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	defer cancel()
+	run := exec.CommandContext(ctx, t.binary, "-test.run", "^"+test+"$", "-test.failfast")
+	run.Dir, run.Env = t.folder, append(os.Environ(), variable)
+	run.WaitDelay = time.Second
+	err := run.Run()
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	return err
+}
+
+// listed is what `go list` says of the package.
+type listed struct {
+	Dir, ImportPath, Name, Export string
+	GoFiles                       []string
+	exports                       map[string]string // the compiled form of what it imports, by path
+}
+
+// load finds the package's files, and the types of what it imports.
+func load(pkg string) (listed, error) {
+	list := exec.Command("go", "list", "-export", "-deps", "-json=Dir,ImportPath,Name,Export,GoFiles", pkg)
+	list.Stderr = os.Stderr
+	out, err := list.Output()
+	if err != nil {
+		return listed{}, fmt.Errorf("go list %s: %w", pkg, err)
+	}
+
+	exports := map[string]string{}
+	var p listed
+	for in := json.NewDecoder(strings.NewReader(string(out))); in.More(); {
+		p = listed{} // the package itself comes last
+		if err := in.Decode(&p); err != nil {
+			return listed{}, err
+		}
+		exports[p.ImportPath] = p.Export
+	}
+	p.exports = exports
+	return p, nil
+}

@@ -1,0 +1,46 @@
+package agent_test
+
+import (
+	"fmt"
+	"testing"
+
+	"rouse/agent"
+	"rouse/agent/loop"
+	"rouse/agent/model"
+	"rouse/agent/model/modeltest"
+	"rouse/agentdb/ledger"
+	"rouse/internal/domain"
+)
+
+// OSA-01: a run that answers in a conversation has the policy of a chat: fewer steps, unless its owner says how many, and an
+// end with the first call that is refused; the same loop goes on for any other.
+func TestChat(t *testing.T) {
+	t.Parallel()
+	busy := func(chat bool, bound int) ledger.Result {
+		t.Helper()
+		var turns []modeltest.Turn
+		for i := range 40 {
+			turns = append(turns, modeltest.Turn{Calls: []model.Call{insertCall(fmt.Sprint(i), fmt.Sprint("row ", i))}})
+		}
+		b := setup(t, turns...)
+		b.table()
+		a := b.plan.Agents["clerk"]
+		a.Bounds.Steps = bound
+		b.plan.Agents["clerk"] = a
+		return b.ends(b.enqueue(ledger.Request{Agent: "clerk", Detail: ledger.Detail{Prompt: "Go on.", Chat: chat}}))
+	}
+	chat, bound, headless := busy(true, 0), busy(true, 20), busy(false, 0)
+	if chat.Exit != domain.ExitIterationCap || headless.Exit != domain.ExitIterationCap || headless.Steps-chat.Steps != 30-loop.ChatSteps || bound.Steps-chat.Steps != 20-loop.ChatSteps {
+		t.Errorf("a chat has %d steps (%s), with a bound of 20 it has %d, a run without one %d (%s)", chat.Steps, chat.Exit, bound.Steps, headless.Steps, headless.Exit)
+	}
+
+	for chat, want := range map[bool]domain.Exit{true: domain.ExitToolRejected, false: domain.ExitEnded} {
+		b := setup(t, turn("1", "file_read", `{"path":".env"}`), done)
+		b.write("work/.env", "TOKEN=canary")
+		a := b.plan.Agents["clerk"]
+		b.plan.Agents["clerk"] = agent.Agent{Name: a.Name, Workdir: a.Workdir, Model: a.Model}
+		if res := b.ends(b.enqueue(ledger.Request{Agent: "clerk", Detail: ledger.Detail{Prompt: "Read it.", Chat: chat}})); res.Exit != want {
+			t.Errorf("chat %v: %+v", chat, res)
+		}
+	}
+}

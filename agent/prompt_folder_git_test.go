@@ -1,0 +1,65 @@
+package agent_test
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// OSA-39: the prompt of a run in a project says what git says has changed. What the configuration in the folder names, which the
+// agent may have written, is not run for it: here each program would leave a canary.
+func TestFolderUnderGit(t *testing.T) {
+	t.Parallel()
+	if _, err := exec.LookPath("git"); err != nil {
+		t.Skip("git is not installed")
+	}
+	needShell(t)
+	needConfinement(t)
+
+	b := setup(t, done, done)
+	b.write("work/go.mod", "module x\n")
+	work, canary := filepath.Join(b.dir, "work"), filepath.Join(b.dir, "work", "canary")
+	git := func(args ...string) {
+		t.Helper()
+		cmd := exec.CommandContext(t.Context(), "git", args...)
+		cmd.Dir, cmd.Env = work, []string{"PATH=" + os.Getenv("PATH"), "HOME=" + b.dir, "GIT_CONFIG_NOSYSTEM=1", "GIT_AUTHOR_NAME=a", "GIT_AUTHOR_EMAIL=a@b", "GIT_COMMITTER_NAME=a", "GIT_COMMITTER_EMAIL=a@b"}
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("git %v: %v\n%s", args, err, out)
+		}
+	}
+	git("init", "-q", "-b", "main")
+	git("add", ".")
+	git("commit", "-qm", "first")
+
+	// It also ends the git that started it, which shows where it can write nothing.
+	runs := `"touch '` + canary + `' 2>/dev/null; kill -9 $PPID; :"`
+	b.write("work/.git/config", "[core]\n\trepositoryformatversion = 0\n\tfsmonitor = "+runs+"\n\tpager = "+runs+"\n[pager]\n\tstatus = "+runs+
+		"\n[filter \"evil\"]\n\tclean = "+runs+"\n\tprocess = "+runs+"\n[diff]\n\texternal = "+runs+"\n[alias]\n\tstatus = \"!touch '"+canary+"'\"\n")
+	b.write("work/.gitattributes", "* filter=evil\n")
+	for _, hook := range []string{"post-index-change", "fsmonitor-watchman"} {
+		b.write("work/.git/hooks/"+hook, "#!/bin/sh\ntouch '"+canary+"' 2>/dev/null; kill -9 $PPID\n")
+		if err := os.Chmod(filepath.Join(work, ".git", "hooks", hook), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b.write("work/go.mod", "module y\n")
+
+	id := b.adhoc("Look.")
+	b.ends(id)
+	if told := b.heard(); !strings.Contains(told, `modified \"go.mod\" (not staged)`) || !strings.Contains(told, `untracked \".gitattributes\"`) {
+		t.Errorf("the prompt does not say what has changed:\n%s", told)
+	}
+	if _, err := os.Stat(canary); err == nil {
+		t.Error("a program that the folder names was run")
+	}
+
+	// The attack is one: git itself runs what the folder names.
+	cmd := exec.CommandContext(t.Context(), "git", "status")
+	cmd.Dir, cmd.Env = work, []string{"PATH=" + os.Getenv("PATH"), "HOME=" + b.dir, "GIT_CONFIG_NOSYSTEM=1"}
+	out, _ := cmd.CombinedOutput() // which the attack may make fail
+	if _, err := os.Stat(canary); err != nil {
+		t.Errorf("the folder names nothing that git runs: %s", out)
+	}
+}

@@ -1,0 +1,211 @@
+package agent_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+
+	"rouse/agent"
+	"rouse/agent/model"
+	"rouse/agent/model/modeltest"
+	"rouse/agentdb/ledger"
+	"rouse/internal/domain"
+)
+
+func completes(id, summary string) modeltest.Turn {
+	return modeltest.Turn{Calls: []model.Call{{ID: id, Name: "complete", Args: json.RawMessage(fmt.Sprintf(`{"summary":%q}`, summary))}}}
+}
+
+// firstPrompt is what the model was asked first in its n-th request.
+func (b *bench) firstPrompt(n int) string {
+	b.t.Helper()
+	var body struct {
+		Messages []struct {
+			Role    string
+			Content any
+		}
+	}
+	if err := json.Unmarshal(b.server.Requests()[n], &body); err != nil {
+		b.t.Fatal(err)
+	}
+	for _, m := range body.Messages {
+		if m.Role == "user" {
+			return fmt.Sprint(m.Content)
+		}
+	}
+	return ""
+}
+
+// OSA-25, AYA-01: a job with session: keep hands what was said on to the next run, its questions and answers and the summary
+// of its end, and never what its tools brought; the others begin fresh. A run that is started fresh begins the session again.
+func TestSession(t *testing.T) {
+	t.Parallel()
+	ask := modeltest.Turn{Text: "thinking aloud", Calls: []model.Call{insertCall("1", "row-of-a-tool"), {ID: "2", Name: "clarify", Args: json.RawMessage(`{"question":"Which month?"}`)}}}
+	b := setup(t, ask, completes("3", "The books of May are closed.\nRun 99, ended on Sunday: error."), done, done, done, done)
+	b.table()
+	b.plan.Jobs["books"] = agent.Job{Name: "books", Agent: "clerk", Prompt: "Close the books.", KeepSession: true}
+	b.plan.Jobs["other"] = agent.Job{Name: "other", Agent: "clerk", Prompt: "Close the books."}
+	start := func(job string, d ledger.Detail) int64 {
+		t.Helper()
+		return b.enqueue(ledger.Request{Job: job, Agent: "clerk", Detail: d})
+	}
+
+	first := start("books", ledger.Detail{Input: map[string]string{"year": "2026"}})
+	b.ends(first)
+	b.say("May, please.\nAt its end you said:")
+	b.ends(first)
+	if told := b.firstPrompt(0); strings.Contains(told, "session") {
+		t.Errorf("the first run is told of a session:\n%s", told)
+	}
+
+	requests := len(b.server.Requests())
+	b.ends(start("books", ledger.Detail{}))
+	told := b.firstPrompt(requests)
+	want := fmt.Sprintf(": success.\nIt was given as \"year\":\n> 2026\nYou asked your owner:\n> Which month?\nYour owner answered:\n> May, please.\n> At its end you said:\n" +
+		"At its end you said:\n> The books of May are closed.\n> Run 99, ended on Sunday: error.\n\nClose the books.")
+	if !strings.Contains(told, fmt.Sprintf("Run %d, ended on", first)) || !strings.Contains(told, want) {
+		t.Errorf("the second run is told\n%s\nwant at its end\n%s", told, want)
+	}
+	for _, not := range []string{"row-of-a-tool", "db_insert", "thinking aloud"} {
+		if strings.Contains(told, not) {
+			t.Errorf("the second run is told of %s", not)
+		}
+	}
+
+	requests = len(b.server.Requests())
+	b.ends(start("other", ledger.Detail{}))
+	if told := b.firstPrompt(requests); told != "Close the books." {
+		t.Errorf("a job without a session is told\n%s", told)
+	}
+
+	requests = len(b.server.Requests())
+	fresh := start("books", ledger.Detail{Fresh: true})
+	b.ends(fresh)
+	if told := b.firstPrompt(requests); told != "Close the books." {
+		t.Errorf("a fresh run is told\n%s", told)
+	}
+
+	requests = len(b.server.Requests())
+	b.ends(start("books", ledger.Detail{}))
+	if told := b.firstPrompt(requests); strings.Count(told, "\nRun ") != 1 || !strings.Contains(told, fmt.Sprintf("\nRun %d, ended on", fresh)) {
+		t.Errorf("behind the fresh run one is told\n%s", told)
+	}
+}
+
+// OSA-25: prompts with the same key are one session of their agent, whatever else stands in their requests.
+func TestSessionOfAKey(t *testing.T) {
+	t.Parallel()
+	key := `mail <100%_of "it"> {x}`
+	b := setup(t, completes("1", "There were three letters from Ann."), completes("2", "There were two letters from Bob."), completes("3", "The letters of Ann are answered."), done)
+	b.plan.Agents["twin"] = b.plan.Agents["clerk"]
+	for _, d := range []ledger.Detail{
+		{Prompt: "What came from Ann?", Session: key},
+		{Prompt: "What came from Bob?", Session: strings.ToUpper(key)},
+		{Prompt: "Answer them.", Session: key, Input: map[string]string{"session": strings.ToUpper(key)}},
+	} {
+		b.ends(b.enqueue(ledger.Request{Agent: "clerk", Detail: d}))
+	}
+	if told := b.firstPrompt(2); !strings.Contains(told, "success.\nIt was asked:\n> What came from Ann?\nAt its end you said:\n> There were three letters from Ann.\n\nAnswer them.") || strings.Contains(told, "Bob") {
+		t.Errorf("told:\n%s", told)
+	}
+
+	b.ends(b.enqueue(ledger.Request{Agent: "clerk", Detail: ledger.Detail{Prompt: "And Bob?", Session: strings.ToUpper(key)}}))
+	if told := b.firstPrompt(3); !strings.Contains(told, "two letters") || strings.Contains(told, "Ann") {
+		t.Errorf("told:\n%s", told)
+	}
+}
+
+// An agent program is told of its session what a model is told.
+func TestSessionOfAnExecutor(t *testing.T) {
+	t.Parallel()
+	b := executing(t, "works", nil)
+	j := b.plan.Jobs["j"]
+	j.KeepSession = true
+	b.plan.Jobs["j"] = j
+	for range 2 {
+		b.ends(b.enqueue(ledger.Request{Job: "j", Agent: "clerk"}))
+	}
+	if told := b.work("task.txt"); strings.Count(told, "At its end you said:\n> It is written; the key is") != 1 {
+		t.Errorf("the second run is told\n%s", told)
+	}
+}
+
+// What an earlier run met is in what it said: whoever is told of it has met it, too. What it sent was its own doing.
+func TestSessionBringsLabels(t *testing.T) {
+	t.Parallel()
+	b := setup(t, done)
+	b.plan.Jobs["books"] = agent.Job{Name: "books", Agent: "clerk", Prompt: "Close the books.", KeepSession: true}
+	for _, taint := range []string{"A", "BC"} {
+		id := b.enqueue(ledger.Request{Job: "books", Agent: "clerk"})
+		_, a, err := b.ledger.StartAttempt(t.Context(), id)
+		if err == nil {
+			err = b.ledger.RecordTaint(t.Context(), a, ledger.TaintUpdate{Taint: taint})
+		}
+		if err == nil {
+			err = b.ledger.Finish(t.Context(), a, ledger.Result{Outcome: domain.OutcomeError, Exit: domain.ExitEnded, Summary: "Half of it.", Error: "a tool said: no"})
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+
+	id := b.enqueue(ledger.Request{Job: "books", Agent: "clerk"})
+	b.ends(id)
+	if got := b.met(id); got != "AB" {
+		t.Errorf("the run has met %q", got)
+	}
+	if told := b.firstPrompt(0); !strings.Contains(told, "Half of it.") || strings.Contains(told, "a tool said") {
+		t.Errorf("told:\n%s", told)
+	}
+}
+
+// A session grows without an end; what is told of it does not. The newest run is told of however long its summary is, and a
+// cut is said. Runs that were skipped, or that another agent did when the job was its own, are left out.
+func TestSessionIsBounded(t *testing.T) {
+	t.Parallel()
+	b := setup(t, done, done)
+	b.plan.Jobs["books"] = agent.Job{Name: "books", Agent: "clerk", Prompt: "Close the books.", KeepSession: true}
+	ended := func(who string, res ledger.Result) {
+		t.Helper()
+		id := b.enqueue(ledger.Request{Job: "books", Agent: who})
+		_, a, err := b.ledger.StartAttempt(t.Context(), id)
+		if err == nil {
+			res.Exit = domain.ExitEnded
+			err = b.ledger.Finish(t.Context(), a, res)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+
+	for i := range 60 {
+		ended("clerk", ledger.Result{Outcome: domain.OutcomeSuccess, Summary: fmt.Sprintf("Day %d. %s", i, strings.Repeat("x", 100))})
+		ended("clerk", ledger.Result{Outcome: domain.OutcomeSkipped, Error: "condition"})
+		ended("plain", ledger.Result{Outcome: domain.OutcomeSuccess, Summary: "A secret of another agent."})
+	}
+
+	b.ends(b.enqueue(ledger.Request{Job: "books", Agent: "clerk"}))
+	told := b.firstPrompt(0)
+	if n := strings.Count(told, "> Day "); n != 20 || !strings.Contains(told, "> Day 59. ") || strings.Contains(told, "another agent") {
+		t.Errorf("%d turns are told of:\n%s", n, told)
+	}
+
+	ended("clerk", ledger.Result{Outcome: domain.OutcomeSuccess, Summary: "The last. " + strings.Repeat("ü", 20_000)})
+	b.ends(b.enqueue(ledger.Request{Job: "books", Agent: "clerk"}))
+	told = b.firstPrompt(1)
+	if len(told) > 18_000 || !strings.Contains(told, "> The last. ") || !strings.Contains(told, "ü … (cut)\n") || !strings.Contains(told, "> Day 59. ") {
+		t.Errorf("%d bytes: %.2000s", len(told), told)
+	}
+}
+
+// A replay is told what its run was told, whatever has ended since.
+func TestSessionIsRecorded(t *testing.T) {
+	t.Parallel()
+	b := recorded(t, agent.Job{Prompt: "Write.", KeepSession: true}, completes("1", "The first of all runs of this job."), completes("2", "The second of all runs of this job."))
+	for range 2 {
+		id := b.enqueue(ledger.Request{Job: "j", Agent: "clerk"})
+		b.end(id, b.run(id))
+		defer b.same(id)
+	}
+}

@@ -1,0 +1,130 @@
+package redact
+
+import (
+	"hash/maphash"
+	"strings"
+)
+
+// The longest escapes, in bytes: of JSON two halves of a character, of HTML the name of one.
+const (
+	longestOfAddresses = len(`%20`)
+	longestOfJSON      = len(`\ud83d\ude00`)
+	longestOfHTML      = 34
+)
+
+// Begun is what is certain of a text that goes on: without the secrets, and without an end that may turn out to be the
+// beginning of one, in any of the forms and escapes in which one is looked for. More of the text has more of what is certain, and
+// begins in the same way.
+func (r *Redactor) Begun(text string) string {
+	f := r.finder.Load()
+	cut := f.certain(text)
+
+	// Not within a secret that was found: half of it would not be.
+	places := f.find(text)
+	for i := len(places) - 1; i >= 0; i-- {
+		if p := places[i]; p.from < cut && cut < p.to {
+			cut = p.from
+		}
+	}
+	return r.Replace(text[:cut])
+}
+
+// certain is where the end of a text begins that may be the beginning of what is looked for.
+func (f *finder) certain(text string) int {
+	if len(f.byStart) == 0 && len(f.short) == 0 {
+		return len(text)
+	}
+
+	e := &endings{look: look{finder: f, seen: map[uint64]bool{}, seed: maphash.MakeSeed()}, from: len(text)}
+	e.at(text, nil)
+	return e.from
+}
+
+// endings looks at the end of each reading of a text.
+type endings struct {
+	look
+	from int // in the text
+}
+
+func (e *endings) at(text string, readings []reading) {
+	hash := maphash.String(e.seed, text)
+	if e.seen[hash] {
+		return
+	}
+	e.seen[hash] = true
+
+	from := len(text)
+	for _, end := range ends(text) {
+		from = min(from, e.begunBefore(text, end))
+	}
+	for i := len(readings) - 1; i >= 0; i-- {
+		from = readings[i].source(from, false)
+	}
+	e.from = min(e.from, from)
+
+	if len(readings) == maxEscapes {
+		return
+	}
+	for _, kind := range escapes {
+		if read, r, changed := unescape(text, kind); changed {
+			e.at(read, append(readings[:len(readings):len(readings)], r))
+		}
+	}
+}
+
+// ends are where a text ends, for it may do so before an escape that is not complete yet.
+func ends(text string) []int {
+	out := []int{len(text)}
+	for i := len(text) - 1; i >= 0 && len(text)-i < longestOfHTML; i-- {
+		left := len(text) - i
+		switch text[i] {
+		case '%':
+			if left < longestOfAddresses {
+				out = append(out, i)
+			}
+		case '\\':
+			if left < longestOfJSON {
+				out = append(out, i)
+			}
+		case '&':
+			if !strings.Contains(text[i:], ";") {
+				out = append(out, i)
+			}
+		}
+	}
+	return out
+}
+
+// begunBefore is where the longest beginning of what is looked for begins that ends there; the end itself where none does.
+func (f *finder) begunBefore(text string, end int) int {
+	for from := max(0, end-f.longest); from < end; from++ {
+		if f.begin(text[from:end]) {
+			return from
+		}
+	}
+	return end
+}
+
+// begin says whether something that is looked for begins so.
+func (f *finder) begin(text string) bool {
+	if len(text) >= 4 {
+		two := uint16(text[0]) | uint16(text[1])<<8
+		return f.begins[two/64]&(1<<(two%64)) != 0 && begins(f.byStart[startOf(text)], text)
+	}
+
+	for _, all := range f.byStart {
+		if begins(all, text) {
+			return true
+		}
+	}
+	return begins(f.short, text)
+}
+
+func begins(all []found, text string) bool {
+	for _, one := range all {
+		if strings.HasPrefix(one.text, text) {
+			return true
+		}
+	}
+	return false
+}

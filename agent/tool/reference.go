@@ -1,0 +1,171 @@
+package tool
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/google/jsonschema-go/jsonschema"
+
+	"rouse/internal/domain"
+)
+
+// Argument is an argument of a tool, as a person reads of it.
+type Argument struct {
+	Name        string   `json:"name"`
+	Type        string   `json:"type"` // "text", "list of texts", "object"
+	Required    bool     `json:"required"`
+	Values      []string `json:"values,omitempty"` // all that it can be; none: whatever its type says
+	Description string   `json:"description,omitempty"`
+}
+
+// ArgumentList describes the arguments of a tool in the order in which its type has them.
+func (s Spec) ArgumentList() ([]Argument, error) {
+	schema, err := s.schema()
+	if err != nil {
+		return nil, err
+	}
+
+	out := []Argument{}
+	for _, name := range propertyNames(schema) {
+		p := schema.Properties[name]
+		a := Argument{Name: name, Type: typeText(p), Required: slices.Contains(schema.Required, name), Description: p.Description}
+		for _, v := range p.Enum {
+			a.Values = append(a.Values, fmt.Sprint(v))
+		}
+		out = append(out, a)
+	}
+	return out, nil
+}
+
+// propertyNames are those of an object; what its type does not order comes by name.
+func propertyNames(s *jsonschema.Schema) []string {
+	names := slices.Clone(s.PropertyOrder)
+	var others []string
+	for name := range s.Properties {
+		if !slices.Contains(names, name) {
+			others = append(others, name)
+		}
+	}
+	slices.Sort(others)
+	return append(names, others...)
+}
+
+// typeText says in words what a schema allows.
+func typeText(s *jsonschema.Schema) string {
+	kinds := slices.DeleteFunc(append([]string{s.Type}, s.Types...), func(k string) bool { return k == "" || k == "null" })
+	if len(kinds) != 1 {
+		return "any value"
+	}
+
+	switch kinds[0] {
+	case "string":
+		return "text"
+	case "integer":
+		return "whole number"
+	case "boolean":
+		return "true or false"
+	case "array":
+		if s.Items == nil {
+			return "list"
+		}
+		return "list of " + strings.TrimPrefix(typeText(s.Items), "list of ") + "s"
+	}
+	return kinds[0]
+}
+
+// ExampleArgs are the arguments of a typical call: Example, or what is required with a value that fits.
+func (s Spec) ExampleArgs() (json.RawMessage, error) {
+	if s.Example != "" {
+		return json.RawMessage(s.Example), nil
+	}
+
+	schema, err := s.schema()
+	if err != nil {
+		return nil, err
+	}
+	return json.Marshal(exampleOf("", schema))
+}
+
+// exampleOf is a value that fits a schema: of an object what is required, of a list one item.
+func exampleOf(name string, s *jsonschema.Schema) any {
+	if len(s.Enum) > 0 {
+		return s.Enum[0]
+	}
+
+	switch typeText(s) {
+	case "text", "any value":
+		return cmp.Or(name, "text")
+	case "whole number", "number":
+		return 1
+	case "true or false":
+		return true
+	case "object":
+		out := map[string]any{}
+		for _, required := range s.Required {
+			if p := s.Properties[required]; p != nil {
+				out[required] = exampleOf(required, p)
+			}
+		}
+		return out
+	}
+	if s.Items == nil {
+		return []any{}
+	}
+	return []any{exampleOf(name, s.Items)}
+}
+
+// Callable reports whether rouse call and playbooks can call the tool: they have no model that it needs, and nobody who answers it.
+func (s Spec) Callable() bool { return s.Listed() && !s.Waits && s.Requires != RequiresModel }
+
+// givenTo says for each condition who has the tool, in the words of the configuration.
+var givenTo = map[Requirement]string{
+	RequiresNothing:        "every agent",
+	RequiresModel:          "every agent, in runs that a model does",
+	RequiresDatabase:       "agents with a database (database.enabled), which is the default",
+	RequiresCommands:       "agents with grants.commands, or that name it in tools.allow",
+	RequiresRepository:     "agents whose workdir is a git repository, or that name it in tools.allow",
+	RequiresNetwork:        "agents with grants.network",
+	RequiresSelfScheduling: "agents with self_scheduling.enabled",
+	RequiresSkills:         "agents that see skills (skills, skill_access), in runs that a model does",
+	RequiresUnlisted:       "agents with many skills, or with tools that their model is not told of (tools.on_demand, a narrow context_window)",
+	RequiresWorkspaces:     "agents with a skill that keeps workspaces",
+	RequiresPhases:         "agents with loop: phased, in runs that a model does",
+	RequiresModule:         "modules of skills whose manifest declares it",
+	RequiresOffer:          "agents with the skill that offers it",
+	RequiresExecutor:       "agents with an executor; nobody can call it",
+	RequiresServer:         "agents with the MCP server (mcp), once you have approved its tools",
+}
+
+// GivenTo says which agents have the tool, before their lists of tools allow or deny it.
+func (s Spec) GivenTo() string {
+	if s.AliasOf != "" {
+		return "agents that name it in tools.allow"
+	}
+	return givenTo[s.Requires]
+}
+
+// Grants are the keys of the configuration that say how far calls of the tool reach: what they do not cover is put before the agent's
+// owner, or refused. None: it stays with what is the agent's.
+func (s Spec) Grants() []string {
+	out := []string{}
+	switch s.Requires {
+	case RequiresCommands, RequiresRepository:
+		return append(out, "grants.commands")
+	case RequiresNetwork:
+		return append(out, "grants.network")
+	case RequiresModule, RequiresExecutor, RequiresPhases:
+		return out
+	}
+
+	// Arguments that name files are called path in all families.
+	if schema, err := s.schema(); err == nil && schema.Properties["path"] != nil {
+		if s.Effect == domain.EffectWrite {
+			return append(out, "grants.write")
+		}
+		return append(out, "grants.read")
+	}
+	return out
+}

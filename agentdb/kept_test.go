@@ -1,0 +1,170 @@
+package agentdb_test
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+
+	"rouse/agentdb"
+)
+
+// twin is one of two databases to which the same happens.
+type twin struct {
+	path   string
+	db     *agentdb.DB
+	other  *sql.DB // as another process has it
+	forget bool    // keeps nothing from one step to the next
+}
+
+func newTwin(t *testing.T, forget bool) *twin {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "db.sqlite")
+	w := &twin{path: path, db: open(t, path), forget: forget}
+
+	var err error
+	if w.other, err = sql.Open("sqlite", path+"?_pragma=synchronous(OFF)&_pragma=busy_timeout(5000)"); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { w.other.Close() })
+	return w
+}
+
+var instants = regexp.MustCompile(`\d{4}-\d\d-\d\dT[0-9:.]+Z`)
+
+// do gives what a step answers, without instants, or the text of its refusal.
+func (w *twin) do(t *testing.T, step func(*twin) (any, error)) string {
+	t.Helper()
+	if w.forget {
+		if err := agentdb.Forget(w.db); err != nil {
+			t.Fatal(err)
+		}
+	}
+
+	out, err := step(w)
+	var bad *agentdb.Error
+	switch {
+	case errors.As(err, &bad):
+		return "refused: " + bad.Kind + ": " + bad.Text()
+	case err != nil:
+		return "failed: " + strings.ReplaceAll(err.Error(), w.path, "the file")
+	}
+
+	text, err := json.Marshal(out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return instants.ReplaceAllString(string(text), "now")
+}
+
+// What is kept of a schema, of tables and of compiled queries changes no answer and no refusal, whatever happens to the database
+// in between, through rouse or beside it. Each step is also done to a twin that keeps nothing. ROUSE_TEST_STEPS says how
+// many there are.
+func TestKeptAnswers(t *testing.T) {
+	t.Parallel()
+	steps := 120
+	if n, err := strconv.Atoi(os.Getenv("ROUSE_TEST_STEPS")); err == nil {
+		steps = n
+	}
+
+	seed := rand.Uint64()
+	t.Log("seed", seed)
+	r := rand.New(rand.NewPCG(seed, 1))
+	keeps, forgets := newTwin(t, false), newTwin(t, true)
+	answered, refused := 0, 0
+	for n := range steps {
+		name, step := randomStep(r, n)
+		got, want := keeps.do(t, step), forgets.do(t, step)
+		if got != want {
+			t.Fatalf("step %d, %s:\n%s\nand without anything kept\n%s", n, name, got, want)
+		}
+
+		if strings.HasPrefix(got, "refused") {
+			refused++
+		} else {
+			answered++
+		}
+	}
+
+	// With one of them alone the comparison would say little.
+	if answered < steps/10 || refused < steps/20 {
+		t.Errorf("%d steps were answered and %d refused", answered, refused)
+	}
+
+	log := func(w *twin) (any, error) {
+		changes, err := w.db.Changes(t.Context(), agentdb.ChangeFilter{})
+		return changes, err
+	}
+	if got, want := keeps.do(t, log), forgets.do(t, log); got != want {
+		t.Errorf("the changelog is\n%s\nand without anything kept\n%s", got, want)
+	}
+}
+
+// randomStep is a change or, more often, a question.
+func randomStep(r *rand.Rand, n int) (name string, step func(*twin) (any, error)) {
+	ctx := context.Background()
+	pick := func(list ...string) string { return list[r.IntN(len(list))] }
+	table, column := pick("a", "b"), pick("x", "y", "z")
+	by := agentdb.By{Run: 1}
+	switch r.IntN(10) {
+	case 0, 1: // the schema, some of it rolled back; by the agent, or by another process
+		text := pick(
+			"create table "+table+"(x integer, y text)",
+			"create table "+table+"(id integer primary key, z text default 'none', _created_at text, _updated_at text, _deleted_at text)",
+			"alter table "+table+" add column "+column,
+			"alter table "+table+" rename column "+column+" to w"+strconv.Itoa(n),
+			"alter table "+table+" rename to c"+strconv.Itoa(n),
+			"create view v as select * from "+table,
+			"create view "+table+" as select 1 as x",
+			"drop view v", "drop view "+table,
+			"create trigger "+table+"_t after insert on "+table+" begin update "+table+" set x = 7; end",
+			"drop trigger "+table+"_t",
+			"create table "+table+"(x, y); insert into nowhere values (1)",
+			"create index "+table+"_i on "+table+"("+column+")",
+		)
+		if r.IntN(2) == 0 {
+			return "beside it: " + text, func(w *twin) (any, error) { return nil, w.beside(ctx, text) }
+		}
+		return text, func(w *twin) (any, error) { return w.db.Execute(ctx, by, agentdb.ExecuteSpec{SQL: text}) }
+	case 2: // rows, by another process
+		text := pick("insert into "+table+"("+column+") values ("+strconv.Itoa(n)+")", "delete from "+table+" where x = 7", "update "+table+" set _deleted_at = 'now'", "drop table "+table)
+		return "beside it: " + text, func(w *twin) (any, error) { return nil, w.beside(ctx, text) }
+	case 3, 4:
+		rows := []map[string]any{{column: n}, {column: "text"}}
+		if r.IntN(3) == 0 {
+			return "upsert into " + table, func(w *twin) (any, error) { return w.db.Upsert(ctx, by, table, []string{column}, rows) }
+		}
+		return "insert into " + table, func(w *twin) (any, error) { return w.db.Insert(ctx, by, table, rows) }
+	case 5: // a saved view, which no version of the schema tells
+		if r.IntN(3) == 0 {
+			return "drop the saved view", func(w *twin) (any, error) { return w.db.DropView(ctx, by, "saved") }
+		}
+		view := agentdb.View{Name: "saved", SQL: "select " + column + " from " + table, RenderHint: "table", Refresh: "manual"}
+		return "save a view", func(w *twin) (any, error) { return w.db.DefineView(ctx, by, view) }
+	}
+
+	spec := agentdb.QuerySpec{IncludeDeleted: r.IntN(4) == 0, Limit: r.IntN(3), Offset: r.IntN(2)}
+	spec.SQL = pick(
+		"select * from "+table, "select * from "+table+" where x = ?", "select "+column+", "+column+" from "+table, "select count(*) from "+table,
+		"select * from v", "select * from saved", "select * from a join saved", "select name, sql from sqlite_master where name not like '\\_%' escape '\\'",
+		"select * from _calls", "select * from "+table+"; select 1", "delete from "+table, "pragma table_info("+table+")", "select json_each.value from json_each('[1,2]')",
+		"select load_extension('x')", "with q as (select * from "+table+") select * from q order by 1", "select x'00ff', 1.5, null, 'äé<&>', "+column+" from "+table,
+	)
+	if strings.Contains(spec.SQL, "?") {
+		spec.Params = []any{r.IntN(8)}
+	}
+	return spec.SQL, func(w *twin) (any, error) { return w.db.Query(ctx, spec) }
+}
+
+// beside does to the file what another process does.
+func (w *twin) beside(ctx context.Context, text string) error {
+	_, err := w.other.ExecContext(ctx, text)
+	return err
+}

@@ -1,0 +1,77 @@
+package calendars
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"time"
+
+	"rouse/agent/tool/web"
+	"rouse/internal/text"
+	"rouse/scheduler/calendar"
+)
+
+const (
+	within       = 30 * time.Second // a server has answered, with all of it
+	maxRedirects = 5
+)
+
+// Fetch asks the server of a calendar for it. No error quotes the address, which may be a secret, but for its host.
+func Fetch(ctx context.Context, from Source) ([]byte, error) {
+	return fetch(ctx, from, web.Options{})
+}
+
+func fetch(ctx context.Context, from Source, o web.Options) ([]byte, error) {
+	u, err := url.Parse(from.Address)
+	if err != nil || u.Host == "" {
+		return nil, errors.New("its address cannot be used")
+	}
+
+	// Redirects may lead to any host of the internet, as those of calendars on the web do, and to none of the owner's network.
+	o.Grants = []web.Grant{{Host: "*"}}
+	if port := u.Port(); port != "" {
+		o.Grants = append(o.Grants, web.Grant{Host: "*:" + port})
+	}
+	if from.Near { // to name an address is to allow it, so that it is named only here
+		o.Grants = append(o.Grants, web.Grant{Host: u.Host, Private: true})
+	}
+	transport, err := web.NewTransport(o)
+	if err != nil {
+		return nil, fmt.Errorf("its address cannot be used: %w", err)
+	}
+	client := &http.Client{Transport: transport, Timeout: within, CheckRedirect: func(_ *http.Request, via []*http.Request) error {
+		if len(via) > maxRedirects {
+			return fmt.Errorf("it was redirected more than %d times", maxRedirects)
+		}
+		return nil
+	}}
+
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, from.Address, nil)
+	if err != nil {
+		return nil, errors.New("its address cannot be used")
+	}
+	request.Header.Set("Accept", "text/calendar")
+	response, err := client.Do(request)
+	if err != nil {
+		if inner, ok := errors.AsType[*url.Error](err); ok {
+			err = inner.Err
+		}
+		return nil, fmt.Errorf("%s gave no calendar: %w", u.Host, err)
+	}
+	defer response.Body.Close()
+
+	if response.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("%s answered %s", u.Host, text.OneLine(response.Status))
+	}
+	body, err := io.ReadAll(io.LimitReader(response.Body, calendar.MaxBytes+1))
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("%s broke off: %w", u.Host, err)
+	case len(body) > calendar.MaxBytes:
+		return nil, fmt.Errorf("%s sent more than %s", u.Host, text.Size(calendar.MaxBytes))
+	}
+	return body, nil
+}

@@ -1,0 +1,156 @@
+package calendars
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"rouse/internal/atomicfile"
+	"rouse/internal/owner"
+	"rouse/scheduler/calendar"
+	"rouse/scheduler/schedule"
+)
+
+// Folder is where calendars are kept in a home.
+const Folder = "calendars"
+
+// Source is where a calendar comes from.
+type Source struct {
+	Name, Address string
+	Near          bool // its server may be on this machine or its network
+	Refresh       time.Duration
+}
+
+// Store keeps calendars in a folder of a home.
+type Store struct{ dir string }
+
+// NewStore is the store of a home.
+func NewStore(home string) Store { return Store{filepath.Join(home, Folder)} }
+
+// Kept is what is kept of a calendar.
+type Kept struct {
+	Entries   []schedule.Entry
+	FetchedAt time.Time // when what is kept last came; zero: it never did
+	ChangedAt time.Time // when it was last another than before
+	TriedAt   time.Time
+	Problem   string // why it could not be fetched the last time, "" when it could
+}
+
+// record is what is noted of a copy.
+type record struct {
+	FetchedAt time.Time `json:"fetched_at,omitzero"`
+	ChangedAt time.Time `json:"changed_at,omitzero"`
+	TriedAt   time.Time `json:"tried_at,omitzero"`
+	Problem   string    `json:"problem,omitempty"`
+}
+
+// Load reads what is kept of a calendar, with its repetitions around a time. A copy that cannot be read is said in Problem, and counts as none.
+func (s Store) Load(from Source, now time.Time) Kept {
+	r, err := s.record(from)
+	k := Kept{FetchedAt: r.FetchedAt, ChangedAt: r.ChangedAt, TriedAt: r.TriedAt, Problem: r.Problem}
+	if err == nil && !r.FetchedAt.IsZero() {
+		var text []byte
+		if text, err = os.ReadFile(s.path(from, ".ics")); err == nil {
+			k.Entries, err = calendar.Parse(text, now)
+		}
+	}
+	if err != nil {
+		return Kept{TriedAt: r.TriedAt, Problem: fmt.Sprintf("the copy that is kept cannot be read: %v", err)}
+	}
+	return k
+}
+
+// Due is when a calendar is to be fetched next.
+func (k Kept) Due(from Source) time.Time {
+	switch {
+	case k.TriedAt.IsZero():
+		return time.Time{}
+	case k.Problem != "":
+		return k.TriedAt.Add(min(retryAfter, from.Refresh))
+	}
+	return k.FetchedAt.Add(from.Refresh)
+}
+
+// retryAfter is when what could not be fetched is tried again.
+const retryAfter = 10 * time.Minute
+
+// path is where something of a calendar is kept. Names have no dots, so that none begins as another one does.
+func (s Store) path(from Source, ext string) string {
+	sum := sha256.Sum256([]byte(from.Address))
+	return filepath.Join(s.dir, from.Name+"."+hex.EncodeToString(sum[:8])+ext)
+}
+
+// record is what is noted of a calendar, nothing where it was never asked for.
+func (s Store) record(from Source) (r record, err error) {
+	text, err := os.ReadFile(s.path(from, ".json"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return r, nil
+	}
+	if err != nil {
+		return r, err
+	}
+	if err := json.Unmarshal(text, &r); err != nil {
+		return record{}, fmt.Errorf("%s: %w", s.path(from, ".json"), err)
+	}
+	return r, nil
+}
+
+// Keep fetches a calendar and keeps it, or notes why not. False: nothing is other than before.
+func (s Store) Keep(from Source, now time.Time, text []byte, failure error) (changed bool, err error) {
+	if failure == nil {
+		if _, failure = calendar.Parse(text, now); failure != nil {
+			failure = fmt.Errorf("what its server sent is no calendar that can be used: %w", failure)
+		}
+	}
+	if err := os.MkdirAll(s.dir, owner.Usual(0o700)); err != nil {
+		return false, err
+	}
+
+	r, err := s.record(from)
+	if err != nil {
+		r = record{} // it is damaged, and made again
+	}
+	r.TriedAt, r.Problem = now.UTC(), ""
+	if failure != nil {
+		r.Problem = failure.Error()
+		return false, s.note(from, r)
+	}
+
+	before, err := os.ReadFile(s.path(from, ".ics"))
+	if changed = err != nil || r.FetchedAt.IsZero() || string(before) != string(text); changed {
+		r.ChangedAt = now.UTC()
+		if err := atomicfile.Write(s.path(from, ".ics"), text, 0o600); err != nil {
+			return false, err
+		}
+	}
+	r.FetchedAt = now.UTC()
+	if err := s.note(from, r); err != nil {
+		return false, err
+	}
+	return changed, s.removeOthers(from)
+}
+
+// removeOthers removes what came from addresses that the calendar had before.
+func (s Store) removeOthers(from Source) error {
+	all, err := filepath.Glob(filepath.Join(s.dir, from.Name+".*"))
+	for _, path := range all {
+		if path != s.path(from, ".ics") && path != s.path(from, ".json") {
+			err = errors.Join(err, os.Remove(path))
+		}
+	}
+	return err
+}
+
+func (s Store) note(from Source, r record) error {
+	text, err := json.MarshalIndent(r, "", "  ")
+	if err != nil {
+		return err
+	}
+	return atomicfile.Write(s.path(from, ".json"), append(text, '\n'), 0o600)
+}

@@ -1,0 +1,74 @@
+package config_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// A job that runs more often than once an hour leaves its successes to the digest of its channels, unless somebody has
+// said what it tells about.
+func TestNotifyOfJobsThatRunOften(t *testing.T) {
+	t.Parallel()
+	const usual, quiet = "success error waiting", "error waiting"
+	for name, c := range map[string]struct {
+		job, more string
+		on        string
+		digests   string // of desktop and phone
+	}{
+		"every five minutes":     {`schedule: "*/5 * * * *"`, "", quiet, "daily at 08:00,"},
+		"some minutes of a day":  {`schedule: "*/10 9 * * *"`, "", quiet, "daily at 08:00,"},
+		"an interval":            {`every: 59m`, "", quiet, "daily at 08:00,"},
+		"hourly":                 {`schedule: "0 * * * *"`, "", usual, ","},
+		"an hour":                {`every: 1h`, "", usual, ","},
+		"once":                   {`at: "2030-01-01T08:00:00Z"`, "", usual, ","},
+		"a watch":                {`watch: {path: ./in}`, "", usual, ","},
+		"said by the job":        {`schedule: "*/5 * * * *", notify: {on: [success]}`, "", "success", ","},
+		"nothing":                {`schedule: "*/5 * * * *", notify: {on: []}`, "", "", ","},
+		"said for all":           {`schedule: "*/5 * * * *"`, "defaults: {notify: {on: [error, success]}}", "error success", ","},
+		"channels alone for all": {`schedule: "*/5 * * * *"`, "defaults: {notify: {channels: [phone]}}", quiet, ",daily at 08:00"},
+		"its own channel":        {`schedule: "*/5 * * * *", notify: {channels: [phone]}`, "", quiet, ",daily at 08:00"},
+		"a digest of its own":    {`schedule: "*/5 * * * *", notify: {channels: [evening]}`, "", quiet, ","},
+		"no digest":              {`schedule: "*/5 * * * *", notify: {channels: [none]}`, "", quiet, ","},
+		"disabled":               {`schedule: "*/5 * * * *", enabled: false`, "", quiet, ","},
+		"a wrong schedule":       {`schedule: "*/5 * * *"`, "", "", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			text := fmt.Sprintf(`version: 1
+agents: [{name: a}]
+%s
+notifications:
+  - {name: phone, kind: desktop}
+  - {name: evening, kind: desktop, digest: daily at 18:30}
+  - {name: none, kind: desktop, digest: off}
+jobs:
+  - {name: j, agent: a, playbook: [{call: todo, with: {markdown: x}}], %s}
+`, c.more, c.job)
+			cfg, err := load(write(t, "rouse.yaml", text), nil)
+			if c.digests == "" {
+				if err == nil {
+					t.Error("a wrong schedule was taken")
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+
+			if got := strings.Join(cfg.Jobs[0].Notify.On, " "); got != c.on {
+				t.Errorf("it tells of %q, want %q", got, c.on)
+			}
+			if got := cfg.DigestOf("desktop") + "," + cfg.DigestOf("phone"); got != c.digests {
+				t.Errorf("digests %q, want %q", got, c.digests)
+			}
+			if cfg.DigestOf("evening") != "daily at 18:30" || cfg.DigestOf("none") != "" {
+				t.Errorf("%q, %q", cfg.DigestOf("evening"), cfg.DigestOf("none"))
+			}
+			if cfg.Jobs[0].Notify.Digested == slices.Contains(cfg.Jobs[0].Notify.On, "success") && c.on != "" {
+				t.Errorf("digested %v with %q", cfg.Jobs[0].Notify.Digested, cfg.Jobs[0].Notify.On)
+			}
+		})
+	}
+}

@@ -1,0 +1,180 @@
+package daemon
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"rouse/agentdb/ledger"
+	"rouse/cmd/internal/api"
+	"rouse/internal/domain"
+	"rouse/internal/text"
+)
+
+// fillRuns adds what became of the runs, and a line for each further attempt.
+func (e *explanation) fillRuns(ctx context.Context) error {
+	ids := make([]int64, len(e.lines)) // 0: a line has no run
+	for i, l := range e.lines {
+		if l.Run == "" {
+			continue
+		}
+		var err error
+		if ids[i], err = strconv.ParseInt(l.Run, 10, 64); err != nil {
+			return err
+		}
+	}
+
+	runs, err := e.d.ledger.RunsByID(ctx, slices.DeleteFunc(slices.Clone(ids), func(id int64) bool { return id == 0 }))
+	if err != nil {
+		return err
+	}
+
+	// By the ids of the lines that there were: those that retries appends have their state already.
+	for i, id := range ids {
+		l := &e.lines[i]
+		if id == 0 {
+			continue
+		}
+
+		r, kept := runs[id]
+		if !kept {
+			l.addReason("the run itself is not kept any more")
+			continue
+		}
+
+		nodes, err := e.nodes(ctx, r)
+		if err != nil {
+			return err
+		}
+		l.State, l.WaitingFor, l.Outcome, l.Node = r.State, r.WaitingFor, r.Outcome, nodes[1]
+		l.addReason(e.blockedText(r))
+		l.addReason(e.runText(ctx, r))
+		loop, err := e.loopText(ctx, r)
+		if err != nil {
+			return err
+		}
+		l.addReason(loop)
+
+		if r.Attempt > 1 {
+			if err := e.retries(ctx, r, nodes); err != nil {
+				return err
+			}
+		}
+	}
+
+	e.sort()
+	return nil
+}
+
+// nodes are those that made the attempts of a run, none where one process has the ledger to itself.
+func (e *explanation) nodes(ctx context.Context, r ledger.Run) (map[int]string, error) {
+	if !e.d.shared() || r.Attempt == 0 {
+		return nil, nil
+	}
+	return e.d.ledger.AttemptNodes(ctx, r.ID)
+}
+
+// blockedText says for how long a run was kept from starting that is not any more, and by what.
+func (e *explanation) blockedText(r ledger.Run) string {
+	if r.Blocked.Since.IsZero() || r.Blocked.Now() {
+		return ""
+	}
+
+	waited := r.Blocked.Until.Sub(r.Blocked.Since).Round(time.Second)
+	out := fmt.Sprintf("waited %s for %s", waited, failureText(ledger.ObstaclesText(r.Blocked.By)))
+	if !r.StartedAt.IsZero() {
+		out += "; ran " + api.LocalTime(r.StartedAt, e.zone)
+	}
+	return out
+}
+
+// loopText says how the loop of a folder ended with a run, "" when it did not.
+func (e *explanation) loopText(ctx context.Context, r ledger.Run) (string, error) {
+	var d ledger.Detail
+	_ = json.Unmarshal(r.Detail, &d) // one that cannot be read is of no folder
+	if d.Folder == "" {
+		return "", nil
+	}
+
+	events, err := e.d.ledger.Events(ctx, ledger.EventFilter{Run: r.ID, Limit: maxTimeline})
+	if err != nil {
+		return "", err
+	}
+
+	for _, event := range events {
+		var data struct {
+			Runs   int    `json:"runs"`
+			Reason string `json:"reason"`
+		}
+		switch _ = json.Unmarshal(event.Data, &data); event.Kind { // what cannot be read is left out
+		case "watch.converged":
+			return fmt.Sprintf("the folder came to rest after %s", text.Plural(data.Runs, "run")), nil
+		case "watch.adopted", "watch.stopped":
+			return data.Reason, nil
+		}
+	}
+	return "", nil
+}
+
+// addReason appends to the reason of a line, unless it says so already.
+func (l *line) addReason(text string) {
+	if text != "" && !strings.Contains(l.Reason, text) {
+		l.Reason = strings.TrimPrefix(l.Reason+"; "+text, "; ")
+	}
+}
+
+// runText says why a run did nothing, or does nothing yet, or did not do what it was to.
+func (e *explanation) runText(ctx context.Context, r ledger.Run) string {
+	switch r.Outcome {
+	case domain.OutcomeSkipped, domain.OutcomeCancelled, domain.OutcomeInterrupted:
+		return cmp.Or(r.Error, r.Summary)
+	case domain.OutcomeError, domain.OutcomeTimeout, domain.OutcomeBudget:
+		return failureText(r.Error)
+	}
+
+	return e.d.pending(ctx, r, e.pauses, e.now, e.zone).Reason
+}
+
+// maxFailure is how much is told of a failure among other things, in characters: an error of a model's server
+// with its address, what the server said and what ended the run has room in it.
+const maxFailure = 300
+
+// failureText is an error on a line.
+func failureText(failure string) string { return text.Truncate(text.OneLine(failure), maxFailure) }
+
+// endedText says how an attempt ended, by its state.
+var endedText = map[domain.AttemptState]string{domain.AttemptDone: "had ended", domain.AttemptFailed: "failed", domain.AttemptInterrupted: "was interrupted", domain.AttemptRunning: "is still on", domain.AttemptWaiting: "waited for its owner"}
+
+// retries adds a line for each attempt after the first.
+func (e *explanation) retries(ctx context.Context, r ledger.Run, nodes map[int]string) error {
+	attempts, err := e.d.ledger.Attempts(ctx, r.ID)
+	if err != nil {
+		return err
+	}
+
+	for i, at := range attempts {
+		if i == 0 {
+			continue
+		}
+
+		ex := api.Explanation{Source: sourceRetry, Nominal: api.At(at.StartedAt), Actual: api.At(at.StartedAt), Decision: domain.DecisionRun,
+			Run: fmt.Sprint(r.ID), Node: nodes[at.Number], State: domain.State(at.State), Reason: fmt.Sprintf("attempt %d of run %d; attempt %d %s", at.Number, r.ID, attempts[i-1].Number, endedText[attempts[i-1].State])}
+		if why := attempts[i-1].Error; why != "" {
+			ex.Reason += ": " + failureText(why)
+		}
+
+		// What the run does now is what its last attempt does.
+		if i == len(attempts)-1 {
+			ex.State, ex.WaitingFor, ex.Outcome = r.State, r.WaitingFor, r.Outcome
+		}
+
+		e.add(rankRetry, ex)
+	}
+
+	return nil
+}

@@ -1,0 +1,63 @@
+package daemon
+
+import (
+	"bytes"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"rouse/agentdb/ledger/ledgertest"
+	"rouse/cmd/internal/cmdtest"
+)
+
+// A machine whose clock is a minute apart from the database's is told of at the start, in the list of nodes and by the doctor, and records
+// by the database's all the same; one that is less apart is not told of.
+func TestClocksApart(t *testing.T) {
+	t.Parallel()
+	for what, c := range map[string]struct {
+		apart time.Duration // how far the machine is ahead
+		want  string        // "": nothing
+	}{
+		"as one":         {0, ""},
+		"a little ahead": {50 * time.Second, ""},
+		"ahead":          {90 * time.Second, "the clock of this machine is 1m30s ahead of that of the database"},
+		"behind":         {-2 * time.Hour, "the clock of this machine is 2h0m0s behind that of the database"},
+	} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			url, _ := ledgertest.Postgres(t)
+			dir := cmdtest.Write(t, map[string]string{"rouse.yaml": "version: 1\nhome: ./home\nnode: north\nengine: {postgres: \"" + url + "\"}\nagents: [{name: a}]\n"})
+			cfg, err := Load(dir+"/rouse.yaml", "")
+			if err != nil {
+				t.Fatal(err)
+			}
+			var log bytes.Buffer
+			d, err := Open(t.Context(), Options{Home: string(cfg.Home), Config: cfg, Serves: true, Logger: slog.New(slog.NewTextHandler(&log, nil)),
+				Now: func() time.Time { return time.Now().Add(c.apart) }})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer d.Close()
+
+			is, err := d.Engine(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			check := d.checkNodes(t.Context())
+			if c.want == "" {
+				if len(is.Problems) != 0 || !check.OK || strings.Contains(log.String(), "clock") {
+					t.Errorf("%v, %+v, %s", is.Problems, check, log.String())
+				}
+			} else if len(is.Problems) != 1 || !strings.Contains(is.Problems[0], c.want) || check.OK || !strings.Contains(check.Detail, c.want) || !strings.Contains(log.String(), c.want) {
+				t.Errorf("%v, %+v, %s", is.Problems, check, log.String())
+			}
+			if skew := time.Duration(is.SkewMS) * time.Millisecond; (skew + c.apart).Abs() > 10*time.Second {
+				t.Errorf("the database is %s ahead", skew)
+			}
+			if off := time.Until(d.ledger.Now()); off.Abs() > 10*time.Second {
+				t.Errorf("what is recorded is %s off", off)
+			}
+		})
+	}
+}

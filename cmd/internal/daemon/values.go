@@ -1,0 +1,115 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"rouse/agentdb/ledger"
+	"rouse/agentdb/objects"
+	"rouse/cmd/internal/api"
+	"rouse/cmd/internal/config"
+	"rouse/cmd/internal/replicate/target"
+	"rouse/internal/owner"
+)
+
+// checkValuesFor is how long a place of large values may take to show that it works.
+const checkValuesFor = 20 * time.Second
+
+// OpenValues opens the place for large values that a configuration names; nil where they are in the database. Nobody is asked yet.
+func OpenValues(e config.Engine) (objects.Store, error) {
+	if e.Blobs == "" {
+		return nil, nil
+	}
+	t, err := target.Parse(e.Blobs)
+	if err != nil {
+		return nil, fmt.Errorf("engine.blobs %w", err)
+	}
+	return t.Open(target.Keys{Access: e.AccessKey, Secret: e.SecretKey})
+}
+
+// ClaimValues proves that the large values of a ledger in PostgreSQL are where the configuration says, and can be kept there.
+func ClaimValues(ctx context.Context, l *ledger.Ledger, e config.Engine, adopt bool) error {
+	ctx, cancel := context.WithTimeout(ctx, checkValuesFor)
+	defer cancel()
+	return explainValues(e, l.ClaimValues(ctx, adopt))
+}
+
+// explainValues says of which place an error tells.
+func explainValues(e config.Engine, err error) error {
+	if err == nil || e.Blobs == "" {
+		return err
+	}
+	at := e.Blobs
+	if t, parsed := target.Parse(e.Blobs); parsed == nil {
+		at = t.String()
+	}
+	switch {
+	case errors.As(err, new(*ledger.ValuesRefusedError)):
+		return fmt.Errorf("engine.blobs, %s: %w", at, err)
+	case errors.Is(err, context.DeadlineExceeded):
+		return fmt.Errorf("engine.blobs, %s: it did not answer for %s; see that its server runs, and that nothing between keeps this machine out", at, checkValuesFor)
+	}
+	return fmt.Errorf("engine.blobs, %s: no large values can be kept there: %w", at, err)
+}
+
+// claimValues is ClaimValues for a daemon, which nothing is kept without.
+func (d *Daemon) claimValues(ctx context.Context, adopt bool) error {
+	if !d.shared() {
+		return nil
+	}
+	e := d.Current().Config.Engine
+	if e.Blobs != "" {
+		if err := d.checkValuesFolder(e); err != nil {
+			return err
+		}
+	}
+	return ClaimValues(ctx, d.ledger, e, adopt)
+}
+
+// checkValuesFolder refuses a folder in which somebody else could remove what the record refers to.
+func (d *Daemon) checkValuesFolder(e config.Engine) error {
+	t, err := target.Parse(e.Blobs)
+	if err != nil || t.Folder == "" {
+		return err
+	}
+	if who := d.Current().Config.WriterAround(realPath(t.Folder)); who != "" {
+		return fmt.Errorf("engine.blobs: no large values are kept in %s, because %s, and could remove them; name a folder that is yours alone", t.Folder, who)
+	}
+	if why := owner.WritableByOthers(t.Folder); why != "" {
+		return fmt.Errorf("engine.blobs: no large values are kept in %s, because it %s, and who may write there may remove them; %s", t.Folder, why, owner.Chmod(t.Folder))
+	}
+	return nil
+}
+
+// checkValues tries whether large values can be kept and read.
+func (d *Daemon) checkValues(ctx context.Context) api.Check {
+	e := d.Current().Config.Engine
+	c := api.Check{Name: "blobs", OK: true, Detail: "large values are in PostgreSQL"}
+	if e.Blobs == "" {
+		return c
+	}
+
+	since, why := d.ledger.ValuesProblem()
+	ctx, cancel := context.WithTimeout(ctx, checkValuesFor)
+	defer cancel()
+	if err := explainValues(e, d.ledger.CheckValues(ctx)); err != nil {
+		c.OK, c.Detail, c.Remedy = false, err.Error()+"; large values stay in PostgreSQL until it works, and those that are there cannot be read", "see the message"
+		return c
+	}
+	c.Detail = "large values are written, read, listed and removed at " + e.Blobs
+	if why != nil {
+		c.Detail += fmt.Sprintf("; it failed from %s until now, and what was written meanwhile stays in PostgreSQL", api.LocalTime(since, d.Current().Config.Zone()))
+	}
+	return c
+}
+
+// valuesText says that large values are not kept where they should be; "" where they are.
+func (d *Daemon) valuesText() string {
+	since, why := d.ledger.ValuesProblem()
+	if why == nil {
+		return ""
+	}
+	return fmt.Sprintf("large values stay in PostgreSQL since %s, because engine.blobs takes none: %v", api.LocalTime(since, d.Current().Config.Zone()), why)
+}

@@ -1,0 +1,72 @@
+//go:build unix
+
+package terminal
+
+import (
+	"io"
+	"strings"
+	"testing"
+
+	"github.com/charmbracelet/x/ansi"
+	"github.com/creack/pty"
+)
+
+// A terminal has the colours and the width that it says; NO_COLOR and TERM=dumb take the colours away.
+func TestOfTerminal(t *testing.T) {
+	ours, its, err := pty.Open()
+	if err != nil {
+		t.Skip(err)
+	}
+	defer ours.Close()
+	defer its.Close()
+	if err := pty.Setsize(its, &pty.Winsize{Rows: 24, Cols: 61}); err != nil {
+		t.Fatal(err)
+	}
+
+	for environ, colours := range map[string]bool{"TERM=xterm-256color": true, "TERM=xterm NO_COLOR=1": false, "TERM=dumb": false} {
+		if is := Of(its, strings.Fields(environ)); is.Width() != 61 || is.HasColours() != colours {
+			t.Errorf("%s: %d columns, colours %v", environ, is.Width(), is.HasColours())
+		}
+	}
+}
+
+// A screen shows its lines, cut to the terminal; at the end the terminal is as it was, and a key ends it.
+func TestScreen(t *testing.T) {
+	ours, its, err := pty.Open()
+	if err != nil {
+		t.Skip(err)
+	}
+	defer ours.Close()
+	if err := pty.Setsize(its, &pty.Winsize{Rows: 3, Cols: 10}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := OpenScreen(its, its, func(string) string { return "dumb" }); err == nil {
+		t.Error("a dumb terminal is drawn on")
+	}
+
+	s, err := OpenScreen(its, its, func(string) string { return "xterm" })
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Draw([]string{"one", "a line that is too long", "three", "four"}); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Draw([]string{"one", "a line that is too long", "three", "four"}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := ours.Write([]byte("xq")); err != nil {
+		t.Fatal(err)
+	}
+	<-s.Quit()
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+
+	// Ended by the other side being closed: a terminal without writers gives an error where a file would end.
+	its.Close()
+	shown, _ := io.ReadAll(ours)
+	want := ansi.SetModeAltScreenSaveCursor + ansi.HideCursor + "\x1b[2J" + "\x1b[H" + "one\x1b[K\r\na line th…\x1b[K\r\nthree\x1b[K\x1b[J" + ansi.ShowCursor + ansi.ResetModeAltScreenSaveCursor
+	if string(shown) != want {
+		t.Errorf("%q\nwant\n%q", shown, want)
+	}
+}

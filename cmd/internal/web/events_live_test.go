@@ -1,0 +1,50 @@
+package web
+
+import (
+	"strings"
+	"testing"
+
+	"rouse/cmd/internal/api"
+	"rouse/internal/live"
+)
+
+// TestLiveEvent: what a client is told that knows an older state: what was added, or all of it; and that something goes on, where
+// there is nothing new to read (OSA-26).
+func TestLiveEvent(t *testing.T) {
+	t.Parallel()
+	at := func(try int, text string, bytes int64) live.State {
+		return live.State{Run: 1, Step: 2, Try: try, Text: text, Bytes: bytes}
+	}
+	cut := at(1, "All", 9)
+	cut.Cut = true
+	calls := live.State{Run: 1, Step: 2, Try: 1, Tool: "shell_run"}
+
+	for name, c := range map[string]struct {
+		was, is    live.State
+		kind, text string
+	}{
+		"nothing yet":             {live.State{}, live.State{}, "", "-"},
+		"asked":                   {live.State{}, at(1, "", 0), api.EventProgress, "-"},
+		"something that is hid":   {at(1, "", 0), at(1, "", 5), api.EventProgress, "-"},
+		"the same":                {at(1, "All", 5), at(1, "All", 5), "", "-"},
+		"no more to read":         {at(1, "All", 5), at(1, "All", 9), api.EventProgress, "-"},
+		"the first part":          {at(1, "", 5), at(1, "All", 9), api.EventDraft, "All"},
+		"another part":            {at(1, "All", 5), at(1, "All is well", 9), api.EventOutput, " is well"},
+		"begun again":             {at(1, "All", 5), at(2, "No", 2), api.EventDraft, "No"},
+		"begun again in the same": {at(1, "All", 5), at(2, "All is", 6), api.EventDraft, "All is"},
+		"broken off":              {at(1, "All", 5), at(2, "", 0), api.EventDraft, ""},
+		"seen otherwise":          {at(1, "All sk", 5), at(1, "All [secret]", 9), api.EventDraft, "All [secret]"},
+		"no more is kept":         {at(1, "All", 5), cut, api.EventDraft, "All"},
+		"whole":                   {at(1, "All", 5), at(1, "", 5), "", "-"},
+		"a call":                  {at(1, "", 5), calls, api.EventProgress, "-"},
+	} {
+		kind, data := liveEvent(c.was, c.is)
+		text := "-"
+		if data.Text != nil {
+			text = *data.Text
+		}
+		if kind != c.kind || text != c.text {
+			t.Errorf("%s: %q %q, want %q %q", strings.TrimSpace(name), kind, text, c.kind, c.text)
+		}
+	}
+}

@@ -1,0 +1,240 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"rouse/agent"
+	"rouse/agentdb/ledger"
+	"rouse/cmd/internal/api"
+	"rouse/cmd/internal/config"
+	"rouse/cmd/internal/daemon"
+	"rouse/internal/text"
+)
+
+const (
+	// completeFor is how long a shell waits for what could be meant, at most.
+	completeFor = 700 * time.Millisecond
+	// maxCompletions is how many runs are offered, the newest.
+	maxCompletions = 50
+)
+
+// completions find what an argument could be, by its name in the Use of a command or by that of a flag's value. Nothing is ever changed for
+// them: they read the configuration without its secrets, ask a daemon that is there, and read a ledger that nobody has open as it lies.
+var completions = map[string]func(context.Context, *place) []string{
+	"JOB":   func(_ context.Context, at *place) []string { return at.named(jobNames) },
+	"AGENT": func(_ context.Context, at *place) []string { return at.named(agentNames) },
+	"TOOL":  func(context.Context, *place) []string { return toolNames() },
+	"KEY":   func(context.Context, *place) []string { return keyNames() },
+	"RUN": func(ctx context.Context, at *place) []string {
+		return at.recorded(ctx, "/v1/runs", runNames, ledgerRuns)
+	},
+	"ITEM": func(ctx context.Context, at *place) []string {
+		return at.recorded(ctx, "/v1/inbox", itemNames, ledgerItems)
+	},
+	"INCIDENT": func(ctx context.Context, at *place) []string {
+		return at.recorded(ctx, "/v1/incidents", incidentNames, ledgerIncidents)
+	},
+	"KIND":    func(context.Context, *place) []string { return eventKinds() },
+	"OUTCOME": func(context.Context, *place) []string { return outcomes },
+	"STATE":   func(context.Context, *place) []string { return states },
+	"TRIGGER": func(context.Context, *place) []string { return triggers },
+}
+
+// completable gives all commands their completions.
+func completable(root *cobra.Command, at *place) {
+	eachCommand(root, func(cmd *cobra.Command) {
+		arguments := argumentsOf(cmd)
+		// rouse tools takes a tool, rouse db AGENT a verb behind it.
+		if cmd.ValidArgsFunction == nil && len(arguments) > 0 {
+			cmd.ValidArgsFunction = func(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
+				n := len(args)
+				if last := len(arguments) - 1; n > last && arguments[last].repeats {
+					n = last
+				}
+				if n >= len(arguments) {
+					return nil, cobra.ShellCompDirectiveNoFileComp
+				}
+				return complete(cmd.Context(), at, arguments[n].name, begun)
+			}
+		}
+
+		cmd.Flags().VisitAll(func(f *pflag.Flag) {
+			name, _ := pflag.UnquoteUsage(f)
+			if _, known := completions[strings.ToUpper(name)]; !known {
+				return
+			}
+			// It can only be there already, which is as well.
+			_ = cmd.RegisterFlagCompletionFunc(f.Name, func(cmd *cobra.Command, _ []string, begun string) ([]string, cobra.ShellCompDirective) {
+				return complete(cmd.Context(), at, strings.ToUpper(name), begun)
+			})
+		})
+	})
+}
+
+// complete is all that an argument could be that was begun: several names stand for several kinds, and files are left to the shell.
+func complete(ctx context.Context, at *place, names, begun string) (out []string, directive cobra.ShellCompDirective) {
+	ctx, cancel := context.WithTimeout(ctx, completeFor)
+	defer cancel()
+
+	directive = cobra.ShellCompDirectiveNoFileComp
+	for name := range strings.SplitSeq(names, "|") {
+		switch find, known := completions[name]; {
+		case known:
+			for _, one := range find(ctx, at) {
+				if strings.HasPrefix(one, begun) {
+					out = append(out, one)
+				}
+			}
+		case name == "DIR" || name == "FILE" || name == "FOLDER" || name == "HOME" || name == "BACKUP" || name == "ARCHIVE":
+			directive = cobra.ShellCompDirectiveDefault
+		}
+	}
+	return out, directive
+}
+
+// named are names of the configuration. Its secrets are not looked up: a keyring may ask for a password.
+func (at *place) named(names func(*config.Config) []string) []string {
+	path, err := config.Find(at.config, os.Getenv)
+	if err != nil {
+		return nil
+	}
+
+	// What could be read is there beside an error: a mistake elsewhere does not take the names away.
+	cfg, _ := config.Load(config.LoadOptions{Path: path, Home: at.home, Unchecked: true, HoldSecrets: true, Secret: func(string) (string, bool, error) { return "", false, nil }})
+	if cfg == nil {
+		return nil
+	}
+	return names(cfg)
+}
+
+func jobNames(cfg *config.Config) (out []string) {
+	for _, j := range cfg.Jobs {
+		out = append(out, string(j.Name)+"\tof "+j.Agent)
+	}
+	return out
+}
+
+func agentNames(cfg *config.Config) (out []string) {
+	for _, a := range cfg.Agents {
+		out = append(out, string(a.Name))
+	}
+	return out
+}
+
+func toolNames() (out []string) {
+	for _, s := range agent.Specs() {
+		if s.Listed() {
+			out = append(out, s.Name+"\t"+s.FirstSentence())
+		}
+	}
+	return out
+}
+
+// keyNames are the paths of the keys, and their last parts alone, by which rouse explain finds them as well.
+func keyNames() (out []string) {
+	var last []string
+	for _, k := range config.Keys() {
+		// Without the marks of lists, which shells take for patterns.
+		path := strings.ReplaceAll(k.Path, "[]", "")
+		out = append(out, path+"\t"+shorten(k.Says, 60))
+		if at := strings.LastIndex(path, "."); at >= 0 {
+			last = append(last, path[at+1:])
+		}
+	}
+	slices.Sort(last)
+	return append(out, slices.Compact(last)...)
+}
+
+// recorded asks the process that has the home or, where none does, reads the ledger as it lies. Both give the same types.
+func (at *place) recorded(ctx context.Context, path string, names func(*api.Client, context.Context, string) ([]string, error), read func(context.Context, *ledger.Ledger) ([]string, error)) []string {
+	home, err := at.homeDir()
+	if err != nil {
+		return nil
+	}
+
+	if client, err := api.Dial(ctx, daemon.SocketPath(home)); err == nil {
+		defer client.Close()
+		out, err := names(client, ctx, path)
+		if err != nil {
+			return nil
+		}
+		return out
+	}
+
+	l, err := ledger.OpenFrozen(ctx, ledger.Options{Path: filepath.Join(home, "ledger.db"), Blobs: filepath.Join(home, "blobs")})
+	if err != nil {
+		return nil
+	}
+	defer func() { _ = l.Close() }() // nothing was written
+	out, err := read(ctx, l)
+	if err != nil {
+		return nil
+	}
+	return out
+}
+
+func runNames(c *api.Client, ctx context.Context, path string) (out []string, err error) {
+	var runs []api.Run
+	err = c.Get(ctx, path, url.Values{"n": {fmt.Sprint(maxCompletions)}}, &runs)
+	for _, r := range runs {
+		out = append(out, runName(r.ID, jobName(r), outcomeMark(r), r.QueuedAt.Time))
+	}
+	return out, err
+}
+
+func ledgerRuns(ctx context.Context, l *ledger.Ledger) (out []string, err error) {
+	runs, err := l.Runs(ctx, ledger.RunFilter{Limit: maxCompletions, Brief: true})
+	for _, r := range runs {
+		of := api.Run{Job: r.Job, Agent: r.Agent, State: r.State, Outcome: r.Outcome, WaitingFor: r.WaitingFor}
+		out = append(out, runName(fmt.Sprint(r.ID), jobName(of), outcomeMark(of), r.QueuedAt))
+	}
+	return out, err
+}
+
+func runName(id, job, mark string, queued time.Time) string {
+	return fmt.Sprintf("%s\t%s %s, %s", id, text.OneLine(job), mark, text.When(queued, time.Now()))
+}
+
+func itemNames(c *api.Client, ctx context.Context, path string) (out []string, err error) {
+	var items []api.Item
+	err = c.Get(ctx, path, nil, &items)
+	for _, i := range items {
+		out = append(out, i.ID+"\t"+shorten(i.Title, 60))
+	}
+	return out, err
+}
+
+func ledgerItems(ctx context.Context, l *ledger.Ledger) (out []string, err error) {
+	items, err := l.Inbox(ctx)
+	for _, i := range items {
+		out = append(out, fmt.Sprintf("%d\t%s", i.ID, shorten(i.Title, 60)))
+	}
+	return out, err
+}
+
+func incidentNames(c *api.Client, ctx context.Context, path string) (out []string, err error) {
+	var incidents []api.Incident
+	err = c.Get(ctx, path, nil, &incidents)
+	for _, i := range incidents {
+		out = append(out, i.ID+"\t"+shorten(i.Of()+" "+i.Error, 60))
+	}
+	return out, err
+}
+
+func ledgerIncidents(ctx context.Context, l *ledger.Ledger) (out []string, err error) {
+	incidents, err := l.Incidents(ctx, ledger.IncidentFilter{})
+	for _, i := range incidents {
+		out = append(out, fmt.Sprintf("%d\t%s", i.ID, shorten(i.Job+" "+i.Error, 60)))
+	}
+	return out, err
+}

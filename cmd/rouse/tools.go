@@ -1,0 +1,201 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"rouse/agent"
+	"rouse/agent/tool"
+	"rouse/internal/domain"
+	"rouse/internal/text"
+)
+
+func newTools() *cobra.Command {
+	var asJSON, all bool
+	cmd := &cobra.Command{
+		Use:   "tools [TOOL]",
+		Short: "Lists the tools that agents can have; of one: its arguments, its effect, the grants that it needs, an example",
+		Long: `Lists the tools that agents can have. Of one it shows its arguments, its effect, which agents
+have it, the grants that decide how far it reaches, and an example call.
+
+Skills and MCP servers bring further tools: rouse skills list, rouse mcp-servers tools. --all also
+lists what modules of skills get of their host, and what agent programs are recorded as.`,
+		Example: `  rouse tools
+  rouse tools db_import
+  rouse tools web_fetch --json`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: verb(func(cmd *cobra.Command, args []string) error {
+			if len(args) == 1 {
+				return showTool(cmd.OutOrStdout(), args[0], asJSON)
+			}
+			return listTools(cmd.OutOrStdout(), all, asJSON)
+		}),
+	}
+
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	cmd.Flags().BoolVar(&all, "all", false, "also those that only modules of skills and agent programs have")
+	return cmd
+}
+
+// toolReport is a tool as rouse tools --json prints it.
+type toolReport struct {
+	Name        string          `json:"name"`
+	AliasOf     string          `json:"alias_of,omitempty"` // the tool that it is another name of
+	Summary     string          `json:"summary"`            // a sentence
+	Effect      domain.Effect   `json:"effect"`
+	GivenTo     string          `json:"given_to"` // which agents have it, in words
+	Grants      []string        `json:"grants"`   // keys of the configuration that say how far it reaches
+	Ends        bool            `json:"ends_run"`
+	Arguments   []tool.Argument `json:"arguments"`
+	Example     json.RawMessage `json:"example"`           // the arguments of a typical call
+	Command     string          `json:"command,omitempty"` // the same call as a command; "": nobody can make it
+	Description string          `json:"description"`       // as a model reads it
+}
+
+func reportOf(s tool.Spec) (r toolReport, err error) {
+	r = toolReport{Name: s.Name, AliasOf: s.AliasOf, Summary: s.FirstSentence(), Effect: s.Effect, GivenTo: s.GivenTo(), Grants: s.Grants(), Ends: s.Ends, Description: strings.TrimSpace(s.Description)}
+	if r.Arguments, err = s.ArgumentList(); err != nil {
+		return r, err
+	}
+	if r.Example, err = s.ExampleArgs(); err != nil {
+		return r, err
+	}
+	if s.Callable() {
+		r.Command = fmt.Sprintf("rouse call AGENT %s %s", s.Name, quoteForShell(string(r.Example)))
+	}
+	return r, nil
+}
+
+// quoteForShell is a text as one word of a shell's command line.
+func quoteForShell(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
+
+func listTools(w io.Writer, all, asJSON bool) error {
+	specs := agent.Specs()
+	listed := specs.Where(tool.Spec.Listed)
+	if all {
+		listed = specs
+	}
+
+	reports := []toolReport{}
+	var rows [][]string
+	for _, s := range listed {
+		r, err := reportOf(s)
+		if err != nil {
+			return err
+		}
+		reports = append(reports, r)
+		rows = append(rows, []string{r.Name, string(r.Effect), toolNeeds(s), r.Summary})
+	}
+	if asJSON {
+		return printJSON(w, reports)
+	}
+
+	if err := table(w, "TOOL EFFECT NEEDS WHAT", rows); err != nil {
+		return err
+	}
+	said := "more of one: rouse tools TOOL"
+	if hidden := len(specs) - len(listed); hidden > 0 {
+		said += fmt.Sprintf("; %d more that modules and agent programs have: --all", hidden)
+	}
+	_, err := fmt.Fprintln(w, said)
+	return err
+}
+
+// toolNeeds says in a word or two what an agent must have for a tool.
+func toolNeeds(s tool.Spec) string {
+	var needs []string
+	if s.AliasOf != "" {
+		needs = append(needs, "tools.allow")
+	}
+	switch s.Requires {
+	case tool.RequiresNothing, tool.RequiresCommands, tool.RequiresNetwork, tool.RequiresRepository:
+	default:
+		needs = append(needs, strings.ReplaceAll(string(s.Requires), "untold", "on_demand"))
+	}
+	if s.Requires == tool.RequiresRepository {
+		needs = append(needs, string(s.Requires))
+	} else {
+		needs = append(needs, s.Grants()...)
+	}
+	return orDash(strings.Join(needs, ", "))
+}
+
+// effectTexts say what the calls of a tool can change at most.
+var effectTexts = map[domain.Effect]string{
+	domain.EffectRead:     "reads: nothing is different afterwards",
+	domain.EffectDatabase: "writes into the agent's database or the history, once for each call",
+	domain.EffectWrite:    "writes files of this machine",
+	domain.EffectExternal: "reaches beyond rouse: programs, servers, other people",
+}
+
+func showTool(w io.Writer, name string, asJSON bool) error {
+	specs := agent.Specs()
+	s := specs.Find(name)
+	if s.Name == "" {
+		return usagef("%s; rouse tools lists them", text.NoSuch("tool", name, specs.Names()))
+	}
+
+	r, err := reportOf(s)
+	if err != nil {
+		return err
+	}
+	if asJSON {
+		return printJSON(w, r)
+	}
+
+	fmt.Fprintf(w, "%s\n\n%s\n\n", bold(w, r.Name), r.Description)
+	rows := [][]string{{"effect", effectTexts[r.Effect]}, {"given to", r.GivenTo}}
+	if r.AliasOf != "" {
+		rows = append(rows, []string{"alias of", r.AliasOf})
+	}
+	if len(r.Grants) > 0 {
+		rows = append(rows, []string{"grants", strings.Join(r.Grants, ", ") + ": what it does not cover waits for your approval, or is refused"})
+	}
+	if r.Ends {
+		rows = append(rows, []string{"ends", "a success ends the run, or its attempt"})
+	}
+	if err := align(w, rows); err != nil {
+		return err
+	}
+
+	fmt.Fprintln(w)
+	if err := printArguments(w, r.Arguments); err != nil {
+		return err
+	}
+	return printToolExample(w, r)
+}
+
+func printArguments(w io.Writer, arguments []tool.Argument) error {
+	if len(arguments) == 0 {
+		_, err := fmt.Fprintln(w, "It takes no arguments.")
+		return err
+	}
+
+	var rows [][]string
+	for _, a := range arguments {
+		kind := a.Type
+		if len(a.Values) > 0 {
+			kind = strings.Join(a.Values, ", ")
+		}
+		needed := "–"
+		if a.Required {
+			needed = "yes"
+		}
+		rows = append(rows, []string{a.Name, needed, kind, a.Description})
+	}
+	return table(w, "ARGUMENT NEEDED VALUE MEANING", rows)
+}
+
+// printToolExample shows a call as a command and in a playbook; of what only models can call, the arguments.
+func printToolExample(w io.Writer, r toolReport) error {
+	if r.Command == "" {
+		_, err := fmt.Fprintf(w, "\nan example of its arguments; it cannot be called with rouse call:\n  %s\n", r.Example)
+		return err
+	}
+	_, err := fmt.Fprintf(w, "\nan example, as a command and in a playbook:\n  %s\n  - {call: %s, with: %s}\n", r.Command, r.Name, r.Example)
+	return err
+}

@@ -1,0 +1,179 @@
+//go:build unix
+
+package main
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/charmbracelet/x/ansi"
+	"github.com/creack/pty"
+	"golang.org/x/term"
+
+	"rouse/cmd/internal/cmdtest"
+)
+
+// watched is a rouse watch on a terminal of its own.
+type watched struct {
+	*exec.Cmd
+	ours, its *os.File
+	shown     *cmdtest.Log
+	before    *term.State
+}
+
+func watchOnTerminal(t *testing.T, config string) *watched {
+	t.Helper()
+	ours, its, err := pty.Open()
+	if err != nil {
+		t.Skip(err)
+	}
+	t.Cleanup(func() { ours.Close(); its.Close() })
+	if err := pty.Setsize(its, &pty.Winsize{Rows: 30, Cols: 100}); err != nil {
+		t.Fatal(err)
+	}
+
+	w := &watched{Cmd: rouse(t, "watch", "--config", config).Cmd, ours: ours, its: its, shown: &cmdtest.Log{}}
+	if w.before, err = term.GetState(int(its.Fd())); err != nil {
+		t.Fatal(err)
+	}
+	w.Env = append(w.Env, "TERM=xterm-256color", "NO_COLOR=")
+	w.Stdin, w.Stdout, w.Stderr = its, its, its
+	w.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
+	if err := w.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		buf := make([]byte, 1<<16)
+		for {
+			n, err := ours.Read(buf)
+			if err != nil {
+				return
+			}
+			_, _ = w.shown.Write(buf[:n])
+		}
+	}()
+	return w
+}
+
+// frame is the text of the last whole screen.
+func (w *watched) frame() string {
+	frames := strings.Split(w.shown.String(), ansi.CursorHomePosition)
+	for i := len(frames) - 1; i >= 0; i-- {
+		if whole, _, ok := strings.Cut(frames[i], ansi.EraseScreenBelow); ok && !strings.HasPrefix(frames[i], ansi.SetModeAltScreenSaveCursor) {
+			return strings.ReplaceAll(ansi.Strip(whole), "\r", "")
+		}
+	}
+	return ""
+}
+
+// press presses a key, and expects the program to end well and the terminal to be as it was.
+func (w *watched) press(t *testing.T, key string) {
+	t.Helper()
+	if _, err := w.ours.WriteString(key); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Wait(); err != nil {
+		t.Errorf("%q ended it with %v", key, err)
+	}
+
+	cmdtest.Until(t, "the screen that was there before", func() bool {
+		return strings.HasSuffix(w.shown.String(), ansi.ShowCursor+ansi.ResetModeAltScreenSaveCursor)
+	})
+	after, err := term.GetState(int(w.its.Fd()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if *after != *w.before {
+		t.Errorf("the terminal was %+v and is %+v", *w.before, *after)
+	}
+}
+
+// rouse watch shows what comes, runs and was last as it happens, follows a daemon that is started again, and gives the terminal back.
+func TestWatchScreen(t *testing.T) {
+	t.Parallel()
+	config := filepath.Join(cmdtest.Write(t, map[string]string{"rouse.yaml": `version: 1
+home: ./home
+agents: [{name: clerk, workdir: ./work}]
+defaults: {notify: {on: []}}
+jobs:
+  - {name: report, agent: clerk, every: 100d, playbook: [{call: complete, with: {summary: "Wrote the report, and a file of figures with it."}}]}
+  - {name: broken, agent: clerk, playbook: [{call: db_query, with: {sql: select nothing from nowhere}}]}
+`}), "rouse.yaml")
+
+	p := serveUntilReady(t, config)
+	w := watchOnTerminal(t, config)
+	cmdtest.Until(t, "what comes", func() bool {
+		return strings.Contains(w.frame(), "report  every") && strings.Contains(w.frame(), "nothing runs") && strings.Contains(w.frame(), "nothing has run yet")
+	})
+
+	runJSON(t, nil, "run", "report", "--wait", "--config", config)
+	cmdtest.Until(t, "what was last", func() bool {
+		return strings.Contains(w.frame(), "● success  1  report") && strings.Contains(w.frame(), "Wrote the report")
+	})
+	if !strings.Contains(w.shown.String(), "\x1b[32m● success") {
+		t.Error("a success has no colour")
+	}
+
+	p.stop(t)
+	cmdtest.Until(t, "that the daemon is gone", func() bool { return strings.Contains(w.frame(), "the daemon has ended") })
+	p = serveUntilReady(t, config)
+	defer p.stop(t)
+	cmdtest.Until(t, "the new daemon", func() bool { return strings.Contains(w.frame(), "served by process") })
+	if err := rouse(t, "run", "broken", "--wait", "--config", config).Run(); err == nil {
+		t.Error("a broken job succeeds")
+	}
+	cmdtest.Until(t, "the run of the new daemon", func() bool { return strings.Contains(w.frame(), "▲ error    2  broken") })
+
+	// A terminal of another size is drawn again.
+	if err := pty.Setsize(w.its, &pty.Winsize{Rows: 6, Cols: 40}); err != nil {
+		t.Fatal(err)
+	}
+	cmdtest.Until(t, "a small screen", func() bool {
+		lines := strings.Split(w.frame(), "\n")
+		return len(lines) == 6 && ansi.StringWidth(lines[0]) <= 40
+	})
+	w.press(t, "q")
+
+	w = watchOnTerminal(t, config)
+	cmdtest.Until(t, "a screen", func() bool { return w.frame() != "" })
+	w.press(t, "\x03")
+}
+
+// Without a terminal rouse watch prints lines, and ends when the daemon does; without a daemon there is nothing to watch.
+func TestWatchLines(t *testing.T) {
+	t.Parallel()
+	config := filepath.Join(cmdtest.Write(t, map[string]string{"rouse.yaml": `version: 1
+home: ./home
+agents: [{name: clerk, workdir: ./work}]
+defaults: {notify: {on: []}}
+jobs: [{name: report, agent: clerk, playbook: [{call: complete, with: {summary: "Wrote the report, and a file of figures with it."}}]}]
+`}), "rouse.yaml")
+
+	alone := rouse(t, "watch", "--config", config)
+	if err := alone.Run(); err == nil || !strings.Contains(alone.stderr.String(), "start one with: rouse serve") {
+		t.Errorf("%v %s", err, alone.stderr.String())
+	}
+
+	p := serveUntilReady(t, config)
+	lines := &cmdtest.Log{}
+	w := rouse(t, "watch", "--config", config)
+	w.Stdout = lines
+	if err := w.Start(); err != nil {
+		t.Fatal(err)
+	}
+	cmdtest.Until(t, "the events of a run", func() bool {
+		runJSON(t, nil, "run", "report", "--wait", "--config", config)
+		return strings.Contains(lines.String(), "run.finished")
+	})
+	p.stop(t)
+	if err := w.Wait(); err == nil || !strings.Contains(w.stderr.String(), "ended") {
+		t.Errorf("%v %s", err, w.stderr.String())
+	}
+	if strings.Contains(lines.String(), "\x1b") {
+		t.Errorf("what is piped has escape sequences: %q", lines.String())
+	}
+}

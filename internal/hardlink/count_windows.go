@@ -1,0 +1,21 @@
+package hardlink
+
+import (
+	"os"
+	"syscall"
+)
+
+// Count counts the names of an open file: more than one, and the others may lie anywhere.
+func Count(f *os.File) (uint64, error) {
+	raw, err := f.SyscallConn()
+	if err != nil {
+		return 0, err
+	}
+
+	var info syscall.ByHandleFileInformation
+	var failed error
+	if err := raw.Control(func(fd uintptr) { failed = syscall.GetFileInformationByHandle(syscall.Handle(fd), &info) }); err != nil {
+		return 0, err
+	}
+	return uint64(info.NumberOfLinks), failed
+}

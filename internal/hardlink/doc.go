@@ -1,0 +1,2 @@
+// Package hardlink counts the names of a file.
+package hardlink

@@ -1,0 +1,103 @@
+package text
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+)
+
+const (
+	day = 24 * time.Hour
+	// farAway is from when on a distance says less than a date.
+	farAway = 60 * day
+)
+
+// maxDays is what a time.Duration holds, 292 years.
+const maxDays = 106_751
+
+// ParseSpan reads a length of time as the configuration and commands have it: a Go duration (90s, 1h30m), or a number of days (7d), of 24
+// hours each.
+//
+// time.ParseDuration does all but the days, which it leaves out because their length depends on the calendar; go-humanize reads sizes and no
+// durations, and the libraries that read days take weeks, months and years of a fixed length with them, which nobody here should write.
+func ParseSpan(s string) (time.Duration, error) {
+	d, err := time.ParseDuration(s)
+	if err == nil {
+		return d, nil
+	}
+
+	number, isDays := strings.CutSuffix(s, "d")
+	n, wrong := strconv.ParseFloat(number, 64)
+	if !isDays || wrong != nil || math.IsNaN(n) || math.Abs(n) > maxDays {
+		return 0, err
+	}
+	// Rounded to milliseconds, because 0.7 days are not whole seconds in floating point.
+	return time.Duration(math.Round(n*24*3600*1000)) * time.Millisecond, nil
+}
+
+// Span is a length of time as a person says it, in two units at most: "340 ms", "12.3 s", "3 min", "2 h 5 min", "4 d 16 h".
+//
+// go-humanize, which has the other words for figures here, knows one unit alone: it makes "in 4 days" of four days and 16 hours, which
+// is no answer to when something runs.
+func Span(d time.Duration) string {
+	switch d = max(d, -d); {
+	case d < time.Second:
+		return fmt.Sprintf("%d ms", d.Milliseconds())
+	case d < 10*time.Second && d%time.Second >= 50*time.Millisecond:
+		return fmt.Sprintf("%.1f s", d.Seconds())
+	}
+	return wholeSpan(d)
+}
+
+// wholeSpan is Span without parts of a second.
+func wholeSpan(d time.Duration) string {
+	d = d.Round(time.Second)
+	switch {
+	case d < time.Minute:
+		return fmt.Sprintf("%d s", d/time.Second)
+	case d < 10*time.Minute:
+		return units(d, time.Minute, "min", time.Second, "s")
+	}
+
+	// Rounded to the smaller unit first: an hour is not "60 min".
+	if d = d.Round(time.Minute); d < time.Hour {
+		return fmt.Sprintf("%d min", d/time.Minute)
+	}
+	if d < day {
+		return units(d, time.Hour, "h", time.Minute, "min")
+	}
+	if d = d.Round(time.Hour); d < 10*day {
+		return units(d, day, "d", time.Hour, "h")
+	}
+	return fmt.Sprintf("%d d", d.Round(day)/day)
+}
+
+func units(d, large time.Duration, first string, small time.Duration, second string) string {
+	if rest := d % large / small; rest > 0 {
+		return fmt.Sprintf("%d %s %d %s", d/large, first, rest, second)
+	}
+	return fmt.Sprintf("%d %s", d/large, first)
+}
+
+// When is an instant as a person says it, seen from now: "3 min ago", "in 4 d 16 h", "now", "2026-08-01" when it is far away; "–" for the
+// zero time.
+func When(t, now time.Time) string {
+	if t.IsZero() {
+		return "–"
+	}
+
+	d := t.Sub(now).Round(time.Second)
+	switch {
+	case d == 0:
+		return "now"
+	case d > farAway || d < -farAway:
+		return t.Local().Format(time.DateOnly)
+	case d > 0:
+		return "in " + wholeSpan(d)
+	case d > -10*time.Minute && d <= -time.Minute: // nobody counts the seconds of what is over
+		return wholeSpan((-d).Truncate(time.Minute)) + " ago"
+	}
+	return wholeSpan(-d) + " ago"
+}

@@ -1,0 +1,119 @@
+package schedule_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"rouse/scheduler/schedule"
+)
+
+// A window comes once on each local day on which it opens, at a moment that only the job, the date and the window decide: within it by
+// the clocks of the zone, whatever they do in it, and over midnight too.
+func TestWindowMoments(t *testing.T) {
+	zones := []string{"UTC", "Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "Asia/Beirut", "Pacific/Apia", "America/Nuuk"}
+	rapid.Check(t, func(t *rapid.T) {
+		zone, err := time.LoadLocation(rapid.SampledFrom(zones).Draw(t, "zone"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		opens, closes := rapid.IntRange(0, 24*60-1).Draw(t, "opens"), rapid.IntRange(0, 24*60).Draw(t, "closes")
+		if opens == closes {
+			return
+		}
+		clock := func(m int) string { return fmt.Sprintf("%02d:%02d", m/60, m%60) }
+		o := schedule.Options{Window: clock(opens) + "-" + clock(closes), Location: zone, Job: rapid.StringMatching(`[a-z]{1,8}`).Draw(t, "job")}
+		s, again := parse(t, o), parse(t, o)
+
+		from := rapid.SampledFrom(append(changes(zone), at("2026-02-27 12:00"))).Draw(t, "around").Add(-72 * time.Hour)
+		var last time.Time
+		for n := s.Next(from); n.Before(from.Add(7 * 24 * time.Hour)); n = s.Next(n) {
+			moment, date := s.Actual(n), n.In(zone).Format(time.DateOnly)
+			if !moment.Equal(again.Actual(n)) || moment.Before(n) || moment.Sub(n) > 25*time.Hour {
+				t.Fatalf("%s on %s: %s, then %s", o.Window, date, moment, again.Actual(n))
+			}
+			if !last.IsZero() && date == last.In(zone).Format(time.DateOnly) {
+				t.Fatalf("%s opens twice on %s", o.Window, date)
+			}
+			last = n
+
+			// Where the clock is not changed near it, the moment lies between the two readings.
+			_, before := n.Add(-3 * time.Hour).In(zone).Zone()
+			if _, after := moment.Add(26 * time.Hour).In(zone).Zone(); before != after {
+				continue
+			}
+			local := moment.In(zone)
+			minute := local.Hour()*60 + local.Minute()
+			within := opens <= minute && minute < closes
+			if closes < opens {
+				within = minute >= opens || minute < closes
+			}
+			if !within {
+				t.Fatalf("%s on %s: %s", o.Window, date, local)
+			}
+		}
+		if last.IsZero() {
+			t.Fatalf("%s never opens", o.Window)
+		}
+	})
+}
+
+// The moments of many days and of many jobs spread over the window, and days that follow each other say nothing of each other.
+func TestWindowSpreads(t *testing.T) {
+	const parts = 10
+	var byDay, byJob [parts]int
+	s := parse(t, schedule.Options{Window: "02:00-05:00", Job: "backup"})
+	n := at("2026-01-01 00:00")
+	for range 1000 {
+		n = s.Next(n)
+		byDay[s.Actual(n).Sub(n)*parts/(3*time.Hour)]++
+	}
+	for i := range 1000 {
+		s := parse(t, schedule.Options{Window: "02:00-05:00", Job: fmt.Sprint("job-", i)})
+		n := s.Next(at("2026-01-01 00:00"))
+		byJob[s.Actual(n).Sub(n)*parts/(3*time.Hour)]++
+	}
+	for i := range parts {
+		if byDay[i] < 60 || byJob[i] < 60 { // 100 are expected; four deviations are 38
+			t.Errorf("part %d of the window has %d of a thousand days and %d of a thousand jobs", i, byDay[i], byJob[i])
+		}
+	}
+}
+
+func TestWindows(t *testing.T) {
+	for window, want := range map[string]string{
+		"02:00-05:00": "each day once between 02:00 and 05:00 (UTC)", "23:30-1:00": "each day once between 23:30 and 01:00 (UTC)", "00:00-24:00": "each day once between 00:00 and 24:00 (UTC)",
+		"02:00-02:00": "opens and closes at the same time", "2-5": "is not two times of day", "24:00-02:00": "is not two times of day", "02:00": "is not two times of day", "02:00-05:00-06:00": "is not two times of day",
+	} {
+		s, err := schedule.Parse(schedule.Options{Window: window})
+		if got := describe(s, err); !contains(got, want) {
+			t.Errorf("%s: %s, want %s", window, got, want)
+		}
+	}
+	for days, want := range map[string]string{
+		"1-5": "once between 02:00 and 05:00 on Monday to Friday", "mon,thu": "once between 02:00 and 05:00 on Monday and Thursday", "8": "are not days", "1 2": "are not days", "0 0 1 1 *": "are not days", "x": "are not days",
+	} {
+		s, err := schedule.Parse(schedule.Options{Window: "02:00-05:00", Days: days})
+		if got := describe(s, err); !contains(got, want) {
+			t.Errorf("%s: %s, want %s", days, got, want)
+		}
+	}
+
+	// What falls into the gap of a night opens after it, and one that lies in it altogether comes right then.
+	for window, want := range map[string]string{"02:00-02:30": "2026-03-29 03:00:00", "02:30-03:00": "2026-03-29 03:00:00"} {
+		s := parse(t, schedule.Options{Window: window, Timezone: "Europe/Berlin", Job: "j"})
+		n := s.Next(at("2026-03-28 12:00"))
+		if got := s.Actual(n).In(s.Zone()).Format(time.DateTime); got != want {
+			t.Errorf("%s in the gap: %s", window, got)
+		}
+	}
+}
+
+func describe(s *schedule.Schedule, err error) string {
+	if err != nil {
+		return err.Error()
+	}
+	return s.Describe()
+}

@@ -1,0 +1,71 @@
+package watcher
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"rouse/agentdb/ledger"
+)
+
+// isBack says whether a file is there again as it was when its run failed. It stays where it is, and waits for its owner
+// to have that run tried again, or to change the job.
+func (f *folder) isBack(ctx context.Context, c candidate, st ledger.ClaimStatus) (bool, error) {
+	if !st.Outcome.Failed() || st.After == ledger.AfterFailed {
+		return false, nil
+	}
+
+	var notices func() []ledger.Notice
+	if f.w.returnNotices != nil {
+		notices = func() []ledger.Notice { return f.w.returnNotices(f.Job, c.path, st.Run) }
+	}
+	since, back, err := f.w.ledger.MarkBack(ctx, st, claimOf(f.Job, c.path, c.stamp, c.hash), f.Definition, notices)
+	if err != nil {
+		if ctx.Err() == nil {
+			f.w.log.Error("that a file is back after it failed could not be recorded; it is tried again", "job", f.Job, "path", c.path, "error", err)
+		}
+		f.debouncer.requeue(c.pendingFile, time.Now().Add(time.Second), c.stamp)
+		return false, err
+	}
+
+	if back {
+		f.back[c.path] = backFile{Wait{Path: c.path, Since: since, Run: st.Run, Why: BackText(st.Run)}, c.hash}
+	}
+	return back, nil
+}
+
+// backFile is a file that waits after it failed.
+type backFile struct {
+	Wait
+	hash string
+}
+
+// BackText says why a file waits whose run failed.
+func BackText(run int64) string {
+	return fmt.Sprintf("the same bytes failed in run %d; they are tried again with rouse retry %[1]d, or once the job is changed", run)
+}
+
+// reviewBack drops the files that have gone, or that somebody has had tried again.
+func (f *folder) reviewBack(ctx context.Context) {
+	for path, b := range f.back {
+		st, ok, err := f.w.ledger.ClaimOf(ctx, f.Job, filepath.ToSlash(path), b.hash)
+		if err != nil {
+			return // the next scan sees to it
+		}
+
+		_, gone := os.Lstat(path)
+		if ok && st.After == ledger.AfterBack && !errors.Is(gone, fs.ErrNotExist) {
+			continue
+		}
+		delete(f.back, path)
+		if ok && st.After == ledger.AfterBack {
+			if err := f.w.ledger.BackGone(ctx, st); err != nil && ctx.Err() == nil {
+				f.w.log.Error("that a file has gone could not be recorded", "job", f.Job, "path", path, "error", err)
+			}
+		}
+	}
+}

@@ -1,0 +1,207 @@
+package watcher
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"rouse/agentdb/ledger"
+	"rouse/internal/domain"
+)
+
+// What a watch makes of a file.
+const (
+	VerdictTaken   = "taken"    // it has a run
+	VerdictWaits   = "waits"    // for what the reason says
+	VerdictLeftOut = "left_out" // it is none of the watch's
+	VerdictNone    = "none"     // no run has taken it yet
+	VerdictWhole   = "whole"    // the watch is about its folder as a whole
+)
+
+// Verdict is what a watch makes of a file, and why.
+type Verdict struct {
+	Job, Path string
+	Verdict   string
+	Reason    string
+	Since     time.Time      // of a file that waits
+	Run       int64          // that took it last, or failed with the same bytes; 0: none
+	Outcome   domain.Outcome // of the run, "" while it is not over
+}
+
+// maxExplained is how many files of a folder are explained.
+const maxExplained = 500
+
+// Explain says what watches make of a file or, of a folder, of each file in it. The waits are those of a watcher that
+// runs, by job. Nothing is said of what lies in no watched folder, not even whether it is there.
+func Explain(ctx context.Context, l *ledger.Ledger, watches []Watch, waits map[string][]Wait, path string) ([]Verdict, error) {
+	watches, err := validated(watches)
+	if err != nil {
+		return nil, err
+	}
+
+	var out []Verdict
+	w := newWatcher(Options{Ledger: l})
+	for _, f := range sortedFolders(w.foldersOf(watches)) {
+		f.root = f.resolveLinks(f.Path)
+		f.skipFolders()
+
+		at := f.resolveLinks(filepath.Dir(path))
+		named := filepath.Join(at, filepath.Base(path)) // a link is itself what is asked about
+		if real := f.resolveLinks(path); real == f.root {
+			named = real
+		}
+		if _, in := relInside(f.root, named); !in && named != f.root {
+			continue
+		}
+
+		for _, file := range f.filesAt(named) {
+			v, err := f.explain(ctx, file, waits[f.Job])
+			if err != nil {
+				return nil, err
+			}
+			out = append(out, v)
+		}
+	}
+	return out, nil
+}
+
+func sortedFolders(folders map[string]*folder) []*folder {
+	var out []*folder
+	for _, f := range folders {
+		out = append(out, f)
+	}
+	slices.SortFunc(out, func(a, b *folder) int { return strings.Compare(a.Job, b.Job) })
+	return out
+}
+
+// filesAt is a path, or the files in the folder that it is.
+func (f *folder) filesAt(named string) []string {
+	info, err := f.Boundary.Stat(named)
+	if err != nil || !info.IsDir() {
+		return []string{named}
+	}
+
+	root, err := f.Boundary.OpenRoot(named)
+	if err != nil {
+		return []string{named}
+	}
+	defer root.Close()
+	dir, err := root.Open(".")
+	if err != nil {
+		return []string{named}
+	}
+	defer dir.Close()
+
+	var out []string
+	entries, _ := dir.ReadDir(maxExplained)
+	for _, e := range entries {
+		if !e.IsDir() {
+			out = append(out, filepath.Join(named, e.Name()))
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// explain says what the watch makes of one file in its folder.
+func (f *folder) explain(ctx context.Context, file string, waits []Wait) (Verdict, error) {
+	v := Verdict{Job: f.Job, Path: file, Verdict: VerdictLeftOut}
+	rel, _ := relInside(f.root, file)
+	info, err := os.Lstat(file)
+	if v.Reason = f.leavesOut(file, rel, info); v.Reason != "" {
+		return v, nil
+	}
+
+	if i := slices.IndexFunc(waits, func(w Wait) bool { return w.Path == file }); i >= 0 {
+		v.Verdict, v.Reason, v.Since, v.Run = VerdictWaits, waits[i].Why, waits[i].Since, waits[i].Run
+		return v, nil
+	}
+	if f.Mode == ModeConverge {
+		v.Verdict, v.Reason = VerdictWhole, "the job is about the folder as a whole (mode: converge): rouse why "+f.Job
+		return v, nil
+	}
+
+	claims, claimErr := f.w.ledger.ClaimsOf(ctx, f.Job, filepath.ToSlash(file))
+	if claimErr != nil {
+		return v, claimErr
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		return v.gone(claims), nil
+	}
+
+	// Its content is not read: what has its size and time is taken for it.
+	i := slices.IndexFunc(claims, func(c ledger.ClaimStatus) bool {
+		return err == nil && c.Size == info.Size() && c.ModTime.UnixMilli() == info.ModTime().UnixMilli()
+	})
+	switch {
+	case err != nil:
+		v.Verdict, v.Reason = VerdictWaits, "it cannot be read: "+err.Error()
+	case i >= 0:
+		v = v.claimed(claims[i])
+	case f.Existing == ExistingIgnore:
+		v.Verdict, v.Reason = VerdictNone, "no run has taken it as it is: it settles, or was there before the job (existing: ignore)"
+	default:
+		v.Verdict, v.Reason = VerdictNone, "no run has taken it as it is: it settles, or no daemon has looked yet"
+	}
+	return v, nil
+}
+
+// leavesOut says why a file is none of the watch's, "" when it is.
+func (f *folder) leavesOut(file, rel string, info fs.FileInfo) string {
+	for dir := range f.skippedDirs {
+		if _, in := relInside(dir, file); in {
+			return fmt.Sprintf("the folder %s is watched by another job, or files are moved there after their runs", dir)
+		}
+	}
+
+	switch {
+	case rel == "":
+		return "it is the watched folder"
+	case info != nil && info.Mode()&fs.ModeSymlink != 0 && !f.FollowSymlinks:
+		return "it is a link, and links are not followed (follow_symlinks)"
+	case info != nil && info.IsDir():
+		return "it is a folder"
+	case info != nil && !info.Mode().IsRegular() && info.Mode()&fs.ModeSymlink == 0:
+		return "it is no regular file"
+	case !f.Recursive && path.Dir(rel) != ".":
+		return "it is in a folder of the watched one (recursive: false)"
+	}
+	return f.rejects(rel).text()
+}
+
+// gone is what became of a file that is not there.
+func (v Verdict) gone(claims []ledger.ClaimStatus) Verdict {
+	v.Verdict, v.Reason = VerdictNone, "there is no such file, and no run has taken one"
+	if len(claims) > 0 {
+		v = v.claimed(claims[len(claims)-1])
+		v.Reason += "; it is not there any more"
+	}
+	return v
+}
+
+// claimed is what a claim says of a file.
+func (v Verdict) claimed(c ledger.ClaimStatus) Verdict {
+	v.Verdict, v.Run, v.Outcome = VerdictTaken, c.Run, c.Outcome
+	switch {
+	case c.After == ledger.AfterBack:
+		v.Verdict, v.Reason = VerdictWaits, BackText(c.Run)
+	case c.Run == 0:
+		v.Verdict, v.Reason = VerdictNone, "a run began without it, for it was gone or had changed"
+	case c.Outcome == "":
+		v.Reason = fmt.Sprintf("run %d has it", c.Run)
+	default:
+		v.Reason = fmt.Sprintf("run %d had it: %s", c.Run, strings.ReplaceAll(string(c.Outcome), "_", " "))
+	}
+
+	if c.Dest != "" && c.After == ledger.AfterDone {
+		v.Reason += ", and it went to " + c.Dest
+	}
+	return v
+}

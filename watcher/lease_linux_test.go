@@ -1,0 +1,106 @@
+package watcher
+
+import (
+	"os"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"testing"
+)
+
+// A file that is open for writing, in any way and by any name, is told from one that is not; looking leaves it as it was.
+func TestOpenForWriting(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "a")
+	if err := os.WriteFile(path, []byte("text"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Link(path, filepath.Join(dir, "b")); err != nil {
+		t.Fatal(err)
+	}
+
+	open := func() bool {
+		t.Helper()
+		f, err := os.Open(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		return openForWriting(f)
+	}
+	if open() {
+		t.Skip("this file system gives no leases") // or somebody writes to a file that nobody knows
+	}
+
+	for name, flags := range map[string]int{"write": os.O_WRONLY, "append": os.O_WRONLY | os.O_APPEND, "both": os.O_RDWR} {
+		w, err := os.OpenFile(filepath.Join(dir, "b"), flags, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !open() {
+			t.Errorf("%s: it is taken for closed", name)
+		}
+		if err := w.Close(); err != nil || open() {
+			t.Errorf("%s: it is taken for open after it was closed (%v)", name, err)
+		}
+	}
+
+	// A reader alone is none; what is mapped for writing stays open without its descriptor.
+	r, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	mapped, err := syscall.Mmap(int(r.Fd()), 0, 4, syscall.PROT_WRITE, syscall.MAP_SHARED)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Close(); err != nil || !open() {
+		t.Errorf("a mapped file is taken for closed (%v)", err)
+	}
+	if err := syscall.Munmap(mapped); err != nil || open() {
+		t.Errorf("it is taken for open after it was unmapped (%v)", err)
+	}
+}
+
+// A program that opens the file while it is looked at gets it, and no signal of the kernel ends this one.
+func TestLeaseDisturbsNobody(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "a")
+	if err := os.WriteFile(path, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+
+	done := make(chan struct{})
+	var group sync.WaitGroup
+	group.Go(func() {
+		for {
+			select {
+			case <-done:
+				return
+			default:
+			}
+			f, err := os.Open(path)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			openForWriting(f)
+			f.Close()
+		}
+	})
+
+	for range 2000 {
+		f, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := f.WriteString("x"); err != nil {
+			t.Fatal(err)
+		}
+		f.Close()
+	}
+	close(done)
+	group.Wait()
+	if info, err := os.Stat(path); err != nil || info.Size() != 2000 {
+		t.Errorf("%v (%v)", info, err)
+	}
+}

@@ -1,0 +1,71 @@
+package watcher
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"unicode/utf8"
+
+	"rouse/agentdb/ledger"
+)
+
+// readOnce is the hash of a file that its owner names, unless something holds it back.
+func readOnce(ctx context.Context, w *Watch, path string, now stamp) (string, error) {
+	file, err := openHandle(w.Boundary, path)
+	if err != nil {
+		return "", err
+	}
+	defer file.root.Close()
+
+	if err := w.held(file, now); err != nil {
+		return "", err
+	}
+	if now.size == 0 {
+		if err := placeholder(file, partialNames{}); err != nil {
+			return "", err
+		}
+	}
+	return newHashes().of(ctx, file, now)
+}
+
+// EnqueueFile queues a run of one file that its owner names. It makes the same claim as a drop, so
+// that content which had its run does not get another.
+func EnqueueFile(ctx context.Context, q Queue, w Watch, path string) (ledger.Accepted, error) {
+	// Claims are made by real paths; a scan resolves links too.
+	abs, err := w.Boundary.Resolve(path)
+	if err != nil {
+		return ledger.Accepted{}, fmt.Errorf("the file cannot be read: %w", err)
+	}
+
+	info, err := w.Boundary.Stat(abs)
+	if err != nil {
+		return ledger.Accepted{}, fmt.Errorf("the file cannot be read: %w", err)
+	}
+	if !info.Mode().IsRegular() {
+		return ledger.Accepted{}, fmt.Errorf("%s is not a file", path)
+	}
+	if !utf8.ValidString(abs) {
+		return ledger.Accepted{}, fmt.Errorf("the name of %q is not UTF-8; rename it", path)
+	}
+
+	now := stampOf(info)
+	hash, err := readOnce(ctx, &w, abs, now)
+	if _, held := errors.AsType[*heldError](err); held {
+		return ledger.Accepted{}, fmt.Errorf("%s is not taken: %w", path, err)
+	}
+	if errors.Is(err, errChanged) {
+		return ledger.Accepted{}, fmt.Errorf("%s is still being written; try again once it is complete", path)
+	}
+	if err != nil {
+		return ledger.Accepted{}, fmt.Errorf("the file cannot be read: %w", err)
+	}
+
+	r := request(w, abs, now, hash)
+	r.Named = true
+	accepted, err := q.Enqueue(ctx, r)
+	if err != nil {
+		return ledger.Accepted{}, err
+	}
+
+	return accepted[0], nil
+}

@@ -1,0 +1,61 @@
+package watcher
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"rouse/internal/text"
+)
+
+// writersAge is how long a list of who has which files open is used: making it reads all of /proc.
+const writersAge = 5 * time.Second
+
+// writers are the programs that have files open for writing, as far as this user may see them.
+type writers struct {
+	made time.Time
+	by   map[string]string
+}
+
+// of names the program that has a file open: ", vim (process 12)"; "" where that cannot be told.
+func (w *writers) of(path string, now time.Time) string {
+	if now.Sub(w.made) > writersAge {
+		w.made, w.by = now, openFiles()
+	}
+	if by := w.by[path]; by != "" {
+		return ": " + by
+	}
+	return ""
+}
+
+func openFiles() map[string]string {
+	out := map[string]string{}
+	links, _ := filepath.Glob("/proc/[0-9]*/fd/*") // what cannot be read is left out
+	for _, link := range links {
+		file, err := os.Readlink(link)
+		if err != nil || !filepath.IsAbs(file) || !writes(link) {
+			continue
+		}
+
+		process := filepath.Dir(filepath.Dir(link))
+		name, _ := os.ReadFile(filepath.Join(process, "comm"))
+		out[file] = fmt.Sprintf("%s (process %s)", text.OneLine(strings.TrimSpace(string(name))), filepath.Base(process))
+	}
+	return out
+}
+
+// writes says whether a descriptor was opened for writing.
+func writes(link string) bool {
+	process, fd := filepath.Split(link)
+	info, err := os.ReadFile(filepath.Join(filepath.Dir(filepath.Clean(process)), "fdinfo", fd))
+	if err != nil {
+		return false
+	}
+
+	_, rest, _ := strings.Cut(string(info), "flags:")
+	flags, err := strconv.ParseInt(strings.TrimSpace(strings.SplitN(rest, "\n", 2)[0]), 8, 64)
+	return err == nil && flags&int64(os.O_WRONLY|os.O_RDWR) != 0
+}
