@@ -1,87 +1,151 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
+
+	"go.yaml.in/yaml/v4"
 )
 
-// broken is a change that breaks a contract in one place, which no change of an operator makes: a figure, an order, something left out.
+// contractFiles hold the changes that some test of a contract has to notice, from the root of the repository.
+const contractFiles = ".ci/mutate/contracts/*.yaml"
+
+// broken is a change that breaks a contract in one place, which no change of an operator makes: a figure, an order,
+// something left out.
 type broken struct {
-	contract, how string
-	file          string // from the root of the repository
-	from, to      string // text that stands there once, and what takes its place
-	tests         string // of the file's package, as -run takes them
+	Contract string `yaml:"contract"`
+	How      string `yaml:"how"`
+	File     string `yaml:"file"` // from the root of the repository
+	From     string `yaml:"from"` // text that stands there once
+	To       string `yaml:"to"`   // what takes its place
+	Test     string `yaml:"test"` // that notices it: a test of the file's package, or of another one, as "cmd/rouse.TestX"
 }
 
-// contracts are changes that some test of the contract has to notice.
-var contracts = []broken{
-	{"OSA-05", "notices that were added stand before those of the host", "agent/loop/notices.go",
-		"r.staged = append(first, r.staged...)", "r.staged = append(r.staged, first...)", "."},
-	{"OSA-05", "advice stands before the budget", "agent/loop/notices.go",
-		`add("%s", r.advice)`, `first = append([]string{noticePrefix + r.advice}, first...)`, "."},
-	{"OSA-13", "an error is held when its path has appeared", "agent/loop/bookkeeping.go",
-		"holdsErrors(t.Class()) && f.pathState == t.StatKey(c.Args)", "holdsErrors(t.Class())", "."},
-	{"OSA-21", "0.85 to 0.95", "agent/loop/window.go", "size * 85 / 100", "size * 95 / 100", "."},
-	{"OSA-21", "128k to 64k", "agent/loop/window.go", "DefaultWindow = 128_000", "DefaultWindow = 64_000", "."},
-	{"OSA-22", "the last 3 turns to 2", "agent/loop/window.go", "keptTurns       = 3", "keptTurns       = 2", "."},
-	{"OSA-23", "bulk moves that failed are free", "agent/loop/batch.go", "|| !envelopes[i].OK ", "", "."},
-	{"OSA-24", "8 steps to 12", "agent/loop/reduce.go", "defaultReduceSteps = 8", "defaultReduceSteps = 12", "."},
-	{"OSA-24", "at most 12 to 20", "agent/loop/reduce.go", "maxReduceSteps     = 12", "maxReduceSteps     = 20", "."},
-	{"OSA-62", "80 % to 99 %", "agentdb/quota.go", "used >= q.limit/5*4", "used >= q.limit/100*99", "Quota"},
-	{"OSA-63", "the views of a wake are dropped", "agent/prompt_views.go",
-		"names = append(names, t.detail.Wake.ContextViews...)", "_ = t.detail.Wake.ContextViews", "Wake|Views"},
-	{"OSA-40", "an isolated agent is not told of the folder that it reads", "agent/prompt_folder.go",
-		"cmp.Or(t.agent.HostFolder, t.agent.Workdir)", "cmp.Or(t.agent.Workdir)", "Isolated"},
-	{"OSA-40", "a job loosens the confinement of an isolated agent", "agent/task.go", `t.agent.Mode == ModeIsolated && least > "B"`, "false", "Isolated"},
-	{"OSA-40", "an agent without a host has the tools of one", "agent/tool_families.go",
-		"f.tools == nil || f.onHost && t.agent.Mode == ModeNone", "f.tools == nil", "NoHost"},
-	{"OSA-40", "an isolated agent works in its workdir", "cmd/internal/config/mode.go", `a.Workdir = ""`, "_ = own", "Modes"},
-	{"OSA-40", "a soul is as long as it likes", "cmd/internal/config/mode.go", "len(a.Soul) > maxSoul", "false", "Soul"},
+func (b broken) String() string { return fmt.Sprintf("%s %s: %s", b.Contract, b.File, b.How) }
+
+// place is the package of the test, from the root of the repository, and its name.
+func (b broken) place() (folder, test string) {
+	if at := strings.LastIndex(b.Test, "."); at >= 0 {
+		return b.Test[:at], b.Test[at+1:]
+	}
+	return filepath.Dir(b.File), b.Test
 }
 
-// breakContracts tries each of the changes, and prints whether a test noticed it. It runs at the root of the repository.
-func breakContracts() (survived bool, err error) {
+// readContracts reads the changes whose line in the report matches, those of a package's tests one after the other.
+func readContracts(only *regexp.Regexp) ([]broken, error) {
+	files, err := filepath.Glob(contractFiles)
+	if err != nil {
+		return nil, err
+	}
+
+	var all []broken
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			return nil, err
+		}
+		var these []broken
+		if err := yaml.Load(text, &these, yaml.WithKnownFields()); err != nil {
+			return nil, fmt.Errorf("%s: %w", file, err)
+		}
+		all = append(all, these...)
+	}
+
+	all = slices.DeleteFunc(all, func(b broken) bool { return !only.MatchString(b.String()) })
+	slices.SortStableFunc(all, func(a, b broken) int {
+		first, _ := a.place()
+		second, _ := b.place()
+		return strings.Compare(first, second)
+	})
+	return all, nil
+}
+
+// breakContracts tries the changes, and prints of each whether its test noticed it. It runs at the root of the repository.
+func breakContracts(only *regexp.Regexp) (survived bool, err error) {
+	changes, err := readContracts(only)
+	if err != nil {
+		return false, err
+	}
+
 	work, err := os.MkdirTemp("", "mutate")
 	if err != nil {
 		return false, err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(work)) }()
 
-	for _, c := range contracts {
+	var failures []error
+	count := map[string]int{}
+	judges := map[string]error{} // of tests: whether they pass without a change
+	for _, c := range changes {
+		folder, name := c.place()
+		if _, known := judges[folder+"."+name]; !known {
+			judges[folder+"."+name] = passes(work, folder, name)
+		}
+		if err := judges[folder+"."+name]; err != nil {
+			failures = append(failures, fmt.Errorf("%s: %s of %s cannot judge: %w", c, name, folder, err))
+			continue
+		}
+
 		noticed, err := c.try(work)
 		if err != nil {
-			return false, fmt.Errorf("%s, %s: %w", c.contract, c.how, err)
+			failures = append(failures, fmt.Errorf("%s: %w", c, err))
+			continue
 		}
 		fate := "killed"
 		if !noticed {
 			fate, survived = "survived", true
 		}
-		fmt.Printf("%-12s %s %s: %s\n", fate, c.contract, c.file, c.how)
+		count[fate]++
+		fmt.Printf("%-9s %s (%s)\n", fate, c, c.Test)
 	}
-	return survived, nil
+
+	fmt.Printf("contracts: %d killed, %d survived, %d could not be tried\n", count["killed"], count["survived"], len(failures))
+	return survived, errors.Join(failures...)
 }
 
-// try says whether a test fails with the change.
-func (c broken) try(work string) (noticed bool, err error) {
-	text, err := os.ReadFile(c.file)
+// passes says why a test does not pass on the code as it is: it fails, is skipped, or does not exist.
+func passes(work, folder, name string) error {
+	binary := filepath.Join(work, strings.ReplaceAll(folder, "/", "_")+".test")
+	if _, err := os.Stat(binary); err != nil {
+		if err := compileTests(binary, folder, ""); err != nil {
+			return err
+		}
+	}
+
+	out, err := runTest(binary, folder, name)
+	switch {
+	case err != nil:
+		return fmt.Errorf("it fails without the change: %w\n%s", err, out)
+	case !bytes.Contains(out, []byte("--- PASS: "+name)):
+		return fmt.Errorf("it does not exist or is skipped\n%s", out)
+	}
+	return nil
+}
+
+// try says whether the test fails with the change.
+func (b broken) try(work string) (noticed bool, err error) {
+	text, err := os.ReadFile(b.File)
 	if err != nil {
 		return false, err
 	}
-	if n := strings.Count(string(text), c.from); n != 1 {
-		return false, fmt.Errorf("%q stands %d times in %s", c.from, n, c.file)
+	if n := strings.Count(string(text), b.From); n != 1 {
+		return false, fmt.Errorf("%q stands %d times in it", b.From, n)
 	}
 
-	file, err := filepath.Abs(c.file)
+	file, err := filepath.Abs(b.File)
 	if err != nil {
 		return false, err
 	}
 	replaced := filepath.Join(work, "changed.go")
-	if err := os.WriteFile(replaced, []byte(strings.Replace(string(text), c.from, c.to, 1)), 0o600); err != nil {
+	if err := os.WriteFile(replaced, []byte(strings.Replace(string(text), b.From, b.To, 1)), 0o600); err != nil {
 		return false, err
 	}
 	overlay, err := writeOverlay(work, map[string]string{file: replaced})
@@ -89,16 +153,28 @@ func (c broken) try(work string) (noticed bool, err error) {
 		return false, err
 	}
 
-	binary := filepath.Join(work, "test")
-	folder := filepath.Dir(c.file)
-	build := exec.Command("go", "test", "-c", "-vet=off", "-overlay", overlay, "-o", binary, "./"+folder)
-	if out, err := build.CombinedOutput(); err != nil {
-		return false, fmt.Errorf("it does not compile: %w\n%s", err, out)
+	folder, name := b.place()
+	binary := filepath.Join(work, "changed.test")
+	if err := compileTests(binary, folder, overlay); err != nil {
+		return false, err
 	}
+	_, failed := runTest(binary, folder, name)
+	return failed != nil, nil
+}
 
-	run := exec.Command(binary, "-test.run", c.tests, "-test.failfast")
+// compileTests compiles the tests of a package, with an overlay when there is one.
+func compileTests(binary, folder, overlay string) error {
+	build := exec.Command("go", "test", "-c", "-vet=off", "-ldflags=-s -w", "-overlay="+overlay, "-o", binary, "./"+folder)
+	if out, err := build.CombinedOutput(); err != nil {
+		return fmt.Errorf("it does not compile: %w\n%s", err, out)
+	}
+	return nil
+}
+
+func runTest(binary, folder, name string) (out []byte, err error) {
+	run := exec.Command(binary, "-test.v", "-test.run", "^"+name+"$", "-test.failfast", "-test.timeout", "5m")
 	run.Dir = folder
-	return run.Run() != nil, nil
+	return run.CombinedOutput()
 }
 
 // writeOverlay writes the file that puts some files in the place of others, for go's -overlay.

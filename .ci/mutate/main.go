@@ -2,9 +2,10 @@
 // gremlins does, and runs the package's own tests.
 //
 //	go run ./.ci/mutate [-only REGEXP] [-skip REGEXP] [-run REGEXP] PACKAGE [FILE...]
-//	go run ./.ci/mutate -contracts
+//	go run ./.ci/mutate -contracts [-only REGEXP]
 //
-// With -contracts it breaks contracts in ways that no operator does, one at a time.
+// With -contracts it makes the changes of .ci/mutate/contracts, each of which breaks a contract in a way that no operator
+// does, and runs the test that the contract names. Each is compiled by itself.
 //
 // All mutants are compiled into one test binary, each behind a switch that its environment sets, for compiling one
 // at a time takes most of a mutation tester's day. Every test is run once alone to learn which mutants it reaches,
@@ -46,7 +47,7 @@ type options struct {
 }
 
 func main() {
-	only := flag.String("only", "", "try only the mutants whose line in the report matches")
+	only := flag.String("only", "", "try only the mutants, or the changes, whose line in the report matches")
 	skip := flag.String("skip", "^$", "leave out the tests whose name matches")
 	run := flag.String("run", "", "use only the tests whose name matches")
 	broken := flag.Bool("contracts", false, "try the changes that break contracts")
@@ -59,7 +60,7 @@ func main() {
 	var survived bool
 	var err error
 	if *broken {
-		survived, err = breakContracts()
+		survived, err = breakContracts(regexp.MustCompile(*only))
 	} else {
 		survived, err = mutate(options{
 			pkg: flag.Arg(0), files: flag.Args()[1:],
