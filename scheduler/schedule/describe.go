@@ -151,7 +151,7 @@ func (f *fields) days() string {
 	}
 	weekday := "on " + list(dow, dayNames)
 	switch {
-	case byDate && byWeekday && !f.domStar && !f.dowStar:
+	case byDate && !f.domStar && !f.dowStar: // and so by weekday, see restrictions
 		parts = append(parts, date+" and "+weekday)
 	case byDate && byWeekday:
 		parts = append(parts, date+" if it is a "+list(dow, dayNames))

@@ -11,7 +11,7 @@ import (
 func LocalToInstant(year int, month time.Month, day, hour, minute, second int, zone *time.Location) (time.Time, bool) {
 	// Package time turns 31 February into a day of March: there is no such date.
 	noon := time.Date(year, month, day, 12, 0, 0, 0, time.UTC)
-	if y, m, d := noon.Date(); y != year || m != month || d != day {
+	if noon.Month() != month || noon.Day() != day {
 		return time.Time{}, false
 	}
 	return resolve(dateOf(noon), hour, minute, second, zone), dateOf(noon).exists(zone)

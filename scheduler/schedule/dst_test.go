@@ -39,6 +39,9 @@ func TestLocalToInstant(t *testing.T) {
 	if _, ok := schedule.LocalToInstant(2026, 2, 30, 0, 0, 0, time.UTC); ok {
 		t.Error("there is a 30 February")
 	}
+	if _, ok := schedule.LocalToInstant(2026, 13, 5, 0, 0, 0, time.UTC); ok {
+		t.Error("there is a thirteenth month")
+	}
 }
 
 func TestNextTimeOfDay(t *testing.T) {

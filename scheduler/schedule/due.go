@@ -80,7 +80,7 @@ func (s *Schedule) AppendDue(due []Instant, watermark time.Time, m DueOptions, p
 	var one [1]time.Time // nearly always there is one, which then needs no allocation
 	nominals, rest, next := s.lastPassed(one[:0], next, watermark, m.Now, max(maxRows, p.MaxCatchup+1))
 	if !rest.Nominal.IsZero() {
-		rest.Reason = decide(rest.Nominal, rest.Nominal, m, len(nominals)+1, p).Reason
+		rest.Reason = decide(rest.Nominal, rest.Nominal, m, len(nominals), p).Reason
 		due = append(due, rest)
 	}
 

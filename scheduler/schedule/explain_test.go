@@ -105,9 +105,25 @@ func TestNextWithExcluded(t *testing.T) {
 		from = n
 	}
 
-	once := parse(t, schedule.Options{At: "2026-11-21T08:00:00Z"})
+	once := parse(t, schedule.Options{At: "2026-11-21T08:00:00Z", Only: []string{"2026-11-21"}})
 	if n, excluded := once.NextWithExcluded(at("2026-11-21 08:00")); !n.IsZero() || excluded != "" {
 		t.Errorf("after the only instant: %s %q", n, excluded)
+	}
+}
+
+// As many as are asked for of what is taken out, in order.
+func TestLeftOut(t *testing.T) {
+	s := parse(t, schedule.Options{Cron: "0 8 * * *", Exclude: []string{"2026-12-24..2026-12-27"}})
+	for n, want := range map[int]int{0: 0, 1: 1, 3: 3, 10: 4} {
+		gone := s.LeftOut(at("2026-12-01 00:00"), at("2027-01-01 00:00"), n)
+		if len(gone) != want {
+			t.Errorf("%d are listed, want %d: %v", len(gone), want, gone)
+		}
+		for i, g := range gone {
+			if !g.At.Equal(at("2026-12-24 08:00").AddDate(0, 0, i)) || g.Why != "exclude: 2026-12-24..2026-12-27" {
+				t.Errorf("the one at %d is %+v", i, g)
+			}
+		}
 	}
 }
 

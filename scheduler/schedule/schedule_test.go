@@ -54,6 +54,7 @@ func TestNext(t *testing.T) {
 		"largest values":    {schedule.Options{Cron: "59 23 31 12 *"}, "2026-11-21 12:00", []string{"2026-12-31 23:59"}},
 		"names":             {schedule.Options{Cron: "0 0 1 JAN,jul MON-fri"}, "2026-12-30 00:00", []string{"2027-01-01 00:00", "2027-01-04 00:00"}},
 		"either day field":  {schedule.Options{Cron: "0 0 13 * 5"}, "2026-11-12 01:00", []string{"2026-11-13 00:00", "2026-11-20 00:00", "2026-11-27 00:00", "2026-12-04 00:00", "2026-12-11 00:00", "2026-12-13 00:00"}},
+		"a step in a list":  {schedule.Options{Cron: "5,*/20 * * * *"}, "2026-11-21 08:00", []string{"2026-11-21 08:05", "2026-11-21 08:20", "2026-11-21 08:40", "2026-11-21 09:00", "2026-11-21 09:05"}},
 		"star with a step":  {schedule.Options{Cron: "0 0 */2 * 1"}, "2026-11-02 01:00", []string{"2026-11-09 00:00", "2026-11-23 00:00"}},
 		"leap day far away": {schedule.Options{Cron: "0 0 29 2 *"}, "2096-03-01 00:00", []string{"2104-02-29 00:00"}},
 		"@daily":            {schedule.Options{Cron: "@Daily"}, "2026-11-21 12:00", []string{"2026-11-22 00:00"}},
@@ -71,6 +72,9 @@ func TestNext(t *testing.T) {
 		"before the anchor": {schedule.Options{Every: "10m", Anchor: at("2026-11-21 09:05")}, "2026-11-21 07:00", []string{"2026-11-21 07:05"}},
 		"part of a day":     {schedule.Options{Every: "0.7d", Anchor: at("2026-11-21 00:00")}, "2026-11-21 00:00", []string{"2026-11-21 16:48"}},
 		"at":                {schedule.Options{At: "2026-11-21T08:00:00+01:00"}, "2026-11-21 06:59:59", []string{"2026-11-21 07:00", ""}},
+		"at, of its day":    {schedule.Options{At: "2026-11-21T08:00:00+01:00", Only: []string{"2026-11-21"}}, "2026-11-21 06:59:59", []string{"2026-11-21 07:00", ""}},
+		"only some dates":   {schedule.Options{Cron: "0 8 * * *", Only: []string{"2026-12-24..2026-12-26"}}, "2026-11-21 12:00", []string{"2026-12-24 08:00", "2026-12-25 08:00", "2026-12-26 08:00", ""}},
+		"a long exclusion":  {schedule.Options{Every: "1s", Exclude: []string{"2026-11-22..2999-12-31"}}, "2026-11-21 23:59:59", []string{"3000-01-01 00:00"}},
 		"excluded dates": {schedule.Options{Cron: "0 8 * * *", Exclude: []string{"2026-12-25", "2026-12-27..2026-12-31"}}, "2026-12-24 00:00",
 			[]string{"2026-12-24 08:00", "2026-12-26 08:00", "2027-01-01 08:00"}},
 		// Berlin springs from 02:00 to 03:00 on 2026-03-29 and falls from 03:00 to 02:00 on 2026-10-25.
@@ -78,6 +82,9 @@ func TestNext(t *testing.T) {
 		"repeat, fixed": {schedule.Options{Cron: "30 2 * * *", Timezone: "Europe/Berlin"}, "2026-10-24 12:00", []string{"2026-10-25 00:30", "2026-10-26 01:30"}},
 		"gap, real":     {schedule.Options{Cron: "0 * * * *", Timezone: "Europe/Berlin"}, "2026-03-29 00:00", []string{"2026-03-29 01:00", "2026-03-29 02:00"}},
 		"repeat, real":  {schedule.Options{Cron: "*/30 * * * *", Timezone: "Europe/Berlin"}, "2026-10-24 23:50", []string{"2026-10-25 00:00", "2026-10-25 00:30", "2026-10-25 01:00", "2026-10-25 01:30"}},
+		"seconds on a day of a change": {schedule.Options{Cron: "0,20,40 0 8 * * *", Timezone: "Europe/Berlin"}, "2026-03-29 05:59:59",
+			[]string{"2026-03-29 06:00", "2026-03-29 06:00:20", "2026-03-29 06:00:40", "2026-03-30 06:00"}},
+		"the day behind a change": {schedule.Options{Cron: "*/15 * * * 1", Timezone: "Europe/Berlin"}, "2026-03-29 03:00", []string{"2026-03-29 22:00", "2026-03-29 22:15"}},
 		// Lord Howe shifts by half an hour.
 		"half-hour gap": {schedule.Options{Cron: "15 2 * * *", Timezone: "Australia/Lord_Howe"}, "2026-10-03 00:00", []string{"2026-10-03 15:30", "2026-10-04 15:15"}},
 		// Winamac went from UTC-6 to UTC-4 on 2007-03-11, from 02:00 to 04:00.
@@ -104,6 +111,21 @@ func TestNext(t *testing.T) {
 	}
 }
 
+// An anchor may lie within a second, and so do the instants that are counted from it.
+func TestEveryFromAFractionOfASecond(t *testing.T) {
+	half := func(text string) time.Time { return at(text).Add(500 * time.Millisecond) }
+	s := parse(t, schedule.Options{Every: "10s", Anchor: half("2026-11-21 09:00")})
+	for after, want := range map[time.Time]time.Time{
+		at("2026-11-21 09:00:10"):   half("2026-11-21 09:00:10"),
+		half("2026-11-21 09:00:10"): half("2026-11-21 09:00:20"),
+		at("2026-11-21 09:00:11"):   half("2026-11-21 09:00:20"),
+	} {
+		if got := s.Next(after); !got.Equal(want) {
+			t.Errorf("after %s: %s, want %s", after, got, want)
+		}
+	}
+}
+
 func TestParseRefuses(t *testing.T) {
 	for _, c := range []struct {
 		o   schedule.Options
@@ -113,7 +135,8 @@ func TestParseRefuses(t *testing.T) {
 		{schedule.Options{Cron: "0 0 L * *"}, "day-of-month"},
 		{schedule.Options{Cron: "0 0 * * 5#2"}, "not supported"},
 		{schedule.Options{Cron: "0 0 15W * *"}, "day-of-month"},
-		{schedule.Options{Cron: "60 * * * *"}, "minute"},
+		{schedule.Options{Cron: "60 * * * *"}, `minute "60": "60" is not a number from 0 to 59`},
+		{schedule.Options{Cron: "0 0 1 13 *"}, `"13" is neither a number from 1 to 12 nor one of jan feb`},
 		{schedule.Options{Cron: "*/100 * * * *"}, "step"},
 		{schedule.Options{Cron: "0 0 */31 * *"}, `the step "31" must be a number from 1 to 30`},
 		{schedule.Options{Cron: "1,,2 * * * *"}, "minute"},
@@ -137,6 +160,8 @@ func TestParseRefuses(t *testing.T) {
 		{schedule.Options{Cron: "CRON_TZ=Nowhere 0 0 * * *"}, "Nowhere"},
 		{schedule.Options{Cron: "0 0 * * *", Timezone: "Mars/Base"}, "IANA"},
 		{schedule.Options{Cron: "0 0 * * *", Exclude: []string{"Christmas"}}, "exclude"},
+		{schedule.Options{Cron: "0 0 * * *", Exclude: []string{"Christmas..2026-12-31"}}, "is neither a date"},
+		{schedule.Options{Cron: "0 0 * * *", Exclude: []string{"2026-12-24..Christmas"}}, "is neither a date"},
 		{schedule.Options{Cron: "0 0 * * *", Exclude: []string{"0001-01-01..9999-12-31"}}, "never fires"},
 		{schedule.Options{At: "2027-01-01T08:00:00Z", Exclude: []string{"2027-01-01"}}, "never fires"},
 		{schedule.Options{At: "9999-12-31T23:00:00-05:00"}, "9999"},
@@ -163,6 +188,10 @@ func TestNothingBehindTheYear9999(t *testing.T) {
 		if next := parse(t, o).Next(time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC)); !next.IsZero() {
 			t.Errorf("%+v: %s", o, next)
 		}
+	}
+	yearly := parse(t, schedule.Options{Cron: "0 0 1 1 *"})
+	if next, _ := yearly.NextWithExcluded(at("9999-06-01 00:00")); !next.IsZero() {
+		t.Errorf("the first instant of the year after: %s", next)
 	}
 }
 
@@ -300,6 +329,75 @@ func hours(from string, n int) string {
 		out.WriteString(at(from).Add(time.Duration(i)*time.Hour).Format(" 15") + "missed")
 	}
 	return out.String()
+}
+
+// How late is too late, and what is said of it.
+func TestDueBounds(t *testing.T) {
+	hourly := parse(t, schedule.Options{Cron: "0 * * * *"})
+	for name, c := range map[string]struct {
+		late   time.Duration
+		policy schedule.Policy
+		run    bool
+		reason string
+	}{
+		"as late as in time":      {30 * time.Second, schedule.Policy{OnMiss: domain.MissSkip}, true, ""},
+		"later":                   {30*time.Second + time.Millisecond, schedule.Policy{OnMiss: domain.MissSkip}, false, "missed by 30.001s; on_miss is skip"},
+		"seconds in full":         {90*time.Second + 400*time.Millisecond, schedule.Policy{}, true, "caught up 1m30s late; on_miss is run_once"},
+		"as late as the window":   {40 * time.Minute, schedule.Policy{CatchupWindow: 40 * time.Minute}, true, "caught up 40m0s late; on_miss is run_once"},
+		"later than the window":   {40*time.Minute + time.Second, schedule.Policy{CatchupWindow: 40 * time.Minute}, false, "missed by 40m1s, more than the catch-up window of 40m0s"},
+		"as late as the usual 24": {50 * time.Minute, schedule.Policy{}, true, "caught up 50m0s late; on_miss is run_once"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			due := hourly.Due(at("2026-11-21 07:30"), schedule.DueOptions{Now: at("2026-11-21 08:00").Add(c.late)}, c.policy)
+			if len(due) != 1 || due[0].Run != c.run || due[0].Reason != c.reason {
+				t.Errorf("%+v, want it to run: %t, %q", due, c.run, c.reason)
+			}
+		})
+	}
+}
+
+// A run is one of several that are caught up, or the only one.
+func TestDueSaysWhatIsCaughtUp(t *testing.T) {
+	hourly, now := parse(t, schedule.Options{Cron: "0 * * * *"}), at("2026-11-21 08:30")
+	for name, c := range map[string]struct {
+		watermark string
+		policy    schedule.Policy
+		want      []bool
+	}{
+		"several":         {"2026-11-21 05:30", schedule.Policy{OnMiss: domain.MissCatchup}, []bool{true, true, true}},
+		"some are missed": {"2026-11-21 05:30", schedule.Policy{OnMiss: domain.MissCatchup, MaxCatchup: 2}, []bool{false, true, true}},
+		"one":             {"2026-11-21 07:30", schedule.Policy{OnMiss: domain.MissCatchup}, []bool{false}},
+		"the last alone":  {"2026-11-21 05:30", schedule.Policy{}, []bool{false, false, false}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var got []bool
+			for _, d := range hourly.Due(at(c.watermark), schedule.DueOptions{Now: now}, c.policy) {
+				got = append(got, d.Catchup)
+			}
+			if !slices.Equal(got, c.want) {
+				t.Errorf("%v, want %v", got, c.want)
+			}
+		})
+	}
+
+	// More than have a row each.
+	minutes := parse(t, schedule.Options{Every: "1m"})
+	ran := 0
+	for _, d := range minutes.Due(now.Add(-3000*time.Minute), schedule.DueOptions{Now: now}, schedule.Policy{OnMiss: domain.MissCatchup, CatchupWindow: 100 * time.Hour, MaxCatchup: 1500}) {
+		if d.Run {
+			ran++
+		}
+	}
+	if ran != 1500 {
+		t.Errorf("%d are caught up, want 1500", ran)
+	}
+}
+
+func TestDueOfOneInstant(t *testing.T) {
+	once := parse(t, schedule.Options{At: "2026-11-21T08:00:00Z"})
+	if due := once.Due(at("2026-11-21 07:00"), schedule.DueOptions{Now: at("2026-11-21 08:00")}, schedule.Policy{}); len(due) != 1 || !due[0].Run {
+		t.Errorf("%+v", due)
+	}
 }
 
 // What jitter still holds back is not late, whatever was missed before it.
@@ -454,9 +552,14 @@ func TestDescribe(t *testing.T) {
 		"*/10 9 * * 1-5":  "every weekday at the minutes 0, 10, 20, 30, 40 and 50 of the hour 9 (Europe/Berlin)",
 		"* 9-17 * * *":    "every minute of the hours 9 to 17 (Europe/Berlin)",
 		"7,9 * * * *":     "every hour at minutes 7 and 9",
+		"*/30 * * * *":    "every 30 minutes",
+		"0 */6 * * *":     "every day at 00:00, 06:00, 12:00 and 18:00 (Europe/Berlin)",
+		"0 8 * * 1-3":     "at 08:00 on Monday to Wednesday (Europe/Berlin)",
 
 		"monthly on 31 at 08:00": "at 08:00 on day 31 or the last of the month (Europe/Berlin)",
 		"monthly on 15 at 08:00": "at 08:00 on day 15 (Europe/Berlin)",
+		"monthly on 28 at 08:00": "at 08:00 on day 28 (Europe/Berlin)",
+		"monthly on 29 at 08:00": "at 08:00 on day 29 or the last of the month (Europe/Berlin)",
 		"weekly on mon at 08:00": "every Monday at 08:00 (Europe/Berlin)",
 		// Seconds are never left out.
 		"*/20 * * * * *":    "every 20 seconds",
@@ -471,8 +574,10 @@ func TestDescribe(t *testing.T) {
 			t.Errorf("%s: %q, want %q", cron, got, want)
 		}
 	}
-	if got := parse(t, schedule.Options{Every: "90m"}).Describe(); got != "every 1h30m" {
-		t.Error(got)
+	for every, want := range map[string]string{"90m": "every 1h30m", "24h": "every 1d", "36h": "every 36h", "48h": "every 2d"} {
+		if got := parse(t, schedule.Options{Every: every}).Describe(); got != want {
+			t.Errorf("%s: %q, want %q", every, got, want)
+		}
 	}
 }
 
