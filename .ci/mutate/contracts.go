@@ -172,7 +172,8 @@ func compileTests(binary, folder, overlay string) error {
 }
 
 func runTest(binary, folder, name string) (out []byte, err error) {
-	run := exec.Command(binary, "-test.v", "-test.run", "^"+name+"$", "-test.failfast", "-test.timeout", "5m")
+	args := []string{"-test.v", "-test.run", "^" + name + "$", "-test.failfast", "-test.timeout", "5m"}
+	run := exec.Command(binary, append(args, newTester(binary, folder, "").flags...)...)
 	run.Dir = folder
 	return run.CombinedOutput()
 }

@@ -100,7 +100,7 @@ func mutate(o options) (survived bool, err error) {
 		return false, fmt.Errorf("the mutants of %s do not compile together: %w\n%s", o.pkg, err, out)
 	}
 
-	t := tester{binary: binary, folder: p.Dir, work: work}
+	t := newTester(binary, p.Dir, work)
 	tests, err := t.tests(o)
 	if err != nil {
 		return false, err
@@ -126,6 +126,16 @@ func mutate(o options) (survived bool, err error) {
 // tester runs a test binary in which every mutant sleeps.
 type tester struct {
 	binary, folder, work string
+	flags                []string // of all runs of the binary
+}
+
+// newTester is a tester whose property tests, when there are any, do not keep the inputs that fail: later runs without a mutant would try them.
+func newTester(binary, folder, work string) tester {
+	t := tester{binary: binary, folder: folder, work: work}
+	if exec.Command(binary, "-test.list", "^$", "-rapid.nofailfile").Run() == nil {
+		t.flags = []string{"-rapid.nofailfile"}
+	}
+	return t
 }
 
 // test is one test with what it takes, and the mutants that it comes to.
@@ -201,7 +211,7 @@ func (t tester) try(m mutant, tests []test) string {
 func (t tester) runs(test string, limit time.Duration, variable string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
-	run := exec.CommandContext(ctx, t.binary, "-test.run", "^"+test+"$", "-test.failfast")
+	run := exec.CommandContext(ctx, t.binary, append([]string{"-test.run", "^" + test + "$", "-test.failfast"}, t.flags...)...)
 	run.Dir, run.Env = t.folder, append(os.Environ(), variable)
 	run.WaitDelay = time.Second
 	err := run.Run()

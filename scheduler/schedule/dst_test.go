@@ -136,4 +136,10 @@ func TestLast(t *testing.T) {
 	if got := every.Last(time.Time{}, at("2026-11-21 08:00"), 3); len(got) != 3 || !got[2].Equal(at("2026-11-21 07:59:59")) {
 		t.Errorf("%v", got)
 	}
+
+	// And where many lie in the last part of a stretch that begins without any.
+	burst := parse(t, schedule.Options{Cron: "* 0-9 8 * * *"})
+	if got := burst.Last(at("2026-11-21 08:00"), at("2026-11-21 08:30"), 3); len(got) != 3 || !got[0].Equal(at("2026-11-21 08:09:57")) || !got[2].Equal(at("2026-11-21 08:09:59")) {
+		t.Errorf("%v", got)
+	}
 }

@@ -135,7 +135,7 @@ func TestFilterErrors(t *testing.T) {
 		{[]string{"teem"}, nil, `exclude "teem": is neither a date like 2026-12-25, a range like 2026-12-24..2026-12-31, nor the name of one of the calendars`},
 		{nil, []string{"2026-13-01"}, `only "2026-13-01": is neither a date`},
 		{nil, []string{"2026-12-31..2026-12-01"}, "the range runs backwards"},
-		{[]string{"0001-01-01..9999-12-31"}, nil, "leaves no instant of the schedule"},
+		{[]string{"0001-01-01..9999-12-31"}, nil, `exclude "0001-01-01..9999-12-31": leaves no instant of the schedule`},
 		{nil, []string{"1999-01-01"}, `only "1999-01-01": leaves no instant of the schedule`},
 		{[]string{"2026-12-24"}, []string{"2026-12-24"}, "leaves no instant of the schedule"},
 		{[]string{"team"}, []string{"team"}, ""}, // by what a calendar holds now

@@ -322,6 +322,28 @@ func TestParseQuiet(t *testing.T) {
 	}
 }
 
+// An end is never before the time that is asked about, and there is none where there are no quiet hours.
+func TestQuietEnd(t *testing.T) {
+	for name, c := range map[string]struct{ quiet, at, want string }{
+		"none":                    {"none", "2026-11-21 08:00", "2026-11-21 08:00"},
+		"at their begin":          {"22:00-07:00", "2026-11-21 22:00", "2026-11-22 07:00"},
+		"at their end":            {"22:00-07:00", "2026-11-21 07:00", "2026-11-21 07:00"},
+		"before midnight":         {"22:00-07:00", "2026-11-21 22:30", "2026-11-22 07:00"},
+		"all but half an hour":    {"13:00-12:30", "2026-11-21 13:50", "2026-11-22 12:30"},
+		"until the next midnight": {"22:00-24:00", "2026-11-21 23:59", "2026-11-22 00:00"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			q, err := schedule.ParseQuiet(c.quiet)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := q.End(at(c.at), time.UTC); !got.Equal(at(c.want)) {
+				t.Errorf("%s, want %s", got, c.want)
+			}
+		})
+	}
+}
+
 func TestParseDays(t *testing.T) {
 	for text, want := range map[string]uint8{
 		"sun": 1, "Monday": 2, "TUE": 4, "wed,thursday": 8 | 16, "fri": 32, "saturday": 64, "": 0,

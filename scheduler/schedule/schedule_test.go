@@ -59,6 +59,8 @@ func TestNext(t *testing.T) {
 		"leap day far away": {schedule.Options{Cron: "0 0 29 2 *"}, "2096-03-01 00:00", []string{"2104-02-29 00:00"}},
 		"@daily":            {schedule.Options{Cron: "@Daily"}, "2026-11-21 12:00", []string{"2026-11-22 00:00"}},
 		"hourly":            {schedule.Options{Cron: "hourly at :15"}, "2026-11-21 12:15", []string{"2026-11-21 13:15", "2026-11-21 14:15"}},
+		"hourly, first":     {schedule.Options{Cron: "hourly at :00"}, "2026-11-21 12:15", []string{"2026-11-21 13:00"}},
+		"hourly, last":      {schedule.Options{Cron: "hourly at :59"}, "2026-11-21 12:15", []string{"2026-11-21 12:59"}},
 		"daily":             {schedule.Options{Cron: "Daily at 8:05"}, "2026-11-21 12:00", []string{"2026-11-22 08:05"}},
 		"weekly":            {schedule.Options{Cron: "weekly on mon,thu at 08:00"}, "2026-11-21 12:00", []string{"2026-11-23 08:00", "2026-11-26 08:00", "2026-11-30 08:00"}},
 		"monthly":           {schedule.Options{Cron: "CRON_TZ=Asia/Tokyo monthly on 1,15 at 08:00"}, "2026-11-21 12:00", []string{"2026-11-30 23:00", "2026-12-14 23:00"}},
@@ -70,6 +72,7 @@ func TestNext(t *testing.T) {
 		"every from epoch":  {schedule.Options{Every: "6h"}, "2026-11-21 07:00", []string{"2026-11-21 12:00", "2026-11-21 18:00"}},
 		"every from anchor": {schedule.Options{Every: "1d", Anchor: at("2026-11-01 09:10")}, "2026-11-21 07:00", []string{"2026-11-21 09:10", "2026-11-22 09:10"}},
 		"before the anchor": {schedule.Options{Every: "10m", Anchor: at("2026-11-21 09:05")}, "2026-11-21 07:00", []string{"2026-11-21 07:05"}},
+		"the longest":       {schedule.Options{Every: "3660d", Anchor: at("2026-11-21 00:00")}, "2026-11-21 00:00", []string{"2036-11-28 00:00"}},
 		"part of a day":     {schedule.Options{Every: "0.7d", Anchor: at("2026-11-21 00:00")}, "2026-11-21 00:00", []string{"2026-11-21 16:48"}},
 		"at":                {schedule.Options{At: "2026-11-21T08:00:00+01:00"}, "2026-11-21 06:59:59", []string{"2026-11-21 07:00", ""}},
 		"at, of its day":    {schedule.Options{At: "2026-11-21T08:00:00+01:00", Only: []string{"2026-11-21"}}, "2026-11-21 06:59:59", []string{"2026-11-21 07:00", ""}},
@@ -150,13 +153,19 @@ func TestParseRefuses(t *testing.T) {
 		{schedule.Options{Cron: "daily on mon at 08:00"}, "takes no day"},
 		{schedule.Options{Cron: "weekly at 08:00"}, "needs a day"},
 		{schedule.Options{Cron: "weekly on * at 08:00"}, "no list of days"},
+		{schedule.Options{Cron: "weekly on"}, "needs a day"},
 		{schedule.Options{Cron: "hourly at 15"}, "no minute"},
+		{schedule.Options{Cron: "hourly at 015"}, "no minute"},
+		{schedule.Options{Cron: "hourly at :5"}, "no minute"},
+		{schedule.Options{Cron: "hourly at :xx"}, "no minute"},
+		{schedule.Options{Cron: "hourly at :60"}, "no minute"},
 		{schedule.Options{Cron: "monthly on 32 at 08:00"}, "day-of-month"},
 		{schedule.Options{Cron: "yearly on 24 at 08:00"}, "no month and day"},
 		{schedule.Options{Cron: "yearly on 13-24 at 08:00"}, "month"},
 		{schedule.Options{Cron: "@every 1s"}, "every:"},
 		{schedule.Options{Cron: "TZ=0"}, "time zone"},
 		{schedule.Options{Cron: "CRON_TZ=UTC"}, "time zone"},
+		{schedule.Options{Cron: "TZ= 0 0 * * *"}, "TZ= needs a time zone"},
 		{schedule.Options{Cron: "CRON_TZ=Nowhere 0 0 * * *"}, "Nowhere"},
 		{schedule.Options{Cron: "0 0 * * *", Timezone: "Mars/Base"}, "IANA"},
 		{schedule.Options{Cron: "0 0 * * *", Exclude: []string{"Christmas"}}, "exclude"},
@@ -165,6 +174,8 @@ func TestParseRefuses(t *testing.T) {
 		{schedule.Options{Cron: "0 0 * * *", Exclude: []string{"0001-01-01..9999-12-31"}}, "never fires"},
 		{schedule.Options{At: "2027-01-01T08:00:00Z", Exclude: []string{"2027-01-01"}}, "never fires"},
 		{schedule.Options{At: "9999-12-31T23:00:00-05:00"}, "9999"},
+		{schedule.Options{At: "9999-12-31T23:00:00-01:00"}, "9999"},
+		{schedule.Options{Every: "3661d"}, "at most ten years"},
 		{schedule.Options{Every: "0s"}, "at least 1s"},
 		{schedule.Options{Every: "-5m"}, "at least 1s"},
 		{schedule.Options{Every: "500ms"}, "at least 1s"},
@@ -625,5 +636,18 @@ func TestHash(t *testing.T) {
 	a, b := parse(t, schedule.Options{Cron: "0 8 * * *"}), parse(t, schedule.Options{Cron: "0 9 * * *"})
 	if a.Hash() == b.Hash() || a.Hash() != parse(t, schedule.Options{Cron: "0 8 * * *", Job: "other"}).Hash() {
 		t.Error("the hash does not follow the instants")
+	}
+
+	// Each of them means other instants than all others.
+	seen := map[string]string{}
+	for _, o := range []schedule.Options{
+		{Window: "02:00-05:00"}, {Window: "02:00-06:00"}, {Window: "02:00-05:00", Days: "1-5"},
+		{Cron: "0 8 * * *", Only: []string{"2026-12-24"}}, {Cron: "0 8 * * *", Only: []string{"2026-12-25"}}, {Cron: "0 8 * * *", Exclude: []string{"2026-12-25"}},
+	} {
+		hash, text := parse(t, o).Hash(), fmt.Sprintf("%+v", o)
+		if other := seen[hash]; other != "" {
+			t.Errorf("%s has the hash of %s", text, other)
+		}
+		seen[hash] = text
 	}
 }

@@ -35,6 +35,9 @@ func (s *Schedule) parseWindow(o Options) error {
 // for, and other jobs have other moments.
 func (s *Schedule) momentIn(opens time.Time) time.Time {
 	d := s.zone.dateAt(opens.Unix())
+	if s.zone.resolve(d.at(s.opens/60, s.opens%60, 0)) > opens.Unix() {
+		d-- // the clock was put forward over midnight, and the window of the day before opens behind that
+	}
 	end := d
 	if s.closes <= s.opens { // over midnight
 		end++
