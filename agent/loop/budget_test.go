@@ -103,10 +103,54 @@ step 2 ends`
 		if s := b.log.steps[0].Spent; s.EstimatedMicroUSD != one+10 || s.CostMicroUSD != 5+one+10 {
 			t.Errorf("step 1: %+v", s)
 		}
-		if first := purse.held[1]; first.Output != 50 || first.Input < 10 {
-			t.Errorf("the estimate: %+v", first)
+		if first, want := purse.held[1], inputOf(b.model.requests[0]); first.Output != 50 || first.Input != want {
+			t.Errorf("the estimate is %+v, want an input of %d", first, want)
+		}
+		if after, want := purse.held[4], inputOf(b.model.requests[3]); after.Input != want || want <= purse.held[1].Input {
+			t.Errorf("the estimate of the second step is %+v, want an input of %d", after, want)
 		}
 	})
+}
+
+// inputOf estimates a request: four bytes to a token, and four tokens beside each message and tool.
+func inputOf(r model.Request) (n int64) {
+	tokens := func(bytes int) int64 { return int64((bytes + 3) / 4) }
+	n = tokens(len(r.System))
+	for _, t := range r.Tools {
+		n += tokens(len(t.Name)+len(t.Description)+len(t.Schema)) + 4
+	}
+	for _, m := range r.Messages {
+		bytes := len(m.Text) + len(m.Raw)
+		for _, c := range m.Calls {
+			bytes += len(c.Name) + len(c.Args) + len(c.ID)
+		}
+		n += tokens(bytes) + 4
+	}
+	return n
+}
+
+// A bound is what a run may use: no more, and no less.
+func TestBoundsAreInclusive(t *testing.T) {
+	turns := []func(model.Request) []any{say("reading", call("read", `{"a":1}`), model.Usage{Input: 90, Output: 20}), say("end", model.Usage{Input: 100, Output: 3})}
+	written := int64(len("reading") + len(`{"a":1}`) + len("end"))
+	for name, c := range map[string]struct {
+		bounds loop.Bounds
+		want   domain.Outcome
+		why    string
+	}{
+		"tokens":        {loop.Bounds{Tokens: 110}, domain.OutcomeSuccess, ""},
+		"a token less":  {loop.Bounds{Tokens: 109}, domain.OutcomeBudget, "110 tokens"},
+		"bytes written": {loop.Bounds{Output: written}, domain.OutcomeSuccess, ""},
+		"a byte less":   {loop.Bounds{Output: written - 1}, domain.OutcomeBudget, fmt.Sprintf("more than the %d bytes", written-1)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := setup(t, turns...)
+			b.o.Bounds.Tokens, b.o.Bounds.Output = c.bounds.Tokens, c.bounds.Output
+			if res := b.run(t, t.Context()); res.Outcome != c.want || !strings.Contains(res.Error, c.why) {
+				t.Errorf("%s: %s", res.Outcome, res.Error)
+			}
+		})
+	}
 }
 
 // A refusal ends the run before the turn, with what it says.
