@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -100,7 +101,7 @@ step 2 ends`
 		if res.EstimatedMicroUSD != one+2*two+2*10 || res.CostMicroUSD != 5+6+res.EstimatedMicroUSD || res.EstimatedTokens != one+2*two+2 || res.Usage.Output != 1+2 {
 			t.Errorf("%+v %+v", res, b.log.steps)
 		}
-		if s := b.log.steps[0].Spent; s.EstimatedMicroUSD != one+10 || s.CostMicroUSD != 5+one+10 {
+		if s := b.log.steps[0].Spent; s.EstimatedMicroUSD != one+10 || s.CostMicroUSD != 5+one+10 || s.EstimatedTokens != one+1 {
 			t.Errorf("step 1: %+v", s)
 		}
 		if first, want := purse.held[1], inputOf(b.model.requests[0]); first.Output != 50 || first.Input != want {
@@ -151,6 +152,19 @@ func TestBoundsAreInclusive(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A call that had arrived when a stream broke off is paid for like text: its name and its arguments.
+func TestBudgetOfABrokenCall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		args := `{"text":"` + strings.Repeat("x", 400) + `"}`
+		b, _ := tilled(t, 9, say("four", call("read", args), &model.Error{Kind: model.KindTruncated, Message: "broke off", Retryable: true}), say("end", model.Usage{Input: 6}))
+		b.run(t, t.Context())
+		want := fmt.Sprintf("settle 0, estimated 1 requests and %d", (len("four")+len("read")+len(args)+3)/4)
+		if !slices.Contains(b.log.lines, want) {
+			t.Errorf("%q is not in\n%s", want, strings.Join(b.log.lines, "\n"))
+		}
+	})
 }
 
 // A refusal ends the run before the turn, with what it says.

@@ -455,6 +455,39 @@ func TestViewFits(t *testing.T) {
 	}
 }
 
+// TestViewTellsHowFullTheContextIs: AYA-09, a run in phases is told when half of what its history may have is used, and not before.
+func TestViewTellsHowFullTheContextIs(t *testing.T) {
+	b := inPhases(t, func(model.Request) []any {
+		return []any{phase(fmt.Sprintf(`{"phase":"act","summary":"reads","action":{"tool_name":"read","tool_input":{"text":"%s"}}}`, strings.Repeat("x", 2000)))}
+	})
+	b.o.Window, b.o.MaxOutput = 20_000, 500
+	b.run(t, t.Context())
+
+	first := b.model.requests[0]
+	room := int64(loop.HistoryRoom(20_000, 500, loop.TextTokens(first.System)+loop.ToolTokens(first.Tools)))
+	told, silent := 0, 0
+	for i, r := range b.model.requests {
+		says := strings.Contains(fmt.Sprint(r.System, r.Messages), "more than 50 % of the context is used")
+		r.System, r.Tools = "", nil
+		for j := range r.Messages { // the history, without what rides once
+			r.Messages[j].Text, _, _ = strings.Cut(r.Messages[j].Text, "--- Agent Working Memory ---")
+		}
+
+		percent := 100 * inputOf(r) / room
+		if says && percent < 48 || !says && percent >= 52 && percent < 70 {
+			t.Errorf("request %d, whose history takes about %d %%, says that half is used: %t", i, percent, says)
+		}
+		if says {
+			told++
+		} else if percent < 50 {
+			silent++
+		}
+	}
+	if told == 0 || silent < 2 {
+		t.Errorf("%d requests say that half of the context is used, %d before them do not", told, silent)
+	}
+}
+
 // TestEndedButNotRecorded: OSA-18, a run that was killed between its last word and the record of its
 // end has ended: nobody is asked to continue without an answer, and nothing is done again.
 func TestEndedButNotRecorded(t *testing.T) {
