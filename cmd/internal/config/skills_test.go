@@ -72,8 +72,8 @@ agents:
 	for _, r := range cfg.SkillRoots(func(key string) string { return map[string]string{"HOME": filepath.Join(dir, "user")}[key] }) {
 		order = append(order, r.Source)
 	}
-	if want := []string{"home", "user", "project", "workdir of all"}; len(order) != 6 || !slices.Equal(order[:4], want) {
-		t.Errorf("skills are looked for in %q, want %q and two more", order, want)
+	if want := []string{"home", "user", "project", "workdir of all"}; len(order) < 4 || !slices.Equal(order[:4], want) {
+		t.Errorf("skills are looked for in %q, want %q first", order, want)
 	}
 
 	if s, ok := cfg.SkillCatalog().Get("both"); !ok || filepath.Base(filepath.Dir(s.Dir)) != "more" {
