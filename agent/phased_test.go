@@ -29,7 +29,12 @@ func step(id, args string) model.Call {
 // skillsNamedIn is one request as it reached the server.
 type skillsNamedIn struct {
 	Messages []struct{ Role, Content string }
-	Tools    []struct{ Function struct{ Name string } }
+	Tools    []struct {
+		Function struct {
+			Name       string
+			Parameters json.RawMessage
+		}
+	}
 }
 
 func (b *bench) asked(i int) skillsNamedIn {
@@ -153,7 +158,8 @@ func TestPhasedInterrupted(t *testing.T) {
 }
 
 // TestPhasedPrompt: how to work in phases is told in the system message, byte for byte, and
-// the tool for it is there whatever the agent may use; playbooks know nothing of it. AYA-06.
+// the tool for it, with the words that a phase, an outcome and an end may have, is there whatever the agent
+// may use; playbooks know nothing of it. AYA-06.
 func TestPhasedPrompt(t *testing.T) {
 	t.Parallel()
 	b := setup(t, modeltest.Turn{Text: "done"})
@@ -184,7 +190,14 @@ func TestPhasedPrompt(t *testing.T) {
 
 	found := false
 	for _, x := range sent.Tools {
-		found = found || x.Function.Name == "agent_step"
+		if x.Function.Name == "agent_step" {
+			found = true
+			for _, words := range []string{`"reason","plan","act","verify","reflect","feedback","end"`, `"done","failed"`, `"solved","partial","stuck"`} {
+				if !strings.Contains(string(x.Function.Parameters), words) {
+					t.Errorf("%s is not in %s", words, x.Function.Parameters)
+				}
+			}
+		}
 		if x.Function.Name == "todo" {
 			t.Error("todo is not allowed")
 		}

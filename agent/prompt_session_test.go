@@ -161,7 +161,7 @@ func TestSessionBringsLabels(t *testing.T) {
 }
 
 // A session grows without an end; what is told of it does not. The newest run is told of however long its summary is, and a
-// cut is said. Runs that were skipped, or that another agent did when the job was its own, are left out.
+// cut is said. Runs that were skipped, or that another agent did when the job was its own, are left out (AYA-01).
 func TestSessionIsBounded(t *testing.T) {
 	t.Parallel()
 	b := setup(t, done, done)

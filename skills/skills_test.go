@@ -72,6 +72,9 @@ func TestRules(t *testing.T) {
 		"no name":               {"---\ndescription: x\n---\n", "1:name-missing", "1:name-missing?"},
 		"a list for a name":     {"---\nname:\n  - pdf\ndescription: x\n---\n", "2:name-missing", "2:name-missing?"},
 		"long name":             {"---\nname: " + strings.Repeat("p", 65) + "\ndescription: x\n---\n", "2:name-length 2:name-directory", "2:name-length? 2:name-directory?"},
+		"as long as can be":     {"---\nname: " + strings.Repeat("p", 64) + "\ndescription: " + long[:1024] + "\ncompatibility: " + long[:500] + "\n---\n", "2:name-directory", "2:name-directory?"},
+		"another script":        {"---\nname: größe-测试\ndescription: x\n---\n", "2:name-directory", "2:name-directory?"},
+		"wide letters":          {"---\nname: ｐｄｆ\ndescription: x\n---\n", "", ""},
 		"capitals":              {"---\nname: PDF\ndescription: x\n---\n", "2:name-case 2:name-directory", "2:name-case? 2:name-directory?"},
 		"hyphens":               {"---\nname: pdf--\ndescription: x\n---\n", "2:name-hyphen 2:name-directory", "2:name-hyphen? 2:name-directory?"},
 		"characters":            {"---\nname: pdf_tool/s\ndescription: x\n---\n", "2:name-characters 2:name-directory", "2:name-characters? 2:name-directory?"},
@@ -115,7 +118,8 @@ func TestRules(t *testing.T) {
 	}
 }
 
-// What is no file with words is refused before anything waits for it.
+// What is no file with words is refused before anything waits for it, by the strict reader too (AGS-03); of both
+// names of the file SKILL.md is the one that counts (AGS-02).
 func TestNotAFile(t *testing.T) {
 	dir := tree(t, map[string]string{
 		"file": "x", "empty/x": "", "folder/SKILL.md/x": "", "big/SKILL.md": "---\nname: big\ndescription: x\n---\n" + strings.Repeat("x", skills.MaxFile),
@@ -137,6 +141,17 @@ func TestNotAFile(t *testing.T) {
 		if _, problems := skills.Load(filepath.Join(dir, name)); said(problems) != want {
 			t.Errorf("%s: %s, want %s", name, said(problems), want)
 		}
+		if got := said(skills.Validate(filepath.Join(dir, name))); name != "head" && name != "module" && got != want {
+			t.Errorf("strict, %s: %s, want %s", name, got, want)
+		}
+	}
+
+	both := tree(t, map[string]string{"skill.md": "---\nname: b\ndescription: of the second\n---\n", "SKILL.md": "---\nname: a\ndescription: of the first\n---\n"})
+	if entries, err := os.ReadDir(both); err != nil || len(entries) < 2 {
+		return // capitals make no other name here
+	}
+	if s, problems := skills.Load(both); s == nil || s.Description != "of the first" {
+		t.Errorf("%+v %v", s, problems)
 	}
 }
 
@@ -168,7 +183,7 @@ func TestDiscoverStops(t *testing.T) {
 }
 
 // A later root overrides an earlier one, a broken override does not, and neither does what
-// is not trusted (YOA-06, AGS-05, AGS-06, AUT-03).
+// is not trusted; a skill is added by its path wherever it is (YOA-06, AGS-05, AGS-06, AUT-03).
 func TestDiscover(t *testing.T) {
 	dir := tree(t, map[string]string{
 		"user/csv/SKILL.md": skill("csv", "of the user"), "user/pdf/SKILL.md": skill("pdf", "of the user"), "user/group/deep/SKILL.md": skill("deep", "below a group"),
@@ -216,6 +231,20 @@ func TestDiscover(t *testing.T) {
 	}
 	if _, ok := c.Get("evil"); ok {
 		t.Error("a root that is not trusted gave a skill")
+	}
+
+	before := len(c.Problems())
+	if s := c.Add(filepath.Join(dir, "elsewhere", "linked"), "path"); s == nil || s.Source != "path" {
+		t.Errorf("by its path: %+v", s)
+	}
+	if s, ok := c.Get("Linked "); !ok || s.Description != "elsewhere" || len(c.Skills()) != 5 || len(c.Problems()) != before {
+		t.Errorf("by its path: %+v, %d skills, %v", s, len(c.Skills()), c.Problems()[before:])
+	}
+	if s := c.Add(filepath.Join(dir, "project", "pdf"), "path"); s != nil || len(c.Problems()) != before+1 {
+		t.Errorf("a broken one: %+v, %v", s, c.Problems()[before:])
+	}
+	if s, ok := c.Get("pdf"); !ok || s.Description != "of the user" {
+		t.Errorf("a broken one has replaced %+v", s)
 	}
 }
 
@@ -275,12 +304,14 @@ func TestSection(t *testing.T) {
 	}
 }
 
-// TestContent: what a model gets when it loads a skill (AUT-01, AUT-04, AGS-09, UNI-07).
+// TestContent: what a model gets when it loads a skill (AUT-01, AUT-04, AGS-09, UNI-07): with absolute paths however it
+// was named, and the names of 100 files at most.
 func TestContent(t *testing.T) {
 	dir := filepath.Join(tree(t, map[string]string{
 		"csv/SKILL.md": "---\nname: csv\ndescription: x\n---\n\n\nRun scripts/clean.sh.\r\n\n", "csv/scripts/clean.sh": "", "csv/a&b.txt": "", "csv/.git/config": "",
 	}), "csv")
-	s, problems := skills.Load(dir)
+	t.Chdir(filepath.Dir(dir))
+	s, problems := skills.Load("csv")
 	if s == nil {
 		t.Fatal(problems)
 	}
@@ -306,6 +337,20 @@ Run scripts/clean.sh.
 </skill_content>`
 	if got := filepath.ToSlash(strings.ReplaceAll(got, dir, "DIR")); got != want {
 		t.Errorf("%s\nwant\n%s", got, want)
+	}
+	for i := range 99 { // of which 98 fit
+		if err := os.WriteFile(filepath.Join(dir, "scripts", fmt.Sprintf("n%02d", i)), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got, err := s.Content(); err != nil || strings.Count(got, "<file>") != 100 || !strings.Contains(got, "there are more than 100") {
+		t.Errorf("%v: %s", err, got)
+	}
+	if err := os.Remove(filepath.Join(dir, "scripts", "n98")); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := s.Content(); err != nil || strings.Count(got, "<file>") != 100 || strings.Contains(got, "there are more") {
+		t.Errorf("%v: %s", err, got)
 	}
 	if err := os.Remove(s.File); err != nil {
 		t.Fatal(err)

@@ -415,26 +415,29 @@ func TestStepCutOff(t *testing.T) {
 }
 
 // TestViewFits: C-9, AYA-05, the view counts as a part of the context: a long run in phases
-// stays within its model's window, and what was sent before stays the same bytes.
+// stays within its model's window, the view has no more than a quarter of what the history may
+// have, and what was sent before stays the same bytes.
 func TestViewFits(t *testing.T) {
 	count := 0
 	b := inPhases(t, func(model.Request) []any {
 		count++
 		return []any{phase(fmt.Sprintf(`{"phase":"act","summary":"%s","action":{"tool_name":"read","tool_input":{"text":"%d %s"}}}`, strings.Repeat("s", 300), count, strings.Repeat("x", 900)))}
 	})
-	b.o.Window, b.o.MaxOutput = 12000, 500
+	b.o.Window, b.o.MaxOutput = 6000, 500
 	b.run(t, t.Context())
-	most, before := 0, ""
+	most, longest, room, before := 0, 0, 0, ""
 	for _, r := range b.model.requests {
 		size := 0
 		for _, m := range r.Messages {
-			size += len(m.Text)
+			size += loop.TextTokens(m.Text)
 			for _, c := range m.Calls {
-				size += len(c.Args) + len(c.Name)
+				size += loop.TextTokens(string(c.Args) + c.Name)
 			}
 		}
 
-		most = max(most, size)
+		room = loop.HistoryRoom(b.o.Window, b.o.MaxOutput, loop.TextTokens(r.System)+loop.ToolTokens(r.Tools))
+		_, view, _ := strings.Cut(readingResult(r), "--- Agent Working Memory ---")
+		most, longest = max(most, size), max(longest, len(view))
 		var rest []model.Message
 		for _, m := range r.Messages {
 			m.Text, _, _ = strings.Cut(m.Text, "--- Agent Working Memory ---")
@@ -450,8 +453,8 @@ func TestViewFits(t *testing.T) {
 
 		before = text
 	}
-	if len(b.model.requests) != 21 || most > 12000*85/100*4 {
-		t.Errorf("%d requests, the longest %d bytes", len(b.model.requests), most)
+	if len(b.model.requests) != 21 || most > room || most < room/2 || longest > room {
+		t.Errorf("%d requests, the longest with %d tokens of %d, and %d bytes of memory", len(b.model.requests), most, room, longest)
 	}
 }
 

@@ -255,7 +255,8 @@ func TestWindowKeepsSkills(t *testing.T) {
 	h := wordy(t, 4000, 30)
 	h.o.Window, h.o.MaxOutput = 16_000, 1000
 	content := strings.Repeat("Do it like this. ", 100)
-	for i, result := range []any{map[string]string{"skill": "csv", "skill_content": content}, map[string]any{"text": `{"skill_content":"` + content + `"}`}} {
+	for i, result := range []any{map[string]string{"skill": "csv", "skill_content": content}, map[string]any{"text": `{"skill_content":"` + content + `"}`},
+		map[string]any{"rows": []any{map[string]string{"skill_content": content}}}} {
 		id := fmt.Sprint("s", i)
 		text, err := tool.Success(result).MarshalJSON()
 		if err != nil {
@@ -279,8 +280,8 @@ func TestWindowKeepsSkills(t *testing.T) {
 	for _, m := range last {
 		kept[m.CallID] = m.Text
 	}
-	if !strings.Contains(kept["s0"], content) || strings.Contains(kept["s1"], content) {
-		t.Errorf("of the skill there is %.80q, of what looks like one %.80q", kept["s0"], kept["s1"])
+	if !strings.Contains(kept["s0"], content) || strings.Contains(kept["s1"]+kept["s2"], content) {
+		t.Errorf("of the skill there is %.80q, of what looks like one %.80q and %.80q", kept["s0"], kept["s1"], kept["s2"])
 	}
 }
 

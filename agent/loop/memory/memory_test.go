@@ -220,7 +220,7 @@ func TestParseAnything(t *testing.T) {
 	})
 }
 
-// TestRouting: AYA-03, AYA-07, what each phase without a call does and answers.
+// TestRouting: AYA-02, AYA-03, AYA-07, what each phase without a call does and answers.
 func TestRouting(t *testing.T) {
 	m := memory.New(nil)
 	for _, c := range [][2]string{
@@ -232,15 +232,16 @@ func TestRouting(t *testing.T) {
 		{`{"phase":"verify","summary":"s"}`, `{"acknowledged":true,"step":5,"current_sub_task":"1"}`},
 		{`{"phase":"verify","summary":"s","sub_task_outcome":"done"}`, `{"acknowledged":true,"step":6,"current_sub_task":"2"}`},
 		{`{"phase":"verify","summary":"s","sub_task_outcome":"done"}`, `{"acknowledged":true,"step":7}`},
-		{`{"phase":"plan","summary":"s","plan":{"goal":"g","sub_tasks":[{"id":"x","title":"a"}]}}`,
-			`{"acknowledged":true,"plan_version":2,"sub_tasks":[{"id":"x","title":"a","status":"in_progress"}]}`},
+		{`{"phase":"plan","summary":"s","plan":{"goal":"g","sub_tasks":[{"id":"x","title":"a"},{"id":"y","title":"b"}]}}`,
+			`{"acknowledged":true,"plan_version":2,"sub_tasks":[{"id":"x","title":"a","status":"in_progress"},{"id":"y","title":"b","status":"pending"}]}`},
+		{`{"phase":"verify","summary":"s","sub_task_outcome":"failed"}`, `{"acknowledged":true,"step":9,"current_sub_task":"x"}`},
 	} {
 		if got := take(t, m, c[0]); got != c[1] {
 			t.Errorf("%s: %s, want %s", c[0], got, c[1])
 		}
 	}
 
-	if m.IdleSteps() != 8 {
+	if m.IdleSteps() != 9 {
 		t.Errorf("%d steps without an act", m.IdleSteps())
 	}
 
@@ -257,7 +258,7 @@ func TestRouting(t *testing.T) {
 	}
 
 	v := m.View(memory.Signals{}, 8000)
-	if !strings.Contains(v, "✗ [step 9] x: failed: one\n✓ [step 10] x: failed: two (resolved: the latest)") {
+	if !strings.Contains(v, "✗ [step 10] x: failed: one\n✓ [step 11] x: failed: two (resolved: the latest)") {
 		t.Error(v)
 	}
 }

@@ -175,8 +175,11 @@ func TestSignals(t *testing.T) {
 	act(m, "x", "{}", "rejected: no", true)
 	has(memory.Signals{}, "the same x action has failed 2 times: do something else", "2 actions were refused: find another way, or ask with feedback")
 	act(m, "y", "{}", "fine", false)
-	for range 3 {
+	for i := range 3 {
 		take(t, m, `{"phase":"reason","summary":"hm"}`)
+		if got := m.Signals(memory.Signals{}); i < 2 && len(got) != 2 {
+			t.Errorf("after %d steps without an action: %q", i+1, got)
+		}
 	}
 
 	has(memory.Signals{}, "the same x action has failed 2 times: do something else", "3 steps in a row without an action: act, or end", "2 actions were refused: find another way, or ask with feedback")

@@ -98,10 +98,10 @@ func TestSearch(t *testing.T) {
 	}
 }
 
-// TestSearchExpression: YOA-04, by regular expression.
+// TestSearchExpression: YOA-04, by regular expression, and 50 lines at most.
 func TestSearchExpression(t *testing.T) {
 	t.Parallel()
-	_, call := setup(t, map[string]string{"a.go": "func One() {}\nfunc two() {}\n", "b.txt": "func three"})
+	_, call := setup(t, map[string]string{"a.go": "func One() {}\nfunc two() {}\n", "b.txt": "func three", "c.txt": strings.Repeat("many\n", 51)})
 	for pattern, want := range map[string]string{
 		`func \w+\(`: "a.go:1:func One() {}\na.go:2:func two() {}\n", `^FUNC o`: "a.go:1:func One() {}\n", `three$`: "b.txt:1:func three\n", `(one|three)`: "a.go:1:func One() {}\nb.txt:1:func three\n", `zzz`: "no matches\n",
 	} {
@@ -112,6 +112,12 @@ func TestSearchExpression(t *testing.T) {
 
 	if _, got := call("search", map[string]any{"pattern": "func O", "case_sensitive": true, "include": "*.go"}); got["text"] != "a.go:1:func One() {}\n" || got["matches"] != 1.0 {
 		t.Errorf("%v", got)
+	}
+	if _, got := call("search", map[string]any{"pattern": "func", "include": "*.txt"}); got["text"] != "b.txt:1:func three\n" {
+		t.Errorf("%v", got)
+	}
+	if e, got := call("search", map[string]any{"pattern": "^many$"}); !e.OK || got["matches"] != 51.0 || got["truncated"] != true || !strings.HasSuffix(got["text"].(string), "c.txt:50:many\n[50 of 51 matches]\n") {
+		t.Errorf("%+v", e)
 	}
 	if e, _ := call("search", map[string]any{"pattern": "(a"}); e.Kind != tool.KindInvalidArgs || e.Field != "pattern" {
 		t.Errorf("%+v", e)
@@ -310,18 +316,22 @@ func TestSearchStays(t *testing.T) {
 	}
 }
 
-// TestListFiles: YOA-03 and UNI-02, files alone, sorted, with the number of all.
+// TestListFiles: YOA-03 and UNI-02, files alone, sorted, with the number of all; what Cargo builds is left
+// out, and a folder of the same name elsewhere is not.
 func TestListFiles(t *testing.T) {
 	t.Parallel()
-	content := map[string]string{"a/b/c/d.txt": "x", "a/b/c.txt": "x", "node_modules/x": "x", "line\nbreak": "x"}
+	content := map[string]string{"a/b/c/d.txt": "x", "a/b/c.txt": "x", "node_modules/x": "x", "line\nbreak": "x", "rust/Cargo.toml": "x", "rust/target/x": "x", "target/x": "x"}
 	for i := range 250 {
 		content[fmt.Sprintf("many/%03d.csv", i)] = "x"
 	}
 
 	_, call := setup(t, content)
 	e, got := call("list_files", map[string]any{})
-	if !e.OK || got["total"] != 252.0 || got["truncated"] != true || got["entry_count"] != 200.0 || !strings.HasPrefix(got["text"].(string), "a/b/c.txt\n\"line\\nbreak\"\nmany/000.csv\n") {
+	if !e.OK || got["total"] != 254.0 || got["truncated"] != true || got["entry_count"] != 200.0 || !strings.HasPrefix(got["text"].(string), "a/b/c.txt\n\"line\\nbreak\"\nmany/000.csv\n") {
 		t.Errorf("%+v", e)
+	}
+	if _, got := call("list_files", map[string]any{"pattern": "**/x"}); got["text"] != "target/x\n" {
+		t.Errorf("%v", got)
 	}
 	if _, got := call("list_files", map[string]any{"pattern": "*.txt", "max_depth": 9}); got["text"] != "a/b/c.txt\na/b/c/d.txt\n" || got["truncated"] != false {
 		t.Errorf("%v", got)

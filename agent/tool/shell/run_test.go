@@ -60,7 +60,8 @@ func TestRun(t *testing.T) {
 	}
 }
 
-// TestScript: what was approved is given to bash as a whole, and a failure in a pipe is its own.
+// TestScript: what was approved is given to bash as a whole, and a failure in a pipe is its own. The tool
+// bash shows 256 Ki characters of a stream (YOA-05).
 func TestScript(t *testing.T) {
 	t.Parallel()
 	b := newBench(t).confined()
@@ -73,6 +74,14 @@ func TestScript(t *testing.T) {
 	e, got := b.call("bash", map[string]any{"command": "echo out; echo bad >&2; exit 4"})
 	if !e.OK || got["text"] != "Exit code: 4\nout\nStandard error:\nbad\n" {
 		t.Errorf("%+v %v", e, got)
+	}
+
+	for size, cut := range map[int]bool{256 << 10: false, 256<<10 + 1: true} {
+		_, got := b.call("bash", map[string]any{"command": fmt.Sprintf("head -c %d /dev/zero | tr '\\0' x", size)})
+		text, _ := got["text"].(string)
+		if n := strings.Count(text, "x") - strings.Count(text, "Exit"); n < 256<<10-1 || n > 256<<10 || strings.Contains(text, "left out") != cut {
+			t.Errorf("of %d characters %d are shown, with %d beside them", size, n, len(text)-n)
+		}
 	}
 }
 

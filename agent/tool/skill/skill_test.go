@@ -168,6 +168,20 @@ func TestLoadSkill(t *testing.T) {
 		}
 	}
 
+	// An agent that was given some has those alone, by their names and by their paths.
+	csv, _ := here.Get("csv")
+	tax, _ := here.Get("tax")
+	given := registry(t, skill.Options{View: here.View("", []*skills.Skill{csv})})
+	for name, want := range map[string]tool.Kind{"csv": "", csv.Dir: "", "tax": tool.KindRejected, tax.Dir: tool.KindNotFound, tax.File: tool.KindNotFound} {
+		args, err := json.Marshal(map[string]string{"skill_name": name})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if e := call(t, given, "load_skill", string(args)); e.Kind != want {
+			t.Errorf("%s of another: %+v", name, e)
+		}
+	}
+
 	all := find(t, many(30, "csv", "tax")...)
 	s, _ := all.Get("csv")
 	bad := errors.New("was changed")

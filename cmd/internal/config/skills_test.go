@@ -44,7 +44,7 @@ func TestWorkspaceCalls(t *testing.T) {
 func TestSkills(t *testing.T) {
 	const agents = `home: state
 agents:
-  - {name: all}
+  - {name: all, workdir: desk}
   - {name: given, skills: [CSV, ./own/tax]}
   - {name: both, skills: [csv], skill_access: global_discovery}
   - {name: none, skill_access: none}
@@ -52,7 +52,7 @@ agents:
 
 	path := write(t, "rouse.yaml", agents+"skills: {roots: [{path: more}, {path: less, trusted: false}]}\n",
 		"state/skills/csv/SKILL.md", skill("csv"), "state/skills/both/SKILL.md", skill("both"), "more/both/SKILL.md", skill("both"),
-		"own/tax/SKILL.md", skill("tax"), ".agents/skills/project/SKILL.md", skill("project"), "less/untrusted/SKILL.md", skill("untrusted"),
+		"own/tax/SKILL.md", skill("tax"), ".agents/skills/project/SKILL.md", skill("project"), "less/untrusted/SKILL.md", skill("untrusted"), "desk/.agents/skills/desk/SKILL.md", skill("desk"),
 		"user/.agents/skills/user/SKILL.md", skill("user"), "more/broken/SKILL.md", "---\nname: broken\n---\n")
 	dir := filepath.Dir(path)
 	cfg, err := load(path, map[string]string{"HOME": filepath.Join(dir, "user")})
@@ -66,6 +66,14 @@ agents:
 		if v := cfg.SkillView(a); [2]string{skillNames(v.Preloaded), skillNames(v.Loadable)} != want[string(a.Name)] {
 			t.Errorf("%s: preloaded %q, others %q, want %q", a.Name, skillNames(v.Preloaded), skillNames(v.Loadable), want[string(a.Name)])
 		}
+	}
+
+	var order []string // the most important last
+	for _, r := range cfg.SkillRoots(func(key string) string { return map[string]string{"HOME": filepath.Join(dir, "user")}[key] }) {
+		order = append(order, r.Source)
+	}
+	if want := []string{"home", "user", "project", "workdir of all"}; len(order) < 4 || !slices.Equal(order[:4], want) {
+		t.Errorf("skills are looked for in %q, want %q first", order, want)
 	}
 
 	if s, ok := cfg.SkillCatalog().Get("both"); !ok || filepath.Base(filepath.Dir(s.Dir)) != "more" {
