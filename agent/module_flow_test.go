@@ -55,7 +55,7 @@ func (b *bench) again(id int64) ledger.Result {
 	return b.ends(id)
 }
 
-// OSL-07, OSL-12, OSL-13, OSL-26, OSL-28, C-5: each method of host.run and host.workspace does what it is for, and refuses what is wrong.
+// OSL-07, OSL-12, OSL-13, OSL-26, OSL-28, OSL-37, C-5: each method of host.run and host.workspace does what it is for, and refuses what is wrong.
 func TestFlowMethods(t *testing.T) {
 	t.Parallel()
 	caught := func(call string) string {
@@ -107,6 +107,16 @@ func TestFlowMethods(t *testing.T) {
 		})
 	}
 
+	t.Run("what is kept", func(t *testing.T) {
+		t.Parallel()
+		b, _ := moduleAgent(t)
+		b.flow(`await host.workspace.setPhase("draft"); await host.workspace.setRole("writer"); await host.workspace.attachApprovalRef("t-7", "ticket"); return {}`, "trip", flows(nil))
+		w := b.workspace("trip")
+		events, err := b.ledger.WorkspaceEvents(t.Context(), w.ID, 1)
+		if err != nil || w.Phase != "draft" || w.Role != "writer" || w.SchemaVersion != "1" || events[0].Kind != "skill.approval" || string(events[0].Data) != `{"approval":"t-7","kind":"ticket"}` {
+			t.Errorf("%+v, %+v (%v)", w, events, err)
+		}
+	})
 	t.Run("no workspace", func(t *testing.T) {
 		t.Parallel()
 		b, _ := moduleAgent(t)
@@ -313,8 +323,8 @@ func TestWorkspaceConflict(t *testing.T) {
 		t.Fatalf("%+v", res)
 	}
 	b.say("yes")
-	if res = b.ends(id); res.Summary != "n 11 One." && res.Summary != "n 11 Two." {
-		t.Errorf("%s %s", res.Summary, res.Error)
+	if res = b.ends(id); res.Summary != "n 11 One." || len(b.server.Requests()) != 1 {
+		t.Errorf("%s %s; the model was asked %d times", res.Summary, res.Error, len(b.server.Requests()))
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"rouse/agent"
+	"rouse/agent/model"
 	"rouse/agent/model/modeltest"
 	"rouse/agent/tool"
 	"rouse/agent/tool/shell"
@@ -188,7 +189,7 @@ func TestHostMethods(t *testing.T) {
 		"fetch by no method":  {caught(`host.network.fetch("SERVER/api/x", {method: "PUT"})`), "rejected: PUT", ""},
 		"fetch of no URL":     {caught(`host.network.fetch({})`), "invalid_args: the URL is a text", ""},
 		"fetch of a number":   {caught(`host.network.fetch("SERVER/api/", {body: 1})`), "invalid_args: fetch takes", ""},
-		"llm":                 {`const r = await host.llm.complete({purposeId: "sum-up", systemPrompt: "Short.", messages: [{role: "user", content: "Sum up."}]}); return {got: r.text + " " + (r.tokensUsed.prompt > 0)}`, "The sum. true", "host_llm_complete done"},
+		"llm":                 {`const r = await host.llm.complete({purposeId: "sum-up", systemPrompt: "Short.", messages: [{role: "user", content: "Sum up."}]}); return {got: r.text + " " + r.tokensUsed.prompt + "/" + r.tokensUsed.completion}`, "The sum. 30/3", "host_llm_complete done"},
 		"llm for no purpose":  {caught(`host.llm.complete({purposeId: "chat", messages: [{role: "user", content: "Hi."}]})`), `rejected: the purpose "chat" is not among the llmUsage`, ""},
 		"llm without a word":  {caught(`host.llm.complete({purposeId: "sum-up", messages: []})`), "invalid_args: the last message", ""},
 		"llm as the system":   {caught(`host.llm.complete({purposeId: "sum-up", messages: [{role: "system", content: "Hi."}, {role: "user", content: "Hi."}]})`), "invalid_args: the role", ""},
@@ -209,6 +210,7 @@ func TestHostMethods(t *testing.T) {
 		"runs it by callTool": {`return {got: (await host.tools.callTool("system_execute_command", {command: "echo", args: ["x"]})).stdout}`, "x\n", ""},
 		"calls another tool":  {caught(`host.tools.callTool("notify", {title: "x"})`), `tool_not_found: the tool "notify"`, ""},
 		"runs it elsewhere":   {caught(`host.tools.invoke("system_execute_command", {command: "echo", args: [], workingDirectory: "/"})`), "invalid_args: commands run in the agent's working folder", ""},
+		"runs it with env":    {caught(`host.tools.invoke("system_execute_command", {command: "echo", args: [], env: {A: "1"}})`), "invalid_args: env is not taken", ""},
 		"runs no program":     {caught(`host.tools.invoke("system_execute_command", {})`), "invalid_args: the command is missing", ""},
 		"bridge":              {`if (!host.bridge.isAvailable()) return {got: "none"}; const r = await host.bridge.executeCommand({command: "echo", args: ["x"], workingDirectory: null, reason: "to see"}); const j = await host.bridge.waitForJob(r.bridgeRunId); return {got: r.accepted + " " + j.status + " " + j.stdout}`, "true completed x\n", "shell_run done"},
 		"bridge fails":        {`const r = await host.bridge.executeCommand({command: "false", args: []}); const j = await host.bridge.waitForJob(r.bridgeRunId); return {got: j.status + " " + j.exitCode}`, "failed 1", ""},
@@ -221,7 +223,7 @@ func TestHostMethods(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b, s := moduleAgent(t, modeltest.Turn{Text: "The sum."})
+			b, s := moduleAgent(t, modeltest.Turn{Text: "The sum.", Usage: model.Usage{Input: 30, Output: 3}})
 			server := s.granted.URL
 			id, res := b.runModule(strings.ReplaceAll(c.body, "SERVER", server), nil, everything(server))
 			var out struct{ Got string }

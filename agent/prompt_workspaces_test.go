@@ -32,8 +32,7 @@ func TestWorkspacesInThePrompt(t *testing.T) {
 	if _, err := b.ledger.ChangeWorkspace(ctx, ledger.Author{}, paused.ID, ledger.WorkspaceChange{Status: ledger.WorkspacePaused}); err != nil {
 		t.Fatal(err)
 	}
-	create("other", "trips", "lima")
-	create("clerk", "removed", "bonn")
+	lima, bonn := create("other", "trips", "lima"), create("clerk", "removed", "bonn")
 	b.label("A", ledger.WorkspacePlace("clerk", "trips", rome.Name))
 	for i := range 30 {
 		create("clerk", "trips", fmt.Sprintf("more-%d", i))
@@ -44,10 +43,12 @@ func TestWorkspacesInThePrompt(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	// The last ones written come first, and rome among them.
+	// The last ones written come first: rome, and those of which it must not be told.
 	phase := "draft"
-	if _, err := b.ledger.ChangeWorkspace(ctx, ledger.Author{}, rome.ID, ledger.WorkspaceChange{Phase: &phase}); err != nil {
-		t.Fatal(err)
+	for _, w := range []ledger.Workspace{paused, lima, bonn, rome} {
+		if _, err := b.ledger.ChangeWorkspace(ctx, ledger.Author{}, w.ID, ledger.WorkspaceChange{Phase: &phase}); err != nil {
+			t.Fatal(err)
+		}
 	}
 
 	b.sees(root, skills.AccessGlobal)

@@ -229,7 +229,7 @@ func (b *bench) wish(agent, instructions, job string) {
 
 // TestToolsNeedSelfScheduling: OSA-70 and C-1, the tools are there exactly when the agent
 // plans its own runs, in every mode; deny hides them. A wake that was planned before
-// self-scheduling was switched off still runs.
+// self-scheduling was switched off still runs. notify is there in any case (C-13).
 func TestToolsNeedSelfScheduling(t *testing.T) {
 	t.Parallel()
 	both := []string{"cancel_next_run", "schedule_next_run"}
@@ -271,6 +271,9 @@ func TestToolsNeedSelfScheduling(t *testing.T) {
 			}
 			if !slices.Equal(names, c.want) {
 				t.Errorf("%q, want %q", names, c.want)
+			}
+			if !strings.Contains(string(b.server.Requests()[0]), `"name":"notify"`) {
+				t.Error("it cannot notify anybody")
 			}
 
 			limits, ok := b.runner.WakeLimits("clerk")

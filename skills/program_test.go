@@ -108,6 +108,11 @@ func TestProgramRules(t *testing.T) {
 		if got := places(skills.Validate(dir)); got != "My_Sums:0:slug, manifest.json:0:name-manifest?" {
 			t.Error(got)
 		}
+
+		dir = filepath.Join(tree(t, map[string]string{"2sums/manifest.json": strings.Replace(goodManifest, `"sums"`, `"2sums"`, 1), "2sums/module.ts": goodModule}), "2sums")
+		if got := places(skills.Validate(dir)); got != "2sums:0:slug, manifest.json:2:slug" {
+			t.Error(got)
+		}
 	})
 	t.Run("links", func(t *testing.T) {
 		if runtime.GOOS == "windows" {

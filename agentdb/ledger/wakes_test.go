@@ -62,6 +62,7 @@ func TestDecideWake(t *testing.T) {
 		"no lane":                   {state: WakeState{Saturated: true}, priority: "normal", want: WakeRun},
 		"no lane, low":              {state: WakeState{Saturated: true}, priority: PriorityLow, want: WakeDeferred, at: 5 * time.Minute, puts: true, reason: "its priority is low, and every lane is taken"},
 		"no lane, low, again":       {state: WakeState{Saturated: true}, priority: PriorityLow, deferred: true, want: WakeDropped, puts: true, reason: "shed: its priority is low, and every lane was taken twice"},
+		"a lane, low":               {priority: PriorityLow, want: WakeRun},
 		"a lane, low, again":        {priority: PriorityLow, deferred: true, want: WakeRun, puts: true},
 		"no lane, low, late":        {late: time.Hour, miss: "run_once", state: WakeState{Saturated: true}, priority: PriorityLow, want: WakeDeferred, at: 5 * time.Minute, puts: true, reason: "its priority is low, and every lane is taken"},
 		"no lane, low, stale, skip": {late: time.Hour, miss: "skip", state: WakeState{Saturated: true}, priority: PriorityLow, want: WakeDropped, reason: "stale-skip: its time passed 1h0m0s ago; on_miss is skip"},

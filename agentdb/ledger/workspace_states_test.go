@@ -5,7 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"pgregory.net/rapid"
 
@@ -17,10 +20,12 @@ import (
 type workspaceModel struct {
 	status    ledger.WorkspaceStatus
 	version   int64
-	n, kept   int     // what its state counts, and what it counted at the run's last checkpoint
-	review    int64   // the run under review
-	artifacts []int64 // that count, the oldest first
-	keptCount int     // how many there were at the checkpoint
+	n, kept   int             // what its state counts, and what it counted at the run's last checkpoint
+	review    int64           // the run under review
+	artifacts []int64         // that count, the oldest first
+	keptThen  []int64         // those of the checkpoint
+	first     map[int64]int64 // of each artifact, the first version of it
+	versions  map[int64]int   // of each first version, how many there were, discarded ones among them
 	run       *ledger.Attempt
 	partial   bool
 	calls     int
@@ -43,7 +48,7 @@ func TestWorkspaceStates(t *testing.T) {
 			t.Fatal(err)
 		}
 
-		m := workspaceModel{status: ledger.WorkspaceActive, version: 1}
+		m := workspaceModel{status: ledger.WorkspaceActive, version: 1, first: map[int64]int64{}, versions: map[int64]int{}}
 		var blocked *ledger.BlockedError
 		var wrong *ledger.WorkspaceError
 		var conflict *ledger.ConflictError
@@ -80,7 +85,7 @@ func TestWorkspaceStates(t *testing.T) {
 				}
 				return false
 			}
-			m.run, m.calls, m.partial, m.kept, m.keptCount = &attempt, 0, false, m.n, len(m.artifacts)
+			m.run, m.calls, m.partial, m.kept, m.keptThen = &attempt, 0, false, m.n, slices.Clone(m.artifacts)
 			return true
 		}
 
@@ -91,7 +96,10 @@ func TestWorkspaceStates(t *testing.T) {
 				}
 				by, given := key(), m.version
 				stale := rapid.Bool().Draw(t, "stale")
-				if stale {
+				switch {
+				case stale && given > 1: // 0 says nothing
+					given--
+				case stale:
 					given++
 				}
 
@@ -120,10 +128,23 @@ func TestWorkspaceStates(t *testing.T) {
 				if !begin(t) {
 					return
 				}
-				by := key()
-				a, err := l.AddWorkspaceArtifact(noCancel, by, ledger.Artifact{Workspace: w.ID, Title: "t", Status: "approved"}, []byte(by.Key))
+				by, parent := key(), int64(0)
+				if n := len(m.artifacts); n > 0 && rapid.Bool().Draw(t, "newer") {
+					parent = m.artifacts[n-1]
+				}
+				a, err := l.AddWorkspaceArtifact(noCancel, by, ledger.Artifact{Workspace: w.ID, Title: "t", Status: "approved", Role: "writer", Parent: parent}, []byte(by.Key))
 				if !expect(t, "added", err) {
 					return
+				}
+
+				m.first[a.ID] = a.ID
+				if parent != 0 {
+					m.first[a.ID] = m.first[parent]
+					m.artifacts = m.artifacts[:len(m.artifacts)-1]
+				}
+				m.versions[m.first[a.ID]]++
+				if a.Version != m.versions[m.first[a.ID]] || a.Parent != parent || a.Run != m.run.Run || a.Role != "writer" {
+					t.Fatalf("of %d it is %+v, and should be version %d", parent, a, m.versions[m.first[a.ID]])
 				}
 				m.version++
 				m.partial, m.artifacts = true, append(m.artifacts, a.ID)
@@ -134,7 +155,7 @@ func TestWorkspaceStates(t *testing.T) {
 				}
 				_, err := l.AddCheckpoint(noCancel, key(), ledger.Checkpoint{Workspace: w.ID})
 				if expect(t, "checkpoint", err) {
-					m.partial, m.kept, m.keptCount = false, m.n, len(m.artifacts)
+					m.partial, m.kept, m.keptThen = false, m.n, slices.Clone(m.artifacts)
 				}
 			},
 			"crash": func(t *rapid.T) {
@@ -209,7 +230,7 @@ func TestWorkspaceStates(t *testing.T) {
 				m.review = 0
 				m.version++
 				if back {
-					m.n, m.artifacts = m.kept, m.artifacts[:m.keptCount]
+					m.n, m.artifacts = m.kept, slices.Clone(m.keptThen)
 				}
 			},
 			"": func(t *rapid.T) {
@@ -233,4 +254,67 @@ func TestWorkspaceStates(t *testing.T) {
 			},
 		})
 	})
+}
+
+// OSL-30: a run that failed leaves a workspace under review when it has changed anything outside since its last checkpoint, or may have: a call
+// that was cut off counts, and one that failed or only read does not.
+func TestReviewOfCalls(t *testing.T) {
+	t.Parallel()
+	var seconds atomic.Int64
+	now := func() time.Time { return time.Unix(1_800_000_000+seconds.Add(1), 0) }
+	l, err := ledger.Open(noCancel, ledger.Options{Path: filepath.Join(t.TempDir(), "ledger.db"), Now: now})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	for name, c := range map[string]struct {
+		effect     domain.Effect
+		state      domain.CallState // "": it is cut off
+		checkpoint bool             // made after it
+		review     bool
+	}{
+		"done":             {effect: domain.EffectExternal, state: domain.CallDone, review: true},
+		"cut off":          {effect: domain.EffectWrite, review: true},
+		"failed":           {effect: domain.EffectWrite, state: domain.CallFailed},
+		"read":             {effect: domain.EffectRead, state: domain.CallDone},
+		"in a checkpoint":  {effect: domain.EffectWrite, state: domain.CallDone, checkpoint: true},
+		"cut off, reading": {effect: domain.EffectRead},
+	} {
+		w, err := l.CreateWorkspace(noCancel, ledger.Author{}, ledger.Workspace{Agent: "a", Skill: "s", Name: name})
+		if err != nil {
+			t.Fatal(err)
+		}
+		accepted, err := l.Enqueue(noCancel, ledger.Request{Job: "j", Agent: "a", Trigger: domain.TriggerAPI})
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, a, err := l.StartAttempt(noCancel, accepted[0].Run)
+		if err == nil {
+			_, err = l.EnterWorkspace(noCancel, a, w.ID)
+		}
+		if err == nil {
+			err = l.StartStep(noCancel, a, ledger.Step{Number: 1, StartedAt: now()})
+		}
+		call := ledger.Call{Step: 1, ID: "c", Key: "c", Tool: "t", Args: json.RawMessage(`{}`), Effect: c.effect, StartedAt: now()}
+		if err == nil {
+			err = l.StartCall(noCancel, a, call)
+		}
+		if err == nil && c.state != "" {
+			call.State, call.Envelope, call.FinishedAt = c.state, json.RawMessage(`{"ok":true}`), now()
+			err = l.FinishCall(noCancel, a, call)
+		}
+		if err == nil && c.checkpoint {
+			_, err = l.AddCheckpoint(noCancel, ledger.Author{Attempt: a, Key: "k"}, ledger.Checkpoint{Workspace: w.ID})
+		}
+		if err == nil {
+			err = l.Interrupt(noCancel, a, "killed", &ledger.Result{Outcome: domain.OutcomeInterrupted})
+		}
+		if err != nil {
+			t.Fatal(name, err)
+		}
+
+		if w, err = l.Workspace(noCancel, w.ID); err != nil || (w.Review == a.Run) != c.review {
+			t.Errorf("%s: %+v (%v)", name, w, err)
+		}
+	}
 }

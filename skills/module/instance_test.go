@@ -269,9 +269,16 @@ func TestConfined(t *testing.T) {
 	}
 }
 
-// TestLittleMemory: one that is given too little to begin with ends as every other that needs more.
+// TestLittleMemory: one that is given too little to begin with ends as every other that needs more (OSL-10).
 func TestLittleMemory(t *testing.T) {
 	t.Parallel()
+	const large = "export async function execute() { return new Uint8Array(64 << 20).length; }"
+	if end := run(t, large, module.Start{MemoryMB: 128}); string(end.Value) != "67108864" {
+		t.Errorf("with room for it, it ended with %v", end)
+	}
+	if end := run(t, large, module.Start{MemoryMB: 32}); end.Status == module.Returned {
+		t.Errorf("with room for half of it, it ended with %v", end)
+	}
 	if end := run(t, "export async function execute() { return new Array(1e6).fill(1).length; }", module.Start{MemoryMB: 1}); end.Status != module.Memory {
 		t.Errorf("it ended with %v", end)
 	}

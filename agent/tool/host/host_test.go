@@ -151,6 +151,55 @@ func TestUndeclared(t *testing.T) {
 	}
 }
 
+// OSL-14: a run whose manifest has no bound may take a thousand steps, a checkpoint comes by itself where it says so, and a role is kept where there are roles.
+func TestSteps(t *testing.T) {
+	t.Parallel()
+	step := func(h *host.Host) host.Call {
+		t.Helper()
+		c, err := h.Translate("run.reportStep", json.RawMessage(`["add", "clerk"]`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}
+	opened := func(c *skills.AgenticConfig) *host.Host {
+		t.Helper()
+		roots, err := tool.NewRoots(t.TempDir(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		h, err := host.New(host.Options{Manifest: &skills.Manifest{ExecutionMode: skills.ModeAgentic, BridgeRequirement: skills.BridgeNever, AgenticConfig: c}, Roots: roots})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return h
+	}
+
+	h := opened(&skills.AgenticConfig{Enabled: true})
+	for n := range 1000 {
+		if c := step(h); c.Over != "" || c.Tool != "" || c.Event.Data["role"] != "" {
+			t.Fatalf("step %d: %+v", n+1, c)
+		}
+	}
+	if c := step(h); !strings.Contains(c.Over, "the 1000 steps") {
+		t.Errorf("one more: %+v", c)
+	}
+
+	soft := 2
+	h = opened(&skills.AgenticConfig{Enabled: true, SupportsRoleBasedExecution: true, DefaultStepBudget: &soft})
+	var marks []string
+	for range 4 {
+		c := step(h)
+		marks = append(marks, c.Tool)
+		if c.Event.Data["role"] != "clerk" {
+			t.Errorf("%+v", c.Event)
+		}
+	}
+	if got := strings.Join(marks, ","); got != ",host_run_checkpoint,," {
+		t.Errorf("checkpoints: %s", got)
+	}
+}
+
 // A schema that refers to another, or to itself, is none that a value could be held to: that would end the process.
 func TestSchemasReferToNothing(t *testing.T) {
 	for _, schema := range []string{`{"type": "object", "$ref": "#"}`, `{"$defs": {"a": {}}, "properties": {"a": {"$ref": "#/$defs/a"}}}`, `{"allOf": [{"$dynamicRef": "#"}]}`} {

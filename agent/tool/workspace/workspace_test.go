@@ -124,6 +124,16 @@ func TestWorkspaceManage(t *testing.T) {
 	manage(`{"action":"set_phase","phase":"x"}`, "is paused")
 	manage(`{"action":"resume"}`, `"active"`)
 	manage(`{"action":"list","status":"active"}`, `"name":"rome"`)
+
+	// What its owner has paused stays so, until they resume it.
+	for _, status := range []ledger.WorkspaceStatus{ledger.WorkspacePaused, ledger.WorkspaceActive} {
+		if _, err := l.ChangeWorkspace(t.Context(), ledger.Author{}, 1, ledger.WorkspaceChange{Status: status}); err != nil {
+			t.Fatal(err)
+		}
+		if status == ledger.WorkspacePaused {
+			manage(`{"action":"resume"}`, "is paused; resume it with: rouse workspaces resume 1")
+		}
+	}
 	manage(`{"action":"archive"}`, `"archived"`)
 
 	other, elsewhere := newBench(t, l, "bob", "trips"), newBench(t, l, "ann", "notes")

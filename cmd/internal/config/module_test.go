@@ -62,6 +62,8 @@ func TestModuleJobs(t *testing.T) {
 		"manually":            {change: func(m *manifest) { m.mode, m.agentic = "agentic", true }},
 		"unattended":          {change: func(m *manifest) { m.mode, m.agentic = "agentic", true }, job: `, schedule: "@daily"`, says: "jobs[0].schedule: the skill sums says that it must not run unattended"},
 		"by a watch":          {change: func(m *manifest) { m.mode, m.agentic = "agentic", true }, job: `, watch: {folder: ./in}`, says: "jobs[0].watch: the skill sums says that it must not run unattended"},
+		"by a webhook":        {change: func(m *manifest) { m.mode, m.agentic = "agentic", true }, job: `, webhook: {path: j}`, says: "jobs[0].webhook: the skill sums says that it must not run unattended"},
+		"after another":       {change: func(m *manifest) { m.mode, m.agentic = "agentic", true }, job: `, after: [j]`, says: "jobs[0].after: the skill sums says that it must not run unattended"},
 		"unattended for once": {change: func(m *manifest) { m.mode, m.agentic = "agentic", true }, job: `, schedule: "@daily"`, more: `, settings: [{name: sums, config: {digits: 3}, background: true}]`},
 		"feature":             {change: func(m *manifest) { m.features = `"indexeddb"` }, says: "indexeddb"},
 		"needs programs":      {change: func(m *manifest) { m.bridge, m.features = "required", `"system_tools"` }, says: "needs programs, and the agent may run none"},
