@@ -158,7 +158,8 @@ func TestConvergeTellsOfMany(t *testing.T) {
 	}
 }
 
-// Where no watcher runs a folder is triggered on the ledger alone; the watcher goes on with it.
+// OSA-94: where no watcher runs a folder is triggered on the ledger alone, without the folder of another watch in it and once
+// it is idle; the watcher goes on with it.
 func TestTriggerWithoutWatcher(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
