@@ -89,9 +89,8 @@ func TestConvergeStates(t *testing.T) {
 		}
 		return b.count("in") == 2
 	}
-	b.end(1, domain.OutcomeSuccess)
-	b.state(watcher.StateSettling)
 	b.write("inbox/b.csv", "1")
+	b.end(1, domain.OutcomeSuccess)
 	b.what = "the second run"
 	b.until(again)
 	if d := b.changes("in")[1]; d.Round != 2 || !slices.Equal(d.Changes.Added, []string{"b.csv"}) {
