@@ -66,6 +66,40 @@ func TestQuotaNotice(t *testing.T) {
 	told(2)
 }
 
+// OSA-50: an agent without a database has none of its tools; what it had is there when it has one again.
+func TestDatabaseSwitchedOff(t *testing.T) {
+	t.Parallel()
+	b := setup(t, modeltest.Turn{Text: "Done."}, modeltest.Turn{Text: "Done."})
+	b.table()
+	has := func(on bool) {
+		t.Helper()
+		a := b.plan.Agents["clerk"]
+		a.Database = on
+		b.plan.Agents["clerk"] = a
+		id := b.enqueue(ledger.Request{Agent: "clerk", Detail: ledger.Detail{Prompt: "Look."}})
+		if res := b.execute(id); res.Outcome != domain.OutcomeSuccess {
+			t.Fatalf("%+v", res)
+		}
+		all := b.server.Requests()
+		if asked := string(all[len(all)-1]); strings.Contains(asked, `"db_`) != on || strings.Contains(asked, "What was done") != on {
+			t.Errorf("with a database: %t; the model was asked %s", on, asked)
+		}
+	}
+
+	b.plan.Jobs["write"] = agent.Job{Name: "write", Agent: "clerk", Playbook: []playbook.Call{{Name: "db_insert", With: map[string]any{"table": "log", "row": map[string]any{"what": "x"}}}}}
+	if res := b.execute(b.enqueue(ledger.Request{Job: "write", Agent: "clerk"})); res.Outcome != domain.OutcomeSuccess {
+		t.Fatalf("%+v", res)
+	}
+	has(false)
+	if res := b.execute(b.enqueue(ledger.Request{Job: "write", Agent: "clerk"})); res.Outcome != domain.OutcomeError || !strings.Contains(res.Error, "tool_not_found") {
+		t.Errorf("without a database: %+v", res)
+	}
+	has(true)
+	if n := b.count(); n != 1 {
+		t.Errorf("%d rows, want the one of before", n)
+	}
+}
+
 // OSA-63, OSA-60: the first request that a model gets has the tables, the SQL of the views,
 // and the rows of those that the job asks for, by the defaults of their parameters.
 func TestPromptHasTheDatabase(t *testing.T) {

@@ -192,7 +192,7 @@ func prompted(t *testing.T, request json.RawMessage) string {
 	return r.Messages[1].Content
 }
 
-// An agent is told of the last run in which it did something, however many were skipped since.
+// OSA-76: an agent is told of the last run in which it did something, however many were skipped since.
 func TestWakeTellsOfTheLastRun(t *testing.T) {
 	t.Parallel()
 	b := setup(t, modeltest.Turn{Text: "Done."})

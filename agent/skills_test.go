@@ -96,10 +96,11 @@ func TestSkillByItsOwn(t *testing.T) {
 
 	b := setup(t, turn("1", "capabilities_discover", `{"queries":["returning taxes","insert rows"]}`), turn("2", "capabilities_load", `{"ids":["skill/tax-return","tool/db_insert","skill/none"]}`),
 		turn("3", "file_read", args("", "tax-return", "references", "rules.md")), turn("4", "file_write", args(`,"content":"x"`, "tax-return", "x.md")),
-		turn("5", "load_skill", `{"skill_name":"Tax-Return"}`), turn("6", "file_read", args("", "filler-3", "SKILL.md")), done)
+		turn("5", "load_skill", `{"skill_name":"Tax-Return"}`), turn("6", "file_read", args("", "filler-3", "SKILL.md")),
+		turn("7", "file_read", args("", "tax-return", "SKILL.md")), done)
 	b.sees(root, "")
 	res, calls := b.prompt("Do it.")
-	if res.Outcome != domain.OutcomeSuccess || len(calls) != 7 {
+	if res.Outcome != domain.OutcomeSuccess || len(calls) != 8 {
 		t.Fatalf("%+v\n%v", res, calls)
 	}
 
@@ -110,6 +111,7 @@ func TestSkillByItsOwn(t *testing.T) {
 		{`"kind":"invalid_args"`, "outside of"},
 		{"is loaded already"},
 		{`<skill_content name=\"filler-3\">`},
+		{`<skill_content name=\"tax-return\">`}, // who reads a file wants to see it
 	} {
 		for _, part := range parts {
 			if !strings.Contains(string(calls[i].Envelope), part) {

@@ -155,9 +155,19 @@ func TestHostColumns(t *testing.T) {
 		t.Errorf("%v, %v", rows.Rows[0], err)
 	}
 
-	raw(t, db, `update expenses set _updated_at = '2000-01-01T00:00:00.000Z'`, `update expenses set amount = 2`)
+	raw(t, db, `update expenses set _updated_at = '2000-01-01T00:00:00.000Z'`)
+	if got := ask(t, db, "select _updated_at from expenses"); got != `[["2000-01-01T00:00:00.000Z"]]` {
+		t.Errorf("the trigger touched an _updated_at that was given: %s", got)
+	}
+	raw(t, db, `update expenses set amount = 2`)
 	if got := ask(t, db, "select _updated_at > '2020' from expenses"); got != "[[1]]" {
 		t.Error("the trigger did not touch _updated_at")
+	}
+
+	// The id of a row that is gone for good is never another row's.
+	raw(t, db, "delete from expenses")
+	if in := insert(t, db, "expenses", map[string]any{"amount": 1}); fmt.Sprint(in.IDs) != "[2]" {
+		t.Errorf("after a row that is gone: %v", in.IDs)
 	}
 }
 
@@ -195,6 +205,7 @@ func TestInsert(t *testing.T) {
 		"no table":     {"expense", map[string]any{"a": 1}, "not_found", "table", "did you mean expenses?"},
 		"system table": {"_calls", map[string]any{"a": 1}, "invalid_args", "table", "belongs to the host"},
 		"no column":    {"expenses", map[string]any{"categry": 1}, "invalid_args", "rows[0].categry", "did you mean category?"},
+		"one column":   {"expenses", map[string]any{"amount": 1, "categry": 1}, "invalid_args", "rows[0].categry", "did you mean category?"},
 		"host column":  {"expenses", map[string]any{"_created_at": 1}, "invalid_args", "rows[0]._created_at", "written by the host"},
 		"nothing":      {"expenses", map[string]any{}, "invalid_args", "", "no value at all"},
 		"taken id":     {"expenses", map[string]any{"id": 2, "amount": 1}, "invalid_args", "", "row 1: another row already has the same expenses.id"},

@@ -264,6 +264,7 @@ func TestUpsert(t *testing.T) {
 	}
 
 	wantError(t, second(db.Upsert(t.Context(), by, "expenses", []string{"category"}, []map[string]any{{"amount": 1}})), "invalid_args", "rows[0].category", "no value in the key column")
+	wantError(t, second(db.Upsert(t.Context(), by, "expenses", []string{"category"}, []map[string]any{{"category": nil, "amount": 1}})), "invalid_args", "rows[0].category", "no value in the key column")
 	wantError(t, second(db.Upsert(t.Context(), by, "expenses", nil, []map[string]any{{"amount": 1}})), "invalid_args", "key_columns", "tell rows apart")
 	wantError(t, second(db.Upsert(t.Context(), by, "expenses", []string{"note"}, []map[string]any{{"note": "x"}})), "invalid_args", "key_columns", "already has rows with the same note")
 }

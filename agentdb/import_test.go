@@ -163,6 +163,12 @@ func TestImportLeavesOutWhatDoesNotFit(t *testing.T) {
 		t.Errorf("%+v", in)
 	}
 
+	// Half of them is not too many, and the samples are the first of the file.
+	in = load(t, db, "f.csv", "category;amount\n"+strings.Repeat("a;1\nb;x\n", 7), func(s *agentdb.ImportSpec) { s.Table = "expenses" })
+	if in.RowsImported != 7 || in.RowsSkipped != 7 || len(in.SampleErrors) != 5 || !strings.HasPrefix(in.SampleErrors[0], "line 3: ") || !strings.HasPrefix(in.SampleErrors[4], "line 11: ") {
+		t.Errorf("%+v", in)
+	}
+
 	_, err := tryLoad(db, "f.csv", "category;amount\na;1,50\n", func(s *agentdb.ImportSpec) { s.Table = "expenses" })
 	wantError(t, err, "invalid_args", "path", "numbers have a decimal point")
 }

@@ -129,6 +129,9 @@ func TestQueryBounds(t *testing.T) {
 		if !rows.Truncated {
 			break
 		}
+		if want := fmt.Sprintf("ask again with offset %d,", offset); len(rows.Warnings) != 1 || !strings.Contains(rows.Warnings[0], want) {
+			t.Errorf("%q, want %s", rows.Warnings, want)
+		}
 		if n := len(rows.Rows); n < 200 || n > 250 {
 			t.Fatalf("a page of 80,000 bytes has %d rows of about 340", n)
 		}

@@ -120,6 +120,19 @@ view over(least) (saved):
 	if got = text(); strings.Contains(got, "expenses (") || !strings.Contains(got, "last_29 (") || !strings.Contains(got, "over(least)") {
 		t.Errorf("without the oldest:\n%s", got)
 	}
+
+	// Where fewer columns would do, too, it is the SQL of the views that goes.
+	db = fresh(t)
+	wide(t, db, "wide", 60)
+	for i := range 14 {
+		v := agentdb.View{Name: fmt.Sprint("long_", i), SQL: "select 1 -- " + strings.Repeat("x", 500), RenderHint: "table", Refresh: "manual"}
+		if _, err := db.DefineView(t.Context(), agentdb.By{Run: 1}, v); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got = text(); !strings.Contains(got, "column_59") || strings.Contains(got, "select") || !strings.Contains(got, "long_13 (saved)") {
+		t.Errorf("with one wide table:\n%s", got)
+	}
 }
 
 func wide(t *testing.T, db *agentdb.DB, name string, columns int) {

@@ -290,10 +290,34 @@ func TestPause(t *testing.T) {
 			})
 		})
 	}
+
+	t.Run("without an end, and resumed", func(t *testing.T) {
+		inBubble(t, func(t *testing.T, d *daemon) {
+			j := job(t, "j", schedule.Options{Cron: "0 * * * *"})
+			d.start(j)
+			time.Sleep(90 * time.Minute)
+			if _, err := d.l.SetPause(t.Context(), ledger.Pause{Scope: ledger.PauseAgent, Name: j.Agent}); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(time.Hour)
+			if ended, err := d.l.EndPause(t.Context(), ledger.PauseAgent, j.Agent); err != nil || !ended {
+				t.Fatalf("%t %v", ended, err)
+			}
+
+			time.Sleep(time.Hour)
+			var got []string
+			for _, o := range d.occurrences("j") {
+				got = append(got, o.Nominal.Format("15 ")+string(o.Decision))
+			}
+			if want := "03 run, 02 skipped, 01 run"; strings.Join(got, ", ") != want {
+				t.Errorf("%v, want %s", got, want)
+			}
+		})
+	})
 }
 
 // A slot fires at its time, once, also when it was planned while the daemon was asleep in
-// its wait, and stays through a pause (OSA-75, OSA-78).
+// its wait, stays through a pause, and goes when its agent may not plan any more (OSA-70, OSA-75, OSA-78).
 func TestWakes(t *testing.T) {
 	inBubble(t, func(t *testing.T, d *daemon) {
 		plan := func(agent string, at time.Duration) {
@@ -333,11 +357,12 @@ func TestWakes(t *testing.T) {
 		}
 
 		// Switching self-scheduling off takes the plan back.
+		plan("a", time.Hour)
 		plan("b", time.Hour)
 		if err := d.s.Set(t.Context(), nil, []string{"a"}); err != nil {
 			t.Fatal(err)
 		}
-		if slots, err := d.l.Wakes(t.Context()); err != nil || len(slots) != 0 {
+		if slots, err := d.l.Wakes(t.Context()); err != nil || len(slots) != 1 || slots[0].Agent != "a" {
 			t.Errorf("slots: %+v (%v)", slots, err)
 		}
 	})

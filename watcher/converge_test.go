@@ -82,10 +82,26 @@ func TestConvergeStates(t *testing.T) {
 		t.Errorf("%s", run.Detail)
 	}
 
+	// What changes while a run is on, or settles, is left to the scan behind it.
+	again := func() bool {
+		if st := b.status("in").State; st == watcher.StateDebouncing || st == watcher.StateIdle {
+			t.Fatalf("it is %s between two runs", st)
+		}
+		return b.count("in") == 2
+	}
+	b.write("inbox/b.csv", "1")
 	b.end(1, domain.OutcomeSuccess)
+	b.what = "the second run"
+	b.until(again)
+	if d := b.changes("in")[1]; d.Round != 2 || !slices.Equal(d.Changes.Added, []string{"b.csv"}) {
+		t.Errorf("%+v", d.Changes)
+	}
+
+	b.state(watcher.StateProcessing)
+	b.end(2, domain.OutcomeSuccess)
 	b.state(watcher.StateSettling)
 	b.state(watcher.StateIdle)
-	if st := b.status("in"); st.Round != 0 || b.count("in") != 1 {
+	if st := b.status("in"); st.Round != 0 || b.count("in") != 2 {
 		t.Errorf("%+v, %d runs", st, b.count("in"))
 	}
 }
@@ -141,7 +157,8 @@ func TestConvergeTellsOfMany(t *testing.T) {
 	}
 }
 
-// Where no watcher runs a folder is triggered on the ledger alone; the watcher goes on with it.
+// OSA-94: where no watcher runs a folder is triggered on the ledger alone, without the folder of another watch in it and once
+// it is idle; the watcher goes on with it.
 func TestTriggerWithoutWatcher(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

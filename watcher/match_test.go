@@ -10,6 +10,7 @@ import (
 	"github.com/bmatcuk/doublestar/v4"
 )
 
+// OSA-92: hidden files, and what programs leave behind, are taken by those patterns alone that name them.
 func TestSelects(t *testing.T) {
 	for _, c := range []struct {
 		include, exclude string

@@ -21,7 +21,7 @@ import (
 )
 
 // TestScripts runs testdata/*.txt: what happens to real files, and the runs that come of it
-// (OSA-94: nested.txt, vanishes.txt).
+// (OSA-92, OSA-93: converge*.txt; OSA-94: nested.txt, vanishes.txt).
 //
 //	watch JOB DIR [mode=M] [recursive] [follow] [settle=D] [maxwait=D] [maxfiles=N] [include=G] [exclude=G]
 //	          [takeopen] [exact] [definition=D] [existing=E] [success=A] [failure=A] [within=DIR]

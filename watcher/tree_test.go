@@ -169,3 +169,30 @@ func TestMemoryOfContents(t *testing.T) {
 		t.Errorf("%d files are told to have changed; of 50 it is known that they have not", n)
 	}
 }
+
+// OSA-92: a fingerprint is of paths, sizes and times, in whatever order they were found, and of nothing else.
+func TestFingerprint(t *testing.T) {
+	t.Parallel()
+	print := func(change func(files []sighting) []sighting) string {
+		files := []sighting{{joinPath("/in", "a"), stamp{size: 1, modified: 7}}, {joinPath("/in", "a/b"), stamp{size: 2, modified: 8}}, {joinPath("/in", "ab"), stamp{size: 3, modified: 9}}}
+		return newTree("/in", change(files)).fingerprint()
+	}
+	before := print(func(files []sighting) []sighting { return files })
+	for name, c := range map[string]struct {
+		change func(files []sighting) []sighting
+		same   bool
+	}{
+		"another order":   {func(f []sighting) []sighting { slices.Reverse(f); return f }, true},
+		"one found twice": {func(f []sighting) []sighting { return append(f, f[0]) }, true},
+		"its owner":       {func(f []sighting) []sighting { f[0].stamp.changed++; return f }, true},
+		"another name":    {func(f []sighting) []sighting { f[2].path = joinPath("/in", "ac"); return f }, false},
+		"another size":    {func(f []sighting) []sighting { f[1].stamp.size++; return f }, false},
+		"another time":    {func(f []sighting) []sighting { f[1].stamp.modified++; return f }, false},
+		"one more":        {func(f []sighting) []sighting { return append(f, sighting{joinPath("/in", "c"), stamp{}}) }, false},
+		"one less":        {func(f []sighting) []sighting { return f[1:] }, false},
+	} {
+		if after := print(c.change); (after == before) != c.same {
+			t.Errorf("%s: the fingerprint is the same: %t", name, after == before)
+		}
+	}
+}

@@ -45,6 +45,7 @@ func TestDecideWake(t *testing.T) {
 		"paused":                        {state: WakeState{Pauses: []Pause{on(PauseAgent, "a", time.Hour)}}, want: WakePaused, at: time.Hour, reason: "paused: agent a until 2026-03-29T13:00:00Z: holidays"},
 		"everything is paused":          {state: WakeState{Pauses: []Pause{on(PauseAll, "", 0)}}, want: WakePaused, reason: "paused: everything: holidays"},
 		"paused until now":              {state: WakeState{Pauses: []Pause{on(PauseAgent, "a", -ms)}}, want: WakeRun},
+		"a pause that ends now":         {state: WakeState{Pauses: []Pause{{Scope: PauseAgent, Name: "a", Since: ago(time.Hour), Until: now}}}, want: WakeRun},
 		"another agent is paused":       {state: WakeState{Pauses: []Pause{on(PauseAgent, "b", 0)}}, want: WakeRun},
 		"a job of its name is paused":   {state: WakeState{Pauses: []Pause{on(PauseJob, "a", 0), on(PauseJob, "", 0)}}, want: WakeRun},
 		"a pause outlasts staleness":    {late: 48 * time.Hour, miss: "skip", state: WakeState{Pauses: []Pause{on(PauseAll, "", 0)}}, want: WakePaused, reason: "paused: everything: holidays"},

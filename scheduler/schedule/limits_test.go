@@ -42,7 +42,7 @@ func preset(m schedule.Mode, change func(*schedule.Limits)) schedule.Limits {
 }
 
 // TestClampRejects: OSA-73, what an agent is refused, the first reason that applies, and that
-// its owner is not.
+// its owner is not. OSA-74: a cap of 0 is none.
 func TestClampRejects(t *testing.T) {
 	chained := func(l *schedule.Limits) { l.MaxChain = 3 }
 	for name, c := range map[string]struct {

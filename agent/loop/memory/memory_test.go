@@ -110,6 +110,12 @@ func TestSharedList(t *testing.T) {
 		t.Errorf("%q", got)
 	}
 
+	b.Update("a", memory.Failed)
+	if next, ok := b.Advance(); ok {
+		t.Errorf("%s begins, which waits for what has failed", next.ID)
+	}
+	b.Update("a", memory.InProgress)
+
 	b.SetItems(memory.ParseItems("- [x] read\n- [ ] check\n- [ ] write"))
 	want := memory.Plan{Goal: "goal", Version: 2, Current: "1", SubTasks: []memory.SubTask{
 		{ID: "a", Title: "read", Status: memory.Done}, {ID: "1", Title: "check", Status: memory.InProgress},

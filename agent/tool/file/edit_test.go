@@ -33,6 +33,7 @@ func TestEdit(t *testing.T) {
 		"everywhere":      {text, m{"old_string": "beta", "new_string": "b", "replace_all": true}, "alpha\n  b\n\ngamma\nb\n", ""},
 		"in order":        {text, m{"edits": []m{{"old_string": "alpha", "new_string": "one"}, {"old_string": "one", "new_string": "two"}}}, "two\n  beta\n\ngamma\nbeta\n", ""},
 		"one of a batch":  {text, m{"edits": []m{{"old_string": "beta", "new_string": "b", "replace_all": true}, {"old_string": "alpha", "new_string": "a"}}}, "a\n  b\n\ngamma\nb\n", ""},
+		"all of a batch":  {text, m{"replace_all": true, "edits": []m{{"old_string": "alpha", "new_string": "a"}, {"old_string": "beta", "new_string": "b"}}}, "a\n  b\n\ngamma\nb\n", ""},
 		"other ends":      {"one\r\ntwo\r\n", m{"old_string": "one\ntwo", "new_string": "1\n2"}, "1\r\n2\r\n", ""},
 		"twice":           {text, m{"old_string": "beta", "new_string": "x"}, "", "occurs 2 times, in lines 2, 5"},
 		"batch fails":     {text, m{"edits": []m{{"old_string": "alpha", "new_string": "x"}, {"old_string": "nowhere at all", "new_string": "y"}}}, "", "the 1 edit before it would have been made, and nothing was changed"},

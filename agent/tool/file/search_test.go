@@ -85,6 +85,15 @@ func TestSearch(t *testing.T) {
 		}
 	}
 
+	// What one leaves out, and how many it gives at most, the other does.
+	_, many := setup(t, map[string]string{"many": strings.Repeat("needle\n", 600), ".gitignore": "*.log\n", "x.log": "needle", "node_modules/x": "needle"})
+	if e, got := many("file_search", map[string]any{"pattern": "needle", "max_results": 1000}); !e.OK || got["truncated"] != true || strings.Count(formatMatches(got), "many:") != 500 {
+		t.Errorf("%d matches, truncated: %v, %+v", strings.Count(formatMatches(got), "many:"), got["truncated"], e.Kind)
+	}
+	if e, got := many("search", map[string]any{"pattern": "need+le"}); !e.OK || got["truncated"] != true || strings.Count(got["text"].(string), "many:") != 50 || strings.Contains(got["text"].(string), "x.log") || strings.Contains(got["text"].(string), "node_modules") {
+		t.Errorf("by an expression: %v, %+v", got["text"], e.Kind)
+	}
+
 	for name, c := range map[string]struct {
 		args map[string]any
 		kind tool.Kind
@@ -334,6 +343,13 @@ func TestListFiles(t *testing.T) {
 		t.Errorf("%v", got)
 	}
 	if _, got := call("list_files", map[string]any{"pattern": "*.txt", "max_depth": 9}); got["text"] != "a/b/c.txt\na/b/c/d.txt\n" || got["truncated"] != false {
+		t.Errorf("%v", got)
+	}
+	// Below another folder, and as the same folder read: paths that can be used as they are.
+	if _, got := call("list_files", map[string]any{"path": "a"}); got["text"] != "a/b/c.txt\na/b/c/d.txt\n" || !strings.Contains(fmt.Sprint(got["entries"]), "path:a/b/c/d.txt") {
+		t.Errorf("%v", got)
+	}
+	if _, got := call("file_read", map[string]any{"path": "a"}); got["kind"] != "listing" || got["entry_count"] != 4.0 || !strings.Contains(fmt.Sprint(got["entries"]), "path:a/b/c.txt") {
 		t.Errorf("%v", got)
 	}
 	if e, _ := call("list_files", map[string]any{"path": "nowhere"}); e.Kind != tool.KindNotFound {

@@ -269,6 +269,15 @@ func TestBudget(t *testing.T) {
 			}
 		}
 
+		// What somebody else has started does not count.
+		accepted, err := b.l.Enqueue(t.Context(), ledger.Request{Agent: "ann", Trigger: domain.TriggerManual})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, _, err := b.l.StartAttempt(t.Context(), accepted[0].Run); err != nil {
+			t.Fatal(err)
+		}
+
 		for _, want := range []string{`"remaining_budget_today":2,"scheduled_at"`, `"remaining_budget_today":1,"scheduled_at"`} {
 			left(`{"in_seconds":600,"instructions":"x"}`, want)
 			left(`{"in_seconds":1200,"instructions":"x"}`, want)

@@ -209,6 +209,14 @@ func TestLoadSkill(t *testing.T) {
 		}
 	}
 
+	plain, err := json.Marshal(map[string]any{"skill_name": s.Dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if e := call(t, r, "load_skill", string(plain)); !e.OK || !strings.Contains(string(e.Result), "is loaded already") {
+		t.Errorf("by its path, after its name: %+v", e)
+	}
+
 	path, err := json.Marshal(map[string]any{"skill_name": s.Dir, "again": true})
 	if err != nil {
 		t.Fatal(err)
