@@ -60,7 +60,7 @@ func TestRun(t *testing.T) {
 	}
 }
 
-// TestScript: what was approved is given to bash as a whole, and a failure in a pipe is its own.
+// TestScript: OSA-37, what was approved is given to bash as a whole, and a failure in a pipe is its own.
 func TestScript(t *testing.T) {
 	t.Parallel()
 	b := newBench(t).confined()
