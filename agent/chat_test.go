@@ -5,7 +5,6 @@ import (
 	"testing"
 
 	"rouse/agent"
-	"rouse/agent/loop"
 	"rouse/agent/model"
 	"rouse/agent/model/modeltest"
 	"rouse/agentdb/ledger"
@@ -30,7 +29,7 @@ func TestChat(t *testing.T) {
 		return b.ends(b.enqueue(ledger.Request{Agent: "clerk", Detail: ledger.Detail{Prompt: "Go on.", Chat: chat}}))
 	}
 	chat, bound, headless := busy(true, 0), busy(true, 20), busy(false, 0)
-	if chat.Exit != domain.ExitIterationCap || headless.Exit != domain.ExitIterationCap || headless.Steps-chat.Steps != 30-loop.ChatSteps || bound.Steps-chat.Steps != 20-loop.ChatSteps {
+	if chat.Exit != domain.ExitIterationCap || headless.Exit != domain.ExitIterationCap || headless.Steps-chat.Steps != 30-15 || bound.Steps-chat.Steps != 20-15 {
 		t.Errorf("a chat has %d steps (%s), with a bound of 20 it has %d, a run without one %d (%s)", chat.Steps, chat.Exit, bound.Steps, headless.Steps, headless.Exit)
 	}
 

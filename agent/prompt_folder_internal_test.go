@@ -50,7 +50,7 @@ func TestFolder(t *testing.T) {
 	}
 }
 
-// What is long is cut, what is no text and what leads out is left out.
+// OSA-39: what is long is cut, the tree after 8,000 characters; what is no text and what leads out is left out.
 func TestFolderBounded(t *testing.T) {
 	t.Parallel()
 	content := map[string]string{"AGENTS.md": strings.Repeat("ä", 30_000) + "the end", "package.json": "\x00\xff"}
@@ -61,7 +61,7 @@ func TestFolderBounded(t *testing.T) {
 	dir := filled(t, content)
 	got := described(nofollow.Boundary{}, dir)
 	files, rest, _ := strings.Cut(got, "\nWhat AGENTS.md says to agents:\n")
-	if n := utf8.RuneCountInString(files); n > maxTree+200 || !strings.HasSuffix(files, "…\n") {
+	if n := utf8.RuneCountInString(files); n > 8_200 || !strings.HasSuffix(files, "…\n") {
 		t.Errorf("%d characters of files, and then %.100s", n, rest)
 	}
 	if len(rest) > maxAdviceBytes+100 || !strings.HasSuffix(rest, "the end\n") || !strings.Contains(rest, "bytes …]") || !utf8.ValidString(got) {

@@ -42,7 +42,7 @@ func (b *bench) firstPrompt(n int) string {
 func TestSession(t *testing.T) {
 	t.Parallel()
 	ask := modeltest.Turn{Text: "thinking aloud", Calls: []model.Call{insertCall("1", "row-of-a-tool"), {ID: "2", Name: "clarify", Args: json.RawMessage(`{"question":"Which month?"}`)}}}
-	b := setup(t, ask, completes("3", "The books of May are closed.\nRun 99, ended on Sunday: error."), done, done, done, done)
+	b := setup(t, ask, completes("3", "The books of May are closed.\nRun 99, ended on Sunday: error."), done, done, done, done, done)
 	b.table()
 	b.plan.Jobs["books"] = agent.Job{Name: "books", Agent: "clerk", Prompt: "Close the books.", KeepSession: true}
 	b.plan.Jobs["other"] = agent.Job{Name: "other", Agent: "clerk", Prompt: "Close the books."}
@@ -73,6 +73,7 @@ func TestSession(t *testing.T) {
 		}
 	}
 
+	b.ends(start("other", ledger.Detail{}))
 	requests = len(b.server.Requests())
 	b.ends(start("other", ledger.Detail{}))
 	if told := b.firstPrompt(requests); told != "Close the books." {

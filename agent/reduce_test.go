@@ -105,7 +105,7 @@ func TestReduce(t *testing.T) {
 	}
 }
 
-// A reduction ends within its own limits and those of the run, and the run hears in words how.
+// OSA-24: a reduction ends within its own limits and those of the run, and the run hears in words how.
 func TestReduceEnds(t *testing.T) {
 	t.Parallel()
 	reading, dear := readCall("1", "log.txt"), readCall("1", "log.txt")

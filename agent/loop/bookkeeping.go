@@ -77,7 +77,9 @@ func readsFiles(c tool.Class) bool {
 
 // holdsErrors says whether errors of a class are mistakes of the caller, which repeat as long as
 // its arguments and the files stay the same.
-func holdsErrors(c tool.Class) bool { return readsFiles(c) || c == tool.ClassEdit }
+func holdsErrors(c tool.Class) bool {
+	return readsFiles(c) || c == tool.ClassEdit || c == tool.ClassLoad
+}
 
 // lookup answers a call from what is known; times is how often it has failed, 0 when it has not.
 // Both hold only while the path looks as it did: others may change files too.

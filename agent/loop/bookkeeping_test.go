@@ -73,6 +73,7 @@ func newFileTools(t *testing.T, turns ...func(model.Request) []any) *fileTools {
 		return tool.Success("written")
 	})
 
+	define("load", domain.EffectRead, tool.ClassLoad, func(a pathArgs) tool.Envelope { return tool.Failure(tool.KindNotFound, "there is no %s", a.Path) })
 	define("shell", domain.EffectExternal, tool.ClassExec, func(pathArgs) tool.Envelope { return tool.Success("ran") })
 	define("rows", domain.EffectDatabase, tool.ClassData, func(a pathArgs) tool.Envelope {
 		if a.Text == "fails" {
@@ -214,6 +215,13 @@ func TestRepeatedErrors(t *testing.T) {
 	}
 	if len(told) != 2 || !strings.Contains(told[0], "failed 2 times: there is no /gone.") || !strings.Contains(told[1], "failed 3 times") {
 		t.Errorf("notices: %q", told)
+	}
+
+	none := one("load", `{"path":"skill/none"}`)
+	h = newFileTools(t, steps(none, none, one("load", `{"path":"skill/other"}`), none)...)
+	h.run(t, t.Context())
+	if got := strings.Join(h.calls, ", "); got != "load skill/none, load skill/other" {
+		t.Errorf("calls that load: %s", got)
 	}
 
 	h = newFileTools(t, steps(one("query", `{}`), one("query", `{}`), one("query", `{}`))...)

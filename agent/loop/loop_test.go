@@ -226,6 +226,8 @@ func TestExits(t *testing.T) {
 		"wall":                        {[]func(model.Request) []any{say(call("slow", `{}`))}, func(o *loop.Options) { o.Bounds.Wall = 3 * time.Second }, domain.ExitCancelled, "timeout", "wall time"},
 		"idle":                        {[]func(model.Request) []any{say("hm", time.Hour)}, func(o *loop.Options) { o.Bounds.Idle = 3 * time.Second }, domain.ExitCancelled, "timeout", "nothing happened"},
 		"a rejection where it counts": {[]func(model.Request) []any{say(call("refuse", `{}`))}, func(o *loop.Options) { o.Policy.StopOnRejection = true }, domain.ExitToolRejected, "error", "rejected"},
+		"a rejection in a chat":       {[]func(model.Request) []any{say(call("refuse", `{}`))}, func(o *loop.Options) { o.Policy = loop.Chat() }, domain.ExitToolRejected, "error", "rejected"},
+		"as many steps as a run has":  {[]func(model.Request) []any{say(call("read", `{}`))}, nil, domain.ExitIterationCap, "budget_exceeded", "the 30 steps of this run"},
 		"empty":                       {[]func(model.Request) []any{say()}, nil, domain.ExitEmptyResponse, "error", "empty"},
 		"empty after work":            {[]func(model.Request) []any{say(call("read", `{}`)), say(" ")}, nil, domain.ExitEmptyResponse, "partial", "empty"},
 		"the model fails":             {[]func(model.Request) []any{say(&model.Error{Kind: model.KindAuth, Message: "bad key"})}, nil, domain.ExitEnded, "error", "bad key"},
@@ -250,22 +252,48 @@ func TestExits(t *testing.T) {
 }
 
 // TestOrder: OSA-03, each thing is recorded before and after it happens; the last allowed
-// step's calls still execute.
+// step's calls still execute; and a run that was cancelled before a step does not take it.
 func TestOrder(t *testing.T) {
 	b := setup(t, say(call("read", `{}`)), say(call("change", `{}`)), say("end"))
-	b.o.Bounds.Steps = 2
+	b.o.Bounds.Steps, b.o.Recorder = 2, countingRecorder{b.log, b}
 	b.run(t, t.Context())
-	want := "step 1 begins|step 1 ends|read begins|read is done|step 2 begins|step 2 ends|change begins|change is done|step 3 begins|step 3 ends"
+	want := "0 asked, 0 made|step 1 begins|step 1 ends|1 asked, 0 made|read begins|read is done|1 asked, 1 made|step 2 begins|step 2 ends|" +
+		"2 asked, 1 made|change begins|change is done|2 asked, 2 made|step 3 begins|step 3 ends"
 	if got := strings.Join(b.log.lines, "|"); got != want {
 		t.Errorf("recorded %s, want %s", got, want)
 	}
+
+	b = setup(t, say("end"))
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if res := b.run(t, ctx); res.Exit != domain.ExitCancelled || len(b.model.requests) != 0 || len(b.log.lines) != 0 {
+		t.Errorf("cancelled before it began: %+v, recorded %v", res, b.log.lines)
+	}
+}
+
+// countingRecorder also writes down how much has happened when something begins.
+type countingRecorder struct {
+	*fakeRecorder
+	b *bench
+}
+
+func (c countingRecorder) count() error {
+	return c.add("%d asked, %d made", len(c.b.model.requests), len(c.b.done))
+}
+
+func (c countingRecorder) StartStep(ctx context.Context, s loop.Step) error {
+	return errors.Join(c.count(), c.fakeRecorder.StartStep(ctx, s))
+}
+
+func (c countingRecorder) StartCall(ctx context.Context, one loop.Call) error {
+	return errors.Join(c.count(), c.fakeRecorder.StartCall(ctx, one))
 }
 
 // TestBatch: OSA-07, calls run together, results come back in the model's order, and what
-// touches the database keeps it. OSA-09: ids are minted where the model gave none.
+// touches the database keeps it. OSA-09: an id of the model's is kept, and others are minted.
 func TestBatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := setup(t, say(call("slow", `{}`), call("change", `{"text":"1"}`), call("slow", `{}`), call("change", `{"text":"2"}`)), say("end"))
+		b := setup(t, say(call("slow", `{}`), call("change", `{"text":"1"}`), model.Call{ID: "mine", Name: "slow"}, call("change", `{"text":"2"}`)), say("end"))
 		start := time.Now()
 		b.run(t, t.Context())
 		if d := time.Since(start); d != time.Minute {
@@ -277,8 +305,8 @@ func TestBatch(t *testing.T) {
 		for _, m := range last {
 			if m.Role == model.RoleTool {
 				order = append(order, m.Name)
-				if !strings.HasPrefix(m.CallID, "call_") || len(m.CallID) != 29 {
-					t.Errorf("id %q", m.CallID)
+				if minted := strings.HasPrefix(m.CallID, "call_") && len(m.CallID) == 29; minted == (len(order) == 3) || !minted && m.CallID != "mine" {
+					t.Errorf("id %q of the result %d", m.CallID, len(order))
 				}
 			}
 		}
@@ -332,12 +360,21 @@ func TestWritesOfOneFileInOrder(t *testing.T) {
 	})
 }
 
-// TestEndingBatch: OSA-06, a batch that ends the run stops at its end.
+// TestEndingBatch: OSA-06, a batch that ends the run stops at its end; a call that was refused is no end, and goes back to the model.
 func TestEndingBatch(t *testing.T) {
 	b := setup(t, say(call("read", `{}`), call("complete", `{"text":"x"}`), call("change", `{}`)))
 	b.run(t, t.Context())
 	if got := strings.Join(b.done, " "); got != "read m1.1.1 complete m1.1.2" {
 		t.Errorf("executed %s", got)
+	}
+
+	b = setup(t, say(call("complete", `{}`), call("change", `{}`)), say(call("complete", `{"text":"x"}`)))
+	res := b.run(t, t.Context())
+	if got := strings.Join(b.done, " "); got != "complete m1.1.1 change m1.1.2 complete m1.2.1" || res.Summary != "x" {
+		t.Errorf("behind a refusal it executed %s: %+v", got, res)
+	}
+	if m := b.model.requests[1].Messages; !strings.Contains(m[len(m)-2].Text, "say something") {
+		t.Errorf("the model does not read why: %+v", m)
 	}
 }
 
@@ -359,6 +396,11 @@ func TestEmptyTurns(t *testing.T) {
 		if want := map[int]int{1: 1, 2: 1, 4: 1}[i]; notices != want {
 			t.Errorf("request %d holds %d nudges, want %d", i, notices, want)
 		}
+	}
+
+	b = setup(t, say())
+	if res := b.run(t, t.Context()); res.Exit != domain.ExitEmptyResponse || res.Steps != 3 {
+		t.Errorf("of nothing but empty answers: %+v", res)
 	}
 }
 

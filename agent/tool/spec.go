@@ -23,6 +23,7 @@ const (
 	ClassRead   Class = "read"   // reads the content at one path: the same until that changes (OSA-12)
 	ClassList   Class = "list"   // lists the names in one folder: as ClassRead
 	ClassSearch Class = "search" // searches many files: the same until any of them changes
+	ClassLoad   Class = "load"   // loads what stays the same for the run, so that what failed fails again (OSA-13)
 	ClassEdit   Class = "edit"   // changes one path
 	ClassExec   Class = "exec"   // may change anything
 	ClassData   Class = "data"   // moves many rows: its steps may be free (OSA-23)
@@ -187,7 +188,7 @@ func (s Spec) Check() error {
 
 	for _, err := range []error{
 		oneOf("effect", s.Effect, domain.EffectRead, domain.EffectDatabase, domain.EffectWrite, domain.EffectExternal),
-		oneOf("class", s.Class, ClassOther, ClassRead, ClassList, ClassSearch, ClassEdit, ClassExec, ClassData, ClassPlan),
+		oneOf("class", s.Class, ClassOther, ClassRead, ClassList, ClassSearch, ClassLoad, ClassEdit, ClassExec, ClassData, ClassPlan),
 		oneOf("scope", s.Scope, ScopeOutside, ScopeAgent, ScopeRun),
 		oneOf("place to write", s.Writes, WritesElsewhere, WritesNothing, WritesRows, WritesFiles, WritesPlanned, WritesUndo, WritesArtifact, WritesNotice, WritesWake),
 		oneOf("field that it reports by", s.Reports, ReportsNothing, ReportsExit, ReportsStatus, ReportsCommitted),

@@ -47,7 +47,10 @@ func echo(_ context.Context, _ tool.Invocation, a arguments) (tool.Envelope, err
 
 // TestEnvelope: OSA-10, the exact shapes.
 func TestEnvelope(t *testing.T) {
+	failed := tool.Failure(tool.KindExecutionError, "exit 1")
+	failed.Result, failed.Warnings = json.RawMessage(`{"stderr":"bad"}`), []string{"w"}
 	for want, e := range map[string]tool.Envelope{
+		`{"kind":"execution_error","message":"exit 1","ok":false,"result":{"stderr":"bad"},"retryable":true,"warnings":["w"]}`: failed,
 		`{"ok":true,"result":{"text":"hi"}}`:                                                                                                        tool.Success("hi"),
 		`{"ok":true,"result":{"a":1},"warnings":["w"]}`:                                                                                             tool.Success(map[string]int{"a": 1}, "w"),
 		`{"kind":"not_found","message":"no x","ok":false,"retryable":true}`:                                                                         tool.Failure(tool.KindNotFound, "no %s", "x"),

@@ -199,10 +199,10 @@ func TestRead(t *testing.T) {
 }
 
 // TestList: OSA-15, a listing's paths can be used as they are. OSA-31: folders first, hidden
-// and ignored ones left out, 300 entries, 20 of a folder within.
+// and ignored ones left out, three levels, 300 entries, 20 of a folder within.
 func TestList(t *testing.T) {
 	t.Parallel()
-	content := map[string]string{"b.txt": "x", "sub/deep/more/leaf": "x", "sub/deep/c.txt": "x", "sub/.hidden": "x", ".git/config": "x", "node_modules/m/x.js": "x"}
+	content := map[string]string{"b.txt": "x", "sub/deep/more/leaf": "x", "sub/deep/more/most/far": "x", "sub/deep/c.txt": "x", "sub/.hidden": "x", ".git/config": "x", "node_modules/m/x.js": "x"}
 	for i := range 25 {
 		content[fmt.Sprintf("wide/%02d", i)] = "x"
 	}
@@ -230,7 +230,7 @@ func TestList(t *testing.T) {
 	}
 
 	e, got := call("file_read", map[string]any{"path": "sub"})
-	if want := "sub/deep directory|sub/deep/more directory|sub/deep/c.txt file|sub/deep/more/leaf file"; names(e, got) != want || got["truncated"] != false {
+	if want := "sub/deep directory|sub/deep/more directory|sub/deep/c.txt file|sub/deep/more/most directory|sub/deep/more/leaf file"; names(e, got) != want || got["truncated"] != false {
 		t.Errorf("%s", names(e, got))
 	}
 

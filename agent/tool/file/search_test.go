@@ -75,6 +75,7 @@ func TestSearch(t *testing.T) {
 		"the first":         {map[string]any{"pattern": "needle", "max_results": 2}, "a.txt:1:Needle one|a.txt:3:hay NEEDLE"},
 		"no expression":     {map[string]any{"pattern": "n.edle"}, ""},
 		"names":             {map[string]any{"pattern": "B.G", "target": "files"}, "sub/b.go"},
+		"names in capitals": {map[string]any{"pattern": "cargo.TOML", "target": "files"}, "rust/Cargo.toml"},
 		"names by a glob":   {map[string]any{"pattern": "sub/**/x", "target": "files"}, "sub/build/x"},
 		"beyond ASCII":      {map[string]any{"pattern": "n\u00e4he"}, "umlaut:1:N\u00c4HE"},
 		"kin of a letter":   {map[string]any{"pattern": "20 k"}, "kelvin:1:20 \u212a"},

@@ -110,6 +110,19 @@ func TestUndo(t *testing.T) {
 	if e, _ := call("file_undo", map[string]any{"operation_id": "1/k3"}); !e.OK || b.text("b.txt") != "none" {
 		t.Errorf("%+v", e)
 	}
+
+	// As many as are asked for, up to a hundred.
+	for range 101 {
+		op := ledger.FileOp{Agent: "clerk", Type: ledger.FileCreate, Root: b.dir, Path: filepath.Join(b.dir, "gone"), AfterHash: "x"}
+		if _, err := b.ledger.AddFileOp(t.Context(), ledger.Attempt{Run: b.last, Number: 1}, op, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for limit, want := range map[int]float64{0: 20, 5: 5, 1000: 100} {
+		if _, got := call("file_operation_history", map[string]any{"limit": limit}); got["count"] != want {
+			t.Errorf("limit %d: %v changes, want %v", limit, got["count"], want)
+		}
+	}
 }
 
 // whyNot says of each change of an agent, the newest first, why it cannot be undone.

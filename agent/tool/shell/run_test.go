@@ -60,8 +60,8 @@ func TestRun(t *testing.T) {
 	}
 }
 
-// TestScript: what was approved is given to bash as a whole, and a failure in a pipe is its own. The tool
-// bash shows 256 Ki characters of a stream (YOA-05).
+// TestScript: OSA-37, what was approved is given to bash as a whole, and a failure in a pipe is its own. The tool bash shows
+// 256 Ki characters of a stream (YOA-05).
 func TestScript(t *testing.T) {
 	t.Parallel()
 	b := newBench(t).confined()

@@ -65,7 +65,7 @@ func call(t *testing.T, r *tool.Registry, name, args string) tool.Envelope {
 }
 
 // OSA-20: what is loaded is said, what is not is a warning; where nothing is, the answer is the first
-// failure; what is there already is no failure, and what is not granted is rejected.
+// failure; what is there already is no failure, and what is not granted is rejected. OSA-13: the loop holds its errors.
 func TestCapabilitiesLoad(t *testing.T) {
 	all := find(t, many(30, "csv", "tax")...)
 	given := all.Skills()[:22] // csv and some of the others
@@ -106,6 +106,9 @@ func TestCapabilitiesLoad(t *testing.T) {
 	} {
 		r := registry(t, skill.Options{View: all.View(skills.AccessPreloaded, given), Tools: granted, Denied: []string{"file_write"}})
 		e := call(t, r, "capabilities_load", `{"ids":`+c.ids+`}`)
+		if load, _ := r.Lookup("capabilities_load"); load.Class() != tool.ClassLoad {
+			t.Fatalf("the loop takes it for one of the class %s", load.Class())
+		}
 		if e.OK != (c.kind == "") || e.Kind != c.kind || len(e.Warnings) != c.warnings {
 			t.Errorf("%s: %+v", name, e)
 		}

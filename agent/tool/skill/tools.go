@@ -28,7 +28,7 @@ var loadAllText string
 // The specs of the tools.
 var (
 	loadSpec = tool.Spec{
-		Name: "load_skill", Description: loadText, Effect: domain.EffectRead, Class: tool.ClassOther, Scope: tool.ScopeAgent, Writes: tool.WritesNothing,
+		Name: "load_skill", Description: loadText, Effect: domain.EffectRead, Class: tool.ClassLoad, Scope: tool.ScopeAgent, Writes: tool.WritesNothing,
 		Example: `{"skill_name":"csv-report"}`, Args: reflect.TypeFor[loadArgs](), Requires: tool.RequiresSkills, Core: true,
 	}
 	discoverSpec = tool.Spec{
@@ -36,7 +36,7 @@ var (
 		Example: `{"query":"write a table as a PDF"}`, Args: reflect.TypeFor[discoverArgs](), Requires: tool.RequiresUnlisted, Core: true,
 	}
 	loadAllSpec = tool.Spec{
-		Name: "capabilities_load", Description: loadAllText, Effect: domain.EffectRead, Class: tool.ClassOther, Scope: tool.ScopeAgent, Writes: tool.WritesNothing,
+		Name: "capabilities_load", Description: loadAllText, Effect: domain.EffectRead, Class: tool.ClassLoad, Scope: tool.ScopeAgent, Writes: tool.WritesNothing,
 		Example: `{"ids":["skill/csv-report","tool/db_export"]}`, Args: reflect.TypeFor[loadAllArgs](), Requires: tool.RequiresUnlisted, Core: true,
 	}
 )

@@ -3,13 +3,15 @@ package web
 import (
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"rouse/cmd/internal/api"
 	"rouse/internal/live"
 )
 
 // TestLiveEvent: what a client is told that knows an older state: what was added, or all of it; and that something goes on, where
-// there is nothing new to read (OSA-26).
+// there is nothing new to read (OSA-26); and no more often than twice in a second.
 func TestLiveEvent(t *testing.T) {
 	t.Parallel()
 	at := func(try int, text string, bytes int64) live.State {
@@ -47,4 +49,16 @@ func TestLiveEvent(t *testing.T) {
 			t.Errorf("%s: %q %q, want %q %q", strings.TrimSpace(name), kind, text, c.kind, c.text)
 		}
 	}
+
+	synctest.Test(t, func(t *testing.T) {
+		l := newLiveEvents(&live.Board{})
+		for _, want := range []time.Duration{0, 500 * time.Millisecond} {
+			began := time.Now()
+			if <-l.due(); time.Since(began) != want {
+				t.Errorf("the next is due after %s, want %s", time.Since(began), want)
+			}
+			l.last = time.Now()
+			l.wait()
+		}
+	})
 }
