@@ -1,0 +1,197 @@
+package loop
+
+import (
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"rouse/agent/model"
+	"rouse/agent/tool"
+)
+
+// tokensOf is what messages cost: four bytes to a token, four tokens beside each message, 1,600 for an image.
+func tokensOf(messages ...model.Message) int {
+	n := 0
+	for _, m := range messages {
+		bytes := len(m.Text) + len(m.Raw)
+		for _, c := range m.Calls {
+			bytes += len(c.Name) + len(c.Args) + len(c.ID)
+		}
+		n += (bytes+3)/4 + 4 + 1600*len(m.Images)
+	}
+	return n
+}
+
+// drawTurn is an answer with its calls and their results, or a word of a person.
+func drawTurn(t *rapid.T, turn int) (messages []model.Message) {
+	if rapid.IntRange(0, 9).Draw(t, "who") == 0 {
+		return []model.Message{{Role: model.RoleUser, Text: strings.Repeat("w", rapid.IntRange(1, 200).Draw(t, "word"))}}
+	}
+
+	answer := model.Message{Role: model.RoleAssistant, Text: strings.Repeat("a", rapid.IntRange(0, 200).Draw(t, "text")), Raw: json.RawMessage(strings.Repeat("r", rapid.IntRange(0, 1).Draw(t, "raw")*37))}
+	var results []model.Message
+	for i := range rapid.IntRange(1, 3).Draw(t, "calls") {
+		id := fmt.Sprintf("call%d-%d", turn, i)
+		answer.Calls = append(answer.Calls, model.Call{ID: id, Name: "look", Args: json.RawMessage(fmt.Sprintf(`{"n":%d}`, i))})
+
+		content := strings.Repeat("x", rapid.IntRange(0, 3000).Draw(t, "size"))
+		e := tool.Success(map[string]string{"text": content})
+		switch rapid.IntRange(0, 19).Draw(t, "kind") {
+		case 0:
+			e = tool.Success(map[string]string{"skill_content": content + "!"})
+		case 1:
+			e = tool.Failure(tool.KindNotFound, "%s", content)
+		}
+		text, err := e.MarshalJSON()
+		if err != nil {
+			t.Fatal(err)
+		}
+		m := model.Message{Role: model.RoleTool, CallID: id, Name: "look", Text: string(text)}
+		if rapid.IntRange(0, 49).Draw(t, "image") == 0 {
+			m.Images = []model.Image{{}}
+		}
+		results = append(results, m)
+	}
+	return append([]model.Message{answer}, results...)
+}
+
+// OSA-22: however a history grows, what the model sees of it is counted as it is, stays as it was as long as it fits, loses no more than makes
+// the room that is wanted, and is whole: the task, the instructions of skills, and calls with all of their results.
+func TestWindowProperties(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		registry, err := tool.NewRegistry()
+		if err != nil {
+			t.Fatal(err)
+		}
+		w := &window{budget: rapid.SampledFrom([]int{300, 1000, 3000, 5000, 8000}).Draw(t, "budget"), tools: registry, omitted: map[int]bool{}, shortened: map[int]string{}}
+		history := []model.Message{{Role: model.RoleUser, Text: strings.Repeat("t", rapid.IntRange(1, 400).Draw(t, "task"))}}
+		var seen []model.Message
+		for turn := range rapid.IntRange(1, 30).Draw(t, "turns") {
+			more := drawTurn(t, turn)
+			history = append(history, more...)
+			before, omitted, room := append(seen[:len(seen):len(seen)], more...), len(w.omitted), w.budget
+			if omitted > 0 {
+				room-- // what is said of turns that were left out is counted beside the first message, and rounded for itself
+			}
+			if turn == 0 {
+				before = history
+			}
+
+			var fits bool
+			seen, fits = w.fit(history)
+			counted := w.total(history)
+			if total := tokensOf(seen...); fits != (counted <= w.budget) || counted != total && (counted != total+1 || len(w.omitted) == 0) {
+				t.Fatalf("%d tokens of %d fit: %t; %d are counted", total, w.budget, fits, counted)
+			}
+			if tokensOf(before...) <= room && !reflect.DeepEqual(seen, before) {
+				t.Fatalf("%d tokens fit into %d, and something was left out", tokensOf(before...), w.budget)
+			}
+
+			// Of the turns that were left out the last was needed, too, for the room that is made beyond what must be. Where the last
+			// turns had to give way as well, they came after it.
+			last, protected := 0, false
+			for i := range history {
+				_, shortened := w.shortened[i]
+				protected = protected || (shortened || w.omitted[i]) && i >= w.protectedFrom(history)
+				if w.omitted[i] {
+					last = i
+				}
+			}
+			if len(w.omitted) > omitted && !protected {
+				first := last
+				for history[first].Role == model.RoleTool {
+					first--
+				}
+				if total := tokensOf(seen...) + tokensOf(history[first:last+1]...); total <= w.budget*7/10 {
+					t.Fatalf("messages %d to %d were left out, with which it would have been %d of %d", first, last, total, w.budget)
+				}
+			}
+			checkWhole(t, history, seen)
+		}
+	})
+}
+
+// checkWhole fails unless the task, the last message and the instructions of skills are there, and each call that is seen with its result.
+func checkWhole(t *rapid.T, history, seen []model.Message) {
+	if !strings.HasPrefix(seen[0].Text, history[0].Text) || len(seen) < len(history) != strings.HasSuffix(seen[0].Text, omittedNote) {
+		t.Fatalf("of %d messages %d are seen, and the first is %q", len(history), len(seen), seen[0].Text)
+	}
+
+	open, results := map[string]bool{}, map[string]string{}
+	for _, m := range seen {
+		for _, c := range m.Calls {
+			open[c.ID] = true
+		}
+		if m.Role != model.RoleTool {
+			continue
+		}
+		if !open[m.CallID] {
+			t.Fatalf("the result %s has no call", m.CallID)
+		}
+		delete(open, m.CallID)
+		results[m.CallID] = m.Text
+	}
+	if len(open) > 0 {
+		t.Fatalf("calls without a result: %v", open)
+	}
+
+	for i, m := range history {
+		_, visible := results[m.CallID]
+		if m.Role == model.RoleTool && strings.Contains(m.Text, "skill_content") && results[m.CallID] != m.Text {
+			t.Fatalf("the instructions of message %d are gone", i)
+		}
+		if m.Role == model.RoleTool && i == len(history)-1 && !visible {
+			t.Fatal("the last result is gone")
+		}
+	}
+}
+
+// words is a message of so many tokens.
+func words(tokens int) model.Message {
+	return model.Message{Role: model.RoleUser, Text: strings.Repeat("w", 4*(tokens-4))}
+}
+
+// OSA-21: a history may be as long as the budget, and a model is told once when nine tenths of it are used, and again after room was made.
+func TestWindowBounds(t *testing.T) {
+	registry, err := tool.NewRegistry()
+	if err != nil {
+		t.Fatal(err)
+	}
+	task, turns := words(100), []model.Message{}
+	for range 10 {
+		m := words(100)
+		m.Role = model.RoleAssistant
+		turns = append(turns, m)
+	}
+	fresh := func(budget int) *window {
+		return &window{budget: budget, tools: registry, omitted: map[int]bool{}, shortened: map[int]string{}}
+	}
+
+	history := append([]model.Message{task}, turns...)
+	if seen, fits := fresh(1100).fit(history); len(seen) != 11 || !fits {
+		t.Errorf("of as much as there is room for %d messages are seen, and it fits: %t", len(seen), fits)
+	}
+	if seen, fits := fresh(1099).fit(history); len(seen) != 7 || !fits { // 700 tokens, and what is said of the rest: no more than 769
+		t.Errorf("of a token more %d messages are seen, and it fits: %t", len(seen), fits)
+	}
+	if seen, fits := fresh(400).fit(history[:1]); len(seen) != 1 || !fits {
+		t.Errorf("of the task alone %d messages are seen, and it fits: %t", len(seen), fits)
+	}
+	if _, fits := fresh(99).fit(history[:1]); fits {
+		t.Error("a task that is longer than there is room fits")
+	}
+
+	told := []bool{fresh(1000).nearlyFull([]model.Message{words(899)})}
+	w := fresh(1000)
+	told = append(told, w.nearlyFull([]model.Message{words(900)}), w.nearlyFull([]model.Message{words(900), words(50)}))
+	w.omitted[1] = true
+	w.recount([]model.Message{words(800), words(50)})
+	told = append(told, w.nearlyFull([]model.Message{words(800), words(50)}), w.nearlyFull([]model.Message{words(800), words(50), words(200)}))
+	if want := []bool{false, true, false, false, true}; !reflect.DeepEqual(told, want) {
+		t.Errorf("told %v, want %v", told, want)
+	}
+}
