@@ -1,0 +1,51 @@
+package loop_test
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"rouse/agent/loop"
+	"rouse/agent/model"
+)
+
+// A turn that failed is asked again as often as policy says, after pauses that grow and those that the server asks for. A server that no
+// request has reached is asked for longer, unless another model can answer.
+func TestTurnsAreAskedAgain(t *testing.T) {
+	unreached := say(&model.Error{Kind: model.KindUnavailable, Message: "refused", Retryable: true, Err: &net.OpError{Op: "dial", Err: errors.New("refused")}})
+	silent := down(model.KindUnavailable, true)
+	for name, c := range map[string]struct {
+		turn      func(model.Request) []any
+		fallbacks []loop.ModelInfo
+		wall      time.Duration
+		tries     int
+		took      time.Duration
+		why       string
+	}{
+		"refused each time":         {down(model.KindInvalidResponse, true), nil, 0, 4, 7 * time.Second, "nonsense"},
+		"for good":                  {down(model.KindInvalidResponse, false), nil, 0, 1, 0, "nonsense"},
+		"out of reach":              {unreached, nil, 0, 8, (1 + 2 + 4 + 8 + 16 + 20 + 20) * time.Second, "refused"},
+		"reached, and silent":       {silent, nil, 0, 4, 7 * time.Second, "unavailable"},
+		"begun, and broken off":     {say("half", &model.Error{Kind: model.KindUnavailable, Message: "gone", Retryable: true, Err: &net.OpError{Op: "dial", Err: errors.New("gone")}}), nil, 0, 4, 7 * time.Second, "gone"},
+		"the longest pause":         {say(&model.Error{Kind: model.KindRateLimited, Message: "busy", Retryable: true, RetryAfter: loop.MaxRetryWait}), nil, 0, 4, 3 * loop.MaxRetryWait, "busy"},
+		"a longer one":              {say(&model.Error{Kind: model.KindRateLimited, Message: "busy", Retryable: true, RetryAfter: loop.MaxRetryWait + 1}), nil, 0, 1, 0, "busy"},
+		"out of reach, and another": {unreached, []loop.ModelInfo{{Name: "second"}}, 0, 4 + 8, (7 + 71) * time.Second, "refused"},
+		"until its time is over":    {unreached, nil, 10 * time.Second, 4, 10 * time.Second, "refused"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b, _ := withFallbacks(t, c.fallbacks, c.turn)
+				b.o.Policy, b.o.Bounds.Wall = loop.Headless(), c.wall
+				began := time.Now()
+				res := b.run(t, t.Context())
+				if took := time.Since(began); len(b.model.requests) != c.tries || took != c.took || !strings.Contains(fmt.Sprint(res.Error, res.Summary), c.why) {
+					t.Errorf("%d tries in %s: %q, want %d in %s", len(b.model.requests), took, res.Error, c.tries, c.took)
+				}
+			})
+		})
+	}
+}
