@@ -61,6 +61,9 @@ func newFileTools(t *testing.T, turns ...func(model.Request) []any) *fileTools {
 		if !ok {
 			return tool.Failure(tool.KindNotFound, "there is no %s", a.Path)
 		}
+		if text == "locked" {
+			return tool.Failure(tool.KindUnavailable, "another program has it")
+		}
 		return tool.Success(map[string]any{"kind": "file", "text": text})
 	})
 
@@ -74,7 +77,12 @@ func newFileTools(t *testing.T, turns ...func(model.Request) []any) *fileTools {
 	})
 
 	define("load", domain.EffectRead, tool.ClassLoad, func(a pathArgs) tool.Envelope { return tool.Failure(tool.KindNotFound, "there is no %s", a.Path) })
-	define("shell", domain.EffectExternal, tool.ClassExec, func(pathArgs) tool.Envelope { return tool.Success("ran") })
+	define("shell", domain.EffectExternal, tool.ClassExec, func(a pathArgs) tool.Envelope {
+		if a.Text == "fails" {
+			return tool.Failure(tool.KindExecutionError, "exit status 1")
+		}
+		return tool.Success("ran")
+	})
 	define("rows", domain.EffectDatabase, tool.ClassData, func(a pathArgs) tool.Envelope {
 		if a.Text == "fails" {
 			return tool.Failure(tool.KindExecutionError, "the table is full")
@@ -137,6 +145,9 @@ func TestDedupe(t *testing.T) {
 		"a folder, edit inside": {[][]model.Call{one("look", `{"path":"/dir/"}`), one("edit", `{"path":"/dir/b","text":"new"}`), one("look", `{"path":"/dir/"}`)}, "look /dir/, edit /dir/b new, look /dir/"},
 		"a search, any edit":    {[][]model.Call{one("find", `{}`), one("find", `{}`), one("edit", `{"path":"/c","text":"new"}`), one("find", `{}`)}, "find, edit /c new, find"},
 		"after a command":       {[][]model.Call{look, one("shell", `{}`), look}, "look /a, shell, look /a"},
+		"a command that fails":  {[][]model.Call{look, one("shell", `{"text":"fails"}`), look}, "look /a, shell  fails, look /a"},
+		"rows that fail":        {[][]model.Call{look, one("rows", `{"text":"fails"}`), look}, "look /a, rows  fails"},
+		"a folder, edit beside": {[][]model.Call{one("look", `{"path":"/dir/"}`), one("edit", `{"path":"/dirt","text":"new"}`), one("look", `{"path":"/dir/"}`)}, "look /dir/, edit /dirt new"},
 		"a failed edit":         {[][]model.Call{look, one("edit", `{"path":"/a"}`), look}, "look /a, edit /a"},
 		"rows are not files":    {[][]model.Call{one("query", `{}`), one("query", `{}`)}, "query, query"},
 		"in one answer":         {[][]model.Call{append(append(slices.Clone(look), look...), one("edit", `{"path":"/c","text":"x"}`)...)}, "edit /c x, look /a"},
@@ -228,6 +239,15 @@ func TestRepeatedErrors(t *testing.T) {
 	h.run(t, t.Context())
 	if len(h.calls) != 3 {
 		t.Errorf("an error of the database was held: %v", h.calls)
+	}
+
+	// What may be otherwise a moment later is tried each time.
+	locked := one("look", `{"path":"/locked"}`)
+	h = newFileTools(t, steps(locked, locked, locked)...)
+	h.files["/locked"] = "locked"
+	h.run(t, t.Context())
+	if len(h.calls) != 3 {
+		t.Errorf("an error that passes was held: %v", h.calls)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"iter"
 	"path"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -248,6 +249,39 @@ func TestExits(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// A run for which nobody has said it may take ten minutes, of which five without anything that happens.
+func TestBoundsOfTimeByDefault(t *testing.T) {
+	for name, c := range map[string]struct {
+		turn []any
+		took time.Duration
+		why  string
+	}{
+		"silence":            {[]any{"hm", time.Hour}, 5 * time.Minute, "nothing happened for 5m0s"},
+		"a word each minute": {slices.Repeat([]any{"word ", time.Minute}, 30), 10 * time.Minute, "wall time of 10m0s"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				began := time.Now()
+				res := setup(t, say(c.turn...)).run(t, t.Context())
+				if took := time.Since(began); res.Outcome != domain.OutcomeTimeout || took != c.took || !strings.Contains(res.Error, c.why) {
+					t.Errorf("%s after %s: %s", res.Outcome, took, res.Error)
+				}
+			})
+		})
+	}
+}
+
+// A host that gives no model, no tools or no record is broken.
+func TestRunNeedsItsParts(t *testing.T) {
+	for _, without := range []func(*loop.Options){func(o *loop.Options) { o.Provider = nil }, func(o *loop.Options) { o.Registry = nil }, func(o *loop.Options) { o.Recorder = nil }} {
+		b := setup(t, say("end"))
+		without(&b.o)
+		if _, err := loop.Run(t.Context(), b.o); err == nil || !strings.Contains(err.Error(), "are needed") {
+			t.Errorf("%v", err)
+		}
 	}
 }
 
