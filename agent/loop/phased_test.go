@@ -458,6 +458,16 @@ func TestViewFits(t *testing.T) {
 	}
 }
 
+// Where policy does not bound it, the same action may be taken as often as there are steps.
+func TestRepeatsWithoutBound(t *testing.T) {
+	b := inPhases(t, slices.Repeat([]func(model.Request) []any{say(doing("read", `{}`))}, 6)...)
+	b.o.Policy.Phases.Repeats, b.o.Bounds.Steps = 0, 6
+	b.run(t, t.Context())
+	if len(b.done) != 6 {
+		t.Errorf("it was made %d times: %q", len(b.done), b.done)
+	}
+}
+
 // TestViewTellsHowFullTheContextIs: AYA-09, a run in phases is told when half of what its history may have is used, and not before.
 func TestViewTellsHowFullTheContextIs(t *testing.T) {
 	b := inPhases(t, func(model.Request) []any {

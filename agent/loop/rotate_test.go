@@ -95,6 +95,34 @@ func TestOverflow(t *testing.T) {
 	}
 }
 
+// After that the context is taken to be half as large as it was thought to be, whoever said so.
+func TestOverflowHalvesTheWindow(t *testing.T) {
+	for name, c := range map[string]struct{ window, most int }{
+		"as it was given": {20_000, loop.UsableWindow(10_000)},
+		"nobody gave one": {0, loop.UsableWindow(loop.DefaultWindow / 2)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			const reads = 60
+			h := wordy(t, c.most/2, reads) // each an eighth of what fits
+			full := slices.Insert(h.model.turns, 1, say(&model.Error{Kind: model.KindContextOverflow, Message: "too many tokens"}))
+			h.model.turns = full
+			h.o.Window, h.o.MaxOutput, h.o.Bounds.Steps = c.window, 500, 2*reads
+			res := h.run(t, t.Context())
+			if res.Exit != domain.ExitFinalResponse {
+				t.Fatalf("ended with %s: %s", res.Exit, res.Error)
+			}
+
+			longest := int64(0)
+			for _, r := range h.model.requests[2:] {
+				longest = max(longest, inputOf(r))
+			}
+			if room := int64(c.most); longest > room || longest < room*6/10 {
+				t.Errorf("the longest request after it has about %d tokens, and half of the context has room for %d", longest, room)
+			}
+		})
+	}
+}
+
 // The summary is built again from the record when the run continues after a kill.
 func TestRotationGoesOn(t *testing.T) {
 	h := wordy(t, 0, 1)
