@@ -274,6 +274,30 @@ func TestBoundsOfTimeByDefault(t *testing.T) {
 	}
 }
 
+// What a model is sent of its own answers is what the record keeps: arguments without blanks, and no answer that holds nothing.
+func TestAnswersAsTheyAreKept(t *testing.T) {
+	b := setup(t, say(), say(call("read", ` { "text" : "x" } `)), say("end"))
+	res := b.run(t, t.Context())
+	if res.Exit != domain.ExitFinalResponse || res.Answered != 3 {
+		t.Fatalf("%s after %d answers: %s", res.Exit, res.Answered, res.Error)
+	}
+
+	for _, m := range b.model.requests[1].Messages {
+		if m.Role == model.RoleAssistant {
+			t.Errorf("the empty answer is sent: %+v", m)
+		}
+	}
+	var sent []string
+	for _, m := range b.model.requests[2].Messages {
+		for _, c := range m.Calls {
+			sent = append(sent, string(c.Args))
+		}
+	}
+	if got := strings.Join(sent, " "); got != `{"text":"x"}` || string(b.log.calls[0].Args) != got {
+		t.Errorf("sent %s, recorded %s", got, b.log.calls[0].Args)
+	}
+}
+
 // A host that gives no model, no tools or no record is broken.
 func TestRunNeedsItsParts(t *testing.T) {
 	for _, without := range []func(*loop.Options){func(o *loop.Options) { o.Provider = nil }, func(o *loop.Options) { o.Registry = nil }, func(o *loop.Options) { o.Recorder = nil }} {
