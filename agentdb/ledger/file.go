@@ -77,6 +77,11 @@ func (l *Ledger) openFile(ctx context.Context, o Options) error {
 		},
 	})
 	if err != nil {
+		if f.comparing != nil { // whatever else is said of a file that is not as it was closed would mislead
+			if e := f.compare(ctx); sqlite.Corrupt(e) {
+				err = e
+			}
+		}
 		return errors.Join(refusal(o.Path, err), f.closeCompared())
 	}
 
@@ -231,8 +236,8 @@ func (f *file) release() error {
 	return err
 }
 
-// setDamaged stops all writing, also after a restart. The file stays as it is.
-func (f *file) setDamaged(err error) {
+// setDamaged stops all writing, also after a restart, and says why. The file stays as it is.
+func (f *file) setDamaged(err error) *sqlite.CorruptError {
 	var bad *sqlite.CorruptError
 	if !errors.As(err, &bad) {
 		bad = &sqlite.CorruptError{Path: f.path, Reason: fmt.Sprintf("it is damaged (%v)", err)}
@@ -245,6 +250,7 @@ func (f *file) setDamaged(err error) {
 		f.log.Error("the ledger is damaged, and is not written to any more", "error", refusal(f.path, bad))
 		close(f.damaged)
 	})
+	return bad
 }
 
 // setLost keeps whatever stands in the ledger's place by now from being opened without a question. Where
@@ -303,16 +309,18 @@ func (f *file) beforeWrite() error {
 	return err
 }
 
-// afterWrite remembers whether the disk takes what is written.
-func (f *file) afterWrite(err error) {
+// afterWrite remembers whether the disk takes what is written. A write that comes upon damage before the check does ends like those after it,
+// with a *ReadOnlyError.
+func (f *file) afterWrite(err error) error {
 	switch {
 	case err == nil:
 		f.setFailing(nil)
 	case sqlite.Corrupt(err):
-		f.setDamaged(err)
+		return refusal(f.path, f.setDamaged(err))
 	case sqlite.StorageFailed(err):
 		f.setFailing(err)
 	}
+	return err
 }
 
 func (f *file) setFailing(err error) {

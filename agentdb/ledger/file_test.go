@@ -131,6 +131,45 @@ func TestDamageIsDetected(t *testing.T) {
 	t.Logf("%d damages seen", seen)
 }
 
+// A write can come upon damage that the check has not come to, or that came to the file after it: it is told what is to be done, as every
+// later one is.
+func TestDamageThatAWriteFinds(t *testing.T) {
+	t.Parallel()
+	path := filled(t, 300)
+	l, err := ledger.Open(t.Context(), ledger.Options{Path: path})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+
+	// All but the first page, of which SQLite knows the schema by now.
+	f, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	info, err := f.Stat()
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = f.WriteAt(bytes.Repeat([]byte{0xff}, int(info.Size())-page), page)
+	if err := errors.Join(err, f.Close()); err != nil {
+		t.Fatal(err)
+	}
+
+	for i := range 3 {
+		_, err := l.Enqueue(t.Context(), ledger.Request{Job: "j", Agent: "a", Trigger: domain.TriggerAPI})
+		var readOnly *ledger.ReadOnlyError
+		if !errors.As(err, &readOnly) || !errors.As(err, new(*sqlite.CorruptError)) || !strings.Contains(readOnly.Remedy, "rouse ledger") {
+			t.Errorf("write %d: %v", i, err)
+		}
+	}
+	select {
+	case <-l.Damaged():
+	default:
+		t.Error("the ledger does not say that it is damaged")
+	}
+}
+
 // useLedger opens a ledger, writes to it and closes it; the error says that it is damaged.
 func useLedger(t testing.TB, path string, late bool) (err error) {
 	open := ledger.Open

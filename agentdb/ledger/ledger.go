@@ -167,9 +167,7 @@ func (l *Ledger) write(ctx context.Context, op func(*sqlite.Tx) error) error {
 		return err
 	}
 
-	err := l.roomFor(func() error { return l.writer.Do(ctx, op) })
-	l.file.afterWrite(err)
-	return err
+	return l.file.afterWrite(l.roomFor(func() error { return l.writer.Do(ctx, op) }))
 }
 
 // PlanChanged returns a channel that is closed when a pause or a wake is next written. Get it
