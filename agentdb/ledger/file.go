@@ -236,8 +236,8 @@ func (f *file) release() error {
 	return err
 }
 
-// setDamaged stops all writing, also after a restart, and says why. The file stays as it is.
-func (f *file) setDamaged(err error) *sqlite.CorruptError {
+// setDamaged stops all writing, also after a restart. The file stays as it is.
+func (f *file) setDamaged(err error) {
 	var bad *sqlite.CorruptError
 	if !errors.As(err, &bad) {
 		bad = &sqlite.CorruptError{Path: f.path, Reason: fmt.Sprintf("it is damaged (%v)", err)}
@@ -250,7 +250,6 @@ func (f *file) setDamaged(err error) *sqlite.CorruptError {
 		f.log.Error("the ledger is damaged, and is not written to any more", "error", refusal(f.path, bad))
 		close(f.damaged)
 	})
-	return bad
 }
 
 // setLost keeps whatever stands in the ledger's place by now from being opened without a question. Where
@@ -316,7 +315,8 @@ func (f *file) afterWrite(err error) error {
 	case err == nil:
 		f.setFailing(nil)
 	case sqlite.Corrupt(err):
-		return refusal(f.path, f.setDamaged(err))
+		f.setDamaged(err)
+		return errors.Join(refusal(f.path, f.marker.Quarantined()), err)
 	case sqlite.StorageFailed(err):
 		f.setFailing(err)
 	}
