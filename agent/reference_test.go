@@ -69,7 +69,7 @@ func TestToolReference(t *testing.T) {
 	}
 	for name, by := range map[string]bool{"db_query": true, "clarify": false, "reduce": false, "agent_step": false} {
 		if specs.Find(name).Callable() != by {
-			t.Errorf("%s by hand: %v", name, !by)
+			t.Errorf("%s can be called by its owner: %v", name, !by)
 		}
 	}
 }

@@ -1,0 +1,301 @@
+package replicate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"slices"
+	"time"
+
+	"rouse/agentdb"
+	"rouse/agentdb/sqlite"
+)
+
+// round ships what was written until now, beside whatever is written meanwhile.
+func (r *Replicator) round(ctx context.Context) error {
+	done := make(chan error, 1)
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	go func() {
+		r.rounds.Lock()
+		defer r.rounds.Unlock()
+		done <- r.ship(ctx)
+	}()
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	for {
+		select {
+		case err := <-done:
+			r.finish(ctx, err)
+			return err
+		case <-tick.C:
+			r.bound()
+		case <-ctx.Done():
+			// A folder that does not answer cannot be left; what waits for it is.
+			select {
+			case err := <-done:
+				return err
+			case <-time.After(every):
+				return context.Cause(ctx)
+			}
+		}
+	}
+}
+
+// finish tells what became of a round: in the log once when it fails, and once when it goes on.
+func (r *Replicator) finish(ctx context.Context, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	before := r.state.Problem
+	switch {
+	case ctx.Err() != nil:
+	case err == nil:
+		r.state.LastSuccess, r.state.Problem = time.Now(), ""
+		if before != "" {
+			r.o.Logger.Info("the home is copied again", "to", r.o.To)
+		}
+	default:
+		r.state.Problem = err.Error()
+		if before == "" {
+			r.o.Logger.Warn("the home cannot be copied continuously; what is written is copied once it can be", "to", r.o.To, "error", err)
+		}
+	}
+}
+
+// take is what is to be shipped.
+func (r *Replicator) take() (keys []string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.onTheWay) == 0 {
+		r.sentSince = r.since
+	}
+	keys = slices.Sorted(maps.Keys(r.dirty))
+	maps.Copy(r.onTheWay, r.dirty)
+	clear(r.dirty)
+	return keys
+}
+
+// settle ends a round: what did not arrive is to be shipped still.
+func (r *Replicator) settle(arrived bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !arrived && len(r.onTheWay) > 0 {
+		maps.Copy(r.dirty, r.onTheWay)
+		r.since = r.sentSince
+	}
+	clear(r.onTheWay)
+}
+
+func (r *Replicator) ship(ctx context.Context) (err error) {
+	if r.o.Allowed != nil {
+		if err := r.o.Allowed(); err != nil {
+			return err
+		}
+	}
+	if !r.claimed {
+		if err := claim(ctx, r.o.Store, r.o.Home); err != nil {
+			return err
+		}
+		r.claimed = true
+	}
+
+	parts := map[string]part{}
+	var storage []stored
+	keys := r.take()
+	defer func() {
+		for _, p := range parts {
+			p.release()
+		}
+		for _, s := range storage {
+			_ = s.snapshot.Close() // it only read
+		}
+		r.settle(err == nil)
+	}()
+	for ; len(keys) > together; keys = keys[together:] {
+		if err := r.shipAhead(ctx, keys[:together]); err != nil {
+			r.makeRoom(ctx)
+			return err
+		}
+	}
+	if storage, err = r.files.prepare(ctx); err != nil {
+		return err
+	}
+
+	var at int64
+	for range 10 { // rounds of the newcomers
+		for _, key := range keys {
+			if err := r.prepare(ctx, parts, key); err != nil {
+				return err
+			}
+		}
+		if err := r.ledger.Prepare(ctx); err != nil {
+			return fmt.Errorf("the ledger cannot be shipped: %w", err)
+		}
+		at, err = r.cut(ctx, parts, storage)
+		if !errors.Is(err, errNewcomer) {
+			break
+		}
+		keys = r.take()
+	}
+	if err != nil {
+		return err
+	}
+	if err := r.send(ctx, parts, storage, at); err != nil {
+		r.makeRoom(ctx)
+		return err
+	}
+	return nil
+}
+
+// shipAhead ships some of many databases before the instant of the round, so that they need not all be open at once. One that is written to
+// until then is shipped once more; of the others it is what they are then.
+func (r *Replicator) shipAhead(ctx context.Context, keys []string) error {
+	parts := map[string]part{}
+	defer func() {
+		for _, p := range parts {
+			p.release()
+		}
+	}()
+	for _, key := range keys {
+		if err := r.prepare(ctx, parts, key); err != nil {
+			return err
+		}
+	}
+
+	r.last = max(r.readClock().UnixMilli(), r.last+1)
+	for _, p := range parts {
+		if err := p.f.Cut(ctx); err != nil {
+			return err
+		}
+		n, err := p.f.Ship(ctx, r.last)
+		if err != nil {
+			return r.explain(err)
+		}
+		r.shipped[p.key] += n
+		if err := p.f.Drain(ctx); err != nil {
+			return err
+		}
+		if err := r.tend(ctx, p); err != nil {
+			return r.explain(err)
+		}
+	}
+	return nil
+}
+
+// prepare opens a database that is to be shipped.
+func (r *Replicator) prepare(ctx context.Context, parts map[string]part, key string) error {
+	if _, ok := parts[key]; ok || key == "" {
+		return nil
+	}
+	r.mu.Lock()
+	agent := r.names[key]
+	r.mu.Unlock()
+	if !r.o.Databases.Has(agent) {
+		return nil // it was removed
+	}
+	_, release, err := r.o.Databases.Get(ctx, agent)
+	var quarantined *agentdb.QuarantinedError
+	if errors.As(err, &quarantined) || sqlite.Corrupt(err) {
+		r.setUnusable(key, true)
+		return nil // what was shipped of it stays
+	}
+	if err != nil {
+		return fmt.Errorf("the database of %s cannot be shipped: %w", agent, err)
+	}
+	r.setUnusable(key, false)
+	f := r.follower(agent)
+	parts[key] = part{key, "db/" + agent, f, release}
+	if err := f.Prepare(ctx); err != nil {
+		return fmt.Errorf("the database of %s cannot be shipped: %w", agent, err)
+	}
+	return nil
+}
+
+func (r *Replicator) setUnusable(key string, is bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.unusable[key] = is
+}
+
+// cut fixes the instant.
+func (r *Replicator) cut(ctx context.Context, parts map[string]part, storage []stored) (at int64, err error) {
+	db, _, _ := r.o.Ledger.File()
+	err = db.Turn(ctx, func() error {
+		r.mu.Lock()
+		for key := range r.dirty {
+			if _, ok := parts[key]; !ok && key != "" && !r.unusable[key] {
+				r.mu.Unlock()
+				return errNewcomer
+			}
+		}
+		r.mu.Unlock()
+
+		// A clock that was set back does not bring back the past.
+		at = max(r.readClock().UnixMilli(), r.last+1)
+		for _, p := range parts {
+			if err := p.f.Cut(ctx); err != nil {
+				return err
+			}
+		}
+		for _, s := range storage {
+			if err := s.snapshot.Take(ctx); err != nil {
+				return err
+			}
+		}
+		return r.ledger.Cut(ctx)
+	})
+	return at, err
+}
+
+// send writes what was cut, the ledger last: what it says is done is there by then.
+func (r *Replicator) send(ctx context.Context, parts map[string]part, storage []stored, at int64) error {
+	r.last = at
+	others := 0
+	for _, p := range parts {
+		n, err := p.f.Ship(ctx, at)
+		if err != nil {
+			return r.explain(err)
+		}
+		r.shipped[p.key] += n
+		others += n
+	}
+	info, err := r.o.Info(ctx)
+	if err != nil {
+		return err
+	}
+	changed, err := r.files.ship(ctx, at, info, storage)
+	if err != nil {
+		return r.explain(err)
+	}
+	n, err := r.ledger.Ship(ctx, at)
+	if err != nil {
+		return r.explain(err)
+	}
+	r.shipped[""] += n
+	if n == 0 && (others > 0 || changed) {
+		if err := note(ctx, r.o.Store, at); err != nil {
+			return r.explain(err)
+		}
+	}
+
+	parts[""] = part{"", "ledger", r.ledger, func() {}}
+	for _, p := range parts {
+		if err := p.f.Drain(ctx); err != nil {
+			return err
+		}
+		if err := r.tend(ctx, p); err != nil {
+			return r.explain(err)
+		}
+	}
+	return nil
+}
+
+// explain says what is wrong with a place that is not there.
+func (r *Replicator) explain(err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("%s is not there, or something in it was removed; put it back: %w", r.o.To, err)
+	}
+	return err
+}
