@@ -74,6 +74,9 @@ func breakContracts(only *regexp.Regexp) (survived bool, err error) {
 	if err != nil {
 		return false, err
 	}
+	if len(changes) == 0 {
+		return false, fmt.Errorf("no change in %s matches %q; a line of the report is like \"OSA-05 agent/loop/notices.go: advice stands before the budget\"", contractFiles, only)
+	}
 
 	work, err := os.MkdirTemp("", "mutate")
 	if err != nil {

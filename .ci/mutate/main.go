@@ -106,11 +106,13 @@ func mutate(o options) (survived bool, err error) {
 		return false, err
 	}
 
+	mutants = slices.DeleteFunc(mutants, func(m mutant) bool { return !o.only.MatchString(m.String()) })
+	if len(mutants) == 0 {
+		return false, fmt.Errorf("no mutant of %s matches %q; a line of the report is like \"budget.go:44:20 += to -=\"", o.pkg, o.only)
+	}
+
 	count := map[string]int{}
 	for _, m := range mutants {
-		if !o.only.MatchString(m.String()) {
-			continue
-		}
 		fate := t.try(m, tests)
 		count[fate]++
 		if fate != "killed" {
