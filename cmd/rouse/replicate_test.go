@@ -209,7 +209,7 @@ func TestReplicate(t *testing.T) {
 			dropRows(t, dir, files, rows)
 			files++
 		}
-		time.Sleep(time.Duration(rand.Int64N(int64(3 * time.Second)))) // the instant of the kill is what is random
+		time.Sleep(time.Duration(rand.Int64N(int64(3 * time.Second))))         // the instant of the kill is what is random
 		instants = append(instants, time.Now().UTC().Format(time.RFC3339Nano)) // to the second it could lie before the first copy
 		p.kill(t)
 
