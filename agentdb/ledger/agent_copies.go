@@ -174,7 +174,7 @@ func (c AgentCopies) List(ctx context.Context, prefix, after string) ([]CopyObje
 	err := c.l.insist(ctx, func() error {
 		rows, err := c.l.statements.query(ctx, `select name, sum(length(data)) from agent_copies where agent = $1 and name >= $2 and name < $3 and name > $4 group by name order by name`,
 			c.home.Agent, prefix, prefix+"\U0010FFFF", after)
-		all, err = collect(rows, err, func(rows *sql.Rows) (o CopyObject, err error) { return o, rows.Scan(&o.Name, &o.Bytes) })
+		all, err = collect(rows, err, func(rows scanner) (o CopyObject, err error) { return o, rows.Scan(&o.Name, &o.Bytes) })
 		return err
 	})
 	return all, err

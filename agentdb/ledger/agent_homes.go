@@ -44,7 +44,7 @@ func (e *AgentElsewhereError) Error() string {
 
 const agentHomeColumns = `h.agent, h.node, h.lease, h.kept, (select count(*) from nodes n where n.home = h.node and n.gone_at = 0 and n.work = 1)`
 
-func scanAgentHome(rows interface{ Scan(...any) error }) (h AgentHome, err error) {
+func scanAgentHome(rows scanner) (h AgentHome, err error) {
 	var working int
 	err = rows.Scan(&h.Agent, &h.Node, &h.Lease, &h.State, &working)
 	h.Works = working > 0
@@ -155,7 +155,7 @@ func (l *Ledger) TakeAgents(ctx context.Context, node string, local bool, agents
 			// What is on its way under the lease before comes first.
 			rows, err := tx.Query(`select agent from agent_homes where agent = $1`+l.forUpdate, agent)
 			if err == nil {
-				_, err = collect(rows, nil, func(rows *sql.Rows) (name string, err error) { return name, rows.Scan(&name) })
+				_, err = collect(rows, nil, func(rows scanner) (name string, err error) { return name, rows.Scan(&name) })
 			}
 			if err != nil {
 				return err

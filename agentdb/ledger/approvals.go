@@ -96,7 +96,7 @@ func addStandingApproval(tx *sqlite.Tx, i Item, now time.Time) error {
 
 const standingColumns = `id, agent, hash, tool, action, item, created_at`
 
-func scanStanding(row interface{ Scan(...any) error }) (s StandingApproval, err error) {
+func scanStanding(row scanner) (s StandingApproval, err error) {
 	var created int64
 	err = row.Scan(&s.ID, &s.Agent, &s.Action.Hash, &s.Action.Tool, &s.Action.Description, &s.Item, &created)
 	s.CreatedAt = instant(created)
@@ -106,7 +106,7 @@ func scanStanding(row interface{ Scan(...any) error }) (s StandingApproval, err 
 // StandingApprovals lists the standing approvals, the oldest first.
 func (l *Ledger) StandingApprovals(ctx context.Context) ([]StandingApproval, error) {
 	rows, err := l.statements.query(ctx, `select `+standingColumns+` from standing order by id`)
-	return collect(rows, err, func(rows *sql.Rows) (StandingApproval, error) { return scanStanding(rows) })
+	return collect(rows, err, scanStanding)
 }
 
 // HasStandingApproval reports whether an agent has a standing approval for an action.

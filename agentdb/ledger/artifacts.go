@@ -89,7 +89,7 @@ func (l *Ledger) AddArtifact(ctx context.Context, at Attempt, a Artifact, conten
 
 const artifactColumns = `id, run, job, agent, key, at, name, description, version, parent, size, hash, workspace, type, title, role, status, approval, approval_ref, superseded_by, discarded`
 
-func artifact(row interface{ Scan(...any) error }) (Artifact, error) {
+func artifact(row scanner) (Artifact, error) {
 	var a Artifact
 	var at, discarded int64
 	err := row.Scan(&a.ID, &a.Run, &a.Job, &a.Agent, &a.Key, &at, &a.Name, &a.Description, &a.Version, &a.Parent, &a.Size, &a.Hash,
@@ -118,7 +118,7 @@ func (l *Ledger) Artifacts(ctx context.Context, runs ...int64) ([]Artifact, erro
 	}
 
 	rows, err := l.statements.query(ctx, `select `+artifactColumns+` from artifacts where run in (`+strings.Join(places, ", ")+`) order by id`, args...)
-	return collect(rows, err, func(rows *sql.Rows) (Artifact, error) { return artifact(rows) })
+	return collect(rows, err, artifact)
 }
 
 // ArtifactBytes are the bytes of an artifact of a run.

@@ -3,7 +3,6 @@ package ledger
 import (
 	"context"
 	"crypto/rand"
-	"database/sql"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -221,7 +220,7 @@ func (l *Ledger) collectPart(ctx context.Context, v *valueObjects, prefix string
 	}
 
 	rows, err := l.read.QueryContext(ctx, `select n.name from unnest($1::text[]) n(name) where not exists (select 1 from blobs where hash = n.name)`, old)
-	orphans, err := collect(rows, err, func(rows *sql.Rows) (string, error) {
+	orphans, err := collect(rows, err, func(rows scanner) (string, error) {
 		var name string
 		err := rows.Scan(&name)
 		return objectName(name), err

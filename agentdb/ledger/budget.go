@@ -163,7 +163,7 @@ func (l *Ledger) lock(tx *sqlite.Tx, acc account) (Spending, error) {
 
 func (u Usage) tokens() int64 { return u.TokensIn + u.TokensOut }
 
-func scanSpending(row interface{ Scan(...any) error }) (Spending, error) {
+func scanSpending(row scanner) (Spending, error) {
 	var s Spending
 	err := row.Scan(&s.Day, &s.Scope, &s.Name, &s.Tokens, &s.CostMicroUSD, &s.ReservedTokens, &s.ReservedMicroUSD, &s.EstimatedTokens, &s.EstimatedMicroUSD, &s.EstimatedWhy)
 	return s, err
@@ -254,7 +254,7 @@ type openReservation struct {
 
 const reservationColumns = `run, attempt, step, day, agent, job, tokens_in, tokens_out, cost_micro_usd`
 
-func scanReservation(rows *sql.Rows) (openReservation, error) {
+func scanReservation(rows scanner) (openReservation, error) {
 	var h openReservation
 	err := rows.Scan(&h.Run, &h.Number, &h.Step, &h.Day, &h.Agent, &h.Job, &h.Usage.TokensIn, &h.Usage.TokensOut, &h.Usage.CostMicroUSD)
 	return h, err
@@ -305,7 +305,7 @@ func (l *Ledger) settleAttempt(tx *sqlite.Tx, a Attempt) error {
 // SpendingOn lists what was taken in a day, and what is reserved.
 func (l *Ledger) SpendingOn(ctx context.Context, day string) ([]Spending, error) {
 	rows, err := l.statements.query(ctx, `select `+days.columns()+` from spending where day = $1 order by scope, name`, day)
-	return collect(rows, err, func(rows *sql.Rows) (Spending, error) { return scanSpending(rows) })
+	return collect(rows, err, scanSpending)
 }
 
 // SpendingIn lists what was taken in a month, and what is reserved: by its own sums and, where it has none yet, by those of its days.
@@ -314,7 +314,7 @@ func (l *Ledger) SpendingIn(ctx context.Context, month string) ([]Spending, erro
 		select cast($1 as text), scope, name, cast(sum(tokens) as bigint), cast(sum(cost_micro_usd) as bigint), cast(sum(reserved_tokens) as bigint), cast(sum(reserved_micro_usd) as bigint),
 		cast(sum(estimated_tokens) as bigint), cast(sum(estimated_micro_usd) as bigint), '' from spending d where day >= $2 and day <= $3
 		and not exists (select 1 from month_spending m where m.month = $1 and m.scope = d.scope and m.name = d.name) group by scope, name order by 2, 3`, month, month+"-01", month+"-31")
-	return collect(rows, err, func(rows *sql.Rows) (Spending, error) { return scanSpending(rows) })
+	return collect(rows, err, scanSpending)
 }
 
 // SpentSince is what all agents together have taken from a day on (2026-11-21), that one included.

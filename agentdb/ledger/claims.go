@@ -11,7 +11,7 @@ import (
 
 const claimColumns = `id, job, path, hash, size, mod_time, run, outcome, after, dest`
 
-func scanClaim(row interface{ Scan(...any) error }) (ClaimStatus, error) {
+func scanClaim(row scanner) (ClaimStatus, error) {
 	var c ClaimStatus
 	var mod int64
 	err := row.Scan(&c.ID, &c.Job, &c.Path, &c.Hash, &c.Size, &mod, &c.Run, &c.Outcome, &c.After, &c.Dest)
@@ -31,7 +31,7 @@ func (l *Ledger) ClaimOf(ctx context.Context, job, path, hash string) (ClaimStat
 // ClaimsOf lists the claims of a job on a path: one for each content that was there.
 func (l *Ledger) ClaimsOf(ctx context.Context, job, path string) ([]ClaimStatus, error) {
 	rows, err := l.read.QueryContext(ctx, `select `+claimColumns+` from claims where job = $1 and path = $2 order by id`, job, l.storedPath(path))
-	return collect(rows, err, func(rows *sql.Rows) (ClaimStatus, error) { return scanClaim(rows) })
+	return collect(rows, err, scanClaim)
 }
 
 // PendingAfterMoves lists claims whose run has finished and whose file has not been dealt with. One without an
@@ -39,7 +39,7 @@ func (l *Ledger) ClaimsOf(ctx context.Context, job, path string) ([]ClaimStatus,
 // have moved it.
 func (l *Ledger) PendingAfterMoves(ctx context.Context, limit int) ([]ClaimStatus, error) {
 	rows, err := l.statements.query(ctx, `select `+claimColumns+` from claims where after = 'pending' order by id limit $1`, limit)
-	return collect(rows, err, func(rows *sql.Rows) (ClaimStatus, error) { return scanClaim(rows) })
+	return collect(rows, err, scanClaim)
 }
 
 // FinishAfterMove records what became of a file: AfterDone and where it is now, AfterLeft, or AfterFailed

@@ -334,7 +334,7 @@ func (l *Ledger) rowsAfter(ctx context.Context, t copiedTable, after []any) ([][
 	}
 
 	rows, err := l.read.QueryContext(ctx, fmt.Sprintf(`select %s from %s%s order by %s limit %d`, strings.Join(t.columns, ", "), t.name, where, l.ordered(t), copyChunk), after...)
-	return collect(rows, err, func(rows *sql.Rows) ([]any, error) {
+	return collect(rows, err, func(rows scanner) ([]any, error) {
 		values := make([]any, len(t.columns))
 		return values, rows.Scan(pointers(values)...)
 	})

@@ -56,7 +56,7 @@ func (l *Ledger) RestartDigest(ctx context.Context, channel string, from time.Ti
 // KeepDigests forgets the channels that have no digest any more: one that gets it again later starts over.
 func (l *Ledger) KeepDigests(ctx context.Context, channels map[string]bool) error {
 	rows, err := l.statements.query(ctx, `select channel from digests`)
-	known, err := collect(rows, err, func(rows *sql.Rows) (string, error) {
+	known, err := collect(rows, err, func(rows scanner) (string, error) {
 		var channel string
 		err := rows.Scan(&channel)
 		return channel, err
@@ -96,7 +96,7 @@ const runsEnded = `with recursive names(job) as (select min(job) from runs
 // EndedBetween counts the runs that ended at from or later, and before to.
 func (l *Ledger) EndedBetween(ctx context.Context, from, to time.Time) ([]Ended, error) {
 	rows, err := l.statements.query(ctx, runsEnded, ms(from), ms(to))
-	return collect(rows, err, func(rows *sql.Rows) (Ended, error) {
+	return collect(rows, err, func(rows scanner) (Ended, error) {
 		var e Ended
 		err := rows.Scan(&e.Job, &e.Agent, &e.Outcome, &e.Runs, &e.Tokens, &e.Cost)
 		return e, err

@@ -68,7 +68,7 @@ func (l *Ledger) Events(ctx context.Context, f EventFilter) ([]Event, error) {
 
 	query, args := eventsQuery(f)
 	rows, err := l.statements.query(ctx, query, args...)
-	return collect(rows, err, func(rows *sql.Rows) (Event, error) {
+	return collect(rows, err, func(rows scanner) (Event, error) {
 		var e Event
 		var at int64
 		var data string

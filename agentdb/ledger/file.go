@@ -93,7 +93,8 @@ func (l *Ledger) openFile(ctx context.Context, o Options) error {
 		return errors.Join(err, f.db.Close(), f.closeCompared())
 	}
 
-	l.file, l.writer, l.read, l.statements.db, l.close = f, f.db.Writer(), f.db.Read(), f.db.Read(), f.close
+	l.file, l.writer, l.read, l.close = f, f.db.Writer(), reader{DB: f.db.Read(), after: f.afterRead}, f.close
+	l.statements.db = l.read
 	l.runIDs = countSQLite
 	return nil
 }
@@ -308,19 +309,31 @@ func (f *file) beforeWrite() error {
 	return err
 }
 
-// afterWrite remembers whether the disk takes what is written. A write that comes upon damage before the check does ends like those after it,
-// with a *ReadOnlyError.
+// afterWrite remembers whether the disk takes what is written.
 func (f *file) afterWrite(err error) error {
 	switch {
 	case err == nil:
 		f.setFailing(nil)
 	case sqlite.Corrupt(err):
-		f.setDamaged(err)
-		return errors.Join(refusal(f.path, f.marker.Quarantined()), err)
+		return f.foundDamage(err)
 	case sqlite.StorageFailed(err):
 		f.setFailing(err)
 	}
 	return err
+}
+
+// afterRead looks whether a read failed because of damage.
+func (f *file) afterRead(err error) error {
+	if !sqlite.Corrupt(err) {
+		return err
+	}
+	return f.foundDamage(err)
+}
+
+// foundDamage ends a read or a write that came upon damage before the check did like those after it, with a *ReadOnlyError.
+func (f *file) foundDamage(err error) error {
+	f.setDamaged(err)
+	return errors.Join(refusal(f.path, f.marker.Quarantined()), err)
 }
 
 func (f *file) setFailing(err error) {

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"rouse/agentdb/dbfile"
 	"rouse/agentdb/ledger"
 	"rouse/agentdb/sqlite"
 	"rouse/internal/domain"
@@ -142,20 +143,7 @@ func TestDamageThatAWriteFinds(t *testing.T) {
 	}
 	defer l.Close()
 
-	// All but the first page, of which SQLite knows the schema by now.
-	f, err := os.OpenFile(path, os.O_RDWR, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	info, err := f.Stat()
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, err = f.WriteAt(bytes.Repeat([]byte{0xff}, int(info.Size())-page), page)
-	if err := errors.Join(err, f.Close()); err != nil {
-		t.Fatal(err)
-	}
-
+	overwriteAllButTheFirstPage(t, path)
 	for i := range 3 {
 		_, err := l.Enqueue(t.Context(), ledger.Request{Job: "j", Agent: "a", Trigger: domain.TriggerAPI})
 		var readOnly *ledger.ReadOnlyError
@@ -167,6 +155,76 @@ func TestDamageThatAWriteFinds(t *testing.T) {
 	case <-l.Damaged():
 	default:
 		t.Error("the ledger does not say that it is damaged")
+	}
+}
+
+// TestDamageThatAReadFinds: a read that comes upon damage says what to do, and ends all writing like a write would; one of a process to which the
+// file does not belong says the same, and leaves the file's marker to its owner.
+func TestDamageThatAReadFinds(t *testing.T) {
+	t.Parallel()
+	reads := map[string]func(l *ledger.Ledger) error{
+		"a cached row":      func(l *ledger.Ledger) error { _, err := l.Run(t.Context(), 200); return err },
+		"cached rows":       func(l *ledger.Ledger) error { _, err := l.Unfinished(t.Context()); return err },
+		"a loop of rows":    func(l *ledger.Ledger) error { _, err := l.Counts(t.Context()); return err },
+		"a row, not cached": func(l *ledger.Ledger) error { _, err := l.DeliveryBody(t.Context(), 200); return err },
+		"rows, not cached":  func(l *ledger.Ledger) error { _, err := l.ClaimsOf(t.Context(), "j", "/a"); return err },
+	}
+	opened := map[string]func(ledger.Options) (*ledger.Ledger, error){
+		"of its owner": func(o ledger.Options) (*ledger.Ledger, error) { return ledger.Open(t.Context(), o) },
+		"shared":       func(o ledger.Options) (*ledger.Ledger, error) { return ledger.OpenShared(t.Context(), o) },
+	}
+	for what, read := range reads {
+		for whose, open := range opened {
+			t.Run(what+" "+whose, func(t *testing.T) {
+				t.Parallel()
+				path := filled(t, 300)
+				l, err := open(ledger.Options{Path: path})
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer l.Close()
+				overwriteAllButTheFirstPage(t, path)
+
+				err = read(l)
+				var readOnly *ledger.ReadOnlyError
+				if !errors.As(err, &readOnly) || !strings.Contains(readOnly.Remedy, "rouse ledger") {
+					t.Errorf("the read: %v", err)
+				}
+				marker, err := dbfile.ReadMarker(path)
+				if whose == "shared" {
+					if err != nil || marker.Reason != "" {
+						t.Errorf("the marker of somebody else's file: %+v %v", marker, err)
+					}
+					return
+				}
+
+				select {
+				case <-l.Damaged():
+				default:
+					t.Error("the ledger does not say that it is damaged")
+				}
+				if err != nil || marker.Reason == "" {
+					t.Errorf("the next start is not told: %+v %v", marker, err)
+				}
+			})
+		}
+	}
+}
+
+// overwriteAllButTheFirstPage damages a file that is open: SQLite knows its schema by then.
+func overwriteAllButTheFirstPage(t *testing.T, path string) {
+	t.Helper()
+	f, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	info, err := f.Stat()
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = f.WriteAt(bytes.Repeat([]byte{0xff}, int(info.Size())-page), page)
+	if err := errors.Join(err, f.Close()); err != nil {
+		t.Fatal(err)
 	}
 }
 

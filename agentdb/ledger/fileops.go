@@ -136,7 +136,7 @@ func (l *Ledger) FileOps(ctx context.Context, f FileOpFilter) ([]FileOp, error) 
 	}
 
 	rows, err := l.statements.query(ctx, query, args...)
-	return collect(rows, err, func(rows *sql.Rows) (FileOp, error) {
+	return collect(rows, err, func(rows scanner) (FileOp, error) {
 		var op FileOp
 		var at, undone int64
 		err := rows.Scan(&op.ID, &op.Run, &op.Agent, &op.Batch, &at, &op.Type, &op.Root, &op.Path, &op.CreatedFolder, &op.Mode, &op.Size, &op.BeforeHash, &op.AfterHash, &op.NoUndoReason, &undone)

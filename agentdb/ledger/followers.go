@@ -3,7 +3,6 @@ package ledger
 import (
 	"cmp"
 	"context"
-	"database/sql"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -84,7 +83,7 @@ func (l *Ledger) followers(ctx context.Context) ([]Follower, error) {
 	return sortedFollowers(all), err
 }
 
-func scanFollower(rows *sql.Rows) (Follower, error) {
+func scanFollower(rows scanner) (Follower, error) {
 	var f Follower
 	var outcomes string
 	if err := rows.Scan(&f.After, &f.Job, &f.Agent, &outcomes); err != nil {
@@ -140,7 +139,7 @@ func (l *Ledger) startFollowers(tx *sqlite.Tx, r Run, res Result, now time.Time)
 // endedArtifacts are what a run handed over and is still there.
 func endedArtifacts(tx *sqlite.Tx, run int64) ([]EndedArtifact, error) {
 	rows, err := tx.Query(`select id, name, description, version, size, hash from artifacts where run = $1 and discarded = 0 order by id`, run)
-	return collect(rows, err, func(rows *sql.Rows) (EndedArtifact, error) {
+	return collect(rows, err, func(rows scanner) (EndedArtifact, error) {
 		var a EndedArtifact
 		err := rows.Scan(&a.ID, &a.Name, &a.Description, &a.Version, &a.Size, &a.Hash)
 		return a, err

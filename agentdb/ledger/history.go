@@ -15,7 +15,7 @@ import (
 // on, oldest first.
 func (l *Ledger) OccurrencesAround(ctx context.Context, job string, at time.Time, before, after int) ([]Occurrence, error) {
 	rows, err := l.statements.query(ctx, rowsBefore, job, ms(at), before)
-	out, err := collect(rows, err, scanOccurrences)
+	out, err := collect(rows, err, scanOccurrence)
 	if err != nil {
 		return nil, err
 	}
@@ -23,7 +23,7 @@ func (l *Ledger) OccurrencesAround(ctx context.Context, job string, at time.Time
 	// The query finds the nearest ones first.
 	slices.Reverse(out)
 	rows, err = l.statements.query(ctx, rowsFrom, job, ms(at), after)
-	later, err := collect(rows, err, scanOccurrences)
+	later, err := collect(rows, err, scanOccurrence)
 	return append(out, later...), err
 }
 
@@ -60,7 +60,7 @@ func (l *Ledger) OtherRunsAround(ctx context.Context, job string, at time.Time, 
 	}
 
 	rows, err := l.statements.query(ctx, othersBefore, job, first, middle, ms(from), before)
-	out, err := collect(rows, err, scanRuns)
+	out, err := collect(rows, err, scanRun)
 	if err != nil {
 		return nil, err
 	}
@@ -75,7 +75,7 @@ func (l *Ledger) OtherRunsAround(ctx context.Context, job string, at time.Time, 
 	}
 
 	rows, err = l.statements.query(ctx, othersFrom, job, middle, end, after)
-	later, err := collect(rows, err, scanRuns)
+	later, err := collect(rows, err, scanRun)
 	return append(out, later...), err
 }
 
@@ -114,7 +114,7 @@ func (l *Ledger) firstRunFrom(ctx context.Context, job string, at time.Time) (in
 // earliest first.
 func (l *Ledger) Delayed(ctx context.Context, job string, now time.Time, limit int) ([]Run, error) {
 	rows, err := l.statements.query(ctx, delayedRuns, ms(now), limit, job)
-	return collect(rows, err, scanRuns)
+	return collect(rows, err, scanRun)
 }
 
 const delayedRuns = `select ` + runColumns + ` from runs where not_before <> 0 and not_before > $1 and state in ('queued', 'waiting')
@@ -129,7 +129,7 @@ func (l *Ledger) EventsBetween(ctx context.Context, job string, from, to time.Ti
 	}
 
 	rows, err := l.statements.query(ctx, eventsBetween(len(kinds)), args...)
-	out, err := collect(rows, err, func(rows *sql.Rows) (Event, error) {
+	out, err := collect(rows, err, func(rows scanner) (Event, error) {
 		e := Event{Job: job}
 		var at int64
 		var data string

@@ -3,7 +3,6 @@ package ledger
 import (
 	"context"
 	"crypto/rand"
-	"database/sql"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -46,7 +45,7 @@ func (l *Ledger) EpochOf(run int64) domain.Epoch {
 // readEpochs is part of opening a ledger.
 func (l *Ledger) readEpochs(ctx context.Context) error {
 	rows, err := l.statements.query(ctx, `select id, first_run, last_run from epochs order by n`)
-	found, err := collect(rows, err, func(rows *sql.Rows) (e domain.Epoch, err error) {
+	found, err := collect(rows, err, func(rows scanner) (e domain.Epoch, err error) {
 		return e, rows.Scan(&e.ID, &e.First, &e.Last)
 	})
 	if err == nil && len(found) == 0 {

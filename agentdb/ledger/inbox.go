@@ -115,7 +115,7 @@ const openItems = `select ` + itemColumns + ` from inbox where state = 'open' or
 
 const itemColumns = `id, run, attempt, job, agent, kind, title, message, options, multiple, state, answer, call, created_at, expires_at, closed_at, tool, action, hash, used, reason, input_schema`
 
-func scanItem(row interface{ Scan(...any) error }) (Item, error) {
+func scanItem(row scanner) (Item, error) {
 	var i Item
 	var options, schema string
 	var multiple int
@@ -132,12 +132,10 @@ func scanItem(row interface{ Scan(...any) error }) (Item, error) {
 	return i, json.Unmarshal([]byte(options), &i.Options)
 }
 
-func scanItems(rows *sql.Rows) (Item, error) { return scanItem(rows) }
-
 // Inbox lists what waits for a person, the oldest first.
 func (l *Ledger) Inbox(ctx context.Context) ([]Item, error) {
 	rows, err := l.statements.query(ctx, openItems)
-	return collect(rows, err, scanItems)
+	return collect(rows, err, scanItem)
 }
 
 // ClosedItems lists what waited for a person and does no more, the newest first: those whose numbers are below before, or all (0).
@@ -146,13 +144,13 @@ func (l *Ledger) ClosedItems(ctx context.Context, before int64, limit int) ([]It
 		before = math.MaxInt64
 	}
 	rows, err := l.read.QueryContext(ctx, `select `+itemColumns+` from inbox where state <> 'open' and id < $1 order by id desc limit $2`, before, limit)
-	return collect(rows, err, scanItems)
+	return collect(rows, err, scanItem)
 }
 
 // ItemsOf lists what a run has asked, in order.
 func (l *Ledger) ItemsOf(ctx context.Context, run int64) ([]Item, error) {
 	rows, err := l.statements.query(ctx, `select `+itemColumns+` from inbox where run = $1 order by id`, run)
-	return collect(rows, err, scanItems)
+	return collect(rows, err, scanItem)
 }
 
 // Item reads one; ErrNotFound when there is none of that number.
@@ -292,7 +290,7 @@ func addInfo(tx *sqlite.Tx, r Run, q Question, now time.Time) error {
 // other attempt follows that could ask about them.
 func addUncertainCallInfos(tx *sqlite.Tx, r Run, attempt int, now time.Time) error {
 	rows, err := tx.Query(`select key, tool from calls where run = $1 and attempt = $2 and state = 'uncertain' order by step, position`, r.ID, attempt)
-	calls, err := collect(rows, err, func(rows *sql.Rows) (c Call, err error) { return c, rows.Scan(&c.Key, &c.Tool) })
+	calls, err := collect(rows, err, func(rows scanner) (c Call, err error) { return c, rows.Scan(&c.Key, &c.Tool) })
 	if err != nil {
 		return err
 	}
@@ -445,7 +443,7 @@ func closeItem(tx *sqlite.Tx, i Item, state, answer, reason string, now time.Tim
 // OverdueItems lists the open items that have expired, and whose runs have to be ended.
 func (l *Ledger) OverdueItems(ctx context.Context, now time.Time) ([]Item, error) {
 	rows, err := l.statements.query(ctx, `select `+itemColumns+` from inbox where state = 'open' and expires_at <> 0 and expires_at <= $1 order by id limit 100`, ms(now))
-	return collect(rows, err, scanItems)
+	return collect(rows, err, scanItem)
 }
 
 // ExpireItem ends the run of an item that nobody answered.

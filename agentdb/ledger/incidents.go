@@ -134,7 +134,7 @@ const maxIncidentKind = 100
 
 func closeIncidents(tx *sqlite.Tx, r Run, now time.Time) ([]Incident, error) {
 	rows, err := tx.Query(closeOpen, ms(now), r.ID, r.Job, r.Agent)
-	closed, err := collect(rows, err, func(rows *sql.Rows) (Incident, error) { return scanIncident(rows) })
+	closed, err := collect(rows, err, scanIncident)
 	for _, i := range closed {
 		err = errors.Join(err, addEvent(tx, Event{Run: r.ID, Job: r.Job, At: now, Kind: "incident.closed"}, map[string]any{"incident": i.ID, "error_kind": i.Kind, "failures": i.Failures}))
 	}
@@ -152,7 +152,7 @@ const (
 	openOfJob       = `select ` + incidentColumns + ` from incidents where closed_at = 0 and job = $2 order by id limit $1`
 )
 
-func scanIncident(row interface{ Scan(into ...any) error }) (Incident, error) {
+func scanIncident(row scanner) (Incident, error) {
 	var i Incident
 	var opened, last, acked, closed int64
 	err := row.Scan(&i.ID, &i.Job, &i.Agent, &i.Kind, &i.Failures, &i.Error, &i.FirstRun, &i.LastRun, &opened, &last, &i.Told, &acked, &i.Note, &closed, &i.ClosedBy)
@@ -184,7 +184,7 @@ func (l *Ledger) Incidents(ctx context.Context, f IncidentFilter) ([]Incident, e
 	}
 
 	rows, err := l.statements.query(ctx, query, args...)
-	return collect(rows, err, func(rows *sql.Rows) (Incident, error) { return scanIncident(rows) })
+	return collect(rows, err, scanIncident)
 }
 
 // Acknowledge records that somebody knows of an incident, so that nobody is told of further failures of it. The first

@@ -47,7 +47,7 @@ func (l *Ledger) SyncJobs(ctx context.Context, now time.Time, specs []JobSpec) (
 // Jobs lists how far the jobs of the configuration have been dealt with.
 func (l *Ledger) Jobs(ctx context.Context) ([]JobState, error) {
 	rows, err := l.statements.query(ctx, `select name, schedule_hash, anchor, watermark from jobs where removed <> 1 order by name`)
-	return collect(rows, err, func(rows *sql.Rows) (JobState, error) {
+	return collect(rows, err, func(rows scanner) (JobState, error) {
 		var st JobState
 		var anchor, watermark int64
 		err := rows.Scan(&st.Name, &st.ScheduleHash, &anchor, &watermark)

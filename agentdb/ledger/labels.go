@@ -2,7 +2,6 @@ package ledger
 
 import (
 	"context"
-	"database/sql"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -174,7 +173,7 @@ func (l *Ledger) withLabels(ctx context.Context, use func(*labelCache)) error {
 	return nil
 }
 
-func scanLabel(rows *sql.Rows) (l Label, err error) {
+func scanLabel(rows scanner) (l Label, err error) {
 	var at, device, inode int64
 	err = rows.Scan(&l.Kind, &l.Name, &l.Letter, &device, &inode, &l.ID.Born, &l.Run, &at)
 	l.ID.Device, l.ID.Inode, l.At = uint64(device), uint64(inode), instant(at)

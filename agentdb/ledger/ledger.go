@@ -50,7 +50,7 @@ func (o Options) withDefaults() Options {
 // Ledger is safe for use by many goroutines.
 type Ledger struct {
 	writer     *sqlite.Writer
-	read       *sql.DB
+	read       reader
 	statements statementCache      // prepared on read
 	blobs      largeValues         // nil: they are in the database
 	storedPath func(string) string // a file's path as the claims hold it
@@ -221,23 +221,4 @@ func flag(b bool) int {
 		return 1
 	}
 	return 0
-}
-
-// collect reads all rows of a query.
-func collect[T any](rows *sql.Rows, err error, scan func(*sql.Rows) (T, error)) ([]T, error) {
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-
-	var out []T
-	for rows.Next() {
-		v, err := scan(rows)
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, v)
-	}
-
-	return out, rows.Err()
 }

@@ -281,7 +281,7 @@ func (m *Membership) succeed(ctx context.Context, conn *sql.Conn) error {
 func (m *Membership) sessions(ctx context.Context, conn *sql.Conn) (map[int64]bool, error) {
 	rows, err := conn.QueryContext(ctx, `select objid::bigint from pg_locks where locktype = 'advisory' and granted and objsubid = 2 and classid::bigint = $1
 		and database = (select oid from pg_database where datname = current_database())`, int64(uint32(m.class)))
-	ids, err := collect(rows, err, func(rows *sql.Rows) (id int64, err error) { return id, rows.Scan(&id) })
+	ids, err := collect(rows, err, func(rows scanner) (id int64, err error) { return id, rows.Scan(&id) })
 	if err != nil {
 		return nil, err
 	}

@@ -2,7 +2,6 @@ package ledger
 
 import (
 	"context"
-	"database/sql"
 	"time"
 
 	"rouse/agentdb/sqlite"
@@ -61,7 +60,7 @@ func (l *Ledger) ResumeModel(ctx context.Context, model string) error {
 // ModelPauses lists the models that have not answered since they were paused, by name.
 func (l *Ledger) ModelPauses(ctx context.Context) ([]ModelPause, error) {
 	rows, err := l.statements.query(ctx, `select model, since, until, tries, reason from model_pauses order by model`)
-	return collect(rows, err, func(rows *sql.Rows) (ModelPause, error) {
+	return collect(rows, err, func(rows scanner) (ModelPause, error) {
 		var p ModelPause
 		var since, until int64
 		err := rows.Scan(&p.Model, &since, &until, &p.Tries, &p.Reason)

@@ -203,7 +203,7 @@ func endBlock(tx *sqlite.Tx, r Run, now time.Time) error {
 // OpenObstacles lists the obstacles of a kind that are there, as far as runs came upon them.
 func (l *Ledger) OpenObstacles(ctx context.Context, kind string) ([]Obstacle, error) {
 	rows, err := l.statements.query(ctx, `select kind, source, reason from obstacles where kind = $1 and over_at = 0 order by source`, kind)
-	return collect(rows, err, func(rows *sql.Rows) (o Obstacle, err error) {
+	return collect(rows, err, func(rows scanner) (o Obstacle, err error) {
 		return o, rows.Scan(&o.Kind, &o.Source, &o.Text)
 	})
 }

@@ -206,7 +206,7 @@ func (l *Ledger) decideWithRuns(tx *sqlite.Tx, now time.Time, d Due, pauses []Pa
 	if states, most := OverlapCandidates(d.Overlap); most > 0 {
 		// A single state is given twice: the text of a prepared statement must not vary.
 		rows, err := tx.Query(overlappingRuns+l.forUpdate, d.Job, string(states[0]), string(states[len(states)-1]), most)
-		if others, err = collect(rows, err, scanRuns); err != nil {
+		if others, err = collect(rows, err, scanRun); err != nil {
 			return "", "", err
 		}
 	}
@@ -229,15 +229,13 @@ func (l *Ledger) decideWithRuns(tx *sqlite.Tx, now time.Time, d Due, pauses []Pa
 const occurrences = `select o.job, o.source, o.nominal, o.actual, o.decision, o.reason, o.run, o.through, o.instants, coalesce(r.outcome, '')
 	from occurrences o left join runs r on r.id = o.run`
 
-func scanOccurrence(row interface{ Scan(...any) error }) (Occurrence, error) {
+func scanOccurrence(row scanner) (Occurrence, error) {
 	var o Occurrence
 	var nominal, actual, through int64
 	err := row.Scan(&o.Job, &o.Source, &nominal, &actual, &o.Decision, &o.Reason, &o.Run, &through, &o.Instants, &o.Outcome)
 	o.Nominal, o.Actual, o.Through = instant(nominal), instant(actual), instant(through)
 	return o, err
 }
-
-func scanOccurrences(rows *sql.Rows) (Occurrence, error) { return scanOccurrence(rows) }
 
 // Occurrences lists the instants of a job ("": of all) between two times, newest first. A row
 // that stands for a stretch is listed when any part of the stretch lies between them.
@@ -247,13 +245,13 @@ func (l *Ledger) Occurrences(ctx context.Context, job string, from, to time.Time
 		args = append(args, job)
 	}
 	rows, err := l.statements.query(ctx, occurrencesBetween(job), args...)
-	return collect(rows, err, scanOccurrences)
+	return collect(rows, err, scanOccurrence)
 }
 
 // NotRun is Occurrences of all jobs without those that became runs.
 func (l *Ledger) NotRun(ctx context.Context, from, to time.Time, limit int) ([]Occurrence, error) {
 	rows, err := l.statements.query(ctx, notRun, ms(from), ms(to), limit)
-	return collect(rows, err, scanOccurrences)
+	return collect(rows, err, scanOccurrence)
 }
 
 // notRun adds 0 as occurrencesBetween does.

@@ -2,7 +2,6 @@ package ledger
 
 import (
 	"context"
-	"database/sql"
 	"time"
 
 	"rouse/agentdb/sqlite"
@@ -39,7 +38,7 @@ func (l *Ledger) AppendNotices(ctx context.Context, notices ...Notice) error {
 
 const noticeColumns = `id, coalesce(key, ''), run, job, agent, channel, title, body, view_ref, outcome, incident, state, tries, next_at, created_at, error, answer`
 
-func scanNotice(rows *sql.Rows) (Notice, error) {
+func scanNotice(rows scanner) (Notice, error) {
 	var n Notice
 	var next, created int64
 	err := rows.Scan(&n.ID, &n.Key, &n.Run, &n.Job, &n.Agent, &n.Channel, &n.Title, &n.Body, &n.ViewRef, &n.Outcome, &n.Incident, &n.State, &n.Tries, &next, &created, &n.Error, &n.Answer)

@@ -2,7 +2,6 @@ package ledger
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 	"time"
@@ -203,7 +202,7 @@ const (
 	pausesSince  = `select ` + pauseColumns + ` from pauses where (until = 0 or until > $1) and (ended_at = 0 or ended_at > $1) order by id`
 )
 
-func scanPause(rows *sql.Rows) (Pause, error) {
+func scanPause(rows scanner) (Pause, error) {
 	var p Pause
 	var since, until, ended int64
 	err := rows.Scan(&p.ID, &p.Scope, &p.Name, &since, &until, &ended, &p.Reason, &p.By)
@@ -259,7 +258,7 @@ func (l *Ledger) pauseFailing(tx *sqlite.Tx, r Run, rule PauseRule, why string, 
 	}
 
 	rows, err = tx.Query(lastOutcomes, r.Job, ms(resumed), rule.After)
-	outcomes, err := collect(rows, err, func(rows *sql.Rows) (domain.Outcome, error) {
+	outcomes, err := collect(rows, err, func(rows scanner) (domain.Outcome, error) {
 		var o domain.Outcome
 		err := rows.Scan(&o)
 		return o, err

@@ -68,7 +68,8 @@ func (l *Ledger) openPostgres(ctx context.Context, db *sql.DB) error {
 	if err := l.findClass(ctx); err != nil {
 		return err
 	}
-	l.read, l.statements.db, l.forUpdate, l.storedPath = db, db, " for update", storable
+	l.read, l.forUpdate, l.storedPath = reader{DB: db}, " for update", storable
+	l.statements.db = l.read
 	if l.writer, err = sqlite.NewWriter(ctx, db, sqlite.WriterOptions{SanitizeText: storable, Begin: l.fence}); err != nil {
 		return err
 	}

@@ -1,7 +1,6 @@
 package ledger
 
 import (
-	"database/sql"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -90,7 +89,7 @@ func TestQueryPlans(t *testing.T) {
 		"all stretches":         {query: occurrencesBetween(""), by: "occurrences_long (through>?)", few: true},
 	} {
 		rows, err := l.read.QueryContext(t.Context(), `explain query plan `+c.query, placeholders...)
-		plan, err := collect(rows, err, func(rows *sql.Rows) (string, error) {
+		plan, err := collect(rows, err, func(rows scanner) (string, error) {
 			var id, parent, unused int
 			var detail string
 			err := rows.Scan(&id, &parent, &unused, &detail)

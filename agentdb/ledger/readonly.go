@@ -114,7 +114,8 @@ func openReadOnly(ctx context.Context, o Options, why *ReadOnlyError, open func(
 	// A query can begin while the rows of another are read.
 	db.SetMaxOpenConns(readers)
 	l := newLedger(o)
-	l.read, l.statements.db, l.close, l.readOnly, l.runIDs = db, db, db.Close, why, countSQLite
+	l.read, l.close, l.readOnly, l.runIDs = reader{DB: db, after: func(err error) error { return damagedRead(o.Path, err) }}, db.Close, why, countSQLite
+	l.statements.db = l.read
 	if err := l.readEpochs(ctx); err != nil {
 		return nil, errors.Join(why, err, l.Close())
 	}
@@ -123,6 +124,14 @@ func openReadOnly(ctx context.Context, o Options, why *ReadOnlyError, open func(
 }
 
 const readers = 4
+
+// damagedRead is what the caller of a read is told that failed with err, where the file is not this process's to write: what to do, if it is damaged.
+func damagedRead(path string, err error) error {
+	if !sqlite.Corrupt(err) {
+		return err
+	}
+	return errors.Join(refusal(path, &sqlite.CorruptError{Path: path, Reason: fmt.Sprintf("it is damaged (%v)", err)}), err)
+}
 
 // Glance says what can be said against a closed ledger without reading it, a *ReadOnlyError, or nil.
 func Glance(o Options) error {

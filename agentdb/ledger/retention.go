@@ -31,7 +31,7 @@ func (l *Ledger) Prune(ctx context.Context, now time.Time, keep func(job string)
 	}
 
 	rows, err := l.statements.query(ctx, prunableNames)
-	names, err := collect(rows, err, func(rows *sql.Rows) (string, error) {
+	names, err := collect(rows, err, func(rows scanner) (string, error) {
 		var name string
 		err := rows.Scan(&name)
 		return name, err
@@ -210,7 +210,7 @@ func (l *Ledger) pruneJob(ctx context.Context, job string, before time.Time) (in
 	return len(ids), l.blobs.remove(orphans)
 }
 
-func scanID(rows *sql.Rows) (int64, error) {
+func scanID(rows scanner) (int64, error) {
 	var id int64
 	err := rows.Scan(&id)
 	return id, err
@@ -233,7 +233,7 @@ func pruneRun(tx *sqlite.Tx, id int64) ([]string, error) {
 	}
 
 	rows, err := tx.Query(`select hash from blobs b where run = $1 and not exists (select 1 from blobs o where o.hash = b.hash and o.run <> $1)`, id)
-	freed, err := collect(rows, err, func(rows *sql.Rows) (string, error) {
+	freed, err := collect(rows, err, func(rows scanner) (string, error) {
 		var hash string
 		err := rows.Scan(&hash)
 		return hash, err

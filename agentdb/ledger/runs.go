@@ -18,7 +18,7 @@ const runColumns = `id, key, job, agent, triggered_by, detail, state, waiting_fo
 	scheduled_at, queued_at, started_at, finished_at, summary, error, steps, calls, tokens_in, tokens_out, tokens_cached, cost_micro_usd, estimated_tokens, estimated_micro_usd,
 	cancel_reason, parks, postponements, taint, tier, workspace, checkpoint, blocked_since, blocked_until, blocked_by`
 
-func scanRun(row interface{ Scan(...any) error }) (Run, error) {
+func scanRun(row scanner) (Run, error) {
 	var r Run
 	var detail, blockedBy string
 	var notBefore, scheduled, queued, started, finished, blockedSince, blockedUntil int64
@@ -32,8 +32,6 @@ func scanRun(row interface{ Scan(...any) error }) (Run, error) {
 
 	return r, err
 }
-
-func scanRuns(rows *sql.Rows) (Run, error) { return scanRun(rows) }
 
 // Run reads one run; ErrNotFound when there is none of that number.
 func (l *Ledger) Run(ctx context.Context, id int64) (Run, error) {
@@ -66,7 +64,7 @@ func (l *Ledger) RunsByID(ctx context.Context, ids []int64) (map[int64]Run, erro
 		}
 
 		rows, err := l.statements.query(ctx, runsByID, places...)
-		found, err := collect(rows, err, scanRuns)
+		found, err := collect(rows, err, scanRun)
 		if err != nil {
 			return nil, err
 		}
@@ -91,13 +89,13 @@ func (l *Ledger) Runs(ctx context.Context, f RunFilter) ([]Run, error) {
 	if f.Brief {
 		return collect(rows, err, scanBrief)
 	}
-	return collect(rows, err, scanRuns)
+	return collect(rows, err, scanRun)
 }
 
 // briefColumns are those of a RunFilter that is Brief.
 const briefColumns = `id, job, state, waiting_for, outcome, queued_at, started_at, finished_at, cost_micro_usd`
 
-func scanBrief(rows *sql.Rows) (Run, error) {
+func scanBrief(rows scanner) (Run, error) {
 	var r Run
 	var queued, started, finished int64
 	err := rows.Scan(&r.ID, &r.Job, &r.State, &r.WaitingFor, &r.Outcome, &queued, &started, &finished, &r.Usage.CostMicroUSD)
@@ -108,7 +106,7 @@ func scanBrief(rows *sql.Rows) (Run, error) {
 // LastUsages are what the last runs of a job used that have begun and are over, of the last so many that are over.
 func (l *Ledger) LastUsages(ctx context.Context, job string, of int) ([]Usage, error) {
 	rows, err := l.statements.query(ctx, lastUsages, job, of)
-	return collect(rows, err, func(rows *sql.Rows) (u Usage, err error) {
+	return collect(rows, err, func(rows scanner) (u Usage, err error) {
 		return u, rows.Scan(&u.TokensIn, &u.TokensOut, &u.CostMicroUSD)
 	})
 }
@@ -269,13 +267,13 @@ func sessionOf(key string) string {
 func (l *Ledger) Claimable(ctx context.Context, now time.Time, after int64, limit int) ([]Run, error) {
 	const tail = ` and state <> 'finished' and not_before <= $1 and id > $2 order by id limit $3`
 	rows, err := l.statements.query(ctx, `select `+runColumns+` from runs where state = 'queued'`+tail, ms(now), after, limit)
-	queued, err := collect(rows, err, scanRuns)
+	queued, err := collect(rows, err, scanRun)
 	if err != nil {
 		return nil, err
 	}
 
 	rows, err = l.statements.query(ctx, `select `+runColumns+` from runs where state = 'waiting' and waiting_for in ('retry', 'resume')`+tail, ms(now), after, limit)
-	waiting, err := collect(rows, err, scanRuns)
+	waiting, err := collect(rows, err, scanRun)
 	if err != nil {
 		return nil, err
 	}
@@ -306,7 +304,7 @@ func (l *Ledger) NextDue(ctx context.Context, now time.Time) (time.Time, error) 
 // Running lists the runs that have an attempt in progress.
 func (l *Ledger) Running(ctx context.Context) ([]Run, error) {
 	rows, err := l.statements.query(ctx, `select `+runColumns+` from runs where state = 'running' and state <> 'finished' order by id`)
-	return collect(rows, err, scanRuns)
+	return collect(rows, err, scanRun)
 }
 
 // unfinished names the states, so that it is asked by their index and not in the order of all ids.
@@ -315,7 +313,7 @@ const unfinished = `select ` + runColumns + ` from runs where state in ('queued'
 // Unfinished lists the runs that are queued, running or waiting, oldest first.
 func (l *Ledger) Unfinished(ctx context.Context) ([]Run, error) {
 	rows, err := l.statements.query(ctx, unfinished)
-	return collect(rows, err, scanRuns)
+	return collect(rows, err, scanRun)
 }
 
 // Cancelling lists the running runs that somebody asked to cancel, with the reason.
@@ -347,7 +345,7 @@ const lastRuns = `with recursive names(job) as (select min(job) from runs where 
 // LastRuns is the latest run of every job.
 func (l *Ledger) LastRuns(ctx context.Context) (map[string]Run, error) {
 	rows, err := l.statements.query(ctx, lastRuns)
-	found, err := collect(rows, err, scanRuns)
+	found, err := collect(rows, err, scanRun)
 	out := make(map[string]Run, len(found))
 	for _, r := range found {
 		out[r.Job] = r
@@ -425,7 +423,7 @@ func (l *Ledger) Queued(ctx context.Context, most int) (n int, err error) {
 // Attempts lists the attempts of a run in order.
 func (l *Ledger) Attempts(ctx context.Context, run int64) ([]Attempt, error) {
 	rows, err := l.statements.query(ctx, `select run, number, state, started_at, finished_at, error from attempts where run = $1 order by number`, run)
-	return collect(rows, err, func(rows *sql.Rows) (Attempt, error) {
+	return collect(rows, err, func(rows scanner) (Attempt, error) {
 		var a Attempt
 		var started, finished int64
 		err := rows.Scan(&a.Run, &a.Number, &a.State, &started, &finished, &a.Error)

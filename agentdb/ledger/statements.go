@@ -10,7 +10,7 @@ import (
 // statementCache keeps the prepared statements of the reads that every run needs: preparing one
 // takes several times as long as running it.
 type statementCache struct {
-	db *sql.DB
+	db reader
 
 	mu       sync.Mutex
 	prepared map[string]*sql.Stmt
@@ -39,21 +39,21 @@ func (r *statementCache) statement(ctx context.Context, text string) (*sql.Stmt,
 }
 
 // query reads rows with a cached statement, so its text must not vary.
-func (r *statementCache) query(ctx context.Context, text string, args ...any) (*sql.Rows, error) {
+func (r *statementCache) query(ctx context.Context, text string, args ...any) (*readRows, error) {
 	s, err := r.statement(ctx, text) //nolint:sqlclosecheck // it is cached
 	if err != nil {
-		return nil, err
+		return nil, r.db.ended(err)
 	}
-	return s.QueryContext(ctx, args...)
+	return r.db.rows(s.QueryContext(ctx, args...)) //nolint:sqlclosecheck,rowserrcheck // the caller closes it
 }
 
 // row is query for at most one row.
-func (r *statementCache) row(ctx context.Context, text string, args ...any) cachedRow {
+func (r *statementCache) row(ctx context.Context, text string, args ...any) readRow {
 	s, err := r.statement(ctx, text) //nolint:sqlclosecheck // it is cached
 	if err != nil {
-		return cachedRow{err: err}
+		return readRow{err: r.db.ended(err)}
 	}
-	return cachedRow{Row: s.QueryRowContext(ctx, args...)}
+	return readRow{Row: s.QueryRowContext(ctx, args...), from: r.db}
 }
 
 func (r *statementCache) close() error {
@@ -67,18 +67,4 @@ func (r *statementCache) close() error {
 
 	r.prepared = nil
 	return errors.Join(errs...)
-}
-
-// cachedRow is the result of row: a row, or why its statement could not be prepared.
-type cachedRow struct {
-	*sql.Row
-	err error
-}
-
-// Scan reads the row; sql.ErrNoRows when there is none.
-func (r cachedRow) Scan(into ...any) error {
-	if r.err != nil {
-		return r.err
-	}
-	return r.Row.Scan(into...)
 }

@@ -135,7 +135,7 @@ func requireRow(updated sql.Result, err error, format string, args ...any) error
 func (l *Ledger) Steps(ctx context.Context, run int64) ([]Step, error) {
 	rows, err := l.statements.query(ctx, `select run, attempt, number, within, model, message, body, notices, tokens_in, tokens_out, tokens_cached, cost_micro_usd,
 		estimated_tokens, estimated_micro_usd, started_at, finished_at from steps where run = $1 order by attempt, number`, run)
-	return collect(rows, err, func(rows *sql.Rows) (Step, error) {
+	return collect(rows, err, func(rows scanner) (Step, error) {
 		var s Step
 		var started, finished int64
 		var message, notices string
@@ -159,7 +159,7 @@ func (l *Ledger) Steps(ctx context.Context, run int64) ([]Step, error) {
 func (l *Ledger) Calls(ctx context.Context, run int64) ([]Call, error) {
 	rows, err := l.statements.query(ctx, `select run, attempt, step, position, id, key, tool, args, effect, state, envelope, started_at, finished_at
 		from calls where run = $1 order by attempt, step, position`, run)
-	return collect(rows, err, func(rows *sql.Rows) (Call, error) {
+	return collect(rows, err, func(rows scanner) (Call, error) {
 		var c Call
 		var started, finished int64
 		var args, envelope string

@@ -72,7 +72,7 @@ type WakeUsage struct {
 
 const wakeColumns = `id, agent, at, asked_at, instructions, context_views, priority, on_miss, scheduled_by, run, job, depth, deferred, created_at`
 
-func scanWake(row interface{ Scan(...any) error }) (Wake, error) {
+func scanWake(row scanner) (Wake, error) {
 	var s Wake
 	var at, asked, created int64
 	var views string
@@ -86,12 +86,10 @@ func scanWake(row interface{ Scan(...any) error }) (Wake, error) {
 	return s, json.Unmarshal([]byte(views), &s.ContextViews)
 }
 
-func scanWakes(rows *sql.Rows) (Wake, error) { return scanWake(rows) }
-
 // Wakes lists what agents have planned, the earliest first.
 func (l *Ledger) Wakes(ctx context.Context) ([]Wake, error) {
 	rows, err := l.statements.query(ctx, `select `+wakeColumns+` from slots order by at, id`)
-	return collect(rows, err, scanWakes)
+	return collect(rows, err, scanWake)
 }
 
 // NextWake is what an agent has planned; false when it has nothing.
@@ -193,7 +191,7 @@ func wasPlannedBefore(tx *sqlite.Tx, s *Wake) (bool, error) {
 	}
 
 	rows, err := tx.Query(`select data from events where run = $1 and run <> 0 and kind = 'slot.set' order by seq`, s.Run)
-	set, err := collect(rows, err, func(rows *sql.Rows) (data string, err error) {
+	set, err := collect(rows, err, func(rows scanner) (data string, err error) {
 		err = rows.Scan(&data)
 		return data, err
 	})

@@ -38,7 +38,7 @@ func (l *Ledger) WatchState(ctx context.Context, job string) (WatchState, bool, 
 // WatchStates reads what all watches remember, by job, without their trees, which may be large.
 func (l *Ledger) WatchStates(ctx context.Context) (map[string]WatchState, error) {
 	rows, err := l.statements.query(ctx, `select job, since, print, round, run from watches`)
-	found, err := collect(rows, err, func(rows *sql.Rows) (WatchState, error) {
+	found, err := collect(rows, err, func(rows scanner) (WatchState, error) {
 		var st WatchState
 		var since int64
 		err := rows.Scan(&st.Job, &since, &st.Fingerprint, &st.Round, &st.Run)

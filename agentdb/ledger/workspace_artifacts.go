@@ -230,7 +230,7 @@ func (l *Ledger) WorkspaceArtifacts(ctx context.Context, workspace int64, all bo
 		query += ` and superseded_by = 0 and discarded = 0`
 	}
 	rows, err := l.statements.query(ctx, query+` order by id`, workspace)
-	return collect(rows, err, func(rows *sql.Rows) (Artifact, error) { return artifact(rows) })
+	return collect(rows, err, artifact)
 }
 
 // ArtifactChain lists the versions of an artifact of a workspace, the oldest first; the last that is neither
@@ -238,7 +238,7 @@ func (l *Ledger) WorkspaceArtifacts(ctx context.Context, workspace int64, all bo
 func (l *Ledger) ArtifactChain(ctx context.Context, workspace, id int64) ([]Artifact, error) {
 	rows, err := l.statements.query(ctx, `select `+artifactColumns+` from artifacts where workspace = cast($1 as bigint) and workspace <> 0
 		and chain = (select chain from artifacts where id = $2) order by version`, workspace, id)
-	out, err := collect(rows, err, func(rows *sql.Rows) (Artifact, error) { return artifact(rows) })
+	out, err := collect(rows, err, artifact)
 	if err == nil && len(out) == 0 {
 		err = fmt.Errorf("the artifact %d of workspace %d: %w", id, workspace, ErrNotFound)
 	}

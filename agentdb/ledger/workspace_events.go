@@ -94,7 +94,7 @@ func (l *Ledger) AddWorkspaceEvent(ctx context.Context, by Author, id int64, kin
 // WorkspaceEvents lists the last events of a workspace, the oldest of them first.
 func (l *Ledger) WorkspaceEvents(ctx context.Context, workspace int64, limit int) ([]WorkspaceEvent, error) {
 	rows, err := l.statements.query(ctx, `select id, workspace, run, at, kind, lock_version, data from workspace_events where workspace = $1 order by id desc limit $2`, workspace, limit)
-	out, err := collect(rows, err, func(rows *sql.Rows) (WorkspaceEvent, error) {
+	out, err := collect(rows, err, func(rows scanner) (WorkspaceEvent, error) {
 		var e WorkspaceEvent
 		var at int64
 		var data string
@@ -124,7 +124,7 @@ const keptCheckpoints = 10
 
 const checkpointColumns = `id, workspace, run, key, at, phase, role, step, run_state, state, artifact`
 
-func scanCheckpoint(row interface{ Scan(...any) error }) (Checkpoint, error) {
+func scanCheckpoint(row scanner) (Checkpoint, error) {
 	var c Checkpoint
 	var at int64
 	var runState, state string

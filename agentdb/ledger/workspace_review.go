@@ -140,7 +140,7 @@ const discardedKey = "discarded/"
 func (l *Ledger) DiscardedCalls(ctx context.Context, run int64) ([]string, error) {
 	rows, err := l.statements.query(ctx, `select distinct gone.key from (select substr(key, length(cast($1 as text) || id || '/') + 1) as key from workspace_events where run = cast($2 as bigint) and run <> 0 and key like cast($1 as text) || '%') as gone
 		where not exists (select 1 from workspace_events as again where again.run = $2 and again.key = gone.key)`, discardedKey, run)
-	return collect(rows, err, func(rows *sql.Rows) (key string, err error) { return key, rows.Scan(&key) })
+	return collect(rows, err, func(rows scanner) (key string, err error) { return key, rows.Scan(&key) })
 }
 
 // leftPartial reports whether a run has changed a workspace, or anything outside while it worked in it, since
@@ -280,5 +280,5 @@ func (l *Ledger) review(ctx context.Context, id int64, kind string, decide func(
 // WorkspaceRuns lists the runs that worked in a workspace, newest first, as far as they are kept.
 func (l *Ledger) WorkspaceRuns(ctx context.Context, workspace int64, limit int) ([]Run, error) {
 	rows, err := l.statements.query(ctx, `select `+runColumns+` from runs where workspace = cast($1 as bigint) and workspace <> 0 order by id desc limit $2`, workspace, limit)
-	return collect(rows, err, scanRuns)
+	return collect(rows, err, scanRun)
 }

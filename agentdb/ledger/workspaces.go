@@ -105,7 +105,7 @@ func (w Workspace) Blocked() error {
 
 const workspaceColumns = `id, agent, skill, name, status, status_by, phase, role, state, schema_version, lock_version, review, created_at, updated_at`
 
-func scanWorkspace(row interface{ Scan(...any) error }) (Workspace, error) {
+func scanWorkspace(row scanner) (Workspace, error) {
 	var w Workspace
 	var created, updated int64
 	var state string
@@ -150,7 +150,7 @@ func (l *Ledger) Workspaces(ctx context.Context, f WorkspaceFilter) ([]Workspace
 		where ($1 = '' or agent = $1) and ($2 = '' or skill = $2) and ($3 = '' or status = $3)
 		and ($4 = 0 or (updated_at, id) < (select b.updated_at, b.id from workspaces b where b.id = $4)) order by updated_at desc, id desc limit $5`,
 		f.Agent, f.Skill, string(f.Status), f.Before, f.Limit)
-	return collect(rows, err, func(rows *sql.Rows) (Workspace, error) { return scanWorkspace(rows) })
+	return collect(rows, err, scanWorkspace)
 }
 
 // CreateWorkspace creates a workspace of an agent's skill: Agent, Skill, Name, and what else is given of
