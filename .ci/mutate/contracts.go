@@ -176,7 +176,7 @@ func compileTests(binary, folder, overlay string) error {
 
 func runTest(binary, folder, name string) (out []byte, err error) {
 	args := []string{"-test.v", "-test.run", "^" + name + "$", "-test.failfast", "-test.timeout", "5m"}
-	run := exec.Command(binary, append(args, newTester(binary, folder, "").flags...)...)
+	run := exec.Command(binary, append(args, forgetful(binary)...)...)
 	run.Dir = folder
 	return run.CombinedOutput()
 }

@@ -1,7 +1,7 @@
 // Command mutate tells what the tests of a package do not notice: it changes one operator of its code at a time, as
 // gremlins does, and runs the package's own tests.
 //
-//	go run ./.ci/mutate [-only REGEXP] [-skip REGEXP] [-run REGEXP] PACKAGE [FILE...]
+//	go run ./.ci/mutate [-only REGEXP] [-skip REGEXP] [-run REGEXP] [-with PACKAGES] PACKAGE [FILE...]
 //	go run ./.ci/mutate -contracts [-only REGEXP]
 //
 // With -contracts it makes the changes of .ci/mutate/contracts, each of which breaks a contract in a way that no operator
@@ -9,8 +9,8 @@
 //
 // All mutants are compiled into one test binary, each behind a switch that its environment sets, for compiling one
 // at a time takes most of a mutation tester's day. Every test is run once alone to learn which mutants it reaches,
-// and a mutant is tried by the tests that reach it alone, the quickest first, until one fails. It ends with 1 when
-// a mutant that a test reaches survives all of them.
+// and a mutant is tried by the tests that reach it alone, the quickest first, until one fails; -with adds those of
+// other packages, which come after its own. It ends with 1 when a mutant that a test reaches survives all of them.
 package main
 
 import (
@@ -24,9 +24,11 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -44,12 +46,17 @@ type options struct {
 	only  *regexp.Regexp // of a mutant's text, as "authorize.go:39:30 && to ||"
 	skip  *regexp.Regexp // of a test's name
 	run   *regexp.Regexp
+	with  []string // packages whose tests are used as well
+
+	parallel int // how many mutants are tried at a time
 }
 
 func main() {
 	only := flag.String("only", "", "try only the mutants, or the changes, whose line in the report matches")
 	skip := flag.String("skip", "^$", "leave out the tests whose name matches")
 	run := flag.String("run", "", "use only the tests whose name matches")
+	with := flag.String("with", "", "use the tests of these packages as well, with commas between them")
+	parallel := flag.Int("parallel", runtime.NumCPU(), "try this many mutants at a time")
 	broken := flag.Bool("contracts", false, "try the changes that break contracts")
 	flag.Parse()
 	if (flag.NArg() == 0) != *broken {
@@ -65,6 +72,7 @@ func main() {
 		survived, err = mutate(options{
 			pkg: flag.Arg(0), files: flag.Args()[1:],
 			only: regexp.MustCompile(*only), skip: regexp.MustCompile(*skip), run: regexp.MustCompile(*run),
+			with: strings.FieldsFunc(*with, func(r rune) bool { return r == ',' }), parallel: max(*parallel, 1),
 		})
 	}
 	if err != nil {
@@ -94,16 +102,17 @@ func mutate(o options) (survived bool, err error) {
 		return false, err
 	}
 
-	binary := filepath.Join(work, "test")
-	build := exec.Command("go", "test", "-c", "-vet=off", "-overlay", overlay, "-o", binary, o.pkg)
-	if out, err := build.CombinedOutput(); err != nil {
-		return false, fmt.Errorf("the mutants of %s do not compile together: %w\n%s", o.pkg, err, out)
-	}
-
-	t := newTester(binary, p.Dir, work)
-	tests, err := t.tests(o)
-	if err != nil {
-		return false, err
+	var tests []test
+	for i, pkg := range append([]string{o.pkg}, o.with...) {
+		t, err := newTester(pkg, overlay, filepath.Join(work, strconv.Itoa(i)))
+		if err != nil {
+			return false, err
+		}
+		its, err := t.tests(o)
+		if err != nil {
+			return false, err
+		}
+		tests = append(tests, its...)
 	}
 
 	mutants = slices.DeleteFunc(mutants, func(m mutant) bool { return !o.only.MatchString(m.String()) })
@@ -111,37 +120,90 @@ func mutate(o options) (survived bool, err error) {
 		return false, fmt.Errorf("no mutant of %s matches %q; a line of the report is like \"budget.go:44:20 += to -=\"", o.pkg, o.only)
 	}
 
-	count := map[string]int{}
-	for _, m := range mutants {
-		fate := t.try(m, tests)
-		count[fate]++
-		if fate != "killed" {
-			fmt.Printf("%-12s %s\n", fate, m)
-		}
-	}
-
+	count := tryAll(mutants, tests, o.parallel)
 	fmt.Printf("%s: %d killed, %d timed out, %d survived, %d not reached\n",
 		o.pkg, count["killed"], count["timed out"], count["survived"], count["not reached"])
 	return count["survived"] > 0, nil
 }
 
-// tester runs a test binary in which every mutant sleeps.
+// tryAll tries mutants, so many at a time, prints one line for each that is not killed, in their order, and counts their fates.
+func tryAll(mutants []mutant, tests []test, parallel int) (count map[string]int) {
+	fates := make([]chan string, len(mutants))
+	for i := range fates {
+		fates[i] = make(chan string, 1)
+	}
+
+	var wg sync.WaitGroup
+	next := make(chan int)
+	for range parallel {
+		wg.Go(func() {
+			for i := range next {
+				fates[i] <- try(mutants[i], tests)
+			}
+		})
+	}
+	wg.Go(func() {
+		defer close(next)
+		for i := range mutants {
+			next <- i
+		}
+	})
+
+	count = map[string]int{}
+	for i, m := range mutants {
+		fate := <-fates[i]
+		count[fate]++
+		if fate != "killed" {
+			fmt.Printf("%-12s %s\n", fate, m)
+		}
+	}
+	wg.Wait()
+	return count
+}
+
+// tester runs the test binary of a package, in which every mutant sleeps.
 type tester struct {
 	binary, folder, work string
 	flags                []string // of all runs of the binary
 }
 
-// newTester is a tester whose property tests, when there are any, do not keep the inputs that fail: later runs without a mutant would try them.
-func newTester(binary, folder, work string) tester {
-	t := tester{binary: binary, folder: folder, work: work}
-	if exec.Command(binary, "-test.list", "^$", "-rapid.nofailfile").Run() == nil {
-		t.flags = []string{"-rapid.nofailfile"}
+// newTester compiles the tests of a package with the mutants of the overlay.
+func newTester(pkg, overlay, work string) (tester, error) {
+	t := tester{binary: filepath.Join(work, "test"), work: work}
+	if err := os.Mkdir(work, 0o700); err != nil {
+		return t, err
 	}
-	return t
+
+	where := exec.Command("go", "list", "-f", "{{ .Dir }}", pkg)
+	where.Stderr = os.Stderr
+	dir, err := where.Output()
+	if err != nil {
+		return t, fmt.Errorf("go list %s: %w", pkg, err)
+	}
+	t.folder = strings.TrimSpace(string(dir))
+
+	build := exec.Command("go", "test", "-c", "-vet=off", "-overlay", overlay, "-o", t.binary, pkg)
+	if out, err := build.CombinedOutput(); err != nil {
+		return t, fmt.Errorf("the tests of %s do not compile with the mutants: %w\n%s", pkg, err, out)
+	}
+
+	t.flags = forgetful(t.binary)
+	return t, nil
+}
+
+// forgetful is the flag with which the property tests of a binary, when there are any, do not keep the inputs that fail: later runs
+// without a mutant would try them.
+func forgetful(binary string) []string {
+	const flag = "-rapid.nofailfile"
+	if exec.Command(binary, "-test.list", "^$", flag).Run() != nil {
+		return nil
+	}
+	return []string{flag}
 }
 
 // test is one test with what it takes, and the mutants that it comes to.
 type test struct {
+	of      tester
 	name    string
 	took    time.Duration
 	reaches map[int]bool
@@ -171,7 +233,7 @@ func (t tester) tests(o options) ([]test, error) {
 			continue
 		}
 
-		x := test{name: name, took: time.Since(began), reaches: map[int]bool{}}
+		x := test{of: t, name: name, took: time.Since(began), reaches: map[int]bool{}}
 		text, _ := os.ReadFile(reached) // a test that reaches no mutant writes none
 		for _, id := range strings.Fields(string(text)) {
 			n, err := strconv.Atoi(id)
@@ -189,7 +251,7 @@ func (t tester) tests(o options) ([]test, error) {
 }
 
 // try returns the fate of a mutant: killed, timed out, survived or not reached.
-func (t tester) try(m mutant, tests []test) string {
+func try(m mutant, tests []test) string {
 	fate := "not reached"
 	for _, x := range tests {
 		if !x.reaches[m.id] {
@@ -197,7 +259,7 @@ func (t tester) try(m mutant, tests []test) string {
 		}
 
 		// A machine that is busy with other things may be several times as slow as it was a minute ago.
-		err := t.runs(x.name, 20*time.Second+10*x.took, switchVariable+"="+strconv.Itoa(m.id))
+		err := x.of.runs(x.name, 20*time.Second+10*x.took, switchVariable+"="+strconv.Itoa(m.id))
 		switch {
 		case errors.Is(err, context.DeadlineExceeded):
 			return "timed out"
