@@ -106,7 +106,7 @@ func TestWindowProperties(t *testing.T) {
 				for history[first].Role == model.RoleTool {
 					first--
 				}
-				if total := tokensOf(seen...) + tokensOf(history[first:last+1]...); total <= w.budget*7/10 {
+				if total := tokensOf(seen...) + tokensOf(history[first:last+1]...); total < w.budget*7/10 { // or as much, for what is said of those is rounded for itself
 					t.Fatalf("messages %d to %d were left out, with which it would have been %d of %d", first, last, total, w.budget)
 				}
 			}
