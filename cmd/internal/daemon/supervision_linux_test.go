@@ -6,6 +6,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -25,7 +26,7 @@ func TestWatchdog(t *testing.T) {
 	}
 	defer conn.Close()
 	t.Setenv("NOTIFY_SOCKET", address)
-	t.Setenv("WATCHDOG_USEC", "60000")
+	t.Setenv("WATCHDOG_USEC", "300000")
 	link, err := systemd.Take()
 	if err != nil {
 		t.Fatal(err)
@@ -97,8 +98,16 @@ func TestWatchdog(t *testing.T) {
 	if err := <-over; err != nil {
 		t.Error(err)
 	}
-	if log := s.log.String(); strings.Count(log, "the daemon does not do its work") != 2 || strings.Count(log, "the daemon does its work again") != 2 {
-		t.Error(log)
+
+	// What changed is logged, and not what each check found. On a busy machine a check may be late besides.
+	var told []string
+	for line := range strings.Lines(s.log.String()) {
+		if _, said, ok := strings.Cut(line, `"msg":"the daemon does`); ok {
+			told = append(told, said)
+		}
+	}
+	if all := strings.Join(told, ""); !strings.Contains(all, "dispatcher") || !strings.Contains(all, "the disk is full") || len(slices.Compact(slices.Clone(told))) != len(told) || !strings.HasPrefix(told[len(told)-1], " its work again") {
+		t.Errorf("%q", told)
 	}
 }
 

@@ -1,0 +1,277 @@
+package dispatch
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"rouse/agentdb/ledger"
+	"rouse/internal/domain"
+)
+
+// plainQueue does what a FairQueue does by looking at all runs each time.
+type plainQueue struct {
+	lanes, perAgent int
+	policy          map[string]Policy
+	queued          map[int64]ledger.Run
+	running         map[int64]ledger.Run
+	elsewhere       ledger.Lanes
+}
+
+// free is how many lanes are left.
+func (p *plainQueue) free() int { return p.lanes - len(p.running) }
+
+// blocked reports whether a run waits for more than a lane: for a pause to end, or for lanes of its agent or its job.
+func (p *plainQueue) blocked(r ledger.Run, now time.Time, pauses []ledger.Pause) bool {
+	if _, paused := ledger.Paused(pauses, r.Job, r.Agent, now); paused && r.Trigger != domain.TriggerManual {
+		return true
+	}
+
+	agent, job := p.elsewhere.Agents[r.Agent], p.elsewhere.Jobs[r.Job]
+	for _, on := range p.running {
+		if on.Agent == r.Agent {
+			agent++
+		}
+		if on.Job == r.Job {
+			job++
+		}
+	}
+	most := p.policy[r.Job].Concurrency
+	return agent >= p.perAgent || r.Job != "" && most >= 0 && job >= max(most, 1)
+}
+
+// next is the queued run that has waited longest of those that may start; those of a backfill come after all others.
+func (p *plainQueue) next(now time.Time, pauses []ledger.Pause) (ledger.Run, bool) {
+	order := slices.SortedFunc(maps.Values(p.queued), func(a, b ledger.Run) int {
+		if backfill := a.Trigger == domain.TriggerBackfill; backfill != (b.Trigger == domain.TriggerBackfill) {
+			if backfill {
+				return 1
+			}
+			return -1
+		}
+		return cmp.Compare(a.ID, b.ID)
+	})
+	i := slices.IndexFunc(order, func(r ledger.Run) bool { return !p.blocked(r, now, pauses) })
+	if i < 0 || p.free() <= 0 {
+		return ledger.Run{}, false
+	}
+	return order[i], true
+}
+
+// deadline is when a queued run will have waited too long, false when it may wait for ever.
+func (p *plainQueue) deadline(r ledger.Run) (since, until time.Time, ok bool) {
+	most := p.policy[r.Job].StartDeadline
+	if most <= 0 || r.State != domain.StateQueued || r.Attempt > 0 || r.Trigger == domain.TriggerBackfill {
+		return since, until, false
+	}
+	since = r.QueuedAt
+	if r.NotBefore.After(since) {
+		since = r.NotBefore
+	}
+	return since, since.Add(most), true
+}
+
+func (p *plainQueue) dequeue(now time.Time, pauses []ledger.Pause) (starting []int64, late []Late) {
+	for id, r := range p.queued {
+		if since, until, ok := p.deadline(r); ok && now.After(until) {
+			late = append(late, Late{id, now.Sub(since)})
+			delete(p.queued, id)
+		}
+	}
+	slices.SortFunc(late, func(a, b Late) int { return cmp.Compare(a.Run, b.Run) })
+
+	for {
+		r, ok := p.next(now, pauses)
+		if !ok {
+			return starting, late
+		}
+		delete(p.queued, r.ID)
+		if _, on := p.running[r.ID]; !on { // it may be queued once more, by a ledger that was read before its start
+			p.running[r.ID] = r
+			starting = append(starting, r.ID)
+		}
+	}
+}
+
+// nextLate is when the next queued run will have waited too long; zero: never.
+func (p *plainQueue) nextLate() (first time.Time) {
+	for _, r := range p.queued {
+		if _, until, ok := p.deadline(r); ok && (first.IsZero() || until.Before(first)) {
+			first = until
+		}
+	}
+	if !first.IsZero() {
+		first = first.Add(time.Millisecond)
+	}
+	return first
+}
+
+// Of lanes that are not given there are four, and one for an agent.
+func TestUsualLanes(t *testing.T) {
+	q := NewFairQueue(1, 2, func(string) Policy { return Policy{Concurrency: -1} })
+	q.SetLanes(0, 0)
+	for id := range int64(12) {
+		q.Add(ledger.Run{ID: id + 1, Agent: fmt.Sprint("a", id/2), Job: "j", State: domain.StateQueued})
+	}
+	if starting, _ := q.Dequeue(time.Now(), nil); !slices.Equal(starting, []int64{1, 3, 5, 7}) {
+		t.Errorf("%v start", starting)
+	}
+}
+
+// Runs of a job whose deadline was taken out of its configuration wait for as long as it takes.
+func TestDeadlineIsTakenAway(t *testing.T) {
+	policy := Policy{StartDeadline: time.Minute}
+	q := NewFairQueue(1, 1, func(string) Policy { return policy })
+	now := time.Now()
+	for id := range int64(2) {
+		q.Add(ledger.Run{ID: id + 1, Agent: "a", Job: "j", State: domain.StateQueued, QueuedAt: now})
+	}
+	q.Dequeue(now, nil)
+	policy.StartDeadline = 0
+	if _, late := q.Dequeue(now.Add(time.Hour), nil); len(late) > 0 || !q.NextLate().IsZero() {
+		t.Errorf("%v are late, and the next one at %s", late, q.NextLate())
+	}
+}
+
+// TestFairQueueProperties: whatever comes in whatever order, the queue gives its lanes to the runs to which a look at all of them would, at the
+// instants at which it would, and says of the others what that would say.
+func TestFairQueueProperties(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		small := func(most int, what string) int { return rapid.IntRange(0, most).Draw(t, what) }
+		began := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+		now, ids, pauses := began, int64(0), []ledger.Pause(nil)
+		p := &plainQueue{lanes: 1 + small(4, "lanes"), perAgent: 1 + small(2, "lanes of an agent"), policy: map[string]Policy{}, queued: map[int64]ledger.Run{}, running: map[int64]ledger.Run{}}
+		for _, job := range []string{"j0", "j1", "j2"} {
+			p.policy[job] = Policy{Concurrency: small(3, "concurrency") - 1, StartDeadline: time.Duration(max(0, small(4, "deadline")-1)) * time.Second}
+		}
+		q := NewFairQueue(p.lanes, p.perAgent, func(job string) Policy { return p.policy[job] })
+
+		draw := func() ledger.Run {
+			ids++
+			r := ledger.Run{ID: ids, Agent: rapid.SampledFrom([]string{"a0", "a1", "a2"}).Draw(t, "agent"), Job: rapid.SampledFrom([]string{"j0", "j1", "j2", ""}).Draw(t, "job"), QueuedAt: now, State: domain.StateQueued,
+				Trigger: rapid.SampledFrom([]domain.Trigger{domain.TriggerSchedule, domain.TriggerSchedule, domain.TriggerManual, domain.TriggerBackfill}).Draw(t, "trigger")}
+			switch small(5, "kind") {
+			case 0: // it is tried again
+				r.Attempt = 1
+			case 1: // it was answered
+				r.State = domain.StateWaiting
+			case 2: // with a jitter, which is over when it is queued here
+				r.NotBefore, r.QueuedAt = now, now.Add(-time.Duration(small(3, "jitter"))*time.Second)
+			}
+			return r
+		}
+		readAgain := func() {
+			q.Clear()
+			for _, id := range slices.Sorted(maps.Keys(p.queued)) {
+				q.Add(p.queued[id])
+			}
+		}
+		dequeue := func() {
+			starting, late := q.Dequeue(now, pauses)
+			wantStarting, wantLate := p.dequeue(now, pauses)
+			if !slices.Equal(starting, wantStarting) || !slices.Equal(late, wantLate) {
+				t.Fatalf("%v start and %v are late; to be expected were %v and %v", starting, late, wantStarting, wantLate)
+			}
+		}
+
+		t.Repeat(map[string]func(*rapid.T){
+			"runs come": func(*rapid.T) {
+				var come []ledger.Run
+				for range 1 + small(3, "runs") {
+					come = append(come, draw())
+				}
+				if small(2, "order") == 0 {
+					slices.Reverse(come)
+				}
+				for _, r := range come {
+					p.queued[r.ID] = r
+					q.Add(r)
+				}
+			},
+			"a run that is on is read once more": func(*rapid.T) {
+				for _, id := range slices.Sorted(maps.Keys(p.running)) {
+					if _, twice := p.queued[id]; !twice {
+						p.queued[id] = p.running[id]
+						q.Add(p.running[id])
+						return
+					}
+				}
+			},
+			"runs end": func(*rapid.T) {
+				on := slices.Sorted(maps.Keys(p.running))
+				ended := on[:min(len(on), small(3, "ended"))]
+				for _, id := range ended {
+					delete(p.running, id)
+				}
+				q.Release(append(ended, -1000)...)
+			},
+			"time goes on": func(*rapid.T) { now = now.Add(time.Duration(small(4, "half seconds")) * 500 * time.Millisecond) },
+			"pauses change": func(*rapid.T) {
+				pauses = nil
+				for range small(2, "pauses") {
+					pause := rapid.SampledFrom([]ledger.Pause{{Scope: ledger.PauseJob, Name: "j0"}, {Scope: ledger.PauseJob, Name: "j1"}, {Scope: ledger.PauseAgent, Name: "a0"}, {Scope: ledger.PauseAll}}).Draw(t, "pause")
+					pause.Since = now
+					if n := small(3, "seconds"); n > 0 {
+						pause.Until = now.Add(time.Duration(n) * time.Second)
+					}
+					pauses = append(pauses, pause)
+				}
+			},
+			"lanes change": func(*rapid.T) {
+				p.lanes, p.perAgent = 1+small(4, "lanes"), 1+small(2, "lanes of an agent")
+				q.SetLanes(p.lanes, p.perAgent)
+			},
+			"other nodes take lanes": func(*rapid.T) {
+				p.elsewhere = ledger.Lanes{Agents: map[string]int{"a0": small(2, "of a0"), "a1": small(1, "of a1")}, Jobs: map[string]int{"j0": small(2, "of j0"), "j1": small(1, "of j1")}}
+				q.SetElsewhere(p.elsewhere)
+				readAgain()
+			},
+			"a policy changes": func(*rapid.T) {
+				p.policy["j2"] = Policy{Concurrency: small(3, "concurrency") - 1, StartDeadline: time.Duration(max(0, small(4, "deadline")-1)) * time.Second}
+				readAgain()
+			},
+			"lanes are given": func(*rapid.T) { dequeue() },
+			"a run is about to be accepted": func(*rapid.T) {
+				dequeue()
+				r := draw()
+				_, others := q.jobQueues[jobKeyOf(r)]
+				want := p.free() > 0 && !p.blocked(r, now, pauses) && !others
+				id := q.Reserve(r, now, pauses)
+				if want != (id != 0) || id > 0 {
+					t.Fatalf("%+v gets the lane %d, others of its kind wait: %t", r, id, others)
+				}
+				switch {
+				case id == 0:
+				case small(2, "accepted") == 0:
+					q.Release(id)
+				default:
+					q.settle(id, r.ID)
+					p.running[r.ID] = r
+				}
+			},
+			"": func(t *rapid.T) {
+				if q.Free() != p.free() {
+					t.Fatalf("%d lanes are free, of %d with %d taken", q.Free(), p.lanes, len(p.running))
+				}
+				if got, want := q.NextLate(), p.nextLate(); !got.Equal(want) {
+					t.Fatalf("the next run is late at %s, and not at %s", got.Sub(began), want.Sub(began))
+				}
+			},
+		})
+
+		// Whatever has waited starts once nothing is in its way any more.
+		q.Release(slices.Collect(maps.Keys(p.running))...)
+		clear(p.running)
+		pauses, p.lanes, p.perAgent = nil, 1000, 1000
+		q.SetLanes(p.lanes, p.perAgent)
+		dequeue()
+		if len(q.agents)+len(q.jobs) > 0 && len(p.running) == 0 {
+			t.Fatalf("nothing runs, and is counted: %s", fmt.Sprint(q.agents, q.jobs))
+		}
+	})
+}
