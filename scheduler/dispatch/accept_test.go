@@ -232,6 +232,27 @@ func TestInstantStartsWithItsCommit(t *testing.T) {
 	})
 }
 
+// One that is to start later, by the jitter of its job, does not start with its commit.
+func TestInstantStartsLater(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		d := b.start(func(context.Context, ledger.Run, ledger.Attempt) (ledger.Result, error) { return success, nil })
+		synctest.Wait()
+
+		now := time.Now()
+		recorded, err := d.RecordDue(t.Context(), now, []ledger.Due{{Job: "j", Agent: "clerk", Source: "cron", Nominal: now, Actual: now.Add(time.Minute), Decision: domain.DecisionRun}}, nil)
+		if err != nil || recorded[0].Begun != nil {
+			t.Fatalf("%+v, %v", recorded, err)
+		}
+		if r := b.run(recorded[0].Run); r.State != domain.StateQueued {
+			t.Errorf("it is %s", r.State)
+		}
+		time.Sleep(time.Minute)
+		if r := b.run(recorded[0].Run); r.Outcome != domain.OutcomeSuccess {
+			t.Errorf("a minute later: %+v", r)
+		}
+	})
+}
+
 // What is asked for while the dispatcher ends waits for the next one, and what began just before is parked as the rest is.
 func TestNothingStartsWhileItEnds(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *bench) {

@@ -1,0 +1,174 @@
+package dispatch_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"rouse/agentdb/ledger"
+	"rouse/agentdb/sqlite"
+	"rouse/internal/domain"
+	"rouse/scheduler/dispatch"
+)
+
+// A dispatcher needs a ledger, and somebody who does the work.
+func TestNewNeedsItsParts(t *testing.T) {
+	for name, o := range map[string]dispatch.Options{"a ledger": {Executor: &executor{}}, "an executor": {Ledger: &ledger.Ledger{}}} {
+		if d, err := dispatch.New(o); d != nil || err == nil {
+			t.Errorf("without %s: %v", name, err)
+		}
+	}
+}
+
+// Attempts that were cut off, or that ended with a question, use up none of a run's tries.
+func TestTriesThatCount(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		b.e.policy = func(string) dispatch.Policy {
+			return dispatch.Policy{Attempts: 2, Backoff: time.Second, On: []domain.Outcome{domain.OutcomeError}, Resume: true}
+		}
+		b.o.Drain = time.Nanosecond
+		work := func(ctx context.Context, _ ledger.Run, a ledger.Attempt) (ledger.Result, error) {
+			switch a.Number {
+			case 1:
+				<-ctx.Done()
+				return ledger.Result{}, context.Cause(ctx)
+			case 2, 3:
+				return ledger.Result{Wait: &ledger.Question{Title: "asks", Message: "Go on?"}}, nil
+			}
+			return ledger.Result{Outcome: domain.OutcomeError, Error: "flaky"}, nil
+		}
+		b.start(work)
+		id := enqueue(t, b.l, "a", "j")
+		b.run(id)
+		b.stop()
+		b.start(work)
+		for range 2 {
+			synctest.Wait()
+			items, err := b.l.Inbox(t.Context())
+			if err != nil || len(items) != 1 {
+				t.Fatalf("%d questions (%v)", len(items), err)
+			}
+			if _, err := b.l.Answer(t.Context(), items[0].ID, "yes"); err != nil {
+				t.Fatal(err)
+			}
+		}
+
+		if r := b.run(id); r.WaitingFor != domain.WaitRetry || r.Attempt != 4 {
+			t.Errorf("after its first try: %+v", r)
+		}
+		time.Sleep(time.Minute)
+		if r := b.run(id); r.Outcome != domain.OutcomeError || r.Attempt != 5 {
+			t.Errorf("after its second try: %+v", r)
+		}
+	})
+}
+
+// As many failures in a row as its job allows pause it; others, and those of jobs without such a bound, do not.
+func TestPauseAfter(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		b.e.policy = func(job string) dispatch.Policy {
+			if job == "bounded" {
+				return dispatch.Policy{PauseAfter: 2}
+			}
+			return dispatch.Policy{}
+		}
+		outcomes := []domain.Outcome{domain.OutcomeError, domain.OutcomeSuccess, domain.OutcomeError, domain.OutcomeError}
+		next := map[string]int{}
+		b.start(func(_ context.Context, r ledger.Run, _ ledger.Attempt) (ledger.Result, error) {
+			next[r.Job]++
+			return ledger.Result{Outcome: outcomes[next[r.Job]-1]}, nil
+		})
+		for i := range outcomes {
+			for _, job := range []string{"bounded", "free"} {
+				b.run(enqueue(t, b.l, "a", job))
+				pauses, err := b.l.Pauses(t.Context(), time.Now())
+				if paused := len(pauses) > 0; err != nil || paused != (i == len(outcomes)-1) || paused && pauses[0].Name != "bounded" {
+					t.Errorf("after run %d of %s: %+v (%v)", i, job, pauses, err)
+				}
+			}
+		}
+	})
+}
+
+// A queue that could not be read is read again a second later, though nothing else happens.
+func TestQueueCannotBeRead(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		b.start(func(context.Context, ledger.Run, ledger.Attempt) (ledger.Result, error) { return success, nil })
+		synctest.Wait()
+		away := func(from, to string) {
+			t.Helper()
+			db, _, _ := b.l.File()
+			if err := db.Writer().Do(t.Context(), func(tx *sqlite.Tx) error {
+				_, err := tx.Exec("alter table " + from + " rename to " + to)
+				return err
+			}); err != nil {
+				t.Fatal(err)
+			}
+		}
+
+		away("inbox", "elsewhere")
+		id := enqueue(t, b.l, "a", "j")
+		if r := b.run(id); r.State != domain.StateQueued {
+			t.Fatalf("%+v", r)
+		}
+		away("elsewhere", "inbox")
+		if r := b.run(id); r.State != domain.StateQueued {
+			t.Errorf("nothing has told of it: %+v", r)
+		}
+		time.Sleep(time.Second)
+		if r := b.run(id); r.Outcome != domain.OutcomeSuccess {
+			t.Errorf("a second later: %+v", r)
+		}
+	})
+}
+
+// What runs when the dispatcher ends has half a minute to finish, where nobody says otherwise.
+func TestUsualDrain(t *testing.T) {
+	for after, want := range map[time.Duration]domain.State{29 * time.Second: domain.StateFinished, 31 * time.Second: domain.StateWaiting} {
+		t.Run(after.String(), func(t *testing.T) {
+			inBubble(t, func(t *testing.T, b *bench) {
+				b.start(func(ctx context.Context, _ ledger.Run, _ ledger.Attempt) (ledger.Result, error) {
+					select {
+					case <-time.After(after):
+						return success, nil
+					case <-ctx.Done():
+						return ledger.Result{}, context.Cause(ctx)
+					}
+				})
+				id := enqueue(t, b.l, "a", "j")
+				b.run(id)
+				b.stop()
+				if r := b.run(id); r.State != want {
+					t.Errorf("%+v, not %s", r, want)
+				}
+			})
+		})
+	}
+}
+
+// A run that is not of a schedule starts once nothing is in its way any more, however long that took.
+func TestBlockedBackfill(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		b.e.policy = func(string) dispatch.Policy { return dispatch.Policy{OnMiss: domain.MissSkip} }
+		blocked := "no model"
+		b.e.blocked = func(ledger.Run) string { return blocked }
+		d := b.start(func(context.Context, ledger.Run, ledger.Attempt) (ledger.Result, error) { return success, nil })
+		accepted, err := b.l.Enqueue(t.Context(), ledger.Request{Job: "j", Agent: "a", Trigger: domain.TriggerBackfill, ScheduledAt: time.Now().Add(-time.Hour)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r := b.run(accepted[0].Run); !r.Blocked.Now() {
+			t.Fatalf("%+v", r)
+		}
+		time.Sleep(48 * time.Hour)
+		blocked = ""
+		d.Reconsider()
+		r := b.run(accepted[0].Run)
+		if r.Outcome != domain.OutcomeSuccess || strings.Contains(r.Error, "missed") {
+			t.Errorf("%+v", r)
+		}
+		b.kinds(r.ID, "run.queued", "run.blocked", "run.unblocked", "run.started", "run.finished")
+	})
+}
