@@ -302,27 +302,40 @@ func TestRetrySurvivesARestart(t *testing.T) {
 	})
 }
 
+// Runs are cancelled while they are on, however they began.
 func TestCancelARunningRun(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *bench) {
-		var cause error
-		b.start(func(ctx context.Context, _ ledger.Run, _ ledger.Attempt) (ledger.Result, error) {
+		b.o.RunsPerAgent = 4
+		b.e.policy = func(string) dispatch.Policy { return dispatch.Policy{Concurrency: -1} }
+		causes := map[int64]error{}
+		d := b.start(func(ctx context.Context, r ledger.Run, _ ledger.Attempt) (ledger.Result, error) {
 			<-ctx.Done()
-			cause = context.Cause(ctx)
+			causes[r.ID] = context.Cause(ctx) // one is cancelled at a time
 			return ledger.Result{Outcome: domain.OutcomeCancelled}, nil
 		})
 
-		id := enqueue(t, b.l, "a", "j")
-		b.run(id)
-		if _, err := b.l.RequestCancel(t.Context(), id, "enough"); err != nil {
-			t.Fatal(err)
-		}
-		if r := b.run(id); r.Outcome != domain.OutcomeCancelled {
-			t.Errorf("run: %+v", r)
+		ids := []int64{enqueue(t, b.l, "a", "j")}
+		for range 2 {
+			b.run(ids[0])
+			accepted, err := d.Enqueue(t.Context(), ledger.Request{Job: "j", Agent: "a", Trigger: domain.TriggerManual})
+			if err != nil || accepted[0].Begun == nil {
+				t.Fatal(accepted, err)
+			}
+			ids = append(ids, accepted[0].Run)
 		}
 
-		var stop *dispatch.Stop
-		if !errors.As(cause, &stop) || stop.Outcome() != "cancelled" || stop.Error() != "enough" {
-			t.Errorf("cause: %v", cause)
+		for _, id := range ids {
+			if _, err := b.l.RequestCancel(t.Context(), id, "enough"); err != nil {
+				t.Fatal(err)
+			}
+			if r := b.run(id); r.Outcome != domain.OutcomeCancelled {
+				t.Errorf("run: %+v", r)
+			}
+
+			var stop *dispatch.Stop
+			if !errors.As(causes[id], &stop) || stop.Outcome() != "cancelled" || stop.Error() != "enough" {
+				t.Errorf("cause: %v", causes[id])
+			}
 		}
 	})
 }
@@ -349,15 +362,15 @@ func TestRescue(t *testing.T) {
 			if r := b.run(resumes); r.State != domain.StateRunning || r.Attempt != attempt || r.Interruptions != attempt-1 {
 				t.Fatalf("start %d: %+v", attempt, r)
 			}
+			if r := b.run(stays); r.Outcome != domain.OutcomeInterrupted || r.Attempt != 1 || !strings.Contains(r.Error, "resume: false") {
+				t.Errorf("resume: false: %+v", r)
+			}
 			b.stop()
 		}
 
 		b.start(hang)
 		if r := b.run(resumes); r.Outcome != domain.OutcomeInterrupted || r.Interruptions != 4 {
 			t.Errorf("after four interruptions: %+v", r)
-		}
-		if r := b.run(stays); r.Outcome != domain.OutcomeInterrupted || r.Attempt != 1 || !strings.Contains(r.Error, "resume: false") {
-			t.Errorf("resume: false: %+v", r)
 		}
 	})
 }

@@ -97,23 +97,13 @@ func TestQueueCannotBeRead(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *bench) {
 		b.start(func(context.Context, ledger.Run, ledger.Attempt) (ledger.Result, error) { return success, nil })
 		synctest.Wait()
-		away := func(from, to string) {
-			t.Helper()
-			db, _, _ := b.l.File()
-			if err := db.Writer().Do(t.Context(), func(tx *sqlite.Tx) error {
-				_, err := tx.Exec("alter table " + from + " rename to " + to)
-				return err
-			}); err != nil {
-				t.Fatal(err)
-			}
-		}
 
-		away("inbox", "elsewhere")
+		renameTable(t, b.l, "inbox", "elsewhere")
 		id := enqueue(t, b.l, "a", "j")
 		if r := b.run(id); r.State != domain.StateQueued {
 			t.Fatalf("%+v", r)
 		}
-		away("elsewhere", "inbox")
+		renameTable(t, b.l, "elsewhere", "inbox")
 		if r := b.run(id); r.State != domain.StateQueued {
 			t.Errorf("nothing has told of it: %+v", r)
 		}
@@ -171,4 +161,75 @@ func TestBlockedBackfill(t *testing.T) {
 		}
 		b.kinds(r.ID, "run.queued", "run.blocked", "run.unblocked", "run.started", "run.finished")
 	})
+}
+
+// A run that waits for a lane of its agent is skipped at its deadline, though other lanes are free and nothing else happens; and as many as
+// start at that instant start.
+func TestDeadlineWhileLanesAreFree(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		b.e.policy = func(job string) dispatch.Policy {
+			if job == "hurried" {
+				return dispatch.Policy{StartDeadline: time.Minute}
+			}
+			return dispatch.Policy{}
+		}
+		work := func(ctx context.Context, r ledger.Run, _ ledger.Attempt) (ledger.Result, error) {
+			if r.Job == "long" {
+				<-ctx.Done()
+				return ledger.Result{}, context.Cause(ctx)
+			}
+			return success, nil
+		}
+		b.o.Drain = time.Nanosecond
+		b.start(work)
+		b.run(enqueue(t, b.l, "a", "long"))
+		hurried := enqueue(t, b.l, "a", "hurried")
+		time.Sleep(59 * time.Second)
+		if r := b.run(hurried); r.State != domain.StateQueued {
+			t.Errorf("a second before: %+v", r)
+		}
+		time.Sleep(2 * time.Second)
+		if r := b.run(hurried); r.Outcome != domain.OutcomeSkipped {
+			t.Errorf("a second after: %+v", r)
+		}
+
+		b.stop()
+		late := enqueue(t, b.l, "b", "hurried")
+		time.Sleep(2 * time.Minute)
+		other := enqueue(t, b.l, "c", "other")
+		b.start(work)
+		if r := b.run(late); r.Outcome != domain.OutcomeSkipped {
+			t.Errorf("while nobody ran: %+v", r)
+		}
+		if r := b.run(other); r.Outcome != domain.OutcomeSuccess {
+			t.Errorf("beside it: %+v", r)
+		}
+	})
+}
+
+// What a dead process left and cannot be read ends a dispatcher that has the ledger to itself: nothing may start beside it.
+func TestRescueFails(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		renameTable(t, b.l, "runs", "elsewhere")
+		d, err := dispatch.New(dispatch.Options{Ledger: b.l, Executor: &executor{}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := d.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "rescuing the runs that were on") {
+			t.Errorf("%v", err)
+		}
+		renameTable(t, b.l, "elsewhere", "runs")
+	})
+}
+
+// renameTable takes a table of the ledger away, or brings it back.
+func renameTable(t *testing.T, l *ledger.Ledger, from, to string) {
+	t.Helper()
+	db, _, _ := l.File()
+	if err := db.Writer().Do(t.Context(), func(tx *sqlite.Tx) error {
+		_, err := tx.Exec("alter table " + from + " rename to " + to)
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
 }
