@@ -1,7 +1,7 @@
 // Command mutate tells what the tests of a package do not notice: it changes one operator of its code at a time, as
 // gremlins does, and runs the package's own tests.
 //
-//	go run ./.ci/mutate [-only REGEXP] [-skip REGEXP] [-run REGEXP] [-with PACKAGES] PACKAGE [FILE...]
+//	go run ./.ci/mutate [-only REGEXP] [-skip REGEXP] [-run REGEXP] [-quick DURATION] [-with PACKAGES] PACKAGE [FILE...]
 //	go run ./.ci/mutate -contracts [-only REGEXP]
 //
 // With -contracts it makes the changes of .ci/mutate/contracts, each of which breaks a contract in a way that no operator
@@ -46,7 +46,8 @@ type options struct {
 	only  *regexp.Regexp // of a mutant's text, as "authorize.go:39:30 && to ||"
 	skip  *regexp.Regexp // of a test's name
 	run   *regexp.Regexp
-	with  []string // packages whose tests are used as well
+	with  []string      // packages whose tests are used as well
+	quick time.Duration // tests that take longer are left out; 0: none is
 
 	parallel int // how many mutants are tried at a time
 }
@@ -56,6 +57,7 @@ func main() {
 	skip := flag.String("skip", "^$", "leave out the tests whose name matches")
 	run := flag.String("run", "", "use only the tests whose name matches")
 	with := flag.String("with", "", "use the tests of these packages as well, with commas between them")
+	quick := flag.Duration("quick", 0, "leave out the tests that take longer than this; 0 takes all")
 	parallel := flag.Int("parallel", runtime.NumCPU(), "try this many mutants at a time")
 	broken := flag.Bool("contracts", false, "try the changes that break contracts")
 	flag.Parse()
@@ -72,7 +74,7 @@ func main() {
 		survived, err = mutate(options{
 			pkg: flag.Arg(0), files: flag.Args()[1:],
 			only: regexp.MustCompile(*only), skip: regexp.MustCompile(*skip), run: regexp.MustCompile(*run),
-			with: strings.FieldsFunc(*with, func(r rune) bool { return r == ',' }), parallel: max(*parallel, 1),
+			with: strings.FieldsFunc(*with, func(r rune) bool { return r == ',' }), quick: *quick, parallel: max(*parallel, 1),
 		})
 	}
 	if err != nil {
@@ -234,6 +236,11 @@ func (t tester) tests(o options) ([]test, error) {
 		}
 
 		x := test{of: t, name: name, took: time.Since(began), reaches: map[int]bool{}}
+		if o.quick > 0 && x.took > o.quick {
+			fmt.Printf("%-12s %s takes %s, and is left out\n", "slow", name, x.took.Round(time.Millisecond))
+			os.Remove(reached)
+			continue
+		}
 		text, _ := os.ReadFile(reached) // a test that reaches no mutant writes none
 		for _, id := range strings.Fields(string(text)) {
 			n, err := strconv.Atoi(id)
