@@ -24,7 +24,7 @@ import (
 
 // scriptedModel answers with one turn after the other.
 type scriptedModel struct {
-	// turns are of string, model.Call, model.Usage, stop, json.RawMessage, error, or of
+	// turns are of string, model.Call, model.Usage, stop, json.RawMessage, model.End, error, or of
 	// time.Duration: a silence.
 	turns    []func(model.Request) []any
 	requests []model.Request
@@ -55,6 +55,8 @@ func (s *scriptedModel) Stream(ctx context.Context, r model.Request) iter.Seq2[m
 				e.Stop = string(p)
 			case json.RawMessage:
 				e.Raw = p
+			case model.End:
+				e.End = &p
 			case error:
 				err = p
 			case time.Duration:
