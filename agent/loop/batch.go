@@ -68,7 +68,7 @@ func (r *run) onlyMovedData(calls []model.Call, envelopes []tool.Envelope) bool 
 		var one struct { // a single row is a decision of its own, not a bulk move
 			Row json.RawMessage `json:"row"`
 		}
-		if !ok || t.Class() != tool.ClassData || i >= len(envelopes) || !envelopes[i].OK || json.Unmarshal(c.Args, &one) != nil || len(one.Row) > 0 {
+		if !ok || t.Class() != tool.ClassData || !envelopes[i].OK || json.Unmarshal(c.Args, &one) != nil || len(one.Row) > 0 {
 			return false
 		}
 	}
@@ -140,7 +140,7 @@ func (b *callBatch) runSerially(ctx context.Context) {
 	r := b.run
 	for i, c := range b.calls {
 		b.answerAt(ctx, i, false)
-		if i < b.allowed && b.errs[i] == nil && !r.isStep(c) { // a step records itself
+		if !r.isStep(c) { // a step records itself
 			r.memorize(c, b.envelopes[i])
 		}
 
@@ -160,30 +160,22 @@ func (r *run) appendResults(b *callBatch) error {
 			return b.errs[i]
 		}
 
-		text := b.texts[i]
-		if text == "" { // no result of this call was recorded
-			raw, err := b.envelopes[i].Text()
-			if err != nil {
-				return fmt.Errorf("the result of %s cannot be recorded: %w", c.Name, err)
-			}
-			text = string(raw)
-		}
-
-		r.results = append(r.results, model.Result{Call: c, Envelope: json.RawMessage(text)})
-		r.messages = append(r.messages, model.Message{Role: model.RoleTool, CallID: c.ID, Name: c.Name, Text: text, Images: b.envelopes[i].Images})
+		// A call without a recorded result ends the run, so that nobody reads the text.
+		r.results = append(r.results, model.Result{Call: c, Envelope: json.RawMessage(b.texts[i])})
+		r.messages = append(r.messages, model.Message{Role: model.RoleTool, CallID: c.ID, Name: c.Name, Text: b.texts[i], Images: b.envelopes[i].Images})
 		if i < b.allowed {
 			r.result.Calls++
 		}
 
 		// A serial batch has done this after each call; here the calls ran in any order, and the
 		// memory gets them in the model's.
-		if i < b.allowed && !b.serial {
+		if !b.serial {
 			r.memorize(c, b.envelopes[i])
 		}
 
 		made, _ := r.innerCall(c)
 		r.noteOutcome(made.Name, made.Args, b.envelopes[i].OK)
-		if i < b.allowed && !b.deduped[i] {
+		if !b.deduped[i] {
 			r.advise(made, b.envelopes[i])
 		}
 	}
@@ -215,8 +207,7 @@ func (b *callBatch) duplicates() (first, duplicates []int) {
 
 	seen := map[string]bool{}
 	for i, c := range b.calls {
-		t, ok := b.run.Registry.Lookup(c.Name)
-		if !ok || !b.run.Policy.Dedupe || !readsFiles(t.Class()) {
+		if t, _ := b.run.Registry.Lookup(c.Name); !b.run.Policy.Dedupe || !readsFiles(t.Class()) {
 			first = append(first, i)
 			continue
 		}

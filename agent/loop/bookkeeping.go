@@ -84,14 +84,14 @@ func holdsErrors(c tool.Class) bool {
 // lookup answers a call from what is known; times is how often it has failed, 0 when it has not.
 // Both hold only while the path looks as it did: others may change files too.
 func (s *bookkeeping) lookup(t tool.Tool, c model.Call, sig string) (e tool.Envelope, times int, ok bool) {
-	if f := s.failed[sig]; f != nil && holdsErrors(t.Class()) && f.pathState == t.StatKey(c.Args) {
+	if f := s.failed[sig]; f != nil && f.pathState == t.StatKey(c.Args) {
 		if e, ok = f.envelope(); ok {
 			f.times++
 			return e, f.times, true
 		}
 	}
 
-	if h, known := s.results[sig]; known && readsFiles(t.Class()) && h.pathState == t.StatKey(c.Args) {
+	if h, known := s.results[sig]; known && h.pathState == t.StatKey(c.Args) {
 		if e, ok = h.envelope(); ok {
 			return e, 0, true
 		}

@@ -141,6 +141,7 @@ func TestDedupe(t *testing.T) {
 		"in another order":      {[][]model.Call{one("look", `{"path":"/a","text":"x"}`), one("look", ` { "text" : "x", "path" : "/a" }`)}, "look /a x"},
 		"with another argument": {[][]model.Call{look, one("look", `{"path":"/a","text":"x"}`)}, "look /a, look /a x"},
 		"after its edit":        {[][]model.Call{look, one("edit", `{"path":"/a","text":"new"}`), look}, "look /a, edit /a new, look /a"},
+		"an edit of no trace":   {[][]model.Call{look, one("edit", `{"path":"/a","text":"one"}`), look}, "look /a, edit /a one, look /a"},
 		"after another's edit":  {[][]model.Call{look, one("edit", `{"path":"/c","text":"new"}`), look}, "look /a, edit /c new"},
 		"a folder, edit inside": {[][]model.Call{one("look", `{"path":"/dir/"}`), one("edit", `{"path":"/dir/b","text":"new"}`), one("look", `{"path":"/dir/"}`)}, "look /dir/, edit /dir/b new, look /dir/"},
 		"a search, any edit":    {[][]model.Call{one("find", `{}`), one("find", `{}`), one("edit", `{"path":"/c","text":"new"}`), one("find", `{}`)}, "find, edit /c new, find"},
@@ -362,11 +363,20 @@ func TestAdvice(t *testing.T) {
 
 // OSA-14: what repeats itself is advised and not ended, but when its steps are used up its owner reads why.
 func TestRepeatedToTheEnd(t *testing.T) {
-	for name, want := range map[string]string{"query": "the 4 steps of this run were used up; at the end it made the same query call 4 times", "look": "the 4 steps of this run were used up"} {
-		h := newFileTools(t, say(call(name, `{"path":"/a"}`)))
-		h.o.Bounds.Steps = 4
-		if res := h.run(t, t.Context()); res.Exit != domain.ExitIterationCap || res.Error != want {
-			t.Errorf("%s: %s: %q, want %q", name, res.Exit, res.Error, want)
+	for _, c := range []struct {
+		tool  string
+		steps int
+		want  string
+	}{
+		{"query", 4, "the 4 steps of this run were used up; at the end it made the same query call 4 times"},
+		{"query", 3, "the 3 steps of this run were used up; at the end it made the same query call 3 times"},
+		{"query", 2, "the 2 steps of this run were used up"},
+		{"look", 4, "the 4 steps of this run were used up"},
+	} {
+		h := newFileTools(t, say(call(c.tool, `{"path":"/a"}`)))
+		h.o.Bounds.Steps = c.steps
+		if res := h.run(t, t.Context()); res.Exit != domain.ExitIterationCap || res.Error != c.want {
+			t.Errorf("%s: %s: %q, want %q", c.tool, res.Exit, res.Error, c.want)
 		}
 	}
 }
@@ -390,6 +400,23 @@ func TestTodoStale(t *testing.T) {
 	h.run(t, t.Context())
 	if n := h.notices(); len(n) != 0 {
 		t.Errorf("notices of a finished list: %q", n)
+	}
+}
+
+// A list that an earlier attempt wrote has as many open items as it had then, whatever came after it.
+func TestTodoStaleAfterAnInterruption(t *testing.T) {
+	var turns [][]model.Call
+	for i := range 5 {
+		turns = append(turns, one("edit", fmt.Sprintf(`{"path":"/f","text":"%d"}`, i)))
+	}
+
+	h := newFileTools(t, steps(turns...)...)
+	h.o.Messages = append(h.o.Messages, model.Message{Role: model.RoleAssistant, Calls: []model.Call{{ID: "1", Name: "plan"}, {ID: "2", Name: "find"}}},
+		model.Message{Role: model.RoleTool, CallID: "1", Name: "plan", Text: `{"ok":true,"result":{"open":2}}`},
+		model.Message{Role: model.RoleTool, CallID: "2", Name: "find", Text: `{"ok":true,"result":{}}`})
+	h.run(t, t.Context())
+	if n := h.notices(); len(n) != 1 || !strings.Contains(n[0], "2 open items") {
+		t.Errorf("notices: %q", n)
 	}
 }
 

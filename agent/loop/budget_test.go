@@ -189,6 +189,17 @@ func TestBudgetOfNothing(t *testing.T) {
 	}
 }
 
+// Where nobody bounds an answer, it may be as long as the room that is kept for it.
+func TestBudgetOfAnAnswerWithoutBound(t *testing.T) {
+	b, purse := tilled(t, 1, say("end", model.Usage{Input: 6}))
+	b.o.MaxOutput = 0
+	b.run(t, t.Context())
+	room := func(answer int) int { return loop.HistoryRoom(20_000, answer, 0) }
+	if most := int(purse.held[1].Output); most <= 0 || room(most) != room(0) || room(most-1) == room(0) {
+		t.Errorf("%d tokens are reserved", most)
+	}
+}
+
 // A record that cannot be kept stops the host, not the model.
 func TestBudgetBroken(t *testing.T) {
 	for _, where := range []string{"reserve", "settle"} {

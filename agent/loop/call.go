@@ -146,12 +146,12 @@ func (r *run) make(ctx context.Context, c model.Call) (tool.Envelope, domain.Cal
 	e, err := r.Registry.Call(ctx, in, c.Name, c.Args)
 	// A call that succeeded or was refused has its result, even if the run was stopped meanwhile.
 	switch {
+	case err == nil && r.isParked(c.Key): // it has no result yet, whatever its tool says, and is made again
+		return e, domain.CallInterrupted, nil
 	case err != nil || e.OK:
 		return e, domain.CallDone, err
 	case e.Uncertain && !repeatable(r.effect(c)):
 		return e, domain.CallUncertain, nil
-	case r.isParked(c.Key): // it has no result yet, and is made again
-		return e, domain.CallInterrupted, nil
 	case ctx.Err() == nil || !unfinished(e.Kind):
 		return e, domain.CallFailed, nil
 	case repeatable(r.effect(c)):

@@ -96,6 +96,17 @@ func TestFallbackIsTold(t *testing.T) {
 	})
 }
 
+// A run that begins with another model than its first says why, once.
+func TestFallbackFromTheBeginningIsTold(t *testing.T) {
+	b, _ := withFallbacks(t, nil, say(call("read", "{}")), say("done"))
+	b.o.Fallback.Note = "[Fallback] second answers: first was down"
+	b.run(t, t.Context())
+	one, two := b.log.steps[0].Notices, b.log.steps[1].Notices
+	if len(one) != 1 || one[0] != "[Fallback] second answers: first was down" || len(two) != 0 {
+		t.Errorf("notices: %q, %q", one, two)
+	}
+}
+
 // Who takes over may read less: the history is fitted to it, or the run says that it cannot be.
 func TestFallbackFits(t *testing.T) {
 	long := strings.Repeat("word ", 2000) // 2500 tokens

@@ -2,7 +2,9 @@ package loop_test
 
 import (
 	"context"
+	"encoding/base64"
 	"fmt"
+	"strings"
 	"testing"
 
 	"rouse/agent/model"
@@ -10,7 +12,7 @@ import (
 	"rouse/internal/domain"
 )
 
-// Pictures take room in the context, and those of old turns make way for new ones.
+// Pictures take room in the context, beside the text and not in it, and those of old turns make way for new ones.
 func TestImagesTakeRoom(t *testing.T) {
 	var turns []func(model.Request) []any
 	for i := range 12 {
@@ -21,9 +23,11 @@ func TestImagesTakeRoom(t *testing.T) {
 	type args struct {
 		N int `json:"n"`
 	}
+	drawn := []byte("a picture!!!!!!!")
+	encoded := base64.StdEncoding.EncodeToString(drawn[2:14]) // as it stands behind the byte that counts
 	look, err := tool.Define(tool.Spec{Name: "look", Description: "looks", Effect: domain.EffectRead, Class: tool.ClassOther}, func(_ context.Context, _ tool.Invocation, a args) (tool.Envelope, error) {
 		e := tool.Success("a picture")
-		e.Images = []model.Image{{Type: "image/png", Data: []byte{byte(a.N)}}}
+		e.Images = []model.Image{{Type: "image/png", Data: append([]byte{byte(a.N)}, drawn...)}}
 		return e, nil
 	})
 	if err != nil {
@@ -38,9 +42,15 @@ func TestImagesTakeRoom(t *testing.T) {
 		t.Fatalf("%+v", res)
 	}
 
+	if e := string(b.log.calls[0].Envelope); !strings.Contains(e, encoded) {
+		t.Errorf("the record keeps no picture: %s", e)
+	}
 	for i, r := range b.model.requests {
 		n, last := 0, -1
 		for _, m := range r.Messages {
+			if strings.Contains(m.Text, encoded) {
+				t.Errorf("request %d has a picture in its text: %s", i, m.Text)
+			}
 			for _, image := range m.Images {
 				n, last = n+1, int(image.Data[0])
 			}

@@ -68,7 +68,7 @@ func (i *Inner) Run(ctx context.Context, in tool.Invocation, p InnerRun) (Result
 	}
 
 	res, err := r.nest(ctx, o)
-	if err == nil && res.Approval != nil {
+	if res.Approval != nil {
 		r.park(in.Key, res.Approval)
 	}
 	return res, err

@@ -159,7 +159,7 @@ func (r *run) restore() (over bool) {
 	askedCalls := map[string]model.Call{}
 	var calls []model.Call // of the last answer, and what they came to
 	var envelopes []tool.Envelope
-	for i, m := range r.messages {
+	for _, m := range r.messages {
 		// Only results at the very end of the transcript can have ended the run.
 		if m.Role != model.RoleTool {
 			calls, envelopes = nil, nil
@@ -171,7 +171,7 @@ func (r *run) restore() (over bool) {
 			for _, c := range m.Calls {
 				askedCalls[c.ID] = c
 			}
-		case m.Role == model.RoleUser && i > 0 && r.phased != nil: // the first one is the task itself
+		case m.Role == model.RoleUser && r.phased != nil:
 			r.phased.memory.ResetStreaks()
 		}
 
@@ -396,10 +396,7 @@ func (r *run) closeWithText(ctx context.Context) error {
 
 	r.addNotice("All steps are used up, and no tool can be called any more. %s", ask)
 	// If the model fails here the run ends as it would have anyway, without a summary.
-	t, failure, err := r.step(ctx, true)
-	if failure == nil && err == nil {
-		r.result.Summary = strings.TrimSpace(t.text)
-	}
-
+	t, _, err := r.step(ctx, true)
+	r.result.Summary = strings.TrimSpace(t.text)
 	return err
 }

@@ -24,7 +24,7 @@ import (
 
 // scriptedModel answers with one turn after the other.
 type scriptedModel struct {
-	// turns are of string, model.Call, model.Usage, stop, json.RawMessage, error, or of
+	// turns are of string, model.Call, model.Usage, stop, json.RawMessage, model.End, error, or of
 	// time.Duration: a silence.
 	turns    []func(model.Request) []any
 	requests []model.Request
@@ -55,6 +55,8 @@ func (s *scriptedModel) Stream(ctx context.Context, r model.Request) iter.Seq2[m
 				e.Stop = string(p)
 			case json.RawMessage:
 				e.Raw = p
+			case model.End:
+				e.End = &p
 			case error:
 				err = p
 			case time.Duration:
@@ -436,6 +438,35 @@ func TestEndingBatch(t *testing.T) {
 	}
 }
 
+// A tool that may ask its owner ends the run with a question only: what needs nobody after all is answered like any other call.
+func TestNothingToAsk(t *testing.T) {
+	for name, c := range map[string]struct {
+		answer any
+		exit   domain.Exit
+		asks   bool
+	}{
+		"a question": {map[string]string{"question": "Which?"}, domain.ExitEnded, true},
+		"none":       {map[string]string{"state": "signed in"}, domain.ExitFinalResponse, false},
+		"a text":     {"signed in", domain.ExitFinalResponse, false},
+	} {
+		b := setup(t, say(call("sign_in", `{}`)), say("end"))
+		signIn, err := tool.Define(tool.Spec{Name: "sign_in", Description: "signs in", Effect: domain.EffectRead, Class: tool.ClassOther, Ends: true, Waits: true},
+			func(context.Context, tool.Invocation, noArgs) (tool.Envelope, error) {
+				return tool.Success(c.answer), nil
+			})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if b.o.Registry, err = b.o.Registry.With(signIn); err != nil {
+			t.Fatal(err)
+		}
+
+		if res := b.run(t, t.Context()); res.Exit != c.exit || (res.Wait != nil) != c.asks {
+			t.Errorf("%s: %+v", name, res)
+		}
+	}
+}
+
 // TestEmptyTurns: OSA-04, at most two nudges in a row, not charged; OSA-05, notices ride
 // once and are not kept.
 func TestEmptyTurns(t *testing.T) {
@@ -515,6 +546,19 @@ func TestNoticePlace(t *testing.T) {
 			if strings.Contains(m.Text, "[System Notice]") {
 				t.Errorf("request %d keeps %+v", i, m)
 			}
+		}
+	}
+}
+
+// A run whose steps are used up is asked for what its policy wants to read of it.
+func TestClosingPrompt(t *testing.T) {
+	for prompt, want := range map[string]string{"": "Say in a few sentences what was done and what is missing.", "Write the digest now.": "Write the digest now."} {
+		b := setup(t, say(call("read", `{}`)))
+		b.o.Bounds.Steps, b.o.Policy.ClosingPrompt = 1, prompt
+		b.run(t, t.Context())
+		want = "[System Notice] All steps are used up, and no tool can be called any more. " + want
+		if text := readingResult(b.model.requests[1]); !strings.HasSuffix(text, want) {
+			t.Errorf("%q: %q", prompt, text)
 		}
 	}
 }
@@ -730,16 +774,25 @@ func TestPending(t *testing.T) {
 	}
 }
 
+// A run that ends with a call of an earlier attempt asks nobody any more.
+func TestPendingEnd(t *testing.T) {
+	b := setup(t, say("what now?"))
+	b.o.PendingCalls = []model.Call{{ID: "a", Key: "m1.1.1", Name: "complete", Args: json.RawMessage(`{"text":"did it"}`)}}
+	if res := b.run(t, t.Context()); res.Exit != domain.ExitEnded || res.Summary != "did it" || len(b.model.requests) > 0 {
+		t.Errorf("%+v after %d requests", res, len(b.model.requests))
+	}
+}
+
 // What the record refuses ends the run as the host's failure, wherever it happens.
 func TestHostBroken(t *testing.T) {
 	for _, where := range []string{"StartStep", "FinishStep", "StartCall", "FinishCall"} {
-		for name, call := range map[string]model.Call{"serial": call("complete", `{"text":"x"}`), "parallel": call("read", `{}`)} {
-			b := setup(t, say(call), say("end"))
+		for name, calls := range map[string][]any{"serial": {call("read", `{}`), call("complete", `{"text":"x"}`)}, "parallel": {call("read", `{}`)}} {
+			b := setup(t, say(calls...), say("end"))
 			b.o.Recorder = brokenRecorder{b.log, where}
 			if _, err := loop.Run(t.Context(), b.o); !errors.Is(err, errBroken) {
 				t.Errorf("%s, %s: %v", where, name, err)
 			}
-			if where != "FinishCall" && len(b.done) > 0 {
+			if where != "FinishCall" && len(b.done) > 0 || len(b.done) > 1 {
 				t.Errorf("%s was refused, but %v was executed", where, b.done)
 			}
 		}

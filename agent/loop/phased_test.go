@@ -392,6 +392,26 @@ func TestFeedback(t *testing.T) {
 	}
 }
 
+// AYA-11: a repetition counts over attempts, until its owner has answered.
+func TestRepeatsOverAttempts(t *testing.T) {
+	same := say(doing("change", `{}`))
+	b := inPhases(t, same, same, same, say("enough"))
+	b.run(t, t.Context())
+
+	for answered, times := range []int{0, 1} {
+		n := b.again(t, len(b.log.calls), same, say("enough"))
+		n.o.Messages = n.o.Messages[:len(n.o.Messages)-1] // without its last word
+		if answered > 0 {
+			n.o.Messages = append(n.o.Messages, model.Message{Role: model.RoleUser, Text: "Do it once more."})
+		}
+
+		n.run(t, t.Context())
+		if len(n.done) != times {
+			t.Errorf("after %d answers it was made %d times, want %d", answered, len(n.done), times)
+		}
+	}
+}
+
 // A step that a stop cut off has no result: its call is looked after by its own record.
 func TestStepCutOff(t *testing.T) {
 	for name, want := range map[string]string{"crawl": "interrupted", "send": "uncertain"} {

@@ -83,7 +83,7 @@ func TestRotationInPhases(t *testing.T) {
 func TestOverflow(t *testing.T) {
 	full := &model.Error{Kind: model.KindContextOverflow, Message: "too many tokens"}
 	h := newFileTools(t, steps(one("look", `{"path":"/a"}`), nil, one("find", `{}`))...)
-	h.model.turns[1] = say(full)
+	h.model.turns[1], h.o.Bounds.Steps = say(full), 3 // what was refused is no step
 	sent := recordRequests(h.bench)
 	if res := h.run(t, t.Context()); res.Exit != domain.ExitFinalResponse || len(*sent) != 4 || len((*sent)[2]) != 1 || !strings.Contains((*sent)[2][0].Text, `look {"path":"/a"}`) {
 		t.Errorf("%+v, %d requests", res, len(*sent))
