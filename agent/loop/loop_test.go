@@ -24,7 +24,7 @@ import (
 
 // scriptedModel answers with one turn after the other.
 type scriptedModel struct {
-	// turns are of string, model.Call, model.Usage, stop, json.RawMessage, error, or of
+	// turns are of string, model.Call, model.Usage, model.End, stop, json.RawMessage, error, or of
 	// time.Duration: a silence.
 	turns    []func(model.Request) []any
 	requests []model.Request
@@ -51,6 +51,8 @@ func (s *scriptedModel) Stream(ctx context.Context, r model.Request) iter.Seq2[m
 				e.Retried = &p
 			case model.Unreported:
 				e.Unreported = &p
+			case model.End:
+				e.End = &p
 			case stop:
 				e.Stop = string(p)
 			case json.RawMessage:
@@ -216,6 +218,7 @@ func TestExits(t *testing.T) {
 		"text after a failed change":  {[]func(model.Request) []any{say(call("refuse", `{}`)), say("hm")}, nil, domain.ExitFinalResponse, "partial", "hm"},
 		"complete":                    {[]func(model.Request) []any{say(call("complete", `{"text":"did it","outcome":"nothing"}`))}, nil, domain.ExitEnded, "nothing", "did it"},
 		"complete, refused at first":  {[]func(model.Request) []any{say(call("complete", `{}`)), say(call("complete", `{"text":"did it"}`))}, nil, domain.ExitEnded, "success", "did it"},
+		"an end of the provider's":    {[]func(model.Request) []any{say(model.End{Outcome: domain.OutcomePartial, Summary: "half of it"})}, nil, domain.ExitEnded, "partial", "half of it"},
 		"steps":                       {[]func(model.Request) []any{say(call("read", `{}`)), say(call("read", `{}`)), say("half of it")}, func(o *loop.Options) { o.Bounds.Steps = 2 }, domain.ExitIterationCap, "budget_exceeded", "half of it"},
 		"calls":                       {[]func(model.Request) []any{say(call("read", `{}`), call("read", `{}`))}, func(o *loop.Options) { o.Bounds.Calls = 3 }, domain.ExitCancelled, "budget_exceeded", "3 calls"},
 		"tokens":                      {[]func(model.Request) []any{say(call("read", `{}`), model.Usage{Input: 90, Output: 20})}, func(o *loop.Options) { o.Bounds.Tokens = 100 }, domain.ExitCancelled, "budget_exceeded", "110 tokens"},
@@ -274,9 +277,10 @@ func TestBoundsOfTimeByDefault(t *testing.T) {
 	}
 }
 
-// What a model is sent of its own answers is what the record keeps: arguments without blanks, and no answer that holds nothing.
+// What a model is sent of its own answers is what the record keeps: arguments without blanks, those that are not JSON as a string, and no answer that holds
+// nothing.
 func TestAnswersAsTheyAreKept(t *testing.T) {
-	b := setup(t, say(), say(call("read", ` { "text" : "x" } `)), say("end"))
+	b := setup(t, say(), say(call("read", ` { "text" : "x" } `), call("read", `{"te`)), say("end"))
 	res := b.run(t, t.Context())
 	if res.Exit != domain.ExitFinalResponse || res.Answered != 3 {
 		t.Fatalf("%s after %d answers: %s", res.Exit, res.Answered, res.Error)
@@ -293,8 +297,13 @@ func TestAnswersAsTheyAreKept(t *testing.T) {
 			sent = append(sent, string(c.Args))
 		}
 	}
-	if got := strings.Join(sent, " "); got != `{"text":"x"}` || string(b.log.calls[0].Args) != got {
-		t.Errorf("sent %s, recorded %s", got, b.log.calls[0].Args)
+	var kept []string
+	slices.SortFunc(b.log.calls, func(a, b loop.Call) int { return a.Index - b.Index })
+	for _, c := range b.log.calls {
+		kept = append(kept, string(c.Args))
+	}
+	if want := []string{`{"text":"x"}`, `"{\"te"`}; !slices.Equal(sent, want) || !slices.Equal(kept, want) {
+		t.Errorf("sent %s, recorded %s", sent, kept)
 	}
 }
 
@@ -515,6 +524,9 @@ func TestNoticePlace(t *testing.T) {
 			if strings.Contains(m.Text, "[System Notice]") {
 				t.Errorf("request %d keeps %+v", i, m)
 			}
+		}
+		if messages[0].Text != "go" {
+			t.Errorf("in request %d the task is %q", i, messages[0].Text)
 		}
 	}
 }
