@@ -746,13 +746,15 @@ func TestPending(t *testing.T) {
 func TestHostBroken(t *testing.T) {
 	for _, where := range []string{"StartStep", "FinishStep", "StartCall", "FinishCall"} {
 		for name, call := range map[string]model.Call{"serial": call("complete", `{"text":"x"}`), "parallel": call("read", `{}`)} {
-			b := setup(t, say(call), say("end"))
-			b.o.Recorder = brokenRecorder{b.log, where}
-			if _, err := loop.Run(t.Context(), b.o); !errors.Is(err, errBroken) {
-				t.Errorf("%s, %s: %v", where, name, err)
-			}
-			if where != "FinishCall" && len(b.done) > 0 {
-				t.Errorf("%s was refused, but %v was executed", where, b.done)
+			for _, policy := range []loop.Policy{loop.Headless(), loop.Playbook()} {
+				b := setup(t, say(call), say("end"))
+				b.o.Policy, b.o.Recorder = policy, brokenRecorder{b.log, where}
+				if _, err := loop.Run(t.Context(), b.o); !errors.Is(err, errBroken) {
+					t.Errorf("%s, %s, %s: %v", policy.Name, where, name, err)
+				}
+				if where != "FinishCall" && len(b.done) > 0 {
+					t.Errorf("%s: %s was refused, but %v was executed", policy.Name, where, b.done)
+				}
 			}
 		}
 	}
