@@ -126,6 +126,8 @@ func TestReduceEnds(t *testing.T) {
 			loop.Bounds{}, "", `the 8 steps of this run were used up`, "", 9, 0},
 		"it wants more steps than there are": {`{"task":"t","max_iterations":99}`, []modeltest.Turn{reading, reading, reading, reading, reading, reading, reading, reading, reading, reading, reading, reading, {Text: "Enough."}},
 			loop.Bounds{}, "", "max_iterations is at most 12", "", 13, 0},
+		"it wants as many as there are": {`{"task":"t","max_iterations":12}`, append(slices.Repeat([]modeltest.Turn{reading}, 12), modeltest.Turn{Text: "Enough."}),
+			loop.Bounds{}, "", `"warnings":["the digest may be incomplete: the 12 steps of this run were used up`, "", 13, 0},
 		"within itself":              {`{"task":"t"}`, []modeltest.Turn{reduceCall(`{"task":"u"}`), {Text: "I may not."}}, loop.Bounds{}, "", "I may not.", tool.KindRejected, 2, 0},
 		"it would write":             {`{"task":"t"}`, []modeltest.Turn{{Calls: []model.Call{insertCall("1", "one")}}, {Text: "I cannot."}}, loop.Bounds{}, "", "I cannot.", tool.KindToolNotFound, 2, 0},
 		"it says nothing":            {`{"task":"t"}`, []modeltest.Turn{{}, {}, {}}, loop.Bounds{}, tool.KindExecutionError, "only empty answers", "", 1, 0},
@@ -230,6 +232,9 @@ func TestReductionsAreBounded(t *testing.T) {
 	}
 
 	calls, envelopes := b.made(id)
+	if text := string(calls[0].Envelope); !strings.Contains(text, "the 3 steps of this run were used up") {
+		t.Errorf("the first reduction had more steps than were left: %s", text)
+	}
 	refused := 0
 	for i, c := range calls {
 		if c.Tool == "reduce" && envelopes[i].Kind == tool.KindRejected && strings.Contains(envelopes[i].Message, "the steps of this run are used up") {
@@ -320,7 +325,7 @@ func TestReduceTwice(t *testing.T) {
 		if res.Summary != "Both are known." || res.Calls != 4 || b.count() != 1 || !strings.Contains(string(envelopes[0].Result), `"A"`) || !strings.Contains(string(envelopes[1].Result), `"B"`) {
 			t.Errorf("%+v %+v", res, envelopes)
 		}
-		if second := string(b.server.Requests()[3]); !strings.Contains(second, "the second") || strings.Contains(second, "the first") {
+		if second := string(b.server.Requests()[3]); !strings.Contains(second, "the second") || strings.Contains(second, "the first") || strings.Contains(second, "It is about") {
 			t.Errorf("the second one was asked %s", second)
 		}
 	})

@@ -89,7 +89,7 @@ func newFileTools(t *testing.T, turns ...func(model.Request) []any) *fileTools {
 		}
 		return tool.Success("moved")
 	})
-	define("query", domain.EffectRead, tool.ClassOther, func(pathArgs) tool.Envelope { return tool.Failure(tool.KindInvalidArgs, "no such table") })
+	define("query", domain.EffectRead, tool.ClassOther, func(pathArgs) tool.Envelope { return tool.Failure(tool.KindInvalidArgs, "no such table.") })
 	define("plan", domain.EffectRead, tool.ClassPlan, func(a pathArgs) tool.Envelope { return tool.Success(map[string]int{"open": len(a.Rows)}) })
 	registry, err := tool.NewRegistry(tools...)
 	if err != nil {
@@ -189,6 +189,25 @@ func TestDedupeSeesOthers(t *testing.T) {
 	}
 	if c := h.log.calls[1]; c.State != "deduped" || string(c.Envelope) != string(h.log.calls[0].Envelope) {
 		t.Errorf("the repeated call is %s: %s", c.State, c.Envelope)
+	}
+}
+
+// That a result is known is told where policy says so, and nowhere else (OSA-12).
+func TestDedupeNotice(t *testing.T) {
+	look := one("look", `{"path":"/a"}`)
+	for name, c := range map[string]struct {
+		policy loop.Policy
+		told   []string
+	}{
+		"headless": {loop.Headless(), nil},
+		"chat":     {loop.Chat(), []string{"[System Notice] You have made the same look call before, and nothing has changed since: its result was given again."}},
+	} {
+		h := newFileTools(t, steps(look, look)...)
+		h.o.Policy = c.policy
+		h.run(t, t.Context())
+		if told := h.notices(); !slices.Equal(told, c.told) {
+			t.Errorf("%s: told %q", name, told)
+		}
 	}
 }
 
@@ -382,7 +401,7 @@ func TestRepeatedToTheEnd(t *testing.T) {
 }
 
 // TestTodoStale: OSA-05, a list with open items that nobody writes is spoken of after four
-// steps, and again after four more; one without open items never.
+// steps, and again after four more; one without open items never, nor where policy does not say so.
 func TestTodoStale(t *testing.T) {
 	turns := [][]model.Call{one("plan", `{"rows":[1,2]}`)}
 	for i := range 9 {
@@ -400,6 +419,14 @@ func TestTodoStale(t *testing.T) {
 	h.run(t, t.Context())
 	if n := h.notices(); len(n) != 0 {
 		t.Errorf("notices of a finished list: %q", n)
+	}
+
+	turns[0] = one("plan", `{"rows":[1,2]}`)
+	h = newFileTools(t, steps(turns...)...)
+	h.o.Policy.StaleTodoSteps = 0
+	h.run(t, t.Context())
+	if n := h.notices(); len(n) != 0 {
+		t.Errorf("notices without a bound: %q", n)
 	}
 }
 

@@ -51,12 +51,12 @@ func (s *scriptedModel) Stream(ctx context.Context, r model.Request) iter.Seq2[m
 				e.Retried = &p
 			case model.Unreported:
 				e.Unreported = &p
+			case model.End:
+				e.End = &p
 			case stop:
 				e.Stop = string(p)
 			case json.RawMessage:
 				e.Raw = p
-			case model.End:
-				e.End = &p
 			case error:
 				err = p
 			case time.Duration:
@@ -218,6 +218,7 @@ func TestExits(t *testing.T) {
 		"text after a failed change":  {[]func(model.Request) []any{say(call("refuse", `{}`)), say("hm")}, nil, domain.ExitFinalResponse, "partial", "hm"},
 		"complete":                    {[]func(model.Request) []any{say(call("complete", `{"text":"did it","outcome":"nothing"}`))}, nil, domain.ExitEnded, "nothing", "did it"},
 		"complete, refused at first":  {[]func(model.Request) []any{say(call("complete", `{}`)), say(call("complete", `{"text":"did it"}`))}, nil, domain.ExitEnded, "success", "did it"},
+		"an end of the provider's":    {[]func(model.Request) []any{say(model.End{Outcome: domain.OutcomePartial, Summary: "half of it"})}, nil, domain.ExitEnded, "partial", "half of it"},
 		"steps":                       {[]func(model.Request) []any{say(call("read", `{}`)), say(call("read", `{}`)), say("half of it")}, func(o *loop.Options) { o.Bounds.Steps = 2 }, domain.ExitIterationCap, "budget_exceeded", "half of it"},
 		"calls":                       {[]func(model.Request) []any{say(call("read", `{}`), call("read", `{}`))}, func(o *loop.Options) { o.Bounds.Calls = 3 }, domain.ExitCancelled, "budget_exceeded", "3 calls"},
 		"tokens":                      {[]func(model.Request) []any{say(call("read", `{}`), model.Usage{Input: 90, Output: 20})}, func(o *loop.Options) { o.Bounds.Tokens = 100 }, domain.ExitCancelled, "budget_exceeded", "110 tokens"},
@@ -276,9 +277,10 @@ func TestBoundsOfTimeByDefault(t *testing.T) {
 	}
 }
 
-// What a model is sent of its own answers is what the record keeps: arguments without blanks, and no answer that holds nothing.
+// What a model is sent of its own answers is what the record keeps: arguments without blanks, those that are not JSON as a string, and no answer that holds
+// nothing.
 func TestAnswersAsTheyAreKept(t *testing.T) {
-	b := setup(t, say(), say(call("read", ` { "text" : "x" } `)), say("end"))
+	b := setup(t, say(), say(call("read", ` { "text" : "x" } `), call("read", `{"te`)), say("end"))
 	res := b.run(t, t.Context())
 	if res.Exit != domain.ExitFinalResponse || res.Answered != 3 {
 		t.Fatalf("%s after %d answers: %s", res.Exit, res.Answered, res.Error)
@@ -295,8 +297,13 @@ func TestAnswersAsTheyAreKept(t *testing.T) {
 			sent = append(sent, string(c.Args))
 		}
 	}
-	if got := strings.Join(sent, " "); got != `{"text":"x"}` || string(b.log.calls[0].Args) != got {
-		t.Errorf("sent %s, recorded %s", got, b.log.calls[0].Args)
+	var kept []string
+	slices.SortFunc(b.log.calls, func(a, b loop.Call) int { return a.Index - b.Index })
+	for _, c := range b.log.calls {
+		kept = append(kept, string(c.Args))
+	}
+	if want := []string{`{"text":"x"}`, `"{\"te"`}; !slices.Equal(sent, want) || !slices.Equal(kept, want) {
+		t.Errorf("sent %s, recorded %s", sent, kept)
 	}
 }
 
@@ -547,6 +554,9 @@ func TestNoticePlace(t *testing.T) {
 				t.Errorf("request %d keeps %+v", i, m)
 			}
 		}
+		if messages[0].Text != "go" {
+			t.Errorf("in request %d the task is %q", i, messages[0].Text)
+		}
 	}
 }
 
@@ -787,13 +797,15 @@ func TestPendingEnd(t *testing.T) {
 func TestHostBroken(t *testing.T) {
 	for _, where := range []string{"StartStep", "FinishStep", "StartCall", "FinishCall"} {
 		for name, calls := range map[string][]any{"serial": {call("read", `{}`), call("complete", `{"text":"x"}`)}, "parallel": {call("read", `{}`)}} {
-			b := setup(t, say(calls...), say("end"))
-			b.o.Recorder = brokenRecorder{b.log, where}
-			if _, err := loop.Run(t.Context(), b.o); !errors.Is(err, errBroken) {
-				t.Errorf("%s, %s: %v", where, name, err)
-			}
-			if where != "FinishCall" && len(b.done) > 0 || len(b.done) > 1 {
-				t.Errorf("%s was refused, but %v was executed", where, b.done)
+			for _, policy := range []loop.Policy{loop.Headless(), loop.Playbook()} {
+				b := setup(t, say(calls...), say("end"))
+				b.o.Policy, b.o.Recorder = policy, brokenRecorder{b.log, where}
+				if _, err := loop.Run(t.Context(), b.o); !errors.Is(err, errBroken) {
+					t.Errorf("%s, %s, %s: %v", policy.Name, where, name, err)
+				}
+				if where != "FinishCall" && len(b.done) > 0 || len(b.done) > 1 {
+					t.Errorf("%s: %s was refused, but %v was executed", policy.Name, where, b.done)
+				}
 			}
 		}
 	}

@@ -89,7 +89,7 @@ func sentence(text string) string {
 // advise turns what a call was about into advice for the next request (OSA-14).
 func (r *run) advise(c model.Call, e tool.Envelope) {
 	t, ok := r.Registry.Lookup(c.Name)
-	if !ok || r.Policy.NoModel {
+	if !ok {
 		return
 	}
 

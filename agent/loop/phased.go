@@ -1,7 +1,6 @@
 package loop
 
 import (
-	"bytes"
 	"context"
 	_ "embed"
 	"encoding/json"
@@ -256,7 +255,7 @@ func (b *callBatch) answerStep(ctx context.Context, i int) (tool.Envelope, strin
 	r := b.run
 	step := b.calls[i]
 	// Replayed as a whole, with the call inside it, whose record says the same.
-	if prior, ok := r.PriorCalls[step.Key]; ok && len(prior.Envelope) > 0 {
+	if len(r.PriorCalls[step.Key].Envelope) > 0 {
 		e, text, err := r.execute(ctx, b.step, r.recordIndex(i), step)
 		if err == nil {
 			r.memorize(step, e)
@@ -337,7 +336,7 @@ func (r *run) rebuildTodo(made model.Call, e tool.Envelope) {
 
 // memoryAction is a call and its result, for the working memory.
 func (r *run) memoryAction(made model.Call, e tool.Envelope) memory.Action {
-	a := memory.Action{Phase: memory.Act, Summary: "called " + made.Name, Tool: made.Name, Signature: signature(made), Input: compact(made.Args),
+	a := memory.Action{Phase: memory.Act, Summary: "called " + made.Name, Tool: made.Name, Signature: signature(made), Input: string(withoutBlanks(made.Args)),
 		Output: output(e), Failed: !e.OK, Kind: string(e.Kind)}
 	// A call that plans, asks or ends does not count as an action, whether a step made it or not.
 	switch t, known := r.Registry.Lookup(made.Name); {
@@ -385,17 +384,9 @@ func (r *run) answerMemoryStep(c model.Call) tool.Envelope {
 // output is the whole result of a call, or its error.
 func output(e tool.Envelope) string {
 	if e.OK {
-		return compact(e.Result)
+		return string(withoutBlanks(e.Result))
 	}
 	return fmt.Sprintf("%s: %s", e.Kind, e.Message)
-}
-
-func compact(raw json.RawMessage) string {
-	var out bytes.Buffer
-	if json.Compact(&out, raw) != nil {
-		return string(raw)
-	}
-	return out.String()
 }
 
 // endIfIdle ends a run that only thinks and does nothing (AYA-11).

@@ -277,6 +277,36 @@ func TestListIsPlan(t *testing.T) {
 	}
 }
 
+// UNI-10: what an earlier attempt wrote into its list is in it again, and nothing else.
+func TestListIsRebuilt(t *testing.T) {
+	var messages []model.Message
+	for i, c := range []struct{ tool, args, result string }{
+		{"todo", `{"markdown":"- [x] read\n- [ ] write"}`, `{"ok":true,"result":{"open":1}}`},
+		{"todo", `{"markdown":"- [ ] refused"}`, `{"kind":"invalid_args","message":"no","ok":false}`},
+		{"todo", `{}`, `{"ok":true,"result":{"open":1}}`},
+		{"read", `{"markdown":"- [ ] another's"}`, `{"ok":true,"result":{}}`},
+		{"gone", `{"markdown":"- [ ] nobody's"}`, `{"ok":true,"result":{}}`},
+	} {
+		id := fmt.Sprint(i)
+		messages = append(messages, model.Message{Role: model.RoleAssistant, Calls: []model.Call{{ID: id, Name: c.tool, Args: json.RawMessage(c.args)}}},
+			model.Message{Role: model.RoleTool, CallID: id, Name: c.tool, Text: c.result})
+	}
+
+	for _, policy := range []loop.Policy{loop.Phased(), loop.Headless()} {
+		b := inPhases(t, say("done"))
+		b.o.Policy, b.o.Messages = policy, append(b.o.Messages, messages...)
+		b.run(t, t.Context())
+		if got := b.o.Board.Checklist(); got != "- [x] read\n- [ ] write\n" {
+			t.Errorf("%s: %q", policy.Name, got)
+		}
+
+		b.o.Board = nil
+		if res := b.run(t, t.Context()); res.Outcome != "success" {
+			t.Errorf("%s, without a list: %+v", policy.Name, res)
+		}
+	}
+}
+
 // again is the attempt that continues where another one ended: with its record, and its transcript
 // as far as there are results. The results of the first known calls are known.
 func (b *bench) again(t *testing.T, known int, turns ...func(model.Request) []any) *bench {
@@ -434,6 +464,51 @@ func TestStepCutOff(t *testing.T) {
 	}
 }
 
+// A step whose result is known from an earlier attempt is neither taken nor made again, and is remembered.
+func TestStepIsReplayed(t *testing.T) {
+	b := inPhases(t, say(doing("change", `{}`)), say("done"))
+	b.run(t, t.Context())
+	n := b.again(t, 2, say("done"))
+	n.o.PendingCalls, n.o.Messages = n.o.Messages[1].Calls, n.o.Messages[:2]
+	n.run(t, t.Context())
+	if got := n.rows(); got != "m1.1.1 agent_step 1.0 replayed" || len(n.done) > 0 {
+		t.Errorf("done %q, recorded\n%s", n.done, got)
+	}
+	if view := readingResult(n.model.requests[0]); !strings.Contains(view, "[Step 1] ACT: does change\n  Tool: change {}\n  Result: {\"text\":\"fine\"}") {
+		t.Error(view)
+	}
+}
+
+// A step whose call has failed has failed, whatever the failure, and also when the run was stopped meanwhile, unless that is why it failed.
+func TestStepFails(t *testing.T) {
+	h := newFileTools(t, say(doing("shell", `{"text":"fails"}`)), say("done"))
+	step, err := loop.StepTool()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if h.o.Registry, err = h.o.Registry.With(step); err != nil {
+		t.Fatal(err)
+	}
+
+	h.o.Policy = loop.Phased()
+	h.run(t, t.Context())
+	if got := h.rows(); got != "m1.1.1.1 shell 1.1 failed\nm1.1.1 agent_step 1.0 failed" {
+		t.Error(got)
+	}
+	if view := readingResult(h.model.requests[1]); !strings.Contains(view, "Result (FAILED): execution_error: exit status 1") {
+		t.Error(view)
+	}
+
+	synctest.Test(t, func(t *testing.T) {
+		b := inPhases(t, say(doing("judge", `{}`)))
+		b.o.Bounds.Wall = time.Second
+		b.run(t, t.Context())
+		if got := b.rows(); got != "m1.1.1.1 judge 1.1 failed\nm1.1.1 agent_step 1.0 failed" {
+			t.Error(got)
+		}
+	})
+}
+
 // TestViewFits: C-9, AYA-05, the view counts as a part of the context: a long run in phases
 // stays within its model's window, the view has no more than a quarter of what the history may
 // have, and what was sent before stays the same bytes.
@@ -475,6 +550,29 @@ func TestViewFits(t *testing.T) {
 	}
 	if len(b.model.requests) != 21 || most > room || most < room/2 || longest > room {
 		t.Errorf("%d requests, the longest with %d tokens of %d, and %d bytes of memory", len(b.model.requests), most, room, longest)
+	}
+}
+
+// The view is counted to the token: a context that has as much room as the task and the view take is enough, and one with a token less, or with no room at
+// all, ends the run.
+func TestViewIsCounted(t *testing.T) {
+	enough := func(room int) bool {
+		b := inPhases(t, say("done"))
+		b.o.Window, b.o.MaxOutput = 20_000, 500
+		b.o.System = strings.Repeat("s", 4*(loop.HistoryRoom(20_000, 500, loop.ToolTokens(b.o.Registry.ModelTools()))-room))
+		return b.run(t, t.Context()).Exit != domain.ExitOverBudget
+	}
+
+	b := inPhases(t, say("done"))
+	b.run(t, t.Context())
+	least := 0
+	for _, m := range b.model.requests[0].Messages {
+		least += loop.TextTokens(m.Text) + 4
+	}
+	for room, want := range map[int]bool{least: true, least - 1: false, 0: false} {
+		if got := enough(room); got != want {
+			t.Errorf("of %d tokens %d are enough: %t", least, room, got)
+		}
 	}
 }
 

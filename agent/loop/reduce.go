@@ -101,12 +101,9 @@ func (d *Reducer) reduce(ctx context.Context, in tool.Invocation, a reduceArgs) 
 	}
 
 	var warnings []string
-	steps := defaultReduceSteps
-	if a.MaxIterations > 0 {
-		steps = min(a.MaxIterations, maxReduceSteps)
-	}
-
-	if a.MaxIterations > maxReduceSteps {
+	steps := cmp.Or(a.MaxIterations, defaultReduceSteps)
+	if steps > maxReduceSteps {
+		steps = maxReduceSteps
 		warnings = append(warnings, fmt.Sprintf("max_iterations is at most %d", maxReduceSteps))
 	}
 

@@ -3,6 +3,7 @@ package loop
 import (
 	"encoding/json"
 	"errors"
+	"slices"
 	"strings"
 
 	"rouse/agent/loop/memory"
@@ -47,8 +48,8 @@ func (r *run) rotate() bool {
 
 // lastModelText is what the model said last.
 func lastModelText(history []model.Message) string {
-	for i := len(history) - 1; i > 0; i-- {
-		if text := strings.TrimSpace(history[i].Text); history[i].Role == model.RoleAssistant && text != "" {
+	for _, m := range slices.Backward(history) {
+		if text := strings.TrimSpace(m.Text); m.Role == model.RoleAssistant && text != "" {
 			return text
 		}
 	}
@@ -66,7 +67,7 @@ func (r *run) memoryOfTurns() *memory.Memory {
 
 		c, known := askedCalls[message.CallID]
 		var e tool.Envelope
-		if message.Role == model.RoleTool && known && json.Unmarshal([]byte(message.Text), &e) == nil {
+		if known && json.Unmarshal([]byte(message.Text), &e) == nil {
 			m.RecordAction(r.memoryAction(c, e))
 		}
 	}
@@ -79,7 +80,7 @@ func (r *run) memoryOfTurns() *memory.Memory {
 // server does not say how much would fit.
 func (r *run) rotateOnOverflow(failure error) bool {
 	var e *model.Error
-	if !errors.As(failure, &e) || e.Kind != model.KindContextOverflow || r.rotated || len(r.messages) < 2 {
+	if !errors.As(failure, &e) || e.Kind != model.KindContextOverflow {
 		return false
 	}
 

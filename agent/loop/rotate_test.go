@@ -84,9 +84,17 @@ func TestOverflow(t *testing.T) {
 	full := &model.Error{Kind: model.KindContextOverflow, Message: "too many tokens"}
 	h := newFileTools(t, steps(one("look", `{"path":"/a"}`), nil, one("find", `{}`))...)
 	h.model.turns[1], h.o.Bounds.Steps = say(full), 3 // what was refused is no step
+	h.o.Messages[0].Text = `{"ok":true}`              // which looks like a result, and is none
 	sent := recordRequests(h.bench)
-	if res := h.run(t, t.Context()); res.Exit != domain.ExitFinalResponse || len(*sent) != 4 || len((*sent)[2]) != 1 || !strings.Contains((*sent)[2][0].Text, `look {"path":"/a"}`) {
-		t.Errorf("%+v, %d requests", res, len(*sent))
+	if res := h.run(t, t.Context()); res.Exit != domain.ExitFinalResponse || len(*sent) != 4 || len((*sent)[2]) != 1 || !strings.Contains((*sent)[2][0].Text, "[Step 1] ACT: called look\n  Tool: look {\"path\":\"/a\"}") {
+		t.Errorf("%+v, %d requests: %s", res, len(*sent), bytesOf(t, (*sent)[2]))
+	}
+
+	h = newFileTools(t, say(full), say("end"))
+	h.o.Messages = append(h.o.Messages, model.Message{Role: model.RoleAssistant, Text: "It will be long."})
+	sent = recordRequests(h.bench)
+	if res := h.run(t, t.Context()); res.Exit != domain.ExitFinalResponse || len((*sent)[1]) != 1 || !strings.Contains((*sent)[1][0].Text, "You said last: It will be long.") {
+		t.Errorf("a single answer: %+v, %s", res, bytesOf(t, (*sent)[1]))
 	}
 
 	h = newFileTools(t, say(full))

@@ -135,7 +135,7 @@ func (r *run) askWithRetries(ctx context.Context, step int, reserved reservation
 			failure = down // why the run was still asking when its time was over
 		}
 
-		again := failure != nil && ctx.Err() == nil && errors.As(failure, &e) && e.Retryable && try < r.retries(e, &t) && r.waitBeforeRetry(ctx, e, try)
+		again := e != nil && ctx.Err() == nil && e.Retryable && try < r.retries(e, &t) && r.waitBeforeRetry(ctx, e, try)
 		if again {
 			r.tellFeedback(e)
 		}
@@ -349,11 +349,7 @@ func (r *run) assignIDs(t *turn) {
 		case len(c.Args) == 0:
 			c.Args = json.RawMessage("{}")
 		case !json.Valid(c.Args):
-			quoted, err := json.Marshal(string(c.Args))
-			if err != nil {
-				quoted = []byte(`""`)
-			}
-			c.Args = quoted
+			c.Args, _ = json.Marshal(string(c.Args)) // never fails
 		default:
 			c.Args = withoutBlanks(c.Args)
 		}
@@ -364,7 +360,7 @@ func (r *run) assignIDs(t *turn) {
 // in this attempt and in one that goes on from the record.
 func withoutBlanks(raw json.RawMessage) json.RawMessage {
 	var out bytes.Buffer
-	if err := json.Compact(&out, raw); err != nil || out.Len() == len(raw) {
+	if json.Compact(&out, raw) != nil {
 		return raw
 	}
 	return out.Bytes()

@@ -158,49 +158,37 @@ func (w *window) compact(history []model.Message, total int) int {
 			continue
 		}
 
-		for ; i < next && i < end; i++ {
+		for ; i < next; i++ {
 			total -= w.cost(i, history[i])
 			w.omitted[i] = true
 		}
 	}
 
-	// Counted again, because the first message now carries the note about what was left out.
-	if total = w.recount(history); total > w.budget {
-		total = w.compactProtected(history, end)
-	}
-	return total
+	return w.compactProtected(history, end)
 }
 
 // protectedShares are the parts of the budget that a result of the protected turns may have, from one try
 // to the next.
 var protectedShares = []int{2, 4, 8, 16}
 
-// compactProtected makes room in the last turns, when nothing else is left to give way: a small context ends
+// compactProtected makes room in the last turns, where it does not fit yet and nothing else is left to give way: a small context ends
 // the run otherwise. Long results are cut, and say how to get at the rest; then the older of these turns are
 // left out, and at last results are replaced by a line. The latest gives way last.
 func (w *window) compactProtected(history []model.Message, from int) int {
-	last := len(history)
-	for last > from && history[last-1].Role == model.RoleTool {
-		last--
+	total := 0
+	for _, share := range protectedShares { // those after the one that is enough change nothing
+		total = w.shortenAll(history, from, w.budget/share)
 	}
 
-	for _, share := range protectedShares {
-		if total := w.shortenAll(history, from, w.budget/share); total <= w.budget {
-			return total
+	for i, next := from, nextTurn(history, from); total > w.budget && next < len(history); i, next = next, nextTurn(history, next) {
+		if slices.ContainsFunc(history[i:next], holdsInstructions) {
+			continue
 		}
-	}
 
-	for i := from; i < last-1; {
-		next := nextTurn(history, i)
-		if !slices.ContainsFunc(history[i:next], holdsInstructions) {
-			for ; i < next; i++ {
-				w.omitted[i] = true
-			}
-			if total := w.recount(history); total <= w.budget {
-				return total
-			}
+		for ; i < next; i++ {
+			w.omitted[i] = true
 		}
-		i = next
+		total = w.recount(history)
 	}
 
 	return w.shortenAll(history, from, 0)
@@ -211,7 +199,7 @@ func (w *window) compactProtected(history []model.Message, from int) int {
 func (w *window) shortenAll(history []model.Message, from, most int) int {
 	total := w.recount(history)
 	for i := from; i < len(history) && total > w.budget; i++ {
-		if w.omitted[i] || history[i].Role != model.RoleTool || holdsInstructions(history[i]) || w.cost(i, history[i]) <= most {
+		if history[i].Role != model.RoleTool || holdsInstructions(history[i]) || w.cost(i, history[i]) <= most {
 			continue
 		}
 
@@ -225,11 +213,10 @@ func (w *window) shortenAll(history []model.Message, from, most int) int {
 // shorten is a result in so many tokens, or in one line where it cannot be cut so.
 func (w *window) shorten(history []model.Message, i, most int) string {
 	m := history[i]
-	if c, made := callOf(history, i); made && len(m.Images) == 0 {
-		if t, known := w.tools.Lookup(c.Name); known {
-			if text, ok := tool.Shorten(m.Text, t.Spec(), c.Args, (most-perMessage)*bytesPerToken); ok {
-				return text
-			}
+	c := callOf(history, i)
+	if t, known := w.tools.Lookup(c.Name); known && len(m.Images) == 0 {
+		if text, ok := tool.Shorten(m.Text, t.Spec(), c.Args, most*bytesPerToken); ok {
+			return text
 		}
 	}
 
@@ -239,27 +226,27 @@ func (w *window) shorten(history []model.Message, i, most int) string {
 	return m.Text
 }
 
-// callOf is the call whose result the message at i is; in phases the one that stands in the step.
-func callOf(history []model.Message, i int) (model.Call, bool) {
-	for at := i - 1; at >= 0; at-- {
-		if history[at].Role != model.RoleAssistant {
+// callOf is the call whose result the message at i is, in phases the one that stands in the step; without a name when there is none.
+func callOf(history []model.Message, i int) model.Call {
+	for _, m := range slices.Backward(history[:i]) {
+		if m.Role != model.RoleAssistant {
 			continue
 		}
 
-		for _, c := range history[at].Calls {
+		for _, c := range m.Calls {
 			if c.ID != history[i].CallID {
 				continue
 			}
 			if c.Name == memory.StepTool {
-				step, invalid := memory.Parse(c.Args)
-				return model.Call{Name: step.Tool, Args: step.Input}, invalid == nil && step.Phase == memory.Act
+				step, _ := memory.Parse(c.Args) // only an act has a tool
+				return model.Call{Name: step.Tool, Args: step.Input}
 			}
-			return c, true
+			return c
 		}
-		return model.Call{}, false
+		return model.Call{}
 	}
 
-	return model.Call{}, false
+	return model.Call{}
 }
 
 // recount counts the history again after what was counted has changed.
@@ -271,8 +258,8 @@ func (w *window) recount(history []model.Message) int {
 // protectedFrom is the index at which the turns begin that are never left out.
 func (w *window) protectedFrom(history []model.Message) int {
 	turns := 0
-	for i := len(history) - 1; i > 0; i-- {
-		if history[i].Role == model.RoleAssistant {
+	for i, m := range slices.Backward(history) {
+		if m.Role == model.RoleAssistant {
 			if turns++; turns == keptTurns {
 				return i
 			}
@@ -289,11 +276,13 @@ func holdsInstructions(m model.Message) bool {
 		return false
 	}
 
-	var e tool.Envelope
-	var result struct {
-		Content string `json:"skill_content"`
+	var e struct {
+		OK     bool `json:"ok"`
+		Result struct {
+			Content string `json:"skill_content"`
+		} `json:"result"`
 	}
-	return json.Unmarshal([]byte(m.Text), &e) == nil && e.OK && json.Unmarshal(e.Result, &result) == nil && result.Content != ""
+	return json.Unmarshal([]byte(m.Text), &e) == nil && e.OK && e.Result.Content != ""
 }
 
 // nextTurn is the index of the turn after the one at i: calls and their results stay together.
@@ -330,7 +319,7 @@ func (w *window) visible(history []model.Message) []model.Message {
 		return history
 	}
 
-	out := make([]model.Message, 0, len(history)-len(w.omitted))
+	out := make([]model.Message, 0, len(history))
 	for i, m := range history {
 		if w.omitted[i] {
 			continue

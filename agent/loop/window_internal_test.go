@@ -1,9 +1,11 @@
 package loop
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -11,6 +13,7 @@ import (
 
 	"rouse/agent/model"
 	"rouse/agent/tool"
+	"rouse/internal/domain"
 )
 
 // tokensOf is what messages cost: four bytes to a token, four tokens beside each message, 1,600 for an image.
@@ -193,5 +196,137 @@ func TestWindowBounds(t *testing.T) {
 	told = append(told, w.nearlyFull([]model.Message{words(800), words(50)}), w.nearlyFull([]model.Message{words(800), words(50), words(200)}))
 	if want := []bool{false, true, false, false, true}; !reflect.DeepEqual(told, want) {
 		t.Errorf("told %v, want %v", told, want)
+	}
+}
+
+// answering is an answer of so many tokens, with calls of a tool.
+func answering(tokens int, name string, ids ...string) model.Message {
+	m := model.Message{Role: model.RoleAssistant}
+	for _, id := range ids {
+		m.Calls = append(m.Calls, model.Call{ID: id, Name: name, Args: json.RawMessage(`{}`)})
+	}
+	for tokensOf(m) < tokens {
+		m.Text += "a"
+	}
+	return m
+}
+
+// resulting is a result of so many bytes.
+func resulting(bytes int, id string) model.Message {
+	const around = `{"ok":true,"result":""}`
+	return model.Message{Role: model.RoleTool, CallID: id, Text: strings.TrimSuffix(around, `"}`) + strings.Repeat("x", bytes-len(around)) + `"}`}
+}
+
+// turnOf is an answer of so many tokens with one call, and its result.
+func turnOf(answer int, name, id string, result int) []model.Message {
+	return []model.Message{answering(answer, name, id), resulting(4*(result-perMessage), id)}
+}
+
+// becameOf tells what is seen of each message of a history: it is whole (w), cut (c), a line that says that it was left out (l), or gone (-).
+func becameOf(history, seen []model.Message) string {
+	id := func(m model.Message) string {
+		if len(m.Calls) > 0 {
+			return "calls " + m.Calls[0].ID
+		}
+		return m.CallID
+	}
+
+	out := ""
+	for _, m := range history {
+		i := slices.IndexFunc(seen, func(s model.Message) bool { return id(s) == id(m) })
+		switch {
+		case i < 0:
+			out += "-"
+		case strings.TrimSuffix(seen[i].Text, omittedNote) == m.Text && len(seen[i].Images) == len(m.Images):
+			out += "w"
+		case strings.Contains(seen[i].Text, "bytes of this result were left out") && len(seen[i].Images) == 0:
+			out += "l"
+		case strings.Contains(seen[i].Text, "cut to fit your context"):
+			out += "c"
+		default:
+			out += "?"
+		}
+	}
+	return out
+}
+
+// OSA-22: no more gives way than has to, to the token: at first results that were not sent yet, then turns, and of the last turns long results before turns.
+// What would be no shorter as a line stays.
+func TestWindowMakesRoom(t *testing.T) {
+	look, err := tool.Define(tool.Spec{Name: "look", Description: "looks", Effect: domain.EffectRead, Class: tool.ClassRead}, func(context.Context, tool.Invocation, struct{}) (tool.Envelope, error) {
+		return tool.Success("seen"), nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	registry, err := tool.NewRegistry(look)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	brief, asLong := resulting(24, "brief"), resulting(len(oneLine(resulting(100, ""))), "long")
+	if len(oneLine(asLong)) != len(asLong.Text) {
+		t.Fatalf("%d bytes are replaced by %d", len(asLong.Text), len(oneLine(asLong)))
+	}
+	line := tokensOf(model.Message{Text: oneLine(turnOf(20, "", "", 400)[1])})
+	last := slices.Concat(turnOf(20, "gone", "x", 20), turnOf(20, "gone", "y", 20), turnOf(20, "gone", "z", 20))
+	withLong := []model.Message{answering(50, "gone", "long"), asLong}
+	fields := turnOf(100, "look", "a", 3000)
+	fields[1].Text = strings.NewReplacer(`"result":"`, `"result":{"text":"`, `"}`, `"}}`).Replace(fields[1].Text)
+	picture, shown := slices.Clone(fields), []model.Message{answering(100, "look", "brief"), brief}
+	picture[1].Images, shown[1].Images = []model.Image{{}}, []model.Image{{}}
+
+	ids, results := []string{"brief", "long"}, []model.Message{brief, asLong}
+	for i := range 14 {
+		ids, results = append(ids, fmt.Sprint(i)), append(results, resulting(4*(60-perMessage), fmt.Sprint(i)))
+	}
+	many := append([]model.Message{answering(100, "gone", ids...)}, results...)
+
+	note := (len(omittedNote) + 3) / 4
+	type turns = [][]model.Message
+	small := func(id string) []model.Message { return turnOf(80, "gone", id, 20) }
+	for name, c := range map[string]struct {
+		budget  int
+		turns   turns
+		seen    int // tokens at the end, beside what is said of turns that are gone; the task is as long as that takes
+		becomes string
+	}{
+		"all that there is room for":         {1000, turns{turnOf(100, "gone", "a", 400), last}, 1000, "w ww wwwwww"},
+		"one result is enough":               {1000, turns{turnOf(50, "gone", "a", 400), turnOf(50, "gone", "b", 200), last}, 700, "w wl ww wwwwww"},
+		"one result and a token":             {1000, turns{turnOf(50, "gone", "a", 400), turnOf(50, "gone", "b", 200), last}, 701 - 200 + line, "w wl wl wwwwww"},
+		"a result as long as its line":       {1000, turns{withLong, turnOf(50, "gone", "a", 400), last}, 700, "w ww wl wwwwww"},
+		"results are just enough":            {1000, turns{turnOf(200, "gone", "a", 400), last}, 1000, "w wl wwwwww"},
+		"results and a token":                {1000, turns{turnOf(200, "gone", "a", 400), last}, 1001 - 200 - line, "w -- wwwwww"},
+		"turns, until there is as much room": {1000, turns{small("a"), small("b"), small("c"), small("d"), small("e"), small("f"), last}, 700, "w -- -- -- -- ww ww wwwwww"},
+		"one of the last results":            {1000, turns{turnOf(20, "gone", "a", 600), turnOf(20, "gone", "b", 600), small("c")}, 1000, "w wl ww ww"},
+		"the longer of the last results":     {1000, turns{turnOf(20, "gone", "a", 500), turnOf(20, "gone", "b", 600), small("c")}, 1000, "w ww wl ww"},
+		"one of the last turns":              {1000, turns{turnOf(400, "gone", "a", 20), turnOf(400, "gone", "b", 20), small("c")}, 1000 - note, "w -- ww ww"},
+		"all but the latest":                 {1000, turns{turnOf(400, "gone", "a", 20), turnOf(400, "gone", "b", 20), small("c")}, 1001 - note - 420, "w -- -- ww"},
+		"some results of the latest":         {1000, turns{small("a"), small("b"), many}, 1000 - note, "w -- -- www llllllllll wwww"},
+		"a picture":                          {4000, turns{picture}, 2000, "w wl"},
+		"a picture without words":            {1600, turns{shown}, 1000, "w wl"},
+		"a result that can be cut":           {2000, turns{fields}, 0, "w wc"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			want, task := strings.ReplaceAll(c.becomes, " ", ""), c.seen
+			history := slices.Concat(append(turns{{words(300)}}, c.turns...)...)
+			for i, m := range history[1:] {
+				switch want[i+1] {
+				case 'w':
+					task -= tokensOf(m)
+				case 'l':
+					task -= tokensOf(model.Message{Text: oneLine(m)})
+				}
+			}
+			if c.seen > 0 {
+				history[0] = words(task)
+			}
+
+			w := &window{budget: c.budget, tools: registry, omitted: map[int]bool{}, shortened: map[int]string{}}
+			seen, fits := w.fit(history)
+			if got := becameOf(history, seen); got != want || !fits || tokensOf(seen...) > c.budget {
+				t.Errorf("%s, and it fits: %t, with %d tokens; want %s", got, fits, tokensOf(seen...), want)
+			}
+		})
 	}
 }
