@@ -31,7 +31,7 @@ func parseRunSizes(due, single string) (sizes runSizes, err error) {
 type runSample struct {
 	Burst  runCost // all due at once, at 16 lanes
 	Bare   float64 // runs a second of the queue alone: as many runs, with an executor that does nothing
-	Single runCost // a list of one call, one run at a time
+	Single runCost // a list of one call that reads a line, one run at a time
 	Model  runCost // a model with ten calls, one run at a time
 }
 
@@ -127,9 +127,9 @@ func runFigures(samples []runSample, sizes runSizes) []Figure {
 	}
 
 	return append(figures,
-		atMost("a run of one call, alone: fsyncs", "", of(func(s runSample) float64 { return s.Single.Syncs }), 3, "≤ 3"),
-		atMost("a run of one call, alone: written", "KiB", kib(of(func(s runSample) float64 { return s.Single.Written })), 40, "≤ 40 KiB"),
-		atMost("a run of one call, alone: kept", "KiB", kib(of(func(s runSample) float64 { return s.Single.Kept })), 1.5, "≤ 1.5 KiB"),
+		atMost("a run that reads a line, alone: fsyncs", "", of(func(s runSample) float64 { return s.Single.Syncs }), 3, "≤ 3"),
+		atMost("a run that reads a line, alone: written", "KiB", kib(of(func(s runSample) float64 { return s.Single.Written })), 40, "≤ 40 KiB"),
+		atMost("a run that reads a line, alone: kept", "KiB", kib(of(func(s runSample) float64 { return s.Single.Kept })), 1.5, "≤ 1.5 KiB"),
 		atMost("a run of ten steps, alone: fsyncs", "", of(func(s runSample) float64 { return s.Model.Syncs }), 0, ""),
 		atMost("a run of ten steps, alone: written", "KiB", kib(of(func(s runSample) float64 { return s.Model.Written })), 0, ""),
 		atMost("a run of ten steps, alone: kept", "KiB", kib(of(func(s runSample) float64 { return s.Model.Kept })), 0, ""),

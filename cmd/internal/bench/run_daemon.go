@@ -81,6 +81,11 @@ func (c *runsDaemon) write(url string) error {
 		}
 	}
 
+	// What a result holds is kept as it is: a run that does nothing is one whose call returns a line.
+	if err := os.WriteFile(filepath.Join(work, "line"), []byte("nothing to do\n"), 0o600); err != nil {
+		return err
+	}
+
 	var text strings.Builder
 	fmt.Fprintf(&text, `version: 1
 home: ./home
@@ -91,7 +96,7 @@ models: [{name: stub, provider: openai, model: stub, base_url: "%[2]s/%[3]d/file
 agents: [{name: reader, workdir: ./work, model: stub}]
 jobs:
   - {name: model, agent: reader, prompt: "Read the files.", notify: {on: [error]}}
-  - {name: single, agent: reader, playbook: [{call: file_read, with: {path: f0}}], notify: {on: [error]}}
+  - {name: single, agent: reader, playbook: [{call: file_read, with: {path: line}}], notify: {on: [error]}}
 `, runLanes, url, runSteps)
 	for i := range c.sizes.due {
 		fmt.Fprintf(&text, "  - {name: due%d, agent: reader, schedule: \"0 0 * * *\", playbook: [{call: file_read, with: {path: f0}}], notify: {on: [error]}}\n", i)
