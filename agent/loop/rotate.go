@@ -14,12 +14,12 @@ import (
 
 const (
 	handoffViewBytes = 8 << 10 // bytes of what was done, where that does not ride with each request
-	handoffTextLen   = 2000    // characters of what the model said last
+	handoffTextLen   = 2000    // characters of what the model said last, and of what it was told
 )
 
 // rotate replaces the context, once in an attempt, when what has to stay in it does not fit any
-// more: all turns give way to the task, followed by what the model said last and a summary of what
-// it did (AYA-13). The record keeps the turns; an attempt that continues from it rotates again if
+// more: all turns give way to the task, followed by what the model said last, what it was told since, and
+// a summary of what it did (AYA-13). The record keeps the turns; an attempt that continues from it rotates again if
 // it has to. false says that there is nothing to gain.
 func (r *run) rotate() bool {
 	if r.rotated || len(r.messages) < 2 {
@@ -31,6 +31,9 @@ func (r *run) rotate() bool {
 	handoff.WriteString("\n\n[Your context was full and starts over here. What you did so far still stands; this is what is left of it.]")
 	if words := lastModelText(r.messages); words != "" {
 		handoff.WriteString("\nYou said last: " + text.Truncate(words, handoffTextLen))
+	}
+	for _, told := range toldSince(r.messages[1:]) {
+		handoff.WriteString("\nYou were told: " + told)
 	}
 
 	if r.phased == nil { // in phases each request has the view anyway
@@ -54,6 +57,27 @@ func lastModelText(history []model.Message) string {
 		}
 	}
 	return ""
+}
+
+// toldSince is what a model was told after its task, as the answers of its owner, in their order: of much the newest.
+func toldSince(history []model.Message) (told []string) {
+	left := handoffTextLen
+	for _, m := range slices.Backward(history) {
+		words := strings.TrimSpace(m.Text)
+		if m.Role != model.RoleUser || words == "" {
+			continue
+		}
+		if left <= 0 {
+			break
+		}
+
+		words = text.Truncate(words, left)
+		left -= len(words)
+		told = append(told, words)
+	}
+
+	slices.Reverse(told)
+	return told
 }
 
 // memoryOfTurns builds a working memory from the history of a run that has none.

@@ -65,6 +65,24 @@ func TestRotation(t *testing.T) {
 	}
 }
 
+// What its owner answered is not asked again by a model whose context starts over; of more than there is room for the newest stays.
+func TestRotationKeepsAnswers(t *testing.T) {
+	h := crowded(t, 1)
+	h.o.Messages = append(h.o.Messages,
+		model.Message{Role: model.RoleAssistant, Text: "Which ones?"}, model.Message{Role: model.RoleUser, Text: "Your owner answers: " + strings.Repeat("long ", 500)},
+		model.Message{Role: model.RoleAssistant, Text: "And the others?"}, model.Message{Role: model.RoleUser, Text: "Your owner answers: leave them"})
+	sent := recordRequests(h.bench)
+	if res := h.run(t, t.Context()); res.Exit != domain.ExitFinalResponse {
+		t.Fatalf("ended with %s: %s", res.Exit, res.Error)
+	}
+
+	rotated := (*sent)[1][0].Text
+	older, newer := strings.Index(rotated, "You were told: Your owner answers: long"), strings.Index(rotated, "You were told: Your owner answers: leave them\n")
+	if older < 0 || newer < older || strings.Count(rotated, "long ") > 400 {
+		t.Errorf("%.4000s", rotated)
+	}
+}
+
 // In phases the working memory rides with each request, so that only the last words are
 // handed over.
 func TestRotationInPhases(t *testing.T) {
