@@ -50,6 +50,9 @@ type file struct {
 // is changed is written, and synced, as a whole.
 const pageSize = 1024
 
+// logSize is how long its log gets: of 8 MiB a run alone writes a tenth less than of 4, and of 16 no less.
+const logSize = 8 << 20
+
 // openFile opens or creates the SQLite file of a ledger.
 func (l *Ledger) openFile(ctx context.Context, o Options) error {
 	steps, err := fs.Sub(migrations, "migrations/sqlite")
@@ -65,7 +68,7 @@ func (l *Ledger) openFile(ctx context.Context, o Options) error {
 	late := f.comparing != nil || !whole && o.large()
 	var migrates time.Time
 	f.db, err = sqlite.Open(ctx, sqlite.Options{
-		Path: o.Path, ApplicationID: applicationID, Migrations: steps, AutoVacuum: true, PageSize: pageSize, SkipCheck: whole || late,
+		Path: o.Path, ApplicationID: applicationID, Migrations: steps, AutoVacuum: true, PageSize: pageSize, LogSize: logSize, SkipCheck: whole || late,
 		BeforeWrite: func() error { return f.beforeMigration(ctx) },
 		BackupPath: func(version int) (string, error) {
 			migrates = time.Now()

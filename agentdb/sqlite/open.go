@@ -35,6 +35,9 @@ type Options struct {
 	AutoVacuum bool
 	// PageSize is that of a new file, in bytes, a power of two; 0 means SQLite's own. A file keeps the one that it was made with.
 	PageSize int
+	// LogSize is how long the log may get before it is brought into the file, in bytes; 0 means SQLite's own for pages of 4 KiB, about 4 MiB. Pages
+	// that are written again and again are copied less often from a longer one.
+	LogSize int64
 	// SkipCheck leaves out the check that reads the whole file: the caller knows that the file is intact,
 	// or calls Check later.
 	SkipCheck bool
@@ -276,18 +279,21 @@ func (db *DB) initialize(ctx context.Context, o Options, fresh bool) error {
 	if err := migrate(ctx, db.writeDB, o); err != nil {
 		return err
 	}
-	return db.measurePages(ctx)
+	return db.measurePages(ctx, o.LogSize)
 }
 
-// measurePages finds out how large the pages are, and has the log be brought into the file when it is as long as ever, however many
-// of them that is: each time costs the same few syncs, and pages that are written again and again are copied once.
-func (db *DB) measurePages(ctx context.Context) error {
+// measurePages finds out how large the pages are, and has the log be brought into the file when it is as long as is wanted, however many
+// of them that is: each time costs the same few syncs.
+func (db *DB) measurePages(ctx context.Context, logSize int64) error {
 	if err := db.writeDB.QueryRowContext(ctx, "pragma page_size").Scan(&db.pageSize); err != nil {
 		return openError(db.path, err)
 	}
 
 	const usual, pages = 4096, 1000 // what SQLite does it by
-	_, err := db.writeDB.ExecContext(ctx, fmt.Sprintf("pragma wal_autocheckpoint=%d", pages*usual/db.pageSize))
+	if logSize <= 0 {
+		logSize = pages * usual
+	}
+	_, err := db.writeDB.ExecContext(ctx, fmt.Sprintf("pragma wal_autocheckpoint=%d", logSize/db.pageSize))
 	if err != nil {
 		return openError(db.path, err)
 	}
