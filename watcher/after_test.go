@@ -4,9 +4,11 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -325,6 +327,7 @@ func TestAfterRetriesWhatFails(t *testing.T) {
 // While moving fails a scan tries a few files; once one could be moved, all of them.
 func TestRetriesProbe(t *testing.T) {
 	f := newFolder(&Watcher{}, Watch{Settle: time.Second})
+	f.scanAt = time.Now().Add(time.Hour)
 	for i := range 100 {
 		f.noteAfterAction(filepath.Join("in", string(rune('a'+i))), errors.New("no space"))
 	}
@@ -333,9 +336,45 @@ func TestRetriesProbe(t *testing.T) {
 		t.Errorf("%d files are tried", n)
 	}
 
+	if why := f.nextScanReason(); why != "" {
+		t.Errorf("a scan while moving fails: %s", why)
+	}
+
 	f.noteAfterAction("in/ok", nil)
 	if n := len(f.nextRetries()); n != 100-maxProbes || f.nextScanReason() == "" {
 		t.Errorf("%d files are tried after a success", n)
+	}
+
+	f.noteAfterAction("in/ok", nil)
+	if why := f.nextScanReason(); why != "" {
+		t.Errorf("a scan although nothing is left to be tried: %s", why)
+	}
+}
+
+// Why files cannot be moved is news once, and again after it was otherwise.
+func TestMoveFailureIsNewsOnce(t *testing.T) {
+	f := newFolder(&Watcher{}, Watch{})
+	full, denied := errors.New("no space"), errors.New("permission denied")
+	for i, c := range []struct {
+		failure error
+		news    bool
+	}{{nil, false}, {full, true}, {full, false}, {denied, true}, {denied, false}, {nil, false}, {denied, true}} {
+		if got := f.noteAfterAction("in/a.csv", c.failure); got != c.news {
+			t.Errorf("%d, %v: news: %t", i, c.failure, got)
+		}
+	}
+}
+
+// A file that could not be moved, and is not there any more, is no problem; one that is there remains one.
+func TestMoveErrorOfAVanishedFile(t *testing.T) {
+	f := newFolder(&Watcher{}, Watch{})
+	for _, path := range []string{"in/gone.csv", "in/here.csv"} {
+		f.noteAfterAction(path, errors.New("no space"))
+	}
+
+	f.forgetVanished(f.nextRetries(), &walk{files: []sighting{{path: "in/here.csv"}}})
+	if _, here := f.moveErrors["in/here.csv"]; !here || len(f.moveErrors) != 1 {
+		t.Errorf("%v", f.moveErrors)
 	}
 }
 
@@ -487,11 +526,91 @@ func TestAfterKilledInADeletion(t *testing.T) {
 	w := d.set(After{Action: "delete"})
 	c := d.run(w, d.write("inbox/a.csv", "1"), domain.OutcomeSuccess)
 	d.must(os.Rename(d.path("inbox/a.csv"), d.path("inbox/"+deletingName(c))))
-	if got := d.applyAfter(c); got.After != ledger.AfterDone {
+	if got := d.applyAfter(c); got.After != ledger.AfterDone || got.Dest != "" {
 		t.Errorf("%+v", got)
 	}
 	if left, err := os.ReadDir(d.path("inbox")); err != nil || len(left) != 0 {
 		t.Errorf("%v (%v)", left, err)
+	}
+}
+
+// However many files of other nodes come first, what is due to one's own is done.
+func TestAfterManyOfAnotherNode(t *testing.T) {
+	t.Parallel()
+	d := newHarness(t)
+	d.w.elsewhere = func(job string) bool { return job == "theirs" }
+	d.set(After{Action: "delete"})
+	take := func(job string, n int) {
+		r := ledger.Request{Job: job, Agent: "a", Trigger: domain.TriggerWatch}
+		for i := range n {
+			path := d.path(fmt.Sprintf("inbox/%s-%d.csv", job, i))
+			r.Detail.Files = append(r.Detail.Files, fileOf(path, stamp{}, "h"))
+			r.Claims = append(r.Claims, claimOf(job, path, stamp{}, "h"))
+		}
+		a, err := d.w.ledger.Enqueue(t.Context(), r)
+		d.must(err)
+		d.end(a[0].Run, domain.OutcomeSuccess)
+	}
+	take("theirs", maxPerTx)
+	take("in", maxPerTx+1)
+
+	d.must(d.w.applyAfterActions(t.Context()))
+	due, err := d.w.ledger.PendingAfterMoves(t.Context(), 10_000)
+	d.must(err)
+	if len(due) != maxPerTx || slices.ContainsFunc(due, func(c ledger.ClaimStatus) bool { return c.Job != "theirs" }) {
+		t.Errorf("%d files wait for what is due to them", len(due))
+	}
+}
+
+// A failure that came too late is no problem of the watch: the run was tried again, and another outcome decides.
+func TestAfterFailureOfARunRetriedMeanwhile(t *testing.T) {
+	t.Parallel()
+	d := newHarness(t)
+	w := Watch{Job: "in", Agent: "a", Path: d.path("inbox"), OnFailure: After{"move", d.path("failed")}}
+	d.must(d.w.Set(t.Context(), []Watch{w}))
+	d.write("failed", "a file where the folder should be")
+	c := d.run(w, d.write("inbox/a.csv", "1"), domain.OutcomeError)
+	if _, err := d.w.ledger.Retry(t.Context(), c.Run); err != nil {
+		t.Fatal(err)
+	}
+
+	d.must(d.w.applyAfterAction(t.Context(), c))
+	if got := d.w.Status(t.Context())[0]; got.Problem != "" {
+		t.Errorf("%+v", got)
+	}
+	if got := d.applyAfter(d.claim()); got.After != ledger.AfterNone || got.Dest != "" {
+		t.Errorf("it is still at its path: %+v", got)
+	}
+}
+
+// A file that was put back as it was after it had been moved is moved where this outcome wants it; another of the same
+// content that lies there is somebody else's.
+func TestAfterBesideTheSameContent(t *testing.T) {
+	t.Parallel()
+	for _, putBack := range []bool{true, false} {
+		d := newHarness(t)
+		w := Watch{Job: "in", Agent: "a", Path: d.path("inbox"), OnSuccess: After{"move", d.path("done")}, OnFailure: After{"move", d.path("failed")}}
+		d.must(d.w.Set(t.Context(), []Watch{w}))
+		c := d.applyAfter(d.run(w, d.write("inbox/a.csv", "1"), domain.OutcomeError))
+		d.write("done/a.csv", "1")
+		if putBack {
+			d.must(os.Rename(d.path("failed/a.csv"), d.path("inbox/a.csv")))
+		} else {
+			d.must(os.Remove(d.path("failed/a.csv")))
+		}
+
+		if _, err := d.w.ledger.Retry(t.Context(), c.Run); err != nil {
+			t.Fatal(err)
+		}
+		d.end(c.Run, domain.OutcomeSuccess)
+		got := d.applyAfter(c)
+		if want := map[bool]string{true: d.path("done/a-2.csv"), false: ""}[putBack]; got.After != ledger.AfterDone || got.Dest != want {
+			t.Errorf("put back: %t: %+v", putBack, got)
+		}
+		if putBack {
+			d.read("done/a-2.csv", "1")
+		}
+		d.read("done/a.csv", "1")
 	}
 }
 
