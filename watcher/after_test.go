@@ -407,6 +407,14 @@ func TestAfterLeavesWhatIsNotInTheFolder(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 
+	for _, action := range []string{"", actionLeave} {
+		w := d.set(After{Action: action})
+		if got := d.applyAfter(d.run(w, d.write("inbox/"+action+".csv", action), domain.OutcomeSuccess)); got.After != ledger.AfterLeft || got.Dest != "" {
+			t.Errorf("%q: %+v", action, got)
+		}
+		d.read("inbox/"+action+".csv", action)
+	}
+
 	d.read("elsewhere/a.csv", "1")
 	if got := d.applyAfter(d.run(Watch{Job: "other"}, d.path("elsewhere/a.csv"), domain.OutcomeSuccess)); got.After != ledger.AfterLeft {
 		t.Errorf("%+v", got)
@@ -581,6 +589,28 @@ func TestAfterFailureOfARunRetriedMeanwhile(t *testing.T) {
 	if got := d.applyAfter(d.claim()); got.After != ledger.AfterNone || got.Dest != "" {
 		t.Errorf("it is still at its path: %+v", got)
 	}
+}
+
+// A file that is put back as it was, while the one that was moved still lies there, makes no second copy.
+func TestAfterOfAFilePutBack(t *testing.T) {
+	t.Parallel()
+	d := newHarness(t)
+	w := d.set(After{"move", d.path("done")})
+	d.applyAfter(d.run(w, d.write("inbox/a.csv", "1"), domain.OutcomeSuccess))
+	if got := d.applyAfter(d.run(w, d.write("inbox/a.csv", "1"), domain.OutcomeSuccess)); got.After != ledger.AfterDone || got.Dest != d.path("done/a.csv") {
+		t.Errorf("%+v", got)
+	}
+	d.read("done/a.csv", "1")
+	d.missing("inbox/a.csv")
+	d.missing("done/a-2.csv")
+
+	// Another one lies there by now: it stays.
+	d.write("done/a.csv", "2")
+	if got := d.applyAfter(d.run(w, d.write("inbox/a.csv", "1"), domain.OutcomeSuccess)); got.After != ledger.AfterDone || got.Dest != d.path("done/a-2.csv") {
+		t.Errorf("%+v", got)
+	}
+	d.read("done/a.csv", "2")
+	d.read("done/a-2.csv", "1")
 }
 
 // A file that was put back as it was after it had been moved is moved where this outcome wants it; another of the same

@@ -89,27 +89,38 @@ func TestBatchHasWhatIsStillReady(t *testing.T) {
 // As many files as a run may have become one without a pause; what is over waits from its own first file on.
 func TestBatchTakesNoMoreThanARunMayHave(t *testing.T) {
 	t.Parallel()
-	for n, want := range map[int]int{1: 0, 2: 1, 3: 1, 4: 2, 5: 2} {
+	for _, c := range []struct {
+		files       int
+		quiet       bool
+		retry       time.Duration // until which nothing is recorded
+		runs, waits int
+	}{
+		{1, false, 0, 0, 1}, {2, false, 0, 1, 0}, {3, false, 0, 1, 1}, {4, false, 0, 2, 0}, {5, false, 0, 2, 1},
+		{1, true, 0, 1, 0}, {2, true, 0, 1, 0}, {3, true, 0, 2, 0}, {4, false, time.Hour, 0, 4}, {4, true, time.Hour, 0, 4},
+	} {
 		d := newHarness(t)
-		d.must(d.w.Set(t.Context(), []Watch{{Job: "in", Agent: "a", Path: d.path("inbox"), Mode: ModeBatch, MaxFiles: 2, MaxWait: time.Hour, Settle: time.Hour}}))
+		d.must(d.w.Set(t.Context(), []Watch{{Job: "in", Agent: "a", Path: d.path("inbox"), Mode: ModeBatch, MaxFiles: 2, MaxWait: 3 * time.Hour, Settle: time.Hour}}))
 		f := d.w.folders["in"]
-		f.debouncer.lastChange = time.Now()
 		began := time.Now()
-		for i := range n {
+		f.debouncer.lastChange, f.batch.retry = began, began.Add(c.retry)
+		if c.quiet {
+			f.debouncer.lastChange = began.Add(-2 * time.Hour)
+		}
+		for i := range c.files {
 			path := d.write("inbox/"+string(rune('a'+i)), string(rune('a'+i)))
 			info, err := os.Lstat(path)
 			d.must(err)
-			c := ready(path, stampOf(info))
-			c.hash = string(rune('a' + i))
-			f.batch.add(c, began.Add(time.Duration(i)*time.Millisecond))
+			one := ready(path, stampOf(info))
+			one.hash = string(rune('a' + i))
+			f.batch.add(one, began.Add(time.Duration(i)*time.Millisecond))
 		}
 
 		f.enqueueBatch(t.Context())
-		if got := d.runs(); got != want || f.batch.len() != n%2 {
-			t.Errorf("%d files: %d runs, %d wait, want %d and %d", n, got, f.batch.len(), want, n%2)
+		if got := d.runs(); got != c.runs || f.batch.len() != c.waits {
+			t.Errorf("%+v: %d runs, %d wait", c, got, f.batch.len())
 		}
-		if n%2 == 1 && !f.batch.since.Equal(began.Add(time.Duration(n-1)*time.Millisecond)) {
-			t.Errorf("%d files: what is over waits since %s", n, f.batch.since)
+		if want := began.Add(time.Duration(c.files-c.waits) * time.Millisecond); c.waits > 0 && !f.batch.since.Equal(want) {
+			t.Errorf("%+v: what is over waits since %s, want %s", c, f.batch.since, want)
 		}
 	}
 }

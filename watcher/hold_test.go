@@ -198,7 +198,7 @@ func TestHeldChange(t *testing.T) {
 func TestWaitIsOnRecordOnce(t *testing.T) {
 	t.Parallel()
 	d := newHarness(t)
-	d.set(After{})
+	d.must(d.w.Set(t.Context(), []Watch{{Job: "in", Path: d.path("inbox"), Settle: time.Hour}}))
 	f := d.w.folders["in"]
 	told := func() int {
 		events, err := d.w.ledger.Events(t.Context(), ledger.EventFilter{Job: "in"})
@@ -228,6 +228,9 @@ func TestWaitIsOnRecordOnce(t *testing.T) {
 		before := time.Now()
 		if !f.isHeldBack(t.Context(), ready(path, stamp{}), c.held) || !f.debouncer.has(path) {
 			t.Errorf("%d: it does not wait", i)
+		}
+		if due := f.debouncer.nextDue(); i == 0 && (due.Before(before.Add(time.Hour)) || due.After(time.Now().Add(time.Hour))) {
+			t.Errorf("it is looked at again at %s, an hour after %s", due, before)
 		}
 		if w := f.waits[path]; c.waited == 0 && (w.Since.Before(before) || w.kind != c.held.kind) {
 			t.Errorf("%d: it waits since %s", i, w.Since)
