@@ -217,6 +217,80 @@ func TestAfterAcrossFileSystems(t *testing.T) {
 	if got := d.applyAfter(c); got.Dest != filepath.Join(far, "a-2.csv") {
 		t.Errorf("%+v", got)
 	}
+	d.missing("inbox/a.csv")
+}
+
+// The copy of an interrupted move is known by its time and its content: what differs in one of them is somebody else's, and so
+// is everything on the same file system, where nothing is copied.
+func TestMoveTakesNothingForItsCopy(t *testing.T) {
+	t.Parallel()
+	long := time.Now().Add(-time.Hour).Truncate(time.Second)
+	for name, c := range map[string]struct {
+		far  bool
+		text string
+		at   time.Time
+		want string
+	}{
+		"its copy":                 {true, "1", long, "a.csv"},
+		"another time":             {true, "1", long.Add(time.Second), "a-2.csv"},
+		"another content":          {true, "2", long, "a-2.csv"},
+		"another length":           {true, "22", long, "a-2.csv"},
+		"on the same file system":  {false, "1", long, "a-2.csv"},
+		"nothing that it could be": {true, "", long, "a-2.csv"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			d := newHarness(t)
+			dir := d.path("done")
+			if c.far {
+				dir = otherFileSystem(t, d.base)
+			}
+			w := d.set(After{"move", dir})
+			there := d.handle(filepath.Join(dir, "a.csv")).path()
+			d.must(os.WriteFile(there, []byte(c.text), 0o644))
+			path := d.write("inbox/a.csv", "1")
+			d.must(os.Chtimes(there, c.at, c.at))
+			d.must(os.Chtimes(path, long, long))
+			if got := d.applyAfter(d.run(w, path, domain.OutcomeSuccess)); got.After != ledger.AfterDone || got.Dest != filepath.Join(dir, c.want) {
+				t.Errorf("%+v", got)
+			}
+			d.missing("inbox/a.csv")
+			if got, err := os.ReadFile(there); err != nil || string(got) != c.text {
+				t.Errorf("what was there holds %q (%v)", got, err)
+			}
+		})
+	}
+}
+
+// A copy that was interrupted begins again; of a file that was written to meanwhile no copy is left, and nothing is removed.
+func TestCopyAcross(t *testing.T) {
+	t.Parallel()
+	d := newHarness(t)
+	far := otherFileSystem(t, d.base)
+	path := d.write("inbox/a.csv", "1")
+	info, err := os.Lstat(path)
+	d.must(err)
+	st, before := stampOf(info), stampOf(info)
+	before.size++
+	dest := d.handle(filepath.Join(far, "a.csv"))
+	if err := copyAcross(t.Context(), d.handle(path), before, dest); !errors.Is(err, errChanged) {
+		t.Errorf("%v", err)
+	}
+	d.read("inbox/a.csv", "1")
+	if left, err := os.ReadDir(far); err != nil || len(left) != 0 {
+		t.Errorf("%v is left (%v)", left, err)
+	}
+
+	part := filepath.Join(far, fmt.Sprintf(".moving-%x-%x", st.device, st.inode))
+	d.must(os.WriteFile(part, []byte("a part of it"), 0o600))
+	d.must(copyAcross(t.Context(), d.handle(path), st, dest))
+	d.missing("inbox/a.csv")
+	if got, err := os.ReadFile(dest.path()); err != nil || string(got) != "1" {
+		t.Errorf("%q (%v)", got, err)
+	}
+	if left, err := os.ReadDir(far); err != nil || len(left) != 1 {
+		t.Errorf("%v is left (%v)", left, err)
+	}
 }
 
 func otherFileSystem(t *testing.T, here string) string {

@@ -236,6 +236,24 @@ func TestRecentForgetsTheOldest(t *testing.T) {
 	}
 }
 
+// A file is the same while it has its identity, size and time; when it came to its place does not count.
+func TestStampSame(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(s *stamp)
+		same   bool
+	}{
+		"nothing": {func(s *stamp) {}, true}, "place": {func(s *stamp) { s.changed++ }, true},
+		"device": {func(s *stamp) { s.device++ }, false}, "inode": {func(s *stamp) { s.inode++ }, false},
+		"size": {func(s *stamp) { s.size++ }, false}, "time": {func(s *stamp) { s.modified++ }, false},
+	} {
+		one := look(1, 0)
+		other := one
+		if c.change(&other); one.same(other) != c.same {
+			t.Errorf("another %s: the same: %t", name, one.same(other))
+		}
+	}
+}
+
 // A stamp is trusted only if another write would show in it.
 func TestStampStable(t *testing.T) {
 	for _, c := range []struct {

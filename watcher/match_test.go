@@ -19,8 +19,8 @@ func TestSelects(t *testing.T) {
 		include, exclude string
 		yes, no          string
 	}{
-		{"", "", "a.csv sub/b.csv ä.txt part a.parts tmp.a ~a $a #a a# download thumbs.dbx a~b", ".a a~ a.part a.crdownload a.filepart a.tmp a.swp 4913 .DS_Store .git/a sub/.x/b sub/a.tmp"},
-		{"", "", "", "a.PART a.partial a.CrDownload a.opdownload a.download a.pdf.download/a.pdf A.TMP a.swo ~$a.docx sub/~$A.DOCX #a# .~lock.a.odt# Thumbs.db THUMBS.DB desktop.ini Desktop.ini x.part/a"},
+		{"", "", "a.csv sub/b.csv ä.txt part a.parts tmp.a ~a $a #a a# download thumbs.dbx a~b # #a a#", ".a a~ a.part a.crdownload a.filepart a.tmp a.swp 4913 .DS_Store .git/a sub/.x/b sub/a.tmp"},
+		{"", "", "", "a.PART a.partial a.CrDownload a.opdownload a.download a.pdf.download/a.pdf A.TMP a.swo ~$a.docx sub/~$A.DOCX #a# .~lock.a.odt# Thumbs.db THUMBS.DB desktop.ini Desktop.ini x.part/a ~ ## .part ~$"},
 		{"*.csv", "", "a.csv x/y/a.csv", "a.txt acsv"},
 		{"data", "", "data data/a data/x/y", "a datas/a"},
 		{"data/", "", "data/a x/data/a", "a"},
