@@ -4,6 +4,7 @@ import (
 	"io/fs"
 	"os"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -287,6 +288,295 @@ func TestLastRound(t *testing.T) {
 		d.must(err)
 		if len(runs) != c.runs || f.conv.state.Round != c.now {
 			t.Errorf("%+v: %d runs, round %d", c, len(runs), f.conv.state.Round)
+		}
+	}
+}
+
+// A loop goes on with the end of its run, and with a retry of it; what is said of another run, or comes late, is no news.
+func TestLoopHearsOfItsRun(t *testing.T) {
+	t.Parallel()
+	const done = domain.OutcomeSuccess
+	for name, c := range map[string]struct {
+		phase State
+		is    func(f *folder)
+		said  runStatus
+		want  State
+	}{
+		"it is over":                 {StateProcessing, func(*folder) {}, runStatus{7, done}, StateSettling},
+		"it failed":                  {StateProcessing, func(*folder) {}, runStatus{7, domain.OutcomeError}, StateSettling},
+		"it is on":                   {StateProcessing, func(*folder) {}, runStatus{7, ""}, StateProcessing},
+		"it is tried again":          {StateIdle, func(*folder) {}, runStatus{7, ""}, StateProcessing},
+		"tried again while it waits": {StateSettling, func(*folder) {}, runStatus{7, ""}, StateProcessing},
+		"over while it settles":      {StateSettling, func(*folder) {}, runStatus{7, done}, StateSettling},
+		"over while it is idle":      {StateIdle, func(*folder) {}, runStatus{7, done}, StateIdle},
+		"another is over":            {StateProcessing, func(*folder) {}, runStatus{6, done}, StateProcessing},
+		"another is tried again":     {StateIdle, func(*folder) {}, runStatus{6, ""}, StateIdle},
+		"before it knows its state":  {StateProcessing, func(f *folder) { f.conv.loaded = false }, runStatus{7, done}, StateProcessing},
+		"it was told before":         {StateProcessing, func(f *folder) { f.setRunStatus(runStatus{7, done}); f.nextRunStatus() }, runStatus{7, done}, StateProcessing},
+	} {
+		f := newFolder(&Watcher{runSettle: time.Hour}, Watch{Mode: ModeConverge})
+		f.conv = convergence{loaded: true, phase: c.phase, state: ledger.WatchState{Run: 7}, since: noon}
+		c.is(f)
+		f.setRunStatus(c.said)
+		before := time.Now()
+		f.converge(t.Context())
+		if f.conv.phase != c.want {
+			t.Errorf("%s: %s, want %s", name, f.conv.phase, c.want)
+		}
+		if again := !f.conv.since.Equal(noon); again != (c.phase != c.want) {
+			t.Errorf("%s: the phase begins again: %t", name, again)
+		}
+		if c.phase != c.want && c.want == StateSettling && (f.conv.outcome != c.said.outcome || f.conv.checkAt.Before(before.Add(time.Hour))) {
+			t.Errorf("%s: %+v", name, f.conv)
+		}
+	}
+}
+
+// A folder that converges is looked at when it is time: not before, and not while it waits for an event, or is missing.
+func TestLoopLooksWhenItIsTime(t *testing.T) {
+	t.Parallel()
+	d := newHarness(t)
+	f := d.looped()
+	for name, c := range map[string]struct {
+		at   time.Time
+		root string
+		want bool
+	}{
+		"it is time": {time.Now().Add(-time.Second), f.root, true}, "later": {time.Now().Add(time.Hour), f.root, false},
+		"it waits for an event": {time.Time{}, f.root, false}, "missing": {time.Now().Add(-time.Second), "", false},
+	} {
+		f.conv.checkAt, f.root, f.status.LastScan = c.at, c.root, time.Time{}
+		f.converge(t.Context())
+		if got := !f.status.LastScan.IsZero(); got != c.want {
+			t.Errorf("%s: it is looked at: %t", name, got)
+		}
+		f.root = d.path("inbox")
+	}
+}
+
+// What is recorded is about one folder: where the path leads to another by now, that one begins from scratch.
+func TestLoopOfAnotherFolder(t *testing.T) {
+	t.Parallel()
+	d := newHarness(t)
+	d.write("one/a.csv", "1")
+	d.write("two/b.csv", "1")
+	d.must(os.Remove(d.path("inbox")))
+	d.link("one", "inbox")
+	d.must(d.w.Set(t.Context(), []Watch{{Job: "in", Agent: "a", Path: d.path("inbox"), Mode: ModeConverge, Settle: time.Millisecond}}))
+	f := d.w.folders["in"]
+	f.scan(t.Context(), "start")
+	one := f.conv.state.Fingerprint
+	f.conv.loaded = false
+	f.scan(t.Context(), "")
+	if !f.conv.loaded || f.conv.state.Fingerprint != one || f.conv.phase != StateIdle {
+		t.Errorf("%+v", f.conv)
+	}
+
+	d.must(os.Remove(d.path("inbox")))
+	d.link("two", "inbox")
+	f.scan(t.Context(), "")
+	if f.conv.root != d.path("two") || f.conv.state.Fingerprint == one || f.conv.phase != StateIdle || d.runs() != 0 || d.kinds() != "watch.baseline watch.baseline" {
+		t.Errorf("%+v, %d runs, told %s", f.conv, d.runs(), d.kinds())
+	}
+}
+
+// A retry is seen although the run that is recorded is older than what the folder was left as; a watcher that starts then waits for its end.
+func TestLoadedState(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		is          func(d *harness, f *folder)
+		want        State
+		predates    bool
+		round       int
+		fingerprint bool // there is one
+	}{
+		"nothing recorded": {func(d *harness, f *folder) { d.must(d.w.ledger.DeleteWatchStates(d.t.Context(), "in")) }, StateIdle, false, 0, false},
+		"at rest":          {func(*harness, *folder) {}, StateIdle, false, 0, true},
+		"a run is on":      {func(d *harness, f *folder) { d.dispatched(f) }, StateProcessing, false, 1, true},
+		"a run is over":    {func(d *harness, f *folder) { d.end(d.dispatched(f), domain.OutcomeSuccess) }, StateSettling, true, 1, true},
+		"a run failed":     {func(d *harness, f *folder) { d.end(d.dispatched(f), domain.OutcomeError) }, StateSettling, true, 1, true},
+		"at rest after it": {func(d *harness, f *folder) {
+			d.end(d.dispatched(f), domain.OutcomeSuccess)
+			d.must(f.becomeIdle(d.t.Context(), memory{}, tree(nil).fingerprint()))
+		}, StateIdle, false, 0, true},
+		"recorded by a version that is not known": {func(d *harness, f *folder) {
+			d.must(d.w.ledger.SaveWatchStates(d.t.Context(), ledger.WatchState{Job: "in", Fingerprint: "f", Tree: "9 x", Round: 3}))
+		}, StateIdle, false, 0, false},
+	} {
+		d := newHarness(t)
+		f := d.looped()
+		d.w.runSettle = time.Hour
+		c.is(d, f)
+		before := time.Now()
+		d.must(f.loadState(t.Context()))
+		l := f.conv
+		if l.phase != c.want || l.runPredates != c.predates || l.state.Round != c.round || (l.state.Fingerprint != "") != c.fingerprint || !l.loaded {
+			t.Errorf("%s: %+v", name, l)
+		}
+		if l.phase == StateSettling && l.checkAt.Before(before.Add(time.Hour)) {
+			t.Errorf("%s: it is looked at after %s", name, l.checkAt.Sub(before))
+		}
+		if f.phase != c.want || f.status.Round != c.round {
+			t.Errorf("%s: it is told to be %s, in round %d", name, f.phase, f.status.Round)
+		}
+		if follows := d.w.following[f] != 0; follows != (c.want != StateIdle) {
+			t.Errorf("%s: its run is followed: %t", name, follows)
+		}
+	}
+}
+
+// dispatched is a run of the folder.
+func (d *harness) dispatched(f *folder) int64 {
+	d.t.Helper()
+	a, err := f.dispatch(d.t.Context(), tree{{path: "b"}}, nil, &ledger.Changes{})
+	d.must(err)
+	return a.Run
+}
+
+// A folder of which a run failed is at rest with what that run left: its next run is told of everything since, and only what differs
+// from what was left begins one. A retry that did the work has overtaken that.
+func TestLoopAfterAFailedRun(t *testing.T) {
+	t.Parallel()
+	d := newHarness(t)
+	f := d.looped()
+	recorded := f.conv.state.Fingerprint
+	d.write("inbox/b.csv", "1")
+	run := d.dispatched(f)
+	d.end(run, domain.OutcomeError)
+	f.conv.outcome = domain.OutcomeError
+	left := tree{{path: "left"}}.fingerprint()
+	d.must(f.giveUp(t.Context(), memory{last: tree{{path: "b"}}}, left, 1))
+	if f.conv.state.Fingerprint == left || f.conv.state.Fingerprint == recorded || f.conv.idlePrint != left || f.conv.phase != StateIdle {
+		t.Errorf("%+v", f.conv)
+	}
+	d.must(f.loadState(t.Context()))
+	if f.conv.idlePrint != left || f.conv.phase != StateIdle || !f.conv.failed() {
+		t.Errorf("loaded: %+v", f.conv)
+	}
+
+	if _, err := d.w.ledger.Retry(t.Context(), run); err != nil {
+		t.Fatal(err)
+	}
+	d.end(run, domain.OutcomeSuccess)
+	d.must(f.loadState(t.Context()))
+	if f.conv.idlePrint != f.conv.state.Fingerprint || f.conv.failed() {
+		t.Errorf("after a retry: %+v", f.conv)
+	}
+}
+
+// The folder of a removed file tells when that was: the nearest one that is still there.
+func TestLastRemoval(t *testing.T) {
+	t.Parallel()
+	d := newHarness(t)
+	f := d.looped()
+	d.must(os.MkdirAll(d.path("inbox/sub/deep"), 0o755))
+	d.must(os.Remove(d.path("inbox/sub/deep")))
+	info, err := os.Lstat(d.path("inbox/sub"))
+	d.must(err)
+	sub := stampOf(info).arrived()
+	info, err = os.Lstat(d.path("inbox"))
+	d.must(err)
+	root := stampOf(info).arrived()
+	for _, c := range []struct {
+		removed []string
+		want    time.Time
+	}{
+		{nil, time.Time{}}, {[]string{"a"}, root}, {[]string{"sub/a"}, sub}, {[]string{"sub/deep/a", "sub/deep/b"}, sub}, {[]string{"gone/deep/a"}, root}, {[]string{"sub/a", "a"}, latest(sub, root)}, {[]string{"a", "sub/a"}, latest(sub, root)},
+	} {
+		if got := f.lastRemoval(&ledger.Changes{Removed: c.removed}); !got.Equal(c.want) {
+			t.Errorf("%q: %s, want %s", c.removed, got, c.want)
+		}
+	}
+}
+
+// What cannot be read counts as it was: only what changes beside it begins a run.
+func TestLoopWithUnreadableFiles(t *testing.T) {
+	t.Parallel()
+	d := newHarness(t)
+	d.write("inbox/sub/c.csv", "1")
+	d.write("inbox/a.csv", "1")
+	d.must(d.w.Set(t.Context(), []Watch{{Job: "in", Agent: "a", Path: d.path("inbox"), Mode: ModeConverge, Recursive: true, Settle: time.Millisecond}}))
+	f := d.w.folders["in"]
+	f.scan(t.Context(), "start")
+	info, err := os.Lstat(d.path("inbox/a.csv"))
+	d.must(err)
+	denied := map[string]error{d.path("inbox/sub"): fs.ErrPermission}
+	f.evaluate(t.Context(), &walk{files: []sighting{{d.path("inbox/a.csv"), stampOf(info)}}, unreadable: denied})
+	if f.conv.phase != StateIdle || d.runs() != 0 {
+		t.Errorf("%s, %d runs", f.conv.phase, d.runs())
+	}
+
+	long := noon.UnixNano()
+	n := f.evaluate(t.Context(), &walk{files: []sighting{{d.path("inbox/a.csv"), stampOf(info)}, {d.path("inbox/b.csv"), stamp{modified: long, changed: long}}}, unreadable: denied})
+	if f.conv.phase != StateProcessing || d.runs() != 1 || n != 1 {
+		t.Errorf("%s, %d runs of %d files", f.conv.phase, d.runs(), n)
+	}
+}
+
+// A polled folder is decided about once two scans agree on what is in it.
+func TestLoopOfAPolledFolder(t *testing.T) {
+	t.Parallel()
+	d := newHarness(t)
+	f := d.looped()
+	f.MaxWait = time.Hour
+	info, err := os.Lstat(d.path("inbox/a.csv"))
+	d.must(err)
+	long := noon.UnixNano()
+	for i, c := range []struct {
+		size int64
+		runs int
+	}{{1, 0}, {2, 0}, {2, 1}} {
+		f.conv.checkAt = time.Time{}
+		f.evaluate(t.Context(), &walk{degraded: "it is far away", files: []sighting{{d.path("inbox/a.csv"), stampOf(info)}, {d.path("inbox/b.csv"), stamp{size: c.size, modified: long, changed: long}}}})
+		if got := d.runs(); got != c.runs {
+			t.Errorf("scan %d: %d runs", i, got)
+		}
+	}
+}
+
+// A run that failed ends its loop when what it left has settled; of one that failed while nobody watched, what is different by now
+// begins another, for anybody may have made it.
+func TestLoopOfAFailedRun(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		outcome   domain.Outcome
+		predates  bool
+		different bool
+		runs      int
+		told      string
+	}{
+		"failed":                              {domain.OutcomeError, false, true, 1, "watch.stopped"},
+		"failed, and left nothing":            {domain.OutcomeError, false, false, 1, "watch.stopped"},
+		"failed meanwhile":                    {domain.OutcomeError, true, true, 2, ""},
+		"failed meanwhile, nothing different": {domain.OutcomeError, true, false, 1, "watch.stopped"},
+		"done":                                {domain.OutcomeSuccess, false, true, 2, ""},
+		"done, nothing different":             {domain.OutcomeSuccess, false, false, 1, "watch.converged"},
+	} {
+		d := newHarness(t)
+		f := d.looped()
+		info, err := os.Lstat(d.path("inbox/a.csv"))
+		d.must(err)
+		long := noon.UnixNano()
+		files := []sighting{{d.path("inbox/a.csv"), stampOf(info)}, {d.path("inbox/b.csv"), stamp{size: 1, modified: long, changed: long}}}
+		f.setPhase(StateDebouncing, time.Time{})
+		f.evaluate(t.Context(), &walk{files: files})
+		if d.runs() != 1 {
+			t.Fatalf("%s: %d runs", name, d.runs())
+		}
+		d.end(f.conv.state.Run, c.outcome)
+		f.conv.outcome, f.conv.runPredates = c.outcome, c.predates
+		f.setPhase(StateSettling, time.Time{})
+		if c.different {
+			files = append(files, sighting{d.path("inbox/c.csv"), stamp{size: 1, modified: long, changed: long}})
+		}
+		f.evaluate(t.Context(), &walk{files: files})
+		runs, err := d.w.ledger.Runs(t.Context(), ledger.RunFilter{Job: "in", Limit: 10})
+		d.must(err)
+		if want := strings.TrimSpace("watch.baseline " + c.told); len(runs) != c.runs || !sameKinds(d.kinds(), want) {
+			t.Errorf("%s: %d runs, told %q, want %q", name, len(runs), d.kinds(), want)
+		}
+		if c.runs == 1 && f.conv.phase != StateIdle || c.runs == 2 && f.conv.phase != StateProcessing {
+			t.Errorf("%s: %s", name, f.conv.phase)
 		}
 	}
 }
