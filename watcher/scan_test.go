@@ -3,11 +3,13 @@ package watcher
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -271,30 +273,39 @@ func errOnly(err error, may bool) error {
 func TestWalkFinds(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		watch Watch
-		want  string
-		dirs  int
+		watch   Watch
+		want    string
+		dirs    int
+		aliases bool
 	}{
-		"files":              {Watch{}, "a.csv b.txt", 1},
-		"deep":               {Watch{Recursive: true}, "a.csv b.txt sub/c.csv sub/deep/d.csv", 3},
-		"some":               {Watch{Recursive: true, Include: []string{"*.csv"}, Exclude: []string{"deep"}}, "a.csv sub/c.csv", 2},
-		"links":              {Watch{FollowSymlinks: true}, "a.csv b.txt sub/c.csv", 2},
-		"links to all":       {Watch{FollowSymlinks: true, Recursive: true}, "a.csv b.txt sub/c.csv sub/deep/d.csv", 3},
-		"links by a name":    {Watch{FollowSymlinks: true, Recursive: true, Include: []string{"alias/**"}}, "sub/c.csv sub/deep/d.csv", 3},
-		"links, not to that": {Watch{FollowSymlinks: true, Recursive: true, Include: []string{"alias/**"}, Exclude: []string{"sub/deep"}}, "sub/c.csv", 2},
-		"links, not those":   {Watch{FollowSymlinks: true, Recursive: true, Exclude: []string{"sub"}}, "a.csv b.txt", 1},
+		"files":              {Watch{}, "a.csv b.txt", 1, false},
+		"deep":               {Watch{Recursive: true}, "a.csv b.txt done/f.csv sub/c.csv sub/deep/d.csv sub/e.csv", 4, false},
+		"some":               {Watch{Recursive: true, Include: []string{"*.csv"}, Exclude: []string{"deep"}}, "a.csv done/f.csv sub/c.csv sub/e.csv", 3, false},
+		"links":              {Watch{FollowSymlinks: true}, "a.csv b.txt done/f.csv sub/c.csv sub/e.csv", 3, false},
+		"links to some":      {Watch{FollowSymlinks: true, Include: []string{"*.csv"}}, "a.csv done/f.csv sub/c.csv", 3, false},
+		"links to a closed":  {Watch{FollowSymlinks: true, OnSuccess: After{Action: actionMove}}, "a.csv b.txt sub/c.csv sub/e.csv", 2, false},
+		"links to all":       {Watch{FollowSymlinks: true, Recursive: true}, "a.csv b.txt done/f.csv sub/c.csv sub/deep/d.csv sub/e.csv", 4, false},
+		"links by a name":    {Watch{FollowSymlinks: true, Recursive: true, Include: []string{"alias/**"}}, "sub/c.csv sub/deep/d.csv sub/e.csv", 4, true},
+		"links, not to that": {Watch{FollowSymlinks: true, Recursive: true, Include: []string{"alias/**"}, Exclude: []string{"sub/deep"}}, "sub/c.csv sub/e.csv", 3, true},
+		"links, not those":   {Watch{FollowSymlinks: true, Recursive: true, Exclude: []string{"sub"}}, "a.csv b.txt done/f.csv", 2, false},
+		"links, not this":    {Watch{FollowSymlinks: true, Exclude: []string{"sub/c.csv"}}, "a.csv b.txt done/f.csv sub/e.csv", 3, false},
 	} {
 		d := newHarness(t)
-		for _, file := range []string{"a.csv", "b.txt", ".hidden", "sub/c.csv", "sub/deep/d.csv"} {
+		for _, file := range []string{"a.csv", "b.txt", ".hidden", "sub/c.csv", "sub/e.csv", "sub/deep/d.csv", "done/f.csv"} {
 			d.write("inbox/"+file, file)
 		}
 		d.write("outside/x.csv", "1")
 		d.link("inbox/sub/c.csv", "inbox/c.csv")
+		d.link("inbox/sub/e.csv", "inbox/e.txt")
+		d.link("inbox/done/f.csv", "inbox/f.csv")
 		d.link("inbox/sub", "inbox/alias")
 		d.link("outside", "inbox/out")
 		d.link("outside/x.csv", "inbox/x.csv")
 		w := c.watch
 		w.Job, w.Path = "in", d.path("inbox")
+		if w.OnSuccess.Action != "" {
+			w.OnSuccess.Dir = d.path("inbox/done")
+		}
 		d.must(d.w.Set(t.Context(), []Watch{w}))
 		f := d.w.folders["in"]
 		f.rootFound(d.path("inbox"))
@@ -305,11 +316,97 @@ func TestWalkFinds(t *testing.T) {
 			got = append(got, rel)
 		}
 		slices.Sort(got)
-		if strings.Join(slices.Compact(got), " ") != c.want || walk.torn || walk.unopened || len(walk.unreadable) != 0 || walk.degraded != "" {
+		if strings.Join(slices.Compact(got), " ") != c.want || walk.torn || walk.unopened || len(walk.unreadable) != 0 || walk.degraded != "" || f.scanReason != "" {
 			t.Errorf("%s: %q, want %s (%+v)", name, got, c.want, walk)
 		}
-		if n := d.w.subs.count(f); n != c.dirs || len(walk.entered) != n {
-			t.Errorf("%s: %q are subscribed to", name, d.w.subs.dirs(f))
+		if n := d.w.subs.count(f); n != c.dirs || len(walk.entered) != n || (len(walk.linked.aliases) > 0) != c.aliases {
+			t.Errorf("%s: %q are subscribed to, other names %v", name, d.w.subs.dirs(f), walk.linked.aliases)
+		}
+	}
+}
+
+// Of many links to one folder so many are followed, the same at each scan: each of them has all of it read.
+func TestLinksToOneFolder(t *testing.T) {
+	t.Parallel()
+	d := newHarness(t)
+	d.write("inbox/store/a.csv", "1")
+	d.must(os.Mkdir(d.path("inbox/in"), 0o755))
+	var want []string
+	for i := range maxAliases + 4 {
+		name := fmt.Sprintf("in/%02d", i)
+		d.link("inbox/store", "inbox/"+name)
+		if i < maxAliases {
+			want = append(want, name)
+		}
+	}
+	d.must(d.w.Set(t.Context(), []Watch{{Job: "in", Path: d.path("inbox"), Recursive: true, FollowSymlinks: true, Include: []string{"in/**"}}}))
+	f := d.w.folders["in"]
+	f.rootFound(d.path("inbox"))
+	if got := f.walk(t.Context(), f.root, ".", nil).linked.aliases[d.path("inbox/store")]; !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
+
+// A file is selected by its own name, and by those that links give to its folder; what is left out by its own name is by all.
+func TestWantsByNames(t *testing.T) {
+	t.Parallel()
+	f := newFolder(&Watcher{}, Watch{Recursive: true, Include: []string{"in/**", "own/*"}, Exclude: []string{"private", "own/not"}})
+	f.root = "/all"
+	for _, dir := range []string{"store", "private", "own"} {
+		f.linked.addAlias("/all/"+dir, "in/"+dir+"-by-link")
+	}
+	f.linked.files["/all/one"] = true
+	f.skippedDirs = map[string]bool{"/all/in/closed": true}
+	for rel, want := range map[string]bool{
+		"store/a": true, "other/a": false, "private/a": false, "own/a": true, "own/not": false, "in/a": true, "one": true, "in/closed/a": false, "in/private/a": false, "store/sub/a": false,
+	} {
+		if got := f.wants("/all/"+rel, rel); got != want {
+			t.Errorf("%s: %t", rel, got)
+		}
+	}
+}
+
+// A new folder of which the system reports nothing has its watch scanned.
+func TestDescendIntoAFolderWithoutEvents(t *testing.T) {
+	t.Parallel()
+	for deaf, want := range map[bool]string{false: "", true: "a new folder cannot be watched"} {
+		d := newHarness(t)
+		d.must(d.w.Set(t.Context(), []Watch{{Job: "in", Path: d.path("inbox"), Recursive: true}}))
+		f := d.w.folders["in"]
+		f.rootFound(d.path("inbox"))
+		f.scanAt = time.Now().Add(time.Hour)
+		if deaf {
+			d.w.subs.addWatch = func(string) error { return syscall.ENOSPC }
+		}
+		d.write("inbox/sub/a.csv", "1")
+		f.descend(t.Context(), d.path("inbox/sub"), "sub")
+		if why := f.nextScanReason(); why != want || !f.debouncer.has(d.path("inbox/sub/a.csv")) {
+			t.Errorf("%q, want %q", why, want)
+		}
+	}
+}
+
+// What comes while a missing folder is subscribed to is not waited for: a nearer folder, or the folder itself.
+func TestMissingFolderThatComes(t *testing.T) {
+	t.Parallel()
+	for path, why := range map[string]string{"none/in": "", "none": "the folder is back"} {
+		d := newHarness(t)
+		d.must(d.w.Set(t.Context(), []Watch{{Job: "in", Path: d.path(path)}}))
+		f := d.w.folders["in"]
+		add := d.w.subs.addWatch
+		d.w.subs.addWatch = func(dir string) error {
+			if err := os.MkdirAll(d.path("none"), 0o755); err != nil {
+				return err
+			}
+			return add(dir)
+		}
+		f.scan(t.Context(), "start")
+		want := []string{d.path("none")}
+		if path == "none" {
+			want = []string{d.base}
+		}
+		if dirs := d.w.subs.dirs(f); !slices.Equal(dirs, want) || f.nextScanReason() != why {
+			t.Errorf("%s: %q are subscribed to", path, dirs)
 		}
 	}
 }
@@ -354,7 +451,7 @@ func TestWalkFails(t *testing.T) {
 	d.must(d.w.Set(t.Context(), []Watch{{Job: "in", Path: d.path("inbox"), Recursive: true}}))
 	f := d.w.folders["in"]
 	f.rootFound(d.path("inbox"))
-	if got := f.walk(t.Context(), d.path("inbox/none"), "none", nil); !got.torn || len(got.unreadable) != 0 || got.unopened {
+	if got := f.walk(t.Context(), d.path("inbox/none"), "none", nil); !got.torn || len(got.unreadable) != 0 || got.unopened || f.scanReason != "" {
 		t.Errorf("%+v", got)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
