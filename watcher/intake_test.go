@@ -359,6 +359,13 @@ func TestClaim(t *testing.T) {
 		t.Errorf("%d runs of two files", d.runs())
 	}
 
+	f.Mode = ModeBatch
+	f.claim(t.Context(), []candidate{one, ready(d.path("inbox/new.csv"), stamp{})})
+	if f.batch.len() != 1 || !f.batch.has(d.path("inbox/new.csv"), stamp{}) {
+		t.Errorf("%d files wait for the others of their run", f.batch.len())
+	}
+	f.Mode = ModePerFile
+
 	var data struct{ Error string }
 	events, err := d.w.ledger.Events(t.Context(), ledger.EventFilter{Job: "in"})
 	d.must(err)

@@ -1,6 +1,7 @@
 package watcher
 
 import (
+	"errors"
 	"io/fs"
 	"os"
 	"slices"
@@ -214,6 +215,11 @@ func TestRetriedRunIsAwaited(t *testing.T) {
 	if _, err := d.w.ledger.Retry(t.Context(), a.Run); err != nil {
 		t.Fatal(err)
 	}
+	f.MaxWait = 0 // a change is decided about at once
+	if n := f.evaluate(t.Context(), &walk{files: []sighting{{d.path("inbox/c.csv"), stamp{size: 1}}}}); n == 0 || d.runs() != 1 || f.conv.phase != StateProcessing {
+		t.Errorf("a change, and it is tried again: %d files, %d runs, %s", n, d.runs(), f.conv.phase)
+	}
+	f.setPhase(StateIdle, time.Time{})
 	if again, err := f.retried(t.Context()); !again || err != nil || f.conv.phase != StateProcessing || d.w.following[f] != a.Run {
 		t.Errorf("tried again: %t, %v, %s", again, err, f.conv.phase)
 	}
@@ -288,6 +294,9 @@ func TestLastRound(t *testing.T) {
 		d.must(err)
 		if len(runs) != c.runs || f.conv.state.Round != c.now {
 			t.Errorf("%+v: %d runs, round %d", c, len(runs), f.conv.state.Round)
+		}
+		if adopted := strings.Contains(d.kinds(), "watch.adopted"); adopted != (c.now == 0) {
+			t.Errorf("%+v: told %q", c, d.kinds())
 		}
 	}
 }
@@ -449,6 +458,9 @@ func TestLoopAfterAFailedRun(t *testing.T) {
 	if f.conv.state.Fingerprint == left || f.conv.state.Fingerprint == recorded || f.conv.idlePrint != left || f.conv.phase != StateIdle {
 		t.Errorf("%+v", f.conv)
 	}
+	if _, err := f.loadMemory(t.Context(), nil); err != nil || f.conv.idlePrint != left { // it selects what it did
+		t.Errorf("looked at: %+v (%v)", f.conv, err)
+	}
 	d.must(f.loadState(t.Context()))
 	if f.conv.idlePrint != left || f.conv.phase != StateIdle || !f.conv.failed() {
 		t.Errorf("loaded: %+v", f.conv)
@@ -577,6 +589,225 @@ func TestLoopOfAFailedRun(t *testing.T) {
 		}
 		if c.runs == 1 && f.conv.phase != StateIdle || c.runs == 2 && f.conv.phase != StateProcessing {
 			t.Errorf("%s: %s", name, f.conv.phase)
+		}
+	}
+}
+
+// Of a folder that is not there when its job begins everything is new, whatever comes later; that is recorded once, where it matters.
+func TestStartMissing(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ mode, existing, told string }{
+		{ModeConverge, ExistingIgnore, "watch.baseline watch.missing"}, {ModeConverge, ExistingProcess, "watch.missing"},
+		{ModePerFile, ExistingIgnore, "watch.baseline watch.missing"}, {ModePerFile, ExistingProcess, "watch.missing"}, {ModeBatch, ExistingIgnore, "watch.baseline watch.missing"},
+	} {
+		d := newHarness(t)
+		watches := []Watch{{Job: "in", Agent: "a", Path: d.path("inbox/none"), Mode: c.mode, Existing: c.existing}}
+		d.must(d.w.Set(t.Context(), watches))
+		f := d.w.folders["in"]
+		for range 2 {
+			f.scan(t.Context(), "start")
+			if !sameKinds(d.kinds(), c.told) || f.conv.loaded != (c.mode == ModeConverge) {
+				t.Errorf("%+v: told %q, the state is loaded: %t", c, d.kinds(), f.conv.loaded)
+			}
+		}
+
+		d.write("inbox/none/a.csv", "1")
+		f.MaxWait = 0
+		f.scan(t.Context(), "")
+		if f.Mode == ModeConverge {
+			f.conv.checkAt = time.Time{}
+			f.scan(t.Context(), "")
+			if d.runs() != 1 {
+				t.Errorf("%+v: %d runs of what came", c, d.runs())
+			}
+		} else if !f.debouncer.has(d.path("inbox/none/a.csv")) {
+			t.Errorf("%+v: what came is not new", c)
+		}
+
+		// What was recorded of it is that of a watcher that starts later, too.
+		g := newFolder(d.w, f.Watch)
+		d.must(os.RemoveAll(d.path("inbox/none")))
+		told := d.kinds()
+		g.scan(t.Context(), "start")
+		if again := strings.Count(d.kinds(), "watch.baseline") - strings.Count(told, "watch.baseline"); again != 0 {
+			t.Errorf("%+v: told %q", c, d.kinds())
+		}
+	}
+}
+
+// The end of a loop is told when one was on, and did its work.
+func TestRestTellsOfALoop(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		round   int
+		outcome domain.Outcome
+		told    string
+	}{
+		{0, "", "watch.baseline"}, {0, domain.OutcomeSuccess, "watch.baseline"}, {2, domain.OutcomeSuccess, "watch.baseline watch.converged"}, {2, domain.OutcomeError, "watch.baseline"}, {0, domain.OutcomeError, "watch.baseline"},
+	} {
+		d := newHarness(t)
+		f := d.looped()
+		f.conv.state.Round, f.conv.outcome = c.round, c.outcome
+		d.must(f.rest(t.Context(), memory{}, "print"))
+		if got := d.kinds(); !sameKinds(got, c.told) || f.conv.state.Round != 0 || f.conv.idlePrint != "print" {
+			t.Errorf("%+v: told %q, %+v", c, got, f.conv)
+		}
+	}
+
+	d := newHarness(t)
+	f := d.looped()
+	f.conv.state.Round = 2
+	d.must(d.w.ledger.Close())
+	if err := f.rest(t.Context(), memory{}, "print"); err == nil {
+		t.Error("what was not recorded is told")
+	}
+}
+
+// Why a folder cannot be triggered is told with its run, where it has one.
+func TestBusy(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		missing bool
+		phase   State
+		run     int64
+		want    string
+	}{
+		"missing":               {true, StateIdle, 7, "the folder /in is not there"},
+		"idle":                  {false, StateIdle, 7, ""},
+		"a run is on":           {false, StateProcessing, 7, "its folder is processing (run 7); "},
+		"a run settles":         {false, StateSettling, 7, "its folder is settling (run 7); "},
+		"a change after a run":  {false, StateDebouncing, 7, "its folder is debouncing; "},
+		"the first change":      {false, StateDebouncing, 0, "its folder is debouncing; "},
+		"a run without its row": {false, StateProcessing, 0, "its folder is processing; "},
+	} {
+		f := newFolder(&Watcher{}, Watch{Job: "in", Path: "/in"})
+		f.missing, f.conv.phase, f.conv.state.Run = c.missing, c.phase, c.run
+		err := f.busy()
+		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) || errors.Is(err, ErrBusy) != (err != nil && !c.missing) {
+			t.Errorf("%s: %v, want %q", name, err, c.want)
+		}
+	}
+}
+
+// A folder forgets its loop once its job takes files, or is no more; what was there before the job stays on record.
+func TestForgetsTheLoop(t *testing.T) {
+	t.Parallel()
+	for mode, kept := range map[string]bool{ModeConverge: true, ModePerFile: false, ModeBatch: false} {
+		d := newHarness(t)
+		d.looped()
+		d.must(d.w.ledger.SaveWatchStates(t.Context(), ledger.WatchState{Job: "files", Tree: "x"}, ledger.WatchState{Job: "gone", Tree: "x"}))
+		d.must(d.w.Set(t.Context(), []Watch{{Job: "in", Agent: "a", Path: d.path("inbox"), Mode: mode}, {Job: "files", Path: d.path("files")}}))
+		known, err := d.w.ledger.WatchStates(t.Context())
+		d.must(err)
+		_, files := known["files"]
+		_, gone := known["gone"]
+		if (known["in"].Fingerprint != "") != kept || !files || !gone {
+			t.Errorf("%s: %+v", mode, known)
+		}
+		if told := strings.Contains(d.kinds(), "watch.forgotten"); told == kept {
+			t.Errorf("%s: told %q", mode, d.kinds())
+		}
+	}
+}
+
+// A folder leaves out those that are watched inside it, at any depth, and not itself.
+func TestNestedWatches(t *testing.T) {
+	t.Parallel()
+	w := &Watcher{}
+	folders := w.foldersOf([]Watch{{Job: "all", Path: "/"}, {Job: "in", Path: "/in"}, {Job: "again", Path: "/in"}, {Job: "a", Path: "/in/a"}, {Job: "b", Path: "/in/a/b"}, {Job: "inn", Path: "/inn"}})
+	for job, want := range map[string]string{"all": "/in /in /in/a /in/a/b /inn", "in": "/in/a /in/a/b", "again": "/in/a /in/a/b", "a": "/in/a/b", "b": "", "inn": ""} {
+		if got := strings.Join(folders[job].nestedWatches, " "); got != want {
+			t.Errorf("%s: %s, want %s", job, got, want)
+		}
+	}
+}
+
+// What was there before a job is recorded once: a watcher that starts later knows it, and one of another mode, or that cannot read the
+// record, begins from scratch.
+func TestPreexistingIsRecorded(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		change   func(d *harness)
+		baseline int
+		new      bool // what came meanwhile
+	}{
+		"nothing": {func(*harness) {}, 1, true},
+		"damaged": {func(d *harness) {
+			d.must(d.w.ledger.SaveWatchStates(d.t.Context(), ledger.WatchState{Job: "in", Tree: "9 x"}))
+		}, 2, false},
+		"as a loop": {func(d *harness) {
+			d.must(d.w.ledger.SaveWatchStates(d.t.Context(), ledger.WatchState{Job: "in", Fingerprint: "f", Tree: "x"}))
+		}, 2, false},
+		"missing at first": {func(d *harness) {
+			d.must(os.Rename(d.path("inbox"), d.path("away")))
+			newFolder(d.w, d.w.folders["in"].Watch).scan(d.t.Context(), "start")
+			d.must(os.Rename(d.path("away"), d.path("inbox")))
+		}, 1, true},
+	} {
+		d := newHarness(t)
+		d.write("inbox/old.csv", "1")
+		d.must(d.w.Set(t.Context(), []Watch{{Job: "in", Agent: "a", Path: d.path("inbox"), Existing: ExistingIgnore}}))
+		f := d.w.folders["in"]
+		f.scan(t.Context(), "start")
+		if f.debouncer.len() != 0 {
+			t.Errorf("%s: what was there before is new", name)
+		}
+		d.write("inbox/new.csv", "1")
+		c.change(d)
+		g := newFolder(d.w, f.Watch)
+		g.scan(t.Context(), "start")
+		g.scan(t.Context(), "")
+		if g.debouncer.has(d.path("inbox/old.csv")) || g.debouncer.has(d.path("inbox/new.csv")) != c.new || strings.Count(d.kinds(), "watch.baseline") != c.baseline {
+			t.Errorf("%s: %d wait, told %q", name, g.debouncer.len(), d.kinds())
+		}
+	}
+}
+
+// A file that its owner names is refused as long as it is not whole, and says why.
+func TestEnqueueFileRefuses(t *testing.T) {
+	t.Parallel()
+	d := newHarness(t)
+	w := d.set(After{})
+	d.write("inbox/x.pdf", "")
+	d.write("inbox/x.pdf.part", "1")
+	d.write("inbox/full.pdf", "1")
+	d.write("inbox/full.pdf.part", "1")
+	d.write("inbox/empty.csv", "")
+	d.write("outside", "1")
+	d.must(os.Link(d.path("outside"), d.path("inbox/link.csv")))
+	d.write("own/file", "1")
+	d.must(os.Link(d.path("own/file"), d.path("own/link.csv")))
+	w.OwnFolder = d.path("own")
+	for name, want := range map[string]string{
+		"inbox/x.pdf": "is not taken: it is empty, and its download goes on", "inbox/link.csv": "is not taken: it is a hard link", "inbox/none": "cannot be read", "inbox": "is not a file",
+		"inbox/full.pdf": "", "inbox/empty.csv": "", "own/link.csv": "",
+	} {
+		a, err := EnqueueFile(t.Context(), d.w.ledger, w, d.path(name))
+		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) || a.New != (want == "") {
+			t.Errorf("%s: %+v (%v), want %q", name, a, err, want)
+		}
+	}
+}
+
+// A run is followed while it is on or settles and, if it failed, for a retry.
+func TestFollowsItsRun(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		phase   State
+		run     int64
+		outcome domain.Outcome
+		want    bool
+	}{
+		{StateProcessing, 7, "", true}, {StateSettling, 7, domain.OutcomeSuccess, true}, {StateIdle, 7, domain.OutcomeError, true}, {StateDebouncing, 7, domain.OutcomeError, true},
+		{StateIdle, 7, domain.OutcomeSuccess, false}, {StateDebouncing, 7, domain.OutcomeSuccess, false}, {StateIdle, 0, "", false}, {StateProcessing, 0, "", false},
+	} {
+		w := &Watcher{following: map[*folder]int64{}, followNow: make(chan struct{}, 1)}
+		f := newFolder(w, Watch{})
+		w.following[f] = 3
+		f.conv = convergence{phase: c.phase, outcome: c.outcome}
+		f.conv.state.Run = c.run
+		if f.followRun(); (w.following[f] == c.run && c.run != 0) != c.want || !c.want && len(w.following) != 0 || len(w.followNow) != 1 {
+			t.Errorf("%+v: %v", c, w.following)
 		}
 	}
 }

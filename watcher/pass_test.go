@@ -7,6 +7,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"rouse/internal/nofollow"
 )
 
 // A folder sleeps until the first of what is due, and a moment after it was told of something.
@@ -159,6 +161,18 @@ func TestSkippedFolders(t *testing.T) {
 			t.Errorf("%s is entered: %t", name, got)
 		}
 	}
+
+	// What a destination leads to by a link of somebody else is left out as well.
+	d.must(os.Mkdir(d.path("inbox/real"), 0o755))
+	d.link("inbox/real", "inbox/link")
+	d.must(d.w.Set(t.Context(), []Watch{{Job: "in", Path: d.path("inbox"), Recursive: true, OnSuccess: After{actionMove, d.path("inbox/link")}, Boundary: nofollow.NewBoundary(d.path("inbox"))}}))
+	f = d.w.folders["in"]
+	f.rootFound(d.path("inbox"))
+	for name, want := range map[string]bool{"real": false, "link": false, "sub": true} {
+		if got := f.enters(d.path("inbox/"+name), name); got != want {
+			t.Errorf("%s is entered: %t", name, got)
+		}
+	}
 }
 
 // An event is of a file that the watch is for, or of nothing: by the pattern, the depth, the kind and what it was before the job.
@@ -197,6 +211,21 @@ func TestHandleEvent(t *testing.T) {
 		}
 	}
 
+	// A link changes which names there are, where links are followed; so does one that was followed and has gone.
+	d.link("inbox/a.csv", "inbox/link.csv")
+	for _, c := range []struct {
+		follow bool
+		name   string
+		scan   string
+	}{{false, "link.csv", ""}, {true, "link.csv", linksChanged}, {true, "a.csv", ""}, {true, "was.csv", linksChanged}, {true, "gone.csv", ""}, {false, "was.csv", ""}} {
+		in.FollowSymlinks, in.scanReason, in.scanAt = c.follow, "", time.Now().Add(time.Hour)
+		in.linked.links[d.path("inbox/was.csv")] = true
+		if in.handleEvent(t.Context(), d.path("inbox/"+c.name), true); in.nextScanReason() != c.scan {
+			t.Errorf("%+v: scanned: %t", c, c.scan == "")
+		}
+	}
+	in.FollowSymlinks = false
+
 	// One that is ready, and looks as it did then, is not looked at once more; one that is gone is not ready any more.
 	info, err := os.Lstat(d.path("inbox/a.csv"))
 	d.must(err)
@@ -210,6 +239,24 @@ func TestHandleEvent(t *testing.T) {
 	in.handleEvent(t.Context(), d.path("inbox/a.csv"), false)
 	if in.batch.len() != 0 {
 		t.Error("a file that is gone is ready")
+	}
+}
+
+// In a folder that converges any file that the watch is for is a change of it, also one that has gone; a folder alone is none.
+func TestHandleEventOfAFolder(t *testing.T) {
+	t.Parallel()
+	d := newHarness(t)
+	d.write("inbox/a.csv", "1")
+	d.write("inbox/a.txt", "1")
+	d.must(os.Mkdir(d.path("inbox/sub.csv"), 0o755))
+	d.must(d.w.Set(t.Context(), []Watch{{Job: "in", Path: d.path("inbox"), Mode: ModeConverge, Include: []string{"*.csv"}}}))
+	f := d.w.folders["in"]
+	f.scan(t.Context(), "start")
+	for name, want := range map[string]State{"a.csv": StateDebouncing, "gone.csv": StateDebouncing, "a.txt": StateIdle, "gone.txt": StateIdle, "sub.csv": StateIdle} {
+		f.setPhase(StateIdle, time.Time{})
+		if f.handleEvent(t.Context(), d.path("inbox/"+name), true); f.conv.phase != want || f.debouncer.len() != 0 {
+			t.Errorf("%s: %s", name, f.conv.phase)
+		}
 	}
 }
 

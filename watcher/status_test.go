@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -128,11 +129,14 @@ func TestStatusWithoutLedger(t *testing.T) {
 // A folder of which no events are told is said to be polled, and why; one that went away again is not.
 func TestPollReason(t *testing.T) {
 	t.Parallel()
+	const limit = "the system's limit of watched folders is reached (on Linux, raise fs.inotify.max_user_watches and max_user_instances); it is scanned every 2s"
 	for name, c := range map[string]struct {
 		err  error
 		want string
 	}{
 		"gone":  {&os.PathError{Op: "watch", Path: "/in", Err: os.ErrNotExist}, ""},
+		"room":  {syscall.ENOSPC, limit},
+		"many":  {&os.PathError{Op: "watch", Path: "/in", Err: syscall.EMFILE}, limit},
 		"other": {errors.New("it is odd"), "/in cannot be watched: it is odd; it is scanned every 2s"},
 	} {
 		if got := pollReason("/in", c.err); got != c.want {
