@@ -193,7 +193,7 @@ func TestConvergeHasNoFilesToMove(t *testing.T) {
 	}
 }
 
-// Each setting of a watch counts when it is compared with what is at work: a watch that has changed begins anew.
+// Each setting of a watch counts when it is compared with what is at work: a watch that has changed begins with a scan.
 func TestWatchEqual(t *testing.T) {
 	one := Watch{Job: "in", Agent: "a", Path: "/in", Include: []string{"*.csv"}, Exclude: []string{"old"}, Mode: ModeBatch, Settle: time.Second, MaxWait: time.Minute, MaxFiles: 3, Existing: ExistingIgnore}
 	same := one
