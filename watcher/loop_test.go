@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -714,9 +715,13 @@ func TestForgetsTheLoop(t *testing.T) {
 func TestNestedWatches(t *testing.T) {
 	t.Parallel()
 	w := &Watcher{}
-	folders := w.foldersOf([]Watch{{Job: "all", Path: "/"}, {Job: "in", Path: "/in"}, {Job: "again", Path: "/in"}, {Job: "a", Path: "/in/a"}, {Job: "b", Path: "/in/a/b"}, {Job: "inn", Path: "/inn"}})
+	var watches []Watch
+	for _, c := range [][2]string{{"all", "/"}, {"in", "/in"}, {"again", "/in"}, {"a", "/in/a"}, {"b", "/in/a/b"}, {"inn", "/inn"}} {
+		watches = append(watches, Watch{Job: c[0], Path: filepath.FromSlash(c[1])})
+	}
+	folders := w.foldersOf(watches)
 	for job, want := range map[string]string{"all": "/in /in /in/a /in/a/b /inn", "in": "/in/a /in/a/b", "again": "/in/a /in/a/b", "a": "/in/a/b", "b": "", "inn": ""} {
-		if got := strings.Join(folders[job].nestedWatches, " "); got != want {
+		if got := filepath.ToSlash(strings.Join(folders[job].nestedWatches, " ")); got != want {
 			t.Errorf("%s: %s, want %s", job, got, want)
 		}
 	}

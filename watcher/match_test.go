@@ -169,7 +169,7 @@ func TestWatchDefaults(t *testing.T) {
 		{Watch{Settle: -1, MaxWait: -1, MaxFiles: -1}, Watch{Mode: ModePerFile, Settle: time.Second, MaxWait: 30 * time.Second, MaxFiles: 500, Existing: ExistingProcess}},
 		{Watch{Settle: 1, MaxWait: 1, MaxFiles: 1, Existing: ExistingIgnore}, Watch{Mode: ModePerFile, Settle: 1, MaxWait: 1, MaxFiles: 1, Existing: ExistingIgnore}},
 	} {
-		c.watch.Path, c.want.Path = "/in/", "/in"
+		c.watch.Path, c.want.Path = filepath.FromSlash("/in/"), filepath.FromSlash("/in")
 		if c.watch.setDefaults(); !c.watch.equal(&c.want) {
 			t.Errorf("%+v, want %+v", c.watch, c.want)
 		}

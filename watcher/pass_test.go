@@ -3,6 +3,7 @@ package watcher
 import (
 	"context"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -134,12 +135,12 @@ func TestEventsOfOnePath(t *testing.T) {
 func TestInNoSkippedDir(t *testing.T) {
 	t.Parallel()
 	f := newFolder(&Watcher{}, Watch{})
-	f.root = "/all/in"
-	f.skippedDirs = map[string]bool{"/all/in/done": true, "/all": true, "/": true}
+	f.root = filepath.FromSlash("/all/in")
+	f.skippedDirs = map[string]bool{filepath.FromSlash("/all/in/done"): true, filepath.FromSlash("/all"): true, filepath.FromSlash("/"): true}
 	for path, want := range map[string]bool{
 		"/all/in/a": true, "/all/in/sub/a": true, "/all/in/done": true, "/all/in/done/a": false, "/all/in/done/sub/a": false, "/all/in/done2/a": true,
 	} {
-		if got := f.inNoSkippedDir(path); got != want {
+		if got := f.inNoSkippedDir(filepath.FromSlash(path)); got != want {
 			t.Errorf("%s: %t", path, got)
 		}
 	}
@@ -295,17 +296,17 @@ func TestUnsubscribeRemoved(t *testing.T) {
 	} {
 		w := &Watcher{subs: newSubscriptions(nil, nil)}
 		f := newFolder(w, Watch{})
-		f.root, f.scanAt = "/in", time.Now().Add(time.Hour)
+		f.root, f.scanAt = filepath.FromSlash("/in"), time.Now().Add(time.Hour)
 		for _, dir := range []string{"/in", "/in/sub", "/in/sub/deep", "/in/sub2"} {
-			if err := w.subs.subscribe(f, dir); err != nil {
+			if err := w.subs.subscribe(f, filepath.FromSlash(dir)); err != nil {
 				t.Fatal(err)
 			}
 		}
-		f.noteRemoved(c.dir, c.renamed)
+		f.noteRemoved(filepath.FromSlash(c.dir), c.renamed)
 		f.unsubscribeRemoved()
 		dirs := w.subs.dirs(f)
 		for _, dir := range strings.Fields(c.left) {
-			if around, itself := w.subs.subscribers(dir); len(itself) != 1 {
+			if around, itself := w.subs.subscribers(filepath.FromSlash(dir)); len(itself) != 1 {
 				t.Errorf("%s: %s is not subscribed to (%v)", name, dir, around)
 			}
 		}
@@ -315,7 +316,7 @@ func TestUnsubscribeRemoved(t *testing.T) {
 		if why := f.nextScanReason(); why != c.why {
 			t.Errorf("%s: %q, want %q", name, why, c.why)
 		}
-		if len(f.events) != 1 || f.events[0] != (eventPath{c.dir, true}) {
+		if len(f.events) != 1 || f.events[0] != (eventPath{filepath.FromSlash(c.dir), true}) {
 			t.Errorf("%s: %+v", name, f.events)
 		}
 	}

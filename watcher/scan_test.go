@@ -149,20 +149,20 @@ func TestUnsubscribeStale(t *testing.T) {
 	} {
 		w := &Watcher{subs: newSubscriptions(nil, nil)}
 		f := newFolder(w, Watch{})
-		f.root, f.scanAt = "/in", time.Now().Add(time.Hour)
+		f.root, f.scanAt = filepath.FromSlash("/in"), time.Now().Add(time.Hour)
 		entered := map[string]bool{}
 		for _, dir := range strings.Fields(c.entered) {
-			entered[dir] = true
+			entered[filepath.FromSlash(dir)] = true
 		}
 		for _, dir := range []string{"/in", "/in/sub", "/"} {
-			if err := w.subs.subscribe(f, dir); err != nil {
+			if err := w.subs.subscribe(f, filepath.FromSlash(dir)); err != nil {
 				t.Fatal(err)
 			}
 		}
 		f.unsubscribeStale(&walk{entered: entered})
 		dirs := w.subs.dirs(f)
 		slices.Sort(dirs)
-		if got := strings.Join(dirs, " "); got != c.left || f.nextScanReason() != c.why {
+		if got := filepath.ToSlash(strings.Join(dirs, " ")); got != c.left || f.nextScanReason() != c.why {
 			t.Errorf("%+v: %s is left", c, got)
 		}
 	}
@@ -173,26 +173,27 @@ func TestSubscriptionsAreShared(t *testing.T) {
 	t.Parallel()
 	w := &Watcher{subs: newSubscriptions(nil, nil)}
 	one, two := newFolder(w, Watch{Job: "one"}), newFolder(w, Watch{Job: "two"})
+	in := filepath.FromSlash("/in")
 	for _, f := range []*folder{one, two, one} {
-		if err := w.subs.subscribe(f, "/in"); err != nil {
+		if err := w.subs.subscribe(f, in); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if around, itself := w.subs.subscribers("/in/a"); len(around) != 2 || len(itself) != 0 {
+	if around, itself := w.subs.subscribers(filepath.Join(in, "a")); len(around) != 2 || len(itself) != 0 {
 		t.Errorf("%d, %d", len(around), len(itself))
 	}
-	w.subs.unsubscribe(one, "/in", "/never")
-	if _, itself := w.subs.subscribers("/in"); !slices.Equal(itself, []*folder{two}) || w.subs.count(one) != 0 || w.subs.count(two) != 1 || len(w.subs.dirs(two)) != 1 {
+	w.subs.unsubscribe(one, in, "/never")
+	if _, itself := w.subs.subscribers(in); !slices.Equal(itself, []*folder{two}) || w.subs.count(one) != 0 || w.subs.count(two) != 1 || len(w.subs.dirs(two)) != 1 {
 		t.Errorf("%d", len(itself))
 	}
-	w.subs.unsubscribe(two, "/in")
+	w.subs.unsubscribe(two, in)
 	if len(w.subs.byDir) != 0 {
 		t.Errorf("%v", w.subs.byDir)
 	}
 
 	refused := errors.New("no")
 	w.subs.addWatch = func(string) error { return refused }
-	if err := w.subs.subscribe(one, "/in"); !errors.Is(err, refused) || len(w.subs.byDir) != 0 {
+	if err := w.subs.subscribe(one, in); !errors.Is(err, refused) || len(w.subs.byDir) != 0 {
 		t.Errorf("%v, %v", err, w.subs.byDir)
 	}
 }
@@ -351,16 +352,16 @@ func TestLinksToOneFolder(t *testing.T) {
 func TestWantsByNames(t *testing.T) {
 	t.Parallel()
 	f := newFolder(&Watcher{}, Watch{Recursive: true, Include: []string{"in/**", "own/*"}, Exclude: []string{"private", "own/not"}})
-	f.root = "/all"
+	f.root = filepath.FromSlash("/all")
 	for _, dir := range []string{"store", "private", "own"} {
-		f.linked.addAlias("/all/"+dir, "in/"+dir+"-by-link")
+		f.linked.addAlias(filepath.Join(f.root, dir), "in/"+dir+"-by-link")
 	}
-	f.linked.files["/all/one"] = true
-	f.skippedDirs = map[string]bool{"/all/in/closed": true}
+	f.linked.files[filepath.Join(f.root, "one")] = true
+	f.skippedDirs = map[string]bool{filepath.Join(f.root, "in", "closed"): true}
 	for rel, want := range map[string]bool{
 		"store/a": true, "other/a": false, "private/a": false, "own/a": true, "own/not": false, "in/a": true, "one": true, "in/closed/a": false, "in/private/a": false, "store/sub/a": false,
 	} {
-		if got := f.wants("/all/"+rel, rel); got != want {
+		if got := f.wants(joinPath(f.root, rel), rel); got != want {
 			t.Errorf("%s: %t", rel, got)
 		}
 	}
@@ -475,24 +476,26 @@ func TestWalkFails(t *testing.T) {
 func TestAliases(t *testing.T) {
 	t.Parallel()
 	l, more := newLinked(), newLinked()
+	sub := filepath.FromSlash("/in/sub")
 	for _, name := range []string{"one", "two", "one"} {
-		l.addAlias("/in/sub", name)
-		more.addAlias("/in/sub", name+"!")
-		more.addAlias("/in/sub", "one")
+		l.addAlias(sub, name)
+		more.addAlias(sub, name+"!")
+		more.addAlias(sub, "one")
 	}
 	more.links["/in/link"], more.files["/in/file"] = true, true
 	l.merge(more)
-	if got := strings.Join(l.aliases["/in/sub"], " "); got != "one two one! two!" || !l.links["/in/link"] || !l.files["/in/file"] {
+	if got := strings.Join(l.aliases[sub], " "); got != "one two one! two!" || !l.links["/in/link"] || !l.files["/in/file"] {
 		t.Errorf("%+v", l)
 	}
 
 	f := newFolder(&Watcher{}, Watch{Recursive: true})
-	f.root, f.linked = "/in", l
-	if got := strings.Join(f.namesOf("/in/sub/a", "sub/a"), " "); got != "sub/a one/a two/a one!/a two!/a" {
+	f.root, f.linked = filepath.FromSlash("/in"), l
+	if got := strings.Join(f.namesOf(filepath.Join(sub, "a"), "sub/a"), " "); got != "sub/a one/a two/a one!/a two!/a" {
 		t.Errorf("%s", got)
 	}
 	f.Recursive = false
 	for path, want := range map[string]string{"/in/a": "a", "/in/other/a": "", "/in/sub/a": "one/a two/a one!/a two!/a"} {
+		path = filepath.FromSlash(path)
 		rel, _ := relInside(f.root, path)
 		if got := strings.Join(f.namesOf(path, rel), " "); got != want {
 			t.Errorf("%s: %s, want %s", path, got, want)
