@@ -4,9 +4,11 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -215,6 +217,80 @@ func TestAfterAcrossFileSystems(t *testing.T) {
 	if got := d.applyAfter(c); got.Dest != filepath.Join(far, "a-2.csv") {
 		t.Errorf("%+v", got)
 	}
+	d.missing("inbox/a.csv")
+}
+
+// The copy of an interrupted move is known by its time and its content: what differs in one of them is somebody else's, and so
+// is everything on the same file system, where nothing is copied.
+func TestMoveTakesNothingForItsCopy(t *testing.T) {
+	t.Parallel()
+	long := time.Now().Add(-time.Hour).Truncate(time.Second)
+	for name, c := range map[string]struct {
+		far  bool
+		text string
+		at   time.Time
+		want string
+	}{
+		"its copy":                 {true, "1", long, "a.csv"},
+		"another time":             {true, "1", long.Add(time.Second), "a-2.csv"},
+		"another content":          {true, "2", long, "a-2.csv"},
+		"another length":           {true, "22", long, "a-2.csv"},
+		"on the same file system":  {false, "1", long, "a-2.csv"},
+		"nothing that it could be": {true, "", long, "a-2.csv"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			d := newHarness(t)
+			dir := d.path("done")
+			if c.far {
+				dir = otherFileSystem(t, d.base)
+			}
+			w := d.set(After{"move", dir})
+			there := d.handle(filepath.Join(dir, "a.csv")).path()
+			d.must(os.WriteFile(there, []byte(c.text), 0o644))
+			path := d.write("inbox/a.csv", "1")
+			d.must(os.Chtimes(there, c.at, c.at))
+			d.must(os.Chtimes(path, long, long))
+			if got := d.applyAfter(d.run(w, path, domain.OutcomeSuccess)); got.After != ledger.AfterDone || got.Dest != filepath.Join(dir, c.want) {
+				t.Errorf("%+v", got)
+			}
+			d.missing("inbox/a.csv")
+			if got, err := os.ReadFile(there); err != nil || string(got) != c.text {
+				t.Errorf("what was there holds %q (%v)", got, err)
+			}
+		})
+	}
+}
+
+// A copy that was interrupted begins again; of a file that was written to meanwhile no copy is left, and nothing is removed.
+func TestCopyAcross(t *testing.T) {
+	t.Parallel()
+	d := newHarness(t)
+	far := otherFileSystem(t, d.base)
+	path := d.write("inbox/a.csv", "1")
+	info, err := os.Lstat(path)
+	d.must(err)
+	st, before := stampOf(info), stampOf(info)
+	before.size++
+	dest := d.handle(filepath.Join(far, "a.csv"))
+	if err := copyAcross(t.Context(), d.handle(path), before, dest); !errors.Is(err, errChanged) {
+		t.Errorf("%v", err)
+	}
+	d.read("inbox/a.csv", "1")
+	if left, err := os.ReadDir(far); err != nil || len(left) != 0 {
+		t.Errorf("%v is left (%v)", left, err)
+	}
+
+	part := filepath.Join(far, fmt.Sprintf(".moving-%x-%x", st.device, st.inode))
+	d.must(os.WriteFile(part, []byte("a part of it"), 0o600))
+	d.must(copyAcross(t.Context(), d.handle(path), st, dest))
+	d.missing("inbox/a.csv")
+	if got, err := os.ReadFile(dest.path()); err != nil || string(got) != "1" {
+		t.Errorf("%q (%v)", got, err)
+	}
+	if left, err := os.ReadDir(far); err != nil || len(left) != 1 {
+		t.Errorf("%v is left (%v)", left, err)
+	}
 }
 
 func otherFileSystem(t *testing.T, here string) string {
@@ -325,6 +401,7 @@ func TestAfterRetriesWhatFails(t *testing.T) {
 // While moving fails a scan tries a few files; once one could be moved, all of them.
 func TestRetriesProbe(t *testing.T) {
 	f := newFolder(&Watcher{}, Watch{Settle: time.Second})
+	f.scanAt = time.Now().Add(time.Hour)
 	for i := range 100 {
 		f.noteAfterAction(filepath.Join("in", string(rune('a'+i))), errors.New("no space"))
 	}
@@ -333,9 +410,45 @@ func TestRetriesProbe(t *testing.T) {
 		t.Errorf("%d files are tried", n)
 	}
 
+	if why := f.nextScanReason(); why != "" {
+		t.Errorf("a scan while moving fails: %s", why)
+	}
+
 	f.noteAfterAction("in/ok", nil)
 	if n := len(f.nextRetries()); n != 100-maxProbes || f.nextScanReason() == "" {
 		t.Errorf("%d files are tried after a success", n)
+	}
+
+	f.noteAfterAction("in/ok", nil)
+	if why := f.nextScanReason(); why != "" {
+		t.Errorf("a scan although nothing is left to be tried: %s", why)
+	}
+}
+
+// Why files cannot be moved is news once, and again after it was otherwise.
+func TestMoveFailureIsNewsOnce(t *testing.T) {
+	f := newFolder(&Watcher{}, Watch{})
+	full, denied := errors.New("no space"), errors.New("permission denied")
+	for i, c := range []struct {
+		failure error
+		news    bool
+	}{{nil, false}, {full, true}, {full, false}, {denied, true}, {denied, false}, {nil, false}, {denied, true}} {
+		if got := f.noteAfterAction("in/a.csv", c.failure); got != c.news {
+			t.Errorf("%d, %v: news: %t", i, c.failure, got)
+		}
+	}
+}
+
+// A file that could not be moved, and is not there any more, is no problem; one that is there remains one.
+func TestMoveErrorOfAVanishedFile(t *testing.T) {
+	f := newFolder(&Watcher{}, Watch{})
+	for _, path := range []string{"in/gone.csv", "in/here.csv"} {
+		f.noteAfterAction(path, errors.New("no space"))
+	}
+
+	f.forgetVanished(f.nextRetries(), &walk{files: []sighting{{path: "in/here.csv"}}})
+	if _, here := f.moveErrors["in/here.csv"]; !here || len(f.moveErrors) != 1 {
+		t.Errorf("%v", f.moveErrors)
 	}
 }
 
@@ -366,6 +479,14 @@ func TestAfterLeavesWhatIsNotInTheFolder(t *testing.T) {
 	w := d.set(After{Action: "delete"})
 	if got := d.applyAfter(d.run(w, d.write("elsewhere/a.csv", "1"), domain.OutcomeSuccess)); got.After != ledger.AfterLeft {
 		t.Errorf("%+v", got)
+	}
+
+	for _, action := range []string{"", actionLeave} {
+		w := d.set(After{Action: action})
+		if got := d.applyAfter(d.run(w, d.write("inbox/"+action+".csv", action), domain.OutcomeSuccess)); got.After != ledger.AfterLeft || got.Dest != "" {
+			t.Errorf("%q: %+v", action, got)
+		}
+		d.read("inbox/"+action+".csv", action)
 	}
 
 	d.read("elsewhere/a.csv", "1")
@@ -487,11 +608,113 @@ func TestAfterKilledInADeletion(t *testing.T) {
 	w := d.set(After{Action: "delete"})
 	c := d.run(w, d.write("inbox/a.csv", "1"), domain.OutcomeSuccess)
 	d.must(os.Rename(d.path("inbox/a.csv"), d.path("inbox/"+deletingName(c))))
-	if got := d.applyAfter(c); got.After != ledger.AfterDone {
+	if got := d.applyAfter(c); got.After != ledger.AfterDone || got.Dest != "" {
 		t.Errorf("%+v", got)
 	}
 	if left, err := os.ReadDir(d.path("inbox")); err != nil || len(left) != 0 {
 		t.Errorf("%v (%v)", left, err)
+	}
+}
+
+// However many files of other nodes come first, what is due to one's own is done.
+func TestAfterManyOfAnotherNode(t *testing.T) {
+	t.Parallel()
+	d := newHarness(t)
+	d.w.elsewhere = func(job string) bool { return job == "theirs" }
+	d.set(After{Action: "delete"})
+	take := func(job string, n int) {
+		r := ledger.Request{Job: job, Agent: "a", Trigger: domain.TriggerWatch}
+		for i := range n {
+			path := d.path(fmt.Sprintf("inbox/%s-%d.csv", job, i))
+			r.Detail.Files = append(r.Detail.Files, fileOf(path, stamp{}, "h"))
+			r.Claims = append(r.Claims, claimOf(job, path, stamp{}, "h"))
+		}
+		a, err := d.w.ledger.Enqueue(t.Context(), r)
+		d.must(err)
+		d.end(a[0].Run, domain.OutcomeSuccess)
+	}
+	take("theirs", maxPerTx)
+	take("in", maxPerTx+1)
+
+	d.must(d.w.applyAfterActions(t.Context()))
+	due, err := d.w.ledger.PendingAfterMoves(t.Context(), 10_000)
+	d.must(err)
+	if len(due) != maxPerTx || slices.ContainsFunc(due, func(c ledger.ClaimStatus) bool { return c.Job != "theirs" }) {
+		t.Errorf("%d files wait for what is due to them", len(due))
+	}
+}
+
+// A failure that came too late is no problem of the watch: the run was tried again, and another outcome decides.
+func TestAfterFailureOfARunRetriedMeanwhile(t *testing.T) {
+	t.Parallel()
+	d := newHarness(t)
+	w := Watch{Job: "in", Agent: "a", Path: d.path("inbox"), OnFailure: After{"move", d.path("failed")}}
+	d.must(d.w.Set(t.Context(), []Watch{w}))
+	d.write("failed", "a file where the folder should be")
+	c := d.run(w, d.write("inbox/a.csv", "1"), domain.OutcomeError)
+	if _, err := d.w.ledger.Retry(t.Context(), c.Run); err != nil {
+		t.Fatal(err)
+	}
+
+	d.must(d.w.applyAfterAction(t.Context(), c))
+	if got := d.w.Status(t.Context())[0]; got.Problem != "" {
+		t.Errorf("%+v", got)
+	}
+	if got := d.applyAfter(d.claim()); got.After != ledger.AfterNone || got.Dest != "" {
+		t.Errorf("it is still at its path: %+v", got)
+	}
+}
+
+// A file that is put back as it was, while the one that was moved still lies there, makes no second copy.
+func TestAfterOfAFilePutBack(t *testing.T) {
+	t.Parallel()
+	d := newHarness(t)
+	w := d.set(After{"move", d.path("done")})
+	d.applyAfter(d.run(w, d.write("inbox/a.csv", "1"), domain.OutcomeSuccess))
+	if got := d.applyAfter(d.run(w, d.write("inbox/a.csv", "1"), domain.OutcomeSuccess)); got.After != ledger.AfterDone || got.Dest != d.path("done/a.csv") {
+		t.Errorf("%+v", got)
+	}
+	d.read("done/a.csv", "1")
+	d.missing("inbox/a.csv")
+	d.missing("done/a-2.csv")
+
+	// Another one lies there by now: it stays.
+	d.write("done/a.csv", "2")
+	if got := d.applyAfter(d.run(w, d.write("inbox/a.csv", "1"), domain.OutcomeSuccess)); got.After != ledger.AfterDone || got.Dest != d.path("done/a-2.csv") {
+		t.Errorf("%+v", got)
+	}
+	d.read("done/a.csv", "2")
+	d.read("done/a-2.csv", "1")
+}
+
+// A file that was put back as it was after it had been moved is moved where this outcome wants it; another of the same
+// content that lies there is somebody else's.
+func TestAfterBesideTheSameContent(t *testing.T) {
+	t.Parallel()
+	for _, putBack := range []bool{true, false} {
+		d := newHarness(t)
+		w := Watch{Job: "in", Agent: "a", Path: d.path("inbox"), OnSuccess: After{"move", d.path("done")}, OnFailure: After{"move", d.path("failed")}}
+		d.must(d.w.Set(t.Context(), []Watch{w}))
+		c := d.applyAfter(d.run(w, d.write("inbox/a.csv", "1"), domain.OutcomeError))
+		d.write("done/a.csv", "1")
+		if putBack {
+			d.must(os.Rename(d.path("failed/a.csv"), d.path("inbox/a.csv")))
+		} else {
+			d.must(os.Remove(d.path("failed/a.csv")))
+		}
+
+		if _, err := d.w.ledger.Retry(t.Context(), c.Run); err != nil {
+			t.Fatal(err)
+		}
+		d.end(c.Run, domain.OutcomeSuccess)
+		got := d.applyAfter(c)
+		if want := map[bool]string{true: d.path("done/a-2.csv"), false: ""}[putBack]; got.After != ledger.AfterDone || got.Dest != want {
+			t.Errorf("put back: %t: %+v", putBack, got)
+		}
+		if putBack {
+			d.read("done/a-2.csv", "1")
+		}
+		d.read("done/a.csv", "1")
 	}
 }
 

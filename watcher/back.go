@@ -52,17 +52,18 @@ func BackText(run int64) string {
 // reviewBack drops the files that have gone, or that somebody has had tried again.
 func (f *folder) reviewBack(ctx context.Context) {
 	for path, b := range f.back {
-		st, ok, err := f.w.ledger.ClaimOf(ctx, f.Job, filepath.ToSlash(path), b.hash)
+		st, _, err := f.w.ledger.ClaimOf(ctx, f.Job, filepath.ToSlash(path), b.hash)
 		if err != nil {
 			return // the next scan sees to it
 		}
 
 		_, gone := os.Lstat(path)
-		if ok && st.After == ledger.AfterBack && !errors.Is(gone, fs.ErrNotExist) {
+		waits := st.After == ledger.AfterBack
+		if waits && !errors.Is(gone, fs.ErrNotExist) {
 			continue
 		}
 		delete(f.back, path)
-		if ok && st.After == ledger.AfterBack {
+		if waits {
 			if err := f.w.ledger.BackGone(ctx, st); err != nil && ctx.Err() == nil {
 				f.w.log.Error("that a file has gone could not be recorded", "job", f.Job, "path", path, "error", err)
 			}

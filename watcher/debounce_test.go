@@ -3,6 +3,7 @@ package watcher
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -21,6 +22,11 @@ func (s *debouncer) paths(at time.Duration) []string {
 
 func look(size int64, modified time.Duration) stamp {
 	return stamp{device: 1, inode: 2, size: size, modified: noon.Add(modified).UnixNano(), changed: noon.Add(modified).UnixNano()}
+}
+
+func (s stamp) movedAt(at time.Time) stamp {
+	s.changed = at.UnixNano()
+	return s
 }
 
 func TestDebouncerWaitsForTheWindow(t *testing.T) {
@@ -84,6 +90,8 @@ func TestDebouncerRename(t *testing.T) {
 	}{
 		{"renamed", old, hintArrived, 50 * time.Millisecond},
 		{"written", fresh, hintArrived, time.Second},
+		{"written less than a window before", look(5, -time.Second+1).movedAt(noon), hintArrived, time.Second},
+		{"written a window before", look(5, -time.Second).movedAt(noon), hintArrived, 50 * time.Millisecond},
 		{"no news", old, hintChanged, time.Second},
 		{"scanned", old, hintScan, time.Second},
 		{"a file system without a time of change", stamp{size: 5, modified: old.modified}, hintArrived, time.Second},
@@ -100,6 +108,54 @@ func TestDebouncerRename(t *testing.T) {
 		if s.confirm(due[0], noon.Add(c.want), other) || s.nextDue().Sub(noon) != c.want+time.Second {
 			t.Errorf("%s: a change at the recheck does not need the whole window", c.name)
 		}
+	}
+}
+
+// The recheck of a file that was renamed into the folder takes no longer than a part of a short window.
+func TestDebouncerRecheckOfAShortWindow(t *testing.T) {
+	for window, want := range map[time.Duration]time.Duration{40 * time.Millisecond: 10 * time.Millisecond, 200 * time.Millisecond: 50 * time.Millisecond, time.Minute: 50 * time.Millisecond} {
+		if got := newDebouncer(window).recheckDelay(); got != want {
+			t.Errorf("of %s: %s, want %s", window, got, want)
+		}
+	}
+}
+
+// What an event named, before or after a scan found it, is told from what scans alone found.
+func TestDebouncerKnowsWhatAnEventNamed(t *testing.T) {
+	for _, c := range []struct {
+		hints []hint
+		want  bool
+	}{
+		{[]hint{hintScan}, false}, {[]hint{hintScan, hintScan}, false}, {[]hint{hintChanged}, true}, {[]hint{hintArrived, hintScan}, true},
+		{[]hint{hintScan, hintChanged}, true}, {[]hint{hintScan, hintArrived}, true},
+	} {
+		s := newDebouncer(time.Second)
+		for _, h := range c.hints {
+			s.observe("a", noon, look(1, 0), h)
+		}
+		if got := s.dequeueDue(noon.Add(time.Second), 1)[0].fromEvent; got != c.want {
+			t.Errorf("%v: %t", c.hints, got)
+		}
+	}
+}
+
+// No more files are taken at a time than were asked for, the earliest first, and not one before its window is over.
+func TestDebouncerTakesNoMoreThanAsked(t *testing.T) {
+	s := newDebouncer(time.Second)
+	for i := range 10 {
+		s.observe(fmt.Sprint(9-i), noon.Add(time.Duration(9-i)*time.Millisecond), look(1, 0), hintScan)
+	}
+
+	var got []string
+	for range 5 {
+		due := s.dequeueDue(noon.Add(time.Second+6*time.Millisecond), 3)
+		got = append(got, fmt.Sprint(len(due)))
+		for _, it := range due {
+			got = append(got, it.path)
+		}
+	}
+	if want := strings.Fields("3 0 1 2 3 3 4 5 1 6 0 0"); !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
 	}
 }
 
@@ -173,8 +229,28 @@ func TestRecentForgetsTheOldest(t *testing.T) {
 		}
 	}
 
-	if _, ok := r.get(stampKey{5}); ok {
-		t.Error("the oldest is still there")
+	for i, want := range map[uint64]bool{79: false, 80: true, 99: true} { // twenty of them: the young half and the old one
+		if _, ok := r.get(stampKey{i}); ok != want {
+			t.Errorf("%d is still there: %t", i, ok)
+		}
+	}
+}
+
+// A file is the same while it has its identity, size and time; when it came to its place does not count.
+func TestStampSame(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(s *stamp)
+		same   bool
+	}{
+		"nothing": {func(s *stamp) {}, true}, "place": {func(s *stamp) { s.changed++ }, true},
+		"device": {func(s *stamp) { s.device++ }, false}, "inode": {func(s *stamp) { s.inode++ }, false},
+		"size": {func(s *stamp) { s.size++ }, false}, "time": {func(s *stamp) { s.modified++ }, false},
+	} {
+		one := look(1, 0)
+		other := one
+		if c.change(&other); one.same(other) != c.same {
+			t.Errorf("another %s: the same: %t", name, one.same(other))
+		}
 	}
 }
 
@@ -187,7 +263,9 @@ func TestStampStable(t *testing.T) {
 	}{
 		{1 * time.Millisecond, 10 * time.Millisecond, false},
 		{1 * time.Millisecond, 100 * time.Millisecond, true},
+		{1 * time.Millisecond, 21 * time.Millisecond, false}, {1 * time.Millisecond, 21*time.Millisecond + 1, true},
 		{0, 2 * time.Second, false}, // whole seconds: FAT counts in twos
+		{0, coarsestStep, false}, {0, coarsestStep + 1, true}, {1, 2 * time.Second, true},
 		{0, 3 * time.Second, true},
 	} {
 		if got := look(1, c.modified).stable(noon.Add(c.now)); got != c.want {

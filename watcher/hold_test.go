@@ -1,10 +1,15 @@
 package watcher
 
 import (
+	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
+
+	"rouse/agentdb/ledger"
 )
 
 // Which names are those of a download that goes on: in any case, with the random part before the first dot or none.
@@ -48,8 +53,8 @@ func TestWaitPause(t *testing.T) {
 		want    time.Duration
 		problem bool
 	}{
-		{heldOpen, 0, time.Second, false}, {heldOpen, 40 * time.Second, 5 * time.Second, false}, {heldOpen, time.Hour, heldPause, true}, {heldByPart, 24 * time.Hour, heldPause, true},
-		{heldLink, time.Second, time.Second, false}, {heldLink, 10 * time.Second, 1250 * time.Millisecond, true}, {heldLink, 24 * time.Hour, heldLinkPause, true},
+		{heldOpen, 0, time.Second, false}, {heldOpen, 40 * time.Second, 5 * time.Second, false}, {heldOpen, heldProblem, heldPause, true}, {heldOpen, heldProblem - 1, heldPause, false}, {heldByPart, 24 * time.Hour, heldPause, true},
+		{heldLink, time.Second, time.Second, false}, {heldLink, heldLinkEvent - 1, time.Second, false}, {heldLink, heldLinkEvent, time.Second, true}, {heldLink, 10 * time.Second, 1250 * time.Millisecond, true}, {heldLink, 24 * time.Hour, heldLinkPause, true},
 	} {
 		w := Wait{kind: c.kind, Since: now.Add(-c.waited)}
 		if got := w.pause(now, time.Second); got != c.want || w.problem(now) != c.problem {
@@ -98,4 +103,144 @@ func TestPartialNames(t *testing.T) {
 	}
 	beside("told.pdf", "")
 	beside("x.pdf", "x.pdf.part")
+}
+
+// The lists of many folders are not all remembered: once there are too many, it starts over.
+func TestPartialNamesAreBounded(t *testing.T) {
+	dir := t.TempDir()
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer root.Close()
+
+	known := partialNames{}
+	for i := range maxPartialLists {
+		known[fmt.Sprint(i)] = partialList{}
+	}
+	if _, err := known.beside(fileHandle{root, "x.pdf"}); err != nil || len(known) != 1 {
+		t.Errorf("%d lists (%v)", len(known), err)
+	}
+}
+
+// A file that somebody writes is not what it looked like: no hash is made of it, whatever else is with it.
+func TestHeldChanged(t *testing.T) {
+	t.Parallel()
+	d := newHarness(t)
+	file := d.handle(d.write("inbox/a.csv", "1"))
+	info, err := file.lstat()
+	d.must(err)
+	now, other := stampOf(info), stampOf(info)
+	other.size++
+	w := Watch{}
+	if err := w.held(file, now); err != nil {
+		t.Error(err)
+	}
+	if err := w.held(file, other); !errors.Is(err, errChanged) {
+		t.Errorf("%v", err)
+	}
+
+	d.must(os.Mkdir(d.path("inbox/dir"), 0o755))
+	dir := d.handle(d.path("inbox/dir"))
+	info, err = dir.lstat()
+	d.must(err)
+	for name, look := range map[string]func() error{
+		"held":   func() error { return w.held(dir, stampOf(info)) },
+		"hashed": func() error { _, err := hashFile(t.Context(), dir, stampOf(info)); return err },
+	} {
+		if err := look(); !errors.Is(err, errChanged) {
+			t.Errorf("a folder is %s: %v", name, err)
+		}
+	}
+}
+
+// A folder that converges waits for a file that is written to or downloaded, and not for a hard link, which no program completes;
+// it looks at no more than a hundred files.
+func TestHeldChange(t *testing.T) {
+	t.Parallel()
+	d := newHarness(t)
+	d.set(After{})
+	f := d.w.folders["in"]
+	f.rootFound(d.path("inbox"))
+	d.write("inbox/complete", "1")
+	d.write("inbox/empty", "")
+	d.write("inbox/x.pdf", "")
+	d.write("inbox/x.pdf.part", "1")
+	d.write("inbox/full.pdf", "1")
+	d.write("inbox/full.pdf.part", "1")
+	d.write("outside", "1")
+	d.must(os.Link(d.path("outside"), d.path("inbox/link")))
+	d.must(os.Mkdir(d.path("inbox/dir"), 0o755))
+	d.write("inbox/dir.part", "1")
+
+	many := slices.Repeat([]string{"complete"}, maxHeldChanges)
+	for _, c := range []struct {
+		lists [][]string
+		held  bool
+	}{
+		{nil, false},
+		{[][]string{{"complete", "empty", "link", "gone", "dir", "full.pdf"}}, false},
+		{[][]string{{"x.pdf"}}, true},
+		{[][]string{{"complete"}, {"link", "gone", "x.pdf"}}, true},
+		{[][]string{append(many[1:], "x.pdf")}, true},
+		{[][]string{many[1:], {"x.pdf"}}, true},
+		{[][]string{append(many, "x.pdf")}, false},
+		{[][]string{many, {"x.pdf"}}, false},
+	} {
+		if held := f.heldChange(c.lists...); (held != nil) != c.held {
+			t.Errorf("%.80q: %v", c.lists, held)
+		}
+	}
+}
+
+// What waits for long is on record: after a minute, of a hard link after a few seconds, and once. For another reason it
+// waits from then on.
+func TestWaitIsOnRecordOnce(t *testing.T) {
+	t.Parallel()
+	d := newHarness(t)
+	d.must(d.w.Set(t.Context(), []Watch{{Job: "in", Path: d.path("inbox"), Settle: time.Hour}}))
+	f := d.w.folders["in"]
+	told := func() int {
+		events, err := d.w.ledger.Events(t.Context(), ledger.EventFilter{Job: "in"})
+		d.must(err)
+		n := 0
+		for _, e := range events {
+			if e.Kind == WaitsEvent {
+				n++
+			}
+		}
+		return n
+	}
+	open, link := &heldError{heldOpen, "it is open"}, errHardLink
+	path := d.path("inbox/a.csv")
+	for i, c := range []struct {
+		held   *heldError
+		waited time.Duration // until this look; 0: since then
+		told   int
+	}{
+		{open, 0, 0}, {open, heldEvent - time.Second, 0}, {open, heldEvent, 1}, {open, time.Hour, 1},
+		{link, 0, 1}, {link, heldLinkEvent - time.Second, 1}, {link, heldLinkEvent, 2}, {link, time.Hour, 2},
+	} {
+		if w, known := f.waits[path]; known && c.waited > 0 {
+			w.Since = time.Now().Add(-c.waited)
+			f.waits[path] = w
+		}
+		before := time.Now()
+		if !f.isHeldBack(t.Context(), ready(path, stamp{}), c.held) || !f.debouncer.has(path) {
+			t.Errorf("%d: it does not wait", i)
+		}
+		if due := f.debouncer.nextDue(); i == 0 && (due.Before(before.Add(time.Hour)) || due.After(time.Now().Add(time.Hour))) {
+			t.Errorf("it is looked at again at %s, an hour after %s", due, before)
+		}
+		if w := f.waits[path]; c.waited == 0 && (w.Since.Before(before) || w.kind != c.held.kind) {
+			t.Errorf("%d: it waits since %s", i, w.Since)
+		}
+		if got := told(); got != c.told {
+			t.Errorf("%d: told %d times, want %d", i, got, c.told)
+		}
+	}
+
+	if f.isHeldBack(t.Context(), ready(path, stamp{}), errChanged) {
+		t.Error("a file that changed is held back")
+	}
 }

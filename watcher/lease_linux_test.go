@@ -1,11 +1,14 @@
 package watcher
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
+	"time"
 )
 
 // A file that is open for writing, in any way and by any name, is told from one that is not; looking leaves it as it was.
@@ -102,5 +105,42 @@ func TestLeaseDisturbsNobody(t *testing.T) {
 	group.Wait()
 	if info, err := os.Stat(path); err != nil || info.Size() != 2000 {
 		t.Errorf("%v (%v)", info, err)
+	}
+}
+
+// The program that has a file open for writing is named, and no other; who that is, is not looked up for each file.
+func TestWritersAreNamed(t *testing.T) {
+	dir := t.TempDir()
+	for _, name := range []string{"written", "both", "read"} {
+		if err := os.WriteFile(filepath.Join(dir, name), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var files []*os.File
+	for name, flags := range map[string]int{"written": os.O_WRONLY | os.O_APPEND, "both": os.O_RDWR, "read": os.O_RDONLY} {
+		f, err := os.OpenFile(filepath.Join(dir, name), flags, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		files = append(files, f)
+	}
+
+	var w writers
+	now, me := time.Now(), fmt.Sprintf("(process %d)", os.Getpid())
+	for name, want := range map[string]bool{"written": true, "both": true, "read": false, "none": false} {
+		if got := w.of(filepath.Join(dir, name), now); strings.HasSuffix(got, me) != want || strings.HasPrefix(got, ": ") != want || (got == "") == want {
+			t.Errorf("%s: %q", name, got)
+		}
+	}
+
+	for _, f := range files {
+		f.Close()
+	}
+	for after, want := range map[time.Duration]bool{writersAge: true, writersAge + 1: false} {
+		again := w
+		if got := again.of(filepath.Join(dir, "written"), now.Add(after)); (got != "") != want {
+			t.Errorf("after %s: %q", after, got)
+		}
 	}
 }

@@ -93,6 +93,7 @@ func (k *walker) followLink(ctx context.Context, l link) {
 	case err != nil:
 	case info.IsDir():
 		if f.Recursive && f.enters(real, l.name) && !f.selectsAll(rel) && len(k.found.linked.aliases[real]) < maxAliases {
+			k.found.linked.addAlias(real, l.name) // at once: many links of a round may lead to one folder
 			k.add(func() { k.enterDir(ctx, real, l.name) })
 		}
 	case info.Mode().IsRegular() && f.selects(l.name) && f.inNoSkippedDir(real):

@@ -1,12 +1,17 @@
 package watcher
 
 import (
+	"errors"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"rouse/agentdb/ledger"
 	"rouse/internal/domain"
 )
 
@@ -110,5 +115,704 @@ func TestFolderReplacedWithoutAnEvent(t *testing.T) {
 	f.handleEvents(t.Context())
 	if !slices.Contains(d.w.subs.events.WatchList(), d.path("inbox/sub")) || !f.debouncer.has(d.path("inbox/sub/a.csv")) {
 		t.Errorf("%v is watched, %d files wait", d.w.subs.events.WatchList(), f.debouncer.len())
+	}
+}
+
+// Each change restarts the window of a folder, but no longer than it may be waited for; while a run is on, or settles, the change may be
+// its own.
+func TestNoteChange(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := newFolder(&Watcher{}, Watch{Mode: ModeConverge, Settle: time.Second, MaxWait: 3 * time.Second})
+		began := time.Now()
+		for i, want := range []time.Duration{time.Second, 1900 * time.Millisecond, 2800 * time.Millisecond, 3 * time.Second} {
+			f.noteChange()
+			if got := f.conv.checkAt.Sub(began); got != want || f.conv.phase != StateDebouncing {
+				t.Errorf("change %d: %s, looked at after %s, want %s", i, f.conv.phase, got, want)
+			}
+			time.Sleep(900 * time.Millisecond)
+		}
+
+		for _, phase := range []State{StateProcessing, StateSettling} {
+			f.setPhase(phase, began)
+			if f.noteChange(); f.conv.phase != phase || f.conv.checkAt != began {
+				t.Errorf("%s: %+v", phase, f.conv)
+			}
+		}
+	})
+}
+
+// A decision is put off for as long as a folder may be waited for, and never beyond that.
+func TestPostpone(t *testing.T) {
+	t.Parallel()
+	const settle, maxWait = time.Second, 10 * time.Second
+	for name, c := range map[string]struct {
+		now, until time.Duration
+		put        bool
+		at         time.Duration
+	}{
+		"soon":                       {time.Second, 2 * time.Second, true, 2 * time.Second},
+		"until the end":              {time.Second, maxWait, true, maxWait},
+		"beyond the end":             {time.Second, maxWait + 1, true, maxWait},
+		"a moment before the end":    {maxWait - 1, 2 * maxWait, true, maxWait},
+		"at the end":                 {maxWait, 2 * maxWait, false, 0},
+		"when it has long been over": {2 * maxWait, 3 * maxWait, false, 0},
+	} {
+		f := newFolder(&Watcher{}, Watch{Settle: settle, MaxWait: maxWait})
+		f.conv = convergence{phase: StateDebouncing, since: noon, checkAt: noon}
+		if put := f.postpone(noon.Add(c.now), noon.Add(c.until)); put != c.put || f.conv.checkAt.Sub(noon) != c.at {
+			t.Errorf("%s: %t, looked at after %s", name, put, f.conv.checkAt.Sub(noon))
+		}
+	}
+
+	f := newFolder(&Watcher{}, Watch{Settle: settle, MaxWait: maxWait})
+	if put := f.postpone(time.Now(), time.Now().Add(settle)); !put || f.conv.phase != StateDebouncing {
+		t.Errorf("an idle folder: %t, %s", put, f.conv.phase)
+	}
+}
+
+// A change is waited for until it is a window old; a time of tomorrow says nothing.
+func TestStillChanging(t *testing.T) {
+	t.Parallel()
+	for ago, want := range map[time.Duration]bool{0: true, 1: true, time.Second - 1: true, time.Second: false, time.Hour: false, -1: false, -time.Hour: false} {
+		f := newFolder(&Watcher{}, Watch{Settle: time.Second, MaxWait: time.Minute})
+		f.conv = convergence{phase: StateDebouncing, since: noon}
+		if got := f.stillChanging(noon, noon.Add(-ago)); got != want || got && f.conv.checkAt.Sub(noon) != time.Second-ago {
+			t.Errorf("changed %s ago: %t, looked at again after %s", ago, got, f.conv.checkAt.Sub(noon))
+		}
+	}
+}
+
+// What was found in a polled folder is decided about once two scans agree.
+func TestUnconfirmed(t *testing.T) {
+	t.Parallel()
+	for degraded, want := range map[string][]bool{"": {false, false, false, false}, "it is far away": {true, false, true, false}} {
+		f := newFolder(&Watcher{}, Watch{Settle: time.Second, MaxWait: time.Minute})
+		f.conv = convergence{phase: StateDebouncing, since: noon}
+		for i, print := range []string{"one", "one", "two", "two"} {
+			if got := f.unconfirmed(noon, print, &walk{degraded: degraded}); got != want[i] {
+				t.Errorf("%q, scan %d: %t", degraded, i, got)
+			}
+		}
+	}
+}
+
+// A run that was tried again is the loop's once more, whether the watcher was told of it or not.
+func TestRetriedRunIsAwaited(t *testing.T) {
+	t.Parallel()
+	d := newHarness(t)
+	f := d.looped()
+	if again, err := f.retried(t.Context()); again || err != nil {
+		t.Errorf("without a run: %t, %v", again, err)
+	}
+	a, err := f.dispatch(t.Context(), tree{{path: "b"}}, nil, &ledger.Changes{})
+	d.must(err)
+	d.end(a.Run, domain.OutcomeError)
+	if again, err := f.retried(t.Context()); again || err != nil {
+		t.Errorf("after it failed: %t, %v", again, err)
+	}
+
+	f.setPhase(StateIdle, time.Time{})
+	if _, err := d.w.ledger.Retry(t.Context(), a.Run); err != nil {
+		t.Fatal(err)
+	}
+	f.MaxWait = 0 // a change is decided about at once
+	if n := f.evaluate(t.Context(), &walk{files: []sighting{{d.path("inbox/c.csv"), stamp{size: 1}}}}); n == 0 || d.runs() != 1 || f.conv.phase != StateProcessing {
+		t.Errorf("a change, and it is tried again: %d files, %d runs, %s", n, d.runs(), f.conv.phase)
+	}
+	f.setPhase(StateIdle, time.Time{})
+	if again, err := f.retried(t.Context()); !again || err != nil || f.conv.phase != StateProcessing || d.w.following[f] != a.Run {
+		t.Errorf("tried again: %t, %v, %s", again, err, f.conv.phase)
+	}
+
+	d.must(d.w.ledger.Close())
+	if _, err := f.retried(t.Context()); err == nil {
+		t.Error("what the ledger does not say is taken for an end")
+	}
+}
+
+// What could not be recorded is tried again, after a moment, with what the ledger holds by then.
+func TestEvaluateAgainWhatFailed(t *testing.T) {
+	t.Parallel()
+	d := newHarness(t)
+	f := d.looped()
+	d.must(d.w.ledger.Close())
+	before := time.Now()
+	f.conv.checkAt = time.Time{}
+	f.evaluate(t.Context(), &walk{files: []sighting{{d.path("inbox/b.csv"), stamp{size: 1}}}})
+	if f.conv.loaded || f.conv.checkAt.Before(before.Add(time.Second)) || f.conv.checkAt.After(time.Now().Add(time.Second)) {
+		t.Errorf("%+v", f.conv)
+	}
+}
+
+// Nothing is decided while a run is on, or before it is time.
+func TestDecidesWhenItIsTime(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		phase State
+		in    time.Duration
+		runs  int
+	}{
+		{StateProcessing, -time.Second, 0}, {StateProcessing, time.Hour, 0}, {StateDebouncing, time.Hour, 0}, {StateSettling, time.Hour, 0},
+		{StateDebouncing, -time.Second, 1}, {StateSettling, -time.Second, 1}, {StateIdle, time.Hour, 1}, {StateIdle, -time.Second, 1},
+	} {
+		d := newHarness(t)
+		f := d.looped()
+		f.setPhase(c.phase, time.Now().Add(c.in))
+		long := noon.UnixNano()
+		f.evaluate(t.Context(), &walk{files: []sighting{{d.path("inbox/b.csv"), stamp{size: 1, modified: long, changed: long}}}})
+		if c.phase == StateIdle && d.runs() == 0 { // what went has just gone
+			f.MaxWait = 0
+			f.evaluate(t.Context(), &walk{files: []sighting{{d.path("inbox/b.csv"), stamp{size: 1, modified: long, changed: long}}}})
+		}
+		if got := d.runs(); got != c.runs {
+			t.Errorf("%s, due in %s: %d runs", c.phase, c.in, got)
+		}
+	}
+}
+
+// A loop ends after its last round, unless its run failed: that has ended it, and what is told then begins another.
+func TestLastRound(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		round   int
+		outcome domain.Outcome
+		runs    int
+		now     int
+	}{
+		{maxRounds - 1, domain.OutcomeSuccess, 2, maxRounds}, {maxRounds, domain.OutcomeSuccess, 1, 0}, {maxRounds, domain.OutcomeError, 2, 1},
+	} {
+		d := newHarness(t)
+		f := d.looped()
+		a, err := f.dispatch(t.Context(), tree{{path: "a.csv"}}, nil, &ledger.Changes{})
+		d.must(err)
+		d.end(a.Run, c.outcome)
+		f.conv.state.Round, f.conv.outcome, f.conv.runPredates = c.round, c.outcome, true
+		f.setPhase(StateSettling, time.Now())
+		long := noon.UnixNano()
+		f.evaluate(t.Context(), &walk{files: []sighting{{d.path("inbox/a.csv"), stamp{modified: long}}, {d.path("inbox/b.csv"), stamp{size: 1, modified: long, changed: long}}}})
+		runs, err := d.w.ledger.Runs(t.Context(), ledger.RunFilter{Job: "in", Limit: 10})
+		d.must(err)
+		if len(runs) != c.runs || f.conv.state.Round != c.now {
+			t.Errorf("%+v: %d runs, round %d", c, len(runs), f.conv.state.Round)
+		}
+		if adopted := strings.Contains(d.kinds(), "watch.adopted"); adopted != (c.now == 0) {
+			t.Errorf("%+v: told %q", c, d.kinds())
+		}
+	}
+}
+
+// A loop goes on with the end of its run, and with a retry of it; what is said of another run, or comes late, is no news.
+func TestLoopHearsOfItsRun(t *testing.T) {
+	t.Parallel()
+	const done = domain.OutcomeSuccess
+	for name, c := range map[string]struct {
+		phase State
+		is    func(f *folder)
+		said  runStatus
+		want  State
+	}{
+		"it is over":                 {StateProcessing, func(*folder) {}, runStatus{7, done}, StateSettling},
+		"it failed":                  {StateProcessing, func(*folder) {}, runStatus{7, domain.OutcomeError}, StateSettling},
+		"it is on":                   {StateProcessing, func(*folder) {}, runStatus{7, ""}, StateProcessing},
+		"it is tried again":          {StateIdle, func(*folder) {}, runStatus{7, ""}, StateProcessing},
+		"tried again while it waits": {StateSettling, func(*folder) {}, runStatus{7, ""}, StateProcessing},
+		"over while it settles":      {StateSettling, func(*folder) {}, runStatus{7, done}, StateSettling},
+		"over while it is idle":      {StateIdle, func(*folder) {}, runStatus{7, done}, StateIdle},
+		"another is over":            {StateProcessing, func(*folder) {}, runStatus{6, done}, StateProcessing},
+		"another is tried again":     {StateIdle, func(*folder) {}, runStatus{6, ""}, StateIdle},
+		"before it knows its state":  {StateProcessing, func(f *folder) { f.conv.loaded = false }, runStatus{7, done}, StateProcessing},
+		"it was told before":         {StateProcessing, func(f *folder) { f.setRunStatus(runStatus{7, done}); f.nextRunStatus() }, runStatus{7, done}, StateProcessing},
+	} {
+		f := newFolder(&Watcher{runSettle: time.Hour}, Watch{Mode: ModeConverge})
+		f.conv = convergence{loaded: true, phase: c.phase, state: ledger.WatchState{Run: 7}, since: noon}
+		c.is(f)
+		f.setRunStatus(c.said)
+		before := time.Now()
+		f.converge(t.Context())
+		if f.conv.phase != c.want {
+			t.Errorf("%s: %s, want %s", name, f.conv.phase, c.want)
+		}
+		if again := !f.conv.since.Equal(noon); again != (c.phase != c.want) {
+			t.Errorf("%s: the phase begins again: %t", name, again)
+		}
+		if c.phase != c.want && c.want == StateSettling && (f.conv.outcome != c.said.outcome || f.conv.checkAt.Before(before.Add(time.Hour))) {
+			t.Errorf("%s: %+v", name, f.conv)
+		}
+	}
+}
+
+// A folder that converges is looked at when it is time: not before, and not while it waits for an event, or is missing.
+func TestLoopLooksWhenItIsTime(t *testing.T) {
+	t.Parallel()
+	d := newHarness(t)
+	f := d.looped()
+	for name, c := range map[string]struct {
+		at   time.Time
+		root string
+		want bool
+	}{
+		"it is time": {time.Now().Add(-time.Second), f.root, true}, "later": {time.Now().Add(time.Hour), f.root, false},
+		"it waits for an event": {time.Time{}, f.root, false}, "missing": {time.Now().Add(-time.Second), "", false},
+	} {
+		f.conv.checkAt, f.root, f.status.LastScan = c.at, c.root, time.Time{}
+		f.converge(t.Context())
+		if got := !f.status.LastScan.IsZero(); got != c.want {
+			t.Errorf("%s: it is looked at: %t", name, got)
+		}
+		f.root = d.path("inbox")
+	}
+}
+
+// What is recorded is about one folder: where the path leads to another by now, that one begins from scratch.
+func TestLoopOfAnotherFolder(t *testing.T) {
+	t.Parallel()
+	d := newHarness(t)
+	d.write("one/a.csv", "1")
+	d.write("two/b.csv", "1")
+	d.must(os.Remove(d.path("inbox")))
+	d.link("one", "inbox")
+	d.must(d.w.Set(t.Context(), []Watch{{Job: "in", Agent: "a", Path: d.path("inbox"), Mode: ModeConverge, Settle: time.Millisecond}}))
+	f := d.w.folders["in"]
+	f.scan(t.Context(), "start")
+	one := f.conv.state.Fingerprint
+	f.conv.loaded = false
+	f.scan(t.Context(), "")
+	if !f.conv.loaded || f.conv.state.Fingerprint != one || f.conv.phase != StateIdle {
+		t.Errorf("%+v", f.conv)
+	}
+
+	d.must(os.Remove(d.path("inbox")))
+	d.link("two", "inbox")
+	f.scan(t.Context(), "")
+	if f.conv.root != d.path("two") || f.conv.state.Fingerprint == one || f.conv.phase != StateIdle || d.runs() != 0 || d.kinds() != "watch.baseline watch.baseline" {
+		t.Errorf("%+v, %d runs, told %s", f.conv, d.runs(), d.kinds())
+	}
+}
+
+// A retry is seen although the run that is recorded is older than what the folder was left as; a watcher that starts then waits for its end.
+func TestLoadedState(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		is          func(d *harness, f *folder)
+		want        State
+		predates    bool
+		round       int
+		fingerprint bool // there is one
+	}{
+		"nothing recorded": {func(d *harness, f *folder) { d.must(d.w.ledger.DeleteWatchStates(d.t.Context(), "in")) }, StateIdle, false, 0, false},
+		"at rest":          {func(*harness, *folder) {}, StateIdle, false, 0, true},
+		"a run is on":      {func(d *harness, f *folder) { d.dispatched(f) }, StateProcessing, false, 1, true},
+		"a run is over":    {func(d *harness, f *folder) { d.end(d.dispatched(f), domain.OutcomeSuccess) }, StateSettling, true, 1, true},
+		"a run failed":     {func(d *harness, f *folder) { d.end(d.dispatched(f), domain.OutcomeError) }, StateSettling, true, 1, true},
+		"at rest after it": {func(d *harness, f *folder) {
+			d.end(d.dispatched(f), domain.OutcomeSuccess)
+			d.must(f.becomeIdle(d.t.Context(), memory{}, tree(nil).fingerprint()))
+		}, StateIdle, false, 0, true},
+		"recorded by a version that is not known": {func(d *harness, f *folder) {
+			d.must(d.w.ledger.SaveWatchStates(d.t.Context(), ledger.WatchState{Job: "in", Fingerprint: "f", Tree: "9 x", Round: 3}))
+		}, StateIdle, false, 0, false},
+	} {
+		d := newHarness(t)
+		f := d.looped()
+		d.w.runSettle = time.Hour
+		c.is(d, f)
+		before := time.Now()
+		d.must(f.loadState(t.Context()))
+		l := f.conv
+		if l.phase != c.want || l.runPredates != c.predates || l.state.Round != c.round || (l.state.Fingerprint != "") != c.fingerprint || !l.loaded {
+			t.Errorf("%s: %+v", name, l)
+		}
+		if l.phase == StateSettling && l.checkAt.Before(before.Add(time.Hour)) {
+			t.Errorf("%s: it is looked at after %s", name, l.checkAt.Sub(before))
+		}
+		if f.phase != c.want || f.status.Round != c.round {
+			t.Errorf("%s: it is told to be %s, in round %d", name, f.phase, f.status.Round)
+		}
+		if follows := d.w.following[f] != 0; follows != (c.want != StateIdle) {
+			t.Errorf("%s: its run is followed: %t", name, follows)
+		}
+	}
+}
+
+// dispatched is a run of the folder.
+func (d *harness) dispatched(f *folder) int64 {
+	d.t.Helper()
+	a, err := f.dispatch(d.t.Context(), tree{{path: "b"}}, nil, &ledger.Changes{})
+	d.must(err)
+	return a.Run
+}
+
+// A folder of which a run failed is at rest with what that run left: its next run is told of everything since, and only what differs
+// from what was left begins one. A retry that did the work has overtaken that.
+func TestLoopAfterAFailedRun(t *testing.T) {
+	t.Parallel()
+	d := newHarness(t)
+	f := d.looped()
+	recorded := f.conv.state.Fingerprint
+	d.write("inbox/b.csv", "1")
+	run := d.dispatched(f)
+	d.end(run, domain.OutcomeError)
+	f.conv.outcome = domain.OutcomeError
+	left := tree{{path: "left"}}.fingerprint()
+	d.must(f.giveUp(t.Context(), memory{last: tree{{path: "b"}}}, left, 1))
+	if f.conv.state.Fingerprint == left || f.conv.state.Fingerprint == recorded || f.conv.idlePrint != left || f.conv.phase != StateIdle {
+		t.Errorf("%+v", f.conv)
+	}
+	if _, err := f.loadMemory(t.Context(), nil); err != nil || f.conv.idlePrint != left { // it selects what it did
+		t.Errorf("looked at: %+v (%v)", f.conv, err)
+	}
+	d.must(f.loadState(t.Context()))
+	if f.conv.idlePrint != left || f.conv.phase != StateIdle || !f.conv.failed() {
+		t.Errorf("loaded: %+v", f.conv)
+	}
+
+	if _, err := d.w.ledger.Retry(t.Context(), run); err != nil {
+		t.Fatal(err)
+	}
+	d.end(run, domain.OutcomeSuccess)
+	d.must(f.loadState(t.Context()))
+	if f.conv.idlePrint != f.conv.state.Fingerprint || f.conv.failed() {
+		t.Errorf("after a retry: %+v", f.conv)
+	}
+}
+
+// The folder of a removed file tells when that was: the nearest one that is still there.
+func TestLastRemoval(t *testing.T) {
+	t.Parallel()
+	d := newHarness(t)
+	f := d.looped()
+	d.must(os.MkdirAll(d.path("inbox/sub/deep"), 0o755))
+	d.must(os.Remove(d.path("inbox/sub/deep")))
+	info, err := os.Lstat(d.path("inbox/sub"))
+	d.must(err)
+	sub := stampOf(info).arrived()
+	info, err = os.Lstat(d.path("inbox"))
+	d.must(err)
+	root := stampOf(info).arrived()
+	for _, c := range []struct {
+		removed []string
+		want    time.Time
+	}{
+		{nil, time.Time{}}, {[]string{"a"}, root}, {[]string{"sub/a"}, sub}, {[]string{"sub/deep/a", "sub/deep/b"}, sub}, {[]string{"gone/deep/a"}, root}, {[]string{"sub/a", "a"}, latest(sub, root)}, {[]string{"a", "sub/a"}, latest(sub, root)},
+	} {
+		if got := f.lastRemoval(&ledger.Changes{Removed: c.removed}); !got.Equal(c.want) {
+			t.Errorf("%q: %s, want %s", c.removed, got, c.want)
+		}
+	}
+}
+
+// What cannot be read counts as it was: only what changes beside it begins a run.
+func TestLoopWithUnreadableFiles(t *testing.T) {
+	t.Parallel()
+	d := newHarness(t)
+	d.write("inbox/sub/c.csv", "1")
+	d.write("inbox/a.csv", "1")
+	d.must(d.w.Set(t.Context(), []Watch{{Job: "in", Agent: "a", Path: d.path("inbox"), Mode: ModeConverge, Recursive: true, Settle: time.Millisecond}}))
+	f := d.w.folders["in"]
+	f.scan(t.Context(), "start")
+	info, err := os.Lstat(d.path("inbox/a.csv"))
+	d.must(err)
+	denied := map[string]error{d.path("inbox/sub"): fs.ErrPermission}
+	f.evaluate(t.Context(), &walk{files: []sighting{{d.path("inbox/a.csv"), stampOf(info)}}, unreadable: denied})
+	if f.conv.phase != StateIdle || d.runs() != 0 {
+		t.Errorf("%s, %d runs", f.conv.phase, d.runs())
+	}
+
+	long := noon.UnixNano()
+	n := f.evaluate(t.Context(), &walk{files: []sighting{{d.path("inbox/a.csv"), stampOf(info)}, {d.path("inbox/b.csv"), stamp{modified: long, changed: long}}}, unreadable: denied})
+	if f.conv.phase != StateProcessing || d.runs() != 1 || n != 1 {
+		t.Errorf("%s, %d runs of %d files", f.conv.phase, d.runs(), n)
+	}
+}
+
+// A polled folder is decided about once two scans agree on what is in it.
+func TestLoopOfAPolledFolder(t *testing.T) {
+	t.Parallel()
+	d := newHarness(t)
+	f := d.looped()
+	f.MaxWait = time.Hour
+	info, err := os.Lstat(d.path("inbox/a.csv"))
+	d.must(err)
+	long := noon.UnixNano()
+	for i, c := range []struct {
+		size int64
+		runs int
+	}{{1, 0}, {2, 0}, {2, 1}} {
+		f.conv.checkAt = time.Time{}
+		f.evaluate(t.Context(), &walk{degraded: "it is far away", files: []sighting{{d.path("inbox/a.csv"), stampOf(info)}, {d.path("inbox/b.csv"), stamp{size: c.size, modified: long, changed: long}}}})
+		if got := d.runs(); got != c.runs {
+			t.Errorf("scan %d: %d runs", i, got)
+		}
+	}
+}
+
+// A run that failed ends its loop when what it left has settled; of one that failed while nobody watched, what is different by now
+// begins another, for anybody may have made it.
+func TestLoopOfAFailedRun(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		outcome   domain.Outcome
+		predates  bool
+		different bool
+		runs      int
+		told      string
+	}{
+		"failed":                              {domain.OutcomeError, false, true, 1, "watch.stopped"},
+		"failed, and left nothing":            {domain.OutcomeError, false, false, 1, "watch.stopped"},
+		"failed meanwhile":                    {domain.OutcomeError, true, true, 2, ""},
+		"failed meanwhile, nothing different": {domain.OutcomeError, true, false, 1, "watch.stopped"},
+		"done":                                {domain.OutcomeSuccess, false, true, 2, ""},
+		"done, nothing different":             {domain.OutcomeSuccess, false, false, 1, "watch.converged"},
+	} {
+		d := newHarness(t)
+		f := d.looped()
+		info, err := os.Lstat(d.path("inbox/a.csv"))
+		d.must(err)
+		long := noon.UnixNano()
+		files := []sighting{{d.path("inbox/a.csv"), stampOf(info)}, {d.path("inbox/b.csv"), stamp{size: 1, modified: long, changed: long}}}
+		f.setPhase(StateDebouncing, time.Time{})
+		f.evaluate(t.Context(), &walk{files: files})
+		if d.runs() != 1 {
+			t.Fatalf("%s: %d runs", name, d.runs())
+		}
+		d.end(f.conv.state.Run, c.outcome)
+		f.conv.outcome, f.conv.runPredates = c.outcome, c.predates
+		f.setPhase(StateSettling, time.Time{})
+		if c.different {
+			files = append(files, sighting{d.path("inbox/c.csv"), stamp{size: 1, modified: long, changed: long}})
+		}
+		f.evaluate(t.Context(), &walk{files: files})
+		runs, err := d.w.ledger.Runs(t.Context(), ledger.RunFilter{Job: "in", Limit: 10})
+		d.must(err)
+		if want := strings.TrimSpace("watch.baseline " + c.told); len(runs) != c.runs || !sameKinds(d.kinds(), want) {
+			t.Errorf("%s: %d runs, told %q, want %q", name, len(runs), d.kinds(), want)
+		}
+		if c.runs == 1 && f.conv.phase != StateIdle || c.runs == 2 && f.conv.phase != StateProcessing {
+			t.Errorf("%s: %s", name, f.conv.phase)
+		}
+	}
+}
+
+// Of a folder that is not there when its job begins everything is new, whatever comes later; that is recorded once, where it matters.
+func TestStartMissing(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ mode, existing, told string }{
+		{ModeConverge, ExistingIgnore, "watch.baseline watch.missing"}, {ModeConverge, ExistingProcess, "watch.missing"},
+		{ModePerFile, ExistingIgnore, "watch.baseline watch.missing"}, {ModePerFile, ExistingProcess, "watch.missing"}, {ModeBatch, ExistingIgnore, "watch.baseline watch.missing"},
+	} {
+		d := newHarness(t)
+		watches := []Watch{{Job: "in", Agent: "a", Path: d.path("inbox/none"), Mode: c.mode, Existing: c.existing}}
+		d.must(d.w.Set(t.Context(), watches))
+		f := d.w.folders["in"]
+		for range 2 {
+			f.scan(t.Context(), "start")
+			if !sameKinds(d.kinds(), c.told) || f.conv.loaded != (c.mode == ModeConverge) {
+				t.Errorf("%+v: told %q, the state is loaded: %t", c, d.kinds(), f.conv.loaded)
+			}
+		}
+
+		d.write("inbox/none/a.csv", "1")
+		f.MaxWait = 0
+		f.scan(t.Context(), "")
+		if f.Mode == ModeConverge {
+			f.conv.checkAt = time.Time{}
+			f.scan(t.Context(), "")
+			if d.runs() != 1 {
+				t.Errorf("%+v: %d runs of what came", c, d.runs())
+			}
+		} else if !f.debouncer.has(d.path("inbox/none/a.csv")) {
+			t.Errorf("%+v: what came is not new", c)
+		}
+
+		// What was recorded of it is that of a watcher that starts later, too.
+		g := newFolder(d.w, f.Watch)
+		d.must(os.RemoveAll(d.path("inbox/none")))
+		told := d.kinds()
+		g.scan(t.Context(), "start")
+		if again := strings.Count(d.kinds(), "watch.baseline") - strings.Count(told, "watch.baseline"); again != 0 {
+			t.Errorf("%+v: told %q", c, d.kinds())
+		}
+	}
+}
+
+// The end of a loop is told when one was on, and did its work.
+func TestRestTellsOfALoop(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		round   int
+		outcome domain.Outcome
+		told    string
+	}{
+		{0, "", "watch.baseline"}, {0, domain.OutcomeSuccess, "watch.baseline"}, {2, domain.OutcomeSuccess, "watch.baseline watch.converged"}, {2, domain.OutcomeError, "watch.baseline"}, {0, domain.OutcomeError, "watch.baseline"},
+	} {
+		d := newHarness(t)
+		f := d.looped()
+		f.conv.state.Round, f.conv.outcome = c.round, c.outcome
+		d.must(f.rest(t.Context(), memory{}, "print"))
+		if got := d.kinds(); !sameKinds(got, c.told) || f.conv.state.Round != 0 || f.conv.idlePrint != "print" {
+			t.Errorf("%+v: told %q, %+v", c, got, f.conv)
+		}
+	}
+
+	d := newHarness(t)
+	f := d.looped()
+	f.conv.state.Round = 2
+	d.must(d.w.ledger.Close())
+	if err := f.rest(t.Context(), memory{}, "print"); err == nil {
+		t.Error("what was not recorded is told")
+	}
+}
+
+// Why a folder cannot be triggered is told with its run, where it has one.
+func TestBusy(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		missing bool
+		phase   State
+		run     int64
+		want    string
+	}{
+		"missing":               {true, StateIdle, 7, "the folder /in is not there"},
+		"idle":                  {false, StateIdle, 7, ""},
+		"a run is on":           {false, StateProcessing, 7, "its folder is processing (run 7); "},
+		"a run settles":         {false, StateSettling, 7, "its folder is settling (run 7); "},
+		"a change after a run":  {false, StateDebouncing, 7, "its folder is debouncing; "},
+		"the first change":      {false, StateDebouncing, 0, "its folder is debouncing; "},
+		"a run without its row": {false, StateProcessing, 0, "its folder is processing; "},
+	} {
+		f := newFolder(&Watcher{}, Watch{Job: "in", Path: "/in"})
+		f.missing, f.conv.phase, f.conv.state.Run = c.missing, c.phase, c.run
+		err := f.busy()
+		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) || errors.Is(err, ErrBusy) != (err != nil && !c.missing) {
+			t.Errorf("%s: %v, want %q", name, err, c.want)
+		}
+	}
+}
+
+// A folder forgets its loop once its job takes files, or is no more; what was there before the job stays on record.
+func TestForgetsTheLoop(t *testing.T) {
+	t.Parallel()
+	for mode, kept := range map[string]bool{ModeConverge: true, ModePerFile: false, ModeBatch: false} {
+		d := newHarness(t)
+		d.looped()
+		d.must(d.w.ledger.SaveWatchStates(t.Context(), ledger.WatchState{Job: "files", Tree: "x"}, ledger.WatchState{Job: "gone", Tree: "x"}))
+		d.must(d.w.Set(t.Context(), []Watch{{Job: "in", Agent: "a", Path: d.path("inbox"), Mode: mode}, {Job: "files", Path: d.path("files")}}))
+		known, err := d.w.ledger.WatchStates(t.Context())
+		d.must(err)
+		_, files := known["files"]
+		_, gone := known["gone"]
+		if (known["in"].Fingerprint != "") != kept || !files || !gone {
+			t.Errorf("%s: %+v", mode, known)
+		}
+		if told := strings.Contains(d.kinds(), "watch.forgotten"); told == kept {
+			t.Errorf("%s: told %q", mode, d.kinds())
+		}
+	}
+}
+
+// A folder leaves out those that are watched inside it, at any depth, and not itself.
+func TestNestedWatches(t *testing.T) {
+	t.Parallel()
+	w := &Watcher{}
+	var watches []Watch
+	for _, c := range [][2]string{{"all", "/"}, {"in", "/in"}, {"again", "/in"}, {"a", "/in/a"}, {"b", "/in/a/b"}, {"inn", "/inn"}} {
+		watches = append(watches, Watch{Job: c[0], Path: filepath.FromSlash(c[1])})
+	}
+	folders := w.foldersOf(watches)
+	for job, want := range map[string]string{"all": "/in /in /in/a /in/a/b /inn", "in": "/in/a /in/a/b", "again": "/in/a /in/a/b", "a": "/in/a/b", "b": "", "inn": ""} {
+		if got := filepath.ToSlash(strings.Join(folders[job].nestedWatches, " ")); got != want {
+			t.Errorf("%s: %s, want %s", job, got, want)
+		}
+	}
+}
+
+// What was there before a job is recorded once: a watcher that starts later knows it, and one of another mode, or that cannot read the
+// record, begins from scratch.
+func TestPreexistingIsRecorded(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		change   func(d *harness)
+		baseline int
+		new      bool // what came meanwhile
+	}{
+		"nothing": {func(*harness) {}, 1, true},
+		"damaged": {func(d *harness) {
+			d.must(d.w.ledger.SaveWatchStates(d.t.Context(), ledger.WatchState{Job: "in", Tree: "9 x"}))
+		}, 2, false},
+		"as a loop": {func(d *harness) {
+			d.must(d.w.ledger.SaveWatchStates(d.t.Context(), ledger.WatchState{Job: "in", Fingerprint: "f", Tree: "x"}))
+		}, 2, false},
+		"missing at first": {func(d *harness) {
+			d.must(os.Rename(d.path("inbox"), d.path("away")))
+			newFolder(d.w, d.w.folders["in"].Watch).scan(d.t.Context(), "start")
+			d.must(os.Rename(d.path("away"), d.path("inbox")))
+		}, 1, true},
+	} {
+		d := newHarness(t)
+		d.write("inbox/old.csv", "1")
+		d.must(d.w.Set(t.Context(), []Watch{{Job: "in", Agent: "a", Path: d.path("inbox"), Existing: ExistingIgnore}}))
+		f := d.w.folders["in"]
+		f.scan(t.Context(), "start")
+		if f.debouncer.len() != 0 {
+			t.Errorf("%s: what was there before is new", name)
+		}
+		d.write("inbox/new.csv", "1")
+		c.change(d)
+		g := newFolder(d.w, f.Watch)
+		g.scan(t.Context(), "start")
+		g.scan(t.Context(), "")
+		if g.debouncer.has(d.path("inbox/old.csv")) || g.debouncer.has(d.path("inbox/new.csv")) != c.new || strings.Count(d.kinds(), "watch.baseline") != c.baseline {
+			t.Errorf("%s: %d wait, told %q", name, g.debouncer.len(), d.kinds())
+		}
+	}
+}
+
+// A file that its owner names is refused as long as it is not whole, and says why.
+func TestEnqueueFileRefuses(t *testing.T) {
+	t.Parallel()
+	d := newHarness(t)
+	w := d.set(After{})
+	d.write("inbox/x.pdf", "")
+	d.write("inbox/x.pdf.part", "1")
+	d.write("inbox/full.pdf", "1")
+	d.write("inbox/full.pdf.part", "1")
+	d.write("inbox/empty.csv", "")
+	d.write("outside", "1")
+	d.must(os.Link(d.path("outside"), d.path("inbox/link.csv")))
+	d.write("own/file", "1")
+	d.must(os.Link(d.path("own/file"), d.path("own/link.csv")))
+	w.OwnFolder = d.path("own")
+	for name, want := range map[string]string{
+		"inbox/x.pdf": "is not taken: it is empty, and its download goes on", "inbox/link.csv": "is not taken: it is a hard link", "inbox/none": "cannot be read", "inbox": "is not a file",
+		"inbox/full.pdf": "", "inbox/empty.csv": "", "own/link.csv": "",
+	} {
+		a, err := EnqueueFile(t.Context(), d.w.ledger, w, d.path(name))
+		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) || a.New != (want == "") {
+			t.Errorf("%s: %+v (%v), want %q", name, a, err, want)
+		}
+	}
+}
+
+// A run is followed while it is on or settles and, if it failed, for a retry.
+func TestFollowsItsRun(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		phase   State
+		run     int64
+		outcome domain.Outcome
+		want    bool
+	}{
+		{StateProcessing, 7, "", true}, {StateSettling, 7, domain.OutcomeSuccess, true}, {StateIdle, 7, domain.OutcomeError, true}, {StateDebouncing, 7, domain.OutcomeError, true},
+		{StateIdle, 7, domain.OutcomeSuccess, false}, {StateDebouncing, 7, domain.OutcomeSuccess, false}, {StateIdle, 0, "", false}, {StateProcessing, 0, "", false},
+	} {
+		w := &Watcher{following: map[*folder]int64{}, followNow: make(chan struct{}, 1)}
+		f := newFolder(w, Watch{})
+		w.following[f] = 3
+		f.conv = convergence{phase: c.phase, outcome: c.outcome}
+		f.conv.state.Run = c.run
+		if f.followRun(); (w.following[f] == c.run && c.run != 0) != c.want || !c.want && len(w.following) != 0 || len(w.followNow) != 1 {
+			t.Errorf("%+v: %v", c, w.following)
+		}
 	}
 }

@@ -2,12 +2,15 @@ package watcher
 
 import (
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
 	"unicode/utf8"
 
 	"github.com/bmatcuk/doublestar/v4"
+
+	"rouse/internal/nofollow"
 )
 
 // OSA-92: hidden files, and what programs leave behind, are taken by those patterns alone that name them.
@@ -16,8 +19,8 @@ func TestSelects(t *testing.T) {
 		include, exclude string
 		yes, no          string
 	}{
-		{"", "", "a.csv sub/b.csv ä.txt part a.parts tmp.a ~a $a #a a# download thumbs.dbx a~b", ".a a~ a.part a.crdownload a.filepart a.tmp a.swp 4913 .DS_Store .git/a sub/.x/b sub/a.tmp"},
-		{"", "", "", "a.PART a.partial a.CrDownload a.opdownload a.download a.pdf.download/a.pdf A.TMP a.swo ~$a.docx sub/~$A.DOCX #a# .~lock.a.odt# Thumbs.db THUMBS.DB desktop.ini Desktop.ini x.part/a"},
+		{"", "", "a.csv sub/b.csv ä.txt part a.parts tmp.a ~a $a #a a# download thumbs.dbx a~b # #a a#", ".a a~ a.part a.crdownload a.filepart a.tmp a.swp 4913 .DS_Store .git/a sub/.x/b sub/a.tmp"},
+		{"", "", "", "a.PART a.partial a.CrDownload a.opdownload a.download a.pdf.download/a.pdf A.TMP a.swo ~$a.docx sub/~$A.DOCX #a# .~lock.a.odt# Thumbs.db THUMBS.DB desktop.ini Desktop.ini x.part/a ~ ## .part ~$"},
 		{"*.csv", "", "a.csv x/y/a.csv", "a.txt acsv"},
 		{"data", "", "data data/a data/x/y", "a datas/a"},
 		{"data/", "", "data/a x/data/a", "a"},
@@ -154,6 +157,128 @@ func TestValidated(t *testing.T) {
 	got, err := validated([]Watch{good})
 	if err != nil || got[0].Settle != time.Second || got[0].Existing != ExistingProcess {
 		t.Errorf("%+v (%v)", got, err)
+	}
+}
+
+// What is not set is as it is told to be, and what is set stays.
+func TestWatchDefaults(t *testing.T) {
+	for _, c := range []struct{ watch, want Watch }{
+		{Watch{}, Watch{Mode: ModePerFile, Settle: time.Second, MaxWait: 30 * time.Second, MaxFiles: 500, Existing: ExistingProcess}},
+		{Watch{Mode: ModeBatch}, Watch{Mode: ModeBatch, Settle: time.Second, MaxWait: 30 * time.Second, MaxFiles: 500, Existing: ExistingIgnore}},
+		{Watch{Mode: ModeConverge}, Watch{Mode: ModeConverge, Settle: time.Second, MaxWait: 30 * time.Second, MaxFiles: 500, Existing: ExistingIgnore}},
+		{Watch{Settle: -1, MaxWait: -1, MaxFiles: -1}, Watch{Mode: ModePerFile, Settle: time.Second, MaxWait: 30 * time.Second, MaxFiles: 500, Existing: ExistingProcess}},
+		{Watch{Settle: 1, MaxWait: 1, MaxFiles: 1, Existing: ExistingIgnore}, Watch{Mode: ModePerFile, Settle: 1, MaxWait: 1, MaxFiles: 1, Existing: ExistingIgnore}},
+	} {
+		c.watch.Path, c.want.Path = filepath.FromSlash("/in/"), filepath.FromSlash("/in")
+		if c.watch.setDefaults(); !c.watch.equal(&c.want) {
+			t.Errorf("%+v, want %+v", c.watch, c.want)
+		}
+	}
+}
+
+// A watch of a folder as a whole has no files that it could do something with after its run; to leave them is no such thing.
+func TestConvergeHasNoFilesToMove(t *testing.T) {
+	for _, c := range []struct {
+		mode, success, failure string
+		refused                bool
+	}{
+		{ModeConverge, "", "", false}, {ModeConverge, actionLeave, actionLeave, false},
+		{ModeConverge, actionDelete, "", true}, {ModeConverge, "", actionDelete, true}, {ModeConverge, actionLeave, actionMove, true},
+		{ModePerFile, actionDelete, actionDelete, false}, {ModeBatch, actionDelete, actionLeave, false}, {"each", "", "", true},
+	} {
+		w := Watch{Job: "in", Path: t.TempDir(), Mode: c.mode, OnSuccess: After{Action: c.success}, OnFailure: After{Action: c.failure}}
+		if _, err := validated([]Watch{w}); (err != nil) != c.refused {
+			t.Errorf("%+v: %v", c, err)
+		}
+	}
+}
+
+// Each setting of a watch counts when it is compared with what is at work: a watch that has changed begins with a scan.
+func TestWatchEqual(t *testing.T) {
+	one := Watch{Job: "in", Agent: "a", Path: "/in", Include: []string{"*.csv"}, Exclude: []string{"old"}, Mode: ModeBatch, Settle: time.Second, MaxWait: time.Minute, MaxFiles: 3, Existing: ExistingIgnore}
+	same := one
+	if !one.equal(&same) {
+		t.Error("a watch is not equal to itself")
+	}
+	for name, change := range map[string]func(w *Watch){
+		"Job": func(w *Watch) { w.Job = "x" }, "Agent": func(w *Watch) { w.Agent = "x" }, "Path": func(w *Watch) { w.Path = "/x" },
+		"Include": func(w *Watch) { w.Include = nil }, "Exclude": func(w *Watch) { w.Exclude = nil }, "ExactCase": func(w *Watch) { w.ExactCase = true },
+		"Recursive": func(w *Watch) { w.Recursive = true }, "FollowSymlinks": func(w *Watch) { w.FollowSymlinks = true }, "Definition": func(w *Watch) { w.Definition = "x" },
+		"TakeOpen": func(w *Watch) { w.TakeOpen = true }, "OwnFolder": func(w *Watch) { w.OwnFolder = "/x" }, "Mode": func(w *Watch) { w.Mode = ModePerFile },
+		"Settle": func(w *Watch) { w.Settle++ }, "MaxWait": func(w *Watch) { w.MaxWait++ }, "MaxFiles": func(w *Watch) { w.MaxFiles++ }, "Existing": func(w *Watch) { w.Existing = ExistingProcess },
+		"OnSuccess": func(w *Watch) { w.OnSuccess.Action = actionLeave }, "OnFailure": func(w *Watch) { w.OnFailure.Dir = "/x" },
+		"Boundary": func(w *Watch) { w.Boundary = nofollow.NewBoundary("/x") },
+	} {
+		other := one
+		if change(&other); one.equal(&other) {
+			t.Errorf("another %s is not noticed", name)
+		}
+	}
+	if n := reflect.TypeFor[Watch]().NumField(); n != 19 {
+		t.Errorf("a watch has %d settings; is the new one compared?", n)
+	}
+
+	f, g := &folder{Watch: one, nestedWatches: []string{"/in/a", "/in/b"}}, &folder{Watch: one, nestedWatches: []string{"/in/a", "/in/c"}}
+	if f.unchanged(g) || g.unchanged(&folder{Watch: one}) || !f.unchanged(&folder{Watch: one, nestedWatches: []string{"/in/a", "/in/b"}}) {
+		t.Error("the folders that others watch inside it do not count")
+	}
+}
+
+// A path is in a folder that it begins with, name by name.
+func TestRelInside(t *testing.T) {
+	for _, c := range []struct {
+		dir, path, want string
+		in              bool
+	}{
+		{"/in", "/in/a", "a", true}, {"/in", "/in/a/b", "a/b", true}, {"/in", "/in/..a", "..a", true}, {"/", "/a", "a", true},
+		{"/in", "/in", "", false}, {"/in", "/", "", false}, {"/in", "/inn/a", "", false}, {"/in", "/out/a", "", false}, {"/in", "a", "", false},
+	} {
+		if got, in := relInside(c.dir, c.path); got != c.want || in != c.in {
+			t.Errorf("%s in %s: %q, %t", c.path, c.dir, got, in)
+		}
+	}
+}
+
+// Braces stand for what is in them, up to a bound; an escaped one, or one in brackets, is a character.
+func TestAlternatives(t *testing.T) {
+	for pattern, want := range map[string]string{
+		"*.csv": "*.csv", "*.{csv,pdf}": "*.csv *.pdf", "{a,b}{c,d}": "ac ad bc bd", "{a,{b,c}d}e": "ae bde cde", "{,x}a": "a xa",
+		`a\{b,c}`: `a\{b,c}`, "[{]x,y}": "[{]x,y}", "[]{a,b}": "[]a []b", "{a": "{a", "a}{b,c}": "a}b a}c", "a,{b,c}": "a,b a,c",
+	} {
+		if got := strings.Join(alternatives(pattern), " "); got != want {
+			t.Errorf("%s: %s, want %s", pattern, got, want)
+		}
+	}
+
+	for n, want := range map[int]int{100: 100, maxAlternatives - 1: maxAlternatives - 1, maxAlternatives + 1: 1} {
+		if got := len(alternatives("{a" + strings.Repeat(",a", n-1) + "}")); got != want {
+			t.Errorf("%d choices: %d alternatives, want %d", n, got, want)
+		}
+	}
+}
+
+// Names that differ in case alone are the same to a pattern, whatever the letters are.
+func TestFold(t *testing.T) {
+	for name, want := range map[string]string{"abz": "abz", "AbZ": "abz", "A": "a", "Z": "z", "@[": "@[", "Ä": fold("ä"), "\u212a": "k", "ſ": "s", "Σ": fold("ς")} {
+		if got := fold(name); got != want {
+			t.Errorf("%q: %q, want %q", name, got, want)
+		}
+	}
+}
+
+// An include that names folders of unfinished downloads on its way opens them, and no hidden one.
+func TestIncludeOpensFolders(t *testing.T) {
+	for _, c := range []struct {
+		include, folder string
+		pruned          bool
+	}{
+		{"", "x.download", true}, {"*.csv", "x.download", true}, {"x.download/*.csv", "x.download", false}, {"./x.download/*.csv", "x.download", false},
+		{"a/*.DOWNLOAD/*", "a/x.download", false}, {"{a,b.part}/*", "b.part", false}, {"*.part/*", "x.download", true}, {".git/*", ".git", true}, {"", "./a", false}, {"", "a/./b", false},
+	} {
+		w := Watch{Include: strings.Fields(c.include)}
+		if got := w.prunes(c.folder); got != c.pruned {
+			t.Errorf("include %q: %s is passed over: %t", c.include, c.folder, got)
+		}
 	}
 }
 

@@ -1,6 +1,8 @@
 package watcher
 
 import (
+	"bufio"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"path/filepath"
@@ -193,6 +195,153 @@ func TestFingerprint(t *testing.T) {
 	} {
 		if after := print(c.change); (after == before) != c.same {
 			t.Errorf("%s: the fingerprint is the same: %t", name, after == before)
+		}
+	}
+}
+
+// A run is told when the last of its files came, or where that cannot be told, was written; of those that did not change, nothing.
+func TestChangesBetweenTellsOfTheLast(t *testing.T) {
+	old := tree{{path: "a", size: 1, modified: 90}, {path: "b", size: 1, modified: 1}, {path: "c", size: 1, modified: 95}}
+	for name, c := range map[string]struct {
+		now  tree
+		n    int
+		last int64
+	}{
+		"nothing":                 {old, 0, 0},
+		"written":                 {tree{old[0], {path: "b", size: 2, modified: 7}, old[2]}, 1, 7},
+		"written long ago, moved": {tree{old[0], {path: "b", size: 1, modified: 2, changed: 9}, old[2]}, 1, 9},
+		"the later one":           {tree{old[0], {path: "b", size: 1, modified: 8}, {path: "c", size: 1, modified: 7}}, 2, 8},
+		"removed":                 {tree{old[0]}, 2, 0},
+		"added":                   {append(slices.Clone(old), treeFile{path: "d", modified: 3}), 1, 3},
+	} {
+		if _, n, last := changesBetween(old, c.now); n != c.n || last != c.last {
+			t.Errorf("%s: %d files, the last at %d, want %d and %d", name, n, last, c.n, c.last)
+		}
+	}
+}
+
+// A run is told of exactly so many files by their names.
+func TestChangesBetweenNamesSoMany(t *testing.T) {
+	for _, n := range []int{maxNames - 1, maxNames, maxNames + 1} {
+		c, all, _ := changesBetween(nil, many(n))
+		if all != n || len(c.Added) != min(n, maxNames) || c.More != max(0, n-maxNames) {
+			t.Errorf("%d files: %d named, %d more", n, len(c.Added), c.More)
+		}
+	}
+}
+
+// The same content is no change, where it is known; the same length alone is.
+func TestSameFile(t *testing.T) {
+	one := treeFile{path: "a", size: 1, modified: 1, sum: contentSum{1}}
+	for name, c := range map[string]struct {
+		change func(l *treeFile)
+		same   bool
+	}{
+		"nothing":                  {func(l *treeFile) {}, true},
+		"time":                     {func(l *treeFile) { l.modified++ }, true},
+		"time and content":         {func(l *treeFile) { l.modified++; l.sum = contentSum{2} }, false},
+		"time, content not known":  {func(l *treeFile) { l.modified++; l.sum = contentSum{} }, false},
+		"size":                     {func(l *treeFile) { l.size++ }, false},
+		"size and time":            {func(l *treeFile) { l.size++; l.modified++ }, false},
+		"content, written no more": {func(l *treeFile) { l.sum = contentSum{} }, true},
+	} {
+		other := one
+		if c.change(&other); one.same(other) != c.same || other.same(one) != c.same {
+			t.Errorf("%s: the same: %t", name, one.same(other))
+		}
+	}
+
+	unknown, later := treeFile{path: "a", size: 1, modified: 1}, treeFile{path: "a", size: 1, modified: 2}
+	if unknown.same(later) {
+		t.Error("two files whose contents are not known are the same")
+	}
+}
+
+// Which files a watch selects is a part of what is recorded: each setting of it counts.
+func TestShapeEqual(t *testing.T) {
+	one := shape{Root: "/in", Include: []string{"*.csv"}, Exclude: []string{"old"}, Closed: []string{"/in/inner"}}
+	if !one.equal(one) {
+		t.Error("a shape is not equal to itself")
+	}
+	for name, change := range map[string]func(s *shape){
+		"root": func(s *shape) { s.Root = "/x" }, "include": func(s *shape) { s.Include = nil }, "exclude": func(s *shape) { s.Exclude = nil },
+		"recursive": func(s *shape) { s.Recursive = true }, "links": func(s *shape) { s.Links = true }, "closed": func(s *shape) { s.Closed = nil },
+		"exact": func(s *shape) { s.Exact = true }, "rules": func(s *shape) { s.Rules = nameRules },
+	} {
+		other := one
+		if change(&other); one.equal(other) {
+			t.Errorf("another %s is not noticed", name)
+		}
+	}
+}
+
+// What a watch selected when a tree was recorded is by its settings of then, and by the rules of the version that recorded it.
+func TestShapeSelects(t *testing.T) {
+	for _, c := range []struct {
+		shape   shape
+		yes, no string
+	}{
+		{shape{Rules: nameRules}, "a.csv", "sub/a.csv .a"},
+		{shape{Rules: nameRules, Recursive: true}, "a.csv sub/a.csv", ".git/a"},
+		{shape{Rules: nameRules, Recursive: true, Closed: []string{"/in/inner"}}, "a.csv innermost/a inner", "inner/a inner/b/a"},
+		{shape{Rules: nameRules, Include: []string{"*.pdf"}}, "a.pdf A.PDF", "a.csv"},
+		{shape{Rules: nameRules, Include: []string{"*.pdf"}, Exact: true}, "a.pdf", "A.PDF"},
+		{shape{Include: []string{"*.pdf"}}, "a.pdf", "A.PDF"}, // before the first rules case counted
+		{shape{Rules: nameRules, Exclude: []string{"*.pdf"}}, "a.csv", "a.pdf A.PDF"},
+	} {
+		c.shape.Root = "/in"
+		for _, rel := range strings.Fields(c.yes) {
+			if !c.shape.selects(rel) {
+				t.Errorf("%+v does not select %s", c.shape, rel)
+			}
+		}
+		for _, rel := range strings.Fields(c.no) {
+			if c.shape.selects(rel) {
+				t.Errorf("%+v selects %s", c.shape, rel)
+			}
+		}
+	}
+}
+
+// A watch that selects other files than before takes those for known that it did not select, unless existing files are processed,
+// and knows nothing of those that it selects no more.
+func TestRefit(t *testing.T) {
+	was := shape{Root: "/in", Include: []string{"*.csv"}, Exclude: []string{"b.csv"}, Rules: nameRules}
+	known := tree{{path: "a.csv", size: 1}, {path: "gone.csv", size: 1}, {path: "old.csv", size: 1}}
+	now := tree{{path: "a.csv", size: 2}, {path: "b.csv", size: 2}, {path: "new.csv", size: 2}, {path: "t.txt", size: 2}}
+	for existing, want := range map[string]tree{
+		ExistingIgnore:  {known[0], {path: "b.csv", size: 2}, known[1], {path: "t.txt", size: 2}},
+		ExistingProcess: {known[0], known[1]},
+	} {
+		f := &folder{Watch: Watch{Exclude: []string{"old*"}, Existing: existing}, root: "/in"}
+		m := memory{Shape: was, Left: "x", last: known, base: known[:1]}
+		m.refit(f, now)
+		if !slices.Equal(m.last, want) || m.Left != "" || !m.Shape.equal(f.shape()) {
+			t.Errorf("%s: %+v, want %+v", existing, m, want)
+		}
+	}
+}
+
+// A length that cannot be is damage, and not memory that is asked for.
+func TestDecodeMemoryRefusesLengths(t *testing.T) {
+	const before = "abc"
+	for name, c := range map[string]struct {
+		same, n uint64
+		text    string
+		want    string
+	}{
+		"nothing in common":         {0, 2, "xy", "xy"},
+		"some":                      {2, 2, "xy", "abxy"},
+		"all":                       {3, 0, "", "abc"},
+		"more than there is":        {4, 0, "", ""},
+		"as long as it may be":      {0, 1 << 20, strings.Repeat("x", 1<<20), strings.Repeat("x", 1<<20)},
+		"longer than it may be":     {0, 1<<20 + 1, strings.Repeat("x", 1<<20+1), ""},
+		"longer than what is there": {0, 3, "xy", ""},
+	} {
+		r := bufio.NewReader(strings.NewReader(string(binary.AppendUvarint(nil, c.n)) + c.text))
+		got, err := readBytes(r, c.same, before)
+		if (err == nil) != (c.want != "") || err == nil && string(got) != c.want {
+			t.Errorf("%s: %.20q, %v", name, got, err)
 		}
 	}
 }

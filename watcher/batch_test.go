@@ -1,0 +1,126 @@
+package watcher
+
+import (
+	"os"
+	"slices"
+	"testing"
+	"time"
+)
+
+func ready(path string, st stamp) candidate {
+	return candidate{pendingFile: &pendingFile{path: path}, stamp: st}
+}
+
+// A batch is due at once when a run can have no more, and otherwise when nothing moves any more or the first of its files
+// has waited for long enough; what is held back moves nothing.
+func TestBatchDue(t *testing.T) {
+	t.Parallel()
+	const settle, maxWait = time.Second, time.Minute
+	for name, c := range map[string]struct {
+		files int
+		since func(f *folder)
+		want  time.Duration
+	}{
+		"a quiet folder":                  {1, func(f *folder) {}, settle},
+		"one more has not settled":        {1, func(f *folder) { f.debouncer.observe("more", noon, look(1, 0), hintScan) }, maxWait},
+		"one more is held back":           {1, func(f *folder) { f.debouncer.observe("more", noon, look(1, 0), hintScan); f.waits["more"] = Wait{} }, settle},
+		"a large one is being hashed":     {1, func(f *folder) { f.hashing["more"] = true }, maxWait},
+		"a folder that is never quiet":    {1, func(f *folder) { f.debouncer.lastChange = noon.Add(2 * maxWait) }, maxWait},
+		"as many as a run may have":       {3, func(f *folder) {}, 0},
+		"more than that":                  {4, func(f *folder) {}, 0},
+		"could not be recorded":           {1, func(f *folder) { f.batch.retry = noon.Add(5 * time.Second) }, 5 * time.Second},
+		"many that could not be recorded": {3, func(f *folder) { f.batch.retry = noon.Add(5 * time.Second) }, 5 * time.Second},
+		"recorded at the next try":        {1, func(f *folder) { f.batch.retry = noon.Add(time.Millisecond) }, settle},
+	} {
+		f := newFolder(&Watcher{}, Watch{MaxFiles: 3, Settle: settle, MaxWait: maxWait})
+		f.debouncer.lastChange = noon
+		if at := f.batchDue(); !at.IsZero() {
+			t.Errorf("%s: a batch without files is due at %s", name, at)
+		}
+		for i := range c.files {
+			f.batch.add(ready(string(rune('a'+i)), look(1, 0)), noon.Add(time.Duration(i)*time.Hour))
+		}
+		c.since(f)
+		if got := f.batchDue().Sub(noon); got != c.want {
+			t.Errorf("%s: due after %s, want %s", name, got, c.want)
+		}
+	}
+}
+
+// A run has the files that still are as they were when they became ready; of the others the one that has changed waits again.
+func TestBatchHasWhatIsStillReady(t *testing.T) {
+	t.Parallel()
+	d := newHarness(t)
+	d.set(After{})
+	f := d.w.folders["in"]
+	for _, name := range []string{"d", "same", "gone", "changed", "folder", "a"} {
+		path := d.write("inbox/"+name, "1")
+		info, err := os.Lstat(path)
+		d.must(err)
+		f.batch.add(ready(path, stampOf(info)), time.Now())
+	}
+	d.must(os.Remove(d.path("inbox/gone")))
+	d.must(os.Remove(d.path("inbox/folder")))
+	d.must(os.Mkdir(d.path("inbox/folder"), 0o755))
+	d.write("inbox/changed", "22")
+
+	var got []string
+	for _, g := range f.stillReady() {
+		got = append(got, g.path)
+	}
+	if want := []string{d.path("inbox/d"), d.path("inbox/same"), d.path("inbox/a")}; !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+	if !f.debouncer.has(d.path("inbox/changed")) || f.debouncer.len() != 1 || f.batch.len() != 3 {
+		t.Errorf("%d wait, %d are ready", f.debouncer.len(), f.batch.len())
+	}
+
+	// Ready once more, it is as it is now.
+	for _, text := range []string{"22", "333"} {
+		info, err := os.Lstat(d.write("inbox/changed", text))
+		d.must(err)
+		f.batch.add(ready(d.path("inbox/changed"), stampOf(info)), time.Now())
+	}
+	if files := f.stillReady(); len(files) != 4 || files[3].path != d.path("inbox/changed") || files[3].stamp.size != 3 {
+		t.Errorf("%d files", len(files))
+	}
+}
+
+// As many files as a run may have become one without a pause; what is over waits from its own first file on.
+func TestBatchTakesNoMoreThanARunMayHave(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		files       int
+		quiet       bool
+		retry       time.Duration // until which nothing is recorded
+		runs, waits int
+	}{
+		{1, false, 0, 0, 1}, {2, false, 0, 1, 0}, {3, false, 0, 1, 1}, {4, false, 0, 2, 0}, {5, false, 0, 2, 1},
+		{1, true, 0, 1, 0}, {2, true, 0, 1, 0}, {3, true, 0, 2, 0}, {4, false, time.Hour, 0, 4}, {4, true, time.Hour, 0, 4},
+	} {
+		d := newHarness(t)
+		d.must(d.w.Set(t.Context(), []Watch{{Job: "in", Agent: "a", Path: d.path("inbox"), Mode: ModeBatch, MaxFiles: 2, MaxWait: 3 * time.Hour, Settle: time.Hour}}))
+		f := d.w.folders["in"]
+		began := time.Now()
+		f.debouncer.lastChange, f.batch.retry = began, began.Add(c.retry)
+		if c.quiet {
+			f.debouncer.lastChange = began.Add(-2 * time.Hour)
+		}
+		for i := range c.files {
+			path := d.write("inbox/"+string(rune('a'+i)), string(rune('a'+i)))
+			info, err := os.Lstat(path)
+			d.must(err)
+			one := ready(path, stampOf(info))
+			one.hash = string(rune('a' + i))
+			f.batch.add(one, began.Add(time.Duration(i)*time.Millisecond))
+		}
+
+		f.enqueueBatch(t.Context())
+		if got := d.runs(); got != c.runs || f.batch.len() != c.waits {
+			t.Errorf("%+v: %d runs, %d wait", c, got, f.batch.len())
+		}
+		if want := began.Add(time.Duration(c.files-c.waits) * time.Millisecond); c.waits > 0 && !f.batch.since.Equal(want) {
+			t.Errorf("%+v: what is over waits since %s, want %s", c, f.batch.since, want)
+		}
+	}
+}

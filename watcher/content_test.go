@@ -1,0 +1,165 @@
+package watcher
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// contents is a folder, and a tree of the files that were written to it.
+func (d *harness) contents(files map[string]string) (*folder, tree) {
+	d.t.Helper()
+	d.set(After{})
+	f := d.w.folders["in"]
+	f.rootFound(d.path("inbox"))
+	var cur []sighting
+	for name, text := range files {
+		path := d.write("inbox/"+name, text)
+		info, err := os.Lstat(path)
+		d.must(err)
+		cur = append(cur, sighting{path, stampOf(info)})
+	}
+	return f, newTree(f.root, cur)
+}
+
+func sumOf(text string) (sum contentSum) {
+	whole := sha256.Sum256([]byte(text))
+	copy(sum[:], whole[:])
+	return sum
+}
+
+// A file keeps the sum of its content as long as it looks as it did; one that was written, and is as long as before, is
+// read; of others, nothing is known that could be the same.
+func TestRecognizeReadsWhatMayBeTheSame(t *testing.T) {
+	t.Parallel()
+	d := newHarness(t)
+	f, cur := d.contents(map[string]string{"looks the same": "1", "written": "1", "longer": "1", "new": "1", "unknown": "1"})
+	told, other := contentSum{1}, contentSum{2}
+	known := slices.Clone(cur)
+	known = slices.DeleteFunc(known, func(l treeFile) bool { return l.path == "new" })
+	for i := range known {
+		switch l := &known[i]; l.path {
+		case "looks the same":
+			l.sum = told
+		case "written":
+			l.sum, l.modified = other, l.modified-1
+		case "longer":
+			l.sum, l.size = other, 7
+		}
+	}
+
+	f.recognize(t.Context(), cur, known)
+	for path, want := range map[string]contentSum{"looks the same": told, "written": sumOf("1"), "longer": {}, "new": {}, "unknown": {}} {
+		if got := cur.find(path).sum; got != want {
+			t.Errorf("%s: %x, want %x", path, got, want)
+		}
+	}
+}
+
+// A file that is not any more what the scan saw has no sum: its content would be taken for that of the scan.
+func TestSumOfAChangedFile(t *testing.T) {
+	t.Parallel()
+	d := newHarness(t)
+	f, cur := d.contents(map[string]string{"same": "1", "longer": "1", "later": "1", "gone": "1"})
+	info, err := os.Lstat(d.path("inbox/longer"))
+	d.must(err)
+	d.write("inbox/longer", "22")
+	d.must(os.Chtimes(d.path("inbox/longer"), info.ModTime(), info.ModTime()))
+	d.must(os.Chtimes(d.path("inbox/later"), time.Time{}, time.Now().Add(time.Hour)))
+	d.must(os.Remove(d.path("inbox/gone")))
+
+	f.learnContents(t.Context(), cur)
+	for path, want := range map[string]contentSum{"same": sumOf("1"), "longer": {}, "later": {}, "gone": {}} {
+		if got := cur.find(path).sum; got != want {
+			t.Errorf("%s: %x, want %x", path, got, want)
+		}
+	}
+}
+
+// What is read for a run is bounded: by the length of a file, by the length of all, and by their number; the newest come first.
+func TestContentsAreBounded(t *testing.T) {
+	t.Parallel()
+	d := newHarness(t)
+	files := map[string]string{"empty": "", "too long": ""}
+	for i := range maxSummed/maxSummedFile + 1 {
+		files[fmt.Sprint(i)] = ""
+	}
+	f, _ := d.contents(files)
+	for name := range files {
+		size := int64(maxSummedFile)
+		switch name {
+		case "empty":
+			size = 0
+		case "too long":
+			size++
+		}
+		d.must(os.Truncate(d.path("inbox/"+name), size))
+	}
+
+	old := time.Now().Add(-time.Hour)
+	var found []sighting
+	for name := range files {
+		at := old
+		switch name {
+		case "0":
+			at = old.Add(-time.Second) // the oldest, but for the empty one
+		case "empty":
+			at = old.Add(-time.Minute)
+		}
+		d.must(os.Chtimes(d.path("inbox/"+name), at, at))
+		info, err := os.Lstat(d.path("inbox/" + name))
+		d.must(err)
+		found = append(found, sighting{d.path("inbox/" + name), stampOf(info)})
+	}
+
+	cur := newTree(f.root, found)
+	f.learnContents(t.Context(), cur)
+	for _, l := range cur {
+		if read := l.sum != (contentSum{}); read == strings.Contains("0, empty, too long", l.path) {
+			t.Errorf("%s was read: %t", l.path, read)
+		}
+	}
+
+	f, cur = d.contents(map[string]string{"a": "1", "b": "1"})
+	cur[1].modified = cur[0].modified
+	d.must(os.Chtimes(d.path("inbox/a"), time.Time{}, time.Unix(0, cur[0].modified)))
+	d.must(os.Chtimes(d.path("inbox/b"), time.Time{}, time.Unix(0, cur[0].modified)))
+	for i := range maxSums - 1 {
+		cur = append(cur, treeFile{path: fmt.Sprintf("c%05d", i), sum: contentSum{1}})
+	}
+	f.learnContents(t.Context(), cur)
+	if cur[0].sum != sumOf("1") || cur[1].sum != (contentSum{}) {
+		t.Errorf("%x, %x: one more may be known", cur[0].sum, cur[1].sum)
+	}
+}
+
+// Bytes are read once under whatever name they have, where the system identifies a file; where it does not, by its path.
+func TestHashesByIdentity(t *testing.T) {
+	t.Parallel()
+	d := newHarness(t)
+	file := d.handle(d.write("a", "1"))
+	old := time.Now().Add(-time.Hour)
+	d.must(os.Chtimes(d.path("a"), old, old))
+	info, err := file.lstat()
+	d.must(err)
+	known, unidentified := stampOf(info), stampOf(info)
+	want, err := d.w.hashes.of(t.Context(), file, known)
+	d.must(err)
+	gone := file.sibling("gone")
+	if got, err := d.w.hashes.of(t.Context(), gone, known); known.inode != 0 && (err != nil || got != want) {
+		t.Errorf("by another name: %s (%v), want %s", got, err, want)
+	}
+
+	unidentified.inode = 0
+	d.w.hashes.known.put(d.w.hashes.stampHasher.of(file.path(), unidentified), sha256.Sum256([]byte("1")))
+	if got, err := d.w.hashes.of(t.Context(), file, unidentified); err != nil || got != want {
+		t.Errorf("by its path: %s (%v), want %s", got, err, want)
+	}
+	if got, err := d.w.hashes.of(t.Context(), gone, unidentified); err == nil {
+		t.Errorf("another path without identity: %s", got)
+	}
+}

@@ -1,0 +1,401 @@
+package watcher
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"rouse/agentdb/ledger"
+	"rouse/internal/domain"
+)
+
+// settled is a file of the watched folder that has settled and been read.
+func (d *harness) settled(name, hash string) candidate {
+	d.t.Helper()
+	info, err := os.Lstat(d.path(name))
+	d.must(err)
+	c := ready(d.path(name), stampOf(info))
+	c.hash = hash
+	return c
+}
+
+// kinds are the kinds of the events of the watch, the first one first.
+func (d *harness) kinds() string {
+	d.t.Helper()
+	events, err := d.w.ledger.Events(d.t.Context(), ledger.EventFilter{Job: "in"})
+	d.must(err)
+	var out []string
+	for _, e := range events {
+		if strings.HasPrefix(e.Kind, "watch.") || e.Kind == "file.blocked" || e.Kind == ledger.FileBack {
+			out = append(out, e.Kind)
+		}
+	}
+	return strings.Join(out, " ")
+}
+
+// The same bytes get no other run while theirs is on, or when it has done its work and they stay; somebody who saves them again is
+// told so. Those that were moved away, and come again, get what they had.
+func TestAlreadyClaimed(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		success, failure string
+		outcome          domain.Outcome // of their run; "" while it is on
+		pending          bool           // nobody has dealt with the file
+		saved, event     bool           // another time, told by an event
+		claimed, waits   bool
+		blocked          string
+	}{
+		"its run is on":                     {outcome: "", claimed: true},
+		"its run is on, saved":              {outcome: "", saved: true, event: true, claimed: true, blocked: "file.blocked"},
+		"its run is on, found by a scan":    {outcome: "", saved: true, claimed: true},
+		"its run is on, touched by nobody":  {outcome: "", event: true, claimed: true},
+		"done":                              {outcome: domain.OutcomeSuccess, claimed: true},
+		"done, saved":                       {outcome: domain.OutcomeSuccess, saved: true, event: true, claimed: true, blocked: "file.blocked"},
+		"done, and not dealt with":          {success: actionDelete, outcome: domain.OutcomeSuccess, pending: true, claimed: true, waits: true},
+		"done, and moved":                   {success: actionMove, outcome: domain.OutcomeSuccess},
+		"failed":                            {outcome: domain.OutcomeError, claimed: true},
+		"failed, saved":                     {outcome: domain.OutcomeError, saved: true, event: true, claimed: true, blocked: ledger.FileBack},
+		"failed, and moved":                 {failure: actionMove, outcome: domain.OutcomeError, claimed: true, blocked: ledger.FileBack},
+		"failed, and could not be moved":    {failure: "blocked", outcome: domain.OutcomeError},
+		"failed, and not dealt with so far": {failure: actionMove, outcome: domain.OutcomeError, pending: true, claimed: true, waits: true},
+	} {
+		d := newHarness(t)
+		w := Watch{Job: "in", Agent: "a", Path: d.path("inbox"), Settle: time.Hour}
+		if c.success != "" {
+			w.OnSuccess = After{Action: c.success, Dir: d.path("done")}
+		}
+		if c.failure != "" {
+			w.OnFailure = After{Action: actionMove, Dir: d.path("failed")}
+		}
+		if c.failure == "blocked" {
+			d.write("failed", "a file where the folder should be")
+		}
+		d.must(d.w.Set(t.Context(), []Watch{w}))
+		f := d.w.folders["in"]
+
+		long := time.Now().Add(-time.Hour)
+		d.must(os.Chtimes(d.write("inbox/a.csv", "1"), long, long))
+		a, err := EnqueueFile(t.Context(), d.w.ledger, w, d.path("inbox/a.csv"))
+		d.must(err)
+		if c.outcome != "" {
+			d.end(a.Run, c.outcome)
+		}
+		if !c.pending {
+			d.must(d.w.applyAfterActions(t.Context()))
+		}
+
+		d.write("inbox/a.csv", "1") // put back, where it was moved away
+		if c.saved {
+			long = long.Add(time.Second)
+		}
+		d.must(os.Chtimes(d.path("inbox/a.csv"), long, long))
+		one := d.settled("inbox/a.csv", "6b86b273ff34fce19d6b804eff5a3f5747ada4eaa22f1d49c01e52ddb7875b4b")
+		one.fromEvent = c.event
+		claimed, err := f.alreadyClaimed(t.Context(), one)
+		if claimed != c.claimed || err != nil || f.debouncer.has(one.path) != c.waits {
+			t.Errorf("%s: %t (%v), waits: %t", name, claimed, err, f.debouncer.has(one.path))
+		}
+		if got := d.kinds(); got != c.blocked {
+			t.Errorf("%s: told %q, want %q", name, got, c.blocked)
+		}
+		if _, known := f.known.get(f.stampHasher.of(one.path, one.stamp)); known != (c.claimed && !c.waits) {
+			t.Errorf("%s: scans pass over it: %t", name, known)
+		}
+	}
+}
+
+// Scans pass over a file in which another write would show, and over no other.
+func TestMarkKnown(t *testing.T) {
+	t.Parallel()
+	f := newFolder(&Watcher{}, Watch{})
+	for ago, want := range map[time.Duration]bool{0: false, time.Minute: true} {
+		st := stamp{size: 1, modified: time.Now().Add(-ago).UnixNano() | 1}
+		f.markKnown("a", st)
+		if _, known := f.known.get(f.stampHasher.of("a", st)); known != want {
+			t.Errorf("written %s ago: %t", ago, known)
+		}
+	}
+}
+
+// A file that failed is back while its file is there and nobody had it tried again; what the ledger cannot say is asked once more.
+func TestReviewBack(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		change func(d *harness, c ledger.ClaimStatus)
+		back   int
+		after  string
+	}{
+		"still there": {func(*harness, ledger.ClaimStatus) {}, 1, ledger.AfterBack},
+		"gone":        {func(d *harness, _ ledger.ClaimStatus) { d.must(os.Remove(d.path("inbox/a.csv"))) }, 0, ledger.AfterDone},
+		"tried again": {func(d *harness, c ledger.ClaimStatus) {
+			_, err := d.w.ledger.Retry(d.t.Context(), c.Run)
+			d.must(err)
+		}, 0, ledger.AfterNone},
+		"tried again, and gone": {func(d *harness, c ledger.ClaimStatus) {
+			_, err := d.w.ledger.Retry(d.t.Context(), c.Run)
+			d.must(err)
+			d.must(os.Remove(d.path("inbox/a.csv")))
+		}, 0, ledger.AfterNone},
+		"nobody knows": {func(d *harness, _ ledger.ClaimStatus) { d.must(d.w.ledger.Close()) }, 1, ""},
+	} {
+		d := newHarness(t)
+		w := Watch{Job: "in", Agent: "a", Path: d.path("inbox"), OnFailure: After{actionMove, d.path("failed")}}
+		d.must(d.w.Set(t.Context(), []Watch{w}))
+		f := d.w.folders["in"]
+		claim := d.applyAfter(d.run(w, d.write("inbox/a.csv", "1"), domain.OutcomeError))
+		d.write("inbox/a.csv", "1")
+		if back, err := f.isBack(t.Context(), d.settled("inbox/a.csv", claim.Hash), claim); !back || err != nil {
+			t.Fatalf("%s: %t, %v", name, back, err)
+		}
+
+		c.change(d, claim)
+		f.reviewBack(t.Context())
+		if len(f.back) != c.back {
+			t.Errorf("%s: %v", name, f.back)
+		}
+		if c.after == "" && name == "nobody knows" {
+			continue
+		}
+		if got, _, err := d.w.ledger.ClaimOf(t.Context(), "in", claim.Path, claim.Hash); err != nil || got.After != c.after {
+			t.Errorf("%s: %+v (%v)", name, got, err)
+		}
+	}
+}
+
+// Only what failed, and was dealt with, can be back; that it is, is told to the owner where somebody wants to tell it.
+func TestIsBack(t *testing.T) {
+	t.Parallel()
+	d := newHarness(t)
+	w := Watch{Job: "in", Agent: "a", Path: d.path("inbox"), OnFailure: After{actionMove, d.path("failed")}}
+	d.must(d.w.Set(t.Context(), []Watch{w}))
+	f := d.w.folders["in"]
+	claim := d.applyAfter(d.run(w, d.write("inbox/a.csv", "1"), domain.OutcomeError))
+	d.write("inbox/a.csv", "1")
+	one := d.settled("inbox/a.csv", claim.Hash)
+	done, failed := claim, claim
+	done.Outcome, failed.After = domain.OutcomeSuccess, ledger.AfterFailed
+	for name, c := range map[string]ledger.ClaimStatus{"it was done": done, "it could not be moved": failed} {
+		if back, err := f.isBack(t.Context(), one, c); back || err != nil || len(f.back) != 0 {
+			t.Errorf("%s: %t, %v", name, back, err)
+		}
+	}
+
+	told := ""
+	d.w.returnNotices = func(job, path string, run int64) []ledger.Notice {
+		told = fmt.Sprintf("%s %s %d", job, filepath.Base(path), run)
+		return nil
+	}
+	if back, err := f.isBack(t.Context(), one, claim); !back || err != nil || told != "in a.csv 1" {
+		t.Errorf("%t, %v, told %q", back, err, told)
+	}
+
+	d.must(d.w.ledger.Close())
+	if back, err := f.isBack(t.Context(), one, claim); back || err == nil || !f.debouncer.has(one.path) {
+		t.Errorf("not recorded: %t, %v", back, err)
+	}
+}
+
+// A file that could not be read is waited for when it changed, forgotten when it went, and a problem otherwise.
+func TestHashFailed(t *testing.T) {
+	t.Parallel()
+	d := newHarness(t)
+	d.set(After{})
+	f := d.w.folders["in"]
+	d.write("inbox/a.csv", "1")
+	for name, c := range map[string]struct {
+		err     error
+		path    string
+		waits   bool
+		problem bool
+	}{
+		"it changed":           {errChanged, "a.csv", true, false},
+		"it changed, and went": {errChanged, "gone.csv", false, false},
+		"it went":              {&os.PathError{Op: "open", Path: "a.csv", Err: os.ErrNotExist}, "a.csv", false, false},
+		"a program has it":     {&heldError{heldOpen, "open"}, "a.csv", true, false},
+		"it is broken":         {errors.New("input/output error"), "a.csv", false, true},
+	} {
+		f.debouncer, f.unreadable = newDebouncer(time.Hour), map[string]string{}
+		one := ready(d.path("inbox/"+c.path), stamp{})
+		one.err = c.err
+		f.hashFailed(t.Context(), one)
+		if f.debouncer.has(one.path) != c.waits || (len(f.unreadable) > 0) != c.problem {
+			t.Errorf("%s: waits: %t, problems %v", name, f.debouncer.has(one.path), f.unreadable)
+		}
+	}
+	if got := d.kinds(); got != "watch.unreadable" {
+		t.Errorf("told %q", got)
+	}
+
+	// Told once, as long as it cannot be read.
+	for _, path := range []string{"b.csv", "b.csv"} {
+		f.reportUnreadable(t.Context(), path, errors.New("denied"))
+	}
+	f.clearUnreadable("b.csv")
+	f.reportUnreadable(t.Context(), "b.csv", errors.New("denied"))
+	if got := d.kinds(); got != "watch.unreadable watch.unreadable watch.unreadable" {
+		t.Errorf("told %q", got)
+	}
+}
+
+// What is due and has settled is read; what has gone or changed, is no file any more, or is empty beside its download, is not.
+func TestHashDue(t *testing.T) {
+	t.Parallel()
+	d := newHarness(t)
+	d.set(After{})
+	f := d.w.folders["in"]
+	f.rootFound(d.path("inbox"))
+	now := time.Now()
+	for _, name := range []string{"a", "b", "c", "d", "e", "f"} { // more than are read at a time
+		d.write("inbox/"+name, name)
+	}
+	for _, name := range []string{"changed", "gone", "dir", "full.pdf", "full.pdf.part", "x.pdf.part"} {
+		d.write("inbox/"+name, "1")
+	}
+	for _, name := range []string{"x.pdf", "empty.pdf"} {
+		d.write("inbox/"+name, "")
+	}
+	for _, name := range strings.Fields("a b c d e f changed gone dir full.pdf x.pdf empty.pdf") {
+		f.debouncer.observe(d.path("inbox/"+name), now, d.settled("inbox/"+name, "").stamp, hintScan)
+	}
+	due := f.debouncer.dequeueDue(now.Add(time.Hour), 100)
+	d.write("inbox/changed", "22")
+	d.must(os.Remove(d.path("inbox/gone")))
+	d.must(os.Remove(d.path("inbox/dir")))
+	d.must(os.Mkdir(d.path("inbox/dir"), 0o755))
+
+	var read []string
+	for _, c := range f.hashDue(t.Context(), due) {
+		if len(c.hash) != 64 || c.err != nil {
+			t.Errorf("%s: %q (%v)", c.path, c.hash, c.err)
+		}
+		read = append(read, filepath.Base(c.path))
+	}
+	if got := strings.Join(read, " "); got != "a b c d e f full.pdf empty.pdf" {
+		t.Errorf("%s are read", got)
+	}
+	if f.debouncer.len() != 2 || !f.debouncer.has(d.path("inbox/changed")) || !f.debouncer.has(d.path("inbox/x.pdf")) {
+		t.Errorf("%d wait", f.debouncer.len())
+	}
+	if got := f.hashDue(t.Context(), nil); len(got) != 0 {
+		t.Errorf("%v", got)
+	}
+}
+
+// While its folder cannot be opened the files of a watch wait, unless it is not there: the scan on its return finds them.
+func TestHashDueWithoutItsFolder(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		change func(d *harness)
+		waits  bool
+	}{
+		"it is not there":     {func(d *harness) { d.must(os.Rename(d.path("inbox"), d.path("away"))) }, false},
+		"a file is there":     {func(d *harness) { d.must(os.Rename(d.path("inbox"), d.path("away"))); d.write("inbox", "1") }, false},
+		"a folder that loops": {func(d *harness) { d.must(os.Rename(d.path("inbox"), d.path("away"))); d.link("inbox", "inbox") }, true},
+	} {
+		d := newHarness(t)
+		d.set(After{})
+		f := d.w.folders["in"]
+		f.rootFound(d.path("inbox"))
+		due := []*pendingFile{{path: d.write("inbox/a.csv", "1")}}
+		c.change(d)
+		if got := f.hashDue(t.Context(), due); len(got) != 0 || f.debouncer.has(due[0].path) != c.waits {
+			t.Errorf("%s: %v, waits: %t", name, got, f.debouncer.has(due[0].path))
+		}
+	}
+}
+
+// A large file is read in the background, and one version of it at a time.
+func TestHashInBackground(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		size    int64
+		hashing bool
+		large   bool
+	}{{0, false, false}, {largeFile - 1, true, false}, {largeFile, true, true}, {largeFile, false, true}} {
+		d := newHarness(t)
+		d.set(After{})
+		f := d.w.folders["in"]
+		f.rootFound(d.path("inbox"))
+		d.must(os.Truncate(d.write("inbox/a", ""), c.size))
+		one := d.settled("inbox/a", "")
+		f.hashing[one.path] = c.hashing
+		if got := f.hashInBackground(t.Context(), one); got != c.large || f.debouncer.has(one.path) != (c.large && c.hashing) {
+			t.Errorf("%+v: %t, waits: %t", c, got, f.debouncer.has(one.path))
+		}
+		f.background.Wait()
+		if read := len(f.hashed); read != map[bool]int{true: 1}[c.large && !c.hashing] {
+			t.Errorf("%+v: %d are read", c, read)
+		}
+		for _, h := range f.hashed {
+			if h.err != nil || len(h.hash) != 64 {
+				t.Errorf("%+v: %q (%v)", c, h.hash, h.err)
+			}
+		}
+	}
+}
+
+// A run that could not be recorded is tried again; a file whose name is no text never is, and says so.
+func TestClaim(t *testing.T) {
+	t.Parallel()
+	d := newHarness(t)
+	d.set(After{})
+	f := d.w.folders["in"]
+	d.write("inbox/a.csv", "1")
+	d.write("inbox/b.csv", "2")
+	one, two := d.settled("inbox/a.csv", "1"), d.settled("inbox/b.csv", "2")
+	odd := ready(d.path("inbox/\xff"), stamp{})
+	f.claim(t.Context(), []candidate{one, odd, two})
+	if d.runs() != 2 || f.debouncer.len() != 0 || f.unreadable[odd.path] == "" || len(f.unreadable) != 1 {
+		t.Errorf("%d runs, %d wait, problems %v", d.runs(), f.debouncer.len(), f.unreadable)
+	}
+	f.claim(t.Context(), nil)
+	f.claim(t.Context(), []candidate{one})
+	if d.runs() != 2 {
+		t.Errorf("%d runs of two files", d.runs())
+	}
+
+	f.Mode = ModeBatch
+	f.claim(t.Context(), []candidate{one, ready(d.path("inbox/new.csv"), stamp{})})
+	if f.batch.len() != 1 || !f.batch.has(d.path("inbox/new.csv"), stamp{}) {
+		t.Errorf("%d files wait for the others of their run", f.batch.len())
+	}
+	f.Mode = ModePerFile
+
+	var data struct{ Error string }
+	events, err := d.w.ledger.Events(t.Context(), ledger.EventFilter{Job: "in"})
+	d.must(err)
+	for _, e := range events {
+		if e.Kind == "watch.unreadable" {
+			d.must(json.Unmarshal(e.Data, &data))
+		}
+	}
+	if !strings.Contains(data.Error, "not UTF-8") {
+		t.Errorf("%q", data.Error)
+	}
+
+	d.must(d.w.ledger.Close())
+	d.write("inbox/c.csv", "3")
+	three := d.settled("inbox/c.csv", "3")
+	f.claim(t.Context(), []candidate{three})
+	if !f.debouncer.has(three.path) {
+		t.Error("what the ledger could not be asked is not asked again")
+	}
+}
+
+// A job that is paused because it writes into its own folder is told of where somebody wants to tell it.
+func TestBreakerNotices(t *testing.T) {
+	t.Parallel()
+	f := newFolder(&Watcher{}, Watch{Job: "in"})
+	if b := f.breaker(); b.Notices != nil || b.MaxClaims != maxReclaims {
+		t.Errorf("%+v", b)
+	}
+	f.w.breakerNotices = func(job, path string) []ledger.Notice { return []ledger.Notice{{}} }
+	if b := f.breaker(); b.Notices == nil || len(b.Notices("a.csv")) != 1 {
+		t.Errorf("%+v", b)
+	}
+}

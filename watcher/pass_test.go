@@ -1,0 +1,323 @@
+package watcher
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"rouse/internal/nofollow"
+)
+
+// A folder sleeps until the first of what is due, and a moment after it was told of something.
+func TestSleepUntilSomethingIsDue(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		due  func(f *folder, now time.Time)
+		want time.Duration
+	}{
+		"a scan":                     {func(f *folder, now time.Time) {}, 5 * time.Minute},
+		"a file":                     {func(f *folder, now time.Time) { f.debouncer.observe("a", now, stamp{}, hintScan) }, 2 * time.Second},
+		"a batch":                    {func(f *folder, now time.Time) { f.batch.add(ready("a", stamp{}), now) }, time.Minute},
+		"a folder":                   {func(f *folder, now time.Time) { f.root, f.conv.checkAt = "/in", now.Add(3*time.Second) }, 3 * time.Second},
+		"a folder that is not there": {func(f *folder, now time.Time) { f.conv.checkAt = now.Add(3 * time.Second) }, 5 * time.Minute},
+		"all": {func(f *folder, now time.Time) {
+			f.batch.add(ready("a", stamp{}), now)
+			f.root, f.conv.checkAt = "/in", now.Add(3*time.Second)
+			f.debouncer.observe("a", now, stamp{}, hintScan)
+		}, 2 * time.Second},
+		"a scan before them": {func(f *folder, now time.Time) {
+			f.scanAt = now.Add(time.Second)
+			f.debouncer.observe("a", now, stamp{}, hintScan)
+		}, time.Second},
+		"an event":                            {func(f *folder, now time.Time) { f.noteEvent("a", true) }, minPause},
+		"a folder that went away":             {func(f *folder, now time.Time) { f.noteRemoved("a", true) }, minPause},
+		"a scan that was asked for":           {func(f *folder, now time.Time) { f.requestScan("why") }, minPause},
+		"news of a run":                       {func(f *folder, now time.Time) { f.setRunStatus(runStatus{1, ""}) }, minPause},
+		"an event long after the last pass":   {func(f *folder, now time.Time) { f.noteEvent("a", true); f.lastPass = now.Add(-time.Hour) }, 0},
+		"the end of the watch":                {func(f *folder, now time.Time) { f.cancel() }, 0},
+		"no news of a run but the same again": {func(f *folder, now time.Time) { f.runStatus = runStatus{1, ""}; f.setRunStatus(runStatus{1, ""}) }, 5 * time.Minute},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newFolder(&Watcher{}, Watch{Settle: 2 * time.Second, MaxWait: time.Minute, MaxFiles: 3})
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				now := time.Now()
+				f.cancel, f.lastPass, f.scanAt = cancel, now, now.Add(5*time.Minute)
+				f.debouncer.lastChange = now.Add(time.Hour) // so that a batch waits for as long as it may
+				c.due(f, now)
+				f.sleep(ctx)
+				if got := time.Since(now); got != c.want {
+					t.Errorf("it slept for %s, want %s", got, c.want)
+				}
+			})
+		})
+	}
+}
+
+// What waits in a folder is told as one number: files that settle, that are read, and that wait for others.
+func TestWaitingIsTold(t *testing.T) {
+	t.Parallel()
+	f := newFolder(&Watcher{subs: newSubscriptions(nil, nil)}, Watch{Settle: time.Second, MaxFiles: 3})
+	f.debouncer.observe("settles", time.Now(), stamp{}, hintScan)
+	for _, path := range []string{"read", "read too"} {
+		f.hashing[path] = true
+	}
+	for _, path := range []string{"a", "b", "c", "d"} {
+		f.batch.add(ready(path, stamp{}), time.Now())
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	f.sleep(ctx)
+	if got := f.currentStatus(false); got.Waiting != 7 || got.State != StateDebouncing {
+		t.Errorf("%+v", got)
+	}
+}
+
+// A scan has the first reason for which it was asked for, and comes now and then without one; not while the folder has a run,
+// whose end brings a scan of its own.
+func TestNextScanReason(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		is   func(f *folder)
+		late bool
+		want string
+	}{
+		"nothing is due":            {func(f *folder) {}, false, ""},
+		"it is time":                {func(f *folder) {}, true, periodic},
+		"it was asked for":          {func(f *folder) { f.requestScan("one"); f.requestScan("two") }, false, "one"},
+		"that and it is time":       {func(f *folder) { f.requestScan("one") }, true, "one"},
+		"a run is on":               {func(f *folder) { f.conv.phase = StateProcessing }, true, ""},
+		"a run settles":             {func(f *folder) { f.conv.phase = StateSettling }, true, ""},
+		"a change settles":          {func(f *folder) { f.conv.phase = StateDebouncing }, true, periodic},
+		"missing while a run is on": {func(f *folder) { f.root, f.conv.phase = "", StateProcessing }, true, periodic},
+		"asked for during a run":    {func(f *folder) { f.conv.phase = StateProcessing; f.requestScan("one") }, false, "one"},
+	} {
+		f := newFolder(&Watcher{rescan: time.Hour}, Watch{})
+		f.root, f.scanAt = "/in", time.Now().Add(time.Hour)
+		if c.late {
+			f.scanAt = time.Now().Add(-time.Second)
+		}
+		c.is(f)
+		if got := f.nextScanReason(); got != c.want {
+			t.Errorf("%s: %q, want %q", name, got, c.want)
+		}
+		if f.scanReason != "" {
+			t.Errorf("%s: it is asked for again", name)
+		}
+		if c.late && c.want == "" && time.Until(f.scanAt) < 59*time.Minute {
+			t.Errorf("%s: the next one is in %s", name, time.Until(f.scanAt))
+		}
+	}
+}
+
+// Of many events of one path it counts whether one of them says that it is new, or that it was renamed.
+func TestEventsOfOnePath(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ one, two bool }{{false, false}, {true, false}, {false, true}, {true, true}} {
+		f := newFolder(&Watcher{}, Watch{})
+		for _, said := range []bool{c.one, c.two} {
+			f.noteEvent("other", false)
+			f.noteEvent("a", said)
+			f.noteRemoved("dir", said)
+		}
+		if want := c.one || c.two; len(f.events) != 2 || f.events[1] != (eventPath{"a", want}) || f.events[0].created || f.removed["dir"] != want {
+			t.Errorf("%+v: %+v, %v", c, f.events, f.removed)
+		}
+	}
+}
+
+// What is in a folder that is skipped, at any depth, is none of the watch's; the watched folder itself may lie in one.
+func TestInNoSkippedDir(t *testing.T) {
+	t.Parallel()
+	f := newFolder(&Watcher{}, Watch{})
+	f.root = filepath.FromSlash("/all/in")
+	f.skippedDirs = map[string]bool{filepath.FromSlash("/all/in/done"): true, filepath.FromSlash("/all"): true, filepath.FromSlash("/"): true}
+	for path, want := range map[string]bool{
+		"/all/in/a": true, "/all/in/sub/a": true, "/all/in/done": true, "/all/in/done/a": false, "/all/in/done/sub/a": false, "/all/in/done2/a": true,
+	} {
+		if got := f.inNoSkippedDir(filepath.FromSlash(path)); got != want {
+			t.Errorf("%s: %t", path, got)
+		}
+	}
+}
+
+// The folder to which files are moved after their runs is not entered, nor one that another job watches; a folder that is named
+// without anything being moved there is.
+func TestSkippedFolders(t *testing.T) {
+	t.Parallel()
+	d := newHarness(t)
+	d.must(d.w.Set(t.Context(), []Watch{
+		{Job: "in", Path: d.path("inbox"), Recursive: true, OnSuccess: After{actionMove, d.path("inbox/done")}, OnFailure: After{actionLeave, d.path("inbox/left")}},
+		{Job: "inner", Path: d.path("inbox/inner")},
+	}))
+	f := d.w.folders["in"]
+	f.rootFound(d.path("inbox"))
+	for name, want := range map[string]bool{"done": false, "done/sub": false, "left": true, "inner": false, "sub": true, ".git": false} {
+		if got := f.enters(d.path("inbox/"+name), name); got != want {
+			t.Errorf("%s is entered: %t", name, got)
+		}
+	}
+
+	// What a destination leads to by a link of somebody else is left out as well.
+	d.must(os.Mkdir(d.path("inbox/real"), 0o755))
+	d.link("inbox/real", "inbox/link")
+	d.must(d.w.Set(t.Context(), []Watch{{Job: "in", Path: d.path("inbox"), Recursive: true, OnSuccess: After{actionMove, d.path("inbox/link")}, Boundary: nofollow.NewBoundary(d.path("inbox"))}}))
+	f = d.w.folders["in"]
+	f.rootFound(d.path("inbox"))
+	for name, want := range map[string]bool{"real": false, "link": false, "sub": true} {
+		if got := f.enters(d.path("inbox/"+name), name); got != want {
+			t.Errorf("%s is entered: %t", name, got)
+		}
+	}
+}
+
+// An event is of a file that the watch is for, or of nothing: by the pattern, the depth, the kind and what it was before the job.
+func TestHandleEvent(t *testing.T) {
+	t.Parallel()
+	d := newHarness(t)
+	d.must(d.w.Set(t.Context(), []Watch{
+		{Job: "in", Path: d.path("inbox"), Include: []string{"*.csv"}, Settle: time.Hour, Existing: ExistingIgnore},
+		{Job: "all", Path: d.path("inbox"), Recursive: true, Exclude: []string{"old"}, Settle: time.Hour},
+	}))
+	d.write("inbox/before.csv", "1")
+	in, all := d.w.folders["in"], d.w.folders["all"]
+	for _, f := range []*folder{in, all} {
+		f.scan(t.Context(), "start")
+	}
+	d.write("inbox/a.csv", "1")
+	d.write("inbox/a.txt", "1")
+	d.write("inbox/sub/b.csv", "1")
+	d.write("inbox/later/b.csv", "1")
+	d.write("inbox/old/b.csv", "1")
+	d.must(os.Mkdir(d.path("inbox/dir.csv"), 0o755))
+	for _, c := range []struct {
+		f       *folder
+		name    string
+		created bool
+		want    string // that waits then
+	}{
+		{in, "a.csv", true, "a.csv"}, {in, "a.csv", false, "a.csv"}, {in, "a.txt", true, ""}, {in, "dir.csv", true, ""}, {in, "sub", true, ""}, {in, "sub/b.csv", true, ""},
+		{in, "before.csv", false, ""}, {in, "before.csv", true, "before.csv"}, {in, "gone.csv", true, ""}, {in, "../inbox", true, ""},
+		{all, "sub", true, "sub/b.csv"}, {all, "later", false, ""}, {all, "later/b.csv", false, "later/b.csv"}, {all, "old", true, ""}, {all, "old/b.csv", true, ""},
+	} {
+		c.f.debouncer = newDebouncer(time.Hour)
+		c.f.handleEvent(t.Context(), d.path("inbox/"+c.name), c.created)
+		if got := c.f.debouncer.len(); got != len(strings.Fields(c.want)) || c.want != "" && !c.f.debouncer.has(d.path("inbox/"+c.want)) {
+			t.Errorf("%s, event of %s, created: %t: %d files wait, want %q", c.f.Job, c.name, c.created, got, c.want)
+		}
+	}
+
+	// A link changes which names there are, where links are followed; so does one that was followed and has gone.
+	d.link("inbox/a.csv", "inbox/link.csv")
+	for _, c := range []struct {
+		follow bool
+		name   string
+		scan   string
+	}{{false, "link.csv", ""}, {true, "link.csv", linksChanged}, {true, "a.csv", ""}, {true, "was.csv", linksChanged}, {true, "gone.csv", ""}, {false, "was.csv", ""}} {
+		in.FollowSymlinks, in.scanReason, in.scanAt = c.follow, "", time.Now().Add(time.Hour)
+		in.linked.links[d.path("inbox/was.csv")] = true
+		if in.handleEvent(t.Context(), d.path("inbox/"+c.name), true); in.nextScanReason() != c.scan {
+			t.Errorf("%+v: scanned: %t", c, c.scan == "")
+		}
+	}
+	in.FollowSymlinks = false
+
+	// One that is ready, and looks as it did then, is not looked at once more; one that is gone is not ready any more.
+	info, err := os.Lstat(d.path("inbox/a.csv"))
+	d.must(err)
+	in.debouncer = newDebouncer(time.Hour)
+	in.batch.add(ready(d.path("inbox/a.csv"), stampOf(info)), time.Now())
+	in.handleEvent(t.Context(), d.path("inbox/a.csv"), true)
+	if in.debouncer.len() != 0 || in.batch.len() != 1 {
+		t.Errorf("%d wait, %d are ready", in.debouncer.len(), in.batch.len())
+	}
+	d.must(os.Remove(d.path("inbox/a.csv")))
+	in.handleEvent(t.Context(), d.path("inbox/a.csv"), false)
+	if in.batch.len() != 0 {
+		t.Error("a file that is gone is ready")
+	}
+}
+
+// In a folder that converges any file that the watch is for is a change of it, also one that has gone; a folder alone is none.
+func TestHandleEventOfAFolder(t *testing.T) {
+	t.Parallel()
+	d := newHarness(t)
+	d.write("inbox/a.csv", "1")
+	d.write("inbox/a.txt", "1")
+	d.must(os.Mkdir(d.path("inbox/sub.csv"), 0o755))
+	d.must(d.w.Set(t.Context(), []Watch{{Job: "in", Path: d.path("inbox"), Mode: ModeConverge, Include: []string{"*.csv"}}}))
+	f := d.w.folders["in"]
+	f.scan(t.Context(), "start")
+	for name, want := range map[string]State{"a.csv": StateDebouncing, "gone.csv": StateDebouncing, "a.txt": StateIdle, "gone.txt": StateIdle, "sub.csv": StateIdle} {
+		f.setPhase(StateIdle, time.Time{})
+		if f.handleEvent(t.Context(), d.path("inbox/"+name), true); f.conv.phase != want || f.debouncer.len() != 0 {
+			t.Errorf("%s: %s", name, f.conv.phase)
+		}
+	}
+}
+
+// While its folder is missing a watch scans when it, or one of those above it, comes, and for nothing else.
+func TestEventsOfAMissingFolder(t *testing.T) {
+	t.Parallel()
+	for path, want := range map[string]bool{"/a/b/in": true, "/a/b": true, "/a": true, "/a/c": false, "/a/b/in/x": false, "/a/b/inn": false} {
+		f := newFolder(&Watcher{}, Watch{})
+		f.awaited, f.scanAt = "/a/b/in", time.Now().Add(time.Hour)
+		f.noteEvent(path, true)
+		f.handleEvents(t.Context())
+		if why := f.nextScanReason(); (why != "") != want {
+			t.Errorf("%s: %q", path, why)
+		}
+		if f.handleEvents(t.Context()); f.nextScanReason() != "" {
+			t.Errorf("%s: it is handled twice", path)
+		}
+	}
+}
+
+// A folder that went away is not subscribed to any more; where it was renamed, neither are those in it, which the system would
+// report by their old paths.
+func TestUnsubscribeRemoved(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		dir     string
+		renamed bool
+		left    string
+		why     string
+	}{
+		"one within is removed":    {"/in/sub", false, "/in /in/sub/deep /in/sub2", ""},
+		"one within is renamed":    {"/in/sub", true, "/in /in/sub2", "a folder was renamed"},
+		"the folder is removed":    {"/in", false, "/in/sub /in/sub/deep /in/sub2", "the folder went away"},
+		"the folder is renamed":    {"/in", true, "", "the folder went away"},
+		"one that it is not about": {"/in/other", true, "/in /in/sub /in/sub/deep /in/sub2", "a folder was renamed"},
+	} {
+		w := &Watcher{subs: newSubscriptions(nil, nil)}
+		f := newFolder(w, Watch{})
+		f.root, f.scanAt = filepath.FromSlash("/in"), time.Now().Add(time.Hour)
+		for _, dir := range []string{"/in", "/in/sub", "/in/sub/deep", "/in/sub2"} {
+			if err := w.subs.subscribe(f, filepath.FromSlash(dir)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		f.noteRemoved(filepath.FromSlash(c.dir), c.renamed)
+		f.unsubscribeRemoved()
+		dirs := w.subs.dirs(f)
+		for _, dir := range strings.Fields(c.left) {
+			if around, itself := w.subs.subscribers(filepath.FromSlash(dir)); len(itself) != 1 {
+				t.Errorf("%s: %s is not subscribed to (%v)", name, dir, around)
+			}
+		}
+		if len(dirs) != len(strings.Fields(c.left)) || w.subs.count(f) != len(dirs) {
+			t.Errorf("%s: %q are subscribed to, want %s", name, dirs, c.left)
+		}
+		if why := f.nextScanReason(); why != c.why {
+			t.Errorf("%s: %q, want %q", name, why, c.why)
+		}
+		if len(f.events) != 1 || f.events[0] != (eventPath{filepath.FromSlash(c.dir), true}) {
+			t.Errorf("%s: %+v", name, f.events)
+		}
+	}
+}

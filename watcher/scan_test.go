@@ -1,0 +1,509 @@
+package watcher
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"rouse/internal/nofollow"
+)
+
+// A scan is told of when it has a reason that its owner does not know of; one that only comes now and then, when it found what no
+// event told of.
+func TestRescanIsTold(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		why  string
+		new  bool
+		told string
+	}{
+		{"", true, ""}, {"start", true, ""}, {linksChanged, true, ""}, {periodic, false, ""},
+		{periodic, true, "watch.rescanned"}, {"events were lost", false, "watch.rescanned"}, {"events were lost", true, "watch.rescanned"},
+	} {
+		for _, polled := range []bool{false, true} {
+			d := newHarness(t)
+			if polled {
+				d.w.subs = newSubscriptions(nil, errors.New("no instance"))
+			}
+			d.set(After{})
+			f := d.w.folders["in"]
+			f.scan(t.Context(), "start")
+			if c.new {
+				d.write("inbox/a.csv", "1")
+			}
+			f.scan(t.Context(), c.why)
+			want := c.told
+			if polled {
+				want = strings.TrimSpace("watch.polled " + want)
+				if c.why == periodic { // what polling finds is no surprise
+					want = "watch.polled"
+				}
+			}
+			if got := d.kinds(); !sameKinds(got, want) {
+				t.Errorf("%q, something new: %t, polled: %t: told %q, want %q", c.why, c.new, polled, got, want)
+			}
+		}
+	}
+}
+
+func sameKinds(a, b string) bool {
+	one, two := strings.Fields(a), strings.Fields(b)
+	slices.Sort(one)
+	slices.Sort(two)
+	return slices.Equal(one, two)
+}
+
+// A folder is scanned every five minutes; one that is polled every two seconds, unless that would read it all the time.
+func TestNextScan(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		degraded string
+		took     time.Duration
+		want     time.Duration
+	}{
+		{"", 0, time.Hour}, {"", time.Minute, time.Hour}, {"far away", 0, pollEvery}, {"far away", pollEvery / 10, pollEvery}, {"far away", time.Second, 10 * time.Second}, {"far away", time.Hour, time.Hour},
+	} {
+		d := newHarness(t)
+		d.w.rescan = time.Hour
+		d.set(After{})
+		f := d.w.folders["in"]
+		before := time.Now()
+		f.finishScan(t.Context(), &walk{degraded: c.degraded}, c.took)
+		if f.scanAt.Before(before.Add(c.want)) || f.scanAt.After(time.Now().Add(c.want)) {
+			t.Errorf("%+v: the next one is in %s", c, f.scanAt.Sub(before))
+		}
+	}
+}
+
+// That a folder is polled is told once, and once that it is not any more.
+func TestPollingIsTold(t *testing.T) {
+	t.Parallel()
+	d := newHarness(t)
+	d.set(After{})
+	f := d.w.folders["in"]
+	want := ""
+	for _, c := range []struct{ degraded, told string }{{"", ""}, {"one", "watch.polled"}, {"one", ""}, {"two", ""}, {"", "watch.told"}, {"", ""}, {"one", "watch.polled"}} {
+		f.finishScan(t.Context(), &walk{degraded: c.degraded}, 0)
+		want += " " + c.told
+		if got := d.kinds(); !sameKinds(got, want) || f.status.Degraded != c.degraded {
+			t.Errorf("%+v: told %q, want %q, status %q", c, got, want, f.status.Degraded)
+		}
+	}
+}
+
+// What cannot be read is a problem until a scan can read it, or it is looked at again; what is found apart from that is new.
+func TestUpdateUnreadable(t *testing.T) {
+	t.Parallel()
+	d := newHarness(t)
+	d.set(After{})
+	f := d.w.folders["in"]
+	for _, path := range []string{"still", "waits", "read", "found"} {
+		f.unreadable[path] = "denied"
+	}
+	f.debouncer.observe("waits", time.Now(), stamp{}, hintScan)
+	news := f.updateUnreadable(t.Context(), &walk{files: []sighting{{path: "found"}, {path: "new"}, {path: "newer"}}, unreadable: map[string]error{"still": errors.New("denied"), "other": errors.New("denied")}})
+	var left []string
+	for path := range f.unreadable {
+		left = append(left, path)
+	}
+	slices.Sort(left)
+	if got := strings.Join(left, " "); got != "other still waits" || news != 2 || d.kinds() != "watch.unreadable" {
+		t.Errorf("%s, %d new, told %q", got, news, d.kinds())
+	}
+}
+
+// A scan hands each file to the debouncer once, the oldest first.
+func TestFoundFilesInOrder(t *testing.T) {
+	t.Parallel()
+	f := newFolder(&Watcher{}, Watch{Settle: time.Second})
+	f.debounceFound(&walk{files: []sighting{{"c", look(1, 3)}, {"b", look(1, 1)}, {"a", look(1, 3)}, {"b", look(1, 1)}, {"d", look(1, 2)}}})
+	var got []string
+	for _, it := range f.debouncer.dequeueDue(time.Now().Add(time.Hour), 10) {
+		got = append(got, it.path)
+	}
+	if strings.Join(got, "") != "bdac" {
+		t.Errorf("%q", got)
+	}
+
+	f.Mode = ModeConverge
+	if f.debounceFound(&walk{files: []sighting{{"c", look(1, 3)}}}); f.debouncer.len() != 0 {
+		t.Error("a file of a folder that converges waits for itself")
+	}
+}
+
+// A folder that a scan did not enter is not subscribed to any more; one within the watched one may have been renamed.
+func TestUnsubscribeStale(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		entered, left, why string
+	}{
+		{"/in /in/sub", "/in /in/sub", ""}, {"/in", "/in", "a folder was renamed"}, {"/in/sub", "/in/sub", ""}, {"", "", "a folder was renamed"},
+	} {
+		w := &Watcher{subs: newSubscriptions(nil, nil)}
+		f := newFolder(w, Watch{})
+		f.root, f.scanAt = filepath.FromSlash("/in"), time.Now().Add(time.Hour)
+		entered := map[string]bool{}
+		for _, dir := range strings.Fields(c.entered) {
+			entered[filepath.FromSlash(dir)] = true
+		}
+		for _, dir := range []string{"/in", "/in/sub", "/"} {
+			if err := w.subs.subscribe(f, filepath.FromSlash(dir)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		f.unsubscribeStale(&walk{entered: entered})
+		dirs := w.subs.dirs(f)
+		slices.Sort(dirs)
+		if got := filepath.ToSlash(strings.Join(dirs, " ")); got != c.left || f.nextScanReason() != c.why {
+			t.Errorf("%+v: %s is left", c, got)
+		}
+	}
+}
+
+// A folder that two jobs watch is subscribed to until neither does, and by each of them once.
+func TestSubscriptionsAreShared(t *testing.T) {
+	t.Parallel()
+	w := &Watcher{subs: newSubscriptions(nil, nil)}
+	one, two := newFolder(w, Watch{Job: "one"}), newFolder(w, Watch{Job: "two"})
+	in := filepath.FromSlash("/in")
+	for _, f := range []*folder{one, two, one} {
+		if err := w.subs.subscribe(f, in); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if around, itself := w.subs.subscribers(filepath.Join(in, "a")); len(around) != 2 || len(itself) != 0 {
+		t.Errorf("%d, %d", len(around), len(itself))
+	}
+	w.subs.unsubscribe(one, in, "/never")
+	if _, itself := w.subs.subscribers(in); !slices.Equal(itself, []*folder{two}) || w.subs.count(one) != 0 || w.subs.count(two) != 1 || len(w.subs.dirs(two)) != 1 {
+		t.Errorf("%d", len(itself))
+	}
+	w.subs.unsubscribe(two, in)
+	if len(w.subs.byDir) != 0 {
+		t.Errorf("%v", w.subs.byDir)
+	}
+
+	refused := errors.New("no")
+	w.subs.addWatch = func(string) error { return refused }
+	if err := w.subs.subscribe(one, in); !errors.Is(err, refused) || len(w.subs.byDir) != 0 {
+		t.Errorf("%v, %v", err, w.subs.byDir)
+	}
+}
+
+// One that is no folder is missing like one that is not there, and told once; again where another link is in the way to it.
+func TestMissingIsTold(t *testing.T) {
+	t.Parallel()
+	d := newHarness(t)
+	d.set(After{})
+	f := d.w.folders["in"]
+	none, link, other := errors.New("none"), &nofollow.LinkError{Path: "/one"}, &nofollow.LinkError{Path: "/two"}
+	want := ""
+	for i, c := range []struct {
+		err  error
+		told string
+	}{{none, "watch.missing"}, {none, ""}, {link, linkKind}, {link, ""}, {other, linkKind}, {none, "watch.missing"}} {
+		f.reportMissing(t.Context(), c.err)
+		want += " " + c.told
+		if got := d.kinds(); !sameKinds(got, want) || !f.missing || f.status.Problem == "" {
+			t.Errorf("%d: told %q, want %q", i, got, want)
+		}
+	}
+	if back := f.rootFound(d.path("inbox")); !back || f.missing || f.status.Problem != "" || f.rootFound(d.path("inbox")) {
+		t.Errorf("%t, %+v", back, f.status)
+	}
+	f.reportMissing(t.Context(), none)
+	if want += " watch.missing"; !sameKinds(d.kinds(), want) {
+		t.Errorf("told %q, want %q", d.kinds(), want)
+	}
+
+	d.must(os.Remove(d.path("inbox")))
+	d.write("inbox", "1")
+	if _, err := f.findRoot(); err == nil || !strings.Contains(err.Error(), "is not a folder") {
+		t.Errorf("%v", err)
+	}
+}
+
+// A missing folder is waited for in the nearest one above it, and looked for now and then; more often where nobody tells of that.
+func TestRootMissing(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		path, near string
+		deaf       bool
+		want       time.Duration
+	}{
+		{"none", ".", false, missingEvery}, {"none/of/these", ".", false, missingEvery}, {"inbox/none", "inbox", false, missingEvery}, {"none", "", true, pollEvery}, {"file/none", ".", false, missingEvery},
+	} {
+		d := newHarness(t)
+		d.write("file", "1")
+		if c.deaf {
+			d.w.subs.addWatch = func(string) error { return errors.New("no") }
+		}
+		d.must(d.w.Set(t.Context(), []Watch{{Job: "in", Path: d.path(c.path)}}))
+		f := d.w.folders["in"]
+		d.must(errOnly(d.w.subs.subscribe(f, d.base+"/inbox"), c.deaf)) // an older subscription
+		before := time.Now()
+		if walk, back := f.inspect(t.Context()); walk != nil || back {
+			t.Errorf("%+v: it is there", c)
+		}
+		dirs := d.w.subs.dirs(f)
+		if near := filepath.Join(d.base, c.near); c.near != "" && (len(dirs) != 1 || dirs[0] != near) || c.near == "" && len(dirs) != 0 {
+			t.Errorf("%+v: %q are subscribed to", c, dirs)
+		}
+		if f.scanAt.Before(before.Add(c.want)) || f.scanAt.After(time.Now().Add(c.want)) || !f.missing || f.root != "" || !f.scanning.IsZero() {
+			t.Errorf("%+v: looked for again in %s, missing: %t", c, f.scanAt.Sub(before), f.missing)
+		}
+	}
+}
+
+func errOnly(err error, may bool) error {
+	if may {
+		return nil
+	}
+	return err
+}
+
+// A walk looks at what a watch selects, and at nothing else.
+func TestWalkFinds(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		watch   Watch
+		want    string
+		dirs    int
+		aliases bool
+	}{
+		"files":              {Watch{}, "a.csv b.txt", 1, false},
+		"deep":               {Watch{Recursive: true}, "a.csv b.txt done/f.csv sub/c.csv sub/deep/d.csv sub/e.csv", 4, false},
+		"some":               {Watch{Recursive: true, Include: []string{"*.csv"}, Exclude: []string{"deep"}}, "a.csv done/f.csv sub/c.csv sub/e.csv", 3, false},
+		"links":              {Watch{FollowSymlinks: true}, "a.csv b.txt done/f.csv sub/c.csv sub/e.csv", 3, false},
+		"links to some":      {Watch{FollowSymlinks: true, Include: []string{"*.csv"}}, "a.csv done/f.csv sub/c.csv", 3, false},
+		"links to a closed":  {Watch{FollowSymlinks: true, OnSuccess: After{Action: actionMove}}, "a.csv b.txt sub/c.csv sub/e.csv", 2, false},
+		"links to all":       {Watch{FollowSymlinks: true, Recursive: true}, "a.csv b.txt done/f.csv sub/c.csv sub/deep/d.csv sub/e.csv", 4, false},
+		"links by a name":    {Watch{FollowSymlinks: true, Recursive: true, Include: []string{"alias/**"}}, "sub/c.csv sub/deep/d.csv sub/e.csv", 4, true},
+		"links, not to that": {Watch{FollowSymlinks: true, Recursive: true, Include: []string{"alias/**"}, Exclude: []string{"sub/deep"}}, "sub/c.csv sub/e.csv", 3, true},
+		"links, not those":   {Watch{FollowSymlinks: true, Recursive: true, Exclude: []string{"sub"}}, "a.csv b.txt done/f.csv", 2, false},
+		"links, not this":    {Watch{FollowSymlinks: true, Exclude: []string{"sub/c.csv"}}, "a.csv b.txt done/f.csv sub/e.csv", 3, false},
+	} {
+		d := newHarness(t)
+		for _, file := range []string{"a.csv", "b.txt", ".hidden", "sub/c.csv", "sub/e.csv", "sub/deep/d.csv", "done/f.csv"} {
+			d.write("inbox/"+file, file)
+		}
+		d.write("outside/x.csv", "1")
+		d.link("inbox/sub/c.csv", "inbox/c.csv")
+		d.link("inbox/sub/e.csv", "inbox/e.txt")
+		d.link("inbox/done/f.csv", "inbox/f.csv")
+		d.link("inbox/sub", "inbox/alias")
+		d.link("outside", "inbox/out")
+		d.link("outside/x.csv", "inbox/x.csv")
+		w := c.watch
+		w.Job, w.Path = "in", d.path("inbox")
+		if w.OnSuccess.Action != "" {
+			w.OnSuccess.Dir = d.path("inbox/done")
+		}
+		d.must(d.w.Set(t.Context(), []Watch{w}))
+		f := d.w.folders["in"]
+		f.rootFound(d.path("inbox"))
+		walk := f.walk(t.Context(), f.root, ".", nil)
+		var got []string
+		for _, s := range walk.files {
+			rel, _ := relInside(f.root, s.path)
+			got = append(got, rel)
+		}
+		slices.Sort(got)
+		if strings.Join(slices.Compact(got), " ") != c.want || walk.torn || walk.unopened || len(walk.unreadable) != 0 || walk.degraded != "" || f.scanReason != "" {
+			t.Errorf("%s: %q, want %s (%+v)", name, got, c.want, walk)
+		}
+		if n := d.w.subs.count(f); n != c.dirs || len(walk.entered) != n || (len(walk.linked.aliases) > 0) != c.aliases {
+			t.Errorf("%s: %q are subscribed to, other names %v", name, d.w.subs.dirs(f), walk.linked.aliases)
+		}
+	}
+}
+
+// Of many links to one folder so many are followed, the same at each scan: each of them has all of it read.
+func TestLinksToOneFolder(t *testing.T) {
+	t.Parallel()
+	d := newHarness(t)
+	d.write("inbox/store/a.csv", "1")
+	d.must(os.Mkdir(d.path("inbox/in"), 0o755))
+	var want []string
+	for i := range maxAliases + 4 {
+		name := fmt.Sprintf("in/%02d", i)
+		d.link("inbox/store", "inbox/"+name)
+		if i < maxAliases {
+			want = append(want, name)
+		}
+	}
+	d.must(d.w.Set(t.Context(), []Watch{{Job: "in", Path: d.path("inbox"), Recursive: true, FollowSymlinks: true, Include: []string{"in/**"}}}))
+	f := d.w.folders["in"]
+	f.rootFound(d.path("inbox"))
+	if got := f.walk(t.Context(), f.root, ".", nil).linked.aliases[d.path("inbox/store")]; !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
+
+// A file is selected by its own name, and by those that links give to its folder; what is left out by its own name is by all.
+func TestWantsByNames(t *testing.T) {
+	t.Parallel()
+	f := newFolder(&Watcher{}, Watch{Recursive: true, Include: []string{"in/**", "own/*"}, Exclude: []string{"private", "own/not"}})
+	f.root = filepath.FromSlash("/all")
+	for _, dir := range []string{"store", "private", "own"} {
+		f.linked.addAlias(filepath.Join(f.root, dir), "in/"+dir+"-by-link")
+	}
+	f.linked.files[filepath.Join(f.root, "one")] = true
+	f.skippedDirs = map[string]bool{filepath.Join(f.root, "in", "closed"): true}
+	for rel, want := range map[string]bool{
+		"store/a": true, "other/a": false, "private/a": false, "own/a": true, "own/not": false, "in/a": true, "one": true, "in/closed/a": false, "in/private/a": false, "store/sub/a": false,
+	} {
+		if got := f.wants(joinPath(f.root, rel), rel); got != want {
+			t.Errorf("%s: %t", rel, got)
+		}
+	}
+}
+
+// A new folder of which the system reports nothing has its watch scanned.
+func TestDescendIntoAFolderWithoutEvents(t *testing.T) {
+	t.Parallel()
+	for deaf, want := range map[bool]string{false: "", true: "a new folder cannot be watched"} {
+		d := newHarness(t)
+		d.must(d.w.Set(t.Context(), []Watch{{Job: "in", Path: d.path("inbox"), Recursive: true}}))
+		f := d.w.folders["in"]
+		f.rootFound(d.path("inbox"))
+		f.scanAt = time.Now().Add(time.Hour)
+		if deaf {
+			d.w.subs.addWatch = func(string) error { return syscall.ENOSPC }
+		}
+		d.write("inbox/sub/a.csv", "1")
+		f.descend(t.Context(), d.path("inbox/sub"), "sub")
+		if why := f.nextScanReason(); why != want || !f.debouncer.has(d.path("inbox/sub/a.csv")) {
+			t.Errorf("%q, want %q", why, want)
+		}
+	}
+}
+
+// What comes while a missing folder is subscribed to is not waited for: a nearer folder, or the folder itself.
+func TestMissingFolderThatComes(t *testing.T) {
+	t.Parallel()
+	for path, why := range map[string]string{"none/in": "", "none": "the folder is back"} {
+		d := newHarness(t)
+		d.must(d.w.Set(t.Context(), []Watch{{Job: "in", Path: d.path(path)}}))
+		f := d.w.folders["in"]
+		add := d.w.subs.addWatch
+		d.w.subs.addWatch = func(dir string) error {
+			if err := os.MkdirAll(d.path("none"), 0o755); err != nil {
+				return err
+			}
+			return add(dir)
+		}
+		f.scan(t.Context(), "start")
+		want := []string{d.path("none")}
+		if path == "none" {
+			want = []string{d.base}
+		}
+		if dirs := d.w.subs.dirs(f); !slices.Equal(dirs, want) || f.nextScanReason() != why {
+			t.Errorf("%s: %q are subscribed to", path, dirs)
+		}
+	}
+}
+
+// What is known to need nothing is not found again, unless it is to be retried; a folder as a whole has no such files.
+func TestMayNeedWork(t *testing.T) {
+	t.Parallel()
+	st := stamp{size: 1, modified: 1}
+	for name, c := range map[string]struct {
+		is   func(f *folder, k *walker)
+		want bool
+	}{
+		"new":              {func(*folder, *walker) {}, true},
+		"known":            {func(f *folder, _ *walker) { f.known.put(f.stampHasher.of("a", st), struct{}{}) }, false},
+		"known, retried":   {func(f *folder, k *walker) { f.known.put(f.stampHasher.of("a", st), struct{}{}); k.retry["a"] = true }, true},
+		"known, converges": {func(f *folder, _ *walker) { f.known.put(f.stampHasher.of("a", st), struct{}{}); f.Mode = ModeConverge }, true},
+		"was there before": {func(f *folder, _ *walker) { f.preexisting.files = map[stampKey]struct{}{f.stampHasher.of("a", st): {}} }, false},
+		"is being read":    {func(f *folder, _ *walker) { f.hashing["a"] = true }, false},
+		"settles":          {func(f *folder, _ *walker) { f.debouncer.observe("a", noon, st, hintScan) }, false},
+		"is ready":         {func(f *folder, _ *walker) { f.batch.add(ready("a", st), noon) }, false},
+		"was ready before": {func(f *folder, _ *walker) { f.batch.add(ready("a", stamp{size: 2}), noon) }, true},
+	} {
+		f := newFolder(&Watcher{}, Watch{})
+		k := &walker{f: f, retry: map[string]bool{}}
+		if c.is(f, k); k.mayNeedWork("a", st) != c.want {
+			t.Errorf("%s: may need work: %t", name, !c.want)
+		}
+	}
+}
+
+// A walk that comes upon what has just gone is torn; what it cannot read is a problem.
+func TestWalkFails(t *testing.T) {
+	t.Parallel()
+	for err, torn := range map[error]bool{fs.ErrNotExist: true, fs.ErrPermission: false} {
+		k := &walker{found: &walk{unreadable: map[string]error{}}}
+		if k.failed("a", err); k.found.torn != torn || (k.found.unreadable["a"] != nil) == torn {
+			t.Errorf("%v: %+v", err, k.found)
+		}
+	}
+
+	d := newHarness(t)
+	d.must(d.w.Set(t.Context(), []Watch{{Job: "in", Path: d.path("inbox"), Recursive: true}}))
+	f := d.w.folders["in"]
+	f.rootFound(d.path("inbox"))
+	if got := f.walk(t.Context(), d.path("inbox/none"), "none", nil); !got.torn || len(got.unreadable) != 0 || got.unopened || f.scanReason != "" {
+		t.Errorf("%+v", got)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	d.write("inbox/sub/a.csv", "1")
+	if got := f.walk(ctx, f.root, ".", nil); len(got.files) != 0 || len(got.entered) != 0 {
+		t.Errorf("after its end: %+v", got)
+	}
+	if walk, _ := f.inspect(ctx); walk != nil {
+		t.Errorf("after its end: %+v", walk)
+	}
+
+	d.must(os.Rename(d.path("inbox"), d.path("away")))
+	d.link("inbox", "inbox")
+	if got := f.walk(t.Context(), f.root, ".", nil); !got.unopened {
+		t.Errorf("%+v", got)
+	}
+}
+
+// Of many names that links give to one folder so many are followed, each once.
+func TestAliases(t *testing.T) {
+	t.Parallel()
+	l, more := newLinked(), newLinked()
+	sub := filepath.FromSlash("/in/sub")
+	for _, name := range []string{"one", "two", "one"} {
+		l.addAlias(sub, name)
+		more.addAlias(sub, name+"!")
+		more.addAlias(sub, "one")
+	}
+	more.links["/in/link"], more.files["/in/file"] = true, true
+	l.merge(more)
+	if got := strings.Join(l.aliases[sub], " "); got != "one two one! two!" || !l.links["/in/link"] || !l.files["/in/file"] {
+		t.Errorf("%+v", l)
+	}
+
+	f := newFolder(&Watcher{}, Watch{Recursive: true})
+	f.root, f.linked = filepath.FromSlash("/in"), l
+	if got := strings.Join(f.namesOf(filepath.Join(sub, "a"), "sub/a"), " "); got != "sub/a one/a two/a one!/a two!/a" {
+		t.Errorf("%s", got)
+	}
+	f.Recursive = false
+	for path, want := range map[string]string{"/in/a": "a", "/in/other/a": "", "/in/sub/a": "one/a two/a one!/a two!/a"} {
+		path = filepath.FromSlash(path)
+		rel, _ := relInside(f.root, path)
+		if got := strings.Join(f.namesOf(path, rel), " "); got != want {
+			t.Errorf("%s: %s, want %s", path, got, want)
+		}
+	}
+	for _, c := range [][3]string{{".", "a", "a"}, {"sub", "a", "sub/a"}, {"sub/deep", "a", "sub/deep/a"}} {
+		if got := joinName(c[0], c[1]); got != c[2] {
+			t.Errorf("%q: %s", c, got)
+		}
+	}
+}

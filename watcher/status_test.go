@@ -1,0 +1,158 @@
+package watcher
+
+import (
+	"errors"
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"rouse/internal/domain"
+)
+
+// What a watch is doing is the first of these that holds: its folder is missing, converges, has a run, or files that have not settled.
+func TestCurrentState(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		mode    string
+		running bool
+		is      func(f *folder)
+		want    State
+	}{
+		"nothing":                          {ModePerFile, false, func(f *folder) {}, StateIdle},
+		"files wait":                       {ModePerFile, false, func(f *folder) { f.status.Waiting = 1 }, StateDebouncing},
+		"an event came":                    {ModePerFile, false, func(f *folder) { f.noteEvent("a", true) }, StateDebouncing},
+		"a run is on":                      {ModePerFile, true, func(f *folder) { f.status.Waiting = 1 }, StateProcessing},
+		"missing":                          {ModePerFile, true, func(f *folder) { f.missing = true; f.status.Waiting = 1 }, StateMissing},
+		"converges":                        {ModeConverge, false, func(f *folder) { f.phase = StateSettling }, StateSettling},
+		"idle while another run is on":     {ModeConverge, true, func(f *folder) {}, StateIdle},
+		"an event came to one that is not": {ModeConverge, false, func(f *folder) { f.noteEvent("a", true) }, StateDebouncing},
+		"missing while it converges":       {ModeConverge, true, func(f *folder) { f.missing, f.phase = true, StateProcessing }, StateMissing},
+	} {
+		f := newFolder(&Watcher{subs: newSubscriptions(nil, nil)}, Watch{Job: "in", Path: "/in", Mode: c.mode})
+		c.is(f)
+		if got := f.currentStatus(c.running); got.State != c.want || got.Job != "in" || got.Path != "/in" || got.Mode != c.mode {
+			t.Errorf("%s: %+v, want %s", name, got, c.want)
+		}
+	}
+}
+
+// The owner is told one problem, and how many more of its kind there are.
+func TestCurrentProblem(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	for name, c := range map[string]struct {
+		is   func(f *folder)
+		want string
+	}{
+		"none":                   {func(f *folder) {}, ""},
+		"a scan":                 {func(f *folder) { f.scanning = now }, ""},
+		"a scan without an end":  {func(f *folder) { f.scanning = now.Add(-time.Minute) }, "/in has been read since"},
+		"one cannot be read":     {func(f *folder) { f.unreadable["b"] = "denied" }, "b cannot be read: denied; it is tried again at each scan"},
+		"two cannot be read":     {func(f *folder) { f.unreadable["b"], f.unreadable["a"] = "denied", "broken" }, "a cannot be read: broken (and 1 more); it is tried again at each scan"},
+		"one could not be moved": {func(f *folder) { f.moveErrors["b"] = "full" }, "b could not be dealt with after its run: full; it is tried again at each scan"},
+		"missing":                {func(f *folder) { f.status.Problem = "it is not there"; f.moveErrors["b"] = "full" }, "it is not there"},
+		"a file has just come":   {func(f *folder) { f.status.Waits = []Wait{{Path: "a", Why: "it is open", Since: now}} }, ""},
+		"a file has waited long": {func(f *folder) { f.status.Waits = []Wait{{Path: "a", Why: "it is open", Since: now.Add(-time.Hour)}} }, "a is not taken: it is open (since "},
+		"of one its owner knows": {func(f *folder) {
+			f.status.Waits = []Wait{{Path: "a", Why: "it failed", Since: now.Add(-time.Hour), Run: 1}}
+		}, ""},
+		"one that is worse is it": {func(f *folder) {
+			f.moveErrors["b"] = "full"
+			f.status.Waits = []Wait{{Path: "a", Since: now.Add(-time.Hour)}}
+		}, "b could not be dealt with"},
+		"what cannot be read ends": {func(f *folder) { f.unreadable["b"] = "denied"; f.clearUnreadable("b") }, ""},
+	} {
+		f := newFolder(&Watcher{subs: newSubscriptions(nil, nil)}, Watch{Path: "/in"})
+		c.is(f)
+		if got := f.currentStatus(false).Problem; !strings.HasPrefix(got, c.want) || (got == "") != (c.want == "") {
+			t.Errorf("%s: %q, want %q", name, got, c.want)
+		}
+	}
+}
+
+// Files that wait are told with the one that has waited longest first.
+func TestWaitsByTime(t *testing.T) {
+	t.Parallel()
+	f := newFolder(&Watcher{subs: newSubscriptions(nil, nil)}, Watch{Path: "/in"})
+	f.status.Waits = []Wait{{Path: "c", Since: noon}, {Path: "b", Since: noon}, {Path: "d", Since: noon.Add(-time.Second)}}
+	var got []string
+	for _, w := range f.currentStatus(false).Waits {
+		got = append(got, w.Path)
+	}
+	if strings.Join(got, " ") != "d b c" {
+		t.Errorf("%q", got)
+	}
+}
+
+// A file waits as long as it is looked at again, or read; those that are back after they failed are told with them.
+func TestPublishedWaits(t *testing.T) {
+	t.Parallel()
+	f := newFolder(&Watcher{subs: newSubscriptions(nil, nil)}, Watch{Path: "/in"})
+	for _, path := range []string{"looked at", "read", "taken"} {
+		f.waits[path] = Wait{Path: path, Since: noon}
+	}
+	f.debouncer.observe("looked at", noon, look(1, 0), hintScan)
+	f.hashing["read"] = true
+	f.back["failed"] = backFile{Wait: Wait{Path: "failed", Since: noon}}
+	f.publishWaits()
+	var got []string
+	for _, w := range f.currentStatus(false).Waits {
+		got = append(got, w.Path)
+	}
+	if strings.Join(got, ", ") != "failed, looked at, read" {
+		t.Errorf("%q", got)
+	}
+}
+
+// A ledger that cannot say what runs is a problem of each watch that has no other.
+func TestStatusWithoutLedger(t *testing.T) {
+	t.Parallel()
+	d := newHarness(t)
+	d.must(d.w.Set(t.Context(), []Watch{{Job: "in", Path: d.path("inbox")}, {Job: "none", Path: d.path("none")}}))
+	d.w.folders["none"].reportMissing(t.Context(), errors.New("it is not there"))
+	for i, want := range []string{"", "it is not there"} {
+		if got := d.w.Status(t.Context())[i].Problem; !strings.Contains(got, want) || (got == "") != (want == "") {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+
+	d.must(d.w.ledger.Close())
+	for i, want := range []string{"what runs is not known", "it is not there"} {
+		if got := d.w.Status(t.Context())[i].Problem; !strings.Contains(got, want) {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}
+
+// A folder of which no events are told is said to be polled, and why; one that went away again is not.
+func TestPollReason(t *testing.T) {
+	t.Parallel()
+	const limit = "the system's limit of watched folders is reached (on Linux, raise fs.inotify.max_user_watches and max_user_instances); it is scanned every 2s"
+	for name, c := range map[string]struct {
+		err  error
+		want string
+	}{
+		"gone":  {&os.PathError{Op: "watch", Path: "/in", Err: os.ErrNotExist}, ""},
+		"room":  {syscall.ENOSPC, limit},
+		"many":  {&os.PathError{Op: "watch", Path: "/in", Err: syscall.EMFILE}, limit},
+		"other": {errors.New("it is odd"), "/in cannot be watched: it is odd; it is scanned every 2s"},
+	} {
+		if got := pollReason("/in", c.err); got != c.want {
+			t.Errorf("%s: %q", name, got)
+		}
+	}
+}
+
+// What is told of a folder that converges is the round of its loop.
+func TestStatusTellsTheRound(t *testing.T) {
+	t.Parallel()
+	d := newHarness(t)
+	f := d.looped()
+	f.conv.state.Round, f.conv.outcome = 3, domain.OutcomeSuccess
+	f.publishPhase()
+	if got := f.currentStatus(false); got.Round != 3 {
+		t.Errorf("%+v", got)
+	}
+}
