@@ -69,6 +69,7 @@ func TestRotation(t *testing.T) {
 func TestRotationKeepsAnswers(t *testing.T) {
 	h := crowded(t, 1)
 	h.o.Messages = append(h.o.Messages,
+		model.Message{Role: model.RoleAssistant, Text: "May I?"}, model.Message{Role: model.RoleUser, Text: "Your owner answers: yes"},
 		model.Message{Role: model.RoleAssistant, Text: "Which ones?"}, model.Message{Role: model.RoleUser, Text: "Your owner answers: " + strings.Repeat("long ", 500)},
 		model.Message{Role: model.RoleAssistant, Text: "And the others?"}, model.Message{Role: model.RoleUser, Text: "Your owner answers: leave them"})
 	sent := recordRequests(h.bench)
@@ -78,7 +79,7 @@ func TestRotationKeepsAnswers(t *testing.T) {
 
 	rotated := (*sent)[1][0].Text
 	older, newer := strings.Index(rotated, "You were told: Your owner answers: long"), strings.Index(rotated, "You were told: Your owner answers: leave them\n")
-	if older < 0 || newer < older || strings.Count(rotated, "long ") > 400 {
+	if older < 0 || newer < older || strings.Count(rotated, "long ") > 400 || strings.Count(rotated, "You were told") != 2 {
 		t.Errorf("%.4000s", rotated)
 	}
 }
