@@ -32,6 +32,7 @@ func anyText(t *testing.T, open Open) {
 	if r := get(t, l, run); r.State != domain.StateFinished || !strings.HasPrefix(r.Error, "a") || !strings.HasSuffix(r.Summary, "c") {
 		t.Errorf("run: %+v", r)
 	}
+	recorded(t, l, run, "run.finished", `"outcome":"error"`)
 }
 
 // cancelIsKept: an end that was asked for while an attempt was on comes about, however that

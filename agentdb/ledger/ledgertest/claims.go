@@ -121,22 +121,22 @@ func eventsOf(t *testing.T, l *ledger.Ledger, job, kind string) []ledger.Event {
 // releaseClaims: what a run continues without gets a run of its own when it is dropped again.
 func releaseClaims(t *testing.T, open Open) {
 	l, ctx := open(t), t.Context()
-	run := enqueue(t, l, drops("in", "a", "b"))[0].Run
+	run := enqueue(t, l, drops("in", "a", "b", "c"))[0].Run
 	a := start(t, l, run)
-	gone := ledger.Claim{Job: "in", Path: "/in/a", Hash: "h-a"}
-	if err := l.ReleaseClaims(ctx, ledger.Attempt{Run: run, Number: a.Number + 1}, gone); !errors.Is(err, ledger.ErrFenced) {
+	gone := drops("in", "a", "b").Claims
+	if err := l.ReleaseClaims(ctx, ledger.Attempt{Run: run, Number: a.Number + 1}, gone...); !errors.Is(err, ledger.ErrFenced) {
 		t.Errorf("by an attempt that is not the running one: %v", err)
 	}
 	if again := enqueue(t, l, drops("in", "a"))[0]; !again.Blocked {
 		t.Errorf("a file in work was taken: %+v", again)
 	}
 
-	ok(t, l.ReleaseClaims(ctx, a, gone))
-	if again := enqueue(t, l, drops("in", "a", "b"))[0]; !again.New || !slices.Equal(filesOf(t, l, again.Run), []string{"a"}) {
+	ok(t, l.ReleaseClaims(ctx, a, gone...))
+	if again := enqueue(t, l, drops("in", "a", "b", "c"))[0]; !again.New || !slices.Equal(filesOf(t, l, again.Run), []string{"a", "b"}) {
 		t.Errorf("%+v of %v", again, filesOf(t, l, again.Run))
 	}
 	ok(t, l.Finish(ctx, a, ledger.Result{Outcome: domain.OutcomeSuccess}))
-	if due := must[[]ledger.ClaimStatus](t)(l.PendingAfterMoves(ctx, 10)); len(due) != 1 || due[0].Path != "/in/b" {
+	if due := must[[]ledger.ClaimStatus](t)(l.PendingAfterMoves(ctx, 10)); len(due) != 1 || due[0].Path != "/in/c" {
 		t.Errorf("due: %+v", due)
 	}
 }

@@ -23,7 +23,7 @@ func Run(t *testing.T, fresh func(t *testing.T) Open) {
 		"KeyIsOneRun": keyIsOneRun, "Claims": claims, "ClaimsBack": claimsBack, "Overlap": overlap, "DueOnce": dueOnce, "Watermarks": watermarks,
 		"Fencing": fencing, "RetryLater": retryLater, "Interrupt": interrupt, "Cancel": cancel, "Retry": retryFinished,
 		"Record": record, "Outbox": outbox, "Prune": prune, "Filters": filters, "SurvivesReopen": survivesReopen, "Changed": changed,
-		"Race": race, "IdlePrune": idlePrune, "HotReads": hotReads, "AnyText": anyText, "CancelIsKept": cancelIsKept, "InterruptedUsage": interruptedUsage, "FinishUnstarted": finishUnstarted, "EndWithoutStart": endWithoutStart, "ReleaseClaims": releaseClaims, "ClaimsStuck": claimsStuck, "SameFollowers": sameFollowers, "Deliveries": deliveries,
+		"Race": race, "IdlePrune": idlePrune, "HotReads": hotReads, "AnyText": anyText, "CancelIsKept": cancelIsKept, "InterruptedUsage": interruptedUsage, "FinishUnstarted": finishUnstarted, "EndWithoutStart": endWithoutStart, "ReleaseClaims": releaseClaims, "StartAtOnce": startAtOnce, "ClaimsStuck": claimsStuck, "SameFollowers": sameFollowers, "Deliveries": deliveries,
 		"PauseRefused": pauseRefused, "PauseRace": pauseRace, "WakeRace": wakeRace, "DueAgain": dueAgain, "DueRace": dueRace, "Stretches": stretches,
 		"LargeBatch": largeBatch, "Delayed": delayed, "ManyQueued": manyQueued, "SkippedRun": skippedRun, "Backfill": backfill, "BriefRuns": briefRuns, "RecordWithEnd": recordWithEnd, "BackfillYields": backfillYields, "JobsSync": jobsSync, "PruneMany": pruneMany, "FileOps": fileOps, "Artifacts": artifacts,
 		"ModelPauses": modelPauses, "Obstacles": obstacles, "PostponedOverlaps": postponedOverlaps, "Identity": identity, "Touch": touch, "DatabaseItems": databaseItems,
