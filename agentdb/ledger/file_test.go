@@ -475,6 +475,27 @@ func TestAcceptAndReset(t *testing.T) {
 	}
 }
 
+// Since when writes fail is when the first of them did, until one succeeds.
+func TestWritesFailSince(t *testing.T) {
+	t.Parallel()
+	l := openIn(t, t.TempDir())
+	before := time.Now()
+	full := errors.New("no space left on device")
+	l.SetFailing(errors.New("an error before"))
+	began, err := l.WritesFail()
+	if began.Before(before) || err == nil {
+		t.Errorf("since %s: %v", began, err)
+	}
+	l.SetFailing(full)
+	if since, err := l.WritesFail(); !since.Equal(began) || !errors.Is(err, full) {
+		t.Errorf("since %s, first %s: %v", since, began, err)
+	}
+	l.SetFailing(nil)
+	if since, err := l.WritesFail(); since.Before(began) || err != nil {
+		t.Errorf("since %s: %v", since, err)
+	}
+}
+
 // One backup a day is made, and of these a week's is kept; those of the owner stay.
 func TestDailyBackups(t *testing.T) {
 	t.Parallel()
