@@ -334,14 +334,16 @@ func (l *Ledger) FinishUnstarted(ctx context.Context, run int64, res Result) err
 			return false, fmt.Errorf("run %d is %s: %w", run, r.State, ErrNotClaimable)
 		}
 
-		// Of attempts before, which may have left calls that nobody asks about any more.
-		if r.Attempt > 0 && (res.Outcome.Failed() || res.Outcome == domain.OutcomeCancelled) {
-			if err := addUncertainCallInfos(tx, r, r.Attempt, now); err != nil {
-				return false, err
-			}
-		}
-		return l.finish(tx, r, res, now)
+		return l.endUnstarted(tx, r, res, now)
 	})
+}
+
+// endUnstarted ends a run that gets no other attempt, which could ask about the calls with an unknown effect of the last one.
+func (l *Ledger) endUnstarted(tx *sqlite.Tx, r Run, res Result, now time.Time) (paused bool, err error) {
+	if err := addUncertainCallInfos(tx, r, r.Attempt, now); err != nil {
+		return false, err
+	}
+	return l.finish(tx, r, res, now)
 }
 
 // claimable says whether a run may get its next attempt.
@@ -445,7 +447,7 @@ func (l *Ledger) RequestCancel(ctx context.Context, run int64, reason string) (R
 
 func (l *Ledger) cancelRun(tx *sqlite.Tx, r Run, reason string, now time.Time) error {
 	if r.State != domain.StateRunning {
-		_, err := l.finish(tx, r, Result{Outcome: domain.OutcomeCancelled, Error: reason}, now)
+		_, err := l.endUnstarted(tx, r, Result{Outcome: domain.OutcomeCancelled, Error: reason}, now)
 		return err
 	}
 
@@ -506,7 +508,7 @@ func (l *Ledger) Retry(ctx context.Context, run int64) (Run, error) {
 // next attempt says so.
 func retriedDetail(detail json.RawMessage) string {
 	var d Detail
-	if len(detail) > 0 && json.Unmarshal(detail, &d) != nil {
+	if json.Unmarshal(detail, &d) != nil {
 		return string(detail)
 	}
 

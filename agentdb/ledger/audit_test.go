@@ -3,6 +3,7 @@ package ledger_test
 import (
 	"database/sql"
 	"encoding/json"
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -196,6 +197,19 @@ func TestAuditFindsDamage(t *testing.T) {
 		}
 	}
 
+	t.Run("each row", func(t *testing.T) {
+		t.Parallel()
+		dir := t.TempDir()
+		must0(t, os.CopyFS(dir, os.DirFS(sound)))
+		db, err := sql.Open("sqlite", filepath.Join(dir, "ledger.db"))
+		must0(t, err)
+		_, err = db.ExecContext(t.Context(), "insert into deliveries (run, body) values (98, ''), (99, '')")
+		must0(t, errors.Join(err, db.Close()))
+		if _, texts := broken(t, dir); len(texts) != 2 || !strings.Contains(texts[0], "98") || !strings.Contains(texts[1], "99") {
+			t.Errorf("of two rows without their runs: %q", texts)
+		}
+	})
+
 	files := map[string]func(path string) error{
 		"gone":    os.Remove,
 		"another": func(path string) error { return os.WriteFile(path, []byte("another"), 0o600) },
@@ -242,4 +256,23 @@ func TestAuditFindsDamage(t *testing.T) {
 			t.Errorf("no damage is tried for the check %s", c.Name)
 		}
 	}
+}
+
+// A value that is removed with its runs while the audit goes on is not missed.
+func TestAuditWhileValuesAreRemoved(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	auditedLedger(t, dir)
+	l := openIn(t, dir)
+	must0(t, l.Audit(t.Context(), ledger.AuditOptions{
+		Begin: func(c ledger.AuditCheck) {
+			if c.Name == "value-file" {
+				must0(t, errors.Join(l.Exec(t.Context(), "delete from blobs"), os.RemoveAll(filepath.Join(dir, "blobs"))))
+			}
+		},
+		Found: func(v ledger.Violation) error {
+			t.Errorf("%s: %s", v.Check, v.Text)
+			return nil
+		},
+	}))
 }

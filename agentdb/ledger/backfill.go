@@ -68,7 +68,7 @@ func (l *Ledger) backfillOne(tx *sqlite.Tx, now time.Time, d Due) (Occurrence, e
 	key := instantKey(d)
 	request := Request{Job: d.Job, Agent: d.Agent, Trigger: domain.TriggerBackfill, ScheduledAt: d.Nominal}
 	a, err := insertRun(tx, now, request, key, string(detail))
-	for err == nil && !a.New && a.Outcome == domain.OutcomeSkipped {
+	for a.Outcome == domain.OutcomeSkipped {
 		a, err = insertRun(tx, now, request, fmt.Sprintf("%s/%d", key, a.Run), string(detail))
 	}
 	if err != nil {

@@ -28,8 +28,8 @@ func TestCopy(t *testing.T) {
 		return openCopy(t, ledger.Options{Path: filepath.Join(second, "ledger.db"), Blobs: filepath.Join(second, "blobs")})
 	}
 	copied := copyInParts(t, from, between)
-	if len(copied) < 30 {
-		t.Errorf("only %d tables were copied", len(copied))
+	if i := slices.IndexFunc(copied, func(c ledger.CopiedTable) bool { return c.Name == "calls" }); len(copied) < 30 || copied[i].Rows < 100 {
+		t.Errorf("%d tables were copied: %+v", len(copied), copied)
 	}
 	sameTables(t, filepath.Join(first, "ledger.db"), filepath.Join(second, "ledger.db"))
 
@@ -40,6 +40,14 @@ func TestCopy(t *testing.T) {
 	calls, err := to.Calls(t.Context(), run.ID)
 	if err != nil || len(calls) != 1 || string(calls[0].Args) != large || calls[0].Key != call {
 		t.Errorf("the large value: %d calls (%v)", len(calls), err)
+	}
+	if err := to.Audit(t.Context(), ledger.AuditOptions{Begin: func(ledger.AuditCheck) {}, Found: func(v ledger.Violation) error {
+		if strings.HasPrefix(v.Check, "value-") {
+			t.Errorf("%s: %s", v.Check, v.Text)
+		}
+		return nil
+	}}); err != nil {
+		t.Error(err)
 	}
 	if err := to.Finish(t.Context(), attempt, ledger.Result{Outcome: domain.OutcomeSuccess}); err != nil {
 		t.Errorf("the run that is on cannot end there: %v", err)
@@ -116,9 +124,15 @@ func copyInParts(t *testing.T, from *ledger.Ledger, open func() *ledger.Ledger) 
 	}
 
 	to := open()
-	copied, err := ledger.Copy(t.Context(), from, to, ledger.CopyOptions{})
+	left := map[string]int64{}
+	copied, err := ledger.Copy(t.Context(), from, to, ledger.CopyOptions{Progress: func(table string, rows, of int64) { left[table] = of - rows }})
 	if err != nil {
 		t.Fatal(err)
+	}
+	for table, n := range left {
+		if n != 0 {
+			t.Errorf("the table %s is copied, and %d rows are said to be left", table, n)
+		}
 	}
 	if err := to.Close(); err != nil {
 		t.Fatal(err)
@@ -131,7 +145,10 @@ func TestCopyAgain(t *testing.T) {
 	t.Parallel()
 	from := openIn(t, t.TempDir())
 	request := ledger.Request{Job: "j", Agent: "a", Trigger: domain.TriggerAPI}
-	if _, err := from.Enqueue(t.Context(), request); err != nil {
+	if _, err := from.Enqueue(t.Context(), request, request); err != nil {
+		t.Fatal(err)
+	}
+	if err := from.Exec(t.Context(), "delete from runs where id = 2", "delete from events where run = 2"); err != nil { // its id is not given again
 		t.Fatal(err)
 	}
 	to := openCopy(t, ledger.Options{Path: filepath.Join(t.TempDir(), "ledger.db")})
@@ -141,11 +158,23 @@ func TestCopyAgain(t *testing.T) {
 		}
 	}
 
-	if _, err := to.Enqueue(t.Context(), request); err != nil {
-		t.Fatal(err)
-	}
+	goesOn(t, from, to)
 	if _, err := ledger.Copy(t.Context(), from, to, ledger.CopyOptions{}); err == nil || !strings.Contains(err.Error(), "replaces nothing") {
 		t.Errorf("a ledger is replaced: %v", err)
+	}
+}
+
+// Ledgers of different versions are told apart before anything is copied.
+func TestCopyOfAnotherVersion(t *testing.T) {
+	t.Parallel()
+	for what, statement := range map[string]string{"is not the same in both": "alter table pauses add column more text not null default ''", "different tables": "create table more (id integer primary key)"} {
+		to := openCopy(t, ledger.Options{Path: filepath.Join(t.TempDir(), "ledger.db")})
+		if err := to.Exec(t.Context(), statement); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := ledger.Copy(t.Context(), openIn(t, t.TempDir()), to, ledger.CopyOptions{}); err == nil || !strings.Contains(err.Error(), what) {
+			t.Errorf("after %s: %v", statement, err)
+		}
 	}
 }
 
@@ -201,6 +230,10 @@ func withLargeCall(t *testing.T, l *ledger.Ledger, args string) (ledger.Run, led
 	}
 	call := ledger.Call{Run: run.ID, Attempt: 1, Step: 1, Key: "k1", Tool: "file_read", Args: []byte(args)}
 	if err := l.StartCall(t.Context(), attempt, call); err != nil {
+		t.Fatal(err)
+	}
+	call.State, call.Envelope = domain.CallDone, []byte(args[:len(args)-1]+` as read"`)
+	if err := l.FinishCall(t.Context(), attempt, call); err != nil {
 		t.Fatal(err)
 	}
 	return run, attempt, call.Key

@@ -271,7 +271,7 @@ func (l *Ledger) claim(tx *sqlite.Tx, now time.Time, c Claim, r Request) (_ newC
 		return t, &Accepted{Run: run, Blocked: true, Outcome: domain.Outcome(outcome)}, repeatAfterMove(tx, now, c, t.id, run, after)
 	}
 
-	if t.generation > 0 && domain.Outcome(outcome).Failed() && !r.Named {
+	if domain.Outcome(outcome).Failed() && !r.Named {
 		if same, err := failedAlike(tx, run, r.Detail.Definition); err != nil || same {
 			return t, &Accepted{Run: run, Blocked: true, Outcome: domain.Outcome(outcome)}, err
 		}

@@ -18,15 +18,13 @@ const EventProgress = "skill.progress"
 
 // addEvent appends an event; a run's events are numbered from 1.
 func addEvent(tx *sqlite.Tx, e Event, data map[string]any) error {
-	text := ""
+	text := string(e.Data)
 	if data != nil {
 		raw, err := json.Marshal(data)
 		if err != nil {
 			return fmt.Errorf("the event %s cannot be recorded: %w", e.Kind, err)
 		}
 		text = string(raw)
-	} else if len(e.Data) > 0 {
-		text = string(e.Data)
 	}
 
 	// Events of no run are not numbered: seq is 0.

@@ -32,3 +32,6 @@ func (l *Ledger) Exec(ctx context.Context, statements ...string) error {
 		return nil
 	})
 }
+
+// SetFailing is how the disk takes a write.
+func (l *Ledger) SetFailing(err error) { l.file.setFailing(err) }

@@ -65,7 +65,7 @@ func (l *Ledger) openFile(ctx context.Context, o Options) error {
 		return refusal(o.Path, err)
 	}
 
-	late := f.comparing != nil || !whole && o.large()
+	late := !whole && o.large()
 	var migrates time.Time
 	f.db, err = sqlite.Open(ctx, sqlite.Options{
 		Path: o.Path, ApplicationID: applicationID, Migrations: steps, AutoVacuum: true, PageSize: pageSize, LogSize: logSize, SkipCheck: whole || late,

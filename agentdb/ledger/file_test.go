@@ -319,14 +319,21 @@ func TestDamageAfterAKill(t *testing.T) {
 			t.Fatal(err)
 		}
 
-		// Pages of tables and indexes that opening does not read.
-		for at := 80 << 10; at < len(data); at++ {
+		// Pages of tables and indexes that neither opening nor a run reads.
+		for at := len(data) - 8*page; at < len(data); at++ {
 			data[at] = 0x5a
 		}
 		if err := errors.Join(os.WriteFile(path, data, 0o600), ledger.MarkOpen(path)); err != nil {
 			t.Fatal(err)
 		}
 
+		if !late {
+			l, err := ledger.Open(t.Context(), ledger.Options{Path: path})
+			if err == nil {
+				err = l.Close()
+				t.Errorf("a small one is used before it is checked (%v)", err)
+			}
+		}
 		for i := range 2 {
 			if err := useLedger(t, path, late); !errors.As(err, new(*ledger.ReadOnlyError)) || !strings.Contains(err.Error(), "rouse ledger reset") {
 				t.Fatalf("late %v, opened %d times: %v", late, i, err)
@@ -342,9 +349,10 @@ func TestReadOnlyAndRestore(t *testing.T) {
 	path := filled(t, 10)
 	o := ledger.Options{Path: path}
 	l := openIn(t, filepath.Dir(path))
-	made, err := l.Backup(t.Context(), ledger.BackupSpec{})
-	if err != nil || made.Why != "manual" {
-		t.Fatal(made, err)
+	var copied, all int64
+	made, err := l.Backup(t.Context(), ledger.BackupSpec{Progress: func(done, of int64) { copied, all = done, of }})
+	if err != nil || made.Why != "manual" || all != made.Bytes || copied != all {
+		t.Fatal(made, copied, all, err)
 	}
 	if _, err := l.Backup(t.Context(), ledger.BackupSpec{File: made.Path}); err == nil {
 		t.Error("a backup was replaced")
@@ -380,6 +388,12 @@ func TestReadOnlyAndRestore(t *testing.T) {
 	if _, err := read.Enqueue(t.Context(), ledger.Request{Job: "j", Agent: "a", Trigger: domain.TriggerAPI}); !errors.As(err, &why) {
 		t.Errorf("written: %v", err)
 	}
+	if _, err := read.Backup(t.Context(), ledger.BackupSpec{}); !errors.As(err, &why) {
+		t.Errorf("backed up: %v", err)
+	}
+	if s, err := read.FileState(t.Context()); err != nil || s.Checked || s.ReadOnly != why.Error() {
+		t.Errorf("%+v %v", s, err)
+	}
 	if err := read.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -399,7 +413,7 @@ func TestReadOnlyAndRestore(t *testing.T) {
 	if runs, err := l.Runs(t.Context(), ledger.RunFilter{Limit: 100}); err != nil || len(runs) != 10 {
 		t.Errorf("restored: %d runs, %v", len(runs), err)
 	}
-	if events, err := l.Events(t.Context(), ledger.EventFilter{}); err != nil || events[len(events)-1].Kind != "ledger.restored" {
+	if events, err := l.Events(t.Context(), ledger.EventFilter{}); err != nil || events[len(events)-1].Kind != "ledger.restored" || !strings.Contains(string(events[len(events)-1].Data), "the one before is in") {
 		t.Errorf("%+v %v", events, err)
 	}
 }
@@ -431,7 +445,11 @@ func TestAcceptAndReset(t *testing.T) {
 	if err := ledger.Accept(t.Context(), o); err != nil {
 		t.Fatal(err)
 	}
-	if err := openIn(t, filepath.Dir(path)).Close(); err != nil {
+	l := openIn(t, filepath.Dir(path))
+	if events, err := l.Events(t.Context(), ledger.EventFilter{}); err != nil || events[len(events)-1].Kind != "ledger.accepted" {
+		t.Errorf("that it was accepted is not recorded: %+v %v", events[len(events)-1], err)
+	}
+	if err := l.Close(); err != nil {
 		t.Fatal(err)
 	}
 
@@ -439,9 +457,42 @@ func TestAcceptAndReset(t *testing.T) {
 	if err != nil || done.Kept == "" {
 		t.Fatal(done, err)
 	}
-	l := openIn(t, filepath.Dir(path))
+	l = openIn(t, filepath.Dir(path))
 	if runs, err := l.Runs(t.Context(), ledger.RunFilter{Limit: 100}); err != nil || len(runs) != 0 {
 		t.Errorf("%d runs, %v", len(runs), err)
+	}
+
+	// A folder in its place is left to its owner, and where there is nothing an empty one is made.
+	folder := ledger.Options{Path: t.TempDir()}
+	_, err = ledger.Reset(t.Context(), folder)
+	for what, err := range map[string]error{"reset": err, "accepted": ledger.Accept(t.Context(), folder)} {
+		if !errors.As(err, new(*ledger.TargetError)) {
+			t.Errorf("a folder is %s: %v", what, err)
+		}
+	}
+	if done, err := ledger.Reset(t.Context(), ledger.Options{Path: filepath.Join(t.TempDir(), "ledger.db")}); err != nil || done.Kept != "" {
+		t.Errorf("%+v %v", done, err)
+	}
+}
+
+// Since when writes fail is when the first of them did, until one succeeds.
+func TestWritesFailSince(t *testing.T) {
+	t.Parallel()
+	l := openIn(t, t.TempDir())
+	before := time.Now()
+	full := errors.New("no space left on device")
+	l.SetFailing(errors.New("an error before"))
+	began, err := l.WritesFail()
+	if began.Before(before) || err == nil {
+		t.Errorf("since %s: %v", began, err)
+	}
+	l.SetFailing(full)
+	if since, err := l.WritesFail(); !since.Equal(began) || !errors.Is(err, full) {
+		t.Errorf("since %s, first %s: %v", since, began, err)
+	}
+	l.SetFailing(nil)
+	if since, err := l.WritesFail(); since.Before(began) || err != nil {
+		t.Errorf("since %s: %v", since, err)
 	}
 }
 
@@ -484,7 +535,7 @@ func TestGivesSpaceBack(t *testing.T) {
 	}
 
 	before, err := l.FileState(t.Context())
-	if err != nil || !before.Incremental || before.FreeBytes < 10<<20 {
+	if err != nil || !before.Incremental || before.FreeBytes < 10<<20 || before.Bytes != dbfile.Size(path)+dbfile.Size(path+"-wal") || !before.Checked {
 		t.Fatalf("%+v %v", before, err)
 	}
 

@@ -50,7 +50,7 @@ type FileOp struct {
 }
 
 // AddFileOp records what attempt a is about to do to a file, and the content before, unless
-// op.Lost says why that is not kept. It returns the op with its id.
+// op.NoUndoReason says why that is not kept. It returns the op with its id.
 func (l *Ledger) AddFileOp(ctx context.Context, a Attempt, op FileOp, before []byte) (FileOp, error) {
 	op.Run, op.At = a.Run, l.now()
 	var kept []byte

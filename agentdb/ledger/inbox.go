@@ -405,9 +405,9 @@ func (l *Ledger) answerOne(tx *sqlite.Tx, i Item, r Run, answer, reason string, 
 	case i.Kind == KindInfo:
 		return false, nil
 	case i.Kind == KindRecovery && answer == RecoveryStop, i.Kind == KindPause && answer == PauseStop:
-		return l.finish(tx, r, Result{Outcome: domain.OutcomeCancelled, Error: "its owner stopped it: " + i.Message}, now)
+		return l.endUnstarted(tx, r, Result{Outcome: domain.OutcomeCancelled, Error: "its owner stopped it: " + i.Message}, now)
 	case i.Kind == KindApproval && answer == ApprovalDeny && i.Action.Tool == "":
-		return l.finish(tx, r, Result{Outcome: domain.OutcomeCancelled, Error: strings.TrimSuffix("its owner denied it: "+reason, ": ")}, now)
+		return l.endUnstarted(tx, r, Result{Outcome: domain.OutcomeCancelled, Error: strings.TrimSuffix("its owner denied it: "+reason, ": ")}, now)
 	}
 
 	_, err = tx.Exec(`update runs set waiting_for = 'resume', not_before = 0 where id = $1`, r.ID)
@@ -462,6 +462,6 @@ func (l *Ledger) ExpireItem(ctx context.Context, id int64, res Result) error {
 			return false, err
 		}
 
-		return l.finish(tx, r, res, now)
+		return l.endUnstarted(tx, r, res, now)
 	})
 }

@@ -147,6 +147,58 @@ func TestOpenRefusesForeignFile(t *testing.T) {
 	}
 }
 
+// A ledger of a newer rouse is refused, and not taken for a damaged one.
+func TestOpenRefusesANewerOne(t *testing.T) {
+	t.Parallel()
+	path := filled(t, 1)
+	l := openIn(t, filepath.Dir(path))
+	if err := errors.Join(l.Exec(t.Context(), "pragma user_version = 9999"), l.Close()); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		l, err := ledger.Open(t.Context(), ledger.Options{Path: path})
+		if err == nil {
+			t.Fatalf("it is opened (%v)", l.Close())
+		}
+		if sqlite.Corrupt(err) {
+			t.Errorf("it is called damaged: %v", err)
+		}
+	}
+}
+
+// The values of runs that are forgotten are removed, whichever of them are gone already.
+func TestForgottenValues(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	l := openIn(t, dir)
+	accepted, err := l.Enqueue(t.Context(), ledger.Request{Job: "j", Agent: "a", Trigger: domain.TriggerAPI})
+	must0(t, err)
+	_, attempt, err := l.StartAttempt(t.Context(), accepted[0].Run)
+	must0(t, err)
+	for i := range 4 {
+		step := ledger.Step{Number: i + 1, Message: fmt.Appendf(nil, `"%d%s"`, i, strings.Repeat("x", 100_000))}
+		must0(t, errors.Join(l.StartStep(t.Context(), attempt, step), l.FinishStep(t.Context(), attempt, step)))
+	}
+	must0(t, l.Finish(t.Context(), attempt, ledger.Result{Outcome: domain.OutcomeSuccess}))
+
+	values := func() []string {
+		found, err := filepath.Glob(filepath.Join(dir, "blobs", "*", "*"))
+		must0(t, err)
+		return found
+	}
+	kept := values()
+	if len(kept) != 4 {
+		t.Fatalf("values: %v", kept)
+	}
+	must0(t, os.Remove(kept[1]))
+	if n, err := l.Prune(t.Context(), time.Now().Add(2*time.Hour), func(string) time.Duration { return time.Hour }); n != 1 || err != nil {
+		t.Fatal(n, err)
+	}
+	if left := values(); len(left) != 0 {
+		t.Errorf("left: %v", left)
+	}
+}
+
 // A large value that is not what was written is reported as damaged, and not returned; the
 // same value written again mends a file that was cut off.
 func TestDamagedBlob(t *testing.T) {

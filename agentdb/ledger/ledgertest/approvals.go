@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -94,6 +95,14 @@ func approvals(t *testing.T, open Open) {
 		if must[bool](t)(l.HasStandingApproval(ctx, "b", answer)) {
 			t.Errorf("%s stands for another agent", answer)
 		}
+		if stands {
+			events := must[[]ledger.Event](t)(l.Events(ctx, ledger.EventFilter{}))
+			if !slices.ContainsFunc(events, func(e ledger.Event) bool {
+				return e.Kind == "grant.given" && strings.Contains(string(e.Data), fmt.Sprintf(`"item":%d`, item.ID))
+			}) {
+				t.Errorf("that it was given is not recorded: %+v", events)
+			}
+		}
 		if i := must[ledger.Item](t)(l.Item(ctx, item.ID)); i.Answer != answer || (answer == ledger.ApprovalDeny) != (i.Reason == "not him") {
 			t.Errorf("item: %+v", i)
 		}
@@ -116,6 +125,7 @@ func approvalWithdrawn(t *testing.T, open Open) {
 	if i := must[ledger.Item](t)(l.Item(ctx, item.ID)); i.State != ledger.ItemWithdrawn {
 		t.Errorf("of a cancelled run: %+v", i)
 	}
+	recorded(t, l, run, "run.finished", "not needed")
 }
 
 // revokeOnly revokes the only standing approval there is.
@@ -133,6 +143,10 @@ func revokeOnly(t *testing.T, l *ledger.Ledger) {
 	}
 	if must[bool](t)(l.HasStandingApproval(ctx, "a", ledger.ApprovalAlways)) {
 		t.Error("it is in force after it was revoked")
+	}
+	events := must[[]ledger.Event](t)(l.Events(ctx, ledger.EventFilter{}))
+	if last := events[len(events)-1]; last.Kind != "grant.revoked" || !strings.Contains(string(last.Data), fmt.Sprintf(`"grant":%d`, given[0].ID)) {
+		t.Errorf("that it was revoked is not recorded: %s %s", last.Kind, last.Data)
 	}
 }
 

@@ -31,6 +31,8 @@ func artifacts(t *testing.T, open Open) {
 		t.Errorf("%+v\n%+v\n%+v", one, two, other)
 	}
 
+	recorded(t, l, first.Run, "artifact.shared", `"name":"other.md"`)
+
 	read := must[[]ledger.Artifact](t)(open(t).Artifacts(ctx, first.Run))
 	if want := []ledger.Artifact{one, two, other}; fmt.Sprintf("%+v", read) != fmt.Sprintf("%+v", want) {
 		t.Errorf("read\n%+v, want\n%+v", read, want)
@@ -55,8 +57,12 @@ func artifacts(t *testing.T, open Open) {
 	if three := share(second, "k1", "report.md", odd); three.Version != 3 || three.Parent != two.ID {
 		t.Errorf("the next run's: %+v", three)
 	}
-	if foreign := share(start(t, l, enqueue(t, l, manual("k"))[0].Run), "k1", "report.md", odd); foreign.Version != 1 {
+	third := start(t, l, enqueue(t, l, manual("k"))[0].Run)
+	if foreign := share(third, "k1", "report.md", odd); foreign.Version != 1 {
 		t.Errorf("another job's: %+v", foreign)
+	}
+	if all := must[[]ledger.Artifact](t)(l.Artifacts(ctx, first.Run, second.Run, third.Run)); len(all) != 5 || all[4].Run != third.Run {
+		t.Errorf("of three runs: %+v", all)
 	}
 
 	must[int](t)(l.Prune(ctx, time.Now().Add(2*time.Hour), func(string) time.Duration { return time.Hour }))

@@ -32,6 +32,7 @@ func anyText(t *testing.T, open Open) {
 	if r := get(t, l, run); r.State != domain.StateFinished || !strings.HasPrefix(r.Error, "a") || !strings.HasSuffix(r.Summary, "c") {
 		t.Errorf("run: %+v", r)
 	}
+	recorded(t, l, run, "run.finished", `"outcome":"error"`)
 }
 
 // cancelIsKept: an end that was asked for while an attempt was on comes about, however that
@@ -54,6 +55,15 @@ func cancelIsKept(t *testing.T, open Open) {
 		if r := must[ledger.Run](t)(l.Retry(ctx, run)); r.CancelReason != "" {
 			t.Errorf("%s: a run that was queued again is still to be cancelled: %+v", name, r)
 		}
+	}
+
+	// One that comes to its own end in time has that.
+	done := enqueue(t, l, manual("done"))[0].Run
+	a := start(t, l, done)
+	must[ledger.Run](t)(l.RequestCancel(ctx, done, "no need"))
+	ok(t, l.Finish(ctx, a, ledger.Result{Outcome: domain.OutcomeSuccess}))
+	if r := get(t, l, done); r.Outcome != domain.OutcomeSuccess || r.Error != "" {
+		t.Errorf("%+v", r)
 	}
 }
 
@@ -108,6 +118,21 @@ func interruptedUsage(t *testing.T, open Open) {
 	ok(t, l.Finish(ctx, start(t, l, run), ledger.Result{Outcome: domain.OutcomeSuccess, Steps: 2, Calls: 3, Usage: ledger.Usage{TokensIn: 5}}))
 	if r := get(t, l, run); r.Steps != 4 || r.Calls != 4 || r.Usage != (ledger.Usage{TokensIn: 135, TokensOut: 10, TokensCached: 1}) {
 		t.Errorf("run: %+v", r)
+	}
+
+	// What a caller knows of the last attempt counts instead of what is recorded of it, and nothing known is no zero.
+	for _, c := range []struct{ final, want ledger.Result }{
+		{ledger.Result{Steps: 1, Calls: 1, Usage: ledger.Usage{TokensIn: 9}}, ledger.Result{Steps: 1, Calls: 1, Usage: ledger.Usage{TokensIn: 9}}},
+		{ledger.Result{}, ledger.Result{Steps: 1, Usage: ledger.Usage{TokensIn: 100}}},
+	} {
+		a := start(t, l, enqueue(t, l, manual("j"))[0].Run)
+		ok(t, l.StartStep(ctx, a, ledger.Step{Number: 1, StartedAt: now}))
+		ok(t, l.FinishStep(ctx, a, ledger.Step{Number: 1, Usage: ledger.Usage{TokensIn: 100}, FinishedAt: now}))
+		c.final.Outcome = domain.OutcomeInterrupted
+		ok(t, l.Interrupt(ctx, a, "killed", &c.final))
+		if r := get(t, l, a.Run); r.Steps != c.want.Steps || r.Calls != c.want.Calls || r.Usage != c.want.Usage {
+			t.Errorf("with %+v: %+v", c.final, r)
+		}
 	}
 
 	// Of a model's run the steps count that were asked of it: not the one in which an attempt only

@@ -26,6 +26,7 @@ func backfill(t *testing.T, open Open) {
 	record(at(2), domain.DecisionSkipped, "")
 	late := recordDue(t, l, at(3))
 	ok(t, l.Finish(ctx, start(t, l, late.Run), ledger.Result{Outcome: domain.OutcomeSkipped, Error: "condition: no new file"}))
+	recorded(t, l, late.Run, "run.finished", "no new file")
 	stretch := decided(at(5), domain.DecisionMissed, "asleep")
 	stretch.Through, stretch.Instants = at(9).Nominal, 5
 	recordDue(t, l, stretch)

@@ -1,6 +1,8 @@
 package ledgertest
 
 import (
+	"errors"
+	"slices"
 	"testing"
 	"time"
 
@@ -14,6 +16,9 @@ func claims(t *testing.T, open Open) {
 	drop := ledger.Request{Job: "inbox", Agent: "a", Trigger: domain.TriggerWatch,
 		Claim: &ledger.Claim{Job: "inbox", Path: "/in/a.csv", Hash: "h1", Size: 3}}
 	one := enqueue(t, l, drop)[0]
+	if one.BreakerTripped {
+		t.Errorf("there is no breaker: %+v", one)
+	}
 	if again := enqueue(t, l, drop)[0]; !again.Blocked || again.Run != one.Run || again.Outcome != "" {
 		t.Errorf("an unfinished claim does not block: %+v", again)
 	}
@@ -47,19 +52,12 @@ func claims(t *testing.T, open Open) {
 		t.Errorf("the same bytes dropped again get no after-move: %+v", again)
 	}
 
-	blocked := 0
-	for _, e := range must[[]ledger.Event](t)(l.Events(ctx, ledger.EventFilter{Job: "inbox"})) {
-		if e.Kind == "file.blocked" {
-			blocked++
-		}
-	}
-
-	if blocked != 1 {
-		t.Errorf("%d file.blocked events, want 1", blocked)
+	if n := len(eventsOf(t, l, "inbox", "file.blocked")); n != 1 {
+		t.Errorf("%d file.blocked events, want 1", n)
 	}
 
 	named := drop
-	named.Claim = &ledger.Claim{Job: "inbox", Path: "/in/named.csv", Hash: "h1"}
+	named.Trigger, named.Claim = domain.TriggerManual, &ledger.Claim{Job: "inbox", Path: "/in/named.csv", Hash: "h1"}
 	failed := enqueue(t, l, named)[0]
 	ok(t, l.Finish(ctx, start(t, l, failed.Run), ledger.Result{Outcome: domain.OutcomeTimeout}))
 	named.Named = true
@@ -67,11 +65,79 @@ func claims(t *testing.T, open Open) {
 		t.Errorf("what failed cannot be run by its name: %+v", again)
 	}
 
+	// What a person cancelled has not failed: dropped again, it runs.
+	cancelled := drop
+	cancelled.Claim = &ledger.Claim{Job: "inbox", Path: "/in/cancelled.csv", Hash: "h1"}
+	must[ledger.Run](t)(l.RequestCancel(ctx, enqueue(t, l, cancelled)[0].Run, "not now"))
+	if again := enqueue(t, l, cancelled)[0]; !again.New {
+		t.Errorf("what was cancelled is not run again: %+v", again)
+	}
+
 	// The same path with other content is another file.
 	other := drop
 	other.Claim = &ledger.Claim{Job: "inbox", Path: "/in/a.csv", Hash: "h2"}
 	if changed := enqueue(t, l, other)[0]; !changed.New {
 		t.Errorf("changed bytes did not run: %+v", changed)
+	}
+}
+
+// claimsStuck: a file that could not be moved away is the one that failed, and no run, until it is written again.
+func claimsStuck(t *testing.T, open Open) {
+	l, ctx, now := open(t), t.Context(), time.Now()
+	drop := ledger.Request{Job: "in", Agent: "a", Trigger: domain.TriggerWatch, Detail: ledger.Detail{Definition: "d"}, Claim: &ledger.Claim{Job: "in", Path: "/in/a", Hash: "h", ModTime: now}}
+	first := enqueue(t, l, drop)[0]
+	ok(t, l.Finish(ctx, start(t, l, first.Run), ledger.Result{Outcome: domain.OutcomeError}))
+	fail := func() {
+		t.Helper()
+		pending := must[[]ledger.ClaimStatus](t)(l.PendingAfterMoves(t.Context(), 10))
+		if len(pending) != 1 || !must[bool](t)(l.FinishAfterMove(t.Context(), pending[0], ledger.AfterFailed, "", "no room")) {
+			t.Fatalf("%+v", pending)
+		}
+	}
+	fail()
+
+	drop.Detail.Definition = "another" // under which what has failed runs again
+	if seen := enqueue(t, l, drop)[0]; !seen.Blocked || seen.Run != first.Run || seen.Outcome != domain.OutcomeError {
+		t.Errorf("seen again: %+v", seen)
+	}
+	fail() // it is tried again to move it
+	if events := eventsOf(t, l, "in", "file.blocked"); len(events) != 0 {
+		t.Errorf("the file is told of each time that it is seen: %+v", events)
+	}
+
+	drop.Claim = &ledger.Claim{Job: "in", Path: "/in/a", Hash: "h", ModTime: now.Add(time.Second)}
+	if written := enqueue(t, l, drop)[0]; !written.New {
+		t.Errorf("written again: %+v", written)
+	}
+}
+
+// eventsOf are the events of a kind and a job.
+func eventsOf(t *testing.T, l *ledger.Ledger, job, kind string) []ledger.Event {
+	t.Helper()
+	all := must[[]ledger.Event](t)(l.Events(t.Context(), ledger.EventFilter{Job: job}))
+	return slices.DeleteFunc(all, func(e ledger.Event) bool { return e.Kind != kind })
+}
+
+// releaseClaims: what a run continues without gets a run of its own when it is dropped again.
+func releaseClaims(t *testing.T, open Open) {
+	l, ctx := open(t), t.Context()
+	run := enqueue(t, l, drops("in", "a", "b", "c"))[0].Run
+	a := start(t, l, run)
+	gone := drops("in", "a", "b").Claims
+	if err := l.ReleaseClaims(ctx, ledger.Attempt{Run: run, Number: a.Number + 1}, gone...); !errors.Is(err, ledger.ErrFenced) {
+		t.Errorf("by an attempt that is not the running one: %v", err)
+	}
+	if again := enqueue(t, l, drops("in", "a"))[0]; !again.Blocked {
+		t.Errorf("a file in work was taken: %+v", again)
+	}
+
+	ok(t, l.ReleaseClaims(ctx, a, gone...))
+	if again := enqueue(t, l, drops("in", "a", "b", "c"))[0]; !again.New || !slices.Equal(filesOf(t, l, again.Run), []string{"a", "b"}) {
+		t.Errorf("%+v of %v", again, filesOf(t, l, again.Run))
+	}
+	ok(t, l.Finish(ctx, a, ledger.Result{Outcome: domain.OutcomeSuccess}))
+	if due := must[[]ledger.ClaimStatus](t)(l.PendingAfterMoves(ctx, 10)); len(due) != 1 || due[0].Path != "/in/c" {
+		t.Errorf("due: %+v", due)
 	}
 }
 
@@ -115,6 +181,9 @@ func claimsBack(t *testing.T, open Open) {
 	}
 
 	since := mark(a, "d", true)
+	if told != 1 {
+		t.Errorf("of the first that is back its owner was told %d times", told)
+	}
 	b, _ := failed("/b")
 	mark(b, "d", true)
 	a, _, err := l.ClaimOf(ctx, "in", "/a", "h")
@@ -137,6 +206,9 @@ func claimsBack(t *testing.T, open Open) {
 	mark(stale, "d", true)
 	if got := state(a); got != ledger.AfterNone {
 		t.Errorf("a retried claim was marked: %q", got)
+	}
+	if n := len(eventsOf(t, l, "in", ledger.FileBack)); n != 2 {
+		t.Errorf("%d events tell of two files that are back", n)
 	}
 
 	b, _, err = l.ClaimOf(ctx, "in", "/b", "h")

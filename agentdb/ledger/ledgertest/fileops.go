@@ -44,7 +44,10 @@ func fileOps(t *testing.T, open Open) {
 		t.Errorf("%d bytes are kept", n)
 	}
 
-	lost := must[ledger.FileOp](t)(l.AddFileOp(ctx, a, ledger.FileOp{Agent: "clerk", Type: ledger.FileWrite, Root: "/w", Path: "/w/9", Size: 1 << 40, BeforeHash: "b", AfterHash: "h", NoUndoReason: "too large"}, nil))
+	lost := must[ledger.FileOp](t)(l.AddFileOp(ctx, a, ledger.FileOp{Agent: "clerk", Type: ledger.FileWrite, Root: "/w", Path: "/w/9", Size: 1 << 40, BeforeHash: "b", AfterHash: "h", NoUndoReason: "too large"}, large))
+	if kept := must[[]byte](t)(l.FileBefore(ctx, lost.ID)); len(kept) != 0 {
+		t.Errorf("%d bytes are kept of a change that cannot be undone", len(kept))
+	}
 	if n := must[int64](t)(l.SavedFileBytes(ctx, run)); n != int64(len(odd)+len(large)) {
 		t.Errorf("with one that is not kept, %d bytes are", n)
 	}

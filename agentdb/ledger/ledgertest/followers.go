@@ -108,6 +108,40 @@ func followers(t *testing.T, open Open) {
 	expect(had...)
 }
 
+// sameFollowers: what is as it was is not written again, and any change of it is in force at once.
+func sameFollowers(t *testing.T, open Open) {
+	l, ctx := open(t), t.Context()
+	ok(t, l.SetFollowers(ctx, []ledger.Follower{follows("b", "import", domain.OutcomeSuccess), follows("c", "import", domain.OutcomeSuccess)}))
+	before := l.Changed()
+	ok(t, l.SetFollowers(ctx, []ledger.Follower{follows("c", "import", domain.OutcomeSuccess), follows("b", "import", domain.OutcomeSuccess)}))
+	select {
+	case <-before:
+		t.Error("the same followers in another order were written again")
+	default:
+	}
+
+	other := follows("b", "import", domain.OutcomeSuccess)
+	other.Agent = "another"
+	for _, c := range []struct {
+		f    ledger.Follower
+		want string
+	}{
+		{other, "another's b"}, {follows("b", "import", domain.OutcomeSuccess), "of-b's b"}, {follows("b", "import", domain.OutcomeError), ""},
+		{follows("b", "import", domain.OutcomeSuccess), "of-b's b"}, {follows("a", "import", domain.OutcomeSuccess), "of-a's a"}, {follows("a", "export", domain.OutcomeSuccess), ""},
+	} {
+		ok(t, l.SetFollowers(ctx, []ledger.Follower{c.f}))
+		run := enqueue(t, l, manual("import"))[0].Run
+		ok(t, l.Finish(ctx, start(t, l, run), ledger.Result{Outcome: domain.OutcomeSuccess}))
+		var got string
+		for _, r := range must[[]ledger.Run](t)(l.Runs(ctx, ledger.RunFilter{Trigger: domain.TriggerAfter, After: run})) {
+			got += r.Agent + "'s " + r.Job
+		}
+		if got != c.want {
+			t.Errorf("%+v: followed by %q, want %q", c.f, got, c.want)
+		}
+	}
+}
+
 // followersRace: of two processes that end a run one does, and its followers are queued once.
 func followersRace(t *testing.T, open Open) {
 	two, ctx := [2]*ledger.Ledger{open(t), open(t)}, t.Context()

@@ -28,6 +28,9 @@ func inbox(t *testing.T, open Open) {
 	if can := must[[]ledger.Run](t)(l.Claimable(ctx, time.Now().Add(1000*time.Hour), 0, 10)); len(can) != 0 {
 		t.Errorf("claimable without an answer: %+v", can)
 	}
+	if _, _, err := l.StartAttempt(ctx, run); !errors.Is(err, ledger.ErrNotClaimable) {
+		t.Errorf("started without an answer: %v", err)
+	}
 	if running := must[[]ledger.Run](t)(l.Running(ctx)); len(running) != 0 {
 		t.Errorf("still running: %+v", running)
 	}
@@ -224,6 +227,18 @@ func infos(t *testing.T, open Open) {
 		"timeout":   func(a ledger.Attempt) error { return l.Finish(ctx, a, ledger.Result{Outcome: domain.OutcomeTimeout}) },
 		"success":   func(a ledger.Attempt) error { return l.Finish(ctx, a, ledger.Result{Outcome: domain.OutcomeSuccess}) },
 		"cancelled": func(a ledger.Attempt) error { return l.Finish(ctx, a, ledger.Result{Outcome: domain.OutcomeCancelled}) },
+		"blocked": func(a ledger.Attempt) error {
+			return errors.Join(l.Interrupt(ctx, a, "killed", nil), l.FinishUnstarted(ctx, a.Run, ledger.Result{Outcome: domain.OutcomeSkipped}))
+		},
+		"cancelled later": func(a ledger.Attempt) error {
+			err := l.Interrupt(ctx, a, "killed", nil)
+			_, e := l.RequestCancel(ctx, a.Run, "no")
+			return errors.Join(err, e)
+		},
+		"unanswered": func(a ledger.Attempt) error {
+			ok(t, l.Finish(ctx, a, ledger.Result{Wait: question("Go on?")}))
+			return l.ExpireItem(ctx, must[[]ledger.Item](t)(l.ItemsOf(ctx, a.Run))[0].ID, ledger.Result{Outcome: domain.OutcomeTimeout})
+		},
 	} {
 		run := enqueue(t, l, manual(name))[0].Run
 		a := start(t, l, run)

@@ -2,6 +2,7 @@
 package ledgertest
 
 import (
+	"strings"
 	"testing"
 	"testing/synctest"
 
@@ -22,7 +23,7 @@ func Run(t *testing.T, fresh func(t *testing.T) Open) {
 		"KeyIsOneRun": keyIsOneRun, "Claims": claims, "ClaimsBack": claimsBack, "Overlap": overlap, "DueOnce": dueOnce, "Watermarks": watermarks,
 		"Fencing": fencing, "RetryLater": retryLater, "Interrupt": interrupt, "Cancel": cancel, "Retry": retryFinished,
 		"Record": record, "Outbox": outbox, "Prune": prune, "Filters": filters, "SurvivesReopen": survivesReopen, "Changed": changed,
-		"Race": race, "IdlePrune": idlePrune, "HotReads": hotReads, "AnyText": anyText, "CancelIsKept": cancelIsKept, "InterruptedUsage": interruptedUsage, "FinishUnstarted": finishUnstarted, "EndWithoutStart": endWithoutStart,
+		"Race": race, "IdlePrune": idlePrune, "HotReads": hotReads, "AnyText": anyText, "CancelIsKept": cancelIsKept, "InterruptedUsage": interruptedUsage, "FinishUnstarted": finishUnstarted, "EndWithoutStart": endWithoutStart, "ReleaseClaims": releaseClaims, "StartAtOnce": startAtOnce, "ClaimsStuck": claimsStuck, "SameFollowers": sameFollowers, "Deliveries": deliveries,
 		"PauseRefused": pauseRefused, "PauseRace": pauseRace, "WakeRace": wakeRace, "DueAgain": dueAgain, "DueRace": dueRace, "Stretches": stretches,
 		"LargeBatch": largeBatch, "Delayed": delayed, "ManyQueued": manyQueued, "SkippedRun": skippedRun, "Backfill": backfill, "BriefRuns": briefRuns, "RecordWithEnd": recordWithEnd, "BackfillYields": backfillYields, "JobsSync": jobsSync, "PruneMany": pruneMany, "FileOps": fileOps, "Artifacts": artifacts,
 		"ModelPauses": modelPauses, "Obstacles": obstacles, "PostponedOverlaps": postponedOverlaps, "Identity": identity, "Touch": touch, "DatabaseItems": databaseItems,
@@ -88,6 +89,14 @@ func start(t *testing.T, l *ledger.Ledger, run int64) ledger.Attempt {
 	_, a, err := l.StartAttempt(t.Context(), run)
 	ok(t, err)
 	return a
+}
+
+// recorded says whether an event of a kind is recorded of a run, with a text in its data.
+func recorded(t *testing.T, l *ledger.Ledger, run int64, kind, text string) {
+	t.Helper()
+	if e, found, err := l.LastEvent(t.Context(), run, kind); err != nil || !found || !strings.Contains(string(e.Data), text) {
+		t.Errorf("the event %s of run %d: %q, want %q in it (%v)", kind, run, e.Data, text, err)
+	}
 }
 
 func get(t *testing.T, l *ledger.Ledger, run int64) ledger.Run {

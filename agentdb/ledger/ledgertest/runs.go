@@ -28,6 +28,53 @@ func keyIsOneRun(t *testing.T, open Open) {
 	}
 }
 
+// startAtOnce: a new run can begin as it is accepted, but not one that was there before, nor one whose job the breaker has just paused.
+func startAtOnce(t *testing.T, open Open) {
+	l := open(t)
+	r := manual("j")
+	r.Key, r.Start = "k", &ledger.Start{}
+	first := enqueue(t, l, r, manual("j"))
+	if b := first[0].Begun; b == nil || b.Err != nil || b.Run.ID != first[0].Run || b.Attempt.Number != 1 || first[1].Begun != nil {
+		t.Fatalf("%+v", first)
+	}
+	if run := get(t, l, first[0].Run); run.State != domain.StateRunning || run.Attempt != 1 {
+		t.Errorf("%+v", run)
+	}
+	if again := enqueue(t, l, r)[0]; again.New || again.Begun != nil {
+		t.Errorf("asked for again: %+v", again)
+	}
+	ok(t, l.Finish(t.Context(), first[0].Begun.Attempt, ledger.Result{Outcome: domain.OutcomeSuccess}))
+
+	loop := drops("in", "a")
+	loop.Start, loop.Breaker = &ledger.Start{}, ledger.Breaker{MaxClaims: 1, Within: time.Minute}
+	if a := enqueue(t, l, loop)[0]; !a.New || !a.BreakerTripped || a.Begun != nil {
+		t.Errorf("of a job that was paused: %+v", a)
+	}
+}
+
+// deliveries: what came with a request is kept with its run, whatever its size, and what a sender sends again changes nothing.
+func deliveries(t *testing.T, open Open) {
+	l, ctx := open(t), t.Context()
+	large := strings.Repeat("ü'\"\n", 30_000) // beside the database
+	for i, body := range []string{"", "paid", large} {
+		r := ledger.Request{Key: fmt.Sprint("hook/", i), Job: "j", Agent: "a", Trigger: domain.TriggerWebhook, Detail: ledger.Detail{Webhook: &ledger.Delivery{ID: "1"}}, Body: body}
+		first := enqueue(t, l, r)[0]
+		r.Body = "other"
+		if again := enqueue(t, l, r)[0]; again.New || again.Run != first.Run {
+			t.Errorf("sent again: %+v, first %+v", again, first)
+		}
+		if got := must[string](t)(open(t).DeliveryBody(ctx, first.Run)); got != body {
+			t.Errorf("%d bytes became %d", len(body), len(got))
+		}
+	}
+
+	other := manual("j")
+	other.Body = "of no webhook"
+	if got := must[string](t)(l.DeliveryBody(ctx, enqueue(t, l, other)[0].Run)); got != "" {
+		t.Errorf("with a run that no webhook started came %q", got)
+	}
+}
+
 // fencing: an attempt that is not the running one changes nothing.
 func fencing(t *testing.T, open Open) {
 	l, ctx := open(t), t.Context()
@@ -54,6 +101,9 @@ func fencing(t *testing.T, open Open) {
 			t.Errorf("%s by an old attempt: %v, want ErrFenced", name, err)
 		}
 	}
+	if err := l.StartStep(ctx, ledger.Attempt{Run: 999, Number: 1}, ledger.Step{Number: 1, StartedAt: now}); !errors.Is(err, ledger.ErrNotFound) {
+		t.Errorf("a step of no run: %v", err)
+	}
 
 	// The right attempt is fenced off as well once it has finished.
 	ok(t, l.Finish(ctx, current, ledger.Result{Outcome: domain.OutcomeNothing}))
@@ -69,7 +119,11 @@ func retryLater(t *testing.T, open Open) {
 	l, ctx := open(t), t.Context()
 	run := enqueue(t, l, manual("j"))[0].Run
 	at := time.Now().Add(time.Hour)
-	ok(t, l.Finish(ctx, start(t, l, run), ledger.Result{Outcome: domain.OutcomeError, Error: "flaky", RetryAt: at, Steps: 2, Usage: ledger.Usage{TokensIn: 5}}))
+	ok(t, l.Finish(ctx, start(t, l, run), ledger.Result{Outcome: domain.OutcomeError, Error: "flaky", RetryAt: at, Steps: 2, Usage: ledger.Usage{TokensIn: 5}, Notices: []ledger.Notice{{Channel: "desktop", Title: "later"}}}))
+	recorded(t, l, run, "run.retry", "flaky")
+	if n := must[[]ledger.Notice](t)(l.PendingNotices(ctx, time.Now(), 10)); len(n) != 1 || n[0].Title != "later" {
+		t.Errorf("notices: %+v", n)
+	}
 	if r := get(t, l, run); r.State != domain.StateWaiting || r.WaitingFor != domain.WaitRetry || r.Outcome != "" {
 		t.Errorf("run: %+v", r)
 	}
@@ -88,12 +142,15 @@ func retryLater(t *testing.T, open Open) {
 	if r := must[ledger.Run](t)(l.Retry(ctx, run)); !r.WaitsForRetry() || r.Attempt != 1 {
 		t.Errorf("run: %+v", r)
 	}
+	recorded(t, l, run, "run.queued", `"retry":true`)
 	if c := must[[]ledger.Run](t)(l.Claimable(ctx, time.Now(), 0, 10)); len(c) != 1 {
 		t.Errorf("not claimable at once: %+v", c)
 	}
 
+	// A part of it alone counts as well.
+	ok(t, l.Finish(ctx, start(t, l, run), ledger.Result{Outcome: domain.OutcomeError, RetryAt: time.Now(), Calls: 4}))
 	ok(t, l.Finish(ctx, start(t, l, run), ledger.Result{Outcome: domain.OutcomeSuccess, Steps: 3, Usage: ledger.Usage{TokensIn: 7}}))
-	if r := get(t, l, run); r.Steps != 5 || r.Usage.TokensIn != 12 || r.Error != "" {
+	if r := get(t, l, run); r.Steps != 5 || r.Calls != 4 || r.Usage.TokensIn != 12 || r.Error != "" {
 		t.Errorf("what the attempts took does not add up: %+v", r)
 	}
 }
@@ -141,6 +198,10 @@ func cancel(t *testing.T, open Open) {
 	if r := must[ledger.Run](t)(l.RequestCancel(ctx, ids[1].Run, "no need")); r.State != domain.StateRunning || r.CancelReason != "no need" {
 		t.Errorf("a running run: %+v", r)
 	}
+	recorded(t, l, ids[1].Run, "run.cancel", "no need")
+	if r := must[ledger.Run](t)(l.RequestCancel(ctx, ids[0].Run, "once more")); r.Error != "no need" {
+		t.Errorf("a run that is over: %+v", r)
+	}
 	if _, err := l.RequestCancel(ctx, 999, "x"); !errors.Is(err, ledger.ErrNotFound) {
 		t.Errorf("an unknown run: %v", err)
 	}
@@ -154,9 +215,13 @@ func retryFinished(t *testing.T, open Open) {
 	}
 
 	ok(t, l.Finish(ctx, start(t, l, run), ledger.Result{Outcome: domain.OutcomeError, Error: "x"}))
-	if r := must[ledger.Run](t)(l.Retry(ctx, run)); r.State != domain.StateQueued || r.Outcome != "" || r.Error != "" {
-		t.Errorf("run: %+v", r)
+	r := must[ledger.Run](t)(l.Retry(ctx, run))
+	var d ledger.Detail
+	ok(t, json.Unmarshal(r.Detail, &d))
+	if r.State != domain.StateQueued || r.Outcome != "" || r.Error != "" || !d.Retried {
+		t.Errorf("run: %+v, %+v", r, d)
 	}
+	recorded(t, l, run, "run.queued", `"retry":true`)
 	if a := start(t, l, run); a.Number != 2 {
 		t.Errorf("attempt %d", a.Number)
 	}

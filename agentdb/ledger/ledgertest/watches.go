@@ -253,6 +253,21 @@ func finishAfterMove(t *testing.T, open Open) {
 
 	ended(pending[0], true)
 	ended(pending[0], false)
+
+	// What became of a file is told, but not that it was left where it is as its job says.
+	for i, c := range []struct {
+		after, why string
+		told       bool
+	}{
+		{ledger.AfterDone, "", true}, {ledger.AfterFailed, "no room", true}, {ledger.AfterLeft, "it changed", true}, {ledger.AfterLeft, "", false}, {ledger.AfterNone, "", false},
+	} {
+		job := fmt.Sprint("told", i)
+		ok(t, l.Finish(ctx, start(t, l, enqueue(t, l, drops(job, "a"))[0].Run), ledger.Result{Outcome: domain.OutcomeSuccess}))
+		must[bool](t)(l.FinishAfterMove(ctx, must[[]ledger.ClaimStatus](t)(l.PendingAfterMoves(ctx, 10))[0], c.after, "", c.why))
+		if told := eventsOf(t, l, job, "file.after"); (len(told) == 1) != c.told {
+			t.Errorf("%s (%s): %+v", c.after, c.why, told)
+		}
+	}
 }
 
 // ownOutput: what a run of the job wrote itself triggers nothing, unless another run has claimed it.
@@ -305,8 +320,19 @@ func breaker(t *testing.T, open Open) {
 	}
 
 	for i, broken := range []bool{false, false, true, false} {
+		changed := l.PlanChanged()
 		if a := ask("/in/loop", fmt.Sprint(i)); !a.New || a.BreakerTripped != broken {
 			t.Errorf("claim %d: %+v", i+1, a)
+		}
+		select {
+		case <-changed:
+			if !broken {
+				t.Errorf("claim %d changed the plan", i+1)
+			}
+		default:
+			if broken {
+				t.Error("the pause is announced to nobody")
+			}
 		}
 	}
 
@@ -314,6 +340,22 @@ func breaker(t *testing.T, open Open) {
 	if a := ask("/in/loop", "0"); !a.Blocked || a.BreakerTripped {
 		t.Errorf("the same bytes: %+v", a)
 	}
+
+	// One run of many files has all of them, whichever of them is one too many.
+	for job, most := range map[string]int{"few": 9, "many": 1} {
+		r := drops(job, "a", "b", "c")
+		r.Breaker = ledger.Breaker{MaxClaims: most, Within: time.Minute}
+		a := enqueue(t, l, r)[0]
+		if !a.New || a.BreakerTripped != (job == "many") {
+			t.Errorf("%s: %+v", job, a)
+		}
+		for _, c := range r.Claims {
+			if got, _, err := l.ClaimOf(ctx, job, c.Path, c.Hash); err != nil || got.Run != a.Run {
+				t.Errorf("%s: %+v (%v)", job, got, err)
+			}
+		}
+	}
+	must[bool](t)(l.EndPause(ctx, ledger.PauseJob, "many"))
 
 	pauses := must[[]ledger.Pause](t)(l.Pauses(ctx, time.Now()))
 	notices := must[[]ledger.Notice](t)(l.PendingNotices(ctx, time.Now(), 10))
