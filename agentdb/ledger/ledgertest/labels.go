@@ -43,7 +43,7 @@ func labels(t *testing.T, open Open) {
 			{file("/w/clean", 0), ""}, {file("/w/in/note", 0), "A"}, {file("/w/in", 0), "A"}, {file("/", 0), "AB"}, {file("/w/in/note/x", 0), "A"},
 			{file("/w/in/notes", 0), ""}, {file("/elsewhere", 12), "A"}, {file("/elsewhere", 0), ""}, {through, "A"},
 			{ledger.Place{Kind: ledger.PlaceFile, Name: "/x", ID: ledger.FileID{Device: 1, Inode: 12, Born: 8}}, ""}, // used again
-			{file("/p/x/y", 0), "AB"}, {ledger.TablePlace("a", ""), "A"}, {ledger.TablePlace("a", "t"), "A"}, {ledger.TablePlace("a", "u"), ""}, {ledger.TablePlace("b", ""), ""},
+			{file("/p/x/y", 0), "AB"}, {ledger.TablePlace("a", ""), "A"}, {ledger.TablePlace("a", "t"), "A"}, {ledger.TablePlace("a", "u"), ""}, {ledger.TablePlace("a", "t/x"), ""}, {ledger.TablePlace("b", ""), ""},
 		} {
 			if got := of(c.place); got != c.want {
 				t.Errorf("%+v has the labels %q, want %q", c.place, got, c.want)

@@ -30,6 +30,9 @@ func workspaces(t *testing.T, open Open) {
 	a := start(t, l, enqueue(t, l, manual("j"))[0].Run)
 
 	w := must[ledger.Workspace](t)(l.CreateWorkspace(ctx, by(a, "k1"), notes("trip")))
+	if events := must[[]ledger.WorkspaceEvent](t)(l.WorkspaceEvents(ctx, w.ID, 10)); get(t, l, a.Run).Workspace != w.ID || len(events) != 2 || events[1].Kind != "begun" {
+		t.Errorf("who creates it does not work in it: %+v", events)
+	}
 	if again := must[ledger.Workspace](t)(l.CreateWorkspace(ctx, by(a, "k1"), notes("trip"))); again.ID != w.ID {
 		t.Errorf("a call that was made again created %d, before %d", again.ID, w.ID)
 	}
@@ -53,6 +56,17 @@ func workspaces(t *testing.T, open Open) {
 		if _, err := l.CreateWorkspace(ctx, by(a, "k3"), bad); !errors.As(err, &wrong) {
 			t.Errorf("%s: %v", name, err)
 		}
+	}
+
+	// What is just small enough is taken.
+	most := notes(strings.Repeat("ü", 100))
+	most.Agent = "c"
+	most.State = json.RawMessage(`"` + strings.Repeat("y", 256<<10-9) + `"`)
+	most.State = slices.Concat([]byte(`{"x": `), most.State, []byte(`}`))
+	must[ledger.Workspace](t)(l.CreateWorkspace(ctx, ledger.Author{}, most))
+	most.Name, most.State = "y", append(most.State, ' ')
+	if _, err := l.CreateWorkspace(ctx, ledger.Author{}, most); !errors.As(err, &wrong) || wrong.Field != "state" {
+		t.Errorf("a byte too many: %v", err)
 	}
 
 	phase := "draft"
@@ -92,6 +106,9 @@ func workspaces(t *testing.T, open Open) {
 	if _, err := l.EnterWorkspace(ctx, other, w.ID); !errors.Is(err, ledger.ErrNotFound) {
 		t.Errorf("another agent's: %v", err)
 	}
+	if got := kinds(t, l, ledger.EventFilter{Run: a.Run}); got != "run.queued run.started workspace.created workspace.begun workspace.changed workspace.changed workspace.begun workspace.changed" {
+		t.Errorf("events of the run: %s", got)
+	}
 	ok(t, l.Finish(ctx, a, ledger.Result{Outcome: domain.OutcomeSuccess}))
 	if _, err := l.ChangeWorkspace(ctx, by(a, "k6"), w.ID, state(`{}`)); !errors.Is(err, ledger.ErrFenced) {
 		t.Errorf("after its end: %v", err)
@@ -117,11 +134,11 @@ func workspaces(t *testing.T, open Open) {
 	if all := must[[]ledger.Workspace](t)(l.Workspaces(ctx, ledger.WorkspaceFilter{Agent: "a"})); len(paged) != len(all) || paged[0] != all[0].ID || paged[1] != all[1].ID {
 		t.Errorf("page by page %v, at once %+v", paged, all)
 	}
-	var kinds []string
+	var told []string
 	for _, e := range must[[]ledger.WorkspaceEvent](t)(l.WorkspaceEvents(ctx, w.ID, 10)) {
-		kinds = append(kinds, fmt.Sprint(e.Kind, e.LockVersion))
+		told = append(told, fmt.Sprint(e.Kind, e.LockVersion, string(e.Data)))
 	}
-	if got := strings.Join(kinds, " "); got != "created1 begun1 changed2 changed3" {
+	if got := strings.Join(told, " "); got != `created1 begun1 changed2{"phase":"draft","state":8} changed3{"state":8}` {
 		t.Errorf("events: %s", got)
 	}
 }
@@ -150,6 +167,9 @@ func workspaceStatus(t *testing.T, open Open) {
 	ok(t, move(by(a, "k1"), ledger.WorkspacePaused))
 	if _, err := l.ChangeWorkspace(ctx, by(a, "k2"), w.ID, state(`{}`)); !errors.As(err, &blocked) {
 		t.Errorf("written while it is paused: %v", err)
+	}
+	if _, err := l.ChangeWorkspace(ctx, by(a, "k2"), w.ID, ledger.WorkspaceChange{Status: ledger.WorkspaceActive, State: json.RawMessage(`{}`)}); !errors.As(err, &blocked) {
+		t.Errorf("resumed and written in one: %v", err)
 	}
 	ok(t, move(by(a, "k3"), ledger.WorkspaceActive))
 	ok(t, move(ledger.Author{}, ledger.WorkspacePaused))
@@ -187,6 +207,7 @@ func workspaceArtifacts(t *testing.T, open Open) {
 	l, ctx := open(t), t.Context()
 	a := start(t, l, enqueue(t, l, manual("j"))[0].Run)
 	w := must[ledger.Workspace](t)(l.CreateWorkspace(ctx, by(a, "k0"), notes("trip")))
+	other := must[ledger.Workspace](t)(l.CreateWorkspace(ctx, by(a, "k00"), notes("other")))
 	add := func(key string, parent int64, content []byte) (ledger.Artifact, error) {
 		return l.AddWorkspaceArtifact(ctx, by(a, key), ledger.Artifact{Workspace: w.ID, Type: "markdown", Title: "../The plan", Role: "writer", Parent: parent}, content)
 	}
@@ -209,6 +230,27 @@ func workspaceArtifacts(t *testing.T, open Open) {
 		t.Errorf("a version of nothing: %v", err)
 	}
 
+	for title, c := range map[string]struct{ kind, name string }{
+		"../The plan": {"markdown", "The-plan.md"}, " Ünï_code-7.md ": {"markdown", "Ünï_code-7.md"}, "a/b\\c\n": {"text", "a-b-c"}, ". .": {"text", "artifact"},
+		strings.Repeat("x", 120): {"text", strings.Repeat("x", 120)}, strings.Repeat("x", 119) + "üx": {"text", strings.Repeat("x", 119)}, strings.Repeat("ü", 300): {"markdown", strings.Repeat("ü", 60) + ".md"},
+	} {
+		if a := must[ledger.Artifact](t)(l.AddWorkspaceArtifact(ctx, by(a, "named "+title), ledger.Artifact{Workspace: other.ID, Type: c.kind, Title: title}, nil)); a.Name != c.name {
+			t.Errorf("%q of the type %s is named %q, want %q", title, c.kind, a.Name, c.name)
+		}
+	}
+	for field, bad := range map[string]ledger.Artifact{
+		"title": {Title: strings.Repeat("ü", 301)}, "type": {Title: "t", Type: "two\nlines"}, "status": {Title: "t", Status: strings.Repeat("x", 101)}, "role": {Title: "t", Role: " x"},
+	} {
+		bad.Workspace = other.ID
+		if _, err := l.AddWorkspaceArtifact(ctx, by(a, "k5"), bad, nil); !errors.As(err, &wrong) || wrong.Field != field {
+			t.Errorf("a wrong %s: %v", field, err)
+		}
+	}
+	if _, err := l.AddWorkspaceArtifact(ctx, by(a, "k5"), ledger.Artifact{Workspace: other.ID, Title: "t"}, make([]byte, 8<<20+1)); !errors.As(err, &wrong) || wrong.Field != "content" {
+		t.Errorf("a byte too many: %v", err)
+	}
+	must[ledger.Artifact](t)(l.AddWorkspaceArtifact(ctx, by(a, "k5"), ledger.Artifact{Workspace: other.ID, Title: "t"}, make([]byte, 8<<20)))
+
 	status, ref := "approved", "ticket 7"
 	for range 2 {
 		if c := must[ledger.Artifact](t)(l.ChangeArtifact(ctx, by(a, "k4"), w.ID, two.ID, ledger.ArtifactChange{Status: &status, ApprovalRef: &ref})); c.Status != status || c.ApprovalRef != ref || c.Approval != "" {
@@ -218,7 +260,7 @@ func workspaceArtifacts(t *testing.T, open Open) {
 	if d := must[ledger.Artifact](t)(l.DecideArtifact(ctx, w.ID, two.ID, ledger.ArtifactRejected)); d.Status != status || d.Approval != ledger.ArtifactRejected {
 		t.Errorf("decided: %+v", d)
 	}
-	if _, err := l.DecideArtifact(ctx, w.ID+1, two.ID, ledger.ArtifactApproved); !errors.Is(err, ledger.ErrNotFound) {
+	if _, err := l.DecideArtifact(ctx, other.ID, two.ID, ledger.ArtifactApproved); !errors.Is(err, ledger.ErrNotFound) {
 		t.Errorf("of another workspace: %v", err)
 	}
 
@@ -281,8 +323,23 @@ func workspaceReview(t *testing.T, open Open) {
 		t.Errorf("what could not be started: %+v", w)
 	}
 
+	// Of several that a run has changed each is looked at by itself.
+	second := must[ledger.Workspace](t)(l.CreateWorkspace(ctx, ledger.Author{}, notes("second")))
+	third := must[ledger.Workspace](t)(l.CreateWorkspace(ctx, ledger.Author{}, notes("third")))
+	w, a := fail("first", func(a ledger.Attempt, w ledger.Workspace) {
+		for _, id := range []int64{w.ID, second.ID, third.ID} {
+			must[ledger.Workspace](t)(l.ChangeWorkspace(ctx, by(a, fmt.Sprint("w", id)), id, state(`{"n": 2}`)))
+		}
+		must[ledger.Checkpoint](t)(l.AddCheckpoint(ctx, by(a, "last"), ledger.Checkpoint{Workspace: third.ID}))
+	})
+	for id, want := range map[int64]int64{w.ID: a.Run, second.ID: a.Run, third.ID: 0} {
+		if w := must[ledger.Workspace](t)(l.Workspace(ctx, id)); w.Review != want {
+			t.Errorf("%s: the review is of run %d, want %d", w.Name, w.Review, want)
+		}
+	}
+
 	// Taken as it is.
-	w, a := fail("acknowledged", half)
+	w, a = fail("acknowledged", half)
 	if w.Review != a.Run {
 		t.Fatalf("half changed: %+v", w)
 	}
@@ -314,6 +371,10 @@ func workspaceReview(t *testing.T, open Open) {
 	if w = must[ledger.Workspace](t)(l.AcknowledgeReview(ctx, w.ID)); w.Review != 0 || string(w.State) != `{"n": 3}` || infos(a.Run) != 0 {
 		t.Errorf("acknowledged: %+v", w)
 	}
+	events := must[[]ledger.WorkspaceEvent](t)(l.WorkspaceEvents(ctx, w.ID, 1))
+	if e := events[0]; e.Kind != "acknowledged" || e.LockVersion != w.LockVersion {
+		t.Errorf("the last event: %+v", e)
+	}
 	must[ledger.Workspace](t)(l.EnterWorkspace(ctx, next, w.ID))
 	var wrong *ledger.WorkspaceError
 	if _, err := l.DiscardReview(ctx, w.ID); !errors.As(err, &wrong) {
@@ -344,6 +405,38 @@ func workspaceReview(t *testing.T, open Open) {
 	}
 	if runs := must[[]ledger.Run](t)(l.WorkspaceRuns(ctx, w.ID, 10)); len(runs) != 2 || runs[0].ID != b.Run {
 		t.Errorf("its runs: %+v", runs)
+	}
+}
+
+// checkpoints: what a run says of where it is is JSON of a bounded size, and each is an event of the run.
+func checkpoints(t *testing.T, open Open) {
+	l, ctx := open(t), t.Context()
+	a := start(t, l, enqueue(t, l, manual("j"))[0].Run)
+	most := `"` + strings.Repeat("x", 256<<10-2) + `"`
+	var wrong *ledger.WorkspaceError
+	for key, bad := range map[string]string{"large": most + " ", "no JSON": "{", "a word": "done"} {
+		if _, err := l.AddCheckpoint(ctx, by(a, key), ledger.Checkpoint{RunState: json.RawMessage(bad)}); !errors.As(err, &wrong) || wrong.Field != "state" {
+			t.Errorf("%s: %v", key, err)
+		}
+	}
+	if _, err := l.AddCheckpoint(ctx, by(a, "step"), ledger.Checkpoint{Step: "two\nlines"}); !errors.As(err, &wrong) || wrong.Field != "step" {
+		t.Errorf("a wrong step: %v", err)
+	}
+
+	for i, good := range []string{"", most, `{"done": 1}`} {
+		key, want := fmt.Sprint("k", i), good
+		if good == "" {
+			want = "null"
+		}
+		for range 2 { // the second is the same call after a crash
+			must[ledger.Checkpoint](t)(l.AddCheckpoint(ctx, by(a, key), ledger.Checkpoint{Step: key, RunState: json.RawMessage(good)}))
+		}
+		if c := must[ledger.Checkpoint](t)(l.LastCheckpoint(ctx, a.Run)); c.Key != key || c.Step != key || string(c.RunState) != want {
+			t.Errorf("the last: %+v", c)
+		}
+	}
+	if got := kinds(t, l, ledger.EventFilter{Run: a.Run}); got != "run.queued run.started run.checkpoint run.checkpoint run.checkpoint" {
+		t.Errorf("events: %s", got)
 	}
 }
 
