@@ -148,6 +148,25 @@ func TestOpenRefusesForeignFile(t *testing.T) {
 	}
 }
 
+// A ledger whose table of identities is empty says so, and is not opened.
+func TestOpenRefusesNoIdentity(t *testing.T) {
+	dir := t.TempDir()
+	must0(t, openIn(t, dir).Close())
+	path := filepath.Join(dir, "ledger.db")
+	db, err := sql.Open("sqlite", path)
+	must0(t, err)
+	_, err = db.ExecContext(t.Context(), "delete from epochs")
+	must0(t, errors.Join(err, db.Close()))
+
+	l, err := ledger.OpenReadOnly(t.Context(), ledger.Options{Path: path}, &ledger.ReadOnlyError{Why: "it is looked at"})
+	if err == nil {
+		must0(t, l.Close())
+	}
+	if err == nil || !strings.Contains(err.Error(), "no identity") {
+		t.Errorf("a ledger without an identity was opened: %v", err)
+	}
+}
+
 // A large value that is not what was written is reported as damaged, and not returned; the
 // same value written again mends a file that was cut off.
 func TestDamagedBlob(t *testing.T) {

@@ -136,9 +136,20 @@ func obstaclesAgain(t *testing.T, open Open) {
 		t.Errorf("it waited %v s", waited.Seconds)
 	}
 
-	// Whoever waited for it gave up, and nobody said that it is over.
+	// While it stays nobody is told again, however long that is.
 	hold(run, secret)
-	must[ledger.Run](t)(l.RequestCancel(ctx, run, "not needed"))
+	since := time.Now()
+	time.Sleep(2 * time.Hour)
+	hold(enqueue(t, l, manual("j"))[0].Run, secret)
+	hold(run, secret)
+	if told := len(must[[]ledger.Notice](t)(l.UndeliveredNotices(ctx, 100))); told != 3 || !get(t, l, run).Blocked.Since.Equal(since) {
+		t.Errorf("it was told of %d times while it stayed: %+v", told, get(t, l, run).Blocked)
+	}
+
+	// Whoever waited for it gave up, and nobody said that it is over.
+	for _, r := range must[[]ledger.Run](t)(l.Unfinished(ctx)) {
+		must[ledger.Run](t)(l.RequestCancel(ctx, r.ID, "not needed"))
+	}
 	folder := ledger.Obstacle{Kind: "folder", Source: "folder/f", Text: "f is not there"}
 	hold(enqueue(t, l, manual("k"))[0].Run, folder)
 	if open := must[[]ledger.Obstacle](t)(l.OpenObstacles(ctx, "secret")); len(open) != 0 {

@@ -203,6 +203,18 @@ func filters(t *testing.T, open Open) {
 	if c := must[ledger.Counts](t)(l.Counts(ctx)); c != (ledger.Counts{Queued: 4}) {
 		t.Errorf("counts: %+v", c)
 	}
+
+	// Each trigger is found, whether it is a frequent one or not.
+	for _, trigger := range []domain.Trigger{domain.TriggerSchedule, domain.TriggerWatch, domain.TriggerManual, domain.TriggerWebhook} {
+		run := enqueue(t, l, ledger.Request{Job: "c", Agent: "c", Trigger: trigger})[0].Run
+		for _, f := range []ledger.RunFilter{{}, {Job: "c"}, {Agent: "c"}, {State: domain.StateQueued}} {
+			f.Trigger = trigger
+			got := must[[]ledger.Run](t)(l.Runs(ctx, f))
+			if len(got) == 0 || got[0].ID != run || slices.ContainsFunc(got, func(r ledger.Run) bool { return r.Trigger != trigger }) {
+				t.Errorf("%+v gave %+v", f, got)
+			}
+		}
+	}
 }
 
 // lastEnds: a run that was skipped, or is the one that asks, is no end before it, and a failure no success.

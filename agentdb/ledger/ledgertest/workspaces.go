@@ -86,6 +86,9 @@ func workspaces(t *testing.T, open Open) {
 	since := ledger.WorkspaceChange{Since: 1, State: json.RawMessage(`{"n": 2}`)}
 	must[ledger.Workspace](t)(l.ChangeWorkspace(ctx, by(a, "k5a"), w.ID, since))
 	owned := must[ledger.Workspace](t)(l.CreateWorkspace(ctx, ledger.Author{}, notes("other")))
+	if events := must[[]ledger.WorkspaceEvent](t)(l.WorkspaceEvents(ctx, owned.ID, 10)); len(events) != 1 || events[0].Kind != "created" || events[0].Run != 0 {
+		t.Errorf("its owner created it, and then: %+v", events)
+	}
 	must[ledger.Workspace](t)(l.ChangeWorkspace(ctx, ledger.Author{}, owned.ID, state(`{"n": 9}`)))
 	if _, err := l.ChangeWorkspace(ctx, by(a, "k5b"), owned.ID, since); !errors.As(err, &conflict) || conflict.Given != 1 || conflict.Now != 2 {
 		t.Errorf("after its owner wrote: %v", err)
@@ -257,8 +260,17 @@ func workspaceArtifacts(t *testing.T, open Open) {
 			t.Errorf("what a skill calls approved: %+v", c)
 		}
 	}
+	long := "two\nlines"
+	for field, bad := range map[string]ledger.ArtifactChange{"status": {Status: &long}, "approval reference": {ApprovalRef: &long}} {
+		if _, err := l.ChangeArtifact(ctx, by(a, "k6"), w.ID, two.ID, bad); !errors.As(err, &wrong) || wrong.Field != field {
+			t.Errorf("a wrong %s: %v", field, err)
+		}
+	}
 	if d := must[ledger.Artifact](t)(l.DecideArtifact(ctx, w.ID, two.ID, ledger.ArtifactRejected)); d.Status != status || d.Approval != ledger.ArtifactRejected {
 		t.Errorf("decided: %+v", d)
+	}
+	if got := must[[]ledger.WorkspaceEvent](t)(l.WorkspaceEvents(ctx, w.ID, 2)); got[0].Kind != "artifact" || got[0].Run != a.Run || got[1].Kind != "approval" || got[1].Run != 0 {
+		t.Errorf("the last events: %+v", got)
 	}
 	if _, err := l.DecideArtifact(ctx, other.ID, two.ID, ledger.ArtifactApproved); !errors.Is(err, ledger.ErrNotFound) {
 		t.Errorf("of another workspace: %v", err)
@@ -269,6 +281,9 @@ func workspaceArtifacts(t *testing.T, open Open) {
 	chain := must[[]ledger.Artifact](t)(open(t).ArtifactChain(ctx, w.ID, one.ID))
 	if len(chain) != 2 || chain[0].ID != one.ID || chain[0].Status != ledger.StatusSuperseded || chain[0].SupersededBy != two.ID || chain[1].Approval != ledger.ArtifactRejected {
 		t.Errorf("the chain: %+v", chain)
+	}
+	if _, err := l.ArtifactChain(ctx, other.ID, one.ID); !errors.Is(err, ledger.ErrNotFound) {
+		t.Errorf("the chain in another workspace: %v", err)
 	}
 	if latest := must[[]ledger.Artifact](t)(l.WorkspaceArtifacts(ctx, w.ID, false)); len(latest) != 1 || latest[0].ID != two.ID {
 		t.Errorf("what counts: %+v", latest)
@@ -387,8 +402,12 @@ func workspaceReview(t *testing.T, open Open) {
 	if left := must[[]ledger.Artifact](t)(l.WorkspaceArtifacts(ctx, w.ID, false)); w.Review != 0 || string(w.State) != `{"n": 2}` || len(left) != 0 {
 		t.Errorf("discarded: %+v, %+v", w, left)
 	}
-	if all := must[[]ledger.Artifact](t)(l.WorkspaceArtifacts(ctx, w.ID, true)); len(all) != 1 || all[0].Status != ledger.StatusDiscarded {
-		t.Errorf("discarded: %+v", all)
+	all := must[[]ledger.Artifact](t)(l.WorkspaceArtifacts(ctx, w.ID, true))
+	if len(all) != 1 || all[0].Status != ledger.StatusDiscarded {
+		t.Fatalf("discarded: %+v", all)
+	}
+	if _, err := l.DecideArtifact(ctx, w.ID, all[0].ID, ledger.ArtifactApproved); !errors.As(err, &wrong) {
+		t.Errorf("what was discarded was approved: %v", err)
 	}
 
 	// Once more.
