@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -149,6 +150,20 @@ func inboxEnds(t *testing.T, open Open) {
 	}
 	if _, err := l.Answer(ctx, due[0].ID, "late"); !errors.Is(err, ledger.ErrClosed) {
 		t.Errorf("a late answer: %v", err)
+	}
+	// What is closed is listed from the newest on.
+	for _, c := range []struct {
+		before int64
+		limit  int
+		want   []int64
+	}{{0, 10, []int64{due[0].ID + 1, due[0].ID}}, {0, 1, []int64{due[0].ID + 1}}, {due[0].ID + 1, 10, []int64{due[0].ID}}, {due[0].ID, 10, nil}} {
+		var got []int64
+		for _, i := range must[[]ledger.Item](t)(l.ClosedItems(ctx, c.before, c.limit)) {
+			got = append(got, i.ID)
+		}
+		if !slices.Equal(got, c.want) {
+			t.Errorf("closed before %d: %d, want %d", c.before, got, c.want)
+		}
 	}
 	if n := must[int](t)(l.Prune(ctx, time.Now().Add(1000*time.Hour), func(string) time.Duration { return time.Hour })); n != 3 {
 		t.Errorf("%d runs were removed", n)

@@ -214,6 +214,9 @@ func incidentRace(t *testing.T, open Open) {
 	if got := openIncidents(t, l); got != fmt.Sprintf("j x %d", runs) {
 		t.Errorf("%q", got)
 	}
+	if got := kinds(t, l, ledger.EventFilter{Job: "j"}); strings.Count(got, "incident.opened") != 1 {
+		t.Errorf("events: %s", got)
+	}
 }
 
 // incidentsKept: an incident goes with the run that failed last, and notices of no run are not kept for ever.

@@ -451,6 +451,16 @@ func modelPauses(t *testing.T, open Open) {
 		t.Errorf("next due %s, want %s", due, p.Until)
 	}
 
+	// The end of a pause, or the time of a run: whichever comes first.
+	for _, c := range []struct{ run, due time.Duration }{{2 * time.Hour, time.Hour}, {time.Hour - time.Millisecond, time.Hour - time.Millisecond}} {
+		r := manual("later")
+		r.NotBefore = since.Add(c.run)
+		enqueue(t, l, r)
+		if due := must[time.Time](t)(l.NextDue(ctx, since)); !due.Equal(since.Add(c.due)) {
+			t.Errorf("next due %s, want %s", due, since.Add(c.due))
+		}
+	}
+
 	p.Until, p.Tries = since.Add(3*time.Hour), 2
 	ok(t, l.PauseModel(ctx, p))
 	ok(t, l.Close())

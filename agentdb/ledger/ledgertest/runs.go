@@ -144,6 +144,9 @@ func cancel(t *testing.T, open Open) {
 	if r := must[ledger.Run](t)(l.RequestCancel(ctx, ids[1].Run, "no need")); r.State != domain.StateRunning || r.CancelReason != "no need" {
 		t.Errorf("a running run: %+v", r)
 	}
+	if asked := must[map[int64]string](t)(l.Cancelling(ctx)); len(asked) != 1 || asked[ids[1].Run] != "no need" {
+		t.Errorf("those that are to be cancelled: %v", asked)
+	}
 	if _, err := l.RequestCancel(ctx, 999, "x"); !errors.Is(err, ledger.ErrNotFound) {
 		t.Errorf("an unknown run: %v", err)
 	}

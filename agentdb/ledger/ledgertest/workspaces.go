@@ -427,6 +427,39 @@ func workspaceReview(t *testing.T, open Open) {
 	}
 }
 
+// skillEvents: a skill's own events are in the record of its workspace, once for a call, under names of their own, and move no lock version.
+func skillEvents(t *testing.T, open Open) {
+	l, ctx := open(t), t.Context()
+	a := start(t, l, enqueue(t, l, manual("j"))[0].Run)
+	w := must[ledger.Workspace](t)(l.CreateWorkspace(ctx, by(a, "k0"), notes("trip")))
+	most := strings.Repeat("x", 16<<10-len(`{"x":""}`))
+	var wrong *ledger.WorkspaceError
+	for field, bad := range map[string]struct {
+		kind string
+		data map[string]any
+	}{"kind": {"two\nlines", nil}, "data": {"sent", map[string]any{"x": most + "x"}}} {
+		if err := l.AddWorkspaceEvent(ctx, by(a, "k1"), w.ID, bad.kind, bad.data); !errors.As(err, &wrong) || wrong.Field != field {
+			t.Errorf("a wrong %s: %v", field, err)
+		}
+	}
+	if err := l.AddWorkspaceEvent(ctx, by(a, "k1"), w.ID, "sent", map[string]any{"x": func() {}}); !errors.As(err, &wrong) || wrong.Field != "data" {
+		t.Errorf("what is no JSON: %v", err)
+	}
+
+	for range 2 { // the second are the same calls after a crash
+		ok(t, l.AddWorkspaceEvent(ctx, by(a, "k1"), w.ID, "changed", map[string]any{"to": "bob"}))
+		ok(t, l.AddWorkspaceEvent(ctx, by(a, "k2"), w.ID, ledger.WorkspaceJob, nil))
+		ok(t, l.AddWorkspaceEvent(ctx, by(a, "k3"), w.ID, "sent", map[string]any{"x": most}))
+	}
+	var told []string
+	for _, e := range must[[]ledger.WorkspaceEvent](t)(l.WorkspaceEvents(ctx, w.ID, 10)) {
+		told = append(told, fmt.Sprintf("%s%d%.12s", e.Kind, e.LockVersion, e.Data))
+	}
+	if got := strings.Join(told, " "); got != `created1 begun1 skill.changed1{"to":"bob"} job1 skill.sent1{"x":"xxxxxx` {
+		t.Errorf("events: %s", got)
+	}
+}
+
 // checkpoints: what a run says of where it is is JSON of a bounded size, and each is an event of the run.
 func checkpoints(t *testing.T, open Open) {
 	l, ctx := open(t), t.Context()
