@@ -26,6 +26,9 @@ func labels(t *testing.T, open Open) {
 
 	run := enqueue(t, l, manual("j"))[0].Run
 	a := start(t, l, run)
+	if got := of(file("/", 0)); got != "" { // from here on the answers are remembered
+		t.Errorf("an empty ledger has the labels %q", got)
+	}
 	ok(t, l.RecordTaint(ctx, a, ledger.TaintUpdate{Taint: "C", Writes: []ledger.Place{file("/w/clean", 0)}}))
 	ok(t, l.RecordTaint(ctx, a, ledger.TaintUpdate{Taint: "A", Writes: []ledger.Place{file("/w/in/note", 11), ledger.TablePlace("a", "t"), ledger.WorkspacePlace("a", "s", "n")}}))
 	ok(t, l.RecordTaint(ctx, a, ledger.TaintUpdate{Taint: "B", Writes: []ledger.Place{file("/p", 0)}}))
