@@ -143,6 +143,9 @@ func TestDamageThatAWriteFinds(t *testing.T) {
 	}
 	defer l.Close()
 
+	if err := l.ReadOnly(); err != nil {
+		t.Errorf("while it is whole: %v", err)
+	}
 	overwriteAllButTheFirstPage(t, path)
 	for i := range 3 {
 		_, err := l.Enqueue(t.Context(), ledger.Request{Job: "j", Agent: "a", Trigger: domain.TriggerAPI})
@@ -155,6 +158,9 @@ func TestDamageThatAWriteFinds(t *testing.T) {
 	case <-l.Damaged():
 	default:
 		t.Error("the ledger does not say that it is damaged")
+	}
+	if err := l.ReadOnly(); !errors.As(err, new(*ledger.ReadOnlyError)) || !errors.As(err, new(*sqlite.CorruptError)) {
+		t.Errorf("it is only read, because: %v", err)
 	}
 }
 

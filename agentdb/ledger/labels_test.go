@@ -36,7 +36,7 @@ func TestOldLabels(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := old.Do(ctx, func(tx *sqlite.Tx) error {
-		_, err := tx.SQL().Exec(`insert into untrusted (agent, run, at) values ('ann', 7, 1), ('gone', 8, 2)`)
+		_, err := tx.SQL().Exec(`insert into untrusted (agent, run, at) values ('ann', 7, 1), ('gone', 8, 2), ('bob', 9, 3)`)
 		return err
 	}); err != nil {
 		t.Fatal(err)
@@ -55,7 +55,7 @@ func TestOldLabels(t *testing.T) {
 		}
 		return letters
 	}
-	if got := of(ledger.TablePlace("ann", "t")) + of(ledger.TablePlace("gone", "")); got != "AA" {
+	if got := of(ledger.TablePlace("ann", "t")) + of(ledger.TablePlace("gone", "")) + of(ledger.TablePlace("bob", "")); got != "AAA" {
 		t.Errorf("the databases have the labels %q", got)
 	}
 
@@ -64,18 +64,21 @@ func TestOldLabels(t *testing.T) {
 			if agent == "ann" {
 				return []ledger.Place{ledger.TablePlace("ann", ""), work}
 			}
+			if agent == "bob" {
+				return []ledger.Place{ledger.TablePlace("bob", "")}
+			}
 			return nil
 		}); err != nil {
 			t.Fatal(err)
 		}
-	}
 
-	var told []string
-	all, err := l.Labels(ctx)
-	for _, one := range all {
-		told = append(told, string(one.Kind)+" "+filepath.Base(one.Name))
-	}
-	if got := strings.Join(told, ", "); err != nil || got != "agent gone, database ann, file work" || all[1].Run != 7 || of(work) != "A" {
-		t.Errorf("%s: %+v %v", got, all, err)
+		var told []string
+		all, err := l.Labels(ctx)
+		for _, one := range all {
+			told = append(told, string(one.Kind)+" "+filepath.Base(one.Name))
+		}
+		if got := strings.Join(told, ", "); err != nil || got != "agent gone, database ann, database bob, file work" || all[1].Run != 7 || of(work) != "A" {
+			t.Errorf("%s: %+v %v", got, all, err)
+		}
 	}
 }

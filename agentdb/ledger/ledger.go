@@ -94,7 +94,7 @@ func Open(ctx context.Context, o Options) (*Ledger, error) {
 		return nil, err
 	}
 
-	if l.readOnly == nil && !o.Copying {
+	if !o.Copying {
 		if err := l.checkWhole(ctx); err != nil {
 			return nil, errors.Join(err, l.Close())
 		}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -199,6 +200,25 @@ func TestForgottenValues(t *testing.T) {
 	}
 }
 
+// A ledger whose table of identities is empty says so, and is not opened.
+func TestOpenRefusesNoIdentity(t *testing.T) {
+	dir := t.TempDir()
+	must0(t, openIn(t, dir).Close())
+	path := filepath.Join(dir, "ledger.db")
+	db, err := sql.Open("sqlite", path)
+	must0(t, err)
+	_, err = db.ExecContext(t.Context(), "delete from epochs")
+	must0(t, errors.Join(err, db.Close()))
+
+	l, err := ledger.OpenReadOnly(t.Context(), ledger.Options{Path: path}, &ledger.ReadOnlyError{Why: "it is looked at"})
+	if err == nil {
+		must0(t, l.Close())
+	}
+	if err == nil || !strings.Contains(err.Error(), "no identity") {
+		t.Errorf("a ledger without an identity was opened: %v", err)
+	}
+}
+
 // A large value that is not what was written is reported as damaged, and not returned; the
 // same value written again mends a file that was cut off.
 func TestDamagedBlob(t *testing.T) {
@@ -241,6 +261,76 @@ func TestDamagedBlob(t *testing.T) {
 	steps, err := l.Steps(t.Context(), a[0].Run)
 	if err != nil || len(steps) != 2 || string(steps[0].Message) != string(large) {
 		t.Errorf("the value was not mended: %v", err)
+	}
+}
+
+// Without a folder for them, large values are in the database, and go with it.
+func TestValuesInTheDatabase(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "ledger.db")
+	large := `"` + strings.Repeat("x", 100_000) + `"`
+	for attempts := range 2 {
+		l, err := ledger.Open(t.Context(), ledger.Options{Path: path})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if attempts == 0 {
+			a, err := l.Enqueue(t.Context(), ledger.Request{Job: "j", Agent: "a", Trigger: domain.TriggerAPI})
+			must0(t, err)
+			_, attempt, err := l.StartAttempt(t.Context(), a[0].Run)
+			must0(t, err)
+			must0(t, l.StartStep(t.Context(), attempt, ledger.Step{Number: 1}))
+			must0(t, l.FinishStep(t.Context(), attempt, ledger.Step{Number: 1, Message: []byte(large)}))
+			must0(t, l.Finish(t.Context(), attempt, ledger.Result{Outcome: domain.OutcomeSuccess}))
+		}
+		if steps, err := l.Steps(t.Context(), 1); err != nil || len(steps) != 1 || string(steps[0].Message) != large {
+			t.Errorf("read %d steps: %v", len(steps), err)
+		}
+		if n, err := l.Prune(t.Context(), time.Now().Add(2*time.Hour), func(string) time.Duration { return time.Duration(3-2*attempts) * time.Hour }); n != attempts || err != nil {
+			t.Errorf("%d runs were removed: %v", n, err)
+		}
+		if err := l.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	if names := files(t, filepath.Dir(path)); slices.ContainsFunc(names, func(name string) bool { return !strings.HasPrefix(name, "ledger.") }) {
+		t.Errorf("there are the files %v", names)
+	}
+}
+
+// A large value goes with the last run that refers to it, and takes its file along.
+func TestPrunedValues(t *testing.T) {
+	dir := t.TempDir()
+	l := openIn(t, dir)
+	for job, messages := range map[string]string{"old": "ab", "young": "bc"} {
+		a, err := l.Enqueue(t.Context(), ledger.Request{Job: job, Agent: "a", Trigger: domain.TriggerAPI})
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, attempt, err := l.StartAttempt(t.Context(), a[0].Run)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, letter := range strings.Split(messages, "") {
+			must0(t, l.StartStep(t.Context(), attempt, ledger.Step{Number: i}))
+			must0(t, l.FinishStep(t.Context(), attempt, ledger.Step{Number: i, Message: []byte(`"` + strings.Repeat(letter, 100_000) + `"`)}))
+		}
+		must0(t, l.Finish(t.Context(), attempt, ledger.Result{Outcome: domain.OutcomeSuccess}))
+	}
+
+	for _, c := range []struct {
+		keep map[string]time.Duration
+		want int
+	}{
+		{map[string]time.Duration{"old": 3 * time.Hour, "young": 3 * time.Hour}, 3},
+		{map[string]time.Duration{"old": time.Hour, "young": 3 * time.Hour}, 2},
+		{map[string]time.Duration{"old": time.Hour, "young": time.Hour}, 0},
+	} {
+		if _, err := l.Prune(t.Context(), time.Now().Add(2*time.Hour), func(job string) time.Duration { return c.keep[job] }); err != nil {
+			t.Fatal(err)
+		}
+		if files, err := filepath.Glob(filepath.Join(dir, "blobs", "*", "*")); err != nil || len(files) != c.want {
+			t.Errorf("kept for %v there are %d values, want %d: %v", c.keep, len(files), c.want, err)
+		}
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"rouse/agentdb/ledger"
 	"rouse/agentdb/sqlite"
@@ -48,6 +49,10 @@ func TestLostFile(t *testing.T) {
 
 			take(t, path)
 			var lost *sqlite.LostError
+			due := ledger.Due{Job: "j", Agent: "a", Nominal: time.Now(), Actual: time.Now(), Decision: domain.DecisionRun, Start: &ledger.Start{}}
+			if _, err := l.RecordDue(t.Context(), time.Now(), []ledger.Due{due}, nil); !errors.As(err, &lost) {
+				t.Errorf("a run began that cannot be recorded: %v", err)
+			}
 			if err := l.CheckFile(t.Context()); !errors.As(err, &lost) {
 				t.Fatalf("not noticed: %v", err)
 			}

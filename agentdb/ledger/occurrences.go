@@ -202,13 +202,12 @@ func enqueueDue(tx *sqlite.Tx, now time.Time, d Due) (Accepted, error) {
 
 // decideWithRuns decides a due instant by the job's other runs, as the ledger has them.
 func (l *Ledger) decideWithRuns(tx *sqlite.Tx, now time.Time, d Due, pauses []Pause) (decision domain.Decision, reason string, err error) {
-	var others []Run
-	if states, most := OverlapCandidates(d.Overlap); most > 0 {
-		// A single state is given twice: the text of a prepared statement must not vary.
-		rows, err := tx.Query(overlappingRuns+l.forUpdate, d.Job, string(states[0]), string(states[len(states)-1]), most)
-		if others, err = collect(rows, err, scanRun); err != nil {
-			return "", "", err
-		}
+	states, most := OverlapCandidates(d.Overlap)
+	// A single state is given twice: the text of a prepared statement must not vary.
+	rows, err := tx.Query(overlappingRuns+l.forUpdate, d.Job, string(states[0]), string(states[len(states)-1]), most)
+	others, err := collect(rows, err, scanRun)
+	if err != nil {
+		return "", "", err
 	}
 
 	decision, reason, cancel := DecideDue(d, others, pauses)

@@ -79,7 +79,7 @@ func collect[T any](rows rowSet, err error, scan func(scanner) (T, error)) ([]T,
 	if err != nil {
 		return nil, err
 	}
-	defer rows.Close()
+	defer rows.Close() //nolint:errcheck // Err says what there is to say
 
 	var out []T
 	for rows.Next() {

@@ -55,6 +55,7 @@ func TestDecideWake(t *testing.T) {
 		"woken almost 5 s ago":        {state: WakeState{LastWake: ago(5*time.Second - ms)}, want: WakeDeferred, at: ms, reason: "the agent was woken a moment ago"},
 		"woken 5 s ago":               {state: WakeState{LastWake: ago(5 * time.Second)}, want: WakeRun},
 		"woken in a moment":           {state: WakeState{LastWake: now.Add(time.Second)}, want: WakeDeferred, at: 6 * time.Second, reason: "the agent was woken a moment ago"},
+		"woken in 5 s":                {state: WakeState{LastWake: now.Add(5 * time.Second)}, want: WakeRun},
 		"woken in an hour":            {state: WakeState{LastWake: now.Add(time.Hour)}, want: WakeRun},
 		"stale and woken just now":    {late: time.Hour, miss: "skip", state: WakeState{LastWake: now}, want: WakeDropped, reason: "stale-skip: its time passed 1h0m0s ago; on_miss is skip"},
 		"woken just now, and no lane": {priority: PriorityLow, state: WakeState{LastWake: now, Saturated: true}, want: WakeDeferred, at: 5 * time.Second, reason: "the agent was woken a moment ago"},

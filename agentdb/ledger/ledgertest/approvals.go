@@ -92,6 +92,14 @@ func approvals(t *testing.T, open Open) {
 			t.Errorf("%s stands: %v", answer, got)
 		}
 
+		wanted := fmt.Sprintf(`{"answer":%q,"item":%d}`, answer, item.ID)
+		if answer == ledger.ApprovalDeny {
+			wanted = fmt.Sprintf(`{"answer":%q,"item":%d,"reason":"not him"}`, answer, item.ID)
+		}
+		if e, _, err := l.LastEvent(ctx, run, "run.answered"); err != nil || string(e.Data) != wanted {
+			t.Errorf("event %s, want %s: %v", e.Data, wanted, err)
+		}
+
 		if must[bool](t)(l.HasStandingApproval(ctx, "b", answer)) {
 			t.Errorf("%s stands for another agent", answer)
 		}
@@ -198,7 +206,8 @@ func recordTaint(t *testing.T, open Open) {
 	must[ledger.Run](t)(l.Answer(ctx, item.ID, ledger.ApprovalOnce))
 	a := start(t, l, run)
 	ok(t, l.RecordTaint(ctx, a, ledger.TaintUpdate{Taint: "C", Tier: "A", UsedApprovals: map[int64]string{item.ID: "p1"}}))
-	ok(t, l.RecordTaint(ctx, a, ledger.TaintUpdate{Taint: "A", Tier: "B", UsedApprovals: map[int64]string{item.ID: "p1"}}))
+	ok(t, l.RecordTaint(ctx, a, ledger.TaintUpdate{Taint: "A", UsedApprovals: map[int64]string{item.ID: "p1"}}))
+	ok(t, l.RecordTaint(ctx, a, ledger.TaintUpdate{Tier: "B"}))
 	ok(t, l.RecordTaint(ctx, a, ledger.TaintUpdate{Taint: "C", Tier: "A"}))
 	if err := l.RecordTaint(ctx, a, ledger.TaintUpdate{UsedApprovals: map[int64]string{item.ID: "p2"}}); err == nil {
 		t.Error("an approval was used for two calls")

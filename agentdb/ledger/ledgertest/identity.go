@@ -84,7 +84,16 @@ func databaseItems(t *testing.T, open Open) {
 		t.Errorf("it expires: %+v", due)
 	}
 
-	ok(t, l.LabelAdopted(t.Context(), "a"))
+	if got := kinds(t, l, ledger.EventFilter{}); got != "database.asked database.asked" {
+		t.Errorf("events: %s", got)
+	}
+
+	for _, want := range []string{"", "AB"} { // the second time after the first look
+		if got := must[string](t)(l.LabelsOf(t.Context(), ledger.TablePlace("a", "t"))); got != want {
+			t.Errorf("the database has the labels %q, want %q", got, want)
+		}
+		ok(t, l.LabelAdopted(t.Context(), "a"))
+	}
 	ok(t, l.LabelAdopted(t.Context(), "nobody asks"))
 	if labels := must[[]ledger.Label](t)(l.Labels(t.Context())); len(labels) != 2 || labels[0].Name != "a" || labels[0].Letter+labels[1].Letter != "AB" || labels[0].Run != 0 {
 		t.Errorf("the adopted database has the labels %+v", labels)

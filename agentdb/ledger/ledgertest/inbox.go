@@ -1,7 +1,10 @@
 package ledgertest
 
 import (
+	"encoding/json"
 	"errors"
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -51,6 +54,9 @@ func inbox(t *testing.T, open Open) {
 	if _, err := l.Answer(ctx, items[0].ID, "b"); err != nil {
 		t.Fatal(err)
 	}
+	if again := must[ledger.Run](t)(l.Answer(ctx, items[0].ID, "b")); again.ID != run {
+		t.Errorf("the same answer again: %+v", again)
+	}
 	if _, err := l.Answer(ctx, items[0].ID, "a"); !errors.Is(err, ledger.ErrClosed) {
 		t.Errorf("a second answer: %v", err)
 	}
@@ -72,6 +78,38 @@ func inbox(t *testing.T, open Open) {
 	ok(t, l.Finish(ctx, second, ledger.Result{Outcome: domain.OutcomeSuccess}))
 	if left := must[[]ledger.Item](t)(l.Inbox(ctx)); len(left) != 0 {
 		t.Errorf("still in the inbox: %+v", left)
+	}
+}
+
+// waitingEvents: what a run waits for, and what may be answered, is in the event, and its owner is told in all the ways there are.
+func waitingEvents(t *testing.T, open Open) {
+	l, ctx := open(t), t.Context()
+	schema := `{"type":"object"}`
+	for want, q := range map[string]*ledger.Question{
+		`{"item":ITEM,"kind":"input","question":"Where to?"}`:                                       question("Where to?"),
+		`{"item":ITEM,"kind":"input","options":["a","b"],"question":"Which one?"}`:                  question("Which one?", "a", "b"),
+		`{"input_schema":{"type":"object"},"item":ITEM,"kind":"input","question":"Where to?"}`:      {Title: "j asks", Message: "Where to?", InputSchema: json.RawMessage(schema), Expires: time.Hour},
+		`{"action":"to: bob","item":ITEM,"kind":"approval","options":["once"],"question":"May I?"}`: {Kind: ledger.KindApproval, Title: "j asks", Message: "May I?", Options: []string{"once"}, Action: ledger.Action{Tool: "send", Description: "to: bob", Hash: "h"}, Expires: time.Hour},
+	} {
+		run := enqueue(t, l, manual("j"))[0].Run
+		notices := []ledger.Notice{{Run: run, Channel: "desktop", Body: ledger.ItemPlaceholder}, {Run: run, Channel: "mail", Body: ledger.ItemPlaceholder}}
+		ok(t, l.Finish(ctx, start(t, l, run), ledger.Result{Wait: q, Notices: notices}))
+
+		item := fmt.Sprint(must[[]ledger.Item](t)(l.ItemsOf(ctx, run))[0].ID)
+		e, found, err := l.LastEvent(ctx, run, "run.waiting")
+		if want := strings.Replace(want, "ITEM", item, 1); err != nil || !found || string(e.Data) != want {
+			t.Errorf("event %s, want %s: %v", e.Data, want, err)
+		}
+
+		var told []string
+		for _, n := range must[[]ledger.Notice](t)(l.PendingNotices(ctx, time.Now(), 100)) {
+			if n.Run == run {
+				told = append(told, n.Channel+" "+n.Body)
+			}
+		}
+		if got := strings.Join(told, ", "); got != "desktop "+item+", mail "+item {
+			t.Errorf("told: %s", got)
+		}
 	}
 }
 
@@ -115,6 +153,20 @@ func inboxEnds(t *testing.T, open Open) {
 	}
 	if _, err := l.Answer(ctx, due[0].ID, "late"); !errors.Is(err, ledger.ErrClosed) {
 		t.Errorf("a late answer: %v", err)
+	}
+	// What is closed is listed from the newest on.
+	for _, c := range []struct {
+		before int64
+		limit  int
+		want   []int64
+	}{{0, 10, []int64{due[0].ID + 1, due[0].ID}}, {0, 1, []int64{due[0].ID + 1}}, {due[0].ID + 1, 10, []int64{due[0].ID}}, {due[0].ID, 10, nil}} {
+		var got []int64
+		for _, i := range must[[]ledger.Item](t)(l.ClosedItems(ctx, c.before, c.limit)) {
+			got = append(got, i.ID)
+		}
+		if !slices.Equal(got, c.want) {
+			t.Errorf("closed before %d: %d, want %d", c.before, got, c.want)
+		}
 	}
 	if n := must[int](t)(l.Prune(ctx, time.Now().Add(1000*time.Hour), func(string) time.Duration { return time.Hour })); n != 3 {
 		t.Errorf("%d runs were removed", n)
@@ -225,6 +277,7 @@ func infos(t *testing.T, open Open) {
 		},
 		"goes on":   func(a ledger.Attempt) error { return l.Interrupt(ctx, a, "killed", nil) },
 		"timeout":   func(a ledger.Attempt) error { return l.Finish(ctx, a, ledger.Result{Outcome: domain.OutcomeTimeout}) },
+		"of no job": func(a ledger.Attempt) error { return l.Finish(ctx, a, ledger.Result{Outcome: domain.OutcomeTimeout}) },
 		"success":   func(a ledger.Attempt) error { return l.Finish(ctx, a, ledger.Result{Outcome: domain.OutcomeSuccess}) },
 		"cancelled": func(a ledger.Attempt) error { return l.Finish(ctx, a, ledger.Result{Outcome: domain.OutcomeCancelled}) },
 		"blocked": func(a ledger.Attempt) error {
@@ -240,14 +293,21 @@ func infos(t *testing.T, open Open) {
 			return l.ExpireItem(ctx, must[[]ledger.Item](t)(l.ItemsOf(ctx, a.Run))[0].ID, ledger.Result{Outcome: domain.OutcomeTimeout})
 		},
 	} {
-		run := enqueue(t, l, manual(name))[0].Run
+		job, who := name, name
+		if name == "of no job" {
+			job, who = "", "a"
+		}
+		run := enqueue(t, l, manual(job))[0].Run
 		a := start(t, l, run)
-		c := ledger.Call{Step: 1, Key: "p1", Tool: "file_write", Effect: domain.EffectWrite, StartedAt: time.Now()}
-		ok(t, l.StartCall(ctx, a, c))
-		// A killed attempt cannot say what became of its call: Interrupt has to find out.
-		if name != "killed" && name != "goes on" {
-			c.State = domain.CallUncertain
-			ok(t, l.FinishCall(ctx, a, c))
+		tools := []string{"file_write", "mail_send"}
+		for i, tool := range tools {
+			c := ledger.Call{Step: 1, Index: i, Key: fmt.Sprint("p", i+1), Tool: tool, Effect: domain.EffectWrite, StartedAt: time.Now()}
+			ok(t, l.StartCall(ctx, a, c))
+			// A killed attempt cannot say what became of its calls: Interrupt has to find out.
+			if name != "killed" && name != "goes on" {
+				c.State = domain.CallUncertain
+				ok(t, l.FinishCall(ctx, a, c))
+			}
 		}
 
 		ok(t, end(a))
@@ -260,14 +320,21 @@ func infos(t *testing.T, open Open) {
 			continue
 		}
 
-		if len(items) != 1 || items[0].Kind != ledger.KindInfo || items[0].Title != name+" was cut off" || !strings.Contains(items[0].Message, "a call of file_write") || !items[0].ExpiresAt.IsZero() {
+		if len(items) != len(tools) {
 			t.Fatalf("%s: %+v", name, items)
+		}
+		for i, item := range items {
+			if item.Kind != ledger.KindInfo || item.Title != who+" was cut off" || !strings.Contains(item.Message, "a call of "+tools[i]) || !item.ExpiresAt.IsZero() {
+				t.Errorf("%s: %+v", name, item)
+			}
 		}
 		if due := must[[]ledger.Item](t)(l.OverdueItems(ctx, time.Now().Add(10000*time.Hour))); len(due) != 0 {
 			t.Errorf("overdue: %+v", due)
 		}
 
-		must[ledger.Run](t)(l.Answer(ctx, items[0].ID, ledger.InfoSeen))
+		for _, item := range items {
+			must[ledger.Run](t)(l.Answer(ctx, item.ID, ledger.InfoSeen))
+		}
 		if r := get(t, l, run); r.State != domain.StateFinished {
 			t.Errorf("%s, after it was seen: %+v", name, r)
 		}
@@ -303,6 +370,9 @@ func infosOnce(t *testing.T, open Open) {
 	}
 	if items := must[[]ledger.Item](t)(l.Inbox(ctx)); len(items) != 3 || items[2].Message != "later" || items[2].Run != run {
 		t.Errorf("inbox: %+v", items)
+	}
+	if got := kinds(t, l, ledger.EventFilter{Run: run}); strings.Count(got, "run.info") != 3 {
+		t.Errorf("events: %s", got)
 	}
 	if err := l.AddRunInfo(ctx, run+1, ledger.Question{Call: ledger.CallFolder, Title: "t", Message: "m"}); !errors.Is(err, ledger.ErrNotFound) {
 		t.Errorf("of a run that is not there: %v", err)

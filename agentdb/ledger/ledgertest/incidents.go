@@ -89,6 +89,17 @@ func incidents(t *testing.T, open Open) {
 	if len(over) != 1 || over[0].ClosedAt.IsZero() || over[0].ClosedBy == 0 || over[0].Told != 2 {
 		t.Errorf("of other: %+v", over)
 	}
+	for _, c := range []struct {
+		filter ledger.IncidentFilter
+		want   int
+	}{
+		{ledger.IncidentFilter{}, 1}, {ledger.IncidentFilter{Job: "j"}, 1}, {ledger.IncidentFilter{Job: "other"}, 0},
+		{ledger.IncidentFilter{Closed: true}, 5}, {ledger.IncidentFilter{Closed: true, Limit: 2}, 2}, {ledger.IncidentFilter{Job: "nobody", Closed: true}, 0},
+	} {
+		if found := must[[]ledger.Incident](t)(l.Incidents(ctx, c.filter)); len(found) != c.want {
+			t.Errorf("%+v: %+v, want %d", c.filter, found, c.want)
+		}
+	}
 	events := must[[]ledger.Event](t)(l.Events(ctx, ledger.EventFilter{Job: "other"}))
 	if !slices.ContainsFunc(events, func(e ledger.Event) bool { return e.Kind == "incident.opened" }) || !slices.ContainsFunc(events, func(e ledger.Event) bool { return e.Kind == "incident.closed" }) {
 		t.Errorf("events: %+v", events)
@@ -202,6 +213,9 @@ func incidentRace(t *testing.T, open Open) {
 	all.Wait()
 	if got := openIncidents(t, l); got != fmt.Sprintf("j x %d", runs) {
 		t.Errorf("%q", got)
+	}
+	if got := kinds(t, l, ledger.EventFilter{Job: "j"}); strings.Count(got, "incident.opened") != 1 {
+		t.Errorf("events: %s", got)
 	}
 }
 

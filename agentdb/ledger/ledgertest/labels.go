@@ -26,12 +26,16 @@ func labels(t *testing.T, open Open) {
 
 	run := enqueue(t, l, manual("j"))[0].Run
 	a := start(t, l, run)
+	if got := of(file("/", 0)); got != "" { // from here on the answers are remembered
+		t.Errorf("an empty ledger has the labels %q", got)
+	}
 	ok(t, l.RecordTaint(ctx, a, ledger.TaintUpdate{Taint: "C", Writes: []ledger.Place{file("/w/clean", 0)}}))
-	ok(t, l.RecordTaint(ctx, a, ledger.TaintUpdate{Taint: "A", Writes: []ledger.Place{file("/w/in/note", 11), ledger.TablePlace("a", "t")}}))
+	ok(t, l.RecordTaint(ctx, a, ledger.TaintUpdate{Taint: "A", Writes: []ledger.Place{file("/w/in/note", 11), ledger.TablePlace("a", "t"), ledger.WorkspacePlace("a", "s", "n")}}))
 	ok(t, l.RecordTaint(ctx, a, ledger.TaintUpdate{Taint: "B", Writes: []ledger.Place{file("/p", 0)}}))
 	later := enqueue(t, l, manual("j"))[0].Run
 	b := start(t, l, later)
 	ok(t, l.RecordTaint(ctx, b, ledger.TaintUpdate{Taint: "A", Writes: []ledger.Place{file("/w/in/note", 12)}}))
+	ok(t, l.RecordTaint(ctx, b, ledger.TaintUpdate{Taint: "A", Writes: []ledger.Place{file("/w/in/note", 0)}})) // what is not known takes nothing away
 
 	for range 2 {
 		through := file("/mount/note", 99)
@@ -43,11 +47,15 @@ func labels(t *testing.T, open Open) {
 			{file("/w/clean", 0), ""}, {file("/w/in/note", 0), "A"}, {file("/w/in", 0), "A"}, {file("/", 0), "AB"}, {file("/w/in/note/x", 0), "A"},
 			{file("/w/in/notes", 0), ""}, {file("/elsewhere", 12), "A"}, {file("/elsewhere", 0), ""}, {through, "A"},
 			{ledger.Place{Kind: ledger.PlaceFile, Name: "/x", ID: ledger.FileID{Device: 1, Inode: 12, Born: 8}}, ""}, // used again
-			{file("/p/x/y", 0), "AB"}, {ledger.TablePlace("a", ""), "A"}, {ledger.TablePlace("a", "t"), "A"}, {ledger.TablePlace("a", "u"), ""}, {ledger.TablePlace("b", ""), ""},
+			{file("/p/x/y", 0), "AB"}, {ledger.TablePlace("a", ""), "A"}, {ledger.TablePlace("a", "t"), "A"}, {ledger.TablePlace("a", "u"), ""}, {ledger.TablePlace("a", "t/x"), ""}, {ledger.TablePlace("b", ""), ""},
+			{ledger.WorkspacePlace("a", "s", "n"), "A"}, {ledger.WorkspacePlace("a", "s", "m"), ""}, {ledger.WorkspacePlace("a", "", ""), "A"}, {ledger.WorkspacePlace("b", "", ""), ""},
 		} {
 			if got := of(c.place); got != c.want {
 				t.Errorf("%+v has the labels %q, want %q", c.place, got, c.want)
 			}
+		}
+		if lacks := must[[]ledger.Place](t)(l.Unlabelled(ctx, "A", []ledger.Place{file("/w/in/note", 12), file("/w/in/note", 13)})); len(lacks) != 1 || lacks[0].ID.Inode != 13 {
+			t.Errorf("labels are missing at %+v", lacks)
 		}
 		l = open(t)
 	}
@@ -58,7 +66,7 @@ func labels(t *testing.T, open Open) {
 	if lacks := must[[]ledger.Place](t)(l.Unlabelled(ctx, "C", []ledger.Place{file("/new", 0)})); len(lacks) != 0 {
 		t.Errorf("labels are missing at %+v", lacks)
 	}
-	if all := must[[]ledger.Label](t)(l.Labels(ctx)); len(all) != 4 || all[1].Name != "/p" || all[1].Run != run || all[3].Name != "a/t" {
+	if all := must[[]ledger.Label](t)(l.Labels(ctx)); len(all) != 5 || all[1].Name != "/p" || all[1].Run != run || all[3].Name != "a/t" {
 		t.Errorf("%+v", all)
 	}
 

@@ -18,16 +18,17 @@ type Open func(t *testing.T) *ledger.Ledger
 func Run(t *testing.T, fresh func(t *testing.T) Open) {
 	for name, test := range map[string]func(*testing.T, Open){
 		"Budget": budget, "BudgetCrash": budgetCrash, "BudgetRace": budgetRace, "Months": months, "MonthRace": monthRace, "PruneSpending": pruneSpending,
-		"Inbox": inbox, "InboxEnds": inboxEnds, "Recovery": recovery, "Paused": paused, "Infos": infos, "InfosOnce": infosOnce,
+		"Inbox": inbox, "InboxEnds": inboxEnds, "WaitingEvents": waitingEvents, "Recovery": recovery, "Paused": paused, "Infos": infos, "InfosOnce": infosOnce,
 		"Approvals": approvals, "ApprovalWithdrawn": approvalWithdrawn, "ApprovalsTogether": approvalsTogether, "ApprovalExpires": approvalExpires, "DefinitionApproval": definitionApproval, "RecordTaint": recordTaint, "Labels": labels, "InitialTaint": initialTaint,
 		"KeyIsOneRun": keyIsOneRun, "Claims": claims, "ClaimsBack": claimsBack, "Overlap": overlap, "DueOnce": dueOnce, "Watermarks": watermarks,
 		"Fencing": fencing, "RetryLater": retryLater, "Interrupt": interrupt, "Cancel": cancel, "Retry": retryFinished,
 		"Record": record, "Outbox": outbox, "Prune": prune, "Filters": filters, "SurvivesReopen": survivesReopen, "Changed": changed,
-		"Race": race, "IdlePrune": idlePrune, "HotReads": hotReads, "AnyText": anyText, "CancelIsKept": cancelIsKept, "InterruptedUsage": interruptedUsage, "FinishUnstarted": finishUnstarted, "EndWithoutStart": endWithoutStart, "ReleaseClaims": releaseClaims, "StartAtOnce": startAtOnce, "ClaimsStuck": claimsStuck, "SameFollowers": sameFollowers, "Deliveries": deliveries,
-		"PauseRefused": pauseRefused, "PauseRace": pauseRace, "WakeRace": wakeRace, "DueAgain": dueAgain, "DueRace": dueRace, "Stretches": stretches,
-		"LargeBatch": largeBatch, "Delayed": delayed, "ManyQueued": manyQueued, "SkippedRun": skippedRun, "Backfill": backfill, "BriefRuns": briefRuns, "RecordWithEnd": recordWithEnd, "BackfillYields": backfillYields, "JobsSync": jobsSync, "PruneMany": pruneMany, "FileOps": fileOps, "Artifacts": artifacts,
-		"ModelPauses": modelPauses, "Obstacles": obstacles, "PostponedOverlaps": postponedOverlaps, "Identity": identity, "Touch": touch, "DatabaseItems": databaseItems,
-		"Restored": restored, "Workspaces": workspaces, "WorkspaceStatus": workspaceStatus, "WorkspaceArtifacts": workspaceArtifacts, "WorkspaceReview": workspaceReview, "WorkspaceRemade": workspaceRemade, "InputSchema": inputSchema,
+		"Race": race, "IdlePrune": idlePrune, "HotReads": hotReads, "AnyText": anyText, "CancelIsKept": cancelIsKept, "InterruptedUsage": interruptedUsage, "FinishUnstarted": finishUnstarted, "EndWithoutStart": endWithoutStart,
+		"PauseRefused": pauseRefused, "PauseRace": pauseRace, "WakeRace": wakeRace, "DueAgain": dueAgain, "DueRace": dueRace, "DueStarts": dueStarts, "Stretches": stretches,
+		"LargeBatch": largeBatch, "Delayed": delayed, "ManyQueued": manyQueued, "SkippedRun": skippedRun, "Backfill": backfill, "BriefRuns": briefRuns, "RecordWithEnd": recordWithEnd, "StepEvents": stepEvents, "BackfillYields": backfillYields, "JobsSync": jobsSync, "PruneMany": pruneMany, "FileOps": fileOps, "Artifacts": artifacts,
+		"ModelPauses": modelPauses, "Obstacles": obstacles, "BlockedOverlaps": blockedOverlaps, "PostponedOverlaps": postponedOverlaps, "Identity": identity, "Touch": touch, "DatabaseItems": databaseItems,
+		"Restored": restored, "Workspaces": workspaces, "WorkspaceStatus": workspaceStatus, "WorkspaceArtifacts": workspaceArtifacts, "WorkspaceReview": workspaceReview, "WorkspaceRemade": workspaceRemade, "Checkpoints": checkpoints, "SkillEvents": skillEvents, "InputSchema": inputSchema,
+		"ReleaseClaims": releaseClaims, "StartAtOnce": startAtOnce, "ClaimsStuck": claimsStuck, "SameFollowers": sameFollowers, "Deliveries": deliveries,
 		"Followers": followers, "FollowersRace": followersRace, "Incidents": incidents, "IncidentKinds": incidentKinds, "Acknowledge": acknowledge, "IncidentFenced": incidentFenced, "IncidentRace": incidentRace, "Digests": digests,
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -43,9 +44,10 @@ func Run(t *testing.T, fresh func(t *testing.T) Open) {
 	for name, test := range map[string]func(*testing.T, Open){
 		"PauseKept": pauseKept, "PauseCovers": pauseCovers, "PausedInstants": pausedInstants, "PlanChanges": planChanges,
 		"PauseAfterFailures": pauseAfterFailures, "PauseReason": pauseReason, "PauseOrder": pauseOrder, "PrunePauses": prunePauses,
-		"WakeLastWins": wakeLastWins, "WakeRefused": wakeRefused, "WakeUsage": wakeUsage, "WakesCancelledExcept": wakesCancelledExcept, "WakeFires": wakeFires,
+		"WakeLastWins": wakeLastWins, "WakePlannedOnce": wakePlannedOnce, "WakeRefused": wakeRefused, "WakeUsage": wakeUsage, "WakesCancelledExcept": wakesCancelledExcept, "WakeFires": wakeFires,
 		"WakeEarly": wakeEarly, "WakePaused": wakePaused, "WakeStale": wakeStale, "WakeShed": wakeShed, "WakesSpaced": wakesSpaced, "WakeText": wakeText,
 		"Rewind": rewind, "PruneTime": pruneTime, "History": history, "RunsByTime": runsByTime, "LastEnds": lastEnds, "IncidentsKept": incidentsKept,
+		"ObstaclesAgain": obstaclesAgain,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

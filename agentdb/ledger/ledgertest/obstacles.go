@@ -1,8 +1,11 @@
 package ledgertest
 
 import (
+	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"rouse/agentdb/ledger"
 	"rouse/internal/domain"
@@ -82,5 +85,111 @@ func obstacles(t *testing.T, open Open) {
 	blocked(0)
 	if r := must[ledger.Run](t)(l.Run(ctx, two)); !strings.Contains(ledger.ObstaclesText(r.Blocked.By), "secret x") || r.Blocked.Now() {
 		t.Errorf("a cancelled run: %+v", r.Blocked)
+	}
+}
+
+// obstaclesAgain: an obstacle that comes and goes is told of once in an hour, each time is a wait of its own, and what no run
+// waits for any more is known to be there no more.
+func obstaclesAgain(t *testing.T, open Open) {
+	l, ctx := open(t), t.Context()
+	secret := ledger.Obstacle{Kind: "secret", Source: "secret/x", Text: "the secret x is not set"}
+	hold := func(run int64, o ledger.Obstacle) {
+		t.Helper()
+		notices := map[string][]ledger.Notice{o.Source: {{Run: run, Channel: "desktop", Title: o.Text}}}
+		ok(t, l.HoldRuns(ctx, ledger.Hold{Run: run, By: []ledger.Obstacle{o}, Notices: notices}))
+	}
+
+	run, begin := enqueue(t, l, manual("j"))[0].Run, time.Now()
+	const ms = time.Millisecond
+	for i, c := range []struct {
+		at   time.Duration // since the first time
+		told int
+	}{{0, 1}, {time.Minute, 1}, {time.Hour, 1}, {time.Hour + ms, 2}, {2*time.Hour + ms, 2}} {
+		time.Sleep(time.Until(begin.Add(c.at)))
+		hold(run, secret)
+		if told := len(must[[]ledger.Notice](t)(l.UndeliveredNotices(ctx, 100))); told != c.told {
+			t.Errorf("the %d. time it was told of %d times, want %d", i+1, told, c.told)
+		}
+		if n := must[int](t)(l.BlockedRuns(ctx)); n != 1 {
+			t.Errorf("the %d. time %d runs are blocked", i+1, n)
+		}
+		if b := get(t, l, run).Blocked; !b.Since.Equal(time.Now()) || !b.Now() {
+			t.Errorf("the %d. time: %+v", i+1, b)
+		}
+
+		// Whether its owner is told in another way is no other obstacle.
+		quiet := secret
+		quiet.Quiet = true
+		hold(run, quiet)
+
+		time.Sleep(ms)
+		ok(t, l.ReleaseRuns(ctx, run, run))
+	}
+
+	events := must[[]ledger.Event](t)(l.Events(ctx, ledger.EventFilter{Run: run}))
+	if got := kinds(t, l, ledger.EventFilter{Run: run}); got != "run.queued"+strings.Repeat(" run.blocked run.unblocked", 5) {
+		t.Errorf("events: %s", got)
+	}
+	var waited struct{ Seconds float64 }
+	ok(t, json.Unmarshal(events[len(events)-1].Data, &waited))
+	if waited.Seconds != 0.001 {
+		t.Errorf("it waited %v s", waited.Seconds)
+	}
+
+	// While it stays nobody is told again, however long that is.
+	hold(run, secret)
+	since := time.Now()
+	time.Sleep(2 * time.Hour)
+	hold(enqueue(t, l, manual("j"))[0].Run, secret)
+	hold(run, secret)
+	if told := len(must[[]ledger.Notice](t)(l.UndeliveredNotices(ctx, 100))); told != 3 || !get(t, l, run).Blocked.Since.Equal(since) {
+		t.Errorf("it was told of %d times while it stayed: %+v", told, get(t, l, run).Blocked)
+	}
+
+	// Whoever waited for it gave up, and nobody said that it is over.
+	for _, r := range must[[]ledger.Run](t)(l.Unfinished(ctx)) {
+		must[ledger.Run](t)(l.RequestCancel(ctx, r.ID, "not needed"))
+	}
+	folder := ledger.Obstacle{Kind: "folder", Source: "folder/f", Text: "f is not there"}
+	hold(enqueue(t, l, manual("k"))[0].Run, folder)
+	if open := must[[]ledger.Obstacle](t)(l.OpenObstacles(ctx, "secret")); len(open) != 0 {
+		t.Errorf("there is no run that it is in the way of: %+v", open)
+	}
+
+	both := enqueue(t, l, manual("k"))[0].Run
+	ok(t, l.HoldRuns(ctx, ledger.Hold{Run: both, By: []ledger.Obstacle{secret, folder}}))
+	for _, want := range []int{1, 0} {
+		for _, kind := range []string{"secret", "folder"} {
+			if open := must[[]ledger.Obstacle](t)(l.OpenObstacles(ctx, kind)); len(open) != want {
+				t.Errorf("%s: %+v", kind, open)
+			}
+		}
+		ok(t, l.ReleaseRuns(ctx, both))
+	}
+}
+
+// blockedOverlaps: behind a run of its job that something is in the way of, an instant waits for the same and is skipped, whatever may
+// run side by side; only one that replaces it takes its place.
+func blockedOverlaps(t *testing.T, open Open) {
+	l, ctx := open(t), t.Context()
+	for policy, want := range map[domain.Overlap]domain.Decision{
+		domain.OverlapSkip: domain.DecisionSkipped, domain.OverlapQueueOne: domain.DecisionSkipped, domain.OverlapQueueAll: domain.DecisionSkipped,
+		domain.OverlapAllow: domain.DecisionSkipped, domain.OverlapCancel: domain.DecisionRun,
+	} {
+		job := string(policy)
+		first := recordDue(t, l, due(job, noon, policy)).Run
+		ok(t, l.HoldRuns(ctx, ledger.Hold{Run: first, By: []ledger.Obstacle{{Kind: "secret", Source: "secret/x", Text: "the secret x is not set"}}}))
+
+		o := recordDue(t, l, due(job, noon.Add(time.Minute), policy))
+		reason := ""
+		if want == domain.DecisionSkipped {
+			reason = fmt.Sprintf("overlap: run %d waits already: secret: the secret x is not set", first)
+		}
+		if o.Decision != want || o.Reason != reason {
+			t.Errorf("%s: %+v, want %s: %q", policy, o, want, reason)
+		}
+		if r := get(t, l, first); (r.Outcome == domain.OutcomeCancelled) != (policy == domain.OverlapCancel) {
+			t.Errorf("%s: the first is %+v", policy, r)
+		}
 	}
 }

@@ -164,6 +164,18 @@ func stretches(t *testing.T, open Open) {
 	recordDue(t, l, decided(due("j", noon.Add(11*h), "skip"), domain.DecisionMissed, ""))
 	recordDue(t, l, missed("endless", 0, 10*h, 0))
 
+	// What is returned is the row that stands for the stretch by now.
+	for _, d := range []ledger.Due{missed("grows", 0, h, 3601), missed("grows", 0, 2*h, 7201), due("ran", noon, "skip"), missed("ran", 0, 2*h, 7201)} {
+		o = recordDue(t, l, d)
+		at, n := d.Nominal, d.Instants
+		if d.Job == "ran" && n > 0 {
+			at, n = at.Add(time.Millisecond), n-1 // the first instant has its own
+		}
+		if !o.Nominal.Equal(at) || !o.Through.Equal(d.Through) || o.Instants != max(n, 1) {
+			t.Errorf("%+v was recorded as %+v", d, o)
+		}
+	}
+
 	for _, c := range []struct {
 		job      string
 		from, to time.Duration
@@ -234,9 +246,9 @@ func stretchEdges(t *testing.T, l *ledger.Ledger, missed func(job string, from, 
 				d.Job = name
 				recordDue(t, l, d)
 			}
-		}
-		if got := tell(name); got != c.want {
-			t.Errorf("%s: %s, want %s", name, got, c.want)
+			if got := tell(name); got != c.want {
+				t.Errorf("%s: %s, want %s", name, got, c.want)
+			}
 		}
 	}
 }
@@ -431,6 +443,33 @@ func jobsSync(t *testing.T, open Open) {
 
 		must[[]ledger.Occurrence](t)(l.RecordDue(ctx, at(i), nil, map[string]time.Time{"j": at(i).Add(30 * time.Minute)}))
 	}
+}
+
+// dueStarts: a run that is to start at once begins with the commit that records its instant, once.
+func dueStarts(t *testing.T, open Open) {
+	l := open(t)
+	d := due("j", noon, "skip")
+	d.Start = &ledger.Start{}
+	o := recordDue(t, l, d)
+	if o.Decision != domain.DecisionRun || o.Begun == nil || o.Begun.Run.ID != o.Run || o.Begun.Attempt.Number != 1 {
+		t.Fatalf("started: %+v", o)
+	}
+	if r := get(t, l, o.Run); r.State != domain.StateRunning || r.Attempt != 1 {
+		t.Errorf("run: %+v", r)
+	}
+	if again := recordDue(t, l, d); again.Run != o.Run || again.Begun != nil {
+		t.Errorf("again: %+v", again)
+	}
+
+	next := d
+	next.Nominal = noon.Add(time.Minute)
+	if o := recordDue(t, l, next); o.Decision != domain.DecisionSkipped || o.Begun != nil {
+		t.Errorf("while the first is running: %+v", o)
+	}
+	if queued := recordDue(t, l, due("k", noon, "skip")); queued.Begun != nil || get(t, l, queued.Run).State != domain.StateQueued {
+		t.Errorf("one that is to wait: %+v", queued)
+	}
+	ok(t, l.Finish(t.Context(), o.Begun.Attempt, ledger.Result{Outcome: domain.OutcomeSuccess}))
 }
 
 // dueRace: two schedulers see an instant again that was missed; one decision stands.

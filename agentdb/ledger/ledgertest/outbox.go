@@ -46,6 +46,10 @@ func outbox(t *testing.T, open Open) {
 		t.Errorf("undelivered: %+v", left)
 	}
 
+	if got := kinds(t, l, ledger.EventFilter{}); got != "notice.delivered notice.failed notice.unverified" { // one that is tried again is no event
+		t.Errorf("events: %s", got)
+	}
+
 	ok(t, l.HurryNotices(ctx, "desktop", "no mail"))
 	ok(t, l.HurryNotices(ctx, "other", "no desktop"))
 	if now := must[[]ledger.Notice](t)(l.PendingNotices(ctx, time.Now(), 10)); len(now) != 0 {

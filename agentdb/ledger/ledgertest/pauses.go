@@ -451,6 +451,16 @@ func modelPauses(t *testing.T, open Open) {
 		t.Errorf("next due %s, want %s", due, p.Until)
 	}
 
+	// The end of a pause, or the time of a run: whichever comes first.
+	for _, c := range []struct{ run, due time.Duration }{{2 * time.Hour, time.Hour}, {time.Hour - time.Millisecond, time.Hour - time.Millisecond}} {
+		r := manual("later")
+		r.NotBefore = since.Add(c.run)
+		enqueue(t, l, r)
+		if due := must[time.Time](t)(l.NextDue(ctx, since)); !due.Equal(since.Add(c.due)) {
+			t.Errorf("next due %s, want %s", due, since.Add(c.due))
+		}
+	}
+
 	p.Until, p.Tries = since.Add(3*time.Hour), 2
 	ok(t, l.PauseModel(ctx, p))
 	ok(t, l.Close())
@@ -471,10 +481,10 @@ func modelPauses(t *testing.T, open Open) {
 	ok(t, l.Finish(ctx, start(t, l, fails), ledger.Result{Outcome: domain.OutcomeError, RetryAt: p.Until}))
 
 	ok(t, l.ResumeModel(ctx, "big"))
-	ok(t, l.ResumeModel(ctx, "big"))
 	if c := must[[]ledger.Run](t)(l.Claimable(ctx, since, 0, 9)); len(c) != 1 || c[0].ID != waits {
 		t.Errorf("due after the resumption: %+v", c)
 	}
+	ok(t, l.ResumeModel(ctx, "big")) // it answers all the time
 	var kinds []string
 	for _, e := range must[[]ledger.Event](t)(l.Events(ctx, ledger.EventFilter{})) {
 		if e.Run == 0 {

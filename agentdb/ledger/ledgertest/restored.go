@@ -38,12 +38,27 @@ func restored(t *testing.T, open Open) {
 		t.Errorf("the next run is %d", next)
 	}
 
-	ops := must[[]ledger.FileOp](t)(l.FileOps(ctx, ledger.FileOpFilter{Run: run}))
-	var paths []string
-	for _, op := range ops {
-		paths = append(paths, filepath.ToSlash(op.Root)+" "+filepath.ToSlash(op.Path))
+	if got := kinds(t, l, ledger.EventFilter{}); strings.Count(got, "home.restored") != 1 {
+		t.Errorf("events: %s", got)
 	}
-	if got, want := strings.Join(paths, "\n"), "/old/house /old/house/x\n/new/höme/agents/ü /new/höme/agents/ü/x"; got != want {
-		t.Errorf("files:\n%s\nwant\n%s", got, want)
+
+	files := func() {
+		t.Helper()
+		var paths []string
+		for _, op := range must[[]ledger.FileOp](t)(l.FileOps(ctx, ledger.FileOpFilter{Run: run})) {
+			paths = append(paths, filepath.ToSlash(op.Root)+" "+filepath.ToSlash(op.Path))
+		}
+		if got, want := strings.Join(paths, "\n"), "/old/house /old/house/x\n/new/höme/agents/ü /new/höme/agents/ü/x"; got != want {
+			t.Errorf("files:\n%s\nwant\n%s", got, want)
+		}
+	}
+	files()
+
+	// Where it is not known where the home was, its files are left as they are; and nothing is paused unless that is wanted.
+	must[bool](t)(l.EndPause(ctx, ledger.PauseAll, ""))
+	must[ledger.Restored](t)(l.Restored(ctx, ledger.RestoreSpec{From: "b", TakenAt: time.Now(), At: filepath.FromSlash("/third")}))
+	files()
+	if pauses := must[[]ledger.Pause](t)(l.Pauses(ctx, time.Now().Add(time.Minute))); len(pauses) != 0 {
+		t.Errorf("pauses: %+v", pauses)
 	}
 }

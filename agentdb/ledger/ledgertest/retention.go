@@ -200,9 +200,13 @@ func prune(t *testing.T, open Open) {
 func pruneSpending(t *testing.T, open Open) {
 	l, ctx := open(t), t.Context()
 	a := begin(t, l, "j")
-	id, _, err := l.Reserve(ctx, a, reservation(5, 5))
-	ok(t, err)
-	must[[]ledger.Spending](t)(l.Settle(ctx, id, ledger.Usage{CostMicroUSD: 5}, ""))
+	for _, day := range []string{today, "2026-12-24"} {
+		r := reservation(5, 5)
+		r.Day = day
+		id, _, err := l.Reserve(ctx, a, r)
+		ok(t, err)
+		must[[]ledger.Spending](t)(l.Settle(ctx, id, ledger.Usage{CostMicroUSD: 5}, ""))
+	}
 	keep := func(string) time.Duration { return time.Hour }
 	day := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 	must[int](t)(l.Prune(ctx, day.AddDate(0, 0, 399), keep))
@@ -213,5 +217,18 @@ func pruneSpending(t *testing.T, open Open) {
 	must[int](t)(l.Prune(ctx, day.AddDate(0, 0, 402), keep))
 	if s := spent(t, l, today, ledger.ScopeJob, "j"); s.CostMicroUSD != 0 {
 		t.Errorf("kept for ever: %+v", s)
+	}
+
+	// The sum of a month stays as long as one of its days.
+	for _, c := range []struct {
+		after              int // days
+		november, december int64
+	}{{402, 5, 5}, {435, 0, 5}} {
+		must[int](t)(l.Prune(ctx, day.AddDate(0, 0, c.after), keep))
+		for month, want := range map[string]int64{"2026-11": c.november, "2026-12": c.december} {
+			if s := inMonth(t, l, month, ledger.ScopeJob, "j"); s.CostMicroUSD != want {
+				t.Errorf("%s after %d days: %+v, want %d", month, c.after, s, want)
+			}
+		}
 	}
 }

@@ -149,8 +149,11 @@ func retryLater(t *testing.T, open Open) {
 
 	// A part of it alone counts as well.
 	ok(t, l.Finish(ctx, start(t, l, run), ledger.Result{Outcome: domain.OutcomeError, RetryAt: time.Now(), Calls: 4}))
-	ok(t, l.Finish(ctx, start(t, l, run), ledger.Result{Outcome: domain.OutcomeSuccess, Steps: 3, Usage: ledger.Usage{TokensIn: 7}}))
-	if r := get(t, l, run); r.Steps != 5 || r.Calls != 4 || r.Usage.TokensIn != 12 || r.Error != "" {
+	if get(t, l, run).Verified {
+		t.Error("a run that waits was verified")
+	}
+	ok(t, l.Finish(ctx, start(t, l, run), ledger.Result{Outcome: domain.OutcomeSuccess, Verified: true, Steps: 3, Usage: ledger.Usage{TokensIn: 7}}))
+	if r := get(t, l, run); r.Steps != 5 || r.Calls != 4 || r.Usage.TokensIn != 12 || r.Error != "" || !r.Verified {
 		t.Errorf("what the attempts took does not add up: %+v", r)
 	}
 }
@@ -202,6 +205,9 @@ func cancel(t *testing.T, open Open) {
 	if r := must[ledger.Run](t)(l.RequestCancel(ctx, ids[0].Run, "once more")); r.Error != "no need" {
 		t.Errorf("a run that is over: %+v", r)
 	}
+	if asked := must[map[int64]string](t)(l.Cancelling(ctx)); len(asked) != 1 || asked[ids[1].Run] != "no need" {
+		t.Errorf("those that are to be cancelled: %v", asked)
+	}
 	if _, err := l.RequestCancel(ctx, 999, "x"); !errors.Is(err, ledger.ErrNotFound) {
 		t.Errorf("an unknown run: %v", err)
 	}
@@ -243,6 +249,7 @@ func filters(t *testing.T, open Open) {
 		{ledger.RunFilter{}, 4}, {ledger.RunFilter{Job: "a"}, 2}, {ledger.RunFilter{Outcome: domain.OutcomeSuccess}, 1}, {ledger.RunFilter{State: domain.StateQueued}, 3},
 		{ledger.RunFilter{Limit: 2}, 2}, {ledger.RunFilter{Before: ids[1].Run}, 1}, {ledger.RunFilter{Agent: "nobody"}, 0}, {ledger.RunFilter{Since: time.Now().Add(time.Hour)}, 0},
 		{ledger.RunFilter{Until: time.Now().Add(time.Hour)}, 4}, {ledger.RunFilter{Until: time.Now().Add(-time.Hour)}, 0}, {ledger.RunFilter{After: ids[1].Run}, 2},
+		{ledger.RunFilter{Until: time.Now().Add(time.Hour), Before: ids[1].Run}, 1}, {ledger.RunFilter{Since: time.Now().Add(-time.Hour), After: ids[1].Run}, 2},
 		{ledger.RunFilter{Text: "total"}, 1}, {ledger.RunFilter{Text: "100%_"}, 1}, {ledger.RunFilter{Text: "100_"}, 0}, {ledger.RunFilter{Text: "l! d"}, 1}, {ledger.RunFilter{Text: "LATE"}, 1}, {ledger.RunFilter{Text: "late", Job: "b"}, 0},
 	} {
 		got := must[[]ledger.Run](t)(l.Runs(ctx, c.f))
@@ -263,6 +270,18 @@ func filters(t *testing.T, open Open) {
 	}
 	if c := must[ledger.Counts](t)(l.Counts(ctx)); c != (ledger.Counts{Queued: 4}) {
 		t.Errorf("counts: %+v", c)
+	}
+
+	// Each trigger is found, whether it is a frequent one or not.
+	for _, trigger := range []domain.Trigger{domain.TriggerSchedule, domain.TriggerWatch, domain.TriggerManual, domain.TriggerWebhook} {
+		run := enqueue(t, l, ledger.Request{Job: "c", Agent: "c", Trigger: trigger})[0].Run
+		for _, f := range []ledger.RunFilter{{}, {Job: "c"}, {Agent: "c"}, {State: domain.StateQueued}} {
+			f.Trigger = trigger
+			got := must[[]ledger.Run](t)(l.Runs(ctx, f))
+			if len(got) == 0 || got[0].ID != run || slices.ContainsFunc(got, func(r ledger.Run) bool { return r.Trigger != trigger }) {
+				t.Errorf("%+v gave %+v", f, got)
+			}
+		}
 	}
 }
 
@@ -417,6 +436,31 @@ func record(t *testing.T, open Open) {
 		}
 	}
 	if got := strings.Join(kinds, " "); got != "run.queued run.started step.started step.finished call.started call.finished" {
+		t.Errorf("events: %s", got)
+	}
+}
+
+// stepEvents: the event of a step says what it used and who answered, as far as there is something to say.
+func stepEvents(t *testing.T, open Open) {
+	l, ctx := open(t), t.Context()
+	a := start(t, l, enqueue(t, l, manual("j"))[0].Run)
+	for i, c := range []struct {
+		step      ledger.Step
+		kind, say string
+	}{
+		{ledger.Step{}, "step.finished", `{"step":0,"text":"","tokens_in":0,"tokens_out":0}`},
+		{ledger.Step{Text: "hello", Usage: ledger.Usage{TokensIn: 1, TokensOut: 2}}, "step.finished", `{"step":1,"text":"hello","tokens_in":1,"tokens_out":2}`},
+		{ledger.Step{Model: "big", Usage: ledger.Usage{CostMicroUSD: 250_000, EstimatedTokens: 1}}, "step.finished", `{"cost_usd":0.25,"estimated":true,"model":"big","step":2,"text":"","tokens_in":0,"tokens_out":0}`},
+		{ledger.Step{Model: "big", Retries: 2, RetryError: "overloaded"}, "step.retried", `{"error":"overloaded","model":"big","step":3,"times":2}`},
+	} {
+		c.step.Number = i
+		ok(t, l.StartStep(ctx, a, c.step))
+		ok(t, l.FinishStep(ctx, a, c.step))
+		if e, found, err := l.LastEvent(ctx, a.Run, c.kind); err != nil || !found || string(e.Data) != c.say {
+			t.Errorf("%s %s, want %s: %v", c.kind, e.Data, c.say, err)
+		}
+	}
+	if got := kinds(t, l, ledger.EventFilter{Run: a.Run}); strings.Count(got, "step.retried") != 1 || !strings.HasSuffix(got, "step.retried step.finished") {
 		t.Errorf("events: %s", got)
 	}
 }

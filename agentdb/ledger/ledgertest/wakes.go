@@ -91,6 +91,42 @@ func wakeLastWins(t *testing.T, open Open) {
 	}
 }
 
+// wakePlannedOnce: a call that a crash has made again plans nothing that has fired or was replaced meanwhile, and stands as long as neither is so.
+func wakePlannedOnce(t *testing.T, open Open) {
+	l := open(t)
+	run, later := enqueue(t, l, manual("j"))[0].Run, time.Now().Add(time.Hour)
+	plan := func(of int64, key string, at time.Time) ledger.Wake {
+		t.Helper()
+		return setWake(t, l, "a", at, func(s *ledger.Wake) { s.Run, s.Key = of, key })
+	}
+
+	first := plan(run, "k1", later)
+	again := plan(run, "k1", time.Now()) // nothing has come of it yet: it may say another time
+	if all := pendingWakes(t, l); again.ID == first.ID || len(all) != 1 || all[0].ID != again.ID || !all[0].At.Equal(time.Now()) {
+		t.Errorf("planned again before it fired: %+v", all)
+	}
+
+	l = open(t) // as after a crash
+	if d := fire(t, l, 0, again.ID)[0]; d.Decision != ledger.WakeRun {
+		t.Fatalf("fired: %+v", d)
+	}
+	if third := plan(run, "k1", later); third.ID != first.ID || len(pendingWakes(t, l)) != 0 {
+		t.Errorf("what has fired was planned again: %+v", pendingWakes(t, l))
+	}
+
+	// Another call, or that of another run, or one that nobody knows, is another plan.
+	for _, c := range []struct {
+		run int64
+		key string
+	}{{run, "k2"}, {enqueue(t, l, manual("j"))[0].Run, "k1"}, {run, ""}, {run, ""}, {0, "k1"}, {0, "k1"}} {
+		s := plan(c.run, c.key, later)
+		if all := pendingWakes(t, l); len(all) != 1 || all[0].ID != s.ID {
+			t.Errorf("the call %q of run %d planned nothing: %+v", c.key, c.run, all)
+		}
+		must[bool](t)(l.CancelWake(t.Context(), "a", "user"))
+	}
+}
+
 // wakeRefused: a plan that is not wanted leaves everything as it is.
 func wakeRefused(t *testing.T, open Open) {
 	l, ctx := open(t), t.Context()
@@ -367,6 +403,10 @@ func wakeShed(t *testing.T, open Open) {
 	}
 	if all := pendingWakes(t, l); len(all) != 2 || !all[0].Deferred || !all[0].At.Equal(later) || all[0].ID != one.ID {
 		t.Errorf("wakes: %+v", all)
+	}
+
+	if got := kinds(t, l, ledger.EventFilter{}); strings.Count(got, "slot.later") != 2 {
+		t.Errorf("events: %s", got)
 	}
 
 	time.Sleep(5 * time.Minute)

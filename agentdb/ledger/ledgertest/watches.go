@@ -169,7 +169,7 @@ func watchStateKept(t *testing.T, open Open) {
 
 	two.Round = 1
 	ok(t, l.SaveWatchStates(ctx, two))
-	ok(t, l.DeleteWatchStates(ctx, "one", "none"))
+	ok(t, l.DeleteWatchStates(ctx, "none", "one"))
 	all = must[map[string]ledger.WatchState](t)(l.WatchStates(ctx))
 	if !maps.Equal(all, map[string]ledger.WatchState{"two": two}) {
 		t.Errorf("%+v", all)

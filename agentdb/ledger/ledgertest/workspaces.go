@@ -30,6 +30,9 @@ func workspaces(t *testing.T, open Open) {
 	a := start(t, l, enqueue(t, l, manual("j"))[0].Run)
 
 	w := must[ledger.Workspace](t)(l.CreateWorkspace(ctx, by(a, "k1"), notes("trip")))
+	if events := must[[]ledger.WorkspaceEvent](t)(l.WorkspaceEvents(ctx, w.ID, 10)); get(t, l, a.Run).Workspace != w.ID || len(events) != 2 || events[1].Kind != "begun" {
+		t.Errorf("who creates it does not work in it: %+v", events)
+	}
 	if again := must[ledger.Workspace](t)(l.CreateWorkspace(ctx, by(a, "k1"), notes("trip"))); again.ID != w.ID {
 		t.Errorf("a call that was made again created %d, before %d", again.ID, w.ID)
 	}
@@ -55,6 +58,17 @@ func workspaces(t *testing.T, open Open) {
 		}
 	}
 
+	// What is just small enough is taken.
+	most := notes(strings.Repeat("ü", 100))
+	most.Agent = "c"
+	most.State = json.RawMessage(`"` + strings.Repeat("y", 256<<10-9) + `"`)
+	most.State = slices.Concat([]byte(`{"x": `), most.State, []byte(`}`))
+	must[ledger.Workspace](t)(l.CreateWorkspace(ctx, ledger.Author{}, most))
+	most.Name, most.State = "y", append(most.State, ' ')
+	if _, err := l.CreateWorkspace(ctx, ledger.Author{}, most); !errors.As(err, &wrong) || wrong.Field != "state" {
+		t.Errorf("a byte too many: %v", err)
+	}
+
 	phase := "draft"
 	c := ledger.WorkspaceChange{LockVersion: 1, State: json.RawMessage(`{"n": 2}`), Phase: &phase}
 	for range 2 { // the second is the same call after a crash
@@ -72,6 +86,9 @@ func workspaces(t *testing.T, open Open) {
 	since := ledger.WorkspaceChange{Since: 1, State: json.RawMessage(`{"n": 2}`)}
 	must[ledger.Workspace](t)(l.ChangeWorkspace(ctx, by(a, "k5a"), w.ID, since))
 	owned := must[ledger.Workspace](t)(l.CreateWorkspace(ctx, ledger.Author{}, notes("other")))
+	if events := must[[]ledger.WorkspaceEvent](t)(l.WorkspaceEvents(ctx, owned.ID, 10)); len(events) != 1 || events[0].Kind != "created" || events[0].Run != 0 {
+		t.Errorf("its owner created it, and then: %+v", events)
+	}
 	must[ledger.Workspace](t)(l.ChangeWorkspace(ctx, ledger.Author{}, owned.ID, state(`{"n": 9}`)))
 	if _, err := l.ChangeWorkspace(ctx, by(a, "k5b"), owned.ID, since); !errors.As(err, &conflict) || conflict.Given != 1 || conflict.Now != 2 {
 		t.Errorf("after its owner wrote: %v", err)
@@ -91,6 +108,9 @@ func workspaces(t *testing.T, open Open) {
 	}
 	if _, err := l.EnterWorkspace(ctx, other, w.ID); !errors.Is(err, ledger.ErrNotFound) {
 		t.Errorf("another agent's: %v", err)
+	}
+	if got := kinds(t, l, ledger.EventFilter{Run: a.Run}); got != "run.queued run.started workspace.created workspace.begun workspace.changed workspace.changed workspace.begun workspace.changed" {
+		t.Errorf("events of the run: %s", got)
 	}
 	ok(t, l.Finish(ctx, a, ledger.Result{Outcome: domain.OutcomeSuccess}))
 	if _, err := l.ChangeWorkspace(ctx, by(a, "k6"), w.ID, state(`{}`)); !errors.Is(err, ledger.ErrFenced) {
@@ -117,11 +137,11 @@ func workspaces(t *testing.T, open Open) {
 	if all := must[[]ledger.Workspace](t)(l.Workspaces(ctx, ledger.WorkspaceFilter{Agent: "a"})); len(paged) != len(all) || paged[0] != all[0].ID || paged[1] != all[1].ID {
 		t.Errorf("page by page %v, at once %+v", paged, all)
 	}
-	var kinds []string
+	var told []string
 	for _, e := range must[[]ledger.WorkspaceEvent](t)(l.WorkspaceEvents(ctx, w.ID, 10)) {
-		kinds = append(kinds, fmt.Sprint(e.Kind, e.LockVersion))
+		told = append(told, fmt.Sprint(e.Kind, e.LockVersion, string(e.Data)))
 	}
-	if got := strings.Join(kinds, " "); got != "created1 begun1 changed2 changed3" {
+	if got := strings.Join(told, " "); got != `created1 begun1 changed2{"phase":"draft","state":8} changed3{"state":8}` {
 		t.Errorf("events: %s", got)
 	}
 }
@@ -150,6 +170,9 @@ func workspaceStatus(t *testing.T, open Open) {
 	ok(t, move(by(a, "k1"), ledger.WorkspacePaused))
 	if _, err := l.ChangeWorkspace(ctx, by(a, "k2"), w.ID, state(`{}`)); !errors.As(err, &blocked) {
 		t.Errorf("written while it is paused: %v", err)
+	}
+	if _, err := l.ChangeWorkspace(ctx, by(a, "k2"), w.ID, ledger.WorkspaceChange{Status: ledger.WorkspaceActive, State: json.RawMessage(`{}`)}); !errors.As(err, &blocked) {
+		t.Errorf("resumed and written in one: %v", err)
 	}
 	ok(t, move(by(a, "k3"), ledger.WorkspaceActive))
 	ok(t, move(ledger.Author{}, ledger.WorkspacePaused))
@@ -187,6 +210,7 @@ func workspaceArtifacts(t *testing.T, open Open) {
 	l, ctx := open(t), t.Context()
 	a := start(t, l, enqueue(t, l, manual("j"))[0].Run)
 	w := must[ledger.Workspace](t)(l.CreateWorkspace(ctx, by(a, "k0"), notes("trip")))
+	other := must[ledger.Workspace](t)(l.CreateWorkspace(ctx, by(a, "k00"), notes("other")))
 	add := func(key string, parent int64, content []byte) (ledger.Artifact, error) {
 		return l.AddWorkspaceArtifact(ctx, by(a, key), ledger.Artifact{Workspace: w.ID, Type: "markdown", Title: "../The plan", Role: "writer", Parent: parent}, content)
 	}
@@ -209,16 +233,46 @@ func workspaceArtifacts(t *testing.T, open Open) {
 		t.Errorf("a version of nothing: %v", err)
 	}
 
+	for title, c := range map[string]struct{ kind, name string }{
+		"../The plan": {"markdown", "The-plan.md"}, " Ünï_code-7.md ": {"markdown", "Ünï_code-7.md"}, "a/b\\c\n": {"text", "a-b-c"}, ". .": {"text", "artifact"},
+		strings.Repeat("x", 120): {"text", strings.Repeat("x", 120)}, strings.Repeat("x", 119) + "üx": {"text", strings.Repeat("x", 119)}, strings.Repeat("ü", 300): {"markdown", strings.Repeat("ü", 60) + ".md"},
+	} {
+		if a := must[ledger.Artifact](t)(l.AddWorkspaceArtifact(ctx, by(a, "named "+title), ledger.Artifact{Workspace: other.ID, Type: c.kind, Title: title}, nil)); a.Name != c.name {
+			t.Errorf("%q of the type %s is named %q, want %q", title, c.kind, a.Name, c.name)
+		}
+	}
+	for field, bad := range map[string]ledger.Artifact{
+		"title": {Title: strings.Repeat("ü", 301)}, "type": {Title: "t", Type: "two\nlines"}, "status": {Title: "t", Status: strings.Repeat("x", 101)}, "role": {Title: "t", Role: " x"},
+	} {
+		bad.Workspace = other.ID
+		if _, err := l.AddWorkspaceArtifact(ctx, by(a, "k5"), bad, nil); !errors.As(err, &wrong) || wrong.Field != field {
+			t.Errorf("a wrong %s: %v", field, err)
+		}
+	}
+	if _, err := l.AddWorkspaceArtifact(ctx, by(a, "k5"), ledger.Artifact{Workspace: other.ID, Title: "t"}, make([]byte, 8<<20+1)); !errors.As(err, &wrong) || wrong.Field != "content" {
+		t.Errorf("a byte too many: %v", err)
+	}
+	must[ledger.Artifact](t)(l.AddWorkspaceArtifact(ctx, by(a, "k5"), ledger.Artifact{Workspace: other.ID, Title: "t"}, make([]byte, 8<<20)))
+
 	status, ref := "approved", "ticket 7"
 	for range 2 {
 		if c := must[ledger.Artifact](t)(l.ChangeArtifact(ctx, by(a, "k4"), w.ID, two.ID, ledger.ArtifactChange{Status: &status, ApprovalRef: &ref})); c.Status != status || c.ApprovalRef != ref || c.Approval != "" {
 			t.Errorf("what a skill calls approved: %+v", c)
 		}
 	}
+	long := "two\nlines"
+	for field, bad := range map[string]ledger.ArtifactChange{"status": {Status: &long}, "approval reference": {ApprovalRef: &long}} {
+		if _, err := l.ChangeArtifact(ctx, by(a, "k6"), w.ID, two.ID, bad); !errors.As(err, &wrong) || wrong.Field != field {
+			t.Errorf("a wrong %s: %v", field, err)
+		}
+	}
 	if d := must[ledger.Artifact](t)(l.DecideArtifact(ctx, w.ID, two.ID, ledger.ArtifactRejected)); d.Status != status || d.Approval != ledger.ArtifactRejected {
 		t.Errorf("decided: %+v", d)
 	}
-	if _, err := l.DecideArtifact(ctx, w.ID+1, two.ID, ledger.ArtifactApproved); !errors.Is(err, ledger.ErrNotFound) {
+	if got := must[[]ledger.WorkspaceEvent](t)(l.WorkspaceEvents(ctx, w.ID, 2)); got[0].Kind != "artifact" || got[0].Run != a.Run || got[1].Kind != "approval" || got[1].Run != 0 {
+		t.Errorf("the last events: %+v", got)
+	}
+	if _, err := l.DecideArtifact(ctx, other.ID, two.ID, ledger.ArtifactApproved); !errors.Is(err, ledger.ErrNotFound) {
 		t.Errorf("of another workspace: %v", err)
 	}
 
@@ -227,6 +281,9 @@ func workspaceArtifacts(t *testing.T, open Open) {
 	chain := must[[]ledger.Artifact](t)(open(t).ArtifactChain(ctx, w.ID, one.ID))
 	if len(chain) != 2 || chain[0].ID != one.ID || chain[0].Status != ledger.StatusSuperseded || chain[0].SupersededBy != two.ID || chain[1].Approval != ledger.ArtifactRejected {
 		t.Errorf("the chain: %+v", chain)
+	}
+	if _, err := l.ArtifactChain(ctx, other.ID, one.ID); !errors.Is(err, ledger.ErrNotFound) {
+		t.Errorf("the chain in another workspace: %v", err)
 	}
 	if latest := must[[]ledger.Artifact](t)(l.WorkspaceArtifacts(ctx, w.ID, false)); len(latest) != 1 || latest[0].ID != two.ID {
 		t.Errorf("what counts: %+v", latest)
@@ -281,8 +338,23 @@ func workspaceReview(t *testing.T, open Open) {
 		t.Errorf("what could not be started: %+v", w)
 	}
 
+	// Of several that a run has changed each is looked at by itself.
+	second := must[ledger.Workspace](t)(l.CreateWorkspace(ctx, ledger.Author{}, notes("second")))
+	third := must[ledger.Workspace](t)(l.CreateWorkspace(ctx, ledger.Author{}, notes("third")))
+	w, a := fail("first", func(a ledger.Attempt, w ledger.Workspace) {
+		for _, id := range []int64{w.ID, second.ID, third.ID} {
+			must[ledger.Workspace](t)(l.ChangeWorkspace(ctx, by(a, fmt.Sprint("w", id)), id, state(`{"n": 2}`)))
+		}
+		must[ledger.Checkpoint](t)(l.AddCheckpoint(ctx, by(a, "last"), ledger.Checkpoint{Workspace: third.ID}))
+	})
+	for id, want := range map[int64]int64{w.ID: a.Run, second.ID: a.Run, third.ID: 0} {
+		if w := must[ledger.Workspace](t)(l.Workspace(ctx, id)); w.Review != want {
+			t.Errorf("%s: the review is of run %d, want %d", w.Name, w.Review, want)
+		}
+	}
+
 	// Taken as it is.
-	w, a := fail("acknowledged", half)
+	w, a = fail("acknowledged", half)
 	if w.Review != a.Run {
 		t.Fatalf("half changed: %+v", w)
 	}
@@ -314,6 +386,10 @@ func workspaceReview(t *testing.T, open Open) {
 	if w = must[ledger.Workspace](t)(l.AcknowledgeReview(ctx, w.ID)); w.Review != 0 || string(w.State) != `{"n": 3}` || infos(a.Run) != 0 {
 		t.Errorf("acknowledged: %+v", w)
 	}
+	events := must[[]ledger.WorkspaceEvent](t)(l.WorkspaceEvents(ctx, w.ID, 1))
+	if e := events[0]; e.Kind != "acknowledged" || e.LockVersion != w.LockVersion {
+		t.Errorf("the last event: %+v", e)
+	}
 	must[ledger.Workspace](t)(l.EnterWorkspace(ctx, next, w.ID))
 	var wrong *ledger.WorkspaceError
 	if _, err := l.DiscardReview(ctx, w.ID); !errors.As(err, &wrong) {
@@ -326,8 +402,12 @@ func workspaceReview(t *testing.T, open Open) {
 	if left := must[[]ledger.Artifact](t)(l.WorkspaceArtifacts(ctx, w.ID, false)); w.Review != 0 || string(w.State) != `{"n": 2}` || len(left) != 0 {
 		t.Errorf("discarded: %+v, %+v", w, left)
 	}
-	if all := must[[]ledger.Artifact](t)(l.WorkspaceArtifacts(ctx, w.ID, true)); len(all) != 1 || all[0].Status != ledger.StatusDiscarded {
-		t.Errorf("discarded: %+v", all)
+	all := must[[]ledger.Artifact](t)(l.WorkspaceArtifacts(ctx, w.ID, true))
+	if len(all) != 1 || all[0].Status != ledger.StatusDiscarded {
+		t.Fatalf("discarded: %+v", all)
+	}
+	if _, err := l.DecideArtifact(ctx, w.ID, all[0].ID, ledger.ArtifactApproved); !errors.As(err, &wrong) {
+		t.Errorf("what was discarded was approved: %v", err)
 	}
 
 	// Once more.
@@ -344,6 +424,71 @@ func workspaceReview(t *testing.T, open Open) {
 	}
 	if runs := must[[]ledger.Run](t)(l.WorkspaceRuns(ctx, w.ID, 10)); len(runs) != 2 || runs[0].ID != b.Run {
 		t.Errorf("its runs: %+v", runs)
+	}
+}
+
+// skillEvents: a skill's own events are in the record of its workspace, once for a call, under names of their own, and move no lock version.
+func skillEvents(t *testing.T, open Open) {
+	l, ctx := open(t), t.Context()
+	a := start(t, l, enqueue(t, l, manual("j"))[0].Run)
+	w := must[ledger.Workspace](t)(l.CreateWorkspace(ctx, by(a, "k0"), notes("trip")))
+	most := strings.Repeat("x", 16<<10-len(`{"x":""}`))
+	var wrong *ledger.WorkspaceError
+	for field, bad := range map[string]struct {
+		kind string
+		data map[string]any
+	}{"kind": {"two\nlines", nil}, "data": {"sent", map[string]any{"x": most + "x"}}} {
+		if err := l.AddWorkspaceEvent(ctx, by(a, "k1"), w.ID, bad.kind, bad.data); !errors.As(err, &wrong) || wrong.Field != field {
+			t.Errorf("a wrong %s: %v", field, err)
+		}
+	}
+	if err := l.AddWorkspaceEvent(ctx, by(a, "k1"), w.ID, "sent", map[string]any{"x": func() {}}); !errors.As(err, &wrong) || wrong.Field != "data" {
+		t.Errorf("what is no JSON: %v", err)
+	}
+
+	for range 2 { // the second are the same calls after a crash
+		ok(t, l.AddWorkspaceEvent(ctx, by(a, "k1"), w.ID, "changed", map[string]any{"to": "bob"}))
+		ok(t, l.AddWorkspaceEvent(ctx, by(a, "k2"), w.ID, ledger.WorkspaceJob, nil))
+		ok(t, l.AddWorkspaceEvent(ctx, by(a, "k3"), w.ID, "sent", map[string]any{"x": most}))
+	}
+	var told []string
+	for _, e := range must[[]ledger.WorkspaceEvent](t)(l.WorkspaceEvents(ctx, w.ID, 10)) {
+		told = append(told, fmt.Sprintf("%s%d%.12s", e.Kind, e.LockVersion, e.Data))
+	}
+	if got := strings.Join(told, " "); got != `created1 begun1 skill.changed1{"to":"bob"} job1 skill.sent1{"x":"xxxxxx` {
+		t.Errorf("events: %s", got)
+	}
+}
+
+// checkpoints: what a run says of where it is is JSON of a bounded size, and each is an event of the run.
+func checkpoints(t *testing.T, open Open) {
+	l, ctx := open(t), t.Context()
+	a := start(t, l, enqueue(t, l, manual("j"))[0].Run)
+	most := `"` + strings.Repeat("x", 256<<10-2) + `"`
+	var wrong *ledger.WorkspaceError
+	for key, bad := range map[string]string{"large": most + " ", "no JSON": "{", "a word": "done"} {
+		if _, err := l.AddCheckpoint(ctx, by(a, key), ledger.Checkpoint{RunState: json.RawMessage(bad)}); !errors.As(err, &wrong) || wrong.Field != "state" {
+			t.Errorf("%s: %v", key, err)
+		}
+	}
+	if _, err := l.AddCheckpoint(ctx, by(a, "step"), ledger.Checkpoint{Step: "two\nlines"}); !errors.As(err, &wrong) || wrong.Field != "step" {
+		t.Errorf("a wrong step: %v", err)
+	}
+
+	for i, good := range []string{"", most, `{"done": 1}`} {
+		key, want := fmt.Sprint("k", i), good
+		if good == "" {
+			want = "null"
+		}
+		for range 2 { // the second is the same call after a crash
+			must[ledger.Checkpoint](t)(l.AddCheckpoint(ctx, by(a, key), ledger.Checkpoint{Step: key, RunState: json.RawMessage(good)}))
+		}
+		if c := must[ledger.Checkpoint](t)(l.LastCheckpoint(ctx, a.Run)); c.Key != key || c.Step != key || string(c.RunState) != want {
+			t.Errorf("the last: %+v", c)
+		}
+	}
+	if got := kinds(t, l, ledger.EventFilter{Run: a.Run}); got != "run.queued run.started run.checkpoint run.checkpoint run.checkpoint" {
+		t.Errorf("events: %s", got)
 	}
 }
 
