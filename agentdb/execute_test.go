@@ -107,30 +107,32 @@ func TestExecuteRefuses(t *testing.T) {
 		"create trigger t after update of note on expenses when old.id in (select 1 where 1) begin select 1 where 1; delete from expenses; end": "(line 1, column 109)",
 		"create trigger begin after delete on expenses begin delete from expenses where id = 1; delete from expenses; end":                      "without WHERE",
 		"create trigger t after insert on expenses begin delete from expenses where id in (select 1); end; delete from expenses":                "without WHERE",
-		"attach 'x.db' as x":                                          "db_import",
-		"detach main":                                                 "db_import",
-		"select load_extension('x')":                                  "SQLite's own functions",
-		"pragma user_version = 3":                                     "db_schema lists",
-		"pragma table_info(expenses)":                                 "db_schema lists",
-		"delete from _changelog where 1":                              "belongs to the host",
-		"insert or replace into main._calls values (1)":               "belongs to the host",
-		"update \"_tables_meta\" set purpose = ''":                    "belongs to the host",
-		"vacuum into 'x'":                                             "looks after the file",
-		"begin":                                                       "one transaction already",
-		"create temp table x(a)":                                      "WITH clause",
-		"create virtual table x using fts5(a)":                        "ordinary table",
-		"create table x as select 1":                                  "db_create_table",
-		"alter table expenses drop column note":                       "for ever",
-		"create table x(_deleted_at text)":                            "use db_create_table",
-		"create table x(rowid text)":                                  "hides SQLite's own",
-		"create table _x(a)":                                          "reaches the agent's own tables",
-		"create trigger t after insert on _calls begin select 1; end": "reaches the agent's own tables",
-		"drop trigger _touch_expenses":                                "reaches the agent's own tables",
-		"insert into expense(amount) values (1)":                      "no such table: expense; did you mean expenses?; nothing was written (line 1, column 13)\n  insert into expense(amount) values (1)\n              ^",
-		"update expenses\nset amout = 2 where 1":                      "no such column: amout; did you mean amount?; nothing was written (line 2, column 5)",
-		"insert into expenses(amount) valeus (1)":                     "(line 1, column 30)",
-		"insert into expenses(id) values (1)":                         "another row already has the same expenses.id",
-		"insert into expenses(amount) values ('a":                     "(line 1, column 38)",
+		"attach 'x.db' as x":                                           "db_import",
+		"detach main":                                                  "db_import",
+		"select load_extension('x')":                                   "SQLite's own functions",
+		"pragma user_version = 3":                                      "db_schema lists",
+		"pragma table_info(expenses)":                                  "db_schema lists",
+		"delete from _changelog where 1":                               "belongs to the host",
+		"insert or replace into main._calls values (1)":                "belongs to the host",
+		"update \"_tables_meta\" set purpose = ''":                     "belongs to the host",
+		"vacuum into 'x'":                                              "looks after the file",
+		"begin":                                                        "one transaction already",
+		"create temp table x(a)":                                       "WITH clause",
+		"create virtual table x using fts5(a)":                         "ordinary table",
+		"create table x as select 1":                                   "db_create_table",
+		"alter table expenses drop column note":                        "for ever",
+		"create table x(_deleted_at text)":                             "use db_create_table",
+		"create table x(rowid text)":                                   "hides SQLite's own",
+		"create table _x(a)":                                           "reaches the agent's own tables",
+		"create trigger t after insert on _calls begin select 1; end":  "reaches the agent's own tables",
+		"drop trigger _touch_expenses":                                 "reaches the agent's own tables",
+		"insert into expenses(amount) select seq from sqlite_sequence": "reaches the agent's own tables",
+		"insert into expenses(amount) select count(*) from dbstat":     "reaches the agent's own tables",
+		"insert into expense(amount) values (1)":                       "no such table: expense; did you mean expenses?; nothing was written (line 1, column 13)\n  insert into expense(amount) values (1)\n              ^",
+		"update expenses\nset amout = 2 where 1":                       "no such column: amout; did you mean amount?; nothing was written (line 2, column 5)",
+		"insert into expenses(amount) valeus (1)":                      "(line 1, column 30)",
+		"insert into expenses(id) values (1)":                          "another row already has the same expenses.id",
+		"insert into expenses(amount) values ('a":                      "(line 1, column 38)",
 		"": "no statement",
 		"insert into expenses(amount) values (?)": "more parameters",
 	} {
@@ -155,12 +157,14 @@ func TestExecuteNamesTheTrigger(t *testing.T) {
 	db := fresh(t)
 	expenses(t, db)
 	if _, err := db.Execute(t.Context(), agentdb.By{}, agentdb.ExecuteSpec{SQL: `create view past as select * from _changelog;
-		create trigger tidy after insert on expenses begin delete from _changelog where 1; end`}); err != nil {
+		create trigger tidy after insert on expenses begin delete from _changelog where 1; end;
+		create trigger count after delete on expenses begin update sqlite_sequence set seq = 0; end`}); err != nil {
 		t.Fatal(err)
 	}
 
 	for sql, part := range map[string]string{
 		"insert into expenses(amount) values (1)": "not authorized in the trigger tidy of expenses, which this statement uses (DROP TRIGGER takes it away)",
+		"delete from expenses where 1":            "not authorized in the trigger count of expenses",
 		"select * from past":                      "in the view past, which this statement uses",
 		"create table _x(a)":                      "not authorized: SQL reaches",
 	} {
@@ -421,6 +425,16 @@ func TestFull(t *testing.T) {
 	const tooMuch = "insert into expenses(note) values (zeroblob(9000000)), (zeroblob(9000000))"
 	_, err = db.Execute(t.Context(), agentdb.By{}, agentdb.ExecuteSpec{SQL: tooMuch})
 	wantError(t, err, "rejected", "", "or the disk is full")
+	for _, quota := range []int64{0, 20 << 20} { // no bound, and twice the quota
+		roomy, err := agentdb.Open(t.Context(), agentdb.Options{Path: filepath.Join(t.TempDir(), "db.sqlite"), Quota: quota})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer roomy.Close()
+		expenses(t, roomy)
+		execute(t, roomy, "insert into expenses(note) values (zeroblob(9000000))") // with its changelog over 16 MiB
+	}
+
 	insert(t, db, "expenses", map[string]any{"id": int64(math.MaxInt64)})
 	_, err = db.Insert(t.Context(), agentdb.By{}, "expenses", []map[string]any{{"amount": 1}})
 	wantError(t, err, "invalid_args", "", "the table expenses has given out the largest id")
