@@ -2,6 +2,7 @@ package agentdb_test
 
 import (
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
@@ -43,14 +44,14 @@ func replayAtOnce(t testing.TB, db *agentdb.DB) (again *agentdb.DB, rows int64) 
 func TestUndoIsRecorded(t *testing.T) {
 	t.Parallel()
 	db := fresh(t)
-	run(t, db, 1, `create table t("count" integer primary key, a); create table heard(a); insert into t values (1, 'x'), (2, 'y');
+	run(t, db, 1, `create table t("count" integer primary key, a); create table heard(a); insert into t values (1, 'x'), (2, 'y'), (4, 'w');
 		create trigger after_insert after insert on t begin insert into heard values (new.a); end;
 		create trigger after_delete after delete on t begin insert into heard values (old.a); end`)
 	before := contents(t, db)
-	run(t, db, 2, "insert into t values (3, 'z'); update t set a = 'Y' where count = 2; delete from t where count = 1")
+	run(t, db, 2, "insert into t values (3, 'z'); update t set a = 'Y' where count in (2, 4); delete from t where count = 1")
 
 	out := undo(t, db, agentdb.UndoSpec{Run: 2})
-	if want := []agentdb.UndoneTable{{Name: "heard", Removed: 2}, {Name: "t", Removed: 1, Changed: 1, Restored: 1}}; !out.Done || fmt.Sprint(out.Tables) != fmt.Sprint(want) {
+	if want := []agentdb.UndoneTable{{Name: "heard", Removed: 2}, {Name: "t", Removed: 1, Changed: 2, Restored: 1}}; !out.Done || fmt.Sprint(out.Tables) != fmt.Sprint(want) {
 		t.Errorf("%+v, want %v", out, want)
 	}
 	if got := contents(t, db); got != before {
@@ -58,7 +59,7 @@ func TestUndoIsRecorded(t *testing.T) {
 	}
 
 	const entries = `select group_concat(op || pk, ' ') from (select * from _changelog where actor = 'user' and "table" = 't' order by id)`
-	if got := system(t, db, entries); got != `insert{"count":1} update{"count":2} raw{"count":3}` {
+	if got := system(t, db, entries); got != `insert{"count":1} update{"count":4} update{"count":2} raw{"count":3}` {
 		t.Errorf("the changelog has %s", got)
 	}
 	if got := system(t, db, "select count(*) from sqlite_schema where type = 'trigger'"); got != "2" {
@@ -73,8 +74,8 @@ func TestUndoIsRecorded(t *testing.T) {
 		t.Errorf("what was replayed is replayed as:\n%s", got)
 	}
 
-	if _, rows := replayAtOnce(t, db); rows != 12 {
-		t.Errorf("%d rows were written, want 12: 2, 3 with 2 of the triggers, and 5 of the undo", rows)
+	if _, rows := replayAtOnce(t, db); rows != 15 {
+		t.Errorf("%d rows were written, want 15: 3, then 4 with 2 of the triggers, and 6 of the undo", rows)
 	}
 }
 
@@ -263,6 +264,17 @@ func TestChunksAreRecordedWhole(t *testing.T) {
 				return err
 			}, "", false,
 		},
+		"a number that JSON has no form for": {
+			"create table t(k text primary key not null, a)",
+			func(t *testing.T, db *agentdb.DB) error {
+				_, err := db.Insert(t.Context(), agentdb.By{Run: 2}, "t", []map[string]any{{"k": "a", "a": math.Inf(1)}})
+				return err
+			}, "update t set a = 1 where k = 'none'", false,
+		},
+		"a key that can be NULL": {
+			"create table t(k text primary key, a); insert into t values (null, 1), (null, 3)",
+			func(t *testing.T, db *agentdb.DB) error { run(t, db, 2, "insert into t values (null, 2)"); return nil }, "insert into t values (null, 4)", false,
+		},
 		"a cascade of an upsert": {
 			"create table t(k text primary key not null, c text unique); create table child(c text references t(c) on update cascade); insert into t values ('a', 'old'); insert into child values ('old')",
 			upsert("t", map[string]any{"k": "a", "c": "new"}), "", false,
@@ -299,6 +311,9 @@ func TestChunksAreRecordedWhole(t *testing.T) {
 			}
 			if out := undo(t, db, agentdb.UndoSpec{Run: 2}); out.Done == c.kept || c.kept && out.ConflictCount != 1 {
 				t.Errorf("%+v", out)
+			}
+			if got, cascade := system(t, db, `select count(*) from _changelog where "table" = 'child' and run_id = 2`), strings.Contains(c.made, "cascade"); cascade && got != "1" {
+				t.Errorf("the changelog has %s rows of what the upsert cascaded to", got)
 			}
 			if got := contents(t, db); got != want {
 				t.Errorf("left:\n%s\nwant:\n%s", got, want)

@@ -85,6 +85,19 @@ func TestExecuteTriggers(t *testing.T) {
 			t.Errorf("%s: %q", sql, done.Warning)
 		}
 	}
+
+	// It ends where its END does, not with that of a CASE, and what follows is a statement of its own.
+	db = fresh(t)
+	expenses(t, db)
+	done := execute(t, db, `create trigger e after insert on expenses begin
+		update expenses set note = case when new.amount > 1 then 'much' else 'little' end where id = new.id; select case when 1 then 2 end; end;
+		insert into expenses(amount) values (5)`)
+	if got := ask(t, db, "select note from expenses"); done.RowsAffected != 1 || got != `[["much"]]` {
+		t.Errorf("%+v: %s", done, got)
+	}
+	if got := system(t, db, `select count(*) from _changelog where "table" = 'expenses' and op = 'raw' and after is not null`); got != "1" {
+		t.Errorf("the changelog has %s entries, want the row as the trigger left it", got)
+	}
 }
 
 // OSA-57: refused before running, with the reason, what to do instead, and the place.
@@ -96,9 +109,15 @@ func TestExecuteRefuses(t *testing.T) {
 	before := system(t, db, "select count(*) from _changelog")
 
 	for sql, part := range map[string]string{
-		"drop table expenses":                                                       "delete them with db_delete",
-		"select 1;\n  DROP /* now */ TABLE expenses":                                "(line 2, column 3)",
-		"drop database x":                                                           "only an INDEX",
+		"drop table expenses":                        "delete them with db_delete",
+		"select 1;\n  DROP /* now */ TABLE expenses": "(line 2, column 3)",
+		"drop database x":                            "only an INDEX",
+		"drop":                                       "only an INDEX",
+		"; delete from expenses":                     "without WHERE",
+		"select 1;  with a as (select 1) delete from expenses":  "(line 1, column 33)",
+		"update expenses set note = 'amout', amout = 2 where 1": "(line 1, column 37)",
+		"$x": "more parameters",
+		"create temp trigger t after insert on expenses begin select 1; end": "WITH clause",
 		"truncate table expenses":                                                   "db_delete",
 		"delete from expenses":                                                      "without WHERE",
 		"with a as (select 1 where 1) delete from expenses":                         "without WHERE",
@@ -170,6 +189,13 @@ func TestExecuteNamesTheTrigger(t *testing.T) {
 	} {
 		_, err := db.Execute(t.Context(), agentdb.By{}, agentdb.ExecuteSpec{SQL: sql})
 		wantError(t, err, "rejected", "sql", part)
+	}
+
+	row := []map[string]any{{"amount": 1}}
+	_, inserted := db.Insert(t.Context(), agentdb.By{}, "expenses", row)
+	_, upserted := db.Upsert(t.Context(), agentdb.By{}, "expenses", []string{"amount"}, row)
+	for _, err := range []error{inserted, upserted} {
+		wantError(t, err, "invalid_args", "", "a trigger, a view or a default of this table reaches for what is not the agent's")
 	}
 
 	if _, err := db.Execute(t.Context(), agentdb.By{}, agentdb.ExecuteSpec{SQL: "drop trigger tidy; insert into expenses(amount) values (1)"}); err != nil {
@@ -267,8 +293,10 @@ func TestUpsert(t *testing.T) {
 		t.Error(got)
 	}
 
-	wantError(t, second(db.Upsert(t.Context(), by, "expenses", []string{"category"}, []map[string]any{{"amount": 1}})), "invalid_args", "rows[0].category", "no value in the key column")
+	wantError(t, second(db.Upsert(t.Context(), by, "expenses", []string{"category"}, []map[string]any{{"amount": 1}})), "invalid_args", "rows[0].category", "row 1 has no value in the key column")
 	wantError(t, second(db.Upsert(t.Context(), by, "expenses", []string{"category"}, []map[string]any{{"category": nil, "amount": 1}})), "invalid_args", "rows[0].category", "no value in the key column")
+	execute(t, db, "create table numbers(k text primary key not null, n integer not null)")
+	wantError(t, second(db.Upsert(t.Context(), by, "numbers", []string{"k"}, []map[string]any{{"k": "a", "n": 1}, {"k": "b", "n": nil}})), "invalid_args", "", "row 2: a value is missing in numbers.n")
 	wantError(t, second(db.Upsert(t.Context(), by, "expenses", nil, []map[string]any{{"amount": 1}})), "invalid_args", "key_columns", "tell rows apart")
 	wantError(t, second(db.Upsert(t.Context(), by, "expenses", []string{"note"}, []map[string]any{{"note": "x"}})), "invalid_args", "key_columns", "already has rows with the same note")
 }
@@ -305,12 +333,12 @@ func TestMigrations(t *testing.T) {
 	no := false
 	by := agentdb.By{Run: 3}
 	altered, err := db.AlterTable(t.Context(), by, "expenses", []agentdb.Column{
-		{Name: "unit", Type: "TEXT", Nullable: &no}, {Name: "n", Type: "INT", Nullable: &no}, {Name: "raw", Type: "BLOB", Nullable: &no}, {Name: "d", Type: "TEXT", Default: json.RawMessage(`"x"`)},
+		{Name: "unit", Type: "TEXT", Nullable: &no}, {Name: "n", Type: "INT", Nullable: &no}, {Name: "raw", Type: "BLOB", Nullable: &no}, {Name: "d", Type: "TEXT", Default: json.RawMessage(`"x"`)}, {Name: "free", Type: "TEXT"},
 	})
 	if err != nil || !altered.Success || altered.MigrationID != 2 || !strings.Contains(altered.AppliedSQL, `ADD COLUMN "unit" TEXT NOT NULL DEFAULT ''`) {
 		t.Fatalf("%+v %v", altered, err)
 	}
-	if got := ask(t, db, "select unit, n, hex(raw), d from expenses"); got != `[["",0,"","x"]]` {
+	if got := ask(t, db, "select unit, n, hex(raw), d, free from expenses"); got != `[["",0,"","x",null]]` {
 		t.Error(got)
 	}
 
@@ -407,7 +435,7 @@ func TestQuotaOfEveryWrite(t *testing.T) {
 	}
 
 	stats, err := db.Stats(t.Context())
-	if err != nil || stats.Bytes < 1<<20 || stats.Quota != 1<<20 || len(stats.Tables) != 1 || stats.Tables[0].Rows != 1 || stats.Tables[0].Bytes < 1<<20 || stats.Changes != 3 || stats.ChangelogBytes < 1<<20 {
+	if err != nil || stats.Bytes < 1<<20 || stats.Quota != 1<<20 || len(stats.Tables) != 1 || stats.Tables[0].Rows != 1 || stats.Tables[0].Bytes < 1<<20 || stats.Changes != 3 || stats.ChangelogBytes < 1<<20 || stats.LogBytes != agentdb.FileSize(stats.Path+"-wal") {
 		t.Errorf("%+v %v", stats, err)
 	}
 }

@@ -71,7 +71,9 @@ func TestBackupWhileWriting(t *testing.T) {
 	insert(t, db, "expenses", rows...)
 	file := filepath.Join(t.TempDir(), "copy.sqlite")
 	var during int
+	var told int64
 	b := backup(t, db, agentdb.BackupSpec{File: file, Progress: func(done, of int64) {
+		told = max(told, done)
 		if done < of { // a whole step is still to come
 			insert(t, db, "expenses", map[string]any{"note": "late"})
 			during++
@@ -80,8 +82,8 @@ func TestBackupWhileWriting(t *testing.T) {
 	if during == 0 {
 		t.Fatal("nobody wrote meanwhile")
 	}
-	if b.Path != file || b.Bytes < 1<<20 || b.Why != "manual" {
-		t.Errorf("%+v", b)
+	if b.Path != file || b.Bytes < 1<<20 || b.Why != "manual" || told < b.Bytes/2 || told > b.Bytes {
+		t.Errorf("%+v, of which %d bytes were told", b, told)
 	}
 
 	again := open(t, file)
@@ -200,6 +202,28 @@ func TestBackupBeforeMigrations(t *testing.T) {
 		t.Fatal(err)
 	}
 
+	// A call that was made already is not made again, so nothing is copied for it.
+	for range 2 {
+		if _, err := db.Migrate(t.Context(), agentdb.By{Run: 20, Key: "k"}, agentdb.MigrateSpec{Up: "create table once(a)", Down: "drop table once", Description: "d"}); err != nil {
+			t.Fatal(err)
+		}
+		kept, err := p.Backups("ann")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if kept[0].Why == "before-run-20" {
+			if err := os.Remove(kept[0].Path); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if got := names(t, p, "ann"); got[0] != "before-run-11" {
+		t.Errorf("copies after a call that was repeated: %v", got)
+	}
+	if got := system(t, db, "select count(*) || max(agent) from _owner"); got != "1ann" {
+		t.Errorf("the database belongs to %s", got)
+	}
+
 	again := open(t, all[len(all)-1].Path)
 	if schema, err := again.Schema(t.Context()); err != nil || len(schema.Tables[1].Columns) > 8 {
 		t.Errorf("%v, %v", schema, err)
@@ -245,6 +269,11 @@ func TestRestore(t *testing.T) {
 	}
 	if done.From != second.Path || done.Kept == "" || count() != "[[2]]" {
 		t.Errorf("%+v: %s", done, count())
+	}
+	for _, name := range []string{"migrations", "schema.sql"} { // they describe the one that was replaced
+		if _, err := os.Stat(filepath.Join(done.Kept, name)); err != nil {
+			t.Error(err)
+		}
 	}
 
 	with(t, p, "ann", func(db *agentdb.DB) {
