@@ -203,7 +203,7 @@ func TestBackupBeforeMigrations(t *testing.T) {
 	}
 
 	// A call that was made already is not made again, so nothing is copied for it.
-	for range 2 {
+	for attempt := range 2 {
 		if _, err := db.Migrate(t.Context(), agentdb.By{Run: 20, Key: "k"}, agentdb.MigrateSpec{Up: "create table once(a)", Down: "drop table once", Description: "d"}); err != nil {
 			t.Fatal(err)
 		}
@@ -211,13 +211,13 @@ func TestBackupBeforeMigrations(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if kept[0].Why == "before-run-20" {
+		if attempt == 0 {
 			if err := os.Remove(kept[0].Path); err != nil {
 				t.Fatal(err)
 			}
 		}
 	}
-	if got := names(t, p, "ann"); got[0] != "before-run-11" {
+	if got := names(t, p, "ann"); got[0] != "before-run-11" || len(got) != 5 {
 		t.Errorf("copies after a call that was repeated: %v", got)
 	}
 	if got := system(t, db, "select count(*) || max(agent) from _owner"); got != "1ann" {
@@ -318,6 +318,27 @@ func TestRestore(t *testing.T) {
 	if got := strings.Join(names(t, p, "ann"), " "); strings.Count(got, "replaced") != 5 || strings.Count(got, "manual") != 2 {
 		t.Errorf("kept: %s", got)
 	}
+}
+
+// A copy that an older rouse made, which did not record whose it is, is anybody's.
+func TestRestoreOfAnOlderOne(t *testing.T) {
+	t.Parallel()
+	old := filepath.Join(t.TempDir(), "old.sqlite")
+	agentdb.MakeOld(t, old, 3)
+
+	p := pool(t, agentdb.PoolOptions{})
+	with(t, p, "ann", func(db *agentdb.DB) { expenses(t, db) })
+	if _, err := p.Restore(t.Context(), "ann", agentdb.RestoreSpec{From: old}); err != nil {
+		t.Fatal(err)
+	}
+	with(t, p, "ann", func(db *agentdb.DB) {
+		if got := contents(t, db); got != "" {
+			t.Errorf("it holds %s", got)
+		}
+		if got := system(t, db, "select group_concat(agent) from _owner"); got != "ann" {
+			t.Errorf("it belongs to %s", got)
+		}
+	})
 }
 
 func TestRestoreRefuses(t *testing.T) {
