@@ -45,6 +45,10 @@ func TestExecute(t *testing.T) {
 		t.Errorf("%+v %v", named, err)
 	}
 
+	if done := execute(t, db, "update expenses set note = ? where amount = ?", "y", 11); done.RowsAffected != 1 {
+		t.Errorf("with a list of values: %+v", done)
+	}
+
 	// An error rolls the statements before it back as well.
 	if _, err := db.Execute(t.Context(), agentdb.By{}, agentdb.ExecuteSpec{SQL: "delete from expenses where 1; insert into nowhere values (1)"}); err == nil {
 		t.Error("no error")

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"rouse/agentdb"
+	"rouse/agentdb/dbfile"
 )
 
 // lent gives an agent's database of a pool until the test ends.
@@ -317,6 +318,54 @@ func TestRestore(t *testing.T) {
 	})
 	if got := strings.Join(names(t, p, "ann"), " "); strings.Count(got, "replaced") != 5 || strings.Count(got, "manual") != 2 {
 		t.Errorf("kept: %s", got)
+	}
+}
+
+// A replacement that was cut off goes on when the database is next asked for; one that was not begun
+// leaves nothing.
+func TestReplacementGoesOn(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	path := filepath.Join(dir, "ann", "db.sqlite")
+	count := func() (got string) {
+		p := pool(t, agentdb.PoolOptions{Dir: dir})
+		with(t, p, "ann", func(db *agentdb.DB) { got = ask(t, db, "select count(*) from expenses") })
+		if err := p.Close(); err != nil {
+			t.Fatal(err)
+		}
+		return got
+	}
+	with(t, pool(t, agentdb.PoolOptions{Dir: dir}), "ann", func(db *agentdb.DB) { expenses(t, db) })
+
+	for _, begun := range []bool{false, true} {
+		db := open(t, path+dbfile.NewSuffix)
+		expenses(t, db)
+		insert(t, db, "expenses", map[string]any{"amount": 1})
+		if err := db.Close(); err != nil {
+			t.Fatal(err)
+		}
+
+		want := "[[0]]"
+		if begun {
+			marker, err := dbfile.ReadMarker(path + dbfile.NewSuffix)
+			if err != nil {
+				t.Fatal(err)
+			}
+			marker.State, marker.Aside = dbfile.StateReplacing, "aside"
+			if err := dbfile.WriteMarker(path, marker); err != nil {
+				t.Fatal(err)
+			}
+			want = "[[1]]"
+		}
+		if got := count(); got != want {
+			t.Errorf("begun %v: it has %s rows, want %s", begun, got, want)
+		}
+		if _, err := os.Stat(path + dbfile.NewSuffix); err == nil {
+			t.Errorf("begun %v: the new file is still there", begun)
+		}
+	}
+	if _, err := os.Stat(filepath.Join(dir, "ann", "aside", "db.sqlite")); err != nil {
+		t.Error(err)
 	}
 }
 
