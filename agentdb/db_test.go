@@ -275,6 +275,37 @@ func TestInsertManyRows(t *testing.T) {
 	}
 }
 
+// Neither long rows nor wide ones make a statement that SQLite refuses, nor an entry of the changelog far above a MiB.
+func TestInsertOfLongAndWideRows(t *testing.T) {
+	t.Parallel()
+	db := fresh(t)
+	expenses(t, db)
+	var long, wide []map[string]any
+	for range 25 {
+		long = append(long, map[string]any{"note": strings.Repeat("x", 100_000)})
+	}
+	insert(t, db, "expenses", long...)
+	if got := system(t, db, `select group_concat(json_extract(pk, '$.count')) from _changelog where op = 'insert'`); got != "11,11,3" {
+		t.Errorf("the chunks have %s rows", got)
+	}
+
+	spec := agentdb.TableSpec{Name: "wide", Purpose: "p"}
+	row := map[string]any{}
+	for i := range 40 {
+		spec.Columns = append(spec.Columns, agentdb.Column{Name: fmt.Sprint("c", i), Type: "INTEGER"})
+		row[fmt.Sprint("c", i)] = i
+	}
+	if _, err := db.CreateTable(t.Context(), agentdb.By{}, spec); err != nil {
+		t.Fatal(err)
+	}
+	for range 1000 {
+		wide = append(wide, row)
+	}
+	if in := insert(t, db, "wide", wide...); in.Count != 1000 {
+		t.Errorf("%d rows", in.Count)
+	}
+}
+
 // A call writes 10,000 rows and not one more.
 func TestManyRowsOfOneCall(t *testing.T) {
 	t.Parallel()
