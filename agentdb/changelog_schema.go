@@ -139,15 +139,13 @@ func reverseSchema(was, became []schemaObject) ([]string, error) {
 		drops = append(drops, "DROP TABLE "+quote(o.Name))
 	}
 
-	if len(oldTables) > len(newTables) { // it was empty when it was dropped, see applier.mayRun
-		for _, o := range oldTables[len(newTables):] {
-			makes = append(makes, o.SQL)
-		}
+	for _, o := range oldTables[min(len(newTables), len(oldTables)):] { // it was empty when it was dropped, see applier.checkDrop
+		makes = append(makes, o.SQL)
 	}
 
-	// What SQLite rewrote because a table was renamed, it rewrites back.
+	// What SQLite rewrote because a table or a column was renamed, it rewrites back.
 	same := func(o schemaObject, in []schemaObject) bool {
-		return len(changes) > 0 && slices.ContainsFunc(in, func(p schemaObject) bool { return p.Type == o.Type && p.Name == o.Name })
+		return slices.ContainsFunc(in, func(p schemaObject) bool { return p.Type == o.Type && p.Name == o.Name })
 	}
 	for _, o := range became {
 		if o.Type != "table" && !dropped[strings.ToLower(o.Table)] && !same(o, was) {

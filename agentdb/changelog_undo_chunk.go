@@ -127,10 +127,6 @@ func newChunkUndo(u *undoer, t *tableLayout, c Change) (*chunkUndo, error) {
 	}
 
 	known := t.imageColumns()
-	if w.pk.Column != "" {
-		known = append(slices.Clone(known), w.pk.Column)
-	}
-
 	for _, name := range slices.Concat(w.after.columns, w.pk.Keys) {
 		if !containsFold(known, name) {
 			return nil, nil

@@ -246,10 +246,6 @@ func recorded[T any](by By, op string, do func(context.Context, *sqlite.Tx) (T, 
 }
 
 func (db *DB) write(ctx context.Context, by By, op string, alone bool, do func(context.Context, *sqlite.Tx) (any, error)) ([]byte, error) {
-	if by.Actor == "" {
-		by.Actor = actorAgent
-	}
-
 	var stored []byte
 	once := func(ctx context.Context, tx *sqlite.Tx) (err error) {
 		if stored = nil; by.Key != "" {

@@ -241,7 +241,7 @@ func TestInsertGivesPrimaryKeys(t *testing.T) {
 	}{
 		"by_text":   {[]map[string]any{{"k": "x"}, {"k": "y"}}, `["x","y"]`},
 		"by_two":    {[]map[string]any{{"a": "x", "b": 1}}, `[["x",1]]`},
-		"by_number": {[]map[string]any{{"v": "a"}, {"n": 10, "v": "b"}, {"n": nil, "v": "c"}, {"v": "d"}}, `[1,10,11,12]`},
+		"by_number": {[]map[string]any{{"v": "a"}, {"n": 10, "v": "b"}, {"n": nil, "v": "c"}, {"v": "d"}, {"n": 30}, {"n": 20}}, `[1,10,11,12,30,20]`},
 	} {
 		got, err := json.Marshal(insert(t, db, table, c.rows...).IDs)
 		if err != nil || string(got) != c.want {
@@ -271,6 +271,64 @@ func TestInsertManyRows(t *testing.T) {
 		t.Error(got)
 	}
 	if got := system(t, db, `select group_concat(pk, ' ') from _changelog where op = 'insert'`); got != `{"column":"id","from":1,"to":1000,"count":1000} {"column":"id","from":1001,"to":2000,"count":1000} {"column":"id","from":2001,"to":2500,"count":500}` {
+		t.Error(got)
+	}
+}
+
+// Neither long rows nor wide ones make a statement that SQLite refuses, nor an entry of the changelog far above a MiB.
+func TestInsertOfLongAndWideRows(t *testing.T) {
+	t.Parallel()
+	db := fresh(t)
+	expenses(t, db)
+	var long, wide []map[string]any
+	for range 25 {
+		long = append(long, map[string]any{"note": strings.Repeat("x", 100_000)})
+	}
+	insert(t, db, "expenses", long...)
+	if got := system(t, db, `select group_concat(json_extract(pk, '$.count')) from _changelog where op = 'insert'`); got != "11,11,3" {
+		t.Errorf("the chunks have %s rows", got)
+	}
+
+	spec := agentdb.TableSpec{Name: "wide", Purpose: "p"}
+	row := map[string]any{}
+	for i := range 40 {
+		spec.Columns = append(spec.Columns, agentdb.Column{Name: fmt.Sprint("c", i), Type: "INTEGER"})
+		row[fmt.Sprint("c", i)] = i
+	}
+	if _, err := db.CreateTable(t.Context(), agentdb.By{}, spec); err != nil {
+		t.Fatal(err)
+	}
+	for range 1000 {
+		wide = append(wide, row)
+	}
+	if in := insert(t, db, "wide", wide...); in.Count != 1000 {
+		t.Errorf("%d rows", in.Count)
+	}
+}
+
+// A call writes 10,000 rows and not one more.
+func TestManyRowsOfOneCall(t *testing.T) {
+	t.Parallel()
+	db := fresh(t)
+	execute(t, db, "create table t(k integer not null unique, a)")
+	rows := make([]map[string]any, 10_001)
+	for i := range rows {
+		rows[i] = map[string]any{"k": i}
+	}
+
+	_, err := db.Insert(t.Context(), agentdb.By{}, "t", rows)
+	wantError(t, err, "invalid_args", "rows", "10001 rows are more than the 10000")
+	wantError(t, second(db.Upsert(t.Context(), agentdb.By{}, "t", []string{"k"}, rows)), "invalid_args", "rows", "10001 rows are more than the 10000")
+	if in, err := db.Insert(t.Context(), agentdb.By{}, "t", rows[1:]); err != nil || in.Count != 10_000 {
+		t.Error(in.Count, err)
+	}
+	for _, row := range rows {
+		row["a"] = "x"
+	}
+	if done, err := db.Upsert(t.Context(), agentdb.By{}, "t", []string{"k"}, rows[:10_000]); err != nil || done.Rows != 10_000 {
+		t.Error(done.Rows, err)
+	}
+	if got := ask(t, db, "select count(*), count(a) from t"); got != "[[10001,10000]]" {
 		t.Error(got)
 	}
 }
@@ -332,6 +390,26 @@ func TestReplay(t *testing.T) {
 	}
 	if _, err := db.Insert(t.Context(), by, "t", []map[string]any{{"a": "w"}}); err != nil {
 		t.Error(err)
+	}
+}
+
+// The journal has what a run can still ask for, ninety days, and no more.
+func TestJournalForgets(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "db.sqlite")
+	db := open(t, path)
+	expenses(t, db)
+	for run, age := range map[int64]time.Duration{1: 91 * 24 * time.Hour, 2: 89 * 24 * time.Hour} {
+		if _, err := db.Insert(t.Context(), agentdb.By{Run: run, Key: "k"}, "expenses", []map[string]any{{"amount": 1}}); err != nil {
+			t.Fatal(err)
+		}
+		raw(t, db, fmt.Sprintf("update _calls set at = '%s' where run = %d", time.Now().Add(-age).UTC().Format("2006-01-02T15:04:05.000Z"), run))
+	}
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+
+	if got := system(t, open(t, path), "select group_concat(run) from _calls"); got != "2" {
+		t.Errorf("it has the runs %s", got)
 	}
 }
 

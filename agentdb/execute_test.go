@@ -45,6 +45,10 @@ func TestExecute(t *testing.T) {
 		t.Errorf("%+v %v", named, err)
 	}
 
+	if done := execute(t, db, "update expenses set note = ? where amount = ?", "y", 11); done.RowsAffected != 1 {
+		t.Errorf("with a list of values: %+v", done)
+	}
+
 	// An error rolls the statements before it back as well.
 	if _, err := db.Execute(t.Context(), agentdb.By{}, agentdb.ExecuteSpec{SQL: "delete from expenses where 1; insert into nowhere values (1)"}); err == nil {
 		t.Error("no error")
@@ -85,6 +89,19 @@ func TestExecuteTriggers(t *testing.T) {
 			t.Errorf("%s: %q", sql, done.Warning)
 		}
 	}
+
+	// It ends where its END does, not with that of a CASE, and what follows is a statement of its own.
+	db = fresh(t)
+	expenses(t, db)
+	done := execute(t, db, `create trigger e after insert on expenses begin
+		update expenses set note = case when new.amount > 1 then 'much' else 'little' end where id = new.id; select case when 1 then 2 end; end;
+		insert into expenses(amount) values (5)`)
+	if got := ask(t, db, "select note from expenses"); done.RowsAffected != 1 || got != `[["much"]]` {
+		t.Errorf("%+v: %s", done, got)
+	}
+	if got := system(t, db, `select count(*) from _changelog where "table" = 'expenses' and op = 'raw' and after is not null`); got != "1" {
+		t.Errorf("the changelog has %s entries, want the row as the trigger left it", got)
+	}
 }
 
 // OSA-57: refused before running, with the reason, what to do instead, and the place.
@@ -96,9 +113,15 @@ func TestExecuteRefuses(t *testing.T) {
 	before := system(t, db, "select count(*) from _changelog")
 
 	for sql, part := range map[string]string{
-		"drop table expenses":                                                       "delete them with db_delete",
-		"select 1;\n  DROP /* now */ TABLE expenses":                                "(line 2, column 3)",
-		"drop database x":                                                           "only an INDEX",
+		"drop table expenses":                        "delete them with db_delete",
+		"select 1;\n  DROP /* now */ TABLE expenses": "(line 2, column 3)",
+		"drop database x":                            "only an INDEX",
+		"drop":                                       "only an INDEX",
+		"; delete from expenses":                     "without WHERE",
+		"select 1;  with a as (select 1) delete from expenses":  "(line 1, column 33)",
+		"update expenses set note = 'amout', amout = 2 where 1": "(line 1, column 37)",
+		"$x": "more parameters",
+		"create temp trigger t after insert on expenses begin select 1; end": "WITH clause",
 		"truncate table expenses":                                                   "db_delete",
 		"delete from expenses":                                                      "without WHERE",
 		"with a as (select 1 where 1) delete from expenses":                         "without WHERE",
@@ -107,30 +130,32 @@ func TestExecuteRefuses(t *testing.T) {
 		"create trigger t after update of note on expenses when old.id in (select 1 where 1) begin select 1 where 1; delete from expenses; end": "(line 1, column 109)",
 		"create trigger begin after delete on expenses begin delete from expenses where id = 1; delete from expenses; end":                      "without WHERE",
 		"create trigger t after insert on expenses begin delete from expenses where id in (select 1); end; delete from expenses":                "without WHERE",
-		"attach 'x.db' as x":                                          "db_import",
-		"detach main":                                                 "db_import",
-		"select load_extension('x')":                                  "SQLite's own functions",
-		"pragma user_version = 3":                                     "db_schema lists",
-		"pragma table_info(expenses)":                                 "db_schema lists",
-		"delete from _changelog where 1":                              "belongs to the host",
-		"insert or replace into main._calls values (1)":               "belongs to the host",
-		"update \"_tables_meta\" set purpose = ''":                    "belongs to the host",
-		"vacuum into 'x'":                                             "looks after the file",
-		"begin":                                                       "one transaction already",
-		"create temp table x(a)":                                      "WITH clause",
-		"create virtual table x using fts5(a)":                        "ordinary table",
-		"create table x as select 1":                                  "db_create_table",
-		"alter table expenses drop column note":                       "for ever",
-		"create table x(_deleted_at text)":                            "use db_create_table",
-		"create table x(rowid text)":                                  "hides SQLite's own",
-		"create table _x(a)":                                          "reaches the agent's own tables",
-		"create trigger t after insert on _calls begin select 1; end": "reaches the agent's own tables",
-		"drop trigger _touch_expenses":                                "reaches the agent's own tables",
-		"insert into expense(amount) values (1)":                      "no such table: expense; did you mean expenses?; nothing was written (line 1, column 13)\n  insert into expense(amount) values (1)\n              ^",
-		"update expenses\nset amout = 2 where 1":                      "no such column: amout; did you mean amount?; nothing was written (line 2, column 5)",
-		"insert into expenses(amount) valeus (1)":                     "(line 1, column 30)",
-		"insert into expenses(id) values (1)":                         "another row already has the same expenses.id",
-		"insert into expenses(amount) values ('a":                     "(line 1, column 38)",
+		"attach 'x.db' as x":                                           "db_import",
+		"detach main":                                                  "db_import",
+		"select load_extension('x')":                                   "SQLite's own functions",
+		"pragma user_version = 3":                                      "db_schema lists",
+		"pragma table_info(expenses)":                                  "db_schema lists",
+		"delete from _changelog where 1":                               "belongs to the host",
+		"insert or replace into main._calls values (1)":                "belongs to the host",
+		"update \"_tables_meta\" set purpose = ''":                     "belongs to the host",
+		"vacuum into 'x'":                                              "looks after the file",
+		"begin":                                                        "one transaction already",
+		"create temp table x(a)":                                       "WITH clause",
+		"create virtual table x using fts5(a)":                         "ordinary table",
+		"create table x as select 1":                                   "db_create_table",
+		"alter table expenses drop column note":                        "for ever",
+		"create table x(_deleted_at text)":                             "use db_create_table",
+		"create table x(rowid text)":                                   "hides SQLite's own",
+		"create table _x(a)":                                           "reaches the agent's own tables",
+		"create trigger t after insert on _calls begin select 1; end":  "reaches the agent's own tables",
+		"drop trigger _touch_expenses":                                 "reaches the agent's own tables",
+		"insert into expenses(amount) select seq from sqlite_sequence": "reaches the agent's own tables",
+		"insert into expenses(amount) select count(*) from dbstat":     "reaches the agent's own tables",
+		"insert into expense(amount) values (1)":                       "no such table: expense; did you mean expenses?; nothing was written (line 1, column 13)\n  insert into expense(amount) values (1)\n              ^",
+		"update expenses\nset amout = 2 where 1":                       "no such column: amout; did you mean amount?; nothing was written (line 2, column 5)",
+		"insert into expenses(amount) valeus (1)":                      "(line 1, column 30)",
+		"insert into expenses(id) values (1)":                          "another row already has the same expenses.id",
+		"insert into expenses(amount) values ('a":                      "(line 1, column 38)",
 		"": "no statement",
 		"insert into expenses(amount) values (?)": "more parameters",
 	} {
@@ -155,17 +180,26 @@ func TestExecuteNamesTheTrigger(t *testing.T) {
 	db := fresh(t)
 	expenses(t, db)
 	if _, err := db.Execute(t.Context(), agentdb.By{}, agentdb.ExecuteSpec{SQL: `create view past as select * from _changelog;
-		create trigger tidy after insert on expenses begin delete from _changelog where 1; end`}); err != nil {
+		create trigger tidy after insert on expenses begin delete from _changelog where 1; end;
+		create trigger count after delete on expenses begin update sqlite_sequence set seq = 0; end`}); err != nil {
 		t.Fatal(err)
 	}
 
 	for sql, part := range map[string]string{
 		"insert into expenses(amount) values (1)": "not authorized in the trigger tidy of expenses, which this statement uses (DROP TRIGGER takes it away)",
+		"delete from expenses where 1":            "not authorized in the trigger count of expenses",
 		"select * from past":                      "in the view past, which this statement uses",
 		"create table _x(a)":                      "not authorized: SQL reaches",
 	} {
 		_, err := db.Execute(t.Context(), agentdb.By{}, agentdb.ExecuteSpec{SQL: sql})
 		wantError(t, err, "rejected", "sql", part)
+	}
+
+	row := []map[string]any{{"amount": 1}}
+	_, inserted := db.Insert(t.Context(), agentdb.By{}, "expenses", row)
+	_, upserted := db.Upsert(t.Context(), agentdb.By{}, "expenses", []string{"amount"}, row)
+	for _, err := range []error{inserted, upserted} {
+		wantError(t, err, "invalid_args", "", "a trigger, a view or a default of this table reaches for what is not the agent's")
 	}
 
 	if _, err := db.Execute(t.Context(), agentdb.By{}, agentdb.ExecuteSpec{SQL: "drop trigger tidy; insert into expenses(amount) values (1)"}); err != nil {
@@ -207,6 +241,12 @@ func TestUpdateDeleteRestore(t *testing.T) {
 	if got := system(t, db, `select group_concat(op || pk || json_remove(before, '$._updated_at') || json_remove(after, '$._updated_at', '$._deleted_at'), ' ') from _changelog where op = 'update' or op = 'soft_delete'`); got !=
 		`update{"id":2}{"amount":null}{"amount":7.0} soft_delete{"id":1}{"_deleted_at":null}{} soft_delete{"id":2}{"_deleted_at":null}{} update{"id":1}{"note":"none"}{"note":"n"} update{"id":2}{"note":"none"}{"note":"n"}` {
 		t.Error(got)
+	}
+
+	raw(t, db, "insert into expenses(note) values (zeroblob(100000))", "delete from expenses where typeof(note) = 'blob'") // leaves free pages
+	stats, err := db.Stats(t.Context())
+	if err != nil || len(stats.Tables) != 1 || stats.Tables[0].Rows != 2 || stats.Tables[0].Deleted != 1 || stats.LogBytes == 0 || stats.FreeBytes < 100000/4096*4096 {
+		t.Errorf("%+v, %v", stats, err)
 	}
 
 	execute(t, db, "create table raw(a, b)")
@@ -263,8 +303,10 @@ func TestUpsert(t *testing.T) {
 		t.Error(got)
 	}
 
-	wantError(t, second(db.Upsert(t.Context(), by, "expenses", []string{"category"}, []map[string]any{{"amount": 1}})), "invalid_args", "rows[0].category", "no value in the key column")
+	wantError(t, second(db.Upsert(t.Context(), by, "expenses", []string{"category"}, []map[string]any{{"amount": 1}})), "invalid_args", "rows[0].category", "row 1 has no value in the key column")
 	wantError(t, second(db.Upsert(t.Context(), by, "expenses", []string{"category"}, []map[string]any{{"category": nil, "amount": 1}})), "invalid_args", "rows[0].category", "no value in the key column")
+	execute(t, db, "create table numbers(k text primary key not null, n integer not null)")
+	wantError(t, second(db.Upsert(t.Context(), by, "numbers", []string{"k"}, []map[string]any{{"k": "a", "n": 1}, {"k": "b", "n": nil}})), "invalid_args", "", "row 2: a value is missing in numbers.n")
 	wantError(t, second(db.Upsert(t.Context(), by, "expenses", nil, []map[string]any{{"amount": 1}})), "invalid_args", "key_columns", "tell rows apart")
 	wantError(t, second(db.Upsert(t.Context(), by, "expenses", []string{"note"}, []map[string]any{{"note": "x"}})), "invalid_args", "key_columns", "already has rows with the same note")
 }
@@ -301,12 +343,12 @@ func TestMigrations(t *testing.T) {
 	no := false
 	by := agentdb.By{Run: 3}
 	altered, err := db.AlterTable(t.Context(), by, "expenses", []agentdb.Column{
-		{Name: "unit", Type: "TEXT", Nullable: &no}, {Name: "n", Type: "INT", Nullable: &no}, {Name: "raw", Type: "BLOB", Nullable: &no}, {Name: "d", Type: "TEXT", Default: json.RawMessage(`"x"`)},
+		{Name: "unit", Type: "TEXT", Nullable: &no}, {Name: "n", Type: "INT", Nullable: &no}, {Name: "raw", Type: "BLOB", Nullable: &no}, {Name: "d", Type: "TEXT", Default: json.RawMessage(`"x"`)}, {Name: "free", Type: "TEXT"},
 	})
 	if err != nil || !altered.Success || altered.MigrationID != 2 || !strings.Contains(altered.AppliedSQL, `ADD COLUMN "unit" TEXT NOT NULL DEFAULT ''`) {
 		t.Fatalf("%+v %v", altered, err)
 	}
-	if got := ask(t, db, "select unit, n, hex(raw), d from expenses"); got != `[["",0,"","x"]]` {
+	if got := ask(t, db, "select unit, n, hex(raw), d, free from expenses"); got != `[["",0,"","x",null]]` {
 		t.Error(got)
 	}
 
@@ -421,6 +463,16 @@ func TestFull(t *testing.T) {
 	const tooMuch = "insert into expenses(note) values (zeroblob(9000000)), (zeroblob(9000000))"
 	_, err = db.Execute(t.Context(), agentdb.By{}, agentdb.ExecuteSpec{SQL: tooMuch})
 	wantError(t, err, "rejected", "", "or the disk is full")
+	for _, quota := range []int64{0, 20 << 20} { // no bound, and twice the quota
+		roomy, err := agentdb.Open(t.Context(), agentdb.Options{Path: filepath.Join(t.TempDir(), "db.sqlite"), Quota: quota})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer roomy.Close()
+		expenses(t, roomy)
+		execute(t, roomy, "insert into expenses(note) values (zeroblob(9000000))") // with its changelog over 16 MiB
+	}
+
 	insert(t, db, "expenses", map[string]any{"id": int64(math.MaxInt64)})
 	_, err = db.Insert(t.Context(), agentdb.By{}, "expenses", []map[string]any{{"amount": 1}})
 	wantError(t, err, "invalid_args", "", "the table expenses has given out the largest id")

@@ -1,6 +1,7 @@
 package agentdb_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -84,6 +85,19 @@ func TestDatabaseFromBefore(t *testing.T) {
 		if err := db.Close(); err != nil {
 			t.Fatal(err)
 		}
+	}
+
+	// Who only reads it changes nothing.
+	before, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	db, err := agentdb.Open(t.Context(), agentdb.Options{Path: path, Ledger: ledgerOf("mine", 9)})
+	if err == nil {
+		err = db.Close()
+	}
+	if after, e := os.ReadFile(path); err != nil || e != nil || !bytes.Equal(before, after) {
+		t.Errorf("opened and closed, the file has changed: %v, %v", err, e)
 	}
 
 	if _, err := agentdb.Open(t.Context(), agentdb.Options{Path: path, Ledger: ledgerOf("other", 9)}); !errors.As(err, &unknown) {

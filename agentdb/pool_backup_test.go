@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"rouse/agentdb"
+	"rouse/agentdb/dbfile"
 )
 
 // lent gives an agent's database of a pool until the test ends.
@@ -71,7 +72,9 @@ func TestBackupWhileWriting(t *testing.T) {
 	insert(t, db, "expenses", rows...)
 	file := filepath.Join(t.TempDir(), "copy.sqlite")
 	var during int
+	var told int64
 	b := backup(t, db, agentdb.BackupSpec{File: file, Progress: func(done, of int64) {
+		told = max(told, done)
 		if done < of { // a whole step is still to come
 			insert(t, db, "expenses", map[string]any{"note": "late"})
 			during++
@@ -80,8 +83,8 @@ func TestBackupWhileWriting(t *testing.T) {
 	if during == 0 {
 		t.Fatal("nobody wrote meanwhile")
 	}
-	if b.Path != file || b.Bytes < 1<<20 || b.Why != "manual" {
-		t.Errorf("%+v", b)
+	if b.Path != file || b.Bytes < 1<<20 || b.Why != "manual" || told < b.Bytes/2 || told > b.Bytes {
+		t.Errorf("%+v, of which %d bytes were told", b, told)
 	}
 
 	again := open(t, file)
@@ -200,6 +203,28 @@ func TestBackupBeforeMigrations(t *testing.T) {
 		t.Fatal(err)
 	}
 
+	// A call that was made already is not made again, so nothing is copied for it.
+	for attempt := range 2 {
+		if _, err := db.Migrate(t.Context(), agentdb.By{Run: 20, Key: "k"}, agentdb.MigrateSpec{Up: "create table once(a)", Down: "drop table once", Description: "d"}); err != nil {
+			t.Fatal(err)
+		}
+		kept, err := p.Backups("ann")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if attempt == 0 {
+			if err := os.Remove(kept[0].Path); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if got := names(t, p, "ann"); got[0] != "before-run-11" || len(got) != 5 {
+		t.Errorf("copies after a call that was repeated: %v", got)
+	}
+	if got := system(t, db, "select count(*) || max(agent) from _owner"); got != "1ann" {
+		t.Errorf("the database belongs to %s", got)
+	}
+
 	again := open(t, all[len(all)-1].Path)
 	if schema, err := again.Schema(t.Context()); err != nil || len(schema.Tables[1].Columns) > 8 {
 		t.Errorf("%v, %v", schema, err)
@@ -246,6 +271,11 @@ func TestRestore(t *testing.T) {
 	if done.From != second.Path || done.Kept == "" || count() != "[[2]]" {
 		t.Errorf("%+v: %s", done, count())
 	}
+	for _, name := range []string{"migrations", "schema.sql"} { // they describe the one that was replaced
+		if _, err := os.Stat(filepath.Join(done.Kept, name)); err != nil {
+			t.Error(err)
+		}
+	}
 
 	with(t, p, "ann", func(db *agentdb.DB) {
 		if got := system(t, db, "select actor || ' ' || sql from _changelog order by id desc limit 1"); !strings.HasPrefix(got, "user -- the owner restored this database from "+second.Path) {
@@ -289,6 +319,75 @@ func TestRestore(t *testing.T) {
 	if got := strings.Join(names(t, p, "ann"), " "); strings.Count(got, "replaced") != 5 || strings.Count(got, "manual") != 2 {
 		t.Errorf("kept: %s", got)
 	}
+}
+
+// A replacement that was cut off goes on when the database is next asked for; one that was not begun
+// leaves nothing.
+func TestReplacementGoesOn(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	path := filepath.Join(dir, "ann", "db.sqlite")
+	count := func() (got string) {
+		p := pool(t, agentdb.PoolOptions{Dir: dir})
+		with(t, p, "ann", func(db *agentdb.DB) { got = ask(t, db, "select count(*) from expenses") })
+		if err := p.Close(); err != nil {
+			t.Fatal(err)
+		}
+		return got
+	}
+	with(t, pool(t, agentdb.PoolOptions{Dir: dir}), "ann", func(db *agentdb.DB) { expenses(t, db) })
+
+	for _, begun := range []bool{false, true} {
+		db := open(t, path+dbfile.NewSuffix)
+		expenses(t, db)
+		insert(t, db, "expenses", map[string]any{"amount": 1})
+		if err := db.Close(); err != nil {
+			t.Fatal(err)
+		}
+
+		want := "[[0]]"
+		if begun {
+			marker, err := dbfile.ReadMarker(path + dbfile.NewSuffix)
+			if err != nil {
+				t.Fatal(err)
+			}
+			marker.State, marker.Aside = dbfile.StateReplacing, "aside"
+			if err := dbfile.WriteMarker(path, marker); err != nil {
+				t.Fatal(err)
+			}
+			want = "[[1]]"
+		}
+		if got := count(); got != want {
+			t.Errorf("begun %v: it has %s rows, want %s", begun, got, want)
+		}
+		if _, err := os.Stat(path + dbfile.NewSuffix); err == nil {
+			t.Errorf("begun %v: the new file is still there", begun)
+		}
+	}
+	if _, err := os.Stat(filepath.Join(dir, "ann", "aside", "db.sqlite")); err != nil {
+		t.Error(err)
+	}
+}
+
+// A copy that an older rouse made, which did not record whose it is, is anybody's.
+func TestRestoreOfAnOlderOne(t *testing.T) {
+	t.Parallel()
+	old := filepath.Join(t.TempDir(), "old.sqlite")
+	agentdb.MakeOld(t, old, 3)
+
+	p := pool(t, agentdb.PoolOptions{})
+	with(t, p, "ann", func(db *agentdb.DB) { expenses(t, db) })
+	if _, err := p.Restore(t.Context(), "ann", agentdb.RestoreSpec{From: old}); err != nil {
+		t.Fatal(err)
+	}
+	with(t, p, "ann", func(db *agentdb.DB) {
+		if got := contents(t, db); got != "" {
+			t.Errorf("it holds %s", got)
+		}
+		if got := system(t, db, "select group_concat(agent) from _owner"); got != "ann" {
+			t.Errorf("it belongs to %s", got)
+		}
+	})
 }
 
 func TestRestoreRefuses(t *testing.T) {

@@ -147,11 +147,7 @@ func (p *Pool) prepareNew(ctx context.Context, path, agent, from, aside string) 
 	}
 
 	err = db.recordOwnerAction(ctx, agent, note)
-	if err = errors.Join(err, db.Close()); err != nil {
-		return err
-	}
-
-	return nil
+	return errors.Join(err, db.Close())
 }
 
 // recordOwnerAction writes into the changelog what the owner did with the whole database, and

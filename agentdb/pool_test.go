@@ -63,6 +63,12 @@ func TestPoolIsLazy(t *testing.T) {
 		t.Errorf("%d files are open, want the 2 used last", n)
 	}
 
+	usual := pool(t, agentdb.PoolOptions{})
+	with(t, usual, "ann", func(*agentdb.DB) {})
+	if n := agentdb.OpenFiles(usual); n != 1 {
+		t.Errorf("%d files are kept open where nothing says how many", n)
+	}
+
 	db, release, err := p.Get(t.Context(), "agent-0") // closed meanwhile
 	if err != nil {
 		t.Fatal(err)

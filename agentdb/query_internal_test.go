@@ -10,6 +10,16 @@ import (
 // The size of an answer is counted without writing it.
 func TestJSONSize(t *testing.T) {
 	t.Parallel()
+	for _, v := range []string{`"`, `\`, "<", ">", "&", " ", "~", "\x7f", "\x1f", "\u2028", "\xff"} {
+		want, err := json.Marshal(v)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := jsonSize(v); err != nil || got != len(want) {
+			t.Errorf("%d, %v for %s", got, err, want)
+		}
+	}
+
 	rapid.Check(t, func(t *rapid.T) {
 		v := rapid.OneOf(
 			rapid.Custom(func(t *rapid.T) any { return rapid.String().Draw(t, "text") }),

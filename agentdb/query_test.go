@@ -29,6 +29,7 @@ func TestQuery(t *testing.T) {
 		"values (1, 'a'), (2, 'b')":         `[[1,"a"],[2,"b"]]`,
 		"select 1 -- a comment":             `[[1]]`,
 		"/* ; */ select ';' /* ; */ ; -- ;": `[[";"]]`,
+		"select/**/1":                       `[[1]]`,
 		"select x'00ff'":                    `[["AP8="]]`,
 		"select 9e999, -9e999, null":        `[["+Inf","-Inf",null]]`,
 		"select 9223372036854775807":        `[[9223372036854775807]]`,
@@ -111,6 +112,18 @@ func TestQueryBounds(t *testing.T) {
 		rows, err := db.Query(t.Context(), agentdb.QuerySpec{SQL: count, Limit: limit})
 		if err != nil || len(rows.Rows) != want || !rows.Truncated || len(rows.Warnings) != 1 {
 			t.Errorf("limit %d: %d rows, truncated %v, %q, %v", limit, len(rows.Rows), rows.Truncated, rows.Warnings, err)
+		}
+	}
+
+	// Of rows of {"x":"…"} with a comma, 80,000 bytes and not one more.
+	for _, c := range []struct {
+		length, count int
+		want          int // rows; 0 is a refusal
+	}{{79991, 1, 1}, {79992, 1, 0}, {39991, 2, 2}, {39992, 2, 1}} {
+		sql := fmt.Sprintf("with recursive n(i) as (select 1 union all select i + 1 from n where i < %d) select printf('%%.*c', %d, 'x') x from n", c.count, c.length)
+		rows, err := db.Query(t.Context(), agentdb.QuerySpec{SQL: sql})
+		if len(rows.Rows) != c.want || rows.Truncated != (c.want == 1 && c.count == 2) || (err != nil) != (c.want == 0) {
+			t.Errorf("%d rows with %d characters: %d rows, truncated %v, %v", c.count, c.length, len(rows.Rows), rows.Truncated, err)
 		}
 	}
 

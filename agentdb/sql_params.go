@@ -36,9 +36,9 @@ func parametersOf(sql string) (p parameters) {
 // eachParameter says where each parameter of SQL stands, with its mark (?, :, @ or $) at at.
 func eachParameter(sql string, found func(at, end int)) {
 	for i := 0; i < len(sql); {
-		next, what := nextToken(sql, i)
-		// Not inside a text or a comment; and a $ may stand within a name.
-		if what != tokenOther || next != i+1 || strings.IndexByte("?:@$", sql[i]) < 0 || sql[i] == '$' && i > 0 && wordByte(sql[i-1]) {
+		next, _ := nextToken(sql, i)
+		// Not inside a text or a comment, which are one token; and a $ may stand within a name.
+		if strings.IndexByte("?:@$", sql[i]) < 0 || sql[i] == '$' && i > 0 && wordByte(sql[i-1]) {
 			i = next
 			continue
 		}

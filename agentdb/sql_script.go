@@ -94,18 +94,13 @@ func (s *statement) word(i int) string {
 	return ""
 }
 
-func (s *statement) isTrigger() bool {
-	// TEMP is refused later; until then it must not be cut in the middle.
-	if s.word(0) != "CREATE" {
-		return false
-	}
-	return s.word(1) == "TRIGGER" || (s.word(1) == "TEMP" || s.word(1) == "TEMPORARY") && s.word(2) == "TRIGGER"
-}
+// isTrigger leaves out TEMP, which is refused wherever it is cut.
+func (s *statement) isTrigger() bool { return s.word(0) == "CREATE" && s.word(1) == "TRIGGER" }
 
-// endsTrigger says that the words so far end in "; END".
+// endsTrigger says that the words so far, those of a trigger, end in "; END".
 func (s *statement) endsTrigger() bool {
 	n := len(s.words)
-	return n > 1 && s.words[n-1].text == "END" && s.words[n-2].text == ";"
+	return s.words[n-1].text == "END" && s.words[n-2].text == ";"
 }
 
 // verb names what the statement does: "SELECT", "UPDATE", "CREATE TABLE", "ALTER".

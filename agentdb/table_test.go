@@ -53,6 +53,7 @@ func TestTableSpecIsChecked(t *testing.T) {
 		"index elsewhere":   {func(s *TableSpec) { s.Indexes = []Index{{Name: "i", Columns: []string{"b"}}} }, "indexes[0].columns"},
 		"fine":              {func(s *TableSpec) { s.Name = strings.Repeat("a", 128); s.Columns[0].Nullable = &no }, ""},
 		"fine: host index":  {func(s *TableSpec) { s.Indexes = []Index{{Name: "i", Columns: []string{"A", "_created_at"}}} }, ""},
+		"fine: all letters": {func(s *TableSpec) { s.Name = "AZaz09_" }, ""},
 		"fine: keyword":     {func(s *TableSpec) { s.Columns[0].Name = "order" }, ""},
 		"fine: other types": {func(s *TableSpec) { s.Columns[0].Type = "decimal(10, 2)" }, ""},
 	} {
@@ -99,9 +100,9 @@ func TestPrimaryKey(t *testing.T) {
 
 func TestToColumns(t *testing.T) {
 	got := strings.Join(toColumns([]string{
-		"Amount (EUR)", "amount  eur", " Größe ", "", "金額", "2024", "order", "rowid", "a\"b", "_created_at", "Café",
+		"Amount (EUR)", "amount  eur", " Größe ", "", "金額", "2024", "order", "rowid", "a\"b", "_created_at", "Café", "0a", "9z", "AZaz09",
 	}), " ")
-	want := "Amount_EUR amount_eur_2 Gro_e column_4 column_5 _2024 order c_rowid a_b _created_at Cafe"
+	want := "Amount_EUR amount_eur_2 Gro_e column_4 column_5 _2024 order c_rowid a_b _created_at Cafe _0a _9z AZaz09"
 	if got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}

@@ -108,6 +108,10 @@ func TestParameters(t *testing.T) {
 		{"select :a", nil, map[string]any{"a": 1, "d": 2}, "the SQL has no parameter d"},
 		{"select :a, :b", nil, map[string]any{"a": 1}, "there is no value for :b"},
 		{"select :a", nil, nil, "more parameters than were given"},
+		{"select :azAZ09_", nil, map[string]any{"azAZ09_": 1}, ""},
+		{"select :À", nil, map[string]any{"À": 1}, ""},
+		{"select:a", nil, map[string]any{"a": 1}, ""},
+		{"select 1 as a$b", nil, nil, ""},
 		{"select :a, ?", nil, map[string]any{"a": 1}, "a parameter without a name (?)"},
 	} {
 		_, err := db.Query(t.Context(), agentdb.QuerySpec{SQL: test.sql, Params: test.list, Named: test.named})

@@ -2,6 +2,7 @@ package agentdb_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	"rouse/agentdb"
@@ -50,10 +51,16 @@ func TestViews(t *testing.T) {
 		{Name: "x", SQL: "delete from expenses", RenderHint: "table", Refresh: "manual"},
 		{Name: "x", SQL: "select 1", RenderHint: "cake", Refresh: "manual"},
 		{Name: "x", SQL: "select 1", RenderHint: "pie", Refresh: "sometimes"},
+		{Name: "x", SQL: "select 1", RenderHint: "pie", Refresh: "999ms"},
+		{Name: "x", SQL: "select 1" + strings.Repeat(" ", 16<<10-7), RenderHint: "pie", Refresh: "1s"},
 	} {
 		if _, err := db.DefineView(t.Context(), by, bad); err == nil {
 			t.Errorf("%+v was saved", bad)
 		}
+	}
+	longest := agentdb.View{Name: "longest", SQL: "select 1" + strings.Repeat(" ", 16<<10-8), RenderHint: "number", Refresh: "1s"}
+	if _, err := db.DefineView(t.Context(), by, longest); err != nil {
+		t.Error(err)
 	}
 
 	if _, err := db.CreateTable(t.Context(), by, agentdb.TableSpec{Name: "total", Purpose: "p", Columns: []agentdb.Column{{Name: "a", Type: "TEXT"}}}); err == nil {
@@ -64,6 +71,8 @@ func TestViews(t *testing.T) {
 		_, err := db.Execute(t.Context(), by, agentdb.ExecuteSpec{SQL: sql})
 		wantError(t, err, "invalid_args", "name", "saved view named")
 	}
+
+	execute(t, db, "create index total on expenses(category); drop index total") // no query reads from an index
 
 	if out, err := db.DropView(t.Context(), by, "total"); err != nil || !out.Dropped {
 		t.Errorf("%+v %v", out, err)
