@@ -65,7 +65,7 @@ func TestRotation(t *testing.T) {
 	}
 }
 
-// What its owner answered is not asked again by a model whose context starts over; of more than there is room for the newest stays.
+// AYA-13: what its owner answered is not asked again by a model whose context starts over; of more than there is room for the newest stays.
 func TestRotationKeepsAnswers(t *testing.T) {
 	h := crowded(t, 1)
 	h.o.Messages = append(h.o.Messages,
