@@ -135,6 +135,50 @@ view over(least) (saved):
 	}
 }
 
+// OSA-63: what has exactly so many characters stays, and one fewer costs the next part: the SQL of views, columns beyond ten, the oldest tables.
+// The names of views have a quarter of it, and nothing is said of views where there are none.
+func TestSchemaTextFits(t *testing.T) {
+	t.Parallel()
+	db := fresh(t)
+	wide(t, db, "old", 12)
+	wide(t, db, "young", 12)
+	if _, err := db.CreateTable(t.Context(), agentdb.By{}, agentdb.TableSpec{Name: "strict", Purpose: "Strict", Columns: []agentdb.Column{{Name: "a", Type: "TEXT", Nullable: new(false)}, {Name: "b", Type: "TEXT", Nullable: new(true)}}}); err != nil {
+		t.Fatal(err)
+	}
+	schema := func() agentdb.Schema {
+		t.Helper()
+		s, err := db.Schema(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	size := func(text string) int { return utf8.RuneCountInString(text) }
+
+	s := schema()
+	whole := s.Text(1 << 20)
+	if !strings.Contains(whole, "  a TEXT not null\n  b TEXT\n") || s.Text(size(whole)) != whole {
+		t.Errorf("whole:\n%s", whole)
+	}
+	ten := s.Text(size(whole) - 1)
+	if !strings.Contains(ten, "… and 3 more columns") || strings.Contains(ten, "view") || s.Text(size(ten)) != ten {
+		t.Errorf("ten columns:\n%s", ten)
+	}
+	two := s.Text(size(ten) - 1)
+	if strings.Contains(two, "old (") || !strings.Contains(two, "young (") || !strings.Contains(two, "1 older tables are left out") || s.Text(size(two)) != two {
+		t.Errorf("without the oldest:\n%s", two)
+	}
+
+	for i := range 40 {
+		raw(t, db, fmt.Sprintf("create view view_of_some_length_%02d as select a from strict", i))
+	}
+	named := schema().Text(1200)
+	_, names, _ := strings.Cut(named, "views, whose SQL db_schema has: ")
+	if n := size(strings.TrimSpace(names)); n < 280 || n > 300 || size(named) > 1200 {
+		t.Errorf("%d characters of names of views in %d:\n%s", n, size(named), named)
+	}
+}
+
 func wide(t *testing.T, db *agentdb.DB, name string, columns int) {
 	t.Helper()
 	spec := agentdb.TableSpec{Name: name, Purpose: "Wide"}
