@@ -340,6 +340,50 @@ func TestImportKeepsToTheQuota(t *testing.T) {
 	}
 
 	load(t, db, "f.csv", "a\n1\n") // and nothing of it counts
+
+	// What stays below twice the quota goes in, with a word about it.
+	if in := load(t, db, "g.csv", "a\n"+strings.Repeat("1\n", 20_000)); in.RowsImported != 20_000 || !strings.Contains(strings.Join(in.Warnings, "\n"), "quota") {
+		t.Errorf("%+v", in)
+	}
+}
+
+// A file may be as large as its limit, and not a byte larger.
+func TestImportLimit(t *testing.T) {
+	db := fresh(t)
+	limit := func(s *agentdb.ImportSpec) { s.Limit = 8 }
+	if in := load(t, db, "f.csv", "a\n1\n2\n3\n", limit); in.RowsImported != 3 {
+		t.Errorf("%+v", in)
+	}
+	_, err := tryLoad(db, "g.csv", "a\n1\n2\n34\n", limit)
+	wantError(t, err, "invalid_args", "path", "g.csv is larger than")
+}
+
+// A key may be named as its file has it, where the column got another name.
+func TestImportKeyByItsHeading(t *testing.T) {
+	db := fresh(t)
+	load(t, db, "f.csv", "Invoice No,sum\n1,2\n2,3\n")
+	in := load(t, db, "f.csv", "Invoice No,sum\n2,4\n3,5\n", upsert("Invoice No"))
+	if got := ask(t, db, "select invoice_no, sum from "+in.Table+" order by 1"); got != "[[1,2],[2,4],[3,5]]" {
+		t.Errorf("%s after %+v", got, in)
+	}
+}
+
+// Digits that a number does not give back are told of, in columns of every type for numbers.
+func TestImportTellsOfLostDigits(t *testing.T) {
+	for _, c := range []struct {
+		typ, cell string
+		lost      bool
+	}{
+		{"INTEGER", "09", true}, {"BIGINT", "00", true}, {"DECIMAL", "09", true}, {"NUMERIC", "+49", true}, {"DOUBLE", "09.5", true},
+		{"INTEGER", "90", false}, {"DECIMAL", "0.5", false}, {"NUMERIC", "-1", false}, {"DATE", "09", false}, {"TEXT", "09", false},
+	} {
+		db := fresh(t)
+		raw(t, db, "create table t (a "+c.typ+")")
+		in := load(t, db, "f.csv", "a\n"+c.cell+"\n", func(s *agentdb.ImportSpec) { s.Table = "t" })
+		if lost := strings.Contains(strings.Join(in.Warnings, "\n"), "are shorter as numbers"); lost != c.lost {
+			t.Errorf("%s into %s: %q", c.cell, c.typ, in.Warnings)
+		}
+	}
 }
 
 // An import whose caller gives up is rolled back, and the journal of another call is unharmed.
