@@ -375,6 +375,8 @@ func TestImportTellsOfLostDigits(t *testing.T) {
 		lost      bool
 	}{
 		{"INTEGER", "09", true}, {"BIGINT", "00", true}, {"DECIMAL", "09", true}, {"NUMERIC", "+49", true}, {"DOUBLE", "09.5", true},
+		{"INTEGER", "-007", true}, {"REAL", "1234567890.123456", true}, {"REAL", "0.1234567890123456", true}, {"INTEGER", "10000000000000000000", true},
+		{"INTEGER", "0", false}, {"INTEGER", "-5", false}, {"INTEGER", "9223372036854775807", false}, {"REAL", "123456789.012345", false}, {"REAL", "1e3", false},
 		{"INTEGER", "90", false}, {"DECIMAL", "0.5", false}, {"NUMERIC", "-1", false}, {"DATE", "09", false}, {"TEXT", "09", false},
 	} {
 		db := fresh(t)
