@@ -275,6 +275,10 @@ func TestChunksAreRecordedWhole(t *testing.T) {
 			"create table t(k text primary key, a); insert into t values (null, 1), (null, 3)",
 			func(t *testing.T, db *agentdb.DB) error { run(t, db, 2, "insert into t values (null, 2)"); return nil }, "insert into t values (null, 4)", false,
 		},
+		"a key of integers that can be NULL, because it descends": {
+			"create table t(k integer primary key desc, a); insert into t values (null, 1), (null, 3)",
+			func(t *testing.T, db *agentdb.DB) error { run(t, db, 2, "insert into t values (null, 2)"); return nil }, "insert into t values (null, 4)", false,
+		},
 		"a cascade of an upsert": {
 			"create table t(k text primary key not null, c text unique); create table child(c text references t(c) on update cascade); insert into t values ('a', 'old'); insert into child values ('old')",
 			upsert("t", map[string]any{"k": "a", "c": "new"}), "", false,

@@ -147,6 +147,8 @@ func storable(v any) (any, error) {
 		return int64(v), nil
 	case float64:
 		return tabular.WholeFloat(v), nil
+	case realNumber:
+		return float64(v), nil
 	case json.Number:
 		return tabular.Number(v), nil
 	// As the host writes instants, so that they compare as texts.

@@ -97,13 +97,16 @@ func (v View) values(given map[string]any) (map[string]any, error) {
 		switch {
 		case ok:
 			var err error
-			if out[p.Name], err = p.value(value, "params."+p.Name); err != nil {
+			if out[p.Name], err = p.bound(value, "params."+p.Name); err != nil {
 				return nil, err
 			}
 		case p.Default == nil:
 			missing = append(missing, p.Name)
 		default:
-			out[p.Name] = p.Default
+			var err error
+			if out[p.Name], err = p.bound(p.Default, "params."+p.Name); err != nil {
+				return nil, err
+			}
 		}
 	}
 
@@ -129,6 +132,18 @@ func (v View) signature() string {
 		out[i] = p.Name + " (" + p.Type + ")"
 	}
 	return "it has " + strings.Join(out, ", ")
+}
+
+// realNumber is a value that SQLite is given as a real, also where it is whole: 7 / 2.0 is not 7 / 2.
+type realNumber float64
+
+// bound is a value as a query is given it.
+func (p ViewParam) bound(v any, field string) (any, error) {
+	value, err := p.value(v, field)
+	if n, ok := value.(float64); ok {
+		return realNumber(n), err
+	}
+	return value, err
 }
 
 // value gives a value in the parameter's type. A text is read as a number where one is wanted:

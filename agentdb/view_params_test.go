@@ -86,6 +86,80 @@ func TestViewParametersRefuses(t *testing.T) {
 	}
 }
 
+// A view has at most twenty parameters, and each value is given in the type of its parameter, or refused.
+func TestViewParameterTypes(t *testing.T) {
+	db := fresh(t)
+	define := func(v agentdb.View) error {
+		v.RenderHint, v.Refresh = "table", "manual"
+		_, err := db.DefineView(t.Context(), agentdb.By{Run: 1}, v)
+		return err
+	}
+	many := agentdb.View{Name: "many", SQL: "select 1"}
+	for i := range 20 {
+		many.SQL, many.Params = fmt.Sprintf("%s + :p%d", many.SQL, i), append(many.Params, agentdb.ViewParam{Name: fmt.Sprint("p", i)})
+	}
+	if err := define(many); err != nil {
+		t.Errorf("twenty: %v", err)
+	}
+	many.SQL, many.Params = many.SQL+" + :p20", append(many.Params, agentdb.ViewParam{Name: "p20"})
+	if err := define(many); err == nil || !strings.Contains(err.Error(), "a view can have 20 parameters") {
+		t.Errorf("twenty-one: %v", err)
+	}
+
+	for i, c := range []struct {
+		typ   string
+		value any
+		want  string // what SQLite says of it; "" when it is refused
+	}{
+		{"text", "1", `["text","1"]`}, {"text", 1, `["text","1"]`}, {"text", 1.5, `["text","1.5"]`},
+		{"integer", 1, `["integer",1]`}, {"integer", "1", `["integer",1]`}, {"integer", 1.5, ""}, {"integer", "1.5", ""}, {"integer", "x", ""},
+		{"real", 1, `["real",1]`}, {"real", 1.5, `["real",1.5]`}, {"real", "1.5", `["real",1.5]`}, {"real", "2", `["real",2]`}, {"real", "x", ""},
+		{"real", nil, `["null",null]`},
+	} {
+		name := fmt.Sprint("v", i)
+		if err := define(agentdb.View{Name: name, SQL: "select typeof(:a), :a", Params: []agentdb.ViewParam{{Name: "a", Type: c.typ}}}); err != nil {
+			t.Fatal(err)
+		}
+		out, err := db.RunView(t.Context(), name, map[string]any{"a": c.value})
+		if c.want == "" {
+			if err == nil || !strings.Contains(err.Error(), "is of type "+c.typ) {
+				t.Errorf("%v as %s: %v", c.value, c.typ, err)
+			}
+			continue
+		}
+		if err != nil || flat(t, out.Rows) != "["+c.want+"]" {
+			t.Errorf("%v as %s: %s (%v), want %s", c.value, c.typ, flat(t, out.Rows), err, c.want)
+		}
+	}
+
+	half := agentdb.View{Name: "half", SQL: "select 7 / :a", Params: []agentdb.ViewParam{{Name: "a", Type: "real", Default: 2}}}
+	if err := define(half); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := db.RunView(t.Context(), "half", nil); err != nil || flat(t, out.Rows) != "[[3.5]]" {
+		t.Errorf("a default that is whole: %s (%v)", flat(t, out.Rows), err)
+	}
+	if rows, err := db.Query(t.Context(), agentdb.QuerySpec{SQL: "select * from half"}); err != nil || flat(t, rows) != "[[3.5]]" {
+		t.Errorf("asked for in a query: %s (%v)", flat(t, rows), err)
+	}
+}
+
+// A call that drops a view and is made once more is answered as it was, though there is none any more.
+func TestDropViewOnce(t *testing.T) {
+	db := fresh(t)
+	if _, err := db.DefineView(t.Context(), agentdb.By{Run: 1}, agentdb.View{Name: "v", SQL: "select 1", RenderHint: "table", Refresh: "manual"}); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 2 {
+		if dropped, err := db.DropView(t.Context(), agentdb.By{Run: 1, Key: "k"}, "v"); err != nil || !dropped.Dropped {
+			t.Errorf("call %d: %+v, %v", i, dropped, err)
+		}
+	}
+	if _, err := db.DropView(t.Context(), agentdb.By{Run: 1}, "v"); err == nil {
+		t.Error("another call drops it as well")
+	}
+}
+
 // OSA-56, OSA-57: values and parameters have to be as many, and of the same names.
 func TestParameters(t *testing.T) {
 	db := fresh(t)

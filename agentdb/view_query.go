@@ -73,13 +73,6 @@ func (v View) expression() (string, error) {
 		return "", err
 	}
 
-	// As they were read, numbers are texts still.
-	for _, p := range v.Params {
-		if values[p.Name], err = p.value(values[p.Name], "params."+p.Name); err != nil {
-			return "", err
-		}
-	}
-
 	var b strings.Builder
 	done := 0
 	eachParameter(text, func(at, end int) {
@@ -91,13 +84,13 @@ func (v View) expression() (string, error) {
 	return fmt.Sprintf("%s AS (\n%s\n)", quote(v.Name), b.String()+text[done:]), nil
 }
 
-// sqlLiteral writes a value of a parameter, which is a text, an int64, a float64 or nil.
+// sqlLiteral writes a value of a parameter, which is a text, an int64, a realNumber or nil.
 func sqlLiteral(v any) string {
 	switch v := v.(type) {
 	case int64:
 		return strconv.FormatInt(v, 10)
-	case float64:
-		return strconv.FormatFloat(v, 'e', -1, 64) // with an exponent it stays a REAL
+	case realNumber:
+		return strconv.FormatFloat(float64(v), 'e', -1, 64) // with an exponent it stays a REAL
 	case string:
 		return "'" + strings.ReplaceAll(v, "'", "''") + "'"
 	}
