@@ -46,6 +46,20 @@ func TestCreateTableIfNotExists(t *testing.T) {
 		t.Errorf("%+v, %v", same, err)
 	}
 
+	// An index that is there, but lets keys come twice, or of other columns, is not what was asked for. A default of NULL is none, whoever says it.
+	raw(t, db, "create table marks(id integer primary key, a text default null, b integer)", "create index marks_a on marks(a)", "create unique index marks_b on marks(b)")
+	for _, c := range []struct {
+		unique  bool
+		columns []string
+		want    int // warnings
+	}{{false, []string{"a"}, 0}, {true, []string{"a"}, 1}, {true, []string{"b"}, 0}, {false, []string{"b"}, 1}, {true, []string{"a", "b"}, 1}} {
+		got, err := db.CreateTable(t.Context(), agentdb.By{Run: 5}, agentdb.TableSpec{Name: "marks", Purpose: "p", IfNotExists: true,
+			Columns: []agentdb.Column{{Name: "a", Type: "TEXT", Default: json.RawMessage("null")}, {Name: "b", Type: "INTEGER"}}, Indexes: []agentdb.Index{{Name: "x", Columns: c.columns, Unique: c.unique}}})
+		if err != nil || len(got.Warnings) != c.want {
+			t.Errorf("unique %t on %v: %q (%v)", c.unique, c.columns, got.Warnings, err)
+		}
+	}
+
 	// What is no table, and a table that is wrong in itself, is refused as ever.
 	_, err = db.CreateTable(t.Context(), agentdb.By{Run: 6}, agentdb.TableSpec{Name: "beats_at", Purpose: "p", IfNotExists: true, Columns: spec.Columns})
 	wantError(t, err, "invalid_args", "name", "a index named beats_at already exists")
