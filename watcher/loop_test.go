@@ -741,8 +741,16 @@ func TestPreexistingIsRecorded(t *testing.T) {
 			d.must(d.w.ledger.SaveWatchStates(d.t.Context(), ledger.WatchState{Job: "in", Tree: "9 x"}))
 		}, 2, false},
 		"as a loop": {func(d *harness) {
-			d.must(d.w.ledger.SaveWatchStates(d.t.Context(), ledger.WatchState{Job: "in", Fingerprint: "f", Tree: "x"}))
+			st, _, err := d.w.ledger.WatchState(d.t.Context(), "in")
+			d.must(err)
+			d.must(d.w.ledger.SaveWatchStates(d.t.Context(), ledger.WatchState{Job: "in", Fingerprint: "f", Tree: st.Tree}))
 		}, 2, false},
+		"of another folder": {func(d *harness) {
+			other := d.w.folders["in"].Watch
+			other.Path = d.path("other")
+			d.must(os.Mkdir(other.Path, 0o700))
+			newFolder(d.w, other).scan(d.t.Context(), "start")
+		}, 3, false},
 		"missing at first": {func(d *harness) {
 			d.must(os.Rename(d.path("inbox"), d.path("away")))
 			newFolder(d.w, d.w.folders["in"].Watch).scan(d.t.Context(), "start")
