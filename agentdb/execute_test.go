@@ -104,6 +104,25 @@ func TestExecuteTriggers(t *testing.T) {
 	}
 }
 
+// A statement may end in a word that is longer in capitals, or in bytes that are no text: it is refused or done like any other.
+func TestLastWordInCapitals(t *testing.T) {
+	t.Parallel()
+	db := fresh(t)
+	expenses(t, db)
+	for _, sql := range []string{"with \x96", "with ɐ", "select ɐ", "delete from expenses where note = ɐ", "update expenses set note = \x96"} {
+		if _, err := db.Query(t.Context(), agentdb.QuerySpec{SQL: sql}); err == nil {
+			t.Errorf("%q is answered", sql)
+		}
+		if _, err := db.Execute(t.Context(), agentdb.By{Run: 1}, agentdb.ExecuteSpec{SQL: sql}); err == nil {
+			t.Errorf("%q is executed", sql)
+		}
+	}
+	raw(t, db, "alter table expenses add column ɐ text")
+	if got := ask(t, db, "with x as (select 1) select count(*) from expenses order by ɐ"); got != "[[0]]" {
+		t.Error(got)
+	}
+}
+
 // OSA-57: refused before running, with the reason, what to do instead, and the place.
 func TestExecuteRefuses(t *testing.T) {
 	t.Parallel()

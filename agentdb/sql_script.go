@@ -31,7 +31,7 @@ func splitScript(sql string) ([]statement, error) {
 
 	var out []statement
 	s := statement{}
-	depth := 0
+	depth, end := 0, 0 // end is that of the last word as it is written: in capitals it may be longer
 	finish := func(end, next int) {
 		if len(s.words) > 0 {
 			s.offset += s.words[0].at
@@ -64,19 +64,13 @@ func splitScript(sql string) ([]statement, error) {
 				depth--
 			}
 
-			s.words = append(s.words, word{strings.ToUpper(text), i - s.offset, depth})
+			s.words, end = append(s.words, word{strings.ToUpper(text), i - s.offset, depth}), next
 			if text == "(" {
 				depth++
 			}
 		}
 
 		i = next
-	}
-
-	end := len(sql)
-	if n := len(s.words); n > 0 {
-		last := s.words[n-1]
-		end = s.offset + last.at + len(last.text)
 	}
 
 	finish(end, len(sql))
