@@ -15,7 +15,7 @@ func UnmarshalString(raw []byte, into *string) error {
 	}
 
 	n := len(raw)
-	if n < 2 || raw[0] != '"' || bytes.ContainsFunc(raw[1:n-1], func(c rune) bool { return c == '\\' || c == utf8.RuneError }) {
+	if n < 2 || raw[0] != '"' || raw[n-1] != '"' || bytes.ContainsFunc(raw[1:n-1], func(c rune) bool { return c == '\\' || c == utf8.RuneError }) {
 		return json.Unmarshal(raw, into)
 	}
 

@@ -9,7 +9,7 @@ import (
 
 // A string is read as encoding/json reads it.
 func FuzzUnmarshalString(f *testing.F) {
-	for _, raw := range []string{`""`, `"a"`, `null`, `"\u00fc\n"`, `"ü"`, "\"\xff\"", "\"\ufffd\"", `"\\"`, `"\""`, `1`, `{}`} {
+	for _, raw := range []string{`""`, `"a"`, `null`, `"\u00fc\n"`, `"ü"`, "\"\xff\"", "\"\ufffd\"", `"\\"`, `"\""`, `1`, `{}`, `"" `, `"a" `} {
 		f.Add([]byte(raw))
 	}
 	f.Fuzz(func(t *testing.T, raw []byte) {
