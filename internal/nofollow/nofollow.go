@@ -25,28 +25,74 @@ type Boundary struct {
 
 // NewBoundary returns the boundary of some folders, which are absolute. Those that do not exist yet
 // count by name.
-func NewBoundary(folders ...string) Boundary {
+func NewBoundary(folders ...string) Boundary { return NewGlance().Boundary(folders...) }
+
+// Glance follows many paths at about one time: it looks at each name on their way once.
+type Glance struct{ names map[string]seen }
+
+// seen is what stands at a path: a link, with where it leads to, something else, or nothing.
+type seen struct {
+	link, missing bool
+	to            string
+	err           error // of reading a link
+}
+
+// NewGlance returns one that has seen nothing yet.
+func NewGlance() *Glance { return &Glance{names: map[string]seen{}} }
+
+// Boundary is NewBoundary.
+func (g *Glance) Boundary(folders ...string) Boundary {
+	type folder struct {
+		path          string
+		linked, depth int
+	}
+	all := make([]folder, len(folders))
+	for i, path := range folders {
+		all[i] = folder{path, 1, len(elements(path))}
+		if at, err := (Boundary{}).locate(path, g.look); err == nil && at.resolved == filepath.Clean(path) {
+			all[i].linked = 0
+		}
+	}
+
 	// Outer folders first: one within another does not end the owner's part, for that one does, and
 	// whoever writes there may have made it a link. Those that links lead to come last, for some of
 	// these links may lie in the others.
-	linked := func(path string) int {
-		if at, err := (Boundary{}).locate(path); err == nil && at.resolved == filepath.Clean(path) {
-			return 0
-		}
-		return 1
-	}
-	folders = slices.Clone(folders)
-	slices.SortStableFunc(folders, func(x, y string) int {
-		return cmp.Or(cmp.Compare(linked(x), linked(y)), cmp.Compare(len(elements(x)), len(elements(y))))
-	})
+	slices.SortStableFunc(all, func(x, y folder) int { return cmp.Or(x.linked-y.linked, x.depth-y.depth) })
 
 	b := Boundary{map[string]bool{}}
-	for _, f := range folders {
-		if at, err := b.locate(f); err == nil && at.folder == "" {
+	for _, f := range all {
+		if at, err := b.locate(f.path, g.look); err == nil && at.folder == "" {
 			b.folders[fold(at.resolved)] = true
 		}
 	}
 	return b
+}
+
+// Resolve is that of the zero Boundary.
+func (g *Glance) Resolve(path string) (string, error) {
+	at, err := (Boundary{}).locate(path, g.look)
+	return at.resolved, err
+}
+
+func (g *Glance) look(path string) seen {
+	at, ok := g.names[path]
+	if !ok {
+		at = look(path)
+		g.names[path] = at
+	}
+	return at
+}
+
+// look says what stands at a path now.
+func look(path string) seen {
+	info, err := os.Lstat(path)
+	if err != nil || info.Mode()&fs.ModeSymlink == 0 {
+		// What may not be seen is reported by whoever opens it.
+		return seen{missing: errors.Is(err, fs.ErrNotExist)}
+	}
+
+	to, err := os.Readlink(path)
+	return seen{link: true, to: to, err: err}
 }
 
 // LinkError is a link that is not followed: it lies where somebody else makes names.
@@ -67,8 +113,8 @@ type location struct {
 }
 
 // locate resolves the links of a path down to the boundary, and opens nothing. Parts that do not exist
-// are kept as they are.
-func (b Boundary) locate(path string) (location, error) {
+// are kept as they are. It asks look for each name on the way.
+func (b Boundary) locate(path string, look func(string) seen) (location, error) {
 	if path == "" { // which is not the current folder, to the system
 		return location{}, &fs.PathError{Op: "open", Path: path, Err: fs.ErrNotExist}
 	}
@@ -79,7 +125,7 @@ func (b Boundary) locate(path string) (location, error) {
 	}
 
 	at := root(path)
-	todo := elements(path)
+	todo, missing := elements(path), false // what lies below what is missing is so, too
 	for links := 0; len(todo) > 0; {
 		if b.has(at) {
 			// Lexically from here on: no link below is followed, so ".." cannot mean anything else.
@@ -92,28 +138,31 @@ func (b Boundary) locate(path string) (location, error) {
 		name := todo[0]
 		todo = todo[1:]
 		if name == ".." {
-			at = filepath.Dir(at)
+			at, missing = filepath.Dir(at), false
 			continue
 		}
 
 		next := filepath.Join(at, name)
-		info, err := os.Lstat(next)
-		if err != nil || info.Mode()&fs.ModeSymlink == 0 {
-			at = next // one that is missing, or may not be seen, is reported by whoever opens it
+		if missing {
+			at = next
 			continue
 		}
 
-		to, err := os.Readlink(next)
-		if err != nil {
-			return location{}, err
+		found := look(next)
+		switch {
+		case !found.link:
+			at, missing = next, found.missing
+			continue
+		case found.err != nil:
+			return location{}, found.err
 		}
 		if links++; links > maxLinks {
 			return location{}, &fs.PathError{Op: "open", Path: path, Err: errors.New("it leads through too many links")}
 		}
-		if filepath.IsAbs(to) {
-			at = root(to)
+		if filepath.IsAbs(found.to) {
+			at = root(found.to)
 		}
-		todo = append(elements(to), todo...)
+		todo = append(elements(found.to), todo...)
 	}
 
 	return location{resolved: at}, nil
@@ -142,7 +191,7 @@ func elements(path string) []string {
 // Resolve returns a path with the links of its owner's resolved. What lies below the boundary is kept as it
 // is, and not looked at.
 func (b Boundary) Resolve(path string) (string, error) {
-	at, err := b.locate(path)
+	at, err := b.locate(path, look)
 	return at.resolved, err
 }
 
@@ -151,7 +200,7 @@ func (b Boundary) Equal(o Boundary) bool { return maps.Equal(b.folders, o.folder
 
 // Holds returns the folder of the boundary that a path lies in, "" when it lies in none.
 func (b Boundary) Holds(path string) (folder string) {
-	at, err := b.locate(path)
+	at, err := b.locate(path, look)
 	if err != nil {
 		return ""
 	}
@@ -160,13 +209,13 @@ func (b Boundary) Holds(path string) (folder string) {
 
 // Covers reports whether a path is one of the folders of the boundary, or lies in one.
 func (b Boundary) Covers(path string) bool {
-	at, err := b.locate(path)
+	at, err := b.locate(path, look)
 	return err == nil && (at.folder != "" || b.has(at.resolved))
 }
 
 // Within is the part of a path below the boundary, "" where there is none.
 func (b Boundary) Within(path string) string {
-	at, err := b.locate(path)
+	at, err := b.locate(path, look)
 	if err != nil {
 		return ""
 	}
@@ -184,7 +233,7 @@ func (b Boundary) MakeRoot(path string, mode fs.FileMode) (*os.Root, error) {
 
 // open makes what is missing with a mode that is not 0.
 func (b Boundary) open(path string, create fs.FileMode) (*os.Root, error) {
-	at, err := b.locate(path)
+	at, err := b.locate(path, look)
 	if err != nil {
 		return nil, err
 	}
@@ -325,7 +374,7 @@ func (b Boundary) Stat(path string) (fs.FileInfo, error) {
 
 // find opens the folder of a path, and says what is there by that name.
 func (b Boundary) find(path string) (folder *os.Root, name string, info fs.FileInfo, err error) {
-	at, err := b.locate(path)
+	at, err := b.locate(path, look)
 	if err != nil {
 		return nil, "", nil, err
 	}

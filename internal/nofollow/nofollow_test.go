@@ -318,6 +318,43 @@ func TestBoundaryByLinks(t *testing.T) {
 }
 
 // contentOf reads a whole file, as Open opens it.
+// What was seen once is what holds for all paths: a link that comes later is not followed, and one behind a name that is missing is.
+func TestGlance(t *testing.T) {
+	t.Parallel()
+	dir := tree(t, "disk/work/a.txt", "a", "link", "->disk", "chain", "->link/work", "loop", "->loop")
+	glance := nofollow.NewGlance()
+	resolves := func(path, want string) {
+		t.Helper()
+		real, err := glance.Resolve(dir + "/" + path)
+		if want == "" {
+			if err == nil {
+				t.Errorf("%s was resolved: %s", path, real)
+			}
+			return
+		}
+		if err != nil || real != filepath.Join(dir, want) {
+			t.Errorf("%s is %s, want %s, %v", path, real, want, err)
+		}
+	}
+
+	for range 2 { // by a look, and by what was seen
+		resolves("link/work/a.txt", "disk/work/a.txt")
+		resolves("chain/a.txt", "disk/work/a.txt")
+		resolves("missing/below/it", "missing/below/it")
+		resolves("missing/../link/work", "disk/work")
+		resolves("missing/below/../../chain/other", "disk/work/other")
+		resolves("loop/a", "")
+	}
+
+	if err := os.Symlink("disk", filepath.Join(dir, "missing")); err != nil {
+		t.Fatal(err)
+	}
+	resolves("missing/below/it", "missing/below/it")
+	if real, err := (nofollow.Boundary{}).Resolve(dir + "/missing/below"); err != nil || real != filepath.Join(dir, "disk/below") {
+		t.Errorf("%s, %v", real, err)
+	}
+}
+
 func contentOf(b nofollow.Boundary, path string) ([]byte, error) {
 	file, err := b.Open(path)
 	if err != nil {

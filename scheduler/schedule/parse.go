@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"hash/fnv"
+	"math/bits"
 	"strings"
 	"time"
 	_ "time/tzdata" // zones must be known on a machine without a zone database
@@ -249,6 +250,17 @@ func (s *Schedule) WithAnchor(t time.Time) *Schedule {
 	d.anchor = t
 	c.details = &d
 	return &c
+}
+
+// MoreThanHourly says whether some of its instants lie less than an hour apart, whatever is left out of them.
+func (s *Schedule) MoreThanHourly() bool {
+	switch s.source {
+	case sourceEvery:
+		return s.every < time.Hour
+	case sourceCron:
+		return bits.OnesCount64(s.cron.minute) > 1 || bits.OnesCount64(s.cron.second) > 1
+	}
+	return false
 }
 
 // Source is cron, every, at or window.

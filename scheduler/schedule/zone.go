@@ -1,6 +1,7 @@
 package schedule
 
 import (
+	"fmt"
 	"sort"
 	"sync"
 	"sync/atomic"
@@ -60,19 +61,29 @@ func zoneOf(l *time.Location) *zone {
 	return z
 }
 
-func loadZone(field, name string) (*time.Location, error) {
+// Zone is the time zone of an IANA name, the same one each time: all schedules in it share what is known of it.
+func Zone(name string) (*time.Location, error) {
 	zones.Lock()
 	defer zones.Unlock()
 
 	l := zones.byName[name]
 	if l == nil {
 		var err error
+		// Local would be another zone on another machine.
 		if l, err = time.LoadLocation(name); err != nil || name == "Local" {
-			return nil, &Error{field, name, "is not a known time zone; use an IANA name like Europe/Berlin"}
+			return nil, fmt.Errorf("%q is not a known time zone; use an IANA name like Europe/Berlin", name)
 		}
 		zones.byName[name] = l
 	}
 
+	return l, nil
+}
+
+func loadZone(field, name string) (*time.Location, error) {
+	l, err := Zone(name)
+	if err != nil {
+		return nil, &Error{field, name, "is not a known time zone; use an IANA name like Europe/Berlin"}
+	}
 	return l, nil
 }
 

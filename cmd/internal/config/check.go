@@ -14,6 +14,8 @@ import (
 	"rouse/agent"
 	"rouse/agent/tool"
 	"rouse/internal/text"
+	"rouse/scheduler/schedule"
+	"rouse/skills"
 )
 
 // checker checks what single values cannot show. What could not be read is not checked
@@ -26,13 +28,17 @@ type checker struct {
 	models, agents, channels, jobs []string
 	// Looked up by name or folder, since a walk through all for each of them takes seconds at ten thousand jobs.
 	agent    map[string]*Agent
-	jobNamed map[string]*Job     // the first of a name
-	jobsOf   map[string][]int    // by agent
-	workdirs map[string][]*Agent // those that are enabled, by folderKey
-	plain    map[string]string   // what plainPlace said
+	jobNamed map[string]*Job             // the first of a name
+	jobsOf   map[string][]int            // by agent
+	watching []*Job                      // those with a watch
+	workdirs map[string][]*Agent         // those that are enabled, by folderKey
+	programs map[string][]placedExecutor // by agent
+	plain    map[string]string           // what plainPlace said
 
 	types map[string]reflect.Type // of what templates and expressions can name
 	takes map[string]takes        // what tools take, as far as playbooks call them
+
+	skillRoots []skills.Root // where skills are looked for
 
 	offered map[*Agent]tool.Specs // the tools that the skills of agents offer
 	hooks   map[string]*Job       // the webhooks, by their paths
@@ -80,7 +86,8 @@ func check(d *decoder, cfg *Config, tools tool.Specs) {
 
 	for i := range cfg.Jobs {
 		if cfg.Jobs[i].At.Line > 0 { // else it is no mapping
-			c.job(fmt.Sprintf("jobs[%d]", i), &cfg.Jobs[i])
+			c.job(itemOf("jobs", i), &cfg.Jobs[i])
+			c.tells(itemOf("jobs", i), &cfg.Jobs[i])
 		}
 	}
 
@@ -125,8 +132,16 @@ func (c *checker) index() {
 			c.jobNamed[name] = j
 		}
 		c.jobsOf[j.Agent] = append(c.jobsOf[j.Agent], i)
+		if j.Watch != nil {
+			c.watching = append(c.watching, j)
+		}
 	}
 	c.cfg.jobNamed = c.jobNamed
+
+	c.programs = map[string][]placedExecutor{}
+	for _, e := range c.cfg.executors() {
+		c.programs[e.agent] = append(c.programs[e.agent], e)
+	}
 }
 
 // folderKey is the same for two names of a folder that the system takes for one.
@@ -305,16 +320,14 @@ func (c *checker) zone(path, name string) *time.Location {
 }
 
 func zone(name string) (*time.Location, error) {
-	switch name {
-	case "":
+	if name == "" {
 		return time.Local, nil
-	case "Local": // would mean another zone on another machine
-	default:
-		if z, err := time.LoadLocation(name); err == nil {
-			return z, nil
-		}
 	}
-	return time.Local, fmt.Errorf("%q is not a known time zone; use an IANA name like Europe/Berlin", name)
+	z, err := schedule.Zone(name)
+	if err != nil {
+		return time.Local, err
+	}
+	return z, nil
 }
 
 // Zone is the daemon's time zone.

@@ -202,7 +202,7 @@ func (c *checker) file(path, file string, s tool.Spec, j *Job, agent *Agent) {
 		return root != "" && (within(file, root) || within(plainPlace(file), plainPlace(root)))
 	}
 	ofSkill := func() bool {
-		for _, r := range c.cfg.SkillRoots(c.d.getenv) {
+		for _, r := range c.skillRoots {
 			if inside(r.Path) {
 				return true
 			}

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -113,25 +112,21 @@ func (c *checker) triggers(path string, j *Job) {
 	c.emptySources(path, j)
 	filtering := c.times(path+".exclude", "exclude", j.Exclude) && c.times(path+".only", "only", j.Only) && len(j.Exclude)+len(j.Only) > 0
 
-	location := c.zone(path+".timezone", j.Timezone)
-	if j.Timezone == "" {
-		location = c.cfg.Zone()
+	c.zone(path+".timezone", j.Timezone)
+
+	all := sources(j)
+	schedules, err := c.cfg.parseSchedules(j)
+	if err == nil {
+		j.schedules = schedules
+	} else {
+		c.wrongSources(path, j, all, filtering)
 	}
-
-	timed := false
-	for key, o := range sources(j) {
-		timed = true
-		_, err := schedule.Parse(o)
-		c.schedule(path+"."+key, key, err)
-
-		// Together with the schedule: this finds exclusions that leave no day at all.
-		if err == nil && filtering {
-			o.Location, o.Exclude, o.Only, o.Calendar = location, j.Exclude, j.Only, c.cfg.calendar
-			c.left(path, o)
-		}
+	if filtering {
+		c.left(path, schedules)
 	}
+	timed := len(all) > 0
 
-	if at := path + ".jitter"; j.Window != nil && len(sources(j)) == 1 && c.d.given(at) && !c.d.given("defaults.jitter") {
+	if at := path + ".jitter"; j.Window != nil && len(all) == 1 && c.d.given(at) && !c.d.given("defaults.jitter") {
 		c.warn(at, "has no effect on a window, which spreads by itself")
 	}
 	for _, key := range []string{"timezone", "exclude", "only", "on_miss", "catchup_window", "max_catchup", "jitter"} {
@@ -162,33 +157,53 @@ func (c *checker) times(path, key string, texts []string) (right bool) {
 	return right
 }
 
-// left says whether dates and calendars leave anything of a schedule.
-func (c *checker) left(path string, o schedule.Options) {
-	s, err := schedule.Parse(o)
-	key := "exclude"
-	var wrong *schedule.Error
-	if errors.As(err, &wrong) {
-		key = wrong.Field
+// wrongSources says what is wrong with the schedules of a job: with each by itself and, where it is right, with what dates and calendars
+// leave of it.
+func (c *checker) wrongSources(path string, j *Job, all []timing, filtering bool) {
+	location := c.cfg.Zone()
+	if j.Timezone != "" {
+		location, _ = zone(j.Timezone) // a wrong one was said
 	}
-	c.schedule(path+"."+key, key, err)
 
-	// By what calendars say now; those that are fetched are not known here.
-	if err != nil || len(s.Calendars()) == 0 || slices.ContainsFunc(s.Calendars(), func(one *schedule.Calendar) bool { return c.fetched(one.Name()) }) {
-		return
+	for _, s := range all {
+		_, err := schedule.Parse(s.Options)
+		c.schedule(path+"."+s.key, s.key, err)
+		if err != nil || !filtering {
+			continue
+		}
+
+		o := s.Options
+		o.Location, o.Exclude, o.Only, o.Calendar = location, j.Exclude, j.Only, c.cfg.calendar
+		_, err = schedule.Parse(o)
+		key := "exclude"
+		var wrong *schedule.Error
+		if errors.As(err, &wrong) {
+			key = wrong.Field
+		}
+		c.schedule(path+"."+key, key, err)
 	}
-	if s.Next(time.Now()).IsZero() {
-		c.warn(path, "by what its calendars hold now, it does not start again")
+}
+
+// left warns of schedules of which calendars leave nothing, by what they say now; those that are fetched are not known here.
+func (c *checker) left(path string, schedules []*schedule.Schedule) {
+	for _, s := range schedules {
+		if len(s.Calendars()) == 0 || slices.ContainsFunc(s.Calendars(), func(one *schedule.Calendar) bool { return c.fetched(one.Name()) }) {
+			continue
+		}
+		if s.Next(time.Now()).IsZero() {
+			c.warn(path, "by what its calendars hold now, it does not start again")
+		}
 	}
 }
 
 // emptySources refuses schedules that are given and empty. They would silently make a job that
 // only runs manually.
 func (c *checker) emptySources(path string, j *Job) {
-	for key, given := range map[string]struct{ text, like string }{
-		"schedule": {j.Schedule, `"0 8 * * 1-5" or "@daily"`}, "every": {j.Every, "15m"}, "at": {j.RunAt, "2026-11-21T08:00:00+01:00"},
+	for _, s := range [...]struct{ key, text, like string }{
+		{"schedule", j.Schedule, `"0 8 * * 1-5" or "@daily"`}, {"every", j.Every, "15m"}, {"at", j.RunAt, "2026-11-21T08:00:00+01:00"},
 	} {
-		if at := path + "." + key; c.d.given(at) && given.text == "" && c.hasNoProblem(at) {
-			c.bad(at, "is empty; write it like %s, or leave the key out", given.like)
+		if at := path + "." + s.key; s.text == "" && c.d.given(at) && c.hasNoProblem(at) {
+			c.bad(at, "is empty; write it like %s, or leave the key out", s.like)
 		}
 	}
 }
@@ -203,38 +218,55 @@ func (c *checker) schedule(path, key string, err error) {
 	}
 }
 
-// sources are the schedules of a job by their keys.
-func sources(j *Job) map[string]schedule.Options {
-	out := map[string]schedule.Options{"schedule": {Cron: j.Schedule}, "every": {Every: j.Every}, "at": {At: j.RunAt}}
-	if w := j.Window; w != nil && w.From != "" && w.To != "" { // else that was said
-		out["window"] = schedule.Options{Window: w.From + "-" + w.To, Days: w.Days}
+// timing is a schedule as it is written, with its key.
+type timing struct {
+	key string
+	schedule.Options
+}
+
+// sources are the schedules of a job as they are written, by their keys.
+func sources(j *Job) (out []timing) {
+	add := func(key string, o schedule.Options) {
+		if o.Cron+o.Every+o.At+o.Window != "" {
+			out = append(out, timing{key, o})
+		}
 	}
-	maps.DeleteFunc(out, func(_ string, o schedule.Options) bool { return o.Cron+o.Every+o.At+o.Window == "" })
+
+	add("at", schedule.Options{At: j.RunAt})
+	add("every", schedule.Options{Every: j.Every})
+	add("schedule", schedule.Options{Cron: j.Schedule})
+	if w := j.Window; w != nil && w.From != "" && w.To != "" { // else that was said
+		add("window", schedule.Options{Window: w.From + "-" + w.To, Days: w.Days})
+	}
 	return out
 }
 
 // Scheduled says whether a clock starts a job.
 func (j *Job) Scheduled() bool { return len(sources(j)) > 0 }
 
-// Schedules are the schedules of a job of a checked configuration, in a fixed order.
+// Schedules are the schedules of a job of a checked configuration, always in the same order, so that a reload does not change it.
 func (c *Config) Schedules(j *Job) ([]*schedule.Schedule, error) {
-	var out []*schedule.Schedule
-	// A map has no order, and reloads should not reorder the schedules.
-	all := sources(j)
-	for _, key := range slices.Sorted(maps.Keys(all)) {
-		o := all[key]
+	if j.schedules != nil {
+		return j.schedules, nil
+	}
+	return c.parseSchedules(j)
+}
+
+func (c *Config) parseSchedules(j *Job) (out []*schedule.Schedule, err error) {
+	for _, s := range sources(j) {
+		o := s.Options
 		o.Timezone, o.Location, o.Job = j.Timezone, c.Zone(), string(j.Name)
 		o.Exclude, o.Only, o.Calendar = j.Exclude, j.Only, c.calendar
 		if o.Window == "" {
 			o.Jitter = time.Duration(j.Jitter)
 		}
-		s, err := schedule.Parse(o)
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", key, err)
-		}
-		out = append(out, s)
-	}
 
+		parsed, err := schedule.Parse(o)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", s.key, err)
+		}
+		out = append(out, parsed)
+	}
 	return out, nil
 }
 

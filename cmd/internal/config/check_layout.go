@@ -85,8 +85,9 @@ func (c *Config) agentPlaces() nofollow.Boundary {
 
 // writerOf is a place that a folder lies in, or that lies in it: somebody else may write a part of it. nil when there is none.
 func (c *Config) writerOf(folder string) *place {
+	glance := nofollow.NewGlance()
 	for _, p := range c.places() {
-		if holds(nofollow.NewBoundary(p.folder), folder) || holds(nofollow.NewBoundary(folder), ownersPath(p.folder)) {
+		if holds(glance.Boundary(p.folder), folder) || holds(glance.Boundary(folder), ownersPath(p.folder, glance)) {
 			return &p
 		}
 	}
@@ -103,8 +104,9 @@ func (c *Config) Writer(folder string) string {
 
 // WriterAround is Writer for what is kept under a name of its own in a folder: who may write elsewhere in it does not matter.
 func (c *Config) WriterAround(folder string) string {
+	glance := nofollow.NewGlance()
 	for _, p := range c.places() {
-		if holds(nofollow.NewBoundary(ownersPath(p.folder)), folder) {
+		if holds(glance.Boundary(ownersPath(p.folder, glance)), folder) {
 			return fmt.Sprintf("%s %s", p.who, display(p.folder))
 		}
 	}
@@ -116,20 +118,21 @@ func (c *checker) layout() {
 	places, all := c.cfg.places(), c.trusted()
 
 	// Places are compared by what they are: agents write in the folder that a link leads to.
+	glance := nofollow.NewGlance()
 	real := make([]string, len(places))
 	for i, p := range places {
-		real[i] = ownersPath(p.folder)
+		real[i] = ownersPath(p.folder, glance)
 	}
 
 	// What is trusted is followed link by link, so that neither its name nor what that stands for may lie there.
 	inside := map[int][]trusted{}
-	others := nofollow.NewBoundary(real...)
+	others := glance.Boundary(real...)
 	for _, t := range all {
 		if !holds(others, t.path) {
 			continue
 		}
 		for i, folder := range real { // also those that the first one holds: they are mended together
-			if holds(nofollow.NewBoundary(folder), t.path) {
+			if holds(glance.Boundary(folder), t.path) {
 				inside[i] = append(inside[i], t)
 			}
 		}
@@ -137,7 +140,7 @@ func (c *checker) layout() {
 
 	whole := slices.DeleteFunc(all, func(t trusted) bool { return !t.whole })
 	for i, p := range places {
-		if found := append(inside[i], c.around(real[i], whole)...); len(found) > 0 {
+		if found := append(inside[i], c.around(real[i], whole, glance)...); len(found) > 0 {
 			c.layoutProblem(p, found)
 		}
 	}
@@ -168,14 +171,14 @@ func (c *checker) layoutProblem(p place, found []trusted) {
 const maxNamed = 5
 
 // around are the trusted things that a place lies within, or would become a part of.
-func (c *checker) around(real string, whole []trusted) (out []trusted) {
+func (c *checker) around(real string, whole []trusted, glance *nofollow.Glance) (out []trusted) {
 	for _, t := range whole {
-		if within(strings.ToLower(real), strings.ToLower(ownersPath(t.path))) { // some disks do not tell case apart
+		if within(strings.ToLower(real), strings.ToLower(ownersPath(t.path, glance))) { // some disks do not tell case apart
 			out = append(out, t)
 		}
 	}
 
-	if c.cfg.Home != "" && layout.Kept(strings.ToLower(ownersPath(string(c.cfg.Home))), strings.ToLower(real)) {
+	if c.cfg.Home != "" && layout.Kept(strings.ToLower(ownersPath(string(c.cfg.Home), glance)), strings.ToLower(real)) {
 		out = append(out, trusted{what: "what it keeps in its home", path: string(c.cfg.Home), at: c.d.place("home")})
 	}
 
@@ -189,11 +192,17 @@ func (c *checker) around(real string, whole []trusted) (out []trusted) {
 }
 
 // ownersPath is a path with its links followed, all of which are the owner's as far as is known here.
-func ownersPath(path string) string {
-	if real, err := (nofollow.Boundary{}).Resolve(path); err == nil {
+func ownersPath(path string, glance *nofollow.Glance) string {
+	if real, err := glance.Resolve(path); err == nil {
 		return real
 	}
 	return filepath.Clean(path)
+}
+
+// inHome says whether a folder is the home, or lies in it.
+func (c *checker) inHome(folder string) bool {
+	glance := nofollow.NewGlance()
+	return folder != "" && c.cfg.Home != "" && within(ownersPath(folder, glance), ownersPath(string(c.cfg.Home), glance))
 }
 
 // trusted are the places that the host believes.
@@ -214,7 +223,7 @@ func (c *checker) trusted() []trusted {
 		}
 	}
 
-	for _, r := range c.cfg.SkillRoots(c.d.getenv) {
+	for _, r := range c.skillRoots {
 		if r.Trusted {
 			out = append(out, trusted{what: "the skills of", path: r.Path, at: c.skillRootPlace(r.Path), whole: true})
 		}

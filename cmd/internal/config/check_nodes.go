@@ -190,10 +190,7 @@ func (c *checker) checkBlobs(e Engine) {
 		return
 	}
 	c.checkPlace("engine", t, e.AccessKey, e.SecretKey)
-	if c.cfg.Home == "" || t.Folder == "" {
-		return
-	}
-	if rel, err := filepath.Rel(ownersPath(string(c.cfg.Home)), ownersPath(t.Folder)); err == nil && (rel == "." || filepath.IsLocal(rel)) {
+	if c.inHome(t.Folder) {
 		c.bad("engine.blobs", "lies in the home, which is this node's alone; name a folder that is the same on every node")
 	}
 }

@@ -1,7 +1,6 @@
 package config
 
 import (
-	"path/filepath"
 	"time"
 
 	"rouse/cmd/internal/replicate/target"
@@ -32,9 +31,7 @@ func (c *checker) checkReplicate(r *Replicate) {
 		return
 	}
 	c.checkPlace("replicate", t, r.AccessKey, r.SecretKey)
-	if t.Folder != "" && c.cfg.Home != "" {
-		if rel, err := filepath.Rel(ownersPath(string(c.cfg.Home)), ownersPath(t.Folder)); err == nil && (rel == "." || filepath.IsLocal(rel)) {
-			c.bad("replicate.to", "lies in the home, which is what is copied; name a place on another disk")
-		}
+	if c.inHome(t.Folder) {
+		c.bad("replicate.to", "lies in the home, which is what is copied; name a place on another disk")
 	}
 }

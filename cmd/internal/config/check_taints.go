@@ -130,11 +130,14 @@ func (c *checker) ownReach(path string, a *Agent) *reach {
 
 // watchedReads adds the folders of an agent in which jobs, of whichever agent, have strangers leave files.
 func (c *checker) watchedReads(r *reach, a *Agent) {
+	if len(c.watching) == 0 {
+		return
+	}
+
 	reads := c.reads(r.path, a)
-	for i := range c.cfg.Jobs {
-		j := &c.cfg.Jobs[i]
+	for _, j := range c.watching {
 		// A disabled job counts: what strangers left for it is still there.
-		if j.Watch == nil || On(j.Enabled) && j.Agent == string(a.Name) {
+		if On(j.Enabled) && j.Agent == string(a.Name) {
 			continue
 		}
 		for _, p := range reads {
@@ -201,30 +204,34 @@ func (c *checker) reads(path string, a *Agent) []source {
 // nothing more comes of it. One that has it by itself is told of the others that have: without the line that
 // is mended the label would still come from them.
 func (c *checker) follow(reached map[*Agent]*reach, label int) {
-	own := map[*Agent]bool{}
-	for a, r := range reached {
-		own[a] = len(r.sources[label]) > 0
+	// By the places of the agents in the list: each is compared with each other one.
+	own, has := make([]bool, len(c.cfg.Agents)), make([]bool, len(c.cfg.Agents))
+	for i := range c.cfg.Agents {
+		r := reached[&c.cfg.Agents[i]]
+		own[i] = r != nil && len(r.sources[label]) > 0
+		has[i] = own[i]
 	}
 
-	for grown := true; grown; {
+	for grown := slices.Contains(own, true); grown; {
 		grown = false
 		for i := range c.cfg.Agents { // in order, so that the same configuration is always drawn the same
 			to := &c.cfg.Agents[i]
 			r := reached[to]
-			if r == nil || len(r.sources[label]) > 0 && !own[to] {
+			if r == nil || has[i] && !own[i] {
 				continue
 			}
 
 			before, reads := len(r.sources[label]), c.reads(r.path, to)
 			for k := range c.cfg.Agents {
-				from := &c.cfg.Agents[k]
-				if from == to || reached[from] == nil || len(reached[from].sources[label]) == 0 || own[to] && !own[from] {
+				if k == i || !has[k] || own[i] && !own[k] {
 					continue
 				}
+				from := &c.cfg.Agents[k]
 				if p, ok := c.shared(from, reads); ok {
 					r.add(label, fmt.Sprintf("reads where the agent %s writes", from.Name), p.at)
 				}
 			}
+			has[i] = len(r.sources[label]) > 0
 			grown = grown || len(r.sources[label]) > before
 		}
 	}

@@ -28,7 +28,7 @@ type decoder struct {
 	// holdSecrets: see LoadOptions. held are the places that lack theirs.
 	holdSecrets bool
 	held        []Held
-	places      map[string]Position // of values, by path
+	root        *node // of what is read; nil before, and where it cannot be
 	tags        tags
 	presets     map[preset]reflect.Value // defaults that were read once
 	overlay     bool                     // inside defaults: nothing is required there
@@ -37,7 +37,7 @@ type decoder struct {
 }
 
 func newDecoder(getenv func(string) string) *decoder {
-	return &decoder{getenv: getenv, places: map[string]Position{}, wrong: map[string]bool{}, tags: tags{}, presets: map[preset]reflect.Value{}}
+	return &decoder{getenv: getenv, wrong: map[string]bool{}, tags: tags{}, presets: map[preset]reflect.Value{}}
 }
 
 func (d *decoder) problem(at Position, path, format string, args ...any) *Problem {
@@ -51,19 +51,20 @@ func (d *decoder) problem(at Position, path, format string, args ...any) *Proble
 
 // place is where the value of a path stands, or the nearest above it that was written.
 func (d *decoder) place(path string) Position {
-	for path != "" {
-		if at, ok := d.places[path]; ok {
-			return at
-		}
-		path = path[:max(strings.LastIndexAny(path, ".["), 0)]
+	if d.root == nil {
+		return Position{}
 	}
-	return d.places[""]
+	nearest, _ := d.root.find(path)
+	return nearest.at
 }
 
 // given says whether a path was written.
 func (d *decoder) given(path string) bool {
-	_, ok := d.places[path]
-	return ok
+	if d.root == nil {
+		return false
+	}
+	_, whole := d.root.find(path)
+	return whole
 }
 
 // structure fills a struct from a mapping.
@@ -117,7 +118,6 @@ func (d *decoder) setting(f field, e entry, path string, v reflect.Value) {
 
 // value fills anything.
 func (d *decoder) value(n *node, path string, v reflect.Value, f field) {
-	d.places[path] = n.at
 	if v.Type() == reflect.TypeFor[After]() {
 		d.after(n, path, v)
 		return
@@ -198,7 +198,6 @@ func (d *decoder) mapping(n *node, path string, v reflect.Value) {
 
 // free is a value of any shape: the arguments of a playbook call.
 func (d *decoder) free(n *node, path string) any {
-	d.places[path] = n.at
 	switch n.kind {
 	case mapping:
 		out := map[string]any{}

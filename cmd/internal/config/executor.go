@@ -242,8 +242,8 @@ func (c *checker) jobBesideExecutor(path string, j *Job, e *Executor) {
 
 // executorReach adds the lines of the programs of an agent that bring labels.
 func (c *checker) executorReach(r *reach, a *Agent) {
-	for _, e := range c.cfg.executors() {
-		if e.agent != string(a.Name) || e.Network != "host" && a.Sandbox != "off" {
+	for _, e := range c.programs[string(a.Name)] {
+		if e.Network != "host" && a.Sandbox != "off" {
 			continue
 		}
 		at := c.d.place(e.path)
@@ -254,8 +254,8 @@ func (c *checker) executorReach(r *reach, a *Agent) {
 
 // executorPrivate adds the lines of the programs of an agent that open what is for its owner alone.
 func (c *checker) executorPrivate(r *reach, a *Agent) {
-	for _, e := range c.cfg.executors() {
-		if e.agent != string(a.Name) || !On(e.Private) {
+	for _, e := range c.programs[string(a.Name)] {
+		if !On(e.Private) {
 			continue
 		}
 		if e.secret {

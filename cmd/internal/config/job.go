@@ -10,6 +10,7 @@ import (
 
 	"rouse/agent/model/playbook"
 	"rouse/internal/domain"
+	"rouse/scheduler/schedule"
 )
 
 // DefaultKeep is how long history is kept that no configured job sets a time for: ad-hoc prompts
@@ -70,6 +71,8 @@ type Job struct {
 
 	At       Position
 	TextFile string // that its prompt was read from
+
+	schedules []*schedule.Schedule // once they were checked, by their keys: see Config.Schedules
 }
 
 // SessionKeep is the session of a job whose runs go on from those before.

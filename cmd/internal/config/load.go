@@ -83,6 +83,7 @@ func (d *decoder) read(path string, o LoadOptions, cfg *Config) (*node, error) {
 	if root == nil {
 		return nil, nil
 	}
+	d.root = root
 
 	// The order matters: defaults apply to included jobs too, and flags and the environment win over
 	// what a file says.
@@ -99,7 +100,7 @@ func (d *decoder) complete(cfg *Config) {
 	if cfg.Home == "" {
 		home, err := DefaultHome(d.getenv)
 		if err != nil {
-			d.problem(d.places[""], "home", "%s", err.Error())
+			d.problem(d.place(""), "home", "%s", err.Error())
 		}
 		cfg.Home = Path(home)
 	}
@@ -150,7 +151,6 @@ func (d *decoder) complete(cfg *Config) {
 	cfg.limitCost(d)
 
 	for i := range cfg.Jobs {
-		cfg.tells(d, i)
 		if j := &cfg.Jobs[i]; j.Watch != nil {
 			// Last, since it depends on the mode, a preset, and on bounds, which may be inherited.
 			j.Watch.fill(j)

@@ -106,7 +106,7 @@ func (d *decoder) modelOfEnvironment(cfg *Config) {
 			price = fmt.Sprintf("for $%v (read) and $%v (written) per million tokens", rate.Input, rate.Output)
 		}
 
-		d.problem(d.places[""], "models", "none is configured, and %s is set: prompts go to %s at %s, %s", p.key, m.Model, redact.Masked(masked, d.secrets).Replace(m.BaseURL), price).Warning = true
+		d.problem(d.place(""), "models", "none is configured, and %s is set: prompts go to %s at %s, %s", p.key, m.Model, redact.Masked(masked, d.secrets).Replace(m.BaseURL), price).Warning = true
 		return
 	}
 	// Looking for Ollama is a request to this machine: not for a file that has no agents.
@@ -116,7 +116,7 @@ func (d *decoder) modelOfEnvironment(cfg *Config) {
 
 	if name, address, ok := d.ollama(); ok {
 		cfg.Models = []Model{{Name: "ollama", Provider: "ollama", Model: name, BaseURL: address, At: Position{File: "Ollama"}}}
-		d.problem(d.places[""], "models", "none is configured, and Ollama runs here: prompts go to %s at %s, for nothing", name, address).Warning = true
+		d.problem(d.place(""), "models", "none is configured, and Ollama runs here: prompts go to %s at %s, for nothing", name, address).Warning = true
 	}
 }
 

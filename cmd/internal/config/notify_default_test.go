@@ -24,6 +24,8 @@ func TestNotifyOfJobsThatRunOften(t *testing.T) {
 		"an hour":                {`every: 1h`, "", usual, ","},
 		"once":                   {`at: "2030-01-01T08:00:00Z"`, "", usual, ","},
 		"a watch":                {`watch: {path: ./in}`, "", usual, ","},
+		"but on some days":       {`schedule: "*/5 * * * *", exclude: [closed]`, "calendars: [{name: closed, holidays: DE}]", quiet, "daily at 08:00,"},
+		"on a few days alone":    {`schedule: "*/5 * * * *", only: ["2030-01-01"]`, "", quiet, "daily at 08:00,"},
 		"said by the job":        {`schedule: "*/5 * * * *", notify: {on: [success]}`, "", "success", ","},
 		"nothing":                {`schedule: "*/5 * * * *", notify: {on: []}`, "", "", ","},
 		"said for all":           {`schedule: "*/5 * * * *"`, "defaults: {notify: {on: [error, success]}}", "error success", ","},

@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"os"
 	"path/filepath"
 	"reflect"
 	"slices"
@@ -100,14 +101,15 @@ func (c *Config) SkillRoots(getenv func(string) string) []skills.Root {
 	}
 
 	// One folder can be several of these roots; links make the paths differ.
-	last := map[string]int{} // one place is one root, under what is said of it last
+	places, last := make([]string, len(out)), map[string]int{} // one place is one root, under what is said of it last
 	for i, r := range out {
-		last[plainPlace(r.Path)] = i
+		places[i] = plainPlace(r.Path)
+		last[places[i]] = i
 	}
 
 	kept := out[:0]
 	for i, r := range out {
-		if last[plainPlace(r.Path)] == i {
+		if last[places[i]] == i {
 			kept = append(kept, r)
 		}
 	}
@@ -117,6 +119,9 @@ func (c *Config) SkillRoots(getenv func(string) string) []skills.Root {
 
 // plainPlace is a path without links where it exists.
 func plainPlace(path string) string {
+	if _, err := os.Lstat(path); err != nil {
+		return filepath.Clean(path) // without a look at each folder on the way
+	}
 	if real, err := filepath.EvalSymlinks(path); err == nil {
 		return real
 	}
@@ -126,6 +131,7 @@ func plainPlace(path string) string {
 // findSkills looks for the skills of all agents, and says what is wrong with them.
 func (c *checker) findSkills() {
 	roots := c.cfg.SkillRoots(c.d.getenv)
+	c.skillRoots = slices.Clone(roots)
 	trusts, err := install.ReadTrusts(string(c.cfg.Home))
 	if err != nil {
 		c.bad("home", "%s", err.Error())

@@ -3,6 +3,8 @@ package config
 import (
 	"slices"
 	"strconv"
+	"strings"
+	"unicode/utf8"
 
 	"go.yaml.in/yaml/v4"
 
@@ -63,6 +65,43 @@ func (n *node) child(key string) *node {
 	return nil
 }
 
+// find goes along a path like jobs[1].watch.path, as far as it was written: to the value there and true, or to the nearest above it.
+func (n *node) find(path string) (nearest *node, whole bool) {
+	for path != "" {
+		next, rest := n.step(path)
+		if next == nil {
+			return n, false
+		}
+		n, path = next, rest
+	}
+	return n, true
+}
+
+// step goes to the first key or item of a path, and gives the rest of it; nil when there is none.
+func (n *node) step(path string) (next *node, rest string) {
+	if n.kind != mapping {
+		index, behind, _ := strings.Cut(strings.TrimPrefix(path, "["), "]")
+		switch i, err := strconv.Atoi(index); {
+		case err != nil || i < 0:
+		case n.kind == list && i < len(n.items):
+			next = n.items[i]
+		case n.kind == scalar && !n.null() && i == 0: // it stands for a list of one
+			next = n
+		}
+		return next, strings.TrimPrefix(behind, ".")
+	}
+
+	longest := -1 // for a key may hold a dot
+	for _, e := range n.entries {
+		key := short(e.key)
+		behind, ok := strings.CutPrefix(path, key)
+		if ok && len(key) > longest && (behind == "" || behind[0] == '.' || behind[0] == '[') {
+			longest, next, rest = len(key), e.value, strings.TrimPrefix(behind, ".")
+		}
+	}
+	return next, rest
+}
+
 // String names a value in messages.
 func (n *node) String() string {
 	switch {
@@ -77,7 +116,13 @@ func (n *node) String() string {
 }
 
 // short is a value as a message names it.
-func short(s string) string { return text.Truncate(s, 40) }
+func short(s string) string {
+	const most = 40
+	if len(s) <= most && utf8.ValidString(s) {
+		return s
+	}
+	return text.Truncate(s, most)
+}
 
 func join(path, key string) string {
 	if path == "" {
