@@ -55,16 +55,18 @@ func ContextNeeds(p Plan) ([]ContextNeed, error) {
 	}
 	defer func() { _ = os.RemoveAll(folder) }()
 
+	runs := map[string][]ledger.Run{} // by agent: it alone, and each of its jobs
+	for name := range p.Agents {
+		runs[name] = []ledger.Run{{Agent: name}}
+	}
+	for _, job := range slices.Sorted(maps.Keys(p.Jobs)) {
+		name := p.Jobs[job].Agent
+		runs[name] = append(runs[name], ledger.Run{Agent: name, Job: job})
+	}
+
 	var out []ContextNeed
 	for _, name := range slices.Sorted(maps.Keys(p.Agents)) {
-		runs := []ledger.Run{{Agent: name}}
-		for _, job := range slices.Sorted(maps.Keys(p.Jobs)) {
-			if p.Jobs[job].Agent == name {
-				runs = append(runs, ledger.Run{Agent: name, Job: job})
-			}
-		}
-
-		for _, run := range runs {
+		for _, run := range runs[name] {
 			t, err := p.resolve(run)
 			if err != nil || !t.needsModel() || t.model == nil || t.model.Window <= 0 {
 				continue //nolint:nilerr // what is not configured is no question of its context

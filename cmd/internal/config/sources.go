@@ -1,6 +1,7 @@
 package config
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
@@ -9,7 +10,6 @@ import (
 
 	"github.com/bmatcuk/doublestar/v4"
 
-	"rouse/internal/pattern"
 	"rouse/skills"
 )
 
@@ -34,13 +34,21 @@ func (s *Sources) read(path string, how func(string) ([]byte, error)) ([]byte, e
 	// A file that could not be read is remembered too: when it appears, that is a change.
 	if s.files[path] = (sum{}); err == nil {
 		s.files[path] = sha256.Sum256(text)
-		s.alike = append(s.alike, sha256.Sum256(ownLines.ReplaceAll(text, nil)))
+		s.alike = append(s.alike, sumOfShared(text))
 	}
 	return text, err
 }
 
-// ownLines are what the configurations of nodes may say differently.
-var ownLines = pattern.New(`(?m)^(home|node):.*\n?`)
+// sumOfShared leaves out the lines that the configurations of nodes may say differently.
+func sumOfShared(text []byte) (out sum) {
+	h := sha256.New()
+	for line := range bytes.Lines(text) {
+		if !bytes.HasPrefix(line, []byte("home:")) && !bytes.HasPrefix(line, []byte("node:")) {
+			h.Write(line)
+		}
+	}
+	return sum(h.Sum(out[:0]))
+}
 
 // Alike is the same for nodes that read the same files, wherever those lie.
 func (s *Sources) Alike() string {

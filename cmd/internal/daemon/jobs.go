@@ -89,15 +89,16 @@ func (d *Daemon) Agents(context.Context) ([]api.Agent, error) {
 		return nil, err
 	}
 
+	jobs := map[string][]string{}
+	for i := range now.Config.Jobs {
+		j := &now.Config.Jobs[i]
+		jobs[j.Agent] = append(jobs[j.Agent], string(j.Name))
+	}
+
 	out := []api.Agent{}
 	for _, a := range now.Config.Agents {
-		agent := api.Agent{Name: string(a.Name), Enabled: config.On(a.Enabled), Model: a.Model, Mode: a.Mode, Workdir: string(a.Workdir), Database: config.On(a.Database.Enabled), Jobs: []string{}}
-		for _, j := range now.Config.Jobs {
-			if j.Agent == agent.Name {
-				agent.Jobs = append(agent.Jobs, string(j.Name))
-			}
-		}
-		out = append(out, agent)
+		name := string(a.Name)
+		out = append(out, api.Agent{Name: name, Enabled: config.On(a.Enabled), Model: a.Model, Mode: a.Mode, Workdir: string(a.Workdir), Database: config.On(a.Database.Enabled), Jobs: append([]string{}, jobs[name]...)})
 	}
 	return out, nil
 }
