@@ -9,7 +9,7 @@ import (
 // BenchmarkLoad reads ten thousand jobs of a thousand agents.
 func BenchmarkLoad(b *testing.B) {
 	var text strings.Builder
-	text.WriteString("version: 1\nhome: ./home\nagents:\n")
+	text.WriteString("version: 1\nhome: ./home\ntimezone: Europe/Berlin\nagents:\n")
 	for i := range 1000 {
 		fmt.Fprintf(&text, "  - {name: a%d}\n", i)
 	}
