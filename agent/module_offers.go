@@ -103,7 +103,7 @@ func (r *Runner) registeredPlaces(t task, registered map[string][]host.Offer) (o
 }
 
 // offeredTools are the tools of a run that its skills offer.
-func offeredTools(_ *Runner, t task, _ *tool.Roots) ([]tool.Tool, error) {
+func offeredTools(_ *Runner, t *task, _ *tool.Roots) ([]tool.Tool, error) {
 	var out []tool.Tool
 	for _, o := range t.offers {
 		one, err := tool.DefineBySchema(o.Spec(), func(ctx context.Context, in tool.Invocation, args json.RawMessage) (tool.Envelope, error) {

@@ -28,7 +28,7 @@ func (t task) soul() *soul {
 	}
 
 	sum := sha256.Sum256([]byte(t.agent.Soul))
-	told := redactor(t.secrets).Replace(text.Lines(words))
+	told := t.redactor().Replace(text.Lines(words))
 	if head := text.HeadBytes(told, t.promptPart(maxSoul)); len(head) < len(told) {
 		told = head + " … (cut)"
 	}

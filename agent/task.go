@@ -8,6 +8,7 @@ import (
 
 	"rouse/agent/loop"
 	"rouse/agent/loop/memory"
+	"rouse/agent/redact"
 	"rouse/agent/tool"
 	"rouse/agent/tool/mcp"
 	"rouse/agent/tool/skill"
@@ -31,6 +32,7 @@ type task struct {
 	notify   Notify // who is told of its end
 	channels []string
 	secrets  []string
+	redact   *redact.Redactor // of the secrets, which the runs of a plan share; nil: each has its own
 	// unattended: no person started it, who would see at once that it fails.
 	unattended bool
 	// insists: a person started it, or had it tried again, and may have paid for a model that is paused.
@@ -82,7 +84,7 @@ func (p Plan) resolve(run ledger.Run) (task, error) {
 	d, damaged := parseDetail(run)
 	t := task{
 		unattended: run.Trigger != domain.TriggerManual, insists: run.Trigger == domain.TriggerManual || d.Retried,
-		detail: d, channels: p.Channels, secrets: p.Secrets, zone: p.Zone, watchedFolders: p.watchedFolders, writableFolders: p.writableFolders,
+		detail: d, channels: p.Channels, secrets: p.Secrets, redact: p.redactor, zone: p.Zone, watchedFolders: p.watchedFolders, writableFolders: p.writableFolders,
 		masks: p.Masks, boundary: p.Boundary, budget: p.Budget, moduleSettings: p.ModuleSettings, specs: p.specs,
 		origin: p.originJob(run, d), job: Job{Name: run.Job, Agent: run.Agent, Prompt: d.Prompt},
 	}

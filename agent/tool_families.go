@@ -32,10 +32,10 @@ type family struct {
 	planned func(Plan) tool.Specs
 	// tools are those that the run of a task has, before its agent's lists of tools allow or deny
 	// them; nil: there are none.
-	tools func(r *Runner, t task, roots *tool.Roots) ([]tool.Tool, error)
+	tools func(r *Runner, t *task, roots *tool.Roots) ([]tool.Tool, error)
 	// over adds to the tools that were granted those that are made of them; all were there before
 	// the agent's lists. nil: there are none.
-	extend func(t task, roots *tool.Roots, granted *tool.Registry, all []tool.Tool) (*tool.Registry, error)
+	extend func(t *task, roots *tool.Roots, granted *tool.Registry, all []tool.Tool) (*tool.Registry, error)
 
 	names []string // of specs
 }
@@ -120,7 +120,7 @@ func checkSpecs(specs tool.Specs) error {
 }
 
 // tools are the tools of the task within the agent's grants.
-func (r *Runner) tools(t task, a ledger.Attempt) (*tool.Registry, error) {
+func (r *Runner) tools(t *task, a ledger.Attempt) (*tool.Registry, error) {
 	roots, err := r.roots(t, a)
 	if err != nil {
 		return nil, err
@@ -132,12 +132,13 @@ func (r *Runner) tools(t task, a ledger.Attempt) (*tool.Registry, error) {
 
 	// To make a tool takes as long as many a call of it.
 	if called := t.calledTools(); len(called) > 0 && t.makesListedCalls() {
-		t.only = called
-		registry, err := r.registry(t, roots)
+		few := *t
+		few.only = called
+		registry, err := r.registry(&few, roots)
 		if err != nil || len(registry.Names()) == len(called) {
 			return registry, err
 		}
-		t.only = nil // the call of one that is not there tells of all that are
+		// The call of one that is not there tells of all that are.
 	}
 	return r.registry(t, roots)
 }
@@ -152,7 +153,7 @@ func (t task) makesListedCalls() bool {
 func (t task) wants(name string) bool { return t.only == nil || slices.Contains(t.only, name) }
 
 // registry is the tools of a task that it wants, within the agent's grants.
-func (r *Runner) registry(t task, roots *tool.Roots) (*tool.Registry, error) {
+func (r *Runner) registry(t *task, roots *tool.Roots) (*tool.Registry, error) {
 	all, err := r.allTools(t, roots)
 	if err != nil {
 		return nil, err
@@ -164,7 +165,7 @@ func (r *Runner) registry(t task, roots *tool.Roots) (*tool.Registry, error) {
 
 	// A playbook passes results on to its next calls, so they stay whole.
 	if t.needsModel() && len(t.secrets) > 0 {
-		all = redactingTools(all, redactor(t.secrets))
+		all = redactingTools(all, t.redactor())
 	}
 
 	if t.wrapTool != nil {
@@ -193,7 +194,7 @@ func (r *Runner) registry(t task, roots *tool.Roots) (*tool.Registry, error) {
 }
 
 // allTools is each tool that a task wants, before its agent's lists of tools.
-func (r *Runner) allTools(t task, roots *tool.Roots) ([]tool.Tool, error) {
+func (r *Runner) allTools(t *task, roots *tool.Roots) ([]tool.Tool, error) {
 	var all []tool.Tool
 	for _, f := range r.families {
 		if f.tools == nil || f.onHost && t.agent.Mode == ModeNone || f.specs != nil && !slices.ContainsFunc(f.names, t.wants) {
@@ -270,8 +271,8 @@ func (t task) given(s tool.Spec) bool {
 	return false
 }
 
-func controlTools(r *Runner, t task, _ *tool.Roots) ([]tool.Tool, error) {
-	o := control.Options{Ledger: r.ledger, Channels: t.channels, Board: t.board, Redact: redactor(t.secrets).Replace}
+func controlTools(r *Runner, t *task, _ *tool.Roots) ([]tool.Tool, error) {
+	o := control.Options{Ledger: r.ledger, Channels: t.channels, Board: t.board, Redact: t.redactor().Replace}
 	if t.agent.Database {
 		o.Views = func(ctx context.Context) ([]string, error) { return r.viewNames(ctx, t.agent.Name) }
 	}
@@ -303,23 +304,23 @@ func (r *Runner) viewNames(ctx context.Context, agent string) ([]string, error) 
 	return names, err
 }
 
-func fileTools(r *Runner, t task, roots *tool.Roots) ([]tool.Tool, error) {
-	return file.Tools(file.Options{Roots: roots, Wanted: t.wants, Log: r.ledger, Locks: r.fileLocks, Allow: t.agent.Allow, Redact: redactor(t.secrets).Replace, RedactReads: t.needsModel(), Viewer: r.viewer})
+func fileTools(r *Runner, t *task, roots *tool.Roots) ([]tool.Tool, error) {
+	return file.Tools(file.Options{Roots: roots, Wanted: t.wants, Log: r.ledger, Locks: r.fileLocks, Allow: t.agent.Allow, Redact: t.redactor().Replace, RedactReads: t.needsModel(), Viewer: r.viewer})
 }
 
-func dbTools(r *Runner, t task, roots *tool.Roots) ([]tool.Tool, error) {
+func dbTools(r *Runner, t *task, roots *tool.Roots) ([]tool.Tool, error) {
 	if !t.agent.Database {
 		return nil, nil
 	}
 	return db.Tools(db.Options{Pool: r.databases, Roots: roots, Locks: r.fileLocks, Private: t.agent.PrivateDatabase})
 }
 
-func nextTools(r *Runner, t task, _ *tool.Roots) ([]tool.Tool, error) {
+func nextTools(r *Runner, t *task, _ *tool.Roots) ([]tool.Tool, error) {
 	if t.agent.SelfScheduling == nil {
 		return nil, nil
 	}
 
-	o := next.Options{Ledger: r.ledger, Limits: *t.agent.SelfScheduling, Wake: t.detail.Wake, Redact: redactor(t.secrets).Replace}
+	o := next.Options{Ledger: r.ledger, Limits: *t.agent.SelfScheduling, Wake: t.detail.Wake, Redact: t.redactor().Replace}
 	if by := t.detail.By; by != nil { // what it plans goes back to the same job
 		o.Wake = &ledger.WakeDetail{Job: by.Job}
 	}
@@ -329,34 +330,34 @@ func nextTools(r *Runner, t task, _ *tool.Roots) ([]tool.Tool, error) {
 	return next.Tools(o)
 }
 
-func webTools(_ *Runner, t task, _ *tool.Roots) ([]tool.Tool, error) {
-	return web.Tools(web.Options{Grants: t.agent.Network, Secrets: t.agent.Secrets, Redact: redactor(t.secrets).Replace})
+func webTools(_ *Runner, t *task, _ *tool.Roots) ([]tool.Tool, error) {
+	return web.Tools(web.Options{Grants: t.agent.Network, Secrets: t.agent.Secrets, Redact: t.redactor().Replace})
 }
 
-func shellTools(r *Runner, t task, roots *tool.Roots) ([]tool.Tool, error) {
+func shellTools(r *Runner, t *task, roots *tool.Roots) ([]tool.Tool, error) {
 	host, err := r.programs.host(t, roots)
 	if err != nil {
 		return nil, err
 	}
 	return shell.Tools(shell.Options{
-		Launcher: host, Log: r.ledger, Grants: t.agent.Commands, MoreGrants: t.allowedBySkills(), Allow: t.agent.Allow, Secrets: t.agent.Secrets, Redact: redactor(t.secrets).Replace,
+		Launcher: host, Log: r.ledger, Grants: t.agent.Commands, MoreGrants: t.allowedBySkills(), Allow: t.agent.Allow, Secrets: t.agent.Secrets, Redact: t.redactor().Replace,
 	})
 }
 
-func gitTools(r *Runner, t task, roots *tool.Roots) ([]tool.Tool, error) {
+func gitTools(r *Runner, t *task, roots *tool.Roots) ([]tool.Tool, error) {
 	host, err := r.programs.host(t, roots)
 	if err != nil {
 		return nil, err
 	}
-	return git.Tools(git.Options{Launcher: host, Folder: t.agent.Workdir, Allow: t.agent.Allow, Redact: redactor(t.secrets).Replace})
+	return git.Tools(git.Options{Launcher: host, Folder: t.agent.Workdir, Allow: t.agent.Allow, Redact: t.redactor().Replace})
 }
 
-func workspaceTools(r *Runner, t task, _ *tool.Roots) ([]tool.Tool, error) {
+func workspaceTools(r *Runner, t *task, _ *tool.Roots) ([]tool.Tool, error) {
 	kept := t.workspaceSkills()
 	if len(kept) == 0 {
 		return nil, nil
 	}
-	return workspace.Tools(workspace.Options{Ledger: r.ledger, Skills: kept, Redact: redactor(t.secrets).Replace, Cancelled: func(ctx context.Context, run ledger.Run) {
+	return workspace.Tools(workspace.Options{Ledger: r.ledger, Skills: kept, Redact: t.redactor().Replace, Cancelled: func(ctx context.Context, run ledger.Run) {
 		if res := r.OnFinalize(ctx, run, ledger.Result{Outcome: run.Outcome}); res.Error != "" {
 			r.log.Info("a run was cancelled while it waited", "job", run.Job, "run", run.ID, "database", res.Error)
 		}
@@ -366,7 +367,7 @@ func workspaceTools(r *Runner, t task, _ *tool.Roots) ([]tool.Tool, error) {
 func stepSpecs() tool.Specs { return tool.Specs{loop.StepSpec()} }
 
 // withSteps adds the tool of runs that go in phases, which no list of tools leaves out.
-func withSteps(t task, _ *tool.Roots, granted *tool.Registry, _ []tool.Tool) (*tool.Registry, error) {
+func withSteps(t *task, _ *tool.Roots, granted *tool.Registry, _ []tool.Tool) (*tool.Registry, error) {
 	if !t.phased() {
 		return granted, nil
 	}
@@ -379,7 +380,7 @@ func withSteps(t task, _ *tool.Roots, granted *tool.Registry, _ []tool.Tool) (*t
 }
 
 // withHost adds what the module of a run gets of its host, which no list of tools leaves out: its manifest declares it.
-func withHost(t task, roots *tool.Roots, granted *tool.Registry, _ []tool.Tool) (*tool.Registry, error) {
+func withHost(t *task, roots *tool.Roots, granted *tool.Registry, _ []tool.Tool) (*tool.Registry, error) {
 	if t.module == nil {
 		return granted, nil
 	}
@@ -403,7 +404,7 @@ func reduceSpecs() tool.Specs { return tool.Specs{loop.ReduceSpec(reduceText)} }
 
 // withReduce adds the tool that reads much and gives back little, where the agent may have it
 // and has something to read with (OSA-24).
-func withReduce(t task, _ *tool.Roots, granted *tool.Registry, _ []tool.Tool) (*tool.Registry, error) {
+func withReduce(t *task, _ *tool.Roots, granted *tool.Registry, _ []tool.Tool) (*tool.Registry, error) {
 	if t.reducer == nil {
 		return granted, nil
 	}
