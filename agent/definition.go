@@ -137,7 +137,7 @@ func (d definition) text() (string, error) {
 }
 
 // usesSystem says what of a task reaches beyond the agent's own places, "" when nothing does.
-func (t task) usesSystem(specs tool.Specs) string {
+func (t *task) usesSystem(specs tool.Specs) string {
 	switch a := t.agent; {
 	case slices.ContainsFunc(t.job.When, func(g Condition) bool { return len(g.Command) > 0 }):
 		return "commands in its conditions"

@@ -19,7 +19,7 @@ import (
 
 // executes says whether an installed agent program does the run, in the place of the loop: what the job, or whoever asked
 // for the run, says is given to it.
-func (t task) executes() bool {
+func (t *task) executes() bool {
 	return t.job.Executor != nil && t.job.Prompts() && t.detail.Tool == ""
 }
 

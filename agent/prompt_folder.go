@@ -48,7 +48,7 @@ var projects = []project{
 var adviceFiles = []string{".hermes.md", "HERMES.md", "AGENTS.md", "CLAUDE.md", ".cursorrules"}
 
 // projectDir is the folder whose project a model is told of.
-func (t task) projectDir() string { return cmp.Or(t.agent.HostFolder, t.agent.Workdir) }
+func (t *task) projectDir() string { return cmp.Or(t.agent.HostFolder, t.agent.Workdir) }
 
 // describeFolder is what a model is told of the working folder of a task when an attempt begins.
 func (r *Runner) describeFolder(ctx context.Context, t task) string {

@@ -49,7 +49,7 @@ func (r *Runner) learn(token string) {
 func (p *Plan) hide(secrets []string) { p.Secrets, p.redactor = secrets, redactor(secrets) }
 
 // redactor keeps the secrets of a task out of what is recorded of it. That of a module learns the tokens that it is given.
-func (t task) redactor() *redact.Redactor {
+func (t *task) redactor() *redact.Redactor {
 	switch {
 	case t.module != nil:
 		return t.module.redact

@@ -37,7 +37,7 @@ func (r *Runner) givenServers(t task) (out []mcp.Given) {
 }
 
 // usesServers says whether a run can call tools of servers: a module may be one that calls none.
-func (t task) usesServers() bool {
+func (t *task) usesServers() bool {
 	return t.job.Skill == nil || len(t.settings.Tools) > 0 || len(t.job.Skill.Manifest.RequiredMCPTools) > 0
 }
 
@@ -107,7 +107,7 @@ func serverTools(r *Runner, t *task, roots *tool.Roots) ([]tool.Tool, error) {
 }
 
 // calledTools are the tools that a task's own list of calls names.
-func (t task) calledTools() (out []string) {
+func (t *task) calledTools() (out []string) {
 	if t.detail.Tool != "" {
 		out = append(out, t.detail.Tool)
 	}
@@ -120,7 +120,7 @@ func (t task) calledTools() (out []string) {
 }
 
 // hasServer says whether the agent of a task has the server of a tool.
-func (t task) hasServer(name string) bool {
+func (t *task) hasServer(name string) bool {
 	server, _, ok := mcp.SplitName(name)
 	return ok && slices.ContainsFunc(t.agent.Servers, func(s mcp.Server) bool { return s.Name == server })
 }

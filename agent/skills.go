@@ -178,7 +178,7 @@ func skillRead(shelf *skill.Loader, argument string, args json.RawMessage) (tool
 }
 
 // workspaceSkills are the names of the agent's skills that keep workspaces.
-func (t task) workspaceSkills() []string {
+func (t *task) workspaceSkills() []string {
 	var out []string
 	for _, s := range t.agent.Skills.All() {
 		if s.KeepsWorkspaces() {

@@ -173,7 +173,7 @@ func (p Plan) wakeNotify(origin *Job) Notify {
 
 // governingJob is the job whose bounds, budget and confinement a run has: a wake spends what the job
 // may that its chain goes back to, so that no job sets anything going that is larger than itself.
-func (t task) governingJob() Job {
+func (t *task) governingJob() Job {
 	if t.origin != nil {
 		return *t.origin
 	}
@@ -181,10 +181,10 @@ func (t task) governingJob() Job {
 }
 
 // asker names who asks something of the owner.
-func (t task) asker() string { return cmp.Or(t.job.Name, t.agent.Name) }
+func (t *task) asker() string { return cmp.Or(t.job.Name, t.agent.Name) }
 
 // minTier is the weakest confinement that the programs of the run may have, "" for the rule.
-func (t task) minTier() string {
+func (t *task) minTier() string {
 	least := cmp.Or(t.governingJob().MinTier, t.agent.MinTier)
 	if least == "" && t.agent.Unconfined != "" {
 		return "D"
@@ -196,17 +196,17 @@ func (t task) minTier() string {
 }
 
 // needsModel says whether a language model answers in the run.
-func (t task) needsModel() bool {
+func (t *task) needsModel() bool {
 	return t.detail.Tool == "" && t.job.Prompts() && !t.executes()
 }
 
 // asksModel says whether the run cannot go on without a language model.
-func (t task) asksModel() bool {
+func (t *task) asksModel() bool {
 	return t.detail.Tool == "" && t.job.AsksModel() || !t.executes() && t.callsAskingModule()
 }
 
 // makeWorkdir makes the agent's workdir, unless it is there.
-func (t task) makeWorkdir() error {
+func (t *task) makeWorkdir() error {
 	dir, err := t.boundary.MakeRoot(t.agent.Workdir, owner.Usual(0o755))
 	if err != nil {
 		return err
@@ -215,4 +215,4 @@ func (t task) makeWorkdir() error {
 }
 
 // phased says whether the run goes in phases: a fixed list of calls never does.
-func (t task) phased() bool { return t.agent.Phased && t.needsModel() }
+func (t *task) phased() bool { return t.agent.Phased && t.needsModel() }

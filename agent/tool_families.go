@@ -145,12 +145,12 @@ func (r *Runner) tools(t *task, a ledger.Attempt) (*tool.Registry, error) {
 
 // makesListedCalls says whether a run makes the calls that its task names, and no others: what modules and servers call and offer, only
 // they know.
-func (t task) makesListedCalls() bool {
+func (t *task) makesListedCalls() bool {
 	return !t.needsModel() && t.module == nil && t.calls == nil && t.sessions == nil
 }
 
 // wants says whether a tool has to be made for the run of a task.
-func (t task) wants(name string) bool { return t.only == nil || slices.Contains(t.only, name) }
+func (t *task) wants(name string) bool { return t.only == nil || slices.Contains(t.only, name) }
 
 // registry is the tools of a task that it wants, within the agent's grants.
 func (r *Runner) registry(t *task, roots *tool.Roots) (*tool.Registry, error) {
@@ -222,7 +222,7 @@ func (r *Runner) allTools(t *task, roots *tool.Roots) ([]tool.Tool, error) {
 }
 
 // checkKnown refuses a tool that no family tells of: nobody who asks for its properties would find it.
-func (t task) checkKnown(names ...string) error {
+func (t *task) checkKnown(names ...string) error {
 	for _, name := range names {
 		if t.specs.Find(name).Name == "" {
 			return errors.New("the tool " + name + " is not among the specs of its family")
@@ -233,7 +233,7 @@ func (t task) checkKnown(names ...string) error {
 
 // given says whether the run of a task has a tool, before its agent's lists of tools allow or deny
 // it. What the families that are made over others are given with, only they can say.
-func (t task) given(s tool.Spec) bool {
+func (t *task) given(s tool.Spec) bool {
 	if t.agent.Mode == ModeNone && IsHostTool(s.Name) {
 		return false
 	}
