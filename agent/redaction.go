@@ -33,7 +33,7 @@ func (k *knownSecrets) add(secrets []string) []string {
 	return slices.Clone(k.all)
 }
 
-// learn has a token of a sign-in kept out of every record from now on. Runs that are on have redactors of their own.
+// learn has a token of a sign-in kept out of every record from now on. Runs that are on keep the redactor that they began with.
 func (r *Runner) learn(token string) {
 	r.planMu.Lock()
 	defer r.planMu.Unlock()

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 
 	"rouse/agent/loop"
 	"rouse/agent/tool"
@@ -25,7 +26,7 @@ import (
 
 // family is a set of tools, what is known of them, and how a run comes by them.
 type family struct {
-	specs func() tool.Specs
+	specs tool.Specs // nil: only plans have some
 	// onHost: its tools reach files or start programs, which an agent of ModeNone does not.
 	onHost bool
 	// planned is what is known of those that come with a plan, as the tools of its skills do; nil: there are none.
@@ -40,32 +41,37 @@ type family struct {
 	names []string // of specs
 }
 
-// families are all the tools that there are: what is known of them anywhere comes from here.
-func families() []family {
-	out := []family{
-		{specs: control.Specs, tools: controlTools},
-		{specs: file.Specs, tools: fileTools, onHost: true},
-		{specs: db.Specs, tools: dbTools},
-		{specs: next.Specs, tools: nextTools},
-		{specs: shell.Specs, tools: shellTools, onHost: true},
-		{specs: git.Specs, tools: gitTools, onHost: true},
-		{specs: web.Specs, tools: webTools},
-		{specs: workspace.Specs, tools: workspaceTools},
-		{planned: Plan.OfferSpecs, tools: offeredTools},
-		{planned: Plan.ServerSpecs, tools: serverTools},
-		{specs: reduceSpecs, extend: withReduce},
-		{specs: skill.Specs, extend: skillTools},
-		{specs: stepSpecs, extend: withSteps},
-		{specs: host.Specs, extend: withHost},
-		{specs: executor.Specs}, // its run has no other, see executorRegistry
-	}
+// known are the families, once somebody has asked: what is known of their tools is the same in each run.
+var known struct {
+	once     sync.Once
+	families []family
+}
 
-	for i, f := range out {
-		if f.specs != nil {
-			out[i].names = f.specs().Names()
+// families are all the tools that there are: what is known of them anywhere comes from here. They must not be changed.
+func families() []family {
+	known.once.Do(func() {
+		known.families = []family{
+			{specs: control.Specs(), tools: controlTools},
+			{specs: file.Specs(), tools: fileTools, onHost: true},
+			{specs: db.Specs(), tools: dbTools},
+			{specs: next.Specs(), tools: nextTools},
+			{specs: shell.Specs(), tools: shellTools, onHost: true},
+			{specs: git.Specs(), tools: gitTools, onHost: true},
+			{specs: web.Specs(), tools: webTools},
+			{specs: workspace.Specs(), tools: workspaceTools},
+			{planned: Plan.OfferSpecs, tools: offeredTools},
+			{planned: Plan.ServerSpecs, tools: serverTools},
+			{specs: reduceSpecs(), extend: withReduce},
+			{specs: skill.Specs(), extend: skillTools},
+			{specs: stepSpecs(), extend: withSteps},
+			{specs: host.Specs(), extend: withHost},
+			{specs: executor.Specs()}, // its run has no other, see executorRegistry
 		}
-	}
-	return out
+		for i, f := range known.families {
+			known.families[i].names = f.specs.Names()
+		}
+	})
+	return known.families
 }
 
 // Specs is what is known of every tool that this version has, and of those beside them. Nothing is
@@ -73,9 +79,7 @@ func families() []family {
 func Specs(beside ...tool.Tool) tool.Specs {
 	var out tool.Specs
 	for _, f := range families() {
-		if f.specs != nil {
-			out = append(out, f.specs()...)
-		}
+		out = append(out, f.specs...)
 	}
 
 	for _, t := range beside {
@@ -86,7 +90,7 @@ func Specs(beside ...tool.Tool) tool.Specs {
 
 // IsHostTool says whether a tool reaches files or starts programs, so that an agent of ModeNone lacks it.
 func IsHostTool(name string) bool {
-	return slices.ContainsFunc(families(), func(f family) bool { return f.onHost && f.specs().Find(name).Name != "" })
+	return slices.ContainsFunc(families(), func(f family) bool { return f.onHost && slices.Contains(f.names, name) })
 }
 
 // Specs is what is known of every tool that the runner's agents could have.
