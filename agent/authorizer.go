@@ -161,7 +161,7 @@ func (g *authorizer) OnCallsStart(ctx context.Context) error {
 
 // approvalQuestion is the inbox item in which a run asks for an approval (UNI-09).
 func approvalQuestion(t task, a tool.ApprovalRequest) *ledger.Question {
-	clean := redactor(t.secrets).Replace
+	clean := t.redactor().Replace
 	why := clean(a.Why)
 	options := []string{ledger.ApprovalOnce, ledger.ApprovalAlways, ledger.ApprovalDeny}
 	if a.NoStandingApproval {

@@ -138,7 +138,7 @@ func (b *budget) estimatedWhy(took loop.Spent, failure error) string {
 	case failure == nil:
 		return fmt.Sprintf("run %d: the server of the model %s did not say what its answer took", b.attempt.Run, b.task.relay.model().Name)
 	}
-	return text.Truncate(redactor(b.task.secrets).Replace(fmt.Sprintf("run %d: %v", b.attempt.Run, failure)), maxWhy)
+	return text.Truncate(b.task.redactor().Replace(fmt.Sprintf("run %d: %v", b.attempt.Run, failure)), maxWhy)
 }
 
 // ledgerUsage is what turns took, as the ledger counts it.

@@ -60,7 +60,7 @@ func (r *Runner) checkConditions(ctx context.Context, run ledger.Run, a ledger.A
 		}
 	}
 
-	q := conditionChecker{Runner: r, run: run, attempt: a, task: t, redact: redactor(t.secrets), now: time.Now()}
+	q := conditionChecker{Runner: r, run: run, attempt: a, task: t, redact: t.redactor(), now: time.Now()}
 	for i, g := range t.job.When {
 		name := q.describe(g)
 		value, ok, err := q.check(ctx, g)

@@ -104,7 +104,7 @@ func isIn(path, folder string) bool {
 func (q conditionChecker) conditionLauncher(g Condition, named []string) (*shell.Launcher, error) {
 	t := q.task
 	t.agent.Read = append(slices.Clone(t.agent.Read), named...)
-	roots, err := q.roots(t, q.attempt)
+	roots, err := q.roots(&t, q.attempt)
 	if err != nil {
 		return nil, err
 	}
@@ -112,7 +112,7 @@ func (q conditionChecker) conditionLauncher(g Condition, named []string) (*shell
 	if g.Unconfined != "" {
 		t.agent.Unconfined = g.Unconfined
 	}
-	return q.programs.conditionHost(t, roots)
+	return q.programs.conditionHost(&t, roots)
 }
 
 // notStarted says in words why a command did not start.

@@ -87,9 +87,9 @@ func ContextNeeds(p Plan) ([]ContextNeed, error) {
 // contextNeed measures the prompt and the tools of a task.
 func (r *Runner) contextNeed(t task) (ContextNeed, error) {
 	t.board, t.reducer = &memory.Board{}, newReducer(t)
-	t.project = projectFolder(t.boundary, t.projectDir(), redactor(t.secrets).Replace, t.promptPart, nil)
+	t.project = projectFolder(t.boundary, t.projectDir(), t.redactor().Replace, t.promptPart, nil)
 	t.offers = r.offersOf(t, nil)
-	registry, err := r.tools(t, ledger.Attempt{})
+	registry, err := r.tools(&t, ledger.Attempt{})
 	if err != nil {
 		return ContextNeed{}, err
 	}

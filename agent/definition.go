@@ -137,7 +137,7 @@ func (d definition) text() (string, error) {
 }
 
 // usesSystem says what of a task reaches beyond the agent's own places, "" when nothing does.
-func (t task) usesSystem(specs tool.Specs) string {
+func (t *task) usesSystem(specs tool.Specs) string {
 	switch a := t.agent; {
 	case slices.ContainsFunc(t.job.When, func(g Condition) bool { return len(g.Command) > 0 }):
 		return "commands in its conditions"
@@ -236,7 +236,7 @@ func (r *Runner) awaitsApproval(ctx context.Context, run ledger.Run, t task) (re
 		Kind: ledger.KindApproval, Title: cmp.Or(run.Job, run.Agent) + " asks to begin", Expires: ledger.ApprovalExpires,
 		Message: fmt.Sprintf("It may use %s, and others than you can change its definition: %s. It begins once you approve the definition as it stands; a changed one is asked about again.", u.uses, u.foreign),
 		Options: []string{ledger.ApprovalOnce, ledger.ApprovalDeny},
-		Action:  ledger.Action{Description: redactor(t.secrets).Replace(u.text), Hash: u.hash},
+		Action:  ledger.Action{Description: t.redactor().Replace(u.text), Hash: u.hash},
 	}}, true, nil
 }
 

@@ -19,7 +19,7 @@ import (
 
 // executes says whether an installed agent program does the run, in the place of the loop: what the job, or whoever asked
 // for the run, says is given to it.
-func (t task) executes() bool {
+func (t *task) executes() bool {
 	return t.job.Executor != nil && t.job.Prompts() && t.detail.Tool == ""
 }
 
@@ -61,7 +61,7 @@ func (r *Runner) openProgram(run ledger.Run, a ledger.Attempt, t task, past hist
 }
 
 // executorRegistry is the one tool of a run that a program does.
-func (r *Runner) executorRegistry(t task, roots *tool.Roots) (*tool.Registry, error) {
+func (r *Runner) executorRegistry(t *task, roots *tool.Roots) (*tool.Registry, error) {
 	p := t.program
 	launcher, err := r.programs.executorHost(t, roots)
 	if err != nil {
@@ -69,7 +69,7 @@ func (r *Runner) executorRegistry(t task, roots *tool.Roots) (*tool.Registry, er
 	}
 
 	tools, err := executor.Tools(executor.Options{
-		Settings: p.settings, Located: p.located, Launcher: launcher, Log: r.ledger, Before: r.before, Money: p, Listener: p, Redact: redactor(t.secrets).Replace,
+		Settings: p.settings, Located: p.located, Launcher: launcher, Log: r.ledger, Before: r.before, Money: p, Listener: p, Redact: t.redactor().Replace,
 		Bounds: executor.Bounds{Turns: p.bounds.Steps, Calls: p.bounds.Calls, Tokens: p.bounds.Tokens, CostMicroUSD: p.bounds.CostMicroUSD, Output: p.bounds.Output, Idle: p.bounds.Idle},
 		Expand: p.argv,
 		Ended:  func(res executor.Result) { p.ended, p.spent = &res, res.Spent },

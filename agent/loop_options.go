@@ -44,7 +44,7 @@ func (r *Runner) loopOptions(ctx context.Context, run ledger.Run, a ledger.Attem
 	t.calls = r.newModuleCalls(run, *t, past, recorder)
 	r.useServers(run, t, s.Servers) //nolint:contextcheck // what a server asked for is put on record also when its run ends
 
-	registry, err := r.tools(*t, a)
+	registry, err := r.tools(t, a)
 	if err != nil {
 		res := failed(domain.OutcomeError, "the tools of agent %s cannot be set up: %v", t.agent.Name, err)
 		return o, &res, nil

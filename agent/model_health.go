@@ -182,7 +182,7 @@ func (r *Runner) modelFailed(ctx context.Context, run ledger.Run, t task, m *Mod
 		return
 	}
 	if refuses(e) {
-		r.health.refuse(m, redactor(t.secrets).Replace(e.Error()), time.Now(), false)
+		r.health.refuse(m, t.redactor().Replace(e.Error()), time.Now(), false)
 		return
 	}
 	if !quotaSpent(e) {
@@ -190,7 +190,7 @@ func (r *Runner) modelFailed(ctx context.Context, run ledger.Run, t task, m *Mod
 	}
 
 	clean := *e
-	clean.Message = redactor(t.secrets).Replace(e.Message)
+	clean.Message = t.redactor().Replace(e.Message)
 	p, set := r.health.pause(m.Name, &clean, time.Now())
 	if !set {
 		return

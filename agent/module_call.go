@@ -87,7 +87,7 @@ func (c *moduleCalls) call(ctx context.Context, in tool.Invocation, o offer, arg
 		return refusal(refused), err
 	}
 	m.within = true
-	tools, err := m.hostTools(t, c.roots, c.granted)
+	tools, err := m.hostTools(&t, c.roots, c.granted)
 	if err != nil { // what the skill needs, and its agent is not granted
 		return tool.Failure(tool.KindUnavailable, "%v", err), nil
 	}

@@ -103,7 +103,7 @@ func (r *Runner) registeredPlaces(t task, registered map[string][]host.Offer) (o
 }
 
 // offeredTools are the tools of a run that its skills offer.
-func offeredTools(_ *Runner, t task, _ *tool.Roots) ([]tool.Tool, error) {
+func offeredTools(_ *Runner, t *task, _ *tool.Roots) ([]tool.Tool, error) {
 	var out []tool.Tool
 	for _, o := range t.offers {
 		one, err := tool.DefineBySchema(o.Spec(), func(ctx context.Context, in tool.Invocation, args json.RawMessage) (tool.Envelope, error) {
@@ -118,12 +118,12 @@ func offeredTools(_ *Runner, t task, _ *tool.Roots) ([]tool.Tool, error) {
 }
 
 // offersApart says whether a tool is one of a skill that the model of a task is not told of.
-func (t task) offersApart(name string) bool {
+func (t *task) offersApart(name string) bool {
 	return slices.ContainsFunc(t.offers, func(o offer) bool { return o.apart && o.Name == name })
 }
 
 // callsAskingModule says whether a fixed call of a task is one of a skill that asks a model.
-func (t task) callsAskingModule() bool {
+func (t *task) callsAskingModule() bool {
 	names := []string{t.detail.Tool}
 	for _, c := range t.job.Playbook {
 		names = append(names, c.Name)

@@ -148,7 +148,7 @@ func (r *Runner) storageOf(agent, skill string) string {
 }
 
 // hostTools are the tools for what a module gets of its host, within what its agent was granted.
-func (m *moduleRun) hostTools(t task, roots *tool.Roots, granted *tool.Registry) ([]tool.Tool, error) {
+func (m *moduleRun) hostTools(t *task, roots *tool.Roots, granted *tool.Registry) ([]tool.Tool, error) {
 	o := host.Options{
 		Agent: t.agent.Name, Skill: m.skill.Name, Manifest: m.skill.Manifest, Exports: m.program.Exports(), Roots: roots, Secrets: t.agent.Secrets, Storage: m.storage, Epoch: m.epoch, Complete: m.complete,
 		Ledger: m.ledger, Workspace: m.workspace, Redact: m.redact.Replace,

@@ -237,7 +237,7 @@ func (r *Runner) programObstacles(_ context.Context, t task) (out []ledger.Obsta
 }
 
 // mayRun says whether a run can come to start a program that its agent was granted: a fixed list of calls says in its arguments which.
-func (t task) mayRun(program string) bool {
+func (t *task) mayRun(program string) bool {
 	return t.job.Playbook == nil || slices.ContainsFunc(t.job.Playbook, func(c playbook.Call) bool { return mentions(c.With, program) })
 }
 

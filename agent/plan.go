@@ -8,6 +8,7 @@ import (
 	"rouse/agent/loop"
 	"rouse/agent/model"
 	"rouse/agent/model/playbook"
+	"rouse/agent/redact"
 	"rouse/agent/tool"
 	"rouse/agent/tool/executor"
 	"rouse/agent/tool/host"
@@ -221,6 +222,7 @@ type Plan struct {
 	// a run is reached by a link below them.
 	Boundary nofollow.Boundary
 
+	redactor        *redact.Redactor  // of Secrets
 	specs           tool.Specs        // of every tool that there is
 	watchedFolders  []string          // UntrustedFolders, and those that jobs watch
 	writableFolders nofollow.Boundary // folders in which an agent or a stranger can write

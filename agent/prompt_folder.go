@@ -48,20 +48,20 @@ var projects = []project{
 var adviceFiles = []string{".hermes.md", "HERMES.md", "AGENTS.md", "CLAUDE.md", ".cursorrules"}
 
 // projectDir is the folder whose project a model is told of.
-func (t task) projectDir() string { return cmp.Or(t.agent.HostFolder, t.agent.Workdir) }
+func (t *task) projectDir() string { return cmp.Or(t.agent.HostFolder, t.agent.Workdir) }
 
 // describeFolder is what a model is told of the working folder of a task when an attempt begins.
 func (r *Runner) describeFolder(ctx context.Context, t task) string {
-	redact := redactor(t.secrets).Replace
+	redact := t.redactor().Replace
 	return projectFolder(t.boundary, t.projectDir(), redact, t.promptPart, func() string {
 		if t.agent.HostFolder != "" {
 			return "" // git is asked in the workdir alone
 		}
-		roots, err := r.roots(t, ledger.Attempt{})
+		roots, err := r.roots(&t, ledger.Attempt{})
 		if err != nil {
 			return ""
 		}
-		host, err := r.programs.host(t, roots)
+		host, err := r.programs.host(&t, roots)
 		if err != nil {
 			return ""
 		}

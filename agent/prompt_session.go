@@ -59,7 +59,7 @@ func (r *Runner) readSession(ctx context.Context, run ledger.Run, t task) (sessi
 	}
 
 	slices.Reverse(told)
-	s.text = redactor(t.secrets).Replace(sessionHead + strings.Join(told, ""))
+	s.text = t.redactor().Replace(sessionHead + strings.Join(told, ""))
 	return s, nil
 }
 

@@ -21,14 +21,14 @@ type soul struct {
 
 // soul quotes what the owner of an agent says of it, nil when they say nothing. It stands before the prompt and not among the
 // instructions, and no line of it can pass for one of the host's.
-func (t task) soul() *soul {
+func (t *task) soul() *soul {
 	words := strings.TrimSpace(t.agent.Soul)
 	if words == "" {
 		return nil
 	}
 
 	sum := sha256.Sum256([]byte(t.agent.Soul))
-	told := redactor(t.secrets).Replace(text.Lines(words))
+	told := t.redactor().Replace(text.Lines(words))
 	if head := text.HeadBytes(told, t.promptPart(maxSoul)); len(head) < len(told) {
 		told = head + " … (cut)"
 	}

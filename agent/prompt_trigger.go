@@ -60,7 +60,7 @@ func endedPrompt(e ledger.EndedRun) string {
 }
 
 // sayNothing is how a run is ended in which there was nothing to do.
-func (t task) sayNothing() string {
+func (t *task) sayNothing() string {
 	if t.executes() {
 		return "say so, with the last line rouse-outcome: nothing"
 	}

@@ -46,7 +46,7 @@ func (r *Runner) startRecording(ctx context.Context, o *loop.Options, a ledger.A
 		return func() {}
 	}
 
-	rec := &exchangeRecorder{Recorder: o.Recorder, path: r.recordingPath(a.Run, a.Number), attempt: a, redact: redactor(t.secrets), log: r.log}
+	rec := &exchangeRecorder{Recorder: o.Recorder, path: r.recordingPath(a.Run, a.Number), attempt: a, redact: t.redactor(), log: r.log}
 	raw, err := json.Marshal(s)
 	if err == nil {
 		var line []byte

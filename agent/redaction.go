@@ -12,7 +12,7 @@ import (
 )
 
 // Redact blacks secrets out of what an owner writes into the record.
-func (r *Runner) Redact(text string) string { return redactor(r.plan.Load().Secrets).Replace(text) }
+func (r *Runner) Redact(text string) string { return r.plan.Load().redactor.Replace(text) }
 
 // knownSecrets are all secrets that this process ever had. What was replaced by another value may still stand
 // in the transcript of a run, in what an agent remembers and in its files. They are kept in memory alone.
@@ -33,7 +33,7 @@ func (k *knownSecrets) add(secrets []string) []string {
 	return slices.Clone(k.all)
 }
 
-// learn has a token of a sign-in kept out of every record from now on. Runs that are on have redactors of their own.
+// learn has a token of a sign-in kept out of every record from now on. Runs that are on keep the redactor that they began with.
 func (r *Runner) learn(token string) {
 	r.planMu.Lock()
 	defer r.planMu.Unlock()
@@ -41,14 +41,20 @@ func (r *Runner) learn(token string) {
 	if slices.Contains(p.Secrets, token) {
 		return
 	}
-	p.Secrets = r.secrets.add([]string{token})
+	p.hide(r.secrets.add([]string{token}))
 	r.plan.Store(&p)
 }
 
+// hide has all runs of the plan share what keeps the secrets out of their records.
+func (p *Plan) hide(secrets []string) { p.Secrets, p.redactor = secrets, redactor(secrets) }
+
 // redactor keeps the secrets of a task out of what is recorded of it. That of a module learns the tokens that it is given.
-func (t task) redactor() *redact.Redactor {
-	if t.module != nil {
+func (t *task) redactor() *redact.Redactor {
+	switch {
+	case t.module != nil:
 		return t.module.redact
+	case t.redact != nil:
+		return t.redact
 	}
 	return redactor(t.secrets)
 }

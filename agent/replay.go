@@ -56,7 +56,7 @@ func (r *Runner) Replay(ctx context.Context, rec replay.Recording) (ReplayResult
 		return ReplayResult{}, err
 	}
 
-	p := &replayer{recording: rec, redact: redactor(t.secrets), reported: map[string]bool{}}
+	p := &replayer{recording: rec, redact: t.redactor(), reported: map[string]bool{}}
 	out := ReplayResult{Recorded: endingOf(rec)}
 	var last ledger.Result
 	for i, at := range rec.Attempts {

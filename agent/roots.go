@@ -12,8 +12,8 @@ import (
 )
 
 // roots are the places that the tools of an attempt reach, with what is known of what lies there.
-func (r *Runner) roots(t task, a ledger.Attempt) (*tool.Roots, error) {
-	roots, err := tool.NewRootsWithin(t.boundary, cmp.Or(t.baseDir, t.agent.Workdir), grants(t))
+func (r *Runner) roots(t *task, a ledger.Attempt) (*tool.Roots, error) {
+	roots, err := tool.NewRootsWithin(t.boundary, cmp.Or(t.baseDir, t.agent.Workdir), grants(*t))
 	if err != nil {
 		return nil, err
 	}
@@ -36,7 +36,7 @@ func (r *Runner) roots(t task, a ledger.Attempt) (*tool.Roots, error) {
 
 	if t.job.Watched.Folder != "" {
 		roots.OnOutput(func(ctx context.Context, o tool.Output) error {
-			return r.claimOutput(context.WithoutCancel(ctx), a, t, o)
+			return r.claimOutput(context.WithoutCancel(ctx), a, *t, o)
 		})
 	}
 

@@ -166,10 +166,10 @@ func (r *relay) fallback() *loop.Fallback {
 func (r *Runner) setProvider(ctx context.Context, o *loop.Options, t task, data map[string]any, past history) error {
 	switch {
 	case t.detail.Tool != "":
-		o.Provider, o.Policy, o.PriorCalls = manualCall{t.detail, redactor(t.secrets).Replace}, loop.Playbook(), past.calls
+		o.Provider, o.Policy, o.PriorCalls = manualCall{t.detail, t.redactor().Replace}, loop.Playbook(), past.calls
 	case t.job.Playbook != nil:
 		options := playbook.Options{
-			Calls: t.job.Playbook, Data: data, Redact: redactor(t.secrets).Replace,
+			Calls: t.job.Playbook, Data: data, Redact: t.redactor().Replace,
 			Recorded: func(key string) (json.RawMessage, bool) {
 				prior, begun := past.calls[key]
 				return prior.Envelope, begun

@@ -120,7 +120,7 @@ func New(o Options) (*Runner, error) {
 		families: families(), servers: mcp.NewBook(o.Servers), version: o.Version, fileLocks: tool.NewLocks(o.Locks), live: o.Live, prober: preflight.New(), log: o.Logger,
 	}
 	r.before = cmp.Or(o.Before, filepath.Join(os.TempDir(), "rouse-before-"+rand.Text()))
-	r.plan.Store(&Plan{})
+	r.plan.Store(&Plan{redactor: redactor(nil)})
 	var err error
 	if r.programs, err = newPrograms(o.Scratch); err != nil {
 		return nil, err
@@ -157,7 +157,8 @@ func (r *Runner) Set(p Plan) {
 	r.planMu.Lock()
 	defer r.planMu.Unlock()
 	p.watchedFolders, p.Masks = watchedFolders(p), p.Masks.Resolved()
-	p.writableFolders, p.Secrets = writableFolders(p), r.secrets.add(p.Secrets)
+	p.writableFolders = writableFolders(p)
+	p.hide(r.secrets.add(p.Secrets))
 	p.specs = r.specsOf(p)
 	r.plan.Store(&p)
 	// Whoever changed the configuration may have changed what it names, too.
@@ -184,7 +185,7 @@ func (r *Runner) Execute(ctx context.Context, run ledger.Run, a ledger.Attempt) 
 	}
 
 	// By the current plan: a secret that came with a reload must not reach the record either.
-	return cleanResult(res, redactor(r.plan.Load().Secrets)), err
+	return cleanResult(res, r.plan.Load().redactor), err
 }
 
 // execute checks what has to hold before a task may begin, makes the attempt, and does what its

@@ -37,7 +37,7 @@ func (r *Runner) givenServers(t task) (out []mcp.Given) {
 }
 
 // usesServers says whether a run can call tools of servers: a module may be one that calls none.
-func (t task) usesServers() bool {
+func (t *task) usesServers() bool {
 	return t.job.Skill == nil || len(t.settings.Tools) > 0 || len(t.job.Skill.Manifest.RequiredMCPTools) > 0
 }
 
@@ -94,7 +94,7 @@ func (r *Runner) recordServerEnd(run ledger.Run, s mcp.Server, how shell.Ended) 
 }
 
 // serverTools are the tools of the servers of a task.
-func serverTools(r *Runner, t task, roots *tool.Roots) ([]tool.Tool, error) {
+func serverTools(r *Runner, t *task, roots *tool.Roots) ([]tool.Tool, error) {
 	if t.sessions == nil {
 		return nil, nil
 	}
@@ -107,7 +107,7 @@ func serverTools(r *Runner, t task, roots *tool.Roots) ([]tool.Tool, error) {
 }
 
 // calledTools are the tools that a task's own list of calls names.
-func (t task) calledTools() (out []string) {
+func (t *task) calledTools() (out []string) {
 	if t.detail.Tool != "" {
 		out = append(out, t.detail.Tool)
 	}
@@ -120,7 +120,7 @@ func (t task) calledTools() (out []string) {
 }
 
 // hasServer says whether the agent of a task has the server of a tool.
-func (t task) hasServer(name string) bool {
+func (t *task) hasServer(name string) bool {
 	server, _, ok := mcp.SplitName(name)
 	return ok && slices.ContainsFunc(t.agent.Servers, func(s mcp.Server) bool { return s.Name == server })
 }
@@ -192,7 +192,7 @@ func (r *Runner) LookAtServer(ctx context.Context, name string) (st ServerState,
 
 	t := task{agent: Agent{Name: "mcp"}}
 	p := r.plan.Load()
-	t.masks, t.boundary, t.writableFolders, t.watchedFolders, t.secrets = p.Masks, p.Boundary, p.writableFolders, p.watchedFolders, p.Secrets
+	t.masks, t.boundary, t.writableFolders, t.watchedFolders, t.secrets, t.redact = p.Masks, p.Boundary, p.writableFolders, p.watchedFolders, p.Secrets, p.redactor
 	if len(st.Agents) > 0 {
 		t.agent = p.Agents[st.Agents[0]]
 		if err := t.makeWorkdir(); err != nil {
@@ -206,16 +206,16 @@ func (r *Runner) LookAtServer(ctx context.Context, name string) (st ServerState,
 		defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 		t.agent.Workdir = dir
 	}
-	roots, err := r.roots(t, ledger.Attempt{})
+	roots, err := r.roots(&t, ledger.Attempt{})
 	if err != nil {
 		return st, err
 	}
-	launcher, err := r.programs.host(t, roots)
+	launcher, err := r.programs.host(&t, roots)
 	if err != nil {
 		return st, err
 	}
 
-	sessions := mcp.NewSessions(mcp.SessionOptions{Book: r.servers, Tokens: r.serverTokens, Version: r.version, Redact: redactor(t.secrets).Replace,
+	sessions := mcp.NewSessions(mcp.SessionOptions{Book: r.servers, Tokens: r.serverTokens, Version: r.version, Redact: t.redactor().Replace,
 		Ended: func(s mcp.Server, how shell.Ended) { r.recordServerEnd(ledger.Run{}, s, how) }}) //nolint:contextcheck // it is put on record also when nobody waits for it
 	sessions.Start(launcher)
 	defer sessions.Close()

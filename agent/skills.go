@@ -106,12 +106,12 @@ func (s snapshot) addSkills(system, prompt *string) {
 // skillTools are the tools for the skills of a task, and the others such that reading a
 // SKILL.md loads its skill (UNI-07). A reduction has the tools of before: what it loads would
 // be in its context, and not in that of the run.
-func skillTools(t task, _ *tool.Roots, granted *tool.Registry, all []tool.Tool) (*tool.Registry, error) {
+func skillTools(t *task, _ *tool.Roots, granted *tool.Registry, all []tool.Tool) (*tool.Registry, error) {
 	if !t.needsModel() {
 		return granted, nil
 	}
 
-	listed := listingOf(t, granted)
+	listed := listingOf(*t, granted)
 	o := skill.Options{View: t.agent.Skills.View, Verify: install.Verify, Loaded: t.loaded, Tools: granted, Unlisted: listed.unlisted}
 	for _, one := range all {
 		if _, ok := granted.Lookup(one.Name()); !ok {
@@ -178,7 +178,7 @@ func skillRead(shelf *skill.Loader, argument string, args json.RawMessage) (tool
 }
 
 // workspaceSkills are the names of the agent's skills that keep workspaces.
-func (t task) workspaceSkills() []string {
+func (t *task) workspaceSkills() []string {
 	var out []string
 	for _, s := range t.agent.Skills.All() {
 		if s.KeepsWorkspaces() {

@@ -8,6 +8,7 @@ import (
 
 	"rouse/agent/loop"
 	"rouse/agent/loop/memory"
+	"rouse/agent/redact"
 	"rouse/agent/tool"
 	"rouse/agent/tool/mcp"
 	"rouse/agent/tool/skill"
@@ -31,6 +32,7 @@ type task struct {
 	notify   Notify // who is told of its end
 	channels []string
 	secrets  []string
+	redact   *redact.Redactor // of the secrets, which the runs of a plan share; nil: each has its own
 	// unattended: no person started it, who would see at once that it fails.
 	unattended bool
 	// insists: a person started it, or had it tried again, and may have paid for a model that is paused.
@@ -82,7 +84,7 @@ func (p Plan) resolve(run ledger.Run) (task, error) {
 	d, damaged := parseDetail(run)
 	t := task{
 		unattended: run.Trigger != domain.TriggerManual, insists: run.Trigger == domain.TriggerManual || d.Retried,
-		detail: d, channels: p.Channels, secrets: p.Secrets, zone: p.Zone, watchedFolders: p.watchedFolders, writableFolders: p.writableFolders,
+		detail: d, channels: p.Channels, secrets: p.Secrets, redact: p.redactor, zone: p.Zone, watchedFolders: p.watchedFolders, writableFolders: p.writableFolders,
 		masks: p.Masks, boundary: p.Boundary, budget: p.Budget, moduleSettings: p.ModuleSettings, specs: p.specs,
 		origin: p.originJob(run, d), job: Job{Name: run.Job, Agent: run.Agent, Prompt: d.Prompt},
 	}
@@ -171,7 +173,7 @@ func (p Plan) wakeNotify(origin *Job) Notify {
 
 // governingJob is the job whose bounds, budget and confinement a run has: a wake spends what the job
 // may that its chain goes back to, so that no job sets anything going that is larger than itself.
-func (t task) governingJob() Job {
+func (t *task) governingJob() Job {
 	if t.origin != nil {
 		return *t.origin
 	}
@@ -179,10 +181,10 @@ func (t task) governingJob() Job {
 }
 
 // asker names who asks something of the owner.
-func (t task) asker() string { return cmp.Or(t.job.Name, t.agent.Name) }
+func (t *task) asker() string { return cmp.Or(t.job.Name, t.agent.Name) }
 
 // minTier is the weakest confinement that the programs of the run may have, "" for the rule.
-func (t task) minTier() string {
+func (t *task) minTier() string {
 	least := cmp.Or(t.governingJob().MinTier, t.agent.MinTier)
 	if least == "" && t.agent.Unconfined != "" {
 		return "D"
@@ -194,17 +196,17 @@ func (t task) minTier() string {
 }
 
 // needsModel says whether a language model answers in the run.
-func (t task) needsModel() bool {
+func (t *task) needsModel() bool {
 	return t.detail.Tool == "" && t.job.Prompts() && !t.executes()
 }
 
 // asksModel says whether the run cannot go on without a language model.
-func (t task) asksModel() bool {
+func (t *task) asksModel() bool {
 	return t.detail.Tool == "" && t.job.AsksModel() || !t.executes() && t.callsAskingModule()
 }
 
 // makeWorkdir makes the agent's workdir, unless it is there.
-func (t task) makeWorkdir() error {
+func (t *task) makeWorkdir() error {
 	dir, err := t.boundary.MakeRoot(t.agent.Workdir, owner.Usual(0o755))
 	if err != nil {
 		return err
@@ -213,4 +215,4 @@ func (t task) makeWorkdir() error {
 }
 
 // phased says whether the run goes in phases: a fixed list of calls never does.
-func (t task) phased() bool { return t.agent.Phased && t.needsModel() }
+func (t *task) phased() bool { return t.agent.Phased && t.needsModel() }

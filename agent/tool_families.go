@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 
 	"rouse/agent/loop"
 	"rouse/agent/tool"
@@ -25,47 +26,52 @@ import (
 
 // family is a set of tools, what is known of them, and how a run comes by them.
 type family struct {
-	specs func() tool.Specs
+	specs tool.Specs // nil: only plans have some
 	// onHost: its tools reach files or start programs, which an agent of ModeNone does not.
 	onHost bool
 	// planned is what is known of those that come with a plan, as the tools of its skills do; nil: there are none.
 	planned func(Plan) tool.Specs
 	// tools are those that the run of a task has, before its agent's lists of tools allow or deny
 	// them; nil: there are none.
-	tools func(r *Runner, t task, roots *tool.Roots) ([]tool.Tool, error)
+	tools func(r *Runner, t *task, roots *tool.Roots) ([]tool.Tool, error)
 	// over adds to the tools that were granted those that are made of them; all were there before
 	// the agent's lists. nil: there are none.
-	extend func(t task, roots *tool.Roots, granted *tool.Registry, all []tool.Tool) (*tool.Registry, error)
+	extend func(t *task, roots *tool.Roots, granted *tool.Registry, all []tool.Tool) (*tool.Registry, error)
 
 	names []string // of specs
 }
 
-// families are all the tools that there are: what is known of them anywhere comes from here.
-func families() []family {
-	out := []family{
-		{specs: control.Specs, tools: controlTools},
-		{specs: file.Specs, tools: fileTools, onHost: true},
-		{specs: db.Specs, tools: dbTools},
-		{specs: next.Specs, tools: nextTools},
-		{specs: shell.Specs, tools: shellTools, onHost: true},
-		{specs: git.Specs, tools: gitTools, onHost: true},
-		{specs: web.Specs, tools: webTools},
-		{specs: workspace.Specs, tools: workspaceTools},
-		{planned: Plan.OfferSpecs, tools: offeredTools},
-		{planned: Plan.ServerSpecs, tools: serverTools},
-		{specs: reduceSpecs, extend: withReduce},
-		{specs: skill.Specs, extend: skillTools},
-		{specs: stepSpecs, extend: withSteps},
-		{specs: host.Specs, extend: withHost},
-		{specs: executor.Specs}, // its run has no other, see executorRegistry
-	}
+// known are the families, once somebody has asked: what is known of their tools is the same in each run.
+var known struct {
+	once     sync.Once
+	families []family
+}
 
-	for i, f := range out {
-		if f.specs != nil {
-			out[i].names = f.specs().Names()
+// families are all the tools that there are: what is known of them anywhere comes from here. They must not be changed.
+func families() []family {
+	known.once.Do(func() {
+		known.families = []family{
+			{specs: control.Specs(), tools: controlTools},
+			{specs: file.Specs(), tools: fileTools, onHost: true},
+			{specs: db.Specs(), tools: dbTools},
+			{specs: next.Specs(), tools: nextTools},
+			{specs: shell.Specs(), tools: shellTools, onHost: true},
+			{specs: git.Specs(), tools: gitTools, onHost: true},
+			{specs: web.Specs(), tools: webTools},
+			{specs: workspace.Specs(), tools: workspaceTools},
+			{planned: Plan.OfferSpecs, tools: offeredTools},
+			{planned: Plan.ServerSpecs, tools: serverTools},
+			{specs: reduceSpecs(), extend: withReduce},
+			{specs: skill.Specs(), extend: skillTools},
+			{specs: stepSpecs(), extend: withSteps},
+			{specs: host.Specs(), extend: withHost},
+			{specs: executor.Specs()}, // its run has no other, see executorRegistry
 		}
-	}
-	return out
+		for i, f := range known.families {
+			known.families[i].names = f.specs.Names()
+		}
+	})
+	return known.families
 }
 
 // Specs is what is known of every tool that this version has, and of those beside them. Nothing is
@@ -73,9 +79,7 @@ func families() []family {
 func Specs(beside ...tool.Tool) tool.Specs {
 	var out tool.Specs
 	for _, f := range families() {
-		if f.specs != nil {
-			out = append(out, f.specs()...)
-		}
+		out = append(out, f.specs...)
 	}
 
 	for _, t := range beside {
@@ -86,7 +90,7 @@ func Specs(beside ...tool.Tool) tool.Specs {
 
 // IsHostTool says whether a tool reaches files or starts programs, so that an agent of ModeNone lacks it.
 func IsHostTool(name string) bool {
-	return slices.ContainsFunc(families(), func(f family) bool { return f.onHost && f.specs().Find(name).Name != "" })
+	return slices.ContainsFunc(families(), func(f family) bool { return f.onHost && slices.Contains(f.names, name) })
 }
 
 // Specs is what is known of every tool that the runner's agents could have.
@@ -120,7 +124,7 @@ func checkSpecs(specs tool.Specs) error {
 }
 
 // tools are the tools of the task within the agent's grants.
-func (r *Runner) tools(t task, a ledger.Attempt) (*tool.Registry, error) {
+func (r *Runner) tools(t *task, a ledger.Attempt) (*tool.Registry, error) {
 	roots, err := r.roots(t, a)
 	if err != nil {
 		return nil, err
@@ -132,27 +136,28 @@ func (r *Runner) tools(t task, a ledger.Attempt) (*tool.Registry, error) {
 
 	// To make a tool takes as long as many a call of it.
 	if called := t.calledTools(); len(called) > 0 && t.makesListedCalls() {
-		t.only = called
-		registry, err := r.registry(t, roots)
+		few := *t
+		few.only = called
+		registry, err := r.registry(&few, roots)
 		if err != nil || len(registry.Names()) == len(called) {
 			return registry, err
 		}
-		t.only = nil // the call of one that is not there tells of all that are
+		// The call of one that is not there tells of all that are.
 	}
 	return r.registry(t, roots)
 }
 
 // makesListedCalls says whether a run makes the calls that its task names, and no others: what modules and servers call and offer, only
 // they know.
-func (t task) makesListedCalls() bool {
+func (t *task) makesListedCalls() bool {
 	return !t.needsModel() && t.module == nil && t.calls == nil && t.sessions == nil
 }
 
 // wants says whether a tool has to be made for the run of a task.
-func (t task) wants(name string) bool { return t.only == nil || slices.Contains(t.only, name) }
+func (t *task) wants(name string) bool { return t.only == nil || slices.Contains(t.only, name) }
 
 // registry is the tools of a task that it wants, within the agent's grants.
-func (r *Runner) registry(t task, roots *tool.Roots) (*tool.Registry, error) {
+func (r *Runner) registry(t *task, roots *tool.Roots) (*tool.Registry, error) {
 	all, err := r.allTools(t, roots)
 	if err != nil {
 		return nil, err
@@ -164,7 +169,7 @@ func (r *Runner) registry(t task, roots *tool.Roots) (*tool.Registry, error) {
 
 	// A playbook passes results on to its next calls, so they stay whole.
 	if t.needsModel() && len(t.secrets) > 0 {
-		all = redactingTools(all, redactor(t.secrets))
+		all = redactingTools(all, t.redactor())
 	}
 
 	if t.wrapTool != nil {
@@ -193,7 +198,7 @@ func (r *Runner) registry(t task, roots *tool.Roots) (*tool.Registry, error) {
 }
 
 // allTools is each tool that a task wants, before its agent's lists of tools.
-func (r *Runner) allTools(t task, roots *tool.Roots) ([]tool.Tool, error) {
+func (r *Runner) allTools(t *task, roots *tool.Roots) ([]tool.Tool, error) {
 	var all []tool.Tool
 	for _, f := range r.families {
 		if f.tools == nil || f.onHost && t.agent.Mode == ModeNone || f.specs != nil && !slices.ContainsFunc(f.names, t.wants) {
@@ -221,7 +226,7 @@ func (r *Runner) allTools(t task, roots *tool.Roots) ([]tool.Tool, error) {
 }
 
 // checkKnown refuses a tool that no family tells of: nobody who asks for its properties would find it.
-func (t task) checkKnown(names ...string) error {
+func (t *task) checkKnown(names ...string) error {
 	for _, name := range names {
 		if t.specs.Find(name).Name == "" {
 			return errors.New("the tool " + name + " is not among the specs of its family")
@@ -232,7 +237,7 @@ func (t task) checkKnown(names ...string) error {
 
 // given says whether the run of a task has a tool, before its agent's lists of tools allow or deny
 // it. What the families that are made over others are given with, only they can say.
-func (t task) given(s tool.Spec) bool {
+func (t *task) given(s tool.Spec) bool {
 	if t.agent.Mode == ModeNone && IsHostTool(s.Name) {
 		return false
 	}
@@ -270,8 +275,8 @@ func (t task) given(s tool.Spec) bool {
 	return false
 }
 
-func controlTools(r *Runner, t task, _ *tool.Roots) ([]tool.Tool, error) {
-	o := control.Options{Ledger: r.ledger, Channels: t.channels, Board: t.board, Redact: redactor(t.secrets).Replace}
+func controlTools(r *Runner, t *task, _ *tool.Roots) ([]tool.Tool, error) {
+	o := control.Options{Ledger: r.ledger, Channels: t.channels, Board: t.board, Redact: t.redactor().Replace}
 	if t.agent.Database {
 		o.Views = func(ctx context.Context) ([]string, error) { return r.viewNames(ctx, t.agent.Name) }
 	}
@@ -303,23 +308,23 @@ func (r *Runner) viewNames(ctx context.Context, agent string) ([]string, error) 
 	return names, err
 }
 
-func fileTools(r *Runner, t task, roots *tool.Roots) ([]tool.Tool, error) {
-	return file.Tools(file.Options{Roots: roots, Wanted: t.wants, Log: r.ledger, Locks: r.fileLocks, Allow: t.agent.Allow, Redact: redactor(t.secrets).Replace, RedactReads: t.needsModel(), Viewer: r.viewer})
+func fileTools(r *Runner, t *task, roots *tool.Roots) ([]tool.Tool, error) {
+	return file.Tools(file.Options{Roots: roots, Wanted: t.wants, Log: r.ledger, Locks: r.fileLocks, Allow: t.agent.Allow, Redact: t.redactor().Replace, RedactReads: t.needsModel(), Viewer: r.viewer})
 }
 
-func dbTools(r *Runner, t task, roots *tool.Roots) ([]tool.Tool, error) {
+func dbTools(r *Runner, t *task, roots *tool.Roots) ([]tool.Tool, error) {
 	if !t.agent.Database {
 		return nil, nil
 	}
 	return db.Tools(db.Options{Pool: r.databases, Roots: roots, Locks: r.fileLocks, Private: t.agent.PrivateDatabase})
 }
 
-func nextTools(r *Runner, t task, _ *tool.Roots) ([]tool.Tool, error) {
+func nextTools(r *Runner, t *task, _ *tool.Roots) ([]tool.Tool, error) {
 	if t.agent.SelfScheduling == nil {
 		return nil, nil
 	}
 
-	o := next.Options{Ledger: r.ledger, Limits: *t.agent.SelfScheduling, Wake: t.detail.Wake, Redact: redactor(t.secrets).Replace}
+	o := next.Options{Ledger: r.ledger, Limits: *t.agent.SelfScheduling, Wake: t.detail.Wake, Redact: t.redactor().Replace}
 	if by := t.detail.By; by != nil { // what it plans goes back to the same job
 		o.Wake = &ledger.WakeDetail{Job: by.Job}
 	}
@@ -329,34 +334,34 @@ func nextTools(r *Runner, t task, _ *tool.Roots) ([]tool.Tool, error) {
 	return next.Tools(o)
 }
 
-func webTools(_ *Runner, t task, _ *tool.Roots) ([]tool.Tool, error) {
-	return web.Tools(web.Options{Grants: t.agent.Network, Secrets: t.agent.Secrets, Redact: redactor(t.secrets).Replace})
+func webTools(_ *Runner, t *task, _ *tool.Roots) ([]tool.Tool, error) {
+	return web.Tools(web.Options{Grants: t.agent.Network, Secrets: t.agent.Secrets, Redact: t.redactor().Replace})
 }
 
-func shellTools(r *Runner, t task, roots *tool.Roots) ([]tool.Tool, error) {
+func shellTools(r *Runner, t *task, roots *tool.Roots) ([]tool.Tool, error) {
 	host, err := r.programs.host(t, roots)
 	if err != nil {
 		return nil, err
 	}
 	return shell.Tools(shell.Options{
-		Launcher: host, Log: r.ledger, Grants: t.agent.Commands, MoreGrants: t.allowedBySkills(), Allow: t.agent.Allow, Secrets: t.agent.Secrets, Redact: redactor(t.secrets).Replace,
+		Launcher: host, Log: r.ledger, Grants: t.agent.Commands, MoreGrants: t.allowedBySkills(), Allow: t.agent.Allow, Secrets: t.agent.Secrets, Redact: t.redactor().Replace,
 	})
 }
 
-func gitTools(r *Runner, t task, roots *tool.Roots) ([]tool.Tool, error) {
+func gitTools(r *Runner, t *task, roots *tool.Roots) ([]tool.Tool, error) {
 	host, err := r.programs.host(t, roots)
 	if err != nil {
 		return nil, err
 	}
-	return git.Tools(git.Options{Launcher: host, Folder: t.agent.Workdir, Allow: t.agent.Allow, Redact: redactor(t.secrets).Replace})
+	return git.Tools(git.Options{Launcher: host, Folder: t.agent.Workdir, Allow: t.agent.Allow, Redact: t.redactor().Replace})
 }
 
-func workspaceTools(r *Runner, t task, _ *tool.Roots) ([]tool.Tool, error) {
+func workspaceTools(r *Runner, t *task, _ *tool.Roots) ([]tool.Tool, error) {
 	kept := t.workspaceSkills()
 	if len(kept) == 0 {
 		return nil, nil
 	}
-	return workspace.Tools(workspace.Options{Ledger: r.ledger, Skills: kept, Redact: redactor(t.secrets).Replace, Cancelled: func(ctx context.Context, run ledger.Run) {
+	return workspace.Tools(workspace.Options{Ledger: r.ledger, Skills: kept, Redact: t.redactor().Replace, Cancelled: func(ctx context.Context, run ledger.Run) {
 		if res := r.OnFinalize(ctx, run, ledger.Result{Outcome: run.Outcome}); res.Error != "" {
 			r.log.Info("a run was cancelled while it waited", "job", run.Job, "run", run.ID, "database", res.Error)
 		}
@@ -366,7 +371,7 @@ func workspaceTools(r *Runner, t task, _ *tool.Roots) ([]tool.Tool, error) {
 func stepSpecs() tool.Specs { return tool.Specs{loop.StepSpec()} }
 
 // withSteps adds the tool of runs that go in phases, which no list of tools leaves out.
-func withSteps(t task, _ *tool.Roots, granted *tool.Registry, _ []tool.Tool) (*tool.Registry, error) {
+func withSteps(t *task, _ *tool.Roots, granted *tool.Registry, _ []tool.Tool) (*tool.Registry, error) {
 	if !t.phased() {
 		return granted, nil
 	}
@@ -379,7 +384,7 @@ func withSteps(t task, _ *tool.Roots, granted *tool.Registry, _ []tool.Tool) (*t
 }
 
 // withHost adds what the module of a run gets of its host, which no list of tools leaves out: its manifest declares it.
-func withHost(t task, roots *tool.Roots, granted *tool.Registry, _ []tool.Tool) (*tool.Registry, error) {
+func withHost(t *task, roots *tool.Roots, granted *tool.Registry, _ []tool.Tool) (*tool.Registry, error) {
 	if t.module == nil {
 		return granted, nil
 	}
@@ -403,7 +408,7 @@ func reduceSpecs() tool.Specs { return tool.Specs{loop.ReduceSpec(reduceText)} }
 
 // withReduce adds the tool that reads much and gives back little, where the agent may have it
 // and has something to read with (OSA-24).
-func withReduce(t task, _ *tool.Roots, granted *tool.Registry, _ []tool.Tool) (*tool.Registry, error) {
+func withReduce(t *task, _ *tool.Roots, granted *tool.Registry, _ []tool.Tool) (*tool.Registry, error) {
 	if t.reducer == nil {
 		return granted, nil
 	}

@@ -15,7 +15,7 @@ const toolShare = 3
 
 // promptPart is how long a part of a prompt may be that the host writes, by how long it is at most: in a
 // narrow context it has half of what its share would be, for there the tools take more than theirs.
-func (t task) promptPart(most int) int {
+func (t *task) promptPart(most int) int {
 	if t.model == nil || t.model.Window <= 0 || t.model.Window >= narrowContext {
 		return most
 	}

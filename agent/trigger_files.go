@@ -226,7 +226,7 @@ func (r *Runner) locateFile(ctx context.Context, t task, job string, f ledger.Fi
 
 // unreadable says why no tool of a run reads its file, "" when they do: it got a second name since it was accepted. In the
 // agent's own workdir it may have one.
-func (t task) unreadable(path string) (string, error) {
+func (t *task) unreadable(path string) (string, error) {
 	if folders := tool.WithResolvedLinks([]string{t.agent.Workdir}); within(path, folders) {
 		return "", nil
 	}

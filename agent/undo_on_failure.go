@@ -29,7 +29,7 @@ func (r *Runner) OnFinalize(ctx context.Context, run ledger.Run, res ledger.Resu
 	if err != nil {
 		return res // the job is gone, and with it what it wanted
 	}
-	return cleanResult(r.undoIfConfigured(ctx, run, t, res), redactor(t.secrets))
+	return cleanResult(r.undoIfConfigured(ctx, run, t, res), t.redactor())
 }
 
 // undoIfConfigured undoes a run if its job wants that, and says so in the result.

@@ -29,8 +29,8 @@ type Registry struct {
 func NewRegistry(tools ...Tool) (*Registry, error) {
 	r := &Registry{tools: make(map[string]Tool, len(tools))}
 	for _, t := range tools {
-		if err := t.spec.Check(); err != nil {
-			return nil, err
+		if t.spec == nil {
+			return nil, errors.New("a tool without a name was defined")
 		}
 		if _, twice := r.tools[t.Name()]; twice {
 			return nil, fmt.Errorf("the tool %s is defined twice", t.Name())
@@ -78,9 +78,12 @@ func (r *Registry) IsBrief() bool { return r.brief }
 // Names lists the tools, sorted. It must not be changed.
 func (r *Registry) Names() []string { return r.names }
 
-// Lookup finds a tool.
+// Lookup finds a tool. Of one that is not there nothing is known.
 func (r *Registry) Lookup(name string) (Tool, bool) {
 	t, ok := r.tools[name]
+	if !ok {
+		t.spec = &Spec{}
+	}
 	return t, ok
 }
 

@@ -49,7 +49,7 @@ func DefineBySchema(s Spec, run func(ctx context.Context, in Invocation, args js
 		}
 		return run(ctx, in, args)
 	}
-	return Tool{s, schema, raw.Bytes(), call}, nil
+	return Tool{&s, schema, raw.Bytes(), call}, nil
 }
 
 // resolved is the Schema of a spec, ready to hold values to. It comes from strangers, so that it may refer to nothing.

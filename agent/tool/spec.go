@@ -214,13 +214,16 @@ func (s Spec) Check() error {
 
 // oneOf refuses a value that is not known, and an empty one unless that is known, too.
 func oneOf[T ~string](what string, given T, known ...T) error {
-	switch {
-	case slices.Contains(known, given):
+	if slices.Contains(known, given) {
 		return nil
-	case given == "":
-		return fmt.Errorf("its %s is missing: one of %q", what, known)
 	}
-	return fmt.Errorf("its %s %q is none of %q", what, given, known)
+
+	// A copy, because what is formatted is allocated: each tool of each run is checked.
+	all := slices.Clone(known)
+	if given == "" {
+		return fmt.Errorf("its %s is missing: one of %q", what, all)
+	}
+	return fmt.Errorf("its %s %q is none of %q", what, given, all)
 }
 
 // Summary is the value of the argument that Says names, "" where there is none.

@@ -40,7 +40,7 @@ func (in Invocation) Requires(success *bool) bool {
 
 // Tool is a defined tool.
 type Tool struct {
-	spec   Spec
+	spec   *Spec // which is as Define got it
 	schema *jsonschema.Schema
 	raw    json.RawMessage
 	run    func(context.Context, Invocation, json.RawMessage) (Envelope, error)
@@ -79,14 +79,16 @@ func Define[A any](s Spec, run func(ctx context.Context, in Invocation, args A) 
 		return run(ctx, in, a)
 	}
 
-	return Tool{s, schema.checks, schema.told, call}, nil
+	return Tool{&s, schema.checks, schema.told, call}, nil
 }
 
 // WithHandler returns a tool that looks the same to its callers but is answered by another function:
 // nothing of what t does is done, and no file is inspected.
 func (t Tool) WithHandler(by func(ctx context.Context, in Invocation, args json.RawMessage) (Envelope, error)) Tool {
+	spec := *t.spec
 	// Nothing instead of nil: a tool without Needs would be asked about at each call.
-	t.run, t.spec.StatKey, t.spec.Canonical, t.spec.Needs = by, nil, nil, NoNeeds
+	spec.StatKey, spec.Canonical, spec.Needs = nil, nil, NoNeeds
+	t.run, t.spec = by, &spec
 	return t
 }
 
@@ -114,7 +116,7 @@ func (t Tool) MapResult(f func(Envelope) Envelope) Tool {
 }
 
 // Spec is all that is known about the tool.
-func (t Tool) Spec() Spec { return t.spec }
+func (t Tool) Spec() Spec { return *t.spec }
 
 // Name is what a model calls it by.
 func (t Tool) Name() string { return t.spec.Name }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"slices"
 	"time"
 
 	"rouse/agentdb/sqlite"
@@ -13,8 +14,20 @@ import (
 // removed before, and one whose schedule changed start from now. An unchanged job keeps its
 // anchor and watermark, and a removed one its history.
 func (l *Ledger) SyncJobs(ctx context.Context, now time.Time, specs []JobSpec) (map[string]JobState, error) {
+	known, err := l.Jobs(ctx)
+	if err != nil {
+		return nil, err
+	}
+
 	out := map[string]JobState{}
-	err := l.do(ctx, func(tx *sqlite.Tx) error {
+	for _, st := range known {
+		out[st.Name] = st
+	}
+	if len(known) == len(specs) && !slices.ContainsFunc(specs, func(s JobSpec) bool { return out[s.Name].JobSpec != s }) {
+		return out, nil // most starts and reloads are about something else
+	}
+
+	err = l.do(ctx, func(tx *sqlite.Tx) error {
 		// The operation may run more than once.
 		clear(out)
 		const candidate = 2 // removed, unless the configuration still has it
@@ -23,7 +36,7 @@ func (l *Ledger) SyncJobs(ctx context.Context, now time.Time, specs []JobSpec) (
 		}
 
 		for _, s := range specs {
-			st := JobState{Name: s.Name, ScheduleHash: s.ScheduleHash}
+			st := JobState{JobSpec: s}
 			var anchor, watermark int64
 			if err := tx.QueryRow(`insert into jobs (name, agent, schedule_hash, anchor, watermark) values ($1, $2, $3, $4, $4)
 				on conflict (name) do update set agent = excluded.agent, removed = 0,
@@ -46,11 +59,11 @@ func (l *Ledger) SyncJobs(ctx context.Context, now time.Time, specs []JobSpec) (
 
 // Jobs lists how far the jobs of the configuration have been dealt with.
 func (l *Ledger) Jobs(ctx context.Context) ([]JobState, error) {
-	rows, err := l.statements.query(ctx, `select name, schedule_hash, anchor, watermark from jobs where removed <> 1 order by name`)
+	rows, err := l.statements.query(ctx, `select name, agent, schedule_hash, anchor, watermark from jobs where removed <> 1 order by name`)
 	return collect(rows, err, func(rows scanner) (JobState, error) {
 		var st JobState
 		var anchor, watermark int64
-		err := rows.Scan(&st.Name, &st.ScheduleHash, &anchor, &watermark)
+		err := rows.Scan(&st.Name, &st.Agent, &st.ScheduleHash, &anchor, &watermark)
 		st.Anchor, st.Watermark = instant(anchor), instant(watermark)
 		return st, err
 	})
@@ -80,9 +93,9 @@ func (l *Ledger) RewindWatermarks(ctx context.Context, now time.Time) error {
 // JobState is how far a configured job has been dealt with; false for a job that is new to
 // this ledger, or was gone when a daemon last looked.
 func (l *Ledger) JobState(ctx context.Context, name string) (JobState, bool, error) {
-	st := JobState{Name: name}
+	st := JobState{JobSpec: JobSpec{Name: name}}
 	var anchor, watermark int64
-	err := l.statements.row(ctx, `select schedule_hash, anchor, watermark from jobs where name = $1 and removed <> 1`, name).Scan(&st.ScheduleHash, &anchor, &watermark)
+	err := l.statements.row(ctx, `select agent, schedule_hash, anchor, watermark from jobs where name = $1 and removed <> 1`, name).Scan(&st.Agent, &st.ScheduleHash, &anchor, &watermark)
 	if errors.Is(err, sql.ErrNoRows) {
 		return st, false, nil
 	}

@@ -306,8 +306,8 @@ type JobSpec struct{ Name, Agent, ScheduleHash string }
 
 // JobState is how far a job's schedule has been processed.
 type JobState struct {
-	Name, ScheduleHash string
-	Anchor, Watermark  time.Time
+	JobSpec
+	Anchor, Watermark time.Time
 }
 
 // Attempt is one try at a run. Its number fences off writers of earlier attempts.

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
+	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -55,7 +57,12 @@ func (f failure) Unwrap() error { return f.error }
 
 // run executes one command line and returns the process's exit code.
 func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
-	root := newRoot(&place{stderr: stderr}) //nolint:contextcheck // cobra hands the context on
+	at := &place{stderr: stderr}
+	root := newRoot(at) //nolint:contextcheck // cobra hands the context on
+	// Only a shell that asks needs them. cobra's name for that has another ending where no descriptions are wanted.
+	if slices.ContainsFunc(args, func(arg string) bool { return strings.HasPrefix(arg, cobra.ShellCompRequestCmd) }) {
+		completable(root, at) //nolint:contextcheck // as above
+	}
 	root.SetArgs(args)
 	root.SetIn(stdin)
 	root.SetOut(stdout)
@@ -123,6 +130,5 @@ lands in a folder, or you ask. Describe agents and jobs in rouse.yaml, start
 	)
 
 	sayUsage(root)
-	completable(root, at)
 	return root
 }

@@ -52,6 +52,20 @@ func Write(path string, content []byte, mode fs.FileMode) error {
 	})
 }
 
+// WriteUnsynced is Write for what is of no use after a power cut, so that the disk is not waited for: such a cut may leave an empty file.
+func WriteUnsynced(path string, content []byte, mode fs.FileMode) error {
+	f, err := Create(path, mode)
+	if err != nil {
+		return err
+	}
+	f.unsynced = true
+	if _, err := f.Write(content); err != nil {
+		return errors.Join(err, f.Abort())
+	}
+
+	return f.Commit()
+}
+
 // Stream is Write for content that comes in parts. An error of write is returned as it is, and
 // leaves the file as it was.
 func Stream(path string, mode fs.FileMode, write func(io.Writer) error) error {
@@ -89,6 +103,7 @@ type File struct {
 	file     *os.File
 	temp     string // within the root
 	name     string // within the root
+	unsynced bool   // what was written need not survive a power cut
 	closed   bool
 	done     bool
 }
@@ -149,7 +164,11 @@ func (f *File) Close() error {
 	}
 	f.closed = true
 
-	return f.pathError(errors.Join(f.file.Sync(), f.file.Close()))
+	var err error
+	if !f.unsynced {
+		err = f.file.Sync()
+	}
+	return f.pathError(errors.Join(err, f.file.Close()))
 }
 
 // Commit gives the file its name and replaces what has it. When it fails, the old file stays, unless
@@ -173,8 +192,9 @@ func (f *File) commit(rename func() error) error {
 	}
 
 	f.done = true
-	// The rename is not durable before its folder is synced.
-	err = f.pathError(SyncFolderIn(f.root, filepath.Dir(f.name)))
+	if !f.unsynced { // the rename is not durable before its folder is
+		err = f.pathError(SyncFolderIn(f.root, filepath.Dir(f.name)))
+	}
 
 	return errors.Join(err, f.closeRoot())
 }

@@ -203,6 +203,24 @@ func TestMode(t *testing.T) {
 }
 
 // TestErrors: who reads one knows which file it is about.
+// What need not survive a power cut is whole, too, and nothing stays beside it.
+func TestWriteUnsynced(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "holder.json")
+	for _, text := range []string{"first", "second"} {
+		if err := atomicfile.WriteUnsynced(path, []byte(text), 0o600); err != nil || read(t, path) != text {
+			t.Errorf("%q: %q, %v", text, read(t, path), err)
+		}
+	}
+	if got := names(t, dir); got != "holder.json" {
+		t.Errorf("the folder holds %s", got)
+	}
+
+	if err := atomicfile.WriteUnsynced(filepath.Join(dir, "none", "a"), nil, 0o600); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("into a folder that is not there: %v", err)
+	}
+}
+
 func TestErrors(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

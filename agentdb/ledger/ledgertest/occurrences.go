@@ -557,9 +557,28 @@ func watermarks(t *testing.T, open Open) {
 	must[[]ledger.Occurrence](t)(l.RecordDue(ctx, later, nil, map[string]time.Time{"j": later}))
 	// A late writer must not make instants due again.
 	must[[]ledger.Occurrence](t)(l.RecordDue(ctx, later, nil, map[string]time.Time{"j": at})) // never backwards
+	written := l.Changed()
 	same := must[map[string]ledger.JobState](t)(l.SyncJobs(ctx, later.Add(time.Hour), []ledger.JobSpec{spec}))["j"]
-	if !same.Watermark.Equal(later) || !same.Anchor.Equal(at) {
+	if same.JobSpec != spec || !same.Watermark.Equal(later) || !same.Anchor.Equal(at) {
 		t.Errorf("an unchanged job lost its place: %+v", same)
+	}
+	select {
+	case <-written:
+		t.Error("jobs that are as they were are written again")
+	default:
+	}
+
+	// Each of these is a change alone.
+	spec.Agent = "b"
+	must[map[string]ledger.JobState](t)(l.SyncJobs(ctx, later.Add(time.Hour), []ledger.JobSpec{spec}))
+	if known, _, err := l.JobState(ctx, "j"); err != nil || known.Agent != "b" || !known.Watermark.Equal(later) {
+		t.Errorf("with another agent: %+v, %v", known, err)
+	}
+	other := ledger.JobSpec{Name: "other", Agent: "b", ScheduleHash: "1"}
+	must[map[string]ledger.JobState](t)(l.SyncJobs(ctx, later, []ledger.JobSpec{spec, other}))
+	must[map[string]ledger.JobState](t)(l.SyncJobs(ctx, later, []ledger.JobSpec{spec}))
+	if known := must[[]ledger.JobState](t)(l.Jobs(ctx)); len(known) != 1 || known[0].JobSpec != spec {
+		t.Errorf("after a job came and went: %+v", known)
 	}
 
 	spec.ScheduleHash = "2"

@@ -96,11 +96,11 @@ func OpenHome(dir string, self Holder) (*home, error) {
 
 	text, err := json.Marshal(self)
 	if err == nil {
-		err = atomicfile.Write(h.holderFile(), text, 0o600)
+		err = h.writeHolder(text)
 	}
 	if errors.Is(err, syscall.ENOSPC) { // a disk that filled up meanwhile must not make the home read-only
 		if err = ledger.FreeReserve(filepath.Join(dir, "ledger.db")); err == nil {
-			err = atomicfile.Write(h.holderFile(), text, 0o600)
+			err = h.writeHolder(text)
 		}
 	}
 	if unwritable(err) {
@@ -131,6 +131,11 @@ func readHolder(dir string) Holder {
 		return Holder{}
 	}
 	return self
+}
+
+// writeHolder says who holds the home. The lock does not outlive the machine, so this need not either.
+func (h *home) writeHolder(text []byte) error {
+	return atomicfile.WriteUnsynced(h.holderFile(), text, 0o600)
 }
 
 func (h *home) holderFile() string { return filepath.Join(h.Dir, "holder.json") }

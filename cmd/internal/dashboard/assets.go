@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"path"
 	"strings"
+	"sync"
 )
 
 //go:embed assets
@@ -22,8 +23,11 @@ type assets struct {
 	names map[string]string // that name by the plain one
 }
 
-// asset is a file as it is, and compressed as far as it goes: that is done once.
-type asset struct{ plain, packed []byte }
+// asset is a file as it is, and compressed as far as it goes: that is done when it is first asked for.
+type asset struct {
+	plain  []byte
+	packed func() ([]byte, error)
+}
 
 var assetTypes = map[string]string{".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".svg": "image/svg+xml"}
 
@@ -43,10 +47,7 @@ func newAssets() (*assets, error) {
 		sum := sha256.Sum256(content)
 		ext := path.Ext(e.Name())
 		hashed := strings.TrimSuffix(e.Name(), ext) + "." + hex.EncodeToString(sum[:6]) + ext
-		packed, err := pack(content)
-		if err != nil {
-			return nil, fmt.Errorf("the asset %s of the pages cannot be compressed: %w", e.Name(), err)
-		}
+		packed := sync.OnceValues(func() ([]byte, error) { return pack(content) })
 		a.files[hashed], a.names[e.Name()] = asset{content, packed}, hashed
 	}
 	return a, nil
@@ -79,8 +80,11 @@ func (a *assets) serve(w http.ResponseWriter, r *http.Request) {
 	h.Set("Vary", "Accept-Encoding")
 	content := found.plain
 	if readsGzip(r) {
-		h.Set("Content-Encoding", "gzip")
-		content = found.packed
+		packed, err := found.packed()
+		if err == nil { // else it is sent as it is
+			h.Set("Content-Encoding", "gzip")
+			content = packed
+		}
 	}
 	_, _ = w.Write(content) // only who asked can have left
 }
