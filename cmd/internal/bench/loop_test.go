@@ -67,7 +67,7 @@ func TestBenchLoopBaseline(t *testing.T) {
 	}
 }
 
-// The kinds of run that are measured, for a profile of each; a step is what is counted.
+// The kinds of run that are measured, alone and many at once, for a profile of each; a step is what is counted.
 func BenchmarkLoop(b *testing.B) {
 	self, err := exec.LookPath("rouse")
 	if err != nil {
@@ -102,18 +102,20 @@ func BenchmarkLoop(b *testing.B) {
 				name string
 				kind
 			}{{"bare", bench.bare(f)}, {"own", plain}, {"recorded", recorded}} {
-				b.Run(fmt.Sprintf("%s/%s/%d", f.name, k.name, steps), func(b *testing.B) {
-					b.ReportAllocs()
-					spent := cpuTime()
+				for _, runs := range []int{1, sizes.many} {
+					b.Run(fmt.Sprintf("%s/%s/%d/%d", f.name, k.name, steps, runs), func(b *testing.B) {
+						b.ReportAllocs()
+						spent := cpuTime()
 
-					for b.Loop() {
-						if err := atOnce(b.Context(), sizes.many, k.kind, steps, false); err != nil {
-							b.Fatal(err)
+						for b.Loop() {
+							if err := atOnce(b.Context(), runs, k.kind, steps, false); err != nil {
+								b.Fatal(err)
+							}
 						}
-					}
 
-					b.ReportMetric(micros(cpuTime()-spent)/float64(b.N*sizes.many*(steps+1)), "cpu-µs/step")
-				})
+						b.ReportMetric(micros(cpuTime()-spent)/float64(b.N*runs*(steps+1)), "cpu-µs/step")
+					})
+				}
 			}
 		}
 	}
