@@ -35,6 +35,12 @@ func TestBenchLoop(t *testing.T) {
 		}
 	}
 
+	for _, f := range figures {
+		if strings.HasPrefix(f.Name, "openai: recorded step, 4 steps, 1 at once") && !strings.Contains(f.Goal, " fsyncs") {
+			t.Errorf("%s has the goal %q", f.Name, f.Goal)
+		}
+	}
+
 	for _, text := range []string{"a turn reserved and settled, 3 at once", "24 KiB made durable, 1 at once", "3 model runs at once, peak"} {
 		if !strings.Contains(out.String(), text) {
 			t.Errorf("%q is missing in\n%s", text, &out)
