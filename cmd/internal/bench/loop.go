@@ -31,7 +31,7 @@ import (
 type loopSizes struct {
 	short, long int // steps of a run
 	many        int // runs at once
-	alone       int // steps, at least, that are measured of runs that are alone
+	least       int // steps, at least, that a figure is of
 	turns       int // reservations
 	daemon      int // runs of a daemon at once
 }
@@ -41,7 +41,7 @@ func benchLoop(ctx context.Context, o Options) ([]Figure, error) {
 	if err != nil {
 		return nil, err
 	}
-	return measureLoop(ctx, self, o.Progress, o.Passes, loopSizes{short: 20, long: 100, many: 64, alone: 1000, turns: 500, daemon: 100})
+	return measureLoop(ctx, self, o.Progress, o.Passes, loopSizes{short: 20, long: 100, many: 64, least: 5000, turns: 500, daemon: 100})
 }
 
 // measureLoop compares the loop with a bare one, which alternates with it, and both with
@@ -281,11 +281,9 @@ func atOnce(ctx context.Context, runs int, k kind, steps int, hold bool) error {
 
 // cpu is what a step takes of the processor, in µs, of this whole process.
 func (b *loopBench) cpu(ctx context.Context, k kind, runs, steps int) (float64, error) {
-	rounds := 1
-	// One run alone takes too little time for a figure, so it is repeated.
-	if runs == 1 {
-		rounds = max(1, b.sizes.alone/steps)
-	}
+	// One round of short runs, or of a run that is alone, takes too little time for a figure: it would say as much of the
+	// memory that the system has to give back first.
+	rounds := max(1, b.sizes.least/(runs*steps))
 
 	// The garbage of what was measured before must not be collected at this one's cost.
 	runtime.GC()

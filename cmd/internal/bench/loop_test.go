@@ -17,7 +17,7 @@ func TestBenchLoop(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	figures, err := measureLoop(t.Context(), self, io.Discard, 1, loopSizes{short: 2, long: 4, many: 3, alone: 4, turns: 3, daemon: 3})
+	figures, err := measureLoop(t.Context(), self, io.Discard, 1, loopSizes{short: 2, long: 4, many: 3, least: 4, turns: 3, daemon: 3})
 	if err != nil {
 		t.Fatal(err)
 	}
