@@ -9,6 +9,7 @@ import (
 
 	"rouse/agent/model"
 	"rouse/agent/tool"
+	"rouse/internal/jsonread"
 )
 
 // bookkeeping remembers what a run has read, what it keeps getting wrong, and what it repeats. A
@@ -58,11 +59,8 @@ func newBookkeeping() *bookkeeping {
 // signature identifies a call: its tool and its arguments, whatever their order.
 func signature(c model.Call) string {
 	var args any
-	dec := json.NewDecoder(bytes.NewReader(c.Args))
-	dec.UseNumber()
-
 	// Marshal sorts the keys of objects.
-	if dec.Decode(&args) == nil {
+	if jsonread.UnmarshalNumbers(c.Args, &args) == nil {
 		if text, err := json.Marshal(args); err == nil {
 			return c.Name + " " + string(text)
 		}

@@ -345,23 +345,29 @@ func (r *run) assignIDs(t *turn) {
 			c.Key = fmt.Sprintf("m%d.%d.%d", r.Invocation.Attempt, t.number, i+1)
 		}
 
+		args, err := compact(c.Args)
 		switch {
 		case len(c.Args) == 0:
-			c.Args = json.RawMessage("{}")
-		case !json.Valid(c.Args):
-			c.Args, _ = json.Marshal(string(c.Args)) // never fails
-		default:
-			c.Args = withoutBlanks(c.Args)
+			args = json.RawMessage("{}")
+		case err != nil:
+			args, _ = json.Marshal(string(c.Args)) // never fails
 		}
+		c.Args = args
 	}
 }
 
-// withoutBlanks is JSON without them, as the record keeps it: what is sent back to the model is the same bytes
+// compact is JSON without blanks, as the record keeps it: what is sent back to the model is the same bytes
 // in this attempt and in one that goes on from the record.
+func compact(raw json.RawMessage) (json.RawMessage, error) {
+	out := bytes.NewBuffer(make([]byte, 0, len(raw)))
+	err := json.Compact(out, raw)
+	return out.Bytes(), err
+}
+
+// withoutBlanks is compact of what may be no JSON, and stays as it is then.
 func withoutBlanks(raw json.RawMessage) json.RawMessage {
-	var out bytes.Buffer
-	if json.Compact(&out, raw) != nil {
-		return raw
+	if out, err := compact(raw); err == nil {
+		return out
 	}
-	return out.Bytes()
+	return raw
 }

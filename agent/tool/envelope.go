@@ -2,6 +2,7 @@ package tool
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 
@@ -44,20 +45,27 @@ type Envelope struct {
 	// Uncertain marks a failure of a call that may have taken effect all the same: nobody knows. It is on record as the
 	// state of the call, and not in the envelope.
 	Uncertain bool
+
+	encoded json.RawMessage // Result as Success has encoded it, so that it need not be looked at again
 }
 
 // Success wraps a result; a plain string becomes {"text": …}. A result that cannot be written as JSON
 // is a defect of the tool, and the call fails.
 func Success(result any, warnings ...string) Envelope {
 	if text, ok := result.(string); ok {
-		result = map[string]string{"text": text}
+		result = textResult{text}
 	}
 
 	raw, err := encode(result)
 	if err != nil {
 		return Failure(KindExecutionError, "the result cannot be written as JSON: %v", err)
 	}
-	return Envelope{OK: true, Result: raw, Warnings: warnings}
+	return Envelope{OK: true, Result: raw, Warnings: warnings, encoded: raw}
+}
+
+// textResult is the result of a tool that gives a text.
+type textResult struct {
+	Text string `json:"text"`
 }
 
 // Failure says what went wrong.
@@ -119,7 +127,7 @@ func (e Envelope) MarshalJSON() ([]byte, error) {
 	if e.OK {
 		w.addUnless(len(e.Images) == 0, "images", e.Images)
 		w.add("ok", true)
-		w.addRaw("result", e.Result)
+		w.addRaw("result", e.Result, e.isEncoded())
 		w.addUnless(e.Tool == "", "tool", e.Tool)
 		w.addUnless(len(e.Warnings) == 0, "warnings", e.Warnings)
 		return w.end()
@@ -132,7 +140,7 @@ func (e Envelope) MarshalJSON() ([]byte, error) {
 	w.add("message", e.Message)
 	w.add("ok", false)
 	if len(e.Result) > 0 {
-		w.addRaw("result", e.Result)
+		w.addRaw("result", e.Result, e.isEncoded())
 	}
 
 	w.add("retryable", e.Retryable)
@@ -140,6 +148,12 @@ func (e Envelope) MarshalJSON() ([]byte, error) {
 	w.addUnless(len(e.Warnings) == 0, "warnings", e.Warnings)
 
 	return w.end()
+}
+
+// isEncoded reports whether the result is still what Success has encoded.
+func (e Envelope) isEncoded() bool {
+	n := len(e.Result)
+	return n > 0 && n == len(e.encoded) && &e.Result[0] == &e.encoded[0]
 }
 
 // objectWriter writes an object key by key, in the order of the calls. A map, which encoding/json would
@@ -182,13 +196,16 @@ func (w *objectWriter) addUnless(empty bool, key string, v any) {
 	}
 }
 
-// addRaw adds what is JSON already, {} when there is none.
-func (w *objectWriter) addRaw(key string, v json.RawMessage) {
+// addRaw adds what is JSON already, {} when there is none; compact says that it is so for certain, and without blanks.
+func (w *objectWriter) addRaw(key string, v json.RawMessage, compact bool) {
 	w.key(key)
-	if len(v) == 0 {
+	switch {
+	case len(v) == 0:
 		w.text.WriteString("{}")
-	} else if err := json.Compact(&w.text, v); err != nil {
-		w.err = err
+	case compact:
+		w.text.Write(v)
+	default:
+		w.err = cmp.Or(json.Compact(&w.text, v), w.err)
 	}
 }
 

@@ -1,7 +1,6 @@
 package tool
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -11,6 +10,7 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 
 	"rouse/internal/domain"
+	"rouse/internal/jsonread"
 )
 
 // defaultTimeout bounds a call in wall time when its spec does not (OSA-11).
@@ -71,9 +71,7 @@ func Define[A any](s Spec, run func(ctx context.Context, in Invocation, args A) 
 
 	call := func(ctx context.Context, in Invocation, args json.RawMessage) (Envelope, error) {
 		var a A
-		dec := json.NewDecoder(bytes.NewReader(args))
-		dec.UseNumber() // large ids in free-form arguments stay exact
-		if err := dec.Decode(&a); err != nil {
+		if err := jsonread.UnmarshalNumbers(args, &a); err != nil { // large ids in free-form arguments stay exact
 			return Failure(KindInvalidArgs, "the arguments were not understood: %v", err), nil
 		}
 		return run(ctx, in, a)

@@ -3,9 +3,7 @@ package tool
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"math/big"
 	"slices"
@@ -14,6 +12,7 @@ import (
 
 	"github.com/google/jsonschema-go/jsonschema"
 
+	"rouse/internal/jsonread"
 	"rouse/internal/text"
 )
 
@@ -74,17 +73,9 @@ func decode(raw json.RawMessage) (any, error) {
 		return nil, nil
 	}
 
-	dec := json.NewDecoder(bytes.NewReader(raw))
-	dec.UseNumber() // large ids stay exact
 	var v any
-	if err := dec.Decode(&v); err != nil {
-		return nil, err
-	}
-	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
-		return nil, errors.New("there is more after the value")
-	}
-
-	return v, nil
+	err := jsonread.UnmarshalNumbers(raw, &v) // large ids stay exact
+	return v, err
 }
 
 // argumentCheck collects what does not fit.
@@ -119,15 +110,16 @@ func (c *argumentCheck) bad(field, message, expected string) {
 func (c *argumentCheck) object(path string, schema *jsonschema.Schema, m map[string]any) map[string]any {
 	m = c.named(schema, m)
 	out := make(map[string]any, len(m))
-	meant := map[string]bool{} // arguments that were misspelled, which are not missing besides
-	// Sorted, so that of several faults the same one is reported each time.
-	for _, key := range slices.Sorted(maps.Keys(m)) {
+	var meant []string // arguments that were misspelled, which are not missing besides
+	keys := slices.AppendSeq(make([]string, 0, 16), maps.Keys(m))
+	slices.Sort(keys) // so that of several faults the same one is reported each time
+	for _, key := range keys {
 		field := join(path, key)
 		p, known := schema.Properties[key]
 		if !known {
 			if isClosed(schema) {
 				names := slices.Sorted(maps.Keys(schema.Properties))
-				meant[text.Nearest(key, names)] = true
+				meant = append(meant, text.Nearest(key, names))
 				c.bad(field, fmt.Sprintf("there is no argument %q%s", key, hint(key, names)), "one of "+strings.Join(names, ", "))
 				continue
 			}
@@ -146,7 +138,7 @@ func (c *argumentCheck) object(path string, schema *jsonschema.Schema, m map[str
 	}
 
 	for _, key := range schema.Required {
-		if _, ok := out[key]; !ok && !meant[key] {
+		if _, ok := out[key]; !ok && !slices.Contains(meant, key) {
 			c.bad(join(path, key), fmt.Sprintf("the argument %q is missing", join(path, key)), describe(schema.Properties[key]))
 		}
 	}

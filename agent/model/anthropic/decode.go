@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"rouse/agent/model/wire"
+	"rouse/internal/jsonread"
 )
 
 // event is any event of a stream, or a whole message of a server that does not stream.
@@ -83,7 +84,7 @@ type block struct {
 // Decode implements wire.Exchange.
 func (t *turn) Decode(f wire.Frame, a *wire.Accumulator) (string, error) {
 	var e event
-	err := json.Unmarshal(f.Data, &e)
+	err := jsonread.Unmarshal(f.Data, &e)
 	switch {
 	case f.Event == "error", e.Type == "error", len(e.Error) > 0 && string(e.Error) != "null":
 		return "", t.p.client.APIError(f.Data)
@@ -150,7 +151,7 @@ func (t *turn) startBlock(index int, raw json.RawMessage, a *wire.Accumulator) (
 	if index != len(t.blocks) {
 		return "", t.p.client.InvalidChunk(fmt.Errorf("block %d begins where block %d should", index, len(t.blocks)))
 	}
-	if err := json.Unmarshal(raw, &head); err != nil {
+	if err := jsonread.Unmarshal(raw, &head); err != nil {
 		return "", t.p.client.InvalidChunk(err)
 	}
 

@@ -7,6 +7,7 @@ import (
 
 	"rouse/agent/model"
 	"rouse/agent/model/wire"
+	"rouse/internal/jsonread"
 )
 
 // chunk is an event of a stream. Each has the shape of a whole answer.
@@ -64,7 +65,7 @@ func (t *turn) Decode(f wire.Frame, a *wire.Accumulator) (string, error) {
 	}
 
 	var c chunk
-	err := json.Unmarshal(f.Data, &c)
+	err := jsonread.Unmarshal(f.Data, &c)
 	switch {
 	case f.Event == "error", len(c.Error) > 0 && string(c.Error) != "null":
 		return "", t.p.client.APIError(f.Data)

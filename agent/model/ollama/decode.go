@@ -6,6 +6,7 @@ import (
 
 	"rouse/agent/model"
 	"rouse/agent/model/wire"
+	"rouse/internal/jsonread"
 )
 
 // chunk is one line of an answer.
@@ -37,7 +38,7 @@ var stopReasons = map[string]string{
 // Decode implements wire.Exchange.
 func (t *turn) Decode(f wire.Frame, a *wire.Accumulator) (string, error) {
 	var c chunk
-	err := json.Unmarshal(f.Data, &c)
+	err := jsonread.Unmarshal(f.Data, &c)
 	switch {
 	case len(c.Error) > 0 && string(c.Error) != "null":
 		return "", t.p.client.APIError(f.Data)

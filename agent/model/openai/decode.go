@@ -9,6 +9,7 @@ import (
 
 	"rouse/agent/model"
 	"rouse/agent/model/wire"
+	"rouse/internal/jsonread"
 )
 
 // chunk is an event of a stream, or a whole answer. It is as lenient as servers are.
@@ -101,7 +102,7 @@ func (t *turn) Decode(f wire.Frame, a *wire.Accumulator) (string, error) {
 	}
 
 	var c chunk
-	err := json.Unmarshal(f.Data, &c)
+	err := jsonread.Unmarshal(f.Data, &c)
 	switch {
 	case f.Event == "error", f.Document && f.Data[0] == '[', c.failed():
 		return "", t.p.client.APIError(f.Data)

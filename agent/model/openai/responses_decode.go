@@ -9,6 +9,7 @@ import (
 
 	"rouse/agent/model"
 	"rouse/agent/model/wire"
+	"rouse/internal/jsonread"
 )
 
 // responsesEvent is any event of a stream, or a whole response of a server that does not stream.
@@ -81,7 +82,7 @@ func (t *responsesTurn) Decode(f wire.Frame, a *wire.Accumulator) (string, error
 	}
 
 	var e responsesEvent
-	err := json.Unmarshal(f.Data, &e)
+	err := jsonread.Unmarshal(f.Data, &e)
 	switch {
 	case f.Event == "error", e.Type == "error", f.Document && f.Data[0] == '[', len(e.Error) > 0 && string(e.Error) != "null":
 		return "", t.p.client.APIError(f.Data)
@@ -149,7 +150,7 @@ func (t *responsesTurn) startItem(index int, raw json.RawMessage) error {
 // addDelta returns a delta of text.
 func (t *responsesTurn) addDelta(e responsesEvent) (string, error) {
 	var piece string
-	if err := json.Unmarshal(e.Delta, &piece); err != nil {
+	if err := wire.UnmarshalString(e.Delta, &piece); err != nil {
 		return "", t.p.client.InvalidChunk(err)
 	}
 

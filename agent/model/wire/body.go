@@ -12,6 +12,7 @@ import (
 // the end, so that encoders need not check each step.
 type JSONBuilder struct {
 	buffer bytes.Buffer
+	json   *json.Encoder // into buffer; nil before the first value
 	err    error
 }
 
@@ -24,7 +25,10 @@ func (t *JSONBuilder) Raw(parts ...string) {
 
 // Value appends a value as encoding/json writes it.
 func (t *JSONBuilder) Value(v any) {
-	if err := json.NewEncoder(&t.buffer).Encode(v); err != nil {
+	if t.json == nil {
+		t.json = json.NewEncoder(&t.buffer)
+	}
+	if err := t.json.Encode(v); err != nil {
 		t.err = fmt.Errorf("the request to the model cannot be written as JSON: %w", err)
 		return
 	}

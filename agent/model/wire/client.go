@@ -87,6 +87,8 @@ type Client struct {
 	tools      atomic.Pointer[encodedTools] // that were encoded last, for conversations that have the same
 	redactor   *redact.Redactor
 	noImages   atomic.Pointer[string] // the server's message that the model supports no images; nil while nobody said so
+	tooLong    *model.Error           // of a turn that did not end in time
+	silent     *idleTimeout           // of a server that sent nothing for too long
 }
 
 // New checks the endpoint. It does not connect to the server.
@@ -144,6 +146,9 @@ func New(e Endpoint, d Dialect) (*Client, error) {
 	u.User, u.RawQuery, u.Fragment = nil, "", ""
 	c.shownURL = u.String()
 	c.httpClient, c.headers = c.newClient(e.Transport), c.newHeaders()
+	// Made once: each turn has to have them, and hardly any needs them.
+	c.tooLong = c.timeoutError("did not finish its answer within", e.Timeout)
+	c.silent = &idleTimeout{c.timeoutError("sent nothing for", e.Idle)}
 
 	return c, nil
 }
@@ -162,7 +167,7 @@ type emit func(model.Event) bool
 // Stream runs one turn. An Exchange cannot be used for another.
 func (c *Client) Stream(ctx context.Context, x Exchange) iter.Seq2[model.Event, error] {
 	return func(yield func(model.Event, error) bool) {
-		ctx, cancel := context.WithTimeoutCause(ctx, c.endpoint.Timeout, c.timeoutError("did not finish its answer within", c.endpoint.Timeout))
+		ctx, cancel := context.WithTimeoutCause(ctx, c.endpoint.Timeout, c.tooLong)
 		defer cancel()
 
 		lost := &lostRequests{x: x}

@@ -2,6 +2,7 @@ package wire
 
 import (
 	"slices"
+	"sync"
 
 	"rouse/agent/model"
 )
@@ -48,6 +49,12 @@ func CacheOf(d *model.EncodeCache, key any) *EncodeCache {
 	return cache
 }
 
+// builders are *JSONBuilder without text: what is written in one is copied out of it.
+var builders = sync.Pool{New: func() any { return &JSONBuilder{} }}
+
+// maxPooledBuilder is the longest buffer that is kept for later messages, in bytes; pictures are longer.
+const maxPooledBuilder = 64 << 10
+
 // Messages encodes the messages of a request. encode appends one of them and says whose it is;
 // before is the role of the message before it, or for the first one that of what precedes the
 // messages. The caller must not change the result.
@@ -67,10 +74,9 @@ func (e *EncodeCache) Messages(messages []model.Message, before string, encode f
 		before = e.encoded[same-1].Role
 	}
 
-	var b JSONBuilder
+	b := builders.Get().(*JSONBuilder)
 	for _, m := range messages[same:] {
-		b.buffer.Grow(len(m.Text) + len(m.Text)/8 + 256) // leaves some room for escapes
-		role, opaque := encode(&b, before, m)
+		role, opaque := encode(b, before, m)
 		if b.err != nil {
 			return nil, b.err
 		}
@@ -86,6 +92,9 @@ func (e *EncodeCache) Messages(messages []model.Message, before string, encode f
 		e.messages = messages[:len(e.encoded)] // in step, should a later message fail
 	}
 
+	if b.buffer.Cap() <= maxPooledBuilder {
+		builders.Put(b)
+	}
 	return e.encoded, nil
 }
 

@@ -177,7 +177,7 @@ type idleTransport struct {
 // RoundTrip implements http.RoundTripper.
 func (l *idleTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	ctx, cancel := context.WithCancelCause(req.Context())
-	timer := time.AfterFunc(l.client.endpoint.Idle, func() { cancel(&idleTimeout{l.client.timeoutError("sent nothing for", l.client.endpoint.Idle)}) })
+	timer := time.AfterFunc(l.client.endpoint.Idle, func() { cancel(l.client.silent) })
 	var sent atomic.Bool
 	forgetFailure(req.Context())
 	traced := httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{WroteRequest: func(i httptrace.WroteRequestInfo) { sent.Store(i.Err == nil) }})

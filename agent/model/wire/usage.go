@@ -7,6 +7,7 @@ import (
 	"errors"
 	"math"
 	"net/http"
+	"strconv"
 	"sync/atomic"
 
 	"rouse/agent/model"
@@ -20,7 +21,9 @@ type TokenCount int64
 func (c *TokenCount) UnmarshalJSON(raw []byte) error {
 	// A float takes 7.0 and 1e3 too; what is no number counts as 0, and is no error.
 	var n float64
-	if json.Unmarshal(bytes.Trim(raw, `"`), &n) != nil || math.IsNaN(n) {
+	if whole, err := strconv.ParseUint(string(raw), 10, 64); err == nil { // as nearly all are
+		n = float64(whole)
+	} else if json.Unmarshal(bytes.Trim(raw, `"`), &n) != nil || math.IsNaN(n) {
 		n = 0
 	}
 	// Bounded so that a sum of counts, and its price, cannot overflow.

@@ -1,0 +1,84 @@
+package jsonread
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"reflect"
+	"strings"
+	"testing"
+)
+
+// typed has what encoding/json treats in ways of their own.
+type typed struct {
+	Text string
+	N    int
+	List []struct{ A, B *int }
+	Raw  json.RawMessage
+	Any  any
+	Map  map[string]any
+}
+
+var texts = []string{
+	"", " ", "{", "}", "null", "1", "-", "12 ", `"a"`, "[1,2", "{} x", "{}{}", "{}\n", "\n {} \t\r\n", "\u00a0{}", "{}\u00a0", "1 2", "truefalse",
+	`{"text":"a","n":1}`, `{"TEXT":"\ud800\u0000","n":1.5}`, `{"n":"1","text":"after"}`, `{"text":1} x`, `{"list":[{"a":1},{"b":2}],"list":[{"b":3}]}`,
+	`{"raw": {"a" : [1, 2]} ,"any":12345678901234567890,"map":{"a":1e400,"b":{}}}`, `{"text":"` + strings.Repeat("a", maxPooled) + `","n":7}`,
+}
+
+// Whatever is read, and whatever a parser has read before, comes out as it does of encoding/json, and so does what is refused.
+func FuzzUnmarshal(f *testing.F) {
+	for _, text := range texts {
+		f.Add([]byte(text))
+	}
+
+	f.Fuzz(func(t *testing.T, text []byte) {
+		for _, before := range append(texts, string(text)) {
+			for _, into := range []func() any{func() any { return new(typed) }, func() any { return new(any) }, func() any { return new(string) }} {
+				_, _ = Unmarshal([]byte(before), into()), UnmarshalNumbers([]byte(before), into())
+				compare(t, text, into, Unmarshal, json.Unmarshal)
+				compare(t, text, into, UnmarshalNumbers, freshNumbers)
+			}
+		}
+	})
+}
+
+func compare(t *testing.T, text []byte, into func() any, read, fresh func([]byte, any) error) {
+	t.Helper()
+	got, want := into(), into()
+	err, wanted := read(text, got), fresh(text, want)
+	if (err == nil) != (wanted == nil) || err != nil && err.Error() != wanted.Error() {
+		t.Fatalf("%q: %v, want %v", text, err, wanted)
+	}
+	if !reflect.DeepEqual(got, want) {
+		t.Fatalf("%q: %+v, want %+v", text, got, want)
+	}
+}
+
+// freshNumbers reads with a decoder that has read nothing before.
+func freshNumbers(text []byte, v any) error {
+	dec := json.NewDecoder(bytes.NewReader(text))
+	dec.UseNumber()
+	if err := dec.Decode(v); err != nil {
+		return err
+	}
+	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
+		return errors.New("there is more after the value")
+	}
+	return nil
+}
+
+// What was read keeps nothing of the buffer of its parser.
+func TestUnmarshalKeepsWhatItRead(t *testing.T) {
+	t.Parallel()
+	var first, second typed
+	for text, v := range map[string]*typed{`{"raw":[1],"text":"a"}`: &first, `{"raw":[2],"text":"b"}`: &second} {
+		if err := Unmarshal([]byte(text), v); err != nil {
+			t.Fatal(err)
+		}
+	}
+
+	if string(first.Raw)+first.Text != "[1]a" || string(second.Raw)+second.Text != "[2]b" {
+		t.Errorf("%+v and %+v", first, second)
+	}
+}
