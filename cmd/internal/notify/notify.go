@@ -165,7 +165,7 @@ func (n *Notifier) wait(ctx context.Context, changed <-chan struct{}, next time.
 	timer := time.NewTimer(maxSleep)
 	defer timer.Stop()
 
-	if n.isBusy() { // each notice that is sent changes the ledger, and is no reason to read the outbox again
+	if len(n.sending()) > 0 { // each notice that is sent changes the ledger, and is no reason to read the outbox again
 		timer.Reset(lookAgain)
 		select {
 		case <-ctx.Done():
@@ -212,11 +212,13 @@ func earlier(a, b time.Time) time.Time {
 
 // deliver has the channels send what is due, and returns when the next notice is due.
 func (n *Notifier) deliver(ctx context.Context) (time.Time, error) {
+	// Before reading: what a channel has sent since then is among what was read.
+	busy := n.sending()
 	due, err := n.ledger.PendingNotices(ctx, n.now(), pageSize)
 	if err != nil {
 		return time.Time{}, err
 	}
-	n.sendAll(ctx, due)
+	n.sendAll(ctx, due, busy)
 	return n.ledger.NextNotice(ctx, n.now())
 }
 
@@ -248,17 +250,17 @@ func (n *Notifier) isUnavailable(channel string) bool {
 }
 
 // sendAll has each channel send its notices in order, beside the others and without waiting for any: one that hangs delays only its own.
-// What is due for a channel that is still sending stays due.
-func (n *Notifier) sendAll(ctx context.Context, notices []ledger.Notice) {
+// What is due for one of the busy channels, which were sending when the notices were read, stays due. Only one goroutine may call it.
+func (n *Notifier) sendAll(ctx context.Context, notices []ledger.Notice, busy map[string]bool) {
 	byChannel := map[string][]ledger.Notice{}
 	for _, notice := range notices {
-		byChannel[notice.Channel] = append(byChannel[notice.Channel], notice)
+		if !busy[notice.Channel] {
+			byChannel[notice.Channel] = append(byChannel[notice.Channel], notice)
+		}
 	}
 
 	for channel, queue := range byChannel {
-		if !n.begin(channel) {
-			continue
-		}
+		n.begin(channel)
 		n.senders.Go(func() {
 			defer n.end(channel)
 			n.sendQueue(ctx, queue)
@@ -285,15 +287,17 @@ func (n *Notifier) sendQueue(ctx context.Context, queue []ledger.Notice) {
 	}
 }
 
-// begin says whether a channel may begin to send: it does one thing at a time.
-func (n *Notifier) begin(channel string) bool {
+// sending are the channels that are at work: each does one thing at a time.
+func (n *Notifier) sending() map[string]bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.busy[channel] {
-		return false
-	}
+	return maps.Clone(n.busy)
+}
+
+func (n *Notifier) begin(channel string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
 	n.busy[channel] = true
-	return true
 }
 
 func (n *Notifier) end(channel string) {
@@ -305,12 +309,6 @@ func (n *Notifier) end(channel string) {
 	case n.ended <- struct{}{}:
 	default:
 	}
-}
-
-func (n *Notifier) isBusy() bool {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return len(n.busy) > 0
 }
 
 // sendOne tries one notice and records the result. Its error is that of the ledger.

@@ -176,6 +176,43 @@ func TestUnavailableChannel(t *testing.T) {
 	})
 }
 
+// What was read of the outbox while a channel was sending may be out by now, and is not sent again.
+func TestReadWhileSending(t *testing.T) {
+	t.Parallel()
+	l, err := ledger.Open(t.Context(), ledger.Options{Path: filepath.Join(t.TempDir(), "ledger.db")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+
+	begun, release := make(chan struct{}), make(chan struct{})
+	p := &post{do: func(ledger.Notice) error { close(begun); <-release; return nil }}
+	n, err := New(Options{Ledger: l, Channels: map[string]Channel{"desktop": p}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := l.AppendNotices(t.Context(), ledger.Notice{Channel: "desktop", Title: "one", Job: "j"}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := n.deliver(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	<-begun
+
+	busy := n.sending()
+	due, err := l.PendingNotices(t.Context(), n.now(), pageSize)
+	if err != nil || len(due) != 1 {
+		t.Fatalf("%+v, %v", due, err)
+	}
+	close(release)
+	n.senders.Wait()
+	n.sendAll(t.Context(), due, busy)
+	n.senders.Wait()
+	if sent := p.titles(); len(sent) != 1 {
+		t.Errorf("sent %v", sent)
+	}
+}
+
 func TestHangingChannel(t *testing.T) {
 	p := &post{}
 	inBubble(t, map[string]Channel{"desktop": p}, func(t *testing.T, l *ledger.Ledger) {
