@@ -81,7 +81,7 @@ func (l *Ledger) OtherRunsAround(ctx context.Context, job string, at time.Time, 
 
 // firstRunFrom is the id of the first run of a job ("": of any) that was queued at a time or later, and one
 // more than the last id when there is none. Ids grow with time, except where a clock was set
-// back, so a binary search finds it in a few queries, however many runs there are.
+// back, so a search that halves what is left finds it in a few queries, however many runs there are.
 func (l *Ledger) firstRunFrom(ctx context.Context, job string, at time.Time) (int64, error) {
 	ends, from, of := runRange, runFrom, []any{job}
 	if job == "" {
@@ -93,17 +93,30 @@ func (l *Ledger) firstRunFrom(ctx context.Context, job string, at time.Time) (in
 		return 0, err
 	}
 
-	for low < high {
-		middle := low + (high-low)/2
+	// split says on which side of a run between low and high the answer lies.
+	split := func(middle int64) error {
 		var id, queued int64
 		err := l.statements.row(ctx, from, append(of, middle)...).Scan(&id, &queued)
 		switch {
 		case err != nil && !errors.Is(err, sql.ErrNoRows):
-			return 0, err
+			return err
 		case err != nil || queued >= ms(at):
 			high = middle
 		default:
 			low = id + 1
+		}
+		return nil
+	}
+
+	// Most questions are about the latest runs: it goes back from them, in steps that double, before it halves.
+	for step, first := int64(1), low; low < high && low == first; step *= 2 {
+		if err := split(max(low, high-step)); err != nil {
+			return 0, err
+		}
+	}
+	for low < high {
+		if err := split(low + (high-low)/2); err != nil {
+			return 0, err
 		}
 	}
 
