@@ -117,8 +117,9 @@ func (l *Ledger) packEntries(ctx context.Context, entries []Entry) (packedEntrie
 	return out, nil
 }
 
-// write writes them in their order; the caller has looked at the fence of a.
+// write writes them in their order, and their events; the caller has looked at the fence of a.
 func (p packedEntries) write(tx *sqlite.Tx, a Attempt, job string) error {
+	var events []Event
 	for _, e := range p {
 		// Retention finds out from these rows when no run needs the file any more.
 		if e.hash != "" {
@@ -129,8 +130,9 @@ func (p packedEntries) write(tx *sqlite.Tx, a Attempt, job string) error {
 		if err := e.write(tx, a, job, e.stored); err != nil {
 			return err
 		}
+		events = append(events, e.events...)
 	}
-	return nil
+	return addEventsOf(tx, a.Run, job, events)
 }
 
 // runningJob is the job of an attempt that is running; any other is fenced.

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 
 	"rouse/agentdb/sqlite"
 )
@@ -41,6 +42,48 @@ func addEvent(tx *sqlite.Tx, e Event, data map[string]any) error {
 		e.Run, e.Job, ms(e.At), e.Kind, text)
 	return err
 }
+
+// maxEventRows is how many events one statement appends.
+const maxEventRows = 8
+
+// addEventsOf appends events of one run and job: by one statement for several, for each takes a good part of what a step's record takes.
+func addEventsOf(tx *sqlite.Tx, run int64, job string, events []Event) error {
+	for some := range slices.Chunk(events, maxEventRows) {
+		if len(some) == 1 {
+			e := some[0]
+			e.Run, e.Job = run, job
+			if err := addEvent(tx, e, nil); err != nil {
+				return err
+			}
+			continue
+		}
+
+		var last int64
+		if err := tx.QueryRow(`select coalesce(max(seq), 0) from events where run = cast($1 as bigint) and run <> 0`, run).Scan(&last); err != nil {
+			return err
+		}
+
+		args := []any{run, job}
+		for i, e := range some {
+			args = append(args, last+int64(i)+1, ms(e.At), e.Kind, string(e.Data))
+		}
+		if _, err := tx.Exec(appendEvents[len(some)], args...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// appendEvents are the statements by the number of their events.
+var appendEvents = func() (out [maxEventRows + 1]string) {
+	rows := ""
+	for n := 1; n <= maxEventRows; n++ {
+		at := 4*n - 1
+		rows += fmt.Sprintf(", ($1, $%d, $2, $%d, $%d, $%d)", at, at+1, at+2, at+3)
+		out[n] = `insert into events (run, seq, job, at, kind, data) values ` + rows[2:]
+	}
+	return out
+}()
 
 // AppendEvents records what happened outside the ledger's own operations.
 func (l *Ledger) AppendEvents(ctx context.Context, events ...Event) error {

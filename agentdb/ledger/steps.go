@@ -4,7 +4,9 @@ import (
 	"context"
 	"database/sql"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"time"
 
 	"rouse/agentdb/sqlite"
 	"rouse/internal/text"
@@ -12,9 +14,20 @@ import (
 
 // Entry is a part of the record of an attempt: that a step or a call started or ended.
 type Entry struct {
-	value []byte // may be large
-	err   error
-	write func(tx *sqlite.Tx, a Attempt, job, stored string) error
+	value  []byte // may be large
+	err    error
+	write  func(tx *sqlite.Tx, a Attempt, job, stored string) error
+	events []Event // that follow what is written, of the attempt's run and job
+}
+
+// telling adds an event.
+func (e Entry) telling(at time.Time, kind string, data map[string]any) Entry {
+	raw, err := json.Marshal(data)
+	if err != nil {
+		e.err = errors.Join(e.err, fmt.Errorf("the event %s cannot be recorded: %w", kind, err))
+	}
+	e.events = append(e.events, Event{At: at, Kind: kind, Data: raw})
+	return e
 }
 
 // Record writes entries, in their order, in one transaction.
@@ -44,12 +57,10 @@ func (l *Ledger) FinishCall(ctx context.Context, a Attempt, c Call) error {
 
 // StepStarted is the entry of StartStep.
 func StepStarted(s Step) Entry {
-	return Entry{write: func(tx *sqlite.Tx, a Attempt, job, _ string) error {
-		if _, err := tx.Exec(`insert into steps (run, attempt, number, within, started_at) values ($1, $2, $3, $4, $5)`, a.Run, a.Number, s.Number, s.ParentCall, ms(s.StartedAt)); err != nil {
-			return err
-		}
-		return addEvent(tx, Event{Run: a.Run, Job: job, At: s.StartedAt, Kind: "step.started"}, map[string]any{"step": s.Number})
-	}}
+	return Entry{write: func(tx *sqlite.Tx, a Attempt, _, _ string) error {
+		_, err := tx.Exec(`insert into steps (run, attempt, number, within, started_at) values ($1, $2, $3, $4, $5)`, a.Run, a.Number, s.Number, s.ParentCall, ms(s.StartedAt))
+		return err
+	}}.telling(s.StartedAt, "step.started", map[string]any{"step": s.Number})
 }
 
 // StepFinished is the entry of FinishStep.
@@ -59,62 +70,48 @@ func StepFinished(s Step) Entry {
 		notices = []byte("[]")
 	}
 
-	return Entry{s.Message, err, func(tx *sqlite.Tx, a Attempt, job, message string) error {
+	e := Entry{value: s.Message, err: err, write: func(tx *sqlite.Tx, a Attempt, _, message string) error {
 		updated, err := tx.Exec(`update steps set message = $1, body = $2, notices = $3, tokens_in = $4, tokens_out = $5, tokens_cached = $6, cost_micro_usd = $7,
 			estimated_tokens = $8, estimated_micro_usd = $9, finished_at = $10, model = $11 where run = $12 and attempt = $13 and number = $14`,
 			message, s.Text, string(notices), s.Usage.TokensIn, s.Usage.TokensOut, s.Usage.TokensCached, s.Usage.CostMicroUSD,
 			s.Usage.EstimatedTokens, s.Usage.EstimatedMicroUSD, ms(s.FinishedAt), s.Model, a.Run, a.Number, s.Number)
-		if err := requireRow(updated, err, "step %d of run %d ended without having started", s.Number, a.Run); err != nil {
-			return err
-		}
-
-		if s.Retries > 0 {
-			again := map[string]any{"step": s.Number, "times": s.Retries, "error": text.Truncate(s.RetryError, maxEventText), "model": s.Model}
-			if err := addEvent(tx, Event{Run: a.Run, Job: job, At: s.FinishedAt, Kind: "step.retried"}, again); err != nil {
-				return err
-			}
-		}
-
-		data := map[string]any{"step": s.Number, "text": text.Truncate(s.Text, maxEventText), "tokens_in": s.Usage.TokensIn, "tokens_out": s.Usage.TokensOut}
-		if s.Usage.CostMicroUSD > 0 {
-			data["cost_usd"] = float64(s.Usage.CostMicroUSD) / 1e6
-		}
-
-		if s.Usage.EstimatedTokens > 0 {
-			data["estimated"] = true
-		}
-
-		if s.Model != "" {
-			data["model"] = s.Model
-		}
-
-		return addEvent(tx, Event{Run: a.Run, Job: job, At: s.FinishedAt, Kind: "step.finished"}, data)
+		return requireRow(updated, err, "step %d of run %d ended without having started", s.Number, a.Run)
 	}}
+
+	if s.Retries > 0 {
+		e = e.telling(s.FinishedAt, "step.retried", map[string]any{"step": s.Number, "times": s.Retries, "error": text.Truncate(s.RetryError, maxEventText), "model": s.Model})
+	}
+
+	data := map[string]any{"step": s.Number, "text": text.Truncate(s.Text, maxEventText), "tokens_in": s.Usage.TokensIn, "tokens_out": s.Usage.TokensOut}
+	if s.Usage.CostMicroUSD > 0 {
+		data["cost_usd"] = float64(s.Usage.CostMicroUSD) / 1e6
+	}
+	if s.Usage.EstimatedTokens > 0 {
+		data["estimated"] = true
+	}
+	if s.Model != "" {
+		data["model"] = s.Model
+	}
+	return e.telling(s.FinishedAt, "step.finished", data)
 }
 
 // CallStarted is the entry of StartCall.
 func CallStarted(c Call) Entry {
-	return Entry{value: c.Args, write: func(tx *sqlite.Tx, a Attempt, job, args string) error {
-		if _, err := tx.Exec(`insert into calls (run, attempt, step, position, id, key, tool, args, effect, state, started_at)
+	return Entry{value: c.Args, write: func(tx *sqlite.Tx, a Attempt, _, args string) error {
+		_, err := tx.Exec(`insert into calls (run, attempt, step, position, id, key, tool, args, effect, state, started_at)
 			values ($1, $2, $3, $4, $5, $6, $7, $8, $9, 'running', $10)`,
-			a.Run, a.Number, c.Step, c.Index, c.ID, c.Key, c.Tool, args, c.Effect, ms(c.StartedAt)); err != nil {
-			return err
-		}
-		return addEvent(tx, Event{Run: a.Run, Job: job, At: c.StartedAt, Kind: "call.started"}, map[string]any{"step": c.Step, "tool": c.Tool})
-	}}
+			a.Run, a.Number, c.Step, c.Index, c.ID, c.Key, c.Tool, args, c.Effect, ms(c.StartedAt))
+		return err
+	}}.telling(c.StartedAt, "call.started", map[string]any{"step": c.Step, "tool": c.Tool})
 }
 
 // CallFinished is the entry of FinishCall.
 func CallFinished(c Call) Entry {
-	return Entry{value: c.Envelope, write: func(tx *sqlite.Tx, a Attempt, job, envelope string) error {
+	return Entry{value: c.Envelope, write: func(tx *sqlite.Tx, a Attempt, _, envelope string) error {
 		updated, err := tx.Exec(`update calls set state = $1, envelope = $2, finished_at = $3 where run = $4 and attempt = $5 and step = $6 and position = $7`,
 			c.State, envelope, ms(c.FinishedAt), a.Run, a.Number, c.Step, c.Index)
-		if err := requireRow(updated, err, "call %d in step %d of run %d ended without having started", c.Index, c.Step, a.Run); err != nil {
-			return err
-		}
-		return addEvent(tx, Event{Run: a.Run, Job: job, At: c.FinishedAt, Kind: "call.finished"},
-			map[string]any{"step": c.Step, "tool": c.Tool, "state": c.State, "ms": c.FinishedAt.Sub(c.StartedAt).Milliseconds()})
-	}}
+		return requireRow(updated, err, "call %d in step %d of run %d ended without having started", c.Index, c.Step, a.Run)
+	}}.telling(c.FinishedAt, "call.finished", map[string]any{"step": c.Step, "tool": c.Tool, "state": c.State, "ms": c.FinishedAt.Sub(c.StartedAt).Milliseconds()})
 }
 
 // requireRow turns an update that matched no row into an error: what it had to record would be
