@@ -184,7 +184,8 @@ func (l *Ledger) startShared(ctx context.Context, m *Membership, starts []Start,
 		var begun []Run
 		for i, s := range starts {
 			r, ok := runs[s.Run]
-			if !ok {
+			// Since it was read another node may have begun it, and have it wait for its next attempt.
+			if !ok || r.NotBefore.After(now) {
 				continue
 			}
 

@@ -259,6 +259,9 @@ func (d *Dispatcher) fillLanes(ctx, writing context.Context, now time.Time) erro
 		if err != nil {
 			return err
 		}
+		if err := d.readPauses(ctx); err != nil { // a pause may have been set, and a run queued in it, since the pass began
+			return err
+		}
 
 		if err := d.admit(ctx, writing, now, runs); err != nil {
 			return err

@@ -163,6 +163,40 @@ func retries(c *cluster) {
 	}
 }
 
+// earlyRetry: a node that read a run before another one began it does not start its next attempt before its time.
+func earlyRetry(c *cluster) {
+	if !c.shared {
+		c.t.Skip("there are no nodes")
+	}
+
+	id := c.enqueue("", "flaky")
+	start := func(name string) (*ledger.Ledger, ledger.Started) {
+		l := c.open()
+		if _, err := l.Join(c.t.Context(), ledger.Node{Name: name, Host: "here", PID: 1, Work: true}); err != nil {
+			c.t.Fatal(err)
+		}
+		started, err := l.Start(c.t.Context(), ledger.Start{Run: id})
+		if err != nil {
+			c.t.Fatal(err)
+		}
+		return l, started[0]
+	}
+
+	first, begun := start("north")
+	if begun.Err != nil {
+		c.t.Fatal(begun.Err)
+	}
+	if err := first.Finish(c.t.Context(), begun.Attempt, ledger.Result{Outcome: domain.OutcomeError, Error: "flaky", RetryAt: first.Now().Add(time.Hour)}); err != nil {
+		c.t.Fatal(err)
+	}
+	if _, early := start("south"); !errors.Is(early.Err, ledger.ErrNotClaimable) {
+		c.t.Errorf("%+v", early)
+	}
+	if r := c.run(id); r.State != domain.StateWaiting || r.Attempt != 1 {
+		c.t.Errorf("%+v", r)
+	}
+}
+
 // deadline: a run that has waited too long is skipped, and has not started.
 func deadline(c *cluster) {
 	c.policy = func(job string) dispatch.Policy {

@@ -63,7 +63,7 @@ func Postgres(nodes int) Engine {
 // Run runs the conformance suite.
 func Run(t *testing.T, e Engine) {
 	for name, test := range map[string]func(*cluster){
-		"Once": once, "Order": order, "AgentOrder": agentOrder, "DaemonLanes": daemonLanes, "Retries": retries, "Deadline": deadline,
+		"Once": once, "Order": order, "AgentOrder": agentOrder, "DaemonLanes": daemonLanes, "Retries": retries, "EarlyRetry": earlyRetry, "Deadline": deadline,
 		"Cancel": cancelled, "Pause": paused, "Answers": answers, "Late": late, "Restart": restart, "LeftRunning": leftRunning,
 		"Lost": lost, "Names": names, "Placement": placement, "Leaves": leaves, "Moves": moves,
 	} {
