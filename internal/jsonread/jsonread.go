@@ -33,7 +33,11 @@ func UnmarshalNumbers(text []byte, v any) error {
 	if readPooled(&exact, text, v) {
 		return nil
 	}
+	return freshNumbers(text, v)
+}
 
+// freshNumbers reads with a parser that has read nothing before.
+func freshNumbers(text []byte, v any) error {
 	dec := json.NewDecoder(bytes.NewReader(text))
 	dec.UseNumber()
 	if err := dec.Decode(v); err != nil {

@@ -1,10 +1,7 @@
 package jsonread
 
 import (
-	"bytes"
 	"encoding/json"
-	"errors"
-	"io"
 	"reflect"
 	"strings"
 	"testing"
@@ -53,19 +50,6 @@ func compare(t *testing.T, text []byte, into func() any, read, fresh func([]byte
 	if !reflect.DeepEqual(got, want) {
 		t.Fatalf("%q: %+v, want %+v", text, got, want)
 	}
-}
-
-// freshNumbers reads with a decoder that has read nothing before.
-func freshNumbers(text []byte, v any) error {
-	dec := json.NewDecoder(bytes.NewReader(text))
-	dec.UseNumber()
-	if err := dec.Decode(v); err != nil {
-		return err
-	}
-	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
-		return errors.New("there is more after the value")
-	}
-	return nil
 }
 
 // What was read keeps nothing of the buffer of its parser.

@@ -1,0 +1,86 @@
+package enginetest
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"rouse/agentdb/ledger"
+	"rouse/internal/domain"
+	"rouse/scheduler/dispatch"
+)
+
+// retries: a failed run is tried again, not before its time, and as often as its job says.
+func retries(c *cluster) {
+	// The clocks of nodes are that of the database, each up to a tenth of a second, and to what asking for it took.
+	wait, apart := 200*time.Millisecond, time.Duration(0)
+	if c.shared {
+		wait, apart = time.Second, 500*time.Millisecond
+	}
+	c.policy = func(string) dispatch.Policy {
+		return dispatch.Policy{Attempts: 3, Backoff: wait, MaxBackoff: wait, On: []domain.Outcome{domain.OutcomeError}, Resume: true}
+	}
+	var mu sync.Mutex
+	starts := map[int64][]time.Time{}
+	c.execute = func(_ context.Context, _ string, run ledger.Run) ledger.Result {
+		mu.Lock()
+		defer mu.Unlock()
+		starts[run.ID] = append(starts[run.ID], time.Now())
+		if run.Job == "heals" && run.Attempt == 2 {
+			return success("")
+		}
+		return ledger.Result{Outcome: domain.OutcomeError, Error: "flaky"}
+	}
+
+	c.start()
+	for job, want := range map[string]struct {
+		outcome  domain.Outcome
+		attempts int
+	}{"heals": {domain.OutcomeSuccess, 2}, "fails": {domain.OutcomeError, 3}} {
+		id := c.enqueue("", job)
+		if r := c.untilFinished(id); r.Outcome != want.outcome || r.Attempt != want.attempts || len(starts[id]) != want.attempts {
+			c.t.Errorf("%s: %+v, %d starts", job, r, len(starts[id]))
+		}
+		for i := 1; i < len(starts[id]); i++ {
+			// A quarter less is what spreads those that failed together.
+			if took := starts[id][i].Sub(starts[id][i-1]); took < wait*3/4-apart || took > 30*time.Second {
+				c.t.Errorf("%s: tried again after %s", job, took)
+			}
+		}
+	}
+}
+
+// earlyRetry: a node that read a run before another one began it does not start its next attempt before its time.
+func earlyRetry(c *cluster) {
+	if !c.shared {
+		c.t.Skip("there are no nodes")
+	}
+
+	id := c.enqueue("", "flaky")
+	start := func(name string) (*ledger.Ledger, ledger.Started) {
+		l := c.open()
+		if _, err := l.Join(c.t.Context(), ledger.Node{Name: name, Host: "here", PID: 1, Work: true}); err != nil {
+			c.t.Fatal(err)
+		}
+		started, err := l.Start(c.t.Context(), ledger.Start{Run: id})
+		if err != nil {
+			c.t.Fatal(err)
+		}
+		return l, started[0]
+	}
+
+	first, begun := start("north")
+	if begun.Err != nil {
+		c.t.Fatal(begun.Err)
+	}
+	if err := first.Finish(c.t.Context(), begun.Attempt, ledger.Result{Outcome: domain.OutcomeError, Error: "flaky", RetryAt: first.Now().Add(time.Hour)}); err != nil {
+		c.t.Fatal(err)
+	}
+	if _, early := start("south"); !errors.Is(early.Err, ledger.ErrNotClaimable) {
+		c.t.Errorf("%+v", early)
+	}
+	if r := c.run(id); r.State != domain.StateWaiting || r.Attempt != 1 {
+		c.t.Errorf("%+v", r)
+	}
+}
