@@ -49,9 +49,9 @@ func (r *run) executeCalls(ctx context.Context, t turn) (over, free bool, err er
 	case allowed < len(calls) && r.outer != nil: // whose bound it is
 		r.endExhausted("the calls that were left to this run were used up")
 	case allowed < len(calls):
-		r.endExhausted("the %d calls of this run were used up", r.Bounds.Calls)
+		r.endExhausted("the %d calls of this run (bounds.calls) were used up", r.Bounds.Calls)
 	case r.Bounds.Tokens > 0 && r.result.Usage.Input+r.result.Usage.Output > r.Bounds.Tokens:
-		r.endExhausted("the run used %d tokens, more than its %d", r.result.Usage.Input+r.result.Usage.Output, r.Bounds.Tokens)
+		r.endExhausted("the run used %d tokens, more than its %d (bounds.tokens)", r.result.Usage.Input+r.result.Usage.Output, r.Bounds.Tokens)
 	case r.endIfIdle():
 	default:
 		return false, !deduped && r.onlyMovedData(calls, envelopes) && r.relieveMove(), nil
