@@ -212,17 +212,17 @@ func (db *DB) recall(ctx context.Context, by By, op string) ([]byte, error) {
 // one stores its result in the transaction of its work. The transaction is shared with others,
 // unless the work turns out to need a confined one.
 func write[T any](ctx context.Context, db *DB, by By, op string, do func(context.Context, *sqlite.Tx) (T, error)) (T, error) {
-	stored, err := db.write(ctx, by, op, false, func(ctx context.Context, tx *sqlite.Tx) (any, error) { return do(ctx, tx) })
+	w, err := db.write(ctx, by, op, false, func(ctx context.Context, tx *sqlite.Tx) (any, error) { return do(ctx, tx) })
 	if errors.Is(err, errConfine) {
 		return confined(ctx, db, by, op, recorded(by, op, do))
 	}
-	return decodeResult[T](stored, err)
+	return resultOf[T](w, err)
 }
 
 // confined does one write once, by itself, under the authorizer and a deadline.
 func confined[T any](ctx context.Context, db *DB, by By, op string, do func(context.Context, *sqlite.Tx) (T, error)) (T, error) {
-	stored, err := db.write(ctx, by, op, true, func(ctx context.Context, tx *sqlite.Tx) (any, error) { return do(ctx, tx) })
-	return decodeResult[T](stored, err)
+	w, err := db.write(ctx, by, op, true, func(ctx context.Context, tx *sqlite.Tx) (any, error) { return do(ctx, tx) })
+	return resultOf[T](w, err)
 }
 
 // recorded logs every row that do changes, whoever changes it.
@@ -245,11 +245,17 @@ func recorded[T any](by By, op string, do func(context.Context, *sqlite.Tx) (T, 
 	}
 }
 
-func (db *DB) write(ctx context.Context, by By, op string, alone bool, do func(context.Context, *sqlite.Tx) (any, error)) ([]byte, error) {
-	var stored []byte
+// written is what a write gave: its result, or, of a call that was made before, what the journal has of it.
+type written struct {
+	result any
+	stored []byte
+}
+
+func (db *DB) write(ctx context.Context, by By, op string, alone bool, do func(context.Context, *sqlite.Tx) (any, error)) (written, error) {
+	var w written
 	once := func(ctx context.Context, tx *sqlite.Tx) (err error) {
-		if stored = nil; by.Key != "" {
-			if stored, err = scanCall(tx.QueryRow(selectCall, by.Run, by.Key), by, op); stored != nil || err != nil {
+		if w = (written{}); by.Key != "" {
+			if w.stored, err = scanCall(tx.QueryRow(selectCall, by.Run, by.Key), by, op); w.stored != nil || err != nil {
 				return err
 			}
 		}
@@ -257,21 +263,21 @@ func (db *DB) write(ctx context.Context, by By, op string, alone bool, do func(c
 			return err
 		}
 
-		result, err := do(ctx, tx)
-		if err != nil {
+		if w.result, err = do(ctx, tx); err != nil {
 			return err
 		}
-		if stored, err = json.Marshal(result); err != nil {
+		stored, err := json.Marshal(w.result)
+		if err != nil {
 			return err
 		}
 
 		return errors.Join(recordCall(tx, by, op, stored), db.noteRun(tx, by.Run))
 	}
 	if err := db.marker.Quarantined(); err != nil {
-		return nil, err
+		return written{}, err
 	}
 	if err := db.checkWritable(); err != nil {
-		return nil, err
+		return written{}, err
 	}
 
 	var err error
@@ -282,17 +288,17 @@ func (db *DB) write(ctx context.Context, by By, op string, alone bool, do func(c
 	}
 	if err == nil {
 		db.noted(by.Run)
-		return stored, db.shipped(ctx)
+		return w, db.shipped(ctx)
 	}
 	if errors.Is(err, errConfine) {
-		return stored, err
+		return written{}, err
 	}
 	// A commit can be durable although it returned an error.
-	if stored = db.recallAfterError(ctx, by, op, err); stored != nil {
-		return stored, db.shipped(ctx)
+	if stored := db.recallAfterError(ctx, by, op, err); stored != nil {
+		return written{stored: stored}, db.shipped(ctx)
 	}
 
-	return nil, db.explain(ctx, err)
+	return written{}, db.explain(ctx, err)
 }
 
 // recallAfterError returns the result of a write that is in the file although its commit returned an
@@ -317,6 +323,17 @@ func (db *DB) recallAcknowledged(ctx context.Context, by By, op string) ([]byte,
 		return nil, err
 	}
 	return stored, db.shipped(ctx)
+}
+
+// resultOf is the result of a write, unless it failed.
+func resultOf[T any](w written, err error) (result T, _ error) {
+	if err != nil {
+		return result, err
+	}
+	if result, ok := w.result.(T); ok {
+		return result, nil
+	}
+	return decodeResult[T](w.stored, nil)
 }
 
 // decodeResult reads a stored result, unless reading the journal failed.

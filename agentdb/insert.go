@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"strconv"
 	"time"
 
 	"rouse/agentdb/sqlite"
@@ -12,9 +13,38 @@ import (
 
 const maxInsert = 10000 // rows of one call; more come by import
 
+// IDs are primary keys of rows: a value each, or a list where a key has several columns.
+type IDs []any
+
+// MarshalJSON writes numbers by itself: they are most keys, and there may be ten thousand.
+func (ids IDs) MarshalJSON() ([]byte, error) {
+	if ids == nil {
+		return []byte("null"), nil
+	}
+
+	out := append(make([]byte, 0, 2+8*len(ids)), '[')
+	for i, id := range ids {
+		if i > 0 {
+			out = append(out, ',')
+		}
+		if n, ok := id.(int64); ok {
+			out = strconv.AppendInt(out, n, 10)
+			continue
+		}
+
+		encoded, err := json.Marshal(id)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, encoded...)
+	}
+
+	return append(out, ']'), nil
+}
+
 // Inserted is the result of Insert: the primary keys of the rows in their order.
 type Inserted struct {
-	IDs      []any    `json:"ids"`
+	IDs      IDs      `json:"ids"`
 	Count    int      `json:"count"`
 	Warnings []string `json:"warnings,omitempty"`
 }
@@ -63,9 +93,10 @@ func insertRows(ctx context.Context, tx *sqlite.Tx, by By, t *Table, rows []map[
 		return nil
 	}}
 
+	out.IDs = make(IDs, 0, len(rows))
+	values := make([]any, len(t.Columns)) // of one row after the other; the chunk has copies
 	for i, row := range rows {
-		values, err := t.values(i, row)
-		if err != nil {
+		if err := t.values(values, i, row); err != nil {
 			return Inserted{}, err
 		}
 		if err := b.add(i+1, values); err != nil {
@@ -78,36 +109,55 @@ func insertRows(ctx context.Context, tx *sqlite.Tx, by By, t *Table, rows []map[
 }
 
 // values puts a row into the order of the table's columns.
-func (t *Table) values(i int, row map[string]any) ([]any, error) {
-	out := make([]any, len(t.Columns))
-	found := 0
+func (t *Table) values(into []any, i int, row map[string]any) error {
+	left := len(row)
 	for n, c := range t.Columns {
-		out[n] = tabular.Absent{}
-		v, ok := row[c.Name]
-		if !ok {
-			if v, ok = foldedKey(row, c.Name); !ok {
-				continue
+		into[n] = tabular.Absent{}
+		if v, ok := row[c.Name]; ok {
+			left--
+			if err := t.setValue(into, n, i, v); err != nil {
+				return err
 			}
 		}
+	}
 
-		found++
-		value, err := storable(v)
-		if err != nil {
-			return nil, invalid(fmt.Sprintf("rows[%d].%s", i, c.Name), "the value of %s in row %d cannot be stored: %v", c.Name, i+1, err)
+	// Keys that are left may be columns in another case.
+	for n, c := range t.Columns {
+		if left == 0 {
+			return nil
 		}
-		if value == nil && c.Name == t.rowKey {
-			continue // NULL asks for the next id
+		if _, ok := row[c.Name]; ok {
+			continue
 		}
 
-		out[n] = value
+		if v, ok := foldedKey(row, c.Name); ok {
+			left--
+			if err := t.setValue(into, n, i, v); err != nil {
+				return err
+			}
+		}
 	}
 
 	// A column that does not exist would otherwise be dropped without a word.
-	if found < len(row) {
-		return nil, t.unknownColumn(i, row)
+	if left > 0 {
+		return t.unknownColumn(i, row)
+	}
+	return nil
+}
+
+// setValue puts a value of row i into the place of column n.
+func (t *Table) setValue(into []any, n, i int, v any) error {
+	c := t.Columns[n]
+	value, err := storable(v)
+	if err != nil {
+		return invalid(fmt.Sprintf("rows[%d].%s", i, c.Name), "the value of %s in row %d cannot be stored: %v", c.Name, i+1, err)
+	}
+	if value == nil && c.Name == t.rowKey {
+		return nil // NULL asks for the next id
 	}
 
-	return out, nil
+	into[n] = value
+	return nil
 }
 
 // foldedKey finds a key written in another case, as SQLite would.

@@ -24,7 +24,6 @@ type loader struct {
 
 	statement *sqlite.Prepared // of the chunk before, kept while the shape stays
 	shape     shape
-	values    []driver.NamedValue // of a statement, used again and again
 }
 
 // shape is what the text of a chunk's statement depends on.
@@ -90,14 +89,9 @@ func (l *loader) exec(c *chunk) (driver.Result, error) {
 		args = args[1:]
 	}
 
-	l.values = l.values[:0]
-	for i, v := range args {
-		l.values = append(l.values, driver.NamedValue{Ordinal: i + 1, Value: v})
-	}
-
 	// Rows of a refused statement are rolled back by SQLite but were seen by the hook.
 	mark := l.tx.ChangeCount()
-	result, err := l.statement.Exec(l.values)
+	result, err := l.statement.Exec(args)
 	if err != nil {
 		l.tx.DiscardChanges(mark)
 	}
@@ -124,17 +118,12 @@ func (l *loader) insert(c *chunk) string {
 		row = "?1, ?1, " + row
 	}
 
-	var b strings.Builder
-	b.WriteString("INSERT INTO " + quote(l.table.Name) + " (" + columns + ") VALUES (" + row + ")")
-	for range c.rows - 1 {
-		b.WriteString(", (" + row + ")")
-	}
-
+	onConflict := ""
 	if l.keys != nil {
-		b.WriteString(" ON CONFLICT (" + quoteAll(l.keys) + ") DO " + l.onConflict(c))
+		onConflict = " ON CONFLICT (" + quoteAll(l.keys) + ") DO " + l.onConflict(c)
 	}
 
-	return b.String()
+	return "INSERT INTO " + quote(l.table.Name) + " (" + columns + ") VALUES (" + row + ")" + strings.Repeat(", ("+row+")", c.rows-1) + onConflict
 }
 
 // onConflict updates what is not a key, and brings a deleted row back. Rows of keys alone

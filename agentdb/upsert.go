@@ -99,9 +99,9 @@ func upsertRows(ctx context.Context, tx *sqlite.Tx, by By, t *Table, keys []stri
 		return err
 	}}
 
+	values := make([]any, len(t.Columns)) // of one row after the other; the chunk has copies
 	for i, row := range rows {
-		values, err := t.values(i, row)
-		if err != nil {
+		if err := t.values(values, i, row); err != nil {
 			return Affected{}, err
 		}
 

@@ -17,6 +17,7 @@ type Prepared struct {
 	owner  *connection
 	query  string
 	stmt   driver.Stmt
+	args   []driver.NamedValue // of Exec, used again and again
 	failed bool
 }
 
@@ -83,15 +84,24 @@ func (c *connection) prepare(query string) (*Prepared, error) {
 	return p, nil
 }
 
-// Exec runs the statement. Values are int64, float64, string, []byte or nil, and their
-// ordinals count from 1.
-func (p *Prepared) Exec(args []driver.NamedValue) (result driver.Result, err error) {
+// Exec runs the statement. Values are int64, float64, string, []byte or nil.
+func (p *Prepared) Exec(values []any) (result driver.Result, err error) {
+	if len(p.args) != len(values) {
+		p.args = make([]driver.NamedValue, len(values))
+		for i := range p.args {
+			p.args[i].Ordinal = i + 1
+		}
+	}
+	for i, v := range values {
+		p.args[i].Value = v
+	}
+
 	err = p.owner.conn.Raw(func(any) error {
 		stmt, ok := p.stmt.(driver.StmtExecContext)
 		if !ok {
 			return errors.New("sqlite: the driver's statement cannot be run with a context")
 		}
-		result, err = stmt.ExecContext(p.owner.ctx, args)
+		result, err = stmt.ExecContext(p.owner.ctx, p.args)
 		return err
 	})
 
@@ -99,7 +109,7 @@ func (p *Prepared) Exec(args []driver.NamedValue) (result driver.Result, err err
 	return result, err
 }
 
-// Query runs the statement with values as of Exec, and hands each row over until take wants no more. A row
+// Query runs the statement with values as of Exec, whose ordinals count from 1, and hands each row over until take wants no more. A row
 // is used again for the next.
 func (p *Prepared) Query(ctx context.Context, args []driver.NamedValue, take func(row []driver.Value) (more bool, err error)) error {
 	err := p.owner.conn.Raw(func(any) error {
@@ -146,6 +156,12 @@ func (p *Prepared) Close() error {
 	if p.failed {
 		return p.finalize()
 	}
+
+	// The values of a large write are not kept with what is cached.
+	for i := range p.args {
+		p.args[i].Value = nil
+	}
+
 	return p.owner.cache.add(p).finalize()
 }
 

@@ -3,7 +3,6 @@ package bench
 import (
 	"context"
 	"database/sql"
-	"database/sql/driver"
 	rows "encoding/csv" // the tests have a csv of their own
 	"errors"
 	"fmt"
@@ -66,7 +65,7 @@ func loadBare(ctx context.Context, tx *sqlite.Tx, file string) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 
-	chunks, over := make(chan []driver.NamedValue, 4), make(chan error, 1)
+	chunks, over := make(chan []any, 4), make(chan error, 1)
 	go func() {
 		defer close(chunks)
 		over <- parseBare(ctx, file, chunks)
@@ -100,7 +99,7 @@ func loadBare(ctx context.Context, tx *sqlite.Tx, file string) error {
 	return errors.Join(<-over, statement.Close())
 }
 
-func parseBare(ctx context.Context, file string, to chan<- []driver.NamedValue) error {
+func parseBare(ctx context.Context, file string, to chan<- []any) error {
 	f, err := os.Open(file)
 	if err != nil {
 		return err
@@ -112,7 +111,7 @@ func parseBare(ctx context.Context, file string, to chan<- []driver.NamedValue) 
 		return err
 	}
 
-	var args []driver.NamedValue
+	var args []any
 	for {
 		record, err := r.Read()
 		if err != nil && !errors.Is(err, io.EOF) {
@@ -125,7 +124,7 @@ func parseBare(ctx context.Context, file string, to chan<- []driver.NamedValue) 
 			case <-ctx.Done():
 				return ctx.Err()
 			}
-			args = make([]driver.NamedValue, 0, 5*bareRows)
+			args = make([]any, 0, 5*bareRows)
 		}
 
 		if err != nil {
@@ -142,9 +141,7 @@ func parseBare(ctx context.Context, file string, to chan<- []driver.NamedValue) 
 			return err
 		}
 
-		for _, v := range []any{record[0], n, x, record[3], record[4]} {
-			args = append(args, driver.NamedValue{Ordinal: len(args) + 1, Value: v})
-		}
+		args = append(args, record[0], n, x, record[3], record[4])
 	}
 }
 
