@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/base64"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -72,26 +73,16 @@ type chunker struct {
 	emit    func(*chunk) error
 
 	current *chunk
-	bytes   int // of its texts
-	scratch []byte
+	bytes   int    // of its texts
+	scratch []byte // the pattern of a row
+	written []byte // the image of the chunk before, whose room is used again
 }
 
 // add takes a row with a value, or tabular.Absent, for each of the columns. A row with other
 // columns than the one before begins a new chunk.
 func (b *chunker) add(line int, values []any) error {
-	// The pattern says which columns the row has. All rows of one INSERT need the same.
-	b.scratch = b.scratch[:0]
-	for _, v := range values {
-		if _, no := v.(tabular.Absent); no {
-			b.scratch = append(b.scratch, '0')
-		} else {
-			b.scratch = append(b.scratch, '1')
-		}
-	}
-	if bytes.IndexByte(b.scratch, '1') < 0 {
-		return invalid("", "the row or line %d has no value at all; nothing was written", line)
-	}
-	if err := b.checkReadable(line, values); err != nil {
+	texts, err := b.examine(line, values)
+	if err != nil {
 		return err
 	}
 
@@ -103,14 +94,12 @@ func (b *chunker) add(line int, values []any) error {
 	}
 
 	for i, v := range values {
-		if b.current.pattern[i] == '1' {
+		if b.scratch[i] == '1' {
 			b.current.args = append(b.current.args, v)
-			if text, ok := v.(string); ok {
-				b.bytes += len(text)
-			}
 		}
 	}
 
+	b.bytes += texts
 	b.current.rows++
 	b.current.lines = append(b.current.lines, line)
 	return nil
@@ -120,21 +109,40 @@ func (b *chunker) add(line int, values []any) error {
 // also what the host keeps of it, and each column needs a little more than its value.
 const maxRow = sqlite.MaxLength - 64<<10
 
-// checkReadable refuses a row that could be written and then not be read.
-func (b *chunker) checkReadable(line int, values []any) error {
-	all, largest, at := 0, 0, 0
+// examine finds which columns a row has, and how many bytes its texts are. A row without any value is refused, and
+// one that could be written and then not be read.
+func (b *chunker) examine(line int, values []any) (texts int, err error) {
+	// The pattern says which columns the row has. All rows of one INSERT need the same.
+	b.scratch = b.scratch[:0]
+	all, largest, at, some := 0, 0, 0, false
 	for i, v := range values {
-		n := size(v)
+		has, n := byte('1'), 0
+		switch v := v.(type) {
+		case tabular.Absent:
+			has = '0'
+		case string:
+			n = len(v)
+			texts += n
+		case []byte:
+			n = len(v)
+		}
+
+		some = some || has == '1'
+		b.scratch = append(b.scratch, has)
 		if all += n; n > largest {
 			largest, at = n, i
 		}
 	}
-	if all <= maxRow {
-		return nil
+
+	if !some {
+		return 0, invalid("", "the row or line %d has no value at all; nothing was written", line)
+	}
+	if all > maxRow {
+		return 0, invalid("", "the row or line %d is too long: it has %s, of which %s are in column %s, and a row of more than %s could not be read back; nothing was written. Keep such a value in a file, and its path in the table",
+			line, text.Size(int64(all)), text.Size(int64(largest)), b.columns[at], text.Size(maxRow))
 	}
 
-	return invalid("", "the row or line %d is too long: it has %s, of which %s are in column %s, and a row of more than %s could not be read back; nothing was written. Keep such a value in a file, and its path in the table",
-		line, text.Size(int64(all)), text.Size(int64(largest)), b.columns[at], text.Size(maxRow))
+	return texts, nil
 }
 
 // size is how long a value is in a row, but for numbers, which are never long.
@@ -173,14 +181,19 @@ func (b *chunker) flush() error {
 	if c == nil {
 		return nil
 	}
-	c.image = image(c.columns, c.args[1:])
+	b.written = appendImage(b.written[:0], c.columns, c.args[1:])
+	c.image = string(b.written)
 	return b.emit(c)
 }
 
 // image is what the changelog keeps of rows: {"columns":[…],"rows":[[…],…]}. It is written
 // without a library, because an import of a million rows passes here.
 func image(columns []string, values []any) string {
-	out := make([]byte, 0, 32+16*len(values))
+	return string(appendImage(nil, columns, values))
+}
+
+func appendImage(out []byte, columns []string, values []any) []byte {
+	out = slices.Grow(out, 32+12*len(values))
 	out = append(out, `{"columns":[`...)
 	for i, name := range columns {
 		if i > 0 {
@@ -206,7 +219,7 @@ func image(columns []string, values []any) string {
 		out = append(out, ']')
 	}
 
-	return string(append(out, "]}"...))
+	return append(out, "]}"...)
 }
 
 // appendRow writes a row as image does.

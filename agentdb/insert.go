@@ -110,10 +110,14 @@ func insertRows(ctx context.Context, tx *sqlite.Tx, by By, t *Table, rows []map[
 
 // values puts a row into the order of the table's columns.
 func (t *Table) values(into []any, i int, row map[string]any) error {
-	left := len(row)
-	for n, c := range t.Columns {
+	for n := range into {
 		into[n] = tabular.Absent{}
-		if v, ok := row[c.Name]; ok {
+	}
+
+	// From the end, for what most rows leave out is the id, the first: nobody looks for it once all keys are found.
+	left := len(row)
+	for n := len(t.Columns) - 1; n >= 0 && left > 0; n-- {
+		if v, ok := row[t.Columns[n].Name]; ok {
 			left--
 			if err := t.setValue(into, n, i, v); err != nil {
 				return err
@@ -126,7 +130,7 @@ func (t *Table) values(into []any, i int, row map[string]any) error {
 		if left == 0 {
 			return nil
 		}
-		if _, ok := row[c.Name]; ok {
+		if _, exact := row[c.Name]; exact {
 			continue
 		}
 
