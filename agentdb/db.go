@@ -266,7 +266,7 @@ func (db *DB) write(ctx context.Context, by By, op string, alone bool, do func(c
 		if w.result, err = do(ctx, tx); err != nil {
 			return err
 		}
-		stored, err := json.Marshal(w.result)
+		stored, err := encoded(w.result)
 		if err != nil {
 			return err
 		}
@@ -299,6 +299,15 @@ func (db *DB) write(ctx context.Context, by By, op string, alone bool, do func(c
 	}
 
 	return written{}, db.explain(ctx, err)
+}
+
+// encoded is a result as the journal keeps it.
+func encoded(result any) ([]byte, error) {
+	// encoding/json would read again what a MarshalJSON has written.
+	if r, ok := result.(interface{ encode() ([]byte, error) }); ok {
+		return r.encode()
+	}
+	return json.Marshal(result)
 }
 
 // recallAfterError returns the result of a write that is in the file although its commit returned an

@@ -1,6 +1,7 @@
 package agentdb
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -13,22 +14,29 @@ import (
 
 const maxInsert = 10000 // rows of one call; more come by import
 
-// IDs are primary keys of rows: a value each, or a list where a key has several columns.
-type IDs []any
+// Inserted is the result of Insert: the primary keys of the rows in their order.
+type Inserted struct {
+	IDs      []any    `json:"ids"`
+	Count    int      `json:"count"`
+	Warnings []string `json:"warnings,omitempty"`
+}
 
-// MarshalJSON writes numbers by itself: they are most keys, and there may be ten thousand.
-func (ids IDs) MarshalJSON() ([]byte, error) {
-	if ids == nil {
-		return []byte("null"), nil
+// encode is json.Marshal of it, for there may be ten thousand ids, and most are numbers.
+func (i Inserted) encode() ([]byte, error) {
+	ids := i.IDs
+	i.IDs = nil
+	rest, err := json.Marshal(i)
+	if err != nil || ids == nil {
+		return rest, err
 	}
 
-	out := append(make([]byte, 0, 2+8*len(ids)), '[')
-	for i, id := range ids {
-		if i > 0 {
+	out := append(make([]byte, 0, len(rest)+8*len(ids)), `{"ids":[`...)
+	for n, id := range ids {
+		if n > 0 {
 			out = append(out, ',')
 		}
-		if n, ok := id.(int64); ok {
-			out = strconv.AppendInt(out, n, 10)
+		if number, ok := id.(int64); ok {
+			out = strconv.AppendInt(out, number, 10)
 			continue
 		}
 
@@ -39,14 +47,7 @@ func (ids IDs) MarshalJSON() ([]byte, error) {
 		out = append(out, encoded...)
 	}
 
-	return append(out, ']'), nil
-}
-
-// Inserted is the result of Insert: the primary keys of the rows in their order.
-type Inserted struct {
-	IDs      IDs      `json:"ids"`
-	Count    int      `json:"count"`
-	Warnings []string `json:"warnings,omitempty"`
+	return append(append(out, ']'), bytes.TrimPrefix(rest, []byte(`{"ids":null`))...), nil
 }
 
 // Insert writes rows, all or none. A row may leave columns out; their default applies.
@@ -93,7 +94,7 @@ func insertRows(ctx context.Context, tx *sqlite.Tx, by By, t *Table, rows []map[
 		return nil
 	}}
 
-	out.IDs = make(IDs, 0, len(rows))
+	out.IDs = make([]any, 0, len(rows))
 	values := make([]any, len(t.Columns)) // of one row after the other; the chunk has copies
 	for i, row := range rows {
 		if err := t.values(values, i, row); err != nil {
