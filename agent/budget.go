@@ -24,7 +24,7 @@ const maxWhy = 300
 type budget struct {
 	runner  *Runner
 	attempt ledger.Attempt
-	task    task
+	task    *task
 	job     string      // whose budget it is, "" for none
 	bounds  loop.Bounds // what is left of the run's
 	zone    *time.Location
@@ -35,7 +35,7 @@ type budget struct {
 	reserved     map[int64]model.Usage
 }
 
-func (r *Runner) newBudget(run ledger.Run, a ledger.Attempt, t task, left loop.Bounds, fresh bool) *budget {
+func (r *Runner) newBudget(run ledger.Run, a ledger.Attempt, t *task, left loop.Bounds, fresh bool) *budget {
 	b := &budget{runner: r, attempt: a, task: t, job: run.Job, bounds: left, zone: t.zone, reserved: map[int64]model.Usage{},
 		skips: fresh && (run.Trigger == domain.TriggerSchedule || run.Trigger == domain.TriggerSelf)}
 	if t.origin != nil {

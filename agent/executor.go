@@ -56,7 +56,7 @@ func (r *Runner) openProgram(run ledger.Run, a ledger.Attempt, t task, past hist
 
 	p = &programRun{run: run, attempt: a, task: t, settings: s, located: located, recorder: rec, step: 1}
 	p.bounds = bounds(t).After(0, 0, past.used.tokens).AfterCost(past.used.cost)
-	p.budget = r.newBudget(run, a, t, p.bounds, !past.began)
+	p.budget = r.newBudget(run, a, &t, p.bounds, !past.began)
 	return p, nil
 }
 

@@ -83,7 +83,7 @@ func (r *Runner) loopOptions(ctx context.Context, run ledger.Run, a ledger.Attem
 	o.Policy.StopOnRejection = o.Policy.StopOnRejection || t.agent.OnDenied == tool.OnDeniedFail
 	if t.asksModel() {
 		o.Bounds = o.Bounds.AfterCost(past.used.cost)
-		o.Budget = r.newBudget(run, a, *t, o.Bounds, !past.began)
+		o.Budget = r.newBudget(run, a, t, o.Bounds, !past.began)
 	}
 
 	if o.System != "" && s.Tables != "" {

@@ -281,6 +281,10 @@ func (t *turn) encodeContent(m model.Message) (out []any, opaque bool) {
 
 // isFailure says whether an envelope reports a failure. A notice may follow it.
 func isFailure(text string) bool {
+	if strings.HasPrefix(text, `{"ok":true`) { // as nearly all begin, which need not be read to their ends
+		return false
+	}
+
 	var e struct {
 		OK *bool `json:"ok"`
 	}
