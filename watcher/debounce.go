@@ -27,6 +27,7 @@ type pendingFile struct {
 	due       time.Time // when its window ends
 	order     uint64    // of arrival: files that are due together leave in this order
 	index     int       // in the heap
+	early     earlyLook // since its window began
 }
 
 func newDebouncer(window time.Duration) *debouncer {
@@ -49,7 +50,7 @@ func (s *debouncer) observe(path string, now time.Time, st stamp, h hint) {
 	if ok {
 		it.fromEvent = it.fromEvent || h != hintScan
 		if !st.same(it.last) {
-			it.last, it.due, s.lastChange = st, now.Add(s.window), now
+			it.last, it.due, it.early, s.lastChange = st, now.Add(s.window), earlyLook{}, now
 			heap.Fix(&s.queue, it.index)
 		}
 		return
@@ -99,7 +100,7 @@ func (s *debouncer) confirm(it *pendingFile, now time.Time, st stamp) bool {
 
 // requeue makes a file that was due wait for another window after now.
 func (s *debouncer) requeue(it *pendingFile, now time.Time, st stamp) {
-	it.last, it.due = st, now.Add(s.window)
+	it.last, it.due, it.early = st, now.Add(s.window), earlyLook{}
 	s.put(it)
 }
 
@@ -121,6 +122,28 @@ func (s *debouncer) nextDue() time.Time {
 		return time.Time{}
 	}
 	return s.queue[0].due
+}
+
+// dueBefore are the files that are due before an instant, the first one first; nil where there are more than n.
+func (s *debouncer) dueBefore(at time.Time, n int) []*pendingFile {
+	var out []*pendingFile
+	for below := []int{0}; len(below) > 0; below = below[1:] {
+		i := below[0]
+		if i >= len(s.queue) || !s.queue[i].due.Before(at) {
+			continue // nor is what is below it in the heap
+		}
+		if len(out) == n {
+			return nil
+		}
+		out = append(out, s.queue[i])
+		below = append(below, 2*i+1, 2*i+2)
+	}
+	return out
+}
+
+// readEarly says whether the first file is due at an instant, and has been read already.
+func (s *debouncer) readEarly(at time.Time) bool {
+	return len(s.queue) > 0 && s.queue[0].due.Equal(at) && s.queue[0].early.unclaimed != ""
 }
 
 // deadlines is a heap of items by their instant, then their order of arrival.

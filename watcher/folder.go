@@ -136,6 +136,7 @@ func (f *folder) run(ctx context.Context) {
 		} else {
 			f.claimReady(ctx)
 			f.enqueueBatch(ctx)
+			f.lookEarly(ctx)
 		}
 
 		if why := f.nextScanReason(); why != "" {
@@ -154,9 +155,17 @@ func (f *folder) sleep(ctx context.Context) {
 	f.publishWaits()
 	f.mu.Unlock()
 	at := f.scanAt
-	for _, next := range []time.Time{f.debouncer.nextDue(), f.batchDue(), f.convergeDue()} {
+	for _, next := range []time.Time{f.debouncer.nextDue(), f.earlyDue(), f.batchDue(), f.convergeDue()} {
 		if !next.IsZero() && next.Before(at) {
 			at = next
+		}
+	}
+
+	if f.debouncer.readEarly(at) && f.w.precise != nil {
+		if before := at.Add(-maxPrecise); time.Now().Before(before) {
+			at = before
+		} else if f.w.untilPrecisely(at) {
+			return
 		}
 	}
 
