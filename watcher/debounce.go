@@ -141,9 +141,12 @@ func (s *debouncer) dueBefore(at time.Time, n int) []*pendingFile {
 	return out
 }
 
-// readEarly says whether the first file is due at an instant, and has been read already.
-func (s *debouncer) readEarly(at time.Time) bool {
-	return len(s.queue) > 0 && s.queue[0].due.Equal(at) && s.queue[0].early.unclaimed != ""
+// first is the file that is due first, nil when none waits.
+func (s *debouncer) first() *pendingFile {
+	if len(s.queue) == 0 {
+		return nil
+	}
+	return s.queue[0]
 }
 
 // deadlines is a heap of items by their instant, then their order of arrival.

@@ -2,9 +2,14 @@ package watcher
 
 import (
 	"context"
+	"errors"
 	"path/filepath"
 	"time"
+	"unicode/utf8"
 )
+
+// errLate is of a look that took too long for a transaction to wait for it.
+var errLate = errors.New("the file could not be looked at in time")
 
 const (
 	// maxEarly is how many files are looked at early; where more are due at about the same time, none is: that is a burst,
@@ -12,13 +17,23 @@ const (
 	maxEarly = 4
 	// maxPrecise is how long at most a folder waits in the system itself, where nothing wakes it.
 	maxPrecise = 2 * time.Millisecond
+	// headStart is how long before the end of its window a file that was read is handed to the ledger, whose transaction then
+	// waits for the end: about what all but the commit takes.
+	headStart = 700 * time.Microsecond
+	// maxConfirm is how long the transaction waits at most: a file system that hangs must not hold up what others write.
+	maxConfirm = 10 * time.Millisecond
 )
 
 // earlyLook is what is known of a file before its window ends.
 type earlyLook struct {
 	done      bool
-	unclaimed string // the hash of a content of it that had no claim; "" where that is not known
+	unclaimed string // the hash of its content, which had no claim; "" where that is not known
+	stamp     stamp  // what it looked like then
+	tried     bool   // takeOnTime has tried to take it
 }
+
+// takeable says whether nothing but the end of the window is missing.
+func (e earlyLook) takeable() bool { return e.unclaimed != "" && !e.tried }
 
 // earlyBy is how long before the end of its window a file of a size is looked at: as long as that takes on a slow
 // processor, and the millisecond by which a timer may be late.
@@ -36,34 +51,39 @@ func (f *folder) lookEarly(ctx context.Context) {
 			continue
 		}
 
-		it.early.done = true
-		if hash, ok := f.readEarly(ctx, it); ok {
-			it.early.unclaimed = hash
-		}
+		it.early = f.readEarly(ctx, it)
 	}
 }
 
-// readEarly is the hash of a file that has no claim. What is wrong with one shows again when its window is over.
-func (f *folder) readEarly(ctx context.Context, it *pendingFile) (string, bool) {
+// readEarly reads a file. What is wrong with one shows again when its window is over.
+func (f *folder) readEarly(ctx context.Context, it *pendingFile) earlyLook {
+	nothing := earlyLook{done: true}
 	root, err := f.openRoot()
 	if err != nil {
-		return "", false
+		return nothing
 	}
 	defer root.Close()
 
 	file := f.handle(root, it.path)
 	info, err := file.lstat()
-	// A write within the same step of the clock would not show, so what is read now could not be trusted later.
-	if err != nil || !info.Mode().IsRegular() || !stampOf(info).same(it.last) || !it.last.stable(time.Now()) {
-		return "", false
+	if err != nil || !info.Mode().IsRegular() {
+		return nothing
 	}
 
-	hash, err := f.w.read(ctx, &f.Watch, file, stampOf(info))
-	if err != nil {
-		return "", false
+	// A write within the same step of the clock would not show, so what is read now could not be trusted later.
+	st := stampOf(info)
+	if now := time.Now(); !st.same(it.last) || !st.stable(now) || !(stamp{modified: st.changed}).stable(now) {
+		return nothing
 	}
-	_, claimed, err := f.w.ledger.ClaimOf(ctx, f.Job, filepath.ToSlash(it.path), hash)
-	return hash, err == nil && !claimed
+
+	hash, err := f.w.read(ctx, &f.Watch, file, st)
+	if err != nil || !utf8.ValidString(it.path) {
+		return nothing
+	}
+	if _, claimed, err := f.w.ledger.ClaimOf(ctx, f.Job, filepath.ToSlash(it.path), hash); err != nil || claimed {
+		return nothing
+	}
+	return earlyLook{done: true, unclaimed: hash, stamp: st}
 }
 
 // toLookAtEarly are the files that are due next, and have not been looked at early.
@@ -91,22 +111,125 @@ func (f *folder) earlyDue() (at time.Time) {
 	return at
 }
 
-// untilPrecisely waits until an instant that is at most maxPrecise away, and says whether it has come. The runtime wakes up to a
-// millisecond late, as it asks the system for whole ones; this keeps a thread from other work instead, so that of all folders only
-// one does it at a time.
-func (w *Watcher) untilPrecisely(at time.Time) bool {
+// takeOnTime claims the first file that was read early, with a transaction that is ready to be committed when the window ends. Only then
+// the file is looked at for the last time, and the transaction goes no further if anything about it has changed: it stays
+// where it is, and is due as any other.
+func (f *folder) takeOnTime(ctx context.Context) {
+	it, now := f.debouncer.first(), time.Now()
+	if it == nil || !it.early.takeable() || now.Before(it.due.Add(-headStart)) || !now.Before(it.due) || !f.w.lockPrecise() {
+		return
+	}
+	defer f.w.unlockPrecise()
+
+	it.early.tried = true
+	look := &lastLook{over: make(chan struct{})}
+	r := request(f.Watch, it.path, it.early.stamp, it.early.unclaimed)
+	r.Breaker, r.Confirm = f.breaker(), look.confirm
+	recorded := make(chan bool, 1)
+	go func() { recorded <- f.enqueue(ctx, r) }()
+
+	look.end(f.lookLast(it))
+	if <-recorded {
+		f.debouncer.remove(it.path)
+		f.clearUnreadable(it.path)
+	}
+}
+
+// lastLook is the look at a file when its window is over, which the transaction of its run waits for.
+type lastLook struct {
+	over chan struct{} // closed by end
+	err  error         // before that
+}
+
+func (l *lastLook) end(err error) {
+	l.err = err
+	close(l.over)
+}
+
+func (l *lastLook) confirm() error {
+	enough := time.NewTimer(maxConfirm)
+	defer enough.Stop()
+
+	select {
+	case <-l.over:
+		return l.err
+	case <-enough.C:
+		return errLate
+	}
+}
+
+// lookLast waits for the end of a file's window, and says what has changed about the file since it was read: nil where nothing has.
+func (f *folder) lookLast(it *pendingFile) error {
+	if !waitUntil(it.due) {
+		return errLate
+	}
+
+	root, err := f.openRoot()
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+
+	file := f.handle(root, it.path)
+	info, err := file.lstat()
+	switch {
+	case err != nil:
+		return err
+	case !info.Mode().IsRegular() || stampOf(info) != it.early.stamp || f.hasEvent(it.path):
+		return errChanged
+	}
+	return f.held(file, it.early.stamp)
+}
+
+// hasEvent says whether an event of a path has come since the last pass.
+func (f *folder) hasEvent(path string) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	_, ok := f.eventIndex[path]
+	return ok
+}
+
+// beforeTakenOnTime waits until the first file is to be handed to the ledger, where it can be and that is near; otherwise it says until
+// when to wait by a timer, given when that file is due.
+func (f *folder) beforeTakenOnTime(due time.Time) (at time.Time, waited bool) {
+	it := f.debouncer.first()
+	if f.w.precise == nil || it == nil || !it.due.Equal(due) || !it.early.takeable() {
+		return due, false
+	}
+
+	begin := due.Add(-headStart)
+	switch rest := time.Until(begin); {
+	case rest > maxPrecise:
+		return begin.Add(-maxPrecise), false
+	case rest <= 0 || !f.w.lockPrecise():
+		return due, false
+	}
+	defer f.w.unlockPrecise()
+	return due, waitUntil(begin)
+}
+
+// lockPrecise lets one folder at a time wait in the system itself; false: another one does, or the system is not asked here.
+func (w *Watcher) lockPrecise() bool {
 	select {
 	case w.precise <- struct{}{}:
+		return true
 	default:
 		return false
 	}
-	defer func() { <-w.precise }()
+}
 
-	// The second time makes up for having been woken early.
-	for range 2 {
-		if rest := time.Until(at); rest > 0 && !sleepThread(rest) {
-			return false
+func (w *Watcher) unlockPrecise() { <-w.precise }
+
+// waitUntil waits in the system itself until an instant that is near, and says whether it has come. The runtime's timers are up
+// to a millisecond late, as it asks the system for whole ones.
+func waitUntil(at time.Time) bool {
+	// More than once, because it may be woken a little early; not for ever, because the clock of a test stands still meanwhile.
+	for range 4 {
+		rest := time.Until(at)
+		if rest <= 0 {
+			return true
 		}
+		waitInSystem(rest)
 	}
 	return !time.Now().Before(at)
 }

@@ -136,6 +136,7 @@ func (f *folder) run(ctx context.Context) {
 		} else {
 			f.claimReady(ctx)
 			f.enqueueBatch(ctx)
+			f.takeOnTime(ctx)
 			f.lookEarly(ctx)
 		}
 
@@ -161,12 +162,9 @@ func (f *folder) sleep(ctx context.Context) {
 		}
 	}
 
-	if f.debouncer.readEarly(at) && f.w.precise != nil {
-		if before := at.Add(-maxPrecise); time.Now().Before(before) {
-			at = before
-		} else if f.w.untilPrecisely(at) {
-			return
-		}
+	at, waited := f.beforeTakenOnTime(at)
+	if waited {
+		return
 	}
 
 	timer := time.NewTimer(time.Until(at))

@@ -232,7 +232,7 @@ func (f *folder) enqueue(ctx context.Context, requests ...ledger.Request) bool {
 
 	accepted, err := f.w.queue.Enqueue(ctx, requests...)
 	if err != nil {
-		if ctx.Err() == nil {
+		if ctx.Err() == nil && !errors.Is(err, ledger.ErrNotConfirmed) {
 			f.w.log.Error("what is ready could not be recorded; it is tried again", "job", f.Job, "requests", len(requests), "error", err)
 		}
 		return false

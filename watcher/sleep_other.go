@@ -4,5 +4,7 @@ package watcher
 
 import "time"
 
-// sleepThread says that the system is not asked to keep a thread asleep here.
-func sleepThread(time.Duration) bool { return false }
+// waitsInSystem says whether waitInSystem waits here.
+const waitsInSystem = false
+
+func waitInSystem(time.Duration) {}

@@ -99,9 +99,13 @@ func newWatcher(o Options) *Watcher {
 		o.Elsewhere = func(string) bool { return false }
 	}
 
+	var precise chan struct{}
+	if waitsInSystem {
+		precise = make(chan struct{}, 1)
+	}
 	return &Watcher{
-		elsewhere: o.Elsewhere, ledger: o.Ledger, queue: o.Queue, log: o.Logger, rescan: o.Rescan, runSettle: defaultRunSettle, breakerNotices: o.BreakerNotices, returnNotices: o.ReturnNotices, hashes: newHashes(),
-		hashLanes: make(chan struct{}, 2), precise: make(chan struct{}, 1), ready: make(chan struct{}), followNow: make(chan struct{}, 1), following: map[*folder]int64{},
+		precise: precise, elsewhere: o.Elsewhere, ledger: o.Ledger, queue: o.Queue, log: o.Logger, rescan: o.Rescan, runSettle: defaultRunSettle, breakerNotices: o.BreakerNotices, returnNotices: o.ReturnNotices, hashes: newHashes(),
+		hashLanes: make(chan struct{}, 2), ready: make(chan struct{}), followNow: make(chan struct{}, 1), following: map[*folder]int64{},
 	}
 }
 

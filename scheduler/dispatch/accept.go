@@ -3,6 +3,7 @@ package dispatch
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"slices"
 	"time"
 
@@ -115,7 +116,7 @@ func (d *Dispatcher) settle(r reservation, begun *ledger.Started, err error) {
 
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.lostStart = d.lostStart || err != nil
+	d.lostStart = d.lostStart || err != nil && !errors.Is(err, ledger.ErrNotConfirmed)
 	if d.reserved--; d.reserved == 0 {
 		clear(d.early)
 	}
