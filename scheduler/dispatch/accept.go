@@ -3,7 +3,6 @@ package dispatch
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"slices"
 	"time"
 
@@ -116,7 +115,7 @@ func (d *Dispatcher) settle(r reservation, begun *ledger.Started, err error) {
 
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.lostStart = d.lostStart || err != nil && !errors.Is(err, ledger.ErrNotConfirmed)
+	d.lostStart = d.lostStart || err != nil
 	if d.reserved--; d.reserved == 0 {
 		clear(d.early)
 	}
