@@ -23,11 +23,11 @@ type debouncer struct {
 type pendingFile struct {
 	path      string
 	last      stamp
-	fromEvent bool      // an event named it, not only a scan
-	due       time.Time // when its window ends
-	order     uint64    // of arrival: files that are due together leave in this order
-	index     int       // in the heap
-	early     earlyLook // since its window began
+	fromEvent bool       // an event named it, not only a scan
+	due       time.Time  // when its window ends
+	order     uint64     // of arrival: files that are due together leave in this order
+	index     int        // in the heap
+	early     *earlyLook // since its window began; nil: there was none
 }
 
 func newDebouncer(window time.Duration) *debouncer {
@@ -50,7 +50,7 @@ func (s *debouncer) observe(path string, now time.Time, st stamp, h hint) {
 	if ok {
 		it.fromEvent = it.fromEvent || h != hintScan
 		if !st.same(it.last) {
-			it.last, it.due, it.early, s.lastChange = st, now.Add(s.window), earlyLook{}, now
+			it.last, it.due, it.early, s.lastChange = st, now.Add(s.window), nil, now
 			heap.Fix(&s.queue, it.index)
 		}
 		return
@@ -100,7 +100,7 @@ func (s *debouncer) confirm(it *pendingFile, now time.Time, st stamp) bool {
 
 // requeue makes a file that was due wait for another window after now.
 func (s *debouncer) requeue(it *pendingFile, now time.Time, st stamp) {
-	it.last, it.due, it.early = st, now.Add(s.window), earlyLook{}
+	it.last, it.due, it.early = st, now.Add(s.window), nil
 	s.put(it)
 }
 

@@ -26,14 +26,13 @@ const (
 
 // earlyLook is what is known of a file before its window ends.
 type earlyLook struct {
-	done      bool
 	unclaimed string // the hash of its content, which had no claim; "" where that is not known
 	stamp     stamp  // what it looked like then
 	tried     bool   // takeOnTime has tried to take it
 }
 
 // takeable says whether nothing but the end of the window is missing.
-func (e earlyLook) takeable() bool { return e.unclaimed != "" && !e.tried }
+func (e *earlyLook) takeable() bool { return e != nil && e.unclaimed != "" && !e.tried }
 
 // earlyBy is how long before the end of its window a file of a size is looked at: as long as that takes on a slow
 // processor, and the millisecond by which a timer may be late.
@@ -56,8 +55,8 @@ func (f *folder) lookEarly(ctx context.Context) {
 }
 
 // readEarly reads a file. What is wrong with one shows again when its window is over.
-func (f *folder) readEarly(ctx context.Context, it *pendingFile) earlyLook {
-	nothing := earlyLook{done: true}
+func (f *folder) readEarly(ctx context.Context, it *pendingFile) *earlyLook {
+	nothing := &earlyLook{}
 	root, err := f.openRoot()
 	if err != nil {
 		return nothing
@@ -83,7 +82,7 @@ func (f *folder) readEarly(ctx context.Context, it *pendingFile) earlyLook {
 	if _, claimed, err := f.w.ledger.ClaimOf(ctx, f.Job, filepath.ToSlash(it.path), hash); err != nil || claimed {
 		return nothing
 	}
-	return earlyLook{done: true, unclaimed: hash, stamp: st}
+	return &earlyLook{unclaimed: hash, stamp: st}
 }
 
 // toLookAtEarly are the files that are due next, and have not been looked at early.
@@ -94,7 +93,7 @@ func (f *folder) toLookAtEarly() []*pendingFile {
 
 	var out []*pendingFile
 	for _, it := range f.debouncer.dueBefore(f.debouncer.nextDue().Add(earlyBy(largeFile)), maxEarly) {
-		if _, waits := f.waits[it.path]; !it.early.done && !waits && it.last.size < largeFile {
+		if _, waits := f.waits[it.path]; it.early == nil && !waits && it.last.size < largeFile {
 			out = append(out, it)
 		}
 	}

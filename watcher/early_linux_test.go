@@ -40,7 +40,7 @@ func (d *harness) readEarly(name, content string) (*folder, string) {
 	d.must(os.Chtimes(path, before, before))
 	f.debouncer.observe(path, time.Now(), stampAt(d, path), hintArrived)
 	for it := f.debouncer.first(); !it.early.takeable(); { // once the step of the clock is over in which it was written
-		it.early, it.due = earlyLook{}, time.Now()
+		it.early, it.due = nil, time.Now()
 		f.lookEarly(d.t.Context())
 	}
 	return f, path

@@ -26,7 +26,7 @@ func TestFewAreReadEarly(t *testing.T) {
 		"almost a large one":  {files: 1, size: largeFile - 1, want: 1},
 		"none":                {want: 0},
 		"one that waits":      {files: 2, with: func(f *folder) { f.waits["0"] = Wait{} }, want: 1},
-		"one that was read":   {files: 2, with: func(f *folder) { f.debouncer.items["0"].early.done = true }, want: 1},
+		"one that was read":   {files: 2, with: func(f *folder) { f.debouncer.items["0"].early = &earlyLook{} }, want: 1},
 		"of a batch":          {files: 1, with: func(f *folder) { f.Mode = ModeBatch }, want: 0},
 		"in a missing folder": {files: 1, with: func(f *folder) { f.root = "" }, want: 0},
 	} {
@@ -72,8 +72,8 @@ func TestReadAgainInANewWindow(t *testing.T) {
 		s := newDebouncer(time.Second)
 		s.observe("a", noon, look(1, 0), hintChanged)
 		it := s.first()
-		it.early = earlyLook{done: true, unclaimed: "hash", tried: true}
-		if restart(s, it); s.first() != it || it.early != (earlyLook{}) {
+		it.early = &earlyLook{unclaimed: "hash", tried: true}
+		if restart(s, it); s.first() != it || it.early != nil {
 			t.Errorf("%s: %+v", name, it)
 		}
 	}

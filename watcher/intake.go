@@ -268,7 +268,7 @@ func (f *folder) markKnown(path string, now stamp) {
 // stay in place after it. It only reads, so that a scan of known files writes nothing.
 func (f *folder) alreadyClaimed(ctx context.Context, c candidate) (bool, error) {
 	// A claim that was made since the early look keeps a run from being queued all the same: they are one transaction.
-	if c.early.unclaimed != "" && c.early.unclaimed == c.hash {
+	if c.early != nil && c.early.unclaimed == c.hash {
 		return false, nil
 	}
 

@@ -28,22 +28,22 @@ func TestSleepUntilSomethingIsDue(t *testing.T) {
 		"a file that was read early": {func(f *folder, now time.Time) {
 			f.root, f.w.precise = "/in", make(chan struct{}, 1)
 			f.debouncer.observe("a", now, stamp{}, hintScan)
-			f.debouncer.first().early = earlyLook{done: true, unclaimed: "hash"}
+			f.debouncer.first().early = &earlyLook{unclaimed: "hash"}
 		}, 2*time.Second - headStart - maxPrecise},
 		"one whose early look gave nothing": {func(f *folder, now time.Time) {
 			f.root, f.w.precise = "/in", make(chan struct{}, 1)
 			f.debouncer.observe("a", now, stamp{}, hintScan)
-			f.debouncer.first().early = earlyLook{done: true}
+			f.debouncer.first().early = &earlyLook{}
 		}, 2 * time.Second},
 		"one that could not be taken on time": {func(f *folder, now time.Time) {
 			f.root, f.w.precise = "/in", make(chan struct{}, 1)
 			f.debouncer.observe("a", now, stamp{}, hintScan)
-			f.debouncer.first().early = earlyLook{done: true, unclaimed: "hash", tried: true}
+			f.debouncer.first().early = &earlyLook{unclaimed: "hash", tried: true}
 		}, 2 * time.Second},
 		"a scan before a file that was read early": {func(f *folder, now time.Time) {
 			f.root, f.w.precise, f.scanAt = "/in", make(chan struct{}, 1), now.Add(time.Second)
 			f.debouncer.observe("a", now, stamp{}, hintScan)
-			f.debouncer.first().early = earlyLook{done: true, unclaimed: "hash"}
+			f.debouncer.first().early = &earlyLook{unclaimed: "hash"}
 		}, time.Second},
 		"a batch":                    {func(f *folder, now time.Time) { f.batch.add(ready("a", stamp{}), now) }, time.Minute},
 		"a folder":                   {func(f *folder, now time.Time) { f.root, f.conv.checkAt = "/in", now.Add(3*time.Second) }, 3 * time.Second},
