@@ -222,13 +222,13 @@ func (w *Watcher) unlockPrecise() { <-w.precise }
 // waitUntil waits in the system itself until an instant that is near, and says whether it has come. The runtime's timers are up
 // to a millisecond late, as it asks the system for whole ones.
 func waitUntil(at time.Time) bool {
-	// More than once, because it may be woken a little early; not for ever, because the clock of a test stands still meanwhile.
-	for range 4 {
-		rest := time.Until(at)
-		if rest <= 0 {
-			return true
-		}
+	for rest := time.Until(at); rest > 0; { // again, because it may be woken a little early
 		waitInSystem(rest)
+		left := time.Until(at)
+		if left >= rest {
+			return false // the clock of a test stands still meanwhile
+		}
+		rest = left
 	}
-	return !time.Now().Before(at)
+	return true
 }

@@ -58,7 +58,7 @@ func (d *harness) takeOnTime(f *folder, q *meanwhile) {
 	d.t.Helper()
 	q.Ledger, d.w.queue = d.w.ledger, q
 	it := f.debouncer.first()
-	for !q.called { // a machine that is busy may be late for it
+	for !q.called || errors.Is(q.err, errLate) { // a machine that is busy may be late for it
 		it.due, it.early.tried = time.Now().Add(headStart/2), false
 		f.takeOnTime(d.t.Context())
 	}
