@@ -124,11 +124,10 @@ func (f *folder) takeOnTime(ctx context.Context) {
 	look := &lastLook{over: make(chan struct{})}
 	r := request(f.Watch, it.path, it.early.stamp, it.early.unclaimed)
 	r.Breaker, r.Confirm = f.breaker(), look.confirm
-	recorded := make(chan bool, 1)
-	go func() { recorded <- f.enqueue(ctx, r) }()
-
-	look.end(f.lookLast(it))
-	if <-recorded {
+	go func() { look.end(f.lookLast(it)) }() // meanwhile this goroutine waits, whose state it reads
+	recorded := f.enqueue(ctx, r)
+	<-look.over
+	if recorded {
 		f.debouncer.remove(it.path)
 		f.clearUnreadable(it.path)
 	}
