@@ -23,10 +23,11 @@ type debouncer struct {
 type pendingFile struct {
 	path      string
 	last      stamp
-	fromEvent bool      // an event named it, not only a scan
-	due       time.Time // when its window ends
-	order     uint64    // of arrival: files that are due together leave in this order
-	index     int       // in the heap
+	fromEvent bool       // an event named it, not only a scan
+	due       time.Time  // when its window ends
+	order     uint64     // of arrival: files that are due together leave in this order
+	index     int        // in the heap
+	early     *earlyLook // since its window began; nil: there was none
 }
 
 func newDebouncer(window time.Duration) *debouncer {
@@ -49,7 +50,7 @@ func (s *debouncer) observe(path string, now time.Time, st stamp, h hint) {
 	if ok {
 		it.fromEvent = it.fromEvent || h != hintScan
 		if !st.same(it.last) {
-			it.last, it.due, s.lastChange = st, now.Add(s.window), now
+			it.last, it.due, it.early, s.lastChange = st, now.Add(s.window), nil, now
 			heap.Fix(&s.queue, it.index)
 		}
 		return
@@ -99,7 +100,7 @@ func (s *debouncer) confirm(it *pendingFile, now time.Time, st stamp) bool {
 
 // requeue makes a file that was due wait for another window after now.
 func (s *debouncer) requeue(it *pendingFile, now time.Time, st stamp) {
-	it.last, it.due = st, now.Add(s.window)
+	it.last, it.due, it.early = st, now.Add(s.window), nil
 	s.put(it)
 }
 
@@ -121,6 +122,31 @@ func (s *debouncer) nextDue() time.Time {
 		return time.Time{}
 	}
 	return s.queue[0].due
+}
+
+// dueBefore are the files that are due before an instant, the first one first; nil where there are more than n.
+func (s *debouncer) dueBefore(at time.Time, n int) []*pendingFile {
+	var out []*pendingFile
+	for below := []int{0}; len(below) > 0; below = below[1:] {
+		i := below[0]
+		if i >= len(s.queue) || !s.queue[i].due.Before(at) {
+			continue // nor is what is below it in the heap
+		}
+		if len(out) == n {
+			return nil
+		}
+		out = append(out, s.queue[i])
+		below = append(below, 2*i+1, 2*i+2)
+	}
+	return out
+}
+
+// first is the file that is due first, nil when none waits.
+func (s *debouncer) first() *pendingFile {
+	if len(s.queue) == 0 {
+		return nil
+	}
+	return s.queue[0]
 }
 
 // deadlines is a heap of items by their instant, then their order of arrival.

@@ -136,6 +136,8 @@ func (f *folder) run(ctx context.Context) {
 		} else {
 			f.claimReady(ctx)
 			f.enqueueBatch(ctx)
+			f.takeOnTime(ctx)
+			f.lookEarly(ctx)
 		}
 
 		if why := f.nextScanReason(); why != "" {
@@ -154,10 +156,15 @@ func (f *folder) sleep(ctx context.Context) {
 	f.publishWaits()
 	f.mu.Unlock()
 	at := f.scanAt
-	for _, next := range []time.Time{f.debouncer.nextDue(), f.batchDue(), f.convergeDue()} {
+	for _, next := range []time.Time{f.debouncer.nextDue(), f.earlyDue(), f.batchDue(), f.convergeDue()} {
 		if !next.IsZero() && next.Before(at) {
 			at = next
 		}
+	}
+
+	at, waited := f.beforeTakenOnTime(at)
+	if waited {
+		return
 	}
 
 	timer := time.NewTimer(time.Until(at))

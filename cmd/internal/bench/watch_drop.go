@@ -27,18 +27,19 @@ type dropKind struct {
 	settle  time.Duration // that passes before the file is ready
 }
 
+// dropKinds are those that are measured.
+var dropKinds = []dropKind{
+	{"1 KiB renamed in", 1 << 10, true, recheck},
+	{"1 MiB renamed in", 1 << 20, true, recheck},
+	{"1 KiB written", 1 << 10, false, fastSettle},
+	{"1 MiB written", 1 << 20, false, fastSettle},
+}
+
 // drops measures what a dropped file takes beyond its settle window until its run is
 // started. What it is compared with alternates with it, drop by drop.
 func (b *watchBench) drops(ctx context.Context) ([]Figure, error) {
-	kinds := []dropKind{
-		{"1 KiB renamed in", 1 << 10, true, recheck},
-		{"1 MiB renamed in", 1 << 20, true, recheck},
-		{"1 KiB written", 1 << 10, false, fastSettle},
-		{"1 MiB written", 1 << 20, false, fastSettle},
-	}
-
 	var out []Figure
-	for _, k := range kinds {
+	for _, k := range dropKinds {
 		var p50, allowed, events, commits, all []float64
 		for pass := range b.passes {
 			b.report("%s: pass %d of %d", k.name, pass+1, b.passes)

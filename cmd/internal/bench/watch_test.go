@@ -41,6 +41,31 @@ func TestBenchWatch(t *testing.T) {
 	}
 }
 
+// BenchmarkDrops is the part of the measurement that is about files which come one at a time; a round is a pass of it.
+func BenchmarkDrops(b *testing.B) {
+	for _, k := range dropKinds {
+		b.Run(k.name, func(b *testing.B) {
+			w := &watchBench{base: b.TempDir(), progress: io.Discard, sizes: watchSizes{drops: 60, fill: 400}}
+			var p50, allowed, all []float64
+			for b.Loop() {
+				took, event, commit, err := w.dropPass(b.Context(), k)
+				if err != nil {
+					b.Fatal(err)
+				}
+				all = append(all, took...)
+				p50, allowed = append(p50, median(took)), append(allowed, 3*median(event)+median(commit))
+			}
+
+			b.ReportMetric(0, "ns/op")
+			b.ReportMetric(median(p50), "p50-ms")
+			b.ReportMetric(percentile(all, 99), "p99-ms")
+			b.ReportMetric(percentile(all, 0), "least-ms")
+			b.ReportMetric(median(allowed), "allowed-ms")
+			b.ReportMetric(median(ratios(p50, allowed)), "ratio")
+		})
+	}
+}
+
 func TestBareWalk(t *testing.T) {
 	t.Parallel()
 	if runtime.GOOS != "linux" {
