@@ -23,11 +23,12 @@ type debouncer struct {
 type pendingFile struct {
 	path      string
 	last      stamp
-	fromEvent bool       // an event named it, not only a scan
-	due       time.Time  // when its window ends
-	order     uint64     // of arrival: files that are due together leave in this order
-	index     int        // in the heap
-	early     *earlyLook // since its window began; nil: there was none
+	fromEvent bool          // an event named it, not only a scan
+	due       time.Time     // when its window ends
+	owed      time.Duration // of the window passed before it was looked at: another event takes that away
+	order     uint64        // of arrival: files that are due together leave in this order
+	index     int           // in the heap
+	early     *earlyLook    // since its window began; nil: there was none
 }
 
 func newDebouncer(window time.Duration) *debouncer {
@@ -43,6 +44,33 @@ const (
 	hintArrived             // an event says that it is new in its folder
 )
 
+// maxEventAge is how old an event may be for a window to begin with it. What happened to a file while many others were
+// looked at is not known as well.
+const maxEventAge = 2 * minPause
+
+// observeEvent notes what a file looks like now, which an event named a little earlier. Its window begins with the last event rather than with
+// the look, which others may put off. What was written between the two has an event of its own; when that comes, the window
+// begins with the look.
+func (s *debouncer) observeEvent(path string, event, now time.Time, st stamp, h hint) {
+	late := max(now.Sub(event), 0)
+	if late > maxEventAge {
+		late = 0
+	}
+
+	it, ok := s.items[path]
+	switch known := ok && st.same(it.last); {
+	case known && it.owed > 0:
+		it.due, it.owed = it.due.Add(it.owed), 0
+	case !known:
+		s.observe(path, now, st, h)
+		it = s.items[path]
+		it.due, it.owed = it.due.Add(-late), late
+	}
+
+	it.fromEvent = true
+	heap.Fix(&s.queue, it.index)
+}
+
 // observe notes what a file looks like. One that was complete before it came into the folder
 // does not wait for a whole window.
 func (s *debouncer) observe(path string, now time.Time, st stamp, h hint) {
@@ -50,7 +78,7 @@ func (s *debouncer) observe(path string, now time.Time, st stamp, h hint) {
 	if ok {
 		it.fromEvent = it.fromEvent || h != hintScan
 		if !st.same(it.last) {
-			it.last, it.due, it.early, s.lastChange = st, now.Add(s.window), nil, now
+			it.last, it.due, it.owed, it.early, s.lastChange = st, now.Add(s.window), 0, nil, now
 			heap.Fix(&s.queue, it.index)
 		}
 		return
@@ -100,7 +128,7 @@ func (s *debouncer) confirm(it *pendingFile, now time.Time, st stamp) bool {
 
 // requeue makes a file that was due wait for another window after now.
 func (s *debouncer) requeue(it *pendingFile, now time.Time, st stamp) {
-	it.last, it.due, it.early = st, now.Add(s.window), nil
+	it.last, it.due, it.owed, it.early = st, now.Add(s.window), 0, nil
 	s.put(it)
 }
 

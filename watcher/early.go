@@ -85,7 +85,8 @@ func (f *folder) readEarly(ctx context.Context, it *pendingFile) *earlyLook {
 	return &earlyLook{unclaimed: hash, stamp: st}
 }
 
-// toLookAtEarly are the files that are due next, and have not been looked at early.
+// toLookAtEarly are the files that are due next, and have not been looked at early. An empty one takes no time to be read, and may be the
+// place of a download that goes on beside it (see awaitsDownload).
 func (f *folder) toLookAtEarly() []*pendingFile {
 	if f.Mode != ModePerFile || f.root == "" || f.debouncer.len() == 0 {
 		return nil
@@ -93,7 +94,7 @@ func (f *folder) toLookAtEarly() []*pendingFile {
 
 	var out []*pendingFile
 	for _, it := range f.debouncer.dueBefore(f.debouncer.nextDue().Add(earlyBy(largeFile)), maxEarly) {
-		if _, waits := f.waits[it.path]; it.early == nil && !waits && it.last.size < largeFile {
+		if _, waits := f.waits[it.path]; it.early == nil && !waits && it.last.size > 0 && it.last.size < largeFile {
 			out = append(out, it)
 		}
 	}

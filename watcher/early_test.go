@@ -18,17 +18,18 @@ func TestFewAreReadEarly(t *testing.T) {
 		with  func(f *folder)
 		want  int
 	}{
-		"one":                 {files: 1, want: 1},
-		"a few":               {files: maxEarly, want: maxEarly},
-		"a burst":             {files: maxEarly + 1, want: 0},
-		"a burst behind it":   {files: 1, late: 1000, want: 1},
+		"one":                 {size: 1, files: 1, want: 1},
+		"a few":               {size: 1, files: maxEarly, want: maxEarly},
+		"a burst":             {size: 1, files: maxEarly + 1, want: 0},
+		"a burst behind it":   {size: 1, files: 1, late: 1000, want: 1},
 		"a large one":         {files: 1, size: largeFile, want: 0},
+		"an empty one":        {files: 1, size: 0, want: 0},
 		"almost a large one":  {files: 1, size: largeFile - 1, want: 1},
 		"none":                {want: 0},
-		"one that waits":      {files: 2, with: func(f *folder) { f.waits["0"] = Wait{} }, want: 1},
-		"one that was read":   {files: 2, with: func(f *folder) { f.debouncer.items["0"].early = &earlyLook{} }, want: 1},
-		"of a batch":          {files: 1, with: func(f *folder) { f.Mode = ModeBatch }, want: 0},
-		"in a missing folder": {files: 1, with: func(f *folder) { f.root = "" }, want: 0},
+		"one that waits":      {size: 1, files: 2, with: func(f *folder) { f.waits["0"] = Wait{} }, want: 1},
+		"one that was read":   {size: 1, files: 2, with: func(f *folder) { f.debouncer.items["0"].early = &earlyLook{} }, want: 1},
+		"of a batch":          {size: 1, files: 1, with: func(f *folder) { f.Mode = ModeBatch }, want: 0},
+		"in a missing folder": {size: 1, files: 1, with: func(f *folder) { f.root = "" }, want: 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -38,7 +39,7 @@ func TestFewAreReadEarly(t *testing.T) {
 				f.debouncer.observe(fmt.Sprint(i), noon, stamp{size: c.size}, hintScan)
 			}
 			for i := range c.late {
-				f.debouncer.observe(fmt.Sprint("late", i), noon.Add(earlyBy(largeFile)), stamp{}, hintScan)
+				f.debouncer.observe(fmt.Sprint("late", i), noon.Add(earlyBy(largeFile)), stamp{size: 1}, hintScan)
 			}
 			if c.with != nil {
 				c.with(f)

@@ -23,7 +23,8 @@ const (
 // eventPath is a path that events named.
 type eventPath struct {
 	path    string
-	created bool // it is new in its folder
+	created bool      // it is new in its folder
+	last    time.Time // when the last of the events came
 }
 
 // folder is a watch at work. What is above mu belongs to its goroutine alone.
@@ -196,7 +197,7 @@ func (f *folder) noteEvent(path string, created bool) {
 		f.events = append(f.events, eventPath{path: path})
 	}
 
-	f.events[at].created = f.events[at].created || created
+	f.events[at].created, f.events[at].last = f.events[at].created || created, time.Now()
 	f.mu.Unlock()
 	f.notify()
 }
@@ -293,7 +294,7 @@ func (f *folder) handleEvents(ctx context.Context) {
 	f.mu.Unlock()
 	for _, h := range all {
 		if f.root != "" {
-			f.handleEvent(ctx, h.path, h.created)
+			f.handleEvent(ctx, h)
 		} else if _, leads := relInside(h.path, f.awaited); leads || h.path == f.awaited { // missing: its parents are watched
 			f.requestScan("the folder may be back")
 		}
@@ -301,7 +302,8 @@ func (f *folder) handleEvents(ctx context.Context) {
 }
 
 // handleEvent acts on what is at a path now; what the event said may be outdated.
-func (f *folder) handleEvent(ctx context.Context, path string, created bool) {
+func (f *folder) handleEvent(ctx context.Context, event eventPath) {
+	path, created := event.path, event.created
 	rel, ok := relInside(f.root, path)
 	if !ok {
 		return
@@ -343,7 +345,7 @@ func (f *folder) handleEvent(ctx context.Context, path string, created bool) {
 		}
 		// A file that was created is new, even where it looks like one that was there before.
 		if st := stampOf(info); !f.batch.has(path, st) && (created || !f.isPreexisting(path, st)) {
-			f.debouncer.observe(path, time.Now(), st, how)
+			f.debouncer.observeEvent(path, event.last, time.Now(), st, how)
 		}
 	}
 }

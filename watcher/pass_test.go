@@ -51,8 +51,8 @@ func TestSleepUntilSomethingIsDue(t *testing.T) {
 		"all": {func(f *folder, now time.Time) {
 			f.batch.add(ready("a", stamp{}), now)
 			f.root, f.conv.checkAt = "/in", now.Add(3*time.Second)
-			f.debouncer.observe("a", now, stamp{}, hintScan)
-		}, 2*time.Second - earlyBy(0)},
+			f.debouncer.observe("a", now, stamp{size: 1}, hintScan)
+		}, 2*time.Second - earlyBy(1)},
 		"a scan before them": {func(f *folder, now time.Time) {
 			f.scanAt = now.Add(time.Second)
 			f.debouncer.observe("a", now, stamp{}, hintScan)
@@ -149,7 +149,7 @@ func TestEventsOfOnePath(t *testing.T) {
 			f.noteEvent("a", said)
 			f.noteRemoved("dir", said)
 		}
-		if want := c.one || c.two; len(f.events) != 2 || f.events[1] != (eventPath{"a", want}) || f.events[0].created || f.removed["dir"] != want {
+		if want := c.one || c.two; len(f.events) != 2 || f.events[1].path != "a" || f.events[1].created != want || f.events[0].created || f.removed["dir"] != want {
 			t.Errorf("%+v: %+v, %v", c, f.events, f.removed)
 		}
 	}
@@ -230,7 +230,7 @@ func TestHandleEvent(t *testing.T) {
 		{all, "sub", true, "sub/b.csv"}, {all, "later", false, ""}, {all, "later/b.csv", false, "later/b.csv"}, {all, "old", true, ""}, {all, "old/b.csv", true, ""},
 	} {
 		c.f.debouncer = newDebouncer(time.Hour)
-		c.f.handleEvent(t.Context(), d.path("inbox/"+c.name), c.created)
+		c.f.handleEvent(t.Context(), eventPath{path: d.path("inbox/" + c.name), created: c.created})
 		if got := c.f.debouncer.len(); got != len(strings.Fields(c.want)) || c.want != "" && !c.f.debouncer.has(d.path("inbox/"+c.want)) {
 			t.Errorf("%s, event of %s, created: %t: %d files wait, want %q", c.f.Job, c.name, c.created, got, c.want)
 		}
@@ -245,7 +245,7 @@ func TestHandleEvent(t *testing.T) {
 	}{{false, "link.csv", ""}, {true, "link.csv", linksChanged}, {true, "a.csv", ""}, {true, "was.csv", linksChanged}, {true, "gone.csv", ""}, {false, "was.csv", ""}} {
 		in.FollowSymlinks, in.scanReason, in.scanAt = c.follow, "", time.Now().Add(time.Hour)
 		in.linked.links[d.path("inbox/was.csv")] = true
-		if in.handleEvent(t.Context(), d.path("inbox/"+c.name), true); in.nextScanReason() != c.scan {
+		if in.handleEvent(t.Context(), eventPath{path: d.path("inbox/" + c.name), created: true}); in.nextScanReason() != c.scan {
 			t.Errorf("%+v: scanned: %t", c, c.scan == "")
 		}
 	}
@@ -256,12 +256,12 @@ func TestHandleEvent(t *testing.T) {
 	d.must(err)
 	in.debouncer = newDebouncer(time.Hour)
 	in.batch.add(ready(d.path("inbox/a.csv"), stampOf(info)), time.Now())
-	in.handleEvent(t.Context(), d.path("inbox/a.csv"), true)
+	in.handleEvent(t.Context(), eventPath{path: d.path("inbox/a.csv"), created: true})
 	if in.debouncer.len() != 0 || in.batch.len() != 1 {
 		t.Errorf("%d wait, %d are ready", in.debouncer.len(), in.batch.len())
 	}
 	d.must(os.Remove(d.path("inbox/a.csv")))
-	in.handleEvent(t.Context(), d.path("inbox/a.csv"), false)
+	in.handleEvent(t.Context(), eventPath{path: d.path("inbox/a.csv"), created: false})
 	if in.batch.len() != 0 {
 		t.Error("a file that is gone is ready")
 	}
@@ -279,7 +279,7 @@ func TestHandleEventOfAFolder(t *testing.T) {
 	f.scan(t.Context(), "start")
 	for name, want := range map[string]State{"a.csv": StateDebouncing, "gone.csv": StateDebouncing, "a.txt": StateIdle, "gone.txt": StateIdle, "sub.csv": StateIdle} {
 		f.setPhase(StateIdle, time.Time{})
-		if f.handleEvent(t.Context(), d.path("inbox/"+name), true); f.conv.phase != want || f.debouncer.len() != 0 {
+		if f.handleEvent(t.Context(), eventPath{path: d.path("inbox/" + name), created: true}); f.conv.phase != want || f.debouncer.len() != 0 {
 			t.Errorf("%s: %s", name, f.conv.phase)
 		}
 	}
@@ -340,7 +340,7 @@ func TestUnsubscribeRemoved(t *testing.T) {
 		if why := f.nextScanReason(); why != c.why {
 			t.Errorf("%s: %q, want %q", name, why, c.why)
 		}
-		if len(f.events) != 1 || f.events[0] != (eventPath{filepath.FromSlash(c.dir), true}) {
+		if len(f.events) != 1 || f.events[0].path != filepath.FromSlash(c.dir) || !f.events[0].created {
 			t.Errorf("%s: %+v", name, f.events)
 		}
 	}

@@ -110,22 +110,23 @@ func (b *watchBench) dropPass(ctx context.Context, k dropKind) (took, event, com
 
 	content := make([]byte, k.size)
 	for i := range b.sizes.drops {
-		d, err := hearRename(events, staging, heard, i)
+		copy(content, fmt.Sprint(i))
+		begin, err := k.arrive(staging, inbox, fmt.Sprint(i, ".csv"), content)
 		if err != nil {
 			return nil, nil, nil, err
 		}
 
-		event = append(event, milliseconds(d))
-		begin := time.Now()
+		// In the middle of the window, when the run before is over and nobody has begun with this file.
+		time.Sleep(k.settle / 2)
+		heardAfter, err := hearRename(events, staging, heard, i)
+		if err != nil {
+			return nil, nil, nil, err
+		}
+		committed := time.Now()
 		if _, err := bare.Enqueue(ctx, ledger.Request{Job: "j", Agent: "a", Trigger: domain.TriggerAPI}); err != nil {
 			return nil, nil, nil, err
 		}
-
-		commit = append(commit, milliseconds(time.Since(begin)))
-		copy(content, fmt.Sprint(i))
-		if begin, err = k.arrive(staging, inbox, fmt.Sprint(i, ".csv"), content); err != nil {
-			return nil, nil, nil, err
-		}
+		event, commit = append(event, milliseconds(heardAfter)), append(commit, milliseconds(time.Since(committed)))
 
 		at, err := awaitStart(ctx, started)
 		if err != nil {
