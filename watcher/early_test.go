@@ -86,7 +86,7 @@ func TestTransactionWaitsForTheLastLook(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, want := range []error{nil, errChanged} {
 			look, began := &lastLook{over: make(chan struct{})}, time.Now()
-			go func() { time.Sleep(maxConfirm / 2); look.end(want) }()
+			time.AfterFunc(maxConfirm/2, func() { look.end(want) })
 			for range 2 {
 				if err := look.confirm(); !errors.Is(err, want) || time.Since(began) != maxConfirm/2 {
 					t.Errorf("after %s: %v, not %v", time.Since(began), err, want)
