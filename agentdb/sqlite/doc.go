@@ -12,6 +12,8 @@
 // file that fails is reported as *CorruptError and left as it is; nothing is recreated
 // silently.
 //
+// A transaction goes into the log with one call of the system and not two for each page (logwrites.go, a VFS).
+//
 // What is written can be kept out of the file itself (Hold), as long as it is not known whether the
 // file is sound.
 //

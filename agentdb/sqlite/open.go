@@ -336,7 +336,7 @@ func dsn(path string, params ...string) string {
 	}
 
 	params = append([]string{
-		fmt.Sprintf("_pragma=busy_timeout(%d)", busyTimeout), "_pragma=synchronous(FULL)", "_pragma=foreign_keys(1)",
+		"vfs=" + logWritesVFS, fmt.Sprintf("_pragma=busy_timeout(%d)", busyTimeout), "_pragma=synchronous(FULL)", "_pragma=foreign_keys(1)",
 	}, params...)
 	return u.String() + "?" + strings.Join(params, "&")
 }
@@ -351,8 +351,14 @@ type connector struct {
 	dsn    string
 }
 
-func (c connector) Connect(context.Context) (driver.Conn, error) { return c.driver.Open(c.dsn) }
-func (c connector) Driver() driver.Driver                        { return c.driver }
+func (c connector) Connect(context.Context) (driver.Conn, error) {
+	if err := joinLogWrites(); err != nil {
+		return nil, err
+	}
+	return c.driver.Open(c.dsn)
+}
+
+func (c connector) Driver() driver.Driver { return c.driver }
 
 // isBusy reports whether a database could not be used because somebody else is writing to it.
 func isBusy(err error) bool {
