@@ -66,6 +66,10 @@ func (l *Ledger) OtherRunsAround(ctx context.Context, job string, at time.Time, 
 	}
 
 	slices.Reverse(out)
+	if after <= 0 {
+		return out, nil
+	}
+
 	end := int64(1<<63 - 1)
 	if !to.IsZero() {
 		// The end of the window belongs to it.

@@ -105,10 +105,7 @@ func TestLogWritesThatFail(t *testing.T) {
 // Whatever two connections write, give up in part or as a whole, and read meanwhile: a crash at any time leaves what was committed.
 func TestLogWritesProperties(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
-		dir, err := os.MkdirTemp("", "rouse-log-*")
-		if err != nil {
-			r.Fatal(err)
-		}
+		dir := t.TempDir()
 		defer os.RemoveAll(dir)
 		path := filepath.Join(dir, "t.db")
 

@@ -47,7 +47,7 @@ func OpenReadOnly(path string) (*sql.DB, error) {
 	// in the memory of this process does, without locks, because nobody else can write here either.
 	// That has to be said before anything is read.
 	first := "?vfs=" + vfsWithoutLocks() + "&_pragma=locking_mode(exclusive)&"
-	db = sql.OpenDB(connector{&msqlite.Driver{}, strings.Replace(dsn(path, params...), "?", first, 1)})
+	db = sql.OpenDB(connector{&msqlite.Driver{}, strings.Replace(dsn(path, params...), "?vfs="+logWritesVFS+"&", first, 1)})
 	db.SetMaxOpenConns(1)
 	return db, nil
 }

@@ -7,26 +7,54 @@ import (
 	"testing"
 )
 
-// The first collection of garbage is late, and those after it are as they would be.
-func TestCollectLater(t *testing.T) {
+// The first collection of garbage is late, those of a small heap are rare, and a large one is collected as usual.
+func TestCollectRarely(t *testing.T) {
 	usual := debug.SetGCPercent(70)
 	t.Cleanup(func() { debug.SetGCPercent(usual) })
 
 	t.Setenv("GOGC", "70")
-	if collectLater(); gcPercent() != 70 {
+	if collectRarely(); gcPercent() != 70 {
 		t.Errorf("$GOGC is overruled: %d", gcPercent())
 	}
 
 	t.Setenv("GOGC", "")
-	if collectLater(); gcPercent() != firstCollection {
+	if collectRarely(); gcPercent() != firstCollection {
 		t.Errorf("before the first collection: %d", gcPercent())
 	}
-	for range 1000 { // what follows a collection runs beside it
-		if runtime.GC(); gcPercent() == 70 {
+
+	// More than once: it goes on after the first collection.
+	for range 2 {
+		held := make([]byte, smallHeap)
+		afterCollections(t, 70)
+		runtime.KeepAlive(held)
+		debug.SetGCPercent(90) // as if it had been changed meanwhile
+	}
+}
+
+// afterCollections waits until garbage is collected at a percentage of what is live. What follows a collection runs beside it.
+func afterCollections(t *testing.T, want uint64) {
+	t.Helper()
+	for range 1000 {
+		if runtime.GC(); gcPercent() == want {
 			return
 		}
 	}
-	t.Errorf("after the first collection: %d", gcPercent())
+	t.Errorf("after many collections garbage is collected at %d %%, want %d", gcPercent(), want)
+}
+
+func TestCollectAt(t *testing.T) {
+	const mib = 1 << 20
+	for _, test := range []struct {
+		live        uint64
+		usual, want int
+	}{
+		{0, 100, 400}, {3 * mib, 100, 400}, {3355443, 100, 400}, {3355444, 100, 200}, {5 * mib, 100, 200}, {6 * mib, 100, 100}, {8 * mib, 100, 100},
+		{1 << 40, 100, 100}, {mib, 500, 500}, {6 * mib, 70, 70},
+	} {
+		if got := collectAt(test.live, test.usual); got != test.want {
+			t.Errorf("%d bytes live, usually %d %%: %d, want %d", test.live, test.usual, got, test.want)
+		}
+	}
 }
 
 func gcPercent() uint64 {

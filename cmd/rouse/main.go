@@ -27,7 +27,7 @@ func main() {
 	preview.Child()
 	module.Child()
 	owner.Tighten()
-	collectLater()
+	collectRarely()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // a second Ctrl-C ends the program at once
 	code := run(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr)

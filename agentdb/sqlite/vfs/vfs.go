@@ -26,7 +26,10 @@ type (
 )
 
 // Layer is a VFS that opens files in its own way, and is otherwise the one that was the default when it was made.
-type Layer struct{ plain *sqlite3.Tsqlite3_vfs }
+type Layer struct {
+	plain     *sqlite3.Tsqlite3_vfs
+	byDefault bool
+}
 
 // NewLayer makes a layer known to SQLite for as long as the process lives, by its name or as the new default. Open is called for each file; it
 // is a declared function.
@@ -38,7 +41,7 @@ func NewLayer(name string, byDefault bool, open OpenFunc) (*Layer, error) {
 	if at == 0 {
 		return nil, errors.New("the SQLite driver knows no files of the system")
 	}
-	l := &Layer{plain: At[sqlite3.Tsqlite3_vfs](at)}
+	l := &Layer{plain: At[sqlite3.Tsqlite3_vfs](at), byDefault: byDefault}
 
 	// Where SQLite finds the other ones: it calculates addresses within them, which the race detector refuses for memory of Go.
 	own := libc.Xmalloc(tls, libc.Tsize_t(unsafe.Sizeof(*l.plain)))
@@ -61,9 +64,14 @@ func NewLayer(name string, byDefault bool, open OpenFunc) (*Layer, error) {
 	return l, nil
 }
 
-// Open opens a file as the VFS beneath does. Where it reports no error, or has opened the file all the same, the file has methods.
+// Open opens a file as the VFS beneath does: the default one, and beneath that the one before it. Where it reports no error, or has opened the
+// file all the same, the file has methods.
 func (l *Layer) Open(tls *libc.TLS, name, file uintptr, flags int32, outFlags uintptr) int32 {
-	return Call[OpenFunc](l.plain.FxOpen)(tls, Address(l.plain), name, file, flags, outFlags)
+	beneath := l.plain
+	if !l.byDefault {
+		beneath = At[sqlite3.Tsqlite3_vfs](sqlite3.Xsqlite3_vfs_find(tls, 0))
+	}
+	return Call[OpenFunc](beneath.FxOpen)(tls, Address(beneath), name, file, flags, outFlags)
 }
 
 // Methods are those of an open file; nil for one that is not open.

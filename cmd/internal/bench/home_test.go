@@ -27,7 +27,7 @@ func TestBenchHome(t *testing.T) {
 		values[strings.TrimPrefix(f.Name, "2,000 runs: ")] = f
 	}
 	for _, name := range []string{"open, warm", "ready, warm", "ready after a kill, warm", "a daemon that has just begun is stopped", "GET /v1/jobs, p99", "GET /v1/budget, p99",
-		"GET /v1/why?n=50&job=" + busyJob + ", p99", "GET /v1/why?n=50&job=" + longAgoJob + ", p99", "GET /v1/runs?n=50&job=" + neverJob + ", p99",
+		"GET /v1/why?n=50&job=" + busyJob + ", p99", "GET /v1/why?n=20&job=" + longAgoJob + ", p99", "GET /v1/runs?n=50&job=" + neverJob + ", p99",
 		"the last run of every job, p99", "a prune that finds nothing, p99"} {
 		if values[name].Value <= 0 {
 			t.Errorf("%s: %v, of\n%s", name, values[name], fmt.Sprint(figures))
