@@ -169,6 +169,38 @@ func oneTransaction(r *rapid.T, c *sql.Conn, before map[int64]string) map[int64]
 	return rows
 }
 
+// Where nothing can be written a database is read all the same, with what is in its log, and no file is made beside it.
+func TestOpenWithoutLocks(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "t.db")
+	do(t, logWriter(t, path), "create table t(id integer primary key, v blob not null)", "insert into t values (7, x'0102')")
+
+	// As a process leaves it that was killed.
+	crashed := filepath.Join(t.TempDir(), "t.db")
+	for _, suffix := range []string{"", "-wal"} {
+		data, err := os.ReadFile(path + suffix)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(crashed+suffix, data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+
+	db := openWithoutLocks(crashed, []string{"mode=ro", "_pragma=query_only(1)"})
+	defer db.Close()
+	c, err := db.Conn(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+
+	same(t, "without locks", rowsOf(t, c), map[int64]string{7: "2"})
+	if names, err := filepath.Glob(crashed + "*"); err != nil || len(names) != 2 {
+		t.Errorf("beside the database there are %v (%v)", names, err)
+	}
+}
+
 // logWriter is a connection that keeps few pages in memory, so that a transaction is written before it is complete.
 func logWriter(t interface {
 	Fatal(...any)

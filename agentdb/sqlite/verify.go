@@ -43,13 +43,17 @@ func OpenReadOnly(path string) (*sql.DB, error) {
 		return nil, err
 	}
 
-	// A log needs an index in shared memory, which is a file beside it; where that cannot be made, one
-	// in the memory of this process does, without locks, because nobody else can write here either.
-	// That has to be said before anything is read.
+	return openWithoutLocks(path, params), nil
+}
+
+// openWithoutLocks opens a file where nothing can be written. A log needs an index in shared memory, which is a file beside it; where that
+// cannot be made, one in the memory of this process does, without locks, because nobody else can write here either. That has to be said
+// before anything is read.
+func openWithoutLocks(path string, params []string) *sql.DB {
 	first := "?vfs=" + vfsWithoutLocks() + "&_pragma=locking_mode(exclusive)&"
-	db = sql.OpenDB(connector{&msqlite.Driver{}, strings.Replace(dsn(path, params...), "?vfs="+logWritesVFS+"&", first, 1)})
+	db := sql.OpenDB(connector{&msqlite.Driver{}, strings.Replace(dsn(path, params...), "?vfs="+logWritesVFS+"&", first, 1)})
 	db.SetMaxOpenConns(1)
-	return db, nil
+	return db
 }
 
 // OpenShared opens a database for reading that others may have open, and write. Where it cannot be written, as on a medium
