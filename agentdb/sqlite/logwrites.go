@@ -17,7 +17,8 @@ import (
 //
 // Nobody misses what is held back. SQLite makes a transaction known after its last page, with which all of it is written. What the connection
 // itself asks of the file (reads, its size, a sync) has it written first. And what an incomplete transaction leaves is dropped as soon as the
-// connection gives up its right to write: from then on others may write into the same place.
+// connection gives up its right to write: from then on others may write into the same place. SQLite says so with each lock but in locking_mode
+// exclusive, and gives each piece whole but where a disk is not powersafe (psow=0): no connection of this package is opened with either.
 const (
 	frameHeader = 24       // bytes before each page
 	maxPage     = 64 << 10 // bytes of the largest page that SQLite has
@@ -124,8 +125,11 @@ func lockShared(tls *libc.TLS, file uintptr, offset, n, flags int32) int32 {
 	return vfs.Call[vfs.ShmLockFunc](f.plain.FxShmLock)(tls, file, offset, n, flags)
 }
 
-// writeLog holds a piece of a frame back, or writes it with all that is held. Only a header begins what is held, and never one that completes a
-// transaction: that is a transaction of one page, or a header that is written again (walRewriteChecksums of SQLite), whose page does not follow.
+// writeLog holds a piece of a frame back, or writes it with all that is held.
+//
+// Only a header begins what is held, and not one that completes a transaction: its page may not follow. SQLite writes headers again, without
+// their pages, when a transaction changed a page that it had written before (walRewriteChecksums). It reads each frame before, which has the one before it
+// written, and the last of them completes the transaction.
 func writeLog(tls *libc.TLS, file, data uintptr, n int32, at int64) int32 {
 	f := opened(file)
 	piece := unsafe.Slice(vfs.At[byte](data), n)
@@ -186,8 +190,10 @@ func (f *openedFile) drop() {
 
 func readLog(tls *libc.TLS, file, data uintptr, n int32, at int64) int32 {
 	f := opened(file)
-	if result := f.flush(tls, file); result != sqlite3.SQLITE_OK {
-		return result
+	if f.held != nil && at < f.held.end() && at+int64(n) > f.held.at {
+		if result := f.flush(tls, file); result != sqlite3.SQLITE_OK {
+			return result
+		}
 	}
 	return vfs.Call[vfs.ReadFunc](f.plain.FxRead)(tls, file, data, n, at)
 }

@@ -45,14 +45,14 @@ func afterCollections(t *testing.T, want uint64) {
 func TestCollectAt(t *testing.T) {
 	const mib = 1 << 20
 	for _, test := range []struct {
-		live        uint64
+		live, roots uint64
 		usual, want int
 	}{
-		{0, 100, 400}, {3 * mib, 100, 400}, {3355443, 100, 400}, {3355444, 100, 200}, {5 * mib, 100, 200}, {6 * mib, 100, 100}, {8 * mib, 100, 100},
-		{1 << 40, 100, 100}, {mib, 500, 500}, {6 * mib, 70, 70},
+		{0, 0, 100, 400}, {3 * mib, 0, 100, 400}, {4 * mib, 0, 100, 300}, {4 * mib, mib, 100, 240}, {8*mib - 1, 0, 100, 100}, {7 * mib, 2 * mib, 100, 100},
+		{8 * mib, 0, 100, 100}, {1 << 40, mib, 100, 100}, {mib, 0, 500, 500}, {8 * mib, 0, 70, 100}, {12 * mib, 0, 70, 70},
 	} {
-		if got := collectAt(test.live, test.usual); got != test.want {
-			t.Errorf("%d bytes live, usually %d %%: %d, want %d", test.live, test.usual, got, test.want)
+		if got := collectAt(test.live, test.roots, test.usual); got != test.want {
+			t.Errorf("%d bytes live beside %d, usually %d %%: %d, want %d", test.live, test.roots, test.usual, got, test.want)
 		}
 	}
 }

@@ -64,8 +64,8 @@ func NewLayer(name string, byDefault bool, open OpenFunc) (*Layer, error) {
 	return l, nil
 }
 
-// Open opens a file as the VFS beneath does: the default one, and beneath that the one before it. Where it reports no error, or has opened the
-// file all the same, the file has methods.
+// Open opens a file as the present default does; a layer that is the default itself, as the one that was it before. Where it reports no
+// error, or has opened the file all the same, the file has methods.
 func (l *Layer) Open(tls *libc.TLS, name, file uintptr, flags int32, outFlags uintptr) int32 {
 	beneath := l.plain
 	if !l.byDefault {
