@@ -2,12 +2,17 @@ package scheduler_test
 
 import (
 	"context"
+	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"rouse/agentdb/ledger"
+	"rouse/internal/domain"
 	"rouse/scheduler"
+	"rouse/scheduler/schedule"
 )
 
 // A scheduler that goes round answers at once, and one that hangs does not: not while it is asked, and again once it goes on.
@@ -50,6 +55,45 @@ func TestAnswers(t *testing.T) {
 		d.stop()
 		if err := ask(); err == nil {
 			t.Error("it answers though it is over")
+		}
+	})
+}
+
+// A pause that ends while the loop is woken for something else as well is over for the loop, too: what comes due next runs (OSA-78).
+func TestChangesOfThePlanAreNotMissed(t *testing.T) {
+	inBubble(t, func(t *testing.T, d *daemon) {
+		const rounds = 40
+		d.start(job(t, "j", schedule.Options{Cron: "0 * * * *"}))
+		time.Sleep(30 * time.Minute)
+
+		for range rounds {
+			if _, err := d.l.SetPause(t.Context(), ledger.Pause{Scope: ledger.PauseJob, Name: "j"}); err != nil {
+				t.Fatal(err)
+			}
+
+			var askers sync.WaitGroup
+			var written atomic.Bool
+			for range 8 {
+				askers.Go(func() {
+					for !written.Load() {
+						if err := d.s.Answers(t.Context()); err != nil {
+							t.Error(err)
+						}
+					}
+				})
+			}
+			if ended, err := d.l.EndPause(t.Context(), ledger.PauseJob, "j"); err != nil || !ended {
+				t.Fatalf("%t %v", ended, err)
+			}
+			written.Store(true)
+			askers.Wait()
+			time.Sleep(time.Hour)
+		}
+
+		for _, o := range d.occurrences("j") {
+			if o.Decision != domain.DecisionRun && strings.Contains(o.Reason, "paused") {
+				t.Errorf("%s: %s, %s", o.Nominal, o.Decision, o.Reason)
+			}
 		}
 	})
 }

@@ -245,11 +245,18 @@ func (s *Scheduler) Run(ctx context.Context) error {
 	}()
 
 	var entry cron.EntryID
-	stale := true // something may have been written since Set
+	stale := true                 // something may have been written since Set
+	var replanned <-chan struct{} // closed when something was written since it was last read
 	for {
-		// Asked for before reading, so that no change falls between.
-		replanned := s.ledger.PlanChanged()
+		// Whatever the loop was woken for: what was written meanwhile counts for what is due now, and is not told again.
+		select {
+		case <-replanned:
+			stale = true
+		default:
+		}
+
 		if stale {
+			replanned = s.ledger.PlanChanged() // before reading, so that no change falls between
 			if err := s.loadPausesAndWakes(ctx); err != nil && ctx.Err() == nil {
 				s.log.Error("pauses and planned wakes could not be read; they are read again", "error", err)
 			} else {
@@ -276,7 +283,6 @@ func (s *Scheduler) Run(ctx context.Context) error {
 			s.armed = time.Time{} // cron has set the entry to its next time by itself
 		case <-s.rearm:
 		case <-replanned:
-			stale = true
 		case answer := <-s.asked:
 			answer <- struct{}{}
 		}

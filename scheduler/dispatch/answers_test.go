@@ -2,11 +2,15 @@ package dispatch_test
 
 import (
 	"context"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"rouse/agentdb/ledger"
+	"rouse/internal/domain"
+	"rouse/scheduler/dispatch"
 )
 
 // A dispatcher that goes round answers at once, and one that hangs does not: not while it is asked, and again once it goes on.
@@ -46,6 +50,63 @@ func TestAnswers(t *testing.T) {
 		b.stop()
 		if err := ask(); err == nil {
 			t.Error("it answers though it is over")
+		}
+	})
+}
+
+// A run that goes on below a deep queue, which is not read again at each pass, goes on soon, also where its answer comes while the loop is woken for
+// something else.
+func TestChangesBelowADeepQueueAreNotMissed(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		b.e.policy = func(string) dispatch.Policy { return dispatch.Policy{Resume: true, Concurrency: 100} }
+		b.e.blocked = func(r ledger.Run) string {
+			if r.Job == "held" {
+				return "held"
+			}
+			return ""
+		}
+		d := b.start(func(_ context.Context, run ledger.Run, a ledger.Attempt) (ledger.Result, error) {
+			if run.Job == "asks" && a.Number == 1 {
+				return ledger.Result{Wait: &ledger.Question{Title: "asks", Message: "Go on?"}}, nil
+			}
+			return success, nil
+		})
+
+		const rounds = 30
+		for range rounds {
+			enqueue(t, b.l, "a", "asks")
+		}
+		for range 100 { // more than are read again at each pass
+			enqueue(t, b.l, "a", "held")
+		}
+		synctest.Wait()
+		items, err := b.l.Inbox(t.Context())
+		if err != nil || len(items) != rounds {
+			t.Fatalf("%d questions (%v)", len(items), err)
+		}
+
+		for _, item := range items {
+			var askers sync.WaitGroup
+			var written atomic.Bool
+			for range 8 {
+				askers.Go(func() {
+					for !written.Load() {
+						if err := d.Answers(t.Context()); err != nil {
+							t.Error(err)
+						}
+					}
+				})
+			}
+			if _, err := b.l.Answer(t.Context(), item.ID, "yes"); err != nil {
+				t.Fatal(err)
+			}
+			written.Store(true)
+			askers.Wait()
+
+			time.Sleep(time.Second)
+			if r := b.run(item.Run); r.State != domain.StateFinished {
+				t.Errorf("a second after its answer run %d is %s", r.ID, r.State)
+			}
 		}
 	})
 }

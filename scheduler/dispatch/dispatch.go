@@ -219,7 +219,6 @@ func (d *Dispatcher) sleep(ctx context.Context, changed <-chan struct{}, next ti
 	case <-ctx.Done():
 		return true
 	case <-changed:
-		d.queue.stale = true
 	case <-timer:
 		d.queue.stale = true
 	case <-d.lanesFreed: // nothing to read again: what the attempt wrote comes as changed, too
@@ -229,6 +228,12 @@ func (d *Dispatcher) sleep(ctx context.Context, changed <-chan struct{}, next ti
 		answer <- struct{}{}
 	}
 
+	// Whatever woke it: the next pass waits for another change, and is not told of this one again.
+	select {
+	case <-changed:
+		d.queue.stale = true
+	default:
+	}
 	return false
 }
 
