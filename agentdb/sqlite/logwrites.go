@@ -25,7 +25,7 @@ const (
 	maxHeld     = 60 << 10 // bytes that are held until they are written; with one frame more it is less than the 128 KiB of SQLite's longest write
 )
 
-// logWritesVFS is the name by which connections ask for the layer of logWrites.
+// logWritesVFS is the name by which connections ask for the layer.
 const logWritesVFS = "rouse-log-writes"
 
 // joinLogWrites makes the layer known to SQLite, which comes before the first connection.
@@ -45,7 +45,7 @@ var openFiles = struct {
 // openedFile is a database, or its log, as one connection has it open.
 type openedFile struct {
 	plain *sqlite3.Tsqlite3_io_methods
-	log   *openedFile // of a database: its log, once that is open
+	log   *openedFile // of a database: its log, once that is open, and also when it was closed since
 	held  *heldFrames // of a log: nil for none
 }
 

@@ -21,6 +21,7 @@ type liveEvents struct {
 	sent  map[int64]live.State // of a run, as its client knows it
 	last  time.Time            // when some were sent
 	timer <-chan time.Time     // nil while nothing has changed since
+	next  <-chan struct{}      // closed with the first change since; kept until it is heard, whatever else the stream is woken for
 }
 
 // newLiveEvents begins with what the runs are doing now.
@@ -45,11 +46,17 @@ func (l *liveEvents) changed() <-chan struct{} {
 	if l == nil || l.timer != nil {
 		return nil
 	}
-	return l.board.Changed()
+	return l.next
 }
 
 // wait has due tell when the change may be sent.
 func (l *liveEvents) wait() { l.timer = time.After(max(0, betweenLive-time.Since(l.last))) }
+
+// states are what the runs do; changed tells what happens from now on.
+func (l *liveEvents) states(run int64, job string) []live.State {
+	l.timer, l.next = nil, l.board.Changed() // before reading, so that no change falls between
+	return l.board.States(run, job)
+}
 
 func (l *liveEvents) due() <-chan time.Time {
 	if l == nil {
@@ -61,8 +68,7 @@ func (l *liveEvents) due() <-chan time.Time {
 // sendLive sends what is new of what the runs do.
 func (es *eventStream) sendLive(flush *http.ResponseController) error {
 	l := es.live
-	l.timer = nil
-	states := l.board.States(es.filter.Run, es.filter.Job)
+	states := l.states(es.filter.Run, es.filter.Job)
 	if err := es.allowTime(flush); err != nil {
 		return err
 	}

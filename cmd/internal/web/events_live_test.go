@@ -62,3 +62,41 @@ func TestLiveEvent(t *testing.T) {
 		}
 	})
 }
+
+// TestLiveChangesAreNotMissed: what a run does is heard of by a stream that is woken for something else at the same time, and goes round (OSA-26).
+func TestLiveChangesAreNotMissed(t *testing.T) {
+	t.Parallel()
+	var board live.Board
+	run := board.Begin(1, "j", nil)
+	defer run.End()
+
+	l := newLiveEvents(&board)
+	if l.changed() != nil {
+		t.Error("what is to be sent at once is waited for")
+	}
+	if got := l.states(0, ""); len(got) != 1 {
+		t.Fatalf("%d runs", len(got))
+	}
+
+	run.Ask(1)
+	for range 2 { // the stream asks whenever it goes round
+		select {
+		case <-l.changed():
+		default:
+			t.Fatal("the change is not heard of")
+		}
+	}
+
+	l.wait()
+	if l.changed() != nil {
+		t.Error("what is to be sent soon is waited for again")
+	}
+	if got := l.states(0, ""); got[0].Step != 1 {
+		t.Errorf("%+v", got)
+	}
+	select {
+	case <-l.changed():
+		t.Error("what was read is told again")
+	default:
+	}
+}
