@@ -48,7 +48,7 @@ const maxObstacleTitle = 100
 const skillGoodFor = time.Minute
 
 // checks are all that is looked at before a run may begin. A new need of agents or jobs is a function here.
-var checks = []func(*Runner, context.Context, task) []ledger.Obstacle{
+var checks = []func(*Runner, context.Context, *task) []ledger.Obstacle{
 	(*Runner).diskObstacles, configuredObstacles, (*Runner).modelObstacles, (*Runner).folderObstacles, (*Runner).programObstacles, (*Runner).executorObstacles, (*Runner).serverObstacles,
 	(*Runner).confinementObstacles, (*Runner).skillObstacles,
 }
@@ -78,7 +78,7 @@ func (r *Runner) Obstacles(ctx context.Context, run ledger.Run) []ledger.Obstacl
 	}
 
 	for _, check := range checks {
-		out = append(out, check(r, ctx, t)...)
+		out = append(out, check(r, ctx, &t)...)
 	}
 	return out
 }
@@ -101,7 +101,7 @@ func (r *Runner) LookAgain(ctx context.Context) (cleared bool, rest time.Duratio
 }
 
 // diskObstacles are those of a disk on which a run could not be recorded.
-func (r *Runner) diskObstacles(context.Context, task) []ledger.Obstacle {
+func (r *Runner) diskObstacles(context.Context, *task) []ledger.Obstacle {
 	why := r.ledger.NoRoom()
 	if why == "" {
 		return nil
@@ -110,13 +110,13 @@ func (r *Runner) diskObstacles(context.Context, task) []ledger.Obstacle {
 }
 
 // configuredObstacles are those that were found when the configuration was read.
-func configuredObstacles(_ *Runner, _ context.Context, t task) []ledger.Obstacle {
+func configuredObstacles(_ *Runner, _ context.Context, t *task) []ledger.Obstacle {
 	return append(append([]ledger.Obstacle(nil), t.agent.Obstacles...), t.job.Obstacles...)
 }
 
 // modelObstacles are those of a run that cannot go on without a model. A fallback does not stand in for a model whose key is missing or
 // refused: it would hide what its owner has to mend.
-func (r *Runner) modelObstacles(_ context.Context, t task) []ledger.Obstacle {
+func (r *Runner) modelObstacles(_ context.Context, t *task) []ledger.Obstacle {
 	if !t.asksModel() {
 		return nil
 	}
@@ -139,7 +139,7 @@ func (r *Runner) modelObstacles(_ context.Context, t task) []ledger.Obstacle {
 }
 
 // folderObstacles are folders that the run works in, reads, or was started by, and that are gone or not what they were.
-func (r *Runner) folderObstacles(_ context.Context, t task) (out []ledger.Obstacle) {
+func (r *Runner) folderObstacles(_ context.Context, t *task) (out []ledger.Obstacle) {
 	add := func(what, path, where string, look func(path string) string) {
 		source := "folder/" + path
 		if path == "" {
@@ -187,14 +187,14 @@ func (r *Runner) folderObstacles(_ context.Context, t task) (out []ledger.Obstac
 	return out
 }
 
-func isFolder(t task, path string) bool {
+func isFolder(t *task, path string) bool {
 	info, err := t.boundary.Stat(path)
 	return err == nil && info.IsDir()
 }
 
 // programObstacles are programs that the run may need and that are not installed: those that were granted, of a fixed list of calls those
 // that it names, and those that a condition starts. What lies where agents write is left to the run: an agent may make its own programs.
-func (r *Runner) programObstacles(_ context.Context, t task) (out []ledger.Obstacle) {
+func (r *Runner) programObstacles(_ context.Context, t *task) (out []ledger.Obstacle) {
 	add := func(name, where string, look func() string) {
 		source := "program/" + name
 		if why := r.prober.Look(source, look); why != "" {
@@ -259,7 +259,7 @@ func mentions(v any, text string) bool {
 }
 
 // confinementObstacles are a confinement of programs that is weaker here than their owner wants.
-func (r *Runner) confinementObstacles(ctx context.Context, t task) []ledger.Obstacle {
+func (r *Runner) confinementObstacles(ctx context.Context, t *task) []ledger.Obstacle {
 	least := t.minTier()
 	starts := len(t.agent.Commands) > 0
 	for _, c := range t.job.When {
@@ -287,7 +287,7 @@ func (r *Runner) confinementObstacles(ctx context.Context, t task) []ledger.Obst
 }
 
 // skillObstacles are skills that the run has to have, and that cannot be used.
-func (r *Runner) skillObstacles(_ context.Context, t task) (out []ledger.Obstacle) {
+func (r *Runner) skillObstacles(_ context.Context, t *task) (out []ledger.Obstacle) {
 	add := func(s *skills.Skill, where string, look func() string) {
 		source := "skill/" + s.Dir
 		if why := r.prober.LookFor(source, skillGoodFor, look); why != "" {

@@ -15,7 +15,7 @@ import (
 )
 
 // executorObstacles are an installed agent program that does the run, and that cannot be started.
-func (r *Runner) executorObstacles(_ context.Context, t task) []ledger.Obstacle {
+func (r *Runner) executorObstacles(_ context.Context, t *task) []ledger.Obstacle {
 	if !t.executes() {
 		return nil
 	}
@@ -39,7 +39,7 @@ func (r *Runner) executorObstacles(_ context.Context, t task) []ledger.Obstacle 
 
 // serverObstacles are MCP servers of the agent whose program is not there, or of which a fixed list of calls names a tool that is not
 // approved. None is started to find out.
-func (r *Runner) serverObstacles(_ context.Context, t task) (out []ledger.Obstacle) {
+func (r *Runner) serverObstacles(_ context.Context, t *task) (out []ledger.Obstacle) {
 	if !t.usesServers() {
 		return nil
 	}
@@ -77,7 +77,7 @@ func (r *Runner) unapproved(s mcp.Server, name string) string {
 }
 
 // serverProgram says what keeps the program of a server from being started, "" when nothing does.
-func (r *Runner) serverProgram(t task, s mcp.Server) string {
+func (r *Runner) serverProgram(t *task, s mcp.Server) string {
 	if len(s.Argv) == 0 || filepath.IsAbs(s.Argv[0]) && t.boundary.Covers(s.Argv[0]) {
 		return ""
 	}

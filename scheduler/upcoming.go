@@ -48,17 +48,22 @@ func (s *Scheduler) Next(name string, n int, after time.Time) []Upcoming {
 	slices.SortFunc(cursors, byStart)
 	var out []Upcoming
 	for len(cursors) > 0 && len(out) < n {
-		first := cursors[0]
-		cursors = cursors[1:]
+		first, rest := cursors[0], cursors[1:]
 		out = append(out, first.Upcoming)
-		if first.schedule == nil {
-			continue // a wake comes once
+
+		next, again := cursor{}, false
+		if first.schedule != nil { // a wake comes once
+			next, again = nextOccurrence(first.job, first.schedule, first.resume, pauses)
+		}
+		if !again {
+			cursors = rest
+			continue
 		}
 
-		if c, ok := nextOccurrence(first.job, first.schedule, first.resume, pauses); ok {
-			i, _ := slices.BinarySearchFunc(cursors, c, byStart)
-			cursors = slices.Insert(cursors, i, c)
-		}
+		// Those before it move up into the place of the first, so that nothing is allocated.
+		i, _ := slices.BinarySearchFunc(rest, next, byStart)
+		copy(cursors, rest[:i])
+		cursors[i] = next
 	}
 
 	return out

@@ -109,10 +109,8 @@ func (l *Ledger) Events(ctx context.Context, f EventFilter) ([]Event, error) {
 
 	query, args := eventsQuery(f)
 	rows, err := l.statements.query(ctx, query, args...)
+	e, at, data := Event{}, int64(0), "" // which each row is read into
 	return collect(rows, err, func(rows scanner) (Event, error) {
-		var e Event
-		var at int64
-		var data string
 		err := rows.Scan(&e.ID, &e.Run, &e.Seq, &e.Job, &at, &e.Kind, &data)
 		e.At, e.Data = instant(at), json.RawMessage(data)
 		return e, err

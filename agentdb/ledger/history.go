@@ -60,7 +60,7 @@ func (l *Ledger) OtherRunsAround(ctx context.Context, job string, at time.Time, 
 	}
 
 	rows, err := l.statements.query(ctx, othersBefore, job, first, middle, ms(from), before)
-	out, err := collect(rows, err, scanRun)
+	out, err := collectRuns(rows, err, 0)
 	if err != nil {
 		return nil, err
 	}
@@ -79,7 +79,7 @@ func (l *Ledger) OtherRunsAround(ctx context.Context, job string, at time.Time, 
 	}
 
 	rows, err = l.statements.query(ctx, othersFrom, job, middle, end, after)
-	later, err := collect(rows, err, scanRun)
+	later, err := collectRuns(rows, err, 0)
 	return append(out, later...), err
 }
 
@@ -131,7 +131,7 @@ func (l *Ledger) firstRunFrom(ctx context.Context, job string, at time.Time) (in
 // earliest first.
 func (l *Ledger) Delayed(ctx context.Context, job string, now time.Time, limit int) ([]Run, error) {
 	rows, err := l.statements.query(ctx, delayedRuns, ms(now), limit, job)
-	return collect(rows, err, scanRun)
+	return collectRuns(rows, err, 0)
 }
 
 const delayedRuns = `select ` + runColumns + ` from runs where not_before <> 0 and not_before > $1 and state in ('queued', 'waiting')
@@ -146,10 +146,8 @@ func (l *Ledger) EventsBetween(ctx context.Context, job string, from, to time.Ti
 	}
 
 	rows, err := l.statements.query(ctx, eventsBetween(len(kinds)), args...)
+	e, at, data := Event{Job: job}, int64(0), "" // which each row is read into
 	out, err := collect(rows, err, func(rows scanner) (Event, error) {
-		e := Event{Job: job}
-		var at int64
-		var data string
 		err := rows.Scan(&e.ID, &at, &e.Kind, &data)
 		e.At, e.Data = instant(at), json.RawMessage(data)
 		return e, err

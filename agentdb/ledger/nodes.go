@@ -92,7 +92,7 @@ func (l *Ledger) Orphans(ctx context.Context) ([]Run, error) {
 
 	rows, err := l.statements.query(ctx, `select `+runColumns+` from runs where state = 'running' and state <> 'finished'
 		and not exists (select 1 from attempts a join nodes n on n.id = a.node where a.run = runs.id and a.number = runs.attempt and n.gone_at = 0) order by id`)
-	return collect(rows, err, scanRun)
+	return collectRuns(rows, err, 0)
 }
 
 // Lanes are those that runs of other nodes have, and where agents have their files.
@@ -171,7 +171,7 @@ func (l *Ledger) startShared(ctx context.Context, m *Membership, starts []Start,
 		}
 		// Those that other nodes have begun are not waited for, which may be about to be finished.
 		rows, err := tx.Query(`select `+runColumns+` from runs where id = any($1::bigint[]) and state in ('queued', 'waiting') order by id for update`, ids)
-		locked, err := collect(rows, err, scanRun)
+		locked, err := collectRuns(rows, err, 0)
 		if err != nil {
 			return err
 		}

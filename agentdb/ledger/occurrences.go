@@ -205,7 +205,7 @@ func (l *Ledger) decideWithRuns(tx *sqlite.Tx, now time.Time, d Due, pauses []Pa
 	states, most := OverlapCandidates(d.Overlap)
 	// A single state is given twice: the text of a prepared statement must not vary.
 	rows, err := tx.Query(overlappingRuns+l.forUpdate, d.Job, string(states[0]), string(states[len(states)-1]), most)
-	others, err := collect(rows, err, scanRun)
+	others, err := collectRuns(rows, err, 0)
 	if err != nil {
 		return "", "", err
 	}

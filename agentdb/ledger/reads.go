@@ -76,6 +76,12 @@ type rowSet interface {
 
 // collect reads all rows of a query.
 func collect[T any](rows rowSet, err error, scan func(scanner) (T, error)) ([]T, error) {
+	return collectUpTo(rows, err, 0, scan)
+}
+
+// collectUpTo is collect where there will be about so many rows; 0: that is not known.
+func collectUpTo[T any](rows rowSet, err error, about int, scan func(scanner) (T, error)) ([]T, error) {
+	const roomAtOnce = 64 // what is asked for may be far more than there is
 	if err != nil {
 		return nil, err
 	}
@@ -83,6 +89,9 @@ func collect[T any](rows rowSet, err error, scan func(scanner) (T, error)) ([]T,
 
 	var out []T
 	for rows.Next() {
+		if out == nil {
+			out = make([]T, 0, min(max(about, 1), roomAtOnce))
+		}
 		v, err := scan(rows)
 		if err != nil {
 			return nil, err

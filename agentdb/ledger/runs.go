@@ -18,19 +18,35 @@ const runColumns = `id, key, job, agent, triggered_by, detail, state, waiting_fo
 	scheduled_at, queued_at, started_at, finished_at, summary, error, steps, calls, tokens_in, tokens_out, tokens_cached, cost_micro_usd, estimated_tokens, estimated_micro_usd,
 	cancel_reason, parks, postponements, taint, tier, workspace, checkpoint, blocked_since, blocked_until, blocked_by`
 
-func scanRun(row scanner) (Run, error) {
-	var r Run
-	var detail, blockedBy string
-	var notBefore, scheduled, queued, started, finished, blockedSince, blockedUntil int64
-	var verified int
-	err := row.Scan(&r.ID, &r.Key, &r.Job, &r.Agent, &r.Trigger, &detail, &r.State, &r.WaitingFor, &notBefore, &r.Outcome, &r.Exit, &verified,
-		&r.Attempt, &r.Interruptions, &scheduled, &queued, &started, &finished, &r.Summary, &r.Error, &r.Steps, &r.Calls,
-		&r.Usage.TokensIn, &r.Usage.TokensOut, &r.Usage.TokensCached, &r.Usage.CostMicroUSD, &r.Usage.EstimatedTokens, &r.Usage.EstimatedMicroUSD, &r.CancelReason, &r.Parks, &r.Postponements, &r.Taint, &r.Tier, &r.Workspace, &r.Checkpoint, &blockedSince, &blockedUntil, &blockedBy)
-	r.Detail, r.Verified = json.RawMessage(detail), verified != 0
-	r.Blocked = blockedOf(blockedSince, blockedUntil, blockedBy)
-	r.NotBefore, r.ScheduledAt, r.QueuedAt, r.StartedAt, r.FinishedAt = instant(notBefore), instant(scheduled), instant(queued), instant(started), instant(finished)
+func scanRun(row scanner) (Run, error) { return new(runRow).scan(row) }
 
-	return r, err
+// collectRuns reads the runs of a query, of which there will be about so many; 0: that is not known.
+func collectRuns(rows rowSet, err error, most int) ([]Run, error) {
+	return collectUpTo(rows, err, most, new(runRow).scan)
+}
+
+// runRow reads runs, one after the other, into the same place: a list of them is half of what an answer of the daemon allocates.
+type runRow struct {
+	run                                                                                   Run
+	detail, blockedBy                                                                     string
+	notBefore, scheduled, queued, started, finished, blockedSince, blockedUntil, verified int64
+	into                                                                                  []any // all of it, in the order of runColumns
+}
+
+func (t *runRow) scan(row scanner) (Run, error) {
+	r := &t.run
+	if t.into == nil {
+		t.into = []any{&r.ID, &r.Key, &r.Job, &r.Agent, &r.Trigger, &t.detail, &r.State, &r.WaitingFor, &t.notBefore, &r.Outcome, &r.Exit, &t.verified,
+			&r.Attempt, &r.Interruptions, &t.scheduled, &t.queued, &t.started, &t.finished, &r.Summary, &r.Error, &r.Steps, &r.Calls,
+			&r.Usage.TokensIn, &r.Usage.TokensOut, &r.Usage.TokensCached, &r.Usage.CostMicroUSD, &r.Usage.EstimatedTokens, &r.Usage.EstimatedMicroUSD,
+			&r.CancelReason, &r.Parks, &r.Postponements, &r.Taint, &r.Tier, &r.Workspace, &r.Checkpoint, &t.blockedSince, &t.blockedUntil, &t.blockedBy}
+	}
+
+	err := row.Scan(t.into...)
+	r.Detail, r.Verified = json.RawMessage(t.detail), t.verified != 0
+	r.Blocked = blockedOf(t.blockedSince, t.blockedUntil, t.blockedBy)
+	r.NotBefore, r.ScheduledAt, r.QueuedAt, r.StartedAt, r.FinishedAt = instant(t.notBefore), instant(t.scheduled), instant(t.queued), instant(t.started), instant(t.finished)
+	return *r, err
 }
 
 // Run reads one run; ErrNotFound when there is none of that number.
@@ -64,7 +80,7 @@ func (l *Ledger) RunsByID(ctx context.Context, ids []int64) (map[int64]Run, erro
 		}
 
 		rows, err := l.statements.query(ctx, runsByID, places...)
-		found, err := collect(rows, err, scanRun)
+		found, err := collectRuns(rows, err, len(some))
 		if err != nil {
 			return nil, err
 		}
@@ -87,9 +103,9 @@ func (l *Ledger) Runs(ctx context.Context, f RunFilter) ([]Run, error) {
 	query, args := runsQuery(f)
 	rows, err := l.statements.query(ctx, query, args...)
 	if f.Brief {
-		return collect(rows, err, scanBrief)
+		return collectUpTo(rows, err, f.Limit, scanBrief)
 	}
-	return collect(rows, err, scanRun)
+	return collectRuns(rows, err, f.Limit)
 }
 
 // briefColumns are those of a RunFilter that is Brief.
@@ -106,8 +122,10 @@ func scanBrief(rows scanner) (Run, error) {
 // LastUsages are what the last runs of a job used that have begun and are over, of the last so many that are over.
 func (l *Ledger) LastUsages(ctx context.Context, job string, of int) ([]Usage, error) {
 	rows, err := l.statements.query(ctx, lastUsages, job, of)
-	return collect(rows, err, func(rows scanner) (u Usage, err error) {
-		return u, rows.Scan(&u.TokensIn, &u.TokensOut, &u.CostMicroUSD)
+	var u Usage // which each row is read into
+	return collectUpTo(rows, err, of, func(rows scanner) (Usage, error) {
+		err := rows.Scan(&u.TokensIn, &u.TokensOut, &u.CostMicroUSD)
+		return u, err
 	})
 }
 
@@ -267,13 +285,13 @@ func sessionOf(key string) string {
 func (l *Ledger) Claimable(ctx context.Context, now time.Time, after int64, limit int) ([]Run, error) {
 	const tail = ` and state <> 'finished' and not_before <= $1 and id > $2 order by id limit $3`
 	rows, err := l.statements.query(ctx, `select `+runColumns+` from runs where state = 'queued'`+tail, ms(now), after, limit)
-	queued, err := collect(rows, err, scanRun)
+	queued, err := collectRuns(rows, err, 0)
 	if err != nil {
 		return nil, err
 	}
 
 	rows, err = l.statements.query(ctx, `select `+runColumns+` from runs where state = 'waiting' and waiting_for in ('retry', 'resume')`+tail, ms(now), after, limit)
-	waiting, err := collect(rows, err, scanRun)
+	waiting, err := collectRuns(rows, err, 0)
 	if err != nil {
 		return nil, err
 	}
@@ -304,7 +322,7 @@ func (l *Ledger) NextDue(ctx context.Context, now time.Time) (time.Time, error) 
 // Running lists the runs that have an attempt in progress.
 func (l *Ledger) Running(ctx context.Context) ([]Run, error) {
 	rows, err := l.statements.query(ctx, `select `+runColumns+` from runs where state = 'running' and state <> 'finished' order by id`)
-	return collect(rows, err, scanRun)
+	return collectRuns(rows, err, 0)
 }
 
 // unfinished names the states, so that it is asked by their index and not in the order of all ids.
@@ -313,7 +331,7 @@ const unfinished = `select ` + runColumns + ` from runs where state in ('queued'
 // Unfinished lists the runs that are queued, running or waiting, oldest first.
 func (l *Ledger) Unfinished(ctx context.Context) ([]Run, error) {
 	rows, err := l.statements.query(ctx, unfinished)
-	return collect(rows, err, scanRun)
+	return collectRuns(rows, err, 0)
 }
 
 // Cancelling lists the running runs that somebody asked to cancel, with the reason.
@@ -345,7 +363,7 @@ const lastRuns = `with recursive names(job) as (select min(job) from runs where 
 // LastRuns is the latest run of every job.
 func (l *Ledger) LastRuns(ctx context.Context) (map[string]Run, error) {
 	rows, err := l.statements.query(ctx, lastRuns)
-	found, err := collect(rows, err, scanRun)
+	found, err := collectRuns(rows, err, 0)
 	out := make(map[string]Run, len(found))
 	for _, r := range found {
 		out[r.Job] = r

@@ -280,5 +280,5 @@ func (l *Ledger) review(ctx context.Context, id int64, kind string, decide func(
 // WorkspaceRuns lists the runs that worked in a workspace, newest first, as far as they are kept.
 func (l *Ledger) WorkspaceRuns(ctx context.Context, workspace int64, limit int) ([]Run, error) {
 	rows, err := l.statements.query(ctx, `select `+runColumns+` from runs where workspace = cast($1 as bigint) and workspace <> 0 order by id desc limit $2`, workspace, limit)
-	return collect(rows, err, scanRun)
+	return collectRuns(rows, err, 0)
 }

@@ -186,8 +186,9 @@ func (f *fields) everyDay() string {
 }
 
 func values(mask uint64, n int) []int {
-	var out []int
-	for m := mask & (1<<n - 1); m != 0; m &= m - 1 {
+	mask &= 1<<n - 1
+	out := make([]int, 0, bits.OnesCount64(mask))
+	for m := mask; m != 0; m &= m - 1 {
 		out = append(out, bits.TrailingZeros64(m))
 	}
 	return out

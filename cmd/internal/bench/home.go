@@ -2,6 +2,7 @@ package bench
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -310,7 +311,7 @@ func (b *homeBench) awaitCompared(ctx context.Context) error {
 	}
 }
 
-// answers is how long a daemon takes to answer, by its socket.
+// answers is how long a daemon takes until its answer is there, by its socket; what a command makes of it is not part of it.
 func (b *homeBench) answers(ctx context.Context) (err error) {
 	process, err := b.start(ctx)
 	if err != nil {
@@ -344,7 +345,7 @@ func (b *homeBench) answers(ctx context.Context) (err error) {
 		if q.query != "" {
 			what += "?" + q.query
 		}
-		if err := b.ask(what, q.goal, func() error { var all any; return client.Get(ctx, q.path, query, &all) }); err != nil {
+		if err := b.ask(what, q.goal, func() error { var all json.RawMessage; return client.Get(ctx, q.path, query, &all) }); err != nil {
 			return err
 		}
 	}

@@ -110,6 +110,11 @@ func (b *watchBench) dropPass(ctx context.Context, k dropKind) (took, event, com
 
 	content := make([]byte, k.size)
 	for i := range b.sizes.drops {
+		if err := awaitIdle(ctx, w.ledger); err != nil {
+			return nil, nil, nil, err
+		}
+		time.Sleep(k.settle / 2) // as before the baseline, and as where files come now and then
+
 		copy(content, fmt.Sprint(i))
 		begin, err := k.arrive(staging, inbox, fmt.Sprint(i, ".csv"), content)
 		if err != nil {
@@ -167,6 +172,25 @@ func awaitStart(ctx context.Context, started <-chan time.Time) (time.Time, error
 		return time.Time{}, fmt.Errorf("no run started within %s", patience)
 	case <-ctx.Done():
 		return time.Time{}, ctx.Err()
+	}
+}
+
+// awaitIdle waits until all runs are over.
+func awaitIdle(ctx context.Context, l *ledger.Ledger) error {
+	for {
+		changed := l.Changed() // before the look: one that ends meanwhile is not missed
+		switch open, err := l.Unfinished(ctx); {
+		case err != nil:
+			return err
+		case len(open) == 0:
+			return nil
+		}
+
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
 	}
 }
 

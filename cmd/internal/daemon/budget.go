@@ -81,7 +81,7 @@ func (d *Daemon) forecasts(ctx context.Context, s *Setup, now, day, month time.T
 func budgetRows(s *Setup, sums []ledger.Spending, forecasts []forecast, of func(agent.Budget) agent.Budget) []api.BudgetRow {
 	var all forecast
 	byAgent := map[string]*forecast{}
-	var out, jobs []api.BudgetRow
+	jobs := make([]api.BudgetRow, 0, len(s.Config.Jobs))
 	for i, j := range s.Config.Jobs {
 		f := forecasts[i]
 		all.add(f)
@@ -93,6 +93,7 @@ func budgetRows(s *Setup, sums []ledger.Spending, forecasts []forecast, of func(
 		jobs = append(jobs, newBudgetRow(ledger.ScopeJob, string(j.Name), sums, of(newBudget(j.Budget)), f))
 	}
 
+	out := make([]api.BudgetRow, 0, 1+len(s.Config.Agents)+len(jobs))
 	out = append(out, newBudgetRow(ledger.ScopeDaemon, "", sums, of(s.plan.Plan.Budget), all))
 	for _, a := range s.Config.Agents {
 		f := byAgent[string(a.Name)]
@@ -135,7 +136,7 @@ func foreseenRuns(coming []scheduler.Upcoming, now, until time.Time) (runs int) 
 // that went astray does not move.
 func foreseen(runs int, last []ledger.Usage) forecast {
 	f := forecast{runs: runs}
-	var cost, tokens []float64
+	cost, tokens := make([]float64, 0, len(last)), make([]float64, 0, len(last))
 	for _, u := range last {
 		cost = append(cost, float64(u.CostMicroUSD))
 		tokens = append(tokens, float64(u.TokensIn+u.TokensOut))
