@@ -15,7 +15,7 @@ import (
 // on, oldest first.
 func (l *Ledger) OccurrencesAround(ctx context.Context, job string, at time.Time, before, after int) ([]Occurrence, error) {
 	rows, err := l.statements.query(ctx, rowsBefore, job, ms(at), before)
-	out, err := collect(rows, err, scanOccurrence)
+	out, err := collectUpTo(rows, err, before, scanOccurrence)
 	if err != nil {
 		return nil, err
 	}

@@ -81,7 +81,7 @@ func (d *Daemon) Why(ctx context.Context, job, at string, n int) (api.Why, error
 		return api.Why{}, s.known(job, "")
 	}
 
-	out := api.Why{Job: job, Zone: e.zone.String(), Notes: e.notes(ctx), Lines: []api.Explanation{}}
+	out := api.Why{Job: job, Zone: e.zone.String(), Notes: e.notes(ctx), Lines: make([]api.Explanation, 0, len(e.lines))}
 	for _, l := range e.lines {
 		out.Lines = append(out.Lines, l.Explanation)
 	}
@@ -154,6 +154,7 @@ func (e *explanation) add(rank int, ex api.Explanation) {
 func (e *explanation) addRecorded(ctx context.Context) error {
 	var err error
 	e.rows, err = e.d.ledger.OccurrencesAround(ctx, e.name, e.pivot, max(e.before, 1), max(e.after, 1))
+	e.lines = slices.Grow(e.lines, len(e.rows))
 	for _, o := range e.rows {
 		e.add(rankOccurrence, e.occurrence(o))
 	}

@@ -233,6 +233,7 @@ func (e *explanation) timeline(ctx context.Context) ([]api.TimelineEntry, error)
 		return nil, err
 	}
 
+	out = slices.Grow(out, len(events)+len(blocked))
 	for _, event := range events {
 		entry := e.timelineEntry(event)
 		// Two starts in a row: an orderly stop would have been recorded between them.
