@@ -186,6 +186,9 @@ func decode(resp *http.Response, path string, out any) error {
 	if err := answer.Decode(out); err != nil {
 		return fmt.Errorf("the answer to %s was not understood: %w; is the daemon of the same version?", path, err)
 	}
+
+	// The connection serves the next request only if all of this answer was read, and a long one ends after its JSON does.
+	_, _ = io.Copy(io.Discard, resp.Body)
 	return nil
 }
 

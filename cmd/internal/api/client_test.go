@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -51,6 +52,49 @@ func TestClient(t *testing.T) {
 
 	for name, c := range map[string]*Client{"socket": dialled, "in process": InProcess(handler())} {
 		t.Run(name, func(t *testing.T) { exercise(t, c) })
+	}
+}
+
+// TestKeepsItsConnection: requests of a client go over one connection, also where answers are too long for one write.
+func TestKeepsItsConnection(t *testing.T) {
+	socket := filepath.Join(t.TempDir(), "s.sock")
+	listener, err := net.Listen("unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	var connections atomic.Int32
+	server := &http.Server{
+		Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			fmt.Fprintf(w, "{\"text\":%q}\n", strings.Repeat("long ", 10_000))
+		}),
+		ConnState: func(_ net.Conn, state http.ConnState) {
+			if state == http.StateNew {
+				connections.Add(1)
+			}
+		},
+	}
+	go server.Serve(listener)
+	t.Cleanup(func() { server.Close() })
+
+	c, err := Dial(t.Context(), socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+
+	var first int32
+	for i := range 5 {
+		var out struct{ Text string }
+		if err := c.Get(t.Context(), "/v1/long", nil, &out); err != nil || len(out.Text) != 50_000 {
+			t.Fatalf("%d bytes: %v", len(out.Text), err)
+		}
+		if i == 0 {
+			first = connections.Load() // with the trial of Dial
+		}
+	}
+	if got := connections.Load(); got != first {
+		t.Errorf("4 further requests made %d connections", got-first)
 	}
 }
 
