@@ -3,13 +3,16 @@ package main
 import (
 	"archive/tar"
 	"compress/gzip"
+	"context"
 	"database/sql"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"rouse/agent/model/modeltest"
 	"rouse/cmd/internal/api"
@@ -110,7 +113,8 @@ func unpack(t *testing.T, archive, dir string) {
 	}
 }
 
-// moveRecord has the record of a home name the folder that it was unpacked to, as the one that it was made in.
+// moveRecord has the record of a home name the folder that it was unpacked to, as the one that it was made in, and a minute ago as the
+// time: the alarm that is set would be due a day after it was made, and the question would be too old some time later.
 func moveRecord(t *testing.T, home, dir string) {
 	t.Helper()
 	db, err := sql.Open("sqlite", filepath.Join(home, "ledger.db"))
@@ -118,7 +122,44 @@ func moveRecord(t *testing.T, home, dir string) {
 		t.Fatal(err)
 	}
 	_, err = db.ExecContext(t.Context(), "update file_ops set root = replace(root, '/tmp/rouse-old-home', ?1), path = replace(path, '/tmp/rouse-old-home', ?1)", dir)
-	if err := errors.Join(err, db.Close(), os.RemoveAll(filepath.Join(home, "ledger.db-seal"))); err != nil {
+	if err := errors.Join(err, moveTimes(t.Context(), db), db.Close(), os.RemoveAll(filepath.Join(home, "ledger.db-seal"))); err != nil {
 		t.Fatal(err)
 	}
 }
+
+// moveTimes moves all instants of a ledger by as much as makes the last thing that happened a minute old.
+func moveTimes(ctx context.Context, db *sql.DB) error {
+	var last int64
+	if err := db.QueryRowContext(ctx, "select max(at) from events").Scan(&last); err != nil {
+		return err
+	}
+	by := time.Now().Add(-time.Minute).UnixMilli() - last
+
+	rows, err := db.QueryContext(ctx, `select t.name, c.name from sqlite_schema t, pragma_table_info(t.name) c where t.type = 'table' and t.name not like 'sqlite%' and c.type = 'INTEGER' and c.pk = 0`)
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+
+	var moves []string
+	for rows.Next() {
+		var table, column string
+		if err := rows.Scan(&table, &column); err != nil {
+			return err
+		}
+		moves = append(moves, fmt.Sprintf(`update "%[1]s" set "%[2]s" = "%[2]s" + %[3]d where "%[2]s" between %[4]d and %[5]d`, table, column, by, last-year, last+year))
+	}
+	if err := rows.Err(); err != nil {
+		return err
+	}
+
+	for _, move := range moves {
+		if _, err := db.ExecContext(ctx, move); err != nil {
+			return fmt.Errorf("%s: %w", move, err)
+		}
+	}
+	return nil
+}
+
+// year is in milliseconds: what is that far from an instant, or less, is one as well, for nothing else in a ledger is as large.
+const year = int64(365 * 24 * time.Hour / time.Millisecond)
