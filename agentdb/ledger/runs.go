@@ -21,8 +21,8 @@ const runColumns = `id, key, job, agent, triggered_by, detail, state, waiting_fo
 func scanRun(row scanner) (Run, error) { return new(runRow).scan(row) }
 
 // collectRuns reads the runs of a query, of which there will be about so many; 0: that is not known.
-func collectRuns(rows rowSet, err error, most int) ([]Run, error) {
-	return collectUpTo(rows, err, most, new(runRow).scan)
+func collectRuns(rows rowSet, err error, about int) ([]Run, error) {
+	return collectUpTo(rows, err, about, new(runRow).scan)
 }
 
 // runRow reads runs, one after the other, into the same place: a list of them is half of what an answer of the daemon allocates.
