@@ -50,9 +50,11 @@ func ownerChannels(job Job, all []string) []string {
 	return all[:min(len(all), 1)]
 }
 
-// wants says whether an outcome, or waiting, is one that the job tells about.
+// wants reports whether the job tells about an outcome, or about waiting.
 func (n Notify) wants(end string) bool {
-	return slices.ContainsFunc(n.On, func(s string) bool { return strings.EqualFold(s, end) })
+	return slices.ContainsFunc(n.On, func(s string) bool {
+		return strings.EqualFold(s, end) || s == domain.Failure && domain.Outcome(end).OpensIncident()
+	})
 }
 
 // Asks tells the owner that a run asks something: nobody, or each of the job's channels.

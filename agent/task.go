@@ -167,8 +167,7 @@ func (p Plan) wakeNotify(origin *Job) Notify {
 		return n
 	}
 
-	on := []string{string(domain.OutcomeError), string(domain.OutcomeTimeout), string(domain.OutcomeBudget), string(domain.OutcomeInterrupted), string(domain.StateWaiting)}
-	return Notify{On: on, Channels: p.Channels[:min(1, len(p.Channels))]}
+	return Notify{On: []string{domain.Failure, string(domain.StateWaiting)}, Channels: p.Channels[:min(1, len(p.Channels))]}
 }
 
 // governingJob is the job whose bounds, budget and confinement a run has: a wake spends what the job

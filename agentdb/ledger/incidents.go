@@ -96,7 +96,7 @@ func tellEnd(tx *sqlite.Tx, r Run, res Result, now time.Time) error {
 // Other ends change none: that of a run which was cancelled or skipped, or has done a part, says nothing of the error.
 func changeIncidents(tx *sqlite.Tx, r Run, res Result, now time.Time) (IncidentChange, error) {
 	switch {
-	case res.Outcome.Failed() || res.Outcome == domain.OutcomeInterrupted:
+	case res.Outcome.OpensIncident():
 		i, err := countFailure(tx, r, res, now)
 		return IncidentChange{Failed: &i}, err
 	case res.Outcome == domain.OutcomeSuccess || res.Outcome == domain.OutcomeNothing:

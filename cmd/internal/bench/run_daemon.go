@@ -95,11 +95,11 @@ limits: {runs: %[1]d, runs_per_agent: %[1]d}
 models: [{name: stub, provider: openai, model: stub, base_url: "%[2]s/%[3]d/file_read/v1", api_key: none}]
 agents: [{name: reader, workdir: ./work, model: stub}]
 jobs:
-  - {name: model, agent: reader, prompt: "Read the files.", notify: {on: [error]}}
-  - {name: single, agent: reader, playbook: [{call: file_read, with: {path: line}}], notify: {on: [error]}}
+  - {name: model, agent: reader, prompt: "Read the files.", notify: {on: [failure]}}
+  - {name: single, agent: reader, playbook: [{call: file_read, with: {path: line}}], notify: {on: [failure]}}
 `, runLanes, url, runSteps)
 	for i := range c.sizes.due {
-		fmt.Fprintf(&text, "  - {name: due%d, agent: reader, schedule: \"0 0 * * *\", playbook: [{call: file_read, with: {path: f0}}], notify: {on: [error]}}\n", i)
+		fmt.Fprintf(&text, "  - {name: due%d, agent: reader, schedule: \"0 0 * * *\", playbook: [{call: file_read, with: {path: f0}}], notify: {on: [failure]}}\n", i)
 	}
 	return os.WriteFile(c.config(), []byte(text.String()), 0o600)
 }

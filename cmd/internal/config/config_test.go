@@ -53,7 +53,7 @@ const valid = `version: 1
 home: ./state
 timezone: Europe/Berlin
 limits: {runs: 8, drain: 1m}
-defaults: {retry: {attempts: 2, on: error}, notify: {on: [error]}}
+defaults: {retry: {attempts: 2, on: error}, notify: {on: [failure]}}
 models:
   - {name: local, provider: openai, base_url: "http://127.0.0.1:8080/v1", model: qwen, api_key: "${TEST_KEY}"}
 agents:

@@ -22,7 +22,7 @@ func TestEnumsMatchDomain(t *testing.T) {
 		"OnMiss":    words(domain.MissSkip, domain.MissRunOnce, domain.MissCatchup),
 		"Overlap":   words(domain.OverlapSkip, domain.OverlapQueueOne, domain.OverlapQueueAll, domain.OverlapCancel, domain.OverlapAllow),
 		"Retry.On":  words(domain.OutcomeError, domain.OutcomeTimeout),
-		"Notify.On": append(outcomes, string(domain.StateWaiting)),
+		"Notify.On": append(outcomes, domain.Failure, string(domain.StateWaiting)),
 	} {
 		in, name := job, path
 		if outer, inner, ok := strings.Cut(path, "."); ok {

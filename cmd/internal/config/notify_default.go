@@ -3,6 +3,8 @@ package config
 import (
 	"slices"
 
+	"rouse/internal/domain"
+	"rouse/internal/text"
 	"rouse/scheduler/schedule"
 )
 
@@ -16,14 +18,34 @@ const (
 // tells gives a job the outcomes that it tells about, where the configuration has none: of one that runs more often than hourly those
 // that need somebody, for nobody reads a message every five minutes.
 func (c *checker) tells(path string, j *Job) {
-	if c.d.given(path + ".notify.on") {
+	if at := path + ".notify.on"; c.d.given(at) {
+		c.warnFailures(at, j.Notify.On)
 		return
 	}
 
-	j.Notify.On = []string{"success", "error", "waiting"}
+	j.Notify.On = []string{"success", domain.Failure, "waiting"}
 	// What dates and calendars leave out changes nothing: the same configuration means the same on each day.
 	if slices.ContainsFunc(j.schedules, (*schedule.Schedule).MoreThanHourly) {
-		j.Notify.On, j.Notify.Digested = []string{"error", "waiting"}, true
+		j.Notify.On, j.Notify.Digested = []string{domain.Failure, "waiting"}, true
+	}
+}
+
+// warnFailures warns of a list that names error and leaves out other outcomes of a failed run, since a run
+// that hangs or is cut off ends with one of those.
+func (c *checker) warnFailures(path string, on []string) {
+	if !slices.Contains(on, string(domain.OutcomeError)) || slices.Contains(on, domain.Failure) {
+		return
+	}
+
+	var missing []string
+	for _, o := range domain.Outcomes() {
+		if o.OpensIncident() && !slices.Contains(on, string(o)) {
+			missing = append(missing, string(o))
+		}
+	}
+	if len(missing) > 0 {
+		c.warn(path, "error does not include %s: a run that ends like that sends no notice", text.List(missing, len(missing))).Hint =
+			"write failure in place of error to hear of each failed run"
 	}
 }
 

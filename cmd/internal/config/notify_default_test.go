@@ -11,7 +11,7 @@ import (
 // said what it tells about.
 func TestNotifyOfJobsThatRunOften(t *testing.T) {
 	t.Parallel()
-	const usual, quiet = "success error waiting", "error waiting"
+	const usual, quiet = "success failure waiting", "failure waiting"
 	for name, c := range map[string]struct {
 		job, more string
 		on        string
@@ -72,5 +72,44 @@ jobs:
 				t.Errorf("digested %v with %q", cfg.Jobs[0].Notify.Digested, cfg.Jobs[0].Notify.On)
 			}
 		})
+	}
+}
+
+// A list that names error and not the other ends of a failed run is warned about, once, where it is written.
+func TestNotifyOfErrorAlone(t *testing.T) {
+	t.Parallel()
+	for on, missing := range map[string]string{
+		"error":                     "timeout, budget_exceeded, interrupted",
+		"[error, waiting]":          "timeout, budget_exceeded, interrupted",
+		"[error, timeout, waiting]": "budget_exceeded, interrupted",
+		"[failure, error]":          "",
+		"[failure]":                 "",
+		"[success]":                 "",
+		"[]":                        "",
+		"[timeout]":                 "",
+		"[error, timeout, budget_exceeded, interrupted]": "",
+	} {
+		for place, text := range map[string]string{
+			"job":     "jobs: [{name: j, agent: a, playbook: [{call: db_schema}], notify: {on: " + on + "}}]",
+			"default": "defaults: {notify: {on: " + on + "}}\njobs: [{name: j, agent: a, playbook: [{call: db_schema}]}, {name: k, agent: a, playbook: [{call: db_schema}]}]",
+		} {
+			cfg, err := load(write(t, "rouse.yaml", "version: 1\nagents: [{name: a}]\n"+text+"\n"), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got []string
+			for _, w := range cfg.Warnings {
+				if strings.Contains(w.Message, "error does not include") {
+					got = append(got, fmt.Sprintf("%d %s; %s", w.Line, w.Message, w.Hint))
+				}
+			}
+			var want []string
+			if missing != "" {
+				want = []string{"3 error does not include " + missing + ": a run that ends like that sends no notice; write failure in place of error to hear of each failed run"}
+			}
+			if !slices.Equal(got, want) {
+				t.Errorf("%s in %s: %q, want %q", on, place, got, want)
+			}
+		}
 	}
 }

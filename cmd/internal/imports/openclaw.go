@@ -271,7 +271,7 @@ func (j *Job) clawDelivery(n *node) {
 	case delivery == nil:
 		return
 	case delivery.get("mode").str() == "none":
-		j.set("notify", raw("{on: [error, waiting]}"))
+		j.set("notify", raw("{on: [failure, waiting]}"))
 		return
 	}
 	j.lose("what it answers went to %s: name a channel under notifications: (docs/notifications.md) and here as notify: {channels: [NAME]}; without that it is a notice on the desktop", shown(delivery.short()))

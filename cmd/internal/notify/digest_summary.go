@@ -114,7 +114,7 @@ func (s *summary) count(ended []ledger.Ended) {
 
 		j := &s.jobs[i]
 		j.outcomes = append(j.outcomes, fmt.Sprintf("%d %s", e.Runs, strings.ReplaceAll(string(e.Outcome), "_", " ")))
-		if e.Outcome.Failed() || e.Outcome == domain.OutcomeInterrupted {
+		if e.Outcome.OpensIncident() {
 			j.failed += e.Runs
 		}
 		s.runs, s.tokens, s.cost = s.runs+e.Runs, s.tokens+e.Tokens, s.cost+e.Cost
