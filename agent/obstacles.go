@@ -357,6 +357,6 @@ func (r *Runner) ObstacleNotices(run ledger.Run, o ledger.Obstacle) []ledger.Not
 	return address(ledger.Notice{
 		Run: run.ID, Job: run.Job, Agent: run.Agent,
 		Title: fmt.Sprintf("%s is blocked: %s", waiting, text.Truncate(text.OneLine(o.Text), maxObstacleTitle)),
-		Body:  fmt.Sprintf("%s\nNothing was started, and nothing is lost: it runs by itself when that is mended, as does all else that waits for the same.\nrouse jobs; rouse doctor; to drop this run: rouse cancel %d", o, run.ID),
+		Body:  fmt.Sprintf("%s\nNothing was started, and nothing is lost: it runs by itself when that is mended, as does all else that waits for the same.\nrouse jobs; rouse doctor; to drop this run: rouse stop %d", o, run.ID),
 	}, t.notify.Channels)
 }

@@ -97,7 +97,7 @@ func (r *Runner) remainingEffects(ctx context.Context, run ledger.Run) (out []st
 		case s.Writes == tool.WritesNotice:
 			out = append(out, "the notice stays: "+excerptOf(s, c))
 		case s.Writes == tool.WritesWake:
-			out = append(out, fmt.Sprintf("the next run that it planned stays; see: rouse slot %s", run.Agent))
+			out = append(out, fmt.Sprintf("the next run that it planned stays; see: rouse wake %s", run.Agent))
 		case !undoable(s.Writes, c.State, kept[c.Key]):
 			out = append(out, fmt.Sprintf("what %s %s stays%s: %s", c.Tool, did, map[bool]string{true: ", but for the files named above"}[kept[c.Key]], excerptOf(s, c)))
 		}

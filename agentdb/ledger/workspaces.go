@@ -355,7 +355,7 @@ func (w Workspace) checkMove(tx *sqlite.Tx, by Author, to WorkspaceStatus) error
 		return nil
 	}
 	if err == nil {
-		err = wrongWorkspace("status", "run %d works in workspace %d (%s); cancel it first: rouse cancel %[1]d", run, w.ID, w.Name)
+		err = wrongWorkspace("status", "run %d works in workspace %d (%s); cancel it first: rouse stop %[1]d", run, w.ID, w.Name)
 	}
 	return err
 }

@@ -35,7 +35,7 @@ func TestStopWaiting(t *testing.T) {
 		if err := p.Wait(); err == nil {
 			t.Errorf("%v: no failure", args)
 		}
-		if said := p.stderr.String(); !strings.Contains(said, "run "+runs[0].ID+" goes on in the daemon") || !strings.Contains(said, "rouse cancel "+runs[0].ID) {
+		if said := p.stderr.String(); !strings.Contains(said, "run "+runs[0].ID+" goes on in the daemon") || !strings.Contains(said, "rouse stop "+runs[0].ID) {
 			t.Errorf("%v: %q", args, said)
 		}
 

@@ -16,6 +16,8 @@ import (
 	"os/signal"
 	"syscall"
 
+	"github.com/spf13/cobra"
+
 	"rouse/agent/preview"
 	"rouse/agent/sandbox"
 	"rouse/internal/owner"
@@ -28,6 +30,7 @@ func main() {
 	module.Child()
 	owner.Tighten()
 	collectRarely()
+	cobra.EnableCommandSorting = false // the help keeps the order of groups
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // a second Ctrl-C ends the program at once
 	code := run(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr)

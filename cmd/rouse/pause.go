@@ -171,7 +171,7 @@ func printPaused(w io.Writer, p api.Paused, daemon bool) {
 
 	switch n := len(p.Running); {
 	case n == 1:
-		fmt.Fprintf(w, "  run %s is on and goes on (stop it: rouse cancel %s); what you start yourself still runs: %s\n", p.Running[0], p.Running[0], hand)
+		fmt.Fprintf(w, "  run %s is on and goes on (stop it: rouse stop %s); what you start yourself still runs: %s\n", p.Running[0], p.Running[0], hand)
 	case n > 1:
 		fmt.Fprintf(w, "  %d runs are on and go on (%s); what you start yourself still runs: %s\n", n, text.List(p.Running, 10), hand)
 	default:

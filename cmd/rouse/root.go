@@ -124,11 +124,43 @@ lands in a folder, or you ask. Describe agents and jobs in rouse.yaml, start
 	root.SetVersionTemplate("{{.Version}}\n")
 	root.PersistentFlags().StringVar(&at.config, "config", "", "configuration `file` (default ./rouse.yaml, then HOME/rouse.yaml)")
 	root.PersistentFlags().StringVar(&at.home, "home", "", "`folder` that holds all state (default the configuration's home, $ROUSE_HOME or ~/.rouse)")
-	root.AddCommand(
-		newInit(), newServe(at), newStatus(at), newRun(at), newCall(at), newJobs(at), newNext(at), newSimulate(at), newBackfill(at), newWhy(at), newPause(at), newResume(at), newSlot(at), newWebhooks(at), newMCP(at), newMCPServers(at), newRuns(at), newShow(at), newArtifact(at), newLogs(at), newWatch(at), newReplay(at),
-		newCancel(at), newRetry(at), newUndo(at), newIncidents(at), newAck(at), newInbox(at), newAnswer(at), newApprove(at), newDeny(at), newWorkspaces(at), newGrants(at), newBudget(at), newDB(at), newLedger(at), newEngine(at), newBackup(at), newRestore(at), newAudit(at), newSkills(at), newTools(), newConfig(at), newExplain(), newSecrets(at), newDoctor(at), newSelftest(at), newNotify(at), newService(at), newDashboard(at), newOpen(at), newImport(at), newBench(), newVersion(), newMan(), newExitCodes(),
-	)
+	for _, g := range groups(at) {
+		root.AddGroup(&cobra.Group{ID: g.title, Title: g.title + ":"})
+		for _, cmd := range g.commands {
+			cmd.GroupID = g.title
+			root.AddCommand(cmd)
+		}
+	}
+	root.SetHelpCommandGroupID("Administer")
+	root.AddCommand(newMan(), newExitCodes())
 
 	sayUsage(root)
 	return root
+}
+
+// group is a section of the help: the commands for one purpose, in the order in which a new user needs them.
+type group struct {
+	title    string
+	commands []*cobra.Command
+}
+
+func groups(at *place) []group {
+	return []group{
+		{"Start", []*cobra.Command{
+			newInit(), newImport(at), newServe(at), newRun(at), newCall(at), newReplay(at), newBackfill(at), newDashboard(at), newOpen(at),
+		}},
+		{"Look", []*cobra.Command{
+			newStatus(at), newJobs(at), newNext(at), newWhy(at), newSimulate(at), newRuns(at), newShow(at), newLogs(at), newWatch(at), newArtifact(at),
+			newIncidents(at), newBudget(at),
+		}},
+		{"Decide", []*cobra.Command{
+			newInbox(at), newAnswer(at), newApprove(at), newDeny(at), newPause(at), newResume(at), newWake(at), newStop(at), newRetry(at), newUndo(at),
+			newAck(at), newGrants(at),
+		}},
+		{"Keep", []*cobra.Command{newBackup(at), newRestore(at), newDB(at), newLedger(at), newWorkspaces(at), newAudit(at)}},
+		{"Extend", []*cobra.Command{newSkills(at), newTools(), newMCPServers(at), newMCP(at), newWebhooks(at)}},
+		{"Administer", []*cobra.Command{
+			newConfig(at), newExplain(), newSecrets(at), newDoctor(at), newSelftest(at), newService(at), newNotify(at), newEngine(at), newVersion(), newBench(),
+		}},
+	}
 }

@@ -203,7 +203,7 @@ func follow(cmd *cobra.Command, s *session, id string, quiet bool) error {
 	case errors.As(context.Cause(ctx), &blocked):
 		return blocked
 	case ctx.Err() != nil: // Ctrl-C only ends the waiting: the run belongs to the daemon
-		return fmt.Errorf("run %s goes on in the daemon; follow it with: rouse logs %[1]s -f, or stop it with: rouse cancel %[1]s", id)
+		return fmt.Errorf("run %s goes on in the daemon; follow it with: rouse logs %[1]s -f, or stop it with: rouse stop %[1]s", id)
 	case err != nil:
 		return fmt.Errorf("%w; what became of the run says: rouse show %s", err, id)
 	}
@@ -254,7 +254,7 @@ func sayPending(ctx context.Context, w io.Writer, s *session, id string, silent 
 type blockedError struct{ run, reason string }
 
 func (e *blockedError) Error() string {
-	return fmt.Sprintf("run %s %s (it starts by itself once that is mended; to drop it: rouse cancel %[1]s)", e.run, text.OneLine(e.reason))
+	return fmt.Sprintf("run %s %s (it starts by itself once that is mended; to drop it: rouse stop %[1]s)", e.run, text.OneLine(e.reason))
 }
 
 // followRemote waits until a run of the daemon has finished.

@@ -186,7 +186,7 @@ func printWorkspaceRun(w io.Writer, a api.WorkspaceRun) {
 		fmt.Fprintf(w, "            %s\n            %s\n", shorten(first, 200), answerHint(i))
 	}
 
-	actions := "rouse cancel " + a.Run.ID
+	actions := "rouse stop " + a.Run.ID
 	if a.Run.WaitingFor == "retry" {
 		actions = "rouse retry " + a.Run.ID + ", or " + actions
 	}

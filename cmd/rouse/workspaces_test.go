@@ -39,8 +39,8 @@ func TestPrintWorkspace(t *testing.T) {
 		t.Errorf("it moves the cursor: %q", b.String())
 	}
 	for _, want := range []string{
-		"\n  works     run 12  ? waiting: input, at the step book, 40 %: asking\n            Which train?\n            rouse answer 5 (asks for each value), or rouse answer 5 '{…}'\n            rouse cancel 12\n",
-		"\n  works     run 13  ? waiting: retry\n            rouse retry 13, or rouse cancel 13\n",
+		"\n  works     run 12  ? waiting: input, at the step book, 40 %: asking\n            Which train?\n            rouse answer 5 (asks for each value), or rouse answer 5 '{…}'\n            rouse stop 12\n",
+		"\n  works     run 13  ? waiting: retry\n            rouse retry 13, or rouse stop 13\n",
 		"\n  artifact  8  Plan (version 2, 6 B): approved\n",
 		"\n  program   of run 12, –: comp�leted\n",
 		"(pdf, version 1, 0 B): approved; nobody has approved it\n",

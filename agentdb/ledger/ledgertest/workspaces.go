@@ -163,7 +163,7 @@ func workspaceStatus(t *testing.T, open Open) {
 
 	var wrong *ledger.WorkspaceError
 	var blocked *ledger.BlockedError
-	if err := move(ledger.Author{}, ledger.WorkspaceArchived); !errors.As(err, &wrong) || !strings.Contains(err.Error(), "rouse cancel") {
+	if err := move(ledger.Author{}, ledger.WorkspaceArchived); !errors.As(err, &wrong) || !strings.Contains(err.Error(), "rouse stop") {
 		t.Errorf("archived under a run: %v", err)
 	}
 

@@ -41,7 +41,7 @@ func (d *Daemon) Idle(ctx context.Context, agent string, force bool) error {
 			continue
 		}
 
-		advice := fmt.Sprintf("wait for its end, or cancel it: rouse cancel %d", runs[0].ID)
+		advice := fmt.Sprintf("wait for its end, or cancel it: rouse stop %d", runs[0].ID)
 		if !alive {
 			advice += "; or say --force, and it goes on with another database than it began with"
 		}

@@ -331,7 +331,7 @@ var everywhere = map[string]func(t *testing.T){
 	},
 	"Writes": func(t *testing.T) {
 		for writes, want := range map[tool.Writes]string{
-			tool.WritesElsewhere: `what send did stays: {"to":"bob","text":"Dear <Bob>"}`, tool.WritesNotice: `the notice stays: {"to":"bob"`, tool.WritesWake: "rouse slot clerk",
+			tool.WritesElsewhere: `what send did stays: {"to":"bob","text":"Dear <Bob>"}`, tool.WritesNotice: `the notice stays: {"to":"bob"`, tool.WritesWake: "rouse wake clerk",
 			tool.WritesPlanned: "what send did stays",
 			// A change of a file that is not recorded was none.
 			tool.WritesFiles: "", tool.WritesNothing: "", tool.WritesRows: "", tool.WritesUndo: "", tool.WritesArtifact: "",

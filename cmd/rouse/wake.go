@@ -14,30 +14,31 @@ import (
 	"rouse/scheduler/schedule"
 )
 
-type slotOptions struct {
+type wakeOptions struct {
 	api.WakeRequest
 	clear, json bool
 }
 
-func newSlot(at *place) *cobra.Command {
-	var o slotOptions
+func newWake(at *place) *cobra.Command {
+	var o wakeOptions
 	cmd := &cobra.Command{
-		Use:   "slot [AGENT] [--at T | --in 2h] [--instructions TEXT] [--clear]",
-		Short: "Shows, sets or cancels an agent's next wake",
+		Use:     "wake [AGENT] [--at T | --in 2h] [--instructions TEXT] [--clear]",
+		Aliases: []string{"slot"},
+		Short:   "Shows, sets or cancels an agent's next wake",
 		Long: `An agent with self_scheduling plans one next wake, with the instructions that it gets then.
-"rouse slot AGENT" shows it and the limits of the agent; without an agent it lists the next
+"rouse wake AGENT" shows it and the limits of the agent; without an agent it lists the next
 wakes of all agents.
 
 With --at or --in you plan the next wake, which replaces the planned one; of the limits only
 the horizon holds for you. What you leave out stays as it was planned.
 --at takes 15:04 (the next one), "2026-11-21 15:04", tomorrow or an RFC 3339 instant, read
 in the daemon's time zone.`,
-		Example: `  rouse slot
-  rouse slot bookkeeper --in 2h --instructions "Look whether the bank has answered."
-  rouse slot bookkeeper --at "2026-11-23 08:00"
-  rouse slot bookkeeper --clear`,
+		Example: `  rouse wake
+  rouse wake bookkeeper --in 2h --instructions "Look whether the bank has answered."
+  rouse wake bookkeeper --at "2026-11-23 08:00"
+  rouse wake bookkeeper --clear`,
 		Args: cobra.MaximumNArgs(1),
-		RunE: verb(func(cmd *cobra.Command, args []string) error { return runSlot(cmd, at, o, args) }),
+		RunE: verb(func(cmd *cobra.Command, args []string) error { return runWake(cmd, at, o, args) }),
 	}
 
 	f := cmd.Flags()
@@ -53,7 +54,7 @@ in the daemon's time zone.`,
 }
 
 // planning says whether the command line asks for a plan.
-func (o slotOptions) planning(cmd *cobra.Command) (bool, error) {
+func (o wakeOptions) planning(cmd *cobra.Command) (bool, error) {
 	planning := false
 	for _, flag := range []string{"at", "in", "instructions", "priority", "on-miss"} {
 		if !cmd.Flags().Changed(flag) {
@@ -75,13 +76,13 @@ func (o slotOptions) planning(cmd *cobra.Command) (bool, error) {
 	return planning, nil
 }
 
-func runSlot(cmd *cobra.Command, at *place, o slotOptions, args []string) error {
+func runWake(cmd *cobra.Command, at *place, o wakeOptions, args []string) error {
 	planning, err := o.planning(cmd)
 	if err != nil {
 		return err
 	}
 	if len(args) == 0 && (planning || o.clear) {
-		return usagef("name the agent; those that plan are listed by: rouse slot")
+		return usagef("name the agent; those that plan are listed by: rouse wake")
 	}
 
 	s, err := at.open(cmd.Context())
@@ -92,12 +93,12 @@ func runSlot(cmd *cobra.Command, at *place, o slotOptions, args []string) error 
 
 	switch {
 	case len(args) == 0:
-		return listSlots(cmd, s, o.json)
+		return listWakes(cmd, s, o.json)
 	case planning:
 		o.Agent = args[0]
-		return planSlot(cmd, s, o)
+		return planWake(cmd, s, o)
 	case o.clear:
-		return clearSlot(cmd, s, args[0], o.json)
+		return clearWake(cmd, s, args[0], o.json)
 	}
 
 	var slots []api.AgentWake
@@ -106,17 +107,17 @@ func runSlot(cmd *cobra.Command, at *place, o slotOptions, args []string) error 
 	}
 	// The daemon answers a single agent with a list of one, as it answers for all.
 	if len(slots) != 1 {
-		return fmt.Errorf("the daemon answered with %d slots of one agent; is it of the same version?", len(slots))
+		return fmt.Errorf("the daemon answered with %d wakes of one agent; is it of the same version?", len(slots))
 	}
 	if o.json {
 		return printJSON(cmd.OutOrStdout(), slots[0])
 	}
 
-	printSlot(cmd.OutOrStdout(), slots[0], time.Now())
+	printPlannedWake(cmd.OutOrStdout(), slots[0], time.Now())
 	return nil
 }
 
-func listSlots(cmd *cobra.Command, s *session, asJSON bool) error {
+func listWakes(cmd *cobra.Command, s *session, asJSON bool) error {
 	var slots []api.AgentWake
 	if err := s.Get(cmd.Context(), "/v1/slots", nil, &slots); err != nil {
 		return err
@@ -161,15 +162,15 @@ func leftText(a api.AgentWake) string {
 	return fmt.Sprintf("%d of %d", *a.Left, a.Limits.DailyCap)
 }
 
-// printSlot says what is planned, and what may be.
-func printSlot(w io.Writer, a api.AgentWake, now time.Time) {
+// printPlannedWake says what is planned, and what may be.
+func printPlannedWake(w io.Writer, a api.AgentWake, now time.Time) {
 	zone := loadZone(a.Zone)
 	switch {
 	case a.Wake == nil && !a.Planning:
 		fmt.Fprintln(w, a.Off)
 		return
 	case a.Wake == nil:
-		fmt.Fprintf(w, "nothing is planned for the agent %s; plan its next wake: rouse slot %s --in 2h --instructions \"…\"\n", a.Agent, a.Agent)
+		fmt.Fprintf(w, "nothing is planned for the agent %s; plan its next wake: rouse wake %s --in 2h --instructions \"…\"\n", a.Agent, a.Agent)
 	default:
 		fmt.Fprintf(w, "the agent %s wakes %s (%s), planned by %s\n", a.Agent, api.LocalTime(a.Wake.At.Time, zone), inText(a.Wake.At, now), plannedBy(*a.Wake))
 		fmt.Fprintf(w, "  instructions  %s\n", shorten(a.Wake.Instructions, 500))
@@ -249,7 +250,7 @@ func limitsText(a api.AgentWake) string {
 	return l.Mode + ": " + strings.Join(parts, ", ")
 }
 
-func planSlot(cmd *cobra.Command, s *session, o slotOptions) error {
+func planWake(cmd *cobra.Command, s *session, o wakeOptions) error {
 	var p api.PlannedWake
 	if err := s.Post(cmd.Context(), "/v1/slots", o.WakeRequest, &p); err != nil {
 		return err
@@ -262,7 +263,7 @@ func planSlot(cmd *cobra.Command, s *session, o slotOptions) error {
 	if p.Wake == nil { // it came at once
 		fmt.Fprintf(out, "the agent %s is woken now\n", p.Agent)
 	} else {
-		printSlot(out, p.AgentWake, time.Now())
+		printPlannedWake(out, p.AgentWake, time.Now())
 	}
 
 	for _, w := range p.Warnings {
@@ -276,7 +277,7 @@ func planSlot(cmd *cobra.Command, s *session, o slotOptions) error {
 	return nil
 }
 
-func clearSlot(cmd *cobra.Command, s *session, agent string, asJSON bool) error {
+func clearWake(cmd *cobra.Command, s *session, agent string, asJSON bool) error {
 	var a api.CancelledWake
 	if err := s.Post(cmd.Context(), "/v1/slots/clear", map[string]string{"agent": agent}, &a); err != nil {
 		return err
