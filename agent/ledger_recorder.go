@@ -1,7 +1,6 @@
 package agent
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -14,48 +13,57 @@ import (
 	"rouse/internal/domain"
 )
 
-// How long, and how much of, the record of calls may come behind them that only read, or change nothing when they are made again.
+// Entries that may lag are durable after maxLag, or as soon as maxQueued of them wait.
 const (
-	holdFor  = 100 * time.Millisecond
-	holdMost = 256 // entries
+	maxLag    = 100 * time.Millisecond
+	maxQueued = 256
 )
 
-// Recorder writes the loop's steps and calls into the ledger, fenced by the attempt. What
-// begins is on disk before it does, unless it only reads. What has ended is written together with what begins next,
-// in one transaction, unless that may take a while, or the effect of a call could be lost:
-// a read is made again after a crash, and an agent's database knows what was done. A step in which no
-// model is asked does nothing by itself, so it begins with its first call.
+// Recorder writes the loop's steps and calls into the ledger, fenced by the attempt.
 //
-// The calls of a module that write into its own storage (loop.Call.Once) begin without a record, and have one within a tenth of
-// a second: the storage notes them with what they write, and a module that is run again makes the same ones. What it
-// would do otherwise if it were lost is on disk before them: what it has read, and when.
+// All entries of the attempt pass through one queue, in the order in which they came. One flush writes at a time, and it
+// takes the whole queue in one transaction. So the ledger has the entries in that order, and an end never precedes its start.
+//
+// An entry is a barrier or may lag. A barrier returns when it and all entries before it are durable. The start of a call with an
+// effect is one, and so is the end of a call that cannot be repeated, and the start of a step that asks a model. All other
+// entries are written with the next barrier, or after maxLag: a read is repeated after a crash, and the journal of an
+// agent's database knows what was done. The last ones are committed with the result of the attempt.
+//
+// Calls of a module into its own storage (loop.Call.Once) may lag too. The storage journals each call with its
+// data, and a restarted module makes the same calls. Whatever it was told before is durable first,
+// because the module may depend on it.
+//
+// The first error is final: later entries are refused with it.
 type Recorder struct {
-	ledger  *ledger.Ledger
+	record  func(context.Context, ledger.Attempt, ...ledger.Entry) error
 	attempt ledger.Attempt
 	redact  *redact.Redactor
-	asks    bool                        // a model, in each step
-	settle  func(context.Context) error // comes before calls are on record that may have made files; nil: nobody wants to know
-	left    bool                        // what the loop leaves is for end
+	asks    bool // each step asks a model
+	// settle is called before calls that may have made files are recorded. Optional.
+	settle func(context.Context) error
+	left   bool // the last entries are for end
 
-	mu    sync.Mutex
-	held  []ledger.Entry // in the order in which it came
-	told  bool           // something of it was told to who calls
-	made  bool           // something of it, or of what comes with it, may have made files
-	open  int            // calls that have begun
-	timer *time.Timer    // writes what is held, nil when nothing waits for that
-	err   error          // of that
-
-	behind   sync.Mutex // held while that writes
-	settling sync.Mutex // held while settle is asked
+	mu       sync.Mutex
+	queue    []ledger.Entry // not durable, and not being written
+	queued   int            // entries that ever came
+	durable  int            // how many of them are durable
+	told     int            // the place of the last one that told the caller something
+	made     bool           // a call in the queue may have made files
+	timer    *time.Timer    // flushes the queue after maxLag; nil while the queue is empty
+	flushing bool
+	flushed  *sync.Cond // of mu: a flush has ended
+	err      error      // of the first flush that failed
 }
 
 // NewRecorder gives the loop its record of one attempt, without the secrets. asks says that a model is asked in each step.
 func NewRecorder(l *ledger.Ledger, a ledger.Attempt, secrets []string, asks bool) *Recorder {
-	return newRecorder(l, a, redactor(secrets), asks)
+	return newRecorder(l.Record, a, redactor(secrets), asks)
 }
 
-func newRecorder(l *ledger.Ledger, a ledger.Attempt, r *redact.Redactor, asks bool) *Recorder {
-	return &Recorder{ledger: l, attempt: a, redact: r, asks: asks}
+func newRecorder(record func(context.Context, ledger.Attempt, ...ledger.Entry) error, a ledger.Attempt, r *redact.Redactor, asks bool) *Recorder {
+	out := &Recorder{record: record, attempt: a, redact: r, asks: asks}
+	out.flushed = sync.NewCond(&out.mu)
+	return out
 }
 
 func (r *Recorder) clean(raw json.RawMessage) json.RawMessage {
@@ -80,225 +88,163 @@ func (r *Recorder) call(c loop.Call) ledger.Call {
 
 // StartStep implements loop.Recorder.
 func (r *Recorder) StartStep(ctx context.Context, s loop.Step) error {
-	// One within a call is that of a model which the call asks.
-	when := atOnce
-	if !r.asks && s.ParentCall == "" {
-		when = withNext
-	}
-	return r.write(ctx, 0, when, ledger.StepStarted(r.step(s)))
+	// A step within a call asks a model, whatever those of the run do. One that asks no model does nothing by itself.
+	return r.add(ctx, durability{barrier: r.asks || s.ParentCall != ""}, ledger.StepStarted(r.step(s)))
 }
 
 // FinishStep implements loop.Recorder.
 func (r *Recorder) FinishStep(ctx context.Context, s loop.Step) error {
-	when := withNext
-	if r.asks { // a model has answered
-		when = withNextTold
-	}
-	return r.write(ctx, 0, when, ledger.StepFinished(r.step(s)))
+	return r.add(ctx, durability{tells: r.asks}, ledger.StepFinished(r.step(s)))
 }
 
 // StartCall implements loop.Recorder.
 func (r *Recorder) StartCall(ctx context.Context, c loop.Call) error {
-	if r.mayLag(c) {
-		return r.lag(ctx, false, ledger.CallStarted(r.call(c)))
-	}
-	// Nothing is lost with one that only reads, but that it is known to be on, which is so a moment later.
-	if c.Effect == domain.EffectRead {
-		return r.hold(ctx, false, ledger.CallStarted(r.call(c)))
-	}
-	return r.write(ctx, 1, atOnce, ledger.CallStarted(r.call(c)))
+	mayLag := r.mayLag(c)
+	return r.add(ctx, durability{barrier: c.Effect != domain.EffectRead && !mayLag, depends: mayLag}, ledger.CallStarted(r.call(c)))
 }
 
 // FinishCall implements loop.Recorder.
 func (r *Recorder) FinishCall(ctx context.Context, c loop.Call) error {
-	r.noteMade(c)
-	if r.mayLag(c) {
-		return r.lag(ctx, c.State != domain.CallDone, ledger.CallFinished(r.call(c)))
+	d := durability{made: c.Effect != domain.EffectRead}
+	switch {
+	case r.mayLag(c):
+		d.tells = c.State != domain.CallDone // its result tells nothing otherwise
+		d.barrier = d.tells
+	default:
+		d.tells, d.barrier = true, c.Effect != domain.EffectRead && c.Effect != domain.EffectDatabase
 	}
-
-	// These are safe to lose: a read is made again, and the database knows what was done.
-	if c.Effect == domain.EffectRead {
-		return r.hold(ctx, true, ledger.CallFinished(r.call(c)))
-	}
-	when := atOnce
-	if c.Effect == domain.EffectDatabase {
-		when = withNextTold
-	}
-	return r.write(ctx, -1, when, ledger.CallFinished(r.call(c)))
+	return r.add(ctx, d, ledger.CallFinished(r.call(c)))
 }
 
-// AnswerCall implements loop.Recorder. It is safe to lose: the next attempt answers it as this one did.
+// AnswerCall implements loop.Recorder. It may lag: the next attempt answers the call in the same way.
 func (r *Recorder) AnswerCall(ctx context.Context, c loop.Call) error {
-	r.noteMade(c)
-	call, when := r.call(c), withNextTold
-	if c.State == domain.CallReplayed { // what it tells is on record
-		when = withNext
-	}
-	return r.write(ctx, 0, when, ledger.CallStarted(call), ledger.CallFinished(call))
+	d := durability{made: c.Effect != domain.EffectRead, tells: c.State != domain.CallReplayed} // a replayed answer is on record
+	return r.add(ctx, d, ledger.CallStarted(r.call(c)), ledger.CallFinished(r.call(c)))
 }
 
-// Flush writes what was held back; the loop calls it when the run is over. A record that is left to the end of the attempt waits
-// for it.
+// Flush returns when all entries are durable, or at once if the last ones are left to the end of the attempt.
+// The loop calls it when the run is over.
 func (r *Recorder) Flush(ctx context.Context) error {
 	if r.left {
 		return nil
 	}
-	return r.write(ctx, 0, atOnce)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.flush(ctx)
 }
 
-// leaveEnd has what the loop leaves be committed together with the end of the attempt. What comes along of files that were made has
-// to be known before that, so that it is not left then.
+// leaveEnd leaves the last entries to the result of the attempt. With settle they are flushed before, because files
+// have to be settled before the calls that made them are recorded.
 func (r *Recorder) leaveEnd() { r.left = r.settle == nil }
 
-// end gives what is left of the record to a result that is committed with it, or writes it, where the attempt did not come to an
-// end that is: what follows of a failure reads the record.
+// end moves the last entries into a result, which commits them. If the attempt is to be continued or repeated, it flushes them
+// instead, because the next attempt reads the record.
 func (r *Recorder) end(ctx context.Context, res *ledger.Result, failure error) error {
 	r.left = false
 	if failure != nil || !res.Outcome.Done() || res.Wait != nil {
-		return errors.Join(failure, r.Flush(ctx))
+		err := r.Flush(ctx)
+		if errors.Is(failure, err) { // it is what failed
+			return failure
+		}
+		return errors.Join(failure, err)
 	}
 
-	r.mu.Lock()
-	res.Record = r.take(nil)
-	r.mu.Unlock()
-	return r.caughtUp()
-}
-
-// moment is when entries are written.
-type moment int
-
-const (
-	atOnce       moment = iota
-	withNext            // with what comes next
-	withNextTold        // so, too, but before a call without a record: it may depend on them
-)
-
-// write writes entries after those that were held back, or holds them back, too: never while
-// a call is on, which may take its time. began is how many calls there are more.
-func (r *Recorder) write(ctx context.Context, began int, when moment, entries ...ledger.Entry) error {
-	r.mu.Lock()
-	r.open += began
-	if when != atOnce && r.open == 0 {
-		r.held, r.told = append(r.held, entries...), r.told || when == withNextTold
-		r.mu.Unlock()
-		return nil
-	}
-
-	entries = r.take(entries)
-	r.mu.Unlock()
-	if err := r.caughtUp(); err != nil || len(entries) == 0 {
-		return err
-	}
-	return r.record(ctx, entries)
-}
-
-// record writes entries, once it is known what comes along of what their calls made.
-func (r *Recorder) record(ctx context.Context, entries []ledger.Entry) error {
-	if err := r.settleMade(ctx); err != nil {
-		return err
-	}
-	return r.ledger.Record(ctx, r.attempt, entries...)
-}
-
-// settleMade returns once it is known what comes along of what the calls so far have made.
-func (r *Recorder) settleMade(ctx context.Context) error {
-	if r.settle == nil {
-		return nil
-	}
-	r.settling.Lock() // whoever else writes waits for it, too
-	defer r.settling.Unlock()
-
-	r.mu.Lock()
-	made := r.made
-	r.made = false
-	r.mu.Unlock()
-	if !made {
-		return nil
-	}
-	err := r.settle(ctx)
-	if err != nil {
-		r.mu.Lock()
-		r.made = true
-		r.mu.Unlock()
-	}
-	return err
-}
-
-// noteMade remembers that a call may have made files.
-func (r *Recorder) noteMade(c loop.Call) {
-	if c.Effect == domain.EffectRead {
-		return
-	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.made = true
+	for r.flushing {
+		r.flushed.Wait()
+	}
+	if r.err != nil {
+		return r.err
+	}
+	res.Record = r.take()
+	r.durable = r.queued // with the result
+	return nil
 }
 
-// take is all that is to be written now: what was held, and more.
-func (r *Recorder) take(more []ledger.Entry) []ledger.Entry {
-	all := append(r.held, more...)
-	r.held, r.told = nil, false
+// mayLag reports whether a call may run before its start is durable: the next attempt is sure to repeat it, because a module
+// repeats its calls. A model may not.
+func (r *Recorder) mayLag(c loop.Call) bool { return c.Once && !r.asks }
+
+// durability says when entries have to be durable, and what depends on them.
+type durability struct {
+	barrier bool // the caller waits until they are durable
+	depends bool // and so it does while something that it was told is not
+	tells   bool // they tell the caller something
+	made    bool // their calls may have made files
+}
+
+// add puts entries at the end of the queue.
+func (r *Recorder) add(ctx context.Context, d durability, entries ...ledger.Entry) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.err != nil {
+		return r.err
+	}
+
+	d.barrier = d.barrier || d.depends && r.told > r.durable || len(r.queue) >= maxQueued
+	r.queue, r.queued, r.made = append(r.queue, entries...), r.queued+len(entries), r.made || d.made
+	if d.tells {
+		r.told = r.queued
+	}
+	if d.barrier {
+		return r.flush(ctx)
+	}
+	if r.timer == nil {
+		r.timer = time.AfterFunc(maxLag, r.flushLate)
+	}
+	return nil
+}
+
+// flushLate flushes the queue after maxLag.
+func (r *Recorder) flushLate() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	_ = r.flush(context.Background()) // later entries are refused with its error
+}
+
+// flush returns when all entries that have come so far are durable. The caller holds mu.
+func (r *Recorder) flush(ctx context.Context) error {
+	for last := r.queued; r.err == nil && r.durable < last; {
+		if r.flushing {
+			r.flushed.Wait()
+		} else {
+			r.writeQueue(context.WithoutCancel(ctx)) // other callers wait for it, too
+		}
+	}
+	return r.err
+}
+
+// writeQueue makes the whole queue durable. The caller holds mu, which is free meanwhile.
+func (r *Recorder) writeQueue(ctx context.Context) {
+	settles := r.made && r.settle != nil
+	entries := r.take()
+	r.flushing = true
+	r.mu.Unlock()
+
+	var err error
+	if settles {
+		err = r.settle(ctx)
+	}
+	if err == nil {
+		err = r.record(ctx, r.attempt, entries...)
+	}
+
+	r.mu.Lock()
+	r.flushing, r.err = false, err // it was nil
+	if err == nil {
+		r.durable += len(entries)
+	}
+	r.flushed.Broadcast()
+}
+
+// take empties the queue. The caller holds mu.
+func (r *Recorder) take() []ledger.Entry {
+	all := r.queue
+	r.queue, r.made = nil, false
 	if r.timer != nil {
 		r.timer.Stop()
 		r.timer = nil
 	}
 	return all
-}
-
-// mayLag says whether the record of a call may come behind it: where the next attempt is sure to make it, as a module does and a model
-// may not.
-func (r *Recorder) mayLag(c loop.Call) bool { return c.Once && !r.asks }
-
-// lag holds an entry for a while, unless what is held has to be on record before anything happens.
-func (r *Recorder) lag(ctx context.Context, told bool, e ledger.Entry) error {
-	r.mu.Lock()
-	wait := r.open > 0 || r.told || told
-	r.mu.Unlock()
-	if wait {
-		return r.write(ctx, 0, atOnce, e)
-	}
-	return r.hold(ctx, false, e)
-}
-
-// hold has an entry written with what comes next, or a while later by itself; told says that something of it was told to who calls.
-func (r *Recorder) hold(ctx context.Context, told bool, e ledger.Entry) error {
-	r.mu.Lock()
-	if len(r.held) >= holdMost || r.err != nil {
-		r.mu.Unlock()
-		return r.write(ctx, 0, atOnce, e)
-	}
-	defer r.mu.Unlock()
-
-	r.held, r.told = append(r.held, e), r.told || told
-	if r.timer == nil {
-		r.timer = time.AfterFunc(holdFor, r.catchUp)
-	}
-	return nil
-}
-
-// catchUp writes what was held for long enough, beside the calls that go on.
-func (r *Recorder) catchUp() {
-	r.behind.Lock()
-	defer r.behind.Unlock()
-
-	r.mu.Lock()
-	entries := r.take(nil)
-	r.mu.Unlock()
-	if len(entries) == 0 {
-		return
-	}
-
-	err := r.record(context.Background(), entries)
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.err = cmp.Or(r.err, err)
-}
-
-// caughtUp waits until what was written beside the calls is on disk: whatever is written next comes behind it.
-func (r *Recorder) caughtUp() error {
-	r.behind.Lock()
-	defer r.behind.Unlock()
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.err
 }

@@ -30,7 +30,7 @@ func (r *Runner) loopOptions(ctx context.Context, run ledger.Run, a ledger.Attem
 		return o, over, err
 	}
 
-	recorder := newRecorder(r.ledger, a, t.redactor(), t.needsModel())
+	recorder := newRecorder(r.ledger.Record, a, t.redactor(), t.needsModel())
 	if r.homes != nil {
 		recorder.settle = func(ctx context.Context) error { return r.homes.Settle(ctx, t.agent.Name) }
 	}
