@@ -10,6 +10,7 @@ import (
 	"rouse/agent/loop"
 	"rouse/agent/tool"
 	"rouse/agentdb/ledger"
+	"rouse/internal/domain"
 )
 
 // authorizer decides on the calls of one attempt before the loop makes them: by the rules of the
@@ -45,6 +46,11 @@ func (r *Runner) newAuthorizer(run ledger.Run, a ledger.Attempt, t task) *author
 // Authorize implements loop.Authorizer.
 func (g *authorizer) Authorize(ctx context.Context, in tool.Invocation, t tool.Tool, args json.RawMessage) (tool.Verdict, error) {
 	need, err := t.Need(ctx, in, args)
+	if domain.IsFileFault(err) {
+		refused := tool.FaultEnvelope(err)
+		refused.Tool = t.Name()
+		return tool.Verdict{Refusal: &refused}, nil
+	}
 	if err != nil {
 		return tool.Verdict{}, fmt.Errorf("what a call of %s needs cannot be told: %w", t.Name(), err)
 	}

@@ -135,8 +135,8 @@ func (r *Registry) listForModel() []model.Tool {
 	return out
 }
 
-// Call checks the arguments and runs a tool. What the caller can do something about is an envelope; an
-// error means that the host is broken.
+// Call checks the arguments and runs a tool. What the caller can do something about is an envelope, and so is a fault of the
+// file system (domain.IsFileFault); an error means that the host is broken.
 func (r *Registry) Call(ctx context.Context, in Invocation, name string, args json.RawMessage) (Envelope, error) {
 	t, ok := r.Lookup(name)
 	if !ok {
@@ -156,8 +156,27 @@ func (r *Registry) Call(ctx context.Context, in Invocation, name string, args js
 	}
 
 	e, err := t.runWithTimeout(ctx, in, fitted)
+	if domain.IsFileFault(err) {
+		e, err = t.faultEnvelope(fitted, err), nil
+	}
 	e.Tool = name
 	return e, err
+}
+
+// faultEnvelope is the result of a call that came upon a fault of the file system. The tool did not expect it there, so a
+// call with an effect may have had it.
+func (t Tool) faultEnvelope(args json.RawMessage, err error) Envelope {
+	e := FaultEnvelope(err)
+	if effect := t.EffectOf(args); effect == domain.EffectWrite || effect == domain.EffectExternal {
+		e.Message += "; whether the call took effect is unknown: look before you make it again"
+		e.Uncertain = true
+	}
+	return e
+}
+
+// FaultEnvelope is the result of a call that a fault of the file system has prevented.
+func FaultEnvelope(err error) Envelope {
+	return Failure(KindExecutionError, "the file system refused it: %v", err)
 }
 
 func (r *Registry) unknown(name string) Envelope {

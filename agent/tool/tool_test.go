@@ -4,8 +4,13 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
 	"path"
 	"strings"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -248,6 +253,49 @@ func TestToolThatFails(t *testing.T) {
 				time.Sleep(2 * time.Hour)
 			})
 		})
+	}
+}
+
+// TestFileFaults: a fault of the file system is told as the failure of its call, unless the host's own files have it. A call with
+// an effect may have had it.
+func TestFileFaults(t *testing.T) {
+	t.Parallel()
+	gone := &fs.PathError{Op: "lstat", Path: "/gone", Err: syscall.ENOENT}
+	for name, c := range map[string]struct {
+		err    error
+		breaks bool
+	}{
+		"a folder that is gone": {gone, false},
+		"one with more to say":  {fmt.Errorf("the folder of x cannot be found: %w", gone), false},
+		"a failed rename":       {&os.LinkError{Op: "rename", Old: "a", New: "b", Err: syscall.EIO}, false},
+		"too many open files":   {os.NewSyscallError("pipe2", syscall.EMFILE), false},
+		"the ledger":            {fmt.Errorf("it is not recorded: %w", &domain.HostError{Err: gone}), true},
+		"a lost connection":     {&net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}, true},
+		"anything else":         {errors.New("the host is broken"), true},
+	} {
+		for effect, uncertain := range map[domain.Effect]bool{domain.EffectRead: false, domain.EffectDatabase: false, domain.EffectWrite: true, domain.EffectExternal: true} {
+			failing, err := tool.Define(tool.Spec{Name: "fails", Description: "fails", Effect: effect, Class: tool.ClassOther, Needs: tool.NoNeeds}, func(context.Context, tool.Invocation, arguments) (tool.Envelope, error) {
+				return tool.Envelope{}, c.err
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			r, err := tool.NewRegistry(failing)
+			if err != nil {
+				t.Fatal(err)
+			}
+
+			e, err := r.Call(t.Context(), tool.Invocation{}, "fails", json.RawMessage(`{"name":"x"}`))
+			if c.breaks {
+				if !errors.Is(err, c.err) {
+					t.Errorf("%s, %s: %+v, %v", name, effect, e, err)
+				}
+				continue
+			}
+			if err != nil || e.Kind != tool.KindExecutionError || !strings.Contains(e.Message, c.err.Error()) || e.Uncertain != uncertain || e.Tool != "fails" {
+				t.Errorf("%s, %s: %+v, %v", name, effect, e, err)
+			}
+		}
 	}
 }
 

@@ -52,7 +52,7 @@ func (l *Ledger) pack(ctx context.Context, text string) (stored, name string, er
 
 	name, err = l.blobs.put(ctx, text)
 	if err != nil {
-		return "", "", fmt.Errorf("cannot keep a large value of the record: %w", err)
+		return "", "", hostFault(fmt.Errorf("cannot keep a large value of the record: %w", err))
 	}
 	if name == "" {
 		return text, "", nil
@@ -68,7 +68,8 @@ func (l *Ledger) unpack(ctx context.Context, stored string) (json.RawMessage, er
 	if l.blobs == nil {
 		return nil, errNoValues
 	}
-	return l.blobs.get(ctx, name)
+	text, err := l.blobs.get(ctx, name)
+	return text, hostFault(err)
 }
 
 // sumOf is the hash of a value, as names begin with it.

@@ -161,13 +161,21 @@ func (l *Ledger) write(ctx context.Context, op func(*sqlite.Tx) error) error {
 		return err
 	}
 	if l.file == nil {
-		return l.writer.Do(ctx, op)
+		return hostFault(l.writer.Do(ctx, op))
 	}
 	if err := l.roomFor(l.file.beforeWrite); err != nil {
-		return err
+		return hostFault(err)
 	}
 
-	return l.file.afterWrite(l.roomFor(func() error { return l.writer.Do(ctx, op) }))
+	return hostFault(l.file.afterWrite(l.roomFor(func() error { return l.writer.Do(ctx, op) })))
+}
+
+// hostFault marks a fault of the file system as one of the ledger, so that it is not taken for one of a path that a tool was given.
+func hostFault(err error) error {
+	if domain.IsFileFault(err) {
+		return &domain.HostError{Err: err}
+	}
+	return err
 }
 
 // PlanChanged returns a channel that is closed when a pause or a wake is next written. Get it

@@ -76,6 +76,9 @@ func (o Options) exportFile(ctx context.Context, db *agentdb.DB, _ tool.Invocati
 	}
 	// Right before the rename: no watch may see the file before it is on record as the job's own.
 	if err := place.Announce(ctx, file.TempName()); err != nil {
+		if domain.IsFileFault(err) {
+			err = place.Explain(err)
+		}
 		return nil, nil, errors.Join(err, file.Abort())
 	}
 	if err := o.commit(ctx, place, a, file, old); err != nil {

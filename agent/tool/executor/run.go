@@ -52,6 +52,9 @@ func (p *program) run(ctx context.Context, in tool.Invocation, a Args) (tool.Env
 		if ctx.Err() != nil {
 			return tool.Failure(tool.KindRejected, "cancelled before it started: %v", context.Cause(ctx)), settled
 		}
+		if domain.IsFileFault(err) {
+			return tool.Failure(tool.KindUnavailable, "%v", err), settled
+		}
 		return tool.Envelope{}, errors.Join(err, settled)
 	}
 

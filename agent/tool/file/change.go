@@ -15,6 +15,7 @@ import (
 	"rouse/agent/tool"
 	"rouse/agentdb/ledger"
 	"rouse/internal/atomicfile"
+	"rouse/internal/domain"
 	"rouse/internal/owner"
 )
 
@@ -51,7 +52,7 @@ func (f *files) prepare(ctx context.Context, in tool.Invocation, path string) (p
 		return pendingChange{}, err
 	}
 
-	release, err := takeTurn(ctx, f.locks, f.roots, path)
+	release, err := f.locks.Acquire(ctx, f.roots.Canonical(path))
 	if err != nil {
 		return pendingChange{}, errors.Join(err, place.Close())
 	}
@@ -76,19 +77,19 @@ func (f *files) prepare(ctx context.Context, in tool.Invocation, path string) (p
 	return c, nil
 }
 
-// takeTurn waits until nobody else changes a file by the tools.
-func takeTurn(ctx context.Context, locks *tool.Locks, roots *tool.Roots, path string) (release func(), err error) {
-	release, err = locks.Acquire(ctx, roots.Canonical(path))
-	if _, ended := errors.AsType[*tool.PathError](err); err != nil && !ended {
-		err = &hostError{err}
-	}
-	return release, err
-}
-
 // hostError is a fault of the host, not of the call: it ends the run.
 type hostError struct{ error }
 
 func (e *hostError) Unwrap() error { return e.error }
+
+// notAnnounced is the error of a change that could not be put on record before it was made: a fault of the file's folder is
+// one of the call.
+func notAnnounced(p *tool.FileHandle, err error) error {
+	if domain.IsFileFault(err) {
+		return p.Explain(err)
+	}
+	return &hostError{err}
+}
 
 // failureOf turns the error of a change that was not made into an envelope, or a host's error.
 func failureOf(path string, err error) (tool.Envelope, error) {
@@ -130,7 +131,7 @@ func (f *files) apply(ctx context.Context, in tool.Invocation, c pendingChange, 
 		op, err = f.log.AddFileOp(ctx, ledger.Attempt{Run: in.Run, Number: in.Attempt}, op, []byte(c.old.text))
 	}
 	if err != nil {
-		return "", errors.Join(&hostError{err}, file.Abort())
+		return "", errors.Join(notAnnounced(p, err), file.Abort())
 	}
 
 	// The record is dropped even if the run was cancelled meanwhile: there was no change.

@@ -4,11 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"path/filepath"
 
 	"rouse/agent/tool"
 	"rouse/agentdb/ledger"
+	"rouse/internal/domain"
 )
 
 // folderHash is recorded for a folder in place of the hash of a file's content.
@@ -156,7 +156,7 @@ func (k *RecordedPlan) Announce(ctx context.Context) error {
 		}
 
 		err = p.Announce(ctx, p.Rel)
-		if p.Close(); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if p.Close(); err != nil && !domain.IsFileFault(err) { // it is gone again, or cannot be read
 			return err
 		}
 	}

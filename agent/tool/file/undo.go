@@ -105,7 +105,7 @@ func contentObstacle(op ledger.FileOp, now fileState) string {
 // undo restores the file of a change and marks the change as undone. A change that never came about is
 // only marked.
 func undo(ctx context.Context, log Log, locks *tool.Locks, roots *tool.Roots, op ledger.FileOp, force bool) error {
-	release, err := takeTurn(ctx, locks, roots, op.Path)
+	release, err := locks.Acquire(ctx, roots.Canonical(op.Path))
 	if err != nil {
 		return err
 	}
@@ -181,7 +181,7 @@ func restore(ctx context.Context, log Log, p *tool.FileHandle, old fileState, op
 		return err
 	}
 	if err := p.Announce(ctx, file.TempName()); err != nil {
-		return errors.Join(&hostError{err}, file.Abort())
+		return errors.Join(notAnnounced(p, err), file.Abort())
 	}
 
 	return commit(p, op.Path, file, old)

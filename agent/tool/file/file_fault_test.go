@@ -1,0 +1,34 @@
+package file_test
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"rouse/agent/tool"
+	"rouse/agentdb/ledger"
+)
+
+// TestFolderGoneWhileWriting: a folder that goes away right before its file gets its name fails the call, and leaves no record of
+// a change.
+func TestFolderGoneWhileWriting(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, writeFiles(t, map[string]string{"out/a.txt": "old"}))
+	out := filepath.Join(b.dir, "out")
+	b.onWrite = func() error {
+		if err := os.RemoveAll(out); err != nil {
+			return err
+		}
+		_, err := os.Lstat(out)
+		return err
+	}
+
+	e, _ := b.run(t)("file_write", map[string]any{"path": "out/a.txt", "content": "new"})
+	if e.OK || e.Kind != tool.KindNotFound || e.Uncertain {
+		t.Errorf("%+v", e)
+	}
+	ops, err := b.ledger.FileOps(t.Context(), ledger.FileOpFilter{Run: b.last})
+	if err != nil || len(ops) != 0 {
+		t.Errorf("%+v, %v", ops, err)
+	}
+}
