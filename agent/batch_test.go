@@ -186,7 +186,7 @@ func TestManifest(t *testing.T) {
 		if err != nil || err2 != nil || string(text) != want || info.Mode().Perm() != 0o600 {
 			t.Errorf("%s (%v, %v), want %s", text, err, err2, want)
 		}
-		if !strings.Contains(r.System, fmt.Sprintf("listed in %q", path)) || !strings.Contains(r.System, fmt.Sprintf("%q (2 bytes)", files[0].Path)) {
+		if !strings.Contains(r.System, fmt.Sprintf("listed in %q", path)) || !strings.Contains(r.System, fmt.Sprintf("%q (2 bytes, modified %s)", files[0].Path, files[0].ModTime.UTC().Format(time.RFC3339))) {
 			t.Errorf("the model is told %s", r.System)
 		}
 

@@ -14,9 +14,11 @@ import (
 func (q conditionChecker) checkSQL(ctx context.Context, g Condition) (value string, ok bool, err error) {
 	named := map[string]any{"now": q.now}
 	if strings.Contains(g.SQL, "last_") { // else the ledger need not look for them
-		if named["last_success"], named["last_run"], err = q.times(ctx, q.run); err != nil {
+		last, err := q.times(ctx, q.run)
+		if err != nil {
 			return "", false, err
 		}
+		named["last_success"], named["last_run"] = last.SuccessEnd, last.End // the run's own rows are not news
 	}
 
 	db, release, err := q.databases.Get(ctx, q.task.agent.Name)

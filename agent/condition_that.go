@@ -9,11 +9,11 @@ import (
 
 // checkExpression judges by an expression on what the templates of the run know. Its value must be true or false.
 func (q conditionChecker) checkExpression(ctx context.Context, g Condition) (value string, ok bool, err error) {
-	lastSuccess, lastRun, err := q.times(ctx, q.run)
+	last, err := q.times(ctx, q.run)
 	if err != nil {
 		return "", false, err
 	}
-	data := templateData(q.run, q.attempt.Number, q.task.detail, lastSuccess, lastRun)
+	data := templateData(q.run, q.attempt.Number, q.task.detail, last.SuccessStart, last.End)
 	if q.task.detail.Webhook != nil {
 		body, err := q.ledger.DeliveryBody(ctx, q.run.ID)
 		if err != nil {

@@ -2,6 +2,7 @@ package agent
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -25,7 +26,7 @@ func (r *Runner) manifestPath(run int64) string {
 // writeManifest lists the files of a batch where the run's tools can read it. It holds no
 // more than the run's record does, so that each attempt writes the same.
 func (r *Runner) writeManifest(run ledger.Run, t task) (path string, err error) {
-	text, err := manifest(run, present(t.files), t.detail.More)
+	text, err := manifest(run, present(t.files), t.detail.More, cmp.Or(t.zone, time.UTC))
 	if err != nil {
 		return "", fmt.Errorf("the manifest of run %d cannot be made: %w", run.ID, err)
 	}
@@ -42,13 +43,14 @@ func (r *Runner) writeManifest(run ledger.Run, t task) (path string, err error) 
 }
 
 // manifest is a JSON text with a file in a line, so that it can be read in parts.
-func manifest(run ledger.Run, files []ledger.File, more int) ([]byte, error) {
+func manifest(run ledger.Run, files []ledger.File, more int, zone *time.Location) ([]byte, error) {
 	var out bytes.Buffer
 	e := json.NewEncoder(&out)
 	e.SetEscapeHTML(false) // a name is to be read as it is
 	fmt.Fprintf(&out, "{\n\"job\": %q,\n\"run\": \"%d\",\n\"files\": [\n", run.Job, run.ID)
 
 	for i, f := range files {
+		f.ModTime = f.ModTime.In(zone)
 		if err := e.Encode(f); err != nil {
 			return nil, err
 		}

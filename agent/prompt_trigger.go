@@ -1,9 +1,11 @@
 package agent
 
 import (
+	"cmp"
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 
 	"rouse/agentdb/ledger"
 	"rouse/internal/text"
@@ -87,7 +89,11 @@ func batchPrompt(t task) string {
 	files := present(t.files)
 	var list promptList
 	for _, f := range files {
-		if !list.add("%q (%d bytes)", f.Path, f.Size) {
+		modified := ""
+		if !f.ModTime.IsZero() {
+			modified = ", modified " + f.ModTime.In(cmp.Or(t.zone, time.UTC)).Format(time.RFC3339)
+		}
+		if !list.add("%q (%d bytes%s)", f.Path, f.Size, modified) {
 			break
 		}
 	}

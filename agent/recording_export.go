@@ -242,7 +242,7 @@ func (r *Runner) timesAsOf(ctx context.Context, run ledger.Run) (lastSuccess, la
 			}
 
 			if e.Outcome == domain.OutcomeSuccess {
-				return e.FinishedAt, lastRun, nil
+				return e.StartedAt, lastRun, nil
 			}
 		}
 	}

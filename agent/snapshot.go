@@ -56,9 +56,11 @@ func (r *Runner) takeSnapshot(ctx context.Context, run ledger.Run, t task) (s sn
 	if t.needsModel() || t.executes() {
 		s.Soul = t.soul()
 	}
-	if s.LastSuccess, s.LastRun, err = r.times(ctx, run); err != nil {
+	last, err := r.times(ctx, run)
+	if err != nil {
 		return s, err
 	}
+	s.LastSuccess, s.LastRun = last.SuccessStart, last.End
 
 	if t.detail.Webhook != nil {
 		if s.Body, err = r.ledger.DeliveryBody(ctx, run.ID); err != nil {
@@ -145,13 +147,11 @@ func (s snapshot) templateData(a ledger.Attempt, t task) map[string]any {
 	return data
 }
 
-// times are when the run's job last succeeded, and when it last ended at all. A run that
-// was skipped did nothing: if it counted, a job whose condition asks for six hours since the
-// last run would never run again.
-func (r *Runner) times(ctx context.Context, run ledger.Run) (lastSuccess, lastRun time.Time, err error) {
+// times returns the times of earlier runs of the run's job. A run that was skipped did nothing:
+// if it counted, a job whose condition asks for six hours since the last run would never run again.
+func (r *Runner) times(ctx context.Context, run ledger.Run) (ledger.LastTimes, error) {
 	if run.Job == "" {
-		return lastSuccess, lastRun, nil
+		return ledger.LastTimes{}, nil
 	}
-
-	return r.ledger.LastEnds(ctx, run.Job, run.ID)
+	return r.ledger.LastTimes(ctx, run.Job, run.ID)
 }

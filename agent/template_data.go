@@ -3,8 +3,10 @@ package agent
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/url"
 	"reflect"
+	"slices"
 	"strings"
 	"time"
 
@@ -52,6 +54,24 @@ func templateData(run ledger.Run, attempt int, d ledger.Detail, lastSuccess, las
 	}
 
 	return data
+}
+
+// DestinationNames are the names that on_success and on_failure of a watch know. They are the
+// same at each try, so that a move that a crash interrupted is found again.
+func DestinationNames() []string {
+	return []string{"Job", "Agent", "Run", "Scheduled", "Input", "File", "Outcome"}
+}
+
+// DestinationData returns the values of DestinationNames for a file of a finished run.
+func (j Job) DestinationData(run ledger.Run, file ledger.File) (map[string]any, error) {
+	d, err := parseDetail(run)
+	if err != nil {
+		return nil, err
+	}
+	data := templateData(run, 0, j.triggeredBy(d), time.Time{}, time.Time{})
+	data["File"], data["Outcome"] = file, string(run.Outcome)
+	maps.DeleteFunc(data, func(name string, _ any) bool { return !slices.Contains(DestinationNames(), name) })
+	return data, nil
 }
 
 // ended is the run that a run follows, as templates and expressions know it: with a plain text for its outcome, to be compared.

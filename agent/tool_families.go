@@ -1,12 +1,14 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	_ "embed"
 	"errors"
 	"fmt"
 	"slices"
 	"sync"
+	"time"
 
 	"rouse/agent/loop"
 	"rouse/agent/tool"
@@ -22,6 +24,7 @@ import (
 	"rouse/agent/tool/web"
 	"rouse/agent/tool/workspace"
 	"rouse/agentdb/ledger"
+	"rouse/scheduler/schedule"
 )
 
 // family is a set of tools, what is known of them, and how a run comes by them.
@@ -309,7 +312,12 @@ func (r *Runner) viewNames(ctx context.Context, agent string) ([]string, error) 
 }
 
 func fileTools(r *Runner, t *task, roots *tool.Roots) ([]tool.Tool, error) {
-	return file.Tools(file.Options{Roots: roots, Wanted: t.wants, Log: r.ledger, Locks: r.fileLocks, Allow: t.agent.Allow, Redact: t.redactor().Replace, RedactReads: t.needsModel(), Viewer: r.viewer})
+	since := func(written string) (time.Time, error) {
+		at, err := schedule.ParseTime(written, time.Now(), cmp.Or(t.zone, time.UTC), false)
+		return at.At, err
+	}
+	return file.Tools(file.Options{Roots: roots, Wanted: t.wants, Log: r.ledger, Locks: r.fileLocks, Allow: t.agent.Allow, Redact: t.redactor().Replace, RedactReads: t.needsModel(), Viewer: r.viewer,
+		Since: since, Zone: t.zone})
 }
 
 func dbTools(r *Runner, t *task, roots *tool.Roots) ([]tool.Tool, error) {

@@ -141,7 +141,7 @@ func (w *Watcher) moveOrDelete(ctx context.Context, watch *Watch, c ledger.Claim
 	case err == nil && after.Action == actionDelete:
 		err = deleteFile(file, st, file.sibling(deletingName(c)))
 	case err == nil:
-		dest, err = w.moveTo(ctx, g, c, file, st, after.Dir)
+		dest, err = w.moveTo(ctx, g, c, file, st, after)
 	}
 
 	switch {
@@ -176,13 +176,17 @@ func deletingName(c ledger.ClaimStatus) string { return fmt.Sprintf(".deleting-%
 
 // moveTo moves a file into a folder, and says where it lies then. Where the same content came before and still lies
 // there, the second one is removed: what is put back again and again fills no folder with copies.
-func (w *Watcher) moveTo(ctx context.Context, g *allowedRoots, c ledger.ClaimStatus, file fileHandle, st stamp, to string) (string, error) {
-	dir, err := g.openDir(to, true)
+func (w *Watcher) moveTo(ctx context.Context, g *allowedRoots, c ledger.ClaimStatus, file fileHandle, st stamp, after After) (string, error) {
+	to, name, err := w.destination(ctx, after, c)
+	if err != nil {
+		return "", err
+	}
+	dir, err := g.openDestination(after.Dir, to, true)
 	if err != nil {
 		if _, ok := errors.AsType[*nofollow.LinkError](err); ok {
-			return "", fmt.Errorf("nothing is moved to %s: %w", to, err)
+			return "", fmt.Errorf("nothing is moved to %s: %w", filepath.Join(after.Dir, to), err)
 		}
-		return "", fmt.Errorf("the folder %s cannot be made, or leads out of the watched one by a link: %w", to, err)
+		return "", fmt.Errorf("the folder %s cannot be made, or leads out of the watched one by a link: %w", filepath.Join(after.Dir, to), err)
 	}
 	if filepath.Dir(file.path()) == dir.Name() {
 		return file.path(), nil // it was moved there after an earlier try
@@ -193,7 +197,7 @@ func (w *Watcher) moveTo(ctx context.Context, g *allowedRoots, c ledger.ClaimSta
 			return c.Dest, deleteFile(file, st, file.sibling(deletingName(c)))
 		}
 	}
-	return w.move(ctx, file, st, dir, filepath.Base(filepath.FromSlash(c.Path)))
+	return w.move(ctx, file, st, dir, name)
 }
 
 // locate finds the content of a claim: at its path or, when its run was retried, where the
@@ -225,7 +229,7 @@ func (w *Watcher) locate(ctx context.Context, g *allowedRoots, c ledger.ClaimSta
 	// A crash between a move and its record leaves no destination in the claim.
 	for _, after := range []After{g.watch.OnFailure, g.watch.OnSuccess} {
 		if after.Action == actionMove && c.Dest == "" {
-			if file, st, err := w.findUnrecordedMove(ctx, g, after.Dir, c); err == nil {
+			if file, st, err := w.findUnrecordedMove(ctx, g, after, c); err == nil {
 				return file, st, nil
 			}
 		}
@@ -262,15 +266,19 @@ func (w *Watcher) stampOfClaimed(ctx context.Context, file fileHandle, c ledger.
 }
 
 // findUnrecordedMove looks for a file where a move would have put it whose record was lost.
-func (w *Watcher) findUnrecordedMove(ctx context.Context, g *allowedRoots, dir string, c ledger.ClaimStatus) (fileHandle, stamp, error) {
-	root, err := g.openDir(dir, false)
+func (w *Watcher) findUnrecordedMove(ctx context.Context, g *allowedRoots, after After, c ledger.ClaimStatus) (fileHandle, stamp, error) {
+	to, name, err := w.destination(ctx, after, c)
+	if err != nil {
+		return fileHandle{}, stamp{}, err
+	}
+	root, err := g.openDestination(after.Dir, to, false)
 	if err != nil {
 		return fileHandle{}, stamp{}, err
 	}
 
 	// The first free name ends the search: the move would have used it.
 	for i := range 100 {
-		file := fileHandle{root, numbered(filepath.Base(filepath.FromSlash(c.Path)), i)}
+		file := fileHandle{root, numbered(name, i)}
 		st, err := w.stampOfClaimed(ctx, file, c)
 		if !errors.Is(err, errChanged) {
 			return file, st, err

@@ -155,7 +155,7 @@ func TestAfterByOutcome(t *testing.T) {
 		domain.OutcomeCancelled: "failed", domain.OutcomeInterrupted: "failed", domain.OutcomeSkipped: "failed",
 	} {
 		d := newHarness(t)
-		w := Watch{Job: "in", Agent: "a", Path: d.path("inbox"), OnSuccess: After{"move", d.path("done")}, OnFailure: After{"move", d.path("failed")}}
+		w := Watch{Job: "in", Agent: "a", Path: d.path("inbox"), OnSuccess: After{Action: "move", Dir: d.path("done")}, OnFailure: After{Action: "move", Dir: d.path("failed")}}
 		d.must(d.w.Set(t.Context(), []Watch{w}))
 		got := d.applyAfter(d.run(w, d.write("inbox/a.csv", "1"), outcome))
 		if got.After != ledger.AfterDone || got.Dest != d.path(want+"/a.csv") {
@@ -169,7 +169,7 @@ func TestAfterByOutcome(t *testing.T) {
 func TestAfterKilledBetweenMoveAndRecord(t *testing.T) {
 	t.Parallel()
 	d := newHarness(t)
-	w := d.set(After{"move", d.path("done")})
+	w := d.set(After{Action: "move", Dir: d.path("done")})
 	d.write("done/a.csv", "another")
 	c := d.run(w, d.write("inbox/a.csv", "1"), domain.OutcomeSuccess)
 	state, dest, _, _ := d.w.moveOrDelete(t.Context(), &w, c) // and no FinishAfterMove
@@ -188,7 +188,7 @@ func TestAfterAcrossFileSystems(t *testing.T) {
 	t.Parallel()
 	d := newHarness(t)
 	far := otherFileSystem(t, d.base)
-	w := d.set(After{"move", far})
+	w := d.set(After{Action: "move", Dir: far})
 	path := d.write("inbox/a.csv", "1")
 	d.must(os.Chmod(path, 0o640))
 	long := time.Now().Add(-time.Hour).Truncate(time.Second)
@@ -245,7 +245,7 @@ func TestMoveTakesNothingForItsCopy(t *testing.T) {
 			if c.far {
 				dir = otherFileSystem(t, d.base)
 			}
-			w := d.set(After{"move", dir})
+			w := d.set(After{Action: "move", Dir: dir})
 			there := d.handle(filepath.Join(dir, "a.csv")).path()
 			d.must(os.WriteFile(there, []byte(c.text), 0o644))
 			path := d.write("inbox/a.csv", "1")
@@ -314,7 +314,7 @@ func otherFileSystem(t *testing.T, here string) string {
 func TestAfterOfAChangedOrMissingFile(t *testing.T) {
 	t.Parallel()
 	d := newHarness(t)
-	w := d.set(After{"move", d.path("done")})
+	w := d.set(After{Action: "move", Dir: d.path("done")})
 	c := d.run(w, d.write("inbox/a.csv", "1"), domain.OutcomeSuccess)
 	d.write("inbox/a.csv", "changed")
 	if got := d.applyAfter(c); got.After != ledger.AfterDone || got.Dest != "" || !strings.Contains(d.note(), "changed since") {
@@ -351,7 +351,7 @@ func TestMoveRestoresAnotherFile(t *testing.T) {
 func TestMoveReplacesNothing(t *testing.T) {
 	t.Parallel()
 	d := newHarness(t)
-	w := d.set(After{"move", d.path("done")})
+	w := d.set(After{Action: "move", Dir: d.path("done")})
 	d.write("done/a.csv", "first")
 	d.must(os.Mkdir(d.path("done/a-2.csv"), 0o755))
 	c := d.run(w, d.write("inbox/a.csv", "second"), domain.OutcomeSuccess)
@@ -375,7 +375,7 @@ func TestMoveReplacesNothing(t *testing.T) {
 func TestAfterRetriesWhatFails(t *testing.T) {
 	t.Parallel()
 	d := newHarness(t)
-	w := d.set(After{"move", d.path("done")})
+	w := d.set(After{Action: "move", Dir: d.path("done")})
 	d.write("done", "a file where the folder should be")
 	c := d.run(w, d.write("inbox/a.csv", "1"), domain.OutcomeSuccess)
 	if got := d.applyAfter(c); got.After != ledger.AfterFailed || !strings.Contains(d.note(), "cannot be made") {
@@ -456,7 +456,7 @@ func TestMoveErrorOfAVanishedFile(t *testing.T) {
 func TestAfterOfARetriedRun(t *testing.T) {
 	t.Parallel()
 	d := newHarness(t)
-	w := Watch{Job: "in", Agent: "a", Path: d.path("inbox"), OnSuccess: After{"move", d.path("done")}, OnFailure: After{"move", d.path("failed")}}
+	w := Watch{Job: "in", Agent: "a", Path: d.path("inbox"), OnSuccess: After{Action: "move", Dir: d.path("done")}, OnFailure: After{Action: "move", Dir: d.path("failed")}}
 	d.must(d.w.Set(t.Context(), []Watch{w}))
 	c := d.applyAfter(d.run(w, d.write("inbox/a.csv", "1"), domain.OutcomeError))
 	d.read("failed/a.csv", "1")
@@ -516,7 +516,7 @@ func TestAfterWaitsForTheWatches(t *testing.T) {
 // way: neither to a file outside nor to a folder.
 func TestAfterStaysInTheFolder(t *testing.T) {
 	t.Parallel()
-	for _, success := range []After{{Action: "delete"}, {"move", "elsewhere"}, {"move", "inbox/done"}} {
+	for _, success := range []After{{Action: "delete"}, {Action: "move", Dir: "elsewhere"}, {Action: "move", Dir: "inbox/done"}} {
 		d := newHarness(t)
 		if success.Dir != "" {
 			success.Dir = d.path(success.Dir)
@@ -535,7 +535,7 @@ func TestAfterStaysInTheFolder(t *testing.T) {
 	}
 
 	d := newHarness(t)
-	w := d.set(After{"move", d.path("inbox/done")})
+	w := d.set(After{Action: "move", Dir: d.path("inbox/done")})
 	d.must(os.Mkdir(d.path("outside"), 0o755))
 	d.link("outside", "inbox/done")
 	c := d.run(w, d.write("inbox/a.csv", "1"), domain.OutcomeSuccess)
@@ -648,7 +648,7 @@ func TestAfterManyOfAnotherNode(t *testing.T) {
 func TestAfterFailureOfARunRetriedMeanwhile(t *testing.T) {
 	t.Parallel()
 	d := newHarness(t)
-	w := Watch{Job: "in", Agent: "a", Path: d.path("inbox"), OnFailure: After{"move", d.path("failed")}}
+	w := Watch{Job: "in", Agent: "a", Path: d.path("inbox"), OnFailure: After{Action: "move", Dir: d.path("failed")}}
 	d.must(d.w.Set(t.Context(), []Watch{w}))
 	d.write("failed", "a file where the folder should be")
 	c := d.run(w, d.write("inbox/a.csv", "1"), domain.OutcomeError)
@@ -669,7 +669,7 @@ func TestAfterFailureOfARunRetriedMeanwhile(t *testing.T) {
 func TestAfterOfAFilePutBack(t *testing.T) {
 	t.Parallel()
 	d := newHarness(t)
-	w := d.set(After{"move", d.path("done")})
+	w := d.set(After{Action: "move", Dir: d.path("done")})
 	d.applyAfter(d.run(w, d.write("inbox/a.csv", "1"), domain.OutcomeSuccess))
 	if got := d.applyAfter(d.run(w, d.write("inbox/a.csv", "1"), domain.OutcomeSuccess)); got.After != ledger.AfterDone || got.Dest != d.path("done/a.csv") {
 		t.Errorf("%+v", got)
@@ -693,7 +693,7 @@ func TestAfterBesideTheSameContent(t *testing.T) {
 	t.Parallel()
 	for _, putBack := range []bool{true, false} {
 		d := newHarness(t)
-		w := Watch{Job: "in", Agent: "a", Path: d.path("inbox"), OnSuccess: After{"move", d.path("done")}, OnFailure: After{"move", d.path("failed")}}
+		w := Watch{Job: "in", Agent: "a", Path: d.path("inbox"), OnSuccess: After{Action: "move", Dir: d.path("done")}, OnFailure: After{Action: "move", Dir: d.path("failed")}}
 		d.must(d.w.Set(t.Context(), []Watch{w}))
 		c := d.applyAfter(d.run(w, d.write("inbox/a.csv", "1"), domain.OutcomeError))
 		d.write("done/a.csv", "1")
@@ -722,7 +722,7 @@ func TestAfterBesideTheSameContent(t *testing.T) {
 func TestAfterOfARunRetriedAtOnce(t *testing.T) {
 	t.Parallel()
 	d := newHarness(t)
-	w := Watch{Job: "in", Agent: "a", Path: d.path("inbox"), OnSuccess: After{"move", d.path("done")}, OnFailure: After{"move", d.path("failed")}}
+	w := Watch{Job: "in", Agent: "a", Path: d.path("inbox"), OnSuccess: After{Action: "move", Dir: d.path("done")}, OnFailure: After{Action: "move", Dir: d.path("failed")}}
 	d.must(d.w.Set(t.Context(), []Watch{w}))
 	d.write("failed/a.csv", "2")
 	c := d.run(w, d.write("inbox/a.csv", "1"), domain.OutcomeError)
@@ -754,4 +754,47 @@ func TestAfterOfARunRetriedAtOnce(t *testing.T) {
 	d.read("inbox/a.csv", "another")
 	d.missing("failed/a-2.csv")
 	d.read("failed/a.csv", "2")
+}
+
+// TestMoveByTemplate moves files to destinations whose values strangers choose.
+func TestMoveByTemplate(t *testing.T) {
+	for name, c := range map[string]struct{ template, value, want string }{
+		"a name":           {"{{ .File.Name }}", "a.csv", "sorted/a.csv"},
+		"a new name":       {"2026-{{ .File.Name }}", "a.csv", "sorted/2026-a.csv"},
+		"a folder":         {"{{ .Input.kind }}", "invoices", "sorted/invoices/a.csv"},
+		"folders":          {"all/{{ .Input.kind }}/new", "invoices", "sorted/all/invoices/new/a.csv"},
+		"a folder, named":  {"{{ .Input.kind }}/{{ .File.Name }}", "x", "sorted/x/x"},
+		"upwards":          {"{{ .Input.kind }}", "..", "sorted/_./a.csv"},
+		"out":              {"{{ .Input.kind }}/{{ .File.Name }}", "../../etc", "sorted/_._.._etc/.._.._etc"},
+		"an absolute one":  {"{{ .Input.kind }}", "/etc/cron.d", "sorted/_etc_cron.d/a.csv"},
+		"a hidden folder":  {"{{ .Input.kind }}", ".git", "sorted/_git/a.csv"},
+		"nothing":          {"{{ .Input.kind }}", "", "sorted/_/a.csv"},
+		"dots for a name":  {"{{ .File.Name }}", "..", "sorted/_."},
+		"lines":            {"{{ .Input.kind }}", "a\nb\x00c", "sorted/a_b_c/a.csv"},
+		"a very long name": {"{{ .File.Name }}", strings.Repeat("n", 300) + ".csv", "sorted/" + strings.Repeat("n", 196) + ".csv"},
+		"a windows path":   {"{{ .Input.kind }}", `..\..\x`, "sorted/_._.._x/a.csv"},
+		"text around":      {`in "{{ "a/b" }}"`, "v", `sorted/v/a.csv`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := newHarness(t)
+			d.w.expand = func(_ context.Context, part string, _ ledger.ClaimStatus) (string, error) {
+				if i := strings.Index(part, "{{"); i >= 0 && strings.Contains(part, ".") {
+					return part[:i] + c.value, nil
+				} else if i >= 0 {
+					return c.value, nil
+				}
+				return part, nil
+			}
+			w := d.set(After{Action: actionMove, Dir: d.path("sorted"), Template: c.template})
+			claim := d.run(w, d.write("inbox/a.csv", "content"), domain.OutcomeSuccess)
+			state, dest, note, _ := d.w.moveOrDelete(t.Context(), &w, claim) // killed before the record
+			if state != ledger.AfterDone || dest != d.path(c.want) {
+				t.Fatalf("%s %s %s", state, dest, note)
+			}
+			if got := d.applyAfter(claim); got.After != ledger.AfterDone || got.Dest != dest {
+				t.Errorf("%+v", got)
+			}
+			d.read(c.want, "content")
+		})
+	}
 }

@@ -109,6 +109,23 @@ func (g *allowedRoots) openDir(dir string, create bool) (*os.Root, error) {
 	return root, nil
 }
 
+// openDestination opens the folder below a destination, and follows no link below it.
+func (g *allowedRoots) openDestination(dir, below string, create bool) (*os.Root, error) {
+	root, err := g.openDir(dir, create)
+	if err != nil || below == "" {
+		return root, err
+	}
+	if create {
+		root, err = nofollow.MakeBelow(root, below, owner.Usual(0o755))
+	} else {
+		root, err = nofollow.OpenBelow(root, below)
+	}
+	if err == nil {
+		g.opened = append(g.opened, root)
+	}
+	return root, err
+}
+
 // handle is a file in the watched folder, or in another one, which is opened for it.
 func (g *allowedRoots) handle(path string) (fileHandle, error) {
 	if rel, in := relInside(g.path, path); in && g.root != nil {

@@ -144,7 +144,7 @@ func TestReviewBack(t *testing.T) {
 		"nobody knows": {func(d *harness, _ ledger.ClaimStatus) { d.must(d.w.ledger.Close()) }, 1, ""},
 	} {
 		d := newHarness(t)
-		w := Watch{Job: "in", Agent: "a", Path: d.path("inbox"), OnFailure: After{actionMove, d.path("failed")}}
+		w := Watch{Job: "in", Agent: "a", Path: d.path("inbox"), OnFailure: After{Action: actionMove, Dir: d.path("failed")}}
 		d.must(d.w.Set(t.Context(), []Watch{w}))
 		f := d.w.folders["in"]
 		claim := d.applyAfter(d.run(w, d.write("inbox/a.csv", "1"), domain.OutcomeError))
@@ -171,7 +171,7 @@ func TestReviewBack(t *testing.T) {
 func TestIsBack(t *testing.T) {
 	t.Parallel()
 	d := newHarness(t)
-	w := Watch{Job: "in", Agent: "a", Path: d.path("inbox"), OnFailure: After{actionMove, d.path("failed")}}
+	w := Watch{Job: "in", Agent: "a", Path: d.path("inbox"), OnFailure: After{Action: actionMove, Dir: d.path("failed")}}
 	d.must(d.w.Set(t.Context(), []Watch{w}))
 	f := d.w.folders["in"]
 	claim := d.applyAfter(d.run(w, d.write("inbox/a.csv", "1"), domain.OutcomeError))

@@ -176,7 +176,7 @@ func TestSkippedFolders(t *testing.T) {
 	t.Parallel()
 	d := newHarness(t)
 	d.must(d.w.Set(t.Context(), []Watch{
-		{Job: "in", Path: d.path("inbox"), Recursive: true, OnSuccess: After{actionMove, d.path("inbox/done")}, OnFailure: After{actionLeave, d.path("inbox/left")}},
+		{Job: "in", Path: d.path("inbox"), Recursive: true, OnSuccess: After{Action: actionMove, Dir: d.path("inbox/done")}, OnFailure: After{Action: actionLeave, Dir: d.path("inbox/left")}},
 		{Job: "inner", Path: d.path("inbox/inner")},
 	}))
 	f := d.w.folders["in"]
@@ -190,7 +190,7 @@ func TestSkippedFolders(t *testing.T) {
 	// What a destination leads to by a link of somebody else is left out as well.
 	d.must(os.Mkdir(d.path("inbox/real"), 0o755))
 	d.link("inbox/real", "inbox/link")
-	d.must(d.w.Set(t.Context(), []Watch{{Job: "in", Path: d.path("inbox"), Recursive: true, OnSuccess: After{actionMove, d.path("inbox/link")}, Boundary: nofollow.NewBoundary(d.path("inbox"))}}))
+	d.must(d.w.Set(t.Context(), []Watch{{Job: "in", Path: d.path("inbox"), Recursive: true, OnSuccess: After{Action: actionMove, Dir: d.path("inbox/link")}, Boundary: nofollow.NewBoundary(d.path("inbox"))}}))
 	f = d.w.folders["in"]
 	f.rootFound(d.path("inbox"))
 	for name, want := range map[string]bool{"real": false, "link": false, "sub": true} {

@@ -42,8 +42,9 @@ const (
 
 // After is what happens to a file after its run.
 type After struct {
-	Action string // "" or leave, move, delete
-	Dir    string // of move
+	Action   string // "" or leave, move, delete
+	Dir      string // of move: the folder that no file leaves
+	Template string // of move: the rest of the path; see SplitTemplate
 }
 
 // Watch is one job's folder.

@@ -36,6 +36,9 @@ type Options struct {
 	BreakerNotices func(job, path string) []ledger.Notice
 	// ReturnNotices makes the notices for when a file is there again as it was after its run failed; may be nil.
 	ReturnNotices func(job, path string, run int64) []ledger.Notice
+	// Expand fills one part of the template of a destination for the file of a finished run. It
+	// may be nil if no watch has a template.
+	Expand func(ctx context.Context, template string, c ledger.ClaimStatus) (string, error)
 	// Elsewhere says of a job that is not watched here whether another node may watch it: what is recorded of its folder and
 	// files is that node's. nil: there is no other.
 	Elsewhere func(job string) bool
@@ -50,6 +53,7 @@ type Watcher struct {
 	runSettle      time.Duration                          // from the end of a run to the scan of a folder that converges
 	breakerNotices func(job, path string) []ledger.Notice // may be nil
 	returnNotices  func(job, path string, run int64) []ledger.Notice
+	expand         func(ctx context.Context, template string, c ledger.ClaimStatus) (string, error)
 	elsewhere      func(job string) bool
 	subs           *subscriptions
 	hashes         *hashes
@@ -104,7 +108,7 @@ func newWatcher(o Options) *Watcher {
 		precise = make(chan struct{}, 1)
 	}
 	return &Watcher{
-		precise: precise, elsewhere: o.Elsewhere, ledger: o.Ledger, queue: o.Queue, log: o.Logger, rescan: o.Rescan, runSettle: defaultRunSettle, breakerNotices: o.BreakerNotices, returnNotices: o.ReturnNotices, hashes: newHashes(),
+		precise: precise, expand: o.Expand, elsewhere: o.Elsewhere, ledger: o.Ledger, queue: o.Queue, log: o.Logger, rescan: o.Rescan, runSettle: defaultRunSettle, breakerNotices: o.BreakerNotices, returnNotices: o.ReturnNotices, hashes: newHashes(),
 		hashLanes: make(chan struct{}, 2), ready: make(chan struct{}), followNow: make(chan struct{}, 1), following: map[*folder]int64{},
 	}
 }

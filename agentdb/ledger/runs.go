@@ -373,26 +373,28 @@ func (l *Ledger) LastRuns(ctx context.Context) (map[string]Run, error) {
 
 const (
 	// lastSuccessAt reads the index of what has ended: many runs may be queued after it.
-	lastSuccessAt = `select finished_at from runs where job = $1 and state = 'finished' and outcome = 'success' order by finished_at desc, id desc limit 1`
+	lastSuccessAt = `select started_at, finished_at from runs where job = $1 and state = 'finished' and outcome = 'success' order by finished_at desc, id desc limit 1`
 	lastEndAt     = `select finished_at from runs where job = $1 and state = 'finished' and outcome <> 'skipped' and id < $2 order by id desc limit 1`
 )
 
-// LastEnds are when a job last succeeded, and when the last of its runs before another one ended that was not skipped; zero: never. Every
-// run asks, so that it does not read their rows.
-func (l *Ledger) LastEnds(ctx context.Context, job string, before int64) (success, end time.Time, err error) {
-	for _, one := range []struct {
-		into  *time.Time
-		query string
-		args  []any
-	}{{&success, lastSuccessAt, []any{job}}, {&end, lastEndAt, []any{job, before}}} {
-		var at int64
-		err := l.statements.row(ctx, one.query, one.args...).Scan(&at)
-		if err != nil && !errors.Is(err, sql.ErrNoRows) {
-			return success, end, err
-		}
-		*one.into = instant(at)
+// LastTimes are times of earlier runs of a job. Zero means that there is none.
+type LastTimes struct {
+	SuccessStart, SuccessEnd time.Time // of the last run that succeeded
+	End                      time.Time // of the last run that was not skipped
+}
+
+// LastTimes returns the times of the runs of a job before another one. It reads no whole rows,
+// because every run asks for it.
+func (l *Ledger) LastTimes(ctx context.Context, job string, before int64) (t LastTimes, err error) {
+	var began, ended, last int64
+	err = l.statements.row(ctx, lastSuccessAt, job).Scan(&began, &ended)
+	if err == nil || errors.Is(err, sql.ErrNoRows) {
+		err = l.statements.row(ctx, lastEndAt, job, before).Scan(&last)
 	}
-	return success, end, nil
+	if errors.Is(err, sql.ErrNoRows) {
+		err = nil
+	}
+	return LastTimes{instant(began), instant(ended), instant(last)}, err
 }
 
 const countUnfinished = `select state, count(*) from runs where state <> 'finished' group by state`

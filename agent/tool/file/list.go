@@ -28,6 +28,7 @@ type entry struct {
 	Name string `json:"name"`
 	Path string `json:"path"` // can be used as it is
 	Type string `json:"type"` // file, directory
+	fileFacts
 }
 
 type listing struct {
@@ -62,6 +63,10 @@ func (f *files) list(a readArgs) tool.Envelope {
 		depth = defaultDepth
 	}
 
+	since, bad := f.parseSince(a.Since)
+	if bad != nil {
+		return *bad
+	}
 	res := listing{Kind: "listing", Path: a.Path, Entries: []entry{}}
 	waiting := []pendingFolder{{filepath.ToSlash(place.Rel), filepath.ToSlash(a.Path), 1}}
 	for ; len(waiting) > 0; waiting = waiting[1:] {
@@ -75,6 +80,18 @@ func (f *files) list(a readArgs) tool.Envelope {
 		if at.depth > 1 {
 			most = maxPerFolder
 		}
+
+		// With since the folders are passed through, and files alone are listed.
+		shownOf := found
+		if !since.IsZero() {
+			shownOf = slices.DeleteFunc(slices.Clone(found), func(e fs.DirEntry) bool { return !modifiedSince(e, since) })
+		}
+		for _, e := range found {
+			if e.IsDir() && at.depth < depth && !since.IsZero() {
+				waiting = append(waiting, pendingFolder{path.Join(at.rel, e.Name()), path.Join(at.shown, e.Name()), at.depth + 1})
+			}
+		}
+		found = shownOf
 
 		most = min(most, maxEntries-len(res.Entries))
 		// A folder further down that may not be read is shown without its content.
@@ -93,7 +110,11 @@ func (f *files) list(a readArgs) tool.Envelope {
 				}
 			}
 
-			res.Entries = append(res.Entries, entry{e.Name(), shown, kind})
+			var facts fileFacts
+			if info, err := e.Info(); err == nil && kind == "file" {
+				facts = f.facts(info)
+			}
+			res.Entries = append(res.Entries, entry{e.Name(), shown, kind, facts})
 		}
 	}
 
@@ -206,7 +227,7 @@ func (f *files) listFiles(ctx context.Context, at, glob string, depth int) tool.
 	var text strings.Builder
 	for _, rel := range names[:min(total, maxListed)] {
 		shown := path.Join(filepath.ToSlash(at), rel)
-		res.Entries = append(res.Entries, entry{path.Base(shown), shown, "file"})
+		res.Entries = append(res.Entries, entry{Name: path.Base(shown), Path: shown, Type: "file"})
 		text.WriteString(quotePath(shown) + "\n")
 	}
 

@@ -36,6 +36,7 @@ type readArgs struct {
 	TailLines int    `json:"tail_lines,omitempty" jsonschema:"the last lines instead"`
 	MaxChars  int    `json:"max_chars,omitempty"`
 	MaxDepth  int    `json:"max_depth,omitempty" jsonschema:"of a folder listing; default 3"`
+	Since     string `json:"since,omitempty" jsonschema:"of a folder listing: only files modified since a time (2026-11-30T08:00:00+01:00) or within a duration (24h)"`
 
 	SheetName  string `json:"sheet_name,omitempty" jsonschema:"of a spreadsheet (.xlsx); when absent that which opens in front"`
 	MaxRows    int    `json:"max_rows,omitempty" jsonschema:"of a spreadsheet; default 8, at most 50"`

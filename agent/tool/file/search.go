@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"path"
 	"path/filepath"
 	"slices"
@@ -38,6 +39,7 @@ type match struct {
 	Path string `json:"path"` // can be used as it is
 	Line int    `json:"line,omitempty"`
 	Text string `json:"text,omitempty"`
+	fileFacts
 }
 
 type searchResult struct {
@@ -65,6 +67,7 @@ type searchArgs struct {
 	Path        string `json:"path,omitempty" jsonschema:"folder or file; default the working folder"`
 	FilePattern string `json:"file_pattern,omitempty" jsonschema:"glob of the files to search, like *.go"`
 	MaxResults  int    `json:"max_results,omitempty" jsonschema:"default 50, at most 500"`
+	Since       string `json:"since,omitempty" jsonschema:"only files modified since a time (2026-11-30T08:00:00+01:00) or within a duration (24h)"`
 }
 
 var searchSpec = withEnum(core(reading("file_search", searchText, tool.ClassSearch)), map[string][]string{"target": {"content", "files"}})
@@ -77,6 +80,10 @@ func (f *files) fileSearch(ctx context.Context, _ tool.Invocation, a searchArgs)
 	s := &search{redact: f.redact, path: a.Path, glob: a.FilePattern, limit: a.MaxResults, names: a.Target == "files"}
 	if e := patternFailure(a.Pattern, "file_pattern", a.FilePattern); e != nil {
 		return *e, nil
+	}
+	var bad *tool.Envelope
+	if s.since, bad = f.parseSince(a.Since); bad != nil {
+		return *bad, nil
 	}
 
 	if s.names {
@@ -132,6 +139,8 @@ type search struct {
 	name       func(rel string) bool // with names
 	find       *lineMatcher          // without
 	wanted     func(rel string) bool // of glob
+	since      time.Time             // files that were modified before are left out
+	facts      func(fs.FileInfo) fileFacts
 
 	mu       sync.Mutex
 	res      searchResult
@@ -145,7 +154,7 @@ func (f *files) search(ctx context.Context, s *search) (*searchResult, []string,
 	defer cancel()
 
 	s.path, s.limit = cmp.Or(s.path, "."), min(cmp.Or(max(s.limit, 0), defaultMatches), maxMatches)
-	s.wanted = globMatcher(s.glob)
+	s.wanted, s.facts = globMatcher(s.glob), f.facts
 	s.res = searchResult{Kind: "matches", Target: "content", Matches: []match{}, Skipped: &skipped{}}
 	if s.names {
 		s.res.Target = "files"
@@ -184,10 +193,17 @@ func (s *search) visit(at walkedFile, shown string) {
 		return
 	}
 
+	var info fs.FileInfo
+	if named := s.names && s.name(rel); named || !s.names && !s.since.IsZero() {
+		var err error
+		if info, err = at.dir.Lstat(at.name); err != nil || info.ModTime().Before(s.since) {
+			return // gone meanwhile, or too old
+		}
+	}
 	if s.names {
 		s.searched.Add(1)
-		if s.name(rel) {
-			s.add([]match{{Path: path.Join(shown, rel)}}, 1)
+		if info != nil {
+			s.add([]match{{Path: path.Join(shown, rel), fileFacts: s.facts(info)}}, 1)
 		}
 		return
 	}
@@ -223,7 +239,7 @@ func (s *search) visit(at walkedFile, shown string) {
 	total := 0
 	s.find.each(text, func(number int, line []byte) {
 		if total++; len(some) < s.limit {
-			some = append(some, match{where, number, s.truncateLine(line)})
+			some = append(some, match{Path: where, Line: number, Text: s.truncateLine(line)})
 		}
 	})
 

@@ -1,8 +1,10 @@
 package file
 
 import (
+	"cmp"
 	"context"
 	"reflect"
+	"time"
 
 	"rouse/agent/preview"
 	"rouse/agent/tool"
@@ -37,9 +39,14 @@ type Options struct {
 	RedactReads bool
 	// Viewer shows what is not text; nil: PDF, spreadsheets and BMP are refused.
 	Viewer *preview.Viewer
+	// Since reads what a call gives as since. If nil, only RFC 3339 and durations are times.
+	Since func(written string) (time.Time, error)
+	Zone  *time.Location // of the times in listings; nil means UTC
 }
 
 type files struct {
+	since  func(written string) (time.Time, error)
+	zone   *time.Location
 	roots  *tool.Roots
 	log    Log
 	locks  *tool.Locks
@@ -139,7 +146,7 @@ func WriteName() string { return writeSpec.Name }
 
 // Tools makes the file tools of one run.
 func Tools(o Options) ([]tool.Tool, error) {
-	f := &files{o.Roots, o.Log, o.Locks, o.Redact, nil, o.Viewer}
+	f := &files{roots: o.Roots, log: o.Log, locks: o.Locks, redact: o.Redact, viewer: o.Viewer, since: o.Since, zone: cmp.Or(o.Zone, time.UTC)}
 	if f.redact == nil {
 		f.redact = func(text string) string { return text }
 	}

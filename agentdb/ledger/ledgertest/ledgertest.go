@@ -46,7 +46,7 @@ func Run(t *testing.T, fresh func(t *testing.T) Open) {
 		"PauseAfterFailures": pauseAfterFailures, "PauseReason": pauseReason, "PauseOrder": pauseOrder, "PrunePauses": prunePauses,
 		"WakeLastWins": wakeLastWins, "WakePlannedOnce": wakePlannedOnce, "WakeRefused": wakeRefused, "WakeUsage": wakeUsage, "WakesCancelledExcept": wakesCancelledExcept, "WakeFires": wakeFires,
 		"WakeEarly": wakeEarly, "WakePaused": wakePaused, "WakeStale": wakeStale, "WakeShed": wakeShed, "WakesSpaced": wakesSpaced, "WakeText": wakeText,
-		"Rewind": rewind, "PruneTime": pruneTime, "History": history, "RunsByTime": runsByTime, "LastEnds": lastEnds, "IncidentsKept": incidentsKept,
+		"Rewind": rewind, "PruneTime": pruneTime, "History": history, "RunsByTime": runsByTime, "LastTimes": lastTimes, "IncidentsKept": incidentsKept,
 		"ObstaclesAgain": obstaclesAgain,
 	} {
 		t.Run(name, func(t *testing.T) {

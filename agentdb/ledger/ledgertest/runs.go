@@ -285,25 +285,30 @@ func filters(t *testing.T, open Open) {
 	}
 }
 
-// lastEnds: a run that was skipped, or is the one that asks, is no end before it, and a failure no success.
-func lastEnds(t *testing.T, open Open) {
+// lastTimes: a run that was skipped, or is the one that asks, is no end before it, and a failure no success.
+func lastTimes(t *testing.T, open Open) {
 	l, ctx := open(t), t.Context()
 	for _, outcome := range []domain.Outcome{domain.OutcomeSuccess, domain.OutcomeError, domain.OutcomeSkipped, domain.OutcomeSuccess} {
-		ok(t, l.Finish(ctx, start(t, l, enqueue(t, l, manual("j"))[0].Run), ledger.Result{Outcome: outcome}))
+		run := start(t, l, enqueue(t, l, manual("j"))[0].Run)
+		time.Sleep(time.Second)
+		ok(t, l.Finish(ctx, run, ledger.Result{Outcome: outcome}))
 		time.Sleep(time.Second)
 	}
 
 	runs := must[[]ledger.Run](t)(l.Runs(ctx, ledger.RunFilter{Job: "j"})) // the newest first
 	for _, c := range []struct {
-		job          string
-		before       int64
-		success, end time.Time
+		job    string
+		before int64
+		want   ledger.LastTimes
 	}{
-		{"j", runs[0].ID + 1, runs[0].FinishedAt, runs[0].FinishedAt}, {"j", runs[0].ID, runs[0].FinishedAt, runs[2].FinishedAt},
-		{"j", runs[2].ID, runs[0].FinishedAt, runs[3].FinishedAt}, {"j", runs[3].ID, runs[0].FinishedAt, time.Time{}}, {"nobody", runs[0].ID, time.Time{}, time.Time{}},
+		{"j", runs[0].ID + 1, ledger.LastTimes{SuccessStart: runs[0].StartedAt, SuccessEnd: runs[0].FinishedAt, End: runs[0].FinishedAt}},
+		{"j", runs[0].ID, ledger.LastTimes{SuccessStart: runs[0].StartedAt, SuccessEnd: runs[0].FinishedAt, End: runs[2].FinishedAt}},
+		{"j", runs[2].ID, ledger.LastTimes{SuccessStart: runs[0].StartedAt, SuccessEnd: runs[0].FinishedAt, End: runs[3].FinishedAt}},
+		{"j", runs[3].ID, ledger.LastTimes{SuccessStart: runs[0].StartedAt, SuccessEnd: runs[0].FinishedAt}},
+		{"nobody", runs[0].ID, ledger.LastTimes{}},
 	} {
-		if success, end, err := l.LastEnds(ctx, c.job, c.before); err != nil || !success.Equal(c.success) || !end.Equal(c.end) {
-			t.Errorf("%s before %d: success %s, end %s: %v", c.job, c.before, success, end, err)
+		if got, err := l.LastTimes(ctx, c.job, c.before); err != nil || got != c.want {
+			t.Errorf("%s before %d: %+v, want %+v: %v", c.job, c.before, got, c.want, err)
 		}
 	}
 }

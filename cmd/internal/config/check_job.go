@@ -12,6 +12,7 @@ import (
 
 	"github.com/bmatcuk/doublestar/v4"
 
+	"rouse/agent"
 	"rouse/scheduler/schedule"
 )
 
@@ -300,6 +301,7 @@ func (c *checker) watch(path string, w *watch, j *Job) {
 		if after.Dir == string(w.Path) {
 			c.bad(path+"."+key, "moves files to where they are; choose another folder")
 		}
+		c.template(path+"."+key+".move", after.Template, agent.DestinationNames())
 	}
 }
 

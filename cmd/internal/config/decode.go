@@ -10,6 +10,7 @@ import (
 	"go.yaml.in/yaml/v4"
 
 	"rouse/internal/text"
+	"rouse/watcher"
 )
 
 // maxProblems bounds what is collected of a file that is something else.
@@ -238,9 +239,20 @@ func (d *decoder) after(n *node, path string, v reflect.Value) {
 	case n.kind == scalar && (n.text == "leave" || n.text == "delete"):
 		v.Set(reflect.ValueOf(After{Action: n.text}))
 	case n.kind == mapping && len(n.entries) == 1 && n.entries[0].key == "move":
+		to := n.entries[0].value
 		var dir Path
-		d.value(n.entries[0].value, join(path, "move"), reflect.ValueOf(&dir).Elem(), field{})
-		v.Set(reflect.ValueOf(After{"move", string(dir)}))
+		before, template, err := watcher.SplitTemplate(to.text)
+		if err != nil {
+			d.problem(to.at, join(path, "move"), "%s", err)
+			return
+		}
+		if template == "" {
+			before = to.text
+		}
+		cut := *to
+		cut.text = before
+		d.value(&cut, join(path, "move"), reflect.ValueOf(&dir).Elem(), field{})
+		v.Set(reflect.ValueOf(After{"move", string(dir), template}))
 	default:
 		d.problem(n.at, path, "must be leave, delete, or {move: FOLDER}, not %s", n)
 	}

@@ -142,8 +142,8 @@ type watch struct {
 	Existing       string            `key:"existing" enum:"process|ignore" say:"files that were there before the job" unset:"process with per_file, else ignore"`
 	Parameters     map[string]string `key:"parameters" say:"texts that templates know as .Input, where --input gives no others" eg:"{kind: invoice}"`
 	FollowSymlinks bool              `key:"follow_symlinks" say:"also links to what is in the folder"`
-	OnSuccess      After             `key:"on_success" default:"leave" say:"not of converge, which takes no files"`
-	OnFailure      After             `key:"on_failure" default:"leave" say:"not of converge, which takes no files"`
+	OnSuccess      After             `key:"on_success" default:"leave" say:"leave, delete, or {move: FOLDER}, which may end in a template: ./sorted/{{ .File.Name }}; not of converge, which takes no files"`
+	OnFailure      After             `key:"on_failure" default:"leave" say:"as on_success, after a run that failed"`
 
 	At Position
 }
@@ -211,8 +211,17 @@ func overFiles(list any) bool {
 
 // After is what happens to a file after its run: leave, delete, or move: FOLDER.
 type After struct {
-	Action string
-	Dir    string // of move
+	Action   string
+	Dir      string // of move, without its template
+	Template string // of move: the rest of the path
+}
+
+// To returns the whole destination of move.
+func (a After) To() string {
+	if a.Template == "" {
+		return a.Dir
+	}
+	return a.Dir + "/" + a.Template
 }
 
 // MovedTo are the folders that the watch's files are moved to.

@@ -160,6 +160,9 @@ func (d *decoder) set(n *node, text string, v reflect.Value) error {
 		if text == "" || strings.ContainsRune(text, 0) {
 			return fmt.Errorf("must be a path, not %s", n)
 		}
+		if strings.Contains(text, "{{") {
+			return fmt.Errorf("%s has a template, and templates are not expanded here; write the path itself", n)
+		}
 		v.SetString(d.resolve(n.at.File, text))
 		return nil
 	case reflect.TypeFor[Name]():

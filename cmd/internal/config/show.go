@@ -44,7 +44,7 @@ func (s *shower) node(v reflect.Value) *yaml.Node {
 	switch x := v.Interface().(type) {
 	case After:
 		if x.Action == "move" {
-			return pairs(s.text("move"), s.text(x.Dir))
+			return pairs(s.text("move"), s.text(x.To()))
 		}
 		return s.text(x.Action)
 	case Duration:

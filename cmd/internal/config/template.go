@@ -68,7 +68,7 @@ func (c *checker) template(path, source string, names []string) {
 	}
 
 	// It would be filled, with all parts of the file as JSON, and each run would look for a file of that name.
-	if where == "path" && bareFile.MatchString(source) && slices.Contains(names, "File") && !slices.Contains(c.saved, "File") {
+	if (where == "path" || where == "move") && bareFile.MatchString(source) && slices.Contains(names, "File") && !slices.Contains(c.saved, "File") {
 		c.bad(path, "{{ .File }} is all that is known of the file, which is no path").Hint = "its path is {{ .File.Path }}"
 		return
 	}

@@ -2,12 +2,15 @@ package daemon
 
 import (
 	"context"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
 
 	"rouse/agent"
+	"rouse/agent/model/playbook"
 	"rouse/agent/tool"
+	"rouse/agentdb/ledger"
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/config"
 	"rouse/watcher"
@@ -105,4 +108,21 @@ func watchProblem(problem, degraded string) string {
 		return problem + degraded
 	}
 	return problem + "; " + degraded
+}
+
+// expandDestination fills a part of the template that names where the file of a run goes.
+func (d *Daemon) expandDestination(ctx context.Context, template string, c ledger.ClaimStatus) (string, error) {
+	if !strings.Contains(template, "{{") {
+		return template, nil
+	}
+	run, err := d.ledger.Run(ctx, c.Run)
+	if err != nil {
+		return "", err
+	}
+	path := filepath.FromSlash(c.Path)
+	data, err := d.Current().plan.Plan.Jobs[c.Job].DestinationData(run, ledger.File{Path: path, Name: filepath.Base(path), Size: c.Size, Hash: c.Hash, ModTime: c.ModTime})
+	if err != nil {
+		return "", err
+	}
+	return playbook.Expand("move", template, data)
 }

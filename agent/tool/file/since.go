@@ -1,0 +1,48 @@
+package file
+
+import (
+	"io/fs"
+	"strings"
+	"time"
+
+	"rouse/agent/tool"
+	"rouse/internal/text"
+)
+
+// fileFacts are what a listing shows of a file beside its name.
+type fileFacts struct {
+	Size     *int64 `json:"size,omitempty"`     // bytes
+	Modified string `json:"modified,omitempty"` // RFC 3339, in the configured zone
+}
+
+func (f *files) facts(info fs.FileInfo) fileFacts {
+	size := info.Size()
+	return fileFacts{&size, info.ModTime().In(f.zone).Format(time.RFC3339)}
+}
+
+// parseSince returns the time of an argument since, or the zero time if it is empty. A duration
+// counts back from now.
+func (f *files) parseSince(written string) (time.Time, *tool.Envelope) {
+	written = strings.TrimSpace(written)
+	if written == "" {
+		return time.Time{}, nil
+	}
+	if d, err := text.ParseSpan(written); err == nil {
+		return time.Now().Add(-max(d, -d)), nil
+	}
+	at, err := time.Parse(time.RFC3339, written)
+	if err != nil && f.since != nil {
+		at, err = f.since(written)
+	}
+	if err != nil {
+		e := tool.Failure(tool.KindInvalidArgs, "since: %v", err).WithField("since", "a time like 2026-11-30T08:00:00+01:00, or a duration like 24h or 7d")
+		return time.Time{}, &e
+	}
+	return at, nil
+}
+
+// modifiedSince reports whether an entry is a file that was modified at a time or after it.
+func modifiedSince(e fs.DirEntry, since time.Time) bool {
+	info, err := e.Info()
+	return err == nil && !e.IsDir() && !info.ModTime().Before(since)
+}

@@ -1,0 +1,109 @@
+package watcher
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path"
+	"path/filepath"
+	"strings"
+	"unicode"
+
+	"rouse/agentdb/ledger"
+	"rouse/internal/text"
+)
+
+// maxPart bounds an expanded part of a destination, in bytes. It leaves room for a number.
+const maxPart = 200
+
+// SplitTemplate splits a destination into the folder before its first template and the rest.
+// The last part of the rest is the name of the file if it mentions .File, else a folder.
+func SplitTemplate(to string) (dir, template string, err error) {
+	to = filepath.ToSlash(to)
+	before, _, found := strings.Cut(to, "{{")
+	if !found {
+		return to, "", nil
+	}
+	at := strings.LastIndexByte(before, '/') + 1
+	if at == 0 || strings.Trim(to[:at], "/") == "" {
+		return "", "", errors.New("begins with a template; name the folder that no file leaves first, as in ./sorted/{{ .File.Name }}")
+	}
+	for _, part := range parts(to[at:]) {
+		if part == ".." {
+			return "", "", errors.New("has .. after a template; name the folder itself")
+		}
+	}
+	return to[:at], to[at:], nil
+}
+
+// parts splits the template of a path at its slashes, but not within {{ }}.
+func parts(template string) (out []string) {
+	var part strings.Builder
+	for rest := template; rest != ""; {
+		text, after, action := strings.Cut(rest, "{{")
+		for text != "" {
+			name, more, slash := strings.Cut(text, "/")
+			part.WriteString(name)
+			if text = more; slash {
+				out = append(out, part.String())
+				part.Reset()
+			}
+		}
+		if rest = after; action {
+			inner, behind, closed := strings.Cut(after, "}}")
+			part.WriteString("{{" + inner)
+			if rest = behind; closed {
+				part.WriteString("}}")
+			}
+		}
+	}
+	return append(out, part.String())
+}
+
+// destination returns the folder below after.Dir that a file goes to, and its name there.
+func (w *Watcher) destination(ctx context.Context, after After, c ledger.ClaimStatus) (below, name string, err error) {
+	name = path.Base(c.Path)
+	if after.Template == "" {
+		return "", name, nil
+	}
+	if w.expand == nil {
+		return "", "", fmt.Errorf("%s has a template, which only the daemon can expand", after.Template)
+	}
+
+	all := parts(after.Template)
+	for i, part := range all {
+		text, err := w.expand(ctx, part, c)
+		if err != nil {
+			return "", "", fmt.Errorf("the destination %s: %w", after.Template, err)
+		}
+		switch {
+		case i == len(all)-1 && strings.Contains(part, ".File"):
+			name = safeName(text, false)
+		case text != "" && text != "." || strings.Contains(part, "{{"):
+			below = filepath.Join(below, safeName(text, strings.Contains(part, "{{")))
+		}
+	}
+	return below, name, nil
+}
+
+// safeName makes one name of an expanded part: strangers choose the values in it. A folder of
+// theirs is never hidden.
+func safeName(s string, folder bool) string {
+	s = strings.TrimSpace(strings.Map(func(r rune) rune {
+		if r == '/' || r == '\\' || r == unicode.ReplacementChar || unicode.IsControl(r) {
+			return '_'
+		}
+		return r
+	}, s))
+	if ext := filepath.Ext(s); len(s) > maxPart {
+		ext = text.HeadBytes(ext, maxPart/2)
+		s = text.HeadBytes(s, maxPart-len(ext)) + ext
+	}
+	if hidden := strings.HasPrefix(s, "."); s == "." || s == ".." || folder && hidden {
+		s = "_" + s[1:]
+	}
+	if s == "" || !filepath.IsLocal(s) {
+		return "_"
+	}
+	return s
+}
