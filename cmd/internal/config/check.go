@@ -226,7 +226,7 @@ func (c *checker) checkAgent(path string, a *Agent) {
 	c.checkSoul(path, a)
 
 	for i, g := range a.Grants.Read {
-		if _, err := os.Stat(string(g.Path)); err != nil {
+		if _, err := os.Stat(string(g.Path)); err != nil && g.Path != "" {
 			// Only a warning: the folder may appear later.
 			c.warn(fmt.Sprintf("%s.grants.read[%d]", path, i), "%s does not exist yet", display(string(g.Path)))
 		}

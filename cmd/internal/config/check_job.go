@@ -213,7 +213,7 @@ func (c *checker) schedule(path, key string, err error) {
 	var wrong *schedule.Error
 	switch {
 	case errors.As(err, &wrong) && wrong.Field == key:
-		c.bad(path, "%q %s", wrong.Value, wrong.Reason)
+		c.bad(path, "%q %s", wrong.Value, wrong.Reason).Hint = timingLine(key, wrong.Value)
 	case err != nil:
 		c.bad(path, "%s", err.Error())
 	}
@@ -281,7 +281,7 @@ func (c *checker) watch(path string, w *watch, j *Job) {
 	}
 
 	c.watchMode(path, w, j)
-	if w.Path == "" {
+	if w.Path == "" || c.watchedPattern(path+".path", w) {
 		return
 	}
 

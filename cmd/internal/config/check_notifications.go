@@ -40,6 +40,10 @@ func (c *checker) checkChannelAddress(path string, n Notification) {
 	if n.Kind == "desktop" && n.URL != "" {
 		c.bad(path+".url", "the desktop has none")
 	}
+	if hint := serviceURL(n.URL); hint != "" {
+		c.bad(path+".url", "is the address that the service shows, and this channel needs another form of it").Hint = hint
+		return
+	}
 	if n.Kind != "webhook" && n.Secret != "" {
 		c.bad(path+".secret", "only requests of the kind webhook are signed")
 	}

@@ -7,6 +7,9 @@ var webhookPath = pattern.New(`^/hooks(/[A-Za-z0-9_~-][A-Za-z0-9._~-]*)+$`)
 
 func (c *checker) webhook(path string, j *Job) {
 	w := j.Webhook
+	if !c.hasNoProblem(path) {
+		return
+	}
 	if c.hasNoProblem(path+".path") && !webhookPath.MatchString(w.Path) {
 		c.bad(path+".path", "%q must be like /hooks/NAME: letters, digits, and . _ ~ - within", w.Path)
 	}

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"reflect"
@@ -9,7 +10,6 @@ import (
 
 	"go.yaml.in/yaml/v4"
 
-	"rouse/internal/text"
 	"rouse/watcher"
 )
 
@@ -71,7 +71,7 @@ func (d *decoder) given(path string) bool {
 // structure fills a struct from a mapping.
 func (d *decoder) structure(n *node, path string, v reflect.Value) {
 	if n.kind != mapping {
-		d.problem(n.at, path, "must be a mapping of keys, not %s", n)
+		d.problem(n.at, path, "must be a mapping of keys, not %s", n).Hint = "write " + d.structureShape(n, path, v.Type())
 		return
 	}
 
@@ -99,7 +99,7 @@ func (d *decoder) structure(n *node, path string, v reflect.Value) {
 
 func (d *decoder) unknown(e entry, path string, fields []field) {
 	p := d.problem(e.at, path, "unknown key %q", short(e.key))
-	if p.Hint = text.DidYouMean(e.key, keysOf(fields)); p.Hint == "" {
+	if p.Hint = unknownKey(e, path, keysOf(fields)); p.Hint == "" {
 		p.Hint = "the keys here are " + strings.Join(keysOf(fields), ", ")
 	}
 }
@@ -141,7 +141,7 @@ func (d *decoder) value(n *node, path string, v reflect.Value, f field) {
 	case reflect.Slice:
 		d.list(n, path, v, f)
 	case reflect.Map:
-		d.mapping(n, path, v)
+		d.mapping(n, path, v, f)
 	case reflect.Interface:
 		if free := d.free(n, path); free != nil {
 			v.Set(reflect.ValueOf(free))
@@ -155,7 +155,7 @@ func (d *decoder) list(n *node, path string, v reflect.Value, f field) {
 	items := n.items
 	if n.kind != list {
 		if n.kind == mapping || n.null() || !oneWillDo(v.Type().Elem()) {
-			d.problem(n.at, path, "must be a list, not %s", n)
+			d.problem(n.at, path, "must be a list, not %s", n).Hint = "write " + d.listShape(n, path, v.Type(), f)
 			return
 		}
 		items = []*node{n}
@@ -183,9 +183,9 @@ func shortForm(t reflect.Type) string {
 	return ""
 }
 
-func (d *decoder) mapping(n *node, path string, v reflect.Value) {
+func (d *decoder) mapping(n *node, path string, v reflect.Value, f field) {
 	if n.kind != mapping {
-		d.problem(n.at, path, "must be a mapping of keys, not %s", n)
+		d.problem(n.at, path, "must be a mapping of keys, not %s", n).Hint = "write " + lastKey(path) + ": " + cmp.Or(f.eg, "{NAME: VALUE}")
 		return
 	}
 
@@ -216,6 +216,7 @@ func (d *decoder) free(n *node, path string) any {
 
 	// Tools get dates as text, as they were written: JSON has no other form for them.
 	if n.tag == "!!str" || n.tag == "!!timestamp" || n.tag == "!!merge" {
+		d.cutText(n, path)
 		text, _ := d.expand(n, path, false)
 		return text
 	}

@@ -74,6 +74,12 @@ func (d *decoder) expand(n *node, path string, secret bool) (string, bool) {
 
 	missing := func() { ok = false }
 
+	if m := shellVariable.FindStringSubmatch(text); m != nil && (secret || isSecretMap(path)) {
+		bad(fmt.Sprintf("write %s: %s, or keep it with rouse secrets set NAME and write secret:NAME", lastKey(path), strings.Replace(text, "$"+m[1], "${"+m[1]+"}", 1)),
+			"%q is not replaced by the variable", "$"+m[1])
+		return "", false
+	}
+
 	if strings.Contains(text, "${") {
 		text = variable.ReplaceAllStringFunc(text, func(m string) string {
 			// $${NAME} becomes ${NAME}, unexpanded.
@@ -95,6 +101,7 @@ func (d *decoder) expand(n *node, path string, secret bool) (string, bool) {
 	// the store has registered the value already.
 	if words := strings.Fields(text); ok && secret && text == n.text && len(words) > 0 {
 		d.secret(n.at, path, words[len(words)-1]) // of "Bearer abc" the last one
+		d.writtenKey(n, path, words[len(words)-1])
 	}
 
 	// What is shown of an address is all of it, so that its own secrets are registered one by one.

@@ -110,6 +110,7 @@ func (d *decoder) complete(cfg *Config) {
 	}
 
 	for i := range cfg.Models {
+		d.keyOfEnvironment(fmt.Sprintf("models[%d]", i), &cfg.Models[i])
 		cfg.Models[i].fill()
 	}
 

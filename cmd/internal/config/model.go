@@ -23,14 +23,28 @@ type provider struct {
 	// The variables that other programs take a key, a model and an address from.
 	key, model, address string
 	preset              string // the model when no variable names one
+	compatible          bool   // its API is that of OpenAI's chat completions
 }
 
 // providers are in the order in which a key in the environment counts.
 var providers = []provider{
-	{"anthropic", "https://api.anthropic.com", "https://api.anthropic.com", "ANTHROPIC_API_KEY", "ANTHROPIC_MODEL", "ANTHROPIC_BASE_URL", "claude-sonnet-5"},
-	{"openai", "https://api.openai.com/v1", "http://127.0.0.1:8080/v1", "OPENAI_API_KEY", "OPENAI_MODEL", "OPENAI_BASE_URL", "gpt-5-mini"},
-	{"gemini", "https://generativelanguage.googleapis.com", "https://generativelanguage.googleapis.com", "GEMINI_API_KEY", "GEMINI_MODEL", "GOOGLE_GEMINI_BASE_URL", "gemini-3.8-flash"},
-	{"ollama", "http://127.0.0.1:11434", "http://127.0.0.1:11434", "", "", "", ""},
+	{"anthropic", "https://api.anthropic.com", "https://api.anthropic.com", "ANTHROPIC_API_KEY", "ANTHROPIC_MODEL", "ANTHROPIC_BASE_URL", "claude-sonnet-5", false},
+	{"openai", "https://api.openai.com/v1", "http://127.0.0.1:8080/v1", "OPENAI_API_KEY", "OPENAI_MODEL", "OPENAI_BASE_URL", "gpt-5-mini", true},
+	{"gemini", "https://generativelanguage.googleapis.com", "https://generativelanguage.googleapis.com", "GEMINI_API_KEY", "GEMINI_MODEL", "GOOGLE_GEMINI_BASE_URL", "gemini-3.8-flash", false},
+	{name: "ollama", baseURL: "http://127.0.0.1:11434", example: "http://127.0.0.1:11434"},
+	compatible("openrouter", "https://openrouter.ai/api/v1", "OPENROUTER_API_KEY"),
+	compatible("groq", "https://api.groq.com/openai/v1", "GROQ_API_KEY"),
+	compatible("mistral", "https://api.mistral.ai/v1", "MISTRAL_API_KEY"),
+	compatible("deepseek", "https://api.deepseek.com", "DEEPSEEK_API_KEY"),
+	compatible("together", "https://api.together.ai/v1", "TOGETHER_API_KEY"),
+	compatible("fireworks", "https://api.fireworks.ai/inference/v1", "FIREWORKS_API_KEY"),
+	compatible("xai", "https://api.x.ai/v1", "XAI_API_KEY"),
+	compatible("cerebras", "https://api.cerebras.ai/v1", "CEREBRAS_API_KEY"),
+}
+
+// compatible returns the preset of a provider that speaks OpenAI's protocol.
+func compatible(name, baseURL, key string) provider {
+	return provider{name: name, baseURL: baseURL, example: baseURL, key: key, compatible: true}
 }
 
 func providerOf(name string) (provider, bool) {
@@ -51,6 +65,18 @@ const (
 	room = 16_384
 )
 
+// keyOfEnvironment takes the key of a model without api_key from the variable of its provider. Only the
+// provider's own address gets it.
+func (d *decoder) keyOfEnvironment(path string, m *Model) {
+	p, _ := providerOf(m.Provider)
+	if p.key == "" || m.APIKey != "" || len(m.Headers) > 0 || d.given(path+".api_key") || d.given(path+".base_url") {
+		return
+	}
+	if m.APIKey = d.getenv(p.key); m.APIKey != "" {
+		d.secret(d.place(path), path, m.APIKey)
+	}
+}
+
 // fill gives a model the defaults of its provider.
 func (m *Model) fill() {
 	p, _ := providerOf(m.Provider)
@@ -58,7 +84,7 @@ func (m *Model) fill() {
 		m.BaseURL = p.baseURL
 	}
 
-	if u, err := url.Parse(m.BaseURL); m.API == "" && p.name == "openai" && err == nil {
+	if u, err := url.Parse(m.BaseURL); m.API == "" && p.compatible && err == nil {
 		m.API = "chat"
 		// All OpenAI-compatible servers know chat completions; the Responses API is OpenAI's own.
 		if u.Hostname() == "api.openai.com" {
@@ -87,7 +113,7 @@ func (d *decoder) modelOfEnvironment(cfg *Config) {
 	}
 
 	for _, p := range providers {
-		if p.key == "" || d.getenv(p.key) == "" {
+		if p.preset == "" || d.getenv(p.key) == "" { // without a preset there is no model to choose
 			continue
 		}
 
@@ -158,7 +184,7 @@ func (c *checker) model(path string, m Model) {
 		switch {
 		case err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https"):
 			c.bad(at, "must be a URL like %s", p.example)
-		case known && p.name != "openai" && version.MatchString(u.Path):
+		case known && !p.compatible && version.MatchString(u.Path):
 			c.bad(at, "leave out %s: the provider %s adds what belongs there", version.FindString(u.Path), p.name)
 		}
 	} else if known && p.key != "" && m.APIKey == "" && !c.d.given(path+".api_key") && len(m.Headers) == 0 {
@@ -176,8 +202,8 @@ func (c *checker) model(path string, m Model) {
 		}
 	}
 
-	if at := path + ".api"; c.d.given(at) && known && p.name != "openai" && m.API != "" {
-		c.bad(at, "belongs to the provider openai; %s has one API", p.name)
+	if at := path + ".api"; c.d.given(at) && known && !p.compatible && m.API != "" {
+		c.bad(at, "is for the API of OpenAI; %s has one of its own", p.name)
 	}
 
 	c.recording(path, m)

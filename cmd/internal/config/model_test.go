@@ -40,7 +40,9 @@ func TestModelMistakes(t *testing.T) {
 		"provider: replay, recording: none.jsonl":                             `models[0].recording: open `,
 		"provider: replay, recording: rouse.yaml":                             `models[0].recording: the recording `,
 		"provider: openai, recording: a.jsonl":                                "models[0].recording: belongs to the provider replay",
-		"provider: claude":                                                    `models[0].provider: "claude" is none of openai, anthropic, gemini, ollama`,
+		"provider: claude":                                                    `replay; write provider: anthropic`,
+		"provider: lmstudio":                                                  `write provider: openai, base_url: http://127.0.0.1:1234/v1`,
+		"provider: openrouter":                                                "models[0]: warning: has no api_key, and https://openrouter.ai/api/v1 wants one; to take it from the environment, write api_key: ${OPENROUTER_API_KEY}",
 		"provider: ollama, base_url: 'http://127.0.0.1:11434/v1'":             "models[0].base_url: leave out /v1: the provider ollama adds what belongs there",
 		"provider: ollama, base_url: 'http://h:1/api/'":                       "models[0].base_url: leave out /api/: the provider ollama adds what belongs there",
 		"provider: gemini, base_url: 'https://g/v1beta'":                      "models[0].base_url: leave out /v1beta: the provider gemini adds what belongs there",
@@ -53,7 +55,7 @@ func TestModelMistakes(t *testing.T) {
 		"provider: gemini":                                                    "models[0]: warning: has no api_key, and https://generativelanguage.googleapis.com wants one; to take it from the environment, write api_key: ${GEMINI_API_KEY}",
 		"provider: gemini, headers: {Authorization: Bearer canary}":           "",
 		"provider: ollama":                                                    "",
-		"provider: ollama, api: chat":                                         "models[0].api: belongs to the provider openai; ollama has one API",
+		"provider: ollama, api: chat":                                         "models[0].api: is for the API of OpenAI; ollama has one of its own",
 		"provider: openai, api: complete, api_key: x":                         `models[0].api: "complete" is none of chat, responses`,
 	} {
 		cfg, err := load(write(t, "rouse.yaml", "models: [{name: m, model: x, "+text+"}]\n"), nil)
@@ -76,6 +78,38 @@ func TestModelAPI(t *testing.T) {
 		cfg, err := load(write(t, "rouse.yaml", "models: [{name: m, model: x, "+text+"}]\n"), nil)
 		if err != nil || cfg.Models[0].API != want {
 			t.Errorf("%s: %q (%v), want %q", text, cfg.Models[0].API, err, want)
+		}
+	}
+}
+
+// Each preset has the address that its provider documents for clients of OpenAI, and takes the key of its own variable,
+// which no other address gets.
+func TestProviderPresets(t *testing.T) {
+	t.Parallel()
+	for name, want := range map[string][2]string{
+		"openrouter": {"https://openrouter.ai/api/v1", "OPENROUTER_API_KEY"},
+		"groq":       {"https://api.groq.com/openai/v1", "GROQ_API_KEY"},
+		"mistral":    {"https://api.mistral.ai/v1", "MISTRAL_API_KEY"},
+		"deepseek":   {"https://api.deepseek.com", "DEEPSEEK_API_KEY"},
+		"together":   {"https://api.together.ai/v1", "TOGETHER_API_KEY"},
+		"fireworks":  {"https://api.fireworks.ai/inference/v1", "FIREWORKS_API_KEY"},
+		"xai":        {"https://api.x.ai/v1", "XAI_API_KEY"},
+		"cerebras":   {"https://api.cerebras.ai/v1", "CEREBRAS_API_KEY"},
+		"openai":     {"https://api.openai.com/v1", "OPENAI_API_KEY"},
+		"anthropic":  {"https://api.anthropic.com", "ANTHROPIC_API_KEY"},
+	} {
+		env := map[string]string{want[1]: "sk-canary-of-" + name}
+		cfg, err := load(write(t, "rouse.yaml", "models: [{name: m, model: x, provider: "+name+"}]\n"), env)
+		if err != nil || len(cfg.Warnings) > 0 {
+			t.Fatalf("%s: %v %v", name, err, cfg.Warnings)
+		}
+		if m := cfg.Models[0]; m.BaseURL != want[0] || m.APIKey != env[want[1]] || !slices.Contains(cfg.Secrets(), m.APIKey) || name != "openai" && m.API == "responses" {
+			t.Errorf("%s: %+v", name, m)
+		}
+
+		cfg, err = load(write(t, "rouse.yaml", "models: [{name: m, model: x, base_url: 'https://h.example/x', provider: "+name+"}]\n"), env)
+		if err != nil || cfg.Models[0].APIKey != "" {
+			t.Errorf("%s: another address gets the key: %+v (%v)", name, cfg.Models[0], err)
 		}
 	}
 }

@@ -72,7 +72,7 @@ func TestUnknownPrice(t *testing.T) {
 		case !errors.As(err, &all) || len(all.Problems) != 1:
 			t.Errorf("%s: %v", name, err)
 		default:
-			if text := all.Problems[0].String(); !strings.Contains(text, "rouse.yaml"+c.at+": models[0]: ") || !strings.Contains(text, c.says) || !strings.Contains(text, "price: {input:") {
+			if text := all.Problems[0].String(); !strings.Contains(text, "rouse.yaml"+c.at+": m: models[0]: ") || !strings.Contains(text, c.says) || !strings.Contains(text, "price: {input:") {
 				t.Errorf("%s: %s", name, text)
 			}
 		}

@@ -127,7 +127,7 @@ func (d *decoder) verdict(cfg *Config) error {
 }
 
 // listed is the list that a path begins in, and the place in it.
-var listed = pattern.New(`^(models|agents|mcp|jobs|notifications)\[(\d+)\]\.`)
+var listed = pattern.New(`^(models|agents|mcp|jobs|notifications)\[(\d+)\](?:\.|$)`)
 
 // nameAt is the name of what a path leads into, "" when it has none that could be read.
 func (c *Config) nameAt(path string) string {

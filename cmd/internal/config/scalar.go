@@ -80,8 +80,11 @@ func parseSize(text string) (Size, error) {
 
 func (d *decoder) scalar(n *node, path string, v reflect.Value, f field) {
 	if n.kind != scalar || n.null() {
-		d.problem(n.at, path, "must be %s, not %s", typeName(v.Type()), n)
+		d.problem(n.at, path, "must be %s, not %s", typeName(v.Type()), n).Hint = n.quoted(lastKey(path))
 		return
+	}
+	if v.Type() == reflect.TypeFor[string]() && f.isText() {
+		d.cutText(n, path)
 	}
 
 	text, ok := d.expand(n, path, f.secret)
@@ -120,7 +123,12 @@ func (d *decoder) oneOf(n *node, path, given, enum string) {
 		}
 	}
 
-	d.problem(n.at, path, "%q is none of %s", short(given), strings.Join(known, ", ")).Hint = text.DidYouMean(given, known)
+	p := d.problem(n.at, path, "%q is none of %s", short(given), strings.Join(known, ", "))
+	if lines := linesFor(valueSynonyms[placeOf(path)], given); lines != "" {
+		p.Hint = "write " + lines
+		return
+	}
+	p.Hint = text.DidYouMean(given, known)
 }
 
 func typeName(t reflect.Type) string {
@@ -162,6 +170,9 @@ func (d *decoder) set(n *node, text string, v reflect.Value) error {
 		}
 		if strings.Contains(text, "{{") {
 			return fmt.Errorf("%s has a template, and templates are not expanded here; write the path itself", n)
+		}
+		if err := shellPath(n.text); err != nil {
+			return err
 		}
 		v.SetString(d.resolve(n.at.File, text))
 		return nil

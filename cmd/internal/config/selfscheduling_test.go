@@ -65,7 +65,7 @@ func TestSelfScheduling(t *testing.T) {
 // What cannot be meant is refused at its place, with what can be.
 func TestSelfSchedulingMistakes(t *testing.T) {
 	for text, want := range map[string]string{
-		"true":                      `self_scheduling: must be a mapping of keys, not "true"`,
+		"true":                      `self_scheduling: must be a mapping of keys, not "true"; write self_scheduling: {enabled: true}`,
 		"{enabled: yes please}":     `self_scheduling.enabled: must be true or false, not "yes please"`,
 		"{mode: ambiant}":           `self_scheduling.mode: "ambiant" is none of ambient, reactive, project, manual; did you mean "ambient"?`,
 		"{horizon: 0s}":             `self_scheduling.horizon: must be more than 0; leave it out for its default`,

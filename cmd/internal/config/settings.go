@@ -84,12 +84,12 @@ type Engine struct {
 // Model is a way to reach a language model.
 type Model struct {
 	Name          Name              `key:"name" need:"yes" say:"by which agents and jobs name it" eg:"local"`
-	Provider      string            `key:"provider" need:"yes" enum:"openai|anthropic|gemini|ollama|replay" say:"openai is any OpenAI-compatible server; replay answers from a recording"`
+	Provider      string            `key:"provider" need:"yes" enum:"openai|anthropic|gemini|ollama|openrouter|groq|mistral|deepseek|together|fireworks|xai|cerebras|replay" say:"openai with base_url is any OpenAI-compatible server; replay answers from a recording"`
 	Model         string            `key:"model" say:"as the server calls it; needed by all but replay" eg:"'qwen3:8b'"`
 	Recording     Path              `key:"recording" say:"of replay: the file, as rouse replay RUN --save writes it" eg:"./recordings/12.json"`
 	API           string            `key:"api" enum:"chat|responses" say:"of openai: chat completions, which all such servers know, or the Responses API, which keeps what a model thought between its calls" unset:"responses at OpenAI itself, else chat"`
 	BaseURL       string            `key:"base_url" unset:"where the provider is; ollama: on this machine" say:"of openai with its /v1, of the others without" eg:"http://127.0.0.1:8080/v1"`
-	APIKey        string            `key:"api_key" secret:"yes" say:"secret:NAME is set with rouse secrets set NAME; ${NAME} is taken from the environment" eg:"secret:openai"`
+	APIKey        string            `key:"api_key" secret:"yes" say:"secret:NAME is set with rouse secrets set NAME; ${NAME} is taken from the environment" unset:"the variable of the provider, as OPENROUTER_API_KEY, if base_url is left out too" eg:"secret:openai"`
 	Fallback      string            `key:"fallback" say:"name of the model that takes over when this one has failed for good: no answer, overloaded, out of credit; never where the key or the request is wrong" eg:"spare"`
 	ContextWindow int               `key:"context_window" positive:"yes" say:"tokens; ollama makes room in memory for so many" unset:"what is known of the model; of ollama 16384" eg:"32768"`
 	MaxOutput     int               `key:"max_output" positive:"yes" say:"tokens of one answer" eg:"4096"`

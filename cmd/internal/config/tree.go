@@ -32,6 +32,7 @@ type node struct {
 	items   []*node
 	entries []entry
 	at      Position
+	comment string // directly behind a text without quotes, and without a space after its #: it may be a part of the text
 }
 
 // entry is a key of a mapping with its value.
@@ -184,6 +185,9 @@ func (b *builder) node(n *yaml.Node, path string) *node {
 			b.problem(n, path, "the tag %s is not understood here", n.Tag)
 			out.tag = "!!str"
 		}
+		if n.Style&(yaml.SingleQuotedStyle|yaml.DoubleQuotedStyle|yaml.LiteralStyle|yaml.FoldedStyle) == 0 && cutComment.MatchString(n.LineComment) {
+			out.comment = n.LineComment
+		}
 	}
 
 	return out
@@ -222,6 +226,9 @@ func (b *builder) entries(n *yaml.Node, path string) []entry {
 		}
 
 		e := entry{key.Value, b.place(n.Content[i]), b.node(value, join(path, key.Value))}
+		if e.value.null() && cutComment.MatchString(key.LineComment) { // the parser gives it to the key
+			e.value.comment = key.LineComment
+		}
 		if first := lines[e.key]; first > 0 {
 			b.d.problem(e.at, join(path, e.key), "is given twice, first in line %d", first)
 			continue
