@@ -41,13 +41,29 @@ func address(n ledger.Notice, channels []string) []ledger.Notice {
 	return out
 }
 
-// ownerChannels are where the owner is told of what is not the end of a run: the job's channels,
-// or the first one.
-func ownerChannels(job Job, all []string) []string {
-	if len(job.Notify.Channels) > 0 {
-		return job.Notify.Channels
+// desktopChannel is the channel that exists without being configured.
+const desktopChannel = "desktop"
+
+// channelsOr returns the first list of channels that is given, or else the default channels.
+func (p Plan) channelsOr(lists ...[]string) []string {
+	for _, list := range append(lists, p.DefaultChannels) {
+		if list != nil {
+			return list
+		}
 	}
-	return all[:min(len(all), 1)]
+	if p.desktop != nil && p.desktop() {
+		return []string{desktopChannel}
+	}
+	return nil
+}
+
+// ownerChannels returns the channels for what the owner must know beside the ends of runs: those of the
+// task, or the default ones if its job is told nothing.
+func (t *task) ownerChannels() []string {
+	if len(t.told) == 0 {
+		return t.usual
+	}
+	return t.told
 }
 
 // wants reports whether the job tells about an outcome, or about waiting.
@@ -206,24 +222,32 @@ func (r *Runner) PauseNotices(run ledger.Run, res ledger.Result, failures int) [
 // LoopNotices tell the owner that a job is paused because one path started it again and
 // again: in all likelihood it wakes itself, by a program that writes what it watches.
 func (r *Runner) LoopNotices(name, path string) []ledger.Notice {
-	job := r.plan.Load().Jobs[name] // of a job that is gone nobody is told
+	p := r.plan.Load()
+	job, ok := p.Jobs[name]
+	if !ok {
+		return nil // the configuration has lost the job
+	}
 	return address(ledger.Notice{
 		Job: name, Agent: job.Agent,
 		Title: fmt.Sprintf("%s is paused: %s was taken 20 times in a minute", name, oneLine(path)),
 		Body:  fmt.Sprintf("Something writes that file again and again, perhaps the job itself. See rouse runs --job %s; when it is repaired: rouse resume %s", name, name),
-	}, job.Notify.Channels)
+	}, p.channelsOr(job.Notify.Channels, p.Agents[job.Agent].Channels))
 }
 
 // ReturnNotices tell the owner that a file is there again as it was when its run failed. One stands for all that follow,
 // until none waits.
 func (r *Runner) ReturnNotices(name, path string, run int64) []ledger.Notice {
-	job := r.plan.Load().Jobs[name] // of a job that is gone nobody is told
+	p := r.plan.Load()
+	job, ok := p.Jobs[name]
+	if !ok {
+		return nil // the configuration has lost the job
+	}
 	return address(ledger.Notice{
 		Run: run, Job: name, Agent: job.Agent,
 		Title: fmt.Sprintf("%s: %s is back as it was when it failed", name, oneLine(filepath.Base(path))),
 		Body: fmt.Sprintf("It waits where it is, and so does each file that is put back like this: something may sync the folder. Nothing more is told of them; rouse why %s lists them\nrouse retry %d tries it again, and so does a change of the job",
 			name, run),
-	}, job.Notify.Channels)
+	}, p.channelsOr(job.Notify.Channels, p.Agents[job.Agent].Channels))
 }
 
 // quotaNotices tell the owner that an agent's database comes near to its quota.
@@ -233,15 +257,15 @@ func quotaNotices(run ledger.Run, t task, used, limit int64) []ledger.Notice {
 		Title: fmt.Sprintf("%s: %d %% of its database's quota is used", t.agent.Name, used*100/limit),
 		Body: fmt.Sprintf("%s are used of %s; beyond it nothing more is written\nWhat takes the space: rouse db %s\nMore space: database.quota of the agent, in the configuration",
 			text.Size(used), text.Size(limit), t.agent.Name),
-	}, ownerChannels(t.job, t.channels))
+	}, t.ownerChannels())
 }
 
 // budgetNotices tell the owner that most of the budget of a day or a month is used. Only the budget of a job is
 // told of on that job's channels.
 func budgetNotices(b *budget, s ledger.Spending, key, used string) []ledger.Notice {
-	var job Job
+	told := b.task.usual
 	if s.Scope == ledger.ScopeJob {
-		job = b.task.governingJob()
+		told = b.task.ownerChannels()
 	}
 
 	ends := ledger.DayOf(time.Now(), b.zone).Ends.In(b.zone).Format("15:04 MST")
@@ -252,7 +276,7 @@ func budgetNotices(b *budget, s ledger.Spending, key, used string) []ledger.Noti
 		Run: b.attempt.Run, Job: b.job, Agent: b.task.agent.Name, Key: key,
 		Title: fmt.Sprintf("%s: %d %% of the %s's budget is used", budgetOwner(s), warnAt, periodText(s)),
 		Body:  fmt.Sprintf("%s are used; the %s ends at %s\nrouse budget", used, periodText(s), ends),
-	}, ownerChannels(job, b.task.channels))
+	}, told)
 }
 
 // unreachableNotices tell the owner that a run waits for its model. All runs that wait for the same
@@ -262,7 +286,7 @@ func unreachableNotices(run ledger.Run, t task, m *Model, since time.Time, why s
 		Run: run.ID, Job: run.Job, Agent: run.Agent, Key: fmt.Sprintf("model:%s:down:%d", m.Name, since.UnixMilli()),
 		Title: fmt.Sprintf("the model %s does not answer: %s waits", m.Name, t.asker()),
 		Body:  fmt.Sprintf("%s\nIt is asked again after 5, 15 and 30 minutes and then every hour, by each run that waits, as long as its job allows\nrouse show %d", why, run.ID),
-	}, ownerChannels(t.job, t.channels))
+	}, t.ownerChannels())
 }
 
 // quotaSpentNotices tell the owner that a model is paused because its provider's quota is spent, and what
@@ -287,5 +311,5 @@ func (r *Runner) quotaSpentNotices(ctx context.Context, run ledger.Run, t task, 
 		Title: fmt.Sprintf("the model %s is paused: its provider's quota is spent", p.Model),
 		Body: fmt.Sprintf("%s\nIt is not asked until %s; jobs that need it wait, those with a fallback go on with that\nAll models together took %s today and %s since the first of the month\nOnce it is paid, a run that you start or retry asks it at once, and when it answers the others go on: rouse run JOB, or rouse retry RUN",
 			p.Reason, p.Until.In(zone).Format("2006-01-02 15:04 MST"), spent(now), spent(now.AddDate(0, 0, 1-now.Day()))),
-	}, ownerChannels(t.job, t.channels))
+	}, t.ownerChannels())
 }

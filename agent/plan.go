@@ -41,6 +41,7 @@ type Agent struct {
 	Executor *executor.Settings
 	Commands []shell.Grant // that it may run unasked
 	Network  []web.Grant
+	Channels []string           // of its notices in runs without a job; nil: the default channels
 	Secrets  []tool.SecretGrant // that its calls may use
 	Bounds   loop.Bounds
 	Phased   bool // its prompts are done in phases, with a working memory
@@ -204,8 +205,11 @@ type Plan struct {
 	ModuleSettings map[string]ModuleSettings
 	// Servers are all MCP servers, also those that no agent has.
 	Servers []mcp.Server
-	// Channels are the notification channels; the first is the default.
+	// Channels are all notification channels.
 	Channels []string
+	// DefaultChannels are those of notices of which neither job nor agent names a channel. If they are nil,
+	// it is the desktop, if there is a session.
+	DefaultChannels []string
 	// Groups say how channels gather failures; a channel without one has the usual.
 	Groups map[string]Group
 	// Secrets are values that must not reach the record.
@@ -222,6 +226,7 @@ type Plan struct {
 	// a run is reached by a link below them.
 	Boundary nofollow.Boundary
 
+	desktop         func() bool       // whether there is a desktop session
 	redactor        *redact.Redactor  // of Secrets
 	specs           tool.Specs        // of every tool that there is
 	watchedFolders  []string          // UntrustedFolders, and those that jobs watch

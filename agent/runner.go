@@ -58,8 +58,12 @@ type Options struct {
 	// (RequiresSkills, RequiresUnlisted and RequiresPhases, no tool of these can be).
 	Tools []tool.Tool
 	// Live shows what runs are doing at this moment; nil: nobody looks.
-	Live   *live.Board
-	Logger *slog.Logger
+	Live *live.Board
+	// Desktop reports whether there is a desktop session. If it is nil, there is none.
+	Desktop func() bool
+	// CanDeliver reports whether a channel can deliver now (yes, no, unknown), and why. Optional.
+	CanDeliver func(ctx context.Context, channel string) (can, why string)
+	Logger     *slog.Logger
 }
 
 // Homes has what an agent has be where its runs are done.
@@ -95,6 +99,8 @@ type Runner struct {
 	viewer        *preview.Viewer
 	prober        *preflight.Prober
 	live          *live.Board // nil: nobody looks
+	desktop       func() bool // whether there is a desktop session; nil: there is none
+	canDeliver    func(ctx context.Context, channel string) (can, why string)
 	plan          atomic.Pointer[Plan]
 	planMu        sync.Mutex // held while another plan is made of the one that holds
 	secrets       knownSecrets
@@ -117,7 +123,7 @@ func New(o Options) (*Runner, error) {
 
 	r := &Runner{
 		ledger: o.Ledger, databases: o.Databases, homes: o.Homes, manifests: o.Manifests, recordings: o.Recordings, storage: o.Storage, extraTools: o.Tools,
-		families: families(), servers: mcp.NewBook(o.Servers), version: o.Version, fileLocks: tool.NewLocks(o.Locks), live: o.Live, prober: preflight.New(), log: o.Logger,
+		families: families(), servers: mcp.NewBook(o.Servers), version: o.Version, fileLocks: tool.NewLocks(o.Locks), live: o.Live, desktop: o.Desktop, canDeliver: o.CanDeliver, prober: preflight.New(), log: o.Logger,
 	}
 	r.before = cmp.Or(o.Before, filepath.Join(os.TempDir(), "rouse-before-"+rand.Text()))
 	r.plan.Store(&Plan{redactor: redactor(nil)})
@@ -160,6 +166,7 @@ func (r *Runner) Set(p Plan) {
 	p.writableFolders = writableFolders(p)
 	p.hide(r.secrets.add(p.Secrets))
 	p.specs = r.specsOf(p)
+	p.desktop = r.desktop
 	r.plan.Store(&p)
 	// Whoever changed the configuration may have changed what it names, too.
 	r.prober.Forget()

@@ -36,6 +36,8 @@ type bench struct {
 	plan   agent.Plan
 	quota  int64       // bytes of each database; 0: no bound
 	tools  []tool.Tool // beside the built-in ones
+	// desktop reports whether there is a desktop session; nil: there is none.
+	desktop func() bool
 	// signIns are what is kept of those of modules; nil: nothing can be.
 	signIns *agent.SignInOptions
 	// stopAfter is when a person stops the run; 0 never.
@@ -71,7 +73,7 @@ func furnish(t *testing.T, s *modeltest.Server, p model.Provider) *bench {
 			"plain": {Name: "plain", Workdir: filepath.Join(b.dir, "plain")},
 		},
 		Jobs:     map[string]agent.Job{},
-		Channels: []string{"desktop"}, Secrets: []string{"sk-canary", "sk-canary-and-more"},
+		Channels: []string{"desktop"}, DefaultChannels: []string{"desktop"}, Secrets: []string{"sk-canary", "sk-canary-and-more"},
 	}
 
 	return b
@@ -87,7 +89,7 @@ func (b *bench) newPool() {
 
 	pool := b.pool
 	b.t.Cleanup(func() { pool.Close() })
-	if b.runner, err = agent.New(agent.Options{Ledger: b.ledger, Databases: b.pool, Manifests: filepath.Join(b.dir, "manifests"), Storage: filepath.Join(b.dir, "storage"), Servers: filepath.Join(b.dir, "mcp"), SignIns: b.signIns}); err != nil {
+	if b.runner, err = agent.New(agent.Options{Desktop: b.desktop, Ledger: b.ledger, Databases: b.pool, Manifests: filepath.Join(b.dir, "manifests"), Storage: filepath.Join(b.dir, "storage"), Servers: filepath.Join(b.dir, "mcp"), SignIns: b.signIns}); err != nil {
 		b.t.Fatal(err)
 	}
 

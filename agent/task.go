@@ -27,10 +27,12 @@ type task struct {
 	origin   *Job          // of what another run asked for: the job at the beginning of its chain, nil when there is none
 	detail   ledger.Detail // what triggered the run, as the job takes it now
 	model    *Model
-	relay    *relay // to the model and its fallbacks; nil without one
-	budget   Budget // of all agents together
-	notify   Notify // who is told of its end
-	channels []string
+	relay    *relay   // to the model and its fallbacks; nil without one
+	budget   Budget   // of all agents together
+	notify   Notify   // who is told of its end
+	channels []string // all that there are
+	told     []string // those of its notices: the job's, its agent's, or the default ones
+	usual    []string // the default ones
 	secrets  []string
 	redact   *redact.Redactor // of the secrets, which the runs of a plan share; nil: each has its own
 	// unattended: no person started it, who would see at once that it fails.
@@ -89,19 +91,23 @@ func (p Plan) resolve(run ledger.Run) (task, error) {
 		origin: p.originJob(run, d), job: Job{Name: run.Job, Agent: run.Agent, Prompt: d.Prompt},
 	}
 
+	t.usual = p.channelsOr()
+	t.told = p.channelsOr(t.governingJob().Notify.Channels, p.Agents[run.Agent].Channels)
 	if run.Job != "" {
 		job, ok := p.Jobs[run.Job]
 		if !ok {
 			return t, cmp.Or[error](damaged, &notConfiguredError{"job", run.Job})
 		}
+		t.told = p.channelsOr(job.Notify.Channels, p.Agents[job.Agent].Channels)
 		t.job, t.detail, t.notify = job, job.triggeredBy(d), job.Notify
+		t.notify.Channels = t.told
 	} else if d.Skill != "" {
 		if t.job.Skill = p.Modules[d.Skill]; t.job.Skill == nil {
 			return t, cmp.Or[error](damaged, &notConfiguredError{"skill", d.Skill})
 		}
 	}
 	if run.Job == "" && (run.Trigger == domain.TriggerSelf || d.By != nil) { // nobody waits for it
-		t.notify = p.wakeNotify(t.origin)
+		t.notify = wakeNotify(t.origin, t.told)
 	}
 
 	if t.job.Skill != nil {
@@ -160,14 +166,14 @@ func (p Plan) originJob(run ledger.Run, d ledger.Detail) *Job {
 // wakeNotify says who is told of a wake: whoever is told of the job that its chain goes back to.
 // Where there is none, the first channel is told of failures. The title is not the job's, which
 // would speak of work that this run did not do.
-func (p Plan) wakeNotify(origin *Job) Notify {
+func wakeNotify(origin *Job, told []string) Notify {
 	if origin != nil {
 		n := origin.Notify
-		n.Title = ""
+		n.Title, n.Channels = "", told
 		return n
 	}
 
-	return Notify{On: []string{domain.Failure, string(domain.StateWaiting)}, Channels: p.Channels[:min(1, len(p.Channels))]}
+	return Notify{On: []string{domain.Failure, string(domain.StateWaiting)}, Channels: told}
 }
 
 // governingJob is the job whose bounds, budget and confinement a run has: a wake spends what the job

@@ -279,7 +279,7 @@ func (t *task) given(s tool.Spec) bool {
 }
 
 func controlTools(r *Runner, t *task, _ *tool.Roots) ([]tool.Tool, error) {
-	o := control.Options{Ledger: r.ledger, Channels: t.channels, Board: t.board, Redact: t.redactor().Replace}
+	o := control.Options{Ledger: r.ledger, Channels: t.channels, Default: t.told, CanDeliver: r.canDeliver, Board: t.board, Redact: t.redactor().Replace}
 	if t.agent.Database {
 		o.Views = func(ctx context.Context) ([]string, error) { return r.viewNames(ctx, t.agent.Name) }
 	}

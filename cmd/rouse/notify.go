@@ -7,7 +7,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"rouse/cmd/internal/api"
-	"rouse/cmd/internal/config"
 )
 
 func newNotify(at *place) *cobra.Command {
@@ -23,15 +22,16 @@ func newNotify(at *place) *cobra.Command {
 			}
 			defer s.close()
 
-			if err := s.Post(cmd.Context(), "/v1/notices", api.NotifyRequest{Channel: channel, Text: strings.Join(args, " ")}, nil); err != nil {
+			var sent api.NotifySent
+			if err := s.Post(cmd.Context(), "/v1/notices", api.NotifyRequest{Channel: channel, Text: strings.Join(args, " ")}, &sent); err != nil {
 				return err
 			}
 
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "sent to %s\n", channel)
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "sent to %s\n", sent.Channel)
 			return err
 		}),
 	}
 
-	cmd.Flags().StringVar(&channel, "channel", config.DefaultChannel, "`name` of the channel")
+	cmd.Flags().StringVar(&channel, "channel", "", "`name` of the channel, the default channel if empty")
 	return cmd
 }

@@ -15,7 +15,7 @@ import (
 
 const putBackConfig = `version: 1
 home: ./home
-agents: [{name: clerk, workdir: ./work}]
+agents: [{name: clerk, workdir: ./work, channels: [desktop]}]
 jobs:
   - name: inbox
     agent: clerk

@@ -57,7 +57,10 @@ func Specs() tool.Specs { return tool.Specs{todoSpec, completeSpec, notifySpec, 
 // Options are what the tools of one run use.
 type Options struct {
 	Ledger   *ledger.Ledger
-	Channels []string // that notify may name; the first is the default
+	Channels []string // that notify may name
+	Default  []string // that take a notice whose call names none
+	// CanDeliver reports whether a channel can deliver now (yes, no, unknown), and why. Optional.
+	CanDeliver func(ctx context.Context, channel string) (can, why string)
 	// Board holds the todo list; nil: the tools make one.
 	Board  *memory.Board
 	Redact func(text string) string // removes secrets before a notice is stored; nil: nothing does
@@ -163,14 +166,20 @@ func (l checklist) complete(_ context.Context, _ tool.Invocation, a completeArgs
 type notifyArgs struct {
 	Title   string `json:"title" jsonschema:"one line"`
 	Body    string `json:"body,omitempty" jsonschema:"more, if there is more to say"`
-	Channel string `json:"channel,omitempty" jsonschema:"the name of a channel; the default is the first one"`
+	Channel string `json:"channel,omitempty" jsonschema:"the name of a channel; by default the channels of the job, of its agent, or the configured default"`
 	ViewRef string `json:"view_ref,omitempty" jsonschema:"the name of a saved view (db_define_view) that the notice leads to"`
 }
 
 type notifyResult struct {
-	Title   string `json:"title"`
-	Channel string `json:"channel,omitempty"`
-	Posted  bool   `json:"posted"` // it is in the outbox
+	Title  string   `json:"title"`
+	Posted []posted `json:"posted"` // where the notice is in the outbox
+}
+
+// posted is a channel that has a notice in the outbox.
+type posted struct {
+	Channel    string `json:"channel"`
+	CanDeliver string `json:"can_deliver"` // now: yes, no, or unknown until it is sent
+	Why        string `json:"why,omitempty"`
 }
 
 // notify (OSA-80) puts a notice into the outbox. Without a channel nobody can be notified, which is no
@@ -196,26 +205,40 @@ func (o Options) notify(ctx context.Context, in tool.Invocation, a notifyArgs) (
 		}
 	}
 
-	channel := a.Channel
-	switch {
-	case len(o.Channels) == 0:
-		return tool.Success(notifyResult{Title: title}, "no notification channel is configured: the record keeps this call, but nobody is told"), nil
-	case channel == "":
-		channel = o.Channels[0]
-	case !slices.Contains(o.Channels, channel):
-		return tool.Failure(tool.KindInvalidArgs, "there is no channel %q", channel).WithField("channel", "one of "+strings.Join(o.Channels, ", ")), nil
+	channels := o.Default
+	if a.Channel != "" {
+		channels = []string{a.Channel}
+		if !slices.Contains(o.Channels, a.Channel) {
+			return tool.Failure(tool.KindInvalidArgs, "there is no channel %q", a.Channel).WithField("channel", "one of "+strings.Join(o.Channels, ", ")), nil
+		}
+	}
+	if len(channels) == 0 {
+		return tool.Success(notifyResult{Title: title, Posted: []posted{}}, "no notification channel is configured: the record keeps this call, but nobody is told"), nil
 	}
 
 	// Its owner sees from whom it comes, also where many agents write to one channel.
 	title = signed(in.Agent, title)
 
-	// The key of the call within its run: the outbox takes each key once.
-	n := ledger.Notice{Run: in.Run, Job: in.Job, Agent: in.Agent, Key: fmt.Sprintf("call:%d:%s", in.Run, in.Key), Channel: channel, Title: title, Body: a.Body, ViewRef: a.ViewRef}
-	if err := o.Ledger.AppendNotices(ctx, n); err != nil {
+	var notices []ledger.Notice
+	res := notifyResult{Title: title}
+	for i, channel := range channels {
+		// The key of the call within its run: the outbox takes each key once.
+		key := fmt.Sprintf("call:%d:%s", in.Run, in.Key)
+		if i > 0 {
+			key += ":" + channel
+		}
+		notices = append(notices, ledger.Notice{Run: in.Run, Job: in.Job, Agent: in.Agent, Key: key, Channel: channel, Title: title, Body: a.Body, ViewRef: a.ViewRef})
+
+		one := posted{Channel: channel, CanDeliver: "unknown"}
+		if o.CanDeliver != nil {
+			one.CanDeliver, one.Why = o.CanDeliver(ctx, channel)
+		}
+		res.Posted = append(res.Posted, one)
+	}
+	if err := o.Ledger.AppendNotices(ctx, notices...); err != nil {
 		return tool.Envelope{}, fmt.Errorf("the notice cannot be recorded: %w", err)
 	}
-
-	return tool.Success(notifyResult{title, channel, true}), nil
+	return tool.Success(res), nil
 }
 
 // signed is a title that begins with the name of its agent, once.

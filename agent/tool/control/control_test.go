@@ -21,7 +21,7 @@ func setup(t *testing.T) (*tool.Registry, *ledger.Ledger) {
 	}
 
 	t.Cleanup(func() { l.Close() })
-	tools, err := control.Tools(control.Options{Ledger: l, Channels: []string{"desktop", "ops"}})
+	tools, err := control.Tools(control.Options{Ledger: l, Channels: []string{"desktop", "ops"}, Default: []string{"desktop"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -128,7 +128,7 @@ func TestNotifyKeys(t *testing.T) {
 // A notice says from which agent it comes, once, and leads to a view that there is (OSA-80).
 func TestNotifyIsSigned(t *testing.T) {
 	_, l := setup(t)
-	tools, err := control.Tools(control.Options{Ledger: l, Channels: []string{"desktop"}, Views: func(context.Context) ([]string, error) { return []string{"by_month"}, nil }})
+	tools, err := control.Tools(control.Options{Ledger: l, Channels: []string{"desktop"}, Default: []string{"desktop"}, Views: func(context.Context) ([]string, error) { return []string{"by_month"}, nil }})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -143,7 +143,7 @@ func TestNotifyIsSigned(t *testing.T) {
 			t.Fatal(err)
 		}
 		e, err := r.Call(t.Context(), tool.Invocation{Run: 7, Key: title, Agent: "ann"}, "notify", args)
-		if err != nil || !e.OK || !strings.Contains(string(e.Result), `"posted":true`) {
+		if err != nil || !e.OK || !strings.Contains(string(e.Result), `"posted":[{"channel":"desktop","can_deliver":"unknown"}]`) {
 			t.Fatalf("%s: %+v (%v)", title, e, err)
 		}
 
@@ -171,10 +171,40 @@ func TestNotifyWithoutChannel(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if e := call(t, r, "notify", `{"title":"x"}`); !e.OK || len(e.Warnings) != 1 || !strings.Contains(string(e.Result), `"posted":false`) {
+	if e := call(t, r, "notify", `{"title":"x"}`); !e.OK || len(e.Warnings) != 1 || !strings.Contains(string(e.Result), `"posted":[]`) {
 		t.Errorf("%+v %s", e, e.Result)
 	}
 	if out, err := l.PendingNotices(t.Context(), time.Now(), 10); err != nil || len(out) > 0 {
+		t.Errorf("outbox: %+v (%v)", out, err)
+	}
+}
+
+// A notice goes to each default channel, once however often its call is made, and its result names each
+// with what is known of it.
+func TestNotifyGoesToEachDefaultChannel(t *testing.T) {
+	_, l := setup(t)
+	tools, err := control.Tools(control.Options{Ledger: l, Channels: []string{"desktop", "phone", "mail"}, Default: []string{"phone", "mail"},
+		CanDeliver: func(_ context.Context, channel string) (string, string) {
+			if channel == "phone" {
+				return "no", "it is off"
+			}
+			return "yes", ""
+		}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := tool.NewRegistry(tools...)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	for range 2 {
+		e, err := r.Call(t.Context(), tool.Invocation{Run: 7, Key: "p1"}, "notify", json.RawMessage(`{"title":"x"}`))
+		if want := `"posted":[{"channel":"phone","can_deliver":"no","why":"it is off"},{"channel":"mail","can_deliver":"yes"}]`; err != nil || !strings.Contains(string(e.Result), want) {
+			t.Fatalf("%s (%v), want %s", e.Result, err, want)
+		}
+	}
+	if out, err := l.PendingNotices(t.Context(), time.Now(), 10); err != nil || len(out) != 2 || out[0].Channel != "phone" || out[1].Channel != "mail" {
 		t.Errorf("outbox: %+v (%v)", out, err)
 	}
 }

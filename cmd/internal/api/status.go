@@ -83,7 +83,12 @@ type Check struct {
 	NotTried string `json:"not_tried"`
 }
 
-// NotifyRequest asks for a text to be sent to a channel at once.
+// NotifySent names the channel that took a text.
+type NotifySent struct {
+	Channel string `json:"channel"`
+}
+
+// NotifyRequest asks for a text to be sent to a channel at once. Without a channel it is the default one.
 type NotifyRequest struct {
 	Channel string `json:"channel"`
 	Text    string `json:"text"`

@@ -200,6 +200,10 @@ func (c *checker) checkAgent(path string, a *Agent) {
 		c.bad(path+".instructions_file", "give instructions or instructions_file, not both")
 	}
 
+	for i, name := range a.Channels {
+		c.reference(fmt.Sprintf("%s.channels[%d]", path, i), "channel", name, c.channels)
+	}
+
 	for list, globs := range map[string][]string{"allow": a.Tools.Allow, "deny": a.Tools.Deny, "on_demand": a.Tools.OnDemand} {
 		for i, g := range globs {
 			c.toolGlob(fmt.Sprintf("%s.tools.%s[%d]", path, list, i), g)

@@ -275,7 +275,7 @@ type expect struct {
 
 type notify struct {
 	On       []string `key:"on" enum:"success|nothing|partial|error|timeout|budget_exceeded|cancelled|interrupted|skipped|failure|waiting" unset:"success, failure, waiting; without success of a job with a schedule whose instants come less than an hour apart, whose successes are in the daily digest" say:"outcomes to tell about; failure is every outcome that opens an incident (error, timeout, budget_exceeded, interrupted), waiting a run that needs your answer"`
-	Channels []string `key:"channels" default:"[desktop]" say:"names of notifications"`
+	Channels []string `key:"channels" say:"names of notifications" unset:"the channels of the agent, else the first of notifications, else desktop if there is a desktop session" eg:"[ops]"`
 	Title    string   `key:"title" say:"a template" eg:"'{{ .Job }}'"`
 	Body     string   `key:"body" say:"a template" eg:"'{{ .Summary }}'"`
 

@@ -18,6 +18,14 @@ const (
 // tells gives a job the outcomes that it tells about, where the configuration has none: of one that runs more often than hourly those
 // that need somebody, for nobody reads a message every five minutes.
 func (c *checker) tells(path string, j *Job) {
+	at := path + ".notify.channels"
+	if a := c.agent[j.Agent]; !c.d.given(at) || c.d.place(at) == c.d.place("defaults.notify.channels") {
+		j.Notify.Channels = c.cfg.DefaultChannels()
+		if a != nil && a.Channels != nil {
+			j.Notify.Channels = a.Channels
+		}
+	}
+
 	if at := path + ".notify.on"; c.d.given(at) {
 		c.warnFailures(at, j.Notify.On)
 		return
@@ -49,6 +57,33 @@ func (c *checker) warnFailures(path string, on []string) {
 	}
 }
 
+// DefaultChannels returns the channels of a job that names none: those of defaults, or else the first of
+// notifications. It returns nil if no channel is configured; then it is the desktop, if there is a session.
+func (c *Config) DefaultChannels() []string {
+	switch {
+	case c.Defaults != nil && c.Defaults.Notify.Channels != nil:
+		return c.Defaults.Notify.Channels
+	case len(c.Notifications) > 0:
+		return []string{string(c.Notifications[0].Name)}
+	}
+	return nil
+}
+
+// Names reports whether the configuration names a channel anywhere, so that its owner expects it to work.
+func (c *Config) Names(channel string) bool {
+	named := slices.Contains(c.DefaultChannels(), channel)
+	for _, n := range c.Notifications {
+		named = named || string(n.Name) == channel || string(n.Fallback) == channel
+	}
+	for i := range c.Agents {
+		named = named || slices.Contains(c.Agents[i].Channels, channel)
+	}
+	for i := range c.Jobs {
+		named = named || slices.Contains(c.Jobs[i].Notify.Channels, channel)
+	}
+	return named
+}
+
 // DigestOf is when a channel sends a summary each day, "" for never.
 func (c *Config) DigestOf(channel string) string {
 	said := ""
@@ -64,7 +99,7 @@ func (c *Config) DigestOf(channel string) string {
 	case said != "":
 		return said
 	case slices.ContainsFunc(c.Jobs, func(j Job) bool {
-		return j.Notify.Digested && On(j.Enabled) && slices.Contains(j.Notify.Channels, channel)
+		return j.Notify.Digested && On(j.Enabled) && (slices.Contains(j.Notify.Channels, channel) || j.Notify.Channels == nil && channel == DefaultChannel)
 	}):
 		return UsualDigest
 	}

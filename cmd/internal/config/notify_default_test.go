@@ -17,15 +17,15 @@ func TestNotifyOfJobsThatRunOften(t *testing.T) {
 		on        string
 		digests   string // of desktop and phone
 	}{
-		"every five minutes":     {`schedule: "*/5 * * * *"`, "", quiet, "daily at 08:00,"},
-		"some minutes of a day":  {`schedule: "*/10 9 * * *"`, "", quiet, "daily at 08:00,"},
-		"an interval":            {`every: 59m`, "", quiet, "daily at 08:00,"},
+		"every five minutes":     {`schedule: "*/5 * * * *"`, "", quiet, ",daily at 08:00"},
+		"some minutes of a day":  {`schedule: "*/10 9 * * *"`, "", quiet, ",daily at 08:00"},
+		"an interval":            {`every: 59m`, "", quiet, ",daily at 08:00"},
 		"hourly":                 {`schedule: "0 * * * *"`, "", usual, ","},
 		"an hour":                {`every: 1h`, "", usual, ","},
 		"once":                   {`at: "2030-01-01T08:00:00Z"`, "", usual, ","},
 		"a watch":                {`watch: {path: ./in}`, "", usual, ","},
-		"but on some days":       {`schedule: "*/5 * * * *", exclude: [closed]`, "calendars: [{name: closed, holidays: DE}]", quiet, "daily at 08:00,"},
-		"on a few days alone":    {`schedule: "*/5 * * * *", only: ["2030-01-01"]`, "", quiet, "daily at 08:00,"},
+		"but on some days":       {`schedule: "*/5 * * * *", exclude: [closed]`, "calendars: [{name: closed, holidays: DE}]", quiet, ",daily at 08:00"},
+		"on a few days alone":    {`schedule: "*/5 * * * *", only: ["2030-01-01"]`, "", quiet, ",daily at 08:00"},
 		"said by the job":        {`schedule: "*/5 * * * *", notify: {on: [success]}`, "", "success", ","},
 		"nothing":                {`schedule: "*/5 * * * *", notify: {on: []}`, "", "", ","},
 		"said for all":           {`schedule: "*/5 * * * *"`, "defaults: {notify: {on: [error, success]}}", "error success", ","},
@@ -111,5 +111,41 @@ func TestNotifyOfErrorAlone(t *testing.T) {
 				t.Errorf("%s in %s: %q, want %q", on, place, got, want)
 			}
 		}
+	}
+}
+
+// The channels of a job are its own, else its agent's, else those of defaults, else the first that is configured. Without any
+// there is none until a notice is due, since a desktop session can come and go.
+func TestChannelsOfJobs(t *testing.T) {
+	t.Parallel()
+	const phones = "notifications: [{name: phone, kind: desktop}, {name: ops, kind: desktop}]\n"
+	for _, c := range []struct{ more, agent, job, want string }{
+		{phones, "", "channels: [ops]", "[ops]"},
+		{phones, "", "channels: []", "[]"},
+		{phones, "", "", "[phone]"},
+		{phones, "channels: [ops]", "", "[ops]"},
+		{phones, "channels: [ops]", "channels: [phone, ops]", "[phone ops]"},
+		{phones + "defaults: {notify: {channels: [ops]}}\n", "", "", "[ops]"},
+		{phones + "defaults: {notify: {channels: [ops]}}\n", "channels: [phone]", "", "[phone]"},
+		{"", "", "channels: [desktop]", "[desktop]"},
+		{"", "", "", "nil"},
+	} {
+		cfg, err := load(write(t, "rouse.yaml", fmt.Sprintf(`version: 1
+agents: [{name: a, %s}]
+jobs: [{name: j, agent: a, playbook: [{call: db_schema}], notify: {%s}}]
+%s`, c.agent, c.job, c.more)), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := fmt.Sprint(cfg.Jobs[0].Notify.Channels)
+		if cfg.Jobs[0].Notify.Channels == nil {
+			got = "nil"
+		}
+		if got != c.want {
+			t.Errorf("%+v: %s", c, got)
+		}
+	}
+	if _, err := load(write(t, "rouse.yaml", "version: 1\nagents: [{name: a, channels: [pager]}]\n"), nil); err == nil || !strings.Contains(err.Error(), `agents[0].channels[0]: there is no channel "pager"`) {
+		t.Errorf("%v", err)
 	}
 }

@@ -123,6 +123,7 @@ type Agent struct {
 	Host             string          `key:"host" say:"with engine.postgres: the node that does the agent's runs" unset:"any" eg:"nas"`
 	Database         database        `key:"database" say:"its own SQLite database"`
 	Private          private         `key:"private" say:"what of its own is for you alone, and must not leave unasked together with what strangers wrote"`
+	Channels         []string        `key:"channels" say:"names of notifications for its notices, in runs of no job and of jobs that name none" unset:"the default channels" eg:"[ops]"`
 	SelfScheduling   *selfScheduling `key:"self_scheduling" say:"lets the agent plan its own next run, within the limits of a mode" unset:"off"`
 	Skills           []string        `key:"skills" say:"names of skills, or paths like ./skills/tax, that it is told in full from the start" eg:"[csv-report]"`
 	SkillAccess      string          `key:"skill_access" enum:"global_discovery|preloaded_only|none" say:"which skills it may load: all that are found, those under skills, or none" unset:"preloaded_only where skills are named, else global_discovery"`
@@ -238,7 +239,7 @@ func (b budget) CostKey() (key string, usd float64) {
 }
 
 // DefaultChannel is the notification channel that exists without being named. Its name is also its
-// kind.
+// kind. It is the default only if no channel is configured and there is a desktop session.
 const DefaultChannel = "desktop"
 
 // Notification is a channel.

@@ -76,8 +76,9 @@ type Daemon struct {
 	dispatcher dispatch.Options
 	// dispatching is the dispatcher of a daemon that serves; nil before, and in a command.
 	dispatching atomic.Pointer[dispatch.Dispatcher]
-	live        live.Board  // what the runs of this process are doing
-	backend     web.Options // what stands behind the API and the pages
+	session     notify.Session // of the desktop
+	live        live.Board     // what the runs of this process are doing
+	backend     web.Options    // what stands behind the API and the pages
 	Handler     http.Handler
 	Pages       http.Handler // the dashboard, nil in a command; whoever mounts it decides who gets in
 
@@ -210,6 +211,7 @@ func (d *Daemon) openParts(ctx context.Context, o Options) (err error) {
 		Ledger: d.ledger, Databases: d.databases, Locks: part("locks"), Manifests: part("manifests"), Recordings: part("recordings"),
 		Scratch: part("commands"), Before: part("before"), Storage: part("storage"), Servers: part("mcp"), Version: Version(), Live: &d.live, Logger: d.log, Homes: homes,
 		SignIns: &agent.SignInOptions{Store: &signInStore{home: d.home.Dir}, Listen: d.redirects.address},
+		Desktop: d.session.Exists, CanDeliver: d.canDeliver,
 	})
 	if err != nil {
 		return err
@@ -233,7 +235,7 @@ func (d *Daemon) openParts(ctx context.Context, o Options) (err error) {
 	if err != nil {
 		return err
 	}
-	if d.notifier, err = notify.New(notify.Options{Ledger: d.ledger, Channels: p.channels, Rules: channelRules(d.Current().Config), Link: d.noticeLink, Logger: d.log, Now: d.ledger.Now}); err != nil {
+	if d.notifier, err = notify.New(notify.Options{Ledger: d.ledger, Channels: p.channels, Rules: channelRules(d.Current().Config, &d.session), Link: d.noticeLink, Logger: d.log, Now: d.ledger.Now}); err != nil {
 		return err
 	}
 

@@ -191,11 +191,17 @@ const maxUndelivered = 100
 // checkNotices checks each channel, and what is pending in the outbox.
 func (d *Daemon) checkNotices(ctx context.Context) []api.Check {
 	var out []api.Check
+	cfg := d.Current().Config
 	for name, err := range d.notifier.Check(ctx) {
 		c := api.Check{Name: "channel " + name, OK: true, Detail: "can be reached", NotTried: "whether you see it (rouse notify TEXT)"}
 		switch {
 		case errors.Is(err, notify.ErrNotAsked):
 			c.Detail, c.NotTried = "configured", "whether it takes anything (rouse notify TEXT --channel "+name+")"
+		case errors.Is(err, notify.ErrUnavailable) && name == config.DefaultChannel && !cfg.Names(name):
+			c.Detail, c.NotTried = "is no default here, since "+strings.TrimPrefix(err.Error(), "the desktop cannot be reached here: "), ""
+			if len(cfg.Notifications) == 0 {
+				c.Detail += "; no other channel is configured, so failures are only on record (rouse incidents); to be told add a channel to notifications"
+			}
 		case err != nil:
 			c.OK, c.Detail, c.NotTried = false, err.Error(), ""
 			c.Remedy = "start rouse inside a desktop session, or take the channel out of notify: in the jobs"

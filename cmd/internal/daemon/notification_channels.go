@@ -34,7 +34,7 @@ func newChannels(cfg *config.Config) (map[string]notify.Channel, error) {
 }
 
 // channelRules are what is configured of when channels are used.
-func channelRules(cfg *config.Config) map[string]notify.Rules {
+func channelRules(cfg *config.Config, session *notify.Session) map[string]notify.Rules {
 	out := map[string]notify.Rules{}
 	for _, n := range cfg.Notifications {
 		r := notify.Rules{Zone: cfg.Zone(), Fallback: string(n.Fallback)}
@@ -48,7 +48,7 @@ func channelRules(cfg *config.Config) map[string]notify.Rules {
 	// The channel that exists without being configured.
 	if _, configured := out[config.DefaultChannel]; !configured {
 		if digest := digestOf(cfg, config.DefaultChannel); digest != nil {
-			out[config.DefaultChannel] = notify.Rules{Zone: cfg.Zone(), Digest: digest}
+			out[config.DefaultChannel] = notify.Rules{Zone: cfg.Zone(), Digest: digest, Session: session}
 		}
 	}
 	return out

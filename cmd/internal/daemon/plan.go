@@ -47,7 +47,7 @@ func NewPlan(cfg *config.Config, log *slog.Logger) (*Plan, error) {
 		return nil, err
 	}
 
-	p.Plan.Channels, p.Plan.Groups = channelNames(cfg), channelGroups(cfg)
+	p.Plan.Channels, p.Plan.DefaultChannels, p.Plan.Groups = channelNames(cfg), cfg.DefaultChannels(), channelGroups(cfg)
 	p.Plan.Servers = cfg.Servers()
 	p.Plan.Modules, p.Plan.ModuleSettings = cfg.Modules(), cfg.ModuleSettings()
 	p.Plan.Secrets, p.Plan.Masks, p.Plan.Boundary = cfg.Secrets(), newMasks(cfg), newBoundary(cfg)
@@ -98,7 +98,7 @@ func newAgent(a config.Agent, models map[string]*agent.Model) agent.Agent {
 		Name: string(a.Name), Instructions: a.Instructions, Soul: a.Soul, Mode: a.Mode, HostFolder: a.HostFolder, Workdir: string(a.Workdir), Database: config.On(a.Database.Enabled),
 		Allow: a.Tools.Allow, Deny: a.Tools.Deny, OnDemand: a.Tools.OnDemand, Bounds: newBounds(a.Bounds), Read: read, Public: public, PrivateFolders: folders, PrivateDatabase: database, Write: paths(a.Grants.Write),
 		Model: models[a.Model], Phased: a.Loop == "phased", OnDenied: a.OnDenied, MinTier: a.MinTier, Unconfined: a.Reason,
-		Commands: a.Commands(), Network: a.Network(), Secrets: a.Secrets(), Executor: a.Executor.Settings(),
+		Commands: a.Commands(), Network: a.Network(), Secrets: a.Secrets(), Channels: a.Channels, Executor: a.Executor.Settings(),
 	}
 }
 

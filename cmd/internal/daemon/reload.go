@@ -290,7 +290,7 @@ func (r *reloader) apply(ctx context.Context, next *Setup) error {
 	dispatcher := d.dispatching.Load()
 	dispatcher.SetLanes(limits.Runs, limits.RunsPerAgent)
 	dispatcher.SetDrain(time.Duration(limits.Drain))
-	d.notifier.SetChannels(next.plan.channels, channelRules(next.Config))
+	d.notifier.SetChannels(next.plan.channels, channelRules(next.Config, &d.session))
 	if r.level != nil {
 		r.level.Set(logLevel(next.Config.Log))
 	}
@@ -433,7 +433,11 @@ func (r *reloader) logProblems(found []api.Problem, held string) {
 func (r *reloader) notify(ctx context.Context, found []api.Problem, held string) bool {
 	r.record(ctx, "config.refused", map[string]any{"error": formatProblems(found, maxNotified)})
 	var notices []ledger.Notice
+	cfg := r.d.Current().Config
 	for _, channel := range r.d.Current().plan.Plan.Channels {
+		if channel == config.DefaultChannel && !cfg.Names(channel) && !r.d.session.Exists() {
+			continue
+		}
 		notices = append(notices, ledger.Notice{Channel: channel, Title: "rouse: the configuration cannot be used",
 			Body: formatProblems(found, maxNotified) + "\nThat of " + held + " holds."})
 	}

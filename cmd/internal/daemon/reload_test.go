@@ -258,7 +258,7 @@ jobs:
 
 const ReloadHead = `version: 1
 home: ./home
-agents: [{name: clerk, workdir: ./work}]
+agents: [{name: clerk, workdir: ./work, channels: [desktop]}]
 defaults: {notify: {on: []}}
 jobs:
 `

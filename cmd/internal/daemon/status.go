@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -9,6 +10,8 @@ import (
 
 	"rouse/agentdb/ledger"
 	"rouse/cmd/internal/api"
+	"rouse/cmd/internal/config"
+	"rouse/cmd/internal/notify"
 )
 
 // Status implements web.Host.
@@ -67,9 +70,37 @@ func newModelPause(p ledger.ModelPause) api.ModelPause {
 }
 
 // Notify implements web.Host.
-func (d *Daemon) Notify(ctx context.Context, channel, text string) error {
-	if err := d.notifier.Send(ctx, channel, "rouse", text); err != nil {
-		return &api.Error{Status: 502, Message: fmt.Sprintf("channel %s: %v", channel, err)}
+func (d *Daemon) Notify(ctx context.Context, channel, text string) (string, error) {
+	if channel == "" {
+		usual := d.usualChannels()
+		if len(usual) == 0 {
+			return "", &api.Error{Status: 502, Message: "no notification channel is configured, and there is no desktop session; add one to notifications"}
+		}
+		channel = usual[0]
 	}
-	return nil
+
+	if err := d.notifier.Send(ctx, channel, "rouse", text); err != nil {
+		return "", &api.Error{Status: 502, Message: fmt.Sprintf("channel %s: %v", channel, err)}
+	}
+	return channel, nil
+}
+
+// usualChannels returns the channels of notices that belong to no job and no agent.
+func (d *Daemon) usualChannels() []string {
+	if usual := d.Current().Config.DefaultChannels(); usual != nil || !d.session.Exists() {
+		return usual
+	}
+	return []string{config.DefaultChannel}
+}
+
+// canDeliver reports whether a channel can deliver now: yes, no, or unknown, and why.
+func (d *Daemon) canDeliver(ctx context.Context, channel string) (can, why string) {
+	switch err := d.notifier.CanDeliver(ctx, channel); {
+	case err == nil:
+		return "yes", ""
+	case errors.Is(err, notify.ErrNotAsked):
+		return "unknown", err.Error()
+	default:
+		return "no", err.Error()
+	}
 }

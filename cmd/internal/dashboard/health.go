@@ -90,7 +90,8 @@ func (s *site) reload(r *http.Request) (string, error) {
 
 // tryChannel sends a word to a channel.
 func (s *site) tryChannel(r *http.Request) (string, error) {
-	return "/health", s.backend.Host.Notify(r.Context(), r.PostFormValue("channel"), "This is a try from the page of rouse.")
+	_, err := s.backend.Host.Notify(r.Context(), r.PostFormValue("channel"), "This is a try from the page of rouse.")
+	return "/health", err
 }
 
 // checkMark is how a check of the doctor came out.

@@ -42,6 +42,10 @@ func (n *Notifier) appendDigests(ctx context.Context, now time.Time) (time.Time,
 		if r.Digest == nil {
 			continue
 		}
+		if r.Session != nil && !r.Session.Exists() {
+			next = earlier(next, now.Add(time.Hour))
+			continue
+		}
 		at, failure := n.appendDigest(ctx, channel, r, now)
 		next, err = earlier(next, at), errors.Join(err, failure)
 	}

@@ -432,6 +432,29 @@ func (n *Notifier) Send(ctx context.Context, channel, title, body string) error 
 	return nil
 }
 
+// CanDeliver returns nil if a channel can deliver now, and ErrNotAsked if only the next notice shows it.
+func (n *Notifier) CanDeliver(ctx context.Context, channel string) error {
+	c, ok := n.current()[channel]
+	if !ok {
+		return fmt.Errorf("there is no channel %q", channel)
+	}
+
+	err := withTimeout(ctx, c.Check)
+	if !errors.Is(err, ErrNotAsked) {
+		return err
+	}
+	last, found, failed := n.ledger.LastNotice(ctx, channel)
+	switch {
+	case failed != nil || !found:
+		return err
+	case last.State == ledger.NoticeDelivered:
+		return nil
+	case last.Error != "" && !strings.HasPrefix(last.Error, QuietHours):
+		return fmt.Errorf("the last notice was not delivered: %s", last.Error)
+	}
+	return err
+}
+
 // Check says for each channel why nothing can be sent now, nil if it can, and ErrNotAsked where nobody knows.
 func (n *Notifier) Check(ctx context.Context) map[string]error {
 	channels := n.current()

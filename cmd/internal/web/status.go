@@ -21,7 +21,7 @@ type Host interface {
 	// Engine says where the ledger is, and who works on it.
 	Engine(ctx context.Context) (api.Engine, error)
 	// Notify sends a text to a channel at once.
-	Notify(ctx context.Context, channel, text string) error
+	Notify(ctx context.Context, channel, text string) (sentTo string, err error)
 }
 
 func (s *server) hostRoutes() []Route {
@@ -43,7 +43,7 @@ func (s *server) hostRoutes() []Route {
 		get[api.State]("/v1/state", "How far schedules, plans, pauses and runs have got: what a simulation begins with.", s.answer(s.state)),
 		get[[]api.Check]("/v1/doctor", "Everything that would stop a run, each with its remedy.", s.answer(s.doctor), Param{Name: "offline", Kind: ParamFlag, Says: "ask nothing of the network"}),
 		post[api.Nothing, api.Reload]("/v1/reload", "Reads the configuration again and puts it into force.", s.answer(s.reload)),
-		post[api.NotifyRequest, api.Nothing]("/v1/notices", "Sends a text to a notification channel at once.", s.answer(s.notify)),
+		post[api.NotifyRequest, api.NotifySent]("/v1/notices", "Sends a text to a notification channel at once.", s.answer(s.notify)),
 		events,
 	}
 }
@@ -63,5 +63,6 @@ func (s *server) notify(r *http.Request) (any, error) {
 	if err := read(r, &in); err != nil {
 		return nil, err
 	}
-	return api.Nothing{}, s.backend.Host.Notify(r.Context(), in.Channel, in.Text)
+	channel, err := s.backend.Host.Notify(r.Context(), in.Channel, in.Text)
+	return api.NotifySent{Channel: channel}, err
 }
