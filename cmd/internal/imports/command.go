@@ -32,18 +32,25 @@ var (
 )
 
 // asks is whether a program is of no use without a network.
-var asks = []string{"curl", "wget", "ssh", "scp", "sftp", "git", "apt", "apt-get", "dnf", "yum", "certbot", "ping", "dig", "nslookup", "mail", "sendmail", "msmtp", "rclone", "aws", "gcloud", "az", "kubectl", "docker", "podman", "nc", "telnet"}
+var asks = []string{"curl", "wget", "ssh", "scp", "sftp", "git", "apt", "apt-get", "dnf", "yum", "certbot", "ping", "dig", "nslookup", "mail", "sendmail", "msmtp", "rclone", "aws", "gcloud", "az", "kubectl", "docker", "podman", "nc", "telnet", "claude", "codex", "gemini"}
 
 // command adds a command line to a job: as one program with an exact grant where it is that, else as a script, which its owner
 // approves. It is false where it can be neither.
 func (j *Job) command(line string, env environment) bool {
-	c, ok := j.read(line)
+	c, ok := j.read(withoutDesktop(strings.TrimSpace(line)))
 	if !ok {
 		return false
 	}
 
 	if j.Name == "" {
 		j.Name = commandName(c)
+	}
+	if c.argv != nil && (j.notice(c.argv) || j.agentProgram(c.argv, env)) {
+		return true
+	}
+	if len(j.executor) > 0 {
+		j.lose("not carried over: %s: a coding agent does this job, and its job has no other commands", shown(c.text))
+		return true
 	}
 	line, env = j.withEnvironment(c, env)
 	if line == "" {

@@ -49,6 +49,9 @@ type Job struct {
 	when     []string // conditions, as YAML
 	prompt   string
 
+	executor    []string // the argv of the coding agent that does the prompt
+	executorEnv environment
+
 	agent        string // name of its agent, "" for the one that all share
 	instructions string // of its agent
 	uses         string // the name that its agent got
@@ -59,9 +62,11 @@ type Job struct {
 	relative     []string // words of its commands that name a file from the working folder on
 }
 
-// call is one call of the playbook.
+// call is one call of the playbook: a command, or a notice if it has a title.
 type call struct {
 	command string
+	title   string
+	body    string
 	on      string // on_error
 	exits   []int  // that are a success
 }

@@ -88,8 +88,11 @@ func (d *Document) claw(f File, n *node) {
 	}
 	j.clawSession(n)
 	j.clawDelivery(n)
-	for _, said := range n.rest() {
-		j.remark("not carried over: %s", shown(said))
+	if n.get("trigger") != nil {
+		j.lose("its trigger, a script that decides before each run, is not carried over; without it each run asks a model and costs money: write it as when: [{command: [...]}], then enable the job")
+	}
+	for _, said := range n.rest() { // an unknown key may be what keeps the job from running
+		j.lose("not carried over: %s", shown(said))
 	}
 	d.add(j)
 }

@@ -105,9 +105,13 @@ func (a *agent) write(b *strings.Builder) {
 		fmt.Fprintf(b, "    instructions: %s\n", block(a.instructions, "      "))
 	}
 
-	runs, grants := false, []string{}
+	tools, grants := []string{}, []string{}
 	for _, j := range a.jobs {
-		runs = runs || len(j.calls) > 0
+		for _, c := range j.calls {
+			if !slices.Contains(tools, c.tool()) {
+				tools = append(tools, c.tool())
+			}
+		}
 		for _, g := range j.grants {
 			if line := "        - {argv: " + quoteList(g) + "}\n"; !slices.Contains(grants, line) {
 				grants = append(grants, line)
@@ -115,8 +119,9 @@ func (a *agent) write(b *strings.Builder) {
 		}
 	}
 
-	if runs {
-		b.WriteString("    tools: {allow: [shell_run]}\n")
+	if len(tools) > 0 {
+		slices.Sort(tools)
+		fmt.Fprintf(b, "    tools: {allow: [%s]}\n", strings.Join(tools, ", "))
 	}
 	if len(grants) > 0 {
 		b.WriteString("    grants:\n      commands:\n" + strings.Join(grants, ""))
@@ -144,6 +149,9 @@ func (j *Job) write(b *strings.Builder) {
 		b.WriteString("      - " + w + "\n")
 	}
 
+	if len(j.executor) > 0 {
+		j.writeExecutor(b)
+	}
 	if j.prompt != "" {
 		fmt.Fprintf(b, "    prompt: %s\n", block(literal(j.prompt), "      "))
 		return
@@ -154,7 +162,36 @@ func (j *Job) write(b *strings.Builder) {
 	}
 }
 
+func (j *Job) writeExecutor(b *strings.Builder) {
+	argv := make([]string, len(j.executor))
+	for i, word := range j.executor {
+		argv[i] = literal(word)
+	}
+	fmt.Fprintf(b, "    executor:\n      argv: %s\n      network: host\n", quoteList(argv))
+	if len(j.executorEnv) > 0 {
+		b.WriteString("      env:\n")
+	}
+	for _, v := range j.executorEnv {
+		fmt.Fprintf(b, "        %s: %s\n", v.name, quote(v.value))
+	}
+}
+
+// tool returns the name of the tool that is called.
+func (c call) tool() string {
+	if c.title != "" {
+		return "notify"
+	}
+	return "shell_run"
+}
+
 func (c call) write(b *strings.Builder) {
+	if c.title != "" {
+		fmt.Fprintf(b, "      - call: notify\n        with:\n          title: %s\n", block(literal(c.title), "            "))
+		if c.body != "" {
+			fmt.Fprintf(b, "          body: %s\n", block(literal(c.body), "            "))
+		}
+		return
+	}
 	command := literal(c.command)
 	b.WriteString("      - call: shell_run\n        with:\n")
 	fmt.Fprintf(b, "          command: %s\n          timeout: 3600\n", block(command, "            "))
