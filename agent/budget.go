@@ -105,6 +105,9 @@ func (b *budget) reserve(ctx context.Context, step int, most ledger.Usage) (int6
 	if b.skips {
 		refusal.outcome = domain.OutcomeSkipped
 	}
+	if err := b.notify(ctx, full.Spending, ":full", func(key string) []ledger.Notice { return fullNotices(b, *full, key, refusal.reason) }); err != nil {
+		return 0, err
+	}
 
 	return 0, refusal
 }
@@ -189,24 +192,28 @@ func (b *budget) warn(ctx context.Context, sums []ledger.Spending) error {
 			continue
 		}
 
-		key := fmt.Sprintf("budget:%s:%s:%s", s.Day, s.Scope, s.Name)
-		if _, told := b.runner.budgetsWarned.LoadOrStore(key, true); told {
-			continue
-		}
-
-		// This is for the life of the daemon, so the days and months before are dropped: those that are no beginning of this one, nor it of them.
-		b.runner.budgetsWarned.Range(func(k, _ any) bool {
-			if old, ok := k.(string); ok && !strings.HasPrefix(old, "budget:"+s.Day[:7]) {
-				b.runner.budgetsWarned.Delete(k)
-			}
-			return true
-		})
-
-		if err := b.runner.ledger.AppendNotices(ctx, budgetNotices(b, s, key, used)...); err != nil {
+		if err := b.notify(ctx, s, "", func(key string) []ledger.Notice { return budgetNotices(b, s, key, used) }); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// notify appends notices about a budget once for each period.
+func (b *budget) notify(ctx context.Context, s ledger.Spending, suffix string, notices func(key string) []ledger.Notice) error {
+	key := fmt.Sprintf("budget:%s:%s:%s%s", s.Day, s.Scope, s.Name, suffix)
+	if _, told := b.runner.budgetsWarned.LoadOrStore(key, true); told {
+		return nil
+	}
+
+	// The map lives as long as the daemon, so entries of earlier months are dropped.
+	b.runner.budgetsWarned.Range(func(k, _ any) bool {
+		if old, ok := k.(string); ok && !strings.HasPrefix(old, "budget:"+s.Day[:7]) {
+			b.runner.budgetsWarned.Delete(k)
+		}
+		return true
+	})
+	return b.runner.ledger.AppendNotices(ctx, notices(key)...)
 }
 
 // nearlyUsed says whether so much is used of a limit that its owner wants to know.

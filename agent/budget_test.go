@@ -265,8 +265,7 @@ func TestReservedBeforeTheCall(t *testing.T) {
 	}
 }
 
-// The owner of a budget hears once a day that most of it is used, on the job's channels or
-// the first.
+// The owner of a budget is told once a day that most of it is used and once that a run found no room, on the job's channels or the first.
 func TestBudgetNotice(t *testing.T) {
 	t.Parallel()
 	b := paid(t, modeltest.Turn{Text: "Done.", Usage: model.Usage{Input: 800}})
@@ -276,7 +275,7 @@ func TestBudgetNotice(t *testing.T) {
 		j.Budget, j.Notify.Channels = agent.Budget{Tokens: 2000}, []string{"ops"}
 	})
 
-	for i, want := range []int{0, 1, 1} { // 800 and 1600 of 2000 tokens
+	for i, want := range []int{0, 1, 2} { // 800 and 1600 of 2000 tokens, then no room
 		b.run(b.triggered(domain.TriggerManual))
 		if got := b.notices(); len(got) != want {
 			t.Fatalf("after %d runs: %+v", i+1, got)
@@ -284,15 +283,18 @@ func TestBudgetNotice(t *testing.T) {
 	}
 
 	b.change(func(_ *agent.Agent, j *agent.Job) { j.Budget = agent.Budget{} })
-	b.run(b.triggered(domain.TriggerManual)) // refused: 2400 of 3000 micro-USD are spent
+	b.run(b.triggered(domain.TriggerManual)) // 2400 of 3000 micro-USD are spent
 	got := b.notices()
-	if len(got) != 2 {
+	if len(got) != 3 {
 		t.Fatalf("notices: %+v", got)
+	}
+	if n := got[1]; n.Channel != "ops" || n.Title != "job books: the day's budget is used up" || !strings.Contains(n.Body, "Runs that cost nothing go on") {
+		t.Errorf("%+v", n)
 	}
 	if n := got[0]; n.Channel != "ops" || n.Title != "job books: 80 % of the day's budget is used" || !strings.Contains(n.Body, "1600 of 2000 tokens") || !strings.Contains(n.Body, "the day ends at 00:00") {
 		t.Errorf("%+v", n)
 	}
-	if n := got[1]; n.Channel != "desktop" || !strings.HasPrefix(n.Title, "rouse: ") || !strings.Contains(n.Body, "$0.0024 of $0.0030") {
+	if n := got[2]; n.Channel != "desktop" || !strings.HasPrefix(n.Title, "rouse: ") || !strings.Contains(n.Body, "$0.0024 of $0.0030") {
 		t.Errorf("%+v", n)
 	}
 }
@@ -373,7 +375,7 @@ func TestMonthsBudget(t *testing.T) {
 		a.Budget, j.Budget = agent.Budget{CostMicroUSD: 1_000_000, MonthMicroUSD: 900_000}, agent.Budget{Tokens: 100_000, MonthTokens: 2000}
 	})
 
-	for i, want := range []int{0, 1, 1} { // 800 and 1600 of 2000 tokens
+	for i, want := range []int{0, 1, 2} { // 800 and 1600 of 2000 tokens, then no room
 		res := b.run(b.triggered(domain.TriggerSchedule))
 		if got := b.notices(); len(got) != want {
 			t.Fatalf("after %d runs: %+v", i+1, got)

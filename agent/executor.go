@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"iter"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"rouse/agent/loop"
@@ -35,6 +36,7 @@ type programRun struct {
 	bounds   loop.Bounds // what is left of the run's
 	budget   *budget
 	reserved int64 // the reservation, 0 while there is none
+	usual    int64 // the median cost of the job's earlier runs, in micro-USD
 	key      string
 
 	step, said int // of the steps within the call, and of the calls within the last of them
@@ -43,7 +45,7 @@ type programRun struct {
 }
 
 // openProgram finds the program of a task. With over the attempt has ended before it began.
-func (r *Runner) openProgram(run ledger.Run, a ledger.Attempt, t task, past history, rec *Recorder) (p *programRun, over *ledger.Result) {
+func (r *Runner) openProgram(ctx context.Context, run ledger.Run, a ledger.Attempt, t task, past history, rec *Recorder) (p *programRun, over *ledger.Result, err error) {
 	s := *t.job.Executor
 	located, err := executor.Locate(s.Argv[0])
 	if err == nil {
@@ -51,13 +53,43 @@ func (r *Runner) openProgram(run ledger.Run, a ledger.Attempt, t task, past hist
 	}
 	if err != nil {
 		res := failed(domain.OutcomeError, "the executor of %s cannot be started: %v", t.asker(), err)
-		return nil, &res
+		return nil, &res, nil
 	}
 
-	p = &programRun{run: run, attempt: a, task: t, settings: s, located: located, recorder: rec, step: 1}
+	usual, err := r.usualCost(ctx, run.Job)
+	if err != nil {
+		return nil, nil, err
+	}
+	p = &programRun{usual: usual, run: run, attempt: a, task: t, settings: s, located: located, recorder: rec, step: 1}
 	p.bounds = bounds(t).After(0, 0, past.used.tokens).AfterCost(past.used.cost)
 	p.budget = r.newBudget(run, a, &t, p.bounds, !past.began)
-	return p, nil
+	return p, nil, nil
+}
+
+// costHistory is the number of earlier runs that an estimate looks at.
+const costHistory = 20
+
+// usualCost returns the median cost of the job's earlier runs that reported one, or 0.
+func (r *Runner) usualCost(ctx context.Context, job string) (int64, error) {
+	if job == "" {
+		return 0, nil
+	}
+	last, err := r.ledger.LastUsages(ctx, job, costHistory)
+	if err != nil {
+		return 0, err
+	}
+
+	var reported []int64
+	for _, u := range last {
+		if u.CostMicroUSD > 0 && u.EstimatedMicroUSD == 0 {
+			reported = append(reported, u.CostMicroUSD)
+		}
+	}
+	if len(reported) == 0 {
+		return 0, nil
+	}
+	slices.Sort(reported)
+	return reported[len(reported)/2], nil
 }
 
 // executorRegistry is the one tool of a run that a program does.
@@ -69,7 +101,7 @@ func (r *Runner) executorRegistry(t *task, roots *tool.Roots) (*tool.Registry, e
 	}
 
 	tools, err := executor.Tools(executor.Options{
-		Settings: p.settings, Located: p.located, Launcher: launcher, Log: r.ledger, Before: r.before, Money: p, Listener: p, Redact: t.redactor().Replace,
+		Settings: p.settings, Located: p.located, Launcher: launcher, Log: r.ledger, Before: r.before, Money: p, UsualMicroUSD: p.usual, Listener: p, Redact: t.redactor().Replace,
 		Bounds: executor.Bounds{Turns: p.bounds.Steps, Calls: p.bounds.Calls, Tokens: p.bounds.Tokens, CostMicroUSD: p.bounds.CostMicroUSD, Output: p.bounds.Output, Idle: p.bounds.Idle},
 		Expand: p.argv,
 		Ended:  func(res executor.Result) { p.ended, p.spent = &res, res.Spent },
@@ -241,7 +273,7 @@ func (p *programRun) Reserve(ctx context.Context) (refusal, err error) {
 func (p *programRun) Settle(ctx context.Context, s executor.Spent) error {
 	why := s.Why
 	if why != "" {
-		why = fmt.Sprintf("run %d: %s", p.run.ID, why)
+		why = fmt.Sprintf("run %d of %s: %s", p.run.ID, p.task.asker(), why)
 	}
 	sums, err := p.budget.runner.ledger.Settle(ctx, p.reserved, ledger.Usage{TokensIn: s.Usage.Input, TokensOut: s.Usage.Output, TokensCached: s.Usage.Cached,
 		CostMicroUSD: s.CostMicroUSD, EstimatedTokens: s.EstimatedTokens, EstimatedMicroUSD: s.EstimatedMicroUSD}, why)

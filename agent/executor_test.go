@@ -17,6 +17,7 @@ import (
 	"rouse/agent"
 	"rouse/agent/loop"
 	"rouse/agent/model"
+	"rouse/agent/model/playbook"
 	"rouse/agent/tool"
 	"rouse/agent/tool/executor"
 	"rouse/agentdb/ledger"
@@ -239,8 +240,8 @@ func TestExecutorIsApproved(t *testing.T) {
 	}
 }
 
-// A day without room starts no program, and one that says nothing of its cost counts with its bound, which the day remembers. One without a
-// network reached no model, and costs nothing.
+// TestExecutorBudget: a day without room starts no program, and the owner is told which run filled the day by an estimate. A program without
+// a network reached no model and costs nothing.
 func TestExecutorBudget(t *testing.T) {
 	t.Parallel()
 	b := executing(t, "crashes", func(s *executor.Settings) { s.Network = true })
@@ -256,9 +257,19 @@ func TestExecutorBudget(t *testing.T) {
 	if err := os.Remove(filepath.Join(b.dir, "work", "half.txt")); err != nil {
 		t.Fatal(err)
 	}
-	if res := b.run(b.enqueue(ledger.Request{Job: "j", Agent: "clerk"})); res.Outcome != domain.OutcomeBudget || !strings.HasPrefix(res.Error, "run 1: the program did not say what it cost") ||
-		!strings.Contains(res.Error, "no room") || b.work("half.txt") != "" {
-		t.Errorf("%+v", res)
+	for range 2 { // the owner is told once
+		if res := b.run(b.enqueue(ledger.Request{Job: "j", Agent: "clerk"})); res.Outcome != domain.OutcomeBudget || !strings.HasPrefix(res.Error, "run 1 of j: the program did not report its cost") ||
+			!strings.Contains(res.Error, "no room") || b.work("half.txt") != "" {
+			t.Errorf("%+v", res)
+		}
+	}
+	if told := b.notices(); len(told) != 1 || told[0].Title != "job j: the day's budget is used up" || !strings.Contains(told[0].Body, "run 1 of j") || !strings.Contains(told[0].Body, "executor: {price:") {
+		t.Errorf("%+v", told)
+	}
+	b.plan.Jobs["free"] = agent.Job{Name: "free", Agent: "clerk", Budget: job.Budget,
+		Playbook: []playbook.Call{{Name: "complete", With: map[string]any{"summary": "This job asks no model and costs nothing."}}}}
+	if res := b.run(b.enqueue(ledger.Request{Job: "free", Agent: "clerk"})); res.Outcome != domain.OutcomeSuccess {
+		t.Errorf("a job that costs nothing does not go on: %+v", res)
 	}
 
 	alone := executing(t, "crashes", nil)

@@ -36,8 +36,8 @@ func (r *Runner) loopOptions(ctx context.Context, run ledger.Run, a ledger.Attem
 	}
 	t.recorder = recorder
 	if t.executes() {
-		if t.program, over = r.openProgram(run, a, *t, past, recorder); over != nil {
-			return o, over, nil
+		if t.program, over, err = r.openProgram(ctx, run, a, *t, past, recorder); over != nil || err != nil {
+			return o, over, err
 		}
 	}
 	t.offers = r.offersOf(*t, s.Registered)

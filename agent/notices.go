@@ -279,6 +279,25 @@ func budgetNotices(b *budget, s ledger.Spending, key, used string) []ledger.Noti
 	}, told)
 }
 
+// fullNotices tell the owner that the budget of a day or a month has no room for a run. If estimates filled it, they name the run and
+// the line to change.
+func fullNotices(b *budget, f ledger.BudgetExceeded, key, reason string) []ledger.Notice {
+	var job Job
+	if f.Scope == ledger.ScopeJob {
+		job = b.task.governingJob()
+	}
+	body := reason
+	if f.EstimatedMicroUSD > 0 {
+		body += "\nIf a program does not report its cost, set its price: executor: {price: {input: …, output: …}} in USD per million tokens, or {input: 0, output: 0} if a run costs nothing"
+	}
+	body += "\nRuns that cost nothing go on. More is spent only after a larger budget is configured or the " + periodText(f.Spending) + " ends\nrouse budget"
+	return address(ledger.Notice{
+		Run: b.attempt.Run, Job: b.job, Agent: b.task.agent.Name, Key: key,
+		Title: fmt.Sprintf("%s: the %s's budget is used up", budgetOwner(f.Spending), periodText(f.Spending)),
+		Body:  body,
+	}, ownerChannels(job, b.task.channels))
+}
+
 // unreachableNotices tell the owner that a run waits for its model. All runs that wait for the same
 // outage share one notice.
 func unreachableNotices(run ledger.Run, t task, m *Model, since time.Time, why string) []ledger.Notice {

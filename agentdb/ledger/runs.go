@@ -124,13 +124,13 @@ func (l *Ledger) LastUsages(ctx context.Context, job string, of int) ([]Usage, e
 	rows, err := l.statements.query(ctx, lastUsages, job, of)
 	var u Usage // which each row is read into
 	return collectUpTo(rows, err, of, func(rows scanner) (Usage, error) {
-		err := rows.Scan(&u.TokensIn, &u.TokensOut, &u.CostMicroUSD)
+		err := rows.Scan(&u.TokensIn, &u.TokensOut, &u.CostMicroUSD, &u.EstimatedMicroUSD)
 		return u, err
 	})
 }
 
 // What never began would say that runs cost nothing.
-const lastUsages = `select tokens_in, tokens_out, cost_micro_usd from (select tokens_in, tokens_out, cost_micro_usd, attempt, outcome from runs where job = $1 and state = 'finished' order by id desc limit $2) latest
+const lastUsages = `select tokens_in, tokens_out, cost_micro_usd, estimated_micro_usd from (select tokens_in, tokens_out, cost_micro_usd, estimated_micro_usd, attempt, outcome from runs where job = $1 and state = 'finished' order by id desc limit $2) latest
 	where attempt > 0 and outcome <> 'skipped'`
 
 // runsQuery asks for the runs that fit a filter. Nothing counts the rows for SQLite's planner, so the terms are written such

@@ -20,8 +20,8 @@ func newBudget(at *place) *cobra.Command {
 many tokens they took: of the daemon, each agent and each job, against limits: and budget: of the configuration.
 RESERVED may still be taken by calls that are on. TO COME are the runs that the clock brings
 until the day or the month ends, each at what the last twenty runs of its job took in the median; for a job that has not run
-yet there is no forecast. What no server reported,
-because an answer broke off or never came, is estimated by what was sent and received, and marked.`,
+yet there is no forecast. Amounts that no server or program reported
+are estimates and marked as such: an answer broke off or never came, or an executor does not report its cost.`,
 		Args: cobra.NoArgs,
 		RunE: verb(func(cmd *cobra.Command, _ []string) error {
 			s, err := at.open(cmd.Context())
@@ -54,7 +54,7 @@ func printBudget(w io.Writer, b api.Budget, now time.Time) error {
 	}
 	for _, r := range b.Months {
 		if r.Scope == "daemon" && r.EstimatedTokens > 0 {
-			fmt.Fprintf(w, "estimated: by what was sent and received, for no server said what it took%s\n", lastEstimated(b))
+			fmt.Fprintf(w, "estimated: no server or program reported it%s\n", lastEstimated(b))
 		}
 	}
 	return err

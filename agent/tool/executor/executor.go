@@ -66,7 +66,8 @@ type Settings struct {
 	Memory  int64 // bytes; 0 is the sandbox's default
 	// Public: nothing that it can reach with its secrets and its login is private.
 	Public bool
-	Price  model.Price // the zero price: only the program itself knows what it costs
+	Price  model.Price // zero if the owner has not set one
+	Free   bool        // the owner has set a price of zero
 }
 
 // Writes are the places beside the roots of a run that the program may change.
@@ -116,8 +117,10 @@ type Options struct {
 	Log      file.Log
 	Before   string // folder for what files were before
 	Bounds   Bounds
-	Money    Money
-	Listener Listener
+	// UsualMicroUSD is the median cost of the job's earlier runs that reported one, or 0.
+	UsualMicroUSD int64
+	Money         Money
+	Listener      Listener
 	// Expand fills the arguments of the program, which are templates.
 	Expand func(prompt string) ([]string, error)
 	Redact func(string) string

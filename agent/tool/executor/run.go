@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync/atomic"
 
+	"rouse/agent/model"
 	"rouse/agent/tool"
 	"rouse/agent/tool/file"
 	"rouse/agent/tool/shell"
@@ -58,7 +59,7 @@ func (p *program) run(ctx context.Context, in tool.Invocation, a Args) (tool.Env
 		return tool.Envelope{}, errors.Join(err, settled)
 	}
 
-	return p.start(ctx, before, p.launch(argv, a.Prompt))
+	return p.start(ctx, before, p.launch(argv, a.Prompt), len(a.Prompt))
 }
 
 // overBudget is the answer where a budget has no room: nothing was started.
@@ -72,7 +73,7 @@ func (p *program) overBudget(refusal error) (tool.Envelope, error) {
 }
 
 // start runs the program to its end. What it has done is on record by then, whatever became of ctx.
-func (p *program) start(ctx context.Context, before *file.Before, l shell.Program) (tool.Envelope, error) {
+func (p *program) start(ctx context.Context, before *file.Before, l shell.Program, sent int) (tool.Envelope, error) {
 	within, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 
@@ -104,7 +105,7 @@ func (p *program) start(ctx context.Context, before *file.Before, l shell.Progra
 		idle: p.Bounds.Idle, stdout: stdout.Text(p.Redact), stderr: stderr.Text(p.Redact),
 	}
 	res := end.conclude()
-	res.FilesChanged, res.Spent = settled.Files, p.spent(end)
+	res.FilesChanged, res.Spent = settled.Files, p.spent(end, sent)
 	res.CostUSD = float64(res.Spent.CostMicroUSD) / 1e6
 	if p.Ended != nil {
 		p.Ended(res)
@@ -132,30 +133,63 @@ func (p *program) exceeded(r Reading) *bound {
 	return nil
 }
 
-// costSoFar is what the program says, else what its tokens cost by its price.
+// costSoFar returns the cost that the program reported, or the cost of the tokens it reported.
 func (p *program) costSoFar(r Reading) int64 {
 	if r.CostKnown {
 		return r.CostMicroUSD
 	}
-	return p.Settings.Price.Cost(r.Usage)
+	return p.price(r).Cost(r.Usage)
 }
 
-// spent is what the program took. One that was stopped has not said all of it, and one of which nothing is known may have
-// cost all that it might.
-func (p *program) spent(e ending) Spent {
+// price returns the configured price, or the price of the model that the program reports, if it is known.
+func (p *program) price(r Reading) model.Price {
+	if !p.Settings.Price.Free() || p.Settings.Free {
+		return p.Settings.Price
+	}
+	known, _ := model.Lookup(r.Model)
+	return known.Price
+}
+
+// typicalPrice is used if neither a price nor a limit nor an earlier run tells what a program costs.
+var typicalPrice = model.Price{Input: 3, Output: 15, Cached: 3}
+
+// bytesPerToken is a rough average over models and languages.
+const bytesPerToken = 4
+
+// spent returns what the program used. If it did not report all of it, the cost is an estimate. sent is the size of its task in
+// bytes.
+func (p *program) spent(e ending, sent int) Spent {
 	r := e.reading
 	out := Spent{Usage: r.Usage.Clamped(), CostMicroUSD: p.costSoFar(r)}
-	tokens := out.Usage.Input + out.Usage.Output
+	asked := r.Turns > 0 || !r.Unavailable
 	switch {
-	case r.CostKnown:
-	case out.CostMicroUSD > 0 && !r.Done:
-		out.EstimatedTokens, out.EstimatedMicroUSD, out.Why = tokens, out.CostMicroUSD, "the program was ended before it said what it took"
-	case !p.Settings.Network && out.CostMicroUSD == 0: // by which it would have reached a model
-	case out.CostMicroUSD == 0 && p.Bounds.CostMicroUSD > 0 && p.Settings.Price.Free() && (!r.Unavailable || r.Turns > 0):
-		out.CostMicroUSD, out.EstimatedMicroUSD = p.Bounds.CostMicroUSD, p.Bounds.CostMicroUSD
-		out.EstimatedTokens, out.Why = tokens, "the program did not say what it cost, so that all of bounds.cost_usd is counted"
+	case r.CostKnown, p.Settings.Free, !asked, out.CostMicroUSD > 0 && r.Done:
+		return out
+	case out.CostMicroUSD > 0:
+		out.Why = "the program was ended before it reported its cost"
+	case !p.Settings.Network: // it cannot reach a model
+		return out
+	default:
+		out.CostMicroUSD, out.Why = p.estimate(r, sent)
 	}
+	out.EstimatedTokens, out.EstimatedMicroUSD = out.Usage.Input+out.Usage.Output, out.CostMicroUSD
 	return out
+}
+
+// estimate returns the cost of a program that reported none, and how it was estimated.
+func (p *program) estimate(r Reading, sent int) (micro int64, why string) {
+	const missing = "the program did not report its cost, so that it is estimated by "
+	seen := model.Usage{Input: int64(sent) / bytesPerToken, Output: r.Written / bytesPerToken}
+	price := p.price(r)
+	switch {
+	case !price.Free():
+		return price.Cost(seen), missing + "its price and the size of its task and its answer"
+	case p.UsualMicroUSD > 0:
+		return p.UsualMicroUSD, missing + "the median of the job's earlier runs"
+	case p.Bounds.CostMicroUSD > 0:
+		return p.Bounds.CostMicroUSD, missing + "the whole limit of the run (bounds.cost_usd)"
+	}
+	return typicalPrice.Cost(seen), missing + "a typical price and the size of its task and its answer"
 }
 
 // warnings are what has to be known of a program beside its result.

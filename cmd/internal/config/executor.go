@@ -23,7 +23,7 @@ type Executor struct {
 	Home    Path              `key:"home" say:"the folder that it has as HOME, and keeps" unset:"HOME/agents/NAME/home" eg:"./homes/claude"`
 	Read    []Path            `key:"read" say:"what else it has to read to work, as the folder that it was installed to" eg:"[/opt/claude]"`
 	Memory  Size              `key:"memory" positive:"yes" say:"of it and all that it starts" unset:"2GiB"`
-	Price   *price            `key:"price" say:"USD per million tokens, of a program that says how many it used and not what they cost"`
+	Price   *price            `key:"price" say:"price in USD per million tokens of a program that does not report its cost; {input: 0, output: 0} for one that costs nothing per run, such as a subscription"`
 
 	At     Position
 	secret bool
@@ -72,6 +72,7 @@ func (e *Executor) Settings() *executor.Settings {
 	}
 	if e.Price != nil {
 		s.Price, _ = Model{Price: e.Price}.Rate()
+		s.Free = s.Price.Free()
 	}
 	return s
 }
@@ -226,12 +227,12 @@ func (c *checker) jobBesideExecutor(path string, j *Job, e *Executor) {
 	}
 
 	key, budget := j.Budget.CostKey()
-	if limit := max(j.Bounds.CostUSD, budget); limit > 0 && e.Output == "text" {
+	if limit := max(j.Bounds.CostUSD, budget); limit > 0 && e.Output == "text" && e.Price == nil {
 		at := path + ".bounds.cost_usd"
 		if j.Bounds.CostUSD == 0 {
 			at = path + ".budget." + key
 		}
-		c.warn(at, "output: text says nothing of what the executor cost, so that each run counts with all of bounds.cost_usd, and with nothing where there is none")
+		c.warn(at, "with output: text the executor does not report its cost, so that each run counts with an estimate: write price: {input: …, output: …} (USD per million tokens) into executor, or {input: 0, output: 0} if a run costs nothing")
 	}
 	if w := j.Watch; w != nil && w.Mode != modeConverge {
 		if a := c.agent[j.Agent]; a != nil && slices.ContainsFunc(a.writes(), func(folder string) bool { return c.overlap(folder, string(w.Path)) }) {
