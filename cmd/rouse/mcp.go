@@ -2,11 +2,8 @@ package main
 
 import (
 	"context"
-	"errors"
-	"io"
 	"log/slog"
 
-	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/spf13/cobra"
 
 	"rouse/cmd/internal/daemon"
@@ -41,14 +38,5 @@ func runMCP(cmd *cobra.Command, at *place) error {
 	}
 	server := mcpserver.New(mcpserver.Options{Version: daemon.Version(), Logger: slog.New(slog.DiscardHandler), Done: ctx, Connect: connect})
 
-	err := server.Run(ctx, &mcp.IOTransport{Reader: io.NopCloser(cmd.InOrStdin()), Writer: nopWriteCloser{cmd.OutOrStdout()}})
-	if errors.Is(err, io.EOF) || errors.Is(err, context.Canceled) { // its client has gone
-		return nil
-	}
-	return err
+	return server.ServeStream(ctx, cmd.InOrStdin(), cmd.OutOrStdout())
 }
-
-// nopWriteCloser leaves what is written to open.
-type nopWriteCloser struct{ io.Writer }
-
-func (nopWriteCloser) Close() error { return nil }
