@@ -1,8 +1,10 @@
 package agent_test
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
+	"iter"
 	"os"
 	"strconv"
 	"testing"
@@ -10,10 +12,36 @@ import (
 	"rouse/agent"
 	"rouse/agent/loop"
 	"rouse/agent/model"
-	"rouse/agent/model/modeltest"
 	"rouse/agentdb/ledger"
 	"rouse/internal/domain"
 )
+
+// manyCalls is a model that makes 24 calls in each answer: it reads eight files, writes eight and reads eight more.
+type manyCalls struct{ turns, answered int }
+
+// Stream implements model.Provider.
+func (m *manyCalls) Stream(context.Context, model.Request) iter.Seq2[model.Event, error] {
+	return func(yield func(model.Event, error) bool) {
+		if m.answered == m.turns {
+			yield(model.Event{Text: "All of it is done."}, nil)
+			return
+		}
+
+		for i := range 24 {
+			c := model.Call{ID: fmt.Sprintf("c%d-%d", m.answered, i), Name: "file_read", Args: json.RawMessage(fmt.Sprintf(`{"path":%q}`, m.file(m.answered, i)))}
+			if i >= 8 && i < 16 {
+				c.Name, c.Args = "file_write", json.RawMessage(fmt.Sprintf(`{"path":"out/%d.txt","content":"turn %d"}`, i, m.answered))
+			}
+			if !yield(model.Event{Call: &c}, nil) {
+				return
+			}
+		}
+		m.answered++
+	}
+}
+
+// file is the file that a call reads; each is read once.
+func (m *manyCalls) file(turn, i int) string { return fmt.Sprintf("in/%d-%d.txt", turn, i) }
 
 // TestManyCallsInOneTurn has a model that reads and writes many files in each turn: the record of the calls keeps its order.
 // ROUSE_TEST_TURNS sets how many turns there are.
@@ -24,28 +52,14 @@ func TestManyCallsInOneTurn(t *testing.T) {
 		turns = n
 	}
 
-	var script []modeltest.Turn
-	var files []string
+	m := &manyCalls{turns: turns}
+	b := furnish(t, nil, m)
 	for turn := range turns {
-		var calls []model.Call
 		for i := range 24 {
-			in := fmt.Sprintf("in/%d-%d.txt", turn, i) // read once
-			name, args := "file_read", fmt.Sprintf(`{"path":%q}`, in)
-			if i < 8 || i >= 16 {
-				files = append(files, in)
-			} else {
-				name, args = "file_write", fmt.Sprintf(`{"path":"out/%d.txt","content":"turn %d"}`, i, turn)
-			}
-			calls = append(calls, model.Call{ID: fmt.Sprintf("c%d-%d", turn, i), Name: name, Args: json.RawMessage(args)})
+			b.put("work/"+m.file(turn, i), "some text")
 		}
-		script = append(script, modeltest.Turn{Calls: calls})
 	}
-
-	b := setup(t, append(script, modeltest.Turn{Text: "All of it is done."})...)
-	for _, f := range files {
-		b.put("work/"+f, "some text")
-	}
-	b.plan.Jobs["many"] = agent.Job{Name: "many", Agent: "clerk", Prompt: "Read and write.", Bounds: loop.Bounds{Steps: turns + 2, Calls: 24 * turns, Tokens: -1}}
+	b.plan.Jobs["many"] = agent.Job{Name: "many", Agent: "clerk", Prompt: "Read and write.", Bounds: loop.Bounds{Steps: turns + 2, Calls: 24 * turns, Tokens: -1, Wall: -1}}
 	id := b.enqueue(ledger.Request{Job: "many", Agent: "clerk"})
 	if res := b.run(id); res.Outcome != domain.OutcomeSuccess {
 		t.Fatalf("%s: %s", res.Outcome, res.Error)
