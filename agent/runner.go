@@ -178,10 +178,23 @@ func failed(outcome domain.Outcome, format string, args ...any) ledger.Result {
 	return ledger.Result{Outcome: outcome, Exit: domain.ExitEnded, Error: fmt.Sprintf(format, args...)}
 }
 
-// Execute runs one attempt. An error means that the host is broken.
+// Execute runs one attempt by the plan of now. An error means that the host is broken.
 func (r *Runner) Execute(ctx context.Context, run ledger.Run, a ledger.Attempt) (ledger.Result, error) {
+	return r.Freeze()(ctx, run, a)
+}
+
+// Freeze returns an Execute that keeps to the plan of now, whatever plan is set later.
+func (r *Runner) Freeze() func(ctx context.Context, run ledger.Run, a ledger.Attempt) (ledger.Result, error) {
+	p := r.plan.Load()
+	return func(ctx context.Context, run ledger.Run, a ledger.Attempt) (ledger.Result, error) {
+		return r.executeBy(ctx, p, run, a)
+	}
+}
+
+// executeBy runs one attempt by a plan.
+func (r *Runner) executeBy(ctx context.Context, p *Plan, run ledger.Run, a ledger.Attempt) (ledger.Result, error) {
 	var res ledger.Result
-	t, err := r.plan.Load().resolve(run)
+	t, err := p.resolve(run)
 	var missing *notConfiguredError
 	switch {
 	case errors.As(err, &missing):

@@ -46,6 +46,7 @@ func (d *Dispatcher) RecordDue(ctx context.Context, now time.Time, due []ledger.
 type reservation struct {
 	id    int64 // in place of the run's, which it gets when it is accepted
 	start *ledger.Start
+	do    ExecutorFunc // the work of the attempt
 }
 
 // reserve takes the lane of a run that would start next. Whoever calls it settles what it gives.
@@ -74,7 +75,7 @@ func (d *Dispatcher) reserve(ctx context.Context, r ledger.Request) (none reserv
 
 	d.reserved++
 	d.attempts.Add(1) // it is waited for, as the attempt that comes of it
-	return reservation{id, &ledger.Start{AgentLanes: d.lanes.perAgent, JobLanes: jobLanes(d.o.Executor.Policy(r.Job))}}
+	return reservation{id, &ledger.Start{AgentLanes: d.lanes.perAgent, JobLanes: jobLanes(d.o.Executor.Policy(r.Job))}, d.frozen()}
 }
 
 // restsFor reports whether a run could get its lane now.
@@ -108,7 +109,7 @@ func (d *Dispatcher) settle(r reservation, begun *ledger.Started, err error) {
 	}
 	d.mu.Unlock()
 	if begun != nil {
-		d.launch(*begun)
+		d.launch(*begun, r.do)
 	} else {
 		d.releaseLanes(r.id)
 	}

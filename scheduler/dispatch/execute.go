@@ -14,7 +14,7 @@ import (
 )
 
 // execute runs one attempt to its end and records it.
-func (d *Dispatcher) execute(work, writing context.Context, run ledger.Run, a ledger.Attempt, cancel context.CancelCauseFunc) {
+func (d *Dispatcher) execute(work, writing context.Context, run ledger.Run, a ledger.Attempt, do ExecutorFunc, cancel context.CancelCauseFunc) {
 	defer func() {
 		cancel(nil)
 		d.releaseLanes(run.ID)
@@ -22,7 +22,7 @@ func (d *Dispatcher) execute(work, writing context.Context, run ledger.Run, a le
 	}()
 
 	d.log.Debug("a run starts", "job", run.Job, "run", run.ID, "attempt", a.Number)
-	res, err := d.executeSafely(work, run, a)
+	res, err := d.executeSafely(work, do, run, a)
 	if err != nil {
 		res.Outcome, res.Error = domain.OutcomeError, err.Error()
 		res = d.o.Executor.OnFinalize(writing, run, res)
@@ -44,7 +44,7 @@ func (d *Dispatcher) execute(work, writing context.Context, run ledger.Run, a le
 }
 
 // executeSafely turns a panic of the executor into an error, so that the daemon lives.
-func (d *Dispatcher) executeSafely(ctx context.Context, run ledger.Run, a ledger.Attempt) (res ledger.Result, err error) {
+func (d *Dispatcher) executeSafely(ctx context.Context, do ExecutorFunc, run ledger.Run, a ledger.Attempt) (res ledger.Result, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			d.log.Error("a run failed by a defect of rouse", "job", run.Job, "run", run.ID, "panic", p, "stack", string(debug.Stack()))
@@ -52,7 +52,7 @@ func (d *Dispatcher) executeSafely(ctx context.Context, run ledger.Run, a ledger
 		}
 	}()
 
-	res, err = d.o.Executor.Execute(ctx, run, a)
+	res, err = do(ctx, run, a)
 	if err == nil && res.Outcome == "" && res.Wait == nil {
 		err = errors.New("the run failed by a defect of rouse: it ended without an outcome")
 	}

@@ -34,6 +34,21 @@ type Executor interface {
 	ObstacleNotices(run ledger.Run, o ledger.Obstacle) []ledger.Notice
 }
 
+// Freezer is an Executor whose work follows from a configuration. Freeze returns an Execute that keeps to the configuration of
+// now. The dispatcher calls it before an attempt is on record as running, so that a later configuration does not change
+// or end a run that has started.
+type Freezer interface {
+	Freeze() func(ctx context.Context, run ledger.Run, a ledger.Attempt) (ledger.Result, error)
+}
+
+// frozen returns what executes the attempts that are about to start.
+func (d *Dispatcher) frozen() ExecutorFunc {
+	if f, ok := d.o.Executor.(Freezer); ok {
+		return f.Freeze()
+	}
+	return d.o.Executor.Execute
+}
+
 // Policy is what a job wants of its runs.
 type Policy struct {
 	Attempts            int // 0 and 1: no retry

@@ -358,6 +358,7 @@ func (d *Dispatcher) start(writing context.Context, ids []int64) error {
 	}
 	d.mu.Unlock()
 
+	do := d.frozen()
 	started, err := d.o.Ledger.Start(writing, starts...)
 	if err != nil {
 		d.unsure = append(d.unsure, ids...)
@@ -377,14 +378,14 @@ func (d *Dispatcher) start(writing context.Context, ids []int64) error {
 			continue
 		}
 
-		d.launch(started[i]) //nolint:contextcheck // an attempt outlives the context of Run
+		d.launch(started[i], do) //nolint:contextcheck // an attempt outlives the context of Run
 	}
 
 	return nil
 }
 
 // launch executes an attempt that the ledger has.
-func (d *Dispatcher) launch(s ledger.Started) {
+func (d *Dispatcher) launch(s ledger.Started, do ExecutorFunc) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 
@@ -395,7 +396,7 @@ func (d *Dispatcher) launch(s ledger.Started) {
 	if early := cmp.Or(d.early[s.Run.ID], d.stopped); early != nil {
 		cancel(early)
 	}
-	d.attempts.Go(func() { d.execute(work, writing, s.Run, s.Attempt, cancel) })
+	d.attempts.Go(func() { d.execute(work, writing, s.Run, s.Attempt, do, cancel) })
 }
 
 // waitElsewhere puts a run back whose lanes other nodes have. Nothing else starts before their lanes were read again: what is

@@ -1,0 +1,33 @@
+package agent_test
+
+import (
+	"testing"
+
+	"rouse/agent"
+	"rouse/agent/model/modeltest"
+	"rouse/agentdb/ledger"
+	"rouse/internal/domain"
+)
+
+// TestStartedRunKeepsItsPlan removes a job after its run has started, and before the run has begun to work.
+func TestStartedRunKeepsItsPlan(t *testing.T) {
+	t.Parallel()
+	b := setup(t, modeltest.Turn{Text: "It went well."})
+	b.plan.Jobs["ask"] = agent.Job{Name: "ask", Agent: "clerk", Prompt: "Well?"}
+	b.runner.Set(b.plan)
+	run, a, err := b.ledger.StartAttempt(t.Context(), b.enqueue(ledger.Request{Job: "ask", Agent: "clerk"}))
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	execute := b.runner.Freeze()
+	without := b.plan
+	without.Jobs = map[string]agent.Job{}
+	b.runner.Set(without)
+	if res, err := execute(t.Context(), run, a); err != nil || res.Outcome != domain.OutcomeSuccess {
+		t.Errorf("%+v, %v", res, err)
+	}
+	if res, err := b.runner.Execute(t.Context(), run, a); err != nil || res.Outcome != domain.OutcomeError {
+		t.Errorf("without the job: %+v, %v", res, err)
+	}
+}

@@ -1,0 +1,76 @@
+package dispatch_test
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+
+	"rouse/agentdb/ledger"
+	"rouse/internal/domain"
+	"rouse/scheduler/dispatch"
+)
+
+// freezer has a configuration, which changes right after each time that it was frozen.
+type freezer struct {
+	executor
+	l      *ledger.Ledger
+	t      *testing.T
+	config atomic.Int64
+	did    chan int64
+}
+
+// Freeze implements dispatch.Freezer.
+func (f *freezer) Freeze() func(context.Context, ledger.Run, ledger.Attempt) (ledger.Result, error) {
+	config := f.config.Add(1)
+	if running, err := f.l.Running(f.t.Context()); err != nil || len(running) > 0 {
+		f.t.Errorf("runs are on record as running before their configuration is fixed: %+v, %v", running, err)
+	}
+	return func(context.Context, ledger.Run, ledger.Attempt) (ledger.Result, error) {
+		f.did <- config
+		return success, nil
+	}
+}
+
+// TestConfigurationOfStartedRuns: the configuration of an attempt is fixed before the attempt is on record as running, so that none
+// that comes in between changes it; a run from the queue starts like one that starts with its commit.
+func TestConfigurationOfStartedRuns(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		f := &freezer{l: b.l, t: t, did: make(chan int64, 1)}
+		f.ExecutorFunc = func(context.Context, ledger.Run, ledger.Attempt) (ledger.Result, error) {
+			t.Error("an attempt was made by the configuration of later")
+			return success, nil
+		}
+		b.o.Executor = f
+		first := enqueue(t, b.l, "a", "j") // it waits in the queue as the dispatcher starts
+		d, err := dispatch.New(b.o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		over := make(chan error, 1)
+		go func() { over <- d.Run(ctx) }()
+		b.stop = func() {
+			cancel()
+			if err := <-over; err != nil {
+				t.Error(err)
+			}
+		}
+
+		if did, now := <-f.did, f.config.Load(); did != now {
+			t.Errorf("from the queue: configuration %d, want %d", did, now)
+		}
+		if r := b.run(first); r.Outcome != domain.OutcomeSuccess {
+			t.Errorf("from the queue: %+v", r)
+		}
+
+		synctest.Wait()
+		accepted, err := d.Enqueue(t.Context(), ledger.Request{Job: "j", Agent: "a", Trigger: domain.TriggerManual})
+		if err != nil || accepted[0].Begun == nil {
+			t.Fatalf("it did not start with its commit: %+v, %v", accepted, err)
+		}
+		if did, now := <-f.did, f.config.Load(); did != now {
+			t.Errorf("with its commit: configuration %d, want %d", did, now)
+		}
+	})
+}
