@@ -263,11 +263,6 @@ func quotaNotices(run ledger.Run, t task, used, limit int64) []ledger.Notice {
 // budgetNotices tell the owner that most of the budget of a day or a month is used. Only the budget of a job is
 // told of on that job's channels.
 func budgetNotices(b *budget, s ledger.Spending, key, used string) []ledger.Notice {
-	told := b.task.usual
-	if s.Scope == ledger.ScopeJob {
-		told = b.task.ownerChannels()
-	}
-
 	ends := ledger.DayOf(time.Now(), b.zone).Ends.In(b.zone).Format("15:04 MST")
 	if s.Monthly() {
 		ends = ledger.MonthOf(time.Now(), b.zone).Ends.In(b.zone).Format("2006-01-02 15:04 MST")
@@ -276,16 +271,20 @@ func budgetNotices(b *budget, s ledger.Spending, key, used string) []ledger.Noti
 		Run: b.attempt.Run, Job: b.job, Agent: b.task.agent.Name, Key: key,
 		Title: fmt.Sprintf("%s: %d %% of the %s's budget is used", budgetOwner(s), warnAt, periodText(s)),
 		Body:  fmt.Sprintf("%s are used; the %s ends at %s\nrouse budget", used, periodText(s), ends),
-	}, told)
+	}, budgetChannels(b, s))
+}
+
+// budgetChannels returns the channels for notices about a budget. Only the budget of a job uses the channels of the job.
+func budgetChannels(b *budget, s ledger.Spending) []string {
+	if s.Scope == ledger.ScopeJob {
+		return b.task.ownerChannels()
+	}
+	return b.task.usual
 }
 
 // fullNotices tell the owner that the budget of a day or a month has no room for a run. If estimates filled it, they name the run and
 // the line to change.
 func fullNotices(b *budget, f ledger.BudgetExceeded, key, reason string) []ledger.Notice {
-	var job Job
-	if f.Scope == ledger.ScopeJob {
-		job = b.task.governingJob()
-	}
 	body := reason
 	if f.EstimatedMicroUSD > 0 {
 		body += "\nIf a program does not report its cost, set its price: executor: {price: {input: …, output: …}} in USD per million tokens, or {input: 0, output: 0} if a run costs nothing"
@@ -295,7 +294,7 @@ func fullNotices(b *budget, f ledger.BudgetExceeded, key, reason string) []ledge
 		Run: b.attempt.Run, Job: b.job, Agent: b.task.agent.Name, Key: key,
 		Title: fmt.Sprintf("%s: the %s's budget is used up", budgetOwner(f.Spending), periodText(f.Spending)),
 		Body:  body,
-	}, ownerChannels(job, b.task.channels))
+	}, budgetChannels(b, f.Spending))
 }
 
 // unreachableNotices tell the owner that a run waits for its model. All runs that wait for the same
