@@ -132,6 +132,10 @@ func eventsQuery(f EventFilter) (string, []any) {
 		args = append(args, f.Job)
 		query += fmt.Sprintf(` and job = $%d`, len(args))
 	}
+	if !f.Since.IsZero() {
+		args = append(args, ms(f.Since))
+		query += fmt.Sprintf(` and at >= $%d`, len(args))
+	}
 	return query + ` order by ` + order + ` limit $2`, args
 }
 

@@ -220,7 +220,7 @@ func (l *Ledger) Acknowledge(ctx context.Context, id int64, note string) (Incide
 type IncidentOverError struct{ Incident Incident }
 
 func (e *IncidentOverError) Error() string {
-	return fmt.Sprintf("incident %d of %s is over: run %d succeeded at %s", e.Incident.ID, e.Incident.Of(), e.Incident.ClosedBy, e.Incident.ClosedAt.Local().Format(time.DateTime))
+	return fmt.Sprintf("incident %d of %s is over: run %d succeeded at %s", e.Incident.ID, e.Incident.Of(), e.Incident.ClosedBy, e.Incident.ClosedAt.UTC().Format(time.RFC3339))
 }
 
 // oldIncidents go with the run that failed last, open or not: nobody knows any more what happened.

@@ -447,7 +447,8 @@ type EventFilter struct {
 	Run   int64
 	Job   string
 	After int64
-	Limit int // 0 means 1000
+	Since time.Time // zero: from the beginning
+	Limit int       // 0 means 1000
 }
 
 // Counts are the unfinished runs by state.

@@ -26,8 +26,8 @@ The instants are those of the schedule as it is configured now, at most 1,000 at
 runs see the time of their instant (.Scheduled), wait behind all other runs, and do
 not count as an overlap while they wait. Pauses, conditions (when:) and budgets hold for them.
 
---dry-run shows what would run, and what it may cost. A time is RFC 3339, or local to the
-configuration's time zone: 2026-03-08, "2026-03-08 02:30". A date as --to includes that day.`,
+--dry-run shows what would run, and what it may cost. A time is like yesterday,
+2026-03-08 or "2026-03-08 02:30" (rouse help times). A date as --to includes that day.`,
 		Example: `  rouse backfill morning-report --from 2026-11-01 --to 2026-11-07 --dry-run
   rouse backfill morning-report --from 2026-11-01 --to 2026-11-07
   rouse runs --job morning-report --trigger backfill`,

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"time"
+
 	"fmt"
 	"io"
 	"path/filepath"
@@ -126,7 +128,7 @@ func verifyBackup(cmd *cobra.Command, src string, asJSON bool) error {
 }
 
 func printChecked(out io.Writer, c backup.Checked) error {
-	fmt.Fprintf(out, "%s: the home %s as it was at %s, of rouse %s\n", text.OneLine(c.Path), text.OneLine(c.Home), c.At.Local().Format("2006-01-02 15:04:05"), text.OneLine(c.Rouse))
+	fmt.Fprintf(out, "%s: the home %s as it was at %s, of rouse %s\n", text.OneLine(c.Path), text.OneLine(c.Home), api.LocalTime(c.At, time.Local), text.OneLine(c.Rouse))
 	fmt.Fprintf(out, "%s (%s) are what was backed up, and the databases are sound\n", text.Plural(c.Files, "file"), text.Size(c.Bytes))
 	if c.NotTried != "" {
 		_, err := fmt.Fprintln(out, "not audited:", c.NotTried)

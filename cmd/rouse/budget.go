@@ -38,7 +38,7 @@ are estimates and marked as such: an answer broke off or never came, or an execu
 				return printJSON(cmd.OutOrStdout(), b)
 			}
 
-			return printBudget(cmd.OutOrStdout(), b, time.Now())
+			return printBudget(cmd.OutOrStdout(), b, s.now())
 		}),
 	}
 

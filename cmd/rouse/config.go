@@ -59,7 +59,9 @@ when a file changes; with errors nothing changes, and they are listed.`,
 			if asJSON {
 				err = printJSON(cmd.OutOrStdout(), result)
 			} else {
-				printReload(cmd.OutOrStdout(), result)
+				var st api.Status // for its zone; without an answer this terminal's is as good
+				_ = client.Get(cmd.Context(), "/v1/status", nil, &st)
+				printReload(cmd.OutOrStdout(), result, time.Now().In(loadZone(st.Zone)))
 			}
 			if err == nil && !result.OK {
 				return errSilent
@@ -73,7 +75,7 @@ when a file changes; with errors nothing changes, and they are listed.`,
 	return cmd
 }
 
-func printReload(w io.Writer, result api.Reload) {
+func printReload(w io.Writer, result api.Reload, now time.Time) {
 	printProblems(w, result.Problems)
 	if !result.OK {
 		fmt.Fprintln(w, "nothing has changed")
@@ -82,7 +84,7 @@ func printReload(w io.Writer, result api.Reload) {
 
 	said := "the configuration is as it was"
 	if result.Latest != nil { // who has just saved it wants to know what came of that
-		said += fmt.Sprintf(" since it was read at %s: %s", local(result.Latest.At, time.Now()), result.Latest.Summary)
+		said += fmt.Sprintf(" since it was read at %s: %s", local(result.Latest.At, now), result.Latest.Summary)
 	}
 	fmt.Fprintln(w, cmp.Or(result.Summary(), said))
 	for _, what := range result.Restart {

@@ -158,7 +158,7 @@ func listSessions(cmd *cobra.Command, at *place) error {
 	if err := s.Get(cmd.Context(), "/v1/access", nil, &a); err != nil {
 		return err
 	}
-	return printAccess(cmd.OutOrStdout(), a, time.Now())
+	return printAccess(cmd.OutOrStdout(), a, s.now())
 }
 
 func printAccess(out io.Writer, a api.Access, now time.Time) error {

@@ -41,7 +41,7 @@ label, too, until you have checked them and run "rouse grants trust" for A, or "
 				return printJSON(cmd.OutOrStdout(), standingPermission{given, labels})
 			}
 
-			printGrants(cmd.OutOrStdout(), given, labels, time.Now())
+			printGrants(cmd.OutOrStdout(), given, labels, s.now())
 			return nil
 		}),
 	}

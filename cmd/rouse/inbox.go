@@ -44,7 +44,7 @@ func newInbox(at *place) *cobra.Command {
 			case asJSON:
 				return printJSON(cmd.OutOrStdout(), items)
 			case closed:
-				return printClosed(cmd.OutOrStdout(), items, time.Now())
+				return printClosed(cmd.OutOrStdout(), items, s.now())
 			}
 
 			out := cmd.OutOrStdout()
@@ -54,7 +54,7 @@ func newInbox(at *place) *cobra.Command {
 			}
 
 			for _, i := range items {
-				printItem(out, i, time.Now())
+				printItem(out, i, s.now())
 			}
 
 			return nil
@@ -106,7 +106,7 @@ func printItem(w io.Writer, i api.Item, now time.Time) {
 	fmt.Fprintf(w, "%s  %s (%s%s%s)\n", i.ID, text.OneLine(i.Title), asks, when(i.CreatedAt, now), left)
 	// Questions are written by models: no line may carry control characters to the terminal.
 	for line := range strings.Lines(i.Message) {
-		fmt.Fprintf(w, "    %s\n", text.OneLine(readable(line, time.Local)))
+		fmt.Fprintf(w, "    %s\n", text.OneLine(readable(line, now.Location())))
 	}
 
 	if i.Link != "" {

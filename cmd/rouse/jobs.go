@@ -32,7 +32,7 @@ func newJobs(at *place) *cobra.Command {
 				return printJSON(cmd.OutOrStdout(), jobs)
 			}
 
-			now := time.Now()
+			now := s.now()
 			var rows [][]string
 			for _, j := range jobs {
 				state := jobState(j, now)

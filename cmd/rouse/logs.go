@@ -21,13 +21,19 @@ import (
 func newLogs(at *place) *cobra.Command {
 	var follow, asJSON bool
 	var kinds []string
+	var since, job string
 	cmd := &cobra.Command{
 		Use:   "logs [RUN]",
 		Short: "Prints the record of events, of one run or of all; -f follows it",
 		Long: `Prints the record of events, of one run or of all; -f follows it.
 
 While it follows, it also prints an answer as its model writes it (step.output, step.draft), and with --kind step.progress or
---json that a model or a program goes on. These lines are on no record.`,
+--json that a model or a program goes on. These lines are on no record.
+
+--since takes a length of time back from now, or a time (see: rouse help times).`,
+		Example: `  rouse logs --since yesterday --job inbox
+  rouse logs --since "monday 08:00" --kind run.finished
+  rouse logs 12 -f`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: verb(func(cmd *cobra.Command, args []string) error {
 			if err := checkKinds(kinds); err != nil {
@@ -44,6 +50,15 @@ While it follows, it also prints an answer as its model writes it (step.output, 
 			if len(args) == 1 {
 				q.Set("run", args[0])
 			}
+			if job != "" {
+				q.Set("job", job)
+			}
+			switch from, err := s.since("--since", since); {
+			case err != nil:
+				return err
+			case !from.IsZero():
+				q.Set("since", from.Format(time.RFC3339Nano))
+			}
 
 			if follow {
 				// In this process the stream would wait for events that nobody causes.
@@ -59,6 +74,8 @@ While it follows, it also prints an answer as its model writes it (step.output, 
 	}
 
 	cmd.Flags().StringSliceVar(&kinds, "kind", nil, "only events of this `kind`, or kinds: run.finished, call.*")
+	cmd.Flags().StringVar(&job, "job", "", "only events of this `job`")
+	cmd.Flags().StringVar(&since, "since", "", "only events since a `time`: 2h, yesterday, \"monday 08:00\", 2026-11-21")
 	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "go on as events happen")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON lines")
 	return cmd
@@ -109,7 +126,7 @@ func printEvents(ctx context.Context, cmd *cobra.Command, s *session, q url.Valu
 			continue
 		}
 
-		printEvent(out, e, time.Now())
+		printEvent(out, e, s.now())
 	}
 
 	return nil
@@ -120,7 +137,7 @@ func printEvent(w io.Writer, e api.Event, now time.Time) {
 	if e.Run != "" {
 		who += " #" + e.Run
 	}
-	fmt.Fprintf(w, "%s  %-20s %-24s %s\n", local(e.At, now), e.Kind, text.OneLine(who), eventText(e))
+	fmt.Fprintf(w, "%s  %-20s %-24s %s\n", dated(e.At, now), e.Kind, text.OneLine(who), eventText(e))
 }
 
 // whom an event is about that is of no job: an agent, or everything.

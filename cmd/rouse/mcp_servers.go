@@ -10,7 +10,6 @@ import (
 	"net/url"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -71,7 +70,7 @@ func listMCPServers(cmd *cobra.Command, at *place, asJSON bool) error {
 
 	var rows [][]string
 	for _, one := range servers {
-		rows = append(rows, []string{one.Name, cmp.Or(strings.Join(one.Agents, ", "), "–"), mcpCounts(one), when(one.SeenAt, time.Now()), one.Where})
+		rows = append(rows, []string{one.Name, cmp.Or(strings.Join(one.Agents, ", "), "–"), mcpCounts(one), when(one.SeenAt, s.now()), one.Where})
 	}
 	return table(cmd.OutOrStdout(), "NAME AGENTS TOOLS SEEN WHERE", rows)
 }

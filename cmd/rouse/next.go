@@ -54,10 +54,10 @@ the median, and at the price that nine of ten cost no more than. What a job has 
 				return printJSON(cmd.OutOrStdout(), coming)
 			}
 
-			now := time.Now()
+			now := s.now()
 			var rows [][]string
 			for _, o := range coming {
-				rows = append(rows, []string{local(o.Actual, now), inText(o.Actual, now), comingJob(o), o.Source, comingNote(o)})
+				rows = append(rows, []string{local(o.Actual, now), inText(o.Actual, now), comingJob(o), o.Source, comingNote(o, s.zone)})
 			}
 			if len(rows) == 0 {
 				_, err := fmt.Fprintln(cmd.OutOrStdout(), "nothing is to come by the clock")
@@ -85,7 +85,7 @@ func printCost(cmd *cobra.Command, s *session, q url.Values, asJSON bool) error 
 		return printJSON(cmd.OutOrStdout(), c)
 	}
 
-	out, now := cmd.OutOrStdout(), time.Now()
+	out, now := cmd.OutOrStdout(), s.now()
 	if len(c.Jobs) == 0 {
 		_, err := fmt.Fprintf(out, "nothing is to come by the clock until %s\n", local(c.To, now))
 		return err
@@ -128,9 +128,9 @@ func comingJob(o api.Occurrence) string {
 }
 
 // comingNote says what becomes of an occurrence when it is not simply run, and why.
-func comingNote(o api.Occurrence) string {
+func comingNote(o api.Occurrence, zone *time.Location) string {
 	if o.Decision == domain.DecisionRun {
-		return shorten(readable(o.Reason, time.Local), 160)
+		return shorten(readable(o.Reason, zone), 160)
 	}
-	return shorten(string(o.Decision)+": "+readable(o.Reason, time.Local), 160)
+	return shorten(string(o.Decision)+": "+readable(o.Reason, zone), 160)
 }

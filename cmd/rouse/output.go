@@ -84,17 +84,27 @@ func toned(w io.Writer, tone terminal.Tone, said string) string {
 // shorten is the beginning of a text from anywhere, of at most n characters on one line.
 func shorten(s string, n int) string { return text.Truncate(text.OneLine(s), n) }
 
-// local is an instant as a person reads it: the local time, with the date unless it is today.
+// local returns an instant as the clocks of now's zone show it, with the date unless it is today.
 func local(t api.Time, now time.Time) string {
+	if !t.IsZero() && t.In(now.Location()).Format(time.DateOnly) == now.Format(time.DateOnly) {
+		return clock(t, now, time.TimeOnly)
+	}
+	return dated(t, now)
+}
+
+// dated is local with the date in any case.
+func dated(t api.Time, now time.Time) string { return clock(t, now, time.DateTime) }
+
+// clock formats an instant in now's zone. It names the zone if the clocks of this terminal show another time.
+func clock(t api.Time, now time.Time, layout string) string {
 	if t.IsZero() {
 		return "–"
 	}
-
-	at := t.Local()
-	if y, m, d := at.Date(); y == now.Local().Year() && m == now.Local().Month() && d == now.Local().Day() {
-		return at.Format(time.TimeOnly)
+	at := t.In(now.Location())
+	if at.Format(time.DateTime) != t.Local().Format(time.DateTime) {
+		layout += " MST"
 	}
-	return at.Format(time.DateTime)
+	return at.Format(layout)
 }
 
 var instantText = pattern.New(`\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z\b`)

@@ -67,8 +67,8 @@ Occurrences of a schedule that fall into a pause are skipped, and not caught up.
 arrive, and wakes that agents planned, wait for its end. Runs that are on go on, and what
 you start yourself with "rouse run" still runs. Pausing what is paused replaces the pause.
 
---until takes 15:04 (the next one), 2026-11-21, "2026-11-21 15:04" or an RFC 3339 instant;
-times are read in the daemon's time zone. "tomorrow" is the start of the next day there.`,
+--until takes 15:04 (the next one), monday, "monday 08:00", 2026-11-21 and more (rouse help times).
+"tomorrow" is the start of the next day.`,
 		Example: `  rouse pause morning-report --for 4h
   rouse pause morning-report tomorrow --reason "the bank is down"
   rouse pause --agent bookkeeper --until "2026-12-27 08:00"
@@ -81,7 +81,7 @@ times are read in the daemon's time zone. "tomorrow" is the start of the next da
 	f := cmd.Flags()
 	o.add(cmd, "pause")
 	f.StringVar(&o.length, "for", "", "pause for a length of `time`: 90m, 4h, 7d")
-	f.StringVar(&o.until, "until", "", "pause until a `time`: 15:04, 2026-11-21, tomorrow, RFC 3339")
+	f.StringVar(&o.until, "until", "", "pause until a `time`: 15:04, tomorrow, \"monday 08:00\", 2026-11-21")
 	f.StringVar(&o.reason, "reason", "", "`text` that is shown wherever the pause is")
 	f.BoolVar(&o.json, "json", false, "print JSON")
 
@@ -210,7 +210,7 @@ func listPauses(cmd *cobra.Command, s *session, asJSON bool) error {
 		return err
 	}
 
-	now := time.Now()
+	now := s.now()
 	var rows [][]string
 	for _, p := range pauses {
 		// A pause without an end lasts until somebody resumes it.
@@ -285,7 +285,7 @@ func runResume(cmd *cobra.Command, at *place, scope, name string, asJSON bool) e
 // known here.
 func loadZone(name string) *time.Location {
 	zone, err := time.LoadLocation(name)
-	if err != nil {
+	if name == "" || err != nil { // a daemon of before names none
 		return time.Local
 	}
 	return zone

@@ -11,11 +11,13 @@ import (
 	"github.com/spf13/cobra"
 
 	"rouse/agentdb/ledger"
+	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/backup"
 	"rouse/cmd/internal/daemon"
 	"rouse/cmd/internal/replicate"
 	where "rouse/cmd/internal/replicate/target"
 	"rouse/internal/text"
+	"rouse/scheduler/schedule"
 )
 
 type restoreOptions struct {
@@ -64,7 +66,7 @@ on_miss decides about; notices that were to be delivered are not sent.`,
 	cmd.Flags().BoolVar(&o.replace, "replace", false, "move the home that is there aside")
 	cmd.Flags().BoolVar(&o.force, "force", false, "restore also a backup that breaks promises of the record")
 	cmd.Flags().StringVar(&o.from, "from", "", "the URL of continuous copies: file:///… or s3://…, as replicate.to has it")
-	cmd.Flags().StringVar(&o.at, "at", "", "of --from: as the home was at this time, like 2026-11-25T21:46:09Z or, of this machine's zone, \"2026-11-25 21:46:09\"")
+	cmd.Flags().StringVar(&o.at, "at", "", "of --from: as the home was at this `time` of this machine's zone: -2h, yesterday 08:00, \"2026-11-25 21:46:09\", 2026-11-25T21:46:09Z")
 	cmd.Flags().BoolVar(&o.goOn, "go-on", false, "pause nothing: what was queued runs when rouse next starts")
 	return cmd
 }
@@ -73,9 +75,12 @@ on_miss decides about; notices that were to be delivered are not sent.`,
 func restoreReplica(cmd *cobra.Command, at *place, o restoreOptions) (err error) {
 	var when time.Time
 	if o.at != "" {
-		if when, err = parseInstant(o.at); err != nil {
-			return usageError{err}
+		// The home is not there yet, so this machine's zone is the one that counts.
+		w, err := schedule.ParseTime(o.at, time.Now(), time.Local, false)
+		if err != nil {
+			return usagef("--at: %w", err)
 		}
+		when = w.At
 	}
 	t, err := where.Parse(o.from)
 	if err != nil {
@@ -103,19 +108,6 @@ func restoreReplica(cmd *cobra.Command, at *place, o restoreOptions) (err error)
 		return fmt.Errorf("%s cannot be restored from: %w", t, err)
 	}
 	return runRestore(cmd, at, o, fetched, t.String())
-}
-
-// parseInstant reads a time with its zone, or one of this machine's.
-func parseInstant(said string) (time.Time, error) {
-	if t, err := time.Parse(time.RFC3339, said); err == nil {
-		return t, nil
-	}
-	for _, layout := range []string{time.DateTime, "2006-01-02T15:04:05", "2006-01-02 15:04"} {
-		if t, err := time.ParseInLocation(layout, said, time.Local); err == nil {
-			return t, nil
-		}
-	}
-	return time.Time{}, fmt.Errorf("--at %q is no time; it is like 2026-11-25T21:46:09Z or \"2026-11-25 21:46:09\"", said)
 }
 
 func runRestore(cmd *cobra.Command, at *place, o restoreOptions, src, said string) error {
@@ -168,7 +160,7 @@ func homeToReplace(cmd *cobra.Command, at *place) (home string, release func(), 
 }
 
 func printRestored(out io.Writer, r backup.Restored) error {
-	fmt.Fprintf(out, "%s is restored from %s, as %s was at %s\n", text.OneLine(r.Home), text.OneLine(r.Path), text.OneLine(r.Info.Home), r.At.Local().Format(time.DateTime))
+	fmt.Fprintf(out, "%s is restored from %s, as %s was at %s\n", text.OneLine(r.Home), text.OneLine(r.Path), text.OneLine(r.Info.Home), api.LocalTime(r.At, time.Local))
 	if r.Kept != "" {
 		fmt.Fprintf(out, "the home that was there is kept in %s\n", text.OneLine(r.Kept))
 	}

@@ -41,6 +41,29 @@ func newExitCodes() *cobra.Command {
 	return &cobra.Command{Use: "exit-codes", Short: "What the exit codes of all commands mean", Long: long}
 }
 
+// newTimes is a topic of the help alone.
+func newTimes() *cobra.Command {
+	return &cobra.Command{Use: "times", Short: "How times are written, and in which zone", Long: `All flags that take a time take the same forms:
+
+  now, -2h, +30m, 3d       a length of time from now; "2h ago" and "in 2h" say it in words
+  today, yesterday, tomorrow
+  monday, mon              a day of the week
+  2026-11-30               a date
+  08:00, 8:30pm            a time of day
+  "monday 08:00", "yesterday 08:00", "2026-11-30 08:00:30"
+  2026-11-30T08:00:00Z     RFC 3339, the only form with a zone of its own
+
+A day without a time of day is its first instant; as the end of a span it is the whole day.
+
+Flags that look back (--since, --from, why --at, restore --at) take the most recent monday, today's
+08:00, and 2h as two hours ago. Flags that look ahead (pause --until, wake --at) take the next
+monday, the next 08:00, and 2h as in two hours.
+
+Times are read and shown in the zone of the configuration (timezone: Europe/Berlin), or without one in
+the zone of the machine. Where the clocks of your terminal show another time, the zone is named.
+"rouse doctor" says which zone is used.`}
+}
+
 // errSilent ends a command with exitFailed after it has already said what it found.
 var errSilent = errors.New("already said")
 
@@ -132,7 +155,7 @@ lands in a folder, or you ask. Describe agents and jobs in rouse.yaml, start
 		}
 	}
 	root.SetHelpCommandGroupID("Administer")
-	root.AddCommand(newMan(), newExitCodes())
+	root.AddCommand(newMan(), newExitCodes(), newTimes())
 
 	sayUsage(root)
 	return root

@@ -11,7 +11,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"rouse/cmd/internal/api"
-	"rouse/cmd/internal/config"
 	"rouse/internal/domain"
 	"rouse/internal/text"
 )
@@ -40,7 +39,7 @@ func newRuns(at *place) *cobra.Command {
 	f.StringVar(&o.trigger, "trigger", "", "only what this `trigger` asked for: "+strings.Join(triggers, ", "))
 	f.StringVar(&o.outcome, "outcome", "", "only this `outcome`: "+strings.Join(outcomes, ", "))
 	f.StringVar(&o.state, "state", "", "only this `state`: "+strings.Join(states, ", "))
-	f.StringVar(&o.since, "since", "", "only runs queued since a `time` ago (7d, 12h) or an RFC 3339 instant")
+	f.StringVar(&o.since, "since", "", "only runs queued since a `time`: 7d, yesterday, \"monday 08:00\", 2026-11-21")
 	o.flags(f, 20, "run", "")
 	f.BoolVar(&o.json, "json", false, "print JSON")
 
@@ -72,20 +71,19 @@ func runRuns(cmd *cobra.Command, at *place, o runsOptions) error {
 		}
 	}
 
-	now := time.Now()
-	if o.since != "" {
-		since, err := parseSince(o.since, now)
-		if err != nil {
-			return err
-		}
-		q.Set("since", since.UTC().Format(time.RFC3339Nano))
-	}
-
 	s, err := at.open(cmd.Context())
 	if err != nil {
 		return err
 	}
 	defer s.close()
+
+	since, err := s.since("--since", o.since)
+	if err != nil {
+		return err
+	}
+	if !since.IsZero() {
+		q.Set("since", since.Format(time.RFC3339Nano))
+	}
 
 	runs, err := getPages(cmd.Context(), s, "/v1/runs", q, o.pages, func(r api.Run) string { return r.ID })
 	if err != nil {
@@ -100,6 +98,7 @@ func runRuns(cmd *cobra.Command, at *place, o runsOptions) error {
 		return err
 	}
 
+	now := s.now()
 	var rows [][]string
 	for _, r := range runs {
 		rows = append(rows, []string{r.ID, when(r.QueuedAt, now), jobName(r), string(r.Trigger), s.mark(r), runDuration(r, now), strconv.Itoa(r.Steps), shorten(runSummary(r), 80)})
@@ -109,17 +108,6 @@ func runRuns(cmd *cobra.Command, at *place, o runsOptions) error {
 		return err
 	}
 	return s.sayNoDaemon(cmd.OutOrStdout(), runs...)
-}
-
-// parseSince reads a length of time back from now, or an instant.
-func parseSince(text string, now time.Time) (time.Time, error) {
-	if d, err := config.ParseDuration(text); err == nil {
-		return now.Add(-d), nil
-	}
-	if t, err := time.Parse(time.RFC3339, text); err == nil {
-		return t, nil
-	}
-	return time.Time{}, usagef("--since %q is neither a length of time (90m, 7d) nor an RFC 3339 instant (2026-11-21T08:00:00Z)", text)
 }
 
 // jobName is what a listing calls a run's job: an ad-hoc run has only an agent.

@@ -160,7 +160,7 @@ func openDaemon(cmd *cobra.Command, at *place, o serveOptions, link *systemd.Lin
 	// A variable level, so that a reload can change it without another logger.
 	level := &slog.LevelVar{}
 	d, err := daemon.OpenWaiting(cmd.Context(), daemon.Options{
-		Home: string(cfg.Home), FlagHome: at.home, Config: cfg, Adopt: o.adopt, Serves: true, Node: o.node, NoTriggers: !o.triggers, NoWork: !o.work, Logger: daemon.NewLogger(cfg.Log, level, said), Level: level, Link: link,
+		Home: string(cfg.Home), FlagHome: at.home, Config: cfg, Adopt: o.adopt, Serves: true, Node: o.node, NoTriggers: !o.triggers, NoWork: !o.work, Logger: daemon.NewLogger(cfg.Log, cfg.Zone(), level, said), Level: level, Link: link,
 	}, at.sayWaiting)
 	return d, cfg, err
 }
@@ -173,7 +173,8 @@ func printReady(ctx context.Context, d *daemon.Daemon, out io.Writer, unattended
 		return err
 	}
 
-	now, held := time.Now(), d.Current()
+	held := d.Current()
+	now := time.Now().In(held.Config.Zone())
 	fmt.Fprintf(out, "rouse %s, process %d\n  home     %s\n  config   %s\n", daemon.Version(), os.Getpid(), d.Dir(), strings.Join(held.Config.Files, ", "))
 	if e, err := d.Engine(ctx); err == nil && e.Node != "" {
 		leads := "leads"

@@ -291,6 +291,9 @@ func (st serviceStatus) print(w io.Writer, t target, now time.Time) error {
 		}
 	}
 
+	if st.Daemon != nil {
+		now = now.In(loadZone(st.Daemon.Zone))
+	}
 	switch st.Daemon {
 	case nil:
 		fmt.Fprintf(w, "no daemon answers for %s\n", t.spec.Home)

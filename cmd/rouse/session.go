@@ -9,12 +9,14 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"time"
 
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/config"
 	"rouse/cmd/internal/daemon"
 	"rouse/internal/domain"
 	"rouse/internal/text"
+	"rouse/scheduler/schedule"
 )
 
 // place says where a command works: which configuration, which home.
@@ -61,6 +63,7 @@ func (at *place) homeDir() (string, error) {
 type session struct {
 	*api.Client
 	home   string
+	zone   *time.Location // in which times are shown and read: the configured one
 	daemon bool           // a daemon answers, which works the queue
 	local  *daemon.Daemon // this process holds the home; nil: another one does
 	nodes  bool           // other nodes do runs of its ledger
@@ -71,6 +74,21 @@ type session struct {
 // command with the one that is on.
 func (s *session) executes(r api.Run) bool {
 	return s.daemon || s.nodes || s.local == nil && r.State == domain.StateRunning
+}
+
+// now returns the time in the zone in which times are shown.
+func (s *session) now() time.Time { return time.Now().In(s.zone) }
+
+// since parses the time of a flag that looks back; "" is the zero time.
+func (s *session) since(flag, written string) (time.Time, error) {
+	if written == "" {
+		return time.Time{}, nil
+	}
+	w, err := schedule.ParseTime(written, time.Now(), s.zone, false)
+	if err != nil {
+		return w.At, usagef("%s: %w", flag, err)
+	}
+	return w.At, nil
 }
 
 // mark is outcomeMark, but that a run which nobody executes is not said to run: its process was killed.
@@ -140,7 +158,7 @@ func (at *place) try(ctx context.Context, dir string) (*session, error) {
 	client, st, err := daemon.Connect(ctx, dir)
 	if err == nil {
 		// Nothing to close: connections to another process end with this one.
-		return &session{Client: client, home: dir, daemon: !st.Foreground, close: func() {}}, nil
+		return &session{Client: client, home: dir, zone: loadZone(st.Zone), daemon: !st.Foreground, close: func() {}}, nil
 	}
 	if !errors.Is(err, api.ErrNoDaemon) {
 		return nil, err
@@ -170,5 +188,5 @@ func (at *place) try(ctx context.Context, dir string) (*session, error) {
 	}
 
 	at.warnReadOnly(d.ReadOnly())
-	return &session{Client: api.InProcess(d.Handler), home: dir, local: d, nodes: d.WorkedOn(ctx), close: d.Close}, nil
+	return &session{Client: api.InProcess(d.Handler), home: dir, zone: d.Current().Config.Zone(), local: d, nodes: d.WorkedOn(ctx), close: d.Close}, nil
 }

@@ -40,7 +40,7 @@ func newShow(at *place) *cobra.Command {
 				return printJSON(cmd.OutOrStdout(), d)
 			}
 
-			printDetail(cmd.OutOrStdout(), d, s.mark(d.Run), time.Now())
+			printDetail(cmd.OutOrStdout(), d, s.mark(d.Run), s.now())
 			return s.sayNoDaemon(cmd.OutOrStdout(), d.Run)
 		}),
 	}
@@ -115,7 +115,7 @@ func printDetail(w io.Writer, d api.RunDetail, mark string, now time.Time) {
 	}
 
 	printArtifacts(w, d)
-	printAsked(w, d)
+	printAsked(w, d, now)
 
 	// Of a server that never says what it took the line above tells enough.
 	estimates := d.EstimatedTokens < d.TokensIn+d.TokensOut
@@ -152,7 +152,7 @@ func taintText(letters []string) string {
 }
 
 // printAsked says what the run asked or told its owner, and what became of that.
-func printAsked(w io.Writer, d api.RunDetail) {
+func printAsked(w io.Writer, d api.RunDetail, now time.Time) {
 	for _, i := range d.Inbox {
 		first, _, _ := strings.Cut(i.Message, "\n")
 		became := i.State
@@ -163,7 +163,7 @@ func printAsked(w io.Writer, d api.RunDetail) {
 			became = "answered: " + shorten(strings.TrimSuffix(i.Answer+": "+i.Reason, ": "), 120)
 		}
 
-		fmt.Fprintf(w, "  %-9s %s\n", kindWords[i.Kind], shorten(readable(first, time.Local), 200))
+		fmt.Fprintf(w, "  %-9s %s\n", kindWords[i.Kind], shorten(readable(first, now.Location()), 200))
 		if i.Kind == ledger.KindApproval {
 			printAction(w, i.Action)
 		}

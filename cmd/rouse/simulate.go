@@ -45,8 +45,8 @@ in the daemon, and lists what becomes of every occurrence: no model, no effect.
 
 Without --from it begins now, with what the home holds: pauses, planned wakes, runs that
 are not finished, and what came due since a daemon last looked. With --from it begins
-with nothing pending at that time. A time is RFC 3339, or local to the configuration's
-time zone: 2026-03-08, "2026-03-08 02:30". A date alone as --to includes that day.
+with nothing pending at that time. A time is like 2026-03-08, "2026-03-08 02:30" or
++2h (rouse help times). A date alone as --to includes that day.
 
 Each run is assumed to take --runtime (1m) and to succeed; conditions (when:) are assumed
 to hold. With a JOB only its occurrences are listed; the others still take their lanes.`,
@@ -170,8 +170,9 @@ func (o simulateOptions) events(now time.Time, zone *time.Location) ([]simulate.
 // simulatedTime reads a time. An end that is a date alone, or a minute of the day after
 // near, is the end of that day, or the next time that clocks show that minute.
 func simulatedTime(text string, near time.Time, zone *time.Location, end bool) (time.Time, error) {
-	if text == "now" {
-		return time.Now(), nil
+	switch day, _, _ := strings.Cut(strings.ToLower(strings.TrimSpace(text)), " "); day {
+	case "now", "today", "yesterday", "tomorrow": // which are counted from now, also for an end
+		near = time.Now()
 	}
 
 	w, err := schedule.ParseTime(text, near, zone, end)

@@ -48,7 +48,7 @@ What is removed is forgotten here; the service itself lists and ends what it gav
 			if asJSON {
 				return printJSON(cmd.OutOrStdout(), kept)
 			}
-			return printSignIns(cmd.OutOrStdout(), kept, time.Now())
+			return printSignIns(cmd.OutOrStdout(), kept, s.now())
 		}),
 	}
 

@@ -47,8 +47,9 @@ func newStatus(at *place) *cobra.Command {
 				}
 				return err
 			}
+			now := time.Now().In(loadZone(st.Zone))
 			if st.Foreground {
-				fmt.Fprintf(cmd.OutOrStdout(), "no daemon serves %s; process %d executes a run there since %s: rouse runs\n", st.Home, st.PID, local(st.StartedAt, time.Now()))
+				fmt.Fprintf(cmd.OutOrStdout(), "no daemon serves %s; process %d executes a run there since %s: rouse runs\n", st.Home, st.PID, local(st.StartedAt, now))
 				return errSilent
 			}
 
@@ -58,11 +59,11 @@ func newStatus(at *place) *cobra.Command {
 			}
 
 			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s: process %d (rouse %s) serves %s with %s since %s\n%d queued, %d running, %d waiting\n",
-				ready, st.PID, st.Version, st.Home, st.Config, local(st.StartedAt, time.Now()), st.Queued, st.Running, st.Waiting)
+				ready, st.PID, st.Version, st.Home, st.Config, local(st.StartedAt, now), st.Queued, st.Running, st.Waiting)
 			if st.Engine.Address != "" {
 				fmt.Fprintf(cmd.OutOrStdout(), "node %s of the ledger at %s:\n", st.Engine.Node, text.OneLine(st.Engine.Address))
 				for _, n := range st.Engine.Nodes {
-					fmt.Fprintf(cmd.OutOrStdout(), "  %s\n", text.OneLine(n.Text(time.Local)))
+					fmt.Fprintf(cmd.OutOrStdout(), "  %s\n", text.OneLine(n.Text(now.Location())))
 				}
 				for _, why := range st.Engine.Problems {
 					fmt.Fprintf(cmd.OutOrStdout(), "▲ %s\n", text.OneLine(why))
@@ -82,12 +83,12 @@ func newStatus(at *place) *cobra.Command {
 			}
 
 			if len(st.ConfigProblems) > 0 {
-				fmt.Fprintf(cmd.OutOrStdout(), "▲ the configuration on disk cannot be used; that of %s holds:\n", local(st.ConfigAt, time.Now()))
+				fmt.Fprintf(cmd.OutOrStdout(), "▲ the configuration on disk cannot be used; that of %s holds:\n", local(st.ConfigAt, now))
 				printProblems(cmd.OutOrStdout(), st.ConfigProblems)
 			}
 
 			for _, p := range st.ModelPauses {
-				fmt.Fprintf(cmd.OutOrStdout(), "▲ %s\n", text.OneLine(p.Text(time.Local)))
+				fmt.Fprintf(cmd.OutOrStdout(), "▲ %s\n", text.OneLine(p.Text(now.Location())))
 			}
 
 			for _, what := range st.WatchProblems {
@@ -99,7 +100,7 @@ func newStatus(at *place) *cobra.Command {
 				if c.Problem != "" {
 					mark = "▲ "
 				}
-				fmt.Fprintf(cmd.OutOrStdout(), "%s%s\n", mark, text.OneLine(c.Text(time.Now())))
+				fmt.Fprintf(cmd.OutOrStdout(), "%s%s\n", mark, text.OneLine(c.Text(now)))
 			}
 
 			return err

@@ -31,8 +31,8 @@ wakes of all agents.
 
 With --at or --in you plan the next wake, which replaces the planned one; of the limits only
 the horizon holds for you. What you leave out stays as it was planned.
---at takes 15:04 (the next one), "2026-11-21 15:04", tomorrow or an RFC 3339 instant, read
-in the daemon's time zone.`,
+--at takes 15:04 (the next one), "monday 08:00", tomorrow, "2026-11-21 15:04" and more (rouse help
+times).`,
 		Example: `  rouse wake
   rouse wake bookkeeper --in 2h --instructions "Look whether the bank has answered."
   rouse wake bookkeeper --at "2026-11-23 08:00"
@@ -113,7 +113,7 @@ func runWake(cmd *cobra.Command, at *place, o wakeOptions, args []string) error 
 		return printJSON(cmd.OutOrStdout(), slots[0])
 	}
 
-	printPlannedWake(cmd.OutOrStdout(), slots[0], time.Now())
+	printPlannedWake(cmd.OutOrStdout(), slots[0], s.now())
 	return nil
 }
 
@@ -131,7 +131,7 @@ func listWakes(cmd *cobra.Command, s *session, asJSON bool) error {
 		return err
 	}
 
-	now := time.Now()
+	now := s.now()
 	var rows [][]string
 	for _, a := range slots {
 		row := []string{a.Agent, "–", "–", "–", leftText(a), "nothing is planned"}
@@ -263,7 +263,7 @@ func planWake(cmd *cobra.Command, s *session, o wakeOptions) error {
 	if p.Wake == nil { // it came at once
 		fmt.Fprintf(out, "the agent %s is woken now\n", p.Agent)
 	} else {
-		printPlannedWake(out, p.AgentWake, time.Now())
+		printPlannedWake(out, p.AgentWake, s.now())
 	}
 
 	for _, w := range p.Warnings {

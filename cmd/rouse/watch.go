@@ -149,7 +149,7 @@ func watchLines(ctx context.Context, w io.Writer, c *api.Client) error {
 		select {
 		case e := <-events:
 			if e.Run != "" {
-				printEvent(w, e, time.Now())
+				printEvent(w, e, time.Now().In(loadZone(s.status.Zone)))
 			}
 		case err := <-ended:
 			if err == nil && ctx.Err() == nil {
@@ -222,7 +222,7 @@ func (w *liveScreen) run(ctx context.Context) error {
 		}
 
 		columns, lines := w.screen.Size()
-		if err := w.screen.Draw(w.frame(time.Now(), columns, lines)); err != nil {
+		if err := w.screen.Draw(w.frame(time.Now().In(loadZone(w.shown.status.Zone)), columns, lines)); err != nil {
 			return err
 		}
 	}

@@ -34,7 +34,7 @@ func (w *liveScreen) frame(now time.Time, columns, lines int) []string {
 		}
 	}
 	for _, o := range w.shown.coming {
-		coming = append(coming, []string{inText(o.Actual, now), comingJob(o), o.Source, comingNote(o)})
+		coming = append(coming, []string{inText(o.Actual, now), comingJob(o), o.Source, comingNote(o, now.Location())})
 	}
 
 	out = append(out, w.section("RUNNING", running, "nothing runs")...)
@@ -53,7 +53,7 @@ func (w *liveScreen) frame(now time.Time, columns, lines int) []string {
 
 // head says which home is watched, how it is, and what is wrong.
 func (w *liveScreen) head(now time.Time, columns int) []string {
-	left, right := "rouse  "+text.OneLine(w.home), "q quits  "+now.Local().Format(time.TimeOnly)
+	left, right := "rouse  "+text.OneLine(w.home), "q quits  "+clock(api.At(now), now, time.TimeOnly)
 	blanks := max(columns-len([]rune(left))-len([]rune(right)), 2)
 	out := []string{w.paint.Paint(terminal.Strong, left) + strings.Repeat(" ", blanks) + w.paint.Paint(terminal.Grey, right)}
 

@@ -58,7 +58,7 @@ func listWebhooks(cmd *cobra.Command, at *place, asJSON bool) error {
 		return err
 	}
 
-	now := time.Now()
+	now := s.now()
 	var rows [][]string
 	for _, h := range hooks {
 		state, last := "takes requests", "–"

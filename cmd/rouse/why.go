@@ -34,9 +34,9 @@ decided about it and why; runs by other triggers, attempts after the first, paus
 starts and stops of the daemon stand in between. Without --at these are the latest up to
 now and the next to come; with --at those around that time.
 
---at takes "2026-11-21 08:00", "2026-11-21 08:00:30", 08:00 (of today) or an RFC 3339
-instant; times are read and shown in the daemon's time zone. Instants that no daemon has
-looked at yet are marked "not decided yet", with what would be decided now.
+--at takes 08:00 (of today), "yesterday 08:00", monday (the most recent), -2h and more (rouse help
+times). Instants that no daemon has looked at yet are marked "not decided yet", with what
+would be decided now.
 
 Of a file it says which jobs watch its folder, and whether a run has taken it, it waits,
 or it is left out, and why; of a folder it says so of each file in it. A name without a
@@ -104,7 +104,7 @@ func whyFile(cmd *cobra.Command, s *session, arg string, asJSON bool) error {
 	}
 
 	var rows [][]string
-	now := time.Now()
+	now := s.now()
 	for _, f := range files {
 		state := strings.ReplaceAll(f.Verdict, "_", " ")
 		if !f.Since.IsZero() {

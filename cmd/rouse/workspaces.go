@@ -81,7 +81,7 @@ func listWorkspaces(cmd *cobra.Command, at *place, q url.Values, wanted pages, a
 		return err
 	}
 
-	now := time.Now()
+	now := s.now()
 	var rows [][]string
 	for _, w := range all {
 		rows = append(rows, []string{w.ID, w.Name, w.Skill, w.Agent, workspaceStatus(w), orDash(w.Phase), workspaceRun(w), when(w.UpdatedAt, now)})
@@ -133,7 +133,7 @@ func newWorkspaceShow(at *place) *cobra.Command {
 				return printJSON(cmd.OutOrStdout(), d)
 			}
 
-			printWorkspace(cmd.OutOrStdout(), d, time.Now())
+			printWorkspace(cmd.OutOrStdout(), d, s.now())
 			return nil
 		}),
 	}

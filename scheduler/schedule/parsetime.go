@@ -1,6 +1,7 @@
 package schedule
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -15,68 +16,165 @@ type ParsedTime struct {
 	Precision time.Duration // how precisely it was written: a minute, a day
 }
 
-// dateTimes are the ways to write a local date and time, with their precision.
-var dateTimes = map[string]time.Duration{
-	"2006-01-02 15:04:05": time.Second, "2006-01-02T15:04:05": time.Second, "2006-01-02 15:04": time.Minute, "2006-01-02T15:04": time.Minute,
+// clockLayouts are the ways to write a time of day, in lower case, with their precision.
+var clockLayouts = map[string]time.Duration{
+	"15:04": time.Minute, "15:04:05": time.Second, "3pm": time.Minute, "3:04pm": time.Minute,
 }
 
-// ParseTime reads RFC 3339, a local date with or without a time, a time of day, or
-// tomorrow. A time of day alone is the next one when the future is meant (ahead), and
-// otherwise that of today. A reading that the zone's clocks show twice is the first of the
-// two, and one that they skip is the first instant after the gap.
+// dayOffsets are the words for days, counted from today.
+var dayOffsets = map[string]int{"yesterday": -1, "today": 0, "tomorrow": 1}
+
+// timeForms lists the forms of a time for error messages and the help.
+const timeForms = `15:04, today, yesterday, tomorrow, monday 15:04, -2h, 2026-11-21, "2026-11-21 15:04" or 2026-11-21T15:04:00+01:00`
+
+// ParseTime parses a time that a person wrote: RFC 3339, now, a local date, today, yesterday,
+// tomorrow or a weekday, each with or without a time of day, a time of day alone, or a length
+// of time (2h, -2h, +2h, "2h ago", "in 2h").
+//
+// If ahead is true, the future is meant: a weekday or a time of day is the next one, and 2h is
+// in two hours. Otherwise a weekday is the most recent one, a time of day is that of today,
+// and 2h is two hours ago. A reading that the zone's clocks show twice is the first of the two,
+// and a reading that they skip is the first instant after the gap.
 func ParseTime(written string, now time.Time, zone *time.Location, ahead bool) (ParsedTime, error) {
-	written = strings.TrimSpace(written)
+	p, err := parseTime(strings.ToLower(strings.TrimSpace(written)), now, zone, ahead)
+	// JSON cannot hold other years.
+	if y := p.At.Year(); err == nil && (y < 1 || y > 9999) {
+		err = errNoTime
+	}
+	if errors.Is(err, errNoTime) {
+		return ParsedTime{}, fmt.Errorf(`%q is not a time; write %s`, text.Truncate(text.OneLine(strings.TrimSpace(written)), 60), timeForms)
+	}
+	return p, err
+}
+
+var errNoTime = errors.New("not a time")
+
+func parseTime(written string, now time.Time, zone *time.Location, ahead bool) (ParsedTime, error) {
 	if t, err := time.Parse(time.RFC3339, strings.ToUpper(written)); err == nil {
 		if t.Nanosecond() != 0 {
 			return ParsedTime{t.UTC(), time.Millisecond}, nil
 		}
 		return ParsedTime{t.UTC(), time.Second}, nil
 	}
-
-	if strings.EqualFold(written, "tomorrow") {
-		return wholeDay(NextDay(now, zone), zone), nil
+	if written == "now" {
+		return ParsedTime{now.UTC(), time.Millisecond}, nil
+	}
+	if shift, ok := parseShift(written, ahead); ok {
+		return ParsedTime{now.Add(shift).UTC(), time.Second}, nil
 	}
 
-	for layout, span := range dateTimes {
+	// The T of a date and time is as good as a blank.
+	if len(written) > len(time.DateOnly) && written[len(time.DateOnly)] == 't' {
+		written = written[:len(time.DateOnly)] + " " + written[len(time.DateOnly)+1:]
+	}
+	words := strings.Fields(written)
+	if len(words) == 0 || len(words) > 2 {
+		return ParsedTime{}, errNoTime
+	}
+
+	clock, span, isClock := parseTimeOfDay(words[len(words)-1])
+	switch {
+	case isClock && len(words) == 1 && ahead:
+		return ParsedTime{NextTimeOfDay(now, clock.Hour(), clock.Minute(), clock.Second(), zone), span}, nil
+	case isClock && len(words) == 1:
+		words[0] = "today"
+	case !isClock && len(words) == 2:
+		return ParsedTime{}, errNoTime
+	}
+
+	d, err := parseDay(words[0], clock, now, zone, ahead)
+	if err != nil {
+		return ParsedTime{}, err
+	}
+	at := resolve(d, clock.Hour(), clock.Minute(), clock.Second(), zone)
+	if !isClock {
+		span = NextDay(at, zone).Sub(at)
+	}
+	return ParsedTime{at, span}, nil
+}
+
+// parseShift parses a length of time from now.
+func parseShift(written string, ahead bool) (time.Duration, bool) {
+	back := !ahead
+	length, ago := strings.CutSuffix(written, " ago")
+	length, in := strings.CutPrefix(length, "in ")
+	length, plus := strings.CutPrefix(length, "+")
+	length, minus := strings.CutPrefix(length, "-")
+	switch {
+	case ago && (in || plus || minus), in && (plus || minus), plus && minus:
+		return 0, false
+	case ago, minus:
+		back = true
+	case in, plus:
+		back = false
+	}
+
+	d, err := text.ParseSpan(strings.TrimSpace(length))
+	if err != nil || d < 0 {
+		return 0, false
+	}
+	if back {
+		d = -d
+	}
+	return d, true
+}
+
+// parseTimeOfDay parses a time of day.
+func parseTimeOfDay(written string) (clock time.Time, span time.Duration, ok bool) {
+	for layout, span := range clockLayouts {
 		if t, err := time.Parse(layout, written); err == nil {
-			at, err := localInstant(t, zone)
-			return ParsedTime{at, span}, err
+			return t, span, true
 		}
 	}
+	return time.Time{}, 0, false
+}
 
+// parseDay parses a date, a word for a day, or a weekday. Which day a weekday is depends on the time of day.
+func parseDay(written string, clock, now time.Time, zone *time.Location, ahead bool) (date, error) {
+	today := dateOf(now.In(zone))
 	if t, err := time.Parse(time.DateOnly, written); err == nil {
-		at, err := localInstant(t, zone)
-		return wholeDay(at, zone), err
+		d := dateOf(t)
+		if !d.exists(zone) {
+			return d, fmt.Errorf("there is no %s in %s: its clocks skipped that date", written, ZoneName(zone))
+		}
+		return d, nil
 	}
 
-	for layout, span := range map[string]time.Duration{"15:04": time.Minute, "15:04:05": time.Second} {
-		t, err := time.Parse(layout, written)
-		if err != nil {
-			continue
+	if offset, ok := dayOffsets[written]; ok {
+		d := today.add(offset)
+		for offset != 0 && !d.exists(zone) {
+			d = d.add(offset)
 		}
-		if ahead {
-			return ParsedTime{NextTimeOfDay(now, t.Hour(), t.Minute(), t.Second(), zone), span}, nil
-		}
-
-		y, m, d := now.In(zone).Date()
-		at, err := localInstant(time.Date(y, m, d, t.Hour(), t.Minute(), t.Second(), 0, time.UTC), zone)
-		return ParsedTime{at, span}, err
+		return d, nil
 	}
 
-	return ParsedTime{}, fmt.Errorf(`%q is not a time; write 15:04, tomorrow, 2026-11-21, "2026-11-21 15:04" or 2026-11-21T15:04:00+01:00`, text.Truncate(text.OneLine(written), 60))
-}
-
-func wholeDay(at time.Time, zone *time.Location) ParsedTime {
-	return ParsedTime{at, NextDay(at, zone).Sub(at)}
-}
-
-// localInstant is when a zone's clocks show what a clock in UTC shows at t.
-func localInstant(t time.Time, zone *time.Location) (time.Time, error) {
-	at, ok := LocalToInstant(t.Year(), t.Month(), t.Day(), t.Hour(), t.Minute(), t.Second(), zone)
+	day, ok := parseWeekday(written)
 	if !ok {
-		return at, fmt.Errorf("there is no %s in %s: its clocks skipped that date", t.Format(time.DateOnly), ZoneName(zone))
+		return 0, errNoTime
 	}
-	return at, nil
+	step := -1
+	if ahead {
+		step = 1
+	}
+	// Two weeks, since a zone may have skipped the date.
+	for i := range 15 {
+		d := today.add(i * step)
+		at := resolve(d, clock.Hour(), clock.Minute(), clock.Second(), zone)
+		if d.weekday() == day && d.exists(zone) && at.After(now) == ahead {
+			return d, nil
+		}
+	}
+	return 0, errNoTime
+}
+
+// parseWeekday parses the English name of a day, or its first three letters or more.
+func parseWeekday(written string) (int, bool) {
+	for day := time.Sunday; day <= time.Saturday; day++ {
+		if len(written) >= 3 && strings.HasPrefix(strings.ToLower(day.String()), written) {
+			return int(day), true
+		}
+	}
+	return 0, false
 }
 
 // ZoneName is the name of a zone for people.

@@ -12,6 +12,7 @@ type Status struct {
 	Home      string `json:"home"`
 	Config    string `json:"config"`
 	StartedAt Time   `json:"started_at"`
+	Zone      string `json:"zone"` // the configured time zone, or that of the machine
 	Ready     bool   `json:"ready"`
 	// Foreground is set where no daemon answers, but a command that executes a run of its own.
 	Foreground bool `json:"foreground"`

@@ -121,7 +121,7 @@ func (c *runsDaemon) serve(ctx context.Context, ahead time.Duration, while func(
 
 	level := new(slog.LevelVar)
 	d, err := daemon.Open(ctx, daemon.Options{
-		Home: string(cfg.Home), Config: cfg, Serves: true, Logger: daemon.NewLogger(cfg.Log, level, log), Level: level,
+		Home: string(cfg.Home), Config: cfg, Serves: true, Logger: daemon.NewLogger(cfg.Log, cfg.Zone(), level, log), Level: level,
 		Now: func() time.Time { return time.Now().Add(ahead) },
 	})
 	if err != nil {

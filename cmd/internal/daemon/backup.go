@@ -286,14 +286,14 @@ func (d *Daemon) checkBackup() api.Check {
 	c := api.Check{Name: "backup", OK: true, Detail: "the whole home was not backed up yet; to a folder on another disk: rouse backup DIR"}
 	n, ok := backup.ReadNote(d.home.Dir, backup.LastFile)
 	if ok && n.Path != "" {
-		c.Detail = fmt.Sprintf("the whole home was backed up at %s to %s (%s)", n.At.Local().Format(time.DateTime), n.Path, text.Size(n.Bytes))
+		c.Detail = fmt.Sprintf("the whole home was backed up at %s to %s (%s)", api.LocalTime(n.At, d.zone()), n.Path, text.Size(n.Bytes))
 	}
 	if n.Error != "" {
-		c.OK, c.Detail = false, fmt.Sprintf("the backup of the whole home at %s failed: %s; %s", n.FailedAt.Local().Format(time.DateTime), n.Error, c.Detail)
+		c.OK, c.Detail = false, fmt.Sprintf("the backup of the whole home at %s failed: %s; %s", api.LocalTime(n.FailedAt, d.zone()), n.Error, c.Detail)
 		c.Remedy = "see the message, and say it again: rouse backup DIR"
 	}
 	if n, ok := backup.ReadNote(d.home.Dir, backup.RestoredFile); ok {
-		c.Detail += "; " + restoredNote(n)
+		c.Detail += "; " + restoredNote(n, d.zone())
 	}
 	return c
 }
@@ -304,10 +304,10 @@ func RestoredNote(home string) string {
 	if !ok || time.Since(n.At) > 7*24*time.Hour {
 		return ""
 	}
-	return restoredNote(n)
+	return restoredNote(n, time.Local)
 }
 
 // restoredNote says from what a home was restored.
-func restoredNote(n backup.Note) string {
-	return fmt.Sprintf("restored at %s from %s, as the home %s was at %s", n.At.Local().Format(time.DateTime), n.Path, n.From, n.Of.Local().Format(time.DateTime))
+func restoredNote(n backup.Note, zone *time.Location) string {
+	return fmt.Sprintf("restored at %s from %s, as the home %s was at %s", api.LocalTime(n.At, zone), n.Path, n.From, api.LocalTime(n.Of, zone))
 }

@@ -103,6 +103,9 @@ type Daemon struct {
 // reload in between cannot mix two configurations.
 func (d *Daemon) Current() *Setup { return d.setup.Load() }
 
+// zone returns the time zone in which the daemon shows times.
+func (d *Daemon) zone() *time.Location { return d.Current().Config.Zone() }
+
 // Open locks the home and opens its parts; nothing runs yet.
 func Open(ctx context.Context, o Options) (_ *Daemon, err error) {
 	d := &Daemon{log: o.Logger, startedAt: time.Now(), refused: map[string]refusals{}}

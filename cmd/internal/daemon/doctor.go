@@ -138,7 +138,7 @@ func (d *Daemon) checkConfig(s *Setup) api.Check {
 	if d.reloads != nil {
 		if found := d.reloads.problemsOnDisk(); len(found) > 0 {
 			// Not the same as s.problem: here an older configuration is in force, and the one on disk is not.
-			c.OK, c.Detail = false, fmt.Sprintf("%s; that of %s holds", formatProblems(found, len(found)), s.at.Local().Format(time.DateTime))
+			c.OK, c.Detail = false, fmt.Sprintf("%s; that of %s holds", formatProblems(found, len(found)), api.LocalTime(s.at, s.Config.Zone()))
 			c.Remedy = "correct the file, and check it with: rouse config check; it takes effect by itself"
 		}
 	}
@@ -253,7 +253,7 @@ func (d *Daemon) checkWatches(ctx context.Context) api.Check {
 		text := fmt.Sprintf("%s: %s (%s, %s", st.Job, st.Path, st.Mode, api.Watch{State: string(st.State), Waiting: st.Waiting, Round: st.Round, Waits: watchWaits(st.Waits)}.Text())
 		used += st.Subscriptions
 		if !st.LastScan.IsZero() {
-			text += ", scanned " + st.LastScan.Local().Format(time.TimeOnly)
+			text += ", scanned " + st.LastScan.In(d.zone()).Format("15:04:05 MST")
 		}
 
 		text += ")"

@@ -52,7 +52,7 @@ func (d *Daemon) ledgerProblem() string {
 		return err.Error()
 	}
 	if since, err := d.ledger.WritesFail(); err != nil {
-		return fmt.Sprintf("nothing could be written to the ledger since %s: %v", since.Local().Format(time.DateTime), err)
+		return fmt.Sprintf("nothing could be written to the ledger since %s: %v", api.LocalTime(since, d.zone()), err)
 	}
 	return d.ledger.NoRoom()
 }
@@ -88,7 +88,7 @@ func (d *Daemon) checkLedger(ctx context.Context) api.Check {
 		c.OK, c.Detail, c.Remedy = false, c.Detail+"; "+err.Error(), "see the message"
 		return c
 	}
-	c.Detail += "; " + lastBackup(all)
+	c.Detail += "; " + lastBackup(all, d.zone())
 
 	if failed := d.backupProblem.Load(); failed != nil && *failed != nil {
 		c.OK, c.Detail, c.Remedy = false, fmt.Sprintf("%s; the daily backup failed: %v", c.Detail, *failed), "see the message; it is tried again every six hours, and with: rouse ledger backup"
@@ -97,10 +97,10 @@ func (d *Daemon) checkLedger(ctx context.Context) api.Check {
 	return c
 }
 
-func lastBackup(all []ledger.Backup) string {
+func lastBackup(all []ledger.Backup, zone *time.Location) string {
 	for _, b := range all {
 		if !strings.HasSuffix(b.Name, "-replaced") {
-			return "last backup " + b.At.Local().Format(time.DateTime)
+			return "last backup " + api.LocalTime(b.At, zone)
 		}
 	}
 	return "no backup yet; a daemon makes one each day"

@@ -25,7 +25,7 @@ func TestLogWithoutReader(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				reader, pipe := io.Pipe() // which takes nothing that is not read
 				w := NewLogWriter(pipe)
-				log := NewLogger(config.Log{Format: format}, &slog.LevelVar{}, w)
+				log := NewLogger(config.Log{Format: format}, time.UTC, &slog.LevelVar{}, w)
 				for i := range lines {
 					log.Info("said", "number", i)
 					if i == 0 {

@@ -403,7 +403,7 @@ func (r *reloader) refuse(ctx context.Context, next *Setup, err error) api.Reloa
 	r.mu.Unlock()
 
 	// The same problems come up at every check while they last.
-	text, held := formatProblems(found, len(found)), r.d.Current().at.Local().Format(time.DateTime)
+	text, held := formatProblems(found, len(found)), api.LocalTime(r.d.Current().at, r.d.zone())
 	if r.reported[text] == 0 {
 		r.reported[text] = 1
 		r.logProblems(found, held)

@@ -52,7 +52,7 @@ func ServeIn(t testing.TB, dir, config string) *served {
 	}
 
 	level := &slog.LevelVar{}
-	s.Daemon, err = Open(t.Context(), Options{Home: string(cfg.Home), Config: cfg, Serves: true, Logger: NewLogger(cfg.Log, level, s.log), Level: level})
+	s.Daemon, err = Open(t.Context(), Options{Home: string(cfg.Home), Config: cfg, Serves: true, Logger: NewLogger(cfg.Log, cfg.Zone(), level, s.log), Level: level})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -17,7 +17,7 @@ import (
 // Status implements web.Host.
 func (d *Daemon) Status(ctx context.Context) (api.Status, error) {
 	c, err := d.ledger.Counts(ctx)
-	st := api.Status{PID: os.Getpid(), Version: Version(), Home: d.home.Dir, StartedAt: api.At(d.startedAt), Ready: d.ready.Load(), Foreground: d.reloads == nil,
+	st := api.Status{PID: os.Getpid(), Version: Version(), Home: d.home.Dir, StartedAt: api.At(d.startedAt), Zone: d.zone().String(), Ready: d.ready.Load(), Foreground: d.reloads == nil,
 		Queued: c.Queued, Running: c.Running, Waiting: c.Waiting}
 	st.Dashboard, st.DashboardProblem = d.DashboardURL("/"), d.DashboardProblem()
 	st.Problem = d.ledgerProblem()

@@ -72,6 +72,9 @@ func (s *server) newStream(w http.ResponseWriter, r *http.Request) (*eventStream
 	es.follow = es.follow || es.sent
 
 	var err error
+	if es.filter.Since, err = sinceParam(q); err != nil {
+		return nil, err
+	}
 	if text := q.Get("run"); text != "" {
 		if es.filter.Run, err = runID(text); err != nil {
 			return nil, err

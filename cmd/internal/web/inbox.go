@@ -217,7 +217,7 @@ func closedReason(i ledger.Item) error {
 	}
 
 	return &api.Error{Status: http.StatusConflict, Message: fmt.Sprintf("inbox item %d is not open any more: %s at %s; see: %s",
-		i.ID, why, cmp.Or(i.ClosedAt, i.ExpiresAt).Local().Format(time.DateTime), see)}
+		i.ID, why, cmp.Or(i.ClosedAt, i.ExpiresAt).UTC().Format(time.RFC3339), see)}
 }
 
 // matchAnswer parses an answer: the words or the numbers of options, or else free text, which only a

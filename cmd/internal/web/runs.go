@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"net/url"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -62,6 +63,19 @@ const (
 	maxRuns     = 1000
 )
 
+// sinceParam parses the parameter since; without one it returns the zero time.
+func sinceParam(q url.Values) (time.Time, error) {
+	text := q.Get("since")
+	if text == "" {
+		return time.Time{}, nil
+	}
+	t, err := time.Parse(time.RFC3339Nano, text)
+	if err != nil {
+		return t, usage("since must be an RFC 3339 time, not %q", text)
+	}
+	return t, nil
+}
+
 func (s *server) runs(r *http.Request) (any, error) {
 	q := r.URL.Query()
 	n, err := count(r, "n", defaultRuns, maxRuns)
@@ -70,10 +84,8 @@ func (s *server) runs(r *http.Request) (any, error) {
 	}
 
 	f := ledger.RunFilter{Job: q.Get("job"), Agent: q.Get("agent"), Trigger: domain.Trigger(q.Get("trigger")), Outcome: domain.Outcome(q.Get("outcome")), State: domain.State(q.Get("state")), Limit: n}
-	if text := q.Get("since"); text != "" {
-		if f.Since, err = time.Parse(time.RFC3339Nano, text); err != nil {
-			return nil, usage("since must be an RFC 3339 time, not %q", text)
-		}
+	if f.Since, err = sinceParam(q); err != nil {
+		return nil, err
 	}
 
 	if text := q.Get("before"); text != "" {

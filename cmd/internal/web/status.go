@@ -30,6 +30,7 @@ func (s *server) hostRoutes() []Route {
 			{Name: "run", Kind: ParamCursor, Says: "of one run; a stream ends with it"},
 			{Name: "job", Kind: ParamText, Says: "of one job"},
 			{Name: "kind", Kind: ParamText, Many: true, Says: "of these kinds: run.finished, or run.* for all that begin so"},
+			{Name: "since", Kind: ParamTime, Says: "since then"},
 			{Name: "after", Kind: ParamCursor, Says: "those behind the event of this id"},
 			{Name: "follow", Kind: ParamFlag, Says: "lines also of what is yet to happen"},
 			{Name: "from_now", Kind: ParamFlag, Says: "nothing that has happened before"},
