@@ -268,14 +268,14 @@ func TestReservedBeforeTheCall(t *testing.T) {
 // The owner of a budget is told once a day that most of it is used and once that a run found no room, on the job's channels or the first.
 func TestBudgetNotice(t *testing.T) {
 	t.Parallel()
-	b := paid(t, modeltest.Turn{Text: "Done.", Usage: model.Usage{Input: 800}})
+	b := paid(t, modeltest.Turn{Text: "Done.", Usage: model.Usage{Input: 1000}})
 	b.plan.Channels = []string{"desktop", "ops"}
-	b.plan.Budget = agent.Budget{CostMicroUSD: 3000}
+	b.plan.Budget = agent.Budget{CostMicroUSD: 3700}
 	b.change(func(_ *agent.Agent, j *agent.Job) {
-		j.Budget, j.Notify.Channels = agent.Budget{Tokens: 2000}, []string{"ops"}
+		j.Budget, j.Notify.Channels = agent.Budget{Tokens: 2500}, []string{"ops"}
 	})
 
-	for i, want := range []int{0, 1, 2} { // 800 and 1600 of 2000 tokens, then no room
+	for i, want := range []int{0, 1, 2} { // 1000 and 2000 of 2500 tokens, then no room
 		b.run(b.triggered(domain.TriggerManual))
 		if got := b.notices(); len(got) != want {
 			t.Fatalf("after %d runs: %+v", i+1, got)
@@ -283,7 +283,7 @@ func TestBudgetNotice(t *testing.T) {
 	}
 
 	b.change(func(_ *agent.Agent, j *agent.Job) { j.Budget = agent.Budget{} })
-	b.run(b.triggered(domain.TriggerManual)) // 2400 of 3000 micro-USD are spent
+	b.run(b.triggered(domain.TriggerManual)) // 3000 of 3700 micro-USD are spent
 	got := b.notices()
 	if len(got) != 3 {
 		t.Fatalf("notices: %+v", got)
@@ -291,10 +291,10 @@ func TestBudgetNotice(t *testing.T) {
 	if n := got[1]; n.Channel != "ops" || n.Title != "job books: the day's budget is used up" || !strings.Contains(n.Body, "Runs that cost nothing go on") {
 		t.Errorf("%+v", n)
 	}
-	if n := got[0]; n.Channel != "ops" || n.Title != "job books: 80 % of the day's budget is used" || !strings.Contains(n.Body, "1600 of 2000 tokens") || !strings.Contains(n.Body, "the day ends at 00:00") {
+	if n := got[0]; n.Channel != "ops" || n.Title != "job books: 80 % of the day's budget is used" || !strings.Contains(n.Body, "2000 of 2500 tokens") || !strings.Contains(n.Body, "the day ends at 00:00") {
 		t.Errorf("%+v", n)
 	}
-	if n := got[2]; n.Channel != "desktop" || !strings.HasPrefix(n.Title, "rouse: ") || !strings.Contains(n.Body, "$0.0024 of $0.0030") {
+	if n := got[2]; n.Channel != "desktop" || !strings.HasPrefix(n.Title, "rouse: ") || !strings.Contains(n.Body, "$0.0030 of $0.0037") {
 		t.Errorf("%+v", n)
 	}
 }
@@ -344,7 +344,7 @@ func TestBudgetOfMany(t *testing.T) {
 func TestWakeSpendsItsJobs(t *testing.T) {
 	t.Parallel()
 	b := paid(t, modeltest.Turn{Text: "Done.", Usage: model.Usage{Input: 100}})
-	b.change(func(_ *agent.Agent, j *agent.Job) { j.Budget = agent.Budget{CostMicroUSD: 1500} })
+	b.change(func(_ *agent.Agent, j *agent.Job) { j.Budget = agent.Budget{CostMicroUSD: 2000} })
 	wake := func() ledger.Result {
 		out, err := b.ledger.Enqueue(t.Context(), ledger.Request{Agent: "clerk", Trigger: domain.TriggerSelf,
 			Detail: ledger.Detail{Wake: &ledger.WakeDetail{Job: "books", Instructions: "Look again.", ScheduledBy: ledger.ByAgent}}})

@@ -24,7 +24,9 @@ func TestChat(t *testing.T) {
 		b := setup(t, turns...)
 		b.table()
 		a := b.plan.Agents["clerk"]
-		a.Bounds.Steps = bound
+		if a.Bounds.Steps = bound; bound == 0 { // as the configuration fills it in
+			a.Bounds.Steps, a.DefaultSteps = 30, true
+		}
 		b.plan.Agents["clerk"] = a
 		return b.ends(b.enqueue(ledger.Request{Agent: "clerk", Detail: ledger.Detail{Prompt: "Go on.", Chat: chat}}))
 	}

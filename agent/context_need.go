@@ -5,11 +5,13 @@ import (
 	"maps"
 	"os"
 	"slices"
+	"time"
 
 	"rouse/agent/loop"
 	"rouse/agent/loop/memory"
 	"rouse/agent/preflight"
 	"rouse/agentdb/ledger"
+	"rouse/internal/domain"
 )
 
 // leastHistory is how many tokens of a context have to be left for what happens in a run: a call, some lines
@@ -88,6 +90,7 @@ func ContextNeeds(p Plan) ([]ContextNeed, error) {
 func (r *Runner) contextNeed(t task) (ContextNeed, error) {
 	t.board, t.reducer = &memory.Board{}, newReducer(t)
 	t.project = projectFolder(t.boundary, t.projectDir(), t.redactor().Replace, t.promptPart, nil)
+	t.clock = clockPrompt(ledger.Run{StartedAt: time.Now(), Trigger: domain.TriggerSchedule, ScheduledAt: time.Now()}, t)
 	t.offers = r.offersOf(t, nil)
 	registry, err := r.tools(&t, ledger.Attempt{})
 	if err != nil {

@@ -58,7 +58,8 @@ func (r *Runner) loopOptions(ctx context.Context, run ledger.Run, a ledger.Attem
 	}
 	t.calls.begin(&o)
 	if t.needsModel() {
-		t.project = s.project(*t)
+		t.project, t.clock = s.project(*t), s.Clock
+		o.Now = (&resultClock{zone: t.clockZone(), told: run.StartedAt}).now
 	}
 
 	// Before the model or playbook is set up: a run that waits for its owner needs neither.
@@ -115,7 +116,7 @@ func (r *Runner) loopOptions(ctx context.Context, run ledger.Run, a ledger.Attem
 // than itself.
 func bounds(t task) loop.Bounds {
 	b := overrideBounds(t.agent.Bounds, t.governingJob().Bounds)
-	if t.detail.Chat && b.Steps == 0 { // what its owner says stands
+	if t.detail.Chat && (b.Steps == 0 || t.agent.DefaultSteps) { // what its owner says stands
 		b.Steps = loop.ChatSteps
 	}
 	if t.origin != nil {

@@ -44,7 +44,9 @@ type Agent struct {
 	Channels []string           // of its notices in runs without a job; nil: the default channels
 	Secrets  []tool.SecretGrant // that its calls may use
 	Bounds   loop.Bounds
-	Phased   bool // its prompts are done in phases, with a working memory
+	// DefaultSteps reports that Bounds.Steps is the default of the configuration: a chat has fewer.
+	DefaultSteps bool
+	Phased       bool // its prompts are done in phases, with a working memory
 	// OnDenied is what becomes of a call that its owner has to allow, "" for tool.OnDeniedPark;
 	// MinTier is the weakest confinement of the programs that it starts, "" for B, and A once a
 	// run has met untrusted content.
@@ -113,9 +115,10 @@ type Job struct {
 	Record      bool   // what its model is asked and answers is kept, to be replayed
 	// UndoOnFailure undoes what a run wrote, files and database, when it fails.
 	UndoOnFailure bool
-	ContextViews  []string // saved views of the agent's database whose rows the prompt shows
-	KeepSession   bool     // its runs are told what was said in those before
-	Where         string   // file:line of the configuration
+	ContextViews  []string       // saved views of the agent's database whose rows the prompt shows
+	KeepSession   bool           // its runs are told what was said in those before
+	Zone          *time.Location // of its schedule; nil: the plan's
+	Where         string         // file:line of the configuration
 	// Obstacles keep its runs from starting, as the configuration says.
 	Obstacles []ledger.Obstacle
 }

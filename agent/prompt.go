@@ -43,6 +43,9 @@ func systemPrompt(t task) string {
 		s.WriteString("Make what you hand over in your working folder, and share it with share_artifact.\n")
 	}
 	s.WriteString(t.project)
+	if t.clock != "" {
+		s.WriteString(t.clock + clockNote)
+	}
 	s.WriteString(triggerPrompt(t))
 	return s.String()
 }

@@ -24,6 +24,9 @@ func executorPrompt(t task, s snapshot, prompt string, asked []ledger.Item, fail
 		b.WriteString("\n" + s.Soul.Text)
 	}
 
+	if s.Clock != "" {
+		b.WriteString("\n" + s.Clock)
+	}
 	if told := triggerPrompt(t); told != "" {
 		b.WriteString("\n" + told)
 	}

@@ -185,7 +185,7 @@ func (r *Runner) play(ctx context.Context, again ledger.Run, a ledger.Attempt, t
 	// Nothing is waited for, and no clock ends it: how long things took is not what is compared.
 	o.Policy.NoRetryDelay, o.Bounds.Wall, o.Bounds.Idle = true, -1, -1
 	p.Recorder, o.Recorder, o.PriorDurations = o.Recorder, p, p.durations()
-	o.Authorizer = p
+	o.Authorizer, o.Now = p, p.now
 	if t.needsModel() {
 		o.Provider = p
 	}

@@ -254,6 +254,18 @@ func (p *replayer) answerFromRecord(t tool.Tool) tool.Tool {
 	})
 }
 
+// now returns the recorded time of a result: a replay has another one.
+func (p *replayer) now(key string) string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+
+	var e tool.Envelope
+	if c, ok := p.calls[key]; !ok || json.Unmarshal(c.Envelope, &e) != nil {
+		return ""
+	}
+	return e.Now
+}
+
 // accountFor counts what a module did within a call, of which nothing is done again.
 func (p *replayer) accountFor(w replay.Within) {
 	spent := loop.Spent{CostMicroUSD: w.CostMicroUSD}

@@ -26,6 +26,7 @@ type snapshot struct {
 	Soul        *soul     `json:"soul,omitempty"`       // who the agent is, as its model is told; nil: its owner says nothing
 	Folder      *string   `json:"folder,omitempty"`     // the working folder, as its model is told of it; nil: an old recording, which did not say
 	Session     string    `json:"session,omitempty"`    // what was said in the earlier runs of the job
+	Clock       string    `json:"clock,omitempty"`      // when the run started, and its trigger; "" in old recordings
 	// What is told of skills, and those that the task asked for.
 	Skills    string           `json:"skills,omitempty"`
 	Activated []activatedSkill `json:"activated,omitempty"`
@@ -54,7 +55,7 @@ type snapshotFile struct {
 func (r *Runner) takeSnapshot(ctx context.Context, run ledger.Run, t task) (s snapshot, err error) {
 	s = snapshot{run: run, File: t.detail.File, Manifest: t.manifest, Mode: t.agent.Mode}
 	if t.needsModel() || t.executes() {
-		s.Soul = t.soul()
+		s.Soul, s.Clock = t.soul(), clockPrompt(run, t)
 	}
 	last, err := r.times(ctx, run)
 	if err != nil {

@@ -48,6 +48,7 @@ type task struct {
 	boundary        nofollow.Boundary
 
 	project    string           // the working folder as the model is told of it
+	clock      string           // when the run started, as the model is told
 	files      []batchFile      // of a batch
 	manifest   string           // where they are listed
 	board      *memory.Board    // the todo list, and the plan

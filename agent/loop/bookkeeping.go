@@ -42,7 +42,7 @@ func (h heldResult) envelope() (e tool.Envelope, ok bool) {
 	if err := json.Unmarshal([]byte(h.text), &e); err != nil {
 		return tool.Envelope{}, false
 	}
-	e.Images = h.images
+	e.Images, e.Now = h.images, "" // the time of the call that was made
 	return e, true
 }
 

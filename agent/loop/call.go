@@ -64,6 +64,9 @@ func (r *run) callRecord(step, index int, c model.Call) Call {
 func (r *run) endCall(record *Call, e tool.Envelope) (text string, err error) {
 	record.FinishedAt = time.Now()
 	r.recordDuration(record.Key, record.StartedAt, record.FinishedAt)
+	if r.Now != nil && record.State != domain.CallReplayed { // whose result is the recorded one, byte for byte
+		e.Now = r.Now(record.Key)
+	}
 
 	// Such a call has no result that a later attempt could use, so none is recorded; but what its tool said of it.
 	if record.State == domain.CallInterrupted || record.State == domain.CallUncertain && !e.Uncertain {

@@ -42,6 +42,9 @@ type Options struct {
 	PriorDurations map[string]time.Duration
 	PriorSteps     int
 
+	// Now returns the time that the result of a call holds, by the call's key; "" for none. Optional.
+	Now func(key string) string
+
 	// The todo list, which is also the plan of a run in phases; nil: there is none.
 	Board *memory.Board
 	// Reducer answers the reduce calls, if the run has that tool.

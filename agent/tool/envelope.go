@@ -42,6 +42,7 @@ type Envelope struct {
 	Field, Expected string
 	Retryable       bool
 	Images          []model.Image // shown to the model next to the envelope
+	Now             string        // the time of the result, RFC 3339; "" if the model knows a recent one
 	// Uncertain marks a failure of a call that may have taken effect all the same: nobody knows. It is on record as the
 	// state of the call, and not in the envelope.
 	Uncertain bool
@@ -126,6 +127,7 @@ func (e Envelope) MarshalJSON() ([]byte, error) {
 
 	if e.OK {
 		w.addUnless(len(e.Images) == 0, "images", e.Images)
+		w.addUnless(e.Now == "", "now", e.Now)
 		w.add("ok", true)
 		w.addRaw("result", e.Result, e.isEncoded())
 		w.addUnless(e.Tool == "", "tool", e.Tool)
@@ -138,6 +140,7 @@ func (e Envelope) MarshalJSON() ([]byte, error) {
 	w.addUnless(len(e.Images) == 0, "images", e.Images)
 	w.add("kind", e.Kind)
 	w.add("message", e.Message)
+	w.addUnless(e.Now == "", "now", e.Now)
 	w.add("ok", false)
 	if len(e.Result) > 0 {
 		w.addRaw("result", e.Result, e.isEncoded())
@@ -227,11 +230,12 @@ func (e *Envelope) UnmarshalJSON(text []byte) error {
 		Expected  string          `json:"expected"`
 		Retryable bool            `json:"retryable"`
 		Images    []model.Image   `json:"images"`
+		Now       string          `json:"now"`
 	}
 	if err := json.Unmarshal(text, &m); err != nil {
 		return err
 	}
 
-	*e = Envelope{OK: m.OK, Tool: m.Tool, Result: m.Result, Warnings: m.Warnings, Kind: m.Kind, Message: m.Message, Field: m.Field, Expected: m.Expected, Retryable: m.Retryable, Images: m.Images}
+	*e = Envelope{OK: m.OK, Tool: m.Tool, Result: m.Result, Warnings: m.Warnings, Kind: m.Kind, Message: m.Message, Field: m.Field, Expected: m.Expected, Retryable: m.Retryable, Images: m.Images, Now: m.Now}
 	return nil
 }

@@ -8,6 +8,7 @@ import (
 	"unicode/utf8"
 
 	"rouse/agent/model"
+	"rouse/internal/pattern"
 )
 
 // Difference is one thing that is not as it was recorded. Attempt and Step are 0 when it belongs to
@@ -32,6 +33,21 @@ func quoteOrNothing(text string) string {
 	return fmt.Sprintf("%q", text)
 }
 
+// Times are those of one run, so two requests may differ in them: in the lines of the system prompt that tell when the
+// run started, and in the field now of results.
+var (
+	clockLines = pattern.New(`(?m)^This run started on .*\n(When a minute or more has passed, .*\n)?`)
+	resultTime = pattern.New(`"now":"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(Z|[+-]\d\d:\d\d)",("ok":)`)
+)
+
+// timeless returns the text of a message without the time of a result.
+func timeless(m model.Message) string {
+	if m.Role != model.RoleTool || !strings.Contains(m.Text, `"now":"`) {
+		return m.Text
+	}
+	return resultTime.ReplaceAllString(m.Text, "$2")
+}
+
 // Compare says where a request differs from the recorded one: in the system prompt, the tools, the
 // messages. The length of the answer and its sampling are settings of the model, and ignored.
 func Compare(recorded, now model.Request) []Difference {
@@ -43,7 +59,7 @@ func Compare(recorded, now model.Request) []Difference {
 		}
 	}
 
-	add("the system prompt", recorded.System, now.System)
+	add("the system prompt", clockLines.ReplaceAllString(recorded.System, ""), clockLines.ReplaceAllString(now.System, ""))
 	if recorded.NoTools != now.NoTools {
 		out = append(out, Difference{What: "whether tools may be called", Recorded: describeNoTools(recorded.NoTools), Now: describeNoTools(now.NoTools)})
 	}
@@ -59,7 +75,7 @@ func Compare(recorded, now model.Request) []Difference {
 			return out
 		}
 
-		add(what, a.Text, b.Text)
+		add(what, timeless(a), timeless(b))
 		add(what+", its calls", describeCalls(a), describeCalls(b))
 	}
 

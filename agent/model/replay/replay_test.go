@@ -292,3 +292,20 @@ func TestContainsAlone(t *testing.T) {
 		}
 	}
 }
+
+// The times of a run are no difference between two requests; any other word of the same prompt is.
+func TestCompareIgnoresTimes(t *testing.T) {
+	t.Parallel()
+	request := func(system, result string) model.Request {
+		return model.Request{System: system, Messages: []model.Message{{Role: model.RoleTool, Name: "x", Text: result}}}
+	}
+	old := request("You are a.\nIt is so.\n", `{"ok":true,"result":{}}`)
+	now := request("You are a.\nThis run started on Monday 2026-11-30 08:00:00 CET (UTC+01:00), by its owner.\nWhen a minute or more has passed, a tool result holds the current time in its field now.\nIt is so.\n",
+		`{"now":"2026-11-30T08:01:00+01:00","ok":true,"result":{}}`)
+	if d := replay.Compare(old, now); len(d) != 0 {
+		t.Errorf("%v", d)
+	}
+	if d := replay.Compare(old, request("You are b.\nIt is so.\n", `{"now":"soon","ok":true,"result":{}}`)); len(d) != 2 {
+		t.Errorf("%v", d)
+	}
+}

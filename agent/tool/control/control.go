@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 	"unicode"
-	"unicode/utf8"
 
 	"rouse/agent/loop/memory"
 	"rouse/agent/tool"
@@ -25,9 +24,6 @@ var completeText string
 
 //go:embed notify.md
 var notifyText string
-
-// minSummary is the shortest summary that says something, in characters (OSA-17).
-const minSummary = 30
 
 // specs are the tools.
 var (
@@ -131,7 +127,7 @@ func (l checklist) replace(_ context.Context, _ tool.Invocation, a todoArgs) (to
 }
 
 type completeArgs struct {
-	Summary string         `json:"summary" jsonschema:"what was done and what came of it, in a sentence or more"`
+	Summary string         `json:"summary" jsonschema:"what was done and what came of it, in a sentence or more: at least 16 letters or digits of any script (Chinese, Japanese and Korean characters count twice), and not only words like done; one word is enough when outcome is nothing"`
 	Outcome domain.Outcome `json:"outcome,omitempty" jsonschema:"success (default), nothing when there was nothing to do, partial when some of it is missing"`
 }
 
@@ -140,14 +136,11 @@ type completeResult struct {
 	Outcome domain.Outcome `json:"outcome"`
 }
 
-var emptySummaries = map[string]bool{"done": true, "complete": true, "completed": true, "ok": true, "okay": true, "looks good": true, "all good": true, "fine": true, "finished": true}
-
 // complete ends the run with a summary that means something (OSA-17).
 func (l checklist) complete(_ context.Context, _ tool.Invocation, a completeArgs) (tool.Envelope, error) {
 	summary := strings.TrimSpace(a.Summary)
-	if emptySummaries[strings.ToLower(strings.TrimSuffix(summary, "."))] || utf8.RuneCountInString(summary) < minSummary {
-		return tool.Failure(tool.KindInvalidArgs, "the summary says too little; tell what was done and what came of it").
-			WithField("summary", fmt.Sprintf("at least %d characters", minSummary)), nil
+	if refused := checkSummary(summary, a.Outcome); refused != nil {
+		return *refused, nil
 	}
 
 	res := completeResult{summary, a.Outcome}

@@ -61,7 +61,8 @@ func TestTodo(t *testing.T) {
 // TestComplete: OSA-17.
 func TestComplete(t *testing.T) {
 	r, _ := setup(t)
-	for _, bad := range []string{"done", "Done.", "OK", "looks good", "all good.", "short", "                              x", "It was 29 characters in all.."} {
+	for _, bad := range []string{"done", "Done.", "OK", "looks good", "all good.", "short", "                              x", "Nothing changed",
+		"The task was completed successfully.", "Everything is done, and all looks good!", "------------------------------", "変更なし。"} {
 		raw, err := json.Marshal(map[string]string{"summary": bad})
 		if err != nil {
 			t.Fatal(err)
@@ -71,8 +72,17 @@ func TestComplete(t *testing.T) {
 		}
 	}
 
-	if e := call(t, r, "complete", `{"summary":" It has 30 characters in all... "}`); !e.OK {
-		t.Errorf("30 characters: %+v", e)
+	for _, good := range []string{`{"summary":"Price unchanged at 100 EUR."}`, `{"summary":"価格は100ユーロのままです。"}`, `{"summary":"价格未变，仍为100欧元。"}`,
+		`{"summary":"Цена не изменилась."}`, `{"summary":"None.","outcome":"nothing"}`, `{"summary":"無","outcome":"nothing"}`} {
+		if e := call(t, r, "complete", good); !e.OK {
+			t.Errorf("%s: %+v", good, e)
+		}
+	}
+	if e := call(t, r, "complete", `{"summary":"...","outcome":"nothing"}`); e.Field != "summary" {
+		t.Errorf("no word: %+v", e)
+	}
+	if e := call(t, r, "complete", `{"summary":"Sorted."}`); !strings.Contains(e.Message, "has 6 letters and digits and needs 16, so 10 are missing") || !strings.Contains(e.Expected, "16 letters") {
+		t.Errorf("the rule is not told: %+v", e)
 	}
 	good := `{"summary":"Imported three expenses; food is the largest category."}`
 	if e := call(t, r, "complete", good); !e.OK || !strings.Contains(string(e.Result), `"outcome":"success"`) {

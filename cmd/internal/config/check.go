@@ -339,3 +339,12 @@ func (c *Config) Zone() *time.Location {
 	z, _ := zone(c.Timezone) // a wrong one was refused
 	return z
 }
+
+// ZoneOf returns the timezone of a job.
+func (c *Config) ZoneOf(j *Job) *time.Location {
+	if j.Timezone == "" {
+		return c.Zone()
+	}
+	z, _ := zone(j.Timezone) // a wrong one was refused
+	return z
+}

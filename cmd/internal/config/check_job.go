@@ -161,11 +161,7 @@ func (c *checker) times(path, key string, texts []string) (right bool) {
 // wrongSources says what is wrong with the schedules of a job: with each by itself and, where it is right, with what dates and calendars
 // leave of it.
 func (c *checker) wrongSources(path string, j *Job, all []timing, filtering bool) {
-	location := c.cfg.Zone()
-	if j.Timezone != "" {
-		location, _ = zone(j.Timezone) // a wrong one was said
-	}
-
+	location := c.cfg.ZoneOf(j)
 	for _, s := range all {
 		_, err := schedule.Parse(s.Options)
 		c.schedule(path+"."+s.key, s.key, err)

@@ -134,7 +134,8 @@ func (d *decoder) complete(cfg *Config) {
 		d.preset(reflect.ValueOf(a))
 		a.SelfScheduling.fill()
 		a.Executor.homeOf(cfg.Home, string(a.Name))
-		bounds[string(a.Name)], limitsSteps[string(a.Name)] = a.Bounds, d.given(fmt.Sprintf("agents[%d].bounds.steps", i))
+		a.DefaultSteps = !d.given(fmt.Sprintf("agents[%d].bounds.steps", i))
+		bounds[string(a.Name)], limitsSteps[string(a.Name)] = a.Bounds, !a.DefaultSteps
 	}
 
 	for i := range cfg.Jobs {

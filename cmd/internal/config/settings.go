@@ -143,7 +143,9 @@ type Agent struct {
 
 	At       Position
 	TextFile string // that its instructions were read from
-	SoulText string // the file that its soul was read from
+	// DefaultSteps reports that bounds.steps is the default, which chats replace by their own.
+	DefaultSteps bool
+	SoulText     string // the file that its soul was read from
 	// HostFolder is the workdir as it was written, of an agent that is isolated from it and works elsewhere; "": of no other.
 	HostFolder string
 }

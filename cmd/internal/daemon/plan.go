@@ -96,7 +96,7 @@ func newAgent(a config.Agent, models map[string]*agent.Model) agent.Agent {
 	folders, database := a.PrivatePlaces()
 	return agent.Agent{
 		Name: string(a.Name), Instructions: a.Instructions, Soul: a.Soul, Mode: a.Mode, HostFolder: a.HostFolder, Workdir: string(a.Workdir), Database: config.On(a.Database.Enabled),
-		Allow: a.Tools.Allow, Deny: a.Tools.Deny, OnDemand: a.Tools.OnDemand, Bounds: newBounds(a.Bounds), Read: read, Public: public, PrivateFolders: folders, PrivateDatabase: database, Write: paths(a.Grants.Write),
+		Allow: a.Tools.Allow, Deny: a.Tools.Deny, OnDemand: a.Tools.OnDemand, Bounds: newBounds(a.Bounds), DefaultSteps: a.DefaultSteps, Read: read, Public: public, PrivateFolders: folders, PrivateDatabase: database, Write: paths(a.Grants.Write),
 		Model: models[a.Model], Phased: a.Loop == "phased", OnDenied: a.OnDenied, MinTier: a.MinTier, Unconfined: a.Reason,
 		Commands: a.Commands(), Network: a.Network(), Secrets: a.Secrets(), Channels: a.Channels, Executor: a.Executor.Settings(),
 	}
@@ -171,6 +171,7 @@ func newJob(cfg *config.Config, j *config.Job, models map[string]*agent.Model) a
 		Name: string(j.Name), Agent: j.Agent, Prompt: j.Prompt, Model: models[j.Model], Record: j.Record, UndoOnFailure: j.UndoOnFail, ContextViews: j.ContextViews, KeepSession: j.Session == config.SessionKeep, Bounds: newBounds(j.Bounds), Budget: newBudget(j.Budget), Watched: watched(j), MinTier: j.MinTier,
 		Notify: agent.Notify{On: j.Notify.On, Channels: j.Notify.Channels, Title: j.Notify.Title, Body: j.Notify.Body},
 		Where:  cfg.Where(j.At),
+		Zone:   cfg.ZoneOf(j),
 	}
 
 	if j.Prompts() {

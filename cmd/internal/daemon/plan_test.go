@@ -47,6 +47,22 @@ func TestWatchOfConfig(t *testing.T) {
 	}
 }
 
+// The default of bounds.steps is for unattended runs: a chat has its own, unless the owner sets the bound.
+func TestChatStepsOfConfig(t *testing.T) {
+	t.Parallel()
+	for bounds, want := range map[string]bool{"": true, ", bounds: {wall: 1m}": true, ", bounds: {steps: 30}": false} {
+		path := filepath.Join(cmdtest.Write(t, map[string]string{"rouse.yaml": "agents: [{name: a" + bounds + "}]\n"}), "rouse.yaml")
+		cfg, err := config.Load(config.LoadOptions{Path: path, Home: t.TempDir(), Tools: agent.Specs()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		p, err := NewPlan(cfg, QuietLogger())
+		if err != nil || p.Plan.Agents["a"].DefaultSteps != want || p.Plan.Agents["a"].Bounds.Steps != 30 {
+			t.Errorf("%q: %+v (%v)", bounds, p.Plan.Agents["a"], err)
+		}
+	}
+}
+
 // An agent's loop reaches its runs (AYA-06).
 func TestLoopOfConfig(t *testing.T) {
 	t.Parallel()

@@ -1,0 +1,24 @@
+package agent
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// A result holds the time when a minute has passed since the model knew it.
+func TestResultClock(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		now := (&resultClock{zone: time.FixedZone("X", 3600), told: time.Now()}).now
+		for _, step := range []struct {
+			wait time.Duration
+			want string
+		}{{0, ""}, {59 * time.Second, ""}, {time.Second, "2000-01-01T01:01:00+01:00"}, {30 * time.Second, ""}, {time.Hour, "2000-01-01T02:01:30+01:00"}} {
+			time.Sleep(step.wait) // of the bubble, whose time is not real
+			if got := now("k"); got != step.want {
+				t.Errorf("after %s: %q, want %q", step.wait, got, step.want)
+			}
+		}
+	})
+}
