@@ -19,6 +19,10 @@ type batch struct {
 	since time.Time // when the first of them was ready
 	count uint64
 	retry time.Time // the ledger could not record them; not before this
+	// Of a watch that collects: until when files were handed over, and when this process first
+	// looked. Both are zero before that.
+	collected, began time.Time
+	handover         *ledger.WatchState // that is under way
 }
 
 type readyFile struct {
@@ -58,18 +62,20 @@ func (b *batch) len() int { return len(b.files) }
 // waited long enough. Zero when there are none.
 func (f *folder) batchDue() time.Time {
 	switch {
+	case f.Collect.When != "":
+		return f.collectDue()
 	case f.batch.len() == 0:
 		return time.Time{}
 	case f.batch.len() >= f.MaxFiles:
 		return latest(f.batch.since, f.batch.retry)
 	}
-	return latest(f.partialBatchDue(), f.batch.retry)
+	return latest(f.partialBatchDue(f.batch.since), f.batch.retry)
 }
 
 // partialBatchDue is when files become a run that are fewer than it may have: the folder is
-// quiet but for files that are held back, or the first has waited for MaxWait.
-func (f *folder) partialBatchDue() time.Time {
-	enough := f.batch.since.Add(f.MaxWait)
+// quiet but for files that are held back, or has been waited for since a time, for MaxWait.
+func (f *folder) partialBatchDue(since time.Time) time.Time {
+	enough := since.Add(f.MaxWait)
 	if quiet := f.debouncer.lastChange.Add(f.Settle); f.debouncer.len() <= len(f.waits) && len(f.hashing) == 0 && quiet.Before(enough) {
 		return quiet
 	}
@@ -86,14 +92,22 @@ func latest(a, b time.Time) time.Time {
 // enqueueBatch queues runs of the files that are ready, if it is time. Each run and the claims
 // of its files are one transaction.
 func (f *folder) enqueueBatch(ctx context.Context) {
+	f.beginCollecting(ctx)
 	if at := f.batchDue(); at.IsZero() || time.Now().Before(at) {
 		return
 	}
 
 	files := f.stillReady()
-	for len(files) >= f.MaxFiles || len(files) > 0 && !time.Now().Before(f.partialBatchDue()) {
+	if f.Collect.When != "" && !f.collect(ctx, len(files)) {
+		return
+	}
+	for len(files) >= f.MaxFiles || len(files) > 0 && (f.Collect.When != "" || !time.Now().Before(f.partialBatchDue(f.batch.since))) {
 		n := min(len(files), f.MaxFiles)
-		if !f.enqueue(ctx, f.batchRequest(files[:n], len(files)-n)) {
+		request := f.batchRequest(files[:n], len(files)-n)
+		if n == len(files) {
+			request.Watch = f.batch.handover
+		}
+		if !f.enqueue(ctx, request) {
 			f.batch.retry = time.Now().Add(time.Second) // the files stay in the batch
 			return
 		}
@@ -107,6 +121,10 @@ func (f *folder) enqueueBatch(ctx context.Context) {
 		if files = files[n:]; len(files) > 0 {
 			f.batch.since = files[0].at
 		}
+	}
+	if f.batch.handover != nil {
+		f.batch.collected, f.batch.handover = f.batch.handover.Collected, nil
+		f.publishHandover()
 	}
 }
 

@@ -145,10 +145,35 @@ func (f *folder) explain(ctx context.Context, file string, waits []Wait) (Verdic
 		v.Verdict, v.Reason = VerdictWaits, "it cannot be read: "+err.Error()
 	case i >= 0:
 		v = v.claimed(claims[i])
+	case f.Collect.When != "":
+		return f.explainCollected(ctx, v, info)
 	case f.Existing == ExistingIgnore:
 		v.Verdict, v.Reason = VerdictNone, "no run has taken it as it is: it settles, or was there before the job (existing: ignore)"
 	default:
 		v.Verdict, v.Reason = VerdictNone, "no run has taken it as it is: it settles, or no daemon has looked yet"
+	}
+	return v, nil
+}
+
+// explainCollected says when a file is handed over with the others.
+func (f *folder) explainCollected(ctx context.Context, v Verdict, info fs.FileInfo) (Verdict, error) {
+	st, _, err := f.w.ledger.WatchState(ctx, f.Job)
+	if err != nil {
+		return v, err
+	}
+	mem, known := f.loadPreexisting(st)
+	before := func(l treeFile) bool {
+		return joinPath(f.root, l.path) == v.Path && l.size == info.Size() && l.modified == stampOf(info).modified
+	}
+	if f.Existing == ExistingIgnore && known && slices.ContainsFunc(mem.last, before) {
+		v.Verdict, v.Reason = VerdictNone, "it was there before the job (existing: ignore)"
+		return v, nil
+	}
+	at := f.NextHandover(st, time.Now())
+	v.Verdict, v.Since = VerdictWaits, info.ModTime()
+	v.Reason = fmt.Sprintf("it is handed over with all others that come until %s (collect: %s)", at.Format("Mon 2006-01-02 15:04 MST"), f.Collect.When)
+	if !at.After(time.Now()) {
+		v.Reason = fmt.Sprintf("it is handed over as soon as a daemon has looked at the folder: that was due at %s (collect: %s)", at.Format("Mon 2006-01-02 15:04 MST"), f.Collect.When)
 	}
 	return v, nil
 }

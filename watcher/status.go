@@ -27,10 +27,11 @@ type Status struct {
 	Job, Path     string
 	Mode          string
 	State         State
-	Waiting       int    // files that have not settled, or wait for the others of their batch
-	Round         int    // for converge: the runs since the folder was last idle
-	Subscriptions int    // whose events the system reports
-	Degraded      string // why the folder is polled; "" when events are reliable
+	Waiting       int       // files that have not settled, or wait for the others of their batch
+	Round         int       // for converge: the runs since the folder was last idle
+	Handover      time.Time // for collect: the next one
+	Subscriptions int       // whose events the system reports
+	Degraded      string    // why the folder is polled; "" when events are reliable
 	Problem       string
 	LastScan      time.Time
 	Waits         []Wait // files that look complete and are not taken, the oldest first

@@ -47,6 +47,12 @@ type After struct {
 	Template string // of move: the rest of the path; see SplitTemplate
 }
 
+// Collect says when a watch hands over all files that have come, as one batch.
+type Collect struct {
+	When string                          // in words: "until 08:00", "every 24h"; "" means that it does not collect
+	Next func(after time.Time) time.Time // the first time after another one
+}
+
 // Watch is one job's folder.
 type Watch struct {
 	Job, Agent           string
@@ -62,6 +68,7 @@ type Watch struct {
 	Settle               time.Duration // 0 means 1s
 	MaxWait              time.Duration // 0 means 30s: so long a folder that is never quiet is waited for, in batch and converge
 	MaxFiles             int           // 0 means 500: of one batch
+	Collect              Collect       // of mode batch
 	Existing             string        // "" means process for per_file, ignore for batch and converge
 	OnSuccess, OnFailure After         // not of converge
 	// Boundary holds the places in which agents or strangers make names: below them no link is followed
@@ -172,7 +179,7 @@ func (w *Watch) destinations() []string {
 
 func (w *Watch) equal(o *Watch) bool {
 	return w.Job == o.Job && w.Agent == o.Agent && w.Path == o.Path && w.ExactCase == o.ExactCase && w.TakeOpen == o.TakeOpen && w.Definition == o.Definition && w.OwnFolder == o.OwnFolder && w.Recursive == o.Recursive && w.FollowSymlinks == o.FollowSymlinks &&
-		w.Mode == o.Mode && w.Settle == o.Settle && w.MaxWait == o.MaxWait && w.MaxFiles == o.MaxFiles && w.Existing == o.Existing && w.OnSuccess == o.OnSuccess && w.OnFailure == o.OnFailure &&
+		w.Mode == o.Mode && w.Settle == o.Settle && w.MaxWait == o.MaxWait && w.MaxFiles == o.MaxFiles && w.Collect.When == o.Collect.When && w.Existing == o.Existing && w.OnSuccess == o.OnSuccess && w.OnFailure == o.OnFailure &&
 		slices.Equal(w.Include, o.Include) && slices.Equal(w.Exclude, o.Exclude) && w.Boundary.Equal(o.Boundary)
 }
 

@@ -20,29 +20,32 @@ type WatchState struct {
 	Tree        string
 	Round       int
 	Run         int64
+	// Collected is the time until which a watch that collects has handed over its files. Run is the
+	// run that got them, zero if there were none.
+	Collected time.Time
 }
 
 // WatchState reads what the watch of a job remembers; false when there is nothing.
 func (l *Ledger) WatchState(ctx context.Context, job string) (WatchState, bool, error) {
 	st := WatchState{Job: job}
-	var since int64
-	err := l.statements.row(ctx, `select since, print, tree, round, run from watches where job = $1`, job).Scan(&since, &st.Fingerprint, &st.Tree, &st.Round, &st.Run)
+	var since, collected int64
+	err := l.statements.row(ctx, `select since, print, tree, round, run, collected from watches where job = $1`, job).Scan(&since, &st.Fingerprint, &st.Tree, &st.Round, &st.Run, &collected)
 	if errors.Is(err, sql.ErrNoRows) {
 		return st, false, nil
 	}
 
-	st.Since = instant(since)
+	st.Since, st.Collected = instant(since), instant(collected)
 	return st, err == nil, err
 }
 
 // WatchStates reads what all watches remember, by job, without their trees, which may be large.
 func (l *Ledger) WatchStates(ctx context.Context) (map[string]WatchState, error) {
-	rows, err := l.statements.query(ctx, `select job, since, print, round, run from watches`)
+	rows, err := l.statements.query(ctx, `select job, since, print, round, run, collected from watches`)
 	found, err := collect(rows, err, func(rows scanner) (WatchState, error) {
 		var st WatchState
-		var since int64
-		err := rows.Scan(&st.Job, &since, &st.Fingerprint, &st.Round, &st.Run)
-		st.Since = instant(since)
+		var since, collected int64
+		err := rows.Scan(&st.Job, &since, &st.Fingerprint, &st.Round, &st.Run, &collected)
+		st.Since, st.Collected = instant(since), instant(collected)
 		return st, err
 	})
 
@@ -79,8 +82,9 @@ func (l *Ledger) DeleteWatchStates(ctx context.Context, jobs ...string) error {
 }
 
 func saveWatch(tx *sqlite.Tx, st WatchState) error {
-	_, err := tx.Exec(`insert into watches (job, since, print, tree, round, run) values ($1, $2, $3, $4, $5, $6)
-		on conflict (job) do update set since = excluded.since, print = excluded.print, tree = excluded.tree, round = excluded.round, run = excluded.run`,
-		st.Job, ms(st.Since), st.Fingerprint, st.Tree, st.Round, st.Run)
+	_, err := tx.Exec(`insert into watches (job, since, print, tree, round, run, collected) values ($1, $2, $3, $4, $5, $6, $7)
+		on conflict (job) do update set since = excluded.since, print = excluded.print, tree = excluded.tree, round = excluded.round, run = excluded.run,
+		collected = excluded.collected`,
+		st.Job, ms(st.Since), st.Fingerprint, st.Tree, st.Round, st.Run, ms(st.Collected))
 	return err
 }

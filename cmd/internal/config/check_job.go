@@ -132,7 +132,7 @@ func (c *checker) triggers(path string, j *Job) {
 	}
 	for _, key := range []string{"timezone", "exclude", "only", "on_miss", "catchup_window", "max_catchup", "jitter"} {
 		// defaults are meant for many jobs; those without a schedule just do not use them.
-		if !timed && c.d.given(path+"."+key) && !c.d.given("defaults."+key) {
+		if collects := key == "timezone" && j.Watch != nil && j.Watch.Collect != nil; !timed && !collects && c.d.given(path+"."+key) && !c.d.given("defaults."+key) {
 			c.warn(path+"."+key, "has no effect without schedule, every, at or window")
 		}
 	}
@@ -316,6 +316,19 @@ func (c *checker) watchMode(path string, w *watch, j *Job) {
 			c.bad(at, "goes with mode: batch, not %s", w.Mode)
 		case w.MaxFiles > maxBatch:
 			c.bad(at, "is at most %d: a call is made for no more items than that", maxBatch)
+		}
+	}
+
+	if at := path + ".collect"; w.Collect != nil {
+		until, every := w.Collect.Until != "", w.Collect.Every > 0
+		_, err := time.Parse("15:04", w.Collect.Until)
+		switch {
+		case w.Mode != modeBatch:
+			c.bad(at, "goes with mode: batch, not %s: it hands over many files to one run", w.Mode)
+		case until == every:
+			c.bad(at, `give exactly one of until (until: "08:00") and every (every: 24h)`)
+		case until && err != nil:
+			c.bad(at+".until", "%q is not a time of day", w.Collect.Until).Hint = `write until: "08:00"`
 		}
 	}
 

@@ -40,7 +40,7 @@ type Job struct {
 	Follows  []follow `key:"after" own:"yes" say:"jobs whose runs it follows: it runs once for each of them that has ended, and knows it as .After"`
 
 	Host          string         `key:"host" say:"with engine.postgres: the node that does the job's runs, and sees the folder of its watch" unset:"the agent's; any" eg:"nas"`
-	Timezone      string         `key:"timezone" say:"of the schedule" unset:"the daemon's" eg:"Europe/Berlin"`
+	Timezone      string         `key:"timezone" say:"of the schedule, and of collect" unset:"the daemon's" eg:"Europe/Berlin"`
 	Exclude       []string       `key:"exclude" say:"dates, ranges 2026-12-24..2026-12-31, and names of calendars, in whose times the schedule is silent" eg:"[2026-12-24..2026-12-31]"`
 	Only          []string       `key:"only" say:"the same: outside of them the schedule is silent" eg:"[2026-12-24..2026-12-31]"`
 	OnMiss        domain.OnMiss  `key:"on_miss" enum:"skip|run_once|run_catchup" default:"run_once" say:"what is done for instants that passed unserved"`
@@ -136,9 +136,10 @@ type watch struct {
 	OpenFiles      string            `key:"open_files" enum:"wait|take" default:"wait" say:"files that a program has open for writing, where the system tells: wait until they are closed"`
 	Recursive      bool              `key:"recursive" say:"also what is in its folders"`
 	Mode           string            `key:"mode" enum:"per_file|batch|converge" default:"per_file" say:"per_file: a run for each file, as .File; batch: one for all that came until the folder is quiet, as .Files, .More and .Manifest; converge: one for the folder, again until it stays as it is, as .Folder, .Changes and .Round"`
+	Collect        *collect          `key:"collect" say:"hands over all files that have come to one run, at a time of day or after a span; with mode: batch, which it is unless given"`
 	Responsiveness string            `key:"responsiveness" enum:"fast|balanced|patient" default:"balanced" say:"how long a file must stay unchanged, and a folder quiet: 200ms, 1s, 3s"`
 	MaxWait        Duration          `key:"max_wait" positive:"yes" say:"how long a folder that is never quiet is waited for; of batch and converge" unset:"30s"`
-	MaxFiles       int               `key:"max_files" positive:"yes" say:"files of one batch; what is over comes in the next" unset:"500, or as many as a playbook has calls for" eg:"500"`
+	MaxFiles       int               `key:"max_files" positive:"yes" say:"files of one batch; what is over comes in the next" unset:"500, with collect 10000, or as many as a playbook has calls for" eg:"500"`
 	Existing       string            `key:"existing" enum:"process|ignore" say:"files that were there before the job" unset:"process with per_file, else ignore"`
 	Parameters     map[string]string `key:"parameters" say:"texts that templates know as .Input, where --input gives no others" eg:"{kind: invoice}"`
 	FollowSymlinks bool              `key:"follow_symlinks" say:"also links to what is in the folder"`
@@ -146,6 +147,20 @@ type watch struct {
 	OnFailure      After             `key:"on_failure" default:"leave" say:"as on_success, after a run that failed"`
 
 	At Position
+}
+
+// collect is when a watch hands over what has come.
+type collect struct {
+	Until string   `key:"until" say:"time of day in the zone of the job; missed while the machine is off, it is made up for at the next start" eg:"'08:00'"`
+	Every Duration `key:"every" positive:"yes" say:"span from one handover to the next" eg:"24h"`
+}
+
+// When returns the rule in words.
+func (c *collect) When() string {
+	if c.Every > 0 {
+		return "every " + c.Every.String()
+	}
+	return "until " + c.Until
 }
 
 // The modes of a watch.
@@ -156,7 +171,10 @@ const (
 )
 
 // fill gives the defaults that depend on the mode and the work of the job.
-func (w *watch) fill(j *Job) {
+func (w *watch) fill(j *Job, modeGiven bool) {
+	if w.Collect != nil && w.Mode == modePerFile && !modeGiven {
+		w.Mode = modeBatch
+	}
 	if w.Existing == "" {
 		w.Existing = "ignore"
 		if w.Mode == modePerFile {
@@ -170,6 +188,9 @@ func (w *watch) fill(j *Job) {
 
 	if w.MaxFiles == 0 && w.Mode == modeBatch {
 		w.MaxFiles = 500
+		if w.Collect != nil {
+			w.MaxFiles = maxBatch
+		}
 		most, _ := j.Bounds.playbookCalls()
 		if each, once := callsOfBatch(j.Playbook); each > 0 && most > 0 {
 			// A batch that needs more calls than the run may make would fail every time.

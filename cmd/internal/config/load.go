@@ -155,7 +155,7 @@ func (d *decoder) complete(cfg *Config) {
 	for i := range cfg.Jobs {
 		if j := &cfg.Jobs[i]; j.Watch != nil {
 			// Last, since it depends on the mode, a preset, and on bounds, which may be inherited.
-			j.Watch.fill(j)
+			j.Watch.fill(j, d.given(fmt.Sprintf("jobs[%d].watch.mode", i)))
 		}
 	}
 }

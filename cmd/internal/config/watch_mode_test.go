@@ -52,6 +52,13 @@ func TestWatchModes(t *testing.T) {
 		"moved out":            {"on_success: {move: './done/{{ .File.Name }}/../..'}", read("x"), `on_success.move: has .. after a template`},
 		"moved to itself":      {"on_success: {move: './in/{{ .File.Name }}'}", read("x"), `on_success: moves files to where they are`},
 		"a template elsewhere": {"", read("x") + `, expect: [{file: './{{ .File.Name }}'}]`, `expect[0].file: "./{{ .File.Name }}" has a template, and templates are not expanded here; write the path itself`},
+		"collected by day":     {`collect: {until: "08:00"}`, each("'= Files'", "{{ .item.Path }}"), ""},
+		"collected by span":    {"mode: batch, collect: {every: 24h}", each("'= Files'", "{{ .item.Path }}"), ""},
+		"collected one file":   {`collect: {until: "08:00"}`, read("{{ .File.Path }}"), `with.path: a run of a batch has many files`},
+		"collected how":        {"mode: per_file, collect: {every: 24h}", read("x"), `jobs[0].watch.collect: goes with mode: batch, not per_file`},
+		"collected twice":      {`collect: {every: 24h, until: "08:00"}`, read("x"), `jobs[0].watch.collect: give exactly one of until (until: "08:00") and every (every: 24h)`},
+		"collected never":      {"collect: {}", read("x"), `jobs[0].watch.collect: give exactly one of until`},
+		"collected at":         {`collect: {until: "8am"}`, read("x"), `jobs[0].watch.collect.until: "8am" is not a time of day; write until: "08:00"`},
 		"files in a title":     {"mode: batch", read("x") + `, notify: {title: "{{ len .Files }} files"}`, ""},
 	} {
 		t.Run(name, func(t *testing.T) {

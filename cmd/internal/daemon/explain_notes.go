@@ -54,6 +54,7 @@ func (e *explanation) notes(ctx context.Context) []string {
 	if e.watch.Problem != "" {
 		addf("▲ %s", e.watch.Problem)
 	}
+	out = append(out, e.d.collectNotes(ctx, e.name, e.now, e.zone)...)
 	for i, w := range e.watch.Waits {
 		if i == maxWaitNotes {
 			addf("and %s more that wait: rouse why %s", text.Plural(len(e.watch.Waits)-i, "file"), e.watch.Path)

@@ -120,7 +120,7 @@ func (s *Setup) triggers(j *config.Job) []string {
 	}
 
 	if j.Watch != nil {
-		out = append(out, watchTrigger(j.Watch.Mode, j.Watch.Include, string(j.Watch.Path)))
+		out = append(out, watchTrigger(j))
 	}
 
 	if j.Webhook != nil {

@@ -48,6 +48,12 @@ func (d *Daemon) Next(ctx context.Context, job string, n int) ([]api.Occurrence,
 	}
 	out = append(out, following...)
 
+	handovers, err := d.handovers(ctx, job, now)
+	if err != nil {
+		return nil, err
+	}
+	out = append(out, handovers...)
+
 	// Both lists hold up to n, so cut only once they are merged.
 	slices.SortStableFunc(out, func(a, b api.Occurrence) int { return a.Actual.Compare(b.Actual.Time) })
 	return out[:min(n, len(out))], nil

@@ -1,7 +1,9 @@
 package daemon
 
 import (
+	"cmp"
 	"context"
+	"fmt"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -13,6 +15,8 @@ import (
 	"rouse/agentdb/ledger"
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/config"
+	"rouse/internal/domain"
+	"rouse/scheduler/schedule"
 	"rouse/watcher"
 )
 
@@ -21,12 +25,75 @@ func newWatch(j *config.Job, p agent.Plan) watcher.Watch {
 	settle := map[string]time.Duration{"fast": 200 * time.Millisecond, "": time.Second, "balanced": time.Second, "patient": 3 * time.Second}
 	w := j.Watch
 	return watcher.Watch{
-		Job: string(j.Name), Agent: j.Agent, Path: string(w.Path), Include: w.Include, Exclude: w.Exclude, Recursive: w.Recursive,
+		Collect: newCollect(j, p.Zone),
+		Job:     string(j.Name), Agent: j.Agent, Path: string(w.Path), Include: w.Include, Exclude: w.Exclude, Recursive: w.Recursive,
 		FollowSymlinks: w.FollowSymlinks, Mode: w.Mode, MaxWait: time.Duration(w.MaxWait), MaxFiles: w.MaxFiles,
 		Settle: settle[w.Responsiveness], Existing: w.Existing,
 		ExactCase: w.Case == "exact", TakeOpen: w.OpenFiles == "take", Definition: p.Fingerprint(string(j.Name)), OwnFolder: ownFolder(j, p),
 		OnSuccess: watcher.After(w.OnSuccess), OnFailure: watcher.After(w.OnFailure), Boundary: p.Boundary,
 	}
+}
+
+// newCollect returns when the files of a job's watch are handed over.
+func newCollect(j *config.Job, zone *time.Location) watcher.Collect {
+	c := j.Watch.Collect
+	if c == nil {
+		return watcher.Collect{}
+	}
+	if own, err := time.LoadLocation(j.Timezone); err == nil && j.Timezone != "" {
+		zone = own
+	}
+	zone = cmp.Or(zone, time.UTC)
+	when := c.When()
+	if c.Every > 0 {
+		return watcher.Collect{When: when, Next: func(after time.Time) time.Time { return after.Add(time.Duration(c.Every)).In(zone) }}
+	}
+	at, _ := time.Parse("15:04", c.Until) // checked with the configuration
+	return watcher.Collect{When: when + " (" + zone.String() + ")", Next: func(after time.Time) time.Time {
+		return schedule.NextTimeOfDay(after, at.Hour(), at.Minute(), 0, zone).In(zone)
+	}}
+}
+
+// handovers are the coming handovers of the watches that collect, of one job or of all.
+func (d *Daemon) handovers(ctx context.Context, job string, now time.Time) ([]api.Occurrence, error) {
+	states, err := d.ledger.WatchStates(ctx)
+	if err != nil {
+		return nil, err
+	}
+	known := d.watches(ctx)
+	var out []api.Occurrence
+	for _, w := range d.Current().plan.watches {
+		if w.Collect.When == "" || job != "" && job != w.Job {
+			continue
+		}
+		at := w.NextHandover(states[w.Job], now)
+		o := api.Occurrence{Job: w.Job, Agent: w.Agent, Source: string(domain.TriggerWatch), Nominal: api.At(at), Actual: api.At(latest(at, now)), Decision: domain.DecisionRun, Reason: "files are collected " + w.Collect.When}
+		if st, ok := known[w.Job]; ok {
+			o.Reason += fmt.Sprintf(", %d so far", st.Waiting)
+		}
+		out = append(out, o)
+	}
+	return out, nil
+}
+
+// collectNotes say when the files of a job are handed over, and whether there were any the last time.
+func (d *Daemon) collectNotes(ctx context.Context, job string, now time.Time, zone *time.Location) []string {
+	coming, err := d.handovers(ctx, job, now)
+	if err != nil || len(coming) == 0 {
+		return nil
+	}
+	out := []string{fmt.Sprintf("%s; all that come until %s are handed over to one run then", coming[0].Reason, api.LocalTime(coming[0].Nominal.Time, zone))}
+	if st, known, err := d.ledger.WatchState(ctx, job); err == nil && known && st.Run == 0 && st.Collected.After(st.Since) {
+		out = append(out, fmt.Sprintf("at %s no file had come, so there was no run", api.LocalTime(st.Collected, zone)))
+	}
+	return out
+}
+
+func latest(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return b
+	}
+	return a
 }
 
 // ownFolder is the workdir of a job's agent, in which the agent may read hard links too.
@@ -53,7 +120,7 @@ func (d *Daemon) watches(ctx context.Context) map[string]api.Watch {
 	}
 
 	for _, st := range d.watcher.Status(ctx) {
-		out[st.Job] = api.Watch{Path: st.Path, Mode: st.Mode, State: string(st.State), Waiting: st.Waiting, Round: st.Round,
+		out[st.Job] = api.Watch{Path: st.Path, Mode: st.Mode, State: string(st.State), Waiting: st.Waiting, Round: st.Round, Handover: api.At(st.Handover),
 			Rescanned: api.At(st.LastScan), Degraded: st.Degraded, Problem: st.Problem, Waits: watchWaits(st.Waits)}
 	}
 	return out
@@ -87,7 +154,9 @@ func watchOf(j *config.Job, known map[string]api.Watch) *api.Watch {
 }
 
 // watchTrigger describes in words what a watch starts runs for.
-func watchTrigger(mode string, include []string, path string) string {
+func watchTrigger(j *config.Job) string {
+	w := j.Watch
+	mode, include, path, collect := w.Mode, w.Include, string(w.Path), w.Collect
 	what := "files"
 	if len(include) > 0 {
 		what = strings.Join(include, ", ")
@@ -95,6 +164,9 @@ func watchTrigger(mode string, include []string, path string) string {
 
 	switch mode {
 	case watcher.ModeBatch:
+		if collect != nil {
+			return what + " in " + path + ", collected " + collect.When()
+		}
 		what = "batches of " + what
 	case watcher.ModeConverge:
 		what = "changes of " + what

@@ -1,0 +1,2 @@
+-- Until when the files of a watch that collects have been handed over.
+alter table watches add column collected integer not null default 0;
