@@ -41,7 +41,7 @@ func (r *run) executeCalls(ctx context.Context, t turn) (over, free bool, err er
 		return true, false, nil
 	}
 	// The order matters: a run that said that it is done is done, whatever ended beside it.
-	if r.endedByCall(calls, envelopes) || r.endedByRejection(calls, envelopes[:min(allowed, len(envelopes))]) || r.endIfStopped(ctx) {
+	if r.endedByCall(calls, envelopes) || r.endedByRejection(calls, envelopes[:min(allowed, len(envelopes))]) || r.endedByRefusals() || r.endIfStopped(ctx) {
 		return true, false, nil
 	}
 
@@ -180,6 +180,7 @@ func (r *run) appendResults(b *callBatch) error {
 		}
 	}
 
+	r.noteRefusals(b)
 	return nil
 }
 

@@ -25,6 +25,8 @@ type bookkeeping struct {
 	streak int    // how often in a row
 	plans  int    // planning calls in a row
 
+	refusal refusalStreak
+
 	openItems, stepsSinceTodo int // open items of the todo list, and steps since it was written
 }
 
@@ -186,6 +188,43 @@ func (s *bookkeeping) repeated() (name string, times int) {
 
 // maxRepeats is how often the same thing is done in a row before the model is told.
 const maxRepeats = 3
+
+// maxRefusals is how often in a row the same call may be refused before the run ends.
+const maxRefusals = 5
+
+// refusalStreak counts the answers of a model in a row in which the same call was refused.
+type refusalStreak struct {
+	sig     string // of the call; "" if there is none
+	times   int
+	call    model.Call
+	refusal string
+}
+
+// isRefusal reports whether the same call gets the same answer, whatever the run does in between.
+func isRefusal(k tool.Kind) bool {
+	return k == tool.KindRejected || k == tool.KindUserDenied || k == tool.KindInvalidArgs || k == tool.KindToolNotFound
+}
+
+// noteRefusals counts what one answer of the model came to, and reports whether it was refused once more. Calls that succeeded in reading or planning do not end a streak; every
+// other call does.
+func (s *bookkeeping) noteRefusals(calls []model.Call, envelopes []tool.Envelope, class func(model.Call) tool.Class) (again bool) {
+	for i, c := range calls {
+		e, sig := envelopes[i], signature(c)
+		switch {
+		case !e.OK && isRefusal(e.Kind) && sig == s.refusal.sig:
+			again = true
+			s.refusal.refusal = e.Message
+		case !e.OK && isRefusal(e.Kind):
+			s.refusal, again = refusalStreak{sig: sig, call: c, refusal: e.Message}, true
+		case !e.OK || !readsFiles(class(c)) && class(c) != tool.ClassPlan:
+			s.refusal, again = refusalStreak{}, false
+		}
+	}
+	if again { // once for all the same calls of an answer: the model had not read the refusal yet
+		s.refusal.times++
+	}
+	return again
+}
 
 func (s *bookkeeping) adviseReading(e tool.Envelope) string {
 	if !e.OK {

@@ -8,6 +8,7 @@ import (
 	"rouse/agent/model"
 	"rouse/agent/tool"
 	"rouse/internal/domain"
+	"rouse/internal/text"
 )
 
 const noticePrefix = "[System Notice] "
@@ -105,6 +106,45 @@ func (r *run) advise(c model.Call, e tool.Envelope) {
 		r.advice = advice
 	}
 }
+
+// noteRefusals tells the model that it repeats a call that is refused, before that ends the run.
+func (r *run) noteRefusals(b *callBatch) {
+	if r.Policy.NoModel || r.phased != nil { // nobody would change the call; phases have limits of their own
+		return
+	}
+
+	made := make([]model.Call, len(b.calls))
+	for i, c := range b.calls {
+		made[i], _ = r.innerCall(c)
+	}
+	again := r.books.noteRefusals(made, b.envelopes, func(c model.Call) tool.Class {
+		t, _ := r.Registry.Lookup(c.Name)
+		return t.Class()
+	})
+
+	s := r.books.refusal
+	if !again || s.times != maxRepeats || !r.Policy.Advice {
+		return
+	}
+	if r.advice == "" {
+		r.advice = fmt.Sprintf("The same %s call was refused %d times in a row: %s Change its arguments, or do something else.", s.call.Name, s.times, sentence(s.refusal))
+	}
+	r.advice += fmt.Sprintf(" After %d refusals in a row the run ends.", maxRefusals)
+}
+
+// endedByRefusals ends a run whose model repeats a call that is refused each time.
+func (r *run) endedByRefusals() bool {
+	s := r.books.refusal
+	if s.times < maxRefusals {
+		return false
+	}
+	r.result.Exit, r.result.Outcome, r.result.Kind = domain.ExitToolRejected, domain.OutcomeError, "repeated refusal"
+	r.result.Error = fmt.Sprintf("the same call was refused %d times in a row: %s %s: %s", s.times, s.call.Name, text.Truncate(text.OneLine(string(s.call.Args)), maxShownArgs), s.refusal)
+	return true
+}
+
+// maxShownArgs is how much of a call's arguments an error shows.
+const maxShownArgs = 300
 
 // nudge asks again after an empty answer, a limited number of times in a row (OSA-04).
 func (r *run) nudge() (over bool) {
