@@ -126,6 +126,8 @@ func notStarted(ctx context.Context, g Condition, err error) error {
 		return explainTimeout(ctx, g, err)
 	case errors.As(err, &weak):
 		return fmt.Errorf("%w; a condition's command is confined as its agent's are: let the owner say sandbox: off with a reason, beside the command", weak)
+	case errors.As(err, &lookup) && errors.Is(err, exec.ErrNotFound) && shell.Elsewhere(program) != "":
+		return fmt.Errorf("the program %q is not on the daemon's PATH; write its whole path: command: [%s]", program, shell.Elsewhere(program))
 	case errors.As(err, &lookup) && errors.Is(err, exec.ErrNotFound):
 		return fmt.Errorf("there is no program %q on the daemon's PATH; install it, or give its path", program)
 	case errors.Is(err, fs.ErrPermission), errors.Is(err, syscall.EISDIR):

@@ -32,6 +32,8 @@ func Locate(name string) (Located, error) {
 		return Located{}, fmt.Errorf("%s may not be executed; see its permissions (chmod +x)", name)
 	case err != nil && filepath.IsAbs(name):
 		return Located{}, fmt.Errorf("there is no program %s; install it, or write the path of the one that is there", name)
+	case err != nil && shell.Elsewhere(name) != "":
+		return Located{}, fmt.Errorf("the program %q is not on the daemon's PATH (%s); write its whole path: argv: [%s, ...]", name, os.Getenv("PATH"), shell.Elsewhere(name))
 	case err != nil:
 		return Located{}, fmt.Errorf("there is no program %q on the daemon's PATH (%s); install it, or write its path", name, os.Getenv("PATH"))
 	case !filepath.IsAbs(found):

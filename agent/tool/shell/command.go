@@ -52,6 +52,9 @@ func (f *family) resolve(command string) (resolvedCommand, *tool.Envelope) {
 		if o.grant = coveringGrant(f.grants, o.argv); o.grant == nil && f.more != nil {
 			o.grant = coveringGrant(f.more(), o.argv)
 		}
+		if o.grant != nil {
+			o.argv = o.grant.named(o.argv)
+		}
 	}
 
 	// Refused here, before anybody is asked to approve a command that could not run anyway.
@@ -233,6 +236,30 @@ func (o resolvedCommand) missingGrant() string {
 	return ""
 }
 
+// grantedFiles returns a command line with the program and the script that its owner granted by their places without
+// links, and these files, which the command may read. A link in a folder in which an agent writes gives no leave.
+func (f *family) grantedFiles(o resolvedCommand, argv []string) (out, read []string) {
+	owned := slices.ContainsFunc(f.grants, func(g Grant) bool { return o.grant != nil && slices.Equal(g.Argv, o.grant.Argv) })
+	if !owned {
+		return argv, nil
+	}
+
+	out = slices.Clone(argv)
+	for i, word := range o.grant.Argv {
+		if i >= len(out) || out[i] != word || !filepath.IsAbs(word) || IsSystemProgram(word) || !slices.Contains(Scripts(o.grant.Argv), word) {
+			continue
+		}
+		actual, err := f.roots.Boundary().Resolve(word)
+		if err != nil {
+			continue // it does not start, with a reason
+		}
+		if info, err := f.roots.Boundary().Stat(actual); err == nil && info.Mode().IsRegular() {
+			out[i], read = actual, append(read, actual)
+		}
+	}
+	return out, read
+}
+
 // Unknown stands in a planned command for text that is only known when it is called.
 const Unknown = "\uFFFC"
 
@@ -248,7 +275,9 @@ func Foresee(grants []Grant, secrets []tool.SecretGrant, command string) (n tool
 			n.MissingGrant = o.missingGrant()
 		}
 	case refused == nil && o.argv != nil && !strings.Contains(o.argv[0], Unknown):
-		if !slices.ContainsFunc(grants, func(g Grant) bool { return len(g.Argv) > 0 && g.Argv[0] == o.argv[0] }) {
+		if !slices.ContainsFunc(grants, func(g Grant) bool {
+			return len(g.Argv) > 0 && (g.Argv[0] == o.argv[0] || len(g.Written) > 0 && g.Written[0] == o.argv[0])
+		}) {
 			n.MissingGrant = o.missingGrant()
 		}
 	}

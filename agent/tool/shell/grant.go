@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"path"
+	"slices"
 	"strings"
 )
 
@@ -19,6 +20,9 @@ type Grant struct {
 	// last element that is * alone stands for any number of arguments of any kind.
 	Argv    []string
 	Network bool // the command may use the host's network
+	// Written is Argv as its owner wrote it, if its program or script is a path from the folder of the configuration. A
+	// command may be written like that as well; it runs what Argv names.
+	Written []string
 }
 
 // Check reports what is wrong with a grant.
@@ -41,8 +45,11 @@ func (g Grant) Check() error {
 
 // Covers reports whether the grant allows a command.
 func (g Grant) Covers(argv []string) bool {
-	pattern := g.Argv
-	if g.Check() != nil || len(argv) == 0 || argv[0] != pattern[0] {
+	return g.Check() == nil && (coversArgv(g.Argv, argv) || coversArgv(g.Written, argv))
+}
+
+func coversArgv(pattern, argv []string) bool {
+	if len(pattern) == 0 || len(argv) == 0 || argv[0] != pattern[0] {
 		return false
 	}
 
@@ -65,6 +72,17 @@ func (g Grant) Covers(argv []string) bool {
 	}
 
 	return true
+}
+
+// named returns a covered command with the paths that Argv has in the place of those that its owner wrote.
+func (g Grant) named(argv []string) []string {
+	out := slices.Clone(argv)
+	for i, word := range g.Written {
+		if i < len(out) && out[i] == word && word != g.Argv[i] {
+			out[i] = g.Argv[i]
+		}
+	}
+	return out
 }
 
 // matches reports whether an argument matches one element of a grant.

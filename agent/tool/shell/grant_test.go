@@ -279,3 +279,17 @@ two lines'`, `'__OSL_SECRET[x]'`} {
 		t.Error("a shell was in between")
 	}
 }
+
+// A command may be written as its owner wrote the grant; it runs the program that the grant stands for.
+func TestGrantAsWritten(t *testing.T) {
+	t.Parallel()
+	g := shell.Grant{Argv: []string{"/conf/backup.sh", "*"}, Written: []string{"./backup.sh", "*"}}
+	for _, argv := range [][]string{{"./backup.sh", "a", "-b"}, {"/conf/backup.sh"}} {
+		if !g.Covers(argv) {
+			t.Errorf("%q is not covered", argv)
+		}
+	}
+	if g.Covers([]string{"backup.sh"}) || g.Covers([]string{"./other.sh"}) || (shell.Grant{Argv: []string{"x"}}).Covers(nil) {
+		t.Error("another program is covered")
+	}
+}

@@ -276,8 +276,9 @@ func (f *family) execute(ctx context.Context, in tool.Invocation, name, command 
 		warnings = append(warnings, "what this command changes cannot be undone: "+text.Visible(why))
 	}
 
+	argv, granted := f.grantedFiles(o, argv)
 	stdout, stderr := NewOutput(l.maxChars), NewOutput(l.maxChars)
-	ended, err := f.host.Run(ctx, Program{Argv: argv, Read: files.folders(), Network: o.network(), Idle: l.idle, Wall: l.wall, Stdout: stdout, Stderr: stderr})
+	ended, err := f.host.Run(ctx, Program{Argv: argv, Read: append(files.folders(), granted...), Network: o.network(), Idle: l.idle, Wall: l.wall, Stdout: stdout, Stderr: stderr})
 	if err != nil {
 		e, host := StartFailure(ctx, err)
 		return res, nil, &e, errors.Join(host, dropUndo(ctx, undo))

@@ -122,6 +122,7 @@ func (c *checker) granted(path string, call PlaybookCall, s tool.Spec, j *Job, a
 
 	switch {
 	case s.Requires == tool.RequiresCommands:
+		c.commandFromFile(path+".command", call, agent)
 		if command := argument("command"); command != "" {
 			source, whole := withoutActions(command, shell.Unknown)
 			c.judge(path+".command", shell.Foresee(agent.Commands(), agent.Secrets(), source), whole, agent,
@@ -135,6 +136,10 @@ func (c *checker) granted(path string, call PlaybookCall, s tool.Spec, j *Job, a
 		}
 	case s.Scope == tool.ScopeAgent:
 		if file := argument("path"); file != "" && isConstant(file) {
+			if err := shellPath(file); err != nil {
+				c.bad(path+".path", "%s", err.Error())
+				return
+			}
 			c.file(path+".path", file, s, j, agent)
 		}
 	}

@@ -121,6 +121,11 @@ func (c *checker) conditionCommand(path string, g *condition, agent *Agent) {
 		return
 	}
 
+	workdir := ""
+	if agent != nil {
+		workdir = string(agent.Workdir)
+	}
+	c.fromFile(path, g.Command, workdir)
 	if strings.ContainsRune(filepath.ToSlash(*program), '/') { // a path as any other: from the folder of the file that holds it
 		*program = c.d.resolve(g.At.File, *program)
 	}

@@ -17,12 +17,26 @@ import (
 func (a *Agent) Commands() []shell.Grant {
 	var out []shell.Grant
 	for _, g := range a.Grants.Commands {
-		out = append(out, shell.Grant{Argv: g.Argv, Network: g.Network == "host"})
+		out = append(out, shell.Grant{Argv: g.Argv, Network: g.Network == "host", Written: g.written})
 	}
 	return out
 }
 
 func (c *checker) commands(agentPath string, a *Agent) {
+	for i := range a.Grants.Commands {
+		g, at := &a.Grants.Commands[i], fmt.Sprintf("%s.grants.commands[%d].argv", agentPath, i)
+		written := slices.Clone(g.Argv)
+		if c.fromFile(at, g.Argv, string(a.Workdir)); !slices.Equal(written, g.Argv) {
+			g.written = written
+			for n, word := range g.Argv {
+				if _, err := os.Stat(word); err != nil && word != written[n] {
+					c.warn(at, "there is no file %s yet; %s is taken from the folder of this file", display(word), written[n])
+				}
+			}
+		}
+		c.elsewhere(at, g.Argv)
+	}
+
 	for i, g := range a.Commands() {
 		at := fmt.Sprintf("%s.grants.commands[%d]", agentPath, i)
 		// A grant that could not be read has an argv of nothing, which means something else.
@@ -39,7 +53,6 @@ func (c *checker) commands(agentPath string, a *Agent) {
 			c.warn(at+".argv", "%s, so that this grant is one for any program, within the agent's folders", why)
 		} else {
 			c.writableScripts(at, a, g.Argv)
-			c.unreadableScripts(at, agentPath, a, g.Argv)
 		}
 	}
 
@@ -61,22 +74,6 @@ func (c *checker) writableScripts(at string, a *Agent, argv []string) {
 		}
 		if writable(a, file) {
 			c.warn(at+".argv", "the agent can write %s, so that it decides what this grant runs; keep the script out of the agent's folders, or leave the grant out and approve the command, which holds for one content", script)
-		}
-	}
-}
-
-// unreadableScripts warns of a granted program, or script, that is here and that confined commands cannot read.
-func (c *checker) unreadableScripts(at, agentPath string, a *Agent, argv []string) {
-	if a.Sandbox == "off" {
-		return
-	}
-
-	for _, script := range shell.Scripts(argv) {
-		if _, err := os.Stat(script); err != nil || !filepath.IsAbs(script) || shell.IsSystemProgram(script) {
-			continue
-		}
-		if !slices.ContainsFunc(c.reads(agentPath, a), func(s source) bool { return within(script, s.what) || within(plainPlace(script), plainPlace(s.what)) }) {
-			c.warn(at+".argv", "the agent's commands cannot read %s, so that each of them fails", display(script)).Hint = "grant it under grants: read"
 		}
 	}
 }

@@ -1,6 +1,8 @@
 package config_test
 
 import (
+	"fmt"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -25,8 +27,10 @@ func TestCommands(t *testing.T) {
 		{`[{argv: [sh, job.sh]}]`, "", "the agent can write job.sh"},
 		{`[{argv: [env, A=b, nice, -n, "5", python3, tools/job.py, "*"]}]`, "", "runs what its arguments say"},
 		{`[{argv: [env, A=b, nice, -n, "5", python3, tools/job.py]}]`, "", "the agent can write tools/job.py"},
-		{`[{argv: [./job.sh, "*.txt"]}]`, "could change what rouse trusts: the granted program", ""},
-		{`[{argv: [` + outside + `]}]`, "", "the agent's commands cannot read " + outside},
+		{`[{argv: [./work/job.sh, "*.txt"]}]`, "could change what rouse trusts: the granted program", ""},
+		{`[{argv: [./job.sh, "*.txt"]}]`, "", "yet; ./job.sh is taken from the folder of this file"},
+		{`[{argv: [$HOME/job.sh]}]`, "write ~ or ${HOME}, as in ~/job.sh", ""},
+		{`[{argv: [` + outside + `]}]`, "", ""},
 		{`[{argv: [sh, ` + outside + `, "*"]}]`, "", "runs what its arguments say"},
 		{`[{argv: [sh, ` + outside + `]}], read: [` + filepath.Dir(outside) + `]`, "", ""},
 		{`[{argv: [sh, /usr/local/bin/job.sh]}, {argv: [sh, -c, ls]}, {argv: [cat, job.sh]}]`, "", ""},
@@ -62,5 +66,60 @@ func TestEscapedStarIsNoPattern(t *testing.T) {
 		if got := len(cfg.Warnings) > 0; got != warned {
 			t.Errorf("%s: %v", argv, cfg.Warnings)
 		}
+	}
+}
+
+// A program or a script that begins with ./ lies beside the file that names it, in each place that names a command; the
+// command of a playbook is the same program.
+func TestProgramsBesideTheFile(t *testing.T) {
+	t.Parallel()
+	file := write(t, "rouse.yaml", `home: ./home
+agents:
+  - {name: a, workdir: ./work, grants: {commands: [{argv: [./backup.sh, "*"]}, {argv: [sh, ./tools/x.sh]}, {argv: [./only-there.sh]}]}}
+mcp: [{name: m, argv: [node, ./server.js]}]
+jobs:
+  - {name: one, agent: a, playbook: [{call: shell_run, with: {command: ./backup.sh --all}}, {call: shell_run, with: {command: "sh ./tools/x.sh"}}]}
+  - {name: two, agent: a, prompt: x, when: [{command: [sh, ./tools/x.sh]}], executor: {argv: [./agent.sh], network: host}}
+`)
+	dir := filepath.Dir(file)
+	for _, name := range []string{"backup.sh", "tools/x.sh", "server.js", "agent.sh", "work/only-there.sh"} {
+		path := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte("#!/bin/sh\n"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+
+	cfg, err := load(file, nil)
+	if !strings.Contains(fmt.Sprint(err), "only-there.sh") { // which the agent could change
+		t.Errorf("%v", err)
+	}
+	at := func(name string) string { return filepath.Join(dir, name) }
+	got := fmt.Sprint(cfg.Agents[0].Commands()[0].Argv, cfg.Agents[0].Commands()[0].Written, cfg.Agents[0].Commands()[1].Argv, cfg.Servers()[0].Argv, cfg.Servers()[0].Read,
+		cfg.Jobs[0].Playbook[0].With["command"], cfg.Jobs[0].Playbook[1].With["command"], cfg.Jobs[1].When[0].Command, cfg.Jobs[1].Executor.Argv)
+	want := fmt.Sprint([]string{at("backup.sh"), "*"}, []string{"./backup.sh", "*"}, []string{"sh", at("tools/x.sh")}, []string{"node", at("server.js")}, []string{at("server.js")},
+		at("backup.sh")+" --all", "sh "+at("tools/x.sh"), []string{"sh", at("tools/x.sh")}, []string{at("agent.sh")})
+	if got != want {
+		t.Errorf("%s\nwant %s", got, want)
+	}
+	for _, w := range cfg.Warnings {
+		if strings.Contains(w.Path, "playbook") {
+			t.Errorf("a granted command is warned of: %s", w)
+		}
+	}
+}
+
+// A program that its owner has on the PATH and commands do not find is named with its path.
+func TestProgramOnThePathOfItsOwner(t *testing.T) {
+	own := filepath.Dir(write(t, "rouse-test-tool", "#!/bin/sh\n"))
+	if err := os.Chmod(filepath.Join(own, "rouse-test-tool"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PATH", own+string(filepath.ListSeparator)+os.Getenv("PATH"))
+	cfg, err := load(write(t, "rouse.yaml", "home: ./home\nagents: [{name: a, grants: {commands: [{argv: [rouse-test-tool, '*']}]}}]\n"), nil)
+	if want := "write argv: [" + filepath.Join(own, "rouse-test-tool") + ", '*'], and the same path"; err != nil || !strings.Contains(fmt.Sprint(cfg.Warnings), want) {
+		t.Errorf("%v %v", err, cfg.Warnings)
 	}
 }

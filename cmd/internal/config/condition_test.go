@@ -119,11 +119,11 @@ jobs:
       - {sql: select 1, timeout: 11s}
       - {command: [./bin/check.sh]}
       - {command: [python3, check.py]}
-      - {command: [/bin/sh, ./work/../check.sh]}
+      - {command: [/bin/sh, ./work/check.sh]}
       - {command: [sh, -c, "test -f check.sh"]}
       - {command: [test, -f, check.sh]}
       - {command: [sh, ../check.sh]}
-  - {name: narrow, agent: b, prompt: x, when: [{command: [sh, work/check.sh]}, {command: [sh, ../out/check.sh]}]}
+  - {name: narrow, agent: b, prompt: x, when: [{command: [sh, work/check.sh]}, {command: [sh, ./out/check.sh]}]}
 `, "in/.keep", ""), nil)
 	if err != nil {
 		t.Fatal(err)

@@ -166,6 +166,7 @@ func (c *checker) executor(e placedExecutor) {
 		return
 	}
 
+	c.fromFile(e.path+".argv", e.Argv, "")
 	for i, word := range e.Argv[1:] {
 		c.template(fmt.Sprintf("%s.argv[%d]", e.path, i+1), word, agent.ExecutorNames())
 	}

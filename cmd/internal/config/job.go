@@ -272,7 +272,7 @@ type retry struct {
 
 type condition struct {
 	SQL     string   `key:"sql" say:"gives one true value on the agent's database; knows :last_success, :last_run and :now" eg:"select count(*) > 0 from expenses where _created_at > :last_success"`
-	Command []string `key:"command" say:"a program and its arguments, without a shell, in the agent's workdir; exit 0 is true" eg:"[./has-news.sh]"`
+	Command []string `key:"command" say:"a program and its arguments, without a shell, in the agent's workdir; ./NAME is a file beside this one; exit 0 is true" eg:"[./has-news.sh]"`
 	Write   bool     `key:"write" say:"the command may change what its agent may; otherwise it only reads"`
 	Read    []Path   `key:"read" say:"what the command may read beside its agent's folders and the paths among its arguments" eg:"[./feeds]"`
 	Network string   `key:"network" enum:"none|host" default:"none" say:"of the command"`

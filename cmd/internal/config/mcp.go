@@ -79,9 +79,11 @@ func (s *MCPServer) server() mcp.Server {
 	for _, p := range s.Read {
 		out.Read = append(out.Read, string(p))
 	}
-	// A program by its path is read where it is.
-	if len(s.Argv) > 0 && filepath.IsAbs(s.Argv[0]) && !shell.IsSystemProgram(s.Argv[0]) {
-		out.Read = append(out.Read, s.Argv[0])
+	// A program, or a script, by its path is read where it is.
+	for _, script := range shell.Scripts(s.Argv) {
+		if filepath.IsAbs(script) && !shell.IsSystemProgram(script) {
+			out.Read = append(out.Read, script)
+		}
 	}
 	if s.OAuth != nil {
 		out.OAuth = &mcp.OAuth{Issuer: s.OAuth.Issuer, ClientID: s.OAuth.ClientID, ClientSecret: s.OAuth.ClientSecret, Scopes: s.OAuth.Scopes}
@@ -104,6 +106,7 @@ func (c *checker) servers() {
 		if s.Name == "" || s.At.Line == 0 {
 			continue
 		}
+		c.fromFile(at+".argv", s.Argv, "")
 
 		if modules[string(s.Name)] != nil {
 			c.bad(at+".name", "the skill %s has tools of such names already", s.Name)

@@ -177,8 +177,10 @@ type readGrant struct {
 }
 
 type commandGrant struct {
-	Argv    []string `key:"argv" need:"yes" say:"the program as it must be written, and a pattern for each argument; a last * stands for any more" eg:"[pandoc, '*.md', -o, '*.html']"`
+	Argv    []string `key:"argv" need:"yes" say:"the program as it must be written, and a pattern for each argument; a last * stands for any more; ./NAME is a file beside this one" eg:"[pandoc, '*.md', -o, '*.html']"`
 	Network string   `key:"network" enum:"none|host" default:"none" say:"host lets the program use the network of this machine"`
+
+	written []string // argv as it is in the file, if a path of it is one from the folder of the file
 }
 
 type networkGrant struct {

@@ -1,0 +1,88 @@
+package config
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"rouse/agent/tool/shell"
+	"rouse/internal/pattern"
+)
+
+// fromFile takes the program and the script of a command from the folder of the file that names them, if they begin with
+// ./, ../ or ~/. What is only in the workdir of the agent stays a path from there.
+func (c *checker) fromFile(path string, argv []string, workdir string) {
+	scripts := shell.Scripts(argv)
+	for i, word := range argv {
+		if err := shellPath(word); err != nil {
+			c.bad(path, "%s", err.Error())
+			return
+		}
+		if slices.Contains(scripts, word) {
+			argv[i] = c.programPath(path, word, workdir)
+		}
+	}
+}
+
+// programPath is fromFile for one word.
+func (c *checker) programPath(path, word, workdir string) string {
+	slashed := filepath.ToSlash(word)
+	if !strings.HasPrefix(slashed, "./") && !strings.HasPrefix(slashed, "../") && !strings.HasPrefix(slashed, "~/") {
+		return word
+	}
+
+	place := c.d.place(path)
+	file := c.d.resolve(place.File, word)
+	if strings.ContainsAny(file, "*?[{") { // which would be patterns or templates
+		return word
+	}
+	if _, err := os.Stat(file); err == nil {
+		return file
+	}
+	if workdir != "" && slashed[0] != '~' {
+		if _, err := os.Stat(filepath.Join(workdir, word)); err == nil {
+			return word
+		}
+	}
+	return file
+}
+
+// commandScript matches the program of a command line, or the script of its interpreter, that is a path from a folder.
+var commandScript = pattern.New(`^\s*(?:(?:[\w./-]*/)?(?:(?:ba|da|z|k)?sh|python[0-9.]*|perl|ruby|node|deno|bun|php)\s+)?((?:\.{1,2}|~)/[\w./+@%:-]+)(?:\s|$)`)
+
+// plainScript is a path that needs no quotes in a command line.
+var plainScript = pattern.New(`^[\w./+@%:-]+$`)
+
+// commandFromFile is fromFile for the command of a playbook's call.
+func (c *checker) commandFromFile(path string, call PlaybookCall, agent *Agent) {
+	command, _ := call.With["command"].(string)
+	m := commandScript.FindStringSubmatch(command)
+	if m == nil || strings.HasPrefix(command, "= ") {
+		return
+	}
+
+	file := c.programPath(path, m[1], string(agent.Workdir))
+	if file == m[1] {
+		return
+	}
+	if !plainScript.MatchString(file) {
+		file = "'" + strings.ReplaceAll(file, "'", `'\''`) + "'"
+	}
+	call.With["command"] = strings.Replace(command, m[1], file, 1)
+}
+
+// elsewhere warns of a granted program that its owner has on the PATH and that commands do not find, with the line to write.
+func (c *checker) elsewhere(path string, argv []string) {
+	if len(argv) == 0 || strings.ContainsAny(argv[0], `/\*?[`) || shell.HasProgram(argv[0]) {
+		return
+	}
+	if found := shell.Elsewhere(argv[0]); found != "" {
+		line := &node{kind: list, items: []*node{word(found, Position{})}}
+		for _, argument := range argv[1:] {
+			line.items = append(line.items, word(argument, Position{}))
+		}
+		c.warn(path, "%s is at %s, and commands find programs in the folders of the system alone (%s)", argv[0], found, shell.SearchPath()).Hint =
+			"write argv: " + flow(line) + ", and the same path in the command"
+	}
+}
