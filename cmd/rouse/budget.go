@@ -24,7 +24,7 @@ yet there is no forecast. Amounts that no server or program reported
 are estimates and marked as such: an answer broke off or never came, or an executor does not report its cost.`,
 		Args: cobra.NoArgs,
 		RunE: verb(func(cmd *cobra.Command, _ []string) error {
-			s, err := at.open(cmd.Context())
+			s, err := at.openToRead(cmd.Context())
 			if err != nil {
 				return err
 			}

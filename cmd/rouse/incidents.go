@@ -25,7 +25,7 @@ channel says, and of the recovery; of no further failure once you acknowledge it
   rouse incidents --job backup --all`,
 		Args: cobra.NoArgs,
 		RunE: verb(func(cmd *cobra.Command, _ []string) error {
-			s, err := at.open(cmd.Context())
+			s, err := at.openToRead(cmd.Context())
 			if err != nil {
 				return err
 			}

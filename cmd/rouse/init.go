@@ -1,32 +1,63 @@
 package main
 
 import (
+	"embed"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
 	"rouse/cmd/internal/config"
 	"rouse/internal/atomicfile"
 	"rouse/internal/owner"
+	"rouse/internal/text"
 )
 
+//go:embed templates
+var templateFiles embed.FS
+
+// starters are the folders that init can write, by their names.
+var starters = map[string]struct {
+	folders []string // that the configuration needs
+	next    string   // what to do then
+}{
+	"digest":         {[]string{"notes"}, "put files into %[1]s/notes, set a model (rouse secrets set anthropic), and try it: rouse run digest --wait --config %[2]s"},
+	"sorter":         {[]string{"inbox"}, "rouse serve --config %[2]s, then copy a picture or a PDF file into %[1]s/inbox"},
+	"backup":         {[]string{"data", "backups"}, "put what is to be backed up into %[1]s/data, and try it: rouse run backup --wait --config %[2]s"},
+	"page-watch":     {nil, "write the address of your page into %[2]s, in grants and in web_fetch, and try it: rouse run page --wait --config %[2]s"},
+	"webhook":        {nil, "rouse secrets set github-hook --config %[2]s, rouse serve --config %[2]s, and try it: rouse webhooks send issues --event issues --config %[2]s"},
+	"claude-morning": {[]string{"repo"}, "clone your repository into %[1]s/repo, rouse secrets set anthropic --config %[2]s, and try it: rouse run morning --wait --config %[2]s"},
+}
+
 func newInit() *cobra.Command {
-	return &cobra.Command{
+	var template string
+	names := slices.Sorted(maps.Keys(starters))
+	cmd := &cobra.Command{
 		Use:   "init [DIR]",
-		Short: "Writes a starter rouse.yaml and an inbox",
-		Args:  cobra.MaximumNArgs(1),
+		Short: "Writes a starter rouse.yaml and an inbox, or one of the templates",
+		Long: `Writes a rouse.yaml that works, with the folders that it needs. It never replaces a file.
+
+Without --template it imports CSV files that are dropped into an inbox. The templates are: ` + strings.Join(names, ", ") + ".",
+		Example: `  rouse init
+  rouse init --template backup ./nightly`,
+		Args: cobra.MaximumNArgs(1),
 		RunE: verb(func(cmd *cobra.Command, args []string) error {
 			dir := "."
 			if len(args) == 1 {
 				dir = args[0]
 			}
+			if cmd.Flags().Changed("template") {
+				return initTemplate(cmd, dir, template, names)
+			}
 
-			path, err := writeStarter(dir)
+			path, err := writeStarter(dir, config.Starter(), "inbox")
 			if err != nil {
 				return err
 			}
@@ -37,6 +68,62 @@ func newInit() *cobra.Command {
 			return err
 		}),
 	}
+	cmd.Flags().StringVar(&template, "template", "", "`name` of what to begin with: "+strings.Join(names, ", "))
+	return cmd
+}
+
+// initTemplate writes the folder of a template.
+func initTemplate(cmd *cobra.Command, dir, name string, names []string) error {
+	t, ok := starters[name]
+	if !ok {
+		return usagef("%s", text.NoSuch("template", name, names))
+	}
+	yaml, err := templateFiles.ReadFile("templates/" + name + "/rouse.yaml")
+	if err != nil {
+		return err
+	}
+	file, err := writeStarter(dir, yaml, t.folders...)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(cmd.OutOrStdout(), "wrote %s\n", file)
+
+	others, err := fs.ReadDir(templateFiles, "templates/"+name)
+	if err != nil {
+		return err
+	}
+	for _, entry := range others {
+		if entry.Name() == "rouse.yaml" {
+			continue
+		}
+		content, err := templateFiles.ReadFile("templates/" + name + "/" + entry.Name())
+		if err == nil {
+			err = writeProgram(filepath.Join(dir, entry.Name()), content)
+		}
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(cmd.OutOrStdout(), "wrote %s\n", filepath.Join(dir, entry.Name()))
+	}
+
+	warnNotTaken(cmd.ErrOrStderr(), file)
+	_, err = fmt.Fprintf(cmd.OutOrStdout(), "next: "+t.next+"\n", dir, file)
+	return err
+}
+
+// writeProgram writes a program of a template, unless a file of its name exists.
+func writeProgram(path string, content []byte) error {
+	err := atomicfile.StreamNew(path, 0o755, func(w io.Writer) error {
+		_, err := w.Write(content)
+		return err
+	})
+	if errors.Is(err, fs.ErrExist) {
+		return fmt.Errorf("%s exists and was left as it is; choose another folder: rouse init DIR", path)
+	}
+	if err != nil {
+		return err
+	}
+	return os.Chmod(path, owner.Usual(0o755))
 }
 
 // warnNotTaken says of a configuration that it will not be taken without its name where it lies, and why.
@@ -51,14 +138,16 @@ func warnNotTaken(w io.Writer, path string) {
 }
 
 // writeStarter never replaces a file that exists.
-func writeStarter(dir string) (string, error) {
-	if err := owner.MakeFolders(filepath.Join(dir, "inbox")); err != nil {
-		return "", fmt.Errorf("cannot create %s: %w", filepath.Join(dir, "inbox"), err)
+func writeStarter(dir string, yaml []byte, folders ...string) (string, error) {
+	for _, name := range append([]string{"."}, folders...) {
+		if err := owner.MakeFolders(filepath.Join(dir, name)); err != nil {
+			return "", fmt.Errorf("cannot create %s: %w", filepath.Join(dir, name), err)
+		}
 	}
 
 	path := filepath.Join(dir, "rouse.yaml")
 	err := atomicfile.StreamNew(path, 0o644, func(w io.Writer) error {
-		_, err := w.Write(config.Starter())
+		_, err := w.Write(yaml)
 		return err
 	})
 	if errors.Is(err, fs.ErrExist) {

@@ -18,7 +18,7 @@ func newJobs(at *place) *cobra.Command {
 		Short: "Lists each job: triggers, next occurrence, last outcome",
 		Args:  cobra.NoArgs,
 		RunE: verb(func(cmd *cobra.Command, _ []string) error {
-			s, err := at.open(cmd.Context())
+			s, err := at.openToRead(cmd.Context())
 			if err != nil {
 				return err
 			}

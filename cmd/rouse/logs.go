@@ -40,7 +40,7 @@ While it follows, it also prints an answer as its model writes it (step.output, 
 				return err
 			}
 
-			s, err := at.open(cmd.Context())
+			s, err := at.openToRead(cmd.Context())
 			if err != nil {
 				return err
 			}

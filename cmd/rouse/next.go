@@ -31,7 +31,7 @@ the median, and at the price that nine of ten cost no more than. What a job has 
   rouse next --cost`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: verb(func(cmd *cobra.Command, args []string) error {
-			s, err := at.open(cmd.Context())
+			s, err := at.openToRead(cmd.Context())
 			if err != nil {
 				return err
 			}

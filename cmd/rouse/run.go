@@ -24,6 +24,7 @@ type runOptions struct {
 	session             string
 	input               []string
 	wait, json, fresh   bool
+	quiet               bool
 }
 
 func newRun(at *place) *cobra.Command {
@@ -33,12 +34,16 @@ func newRun(at *place) *cobra.Command {
 		Short: "Fires a job now, exactly as a trigger would, or runs an ad-hoc prompt",
 		Long: `Fires a job now, exactly as a trigger would, or runs an ad-hoc prompt.
 
+With -q only the result is printed, for scripts: what the run answered on standard output, what went
+wrong on standard error.
+
 With --wait the run's events are printed as they happen, also what its model writes, and the exit code says how it
 ended: 0 for success, nothing and partial, else 1. A run that does not start says for what it
 waits, and ends the waiting where somebody has to mend something first. With no daemon the run
 is executed by this command, which then always waits; meanwhile other commands can look at it
 (show, logs -f), answer it and cancel it.`,
 		Example: `  rouse run morning-report --wait
+  rouse run morning-report -q > report.txt
   rouse run inbox --file statements.csv
   rouse run --agent bookkeeper --prompt "How much did we spend on food?" --wait
   rouse run --agent bookkeeper --session taxes --prompt "And in May?" --wait`,
@@ -60,6 +65,7 @@ is executed by this command, which then always waits; meanwhile other commands c
 	f.StringVar(&o.session, "session", "", "`key` of a session: the prompt goes on from those of the same key before it")
 	f.BoolVar(&o.fresh, "fresh", false, "begin the session again: that of --session, or of a job with session: keep")
 	f.BoolVar(&o.wait, "wait", false, "follow the run and exit by its outcome")
+	f.BoolVarP(&o.quiet, "quiet", "q", false, "wait, and print only the result of the run")
 	f.BoolVar(&o.json, "json", false, "print the run as JSON")
 
 	return cmd
@@ -122,14 +128,14 @@ func fireAndFollow(cmd *cobra.Command, at *place, fire api.RunRequest, o runOpti
 	}
 
 	// Without a daemon nobody else would execute the run, so this command always waits.
-	if s.daemon && !o.wait {
+	if s.daemon && !o.wait && !o.quiet {
 		if o.json {
 			return printJSON(cmd.OutOrStdout(), r)
 		}
 		return sayQueued(cmd, s, r.ID)
 	}
 
-	if err := follow(cmd, s, r.ID, o.json); err != nil {
+	if err := follow(cmd, s, r.ID, o.json || o.quiet); err != nil {
 		return err
 	}
 	// Ctrl-C stops a run that is executed here, and its outcome is still to be shown.
@@ -137,7 +143,21 @@ func fireAndFollow(cmd *cobra.Command, at *place, fire api.RunRequest, o runOpti
 		return err
 	}
 
+	if o.quiet && !o.json {
+		return printResult(cmd, r)
+	}
 	return printEnd(cmd, r, o.json)
+}
+
+// printResult prints what a run answered, and nothing else, for a script.
+func printResult(cmd *cobra.Command, r api.Run) error {
+	if endedWell(r) {
+		for line := range strings.Lines(r.Summary + "\n") {
+			fmt.Fprintln(cmd.OutOrStdout(), text.OneLine(strings.TrimRight(line, "\n")))
+		}
+		return nil
+	}
+	return fmt.Errorf("run %s: %s: %s; see: rouse show %[1]s", r.ID, outcomeMark(r), text.OneLine(runSummary(r)))
 }
 
 // printEnd prints how a run ended, or for whom it waits. The error says that it did not end well.

@@ -71,7 +71,7 @@ func runRuns(cmd *cobra.Command, at *place, o runsOptions) error {
 		}
 	}
 
-	s, err := at.open(cmd.Context())
+	s, err := at.openToRead(cmd.Context())
 	if err != nil {
 		return err
 	}

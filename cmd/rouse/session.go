@@ -23,6 +23,7 @@ import (
 type place struct {
 	config string
 	home   string
+	reads  bool      // the command changes nothing, so it makes no home
 	stderr io.Writer // for what concerns every command; nil: nobody hears it
 }
 
@@ -112,6 +113,13 @@ func (s *session) sayNoDaemon(w io.Writer, runs ...api.Run) error {
 // open connects to the daemon, or to a command that executes a run, or opens the home when there is none.
 func (at *place) open(ctx context.Context) (*session, error) { return at.connect(ctx, false) }
 
+// openToRead is open for a command that changes nothing: a home that is not there is not made.
+func (at *place) openToRead(ctx context.Context) (*session, error) {
+	reading := *at
+	reading.reads = true
+	return reading.connect(ctx, false)
+}
+
 // openToRun is open for a command that wants a run executed. A command that executes one of its own
 // does not execute others, and is waited for.
 func (at *place) openToRun(ctx context.Context) (*session, error) { return at.connect(ctx, true) }
@@ -182,11 +190,19 @@ func (at *place) try(ctx context.Context, dir string) (*session, error) {
 		cfg = &config.Config{} // history can be read all the same
 	}
 
-	d, err := daemon.Open(ctx, daemon.Options{Home: dir, Config: cfg, Problem: problem, Wanted: wanted, Logger: daemon.QuietLogger()})
+	opened, forget := dir, func() {}
+	if _, missing := os.Stat(dir); at.reads && errors.Is(missing, fs.ErrNotExist) && !cfg.Shared() {
+		if opened, err = os.MkdirTemp("", "rouse-"); err != nil {
+			return nil, err
+		}
+		forget = func() { _ = os.RemoveAll(opened) } // an empty home
+	}
+	d, err := daemon.Open(ctx, daemon.Options{Home: opened, Config: cfg, Problem: problem, Wanted: wanted, Logger: daemon.QuietLogger()})
 	if err != nil {
+		forget()
 		return nil, err
 	}
 
 	at.warnReadOnly(d.ReadOnly())
-	return &session{Client: api.InProcess(d.Handler), home: dir, zone: d.Current().Config.Zone(), local: d, nodes: d.WorkedOn(ctx), close: d.Close}, nil
+	return &session{Client: api.InProcess(d.Handler), home: dir, zone: d.Current().Config.Zone(), local: d, nodes: d.WorkedOn(ctx), close: func() { d.Close(); forget() }}, nil
 }

@@ -26,7 +26,7 @@ func newShow(at *place) *cobra.Command {
 		Short: "Shows one run: trigger, attempts, steps, calls, outcome",
 		Args:  cobra.ExactArgs(1),
 		RunE: verb(func(cmd *cobra.Command, args []string) error {
-			s, err := at.open(cmd.Context())
+			s, err := at.openToRead(cmd.Context())
 			if err != nil {
 				return err
 			}

@@ -52,7 +52,7 @@ slash is a job; ./NAME is a file.`,
 				return usagef("--at is empty")
 			}
 
-			s, err := at.open(cmd.Context())
+			s, err := at.openToRead(cmd.Context())
 			if err != nil {
 				return err
 			}
