@@ -1,7 +1,14 @@
 package daemon
 
 import (
+	"errors"
 	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"sync"
+	"syscall"
+	"time"
 
 	"rouse/cmd/internal/api"
 )
@@ -17,6 +24,77 @@ func tooFewFiles() string {
 			"raise the limit where it is started (ulimit -n 1024, or LimitNOFILE=1024 in its unit)", limit, enoughFiles)
 	}
 	return ""
+}
+
+// spareCount is how many files are kept in reserve for the owner's socket: one for the connection, the others for an answer out of
+// the ledger.
+const spareCount = 8
+
+// spareFiles are closed when no more files may be opened, so that the owner's next request is answered.
+type spareFiles struct {
+	mu    sync.Mutex
+	files []*os.File
+}
+
+// keep fills the reserve, as far as files may be opened. A nil reserve has none.
+func (s *spareFiles) keep() {
+	if s == nil {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for len(s.files) < spareCount {
+		f, err := os.Open(os.DevNull)
+		if err != nil {
+			return // again when the next connection has ended
+		}
+		s.files = append(s.files, f)
+	}
+}
+
+// release empties the reserve, and reports whether there was any.
+func (s *spareFiles) release() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	had := len(s.files) > 0
+	for _, f := range s.files {
+		_ = f.Close() // nothing was written to it
+	}
+	s.files = nil
+	return had
+}
+
+// reservingListener accepts connections also when this process may open no more files.
+type reservingListener struct {
+	net.Listener
+	spare *spareFiles
+	log   *slog.Logger
+	told  time.Time // when it was logged last
+}
+
+// Accept implements net.Listener.
+func (l *reservingListener) Accept() (net.Conn, error) {
+	for {
+		c, err := l.Listener.Accept()
+		if !errors.Is(err, syscall.EMFILE) && !errors.Is(err, syscall.ENFILE) {
+			return c, err
+		}
+		if now := time.Now(); now.Sub(l.told) > time.Minute {
+			l.told = now
+			limit, _ := maxOpenFiles()
+			l.log.Error("too many open files: commands, databases and connections fail; raise the limit where the daemon is started (ulimit -n 1024, or LimitNOFILE=1024 in its unit)", "limit", limit)
+		}
+		if !l.spare.release() {
+			return nil, err
+		}
+	}
+}
+
+// reserve keeps files in reserve for who asks on the socket of the home.
+func (s *server) reserve(log *slog.Logger) {
+	s.spare = &spareFiles{}
+	s.spare.keep()
+	s.listener = &reservingListener{Listener: s.listener, spare: s.spare, log: log}
 }
 
 func checkOpenFiles() api.Check {

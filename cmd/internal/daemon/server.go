@@ -24,6 +24,7 @@ type server struct {
 	kept          bool               // who comes after the listener was closed is answered by the next daemon
 	stopFollowing context.CancelFunc // ends the event streams that are followed
 	most          int                // connections that its listener lets in; 0: any number
+	spare         *spareFiles        // files in reserve; nil for a listener on the network
 
 	mu     sync.Mutex
 	closed bool                        // nobody new is let in
@@ -38,7 +39,9 @@ func (d *Daemon) openServer(ctx context.Context) (*server, error) {
 		return nil, err
 	}
 
-	return d.newServer(ctx, listener, d.Handler), nil
+	s := d.newServer(ctx, listener, d.Handler)
+	s.reserve(d.log)
+	return s, nil
 }
 
 // newServer answers what comes through a listener.
@@ -148,6 +151,7 @@ func (s *server) noteState(c net.Conn, state http.ConnState) {
 	}
 
 	delete(s.conns, c)
+	s.spare.keep()
 	select {
 	case s.left <- struct{}{}:
 	default:
