@@ -219,6 +219,21 @@ func (r *Runner) PauseNotices(run ledger.Run, res ledger.Result, failures int) [
 	}, t.notify.Channels)
 }
 
+// OverdueNotices tell the owner that a job has not succeeded in time, once for each window that passes. They
+// are sent whichever outcomes the job tells about.
+func (r *Runner) OverdueNotices(name string, within time.Duration, due time.Time, why string) []ledger.Notice {
+	p := r.plan.Load()
+	job, ok := p.Jobs[name]
+	if !ok {
+		return nil
+	}
+	return address(ledger.Notice{
+		Job: name, Agent: job.Agent, Key: fmt.Sprintf("overdue:%s:%d", name, due.UnixMilli()),
+		Title: fmt.Sprintf("%s: no success within %s", name, text.Span(within)),
+		Body:  fmt.Sprintf("%s\nOne was due by %s (expect_success_within)\nrouse why %s", why, noticeTime(due, p.Zone), name),
+	}, p.channelsOr(job.Notify.Channels, p.Agents[job.Agent].Channels))
+}
+
 // LoopNotices tell the owner that a job is paused because one path started it again and
 // again: in all likelihood it wakes itself, by a program that writes what it watches.
 func (r *Runner) LoopNotices(name, path string) []ledger.Notice {

@@ -44,7 +44,7 @@ func (r *Runner) Tells(run ledger.Run, res ledger.Result) func(ledger.IncidentCh
 	return func(c ledger.IncidentChange) []ledger.Notice {
 		switch {
 		case c.Failed != nil:
-			return failureNotices(p, *c.Failed, notices, t.zone)
+			return failureNotices(p, *c.Failed, notices, t)
 		case len(c.Recovered) > 0:
 			return recoveryNotices(p, run, t, res, c.Recovered, notices)
 		}
@@ -53,7 +53,7 @@ func (r *Runner) Tells(run ledger.Run, res ledger.Result) func(ledger.IncidentCh
 }
 
 // failureNotices are those of a failure that are told, with what is known of its incident.
-func failureNotices(p *Plan, i ledger.Incident, notices []ledger.Notice, zone *time.Location) []ledger.Notice {
+func failureNotices(p *Plan, i ledger.Incident, notices []ledger.Notice, t task) []ledger.Notice {
 	if !i.AckedAt.IsZero() {
 		return nil
 	}
@@ -61,12 +61,15 @@ func failureNotices(p *Plan, i ledger.Incident, notices []ledger.Notice, zone *t
 	var out []ledger.Notice
 	for _, n := range notices {
 		g := p.groupOf(n.Channel)
+		if t.job.Seldom {
+			g.Every = 1
+		}
 		if !g.tells(i.Failures) {
 			continue
 		}
 		if i.Failures > 1 {
 			n.Title += fmt.Sprintf(" (%d times)", i.Failures)
-			n.Body += fmt.Sprintf("\n%s failed like this since %s", text.Plural(i.Failures, "run"), noticeTime(i.OpenedAt, zone))
+			n.Body += fmt.Sprintf("\n%s failed like this since %s", text.Plural(i.Failures, "run"), noticeTime(i.OpenedAt, t.zone))
 		}
 		n.Body += "\n" + g.next(i)
 		out = append(out, n)

@@ -110,6 +110,7 @@ type Job struct {
 	Expect      []Expectation
 	Notify      Notify
 	Watched     Watched
+	Seldom      bool   // it runs daily or less often, so that each failure is told
 	MinTier     string // the weakest confinement of its programs; "" is the agent's
 	Foreign     string // how others than its owner could change its definition; "" when they cannot
 	Record      bool   // what its model is asked and answers is kept, to be replayed

@@ -397,6 +397,21 @@ func (l *Ledger) LastTimes(ctx context.Context, job string, before int64) (t Las
 	return LastTimes{instant(began), instant(ended), instant(last)}, err
 }
 
+const lastDoneAt = `select finished_at from runs where job = $1 and state = 'finished' and outcome = $2 order by finished_at desc, id desc limit 1`
+
+// LastDone returns when a job last succeeded or found nothing to do. It returns the zero time if it never has.
+func (l *Ledger) LastDone(ctx context.Context, job string) (time.Time, error) {
+	var last int64
+	for _, outcome := range []domain.Outcome{domain.OutcomeSuccess, domain.OutcomeNothing} {
+		var at int64
+		if err := l.statements.row(ctx, lastDoneAt, job, outcome).Scan(&at); err != nil && !errors.Is(err, sql.ErrNoRows) {
+			return time.Time{}, err
+		}
+		last = max(last, at)
+	}
+	return instant(last), nil
+}
+
 const countUnfinished = `select state, count(*) from runs where state <> 'finished' group by state`
 
 // Counts counts the unfinished runs.

@@ -263,6 +263,17 @@ func (s *Schedule) MoreThanHourly() bool {
 	return false
 }
 
+// DailyAtMost reports whether the schedule has at most one instant a day.
+func (s *Schedule) DailyAtMost() bool {
+	switch s.source {
+	case sourceEvery:
+		return s.every >= 24*time.Hour
+	case sourceCron:
+		return !s.MoreThanHourly() && bits.OnesCount64(uint64(s.cron.hour)) == 1
+	}
+	return true
+}
+
 // Source is cron, every, at or window.
 func (s *Schedule) Source() string { return s.source.String() }
 

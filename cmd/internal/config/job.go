@@ -52,6 +52,8 @@ type Job struct {
 	RunOnStart    bool           `key:"run_on_start" say:"runs when the daemon starts"`
 	PauseAfter    int            `key:"pause_after_failures" positive:"yes" say:"failed runs in a row after which the job is paused" unset:"never" eg:"5"`
 
+	ExpectSuccessWithin Duration `key:"expect_success_within" positive:"yes" say:"longest time between two successes (success or nothing); when it passes an incident is opened and you are told, whatever the reason" unset:"not watched" eg:"26h"`
+
 	Retry        retry       `key:"retry" say:"further attempts after a failure"`
 	Resume       *bool       `key:"resume" default:"true" say:"go on after a crash"`
 	When         []condition `key:"when" say:"conditions that cost nothing and must all hold, or the run is skipped; not checked for the files of a watch"`

@@ -95,6 +95,11 @@ func (d *Daemon) Doctor(ctx context.Context, offline bool) ([]api.Check, error) 
 
 	if now.problem == nil {
 		checks = append(checks, d.checkJobs(ctx, now))
+		overdue, err := d.checkOverdue(ctx, now)
+		if err != nil {
+			return nil, err
+		}
+		checks = append(checks, overdue...)
 	}
 
 	queue := api.Check{Name: "queue", OK: true, Detail: fmt.Sprintf("%d queued, %d running, %d waiting", c.Queued, c.Running, c.Waiting)}

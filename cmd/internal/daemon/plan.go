@@ -172,6 +172,7 @@ func newJob(cfg *config.Config, j *config.Job, models map[string]*agent.Model) a
 		Notify: agent.Notify{On: j.Notify.On, Channels: j.Notify.Channels, Title: j.Notify.Title, Body: j.Notify.Body},
 		Where:  cfg.Where(j.At),
 		Zone:   cfg.ZoneOf(j),
+		Seldom: seldom(cfg, j),
 	}
 
 	if j.Prompts() {

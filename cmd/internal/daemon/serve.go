@@ -72,6 +72,7 @@ func (d *Daemon) Serve(ctx context.Context, onReady func(context.Context) error)
 	}
 	group.run("notify", func() error { return d.onceLeading(rest, d.notifier.Run) })
 	group.run("lease", func() error { return d.watchLease(rest) })
+	group.run("overdue", func() error { return d.onceLeading(rest, d.watchOverdue) })
 	group.run("ledger", func() error { return d.watchLedger(rest) })
 	group.run("files", func() error { return d.watchFiles(triggers) })
 	group.run("calendars", func() error { return d.followCalendars(triggers) })
@@ -129,7 +130,7 @@ func (d *Daemon) Serve(ctx context.Context, onReady func(context.Context) error)
 	if d.replicator != nil {
 		group.wait("replicate")
 	}
-	group.wait("http", "metrics", "notify", "lease", "retention", "ledger", "files", "calendars", "sign-ins", "room", "obstacles")
+	group.wait("http", "metrics", "notify", "overdue", "lease", "retention", "ledger", "files", "calendars", "sign-ins", "room", "obstacles")
 	return errors.Join(err, group.err())
 }
 

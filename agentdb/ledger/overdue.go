@@ -1,0 +1,66 @@
+package ledger
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"time"
+
+	"rouse/agentdb/sqlite"
+)
+
+// KindOverdue is the kind of the incident of a job without the success that was expected of it.
+const KindOverdue = "no success"
+
+// Overdue is a job without a success in the time in which one was expected.
+type Overdue struct {
+	Job, Agent string
+	Missed     int    // windows that have passed since the last success
+	Why        string // what is known of the cause
+	LastRun    int64  // 0 if the job has not run
+	Notices    []Notice
+}
+
+// RecordOverdue opens the incident of an overdue job, or counts the windows that were missed since, and puts
+// the notices into the outbox. It does nothing if so many windows are on record, and sends no notices of an
+// incident that was acknowledged.
+func (l *Ledger) RecordOverdue(ctx context.Context, o Overdue, now time.Time) error {
+	return l.do(ctx, func(tx *sqlite.Tx) error {
+		i, err := scanIncident(tx.QueryRow(`select `+incidentColumns+` from incidents where job = $1 and kind = $2 and closed_at = 0`+l.forUpdate, o.Job, KindOverdue))
+		opened := errors.Is(err, sql.ErrNoRows)
+		if err != nil && !opened || err == nil && i.Failures >= o.Missed {
+			return err
+		}
+		if opened {
+			if i, err = scanIncident(tx.QueryRow(`insert into incidents (job, agent, kind, first_run, last_run, opened_at, last_at) values ($1, $2, $3, $4, $4, $5, $5) returning `+incidentColumns,
+				o.Job, o.Agent, KindOverdue, o.LastRun, ms(now))); err != nil {
+				return err
+			}
+			if err := addEvent(tx, Event{Job: o.Job, At: now, Kind: "incident.opened"}, map[string]any{"incident": i.ID, "error_kind": i.Kind}); err != nil {
+				return err
+			}
+		}
+
+		told := 0
+		for _, n := range o.Notices {
+			if !i.AckedAt.IsZero() {
+				break
+			}
+			n.Incident = i.ID
+			if err := addNotice(tx, n, now); err != nil {
+				return err
+			}
+			told++
+		}
+		_, err = tx.Exec(`update incidents set failures = $1, error = $2, last_run = $3, last_at = $4, told = told + $5 where id = $6`, o.Missed, o.Why, o.LastRun, ms(now), told, i.ID)
+		return err
+	})
+}
+
+// CloseOverdue closes the incident of a job that is expected to succeed later, or no longer at all.
+func (l *Ledger) CloseOverdue(ctx context.Context, job string, now time.Time) error {
+	return l.do(ctx, func(tx *sqlite.Tx) error {
+		_, err := tx.Exec(`update incidents set closed_at = $1 where job = $2 and kind = $3 and closed_at = 0`, ms(now), job, KindOverdue)
+		return err
+	})
+}

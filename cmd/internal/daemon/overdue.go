@@ -1,0 +1,179 @@
+package daemon
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"rouse/agentdb/ledger"
+	"rouse/cmd/internal/api"
+	"rouse/cmd/internal/config"
+	"rouse/internal/text"
+)
+
+// overdueLook is the longest time between two looks for overdue jobs, since the configuration and the clock can change.
+const overdueLook = 30 * time.Second
+
+// overdueJob is a job that has not succeeded within the time that its owner expects.
+type overdueJob struct {
+	job    *config.Job
+	due    time.Time // the end of the last window that has passed
+	missed int       // windows that have passed
+	why    string
+}
+
+// watchOverdue records overdue jobs until ctx ends.
+func (d *Daemon) watchOverdue(ctx context.Context) error {
+	for {
+		next, err := d.recordOverdue(ctx, d.ledger.Now())
+		if err != nil && ctx.Err() == nil {
+			d.log.Error("jobs without a success could not be looked for; it is tried again", "error", err)
+		}
+
+		wait := overdueLook
+		if !next.IsZero() {
+			wait = min(wait, max(next.Sub(d.ledger.Now()), time.Second))
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(wait):
+		}
+	}
+}
+
+// recordOverdue opens and counts the incidents of overdue jobs, and closes those of jobs that no longer are.
+// It returns when the next job is due, zero for never.
+func (d *Daemon) recordOverdue(ctx context.Context, now time.Time) (next time.Time, err error) {
+	s := d.Current()
+	open, err := d.ledger.Incidents(ctx, ledger.IncidentFilter{Limit: maxOpenIncidents})
+	if err != nil {
+		return next, err
+	}
+	closing := map[string]bool{}
+	for _, i := range open {
+		closing[i.Job] = closing[i.Job] || i.Kind == ledger.KindOverdue
+	}
+
+	for i := range s.Config.Jobs {
+		o, due, err := d.overdue(ctx, s, &s.Config.Jobs[i], now)
+		if err != nil {
+			return next, err
+		}
+		if !due.IsZero() && (next.IsZero() || due.Before(next)) {
+			next = due
+		}
+		if o == nil {
+			continue
+		}
+
+		name := string(o.job.Name)
+		closing[name] = false
+		last, err := d.ledger.Runs(ctx, ledger.RunFilter{Job: name, Limit: 1})
+		if err != nil {
+			return next, err
+		}
+		record := ledger.Overdue{Job: name, Agent: o.job.Agent, Missed: o.missed, Why: o.why, Notices: d.runner.OverdueNotices(name, time.Duration(o.job.ExpectSuccessWithin), o.due, o.why)}
+		if len(last) > 0 {
+			record.LastRun = last[0].ID
+		}
+		if err := d.ledger.RecordOverdue(ctx, record, now); err != nil {
+			return next, err
+		}
+	}
+
+	for job, gone := range closing {
+		if gone {
+			if err := d.ledger.CloseOverdue(ctx, job, now); err != nil {
+				return next, err
+			}
+		}
+	}
+	return next, nil
+}
+
+// overdue returns a job with what it has missed, nil if nothing, and when its next window ends. A job without
+// a success is expected to have one since the ledger knows its schedule, or since this process began.
+func (d *Daemon) overdue(ctx context.Context, s *Setup, j *config.Job, now time.Time) (*overdueJob, time.Time, error) {
+	name, within := string(j.Name), time.Duration(j.ExpectSuccessWithin)
+	if within == 0 || !config.On(j.Enabled) || s.plan == nil || s.plan.Plan.Jobs[name].Name == "" {
+		return nil, time.Time{}, nil
+	}
+
+	since, err := d.ledger.LastDone(ctx, name)
+	if err != nil {
+		return nil, time.Time{}, err
+	}
+	ever := !since.IsZero()
+	if !ever {
+		since = d.startedAt
+		if st, known, err := d.ledger.JobState(ctx, name); err != nil {
+			return nil, time.Time{}, err
+		} else if known && !st.Anchor.IsZero() {
+			since = st.Anchor
+		}
+	}
+	missed := int(now.Sub(since) / within)
+	next := since.Add(time.Duration(max(missed, 0)+1) * within)
+	if missed <= 0 {
+		return nil, next, nil
+	}
+
+	o := &overdueJob{job: j, missed: missed, due: since.Add(time.Duration(missed) * within), why: "It has never succeeded"}
+	if ever {
+		o.why = "The last success was at " + api.LocalTime(since, s.Config.Zone())
+	}
+	more, err := d.whyOverdue(ctx, j, now)
+	o.why += more
+	return o, next, err
+}
+
+// whyOverdue returns what is known of the cause: a pause, or how the last run ended.
+func (d *Daemon) whyOverdue(ctx context.Context, j *config.Job, now time.Time) (string, error) {
+	pauses, err := d.ledger.Pauses(ctx, now)
+	if err != nil {
+		return "", err
+	}
+	if p, ok := ledger.Paused(pauses, string(j.Name), j.Agent, now); ok {
+		return "; it is paused: " + pausedWhy(p), nil
+	}
+
+	last, err := d.ledger.Runs(ctx, ledger.RunFilter{Job: string(j.Name), Limit: 1})
+	switch {
+	case err != nil:
+		return "", err
+	case len(last) == 0:
+		return "; it has not run", nil
+	case last[0].Outcome == "":
+		return fmt.Sprintf("; run %d is %s", last[0].ID, last[0].State), nil
+	case last[0].Outcome.Done():
+		return fmt.Sprintf("; the last run was run %d, and none has started since", last[0].ID), nil
+	}
+	return fmt.Sprintf("; run %d ended as %s: %s", last[0].ID, last[0].Outcome, text.Truncate(text.OneLine(last[0].Error), 200)), nil
+}
+
+// checkOverdue reports the jobs that have not succeeded in time.
+func (d *Daemon) checkOverdue(ctx context.Context, s *Setup) (out []api.Check, err error) {
+	now := d.ledger.Now()
+	for i := range s.Config.Jobs {
+		o, _, err := d.overdue(ctx, s, &s.Config.Jobs[i], now)
+		if err != nil {
+			return nil, err
+		}
+		if o != nil {
+			name := string(o.job.Name)
+			out = append(out, api.Check{Name: "success of " + name, Detail: fmt.Sprintf("none within %s. %s", o.job.ExpectSuccessWithin, o.why),
+				Remedy: "see rouse why " + name})
+		}
+	}
+	return out, nil
+}
+
+// seldom reports whether a job runs daily or less often, by one schedule alone.
+func seldom(cfg *config.Config, j *config.Job) bool {
+	if j.Watch != nil || j.Webhook != nil || len(j.Follows) > 0 {
+		return false
+	}
+	all, err := cfg.Schedules(j)
+	return err == nil && len(all) == 1 && all[0].DailyAtMost()
+}
