@@ -25,7 +25,7 @@ type Job struct {
 
 	Prompt     string         `key:"prompt" own:"yes" say:"a template; what the model is asked to do" eg:"Write yesterday's spending by category to report.md."`
 	PromptFile Path           `key:"prompt_file" own:"yes" say:"read when the configuration is, into prompt" eg:"./report.md"`
-	Playbook   []PlaybookCall `key:"playbook" own:"yes" say:"a fixed list of calls, without a model"`
+	Playbook   []PlaybookCall `key:"playbook" own:"yes" say:"a fixed list of calls, without a model" eg:"[{call: notify, with: {title: done}}]"`
 	Skill      string         `key:"skill" own:"yes" say:"name of a skill with a module, which is run without a model of its own" eg:"csv-report"`
 	Input      map[string]any `key:"input" own:"yes" say:"what the module is given: templates, and expressions after '= '" eg:"{month: '{{ .Scheduled }}'}"`
 
@@ -88,7 +88,7 @@ type PlaybookCall struct {
 	Call    string         `key:"call" need:"yes" say:"a tool" eg:"notify"`
 	With    map[string]any `key:"with" say:"its arguments: templates, and expressions after '= '" eg:"{title: '{{ .Job }} is done'}"`
 	Save    string         `key:"save" say:"name for its result" eg:"imported"`
-	If      string         `key:"if" say:"an expression; false skips the call" eg:"imported.rows_imported > 0"`
+	If      string         `key:"if" say:"an expression; false skips the call" eg:"Attempt == 1"`
 	Each    any            `key:"each" say:"a list, or '= ' and an expression that gives one, such as '= Files' in a batch or '= Changes.Added' with converge; the call is made for each of them, which templates and expressions know as item, and its place from 0 on as index" eg:"'= Files'"`
 	OnError string         `key:"on_error" enum:"fail|continue" default:"fail" say:"what a failed call does to the run"`
 

@@ -98,7 +98,7 @@ func (r *referrer) walk(t reflect.Type, path string, owned bool) (names []string
 func (r *referrer) key(t reflect.Type, f field, parent, path string, owned bool) Key {
 	k := Key{
 		Path: path, Type: typeWords(t), Default: f.preset + f.unset, Required: f.need, Secret: f.secret, Says: f.say, Later: f.later,
-		Where: whereText(parent, owned), Example: under(path, r.example(t, f)),
+		Where: whereText(parent, owned), Example: r.under(path, r.example(t, f)),
 	}
 	for value := range strings.SplitSeq(f.enum, "|") {
 		if value != "" && !strings.HasSuffix(value, "*") {
@@ -234,24 +234,163 @@ func scalarExample(t reflect.Type, f field) string {
 	return ""
 }
 
-// under writes a value below its path, from the top of a file.
-func under(path, value string) string {
-	parts := strings.Split(path, ".")
+// besides are lines that stand in an example beside a key, since the key would be refused without them: in the mapping at a
+// place, if the path of the key that is shown begins with shown. Later ones replace earlier ones; -KEY takes one out.
+var besides = []struct{ place, shown, line string }{
+	{"", "jobs[]", "agents: [{name: bookkeeper}]"},
+	{"jobs[]", "jobs[]", "prompt: Write the report."},
+	{"", "agents[].model", "models: [{name: local, provider: ollama, model: 'qwen3:8b'}]"},
+	{"", "jobs[].model", "models: [{name: local, provider: ollama, model: 'qwen3:8b'}]"},
+	{"", "agents[].channels", "notifications: [{name: ops, kind: desktop}]"},
+	{"", "jobs[].notify.channels", "notifications: [{name: ops, kind: desktop}]"},
+	{"", "agents[].mcp", "mcp: [{name: files, argv: [/opt/mcp/files-server]}]"},
+	{"agents[].self_scheduling", "agents[].self_scheduling.horizon", "min_interval: 10m"},
+	{"agents[]", "agents[].sandbox", "reason: its programs are confined by the container"},
+	{"agents[]", "agents[].reason", "sandbox: off"},
+	{"dashboard", "dashboard.proxy", "hosts: [box.example.net]"},
+	{"replicate", "replicate.access_key", "access_key: secret:s3_key"},
+	{"replicate", "replicate.access_key", "secret_key: secret:s3_secret"},
+	{"replicate", "replicate.access_key", "to: s3://bucket/rouse?region=eu-central-1"},
+	{"replicate", "replicate.secret_key", "access_key: secret:s3_key"},
+	{"replicate", "replicate.secret_key", "secret_key: secret:s3_secret"},
+	{"replicate", "replicate.secret_key", "to: s3://bucket/rouse?region=eu-central-1"},
+	{"engine", "engine.blobs", "postgres: secret:postgres"},
+	{"engine", "engine.access_key", "postgres: secret:postgres"},
+	{"engine", "engine.secret_key", "postgres: secret:postgres"},
+	{"engine", "engine.access_key", "access_key: secret:s3_key"},
+	{"engine", "engine.access_key", "secret_key: secret:s3_secret"},
+	{"engine", "engine.access_key", "blobs: s3://bucket"},
+	{"engine", "engine.secret_key", "access_key: secret:s3_key"},
+	{"engine", "engine.secret_key", "secret_key: secret:s3_secret"},
+	{"engine", "engine.secret_key", "blobs: s3://bucket"},
+	{"models[]", "models[]", "model: 'qwen3:8b'"},
+	{"models[]", "models[]", "provider: ollama"},
+	{"models[]", "models[].api", "model: gpt-5-mini"},
+	{"models[]", "models[].api", "provider: openai"},
+	{"models[]", "models[].base_url", "model: gpt-5-mini"},
+	{"models[]", "models[].base_url", "provider: openai"},
+	{"models[]", "models[].api_key", "model: gpt-5-mini"},
+	{"models[]", "models[].api_key", "provider: openai"},
+	{"models[]", "models[].recording", "-model"},
+	{"models[]", "models[].recording", "provider: replay"},
+	{"mcp[]", "mcp[]", "argv: [/opt/mcp/files-server]"},
+	{"mcp[]", "mcp[].url", "-argv"},
+	{"mcp[]", "mcp[].url", "url: https://mcp.example.com/mcp"},
+	{"mcp[]", "mcp[].headers", "-argv"},
+	{"mcp[]", "mcp[].headers", "url: https://mcp.example.com/mcp"},
+	{"mcp[]", "mcp[].private_network", "-argv"},
+	{"mcp[]", "mcp[].private_network", "url: https://mcp.example.com/mcp"},
+	{"mcp[]", "mcp[].oauth", "-argv"},
+	{"mcp[]", "mcp[].oauth", "url: https://mcp.example.com/mcp"},
+	{"calendars[]", "calendars[]", "file: ./closed.ics"},
+	{"calendars[]", "calendars[].holidays", "-file"},
+	{"calendars[]", "calendars[].url", "-file"},
+	{"calendars[]", "calendars[].private_network", "-file"},
+	{"calendars[]", "calendars[].refresh", "-file"},
+	{"calendars[]", "calendars[].private_network", "url: https://example.com/closed.ics"},
+	{"calendars[]", "calendars[].refresh", "url: https://example.com/closed.ics"},
+	{"jobs[]", "jobs[].prompt_file", "-prompt"},
+	{"jobs[]", "jobs[].playbook[]", "-prompt"},
+	{"jobs[]", "jobs[].skill", "-prompt"},
+	{"jobs[]", "jobs[].input", "-prompt"},
+	{"jobs[]", "jobs[].workspace", "-prompt"},
+	{"jobs[]", "jobs[].input", "skill: csv-report"},
+	{"jobs[]", "jobs[].workspace", "skill: csv-report"},
+	{"jobs[].playbook[]", "jobs[].playbook[]", "with: {title: done}"},
+	{"", "jobs[].playbook[].must_succeed", "agents: [{name: bookkeeper, grants: {commands: [{argv: [ls]}]}}]"},
+	{"", "jobs[].playbook[].expect", "agents: [{name: bookkeeper, grants: {commands: [{argv: [ls]}]}}]"},
+	{"jobs[].playbook[]", "jobs[].playbook[].must_succeed", "with: {command: ls}"},
+	{"jobs[].playbook[]", "jobs[].playbook[].must_succeed", "call: shell_run"},
+	{"jobs[].playbook[]", "jobs[].playbook[].expect", "with: {command: ls}"},
+	{"jobs[].playbook[]", "jobs[].playbook[].expect", "call: shell_run"},
+	{"", "jobs[].playbook[].expect.status", "agents: [{name: bookkeeper, grants: {network: [{host: example.com}]}}]"},
+	{"jobs[].playbook[]", "jobs[].playbook[].expect.status", "with: {url: 'https://example.com/'}"},
+	{"jobs[].playbook[]", "jobs[].playbook[].expect.status", "call: web_fetch"},
+	{"jobs[].watch", "jobs[].watch.max_wait", "mode: batch"},
+	{"jobs[].watch", "jobs[].watch.max_files", "mode: batch"},
+	{"jobs[].when[]", "jobs[].when[].write", "command: [./has-news.sh]"},
+	{"jobs[].when[]", "jobs[].when[].read", "command: [./has-news.sh]"},
+	{"jobs[].when[]", "jobs[].when[].network", "command: [./has-news.sh]"},
+	{"jobs[].when[]", "jobs[].when[].sandbox", "command: [./has-news.sh]"},
+	{"jobs[].when[]", "jobs[].when[].reason", "command: [./has-news.sh]"},
+	{"jobs[].when[]", "jobs[].when[].sandbox", "reason: it only asks the clock"},
+	{"jobs[].when[]", "jobs[].when[].reason", "sandbox: off"},
+	{"jobs[].when[]", "jobs[].when[].not", "file: ./inbox"},
+	{"jobs[].when[]", "jobs[].when[].timeout", "file: ./inbox"},
+	{"jobs[]", "jobs[].when[].that", "webhook: {path: /hooks/bank, secret: secret:bank}"},
+	{"notifications[]", "notifications[].url", "kind: url"},
+	{"notifications[]", "notifications[].secret", "url: https://example.net/notices"},
+	{"notifications[]", "notifications[].secret", "kind: webhook"},
+	{"mcp[].oauth", "mcp[].oauth.client_secret", "issuer: https://login.example.com"},
+	{"jobs[]", "jobs[].playbook[].each", "watch: {path: ./inbox, mode: batch}"},
+}
+
+// wholes are the examples that take two items of a list.
+var wholes = map[string]string{
+	"models[].fallback": "models:\n  - {name: main, provider: ollama, model: 'qwen3:8b', fallback: spare}\n  - {name: spare, provider: ollama, model: 'qwen3:4b'}\n",
+	"jobs[].after[]":    followed + "after: fetch}\n", "jobs[].after[].job": followed + "after: [{job: fetch}]}\n", "jobs[].after[].on": followed + "after: [{job: fetch, on: [success]}]}\n",
+}
+
+const followed = "agents: [{name: bookkeeper}]\njobs:\n  - {name: fetch, agent: bookkeeper, every: 1h, prompt: Fetch the statements.}\n  - {name: report, agent: bookkeeper, prompt: Write the report., "
+
+// under writes a value below its path, from the top of a file, with what must stand beside it.
+func (r *referrer) under(path, value string) string {
+	if whole := wholes[path]; whole != "" {
+		return whole
+	}
 	var out strings.Builder
-	indent := ""
+	indent, t, place := "", reflect.TypeFor[Config](), ""
+	line := func(text string) {
+		out.WriteString(indent + text + "\n")
+		// The dash of an item stands where its first key would begin.
+		indent = strings.ReplaceAll(indent, "- ", "  ")
+	}
+
+	parts := strings.Split(path, ".")
 	for i, part := range parts {
 		name, inList := strings.CutSuffix(part, "[]")
-		out.WriteString(indent + name + ":")
+		for _, beside := range r.beside(t, place, name, path) {
+			line(beside)
+		}
 		if i == len(parts)-1 {
+			line(name + ": " + value)
 			break
 		}
 
-		out.WriteString("\n")
-		// The dash of an item stands where its first key would begin.
-		indent = strings.ReplaceAll(indent, "- ", "  ") + "  "
+		line(name + ":")
+		fields := r.known.of(t)
+		t = structOf(t.Field(fields[slices.IndexFunc(fields, func(f field) bool { return f.key == name })].index).Type)
+		indent, place = indent+"  ", join(place, part)
 		if inList {
 			indent += "- "
 		}
 	}
-	return out.String() + " " + value + "\n"
+	return out.String()
+}
+
+// beside returns the lines that a mapping has beside a key.
+func (r *referrer) beside(t reflect.Type, place, name, shown string) (lines []string) {
+	keys := map[string]bool{name: true}
+	add := func(line string) {
+		if key, _, _ := strings.Cut(line, ":"); !keys[key] {
+			keys[key] = true
+			lines = append(lines, line)
+		}
+	}
+	for _, b := range slices.Backward(besides) {
+		if b.place == place && (shown == b.shown || strings.HasPrefix(shown, b.shown) && strings.ContainsAny(shown[len(b.shown):][:1], ".[")) {
+			if out, ok := strings.CutPrefix(b.line, "-"); ok {
+				keys[out] = true
+			} else {
+				add(b.line)
+			}
+		}
+	}
+	for _, f := range slices.Backward(r.known.of(t)) {
+		if f.need {
+			add(f.key + ": " + r.example(t.Field(f.index).Type, f))
+		}
+	}
+	slices.Reverse(lines)
+	return lines
 }

@@ -67,10 +67,10 @@ func TestFindKeys(t *testing.T) {
 func TestKeyInFull(t *testing.T) {
 	for _, want := range []Key{
 		{Path: "log.level", Type: "a text", Values: []string{"debug", "info", "warn", "error"}, Default: "info", Env: "ROUSE_LOG_LEVEL", Where: "in log", Example: "log:\n  level: info\n"},
-		{Path: "jobs[].retry.attempts", Type: "a whole number", Default: "1", Where: "in jobs[].retry, and for all jobs in defaults.retry", Example: "jobs:\n  - retry:\n      attempts: 1\n"},
-		{Path: "jobs[].watch.path", Type: "a path", Required: true, Where: "in jobs[].watch", Example: "jobs:\n  - watch:\n      path: ./inbox\n"},
+		{Path: "jobs[].retry.attempts", Type: "a whole number", Default: "1", Where: "in jobs[].retry, and for all jobs in defaults.retry", Example: "agents: [{name: bookkeeper}]\njobs:\n  - name: morning-report\n    agent: bookkeeper\n    prompt: Write the report.\n    retry:\n      attempts: 1\n"},
+		{Path: "jobs[].watch.path", Type: "a path", Required: true, Where: "in jobs[].watch", Example: "agents: [{name: bookkeeper}]\njobs:\n  - name: morning-report\n    agent: bookkeeper\n    prompt: Write the report.\n    watch:\n      path: ./inbox\n"},
 		{Path: "agents[].grants.commands[].argv", Type: "a list of text, or one alone", Required: true, Where: "in agents[].grants.commands[]",
-			Example: "agents:\n  - grants:\n      commands:\n        - argv: [pandoc, '*.md', -o, '*.html']\n"},
+			Example: "agents:\n  - name: bookkeeper\n    grants:\n      commands:\n        - argv: [pandoc, '*.md', -o, '*.html']\n"},
 	} {
 		found, _ := FindKeys(want.Path)
 		if len(found) != 1 {

@@ -21,12 +21,12 @@ type Config struct {
 	Skills        *skillSettings `key:"skills" say:"where skills are looked for, and what their modules are given"`
 	Engine        Engine         `key:"engine" say:"where the ledger is"`
 	Node          string         `key:"node" env:"yes" say:"name of this process among those that share a ledger on PostgreSQL; rouse serve --node says it too" unset:"the name of the machine" eg:"nas"`
-	Defaults      *Job           `key:"defaults" say:"what every job has unless it says otherwise"`
-	Models        []Model        `key:"models" say:"the first is the default; with none, a key in the environment makes one: ANTHROPIC_API_KEY, OPENAI_API_KEY or GEMINI_API_KEY"`
+	Defaults      *Job           `key:"defaults" say:"what every job has unless it says otherwise" eg:"{timezone: Europe/Berlin}"`
+	Models        []Model        `key:"models" say:"the first is the default; with none, a key in the environment makes one: ANTHROPIC_API_KEY, OPENAI_API_KEY or GEMINI_API_KEY" eg:"[{name: local, provider: ollama, model: 'qwen3:8b'}]"`
 	Agents        []Agent        `key:"agents" say:"workers: each has instructions, folders, a database and grants"`
-	MCP           []MCPServer    `key:"mcp" say:"servers of the Model Context Protocol, whose tools agents may have once you have approved them (rouse mcp-servers)"`
-	Calendars     []Calendar     `key:"calendars" say:"whose times jobs exclude, or keep to with only"`
-	Jobs          []Job          `key:"jobs" say:"what is done, for which agent, and what starts it"`
+	MCP           []MCPServer    `key:"mcp" say:"servers of the Model Context Protocol, whose tools agents may have once you have approved them (rouse mcp-servers)" eg:"[{name: files, argv: [/opt/mcp/files-server]}]"`
+	Calendars     []Calendar     `key:"calendars" say:"whose times jobs exclude, or keep to with only" eg:"[{name: closed, file: ./closed.ics}]"`
+	Jobs          []Job          `key:"jobs" say:"what is done, for which agent, and what starts it" eg:"[{name: morning-report, agent: bookkeeper, prompt: Write the report.}]"`
 	Notifications []Notification `key:"notifications" say:"channels; desktop exists without being named"`
 
 	// Files that were read, the main one first.

@@ -1,0 +1,31 @@
+package config_test
+
+import (
+	"cmp"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"rouse/agent"
+	"rouse/cmd/internal/config"
+)
+
+// The example of each key is a configuration that rouse config check takes.
+func TestKeyExamplesPassTheCheck(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Dir(write(t, "report.md", "Write it.", "bookkeeper.md", "You keep books.", "bookkeeper.soul.md", "Patient.", "closed.ics", "BEGIN:VCALENDAR\nEND:VCALENDAR\n", "tls/cert.pem", "x", "tls/key.pem", "x"))
+	secrets := map[string]string{"heartbeat": "https://hc-ping.com/canary", "postgres": "postgres://rouse@db.example.net/rouse", "slack_url": "ntfy://ntfy.sh/topic"}
+	for _, k := range config.Keys() {
+		if k.Later != "" {
+			continue
+		}
+		_, err := config.Load(config.LoadOptions{Path: filepath.Join(dir, "rouse.yaml"), Text: []byte(k.Example), Home: filepath.Join(dir, "home"), Tools: agent.Specs(),
+			Getenv: func(string) string { return "" }, Secret: func(name string) (string, bool, error) {
+				return cmp.Or(secrets[name], "c2VjcmV0c2VjcmV0c2VjcmV0c2VjcmV0"), true, nil
+			}})
+		// A skill has to be installed, and a recording to be made, before a configuration can name it.
+		if err != nil && !strings.Contains(err.Error(), "there is no skill") && !strings.Contains(err.Error(), "recordings/12.json") {
+			t.Errorf("%s: %v\n%s", k.Path, err, k.Example)
+		}
+	}
+}
