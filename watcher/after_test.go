@@ -361,14 +361,6 @@ func TestMoveReplacesNothing(t *testing.T) {
 
 	d.read("done/a.csv", "first")
 	d.read("done/a-3.csv", "second")
-	one, two := d.handle(d.write("one", "1")), d.handle(d.write("two", "2"))
-	if err := reserveAndRename(one, two); !errors.Is(err, fs.ErrExist) {
-		t.Errorf("%v", err)
-	}
-
-	d.must(reserveAndRename(one, d.handle(d.path("three"))))
-	d.read("two", "2")
-	d.read("three", "1")
 }
 
 // A destination that cannot be written fails visibly, keeps the file, and is tried again.

@@ -161,17 +161,7 @@ func copyAcross(ctx context.Context, file fileHandle, st stamp, dest fileHandle)
 	return file.remove()
 }
 
-// reserveAndRename renames a file to a free name where the system has no rename that refuses
-// to replace: an empty file reserves the name, and is replaced.
-func reserveAndRename(file, dest fileHandle) error {
-	place, err := dest.root.OpenFile(dest.name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-	if err != nil {
-		return err
-	}
-
-	place.Close()
-	if err := rename(file, dest); err != nil {
-		return errors.Join(err, dest.remove())
-	}
-	return nil
+// renameNew renames a file unless the new name is taken: fs.ErrExist.
+func renameNew(file, dest fileHandle) error {
+	return atomicfile.MoveNew(atomicfile.Name{Root: file.root, Name: file.name}, atomicfile.Name{Root: dest.root, Name: dest.name})
 }

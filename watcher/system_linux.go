@@ -1,11 +1,8 @@
 package watcher
 
 import (
-	"errors"
 	"io/fs"
 	"syscall"
-
-	"golang.org/x/sys/unix"
 )
 
 // openFlags keep a link or a pipe that took a file's place from being followed or waited for.
@@ -32,15 +29,4 @@ func network(dir string) string {
 		return ""
 	}
 	return networks[int64(st.Type)&0xFFFFFFFF] //nolint:unconvert // its width differs between systems
-}
-
-// renameNew renames a file unless the new name is taken: fs.ErrExist.
-func renameNew(file, dest fileHandle) error {
-	err := inFolders(file, dest, func(from int, old string, to int, name string) error {
-		return unix.Renameat2(from, old, to, name, unix.RENAME_NOREPLACE)
-	})
-	if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOSYS) {
-		return reserveAndRename(file, dest) // this file system cannot
-	}
-	return err
 }

@@ -12,5 +12,3 @@ const openFlags = 0
 func identity(fs.FileInfo) (device, inode uint64, changed int64) { return 0, 0, 0 }
 
 func network(string) string { return "" }
-
-func renameNew(file, dest fileHandle) error { return reserveAndRename(file, dest) }

@@ -1,13 +1,9 @@
 package watcher
 
 import (
-	"errors"
 	"io/fs"
-	"os"
 	"strings"
 	"syscall"
-
-	"golang.org/x/sys/windows"
 )
 
 const openFlags = 0
@@ -28,27 +24,4 @@ func network(dir string) string {
 		return "SMB"
 	}
 	return ""
-}
-
-// renameNew renames a file unless the new name is taken: fs.ErrExist.
-func renameNew(file, dest fileHandle) error {
-	from, err := windows.UTF16PtrFromString(file.path())
-	if err != nil {
-		return err
-	}
-
-	to, err := windows.UTF16PtrFromString(dest.path())
-	if err != nil {
-		return err
-	}
-
-	err = windows.MoveFileEx(from, to, windows.MOVEFILE_WRITE_THROUGH)
-	if errors.Is(err, windows.ERROR_NOT_SAME_DEVICE) {
-		err = syscall.EXDEV // as the others call it
-	}
-	if err != nil {
-		return &os.LinkError{Op: "rename", Old: file.path(), New: dest.path(), Err: err}
-	}
-
-	return nil
 }

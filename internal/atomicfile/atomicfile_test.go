@@ -336,3 +336,37 @@ func TestRename(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 }
+
+// A rename on a system that has none which refuses to replace takes a free name only, for files and folders.
+func TestReserveAndRename(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	for _, make := range []func() error{
+		func() error { return os.WriteFile(filepath.Join(dir, "one"), []byte("1"), 0o600) },
+		func() error { return os.WriteFile(filepath.Join(dir, "two"), []byte("2"), 0o600) },
+		func() error { return os.Mkdir(filepath.Join(dir, "folder"), 0o700) },
+	} {
+		if err := make(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer root.Close()
+
+	for _, move := range []func(from, to atomicfile.Name) error{atomicfile.ReserveAndRename, atomicfile.MoveNew} {
+		for _, from := range []string{"one", "folder"} {
+			if err := move(atomicfile.Name{Root: root, Name: from}, atomicfile.Name{Root: root, Name: "two"}); !errors.Is(err, fs.ErrExist) {
+				t.Errorf("%s: %v", from, err)
+			}
+			if err := errors.Join(move(atomicfile.Name{Root: root, Name: from}, atomicfile.Name{Root: root, Name: "free"}), root.Rename("free", from)); err != nil {
+				t.Errorf("%s: %v", from, err)
+			}
+		}
+	}
+	if now, err := os.ReadFile(filepath.Join(dir, "two")); err != nil || string(now) != "2" {
+		t.Errorf("%q %v", now, err)
+	}
+}

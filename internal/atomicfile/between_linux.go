@@ -1,0 +1,18 @@
+package atomicfile
+
+import (
+	"errors"
+
+	"golang.org/x/sys/unix"
+)
+
+// MoveNew renames a file or a folder unless the new name is taken: fs.ErrExist.
+func MoveNew(from, to Name) error {
+	err := inFolders(from, to, func(from int, old string, to int, name string) error {
+		return unix.Renameat2(from, old, to, name, unix.RENAME_NOREPLACE)
+	})
+	if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOSYS) {
+		return reserveAndRename(from, to) // this file system cannot
+	}
+	return err
+}
