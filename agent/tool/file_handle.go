@@ -201,16 +201,22 @@ func (p *FileHandle) checkFolder() (fs.FileInfo, error) {
 // handle is one of its folder alone, held open, so that no link which takes the place of that leads the
 // rename elsewhere.
 func (p *FileHandle) Create() (*atomicfile.File, error) {
-	folder, name := filepath.Dir(p.Rel), filepath.Base(p.Rel)
-	if folder != "." {
+	if folder := filepath.Dir(p.Rel); folder != "." {
 		if err := owner.MakeFoldersIn(p.Root, folder); err != nil {
 			return nil, err
 		}
 	}
-
-	in, err := p.OpenRoot(folder)
-	if err != nil {
+	if err := p.Hold(); err != nil {
 		return nil, err
+	}
+	return atomicfile.CreateIn(p.Root, p.Rel, 0o644)
+}
+
+// Hold checks the folder of a file as CheckWrite does, and makes the handle one of this folder, held open.
+func (p *FileHandle) Hold() error {
+	in, err := p.OpenRoot(filepath.Dir(p.Rel))
+	if err != nil {
+		return err
 	}
 
 	opened, err := in.Stat(".")
@@ -221,16 +227,12 @@ func (p *FileHandle) Create() (*atomicfile.File, error) {
 		}
 	}
 	if err != nil {
-		return nil, errors.Join(err, in.Close())
+		return errors.Join(err, in.Close())
 	}
 
 	old := p.Root
-	p.Root, p.Rel = in, name
-	if err := old.Close(); err != nil {
-		return nil, err
-	}
-
-	return atomicfile.CreateIn(in, name, 0o644)
+	p.Root, p.Rel = in, filepath.Base(p.Rel)
+	return old.Close()
 }
 
 func secretError(shown string) error {

@@ -4,8 +4,10 @@ import (
 	"context"
 	"fmt"
 	"hash/fnv"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/gofrs/flock"
@@ -41,10 +43,7 @@ func (l *Locks) Acquire(ctx context.Context, path string) (release func(), err e
 		return func() {}, nil
 	}
 
-	sum := fnv.New32a()
-	_, _ = sum.Write([]byte(strings.ToLower(path))) // some file systems tell no case; elsewhere this only shares a lock
-	n := sum.Sum32() % lockFiles
-
+	n := slot(path)
 	select {
 	case <-l.turns[n]:
 	case <-ctx.Done():
@@ -61,6 +60,40 @@ func (l *Locks) Acquire(ctx context.Context, path string) (release func(), err e
 		unlock()
 		l.turns[n] <- struct{}{}
 	}, nil
+}
+
+// AcquireAll is Acquire for several paths, in an order in which no two calls wait for each other.
+func (l *Locks) AcquireAll(ctx context.Context, paths ...string) (release func(), err error) {
+	var held []func()
+	release = func() {
+		for _, one := range slices.Backward(held) {
+			one()
+		}
+	}
+	if l == nil {
+		return release, nil
+	}
+
+	bySlot := map[uint32]string{}
+	for _, path := range paths {
+		bySlot[slot(path)] = path
+	}
+	for _, n := range slices.Sorted(maps.Keys(bySlot)) {
+		one, err := l.Acquire(ctx, bySlot[n])
+		if err != nil {
+			release()
+			return nil, err
+		}
+		held = append(held, one)
+	}
+	return release, nil
+}
+
+// slot is the number of the lock of a path.
+func slot(path string) uint32 {
+	sum := fnv.New32a()
+	_, _ = sum.Write([]byte(strings.ToLower(path))) // some file systems tell no case; elsewhere this only shares a lock
+	return sum.Sum32() % lockFiles
 }
 
 // lockFile waits until no other process has a lock file. The system releases it with its process.

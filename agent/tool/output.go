@@ -6,8 +6,11 @@ import (
 	"encoding/hex"
 	"fmt"
 	"io"
+	"io/fs"
 	"path/filepath"
 	"time"
+
+	"rouse/agentdb/ledger"
 )
 
 // Output is a file that a run is about to rename to its final name.
@@ -55,4 +58,24 @@ func (p *FileHandle) Announce(ctx context.Context, temp string) error {
 	}
 
 	return p.onOutput(ctx, Output{filepath.Join(folder, filepath.Base(path)), hex.EncodeToString(hash.Sum(nil)), size, info.ModTime()})
+}
+
+// AnnounceAs reports that the file which is at the absolute path now is about to get the name rel below
+// the handle's path, or that path with ".". The caller has hashed its content.
+func (p *FileHandle) AnnounceAs(ctx context.Context, now, rel, hash string, info fs.FileInfo) error {
+	folder, err := filepath.EvalSymlinks(p.Name())
+	if err != nil {
+		return fmt.Errorf("the folder of %s cannot be found: %w", p.shown, err)
+	}
+
+	path := filepath.Join(folder, p.Rel, rel)
+	if p.onWrite != nil {
+		if err := p.onWrite(ctx, ledger.Place{Kind: ledger.PlaceFile, Name: path, ID: fileID(now)}); err != nil {
+			return err
+		}
+	}
+	if p.onOutput == nil {
+		return nil
+	}
+	return p.onOutput(ctx, Output{path, hash, info.Size(), info.ModTime()})
 }

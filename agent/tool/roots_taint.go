@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"rouse/agentdb/ledger"
 )
@@ -121,6 +122,40 @@ func (r *Roots) writeNeed(path string) Need {
 	}
 	n.Writes, n.Bind = []ledger.Place{place}, r.bindPath(path, true)
 	return n
+}
+
+// TransferNeed is the need of a call that moves or copies what lies at a path to another one, which gets
+// the labels of the first.
+func (r *Roots) TransferNeed(from, to string, moves bool) Need {
+	n := r.ReadNeed(from)
+	_, abs := r.innermost(to, true)
+	if abs == "" {
+		return n // the call will be refused
+	}
+
+	place := PlaceOf(abs)
+	place.ID = ledger.FileID{} // what is there by then is another file, which AnnounceAs tells of
+	n.Writes = []ledger.Place{place}
+	source, target := r.bindPath(from, moves), r.bindPath(to, true)
+	n.Bind = func(n Need) (Need, error) {
+		if n, err := source(n); err != nil || n.Refused != nil {
+			return n, err
+		}
+		return target(n)
+	}
+	return n
+}
+
+// RemoveNeed is the need of a call that deletes what lies at a path, and shows nothing of it.
+func (r *Roots) RemoveNeed(path string) Need { return Need{Bind: r.bindPath(path, true)} }
+
+// HasBelow reports whether a folder or file that was granted lies below an absolute path, or is the path.
+func (r *Roots) HasBelow(abs string) bool {
+	return slices.ContainsFunc(r.roots, func(g root) bool {
+		_, in := below(abs, g.Path)
+		_, named := below(abs, g.named)
+		return (in || named) && !g.File
+	})
 }
 
 // PlaceOf names a path, which may not exist yet, for the labels on record.

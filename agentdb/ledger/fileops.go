@@ -25,6 +25,10 @@ const (
 	FileCopy      FileOpType = "copy"
 	FileDelete    FileOpType = "delete"
 	FileDirCreate FileOpType = "dirCreate" // its AfterHash is no hash
+	// FileMoveAway is the old name of a file that a tool has moved. The content before is not stored: it
+	// is at the new name, which is the FileMove recorded right before.
+	FileMoveAway  FileOpType = "moveAway"
+	FileDirDelete FileOpType = "dirDelete" // its BeforeHash is no hash
 	// FileProgram is by a program that may change anything, found afterwards: made, changed or removed, as its hashes say.
 	FileProgram FileOpType = "program"
 )
@@ -52,21 +56,36 @@ type FileOp struct {
 // AddFileOp records what attempt a is about to do to a file, and the content before, unless
 // op.NoUndoReason says why that is not kept. It returns the op with its id.
 func (l *Ledger) AddFileOp(ctx context.Context, a Attempt, op FileOp, before []byte) (FileOp, error) {
-	op.Run, op.At = a.Run, l.now()
-	var kept []byte
-	if op.BeforeHash != "" && op.NoUndoReason == "" {
-		// The columns are texts, and a file may hold any bytes.
-		kept = base64.StdEncoding.AppendEncode(nil, before)
+	ops := []FileOp{op}
+	err := l.AddFileOps(ctx, a, ops, [][]byte{before})
+	return ops[0], err
+}
+
+// AddFileOps records changes as AddFileOp does, all of them or none, and sets their ids and times.
+func (l *Ledger) AddFileOps(ctx context.Context, a Attempt, ops []FileOp, before [][]byte) error {
+	now := l.now()
+	entries := make([]Entry, len(ops))
+	for i := range ops {
+		op := &ops[i]
+		op.Run, op.At = a.Run, now
+		var kept []byte
+		if op.BeforeHash != "" && op.NoUndoReason == "" {
+			// The columns are texts, and a file may hold any bytes.
+			kept = base64.StdEncoding.AppendEncode(nil, before[i])
+		}
+
+		entries[i] = Entry{value: kept, write: func(tx *sqlite.Tx, _ Attempt, _, stored string) error {
+			return tx.QueryRow(`insert into file_ops (run, agent, batch, at, type, root, path, made, mode, size, before, before_hash, after_hash, lost)
+				values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14) returning id`,
+				op.Run, op.Agent, op.Batch, ms(op.At), op.Type, op.Root, op.Path, op.CreatedFolder, op.Mode, op.Size, stored, op.BeforeHash, op.AfterHash, op.NoUndoReason).Scan(&op.ID)
+		}}
 	}
 
-	err := l.writeEntries(ctx, a, []Entry{{value: kept, write: func(tx *sqlite.Tx, _ Attempt, _, stored string) error {
-		return tx.QueryRow(`insert into file_ops (run, agent, batch, at, type, root, path, made, mode, size, before, before_hash, after_hash, lost)
-			values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14) returning id`,
-			op.Run, op.Agent, op.Batch, ms(op.At), op.Type, op.Root, op.Path, op.CreatedFolder, op.Mode, op.Size, stored, op.BeforeHash, op.AfterHash, op.NoUndoReason).Scan(&op.ID)
-	}}})
-
-	op.At = instant(ms(op.At))
-	return op, err
+	err := l.writeEntries(ctx, a, entries)
+	for i := range ops {
+		ops[i].At = instant(ms(now))
+	}
+	return err
 }
 
 // DeleteFileOp deletes the record of a change that was not made after all.

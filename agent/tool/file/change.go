@@ -205,6 +205,7 @@ func (c pendingChange) warnings() []string {
 type fileState struct {
 	info fs.FileInfo
 	text string
+	sum  string // of the content, if the text is not kept
 }
 
 // unchanged reports whether nobody changed the file meanwhile. It compares what stat
@@ -241,7 +242,7 @@ func readCurrent(p *tool.FileHandle, shown string) (fileState, error) {
 	}
 
 	text, err := decodeText(file, shown)
-	return fileState{info, text}, err
+	return fileState{info: info, text: text}, err
 }
 
 // readAny reads what is there now, text or not: a file with its bytes, or a folder.
@@ -266,8 +267,44 @@ func readAny(p *tool.FileHandle, shown string) (fileState, error) {
 		err = &tool.PathError{Kind: tool.KindRejected, Message: fmt.Sprintf("%s has more than the %d MiB that are kept of a file", shown, maxRaw>>20)}
 	}
 
-	return fileState{info, string(all)}, err
+	return fileState{info: info, text: string(all)}, err
 }
+
+// hashAny hashes what is there now, of any size, and keeps nothing of it.
+func hashAny(ctx context.Context, p *tool.FileHandle) (fileState, error) {
+	file, err := p.OpenChecked()
+	var bad *tool.PathError
+	if errors.As(err, &bad) && bad.Kind == tool.KindNotFound {
+		return fileState{}, nil
+	}
+	if err != nil {
+		return fileState{}, err
+	}
+	defer file.Close()
+
+	info, err := file.Stat()
+	if err != nil || info.IsDir() {
+		return fileState{info: info, sum: folderHash}, err
+	}
+	sum, err := copyHashed(ctx, io.Discard, file)
+	return fileState{info: info, sum: sum}, err
+}
+
+// copyHashed copies until the context ends, and returns the hash of the content.
+func copyHashed(ctx context.Context, to io.Writer, from io.Reader) (string, error) {
+	sum := sha256.New()
+	_, err := io.Copy(io.MultiWriter(sum, to), readerFunc(func(b []byte) (int, error) {
+		if ctx.Err() != nil {
+			return 0, context.Cause(ctx)
+		}
+		return from.Read(b)
+	}))
+	return hex.EncodeToString(sum.Sum(nil)), err
+}
+
+type readerFunc func([]byte) (int, error)
+
+func (f readerFunc) Read(b []byte) (int, error) { return f(b) }
 
 // writeTemp writes the whole content to a temporary file, so that no reader sees half of it. Without a
 // mode it gets that of a new file.

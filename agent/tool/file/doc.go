@@ -1,5 +1,5 @@
-// Package file holds the file tools: file_read, file_write, file_edit, file_search,
-// file_operation_history, file_undo and share_artifact, and the aliases of some of them.
+// Package file holds the file tools: file_read, file_write, file_edit, file_move, file_copy, file_delete,
+// dir_create, file_search, file_operation_history, file_undo and share_artifact, and the aliases of some of them.
 //
 // # Design
 //
@@ -12,6 +12,10 @@
 //
 // What is shared is stored by the ledger together with the rest of the run: it exists with its row or
 // not at all, and is deleted with its run (OSA-19).
+//
+// A file is moved by a rename between two folders that are held open, or to another file system by a copy that is
+// compared with the hash of the original before that is removed. The contents of moved files are not stored: undo moves
+// them back.
 //
 // Every change is recorded, with what the file held before, ahead of the change itself. Undo compares
 // what the file holds now with the content before and after, so it knows whether the change came about

@@ -48,9 +48,11 @@ func TestLinkSwaps(t *testing.T) {
 			"file_read": {"path": "sub/a.txt"}, "file_search": {"pattern": "secret", "path": []string{".", "sub"}[i%2]}, "list_files": {"path": "sub"},
 			"file_write": {"path": "sub/a.txt", "content": "open"}, "write_file": {"path": "sub/" + strconv.Itoa(i), "content": "x"},
 			"file_edit": {"path": "sub/a.txt", "old_string": "SECRET", "new_string": "taken"}, "file_undo": {},
+			"file_copy": {"from": "sub/a.txt", "to": "copy.txt", "overwrite": true}, "file_move": {"from": "copy.txt", "to": "sub/moved.txt", "overwrite": true},
 		} {
 			e, got := call(name, args)
-			if strings.Contains(string(e.Result), "SECRET") {
+			copied, _ := os.ReadFile(filepath.Join(dir, "work", "copy.txt"))
+			if strings.Contains(string(e.Result)+string(copied), "SECRET") {
 				t.Fatalf("%s got out: %s", name, e.Result)
 			}
 			if name == "file_search" && e.OK && got["total_matches"] != 0.0 {

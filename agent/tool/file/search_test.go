@@ -393,7 +393,7 @@ func TestAliases(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	const first = "file_read file_write file_edit file_search file_operation_history file_undo share_artifact"
+	const first = "file_read file_write file_edit file_move file_copy file_delete dir_create file_search file_operation_history file_undo share_artifact"
 	for allow, more := range map[string]string{"": "", "*": "", "file_*": "", "read_file": " read_file", "*_file": " read_file write_file edit_file", "search,list_files": " list_files search", "[": ""} {
 		tools, err := file.Tools(file.Options{Roots: roots, Allow: strings.Split(allow, ",")})
 		if err != nil {

@@ -15,6 +15,7 @@ import (
 // Log records what was done to files, and stores what was shared. *ledger.Ledger is one.
 type Log interface {
 	AddFileOp(ctx context.Context, a ledger.Attempt, op ledger.FileOp, before []byte) (ledger.FileOp, error)
+	AddFileOps(ctx context.Context, a ledger.Attempt, ops []ledger.FileOp, before [][]byte) error
 	DeleteFileOp(ctx context.Context, id int64) error
 	MarkFileOpUndone(ctx context.Context, id int64) error
 	FileOps(ctx context.Context, f ledger.FileOpFilter) ([]ledger.FileOp, error)
@@ -65,6 +66,10 @@ var members = []member{
 	taking[readArgs](readSpec, (*files).readTool),
 	taking[writeArgs](writeSpec, (*files).writeTool),
 	taking[editArgs](editSpec, (*files).editTool),
+	taking[transferArgs](moveSpec, (*files).moveTool),
+	taking[transferArgs](copySpec, (*files).copyTool),
+	taking[deleteArgs](deleteSpec, (*files).deleteTool),
+	taking[folderArgs](folderSpec, (*files).folderTool),
 	taking[searchArgs](searchSpec, (*files).searchTool),
 	taking[historyArgs](historySpec, (*files).historyTool),
 	taking[undoArgs](undoSpec, (*files).undoTool),

@@ -7,12 +7,14 @@ import (
 	"fmt"
 	"io/fs"
 	"path/filepath"
+	"syscall"
 	"time"
 
 	"rouse/agent/tool"
 	"rouse/agentdb/ledger"
 	"rouse/internal/atomicfile"
 	"rouse/internal/nofollow"
+	"rouse/internal/owner"
 )
 
 // Undo reverts one recorded change of a file. It refuses, with a *tool.PathError, when the file was
@@ -24,7 +26,82 @@ func Undo(ctx context.Context, log Log, locks *tool.Locks, b nofollow.Boundary, 
 	if err != nil {
 		return &tool.PathError{Kind: tool.KindNotFound, Message: fmt.Sprintf("the folder of %s is gone: %v", op.Path, err)}
 	}
-	return undo(ctx, log, locks, roots, op, force)
+	source := roots
+	if op.Type == ledger.FileMoveAway {
+		sibling, err := siblingOf(ctx, log, op)
+		if err != nil {
+			return err
+		}
+		if source, err = tool.NewRootsWithin(b, sibling.Root, nil); err != nil {
+			return &tool.PathError{Kind: tool.KindNotFound, Message: fmt.Sprintf("the folder of %s is gone: %v", sibling.Path, err)}
+		}
+	}
+	return undo(ctx, log, locks, roots, source, op, force)
+}
+
+// siblingOf returns the new name of a file whose old name is op: the change recorded right before.
+func siblingOf(ctx context.Context, log Log, op ledger.FileOp) (ledger.FileOp, error) {
+	ops, err := log.FileOps(ctx, ledger.FileOpFilter{Run: op.Run, Batch: op.Batch, Limit: -1})
+	if err != nil {
+		return ledger.FileOp{}, &hostError{err}
+	}
+	for _, one := range ops { // the newest first
+		if one.ID < op.ID {
+			return one, nil
+		}
+	}
+	return ledger.FileOp{}, &hostError{fmt.Errorf("the new name of %s is not on record", op.Path)}
+}
+
+// moveBack gives a moved file its old name again. If its new name had another file before, that one
+// is restored later, so a copy is made.
+func moveBack(ctx context.Context, log Log, source *tool.Roots, p *tool.FileHandle, op ledger.FileOp) error {
+	sibling, err := siblingOf(ctx, log, op)
+	if err != nil {
+		return err
+	}
+
+	from, err := source.Resolve(sibling.Path, true)
+	if err != nil {
+		return err
+	}
+	defer from.Close()
+
+	now, err := hashAny(ctx, from)
+	switch {
+	case err != nil:
+		return from.Explain(err)
+	case !now.hasHash(op.BeforeHash):
+		return &tool.PathError{Kind: tool.KindRejected, Message: fmt.Sprintf("%s cannot be moved back: %s was changed or removed since", op.Path, sibling.Path)}
+	}
+
+	if folder := filepath.Dir(p.Rel); folder != "." {
+		if err := owner.MakeFoldersIn(p.Root, folder); err != nil {
+			return err
+		}
+	}
+	if err := errors.Join(from.Hold(), p.Hold()); err != nil {
+		return err
+	}
+
+	one := item{info: now.info, hash: op.BeforeHash}
+	if sibling.BeforeHash == "" {
+		if err := p.AnnounceAs(ctx, filepath.Join(from.Name(), from.Rel), ".", one.hash, one.info); err != nil {
+			return &hostError{err}
+		}
+		if err := rename(from, p, now.info, false); !errors.Is(err, syscall.EXDEV) {
+			return err
+		}
+	}
+	return copyInto(ctx, from, p, one, true, func(string) error { return nil })
+}
+
+// makeFolderAgain makes a folder that was deleted.
+func makeFolderAgain(p *tool.FileHandle, op ledger.FileOp) error {
+	if err := owner.MakeFoldersIn(p.Root, p.Rel); err != nil {
+		return err
+	}
+	return p.Chmod(p.Rel, fs.FileMode(op.Mode))
 }
 
 // whyNotUndoable says why a change cannot be undone now, "" when it can.
@@ -61,12 +138,12 @@ func openChanged(roots *tool.Roots, op ledger.FileOp) (*tool.FileHandle, fileSta
 	}
 
 	// The file tools change only text. A program may have moved or deleted any file.
-	read := readCurrent
+	var old fileState
 	if byCommand(op) {
-		read = readAny
+		old, err = hashAny(context.Background(), p)
+	} else {
+		old, err = readCurrent(p, op.Path)
 	}
-
-	old, err := read(p, op.Path)
 	if err != nil {
 		return nil, old, errors.Join(err, p.Close())
 	}
@@ -81,6 +158,9 @@ func (b fileState) hasHash(hash string) bool {
 	}
 	if b.info.IsDir() {
 		return hash == folderHash
+	}
+	if b.sum != "" {
+		return hash == b.sum
 	}
 	return hash == hashOf(b.text)
 }
@@ -103,8 +183,8 @@ func contentObstacle(op ledger.FileOp, now fileState) string {
 }
 
 // undo restores the file of a change and marks the change as undone. A change that never came about is
-// only marked.
-func undo(ctx context.Context, log Log, locks *tool.Locks, roots *tool.Roots, op ledger.FileOp, force bool) error {
+// only marked. A file that was moved is moved back from where source reaches.
+func undo(ctx context.Context, log Log, locks *tool.Locks, roots, source *tool.Roots, op ledger.FileOp, force bool) error {
 	release, err := locks.Acquire(ctx, roots.Canonical(op.Path))
 	if err != nil {
 		return err
@@ -122,9 +202,15 @@ func undo(ctx context.Context, log Log, locks *tool.Locks, roots *tool.Roots, op
 	asBefore := op.NoUndoReason == "" && op.UndoneAt.IsZero() && old.hasHash(op.BeforeHash)
 	why := undoObstacle(p, op, old, func(string) bool { return false })
 	switch {
+	case asBefore && old.info == nil && op.CreatedFolder != "":
+		err = removeFolders(p, op)
 	case asBefore:
 	case why != "" && (!force || op.NoUndoReason != "" || !op.UndoneAt.IsZero()):
 		return &tool.PathError{Kind: tool.KindRejected, Message: fmt.Sprintf("the change %d/%s of %s cannot be undone: %s", op.Run, op.Batch, (&files{roots: roots}).relToWorkdir(op.Path), why)}
+	case op.Type == ledger.FileMoveAway:
+		err = moveBack(ctx, log, source, p, op)
+	case op.Type == ledger.FileDirDelete:
+		err = makeFolderAgain(p, op)
 	case op.BeforeHash == "":
 		err = removeCreated(p, old, op)
 	default:
@@ -149,6 +235,11 @@ func removeCreated(p *tool.FileHandle, old fileState, op ledger.FileOp) error {
 	if err := p.Remove(p.Rel); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
+	return removeFolders(p, op)
+}
+
+// removeFolders removes the folders that were made for a file, as far as they are empty.
+func removeFolders(p *tool.FileHandle, op ledger.FileOp) error {
 	if op.CreatedFolder == "" {
 		return atomicfile.SyncFolderIn(p.Root, filepath.Dir(p.Rel))
 	}
@@ -159,6 +250,9 @@ func removeCreated(p *tool.FileHandle, old fileState, op ledger.FileOp) error {
 	}
 
 	folder := filepath.Dir(p.Rel)
+	if _, err := p.Lstat(folder); errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
 	for ; folder != "." && len(folder) >= len(last); folder = filepath.Dir(folder) {
 		if p.Remove(folder) != nil {
 			break // something else is in it now, which also keeps those above
@@ -196,10 +290,10 @@ func changedMeanwhile(shown string) error {
 	return &changedError{&tool.PathError{Kind: tool.KindExecutionError, Message: shown + " was changed meanwhile, and was left as it is now; read it again"}}
 }
 
-// byCommand reports whether a change was made by a program, to a file of any kind.
+// byCommand reports whether a change may be of a file of any kind: by a program, or of a whole file.
 func byCommand(op ledger.FileOp) bool {
 	switch op.Type {
-	case ledger.FileMove, ledger.FileCopy, ledger.FileDelete, ledger.FileDirCreate, ledger.FileProgram:
+	case ledger.FileMove, ledger.FileCopy, ledger.FileDelete, ledger.FileDirCreate, ledger.FileProgram, ledger.FileMoveAway, ledger.FileDirDelete:
 		return true
 	}
 	return false

@@ -31,7 +31,7 @@ type operation struct {
 	ID      string `json:"operation_id"`
 	Batch   string `json:"batch_id"` // the same for all that one call changed
 	Run     int64  `json:"run"`
-	Type    string `json:"type"` // create, write, fileEdit, move, copy, delete, dirCreate
+	Type    string `json:"type"` // create, write, fileEdit, move, moveAway, copy, delete, dirCreate, dirDelete
 	Path    string `json:"path"`
 	At      string `json:"at"`
 	CanUndo bool   `json:"can_undo"`
@@ -128,7 +128,7 @@ func (f *files) undo(ctx context.Context, in tool.Invocation, a undoArgs) (tool.
 	for i, op := range ops {
 		err := f.checkBatch(ops, i)
 		if err == nil {
-			err = undo(ctx, f.log, f.locks, f.roots, op, false)
+			err = undo(ctx, f.log, f.locks, f.roots, f.roots, op, false)
 		}
 
 		if err != nil && len(undone) > 0 {

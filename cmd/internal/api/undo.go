@@ -32,7 +32,7 @@ type Undo struct {
 // UndoneFile is a change of a file by a run.
 type UndoneFile struct {
 	Path   string `json:"path"`
-	Type   string `json:"type"`   // create, write, fileEdit, move, copy, delete, dirCreate
+	Type   string `json:"type"`   // create, write, fileEdit, move, moveAway, copy, delete, dirCreate, dirDelete
 	Before bool   `json:"before"` // something was there before it
 	After  bool   `json:"after"`  // something is there since
 	// Why it was not, or cannot be, undone; "" when it was or can.

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -135,12 +136,13 @@ func (c *checker) granted(path string, call PlaybookCall, s tool.Spec, j *Job, a
 			c.reference(path+".channel", "channel", channel, c.channels)
 		}
 	case s.Scope == tool.ScopeAgent:
-		if file := argument("path"); file != "" && isConstant(file) {
+		name := cmp.Or(s.Path, "path")
+		if file := argument(name); file != "" && isConstant(file) {
 			if err := shellPath(file); err != nil {
-				c.bad(path+".path", "%s", err.Error())
+				c.bad(path+"."+name, "%s", err.Error())
 				return
 			}
-			c.file(path+".path", file, s, j, agent)
+			c.file(path+"."+name, file, s, j, agent)
 		}
 	}
 }

@@ -115,7 +115,10 @@ func (s *site) fileChange(ctx context.Context, ops []ledger.FileOp) (fileChange,
 	first, last := ops[0], ops[len(ops)-1]
 	out := fileChange{Path: first.Path, Did: string(last.Type), Undone: !last.UndoneAt.IsZero()}
 	switch {
-	case last.Type == ledger.FileDirCreate:
+	case last.Type == ledger.FileDirCreate, last.Type == ledger.FileDirDelete:
+		return out, nil
+	case first.Type == ledger.FileMoveAway:
+		out.Why = "the file was moved, as it was"
 		return out, nil
 	case first.BeforeHash != "" && first.NoUndoReason != "":
 		out.Why = "what it held before was not kept: " + first.NoUndoReason

@@ -1,0 +1,262 @@
+package file
+
+import (
+	"context"
+	_ "embed"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+
+	"rouse/agent/tool"
+	"rouse/agentdb/ledger"
+	"rouse/internal/owner"
+	"rouse/internal/text"
+)
+
+var (
+	//go:embed delete.md
+	deleteText string
+	//go:embed dir_create.md
+	folderText string
+)
+
+type deleteArgs struct {
+	Path      string `json:"path" jsonschema:"relative to the working folder, or absolute inside a folder granted for writing"`
+	Recursive bool   `json:"recursive,omitempty" jsonschema:"delete a folder with all it holds"`
+	DryRun    bool   `json:"dry_run,omitempty" jsonschema:"check, and delete nothing"`
+}
+
+var deleteSpec = wideContextOnly(changing("file_delete", deleteText, tool.WritesFiles))
+
+func (f *files) deleteTool(s tool.Spec) (tool.Tool, error) {
+	s.Timeout = transferTimeout
+	s.Needs = tool.Needs(func(_ context.Context, _ tool.Invocation, a deleteArgs) (tool.Need, error) {
+		return f.roots.RemoveNeed(filepath.Clean(a.Path)), nil
+	})
+	return tool.Define(s, func(ctx context.Context, in tool.Invocation, a deleteArgs) (tool.Envelope, error) {
+		release, err := f.takeTurns(ctx, a.Path)
+		if err != nil {
+			return failureOf(a.Path, err)
+		}
+		defer release()
+
+		res, err := f.delete(ctx, in, a)
+		if err != nil {
+			return failureOf(a.Path, err)
+		}
+		return tool.Success(res), nil
+	})
+}
+
+func (f *files) delete(ctx context.Context, in tool.Invocation, a deleteArgs) (transferResult, error) {
+	before, err := f.earlier(ctx, in)
+	if err != nil {
+		return transferResult{}, err
+	}
+	res := transferResult{Path: f.shown(a.Path), Kind: "file", CanUndo: true, DryRun: a.DryRun}
+	if len(before.ops) > 0 { // a process died: what it had deleted stays on record, and the rest is deleted now
+		if before.all {
+			res.Files, res.OperationID = len(before.ops), in.Key
+			return res, nil
+		}
+		var left []ledger.FileOp
+		for _, op := range before.ops {
+			p, now, err := openChanged(f.roots, op)
+			if err != nil {
+				return res, err
+			}
+			if err := p.Close(); err != nil {
+				return res, err
+			}
+			if now.info != nil {
+				left = append(left, op)
+			}
+		}
+		if err := f.discard(ctx, left); err != nil {
+			return res, err
+		}
+	}
+
+	items, size, err := f.itemsAt(ctx, a.Path, true)
+	if err != nil {
+		return res, err
+	}
+	if res.Bytes = size; items[0].info.IsDir() {
+		res.Kind = "folder"
+	}
+	for _, one := range items {
+		if !one.info.IsDir() {
+			res.Files++
+		}
+	}
+	if len(items) > 1 && !a.Recursive {
+		return res, &tool.PathError{Kind: tool.KindRejected, Message: fmt.Sprintf("%s is a folder that holds %s; set recursive to delete all of it", a.Path, text.Plural(len(items)-1, "entry"))}
+	}
+	if err := f.keepable(ctx, in, a.Path, items, size); err != nil || a.DryRun {
+		return res, err
+	}
+
+	ops, err := f.keepItems(ctx, in, a.Path, items)
+	if err == nil {
+		var gone int
+		if gone, err = f.removeItems(a.Path, items); err == nil {
+			res.OperationID = in.Key
+			return res, nil
+		}
+		if ops = ops[gone:]; gone > 0 {
+			err = &tool.PathError{Kind: tool.KindExecutionError, Message: fmt.Sprintf("%d of %d were deleted, then: %v; file_undo restores them", gone, len(items), err)}
+		}
+	}
+	return res, errors.Join(err, f.discard(ctx, ops))
+}
+
+// keepable refuses to delete what cannot be kept for undo.
+func (f *files) keepable(ctx context.Context, in tool.Invocation, path string, items []item, size int64) error {
+	for _, one := range items {
+		if !one.info.IsDir() && one.info.Mode().Perm()&0o200 == 0 {
+			return &tool.PathError{Kind: tool.KindRejected, Message: filepath.Join(path, one.rel) + " is marked read-only"}
+		}
+		if !one.info.IsDir() && one.info.Size() > maxKept {
+			return &tool.PathError{Kind: tool.KindRejected, Message: fmt.Sprintf("%s has more than the %s that are kept of a file for undo, and is not deleted; move it away instead", filepath.Join(path, one.rel), text.Size(maxKept))}
+		}
+	}
+
+	kept, err := f.log.SavedFileBytes(ctx, in.Run)
+	if err != nil {
+		return &hostError{err}
+	}
+	if kept+size > maxUndoBytes {
+		return &tool.PathError{Kind: tool.KindRejected, Message: fmt.Sprintf("%s is not deleted: no more than %s of a run's changes are kept for undo; move it away instead", path, text.Size(maxUndoBytes))}
+	}
+	return nil
+}
+
+// keepItems records items with their contents, in the order in which they are deleted.
+func (f *files) keepItems(ctx context.Context, in tool.Invocation, path string, items []item) (ops []ledger.FileOp, err error) {
+	var contents [][]byte
+	begin, held := 0, 0
+	flush := func() error {
+		err := f.log.AddFileOps(ctx, ledger.Attempt{Run: in.Run, Number: in.Attempt}, ops[begin:], contents)
+		if err != nil {
+			ops = ops[:begin]
+			return &hostError{err}
+		}
+		begin, held, contents = len(ops), 0, nil
+		return nil
+	}
+
+	for i := len(items) - 1; i >= 0; i-- {
+		op, content, err := f.keepItem(filepath.Join(path, items[i].rel), items[i])
+		if err != nil {
+			return ops[:begin], err
+		}
+		op.Agent, op.Batch = in.Agent, in.Key
+		ops, contents, held = append(ops, op), append(contents, content), held+len(content)
+		if held >= maxBatch {
+			if err := flush(); err != nil {
+				return ops, err
+			}
+		}
+	}
+	if len(contents) == 0 {
+		return ops, nil
+	}
+	return ops, flush()
+}
+
+func (f *files) keepItem(shown string, one item) (op ledger.FileOp, content []byte, err error) {
+	p, err := f.roots.Resolve(shown, true)
+	if err != nil {
+		return op, nil, err
+	}
+	defer p.Close()
+
+	op = ledger.FileOp{Type: ledger.FileDelete, Root: p.Name(), Path: filepath.Join(p.Name(), p.Rel), Mode: uint32(one.info.Mode().Perm()), BeforeHash: one.hash}
+	if one.info.IsDir() {
+		op.Type = ledger.FileDirDelete
+		return op, nil, nil
+	}
+
+	now, err := f.content(p, shown)
+	if err == nil && now.sum != one.hash {
+		err = changedMeanwhile(shown)
+	}
+	op.Size = int64(len(now.text))
+	return op, []byte(now.text), err
+}
+
+type folderArgs struct {
+	Path   string `json:"path" jsonschema:"relative to the working folder, or absolute inside a folder granted for writing"`
+	DryRun bool   `json:"dry_run,omitempty" jsonschema:"check, and make nothing"`
+}
+
+type folderResult struct {
+	Path        string `json:"path"`
+	Created     bool   `json:"created"` // false: it was there already
+	CanUndo     bool   `json:"can_undo"`
+	OperationID string `json:"operation_id,omitempty"`
+	DryRun      bool   `json:"dry_run,omitempty"`
+}
+
+var folderSpec = wideContextOnly(changing("dir_create", folderText, tool.WritesFiles))
+
+func (f *files) folderTool(s tool.Spec) (tool.Tool, error) {
+	return tool.Define(s, func(ctx context.Context, in tool.Invocation, a folderArgs) (tool.Envelope, error) {
+		release, err := f.takeTurns(ctx, a.Path)
+		if err != nil {
+			return failureOf(a.Path, err)
+		}
+		defer release()
+
+		res, err := f.makeFolder(ctx, in, a)
+		if err != nil {
+			return failureOf(a.Path, err)
+		}
+		return tool.Success(res), nil
+	})
+}
+
+func (f *files) makeFolder(ctx context.Context, in tool.Invocation, a folderArgs) (folderResult, error) {
+	res := folderResult{Path: f.shown(a.Path), CanUndo: true, DryRun: a.DryRun}
+	p, err := f.roots.Resolve(a.Path, true)
+	if err != nil {
+		return res, err
+	}
+	defer p.Close()
+
+	switch info, err := p.Lstat(p.Rel); {
+	case err == nil && info.IsDir():
+		before, err := f.earlier(ctx, in)
+		if res.Created = len(before.ops) > 0; res.Created { // by an attempt that was cut off
+			res.OperationID = in.Key
+		}
+		return res, err
+	case err == nil:
+		return res, &tool.PathError{Kind: tool.KindRejected, Message: fmt.Sprintf("%s exists: a file of %s; choose another name", a.Path, text.Size(info.Size()))}
+	case !errors.Is(err, fs.ErrNotExist):
+		return res, p.Explain(err)
+	}
+
+	res.Created = true
+	ops := missingFolders(p, p.Rel)
+	for i := range ops {
+		ops[i].Agent, ops[i].Batch = in.Agent, in.Key
+	}
+	if a.DryRun {
+		return res, nil
+	}
+
+	if err := f.log.AddFileOps(ctx, ledger.Attempt{Run: in.Run, Number: in.Attempt}, ops, make([][]byte, len(ops))); err != nil {
+		return res, &hostError{err}
+	}
+	err = makeFolders(p)
+	if err == nil {
+		err = owner.MakeFoldersIn(p.Root, p.Rel)
+	}
+	if err != nil {
+		return res, errors.Join(p.Explain(err), f.discard(ctx, ops))
+	}
+	res.OperationID = in.Key
+	return res, nil
+}

@@ -1,0 +1,307 @@
+package file
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"rouse/agent/tool"
+	"rouse/agentdb/ledger"
+	"rouse/internal/atomicfile"
+	"rouse/internal/owner"
+	"rouse/internal/text"
+)
+
+// Limits of one call that moves, copies or deletes.
+const (
+	maxItems     = 1000     // files and folders
+	maxItemBytes = 4 << 30  // of all files: each is read, for undo
+	maxKept      = 32 << 20 // of one file that is deleted or overwritten
+	maxBatch     = 16 << 20 // contents that are recorded at once
+)
+
+// item is a file or a folder that a call moves, copies or deletes.
+type item struct {
+	rel  string // below the path of the call; "." is that path itself
+	info fs.FileInfo
+	hash string // of the content; folderHash for a folder
+}
+
+// itemsAt lists what lies at a path, a folder before what it holds, and hashes all files. Each is opened by
+// its own path, so that whatever may not be used by itself may not be used within a folder.
+func (f *files) itemsAt(ctx context.Context, path string, write bool) (out []item, size int64, err error) {
+	add := func(rel string) error {
+		shown := filepath.Join(path, rel)
+		if len(out) == maxItems {
+			return tooMany(path, fmt.Sprintf("holds more than %d files and folders", maxItems))
+		}
+
+		p, err := f.roots.Resolve(shown, write)
+		if err != nil {
+			return err
+		}
+		defer p.Close()
+
+		info, err := p.Lstat(p.Rel)
+		switch {
+		case err != nil:
+			return p.Explain(err)
+		case p.IsHidden(p.Rel) || write && f.roots.HasBelow(filepath.Join(p.Name(), p.Rel)):
+			return &tool.PathError{Kind: tool.KindRejected, Message: shown + " is or holds a folder that was granted by itself or belongs to rouse, and stays where it is"}
+		case info.Mode()&fs.ModeSymlink != 0:
+			return &tool.PathError{Kind: tool.KindRejected, Message: shown + " is a link; name the file itself"}
+		case info.Mode().IsRegular() && size+info.Size() > maxItemBytes:
+			return tooMany(path, "has more than "+text.Size(maxItemBytes))
+		}
+
+		now, err := hashAny(ctx, p)
+		if err != nil {
+			return p.Explain(err)
+		}
+		if now.info == nil || !os.SameFile(now.info, info) {
+			return changedMeanwhile(shown)
+		}
+		if !now.info.IsDir() {
+			size += now.info.Size()
+		}
+		out = append(out, item{rel, now.info, now.sum})
+		return nil
+	}
+
+	if err := add("."); err != nil || !out[0].info.IsDir() {
+		return out, size, err
+	}
+
+	top, err := f.roots.Resolve(path, write)
+	if err != nil {
+		return nil, 0, err
+	}
+	defer top.Close()
+
+	begin := filepath.ToSlash(top.Rel)
+	err = fs.WalkDir(top.FS(), begin, func(at string, _ fs.DirEntry, err error) error {
+		if err != nil || at == begin {
+			return err
+		}
+		rel, err := filepath.Rel(top.Rel, filepath.FromSlash(at))
+		if err != nil {
+			return err
+		}
+		return add(rel)
+	})
+	return out, size, err
+}
+
+func tooMany(path, why string) error {
+	return &tool.PathError{Kind: tool.KindRejected, Message: path + " " + why + "; take it in parts"}
+}
+
+// rename gives what looks like info at one handle the name of another. A handle holds its folder open.
+func rename(from, to *tool.FileHandle, info fs.FileInfo, replace bool) error {
+	source, target := atomicfile.Name{Root: from.Root, Name: from.Rel}, atomicfile.Name{Root: to.Root, Name: to.Rel}
+	move := atomicfile.MoveNew
+	if replace {
+		move = atomicfile.MoveOver
+	}
+	if now, err := from.Lstat(from.Rel); err != nil || !sameState(now, info) {
+		return changedMeanwhile(source.Path())
+	}
+	if err := move(source, target); err != nil {
+		return err
+	}
+
+	// No system renames a file on the condition that it is still the same one.
+	if now, err := to.Lstat(to.Rel); err != nil || !os.SameFile(now, info) {
+		return errors.Join(changedMeanwhile(source.Path()), atomicfile.MoveNew(target, source))
+	}
+	return errors.Join(atomicfile.SyncFolderIn(to.Root, "."), atomicfile.SyncFolderIn(from.Root, "."))
+}
+
+// sameState reports whether a file was not changed between two looks at it.
+func sameState(a, b fs.FileInfo) bool {
+	return os.SameFile(a, b) && (a.IsDir() || a.Size() == b.Size() && a.ModTime().Equal(b.ModTime()))
+}
+
+// copyInto copies a file to the handle's path, checks the copy, and gives it its name after ready, which gets
+// the hidden name that it has until then.
+func copyInto(ctx context.Context, from, to *tool.FileHandle, one item, replace bool, ready func(temp string) error) error {
+	in, err := from.OpenChecked()
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+
+	out, err := atomicfile.CreateIn(to.Root, to.Rel, 0o600)
+	if err != nil {
+		return err
+	}
+	if err := fill(ctx, out, in, one); err != nil {
+		return errors.Join(err, out.Abort())
+	}
+	if err := ready(out.TempName()); err != nil {
+		return errors.Join(err, out.Abort())
+	}
+	if replace {
+		return out.Commit()
+	}
+	return out.CommitNew()
+}
+
+// fill copies the content and the mode of an item, and refuses another content than it had.
+func fill(ctx context.Context, out *atomicfile.File, in *os.File, one item) error {
+	sum, err := copyHashed(ctx, out, in)
+	if err == nil && sum != one.hash {
+		err = changedMeanwhile(in.Name())
+	}
+	return errors.Join(err, out.Chmod(one.info.Mode().Perm()), out.Close())
+}
+
+// copyFolder copies a folder to a hidden name beside the handle's path, and returns that name.
+func (f *files) copyFolder(ctx context.Context, path string, to *tool.FileHandle, items []item) (temp string, err error) {
+	temp = atomicfile.TempName(to.Rel)
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, to.RemoveAll(temp))
+		}
+	}()
+
+	for _, one := range items {
+		at := filepath.Join(temp, one.rel)
+		if one.info.IsDir() {
+			if err := to.Mkdir(at, 0o700); err != nil {
+				return temp, err
+			}
+			continue
+		}
+
+		from, err := f.roots.Resolve(filepath.Join(path, one.rel), false)
+		if err != nil {
+			return temp, err
+		}
+		in, err := from.OpenChecked()
+		if err != nil {
+			return temp, errors.Join(err, from.Close())
+		}
+		out, err := atomicfile.CreateIn(to.Root, at, 0o600)
+		if err == nil {
+			if err = fill(ctx, out, in, one); err == nil {
+				err = out.Commit()
+			} else {
+				err = errors.Join(err, out.Abort())
+			}
+		}
+		if err = errors.Join(err, in.Close(), from.Close()); err != nil {
+			return temp, err
+		}
+	}
+
+	for i := len(items) - 1; i >= 0; i-- { // last, for a folder may be read-only
+		if one := items[i]; one.info.IsDir() {
+			if err := to.Chmod(filepath.Join(temp, one.rel), one.info.Mode().Perm()); err != nil {
+				return temp, err
+			}
+		}
+	}
+	return temp, nil
+}
+
+// removeItems deletes files and folders that are as they were, the innermost first. It returns how many are gone.
+func (f *files) removeItems(path string, items []item) (int, error) {
+	for i := len(items) - 1; i >= 0; i-- {
+		if err := f.removeItem(filepath.Join(path, items[i].rel), items[i]); err != nil {
+			return len(items) - 1 - i, err
+		}
+	}
+	return len(items), nil
+}
+
+func (f *files) removeItem(shown string, one item) error {
+	p, err := f.roots.Resolve(shown, true)
+	if err != nil {
+		return err
+	}
+	defer p.Close()
+
+	if err := p.Hold(); err != nil {
+		return err
+	}
+	now, err := p.Lstat(p.Rel)
+	if err != nil {
+		return p.Explain(err)
+	}
+	if !sameState(now, one.info) {
+		return changedMeanwhile(shown)
+	}
+	if err := p.Remove(p.Rel); err != nil {
+		return p.Explain(err)
+	}
+	return atomicfile.SyncFolderIn(p.Root, ".")
+}
+
+// recorded is how the changes of one call stand that an earlier attempt has recorded.
+type recorded struct {
+	ops       []ledger.FileOp // that were not undone, the newest first
+	all, none bool            // came about
+}
+
+// earlier looks up what an earlier attempt at the call has recorded: a process that died may have left any part of it done.
+func (f *files) earlier(ctx context.Context, in tool.Invocation) (r recorded, err error) {
+	ops, err := f.log.FileOps(ctx, ledger.FileOpFilter{Run: in.Run, Batch: in.Key, Limit: -1})
+	if err != nil {
+		return r, &hostError{err}
+	}
+
+	r.all, r.none = true, true
+	for _, op := range ops {
+		if !op.UndoneAt.IsZero() {
+			continue
+		}
+		r.ops = append(r.ops, op)
+		p, now, err := openChanged(f.roots, op)
+		if err != nil {
+			return r, err
+		}
+		if err := p.Close(); err != nil {
+			return r, err
+		}
+		r.all, r.none = r.all && now.hasHash(op.AfterHash), r.none && now.hasHash(op.BeforeHash)
+	}
+	return r, nil
+}
+
+// discard deletes the records of changes that did not come about.
+func (f *files) discard(ctx context.Context, ops []ledger.FileOp) error {
+	for _, op := range ops {
+		if err := f.log.DeleteFileOp(context.WithoutCancel(ctx), op.ID); err != nil {
+			return &hostError{err}
+		}
+	}
+	return nil
+}
+
+// missingFolders returns the changes that make the missing folders of a path, the outer ones first.
+func missingFolders(p *tool.FileHandle, rel string) (ops []ledger.FileOp) {
+	for folder := rel; folder != "."; folder = filepath.Dir(folder) {
+		if _, err := p.Lstat(folder); !errors.Is(err, fs.ErrNotExist) {
+			break
+		}
+		ops = append([]ledger.FileOp{{Type: ledger.FileDirCreate, Root: p.Name(), Path: filepath.Join(p.Name(), folder), AfterHash: folderHash}}, ops...)
+	}
+	return ops
+}
+
+// makeFolders makes the folders above a handle's path, and holds the last one open.
+func makeFolders(p *tool.FileHandle) error {
+	if folder := filepath.Dir(p.Rel); folder != "." {
+		if err := owner.MakeFoldersIn(p.Root, folder); err != nil {
+			return p.Explain(err)
+		}
+	}
+	if err := p.Hold(); err != nil {
+		return p.Explain(err)
+	}
+	return nil
+}

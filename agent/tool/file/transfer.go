@@ -1,0 +1,461 @@
+package file
+
+import (
+	"context"
+	_ "embed"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"rouse/agent/tool"
+	"rouse/agentdb/ledger"
+	"rouse/internal/atomicfile"
+	"rouse/internal/text"
+)
+
+var (
+	//go:embed move.md
+	moveText string
+	//go:embed copy.md
+	copyText string
+)
+
+// transferTimeout bounds a call, which may read and write 4 GiB.
+const transferTimeout = 10 * time.Minute
+
+type transferArgs struct {
+	From      string `json:"from" jsonschema:"a file or folder, relative to the working folder, or absolute inside a granted folder"`
+	To        string `json:"to" jsonschema:"the new path, or a folder to put it into"`
+	Overwrite bool   `json:"overwrite,omitempty" jsonschema:"replace a file that has the new path"`
+	DryRun    bool   `json:"dry_run,omitempty" jsonschema:"check, and change nothing"`
+}
+
+type transferResult struct {
+	From        string `json:"from,omitempty"`
+	Path        string `json:"path"` // where it is now
+	Kind        string `json:"kind"` // file or folder
+	Files       int    `json:"files"`
+	Bytes       int64  `json:"bytes"`
+	Replaced    bool   `json:"replaced,omitempty"`
+	CanUndo     bool   `json:"can_undo"`
+	OperationID string `json:"operation_id,omitempty"`
+	DryRun      bool   `json:"dry_run,omitempty"`
+}
+
+var (
+	moveSpec = transferring("file_move", moveText)
+	copySpec = wideContextOnly(transferring("file_copy", copyText))
+)
+
+func transferring(name, description string) tool.Spec {
+	s := changing(name, description, tool.WritesFiles)
+	s.Path, s.Timeout = "to", transferTimeout
+	return s
+}
+
+func (f *files) moveTool(s tool.Spec) (tool.Tool, error) { return f.transferTool(s, true) }
+func (f *files) copyTool(s tool.Spec) (tool.Tool, error) { return f.transferTool(s, false) }
+
+func (f *files) transferTool(s tool.Spec, moves bool) (tool.Tool, error) {
+	s.Needs = tool.Needs(func(_ context.Context, _ tool.Invocation, a transferArgs) (tool.Need, error) {
+		if a.From == "" || a.To == "" {
+			return tool.Need{}, nil // the call will be refused
+		}
+		return f.roots.TransferNeed(filepath.Clean(a.From), f.target(a), moves), nil
+	})
+	return tool.Define(s, func(ctx context.Context, in tool.Invocation, a transferArgs) (tool.Envelope, error) {
+		to := f.target(a)
+		release, err := f.takeTurns(ctx, a.From, to)
+		if err != nil {
+			return failureOf(a.From, err)
+		}
+		defer release()
+
+		res, err := f.transfer(ctx, in, a, to, moves)
+		if err != nil {
+			return failureOf(a.From, err)
+		}
+		return tool.Success(res), nil
+	})
+}
+
+func (f *files) takeTurns(ctx context.Context, paths ...string) (func(), error) {
+	names := make([]string, len(paths))
+	for i, path := range paths {
+		names[i] = f.roots.Canonical(path)
+	}
+	return f.locks.AcquireAll(ctx, names...)
+}
+
+// target returns the path that the call means: in a folder that is there, the name stays.
+func (f *files) target(a transferArgs) string {
+	to := filepath.Clean(a.To)
+	if strings.HasSuffix(a.To, "/") || strings.HasSuffix(a.To, string(filepath.Separator)) {
+		return filepath.Join(to, filepath.Base(filepath.Clean(a.From)))
+	}
+
+	p, err := f.roots.Resolve(to, true)
+	if err != nil {
+		return to
+	}
+	defer p.Close()
+	if info, err := p.Lstat(p.Rel); err == nil && info.IsDir() {
+		return filepath.Join(to, filepath.Base(filepath.Clean(a.From)))
+	}
+	return to
+}
+
+// transfer moves or copies. As with every change the record comes before it, so that a crash in between leaves
+// nothing that undo does not recognize.
+func (f *files) transfer(ctx context.Context, in tool.Invocation, a transferArgs, to string, moves bool) (transferResult, error) {
+	before, err := f.earlier(ctx, in)
+	if err != nil {
+		return transferResult{}, err
+	}
+	if len(before.ops) > 0 {
+		if res, done, err := f.finishTransfer(a, in, before); done || err != nil {
+			return res, err
+		}
+		if err := f.discard(ctx, before.ops); err != nil {
+			return transferResult{}, err
+		}
+	}
+
+	items, size, err := f.itemsAt(ctx, a.From, moves)
+	if err != nil {
+		return transferResult{}, err
+	}
+	p, err := f.roots.Resolve(to, true)
+	if err != nil {
+		return transferResult{}, err
+	}
+	defer p.Close()
+
+	old, err := f.inTheWay(ctx, in, p, a, to, items[0])
+	if err != nil {
+		return transferResult{}, err
+	}
+	ops, err := f.plan(in, a.From, to, p, items, old, moves)
+	if err != nil {
+		return transferResult{}, err
+	}
+
+	res := transferResult{From: f.shown(a.From), Path: f.shown(to), Kind: "file", Bytes: size, Replaced: old.info != nil, CanUndo: true, DryRun: a.DryRun}
+	for _, one := range items {
+		if !one.info.IsDir() {
+			res.Files++
+		}
+	}
+	if items[0].info.IsDir() {
+		res.Kind = "folder"
+	}
+	if a.DryRun {
+		return res, nil
+	}
+
+	if err := makeFolders(p); err != nil {
+		return res, err
+	}
+	res.OperationID = in.Key
+	return res, f.carry(ctx, in, a, p, items, ops, old, moves)
+}
+
+// shown is a path as the caller would write it.
+func (f *files) shown(path string) string {
+	if !filepath.IsAbs(path) {
+		path = filepath.Join(f.roots.Workdir(), path)
+	}
+	return f.relToWorkdir(path)
+}
+
+// inTheWay reads the file that will be overwritten, and refuses what may not be.
+func (f *files) inTheWay(ctx context.Context, in tool.Invocation, p *tool.FileHandle, a transferArgs, to string, source item) (fileState, error) {
+	refuse := func(format string, args ...any) (fileState, error) {
+		return fileState{}, &tool.PathError{Kind: tool.KindRejected, Message: fmt.Sprintf(format, args...)}
+	}
+	from, err := f.roots.Resolve(a.From, false)
+	if err != nil {
+		return fileState{}, err
+	}
+	source0, target := filepath.Join(from.Name(), from.Rel), filepath.Join(p.Name(), p.Rel)
+	if err := from.Close(); err != nil {
+		return fileState{}, err
+	}
+	if source.info.IsDir() && strings.HasPrefix(target, source0+string(filepath.Separator)) {
+		return refuse("%s lies in %s; choose a place outside of it", to, a.From)
+	}
+
+	info, err := p.Lstat(p.Rel)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return fileState{}, nil
+	case err != nil:
+		return fileState{}, p.Explain(err)
+	case os.SameFile(info, source.info):
+		return refuse("%s and %s are the same file", a.From, to)
+	case info.IsDir():
+		return refuse("%s exists: a folder, which is not overwritten; choose another name", to)
+	case !info.Mode().IsRegular():
+		return refuse("%s exists, and is neither a file nor a folder; choose another name", to)
+	case !a.Overwrite:
+		return refuse("%s exists: a file of %s, last changed %s; choose another name, or set overwrite to replace it", to, text.Size(info.Size()), info.ModTime().Format(time.RFC3339))
+	case source.info.IsDir():
+		return refuse("%s exists: a file, which no folder replaces; choose another name", to)
+	case info.Mode().Perm()&0o200 == 0:
+		return refuse("%s is marked read-only", to)
+	case info.Size() > maxKept:
+		return refuse("%s has more than the %s that are kept of a file for undo, and is not overwritten", to, text.Size(maxKept))
+	}
+
+	kept, err := f.log.SavedFileBytes(ctx, in.Run)
+	if err != nil {
+		return fileState{}, &hostError{err}
+	}
+	if kept+info.Size() > maxUndoBytes {
+		return refuse("%s is not overwritten: this run has changed files of more than %s, and no more is kept for undo", to, text.Size(maxUndoBytes))
+	}
+	return f.content(p, to)
+}
+
+// content reads a file as a whole, for its record.
+func (f *files) content(p *tool.FileHandle, shown string) (fileState, error) {
+	file, err := p.OpenChecked()
+	if err != nil {
+		return fileState{}, err
+	}
+	defer file.Close()
+
+	info, err := file.Stat()
+	if err != nil {
+		return fileState{}, err
+	}
+	var all strings.Builder
+	sum, err := copyHashed(context.Background(), &all, file)
+	if err == nil && all.Len() > maxKept {
+		err = &tool.PathError{Kind: tool.KindRejected, Message: fmt.Sprintf("%s has more than the %s that are kept of a file for undo", shown, text.Size(maxKept))}
+	}
+	return fileState{info: info, text: all.String(), sum: sum}, err
+}
+
+// plan returns the changes of a call in the order in which undo, which goes backwards, can revert them.
+func (f *files) plan(in tool.Invocation, from, to string, p *tool.FileHandle, items []item, old fileState, moves bool) ([]ledger.FileOp, error) {
+	s, err := f.roots.Resolve(from, moves)
+	if err != nil {
+		return nil, err
+	}
+	defer s.Close()
+
+	kind := ledger.FileCopy
+	if moves {
+		kind = ledger.FileMove
+	}
+	root, source := s.Name(), filepath.Join(s.Name(), s.Rel)
+	target := filepath.Join(p.Name(), p.Rel)
+	var ops, gone []ledger.FileOp
+	for _, one := range items {
+		// What may not be written by itself may not come there within a folder either.
+		at, err := f.roots.Resolve(filepath.Join(to, one.rel), true)
+		if err == nil {
+			err = at.Close()
+		}
+		if err != nil {
+			return nil, err
+		}
+
+		made := ledger.FileOp{Type: kind, Root: p.Name(), Path: filepath.Join(target, one.rel), AfterHash: one.hash}
+		away := ledger.FileOp{Type: ledger.FileMoveAway, Root: root, Path: filepath.Join(source, one.rel), BeforeHash: one.hash, Mode: uint32(one.info.Mode().Perm())}
+		if one.info.IsDir() {
+			made.Type, away.Type = ledger.FileDirCreate, ledger.FileDirDelete
+			gone = append(gone, away)
+			ops = append(ops, made)
+			continue
+		}
+		if old.info != nil {
+			made.Mode, made.Size, made.BeforeHash = uint32(old.info.Mode().Perm()), old.info.Size(), old.sum
+		}
+		if ops = append(ops, made); moves {
+			ops = append(ops, away)
+		}
+	}
+	if moves {
+		slices.Reverse(gone) // the innermost first
+		ops = append(ops, gone...)
+	}
+	ops[0].CreatedFolder = firstMissingFolder(p)
+	for i := range ops {
+		ops[i].Agent, ops[i].Batch = in.Agent, in.Key
+	}
+	return ops, nil
+}
+
+// carry records the changes and makes them. p holds the target's folder open.
+func (f *files) carry(ctx context.Context, in tool.Invocation, a transferArgs, p *tool.FileHandle, items []item, ops []ledger.FileOp, old fileState, moves bool) error {
+	s, err := f.roots.Resolve(a.From, moves)
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	if moves {
+		if err := s.Hold(); err != nil {
+			return s.Explain(err)
+		}
+	}
+
+	before := make([][]byte, len(ops))
+	for i, op := range ops {
+		if op.Type != ledger.FileMoveAway && op.Size > 0 {
+			before[i] = []byte(old.text)
+		}
+	}
+	// ready is called when the content is complete under the absolute path now, right before it gets its name.
+	wasRecorded := false
+	ready := func(now string) error {
+		for _, one := range items {
+			if one.info.IsDir() {
+				continue
+			}
+			at := filepath.Join(now, one.rel)
+			info, err := os.Lstat(at)
+			if err == nil {
+				err = p.AnnounceAs(ctx, at, one.rel, one.hash, info)
+			}
+			if err != nil {
+				return notAnnounced(p, err)
+			}
+		}
+		if !wasRecorded {
+			if err := f.log.AddFileOps(ctx, ledger.Attempt{Run: in.Run, Number: in.Attempt}, ops, before); err != nil {
+				return &hostError{err}
+			}
+			wasRecorded = true
+		}
+		if !old.unchanged(p) {
+			return changedMeanwhile(f.shown(a.To))
+		}
+		return nil
+	}
+
+	err = f.make(ctx, a, s, p, items, old.info != nil, moves, ready)
+	if err != nil && wasRecorded {
+		if _, partly := errors.AsType[*partlyMovedError](err); !partly {
+			err = errors.Join(err, f.discard(ctx, ops))
+		}
+	}
+	switch {
+	case err == nil || errors.As(err, new(*hostError)):
+		return err
+	case errors.Is(err, fs.ErrExist):
+		return &tool.PathError{Kind: tool.KindRejected, Message: f.shown(filepath.Join(p.Name(), p.Rel)) + " came to exist meanwhile; look at it, then choose another name"}
+	}
+	return p.Explain(err)
+}
+
+// partlyMovedError says that a move made the new file and did not remove all of the old one.
+type partlyMovedError struct{ *tool.PathError }
+
+func (e *partlyMovedError) Unwrap() error { return e.PathError }
+
+// make makes the change: by a rename where one is possible, else by a copy that is checked.
+func (f *files) make(ctx context.Context, a transferArgs, s, p *tool.FileHandle, items []item, replace, moves bool, ready func(now string) error) error {
+	if moves {
+		if err := ready(filepath.Join(s.Name(), s.Rel)); err != nil {
+			return err
+		}
+		if err := rename(s, p, items[0].info, replace); !errors.Is(err, syscall.EXDEV) {
+			return err
+		}
+	}
+
+	complete := func(temp string) error {
+		for _, one := range items {
+			if moves && !one.info.IsDir() { // as a rename would
+				if err := p.Chtimes(filepath.Join(temp, one.rel), one.info.ModTime(), one.info.ModTime()); err != nil {
+					return err
+				}
+			}
+		}
+		return ready(filepath.Join(p.Name(), temp))
+	}
+
+	var err error
+	if items[0].info.IsDir() {
+		var temp string
+		if temp, err = f.copyFolder(ctx, a.From, p, items); err != nil {
+			return err
+		}
+		if err = complete(temp); err == nil {
+			err = atomicfile.MoveNew(atomicfile.Name{Root: p.Root, Name: temp}, atomicfile.Name{Root: p.Root, Name: p.Rel})
+		}
+		if err != nil {
+			return errors.Join(err, p.RemoveAll(temp))
+		}
+		err = atomicfile.SyncFolderIn(p.Root, ".")
+	} else {
+		err = copyInto(ctx, s, p, items[0], replace, complete)
+	}
+	if err != nil || !moves {
+		return err
+	}
+
+	if _, err := f.removeItems(a.From, items); err != nil {
+		return &partlyMovedError{&tool.PathError{Kind: tool.KindExecutionError, Message: fmt.Sprintf("the copy at %s is complete, and %s could not be removed as a whole: %v", f.shown(a.To), a.From, err)}}
+	}
+	return nil
+}
+
+// finishTransfer answers a call that an earlier attempt had begun, if all of its new files are there: what is left of
+// the old ones is removed. done is false if nothing had happened yet.
+func (f *files) finishTransfer(a transferArgs, in tool.Invocation, before recorded) (res transferResult, done bool, err error) {
+	arrived, untouched := true, true
+	var left []ledger.FileOp // the old files, then the old folders from the outermost on
+	for _, op := range slices.Backward(before.ops) {
+		p, now, err := openChanged(f.roots, op)
+		if err != nil {
+			return res, false, err
+		}
+		if err := p.Close(); err != nil {
+			return res, false, err
+		}
+
+		untouched = untouched && now.hasHash(op.BeforeHash)
+		arrived = arrived && (op.AfterHash == "" || now.hasHash(op.AfterHash))
+		switch {
+		case op.AfterHash == "" && now.info != nil:
+			left = append(left, op)
+		case op.AfterHash != "" && op.AfterHash != folderHash && now.info != nil:
+			res.Files, res.Bytes = res.Files+1, res.Bytes+now.info.Size()
+		}
+	}
+	switch {
+	case !arrived && untouched:
+		return res, false, nil
+	case !arrived:
+		return res, false, changedMeanwhile(f.shown(a.From))
+	}
+
+	for _, op := range left {
+		p, now, err := openChanged(f.roots, op)
+		if err != nil {
+			return res, false, err
+		}
+		if !now.hasHash(op.BeforeHash) {
+			return res, false, errors.Join(changedMeanwhile(f.relToWorkdir(op.Path)), p.Close())
+		}
+		if err := errors.Join(p.Remove(p.Rel), p.Close()); err != nil {
+			return res, false, err
+		}
+	}
+
+	top := before.ops[len(before.ops)-1] // the oldest
+	if res.Kind = "file"; top.Type == ledger.FileDirCreate {
+		res.Kind = "folder"
+	}
+	res.From, res.Path, res.Replaced, res.CanUndo, res.OperationID = f.shown(a.From), f.relToWorkdir(top.Path), top.BeforeHash != "", true, in.Key
+	return res, true, nil
+}
