@@ -155,6 +155,13 @@ func (at *place) sayNoConfig(dir string) {
 	}
 }
 
+// warnConfig prints why the configuration on disk is not in use.
+func (at *place) warnConfig(problem string) {
+	if at.stderr != nil {
+		fmt.Fprintln(at.stderr, "rouse:", problem)
+	}
+}
+
 // warnReadOnly says in a line why a command can only read.
 func (at *place) warnReadOnly(why error) {
 	if why != nil && at.stderr != nil {
@@ -165,6 +172,7 @@ func (at *place) warnReadOnly(why error) {
 func (at *place) try(ctx context.Context, dir string) (*session, error) {
 	client, st, err := daemon.Connect(ctx, dir)
 	if err == nil {
+		client.OnConfigProblem(at.warnConfig)
 		// Nothing to close: connections to another process end with this one.
 		return &session{Client: client, home: dir, zone: loadZone(st.Zone), daemon: !st.Foreground, close: func() {}}, nil
 	}

@@ -15,6 +15,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 	"time"
 
 	"rouse/internal/form"
@@ -30,7 +31,17 @@ var ErrNoDaemon = errors.New("no rouse daemon listens there")
 // Client speaks the one protocol of rouse, HTTP /v1, with a daemon or with a handler of
 // the same process: a command does not know which.
 type Client struct {
-	http *http.Client
+	http    *http.Client
+	problem atomic.Pointer[string] // why the configuration on disk is not in use, by the first response that tells
+	warn    func(problem string)
+}
+
+// OnConfigProblem has warn called once, if a response tells why the configuration on disk is not in use.
+func (c *Client) OnConfigProblem(warn func(problem string)) {
+	c.warn = warn
+	if problem := c.problem.Load(); problem != nil {
+		warn(*problem)
+	}
 }
 
 // Dial returns a client of the daemon on a Unix socket, or ErrNoDaemon. A daemon of another user, who may have put
@@ -225,6 +236,9 @@ func (c *Client) request(ctx context.Context, method, path string, query url.Val
 		return nil, fmt.Errorf("the daemon ended before it answered; see with rouse logs whether it still did this, and repeat it if not: %w", err)
 	}
 
+	if problem, err := url.PathUnescape(resp.Header.Get(ConfigProblemHeader)); err == nil && problem != "" && c.problem.CompareAndSwap(nil, &problem) && c.warn != nil {
+		c.warn(problem)
+	}
 	if resp.StatusCode < 300 {
 		return resp, nil
 	}

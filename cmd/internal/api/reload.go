@@ -12,6 +12,9 @@ type Problem struct {
 	Warning bool   `json:"warning"`
 }
 
+// ConfigProblemHeader is a header of responses: why the configuration on disk is not the one in use, percent-encoded.
+const ConfigProblemHeader = "Rouse-Config-Problem"
+
 // Reload is what became of reading the configuration again: either problems, and nothing
 // has changed, or the jobs and other things that are not what they were.
 type Reload struct {

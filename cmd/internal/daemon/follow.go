@@ -98,6 +98,9 @@ func (r *reloader) run(ctx context.Context) {
 			r.d.supervision.reload(ctx, func() { r.reload(ctx) })
 		case <-r.calendars:
 			r.recalculate(ctx)
+		case done := <-r.checks:
+			r.d.supervision.reload(ctx, func() { r.checkNow(ctx) })
+			close(done)
 		case answer := <-r.requests:
 			r.d.supervision.reload(ctx, func() { answer <- r.reload(ctx) })
 		}

@@ -21,6 +21,7 @@ import (
 	"rouse/agentdb/ledger"
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/config"
+	"rouse/internal/text"
 )
 
 const (
@@ -38,8 +39,9 @@ type reloader struct {
 	started   *config.Config
 	level     *slog.LevelVar // nil: the level cannot be changed
 	requests  chan chan api.Reload
-	requested chan struct{} // capacity 1: read again, nobody waits for the result
-	calendars chan struct{} // capacity 1: what calendars hold has changed, and so what is due
+	checks    chan chan struct{} // load a newer configuration, and say when that is done
+	requested chan struct{}      // capacity 1: read again, nobody waits for the result
+	calendars chan struct{}      // capacity 1: what calendars hold has changed, and so what is due
 	stopped   chan struct{}
 
 	// Used by the loop alone, so without a lock.
@@ -57,7 +59,7 @@ type reloader struct {
 
 func newReloader(d *Daemon, o Options) *reloader {
 	r := &reloader{
-		d: d, flagHome: o.FlagHome, started: o.Config, level: o.Level, requests: make(chan chan api.Reload), requested: make(chan struct{}, 1), calendars: make(chan struct{}, 1),
+		d: d, flagHome: o.FlagHome, started: o.Config, level: o.Level, requests: make(chan chan api.Reload), checks: make(chan chan struct{}), requested: make(chan struct{}, 1), calendars: make(chan struct{}, 1),
 		stopped: make(chan struct{}), sources: &o.Config.Sources, reported: map[string]int{},
 	}
 	r.attempted = r.sources.Digest()
@@ -90,6 +92,65 @@ func (d *Daemon) Reload(ctx context.Context) (api.Reload, error) {
 		return api.Reload{}, stopped
 	case <-ctx.Done():
 		return api.Reload{}, ctx.Err()
+	}
+}
+
+// ConfigProblem implements web.Host.
+func (d *Daemon) ConfigProblem(ctx context.Context, load bool) string {
+	r := d.reloads
+	if r == nil {
+		return ""
+	}
+	if load || len(r.problemsOnDisk()) > 0 { // a mistake may have been corrected a moment ago
+		r.loadNewer(ctx)
+	}
+
+	found := r.problemsOnDisk()
+	if len(found) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("the configuration on disk has a mistake, so the one loaded at %s is used: %s", api.LocalTime(d.Current().at, d.zone()), text.OneLine(config.Problem(found[0]).String()))
+}
+
+// loadNewer returns once the files on disk have been read, if they differ from the last reading.
+func (r *reloader) loadNewer(ctx context.Context) {
+	done := make(chan struct{})
+	select {
+	case r.checks <- done:
+	case <-r.stopped:
+		return
+	case <-ctx.Done():
+		return
+	}
+	select {
+	case <-done:
+	case <-r.stopped:
+	case <-ctx.Done():
+	}
+}
+
+// checkNow reads the files if they differ from the last reading. A program may still be writing them, so they have to be unchanged
+// for a while.
+func (r *reloader) checkNow(ctx context.Context) {
+	if !r.files.follows {
+		return
+	}
+	seen := r.sources.Now().Digest()
+	for range maxReads {
+		if seen == r.attempted {
+			return
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(debounceFor):
+		}
+		now := r.sources.Now().Digest()
+		if now == seen {
+			r.reload(ctx)
+			return
+		}
+		seen = now
 	}
 }
 

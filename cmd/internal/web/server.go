@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"net/url"
 	"slices"
 	"strconv"
 	"time"
@@ -84,7 +85,19 @@ func NewHandler(o Options) (*Handler, error) {
 	mux.Handle("/", s.answer(func(r *http.Request) (any, error) {
 		return nil, &api.Error{Status: http.StatusNotFound, Message: fmt.Sprintf("this rouse has no %s %s; is it of the same version as the command?", r.Method, r.URL.Path)}
 	}))
-	return &Handler{Handler: mux, routes: s.routes}, nil
+	return &Handler{Handler: s.fresh(mux), routes: s.routes}, nil
+}
+
+// fresh loads a newer configuration before a request that may start something, so that what was just saved is what runs. Each response
+// names the first mistake of a configuration on disk that is not in use.
+func (s *server) fresh(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		load := r.Method != http.MethodGet && r.Method != http.MethodHead && r.URL.Path != "/v1/reload"
+		if problem := s.backend.Host.ConfigProblem(r.Context(), load); problem != "" {
+			w.Header().Set(api.ConfigProblemHeader, url.PathEscape(problem))
+		}
+		next.ServeHTTP(w, r)
+	})
 }
 
 // answer turns a function's value or error into a JSON response.
