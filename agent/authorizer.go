@@ -11,6 +11,7 @@ import (
 	"rouse/agent/tool"
 	"rouse/agentdb/ledger"
 	"rouse/internal/domain"
+	"rouse/internal/text"
 )
 
 // authorizer decides on the calls of one attempt before the loop makes them: by the rules of the
@@ -39,8 +40,51 @@ type authorizer struct {
 }
 
 func (r *Runner) newAuthorizer(run ledger.Run, a ledger.Attempt, t task) *authorizer {
-	return &authorizer{ledger: r.ledger, attempt: a, agent: run.Agent, taint: tool.ParseTaint(run.Taint), tier: run.Tier,
-		rules: tool.Authorizer{Agent: t.agent.Name, OnDenied: t.agent.OnDenied, MinTier: t.minTier()}}
+	g := &authorizer{ledger: r.ledger, attempt: a, agent: run.Agent, taint: tool.ParseTaint(run.Taint), tier: run.Tier,
+		rules: tool.Authorizer{Agent: t.agent.Name, OnDenied: t.agent.OnDenied, MinTier: t.minTier(), Met: map[tool.Taint]string{}}}
+	if words := untrustedTrigger(t.detail); words != "" {
+		g.rules.Met[tool.Untrusted] = words
+	}
+	return g
+}
+
+// untrustedTrigger names the untrusted content that started a run.
+func untrustedTrigger(d ledger.Detail) string {
+	switch {
+	case d.File != nil:
+		return fmt.Sprintf("the file %q that started the run", d.File.Name)
+	case len(d.Files) > 0:
+		return "the files that started the run"
+	case d.Folder != "":
+		return fmt.Sprintf("the watched folder %q", d.Folder)
+	case d.Webhook != nil:
+		return "the webhook request that started the run"
+	}
+	return ""
+}
+
+// meet remembers where the labels come from that a call adds to the run.
+func (g *authorizer) meet(added tool.Taint, words, notPrivate string) {
+	for _, label := range []tool.Taint{tool.Untrusted, tool.Private, tool.Outward} {
+		if added&label != 0 && g.rules.Met[label] == "" {
+			g.rules.Met[label] = words
+		}
+	}
+	if added&tool.Private != 0 && g.rules.NotPrivate == "" {
+		g.rules.NotPrivate = notPrivate
+	}
+}
+
+// callWords names a call by its tool and the argument that tells what it is about.
+func callWords(name string, args json.RawMessage) string {
+	var given map[string]any
+	_ = json.Unmarshal(args, &given) // without arguments the name has to do
+	for _, key := range []string{"path", "url", "command", "sql", "table", "name"} {
+		if value, ok := given[key].(string); ok && value != "" {
+			return fmt.Sprintf("%s %q", name, text.Truncate(value, 120))
+		}
+	}
+	return name
 }
 
 // Authorize implements loop.Authorizer.
@@ -70,7 +114,9 @@ func (g *authorizer) Authorize(ctx context.Context, in tool.Invocation, t tool.T
 	}
 
 	var by int64 // the item that allows it
-	v, err := g.rules.Decide(t.Name(), need, g.taint|g.addedTaint, func(hash string) (said tool.OwnerDecision, err error) {
+	held := g.taint | g.addedTaint
+	need.AddsTaint = need.Labels(held)
+	v, err := g.rules.Decide(t.Name(), need, held, func(hash string) (said tool.OwnerDecision, err error) {
 		said, by, err = g.answerFor(ctx, in, hash)
 		return said, err
 	})
@@ -78,6 +124,7 @@ func (g *authorizer) Authorize(ctx context.Context, in tool.Invocation, t tool.T
 		return v, err
 	}
 
+	g.meet(need.AddsTaint&^held, callWords(t.Name(), args), need.NotPrivate)
 	g.addedTaint |= need.AddsTaint
 	g.marks.Tier = max(g.marks.Tier, need.Tier)
 	g.marks.Writes = append(g.marks.Writes, need.Writes...)
@@ -168,7 +215,14 @@ func (g *authorizer) OnCallsStart(ctx context.Context) error {
 // approvalQuestion is the inbox item in which a run asks for an approval (UNI-09).
 func approvalQuestion(t task, a tool.ApprovalRequest) *ledger.Question {
 	clean := t.redactor().Replace
-	why := clean(a.Why)
+	message := fmt.Sprintf("It waits for your approval: %s.", strings.TrimSuffix(a.Why, "."))
+	for _, s := range a.Settings {
+		if strings.HasPrefix(s, "rouse ") {
+			message += " When you have checked what lies there, so that no run has to ask: " + s
+		} else {
+			message += fmt.Sprintf(" To allow it for good, add to the agent %s: %s", t.agent.Name, s)
+		}
+	}
 	options := []string{ledger.ApprovalOnce, ledger.ApprovalAlways, ledger.ApprovalDeny}
 	if a.NoStandingApproval {
 		options = []string{ledger.ApprovalOnce, ledger.ApprovalDeny}
@@ -176,7 +230,7 @@ func approvalQuestion(t task, a tool.ApprovalRequest) *ledger.Question {
 
 	return &ledger.Question{
 		Kind: ledger.KindApproval, Call: a.Call, Title: fmt.Sprintf("%s asks for %s", t.asker(), a.Tool),
-		Message: fmt.Sprintf("It waits for your approval: %s.", strings.TrimSuffix(why, ".")),
+		Message: clean(message),
 		Options: options, Expires: ledger.ApprovalExpires,
 		Action: ledger.Action{Tool: a.Tool, Description: clean(a.Shown), Hash: a.Hash},
 	}

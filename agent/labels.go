@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"strings"
 
 	"rouse/agent/tool"
 	"rouse/agentdb/ledger"
@@ -19,7 +20,17 @@ func (g *authorizer) lookUp(ctx context.Context, need *tool.Need) error {
 	}
 
 	letters, err := g.ledger.LabelsOf(ctx, need.Reads...)
-	need.AddsTaint |= tool.ParseTaint(letters)
+	labels := tool.ParseTaint(letters)
+	if labels&tool.Private != 0 && need.NotPrivate == "" {
+		if need.NotPrivate = "rouse grants"; len(need.Reads) == 1 { // which lists what holds labels
+			name := need.Reads[0].Name
+			if need.Reads[0].Kind != ledger.PlaceFile { // whose name begins with the agent that keeps it
+				name, _, _ = strings.Cut(name, "/")
+			}
+			need.NotPrivate = "rouse grants release " + name
+		}
+	}
+	need.AddsTaint |= labels
 	return err
 }
 
@@ -60,6 +71,7 @@ func (g *authorizer) admitPrompt(ctx context.Context, t task, s snapshot) error 
 	}
 
 	g.mu.Lock()
+	g.meet(need.AddsTaint&^g.taint, "its prompt, which shows files, tables, rows or what earlier runs reported", need.NotPrivate)
 	g.addedTaint |= need.AddsTaint
 	g.mu.Unlock()
 	// The model is about to see it, so it is recorded even if the run is being stopped.
@@ -78,6 +90,7 @@ func (g *authorizer) promptNeed(t task, s snapshot) (need tool.Need) {
 	}
 	if s.Views != "" && t.agent.PrivateDatabase {
 		need.AddsTaint |= tool.Private
+		need.NotPrivate = "private: {database: false}"
 	}
 
 	need.AddsTaint |= tool.ParseTaint(s.met) &^ tool.Outward // what they sent was theirs

@@ -24,6 +24,7 @@ type programHosts struct {
 	// executors limits nothing: as many agent programs are started as there are runs at once.
 	executors *shell.Limiter
 	scratch   string
+	readable  func(name string, content []byte) (kind, text string) // for approvals, see shell.Launcher
 
 	mu        sync.Mutex
 	sandboxes map[string]*sandbox.Sandbox // by the reason that is given for none, "" for confined
@@ -72,7 +73,7 @@ func (p *programHosts) host(t *task, roots *tool.Roots) (*shell.Launcher, error)
 	if err != nil {
 		return nil, err
 	}
-	return &shell.Launcher{Sandbox: box, Limiter: p.lanes, Roots: roots, MinTier: sandbox.Tier(t.minTier()), Scratch: p.scratch, Writable: t.writableFolders}, nil
+	return &shell.Launcher{Sandbox: box, Limiter: p.lanes, Roots: roots, MinTier: sandbox.Tier(t.minTier()), Scratch: p.scratch, Writable: t.writableFolders, Readable: p.readable}, nil
 }
 
 // executorHost is what starts the agent program of a task. It waits for no lane of the commands: a run has one, and a program

@@ -136,6 +136,7 @@ func New(o Options) (*Runner, error) {
 		return nil, err
 	}
 	r.viewer = preview.New(box)
+	r.programs.readable = r.readable
 
 	r.specs = Specs(o.Tools...)
 	if err := checkSpecs(r.specs); err != nil {

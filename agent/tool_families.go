@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -24,6 +25,7 @@ import (
 	"rouse/agent/tool/web"
 	"rouse/agent/tool/workspace"
 	"rouse/agentdb/ledger"
+	"rouse/internal/pattern"
 	"rouse/scheduler/schedule"
 )
 
@@ -327,6 +329,31 @@ func dbTools(r *Runner, t *task, roots *tool.Roots) ([]tool.Tool, error) {
 	return db.Tools(db.Options{Pool: r.databases, Roots: roots, Locks: r.fileLocks, Private: t.agent.PrivateDatabase})
 }
 
+// ownerAddress is a URL in the words of an owner.
+var ownerAddress = pattern.New(`(https?://[^\s"'<>()\[\]{}]+[^\s"'<>()\[\]{}.,;:!?])(\{?)`)
+
+// ownersAddresses returns the URLs that the owner wrote into the configuration of an agent and its job. What a wake
+// or a request says is of others.
+func (t *task) ownersAddresses() []string {
+	words := t.agent.Instructions
+	if t.job.Where != "" && t.detail.Wake == nil && t.detail.Prompt == "" {
+		words += "\n" + t.job.Prompt
+		for _, c := range t.job.Playbook {
+			if url, ok := c.With["url"].(string); ok && !strings.Contains(url, "{{") {
+				words += "\n" + url
+			}
+		}
+	}
+
+	var out []string
+	for _, found := range ownerAddress.FindAllStringSubmatch(words, -1) {
+		if found[2] == "" { // a template goes on with what a run was given
+			out = append(out, found[1])
+		}
+	}
+	return out
+}
+
 func nextTools(r *Runner, t *task, _ *tool.Roots) ([]tool.Tool, error) {
 	if t.agent.SelfScheduling == nil {
 		return nil, nil
@@ -343,7 +370,7 @@ func nextTools(r *Runner, t *task, _ *tool.Roots) ([]tool.Tool, error) {
 }
 
 func webTools(_ *Runner, t *task, _ *tool.Roots) ([]tool.Tool, error) {
-	return web.Tools(web.Options{Grants: t.agent.Network, Secrets: t.agent.Secrets, Redact: t.redactor().Replace})
+	return web.Tools(web.Options{Grants: t.agent.Network, Secrets: t.agent.Secrets, Addresses: t.ownersAddresses(), Redact: t.redactor().Replace})
 }
 
 func shellTools(r *Runner, t *task, roots *tool.Roots) ([]tool.Tool, error) {

@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -20,6 +21,9 @@ type Authorizer struct {
 	Agent    string
 	OnDenied string // "" is OnDeniedPark
 	MinTier  string // the weakest confinement of programs; "" is B, and A once the run holds untrusted content
+	// Met tells where the labels of the run come from, in words. NotPrivate is Need.NotPrivate of its private data.
+	Met        map[Taint]string
+	NotPrivate string
 }
 
 // OwnerDecision is what an owner has answered about an action.
@@ -41,11 +45,12 @@ type Verdict struct {
 
 // ApprovalRequest is what an owner is asked to approve.
 type ApprovalRequest struct {
-	Call, Tool         string // the key of the call, and the tool that it calls
-	Shown              string // what it would do, exactly
-	Why                string // the reasons why it needs an approval
-	Hash               string // of the action: an answer holds for that alone
-	NoStandingApproval bool   // no standing approval is possible
+	Call, Tool         string   // the key of the call, and the tool that it calls
+	Shown              string   // what it would do, exactly
+	Why                string   // the reasons why it needs an approval
+	Hash               string   // of the action: an answer holds for that alone
+	NoStandingApproval bool     // no standing approval is possible
+	Settings           []string // of the agent, or commands, that would allow it without an approval
 }
 
 // Decide judges what a call needs, in the order deny, grant, tier, approval. taint is that of the run
@@ -55,7 +60,8 @@ func (g Authorizer) Decide(tool string, n Need, taint Taint, said func(hash stri
 		return refuse(*n.Refused, tool, false), nil
 	}
 
-	why := approvalReasons(n, taint)
+	n.AddsTaint = n.Labels(taint)
+	why, settings := g.approvalReasons(n, taint)
 	var s OwnerDecision
 	hash := ""
 	if why != "" {
@@ -96,7 +102,7 @@ func (g Authorizer) Decide(tool string, n Need, taint Taint, said func(hash stri
 		return g.rejected(tool, why), nil
 	}
 
-	return Verdict{Ask: &ApprovalRequest{Tool: tool, Shown: n.Shown, Why: why, Hash: hash, NoStandingApproval: n.NoStandingApproval}}, nil
+	return Verdict{Ask: &ApprovalRequest{Tool: tool, Shown: n.Shown, Why: why, Hash: hash, NoStandingApproval: n.NoStandingApproval, Settings: settings}}, nil
 }
 
 func (g Authorizer) neverAsks() bool {
@@ -118,18 +124,25 @@ func (g Authorizer) minTier(taint Taint) string {
 	return "B"
 }
 
-// approvalReasons says why a call needs an approval, "" when it does not.
-func approvalReasons(n Need, taint Taint) string {
+// approvalReasons returns why a call needs an approval, "" if it does not, and the settings that would allow it.
+func (g Authorizer) approvalReasons(n Need, taint Taint) (reasons string, settings []string) {
 	var why []string
 	if n.MissingGrant != "" {
 		why = append(why, n.MissingGrant)
+		settings = append(settings, n.Grant)
 	}
 
 	// A run that already holds all three labels does so with its owner's approval. From then on each
 	// further effect beyond the host is asked about, and what it reads is not.
 	all := taint | n.AddsTaint
 	if added := all &^ taint; all == AllTaints && (added != 0 || n.AddsTaint&Outward != 0) {
-		why = append(why, "the run would hold untrusted content (A), private data (B) and an effect beyond the host (C) together")
+		why = append(why, fmt.Sprintf("the run would bring together untrusted content (%s), private data (%s) and an external effect (%s)",
+			g.origin(Untrusted, n, taint), g.origin(Private, n, taint), g.origin(Outward, n, taint)))
+		notPrivate := g.NotPrivate
+		if taint&Private == 0 {
+			notPrivate = n.NotPrivate
+		}
+		settings = append(settings, notPrivate)
 	}
 
 	if n.NoStandingApproval {
@@ -140,7 +153,19 @@ func approvalReasons(n Need, taint Taint) string {
 		why = append(why, "it is asked for each time")
 	}
 
-	return strings.Join(why, "; ")
+	settings = slices.DeleteFunc(settings, func(s string) bool { return s == "" })
+	return strings.Join(why, "; "), settings
+}
+
+// origin tells where one label comes from, in words.
+func (g Authorizer) origin(label Taint, n Need, taint Taint) string {
+	switch {
+	case taint&label == 0, label == Outward && n.AddsTaint&Outward != 0:
+		return "this call"
+	case g.Met[label] != "":
+		return g.Met[label]
+	}
+	return "earlier in this run"
 }
 
 func refuse(e Envelope, tool string, denied bool) Verdict {

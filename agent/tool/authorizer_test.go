@@ -125,7 +125,7 @@ func TestApprovalSays(t *testing.T) {
 		}
 		return tool.OwnerDecision{}, nil
 	})
-	if err != nil || v.Ask == nil || v.Ask.Shown != "mail bob" || v.Ask.Tool != "send" || !strings.Contains(v.Ask.Why, "no grant covers mail") || !strings.Contains(v.Ask.Why, "untrusted content (A)") {
+	if err != nil || v.Ask == nil || v.Ask.Shown != "mail bob" || v.Ask.Tool != "send" || !strings.Contains(v.Ask.Why, "no grant covers mail") || !strings.Contains(v.Ask.Why, "untrusted content (earlier in this run)") {
 		t.Errorf("%+v %v", v.Ask, err)
 	}
 

@@ -28,6 +28,12 @@ type Need struct {
 	// Shown is the action as a person reads it: the exact argv, destination or difference.
 	Shown     string
 	AddsTaint Taint // the labels that the call brings to the run
+	// OnlyAddress marks a request that sends nothing but its address, to a host that the owner granted by name. It has the
+	// label Outward only in a run that holds private data, which an address can carry.
+	OnlyAddress bool
+	// Grant is the setting of the agent that would grant the call, and NotPrivate the setting or command after which what it
+	// reads is not private data. "" if there is none.
+	Grant, NotPrivate string
 	// Reads are the places that the call shows: it brings their labels, too. Writes are those that it
 	// changes, which get the labels of the run.
 	Reads, Writes []ledger.Place
@@ -39,6 +45,14 @@ type Need struct {
 	// out for that alone, such as the content of files. It may refuse the call, or rule out a standing
 	// approval. nil: nothing is to be added.
 	Bind func(Need) (Need, error)
+}
+
+// Labels returns the labels that a call brings to a run that already holds some.
+func (n Need) Labels(held Taint) Taint {
+	if n.OnlyAddress && (held|n.AddsTaint)&Private != 0 {
+		return n.AddsTaint | Outward
+	}
+	return n.AddsTaint
 }
 
 // Needs adapts a function of typed arguments to Spec.Needs.

@@ -30,7 +30,10 @@ func (r *Roots) OnWrite(record func(context.Context, ledger.Place) error) { r.on
 func (r *Roots) ProgramNeed() (n Need) {
 	above := map[string][]ledger.FileID{} // of folders: a batch has a thousand files in few of them
 	for _, g := range r.roots {
-		n.AddsTaint |= r.taintOf(g.Grant, g.Path)
+		t := r.taintOf(g.Grant, g.Path)
+		if n.AddsTaint |= t; t&Private != 0 && n.NotPrivate == "" {
+			n.NotPrivate = r.notPrivate(g.Grant)
+		}
 		if g.OmitFromMessages { // skills, which no tool changes
 			continue
 		}
@@ -67,6 +70,14 @@ func (r *Roots) taintOf(g Grant, abs string) (t Taint) {
 	return t
 }
 
+// notPrivate returns the setting by which what a grant covers is not private.
+func (r *Roots) notPrivate(g Grant) string {
+	if g.Private {
+		return fmt.Sprintf("grants: {read: [{path: %q, private: false}]}", g.Path)
+	}
+	return "private: {workdir: false}"
+}
+
 // ReadNeed is the need of a call that reads a file, or lists or searches a folder.
 func (r *Roots) ReadNeed(path string) (n Need) {
 	if path == "" {
@@ -78,7 +89,9 @@ func (r *Roots) ReadNeed(path string) (n Need) {
 		return n // the call will be refused
 	}
 
-	n.AddsTaint = r.taintOf(g.Grant, abs)
+	if n.AddsTaint = r.taintOf(g.Grant, abs); n.AddsTaint&Private != 0 {
+		n.NotPrivate = r.notPrivate(g.Grant)
+	}
 	n.Reads = []ledger.Place{PlaceOf(abs)}
 	n.Bind = r.bindPath(path, false)
 	return n

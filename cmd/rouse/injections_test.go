@@ -53,11 +53,11 @@ func injectionSettings() []injectionSetting {
 	with := func(more map[string]any) map[string]any {
 		grants := maps.Clone(web)
 		maps.Copy(grants, more)
-		return map[string]any{"grants": grants}
+		return map[string]any{"grants": grants, "private": map[string]any{"database": true}}
 	}
-	program := map[string]any{"grants": map[string]any{"commands": []any{map[string]any{"argv": []string{"bash", "-c", "*"}, "network": "host"}}}}
+	program := map[string]any{"private": map[string]any{"database": true}, "grants": map[string]any{"commands": []any{map[string]any{"argv": []string{"bash", "-c", "*"}, "network": "host"}}}}
 	public := map[string]any{"private": map[string]any{"workdir": false, "database": false}}
-	maps.Copy(public, with(nil))
+	public["grants"] = web
 
 	return []injectionSetting{
 		{name: "no-way-out", reader: map[string]any{}},

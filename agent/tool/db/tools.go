@@ -190,6 +190,7 @@ func (o Options) bindDatabase(ctx context.Context, agent string, then func(tool.
 func (o Options) readNeed(agent string) (n tool.Need) {
 	if n.Reads = []ledger.Place{ledger.TablePlace(agent, "")}; o.Private {
 		n.AddsTaint |= tool.Private
+		n.NotPrivate = "private: {database: false}"
 	}
 	return n
 }

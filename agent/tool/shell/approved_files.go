@@ -27,6 +27,7 @@ const (
 	maxFolderFiles  = 2_000    // entries of a folder, over all levels
 	maxFolderBytes  = 16 << 20 // of all of its files
 	maxShownFile    = 8 << 10  // bytes of a file that its owner is shown
+	maxReadFile     = 4 << 20  // bytes of a file that is looked into for what can be read of it
 	maxBases        = 16       // folders from which relative paths are tried
 	maxExpanded     = 20_000   // names that the patterns of a command line are compared with
 	maxNeighbours   = 200      // files beside an approved one that its copy is given as links
@@ -45,6 +46,9 @@ type namedFile struct {
 	secret  bool        // by its name: what it holds is not shown
 	mode    fs.FileMode // of a file
 	content []byte      // of a small file
+	isText  bool        // it may be run: its source is shown, whatever its name
+	format  string      // of a file that is no plain text
+	words   string      // that can be read in one
 	copyAs  string      // where the copy is; "" when there is none
 }
 
@@ -70,13 +74,16 @@ type fileBinder struct {
 	mentions int
 	expanded int    // names that patterns were compared with
 	copies   string // a folder for copies; "" makes none
+	readable func(name string, content []byte) (kind, text string)
+	scripts  []string // words of the command line that name files which it runs; nil if none can be told
+	anyRuns  bool     // any of its files may be run: it is a script
 	err      error
 }
 
 // bindFiles finds, and reads, the files that a command line names. With copies it keeps what it has read in
 // that folder. The error is an *unapprovableError, or the system's.
 func (h *Launcher) bindFiles(l commandLine, copies string) (*fileBinder, error) {
-	b := &fileBinder{writable: h.Writable, bases: []string{h.Roots.Workdir()}, known: map[string]*namedFile{}, copies: copies}
+	b := &fileBinder{writable: h.Writable, bases: []string{h.Roots.Workdir()}, known: map[string]*namedFile{}, copies: copies, readable: h.Readable, scripts: Scripts(l.argv), anyRuns: l.argv == nil}
 	// A named folder may be where the other paths begin (cd X, make -C X): they are tried from there, too.
 	for known := -1; known != len(b.bases) && b.err == nil; {
 		known = len(b.bases)
@@ -269,13 +276,14 @@ func (b *fileBinder) read(i int) error {
 		return nil
 	}
 
-	return f.hash(in, b.copies, i)
+	f.isText = b.anyRuns || info.Mode()&0o111 != 0 || slices.Contains(b.scripts, f.written)
+	return f.hash(in, b.copies, i, b.readable)
 }
 
 // hash reads a file to its end. What is kept of it is what went into the hash.
-func (f *namedFile) hash(in io.Reader, copies string, i int) (err error) {
+func (f *namedFile) hash(in io.Reader, copies string, i int, readable func(string, []byte) (string, string)) (err error) {
 	out := io.Discard
-	sum, small := sha256.New(), &boundedBuffer{max: maxShownFile}
+	sum, small := sha256.New(), &boundedBuffer{max: maxReadFile}
 	if copies != "" && f.copied {
 		folder := filepath.Join(copies, fmt.Sprint(i))
 		if err := os.Mkdir(folder, 0o700); err != nil {
@@ -298,6 +306,9 @@ func (f *namedFile) hash(in io.Reader, copies string, i int) (err error) {
 	f.SHA256 = hex.EncodeToString(sum.Sum(nil))
 	if f.Size <= maxShownFile {
 		f.content = small.b
+	}
+	if readable != nil && copies == "" && !f.secret && !f.isText && f.Size == int64(len(small.b)) {
+		f.format, f.words = readable(f.Path, small.b)
 	}
 	return err
 }
@@ -425,17 +436,26 @@ func (f *namedFile) shown() string {
 	switch {
 	case f.secret:
 		return head + ", not shown: by its name it holds secrets"
+	case f.words != "":
+		return fmt.Sprintf("%s, %s, of which the text is:%s", head, f.format, indented(text.HeadBytes(f.words, maxShownFile)))
+	case f.format != "":
+		return head + ", " + f.format
 	case f.Size > maxShownFile, !utf8.Valid(f.content):
 		return head
 	case f.Size == 0:
 		return name + " is empty"
 	}
 
-	head += ":"
-	for line := range strings.Lines(string(f.content)) {
-		head += "\n    " + text.Visible(strings.TrimSuffix(line, "\n"))
+	return head + ":" + indented(string(f.content))
+}
+
+// indented returns a text with each line indented, and nothing in it hidden.
+func indented(content string) string {
+	var out strings.Builder
+	for line := range strings.Lines(content) {
+		out.WriteString("\n    " + text.Visible(strings.TrimSuffix(line, "\n")))
 	}
-	return head
+	return out.String()
 }
 
 // copyOf is the path of the copy that stands in the place of a mention.

@@ -218,7 +218,7 @@ func (f *family) needs(ctx context.Context, command string) (tool.Need, error) {
 
 	// An approval of an installer cannot stand: what it installs is another thing tomorrow.
 	n.Shown, n.NoStandingApproval = o.display(a), installsSoftware(o.tree)
-	n.MissingGrant = o.missingGrant()
+	n.MissingGrant, n.Grant = o.missingGrant(), o.grantLine()
 	n.Bind = func(n tool.Need) (tool.Need, error) { return f.bind(n, o, a) }
 	var err error
 	n.Action, err = a.text()
@@ -258,6 +258,18 @@ func (f *family) grantedFiles(o resolvedCommand, argv []string) (out, read []str
 		}
 	}
 	return out, read
+}
+
+// grantLine returns the setting that grants exactly a command, "" if no grant can.
+func (o resolvedCommand) grantLine() string {
+	if o.argv == nil || slices.ContainsFunc(o.argv, func(w string) bool { return strings.ContainsAny(w, "*?[") }) {
+		return ""
+	}
+	argv, err := json.Marshal(o.argv)
+	if err != nil {
+		return ""
+	}
+	return fmt.Sprintf("grants: {commands: [{argv: %s}]}", argv)
 }
 
 // Unknown stands in a planned command for text that is only known when it is called.

@@ -31,6 +31,9 @@ type Launcher struct {
 	// Writable are the folders in which any agent, or a stranger, can write: what lies
 	// there can change between an approval and the call.
 	Writable nofollow.Boundary
+	// Readable returns what a person can read of a file that is no plain text, and what kind of file it is. Text is "" if
+	// there is nothing to read in it. Optional.
+	Readable func(name string, content []byte) (kind, text string)
 }
 
 func (h *Launcher) check() error {

@@ -380,7 +380,7 @@ func TestNeed(t *testing.T) {
 		}
 		return n
 	}
-	if n := need(`{"url": "https://example.com/a"}`); n.MissingGrant != "" || n.Refused != nil || n.AddsTaint != tool.Untrusted|tool.Outward {
+	if n := need(`{"url": "https://example.com/a"}`); n.MissingGrant != "" || n.Refused != nil || n.AddsTaint != tool.Untrusted || n.Labels(0) != tool.Untrusted || n.Labels(tool.Private) != tool.Untrusted|tool.Outward {
 		t.Errorf("of a granted GET: %+v", n)
 	}
 
@@ -398,10 +398,10 @@ func TestNeed(t *testing.T) {
 		}
 	}
 
-	if n := need(`{"url": "https://example.com/", "headers": {"X": "__OSL_SECRET[api]__"}}`); n.AddsTaint != tool.AllTaints || strings.Contains(n.Action+n.Shown, "sesame") {
+	if n := need(`{"url": "https://example.com/", "headers": {"X": "__OSL_SECRET[api]__"}}`); n.Labels(0) != tool.AllTaints || strings.Contains(n.Action+n.Shown, "sesame") {
 		t.Errorf("with a secret: %+v", n)
 	}
-	if n := need(`{"url": "https://example.com/", "headers": {"X": "__OSL_SECRET[open]__"}}`); n.AddsTaint != tool.Untrusted|tool.Outward {
+	if n := need(`{"url": "https://example.com/", "headers": {"X": "__OSL_SECRET[open]__"}}`); n.Labels(0) != tool.Untrusted || !n.OnlyAddress {
 		t.Errorf("with a secret that opens nothing private: %+v", n)
 	}
 

@@ -117,6 +117,7 @@ func (r rule) covers(t target) bool {
 // host may have. The latter does not depend on the method.
 type access struct {
 	granted bool
+	named   bool       // by a grant of exactly this host
 	private bool       // any address
 	addr    netip.Addr // this one, in addition to those of the internet
 }
@@ -134,7 +135,9 @@ func (f *fetcher) access(t target, method string) access {
 			continue
 		}
 
-		a.granted = a.granted || slices.Contains(r.methods, method)
+		granted := slices.Contains(r.methods, method)
+		a.granted = a.granted || granted
+		a.named = a.named || granted && !r.any && r.below == ""
 		a.private = a.private || r.private
 		if r.addr.IsValid() {
 			a.addr = r.addr

@@ -149,3 +149,12 @@ func plainWords(doc *html.Node) string {
 	walk(doc)
 	return b.String()
 }
+
+// Words returns the words of an HTML page, without markup, scripts and styles.
+func Words(page string) string {
+	doc, err := html.Parse(strings.NewReader(page))
+	if err != nil {
+		return page
+	}
+	return plainWords(doc)
+}

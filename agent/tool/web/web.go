@@ -34,12 +34,14 @@ func Specs() tool.Specs { return tool.Specs{fetchSpec} }
 
 // Options configure the tool of one run.
 type Options struct {
-	Grants   []Grant
-	Secrets  []tool.SecretGrant
-	Redact   func(text string) string // replaces secrets in an answer; nil: nothing
-	Tokens   Tokens
-	Resolver *net.Resolver  // nil: the system's
-	RootCAs  *x509.CertPool // nil: those of the system
+	Grants  []Grant
+	Secrets []tool.SecretGrant
+	// Addresses are URLs in the words of the agent's owner. A request to one of them carries nothing that a run has read.
+	Addresses []string
+	Redact    func(text string) string // replaces secrets in an answer; nil: nothing
+	Tokens    Tokens
+	Resolver  *net.Resolver  // nil: the system's
+	RootCAs   *x509.CertPool // nil: those of the system
 }
 
 // Tokens look up those of the secrets that are tokens of sign-ins; needed where there are any.
@@ -52,6 +54,7 @@ type Tokens struct {
 type fetcher struct {
 	rules    []rule
 	secrets  []tool.SecretGrant
+	known    map[string]bool // Options.Addresses in canonical form
 	tokens   Tokens
 	redact   func(string) string
 	resolver *net.Resolver
@@ -105,6 +108,13 @@ func newFetcher(o Options) (*fetcher, error) {
 		}
 		f.rules = append(f.rules, r)
 	}
+
+	f.known = map[string]bool{}
+	for _, a := range o.Addresses {
+		if t, err := parseURL(a); err == nil {
+			f.known[t.String()] = true
+		}
+	}
 	return f, nil
 }
 
@@ -139,8 +149,10 @@ func methodOrGET(method string) string {
 	return method
 }
 
-// need tells the authorizer what a call asks for, and of whom. Any request can carry data out, and what
-// comes back may have been written by anybody.
+// need tells the authorizer what a call asks for, and of whom. What comes back may have been written by anybody.
+// Any request can carry data out. One that only reads, from a host that the owner granted by name, has nothing to
+// carry it in but its address and headers: it counts as an external effect if the run holds private data, unless the
+// address is one of the owner's.
 func (f *fetcher) need(ctx context.Context, _ tool.Invocation, a args) (tool.Need, error) {
 	q, secrets, refused := f.parse(a)
 	if refused != nil {
@@ -148,13 +160,21 @@ func (f *fetcher) need(ctx context.Context, _ tool.Invocation, a args) (tool.Nee
 	}
 
 	n := tool.Need{Action: q.action(), Shown: f.redact(q.shown()), AddsTaint: tool.Untrusted | tool.Outward}
-	if slices.ContainsFunc(secrets, func(s tool.SecretGrant) bool { return !s.Public }) {
-		n.AddsTaint |= tool.Private
+	for _, s := range secrets {
+		if !s.Public {
+			n.AddsTaint |= tool.Private
+			n.NotPrivate = fmt.Sprintf("grants: {secrets: [{name: %s, only_to: %q, private: false}]}", s.Name, s.OnlyTo)
+		}
 	}
 
 	access := f.access(q.target, q.method)
+	if access.named && q.safe() {
+		n.AddsTaint &^= tool.Outward
+		n.OnlyAddress = len(q.headers) > 0 || !f.known[q.target.String()]
+	}
 	if !access.granted {
 		n.MissingGrant = fmt.Sprintf("%s %s is not among the grants of this agent (grants.network)", q.method, q.target.url.Host)
+		n.Grant = fmt.Sprintf("grants: {network: [{host: %q, methods: [%s]}]}", q.target.url.Host, q.method)
 	}
 
 	n.Bind = func(n tool.Need) (tool.Need, error) {

@@ -27,6 +27,8 @@ type source struct {
 type reach struct {
 	path    string // agents[1]
 	sources [3][]source
+	// onlyReads counts those of the ways out that only read, from hosts that the owner granted by name.
+	onlyReads int
 }
 
 func (r *reach) add(label int, what string, at Position) {
@@ -105,6 +107,9 @@ func (c *checker) ownReach(path string, a *Agent) *reach {
 		at := c.d.place(path + ".grants.network")
 		r.add(untrusted, "web pages", at)
 		r.add(outward, "grants.network", at)
+		if !slices.ContainsFunc(a.Grants.Network, networkGrant.sends) {
+			r.onlyReads++
+		}
 	}
 
 	for i, g := range a.Grants.Commands {
@@ -166,17 +171,15 @@ func (c *checker) addPrivate(r *reach, a *Agent) {
 	}
 
 	c.executorPrivate(r, a)
-	own := func(key, what string, said *bool) {
-		if said == nil {
-			what += fmt.Sprintf(", private by default (private: {%s: false} if nothing in it is)", key)
+	if slices.Contains(a.Private.folders, string(a.Workdir)) {
+		what := "the workdir"
+		if a.Private.Workdir == nil {
+			what += ", private by default (private: {workdir: false} if nothing in it is)"
 		}
 		r.add(privateData, what, c.d.place(r.path+".private"))
 	}
-	if slices.Contains(a.Private.folders, string(a.Workdir)) {
-		own("workdir", "the workdir", a.Private.Workdir)
-	}
 	if a.Private.database {
-		own("database", "the database", a.Private.Database)
+		r.add(privateData, "the database", c.d.place(r.path+".private"))
 	}
 
 	for _, folder := range a.Private.folders {

@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"rouse/agent/tool"
@@ -102,4 +103,9 @@ func (d *decoder) references(cfg *Config) []SecretRef {
 	}
 
 	return d.refs
+}
+
+// sends reports whether requests of a grant may do more than read from one host that it names.
+func (g networkGrant) sends() bool {
+	return strings.Contains(g.Host, "*") || slices.ContainsFunc(g.Methods, func(m string) bool { return m != "GET" && m != "HEAD" })
 }

@@ -2,8 +2,8 @@ package config
 
 // private is what of an agent's own places is for its owner alone.
 type private struct {
-	Workdir  *bool `key:"workdir" unset:"true where the agent has both untrusted input and a way out" say:"a run that reads in the workdir holds private data (B)"`
-	Database *bool `key:"database" unset:"as workdir" say:"a run that reads rows of the database holds private data (B)"`
+	Workdir  *bool `key:"workdir" unset:"true where the agent has both untrusted input and a way out other than reading from hosts granted by name" say:"a run that reads in the workdir holds private data (B)"`
+	Database *bool `key:"database" unset:"false" say:"a run that reads rows of the database holds private data (B)"`
 
 	// What holds in the end, once all agents and jobs are known.
 	folders  []string
@@ -16,19 +16,17 @@ func (a *Agent) PrivatePlaces() (folders []string, database bool) {
 	return a.Private.folders, a.Private.database
 }
 
-// privatePlaces decides what is private of each agent. Without a word of the owner that is what an agent keeps that has
-// both untrusted input and a way out: whoever talks to it could have it sent.
+// privatePlaces decides what is private of each agent. Without a word of the owner that is the workdir of an agent that has
+// both untrusted input and a way out: whoever talks to it could have it sent. Its database holds what its runs wrote
+// there, and rows have the labels of those runs.
 func (c *checker) privatePlaces(reached map[*Agent]*reach) {
-	isPrivate := func(said *bool, r *reach) bool {
-		if said != nil {
-			return *said
-		}
-		return len(r.sources[untrusted]) > 0 && len(r.sources[outward]) > 0
-	}
-
 	for a, r := range reached {
-		a.Private.folders, a.Private.database = nil, On(a.Database.Enabled) && isPrivate(a.Private.Database, r)
-		if isPrivate(a.Private.Workdir, r) {
+		a.Private.folders, a.Private.database = nil, On(a.Database.Enabled) && a.Private.Database != nil && *a.Private.Database
+		private := len(r.sources[untrusted]) > 0 && len(r.sources[outward]) > r.onlyReads
+		if said := a.Private.Workdir; said != nil {
+			private = *said
+		}
+		if private {
 			a.Private.folders = append(a.Private.folders, string(a.Workdir))
 		}
 

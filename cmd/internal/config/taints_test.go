@@ -25,8 +25,10 @@ func TestTaintWarnings(t *testing.T) {
 		{watch, "grants: {read: [.], network: [{host: a.example.com}]}, tools: {deny: ['*']}", ""},
 		{watch, "grants: {read: [.]}", ""},
 		{plain, "private: {workdir: true}, grants: {network: [{host: a.example.com}]}, database: {enabled: false}", "A web pages 4; B the workdir 4; C grants.network 4"},
-		{plain, "database: {enabled: false}, grants: {network: [{host: a.example.com}]}", "A web pages 4; B the workdir, private by default (private: {workdir: false} if nothing in it is) 4; C grants.network 4"},
-		{plain, "private: {workdir: false}, grants: {network: [{host: a.example.com}]}", "A web pages 4; B the database, private by default (private: {database: false} if nothing in it is) 4; C grants.network 4"},
+		{plain, "grants: {network: [{host: a.example.com}]}", ""}, // it only reads, from a host that its owner names
+		{plain, "grants: {network: [{host: '*.example.com'}]}", "A web pages 4; B the workdir, private by default (private: {workdir: false} if nothing in it is) 4; C grants.network 4"},
+		{plain, "grants: {network: [{host: a.example.com, methods: [GET, POST]}]}", "A web pages 4; B the workdir, private by default (private: {workdir: false} if nothing in it is) 4; C grants.network 4"},
+		{plain, "private: {workdir: false, database: true}, grants: {network: [{host: a.example.com}]}", "A web pages 4; B the database 4; C grants.network 4"},
 		{plain, "sandbox: off, reason: x, grants: {commands: [{argv: [x]}]}", ""}, // nothing that strangers wrote comes in
 	} {
 		got, _ := drawn(t, "agents:\n  - {name: a, "+c.agent+"}\njobs:\n  - {name: j, agent: a, prompt: x, "+c.job+"}\n")
@@ -48,7 +50,7 @@ func TestTaintsAcrossAgents(t *testing.T) {
 	}{
 		{"one workdir", "  - {name: in, workdir: ./w}\n  - {name: out, workdir: ./w, sandbox: off, reason: x, grants: {read: [./p], commands: [{argv: [x]}]}}\n",
 			"  - {name: drops, agent: in, prompt: x, watch: {path: ./in}}\n  - {name: sends, agent: out, prompt: x, every: 1h}\n",
-			map[string]string{"sends": "A reads where the agent in writes 5; B grants.read 5, the workdir, private by default (private: {workdir: false} if nothing in it is) 5, the database, private by default (private: {database: false} if nothing in it is) 5; C commands without a sandbox 5"},
+			map[string]string{"sends": "A reads where the agent in writes 5; B grants.read 5, the workdir, private by default (private: {workdir: false} if nothing in it is) 5; C commands without a sandbox 5"},
 			map[string]int{"in": 0, "out": 1}},
 		{"through a third", "  - {name: in, workdir: ./a}\n  - {name: mid, workdir: ./b, grants: {read: [./a]}}\n  - {name: out, workdir: ./c, private: {workdir: true}, database: {enabled: false}, sandbox: off, reason: x, grants: {read: [{path: ./b/x, private: false}], commands: [{argv: [x]}]}}\n",
 			"  - {name: drops, agent: in, prompt: x, watch: {path: ./in}}\n  - {name: sends, agent: out, prompt: x, every: 1h}\n",
@@ -68,7 +70,7 @@ func TestTaintsAcrossAgents(t *testing.T) {
 		{"a private note", "  - {name: in, workdir: ./w, grants: {read: [./p]}}\n  - {name: out, workdir: ./w, private: {workdir: false, database: false}, grants: {network: [{host: a.example.com}]}}\n",
 			"  - {name: sends, agent: out, prompt: x, every: 1h}\n",
 			map[string]string{"sends": "A web pages 5; B reads where the agent in writes 5; C grants.network 5"}, map[string]int{"out": 0}},
-		{"by itself and by another", "  - {name: in, workdir: ./w}\n  - {name: out, workdir: ./w, private: {database: false}, grants: {network: [{host: a.example.com}]}}\n",
+		{"by itself and by another", "  - {name: in, workdir: ./w}\n  - {name: out, workdir: ./w, private: {database: false}, grants: {network: [{host: a.example.com, methods: [POST]}]}}\n",
 			"  - {name: drops, agent: in, prompt: x, watch: {path: ./in}}\n  - {name: sends, agent: out, prompt: x, every: 1h}\n",
 			map[string]string{"sends": "A web pages 5, reads where the agent in writes 5; B the workdir, private by default (private: {workdir: false} if nothing in it is) 5; C grants.network 5"}, map[string]int{"out": 1}},
 		{"apart", "  - {name: in, workdir: ./a}\n  - {name: out, workdir: ./b, sandbox: off, reason: x, grants: {read: [./p], commands: [{argv: [x]}]}}\n",
