@@ -63,6 +63,19 @@ func (r *Runner) contextViews(ctx context.Context, t task) (string, error) {
 	return b.String(), nil
 }
 
+// ViewProblem returns why runs of an agent could not show a saved view, "" if they could or if that cannot be told now: the first
+// run makes the database, and perhaps the view.
+func (r *Runner) ViewProblem(ctx context.Context, agent, view string) string {
+	if !r.databases.Has(agent) {
+		return ""
+	}
+	problem, err := r.viewProblem(ctx, agent, view)
+	if err != nil { // a database that cannot be opened is told by itself
+		return ""
+	}
+	return problem
+}
+
 // viewProblem says why a prompt could not show a saved view, "" when it could.
 func (r *Runner) viewProblem(ctx context.Context, name, view string) (string, error) {
 	db, release, err := r.databases.Get(ctx, name)

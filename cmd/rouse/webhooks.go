@@ -65,10 +65,10 @@ func listWebhooks(cmd *cobra.Command, at *place, asJSON bool) error {
 		switch {
 		case !h.Enabled:
 			state = "the job is disabled"
+		case h.Refuses != "":
+			state = "refuses requests: " + h.Refuses
 		case h.URL == "":
 			state = "nobody listens: rouse serve"
-		case h.Refuses != "":
-			state = h.Refuses
 		}
 		if h.LastRun != "" {
 			last = fmt.Sprintf("run %s, %s, %s", h.LastRun, when(h.LastAt, now), cmp.Or(h.LastOutcome, "not ended"))

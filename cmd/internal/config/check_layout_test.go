@@ -111,3 +111,22 @@ func TestIncluded(t *testing.T) {
 		t.Errorf("%q", cfg.Included())
 	}
 }
+
+// TestPastAt warns of an at: that cannot start its job any more, and of views without a database.
+func TestPastAt(t *testing.T) {
+	t.Parallel()
+	said := allSaid(t, `version: 1
+agents: [{name: a, database: {enabled: false}}]
+jobs:
+  - {name: past, agent: a, at: "2020-01-01T08:00:00+01:00", playbook: [{call: file_read, with: {path: .}}]}
+  - {name: off, agent: a, enabled: false, at: "2020-01-01T08:00:00+01:00", playbook: [{call: file_read, with: {path: .}}]}
+  - {name: future, agent: a, at: "2999-01-01T08:00:00+01:00", playbook: [{call: file_read, with: {path: .}}]}
+  - {name: views, agent: a, every: 1h, context_views: [nope], playbook: [{call: file_read, with: {path: .}}]}
+`)
+	if strings.Count(said, "is in the past, so it starts no further run") != 1 || !strings.Contains(said, "jobs[0].at: warning") {
+		t.Errorf("the past:\n%s", said)
+	}
+	if !strings.Contains(said, `the agent "a" has no database`) {
+		t.Errorf("views without a database:\n%s", said)
+	}
+}

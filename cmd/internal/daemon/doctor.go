@@ -100,6 +100,11 @@ func (d *Daemon) Doctor(ctx context.Context, offline bool) ([]api.Check, error) 
 			return nil, err
 		}
 		checks = append(checks, overdue...)
+		if c, some, err := d.checkFlaws(ctx, now); err != nil {
+			return nil, err
+		} else if some {
+			checks = append(checks, c)
+		}
 	}
 
 	queue := api.Check{Name: "queue", OK: true, Detail: fmt.Sprintf("%d queued, %d running, %d waiting", c.Queued, c.Running, c.Waiting)}

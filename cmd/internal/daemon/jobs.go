@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"strings"
 
 	"rouse/agentdb/ledger"
 	"rouse/cmd/internal/api"
@@ -61,6 +62,10 @@ func (d *Daemon) FirstJobs(ctx context.Context, n int) (_ []api.Job, all int, _ 
 
 		if r, ok := last[string(j.Name)]; ok {
 			job.LastRun, job.LastState, job.LastOutcome, job.LastAt = fmt.Sprint(r.ID), r.State, r.Outcome, api.At(r.QueuedAt)
+		}
+
+		if job.Problem == "" {
+			job.Problem = strings.Join(d.jobFlaws(ctx, now, j, job.LastRun != "", at), "; ")
 		}
 
 		out = append(out, job)

@@ -183,6 +183,9 @@ func (d *Daemon) Webhooks(ctx context.Context) ([]api.Webhook, error) {
 			if busy != nil {
 				w.Refuses = busy.Why
 			}
+			if lacks := secretObstacles(now.Config, fmt.Sprintf("jobs[%d].webhook.", i)); len(lacks) > 0 {
+				w.Refuses = lacks[0].Text
+			}
 		}
 
 		last, err := d.ledger.Runs(ctx, ledger.RunFilter{Job: w.Job, Trigger: domain.TriggerWebhook, Limit: 1})

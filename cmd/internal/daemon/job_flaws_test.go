@@ -1,0 +1,108 @@
+package daemon
+
+import (
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"rouse/agent"
+	"rouse/agentdb/ledger"
+	"rouse/cmd/internal/cmdtest"
+	"rouse/cmd/internal/config"
+)
+
+// openFlawed opens a home with a configuration whose secrets are not set, without a daemon.
+func openFlawed(t *testing.T, text string) *Daemon {
+	t.Helper()
+	dir := cmdtest.Write(t, map[string]string{"rouse.yaml": text})
+	cfg, err := config.Load(config.LoadOptions{Path: filepath.Join(dir, "rouse.yaml"), Tools: agent.Specs(), HoldSecrets: true,
+		Secret: func(string) (string, bool, error) { return "", false, nil }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, err := Open(t.Context(), Options{Home: string(cfg.Home), Config: cfg, Logger: QuietLogger()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(d.Close)
+	return d
+}
+
+// TestJobFlaws: a missing view, an at: that passed and a webhook without its secret are told, each with the line or command to correct it.
+func TestJobFlaws(t *testing.T) {
+	t.Parallel()
+	d := openFlawed(t, `version: 1
+home: ./home
+agents: [{name: clerk, workdir: ./work, self_scheduling: {enabled: true}}]
+jobs:
+  - {name: bank, agent: clerk, webhook: {path: /hooks/bank, secret: "secret:bank"}, playbook: [{call: file_read, with: {path: .}}]}
+  - {name: rows, agent: clerk, context_views: [nope], every: 1h, playbook: [{call: file_read, with: {path: .}}]}
+  - {name: once, agent: clerk, at: "2020-01-01T08:00:00+01:00", playbook: [{call: file_read, with: {path: .}}]}
+`)
+	problem := func(name string) string {
+		t.Helper()
+		jobs, err := d.Jobs(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, j := range jobs {
+			if j.Name == name {
+				return j.Problem
+			}
+		}
+		t.Fatalf("no job is named %s", name)
+		return ""
+	}
+	has := func(what, text string, parts ...string) {
+		t.Helper()
+		for _, part := range parts {
+			if !strings.Contains(text, part) {
+				t.Errorf("%s: %q lacks %q", what, text, part)
+			}
+		}
+	}
+
+	if p := problem("rows"); p != "" { // its first run makes the database, and may save the view
+		t.Errorf("without a database: %s", p)
+	}
+	_, release, err := d.databases.Get(t.Context(), "clerk")
+	if err != nil {
+		t.Fatal(err)
+	}
+	release()
+	if err := d.ledger.SetWake(t.Context(), "clerk", func(now time.Time, _ ledger.WakeUsage) *ledger.Wake {
+		return &ledger.Wake{At: now.Add(time.Hour), AskedAt: now.Add(time.Hour), Instructions: "go on", Priority: "normal", OnMiss: "run_once", ScheduledBy: "agent",
+			ContextViews: []string{"gone"}}
+	}); err != nil {
+		t.Fatal(err)
+	}
+
+	has("rows", problem("rows"), `no saved view "nope"`, "rouse.yaml:6")
+	has("once", problem("once"), "2020-01-01T08:00:00+01:00 is in the past", "rouse.yaml:7")
+	has("bank", problem("bank"), "rouse secrets set bank")
+
+	hooks, err := d.Webhooks(t.Context())
+	if err != nil || len(hooks) != 1 {
+		t.Fatalf("%+v (%v)", hooks, err)
+	}
+	has("the webhook", hooks[0].Refuses, "the secret bank is not set", "rouse secrets set bank")
+
+	checks, err := d.Doctor(t.Context(), true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	work := checkNamed(t, checks, "work")
+	has("doctor", work.Detail, "job rows:", "job once:", `planned wake of clerk: context_views: there is no saved view "gone"`)
+	if work.OK {
+		t.Error("doctor is content")
+	}
+
+	// A job that has run at its time is done.
+	if _, err := d.ledger.Enqueue(t.Context(), ledger.Request{Key: "k", Job: "once", Agent: "clerk", Trigger: "schedule"}); err != nil {
+		t.Fatal(err)
+	}
+	if p := problem("once"); p != "" {
+		t.Errorf("after its run: %s", p)
+	}
+}
