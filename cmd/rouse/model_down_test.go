@@ -75,6 +75,31 @@ func quotaSpent(t *testing.T, spent modeltest.Turn) {
 	}
 }
 
+// TestRunTellsThatItsModelIsDown: a command that waits for a run tells that the model cannot be reached, where it should be and what to do.
+func TestRunTellsThatItsModelIsDown(t *testing.T) {
+	t.Parallel()
+	config := filepath.Join(cmdtest.Write(t, map[string]string{"rouse.yaml": `version: 1
+home: ./home
+models: [{name: m, provider: openai, model: scripted, base_url: "http://` + cmdtest.Nobody + `/v1", api_key: none}]
+agents: [{name: clerk, workdir: ./work}]
+jobs: [{name: report, agent: clerk, prompt: Do it.}]
+`}), "rouse.yaml")
+	daemon := serveUntilReady(t, config)
+	waiting := rouse(t, "run", "report", "--wait", "--config", config)
+	if err := waiting.Start(); err != nil {
+		t.Fatal(err)
+	}
+	cmdtest.Until(t, "the reason", func() bool {
+		told := waiting.stderr.String()
+		return strings.Contains(told, "waits for its model scripted at http://"+cmdtest.Nobody) && strings.Contains(told, "rouse doctor")
+	})
+	waiting.kill(t)
+	if err := rouse(t, "stop", "1", "--config", config).Run(); err != nil {
+		t.Error(err)
+	}
+	daemon.stop(t)
+}
+
 // A run whose model cannot be asked waits for it, and the instants that come meanwhile do not pile up. Its time
 // may end between the tries of one request, or between those of the run.
 func TestModelDownEndToEnd(t *testing.T) {

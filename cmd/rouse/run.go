@@ -187,13 +187,41 @@ func printEnd(cmd *cobra.Command, r api.Run, asJSON bool) error {
 	return nil
 }
 
-// sayQueued says that a run of the daemon was accepted, and why it does not start if somebody has to mend
-// something first.
+const (
+	// firstLooks is how often a command that does not wait for its run looks whether the run gets on.
+	firstLooks = 6
+	lookEvery  = 100 * time.Millisecond
+)
+
+// sayQueued says that a run of the daemon was accepted, and what it waits for, if that shows within a moment: a pause, a setting that has
+// to be corrected, a model that cannot be reached.
 func sayQueued(cmd *cobra.Command, s *session, id string) error {
-	var p api.Pending
-	if err := s.Get(cmd.Context(), "/v1/runs/"+id+"/pending", nil, &p); err == nil && p.Blocked {
-		_, err = fmt.Fprintf(cmd.OutOrStdout(), "run %s %s\n", id, text.OneLine(p.Reason))
-		return err
+	ctx := cmd.Context()
+	ticker := time.NewTicker(lookEvery)
+	defer ticker.Stop()
+
+	reason := ""
+	for range firstLooks {
+		var p api.Pending
+		if err := s.Get(ctx, "/v1/runs/"+id+"/pending", nil, &p); err == nil && p.Blocked {
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "run %s %s\n", id, text.OneLine(p.Reason))
+			return err
+		}
+		var r api.Run
+		if err := s.Get(ctx, "/v1/runs/"+id, nil, &r); err != nil || r.State == domain.StateFinished {
+			break
+		}
+		if reason = p.Reason; reason != "" && r.State == domain.StateRunning {
+			break
+		}
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	if reason != "" {
+		fmt.Fprintf(cmd.ErrOrStderr(), "rouse: run %s %s\n", id, text.OneLine(reason))
 	}
 
 	_, err := fmt.Fprintf(cmd.OutOrStdout(), "run %s is queued; follow it with: rouse logs %s -f\n", id, id)

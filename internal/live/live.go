@@ -28,6 +28,8 @@ type State struct {
 	Tool  string // the call that was begun last in this step, "" while the model answers
 	Bytes int64  // that have arrived since the step or the call began: of the answer, or of what a program printed
 	Since time.Time
+	Model string // that is asked, with its address; "" once anything of its answer has arrived
+	Retry string // why it is asked again, "" if it is asked for the first time
 }
 
 // Board is what the runs of a process are doing. The zero value is one of none.
@@ -142,7 +144,7 @@ func (r *Run) End() {
 func (r *Run) Ask(step int) {
 	r.change(func() {
 		s := &r.state
-		s.Step, s.Tool, s.Cut, s.Bytes, s.Since = step, "", false, 0, time.Now()
+		s.Step, s.Tool, s.Cut, s.Bytes, s.Since, s.Model, s.Retry = step, "", false, 0, time.Now(), "", ""
 		s.Try++
 		r.raw = nil // not cut to zero: somebody may still read it
 	})
@@ -178,12 +180,19 @@ func (r *Run) Answered(step int) {
 func (r *Run) Call(step int, tool string) {
 	r.change(func() {
 		s := &r.state
-		s.Step, s.Tool, s.Bytes, s.Since = step, tool, 0, time.Now()
+		s.Step, s.Tool, s.Bytes, s.Since, s.Model, s.Retry = step, tool, 0, time.Now(), "", ""
 	})
 }
 
 // Arrived counts bytes that a model or a program has sent, whatever they are.
-func (r *Run) Arrived(n int) { r.change(func() { r.state.Bytes += int64(n) }) }
+func (r *Run) Arrived(n int) {
+	r.change(func() { r.state.Bytes, r.state.Model, r.state.Retry = r.state.Bytes+int64(n), "", "" })
+}
+
+// Waits tells which model has been asked and, if it is asked again, why.
+func (r *Run) Waits(model, retry string) {
+	r.change(func() { r.state.Model, r.state.Retry = model, retry })
+}
 
 type key struct{}
 

@@ -159,6 +159,9 @@ func (c *Client) Host() string { return c.host }
 // Model is the name of the model.
 func (c *Client) Model() string { return c.endpoint.Model }
 
+// shownName is the name of the model with its address.
+func (c *Client) shownName() string { return c.endpoint.Model + " at " + c.shownURL }
+
 // errStopped: the consumer of the events has stopped iterating, and must not be called again.
 var errStopped = errors.New("the consumer stopped")
 
@@ -171,6 +174,7 @@ func (c *Client) Stream(ctx context.Context, x Exchange) iter.Seq2[model.Event, 
 		defer cancel()
 
 		lost := &lostRequests{x: x}
+		live.From(ctx).Waits(c.shownName(), "")
 		err := c.runTurn(context.WithValue(ctx, lostKey{}, lost), x, lost, func(e model.Event) bool { return yield(e, nil) })
 		if err == nil || errors.Is(err, errStopped) {
 			return

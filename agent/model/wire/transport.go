@@ -19,6 +19,7 @@ import (
 	"github.com/hashicorp/go-retryablehttp"
 
 	"rouse/agent/model"
+	"rouse/internal/live"
 	"rouse/internal/pattern"
 )
 
@@ -81,6 +82,7 @@ func (c *Client) checkRetry(ctx context.Context, resp *http.Response, err error)
 			return false, nil
 		}
 		lost.noteRetry(failure, resp, err)
+		live.From(ctx).Waits(c.shownName(), failure.Message)
 	}
 	return true, nil
 }

@@ -98,7 +98,7 @@ func (d RunDetail) Program() string {
 
 // Pending says what a run that is not on waits for.
 type Pending struct {
-	Reason  string `json:"reason"`  // "" when it is about to start, is on, or has finished
+	Reason  string `json:"reason"`  // "" if it is about to start, has finished, or is running and does not wait for its model
 	Blocked bool   `json:"blocked"` // somebody has to mend something first: waiting alone does not help
 }
 

@@ -18,6 +18,9 @@ func (d *Daemon) Pending(ctx context.Context, run ledger.Run) (api.Pending, erro
 	if err != nil {
 		return api.Pending{}, err
 	}
+	if run.State == domain.StateRunning {
+		return api.Pending{Reason: d.waitsForModel(run.ID, now)}, nil
+	}
 	if p := d.pending(ctx, run, pauses, now, d.Current().Config.Zone()); p.Reason != "" || run.State != domain.StateQueued {
 		return p, nil
 	}
@@ -33,6 +36,23 @@ func (d *Daemon) Pending(ctx context.Context, run ledger.Run) (api.Pending, erro
 		names = append(names, fmt.Sprintf("run %d (%s, agent %s)", r.ID, jobText(r), r.Agent))
 	}
 	return api.Pending{Reason: "waits for its turn, because other runs are on: " + text.List(names, maxLogged)}, nil
+}
+
+// slowAnswer is how long a model may take to begin its answer before that is told.
+const slowAnswer = time.Second
+
+// waitsForModel tells which model a running run waits for, if the model cannot be reached or has not begun to answer.
+func (d *Daemon) waitsForModel(run int64, now time.Time) string {
+	for _, s := range d.live.States(run, "") {
+		switch {
+		case s.Model == "":
+		case s.Retry != "":
+			return fmt.Sprintf("waits for its model %s, which is asked again: %s; start its server, or choose another one under models: (rouse doctor checks them)", s.Model, s.Retry)
+		case now.Sub(s.Since) >= slowAnswer:
+			return fmt.Sprintf("waits for its model %s to begin its answer", s.Model)
+		}
+	}
+	return ""
 }
 
 // jobText names the job of a run, of which there may be none.
