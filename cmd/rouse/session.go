@@ -25,6 +25,7 @@ type place struct {
 	home   string
 	reads  bool      // the command changes nothing, so it makes no home
 	stderr io.Writer // for what concerns every command; nil: nobody hears it
+	broken error     // why the configuration was not used by a command that only needs the home
 }
 
 // load reads the configuration, wherever it is found. The error lists every problem; a secret that is missing is none.
@@ -115,9 +116,8 @@ func (at *place) open(ctx context.Context) (*session, error) { return at.connect
 
 // openToRead is open for a command that changes nothing: a home that is not there is not made.
 func (at *place) openToRead(ctx context.Context) (*session, error) {
-	reading := *at
-	reading.reads = true
-	return reading.connect(ctx, false)
+	at.reads = true
+	return at.connect(ctx, false)
 }
 
 // openToRun is open for a command that wants a run executed. A command that executes one of its own
@@ -162,6 +162,18 @@ func (at *place) warnConfig(problem string) {
 	}
 }
 
+// warnBroken prints the first mistake of a configuration that a command did without.
+func (at *place) warnBroken() {
+	var wrong *config.Errors
+	switch {
+	case at.broken == nil:
+	case errors.As(at.broken, &wrong) && len(wrong.Problems) > 0:
+		at.warnConfig("the configuration has a mistake and was not used: " + text.OneLine(wrong.Problems[0].String()))
+	default:
+		at.warnConfig("the configuration cannot be read and was not used: " + text.OneLine(at.broken.Error()))
+	}
+}
+
 // warnReadOnly says in a line why a command can only read.
 func (at *place) warnReadOnly(why error) {
 	if why != nil && at.stderr != nil {
@@ -191,6 +203,9 @@ func (at *place) try(ctx context.Context, dir string) (*session, error) {
 
 	var wanted []config.SecretRef
 	if problem != nil {
+		if !errors.Is(problem, config.ErrNoFile) {
+			at.broken = problem
+		}
 		if cfg != nil {
 			wanted = cfg.SecretRefs()
 		}
