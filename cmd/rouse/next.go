@@ -20,9 +20,10 @@ func newNext(at *place) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "next [JOB]",
 		Short: "Lists coming occurrences of every schedule, and the wakes that agents planned",
-		Long: `Lists coming occurrences of every schedule, the wakes that agents planned, and runs that
-wait for their time (retries, jitter), of one job or of all. NOTE says what is special:
+		Long: `Lists coming starts: occurrences of every schedule, the wakes that agents planned, and runs
+that wait for their time (jitter), of one job or of all. NOTE says what is special:
 jitter, a change of the clock, and why one will be skipped (an excluded date, a calendar, a pause).
+A retry, and the expiry of an approval, are no starts: see rouse status and rouse inbox.
 
 With --cost it says what the runs of the coming week will cost, if they are like the last fifty of their job: in
 the median, and at the price that nine of ten cost no more than. What a job has no history of is in no sum.`,

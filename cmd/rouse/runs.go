@@ -1,6 +1,8 @@
 package main
 
 import (
+	"cmp"
+	"context"
 	"fmt"
 	"net/url"
 	"slices"
@@ -26,6 +28,7 @@ func newRuns(at *place) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "runs",
 		Short: "Lists history, newest first",
+		Long:  "Lists history, newest first. With --job the wakes that the job planned stand above it.",
 		Example: `  rouse runs --job inbox --outcome error
   rouse runs -n 100 --before 4711
   rouse runs --all --json`,
@@ -93,12 +96,15 @@ func runRuns(cmd *cobra.Command, at *place, o runsOptions) error {
 		return printJSON(cmd.OutOrStdout(), runs)
 	}
 
+	now := s.now()
+	for _, w := range plannedWakes(cmd.Context(), s, o.job) {
+		fmt.Fprintf(cmd.OutOrStdout(), "planned by run %s: a wake of %s at %s: %s\n", cmp.Or(w.Wake.Run, "–"), w.Agent, local(w.Wake.At, now), shorten(w.Wake.Instructions, 80))
+	}
 	if len(runs) == 0 {
 		_, err := fmt.Fprintln(cmd.OutOrStdout(), "no runs")
 		return err
 	}
 
-	now := s.now()
 	var rows [][]string
 	for _, r := range runs {
 		rows = append(rows, []string{r.ID, when(r.QueuedAt, now), jobName(r), string(r.Trigger), s.mark(r), runDuration(r, now), strconv.Itoa(r.Steps), shorten(runSummary(r), 80)})
@@ -108,6 +114,21 @@ func runRuns(cmd *cobra.Command, at *place, o runsOptions) error {
 		return err
 	}
 	return s.sayNoDaemon(cmd.OutOrStdout(), runs...)
+}
+
+// plannedWakes returns the wakes that a job planned, none without a job. History is listed also with a configuration that cannot be
+// used, in which no wakes are known.
+func plannedWakes(ctx context.Context, s *session, job string) (out []api.AgentWake) {
+	var all []api.AgentWake
+	if job == "" || s.Get(ctx, "/v1/slots", nil, &all) != nil {
+		return nil
+	}
+	for _, w := range all {
+		if w.Wake != nil && w.Wake.Job == job {
+			out = append(out, w)
+		}
+	}
+	return out
 }
 
 // jobName is what a listing calls a run's job: an ad-hoc run has only an agent.

@@ -55,6 +55,9 @@ func as(what string, args []string) int {
 		fmt.Println("out")
 		fmt.Fprintln(os.Stderr, "bad")
 		return 3
+	case "refused":
+		fmt.Fprintln(os.Stderr, "cp: cannot create regular file: Permission denied")
+		return 1
 	case "flood": // until it is ended
 		line := []byte(strings.Repeat("flood ", 1000))
 		for range 5000 {

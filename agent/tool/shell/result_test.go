@@ -45,3 +45,22 @@ func TestMustSucceed(t *testing.T) {
 		t.Errorf("one that hangs: %+v", e)
 	}
 }
+
+// TestRefusedBySandbox: a confined program that fails with what a system says when it refuses something gets a hint that names the sandbox
+// and the grant, in the result and in the failure.
+func TestRefusedBySandbox(t *testing.T) {
+	t.Parallel()
+	b := newBench(t).confined()
+	const hint = "the sandbox (tier "
+	e, _ := b.call("shell_run", map[string]any{"command": b.me + " as refused"})
+	if said := strings.Join(e.Warnings, "\n"); !strings.Contains(said, hint) || !strings.Contains(said, "grants: {write: [FOLDER]}") {
+		t.Errorf("%+v", e)
+	}
+	e, _ = b.call("shell_run", map[string]any{"command": b.me + " as refused", "must_succeed": true})
+	if e.OK || !strings.Contains(e.Message, hint) {
+		t.Errorf("%+v", e)
+	}
+	if e, _ = b.call("shell_run", map[string]any{"command": b.me + " as fail"}); strings.Contains(strings.Join(e.Warnings, "\n"), hint) {
+		t.Errorf("a failure of another kind: %+v", e)
+	}
+}

@@ -290,6 +290,9 @@ func (f *family) execute(ctx context.Context, in tool.Invocation, name, command 
 		Program: redact(o.name()), Lines: stdout.Lines() + stderr.Lines(), Stdout: stdout.Text(redact), Stderr: stderr.Text(redact),
 		ExitCode: ended.Exit, Signal: ended.Signal, WorkingDirectory: f.roots.Workdir(), KilledBy: ended.KilledBy, Tier: ended.Tier,
 	}
+	if res.refusedBySandbox() {
+		warnings = append(warnings, sandboxHint(res.Tier))
+	}
 	if undo == nil {
 		return res, warnings, nil, nil
 	}

@@ -21,6 +21,29 @@ import (
 // a loop does not hide them.
 const maxTimeline = 500
 
+// maxWakeNote is how much of the instructions of a planned wake is shown, in characters.
+const maxWakeNote = 80
+
+// wakeNotes are the wakes that the job planned, or that its agent has planned.
+func (e *explanation) wakeNotes(ctx context.Context) (out []string) {
+	wakes, err := e.d.ledger.Wakes(ctx)
+	if err != nil {
+		return []string{"which wakes are planned is not known: " + err.Error()}
+	}
+	for _, w := range wakes {
+		if w.Job != e.name && (e.job == nil || w.Agent != e.job.Agent) {
+			continue
+		}
+		by := ""
+		if w.Run != 0 {
+			by = fmt.Sprintf(", by run %d", w.Run)
+		}
+		out = append(out, fmt.Sprintf("a wake of the agent %s is planned for %s%s: %s", w.Agent, api.LocalTime(w.At, e.zone), by,
+			text.Truncate(text.OneLine(w.Instructions), maxWakeNote)))
+	}
+	return out
+}
+
 // notes are sentences about the job, and about the time that was asked for.
 func (e *explanation) notes(ctx context.Context) []string {
 	var out []string
@@ -54,6 +77,7 @@ func (e *explanation) notes(ctx context.Context) []string {
 	if e.watch.Problem != "" {
 		addf("▲ %s", e.watch.Problem)
 	}
+	out = append(out, e.wakeNotes(ctx)...)
 	out = append(out, e.d.collectNotes(ctx, e.name, e.now, e.zone)...)
 	for i, w := range e.watch.Waits {
 		if i == maxWaitNotes {

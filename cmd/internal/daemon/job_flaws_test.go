@@ -106,3 +106,40 @@ jobs:
 		t.Errorf("after its run: %s", p)
 	}
 }
+
+// TestNextListsStarts: a run that waits for its time is to come; the retry of one that has started is not. What is planned is told by why.
+func TestNextListsStarts(t *testing.T) {
+	t.Parallel()
+	d := openFlawed(t, `version: 1
+home: ./home
+agents: [{name: clerk, workdir: ./work, self_scheduling: {enabled: true}}]
+jobs: [{name: look, agent: clerk, playbook: [{call: file_read, with: {path: .}}]}]
+`)
+	ctx, at := t.Context(), time.Now().Add(time.Hour)
+	for _, r := range []ledger.Request{{Key: "again", Job: "look", Agent: "clerk", Trigger: "manual"}, {Key: "late", Job: "look", Agent: "clerk", Trigger: "schedule", NotBefore: at}} {
+		if _, err := d.ledger.Enqueue(ctx, r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_, a, err := d.ledger.StartAttempt(ctx, 1)
+	if err == nil {
+		err = d.ledger.Finish(ctx, a, ledger.Result{Outcome: "error", RetryAt: at.Add(-time.Minute)})
+	}
+	if err == nil {
+		err = d.ledger.SetWake(ctx, "clerk", func(time.Time, ledger.WakeUsage) *ledger.Wake {
+			return &ledger.Wake{At: at, AskedAt: at, Instructions: "look once more", Priority: "normal", OnMiss: "run_once", ScheduledBy: "agent", Run: 1, Job: "look"}
+		})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	coming, err := d.Next(ctx, "look", 5)
+	if err != nil || len(coming) != 1 || coming[0].Run != "2" {
+		t.Errorf("%+v (%v)", coming, err)
+	}
+	why, err := d.Why(ctx, "look", "", 5)
+	if said := strings.Join(why.Notes, "\n"); err != nil || !strings.Contains(said, "a wake of the agent clerk is planned for") || !strings.Contains(said, "by run 1: look once more") {
+		t.Errorf("%s (%v)", said, err)
+	}
+}

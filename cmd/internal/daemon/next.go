@@ -15,6 +15,9 @@ import (
 // sourceRetry is the source of an attempt after the first.
 const sourceRetry = "retry"
 
+// maxDelayed is how many runs that wait for their time are looked at.
+const maxDelayed = 1000
+
 // Next implements web.Jobs.
 func (d *Daemon) Next(ctx context.Context, job string, n int) ([]api.Occurrence, error) {
 	if err := d.Current().usable(); err != nil {
@@ -28,7 +31,7 @@ func (d *Daemon) Next(ctx context.Context, job string, n int) ([]api.Occurrence,
 			Decision: u.Decision, Reason: u.Reason})
 	}
 
-	delayed, err := d.ledger.Delayed(ctx, job, now, n)
+	delayed, err := d.ledger.Delayed(ctx, job, now, maxDelayed)
 	if err != nil {
 		return nil, err
 	}
@@ -39,6 +42,9 @@ func (d *Daemon) Next(ctx context.Context, job string, n int) ([]api.Occurrence,
 	}
 
 	for _, r := range delayed {
+		if r.State != domain.StateQueued { // it has started: its retry, or the end of what it waits for, is no start
+			continue
+		}
 		out = append(out, delayedRun(r, pauses))
 	}
 
@@ -73,13 +79,9 @@ func delayedRun(r ledger.Run, pauses []ledger.Pause) api.Occurrence {
 		o.Source = detail.Source
 	}
 
-	if r.State == domain.StateWaiting {
-		o.Source, o.Reason = sourceRetry, fmt.Sprintf("attempt %d of run %d", r.Attempt+1, r.ID)
-	} else {
-		o.Reason = fmt.Sprintf("run %d, held back: %s", r.ID, schedule.HeldText(o.Source, r.NotBefore.Sub(o.Nominal.Time)))
-	}
+	o.Reason = fmt.Sprintf("run %d, held back: %s", r.ID, schedule.HeldText(o.Source, r.NotBefore.Sub(o.Nominal.Time)))
 
-	// A pause holds a retry back too, but never a run that was started manually.
+	// A pause never holds back a run that was started manually.
 	if p, ok := ledger.Paused(pauses, r.Job, r.Agent, r.NotBefore); ok && r.Trigger != domain.TriggerManual {
 		o.Reason += "; waits for the end of the pause: " + p.String()
 	}
