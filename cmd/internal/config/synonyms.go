@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"rouse/internal/pattern"
 	"rouse/internal/text"
@@ -289,6 +290,14 @@ func placeOf(path string) string {
 	return path
 }
 
+// keyPaths returns the paths of all keys.
+var keyPaths = sync.OnceValue(func() (out []string) {
+	for _, k := range Keys() {
+		out = append(out, k.Path)
+	}
+	return out
+})
+
 // unknownKey returns what to write in the place of a key that there is not, "" if nothing is known.
 func unknownKey(e entry, path string, known []string) string {
 	place := placeOf(path)
@@ -305,20 +314,20 @@ func unknownKey(e entry, path string, known []string) string {
 	}
 
 	// A key that stands one or two mappings deeper: wall is a key of bounds.
-	all, prefix := Keys(), place+"."
+	all, prefix := keyPaths(), place+"."
 	if place == "" {
 		prefix = ""
 	}
 	var elsewhere []string
-	for _, k := range all {
-		parent, name := "", strings.TrimSuffix(k.Path, "[]")
+	for _, path := range all {
+		parent, name := "", strings.TrimSuffix(path, "[]")
 		if at := strings.LastIndex(name, "."); at >= 0 {
 			parent, name = name[:at], name[at+1:]
 		}
 		if !sameWord(name, e.key) {
 			continue
 		}
-		if below, ok := strings.CutPrefix(k.Path, prefix); ok && place != "" && !strings.Contains(below, "[].") {
+		if below, ok := strings.CutPrefix(path, prefix); ok && place != "" && !strings.Contains(below, "[].") {
 			return "write " + fillIn(nested(below, "VALUE"), e)
 		}
 		if parent != "" {
