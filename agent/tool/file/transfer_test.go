@@ -42,7 +42,7 @@ func (b *bench) tree(t *testing.T) string {
 	return strings.Join(out, " ")
 }
 
-// Files and folders are moved, copied, deleted and made, and each call, and each run as a whole, is undone.
+// Files and folders are moved, copied, deleted and made, and each call, and each run as a whole, is undone. (OSA-35)
 func TestTransfers(t *testing.T) {
 	t.Parallel()
 	content := map[string]string{"a.pdf": "%PDF\x00\xff", "b.txt": "b", "in/x.txt": "x", "in/deep/y.bin": "y\x00", "full/z.txt": "z"}
@@ -183,7 +183,7 @@ func TestTransfersRefused(t *testing.T) {
 	}
 }
 
-// A call that a crash cut off is made again under its key: whatever part of it was done, it ends as if it was made once.
+// A call that a crash cut off is made again under its key: whatever part of it was done, it ends as if it was made once. (OSA-35)
 func TestTransferAfterCrash(t *testing.T) {
 	t.Parallel()
 	for name, crash := range map[string]func(dir string) error{

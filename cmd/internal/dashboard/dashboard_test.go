@@ -67,6 +67,7 @@ jobs:
         with: { path: report.md, content: "# Report\n\n3 rows\n" }
   - name: fails
     agent: bookkeeper
+    notify: { on: [success, failure, waiting], channels: [desktop] }
     playbook:
       - call: file_write
         with: { path: before.md, content: "written before it failed\n" }
