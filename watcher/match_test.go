@@ -207,6 +207,7 @@ func TestWatchEqual(t *testing.T) {
 		"TakeOpen": func(w *Watch) { w.TakeOpen = true }, "OwnFolder": func(w *Watch) { w.OwnFolder = "/x" }, "Mode": func(w *Watch) { w.Mode = ModePerFile },
 		"Settle": func(w *Watch) { w.Settle++ }, "MaxWait": func(w *Watch) { w.MaxWait++ }, "MaxFiles": func(w *Watch) { w.MaxFiles++ }, "Existing": func(w *Watch) { w.Existing = ExistingProcess },
 		"OnSuccess": func(w *Watch) { w.OnSuccess.Action = actionLeave }, "OnFailure": func(w *Watch) { w.OnFailure.Dir = "/x" },
+		"Collect":  func(w *Watch) { w.Collect.When = "x" },
 		"Boundary": func(w *Watch) { w.Boundary = nofollow.NewBoundary("/x") },
 	} {
 		other := one
@@ -214,7 +215,7 @@ func TestWatchEqual(t *testing.T) {
 			t.Errorf("another %s is not noticed", name)
 		}
 	}
-	if n := reflect.TypeFor[Watch]().NumField(); n != 19 {
+	if n := reflect.TypeFor[Watch]().NumField(); n != 20 {
 		t.Errorf("a watch has %d settings; is the new one compared?", n)
 	}
 

@@ -99,7 +99,7 @@ func TestKillDuringAPaidCall(t *testing.T) {
 		t.Errorf("what nobody knows is not marked: %+v", r)
 	}
 
-	for what, want := range map[string]string{"budget": "estimated: by what was sent", "show 1": "estimated)"} {
+	for what, want := range map[string]string{"budget": "estimated: no server or program reported it", "show 1": "estimated)"} {
 		p := rouse(t, append(strings.Fields(what), "--config", config)...)
 		if err := p.Run(); err != nil || !strings.Contains(p.stdout.String(), want) {
 			t.Errorf("%s: %s (%v)", what, p.stdout.String(), err)

@@ -227,5 +227,5 @@ func (at *place) try(ctx context.Context, dir string) (*session, error) {
 	}
 
 	at.warnReadOnly(d.ReadOnly())
-	return &session{Client: api.InProcess(d.Handler), home: dir, zone: d.Current().Config.Zone(), local: d, nodes: d.WorkedOn(ctx), close: func() { d.Close(); forget() }}, nil
+	return &session{Client: api.InProcess(d.Handler), home: dir, zone: d.Current().Config.Zone(), local: d, nodes: d.WorkedOn(ctx), close: func() { d.Close(); forget() }}, nil //nolint:contextcheck // it closes also after Ctrl-C
 }

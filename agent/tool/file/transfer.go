@@ -224,6 +224,8 @@ func (f *files) inTheWay(ctx context.Context, in tool.Invocation, p *tool.FileHa
 }
 
 // content reads a file as a whole, for its record.
+//
+// nolint: contextcheck // it reads a local state, which ends soon whatever becomes of its caller
 func (f *files) content(p *tool.FileHandle, shown string) (fileState, error) {
 	file, err := p.OpenChecked()
 	if err != nil {

@@ -234,7 +234,7 @@ func TestTransferAfterCrash(t *testing.T) {
 // A move to another file system is a copy that is checked, and the old files go; undo brings them back.
 func TestMoveBetweenFileSystems(t *testing.T) {
 	t.Parallel()
-	far, err := os.MkdirTemp("/dev/shm", "rouse-test-")
+	far, err := os.MkdirTemp("/dev/shm", "rouse-test-") //nolint:usetesting // on another file system
 	if err != nil {
 		t.Skip("there is no other file system here")
 	}

@@ -131,6 +131,8 @@ func undoObstacle(p *tool.FileHandle, op ledger.FileOp, now fileState, gone func
 }
 
 // openChanged opens the path of a change, and reads what is there now.
+//
+// nolint: contextcheck // it reads a local state, which ends soon whatever becomes of its caller
 func openChanged(roots *tool.Roots, op ledger.FileOp) (*tool.FileHandle, fileState, error) {
 	p, err := roots.Resolve(op.Path, true)
 	if err != nil {

@@ -90,7 +90,8 @@ func agentCall(argv []string) (out []string, prompt, why string, known bool) {
 	}
 
 	for _, add := range p.adds {
-		if !slices.Contains(out, add[0]) && !(add[0] == "-p" && slices.Contains(out, "--print")) {
+		given := slices.Contains(out, add[0]) || add[0] == "-p" && slices.Contains(out, "--print")
+		if !given {
 			out = append(out, add...)
 		}
 	}

@@ -21,6 +21,8 @@ type Session struct {
 
 // Exists reports whether there is a desktop session. A session that was seen once counts until the process
 // ends: after a logout the notices wait for the next login.
+//
+// nolint: contextcheck // it reads a local state, which ends soon whatever becomes of its caller
 func (s *Session) Exists() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
