@@ -178,3 +178,8 @@ func (b *bench) write(name, text string) {
 		b.t.Fatal(err)
 	}
 }
+
+func (b *bench) has(name string) bool {
+	_, err := os.Lstat(b.path(name))
+	return err == nil
+}

@@ -66,11 +66,6 @@ func TestAfterToAFullDisk(t *testing.T) {
 	}
 }
 
-func (b *bench) has(name string) bool {
-	_, err := os.Lstat(b.path(name))
-	return err == nil
-}
-
 func (b *bench) holds(name, want string) {
 	b.t.Helper()
 	if got, err := os.ReadFile(b.path(name)); err != nil || string(got) != want {
