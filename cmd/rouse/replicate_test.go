@@ -176,7 +176,7 @@ func TestReplicaPlaceFails(t *testing.T) {
 
 	for want, args := range map[string][]string{
 		"name a later time":       {"--at", "2020-01-01T00:00:00Z"},
-		"is no time":              {"--at", "yesterday"},
+		"is not a time":           {"--at", "someday"},
 		"something in":            {"--home", filepath.Join(dir, "home")},
 		"no copy of a home in it": {"--from", "file://" + filepath.Join(dir, "inbox")},
 		"has the scheme \"ftp\"":  {"--from", "ftp://x/y"},
