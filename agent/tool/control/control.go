@@ -205,12 +205,11 @@ func (o Options) notify(ctx context.Context, in tool.Invocation, a notifyArgs) (
 			return tool.Failure(tool.KindInvalidArgs, "there is no channel %q", a.Channel).WithField("channel", "one of "+strings.Join(o.Channels, ", ")), nil
 		}
 	}
+	// Its owner sees from whom it comes, also where many agents write to one channel.
+	title = signed(in.Agent, title)
 	if len(channels) == 0 {
 		return tool.Success(notifyResult{Title: title, Posted: []posted{}}, "no notification channel is configured: the record keeps this call, but nobody is told"), nil
 	}
-
-	// Its owner sees from whom it comes, also where many agents write to one channel.
-	title = signed(in.Agent, title)
 
 	var notices []ledger.Notice
 	res := notifyResult{Title: title}
