@@ -52,8 +52,11 @@ func (s *spareFiles) keep() {
 	}
 }
 
-// release empties the reserve, and reports whether there was any.
+// release empties the reserve, and reports whether there was any. A nil reserve has none.
 func (s *spareFiles) release() bool {
+	if s == nil {
+		return false
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	had := len(s.files) > 0

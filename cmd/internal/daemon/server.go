@@ -147,15 +147,30 @@ func (s *server) noteState(c net.Conn, state http.ConnState) {
 	if state != http.StateClosed && state != http.StateHijacked {
 		s.conns[c] = state
 		s.makeRoom()
+		s.useSpare(state)
 		return
 	}
 
 	delete(s.conns, c)
-	s.spare.keep()
+	s.useSpare(state)
 	select {
 	case s.left <- struct{}{}:
 	default:
 	}
+}
+
+// useSpare leaves the files in reserve to the requests that are under way, and takes them back after the last one. Taken back earlier,
+// they would be missing in the answer to the next. The caller holds mu.
+func (s *server) useSpare(state http.ConnState) {
+	if state == http.StateActive {
+		s.spare.release()
+	}
+	for _, other := range s.conns {
+		if other == http.StateNew || other == http.StateActive {
+			return
+		}
+	}
+	s.spare.keep()
 }
 
 // makeRoom closes a connection that is only kept for a next request, where it keeps somebody else from coming in. The caller holds mu.
