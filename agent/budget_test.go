@@ -33,7 +33,7 @@ func paid(t *testing.T, turns ...modeltest.Turn) *bench {
 }
 
 func todo(id string) model.Call {
-	return model.Call{ID: id, Name: "todo", Args: json.RawMessage(`{"items":[{"title":"` + id + `","status":"pending"}]}`)}
+	return model.Call{ID: id, Name: "todo", Args: json.RawMessage(`{"markdown":"- [ ] ` + id + `"}`)}
 }
 
 func (b *bench) change(f func(*agent.Agent, *agent.Job)) {

@@ -19,13 +19,21 @@ import (
 func TestWorkdirGoneForAMoment(t *testing.T) {
 	t.Parallel()
 	calls := []model.Call{}
-	for name, args := range map[string]string{
-		"file_read": `{"path":"a.txt"}`, "file_search": `{"pattern":"x"}`, "file_write": `{"path":"sub/b.txt","content":"x"}`, "file_edit": `{"path":"a.txt","old_text":"some","new_text":"any"}`,
-		"file_undo": `{"operation_id":"1/x"}`,
-		"db_query":  `{"sql":"select 1 as n"}`, "db_export": `{"sql":"select 1 as n","path":"n.csv"}`, "db_import": `{"path":"a.csv","table":"log"}`,
-		"shell_run": `{"command":"ls"}`, "todo": `{"markdown":"- [ ] look"}`, "notify": `{"title":"it goes on"}`, "broken": `{}`,
+	for _, c := range []struct{ name, args string }{ // the notice comes last: it changes something and succeeds
+		{"file_read", `{"path":"a.txt"}`},
+		{"file_search", `{"pattern":"x"}`},
+		{"file_write", `{"path":"sub/b.txt","content":"x"}`},
+		{"file_edit", `{"path":"a.txt","old_text":"some","new_text":"any"}`},
+		{"file_undo", `{"operation_id":"1/x"}`},
+		{"db_query", `{"sql":"select 1 as n"}`},
+		{"db_export", `{"sql":"select 1 as n","path":"n.csv"}`},
+		{"db_import", `{"path":"a.csv","table":"log"}`},
+		{"shell_run", `{"command":"ls"}`},
+		{"todo", `{"markdown":"- [ ] look"}`},
+		{"broken", `{}`},
+		{"notify", `{"title":"it goes on"}`},
 	} {
-		calls = append(calls, model.Call{ID: "c-" + name, Name: name, Args: json.RawMessage(args)})
+		calls = append(calls, model.Call{ID: "c-" + c.name, Name: c.name, Args: json.RawMessage(c.args)})
 	}
 	b := setup(t,
 		modeltest.Turn{Calls: []model.Call{{ID: "away", Name: "move", Args: json.RawMessage(`{"away":true}`)}}},

@@ -4,10 +4,13 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"path/filepath"
+	"time"
 
 	"rouse/agent/tool/file"
 	"rouse/agentdb"
 	"rouse/agentdb/ledger"
+	"rouse/internal/text"
 )
 
 // The parts of what a run wrote that can be undone.
@@ -23,6 +26,7 @@ type UndoOptions struct {
 	Only   string // UndoFiles or UndoDatabase; "" is both
 	Force  bool   // what came later and stands in the way is lost
 	DryRun bool   // only say what would become of it
+	Disown bool   // what started the run starts another one when it comes again
 	// Progress, when set, hears how many of the run's entries of the changelog are done.
 	Progress func(done, of int64)
 }
@@ -44,38 +48,28 @@ func (u UndoResult) Any() bool { return len(u.Files) > 0 || u.Database.Changes >
 // of them, and the database as a whole, knows by itself that it was undone, so that an
 // undo which a crash has cut off is finished by making it again.
 func (r *Runner) Undo(ctx context.Context, run ledger.Run, spec UndoOptions) (UndoResult, error) {
-	out := UndoResult{Database: agentdb.Undone{Run: run.ID, CanUndo: true, Tables: []agentdb.UndoneTable{}, Schema: []string{}, Conflicts: []agentdb.Conflict{}, Remaining: []string{}}}
-	var err error
 	if r.homes != nil && !spec.DryRun { // where what it wrote is not, nothing of it can be undone
 		if err := r.homes.Arrive(ctx, run.Agent); err != nil {
-			return out, err
-		}
-	}
-	if spec.Only != UndoDatabase {
-		if out.Files, _, err = file.UndoRun(ctx, r.ledger, r.fileLocks, r.plan.Load().Boundary, run.ID, spec.Force, true); err != nil {
-			return out, err
+			return UndoResult{}, err
 		}
 	}
 
-	out.CanUndo, out.Done = unobstructed(out.Files), !spec.DryRun && len(out.Files) == 0
-	if spec.Only != UndoFiles && r.keepsRows(run.Agent) {
-		// It refuses by itself; where files are to be changed before it, it is asked first.
-		if out.Database, err = r.undoDatabase(ctx, run, spec, spec.DryRun || len(out.Files) > 0); err != nil {
-			return out, err
-		}
-		out.CanUndo, out.Done = out.CanUndo && out.Database.CanUndo, out.Done && out.Database.Done
+	out, err := r.askUndo(ctx, run, spec)
+	if err != nil {
+		return out, err
 	}
-
 	// Both were only asked so far, so that what stands in the way of one part stops the other.
-	if !spec.DryRun && len(out.Files) > 0 && (out.CanUndo || spec.Force) {
+	if !spec.DryRun && (out.CanUndo || spec.Force) {
 		if err := r.applyUndo(ctx, run, spec, &out); err != nil {
 			return out, err
 		}
 	}
 
-	if out.Left, err = r.remaining(ctx, run, out, spec); err != nil {
+	left, err := r.remaining(ctx, run, out, spec)
+	if err != nil {
 		return out, err
 	}
+	out.Left = append(out.Left, left...)
 	if !out.Done || !out.Any() {
 		return out, nil
 	}
@@ -88,10 +82,34 @@ func (r *Runner) Undo(ctx context.Context, run ledger.Run, spec UndoOptions) (Un
 	return out, r.ledger.AppendEvents(ctx, ledger.Event{Run: run.ID, Job: run.Job, Kind: "run.undone", Data: data})
 }
 
-// applyUndo changes the files, then the database, which were asked before.
+// askUndo says what an undo would do, and changes nothing.
+func (r *Runner) askUndo(ctx context.Context, run ledger.Run, spec UndoOptions) (out UndoResult, err error) {
+	out.Database = agentdb.Undone{Run: run.ID, CanUndo: true, Tables: []agentdb.UndoneTable{}, Schema: []string{}, Conflicts: []agentdb.Conflict{}, Remaining: []string{}}
+	if spec.Only != UndoDatabase {
+		if out.Files, _, err = file.UndoRun(ctx, r.ledger, r.fileLocks, r.plan.Load().Boundary, run.ID, spec.Force, true); err != nil {
+			return out, err
+		}
+	}
+	if spec.Only != UndoFiles && r.keepsRows(run.Agent) {
+		if out.Database, err = r.undoDatabase(ctx, run, spec, true); err != nil {
+			return out, err
+		}
+	}
+	out.CanUndo = unobstructed(out.Files) && out.Database.CanUndo
+	return out, nil
+}
+
+// applyUndo changes the files, then the database.
 func (r *Runner) applyUndo(ctx context.Context, run ledger.Run, spec UndoOptions, out *UndoResult) (err error) {
-	if out.Files, _, err = file.UndoRun(ctx, r.ledger, r.fileLocks, r.plan.Load().Boundary, run.ID, spec.Force, false); err != nil {
-		return err
+	if spec.Disown {
+		if err := r.ledger.LeaveFiles(ctx, run.ID); err != nil {
+			return err
+		}
+	}
+	if len(out.Files) > 0 {
+		if out.Files, _, err = file.UndoRun(ctx, r.ledger, r.fileLocks, r.plan.Load().Boundary, run.ID, spec.Force, false); err != nil {
+			return err
+		}
 	}
 
 	if r.homes != nil { // some may be there again
@@ -102,14 +120,37 @@ func (r *Runner) applyUndo(ctx context.Context, run ledger.Run, spec UndoOptions
 
 	// Something may have come in the way since they were asked; then the database stays as it is.
 	out.Done = spec.Force || unobstructed(out.Files)
-	if out.Done && spec.Only != UndoFiles && out.Database.Changes > 0 {
+	if out.Done && spec.Only != UndoFiles && r.keepsRows(run.Agent) {
 		if out.Database, err = r.undoDatabase(ctx, run, spec, false); err != nil {
 			return fmt.Errorf("the files of run %d were undone, and its database was not; repeat the undo: %w", run.ID, err)
 		}
 		out.Done = out.Database.Done
 	}
-
+	if out.Done && spec.Disown {
+		return r.disownFiles(ctx, run, out)
+	}
 	return nil
+}
+
+// disownFiles has the content that started an undone run start another one when it is dropped again. A file that lies there
+// is named: its owner has not asked for another run of it.
+func (r *Runner) disownFiles(ctx context.Context, run ledger.Run, out *UndoResult) error {
+	claims, err := r.ledger.ClaimsOfRun(ctx, run.ID)
+	if err != nil {
+		return err
+	}
+	for i := range claims {
+		c := &claims[i]
+		path := filepath.FromSlash(c.Path)
+		info, err := r.plan.Load().Boundary.Stat(path)
+		if err != nil {
+			c.ModTime = time.Time{}
+			continue
+		}
+		c.ModTime = info.ModTime()
+		out.Left = append(out.Left, fmt.Sprintf("the file %s is there and gets no run by itself; for another one: rouse run %s --file %s --again", path, run.Job, text.ShellWord(path)))
+	}
+	return r.ledger.DisownFiles(ctx, claims)
 }
 
 // keepsRows says whether an agent may have a database: asking for one makes it.

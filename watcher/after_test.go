@@ -94,7 +94,7 @@ func (d *harness) missing(name string) {
 // run takes a file and ends its run; what is due to it is pending then.
 func (d *harness) run(w Watch, path string, outcome domain.Outcome) ledger.ClaimStatus {
 	d.t.Helper()
-	a, err := EnqueueFile(d.t.Context(), d.w.ledger, w, path)
+	a, err := EnqueueFile(d.t.Context(), d.w.ledger, w, path, false)
 	d.must(err)
 	if a.New {
 		d.end(a.Run, outcome)
@@ -380,7 +380,7 @@ func TestAfterRetriesWhatFails(t *testing.T) {
 	}
 
 	d.must(os.Remove(d.path("done")))
-	if _, err := EnqueueFile(t.Context(), d.w.ledger, w, d.path("inbox/a.csv")); err != nil { // as a scan does
+	if _, err := EnqueueFile(t.Context(), d.w.ledger, w, d.path("inbox/a.csv"), false); err != nil { // as a scan does
 		t.Fatal(err)
 	}
 	if got := d.applyAfter(c); got.After != ledger.AfterDone {

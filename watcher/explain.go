@@ -14,6 +14,7 @@ import (
 
 	"rouse/agentdb/ledger"
 	"rouse/internal/domain"
+	"rouse/internal/text"
 )
 
 // What a watch makes of a file.
@@ -221,6 +222,8 @@ func (v Verdict) claimed(c ledger.ClaimStatus) Verdict {
 		v.Verdict, v.Reason = VerdictNone, "a run began without it, for it was gone or had changed"
 	case c.Outcome == "":
 		v.Reason = fmt.Sprintf("run %d has it", c.Run)
+	case c.After == ledger.AfterUndone:
+		v.Reason = fmt.Sprintf("run %d had it and was undone; dropped again it gets a run, and as it is by: rouse run %s --file %s --again", c.Run, c.Job, text.ShellWord(v.Path))
 	default:
 		v.Reason = fmt.Sprintf("run %d had it: %s", c.Run, strings.ReplaceAll(string(c.Outcome), "_", " "))
 	}

@@ -77,18 +77,18 @@ func TestEnqueueFile(t *testing.T) {
 	b := newBench(t)
 	w := b.inbox()
 	b.write("inbox/a.csv", "1")
-	one, err := watcher.EnqueueFile(t.Context(), b.ledger, w, b.path("inbox/a.csv"))
+	one, err := watcher.EnqueueFile(t.Context(), b.ledger, w, b.path("inbox/a.csv"), false)
 	if err != nil || !one.New {
 		t.Fatalf("%+v (%v)", one, err)
 	}
 
-	two, err := watcher.EnqueueFile(t.Context(), b.ledger, w, b.path("inbox/a.csv"))
+	two, err := watcher.EnqueueFile(t.Context(), b.ledger, w, b.path("inbox/a.csv"), false)
 	if err != nil || !two.Blocked || two.Run != one.Run {
 		t.Errorf("%+v (%v)", two, err)
 	}
 
 	for name, want := range map[string]string{"inbox/none": "cannot be read", "inbox": "is not a file"} {
-		if _, err := watcher.EnqueueFile(t.Context(), b.ledger, w, b.path(name)); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := watcher.EnqueueFile(t.Context(), b.ledger, w, b.path(name), false); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

@@ -292,6 +292,10 @@ func (f *folder) alreadyClaimed(ctx context.Context, c candidate) (bool, error) 
 		// The claimed file may have been moved already, and this one have come after it.
 		f.debouncer.requeue(c.pendingFile, time.Now(), c.stamp)
 		return true, nil
+	case st.After == ledger.AfterUndone && saved:
+		return false, nil
+	case st.After == ledger.AfterUndone:
+		// An undo has put it back, or left it here; its owner asks for a run of it.
 	case st.Outcome == "", st.After == ledger.AfterLeft && st.Outcome.Done():
 		if saved && c.fromEvent {
 			f.event(ctx, "file.blocked", st.Run, map[string]any{"path": c.path, "hash": c.hash, "run": st.Run})

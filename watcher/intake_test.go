@@ -46,7 +46,8 @@ func TestAlreadyClaimed(t *testing.T) {
 		success, failure string
 		outcome          domain.Outcome // of their run; "" while it is on
 		pending          bool           // nobody has dealt with the file
-		saved, event     bool           // another time, told by an event
+		undone           bool
+		saved, event     bool // another time, told by an event
 		claimed, waits   bool
 		blocked          string
 	}{
@@ -62,6 +63,9 @@ func TestAlreadyClaimed(t *testing.T) {
 		"failed, saved":                     {outcome: domain.OutcomeError, saved: true, event: true, claimed: true, blocked: ledger.FileBack},
 		"failed, and moved":                 {failure: actionMove, outcome: domain.OutcomeError, claimed: true, blocked: ledger.FileBack},
 		"failed, and could not be moved":    {failure: "blocked", outcome: domain.OutcomeError},
+		"undone":                            {success: actionMove, outcome: domain.OutcomeSuccess, undone: true, claimed: true},
+		"undone, saved":                     {success: actionMove, outcome: domain.OutcomeSuccess, undone: true, saved: true},
+		"failed and undone":                 {failure: actionMove, outcome: domain.OutcomeError, undone: true, claimed: true},
 		"failed, and not dealt with so far": {failure: actionMove, outcome: domain.OutcomeError, pending: true, claimed: true, waits: true},
 	} {
 		d := newHarness(t)
@@ -80,13 +84,19 @@ func TestAlreadyClaimed(t *testing.T) {
 
 		long := time.Now().Add(-time.Hour)
 		d.must(os.Chtimes(d.write("inbox/a.csv", "1"), long, long))
-		a, err := EnqueueFile(t.Context(), d.w.ledger, w, d.path("inbox/a.csv"))
+		a, err := EnqueueFile(t.Context(), d.w.ledger, w, d.path("inbox/a.csv"), false)
 		d.must(err)
 		if c.outcome != "" {
 			d.end(a.Run, c.outcome)
 		}
 		if !c.pending {
 			d.must(d.w.applyAfterActions(t.Context()))
+		}
+
+		if c.undone {
+			claims, err := d.w.ledger.ClaimsOfRun(t.Context(), a.Run)
+			d.must(err)
+			d.must(d.w.ledger.DisownFiles(t.Context(), claims))
 		}
 
 		d.write("inbox/a.csv", "1") // put back, where it was moved away

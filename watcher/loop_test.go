@@ -795,7 +795,7 @@ func TestEnqueueFileRefuses(t *testing.T) {
 		"inbox/x.pdf": "is not taken: it is empty, and its download goes on", "inbox/link.csv": "is not taken: it is a hard link", "inbox/none": "cannot be read", "inbox": "is not a file",
 		"inbox/full.pdf": "", "inbox/empty.csv": "", "own/link.csv": "",
 	} {
-		a, err := EnqueueFile(t.Context(), d.w.ledger, w, d.path(name))
+		a, err := EnqueueFile(t.Context(), d.w.ledger, w, d.path(name), false)
 		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) || a.New != (want == "") {
 			t.Errorf("%s: %+v (%v), want %q", name, a, err, want)
 		}

@@ -29,8 +29,8 @@ func readOnce(ctx context.Context, w *Watch, path string, now stamp) (string, er
 }
 
 // EnqueueFile queues a run of one file that its owner names. It makes the same claim as a drop, so
-// that content which had its run does not get another.
-func EnqueueFile(ctx context.Context, q Queue, w Watch, path string) (ledger.Accepted, error) {
+// that content which had its run gets another one only with again.
+func EnqueueFile(ctx context.Context, q Queue, w Watch, path string, again bool) (ledger.Accepted, error) {
 	// Claims are made by real paths; a scan resolves links too.
 	abs, err := w.Boundary.Resolve(path)
 	if err != nil {
@@ -61,7 +61,7 @@ func EnqueueFile(ctx context.Context, q Queue, w Watch, path string) (ledger.Acc
 	}
 
 	r := request(w, abs, now, hash)
-	r.Named = true
+	r.Named, r.Again = true, again
 	accepted, err := q.Enqueue(ctx, r)
 	if err != nil {
 		return ledger.Accepted{}, err

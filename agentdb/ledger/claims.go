@@ -34,6 +34,34 @@ func (l *Ledger) ClaimsOf(ctx context.Context, job, path string) ([]ClaimStatus,
 	return collect(rows, err, scanClaim)
 }
 
+// ClaimsOfRun lists the contents that a run has.
+func (l *Ledger) ClaimsOfRun(ctx context.Context, run int64) ([]ClaimStatus, error) {
+	rows, err := l.read.QueryContext(ctx, `select `+claimColumns+` from claims where run = $1 and own = 0 order by id`, run)
+	return collect(rows, err, scanClaim)
+}
+
+// LeaveFiles has the files of a finished run stay where they are, before the run is undone: an undo may put them back where they came from.
+func (l *Ledger) LeaveFiles(ctx context.Context, run int64) error {
+	return l.do(ctx, func(tx *sqlite.Tx) error {
+		_, err := tx.Exec(`update claims set after = $1 where run = $2 and own = 0 and outcome <> ''`, AfterLeft, run)
+		return err
+	})
+}
+
+// DisownFiles says that a run was undone: its contents, dropped again, get runs of their own. The time of each claim is that of the
+// file which lies at its path now, for which nobody has asked for another run; zero when there is none.
+func (l *Ledger) DisownFiles(ctx context.Context, claims []ClaimStatus) error {
+	return l.do(ctx, func(tx *sqlite.Tx) error {
+		for _, c := range claims {
+			if _, err := tx.Exec(`update claims set after = $1, mod_time = $2 where id = $3 and run = $4 and own = 0 and outcome <> ''`,
+				AfterUndone, ms(c.ModTime), c.ID, c.Run); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
 // PendingAfterMoves lists claims whose run has finished and whose file has not been dealt with. One without an
 // outcome belongs to a run that was retried before that: nothing is done to its file any more, but an earlier try may
 // have moved it.

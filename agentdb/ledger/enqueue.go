@@ -226,6 +226,9 @@ func (l *Ledger) enqueueClaims(tx *sqlite.Tx, now time.Time, r Request, detail s
 
 	// A claim that passes to a new run has the next generation, and so another key.
 	key := fmt.Sprintf("file/%d/%d", mine[0].id, mine[0].generation)
+	if mine[0].wanted {
+		key = "again/" + key // the audit lets such a content end well more than once
+	}
 	if len(r.Claims) > 0 {
 		key = "batch/" + key
 		text, err := json.Marshal(free)
@@ -259,6 +262,7 @@ func (l *Ledger) enqueueClaims(tx *sqlite.Tx, now time.Time, r Request, detail s
 type newClaim struct {
 	Claim
 	id, generation int64
+	wanted         bool // its content had its run, and a person wants another
 }
 
 // claim inserts the claim first, so that of two processes that saw the same file the second
@@ -279,12 +283,14 @@ func (l *Ledger) claim(tx *sqlite.Tx, now time.Time, c Claim, r Request) (_ newC
 
 	// The same file as before, which could not be moved away: its failed run is not repeated.
 	stuck := after == AfterFailed && modified == ms(c.ModTime)
+	undone := after == AfterUndone && modified != ms(c.ModTime)
+	t.wanted = outcome != "" && (r.Again || undone)
 	// Generation 0 was inserted above, by this transaction, and belongs to no run yet.
-	if t.generation > 0 && (outcome == "" || domain.Outcome(outcome).Done() || stuck) {
+	if t.generation > 0 && !t.wanted && (outcome == "" || domain.Outcome(outcome).Done() || stuck || after == AfterUndone) {
 		return t, &Accepted{Run: run, Blocked: true, Outcome: domain.Outcome(outcome)}, repeatAfterMove(tx, now, c, t.id, run, after)
 	}
 
-	if domain.Outcome(outcome).Failed() && !r.Named {
+	if domain.Outcome(outcome).Failed() && !r.Named && !t.wanted {
 		if same, err := failedAlike(tx, run, r.Detail.Definition); err != nil || same {
 			return t, &Accepted{Run: run, Blocked: true, Outcome: domain.Outcome(outcome)}, err
 		}

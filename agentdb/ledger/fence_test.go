@@ -19,7 +19,7 @@ import (
 
 // readers are the methods of a ledger that write nothing, or nothing but a file.
 var readers = strings.Fields(`AgentCopies AgentHomes AliveNodes ArtifactBytes ArtifactChain Artifacts AttemptNodes Attempts Audit BackUpDaily Backup Backups BlockedRuns Calls Cancelling Changed CheckFile
-	CheckValues ClaimOf ClaimsOf Claimable Close ClosedItems Compact Counts Damaged Delayed DeliveryBody DiscardedCalls EndedBetween Epoch EpochOf Epochs Events EventsBetween File FileBefore
+	CheckValues ClaimOf ClaimsOf ClaimsOfRun Claimable Close ClosedItems Compact Counts Damaged Delayed DeliveryBody DiscardedCalls EndedBetween Epoch EpochOf Epochs Events EventsBetween File FileBefore
 	FileOps FileState GiveSpaceBack HasStandingApproval ID Inbox Incidents Item ItemsOf JobState Jobs KeepReserve LabelsOf Labels LanesElsewhere LastCheckpoint LastDone LastTimes LastEvent LastNotice LastRuns
 	LastUsages LatestInstant Lead Membership ModelPauses NewestEvent NewestRun NextDue NextNotice NextWake NoRoom Nodes NotRun Now Occurrences OccurrencesAround OpenObstacles Orphans OtherRunsAround
 	OutcomeOf OverdueItems Pauses PendingAfterMoves PendingNotices PlanChanged Queued QueuedOf ReadOnly RemoteChanges Run RunByKey Running Runs RunsByID SavedFileBytes Skew Snapshot SpendingIn SpendingOf SpendingOn

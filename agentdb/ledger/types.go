@@ -225,6 +225,8 @@ type Request struct {
 	Breaker Breaker
 	// Named says that a person named the file: it is tried also where the same content has failed.
 	Named bool
+	// Again says that a person wants another run of content that had its run, whatever its outcome.
+	Again bool
 	// Watch is remembered with a new run, which becomes its Run.
 	Watch *WatchState
 	// Body is what came with Detail.Webhook, UTF-8. It is kept with a new run (Ledger.DeliveryBody).
@@ -267,6 +269,7 @@ const (
 	AfterLeft    = "left"    // stays where it is, as configured
 	AfterFailed  = "failed"  // could not be moved; tried again when it is seen again
 	AfterBack    = "back"    // its run failed, and it is there again as it was: it waits for its owner, or for another job
+	AfterUndone  = "undone"  // its run was undone: the file as it lies there now needs no run, any other with its content does
 )
 
 // ClaimStatus is a claim with the run that has it.

@@ -24,6 +24,7 @@ type runOptions struct {
 	session             string
 	input               []string
 	wait, json, fresh   bool
+	again               bool
 	quiet               bool
 }
 
@@ -45,6 +46,7 @@ is executed by this command, which then always waits; meanwhile other commands c
 		Example: `  rouse run morning-report --wait
   rouse run morning-report -q > report.txt
   rouse run inbox --file statements.csv
+  rouse run inbox --file statements.csv --again
   rouse run --agent bookkeeper --prompt "How much did we spend on food?" --wait
   rouse run --agent bookkeeper --session taxes --prompt "And in May?" --wait`,
 		Args: cobra.MaximumNArgs(1),
@@ -61,6 +63,7 @@ is executed by this command, which then always waits; meanwhile other commands c
 	f.StringVar(&o.agent, "agent", "", "`name` of the agent for --prompt")
 	f.StringVar(&o.prompt, "prompt", "", "`text` to run instead of a job")
 	f.StringVar(&o.file, "file", "", "`path` of a file, processed as if it had been dropped into the job's folder")
+	f.BoolVar(&o.again, "again", false, "with --file: also when a run has processed the same content before")
 	f.StringArrayVar(&o.input, "input", nil, "`key=value` for .Input in the job's templates (repeatable)")
 	f.StringVar(&o.session, "session", "", "`key` of a session: the prompt goes on from those of the same key before it")
 	f.BoolVar(&o.fresh, "fresh", false, "begin the session again: that of --session, or of a job with session: keep")
@@ -85,6 +88,9 @@ func (o runOptions) fire(args []string) (api.RunRequest, error) {
 		return f, usagef("name a job, or give --agent and --prompt; the jobs are listed by: rouse jobs")
 	}
 
+	if o.again && o.file == "" {
+		return f, usagef("--again goes with --file; a job without a file can be run as often as you like")
+	}
 	if o.file != "" {
 		if f.Job == "" {
 			return f, usagef("--file needs a job")
@@ -95,7 +101,7 @@ func (o runOptions) fire(args []string) (api.RunRequest, error) {
 		if err != nil {
 			return f, err
 		}
-		f.File = path
+		f.File, f.Again = path, o.again
 	}
 
 	for _, pair := range o.input {

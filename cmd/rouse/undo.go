@@ -32,7 +32,9 @@ What went out stays, and is listed: commands, requests, notices, artifacts; so d
 and files without a kept copy. A call that was refused, or could not be started, did nothing
 and is not listed; of one that failed the list says that it may have done something. An undo
 that was cut off is finished by making it again. Another attempt at the run (rouse retry) does
-its writes again. Exits 1 when something stands in the way.`,
+its writes again. A file that started the run starts another one when it is dropped again; one
+that lies there after the undo waits for: rouse run JOB --file FILE --again. Exits 1 when
+something stands in the way.`,
 		Example: `  rouse undo 42 --dry-run
   rouse undo 42
   rouse undo 42 --force

@@ -111,6 +111,42 @@ func claims(t *testing.T, open Open) {
 		t.Errorf("what was cancelled is not run again: %+v", again)
 	}
 
+	// What was undone runs when it comes again. The file that lies there after the undo does not.
+	taken := drop
+	taken.Claim = &ledger.Claim{Job: "inbox", Path: "/in/undone.csv", Hash: "h1", ModTime: time.UnixMilli(1000)}
+	first := enqueue(t, l, taken)[0]
+	ok(t, l.LeaveFiles(ctx, first.Run))
+	ok(t, l.DisownFiles(ctx, must[[]ledger.ClaimStatus](t)(l.ClaimsOfRun(ctx, first.Run))))
+	if busy := enqueue(t, l, taken)[0]; !busy.Blocked || busy.Outcome != "" {
+		t.Errorf("a run at work does not own its file: %+v", busy)
+	}
+	ok(t, l.Finish(ctx, start(t, l, first.Run), ledger.Result{Outcome: domain.OutcomeSuccess}))
+	ok(t, l.LeaveFiles(ctx, first.Run))
+	if c, _, err := l.ClaimOf(ctx, "inbox", taken.Claim.Path, "h1"); err != nil || c.After != ledger.AfterLeft {
+		t.Errorf("the file of a run that is being undone is moved: %+v, %v", c, err)
+	}
+	ok(t, l.DisownFiles(ctx, must[[]ledger.ClaimStatus](t)(l.ClaimsOfRun(ctx, first.Run))))
+	if lies := enqueue(t, l, taken)[0]; !lies.Blocked || lies.Run != first.Run {
+		t.Errorf("a file that lies there after the undo of its run gets another run by itself: %+v", lies)
+	}
+	dropped := taken
+	dropped.Claim = &ledger.Claim{Job: "inbox", Path: "/in/undone.csv", Hash: "h1", ModTime: time.UnixMilli(2000)}
+	second := enqueue(t, l, dropped)[0]
+	if !second.New {
+		t.Fatalf("the file of an undone run does not run when it is dropped again: %+v", second)
+	}
+
+	// A person may want another run of a finished file, but not two at once.
+	again := dropped
+	again.Again = true
+	if busy := enqueue(t, l, again)[0]; !busy.Blocked || busy.Run != second.Run {
+		t.Errorf("two runs have one file: %+v", busy)
+	}
+	ok(t, l.Finish(ctx, start(t, l, second.Run), ledger.Result{Outcome: domain.OutcomeSuccess}))
+	if third := enqueue(t, l, again)[0]; !third.New {
+		t.Errorf("a finished file does not run again on purpose: %+v", third)
+	}
+
 	// The same path with other content is another file.
 	other := drop
 	other.Claim = &ledger.Claim{Job: "inbox", Path: "/in/a.csv", Hash: "h2"}

@@ -184,6 +184,8 @@ type RunRequest struct {
 	Prompt string            `json:"prompt,omitempty"`
 	Input  map[string]string `json:"input,omitempty"`
 	File   string            `json:"file,omitempty"`
+	// Again has a file processed whose content had its run before.
+	Again bool `json:"again,omitempty"`
 	// Session is the key of a session of the agent, any text of up to 200 characters: with a prompt, a run is told what was
 	// said in the runs of the same key before it.
 	Session string `json:"session,omitempty"`

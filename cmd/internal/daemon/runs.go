@@ -16,7 +16,7 @@ import (
 
 // Undo implements web.Runs.
 func (d *Daemon) Undo(ctx context.Context, run ledger.Run, ask api.UndoRequest, progress func(done, of int64)) (api.Undo, error) {
-	done, err := d.runner.Undo(ctx, run, agent.UndoOptions{By: agentdb.By{Actor: "user"}, Reason: "user", Only: ask.Only, Force: ask.Force, DryRun: ask.DryRun, Progress: progress})
+	done, err := d.runner.Undo(ctx, run, agent.UndoOptions{By: agentdb.By{Actor: "user"}, Reason: "user", Only: ask.Only, Force: ask.Force, DryRun: ask.DryRun, Disown: true, Progress: progress})
 	if err != nil {
 		return api.Undo{}, err
 	}
