@@ -138,6 +138,11 @@ func (at *place) connect(ctx context.Context, toRun bool) (s *session, err error
 		}
 		return err
 	})
+	if held, ok := errors.AsType[*daemon.HeldError](err); ok {
+		if unanswered, ok := held.Unanswered(); ok {
+			return nil, unanswered
+		}
+	}
 	return s, err
 }
 

@@ -13,6 +13,14 @@ import (
 // fromFile takes the program and the script of a command from the folder of the file that names them, if they begin with
 // ./, ../ or ~/. What is only in the workdir of the agent stays a path from there.
 func (c *checker) fromFile(path string, argv []string, workdir string) {
+	if len(argv) == 1 && strings.Contains(argv[0], " ") && !strings.ContainsAny(argv[0], `/\`) {
+		words := strings.Fields(argv[0])
+		for i, word := range words {
+			words[i] = "'" + strings.ReplaceAll(word, "'", "''") + "'"
+		}
+		c.bad(path, "%s is one word, the name of a program", display(argv[0])).Hint = "write the program and each argument by itself: [" + strings.Join(words, ", ") + "]"
+		return
+	}
 	scripts := shell.Scripts(argv)
 	for i, word := range argv {
 		if err := shellPath(word); err != nil {

@@ -51,6 +51,15 @@ func (e *HeldError) Error() string {
 // Held is the error that says who holds a home.
 func Held(dir string) *HeldError { return &HeldError{dir: dir, holder: readHolder(dir)} }
 
+// Unanswered says of a daemon that holds the home that it does not answer; false when another command holds it.
+func (e *HeldError) Unanswered() (error, bool) {
+	if !e.holder.Daemon {
+		return nil, false
+	}
+	return fmt.Errorf("the daemon that works on %s (process %d) does not answer: it is still starting or stopping, or it may open no more files, which its log says; to end it: kill %[2]d",
+		e.dir, e.holder.PID), true
+}
+
 // Waiting says for whom a process waits that wants the home.
 func (e *HeldError) Waiting() string {
 	who := "another rouse process"

@@ -1,0 +1,24 @@
+package main
+
+import (
+	"strings"
+	"testing"
+
+	"rouse/cmd/internal/daemon"
+)
+
+// A command says of a daemon that does not answer that it is there and does not answer, not that it works.
+func TestDaemonDoesNotAnswer(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	home, err := daemon.OpenHome(dir, daemon.Holder{PID: 4711, Daemon: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer home.Close()
+
+	p := rouse(t, "runs", "--home", dir)
+	if err := p.Run(); err == nil || !strings.Contains(p.stderr.String(), "(process 4711) does not answer") || !strings.Contains(p.stderr.String(), "it may open no more files") {
+		t.Errorf("%v: %s", err, p.stderr.String())
+	}
+}
