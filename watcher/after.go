@@ -19,6 +19,18 @@ const (
 	maxProbes = 32 // files that one scan retries while moving fails
 )
 
+// ApplyAfterActions moves, deletes or leaves the files of runs that have finished, for a process that does not watch. The watches
+// are those of all jobs: the files of a job without one are left where they are.
+func ApplyAfterActions(ctx context.Context, o Options, watches []Watch) error {
+	watches, err := validated(watches)
+	if err != nil {
+		return err
+	}
+	w := newWatcher(o)
+	w.folders = w.foldersOf(watches)
+	return w.applyAfterActions(ctx)
+}
+
 // applyAfterActions moves, deletes or leaves the files of runs that have finished.
 func (w *Watcher) applyAfterActions(ctx context.Context) error {
 	// Before the first Set no watch is known, and each file would be left for good.

@@ -253,7 +253,7 @@ func (d *Daemon) openParts(ctx context.Context, o Options) (err error) {
 		return nil
 	}
 	d.dispatcher.Idle = o.NoWork
-	if d.watcher, err = watcher.New(watcher.Options{Ledger: d.ledger, Queue: queue{d}, Logger: d.log, BreakerNotices: d.runner.LoopNotices, ReturnNotices: d.runner.ReturnNotices, Expand: d.expandDestination, Elsewhere: d.watchedElsewhere}); err != nil {
+	if d.watcher, err = watcher.New(d.watching()); err != nil {
 		return err
 	}
 

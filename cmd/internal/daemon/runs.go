@@ -12,6 +12,7 @@ import (
 	"rouse/agentdb/ledger"
 	"rouse/cmd/internal/api"
 	"rouse/scheduler/dispatch"
+	"rouse/watcher"
 )
 
 // Undo implements web.Runs.
@@ -94,7 +95,18 @@ func (d *Daemon) RunOnly(ctx context.Context, id string) error {
 	defer stop()
 	defer d.answerBeside(running)()
 
-	return dispatcher.Run(running)
+	if err := dispatcher.Run(running); err != nil || d.Current().usable() != nil {
+		return err
+	}
+	return watcher.ApplyAfterActions(running, d.watching(), d.ownWatches(d.Current().plan)) // no daemon does
+}
+
+// watching are the options of whoever deals with watched files.
+func (d *Daemon) watching() watcher.Options {
+	return watcher.Options{
+		Ledger: d.ledger, Queue: queue{d}, Logger: d.log, BreakerNotices: d.runner.LoopNotices, ReturnNotices: d.runner.ReturnNotices,
+		Expand: d.expandDestination, Elsewhere: d.watchedElsewhere,
+	}
 }
 
 // answerBeside answers on the socket of the home until stop is called. Where that cannot be, the run
