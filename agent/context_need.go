@@ -41,14 +41,10 @@ func (n ContextNeed) Starts() bool { return n.Left > 0 }
 // ContextNeeds are those of each job that asks a model, and of each agent without one, sorted by their names.
 // Models whose context nobody knows are left out.
 func ContextNeeds(p Plan) ([]ContextNeed, error) {
-	programs, err := newPrograms("")
+	r, err := forPlan(p)
 	if err != nil {
 		return nil, err
 	}
-
-	// Nothing is called with these tools: they are only told of, for which no ledger is needed.
-	r := &Runner{log: slog.New(slog.DiscardHandler), programs: programs, families: families(), specs: Specs(), prober: preflight.New(), health: newModelHealth(nil)}
-	r.Set(p)
 	p = *r.plan.Load()
 	// An agent that never ran has no workdir yet.
 	folder, err := os.MkdirTemp("", "rouse-context-")
@@ -84,6 +80,17 @@ func ContextNeeds(p Plan) ([]ContextNeed, error) {
 	}
 
 	return out, nil
+}
+
+// forPlan returns a runner that answers questions about a plan. It has no ledger, and so cannot do a run.
+func forPlan(p Plan) (*Runner, error) {
+	programs, err := newPrograms("")
+	if err != nil {
+		return nil, err
+	}
+	r := &Runner{log: slog.New(slog.DiscardHandler), programs: programs, families: families(), specs: Specs(), prober: preflight.New(), health: newModelHealth(nil)}
+	r.Set(p)
+	return r, nil
 }
 
 // contextNeed measures the prompt and the tools of a task.

@@ -13,7 +13,6 @@ import (
 
 	"rouse/agent/model/playbook"
 	"rouse/agent/preflight"
-	"rouse/agent/sandbox"
 	"rouse/agent/tool/host"
 	"rouse/agent/tool/shell"
 	"rouse/agentdb/ledger"
@@ -259,34 +258,6 @@ func mentions(v any, text string) bool {
 		}
 	}
 	return false
-}
-
-// confinementObstacles are a confinement of programs that is weaker here than their owner wants.
-func (r *Runner) confinementObstacles(ctx context.Context, t *task) []ledger.Obstacle {
-	least := t.minTier()
-	starts := len(t.agent.Commands) > 0
-	for _, c := range t.job.When {
-		starts = starts || len(c.Command) > 0 && c.Unconfined == ""
-	}
-	if least == "" || least == string(sandbox.TierD) || !starts {
-		return nil
-	}
-
-	why := r.prober.LookFor("confinement/"+least, skillGoodFor, func() string {
-		box, err := r.programs.sandboxFor("")
-		if err != nil {
-			return "programs cannot be confined here: " + err.Error()
-		}
-		tier, lacks := box.Tier(context.WithoutCancel(ctx))
-		if string(tier) <= least { // A is the strongest
-			return ""
-		}
-		return fmt.Sprintf("programs have to be confined by tier %s (min_tier), and this machine gives tier %s: %s", least, tier, text.List(lacks, len(lacks)))
-	})
-	if why == "" {
-		return nil
-	}
-	return []ledger.Obstacle{{Kind: obstacleConfinement, Source: "confinement/" + least, Text: why, Where: t.agent.Where}}
 }
 
 // skillObstacles are skills that the run has to have, and that cannot be used.

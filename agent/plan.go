@@ -54,7 +54,8 @@ type Agent struct {
 	// Unconfined is why the agent's programs run without confinement, in its owner's words; ""
 	// where they do not.
 	Unconfined string
-	Foreign    string // how others than its owner could change its definition; "" when they cannot
+	Foreign    string   // how others than its owner could change its definition; "" when they cannot
+	Untrusted  []string // the lines of the configuration by which untrusted content can reach its runs, in words
 	// SelfScheduling limits the wakes that it plans; nil: it plans none, and lacks the tools.
 	SelfScheduling *schedule.Limits
 	Budget         Budget // of a day

@@ -63,7 +63,7 @@ func (h *host) probe(ctx context.Context, most Tier) (Tier, []string) {
 
 func (h *host) trialBubblewrap(ctx context.Context) error {
 	if h.bwrap = findBwrap(); h.bwrap == "" {
-		return errors.New("the program bwrap is not installed; install the package bubblewrap")
+		return errors.New("the program bwrap is not installed; install the package bubblewrap (apt install bubblewrap)")
 	}
 	if err := h.trial(ctx, TierA); err != nil {
 		return errors.New(diagnose(err.Error()))

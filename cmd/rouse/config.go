@@ -109,7 +109,7 @@ func newConfigCheck(at *place) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "check",
-		Short: "Reads the configuration, starts nothing, lists every problem; exits 1 on errors",
+		Short: "Reads the configuration, starts no run, lists every problem; exits 1 on errors",
 		Args:  cobra.NoArgs,
 		RunE: verb(func(cmd *cobra.Command, _ []string) error {
 			cfg, err := at.check()
@@ -135,7 +135,7 @@ func newConfigCheck(at *place) *cobra.Command {
 				if err != nil {
 					return err
 				}
-				found = append(found, daemon.CheckContexts(cfg)...)
+				found = append(found, daemon.CheckPlan(cmd.Context(), cfg)...)
 				result.OK = !slices.ContainsFunc(found, func(p config.Problem) bool { return !p.Warning })
 				result.Problems = append(result.Problems, found...)
 			}

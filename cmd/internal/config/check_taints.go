@@ -50,6 +50,9 @@ func (c *checker) warnTaints() {
 	}
 
 	c.follow(reached, untrusted)
+	for a, r := range reached {
+		a.untrusted = r.sources[untrusted]
+	}
 	c.privatePlaces(reached)
 	for a, r := range reached {
 		c.addPrivate(r, a)
@@ -62,6 +65,15 @@ func (c *checker) warnTaints() {
 			c.warnJob(fmt.Sprintf("jobs[%d].agent", i), r)
 		}
 	}
+}
+
+// UntrustedSources returns the lines of a checked configuration by which untrusted content can reach the runs of an agent, in words.
+func (c *Config) UntrustedSources(a *Agent) []string {
+	var out []string
+	for _, s := range a.untrusted {
+		out = append(out, fmt.Sprintf("%s at %s", s.what, c.Where(s.at)))
+	}
+	return out
 }
 
 // warnJob draws what the runs of a job can come to hold.

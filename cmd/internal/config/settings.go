@@ -146,6 +146,7 @@ type Agent struct {
 	// DefaultSteps reports that bounds.steps is the default, which chats replace by their own.
 	DefaultSteps bool
 	SoulText     string // the file that its soul was read from
+	untrusted    []source
 	// HostFolder is the workdir as it was written, of an agent that is isolated from it and works elsewhere; "": of no other.
 	HostFolder string
 }

@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"context"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -12,27 +13,37 @@ import (
 	"rouse/internal/text"
 )
 
-// CheckContexts finds the agents and jobs whose prompt and tools leave no room in the context of their model.
-// It starts nothing. A plan that cannot be made is left to whoever starts with it.
-func CheckContexts(cfg *config.Config) []config.Problem {
+// CheckPlan finds the agents and jobs whose prompt and tools leave no room in the context of their model, and the jobs that need a
+// stronger sandbox than this machine has. It starts no run. A plan that cannot be made is left to whoever starts with it.
+func CheckPlan(ctx context.Context, cfg *config.Config) (out []config.Problem) {
 	p, err := NewPlan(cfg, slog.New(slog.DiscardHandler))
 	if err != nil {
 		return nil
 	}
 
+	add := func(at config.Position, problem config.Problem) {
+		problem.File, problem.Line, problem.Column = at.File, at.Line, at.Column
+		out = append(out, problem)
+	}
 	tight, err := tightContexts(p.Plan)
 	if err != nil {
-		return []config.Problem{{File: cfg.Files[0], Message: err.Error(), Warning: true}}
+		add(config.Position{File: cfg.Files[0]}, config.Problem{Message: err.Error(), Warning: true})
 	}
-
-	var out []config.Problem
 	for _, n := range tight {
 		// Of an agent alone it is a warning: perhaps nobody ever gives it a prompt.
 		at, path, name := placeOf(cfg, n)
-		out = append(out, config.Problem{File: at.File, Line: at.Line, Column: at.Column, Path: path, Name: name,
-			Message: contextText(n), Hint: contextRemedy(n), Warning: n.Starts() || n.Job == ""})
+		add(at, config.Problem{Path: path, Name: name, Message: contextText(n), Hint: contextRemedy(n), Warning: n.Starts() || n.Job == ""})
 	}
 
+	weak, err := agent.WeakSandbox(ctx, p.Plan)
+	if err != nil {
+		add(config.Position{File: cfg.Files[0]}, config.Problem{Message: err.Error(), Warning: true})
+	}
+	for i, j := range cfg.Jobs {
+		if why := weak[string(j.Name)]; why != "" {
+			add(j.At, config.Problem{Path: fmt.Sprintf("jobs[%d]", i), Name: string(j.Name), Message: why, Warning: true})
+		}
+	}
 	return out
 }
 

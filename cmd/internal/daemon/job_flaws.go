@@ -8,15 +8,20 @@ import (
 
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/config"
+	"rouse/internal/text"
 )
 
-// jobFlaws are what is wrong with a job although its runs can start: saved views that are missing, and an at: that passed without a run.
+// jobFlaws are what is wrong with a job although its runs can start: programs that the sandbox of this machine is too weak for, saved
+// views that are missing, and an at: that passed without a run.
 func (d *Daemon) jobFlaws(ctx context.Context, s *Setup, j *config.Job, ran bool, now time.Time) (out []string) {
 	if !config.On(j.Enabled) {
 		return nil
 	}
 	if !ran && j.Expired(now) {
 		out = append(out, fmt.Sprintf("at: %s is in the past, and nothing else starts the job; write a later time (%s), or start it: rouse run %s", j.RunAt, s.Config.Where(j.At), j.Name))
+	}
+	if weak := d.runner.SandboxFlaw(ctx, string(j.Name)); weak != "" {
+		out = append(out, weak)
 	}
 	return append(out, d.viewFlaws(ctx, j.Agent, j.ContextViews, s.Config.Where(j.At))...)
 }
@@ -39,13 +44,20 @@ func (d *Daemon) checkFlaws(ctx context.Context, s *Setup) (c api.Check, some bo
 	}
 
 	var found []string
+	jobs := map[string][]string{} // by flaw
 	now := d.ledger.Now()
 	for i := range s.Config.Jobs {
 		j := &s.Config.Jobs[i]
 		_, ran := last[string(j.Name)]
 		for _, flaw := range d.jobFlaws(ctx, s, j, ran, now) {
-			found = append(found, fmt.Sprintf("job %s: %s", j.Name, flaw))
+			if jobs[flaw] == nil {
+				found = append(found, flaw)
+			}
+			jobs[flaw] = append(jobs[flaw], string(j.Name))
 		}
+	}
+	for i, flaw := range found {
+		found[i] = fmt.Sprintf("job %s: %s", text.List(jobs[flaw], maxLogged), flaw)
 	}
 	wakes, err := d.ledger.Wakes(ctx)
 	if err != nil {

@@ -71,6 +71,7 @@ func NewPlan(cfg *config.Config, log *slog.Logger) (*Plan, error) {
 		built.Where, built.Obstacles = cfg.Where(a.At), agentObstacles(cfg, i)
 		built.Skills = agent.Skills{View: cfg.SkillView(&a), Style: a.SkillStyle, Allowing: a.SkillTools}
 		built.Servers = cfg.ServersOf(&a)
+		built.Untrusted = cfg.UntrustedSources(&a)
 		built.Foreign = files.byOthers(a.At.File, a.TextFile, a.SoulText)
 		built.Budget = newBudget(a.Budget)
 		if limits, ok := cfg.SelfScheduling(&a); ok {

@@ -1,0 +1,171 @@
+package agent
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"rouse/agent/sandbox"
+	"rouse/agent/tool"
+	"rouse/agent/tool/host"
+	"rouse/agent/tool/mcp"
+	"rouse/agentdb/ledger"
+	"rouse/internal/text"
+)
+
+// maxUntrusted is the number of sources of untrusted content that a message names.
+const maxUntrusted = 3
+
+// programUses are the ways in which the runs of a task can start confined programs, in words.
+type programUses struct {
+	labelled []string // they need tier A once the run holds untrusted content, unless min_tier is set
+	others   []string
+}
+
+func (u programUses) all() []string { return slices.Concat(u.labelled, u.others) }
+
+// programUses returns the ways in which the runs of a task can start confined programs.
+func (t *task) programUses() (out programUses) {
+	if t.agent.Unconfined != "" {
+		return out
+	}
+
+	if t.executes() {
+		out.labelled = append(out.labelled, "its executor")
+	} else {
+		if t.canCall(tool.RequiresCommands) {
+			out.labelled = append(out.labelled, "its commands")
+		}
+		if t.canCall(tool.RequiresRepository) {
+			out.labelled = append(out.labelled, "its git tools")
+		}
+		for _, s := range t.agent.Servers {
+			if len(s.Argv) > 0 && t.canCallServer(s.Name) {
+				out.labelled = append(out.labelled, "the MCP server "+s.Name)
+			}
+		}
+	}
+	// Conditions are checked before the run has read anything.
+	if slices.ContainsFunc(t.job.When, func(c Condition) bool { return len(c.Command) > 0 && c.Unconfined == "" }) {
+		out.others = append(out.others, "the command of its condition (when)")
+	}
+	return out
+}
+
+// canCall reports whether a run of the task can call a tool with a requirement.
+func (t *task) canCall(with tool.Requirement) bool {
+	called := t.calledTools()
+	return slices.ContainsFunc(t.specs, func(s tool.Spec) bool {
+		switch {
+		case s.Requires != with || !t.given(s) || !tool.IsAllowed(t.agent.Allow, t.agent.Deny, s.Name):
+			return false
+		case t.job.Playbook != nil:
+			return slices.Contains(called, s.Name)
+		case t.job.Skill != nil:
+			return with == tool.RequiresCommands && host.UsesCommands(t.job.Skill.Manifest) || len(t.settings.Tools) > 0 && tool.IsAllowed(t.settings.Tools, nil, s.Name)
+		}
+		return true
+	})
+}
+
+// canCallServer reports whether a run of the task can call a tool of an MCP server.
+func (t *task) canCallServer(name string) bool {
+	if t.job.Playbook == nil {
+		return t.usesServers()
+	}
+	return slices.ContainsFunc(t.calledTools(), func(called string) bool {
+		server, _, ok := mcp.SplitName(called)
+		return ok && server == name
+	})
+}
+
+// tooWeak returns why programs of the runs of a task cannot be started on this machine, and the remedy, or "" if they can.
+func (r *Runner) tooWeak(ctx context.Context, t *task) string {
+	uses := t.programUses()
+	refused := uses.all()
+	if len(refused) == 0 {
+		return ""
+	}
+	box, err := r.programs.sandboxFor("")
+	if err != nil {
+		return fmt.Sprintf("%s cannot be started: %v", strings.Join(refused, " and "), err)
+	}
+
+	tier, lacks := box.Tier(context.WithoutCancel(ctx))
+	least := t.minTier()
+	need, when := cmp.Or(sandbox.Tier(least), sandbox.TierB), ""
+	if tier != sandbox.TierD && tier.AtLeast(need) {
+		if least != "" || tier == sandbox.TierA || len(uses.labelled) == 0 || len(t.agent.Untrusted) == 0 {
+			return ""
+		}
+		refused, need = uses.labelled, sandbox.TierA
+		when = fmt.Sprintf(" once a run has met untrusted content (%s)", text.List(t.agent.Untrusted, maxUntrusted))
+	}
+
+	asked, remedy := "", fmt.Sprintf("; or accept tier %s with min_tier: %[1]s", tier)
+	if least != "" {
+		asked = " (min_tier)"
+	}
+	switch {
+	case tier == sandbox.TierD:
+		remedy = "; or let them run without one: sandbox: off, with a reason"
+	case t.agent.Mode == ModeIsolated && !tier.AtLeast(sandbox.TierB):
+		remedy = ""
+	}
+	return fmt.Sprintf("the sandbox of this machine is too weak for %s%s: tier %s is needed%s, and it has tier %s; %s%s",
+		strings.Join(refused, " and "), when, need, asked, tier, strings.Join(lacks, "; "), remedy)
+}
+
+// blocksWeak reports whether runs of the task wait for a stronger sandbox: their owner asked for one by min_tier.
+func (t *task) blocksWeak() bool {
+	return t.minTier() != "" && t.minTier() != string(sandbox.TierD)
+}
+
+// confinementObstacles returns the programs of a task that need a stronger sandbox by min_tier than this machine has.
+func (r *Runner) confinementObstacles(ctx context.Context, t *task) []ledger.Obstacle {
+	uses := t.programUses().all()
+	if !t.blocksWeak() || len(uses) == 0 {
+		return nil
+	}
+
+	source := fmt.Sprintf("confinement/%s/%s", t.minTier(), strings.Join(uses, ","))
+	why := r.prober.LookFor(source, skillGoodFor, func() string { return r.tooWeak(ctx, t) })
+	if why == "" {
+		return nil
+	}
+	return []ledger.Obstacle{{Kind: obstacleConfinement, Source: source, Text: why, Where: t.agent.Where}}
+}
+
+// SandboxFlaw returns which programs of a job are refused in its runs because the sandbox of this machine is too weak, or "" if
+// none is. Runs that wait for a stronger one have an obstacle instead.
+func (r *Runner) SandboxFlaw(ctx context.Context, job string) string {
+	t, err := r.plan.Load().resolve(ledger.Run{Job: job})
+	if err != nil || t.blocksWeak() {
+		return ""
+	}
+	return r.tooWeak(ctx, &t)
+}
+
+// WeakSandbox returns, by job, which programs the sandbox of this machine is too weak for. It starts a program to find out what the
+// machine has, but only if a job needs one.
+func WeakSandbox(ctx context.Context, p Plan) (map[string]string, error) {
+	r, err := forPlan(p)
+	if err != nil {
+		return nil, err
+	}
+
+	out := map[string]string{}
+	for job := range maps.Keys(p.Jobs) {
+		t, err := r.plan.Load().resolve(ledger.Run{Job: job})
+		if err != nil {
+			continue // what is not configured is another problem
+		}
+		if why := r.tooWeak(ctx, &t); why != "" {
+			out[job] = why
+		}
+	}
+	return out, nil
+}
