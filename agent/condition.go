@@ -17,7 +17,7 @@ import (
 // How much of a condition and of its value is recorded, in characters.
 const (
 	maxConditionName  = 80
-	maxConditionValue = 200
+	maxConditionValue = 500
 )
 
 // conditionTimeout is for conditions without a timeout of their own.
@@ -70,7 +70,7 @@ func (r *Runner) checkConditions(ctx context.Context, run ledger.Run, a ledger.A
 
 		e := conditionEvent{Gate: name, Value: q.display(value, maxConditionValue), OK: ok != g.Not, Left: len(t.job.When) - 1 - i}
 		if err != nil {
-			e.Value, e.OK, e.Error = "", false, q.display(err.Error(), 2*maxConditionValue)
+			e.Value, e.OK, e.Error = "", false, q.display(err.Error(), maxConditionValue)
 		}
 		// Recorded before it decides: a later attempt finds out from it that they held.
 		if err := q.record(ctx, e); err != nil {

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,7 +15,11 @@ import (
 	"rouse/agent/sandbox"
 	"rouse/agent/tool/shell"
 	"rouse/internal/nofollow"
+	"rouse/internal/text"
 )
+
+// maxConditionLine is how many characters are shown of the first line that a command says.
+const maxConditionLine = 200
 
 // commandOutput is how many characters are kept of what a command says, of which a line is shown.
 const commandOutput = 4 << 10
@@ -38,7 +43,8 @@ func (q conditionChecker) checkCommand(ctx context.Context, g Condition) (value 
 	}
 
 	out := shell.NewOutput(commandOutput) // one for both, which keeps their order
-	ended, err := launcher.Run(ctx, shell.Program{Argv: argv, ReadOnly: !g.Write, Network: g.Network, Stdout: out, Stderr: out})
+	program := shell.Program{Argv: argv, ReadOnly: !g.Write, Network: g.Network, Stdout: out, Stderr: out}
+	ended, err := launcher.Run(ctx, program)
 	if err != nil {
 		return "", false, notStarted(ctx, g, err)
 	}
@@ -61,10 +67,27 @@ func (q conditionChecker) checkCommand(ctx context.Context, g Condition) (value 
 
 	value = fmt.Sprintf("exit %d", ended.Exit)
 	if line := firstLine(out); line != "" {
-		value += ": " + line
+		value += ": " + q.display(line, maxConditionLine)
+	}
+	printed, _ := out.Raw()
+	// What the command names it may read, so that it is not there.
+	if refused := launcher.Refused(program, ended.Result, string(printed)); refused != nil && (refused.Write || !slices.Contains(g.Command, refused.Path)) {
+		value += "; " + conditionHint(*refused, g)
 	}
 
 	return value, ended.Exit == 0, nil
+}
+
+// conditionHint names the sandbox, and the setting beside the command that allows what it may have refused.
+func conditionHint(refused shell.Refusal, g Condition) string {
+	read := "read: [" + cmp.Or(text.Visible(refused.Path), "PATH") + "]"
+	switch {
+	case !g.Write && refused.Write:
+		read = "write: true"
+	case !g.Write:
+		read += ", or to let it write where its agent may write: true"
+	}
+	return fmt.Sprintf("the sandbox (tier %s) may have refused that: to allow it, add beside the command %s", refused.Tier, read)
 }
 
 // conditionArgv is the command as it is started, and the paths that it names: what its owner names it may

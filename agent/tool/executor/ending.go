@@ -32,6 +32,7 @@ type ending struct {
 	argv0          string
 	idle           time.Duration
 	stdout, stderr string
+	hint           string // of what the sandbox may have refused; "" without any
 }
 
 // conclude is the table of what endings mean (docs/executors.md). A success is nothing but an exit of 0, with a result that
@@ -82,7 +83,7 @@ func (e ending) judge(r Reading, answer string) (domain.Outcome, string) {
 	case k.Signal != "":
 		return domain.OutcomeError, fmt.Sprintf("%s was ended by the signal %s%s", e.argv0, k.Signal, e.lastWords())
 	case k.Exit != 0:
-		return domain.OutcomeError, e.said(r, fmt.Sprintf("exit %d", k.Exit)) + e.networkHint()
+		return domain.OutcomeError, e.said(r, fmt.Sprintf("exit %d", k.Exit)) + cmp.Or(e.hint, e.networkHint())
 	case r.Failed:
 		return domain.OutcomeError, e.said(r, "it says that it failed") + e.networkHint()
 	case r.Dialect == "":

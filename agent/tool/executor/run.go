@@ -104,6 +104,9 @@ func (p *program) start(ctx context.Context, before *file.Before, l shell.Progra
 		reading: reading, ended: ended, over: over.Load(), asJSON: p.Settings.JSON, network: p.Settings.Network, argv0: p.name(),
 		idle: p.Bounds.Idle, stdout: stdout.Text(p.Redact), stderr: stderr.Text(p.Redact),
 	}
+	if refused := p.Launcher.Refused(l, ended.Result, end.stdout, end.stderr); refused != nil {
+		end.hint = "; " + refused.Hint(p.Launcher.Roots)
+	}
 	res := end.conclude()
 	res.FilesChanged, res.Spent = settled.Files, p.spent(end, sent)
 	res.CostUSD = float64(res.Spent.CostMicroUSD) / 1e6

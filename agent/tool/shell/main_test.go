@@ -56,7 +56,7 @@ func as(what string, args []string) int {
 		fmt.Fprintln(os.Stderr, "bad")
 		return 3
 	case "refused":
-		fmt.Fprintln(os.Stderr, "cp: cannot create regular file: Permission denied")
+		fmt.Fprintln(os.Stderr, strings.Join(args, " "))
 		return 1
 	case "flood": // until it is ended
 		line := []byte(strings.Repeat("flood ", 1000))

@@ -3,7 +3,6 @@ package shell
 import (
 	"fmt"
 	"path"
-	"slices"
 	"strings"
 
 	"rouse/agent/sandbox"
@@ -46,24 +45,6 @@ func (r runResult) envelope(result any, mustSucceed bool, warnings []string) too
 	return e
 }
 
-// refusals are what programs print, in any case, if the system did not let them do something.
-var refusals = []string{"permission denied", "operation not permitted", "read-only file system"}
-
-// refusedBySandbox reports whether a confined program failed and its output tells of something that a sandbox refuses.
-func (r runResult) refusedBySandbox() bool {
-	if r.ExitCode == 0 || r.Tier == sandbox.TierD {
-		return false
-	}
-	printed := strings.ToLower(r.Stdout + "\n" + r.Stderr)
-	return slices.ContainsFunc(refusals, func(refusal string) bool { return strings.Contains(printed, refusal) })
-}
-
-// sandboxHint says what to grant to a program that the sandbox may have refused something.
-func sandboxHint(tier sandbox.Tier) string {
-	return fmt.Sprintf("the sandbox (tier %s) may have refused that: a program reads and writes only what its agent was granted; "+
-		"to allow it, the owner adds the folder to grants: {read: [FOLDER]} or grants: {write: [FOLDER]} of the agent", tier)
-}
-
 // failure says what a program that failed came to, with the end of what it wrote.
 func (r runResult) failure() string {
 	ending := fmt.Sprintf("exit %d", r.ExitCode)
@@ -75,8 +56,8 @@ func (r runResult) failure() string {
 	}
 
 	failure := fmt.Sprintf("%s: %s, %s", r.Program, ending, text.Plural(r.Lines, "line")) + text.LastOf(r.Stdout, r.Stderr)
-	if r.refusedBySandbox() {
-		failure += "; " + sandboxHint(r.Tier)
+	if r.hint != "" {
+		failure += "; " + r.hint
 	}
 	return failure
 }

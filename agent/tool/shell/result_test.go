@@ -46,21 +46,32 @@ func TestMustSucceed(t *testing.T) {
 	}
 }
 
-// TestRefusedBySandbox: a confined program that fails with what a system says when it refuses something gets a hint that names the sandbox
-// and the grant, in the result and in the failure.
+// TestRefusedBySandbox: a confined program that fails with the words of a system that refuses something gets a hint that names the sandbox
+// and the line to write, in the result and in the failure.
 func TestRefusedBySandbox(t *testing.T) {
 	t.Parallel()
 	b := newBench(t).confined()
-	const hint = "the sandbox (tier "
-	e, _ := b.call("shell_run", map[string]any{"command": b.me + " as refused"})
-	if said := strings.Join(e.Warnings, "\n"); !strings.Contains(said, hint) || !strings.Contains(said, "grants: {write: [FOLDER]}") {
-		t.Errorf("%+v", e)
-	}
-	e, _ = b.call("shell_run", map[string]any{"command": b.me + " as refused", "must_succeed": true})
-	if e.OK || !strings.Contains(e.Message, hint) {
-		t.Errorf("%+v", e)
-	}
-	if e, _ = b.call("shell_run", map[string]any{"command": b.me + " as fail"}); strings.Contains(strings.Join(e.Warnings, "\n"), hint) {
-		t.Errorf("a failure of another kind: %+v", e)
+	const outside = "/srv/rouse-test/in/a.csv"
+	for _, c := range []struct{ command, hint string }{
+		{b.me + " as refused cp: cannot create regular file: Permission denied", "grants: {read: [PATH]}, or to let it write there grants: {write: [" + b.dir + ", FOLDER]}"},
+		{b.me + " as refused sh: 1: cannot create " + outside + ": Read-only file system", "grants: {read: [" + outside + "]}, or to let it write there grants: {write: [" + b.dir + ", /srv/rouse-test/in]}"},
+		{b.me + ` as refused "cat: '/srv/a b': Permission denied"`, "grants: {read: [/srv/a b]}"},
+		{b.me + " as refused /bin/mv: cannot move /bin/x to /usr/bin/y: Operation not permitted", "add to the agent grants: {write: [" + b.dir + ", /usr/bin]}"},
+		{b.me + " as refused open " + outside + ": no such file or directory", "grants: {read: [" + outside + "]}"},
+		{"cat " + outside, "grants: {read: [" + outside + "]}"}, // as the sandbox really refuses it
+		{b.me + " as refused /bin/sh: line 1: x: Permission denied", "grants: {read: [PATH]}"},
+		{b.me + " as refused sh: " + b.dir + "/x: Permission denied", ""}, // where it may write by its grants
+		{b.me + " as refused open /tmp/x: no such file or directory", ""},
+		{b.me + " as refused open " + b.dir + "/x: no such file or directory", ""},
+		{b.me + " as refused open x: no such file or directory", ""},
+		{b.me + " as fail", ""},
+	} {
+		e, _ := b.call("shell_run", map[string]any{"command": c.command})
+		must, _ := b.call("shell_run", map[string]any{"command": c.command, "must_succeed": true})
+		for _, said := range []string{strings.Join(e.Warnings, "\n"), must.Message} {
+			if got := strings.Contains(said, "the sandbox (tier "); got != (c.hint != "") || !strings.Contains(said, c.hint) {
+				t.Errorf("%s: %q", c.command, said)
+			}
+		}
 	}
 }

@@ -165,6 +165,8 @@ type runResult struct {
 	KilledBy         string       `json:"killed_by,omitempty"` // idle_timeout, timeout, cancelled, memory, processes, output
 	Tier             sandbox.Tier `json:"tier"`
 	OperationID      string       `json:"operation_id,omitempty"` // for file_undo
+
+	hint string // of what the sandbox may have refused
 }
 
 func (f *family) runTool() (tool.Tool, error) {
@@ -278,7 +280,8 @@ func (f *family) execute(ctx context.Context, in tool.Invocation, name, command 
 
 	argv, granted := f.grantedFiles(o, argv)
 	stdout, stderr := NewOutput(l.maxChars), NewOutput(l.maxChars)
-	ended, err := f.host.Run(ctx, Program{Argv: argv, Read: append(files.folders(), granted...), Network: o.network(), Idle: l.idle, Wall: l.wall, Stdout: stdout, Stderr: stderr})
+	program := Program{Argv: argv, Read: append(files.folders(), granted...), Network: o.network(), Idle: l.idle, Wall: l.wall, Stdout: stdout, Stderr: stderr}
+	ended, err := f.host.Run(ctx, program)
 	if err != nil {
 		e, host := StartFailure(ctx, err)
 		return res, nil, &e, errors.Join(host, dropUndo(ctx, undo))
@@ -290,8 +293,9 @@ func (f *family) execute(ctx context.Context, in tool.Invocation, name, command 
 		Program: redact(o.name()), Lines: stdout.Lines() + stderr.Lines(), Stdout: stdout.Text(redact), Stderr: stderr.Text(redact),
 		ExitCode: ended.Exit, Signal: ended.Signal, WorkingDirectory: f.roots.Workdir(), KilledBy: ended.KilledBy, Tier: ended.Tier,
 	}
-	if res.refusedBySandbox() {
-		warnings = append(warnings, sandboxHint(res.Tier))
+	if refused := f.host.Refused(program, ended.Result, res.Stdout, res.Stderr); refused != nil {
+		res.hint = refused.Hint(f.roots)
+		warnings = append(warnings, res.hint)
 	}
 	if undo == nil {
 		return res, warnings, nil, nil
