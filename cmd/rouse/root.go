@@ -171,7 +171,7 @@ type group struct {
 func groups(at *place) []group {
 	return []group{
 		{"Start", []*cobra.Command{
-			newInit(), newImport(at), newServe(at), newRun(at), newCall(at), newReplay(at), newBackfill(at), newDashboard(at), newOpen(at),
+			newInit(), newNew(at), newImport(at), newServe(at), newRun(at), newCall(at), newReplay(at), newBackfill(at), newDashboard(at), newOpen(at),
 		}},
 		{"Look", []*cobra.Command{
 			newStatus(at), newJobs(at), newNext(at), newWhy(at), newSimulate(at), newRuns(at), newShow(at), newLogs(at), newWatch(at), newArtifact(at),

@@ -31,7 +31,7 @@ configuration.`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 
-	cmd.AddCommand(newSkillsList(at), newSkillsShow(at), newSkillsSearch(at), newSkillsValidate(), newSkillsNew(), newSkillsTest(), newSkillsRun(at), newSkillsSignIns(at),
+	cmd.AddCommand(newSkillsList(at), newSkillsShow(at), newSkillsSearch(at), newSkillsValidate(), newSkillsNew("new"), newSkillsTest(), newSkillsRun(at), newSkillsSignIns(at),
 		newSkillsInstall(at), newSkillsTrust(at), newSkillsRemove(at), newSkillsPin(at), newSkillsOutdated(at))
 	return cmd
 }

@@ -41,7 +41,7 @@ the case and no network. Needs no configuration and no key.
 
 A case may list programs of this machine that the skill runs, confined as those of any agent. They
 are run with --commands alone: read what they are first.`,
-		Example: `  rouse skills new word-count && rouse skills test word-count
+		Example: `  rouse new skill word-count && rouse skills test word-count
   rouse skills test word-count --case empty`,
 		Args: cobra.ExactArgs(1),
 		RunE: verb(func(cmd *cobra.Command, args []string) error {

@@ -10,11 +10,12 @@ import (
 	"rouse/skills"
 )
 
-func newSkillsNew() *cobra.Command {
+// newSkillsNew is rouse new skill, and rouse skills new.
+func newSkillsNew(name string) *cobra.Command {
 	var mode, in string
 	s := skills.Scaffold{}
 	cmd := &cobra.Command{
-		Use:   "new NAME",
+		Use:   name + " NAME",
 		Short: "Writes an executable skill to begin with: manifest.json, module.ts, docs.md, a case to test it",
 		Long: `Writes an executable skill into a new folder NAME: manifest.json, which says what it is and asks
 for, module.ts, its program, docs.md for its readers, and a case in tests, which says what has to come
@@ -23,8 +24,8 @@ validate NAME, and play its cases with rouse skills test NAME.
 
 The mode declarative is one call; flow has steps, can ask a person and go on later; agentic works
 through phases in a workspace, with a budget of steps.`,
-		Example: `  rouse skills new word-count
-  rouse skills new weekly-report --mode agentic --description "Writes the weekly report."`,
+		Example: `  rouse new skill word-count
+  rouse new skill weekly-report --mode agentic --description "Writes the weekly report."`,
 		Args: cobra.ExactArgs(1),
 		RunE: verb(func(cmd *cobra.Command, args []string) error {
 			s.Name, s.Mode = args[0], skills.Mode(mode)

@@ -24,6 +24,8 @@
 // A key whose feature is not built yet is marked later: it is known and checked, and its
 // use is refused, so that nothing a user wrote is ever ignored.
 //
+// The only writer is Add, which inserts an item into the text of a file.
+//
 // # Size
 //
 // The settings, and a file for each step above and for each part of the checks (check_….go): they

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"rouse/internal/pattern"
+	"rouse/scheduler/schedule"
 )
 
 var (
@@ -32,6 +33,23 @@ func timingLine(key, said string) string {
 		return "write schedule: daily at 08:00, or weekly on mon-fri at 08:00"
 	}
 	return ""
+}
+
+// TimingLine returns the line of a job for a time: a schedule, a length of time, an instant, or English such as "every weekday at 8am".
+// A time that is not understood becomes a schedule, which Load refuses.
+func TimingLine(said string) string {
+	for _, o := range []struct {
+		key string
+		schedule.Options
+	}{{"schedule", schedule.Options{Cron: said}}, {"every", schedule.Options{Every: said}}, {"at", schedule.Options{At: said}}} {
+		if _, err := schedule.Parse(o.Options); err == nil {
+			return o.key + ": " + Literal(said, "")
+		}
+	}
+	if line := spoken(said); line != "" {
+		return line
+	}
+	return "schedule: " + Literal(said, "")
 }
 
 // spoken translates a time that was told in English, "" if it cannot.

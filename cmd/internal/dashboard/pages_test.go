@@ -650,7 +650,7 @@ func TestImport(t *testing.T) {
 // (OSL-34).
 func TestSkillPages(t *testing.T) {
 	h := open(t, configuration+"skills: {roots: [{path: ./team}]}\n", nil)
-	h.expect("/skills", "There is no skill", "rouse skills new")
+	h.expect("/skills", "There is no skill", "rouse new skill")
 
 	write := func(path, content string) {
 		t.Helper()

@@ -128,7 +128,7 @@ func skillsPage(p page, found []install.Listed, problems []skills.Problem, words
 					return templ_7745c5c3_Err
 				}
 			} else if len(found) == 0 {
-				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 12, "<p>There is no skill. A skill is a folder that tells agents how to do something, or holds a program that does it:</p><pre>rouse skills new NAME")
+				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 12, "<p>There is no skill. A skill is a folder that tells agents how to do something, or holds a program that does it:</p><pre>rouse new skill NAME")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}

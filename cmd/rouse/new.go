@@ -1,0 +1,321 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"rouse/cmd/internal/config"
+)
+
+func newNew(at *place) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "new",
+		Short: "Adds a job or an agent to the configuration, or writes a skill",
+		Long: `Adds a job or an agent to the configuration, or writes a skill to begin with.
+
+A job or an agent becomes a block with comments at the end of its list. All other lines of the file
+stay as they are. The new configuration is checked first: if it has a mistake, nothing is written.
+
+On a terminal and without flags the command asks a few questions.`,
+		Example: `  rouse new agent clerk --instructions "You keep the household books."
+  rouse new job morning --schedule "every day at 8:00" --prompt "Write a report of yesterday to report.md."
+  rouse new job invoices --watch ./inbox --prompt "Put the invoice into the table invoices."
+  rouse new skill word-count`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(newNewJob(at), newNewAgent(at), newSkillsNew("skill"))
+	return cmd
+}
+
+// jobDraft is a job that is to be added.
+type jobDraft struct {
+	name, agent, prompt    string
+	schedule, watch, model string
+	after                  []string
+	webhook                bool
+}
+
+func newNewJob(at *place) *cobra.Command {
+	var d jobDraft
+	cmd := &cobra.Command{
+		Use:   "job [NAME]",
+		Short: "Adds a job to the configuration: what starts it, and what is to be done",
+		Long: `Adds a job to the configuration. Without --schedule, --watch, --webhook and --after it only starts
+when you run it. On a terminal and without flags the command asks.
+
+--schedule takes a cron expression, a length of time, or words: "0 8 * * 1-5", 30m, "every day at 8:00",
+"every weekday at 7:30", "monthly on the 1st".`,
+		Example: `  rouse new job
+  rouse new job morning --schedule "every day at 8:00" --prompt "Write a report of yesterday to report.md."
+  rouse new job invoices --agent clerk --watch ./inbox --prompt "Put the invoice into the table invoices."
+  rouse new job summary --after invoices --prompt "Tell me what changed."`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: verb(func(cmd *cobra.Command, args []string) error {
+			d.name = strings.Join(args, "")
+			return d.add(cmd, at)
+		}),
+	}
+
+	f := cmd.Flags()
+	f.StringVar(&d.agent, "agent", "", "`name` of the agent that does it (default the only one)")
+	f.StringVar(&d.prompt, "prompt", "", "`text` that says what is to be done")
+	f.StringVar(&d.schedule, "schedule", "", "`time` at which it starts, such as \"every day at 8:00\" or 30m")
+	f.StringVar(&d.watch, "watch", "", "`folder` whose new files start it")
+	f.BoolVar(&d.webhook, "webhook", false, "signed requests of other programs start it")
+	f.StringSliceVar(&d.after, "after", nil, "`jobs` whose success starts it")
+	f.StringVar(&d.model, "model", "", "`name` of the model (default the agent's)")
+	return cmd
+}
+
+// agentDraft is an agent that is to be added.
+type agentDraft struct{ name, instructions, workdir, model string }
+
+func newNewAgent(at *place) *cobra.Command {
+	var d agentDraft
+	cmd := &cobra.Command{
+		Use:   "agent [NAME]",
+		Short: "Adds an agent to the configuration: what it is told, and where it works",
+		Long:  "Adds an agent to the configuration. On a terminal and without flags the command asks.",
+		Example: `  rouse new agent
+  rouse new agent clerk --instructions "You keep the household books. Amounts are in euro." --workdir ./books`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: verb(func(cmd *cobra.Command, args []string) error {
+			d.name = strings.Join(args, "")
+			return d.add(cmd, at)
+		}),
+	}
+
+	f := cmd.Flags()
+	f.StringVar(&d.instructions, "instructions", "", "`text` that its model is told in every run")
+	f.StringVar(&d.workdir, "workdir", "", "`folder` that it works in (default one with its name beside the configuration)")
+	f.StringVar(&d.model, "model", "", "`name` of the model (default the first one)")
+	return cmd
+}
+
+// add asks for what is missing, and adds the job.
+func (j *jobDraft) add(cmd *cobra.Command, at *place) error {
+	e := &draft{at: at, list: "jobs", name: func() string { return j.name }, text: j.block}
+	ask, err := e.begin(cmd)
+	if err != nil {
+		return err
+	}
+	if len(e.cfg.Agents) == 0 {
+		return fmt.Errorf("no agent could do the job yet; add one first: rouse new agent%s", e.here())
+	}
+	agents := agentNames(e.cfg)
+
+	j.watch = e.fromFile(j.watch)
+	switch {
+	case ask != nil:
+		if yes, err := j.ask(ask, e, agents); err != nil || !yes {
+			return err
+		}
+	case j.name == "" || j.prompt == "":
+		return usagef("name the job and say what is to be done: rouse new job NAME --prompt TEXT")
+	case j.agent == "" && len(agents) > 1:
+		return usagef("say which agent does it: --agent %s", strings.Join(agents, "|"))
+	case j.agent == "":
+		j.agent = agents[0]
+	}
+	if err := e.write(cmd); err != nil {
+		return err
+	}
+
+	next := "rouse run " + j.name + " --wait" + e.here()
+	switch {
+	case j.webhook:
+		next = "rouse secrets set " + j.name + "-hook" + e.here() + ", and try it: rouse webhooks send " + j.name + e.here()
+	case j.watch != "":
+		next = "copy a file into " + j.watch
+	}
+	if n := slices.Index(agents, j.agent); len(e.cfg.Models) == 0 && n >= 0 && e.cfg.Agents[n].Executor == nil {
+		fmt.Fprintln(cmd.ErrOrStderr(), "rouse: warning: no model is configured that could do the prompt; see: rouse explain models")
+	}
+	_, err = fmt.Fprintln(cmd.OutOrStdout(), "next:", next)
+	return err
+}
+
+// ask asks for a job, and whether to add it.
+func (j *jobDraft) ask(d *dialogue, e *draft, agents []string) (yes bool, err error) {
+	j.agent = agents[0]
+	if j.name == "" {
+		err = d.askInto("Name of the job", "", &j.name, e)
+	} else {
+		_, _, _, err = e.build()
+	}
+	if err == nil && len(agents) > 1 {
+		err = d.choose("Which agent does it", agents, &j.agent)
+	}
+	if err == nil {
+		err = j.askTrigger(d, e)
+	}
+	if err == nil {
+		err = d.askInto("What is to be done", "", &j.prompt, e)
+	}
+	if err != nil {
+		return false, err
+	}
+	return d.confirm(e)
+}
+
+// askTrigger asks what starts the job.
+func (j *jobDraft) askTrigger(d *dialogue, e *draft) error {
+	kinds := []string{"time", "folder", "webhook", "none"}
+	fmt.Fprint(d.out, `What starts it?
+  time     times that you choose
+  folder   a new file in a folder
+  webhook  a request of another program
+  none     only you, with rouse run
+`)
+	if len(e.cfg.Jobs) > 0 {
+		kinds = append(kinds, "job")
+		fmt.Fprintln(d.out, "  job      the success of another job")
+	}
+	kind := ""
+	if err := d.choose("Start", kinds, &kind); err != nil {
+		return err
+	}
+	switch kind {
+	case "time":
+		return d.askInto("When", "every day at 8:00", &j.schedule, e)
+	case "folder":
+		return d.ask("Which folder", "./inbox", func(answer string) error {
+			j.watch = e.fromFile(answer)
+			_, _, _, err := e.build()
+			return err
+		})
+	case "job":
+		var names []string
+		for i := range e.cfg.Jobs {
+			names = append(names, string(e.cfg.Jobs[i].Name))
+		}
+		j.after = []string{""}
+		return d.choose("Which job", names, &j.after[0])
+	}
+	j.webhook = kind == "webhook"
+	return nil
+}
+
+// block returns the entry of the job.
+func (j *jobDraft) block() string {
+	var b strings.Builder
+	line := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
+	key := func(indent, key, value string) { line("%s%s: %s", indent, key, config.Literal(value, indent)) }
+
+	line("# Every key of a job, with an example: rouse explain jobs")
+	line("- name: %s", config.Literal(j.name, "  "))
+	key("  ", "agent", j.agent)
+	if j.model != "" {
+		key("  ", "model", j.model)
+	}
+	if j.schedule != "" {
+		line("  %s", config.TimingLine(j.schedule))
+	}
+	if j.watch != "" {
+		line("  watch:")
+		key("    ", "path", j.watch)
+		line("    # include: [\"*.pdf\"]            # only files with such names")
+		line("    # on_success: {move: ./done}    # else a file stays in its folder, and is not taken again")
+	}
+	if j.webhook {
+		line("  webhook:")
+		key("    ", "path", "/hooks/"+j.name)
+		key("    ", "secret", "secret:"+j.name+"-hook")
+		line("    # scheme: github                # how its sender signs: standard, github, gitlab, stripe or slack")
+	}
+	if len(j.after) > 0 {
+		line("  after:")
+	}
+	for _, job := range j.after {
+		line("    - job: %s", config.Literal(job, "      "))
+	}
+	if j.schedule == "" && j.watch == "" && !j.webhook && len(j.after) == 0 {
+		line("  # schedule: daily at 08:00        # without it only rouse run starts the job")
+	}
+
+	prompt := j.prompt
+	if prompt == "" {
+		prompt = "…" // while it is not asked for yet
+	}
+	key("  ", "prompt", prompt)
+	line("  # expect: [{file: ./report.md}]   # what must have changed, or the run is an error")
+	line("  # notify: {on: [failure]}         # when to tell you; else also of successes and questions")
+	return b.String()
+}
+
+// add asks for what is missing, and adds the agent.
+func (a *agentDraft) add(cmd *cobra.Command, at *place) error {
+	e := &draft{at: at, list: "agents", name: func() string { return a.name }, text: a.block}
+	ask, err := e.begin(cmd)
+	if err != nil {
+		return err
+	}
+
+	a.workdir = e.fromFile(a.workdir)
+	switch {
+	case ask != nil:
+		if yes, err := a.ask(ask, e); err != nil || !yes {
+			return err
+		}
+	case a.name == "":
+		return usagef("name the agent: rouse new agent NAME")
+	}
+	if err := e.write(cmd); err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(cmd.OutOrStdout(), "next: rouse new job --agent %s --prompt TEXT%s\n", a.name, e.here())
+	return err
+}
+
+// ask asks for an agent, and whether to add it.
+func (a *agentDraft) ask(d *dialogue, e *draft) (yes bool, err error) {
+	if a.name == "" {
+		err = d.askInto("Name of the agent", "", &a.name, e)
+	} else {
+		_, _, _, err = e.build()
+	}
+	if err == nil {
+		err = d.askInto("What is it told in every run", "You work carefully, and say what you could not do.", &a.instructions, e)
+	}
+	if models := e.cfg.Models; err == nil && len(models) > 1 {
+		var names []string
+		for i := range models {
+			names = append(names, string(models[i].Name))
+		}
+		err = d.choose("Which model", names, &a.model)
+	}
+	if err != nil {
+		return false, err
+	}
+	return d.confirm(e)
+}
+
+// block returns the entry of the agent.
+func (a *agentDraft) block() string {
+	var b strings.Builder
+	line := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
+	key := func(key, value string) { line("  %s: %s", key, config.Literal(value, "  ")) }
+
+	line("# Every key of an agent, with an example: rouse explain agents")
+	line("- name: %s", config.Literal(a.name, "  "))
+	if a.model != "" {
+		key("model", a.model)
+	}
+	if a.instructions != "" {
+		key("instructions", a.instructions)
+	} else {
+		line("  # instructions: You keep the household books.   # what its model is told in every run")
+	}
+	workdir := a.workdir
+	if workdir == "" {
+		workdir = "./" + a.name
+	}
+	key("workdir", workdir)
+	line("  # tools: {allow: [\"file_*\", \"db_*\", notify]}   # else it has all tools")
+	line("  # grants: {network: [{host: api.example.com}]}  # what it may reach unasked beyond its workdir")
+	return b.String()
+}
