@@ -61,12 +61,12 @@ when you run it. On a terminal and without flags the command asks.
 	}
 
 	f := cmd.Flags()
-	f.StringVar(&d.agent, "agent", "", "`name` of the agent that does it (default the only one)")
+	f.StringVar(&d.agent, "agent", "", "`agent` that does it (default the only one)")
 	f.StringVar(&d.prompt, "prompt", "", "`text` that says what is to be done")
 	f.StringVar(&d.schedule, "schedule", "", "`time` at which it starts, such as \"every day at 8:00\" or 30m")
 	f.StringVar(&d.watch, "watch", "", "`folder` whose new files start it")
 	f.BoolVar(&d.webhook, "webhook", false, "signed requests of other programs start it")
-	f.StringSliceVar(&d.after, "after", nil, "`jobs` whose success starts it")
+	f.StringSliceVar(&d.after, "after", nil, "`job` whose success starts it")
 	f.StringVar(&d.model, "model", "", "`name` of the model (default the agent's)")
 	return cmd
 }
