@@ -44,6 +44,15 @@ func (d *Daemon) FirstJobs(ctx context.Context, n int) (_ []api.Job, all int, _ 
 		return nil, 0, err
 	}
 
+	handovers, err := d.handovers(ctx, "", at)
+	if err != nil {
+		return nil, 0, err
+	}
+	handedOver := map[string]api.Time{}
+	for _, o := range handovers {
+		handedOver[o.Job] = o.Actual
+	}
+
 	out := []api.Job{}
 	for i := range min(n, len(now.Config.Jobs)) {
 		j := &now.Config.Jobs[i]
@@ -56,6 +65,9 @@ func (d *Daemon) FirstJobs(ctx context.Context, n int) (_ []api.Job, all int, _ 
 		}
 
 		job.Next = api.At(d.scheduler.NextStart(string(j.Name), at))
+		if t, ok := handedOver[job.Name]; ok && (job.Next.IsZero() || t.Before(job.Next.Time)) {
+			job.Next = t
+		}
 		if p, ok := ledger.Paused(pauses, string(j.Name), j.Agent, at); ok {
 			job.Paused, job.PausedUntil, job.PausedWhy = true, api.At(p.Until), pausedWhy(p)
 		}
