@@ -10,8 +10,8 @@ import (
 	"rouse/agentdb/ledger"
 )
 
-// What would bring the three labels together is told in words, with its origins and the setting that would allow it. A
-// request to an address of the owner's own words carries nothing, and is not asked about.
+// TestApprovalTellsWhatIsMixed checks that an approval request names the content that brings the three labels together, its origins and
+// the setting that would allow the call. A request to an address that the owner wrote needs no approval.
 func TestApprovalTellsWhatIsMixed(t *testing.T) {
 	t.Parallel()
 	calls := func(url string) modeltest.Turn {

@@ -13,11 +13,11 @@ import (
 	"rouse/internal/text"
 )
 
-// readableChars is how much of the text of a file an approval request shows.
+// readableChars is the maximum number of characters of a file that an approval request shows.
 const readableChars = 8000
 
-// readable returns what a person can read of a file that an approval request names: the text of a PDF or an HTML page, and
-// of other files that are no text their type. kind is "" for a file that is shown as it is.
+// readable returns the text of a PDF or an HTML page for an approval request, and only the type of another binary file. kind
+// is "" for a file that is shown unchanged.
 func (r *Runner) readable(name string, content []byte) (kind, words string) {
 	switch ext := strings.ToLower(filepath.Ext(name)); {
 	case bytes.HasPrefix(content, []byte("%PDF-")):

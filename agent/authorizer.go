@@ -63,7 +63,7 @@ func untrustedTrigger(d ledger.Detail) string {
 	return ""
 }
 
-// meet remembers where the labels come from that a call adds to the run.
+// meet records the origin of each label that a call adds to the run.
 func (g *authorizer) meet(added tool.Taint, words, notPrivate string) {
 	for _, label := range []tool.Taint{tool.Untrusted, tool.Private, tool.Outward} {
 		if added&label != 0 && g.rules.Met[label] == "" {
@@ -75,10 +75,10 @@ func (g *authorizer) meet(added tool.Taint, words, notPrivate string) {
 	}
 }
 
-// callWords names a call by its tool and the argument that tells what it is about.
+// callWords returns the tool of a call and its most telling argument, such as the path.
 func callWords(name string, args json.RawMessage) string {
 	var given map[string]any
-	_ = json.Unmarshal(args, &given) // without arguments the name has to do
+	_ = json.Unmarshal(args, &given) // if they are invalid, the name alone is returned
 	for _, key := range []string{"path", "url", "command", "sql", "table", "name"} {
 		if value, ok := given[key].(string); ok && value != "" {
 			return fmt.Sprintf("%s %q", name, text.Truncate(value, 120))

@@ -206,7 +206,7 @@ func (b *budget) notify(ctx context.Context, s ledger.Spending, suffix string, n
 		return nil
 	}
 
-	// The map lives as long as the daemon, so entries of earlier months are dropped.
+	// The map is never emptied otherwise, so drop the entries of earlier months.
 	b.runner.budgetsWarned.Range(func(k, _ any) bool {
 		if old, ok := k.(string); ok && !strings.HasPrefix(old, "budget:"+s.Day[:7]) {
 			b.runner.budgetsWarned.Delete(k)

@@ -265,7 +265,7 @@ func TestReservedBeforeTheCall(t *testing.T) {
 	}
 }
 
-// The owner of a budget is told once a day that most of it is used and once that a run found no room, on the job's channels or the first.
+// The owner gets one notice a day if most of a budget is used, and one if it has no room for a run, on the job's channels or the first.
 func TestBudgetNotice(t *testing.T) {
 	t.Parallel()
 	b := paid(t, modeltest.Turn{Text: "Done.", Usage: model.Usage{Input: 1000}})

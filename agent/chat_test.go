@@ -24,7 +24,7 @@ func TestChat(t *testing.T) {
 		b := setup(t, turns...)
 		b.table()
 		a := b.plan.Agents["clerk"]
-		if a.Bounds.Steps = bound; bound == 0 { // as the configuration fills it in
+		if a.Bounds.Steps = bound; bound == 0 { // the default of the configuration
 			a.Bounds.Steps, a.DefaultSteps = 30, true
 		}
 		b.plan.Agents["clerk"] = a

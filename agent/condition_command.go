@@ -18,7 +18,7 @@ import (
 	"rouse/internal/text"
 )
 
-// maxConditionLine is how many characters are shown of the first line that a command says.
+// maxConditionLine is the maximum number of characters shown of the first line of a command's output.
 const maxConditionLine = 200
 
 // commandOutput is how many characters are kept of what a command says, of which a line is shown.
@@ -70,7 +70,7 @@ func (q conditionChecker) checkCommand(ctx context.Context, g Condition) (value 
 		value += ": " + q.display(line, maxConditionLine)
 	}
 	printed, _ := out.Raw()
-	// What the command names it may read, so that it is not there.
+	// The command may read each path in its argv. If such a path is reported as missing, it does not exist.
 	if refused := launcher.Refused(program, ended.Result, string(printed)); refused != nil && (refused.Write || !slices.Contains(g.Command, refused.Path)) {
 		value += "; " + conditionHint(*refused, g)
 	}
@@ -78,7 +78,7 @@ func (q conditionChecker) checkCommand(ctx context.Context, g Condition) (value 
 	return value, ended.Exit == 0, nil
 }
 
-// conditionHint names the sandbox, and the setting beside the command that allows what it may have refused.
+// conditionHint says that the sandbox may have refused an access, and which setting of the condition allows it.
 func conditionHint(refused shell.Refusal, g Condition) string {
 	read := "read: [" + cmp.Or(text.Visible(refused.Path), "PATH") + "]"
 	switch {

@@ -18,7 +18,7 @@ func (q conditionChecker) checkSQL(ctx context.Context, g Condition) (value stri
 		if err != nil {
 			return "", false, err
 		}
-		named["last_success"], named["last_run"] = last.SuccessEnd, last.End // the run's own rows are not news
+		named["last_success"], named["last_run"] = last.SuccessEnd, last.End // rows that the last run wrote are not new
 	}
 
 	db, release, err := q.databases.Get(ctx, q.task.agent.Name)

@@ -16,10 +16,10 @@ import (
 	"rouse/internal/text"
 )
 
-// maxUntrusted is the number of sources of untrusted content that a message names.
+// maxUntrusted is the maximum number of sources of untrusted content in a message.
 const maxUntrusted = 3
 
-// programUses are the ways in which the runs of a task can start confined programs, in words.
+// programUses lists, in words, the ways in which the runs of a task can start confined programs.
 type programUses struct {
 	labelled []string // they need tier A once the run holds untrusted content, unless min_tier is set
 	others   []string
@@ -48,7 +48,7 @@ func (t *task) programUses() (out programUses) {
 			}
 		}
 	}
-	// Conditions are checked before the run has read anything.
+	// Conditions are checked before the run can have read untrusted content.
 	if slices.ContainsFunc(t.job.When, func(c Condition) bool { return len(c.Command) > 0 && c.Unconfined == "" }) {
 		out.others = append(out.others, "the command of its condition (when)")
 	}
@@ -82,7 +82,7 @@ func (t *task) canCallServer(name string) bool {
 	})
 }
 
-// tooWeak returns why programs of the runs of a task cannot be started on this machine, and the remedy, or "" if they can.
+// tooWeak returns why this machine cannot start programs of a task's runs, and the remedy. It returns "" if it can.
 func (r *Runner) tooWeak(ctx context.Context, t *task) string {
 	uses := t.programUses()
 	refused := uses.all()
@@ -119,12 +119,12 @@ func (r *Runner) tooWeak(ctx context.Context, t *task) string {
 		strings.Join(refused, " and "), when, need, asked, tier, strings.Join(lacks, "; "), remedy)
 }
 
-// blocksWeak reports whether runs of the task wait for a stronger sandbox: their owner asked for one by min_tier.
+// blocksWeak reports whether runs of the task wait for a stronger sandbox because min_tier requires one.
 func (t *task) blocksWeak() bool {
 	return t.minTier() != "" && t.minTier() != string(sandbox.TierD)
 }
 
-// confinementObstacles returns the programs of a task that need a stronger sandbox by min_tier than this machine has.
+// confinementObstacles returns an obstacle if min_tier requires a stronger sandbox than this machine has.
 func (r *Runner) confinementObstacles(ctx context.Context, t *task) []ledger.Obstacle {
 	uses := t.programUses().all()
 	if !t.blocksWeak() || len(uses) == 0 {
@@ -139,8 +139,8 @@ func (r *Runner) confinementObstacles(ctx context.Context, t *task) []ledger.Obs
 	return []ledger.Obstacle{{Kind: obstacleConfinement, Source: source, Text: why, Where: t.agent.Where}}
 }
 
-// SandboxFlaw returns which programs of a job are refused in its runs because the sandbox of this machine is too weak, or "" if
-// none is. Runs that wait for a stronger one have an obstacle instead.
+// SandboxFlaw returns which programs of a job will be refused because the sandbox of this machine is too weak, or "". Runs that
+// wait for a stronger sandbox have an obstacle instead.
 func (r *Runner) SandboxFlaw(ctx context.Context, job string) string {
 	t, err := r.plan.Load().resolve(ledger.Run{Job: job})
 	if err != nil || t.blocksWeak() {
@@ -149,8 +149,8 @@ func (r *Runner) SandboxFlaw(ctx context.Context, job string) string {
 	return r.tooWeak(ctx, &t)
 }
 
-// WeakSandbox returns, by job, which programs the sandbox of this machine is too weak for. It starts a program to find out what the
-// machine has, but only if a job needs one.
+// WeakSandbox returns, by job, which programs need a stronger sandbox than this machine has. It starts a program to probe the
+// machine if a job needs a sandbox.
 func WeakSandbox(ctx context.Context, p Plan) (map[string]string, error) {
 	r, err := forPlan(p)
 	if err != nil {
@@ -161,7 +161,7 @@ func WeakSandbox(ctx context.Context, p Plan) (map[string]string, error) {
 	for job := range maps.Keys(p.Jobs) {
 		t, err := r.plan.Load().resolve(ledger.Run{Job: job})
 		if err != nil {
-			continue // what is not configured is another problem
+			continue // the configuration check reports it
 		}
 		if why := r.tooWeak(ctx, &t); why != "" {
 			out[job] = why

@@ -82,7 +82,7 @@ func ContextNeeds(p Plan) ([]ContextNeed, error) {
 	return out, nil
 }
 
-// forPlan returns a runner that answers questions about a plan. It has no ledger, and so cannot do a run.
+// forPlan returns a runner that can only answer questions about a plan. It has no ledger, so it cannot execute runs.
 func forPlan(p Plan) (*Runner, error) {
 	programs, err := newPrograms("")
 	if err != nil {

@@ -66,7 +66,7 @@ func (r *Runner) openProgram(ctx context.Context, run ledger.Run, a ledger.Attem
 	return p, nil, nil
 }
 
-// costHistory is the number of earlier runs that an estimate looks at.
+// costHistory is the number of earlier runs used for an estimate.
 const costHistory = 20
 
 // usualCost returns the median cost of the job's earlier runs that reported one, or 0.

@@ -240,8 +240,8 @@ func TestExecutorIsApproved(t *testing.T) {
 	}
 }
 
-// TestExecutorBudget: a day without room starts no program, and the owner is told which run filled the day by an estimate. A program without
-// a network reached no model and costs nothing.
+// TestExecutorBudget checks that no program starts if the day's budget is full, and that a notice names the run whose estimate filled it.
+// A program without network access cannot reach a model and costs nothing.
 func TestExecutorBudget(t *testing.T) {
 	t.Parallel()
 	b := executing(t, "crashes", func(s *executor.Settings) { s.Network = true })
@@ -257,7 +257,7 @@ func TestExecutorBudget(t *testing.T) {
 	if err := os.Remove(filepath.Join(b.dir, "work", "half.txt")); err != nil {
 		t.Fatal(err)
 	}
-	for range 2 { // the owner is told once
+	for range 2 { // the owner gets one notice
 		if res := b.run(b.enqueue(ledger.Request{Job: "j", Agent: "clerk"})); res.Outcome != domain.OutcomeBudget || !strings.HasPrefix(res.Error, "run 1 of j: the program did not report its cost") ||
 			!strings.Contains(res.Error, "no room") || b.work("half.txt") != "" {
 			t.Errorf("%+v", res)

@@ -14,8 +14,8 @@ import (
 	"rouse/internal/domain"
 )
 
-// TestWorkdirGoneForAMoment takes the workdir away from a run, has it use what it has, and puts the workdir back: a call
-// that needed it fails, the model is told, and the run goes on.
+// TestWorkdirGoneForAMoment removes the workdir during a run and restores it later. Calls that need the workdir fail, and the
+// run continues.
 func TestWorkdirGoneForAMoment(t *testing.T) {
 	t.Parallel()
 	calls := []model.Call{}

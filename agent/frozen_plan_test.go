@@ -9,7 +9,7 @@ import (
 	"rouse/internal/domain"
 )
 
-// TestStartedRunKeepsItsPlan removes a job after its run has started, and before the run has begun to work.
+// TestStartedRunKeepsItsPlan removes a job after its run was recorded as started and before the run executes.
 func TestStartedRunKeepsItsPlan(t *testing.T) {
 	t.Parallel()
 	b := setup(t, modeltest.Turn{Text: "It went well."})

@@ -22,9 +22,9 @@ func (g *authorizer) lookUp(ctx context.Context, need *tool.Need) error {
 	letters, err := g.ledger.LabelsOf(ctx, need.Reads...)
 	labels := tool.ParseTaint(letters)
 	if labels&tool.Private != 0 && need.NotPrivate == "" {
-		if need.NotPrivate = "rouse grants"; len(need.Reads) == 1 { // which lists what holds labels
+		if need.NotPrivate = "rouse grants"; len(need.Reads) == 1 { // lists all places with labels
 			name := need.Reads[0].Name
-			if need.Reads[0].Kind != ledger.PlaceFile { // whose name begins with the agent that keeps it
+			if need.Reads[0].Kind != ledger.PlaceFile { // the name of a table begins with its agent
 				name, _, _ = strings.Cut(name, "/")
 			}
 			need.NotPrivate = "rouse grants release " + name

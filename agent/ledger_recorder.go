@@ -13,7 +13,7 @@ import (
 	"rouse/internal/domain"
 )
 
-// Entries that may lag are durable after maxLag, or as soon as maxQueued of them wait.
+// Entries that may lag are written after maxLag, or as soon as maxQueued of them are queued.
 const (
 	maxLag    = 100 * time.Millisecond
 	maxQueued = 256
@@ -21,38 +21,38 @@ const (
 
 // Recorder writes the loop's steps and calls into the ledger, fenced by the attempt.
 //
-// All entries of the attempt pass through one queue, in the order in which they came. One flush writes at a time, and it
-// takes the whole queue in one transaction. So the ledger has the entries in that order, and an end never precedes its start.
+// All entries of the attempt pass through one queue. Only one flush runs at a time, and it writes the whole queue in one
+// transaction. So the ledger keeps the order of the entries, and the end of a call never precedes its start.
 //
-// An entry is a barrier or may lag. A barrier returns when it and all entries before it are durable. The start of a call with an
-// effect is one, and so is the end of a call that cannot be repeated, and the start of a step that asks a model. All other
-// entries are written with the next barrier, or after maxLag: a read is repeated after a crash, and the journal of an
-// agent's database knows what was done. The last ones are committed with the result of the attempt.
+// An entry is a barrier or may lag. Adding a barrier returns when it and all earlier entries are durable. Barriers are the start
+// of a call with an effect, the end of a call that cannot be repeated, and the start of a step that asks a model. All other
+// entries are written with the next barrier or after maxLag. If a crash loses them, reads are repeated, and changes of an
+// agent's database are in its journal. The last entries are committed with the result of the attempt.
 //
 // Calls of a module into its own storage (loop.Call.Once) may lag too. The storage journals each call with its
-// data, and a restarted module makes the same calls. Whatever it was told before is durable first,
-// because the module may depend on it.
+// data, and a restarted module makes the same calls. Results that the module already received are made durable first,
+// because the module may depend on them.
 //
-// The first error is final: later entries are refused with it.
+// After the first error, every later entry is refused with that error.
 type Recorder struct {
 	record  func(context.Context, ledger.Attempt, ...ledger.Entry) error
 	attempt ledger.Attempt
 	redact  *redact.Redactor
-	asks    bool // each step asks a model
+	asks    bool // each step sends a model request
 	// settle is called before calls that may have made files are recorded. Optional.
 	settle func(context.Context) error
-	left   bool // the last entries are for end
+	left   bool // end commits the last entries
 
 	mu       sync.Mutex
-	queue    []ledger.Entry // not durable, and not being written
-	queued   int            // entries that ever came
-	durable  int            // how many of them are durable
-	told     int            // the place of the last one that told the caller something
+	queue    []ledger.Entry // entries that are not yet being written
+	queued   int            // number of entries added so far
+	durable  int            // number of durable entries
+	told     int            // position of the last entry that gave the caller a result
 	made     bool           // a call in the queue may have made files
 	timer    *time.Timer    // flushes the queue after maxLag; nil while the queue is empty
 	flushing bool
-	flushed  *sync.Cond // of mu: a flush has ended
-	err      error      // of the first flush that failed
+	flushed  *sync.Cond // signals the end of a flush; uses mu
+	err      error      // error of the first failed flush
 }
 
 // NewRecorder gives the loop its record of one attempt, without the secrets. asks says that a model is asked in each step.
@@ -88,7 +88,7 @@ func (r *Recorder) call(c loop.Call) ledger.Call {
 
 // StartStep implements loop.Recorder.
 func (r *Recorder) StartStep(ctx context.Context, s loop.Step) error {
-	// A step within a call asks a model, whatever those of the run do. One that asks no model does nothing by itself.
+	// A step within a call always asks a model. A step that asks no model has no effect and is no barrier.
 	return r.add(ctx, durability{barrier: r.asks || s.ParentCall != ""}, ledger.StepStarted(r.step(s)))
 }
 
@@ -108,7 +108,7 @@ func (r *Recorder) FinishCall(ctx context.Context, c loop.Call) error {
 	d := durability{made: c.Effect != domain.EffectRead}
 	switch {
 	case r.mayLag(c):
-		d.tells = c.State != domain.CallDone // its result tells nothing otherwise
+		d.tells = c.State != domain.CallDone // the result of a done call tells the module nothing
 		d.barrier = d.tells
 	default:
 		d.tells, d.barrier = true, c.Effect != domain.EffectRead && c.Effect != domain.EffectDatabase
@@ -118,12 +118,12 @@ func (r *Recorder) FinishCall(ctx context.Context, c loop.Call) error {
 
 // AnswerCall implements loop.Recorder. It may lag: the next attempt answers the call in the same way.
 func (r *Recorder) AnswerCall(ctx context.Context, c loop.Call) error {
-	d := durability{made: c.Effect != domain.EffectRead, tells: c.State != domain.CallReplayed} // a replayed answer is on record
+	d := durability{made: c.Effect != domain.EffectRead, tells: c.State != domain.CallReplayed} // a replayed answer is already recorded
 	return r.add(ctx, d, ledger.CallStarted(r.call(c)), ledger.CallFinished(r.call(c)))
 }
 
-// Flush returns when all entries are durable, or at once if the last ones are left to the end of the attempt.
-// The loop calls it when the run is over.
+// Flush waits until all entries are durable. It returns at once if end will commit the last entries. The loop calls it at
+// the end of the run.
 func (r *Recorder) Flush(ctx context.Context) error {
 	if r.left {
 		return nil
@@ -133,17 +133,17 @@ func (r *Recorder) Flush(ctx context.Context) error {
 	return r.flush(ctx)
 }
 
-// leaveEnd leaves the last entries to the result of the attempt. With settle they are flushed before, because files
+// leaveEnd lets end commit the last entries with the result. If settle is set, they are flushed earlier, because files
 // have to be settled before the calls that made them are recorded.
 func (r *Recorder) leaveEnd() { r.left = r.settle == nil }
 
-// end moves the last entries into a result, which commits them. If the attempt is to be continued or repeated, it flushes them
-// instead, because the next attempt reads the record.
+// end moves the last entries into a result, which commits them. If the attempt will be continued or repeated, end flushes the
+// entries instead, because the next attempt reads them.
 func (r *Recorder) end(ctx context.Context, res *ledger.Result, failure error) error {
 	r.left = false
 	if failure != nil || !res.Outcome.Done() || res.Wait != nil {
 		err := r.Flush(ctx)
-		if errors.Is(failure, err) { // it is what failed
+		if errors.Is(failure, err) { // the flush is the failure
 			return failure
 		}
 		return errors.Join(failure, err)
@@ -158,19 +158,19 @@ func (r *Recorder) end(ctx context.Context, res *ledger.Result, failure error) e
 		return r.err
 	}
 	res.Record = r.take()
-	r.durable = r.queued // with the result
+	r.durable = r.queued // committed with the result
 	return nil
 }
 
-// mayLag reports whether a call may run before its start is durable: the next attempt is sure to repeat it, because a module
-// repeats its calls. A model may not.
+// mayLag reports whether a call may run before its start is durable. A module repeats its calls in the next attempt; a
+// model may not.
 func (r *Recorder) mayLag(c loop.Call) bool { return c.Once && !r.asks }
 
-// durability says when entries have to be durable, and what depends on them.
+// durability describes when entries must be durable and what depends on them.
 type durability struct {
 	barrier bool // the caller waits until they are durable
-	depends bool // and so it does while something that it was told is not
-	tells   bool // they tell the caller something
+	depends bool // a barrier if an earlier result is not durable yet
+	tells   bool // the caller gets a result
 	made    bool // their calls may have made files
 }
 
@@ -203,19 +203,19 @@ func (r *Recorder) flushLate() {
 	_ = r.flush(context.Background()) // later entries are refused with its error
 }
 
-// flush returns when all entries that have come so far are durable. The caller holds mu.
+// flush waits until all entries added so far are durable. The caller holds mu.
 func (r *Recorder) flush(ctx context.Context) error {
 	for last := r.queued; r.err == nil && r.durable < last; {
 		if r.flushing {
 			r.flushed.Wait()
 		} else {
-			r.writeQueue(context.WithoutCancel(ctx)) // other callers wait for it, too
+			r.writeQueue(context.WithoutCancel(ctx)) // other callers wait for the same write
 		}
 	}
 	return r.err
 }
 
-// writeQueue makes the whole queue durable. The caller holds mu, which is free meanwhile.
+// writeQueue writes the whole queue. The caller holds mu; writeQueue releases it during the write.
 func (r *Recorder) writeQueue(ctx context.Context) {
 	settles := r.made && r.settle != nil
 	entries := r.take()

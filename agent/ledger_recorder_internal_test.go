@@ -22,18 +22,18 @@ import (
 	"rouse/internal/domain"
 )
 
-// recordedOp is one thing that the loop records, in one of the lanes of a step.
+// recordedOp is one operation that the loop records, in one of the parallel lanes of a step.
 type recordedOp struct {
 	kind          string
 	before, takes time.Duration
 }
 
-// recordedPlan is what several lanes record at the same time, with a writer that is slow now and then.
+// recordedPlan holds the operations of parallel lanes and the delays of the writer.
 type recordedPlan struct {
 	lanes  [][]recordedOp
-	writer []time.Duration // how long each write takes, in turn
+	writer []time.Duration // duration of each write, in turn
 	asks   bool
-	ends   bool // the last entries are committed with the result
+	ends   bool // commit the last entries with the result
 }
 
 func drawPlan(rt *rapid.T) recordedPlan {
@@ -51,7 +51,7 @@ func drawPlan(rt *rapid.T) recordedPlan {
 	}
 }
 
-// recordedEntry is an entry as its events show it, and when it was given to the recorder and when that returned.
+// recordedEntry holds the events of an entry, when it was given to the recorder and when the recorder returned.
 type recordedEntry struct {
 	name        string
 	came, taken int64
@@ -77,7 +77,7 @@ func (p *recordedLanes) fail(format string, args ...any) {
 	p.errs = append(p.errs, fmt.Errorf(format, args...))
 }
 
-// give hands something to the recorder, which makes events of these names of it.
+// give adds an entry to the recorder, which records events with these names.
 func (p *recordedLanes) give(tells bool, do func() error, names ...string) {
 	came := p.clock.Add(1)
 	err := do()
@@ -93,7 +93,7 @@ func (p *recordedLanes) give(tells bool, do func() error, names ...string) {
 	}
 }
 
-// told are the entries that told something before now.
+// told returns the entries that have given a result so far.
 func (p *recordedLanes) told() (names []string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -105,7 +105,7 @@ func (p *recordedLanes) told() (names []string) {
 	return names
 }
 
-// events are the names of the entries in the ledger, in its order.
+// events returns the names of the ledger's entries in order.
 func (p *recordedLanes) events(ctx context.Context) (names []string) {
 	events, err := p.ledger.Events(ctx, ledger.EventFilter{Run: p.attempt.Run})
 	if err != nil {
@@ -129,7 +129,7 @@ func (p *recordedLanes) events(ctx context.Context) (names []string) {
 	return names
 }
 
-// wantDurable reports entries that are not in the ledger.
+// wantDurable fails the test if an entry is missing in the ledger.
 func (p *recordedLanes) wantDurable(ctx context.Context, before string, names ...string) {
 	have := p.events(ctx)
 	for _, n := range names {
@@ -185,7 +185,7 @@ func (p *recordedLanes) play(ctx context.Context, index int, op recordedOp) {
 	}
 }
 
-// check plays a plan with a ledger of its own and returns what is wrong with the record.
+// check plays a plan against a new ledger and returns the errors in its record.
 func (plan recordedPlan) check(t *testing.T, dir string) error {
 	ctx := t.Context()
 	path := filepath.Join(dir, "ledger.db")
@@ -237,7 +237,7 @@ func (plan recordedPlan) check(t *testing.T, dir string) error {
 	return errors.Join(append(append(errs, p.order(ctx)), p.errs...)...)
 }
 
-// order compares the order in the ledger with that in which the entries came: if one was taken before the other came, it is first.
+// order checks the order in the ledger: an entry that was accepted before another one was added must come first.
 func (p *recordedLanes) order(ctx context.Context) error {
 	have := p.events(ctx)
 	if len(have) != len(p.entries) {
@@ -253,8 +253,8 @@ func (p *recordedLanes) order(ctx context.Context) error {
 	return nil
 }
 
-// TestRecordKeepsItsOrder records random mixes at the same time, with a slow writer: the ledger has the entries in the order in which
-// they came, and what has to be durable before an effect is.
+// TestRecordKeepsItsOrder records random plans concurrently with a slow writer. The ledger must keep the order of the entries, and
+// entries that an effect depends on must be durable before the effect.
 func TestRecordKeepsItsOrder(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
@@ -268,7 +268,7 @@ func TestRecordKeepsItsOrder(t *testing.T) {
 	})
 }
 
-// TestRecordErrorIsFinal: after a write that failed, nothing else is written, and every caller gets the error once.
+// TestRecordErrorIsFinal checks that after a failed write no entry is written and every caller gets the error.
 func TestRecordErrorIsFinal(t *testing.T) {
 	t.Parallel()
 	full := errors.New("the disk is full")

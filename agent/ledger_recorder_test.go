@@ -15,9 +15,9 @@ import (
 	"rouse/internal/domain"
 )
 
-// TestRecorderHoldsBack: the start of a call with an effect is durable before the effect, and so is the end of a call that cannot be
-// repeated. The end of a step, or of a call that can be repeated, is written with the next of these, within a tenth of a
-// second, or when the run is over.
+// TestRecorderHoldsBack checks that the start of a call with an effect and the end of a call that cannot be repeated are written at
+// once. The end of a step or of a repeatable call is written with the next of these entries, within 100 ms, or at the
+// end of the run.
 func TestRecorderHoldsBack(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, testRecorderHoldsBack) // no time goes by while it writes

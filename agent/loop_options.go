@@ -116,7 +116,7 @@ func (r *Runner) loopOptions(ctx context.Context, run ledger.Run, a ledger.Attem
 // than itself.
 func bounds(t task) loop.Bounds {
 	b := overrideBounds(t.agent.Bounds, t.governingJob().Bounds)
-	if t.detail.Chat && (b.Steps == 0 || t.agent.DefaultSteps) { // what its owner says stands
+	if t.detail.Chat && (b.Steps == 0 || t.agent.DefaultSteps) { // a bound set by the owner is kept
 		b.Steps = loop.ChatSteps
 	}
 	if t.origin != nil {

@@ -40,11 +40,11 @@ func (m *manyCalls) Stream(context.Context, model.Request) iter.Seq2[model.Event
 	}
 }
 
-// file is the file that a call reads; each is read once.
+// file returns the name of the file that a call reads. Each file is read once.
 func (m *manyCalls) file(turn, i int) string { return fmt.Sprintf("in/%d-%d.txt", turn, i) }
 
-// TestManyCallsInOneTurn has a model that reads and writes many files in each turn: the record of the calls keeps its order.
-// ROUSE_TEST_TURNS sets how many turns there are.
+// TestManyCallsInOneTurn checks that the record of calls keeps its order if a model reads and writes many files in each turn.
+// ROUSE_TEST_TURNS sets the number of turns.
 func TestManyCallsInOneTurn(t *testing.T) {
 	t.Parallel()
 	turns := 12

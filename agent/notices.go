@@ -41,10 +41,10 @@ func address(n ledger.Notice, channels []string) []ledger.Notice {
 	return out
 }
 
-// desktopChannel is the channel that exists without being configured.
+// desktopChannel is the channel that exists without configuration.
 const desktopChannel = "desktop"
 
-// channelsOr returns the first list of channels that is given, or else the default channels.
+// channelsOr returns the first list that is not nil, or the default channels.
 func (p Plan) channelsOr(lists ...[]string) []string {
 	for _, list := range append(lists, p.DefaultChannels) {
 		if list != nil {
@@ -57,8 +57,8 @@ func (p Plan) channelsOr(lists ...[]string) []string {
 	return nil
 }
 
-// ownerChannels returns the channels for what the owner must know beside the ends of runs: those of the
-// task, or the default ones if its job is told nothing.
+// ownerChannels returns the channels for notices about budgets, quotas and the like: those of the task, or the default
+// channels if the task has none.
 func (t *task) ownerChannels() []string {
 	if len(t.told) == 0 {
 		return t.usual
@@ -66,7 +66,7 @@ func (t *task) ownerChannels() []string {
 	return t.told
 }
 
-// wants reports whether the job tells about an outcome, or about waiting.
+// wants reports whether notify.on covers an outcome or "waiting".
 func (n Notify) wants(end string) bool {
 	return slices.ContainsFunc(n.On, func(s string) bool {
 		return strings.EqualFold(s, end) || s == domain.Failure && domain.Outcome(end).OpensIncident()
@@ -219,8 +219,8 @@ func (r *Runner) PauseNotices(run ledger.Run, res ledger.Result, failures int) [
 	}, t.notify.Channels)
 }
 
-// OverdueNotices tell the owner that a job has not succeeded in time, once for each window that passes. They
-// are sent whichever outcomes the job tells about.
+// OverdueNotices returns the notices that a job has not succeeded in time, one for each window. They do not depend on
+// notify.on.
 func (r *Runner) OverdueNotices(name string, within time.Duration, due time.Time, why string) []ledger.Notice {
 	p := r.plan.Load()
 	job, ok := p.Jobs[name]
@@ -289,7 +289,7 @@ func budgetNotices(b *budget, s ledger.Spending, key, used string) []ledger.Noti
 	}, budgetChannels(b, s))
 }
 
-// budgetChannels returns the channels for notices about a budget. Only the budget of a job uses the channels of the job.
+// budgetChannels returns the channels for notices about a budget. Only the budget of a job uses the job's channels.
 func budgetChannels(b *budget, s ledger.Spending) []string {
 	if s.Scope == ledger.ScopeJob {
 		return b.task.ownerChannels()
@@ -297,7 +297,7 @@ func budgetChannels(b *budget, s ledger.Spending) []string {
 	return b.task.usual
 }
 
-// fullNotices tell the owner that the budget of a day or a month has no room for a run. If estimates filled it, they name the run and
+// fullNotices returns the notices that the budget of a day or a month has no room for a run. If estimates filled the budget, they name
 // the line to change.
 func fullNotices(b *budget, f ledger.BudgetExceeded, key, reason string) []ledger.Notice {
 	body := reason

@@ -8,8 +8,8 @@ import (
 	"rouse/agentdb/ledger"
 )
 
-// What an agent tells goes to the channel of its call, of its job, of the agent, to the default, and to the
-// desktop only if there is a session and nothing else is configured.
+// TestChannelsOfAgentsNotices checks the order of channels for the tool notify: those of the call, the job, the agent, the default, and the
+// desktop if there is a session and no channel is configured.
 func TestChannelsOfAgentsNotices(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

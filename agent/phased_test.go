@@ -173,7 +173,7 @@ func TestPhasedPrompt(t *testing.T) {
 
 	sent := b.asked(0)
 	got := strings.ReplaceAll(sent.Messages[0].Content, a.Workdir, "WORKDIR")
-	got, _, _ = strings.Cut(got, "This run started on ") // which is another time each time
+	got, _, _ = strings.Cut(got, "This run started on ") // the time differs in each run
 	path := filepath.Join("testdata", "phased", "system.txt")
 	if flag.Lookup("update").Value.String() == "true" {
 		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {

@@ -41,12 +41,12 @@ type Agent struct {
 	Executor *executor.Settings
 	Commands []shell.Grant // that it may run unasked
 	Network  []web.Grant
-	Channels []string           // of its notices in runs without a job; nil: the default channels
+	Channels []string           // notice channels of runs without a job; nil means the default channels
 	Secrets  []tool.SecretGrant // that its calls may use
 	Bounds   loop.Bounds
-	// DefaultSteps reports that Bounds.Steps is the default of the configuration: a chat has fewer.
+	// DefaultSteps reports whether Bounds.Steps was not configured. A chat then uses its own, lower limit.
 	DefaultSteps bool
-	Phased       bool // its prompts are done in phases, with a working memory
+	Phased       bool // prompts run in phases, with a working memory
 	// OnDenied is what becomes of a call that its owner has to allow, "" for tool.OnDeniedPark;
 	// MinTier is the weakest confinement of the programs that it starts, "" for B, and A once a
 	// run has met untrusted content.
@@ -55,7 +55,7 @@ type Agent struct {
 	// where they do not.
 	Unconfined string
 	Foreign    string   // how others than its owner could change its definition; "" when they cannot
-	Untrusted  []string // the lines of the configuration by which untrusted content can reach its runs, in words
+	Untrusted  []string // configuration lines by which untrusted content can reach its runs, in words
 	// SelfScheduling limits the wakes that it plans; nil: it plans none, and lacks the tools.
 	SelfScheduling *schedule.Limits
 	Budget         Budget // of a day
@@ -111,14 +111,14 @@ type Job struct {
 	Expect      []Expectation
 	Notify      Notify
 	Watched     Watched
-	Seldom      bool   // it runs daily or less often, so that each failure is told
+	Seldom      bool   // runs daily or less often, so each failure sends a notice
 	MinTier     string // the weakest confinement of its programs; "" is the agent's
 	Foreign     string // how others than its owner could change its definition; "" when they cannot
 	Record      bool   // what its model is asked and answers is kept, to be replayed
 	// UndoOnFailure undoes what a run wrote, files and database, when it fails.
 	UndoOnFailure bool
 	ContextViews  []string       // saved views of the agent's database whose rows the prompt shows
-	KeepSession   bool           // its runs are told what was said in those before
+	KeepSession   bool           // its runs continue the session of earlier runs
 	Zone          *time.Location // of its schedule; nil: the plan's
 	Where         string         // file:line of the configuration
 	// Obstacles keep its runs from starting, as the configuration says.
@@ -210,10 +210,10 @@ type Plan struct {
 	ModuleSettings map[string]ModuleSettings
 	// Servers are all MCP servers, also those that no agent has.
 	Servers []mcp.Server
-	// Channels are all notification channels.
+	// Channels lists all notification channels.
 	Channels []string
-	// DefaultChannels are those of notices of which neither job nor agent names a channel. If they are nil,
-	// it is the desktop, if there is a session.
+	// DefaultChannels are used if neither the job nor the agent names a channel. If nil, notices go to the desktop if there is
+	// a session.
 	DefaultChannels []string
 	// Groups say how channels gather failures; a channel without one has the usual.
 	Groups map[string]Group

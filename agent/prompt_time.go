@@ -9,10 +9,10 @@ import (
 	"rouse/internal/domain"
 )
 
-// promptTime is how prompts write a time: the weekday, the date, the time and the zone.
+// promptTime is the layout of times in prompts.
 const promptTime = "Monday 2006-01-02 15:04:05 MST"
 
-// clockZone returns the timezone of the job, else that of the configuration.
+// clockZone returns the time zone of the job, or that of the configuration.
 func (t *task) clockZone() *time.Location {
 	switch {
 	case t.job.Zone != nil:
@@ -25,8 +25,8 @@ func (t *task) clockZone() *time.Location {
 	return time.UTC
 }
 
-// clockPrompt returns the time at which a run started, and its trigger. Every attempt at the run gets the
-// same text, so that a provider's cache keeps the prompt.
+// clockPrompt returns the start time of a run and its trigger. Every attempt of the run gets the same text, so that the
+// provider can cache the prompt.
 func clockPrompt(run ledger.Run, t task) string {
 	at := run.StartedAt.In(t.clockZone())
 	zone := "UTC" + at.Format("-07:00")
@@ -41,10 +41,10 @@ func clockPrompt(run ledger.Run, t task) string {
 	return s + ".\n"
 }
 
-// clockNote tells a model where later times are.
+// clockNote tells the model where to find later times.
 const clockNote = "When a minute or more has passed, a tool result holds the current time in its field now.\n"
 
-// triggerWords returns a trigger as a prompt names it.
+// triggerWords describes a trigger for a prompt.
 func triggerWords(t domain.Trigger) string {
 	switch t {
 	case domain.TriggerSchedule:
@@ -65,16 +65,16 @@ func triggerWords(t domain.Trigger) string {
 	return "the API"
 }
 
-// resultClock decides which tool results hold the time. It adds the time to one result a minute at most: a
-// short run costs no token more, and a long one can tell how late it is.
+// resultClock adds the time to at most one tool result per minute. A short run costs no extra tokens, and the model of a
+// long run knows the time.
 type resultClock struct {
 	zone *time.Location
 
 	mu   sync.Mutex
-	told time.Time // the time that the model knows
+	told time.Time // last time that the model was given
 }
 
-// clockStep is the least time between two times that a model is told.
+// clockStep is the minimum interval between two times in tool results.
 const clockStep = time.Minute
 
 // now returns the time for a result, or "" if the model knows a recent one.

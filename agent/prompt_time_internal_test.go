@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// A result holds the time when a minute has passed since the model knew it.
+// TestResultClock checks that a result holds the time if a minute has passed since the last one.
 func TestResultClock(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -15,7 +15,7 @@ func TestResultClock(t *testing.T) {
 			wait time.Duration
 			want string
 		}{{0, ""}, {59 * time.Second, ""}, {time.Second, "2000-01-01T01:01:00+01:00"}, {30 * time.Second, ""}, {time.Hour, "2000-01-01T02:01:30+01:00"}} {
-			time.Sleep(step.wait) // of the bubble, whose time is not real
+			time.Sleep(step.wait) // fake time of the synctest bubble
 			if got := now("k"); got != step.want {
 				t.Errorf("after %s: %q, want %q", step.wait, got, step.want)
 			}

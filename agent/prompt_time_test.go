@@ -12,7 +12,7 @@ import (
 	"rouse/internal/domain"
 )
 
-// A model is told when its run started, in the zone of the job, and by which trigger.
+// The prompt holds the start of the run, in the zone of the job, and its trigger.
 func TestPromptTellsTheTime(t *testing.T) {
 	t.Parallel()
 	b := setup(t, modeltest.Turn{Text: "Nothing to do today."})
@@ -39,7 +39,7 @@ func TestPromptTellsTheTime(t *testing.T) {
 	}
 }
 
-// The results of a short run hold no time: they are the same bytes as before.
+// The results of a short run hold no time.
 func TestTimeOfResults(t *testing.T) {
 	t.Parallel()
 	b := setup(t, turn("1", "file_read", `{"path":"a.txt"}`), turn("2", "file_read", `{"path":"a.txt"}`), done)

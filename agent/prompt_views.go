@@ -63,14 +63,14 @@ func (r *Runner) contextViews(ctx context.Context, t task) (string, error) {
 	return b.String(), nil
 }
 
-// ViewProblem returns why runs of an agent could not show a saved view, "" if they could or if that cannot be told now: the first
-// run makes the database, and perhaps the view.
+// ViewProblem returns why runs of an agent cannot show a saved view, or "" if they can. It returns "" as well if the database does
+// not exist yet, because the first run creates it and may save the view.
 func (r *Runner) ViewProblem(ctx context.Context, agent, view string) string {
 	if !r.databases.Has(agent) {
 		return ""
 	}
 	problem, err := r.viewProblem(ctx, agent, view)
-	if err != nil { // a database that cannot be opened is told by itself
+	if err != nil { // reported elsewhere
 		return ""
 	}
 	return problem

@@ -254,7 +254,7 @@ func (p *replayer) answerFromRecord(t tool.Tool) tool.Tool {
 	})
 }
 
-// now returns the recorded time of a result: a replay has another one.
+// now returns the recorded time of a result instead of the current time.
 func (p *replayer) now(key string) string {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -59,7 +59,7 @@ type Options struct {
 	Tools []tool.Tool
 	// Live shows what runs are doing at this moment; nil: nobody looks.
 	Live *live.Board
-	// Desktop reports whether there is a desktop session. If it is nil, there is none.
+	// Desktop reports whether there is a desktop session. Nil means that there is none.
 	Desktop func() bool
 	// CanDeliver reports whether a channel can deliver now (yes, no, unknown), and why. Optional.
 	CanDeliver func(ctx context.Context, channel string) (can, why string)
@@ -179,12 +179,12 @@ func failed(outcome domain.Outcome, format string, args ...any) ledger.Result {
 	return ledger.Result{Outcome: outcome, Exit: domain.ExitEnded, Error: fmt.Sprintf(format, args...)}
 }
 
-// Execute runs one attempt by the plan of now. An error means that the host is broken.
+// Execute runs one attempt with the current plan. It returns an error only if the host is broken.
 func (r *Runner) Execute(ctx context.Context, run ledger.Run, a ledger.Attempt) (ledger.Result, error) {
 	return r.Freeze()(ctx, run, a)
 }
 
-// Freeze returns an Execute that keeps to the plan of now, whatever plan is set later.
+// Freeze returns an Execute that uses the current plan, even if another plan is set later.
 func (r *Runner) Freeze() func(ctx context.Context, run ledger.Run, a ledger.Attempt) (ledger.Result, error) {
 	p := r.plan.Load()
 	return func(ctx context.Context, run ledger.Run, a ledger.Attempt) (ledger.Result, error) {
@@ -192,7 +192,7 @@ func (r *Runner) Freeze() func(ctx context.Context, run ledger.Run, a ledger.Att
 	}
 }
 
-// executeBy runs one attempt by a plan.
+// executeBy runs one attempt with a plan.
 func (r *Runner) executeBy(ctx context.Context, p *Plan, run ledger.Run, a ledger.Attempt) (ledger.Result, error) {
 	var res ledger.Result
 	t, err := p.resolve(run)

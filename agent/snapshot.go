@@ -148,8 +148,8 @@ func (s snapshot) templateData(a ledger.Attempt, t task) map[string]any {
 	return data
 }
 
-// times returns the times of earlier runs of the run's job. A run that was skipped did nothing:
-// if it counted, a job whose condition asks for six hours since the last run would never run again.
+// times returns the times of earlier runs of the run's job. Skipped runs do not count: otherwise a job that must wait six
+// hours after its last run would be skipped forever.
 func (r *Runner) times(ctx context.Context, run ledger.Run) (ledger.LastTimes, error) {
 	if run.Job == "" {
 		return ledger.LastTimes{}, nil

@@ -29,9 +29,9 @@ type task struct {
 	model    *Model
 	relay    *relay   // to the model and its fallbacks; nil without one
 	budget   Budget   // of all agents together
-	notify   Notify   // who is told of its end
-	channels []string // all that there are
-	told     []string // those of its notices: the job's, its agent's, or the default ones
+	notify   Notify   // which outcomes and channels get notices
+	channels []string // all configured channels
+	told     []string // its notice channels: of the job, the agent, or the default channels
 	usual    []string // the default ones
 	secrets  []string
 	redact   *redact.Redactor // of the secrets, which the runs of a plan share; nil: each has its own
@@ -48,7 +48,7 @@ type task struct {
 	boundary        nofollow.Boundary
 
 	project    string           // the working folder as the model is told of it
-	clock      string           // when the run started, as the model is told
+	clock      string           // start of the run, as in the prompt
 	files      []batchFile      // of a batch
 	manifest   string           // where they are listed
 	board      *memory.Board    // the todo list, and the plan

@@ -56,8 +56,8 @@ func templateData(run ledger.Run, attempt int, d ledger.Detail, lastSuccess, las
 	return data
 }
 
-// DestinationNames are the names that on_success and on_failure of a watch know. They are the
-// same at each try, so that a move that a crash interrupted is found again.
+// DestinationNames are the template names of on_success and on_failure. Their values are the same in each attempt, so that a
+// move interrupted by a crash can be completed.
 func DestinationNames() []string {
 	return []string{"Job", "Agent", "Run", "Scheduled", "Input", "File", "Outcome"}
 }

@@ -329,11 +329,11 @@ func dbTools(r *Runner, t *task, roots *tool.Roots) ([]tool.Tool, error) {
 	return db.Tools(db.Options{Pool: r.databases, Roots: roots, Locks: r.fileLocks, Private: t.agent.PrivateDatabase})
 }
 
-// ownerAddress is a URL in the words of an owner.
+// ownerAddress matches a URL in texts of the owner.
 var ownerAddress = pattern.New(`(https?://[^\s"'<>()\[\]{}]+[^\s"'<>()\[\]{}.,;:!?])(\{?)`)
 
-// ownersAddresses returns the URLs that the owner wrote into the configuration of an agent and its job. What a wake
-// or a request says is of others.
+// ownersAddresses returns the URLs that the owner wrote into the configuration of an agent and its job. Texts of wakes and
+// requests do not count, because others wrote them.
 func (t *task) ownersAddresses() []string {
 	words := t.agent.Instructions
 	if t.job.Where != "" && t.detail.Wake == nil && t.detail.Prompt == "" {
@@ -347,7 +347,7 @@ func (t *task) ownersAddresses() []string {
 
 	var out []string
 	for _, found := range ownerAddress.FindAllStringSubmatch(words, -1) {
-		if found[2] == "" { // a template goes on with what a run was given
+		if found[2] == "" { // not if a template extends the URL with data of the run
 			out = append(out, found[1])
 		}
 	}

@@ -26,7 +26,7 @@ type UndoOptions struct {
 	Only   string // UndoFiles or UndoDatabase; "" is both
 	Force  bool   // what came later and stands in the way is lost
 	DryRun bool   // only say what would become of it
-	Disown bool   // what started the run starts another one when it comes again
+	Disown bool   // the content that started the run starts a new run when it is dropped again
 	// Progress, when set, hears how many of the run's entries of the changelog are done.
 	Progress func(done, of int64)
 }
@@ -82,7 +82,7 @@ func (r *Runner) Undo(ctx context.Context, run ledger.Run, spec UndoOptions) (Un
 	return out, r.ledger.AppendEvents(ctx, ledger.Event{Run: run.ID, Job: run.Job, Kind: "run.undone", Data: data})
 }
 
-// askUndo says what an undo would do, and changes nothing.
+// askUndo returns the changes that an undo would make, without making them.
 func (r *Runner) askUndo(ctx context.Context, run ledger.Run, spec UndoOptions) (out UndoResult, err error) {
 	out.Database = agentdb.Undone{Run: run.ID, CanUndo: true, Tables: []agentdb.UndoneTable{}, Schema: []string{}, Conflicts: []agentdb.Conflict{}, Remaining: []string{}}
 	if spec.Only != UndoDatabase {
@@ -132,8 +132,8 @@ func (r *Runner) applyUndo(ctx context.Context, run ledger.Run, spec UndoOptions
 	return nil
 }
 
-// disownFiles has the content that started an undone run start another one when it is dropped again. A file that lies there
-// is named: its owner has not asked for another run of it.
+// disownFiles lets the content of an undone run start a new run when it is dropped again. A file that still lies in the
+// watched folder starts no run.
 func (r *Runner) disownFiles(ctx context.Context, run ledger.Run, out *UndoResult) error {
 	claims, err := r.ledger.ClaimsOfRun(ctx, run.ID)
 	if err != nil {

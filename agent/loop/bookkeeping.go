@@ -44,7 +44,7 @@ func (h heldResult) envelope() (e tool.Envelope, ok bool) {
 	if err := json.Unmarshal([]byte(h.text), &e); err != nil {
 		return tool.Envelope{}, false
 	}
-	e.Images, e.Now = h.images, "" // the time of the call that was made
+	e.Images, e.Now = h.images, "" // now is the time of the first call
 	return e, true
 }
 
@@ -189,10 +189,10 @@ func (s *bookkeeping) repeated() (name string, times int) {
 // maxRepeats is how often the same thing is done in a row before the model is told.
 const maxRepeats = 3
 
-// maxRefusals is how often in a row the same call may be refused before the run ends.
+// maxRefusals is the number of consecutive refusals of the same call that ends the run.
 const maxRefusals = 5
 
-// refusalStreak counts the answers of a model in a row in which the same call was refused.
+// refusalStreak counts consecutive model answers in which the same call was refused.
 type refusalStreak struct {
 	sig     string // of the call; "" if there is none
 	times   int
@@ -200,13 +200,13 @@ type refusalStreak struct {
 	refusal string
 }
 
-// isRefusal reports whether the same call gets the same answer, whatever the run does in between.
+// isRefusal reports whether repeating the call would get the same result, regardless of other calls.
 func isRefusal(k tool.Kind) bool {
 	return k == tool.KindRejected || k == tool.KindUserDenied || k == tool.KindInvalidArgs || k == tool.KindToolNotFound
 }
 
-// noteRefusals counts what one answer of the model came to, and reports whether it was refused once more. Calls that succeeded in reading or planning do not end a streak; every
-// other call does.
+// noteRefusals updates the streak with the results of one model answer. It reports whether a call was refused. Successful
+// reading and planning calls do not end a streak; all other calls do.
 func (s *bookkeeping) noteRefusals(calls []model.Call, envelopes []tool.Envelope, class func(model.Call) tool.Class) (again bool) {
 	for i, c := range calls {
 		e, sig := envelopes[i], signature(c)
@@ -220,7 +220,7 @@ func (s *bookkeeping) noteRefusals(calls []model.Call, envelopes []tool.Envelope
 			s.refusal, again = refusalStreak{}, false
 		}
 	}
-	if again { // once for all the same calls of an answer: the model had not read the refusal yet
+	if again { // once per answer: the model has not read the refusal of a repeated call yet
 		s.refusal.times++
 	}
 	return again

@@ -64,7 +64,7 @@ func (r *run) callRecord(step, index int, c model.Call) Call {
 func (r *run) endCall(record *Call, e tool.Envelope) (text string, err error) {
 	record.FinishedAt = time.Now()
 	r.recordDuration(record.Key, record.StartedAt, record.FinishedAt)
-	if r.Now != nil && record.State != domain.CallReplayed { // whose result is the recorded one, byte for byte
+	if r.Now != nil && record.State != domain.CallReplayed { // a replayed result stays byte for byte the same
 		e.Now = r.Now(record.Key)
 	}
 

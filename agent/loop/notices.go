@@ -107,9 +107,9 @@ func (r *run) advise(c model.Call, e tool.Envelope) {
 	}
 }
 
-// noteRefusals tells the model that it repeats a call that is refused, before that ends the run.
+// noteRefusals warns the model before repeated refusals of the same call end the run.
 func (r *run) noteRefusals(b *callBatch) {
-	if r.Policy.NoModel || r.phased != nil { // nobody would change the call; phases have limits of their own
+	if r.Policy.NoModel || r.phased != nil { // without a model the call cannot change; phases have their own limits
 		return
 	}
 
@@ -132,7 +132,7 @@ func (r *run) noteRefusals(b *callBatch) {
 	r.advice += fmt.Sprintf(" After %d refusals in a row the run ends.", maxRefusals)
 }
 
-// endedByRefusals ends a run whose model repeats a call that is refused each time.
+// endedByRefusals ends the run after maxRefusals consecutive refusals of the same call, and reports whether it did.
 func (r *run) endedByRefusals() bool {
 	s := r.books.refusal
 	if s.times < maxRefusals {
@@ -143,7 +143,7 @@ func (r *run) endedByRefusals() bool {
 	return true
 }
 
-// maxShownArgs is how much of a call's arguments an error shows.
+// maxShownArgs is the maximum length of a call's arguments in an error.
 const maxShownArgs = 300
 
 // nudge asks again after an empty answer, a limited number of times in a row (OSA-04).

@@ -42,7 +42,7 @@ type Options struct {
 	PriorDurations map[string]time.Duration
 	PriorSteps     int
 
-	// Now returns the time that the result of a call holds, by the call's key; "" for none. Optional.
+	// Now returns the time to add to the result of the call with a key, or "". Optional.
 	Now func(key string) string
 
 	// The todo list, which is also the plan of a run in phases; nil: there is none.

@@ -10,8 +10,8 @@ import (
 
 type answer = func(model.Request) []any
 
-// TestRepeatedRefusals: a model that repeats a call that is refused is told at the third time, and at the fifth the run ends with
-// the call and the refusal. Several of one answer count once, and a call that does something else begins the count again.
+// TestRepeatedRefusals checks that the model is warned at the third refusal of the same call, and that the fifth ends the run with an
+// error that names the call and the refusal. Repeated calls in one answer count once. A different call resets the count.
 func TestRepeatedRefusals(t *testing.T) {
 	t.Parallel()
 	refused, other, read := call("nope", `{"a": 1, "b": 2}`), call("nope", `{"a":2}`), call("look", `{"path":"/a"}`)

@@ -21,7 +21,7 @@ type Authorizer struct {
 	Agent    string
 	OnDenied string // "" is OnDeniedPark
 	MinTier  string // the weakest confinement of programs; "" is B, and A once the run holds untrusted content
-	// Met tells where the labels of the run come from, in words. NotPrivate is Need.NotPrivate of its private data.
+	// Met describes the origin of each label of the run. NotPrivate is Need.NotPrivate of its private data.
 	Met        map[Taint]string
 	NotPrivate string
 }
@@ -48,9 +48,9 @@ type ApprovalRequest struct {
 	Call, Tool         string   // the key of the call, and the tool that it calls
 	Shown              string   // what it would do, exactly
 	Why                string   // the reasons why it needs an approval
-	Hash               string   // of the action: an answer holds for that alone
+	Hash               string   // of the action; an answer applies only to this action
 	NoStandingApproval bool     // no standing approval is possible
-	Settings           []string // of the agent, or commands, that would allow it without an approval
+	Settings           []string // settings of the agent or commands that would allow the call without approval
 }
 
 // Decide judges what a call needs, in the order deny, grant, tier, approval. taint is that of the run
@@ -124,7 +124,7 @@ func (g Authorizer) minTier(taint Taint) string {
 	return "B"
 }
 
-// approvalReasons returns why a call needs an approval, "" if it does not, and the settings that would allow it.
+// approvalReasons returns why a call needs an approval, or "", and the settings that would allow it.
 func (g Authorizer) approvalReasons(n Need, taint Taint) (reasons string, settings []string) {
 	var why []string
 	if n.MissingGrant != "" {
@@ -157,7 +157,7 @@ func (g Authorizer) approvalReasons(n Need, taint Taint) (reasons string, settin
 	return strings.Join(why, "; "), settings
 }
 
-// origin tells where one label comes from, in words.
+// origin describes the origin of one label.
 func (g Authorizer) origin(label Taint, n Need, taint Taint) string {
 	switch {
 	case taint&label == 0, label == Outward && n.AddsTaint&Outward != 0:

@@ -212,7 +212,7 @@ func (p *FileHandle) Create() (*atomicfile.File, error) {
 	return atomicfile.CreateIn(p.Root, p.Rel, 0o644)
 }
 
-// Hold checks the folder of a file as CheckWrite does, and makes the handle one of this folder, held open.
+// Hold checks the folder of a file like CheckWrite, and makes the open folder the root of the handle.
 func (p *FileHandle) Hold() error {
 	in, err := p.OpenRoot(filepath.Dir(p.Rel))
 	if err != nil {

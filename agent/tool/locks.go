@@ -62,7 +62,7 @@ func (l *Locks) Acquire(ctx context.Context, path string) (release func(), err e
 	}, nil
 }
 
-// AcquireAll is Acquire for several paths, in an order in which no two calls wait for each other.
+// AcquireAll acquires several paths in a fixed order, so that calls cannot deadlock.
 func (l *Locks) AcquireAll(ctx context.Context, paths ...string) (release func(), err error) {
 	var held []func()
 	release = func() {
@@ -89,10 +89,10 @@ func (l *Locks) AcquireAll(ctx context.Context, paths ...string) (release func()
 	return release, nil
 }
 
-// slot is the number of the lock of a path.
+// slot returns the index of the lock for a path.
 func slot(path string) uint32 {
 	sum := fnv.New32a()
-	_, _ = sum.Write([]byte(strings.ToLower(path))) // some file systems tell no case; elsewhere this only shares a lock
+	_, _ = sum.Write([]byte(strings.ToLower(path))) // some file systems ignore case; on others, two paths share a lock
 	return sum.Sum32() % lockFiles
 }
 

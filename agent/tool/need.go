@@ -28,11 +28,11 @@ type Need struct {
 	// Shown is the action as a person reads it: the exact argv, destination or difference.
 	Shown     string
 	AddsTaint Taint // the labels that the call brings to the run
-	// OnlyAddress marks a request that sends nothing but its address, to a host that the owner granted by name. It has the
-	// label Outward only in a run that holds private data, which an address can carry.
+	// OnlyAddress marks a request that sends only its address, to a host that is granted by name. It has the label Outward
+	// only in a run that holds private data, because an address can carry such data.
 	OnlyAddress bool
-	// Grant is the setting of the agent that would grant the call, and NotPrivate the setting or command after which what it
-	// reads is not private data. "" if there is none.
+	// Grant is the setting of the agent that would grant the call. NotPrivate is the setting or command that makes the data it
+	// reads not private. Both are "" if there is none.
 	Grant, NotPrivate string
 	// Reads are the places that the call shows: it brings their labels, too. Writes are those that it
 	// changes, which get the labels of the run.
@@ -47,7 +47,7 @@ type Need struct {
 	Bind func(Need) (Need, error)
 }
 
-// Labels returns the labels that a call brings to a run that already holds some.
+// Labels returns the labels that a call adds to a run that already has others.
 func (n Need) Labels(held Taint) Taint {
 	if n.OnlyAddress && (held|n.AddsTaint)&Private != 0 {
 		return n.AddsTaint | Outward

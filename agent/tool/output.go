@@ -60,8 +60,8 @@ func (p *FileHandle) Announce(ctx context.Context, temp string) error {
 	return p.onOutput(ctx, Output{filepath.Join(folder, filepath.Base(path)), hex.EncodeToString(hash.Sum(nil)), size, info.ModTime()})
 }
 
-// AnnounceAs reports that the file which is at the absolute path now is about to get the name rel below
-// the handle's path, or that path with ".". The caller has hashed its content.
+// AnnounceAs records that the file at the absolute path now is about to be renamed to rel, relative to the path of the
+// handle; "." is that path itself. The caller has hashed the content.
 func (p *FileHandle) AnnounceAs(ctx context.Context, now, rel, hash string, info fs.FileInfo) error {
 	folder, err := filepath.EvalSymlinks(p.Name())
 	if err != nil {

@@ -135,8 +135,8 @@ func (r *Registry) listForModel() []model.Tool {
 	return out
 }
 
-// Call checks the arguments and runs a tool. What the caller can do something about is an envelope, and so is a fault of the
-// file system (domain.IsFileFault); an error means that the host is broken.
+// Call checks the arguments and runs a tool. It returns failures that the caller can handle, and faults of the file system
+// (domain.IsFileFault), as an envelope. An error means that the host is broken.
 func (r *Registry) Call(ctx context.Context, in Invocation, name string, args json.RawMessage) (Envelope, error) {
 	t, ok := r.Lookup(name)
 	if !ok {
@@ -163,8 +163,8 @@ func (r *Registry) Call(ctx context.Context, in Invocation, name string, args js
 	return e, err
 }
 
-// faultEnvelope is the result of a call that came upon a fault of the file system. The tool did not expect it there, so a
-// call with an effect may have had it.
+// faultEnvelope returns the result of a call that failed with an unexpected fault of the file system. A call with an effect may
+// already have made its change.
 func (t Tool) faultEnvelope(args json.RawMessage, err error) Envelope {
 	e := FaultEnvelope(err)
 	if effect := t.EffectOf(args); effect == domain.EffectWrite || effect == domain.EffectExternal {
@@ -174,7 +174,7 @@ func (t Tool) faultEnvelope(args json.RawMessage, err error) Envelope {
 	return e
 }
 
-// FaultEnvelope is the result of a call that a fault of the file system has prevented.
+// FaultEnvelope returns the result of a call that a fault of the file system prevented.
 func FaultEnvelope(err error) Envelope {
 	return Failure(KindExecutionError, "the file system refused it: %v", err)
 }

@@ -70,7 +70,7 @@ func (r *Roots) taintOf(g Grant, abs string) (t Taint) {
 	return t
 }
 
-// notPrivate returns the setting by which what a grant covers is not private.
+// notPrivate returns the setting that makes the files of a grant not private.
 func (r *Roots) notPrivate(g Grant) string {
 	if g.Private {
 		return fmt.Sprintf("grants: {read: [{path: %q, private: false}]}", g.Path)
@@ -137,8 +137,8 @@ func (r *Roots) writeNeed(path string) Need {
 	return n
 }
 
-// TransferNeed is the need of a call that moves or copies what lies at a path to another one, which gets
-// the labels of the first.
+// TransferNeed returns the need of a call that moves or copies a file or folder. The new path gets the labels of the old
+// one.
 func (r *Roots) TransferNeed(from, to string, moves bool) Need {
 	n := r.ReadNeed(from)
 	_, abs := r.innermost(to, true)
@@ -147,7 +147,7 @@ func (r *Roots) TransferNeed(from, to string, moves bool) Need {
 	}
 
 	place := PlaceOf(abs)
-	place.ID = ledger.FileID{} // what is there by then is another file, which AnnounceAs tells of
+	place.ID = ledger.FileID{} // the call replaces this file; AnnounceAs records the new one
 	n.Writes = []ledger.Place{place}
 	source, target := r.bindPath(from, moves), r.bindPath(to, true)
 	n.Bind = func(n Need) (Need, error) {
@@ -159,10 +159,10 @@ func (r *Roots) TransferNeed(from, to string, moves bool) Need {
 	return n
 }
 
-// RemoveNeed is the need of a call that deletes what lies at a path, and shows nothing of it.
+// RemoveNeed returns the need of a call that deletes a file or folder without reading it.
 func (r *Roots) RemoveNeed(path string) Need { return Need{Bind: r.bindPath(path, true)} }
 
-// HasBelow reports whether a folder or file that was granted lies below an absolute path, or is the path.
+// HasBelow reports whether an absolute path is a granted path or contains one.
 func (r *Roots) HasBelow(abs string) bool {
 	return slices.ContainsFunc(r.roots, func(g root) bool {
 		_, in := below(abs, g.Path)

@@ -256,8 +256,8 @@ func TestToolThatFails(t *testing.T) {
 	}
 }
 
-// TestFileFaults: a fault of the file system is told as the failure of its call, unless the host's own files have it. A call with
-// an effect may have had it.
+// TestFileFaults checks that a fault of the file system fails only its call, unless it concerns the host's own files. The result of a
+// call with an effect says that the effect may have happened.
 func TestFileFaults(t *testing.T) {
 	t.Parallel()
 	gone := &fs.PathError{Op: "lstat", Path: "/gone", Err: syscall.ENOENT}

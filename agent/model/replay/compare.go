@@ -33,8 +33,8 @@ func quoteOrNothing(text string) string {
 	return fmt.Sprintf("%q", text)
 }
 
-// Times are those of one run, so two requests may differ in them: in the lines of the system prompt that tell when the
-// run started, and in the field now of results.
+// Two requests may differ in their times: in the lines of the system prompt with the start of the run, and in the field
+// now of results.
 var (
 	clockLines = pattern.New(`(?m)^This run started on .*\n(When a minute or more has passed, .*\n)?`)
 	resultTime = pattern.New(`"now":"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(Z|[+-]\d\d:\d\d)",("ok":)`)

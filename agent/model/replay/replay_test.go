@@ -293,7 +293,7 @@ func TestContainsAlone(t *testing.T) {
 	}
 }
 
-// The times of a run are no difference between two requests; any other word of the same prompt is.
+// Requests that differ only in the times of a run match. A difference in any other word of the prompt does not.
 func TestCompareIgnoresTimes(t *testing.T) {
 	t.Parallel()
 	request := func(system, result string) model.Request {

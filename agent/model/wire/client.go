@@ -159,7 +159,7 @@ func (c *Client) Host() string { return c.host }
 // Model is the name of the model.
 func (c *Client) Model() string { return c.endpoint.Model }
 
-// shownName is the name of the model with its address.
+// shownName returns the name of the model with its address.
 func (c *Client) shownName() string { return c.endpoint.Model + " at " + c.shownURL }
 
 // errStopped: the consumer of the events has stopped iterating, and must not be called again.

@@ -53,8 +53,8 @@ func Specs() tool.Specs { return tool.Specs{todoSpec, completeSpec, notifySpec, 
 // Options are what the tools of one run use.
 type Options struct {
 	Ledger   *ledger.Ledger
-	Channels []string // that notify may name
-	Default  []string // that take a notice whose call names none
+	Channels []string // channels that a call of notify may name
+	Default  []string // channels of a notice without a channel
 	// CanDeliver reports whether a channel can deliver now (yes, no, unknown), and why. Optional.
 	CanDeliver func(ctx context.Context, channel string) (can, why string)
 	// Board holds the todo list; nil: the tools make one.
@@ -214,7 +214,7 @@ func (o Options) notify(ctx context.Context, in tool.Invocation, a notifyArgs) (
 	var notices []ledger.Notice
 	res := notifyResult{Title: title}
 	for i, channel := range channels {
-		// The key of the call within its run: the outbox takes each key once.
+		// The outbox accepts each key once, so a repeated call sends no second notice.
 		key := fmt.Sprintf("call:%d:%s", in.Run, in.Key)
 		if i > 0 {
 			key += ":" + channel

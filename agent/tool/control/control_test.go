@@ -189,8 +189,8 @@ func TestNotifyWithoutChannel(t *testing.T) {
 	}
 }
 
-// A notice goes to each default channel, once however often its call is made, and its result names each
-// with what is known of it.
+// A notice goes to each default channel once, even if its call is repeated. The result lists each channel and whether it can
+// deliver.
 func TestNotifyGoesToEachDefaultChannel(t *testing.T) {
 	_, l := setup(t)
 	tools, err := control.Tools(control.Options{Ledger: l, Channels: []string{"desktop", "phone", "mail"}, Default: []string{"phone", "mail"},

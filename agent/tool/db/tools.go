@@ -204,7 +204,7 @@ func withDatabase[A any](run handler[A]) func(Options, tool.Spec) (tool.Tool, er
 		return tool.Define(s, func(ctx context.Context, in tool.Invocation, args A) (tool.Envelope, error) {
 			db, release, err := o.Pool.Get(ctx, in.Agent)
 			if err != nil {
-				return tool.Envelope{}, &domain.HostError{Err: err} // it names the agent and the file
+				return tool.Envelope{}, &domain.HostError{Err: err} // the error already names the agent and the file
 			}
 			defer release()
 

@@ -32,7 +32,7 @@ type ending struct {
 	argv0          string
 	idle           time.Duration
 	stdout, stderr string
-	hint           string // of what the sandbox may have refused; "" without any
+	hint           string // about an access that the sandbox may have refused, or ""
 }
 
 // conclude is the table of what endings mean (docs/executors.md). A success is nothing but an exit of 0, with a result that

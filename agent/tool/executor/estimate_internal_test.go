@@ -7,7 +7,7 @@ import (
 	"rouse/agent/model"
 )
 
-// TestCostOfAProgram checks what is booked for a program, by what it reports and what is configured.
+// TestCostOfAProgram checks the cost of a program for each combination of reported usage and configured price.
 func TestCostOfAProgram(t *testing.T) {
 	t.Parallel()
 	usage := model.Usage{Input: 1000, Output: 100}
@@ -18,7 +18,7 @@ func TestCostOfAProgram(t *testing.T) {
 		usual     int64
 		limit     int64
 		cost      int64
-		estimated string // the reason, "" if the cost was reported
+		estimated string // basis of the estimate, "" if the cost was reported
 	}{
 		"reported":                       {reading: Reading{CostKnown: true, CostMicroUSD: 7}, settings: Settings{Network: true}, limit: 9, cost: 7},
 		"tokens at the configured price": {reading: Reading{Usage: usage, Done: true}, settings: Settings{Network: true, Price: priced}, limit: 9, cost: 12_000},

@@ -67,7 +67,7 @@ type Settings struct {
 	// Public: nothing that it can reach with its secrets and its login is private.
 	Public bool
 	Price  model.Price // zero if the owner has not set one
-	Free   bool        // the owner has set a price of zero
+	Free   bool        // the configured price is zero
 }
 
 // Writes are the places beside the roots of a run that the program may change.

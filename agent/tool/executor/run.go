@@ -144,7 +144,7 @@ func (p *program) costSoFar(r Reading) int64 {
 	return p.price(r).Cost(r.Usage)
 }
 
-// price returns the configured price, or the price of the model that the program reports, if it is known.
+// price returns the configured price, or the known price of the model that the program reports.
 func (p *program) price(r Reading) model.Price {
 	if !p.Settings.Price.Free() || p.Settings.Free {
 		return p.Settings.Price
@@ -153,14 +153,14 @@ func (p *program) price(r Reading) model.Price {
 	return known.Price
 }
 
-// typicalPrice is used if neither a price nor a limit nor an earlier run tells what a program costs.
+// typicalPrice is used if there is no price, no limit and no earlier run to estimate from.
 var typicalPrice = model.Price{Input: 3, Output: 15, Cached: 3}
 
 // bytesPerToken is a rough average over models and languages.
 const bytesPerToken = 4
 
-// spent returns what the program used. If it did not report all of it, the cost is an estimate. sent is the size of its task in
-// bytes.
+// spent returns the usage of the program. The cost is an estimate unless the program reported it. sent is the size of its task
+// in bytes.
 func (p *program) spent(e ending, sent int) Spent {
 	r := e.reading
 	out := Spent{Usage: r.Usage.Clamped(), CostMicroUSD: p.costSoFar(r)}
@@ -179,7 +179,7 @@ func (p *program) spent(e ending, sent int) Spent {
 	return out
 }
 
-// estimate returns the cost of a program that reported none, and how it was estimated.
+// estimate returns the estimated cost of a program and the basis of the estimate.
 func (p *program) estimate(r Reading, sent int) (micro int64, why string) {
 	const missing = "the program did not report its cost, so that it is estimated by "
 	seen := model.Usage{Input: int64(sent) / bytesPerToken, Output: r.Written / bytesPerToken}

@@ -82,8 +82,8 @@ type hostError struct{ error }
 
 func (e *hostError) Unwrap() error { return e.error }
 
-// notAnnounced is the error of a change that could not be put on record before it was made: a fault of the file's folder is
-// one of the call.
+// notAnnounced returns the error of a change that could not be recorded in advance. If the folder of the file is at fault, only
+// the call fails.
 func notAnnounced(p *tool.FileHandle, err error) error {
 	if domain.IsFileFault(err) {
 		return p.Explain(err)
@@ -205,7 +205,7 @@ func (c pendingChange) warnings() []string {
 type fileState struct {
 	info fs.FileInfo
 	text string
-	sum  string // of the content, if the text is not kept
+	sum  string // hash of the content, if the text is not kept
 }
 
 // unchanged reports whether nobody changed the file meanwhile. It compares what stat
@@ -270,7 +270,7 @@ func readAny(p *tool.FileHandle, shown string) (fileState, error) {
 	return fileState{info: info, text: string(all)}, err
 }
 
-// hashAny hashes what is there now, of any size, and keeps nothing of it.
+// hashAny hashes the current content, of any size, without keeping it.
 func hashAny(ctx context.Context, p *tool.FileHandle) (fileState, error) {
 	file, err := p.OpenChecked()
 	var bad *tool.PathError
@@ -290,7 +290,7 @@ func hashAny(ctx context.Context, p *tool.FileHandle) (fileState, error) {
 	return fileState{info: info, sum: sum}, err
 }
 
-// copyHashed copies until the context ends, and returns the hash of the content.
+// copyHashed copies the content and returns its hash. It stops when ctx ends.
 func copyHashed(ctx context.Context, to io.Writer, from io.Reader) (string, error) {
 	sum := sha256.New()
 	_, err := io.Copy(io.MultiWriter(sum, to), readerFunc(func(b []byte) (int, error) {

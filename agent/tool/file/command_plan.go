@@ -156,7 +156,7 @@ func (k *RecordedPlan) Announce(ctx context.Context) error {
 		}
 
 		err = p.Announce(ctx, p.Rel)
-		if p.Close(); err != nil && !domain.IsFileFault(err) { // it is gone again, or cannot be read
+		if p.Close(); err != nil && !domain.IsFileFault(err) { // removed meanwhile, or unreadable
 			return err
 		}
 	}

@@ -55,7 +55,7 @@ func (f *files) delete(ctx context.Context, in tool.Invocation, a deleteArgs) (t
 		return transferResult{}, err
 	}
 	res := transferResult{Path: f.shown(a.Path), Kind: "file", CanUndo: true, DryRun: a.DryRun}
-	if len(before.ops) > 0 { // a process died: what it had deleted stays on record, and the rest is deleted now
+	if len(before.ops) > 0 { // an earlier attempt was cut off: keep the records of its deletions and delete the rest
 		if before.all {
 			res.Files, res.OperationID = len(before.ops), in.Key
 			return res, nil
@@ -111,7 +111,7 @@ func (f *files) delete(ctx context.Context, in tool.Invocation, a deleteArgs) (t
 	return res, errors.Join(err, f.discard(ctx, ops))
 }
 
-// keepable refuses to delete what cannot be kept for undo.
+// keepable returns an error if a file is too large to keep for undo.
 func (f *files) keepable(ctx context.Context, in tool.Invocation, path string, items []item, size int64) error {
 	for _, one := range items {
 		if !one.info.IsDir() && one.info.Mode().Perm()&0o200 == 0 {
@@ -193,7 +193,7 @@ type folderArgs struct {
 
 type folderResult struct {
 	Path        string `json:"path"`
-	Created     bool   `json:"created"` // false: it was there already
+	Created     bool   `json:"created"` // false if it already existed
 	CanUndo     bool   `json:"can_undo"`
 	OperationID string `json:"operation_id,omitempty"`
 	DryRun      bool   `json:"dry_run,omitempty"`

@@ -13,9 +13,9 @@
 // What is shared is stored by the ledger together with the rest of the run: it exists with its row or
 // not at all, and is deleted with its run (OSA-19).
 //
-// A file is moved by a rename between two folders that are held open, or to another file system by a copy that is
-// compared with the hash of the original before that is removed. The contents of moved files are not stored: undo moves
-// them back.
+// A file is moved by a rename between two open folders. A move to another file system copies the file, checks the
+// hash of the copy, and then removes the original. The contents of moved files are not stored: undo moves the files
+// back.
 //
 // Every change is recorded, with what the file held before, ahead of the change itself. Undo compares
 // what the file holds now with the content before and after, so it knows whether the change came about

@@ -9,8 +9,8 @@ import (
 	"rouse/agentdb/ledger"
 )
 
-// TestFolderGoneWhileWriting: a folder that goes away right before its file gets its name fails the call, and leaves no record of
-// a change.
+// TestFolderGoneWhileWriting checks that the call fails and no change is recorded if the folder disappears right before the file is
+// renamed into place.
 func TestFolderGoneWhileWriting(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, writeFiles(t, map[string]string{"out/a.txt": "old"}))

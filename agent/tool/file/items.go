@@ -18,20 +18,20 @@ import (
 // Limits of one call that moves, copies or deletes.
 const (
 	maxItems     = 1000     // files and folders
-	maxItemBytes = 4 << 30  // of all files: each is read, for undo
+	maxItemBytes = 4 << 30  // of all files; each is read and hashed
 	maxKept      = 32 << 20 // of one file that is deleted or overwritten
-	maxBatch     = 16 << 20 // contents that are recorded at once
+	maxBatch     = 16 << 20 // contents recorded in one transaction
 )
 
-// item is a file or a folder that a call moves, copies or deletes.
+// item is a file or folder that a call moves, copies or deletes.
 type item struct {
-	rel  string // below the path of the call; "." is that path itself
+	rel  string // relative to the path of the call; "." is that path itself
 	info fs.FileInfo
 	hash string // of the content; folderHash for a folder
 }
 
-// itemsAt lists what lies at a path, a folder before what it holds, and hashes all files. Each is opened by
-// its own path, so that whatever may not be used by itself may not be used within a folder.
+// itemsAt lists and hashes the file or folder at a path, each folder before its contents. Each file is opened by its own
+// path, so that a forbidden file stays forbidden within a folder.
 func (f *files) itemsAt(ctx context.Context, path string, write bool) (out []item, size int64, err error) {
 	add := func(rel string) error {
 		shown := filepath.Join(path, rel)
@@ -99,7 +99,8 @@ func tooMany(path, why string) error {
 	return &tool.PathError{Kind: tool.KindRejected, Message: path + " " + why + "; take it in parts"}
 }
 
-// rename gives what looks like info at one handle the name of another. A handle holds its folder open.
+// rename renames the file of one handle to the name of another, unless the file differs from info. Both handles hold their
+// folders open.
 func rename(from, to *tool.FileHandle, info fs.FileInfo, replace bool) error {
 	source, target := atomicfile.Name{Root: from.Root, Name: from.Rel}, atomicfile.Name{Root: to.Root, Name: to.Rel}
 	move := atomicfile.MoveNew
@@ -113,20 +114,20 @@ func rename(from, to *tool.FileHandle, info fs.FileInfo, replace bool) error {
 		return err
 	}
 
-	// No system renames a file on the condition that it is still the same one.
+	// No system call renames a file only if it is unchanged, so check again.
 	if now, err := to.Lstat(to.Rel); err != nil || !os.SameFile(now, info) {
 		return errors.Join(changedMeanwhile(source.Path()), atomicfile.MoveNew(target, source))
 	}
 	return errors.Join(atomicfile.SyncFolderIn(to.Root, "."), atomicfile.SyncFolderIn(from.Root, "."))
 }
 
-// sameState reports whether a file was not changed between two looks at it.
+// sameState reports whether two infos describe the same, unchanged file.
 func sameState(a, b fs.FileInfo) bool {
 	return os.SameFile(a, b) && (a.IsDir() || a.Size() == b.Size() && a.ModTime().Equal(b.ModTime()))
 }
 
-// copyInto copies a file to the handle's path, checks the copy, and gives it its name after ready, which gets
-// the hidden name that it has until then.
+// copyInto copies a file to the path of a handle and checks the copy. It calls ready with the temporary name before it
+// renames the copy into place.
 func copyInto(ctx context.Context, from, to *tool.FileHandle, one item, replace bool, ready func(temp string) error) error {
 	in, err := from.OpenChecked()
 	if err != nil {
@@ -150,7 +151,7 @@ func copyInto(ctx context.Context, from, to *tool.FileHandle, one item, replace 
 	return out.CommitNew()
 }
 
-// fill copies the content and the mode of an item, and refuses another content than it had.
+// fill copies the content and the mode of an item. It returns an error if the content no longer has the item's hash.
 func fill(ctx context.Context, out *atomicfile.File, in *os.File, one item) error {
 	sum, err := copyHashed(ctx, out, in)
 	if err == nil && sum != one.hash {
@@ -198,7 +199,7 @@ func (f *files) copyFolder(ctx context.Context, path string, to *tool.FileHandle
 		}
 	}
 
-	for i := len(items) - 1; i >= 0; i-- { // last, for a folder may be read-only
+	for i := len(items) - 1; i >= 0; i-- { // last, because the folder may become read-only
 		if one := items[i]; one.info.IsDir() {
 			if err := to.Chmod(filepath.Join(temp, one.rel), one.info.Mode().Perm()); err != nil {
 				return temp, err
@@ -208,7 +209,7 @@ func (f *files) copyFolder(ctx context.Context, path string, to *tool.FileHandle
 	return temp, nil
 }
 
-// removeItems deletes files and folders that are as they were, the innermost first. It returns how many are gone.
+// removeItems deletes unchanged files and folders, the innermost first. It returns the number of deleted items.
 func (f *files) removeItems(path string, items []item) (int, error) {
 	for i := len(items) - 1; i >= 0; i-- {
 		if err := f.removeItem(filepath.Join(path, items[i].rel), items[i]); err != nil {
@@ -241,13 +242,13 @@ func (f *files) removeItem(shown string, one item) error {
 	return atomicfile.SyncFolderIn(p.Root, ".")
 }
 
-// recorded is how the changes of one call stand that an earlier attempt has recorded.
+// recorded describes the changes that an earlier attempt of a call has recorded.
 type recorded struct {
-	ops       []ledger.FileOp // that were not undone, the newest first
-	all, none bool            // came about
+	ops       []ledger.FileOp // not undone, the newest first
+	all, none bool            // whether all or none were made
 }
 
-// earlier looks up what an earlier attempt at the call has recorded: a process that died may have left any part of it done.
+// earlier returns the changes that an earlier attempt of the call has recorded. After a crash, any part of them may be made.
 func (f *files) earlier(ctx context.Context, in tool.Invocation) (r recorded, err error) {
 	ops, err := f.log.FileOps(ctx, ledger.FileOpFilter{Run: in.Run, Batch: in.Key, Limit: -1})
 	if err != nil {
@@ -272,7 +273,7 @@ func (f *files) earlier(ctx context.Context, in tool.Invocation) (r recorded, er
 	return r, nil
 }
 
-// discard deletes the records of changes that did not come about.
+// discard deletes the records of changes that were not made.
 func (f *files) discard(ctx context.Context, ops []ledger.FileOp) error {
 	for _, op := range ops {
 		if err := f.log.DeleteFileOp(context.WithoutCancel(ctx), op.ID); err != nil {
@@ -282,7 +283,7 @@ func (f *files) discard(ctx context.Context, ops []ledger.FileOp) error {
 	return nil
 }
 
-// missingFolders returns the changes that make the missing folders of a path, the outer ones first.
+// missingFolders returns the changes that create the missing folders of a path, the outermost first.
 func missingFolders(p *tool.FileHandle, rel string) (ops []ledger.FileOp) {
 	for folder := rel; folder != "."; folder = filepath.Dir(folder) {
 		if _, err := p.Lstat(folder); !errors.Is(err, fs.ErrNotExist) {
@@ -293,7 +294,7 @@ func missingFolders(p *tool.FileHandle, rel string) (ops []ledger.FileOp) {
 	return ops
 }
 
-// makeFolders makes the folders above a handle's path, and holds the last one open.
+// makeFolders creates the folders above the path of a handle, and holds the last one open.
 func makeFolders(p *tool.FileHandle) error {
 	if folder := filepath.Dir(p.Rel); folder != "." {
 		if err := owner.MakeFoldersIn(p.Root, folder); err != nil {

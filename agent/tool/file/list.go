@@ -81,7 +81,7 @@ func (f *files) list(a readArgs) tool.Envelope {
 			most = maxPerFolder
 		}
 
-		// With since the folders are passed through, and files alone are listed.
+		// With since, only files are listed.
 		shownOf := found
 		if !since.IsZero() {
 			shownOf = slices.DeleteFunc(slices.Clone(found), func(e fs.DirEntry) bool { return !modifiedSince(e, since) })

@@ -139,7 +139,7 @@ type search struct {
 	name       func(rel string) bool // with names
 	find       *lineMatcher          // without
 	wanted     func(rel string) bool // of glob
-	since      time.Time             // files that were modified before are left out
+	since      time.Time             // older files are left out
 	facts      func(fs.FileInfo) fileFacts
 
 	mu       sync.Mutex
@@ -197,7 +197,7 @@ func (s *search) visit(at walkedFile, shown string) {
 	if named := s.names && s.name(rel); named || !s.names && !s.since.IsZero() {
 		var err error
 		if info, err = at.dir.Lstat(at.name); err != nil || info.ModTime().Before(s.since) {
-			return // gone meanwhile, or too old
+			return // removed meanwhile, or too old
 		}
 	}
 	if s.names {

@@ -9,7 +9,7 @@ import (
 	"rouse/internal/text"
 )
 
-// fileFacts are what a listing shows of a file beside its name.
+// fileFacts holds the properties of a file in a listing.
 type fileFacts struct {
 	Size     *int64 `json:"size,omitempty"`     // bytes
 	Modified string `json:"modified,omitempty"` // RFC 3339, in the configured zone
@@ -20,8 +20,8 @@ func (f *files) facts(info fs.FileInfo) fileFacts {
 	return fileFacts{&size, info.ModTime().In(f.zone).Format(time.RFC3339)}
 }
 
-// parseSince returns the time of an argument since, or the zero time if it is empty. A duration
-// counts back from now.
+// parseSince parses the argument since. It returns the zero time if the argument is empty. A duration counts back from
+// now.
 func (f *files) parseSince(written string) (time.Time, *tool.Envelope) {
 	written = strings.TrimSpace(written)
 	if written == "" {

@@ -10,7 +10,7 @@ import (
 	"rouse/agent/tool"
 )
 
-// TestSince lists and finds files with their size and time, all of them and those of a time on.
+// TestSince lists and finds files with their size and time, with and without since.
 func TestSince(t *testing.T) {
 	t.Parallel()
 	dir, call := setup(t, map[string]string{"old.txt": "four", "new.txt": "x", "sub/new.csv": "12", "sub/deep/new.md": "x", "sub/old.csv": "x"})
@@ -41,7 +41,7 @@ func TestSince(t *testing.T) {
 		"24h": {recent, "new.txt sub/deep/new.md sub/new.csv", "new.txt sub/deep/new.md"},
 		"-1d": {recent, "new.txt sub/deep/new.md sub/new.csv", "new.txt sub/deep/new.md"},
 		"3d":  {"new.txt old.txt sub/new.csv sub/old.csv sub/deep/new.md", "new.txt old.txt sub/deep/new.md sub/new.csv sub/old.csv", "new.txt sub/deep/new.md sub/old.csv"},
-		// What {{ .LastSuccess }} gives before the first success, and after one.
+		// The values of {{ .LastSuccess }} before and after the first success.
 		"0001-01-01T00:00:00.000Z":                             {all, "new.txt old.txt sub/deep/new.md sub/new.csv sub/old.csv", "new.txt sub/deep/new.md sub/old.csv"},
 		at.Add(time.Second).Format("2006-01-02T15:04:05.000Z"): {recent, "new.txt sub/deep/new.md sub/new.csv", "new.txt sub/deep/new.md"},
 	} {
@@ -67,7 +67,7 @@ func TestSince(t *testing.T) {
 	}
 }
 
-// TestSinceOfManyFiles finds the new files of a folder that has more than a listing shows.
+// TestSinceOfManyFiles finds the new files of a folder with more files than a listing shows.
 func TestSinceOfManyFiles(t *testing.T) {
 	t.Parallel()
 	many := map[string]string{"z-new.txt": "new", "sub/z-new.txt": "new"}

@@ -40,7 +40,7 @@ type Options struct {
 	RedactReads bool
 	// Viewer shows what is not text; nil: PDF, spreadsheets and BMP are refused.
 	Viewer *preview.Viewer
-	// Since reads what a call gives as since. If nil, only RFC 3339 and durations are times.
+	// Since parses the argument since. If nil, only RFC 3339 times and durations are accepted.
 	Since func(written string) (time.Time, error)
 	Zone  *time.Location // of the times in listings; nil means UTC
 }

@@ -38,7 +38,7 @@ type transferArgs struct {
 
 type transferResult struct {
 	From        string `json:"from,omitempty"`
-	Path        string `json:"path"` // where it is now
+	Path        string `json:"path"` // the new path
 	Kind        string `json:"kind"` // file or folder
 	Files       int    `json:"files"`
 	Bytes       int64  `json:"bytes"`
@@ -93,7 +93,7 @@ func (f *files) takeTurns(ctx context.Context, paths ...string) (func(), error) 
 	return f.locks.AcquireAll(ctx, names...)
 }
 
-// target returns the path that the call means: in a folder that is there, the name stays.
+// target returns the new path. In an existing folder, the file keeps its name.
 func (f *files) target(a transferArgs) string {
 	to := filepath.Clean(a.To)
 	if strings.HasSuffix(a.To, "/") || strings.HasSuffix(a.To, string(filepath.Separator)) {
@@ -111,8 +111,7 @@ func (f *files) target(a transferArgs) string {
 	return to
 }
 
-// transfer moves or copies. As with every change the record comes before it, so that a crash in between leaves
-// nothing that undo does not recognize.
+// transfer moves or copies. The changes are recorded before they are made, so that undo works after a crash in between.
 func (f *files) transfer(ctx context.Context, in tool.Invocation, a transferArgs, to string, moves bool) (transferResult, error) {
 	before, err := f.earlier(ctx, in)
 	if err != nil {
@@ -166,7 +165,7 @@ func (f *files) transfer(ctx context.Context, in tool.Invocation, a transferArgs
 	return res, f.carry(ctx, in, a, p, items, ops, old, moves)
 }
 
-// shown is a path as the caller would write it.
+// shown returns a path as the caller would write it.
 func (f *files) shown(path string) string {
 	if !filepath.IsAbs(path) {
 		path = filepath.Join(f.roots.Workdir(), path)
@@ -174,7 +173,7 @@ func (f *files) shown(path string) string {
 	return f.relToWorkdir(path)
 }
 
-// inTheWay reads the file that will be overwritten, and refuses what may not be.
+// inTheWay reads the file that will be overwritten. It returns an error if it must not be overwritten.
 func (f *files) inTheWay(ctx context.Context, in tool.Invocation, p *tool.FileHandle, a transferArgs, to string, source item) (fileState, error) {
 	refuse := func(format string, args ...any) (fileState, error) {
 		return fileState{}, &tool.PathError{Kind: tool.KindRejected, Message: fmt.Sprintf(format, args...)}
@@ -223,9 +222,9 @@ func (f *files) inTheWay(ctx context.Context, in tool.Invocation, p *tool.FileHa
 	return f.content(p, to)
 }
 
-// content reads a file as a whole, for its record.
+// content reads a whole file for its record.
 //
-// nolint: contextcheck // it reads a local state, which ends soon whatever becomes of its caller
+// nolint: contextcheck // it reads local state and returns soon
 func (f *files) content(p *tool.FileHandle, shown string) (fileState, error) {
 	file, err := p.OpenChecked()
 	if err != nil {
@@ -245,7 +244,7 @@ func (f *files) content(p *tool.FileHandle, shown string) (fileState, error) {
 	return fileState{info: info, text: all.String(), sum: sum}, err
 }
 
-// plan returns the changes of a call in the order in which undo, which goes backwards, can revert them.
+// plan returns the changes of a call. Undo reverts them in reverse order.
 func (f *files) plan(in tool.Invocation, from, to string, p *tool.FileHandle, items []item, old fileState, moves bool) ([]ledger.FileOp, error) {
 	s, err := f.roots.Resolve(from, moves)
 	if err != nil {
@@ -261,7 +260,7 @@ func (f *files) plan(in tool.Invocation, from, to string, p *tool.FileHandle, it
 	target := filepath.Join(p.Name(), p.Rel)
 	var ops, gone []ledger.FileOp
 	for _, one := range items {
-		// What may not be written by itself may not come there within a folder either.
+		// A path that the call could not write itself must not be written as part of a folder either.
 		at, err := f.roots.Resolve(filepath.Join(to, one.rel), true)
 		if err == nil {
 			err = at.Close()
@@ -296,7 +295,7 @@ func (f *files) plan(in tool.Invocation, from, to string, p *tool.FileHandle, it
 	return ops, nil
 }
 
-// carry records the changes and makes them. p holds the target's folder open.
+// carry records the changes and then makes them. p holds the folder of the target open.
 func (f *files) carry(ctx context.Context, in tool.Invocation, a transferArgs, p *tool.FileHandle, items []item, ops []ledger.FileOp, old fileState, moves bool) error {
 	s, err := f.roots.Resolve(a.From, moves)
 	if err != nil {
@@ -315,7 +314,7 @@ func (f *files) carry(ctx context.Context, in tool.Invocation, a transferArgs, p
 			before[i] = []byte(old.text)
 		}
 	}
-	// ready is called when the content is complete under the absolute path now, right before it gets its name.
+	// ready is called right before the rename, when the content is complete at the absolute path now.
 	wasRecorded := false
 	ready := func(now string) error {
 		for _, one := range items {
@@ -358,12 +357,12 @@ func (f *files) carry(ctx context.Context, in tool.Invocation, a transferArgs, p
 	return p.Explain(err)
 }
 
-// partlyMovedError says that a move made the new file and did not remove all of the old one.
+// partlyMovedError reports that a move created the new file but did not remove all of the old one.
 type partlyMovedError struct{ *tool.PathError }
 
 func (e *partlyMovedError) Unwrap() error { return e.PathError }
 
-// make makes the change: by a rename where one is possible, else by a copy that is checked.
+// make makes the change with a rename if possible, or else with a checked copy.
 func (f *files) make(ctx context.Context, a transferArgs, s, p *tool.FileHandle, items []item, replace, moves bool, ready func(now string) error) error {
 	if moves {
 		if err := ready(filepath.Join(s.Name(), s.Rel)); err != nil {
@@ -376,7 +375,7 @@ func (f *files) make(ctx context.Context, a transferArgs, s, p *tool.FileHandle,
 
 	complete := func(temp string) error {
 		for _, one := range items {
-			if moves && !one.info.IsDir() { // as a rename would
+			if moves && !one.info.IsDir() { // a rename keeps the time
 				if err := p.Chtimes(filepath.Join(temp, one.rel), one.info.ModTime(), one.info.ModTime()); err != nil {
 					return err
 				}
@@ -411,11 +410,11 @@ func (f *files) make(ctx context.Context, a transferArgs, s, p *tool.FileHandle,
 	return nil
 }
 
-// finishTransfer answers a call that an earlier attempt had begun, if all of its new files are there: what is left of
-// the old ones is removed. done is false if nothing had happened yet.
+// finishTransfer completes a call of an earlier attempt. If all new files exist, it removes the remaining old ones. done is
+// false if the earlier attempt made no change.
 func (f *files) finishTransfer(a transferArgs, in tool.Invocation, before recorded) (res transferResult, done bool, err error) {
 	arrived, untouched := true, true
-	var left []ledger.FileOp // the old files, then the old folders from the outermost on
+	var left []ledger.FileOp // the old files, then the old folders, the outermost first
 	for _, op := range slices.Backward(before.ops) {
 		p, now, err := openChanged(f.roots, op)
 		if err != nil {

@@ -13,7 +13,7 @@ import (
 	"rouse/internal/nofollow"
 )
 
-// tree lists the files below the bench's folder with what they hold, and empty folders with a slash.
+// tree lists the files below the bench's folder with their contents, and empty folders with a slash.
 func (b *bench) tree(t *testing.T) string {
 	t.Helper()
 	var out []string
@@ -42,7 +42,7 @@ func (b *bench) tree(t *testing.T) string {
 	return strings.Join(out, " ")
 }
 
-// Files and folders are moved, copied, deleted and made, and each call, and each run as a whole, is undone. (OSA-35)
+// Moves, copies, deletions and new folders can be undone call by call and as a whole run. (OSA-35)
 func TestTransfers(t *testing.T) {
 	t.Parallel()
 	content := map[string]string{"a.pdf": "%PDF\x00\xff", "b.txt": "b", "in/x.txt": "x", "in/deep/y.bin": "y\x00", "full/z.txt": "z"}
@@ -77,7 +77,7 @@ func TestTransfers(t *testing.T) {
 				if e, got := call(c.tool, c.args); !e.OK || got["can_undo"] != true || b.tree(t) != c.after {
 					t.Fatalf("%+v %v\n%q, want\n%q", e, got, b.tree(t), c.after)
 				}
-				if round == 0 { // by the run itself, then as a whole
+				if round == 0 { // call by call, then the whole run
 					if e, _ := call("file_undo", nil); !e.OK || b.tree(t) != all {
 						t.Fatalf("undo: %+v %q", e, b.tree(t))
 					}
@@ -92,7 +92,7 @@ func TestTransfers(t *testing.T) {
 	}
 }
 
-// A run that writes, moves and edits is undone as a whole, and a change by somebody else prevents it.
+// A run that writes, moves and edits is undone as a whole, unless another process has changed a file.
 func TestTransferChains(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, writeFiles(t, map[string]string{"in/a.txt": "a"}))
@@ -133,7 +133,7 @@ func write(t *testing.T, path, content string) {
 	}
 }
 
-// Nothing is overwritten, followed, or taken out of what was granted.
+// The tools overwrite no file, follow no link, and stay within the granted folders.
 func TestTransfersRefused(t *testing.T) {
 	t.Parallel()
 	dir := writeFiles(t, map[string]string{"work/a.txt": "a", "work/b.txt": "bb", "work/in/x.txt": "x", "work/keys/.env": "K=1", "work/repo/.git/HEAD": "ref", "shown/r.txt": "r", "outside/o.txt": "o"})
@@ -183,7 +183,7 @@ func TestTransfersRefused(t *testing.T) {
 	}
 }
 
-// A call that a crash cut off is made again under its key: whatever part of it was done, it ends as if it was made once. (OSA-35)
+// A call that was cut off by a crash is repeated under its key, with the result of a single call. (OSA-35)
 func TestTransferAfterCrash(t *testing.T) {
 	t.Parallel()
 	for name, crash := range map[string]func(dir string) error{
@@ -231,7 +231,7 @@ func TestTransferAfterCrash(t *testing.T) {
 	}
 }
 
-// A move to another file system is a copy that is checked, and the old files go; undo brings them back.
+// A move to another file system makes a checked copy and removes the old files. Undo restores them.
 func TestMoveBetweenFileSystems(t *testing.T) {
 	t.Parallel()
 	far, err := os.MkdirTemp("/dev/shm", "rouse-test-") //nolint:usetesting // on another file system

@@ -39,7 +39,7 @@ func Undo(ctx context.Context, log Log, locks *tool.Locks, b nofollow.Boundary, 
 	return undo(ctx, log, locks, roots, source, op, force)
 }
 
-// siblingOf returns the new name of a file whose old name is op: the change recorded right before.
+// siblingOf returns the change with the new name of a moved file. It was recorded right before op, the change with the old name.
 func siblingOf(ctx context.Context, log Log, op ledger.FileOp) (ledger.FileOp, error) {
 	ops, err := log.FileOps(ctx, ledger.FileOpFilter{Run: op.Run, Batch: op.Batch, Limit: -1})
 	if err != nil {
@@ -53,8 +53,8 @@ func siblingOf(ctx context.Context, log Log, op ledger.FileOp) (ledger.FileOp, e
 	return ledger.FileOp{}, &hostError{fmt.Errorf("the new name of %s is not on record", op.Path)}
 }
 
-// moveBack gives a moved file its old name again. If its new name had another file before, that one
-// is restored later, so a copy is made.
+// moveBack restores the old name of a moved file. If the move replaced another file, moveBack makes a copy instead, because
+// the replaced file is restored later.
 func moveBack(ctx context.Context, log Log, source *tool.Roots, p *tool.FileHandle, op ledger.FileOp) error {
 	sibling, err := siblingOf(ctx, log, op)
 	if err != nil {
@@ -96,7 +96,7 @@ func moveBack(ctx context.Context, log Log, source *tool.Roots, p *tool.FileHand
 	return copyInto(ctx, from, p, one, true, func(string) error { return nil })
 }
 
-// makeFolderAgain makes a folder that was deleted.
+// makeFolderAgain restores a deleted folder.
 func makeFolderAgain(p *tool.FileHandle, op ledger.FileOp) error {
 	if err := owner.MakeFoldersIn(p.Root, p.Rel); err != nil {
 		return err
@@ -132,7 +132,7 @@ func undoObstacle(p *tool.FileHandle, op ledger.FileOp, now fileState, gone func
 
 // openChanged opens the path of a change, and reads what is there now.
 //
-// nolint: contextcheck // it reads a local state, which ends soon whatever becomes of its caller
+// nolint: contextcheck // it reads local state and returns soon
 func openChanged(roots *tool.Roots, op ledger.FileOp) (*tool.FileHandle, fileState, error) {
 	p, err := roots.Resolve(op.Path, true)
 	if err != nil {
@@ -240,7 +240,7 @@ func removeCreated(p *tool.FileHandle, old fileState, op ledger.FileOp) error {
 	return removeFolders(p, op)
 }
 
-// removeFolders removes the folders that were made for a file, as far as they are empty.
+// removeFolders removes the folders that were created for a file if they are empty.
 func removeFolders(p *tool.FileHandle, op ledger.FileOp) error {
 	if op.CreatedFolder == "" {
 		return atomicfile.SyncFolderIn(p.Root, filepath.Dir(p.Rel))
@@ -292,7 +292,7 @@ func changedMeanwhile(shown string) error {
 	return &changedError{&tool.PathError{Kind: tool.KindExecutionError, Message: shown + " was changed meanwhile, and was left as it is now; read it again"}}
 }
 
-// byCommand reports whether a change may be of a file of any kind: by a program, or of a whole file.
+// byCommand reports whether a change may affect a binary file: it was made by a program, or it is a change of a whole file.
 func byCommand(op ledger.FileOp) bool {
 	switch op.Type {
 	case ledger.FileMove, ledger.FileCopy, ledger.FileDelete, ledger.FileDirCreate, ledger.FileProgram, ledger.FileMoveAway, ledger.FileDirDelete:

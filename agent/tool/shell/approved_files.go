@@ -27,7 +27,7 @@ const (
 	maxFolderFiles  = 2_000    // entries of a folder, over all levels
 	maxFolderBytes  = 16 << 20 // of all of its files
 	maxShownFile    = 8 << 10  // bytes of a file that its owner is shown
-	maxReadFile     = 4 << 20  // bytes of a file that is looked into for what can be read of it
+	maxReadFile     = 4 << 20  // bytes of a file from which text is extracted
 	maxBases        = 16       // folders from which relative paths are tried
 	maxExpanded     = 20_000   // names that the patterns of a command line are compared with
 	maxNeighbours   = 200      // files beside an approved one that its copy is given as links
@@ -46,9 +46,9 @@ type namedFile struct {
 	secret  bool        // by its name: what it holds is not shown
 	mode    fs.FileMode // of a file
 	content []byte      // of a small file
-	isText  bool        // it may be run: its source is shown, whatever its name
-	format  string      // of a file that is no plain text
-	words   string      // that can be read in one
+	isText  bool        // it may be executed, so its source is shown
+	format  string      // type of a binary file
+	words   string      // text extracted from a binary file
 	copyAs  string      // where the copy is; "" when there is none
 }
 
@@ -75,8 +75,8 @@ type fileBinder struct {
 	expanded int    // names that patterns were compared with
 	copies   string // a folder for copies; "" makes none
 	readable func(name string, content []byte) (kind, text string)
-	scripts  []string // words of the command line that name files which it runs; nil if none can be told
-	anyRuns  bool     // any of its files may be run: it is a script
+	scripts  []string // words of the command line that name executed files; nil if unknown
+	anyRuns  bool     // any file may be executed, because the command is a script
 	err      error
 }
 
@@ -449,7 +449,7 @@ func (f *namedFile) shown() string {
 	return head + ":" + indented(string(f.content))
 }
 
-// indented returns a text with each line indented, and nothing in it hidden.
+// indented returns a text with each line indented and invisible characters shown.
 func indented(content string) string {
 	var out strings.Builder
 	for line := range strings.Lines(content) {

@@ -236,8 +236,8 @@ func (o resolvedCommand) missingGrant() string {
 	return ""
 }
 
-// grantedFiles returns a command line with the program and the script that its owner granted by their places without
-// links, and these files, which the command may read. A link in a folder in which an agent writes gives no leave.
+// grantedFiles replaces the granted program and script in a command line with their paths without links. It also returns these
+// paths, which the command may read. Links in a folder that an agent can write are not followed.
 func (f *family) grantedFiles(o resolvedCommand, argv []string) (out, read []string) {
 	owned := slices.ContainsFunc(f.grants, func(g Grant) bool { return o.grant != nil && slices.Equal(g.Argv, o.grant.Argv) })
 	if !owned {
@@ -251,7 +251,7 @@ func (f *family) grantedFiles(o resolvedCommand, argv []string) (out, read []str
 		}
 		actual, err := f.roots.Boundary().Resolve(word)
 		if err != nil {
-			continue // it does not start, with a reason
+			continue // starting the command reports the reason
 		}
 		if info, err := f.roots.Boundary().Stat(actual); err == nil && info.Mode().IsRegular() {
 			out[i], read = actual, append(read, actual)
@@ -260,7 +260,7 @@ func (f *family) grantedFiles(o resolvedCommand, argv []string) (out, read []str
 	return out, read
 }
 
-// grantLine returns the setting that grants exactly a command, "" if no grant can.
+// grantLine returns the setting that grants exactly this command, or "" if no grant can.
 func (o resolvedCommand) grantLine() string {
 	if o.argv == nil || slices.ContainsFunc(o.argv, func(w string) bool { return strings.ContainsAny(w, "*?[") }) {
 		return ""

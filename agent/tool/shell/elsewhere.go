@@ -7,13 +7,13 @@ import (
 	"strings"
 )
 
-// userFolders are where people install programs for themselves, below their home or from the root.
+// userFolders lists usual folders for programs that a user installs, relative to the home or absolute.
 var userFolders = []string{
 	".local/bin", "bin", "go/bin", ".cargo/bin", ".bun/bin", ".deno/bin", ".npm-global/bin", ".volta/bin", ".nvm/versions/node/*/bin", ".nix-profile/bin",
 	"/home/linuxbrew/.linuxbrew/bin", "/opt/homebrew/bin", "/usr/local/go/bin", "/snap/bin",
 }
 
-// Elsewhere returns the path of a program that the PATH of this process or a usual folder of its user has, "" if there is none.
+// Elsewhere looks for a program in the PATH of this process and the usual folders of its user. It returns "" if there is none.
 func Elsewhere(name string) string {
 	if name == "" || strings.ContainsAny(name, `/\`) {
 		return ""
@@ -30,7 +30,7 @@ func Elsewhere(name string) string {
 			}
 			folder = filepath.Join(home, folder)
 		}
-		all, _ := filepath.Glob(folder) // the pattern is not broken
+		all, _ := filepath.Glob(folder) // the pattern is valid
 		for _, one := range all {
 			if found, err := exec.LookPath(filepath.Join(one, name)); err == nil {
 				return found

@@ -20,8 +20,8 @@ type Grant struct {
 	// last element that is * alone stands for any number of arguments of any kind.
 	Argv    []string
 	Network bool // the command may use the host's network
-	// Written is Argv as its owner wrote it, if its program or script is a path from the folder of the configuration. A
-	// command may be written like that as well; it runs what Argv names.
+	// Written is Argv as configured, if its program or script is a path relative to the configuration file. A command may use
+	// these paths as well; it runs the program that Argv names.
 	Written []string
 }
 
@@ -74,7 +74,7 @@ func coversArgv(pattern, argv []string) bool {
 	return true
 }
 
-// named returns a covered command with the paths that Argv has in the place of those that its owner wrote.
+// named returns a covered command with the configured paths replaced by those of Argv.
 func (g Grant) named(argv []string) []string {
 	out := slices.Clone(argv)
 	for i, word := range g.Written {

@@ -280,7 +280,7 @@ two lines'`, `'__OSL_SECRET[x]'`} {
 	}
 }
 
-// A command may be written as its owner wrote the grant; it runs the program that the grant stands for.
+// A command may use the paths of the configured grant. It runs the program that the grant names.
 func TestGrantAsWritten(t *testing.T) {
 	t.Parallel()
 	g := shell.Grant{Argv: []string{"/conf/backup.sh", "*"}, Written: []string{"./backup.sh", "*"}}

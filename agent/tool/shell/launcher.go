@@ -31,8 +31,8 @@ type Launcher struct {
 	// Writable are the folders in which any agent, or a stranger, can write: what lies
 	// there can change between an approval and the call.
 	Writable nofollow.Boundary
-	// Readable returns what a person can read of a file that is no plain text, and what kind of file it is. Text is "" if
-	// there is nothing to read in it. Optional.
+	// Readable returns the type of a binary file and the text extracted from it. The text is "" if the file has none.
+	// Optional.
 	Readable func(name string, content []byte) (kind, text string)
 }
 

@@ -13,23 +13,23 @@ import (
 	"rouse/internal/text"
 )
 
-// Refusal is an access that the sandbox may have refused a program, as far as its output tells.
+// Refusal is an access that the sandbox may have refused, according to the output of the program.
 type Refusal struct {
 	Tier  sandbox.Tier
-	Path  string // that the program named; "" if it named none
-	Write bool   // the path can be read, so that only a change was refused
+	Path  string // path in the output, or ""
+	Write bool   // a write was refused; the path can be read
 }
 
-// refusals are the words, in lower case, with which a program reports that the system refused an access.
+// refusals lists the messages, in lower case, of programs whose access the system refused.
 var refusals = []string{"permission denied", "operation not permitted", "read-only file system"}
 
-// absent is what a program reports of a path that its view of the machine lacks.
+// absent is the message of a program if a path does not exist in its sandbox.
 const absent = "no such file or directory"
 
-// namedPath is an absolute path in a message, with or without quotes.
+// namedPath matches an absolute path in a message, with or without quotes.
 var namedPath = pattern.New(`'(/[^']+)'|"(/[^"]+)"|(?:^|[\s=(])(/[^\s'":,;)]+)`)
 
-// Refused returns what the sandbox may have refused a program that failed, or nil if its output does not tell of such a thing.
+// Refused returns the access that the sandbox may have refused a failed program, or nil if its output reports none.
 func (h *Launcher) Refused(p Program, ended sandbox.Result, printed ...string) *Refusal {
 	if ended.Exit == 0 || ended.Tier == sandbox.TierD {
 		return nil
@@ -45,7 +45,7 @@ func (h *Launcher) Refused(p Program, ended sandbox.Result, printed ...string) *
 
 		path := lastPath(line)
 		switch {
-		case !refused && isBelow(path, "/tmp"): // of which a program has one of its own
+		case !refused && isBelow(path, "/tmp"): // each sandbox has its own /tmp
 		case h.outside(path, false):
 			return &Refusal{Tier: ended.Tier, Path: path}
 		case refused && path != "" && (p.ReadOnly || h.outside(path, true)):
@@ -57,7 +57,7 @@ func (h *Launcher) Refused(p Program, ended sandbox.Result, printed ...string) *
 	return found
 }
 
-// lastPath returns the last absolute path that a line names, or "" if that is the program itself, which comes first.
+// lastPath returns the last absolute path in a line, or "" if that is only the program's own name at the start.
 func lastPath(line string) string {
 	all := namedPath.FindAllStringSubmatch(line, -1)
 	if len(all) == 0 {
@@ -71,7 +71,7 @@ func lastPath(line string) string {
 	return filepath.Clean(path)
 }
 
-// outside reports whether a path is outside of what the run may read, or write, by the grants of its agent.
+// outside reports whether the grants of the agent do not cover reading or writing a path.
 func (h *Launcher) outside(path string, write bool) bool {
 	if path == "" || !write && IsSystemProgram(path) || slices.ContainsFunc([]string{"/dev", "/proc", "/sys"}, func(folder string) bool { return isBelow(path, folder) }) {
 		return false
@@ -85,7 +85,7 @@ func (h *Launcher) outside(path string, write bool) bool {
 	return ok && bad.Kind == tool.KindInvalidArgs
 }
 
-// Hint names the sandbox, and the setting of the agent that allows what it may have refused.
+// Hint says that the sandbox may have refused the access, and which setting of the agent allows it.
 func (r *Refusal) Hint(roots *tool.Roots) string {
 	path, folder := "PATH", "FOLDER"
 	if r.Path != "" {
@@ -94,7 +94,7 @@ func (r *Refusal) Hint(roots *tool.Roots) string {
 		}
 	}
 
-	// grants.write narrows: without the folders of now the program could not write there any more.
+	// grants.write replaces the default, so the hint has to repeat the folders that are writable now.
 	var writes []string
 	for _, place := range roots.Writable() {
 		writes = append(writes, text.Visible(place.Name))

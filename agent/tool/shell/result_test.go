@@ -46,8 +46,8 @@ func TestMustSucceed(t *testing.T) {
 	}
 }
 
-// TestRefusedBySandbox: a confined program that fails with the words of a system that refuses something gets a hint that names the sandbox
-// and the line to write, in the result and in the failure.
+// TestRefusedBySandbox checks that a confined program that fails with a refused access gets a hint with the line to write, in the result
+// and in the failure.
 func TestRefusedBySandbox(t *testing.T) {
 	t.Parallel()
 	b := newBench(t).confined()
@@ -58,9 +58,9 @@ func TestRefusedBySandbox(t *testing.T) {
 		{b.me + ` as refused "cat: '/srv/a b': Permission denied"`, "grants: {read: [/srv/a b]}"},
 		{b.me + " as refused /bin/mv: cannot move /bin/x to /usr/bin/y: Operation not permitted", "add to the agent grants: {write: [" + b.dir + ", /usr/bin]}"},
 		{b.me + " as refused open " + outside + ": no such file or directory", "grants: {read: [" + outside + "]}"},
-		{"cat " + outside, "grants: {read: [" + outside + "]}"}, // as the sandbox really refuses it
+		{"cat " + outside, "grants: {read: [" + outside + "]}"}, // really refused by the sandbox
 		{b.me + " as refused /bin/sh: line 1: x: Permission denied", "grants: {read: [PATH]}"},
-		{b.me + " as refused sh: " + b.dir + "/x: Permission denied", ""}, // where it may write by its grants
+		{b.me + " as refused sh: " + b.dir + "/x: Permission denied", ""}, // granted for writing
 		{b.me + " as refused open /tmp/x: no such file or directory", ""},
 		{b.me + " as refused open " + b.dir + "/x: no such file or directory", ""},
 		{b.me + " as refused open x: no such file or directory", ""},

@@ -166,7 +166,7 @@ type runResult struct {
 	Tier             sandbox.Tier `json:"tier"`
 	OperationID      string       `json:"operation_id,omitempty"` // for file_undo
 
-	hint string // of what the sandbox may have refused
+	hint string // about an access that the sandbox may have refused
 }
 
 func (f *family) runTool() (tool.Tool, error) {

@@ -117,7 +117,7 @@ func (r rule) covers(t target) bool {
 // host may have. The latter does not depend on the method.
 type access struct {
 	granted bool
-	named   bool       // by a grant of exactly this host
+	named   bool       // a grant names exactly this host
 	private bool       // any address
 	addr    netip.Addr // this one, in addition to those of the internet
 }

@@ -150,7 +150,7 @@ func plainWords(doc *html.Node) string {
 	return b.String()
 }
 
-// Words returns the words of an HTML page, without markup, scripts and styles.
+// Words returns the text of an HTML page without markup, scripts and styles.
 func Words(page string) string {
 	doc, err := html.Parse(strings.NewReader(page))
 	if err != nil {

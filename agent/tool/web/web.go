@@ -36,12 +36,12 @@ func Specs() tool.Specs { return tool.Specs{fetchSpec} }
 type Options struct {
 	Grants  []Grant
 	Secrets []tool.SecretGrant
-	// Addresses are URLs in the words of the agent's owner. A request to one of them carries nothing that a run has read.
+	// Addresses are URLs that the agent's owner wrote. A request to one of them cannot carry data that a run has read.
 	Addresses []string
-	Redact    func(text string) string // replaces secrets in an answer; nil: nothing
+	Redact    func(text string) string // replaces secrets in a response; nil keeps them
 	Tokens    Tokens
-	Resolver  *net.Resolver  // nil: the system's
-	RootCAs   *x509.CertPool // nil: those of the system
+	Resolver  *net.Resolver  // nil means the system's
+	RootCAs   *x509.CertPool // nil means the system's
 }
 
 // Tokens look up those of the secrets that are tokens of sign-ins; needed where there are any.
@@ -149,10 +149,9 @@ func methodOrGET(method string) string {
 	return method
 }
 
-// need tells the authorizer what a call asks for, and of whom. What comes back may have been written by anybody.
-// Any request can carry data out. One that only reads, from a host that the owner granted by name, has nothing to
-// carry it in but its address and headers: it counts as an external effect if the run holds private data, unless the
-// address is one of the owner's.
+// need returns the labels and grants of a call. The response is untrusted content, and any request can send data out. A GET
+// or HEAD to a host that is granted by name can send data only in its address and headers. It counts as an external effect
+// only if the run holds private data and the owner did not write the address.
 func (f *fetcher) need(ctx context.Context, _ tool.Invocation, a args) (tool.Need, error) {
 	q, secrets, refused := f.parse(a)
 	if refused != nil {
