@@ -36,7 +36,8 @@ func (r *Runner) unmet(ctx context.Context, t task, a ledger.Attempt) (string, e
 	return "", nil
 }
 
-// fileMissed is fileUnmet, but for a file that the run wrote with what it held already: that leaves its time.
+// fileMissed returns why a file does not count as made by the run, or "" if it does. The time of a file does not tell of a change by
+// an earlier attempt of the run, nor of a file that the run moved there.
 func (r *Runner) fileMissed(ctx context.Context, b nofollow.Boundary, path string, a ledger.Attempt) (string, error) {
 	why := fileUnmet(b, path, a.StartedAt)
 	if why == "" {
@@ -47,18 +48,26 @@ func (r *Runner) fileMissed(ctx context.Context, b nofollow.Boundary, path strin
 	if err != nil {
 		return why, nil //nolint:nilerr // why says it
 	}
+	hash, err := contentHash(ctx, b, path)
+	if err != nil {
+		return why, nil //nolint:nilerr // a folder, or a file that cannot be read
+	}
 	ops, err := r.ledger.FileOps(ctx, ledger.FileOpFilter{Run: a.Run, Limit: -1})
 	if err != nil {
 		return "", err
 	}
 
 	for _, op := range ops {
-		if op.BeforeHash == "" || op.BeforeHash != op.AfterHash {
+		if op.AfterHash != hash || !op.UndoneAt.IsZero() {
 			continue
 		}
-		if info, err := b.Stat(op.Path); err == nil && os.SameFile(info, file) {
+		if info, err := b.Stat(op.Path); err != nil || !os.SameFile(info, file) {
+			continue
+		}
+		if op.BeforeHash != hash {
 			return "", nil
 		}
+		why = fmt.Sprintf("the run left the file %s unchanged: it wrote what the file held already; if that is no failure, take this expectation out, or have the run write something new each time, such as the date", path)
 	}
 	return why, nil
 }

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"rouse/agent"
 	"rouse/agent/model"
@@ -138,29 +139,50 @@ func TestOwnExpectations(t *testing.T) {
 	}
 }
 
-// A run that writes what a file holds already has made it, though the file keeps its time; one that
-// leaves it alone has not.
+// A run that writes what a file holds already has not made it. What an earlier attempt of the run changed, or what the run moved there,
+// counts as made, though the file keeps its time.
 func TestExpectedFileOfTheSameBytes(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	report := filepath.Join(b.dir, "work", "report.md")
-	b.put("work/report.md", "as ever\n")
-	past := must[os.FileInfo](t)(os.Stat(report)).ModTime().Add(-3600e9)
-	if err := os.Chtimes(report, past, past); err != nil {
-		t.Fatal(err)
+	past := time.Now().Add(-time.Hour).Truncate(time.Second)
+	write := func(path, content string) playbook.Call {
+		return playbook.Call{Name: "file_write", With: map[string]any{"path": path, "content": content}}
 	}
-
-	expect := []agent.Expectation{{File: report, Where: "here"}}
-	for name, path := range map[string]string{"writes": "report.md", "leaves": "other.md"} {
-		b.plan.Jobs[name] = agent.Job{Name: name, Agent: "clerk", Expect: expect, Playbook: []playbook.Call{{Name: "file_write", With: map[string]any{"path": path, "content": "as ever\n"}}}}
-		res := b.run(b.enqueue(ledger.Request{Job: name, Agent: "clerk"}))
-		if fine := res.Outcome == domain.OutcomeSuccess; fine != (name == "writes") {
+	for name, c := range map[string]struct {
+		calls []playbook.Call
+		error string // "": the expectation holds
+	}{
+		"same":   {[]playbook.Call{write("report.md", "as ever\n")}, "the run left the file " + report + " unchanged: it wrote what the file held already; if that is no failure, take this expectation out"},
+		"leaves": {[]playbook.Call{write("other.md", "as ever\n")}, "was not changed by this run"},
+		"new":    {[]playbook.Call{write("report.md", "new\n")}, ""},
+		"moves":  {[]playbook.Call{{Name: "file_move", With: map[string]any{"from": "draft.md", "to": "report.md", "overwrite": true}}}, ""},
+		// The first attempt writes the file and fails, the second one finds it written.
+		"again": {[]playbook.Call{write("report.md", "of the run\n"), {Name: "file_read", With: map[string]any{"path": "none.md"}, If: "Attempt == 1"}}, ""},
+	} {
+		b.put("work/report.md", "as ever\n", "work/draft.md", "a draft\n")
+		for _, path := range []string{report, filepath.Join(b.dir, "work", "draft.md")} {
+			if err := os.Chtimes(path, past, past); err != nil {
+				t.Fatal(err)
+			}
+		}
+		b.plan.Jobs[name] = agent.Job{Name: name, Agent: "clerk", Expect: []agent.Expectation{{File: report, Where: "here"}}, Playbook: c.calls}
+		id := b.enqueue(ledger.Request{Job: name, Agent: "clerk"})
+		res := b.run(id)
+		if name == "again" {
+			if err := os.Chtimes(report, past, past); err != nil { // as if the first attempt had been long ago
+				t.Fatal(err)
+			}
+			b.finish(id, 1, res)
+			must[ledger.Run](t)(b.ledger.Retry(t.Context(), id))
+			res = b.run(id)
+		}
+		if (res.Outcome == domain.OutcomeSuccess) != (c.error == "") || !strings.Contains(res.Error, c.error) {
 			t.Errorf("%s: %+v", name, res)
 		}
-	}
-
-	if info := must[os.FileInfo](t)(os.Stat(report)); !info.ModTime().Equal(past) {
-		t.Errorf("the file has a new time: %s", info.ModTime())
+		if info := must[os.FileInfo](t)(os.Stat(report)); name == "same" && !info.ModTime().Equal(past) {
+			t.Errorf("the file has a new time: %s", info.ModTime())
+		}
 	}
 }
 

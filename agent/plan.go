@@ -186,7 +186,7 @@ type Condition struct {
 
 // Expectation is a condition that the host checks after a run; exactly one of File and SQL is set.
 type Expectation struct {
-	File  string // absolute path: exists and changed since the run started
+	File  string // absolute path: exists, and was changed by the run
 	SQL   string // one value on the agent's database that must be true
 	Where string // file:line of the configuration
 }

@@ -290,7 +290,7 @@ type condition struct {
 }
 
 type expect struct {
-	File Path   `key:"file" say:"exists and changed since the run started" eg:"./out/report.md"`
+	File Path   `key:"file" say:"exists, and the run changed it; a write that leaves it as it was is an error" eg:"./out/report.md"`
 	SQL  string `key:"sql" say:"gives one true value on the agent's database" eg:"select count(*) > 0 from reports where day = date('now')"`
 
 	At Position
