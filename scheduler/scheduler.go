@@ -84,6 +84,7 @@ type Scheduler struct {
 	startedAt time.Time // when the loop began; only the loop sets it
 	table     *Timetable
 	pauses    []ledger.Pause
+	jump      jump
 }
 
 // clockReading is the wall clock and the monotonic clock, read together.
@@ -166,16 +167,28 @@ func (s *Scheduler) Load(ctx context.Context, jobs []Job) error {
 // rebuild replaces the timetable.
 func (s *Scheduler) rebuild(ctx context.Context, now time.Time, jobs []Job, states map[string]ledger.JobState) error {
 	table := NewTimetable()
+	s.mu.Lock()
+	before := s.table
+	s.mu.Unlock()
+	jumped := jump{to: now}
 	for _, j := range jobs {
 		st := states[j.Name]
 		if st.Watermark.After(now) { // the clock ran ahead and was set back meanwhile
 			st.Watermark = now
+		}
+		if e := before.jobs[j.Name]; e != nil && Hash(*e.job()) == Hash(j) {
+			if first := jumped.first(e.schedules, anchored(j.Schedules, st.Anchor), st.Anchor); !first.IsZero() && !first.After(st.Watermark) {
+				st.Watermark = first.Add(-time.Millisecond)
+			}
 		}
 		table.Put(j, st.Anchor, st.Watermark)
 	}
 
 	s.mu.Lock()
 	s.table = table
+	if !jumped.from.IsZero() {
+		s.jump = jumped
+	}
 	s.mu.Unlock()
 	if err := s.loadPausesAndWakes(ctx); err != nil {
 		return err
@@ -382,6 +395,7 @@ func (s *Scheduler) recordDue(ctx context.Context) {
 	now := s.lastReading.wall
 	s.mu.Lock()
 	table, lanes := s.table, s.lanes
+	c.Jump = s.jump
 	c.Pauses, c.UnwritableFrom, c.UnwritableTo = s.pauses, s.unwritableFrom, s.unwritableTo
 	batch := table.PopDue(now, c)
 	s.mu.Unlock()

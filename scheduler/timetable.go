@@ -63,6 +63,7 @@ type DueContext struct {
 	// UnwritableFrom and UnwritableTo are when the ledger last could not be written, or only
 	// slowly: this is why what came due between them is late.
 	UnwritableFrom, UnwritableTo time.Time
+	Jump                         jump
 }
 
 // Batch is what has come: instants with their decisions, watermarks, and ids of planned wakes.
@@ -361,6 +362,8 @@ func (c DueContext) dueOptions(now time.Time) schedule.DueOptions {
 // lateCause says why an instant could not be served in time.
 func (c DueContext) lateCause(nominal time.Time) string {
 	switch {
+	case nominal.After(c.Jump.from) && !nominal.After(c.Jump.to):
+		return "the time zone of the machine changed"
 	case nominal.Before(c.StartedAt):
 		return "no daemon ran"
 	case c.ClockStep >= MinClockStep && nominal.After(c.LastCheck):

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"os"
 	"strings"
 	"time"
@@ -157,10 +156,9 @@ func openDaemon(cmd *cobra.Command, at *place, o serveOptions, link *systemd.Lin
 		return nil, nil, usagef("--node, --triggers and --work are for nodes that share a ledger: engine.postgres in the configuration")
 	}
 
-	// A variable level, so that a reload can change it without another logger.
-	level := &slog.LevelVar{}
+	v := &daemon.LogVar{} // so that a reload does not need another logger
 	d, err := daemon.OpenWaiting(cmd.Context(), daemon.Options{
-		Home: string(cfg.Home), FlagHome: at.home, Config: cfg, Adopt: o.adopt, Serves: true, Node: o.node, NoTriggers: !o.triggers, NoWork: !o.work, Logger: daemon.NewLogger(cfg.Log, cfg.Zone(), level, said), Level: level, Link: link,
+		Home: string(cfg.Home), FlagHome: at.home, Config: cfg, Adopt: o.adopt, Serves: true, Node: o.node, NoTriggers: !o.triggers, NoWork: !o.work, Logger: daemon.NewLogger(cfg, v, said), LogVar: v, Link: link,
 	}, at.sayWaiting)
 	return d, cfg, err
 }

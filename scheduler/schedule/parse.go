@@ -22,8 +22,10 @@ type Options struct {
 	Window string // 02:00-05:00: once in each, at a moment that Job and the date decide
 	Days   string // of Window, like 1-5 or mon,thu; "" means all
 
-	Timezone string                      // IANA name; "" means Location
-	Location *time.Location              // nil means UTC
+	Timezone string         // IANA name; "" means Location
+	Location *time.Location // nil means UTC
+	// Follows says that Location is the zone of the machine: another one does not change the hash.
+	Follows  bool
 	Exclude  []string                    // 2026-12-25, or 2026-12-24..2026-12-31: local dates; or names of calendars
 	Only     []string                    // the same: nothing is due outside of them
 	Calendar func(name string) *Calendar // nil for a name that there is not
@@ -113,7 +115,11 @@ func Parse(o Options) (*Schedule, error) {
 		s.details = &noDetails
 	}
 
-	meant := fmt.Appendf(nil, "%q %q %q %q %q", o.Cron, o.Every, o.At, s.zone, o.Exclude)
+	zone := s.zone.String()
+	if o.Follows {
+		zone = "Local" // else a machine that travels would forget how far the job has been dealt with
+	}
+	meant := fmt.Appendf(nil, "%q %q %q %q %q", o.Cron, o.Every, o.At, zone, o.Exclude)
 	if o.Window != "" || len(o.Only) > 0 { // else the hash is what it was before there were these
 		meant = fmt.Appendf(meant, " %q %q %q", o.Window, o.Days, o.Only)
 	}

@@ -179,7 +179,7 @@ func parseWeekday(written string) (int, bool) {
 
 // ZoneName is the name of a zone for people.
 func ZoneName(zone *time.Location) string {
-	if zone == time.Local {
+	if zone.String() == "Local" {
 		return "local time"
 	}
 	return zone.String()

@@ -117,7 +117,7 @@ type Start struct {
 
 	Seed [32]byte       // of Math.random and crypto
 	Now  time.Time      // the clock of the module until the first answer
-	Zone *time.Location // of its local times; that of this machine where it is nil or [time.Local]
+	Zone *time.Location // of its local times; that of this machine if it is nil or has no name
 
 	// AllowedGlobals are those of [Globals] that exist, beside console; those that exist by default where it is empty.
 	AllowedGlobals []string
@@ -157,7 +157,7 @@ func (m *Machine) Start(ctx context.Context, p *Program, s Start) (*Instance, er
 
 // zoneName is what a child is told of a time zone, which is all of its environment; "" is that of the machine.
 func zoneName(zone *time.Location) string {
-	if zone == nil || zone == time.Local {
+	if zone == nil || zone.String() == "Local" {
 		return strings.TrimPrefix(os.Getenv("TZ"), ":")
 	}
 	return zone.String()

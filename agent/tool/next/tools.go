@@ -196,7 +196,7 @@ func zone(l schedule.Limits) *time.Location {
 }
 
 func zoneName(z *time.Location) string {
-	if z == time.Local {
+	if z.String() == "Local" {
 		return "the local time of this machine"
 	}
 	return z.String()

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -119,9 +118,9 @@ func (c *runsDaemon) serve(ctx context.Context, ahead time.Duration, while func(
 	}
 	defer func() { err = errors.Join(err, log.Close()) }()
 
-	level := new(slog.LevelVar)
+	v := &daemon.LogVar{}
 	d, err := daemon.Open(ctx, daemon.Options{
-		Home: string(cfg.Home), Config: cfg, Serves: true, Logger: daemon.NewLogger(cfg.Log, cfg.Zone(), level, log), Level: level,
+		Home: string(cfg.Home), Config: cfg, Serves: true, Logger: daemon.NewLogger(cfg, v, log), LogVar: v,
 		Now: func() time.Time { return time.Now().Add(ahead) },
 	})
 	if err != nil {

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"path"
@@ -311,40 +312,40 @@ func (c *checker) unknownTool(at, name string) {
 const phasedSteps = 20
 
 // zone checks a time zone. An empty one would be another zone on another machine, without a word.
-func (c *checker) zone(path, name string) *time.Location {
-	location, err := zone(name)
-	switch {
+func (c *checker) zone(path, name string) {
+	switch _, err := schedule.Zone(name); {
 	case name == "" && c.d.given(path) && c.hasNoProblem(path):
 		c.bad(path, "is empty; write an IANA name like Europe/Berlin, or leave the key out")
-	case err != nil:
+	case name != "" && err != nil:
 		c.bad(path, "%s", err.Error())
 	}
-
-	return location
-}
-
-func zone(name string) (*time.Location, error) {
-	if name == "" {
-		return time.Local, nil
-	}
-	z, err := schedule.Zone(name)
-	if err != nil {
-		return time.Local, err
-	}
-	return z, nil
 }
 
 // Zone is the daemon's time zone.
 func (c *Config) Zone() *time.Location {
-	z, _ := zone(c.Timezone) // a wrong one was refused
-	return z
+	if c.Timezone != "" {
+		if z, err := schedule.Zone(c.Timezone); err == nil { // a wrong one was refused
+			return z
+		}
+	}
+	return cmp.Or(c.machine, time.Local)
+}
+
+// InZone returns the configuration as it is after the time zone of the machine has changed.
+func (c *Config) InZone(machine *time.Location) *Config {
+	next := *c
+	next.machine, next.Jobs = machine, slices.Clone(c.Jobs)
+	for i := range next.Jobs {
+		next.Jobs[i].schedules = nil
+		next.Jobs[i].schedules, _ = next.parseSchedules(&next.Jobs[i]) // an error comes up again when they are asked for
+	}
+	return &next
 }
 
 // ZoneOf returns the timezone of a job.
 func (c *Config) ZoneOf(j *Job) *time.Location {
-	if j.Timezone == "" {
-		return c.Zone()
+	if z, err := schedule.Zone(j.Timezone); j.Timezone != "" && err == nil { // a wrong one was refused
+		return z
 	}
-	z, _ := zone(j.Timezone) // a wrong one was refused
-	return z
+	return c.Zone()
 }

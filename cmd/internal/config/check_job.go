@@ -282,6 +282,7 @@ func (c *Config) parseSchedules(j *Job) (out []*schedule.Schedule, err error) {
 	for _, s := range sources(j) {
 		o := s.Options
 		o.Timezone, o.Location, o.Job = j.Timezone, c.Zone(), string(j.Name)
+		o.Follows = j.Timezone == "" && c.Timezone == ""
 		o.Exclude, o.Only, o.Calendar = j.Exclude, j.Only, c.calendar
 		if o.Window == "" {
 			o.Jitter = time.Duration(j.Jitter)

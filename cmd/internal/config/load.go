@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"rouse/agent/tool"
+	"rouse/scheduler/schedule"
 )
 
 // LoadOptions say what to read.
@@ -150,6 +151,7 @@ func (d *decoder) complete(cfg *Config) {
 	}
 
 	d.preset(reflect.ValueOf(cfg))
+	cfg.machine, _ = schedule.MachineZone()
 	cfg.limitCost(d)
 
 	for i := range cfg.Jobs {

@@ -10,7 +10,7 @@ import (
 type Config struct {
 	Version       int            `key:"version" default:"1" say:"of this format"`
 	Home          Path           `key:"home" env:"yes" say:"folder that holds all state" unset:"$ROUSE_HOME, or ~/.rouse" eg:"./.rouse"`
-	Timezone      string         `key:"timezone" env:"yes" say:"IANA name, like Europe/Berlin" unset:"the system's" eg:"Europe/Berlin"`
+	Timezone      string         `key:"timezone" env:"yes" say:"IANA name, like Europe/Berlin" unset:"the machine's, followed when it changes" eg:"Europe/Berlin"`
 	Include       []string       `key:"include" say:"files, or globs of files, with more models, agents, jobs and notifications" eg:"[jobs/*.yaml]"`
 	Limits        limits         `key:"limits" say:"what all runs together may take"`
 	Log           Log            `key:"log" say:"what the daemon writes to standard error"`
@@ -43,6 +43,7 @@ type Config struct {
 	// Those of Agents and Jobs, by name; nil before they are checked.
 	agentNamed map[string]*Agent
 	jobNamed   map[string]*Job
+	machine    *time.Location // its time zone; nil: that of package time
 	// calendars are those of Calendars, by name.
 	calendars map[string]*schedule.Calendar
 }

@@ -12,6 +12,7 @@ import (
 	"rouse/cmd/internal/api"
 	"rouse/internal/space"
 	"rouse/internal/text"
+	"rouse/scheduler/schedule"
 )
 
 // What a file system must have left, or doctor says so: databases, their logs and backups grow by more than that
@@ -92,13 +93,18 @@ const maxSkew = 2 * time.Minute
 // in which zone schedules are read.
 func (d *Daemon) checkClock(ctx context.Context, now time.Time, s *Setup, asked []askedServer) (api.Check, error) {
 	zone := s.Config.Zone()
-	name := zone.String()
-	if zone == time.Local {
-		name = "the zone of this machine"
+	source := "the time zone of this machine, followed when it changes"
+	if s.Config.Timezone != "" {
+		source = "fixed by timezone: in the configuration"
+	} else if _, changes := schedule.MachineZone(); !changes {
+		source = "the time zone of this machine when the daemon started"
+		if os.Getenv("TZ") != "" {
+			source = "fixed by TZ in the environment"
+		}
 	}
 
 	local := now.In(zone)
-	c := api.Check{Name: "clock", OK: true, Detail: fmt.Sprintf("%s (%s, %s)", local.Format(time.DateTime), name, local.Format("MST, UTC-07:00"))}
+	c := api.Check{Name: "clock", OK: true, Detail: fmt.Sprintf("%s (%s, %s; %s)", local.Format(time.DateTime), schedule.ZoneName(zone), local.Format("MST, UTC-07:00"), source)}
 	fail := func(what string) {
 		c.OK, c.Detail, c.Remedy = false, c.Detail+"; "+what, "set the clock of this machine, best by a time service (NTP); schedules follow it"
 	}

@@ -243,7 +243,7 @@ func (e *explanation) timeline(ctx context.Context) ([]api.TimelineEntry, error)
 	}
 
 	out := e.pauseEntries(from, to)
-	events, err := e.d.ledger.EventsBetween(ctx, "", from, to, maxTimeline, "daemon.started", "daemon.stopped", "clock.stepped", "config.reloaded", "config.refused")
+	events, err := e.d.ledger.EventsBetween(ctx, "", from, to, maxTimeline, "daemon.started", "daemon.stopped", "clock.stepped", "zone.changed", "config.reloaded", "config.refused")
 	if err != nil {
 		return nil, err
 	}
@@ -297,14 +297,13 @@ func (e *explanation) daemonBefore(ctx context.Context, from time.Time, shown []
 
 func (e *explanation) timelineEntry(event ledger.Event) api.TimelineEntry {
 	var data struct {
-		Seconds float64   `json:"seconds"`
-		From    time.Time `json:"from"`
-		Path    string    `json:"path"`
-		Run     int64     `json:"run"`
-		Summary string    `json:"summary"`
-		Error   string    `json:"error"`
-		Why     string    `json:"why"`
-		More    int       `json:"more"`
+		Seconds float64 `json:"seconds"`
+		Path    string  `json:"path"`
+		Run     int64   `json:"run"`
+		Summary string  `json:"summary"`
+		Error   string  `json:"error"`
+		Why     string  `json:"why"`
+		More    int     `json:"more"`
 	}
 
 	_ = json.Unmarshal(event.Data, &data) // what cannot be read is left out

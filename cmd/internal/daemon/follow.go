@@ -77,11 +77,7 @@ func (r *reloader) run(ctx context.Context) {
 	defer timer.Stop()
 
 	for {
-		if f.follows {
-			timer.Reset(time.Until(f.nextCheck()))
-		} else {
-			timer.Stop()
-		}
+		timer.Reset(time.Until(f.nextCheck()))
 		select {
 		case <-ctx.Done():
 			return
@@ -94,6 +90,7 @@ func (r *reloader) run(ctx context.Context) {
 			r.debounce()
 		case <-timer.C:
 			r.check(ctx)
+			r.followZone(ctx)
 		case <-r.requested:
 			r.d.supervision.reload(ctx, func() { r.reload(ctx) })
 		case <-r.calendars:
@@ -140,7 +137,7 @@ func (r *reloader) check(ctx context.Context) {
 	if due {
 		f.checkAt = now.Add(f.interval())
 	}
-	if f.settleAt.After(now) {
+	if f.settleAt.After(now) || !f.follows {
 		return
 	}
 

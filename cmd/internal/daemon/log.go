@@ -4,31 +4,43 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"sync/atomic"
 	"time"
 
 	"rouse/cmd/internal/config"
 	"rouse/internal/text"
 )
 
-// NewLogger writes text to a terminal, and JSON to anything else, unless log.format is set. Its times are those of zone. What a LogWriter loses is told in the
-// same form.
-func NewLogger(c config.Log, zone *time.Location, level *slog.LevelVar, w io.Writer) *slog.Logger {
-	level.Set(logLevel(c))
+// LogVar holds the settings of a logger that a reload changes.
+type LogVar struct {
+	level slog.LevelVar
+	zone  atomic.Pointer[time.Location]
+}
+
+func (v *LogVar) set(cfg *config.Config) {
+	v.level.Set(logLevel(cfg.Log))
+	v.zone.Store(cfg.Zone())
+}
+
+// NewLogger writes text to a terminal, and JSON to anything else, unless log.format is set. It reports lines that a LogWriter
+// drops in the same form.
+func NewLogger(cfg *config.Config, v *LogVar, w io.Writer) *slog.Logger {
+	v.set(cfg)
 	behind, ok := w.(*LogWriter)
 	if !ok {
-		return newLogger(c, zone, level, w, w)
+		return newLogger(cfg.Log, v, w, w)
 	}
 
-	reader := newLogger(c, zone, level, behind.to, behind.to)
+	reader := newLogger(cfg.Log, v, behind.to, behind.to)
 	behind.tellBy(func(lost int) { reader.Error(lostText(lost), "lines", lost) })
-	return newLogger(c, zone, level, w, behind.to)
+	return newLogger(cfg.Log, v, w, behind.to)
 }
 
 // newLogger writes to w in the form that suits its reader.
-func newLogger(c config.Log, zone *time.Location, level *slog.LevelVar, w, reader io.Writer) *slog.Logger {
-	o := &slog.HandlerOptions{Level: level, ReplaceAttr: func(groups []string, a slog.Attr) slog.Attr {
+func newLogger(c config.Log, v *LogVar, w, reader io.Writer) *slog.Logger {
+	o := &slog.HandlerOptions{Level: &v.level, ReplaceAttr: func(groups []string, a slog.Attr) slog.Attr {
 		if a.Key == slog.TimeKey && len(groups) == 0 && a.Value.Kind() == slog.KindTime {
-			a.Value = slog.TimeValue(a.Value.Time().In(zone))
+			a.Value = slog.TimeValue(a.Value.Time().In(v.zone.Load()))
 		}
 		return a
 	}}

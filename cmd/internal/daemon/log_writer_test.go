@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"log/slog"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -25,7 +24,7 @@ func TestLogWithoutReader(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				reader, pipe := io.Pipe() // which takes nothing that is not read
 				w := NewLogWriter(pipe)
-				log := NewLogger(config.Log{Format: format}, time.UTC, &slog.LevelVar{}, w)
+				log := NewLogger(&config.Config{Log: config.Log{Format: format}, Timezone: "UTC"}, &LogVar{}, w)
 				for i := range lines {
 					log.Info("said", "number", i)
 					if i == 0 {

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"log/slog"
 	"maps"
 	"os"
 	"reflect"
@@ -37,7 +36,7 @@ type reloader struct {
 	d         *Daemon
 	flagHome  string
 	started   *config.Config
-	level     *slog.LevelVar // nil: the level cannot be changed
+	log       *LogVar // nil: its settings cannot be changed
 	requests  chan chan api.Reload
 	checks    chan chan struct{} // load a newer configuration, and say when that is done
 	requested chan struct{}      // capacity 1: read again, nobody waits for the result
@@ -50,6 +49,7 @@ type reloader struct {
 	attempted string          // their digest
 	refused   int             // how often in a row a part has refused
 	reported  map[string]int  // problems by text: 1 they were logged, 2 the owner was notified
+	zone      *time.Location  // of the machine, at the last check
 	latest    *api.Reloaded   // the last reading that changed anything
 
 	mu       sync.Mutex
@@ -59,7 +59,7 @@ type reloader struct {
 
 func newReloader(d *Daemon, o Options) *reloader {
 	r := &reloader{
-		d: d, flagHome: o.FlagHome, started: o.Config, level: o.Level, requests: make(chan chan api.Reload), checks: make(chan chan struct{}), requested: make(chan struct{}, 1), calendars: make(chan struct{}, 1),
+		d: d, flagHome: o.FlagHome, started: o.Config, log: o.LogVar, requests: make(chan chan api.Reload), checks: make(chan chan struct{}), requested: make(chan struct{}, 1), calendars: make(chan struct{}, 1),
 		stopped: make(chan struct{}), sources: &o.Config.Sources, reported: map[string]int{},
 	}
 	r.attempted = r.sources.Digest()
@@ -224,6 +224,7 @@ func (r *reloader) reload(ctx context.Context) api.Reload {
 	out := api.Reload{OK: true, Problems: problems(next.Config.Warnings), Added: list(c.Added), Changed: list(c.Changed), Removed: list(c.Removed),
 		Others: list(c.Others), Restart: list(next.restart)}
 	r.accept(ctx, old, next, out, time.Since(started))
+	r.reportZone(ctx, old, next)
 
 	if summary := out.Summary(); summary != "" {
 		r.latest = &api.Reloaded{At: api.At(started), Summary: summary}
@@ -352,8 +353,8 @@ func (r *reloader) apply(ctx context.Context, next *Setup) error {
 	dispatcher.SetLanes(limits.Runs, limits.RunsPerAgent)
 	dispatcher.SetDrain(time.Duration(limits.Drain))
 	d.notifier.SetChannels(next.plan.channels, channelRules(next.Config, &d.session))
-	if r.level != nil {
-		r.level.Set(logLevel(next.Config.Log))
+	if r.log != nil {
+		r.log.set(next.Config)
 	}
 
 	// What kept runs in the queue (a missing model, a lower limit) may be gone.

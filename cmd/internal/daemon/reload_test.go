@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"log/slog"
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
@@ -51,8 +50,8 @@ func ServeIn(t testing.TB, dir, config string) *served {
 		t.Fatal(err)
 	}
 
-	level := &slog.LevelVar{}
-	s.Daemon, err = Open(t.Context(), Options{Home: string(cfg.Home), Config: cfg, Serves: true, Logger: NewLogger(cfg.Log, cfg.Zone(), level, s.log), Level: level})
+	v := &LogVar{}
+	s.Daemon, err = Open(t.Context(), Options{Home: string(cfg.Home), Config: cfg, Serves: true, Logger: NewLogger(cfg, v, s.log), LogVar: v})
 	if err != nil {
 		t.Fatal(err)
 	}

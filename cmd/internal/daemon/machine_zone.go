@@ -1,0 +1,71 @@
+package daemon
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"rouse/internal/text"
+	"rouse/scheduler/schedule"
+)
+
+// followZone plans the configuration in force again if the time zone of the machine has changed. The files are not read: they may hold
+// a mistake, or may have come through a pipe.
+func (r *reloader) followZone(ctx context.Context) {
+	old := r.d.Current()
+	zone, changes := schedule.MachineZone()
+	if !changes || old.Config.Timezone != "" || zone == old.Config.Zone() {
+		r.zone = zone
+		return
+	}
+	if zone != r.zone {
+		// Two checks have to agree, because ln -sf removes the old link before it makes the new one.
+		r.zone, r.files.checkAt = zone, time.Now().Add(debounceFor)
+		return
+	}
+
+	next := *old
+	next.Config = old.Config.InZone(zone)
+	plan, err := NewPlan(next.Config, r.d.log)
+	if err == nil {
+		for name, a := range plan.Plan.Agents {
+			a.Secrets = old.plan.Plan.Agents[name].Secrets // some may have been revoked
+			plan.Plan.Agents[name] = a
+		}
+		next.plan = plan
+		err = r.apply(ctx, &next)
+	}
+	if err != nil {
+		r.d.log.Warn("the new time zone of the machine could not be put into force; it is tried again", "zone", zone.String(), "error", err)
+		return
+	}
+	r.reportZone(ctx, old, &next)
+}
+
+// reportZone logs and records that times of day are read in another zone of the machine than in the setup before.
+func (r *reloader) reportZone(ctx context.Context, old, next *Setup) {
+	from, to, now := old.Config.Zone(), next.Config.Zone(), time.Now()
+	if from == to || old.Config.Timezone != "" || next.Config.Timezone != "" {
+		return
+	}
+
+	was := map[string][]*schedule.Schedule{}
+	for _, j := range old.plan.Jobs {
+		was[j.Name] = j.Schedules
+	}
+	same := func(a, b *schedule.Schedule) bool { return a.Next(now).Equal(b.Next(now)) }
+	var moved []string
+	for _, j := range next.plan.Jobs {
+		if s, ok := was[j.Name]; ok && !slices.EqualFunc(s, j.Schedules, same) {
+			moved = append(moved, j.Name)
+		}
+	}
+
+	summary := fmt.Sprintf("from %s to %s", from, to)
+	if len(moved) > 0 {
+		summary += "; other times for " + text.List(moved, 10)
+	}
+	r.d.log.Warn("the time zone of the machine changed", "from", from.String(), "to", to.String(), "jobs", text.List(moved, 10))
+	r.record(ctx, "zone.changed", map[string]any{"from": from.String(), "to": to.String(), "summary": summary})
+}
