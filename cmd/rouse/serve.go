@@ -209,7 +209,7 @@ func printReady(ctx context.Context, d *daemon.Daemon, out io.Writer, unattended
 		fmt.Fprintf(out, "  …        %d more: rouse jobs%s\n", more, held.FlagHint())
 	}
 
-	if note := daemon.RestoredNote(d.Dir()); note != "" {
+	if note := d.RestoredNote(); note != "" {
 		fmt.Fprintf(out, "  note     %s\n", text.OneLine(note))
 	}
 	for _, hint := range held.Hints() {

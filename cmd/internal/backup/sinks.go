@@ -38,7 +38,7 @@ func openSink(dest string, at time.Time, bytes int64) (_ sink, err error) {
 	if archive {
 		folder = filepath.Dir(dest)
 		if info, err := os.Lstat(dest); err == nil {
-			return nil, refuse("%s exists already and was left as it is (%s); name another file", dest, info.ModTime().Local().Format(time.DateTime))
+			return nil, refuse("%s exists already and was left as it is (%s); name another file", dest, info.ModTime().Local().Format(time.DateTime+" MST"))
 		}
 	}
 

@@ -298,13 +298,13 @@ func (d *Daemon) checkBackup() api.Check {
 	return c
 }
 
-// RestoredNote says for a week from what a home was restored; "" otherwise.
-func RestoredNote(home string) string {
-	n, ok := backup.ReadNote(home, backup.RestoredFile)
+// RestoredNote returns for a week the backup from which the home was restored, else "".
+func (d *Daemon) RestoredNote() string {
+	n, ok := backup.ReadNote(d.home.Dir, backup.RestoredFile)
 	if !ok || time.Since(n.At) > 7*24*time.Hour {
 		return ""
 	}
-	return restoredNote(n, time.Local)
+	return restoredNote(n, d.zone())
 }
 
 // restoredNote says from what a home was restored.

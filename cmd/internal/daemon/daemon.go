@@ -111,7 +111,7 @@ func Open(ctx context.Context, o Options) (_ *Daemon, err error) {
 	d := &Daemon{log: o.Logger, startedAt: time.Now(), refused: map[string]refusals{}}
 	d.supervision = &supervision{d: d, link: o.Link}
 	d.nodes.led, d.nodes.triggers, d.nodes.work = make(chan struct{}), !o.NoTriggers, !o.NoWork
-	self := Holder{PID: os.Getpid(), Version: Version(), StartedAt: d.startedAt, Daemon: o.Serves}
+	self := Holder{PID: os.Getpid(), Version: Version(), StartedAt: d.startedAt.In(o.Config.Zone()), Daemon: o.Serves}
 	if len(o.Config.Files) > 0 {
 		self.Config = o.Config.Files[0]
 	}

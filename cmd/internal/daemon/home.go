@@ -14,6 +14,7 @@ import (
 	"github.com/gofrs/flock"
 
 	"rouse/agentdb/ledger"
+	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/config"
 	"rouse/internal/atomicfile"
 )
@@ -26,6 +27,9 @@ type Holder struct {
 	StartedAt time.Time `json:"started_at"`
 	Daemon    bool      `json:"daemon"`
 }
+
+// since returns the time of the start in the zone in which the process showed times when it started.
+func (h Holder) since() string { return api.LocalTime(h.StartedAt, h.StartedAt.Location()) }
 
 // HeldError is returned when another process holds the home.
 type HeldError struct {
@@ -45,7 +49,7 @@ func (e *HeldError) Error() string {
 	}
 
 	return fmt.Sprintf("%s (process %d, since %s) already works on %s; wait for it to end, or stop it with: kill %d",
-		what, e.holder.PID, e.holder.StartedAt.Local().Format(time.DateTime), e.dir, e.holder.PID)
+		what, e.holder.PID, e.holder.since(), e.dir, e.holder.PID)
 }
 
 // Held is the error that says who holds a home.
@@ -64,7 +68,7 @@ func (e *HeldError) Unanswered() (error, bool) {
 func (e *HeldError) Waiting() string {
 	who := "another rouse process"
 	if e.holder.PID != 0 {
-		who = fmt.Sprintf("rouse process %d, since %s,", e.holder.PID, e.holder.StartedAt.Local().Format(time.DateTime))
+		who = fmt.Sprintf("rouse process %d, since %s,", e.holder.PID, e.holder.since())
 	}
 	return fmt.Sprintf("waiting for up to %s, because %s works on %s", homeWait, who, e.dir)
 }

@@ -129,9 +129,10 @@ func (r *reloader) loadNewer(ctx context.Context) {
 	}
 }
 
-// checkNow reads the files if they differ from the last reading. A program may still be writing them, so they have to be unchanged
+// checkNow checks the time zone of the machine, and reads the files if they differ from the last reading. A program may still be writing them, so they have to be unchanged
 // for a while.
 func (r *reloader) checkNow(ctx context.Context) {
+	r.followZone(ctx)
 	if !r.files.follows {
 		return
 	}

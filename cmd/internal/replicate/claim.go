@@ -104,5 +104,5 @@ func claim(ctx context.Context, s replica.Store, home string) error {
 		return nil
 	}
 	return refuse("the home %s on %s is copied there since %s, and two homes never share a place (a home that was restored, moved or copied is another one); name another, empty one",
-		text.Truncate(m.Home, 200), text.Truncate(m.Host, 100), m.Since.Local().Format(time.DateTime))
+		text.Truncate(m.Home, 200), text.Truncate(m.Host, 100), m.Since.Local().Format(time.DateTime+" MST"))
 }

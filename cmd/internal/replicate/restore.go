@@ -38,7 +38,7 @@ func Fetch(ctx context.Context, store replica.Store, at time.Time, dir string) e
 	case len(versions) == 0:
 		return refuse("the home was never copied there as a whole")
 	case !ok:
-		return refuse("what is there begins at %s; name a later time", versions[0].At.Local().Format(time.DateTime))
+		return refuse("what is there begins at %s; name a later time", versions[0].At.Local().Format(time.DateTime+" MST"))
 	}
 
 	// The ledger may be as it was later, too.
@@ -135,7 +135,7 @@ func fetchFiles(ctx context.Context, store replica.Store, at time.Time, dir stri
 		}
 	}
 	if from < 0 {
-		return refuse("what is there of %s has no list of its files", at.Local().Format(time.DateTime))
+		return refuse("what is there of %s has no list of its files", at.Local().Format(time.DateTime+" MST"))
 	}
 
 	entries := map[string]backup.Entry{}
