@@ -96,7 +96,11 @@ func recoveryNotices(p *Plan, run ledger.Run, t task, res ledger.Result, closed 
 	told := false
 	for _, i := range closed {
 		told = told || i.Told > 0
-		was = append(was, fmt.Sprintf("incident %d is over: %s (%s), %s since %s", i.ID, i.Kind, text.Truncate(oneLine(i.Error), maxIncidentError), text.Plural(i.Failures, "failed run"), noticeTime(i.OpenedAt, t.zone)))
+		count := text.Plural(i.Failures, "failed run")
+		if i.Kind == ledger.KindOverdue {
+			count = i.Count()
+		}
+		was = append(was, fmt.Sprintf("incident %d is over: %s (%s), %s since %s", i.ID, i.Kind, text.Truncate(oneLine(i.Error), maxIncidentError), count, noticeTime(i.OpenedAt, t.zone)))
 	}
 	words := strings.Join(was, "\n")
 

@@ -7,10 +7,19 @@ import (
 	"time"
 
 	"rouse/agentdb/sqlite"
+	"rouse/internal/text"
 )
 
 // KindOverdue is the kind of the incident of a job without the success that was expected of it.
 const KindOverdue = "no success"
+
+// Count returns what an incident counts: failures, or windows of expect_success_within.
+func (i Incident) Count() string {
+	if i.Kind == KindOverdue {
+		return text.Plural(i.Failures, "window") + " without a success"
+	}
+	return text.Plural(i.Failures, "failure")
+}
 
 // Overdue is a job without a success in the time in which one was expected.
 type Overdue struct {

@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"rouse/agent"
@@ -100,7 +101,7 @@ jobs:
 	}
 
 	finish(t, d, "backup", domain.OutcomeSuccess)
-	if n := told(); len(n) != 4 || n[0].Title != "backup has recovered" {
+	if n := told(); len(n) != 4 || n[0].Title != "backup has recovered" || !strings.Contains(n[0].Body, "), 10 windows without a success since ") {
 		t.Fatalf("the recovery: %+v", n)
 	}
 	if incidents, err := d.ledger.Incidents(t.Context(), ledger.IncidentFilter{}); err != nil || len(incidents) > 0 {
@@ -109,6 +110,55 @@ jobs:
 	if o, next, err := d.overdue(t.Context(), d.Current(), d.Current().job("backup"), time.Now()); o != nil || err != nil || time.Until(next) > 26*time.Hour || time.Until(next) < 25*time.Hour {
 		t.Errorf("%+v %s (%v)", o, next, err)
 	}
+}
+
+// The loop that watches notices each window at its end, and sleeps in between.
+func TestWatchOverdue(t *testing.T) {
+	t.Parallel()
+	dir := cmdtest.Write(t, map[string]string{"rouse.yaml": `version: 1
+home: ./home
+timezone: UTC
+agents: [{name: keeper, workdir: ./work}]
+notifications: [{name: phone, kind: desktop}]
+jobs: [{name: backup, agent: keeper, schedule: "0 2 * * *", expect_success_within: 26h, playbook: [{call: db_schema}]}]
+`})
+	synctest.Test(t, func(t *testing.T) {
+		cfg, err := config.Load(config.LoadOptions{Path: filepath.Join(dir, "rouse.yaml"), Tools: agent.Specs()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		d, err := Open(t.Context(), Options{Home: string(cfg.Home), Config: cfg, Logger: QuietLogger()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer d.Close()
+		ctx, cancel := context.WithCancel(t.Context())
+		over := make(chan error)
+		go func() { over <- d.watchOverdue(ctx) }()
+		begun := time.Now()
+		for _, step := range []struct {
+			at      time.Duration // since the start
+			ends    string        // how a run ends then
+			notices int
+		}{
+			{26*time.Hour - time.Second, "", 0}, {26*time.Hour + time.Second, "", 1}, {52*time.Hour - time.Second, "", 1}, {52*time.Hour + time.Second, "", 2},
+			{60 * time.Hour, "success", 3}, {86*time.Hour - time.Second, "", 3}, {86*time.Hour + time.Second, "", 4},
+		} {
+			time.Sleep(time.Until(begun.Add(step.at)))
+			if step.ends != "" {
+				finish(t, d, "backup", domain.Outcome(step.ends))
+			}
+			synctest.Wait()
+			told, err := d.ledger.UndeliveredNotices(t.Context(), 100)
+			if err != nil || len(told) != step.notices {
+				t.Errorf("after %s: %d notices, want %d: %+v (%v)", step.at, len(told), step.notices, told, err)
+			}
+		}
+		cancel()
+		if err := <-over; err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 // finish has a run of a job end, and tells its owner.
