@@ -24,6 +24,8 @@ func TestQueryPlans(t *testing.T) {
 		query, by string // what its plan has to say
 		few       bool   // rows to sort: jobs, stretches, or what is waiting
 	}{
+		"runs of wakes":         {query: runsOf(RunFilter{Woken: true, Agent: "a"}), by: "runs_by_wake (agent=? AND triggered_by=?"},
+		"wakes of a job":        {query: runsOf(RunFilter{Woken: true, Job: "j"}), by: "runs_by_trigger (triggered_by=?"},
 		"countWakes":            {query: countWakes, by: "runs_by_self (agent=? AND started_at>? AND started_at<?)"},
 		"lastWake":              {query: lastWake, by: "runs_by_wake (agent=? AND triggered_by=?)"},
 		"lastOutcomes":          {query: lastOutcomes, by: "runs_ended (job=? AND finished_at>?)"},

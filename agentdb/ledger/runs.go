@@ -144,7 +144,13 @@ func runsQuery(f RunFilter) (string, []any) {
 	}
 	open := f.State != "" && f.State != domain.StateFinished
 	rare := f.Outcome != "" && f.Outcome != domain.OutcomeSuccess && f.Outcome != domain.OutcomeNothing && !open
-	if f.Job != "" {
+	switch {
+	case f.Woken:
+		where = append(where, "triggered_by = 'self'", rareTrigger)
+		if f.Job != "" {
+			add("detail like $%d escape '!'", "%"+escapeLike(wakeOf(f.Job))+"%")
+		}
+	case f.Job != "":
 		add("job = $%d", f.Job)
 	}
 

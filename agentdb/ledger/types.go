@@ -437,9 +437,11 @@ type RunFilter struct {
 	Text string
 	// Session is the key of a session. What is found besides are runs in whose detail it stands elsewhere: look at Detail.Session.
 	Session string
-	Before  int64 // ids below this one
-	After   int64 // ids above this one: bounds how many runs a filter without an index looks at
-	Limit   int   // 0 means 100
+	// Woken selects runs of wakes, which have no job: with Job, those of wakes that runs of Job planned.
+	Woken  bool
+	Before int64 // ids below this one
+	After  int64 // ids above this one: bounds how many runs a filter without an index looks at
+	Limit  int   // 0 means 100
 	// Brief reads of each run only its job, where it stands, when it was queued and on, and what it cost: of many
 	// runs that is several times faster.
 	Brief bool

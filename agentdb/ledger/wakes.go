@@ -64,6 +64,9 @@ type WakeDetail struct {
 	Depth        int       `json:"depth"`
 }
 
+// wakeOf is a part of the detail of each run of a wake that runs of a job planned, and of no other.
+func wakeOf(job string) string { return fmt.Sprintf(`"job":%q,"depth":`, job) }
+
 // WakeUsage is what decides whether a wake may be planned.
 type WakeUsage struct {
 	Started int // wakes of the agent that started in the last 24 hours

@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
 	"net/url"
 	"slices"
@@ -28,7 +29,9 @@ func newRuns(at *place) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "runs",
 		Short: "Lists history, newest first",
-		Long:  "Lists history, newest first. With --job the wakes that the job planned stand above it.",
+		Long: `Lists history, newest first. With --job, runs of wakes that the job planned are
+part of it, and its planned wakes stand above it: in JSON with the state planned and no id.
+Wakes that you plan belong to no job: rouse runs --agent AGENT --trigger self.`,
 		Example: `  rouse runs --job inbox --outcome error
   rouse runs -n 100 --before 4711
   rouse runs --all --json`,
@@ -92,12 +95,13 @@ func runRuns(cmd *cobra.Command, at *place, o runsOptions) error {
 	if err != nil {
 		return err
 	}
+	planned := plannedWakes(cmd.Context(), s, o)
 	if o.json {
-		return printJSON(cmd.OutOrStdout(), runs)
+		return printJSON(cmd.OutOrStdout(), append(plannedRuns(planned), runs...))
 	}
 
 	now := s.now()
-	for _, w := range plannedWakes(cmd.Context(), s, o.job) {
+	for _, w := range planned {
 		fmt.Fprintf(cmd.OutOrStdout(), "planned by run %s: a wake of %s at %s: %s\n", cmp.Or(w.Wake.Run, "–"), w.Agent, local(w.Wake.At, now), shorten(w.Wake.Instructions, 80))
 	}
 	if len(runs) == 0 {
@@ -116,17 +120,27 @@ func runRuns(cmd *cobra.Command, at *place, o runsOptions) error {
 	return s.sayNoDaemon(cmd.OutOrStdout(), runs...)
 }
 
-// plannedWakes returns the wakes that a job planned, none without a job. History is listed also with a configuration that cannot be
-// used, in which no wakes are known.
-func plannedWakes(ctx context.Context, s *session, job string) (out []api.AgentWake) {
+// plannedWakes returns the wakes that a job planned, none without a job or if only some of its runs are listed. History is listed also
+// with a configuration that cannot be used, in which no wakes are known.
+func plannedWakes(ctx context.Context, s *session, o runsOptions) (out []api.AgentWake) {
 	var all []api.AgentWake
-	if job == "" || s.Get(ctx, "/v1/slots", nil, &all) != nil {
+	if o.job == "" || o.outcome != "" || o.state != "" || o.before != "" || s.Get(ctx, "/v1/slots", nil, &all) != nil {
 		return nil
 	}
 	for _, w := range all {
-		if w.Wake != nil && w.Wake.Job == job {
+		if w.Wake != nil && w.Wake.Job == o.job {
 			out = append(out, w)
 		}
+	}
+	return out
+}
+
+// plannedRuns returns planned wakes as the runs that they will become.
+func plannedRuns(wakes []api.AgentWake) []api.Run {
+	out := []api.Run{}
+	for _, w := range wakes {
+		detail, _ := json.Marshal(w.Wake)
+		out = append(out, api.Run{Agent: w.Agent, Trigger: domain.TriggerSelf, TriggerDetail: detail, State: "planned", ScheduledAt: w.Wake.At, Summary: w.Wake.Instructions, Artifacts: []string{}, Taint: []string{}})
 	}
 	return out
 }

@@ -13,6 +13,7 @@ import (
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/config"
 	"rouse/internal/domain"
+	"rouse/internal/text"
 	"rouse/scheduler"
 	"rouse/scheduler/schedule"
 )
@@ -410,7 +411,11 @@ func (e *explanation) addOtherRuns(ctx context.Context) error {
 		return err
 	}
 
-	for _, r := range runs {
+	woken, err := e.wokenRuns(ctx, after, from, to)
+	if err != nil {
+		return err
+	}
+	for _, r := range slices.Concat(runs, woken) {
 		ex := api.Explanation{Source: string(r.Trigger), Nominal: api.At(r.QueuedAt), Actual: api.At(r.StartedAt),
 			Decision: domain.DecisionRun, Run: fmt.Sprint(r.ID), Reason: requestText(r)}
 		if r.StartedAt.IsZero() {
@@ -423,6 +428,24 @@ func (e *explanation) addOtherRuns(ctx context.Context) error {
 	e.more = middle >= e.before
 	e.lines = e.lines[max(0, middle-e.before):min(len(e.lines), middle+e.after)]
 	return nil
+}
+
+// wokenRuns returns the runs of wakes around the pivot that the job planned, or that the owner planned for its agent.
+func (e *explanation) wokenRuns(ctx context.Context, after int, from, to time.Time) ([]ledger.Run, error) {
+	if after > 0 && !to.IsZero() {
+		to = to.Add(time.Millisecond) // the end of the window belongs to it
+	} else if after == 0 {
+		to = e.pivot
+	}
+	f := ledger.RunFilter{Woken: true, Job: e.name, Since: from, Until: to, Limit: maxTimeline}
+	if e.job != nil {
+		f.Job, f.Agent = "", e.job.Agent
+	}
+	runs, err := e.d.ledger.Runs(ctx, f)
+	return slices.DeleteFunc(runs, func(r ledger.Run) bool {
+		var d ledger.Detail
+		return json.Unmarshal(r.Detail, &d) != nil || d.Wake == nil || d.Wake.Job != e.name && d.Wake.Job != ""
+	}), err
 }
 
 // sort puts the lines in the order of time; it returns how many lie before the pivot.
@@ -450,6 +473,10 @@ func requestText(r ledger.Run) string {
 		return folderReason(d)
 	case d.After != nil:
 		return fmt.Sprintf("after run %d of %s, which ended %s", d.After.Run, d.After.Job, d.After.Outcome)
+	case d.Wake != nil && d.Wake.AskedBy != 0:
+		return fmt.Sprintf("a wake of the agent %s, planned by run %d: %s", r.Agent, d.Wake.AskedBy, text.Truncate(text.OneLine(d.Wake.Instructions), maxWakeNote))
+	case d.Wake != nil:
+		return fmt.Sprintf("a wake of the agent %s, planned by the %s: %s", r.Agent, d.Wake.ScheduledBy, text.Truncate(text.OneLine(d.Wake.Instructions), maxWakeNote))
 	case r.Trigger == domain.TriggerManual:
 		return "started manually"
 	}

@@ -1,10 +1,12 @@
 package web
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -40,7 +42,7 @@ func (s *server) runRoutes() []Route {
 			Param{Name: "n", Kind: ParamCount, Says: "how many, at most 1000"},
 			Param{Name: "before", Kind: ParamCursor, Says: "those older than the run of this id: the last of the page before"},
 			Param{Name: "since", Kind: ParamTime, Says: "asked for since then"},
-			Param{Name: "job", Kind: ParamText, Says: "of one job"}, Param{Name: "agent", Kind: ParamText, Says: "of one agent"},
+			Param{Name: "job", Kind: ParamText, Says: "of one job, with those of the wakes that it planned"}, Param{Name: "agent", Kind: ParamText, Says: "of one agent"},
 			Param{Name: "trigger", Kind: ParamText, Values: text.Strings(domain.Triggers()), Says: "what asked for them"},
 			Param{Name: "state", Kind: ParamText, Values: text.Strings(domain.States()), Says: "where they are"},
 			Param{Name: "outcome", Kind: ParamText, Values: text.Strings(domain.Outcomes()), Says: "how they ended"}),
@@ -101,6 +103,17 @@ func (s *server) listRuns(ctx context.Context, f ledger.RunFilter) ([]api.Run, e
 	found, err := s.ledger.Runs(ctx, f)
 	if err != nil {
 		return nil, err
+	}
+
+	if f.Job != "" && !f.Brief { // the wakes that the job planned belong to its history
+		f.Woken = true
+		woken, err := s.ledger.Runs(ctx, f)
+		if err != nil {
+			return nil, err
+		}
+		found = append(found, woken...)
+		slices.SortFunc(found, func(a, b ledger.Run) int { return cmp.Compare(b.ID, a.ID) })
+		found = found[:min(len(found), cmp.Or(f.Limit, len(found)))]
 	}
 
 	// Only an empty list may be due to a typing error, and history outlives the configuration: runs of
