@@ -34,13 +34,13 @@ func (l *Ledger) ClaimsOf(ctx context.Context, job, path string) ([]ClaimStatus,
 	return collect(rows, err, scanClaim)
 }
 
-// ClaimsOfRun lists the contents that a run has.
+// ClaimsOfRun returns the claims of a run on files.
 func (l *Ledger) ClaimsOfRun(ctx context.Context, run int64) ([]ClaimStatus, error) {
 	rows, err := l.read.QueryContext(ctx, `select `+claimColumns+` from claims where run = $1 and own = 0 order by id`, run)
 	return collect(rows, err, scanClaim)
 }
 
-// LeaveFiles has the files of a finished run stay where they are, before the run is undone: an undo may put them back where they came from.
+// LeaveFiles cancels moving or deleting the files of a finished run before it is undone, because the undo may restore their old place.
 func (l *Ledger) LeaveFiles(ctx context.Context, run int64) error {
 	return l.do(ctx, func(tx *sqlite.Tx) error {
 		_, err := tx.Exec(`update claims set after = $1 where run = $2 and own = 0 and outcome <> ''`, AfterLeft, run)
@@ -48,8 +48,8 @@ func (l *Ledger) LeaveFiles(ctx context.Context, run int64) error {
 	})
 }
 
-// DisownFiles says that a run was undone: its contents, dropped again, get runs of their own. The time of each claim is that of the
-// file which lies at its path now, for which nobody has asked for another run; zero when there is none.
+// DisownFiles lets the contents of an undone run start new runs when they are dropped again. ModTime of each claim identifies the file
+// that lies at its path now and starts no run. It is zero if there is no such file.
 func (l *Ledger) DisownFiles(ctx context.Context, claims []ClaimStatus) error {
 	return l.do(ctx, func(tx *sqlite.Tx) error {
 		for _, c := range claims {

@@ -227,7 +227,7 @@ func (l *Ledger) enqueueClaims(tx *sqlite.Tx, now time.Time, r Request, detail s
 	// A claim that passes to a new run has the next generation, and so another key.
 	key := fmt.Sprintf("file/%d/%d", mine[0].id, mine[0].generation)
 	if mine[0].wanted {
-		key = "again/" + key // the audit lets such a content end well more than once
+		key = "again/" + key // the audit accepts several successes of such content
 	}
 	if len(r.Claims) > 0 {
 		key = "batch/" + key
@@ -262,7 +262,7 @@ func (l *Ledger) enqueueClaims(tx *sqlite.Tx, now time.Time, r Request, detail s
 type newClaim struct {
 	Claim
 	id, generation int64
-	wanted         bool // its content had its run, and a person wants another
+	wanted         bool // the content had its run, and a user requested another one
 }
 
 // claim inserts the claim first, so that of two processes that saw the same file the second

@@ -25,10 +25,10 @@ const (
 	FileCopy      FileOpType = "copy"
 	FileDelete    FileOpType = "delete"
 	FileDirCreate FileOpType = "dirCreate" // its AfterHash is no hash
-	// FileMoveAway is the old name of a file that a tool has moved. The content before is not stored: it
-	// is at the new name, which is the FileMove recorded right before.
+	// FileMoveAway records the old name of a moved file. Its content is not stored, because the file has it under the new name.
+	// The FileMove recorded right before names it.
 	FileMoveAway  FileOpType = "moveAway"
-	FileDirDelete FileOpType = "dirDelete" // its BeforeHash is no hash
+	FileDirDelete FileOpType = "dirDelete" // BeforeHash is not a hash
 	// FileProgram is by a program that may change anything, found afterwards: made, changed or removed, as its hashes say.
 	FileProgram FileOpType = "program"
 )
@@ -61,7 +61,7 @@ func (l *Ledger) AddFileOp(ctx context.Context, a Attempt, op FileOp, before []b
 	return ops[0], err
 }
 
-// AddFileOps records changes as AddFileOp does, all of them or none, and sets their ids and times.
+// AddFileOps records changes like AddFileOp, in one transaction, and sets their ids and times.
 func (l *Ledger) AddFileOps(ctx context.Context, a Attempt, ops []FileOp, before [][]byte) error {
 	now := l.now()
 	entries := make([]Entry, len(ops))
@@ -70,7 +70,7 @@ func (l *Ledger) AddFileOps(ctx context.Context, a Attempt, ops []FileOp, before
 		op.Run, op.At = a.Run, now
 		var kept []byte
 		if op.BeforeHash != "" && op.NoUndoReason == "" {
-			// The columns are texts, and a file may hold any bytes.
+			// The columns have type text, but a file may hold any bytes.
 			kept = base64.StdEncoding.AppendEncode(nil, before[i])
 		}
 

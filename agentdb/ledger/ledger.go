@@ -170,7 +170,7 @@ func (l *Ledger) write(ctx context.Context, op func(*sqlite.Tx) error) error {
 	return hostFault(l.file.afterWrite(l.roomFor(func() error { return l.writer.Do(ctx, op) })))
 }
 
-// hostFault marks a fault of the file system as one of the ledger, so that it is not taken for one of a path that a tool was given.
+// hostFault wraps a file system error of the ledger, so that it is not mistaken for an error of a tool's path.
 func hostFault(err error) error {
 	if domain.IsFileFault(err) {
 		return &domain.HostError{Err: err}

@@ -10,7 +10,7 @@ import (
 	"rouse/internal/text"
 )
 
-// KindOverdue is the kind of the incident of a job without the success that was expected of it.
+// KindOverdue is the kind of incidents of jobs that did not succeed in time.
 const KindOverdue = "no success"
 
 // Count returns what an incident counts: failures, or windows of expect_success_within.
@@ -24,15 +24,15 @@ func (i Incident) Count() string {
 // Overdue is a job without a success in the time in which one was expected.
 type Overdue struct {
 	Job, Agent string
-	Missed     int    // windows that have passed since the last success
-	Why        string // what is known of the cause
+	Missed     int    // windows without a success
+	Why        string // known cause
 	LastRun    int64  // 0 if the job has not run
 	Notices    []Notice
 }
 
-// RecordOverdue opens the incident of an overdue job, or counts the windows that were missed since, and puts
-// the notices into the outbox. It does nothing if so many windows are on record, and sends no notices of an
-// incident that was acknowledged.
+// RecordOverdue opens the incident of an overdue job or updates its missed windows, and adds the notices to the
+// outbox. It does nothing if these windows are already recorded, and sends no notices of an acknowledged
+// incident.
 func (l *Ledger) RecordOverdue(ctx context.Context, o Overdue, now time.Time) error {
 	return l.do(ctx, func(tx *sqlite.Tx) error {
 		i, err := scanIncident(tx.QueryRow(`select `+incidentColumns+` from incidents where job = $1 and kind = $2 and closed_at = 0`+l.forUpdate, o.Job, KindOverdue))
@@ -66,7 +66,7 @@ func (l *Ledger) RecordOverdue(ctx context.Context, o Overdue, now time.Time) er
 	})
 }
 
-// CloseOverdue closes the incident of a job that is expected to succeed later, or no longer at all.
+// CloseOverdue closes the incident of a job that is not overdue any more.
 func (l *Ledger) CloseOverdue(ctx context.Context, job string, now time.Time) error {
 	return l.do(ctx, func(tx *sqlite.Tx) error {
 		_, err := tx.Exec(`update incidents set closed_at = $1 where job = $2 and kind = $3 and closed_at = 0`, ms(now), job, KindOverdue)

@@ -383,14 +383,13 @@ const (
 	lastEndAt     = `select finished_at from runs where job = $1 and state = 'finished' and outcome <> 'skipped' and id < $2 order by id desc limit 1`
 )
 
-// LastTimes are times of earlier runs of a job. Zero means that there is none.
+// LastTimes holds times of earlier runs of a job. Zero means that there is no such run.
 type LastTimes struct {
-	SuccessStart, SuccessEnd time.Time // of the last run that succeeded
-	End                      time.Time // of the last run that was not skipped
+	SuccessStart, SuccessEnd time.Time // of the last successful run
+	End                      time.Time // of the last run, without skipped runs
 }
 
-// LastTimes returns the times of the runs of a job before another one. It reads no whole rows,
-// because every run asks for it.
+// LastTimes returns the times of a job's runs before a given run. It does not read whole rows, because every run calls it.
 func (l *Ledger) LastTimes(ctx context.Context, job string, before int64) (t LastTimes, err error) {
 	var began, ended, last int64
 	err = l.statements.row(ctx, lastSuccessAt, job).Scan(&began, &ended)
@@ -405,7 +404,7 @@ func (l *Ledger) LastTimes(ctx context.Context, job string, before int64) (t Las
 
 const lastDoneAt = `select finished_at from runs where job = $1 and state = 'finished' and outcome = $2 order by finished_at desc, id desc limit 1`
 
-// LastDone returns when a job last succeeded or found nothing to do. It returns the zero time if it never has.
+// LastDone returns the end of a job's last run with outcome success or nothing, or the zero time.
 func (l *Ledger) LastDone(ctx context.Context, job string) (time.Time, error) {
 	var last int64
 	for _, outcome := range []domain.Outcome{domain.OutcomeSuccess, domain.OutcomeNothing} {

@@ -225,7 +225,7 @@ type Request struct {
 	Breaker Breaker
 	// Named says that a person named the file: it is tried also where the same content has failed.
 	Named bool
-	// Again says that a person wants another run of content that had its run, whatever its outcome.
+	// Again requests another run of content that already had its run, with any outcome.
 	Again bool
 	// Watch is remembered with a new run, which becomes its Run.
 	Watch *WatchState
@@ -269,7 +269,7 @@ const (
 	AfterLeft    = "left"    // stays where it is, as configured
 	AfterFailed  = "failed"  // could not be moved; tried again when it is seen again
 	AfterBack    = "back"    // its run failed, and it is there again as it was: it waits for its owner, or for another job
-	AfterUndone  = "undone"  // its run was undone: the file as it lies there now needs no run, any other with its content does
+	AfterUndone  = "undone"  // its run was undone; the file that lies there now needs no run, another file with this content does
 )
 
 // ClaimStatus is a claim with the run that has it.
@@ -452,7 +452,7 @@ type EventFilter struct {
 	Run   int64
 	Job   string
 	After int64
-	Since time.Time // zero: from the beginning
+	Since time.Time // zero means no limit
 	Limit int       // 0 means 1000
 }
 

@@ -20,8 +20,8 @@ type WatchState struct {
 	Tree        string
 	Round       int
 	Run         int64
-	// Collected is the time until which a watch that collects has handed over its files. Run is the
-	// run that got them, zero if there were none.
+	// Collected is the time of the last handover of a collecting watch. Run is the run that got the files, or zero if there
+	// were no files.
 	Collected time.Time
 }
 

@@ -111,7 +111,7 @@ func claims(t *testing.T, open Open) {
 		t.Errorf("what was cancelled is not run again: %+v", again)
 	}
 
-	// What was undone runs when it comes again. The file that lies there after the undo does not.
+	// Undone content starts a run when it is dropped again. The file that lies there after the undo does not.
 	taken := drop
 	taken.Claim = &ledger.Claim{Job: "inbox", Path: "/in/undone.csv", Hash: "h1", ModTime: time.UnixMilli(1000)}
 	first := enqueue(t, l, taken)[0]
@@ -136,7 +136,7 @@ func claims(t *testing.T, open Open) {
 		t.Fatalf("the file of an undone run does not run when it is dropped again: %+v", second)
 	}
 
-	// A person may want another run of a finished file, but not two at once.
+	// A user can request another run of a finished file, but not two at once.
 	again := dropped
 	again.Again = true
 	if busy := enqueue(t, l, again)[0]; !busy.Blocked || busy.Run != second.Run {

@@ -285,7 +285,7 @@ func filters(t *testing.T, open Open) {
 	}
 }
 
-// lastTimes: a run that was skipped, or is the one that asks, is no end before it, and a failure no success.
+// lastTimes checks that LastTimes ignores skipped runs and the given run, and counts failures only as ends.
 func lastTimes(t *testing.T, open Open) {
 	l, ctx := open(t), t.Context()
 	for _, outcome := range []domain.Outcome{domain.OutcomeSuccess, domain.OutcomeError, domain.OutcomeSkipped, domain.OutcomeSuccess} {
