@@ -19,8 +19,8 @@ const (
 	maxProbes = 32 // files that one scan retries while moving fails
 )
 
-// ApplyAfterActions moves, deletes or leaves the files of runs that have finished, for a process that does not watch. The watches
-// are those of all jobs: the files of a job without one are left where they are.
+// ApplyAfterActions moves, deletes or leaves the files of finished runs, for a process that does not watch. watches holds the watches
+// of all jobs. The files of a job without a watch are left where they are.
 func ApplyAfterActions(ctx context.Context, o Options, watches []Watch) error {
 	watches, err := validated(watches)
 	if err != nil {

@@ -380,7 +380,7 @@ func TestAfterRetriesWhatFails(t *testing.T) {
 	}
 
 	d.must(os.Remove(d.path("done")))
-	if _, err := EnqueueFile(t.Context(), d.w.ledger, w, d.path("inbox/a.csv"), false); err != nil { // as a scan does
+	if _, err := EnqueueFile(t.Context(), d.w.ledger, w, d.path("inbox/a.csv"), false); err != nil { // like a scan
 		t.Fatal(err)
 	}
 	if got := d.applyAfter(c); got.After != ledger.AfterDone {
@@ -748,7 +748,7 @@ func TestAfterOfARunRetriedAtOnce(t *testing.T) {
 	d.read("failed/a.csv", "2")
 }
 
-// TestMoveByTemplate moves files to destinations whose values strangers choose.
+// TestMoveByTemplate moves files to destinations with untrusted values.
 func TestMoveByTemplate(t *testing.T) {
 	for name, c := range map[string]struct{ template, value, want string }{
 		"a name":           {"{{ .File.Name }}", "a.csv", "sorted/a.csv"},
@@ -779,7 +779,7 @@ func TestMoveByTemplate(t *testing.T) {
 			}
 			w := d.set(After{Action: actionMove, Dir: d.path("sorted"), Template: c.template})
 			claim := d.run(w, d.write("inbox/a.csv", "content"), domain.OutcomeSuccess)
-			state, dest, note, _ := d.w.moveOrDelete(t.Context(), &w, claim) // killed before the record
+			state, dest, note, _ := d.w.moveOrDelete(t.Context(), &w, claim) // killed before the move was recorded
 			if state != ledger.AfterDone || dest != d.path(c.want) {
 				t.Fatalf("%s %s %s", state, dest, note)
 			}

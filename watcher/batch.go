@@ -19,10 +19,10 @@ type batch struct {
 	since time.Time // when the first of them was ready
 	count uint64
 	retry time.Time // the ledger could not record them; not before this
-	// Of a watch that collects: until when files were handed over, and when this process first
-	// looked. Both are zero before that.
+	// For a collecting watch: the time of the last handover, and the time at which this process
+	// began to collect. Both are zero until then.
 	collected, began time.Time
-	handover         *ledger.WatchState // that is under way
+	handover         *ledger.WatchState // current handover
 }
 
 type readyFile struct {
@@ -72,8 +72,8 @@ func (f *folder) batchDue() time.Time {
 	return latest(f.partialBatchDue(f.batch.since), f.batch.retry)
 }
 
-// partialBatchDue is when files become a run that are fewer than it may have: the folder is
-// quiet but for files that are held back, or has been waited for since a time, for MaxWait.
+// partialBatchDue returns when a batch that is not full becomes a run: as soon as the folder is
+// quiet, or MaxWait after since. Files that are held back do not count.
 func (f *folder) partialBatchDue(since time.Time) time.Time {
 	enough := since.Add(f.MaxWait)
 	if quiet := f.debouncer.lastChange.Add(f.Settle); f.debouncer.len() <= len(f.waits) && len(f.hashing) == 0 && quiet.Before(enough) {

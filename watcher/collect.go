@@ -7,8 +7,8 @@ import (
 	"rouse/agentdb/ledger"
 )
 
-// NextHandover returns when a watch that collects hands over its files, given what it remembers.
-// A watch that no daemon has looked at yet begins now. A time that has passed means at once.
+// NextHandover returns the time of the next handover of a collecting watch with a saved state. A
+// watch without a state begins now. If the time has passed, the handover is due at once.
 func (w *Watch) NextHandover(st ledger.WatchState, now time.Time) time.Time {
 	if st.Collected.IsZero() {
 		st.Collected = now
@@ -16,8 +16,8 @@ func (w *Watch) NextHandover(st ledger.WatchState, now time.Time) time.Time {
 	return w.Collect.Next(st.Collected)
 }
 
-// beginCollecting reads until when files were handed over. The first time it is recorded, so that
-// a restart does not move the next handover.
+// beginCollecting reads the time of the last handover. A new watch records the current time, so
+// that a restart does not move its first handover.
 func (f *folder) beginCollecting(ctx context.Context) {
 	if f.Collect.When == "" || !f.batch.collected.IsZero() || time.Now().Before(f.batch.retry) {
 		return
@@ -39,8 +39,8 @@ func (f *folder) beginCollecting(ctx context.Context) {
 	f.publishHandover()
 }
 
-// collectDue returns when the collected files are handed over: at their time, and once all files
-// that are there have been seen. It is zero while the folder is missing: its files wait for it.
+// collectDue returns when the collected files are handed over: at the configured time, but not
+// before all present files have been seen. It is zero while the folder is missing.
 func (f *folder) collectDue() time.Time {
 	if f.root == "" || f.batch.collected.IsZero() {
 		return f.batch.retry
@@ -49,8 +49,8 @@ func (f *folder) collectDue() time.Time {
 	return latest(latest(due, f.partialBatchDue(latest(due, f.batch.began))), f.batch.retry)
 }
 
-// collect prepares the handover of as many files, and reports whether there is one. That nothing
-// has come is recorded, too.
+// collect prepares the handover of a number of files. Without files it records that none came
+// and returns false.
 func (f *folder) collect(ctx context.Context, files int) bool {
 	st, _, err := f.w.ledger.WatchState(ctx, f.Job)
 	if err != nil {
@@ -58,7 +58,7 @@ func (f *folder) collect(ctx context.Context, files int) bool {
 		return false
 	}
 
-	// A handover that is late, for the machine was off, counts for all times it has missed.
+	// A late handover replaces all handovers that were missed, for example while the machine was off.
 	due := f.Collect.Next(f.batch.collected)
 	st.Collected, st.Run = due, 0
 	if now := time.Now(); now.Sub(due) > f.MaxWait+time.Minute {
@@ -86,7 +86,7 @@ func (f *folder) collectFailed(ctx context.Context, err error) {
 	}
 }
 
-// publishHandover shows the time of the next handover in the status.
+// publishHandover puts the time of the next handover into the status.
 func (f *folder) publishHandover() {
 	f.mu.Lock()
 	defer f.mu.Unlock()

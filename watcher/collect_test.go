@@ -12,7 +12,7 @@ import (
 	"rouse/watcher"
 )
 
-// collecting is a watch that hands over its files once an hour.
+// collecting returns a watch that hands over its files once an hour.
 func (b *bench) collecting() watcher.Watch {
 	w := b.inbox()
 	w.Mode, w.Existing, w.MaxFiles = watcher.ModeBatch, watcher.ExistingProcess, 10_000
@@ -21,7 +21,7 @@ func (b *bench) collecting() watcher.Watch {
 	return w
 }
 
-// handedOver lists the files of each run, the oldest run first.
+// handedOver returns the files of each run, the oldest run first.
 func (b *bench) handedOver() (out []string) {
 	b.t.Helper()
 	runs, err := b.ledger.Runs(b.t.Context(), ledger.RunFilter{Job: "in"})
@@ -39,7 +39,7 @@ func (b *bench) handedOver() (out []string) {
 	return out
 }
 
-// overdue makes the next handover one that was missed.
+// overdue moves the next handover into the past.
 func (b *bench) overdue() {
 	b.t.Helper()
 	st, _, err := b.ledger.WatchState(b.t.Context(), "in")
@@ -48,7 +48,7 @@ func (b *bench) overdue() {
 	b.must(b.ledger.SaveWatchStates(b.t.Context(), st))
 }
 
-// TestCollect hands over all files to one run, once, whatever was restarted or missed meanwhile.
+// TestCollect checks that all files go to one run, once, also after restarts and missed handovers.
 func TestCollect(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -72,7 +72,7 @@ func TestCollect(t *testing.T) {
 		t.Fatalf("%d runs, the time is %s and was %s", b.count("in"), at, first)
 	}
 
-	// The machine was off when the files were due; one more came meanwhile.
+	// The machine was off at the time of the handover, and another file arrived.
 	b.stop()
 	b.overdue()
 	b.write("inbox/d", "d")
@@ -83,7 +83,7 @@ func TestCollect(t *testing.T) {
 		t.Fatalf("%q", got)
 	}
 
-	// What comes later waits for the next time, also over a restart.
+	// Later files wait for the next handover, also after a restart.
 	b.write("inbox/e", "e")
 	b.until(func() bool { return b.status("in").Waiting == 1 })
 	b.stop()
@@ -94,7 +94,7 @@ func TestCollect(t *testing.T) {
 	}
 }
 
-// TestCollectNothing starts no run without files, records that, and waits for the next time.
+// TestCollectNothing checks that a handover without files starts no run and is recorded.
 func TestCollectNothing(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -124,7 +124,7 @@ func TestCollectNothing(t *testing.T) {
 	}
 }
 
-// TestCollectMissingFolder waits for a folder that is gone when its files are due.
+// TestCollectMissingFolder checks that a handover waits for a missing folder.
 func TestCollectMissingFolder(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

@@ -13,7 +13,7 @@ import (
 	"rouse/internal/text"
 )
 
-// maxPart bounds an expanded part of a destination, in bytes. It leaves room for a number.
+// maxPart is the maximum length of an expanded part of a destination, in bytes. It leaves room for a number.
 const maxPart = 200
 
 // SplitTemplate splits a destination into the folder before its first template and the rest.
@@ -60,7 +60,7 @@ func parts(template string) (out []string) {
 	return append(out, part.String())
 }
 
-// destination returns the folder below after.Dir that a file goes to, and its name there.
+// destination returns the new folder of a file, relative to after.Dir, and its new name.
 func (w *Watcher) destination(ctx context.Context, after After, c ledger.ClaimStatus) (below, name string, err error) {
 	name = path.Base(c.Path)
 	if after.Template == "" {
@@ -86,8 +86,8 @@ func (w *Watcher) destination(ctx context.Context, after After, c ledger.ClaimSt
 	return below, name, nil
 }
 
-// safeName makes one name of an expanded part: strangers choose the values in it. A folder of
-// theirs is never hidden.
+// safeName turns an expanded part with untrusted values into a single file or folder name. A
+// folder name never begins with a dot.
 func safeName(s string, folder bool) string {
 	s = strings.TrimSpace(strings.Map(func(r rune) rune {
 		if r == '/' || r == '\\' || r == unicode.ReplacementChar || unicode.IsControl(r) {

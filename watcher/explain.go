@@ -156,7 +156,7 @@ func (f *folder) explain(ctx context.Context, file string, waits []Wait) (Verdic
 	return v, nil
 }
 
-// explainCollected says when a file is handed over with the others.
+// explainCollected describes when a collected file is handed over.
 func (f *folder) explainCollected(ctx context.Context, v Verdict, info fs.FileInfo) (Verdict, error) {
 	st, _, err := f.w.ledger.WatchState(ctx, f.Job)
 	if err != nil {

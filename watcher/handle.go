@@ -109,7 +109,7 @@ func (g *allowedRoots) openDir(dir string, create bool) (*os.Root, error) {
 	return root, nil
 }
 
-// openDestination opens the folder below a destination, and follows no link below it.
+// openDestination opens a folder below a destination without following links.
 func (g *allowedRoots) openDestination(dir, below string, create bool) (*os.Root, error) {
 	root, err := g.openDir(dir, create)
 	if err != nil || below == "" {

@@ -295,7 +295,7 @@ func (f *folder) alreadyClaimed(ctx context.Context, c candidate) (bool, error) 
 	case st.After == ledger.AfterUndone && saved:
 		return false, nil
 	case st.After == ledger.AfterUndone:
-		// An undo has put it back, or left it here; its owner asks for a run of it.
+		// The file was put back or left here by an undo. It gets a run only on request.
 	case st.Outcome == "", st.After == ledger.AfterLeft && st.Outcome.Done():
 		if saved && c.fromEvent {
 			f.event(ctx, "file.blocked", st.Run, map[string]any{"path": c.path, "hash": c.hash, "run": st.Run})

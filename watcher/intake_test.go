@@ -47,7 +47,7 @@ func TestAlreadyClaimed(t *testing.T) {
 		outcome          domain.Outcome // of their run; "" while it is on
 		pending          bool           // nobody has dealt with the file
 		undone           bool
-		saved, event     bool // another time, told by an event
+		saved, event     bool // the file has a new time; an event arrived
 		claimed, waits   bool
 		blocked          string
 	}{

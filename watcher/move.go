@@ -161,7 +161,7 @@ func copyAcross(ctx context.Context, file fileHandle, st stamp, dest fileHandle)
 	return file.remove()
 }
 
-// renameNew renames a file unless the new name is taken: fs.ErrExist.
+// renameNew renames a file. It returns fs.ErrExist if the new name is taken.
 func renameNew(file, dest fileHandle) error {
 	return atomicfile.MoveNew(atomicfile.Name{Root: file.root, Name: file.name}, atomicfile.Name{Root: dest.root, Name: dest.name})
 }

@@ -28,8 +28,8 @@ func readOnce(ctx context.Context, w *Watch, path string, now stamp) (string, er
 	return newHashes().of(ctx, file, now)
 }
 
-// EnqueueFile queues a run of one file that its owner names. It makes the same claim as a drop, so
-// that content which had its run gets another one only with again.
+// EnqueueFile queues a run for a named file. It makes the same claim as a dropped file. Content that
+// already had its run gets another one only with again.
 func EnqueueFile(ctx context.Context, q Queue, w Watch, path string, again bool) (ledger.Accepted, error) {
 	// Claims are made by real paths; a scan resolves links too.
 	abs, err := w.Boundary.Resolve(path)

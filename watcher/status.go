@@ -27,10 +27,10 @@ type Status struct {
 	Job, Path     string
 	Mode          string
 	State         State
-	Waiting       int       // files that have not settled, or wait for the others of their batch
+	Waiting       int       // files that have not settled or wait for their batch
 	Round         int       // for converge: the runs since the folder was last idle
-	Handover      time.Time // for collect: the next one
-	Subscriptions int       // whose events the system reports
+	Handover      time.Time // next handover of a collecting watch
+	Subscriptions int       // folders with events from the system
 	Degraded      string    // why the folder is polled; "" when events are reliable
 	Problem       string
 	LastScan      time.Time

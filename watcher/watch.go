@@ -43,14 +43,14 @@ const (
 // After is what happens to a file after its run.
 type After struct {
 	Action   string // "" or leave, move, delete
-	Dir      string // of move: the folder that no file leaves
+	Dir      string // of move: files stay below this folder
 	Template string // of move: the rest of the path; see SplitTemplate
 }
 
-// Collect says when a watch hands over all files that have come, as one batch.
+// Collect describes when a watch hands over all collected files as one batch.
 type Collect struct {
-	When string                          // in words: "until 08:00", "every 24h"; "" means that it does not collect
-	Next func(after time.Time) time.Time // the first time after another one
+	When string                          // in words, such as "until 08:00" or "every 24h"; "" if the watch does not collect
+	Next func(after time.Time) time.Time // returns the first handover after a time
 }
 
 // Watch is one job's folder.
@@ -68,7 +68,7 @@ type Watch struct {
 	Settle               time.Duration // 0 means 1s
 	MaxWait              time.Duration // 0 means 30s: so long a folder that is never quiet is waited for, in batch and converge
 	MaxFiles             int           // 0 means 500: of one batch
-	Collect              Collect       // of mode batch
+	Collect              Collect       // only with mode batch
 	Existing             string        // "" means process for per_file, ignore for batch and converge
 	OnSuccess, OnFailure After         // not of converge
 	// Boundary holds the places in which agents or strangers make names: below them no link is followed

@@ -36,8 +36,8 @@ type Options struct {
 	BreakerNotices func(job, path string) []ledger.Notice
 	// ReturnNotices makes the notices for when a file is there again as it was after its run failed; may be nil.
 	ReturnNotices func(job, path string, run int64) []ledger.Notice
-	// Expand fills one part of the template of a destination for the file of a finished run. It
-	// may be nil if no watch has a template.
+	// Expand expands one part of a destination template for the file of a finished run. It may be
+	// nil if no watch has a template.
 	Expand func(ctx context.Context, template string, c ledger.ClaimStatus) (string, error)
 	// Elsewhere says of a job that is not watched here whether another node may watch it: what is recorded of its folder and
 	// files is that node's. nil: there is no other.
