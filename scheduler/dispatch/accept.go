@@ -46,7 +46,7 @@ func (d *Dispatcher) RecordDue(ctx context.Context, now time.Time, due []ledger.
 type reservation struct {
 	id    int64 // in place of the run's, which it gets when it is accepted
 	start *ledger.Start
-	do    ExecutorFunc // the work of the attempt
+	do    ExecutorFunc // executes the attempt
 }
 
 // reserve takes the lane of a run that would start next. Whoever calls it settles what it gives.

@@ -34,14 +34,14 @@ type Executor interface {
 	ObstacleNotices(run ledger.Run, o ledger.Obstacle) []ledger.Notice
 }
 
-// Freezer is an Executor whose work follows from a configuration. Freeze returns an Execute that keeps to the configuration of
-// now. The dispatcher calls it before an attempt is on record as running, so that a later configuration does not change
-// or end a run that has started.
+// Freezer is an Executor that depends on a configuration. Freeze returns an Execute that uses the current configuration. The
+// dispatcher calls it before it records an attempt as running, so that a later configuration does not change or end a
+// started run.
 type Freezer interface {
 	Freeze() func(ctx context.Context, run ledger.Run, a ledger.Attempt) (ledger.Result, error)
 }
 
-// frozen returns what executes the attempts that are about to start.
+// frozen returns the function that executes the attempts about to start.
 func (d *Dispatcher) frozen() ExecutorFunc {
 	if f, ok := d.o.Executor.(Freezer); ok {
 		return f.Freeze()

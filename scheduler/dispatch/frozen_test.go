@@ -11,7 +11,7 @@ import (
 	"rouse/scheduler/dispatch"
 )
 
-// freezer has a configuration, which changes right after each time that it was frozen.
+// freezer has a configuration that changes right after each call of Freeze.
 type freezer struct {
 	executor
 	l      *ledger.Ledger
@@ -32,8 +32,8 @@ func (f *freezer) Freeze() func(context.Context, ledger.Run, ledger.Attempt) (le
 	}
 }
 
-// TestConfigurationOfStartedRuns: the configuration of an attempt is fixed before the attempt is on record as running, so that none
-// that comes in between changes it; a run from the queue starts like one that starts with its commit.
+// TestConfigurationOfStartedRuns checks that the configuration of an attempt is fixed before the attempt is recorded as running, for
+// runs from the queue and for runs that start when they are committed.
 func TestConfigurationOfStartedRuns(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *bench) {
 		f := &freezer{l: b.l, t: t, did: make(chan int64, 1)}
@@ -42,7 +42,7 @@ func TestConfigurationOfStartedRuns(t *testing.T) {
 			return success, nil
 		}
 		b.o.Executor = f
-		first := enqueue(t, b.l, "a", "j") // it waits in the queue as the dispatcher starts
+		first := enqueue(t, b.l, "a", "j") // already queued when the dispatcher starts
 		d, err := dispatch.New(b.o)
 		if err != nil {
 			t.Fatal(err)

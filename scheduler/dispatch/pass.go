@@ -378,7 +378,7 @@ func (d *Dispatcher) start(writing context.Context, ids []int64) error {
 			continue
 		}
 
-		d.launch(started[i], do) //nolint:contextcheck // an attempt outlives the context of Run
+		d.launch(started[i], do) //nolint:contextcheck // attempts outlive the context of Run
 	}
 
 	return nil

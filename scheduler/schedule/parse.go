@@ -269,7 +269,7 @@ func (s *Schedule) MoreThanHourly() bool {
 	return false
 }
 
-// DailyAtMost reports whether the schedule has at most one instant a day.
+// DailyAtMost reports whether the schedule fires at most once a day.
 func (s *Schedule) DailyAtMost() bool {
 	switch s.source {
 	case sourceEvery:

@@ -16,25 +16,25 @@ type ParsedTime struct {
 	Precision time.Duration // how precisely it was written: a minute, a day
 }
 
-// clockLayouts are the ways to write a time of day, in lower case, with their precision.
+// clockLayouts lists the layouts of a time of day, in lower case, with their precision.
 var clockLayouts = map[string]time.Duration{
 	"15:04": time.Minute, "15:04:05": time.Second, "3pm": time.Minute, "3:04pm": time.Minute,
 }
 
-// dayOffsets are the words for days, counted from today.
+// dayOffsets maps words for days to their distance from today.
 var dayOffsets = map[string]int{"yesterday": -1, "today": 0, "tomorrow": 1}
 
-// timeForms lists the forms of a time for error messages and the help.
+// timeForms lists the accepted forms of a time, for error messages and the help.
 const timeForms = `15:04, today, yesterday, tomorrow, monday 15:04, -2h, 2026-11-21, "2026-11-21 15:04" or 2026-11-21T15:04:00+01:00`
 
-// ParseTime parses a time that a person wrote: RFC 3339, now, a local date, today, yesterday,
-// tomorrow or a weekday, each with or without a time of day, a time of day alone, or a length
-// of time (2h, -2h, +2h, "2h ago", "in 2h").
+// ParseTime parses a time: RFC 3339, now, a time of day, a duration (2h, -2h, +2h, "2h ago",
+// "in 2h"), or a day with an optional time of day. A day is a local date, today, yesterday,
+// tomorrow or a weekday.
 //
-// If ahead is true, the future is meant: a weekday or a time of day is the next one, and 2h is
-// in two hours. Otherwise a weekday is the most recent one, a time of day is that of today,
-// and 2h is two hours ago. A reading that the zone's clocks show twice is the first of the two,
-// and a reading that they skip is the first instant after the gap.
+// If ahead is true, a weekday or a time of day is the next one, and 2h is in two hours.
+// Otherwise a weekday is the most recent one, a time of day is that of today, and 2h is two
+// hours ago. A local time that occurs twice is the first one. A local time that the zone skips
+// is the first instant after the gap.
 func ParseTime(written string, now time.Time, zone *time.Location, ahead bool) (ParsedTime, error) {
 	p, err := parseTime(strings.ToLower(strings.TrimSpace(written)), now, zone, ahead)
 	// JSON cannot hold other years.
@@ -63,7 +63,7 @@ func parseTime(written string, now time.Time, zone *time.Location, ahead bool) (
 		return ParsedTime{now.Add(shift).UTC(), time.Second}, nil
 	}
 
-	// The T of a date and time is as good as a blank.
+	// A T between date and time is the same as a blank.
 	if len(written) > len(time.DateOnly) && written[len(time.DateOnly)] == 't' {
 		written = written[:len(time.DateOnly)] + " " + written[len(time.DateOnly)+1:]
 	}
@@ -93,7 +93,7 @@ func parseTime(written string, now time.Time, zone *time.Location, ahead bool) (
 	return ParsedTime{at, span}, nil
 }
 
-// parseShift parses a length of time from now.
+// parseShift parses a duration relative to now.
 func parseShift(written string, ahead bool) (time.Duration, bool) {
 	back := !ahead
 	length, ago := strings.CutSuffix(written, " ago")
@@ -129,7 +129,7 @@ func parseTimeOfDay(written string) (clock time.Time, span time.Duration, ok boo
 	return time.Time{}, 0, false
 }
 
-// parseDay parses a date, a word for a day, or a weekday. Which day a weekday is depends on the time of day.
+// parseDay parses a date, a word for a day, or a weekday. The date of a weekday depends on the time of day.
 func parseDay(written string, clock, now time.Time, zone *time.Location, ahead bool) (date, error) {
 	today := dateOf(now.In(zone))
 	if t, err := time.Parse(time.DateOnly, written); err == nil {
@@ -156,7 +156,7 @@ func parseDay(written string, clock, now time.Time, zone *time.Location, ahead b
 	if ahead {
 		step = 1
 	}
-	// Two weeks, since a zone may have skipped the date.
+	// Look two weeks ahead, because a zone may skip a date.
 	for i := range 15 {
 		d := today.add(i * step)
 		at := resolve(d, clock.Hour(), clock.Minute(), clock.Second(), zone)
@@ -167,7 +167,7 @@ func parseDay(written string, clock, now time.Time, zone *time.Location, ahead b
 	return 0, errNoTime
 }
 
-// parseWeekday parses the English name of a day, or its first three letters or more.
+// parseWeekday parses the English name of a day or a prefix of at least three letters.
 func parseWeekday(written string) (int, bool) {
 	for day := time.Sunday; day <= time.Saturday; day++ {
 		if len(written) >= 3 && strings.HasPrefix(strings.ToLower(day.String()), written) {

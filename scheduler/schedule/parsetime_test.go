@@ -99,8 +99,8 @@ func TestParseTime(t *testing.T) {
 	}
 }
 
-// FuzzParseTime checks that no text panics, that an error quotes no control characters, and
-// that the direction holds for weekdays and times of day.
+// FuzzParseTime checks that ParseTime does not panic, that its errors contain no control
+// characters, and that weekdays and times of day respect ahead.
 func FuzzParseTime(f *testing.F) {
 	for _, text := range []string{"now", "-2h", "in 3d", "2h ago", "yesterday", "monday 08:00", "8:30pm", "2026-03-29 02:30", "2026-11-21T08:00:00Z", "2011-12-30"} {
 		for _, zone := range []string{"Europe/Berlin", "Pacific/Apia", "America/Havana"} {
