@@ -337,7 +337,7 @@ func TestRename(t *testing.T) {
 	}
 }
 
-// A rename on a system that has none which refuses to replace takes a free name only, for files and folders.
+// reserveAndRename never replaces an existing file or folder.
 func TestReserveAndRename(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -6,19 +6,19 @@ import (
 	"path/filepath"
 )
 
-// Name is a file or a folder in a root that is held open: a link which takes the place of a folder on the
-// way leads no rename elsewhere. MoveOver renames it to a name that may be taken, and MoveNew to a free
-// one: fs.ErrExist. Neither syncs. Between file systems both return syscall.EXDEV.
+// Name is the name of a file or folder in an open root. Renames stay in that root even if a folder of the path is replaced by
+// a link. MoveOver replaces an existing file; MoveNew returns fs.ErrExist instead. Neither syncs. Between file systems both
+// return syscall.EXDEV.
 type Name struct {
 	Root *os.Root
 	Name string // relative to Root
 }
 
-// Path returns the path of the name by that of its root.
+// Path joins the name to the path of its root.
 func (n Name) Path() string { return filepath.Join(n.Root.Name(), n.Name) }
 
-// reserveAndRename is MoveNew for systems without a rename that refuses to replace: an empty file or
-// folder reserves the name, and is replaced.
+// reserveAndRename implements MoveNew on systems without a rename that fails if the target exists. It creates an empty file or
+// folder with the new name and renames over it.
 func reserveAndRename(from, to Name) error {
 	info, err := from.Root.Lstat(from.Name)
 	if err != nil {

@@ -6,13 +6,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// MoveNew renames a file or a folder unless the new name is taken: fs.ErrExist.
+// MoveNew renames a file or folder. It returns fs.ErrExist if the new name is taken.
 func MoveNew(from, to Name) error {
 	err := inFolders(from, to, func(from int, old string, to int, name string) error {
 		return unix.Renameat2(from, old, to, name, unix.RENAME_NOREPLACE)
 	})
 	if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOSYS) {
-		return reserveAndRename(from, to) // this file system cannot
+		return reserveAndRename(from, to) // the file system does not support it
 	}
 	return err
 }

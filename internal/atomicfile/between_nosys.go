@@ -2,5 +2,5 @@
 
 package atomicfile
 
-// MoveNew renames a file or a folder unless the new name is taken: fs.ErrExist.
+// MoveNew renames a file or folder. It returns fs.ErrExist if the new name is taken.
 func MoveNew(from, to Name) error { return reserveAndRename(from, to) }

@@ -4,5 +4,5 @@ package atomicfile
 
 import "os"
 
-// MoveOver renames a file or a folder, and replaces a file that has the new name.
+// MoveOver renames a file or folder, and replaces an existing file.
 func MoveOver(from, to Name) error { return os.Rename(from.Path(), to.Path()) }

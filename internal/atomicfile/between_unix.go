@@ -9,10 +9,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// MoveOver renames a file or a folder, and replaces a file that has the new name.
+// MoveOver renames a file or folder, and replaces an existing file.
 func MoveOver(from, to Name) error { return inFolders(from, to, unix.Renameat) }
 
-// inFolders renames between two folders that are held open.
+// inFolders renames between two open folders.
 func inFolders(from, to Name, rename func(from int, old string, to int, name string) error) error {
 	source, err := from.Root.Open(filepath.Dir(from.Name))
 	if err != nil {

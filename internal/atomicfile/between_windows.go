@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// MoveNew renames a file or a folder unless the new name is taken: fs.ErrExist.
+// MoveNew renames a file or folder. It returns fs.ErrExist if the new name is taken.
 func MoveNew(file, dest Name) error {
 	from, err := windows.UTF16PtrFromString(file.Path())
 	if err != nil {
@@ -22,7 +22,7 @@ func MoveNew(file, dest Name) error {
 
 	err = windows.MoveFileEx(from, to, windows.MOVEFILE_WRITE_THROUGH)
 	if errors.Is(err, windows.ERROR_NOT_SAME_DEVICE) {
-		err = syscall.EXDEV // as the others call it
+		err = syscall.EXDEV // as on other systems
 	}
 	if err != nil {
 		return &os.LinkError{Op: "rename", Old: file.Path(), New: dest.Path(), Err: err}

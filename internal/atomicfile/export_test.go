@@ -3,5 +3,5 @@ package atomicfile
 // RenameViaPlaceholder is for file systems without links; those that tests run on have them.
 var RenameViaPlaceholder = renameViaPlaceholder
 
-// ReserveAndRename is for systems without a rename that refuses to replace.
+// ReserveAndRename exports reserveAndRename for tests.
 var ReserveAndRename = reserveAndRename

@@ -8,16 +8,16 @@ import (
 	"syscall"
 )
 
-// HostError is a fault of the files that rouse itself depends on, such as the ledger. It ends a run; a model can do nothing
-// about it.
+// HostError is an error of the files that rouse itself depends on, such as the ledger. It ends the run, because a model cannot
+// correct it.
 type HostError struct{ Err error }
 
 func (e *HostError) Error() string { return e.Err.Error() }
 
 func (e *HostError) Unwrap() error { return e.Err }
 
-// IsFileFault reports whether an error is a fault of the file system or the machine that may pass or concern one path: a
-// folder that is gone, a permission, too many open files. A HostError is not, and neither is a failed connection.
+// IsFileFault reports whether an error of the file system may be temporary or concern only one path, such as a missing
+// folder, a permission or too many open files. HostErrors and failed connections are not file faults.
 func IsFileFault(err error) bool {
 	if _, host := errors.AsType[*HostError](err); host {
 		return false

@@ -52,11 +52,11 @@ func (o Outcome) Failed() bool {
 	return o == OutcomeError || o == OutcomeTimeout || o == OutcomeBudget
 }
 
-// Failure stands for each outcome that opens an incident, in lists of the outcomes to tell about.
+// Failure stands for every outcome that opens an incident, in notify.on.
 const Failure = "failure"
 
-// OpensIncident reports whether a run with this outcome counts as a failure of its job: it opens an
-// incident, or is counted in the open one.
+// OpensIncident reports whether a run with this outcome is a failure of its job. It opens an incident, or counts in the
+// open one.
 func (o Outcome) OpensIncident() bool { return o.Failed() || o == OutcomeInterrupted }
 
 // Reached says whether a run has come to an end of its own, good or with less than was wanted.

@@ -28,8 +28,8 @@ type State struct {
 	Tool  string // the call that was begun last in this step, "" while the model answers
 	Bytes int64  // that have arrived since the step or the call began: of the answer, or of what a program printed
 	Since time.Time
-	Model string // that is asked, with its address; "" once anything of its answer has arrived
-	Retry string // why it is asked again, "" if it is asked for the first time
+	Model string // requested model with its address; "" once its response has begun
+	Retry string // reason for a retry, "" in the first attempt
 }
 
 // Board is what the runs of a process are doing. The zero value is one of none.
@@ -189,7 +189,7 @@ func (r *Run) Arrived(n int) {
 	r.change(func() { r.state.Bytes, r.state.Model, r.state.Retry = r.state.Bytes+int64(n), "", "" })
 }
 
-// Waits tells which model has been asked and, if it is asked again, why.
+// Waits records the requested model and the reason for a retry, if any.
 func (r *Run) Waits(model, retry string) {
 	r.change(func() { r.state.Model, r.state.Retry = model, retry })
 }

@@ -6,10 +6,10 @@ import (
 	"mvdan.cc/sh/v3/syntax"
 )
 
-// ShellWord writes s as one word of a command line that a person may paste into a shell.
+// ShellWord quotes s as one word of a shell command line if necessary.
 func ShellWord(s string) string {
 	quoted, err := syntax.Quote(s, syntax.LangBash)
-	if err != nil { // a NUL, which no command line can hold
+	if err != nil { // a command line cannot hold NUL
 		return strconv.Quote(s)
 	}
 	return quoted
