@@ -32,11 +32,11 @@ var ErrNoDaemon = errors.New("no rouse daemon listens there")
 // the same process: a command does not know which.
 type Client struct {
 	http    *http.Client
-	problem atomic.Pointer[string] // why the configuration on disk is not in use, by the first response that tells
+	problem atomic.Pointer[string] // ConfigProblemHeader of the first response that has one
 	warn    func(problem string)
 }
 
-// OnConfigProblem has warn called once, if a response tells why the configuration on disk is not in use.
+// OnConfigProblem sets a function that is called once if a response says why the configuration on disk is not in use.
 func (c *Client) OnConfigProblem(warn func(problem string)) {
 	c.warn = warn
 	if problem := c.problem.Load(); problem != nil {

@@ -56,7 +56,7 @@ type Watch struct {
 	Waiting   int    `json:"waiting"` // files
 	Round     int    `json:"round"`   // of converge
 	Rescanned Time   `json:"rescanned"`
-	Handover  Time   `json:"handover"` // of collect: when the files are handed over next
+	Handover  Time   `json:"handover"` // next handover of a collecting watch
 	Degraded  string `json:"degraded"`
 	Problem   string `json:"problem"`
 	// Waits are files that look complete and are not taken, the oldest first.

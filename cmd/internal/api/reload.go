@@ -12,7 +12,7 @@ type Problem struct {
 	Warning bool   `json:"warning"`
 }
 
-// ConfigProblemHeader is a header of responses: why the configuration on disk is not the one in use, percent-encoded.
+// ConfigProblemHeader is the response header with the reason why the configuration on disk is not in use, percent-encoded.
 const ConfigProblemHeader = "Rouse-Config-Problem"
 
 // Reload is what became of reading the configuration again: either problems, and nothing

@@ -98,7 +98,7 @@ func (d RunDetail) Program() string {
 
 // Pending says what a run that is not on waits for.
 type Pending struct {
-	Reason  string `json:"reason"`  // "" if it is about to start, has finished, or is running and does not wait for its model
+	Reason  string `json:"reason"`  // why the run waits, for its start or for its model; "" if it does not
 	Blocked bool   `json:"blocked"` // somebody has to mend something first: waiting alone does not help
 }
 
@@ -184,7 +184,7 @@ type RunRequest struct {
 	Prompt string            `json:"prompt,omitempty"`
 	Input  map[string]string `json:"input,omitempty"`
 	File   string            `json:"file,omitempty"`
-	// Again has a file processed whose content had its run before.
+	// Again processes a file even if its content already had its run.
 	Again bool `json:"again,omitempty"`
 	// Session is the key of a session of the agent, any text of up to 200 characters: with a prompt, a run is told what was
 	// said in the runs of the same key before it.

@@ -12,7 +12,7 @@ type Status struct {
 	Home      string `json:"home"`
 	Config    string `json:"config"`
 	StartedAt Time   `json:"started_at"`
-	Zone      string `json:"zone"` // the configured time zone, or that of the machine
+	Zone      string `json:"zone"` // configured time zone, or the machine's
 	Ready     bool   `json:"ready"`
 	// Foreground is set where no daemon answers, but a command that executes a run of its own.
 	Foreground bool `json:"foreground"`
@@ -84,12 +84,12 @@ type Check struct {
 	NotTried string `json:"not_tried"`
 }
 
-// NotifySent names the channel that took a text.
+// NotifySent names the channel that accepted a text.
 type NotifySent struct {
 	Channel string `json:"channel"`
 }
 
-// NotifyRequest asks for a text to be sent to a channel at once. Without a channel it is the default one.
+// NotifyRequest sends a text to a channel at once. An empty channel means the default channel.
 type NotifyRequest struct {
 	Channel string `json:"channel"`
 	Text    string `json:"text"`

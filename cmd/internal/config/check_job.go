@@ -183,7 +183,7 @@ func (c *checker) wrongSources(path string, j *Job, all []timing, filtering bool
 	}
 }
 
-// pastAt warns of an at: that cannot start the job any more.
+// pastAt warns of an at: in the past.
 func (c *checker) pastAt(path string, j *Job, valid bool) {
 	if at, past := j.pastAt(time.Now()); valid && past && On(j.Enabled) {
 		c.warn(path, "%s is in the past, so it starts no further run", at.In(c.cfg.ZoneOf(j)).Format("2006-01-02 15:04 MST")).
@@ -191,19 +191,19 @@ func (c *checker) pastAt(path string, j *Job, valid bool) {
 	}
 }
 
-// pastAt returns the time of the job's at:, and reports whether it is in the past.
+// pastAt returns the time of the job's at: and whether it is in the past.
 func (j *Job) pastAt(now time.Time) (time.Time, bool) {
 	at, err := time.Parse(time.RFC3339, j.RunAt)
 	return at, err == nil && at.Before(now)
 }
 
-// Expired reports whether the at: of the job is in the past, and nothing else but its owner starts the job.
+// Expired reports whether the at: of the job is in the past and the job has no other trigger.
 func (j *Job) Expired(now time.Time) bool {
 	_, past := j.pastAt(now)
 	return past && On(j.Enabled) && len(sources(j)) == 1 && !j.RunOnStart && j.Watch == nil && j.Webhook == nil && len(j.Follows) == 0
 }
 
-// viewsWithoutDatabase warns of saved views that are asked for from an agent without a database.
+// viewsWithoutDatabase warns of context_views of an agent without a database.
 func (c *checker) viewsWithoutDatabase(path string, j *Job) {
 	if a := c.agent[j.Agent]; len(j.ContextViews) > 0 && a != nil && !On(a.Database.Enabled) {
 		c.warn(path, "the agent %q has no database (database.enabled: false), so no view has rows", a.Name).Hint = "remove context_views, or give the agent its database"

@@ -112,7 +112,7 @@ func TestIncluded(t *testing.T) {
 	}
 }
 
-// TestPastAt warns of an at: that cannot start its job any more, and of views without a database.
+// TestPastAt checks the warnings about an at: in the past and about views without a database.
 func TestPastAt(t *testing.T) {
 	t.Parallel()
 	said := allSaid(t, `version: 1

@@ -27,7 +27,7 @@ type source struct {
 type reach struct {
 	path    string // agents[1]
 	sources [3][]source
-	// onlyReads counts those of the ways out that only read, from hosts that the owner granted by name.
+	// onlyReads counts the sources of external effects that only read from a host granted by name.
 	onlyReads int
 }
 
@@ -67,7 +67,7 @@ func (c *checker) warnTaints() {
 	}
 }
 
-// UntrustedSources returns the lines of a checked configuration by which untrusted content can reach the runs of an agent, in words.
+// UntrustedSources describes the configuration lines by which untrusted content can reach the runs of an agent.
 func (c *Config) UntrustedSources(a *Agent) []string {
 	var out []string
 	for _, s := range a.untrusted {

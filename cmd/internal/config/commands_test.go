@@ -69,8 +69,8 @@ func TestEscapedStarIsNoPattern(t *testing.T) {
 	}
 }
 
-// A program or a script that begins with ./ lies beside the file that names it, in each place that names a command; the
-// command of a playbook is the same program.
+// A program or script that begins with ./ is relative to the configuration file, wherever a command is configured. A
+// playbook runs the same program.
 func TestProgramsBesideTheFile(t *testing.T) {
 	t.Parallel()
 	file := write(t, "rouse.yaml", `home: ./home
@@ -93,7 +93,7 @@ jobs:
 	}
 
 	cfg, err := load(file, nil)
-	if !strings.Contains(fmt.Sprint(err), "only-there.sh") { // which the agent could change
+	if !strings.Contains(fmt.Sprint(err), "only-there.sh") { // a program that the agent can change
 		t.Errorf("%v", err)
 	}
 	at := func(name string) string { return filepath.Join(dir, name) }
@@ -111,7 +111,7 @@ jobs:
 	}
 }
 
-// A program that its owner has on the PATH and commands do not find is named with its path.
+// If a program is in the user's PATH but commands do not find it, the warning contains its path.
 func TestProgramOnThePathOfItsOwner(t *testing.T) {
 	own := filepath.Dir(write(t, "rouse-test-tool", "#!/bin/sh\n"))
 	if err := os.Chmod(filepath.Join(own, "rouse-test-tool"), 0o755); err != nil {

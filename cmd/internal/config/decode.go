@@ -100,7 +100,7 @@ func (d *decoder) structure(n *node, path string, v reflect.Value) {
 func (d *decoder) unknown(e entry, path string, fields []field) {
 	p := d.problem(e.at, path, "unknown key %q", short(e.key))
 	if len(d.problems) > maxProblems {
-		return // the hint would not be shown
+		return // the hint is not shown
 	}
 	if p.Hint = unknownKey(e, path, keysOf(fields)); p.Hint == "" {
 		p.Hint = "the keys here are " + strings.Join(keysOf(fields), ", ")

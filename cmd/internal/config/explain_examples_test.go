@@ -10,7 +10,7 @@ import (
 	"rouse/cmd/internal/config"
 )
 
-// The example of each key is a configuration that rouse config check takes.
+// Each example of a key is a valid configuration.
 func TestKeyExamplesPassTheCheck(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Dir(write(t, "report.md", "Write it.", "bookkeeper.md", "You keep books.", "bookkeeper.soul.md", "Patient.", "closed.ics", "BEGIN:VCALENDAR\nEND:VCALENDAR\n", "tls/cert.pem", "x", "tls/key.pem", "x"))
@@ -23,7 +23,7 @@ func TestKeyExamplesPassTheCheck(t *testing.T) {
 			Getenv: func(string) string { return "" }, Secret: func(name string) (string, bool, error) {
 				return cmp.Or(secrets[name], "c2VjcmV0c2VjcmV0c2VjcmV0c2VjcmV0"), true, nil
 			}})
-		// A skill has to be installed, and a recording to be made, before a configuration can name it.
+		// Skills and recordings must exist before a configuration can name them.
 		if err != nil && !strings.Contains(err.Error(), "there is no skill") && !strings.Contains(err.Error(), "recordings/12.json") {
 			t.Errorf("%s: %v\n%s", k.Path, err, k.Example)
 		}

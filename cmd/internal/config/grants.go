@@ -105,7 +105,7 @@ func (d *decoder) references(cfg *Config) []SecretRef {
 	return d.refs
 }
 
-// sends reports whether requests of a grant may do more than read from one host that it names.
+// sends reports whether requests of a grant may do more than read from one named host.
 func (g networkGrant) sends() bool {
 	return strings.Contains(g.Host, "*") || slices.ContainsFunc(g.Methods, func(m string) bool { return m != "GET" && m != "HEAD" })
 }

@@ -151,7 +151,7 @@ type watch struct {
 	At Position
 }
 
-// collect is when a watch hands over what has come.
+// collect describes when a watch hands over the collected files.
 type collect struct {
 	Until string   `key:"until" say:"time of day in the zone of the job; missed while the machine is off, it is made up for at the next start" eg:"'08:00'"`
 	Every Duration `key:"every" positive:"yes" say:"span from one handover to the next" eg:"24h"`
@@ -235,11 +235,11 @@ func overFiles(list any) bool {
 // After is what happens to a file after its run: leave, delete, or move: FOLDER.
 type After struct {
 	Action   string
-	Dir      string // of move, without its template
-	Template string // of move: the rest of the path
+	Dir      string // of move, without the template
+	Template string // of move: the path below Dir
 }
 
-// To returns the whole destination of move.
+// To returns the full destination of move.
 func (a After) To() string {
 	if a.Template == "" {
 		return a.Dir

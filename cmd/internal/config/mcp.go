@@ -79,7 +79,7 @@ func (s *MCPServer) server() mcp.Server {
 	for _, p := range s.Read {
 		out.Read = append(out.Read, string(p))
 	}
-	// A program, or a script, by its path is read where it is.
+	// The server may read a program or script that is named by its path.
 	for _, script := range shell.Scripts(s.Argv) {
 		if filepath.IsAbs(script) && !shell.IsSystemProgram(script) {
 			out.Read = append(out.Read, script)

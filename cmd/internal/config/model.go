@@ -23,7 +23,7 @@ type provider struct {
 	// The variables that other programs take a key, a model and an address from.
 	key, model, address string
 	preset              string // the model when no variable names one
-	compatible          bool   // its API is that of OpenAI's chat completions
+	compatible          bool   // speaks OpenAI's chat completions API
 }
 
 // providers are in the order in which a key in the environment counts.
@@ -42,7 +42,7 @@ var providers = []provider{
 	compatible("cerebras", "https://api.cerebras.ai/v1", "CEREBRAS_API_KEY"),
 }
 
-// compatible returns the preset of a provider that speaks OpenAI's protocol.
+// compatible returns the preset of a provider with an OpenAI-compatible API.
 func compatible(name, baseURL, key string) provider {
 	return provider{name: name, baseURL: baseURL, example: baseURL, key: key, compatible: true}
 }
@@ -65,8 +65,8 @@ const (
 	room = 16_384
 )
 
-// keyOfEnvironment takes the key of a model without api_key from the variable of its provider. Only the
-// provider's own address gets it.
+// keyOfEnvironment takes the key of a model without api_key from the environment variable of its provider. The key is sent only
+// to the provider's own address.
 func (d *decoder) keyOfEnvironment(path string, m *Model) {
 	p, _ := providerOf(m.Provider)
 	if p.key == "" || m.APIKey != "" || len(m.Headers) > 0 || d.given(path+".api_key") || d.given(path+".base_url") {
@@ -113,7 +113,7 @@ func (d *decoder) modelOfEnvironment(cfg *Config) {
 	}
 
 	for _, p := range providers {
-		if p.preset == "" || d.getenv(p.key) == "" { // without a preset there is no model to choose
+		if p.preset == "" || d.getenv(p.key) == "" { // no model to choose
 			continue
 		}
 

@@ -82,8 +82,8 @@ func TestModelAPI(t *testing.T) {
 	}
 }
 
-// Each preset has the address that its provider documents for clients of OpenAI, and takes the key of its own variable,
-// which no other address gets.
+// Each preset has the OpenAI-compatible address that its provider documents, and takes the key from the provider's variable.
+// Another base_url does not get the key.
 func TestProviderPresets(t *testing.T) {
 	t.Parallel()
 	for name, want := range map[string][2]string{

@@ -38,8 +38,8 @@ func (c *checker) tells(path string, j *Job) {
 	}
 }
 
-// warnFailures warns of a list that names error and leaves out other outcomes of a failed run, since a run
-// that hangs or is cut off ends with one of those.
+// warnFailures warns of a list with error but without the other outcomes of failed runs, such as timeout for a run
+// that hangs.
 func (c *checker) warnFailures(path string, on []string) {
 	if !slices.Contains(on, string(domain.OutcomeError)) || slices.Contains(on, domain.Failure) {
 		return
@@ -57,8 +57,8 @@ func (c *checker) warnFailures(path string, on []string) {
 	}
 }
 
-// DefaultChannels returns the channels of a job that names none: those of defaults, or else the first of
-// notifications. It returns nil if no channel is configured; then it is the desktop, if there is a session.
+// DefaultChannels returns the channels of a job without channels: those of defaults, or else the first of
+// notifications. It returns nil if no channel is configured. Notices then go to the desktop if there is a session.
 func (c *Config) DefaultChannels() []string {
 	switch {
 	case c.Defaults != nil && c.Defaults.Notify.Channels != nil:
@@ -69,7 +69,7 @@ func (c *Config) DefaultChannels() []string {
 	return nil
 }
 
-// Names reports whether the configuration names a channel anywhere, so that its owner expects it to work.
+// Names reports whether the configuration names a channel anywhere.
 func (c *Config) Names(channel string) bool {
 	named := slices.Contains(c.DefaultChannels(), channel)
 	for _, n := range c.Notifications {

@@ -75,7 +75,7 @@ jobs:
 	}
 }
 
-// A list that names error and not the other ends of a failed run is warned about, once, where it is written.
+// A list with error but without the other failures causes one warning, at the line of the list.
 func TestNotifyOfErrorAlone(t *testing.T) {
 	t.Parallel()
 	for on, missing := range map[string]string{
@@ -114,8 +114,8 @@ func TestNotifyOfErrorAlone(t *testing.T) {
 	}
 }
 
-// The channels of a job are its own, else its agent's, else those of defaults, else the first that is configured. Without any
-// there is none until a notice is due, since a desktop session can come and go.
+// The channels of a job are its own, else its agent's, else those of defaults, else the first of notifications. Without
+// any, the list is nil, because a desktop session is looked for when a notice is due.
 func TestChannelsOfJobs(t *testing.T) {
 	t.Parallel()
 	const phones = "notifications: [{name: phone, kind: desktop}, {name: ops, kind: desktop}]\n"

@@ -16,9 +16,9 @@ func (a *Agent) PrivatePlaces() (folders []string, database bool) {
 	return a.Private.folders, a.Private.database
 }
 
-// privatePlaces decides what is private of each agent. Without a word of the owner that is the workdir of an agent that has
-// both untrusted input and a way out: whoever talks to it could have it sent. Its database holds what its runs wrote
-// there, and rows have the labels of those runs.
+// privatePlaces decides which places of each agent are private. By default, the workdir is private if the agent has both
+// untrusted input and a way to send data out, because untrusted content could make it send files. The database is not private
+// by default, because its rows have the labels of the runs that wrote them.
 func (c *checker) privatePlaces(reached map[*Agent]*reach) {
 	for a, r := range reached {
 		a.Private.folders, a.Private.database = nil, On(a.Database.Enabled) && a.Private.Database != nil && *a.Private.Database

@@ -10,8 +10,8 @@ import (
 	"rouse/internal/pattern"
 )
 
-// fromFile takes the program and the script of a command from the folder of the file that names them, if they begin with
-// ./, ../ or ~/. What is only in the workdir of the agent stays a path from there.
+// fromFile resolves the program and script of a command relative to the configuration file if they begin with ./, ../ or
+// ~/. A path that exists only in the agent's workdir stays relative to the workdir.
 func (c *checker) fromFile(path string, argv []string, workdir string) {
 	if len(argv) == 1 && strings.Contains(argv[0], " ") && !strings.ContainsAny(argv[0], `/\`) {
 		words := strings.Fields(argv[0])
@@ -33,7 +33,7 @@ func (c *checker) fromFile(path string, argv []string, workdir string) {
 	}
 }
 
-// programPath is fromFile for one word.
+// programPath resolves one word of a command like fromFile.
 func (c *checker) programPath(path, word, workdir string) string {
 	slashed := filepath.ToSlash(word)
 	if !strings.HasPrefix(slashed, "./") && !strings.HasPrefix(slashed, "../") && !strings.HasPrefix(slashed, "~/") {
@@ -42,7 +42,7 @@ func (c *checker) programPath(path, word, workdir string) string {
 
 	place := c.d.place(path)
 	file := c.d.resolve(place.File, word)
-	if strings.ContainsAny(file, "*?[{") { // which would be patterns or templates
+	if strings.ContainsAny(file, "*?[{") { // argv would treat them as patterns or templates
 		return word
 	}
 	if _, err := os.Stat(file); err == nil {
@@ -56,13 +56,13 @@ func (c *checker) programPath(path, word, workdir string) string {
 	return file
 }
 
-// commandScript matches the program of a command line, or the script of its interpreter, that is a path from a folder.
+// commandScript matches a relative path of the program of a command line, or of the script of its interpreter.
 var commandScript = pattern.New(`^\s*(?:(?:[\w./-]*/)?(?:(?:ba|da|z|k)?sh|python[0-9.]*|perl|ruby|node|deno|bun|php)\s+)?((?:\.{1,2}|~)/[\w./+@%:-]+)(?:\s|$)`)
 
-// plainScript is a path that needs no quotes in a command line.
+// plainScript matches a path that needs no quotes in a command line.
 var plainScript = pattern.New(`^[\w./+@%:-]+$`)
 
-// commandFromFile is fromFile for the command of a playbook's call.
+// commandFromFile resolves the command of a playbook's call like fromFile.
 func (c *checker) commandFromFile(path string, call PlaybookCall, agent *Agent) {
 	command, _ := call.With["command"].(string)
 	m := commandScript.FindStringSubmatch(command)
@@ -80,7 +80,7 @@ func (c *checker) commandFromFile(path string, call PlaybookCall, agent *Agent) 
 	call.With["command"] = strings.Replace(command, m[1], file, 1)
 }
 
-// elsewhere warns of a granted program that its owner has on the PATH and that commands do not find, with the line to write.
+// elsewhere warns of a granted program that is in the user's PATH but that commands do not find, with the line to write.
 func (c *checker) elsewhere(path string, argv []string) {
 	if len(argv) == 0 || strings.ContainsAny(argv[0], `/\*?[`) || shell.HasProgram(argv[0]) {
 		return

@@ -234,8 +234,8 @@ func scalarExample(t reflect.Type, f field) string {
 	return ""
 }
 
-// besides are lines that stand in an example beside a key, since the key would be refused without them: in the mapping at a
-// place, if the path of the key that is shown begins with shown. Later ones replace earlier ones; -KEY takes one out.
+// besides lists lines that an example needs beside a key to be valid. Each line belongs in the mapping at place, if the path
+// of the key begins with shown. Later lines replace earlier ones; -KEY removes a line.
 var besides = []struct{ place, shown, line string }{
 	{"", "jobs[]", "agents: [{name: bookkeeper}]"},
 	{"jobs[]", "jobs[]", "prompt: Write the report."},
@@ -325,7 +325,7 @@ var besides = []struct{ place, shown, line string }{
 	{"jobs[]", "jobs[].playbook[].each", "watch: {path: ./inbox, mode: batch}"},
 }
 
-// wholes are the examples that take two items of a list.
+// wholes holds the examples that need two items of a list.
 var wholes = map[string]string{
 	"models[].fallback": "models:\n  - {name: main, provider: ollama, model: 'qwen3:8b', fallback: spare}\n  - {name: spare, provider: ollama, model: 'qwen3:4b'}\n",
 	"jobs[].after[]":    followed + "after: fetch}\n", "jobs[].after[].job": followed + "after: [{job: fetch}]}\n", "jobs[].after[].on": followed + "after: [{job: fetch, on: [success]}]}\n",
@@ -333,7 +333,7 @@ var wholes = map[string]string{
 
 const followed = "agents: [{name: bookkeeper}]\njobs:\n  - {name: fetch, agent: bookkeeper, every: 1h, prompt: Fetch the statements.}\n  - {name: report, agent: bookkeeper, prompt: Write the report., "
 
-// under writes a value below its path, from the top of a file, with what must stand beside it.
+// under returns a complete file with a value at a path and the required lines beside it.
 func (r *referrer) under(path, value string) string {
 	if whole := wholes[path]; whole != "" {
 		return whole
@@ -342,7 +342,7 @@ func (r *referrer) under(path, value string) string {
 	indent, t, place := "", reflect.TypeFor[Config](), ""
 	line := func(text string) {
 		out.WriteString(indent + text + "\n")
-		// The dash of an item stands where its first key would begin.
+		// Only the first key of an item has a dash.
 		indent = strings.ReplaceAll(indent, "- ", "  ")
 	}
 
@@ -368,7 +368,7 @@ func (r *referrer) under(path, value string) string {
 	return out.String()
 }
 
-// beside returns the lines that a mapping has beside a key.
+// beside returns the lines that an example needs beside a key.
 func (r *referrer) beside(t reflect.Type, place, name, shown string) (lines []string) {
 	keys := map[string]bool{name: true}
 	add := func(line string) {

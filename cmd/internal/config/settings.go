@@ -144,9 +144,9 @@ type Agent struct {
 
 	At       Position
 	TextFile string // that its instructions were read from
-	// DefaultSteps reports that bounds.steps is the default, which chats replace by their own.
+	// DefaultSteps reports whether bounds.steps is not configured. Chats then use their own default.
 	DefaultSteps bool
-	SoulText     string // the file that its soul was read from
+	SoulText     string // path of the soul file
 	untrusted    []source
 	// HostFolder is the workdir as it was written, of an agent that is isolated from it and works elsewhere; "": of no other.
 	HostFolder string
@@ -182,7 +182,7 @@ type commandGrant struct {
 	Argv    []string `key:"argv" need:"yes" say:"the program as it must be written, and a pattern for each argument; a last * stands for any more; ./NAME is a file beside this one" eg:"[pandoc, '*.md', -o, '*.html']"`
 	Network string   `key:"network" enum:"none|host" default:"none" say:"host lets the program use the network of this machine"`
 
-	written []string // argv as it is in the file, if a path of it is one from the folder of the file
+	written []string // argv as configured, if it has a path relative to the configuration file
 }
 
 type networkGrant struct {

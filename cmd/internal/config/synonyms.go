@@ -10,14 +10,14 @@ import (
 	"rouse/internal/text"
 )
 
-// synonym is a list of words of other schedulers and tools, with the lines that mean the same here. In the lines
-// VALUE stands for the written value, LIST for it as a list, COMMAND for it as one line, PROGRAM for its first word,
-// SECONDS, MINUTES and DAYS for a number of those, and MORE for a number plus 1.
+// synonym maps words of other schedulers and tools to equivalent lines. In the lines, VALUE stands for the written value,
+// LIST for the value as a list, COMMAND for the value as one line, PROGRAM for its first word, SECONDS, MINUTES and DAYS
+// for a number of those, and MORE for the number plus 1.
 type synonym struct{ words, lines string }
 
 const runsCommand = `playbook: [{call: shell_run, with: {command: COMMAND}}], and under its agent grants: {commands: [{argv: [PROGRAM]}]}`
 
-// timings are the words for a trigger, by which a job, and mistakenly an agent, says when it runs.
+// timings lists the words for triggers of a job. Users write them in agents, too.
 var timings = []synonym{
 	{"cron crontab expression cronexpression schedules oncalendar on trigger triggers", `schedule: WHEN`},
 	{"interval frequency repeat repeat_every period onunitactivesec startinterval", `every: VALUE`},
@@ -26,8 +26,8 @@ var timings = []synonym{
 	{"persistent catchup catch_up catchup_runs misfire misfire_policy", `on_miss: run_once`},
 }
 
-// synonyms are words of cron, systemd, Dagu, GitHub Actions, Kubernetes and other tools, by the place of the mapping in
-// which they are written. Spelling (case, - and _) does not matter. A word with [] is for a list.
+// synonyms lists words of cron, systemd, Dagu, GitHub Actions, Kubernetes and other tools, by the path of the mapping that
+// contains them. Case, - and _ do not matter. A word with [] applies to a list.
 var synonyms = map[string][]synonym{
 	"": {
 		{"notification notifier notifiers channels alerts alerting", `notifications: [{name: ops, kind: url, url: secret:ops}]`},
@@ -211,7 +211,7 @@ var executorWords = []synonym{
 	{"type kind name", `argv: VALUE`},
 }
 
-// inJob returns the words with lines that name the job in which they belong.
+// inJob returns the synonyms with ", in a job" added to their lines.
 func inJob(all []synonym) (out []synonym) {
 	for _, s := range all {
 		out = append(out, synonym{s.words, s.lines + ", in a job"})
@@ -219,7 +219,7 @@ func inJob(all []synonym) (out []synonym) {
 	return out
 }
 
-// valueSynonyms are words of other tools for a value of a key, by the place of the key.
+// valueSynonyms lists words of other tools for the value of a key, by the path of the key.
 var valueSynonyms = map[string][]synonym{
 	"models[].provider": {
 		{"claude anthropic-api", `provider: anthropic`},
@@ -262,14 +262,14 @@ var valueSynonyms = map[string][]synonym{
 	"log.level":           {{"warning", `level: warn`}, {"trace verbose all", `level: debug`}, {"err fatal critical", `level: error`}},
 }
 
-// plainWord is a word without case and marks, so that timeoutSeconds, timeout-seconds and timeout_seconds are one.
+// plainWord removes separators, so that timeoutSeconds, timeout-seconds and timeout_seconds match.
 var plainWord = strings.NewReplacer("_", "", "-", "", " ", "", ".", "")
 
 func sameWord(a, b string) bool {
 	return strings.EqualFold(plainWord.Replace(a), plainWord.Replace(b))
 }
 
-// linesFor returns the lines of a table for a word, "" if the table does not have the word.
+// linesFor returns the lines for a word in a table, or "".
 func linesFor(table []synonym, word string) string {
 	for _, s := range table {
 		if slices.ContainsFunc(strings.Fields(s.words), func(one string) bool { return sameWord(one, word) }) {
@@ -281,7 +281,7 @@ func linesFor(table []synonym, word string) string {
 
 var itemNumber = pattern.New(`\[\d+\]`)
 
-// placeOf is a path without the numbers of its items, as the tables have it. What defaults holds is a part of jobs.
+// placeOf returns a path without item numbers, as in the tables. Keys of defaults are keys of jobs.
 func placeOf(path string) string {
 	path = itemNumber.ReplaceAllString(path, "[]")
 	if path == "defaults" || strings.HasPrefix(path, "defaults.") {
@@ -298,7 +298,7 @@ var keyPaths = sync.OnceValue(func() (out []string) {
 	return out
 })
 
-// unknownKey returns what to write in the place of a key that there is not, "" if nothing is known.
+// unknownKey returns a hint for an unknown key, or "".
 func unknownKey(e entry, path string, known []string) string {
 	place := placeOf(path)
 	if lines := linesFor(synonyms[place], e.key); lines != "" {
@@ -307,13 +307,13 @@ func unknownKey(e entry, path string, known []string) string {
 	if lines := linesFor(synonyms[place], e.key+"[]"); lines != "" && e.value.kind == list {
 		return "write " + fillIn(lines, e)
 	}
-	for _, key := range known { // runOnStart is run_on_start
+	for _, key := range known { // such as runOnStart for run_on_start
 		if sameWord(key, e.key) {
 			return "write " + fillIn(key+": VALUE", e)
 		}
 	}
 
-	// A key that stands one or two mappings deeper: wall is a key of bounds.
+	// The key may belong one or two mappings deeper, like wall in bounds.
 	all, prefix := keyPaths(), place+"."
 	if place == "" {
 		prefix = ""
@@ -355,7 +355,7 @@ var (
 	fillMark    = pattern.New(`\b(VALUE|LIST|WHEN|COMMAND|SECONDS|MINUTES|DAYS|MORE|PROGRAM|KEY)\b`)
 )
 
-// fillIn puts what was written into lines.
+// fillIn replaces the marks in lines with the written value.
 func fillIn(lines string, e entry) string {
 	value := flow(e.value)
 	if secretKey.MatchString(e.key) {
@@ -403,7 +403,7 @@ func fillIn(lines string, e entry) string {
 	})
 }
 
-// oneMore is the number of attempts of so many retries.
+// oneMore returns the number of attempts for a number of retries.
 func oneMore(n *node) string {
 	retries, err := strconv.Atoi(n.text)
 	if err != nil || retries < 0 || retries > 1000 {
@@ -412,7 +412,7 @@ func oneMore(n *node) string {
 	return strconv.Itoa(retries + 1)
 }
 
-// commandLine is a command in one line, of a text or of a list of words.
+// commandLine returns a command as one line and as words, from a text or a list.
 func commandLine(n *node) (line string, words []string) {
 	if n.kind == list {
 		for _, item := range n.items {
@@ -423,13 +423,13 @@ func commandLine(n *node) (line string, words []string) {
 	return n.text, strings.Fields(n.text)
 }
 
-// plainFlow is a text that needs no quotes within brackets.
+// plainFlow matches a text that needs no quotes in flow form.
 var plainFlow = pattern.New(`^[A-Za-z0-9_./~+][A-Za-z0-9_./~+@%=-]*(:[A-Za-z0-9_./~+@%=-]+)*( [A-Za-z0-9_./~+@%=-]+(:[A-Za-z0-9_./~+@%=-]+)*)*$`)
 
-// longestFlow is how much of a value a hint repeats.
+// longestFlow is the maximum length of a value in a hint.
 const longestFlow = 80
 
-// flow writes a value in the flow form of YAML, and … in the place of a long one.
+// flow writes a value in the flow form of YAML, or … if it is too long.
 func flow(n *node) string {
 	var out string
 	switch n.kind {

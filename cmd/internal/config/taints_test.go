@@ -25,7 +25,7 @@ func TestTaintWarnings(t *testing.T) {
 		{watch, "grants: {read: [.], network: [{host: a.example.com}]}, tools: {deny: ['*']}", ""},
 		{watch, "grants: {read: [.]}", ""},
 		{plain, "private: {workdir: true}, grants: {network: [{host: a.example.com}]}, database: {enabled: false}", "A web pages 4; B the workdir 4; C grants.network 4"},
-		{plain, "grants: {network: [{host: a.example.com}]}", ""}, // it only reads, from a host that its owner names
+		{plain, "grants: {network: [{host: a.example.com}]}", ""}, // it can only read, from a host granted by name
 		{plain, "grants: {network: [{host: '*.example.com'}]}", "A web pages 4; B the workdir, private by default (private: {workdir: false} if nothing in it is) 4; C grants.network 4"},
 		{plain, "grants: {network: [{host: a.example.com, methods: [GET, POST]}]}", "A web pages 4; B the workdir, private by default (private: {workdir: false} if nothing in it is) 4; C grants.network 4"},
 		{plain, "private: {workdir: false, database: true}, grants: {network: [{host: a.example.com}]}", "A web pages 4; B the database 4; C grants.network 4"},

@@ -18,10 +18,10 @@ var (
 	spokenMonth = pattern.New(`\b(\d{1,2})(?:st|nd|rd|th)\b`)
 )
 
-// spokenTimes are words for a time of day.
+// spokenTimes maps words to a time of day.
 var spokenTimes = []struct{ word, clock string }{{"midnight", "00:00"}, {"noon", "12:00"}, {"midday", "12:00"}, {"morning", "08:00"}, {"afternoon", "15:00"}, {"evening", "18:00"}, {"night", "02:00"}}
 
-// timingLine returns the line for a time that was told in English, such as "every weekday at 8am"; without one, examples of a schedule.
+// timingLine returns the line for a time in English, such as "every weekday at 8am". If it cannot translate it, it returns examples.
 func timingLine(key, said string) string {
 	if key != "schedule" && key != "every" && key != "at" {
 		return ""
@@ -52,7 +52,7 @@ func TimingLine(said string) string {
 	return "schedule: " + Literal(said, "")
 }
 
-// spoken translates a time that was told in English, "" if it cannot.
+// spoken translates a time in English. It returns "" if it cannot.
 func spoken(said string) string {
 	text := strings.Join(strings.Fields(strings.ToLower(said)), " ")
 	if line := spokenEvery(text); line != "" {
@@ -91,7 +91,7 @@ func spoken(said string) string {
 	return ""
 }
 
-// spokenEvery translates a length of time: every 5 minutes, every other day, hourly.
+// spokenEvery translates an interval: every 5 minutes, every other day, hourly.
 func spokenEvery(text string) string {
 	m := spokenSpan.FindStringSubmatch(text)
 	if m == nil {
@@ -125,7 +125,7 @@ func spokenEvery(text string) string {
 	return fmt.Sprintf("every: %dh", 7*24*n)
 }
 
-// spokenTime finds a time of day, 08:00 without one, and returns the text without it.
+// spokenTime finds a time of day in a text, by default 08:00, and returns the rest of the text.
 func spokenTime(text string) (clock, rest string, found bool) {
 	for _, t := range spokenTimes {
 		if strings.Contains(text, t.word) && !strings.ContainsAny(text, "0123456789") {
@@ -135,7 +135,7 @@ func spokenTime(text string) (clock, rest string, found bool) {
 
 	var m []string
 	for _, one := range spokenClock.FindAllStringSubmatch(text, -1) {
-		if one[2] != "" || one[3] != "" || strings.Contains(one[0], "at ") { // else it is the number of something else
+		if one[2] != "" || one[3] != "" || strings.Contains(one[0], "at ") { // otherwise the number is not a time
 			m = one
 			break
 		}

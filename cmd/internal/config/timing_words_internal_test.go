@@ -7,7 +7,7 @@ import (
 	"rouse/scheduler/schedule"
 )
 
-// Times in English become lines that the scheduler takes.
+// Times in English become valid lines.
 func TestSpokenTimes(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{

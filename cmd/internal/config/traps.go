@@ -13,16 +13,16 @@ import (
 	"rouse/internal/pattern"
 )
 
-// cutComment matches a comment that is likely the rest of a text: people write a space after the # of a comment.
+// cutComment matches a comment that is probably part of a text, because real comments usually have a space after the #.
 var cutComment = pattern.New(`^#[^\s#!-]`)
 
-// texts are the keys whose values are texts, addresses or code, of which a # can be a part.
+// texts lists the keys with texts, addresses or code, which can contain a #.
 var texts = strings.Fields("prompt instructions soul title body reason url http that sql if argv command")
 
-// isText reports whether a # can be a part of a value: of a text, of a secret, and of what a mapping of any names holds.
+// isText reports whether a value can contain a #: a text, a secret, or a value of a mapping with free keys.
 func (f field) isText() bool { return f.key == "" || f.secret || slices.Contains(texts, f.key) }
 
-// cutText warns of a text without quotes that YAML ends before a #.
+// cutText warns of an unquoted text that YAML ends before a #.
 func (d *decoder) cutText(n *node, path string) {
 	if n.comment == "" || n.kind != scalar {
 		return
@@ -31,7 +31,7 @@ func (d *decoder) cutText(n *node, path string) {
 	d.problems[len(d.problems)-1].Hint = n.quoted(lastKey(path))
 }
 
-// quoted returns the line with the text and its comment as one, "" without such a comment.
+// quoted returns a hint with the text and its comment as one quoted text, or "" without such a comment.
 func (n *node) quoted(key string) string {
 	if n.comment == "" {
 		return ""
@@ -46,19 +46,19 @@ func (n *node) quoted(key string) string {
 	return fmt.Sprintf("if it is part of the text, write %s: '%s'", key, strings.ReplaceAll(whole, "'", "''"))
 }
 
-// lastKey is the last key of a path, without the number of an item.
+// lastKey returns the last key of a path, without item numbers.
 func lastKey(path string) string {
 	path = itemNumber.ReplaceAllString(path, "")
 	return path[strings.LastIndexByte(path, '.')+1:]
 }
 
-// shellVariable is the variable of a shell at the end of a value, such as $KEY or Bearer $KEY.
+// shellVariable matches a shell variable at the end of a value, such as $KEY or Bearer $KEY.
 var shellVariable = pattern.New(`(?:^|\s)\$([A-Z_][A-Z0-9_]*)$`)
 
-// pathVariable is a folder of a path that only a shell would replace.
+// pathVariable matches a shell variable in a path.
 var pathVariable = pattern.New(`(?:^|[/\\=:])\$([A-Za-z_][A-Za-z0-9_]*)(?:[/\\]|$)`)
 
-// shellPath returns an error for a path with the variable of a shell, which would be the name of a folder here.
+// shellPath returns an error for a path with a shell variable, which would become the name of a folder.
 func shellPath(text string) error {
 	m := pathVariable.FindStringSubmatch(text)
 	if m == nil {
@@ -71,16 +71,16 @@ func shellPath(text string) error {
 	return fmt.Errorf("%q names a folder $%s: no shell replaces it; write ${%s}, as in %s", short(text), m[1], m[1], fixed)
 }
 
-// keyPrefixes are the beginnings of well-known keys, with the name under which a secret store may keep each.
+// keyPrefixes lists the prefixes of well-known keys, with a name for the secret.
 var keyPrefixes = []struct{ prefix, name string }{
 	{"sk-ant-", "anthropic"}, {"sk-or-", "openrouter"}, {"sk-", "openai"}, {"AIza", "gemini"}, {"gsk_", "groq"}, {"xai-", "xai"}, {"csk-", "cerebras"},
 	{"fw_", "fireworks"}, {"ghp_", "github"}, {"github_pat_", "github"}, {"glpat-", "gitlab"}, {"xoxb-", "slack"}, {"whsec_", "webhook"}, {"hf_", "huggingface"},
 }
 
-// shortestKey is the length from which the value of api_key is taken for a key, in bytes.
+// shortestKey is the minimum length of a value of api_key that is taken for a key, in bytes.
 const shortestKey = 20
 
-// writtenKey warns of a key that is written in the file, without repeating it.
+// writtenKey warns of a key in the file. The warning does not contain the key.
 func (d *decoder) writtenKey(n *node, path, value string) {
 	name, key := "", lastKey(path)
 	for _, p := range keyPrefixes {
@@ -104,7 +104,7 @@ func (d *decoder) writtenKey(n *node, path, value string) {
 	}
 }
 
-// structureShape returns the line that a mapping is written as, with what was given in its place if it fits one key.
+// structureShape returns an example line for a mapping. It contains the written value if that fits one of the keys.
 func (d *decoder) structureShape(n *node, path string, t reflect.Type) string {
 	r := referrer{known: d.tags}
 	key := lastKey(path)
@@ -118,7 +118,7 @@ func (d *decoder) structureShape(n *node, path string, t reflect.Type) string {
 	return key + ": " + shape
 }
 
-// withRequired writes a key with its value, and what must stand beside it.
+// withRequired writes a key with its value and the required keys beside it.
 func (d *decoder) withRequired(t reflect.Type, f field, value string) string {
 	parts := []string{f.key + ": " + value}
 	r := referrer{known: d.tags}
@@ -130,7 +130,7 @@ func (d *decoder) withRequired(t reflect.Type, f field, value string) string {
 	return strings.Join(parts, ", ")
 }
 
-// keyFor returns the key of a mapping for which a value was likely meant: one that must be given, or the first that takes it.
+// keyFor returns the key of a mapping that a value was probably meant for: a required key, or the first that accepts the value.
 func (d *decoder) keyFor(n *node, t reflect.Type) (field, bool) {
 	if n.kind == mapping || n.null() {
 		return field{}, false
@@ -145,7 +145,7 @@ func (d *decoder) keyFor(n *node, t reflect.Type) (field, bool) {
 	return field{}, false
 }
 
-// takes reports whether a key takes a value, as far as types and words tell.
+// takes reports whether the type of a key accepts a value.
 func (d *decoder) takes(n *node, t reflect.Type, f field) bool {
 	if t.Kind() == reflect.Interface || t.Kind() == reflect.Map || t == reflect.TypeFor[After]() {
 		return false
@@ -156,7 +156,7 @@ func (d *decoder) takes(n *node, t reflect.Type, f field) bool {
 	return len(quiet.problems) == 0
 }
 
-// listShape returns the line that a list is written as.
+// listShape returns an example line for a list.
 func (d *decoder) listShape(n *node, path string, t reflect.Type, f field) string {
 	key, item := lastKey(path), structOf(t)
 	if n.kind == mapping && item != nil && len(n.entries) > 0 {
@@ -164,7 +164,7 @@ func (d *decoder) listShape(n *node, path string, t reflect.Type, f field) strin
 		isKey := func(key string) bool {
 			return slices.ContainsFunc(fields, func(f field) bool { return f.key == key })
 		}
-		if isKey("name") && !isKey(first.key) && first.value.kind == mapping { // a mapping of names, as Compose and GitHub have it
+		if isKey("name") && !isKey(first.key) && first.value.kind == mapping { // a mapping by name, as in Compose and GitHub Actions
 			named := &node{kind: mapping, entries: append([]entry{{key: "name", value: word(first.key, first.at)}}, first.value.entries...)}
 			return key + ": [" + flow(named) + "], each with its name as a key"
 		}
@@ -174,7 +174,7 @@ func (d *decoder) listShape(n *node, path string, t reflect.Type, f field) strin
 	return key + ": " + r.example(t, f)
 }
 
-// watchedPattern refuses a pattern in the place of the folder of a watch.
+// watchedPattern reports a pattern in watch.path, which must be a folder.
 func (c *checker) watchedPattern(at string, w *watch) bool {
 	if _, err := os.Stat(string(w.Path)); err == nil || !strings.ContainsAny(string(w.Path), "*?") {
 		return false
@@ -194,7 +194,7 @@ func (c *checker) watchedPattern(at string, w *watch) bool {
 	return true
 }
 
-// serviceURLs are the addresses that services show in their settings, with the form that a channel takes.
+// serviceURLs lists addresses that services show in their settings, with the equivalent channel settings.
 var serviceURLs = []struct{ prefix, lines string }{
 	{"https://hooks.slack.com/", "kind: url, url: slack://hook:T…-B…-X…@webhook, of the three parts behind /services/"},
 	{"https://discord.com/api/webhooks/", "kind: url, url: discord://TOKEN@ID, of the two parts ID/TOKEN behind /webhooks/"},
@@ -204,7 +204,7 @@ var serviceURLs = []struct{ prefix, lines string }{
 	{"ntfy.sh/", "kind: url, url: ntfy://ntfy.sh/TOPIC"},
 }
 
-// serviceURL returns the lines for an address that a service shows, "" for any other. It repeats nothing of the address, which is a secret.
+// serviceURL returns the channel settings for an address of a known service, or "". They do not contain the address, because it is secret.
 func serviceURL(address string) string {
 	for _, s := range serviceURLs {
 		if strings.HasPrefix(address, s.prefix) {

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// allSaid is all that is said of a configuration, problems and warnings.
+// allSaid returns all problems and warnings of a configuration.
 func allSaid(t *testing.T, text string) string {
 	t.Helper()
 	cfg, err := load(write(t, "rouse.yaml", "home: ./home\n"+text), nil)
@@ -17,7 +17,7 @@ func allSaid(t *testing.T, text string) string {
 	return all
 }
 
-// What other tools would take gets the lines that mean the same here, and each of those is right.
+// Settings of other tools get a hint with equivalent lines, and these lines are valid.
 func TestWordsOfOtherTools(t *testing.T) {
 	t.Parallel()
 	const agent = "agents: [{name: a}]\nnotifications: [{name: ops, kind: desktop}]\n"
@@ -61,7 +61,7 @@ func TestWordsOfOtherTools(t *testing.T) {
 			continue
 		}
 
-		// A line for the same place can be pasted in the place of what was written.
+		// A line for the same place can replace the written one.
 		if strings.Contains(want, "playbook") || strings.Contains(want, "CHANNEL") || strings.HasPrefix(written, "watch: {") || strings.Contains(want, "secret:") {
 			continue
 		}
@@ -96,7 +96,7 @@ func TestWordsOfOtherTools(t *testing.T) {
 	}
 }
 
-// A text that YAML cuts at a # is told, a comment is not.
+// A text that YAML cuts at a # causes a warning, a comment does not.
 func TestCutTexts(t *testing.T) {
 	t.Parallel()
 	for prompt, want := range map[string]string{

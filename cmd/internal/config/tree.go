@@ -32,7 +32,7 @@ type node struct {
 	items   []*node
 	entries []entry
 	at      Position
-	comment string // directly behind a text without quotes, and without a space after its #: it may be a part of the text
+	comment string // comment behind an unquoted text without a space after its #, so it may be part of the text
 }
 
 // entry is a key of a mapping with its value.
@@ -226,7 +226,7 @@ func (b *builder) entries(n *yaml.Node, path string) []entry {
 		}
 
 		e := entry{key.Value, b.place(n.Content[i]), b.node(value, join(path, key.Value))}
-		if e.value.null() && cutComment.MatchString(key.LineComment) { // the parser gives it to the key
+		if e.value.null() && cutComment.MatchString(key.LineComment) { // the parser attaches it to the key
 			e.value.comment = key.LineComment
 		}
 		if first := lines[e.key]; first > 0 {
