@@ -13,8 +13,8 @@ import (
 	"rouse/internal/text"
 )
 
-// CheckPlan finds the agents and jobs whose prompt and tools leave no room in the context of their model, and the jobs that need a
-// stronger sandbox than this machine has. It starts no run. A plan that cannot be made is left to whoever starts with it.
+// CheckPlan finds agents and jobs whose prompt and tools do not fit into the context of their model, and jobs that need a stronger
+// sandbox than this machine has. It starts no run. If the plan cannot be built, CheckPlan reports nothing; starting with it does.
 func CheckPlan(ctx context.Context, cfg *config.Config) (out []config.Problem) {
 	p, err := NewPlan(cfg, slog.New(slog.DiscardHandler))
 	if err != nil {

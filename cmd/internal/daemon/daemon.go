@@ -76,9 +76,9 @@ type Daemon struct {
 	dispatcher dispatch.Options
 	// dispatching is the dispatcher of a daemon that serves; nil before, and in a command.
 	dispatching atomic.Pointer[dispatch.Dispatcher]
-	session     notify.Session // of the desktop
-	live        live.Board     // what the runs of this process are doing
-	backend     web.Options    // what stands behind the API and the pages
+	session     notify.Session // desktop session
+	live        live.Board     // current activity of the runs of this process
+	backend     web.Options    // implementations behind the API and the pages
 	Handler     http.Handler
 	Pages       http.Handler // the dashboard, nil in a command; whoever mounts it decides who gets in
 

@@ -21,10 +21,10 @@ import (
 // a loop does not hide them.
 const maxTimeline = 500
 
-// maxWakeNote is how much of the instructions of a planned wake is shown, in characters.
+// maxWakeNote is the maximum number of characters shown of a planned wake's instructions.
 const maxWakeNote = 80
 
-// wakeNotes are the wakes that the job planned, or that its agent has planned.
+// wakeNotes describes the planned wakes of the job and its agent.
 func (e *explanation) wakeNotes(ctx context.Context) (out []string) {
 	wakes, err := e.d.ledger.Wakes(ctx)
 	if err != nil {

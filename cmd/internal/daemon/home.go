@@ -55,7 +55,7 @@ func (e *HeldError) Error() string {
 // Held is the error that says who holds a home.
 func Held(dir string) *HeldError { return &HeldError{dir: dir, holder: readHolder(dir)} }
 
-// Unanswered says of a daemon that holds the home that it does not answer; false when another command holds it.
+// Unanswered returns an error saying that the daemon that holds the home does not answer. It returns false if a command holds the home.
 func (e *HeldError) Unanswered() (error, bool) {
 	if !e.holder.Daemon {
 		return nil, false

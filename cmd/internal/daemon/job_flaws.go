@@ -11,8 +11,8 @@ import (
 	"rouse/internal/text"
 )
 
-// jobFlaws are what is wrong with a job although its runs can start: programs that the sandbox of this machine is too weak for, saved
-// views that are missing, and an at: that passed without a run.
+// jobFlaws returns the problems of a job that do not keep its runs from starting: a sandbox that is too weak for its programs,
+// missing saved views, and an at: that passed without a run.
 func (d *Daemon) jobFlaws(ctx context.Context, s *Setup, j *config.Job, ran bool, now time.Time) (out []string) {
 	if !config.On(j.Enabled) {
 		return nil
@@ -26,7 +26,7 @@ func (d *Daemon) jobFlaws(ctx context.Context, s *Setup, j *config.Job, ran bool
 	return append(out, d.viewFlaws(ctx, j.Agent, j.ContextViews, s.Config.Where(j.At))...)
 }
 
-// viewFlaws are the saved views that runs of an agent cannot show, each with what to do.
+// viewFlaws describes the saved views that runs of an agent cannot show, with the remedy.
 func (d *Daemon) viewFlaws(ctx context.Context, agent string, views []string, where string) (out []string) {
 	for _, v := range views {
 		if problem := d.runner.ViewProblem(ctx, agent, v); problem != "" {
@@ -36,7 +36,7 @@ func (d *Daemon) viewFlaws(ctx context.Context, agent string, views []string, wh
 	return out
 }
 
-// checkFlaws names what is wrong with jobs and planned wakes that can start all the same. Nothing of it keeps a run from starting.
+// checkFlaws reports problems of jobs and planned wakes that do not keep runs from starting.
 func (d *Daemon) checkFlaws(ctx context.Context, s *Setup) (c api.Check, some bool, err error) {
 	last, err := d.ledger.LastRuns(ctx)
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"rouse/cmd/internal/config"
 )
 
-// openFlawed opens a home with a configuration whose secrets are not set, without a daemon.
+// openFlawed opens a home without a daemon. The secrets of its configuration are not set.
 func openFlawed(t *testing.T, text string) *Daemon {
 	t.Helper()
 	dir := cmdtest.Write(t, map[string]string{"rouse.yaml": text})
@@ -29,7 +29,7 @@ func openFlawed(t *testing.T, text string) *Daemon {
 	return d
 }
 
-// TestJobFlaws: a missing view, an at: that passed and a webhook without its secret are told, each with the line or command to correct it.
+// TestJobFlaws checks that a missing view, a past at: and a webhook without its secret are reported with their remedy.
 func TestJobFlaws(t *testing.T) {
 	t.Parallel()
 	d := openFlawed(t, `version: 1
@@ -63,7 +63,7 @@ jobs:
 		}
 	}
 
-	if p := problem("rows"); p != "" { // its first run makes the database, and may save the view
+	if p := problem("rows"); p != "" { // the first run creates the database and may save the view
 		t.Errorf("without a database: %s", p)
 	}
 	_, release, err := d.databases.Get(t.Context(), "clerk")
@@ -98,7 +98,7 @@ jobs:
 		t.Error("doctor is content")
 	}
 
-	// A job that has run at its time is done.
+	// A past at: is no flaw if the job has run.
 	if _, err := d.ledger.Enqueue(t.Context(), ledger.Request{Key: "k", Job: "once", Agent: "clerk", Trigger: "schedule"}); err != nil {
 		t.Fatal(err)
 	}
@@ -107,7 +107,7 @@ jobs:
 	}
 }
 
-// TestNextListsStarts: a run that waits for its time is to come; the retry of one that has started is not. What is planned is told by why.
+// TestNextListsStarts checks that next lists runs that wait for their time, but not retries of started runs. why lists planned wakes.
 func TestNextListsStarts(t *testing.T) {
 	t.Parallel()
 	d := openFlawed(t, `version: 1

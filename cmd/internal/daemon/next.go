@@ -15,7 +15,7 @@ import (
 // sourceRetry is the source of an attempt after the first.
 const sourceRetry = "retry"
 
-// maxDelayed is how many runs that wait for their time are looked at.
+// maxDelayed is the maximum number of delayed runs to read.
 const maxDelayed = 1000
 
 // Next implements web.Jobs.
@@ -42,7 +42,7 @@ func (d *Daemon) Next(ctx context.Context, job string, n int) ([]api.Occurrence,
 	}
 
 	for _, r := range delayed {
-		if r.State != domain.StateQueued { // it has started: its retry, or the end of what it waits for, is no start
+		if r.State != domain.StateQueued { // already started: its retry or the end of its wait is not a start
 			continue
 		}
 		out = append(out, delayedRun(r, pauses))

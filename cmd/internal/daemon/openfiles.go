@@ -26,17 +26,17 @@ func tooFewFiles() string {
 	return ""
 }
 
-// spareCount is how many files are kept in reserve for the owner's socket: one for the connection, the others for an answer out of
-// the ledger.
+// spareCount is the number of file handles in reserve for the socket of the home: one for the connection, the others for reading the
+// ledger.
 const spareCount = 8
 
-// spareFiles are closed when no more files may be opened, so that the owner's next request is answered.
+// spareFiles is a reserve of open file handles. They are closed when the process reaches its limit, so that it can answer commands.
 type spareFiles struct {
 	mu    sync.Mutex
 	files []*os.File
 }
 
-// keep fills the reserve, as far as files may be opened. A nil reserve has none.
+// keep fills the reserve until the limit of open files. It does nothing if s is nil.
 func (s *spareFiles) keep() {
 	if s == nil {
 		return
@@ -46,13 +46,13 @@ func (s *spareFiles) keep() {
 	for len(s.files) < spareCount {
 		f, err := os.Open(os.DevNull)
 		if err != nil {
-			return // again when the next connection has ended
+			return // try again after the next connection
 		}
 		s.files = append(s.files, f)
 	}
 }
 
-// release empties the reserve, and reports whether there was any. A nil reserve has none.
+// release closes the reserve and reports whether it had files. It returns false if s is nil.
 func (s *spareFiles) release() bool {
 	if s == nil {
 		return false
@@ -67,12 +67,12 @@ func (s *spareFiles) release() bool {
 	return had
 }
 
-// reservingListener accepts connections also when this process may open no more files.
+// reservingListener accepts connections even at the limit of open files, by releasing the reserve.
 type reservingListener struct {
 	net.Listener
 	spare *spareFiles
 	log   *slog.Logger
-	told  time.Time // when it was logged last
+	told  time.Time // time of the last log line
 }
 
 // Accept implements net.Listener.
@@ -93,7 +93,7 @@ func (l *reservingListener) Accept() (net.Conn, error) {
 	}
 }
 
-// reserve keeps files in reserve for who asks on the socket of the home.
+// reserve keeps file handles in reserve for requests on the socket of the home.
 func (s *server) reserve(log *slog.Logger) {
 	s.spare = &spareFiles{}
 	s.spare.keep()

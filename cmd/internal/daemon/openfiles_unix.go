@@ -4,8 +4,8 @@ package daemon
 
 import "syscall"
 
-// maxOpenFiles is how many files this process may have open at a time. The Go runtime has raised the soft limit to the hard one
-// at the start; commands get the limit that was there before.
+// maxOpenFiles returns the limit of open files of this process. The Go runtime has raised the soft limit to the hard one. Commands
+// get the original soft limit.
 func maxOpenFiles() (limit uint64, known bool) {
 	var l syscall.Rlimit
 	err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &l)

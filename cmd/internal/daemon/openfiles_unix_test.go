@@ -26,7 +26,7 @@ const (
 	fewFiles   = 64
 )
 
-// TestProcessWithoutFiles is the process that TestFullProcessAnswers asks: it has as many files open as it may, and answers on a socket.
+// TestProcessWithoutFiles is the child process of TestFullProcessAnswers. It opens files up to its limit and answers on a socket.
 func TestProcessWithoutFiles(t *testing.T) {
 	path := os.Getenv(fullSocket)
 	if path == "" {
@@ -46,7 +46,7 @@ func TestProcessWithoutFiles(t *testing.T) {
 	s := &server{listener: l, conns: map[net.Conn]http.ConnState{}, left: make(chan struct{}, 1)}
 	s.reserve(slog.New(slog.DiscardHandler))
 	s.http = &http.Server{ConnState: s.noteState, Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		for range 4 { // as many as a question about the ledger opens
+		for range 4 { // as many files as a query of the ledger opens
 			f, err := os.Open(os.DevNull)
 			if err != nil {
 				http.Error(w, err.Error(), http.StatusInternalServerError)
@@ -64,7 +64,7 @@ func TestProcessWithoutFiles(t *testing.T) {
 	}
 	defer runtime.KeepAlive(all)
 	go func() {
-		_, _ = io.Copy(io.Discard, os.Stdin) // until its parent ends
+		_, _ = io.Copy(io.Discard, os.Stdin) // wait for the end of the parent
 		s.http.Close()
 	}()
 	fmt.Println("ready")
@@ -73,7 +73,7 @@ func TestProcessWithoutFiles(t *testing.T) {
 	}
 }
 
-// TestFullProcessAnswers: a process answers its owner, again and again, when it may open no more files. The limit that its user may raise is raised at the start.
+// TestFullProcessAnswers checks that a process answers requests at its limit of open files and raises the soft limit at the start.
 func TestFullProcessAnswers(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -105,7 +105,7 @@ func TestFullProcessAnswers(t *testing.T) {
 			}
 		}
 	}
-	for i := range 100 { // a next connection comes in before and after the end of the one before is noticed
+	for i := range 100 { // connect both before and after the server notices the end of the previous connection
 		client := &http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 			return new(net.Dialer).DialContext(ctx, "unix", path)
 		}}}

@@ -11,14 +11,14 @@ import (
 	"rouse/internal/text"
 )
 
-// overdueLook is the longest time between two looks for overdue jobs, since the configuration and the clock can change.
+// overdueLook is the maximum interval between two checks, because the configuration and the clock can change.
 const overdueLook = 30 * time.Second
 
-// overdueJob is a job that has not succeeded within the time that its owner expects.
+// overdueJob is a job that has not succeeded within expect_success_within.
 type overdueJob struct {
 	job    *config.Job
-	due    time.Time // the end of the last window that has passed
-	missed int       // windows that have passed
+	due    time.Time // end of the last missed window
+	missed int       // number of missed windows
 	why    string
 }
 
@@ -42,8 +42,8 @@ func (d *Daemon) watchOverdue(ctx context.Context) error {
 	}
 }
 
-// recordOverdue opens and counts the incidents of overdue jobs, and closes those of jobs that no longer are.
-// It returns when the next job is due, zero for never.
+// recordOverdue opens or updates the incidents of overdue jobs, and closes the incidents of other jobs. It returns the end
+// of the next window, or the zero time.
 func (d *Daemon) recordOverdue(ctx context.Context, now time.Time) (next time.Time, err error) {
 	s := d.Current()
 	open, err := d.ledger.Incidents(ctx, ledger.IncidentFilter{Limit: maxOpenIncidents})
@@ -92,8 +92,8 @@ func (d *Daemon) recordOverdue(ctx context.Context, now time.Time) (next time.Ti
 	return next, nil
 }
 
-// overdue returns a job with what it has missed, nil if nothing, and when its next window ends. A job without
-// a success is expected to have one since the ledger knows its schedule, or since this process began.
+// overdue returns an overdue job, or nil, and the end of the job's next window. Before the first success, the windows begin
+// when the ledger recorded the schedule, or else when this process started.
 func (d *Daemon) overdue(ctx context.Context, s *Setup, j *config.Job, now time.Time) (*overdueJob, time.Time, error) {
 	name, within := string(j.Name), time.Duration(j.ExpectSuccessWithin)
 	if within == 0 || !config.On(j.Enabled) || s.plan == nil || s.plan.Plan.Jobs[name].Name == "" {
@@ -128,7 +128,7 @@ func (d *Daemon) overdue(ctx context.Context, s *Setup, j *config.Job, now time.
 	return o, next, err
 }
 
-// whyOverdue returns what is known of the cause: a pause, or how the last run ended.
+// whyOverdue returns the known cause: a pause, or the outcome of the last run.
 func (d *Daemon) whyOverdue(ctx context.Context, j *config.Job, now time.Time) (string, error) {
 	pauses, err := d.ledger.Pauses(ctx, now)
 	if err != nil {
@@ -169,7 +169,7 @@ func (d *Daemon) checkOverdue(ctx context.Context, s *Setup) (out []api.Check, e
 	return out, nil
 }
 
-// seldom reports whether a job runs daily or less often, by one schedule alone.
+// seldom reports whether a job has a single schedule that fires at most once a day.
 func seldom(cfg *config.Config, j *config.Job) bool {
 	if j.Watch != nil || j.Webhook != nil || len(j.Follows) > 0 {
 		return false

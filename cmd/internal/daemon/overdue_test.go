@@ -15,8 +15,8 @@ import (
 	"rouse/internal/domain"
 )
 
-// A job without a success in time is told once for each window that passes, also after a restart and while it is paused; a
-// success ends it and is told. Time is what the test says.
+// A job without a success in time causes one notice for each window, also after a restart and while it is paused. A success
+// closes the incident and causes a notice. The test sets the time.
 func TestExpectSuccessWithin(t *testing.T) {
 	t.Parallel()
 	dir := cmdtest.Write(t, map[string]string{"rouse.yaml": `version: 1
@@ -43,7 +43,7 @@ jobs:
 	d := open()
 	defer func() { d.Close() }()
 
-	start := time.Now().Add(-52 * time.Hour) // the pause and the success come now, as the ledger has it
+	start := time.Now().Add(-52 * time.Hour) // the ledger records the pause and the success at the current time
 	if _, err := d.ledger.SyncJobs(t.Context(), start, []ledger.JobSpec{{Name: "backup", Agent: "keeper"}}); err != nil {
 		t.Fatal(err)
 	}
@@ -81,7 +81,7 @@ jobs:
 	}
 	at(28*time.Hour, 1, open1)
 	d.Close()
-	d = open() // after a restart the same window is not told again
+	d = open() // after a restart there is no second notice for the same window
 	at(51*time.Hour, 1, open1)
 	if _, err := d.ledger.SetPause(t.Context(), ledger.Pause{Scope: ledger.PauseJob, Name: "backup", Reason: "disk swap"}); err != nil {
 		t.Fatal(err)
@@ -180,7 +180,7 @@ func finish(t *testing.T, d *Daemon, job string, outcome domain.Outcome) {
 	}
 }
 
-// Each failure of a job that runs daily or less often is told; those of one that runs more often are gathered.
+// Each failure of a job that runs daily or less often causes a notice. Failures of more frequent jobs are grouped.
 func TestSeldomJobsTellEachFailure(t *testing.T) {
 	t.Parallel()
 	for trigger, want := range map[string]int{

@@ -38,10 +38,10 @@ func (d *Daemon) Pending(ctx context.Context, run ledger.Run) (api.Pending, erro
 	return api.Pending{Reason: "waits for its turn, because other runs are on: " + text.List(names, maxLogged)}, nil
 }
 
-// slowAnswer is how long a model may take to begin its answer before that is told.
+// slowAnswer is the time after which a model that has not begun to respond is reported.
 const slowAnswer = time.Second
 
-// waitsForModel tells which model a running run waits for, if the model cannot be reached or has not begun to answer.
+// waitsForModel names the model that a run waits for, if the model cannot be reached or has not begun to respond.
 func (d *Daemon) waitsForModel(run int64, now time.Time) string {
 	for _, s := range d.live.States(run, "") {
 		switch {

@@ -47,7 +47,7 @@ func TestWatchOfConfig(t *testing.T) {
 	}
 }
 
-// The default of bounds.steps is for unattended runs: a chat has its own, unless the owner sets the bound.
+// The default of bounds.steps applies to unattended runs. A chat has its own default, unless the bound is configured.
 func TestChatStepsOfConfig(t *testing.T) {
 	t.Parallel()
 	for bounds, want := range map[string]bool{"": true, ", bounds: {wall: 1m}": true, ", bounds: {steps: 30}": false} {

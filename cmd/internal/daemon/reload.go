@@ -38,9 +38,9 @@ type reloader struct {
 	started   *config.Config
 	log       *LogVar // nil: its settings cannot be changed
 	requests  chan chan api.Reload
-	checks    chan chan struct{} // load a newer configuration, and say when that is done
-	requested chan struct{}      // capacity 1: read again, nobody waits for the result
-	calendars chan struct{}      // capacity 1: what calendars hold has changed, and so what is due
+	checks    chan chan struct{} // requests to load a newer configuration, closed when done
+	requested chan struct{}      // capacity 1: requests a reload without waiting for it
+	calendars chan struct{}      // capacity 1: a calendar has changed
 	stopped   chan struct{}
 
 	// Used by the loop alone, so without a lock.
@@ -101,7 +101,7 @@ func (d *Daemon) ConfigProblem(ctx context.Context, load bool) string {
 	if r == nil {
 		return ""
 	}
-	if load || len(r.problemsOnDisk()) > 0 { // a mistake may have been corrected a moment ago
+	if load || len(r.problemsOnDisk()) > 0 { // the mistake may be corrected by now
 		r.loadNewer(ctx)
 	}
 
@@ -112,7 +112,7 @@ func (d *Daemon) ConfigProblem(ctx context.Context, load bool) string {
 	return fmt.Sprintf("the configuration on disk has a mistake, so the one loaded at %s is used: %s", api.LocalTime(d.Current().at, d.zone()), text.OneLine(config.Problem(found[0]).String()))
 }
 
-// loadNewer returns once the files on disk have been read, if they differ from the last reading.
+// loadNewer waits until the files on disk have been read if they have changed.
 func (r *reloader) loadNewer(ctx context.Context) {
 	done := make(chan struct{})
 	select {

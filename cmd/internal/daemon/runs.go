@@ -98,10 +98,10 @@ func (d *Daemon) RunOnly(ctx context.Context, id string) error {
 	if err := dispatcher.Run(running); err != nil || d.Current().usable() != nil {
 		return err
 	}
-	return watcher.ApplyAfterActions(running, d.watching(), d.ownWatches(d.Current().plan)) // no daemon does
+	return watcher.ApplyAfterActions(running, d.watching(), d.ownWatches(d.Current().plan)) // no daemon does it
 }
 
-// watching are the options of whoever deals with watched files.
+// watching returns the options for handling watched files.
 func (d *Daemon) watching() watcher.Options {
 	return watcher.Options{
 		Ledger: d.ledger, Queue: queue{d}, Logger: d.log, BreakerNotices: d.runner.LoopNotices, ReturnNotices: d.runner.ReturnNotices,

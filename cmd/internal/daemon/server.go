@@ -159,8 +159,8 @@ func (s *server) noteState(c net.Conn, state http.ConnState) {
 	}
 }
 
-// useSpare leaves the files in reserve to the requests that are under way, and takes them back after the last one. Taken back earlier,
-// they would be missing in the answer to the next. The caller holds mu.
+// useSpare releases the reserve when a request starts and refills it after the last one. Refilling it earlier would take handles away
+// from other requests. The caller holds mu.
 func (s *server) useSpare(state http.ConnState) {
 	if state == http.StateActive {
 		s.spare.release()

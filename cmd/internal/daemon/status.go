@@ -85,7 +85,7 @@ func (d *Daemon) Notify(ctx context.Context, channel, text string) (string, erro
 	return channel, nil
 }
 
-// usualChannels returns the channels of notices that belong to no job and no agent.
+// usualChannels returns the channels for notices without a job and an agent.
 func (d *Daemon) usualChannels() []string {
 	if usual := d.Current().Config.DefaultChannels(); usual != nil || !d.session.Exists() {
 		return usual
@@ -93,7 +93,7 @@ func (d *Daemon) usualChannels() []string {
 	return []string{config.DefaultChannel}
 }
 
-// canDeliver reports whether a channel can deliver now: yes, no, or unknown, and why.
+// canDeliver returns yes, no or unknown, depending on whether a channel can deliver now, and the reason.
 func (d *Daemon) canDeliver(ctx context.Context, channel string) (can, why string) {
 	switch err := d.notifier.CanDeliver(ctx, channel); {
 	case err == nil:

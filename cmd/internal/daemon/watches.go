@@ -34,7 +34,7 @@ func newWatch(j *config.Job, p agent.Plan) watcher.Watch {
 	}
 }
 
-// newCollect returns when the files of a job's watch are handed over.
+// newCollect returns the handover times of a job's watch.
 func newCollect(j *config.Job, zone *time.Location) watcher.Collect {
 	c := j.Watch.Collect
 	if c == nil {
@@ -54,7 +54,7 @@ func newCollect(j *config.Job, zone *time.Location) watcher.Collect {
 	}}
 }
 
-// handovers are the coming handovers of the watches that collect, of one job or of all.
+// handovers returns the next handovers of collecting watches, of one job or of all.
 func (d *Daemon) handovers(ctx context.Context, job string, now time.Time) ([]api.Occurrence, error) {
 	states, err := d.ledger.WatchStates(ctx)
 	if err != nil {
@@ -76,7 +76,7 @@ func (d *Daemon) handovers(ctx context.Context, job string, now time.Time) ([]ap
 	return out, nil
 }
 
-// collectNotes say when the files of a job are handed over, and whether there were any the last time.
+// collectNotes describes the next handover of a job, and whether there were files at the last one.
 func (d *Daemon) collectNotes(ctx context.Context, job string, now time.Time, zone *time.Location) []string {
 	coming, err := d.handovers(ctx, job, now)
 	if err != nil || len(coming) == 0 {
@@ -182,7 +182,7 @@ func watchProblem(problem, degraded string) string {
 	return problem + "; " + degraded
 }
 
-// expandDestination fills a part of the template that names where the file of a run goes.
+// expandDestination expands one part of the destination template for the file of a run.
 func (d *Daemon) expandDestination(ctx context.Context, template string, c ledger.ClaimStatus) (string, error) {
 	if !strings.Contains(template, "{{") {
 		return template, nil

@@ -350,7 +350,7 @@ func (b *browser) undoes() {
 	}
 }
 
-// ordinary has jobs with the long names that people give them, several triggers and a failure with a long text.
+// ordinary has jobs with long names, several triggers and a failure with a long text.
 const ordinary = `version: 1
 home: ./home
 timezone: Europe/Berlin
@@ -362,7 +362,7 @@ jobs:
   - { name: github-triage, agent: office-assistant, after: [{ job: morning-digest }], prompt: Triage it. }
 `
 
-// broken returns words that are split across lines, and cells that are too narrow for their text.
+// broken returns words that are split across lines and cells that are too narrow.
 const broken = `(() => {
 	const out = [], walker = document.createTreeWalker(document.querySelector("main"), NodeFilter.SHOW_TEXT);
 	for (let n; (n = walker.nextNode());) {
@@ -383,7 +383,7 @@ const broken = `(() => {
 	return out.slice(0, 5);
 })()`
 
-// TestInChromiumColumns reads the pages with long ordinary names in windows from a phone to a wide desk.
+// TestInChromiumColumns checks the layout of pages with long names at widths from phone to desktop.
 func TestInChromiumColumns(t *testing.T) {
 	h := open(t, ordinary, func(l *ledger.Ledger) {
 		finished(t, l, "morning-digest", domain.OutcomeSuccess)

@@ -311,17 +311,17 @@ func TestFirstPageIsSmall(t *testing.T) {
 	}
 }
 
-// inline are the elements that stand in a line with the text around them.
+// inline lists the elements that do not break the line.
 var inline = []string{"a", "bdi", "span", "code", "kbd", "strong", "em", "small", "time", "meter"}
 
-// joined is a sign that ends a word and touches the next one: "desktop:sent".
+// joined matches punctuation that touches the next word: "desktop:sent".
 var joined = regexp.MustCompile(`\pL+[:,;]\pL+`)
 
-// glued returns the words of a page that touch across elements without a space: "agentpaused".
+// glued returns words of adjacent elements without a space in between: "agentpaused".
 func glued(root *html.Node) (out []string) {
-	before := ""      // the text before in the same line
-	apart := true     // a block begins, or a space came
-	var in *html.Node // the element of before
+	before := ""      // preceding text of the line
+	apart := true     // a block began or a space was read
+	var in *html.Node // element of before
 	for n := range root.Descendants() {
 		switch {
 		case n.Type == html.ElementNode && !slices.Contains(inline, n.Data):
@@ -350,20 +350,20 @@ func lastOf(s string) rune {
 	return r
 }
 
-// block returns the element that begins the line of a node.
+// block returns the element that contains the line of a node.
 func block(n *html.Node) *html.Node {
 	for n = n.Parent; n != nil && slices.Contains(inline, n.Data); n = n.Parent {
 	}
 	return n
 }
 
-// laidOut reports whether the style sheet keeps the elements within a block apart.
+// laidOut reports whether the style sheet separates the elements of a block.
 func laidOut(n *html.Node) bool {
 	class, _ := attribute(n, "class")
 	return n.Data == "nav" || class == "strip"
 }
 
-// TestWordsAreApart reads every page of a home with something of each kind.
+// TestWordsAreApart checks every page of a home with data of each kind.
 func TestWordsAreApart(t *testing.T) {
 	h := open(t, withModel(t, asking...), seedHistory(t))
 	h.fire("books")

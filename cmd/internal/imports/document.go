@@ -49,7 +49,7 @@ type Job struct {
 	when     []string // conditions, as YAML
 	prompt   string
 
-	executor    []string // the argv of the coding agent that does the prompt
+	executor    []string // argv of the coding agent that runs the prompt
 	executorEnv environment
 
 	agent        string // name of its agent, "" for the one that all share
@@ -62,7 +62,7 @@ type Job struct {
 	relative     []string // words of its commands that name a file from the working folder on
 }
 
-// call is one call of the playbook: a command, or a notice if it has a title.
+// call is one call of a playbook. It sends a notice if it has a title, and runs a command otherwise.
 type call struct {
 	command string
 	title   string

@@ -91,7 +91,7 @@ func (d *Document) claw(f File, n *node) {
 	if n.get("trigger") != nil {
 		j.lose("its trigger, a script that decides before each run, is not carried over; without it each run asks a model and costs money: write it as when: [{command: [...]}], then enable the job")
 	}
-	for _, said := range n.rest() { // an unknown key may be what keeps the job from running
+	for _, said := range n.rest() { // an unknown key may restrict when the job runs
 		j.lose("not carried over: %s", shown(said))
 	}
 	d.add(j)

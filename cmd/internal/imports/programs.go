@@ -8,17 +8,17 @@ import (
 
 // agentProgram describes the command line of a coding agent that runs one prompt and exits.
 type agentProgram struct {
-	begins []string   // the words that follow the name
-	asks   []string   // options whose next word is the prompt
+	begins []string   // required words after the name
+	asks   []string   // options with the prompt as their value
 	plain  []string   // options without a value
 	valued []string   // options with a value
-	prompt bool       // the prompt is a word that belongs to no option
-	adds   [][]string // what prints a form that rouse reads, and reads the task from standard input
-	login  string     // the folder in HOME that keeps the sign-in
+	prompt bool       // the prompt can be a positional argument
+	adds   [][]string // options for an output that rouse can read and for a task on standard input
+	login  string     // folder in HOME with the sign-in
 }
 
-// agentPrograms are the coding agents that become executors. An option that is in no list may have a value, so that
-// its command line is not converted.
+// agentPrograms lists the coding agents that become executors. A command line with an unknown option is not converted,
+// because the option may have a value.
 var agentPrograms = map[string]agentProgram{
 	"claude": {
 		plain: []string{"-p", "--print", "--verbose", "--dangerously-skip-permissions", "-c", "--continue", "--include-partial-messages", "--strict-mcp-config"},
@@ -40,8 +40,8 @@ var agentPrograms = map[string]agentProgram{
 	},
 }
 
-// agentCall returns the executor's argv and the prompt of a command line that asks a coding agent. known is false for any other
-// program. If why is not empty, the command line cannot be converted.
+// agentCall returns the executor's argv and the prompt for the command line of a coding agent. known is false for any other
+// program. If the command line cannot be converted, why is the reason.
 func agentCall(argv []string) (out []string, prompt, why string, known bool) {
 	p, known := agentPrograms[path.Base(argv[0])]
 	if !known {
@@ -98,7 +98,7 @@ func agentCall(argv []string) (out []string, prompt, why string, known bool) {
 	return out, prompts[0], "", true
 }
 
-// agentProgram makes an executor of a command that asks a coding agent. It reports whether it did.
+// agentProgram converts a command of a coding agent to an executor, and reports whether it did.
 func (j *Job) agentProgram(argv []string, env environment) bool {
 	out, prompt, why, known := agentCall(argv)
 	switch {
@@ -127,10 +127,10 @@ func (j *Job) agentProgram(argv []string, env environment) bool {
 	return true
 }
 
-// desktopVariables only tell a program where the desktop is.
+// desktopVariables lists the variables that only locate the desktop.
 var desktopVariables = []string{"DISPLAY", "DBUS_SESSION_BUS_ADDRESS", "XDG_RUNTIME_DIR", "WAYLAND_DISPLAY"}
 
-// withoutDesktop returns a command without the variables in front of it that only tell where the desktop is.
+// withoutDesktop removes leading assignments of desktopVariables from a command.
 func withoutDesktop(line string) string {
 	for {
 		word, rest, found := cutField(line)
@@ -142,7 +142,7 @@ func withoutDesktop(line string) string {
 	}
 }
 
-// notice makes a call of notify of a command that only shows a desktop notification. It reports whether it did.
+// notice converts a command that only shows a desktop notification to a call of notify, and reports whether it did.
 func (j *Job) notice(argv []string) bool {
 	if path.Base(argv[0]) != "notify-send" {
 		return false

@@ -176,7 +176,7 @@ func (j *Job) writeExecutor(b *strings.Builder) {
 	}
 }
 
-// tool returns the name of the tool that is called.
+// tool returns the name of the called tool.
 func (c call) tool() string {
 	if c.title != "" {
 		return "notify"

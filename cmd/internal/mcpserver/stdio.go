@@ -14,19 +14,19 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// ServeStream answers one client, which writes a message a line, until it ends its stream or ctx ends. A line that is not a message
-// gets an error as its answer, and the next one is read.
+// ServeStream serves one client, which writes one message per line, until the stream or ctx ends. A line that is not a message gets an
+// error response.
 func (s *Server) ServeStream(ctx context.Context, in io.Reader, out io.Writer) error {
 	answers := &sharedWriter{w: out}
 	lines := &messageLines{in: bufio.NewReader(in), out: answers}
 	err := s.Run(ctx, &mcp.IOTransport{Reader: io.NopCloser(lines), Writer: answers})
-	if errors.Is(err, io.EOF) || errors.Is(err, context.Canceled) { // its client has gone
+	if errors.Is(err, io.EOF) || errors.Is(err, context.Canceled) { // the client has disconnected
 		return nil
 	}
 	return err
 }
 
-// sharedWriter writes the messages of several goroutines, each as a whole.
+// sharedWriter serializes the writes of several goroutines.
 type sharedWriter struct {
 	mu sync.Mutex
 	w  io.Writer
@@ -39,14 +39,14 @@ func (w *sharedWriter) Write(p []byte) (int, error) {
 	return w.w.Write(p)
 }
 
-// Close leaves the writer open: it is not the transport's.
+// Close does nothing, because the caller owns the writer.
 func (w *sharedWriter) Close() error { return nil }
 
-// messageLines passes on the lines of a reader that are messages. The transport would end at any other line.
+// messageLines passes on only lines that are messages, because the transport ends at any other line.
 type messageLines struct {
 	in   *bufio.Reader
 	out  io.Writer
-	next []byte // of what is passed on
+	next []byte // lines to pass on
 }
 
 // Read implements io.Reader.
@@ -72,7 +72,7 @@ func (l *messageLines) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// line reads a line, without the blanks around it.
+// line reads a line and trims white space.
 func (l *messageLines) line() (line []byte, tooLong bool, err error) {
 	for {
 		part, err := l.in.ReadSlice('\n')
@@ -87,13 +87,13 @@ func (l *messageLines) line() (line []byte, tooLong bool, err error) {
 	}
 }
 
-// pass passes on a line, or answers why it is not.
+// pass passes on a line, or answers with an error if it is not a message.
 func (l *messageLines) pass(line []byte) error {
 	messages := []json.RawMessage{line}
 	switch {
 	case !json.Valid(line):
 		return l.refuse(jsonrpc.CodeParseError, "the line is not JSON; write each message as one line")
-	case line[0] == '[': // a batch, which only old revisions of the protocol know
+	case line[0] == '[': // a batch, as in old revisions of the protocol
 		if err := json.Unmarshal(line, &messages); err != nil {
 			return l.refuse(jsonrpc.CodeParseError, err.Error())
 		}
@@ -113,7 +113,7 @@ func (l *messageLines) pass(line []byte) error {
 	return nil
 }
 
-// refuse answers a line that is not a message. Whose request it was cannot be told, so the id is null.
+// refuse sends an error response for a line that is not a message. The id is null because it is unknown.
 func (l *messageLines) refuse(code int, why string) error {
 	answer, err := json.Marshal(map[string]any{"jsonrpc": "2.0", "id": nil, "error": map[string]any{"code": code, "message": why}})
 	if err != nil {

@@ -66,7 +66,7 @@ type Rules struct {
 	Zone     *time.Location  // of these hours, and of the digest; nil: of this machine
 	Fallback string          // the channel that is told of what this one does not deliver, "" for none
 	Digest   *schedule.Daily // when a summary is sent; nil: never
-	Session  *Session        // without which no summary is made; nil: it needs none
+	Session  *Session        // required for summaries; nil if the channel needs no session
 }
 
 // zone is where the clocks are by which hours and times of day are meant.

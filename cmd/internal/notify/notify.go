@@ -432,7 +432,7 @@ func (n *Notifier) Send(ctx context.Context, channel, title, body string) error 
 	return nil
 }
 
-// CanDeliver returns nil if a channel can deliver now, and ErrNotAsked if only the next notice shows it.
+// CanDeliver returns nil if a channel can deliver now, and ErrNotAsked if that is unknown until the next notice.
 func (n *Notifier) CanDeliver(ctx context.Context, channel string) error {
 	c, ok := n.current()[channel]
 	if !ok {

@@ -9,20 +9,20 @@ import (
 
 const (
 	sessionTimeout = 2 * time.Second
-	sessionAge     = 15 * time.Second // between two probes
+	sessionAge     = 15 * time.Second // minimum time between two probes
 )
 
-// Session finds out whether this process can show notices on a desktop. The zero value is ready to use.
+// Session reports whether this process can show notices on a desktop. The zero value is ready to use.
 type Session struct {
 	mu     sync.Mutex
 	seen   bool
 	probed time.Time
 }
 
-// Exists reports whether there is a desktop session. A session that was seen once counts until the process
-// ends: after a logout the notices wait for the next login.
+// Exists reports whether there is a desktop session. Once it has found a session, it returns true until the process ends,
+// so that notices wait for the next login.
 //
-// nolint: contextcheck // it reads a local state, which ends soon whatever becomes of its caller
+// nolint: contextcheck // it reads local state and returns soon
 func (s *Session) Exists() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -74,7 +74,7 @@ func (s *server) acknowledgeOne(ctx context.Context, n int64, note string) (api.
 func NewIncident(i ledger.Incident) api.Incident {
 	out := api.Incident{ID: id(i.ID), Job: i.Job, Agent: i.Agent, Kind: i.Kind, Failures: i.Failures, Error: i.Error, FirstRun: id(i.FirstRun), LastRun: id(i.LastRun),
 		OpenedAt: api.At(i.OpenedAt), LastAt: api.At(i.LastAt), Told: i.Told, AckedAt: api.At(i.AckedAt), Note: i.Note, ClosedAt: api.At(i.ClosedAt)}
-	if i.LastRun == 0 { // it is open since no run succeeded in time
+	if i.LastRun == 0 { // an incident without a run: no success in time
 		out.FirstRun, out.LastRun = "", ""
 	}
 	if i.ClosedBy != 0 {

@@ -65,7 +65,7 @@ const (
 	maxRuns     = 1000
 )
 
-// sinceParam parses the parameter since; without one it returns the zero time.
+// sinceParam parses the query parameter since. It returns the zero time if there is none.
 func sinceParam(q url.Values) (time.Time, error) {
 	text := q.Get("since")
 	if text == "" {

@@ -88,8 +88,8 @@ func NewHandler(o Options) (*Handler, error) {
 	return &Handler{Handler: s.fresh(mux), routes: s.routes}, nil
 }
 
-// fresh loads a newer configuration before a request that may start something, so that what was just saved is what runs. Each response
-// names the first mistake of a configuration on disk that is not in use.
+// fresh loads a newer configuration before a request that may start a run. It adds a header with the first mistake of the
+// configuration on disk to the response if that configuration is not in use.
 func (s *server) fresh(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		load := r.Method != http.MethodGet && r.Method != http.MethodHead && r.URL.Path != "/v1/reload"

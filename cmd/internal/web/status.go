@@ -16,7 +16,7 @@ type Host interface {
 	Doctor(ctx context.Context, offline bool) ([]api.Check, error)
 	// Reload reads the configuration again and puts it into force.
 	Reload(ctx context.Context) (api.Reload, error)
-	// ConfigProblem returns why the configuration on disk is not in use, or "". With load it loads a newer one first.
+	// ConfigProblem returns why the configuration on disk is not in use, or "". If load is true, it loads a newer configuration first.
 	ConfigProblem(ctx context.Context, load bool) string
 	// BackUp makes a backup of the whole home.
 	BackUp(ctx context.Context, ask api.HomeBackupRequest, progress func(done, of int64)) (api.HomeBackup, error)
