@@ -59,7 +59,7 @@ when a file changes; with errors nothing changes, and they are listed.`,
 			if asJSON {
 				err = printJSON(cmd.OutOrStdout(), result)
 			} else {
-				var st api.Status // for its zone; without an answer this terminal's is as good
+				var st api.Status // for its zone; without an answer use this terminal's zone
 				_ = client.Get(cmd.Context(), "/v1/status", nil, &st)
 				printReload(cmd.OutOrStdout(), result, time.Now().In(loadZone(st.Zone)))
 			}

@@ -40,7 +40,7 @@ func sources(t *testing.T) map[string]string {
 }
 
 // TestContracts checks docs/contracts.md: every contract id in the code has one row, and every row marked built or part
-// names tests that exist and mention the id.
+// names existing tests that mention the id.
 func TestContracts(t *testing.T) {
 	unraced(t)
 	t.Parallel()

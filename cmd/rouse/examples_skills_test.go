@@ -37,7 +37,7 @@ func copyExample(t *testing.T, name string) (config string) {
 		files[path] = string(raw)
 		if path == "rouse.yaml" {
 			files[path] = jobTimes.ReplaceAllString(files[path], `${1}schedule: "0 0 29 2 *"`)
-			if !strings.Contains(files[path], "\nnotifications:") { // what is told waits for a desktop, where tests find it
+			if !strings.Contains(files[path], "\nnotifications:") { // without channels, notices wait for a desktop and tests can read them
 				files[path] += "\nnotifications: [{name: desktop, kind: desktop}]\n"
 			}
 		}

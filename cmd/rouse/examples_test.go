@@ -52,7 +52,7 @@ func TestExpensesExample(t *testing.T) {
 
 	var checks []api.Check
 	doctor := rouse(t, "doctor", "--json", "--config", config)
-	if err := doctor.Run(); err != nil { // without a desktop session there is no channel, and that is no fault
+	if err := doctor.Run(); err != nil { // the check of channels may fail without a desktop session
 		t.Errorf("doctor: %v\n%s", err, doctor.stdout.String())
 	}
 	if err := json.Unmarshal(doctor.stdout.Bytes(), &checks); err != nil {

@@ -28,7 +28,7 @@ type firstDay struct {
 	daemon      *program
 }
 
-// newFirstDay writes the files of a new user and starts the daemon. In each file MODEL and NTFY stand for the addresses of the servers.
+// newFirstDay writes the files of a new user and starts the daemon. MODEL and NTFY in the files stand for the addresses of the servers.
 func newFirstDay(t *testing.T, files map[string]string, turns ...modeltest.Turn) *firstDay {
 	t.Helper()
 	ntfy := newNtfyServer(t)
@@ -64,7 +64,7 @@ func newFirstDay(t *testing.T, files map[string]string, turns ...modeltest.Turn)
 	return d
 }
 
-// write puts a file into the folder as a program that finishes quickly does.
+// write puts a complete file into the folder at once.
 func (d *firstDay) write(t *testing.T, name, text string) {
 	t.Helper()
 	if err := os.WriteFile(filepath.Join(d.dir, name), []byte(text), 0o755); err != nil {
@@ -72,7 +72,7 @@ func (d *firstDay) write(t *testing.T, name, text string) {
 	}
 }
 
-// read returns the content of a file of the folder, or "" while it does not exist.
+// read returns the content of a file in the folder, or "" if it does not exist.
 func (d *firstDay) read(name string) string {
 	text, err := os.ReadFile(filepath.Join(d.dir, name))
 	if err != nil {
@@ -81,7 +81,7 @@ func (d *firstDay) read(name string) string {
 	return string(text)
 }
 
-// run runs a job and returns its record, whatever its outcome.
+// run runs a job and returns its record, with any outcome.
 func (d *firstDay) run(t *testing.T, job string) api.Run {
 	t.Helper()
 	_ = rouse(t, "run", job, "--wait", "--config", d.config).Run()
@@ -99,7 +99,7 @@ func (d *firstDay) last(t *testing.T, job string) api.Run {
 	return runs[0]
 }
 
-// told waits for a notice that contains all the words.
+// told waits for a notice that contains all words.
 func (d *firstDay) told(t *testing.T, words ...string) {
 	t.Helper()
 	d.daemon.explainFailures(t)
@@ -117,7 +117,7 @@ func (d *firstDay) told(t *testing.T, words ...string) {
 	})
 }
 
-// ntfyServer answers as ntfy does and keeps the messages.
+// ntfyServer is a fake ntfy server that keeps the messages.
 type ntfyServer struct {
 	*httptest.Server
 	mu   sync.Mutex
@@ -158,7 +158,7 @@ models: [{name: scripted, provider: openai, model: scripted, base_url: "MODEL", 
 notifications: [{name: ntfy, kind: url, url: "ntfy://NTFY/alerts?scheme=http"}]
 `
 
-// TestFirstDay types the five automations of a new user, each from an empty folder: they work, and each failure arrives over ntfy.
+// TestFirstDay sets up five automations of a new user, each in an empty folder. They work, and each failure arrives over ntfy.
 func TestFirstDay(t *testing.T) {
 	unraced(t)
 	t.Parallel()
@@ -169,7 +169,7 @@ func TestFirstDay(t *testing.T) {
 	t.Run("page watch", testFirstPageWatch)
 }
 
-// testFirstDigest: a digest of the files that are new since the last success. The second time the model forgets to write it.
+// testFirstDigest writes a digest of the files since the last success. In the second run, the model forgets to write it.
 func testFirstDigest(t *testing.T) {
 	t.Parallel()
 	d := newFirstDay(t, map[string]string{"papers/old.md": "An old paper about bees.", "rouse.yaml": firstDayModel + `agents:
@@ -197,8 +197,8 @@ jobs:
 	d.told(t, "digest", "digest.md")
 }
 
-// testFirstSorter: a dropped document is moved without a shell and noted in the database. The second one should go to a folder that was not
-// granted, again and again.
+// testFirstSorter moves a dropped document without a shell and notes it in the database. For the second document, the model repeatedly
+// tries a folder that is not granted.
 func testFirstSorter(t *testing.T) {
 	t.Parallel()
 	refused := turn("file_move", `{"from":"../inbox/b.txt","to":"../private/b.txt"}`)
@@ -230,7 +230,7 @@ jobs:
 	}
 }
 
-// testFirstWebhook: GitHub reports an issue and the model files it. The second time the model does not answer in time.
+// testFirstWebhook files an issue reported by GitHub. The second time, the model does not respond in time.
 func testFirstWebhook(t *testing.T) {
 	t.Parallel()
 	const secret = "a-secret-of-github-1234"
@@ -283,7 +283,7 @@ jobs:
 	d.told(t, "issues", "timeout")
 }
 
-// testFirstBackup: a script beside the configuration makes a backup. The second night it hangs.
+// testFirstBackup runs a backup script beside the configuration. In the second run, the script hangs.
 func testFirstBackup(t *testing.T) {
 	t.Parallel()
 	d := newFirstDay(t, map[string]string{"data/notes.txt": "notes", "rouse.yaml": `version: 1
@@ -315,7 +315,7 @@ jobs:
 	d.told(t, "backup", "timeout")
 }
 
-// testFirstPageWatch: a job looks at a page and plans its own next look, which fails.
+// testFirstPageWatch checks a page and plans the next check, which fails.
 func testFirstPageWatch(t *testing.T) {
 	t.Parallel()
 	var looks atomic.Int32

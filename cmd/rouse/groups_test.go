@@ -2,7 +2,7 @@ package main
 
 import "testing"
 
-// TestHelpGroups checks that every command is in a group of the help, and that a group stays short enough to read.
+// TestHelpGroups checks that every command is in a group of the help and limits the size of groups.
 func TestHelpGroups(t *testing.T) {
 	const most = 12
 	root := newRoot(&place{})

@@ -23,10 +23,10 @@ import (
 //go:embed templates
 var templateFiles embed.FS
 
-// starters are the folders that init can write, by their names.
+// starters describes the templates of init, by name.
 var starters = map[string]struct {
-	folders []string // that the configuration needs
-	next    string   // what to do then
+	folders []string // folders that the configuration needs
+	next    string   // next steps for the user
 }{
 	"digest":         {[]string{"notes"}, "put files into %[1]s/notes, set a model (rouse secrets set anthropic), and try it: rouse run digest --wait --config %[2]s"},
 	"sorter":         {[]string{"inbox"}, "rouse serve --config %[2]s, then copy a picture or a PDF file into %[1]s/inbox"},
@@ -111,7 +111,7 @@ func initTemplate(cmd *cobra.Command, dir, name string, names []string) error {
 	return err
 }
 
-// writeProgram writes a program of a template, unless a file of its name exists.
+// writeProgram writes a program of a template unless the file exists.
 func writeProgram(path string, content []byte) error {
 	err := atomicfile.StreamNew(path, 0o755, func(w io.Writer) error {
 		_, err := w.Write(content)

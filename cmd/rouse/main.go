@@ -30,7 +30,7 @@ func main() {
 	module.Child()
 	owner.Tighten()
 	collectRarely()
-	cobra.EnableCommandSorting = false // the help keeps the order of groups
+	cobra.EnableCommandSorting = false // keep the order of the groups in the help
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // a second Ctrl-C ends the program at once
 	code := run(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr)

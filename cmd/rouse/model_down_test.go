@@ -75,7 +75,7 @@ func quotaSpent(t *testing.T, spent modeltest.Turn) {
 	}
 }
 
-// TestRunTellsThatItsModelIsDown: a command that waits for a run tells that the model cannot be reached, where it should be and what to do.
+// TestRunTellsThatItsModelIsDown checks that a command that waits for a run says that the model cannot be reached, with address and remedy.
 func TestRunTellsThatItsModelIsDown(t *testing.T) {
 	t.Parallel()
 	config := filepath.Join(cmdtest.Write(t, map[string]string{"rouse.yaml": `version: 1

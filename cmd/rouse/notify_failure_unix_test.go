@@ -14,8 +14,8 @@ import (
 	"rouse/cmd/internal/cmdtest"
 )
 
-// A program that hangs until bounds.wall ends its run as timeout: the job's channel hears of it with
-// failure in notify.on and with no notify.on at all.
+// A run whose program hangs until bounds.wall ends as timeout. The job's channel gets a notice with failure
+// in notify.on and without notify.on.
 func TestHangingProgramIsTold(t *testing.T) {
 	t.Parallel()
 	notices := make(chan string, 10)

@@ -84,7 +84,7 @@ func toned(w io.Writer, tone terminal.Tone, said string) string {
 // shorten is the beginning of a text from anywhere, of at most n characters on one line.
 func shorten(s string, n int) string { return text.Truncate(text.OneLine(s), n) }
 
-// local returns an instant as the clocks of now's zone show it, with the date unless it is today.
+// local formats an instant in now's zone, with the date unless it is today.
 func local(t api.Time, now time.Time) string {
 	if !t.IsZero() && t.In(now.Location()).Format(time.DateOnly) == now.Format(time.DateOnly) {
 		return clock(t, now, time.TimeOnly)
@@ -92,10 +92,10 @@ func local(t api.Time, now time.Time) string {
 	return dated(t, now)
 }
 
-// dated is local with the date in any case.
+// dated formats an instant in now's zone with the date.
 func dated(t api.Time, now time.Time) string { return clock(t, now, time.DateTime) }
 
-// clock formats an instant in now's zone. It names the zone if the clocks of this terminal show another time.
+// clock formats an instant in now's zone. It adds the zone if this terminal's zone has another time.
 func clock(t api.Time, now time.Time, layout string) string {
 	if t.IsZero() {
 		return "–"

@@ -285,7 +285,7 @@ func runResume(cmd *cobra.Command, at *place, scope, name string, asJSON bool) e
 // known here.
 func loadZone(name string) *time.Location {
 	zone, err := time.LoadLocation(name)
-	if name == "" || err != nil { // a daemon of before names none
+	if name == "" || err != nil { // older daemons return no name
 		return time.Local
 	}
 	return zone

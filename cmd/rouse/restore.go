@@ -75,7 +75,7 @@ on_miss decides about; notices that were to be delivered are not sent.`,
 func restoreReplica(cmd *cobra.Command, at *place, o restoreOptions) (err error) {
 	var when time.Time
 	if o.at != "" {
-		// The home is not there yet, so this machine's zone is the one that counts.
+		// The home does not exist yet, so use this machine's zone.
 		w, err := schedule.ParseTime(o.at, time.Now(), time.Local, false)
 		if err != nil {
 			return usagef("--at: %w", err)

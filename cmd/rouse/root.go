@@ -41,7 +41,7 @@ func newExitCodes() *cobra.Command {
 	return &cobra.Command{Use: "exit-codes", Short: "What the exit codes of all commands mean", Long: long}
 }
 
-// newTimes is a topic of the help alone.
+// newTimes returns a help topic.
 func newTimes() *cobra.Command {
 	return &cobra.Command{Use: "times", Short: "How times are written, and in which zone", Long: `All flags that take a time take the same forms:
 
@@ -162,7 +162,7 @@ lands in a folder, or you ask. Describe agents and jobs in rouse.yaml, start
 	return root
 }
 
-// group is a section of the help: the commands for one purpose, in the order in which a new user needs them.
+// group is a section of the help, with commands in the order in which a new user needs them.
 type group struct {
 	title    string
 	commands []*cobra.Command

@@ -155,7 +155,7 @@ func fireAndFollow(cmd *cobra.Command, at *place, fire api.RunRequest, o runOpti
 	return printEnd(cmd, r, o.json)
 }
 
-// printResult prints what a run answered, and nothing else, for a script.
+// printResult prints only the result of a run, for scripts.
 func printResult(cmd *cobra.Command, r api.Run) error {
 	if endedWell(r) {
 		for line := range strings.Lines(r.Summary + "\n") {
@@ -194,13 +194,13 @@ func printEnd(cmd *cobra.Command, r api.Run, asJSON bool) error {
 }
 
 const (
-	// firstLooks is how often a command that does not wait for its run looks whether the run gets on.
+	// firstLooks is the number of checks of a run by a command that does not wait for its end.
 	firstLooks = 6
 	lookEvery  = 100 * time.Millisecond
 )
 
-// sayQueued says that a run of the daemon was accepted, and what it waits for, if that shows within a moment: a pause, a setting that has
-// to be corrected, a model that cannot be reached.
+// sayQueued prints that the daemon accepted a run, and why it waits if the reason is known within a moment: a pause, a wrong setting,
+// or a model that cannot be reached.
 func sayQueued(cmd *cobra.Command, s *session, id string) error {
 	ctx := cmd.Context()
 	ticker := time.NewTicker(lookEvery)

@@ -23,9 +23,9 @@ import (
 type place struct {
 	config string
 	home   string
-	reads  bool      // the command changes nothing, so it makes no home
+	reads  bool      // the command only reads, so it creates no home
 	stderr io.Writer // for what concerns every command; nil: nobody hears it
-	broken error     // why the configuration was not used by a command that only needs the home
+	broken error     // error of the configuration, for a command that only needs the home
 }
 
 // load reads the configuration, wherever it is found. The error lists every problem; a secret that is missing is none.
@@ -65,7 +65,7 @@ func (at *place) homeDir() (string, error) {
 type session struct {
 	*api.Client
 	home   string
-	zone   *time.Location // in which times are shown and read: the configured one
+	zone   *time.Location // configured zone of times in input and output
 	daemon bool           // a daemon answers, which works the queue
 	local  *daemon.Daemon // this process holds the home; nil: another one does
 	nodes  bool           // other nodes do runs of its ledger
@@ -78,10 +78,10 @@ func (s *session) executes(r api.Run) bool {
 	return s.daemon || s.nodes || s.local == nil && r.State == domain.StateRunning
 }
 
-// now returns the time in the zone in which times are shown.
+// now returns the current time in the configured zone.
 func (s *session) now() time.Time { return time.Now().In(s.zone) }
 
-// since parses the time of a flag that looks back; "" is the zero time.
+// since parses a flag for a time in the past. It returns the zero time for "".
 func (s *session) since(flag, written string) (time.Time, error) {
 	if written == "" {
 		return time.Time{}, nil
@@ -114,7 +114,7 @@ func (s *session) sayNoDaemon(w io.Writer, runs ...api.Run) error {
 // open connects to the daemon, or to a command that executes a run, or opens the home when there is none.
 func (at *place) open(ctx context.Context) (*session, error) { return at.connect(ctx, false) }
 
-// openToRead is open for a command that changes nothing: a home that is not there is not made.
+// openToRead is like open, but does not create a missing home. It is for commands that only read.
 func (at *place) openToRead(ctx context.Context) (*session, error) {
 	at.reads = true
 	return at.connect(ctx, false)
@@ -167,7 +167,7 @@ func (at *place) warnConfig(problem string) {
 	}
 }
 
-// warnBroken prints the first mistake of a configuration that a command did without.
+// warnBroken prints the first mistake of the configuration if the command ran without it.
 func (at *place) warnBroken() {
 	var wrong *config.Errors
 	switch {
@@ -232,5 +232,5 @@ func (at *place) try(ctx context.Context, dir string) (*session, error) {
 	}
 
 	at.warnReadOnly(d.ReadOnly())
-	return &session{Client: api.InProcess(d.Handler), home: dir, zone: d.Current().Config.Zone(), local: d, nodes: d.WorkedOn(ctx), close: func() { d.Close(); forget() }}, nil //nolint:contextcheck // it closes also after Ctrl-C
+	return &session{Client: api.InProcess(d.Handler), home: dir, zone: d.Current().Config.Zone(), local: d, nodes: d.WorkedOn(ctx), close: func() { d.Close(); forget() }}, nil //nolint:contextcheck // close also after Ctrl-C
 }

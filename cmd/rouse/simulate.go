@@ -171,7 +171,7 @@ func (o simulateOptions) events(now time.Time, zone *time.Location) ([]simulate.
 // near, is the end of that day, or the next time that clocks show that minute.
 func simulatedTime(text string, near time.Time, zone *time.Location, end bool) (time.Time, error) {
 	switch day, _, _ := strings.Cut(strings.ToLower(strings.TrimSpace(text)), " "); day {
-	case "now", "today", "yesterday", "tomorrow": // which are counted from now, also for an end
+	case "now", "today", "yesterday", "tomorrow": // relative to now, also for the end
 		near = time.Now()
 	}
 

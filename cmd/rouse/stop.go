@@ -34,7 +34,7 @@ if it is a service, or with SIGTERM. "rouse stop" without a run tells which of t
 	return cmd
 }
 
-// howToStop returns a sentence that tells how to stop the daemon of this home.
+// howToStop explains how to stop the daemon of this home.
 func (at *place) howToStop(ctx context.Context) string {
 	home, err := at.homeDir()
 	if err != nil {
@@ -56,7 +56,7 @@ func newRetry(at *place) *cobra.Command {
 		func(r api.Run) string { return fmt.Sprintf("run %s is queued again", r.ID) })
 }
 
-// newRunAction returns a verb that posts an action about one run to the API.
+// newRunAction returns a command that posts an action on one run to the API.
 func newRunAction(at *place, name, action, short string, said func(api.Run) string) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
@@ -79,7 +79,7 @@ func newRunAction(at *place, name, action, short string, said func(api.Run) stri
 			}
 
 			text := said(r)
-			// Only the request is on record, where nobody executes the run.
+			// If no process executes the run, only the request is recorded.
 			if !s.executes(r) && r.State != domain.StateFinished {
 				text += " when a daemon starts: rouse serve"
 			}

@@ -7,7 +7,7 @@ import (
 	"rouse/cmd/internal/daemon"
 )
 
-// A command says of a daemon that does not answer that it is there and does not answer, not that it works.
+// The error of a command says that the daemon does not answer.
 func TestDaemonDoesNotAnswer(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

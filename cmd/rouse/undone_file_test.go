@@ -11,8 +11,8 @@ import (
 	"rouse/cmd/internal/cmdtest"
 )
 
-// TestUndoneFile: a file whose run was undone gets another run when it is dropped again, not because an undo has put it back.
-// With --again its owner runs a finished file once more.
+// TestUndoneFile checks that a file whose run was undone gets another run when it is dropped again, but not when the undo restores it.
+// --again runs a finished file once more.
 func TestUndoneFile(t *testing.T) {
 	unraced(t)
 	t.Parallel()
@@ -28,7 +28,7 @@ jobs:
 	say := func(want string, args ...string) {
 		t.Helper()
 		p := rouse(t, append(args, "--config", config)...)
-		_ = p.Run() // what it says tells whether it failed
+		_ = p.Run() // the output shows whether it failed
 		if got := p.stdout.String() + p.stderr.String(); !strings.Contains(got, want) {
 			t.Errorf("rouse %s:\n%s\nwant: %s", strings.Join(args, " "), got, want)
 		}
@@ -69,7 +69,7 @@ jobs:
 	cmdtest.Until(t, "the file of the undone run in done", func() bool { return exists("done/a-2.csv") })
 	succeeded("book", 2)
 
-	// An undo puts the file back into the watched folder: it lies there, whatever else comes.
+	// An undo restores the file in the watched folder, where it stays without a run.
 	drop("in/a.pdf")
 	succeeded("sort", 1)
 	say("a.pdf is there and gets no run by itself; for another one: rouse run sort --file "+filepath.Join(dir, "in/a.pdf")+" --again", "undo", "3")

@@ -162,7 +162,7 @@ func leftText(a api.AgentWake) string {
 	return fmt.Sprintf("%d of %d", *a.Left, a.Limits.DailyCap)
 }
 
-// printPlannedWake says what is planned, and what may be.
+// printPlannedWake prints the planned wake and the limits for new wakes.
 func printPlannedWake(w io.Writer, a api.AgentWake, now time.Time) {
 	zone := loadZone(a.Zone)
 	switch {
