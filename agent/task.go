@@ -3,7 +3,10 @@ package agent
 import (
 	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
+	"path/filepath"
 	"time"
 
 	"rouse/agent/loop"
@@ -211,13 +214,26 @@ func (t *task) asksModel() bool {
 	return t.detail.Tool == "" && t.job.AsksModel() || !t.executes() && t.callsAskingModule()
 }
 
-// makeWorkdir makes the agent's workdir, unless it is there.
+// makeWorkdir makes the agent's workdir, and the folders in it to which grants.write narrows, unless they are there. A name with an
+// extension is that of a file.
 func (t *task) makeWorkdir() error {
-	dir, err := t.boundary.MakeRoot(t.agent.Workdir, owner.Usual(0o755))
-	if err != nil {
-		return err
+	folders := []string{t.agent.Workdir}
+	for _, path := range t.agent.Write {
+		if _, err := t.boundary.Stat(path); errors.Is(err, fs.ErrNotExist) && within(path, folders[:1]) && filepath.Ext(path) == "" {
+			folders = append(folders, path)
+		}
 	}
-	return dir.Close()
+
+	for _, folder := range folders {
+		dir, err := t.boundary.MakeRoot(folder, owner.Usual(0o755))
+		if err != nil {
+			return err
+		}
+		if err := dir.Close(); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // phased says whether the run goes in phases: a fixed list of calls never does.

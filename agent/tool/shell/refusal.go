@@ -51,7 +51,7 @@ func (h *Launcher) Refused(p Program, ended sandbox.Result, printed ...string) *
 		case refused && path != "" && (p.ReadOnly || h.outside(path, true)):
 			return &Refusal{Tier: ended.Tier, Path: path, Write: true}
 		case refused && path == "" && found == nil: // a later line may name the path
-			found = &Refusal{Tier: ended.Tier}
+			found = &Refusal{Tier: ended.Tier, Write: strings.Contains(said, "read-only")}
 		}
 	}
 	return found

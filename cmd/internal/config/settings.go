@@ -166,7 +166,7 @@ type toolFilter struct {
 
 type grants struct {
 	Read     []readGrant    `key:"read" say:"folders that may be read beside the workdir: paths, or {path: X, private: false} where what is there is no secret of yours"`
-	Write    []Path         `key:"write" say:"if given, narrows writing in workdir to these" eg:"[./books/out]"`
+	Write    []Path         `key:"write" say:"if given, narrows writing in workdir to these, for tools and for programs; one in workdir is made" eg:"[./books/out]"`
 	Commands []commandGrant `key:"commands" say:"programs that may be run unasked, in the sandbox"`
 	Network  []networkGrant `key:"network" say:"hosts that web_fetch may ask"`
 	Secrets  []secretGrant  `key:"secrets" say:"secrets that calls may use by their placeholder __OSL_SECRET[NAME]__"`
