@@ -1,6 +1,7 @@
 package agent_test
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -86,6 +87,76 @@ func TestAlwaysIsForOneContent(t *testing.T) {
 	if res := start(); res.Wait != nil || b.text("plain", "made.txt") != "one\none\none\n" {
 		t.Errorf("%+v, it made %q", res, b.text("plain", "made.txt"))
 	}
+}
+
+// An approval shows the text of a PDF or an HTML page, the type of another binary file, and what a program may execute as it is.
+func TestApprovalShowsReadableText(t *testing.T) {
+	t.Parallel()
+	confined(t)
+	needShell(t)
+	pdf := pdfOf("Pay 40 EUR by Friday")
+	for name, c := range map[string]struct {
+		content string
+		shown   []string
+		hidden  string
+	}{
+		"bill.pdf":   {pdf, []string{"bill.pdf holds ", "a PDF document of 1 page, of which the text is:", "\n    Pay 40 EUR by Friday"}, "endobj"},
+		"broken.pdf": {"%PDF-1.4\nnothing of it", []string{"a PDF document that cannot be read"}, "nothing of it"},
+		"page.html":  {"<html><script>alert(1)</script><p>Open ten to four</p></html>", []string{"an HTML page, of which the text is:", "Open ten to four"}, "<p>"},
+		"photo.png":  {"\x89PNG\r\n\x1a\n\x00\x00", []string{"no text, of the type image/png"}, "IHDR"},
+		"notes.txt":  {"Call <b>Ann</b>\n", []string{"notes.txt holds ", "\n    Call <b>Ann</b>"}, "of which the text is"},
+	} {
+		b := setup(t)
+		b.put("plain/"+name, c.content)
+		plain := b.plan.Agents["plain"]
+		plain.Commands = []shell.Grant{{Argv: []string{"true"}}}
+		b.plan.Agents["plain"] = plain
+		b.plan.Jobs["j"] = agent.Job{Name: "j", Agent: "plain", Playbook: []playbook.Call{{Name: "shell_run", With: map[string]any{"command": "cat " + name}}}}
+		b.ends(b.enqueue(ledger.Request{Job: "j", Agent: "plain"}))
+		shown := b.open().Action.Description
+		for _, want := range c.shown {
+			if !strings.Contains(shown, want) {
+				t.Errorf("%s: %q is missing in %q", name, want, shown)
+			}
+		}
+		if strings.Contains(shown, c.hidden) {
+			t.Errorf("%s: the owner is shown %q", name, shown)
+		}
+	}
+
+	// As a script it is what it is, whatever its name says.
+	b := setup(t)
+	b.put("plain/job.html", "echo '<p>paid</p>'\n")
+	plain := b.plan.Agents["plain"]
+	plain.Commands = []shell.Grant{{Argv: []string{"true"}}}
+	b.plan.Agents["plain"] = plain
+	b.plan.Jobs["j"] = agent.Job{Name: "j", Agent: "plain", Playbook: []playbook.Call{{Name: "shell_run", With: map[string]any{"command": "sh job.html"}}}}
+	b.ends(b.enqueue(ledger.Request{Job: "j", Agent: "plain"}))
+	if shown := b.open().Action.Description; !strings.Contains(shown, "\n    echo '<p>paid</p>'") {
+		t.Errorf("the owner is shown %q", shown)
+	}
+}
+
+// pdfOf is a PDF document of one page with a line of text.
+func pdfOf(line string) string {
+	page := "BT /F1 24 Tf 72 700 Td (" + line + ") Tj ET"
+	out, offsets := "%PDF-1.4\n", []int(nil)
+	for i, object := range []string{
+		"<< /Type /Catalog /Pages 2 0 R >>",
+		"<< /Type /Pages /Kids [3 0 R] /Count 1 >>",
+		"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 612 792] /Contents 4 0 R /Resources << /Font << /F1 5 0 R >> >> >>",
+		fmt.Sprintf("<< /Length %d >>\nstream\n%s\nendstream", len(page), page),
+		"<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica >>",
+	} {
+		offsets = append(offsets, len(out))
+		out += fmt.Sprintf("%d 0 obj\n%s\nendobj\n", i+1, object)
+	}
+	start := len(out)
+	out += fmt.Sprintf("xref\n0 %d\n0000000000 65535 f \n", len(offsets)+1)
+	for _, at := range offsets {
+		out += fmt.Sprintf("%010d 00000 n \n", at)
+	}
+	return out + fmt.Sprintf("trailer\n<< /Size %d /Root 1 0 R >>\nstartxref\n%d\n%%%%EOF\n", len(offsets)+1, start)
 }
 
 // What was a secret stays one: after it was replaced by another, the old value is blacked out as well.

@@ -60,6 +60,7 @@ func TestRefusedBySandbox(t *testing.T) {
 		{b.me + " as refused open " + outside + ": no such file or directory", "grants: {read: [" + outside + "]}"},
 		{"cat " + outside, "grants: {read: [" + outside + "]}"}, // really refused by the sandbox
 		{b.me + " as refused /bin/sh: line 1: x: Permission denied", "grants: {read: [PATH]}"},
+		{b.me + " as refused touch: cannot touch x: Read-only file system", "add to the agent grants: {write: [" + b.dir + ", FOLDER]}"},
 		{b.me + " as refused sh: " + b.dir + "/x: Permission denied", ""}, // granted for writing
 		{b.me + " as refused open /tmp/x: no such file or directory", ""},
 		{b.me + " as refused open " + b.dir + "/x: no such file or directory", ""},
