@@ -29,7 +29,7 @@ func (r *Runner) readable(name string, content []byte) (kind, words string) {
 	case (ext == ".html" || ext == ".htm") && utf8.Valid(content):
 		return "an HTML page", web.Words(string(content))
 	case !utf8.Valid(content) || bytes.IndexByte(content, 0) >= 0:
-		return fmt.Sprintf("no text, of the type %s", http.DetectContentType(content)), ""
+		return fmt.Sprintf("binary data of type %s", http.DetectContentType(content)), ""
 	}
 	return "", ""
 }

@@ -218,7 +218,7 @@ func approvalQuestion(t task, a tool.ApprovalRequest) *ledger.Question {
 	message := fmt.Sprintf("It waits for your approval: %s.", strings.TrimSuffix(a.Why, "."))
 	for _, s := range a.Settings {
 		if strings.HasPrefix(s, "rouse ") {
-			message += " When you have checked what lies there, so that no run has to ask: " + s
+			message += " Once you have checked the data, this command ends such requests: " + s
 		} else {
 			message += fmt.Sprintf(" To allow it for good, add to the agent %s: %s", t.agent.Name, s)
 		}

@@ -288,7 +288,7 @@ func TestBudgetNotice(t *testing.T) {
 	if len(got) != 3 {
 		t.Fatalf("notices: %+v", got)
 	}
-	if n := got[1]; n.Channel != "ops" || n.Title != "job books: the day's budget is used up" || !strings.Contains(n.Body, "Runs that cost nothing go on") {
+	if n := got[1]; n.Channel != "ops" || n.Title != "job books: the day's budget is used up" || !strings.Contains(n.Body, "Runs that cost nothing continue") {
 		t.Errorf("%+v", n)
 	}
 	if n := got[0]; n.Channel != "ops" || n.Title != "job books: 80 % of the day's budget is used" || !strings.Contains(n.Body, "2000 of 2500 tokens") || !strings.Contains(n.Body, "the day ends at 00:00") {

@@ -85,7 +85,7 @@ func conditionHint(refused shell.Refusal, g Condition) string {
 	case !g.Write && refused.Write:
 		read = "write: true"
 	case !g.Write:
-		read += ", or to let it write where its agent may write: true"
+		read += ", or write: true to let it write where its agent may"
 	}
 	return fmt.Sprintf("the sandbox (tier %s) may have refused that: to allow it, add beside the command %s", refused.Tier, read)
 }

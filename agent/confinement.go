@@ -111,7 +111,7 @@ func (r *Runner) tooWeak(ctx context.Context, t *task) string {
 	}
 	switch {
 	case tier == sandbox.TierD:
-		remedy = "; or let them run without one: sandbox: off, with a reason"
+		remedy = "; or run them without a sandbox: sandbox: off, with a reason"
 	case t.agent.Mode == ModeIsolated && !tier.AtLeast(sandbox.TierB):
 		remedy = ""
 	}

@@ -71,7 +71,7 @@ func (g *authorizer) admitPrompt(ctx context.Context, t task, s snapshot) error 
 	}
 
 	g.mu.Lock()
-	g.meet(need.AddsTaint&^g.taint, "its prompt, which shows files, tables, rows or what earlier runs reported", need.NotPrivate)
+	g.meet(need.AddsTaint&^g.taint, "its prompt, which shows files, tables, rows or reports of earlier runs", need.NotPrivate)
 	g.addedTaint |= need.AddsTaint
 	g.mu.Unlock()
 	// The model is about to see it, so it is recorded even if the run is being stopped.

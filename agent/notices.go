@@ -304,7 +304,7 @@ func fullNotices(b *budget, f ledger.BudgetExceeded, key, reason string) []ledge
 	if f.EstimatedMicroUSD > 0 {
 		body += "\nIf a program does not report its cost, set its price: executor: {price: {input: …, output: …}} in USD per million tokens, or {input: 0, output: 0} if a run costs nothing"
 	}
-	body += "\nRuns that cost nothing go on. More is spent only after a larger budget is configured or the " + periodText(f.Spending) + " ends\nrouse budget"
+	body += "\nRuns that cost nothing continue. Others start again after you raise the budget or when the " + periodText(f.Spending) + " ends\nrouse budget"
 	return address(ledger.Notice{
 		Run: b.attempt.Run, Job: b.job, Agent: b.task.agent.Name, Key: key,
 		Title: fmt.Sprintf("%s: the %s's budget is used up", budgetOwner(f.Spending), periodText(f.Spending)),

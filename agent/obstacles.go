@@ -214,7 +214,7 @@ func (r *Runner) programObstacles(_ context.Context, t *task) (out []ledger.Obst
 					return ""
 				}
 				if found := shell.Elsewhere(name); found != "" {
-					return fmt.Sprintf("the program %s, which is granted, is at %s, where commands do not look for it; write argv: [%[2]s, ...] and the same path in the command", name, found)
+					return fmt.Sprintf("the granted program %s is at %s, but commands do not look there; write argv: [%[2]s, ...] and the same path in the command", name, found)
 				}
 				return fmt.Sprintf("the program %s, which is granted, is not installed; install it, or take it out of grants.commands", name)
 			})

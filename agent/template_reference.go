@@ -21,7 +21,7 @@ var templateValues = []TemplateValue{
 	{"Run", "", "every run", "number of the run"},
 	{"Attempt", "", "every run", "1, and more after a retry or a crash"},
 	{"Scheduled", "", "every run", "the instant that the run is for; when it was asked for, if no clock did"},
-	{"LastSuccess", "", "every run", "when the job's last successful run started, as for since: of file_read and file_search; 0001-01-01 before the first"},
+	{"LastSuccess", "", "every run", "start of the job's last successful run, for since of file_read and file_search; 0001-01-01 before the first"},
 	{"LastRun", "", "every run", "when the job's last run ended; 0001-01-01 before the first"},
 	{"Input", "", "every run", "what rouse run --input KEY=VALUE gave: .Input.KEY"},
 	{"File", "", "watch, mode: per_file; on_success, on_failure", "the file"},
@@ -35,7 +35,7 @@ var templateValues = []TemplateValue{
 	{"Payload", "", "webhook", "the body as JSON, or as the fields of a form; empty where it is neither"},
 	{"Delivery", "", "webhook", "the request"},
 	{"After", "", "after", "the run that was followed"},
-	{"Outcome", "", "notify: title, body; on_success, on_failure", "how the run ended, or waiting"},
+	{"Outcome", "", "notify: title, body; on_success, on_failure", "outcome of the run, or waiting"},
 	{"Summary", "", "notify: title, body", "what it did, in its own words"},
 	{"Error", "", "notify: title, body", "why it failed, empty where it did not"},
 }

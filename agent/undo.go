@@ -148,7 +148,7 @@ func (r *Runner) disownFiles(ctx context.Context, run ledger.Run, out *UndoResul
 			continue
 		}
 		c.ModTime = info.ModTime()
-		out.Left = append(out.Left, fmt.Sprintf("the file %s is there and gets no run by itself; for another one: rouse run %s --file %s --again", path, run.Job, text.ShellWord(path)))
+		out.Left = append(out.Left, fmt.Sprintf("the file %s remains and gets no run by itself; to run it again: rouse run %s --file %s --again", path, run.Job, text.ShellWord(path)))
 	}
 	return r.ledger.DisownFiles(ctx, claims)
 }

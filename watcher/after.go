@@ -196,9 +196,9 @@ func (w *Watcher) moveTo(ctx context.Context, g *allowedRoots, c ledger.ClaimSta
 	dir, err := g.openDestination(after.Dir, to, true)
 	if err != nil {
 		if _, ok := errors.AsType[*nofollow.LinkError](err); ok {
-			return "", fmt.Errorf("nothing is moved to %s: %w", filepath.Join(after.Dir, to), err)
+			return "", fmt.Errorf("cannot move the file to %s: %w", filepath.Join(after.Dir, to), err)
 		}
-		return "", fmt.Errorf("the folder %s cannot be made, or leads out of the watched one by a link: %w", filepath.Join(after.Dir, to), err)
+		return "", fmt.Errorf("the folder %s cannot be created, or a link leads out of the watched folder: %w", filepath.Join(after.Dir, to), err)
 	}
 	if filepath.Dir(file.path()) == dir.Name() {
 		return file.path(), nil // it was moved there after an earlier try

@@ -82,7 +82,7 @@ func (f *folder) collect(ctx context.Context, files int) bool {
 func (f *folder) collectFailed(ctx context.Context, err error) {
 	f.batch.retry = time.Now().Add(time.Second)
 	if ctx.Err() == nil {
-		f.w.log.Error("when files are handed over could not be read or recorded; it is tried again", "job", f.Job, "path", f.Path, "error", err)
+		f.w.log.Error("cannot read or record the time of the handover; trying again", "job", f.Job, "path", f.Path, "error", err)
 	}
 }
 

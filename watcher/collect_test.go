@@ -119,7 +119,7 @@ func TestCollectNothing(t *testing.T) {
 	b.write("inbox/a", "a")
 	b.until(func() bool { return b.status("in").Waiting == 1 })
 	found, err := watcher.Explain(t.Context(), b.ledger, []watcher.Watch{w}, nil, b.path("inbox/a"))
-	if err != nil || len(found) != 1 || found[0].Verdict != watcher.VerdictWaits || !strings.Contains(found[0].Reason, "handed over with all others that come until") {
+	if err != nil || len(found) != 1 || found[0].Verdict != watcher.VerdictWaits || !strings.Contains(found[0].Reason, "handed over with all files that arrive before") {
 		t.Errorf("%+v %v", found, err)
 	}
 }

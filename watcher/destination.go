@@ -26,7 +26,7 @@ func SplitTemplate(to string) (dir, template string, err error) {
 	}
 	at := strings.LastIndexByte(before, '/') + 1
 	if at == 0 || strings.Trim(to[:at], "/") == "" {
-		return "", "", errors.New("begins with a template; name the folder that no file leaves first, as in ./sorted/{{ .File.Name }}")
+		return "", "", errors.New("begins with a template; begin with a folder, as in ./sorted/{{ .File.Name }}")
 	}
 	for _, part := range parts(to[at:]) {
 		if part == ".." {

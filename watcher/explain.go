@@ -172,9 +172,9 @@ func (f *folder) explainCollected(ctx context.Context, v Verdict, info fs.FileIn
 	}
 	at := f.NextHandover(st, time.Now())
 	v.Verdict, v.Since = VerdictWaits, info.ModTime()
-	v.Reason = fmt.Sprintf("it is handed over with all others that come until %s (collect: %s)", at.Format("Mon 2006-01-02 15:04 MST"), f.Collect.When)
+	v.Reason = fmt.Sprintf("it is handed over with all files that arrive before %s (collect: %s)", at.Format("Mon 2006-01-02 15:04 MST"), f.Collect.When)
 	if !at.After(time.Now()) {
-		v.Reason = fmt.Sprintf("it is handed over as soon as a daemon has looked at the folder: that was due at %s (collect: %s)", at.Format("Mon 2006-01-02 15:04 MST"), f.Collect.When)
+		v.Reason = fmt.Sprintf("it is handed over when a daemon has read the folder; this was due at %s (collect: %s)", at.Format("Mon 2006-01-02 15:04 MST"), f.Collect.When)
 	}
 	return v, nil
 }
@@ -223,7 +223,7 @@ func (v Verdict) claimed(c ledger.ClaimStatus) Verdict {
 	case c.Outcome == "":
 		v.Reason = fmt.Sprintf("run %d has it", c.Run)
 	case c.After == ledger.AfterUndone:
-		v.Reason = fmt.Sprintf("run %d had it and was undone; dropped again it gets a run, and as it is by: rouse run %s --file %s --again", c.Run, c.Job, text.ShellWord(v.Path))
+		v.Reason = fmt.Sprintf("run %d processed it and was undone; drop it again, or run it with: rouse run %s --file %s --again", c.Run, c.Job, text.ShellWord(v.Path))
 	default:
 		v.Reason = fmt.Sprintf("run %d had it: %s", c.Run, strings.ReplaceAll(string(c.Outcome), "_", " "))
 	}

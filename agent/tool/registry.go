@@ -168,7 +168,7 @@ func (r *Registry) Call(ctx context.Context, in Invocation, name string, args js
 func (t Tool) faultEnvelope(args json.RawMessage, err error) Envelope {
 	e := FaultEnvelope(err)
 	if effect := t.EffectOf(args); effect == domain.EffectWrite || effect == domain.EffectExternal {
-		e.Message += "; whether the call took effect is unknown: look before you make it again"
+		e.Message += "; it is unknown whether the call took effect: check before you repeat it"
 		e.Uncertain = true
 	}
 	return e

@@ -52,7 +52,7 @@ var eventKinds = []EventKind{
 	{"watch.converged", "a folder is the same as known again", "path, runs", false},
 	{"watch.stopped", "the run of a folder failed, and the folder waits for its next change", "path, run, outcome, files, reason", false},
 	{"watch.adopted", "a folder was still different after its last run, and is known as it is", "path, runs, files, changes, reason", false},
-	{"watch.collected", "a watch that collects had no files to hand over", "path, until", false},
+	{"watch.collected", "a collecting watch had no files to hand over", "path, until", false},
 	{"watch.missing", "a watched folder is not there, or cannot be read", "path, error", false},
 	{"watch.link", "a watched folder is behind a link, which is not followed", "path, error", false},
 	{"watch.polled", "a folder is looked at now and then, because nothing can be heard of it", "path, reason", false},

@@ -21,7 +21,7 @@ func (i Incident) Count() string {
 	return text.Plural(i.Failures, "failure")
 }
 
-// Overdue is a job without a success in the time in which one was expected.
+// Overdue describes a job that has not succeeded within expect_success_within.
 type Overdue struct {
 	Job, Agent string
 	Missed     int    // windows without a success

@@ -109,7 +109,7 @@ func newConfigCheck(at *place) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "check",
-		Short: "Reads the configuration, starts no run, lists every problem; exits 1 on errors",
+		Short: "Checks the configuration and lists every problem; exits 1 on errors",
 		Args:  cobra.NoArgs,
 		RunE: verb(func(cmd *cobra.Command, _ []string) error {
 			cfg, err := at.check()

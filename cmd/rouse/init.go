@@ -30,7 +30,7 @@ var starters = map[string]struct {
 }{
 	"digest":         {[]string{"notes"}, "put files into %[1]s/notes, set a model (rouse secrets set anthropic), and try it: rouse run digest --wait --config %[2]s"},
 	"sorter":         {[]string{"inbox"}, "rouse serve --config %[2]s, then copy a picture or a PDF file into %[1]s/inbox"},
-	"backup":         {[]string{"data", "backups"}, "put what is to be backed up into %[1]s/data, and try it: rouse run backup --wait --config %[2]s"},
+	"backup":         {[]string{"data", "backups"}, "put the files to back up into %[1]s/data, and try it: rouse run backup --wait --config %[2]s"},
 	"page-watch":     {nil, "write the address of your page into %[2]s, in grants and in web_fetch, and try it: rouse run page --wait --config %[2]s"},
 	"webhook":        {nil, "rouse secrets set github-hook --config %[2]s, rouse serve --config %[2]s, and try it: rouse webhooks send issues --event issues --config %[2]s"},
 	"claude-morning": {[]string{"repo"}, "clone your repository into %[1]s/repo, rouse secrets set anthropic --config %[2]s, and try it: rouse run morning --wait --config %[2]s"},
@@ -68,7 +68,7 @@ Without --template it imports CSV files that are dropped into an inbox. The temp
 			return err
 		}),
 	}
-	cmd.Flags().StringVar(&template, "template", "", "`name` of what to begin with: "+strings.Join(names, ", "))
+	cmd.Flags().StringVar(&template, "template", "", "`name` of the template: "+strings.Join(names, ", "))
 	return cmd
 }
 

@@ -63,7 +63,7 @@ is executed by this command, which then always waits; meanwhile other commands c
 	f.StringVar(&o.agent, "agent", "", "`name` of the agent for --prompt")
 	f.StringVar(&o.prompt, "prompt", "", "`text` to run instead of a job")
 	f.StringVar(&o.file, "file", "", "`path` of a file, processed as if it had been dropped into the job's folder")
-	f.BoolVar(&o.again, "again", false, "with --file: also when a run has processed the same content before")
+	f.BoolVar(&o.again, "again", false, "with --file: run even if the same content was already processed")
 	f.StringArrayVar(&o.input, "input", nil, "`key=value` for .Input in the job's templates (repeatable)")
 	f.StringVar(&o.session, "session", "", "`key` of a session: the prompt goes on from those of the same key before it")
 	f.BoolVar(&o.fresh, "fresh", false, "begin the session again: that of --session, or of a job with session: keep")

@@ -18,7 +18,7 @@ func TestDaemonDoesNotAnswer(t *testing.T) {
 	defer home.Close()
 
 	p := rouse(t, "runs", "--home", dir)
-	if err := p.Run(); err == nil || !strings.Contains(p.stderr.String(), "(process 4711) does not answer") || !strings.Contains(p.stderr.String(), "it may open no more files") {
+	if err := p.Run(); err == nil || !strings.Contains(p.stderr.String(), "(process 4711) does not answer") || !strings.Contains(p.stderr.String(), "has reached its limit of open files") {
 		t.Errorf("%v: %s", err, p.stderr.String())
 	}
 }

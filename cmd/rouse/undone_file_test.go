@@ -72,10 +72,10 @@ jobs:
 	// An undo restores the file in the watched folder, where it stays without a run.
 	drop("in/a.pdf")
 	succeeded("sort", 1)
-	say("a.pdf is there and gets no run by itself; for another one: rouse run sort --file "+filepath.Join(dir, "in/a.pdf")+" --again", "undo", "3")
+	say("a.pdf remains and gets no run by itself; to run it again: rouse run sort --file "+filepath.Join(dir, "in/a.pdf")+" --again", "undo", "3")
 	drop("in/b.pdf")
 	succeeded("sort", 2)
-	say("run 3 had it and was undone", "why", filepath.Join(dir, "in/a.pdf"))
+	say("run 3 processed it and was undone", "why", filepath.Join(dir, "in/a.pdf"))
 	say("To process it again: rouse run sort", "run", "sort", "--file", filepath.Join(dir, "in/a.pdf"))
 	if !exists("in/a.pdf") {
 		t.Fatal("the file that was put back has gone")

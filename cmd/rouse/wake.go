@@ -82,7 +82,7 @@ func runWake(cmd *cobra.Command, at *place, o wakeOptions, args []string) error 
 		return err
 	}
 	if len(args) == 0 && (planning || o.clear) {
-		return usagef("name the agent; those that plan are listed by: rouse wake")
+		return usagef("name the agent; agents that plan are listed by: rouse wake")
 	}
 
 	s, err := at.open(cmd.Context())

@@ -127,7 +127,7 @@ func (l checklist) replace(_ context.Context, _ tool.Invocation, a todoArgs) (to
 }
 
 type completeArgs struct {
-	Summary string         `json:"summary" jsonschema:"what was done and what came of it, in a sentence or more: at least 16 letters or digits of any script (Chinese, Japanese and Korean characters count twice), and not only words like done; one word is enough when outcome is nothing"`
+	Summary string         `json:"summary" jsonschema:"what was done and the result, in one or more sentences: at least 16 letters or digits (Chinese, Japanese and Korean characters count twice), and not only words like done; one word is enough if outcome is nothing"`
 	Outcome domain.Outcome `json:"outcome,omitempty" jsonschema:"success (default), nothing when there was nothing to do, partial when some of it is missing"`
 }
 
@@ -208,7 +208,7 @@ func (o Options) notify(ctx context.Context, in tool.Invocation, a notifyArgs) (
 	// Its owner sees from whom it comes, also where many agents write to one channel.
 	title = signed(in.Agent, title)
 	if len(channels) == 0 {
-		return tool.Success(notifyResult{Title: title, Posted: []posted{}}, "no notification channel is configured: the record keeps this call, but nobody is told"), nil
+		return tool.Success(notifyResult{Title: title, Posted: []posted{}}, "no notification channel is configured: the call is recorded, but no notice is sent"), nil
 	}
 
 	var notices []ledger.Notice

@@ -181,7 +181,7 @@ func (p *program) spent(e ending, sent int) Spent {
 
 // estimate returns the estimated cost of a program and the basis of the estimate.
 func (p *program) estimate(r Reading, sent int) (micro int64, why string) {
-	const missing = "the program did not report its cost, so that it is estimated by "
+	const missing = "the program did not report its cost, so it is estimated by "
 	seen := model.Usage{Input: int64(sent) / bytesPerToken, Output: r.Written / bytesPerToken}
 	price := p.price(r)
 	switch {

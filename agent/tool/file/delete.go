@@ -23,8 +23,8 @@ var (
 
 type deleteArgs struct {
 	Path      string `json:"path" jsonschema:"relative to the working folder, or absolute inside a folder granted for writing"`
-	Recursive bool   `json:"recursive,omitempty" jsonschema:"delete a folder with all it holds"`
-	DryRun    bool   `json:"dry_run,omitempty" jsonschema:"check, and delete nothing"`
+	Recursive bool   `json:"recursive,omitempty" jsonschema:"delete a folder with its contents"`
+	DryRun    bool   `json:"dry_run,omitempty" jsonschema:"only check, without deleting"`
 }
 
 var deleteSpec = wideContextOnly(changing("file_delete", deleteText, tool.WritesFiles))
@@ -91,7 +91,7 @@ func (f *files) delete(ctx context.Context, in tool.Invocation, a deleteArgs) (t
 		}
 	}
 	if len(items) > 1 && !a.Recursive {
-		return res, &tool.PathError{Kind: tool.KindRejected, Message: fmt.Sprintf("%s is a folder that holds %s; set recursive to delete all of it", a.Path, text.Plural(len(items)-1, "entry"))}
+		return res, &tool.PathError{Kind: tool.KindRejected, Message: fmt.Sprintf("%s is a folder with %s; set recursive to delete it", a.Path, text.Plural(len(items)-1, "entry"))}
 	}
 	if err := f.keepable(ctx, in, a.Path, items, size); err != nil || a.DryRun {
 		return res, err
@@ -118,7 +118,7 @@ func (f *files) keepable(ctx context.Context, in tool.Invocation, path string, i
 			return &tool.PathError{Kind: tool.KindRejected, Message: filepath.Join(path, one.rel) + " is marked read-only"}
 		}
 		if !one.info.IsDir() && one.info.Size() > maxKept {
-			return &tool.PathError{Kind: tool.KindRejected, Message: fmt.Sprintf("%s has more than the %s that are kept of a file for undo, and is not deleted; move it away instead", filepath.Join(path, one.rel), text.Size(maxKept))}
+			return &tool.PathError{Kind: tool.KindRejected, Message: fmt.Sprintf("%s is larger than %s, the limit for undo, and is not deleted; move it away instead", filepath.Join(path, one.rel), text.Size(maxKept))}
 		}
 	}
 
@@ -188,7 +188,7 @@ func (f *files) keepItem(shown string, one item) (op ledger.FileOp, content []by
 
 type folderArgs struct {
 	Path   string `json:"path" jsonschema:"relative to the working folder, or absolute inside a folder granted for writing"`
-	DryRun bool   `json:"dry_run,omitempty" jsonschema:"check, and make nothing"`
+	DryRun bool   `json:"dry_run,omitempty" jsonschema:"only check, without creating"`
 }
 
 type folderResult struct {

@@ -50,7 +50,7 @@ func (f *files) itemsAt(ctx context.Context, path string, write bool) (out []ite
 		case err != nil:
 			return p.Explain(err)
 		case p.IsHidden(p.Rel) || write && f.roots.HasBelow(filepath.Join(p.Name(), p.Rel)):
-			return &tool.PathError{Kind: tool.KindRejected, Message: shown + " is or holds a folder that was granted by itself or belongs to rouse, and stays where it is"}
+			return &tool.PathError{Kind: tool.KindRejected, Message: shown + " is or contains a folder with its own grant or a folder of rouse; it cannot be moved or deleted"}
 		case info.Mode()&fs.ModeSymlink != 0:
 			return &tool.PathError{Kind: tool.KindRejected, Message: shown + " is a link; name the file itself"}
 		case info.Mode().IsRegular() && size+info.Size() > maxItemBytes:
@@ -96,7 +96,7 @@ func (f *files) itemsAt(ctx context.Context, path string, write bool) (out []ite
 }
 
 func tooMany(path, why string) error {
-	return &tool.PathError{Kind: tool.KindRejected, Message: path + " " + why + "; take it in parts"}
+	return &tool.PathError{Kind: tool.KindRejected, Message: path + " " + why + "; do it in parts"}
 }
 
 // rename renames the file of one handle to the name of another, unless the file differs from info. Both handles hold their

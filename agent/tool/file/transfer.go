@@ -32,8 +32,8 @@ const transferTimeout = 10 * time.Minute
 type transferArgs struct {
 	From      string `json:"from" jsonschema:"a file or folder, relative to the working folder, or absolute inside a granted folder"`
 	To        string `json:"to" jsonschema:"the new path, or a folder to put it into"`
-	Overwrite bool   `json:"overwrite,omitempty" jsonschema:"replace a file that has the new path"`
-	DryRun    bool   `json:"dry_run,omitempty" jsonschema:"check, and change nothing"`
+	Overwrite bool   `json:"overwrite,omitempty" jsonschema:"replace an existing file"`
+	DryRun    bool   `json:"dry_run,omitempty" jsonschema:"only check, without changes"`
 }
 
 type transferResult struct {
@@ -199,17 +199,17 @@ func (f *files) inTheWay(ctx context.Context, in tool.Invocation, p *tool.FileHa
 	case os.SameFile(info, source.info):
 		return refuse("%s and %s are the same file", a.From, to)
 	case info.IsDir():
-		return refuse("%s exists: a folder, which is not overwritten; choose another name", to)
+		return refuse("%s is an existing folder, which cannot be overwritten; choose another name", to)
 	case !info.Mode().IsRegular():
 		return refuse("%s exists, and is neither a file nor a folder; choose another name", to)
 	case !a.Overwrite:
 		return refuse("%s exists: a file of %s, last changed %s; choose another name, or set overwrite to replace it", to, text.Size(info.Size()), info.ModTime().Format(time.RFC3339))
 	case source.info.IsDir():
-		return refuse("%s exists: a file, which no folder replaces; choose another name", to)
+		return refuse("%s is an existing file, and a folder cannot replace it; choose another name", to)
 	case info.Mode().Perm()&0o200 == 0:
 		return refuse("%s is marked read-only", to)
 	case info.Size() > maxKept:
-		return refuse("%s has more than the %s that are kept of a file for undo, and is not overwritten", to, text.Size(maxKept))
+		return refuse("%s is larger than %s, the limit for undo, and is not overwritten", to, text.Size(maxKept))
 	}
 
 	kept, err := f.log.SavedFileBytes(ctx, in.Run)
@@ -217,7 +217,7 @@ func (f *files) inTheWay(ctx context.Context, in tool.Invocation, p *tool.FileHa
 		return fileState{}, &hostError{err}
 	}
 	if kept+info.Size() > maxUndoBytes {
-		return refuse("%s is not overwritten: this run has changed files of more than %s, and no more is kept for undo", to, text.Size(maxUndoBytes))
+		return refuse("%s is not overwritten: the changes of this run exceed %s, the limit for undo", to, text.Size(maxUndoBytes))
 	}
 	return f.content(p, to)
 }
@@ -239,7 +239,7 @@ func (f *files) content(p *tool.FileHandle, shown string) (fileState, error) {
 	var all strings.Builder
 	sum, err := copyHashed(context.Background(), &all, file)
 	if err == nil && all.Len() > maxKept {
-		err = &tool.PathError{Kind: tool.KindRejected, Message: fmt.Sprintf("%s has more than the %s that are kept of a file for undo", shown, text.Size(maxKept))}
+		err = &tool.PathError{Kind: tool.KindRejected, Message: fmt.Sprintf("%s is larger than %s, the limit for undo", shown, text.Size(maxKept))}
 	}
 	return fileState{info: info, text: all.String(), sum: sum}, err
 }
@@ -352,7 +352,7 @@ func (f *files) carry(ctx context.Context, in tool.Invocation, a transferArgs, p
 	case err == nil || errors.As(err, new(*hostError)):
 		return err
 	case errors.Is(err, fs.ErrExist):
-		return &tool.PathError{Kind: tool.KindRejected, Message: f.shown(filepath.Join(p.Name(), p.Rel)) + " came to exist meanwhile; look at it, then choose another name"}
+		return &tool.PathError{Kind: tool.KindRejected, Message: f.shown(filepath.Join(p.Name(), p.Rel)) + " was created meanwhile; check it, then choose another name"}
 	}
 	return p.Explain(err)
 }
@@ -405,7 +405,7 @@ func (f *files) make(ctx context.Context, a transferArgs, s, p *tool.FileHandle,
 	}
 
 	if _, err := f.removeItems(a.From, items); err != nil {
-		return &partlyMovedError{&tool.PathError{Kind: tool.KindExecutionError, Message: fmt.Sprintf("the copy at %s is complete, and %s could not be removed as a whole: %v", f.shown(a.To), a.From, err)}}
+		return &partlyMovedError{&tool.PathError{Kind: tool.KindExecutionError, Message: fmt.Sprintf("the copy at %s is complete, but %s could not be removed completely: %v", f.shown(a.To), a.From, err)}}
 	}
 	return nil
 }

@@ -437,7 +437,7 @@ func (f *namedFile) shown() string {
 	case f.secret:
 		return head + ", not shown: by its name it holds secrets"
 	case f.words != "":
-		return fmt.Sprintf("%s, %s, of which the text is:%s", head, f.format, indented(text.HeadBytes(f.words, maxShownFile)))
+		return fmt.Sprintf("%s, %s, with this text:%s", head, f.format, indented(text.HeadBytes(f.words, maxShownFile)))
 	case f.format != "":
 		return head + ", " + f.format
 	case f.Size > maxShownFile, !utf8.Valid(f.content):

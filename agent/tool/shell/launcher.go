@@ -223,7 +223,7 @@ func noProgram(name string) tool.Envelope {
 		return tool.Failure(tool.KindNotFound, "there is no program %s that the commands of this agent can read; it must be there, and lie in the agent's workdir, in a folder of the system, or under its grants: read", text.Visible(name))
 	}
 	if found := Elsewhere(name); found != "" {
-		return tool.Failure(tool.KindNotFound, "the program %s is at %s, and not among those of the system (%s), in which commands are looked for; write its whole path, in the grant of the agent as well: argv: [%[2]s, ...]",
+		return tool.Failure(tool.KindNotFound, "the program %s is at %s, but commands are only looked for in %s; write its full path, also in the grant of the agent: argv: [%[2]s, ...]",
 			text.Visible(name), text.Visible(found), searchPath())
 	}
 	return tool.Failure(tool.KindNotFound, "there is no program %s among those of the system (%s); install it there, or name its path", text.Visible(name), searchPath())

@@ -41,7 +41,7 @@ func (c *checker) checkChannelAddress(path string, n Notification) {
 		c.bad(path+".url", "the desktop has none")
 	}
 	if hint := serviceURL(n.URL); hint != "" {
-		c.bad(path+".url", "is the address that the service shows, and this channel needs another form of it").Hint = hint
+		c.bad(path+".url", "is the address that the service shows; this channel needs another form").Hint = hint
 		return
 	}
 	if n.Kind != "webhook" && n.Secret != "" {

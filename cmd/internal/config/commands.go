@@ -30,7 +30,7 @@ func (c *checker) commands(agentPath string, a *Agent) {
 			g.written = written
 			for n, word := range g.Argv {
 				if _, err := os.Stat(word); err != nil && word != written[n] {
-					c.warn(at, "there is no file %s yet; %s is taken from the folder of this file", display(word), written[n])
+					c.warn(at, "the file %s does not exist yet; %s is relative to the folder of this file", display(word), written[n])
 				}
 			}
 		}

@@ -28,7 +28,7 @@ func TestCommands(t *testing.T) {
 		{`[{argv: [env, A=b, nice, -n, "5", python3, tools/job.py, "*"]}]`, "", "runs what its arguments say"},
 		{`[{argv: [env, A=b, nice, -n, "5", python3, tools/job.py]}]`, "", "the agent can write tools/job.py"},
 		{`[{argv: [./work/job.sh, "*.txt"]}]`, "could change what rouse trusts: the granted program", ""},
-		{`[{argv: [./job.sh, "*.txt"]}]`, "", "yet; ./job.sh is taken from the folder of this file"},
+		{`[{argv: [./job.sh, "*.txt"]}]`, "", "yet; ./job.sh is relative to the folder of this file"},
 		{`[{argv: [$HOME/job.sh]}]`, "write ~ or ${HOME}, as in ~/job.sh", ""},
 		{`[{argv: [` + outside + `]}]`, "", ""},
 		{`[{argv: [sh, ` + outside + `, "*"]}]`, "", "runs what its arguments say"},

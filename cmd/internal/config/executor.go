@@ -233,7 +233,7 @@ func (c *checker) jobBesideExecutor(path string, j *Job, e *Executor) {
 		if j.Bounds.CostUSD == 0 {
 			at = path + ".budget." + key
 		}
-		c.warn(at, "with output: text the executor does not report its cost, so that each run counts with an estimate: write price: {input: …, output: …} (USD per million tokens) into executor, or {input: 0, output: 0} if a run costs nothing")
+		c.warn(at, "with output: text the executor does not report its cost, so each run is booked with an estimate: write price: {input: …, output: …} (USD per million tokens) into executor, or {input: 0, output: 0} if a run costs nothing")
 	}
 	if w := j.Watch; w != nil && w.Mode != modeConverge {
 		if a := c.agent[j.Agent]; a != nil && slices.ContainsFunc(a.writes(), func(folder string) bool { return c.overlap(folder, string(w.Path)) }) {

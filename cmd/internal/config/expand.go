@@ -76,7 +76,7 @@ func (d *decoder) expand(n *node, path string, secret bool) (string, bool) {
 
 	if m := shellVariable.FindStringSubmatch(text); m != nil && (secret || isSecretMap(path)) {
 		bad(fmt.Sprintf("write %s: %s, or keep it with rouse secrets set NAME and write secret:NAME", lastKey(path), strings.Replace(text, "$"+m[1], "${"+m[1]+"}", 1)),
-			"%q is not replaced by the variable", "$"+m[1])
+			"%q is not expanded", "$"+m[1])
 		return "", false
 	}
 

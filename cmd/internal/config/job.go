@@ -52,7 +52,7 @@ type Job struct {
 	RunOnStart    bool           `key:"run_on_start" say:"runs when the daemon starts"`
 	PauseAfter    int            `key:"pause_after_failures" positive:"yes" say:"failed runs in a row after which the job is paused" unset:"never" eg:"5"`
 
-	ExpectSuccessWithin Duration `key:"expect_success_within" positive:"yes" say:"longest time between two successes (success or nothing); when it passes an incident is opened and you are told, whatever the reason" unset:"not watched" eg:"26h"`
+	ExpectSuccessWithin Duration `key:"expect_success_within" positive:"yes" say:"maximum time between two runs that end as success or nothing; if it passes, an incident opens and you get a notice, for any reason" unset:"not watched" eg:"26h"`
 
 	Retry        retry       `key:"retry" say:"further attempts after a failure"`
 	Resume       *bool       `key:"resume" default:"true" say:"go on after a crash"`
@@ -138,23 +138,23 @@ type watch struct {
 	OpenFiles      string            `key:"open_files" enum:"wait|take" default:"wait" say:"files that a program has open for writing, where the system tells: wait until they are closed"`
 	Recursive      bool              `key:"recursive" say:"also what is in its folders"`
 	Mode           string            `key:"mode" enum:"per_file|batch|converge" default:"per_file" say:"per_file: a run for each file, as .File; batch: one for all that came until the folder is quiet, as .Files, .More and .Manifest; converge: one for the folder, again until it stays as it is, as .Folder, .Changes and .Round"`
-	Collect        *collect          `key:"collect" say:"hands over all files that have come to one run, at a time of day or after a span; with mode: batch, which it is unless given"`
+	Collect        *collect          `key:"collect" say:"hands over all new files to one run, at a time of day or at an interval; implies mode: batch"`
 	Responsiveness string            `key:"responsiveness" enum:"fast|balanced|patient" default:"balanced" say:"how long a file must stay unchanged, and a folder quiet: 200ms, 1s, 3s"`
 	MaxWait        Duration          `key:"max_wait" positive:"yes" say:"how long a folder that is never quiet is waited for; of batch and converge" unset:"30s"`
-	MaxFiles       int               `key:"max_files" positive:"yes" say:"files of one batch; what is over comes in the next" unset:"500, with collect 10000, or as many as a playbook has calls for" eg:"500"`
+	MaxFiles       int               `key:"max_files" positive:"yes" say:"maximum number of files of one batch; more files make another batch" unset:"500, with collect 10000, or as many as a playbook has calls for" eg:"500"`
 	Existing       string            `key:"existing" enum:"process|ignore" say:"files that were there before the job" unset:"process with per_file, else ignore"`
 	Parameters     map[string]string `key:"parameters" say:"texts that templates know as .Input, where --input gives no others" eg:"{kind: invoice}"`
 	FollowSymlinks bool              `key:"follow_symlinks" say:"also links to what is in the folder"`
-	OnSuccess      After             `key:"on_success" default:"leave" say:"leave, delete, or {move: FOLDER}, which may end in a template: ./sorted/{{ .File.Name }}; not of converge, which takes no files"`
-	OnFailure      After             `key:"on_failure" default:"leave" say:"as on_success, after a run that failed"`
+	OnSuccess      After             `key:"on_success" default:"leave" say:"leave, delete, or {move: FOLDER}, which may end in a template: ./sorted/{{ .File.Name }}; not with mode: converge"`
+	OnFailure      After             `key:"on_failure" default:"leave" say:"like on_success, after a failed run"`
 
 	At Position
 }
 
 // collect describes when a watch hands over the collected files.
 type collect struct {
-	Until string   `key:"until" say:"time of day in the zone of the job; missed while the machine is off, it is made up for at the next start" eg:"'08:00'"`
-	Every Duration `key:"every" positive:"yes" say:"span from one handover to the next" eg:"24h"`
+	Until string   `key:"until" say:"time of day in the job's time zone; if it was missed, the handover follows at the next start" eg:"'08:00'"`
+	Every Duration `key:"every" positive:"yes" say:"time between two handovers" eg:"24h"`
 }
 
 // When returns the rule in words.
@@ -274,7 +274,7 @@ type retry struct {
 
 type condition struct {
 	SQL     string   `key:"sql" say:"gives one true value on the agent's database; knows :last_success, :last_run and :now" eg:"select count(*) > 0 from expenses where _created_at > :last_success"`
-	Command []string `key:"command" say:"a program and its arguments, without a shell, in the agent's workdir; ./NAME is a file beside this one; exit 0 is true" eg:"[./has-news.sh]"`
+	Command []string `key:"command" say:"a program and its arguments, without a shell, in the agent's workdir; ./NAME is relative to this file; exit 0 is true" eg:"[./has-news.sh]"`
 	Write   bool     `key:"write" say:"the command may change what its agent may; otherwise it only reads"`
 	Read    []Path   `key:"read" say:"what the command may read beside its agent's folders and the paths among its arguments" eg:"[./feeds]"`
 	Network string   `key:"network" enum:"none|host" default:"none" say:"of the command"`
@@ -297,7 +297,7 @@ type expect struct {
 }
 
 type notify struct {
-	On       []string `key:"on" enum:"success|nothing|partial|error|timeout|budget_exceeded|cancelled|interrupted|skipped|failure|waiting" unset:"success, failure, waiting; without success of a job with a schedule whose instants come less than an hour apart, whose successes are in the daily digest" say:"outcomes to tell about; failure is every outcome that opens an incident (error, timeout, budget_exceeded, interrupted), waiting a run that needs your answer"`
+	On       []string `key:"on" enum:"success|nothing|partial|error|timeout|budget_exceeded|cancelled|interrupted|skipped|failure|waiting" unset:"success, failure, waiting; failure, waiting for a schedule with gaps of less than an hour (successes are in the daily digest)" say:"outcomes that send a notice; failure is every outcome that opens an incident (error, timeout, budget_exceeded, interrupted), waiting a run that needs your answer"`
 	Channels []string `key:"channels" say:"names of notifications" unset:"the channels of the agent, else the first of notifications, else desktop if there is a desktop session" eg:"[ops]"`
 	Title    string   `key:"title" say:"a template" eg:"'{{ .Job }}'"`
 	Body     string   `key:"body" say:"a template" eg:"'{{ .Summary }}'"`

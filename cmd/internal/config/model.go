@@ -203,7 +203,7 @@ func (c *checker) model(path string, m Model) {
 	}
 
 	if at := path + ".api"; c.d.given(at) && known && !p.compatible && m.API != "" {
-		c.bad(at, "is for the API of OpenAI; %s has one of its own", p.name)
+		c.bad(at, "applies to the OpenAI API; %s has its own API", p.name)
 	}
 
 	c.recording(path, m)

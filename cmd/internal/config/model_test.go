@@ -55,7 +55,7 @@ func TestModelMistakes(t *testing.T) {
 		"provider: gemini":                                                    "models[0]: warning: has no api_key, and https://generativelanguage.googleapis.com wants one; to take it from the environment, write api_key: ${GEMINI_API_KEY}",
 		"provider: gemini, headers: {Authorization: Bearer canary}":           "",
 		"provider: ollama":                                                    "",
-		"provider: ollama, api: chat":                                         "models[0].api: is for the API of OpenAI; ollama has one of its own",
+		"provider: ollama, api: chat":                                         "models[0].api: applies to the OpenAI API; ollama has its own API",
 		"provider: openai, api: complete, api_key: x":                         `models[0].api: "complete" is none of chat, responses`,
 	} {
 		cfg, err := load(write(t, "rouse.yaml", "models: [{name: m, model: x, "+text+"}]\n"), nil)

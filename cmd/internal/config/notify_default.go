@@ -53,7 +53,7 @@ func (c *checker) warnFailures(path string, on []string) {
 	}
 	if len(missing) > 0 {
 		c.warn(path, "error does not include %s: a run that ends like that sends no notice", text.List(missing, len(missing))).Hint =
-			"write failure in place of error to hear of each failed run"
+			"write failure instead of error to get a notice for each failed run"
 	}
 }
 

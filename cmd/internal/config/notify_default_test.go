@@ -105,7 +105,7 @@ func TestNotifyOfErrorAlone(t *testing.T) {
 			}
 			var want []string
 			if missing != "" {
-				want = []string{"3 error does not include " + missing + ": a run that ends like that sends no notice; write failure in place of error to hear of each failed run"}
+				want = []string{"3 error does not include " + missing + ": a run that ends like that sends no notice; write failure instead of error to get a notice for each failed run"}
 			}
 			if !slices.Equal(got, want) {
 				t.Errorf("%s in %s: %q, want %q", on, place, got, want)

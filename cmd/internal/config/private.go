@@ -2,7 +2,7 @@ package config
 
 // private is what of an agent's own places is for its owner alone.
 type private struct {
-	Workdir  *bool `key:"workdir" unset:"true where the agent has both untrusted input and a way out other than reading from hosts granted by name" say:"a run that reads in the workdir holds private data (B)"`
+	Workdir  *bool `key:"workdir" unset:"true if the agent has both untrusted input and a way out other than reading from hosts granted by name" say:"a run that reads in the workdir holds private data (B)"`
 	Database *bool `key:"database" unset:"false" say:"a run that reads rows of the database holds private data (B)"`
 
 	// What holds in the end, once all agents and jobs are known.

@@ -90,7 +90,7 @@ func (c *checker) elsewhere(path string, argv []string) {
 		for _, argument := range argv[1:] {
 			line.items = append(line.items, word(argument, Position{}))
 		}
-		c.warn(path, "%s is at %s, and commands find programs in the folders of the system alone (%s)", argv[0], found, shell.SearchPath()).Hint =
+		c.warn(path, "%s is at %s, but commands find programs only in the system folders (%s)", argv[0], found, shell.SearchPath()).Hint =
 			"write argv: " + flow(line) + ", and the same path in the command"
 	}
 }

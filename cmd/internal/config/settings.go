@@ -21,12 +21,12 @@ type Config struct {
 	Skills        *skillSettings `key:"skills" say:"where skills are looked for, and what their modules are given"`
 	Engine        Engine         `key:"engine" say:"where the ledger is"`
 	Node          string         `key:"node" env:"yes" say:"name of this process among those that share a ledger on PostgreSQL; rouse serve --node says it too" unset:"the name of the machine" eg:"nas"`
-	Defaults      *Job           `key:"defaults" say:"what every job has unless it says otherwise" eg:"{timezone: Europe/Berlin}"`
+	Defaults      *Job           `key:"defaults" say:"default settings of all jobs" eg:"{timezone: Europe/Berlin}"`
 	Models        []Model        `key:"models" say:"the first is the default; with none, a key in the environment makes one: ANTHROPIC_API_KEY, OPENAI_API_KEY or GEMINI_API_KEY" eg:"[{name: local, provider: ollama, model: 'qwen3:8b'}]"`
 	Agents        []Agent        `key:"agents" say:"workers: each has instructions, folders, a database and grants"`
-	MCP           []MCPServer    `key:"mcp" say:"servers of the Model Context Protocol, whose tools agents may have once you have approved them (rouse mcp-servers)" eg:"[{name: files, argv: [/opt/mcp/files-server]}]"`
-	Calendars     []Calendar     `key:"calendars" say:"whose times jobs exclude, or keep to with only" eg:"[{name: closed, file: ./closed.ics}]"`
-	Jobs          []Job          `key:"jobs" say:"what is done, for which agent, and what starts it" eg:"[{name: morning-report, agent: bookkeeper, prompt: Write the report.}]"`
+	MCP           []MCPServer    `key:"mcp" say:"MCP servers; agents can use their tools once you have approved them (rouse mcp-servers)" eg:"[{name: files, argv: [/opt/mcp/files-server]}]"`
+	Calendars     []Calendar     `key:"calendars" say:"calendars for exclude and only of jobs" eg:"[{name: closed, file: ./closed.ics}]"`
+	Jobs          []Job          `key:"jobs" say:"the work, its agent and its triggers" eg:"[{name: morning-report, agent: bookkeeper, prompt: Write the report.}]"`
 	Notifications []Notification `key:"notifications" say:"channels; desktop exists without being named"`
 
 	// Files that were read, the main one first.
@@ -90,7 +90,7 @@ type Model struct {
 	Recording     Path              `key:"recording" say:"of replay: the file, as rouse replay RUN --save writes it" eg:"./recordings/12.json"`
 	API           string            `key:"api" enum:"chat|responses" say:"of openai: chat completions, which all such servers know, or the Responses API, which keeps what a model thought between its calls" unset:"responses at OpenAI itself, else chat"`
 	BaseURL       string            `key:"base_url" unset:"where the provider is; ollama: on this machine" say:"of openai with its /v1, of the others without" eg:"http://127.0.0.1:8080/v1"`
-	APIKey        string            `key:"api_key" secret:"yes" say:"secret:NAME is set with rouse secrets set NAME; ${NAME} is taken from the environment" unset:"the variable of the provider, as OPENROUTER_API_KEY, if base_url is left out too" eg:"secret:openai"`
+	APIKey        string            `key:"api_key" secret:"yes" say:"secret:NAME is set with rouse secrets set NAME; ${NAME} is taken from the environment" unset:"the environment variable of the provider, such as OPENROUTER_API_KEY, if base_url is not set either" eg:"secret:openai"`
 	Fallback      string            `key:"fallback" say:"name of the model that takes over when this one has failed for good: no answer, overloaded, out of credit; never where the key or the request is wrong" eg:"spare"`
 	ContextWindow int               `key:"context_window" positive:"yes" say:"tokens; ollama makes room in memory for so many" unset:"what is known of the model; of ollama 16384" eg:"32768"`
 	MaxOutput     int               `key:"max_output" positive:"yes" say:"tokens of one answer" eg:"4096"`
@@ -124,7 +124,7 @@ type Agent struct {
 	Host             string          `key:"host" say:"with engine.postgres: the node that does the agent's runs" unset:"any" eg:"nas"`
 	Database         database        `key:"database" say:"its own SQLite database"`
 	Private          private         `key:"private" say:"what of its own is for you alone, and must not leave unasked together with what strangers wrote"`
-	Channels         []string        `key:"channels" say:"names of notifications for its notices, in runs of no job and of jobs that name none" unset:"the default channels" eg:"[ops]"`
+	Channels         []string        `key:"channels" say:"notification channels of runs without a job and of jobs without channels" unset:"the default channels" eg:"[ops]"`
 	SelfScheduling   *selfScheduling `key:"self_scheduling" say:"lets the agent plan its own next run, within the limits of a mode" unset:"off"`
 	Skills           []string        `key:"skills" say:"names of skills, or paths like ./skills/tax, that it is told in full from the start" eg:"[csv-report]"`
 	SkillAccess      string          `key:"skill_access" enum:"global_discovery|preloaded_only|none" say:"which skills it may load: all that are found, those under skills, or none" unset:"preloaded_only where skills are named, else global_discovery"`
@@ -179,7 +179,7 @@ type readGrant struct {
 }
 
 type commandGrant struct {
-	Argv    []string `key:"argv" need:"yes" say:"the program as it must be written, and a pattern for each argument; a last * stands for any more; ./NAME is a file beside this one" eg:"[pandoc, '*.md', -o, '*.html']"`
+	Argv    []string `key:"argv" need:"yes" say:"the program exactly as commands write it, and a pattern for each argument; a final * stands for any number of arguments; ./NAME is relative to this file" eg:"[pandoc, '*.md', -o, '*.html']"`
 	Network string   `key:"network" enum:"none|host" default:"none" say:"host lets the program use the network of this machine"`
 
 	written []string // argv as configured, if it has a path relative to the configuration file

@@ -41,7 +41,7 @@ func (n *node) quoted(key string) string {
 		whole = n.comment
 	}
 	if len(whole) > longestFlow || strings.ContainsAny(whole, "\n\r") {
-		return "put the whole text in quotes if it goes on there"
+		return "if the text continues there, put it in quotes"
 	}
 	return fmt.Sprintf("if it is part of the text, write %s: '%s'", key, strings.ReplaceAll(whole, "'", "''"))
 }
@@ -66,9 +66,9 @@ func shellPath(text string) error {
 	}
 	fixed := strings.Replace(text, "$"+m[1], "${"+m[1]+"}", 1)
 	if rest, ok := strings.CutPrefix(text, "$HOME"); ok {
-		return fmt.Errorf("%q names a folder $HOME: no shell replaces it; write ~ or ${HOME}, as in ~%s", short(text), rest)
+		return fmt.Errorf("%q names a folder $HOME, because no shell expands it; write ~ or ${HOME}, as in ~%s", short(text), rest)
 	}
-	return fmt.Errorf("%q names a folder $%s: no shell replaces it; write ${%s}, as in %s", short(text), m[1], m[1], fixed)
+	return fmt.Errorf("%q names a folder $%s, because no shell expands it; write ${%s}, as in %s", short(text), m[1], m[1], fixed)
 }
 
 // keyPrefixes lists the prefixes of well-known keys, with a name for the secret.
@@ -96,7 +96,7 @@ func (d *decoder) writtenKey(n *node, path, value string) {
 		name = "api"
 	}
 
-	p := d.problem(n.at, path, "the key is written in the file, where every reader and every copy of the file has it")
+	p := d.problem(n.at, path, "the key is in the file, so everyone who can read the file or a copy of it has the key")
 	p.Warning = true
 	p.Hint = fmt.Sprintf("keep it with: rouse secrets set %s, and write %s: secret:%s", name, key, name)
 	if strings.ContainsAny(n.text, " ") { // Bearer KEY
@@ -190,16 +190,16 @@ func (c *checker) watchedPattern(at string, w *watch) bool {
 	if strings.Count(strings.TrimPrefix(written, folder), "/") > 1 {
 		lines += ", recursive: true"
 	}
-	c.bad(at, "%q is a pattern, and a watch takes a folder", short(written)).Hint = "write " + lines
+	c.bad(at, "%q is a pattern, but path must be a folder", short(written)).Hint = "write " + lines
 	return true
 }
 
 // serviceURLs lists addresses that services show in their settings, with the equivalent channel settings.
 var serviceURLs = []struct{ prefix, lines string }{
-	{"https://hooks.slack.com/", "kind: url, url: slack://hook:T…-B…-X…@webhook, of the three parts behind /services/"},
-	{"https://discord.com/api/webhooks/", "kind: url, url: discord://TOKEN@ID, of the two parts ID/TOKEN behind /webhooks/"},
-	{"https://discordapp.com/api/webhooks/", "kind: url, url: discord://TOKEN@ID, of the two parts ID/TOKEN behind /webhooks/"},
-	{"https://api.telegram.org/bot", "kind: url, url: telegram://TOKEN@telegram?chats=CHAT, of the token behind /bot"},
+	{"https://hooks.slack.com/", "kind: url, url: slack://hook:T…-B…-X…@webhook, with the three parts after /services/"},
+	{"https://discord.com/api/webhooks/", "kind: url, url: discord://TOKEN@ID, with the two parts ID/TOKEN after /webhooks/"},
+	{"https://discordapp.com/api/webhooks/", "kind: url, url: discord://TOKEN@ID, with the two parts ID/TOKEN after /webhooks/"},
+	{"https://api.telegram.org/bot", "kind: url, url: telegram://TOKEN@telegram?chats=CHAT, with the token after /bot"},
 	{"https://ntfy.sh/", "kind: url, url: ntfy://ntfy.sh/TOPIC"},
 	{"ntfy.sh/", "kind: url, url: ntfy://ntfy.sh/TOPIC"},
 }
@@ -208,7 +208,7 @@ var serviceURLs = []struct{ prefix, lines string }{
 func serviceURL(address string) string {
 	for _, s := range serviceURLs {
 		if strings.HasPrefix(address, s.prefix) {
-			return "write " + s.lines + "; best as secret:NAME, kept with: rouse secrets set NAME"
+			return "write " + s.lines + "; better write secret:NAME and store it with: rouse secrets set NAME"
 		}
 	}
 	return ""

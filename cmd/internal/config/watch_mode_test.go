@@ -48,7 +48,7 @@ func TestWatchModes(t *testing.T) {
 		"moved by a slip":      {"on_success: {move: './done/{{ .File.Nmae }}'}", read("x"), `jobs[0].watch.on_success.move: there is no field of .File "Nmae"; did you mean "Name"?`},
 		"moved by the whole":   {"on_success: {move: './done/{{ .File }}'}", read("x"), `on_success.move: {{ .File }} is all that is known of the file, which is no path`},
 		"moved by a summary":   {"on_failure: {move: './bad/{{ .Summary }}'}", read("x"), `on_failure.move: there is no value "Summary"`},
-		"moved anywhere":       {"on_success: {move: '{{ .File.Name }}'}", read("x"), `on_success.move: begins with a template; name the folder that no file leaves first`},
+		"moved anywhere":       {"on_success: {move: '{{ .File.Name }}'}", read("x"), `on_success.move: begins with a template; begin with a folder`},
 		"moved out":            {"on_success: {move: './done/{{ .File.Name }}/../..'}", read("x"), `on_success.move: has .. after a template`},
 		"moved to itself":      {"on_success: {move: './in/{{ .File.Name }}'}", read("x"), `on_success: moves files to where they are`},
 		"a template elsewhere": {"", read("x") + `, expect: [{file: './{{ .File.Name }}'}]`, `expect[0].file: "./{{ .File.Name }}" has a template, and templates are not expanded here; write the path itself`},

@@ -208,9 +208,9 @@ func (d *Daemon) checkNotices(ctx context.Context) []api.Check {
 		case errors.Is(err, notify.ErrNotAsked):
 			c.Detail, c.NotTried = "configured", "whether it takes anything (rouse notify TEXT --channel "+name+")"
 		case errors.Is(err, notify.ErrUnavailable) && name == config.DefaultChannel && !cfg.Names(name):
-			c.Detail, c.NotTried = "is no default here, since "+strings.TrimPrefix(err.Error(), "the desktop cannot be reached here: "), ""
+			c.Detail, c.NotTried = "is not a default here: "+strings.TrimPrefix(err.Error(), "the desktop cannot be reached here: "), ""
 			if len(cfg.Notifications) == 0 {
-				c.Detail += "; no other channel is configured, so failures are only on record (rouse incidents); to be told add a channel to notifications"
+				c.Detail += "; no other channel is configured, so failures are only recorded (rouse incidents); to get notices, add a channel to notifications"
 			}
 		case err != nil:
 			c.OK, c.Detail, c.NotTried = false, err.Error(), ""

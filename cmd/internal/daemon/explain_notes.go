@@ -28,7 +28,7 @@ const maxWakeNote = 80
 func (e *explanation) wakeNotes(ctx context.Context) (out []string) {
 	wakes, err := e.d.ledger.Wakes(ctx)
 	if err != nil {
-		return []string{"which wakes are planned is not known: " + err.Error()}
+		return []string{"the planned wakes are unknown: " + err.Error()}
 	}
 	for _, w := range wakes {
 		if w.Job != e.name && (e.job == nil || w.Agent != e.job.Agent) {

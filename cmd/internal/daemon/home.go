@@ -60,7 +60,7 @@ func (e *HeldError) Unanswered() (error, bool) {
 	if !e.holder.Daemon {
 		return nil, false
 	}
-	return fmt.Errorf("the daemon that works on %s (process %d) does not answer: it is still starting or stopping, or it may open no more files, which its log says; to end it: kill %[2]d",
+	return fmt.Errorf("the daemon that works on %s (process %d) does not answer: it is starting or stopping, or has reached its limit of open files (see its log); to end it: kill %[2]d",
 		e.dir, e.holder.PID), true
 }
 

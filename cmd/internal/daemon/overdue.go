@@ -27,7 +27,7 @@ func (d *Daemon) watchOverdue(ctx context.Context) error {
 	for {
 		next, err := d.recordOverdue(ctx, d.ledger.Now())
 		if err != nil && ctx.Err() == nil {
-			d.log.Error("jobs without a success could not be looked for; it is tried again", "error", err)
+			d.log.Error("cannot check for jobs without a success; trying again", "error", err)
 		}
 
 		wait := overdueLook

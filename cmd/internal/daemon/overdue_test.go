@@ -161,7 +161,7 @@ jobs: [{name: backup, agent: keeper, schedule: "0 2 * * *", expect_success_withi
 	})
 }
 
-// finish has a run of a job end, and tells its owner.
+// finish ends a run of a job and sends its notices.
 func finish(t *testing.T, d *Daemon, job string, outcome domain.Outcome) {
 	t.Helper()
 	ctx := context.Background()

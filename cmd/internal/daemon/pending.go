@@ -47,9 +47,9 @@ func (d *Daemon) waitsForModel(run int64, now time.Time) string {
 		switch {
 		case s.Model == "":
 		case s.Retry != "":
-			return fmt.Sprintf("waits for its model %s, which is asked again: %s; start its server, or choose another one under models: (rouse doctor checks them)", s.Model, s.Retry)
+			return fmt.Sprintf("waits for its model %s and retries: %s; start its server, or choose another model under models: (rouse doctor checks them)", s.Model, s.Retry)
 		case now.Sub(s.Since) >= slowAnswer:
-			return fmt.Sprintf("waits for its model %s to begin its answer", s.Model)
+			return fmt.Sprintf("waits for its model %s to respond", s.Model)
 		}
 	}
 	return ""

@@ -82,9 +82,9 @@ func (d *Daemon) collectNotes(ctx context.Context, job string, now time.Time, zo
 	if err != nil || len(coming) == 0 {
 		return nil
 	}
-	out := []string{fmt.Sprintf("%s; all that come until %s are handed over to one run then", coming[0].Reason, api.LocalTime(coming[0].Nominal.Time, zone))}
+	out := []string{fmt.Sprintf("%s; files that arrive before %s go to one run", coming[0].Reason, api.LocalTime(coming[0].Nominal.Time, zone))}
 	if st, known, err := d.ledger.WatchState(ctx, job); err == nil && known && st.Run == 0 && st.Collected.After(st.Since) {
-		out = append(out, fmt.Sprintf("at %s no file had come, so there was no run", api.LocalTime(st.Collected, zone)))
+		out = append(out, fmt.Sprintf("at %s there were no files, so there was no run", api.LocalTime(st.Collected, zone)))
 	}
 	return out
 }

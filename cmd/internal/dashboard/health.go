@@ -90,7 +90,7 @@ func (s *site) reload(r *http.Request) (string, error) {
 
 // tryChannel sends a word to a channel.
 func (s *site) tryChannel(r *http.Request) (string, error) {
-	_, err := s.backend.Host.Notify(r.Context(), r.PostFormValue("channel"), "This is a try from the page of rouse.")
+	_, err := s.backend.Host.Notify(r.Context(), r.PostFormValue("channel"), "This is a test from the rouse dashboard.")
 	return "/health", err
 }
 

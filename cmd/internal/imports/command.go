@@ -49,7 +49,7 @@ func (j *Job) command(line string, env environment) bool {
 		return true
 	}
 	if len(j.executor) > 0 {
-		j.lose("not carried over: %s: a coding agent does this job, and its job has no other commands", shown(c.text))
+		j.lose("not carried over: %s: the job of a coding agent has no other commands", shown(c.text))
 		return true
 	}
 	line, env = j.withEnvironment(c, env)

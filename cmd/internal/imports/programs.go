@@ -123,7 +123,7 @@ func (j *Job) agentProgram(argv []string, env environment) bool {
 			j.executorEnv = append(j.executorEnv, v)
 		}
 	}
-	j.lose("%s has a HOME of its own and is not signed in there: sign in once (docs/executors.md, Where it runs) or add login: [%s] to the executor, then enable the job", name, agentPrograms[name].login)
+	j.lose("%s has its own HOME and is not signed in there: sign in once (docs/executors.md, Where it runs) or add login: [%s] to the executor, then enable the job", name, agentPrograms[name].login)
 	return true
 }
 
@@ -168,6 +168,6 @@ func (j *Job) notice(argv []string) bool {
 		c.body = texts[1]
 	}
 	j.calls = append(j.calls, c)
-	j.remark("notify-send is a notice here: notify: {channels: […]} sends it elsewhere than to the desktop")
+	j.remark("notify-send became a notice; notify: {channels: […]} sends it to other channels than the desktop")
 	return true
 }
