@@ -77,7 +77,7 @@ func aboutField(f form.Field) string {
 
 // fillForm asks for an answer that was not typed: value by value, where there is a person to ask.
 func fillForm(cmd *cobra.Command, at *place, item string, asJSON bool) error {
-	s, err := at.open(cmd.Context())
+	s, err := at.openToRead(cmd.Context())
 	if err != nil {
 		return err
 	}

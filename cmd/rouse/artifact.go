@@ -35,7 +35,7 @@ A folder is shared as one ZIP archive: --list shows its files, --to writes the a
   rouse artifact 12 site.zip --to site.zip`,
 		Args: cobra.ExactArgs(2),
 		RunE: verb(func(cmd *cobra.Command, args []string) error {
-			s, err := at.open(cmd.Context())
+			s, err := at.openToRead(cmd.Context())
 			if err != nil {
 				return err
 			}

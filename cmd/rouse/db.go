@@ -127,7 +127,7 @@ func (o dbOptions) path(verb string) string {
 }
 
 func dbSchema(cmd *cobra.Command, at *place, o dbOptions) error {
-	s, err := at.open(cmd.Context())
+	s, err := at.openToRead(cmd.Context())
 	if err != nil {
 		return err
 	}
@@ -189,7 +189,7 @@ func columnText(t agentdb.Table, c agentdb.Column) string {
 }
 
 func dbQuery(cmd *cobra.Command, at *place, o dbOptions, sql string) error {
-	s, err := at.open(cmd.Context())
+	s, err := at.openToRead(cmd.Context())
 	if err != nil {
 		return err
 	}

@@ -118,7 +118,7 @@ func dbExport(cmd *cobra.Command, at *place, o dbOptions, sql string) error {
 		}
 	}
 
-	s, err := at.open(cmd.Context())
+	s, err := at.openToRead(cmd.Context())
 	if err != nil {
 		return err
 	}

@@ -16,7 +16,7 @@ import (
 
 // dbGet reads something of an agent's database. With --json it is printed, and done.
 func dbGet(cmd *cobra.Command, at *place, o dbOptions, verb string, query url.Values, into any) (done bool, err error) {
-	s, err := at.open(cmd.Context())
+	s, err := at.openToRead(cmd.Context())
 	if err != nil {
 		return false, err
 	}
@@ -24,6 +24,9 @@ func dbGet(cmd *cobra.Command, at *place, o dbOptions, verb string, query url.Va
 
 	if err := s.Get(cmd.Context(), o.path(verb), query, into); err != nil {
 		return false, err
+	}
+	if stats, ok := into.(*api.Stats); ok && s.missing() {
+		*stats = api.Stats{Path: strings.Replace(stats.Path, s.opened, s.home, 1), Quota: stats.Quota}
 	}
 	if o.json {
 		return true, printJSON(cmd.OutOrStdout(), into)
@@ -78,7 +81,7 @@ func dbLog(cmd *cobra.Command, at *place, o dbOptions) error {
 		q.Set("run", o.run)
 	}
 
-	s, err := at.open(cmd.Context())
+	s, err := at.openToRead(cmd.Context())
 	if err != nil {
 		return err
 	}
@@ -185,7 +188,7 @@ func dbRunView(cmd *cobra.Command, at *place, o dbOptions, name string) error {
 		ask.Params[param] = value
 	}
 
-	s, err := at.open(cmd.Context())
+	s, err := at.openToRead(cmd.Context())
 	if err != nil {
 		return err
 	}

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"net/url"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -90,7 +91,8 @@ const maxFixed = 20
 
 // diagnose asks the daemon; where not even the parts can be opened, that is the finding.
 func diagnose(cmd *cobra.Command, at *place, offline bool) ([]api.Check, error) {
-	s, err := at.open(cmd.Context())
+	at.beside = true // the disk of the home is what matters
+	s, err := at.openToRead(cmd.Context())
 	if err != nil {
 		// Not an error of the command: a home that cannot be opened is what doctor is asked about.
 		return []api.Check{{Name: "start", Detail: err.Error(), Remedy: "see the message; nothing can run before it is solved"}}, nil
@@ -104,6 +106,17 @@ func diagnose(cmd *cobra.Command, at *place, offline bool) ([]api.Check, error) 
 
 	var checks []api.Check
 	err = s.Get(cmd.Context(), "/v1/doctor", query, &checks)
+	if s.missing() {
+		checks = slices.DeleteFunc(checks, func(c api.Check) bool { return c.Name == "ledger" || c.Name == "backup" })
+	}
+	for i := range checks {
+		switch c := &checks[i]; {
+		case s.missing() && c.Name == "home" && c.OK:
+			c.Detail = s.home + " is not there yet, and can be made"
+		case s.missing():
+			c.Detail = strings.ReplaceAll(c.Detail, s.opened, s.home)
+		}
+	}
 	return checks, err
 }
 

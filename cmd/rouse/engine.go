@@ -29,7 +29,7 @@ func newEngine(at *place) *cobra.Command {
 		Short: "Says where the ledger is, and which nodes share it; exits 1 when something keeps them from being one",
 		Args:  cobra.NoArgs,
 		RunE: verb(func(cmd *cobra.Command, _ []string) error {
-			s, err := at.open(cmd.Context())
+			s, err := at.openToRead(cmd.Context())
 			if err != nil {
 				return err
 			}

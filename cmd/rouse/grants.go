@@ -22,7 +22,7 @@ wrote after it had read untrusted content (A) or private data (B). Whichever run
 label, too, until you have checked them and run "rouse grants trust" for A, or "rouse grants release" for B.`,
 		Args: cobra.NoArgs,
 		RunE: verb(func(cmd *cobra.Command, _ []string) error {
-			s, err := at.open(cmd.Context())
+			s, err := at.openToRead(cmd.Context())
 			if err != nil {
 				return err
 			}
@@ -81,7 +81,7 @@ func newRevoke(at *place) *cobra.Command {
 		Short: "Revokes a standing approval: the agent has to ask again",
 		Args:  cobra.ExactArgs(1),
 		RunE: verb(func(cmd *cobra.Command, args []string) error {
-			s, err := at.open(cmd.Context())
+			s, err := at.openToRead(cmd.Context())
 			if err != nil {
 				return err
 			}

@@ -25,7 +25,7 @@ func newInbox(at *place) *cobra.Command {
 		Short: "Lists what waits for you: questions of runs, actions that need your approval, and calls that were cut off",
 		Args:  cobra.NoArgs,
 		RunE: verb(func(cmd *cobra.Command, _ []string) error {
-			s, err := at.open(cmd.Context())
+			s, err := at.openToRead(cmd.Context())
 			if err != nil {
 				return err
 			}
@@ -213,7 +213,7 @@ To a skill that asks you to sign in give the address at which your browser ended
 
 // sendAnswer answers an item, and says what becomes of its run.
 func sendAnswer(cmd *cobra.Command, at *place, item string, answer api.Answer, asJSON bool) error {
-	s, err := at.open(cmd.Context())
+	s, err := at.openToRead(cmd.Context())
 	if err != nil {
 		return err
 	}

@@ -90,7 +90,7 @@ a failure of another kind meanwhile.`,
   rouse ack 3 --note "the bank is down until Monday"`,
 		Args: cobra.ExactArgs(1),
 		RunE: verb(func(cmd *cobra.Command, args []string) error {
-			s, err := at.open(cmd.Context())
+			s, err := at.openToRead(cmd.Context())
 			if err != nil {
 				return err
 			}

@@ -81,7 +81,7 @@ func runLedger(cmd *cobra.Command, at *place, o ledgerOptions, args []string) er
 }
 
 func ledgerState(cmd *cobra.Command, at *place, o ledgerOptions) error {
-	s, err := at.open(cmd.Context())
+	s, err := at.openToRead(cmd.Context())
 	if err != nil {
 		return err
 	}
@@ -91,8 +91,15 @@ func ledgerState(cmd *cobra.Command, at *place, o ledgerOptions) error {
 	if err := s.Get(cmd.Context(), "/v1/ledger", nil, &state); err != nil {
 		return err
 	}
+	if s.missing() {
+		state = ledger.FileState{Path: filepath.Join(s.home, filepath.Base(state.Path))}
+	}
 	if o.json {
 		return printJSON(cmd.OutOrStdout(), state)
+	}
+	if s.missing() {
+		_, err := fmt.Fprintf(cmd.OutOrStdout(), "there is no ledger %s yet; the first run makes it\n", text.OneLine(state.Path))
+		return err
 	}
 
 	_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s: %s, of which %s are free\n", text.OneLine(state.Path), text.Size(state.Bytes), text.Size(state.FreeBytes))

@@ -50,7 +50,7 @@ func mcpServers(ctx context.Context, s *session) (out []api.MCPServer, err error
 }
 
 func listMCPServers(cmd *cobra.Command, at *place, asJSON bool) error {
-	s, err := at.open(cmd.Context())
+	s, err := at.openToRead(cmd.Context())
 	if err != nil {
 		return err
 	}

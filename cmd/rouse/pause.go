@@ -128,7 +128,11 @@ func runPause(cmd *cobra.Command, at *place, o pauseOptions, args []string) erro
 		return err
 	}
 
-	s, err := at.open(cmd.Context())
+	open := at.open
+	if ask.Scope == "" {
+		open = at.openToRead
+	}
+	s, err := open(cmd.Context())
 	if err != nil {
 		return err
 	}
@@ -257,7 +261,7 @@ is said. Wakes and files that waited start at once; occurrences that were skippe
 }
 
 func runResume(cmd *cobra.Command, at *place, scope, name string, asJSON bool) error {
-	s, err := at.open(cmd.Context())
+	s, err := at.openToRead(cmd.Context())
 	if err != nil {
 		return err
 	}

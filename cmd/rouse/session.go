@@ -23,7 +23,8 @@ import (
 type place struct {
 	config string
 	home   string
-	reads  bool      // the command only reads, so it creates no home
+	reads  bool      // the command creates no home
+	beside bool      // the folder in place of a missing home is on the same disk
 	stderr io.Writer // for what concerns every command; nil: nobody hears it
 	broken error     // error of the configuration, for a command that only needs the home
 }
@@ -69,6 +70,7 @@ type session struct {
 	daemon bool           // a daemon answers, which works the queue
 	local  *daemon.Daemon // this process holds the home; nil: another one does
 	nodes  bool           // other nodes do runs of its ledger
+	opened string         // where the home is open: an empty folder in its place if a command that only reads found none
 	close  func()
 }
 
@@ -77,6 +79,9 @@ type session struct {
 func (s *session) executes(r api.Run) bool {
 	return s.daemon || s.nodes || s.local == nil && r.State == domain.StateRunning
 }
+
+// missing reports whether the home does not exist yet.
+func (s *session) missing() bool { return s.opened != s.home }
 
 // now returns the current time in the configured zone.
 func (s *session) now() time.Time { return time.Now().In(s.zone) }
@@ -114,7 +119,7 @@ func (s *session) sayNoDaemon(w io.Writer, runs ...api.Run) error {
 // open connects to the daemon, or to a command that executes a run, or opens the home when there is none.
 func (at *place) open(ctx context.Context) (*session, error) { return at.connect(ctx, false) }
 
-// openToRead is like open, but does not create a missing home. It is for commands that only read.
+// openToRead is like open, but does not create a missing home. It is for commands that only read, or only change what exists.
 func (at *place) openToRead(ctx context.Context) (*session, error) {
 	at.reads = true
 	return at.connect(ctx, false)
@@ -191,7 +196,7 @@ func (at *place) try(ctx context.Context, dir string) (*session, error) {
 	if err == nil {
 		client.OnConfigProblem(at.warnConfig)
 		// Nothing to close: connections to another process end with this one.
-		return &session{Client: client, home: dir, zone: loadZone(st.Zone), daemon: !st.Foreground, close: func() {}}, nil
+		return &session{Client: client, home: dir, opened: dir, zone: loadZone(st.Zone), daemon: !st.Foreground, close: func() {}}, nil
 	}
 	if !errors.Is(err, api.ErrNoDaemon) {
 		return nil, err
@@ -220,7 +225,7 @@ func (at *place) try(ctx context.Context, dir string) (*session, error) {
 
 	opened, forget := dir, func() {}
 	if _, missing := os.Stat(dir); at.reads && errors.Is(missing, fs.ErrNotExist) && !cfg.Shared() {
-		if opened, err = os.MkdirTemp("", "rouse-"); err != nil {
+		if opened, err = os.MkdirTemp(at.tempOf(dir), ".rouse-"); err != nil {
 			return nil, err
 		}
 		forget = func() { _ = os.RemoveAll(opened) } // an empty home
@@ -232,5 +237,17 @@ func (at *place) try(ctx context.Context, dir string) (*session, error) {
 	}
 
 	at.warnReadOnly(d.ReadOnly())
-	return &session{Client: api.InProcess(d.Handler), home: dir, zone: d.Current().Config.Zone(), local: d, nodes: d.WorkedOn(ctx), close: func() { d.Close(); forget() }}, nil //nolint:contextcheck // close also after Ctrl-C
+	return &session{Client: api.InProcess(d.Handler), home: dir, opened: opened, zone: d.Current().Config.Zone(), local: d, nodes: d.WorkedOn(ctx), close: func() { d.Close(); forget() }}, nil //nolint:contextcheck // close also after Ctrl-C
+}
+
+// tempOf returns where to make the folder in the place of a home: "" for the usual folder, else the nearest one above the home.
+func (at *place) tempOf(home string) string {
+	if !at.beside {
+		return ""
+	}
+	above := filepath.Dir(home)
+	for _, err := os.Stat(above); errors.Is(err, fs.ErrNotExist) && above != filepath.Dir(above); _, err = os.Stat(above) {
+		above = filepath.Dir(above)
+	}
+	return above
 }

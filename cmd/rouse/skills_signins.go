@@ -27,7 +27,7 @@ What is removed is forgotten here; the service itself lists and ends what it gav
   rouse skills sign-ins --remove clerk/mail-digest/acme`,
 		Args: cobra.NoArgs,
 		RunE: verb(func(cmd *cobra.Command, _ []string) error {
-			s, err := at.open(cmd.Context())
+			s, err := at.openToRead(cmd.Context())
 			if err != nil {
 				return err
 			}

@@ -64,7 +64,7 @@ func newRunAction(at *place, name, action, short string, said func(api.Run) stri
 		Short: short,
 		Args:  cobra.ExactArgs(1),
 		RunE: verb(func(cmd *cobra.Command, args []string) error {
-			s, err := at.open(cmd.Context())
+			s, err := at.openToRead(cmd.Context())
 			if err != nil {
 				return err
 			}

@@ -53,7 +53,7 @@ something stands in the way.`,
 
 // undoRun undoes a run. On a terminal a long undo says how far it is.
 func undoRun(cmd *cobra.Command, at *place, run string, ask api.UndoRequest, asJSON bool) error {
-	s, err := at.open(cmd.Context())
+	s, err := at.openToRead(cmd.Context())
 	if err != nil {
 		return err
 	}

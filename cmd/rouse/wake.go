@@ -85,7 +85,11 @@ func runWake(cmd *cobra.Command, at *place, o wakeOptions, args []string) error 
 		return usagef("name the agent; agents that plan are listed by: rouse wake")
 	}
 
-	s, err := at.open(cmd.Context())
+	open := at.openToRead
+	if planning {
+		open = at.open
+	}
+	s, err := open(cmd.Context())
 	if err != nil {
 		return err
 	}

@@ -40,7 +40,7 @@ func newWebhooks(at *place) *cobra.Command {
 }
 
 func listWebhooks(cmd *cobra.Command, at *place, asJSON bool) error {
-	s, err := at.open(cmd.Context())
+	s, err := at.openToRead(cmd.Context())
 	if err != nil {
 		return err
 	}

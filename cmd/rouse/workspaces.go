@@ -63,7 +63,7 @@ looked at it with "rouse workspaces show" and said: acknowledge (it is right as 
 }
 
 func listWorkspaces(cmd *cobra.Command, at *place, q url.Values, wanted pages, asJSON bool) error {
-	s, err := at.open(cmd.Context())
+	s, err := at.openToRead(cmd.Context())
 	if err != nil {
 		return err
 	}
@@ -119,7 +119,7 @@ func newWorkspaceShow(at *place) *cobra.Command {
 		Short: "Shows one workspace: who works in it, how far, what that waits for; artifacts, past runs, state",
 		Args:  cobra.ExactArgs(1),
 		RunE: verb(func(cmd *cobra.Command, args []string) error {
-			s, err := at.open(cmd.Context())
+			s, err := at.openToRead(cmd.Context())
 			if err != nil {
 				return err
 			}
@@ -259,7 +259,7 @@ func newWorkspaceAction(at *place, name, short string) *cobra.Command {
 		Short: short,
 		Args:  cobra.ExactArgs(1),
 		RunE: verb(func(cmd *cobra.Command, args []string) error {
-			s, err := at.open(cmd.Context())
+			s, err := at.openToRead(cmd.Context())
 			if err != nil {
 				return err
 			}
@@ -301,7 +301,7 @@ func newArtifactDecision(at *place, name string) *cobra.Command {
 		Short: strings.ToUpper(name[:1]) + name[1:] + "s an artifact of a workspace, in the version that is shown",
 		Args:  cobra.ExactArgs(2),
 		RunE: verb(func(cmd *cobra.Command, args []string) error {
-			s, err := at.open(cmd.Context())
+			s, err := at.openToRead(cmd.Context())
 			if err != nil {
 				return err
 			}
@@ -330,7 +330,7 @@ func newWorkspaceArtifact(at *place) *cobra.Command {
 		Short: "Prints an artifact of a workspace, or writes it to a file",
 		Args:  cobra.ExactArgs(2),
 		RunE: verb(func(cmd *cobra.Command, args []string) error {
-			s, err := at.open(cmd.Context())
+			s, err := at.openToRead(cmd.Context())
 			if err != nil {
 				return err
 			}

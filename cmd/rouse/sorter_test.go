@@ -1,0 +1,62 @@
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"rouse/agent/model/modeltest"
+	"rouse/cmd/internal/cmdtest"
+)
+
+// TestSorterTemplate runs the template sorter with all that is commented out in it.
+func TestSorterTemplate(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	path := filepath.Join(dir, "inbox", "note.txt")
+	move, err := json.Marshal(map[string]string{"from": path, "to": "invoices/"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := modeltest.New(t, turn("file_move", string(move)), turn("complete", `{"summary":"Moved note.txt to the folder invoices."}`))
+
+	if err := rouse(t, "init", "--template", "sorter", dir).Run(); err != nil {
+		t.Fatal(err)
+	}
+	config := filepath.Join(dir, "rouse.yaml")
+	text, err := os.ReadFile(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	whole := regexp.MustCompile(`(?m)^  # (- |  )`).ReplaceAllString(string(text), "  $1")
+	whole = strings.Replace(whole, "version: 1\n", "version: 1\nmodels: [{name: m, provider: openai, model: m, base_url: \""+s.URL+"/v1\", api_key: none}]\n", 1)
+	if err := os.WriteFile(config, []byte(whole), 0o644); err != nil {
+		t.Fatal(err)
+	}
+
+	p := serveUntilReady(t, config)
+	defer p.stop(t)
+	sorted := map[string]string{"sea.JPG": "pictures", "letter.pdf": "papers", "note.txt": "invoices"}
+	for name := range sorted {
+		if err := os.WriteFile(filepath.Join(dir, "inbox", name), []byte("Invoice 17: 100 EUR"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, folder := range sorted {
+		cmdtest.Until(t, name+" in "+folder, func() bool {
+			_, err := os.Stat(filepath.Join(dir, "sorted", folder, name))
+			return err == nil
+		})
+	}
+	cmdtest.Until(t, "the success of the model's run", func() bool {
+		var runs []struct{ Job, Outcome string }
+		runJSON(t, &runs, "runs", "--json", "--job", "others", "--config", config)
+		return len(runs) == 1 && runs[0].Outcome == "success"
+	})
+	if request := string(s.Requests()[0]); strings.Contains(request, `"shell_run"`) || !strings.Contains(request, `"file_move"`) {
+		t.Errorf("the tools of the model: %s", request)
+	}
+}
