@@ -17,8 +17,8 @@ import (
 // makers are the commands that may make a home, since they start, plan or keep something, and those that do not end by
 // themselves or concern more than a home.
 var makers = strings.Fields("backfill backup bench call completion dashboard import init mcp mcp-servers.show mcp-servers.approve " +
-	"mcp-servers.revoke mcp-servers.sign-in new notify open replay restore run secrets.set secrets.remove selftest serve service skills.install " +
-	"skills.pin skills.remove watch")
+	"mcp-servers.revoke mcp-servers.sign-in new notify open replay restore run secrets.set secrets.remove selftest serve service " +
+	"skills.install skills.pin skills.remove watch")
 
 // TestLookingMakesNoHome runs every other command, with the arguments that its usage names, where no home exists.
 func TestLookingMakesNoHome(t *testing.T) {
@@ -46,8 +46,9 @@ jobs: [{name: j, agent: a, schedule: daily at 08:00, playbook: [{call: notify, w
 		}
 		lines = append(lines, line)
 	})
-	for _, more := range []string{"pause", "wake", "resume --all", "inbox --closed", "doctor --offline", "runs --all", "budget --json", "ledger --json", "ledger backups", "next --cost", "grants trust a",
-		"db a --json", "db a schema", "db a log", "db a views", "db a backups", "db a query select_1", "db a export select_1", "db a undo 1"} {
+	for _, more := range []string{"pause", "wake", "resume --all", "inbox --closed", "doctor --offline", "runs --all",
+		"budget --json", "ledger --json", "ledger backups", "next --cost", "grants trust a", "db a --json", "db a schema", "db a log", "db a views",
+		"db a backups", "db a query select_1", "db a export select_1", "db a undo 1"} {
 		lines = append(lines, strings.Fields(more))
 	}
 	if len(lines) < 70 {

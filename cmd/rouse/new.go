@@ -145,7 +145,7 @@ func (j *jobDraft) ask(d *dialogue, e *draft, agents []string) (yes bool, err er
 	if j.name == "" {
 		err = d.askInto("Name of the job", "", &j.name, e)
 	} else {
-		_, _, _, err = e.build()
+		err = e.build()
 	}
 	if err == nil && len(agents) > 1 {
 		err = d.choose("Which agent does it", agents, &j.agent)
@@ -185,8 +185,7 @@ func (j *jobDraft) askTrigger(d *dialogue, e *draft) error {
 	case "folder":
 		return d.ask("Which folder", "./inbox", func(answer string) error {
 			j.watch = e.fromFile(answer)
-			_, _, _, err := e.build()
-			return err
+			return e.build()
 		})
 	case "job":
 		var names []string
@@ -276,7 +275,7 @@ func (a *agentDraft) ask(d *dialogue, e *draft) (yes bool, err error) {
 	if a.name == "" {
 		err = d.askInto("Name of the agent", "", &a.name, e)
 	} else {
-		_, _, _, err = e.build()
+		err = e.build()
 	}
 	if err == nil {
 		err = d.askInto("What is it told in every run", "You work carefully, and say what you could not do.", &a.instructions, e)

@@ -33,7 +33,12 @@ type draft struct {
 	list string         // of the entry: jobs or agents
 	name func() string
 	used map[string]config.Position // names in the list, in small letters
-	text func() string              // of the entry
+
+	// Of the last build.
+	now      []byte
+	line     int              // of the entry
+	warnings []config.Problem // about the entry
+	text     func() string    // of the entry
 }
 
 // begin opens the configuration. The dialogue is nil if the flags have to say everything.
@@ -125,37 +130,37 @@ func (d *draft) taken() error {
 	return usagef("%s", p)
 }
 
-// build returns the configuration with the entry, the line of the entry, and the warnings about it.
-func (d *draft) build() (now []byte, line int, warnings []config.Problem, err error) {
+// build adds the entry to the text, and checks the result.
+func (d *draft) build() (err error) {
 	if err := d.taken(); err != nil {
-		return nil, 0, nil, err
+		return err
 	}
-	if now, line, err = config.Add(d.old, d.list, d.text()); errors.Is(err, config.ErrStyle) {
-		return nil, 0, nil, fmt.Errorf("%s: the list %s is written in a style into which no lines can be inserted, such as [{…}]; nothing was written. Add this block by hand:\n\n%s",
-			d.shown(), d.list, d.text())
-	} else if err != nil {
-		return nil, 0, nil, err
+	d.now, d.line, err = config.Add(d.old, d.list, d.text())
+	if errors.Is(err, config.ErrStyle) {
+		return fmt.Errorf("%s: the list %s is written in a style into which no lines can be inserted, such as [{…}]; nothing was written. "+
+			"Add this block by hand:\n\n%s", d.shown(), d.list, d.text())
+	}
+	if err != nil {
+		return err
 	}
 
-	cfg, err := daemon.LoadText(d.path, d.at.home, now)
+	cfg, err := daemon.LoadText(d.path, d.at.home, d.now)
 	var wrong *config.Errors
 	if errors.As(err, &wrong) {
 		var lines []string
 		for _, p := range wrong.Problems {
 			lines = append(lines, problemText(p))
 		}
-		return nil, 0, nil, usagef("%s", strings.Join(lines, "\n  "))
+		return usagef("%s", strings.Join(lines, "\n  "))
 	}
 	if err != nil {
-		return nil, 0, nil, err
+		return err
 	}
 
-	for _, w := range cfg.Warnings {
-		if strings.HasPrefix(w.Path, d.list+"[") && w.Name == d.name() {
-			warnings = append(warnings, w)
-		}
-	}
-	return now, line, warnings, nil
+	d.warnings = slices.DeleteFunc(cfg.Warnings, func(w config.Problem) bool {
+		return !strings.HasPrefix(w.Path, d.list+"[") || w.Name != d.name()
+	})
+	return nil
 }
 
 // problemText names a problem of an entry by its key, for the lines of the text are not those of the file.
@@ -173,20 +178,20 @@ func problemText(p config.Problem) string {
 
 // write adds the entry to the file, shows it, and tells a running daemon.
 func (d *draft) write(cmd *cobra.Command) error {
-	now, line, warnings, err := d.build()
-	if err != nil {
+	if err := d.build(); err != nil {
 		var wrong usageError
 		if errors.As(err, &wrong) && d.taken() == nil {
-			err = usagef("the %s cannot be added, nothing was written:\n  %w\n\nthe block was:\n\n%s", strings.TrimSuffix(d.list, "s"), err, d.text())
+			what := strings.TrimSuffix(d.list, "s")
+			err = usagef("the %s cannot be added, nothing was written:\n  %w\n\nthe block was:\n\n%s", what, err, d.text())
 		}
 		return err
 	}
-	if err := replaceFile(d.path, d.old, now); err != nil {
+	if err := replaceFile(d.path, d.old, d.now); err != nil {
 		return err
 	}
 
-	fmt.Fprintf(cmd.OutOrStdout(), "added to %s, line %d:\n\n%s\n", d.shown(), line, d.text())
-	for _, w := range warnings {
+	fmt.Fprintf(cmd.OutOrStdout(), "added to %s, line %d:\n\n%s\n", d.shown(), d.line, d.text())
+	for _, w := range d.warnings {
 		fmt.Fprintln(cmd.ErrOrStderr(), "rouse: warning:", problemText(w))
 	}
 	return tellDaemon(cmd.Context(), cmd.OutOrStdout(), d.at)
@@ -287,8 +292,7 @@ func (d *dialogue) ask(question, def string, accept func(answer string) error) e
 func (d *dialogue) askInto(question, def string, into *string, e *draft) error {
 	return d.ask(question, def, func(answer string) error {
 		*into = answer
-		_, _, _, err := e.build()
-		return err
+		return e.build()
 	})
 }
 

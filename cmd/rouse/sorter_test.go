@@ -32,7 +32,7 @@ func TestSorterTemplate(t *testing.T) {
 		t.Fatal(err)
 	}
 	whole := regexp.MustCompile(`(?m)^  # (- |  )`).ReplaceAllString(string(text), "  $1")
-	whole = strings.Replace(whole, "version: 1\n", "version: 1\nmodels: [{name: m, provider: openai, model: m, base_url: \""+s.URL+"/v1\", api_key: none}]\n", 1)
+	whole += `models: [{name: m, provider: openai, model: m, base_url: "` + s.URL + `/v1", api_key: none}]` + "\n"
 	if err := os.WriteFile(config, []byte(whole), 0o644); err != nil {
 		t.Fatal(err)
 	}

@@ -120,9 +120,8 @@ func locate(root *yaml.Node, lines [][]byte, list string) (*section, error) {
 		}
 		first = value.Content[len(value.Content)-1].Line
 		s.indent = strings.Repeat(" ", value.Column-1)
-	case value.Kind == yaml.SequenceNode && !s.cut(value, "[]"), value.Kind == yaml.ScalarNode && (value.Tag != "!!null" || !s.cut(value, value.Value)):
-		return nil, ErrStyle
-	case value.Kind != yaml.SequenceNode && value.Kind != yaml.ScalarNode:
+	case value.Kind == yaml.SequenceNode && s.cut(value, "[]"), value.Tag == "!!null" && s.cut(value, value.Value):
+	default:
 		return nil, ErrStyle
 	}
 
@@ -157,8 +156,11 @@ func (s *section) outerComment(line []byte) bool {
 
 // dash reports whether a sequence is written with a dash before each item.
 func (s *section) dash(n *yaml.Node) bool {
-	return n.Style&yaml.FlowStyle == 0 && n.Line > 0 && n.Line <= len(s.lines) && len(s.lines[n.Line-1]) >= n.Column &&
-		s.lines[n.Line-1][n.Column-1] == '-' && len(bytes.TrimLeft(s.lines[n.Line-1][:n.Column-1], " ")) == 0
+	if n.Style&yaml.FlowStyle != 0 || n.Line > len(s.lines) || n.Column > len(s.lines[n.Line-1]) {
+		return false
+	}
+	line := s.lines[n.Line-1]
+	return line[n.Column-1] == '-' && len(bytes.TrimLeft(line[:n.Column-1], " ")) == 0
 }
 
 // cut removes the text of an empty value, and reports whether it stood where the parser says.
@@ -213,7 +215,8 @@ func (s *section) grew(old, now *yaml.Node, list string, item *yaml.Node) bool {
 	}
 	at := keyOf(want, list) + 1
 	value := want.Content[at]
-	want.Content[at] = &yaml.Node{Kind: yaml.SequenceNode, Tag: "!!seq", Anchor: value.Anchor, Content: append(slices.Clone(value.Content), item)}
+	want.Content[at] = &yaml.Node{Kind: yaml.SequenceNode, Tag: "!!seq", Anchor: value.Anchor}
+	want.Content[at].Content = append(slices.Clone(value.Content), item)
 	// A text at the end of a file gets the line end that the file lacked.
 	unended := !bytes.HasSuffix(s.lines[len(s.lines)-1], []byte("\n"))
 	return sameTree(want, now, unended)

@@ -16,24 +16,32 @@ import (
 
 const newItem = "# new\n- name: z\n  prompt: |\n    a\n\n    b\n  # more\n"
 
+// indented replaces <2> by the item with two spaces before each line.
+var indented = strings.NewReplacer("<0>", newItem, "<2>", indent("  "), "<4>", indent("    "))
+
+func indent(by string) string {
+	return strings.TrimSuffix(strings.ReplaceAll(by+strings.ReplaceAll(newItem, "\n", "\n"+by), by+"\n", "\n"), by)
+}
+
 func TestAdd(t *testing.T) {
 	for name, c := range map[string]struct{ old, want string }{
-		"at the end":     {"jobs:\n  - name: a\n", "jobs:\n  - name: a\n\n  # new\n  - name: z\n    prompt: |\n      a\n\n      b\n    # more\n"},
-		"no section":     {"version: 1\n", "version: 1\n\njobs:\n  # new\n  - name: z\n    prompt: |\n      a\n\n      b\n    # more\n"},
-		"like others":    {"agents:\n- name: a\n", "agents:\n- name: a\n\njobs:\n# new\n- name: z\n  prompt: |\n    a\n\n    b\n  # more\n"},
-		"other sections": {"jobs:\n  - name: a\n    # of a\n\n# of the agents\nagents: []\n", "jobs:\n  - name: a\n    # of a\n\n  # new\n  - name: z\n    prompt: |\n      a\n\n      b\n    # more\n\n# of the agents\nagents: []\n"},
-		"no indentation": {"jobs:\n- name: a\n# of the agents\nagents: []\n", "jobs:\n- name: a\n\n# new\n- name: z\n  prompt: |\n    a\n\n    b\n  # more\n# of the agents\nagents: []\n"},
-		"wide":           {"jobs:\n    - name: a\n    - name: b\nx: 1", "jobs:\n    - name: a\n    - name: b\n    # new\n    - name: z\n      prompt: |\n        a\n\n        b\n      # more\nx: 1"},
-		"no last end":    {"jobs:\n  - name: a", "jobs:\n  - name: a\n\n  # new\n  - name: z\n    prompt: |\n      a\n\n      b\n    # more\n"},
-		"text at end":    {"jobs:\n  - prompt: |\n      a", "jobs:\n  - prompt: |\n      a\n\n  # new\n  - name: z\n    prompt: |\n      a\n\n      b\n    # more\n"},
-		"kept ends":      {"jobs:\n  - prompt: |+\n      a\n", "jobs:\n  - prompt: |+\n      a\n  # new\n  - name: z\n    prompt: |\n      a\n\n      b\n    # more\n"},
-		"empty":          {"jobs: # none\nx: 1\n", "jobs: # none\n  # new\n  - name: z\n    prompt: |\n      a\n\n      b\n    # more\nx: 1\n"},
-		"brackets":       {"jobs: [] # none\n", "jobs: # none\n  # new\n  - name: z\n    prompt: |\n      a\n\n      b\n    # more\n"},
-		"null":           {"jobs: ~\n", "jobs:\n  # new\n  - name: z\n    prompt: |\n      a\n\n      b\n    # more\n"},
-		"only comments":  {"jobs:\n  # - name: a\n\nx: 1\n", "jobs:\n  # - name: a\n\n  # new\n  - name: z\n    prompt: |\n      a\n\n      b\n    # more\n\nx: 1\n"},
-		"document ends":  {"jobs:\n  - name: a\n...\n", "jobs:\n  - name: a\n\n  # new\n  - name: z\n    prompt: |\n      a\n\n      b\n    # more\n...\n"},
-		"a value jobs":   {"x: jobs\n", "x: jobs\n\njobs:\n  # new\n  - name: z\n    prompt: |\n      a\n\n      b\n    # more\n"},
-		"a mark":         {"\xef\xbb\xbfjobs:\n  - name: a\n", "\xef\xbb\xbfjobs:\n  - name: a\n\n  # new\n  - name: z\n    prompt: |\n      a\n\n      b\n    # more\n"},
+		"at the end":  {"jobs:\n  - name: a\n", "jobs:\n  - name: a\n\n<2>"},
+		"no section":  {"version: 1\n", "version: 1\n\njobs:\n<2>"},
+		"like others": {"agents:\n- name: a\n", "agents:\n- name: a\n\njobs:\n<0>"},
+		"other sections": {"jobs:\n  - name: a\n    # of a\n\n# of the agents\nagents: []\n",
+			"jobs:\n  - name: a\n    # of a\n\n<2>\n# of the agents\nagents: []\n"},
+		"no indentation": {"jobs:\n- name: a\n# of the agents\nagents: []\n", "jobs:\n- name: a\n\n<0># of the agents\nagents: []\n"},
+		"wide":           {"jobs:\n    - name: a\n    - name: b\nx: 1", "jobs:\n    - name: a\n    - name: b\n<4>x: 1"},
+		"no last end":    {"jobs:\n  - name: a", "jobs:\n  - name: a\n\n<2>"},
+		"text at end":    {"jobs:\n  - prompt: |\n      a", "jobs:\n  - prompt: |\n      a\n\n<2>"},
+		"kept ends":      {"jobs:\n  - prompt: |+\n      a\n", "jobs:\n  - prompt: |+\n      a\n<2>"},
+		"empty":          {"jobs: # none\nx: 1\n", "jobs: # none\n<2>x: 1\n"},
+		"brackets":       {"jobs: [] # none\n", "jobs: # none\n<2>"},
+		"null":           {"jobs: ~\n", "jobs:\n<2>"},
+		"only comments":  {"jobs:\n  # - name: a\n\nx: 1\n", "jobs:\n  # - name: a\n\n<2>\nx: 1\n"},
+		"document ends":  {"jobs:\n  - name: a\n...\n", "jobs:\n  - name: a\n\n<2>...\n"},
+		"a value jobs":   {"x: jobs\n", "x: jobs\n\njobs:\n<2>"},
+		"a mark":         {"\xef\xbb\xbfjobs:\n  - name: a\n", "\xef\xbb\xbfjobs:\n  - name: a\n\n<2>"},
 		"flow":           {"jobs: [{name: a}]\n", ""},
 		"flow of a file": {"{version: 1}\n", ""},
 		"an alias":       {"x: &a\n  - b\njobs: *a\n", ""},
@@ -41,7 +49,7 @@ func TestAdd(t *testing.T) {
 		"a text":         {"jobs: none\n", ""},
 	} {
 		for _, end := range []string{"\n", "\r\n"} {
-			old, want := strings.ReplaceAll(c.old, "\n", end), strings.ReplaceAll(c.want, "\n", end)
+			old, want := strings.ReplaceAll(c.old, "\n", end), strings.ReplaceAll(indented.Replace(c.want), "\n", end)
 			got, line, err := config.Add([]byte(old), "jobs", newItem)
 			if c.want == "" {
 				if !errors.Is(err, config.ErrStyle) {
@@ -62,7 +70,8 @@ func TestAdd(t *testing.T) {
 
 // FuzzAdd: the lines of a configuration stay in their order, and it means what it meant with the item behind its list.
 func FuzzAdd(f *testing.F) {
-	for _, pattern := range []string{"testdata/*/*.yaml", "starter.yaml", "../../../examples/*/rouse.yaml", "../../rouse/templates/*/rouse.yaml"} {
+	patterns := []string{"testdata/*/*.yaml", "starter.yaml", "../../../examples/*/rouse.yaml", "../../rouse/templates/*/rouse.yaml"}
+	for _, pattern := range patterns {
 		files, err := filepath.Glob(pattern)
 		if err != nil || len(files) == 0 {
 			f.Fatal(pattern, err)
@@ -131,7 +140,10 @@ func emptied(now, old string) bool {
 }
 
 func TestLiteral(t *testing.T) {
-	for _, text := range []string{"plain", "a: b # c", "two\nlines", "  indented\nlines\n", "${HOME} $${X}", "", "- x", "yes", strings.Repeat("long text ", 60), "\ttab\r\n", "{{ .Job }}", "ends\n\n"} {
+	for _, text := range []string{
+		"plain", "a: b # c", "two\nlines", "  indented\nlines\n", "${HOME} $${X}", "", "- x", "yes", strings.Repeat("long text ", 60),
+		"\ttab\r\n", "{{ .Job }}", "ends\n\n",
+	} {
 		yamlText := "version: 1\nagents: [{name: a}]\njobs:\n  - name: j\n    agent: a\n    prompt: " + config.Literal(text+".", "    ") + "\n"
 		cfg, err := load(write(t, "rouse.yaml", yamlText), nil)
 		if err != nil || cfg.Jobs[0].Prompt != text+"." {
