@@ -268,3 +268,41 @@ func TestMoveBetweenFileSystems(t *testing.T) {
 		t.Errorf("%v %v", left, err)
 	}
 }
+
+// A call that would take too many files, or more than an undo keeps, changes nothing.
+func TestTransferLimits(t *testing.T) {
+	t.Parallel()
+	dir := writeFiles(t, map[string]string{"small.txt": "a", "huge/a": "", "large.bin": "", "many/x": ""})
+	for i := range 1000 {
+		write(t, filepath.Join(dir, "many", fmt.Sprint(i)), "")
+	}
+	for path, size := range map[string]int64{"huge/a": 4<<30 + 1, "large.bin": 32<<20 + 1} { // without content on the disk
+		if err := os.Truncate(filepath.Join(dir, path), size); err != nil {
+			t.Skip("the disk holds no such file: ", err)
+		}
+	}
+	call := newBench(t, dir).run(t)
+	for name, c := range map[string]struct {
+		tool string
+		args map[string]any
+		say  string
+	}{
+		"many moved":   {"file_move", map[string]any{"from": "many", "to": "other"}, "holds more than 1000 files and folders"},
+		"many copied":  {"file_copy", map[string]any{"from": "many", "to": "other"}, "holds more than 1000 files and folders"},
+		"many deleted": {"file_delete", map[string]any{"path": "many", "recursive": true}, "holds more than 1000 files and folders"},
+		"huge":         {"file_copy", map[string]any{"from": "huge", "to": "other"}, "has more than 4.0 GiB"},
+		"deleted":      {"file_delete", map[string]any{"path": "large.bin"}, "the limit for undo, and is not deleted"},
+		"overwritten":  {"file_copy", map[string]any{"from": "small.txt", "to": "large.bin", "overwrite": true}, "the limit for undo, and is not overwritten"},
+	} {
+		e, _ := call(c.tool, c.args)
+		if e.OK || !strings.Contains(e.Message, c.say) {
+			t.Errorf("%s: %+v, want %s", name, e, c.say)
+		}
+		if _, err := os.Lstat(filepath.Join(dir, "other")); err == nil {
+			t.Errorf("%s: something was made", name)
+		}
+	}
+	if info, err := os.Stat(filepath.Join(dir, "large.bin")); err != nil || info.Size() != 32<<20+1 {
+		t.Errorf("%v %v", info, err)
+	}
+}
