@@ -370,7 +370,7 @@ func TestAfterRetriesWhatFails(t *testing.T) {
 	w := d.set(After{Action: "move", Dir: d.path("done")})
 	d.write("done", "a file where the folder should be")
 	c := d.run(w, d.write("inbox/a.csv", "1"), domain.OutcomeSuccess)
-	if got := d.applyAfter(c); got.After != ledger.AfterFailed || !strings.Contains(d.note(), "cannot be made") {
+	if got := d.applyAfter(c); got.After != ledger.AfterFailed || !strings.Contains(d.note(), "cannot be created") {
 		t.Errorf("%+v, %s", got, d.note())
 	}
 

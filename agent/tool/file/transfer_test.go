@@ -153,7 +153,7 @@ func TestTransfersRefused(t *testing.T) {
 		"taken":             {"file_move", map[string]any{"from": "a.txt", "to": "b.txt"}, "b.txt exists: a file of 2 B"},
 		"taken by a folder": {"file_move", map[string]any{"from": "a.txt", "to": "in/x.txt"}, "in/x.txt exists"},
 		"copy over":         {"file_copy", map[string]any{"from": "a.txt", "to": "b.txt"}, "set overwrite"},
-		"folder over":       {"file_move", map[string]any{"from": "in", "to": "a.txt", "overwrite": true}, "no folder replaces"},
+		"folder over":       {"file_move", map[string]any{"from": "in", "to": "a.txt", "overwrite": true}, "a folder cannot replace it"},
 		"itself":            {"file_move", map[string]any{"from": "a.txt", "to": "a.txt", "overwrite": true}, "the same file"},
 		"into itself":       {"file_move", map[string]any{"from": "in", "to": "in/sub"}, "lies in in"},
 		"missing":           {"file_move", map[string]any{"from": "none", "to": "c"}, "there is no none"},
@@ -166,7 +166,7 @@ func TestTransfersRefused(t *testing.T) {
 		"secret":            {"file_move", map[string]any{"from": "a.txt", "to": ".env"}, "secrets"},
 		"secret within":     {"file_move", map[string]any{"from": "keys", "to": "k"}, "secrets"},
 		"repository":        {"file_delete", map[string]any{"path": "repo", "recursive": true}, "git"},
-		"workdir":           {"file_delete", map[string]any{"path": ".", "recursive": true}, "granted by itself"},
+		"workdir":           {"file_delete", map[string]any{"path": ".", "recursive": true}, "its own grant"},
 		"full":              {"file_delete", map[string]any{"path": "in"}, "set recursive"},
 		"a file there":      {"dir_create", map[string]any{"path": "a.txt"}, "a.txt exists: a file"},
 	} {
