@@ -103,7 +103,7 @@ func TestApprovalShowsReadableText(t *testing.T) {
 		"bill.pdf":   {pdf, []string{"bill.pdf holds ", "a PDF document of 1 page, with this text:", "\n    Pay 40 EUR by Friday"}, "endobj"},
 		"broken.pdf": {"%PDF-1.4\nnothing of it", []string{"a PDF document that cannot be read"}, "nothing of it"},
 		"page.html":  {"<html><script>alert(1)</script><p>Open ten to four</p></html>", []string{"an HTML page, with this text:", "Open ten to four"}, "<p>"},
-		"photo.png":  {"\x89PNG\r\n\x1a\n\x00\x00", []string{"no text, of the type image/png"}, "IHDR"},
+		"photo.png":  {"\x89PNG\r\n\x1a\n\x00\x00", []string{"binary data of type image/png"}, "IHDR"},
 		"notes.txt":  {"Call <b>Ann</b>\n", []string{"notes.txt holds ", "\n    Call <b>Ann</b>"}, "with this text"},
 	} {
 		b := setup(t)
