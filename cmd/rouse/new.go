@@ -266,7 +266,7 @@ func (a *agentDraft) add(cmd *cobra.Command, at *place) error {
 	if err := e.write(cmd); err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(cmd.OutOrStdout(), "next: rouse new job --agent %s --prompt TEXT%s\n", a.name, e.here())
+	_, err = fmt.Fprintf(cmd.OutOrStdout(), "next: rouse new job NAME --agent %s --prompt TEXT%s\n", a.name, e.here())
 	return err
 }
 
