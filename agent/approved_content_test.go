@@ -89,7 +89,7 @@ func TestAlwaysIsForOneContent(t *testing.T) {
 	}
 }
 
-// An approval shows the text of a PDF or an HTML page, the type of another binary file, and what a program may execute as it is.
+// An approval shows the text of a PDF or an HTML page, the type of another binary file, and an executable file unchanged.
 func TestApprovalShowsReadableText(t *testing.T) {
 	t.Parallel()
 	confined(t)
@@ -124,7 +124,7 @@ func TestApprovalShowsReadableText(t *testing.T) {
 		}
 	}
 
-	// As a script it is what it is, whatever its name says.
+	// A script is shown unchanged, even with the name of another type.
 	b := setup(t)
 	b.put("plain/job.html", "echo '<p>paid</p>'\n")
 	plain := b.plan.Agents["plain"]
@@ -137,7 +137,7 @@ func TestApprovalShowsReadableText(t *testing.T) {
 	}
 }
 
-// pdfOf is a PDF document of one page with a line of text.
+// pdfOf returns a PDF document of one page with a line of text.
 func pdfOf(line string) string {
 	page := "BT /F1 24 Tf 72 700 Td (" + line + ") Tj ET"
 	out, offsets := "%PDF-1.4\n", []int(nil)

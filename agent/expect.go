@@ -36,8 +36,8 @@ func (r *Runner) unmet(ctx context.Context, t task, a ledger.Attempt) (string, e
 	return "", nil
 }
 
-// fileMissed returns why a file does not count as made by the run, or "" if it does. The time of a file does not tell of a change by
-// an earlier attempt of the run, nor of a file that the run moved there.
+// fileMissed returns why a file does not count as changed by the run, or "" if it does. Changes by an earlier attempt and files that
+// the run moved are looked up in the ledger, because the file's time does not show them.
 func (r *Runner) fileMissed(ctx context.Context, b nofollow.Boundary, path string, a ledger.Attempt) (string, error) {
 	why := fileUnmet(b, path, a.StartedAt)
 	if why == "" {

@@ -11,7 +11,7 @@ import (
 	"rouse/internal/domain"
 )
 
-// A file that a run moves or copies keeps its labels for whoever reads it at its new place, and the run gets them.
+// A moved or copied file keeps its labels at its new path, and the run gets them.
 func TestLabelsFollowTransfers(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -48,7 +48,7 @@ func TestLabelsFollowTransfers(t *testing.T) {
 	}
 }
 
-// What a run moves or copies into the folder that its own job watches is known as its own, so that it does not start the job again.
+// A file that a run moves or copies into the watched folder of its own job does not start the job again.
 func TestTransfersAreOwnOutputs(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"file_move", "file_copy"} {

@@ -139,8 +139,8 @@ func TestOwnExpectations(t *testing.T) {
 	}
 }
 
-// A run that writes what a file holds already has not made it. What an earlier attempt of the run changed, or what the run moved there,
-// counts as made, though the file keeps its time.
+// Writing the same content again does not count as a change. A change by an earlier attempt, or a file that the run moved, counts,
+// although the file keeps its time.
 func TestExpectedFileOfTheSameBytes(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -151,13 +151,13 @@ func TestExpectedFileOfTheSameBytes(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		calls []playbook.Call
-		error string // "": the expectation holds
+		error string // "" if the expectation is met
 	}{
 		"same":   {[]playbook.Call{write("report.md", "as ever\n")}, "the run left the file " + report + " unchanged: it wrote what the file held already; if that is no failure, take this expectation out"},
 		"leaves": {[]playbook.Call{write("other.md", "as ever\n")}, "was not changed by this run"},
 		"new":    {[]playbook.Call{write("report.md", "new\n")}, ""},
 		"moves":  {[]playbook.Call{{Name: "file_move", With: map[string]any{"from": "draft.md", "to": "report.md", "overwrite": true}}}, ""},
-		// The first attempt writes the file and fails, the second one finds it written.
+		// The first attempt writes the file and fails. The second attempt finds the file.
 		"again": {[]playbook.Call{write("report.md", "of the run\n"), {Name: "file_read", With: map[string]any{"path": "none.md"}, If: "Attempt == 1"}}, ""},
 	} {
 		b.put("work/report.md", "as ever\n", "work/draft.md", "a draft\n")

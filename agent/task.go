@@ -214,8 +214,8 @@ func (t *task) asksModel() bool {
 	return t.detail.Tool == "" && t.job.AsksModel() || !t.executes() && t.callsAskingModule()
 }
 
-// makeWorkdir makes the agent's workdir, and the folders in it to which grants.write narrows, unless they are there. A name with an
-// extension is that of a file.
+// makeWorkdir creates the agent's workdir and the folders of grants.write in it if they are missing. A name with an extension is
+// taken for a file.
 func (t *task) makeWorkdir() error {
 	folders := []string{t.agent.Workdir}
 	for _, path := range t.agent.Write {

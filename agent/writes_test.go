@@ -18,7 +18,7 @@ import (
 	"rouse/internal/domain"
 )
 
-// tree is the content of each file below a folder; a folder is named with a slash.
+// tree returns the content of each file below a folder. Folders have a trailing slash.
 func tree(t *testing.T, folder string) map[string]string {
 	t.Helper()
 	out := map[string]string{}
@@ -46,8 +46,8 @@ func tree(t *testing.T, folder string) map[string]string {
 	return out
 }
 
-// With grants.write an agent changes what lies below those folders and nothing else, by whichever tool, although it reads the rest of its
-// workdir and its other grants.
+// With grants.write, every tool of an agent can change only files below these folders, although the agent can read its workdir and its
+// other grants.
 func TestWriteGrantsNarrow(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -94,7 +94,7 @@ func TestWriteGrantsNarrow(t *testing.T) {
 		return b.run(b.enqueue(ledger.Request{Job: name, Agent: "clerk"}))
 	}
 
-	// No tool that writes files is left out.
+	// Every tool that writes files is covered.
 	tried := attempts(work)
 	noFiles := []string{"web_fetch", "git_commit", "workspace_manage", "run_manage", "host_filesystem_write"} // it calls file_write
 	for _, s := range agent.Specs() {
@@ -134,7 +134,7 @@ func TestWriteGrantsNarrow(t *testing.T) {
 		}
 	}
 
-	// From where it only reads, a file is copied to where it writes, and not moved.
+	// A file can be copied, but not moved, from a folder that the agent can only read.
 	fill()
 	copied := filepath.Join(work, "out", "b.txt")
 	if res := run(playbook.Call{Name: "file_copy", With: with{"from": filepath.Join(other, "a.txt"), "to": copied}}); res.Outcome != domain.OutcomeSuccess {
@@ -148,7 +148,7 @@ func TestWriteGrantsNarrow(t *testing.T) {
 	}
 }
 
-// TestWriteGrantsNarrowPrograms: what holds for the tools holds for the programs that the agent starts.
+// TestWriteGrantsNarrowPrograms checks that grants.write restricts the agent's programs like its tools.
 func TestWriteGrantsNarrowPrograms(t *testing.T) {
 	t.Parallel()
 	confined(t)
@@ -192,7 +192,7 @@ ln "$1/a.txt" "$1/out/hard"; mv "$1/out" "$1/away"; cat "$1/a.txt" "$2/a.txt"; e
 	}
 }
 
-// A folder of grants.write that is not there is made by the first run.
+// The first run creates a missing folder of grants.write.
 func TestWriteGrantIsMade(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

@@ -6,12 +6,11 @@ import (
 	"rouse/scheduler/schedule"
 )
 
-// jump is the time before the clocks of the machine were set forward because its time zone changed: the times of day of the new zone in it
-// never came.
+// jump is a span of local time that was skipped because the machine changed to a time zone that is ahead.
 type jump struct{ from, to time.Time }
 
-// first returns the first instant that a job misses by the jump, or the zero time if there is none. What was an instant in the old zone
-// as well has been dealt with.
+// first returns the first instant that a job misses because of the jump, or the zero time. Instants that exist in both zones were
+// decided before.
 func (j *jump) first(old, schedules []*schedule.Schedule, anchor time.Time) (first time.Time) {
 	for i, s := range schedules {
 		_, before := j.to.In(old[i].Zone()).Zone()

@@ -14,8 +14,8 @@ import (
 	"rouse/scheduler/schedule"
 )
 
-// A machine that travels. Each instant is decided once: a time of day that the clocks jump over is missed, one that comes again on the same
-// day is another instant, and what both zones share goes on.
+// The machine changes its time zone. Each instant is decided once: a skipped time of day is missed, a repeated one is another instant,
+// and instants of both zones are not repeated.
 func TestTheZoneOfTheMachineChanges(t *testing.T) {
 	inBubble(t, func(t *testing.T, d *daemon) {
 		in := func(name string) []scheduler.Job {

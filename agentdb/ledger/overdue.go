@@ -13,7 +13,7 @@ import (
 // KindOverdue is the kind of incidents of jobs that did not succeed in time.
 const KindOverdue = "no success"
 
-// Count returns what an incident counts: failures, or windows of expect_success_within.
+// Count returns the number of failures of an incident in words, or of windows of expect_success_within.
 func (i Incident) Count() string {
 	if i.Kind == KindOverdue {
 		return text.Plural(i.Failures, "window") + " without a success"

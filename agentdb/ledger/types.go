@@ -437,10 +437,10 @@ type RunFilter struct {
 	Text string
 	// Session is the key of a session. What is found besides are runs in whose detail it stands elsewhere: look at Detail.Session.
 	Session string
-	// Woken selects runs of wakes, which have no job: with Job, those of wakes that runs of Job planned.
+	// Woken selects runs of wakes, which have no job. With Job, it selects only wakes that runs of Job planned.
 	Woken  bool
 	Before int64 // ids below this one
-	After  int64 // ids above this one: bounds how many runs a filter without an index looks at
+	After  int64 // ids above this one; bounds the scan of a filter without an index
 	Limit  int   // 0 means 100
 	// Brief reads of each run only its job, where it stands, when it was queued and on, and what it cost: of many
 	// runs that is several times faster.

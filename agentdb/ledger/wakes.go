@@ -64,7 +64,7 @@ type WakeDetail struct {
 	Depth        int       `json:"depth"`
 }
 
-// wakeOf is a part of the detail of each run of a wake that runs of a job planned, and of no other.
+// wakeOf is contained in the detail of each run of a wake that runs of a job planned, and in no other detail.
 func wakeOf(job string) string { return fmt.Sprintf(`"job":%q,"depth":`, job) }
 
 // WakeUsage is what decides whether a wake may be planned.

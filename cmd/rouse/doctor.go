@@ -91,7 +91,7 @@ const maxFixed = 20
 
 // diagnose asks the daemon; where not even the parts can be opened, that is the finding.
 func diagnose(cmd *cobra.Command, at *place, offline bool) ([]api.Check, error) {
-	at.beside = true // the disk of the home is what matters
+	at.beside = true // doctor checks the disk of the home
 	s, err := at.openToRead(cmd.Context())
 	if err != nil {
 		// Not an error of the command: a home that cannot be opened is what doctor is asked about.

@@ -14,13 +14,13 @@ import (
 	"rouse/cmd/internal/cmdtest"
 )
 
-// makers are the commands that may make a home, since they start, plan or keep something, and those that do not end by
-// themselves or concern more than a home.
+// makers lists the commands that may create a home because they start, plan or keep something, and commands that do not exit
+// or do not concern a single home.
 var makers = strings.Fields("backfill backup bench call completion dashboard import init mcp mcp-servers.show mcp-servers.approve " +
 	"mcp-servers.revoke mcp-servers.sign-in new notify open replay restore run secrets.set secrets.remove selftest serve service " +
 	"skills.install skills.pin skills.remove watch")
 
-// TestLookingMakesNoHome runs every other command, with the arguments that its usage names, where no home exists.
+// TestLookingMakesNoHome runs every other command without a home, with the arguments of its usage.
 func TestLookingMakesNoHome(t *testing.T) {
 	unraced(t)
 	dir := cmdtest.Write(t, map[string]string{"rouse.yaml": `version: 1

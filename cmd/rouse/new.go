@@ -31,7 +31,7 @@ On a terminal and without flags the command asks a few questions.`,
 	return cmd
 }
 
-// jobDraft is a job that is to be added.
+// jobDraft holds the settings of a new job.
 type jobDraft struct {
 	name, agent, prompt    string
 	schedule, watch, model string
@@ -71,7 +71,7 @@ when you run it. On a terminal and without flags the command asks.
 	return cmd
 }
 
-// agentDraft is an agent that is to be added.
+// agentDraft holds the settings of a new agent.
 type agentDraft struct{ name, instructions, workdir, model string }
 
 func newNewAgent(at *place) *cobra.Command {
@@ -96,7 +96,7 @@ func newNewAgent(at *place) *cobra.Command {
 	return cmd
 }
 
-// add asks for what is missing, and adds the job.
+// add asks for missing settings and adds the job.
 func (j *jobDraft) add(cmd *cobra.Command, at *place) error {
 	e := &draft{at: at, list: "jobs", name: func() string { return j.name }, text: j.block}
 	ask, err := e.begin(cmd)
@@ -139,7 +139,7 @@ func (j *jobDraft) add(cmd *cobra.Command, at *place) error {
 	return err
 }
 
-// ask asks for a job, and whether to add it.
+// ask asks for the settings of a job and for confirmation.
 func (j *jobDraft) ask(d *dialogue, e *draft, agents []string) (yes bool, err error) {
 	j.agent = agents[0]
 	if j.name == "" {
@@ -238,7 +238,7 @@ func (j *jobDraft) block() string {
 
 	prompt := j.prompt
 	if prompt == "" {
-		prompt = "…" // while it is not asked for yet
+		prompt = "…" // placeholder until the user is asked
 	}
 	key("  ", "prompt", prompt)
 	line("  # expect: [{file: ./report.md}]   # what must have changed, or the run is an error")
@@ -246,7 +246,7 @@ func (j *jobDraft) block() string {
 	return b.String()
 }
 
-// add asks for what is missing, and adds the agent.
+// add asks for missing settings and adds the agent.
 func (a *agentDraft) add(cmd *cobra.Command, at *place) error {
 	e := &draft{at: at, list: "agents", name: func() string { return a.name }, text: a.block}
 	ask, err := e.begin(cmd)
@@ -270,7 +270,7 @@ func (a *agentDraft) add(cmd *cobra.Command, at *place) error {
 	return err
 }
 
-// ask asks for an agent, and whether to add it.
+// ask asks for the settings of an agent and for confirmation.
 func (a *agentDraft) ask(d *dialogue, e *draft) (yes bool, err error) {
 	if a.name == "" {
 		err = d.askInto("Name of the agent", "", &a.name, e)

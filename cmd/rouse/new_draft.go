@@ -24,15 +24,15 @@ import (
 	"rouse/internal/text"
 )
 
-// draft is the configuration with an entry that is to be added.
+// draft holds a configuration and the entry to add.
 type draft struct {
 	at   *place
 	path string
 	old  []byte
 	cfg  *config.Config // of old
-	list string         // of the entry: jobs or agents
+	list string         // list of the entry: jobs or agents
 	name func() string
-	used map[string]config.Position // names in the list, in small letters
+	used map[string]config.Position // names in the list, in lower case
 
 	// Of the last build.
 	now      []byte
@@ -41,7 +41,7 @@ type draft struct {
 	text     func() string    // of the entry
 }
 
-// begin opens the configuration. The dialogue is nil if the flags have to say everything.
+// begin reads the configuration. It returns a nil dialogue if flags are given or there is no terminal.
 func (d *draft) begin(cmd *cobra.Command) (ask *dialogue, err error) {
 	given := false
 	cmd.LocalNonPersistentFlags().VisitAll(func(f *pflag.Flag) {
@@ -88,7 +88,7 @@ func (d *draft) read() (err error) {
 	return nil
 }
 
-// fromFile returns a path of the command line as the file names it, whose paths begin at its folder.
+// fromFile converts a path of the command line to a path relative to the folder of the configuration.
 func (d *draft) fromFile(path string) string {
 	abs, err := filepath.Abs(path)
 	if err != nil || path == "" || path[0] == '~' {
@@ -100,7 +100,7 @@ func (d *draft) fromFile(path string) string {
 	return abs
 }
 
-// shown returns the path of the configuration for people.
+// shown returns the path of the configuration for messages.
 func (d *draft) shown() string {
 	path := d.path
 	if here, err := os.Getwd(); err == nil {
@@ -111,7 +111,7 @@ func (d *draft) shown() string {
 	return text.OneLine(path)
 }
 
-// here returns the flag that names the configuration in another command, if this one needed it.
+// here returns the --config flag for suggested commands, or "" if it was not given.
 func (d *draft) here() string {
 	if d.at.config == "" {
 		return ""
@@ -163,7 +163,7 @@ func (d *draft) build() (err error) {
 	return nil
 }
 
-// problemText names a problem of an entry by its key, for the lines of the text are not those of the file.
+// problemText names a problem by its key, because line numbers of the draft differ from those of the file.
 func problemText(p config.Problem) string {
 	_, key, _ := strings.Cut(p.Path, "].")
 	said := text.OneLine(p.Message)
@@ -176,7 +176,7 @@ func problemText(p config.Problem) string {
 	return said
 }
 
-// write adds the entry to the file, shows it, and tells a running daemon.
+// write adds the entry to the file, prints it, and makes a running daemon reload.
 func (d *draft) write(cmd *cobra.Command) error {
 	if err := d.build(); err != nil {
 		var wrong usageError
@@ -197,7 +197,7 @@ func (d *draft) write(cmd *cobra.Command) error {
 	return tellDaemon(cmd.Context(), cmd.OutOrStdout(), d.at)
 }
 
-// replaceFile replaces a file that still holds old, and keeps its mode. If the path is a link, the file behind it is replaced.
+// replaceFile replaces a file if it still holds old, and keeps its mode. If the path is a link, it replaces the target.
 func replaceFile(path string, old, now []byte) error {
 	real, err := filepath.EvalSymlinks(path)
 	if err != nil {
@@ -234,7 +234,7 @@ func replaceFile(path string, old, now []byte) error {
 	return f.Commit()
 }
 
-// dialogue asks a person for what the flags of a command would say.
+// dialogue asks the user for the values of flags.
 type dialogue struct {
 	ctx   context.Context
 	lines chan string // closed at the end of the input
@@ -248,7 +248,7 @@ func dialogueOf(cmd *cobra.Command) *dialogue {
 		return nil
 	}
 	d := &dialogue{cmd.Context(), make(chan string), cmd.ErrOrStderr()}
-	go func() { // so that Ctrl-C ends the wait for a line
+	go func() { // read in the background, so that Ctrl-C ends the wait
 		defer close(d.lines)
 		for s := bufio.NewScanner(in); s.Scan(); {
 			d.lines <- s.Text()
@@ -257,7 +257,7 @@ func dialogueOf(cmd *cobra.Command) *dialogue {
 	return d
 }
 
-// ask asks until accept takes the answer. An empty answer is the default.
+// ask repeats a question until accept returns nil. An empty answer means the default.
 func (d *dialogue) ask(question, def string, accept func(answer string) error) error {
 	if def != "" {
 		question += " [" + def + "]"
@@ -288,7 +288,7 @@ func (d *dialogue) ask(question, def string, accept func(answer string) error) e
 	}
 }
 
-// askInto asks for a value, and checks the entry with it.
+// askInto asks for a value and checks the entry with it.
 func (d *dialogue) askInto(question, def string, into *string, e *draft) error {
 	return d.ask(question, def, func(answer string) error {
 		*into = answer
@@ -296,7 +296,7 @@ func (d *dialogue) askInto(question, def string, into *string, e *draft) error {
 	})
 }
 
-// choose asks for one of some names.
+// choose asks for one of several names.
 func (d *dialogue) choose(question string, names []string, into *string) error {
 	return d.ask(question+" ("+strings.Join(names, ", ")+")", names[0], func(answer string) error {
 		if !slices.Contains(names, answer) {
@@ -307,7 +307,7 @@ func (d *dialogue) choose(question string, names []string, into *string) error {
 	})
 }
 
-// confirm shows the entry, and asks whether to write it.
+// confirm prints the entry and asks whether to write it.
 func (d *dialogue) confirm(e *draft) (yes bool, err error) {
 	fmt.Fprintf(d.out, "\n%s\n", e.text())
 	err = d.ask("Add this to "+e.shown()+"?", "yes", func(answer string) error {

@@ -120,8 +120,8 @@ func runRuns(cmd *cobra.Command, at *place, o runsOptions) error {
 	return s.sayNoDaemon(cmd.OutOrStdout(), runs...)
 }
 
-// plannedWakes returns the wakes that a job planned, none without a job or if only some of its runs are listed. History is listed also
-// with a configuration that cannot be used, in which no wakes are known.
+// plannedWakes returns the wakes that a job planned. It returns nil without a job, if only some runs are listed, or if the
+// configuration cannot be used, because runs are listed then, too.
 func plannedWakes(ctx context.Context, s *session, o runsOptions) (out []api.AgentWake) {
 	var all []api.AgentWake
 	if o.job == "" || o.outcome != "" || o.state != "" || o.before != "" || s.Get(ctx, "/v1/slots", nil, &all) != nil {
@@ -135,7 +135,7 @@ func plannedWakes(ctx context.Context, s *session, o runsOptions) (out []api.Age
 	return out
 }
 
-// plannedRuns returns planned wakes as the runs that they will become.
+// plannedRuns converts planned wakes to runs with the state planned.
 func plannedRuns(wakes []api.AgentWake) []api.Run {
 	out := []api.Run{}
 	for _, w := range wakes {

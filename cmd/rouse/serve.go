@@ -156,7 +156,7 @@ func openDaemon(cmd *cobra.Command, at *place, o serveOptions, link *systemd.Lin
 		return nil, nil, usagef("--node, --triggers and --work are for nodes that share a ledger: engine.postgres in the configuration")
 	}
 
-	v := &daemon.LogVar{} // so that a reload does not need another logger
+	v := &daemon.LogVar{} // lets a reload change the logger's settings
 	d, err := daemon.OpenWaiting(cmd.Context(), daemon.Options{
 		Home: string(cfg.Home), FlagHome: at.home, Config: cfg, Adopt: o.adopt, Serves: true, Node: o.node, NoTriggers: !o.triggers, NoWork: !o.work, Logger: daemon.NewLogger(cfg, v, said), LogVar: v, Link: link,
 	}, at.sayWaiting)

@@ -24,7 +24,7 @@ type place struct {
 	config string
 	home   string
 	reads  bool      // the command creates no home
-	beside bool      // the folder in place of a missing home is on the same disk
+	beside bool      // the substitute for a missing home must be on the same disk
 	stderr io.Writer // for what concerns every command; nil: nobody hears it
 	broken error     // error of the configuration, for a command that only needs the home
 }
@@ -70,7 +70,7 @@ type session struct {
 	daemon bool           // a daemon answers, which works the queue
 	local  *daemon.Daemon // this process holds the home; nil: another one does
 	nodes  bool           // other nodes do runs of its ledger
-	opened string         // where the home is open: an empty folder in its place if a command that only reads found none
+	opened string         // path of the open home, or of an empty substitute if a read-only command found none
 	close  func()
 }
 
@@ -119,7 +119,7 @@ func (s *session) sayNoDaemon(w io.Writer, runs ...api.Run) error {
 // open connects to the daemon, or to a command that executes a run, or opens the home when there is none.
 func (at *place) open(ctx context.Context) (*session, error) { return at.connect(ctx, false) }
 
-// openToRead is like open, but does not create a missing home. It is for commands that only read, or only change what exists.
+// openToRead is like open, but does not create a missing home. It is for commands that only read or only change existing data.
 func (at *place) openToRead(ctx context.Context) (*session, error) {
 	at.reads = true
 	return at.connect(ctx, false)
@@ -240,7 +240,7 @@ func (at *place) try(ctx context.Context, dir string) (*session, error) {
 	return &session{Client: api.InProcess(d.Handler), home: dir, opened: opened, zone: d.Current().Config.Zone(), local: d, nodes: d.WorkedOn(ctx), close: func() { d.Close(); forget() }}, nil //nolint:contextcheck // close also after Ctrl-C
 }
 
-// tempOf returns where to make the folder in the place of a home: "" for the usual folder, else the nearest one above the home.
+// tempOf returns the parent of the substitute for a missing home: "" for the default, else the nearest existing folder above the home.
 func (at *place) tempOf(home string) string {
 	if !at.beside {
 		return ""

@@ -10,7 +10,7 @@ import (
 	"rouse/skills"
 )
 
-// newSkillsNew is rouse new skill, and rouse skills new.
+// newSkillsNew returns the command rouse new skill, also known as rouse skills new.
 func newSkillsNew(name string) *cobra.Command {
 	var mode, in string
 	s := skills.Scaffold{}

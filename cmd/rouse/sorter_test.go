@@ -12,7 +12,7 @@ import (
 	"rouse/cmd/internal/cmdtest"
 )
 
-// TestSorterTemplate runs the template sorter with all that is commented out in it.
+// TestSorterTemplate runs the template sorter including its commented-out parts.
 func TestSorterTemplate(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

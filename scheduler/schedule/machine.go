@@ -8,9 +8,9 @@ import (
 	"time"
 )
 
-// MachineZone returns the time zone of this machine as it is now, and reports whether it can change while
-// the process runs. Package time reads the zone once per process. TZ in the environment replaces
-// /etc/localtime: a name is fixed, and a path is a file that can change.
+// MachineZone returns the current time zone of this machine, and whether it can change while the process
+// runs. Package time reads the zone only once per process. TZ in the environment replaces /etc/localtime:
+// a name is fixed, while a path is a file that can change.
 func MachineZone() (zone *time.Location, changes bool) {
 	file, set := os.LookupEnv("TZ")
 	file = strings.TrimPrefix(file, ":")
@@ -21,7 +21,7 @@ func MachineZone() (zone *time.Location, changes bool) {
 		file = "/etc/localtime"
 	}
 
-	target, _ := os.Readlink(file) // fails for a copy of a zone's file, which has no name
+	target, _ := os.Readlink(file) // fails if the file is a copy, which has no zone name
 	if _, name, ok := strings.Cut(target, "zoneinfo/"); ok {
 		if zone, err := Zone(name); err == nil {
 			return zone, true
@@ -30,7 +30,7 @@ func MachineZone() (zone *time.Location, changes bool) {
 
 	data, err := os.ReadFile(file)
 	if err != nil {
-		return time.UTC, true // as package time has it
+		return time.UTC, true // like package time
 	}
 	zones.Lock()
 	defer zones.Unlock()

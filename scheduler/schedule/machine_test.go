@@ -30,7 +30,7 @@ func TestMachineZone(t *testing.T) {
 			}
 		}
 	}
-	// A zone that is always two hours and a half ahead, as tzfile(5) has it in version 1.
+	// A zone that is always 2.5 hours ahead of UTC, as a version 1 file of tzfile(5).
 	data := "TZif" + string(make([]byte, 16+4*4)) + "\x00\x00\x00\x01\x00\x00\x00\x04" + "\x00\x00\x23\x28\x00\x00" + "XST\x00"
 
 	for name, c := range map[string]struct {

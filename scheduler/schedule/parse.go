@@ -24,7 +24,7 @@ type Options struct {
 
 	Timezone string         // IANA name; "" means Location
 	Location *time.Location // nil means UTC
-	// Follows says that Location is the zone of the machine: another one does not change the hash.
+	// Follows reports that Location is the machine's zone. A change of the zone does not change the hash.
 	Follows  bool
 	Exclude  []string                    // 2026-12-25, or 2026-12-24..2026-12-31: local dates; or names of calendars
 	Only     []string                    // the same: nothing is due outside of them
@@ -117,7 +117,7 @@ func Parse(o Options) (*Schedule, error) {
 
 	zone := s.zone.String()
 	if o.Follows {
-		zone = "Local" // else a machine that travels would forget how far the job has been dealt with
+		zone = "Local" // otherwise a change of zone would lose the job's progress
 	}
 	meant := fmt.Appendf(nil, "%q %q %q %q %q", o.Cron, o.Every, o.At, zone, o.Exclude)
 	if o.Window != "" || len(o.Only) > 0 { // else the hash is what it was before there were these

@@ -117,7 +117,7 @@ type Start struct {
 
 	Seed [32]byte       // of Math.random and crypto
 	Now  time.Time      // the clock of the module until the first answer
-	Zone *time.Location // of its local times; that of this machine if it is nil or has no name
+	Zone *time.Location // zone of its local times; nil or a zone without a name means the machine's
 
 	// AllowedGlobals are those of [Globals] that exist, beside console; those that exist by default where it is empty.
 	AllowedGlobals []string

@@ -269,7 +269,7 @@ func TestMoveBetweenFileSystems(t *testing.T) {
 	}
 }
 
-// A call that would take too many files, or more than an undo keeps, changes nothing.
+// A call beyond the limits of files or undo changes no file.
 func TestTransferLimits(t *testing.T) {
 	t.Parallel()
 	dir := writeFiles(t, map[string]string{"small.txt": "a", "huge/a": "", "large.bin": "", "many/x": ""})

@@ -10,7 +10,7 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// ErrStyle reports that a list is written in a way into which no lines can be inserted.
+// ErrStyle is returned if a list is written in a style that does not allow inserting lines.
 var ErrStyle = errors.New("no lines can be inserted there")
 
 // Add returns the text of a configuration with an item at the end of one of its lists, such as jobs, and the number of
@@ -36,7 +36,7 @@ func Add(content []byte, list, item string) ([]byte, int, error) {
 	if err != nil {
 		return nil, 0, err
 	}
-	// A blank line would become part of a text above it whose last line ends are kept.
+	// A blank line would become part of a block text (|+) above it.
 	for _, blank := range slices.Compact([]bool{s.blank, false}) {
 		out, line := s.insert(list, item, blank)
 		now, err := parseMapping(out)
@@ -72,13 +72,13 @@ func parseMapping(text []byte) (*yaml.Node, error) {
 	return root, err
 }
 
-// section is where a list ends, or where it can begin.
+// section describes the end of a list, or the place for a new one.
 type section struct {
-	lines  [][]byte // with their ends
+	lines  [][]byte // with their line ends
 	at     int      // index of the line before which an item is inserted
-	indent string   // of the item
+	indent string   // indentation of the item
 	header string   // indentation of the key; only used if the list is missing
-	there  bool     // the list, or at least its key, is there
+	there  bool     // the list or its key exists
 	blank  bool     // a blank line belongs before the item
 }
 
@@ -131,13 +131,13 @@ func locate(root *yaml.Node, lines [][]byte, list string) (*section, error) {
 	}
 	above := bytes.Join(s.lines[first:s.at], nil)
 	s.blank = len(bytes.TrimSpace(above)) > 0 || len(value.Content) > 0
-	if n := len(value.Content); n > 1 { // as the items are parted from each other
+	if n := len(value.Content); n > 1 { // like the existing items
 		s.blank = slices.ContainsFunc(s.lines[value.Line-1:first], blankLine)
 	}
 	return s, nil
 }
 
-// keyOf returns where a mapping has a key, or -1.
+// keyOf returns the index of a key in a mapping, or -1.
 func keyOf(mapping *yaml.Node, key string) int {
 	for i := 0; i < len(mapping.Content); i += 2 {
 		if n := mapping.Content[i]; n.Kind == yaml.ScalarNode && n.Value == key {
@@ -163,7 +163,7 @@ func (s *section) dash(n *yaml.Node) bool {
 	return line[n.Column-1] == '-' && len(bytes.TrimLeft(line[:n.Column-1], " ")) == 0
 }
 
-// cut removes the text of an empty value, and reports whether it stood where the parser says.
+// cut removes the text of an empty value, and reports whether the text was at the parser's position.
 func (s *section) cut(n *yaml.Node, text string) bool {
 	if text == "" {
 		return true
@@ -177,7 +177,7 @@ func (s *section) cut(n *yaml.Node, text string) bool {
 	return true
 }
 
-// insert returns the text with the item, and the line of its beginning.
+// insert returns the text with the item, and the first line of the item.
 func (s *section) insert(list, item string, blank bool) ([]byte, int) {
 	end := "\n"
 	if bytes.HasSuffix(s.lines[0], []byte("\r\n")) {
@@ -207,7 +207,7 @@ func (s *section) insert(list, item string, blank bool) ([]byte, int) {
 	return slices.Concat(before, []byte(add.String()), bytes.Join(s.lines[s.at:], nil)), line
 }
 
-// grew reports whether a document is an older one with one more item in a list.
+// grew reports whether a document equals an older one except for one new item in a list.
 func (s *section) grew(old, now *yaml.Node, list string, item *yaml.Node) bool {
 	want := &yaml.Node{Kind: yaml.MappingNode, Tag: old.Tag, Content: slices.Clone(old.Content)}
 	if !s.there {
@@ -222,7 +222,7 @@ func (s *section) grew(old, now *yaml.Node, list string, item *yaml.Node) bool {
 	return sameTree(want, now, unended)
 }
 
-// sameTree reports whether two trees mean the same. If unended, a text may have got a line end.
+// sameTree reports whether two trees are equal. If unended is true, a text may have gained a line end.
 func sameTree(a, b *yaml.Node, unended bool) bool {
 	return a.Kind == b.Kind && a.Tag == b.Tag && a.Anchor == b.Anchor && len(a.Content) == len(b.Content) &&
 		(a.Value == b.Value || unended && a.Value+"\n" == b.Value) &&
@@ -232,7 +232,7 @@ func sameTree(a, b *yaml.Node, unended bool) bool {
 // Literal returns a text as the value of a key, with ${ escaped. Lines after the first begin with indent, the indentation of the key.
 func Literal(text, indent string) string {
 	out, err := yaml.Marshal(plainText(escape(text)))
-	if err != nil { // it can hold any text
+	if err != nil { // YAML can hold any text
 		panic(err)
 	}
 	return strings.ReplaceAll(strings.TrimRight(string(out), "\n"), "\n", "\n"+indent)

@@ -68,7 +68,7 @@ func TestAdd(t *testing.T) {
 	}
 }
 
-// FuzzAdd: the lines of a configuration stay in their order, and it means what it meant with the item behind its list.
+// FuzzAdd checks that the lines of a configuration stay in order, and that only the new item changes its meaning.
 func FuzzAdd(f *testing.F) {
 	patterns := []string{"testdata/*/*.yaml", "starter.yaml", "../../../examples/*/rouse.yaml", "../../rouse/templates/*/rouse.yaml"}
 	for _, pattern := range patterns {
@@ -114,7 +114,7 @@ func FuzzAdd(f *testing.F) {
 
 		var before, after map[string]any
 		if yaml.Unmarshal([]byte(old), &before) != nil || yaml.Unmarshal(out, &after) != nil {
-			return // a key is no text, or is given twice
+			return // a key is not a text, or is duplicate
 		}
 		jobs, _ := after["jobs"].([]any)
 		had, _ := before["jobs"].([]any)
@@ -129,7 +129,7 @@ func FuzzAdd(f *testing.F) {
 	})
 }
 
-// emptied reports whether a line is another one without the brackets or the word of an empty list.
+// emptied reports whether a line equals another one without its empty list.
 func emptied(now, old string) bool {
 	for _, empty := range []string{"[]", "~", "null", "Null", "NULL"} {
 		if key, rest, ok := strings.Cut(old, empty); ok && strings.TrimRight(now, "\r") == strings.TrimRight(key, " ")+rest {

@@ -331,13 +331,13 @@ func (c *Config) Zone() *time.Location {
 	return cmp.Or(c.machine, time.Local)
 }
 
-// InZone returns the configuration as it is after the time zone of the machine has changed.
+// InZone returns the configuration for another time zone of the machine.
 func (c *Config) InZone(machine *time.Location) *Config {
 	next := *c
 	next.machine, next.Jobs = machine, slices.Clone(c.Jobs)
 	for i := range next.Jobs {
 		next.Jobs[i].schedules = nil
-		next.Jobs[i].schedules, _ = next.parseSchedules(&next.Jobs[i]) // an error comes up again when they are asked for
+		next.Jobs[i].schedules, _ = next.parseSchedules(&next.Jobs[i]) // the next call returns the same error
 	}
 	return &next
 }

@@ -43,7 +43,7 @@ type Config struct {
 	// Those of Agents and Jobs, by name; nil before they are checked.
 	agentNamed map[string]*Agent
 	jobNamed   map[string]*Job
-	machine    *time.Location // its time zone; nil: that of package time
+	machine    *time.Location // the machine's time zone; nil means time.Local
 	// calendars are those of Calendars, by name.
 	calendars map[string]*schedule.Calendar
 }

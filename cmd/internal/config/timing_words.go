@@ -35,8 +35,8 @@ func timingLine(key, said string) string {
 	return ""
 }
 
-// TimingLine returns the line of a job for a time: a schedule, a length of time, an instant, or English such as "every weekday at 8am".
-// A time that is not understood becomes a schedule, which Load refuses.
+// TimingLine returns the line of a job for a time: a schedule, a duration, an instant, or English such as "every weekday at 8am".
+// Any other text becomes a schedule, which Load refuses.
 func TimingLine(said string) string {
 	for _, o := range []struct {
 		key string

@@ -298,7 +298,7 @@ func (d *Daemon) checkBackup() api.Check {
 	return c
 }
 
-// RestoredNote returns for a week the backup from which the home was restored, else "".
+// RestoredNote describes the backup that the home was restored from. It returns "" after a week.
 func (d *Daemon) RestoredNote() string {
 	n, ok := backup.ReadNote(d.home.Dir, backup.RestoredFile)
 	if !ok || time.Since(n.At) > 7*24*time.Hour {

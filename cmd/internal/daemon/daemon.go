@@ -46,8 +46,8 @@ type Options struct {
 
 	Now    func() time.Time // the wall clock by which the ledger records; nil: the system's
 	Logger *slog.Logger
-	LogVar *LogVar       // of Logger; nil: its settings cannot be changed
-	Link   *systemd.Link // to the systemd that started this process; nil: none did
+	LogVar *LogVar       // settings of Logger; nil if they cannot be changed
+	Link   *systemd.Link // connection to systemd; nil if systemd did not start this process
 }
 
 // Daemon is all parts wired together on one home. Tests start it the way main does.

@@ -430,10 +430,10 @@ func (e *explanation) addOtherRuns(ctx context.Context) error {
 	return nil
 }
 
-// wokenRuns returns the runs of wakes around the pivot that the job planned, or that the owner planned for its agent.
+// wokenRuns returns runs of wakes around the pivot, of wakes planned by the job or by the owner for its agent.
 func (e *explanation) wokenRuns(ctx context.Context, after int, from, to time.Time) ([]ledger.Run, error) {
 	if after > 0 && !to.IsZero() {
-		to = to.Add(time.Millisecond) // the end of the window belongs to it
+		to = to.Add(time.Millisecond) // include the end of the window
 	} else if after == 0 {
 		to = e.pivot
 	}

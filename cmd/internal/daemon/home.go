@@ -28,7 +28,7 @@ type Holder struct {
 	Daemon    bool      `json:"daemon"`
 }
 
-// since returns the time of the start in the zone in which the process showed times when it started.
+// since returns the start time in the zone that the process used at its start.
 func (h Holder) since() string { return api.LocalTime(h.StartedAt, h.StartedAt.Location()) }
 
 // HeldError is returned when another process holds the home.

@@ -11,7 +11,7 @@ import (
 	"rouse/internal/text"
 )
 
-// LogVar holds the settings of a logger that a reload changes.
+// LogVar holds the settings of a logger that a reload can change.
 type LogVar struct {
 	level slog.LevelVar
 	zone  atomic.Pointer[time.Location]

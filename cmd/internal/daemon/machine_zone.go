@@ -10,8 +10,8 @@ import (
 	"rouse/scheduler/schedule"
 )
 
-// followZone plans the configuration in force again if the time zone of the machine has changed. The files are not read: they may hold
-// a mistake, or may have come through a pipe.
+// followZone rebuilds the plan of the current configuration if the time zone of the machine has changed. It does not read the files,
+// because they may hold a mistake or may have come through a pipe.
 func (r *reloader) followZone(ctx context.Context) {
 	old := r.d.Current()
 	zone, changes := schedule.MachineZone()
@@ -20,7 +20,7 @@ func (r *reloader) followZone(ctx context.Context) {
 		return
 	}
 	if zone != r.zone {
-		// Two checks have to agree, because ln -sf removes the old link before it makes the new one.
+		// Two checks must agree, because ln -sf removes the old link before it creates the new one.
 		r.zone, r.files.checkAt = zone, time.Now().Add(debounceFor)
 		return
 	}
@@ -30,7 +30,7 @@ func (r *reloader) followZone(ctx context.Context) {
 	plan, err := NewPlan(next.Config, r.d.log)
 	if err == nil {
 		for name, a := range plan.Plan.Agents {
-			a.Secrets = old.plan.Plan.Agents[name].Secrets // some may have been revoked
+			a.Secrets = old.plan.Plan.Agents[name].Secrets // keep the current secrets, because some may have been revoked
 			plan.Plan.Agents[name] = a
 		}
 		next.plan = plan
@@ -43,7 +43,7 @@ func (r *reloader) followZone(ctx context.Context) {
 	r.reportZone(ctx, old, &next)
 }
 
-// reportZone logs and records that times of day are read in another zone of the machine than in the setup before.
+// reportZone logs and records a change of the machine's time zone since the previous setup.
 func (r *reloader) reportZone(ctx context.Context, old, next *Setup) {
 	from, to, now := old.Config.Zone(), next.Config.Zone(), time.Now()
 	if from == to || old.Config.Timezone != "" || next.Config.Timezone != "" {

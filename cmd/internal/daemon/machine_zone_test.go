@@ -14,7 +14,7 @@ import (
 	"rouse/scheduler/dispatch"
 )
 
-// A daemon follows the zone of its machine without reading its configuration, which may hold a mistake by now.
+// A daemon follows the machine's zone without reading its configuration, which may hold a mistake by now.
 func TestFollowZone(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("its zone is read once")
@@ -52,7 +52,7 @@ jobs:
 		t.Fatal(err)
 	}
 	d.dispatching.Store(dispatcher)
-	d.reloads.files.follows = false // as if it had come through a pipe
+	d.reloads.files.follows = false // like a configuration from a pipe
 	inForce := func(zone string) {
 		t.Helper()
 		s := d.Current()
@@ -85,7 +85,7 @@ jobs:
 	go func() { defer close(d.reloads.stopped); d.reloads.run(ctx) }()
 	cmdtest.Until(t, "the change of the zone", func() bool { return d.zone().String() == "Europe/Berlin" })
 	move("Asia/Kolkata")
-	d.reloads.loadNewer(t.Context()) // as a command does that starts something
+	d.reloads.loadNewer(t.Context()) // like a command that starts a run
 	d.reloads.loadNewer(t.Context())
 	cancel()
 	<-d.reloads.stopped

@@ -112,7 +112,7 @@ jobs:
 	}
 }
 
-// The loop that watches notices each window at its end, and sleeps in between.
+// watchOverdue reports each window at its end and sleeps in between.
 func TestWatchOverdue(t *testing.T) {
 	t.Parallel()
 	dir := cmdtest.Write(t, map[string]string{"rouse.yaml": `version: 1
@@ -138,7 +138,7 @@ jobs: [{name: backup, agent: keeper, schedule: "0 2 * * *", expect_success_withi
 		begun := time.Now()
 		for _, step := range []struct {
 			at      time.Duration // since the start
-			ends    string        // how a run ends then
+			ends    string        // outcome of a run at this time
 			notices int
 		}{
 			{26*time.Hour - time.Second, "", 0}, {26*time.Hour + time.Second, "", 1}, {52*time.Hour - time.Second, "", 1}, {52*time.Hour + time.Second, "", 2},

@@ -36,7 +36,7 @@ type reloader struct {
 	d         *Daemon
 	flagHome  string
 	started   *config.Config
-	log       *LogVar // nil: its settings cannot be changed
+	log       *LogVar // nil if its settings cannot be changed
 	requests  chan chan api.Reload
 	checks    chan chan struct{} // requests to load a newer configuration, closed when done
 	requested chan struct{}      // capacity 1: requests a reload without waiting for it
@@ -49,7 +49,7 @@ type reloader struct {
 	attempted string          // their digest
 	refused   int             // how often in a row a part has refused
 	reported  map[string]int  // problems by text: 1 they were logged, 2 the owner was notified
-	zone      *time.Location  // of the machine, at the last check
+	zone      *time.Location  // the machine's zone at the last check
 	latest    *api.Reloaded   // the last reading that changed anything
 
 	mu       sync.Mutex

@@ -16,7 +16,7 @@ import (
 	"rouse/cmd/internal/config"
 )
 
-// The run of a wake belongs to the history of the job that planned the wake. The explanation of a job also has those that the owner
+// The run of a wake belongs to the history of the job that planned the wake. The explanation of a job also lists wakes that the owner
 // planned for its agent.
 func TestRunsOfWakes(t *testing.T) {
 	t.Parallel()
@@ -55,7 +55,7 @@ jobs:
 		if _, err := d.ledger.FireWakes(t.Context(), d.ledger.Now(), 0, planned[0].ID); err != nil {
 			t.Fatal(err)
 		}
-		ahead.Add(int64(time.Minute)) // one wake does not follow another at once
+		ahead.Add(int64(time.Minute)) // keep a distance between wakes
 	}
 	finish(t, d, "a_b", "success") // run 6
 	client := api.InProcess(d.Handler)

@@ -105,7 +105,7 @@ func (s *server) listRuns(ctx context.Context, f ledger.RunFilter) ([]api.Run, e
 		return nil, err
 	}
 
-	if f.Job != "" && !f.Brief { // the wakes that the job planned belong to its history
+	if f.Job != "" && !f.Brief { // include the wakes that the job planned
 		f.Woken = true
 		woken, err := s.ledger.Runs(ctx, f)
 		if err != nil {
