@@ -14,7 +14,7 @@ func newNew(at *place) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "new",
 		Short: "Adds a job or an agent to the configuration, or writes a skill",
-		Long: `Adds a job or an agent to the configuration, or writes a skill to begin with.
+		Long: `Adds a job or an agent to the configuration, or creates a skill.
 
 A job or an agent becomes a block with comments at the end of its list. All other lines of the file
 stay as they are. The new configuration is checked first: if it has a mistake, nothing is written.
@@ -43,11 +43,11 @@ func newNewJob(at *place) *cobra.Command {
 	var d jobDraft
 	cmd := &cobra.Command{
 		Use:   "job [NAME]",
-		Short: "Adds a job to the configuration: what starts it, and what is to be done",
+		Short: "Adds a job to the configuration",
 		Long: `Adds a job to the configuration. Without --schedule, --watch, --webhook and --after it only starts
 when you run it. On a terminal and without flags the command asks.
 
---schedule takes a cron expression, a length of time, or words: "0 8 * * 1-5", 30m, "every day at 8:00",
+--schedule takes a cron expression, a duration, or words: "0 8 * * 1-5", 30m, "every day at 8:00",
 "every weekday at 7:30", "monthly on the 1st".`,
 		Example: `  rouse new job
   rouse new job morning --schedule "every day at 8:00" --prompt "Write a report of yesterday to report.md."
@@ -61,12 +61,12 @@ when you run it. On a terminal and without flags the command asks.
 	}
 
 	f := cmd.Flags()
-	f.StringVar(&d.agent, "agent", "", "`agent` that does it (default the only one)")
-	f.StringVar(&d.prompt, "prompt", "", "`text` that says what is to be done")
-	f.StringVar(&d.schedule, "schedule", "", "`time` at which it starts, such as \"every day at 8:00\" or 30m")
-	f.StringVar(&d.watch, "watch", "", "`folder` whose new files start it")
-	f.BoolVar(&d.webhook, "webhook", false, "signed requests of other programs start it")
-	f.StringSliceVar(&d.after, "after", nil, "`job` whose success starts it")
+	f.StringVar(&d.agent, "agent", "", "`agent` of the job (default the only agent)")
+	f.StringVar(&d.prompt, "prompt", "", "`text` of the task")
+	f.StringVar(&d.schedule, "schedule", "", "`time` of the starts, such as \"every day at 8:00\" or 30m")
+	f.StringVar(&d.watch, "watch", "", "`folder` to watch for new files")
+	f.BoolVar(&d.webhook, "webhook", false, "start on signed requests of other programs")
+	f.StringSliceVar(&d.after, "after", nil, "start after a `job` has succeeded")
 	f.StringVar(&d.model, "model", "", "`name` of the model (default the agent's)")
 	return cmd
 }
@@ -78,7 +78,7 @@ func newNewAgent(at *place) *cobra.Command {
 	var d agentDraft
 	cmd := &cobra.Command{
 		Use:   "agent [NAME]",
-		Short: "Adds an agent to the configuration: what it is told, and where it works",
+		Short: "Adds an agent to the configuration",
 		Long:  "Adds an agent to the configuration. On a terminal and without flags the command asks.",
 		Example: `  rouse new agent
   rouse new agent clerk --instructions "You keep the household books. Amounts are in euro." --workdir ./books`,
@@ -90,8 +90,8 @@ func newNewAgent(at *place) *cobra.Command {
 	}
 
 	f := cmd.Flags()
-	f.StringVar(&d.instructions, "instructions", "", "`text` that its model is told in every run")
-	f.StringVar(&d.workdir, "workdir", "", "`folder` that it works in (default one with its name beside the configuration)")
+	f.StringVar(&d.instructions, "instructions", "", "`text` for the model in every run")
+	f.StringVar(&d.workdir, "workdir", "", "working `folder` (default: a folder with its name beside the configuration)")
 	f.StringVar(&d.model, "model", "", "`name` of the model (default the first one)")
 	return cmd
 }
@@ -104,7 +104,7 @@ func (j *jobDraft) add(cmd *cobra.Command, at *place) error {
 		return err
 	}
 	if len(e.cfg.Agents) == 0 {
-		return fmt.Errorf("no agent could do the job yet; add one first: rouse new agent%s", e.here())
+		return fmt.Errorf("there is no agent for the job; add one first: rouse new agent%s", e.here())
 	}
 	agents := agentNames(e.cfg)
 
@@ -115,9 +115,9 @@ func (j *jobDraft) add(cmd *cobra.Command, at *place) error {
 			return err
 		}
 	case j.name == "" || j.prompt == "":
-		return usagef("name the job and say what is to be done: rouse new job NAME --prompt TEXT")
+		return usagef("give the name and the prompt: rouse new job NAME --prompt TEXT")
 	case j.agent == "" && len(agents) > 1:
-		return usagef("say which agent does it: --agent %s", strings.Join(agents, "|"))
+		return usagef("choose an agent: --agent %s", strings.Join(agents, "|"))
 	case j.agent == "":
 		j.agent = agents[0]
 	}
@@ -133,7 +133,7 @@ func (j *jobDraft) add(cmd *cobra.Command, at *place) error {
 		next = "copy a file into " + j.watch
 	}
 	if n := slices.Index(agents, j.agent); len(e.cfg.Models) == 0 && n >= 0 && e.cfg.Agents[n].Executor == nil {
-		fmt.Fprintln(cmd.ErrOrStderr(), "rouse: warning: no model is configured that could do the prompt; see: rouse explain models")
+		fmt.Fprintln(cmd.ErrOrStderr(), "rouse: warning: no model is configured for the prompt; see: rouse explain models")
 	}
 	_, err = fmt.Fprintln(cmd.OutOrStdout(), "next:", next)
 	return err
@@ -154,7 +154,7 @@ func (j *jobDraft) ask(d *dialogue, e *draft, agents []string) (yes bool, err er
 		err = j.askTrigger(d, e)
 	}
 	if err == nil {
-		err = d.askInto("What is to be done", "", &j.prompt, e)
+		err = d.askInto("What should it do", "", &j.prompt, e)
 	}
 	if err != nil {
 		return false, err
@@ -166,10 +166,10 @@ func (j *jobDraft) ask(d *dialogue, e *draft, agents []string) (yes bool, err er
 func (j *jobDraft) askTrigger(d *dialogue, e *draft) error {
 	kinds := []string{"time", "folder", "webhook", "none"}
 	fmt.Fprint(d.out, `What starts it?
-  time     times that you choose
+  time     at fixed times
   folder   a new file in a folder
   webhook  a request of another program
-  none     only you, with rouse run
+  none     only rouse run
 `)
 	if len(e.cfg.Jobs) > 0 {
 		kinds = append(kinds, "job")
@@ -217,14 +217,14 @@ func (j *jobDraft) block() string {
 	if j.watch != "" {
 		line("  watch:")
 		key("    ", "path", j.watch)
-		line("    # include: [\"*.pdf\"]            # only files with such names")
-		line("    # on_success: {move: ./done}    # else a file stays in its folder, and is not taken again")
+		line("    # include: [\"*.pdf\"]            # only matching files")
+		line("    # on_success: {move: ./done}    # default: files stay, and are not processed again")
 	}
 	if j.webhook {
 		line("  webhook:")
 		key("    ", "path", "/hooks/"+j.name)
 		key("    ", "secret", "secret:"+j.name+"-hook")
-		line("    # scheme: github                # how its sender signs: standard, github, gitlab, stripe or slack")
+		line("    # scheme: github                # signature scheme: standard, github, gitlab, stripe or slack")
 	}
 	if len(j.after) > 0 {
 		line("  after:")
@@ -241,8 +241,8 @@ func (j *jobDraft) block() string {
 		prompt = "…" // placeholder until the user is asked
 	}
 	key("  ", "prompt", prompt)
-	line("  # expect: [{file: ./report.md}]   # what must have changed, or the run is an error")
-	line("  # notify: {on: [failure]}         # when to tell you; else also of successes and questions")
+	line("  # expect: [{file: ./report.md}]   # files that the run must change")
+	line("  # notify: {on: [failure]}         # default: success, failure, waiting")
 	return b.String()
 }
 
@@ -278,7 +278,7 @@ func (a *agentDraft) ask(d *dialogue, e *draft) (yes bool, err error) {
 		err = e.build()
 	}
 	if err == nil {
-		err = d.askInto("What is it told in every run", "You work carefully, and say what you could not do.", &a.instructions, e)
+		err = d.askInto("Instructions for every run", "You work carefully, and say what you could not do.", &a.instructions, e)
 	}
 	if models := e.cfg.Models; err == nil && len(models) > 1 {
 		var names []string
@@ -307,14 +307,14 @@ func (a *agentDraft) block() string {
 	if a.instructions != "" {
 		key("instructions", a.instructions)
 	} else {
-		line("  # instructions: You keep the household books.   # what its model is told in every run")
+		line("  # instructions: You keep the household books.   # for the model, in every run")
 	}
 	workdir := a.workdir
 	if workdir == "" {
 		workdir = "./" + a.name
 	}
 	key("workdir", workdir)
-	line("  # tools: {allow: [\"file_*\", \"db_*\", notify]}   # else it has all tools")
-	line("  # grants: {network: [{host: api.example.com}]}  # what it may reach unasked beyond its workdir")
+	line("  # tools: {allow: [\"file_*\", \"db_*\", notify]}   # default: all tools")
+	line("  # grants: {network: [{host: api.example.com}]}  # access without approval")
 	return b.String()
 }

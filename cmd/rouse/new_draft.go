@@ -137,7 +137,7 @@ func (d *draft) build() (err error) {
 	}
 	d.now, d.line, err = config.Add(d.old, d.list, d.text())
 	if errors.Is(err, config.ErrStyle) {
-		return fmt.Errorf("%s: the list %s is written in a style into which no lines can be inserted, such as [{…}]; nothing was written. "+
+		return fmt.Errorf("%s: the list %s uses a style that does not allow inserting lines, such as [{…}]; nothing was written. "+
 			"Add this block by hand:\n\n%s", d.shown(), d.list, d.text())
 	}
 	if err != nil {
@@ -268,7 +268,7 @@ func (d *dialogue) ask(question, def string, accept func(answer string) error) e
 		case line, ok := <-d.lines:
 			if !ok {
 				fmt.Fprintln(d.out)
-				return errors.New("the questions were broken off; nothing was written")
+				return errors.New("cancelled; nothing was written")
 			}
 			if line = strings.TrimSpace(line); line == "" {
 				line = def
@@ -283,7 +283,7 @@ func (d *dialogue) ask(question, def string, accept func(answer string) error) e
 			fmt.Fprintln(d.out, "  "+err.Error())
 		case <-d.ctx.Done():
 			fmt.Fprintln(d.out)
-			return errors.New("the questions were broken off; nothing was written")
+			return errors.New("cancelled; nothing was written")
 		}
 	}
 }
