@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"rouse/agentdb/ledger"
+	"rouse/internal/domain"
 	"rouse/internal/text"
 )
 
@@ -96,11 +97,7 @@ func recoveryNotices(p *Plan, run ledger.Run, t task, res ledger.Result, closed 
 	told := false
 	for _, i := range closed {
 		told = told || i.Told > 0
-		count := text.Plural(i.Failures, "failed run")
-		if i.Kind == ledger.KindOverdue {
-			count = i.Count()
-		}
-		was = append(was, fmt.Sprintf("incident %d is over: %s (%s), %s since %s", i.ID, i.Kind, text.Truncate(oneLine(i.Error), maxIncidentError), count, noticeTime(i.OpenedAt, t.zone)))
+		was = append(was, fmt.Sprintf("incident %d is over: %s (%s), %s since %s", i.ID, i.Kind, text.Truncate(oneLine(i.Error), maxIncidentError), text.Plural(i.Failures, domain.IncidentUnit(i.Kind, "failed run")), noticeTime(i.OpenedAt, t.zone)))
 	}
 	words := strings.Join(was, "\n")
 

@@ -7,20 +7,10 @@ import (
 	"time"
 
 	"rouse/agentdb/sqlite"
-	"rouse/internal/text"
+	"rouse/internal/domain"
 )
 
-// KindOverdue is the kind of incidents of jobs that did not succeed in time.
-const KindOverdue = "no success"
-
-// Count returns the number of failures of an incident in words, or of windows of expect_success_within.
-func (i Incident) Count() string {
-	if i.Kind == KindOverdue {
-		return text.Plural(i.Failures, "window") + " without a success"
-	}
-	return text.Plural(i.Failures, "failure")
-}
-
+// Overdue describes a job that has not succeeded within expect_success_within.
 // Overdue describes a job that has not succeeded within expect_success_within.
 type Overdue struct {
 	Job, Agent string
@@ -35,14 +25,14 @@ type Overdue struct {
 // incident.
 func (l *Ledger) RecordOverdue(ctx context.Context, o Overdue, now time.Time) error {
 	return l.do(ctx, func(tx *sqlite.Tx) error {
-		i, err := scanIncident(tx.QueryRow(`select `+incidentColumns+` from incidents where job = $1 and kind = $2 and closed_at = 0`+l.forUpdate, o.Job, KindOverdue))
+		i, err := scanIncident(tx.QueryRow(`select `+incidentColumns+` from incidents where job = $1 and kind = $2 and closed_at = 0`+l.forUpdate, o.Job, domain.KindOverdue))
 		opened := errors.Is(err, sql.ErrNoRows)
 		if err != nil && !opened || err == nil && i.Failures >= o.Missed {
 			return err
 		}
 		if opened {
 			if i, err = scanIncident(tx.QueryRow(`insert into incidents (job, agent, kind, first_run, last_run, opened_at, last_at) values ($1, $2, $3, $4, $4, $5, $5) returning `+incidentColumns,
-				o.Job, o.Agent, KindOverdue, o.LastRun, ms(now))); err != nil {
+				o.Job, o.Agent, domain.KindOverdue, o.LastRun, ms(now))); err != nil {
 				return err
 			}
 			if err := addEvent(tx, Event{Job: o.Job, At: now, Kind: "incident.opened"}, map[string]any{"incident": i.ID, "error_kind": i.Kind}); err != nil {
@@ -69,7 +59,7 @@ func (l *Ledger) RecordOverdue(ctx context.Context, o Overdue, now time.Time) er
 // CloseOverdue closes the incident of a job that is not overdue any more.
 func (l *Ledger) CloseOverdue(ctx context.Context, job string, now time.Time) error {
 	return l.do(ctx, func(tx *sqlite.Tx) error {
-		_, err := tx.Exec(`update incidents set closed_at = $1 where job = $2 and kind = $3 and closed_at = 0`, ms(now), job, KindOverdue)
+		_, err := tx.Exec(`update incidents set closed_at = $1 where job = $2 and kind = $3 and closed_at = 0`, ms(now), job, domain.KindOverdue)
 		return err
 	})
 }

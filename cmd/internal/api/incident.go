@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"rouse/internal/domain"
 	"rouse/internal/text"
 )
 
@@ -41,7 +42,7 @@ func (i Incident) Of() string {
 
 // Text is an incident in words, for whoever sees its job.
 func (i Incident) Text(zone *time.Location) string {
-	out := fmt.Sprintf("incident %s: %s, %s since %s", i.ID, i.Kind, text.Plural(i.Failures, "failure"), LocalTime(i.OpenedAt.Time, zone))
+	out := fmt.Sprintf("incident %s: %s, %s since %s", i.ID, i.Kind, text.Plural(i.Failures, domain.IncidentUnit(i.Kind, "failure")), LocalTime(i.OpenedAt.Time, zone))
 	switch {
 	case !i.ClosedAt.IsZero():
 		return out + "; over since " + LocalTime(i.ClosedAt.Time, zone)

@@ -8,6 +8,7 @@ import (
 	"rouse/agentdb/ledger"
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/config"
+	"rouse/internal/domain"
 	"rouse/internal/text"
 )
 
@@ -52,7 +53,7 @@ func (d *Daemon) recordOverdue(ctx context.Context, now time.Time) (next time.Ti
 	}
 	closing := map[string]bool{}
 	for _, i := range open {
-		closing[i.Job] = closing[i.Job] || i.Kind == ledger.KindOverdue
+		closing[i.Job] = closing[i.Job] || i.Kind == domain.KindOverdue
 	}
 
 	for i := range s.Config.Jobs {

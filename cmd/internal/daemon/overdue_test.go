@@ -101,7 +101,7 @@ jobs:
 	}
 
 	finish(t, d, "backup", domain.OutcomeSuccess)
-	if n := told(); len(n) != 4 || n[0].Title != "backup has recovered" || !strings.Contains(n[0].Body, "), 10 windows without a success since ") {
+	if n := told(); len(n) != 4 || n[0].Title != "backup has recovered" || !strings.Contains(n[0].Body, "), 10 missed windows since ") {
 		t.Fatalf("the recovery: %+v", n)
 	}
 	if incidents, err := d.ledger.Incidents(t.Context(), ledger.IncidentFilter{}); err != nil || len(incidents) > 0 {

@@ -175,7 +175,7 @@ func (s *summary) incidents() []string {
 		if !i.AckedAt.IsZero() {
 			known = "acknowledged"
 		}
-		out = append(out, fmt.Sprintf("incident %d, %s: %s, %s (%s): %s", i.ID, i.Of(), i.Kind, i.Count(), known, text.Truncate(text.OneLine(i.Error), maxDigestError)))
+		out = append(out, fmt.Sprintf("incident %d, %s: %s, %s (%s): %s", i.ID, i.Of(), i.Kind, text.Plural(i.Failures, domain.IncidentUnit(i.Kind, "failure")), known, text.Truncate(text.OneLine(i.Error), maxDigestError)))
 	}
 
 	var over []string
