@@ -11,7 +11,6 @@ import (
 )
 
 // Overdue describes a job that has not succeeded within expect_success_within.
-// Overdue describes a job that has not succeeded within expect_success_within.
 type Overdue struct {
 	Job, Agent string
 	Missed     int    // windows without a success
