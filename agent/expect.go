@@ -67,7 +67,7 @@ func (r *Runner) fileMissed(ctx context.Context, b nofollow.Boundary, path strin
 		if op.BeforeHash != hash {
 			return "", nil
 		}
-		why = fmt.Sprintf("the run left the file %s unchanged: it wrote what the file held already; if that is no failure, take this expectation out, or have the run write something new each time, such as the date", path)
+		why = fmt.Sprintf("the run left the file %s unchanged; if that is not a failure, remove this expectation, or let the run write something new each time, such as the date", path)
 	}
 	return why, nil
 }

@@ -153,7 +153,7 @@ func TestExpectedFileOfTheSameBytes(t *testing.T) {
 		calls []playbook.Call
 		error string // "" if the expectation is met
 	}{
-		"same":   {[]playbook.Call{write("report.md", "as ever\n")}, "the run left the file " + report + " unchanged: it wrote what the file held already; if that is no failure, take this expectation out"},
+		"same":   {[]playbook.Call{write("report.md", "as ever\n")}, "the run left the file " + report + " unchanged; if that is not a failure, remove this expectation"},
 		"leaves": {[]playbook.Call{write("other.md", "as ever\n")}, "was not changed by this run"},
 		"new":    {[]playbook.Call{write("report.md", "new\n")}, ""},
 		"moves":  {[]playbook.Call{{Name: "file_move", With: map[string]any{"from": "draft.md", "to": "report.md", "overwrite": true}}}, ""},

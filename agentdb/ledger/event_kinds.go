@@ -98,5 +98,5 @@ var eventKinds = []EventKind{
 	{"config.reloaded", "a changed configuration is in force", "summary", false},
 	{"config.refused", "a changed configuration has errors, and the one before stays in force", "error", false},
 	{"clock.stepped", "the clock of the machine was set, or the machine slept", "seconds, from", false},
-	{"zone.changed", "the time zone of the machine changed, and times of day are read in the new one", "from, to, summary", false},
+	{"zone.changed", "the machine's time zone changed; times of day now refer to the new zone", "from, to, summary", false},
 }

@@ -112,7 +112,7 @@ func diagnose(cmd *cobra.Command, at *place, offline bool) ([]api.Check, error) 
 	for i := range checks {
 		switch c := &checks[i]; {
 		case s.missing() && c.Name == "home" && c.OK:
-			c.Detail = s.home + " is not there yet, and can be made"
+			c.Detail = s.home + " does not exist yet and can be created"
 		case s.missing():
 			c.Detail = strings.ReplaceAll(c.Detail, s.opened, s.home)
 		}

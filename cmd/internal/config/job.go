@@ -40,7 +40,7 @@ type Job struct {
 	Follows  []follow `key:"after" own:"yes" say:"jobs whose runs it follows: it runs once for each of them that has ended, and knows it as .After"`
 
 	Host          string         `key:"host" say:"with engine.postgres: the node that does the job's runs, and sees the folder of its watch" unset:"the agent's; any" eg:"nas"`
-	Timezone      string         `key:"timezone" say:"of the schedule, and of collect" unset:"the daemon's" eg:"Europe/Berlin"`
+	Timezone      string         `key:"timezone" say:"time zone of the schedule and of collect" unset:"the daemon's" eg:"Europe/Berlin"`
 	Exclude       []string       `key:"exclude" say:"dates, ranges 2026-12-24..2026-12-31, and names of calendars, in whose times the schedule is silent" eg:"[2026-12-24..2026-12-31]"`
 	Only          []string       `key:"only" say:"the same: outside of them the schedule is silent" eg:"[2026-12-24..2026-12-31]"`
 	OnMiss        domain.OnMiss  `key:"on_miss" enum:"skip|run_once|run_catchup" default:"run_once" say:"what is done for instants that passed unserved"`
@@ -290,7 +290,7 @@ type condition struct {
 }
 
 type expect struct {
-	File Path   `key:"file" say:"exists, and the run changed it; a write that leaves it as it was is an error" eg:"./out/report.md"`
+	File Path   `key:"file" say:"must exist and be changed by the run; writing the same content is an error" eg:"./out/report.md"`
 	SQL  string `key:"sql" say:"gives one true value on the agent's database" eg:"select count(*) > 0 from reports where day = date('now')"`
 
 	At Position

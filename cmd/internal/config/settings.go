@@ -22,7 +22,7 @@ type Config struct {
 	Engine        Engine         `key:"engine" say:"where the ledger is"`
 	Node          string         `key:"node" env:"yes" say:"name of this process among those that share a ledger on PostgreSQL; rouse serve --node says it too" unset:"the name of the machine" eg:"nas"`
 	Defaults      *Job           `key:"defaults" say:"default settings of all jobs" eg:"{timezone: Europe/Berlin}"`
-	Models        []Model        `key:"models" say:"the first is the default; with none, a key in the environment makes one: ANTHROPIC_API_KEY, OPENAI_API_KEY or GEMINI_API_KEY" eg:"[{name: local, provider: ollama, model: 'qwen3:8b'}]"`
+	Models        []Model        `key:"models" say:"the first is the default; without any, one is made from a key in the environment: ANTHROPIC_API_KEY, OPENAI_API_KEY or GEMINI_API_KEY" eg:"[{name: local, provider: ollama, model: 'qwen3:8b'}]"`
 	Agents        []Agent        `key:"agents" say:"workers: each has instructions, folders, a database and grants"`
 	MCP           []MCPServer    `key:"mcp" say:"MCP servers; agents can use their tools once you have approved them (rouse mcp-servers)" eg:"[{name: files, argv: [/opt/mcp/files-server]}]"`
 	Calendars     []Calendar     `key:"calendars" say:"calendars for exclude and only of jobs" eg:"[{name: closed, file: ./closed.ics}]"`
@@ -166,7 +166,7 @@ type toolFilter struct {
 
 type grants struct {
 	Read     []readGrant    `key:"read" say:"folders that may be read beside the workdir: paths, or {path: X, private: false} where what is there is no secret of yours"`
-	Write    []Path         `key:"write" say:"if given, narrows writing in workdir to these, for tools and for programs; one in workdir is made" eg:"[./books/out]"`
+	Write    []Path         `key:"write" say:"limits writing in workdir to these paths, for tools and programs; missing folders in workdir are created" eg:"[./books/out]"`
 	Commands []commandGrant `key:"commands" say:"programs that may be run unasked, in the sandbox"`
 	Network  []networkGrant `key:"network" say:"hosts that web_fetch may ask"`
 	Secrets  []secretGrant  `key:"secrets" say:"secrets that calls may use by their placeholder __OSL_SECRET[NAME]__"`

@@ -37,7 +37,7 @@ func (r *reloader) followZone(ctx context.Context) {
 		err = r.apply(ctx, &next)
 	}
 	if err != nil {
-		r.d.log.Warn("the new time zone of the machine could not be put into force; it is tried again", "zone", zone.String(), "error", err)
+		r.d.log.Warn("cannot apply the new time zone of the machine; trying again", "zone", zone.String(), "error", err)
 		return
 	}
 	r.reportZone(ctx, old, &next)

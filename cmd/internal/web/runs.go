@@ -42,7 +42,7 @@ func (s *server) runRoutes() []Route {
 			Param{Name: "n", Kind: ParamCount, Says: "how many, at most 1000"},
 			Param{Name: "before", Kind: ParamCursor, Says: "those older than the run of this id: the last of the page before"},
 			Param{Name: "since", Kind: ParamTime, Says: "asked for since then"},
-			Param{Name: "job", Kind: ParamText, Says: "of one job, with those of the wakes that it planned"}, Param{Name: "agent", Kind: ParamText, Says: "of one agent"},
+			Param{Name: "job", Kind: ParamText, Says: "of one job, including wakes that it planned"}, Param{Name: "agent", Kind: ParamText, Says: "of one agent"},
 			Param{Name: "trigger", Kind: ParamText, Values: text.Strings(domain.Triggers()), Says: "what asked for them"},
 			Param{Name: "state", Kind: ParamText, Values: text.Strings(domain.States()), Says: "where they are"},
 			Param{Name: "outcome", Kind: ParamText, Values: text.Strings(domain.Outcomes()), Says: "how they ended"}),
