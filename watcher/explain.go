@@ -145,7 +145,9 @@ func (f *folder) explain(ctx context.Context, file string, waits []Wait) (Verdic
 	case err != nil:
 		v.Verdict, v.Reason = VerdictWaits, "it cannot be read: "+err.Error()
 	case i >= 0:
-		v = v.claimed(claims[i])
+		if v = v.claimed(claims[i]); claims[i].After == ledger.AfterUndone {
+			v.Reason += fmt.Sprintf("; drop it again, or run it with: rouse run %s --file %s --again", f.Job, text.ShellWord(file))
+		}
 	case f.Collect.When != "":
 		return f.explainCollected(ctx, v, info)
 	case f.Existing == ExistingIgnore:
@@ -223,7 +225,7 @@ func (v Verdict) claimed(c ledger.ClaimStatus) Verdict {
 	case c.Outcome == "":
 		v.Reason = fmt.Sprintf("run %d has it", c.Run)
 	case c.After == ledger.AfterUndone:
-		v.Reason = fmt.Sprintf("run %d processed it and was undone; drop it again, or run it with: rouse run %s --file %s --again", c.Run, c.Job, text.ShellWord(v.Path))
+		v.Reason = fmt.Sprintf("run %d processed it and was undone", c.Run)
 	default:
 		v.Reason = fmt.Sprintf("run %d had it: %s", c.Run, strings.ReplaceAll(string(c.Outcome), "_", " "))
 	}
