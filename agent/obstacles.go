@@ -331,6 +331,6 @@ func (r *Runner) ObstacleNotices(run ledger.Run, o ledger.Obstacle) []ledger.Not
 	return address(ledger.Notice{
 		Run: run.ID, Job: run.Job, Agent: run.Agent,
 		Title: fmt.Sprintf("%s is blocked: %s", waiting, text.Truncate(text.OneLine(o.Text), maxObstacleTitle)),
-		Body:  fmt.Sprintf("%s\nNothing was started, and nothing is lost: it runs by itself when that is mended, as does all else that waits for the same.\nrouse jobs; rouse doctor; to drop this run: rouse stop %d", o, run.ID),
+		Body:  fmt.Sprintf("%s\nNo run was started and nothing is lost. The run starts by itself when this is fixed, like all others that wait for the same.\nrouse jobs; rouse doctor; to drop this run: rouse stop %d", o, run.ID),
 	}, t.notify.Channels)
 }

@@ -34,7 +34,7 @@ func ReadManifest(dir string) (*Manifest, []Problem) {
 // readManifest is ReadManifest for a directory that is open.
 func readManifest(root *os.Root, dir string) (*Manifest, []Problem) {
 	if _, err := root.Lstat(manifestFile); err != nil {
-		return nil, []Problem{{File: filepath.Join(dir, manifestFile), Rule: RuleManifestMissing, Message: "is missing; an executable skill says in it what it is and what it asks for (rouse new skill writes one)"}}
+		return nil, []Problem{{File: filepath.Join(dir, manifestFile), Rule: RuleManifestMissing, Message: "is missing; an executable skill declares its kind and its needs in it (rouse new skill writes one)"}}
 	}
 
 	source, problems := readFile(root, dir, manifestFile, MaxFile, "")

@@ -149,7 +149,7 @@ func (l *Ledger) checkClaim(ctx context.Context, v *valueObjects) error {
 	case id == "" && c.Database == database:
 		return &unclaimedError{claim: c, database: database, begun: true}
 	case c.ID != id:
-		return refuseValues("the large values there are those of another ledger, since %s; name an empty place, or the one that engine.blobs named before", c.Since.UTC().Format(time.RFC3339))
+		return refuseValues("the large values there belong to another ledger since %s; name an empty place, or the previous engine.blobs", c.Since.UTC().Format(time.RFC3339))
 	case c.Database != database:
 		return &unclaimedError{claim: c, database: database, copied: true}
 	}

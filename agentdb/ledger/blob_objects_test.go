@@ -348,8 +348,8 @@ func TestValuesAreClaimed(t *testing.T) {
 		claimed(t, url, place)
 	}
 	refused("another place", url, elsewhere, false, "are not there")
-	refused("another ledger", other, place, false, "those of another ledger")
-	refused("another ledger by force", other, place, true, "those of another ledger")
+	refused("another ledger", other, place, false, "belong to another ledger")
+	refused("another ledger by force", other, place, true, "belong to another ledger")
 	refused("without a place", url, nil, false, "put engine.blobs back")
 	claimed(t, other, elsewhere)
 

@@ -61,7 +61,7 @@ func (l *Ledger) Restored(ctx context.Context, s RestoreSpec) (out Restored, err
 		return out, err
 	}
 
-	_, err = l.SetPause(ctx, Pause{Scope: PauseAll, By: ByUser, Reason: fmt.Sprintf("restored from the backup of %s: look at what waits, then rouse resume --all", s.TakenAt.UTC().Format(time.RFC3339))})
+	_, err = l.SetPause(ctx, Pause{Scope: PauseAll, By: ByUser, Reason: fmt.Sprintf("restored from the backup of %s: check the waiting runs, then: rouse resume --all", s.TakenAt.UTC().Format(time.RFC3339))})
 	return out, err
 }
 

@@ -175,11 +175,11 @@ func printPaused(w io.Writer, p api.Paused, daemon bool) {
 
 	switch n := len(p.Running); {
 	case n == 1:
-		fmt.Fprintf(w, "  run %s is on and goes on (stop it: rouse stop %s); what you start yourself still runs: %s\n", p.Running[0], p.Running[0], hand)
+		fmt.Fprintf(w, "  run %s is running and continues (stop it: rouse stop %s); you can still start runs yourself: %s\n", p.Running[0], p.Running[0], hand)
 	case n > 1:
-		fmt.Fprintf(w, "  %d runs are on and go on (%s); what you start yourself still runs: %s\n", n, text.List(p.Running, 10), hand)
+		fmt.Fprintf(w, "  %d runs are running and continue (%s); you can still start runs yourself: %s\n", n, text.List(p.Running, 10), hand)
 	default:
-		fmt.Fprintf(w, "  nothing of it runs now; what you start yourself still runs: %s\n", hand)
+		fmt.Fprintf(w, "  no run of it is active; you can still start runs yourself: %s\n", hand)
 	}
 
 	if len(p.Held) > 0 {
@@ -285,8 +285,7 @@ func runResume(cmd *cobra.Command, at *place, scope, name string, asJSON bool) e
 	return nil
 }
 
-// loadZone is the time zone that a daemon named; the one of this machine when it is not
-// known here.
+// loadZone returns the time zone that a daemon named, or this machine's if the name is unknown here.
 func loadZone(name string) *time.Location {
 	zone, err := time.LoadLocation(name)
 	if name == "" || err != nil { // older daemons return no name

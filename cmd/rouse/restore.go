@@ -66,7 +66,7 @@ on_miss decides about; notices that were to be delivered are not sent.`,
 	cmd.Flags().BoolVar(&o.replace, "replace", false, "move the home that is there aside")
 	cmd.Flags().BoolVar(&o.force, "force", false, "restore also a backup that breaks promises of the record")
 	cmd.Flags().StringVar(&o.from, "from", "", "the URL of continuous copies: file:///… or s3://…, as replicate.to has it")
-	cmd.Flags().StringVar(&o.at, "at", "", "of --from: as the home was at this `time` of this machine's zone: -2h, yesterday 08:00, \"2026-11-25 21:46:09\", 2026-11-25T21:46:09Z")
+	cmd.Flags().StringVar(&o.at, "at", "", "with --from: state of the home at this `time` in this machine's zone: -2h, yesterday 08:00, \"2026-11-25 21:46:09\", 2026-11-25T21:46:09Z")
 	cmd.Flags().BoolVar(&o.goOn, "go-on", false, "pause nothing: what was queued runs when rouse next starts")
 	return cmd
 }

@@ -45,23 +45,23 @@ func newExitCodes() *cobra.Command {
 func newTimes() *cobra.Command {
 	return &cobra.Command{Use: "times", Short: "How times are written, and in which zone", Long: `All flags that take a time take the same forms:
 
-  now, -2h, +30m, 3d       a length of time from now; "2h ago" and "in 2h" say it in words
+  now, -2h, +30m, 3d       a duration from now; "2h ago" and "in 2h" work as well
   today, yesterday, tomorrow
   monday, mon              a day of the week
   2026-11-30               a date
   08:00, 8:30pm            a time of day
   "monday 08:00", "yesterday 08:00", "2026-11-30 08:00:30"
-  2026-11-30T08:00:00Z     RFC 3339, the only form with a zone of its own
+  2026-11-30T08:00:00Z     RFC 3339, the only form with a zone
 
-A day without a time of day is its first instant; as the end of a span it is the whole day.
+A day without a time of day means its first instant. At the end of a span it includes the whole day.
 
 Flags that look back (--since, --from, why --at, restore --at) take the most recent monday, today's
 08:00, and 2h as two hours ago. Flags that look ahead (pause --until, wake --at) take the next
 monday, the next 08:00, and 2h as in two hours.
 
-Times are read and shown in the zone of the configuration (timezone: Europe/Berlin), or without one in
-the zone of the machine. Where the clocks of your terminal show another time, the zone is named.
-"rouse doctor" says which zone is used.`}
+Times are read and printed in the configured zone (timezone: Europe/Berlin), or else in the machine's
+zone. If the clock of your terminal shows another time, the zone is printed as well. "rouse doctor"
+shows the zone.`}
 }
 
 // errSilent ends a command with exitFailed after it has already said what it found.

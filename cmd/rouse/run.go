@@ -308,7 +308,7 @@ func sayPending(ctx context.Context, w io.Writer, s *session, id string, silent 
 type blockedError struct{ run, reason string }
 
 func (e *blockedError) Error() string {
-	return fmt.Sprintf("run %s %s (it starts by itself once that is mended; to drop it: rouse stop %[1]s)", e.run, text.OneLine(e.reason))
+	return fmt.Sprintf("run %s %s (it starts by itself when this is fixed; to cancel it: rouse stop %[1]s)", e.run, text.OneLine(e.reason))
 }
 
 // followRemote waits until a run of the daemon has finished.

@@ -83,7 +83,7 @@ func newStatus(at *place) *cobra.Command {
 			}
 
 			if len(st.ConfigProblems) > 0 {
-				fmt.Fprintf(cmd.OutOrStdout(), "▲ the configuration on disk cannot be used; that of %s holds:\n", local(st.ConfigAt, now))
+				fmt.Fprintf(cmd.OutOrStdout(), "▲ the configuration on disk cannot be used; the one of %s stays in use:\n", local(st.ConfigAt, now))
 				printProblems(cmd.OutOrStdout(), st.ConfigProblems)
 			}
 

@@ -248,7 +248,7 @@ func TestWhyNotDecidedYet(t *testing.T) {
 
 	p.wants(p.says("why", "hourly"), "agent clerk is paused until somebody resumes it: holidays", "not due yet, and will be skipped: paused: agent clerk: holidays",
 		"by its schedule it does not start again", "pause   begins")
-	p.wants(p.says("pause", "hourly", "--for", "1h"), "run 1 is on and goes on (stop it: rouse stop 1)", "besides: agent clerk is paused")
+	p.wants(p.says("pause", "hourly", "--for", "1h"), "run 1 is running and continues (stop it: rouse stop 1)", "besides: agent clerk is paused")
 }
 
 // One row stands for a long outage, and answers for each instant in it.

@@ -148,7 +148,7 @@ func (d *Daemon) checkConfig(s *Setup) api.Check {
 	if d.reloads != nil {
 		if found := d.reloads.problemsOnDisk(); len(found) > 0 {
 			// Not the same as s.problem: here an older configuration is in force, and the one on disk is not.
-			c.OK, c.Detail = false, fmt.Sprintf("%s; that of %s holds", formatProblems(found, len(found)), api.LocalTime(s.at, s.Config.Zone()))
+			c.OK, c.Detail = false, fmt.Sprintf("%s; the one of %s stays in use", formatProblems(found, len(found)), api.LocalTime(s.at, s.Config.Zone()))
 			c.Remedy = "correct the file, and check it with: rouse config check; it takes effect by itself"
 		}
 	}

@@ -118,7 +118,7 @@ func (s *site) fileChange(ctx context.Context, ops []ledger.FileOp) (fileChange,
 	case last.Type == ledger.FileDirCreate, last.Type == ledger.FileDirDelete:
 		return out, nil
 	case first.Type == ledger.FileMoveAway:
-		out.Why = "the file was moved, as it was"
+		out.Why = "the file was moved unchanged"
 		return out, nil
 	case first.BeforeHash != "" && first.NoUndoReason != "":
 		out.Why = "what it held before was not kept: " + first.NoUndoReason
