@@ -43,7 +43,7 @@ func newExitCodes() *cobra.Command {
 
 // newTimes returns a help topic.
 func newTimes() *cobra.Command {
-	return &cobra.Command{Use: "times", Short: "How times are written, and in which zone", Long: `All flags that take a time take the same forms:
+	return &cobra.Command{Use: "times", Short: "How times are written, and in which zone", Long: `All flags for a time accept the same forms:
 
   now, -2h, +30m, 3d       a duration from now; "2h ago" and "in 2h" work as well
   today, yesterday, tomorrow
