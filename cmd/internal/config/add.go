@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"go.yaml.in/yaml/v4"
@@ -231,9 +232,10 @@ func sameTree(a, b *yaml.Node, unended bool) bool {
 
 // Literal returns a text as the value of a key, with ${ escaped. Lines after the first begin with indent, the indentation of the key.
 func Literal(text, indent string) string {
-	out, err := yaml.Marshal(plainText(escape(text)))
-	if err != nil { // YAML can hold any text
-		panic(err)
+	text = escape(strings.ToValidUTF8(text, "\ufffd")) // YAML holds no other text
+	out, err := yaml.Marshal(plainText(text))
+	if err != nil {
+		return strconv.Quote(text)
 	}
 	return strings.ReplaceAll(strings.TrimRight(string(out), "\n"), "\n", "\n"+indent)
 }

@@ -142,11 +142,11 @@ func emptied(now, old string) bool {
 func TestLiteral(t *testing.T) {
 	for _, text := range []string{
 		"plain", "a: b # c", "two\nlines", "  indented\nlines\n", "${HOME} $${X}", "", "- x", "yes", strings.Repeat("long text ", 60),
-		"\ttab\r\n", "{{ .Job }}", "ends\n\n",
+		"\ttab\r\n", "{{ .Job }}", "ends\n\n", "no \xff UTF-8",
 	} {
 		yamlText := "version: 1\nagents: [{name: a}]\njobs:\n  - name: j\n    agent: a\n    prompt: " + config.Literal(text+".", "    ") + "\n"
 		cfg, err := load(write(t, "rouse.yaml", yamlText), nil)
-		if err != nil || cfg.Jobs[0].Prompt != text+"." {
+		if err != nil || cfg.Jobs[0].Prompt != strings.ToValidUTF8(text, "\ufffd")+"." {
 			t.Errorf("%q: %v\n%s", text, err, yamlText)
 		}
 	}
