@@ -94,7 +94,7 @@ func TestHostileOutput(t *testing.T) {
 	b := setup(t)
 	for what, c := range map[string]struct{ script, want string }{
 		"a flood":       {"yes rouse | head -c 10000000; exit 1", "exit 1: rouse"},
-		"one long line": {"head -c 10000000 /dev/zero | tr '\\0' x; exit 1", "exit 1: " + strings.Repeat("x", 191) + "…"},
+		"one long line": {"head -c 10000000 /dev/zero | tr '\\0' x; exit 1", "exit 1: " + strings.Repeat("x", 199) + "…"},
 		"lines":         {"printf 'one\\r\\ntwo\\nthree'; exit 1", "exit 1: one"},
 		"colour":        {"printf '\\033[1;31mFAIL\\033[0m \\033]0;title\\007it\\n'; exit 1", "exit 1: FAIL it"},
 		"control":       {"printf 'a\\tb\\000c\\010\\302\\233d\\n'; exit 1", "exit 1: a b\uFFFDc\uFFFD\uFFFDd"},
