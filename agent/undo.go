@@ -3,7 +3,9 @@ package agent
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
 	"path/filepath"
 	"time"
 
@@ -139,17 +141,24 @@ func (r *Runner) disownFiles(ctx context.Context, run ledger.Run, out *UndoResul
 	if err != nil {
 		return err
 	}
+	var remain []string
 	for i := range claims {
 		c := &claims[i]
 		path := filepath.FromSlash(c.Path)
 		info, err := r.plan.Load().Boundary.Stat(path)
-		if err != nil {
+		switch {
+		case errors.Is(err, fs.ErrNotExist), err == nil && info.Size() != c.Size: // gone, or replaced by another file
 			c.ModTime = time.Time{}
 			continue
+		case err == nil:
+			c.ModTime = info.ModTime()
 		}
-		c.ModTime = info.ModTime()
-		out.Left = append(out.Left, fmt.Sprintf("the file %s remains and gets no run by itself; to run it again: rouse run %s --file %s --again", path, run.Job, text.ShellWord(path)))
+		remain = append(remain, fmt.Sprintf("the file %s remains and gets no run by itself; to run it again: rouse run %s --file %s --again", path, run.Job, text.ShellWord(path)))
 	}
+	if more := len(remain) - maxLeft; more > 0 {
+		remain = append(remain[:maxLeft], fmt.Sprintf("%d more files remain and get no run by themselves", more))
+	}
+	out.Left = append(out.Left, remain...)
 	return r.ledger.DisownFiles(ctx, claims)
 }
 
