@@ -10,18 +10,29 @@ import (
 
 	"pgregory.net/rapid"
 
+	"rouse/internal/contract"
 	"rouse/scheduler/schedule"
 )
 
 // TestPreset: OSA-72, the four modes.
 func TestPreset(t *testing.T) {
-	const day = 24 * time.Hour
-	night := schedule.Quiet{From: 22 * 60, To: 7 * 60}
+	row := contract.Of(t, "OSA-72")
+	days := func(literal string) time.Duration { return time.Duration(row.Number(literal)) * 24 * time.Hour }
+	minutes := func(literal string) time.Duration { return time.Duration(row.Number(literal)) * time.Minute }
+	clock := func(literal string) int {
+		at, err := time.Parse("15:04", row.Quote(literal))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return at.Hour()*60 + at.Minute()
+	}
+
+	night, week := schedule.Quiet{From: clock("22:00"), To: clock("07:00")}, uint8(row.Number("127"))
 	for _, want := range []schedule.Limits{
-		{Mode: schedule.ModeAmbient, Horizon: 7 * day, MinInterval: time.Hour, DailyCap: 6, Quiet: night, Days: 127},
-		{Mode: schedule.ModeReactive, Horizon: day, MinInterval: 5 * time.Minute, DailyCap: 48, Days: 127},
-		{Mode: schedule.ModeProject, Horizon: 30 * day, MinInterval: time.Hour, DailyCap: 4, Quiet: night, Days: 127},
-		{Mode: schedule.ModeManual, Horizon: 7 * day, MinInterval: 15 * time.Minute, Days: 127},
+		{Mode: schedule.Mode(row.Quote("ambient")), Horizon: days("7"), MinInterval: minutes("60"), DailyCap: row.Number("6"), Quiet: night, Days: week},
+		{Mode: schedule.Mode(row.Quote("reactive")), Horizon: days("1"), MinInterval: minutes("5"), DailyCap: row.Number("48"), Days: week},
+		{Mode: schedule.Mode(row.Quote("project")), Horizon: days("30"), MinInterval: minutes("60"), DailyCap: row.Number("4"), Quiet: night, Days: week},
+		{Mode: schedule.Mode(row.Quote("manual")), Horizon: days("7"), MinInterval: minutes("15"), DailyCap: row.Number("0"), Days: week},
 	} {
 		if got, ok := schedule.Preset(want.Mode); !ok || got != want {
 			t.Errorf("%s: %+v", want.Mode, got)

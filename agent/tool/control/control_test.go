@@ -3,6 +3,7 @@ package control_test
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -11,6 +12,7 @@ import (
 	"rouse/agent/tool"
 	"rouse/agent/tool/control"
 	"rouse/agentdb/ledger"
+	"rouse/internal/contract"
 )
 
 func setup(t *testing.T) (*tool.Registry, *ledger.Ledger) {
@@ -45,29 +47,40 @@ func call(t *testing.T, r *tool.Registry, name, args string) tool.Envelope {
 
 // TestTodo: OSA-16.
 func TestTodo(t *testing.T) {
+	row := contract.Of(t, "OSA-16")
 	r, _ := setup(t)
-	e := call(t, r, "todo", `{"markdown":"# Plan\n- [ ] one\n      - [x] two\n       - [ ] too deep\n- [X] three\n* [ ] no"}`)
-	if !e.OK || string(e.Result) != `{"items":3,"done":2,"open":1}` {
+	name, field := row.Quote("todo"), row.Quote("markdown")
+	args := func(list string) string { return fmt.Sprintf(`{%q:%q}`, field, list) }
+	indent := strings.Repeat(" ", row.Number("6"))
+	open, done, capital := row.Quote("- [ ]"), row.Quote("- [x]"), row.Quote("- [X]")
+	list := "# Plan\n" + open + " one\n" + indent + done + " two\n " + indent + done + " too deep\n" + capital + " three\n* [ ] no"
+	if e := call(t, r, name, args(list)); !e.OK || string(e.Result) != `{"items":3,"done":2,"open":1}` {
 		t.Errorf("%+v %s", e, e.Result)
 	}
-	if e := call(t, r, "todo", `{"markdown":"nothing here"}`); !e.OK || len(e.Warnings) != 1 {
+	if e := call(t, r, name, args("nothing here")); !e.OK || len(e.Warnings) != 1 {
 		t.Errorf("no items: %+v", e)
 	}
-	if e := call(t, r, "todo", `{"markdown":" \n"}`); e.Kind != tool.KindInvalidArgs {
+	if e := call(t, r, name, args(" \n")); string(e.Kind) != row.Quote("invalid_args") {
 		t.Errorf("empty: %+v", e)
 	}
 }
 
 // TestComplete: OSA-17.
 func TestComplete(t *testing.T) {
+	row := contract.Of(t, "OSA-17")
 	r, _ := setup(t)
-	for _, bad := range []string{"done", "Done.", "OK", "looks good", "all good.", "short", "                              x", "Nothing changed",
-		"The task was completed successfully.", "Everything is done, and all looks good!", "------------------------------", "変更なし。"} {
-		raw, err := json.Marshal(map[string]string{"summary": bad})
+	name, field := row.Quote("complete"), row.Quote("summary")
+	refused := []string{"short", "                              x", "Nothing changed",
+		"The task was completed successfully.", "Everything is done, and all looks good!", "------------------------------", "変更なし。"}
+	for _, word := range row.Between("refuses", ", in any case") {
+		refused = append(refused, word, strings.ToUpper(word), word+".")
+	}
+	for _, bad := range refused {
+		raw, err := json.Marshal(map[string]string{field: bad})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if e := call(t, r, "complete", string(raw)); e.Kind != tool.KindInvalidArgs || e.Field != "summary" {
+		if e := call(t, r, name, string(raw)); string(e.Kind) != row.Quote("invalid_args") || e.Field != field {
 			t.Errorf("%q: %+v", bad, e)
 		}
 	}
