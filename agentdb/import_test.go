@@ -306,6 +306,8 @@ func TestImportOddFiles(t *testing.T) {
 			"select Datum, Empfanger, Betrag from t", `[["01.02.2026","Müller €","-12,50"],["02.02.2026","Groß; Sohn","1.000,00"]]`},
 		"UTF-16":                   {"\xff\xfea\x00\t\x00b\x00\n\x001\x00\t\x00\xfc\x00\n\x00", "select a, b from t", `[[1,"ü"]]`},
 		"carriage returns alone":   {"a,b\r1,x\r2,y\r", "select a, b from t", `[[1,"x"],[2,"y"]]`},
+		"CR and a declared one":    {"sep=;\ra;b\r1,5;2\r", "select a, b from t", `[["1,5",2]]`},
+		"a last line feed":         {"a,b\r1,x\r2,y\r\n", "select a, b from t", `[[1,"x"],[2,"y"]]`},
 		"a declared separator":     {"sep=;\r\na;b\r\n1,5;2\r\n", "select a, b from t", `[["1,5",2]]`},
 		"pipes":                    {"a|b\n1,5|2\n", "select a, b from t", `[["1,5",2]]`},
 		"separators at the end":    {"a,b\n1,2,,\n3,4,\n", "select a, b from t", `[[1,2],[3,4]]`},

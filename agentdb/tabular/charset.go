@@ -2,7 +2,6 @@ package tabular
 
 import (
 	"encoding/binary"
-	"fmt"
 	"strings"
 	"unicode/utf16"
 	"unicode/utf8"
@@ -10,16 +9,24 @@ import (
 	"golang.org/x/text/encoding/charmap"
 )
 
-// decode gives a file's text as UTF-8 without a byte order mark. Spreadsheets also save
-// "Unicode text", which is UTF-16 with one, and many banks write Windows-1252 (of which
-// Latin-1 is a part); with guess that is taken for what is no UTF-8 at all, and warning
-// says so. A file that is mostly UTF-8 is damaged and is refused, and so is one that holds
-// a NUL character, which no text has.
-func decode(data string, guess bool) (text, warning string, err error) {
+// The encodings that Decode reads beside UTF-8.
+const (
+	UTF16       = "UTF-16"
+	Windows1252 = "Windows-1252" // Latin-1 is a part of it
+)
+
+// Decode returns the text of a file as UTF-8 without a byte order mark, and the name of
+// its encoding, which is empty for UTF-8. Spreadsheets also save "Unicode text", which is
+// UTF-16 with a byte order mark, and many banks write Windows-1252. If guess is set, a
+// text that has no UTF-8 at all is read as Windows-1252. Decode returns a *SyntaxError for
+// damaged UTF-8 and for a NUL character.
+func Decode(data string, guess bool) (text, encoding string, err error) {
 	switch {
 	case strings.HasPrefix(data, "\xff\xfe"):
+		encoding = UTF16
 		text, err = fromUTF16(data[2:], binary.LittleEndian)
 	case strings.HasPrefix(data, "\xfe\xff"):
+		encoding = UTF16
 		text, err = fromUTF16(data[2:], binary.BigEndian)
 	default:
 		text = strings.TrimPrefix(data, "\ufeff")
@@ -32,7 +39,7 @@ func decode(data string, guess bool) (text, warning string, err error) {
 		return "", "", &SyntaxError{lineOf(text, at), columnInLine(text, at, '\n'), "there is a NUL character, so this is no text in UTF-8; save the file as UTF-8 and import it again"}
 	}
 	if utf8.ValidString(text) {
-		return text, "", nil
+		return text, encoding, nil
 	}
 
 	at := badUTF8(text)
@@ -45,7 +52,7 @@ func decode(data string, guess bool) (text, warning string, err error) {
 		return "", "", err
 	}
 
-	return text, fmt.Sprintf("the file is not UTF-8 (line %d), so it was read as Windows-1252; if letters look wrong, undo the import, save the file as UTF-8 and import it again", lineOf(data, at)), nil
+	return text, Windows1252, nil
 }
 
 func fromUTF16(data string, order binary.ByteOrder) (string, error) {

@@ -14,17 +14,39 @@ type csvReader struct {
 	pos   int
 	line  int // of pos, from 1
 	comma byte
-	end   byte // \n, or \r in files that know no \n
+	end   byte // \n, or \r in files of old Macs
 	cells []string
 	start int // line on which the current record begins
 }
 
 func newCSV(data string, comma byte) *csvReader {
-	end := byte('\n')
-	if strings.IndexByte(data, '\n') < 0 && strings.IndexByte(data, '\r') >= 0 {
-		end = '\r'
+	return &csvReader{data: data, line: 1, comma: comma, end: lineEnd(data, comma)}
+}
+
+// lineEnd returns \r if the first lines of data end with a carriage return alone. Such files can have a \n all the same: in
+// a quoted cell, or at the very end.
+func lineEnd(data string, comma byte) byte {
+	start := data[:min(len(data), sniffBytes)]
+	returns, feeds, quoted := 0, 0, false
+	for i := range len(start) {
+		switch c := start[i]; {
+		case c == '"' && quoted:
+			quoted = false
+		// A quote after a quoted cell's end is the second of a pair.
+		case c == '"':
+			quoted = i == 0 || strings.IndexByte("\r\n\"", start[i-1]) >= 0 || start[i-1] == comma
+		case quoted:
+		case c == '\n':
+			feeds++
+		case c == '\r' && !strings.HasPrefix(data[i:], "\r\n"):
+			returns++
+		}
 	}
-	return &csvReader{data: data, line: 1, comma: comma, end: end}
+
+	if returns > 0 && returns >= feeds {
+		return '\r'
+	}
+	return '\n'
 }
 
 const (
@@ -71,12 +93,16 @@ func countSameWidth(data string, comma byte) int {
 
 // declaredSeparator reads the line sep=; by which spreadsheets are told the separator.
 func declaredSeparator(data string) (separator byte, rest string) {
-	line, rest, _ := strings.Cut(data, "\n")
-	line = strings.TrimSuffix(line, "\r")
-	if len(line) == 5 && strings.EqualFold(line[:4], "sep=") {
-		return line[4], rest
+	at := strings.IndexAny(data, "\r\n")
+	if at != 5 || !strings.EqualFold(data[:4], "sep=") {
+		return 0, data
 	}
-	return 0, data
+
+	end := 1
+	if strings.HasPrefix(data[at:], "\r\n") {
+		end = 2
+	}
+	return data[4], data[at+end:]
 }
 
 // Next reads a record into cells, which stay valid until the call after. Blank lines are
@@ -106,10 +132,10 @@ func (r *csvReader) Next() error {
 func (r *csvReader) skipBlank() {
 	for r.pos < len(r.data) {
 		switch {
-		case r.data[r.pos] == r.end:
-			r.pos++
 		case strings.HasPrefix(r.data[r.pos:], "\r\n"):
 			r.pos += 2
+		case r.data[r.pos] == r.end:
+			r.pos++
 		default:
 			return
 		}
@@ -130,7 +156,7 @@ func (r *csvReader) cell() (cell string, more bool, err error) {
 			r.pos = i + 1
 			return r.data[from:i], true, nil
 		case r.end:
-			r.pos = i + 1
+			r.pos = r.behind(i)
 			r.line++
 			return strings.TrimSuffix(r.data[from:i], "\r"), false, nil
 		}
@@ -179,17 +205,22 @@ func (r *csvReader) afterQuote(i int) (more bool, err error) {
 	case rest[0] == r.comma:
 		r.pos = i + 1
 		return true, nil
-	case rest[0] == r.end:
-		r.pos = i + 1
-		r.line++
-	case strings.HasPrefix(rest, "\r\n"):
-		r.pos = i + 2
+	case rest[0] == r.end || strings.HasPrefix(rest, "\r\n"):
+		r.pos = r.behind(i)
 		r.line++
 	default:
 		return false, &SyntaxError{r.line, r.column(i), fmt.Sprintf("%q follows a closing quote; a quote inside a quoted cell is written twice", rest[:runeLen(rest)])}
 	}
 
 	return false, nil
+}
+
+// behind returns the position after the line end at i.
+func (r *csvReader) behind(i int) int {
+	if strings.HasPrefix(r.data[i:], "\r\n") {
+		return i + 2
+	}
+	return i + 1
 }
 
 func runeLen(s string) int {

@@ -51,7 +51,7 @@ func detectFormat(content string) string {
 	// A file in UTF-16 shows its braces and tabs only once it is decoded. One that cannot be
 	// decoded gets its error later, with the place.
 	content = content[:min(len(content), sniffBytes)]
-	if text, _, err := decode(content, true); err == nil {
+	if text, _, err := Decode(content, true); err == nil {
 		content = text
 	}
 

@@ -66,14 +66,15 @@ func Open(content string, o Options) (*Table, error) {
 
 	separated := format == formatCSV || format == formatTSV
 	// JSON is UTF-8 by its definition, so another encoding is only guessed for the others.
-	content, warning, err := decode(content, separated)
+	decoded, encoding, err := Decode(content, separated)
 	if err != nil {
 		return nil, err
 	}
 
-	if warning != "" {
-		t.Warnings = append(t.Warnings, o.Name+": "+warning)
+	if encoding == Windows1252 {
+		t.Warnings = append(t.Warnings, fmt.Sprintf("%s: the file is not UTF-8 (line %d), so it was read as Windows-1252; if letters look wrong, undo the import, save the file as UTF-8 and import it again", o.Name, lineOf(content, badUTF8(content))))
 	}
+	content = decoded
 
 	if separated {
 		return t, t.openCSV(content, format)

@@ -6,13 +6,11 @@ import (
 	"io"
 	"slices"
 	"strings"
-
-	"rouse/internal/text"
 )
 
 // SheetPreview is the beginning of a sheet of a spreadsheet file.
 type SheetPreview struct {
-	Sheet       string
+	Sheet       string   // empty if the file has no sheet with the name that was asked for
 	Sheets      []string // of the file, this one first
 	Rows        []SheetRow
 	MoreRows    bool // there are more rows
@@ -37,7 +35,7 @@ func PreviewXLSX(content, sheet string, rows, columns int) (SheetPreview, error)
 	if sheet != "" && sheet != w.name {
 		target, ok := w.targets[sheet]
 		if !ok || w.parts[strings.ToLower(target)] == nil {
-			return SheetPreview{}, fmt.Errorf("there is no sheet %q; the sheets are %s", sheet, text.List(all, 20))
+			return SheetPreview{Sheets: all}, nil
 		}
 		// A hidden sheet can be previewed when its name is known.
 		w.sheet, w.name = target, sheet

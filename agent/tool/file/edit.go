@@ -195,10 +195,14 @@ func (f *files) applyEdits(ctx context.Context, in tool.Invocation, path string,
 // in makes an edit in a text; wrong says why it cannot be made.
 func (e edit) in(text string, redact func(string) string) (out string, n int, wrong string) {
 	n = strings.Count(text, e.Old)
-	// file_read does not show whether lines end in \r\n, so a model cannot know. Its text is tried with
+	// file_read does not show whether lines end in \r\n or \r, so a model cannot know. Its text is tried with
 	// the line ends of the file.
-	if n == 0 && strings.Contains(text, "\r\n") && !strings.Contains(e.Old, "\r\n") {
-		e.Old, e.New = strings.ReplaceAll(e.Old, "\n", "\r\n"), strings.ReplaceAll(strings.ReplaceAll(e.New, "\r\n", "\n"), "\n", "\r\n")
+	end := lineEnd(text)
+	if strings.Contains(text, "\r\n") {
+		end = "\r\n"
+	}
+	if n == 0 && end != "\n" && !strings.Contains(e.Old, end) {
+		e.Old, e.New = strings.ReplaceAll(e.Old, "\n", end), strings.ReplaceAll(strings.ReplaceAll(e.New, "\r\n", "\n"), "\n", end)
 		n = strings.Count(text, e.Old)
 	}
 

@@ -145,9 +145,9 @@ func (b *bench) run(t testing.TB) caller {
 func TestRead(t *testing.T) {
 	t.Parallel()
 	_, call := setup(t, map[string]string{
-		"a.txt": "one\ntwo\nthree\nfour", "long.txt": strings.Repeat(strings.Repeat("x", 99)+"\n", 1000), "bin": "a\x00b", "latin": "caf\xe9",
+		"a.txt": "one\ntwo\nthree\nfour", "long.txt": strings.Repeat(strings.Repeat("x", 99)+"\n", 1000), "bin": "a\x00b", "packed": "caf\xe9\x01\x02",
 		"sub/deep/name.csv": "x", "sub/.hidden": "x", "empty": "", "huge": strings.Repeat("x", 6<<20), "line": strings.Repeat("y", 20_000),
-		"umlauts": strings.Repeat(strings.Repeat("ü", 100)+"\n", 100), "other/.git/name.csv": "x", "mark": "\ufeffone\n",
+		"umlauts": strings.Repeat(strings.Repeat("ü", 100)+"\n", 100), "other/.git/name.csv": "x", "mark": "\ufeffone\n", "mac": "one\rtwo\r",
 	})
 
 	for name, c := range map[string]struct {
@@ -160,6 +160,7 @@ func TestRead(t *testing.T) {
 		"past":  {map[string]any{"path": "a.txt", "start_line": 4, "end_line": 9}, "     4|four\n"},
 		"empty": {map[string]any{"path": "empty"}, ""},
 		"mark":  {map[string]any{"path": "mark"}, "     1|one\n"},
+		"mac":   {map[string]any{"path": "mac"}, "     1|one\n     2|two\n"},
 	} {
 		e, got := call("file_read", c.args)
 		if !e.OK || got["text"] != c.text || got["kind"] != "file" {
@@ -185,7 +186,7 @@ func TestRead(t *testing.T) {
 		kind tool.Kind
 		say  string
 	}{
-		"bin": {tool.KindRejected, "not a text file"}, "latin": {tool.KindRejected, "not a text file"}, "huge": {tool.KindRejected, "more than"},
+		"bin": {tool.KindRejected, "not a text file"}, "packed": {tool.KindRejected, "not a text file"}, "huge": {tool.KindRejected, "more than"},
 		"name.csv": {tool.KindNotFound, "sub/deep/name.csv"}, "nowhere": {tool.KindNotFound, "there is no nowhere"}, "../up": {tool.KindInvalidArgs, "outside"},
 	} {
 		if e, _ := call("file_read", map[string]any{"path": path}); e.Kind != c.kind || !strings.Contains(e.Message, c.say) {
@@ -195,6 +196,46 @@ func TestRead(t *testing.T) {
 
 	if e, _ := call("file_read", map[string]any{"path": "a.txt", "start_line": 9}); e.Kind != tool.KindInvalidArgs {
 		t.Errorf("behind the end: %+v", e)
+	}
+}
+
+// TestReadEncodings: OSA-31, a text in another encoding that db_import reads is read and searched, and is not changed.
+func TestReadEncodings(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct{ content, encoding, text string }{
+		"windows":   {"Stra\xdfe 5\x80\nend\n", "Windows-1252", "     1|Straße 5€\n     2|end\n"},
+		"utf-16":    {"\xff\xfeS\x00t\x00r\x00a\x00\xdf\x00e\x00\n\x00", "UTF-16", "     1|Straße\n"},
+		"utf-16 be": {"\xfe\xff\x00S\x00t\x00r\x00a\x00\xdf\x00e", "UTF-16", "     1|Straße\n"},
+		"utf-8":     {"Straße\n", "", "     1|Straße\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir, call := setup(t, map[string]string{"a.txt": c.content})
+			e, got := call("file_read", map[string]any{"path": "a.txt"})
+			said, _ := got["encoding"].(string)
+			if !e.OK || got["text"] != c.text || said != c.encoding || (len(e.Warnings) > 0) != (c.encoding != "") {
+				t.Errorf("%+v %v", e, got)
+			}
+			if e, got := call("file_search", map[string]any{"pattern": "straße"}); !e.OK || got["total_matches"] != 1.0 {
+				t.Errorf("%+v %v", e, got)
+			}
+			if c.encoding == "" {
+				return
+			}
+
+			for tool, args := range map[string]map[string]any{
+				"file_edit":  {"old_string": "a", "new_string": "b"},
+				"file_write": {"content": "more", "mode": "append"},
+			} {
+				args["path"] = "a.txt"
+				if e, _ := call(tool, args); e.OK || !strings.Contains(e.Message, c.encoding) {
+					t.Errorf("%s: %+v", tool, e)
+				}
+			}
+			if raw, err := os.ReadFile(filepath.Join(dir, "a.txt")); err != nil || string(raw) != c.content {
+				t.Errorf("%q, %v", raw, err)
+			}
+		})
 	}
 }
 

@@ -31,7 +31,7 @@ func (f *files) preview(ctx context.Context, file *os.File, a readArgs, size int
 	switch begins := string(beginning[:n]); {
 	case begins == "%PDF-" || extension == ".pdf":
 		show = f.pdf
-	case extension == ".xlsx":
+	case isWorkbook(a.Path):
 		show, most = f.sheet, maxRaw
 	// Two letters are too few to tell a picture from a text that begins with BM.
 	case strings.HasPrefix(begins, "BM") && (extension == ".bmp" || extension == ".dib"):
@@ -41,7 +41,7 @@ func (f *files) preview(ctx context.Context, file *os.File, a readArgs, size int
 	}
 
 	more := ""
-	if extension == ".xlsx" {
+	if isWorkbook(a.Path) {
 		more = "; db_import reads larger ones"
 	}
 
@@ -64,6 +64,9 @@ func (f *files) preview(ctx context.Context, file *os.File, a readArgs, size int
 
 	return e, true, err
 }
+
+// isWorkbook reports whether a file is read as a spreadsheet.
+func isWorkbook(path string) bool { return strings.EqualFold(filepath.Ext(path), ".xlsx") }
 
 type pdfResult struct {
 	Kind      string `json:"kind"` // pdf
@@ -162,6 +165,10 @@ func (f *files) sheet(ctx context.Context, content io.Reader, a readArgs) (tool.
 	p, err := f.viewer.XLSX(ctx, content, a.SheetName, rows, columns)
 	if err != nil {
 		return tool.Envelope{}, err
+	}
+	if p.Sheet == "" {
+		sheets := text.List(p.Sheets, 20)
+		return tool.Failure(tool.KindInvalidArgs, "%s has no sheet %q; the sheets are %s", a.Path, a.SheetName, sheets).WithField("sheet_name", sheets), nil
 	}
 
 	for _, r := range p.Rows {

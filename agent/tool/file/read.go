@@ -10,11 +10,13 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
 
 	"rouse/agent/tool"
+	"rouse/agentdb/tabular"
 	"rouse/internal/text"
 )
 
@@ -45,6 +47,7 @@ type readArgs struct {
 	StartPage int `json:"start_page,omitempty" jsonschema:"of a PDF; default 1"`
 
 	paged bool // a start after the end is an empty range, not a fault (YOA-01)
+	page  bool // Limit is a default: lines after it are cut off, not unwanted
 }
 
 type readResult struct {
@@ -56,6 +59,7 @@ type readResult struct {
 	NextStartLine   int    `json:"next_start_line,omitempty"`
 	NextEndLine     int    `json:"next_end_line,omitempty"`
 	EndsWithNewline bool   `json:"ends_with_newline"`
+	Encoding        string `json:"encoding,omitempty"` // empty for UTF-8
 }
 
 var readSpec = withSynonyms(core(paged(reading("file_read", readText, tool.ClassRead), "start_line")), [2]string{"start_line", "offset"})
@@ -86,6 +90,9 @@ func (f *files) read(ctx context.Context, _ tool.Invocation, a readArgs) (tool.E
 	if err != nil {
 		return pathFailure(a.Path, err), nil
 	}
+	if a.SheetName != "" && (info.IsDir() || !isWorkbook(a.Path)) {
+		return tool.Failure(tool.KindInvalidArgs, "%s is not a spreadsheet (.xlsx), so it has no sheets; leave sheet_name out", a.Path).WithField("sheet_name", "no value"), nil
+	}
 	if info.IsDir() {
 		return f.list(a), nil
 	}
@@ -98,13 +105,16 @@ func (f *files) read(ctx context.Context, _ tool.Invocation, a readArgs) (tool.E
 		return e, err
 	}
 
-	text, err := decodeText(file, a.Path)
+	content, err := readAll(file, a.Path)
 	if err != nil {
 		return pathFailure(a.Path, err), nil
 	}
+	text, encoding, is := decode(content)
+	if !is {
+		return pathFailure(a.Path, notText(a.Path)), nil
+	}
 
-	// A byte order mark is not part of the first line.
-	return f.selectLines(a, f.hidden(strings.TrimPrefix(text, "\ufeff"))), nil
+	return f.selectLines(a, f.hidden(text), encoding), nil
 }
 
 // pathFailure is the answer to a call whose path cannot be used.
@@ -116,8 +126,56 @@ func pathFailure(path string, err error) tool.Envelope {
 	return tool.Failure(tool.KindExecutionError, "%s cannot be used: %v", path, err).WithField("path", "")
 }
 
-// decodeText reads a text file, and refuses what is not text.
+// decodeText reads a text file that is to be changed, and refuses all but UTF-8: a change in another encoding could
+// destroy letters.
 func decodeText(file *os.File, shown string) (string, error) {
+	content, err := readAll(file, shown)
+	if err != nil {
+		return "", err
+	}
+
+	if isBinary(content) || !utf8.ValidString(content) {
+		if _, encoding, is := decode(content); is {
+			return "", &tool.PathError{Kind: tool.KindRejected, Message: fmt.Sprintf("%s is not a text file in UTF-8 but in %s, and the file tools change only UTF-8; write the changed text to a new file", shown, encoding)}
+		}
+		return "", notText(shown)
+	}
+
+	return content, nil
+}
+
+func notText(shown string) error {
+	return &tool.PathError{Kind: tool.KindRejected, Message: shown + " is not a text file in UTF-8, UTF-16 or Windows-1252"}
+}
+
+// isBinary reports whether content begins like a file that is not text.
+func isBinary[T string | []byte](content T) bool {
+	return slices.Contains([]byte(content[:min(len(content), sniffBytes)]), 0)
+}
+
+// decode returns the text of a file without a byte order mark, and the name of its encoding, which is empty for UTF-8.
+// The encodings are those of db_import. It reports false for a file that is not text: also for one that could be
+// Windows-1252 but has control characters.
+func decode(content string) (text, encoding string, is bool) {
+	if utf8.ValidString(content) {
+		return strings.TrimPrefix(content, "\ufeff"), "", !isBinary(content)
+	}
+
+	text, encoding, err := tabular.Decode(content, true)
+	if err != nil || encoding == tabular.Windows1252 && strings.ContainsFunc(text, isControl) {
+		return "", "", false
+	}
+	return text, encoding, true
+}
+
+// isControl reports whether r is a character that text files do not have. They may have tabs, line ends, form feeds,
+// escape sequences of terminals and the end mark of DOS.
+func isControl(r rune) bool {
+	return r < ' ' && !strings.ContainsRune("\t\n\v\f\r\x1a\x1b", r) || r == 0x7f
+}
+
+// readAll returns the content of a file, unless it is too large.
+func readAll(file *os.File, shown string) (string, error) {
 	var all bytes.Buffer
 	if info, err := file.Stat(); err == nil {
 		all.Grow(int(min(info.Size(), maxRaw)) + bytes.MinRead)
@@ -125,22 +183,29 @@ func decodeText(file *os.File, shown string) (string, error) {
 
 	// One byte more than allowed tells a file that is too large, also one that has grown since Stat.
 	_, err := all.ReadFrom(io.LimitReader(file, maxRaw+1))
-	text := all.Bytes()
 	switch {
 	case err != nil:
 		return "", err
-	case len(text) > maxRaw:
+	case all.Len() > maxRaw:
 		return "", &tool.PathError{Kind: tool.KindRejected, Message: fmt.Sprintf("%s has more than the %d bytes that the file tools take", shown, maxRaw)}
-	case bytes.IndexByte(text[:min(len(text), sniffBytes)], 0) >= 0 || !utf8.Valid(text):
-		return "", &tool.PathError{Kind: tool.KindRejected, Message: shown + " is not a text file in UTF-8"}
 	}
 
-	return string(text), nil
+	return all.String(), nil
+}
+
+// lineEnd returns \r for a text of old Macs, in which each line ends with a carriage return alone. It returns \n for any
+// other text, also if its lines end in \r\n.
+func lineEnd(text string) string {
+	if strings.Contains(text, "\r") && !strings.Contains(text, "\n") {
+		return "\r"
+	}
+	return "\n"
 }
 
 // selectLines answers with the wanted lines, as many of them as fit.
-func (f *files) selectLines(a readArgs, content string) tool.Envelope {
-	all := strings.Split(strings.TrimSuffix(content, "\n"), "\n")
+func (f *files) selectLines(a readArgs, content, encoding string) tool.Envelope {
+	end := lineEnd(content)
+	all := strings.Split(strings.TrimSuffix(content, end), end)
 	if content == "" {
 		all = nil // Split finds one line in it
 	}
@@ -155,9 +220,12 @@ func (f *files) selectLines(a readArgs, content string) tool.Envelope {
 		most = min(a.MaxChars, maxChars)
 	}
 
-	res := readResult{Kind: "file", Path: a.Path, TotalLines: len(all), EndsWithNewline: strings.HasSuffix(content, "\n")}
+	res := readResult{Kind: "file", Path: a.Path, TotalLines: len(all), EndsWithNewline: strings.HasSuffix(content, end), Encoding: encoding}
 	var out strings.Builder
 	var warnings []string
+	if encoding != "" {
+		warnings = append(warnings, fmt.Sprintf("%s is in %s, not in UTF-8; file tools read it, and refuse to change it", a.Path, encoding))
+	}
 	used, next := 0, from
 	for ; next <= to; next++ {
 		line := numberLine(next, all[next-1])
@@ -177,8 +245,11 @@ func (f *files) selectLines(a readArgs, content string) tool.Envelope {
 	}
 
 	res.Text = out.String()
-	if next <= to {
+	switch {
+	case next <= to:
 		res.Truncated, res.NextStartLine, res.NextEndLine = true, next, to
+	case a.page && next <= len(all):
+		res.Truncated, res.NextStartLine = true, next
 	}
 
 	return tool.Success(res, warnings...)
@@ -258,7 +329,7 @@ func (a readAliasArgs) readArgs() readArgs {
 	r := readArgs{Path: a.Path, StartLine: cmp.Or(a.Offset, a.StartLine), EndLine: a.EndLine, Limit: a.Limit, TailLines: a.TailLines, MaxChars: a.MaxChars,
 		MaxDepth: a.MaxDepth, SheetName: a.SheetName, MaxRows: a.MaxRows, MaxColumns: a.MaxColumns, StartPage: a.StartPage, paged: true}
 	if r.EndLine == 0 && r.TailLines == 0 && r.Limit == 0 {
-		r.Limit = defaultPage
+		r.Limit, r.page = defaultPage, true
 	}
 	return r
 }

@@ -225,15 +225,16 @@ func (s *search) visit(at walkedFile, shown string) {
 	case err != nil:
 		s.skip(where, func(sk *skipped) { sk.Unreadable++ })
 		return
-	// Counted without their names: there may be very many.
-	case bytes.IndexByte(text[:min(len(text), sniffBytes)], 0) >= 0:
+	}
+
+	text, is := searchable(text)
+	if !is { // counted without their names: there may be very many
 		s.mu.Lock()
 		s.res.Skipped.Binary++
 		s.mu.Unlock()
 		return
 	}
 
-	text = bytes.TrimPrefix(text, []byte("\ufeff")) // not part of the first line
 	s.searched.Add(1)
 	var some []match
 	total := 0
@@ -246,6 +247,24 @@ func (s *search) visit(at walkedFile, shown string) {
 	if total > 0 {
 		s.add(some, total)
 	}
+}
+
+// searchable returns the text of a file, and reports whether it is text. A file that is damaged, or in an unknown encoding,
+// is searched as it is.
+func searchable(content []byte) ([]byte, bool) {
+	if isUTF16 := bytes.HasPrefix(content, []byte("\xff\xfe")) || bytes.HasPrefix(content, []byte("\xfe\xff")); !isUTF16 {
+		if isBinary(content) {
+			return nil, false
+		}
+		if utf8.Valid(content) {
+			return bytes.TrimPrefix(content, []byte("\ufeff")), true // the mark is not part of the first line
+		}
+	}
+
+	if text, _, is := decode(string(content)); is {
+		return []byte(text), true
+	}
+	return content, !isBinary(content)
 }
 
 var (

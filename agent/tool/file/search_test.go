@@ -55,7 +55,7 @@ func TestSearch(t *testing.T) {
 	})
 
 	e, got := call("file_search", map[string]any{"pattern": "nEEdle"})
-	want := "a.txt:1:Needle one|a.txt:3:hay NEEDLE|keep.log:1:needle|odd:1:a\ufffdneedle|sub/b.go:1:// needle|sub/build/x:1:needle|sub/out:1:needle|sub/x.log:1:needle|target/x:1:needle"
+	want := "a.txt:1:Needle one|a.txt:3:hay NEEDLE|keep.log:1:needle|odd:1:aÿneedle|sub/b.go:1:// needle|sub/build/x:1:needle|sub/out:1:needle|sub/x.log:1:needle|target/x:1:needle"
 	if !e.OK || formatMatches(got) != want || got["total_matches"] != 9.0 || got["truncated"] != false {
 		t.Errorf("%+v\n%s\nwant\n%s", e, formatMatches(got), want)
 	}
@@ -377,7 +377,7 @@ func TestReadFile(t *testing.T) {
 		}
 	}
 
-	if _, got := call("read_file", map[string]any{"path": "long"}); !strings.HasPrefix(got["text"].(string), "[Lines 1-500 of 1200; go on with offset 501]\n") {
+	if _, got := call("read_file", map[string]any{"path": "long"}); !strings.HasPrefix(got["text"].(string), "[Lines 1-500 of 1200; go on with offset 501]\n") || got["truncated"] != true || got["next_start_line"] != 501.0 {
 		t.Errorf("%.80s", got["text"])
 	}
 	if e, got := call("read_file", map[string]any{"path": "."}); !e.OK || got["kind"] != "listing" {

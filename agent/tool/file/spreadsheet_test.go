@@ -52,7 +52,7 @@ func TestReadSheet(t *testing.T) {
 
 	good := spreadsheet(t, map[string]string{"Data": `<row r="1"><c r="A1" t="inlineStr"><is><t>name</t></is></c><c r="C1"><v>4.5</v></c></row><row r="7"><c r="A7" t="b"><v>1</v></c></row>`, "Many": many.String()}, "Data", "Many")
 	_, call := setup(t, map[string]string{
-		"a.xlsx": good, "cut.xlsx": good[:len(good)/2], "text.xlsx": "no spreadsheet", "wide.xlsx": spreadsheet(t, map[string]string{"S": `<row><c r="ZZZZ1"><v>1</v></c></row>`}, "S"),
+		"a.txt": "name", "a.xlsx": good, "cut.xlsx": good[:len(good)/2], "text.xlsx": "no spreadsheet", "wide.xlsx": spreadsheet(t, map[string]string{"S": `<row><c r="ZZZZ1"><v>1</v></c></row>`}, "S"),
 		"open.xlsx": spreadsheet(t, map[string]string{"S": `<row><c><v>1</v></c>`}, "S"), "none.xlsx": spreadsheet(t, nil), "huge.xlsx": strings.Repeat("x", 6<<20),
 		"bomb.xlsx": spreadsheet(t, map[string]string{"S": "<row><c><v>" + strings.Repeat("9", 8<<20) + "</v></c></row>"}, "S"),
 	})
@@ -86,8 +86,13 @@ func TestReadSheet(t *testing.T) {
 		}
 	}
 
-	if e, _ := call("file_read", map[string]any{"path": "a.xlsx", "sheet_name": "Other"}); e.Kind != tool.KindRejected || !strings.Contains(e.Message, "the sheets are Data, Many") {
+	if e, _ := call("file_read", map[string]any{"path": "a.xlsx", "sheet_name": "Other"}); e.Kind != tool.KindInvalidArgs || e.Field != "sheet_name" || e.Expected != "Data, Many" {
 		t.Errorf("%+v", e)
+	}
+	for _, path := range []string{"a.txt", "."} {
+		if e, _ := call("file_read", map[string]any{"path": path, "sheet_name": "Data"}); e.Kind != tool.KindInvalidArgs || e.Field != "sheet_name" {
+			t.Errorf("%s has no sheets: %+v", path, e)
+		}
 	}
 
 	for _, path := range []string{"bomb.xlsx", "wide.xlsx"} { // whatever is made of them, it is short
