@@ -14,6 +14,7 @@ import (
 	"rouse/agent/loop/memory"
 	"rouse/agent/model"
 	"rouse/agent/tool"
+	"rouse/internal/contract"
 	"rouse/internal/domain"
 )
 
@@ -68,6 +69,8 @@ func (b *bench) rows() string {
 // TestStepIsACall: AYA-07, AYA-12. What an act does is recorded as a call of its own, by the
 // path of all calls; the step gets its result. Nothing of the memory is in the history.
 func TestStepIsACall(t *testing.T) {
+	view, record := contract.Of(t, "AYA-05"), contract.Of(t, "AYA-12")
+	marker := view.Quote("--- Agent Working Memory ---")
 	b := inPhases(t,
 		say(phase(`{"phase":"plan","thinking":"t","summary":"a plan","plan":{"goal":"g","sub_tasks":[{"id":"1","title":"read it"},{"id":"2","title":"change it"}]}}`)),
 		say(doing("read", `{"text":"x"}`)),
@@ -86,7 +89,8 @@ m1.3.1 agent_step 3.0 done
 m1.3.2.1 change 3.3 done
 m1.3.2 agent_step 3.2 done
 m1.4.1 agent_step 4.0 done`
-	if got := b.rows(); got != want {
+	step := record.Quote("m1.2.1") + " " + record.Quote("agent_step") + " "
+	if got := b.rows(); got != want || !strings.Contains(got, step) || !strings.Contains(got, record.Quote("m1.2.1.1")+" read ") {
 		t.Errorf("calls:\n%s\nwant\n%s", got, want)
 	}
 	if got := strings.Join(b.done, ", "); got != "read m1.2.1.1, change m1.3.2.1" {
@@ -96,7 +100,7 @@ m1.4.1 agent_step 4.0 done`
 	var sent model.Request
 	for i, r := range b.model.requests {
 		for j, m := range r.Messages {
-			if n := strings.Count(m.Text, "--- Agent Working Memory ---"); (n == 1) != (j == len(r.Messages)-1) {
+			if n := strings.Count(m.Text, marker); (n == 1) != (j == len(r.Messages)-1) {
 				t.Errorf("request %d: message %d of %d has %d views", i, j, len(r.Messages), n)
 			}
 		}

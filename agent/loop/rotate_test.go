@@ -9,6 +9,7 @@ import (
 
 	"rouse/agent/loop"
 	"rouse/agent/model"
+	"rouse/internal/contract"
 	"rouse/internal/domain"
 )
 
@@ -33,10 +34,11 @@ func crowded(t *testing.T, turns int) *fileTools {
 // shortened, it is replaced once by the task, the model's last text and a summary; the second time the run
 // ends.
 func TestRotation(t *testing.T) {
+	row := contract.Of(t, "AYA-13")
 	for _, c := range []struct {
 		turns int
 		exit  domain.Exit
-	}{{1, domain.ExitFinalResponse}, {2, domain.ExitOverBudget}} {
+	}{{1, domain.ExitFinalResponse}, {2, domain.Exit(row.Quote("over_budget"))}} {
 		h := crowded(t, c.turns)
 		first := h.model.turns[0]
 		h.model.turns[0] = func(r model.Request) []any { return append([]any{"They are about figures."}, first(r)...) }

@@ -12,6 +12,7 @@ import (
 	"unicode/utf8"
 
 	"rouse/agent/loop/memory"
+	"rouse/internal/contract"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files")
@@ -157,6 +158,9 @@ func TestViewOfTooMuch(t *testing.T) {
 
 // TestSignals: AYA-09.
 func TestSignals(t *testing.T) {
+	row := contract.Of(t, "AYA-09")
+	same := fmt.Sprintf("the same x action has failed %d times: do something else", row.Number("2"))
+	refused := fmt.Sprintf("%d actions were refused: find another way, or ask with feedback", row.Number("2"))
 	m := memory.New(nil)
 	has := func(s memory.Signals, want ...string) {
 		t.Helper()
@@ -168,27 +172,53 @@ func TestSignals(t *testing.T) {
 
 	has(memory.Signals{})
 	has(memory.Signals{Used: 3, Budget: 12, Context: 49}, "3 of 12 steps used")
-	has(memory.Signals{Context: 50}, "more than 50 % of the context is used")
+	for _, percent := range []string{"50", "70", "90"} {
+		has(memory.Signals{Context: row.Number(percent)}, "more than "+percent+" % of the context is used")
+	}
 	has(memory.Signals{Context: 99}, "more than 90 % of the context is used")
 	act(m, "x", "{}", "rejected: no", true)
 	has(memory.Signals{})
 	act(m, "x", "{}", "rejected: no", true)
-	has(memory.Signals{}, "the same x action has failed 2 times: do something else", "2 actions were refused: find another way, or ask with feedback")
+	has(memory.Signals{}, same, refused)
 	act(m, "y", "{}", "fine", false)
-	for i := range 3 {
+	for i := range row.Number("3") {
 		take(t, m, `{"phase":"reason","summary":"hm"}`)
 		if got := m.Signals(memory.Signals{}); i < 2 && len(got) != 2 {
 			t.Errorf("after %d steps without an action: %q", i+1, got)
 		}
 	}
 
-	has(memory.Signals{}, "the same x action has failed 2 times: do something else", "3 steps in a row without an action: act, or end", "2 actions were refused: find another way, or ask with feedback")
+	has(memory.Signals{}, same, "3 steps in a row without an action: act, or end", refused)
 	m.ResetStreaks()
-	has(memory.Signals{}, "the same x action has failed 2 times: do something else", "2 actions were refused: find another way, or ask with feedback")
+	has(memory.Signals{}, same, refused)
 }
 
 // TestCategories: AYA-10, the kinds first where they say enough, then the words in order.
 func TestCategories(t *testing.T) {
+	row := contract.Of(t, "AYA-10")
+	var words []string // each with its category; words of an earlier category win
+	for _, category := range []memory.Category{memory.NotFound, memory.Permission, memory.Timeout, memory.InvalidInput} {
+		name := row.Quote(string(category))
+		own := []string{name}
+		if category != memory.Timeout {
+			own = row.Between("`"+name+"` (", ")")
+		}
+		for _, word := range own {
+			if got := memory.CategoryOf("", word); got != category {
+				t.Errorf("%q: %s, want %s", word, got, name)
+			}
+			for _, earlier := range words {
+				if got := memory.CategoryOf("", word+", "+earlier); got != memory.CategoryOf("", earlier) {
+					t.Errorf("%q and %q: %s", word, earlier, got)
+				}
+			}
+		}
+		words = append(words, own...)
+	}
+	if got := memory.CategoryOf("", "something else"); string(got) != row.Quote("runtime") {
+		t.Errorf("else: %s", got)
+	}
+
 	for _, c := range []struct {
 		kind, message string
 		want          memory.Category
