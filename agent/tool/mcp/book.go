@@ -36,6 +36,7 @@ type Record struct {
 	Seen     []Definition `json:"seen,omitempty"`
 	SeenAt   time.Time    `json:"seen_at,omitzero"` // zero: it was never asked
 	Says     string       `json:"says,omitempty"`   // its own name and version
+	Noise    string       `json:"noise,omitempty"`  // lines of its standard output that were not messages when it started
 	Told     string       `json:"told,omitempty"`   // of the change that its owner was told of last
 
 	Client *Client `json:"client,omitempty"` // as which rouse signs in there; nil: it does not
@@ -100,9 +101,9 @@ func (b *Book) change(s Server, how func(*Record) error) (r Record, err error) {
 }
 
 // See keeps which tools a server has now. With news its owner has to be told what is not as they approved it: of the same change once.
-func (b *Book) See(s Server, found []Definition, says string) (r Record, news string, err error) {
+func (b *Book) See(s Server, found []Definition, says, noise string) (r Record, news string, err error) {
 	r, err = b.change(s, func(r *Record) error {
-		r.Seen, r.SeenAt, r.Says = found, time.Now().UTC(), says
+		r.Seen, r.SeenAt, r.Says, r.Noise = found, time.Now().UTC(), says, noise
 		return nil
 	})
 	if err != nil {

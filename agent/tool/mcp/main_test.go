@@ -175,6 +175,15 @@ func initialize(role, id string, say func(string, ...any)) {
 		for range 500 {
 			say("chatter")
 		}
+	case "noise-flood":
+		for range 30_000 {
+			say("chatter")
+		}
+	case "noise-logs": // as loggers of several languages write
+		for _, line := range []string{"\xef\xbb\xbf[INFO] canary started", `{"level":"info","msg":"listening"}`, `["a"]`, "[", "{", `{"jsonrpc":`, "2026-11-28 12:00:00 INFO up", "\x1b[32minfo\x1b[0m up", "null"} {
+			say("%s", line)
+		}
+		fmt.Print("\xef\xbb\xbf") // before the answer
 	case "garbage":
 		say(`{"jsonrpc":"2.0","id":`)
 	case "huge":
@@ -260,6 +269,11 @@ func bomb() string {
 func call(role, id string, say func(string, ...any)) {
 	result := `{"content":[{"type":"text","text":"fine"}]}`
 	switch role {
+	case "noise-logs":
+		say(`{"level":"debug","msg":"called"}`)
+	case "call-noise":
+		say("[ERROR] the answer is lost")
+		return
 	case "call-silent":
 		return
 	case "call-dies":

@@ -92,8 +92,11 @@ func TestHostile(t *testing.T) {
 		"silent":      {says: "did not answer within"},
 		"deaf":        {says: "did not answer within"},
 		"gone":        {says: "exit code 3, and said: cannot find its module"},
-		"noise":       {says: "what is no message"},
-		"garbage":     {says: "no JSON"},
+		"noise":       {call: true},
+		"noise-logs":  {call: true},
+		"noise-flood": {says: "lines that answer nothing"},
+		"garbage":     {call: true},
+		"call-noise":  {call: true, kind: tool.KindTimeout, says: `that are not messages: 1, the first is "[ERROR] the answer is lost"`, unsure: true},
 		"huge":        {says: "more than 8.0 MiB"},
 		"endless":     {says: "more than 8.0 MiB"},
 		"version":     {says: "1999-01-01"},
@@ -103,12 +106,12 @@ func TestHostile(t *testing.T) {
 		"list-pages":  {says: "pages"},
 		"list-many":   {says: "more than 512 tools"},
 		"list-twice":  {says: "two tools of the name"},
-		"list-flood":  {says: "messages that answer nothing"},
+		"list-flood":  {says: "lines that answer nothing"},
 		"list-error":  {says: "error -32000: no tools today"},
 		"list-wrong":  {says: "tools"},
 		"call-silent": {call: true, kind: tool.KindTimeout, says: "did not answer within", unsure: true},
 		"call-dies":   {call: true, kind: tool.KindUnavailable, says: "exit code 2, and said: out of memory", unsure: true},
-		"call-flood":  {call: true, kind: tool.KindUnavailable, says: "messages that answer nothing", unsure: true},
+		"call-flood":  {call: true, kind: tool.KindUnavailable, says: "lines that answer nothing", unsure: true},
 		"call-wrong":  {call: true, kind: tool.KindUnavailable, says: "", unsure: true},
 		"call-error":  {call: true, kind: tool.KindExecutionError, says: "error -32603: no luck"},
 		"call-huge":   {call: true},
@@ -118,7 +121,7 @@ func TestHostile(t *testing.T) {
 			t.Parallel()
 			b := newBench(t)
 			s := b.server(role)
-			if strings.Contains(want.says, "within") {
+			if strings.Contains(want.says, "within") || role == "call-noise" {
 				s.Timeout = time.Second
 				if !want.call {
 					s.Start = 3 * time.Second
@@ -155,6 +158,23 @@ func TestHostile(t *testing.T) {
 				t.Errorf("the result has %d bytes", len(e.Result))
 			}
 		})
+	}
+}
+
+// TestNoise: lines that are not messages are counted for the owner, with the first of them.
+func TestNoise(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	s := b.server("noise-logs")
+	b.approve(s)
+	rec, err := b.book.Of(s)
+	if want := `skipped lines of its standard output that are not messages: 9, the first is "[INFO] *** started"`; err != nil || rec.Noise != want {
+		t.Errorf("%q (%v), want %q", rec.Noise, err, want)
+	}
+	quiet := b.server("good")
+	b.approve(quiet)
+	if rec, err := b.book.Of(quiet); err != nil || rec.Noise != "" {
+		t.Errorf("a server without noise: %q (%v)", rec.Noise, err)
 	}
 }
 

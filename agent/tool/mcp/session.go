@@ -37,7 +37,8 @@ type Options struct {
 	Declined func(method string)
 	// Ended is told how a program ended, with what it left where its agent would come upon it.
 	Ended   func(shell.Ended)
-	Version string // of rouse
+	Version string              // of rouse
+	Redact  func(string) string // removes secrets from text of the server
 }
 
 // session is a server that was reached, as long as it goes well.
@@ -276,6 +277,9 @@ func (s *session) reason(ctx context.Context, err error) error {
 		return fault
 	}
 	if ctx.Err() != nil {
+		if noise := s.noise(); noise != "" { // its answer may be among these lines
+			return fmt.Errorf("%w; %s", context.Cause(ctx), noise)
+		}
 		return context.Cause(ctx)
 	}
 
@@ -294,6 +298,14 @@ func (s *session) reason(ctx context.Context, err error) error {
 		}
 	}
 	return errors.New(text.OneLine(text.Truncate(err.Error(), 1000)))
+}
+
+// noise describes the lines of a program's standard output that are not messages. It returns "" if there are none.
+func (s *session) noise() string {
+	if p, ok := s.channel.(*program); ok {
+		return p.noiseReport(s.o.Redact)
+	}
+	return ""
 }
 
 // broken says whether nothing more can be asked of the server.

@@ -20,9 +20,8 @@ import (
 
 // Bounds of what a server sends.
 const (
-	maxFrame    = 8 << 20 // bytes of one message
-	maxUnasked  = 20_000  // messages of a server that answer nothing, in one call
-	maxNoise    = 200     // lines on standard output that are no messages
+	maxFrame    = 8 << 20 // bytes of one line
+	maxUnasked  = 20_000  // lines in one call that are notifications, requests or no messages
 	maxWaiting  = 16      // messages that were read and not looked at yet
 	writeWithin = 10 * time.Second
 )
@@ -39,15 +38,15 @@ type program struct {
 	// changed is told that the tools have changed, before any later message is read: the library hears of both at once.
 	changed func()
 
-	// Of Write, which is never called twice at once.
-	line  []byte
-	noise int
+	line []byte // the start of a line; only Write uses it
 
 	mu     sync.Mutex
 	result sandbox.Result
-	err    error // why it did not start
-	fault  error // what it did wrong
-	asked  int   // messages that answer nothing, since the last call
+	err    error  // why it did not start
+	fault  error  // what it did wrong
+	asked  int    // messages that answer nothing and lines that are no messages, since the last call
+	noise  int    // lines that are no messages
+	first  string // the first of them, shortened
 }
 
 // launch starts a program: run gets its standard input, and where its outputs go, and returns when it has ended.
@@ -73,7 +72,7 @@ func launch(ctx context.Context, changed func(), run func(ctx context.Context, s
 // SessionID implements mcp.Connection.
 func (p *program) SessionID() string { return "" }
 
-// Write takes what the program writes to its standard output. It waits where nobody reads on, which holds the program up.
+// Write reads the standard output of the program. It blocks until the messages are read.
 func (p *program) Write(b []byte) (int, error) {
 	n := len(b)
 	for {
@@ -87,23 +86,61 @@ func (p *program) Write(b []byte) (int, error) {
 			return n, nil
 		}
 
-		line := bytes.TrimSpace(append(p.line, part...))
+		line := bytes.TrimSpace(bytes.TrimPrefix(append(p.line, part...), byteOrderMark))
 		p.line, b = nil, rest
 		switch {
 		case len(line) == 0:
-		case line[0] == '{' || line[0] == '[':
+		case isMessage(line):
 			select {
 			case p.frames <- line:
 			case <-p.closed:
 				return n, nil
 			}
-		default: // many greet, or log, where only messages belong
-			if p.noise++; p.noise > maxNoise {
-				p.fail(fmt.Errorf("it writes to its standard output what is no message, like %q", text.Truncate(string(line), 80)))
+		default: // many servers log to standard output
+			if err := p.skip(line); err != nil {
+				p.fail(err)
 				return n, nil
 			}
 		}
 	}
+}
+
+var byteOrderMark = []byte("\xef\xbb\xbf")
+
+// isMessage reports whether a line is an object with the key jsonrpc. Any other line is noise.
+func isMessage(line []byte) bool {
+	var head struct {
+		Version json.RawMessage `json:"jsonrpc"`
+	}
+	return line[0] == '{' && json.Unmarshal(line, &head) == nil && head.Version != nil
+}
+
+// skip counts a line that is not a message. It returns an error if there are too many.
+func (p *program) skip(line []byte) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.noise++; p.noise == 1 {
+		p.first = text.OneLine(text.Truncate(string(line), 4096)) // long enough to redact
+	}
+	return p.addUnasked()
+}
+
+// addUnasked counts a line that answers nothing. The caller holds p.mu.
+func (p *program) addUnasked() error {
+	if p.asked++; p.asked > maxUnasked {
+		return fmt.Errorf("it wrote more than %d lines that answer nothing", maxUnasked)
+	}
+	return nil
+}
+
+// noiseReport returns the number of lines that are not messages and the first of them, or "" if there are none.
+func (p *program) noiseReport(redact func(string) string) string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.noise == 0 {
+		return ""
+	}
+	return fmt.Sprintf("skipped lines of its standard output that are not messages: %d, the first is %q", p.noise, text.Truncate(redact(p.first), 120))
 }
 
 // Read implements mcp.Connection.
@@ -138,14 +175,8 @@ func (p *program) Read(ctx context.Context) (jsonrpc.Message, error) {
 	return msg, nil
 }
 
-// decodeFrame reads a message. Several in one are of a version of the protocol that nobody speaks any more.
+// decodeFrame reads a message.
 func decodeFrame(frame []byte) (jsonrpc.Message, error) {
-	if frame[0] == '[' {
-		return nil, errors.New("it sends several messages in one, which the protocol does not know any more")
-	}
-	if !json.Valid(frame) {
-		return nil, fmt.Errorf("it wrote a message that is no JSON: %q", text.Truncate(string(frame), 80))
-	}
 	msg, err := jsonrpc.DecodeMessage(frame)
 	if err != nil {
 		return nil, fmt.Errorf("it wrote a message that is not understood: %q", text.Truncate(string(frame), 80))
@@ -164,10 +195,7 @@ func (p *program) count(msg jsonrpc.Message) error {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.asked++; p.asked > maxUnasked {
-		return fmt.Errorf("it sent more than %d messages that answer nothing", maxUnasked)
-	}
-	return nil
+	return p.addUnasked()
 }
 
 // begin begins to count for a call.

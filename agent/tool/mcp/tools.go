@@ -96,11 +96,10 @@ type SessionOptions struct {
 
 // NewSessions starts nothing yet.
 func NewSessions(o SessionOptions) *Sessions {
-	s := &Sessions{book: o.Book, o: Options{Version: o.Version}, redact: o.Redact, tokens: o.Tokens, news: o.News, note: o.Declined, ended: o.Ended, each: map[string]*reached{}}
-	if s.redact == nil {
-		s.redact = func(text string) string { return text }
+	if o.Redact == nil {
+		o.Redact = func(text string) string { return text }
 	}
-	return s
+	return &Sessions{book: o.Book, o: Options{Version: o.Version, Redact: o.Redact}, redact: o.Redact, tokens: o.Tokens, news: o.News, note: o.Declined, ended: o.Ended, each: map[string]*reached{}}
 }
 
 // Start has programs started by a launcher.
@@ -195,7 +194,7 @@ func (s *Sessions) reach(ctx context.Context, server Server) (*session, []Defini
 
 // see keeps which tools a server has, and tells its owner what is not as they approved it.
 func (s *Sessions) see(ctx context.Context, server Server, one *session, found []Definition) error {
-	_, news, err := s.book.See(server, found, one.says())
+	_, news, err := s.book.See(server, found, one.says(), one.noise())
 	if err == nil && news != "" && s.news != nil {
 		s.news(ctx, server, news)
 	}

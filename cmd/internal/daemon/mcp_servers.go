@@ -149,7 +149,9 @@ func mcpCheck(c api.Check, st agent.ServerState) api.Check {
 			c.Detail += fmt.Sprintf("; %s: %s", status, text.List(by[status], maxLogged))
 		}
 	}
-
+	if st.Record.Noise != "" {
+		c.Detail += "; " + st.Record.Noise
+	}
 	if len(by[mcp.StatusChanged])+len(by[mcp.StatusNew])+len(by[mcp.StatusGone]) > 0 || st.Record.SeenAt.IsZero() {
 		c.OK = false
 		c.Remedy = "what is not approved no agent has: rouse mcp-servers approve " + st.Name
