@@ -116,10 +116,10 @@ func TestPhasedRun(t *testing.T) {
 	}
 
 	before, _, _ := strings.Cut(first.last()[strings.Index(first.last(), "--- Agent"):], "\n\n[Errors]")
-	if !strings.Contains(before, "→ 2. Report (needs: 1)  ← CURRENT") || !strings.Contains(before, "• the log has a row [step 3]") || !strings.Contains(resumed.last(), before) {
+	if !strings.Contains(before, "→ Sub-task 2: Report  (needs: 1)         ← CURRENT") || !strings.Contains(before, "• the log has a row  [step 3") || !strings.Contains(resumed.last(), before) {
 		t.Errorf("before the question:\n%s\nafter it:\n%s", before, resumed.last())
 	}
-	if !strings.Contains(last.last(), "✓ 2. Report (needs: 1)\n") || !strings.Contains(last.last(), "4 of 14 steps used") {
+	if !strings.Contains(last.last(), "✓ Sub-task 2: Report\n") || !strings.Contains(last.last(), "4 of 14 steps used") {
 		t.Errorf("at the end:\n%s", last.last())
 	}
 }

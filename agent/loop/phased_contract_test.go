@@ -156,7 +156,7 @@ func TestStepReplies(t *testing.T) {
 		t.Errorf("%d steps without an action after an action", m.IdleSteps())
 	}
 	reply(t, m, map[string]any{"phase": row.Quote("reflect"), "summary": "try y"})
-	if view := m.View(memory.Signals{}, 8000); !strings.Contains(view, "(resolved: try y)") || !strings.Contains(view, "• fact [step 5]") {
+	if view := m.View(memory.Signals{}, 8000); !strings.Contains(view, "→ resolved: try y") || !strings.Contains(view, "• fact  [step 5]") {
 		t.Error(view)
 	}
 
@@ -177,7 +177,7 @@ func TestStuck(t *testing.T) {
 	res := b.run(t, t.Context())
 	view := readingResult(b.model.requests[1])
 	if res.Exit != domain.ExitFinalResponse || res.Summary != "it is solved" || !strings.Contains(view, direct.Quote("ACT")+": called read") || strings.Contains(view, direct.Quote("agent_step")) ||
-		!strings.Contains(view, "✗ [step 2] refuse: rejected: no") {
+		!strings.Contains(view, "✗ [Step 2] refuse — rejected: no") {
 		t.Errorf("%+v\n%s", res, view)
 	}
 

@@ -111,7 +111,7 @@ m1.4.1 agent_step 4.0 done`
 		sent = r
 	}
 
-	for _, part := range []string{"✓ 1. read it", "→ 2. change it  ← CURRENT", "• it is fine [step 3]", "[Step 4] ACT: does change", "  Tool: change {}", `  Result: {"text":"fine"}`, "• 3 of 16 steps used"} {
+	for _, part := range []string{"✓ Sub-task 1: read it", "→ Sub-task 2: change it         ← CURRENT", "• it is fine  [step 3", "[Step 4] ACT: does change", "    Tool: change\n    Input: {}", `    Result: {"text":"fine"}`, "ℹ 3 of 16 steps used"} {
 		if !strings.Contains(readingResult(sent), part) {
 			t.Errorf("%q is not in\n%s", part, readingResult(sent))
 		}
@@ -189,8 +189,8 @@ func TestDirectCalls(t *testing.T) {
 	b := inPhases(t, say(call("slow", `{}`), call("refuse", `{}`), call("read", `{}`)), say("done"))
 	synctest.Test(t, func(t *testing.T) { b.run(t, t.Context()) })
 	view := readingResult(b.model.requests[1])
-	for _, part := range []string{"[Step 1] ACT: called slow\n  Tool: slow {}\n  Result: {\"text\":\"fine\"}\n  Duration: 60000 ms",
-		"[Step 2] ACT: called refuse\n  Tool: refuse {}\n  Result (FAILED): rejected: no\n", "[Step 3] ACT: called read", "✗ [step 2] refuse: rejected: no"} {
+	for _, part := range []string{"[Step 1] ACT: called slow\n    Tool: slow\n    Input: {}\n    Result: {\"text\":\"fine\"}\n    Duration: 60000ms",
+		"[Step 2] ACT: called refuse\n    Tool: refuse\n    Input: {}\n    Result (FAILED): rejected: no\n", "[Step 3] ACT: called read", "✗ [Step 2] refuse — rejected: no"} {
 		if !strings.Contains(view, part) {
 			t.Errorf("%q is not in\n%s", part, view)
 		}
@@ -276,7 +276,7 @@ func TestListIsPlan(t *testing.T) {
 	if got := b.o.Board.Checklist(); got != "- [x] read\n- [ ] write\n" {
 		t.Errorf("%q", got)
 	}
-	if view := readingResult(b.model.requests[2]); !strings.Contains(view, "[PLAN v2]  Goal: g\n  ✓ a. read\n  → b. write (needs: a)  ← CURRENT") || !strings.Contains(view, "[Step 2] PLAN: called todo") {
+	if view := readingResult(b.model.requests[2]); !strings.Contains(view, "[PLAN v2]  Goal: g\n  ✓ Sub-task a: read\n  → Sub-task b: write  (needs: a)         ← CURRENT") || !strings.Contains(view, "[Step 2] PLAN: called todo") {
 		t.Error(view)
 	}
 }
@@ -421,7 +421,7 @@ func TestFeedback(t *testing.T) {
 	if res := n.run(t, t.Context()); res.Outcome != "success" || res.Summary != "booked" {
 		t.Errorf("%+v", res)
 	}
-	if view := readingResult(n.model.requests[0]); !strings.Contains(view, "[Step 3] FEEDBACK: asks\n  Tool: clarify {\"question\":\"Which account?\"}") {
+	if view := readingResult(n.model.requests[0]); !strings.Contains(view, "[Step 3] FEEDBACK: asks\n    Tool: clarify\n    Input: {\"question\":\"Which account?\"}") {
 		t.Error(view)
 	}
 }
@@ -478,7 +478,7 @@ func TestStepIsReplayed(t *testing.T) {
 	if got := n.rows(); got != "m1.1.1 agent_step 1.0 replayed" || len(n.done) > 0 {
 		t.Errorf("done %q, recorded\n%s", n.done, got)
 	}
-	if view := readingResult(n.model.requests[0]); !strings.Contains(view, "[Step 1] ACT: does change\n  Tool: change {}\n  Result: {\"text\":\"fine\"}") {
+	if view := readingResult(n.model.requests[0]); !strings.Contains(view, "[Step 1] ACT: does change\n    Tool: change\n    Input: {}\n    Result: {\"text\":\"fine\"}") {
 		t.Error(view)
 	}
 }

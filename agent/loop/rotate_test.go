@@ -55,7 +55,7 @@ func TestRotation(t *testing.T) {
 			t.Fatalf("the second request is %.300s", bytesOf(t, rotated))
 		}
 
-		for _, part := range []string{"You said last: They are about figures.", "--- Agent Working Memory ---", `Tool: look {"path":"/f59"}`} {
+		for _, part := range []string{"You said last: They are about figures.", "--- Agent Working Memory ---", "Tool: look\n    Input: {\"path\":\"/f59\"}"} {
 			if !strings.Contains(rotated[0].Text, part) {
 				t.Errorf("%q is not in %.2000s", part, rotated[0].Text)
 			}
@@ -107,7 +107,7 @@ func TestOverflow(t *testing.T) {
 	h.model.turns[1], h.o.Bounds.Steps = say(full), 3 // what was refused is no step
 	h.o.Messages[0].Text = `{"ok":true}`              // which looks like a result, and is none
 	sent := recordRequests(h.bench)
-	if res := h.run(t, t.Context()); res.Exit != domain.ExitFinalResponse || len(*sent) != 4 || len((*sent)[2]) != 1 || !strings.Contains((*sent)[2][0].Text, "[Step 1] ACT: called look\n  Tool: look {\"path\":\"/a\"}") {
+	if res := h.run(t, t.Context()); res.Exit != domain.ExitFinalResponse || len(*sent) != 4 || len((*sent)[2]) != 1 || !strings.Contains((*sent)[2][0].Text, "[Step 1] ACT: called look\n    Tool: look\n    Input: {\"path\":\"/a\"}") {
 		t.Errorf("%+v, %d requests: %s", res, len(*sent), bytesOf(t, (*sent)[2]))
 	}
 

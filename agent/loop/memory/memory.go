@@ -119,8 +119,9 @@ func (m *Memory) ResolveError(step int, how string) bool {
 	return false
 }
 
-// AddFacts records what was found out, each fact once.
-func (m *Memory) AddFacts(step int, facts ...string) {
+// AddFacts records facts, each of them once, and returns how many of them are new.
+func (m *Memory) AddFacts(step int, facts ...string) int {
+	before := len(m.facts)
 	for _, f := range facts {
 		f = strings.TrimSpace(f)
 		if f == "" || slices.ContainsFunc(m.facts, func(old Fact) bool { return old.Fact == f }) {
@@ -128,6 +129,8 @@ func (m *Memory) AddFacts(step int, facts ...string) {
 		}
 		m.facts = append(m.facts, Fact{Fact: f, Step: step, Tool: m.lastTool})
 	}
+
+	return len(m.facts) - before
 }
 
 // Action is a call of a tool and its result.
@@ -175,17 +178,21 @@ func (m *Memory) countAction(signature string) {
 	m.made[signature]++
 }
 
-// RecordStep records a step that calls no tool, and returns what the model is answered (AYA-07).
+// RecordStep records a step that calls no tool, and returns the reply to the model (AYA-04, AYA-07).
 func (m *Memory) RecordStep(s ParsedStep) (reply any, warnings []string) {
 	n := m.AddStep(Step{Phase: s.Phase, Thinking: s.Thinking, Summary: s.Summary})
-	m.AddFacts(n, s.Facts...)
+	recorded := m.AddFacts(n, s.Facts...)
 	type acknowledged struct {
 		Acknowledged bool      `json:"acknowledged"`
 		Step         int       `json:"step,omitempty"`
 		Version      int       `json:"plan_version,omitempty"`
 		SubTasks     []SubTask `json:"sub_tasks,omitempty"`
-		Next         string    `json:"current_sub_task,omitempty"`
 		Resolved     *bool     `json:"resolved,omitempty"`
+	}
+	type verified struct {
+		Acknowledged bool    `json:"acknowledged"`
+		Facts        int     `json:"facts_recorded"`
+		Outcome      *Status `json:"sub_task_outcome"` // null: none was given
 	}
 
 	out := acknowledged{Acknowledged: true, Step: n}
@@ -204,7 +211,12 @@ func (m *Memory) RecordStep(s ParsedStep) (reply any, warnings []string) {
 				m.board.Advance()
 			}
 		}
-		out.Next = m.board.Plan().Current
+
+		reply := verified{Acknowledged: true, Facts: recorded}
+		if s.Outcome != "" {
+			reply.Outcome = &s.Outcome
+		}
+		return reply, warnings
 	case Reflect:
 		resolved := m.ResolveError(0, s.Summary)
 		out.Resolved = &resolved

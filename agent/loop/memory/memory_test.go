@@ -234,13 +234,13 @@ func TestRouting(t *testing.T) {
 		{`{"phase":"plan","summary":"s","plan":{"goal":"g","sub_tasks":[{"id":"1","title":"a"},{"id":"2","title":"b","depends_on":["1","9"]}]}}`,
 			`{"acknowledged":true,"plan_version":1,"sub_tasks":[{"id":"1","title":"a","status":"in_progress"},{"id":"2","title":"b","status":"pending","depends_on":["1"]}]} sub-task 2 cannot wait for 9, which is no other part of this plan`},
 		{`{"phase":"reflect","summary":"nothing to resolve"}`, `{"acknowledged":true,"step":3,"resolved":false}`},
-		{`{"phase":"verify","summary":"s","sub_task_outcome":"failed"}`, `{"acknowledged":true,"step":4,"current_sub_task":"1"}`},
-		{`{"phase":"verify","summary":"s"}`, `{"acknowledged":true,"step":5,"current_sub_task":"1"}`},
-		{`{"phase":"verify","summary":"s","sub_task_outcome":"done"}`, `{"acknowledged":true,"step":6,"current_sub_task":"2"}`},
-		{`{"phase":"verify","summary":"s","sub_task_outcome":"done"}`, `{"acknowledged":true,"step":7}`},
+		{`{"phase":"verify","summary":"s","sub_task_outcome":"failed"}`, `{"acknowledged":true,"facts_recorded":0,"sub_task_outcome":"failed"}`},
+		{`{"phase":"verify","summary":"s"}`, `{"acknowledged":true,"facts_recorded":0,"sub_task_outcome":null}`},
+		{`{"phase":"verify","summary":"s","sub_task_outcome":"done"}`, `{"acknowledged":true,"facts_recorded":0,"sub_task_outcome":"done"}`},
+		{`{"phase":"verify","summary":"s","key_facts":["a","a","b"],"sub_task_outcome":"done"}`, `{"acknowledged":true,"facts_recorded":2,"sub_task_outcome":"done"}`},
 		{`{"phase":"plan","summary":"s","plan":{"goal":"g","sub_tasks":[{"id":"x","title":"a"},{"id":"y","title":"b"}]}}`,
 			`{"acknowledged":true,"plan_version":2,"sub_tasks":[{"id":"x","title":"a","status":"in_progress"},{"id":"y","title":"b","status":"pending"}]}`},
-		{`{"phase":"verify","summary":"s","sub_task_outcome":"failed"}`, `{"acknowledged":true,"step":9,"current_sub_task":"x"}`},
+		{`{"phase":"verify","summary":"s","sub_task_outcome":"failed"}`, `{"acknowledged":true,"facts_recorded":0,"sub_task_outcome":"failed"}`},
 	} {
 		if got := take(t, m, c[0]); got != c[1] {
 			t.Errorf("%s: %s, want %s", c[0], got, c[1])
@@ -264,7 +264,7 @@ func TestRouting(t *testing.T) {
 	}
 
 	v := m.View(memory.Signals{}, 8000)
-	if !strings.Contains(v, "✗ [step 10] x: failed: one\n✓ [step 11] x: failed: two (resolved: the latest)") {
+	if !strings.Contains(v, "  ✗ [Step 10] x — failed: one\n  ✓ [Step 11] x — failed: two\n     → resolved: the latest") {
 		t.Error(v)
 	}
 }

@@ -13,32 +13,35 @@ type Signals struct {
 	Context      int // percent of the model's context
 }
 
-// Signals are lines about what the model should know now: its limits, and what it does wrong.
+// Signals returns lines about the state of the run. A line with ℹ informs, and a line with ⚠ warns
+// the model of a mistake or of a limit that is near.
 func (m *Memory) Signals(s Signals) []string {
 	var out []string
 	add := func(format string, args ...any) { out = append(out, fmt.Sprintf(format, args...)) }
 	if s.Budget > 0 {
-		add("%d of %d steps used", s.Used, s.Budget)
+		add("ℹ %d of %d steps used", s.Used, s.Budget)
 	}
 
 	// The thresholds are lower than those that end the run: the model is warned first.
 	if n := m.failed[m.lastFailed]; n >= 2 && m.made[m.lastFailed] >= 2 {
-		add("the same %s action has failed %d times: do something else", m.failedTool, n)
+		add("⚠ the same %s action has failed %d times: do something else", m.failedTool, n)
 	}
 
 	if m.idleSteps >= 3 {
-		add("%d steps in a row without an action: act, or end", m.idleSteps)
+		add("⚠ %d steps in a row without an action: act, or end", m.idleSteps)
 	}
 
 	if m.refused >= 2 {
-		add("%d actions were refused: find another way, or ask with feedback", m.refused)
+		add("⚠ %d actions were refused: find another way, or ask with feedback", m.refused)
 	}
 
-	for _, percent := range []int{90, 70, 50} {
-		if s.Context >= percent {
-			add("more than %d %% of the context is used", percent)
-			break
-		}
+	switch {
+	case s.Context >= 90:
+		add("⚠ more than 90 %% of the context is used")
+	case s.Context >= 70:
+		add("⚠ more than 70 %% of the context is used")
+	case s.Context >= 50:
+		add("ℹ more than 50 %% of the context is used")
 	}
 
 	return out
@@ -149,11 +152,15 @@ func (m *Memory) render(signals, results []string, first viewStart) string {
 	if len(m.facts) > 0 {
 		var lines []string
 		if first.fact > 0 {
-			lines = append(lines, "(earlier facts are left out)")
+			lines = append(lines, "  (earlier facts are left out)")
 		}
 
 		for _, f := range m.facts[first.fact:] {
-			lines = append(lines, fmt.Sprintf("• %s [step %d]", shorten(f.Fact, 4*briefLen), f.Step))
+			source := ""
+			if f.Tool != "" {
+				source = " via " + shorten(f.Tool, briefLen)
+			}
+			lines = append(lines, fmt.Sprintf("  • %s  [step %d%s]", shorten(f.Fact, 4*briefLen), f.Step, source))
 		}
 
 		add("[Key Facts]", lines)
@@ -163,24 +170,28 @@ func (m *Memory) render(signals, results []string, first viewStart) string {
 		add("[Steps]", m.stepLines(results, first.step))
 	}
 
-	lines := []string{"(none)"}
+	lines := []string{"  (none)"}
 	if len(m.errors) > 0 {
 		lines = nil
 	}
 
 	for _, e := range m.errors[first.err:] {
-		text := fmt.Sprintf("✗ [step %d] %s: %s", e.Step, shorten(e.Tool, briefLen), collapsed(e.Message, 2*briefLen))
+		mark, most := "✗", 2*briefLen
 		if e.Resolved {
-			text = fmt.Sprintf("✓ [step %d] %s: %s (resolved: %s)", e.Step, shorten(e.Tool, briefLen), collapsed(e.Message, briefLen), shorten(e.Resolution, 2*briefLen))
+			mark, most = "✓", briefLen
 		}
-		lines = append(lines, text)
+
+		lines = append(lines, fmt.Sprintf("  %s [Step %d] %s — %s", mark, e.Step, shorten(e.Tool, briefLen), collapsed(e.Message, most)))
+		if e.Resolved {
+			lines = append(lines, "     → resolved: "+shorten(e.Resolution, 2*briefLen))
+		}
 	}
 
 	add("[Errors]", lines)
 	if len(signals) > 0 {
 		var lines []string
 		for _, s := range signals {
-			lines = append(lines, "• "+s)
+			lines = append(lines, "  "+s)
 		}
 		add("[Context Signals]", lines)
 	}
@@ -200,13 +211,13 @@ func planLines(p Plan) []string {
 			mark = "○"
 		}
 
-		text := fmt.Sprintf("  %s %s. %s", mark, shorten(t.ID, briefLen), shorten(t.Title, 2*briefLen))
-		if len(t.DependsOn) > 0 {
-			text += " (needs: " + oneLine(strings.Join(t.DependsOn, ", ")) + ")"
+		text := fmt.Sprintf("  %s Sub-task %s: %s", mark, shorten(t.ID, briefLen), shorten(t.Title, 2*briefLen))
+		if len(t.DependsOn) > 0 && t.Status != Done {
+			text += "  (needs: " + oneLine(strings.Join(t.DependsOn, ", ")) + ")"
 		}
 
 		if t.ID == p.Current {
-			text += "  ← CURRENT"
+			text += "         ← CURRENT"
 		}
 
 		lines = append(lines, text)
@@ -218,12 +229,12 @@ func planLines(p Plan) []string {
 func (m *Memory) stepLines(results []string, first int) []string {
 	var lines []string
 	if first > 0 {
-		lines = append(lines, "(earlier steps are left out)")
+		lines = append(lines, "  (earlier steps are left out)")
 	}
 
 	for i := first; i < len(m.steps); i++ {
 		s := m.steps[i]
-		lines = append(lines, fmt.Sprintf("[Step %d] %s: %s", s.Number, strings.ToUpper(string(s.Phase)), shorten(s.Summary, 4*briefLen)))
+		lines = append(lines, fmt.Sprintf("  [Step %d] %s: %s", s.Number, strings.ToUpper(string(s.Phase)), shorten(s.Summary, 4*briefLen)))
 		if s.Tool == "" {
 			continue
 		}
@@ -233,8 +244,11 @@ func (m *Memory) stepLines(results []string, first int) []string {
 			failed = " (FAILED)"
 		}
 
-		lines = append(lines, fmt.Sprintf("  Tool: %s %s", shorten(s.Tool, briefLen), shorten(s.Input, 2*briefLen)), fmt.Sprintf("  Result%s: %s", failed, results[i]))
-		lines = append(lines, fmt.Sprintf("  Duration: %d ms", s.Duration.Milliseconds()))
+		lines = append(lines, "    Tool: "+shorten(s.Tool, briefLen))
+		if s.Input != "" {
+			lines = append(lines, "    Input: "+shorten(s.Input, 2*briefLen))
+		}
+		lines = append(lines, fmt.Sprintf("    Result%s: %s", failed, results[i]), fmt.Sprintf("    Duration: %dms", s.Duration.Milliseconds()))
 	}
 
 	return lines

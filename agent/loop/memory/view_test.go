@@ -98,6 +98,36 @@ func TestViewGolden(t *testing.T) {
 	golden(t, "todo.txt", todo.View(memory.Signals{}, 8000))
 }
 
+// TestViewLiterals checks the literal lines of the view and of the reply to a verify (AYA-04).
+func TestViewLiterals(t *testing.T) {
+	row := contract.Of(t, "AYA-04")
+	m := memory.New(nil)
+	empty := m.View(memory.Signals{Budget: 14}, 8000)
+	take(t, m, `{"phase":"plan","summary":"p","plan":{"goal":"g","sub_tasks":[{"id":"1","title":"a"},{"id":"2","title":"b"},{"id":"3","title":"c","depends_on":["2"]}]}}`)
+	reply := take(t, m, `{"phase":"verify","summary":"v","key_facts":["k"],"sub_task_outcome":"done"}`)
+	for _, key := range row.Between("reply to a verify is", ".") {
+		if !strings.Contains(reply, `"`+key+`":`) {
+			t.Errorf("%s is not in %s", key, reply)
+		}
+	}
+
+	for _, line := range row.Between("Without errors:", ".") {
+		if !strings.Contains(empty, "[Errors]\n  "+line) {
+			t.Errorf("%q is not in\n%s", line, empty)
+		}
+	}
+	act(m, "look", "{}", "failed: x", true)
+	act(m, "look", "{}", "failed: x", true)
+	view := m.View(memory.Signals{Used: 5, Budget: 14}, 8000)
+	take(t, m, `{"phase":"verify","summary":"v","sub_task_outcome":"failed"}`)
+	view += m.View(memory.Signals{}, 8000)
+	for _, line := range row.Between("View:", "Without errors") {
+		if !strings.Contains(view, line) {
+			t.Errorf("%q is not in\n%s", line, view)
+		}
+	}
+}
+
 // TestViewBudget: C-9, outputs are kept whole, and shown within a budget: the newest whole,
 // older ones in a line with a pointer, the oldest steps not at all.
 func TestViewBudget(t *testing.T) {
@@ -151,7 +181,7 @@ func TestViewOfTooMuch(t *testing.T) {
 	}
 
 	v := m.View(memory.Signals{}, 12000)
-	if len(v) > 12000 || !utf8.ValidString(v) || !strings.Contains(v, "• 29 ü") || !strings.Contains(v, "(earlier facts are left out)") || !strings.Contains(v, "[step 61] x: failed") {
+	if len(v) > 12000 || !utf8.ValidString(v) || !strings.Contains(v, "• 29 ü") || !strings.Contains(v, "(earlier facts are left out)") || !strings.Contains(v, "[Step 61] x — failed") {
 		t.Errorf("%d bytes\n%s", len(v), v)
 	}
 }
@@ -159,8 +189,8 @@ func TestViewOfTooMuch(t *testing.T) {
 // TestSignals: AYA-09.
 func TestSignals(t *testing.T) {
 	row := contract.Of(t, "AYA-09")
-	same := fmt.Sprintf("the same x action has failed %d times: do something else", row.Number("2"))
-	refused := fmt.Sprintf("%d actions were refused: find another way, or ask with feedback", row.Number("2"))
+	same := fmt.Sprintf("⚠ the same x action has failed %d times: do something else", row.Number("2"))
+	refused := fmt.Sprintf("⚠ %d actions were refused: find another way, or ask with feedback", row.Number("2"))
 	m := memory.New(nil)
 	has := func(s memory.Signals, want ...string) {
 		t.Helper()
@@ -171,11 +201,11 @@ func TestSignals(t *testing.T) {
 	}
 
 	has(memory.Signals{})
-	has(memory.Signals{Used: 3, Budget: 12, Context: 49}, "3 of 12 steps used")
-	for _, percent := range []string{"50", "70", "90"} {
-		has(memory.Signals{Context: row.Number(percent)}, "more than "+percent+" % of the context is used")
+	has(memory.Signals{Used: 3, Budget: 12, Context: 49}, "ℹ 3 of 12 steps used")
+	for percent, mark := range map[string]string{"50": "ℹ", "70": "⚠", "90": "⚠"} {
+		has(memory.Signals{Context: row.Number(percent)}, mark+" more than "+percent+" % of the context is used")
 	}
-	has(memory.Signals{Context: 99}, "more than 90 % of the context is used")
+	has(memory.Signals{Context: 99}, "⚠ more than 90 % of the context is used")
 	act(m, "x", "{}", "rejected: no", true)
 	has(memory.Signals{})
 	act(m, "x", "{}", "rejected: no", true)
@@ -188,7 +218,7 @@ func TestSignals(t *testing.T) {
 		}
 	}
 
-	has(memory.Signals{}, same, "3 steps in a row without an action: act, or end", refused)
+	has(memory.Signals{}, same, "⚠ 3 steps in a row without an action: act, or end", refused)
 	m.ResetStreaks()
 	has(memory.Signals{}, same, refused)
 }
