@@ -136,7 +136,7 @@ func TestSkillsInThePrompt(t *testing.T) {
 		prompt    string
 		want, not []string
 	}{
-		"catalog":          {skills.AccessGlobal, []string{"csv"}, "Do it.", []string{"## Agent Skills", "### Skill Catalog", "- **tax**: Knows tax.", "### Skill Details", "#### csv"}, []string{"available_skills"}},
+		"catalog":          {skills.AccessGlobal, []string{"csv"}, "Do it.", []string{"## Agent Skills", "### Skill Catalog", "- **csv**: Knows csv.", "- **tax**: Knows tax.", "### Critical Rules for Using Skills", "### Skill Details", "#### csv"}, []string{"available_skills"}},
 		"all":              {"", nil, "Do it.", []string{`  <skill>\n    <name>csv</name>`, "<name>tax</name>", `"load_skill"`, `"enum"`}, []string{"rules are in", "capabilities_load"}},
 		"given":            {"", []string{"csv"}, "Do it.", []string{"The csv rules are in", "Root Path: "}, []string{"tax"}},
 		"given and others": {skills.AccessGlobal, []string{"csv"}, "Do it.", []string{"The csv rules are in", "<name>tax</name>"}, []string{"The tax rules"}},

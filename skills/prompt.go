@@ -34,7 +34,9 @@ func Index(list []*Skill) string {
 }
 
 // pathRules tell a model how to resolve the paths in a skill's instructions (AUT-04, AUT-06).
-const pathRules = `Paths in a skill's instructions are relative to its Root Path. Tools need absolute paths: put the Root Path before them. With Root Path %[1]s, the path scripts/run.sh means %[2]s.`
+const pathRules = `Paths in a skill's instructions are relative to its Root Path. Tools need absolute paths: put the Root Path before them. Examples with the Root Path %[1]s:
+- ./scripts/run.sh is %[2]s
+- scripts/run.sh is %[2]s`
 
 func pathRulesFor(root string) string {
 	return fmt.Sprintf(pathRules, root, filepath.Join(root, "scripts", "run.sh"))
@@ -46,28 +48,40 @@ type Details struct {
 	Instructions string
 }
 
-// Section is the catalog style of the prompt: the available skills, how to load them, and the
-// instructions of the preloaded ones (AUT-06); "" without skills.
+// Section is the catalog style of the prompt: all skills, how to load those that are not preloaded,
+// and the details of the preloaded ones (AUT-06). It is "" without skills.
 func Section(list []*Skill, preloaded []Details) string {
 	if len(list) == 0 && len(preloaded) == 0 {
 		return ""
 	}
 
 	var b strings.Builder
-	b.WriteString("## Agent Skills\n")
+	b.WriteString("## Agent Skills\n\n### Skill Catalog\n\n")
+	entry := func(s *Skill) { fmt.Fprintf(&b, "- **%s**: %s\n", s.Name, text.Collapse(s.Description)) }
+	for _, d := range preloaded {
+		entry(d.Skill)
+	}
+	for _, s := range list {
+		entry(s)
+	}
+
 	if len(list) > 0 {
-		b.WriteString("\n### Skill Catalog\n\n")
-		for _, s := range list {
-			fmt.Fprintf(&b, "- **%s**: %s\n", s.Name, text.Collapse(s.Description))
-		}
-		b.WriteString("\n" + loadHint)
+		b.WriteString("\nTo use a skill without details below, load it with load_skill and follow its instructions.\n")
 	}
 
 	if len(preloaded) > 0 {
-		fmt.Fprintf(&b, "\n%s\n\n### Skill Details\n", pathRulesFor(preloaded[0].Dir))
-		for _, d := range preloaded {
-			fmt.Fprintf(&b, "\n#### %s\n\nRoot Path: %s\n\n%s\n", d.Name, d.Dir, d.Instructions)
-		}
+		b.WriteString("\n" + details(preloaded))
+	}
+
+	return b.String()
+}
+
+// details are the instructions of preloaded skills, below the rules about their paths.
+func details(preloaded []Details) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "### Critical Rules for Using Skills\n\n%s\n\n### Skill Details\n", pathRulesFor(preloaded[0].Dir))
+	for _, d := range preloaded {
+		fmt.Fprintf(&b, "\n#### %s\n\nRoot Path: %s\n\n%s\n", d.Name, d.Dir, d.Instructions)
 	}
 
 	return b.String()
@@ -135,24 +149,26 @@ func (v View) Listed() (list []*Skill, more int) {
 // Prompt is the part of the system prompt about an agent's skills; "" without any. The error names
 // the skill whose instructions cannot be read.
 func (v View) Prompt(style string) (string, error) {
-	var details []Details
+	var preloaded []Details
 	for _, s := range v.Preloaded {
 		text, err := s.Instructions()
 		if err != nil {
 			return "", fmt.Errorf("the skill %s cannot be read: %w", s.Name, err)
 		}
-		details = append(details, Details{s, text})
+		preloaded = append(preloaded, Details{s, text})
 	}
 
 	listed, more := v.Listed()
 	var b strings.Builder
 	if style == StyleCatalog {
-		b.WriteString(Section(listed, details))
+		b.WriteString(Section(listed, preloaded))
 	} else {
 		if len(listed) > 0 {
 			b.WriteString(Index(listed) + "\n" + loadHint)
 		}
-		b.WriteString(Section(nil, details))
+		if len(preloaded) > 0 {
+			b.WriteString("## Agent Skills\n\n" + details(preloaded))
+		}
 	}
 
 	if more > 0 {

@@ -289,15 +289,38 @@ func TestIndex(t *testing.T) {
 // TestSection: the catalogue style to the byte (AUT-06).
 func TestSection(t *testing.T) {
 	list := []*skills.Skill{{Name: "csv", Description: "Cleans\n CSV."}}
-	details := []skills.Details{{Skill: &skills.Skill{Name: "pdf", Dir: filepath.FromSlash("/s/pdf")}, Instructions: "Read it."}}
-	want := "## Agent Skills\n\n### Skill Catalog\n\n- **csv**: Cleans CSV.\n\nTo use a skill, load it with load_skill and follow what it says.\n" +
-		"\nPaths in a skill's instructions are relative to its Root Path. Tools need absolute paths: put the Root Path before them. With Root Path /s/pdf, the path scripts/run.sh means /s/pdf/scripts/run.sh.\n" +
-		"\n### Skill Details\n\n#### pdf\n\nRoot Path: /s/pdf\n\nRead it.\n"
+	details := []skills.Details{{Skill: &skills.Skill{Name: "pdf", Description: "Reads PDF.", Dir: filepath.FromSlash("/s/pdf")}, Instructions: "Read it."}}
+	want := `## Agent Skills
+
+### Skill Catalog
+
+- **pdf**: Reads PDF.
+- **csv**: Cleans CSV.
+
+To use a skill without details below, load it with load_skill and follow its instructions.
+
+### Critical Rules for Using Skills
+
+Paths in a skill's instructions are relative to its Root Path. Tools need absolute paths: put the Root Path before them. Examples with the Root Path /s/pdf:
+- ./scripts/run.sh is /s/pdf/scripts/run.sh
+- scripts/run.sh is /s/pdf/scripts/run.sh
+
+### Skill Details
+
+#### pdf
+
+Root Path: /s/pdf
+
+Read it.
+`
 	if got := filepath.ToSlash(skills.Section(list, details)); got != want {
 		t.Errorf("%s\nwant\n%s", got, want)
 	}
-	if got := skills.Section(list, nil); strings.Contains(got, "Root Path") || strings.Contains(got, "Details") {
+	if got := skills.Section(list, nil); strings.Contains(got, "Root Path") || strings.Contains(got, "Details") || strings.Contains(got, "Rules") {
 		t.Errorf("rules without a preloaded skill: %s", got)
+	}
+	if got := skills.Section(nil, details); !strings.Contains(got, "- **pdf**: Reads PDF.") || strings.Contains(got, "load_skill") {
+		t.Errorf("without a skill to load: %s", got)
 	}
 	if got := skills.Section(nil, nil); got != "" {
 		t.Errorf("%q for no skill", got)
@@ -326,7 +349,9 @@ func TestContent(t *testing.T) {
 
 Root Path: DIR
 
-Paths in a skill's instructions are relative to its Root Path. Tools need absolute paths: put the Root Path before them. With Root Path DIR, the path scripts/run.sh means DIR/scripts/run.sh.
+Paths in a skill's instructions are relative to its Root Path. Tools need absolute paths: put the Root Path before them. Examples with the Root Path DIR:
+- ./scripts/run.sh is DIR/scripts/run.sh
+- scripts/run.sh is DIR/scripts/run.sh
 
 Run scripts/clean.sh.
 
