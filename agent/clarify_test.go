@@ -2,6 +2,7 @@ package agent_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -42,6 +43,10 @@ func TestClarify(t *testing.T) {
 	items, err := b.ledger.Inbox(t.Context())
 	if err != nil || len(items) != 1 {
 		t.Fatalf("inbox: %+v (%v)", items, err)
+	}
+	e, found, err := b.ledger.LastEvent(t.Context(), id, "run.waiting")
+	if want := fmt.Sprintf(`{"allow_multiple":true,"item":%d,"kind":"input","options":["GLS","Sparkasse"],"question":"Which account?"}`, items[0].ID); err != nil || !found || string(e.Data) != want {
+		t.Errorf("event %s, want %s (%v)", e.Data, want, err)
 	}
 	if _, err := b.ledger.Answer(t.Context(), items[0].ID, "Sparkasse"); err != nil {
 		t.Fatal(err)

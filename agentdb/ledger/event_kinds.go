@@ -15,7 +15,7 @@ var eventKinds = []EventKind{
 	{"run.queued", "a run was accepted, and waits for its turn", "trigger", false},
 	{"run.refused", "a run was asked for and refused, because too many wait, or its caller asked too often; more is how many others were since the last such event", "trigger, agent, reason, more", false},
 	{"run.started", "an attempt at a run began", "attempt", false},
-	{"run.waiting", "a run waits for its owner, or for something that its module started, and has given its place back", "item, kind, question, action, options, input_schema", false},
+	{"run.waiting", "a run waits for its owner, or for something that its module started, and has given its place back", "item, kind, question, action, allow_multiple (of a question), options (absent if the answer is free), input_schema", false},
 	{"run.answered", "what a run waited for was answered", "item, answer, reason", false},
 	{"run.info", "a run tells its owner something that needs no answer", "item, text", false},
 	{"run.tainted", "a run met untrusted content, private data, or had an effect beyond the host", "taint", false},

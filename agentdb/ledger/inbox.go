@@ -217,6 +217,10 @@ func parkRun(tx *sqlite.Tx, r Run, res Result, now time.Time) error {
 		data["action"] = q.Action.Description
 	}
 
+	if q.Kind == KindInput {
+		data["allow_multiple"] = q.Multiple
+	}
+
 	if len(q.Options) > 0 {
 		data["options"] = q.Options
 	}

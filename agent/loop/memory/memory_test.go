@@ -226,7 +226,7 @@ func TestParseAnything(t *testing.T) {
 	})
 }
 
-// TestRouting: AYA-02, AYA-03, AYA-07, what each phase without a call does and answers.
+// TestRouting: AYA-02, AYA-03, AYA-04, AYA-07, what each phase without a call does and answers.
 func TestRouting(t *testing.T) {
 	m := memory.New(nil)
 	for _, c := range [][2]string{

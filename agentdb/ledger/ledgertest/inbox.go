@@ -81,15 +81,16 @@ func inbox(t *testing.T, open Open) {
 	}
 }
 
-// waitingEvents: what a run waits for, and what may be answered, is in the event, and its owner is told in all the ways there are.
+// waitingEvents (OSA-18): what a run waits for, and what may be answered, is in the event, and its owner is told in all the ways there are.
 func waitingEvents(t *testing.T, open Open) {
 	l, ctx := open(t), t.Context()
 	schema := `{"type":"object"}`
 	for want, q := range map[string]*ledger.Question{
-		`{"item":ITEM,"kind":"input","question":"Where to?"}`:                                       question("Where to?"),
-		`{"item":ITEM,"kind":"input","options":["a","b"],"question":"Which one?"}`:                  question("Which one?", "a", "b"),
-		`{"input_schema":{"type":"object"},"item":ITEM,"kind":"input","question":"Where to?"}`:      {Title: "j asks", Message: "Where to?", InputSchema: json.RawMessage(schema), Expires: time.Hour},
-		`{"action":"to: bob","item":ITEM,"kind":"approval","options":["once"],"question":"May I?"}`: {Kind: ledger.KindApproval, Title: "j asks", Message: "May I?", Options: []string{"once"}, Action: ledger.Action{Tool: "send", Description: "to: bob", Hash: "h"}, Expires: time.Hour},
+		`{"allow_multiple":false,"item":ITEM,"kind":"input","question":"Where to?"}`:                                  question("Where to?"),
+		`{"allow_multiple":false,"item":ITEM,"kind":"input","options":["a","b"],"question":"Which one?"}`:             question("Which one?", "a", "b"),
+		`{"allow_multiple":true,"item":ITEM,"kind":"input","options":["a","b"],"question":"Which ones?"}`:             {Title: "j asks", Message: "Which ones?", Options: []string{"a", "b"}, Multiple: true, Expires: time.Hour},
+		`{"allow_multiple":false,"input_schema":{"type":"object"},"item":ITEM,"kind":"input","question":"Where to?"}`: {Title: "j asks", Message: "Where to?", InputSchema: json.RawMessage(schema), Expires: time.Hour},
+		`{"action":"to: bob","item":ITEM,"kind":"approval","options":["once"],"question":"May I?"}`:                   {Kind: ledger.KindApproval, Title: "j asks", Message: "May I?", Options: []string{"once"}, Action: ledger.Action{Tool: "send", Description: "to: bob", Hash: "h"}, Expires: time.Hour},
 	} {
 		run := enqueue(t, l, manual("j"))[0].Run
 		notices := []ledger.Notice{{Run: run, Channel: "desktop", Body: ledger.ItemPlaceholder}, {Run: run, Channel: "mail", Body: ledger.ItemPlaceholder}}

@@ -4,16 +4,17 @@ import "encoding/json"
 
 // Item is something that waits for a person.
 type Item struct {
-	ID       string   `json:"id"`
-	Run      string   `json:"run"`
-	Runs     []string `json:"runs"` // that the answer is for: others may ask for the same
-	Job      string   `json:"job"`
-	Agent    string   `json:"agent"`
-	Kind     string   `json:"kind"`
-	Title    string   `json:"title"`
-	Message  string   `json:"message"`
-	Options  []string `json:"options"`
-	Multiple bool     `json:"multiple"`
+	ID      string   `json:"id"`
+	Run     string   `json:"run"`
+	Runs    []string `json:"runs"` // that the answer is for: others may ask for the same
+	Job     string   `json:"job"`
+	Agent   string   `json:"agent"`
+	Kind    string   `json:"kind"`
+	Title   string   `json:"title"`
+	Message string   `json:"message"`
+	// Options are the answers to choose from. Without options, the answer is free.
+	Options  []string `json:"options,omitempty"`
+	Multiple bool     `json:"allow_multiple"` // several options may be chosen
 	// InputSchema is the JSON Schema of an answer of several values.
 	InputSchema json.RawMessage `json:"input_schema,omitempty"`
 	Action      string          `json:"action"`                 // of an approval what would be done, exactly; else the command that answers it

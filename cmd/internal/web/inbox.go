@@ -42,11 +42,6 @@ const (
 const defaultClosed = 50
 
 func newItem(i ledger.Item) api.Item {
-	options := i.Options
-	if options == nil {
-		options = []string{}
-	}
-
 	action := "rouse answer " + id(i.ID) + " " + answers(i)
 	if i.Kind == ledger.KindApproval {
 		action = i.Action.Description
@@ -57,7 +52,7 @@ func newItem(i ledger.Item) api.Item {
 		runs = []string{}
 	}
 
-	return api.Item{ID: id(i.ID), Run: strings.Join(runs, ""), Runs: runs, Job: i.Job, Agent: i.Agent, Kind: i.Kind, Title: i.Title, Message: i.Message, Options: options, Multiple: i.Multiple, InputSchema: i.InputSchema,
+	return api.Item{ID: id(i.ID), Run: strings.Join(runs, ""), Runs: runs, Job: i.Job, Agent: i.Agent, Kind: i.Kind, Title: i.Title, Message: i.Message, Options: i.Options, Multiple: i.Multiple, InputSchema: i.InputSchema,
 		Action: action, Tool: i.Action.Tool, Hash: i.Action.Hash, State: i.State, Answer: i.Answer, Reason: i.Reason, CreatedAt: api.At(i.CreatedAt), ExpiresAt: api.At(i.ExpiresAt)}
 }
 
