@@ -239,6 +239,9 @@ func (p *programRun) finish(res *loop.Result) {
 	}
 	res.Verified = false
 	res.Spent = loop.Spent{Usage: p.spent.Usage, CostMicroUSD: p.spent.CostMicroUSD, EstimatedTokens: p.spent.EstimatedTokens, EstimatedMicroUSD: p.spent.EstimatedMicroUSD}
+	if e := p.ended; e != nil && e.Reported && res.Outcome == domain.OutcomeTimeout { // it hung after its final result
+		res.Outcome, res.Summary, res.Error = e.Outcome, e.Answer, e.Error
+	}
 	if p.ended != nil {
 		res.Steps, res.Calls = max(p.ended.Turns, 1), res.Calls+p.ended.Calls
 	}

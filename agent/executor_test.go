@@ -141,6 +141,11 @@ func TestExecutorEndings(t *testing.T) {
 		"idle":    {"silent", loop.Bounds{Idle: 300 * time.Millisecond}, domain.OutcomeTimeout, "wrote nothing for 300ms"},
 		"wall":    {"silent", loop.Bounds{Wall: 500 * time.Millisecond}, domain.OutcomeTimeout, "wall time"},
 		"crashes": {"crashes", loop.Bounds{}, domain.OutcomeError, "out of ideas"},
+
+		"hangs after its result":              {"reports and hangs", loop.Bounds{}, domain.OutcomeSuccess, ""},
+		"is idle after its result":            {"reports and hangs", loop.Bounds{Idle: 8 * time.Second}, domain.OutcomeSuccess, ""},
+		"takes all its time after its result": {"reports and hangs", loop.Bounds{Wall: 9 * time.Second}, domain.OutcomeSuccess, ""},
+		"hangs after its failure":             {"reports a failure and hangs", loop.Bounds{Idle: 8 * time.Second}, domain.OutcomeError, "no luck"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -153,7 +158,7 @@ func TestExecutorEndings(t *testing.T) {
 			job.Bounds = c.bounds
 			b.plan.Jobs["j"] = job
 			id := b.enqueue(ledger.Request{Job: "j", Agent: "clerk"})
-			if res := b.run(id); res.Outcome != c.want || !strings.Contains(res.Error, c.says) {
+			if res := b.run(id); res.Outcome != c.want || !strings.Contains(res.Error, c.says) || c.want == domain.OutcomeSuccess && res.Summary != "The work is done." {
 				t.Errorf("%+v", res)
 			}
 			b.noChild()

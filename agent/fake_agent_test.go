@@ -90,6 +90,13 @@ func fakeAgent(does string) {
 		write("half.txt", "half")
 		fmt.Fprintln(os.Stderr, "panic: out of ideas")
 		os.Exit(3)
+	case "reports and hangs", "reports a failure and hangs":
+		write("done.txt", "done")
+		answer("1", "The work is done.", 5, 5)
+		fails := does != "reports and hangs"
+		say(m{"type": "result", "subtype": "success", "is_error": fails, "result": map[bool]string{true: "no luck"}[fails], "total_cost_usd": 0.25})
+		signal.Ignore(syscall.SIGTERM)
+		select {}
 	case "fails once":
 		if strings.Contains(string(task), "did not succeed") {
 			write("second.txt", string(task))

@@ -114,9 +114,13 @@ func (r *Reader) claudeAnswer(raw json.RawMessage) {
 
 	again := m.ID != "" && r.seen[string(m.ID)]
 	if !again || said.Len() > 0 {
+		earlier := r.said
 		r.turn(string(m.Model), said.String())
 		if again { // more of the same turn: a step of the record, and none of the model's
 			r.Turns--
+			if said.Len() > 0 && len(earlier) < maxText {
+				r.said = earlier + "\n" + said.String()
+			}
 		}
 	}
 	if u, ok := claudeTokens(m.Usage); ok && !again {
@@ -180,7 +184,7 @@ func (r *Reader) claudeRateLimit(raw json.RawMessage) {
 
 // claudeResult reads the last event.
 func (r *Reader) claudeResult(e claudeEvent) {
-	r.Done, r.Text = true, string(e.Result)
+	r.finish(string(e.Result))
 	if e.Cost != nil {
 		r.CostMicroUSD, r.CostKnown = e.Cost.micro(), true
 	}

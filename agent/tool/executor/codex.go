@@ -60,13 +60,14 @@ func (r *Reader) codex(kind string, raw json.RawMessage) bool {
 		if object(e.Usage, &u) {
 			r.addUsage(model.Usage{Input: int64(u.Input), Output: int64(u.Output), Cached: int64(u.Cached)})
 		}
-		r.Done, r.Failed = true, false
+		r.finish(r.Text)
+		r.Failed = false
 	case "turn.failed":
 		var failure struct {
 			Message words `json:"message"`
 		}
 		object(e.Error, &failure)
-		r.Done = true
+		r.finish(r.Text)
 		r.fail(string(failure.Message))
 	case "error": // it may connect again after it: turn.failed says that it did not
 		r.Why = clip(string(e.Message), 2000)

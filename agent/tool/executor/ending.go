@@ -25,6 +25,7 @@ const geminiTurnLimit = 53
 // ending is all that is known of how a program ended.
 type ending struct {
 	reading        Reading
+	final          bool // the final result arrived before the program ended
 	ended          shell.Ended
 	over           *bound // of the run, for which the host stopped it; nil: none
 	asJSON         bool
@@ -35,8 +36,9 @@ type ending struct {
 	hint           string // about an access that the sandbox may have refused, or ""
 }
 
-// conclude is the table of what endings mean (docs/executors.md). A success is nothing but an exit of 0, with a result that
-// says no failure and is not empty.
+// conclude returns the result of a program by the table in docs/executors.md. A success needs a result that is not empty and
+// reports no failure, and an exit code of 0. After a final result it does not matter if the program hangs, is ended by the host
+// or receives a signal.
 func (e ending) conclude() Result {
 	r := e.reading
 	if !e.asJSON {
@@ -50,7 +52,10 @@ func (e ending) conclude() Result {
 	res := Result{
 		Program: e.argv0, Form: r.Dialect, Model: r.Model, Session: r.Session, Answer: clip(strings.TrimSpace(r.Text), maxAnswer), Turns: r.Turns, Calls: r.Calls,
 		TokensIn: r.Usage.Input, TokensOut: r.Usage.Output, ExitCode: e.ended.Exit, Signal: e.ended.Signal, KilledBy: e.ended.KilledBy,
-		Tier: e.ended.Tier, Stderr: e.stderr, Unavailable: r.Unavailable, RetryAt: r.RetryAt,
+		Tier: e.ended.Tier, Stderr: e.stderr, Unavailable: r.Unavailable, RetryAt: r.RetryAt, Reported: e.final,
+	}
+	if e.final && (e.ended.KilledBy != "" || e.ended.Signal != "") {
+		e.ended.KilledBy, e.ended.Signal, e.ended.Exit = "", "", 0
 	}
 	res.Outcome, res.Error = e.judge(r, res.Answer)
 	if res.Outcome.Done() { // a limit on its way did not keep it from its end

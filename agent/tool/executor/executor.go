@@ -149,6 +149,7 @@ type Result struct {
 	Tier         sandbox.Tier   `json:"tier,omitempty"`
 	Stderr       string         `json:"stderr,omitempty"`
 	FilesChanged int            `json:"files_changed"`
+	Reported     bool           `json:"reported,omitempty"`    // the outcome is that of its final result, however it ended
 	Unavailable  bool           `json:"unavailable,omitempty"` // its model cannot be asked just now
 	RetryAt      time.Time      `json:"retry_at,omitzero"`
 	Spent        Spent          `json:"-"`

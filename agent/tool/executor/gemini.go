@@ -2,6 +2,7 @@ package executor
 
 import (
 	"encoding/json"
+	"strings"
 
 	"rouse/agent/model"
 )
@@ -64,6 +65,9 @@ func (r *Reader) gemini(kind string, raw json.RawMessage) bool {
 			}
 		}
 	case "tool_use":
+		if before := r.pieces.String(); strings.TrimSpace(before) != "" {
+			r.said = before
+		}
 		r.pieces.Reset() // what comes behind the calls is the answer
 		r.openCall(string(e.ID), string(e.Tool), e.Params)
 	case "tool_result":
@@ -72,7 +76,7 @@ func (r *Reader) gemini(kind string, raw json.RawMessage) bool {
 		r.Why = clip(string(e.Message), 2000)
 		r.noteOutage(r.Why)
 	case "result":
-		r.Done, r.Text = true, r.pieces.String()
+		r.finish(r.pieces.String())
 		r.geminiStats(e.Stats)
 		if e.Status != "success" {
 			r.geminiError(e.Error)

@@ -75,6 +75,8 @@ type Reader struct {
 	told     int             // turns that the listener has heard of
 	seen     map[string]bool // ids of messages whose usage was counted
 	events   int             // that were recognised
+	final    bool            // a final result arrived, and no turn or call after it
+	said     string          // text of the last assistant message that has one
 	pieces   strings.Builder // of an answer that comes in pieces
 	last     json.RawMessage // the last object without a known type
 	now      func() time.Time
@@ -177,6 +179,9 @@ func (r *Reader) Close() Reading {
 	for _, id := range slices.Clone(r.order) {
 		r.closeCall(id, "", false)
 	}
+	if r.Done && !r.Failed && strings.TrimSpace(r.Text) == "" {
+		r.Text = r.said
+	}
 	r.readWords()
 	return r.Reading
 }
@@ -209,6 +214,10 @@ func (r *Reader) readWhole() {
 // turn notes an answer of the model.
 func (r *Reader) turn(modelName, said string) {
 	r.Turns++
+	r.final = false
+	if strings.TrimSpace(said) != "" {
+		r.said = said
+	}
 	r.Written += int64(len(said))
 	if modelName != "" {
 		r.Model = clip(modelName, 100)
@@ -226,6 +235,7 @@ func (r *Reader) openCall(id, name string, args json.RawMessage) {
 		r.turn("", "")
 	}
 	r.Calls++
+	r.final = false
 	r.Written += int64(len(args))
 	if len(r.order) >= maxCalls {
 		return
@@ -267,6 +277,11 @@ func (r *Reader) total(u model.Usage) {
 	if u.Input+u.Output >= r.Usage.Input+r.Usage.Output {
 		r.Usage = u
 	}
+}
+
+// finish records the final result of a program that prints events.
+func (r *Reader) finish(answer string) {
+	r.Done, r.final, r.Text = true, true, answer
 }
 
 // fail notes that the program says it failed.

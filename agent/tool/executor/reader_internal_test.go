@@ -10,6 +10,7 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 	"unicode/utf8"
 
@@ -172,6 +173,71 @@ func TestListenerFails(t *testing.T) {
 	}
 }
 
+// TestEmptyResult: an empty result falls back to the text of the last assistant message.
+func TestEmptyResult(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct{ output, want string }{
+		"claude": {`{"type":"assistant","message":{"id":"1","content":[{"type":"text","text":"First."}]}}
+{"type":"assistant","message":{"id":"2","content":[{"type":"text","text":"It is"}]}}
+{"type":"assistant","message":{"id":"2","content":[{"type":"tool_use","id":"t","name":"Bash","input":{}}]}}
+{"type":"assistant","message":{"id":"2","content":[{"type":"text","text":"done.\nrouse-outcome: partial"}]}}
+{"type":"result","subtype":"success","is_error":false,"result":""}`, "It is\ndone."},
+		"claude without text": {`{"type":"assistant","message":{"id":"1","content":[{"type":"tool_use","id":"t","name":"Bash","input":{}}]}}
+{"type":"result","subtype":"success","is_error":false,"result":" "}`, ""},
+		"claude, failed": {`{"type":"assistant","message":{"id":"1","content":[{"type":"text","text":"First."}]}}
+{"type":"result","subtype":"error_during_execution","is_error":true,"result":""}`, ""},
+		"gemini": {`{"type":"init","session_id":"s","model":"auto"}
+{"type":"message","role":"assistant","content":"It is ","delta":true}
+{"type":"message","role":"assistant","content":"done.","delta":true}
+{"type":"tool_use","tool_name":"x","tool_id":"1","parameters":{}}
+{"type":"result","status":"success","stats":{}}`, "It is done."},
+		"no result": {`{"type":"assistant","message":{"id":"1","content":[{"type":"text","text":"First."}]}}`, ""},
+	} {
+		if r := read([]byte(c.output+"\n"), 100, nil); strings.TrimSpace(r.Text) != c.want {
+			t.Errorf("%s: %q, want %q", name, r.Text, c.want)
+		}
+	}
+}
+
+// TestLinger: a program has ten seconds after its final result, unless it goes on to work.
+func TestLinger(t *testing.T) {
+	t.Parallel()
+	result := `{"type":"result","subtype":"success","result":"done"}` + "\n"
+	work := `{"type":"assistant","message":{"content":[{"type":"text","text":"more"}]}}` + "\n"
+	other := `{"type":"system","subtype":"hook"}` + "\n"
+	for name, c := range map[string]struct {
+		lines []string // one each six seconds
+		want  time.Duration
+	}{
+		"a result":            {[]string{result}, 10 * time.Second},
+		"a result, then less": {[]string{result, other, other}, 10 * time.Second},
+		"a result, then work": {[]string{result, work}, 0},
+		"work, then a result": {[]string{result, work, result}, 22 * time.Second},
+		"no result":           {[]string{work}, 0},
+		"codex":               {[]string{`{"type":"thread.started"}` + "\n", `{"type":"turn.completed"}` + "\n"}, 16 * time.Second},
+		"codex, failed":       {[]string{`{"type":"turn.failed"}` + "\n"}, 10 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				begin, ended := time.Now(), time.Duration(0)
+				var l *linger
+				r := NewReader(t.Context(), true, nil, func(Reading) {})
+				l = newLinger(func() { ended = time.Since(begin) })
+				r.check = func(Reading) { l.set(r.final) }
+				for _, line := range c.lines {
+					_, _ = r.Write([]byte(line))
+					time.Sleep(6 * time.Second)
+				}
+				time.Sleep(time.Minute)
+				l.stop()
+				if ended != c.want {
+					t.Errorf("ended after %s, want %s", ended, c.want)
+				}
+			})
+		})
+	}
+}
+
 // The table of docs/executors.md: what an ending means.
 func TestEndings(t *testing.T) {
 	t.Parallel()
@@ -208,7 +274,12 @@ func TestEndings(t *testing.T) {
 		"refused calls":                {ending{reading: with(func(r *Reading) { r.Refused = []string{"Write", "Write", "Bash"} })}, domain.OutcomePartial, "refused 3 calls (Bash, Write)"},
 		"no JSON":                      {ending{argv0: "claude"}, domain.OutcomeError, "claude -p --output-format stream-json --verbose"},
 		"breaks off":                   {ending{reading: with(func(r *Reading) { r.Done = false })}, domain.OutcomeError, "breaks off"},
-		"a signal":                     {ending{reading: good, ended: shell.Ended{Result: sandbox.Result{Exit: -1, Signal: "SIGSEGV"}}}, domain.OutcomeError, "SIGSEGV"},
+		"a signal":                     {ending{reading: with(func(r *Reading) { r.Done = false }), ended: shell.Ended{Result: sandbox.Result{Exit: -1, Signal: "SIGSEGV"}}}, domain.OutcomeError, "SIGSEGV"},
+		"a result, and a signal":       {ending{reading: good, final: true, ended: shell.Ended{Result: sandbox.Result{Exit: -1, Signal: "SIGSEGV"}}}, domain.OutcomeSuccess, ""},
+		"a result, and silence":        {ending{reading: good, final: true, ended: killed(sandbox.KilledByIdle)}, domain.OutcomeSuccess, ""},
+		"a result, and exit 1":         {ending{reading: good, final: true, ended: exit(1)}, domain.OutcomeError, "exit 1"},
+		"a failure, and silence":       {ending{reading: with(func(r *Reading) { r.Failed, r.Why = true, "no key" }), final: true, network: true, ended: killed(sandbox.KilledByIdle)}, domain.OutcomeError, "no key"},
+		"a bound, and silence":         {ending{reading: good, final: true, ended: killed(sandbox.KilledByCancel), over: &bound{"too many turns"}}, domain.OutcomeBudget, "too many turns"},
 		"silence":                      {ending{reading: good, ended: killed(sandbox.KilledByIdle), idle: time.Minute}, domain.OutcomeTimeout, "wrote nothing for 1m0s"},
 		"memory":                       {ending{reading: good, ended: killed(sandbox.KilledByMemory)}, domain.OutcomeError, "executor.memory"},
 		"processes":                    {ending{reading: good, ended: killed(sandbox.KilledByProcesses)}, domain.OutcomeError, "processes"},

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync/atomic"
+	"time"
 
 	"rouse/agent/model"
 	"rouse/agent/tool"
@@ -79,7 +80,10 @@ func (p *program) start(ctx context.Context, before *file.Before, l shell.Progra
 
 	reader := NewReader(ctx, p.Settings.JSON, p.Listener, nil)
 	var over atomic.Pointer[bound]
+	linger := newLinger(func() { stop(errLingers) })
+	defer linger.stop()
 	reader.check = func(r Reading) {
+		linger.set(reader.final)
 		if b := p.exceeded(r); b != nil && over.CompareAndSwap(nil, b) {
 			stop(b)
 		}
@@ -91,6 +95,7 @@ func (p *program) start(ctx context.Context, before *file.Before, l shell.Progra
 	stdout, stderr := shell.NewOutput(maxAnswer), shell.NewOutput(maxStderr)
 	stdout.Tee, l.Stdout, l.Stderr = reader, stdout, stderr
 	ended, failed := p.Launcher.Run(within, l)
+	linger.stop()
 
 	writing := context.WithoutCancel(ctx)
 	reading := reader.Close()
@@ -101,7 +106,7 @@ func (p *program) start(ctx context.Context, before *file.Before, l shell.Progra
 
 	settled, err := before.Settle(writing, p.Log, p.Launcher.Roots.Boundary(), p.Launcher.Roots)
 	end := ending{
-		reading: reading, ended: ended, over: over.Load(), asJSON: p.Settings.JSON, network: p.Settings.Network, argv0: p.name(),
+		reading: reading, final: reader.final, ended: ended, over: over.Load(), asJSON: p.Settings.JSON, network: p.Settings.Network, argv0: p.name(),
 		idle: p.Bounds.Idle, stdout: stdout.Text(p.Redact), stderr: stderr.Text(p.Redact),
 	}
 	if refused := p.Launcher.Refused(l, ended.Result, end.stdout, end.stderr); refused != nil {
@@ -116,6 +121,36 @@ func (p *program) start(ctx context.Context, before *file.Before, l shell.Progra
 
 	err = errors.Join(err, reader.failure, p.Money.Settle(writing, res.Spent))
 	return p.answer(res, p.warnings(end, settled), false), err
+}
+
+// grace is the time that a program has to exit after its final result.
+const grace = 10 * time.Second
+
+var errLingers = errors.New("the program did not exit after its final result")
+
+// linger calls a function if a program does not exit within the grace time after its final result.
+type linger struct {
+	over  func()
+	timer *time.Timer // nil unless a final result arrived
+}
+
+func newLinger(over func()) *linger { return &linger{over: over} }
+
+// set starts the timer with the first final result, and stops it if the program goes on to work.
+func (l *linger) set(final bool) {
+	switch {
+	case !final:
+		l.stop()
+	case l.timer == nil:
+		l.timer = time.AfterFunc(grace, l.over)
+	}
+}
+
+func (l *linger) stop() {
+	if l.timer != nil {
+		l.timer.Stop()
+		l.timer = nil
+	}
 }
 
 // exceeded is the bound that the program went beyond, nil while there is none.
@@ -202,6 +237,9 @@ func (p *program) warnings(e ending, s file.Settled) (out []string) {
 	}
 	if n := e.reading.Garbled; n > 0 {
 		out = append(out, fmt.Sprintf("%s of what the program printed could not be read as JSON", text.Plural(n, "line")))
+	}
+	if e.final && e.ended.KilledBy != "" {
+		out = append(out, "the program did not exit after its final result, and was ended")
 	}
 	if n := e.reading.Turns; n > maxTurns {
 		out = append(out, fmt.Sprintf("the program took %d turns, of which the first %d are on record", n, maxTurns))
