@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"rouse/internal/contract"
 	"rouse/skills"
 )
 
@@ -65,6 +66,16 @@ func with(t testing.TB, changes map[string]string) string {
 		t.Fatal(err)
 	}
 	return string(text)
+}
+
+// manifestField returns the JSON of a field of the good manifest.
+func manifestField(t testing.TB, name string) json.RawMessage {
+	t.Helper()
+	var fields map[string]json.RawMessage
+	if err := json.Unmarshal([]byte(goodManifest), &fields); err != nil {
+		t.Fatal(err)
+	}
+	return fields[name]
 }
 
 // rules are the problems as "field rule", with a ? for warnings, in their order by name.
@@ -184,8 +195,19 @@ func TestManifestRules(t *testing.T) {
 
 // Each field that has to be there is missed with its name, and with how to write it: a manifest says all of it, whatever a README takes for optional (OSL-03, C-12).
 func TestManifestFieldsMissing(t *testing.T) {
-	for _, field := range []string{"name", "description", "version", "author", "schemaVersion", "capabilities", "requiredBindings", "permissions", "inputSchema", "outputSchema", "compatibilityRequirements",
-		"executionMode", "workspaceSupport", "workspaceSchemaVersion", "longRunningSupport", "userInputSupport", "artifactVersioningSupport", "supportedPlatforms", "bridgeRequirement", "agenticConfig"} {
+	row := contract.Of(t, "OSL-03")
+	for field, text := range map[string]string{"schemaVersion": row.Quote("2.0"), "inputSchema": row.Quote("object")} {
+		if !strings.Contains(with(t, nil), text) {
+			t.Errorf("the valid manifest has no %s", text)
+		}
+		broken := with(t, map[string]string{field: strings.Replace(string(manifestField(t, field)), text, "array", 1)})
+		dir := tree(t, map[string]string{"sums/manifest.json": broken, "sums/module.ts": goodModule})
+		if _, problems := skills.ReadManifest(filepath.Join(dir, "sums")); len(problems) != 1 || problems[0].Field != field {
+			t.Errorf("%s without %s: %v", field, text, problems)
+		}
+	}
+
+	for _, field := range row.Between("all of ", ". The schema") {
 		dir := tree(t, map[string]string{"sums/manifest.json": with(t, map[string]string{field: ""}), "sums/module.ts": goodModule})
 		m, problems := skills.ReadManifest(filepath.Join(dir, "sums"))
 		if m != nil || rules(problems) != field+" field-missing" || !strings.Contains(problems[0].Message, "write") {
@@ -305,8 +327,14 @@ func TestManifestValues(t *testing.T) {
 		t.Errorf("%s\nwant\n%s", g, w)
 	}
 
+	row := contract.Of(t, "OSL-10")
+	sandbox := fmt.Sprintf(`{%q: %q, %q: 7, %q: 9, %q: ["fetch"]}`, row.Quote("isolation"), row.Quote("strict"), row.Quote("maxExecutionMs"), row.Quote("maxMemoryMB"), row.Quote("allowedGlobals"))
+	if s := read(map[string]string{"sandbox": sandbox}).Sandbox; s.Isolation != "strict" || s.MaxExecutionMS != 7 || s.MaxMemoryMB != 9 || !slices.Equal(s.AllowedGlobals, []string{"fetch"}) {
+		t.Errorf("%+v", s)
+	}
+
 	m = read(map[string]string{"sandbox": "", "workspaceSupport": `"optional"`, "workspaceSchemaVersion": `"2.0.0"`})
-	if s := m.Sandbox; s.Isolation != "standard" || s.MaxExecutionMS != 30_000 || s.MaxMemoryMB != 128 || len(s.NetworkRules) > 0 {
+	if s := m.Sandbox; s.Isolation != row.Quote("standard") || s.MaxExecutionMS != row.Number("30000") || s.MaxMemoryMB != row.Number("128") || len(s.NetworkRules) > 0 {
 		t.Errorf("%+v", s)
 	}
 	if v := m.WorkspaceSchemaVersion; v == nil || *v != "2.0.0" {
@@ -316,6 +344,21 @@ func TestManifestValues(t *testing.T) {
 
 // Which systems a program is for, and what of its needs is here, in words (OSL-04, OSL-21, OSL-33, OSL-37).
 func TestObstacles(t *testing.T) {
+	row := contract.Of(t, "OSL-21")
+	for i, goos := range []string{"darwin", "windows", "linux"} {
+		platform := []string{row.Quote("macos"), row.Quote("windows"), row.Quote("linux")}[i]
+		for j, other := range []string{"darwin", "windows", "linux"} {
+			dir := tree(t, map[string]string{"sums/manifest.json": with(t, map[string]string{"supportedPlatforms": `["` + platform + `"]`, "compatibilityRequirements": `["` + row.Quote("indexeddb") + `"]`})})
+			m, problems := skills.ReadManifest(filepath.Join(dir, "sums"))
+			if m == nil {
+				t.Fatal(problems)
+			}
+			if refused := len(m.Refusals(other)) > 0; refused != (i != j) || m.Supports(other) == refused || len(m.Obstacles(other)) == 0 {
+				t.Errorf("for %s, on %s: %q, %q", platform, goos, m.Refusals(other), m.Obstacles(other))
+			}
+		}
+	}
+
 	for _, c := range []struct {
 		platforms, needs, goos string
 		supports               bool

@@ -4,10 +4,13 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
+	"rouse/internal/contract"
 	"rouse/skills"
 )
 
@@ -102,7 +105,11 @@ func TestIndexIsFound(t *testing.T) {
 // The tags of an index are searched, and shown with the skill; those of a place where strangers write are
 // not, for whoever may write there could lead a search (OSL-34).
 func TestTags(t *testing.T) {
-	dir := repository(t, "["+entry("sums")+"]", map[string]string{"skills/new/SKILL.md": skill("new", "Is not listed yet.")})
+	row := contract.Of(t, "OSL-34")
+	if !strings.Contains(entry("sums"), row.Quote("tags")) {
+		t.Fatal("the index has no tags")
+	}
+	dir := repository(t, "["+entry("sums")+"]", map[string]string{"skills/sums/" + row.Quote("docs.md"): "# How", "skills/new/SKILL.md": skill("new", "Is not listed yet.")})
 	c := skills.Discover(skills.Root{Path: dir, Trusted: true})
 
 	var entries []skills.Entry
@@ -111,6 +118,11 @@ func TestTags(t *testing.T) {
 	}
 	if len(entries) != 2 {
 		t.Fatalf("an index hides what it does not list: %v", entries)
+	}
+	if s, _ := c.Get("sums"); s == nil {
+		t.Fatal("sums is missing")
+	} else if docs, err := s.Docs(); docs != "# How" || err != nil {
+		t.Errorf("%q, %v", docs, err)
 	}
 	hits := skills.Search("money", entries, 5)
 	if len(hits) != 1 || hits[0].Name != "sums" || !slices.Equal(hits[0].Tags, []string{"money", "reports"}) {
@@ -121,6 +133,43 @@ func TestTags(t *testing.T) {
 	for _, s := range skills.Discover(skills.Root{Path: dir, Accept: accept}).Skills() {
 		if s.Tags != nil {
 			t.Errorf("%+v", s)
+		}
+	}
+}
+
+// TestLayout: OSL-01, OSL-02, the files of a repository and of a program.
+func TestLayout(t *testing.T) {
+	layout, found := contract.Of(t, "OSL-01"), contract.Of(t, "OSL-02")
+	index, manifest, code := layout.Quote("skills/index.json"), layout.Quote("manifest.json"), layout.Quote("module.ts")
+	files := map[string]string{index: "[" + entry("sums") + "]", "skills/sums/" + manifest: goodManifest, "skills/sums/" + code: goodModule,
+		"skills/sums/" + layout.Quote("docs.md"): "# Sums", "skills/sums/" + layout.Quote("config-schema.json"): `{"type": "object", "properties": {"a": {"type": "string"}}}`}
+	dir := tree(t, files)
+	if x := skills.ReadRegistry(dir); x == nil || len(x.Check()) > 0 || filepath.Base(index) != found.Quote("index.json") {
+		t.Errorf("%+v", x)
+	}
+	s, ok := skills.Discover(skills.Root{Path: dir, Trusted: true}).Get("sums")
+	if !ok || s.Kind() != "module" {
+		t.Fatalf("%+v", s)
+	}
+	if docs, err := s.Docs(); docs != "# Sums" || err != nil {
+		t.Errorf("%q, %v", docs, err)
+	}
+
+	delete(files, index) // without an index the folders are looked through
+	if s, ok := skills.Discover(skills.Root{Path: tree(t, files), Trusted: true}).Get("sums"); !ok || filepath.Base(s.File) != found.Quote("manifest.json") {
+		t.Errorf("without an index: %+v", s)
+	}
+	for _, name := range []string{manifest, found.Quote("module.ts")} {
+		if problems := skills.Validate(program(t, map[string]string{name: ""})); !strings.Contains(places(problems), name+":0:") {
+			t.Errorf("without %s: %s", name, places(problems))
+		}
+	}
+
+	slug := regexp.MustCompile(layout.Quote("^[a-z][a-z0-9-]*$"))
+	for _, name := range []string{"sums", "a", "a-1", "1a", "-a", "Sums", "sümme", "a_b", "a.b", "-"} {
+		_, problems := skills.ReadManifest(program(t, map[string]string{"manifest.json": with(t, map[string]string{"name": strconv.Quote(name)})}))
+		if refused := strings.Contains(rules(problems), "name slug"); refused == slug.MatchString(name) {
+			t.Errorf("%q: %s", name, rules(problems))
 		}
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"rouse/cmd/internal/config"
+	"rouse/internal/contract"
 )
 
 const moduleManifest = `{
@@ -38,6 +39,16 @@ func TestModuleJobs(t *testing.T) {
 		elsewhere = "linux"
 	}
 
+	settings, background := contract.Of(t, "OSL-11"), contract.Of(t, "OSL-16")
+	schema, key := settings.Quote("config-schema.json"), settings.Quote("skills.settings")
+	// unattended is the problem of a skill that does not support background execution, for a trigger of the job.
+	unattended := func(trigger string) string {
+		return "jobs[0]." + background.Quote(trigger) + ": the skill sums says that it must not run unattended"
+	}
+	if field := background.Quote("agenticConfig"); !strings.Contains(moduleManifest, `"`+field+`": {`) || !strings.Contains(moduleManifest, `"`+background.Quote("supportsBackgroundExecution")+`": false`) {
+		t.Fatal("the manifest of this test supports background execution")
+	}
+
 	type manifest struct {
 		features, permissions, bindings, platform, bridge, workspace, long, mode string
 		agentic                                                                  bool
@@ -60,11 +71,11 @@ func TestModuleJobs(t *testing.T) {
 		"has none":            {job: `, workspace: x`, says: "the skill sums keeps no workspaces"},
 		"runs long":           {change: func(m *manifest) { m.long = "required" }, says: "for which it needs a workspace, and the job names none"},
 		"manually":            {change: func(m *manifest) { m.mode, m.agentic = "agentic", true }},
-		"unattended":          {change: func(m *manifest) { m.mode, m.agentic = "agentic", true }, job: `, schedule: "@daily"`, says: "jobs[0].schedule: the skill sums says that it must not run unattended"},
-		"by a watch":          {change: func(m *manifest) { m.mode, m.agentic = "agentic", true }, job: `, watch: {folder: ./in}`, says: "jobs[0].watch: the skill sums says that it must not run unattended"},
-		"by a webhook":        {change: func(m *manifest) { m.mode, m.agentic = "agentic", true }, job: `, webhook: {path: j}`, says: "jobs[0].webhook: the skill sums says that it must not run unattended"},
-		"after another":       {change: func(m *manifest) { m.mode, m.agentic = "agentic", true }, job: `, after: [j]`, says: "jobs[0].after: the skill sums says that it must not run unattended"},
-		"unattended for once": {change: func(m *manifest) { m.mode, m.agentic = "agentic", true }, job: `, schedule: "@daily"`, more: `, settings: [{name: sums, config: {digits: 3}, background: true}]`},
+		"unattended":          {change: func(m *manifest) { m.mode, m.agentic = "agentic", true }, job: `, schedule: "@daily"`, says: unattended("schedule")},
+		"by a watch":          {change: func(m *manifest) { m.mode, m.agentic = "agentic", true }, job: `, watch: {folder: ./in}`, says: unattended("watch")},
+		"by a webhook":        {change: func(m *manifest) { m.mode, m.agentic = "agentic", true }, job: `, webhook: {path: j}`, says: unattended("webhook")},
+		"after another":       {change: func(m *manifest) { m.mode, m.agentic = "agentic", true }, job: `, after: [j]`, says: unattended("after")},
+		"unattended for once": {change: func(m *manifest) { m.mode, m.agentic = "agentic", true }, job: `, schedule: "@daily"`, more: `, settings: [{name: sums, config: {digits: 3}, ` + background.Quote("background: true") + `}]`},
 		"feature":             {change: func(m *manifest) { m.features = `"indexeddb"` }, says: "indexeddb"},
 		"needs programs":      {change: func(m *manifest) { m.bridge, m.features = "required", `"system_tools"` }, says: "needs programs, and the agent may run none"},
 		"has programs":        {change: func(m *manifest) { m.bridge, m.features = "required", `"system_tools"` }, grants: "commands: [{argv: [git, status]}]"},
@@ -73,7 +84,7 @@ func TestModuleJobs(t *testing.T) {
 		"has network":         {change: func(m *manifest) { m.permissions = `{"kind": "network", "scope": "x", "description": "x"}` }, grants: "network: [{host: example.com}]"},
 		"needs a secret":      {change: func(m *manifest) { m.bindings = `{"name": "key", "scope": "x", "description": "x", "required": true}` }, says: "needs the secret key"},
 		"settings":            {more: `, settings: [{name: sums, config: {digits: 3}, tools: ["db_*", notify]}]`},
-		"wrong settings":      {more: `, settings: [{name: sums, config: {digits: many}}]`, says: "skills.settings[0].config: does not fit the config-schema.json of the skill sums: digits:"},
+		"wrong settings":      {more: `, settings: [{name: sums, config: {digits: many}}]`, says: key + "[0].config: does not fit the " + schema + " of the skill sums: digits:"},
 		"no such skill":       {more: `, settings: [{name: sum}]`, says: `there is no skill with a module "sum"; did you mean "sums"?`},
 		"no such tool":        {more: `, settings: [{name: sums, tools: [notfy]}]`, says: `there is no tool "notfy"; did you mean "notify"?`},
 		"set twice":           {more: `, settings: [{name: sums}, {name: sums}]`, says: "skills.settings[1].name: the skill sums has settings above"},
@@ -97,7 +108,7 @@ skills: {roots: [{path: ./skills}]%s}
 agents: [{name: clerk, workdir: ./work, grants: {%s}}]
 jobs: [{name: j, agent: clerk, skill: sums, input: {to: 3}%s}]
 `, c.more, c.grants, c.job),
-				"skills/sums/config-schema.json": `{"type": "object", "properties": {"unit": {"type": "string", "default": "m"}, "digits": {"type": "number"}}}`,
+				"skills/sums/" + schema: `{"type": "object", "properties": {"unit": {"type": "string", "default": "m"}, "digits": {"type": "number"}}}`,
 				"skills/sums/module.ts":          "export async function execute() { return {} }",
 				"skills/sums/manifest.json":      fmt.Sprintf(moduleManifest, m.features, m.permissions, m.bindings, m.platform, m.bridge, m.workspace, m.long, m.mode, m.agentic),
 			} {

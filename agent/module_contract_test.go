@@ -1,0 +1,203 @@
+package agent_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"rouse/agent/model"
+	"rouse/agent/model/modeltest"
+	"rouse/internal/contract"
+	"rouse/internal/domain"
+)
+
+// typesOf returns a body of execute that tells the type of each expression.
+func typesOf(expressions ...string) string {
+	return "const types = [typeof " + strings.ReplaceAll(strings.Join(expressions, ", typeof "), ".", "?.") + "]; return {message: types.join()}"
+}
+
+// functions is the message of typesOf for n functions.
+func functions(n int) string { return strings.TrimSuffix(strings.Repeat("function,", n), ",") }
+
+// TestModuleExports: OSL-06, each export is called, and the schemas hold.
+func TestModuleExports(t *testing.T) {
+	t.Parallel()
+	row := contract.Of(t, "OSL-06")
+	source := strings.ReplaceAll(hooked(""), "execute", row.Quote("execute"))
+	for _, hook := range []string{row.Quote("onInstall"), row.Quote("onEnable"), row.Quote("onConfigure"), row.Quote("onUpgrade")} {
+		if !strings.Contains(source, hook+"(") {
+			t.Errorf("the module has no %s", hook)
+		}
+	}
+	source += fmt.Sprintf("\nexport async function %s() {}\nexport async function %s() {}\n", row.Quote("onDisable"), row.Quote("onUninstall"))
+	all := append([]string{"onDisable", "onUninstall"}, allHooks...)
+
+	b, _ := moduleAgent(t)
+	for _, step := range [][2]string{{"1.0.0", `install object, enable, configure {"a":1}`}, {"1.1.0", `install object, enable, configure {"a":1}, upgrade from 1.0.0`}} {
+		b.configured(`{"a":1}`)
+		if _, res := b.hookedRun(source, hooks(step[0], all...)); res.Summary != step[1] {
+			t.Errorf("%s: %s %s", step[0], res.Summary, res.Error)
+		}
+	}
+
+	number := declares{"type": "object", "properties": declares{"a": declares{"type": "number"}}}
+	for _, schema := range []string{row.Quote("inputSchema"), row.Quote("outputSchema")} {
+		_, res := setup(t).runModule(`return {a: "one"}`, map[string]any{"a": "one"}, declares{schema: number})
+		if res.Outcome != domain.OutcomeError || !strings.Contains(res.Error, schema) {
+			t.Errorf("%s: %+v", schema, res)
+		}
+	}
+}
+
+// TestModuleAPI: OSL-07, OSL-08, each method that a row names is there, and absent if it is not declared.
+func TestModuleAPI(t *testing.T) {
+	t.Parallel()
+	for id, before := range map[string]string{"OSL-07": "; and", "OSL-08": ". A job"} {
+		row := contract.Of(t, id)
+		b, s := moduleAgent(t, modeltest.Turn{Text: "The sum.", Usage: model.Usage{Input: 30, Output: 3}})
+		var methods []string
+		for _, literal := range row.Between("", before) {
+			if strings.HasPrefix(literal, "host.") {
+				methods = append(methods, literal)
+			}
+		}
+		if _, res := b.runModule(typesOf(methods...), nil, everything(s.granted.URL)); res.Summary != functions(len(methods)) {
+			t.Errorf("%s: %q are %s %s", id, methods, res.Summary, res.Error)
+		}
+
+		var body, want string
+		if id == "OSL-07" {
+			body = fmt.Sprintf(`const r = await host.llm.complete({purposeId: "sum-up", messages: [{role: "user", content: "x"}]});
+				return {message: [r.%s, r.%s.%s, r.tokensUsed.%s, typeof host.%s, host.%s === host.%s].join()}`, row.Quote("text"), row.Quote("tokensUsed"), row.Quote("prompt"),
+				row.Quote("completion"), row.Quote("skillId"), row.Quote("executionId"), row.Quote("runId"))
+			want = "The sum.,30,3,string,true"
+			if _, res := b.runModule(typesOf("host.llm", "host.network", "host.vault"), nil, nil); res.Summary != strings.Repeat(row.Quote("undefined")+",", 2)+"undefined" {
+				t.Errorf("not declared: %s %s", res.Summary, res.Error)
+			}
+		} else {
+			body = fmt.Sprintf(`const r = await host.tools.invoke(%q, {command: "echo", args: ["x"]});
+				const f = await host.network.fetch("%s/api/x");
+				const run = async (command) => { const j = await host.bridge.executeCommand({command, args: []}); return (await host.bridge.waitForJob(j.bridgeRunId)).status };
+				return {message: [r.%s.trim(), r.%s, f.%s, f.%s, f.%s, typeof f.%s, typeof f.%s, await run("echo"), await run("false")].join()}`,
+				row.Quote("system_execute_command"), s.granted.URL, row.Quote("stdout"), row.Quote("exitCode"), row.Quote("ok"), row.Quote("status"), row.Quote("statusText"), row.Quote("text"), row.Quote("json"))
+			want = "x,0,true,200,OK,function,function," + row.Quote("completed") + "," + row.Quote("failed")
+		}
+		if _, res := b.runModule(body, nil, everything(s.granted.URL)); res.Summary != want {
+			t.Errorf("%s: %s %s, want %s", id, res.Summary, res.Error, want)
+		}
+	}
+}
+
+// TestModuleRefusals: OSL-09, what the manifest does not declare is refused and names the field.
+func TestModuleRefusals(t *testing.T) {
+	t.Parallel()
+	row := contract.Of(t, "OSL-09")
+	b, s := moduleAgent(t)
+	everything := everything(s.granted.URL)
+	if rule := fmt.Sprint(everything["sandbox"]); !strings.Contains(rule, "/api/"+row.Quote("*")) {
+		t.Fatalf("the rule is %s", rule)
+	}
+	for call, field := range map[string]string{
+		`host.llm.complete({purposeId: "chat", messages: [{role: "user", content: "x"}]})`: row.Quote("llmUsage"),
+		`host.network.fetch("` + s.granted.URL + `/other")`:                                row.Quote("networkRules"),
+	} {
+		_, res := b.runModule("try { await "+call+"; return {} } catch (e) { return {message: e.code + ' ' + e.message} }", nil, everything)
+		if !strings.HasPrefix(res.Summary, "rejected ") || !strings.Contains(res.Summary, field) {
+			t.Errorf("%s: %s %s", call, res.Summary, res.Error)
+		}
+	}
+	if _, res := b.runModule(`return {message: String((await host.network.fetch("`+s.granted.URL+`/api/any/path")).ok)}`, nil, everything); res.Summary != "true" {
+		t.Errorf("a request that a rule covers: %+v", res)
+	}
+}
+
+// TestModuleModes: OSL-12, OSL-13, OSL-26, the methods of each mode.
+func TestModuleModes(t *testing.T) {
+	t.Parallel()
+	modes, run, workspace := contract.Of(t, "OSL-12"), contract.Of(t, "OSL-13"), contract.Of(t, "OSL-26")
+	host := run.Quote(modes.Quote("host.run"))
+	for mode, more := range map[string]declares{modes.Quote("declarative"): flows(declares{"executionMode": "declarative"}), modes.Quote("flow"): flows(nil), modes.Quote("agentic"): agentic(nil, nil)} {
+		b, _ := moduleAgent(t)
+		want := "object"
+		if mode == "declarative" {
+			want = "undefined"
+		}
+		if _, res := b.flow(typesOf(host), "trip", more); res.Summary != want {
+			t.Errorf("%s: %s %s", mode, res.Summary, res.Error)
+		}
+	}
+
+	for _, c := range []struct {
+		object string
+		row    *contract.Row
+	}{{host, run}, {workspace.Quote("host.workspace"), workspace}} {
+		var methods []string
+		for _, name := range c.row.Between("has", ".") {
+			methods = append(methods, c.object+"."+name)
+		}
+		b, _ := moduleAgent(t)
+		if _, res := b.flow(typesOf(methods...), "trip", flows(nil)); res.Summary != functions(len(methods)) {
+			t.Errorf("%q are %s %s", methods, res.Summary, res.Error)
+		}
+	}
+
+	for _, stop := range []string{`pause("why")`, `requestInput({title: "Go on?"})`} {
+		b, _ := moduleAgent(t)
+		id, res := b.flow("try { await host.run."+stop+" } catch (e) { return {message: 'caught'} }\nreturn {message: 'behind'}", "trip", flows(nil))
+		if res.Wait == nil || res.Summary != "" {
+			t.Errorf("%s: run %d %+v", stop, id, res)
+		}
+	}
+}
+
+// TestModuleOutcomes: OSL-15, how a run of a module ends, and for what it waits.
+func TestModuleOutcomes(t *testing.T) {
+	t.Parallel()
+	row := contract.Of(t, "OSL-15")
+	short := declares{"sandbox": declares{"isolation": "standard", "maxExecutionMs": 300, "maxMemoryMB": 64, "allowedGlobals": []string{}, "networkRules": []any{}}}
+	budget := agentic(1, nil)
+	for outcome, c := range map[string]struct {
+		body string
+		more declares
+	}{
+		row.Quote("success"):         {`return {}`, flows(nil)},
+		row.Quote("error"):           {`throw new Error("no")`, flows(nil)},
+		row.Quote("timeout"):         {`for (;;) {}`, flows(short)},
+		row.Quote("budget_exceeded"): {`await host.run.reportStep("a"); await host.run.reportStep("b"); return {}`, budget},
+	} {
+		b, _ := moduleAgent(t)
+		if _, res := b.flow(c.body, "trip", c.more); string(res.Outcome) != outcome {
+			t.Errorf("%s: %+v", outcome, res)
+		}
+	}
+
+	for wait, c := range map[string][2]string{row.Quote("input"): {`await host.run.requestInput({title: "?"})`, ""}, row.Quote("pause"): {`await host.run.pause("why")`, "stop"}} {
+		b, _ := moduleAgent(t)
+		id, _ := b.flow(c[0]+"; return {}", "trip", flows(nil))
+		r, err := b.ledger.Run(t.Context(), id)
+		if err != nil || string(r.WaitingFor) != wait {
+			t.Errorf("%s: %+v, %v", wait, r, err)
+		}
+		if c[1] != "" {
+			b.say(c[1])
+			if r, err = b.ledger.Run(t.Context(), id); err != nil || string(r.Outcome) != row.Quote("cancelled") {
+				t.Errorf("stopped: %+v, %v", r, err)
+			}
+		}
+	}
+}
+
+// TestModuleWorkspaces: OSL-28, where a module with each kind of support runs.
+func TestModuleWorkspaces(t *testing.T) {
+	t.Parallel()
+	row := contract.Of(t, "OSL-28")
+	for support, want := range map[string][2]string{row.Quote("required"): {"", "object"}, row.Quote("optional"): {"undefined", "object"}, row.Quote("none"): {"undefined", "undefined"}} {
+		for i, name := range []string{"", "trip"} {
+			b, _ := moduleAgent(t)
+			_, res := b.flow(typesOf("host.workspace"), name, flows(declares{row.Quote("workspaceSupport"): support}))
+			if refused := res.Outcome == domain.OutcomeError; refused != (want[i] == "") || !refused && res.Summary != want[i] {
+				t.Errorf("%s in workspace %q: %+v", support, name, res)
+			}
+		}
+	}
+}
