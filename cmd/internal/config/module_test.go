@@ -108,9 +108,9 @@ skills: {roots: [{path: ./skills}]%s}
 agents: [{name: clerk, workdir: ./work, grants: {%s}}]
 jobs: [{name: j, agent: clerk, skill: sums, input: {to: 3}%s}]
 `, c.more, c.grants, c.job),
-				"skills/sums/" + schema: `{"type": "object", "properties": {"unit": {"type": "string", "default": "m"}, "digits": {"type": "number"}}}`,
-				"skills/sums/module.ts":          "export async function execute() { return {} }",
-				"skills/sums/manifest.json":      fmt.Sprintf(moduleManifest, m.features, m.permissions, m.bindings, m.platform, m.bridge, m.workspace, m.long, m.mode, m.agentic),
+				"skills/sums/" + schema:     `{"type": "object", "properties": {"unit": {"type": "string", "default": "m"}, "digits": {"type": "number"}}}`,
+				"skills/sums/module.ts":     "export async function execute() { return {} }",
+				"skills/sums/manifest.json": fmt.Sprintf(moduleManifest, m.features, m.permissions, m.bindings, m.platform, m.bridge, m.workspace, m.long, m.mode, m.agentic),
 			} {
 				path := filepath.Join(dir, filepath.FromSlash(file))
 				if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, []byte(text), 0o600)); err != nil {
