@@ -37,7 +37,8 @@ type ImportSpec struct {
 type Imported struct {
 	Table          string   `json:"table"`
 	RowsImported   int64    `json:"rows_imported"`
-	RowsSkipped    int64    `json:"rows_skipped"` // do not fit, or an upsert of nothing but keys that are there already
+	RowsSkipped    int64    `json:"rows_skipped"`            // do not fit, or an upsert of nothing but keys that are there already
+	RowsRejected   int64    `json:"rows_rejected,omitempty"` // of RowsSkipped, those that do not fit
 	CreatedTable   bool     `json:"created_table"`
 	Columns        []string `json:"columns"`
 	Truncated      bool     `json:"truncated"` // max_rows left rows out
@@ -160,7 +161,7 @@ func (db *DB) importRows(ctx context.Context, tx *sqlite.Tx, by By, spec ImportS
 	}
 
 	if n := rejected.count(); n > 0 {
-		out.SampleErrors = rejected.samples()
+		out.RowsRejected, out.SampleErrors = int64(n), rejected.samples()
 		out.Warnings = append(out.Warnings[:len(out.Warnings):len(out.Warnings)], fmt.Sprintf("%d of %d rows of %s were left out because they do not fit; sample_errors says why, of the first", n, s.Rows, s.name))
 	}
 

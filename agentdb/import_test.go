@@ -141,7 +141,7 @@ func TestImportLeavesOutWhatDoesNotFit(t *testing.T) {
 
 	load(t, db, "f.csv", "id,a\n3500,old\n")
 	in := load(t, db, "f.csv", b.String()+"4000\n4001,y,,\n4002,y,z\n")
-	if in.RowsImported != 3999 || in.RowsSkipped != 4 || len(in.Warnings) != 1 {
+	if in.RowsImported != 3999 || in.RowsSkipped != 4 || in.RowsRejected != 4 || len(in.Warnings) != 1 {
 		t.Errorf("%+v", in)
 	}
 

@@ -1,6 +1,7 @@
 package loop
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -174,7 +175,7 @@ func (r *run) appendResults(b *callBatch) error {
 		}
 
 		made, _ := r.innerCall(c)
-		r.noteOutcome(made.Name, made.Args, b.envelopes[i].OK)
+		r.noteOutcome(made.Name, made.Args, b.envelopes[i], b.envelopes[i].OK)
 		if !b.deduped[i] {
 			r.advise(made, b.envelopes[i])
 		}
@@ -372,12 +373,25 @@ func (r *run) endedByCall(calls []model.Call, envelopes []tool.Envelope) bool {
 		if json.Unmarshal(e.Result, &end) != nil || end.Outcome == "" {
 			end.Outcome = domain.OutcomeSuccess
 		}
+		// A model that gives the outcome itself may have put the rows in by hand.
+		if why := r.leftOutError(); why != "" && end.Outcome == domain.OutcomeSuccess && !namesOutcome(made.Args) {
+			end.Outcome, end.Error = domain.OutcomePartial, cmp.Or(end.Error, why)
+		}
 
 		r.result.Exit, r.result.Outcome, r.result.Summary, r.result.Error = domain.ExitEnded, end.Outcome, end.Summary, end.Error
 		r.result.Verified = end.Error == ""
 		return true
 	}
 	return false
+}
+
+// namesOutcome reports whether the arguments of a call that ends the run give an outcome.
+func namesOutcome(args json.RawMessage) bool {
+	var a struct {
+		Outcome   string
+		EndStatus string `json:"end_status"`
+	}
+	return json.Unmarshal(args, &a) == nil && a.Outcome+a.EndStatus != ""
 }
 
 // endedByRejection ends the run after a rejected call, if policy says so.

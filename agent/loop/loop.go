@@ -1,6 +1,7 @@
 package loop
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -13,6 +14,7 @@ import (
 	"rouse/agent/model"
 	"rouse/agent/tool"
 	"rouse/internal/domain"
+	"rouse/internal/text"
 )
 
 // run is the state of one attempt.
@@ -50,7 +52,9 @@ type run struct {
 	approved map[string]string // the actions that the owner approved, by the keys of their calls
 
 	toolAnswered bool
-	changeFailed bool // the last call that could change something did not succeed
+	changeFailed bool   // the last call that could change something did not succeed
+	leftOut      int64  // rows that successful calls left out
+	leftOutBy    string // the last tool that left out rows
 }
 
 // Run executes one attempt to its end. An error means that the host is broken; whatever the
@@ -198,7 +202,7 @@ func (r *run) restore() (over bool) {
 			calls, envelopes = append(calls, c), append(envelopes, e)
 		}
 
-		r.noteOutcome(m.Name, args, ok)
+		r.noteOutcome(m.Name, args, e, ok)
 	}
 
 	// An attempt that was not interrupted may end with the call of a question. That one has
@@ -206,12 +210,23 @@ func (r *run) restore() (over bool) {
 	return r.Interrupted && r.endedByCall(calls, envelopes)
 }
 
-// noteOutcome remembers whether the last call that could change something succeeded.
-func (r *run) noteOutcome(name string, args json.RawMessage, ok bool) {
+// noteOutcome remembers whether the last call that could change something succeeded, and how many rows calls left out.
+func (r *run) noteOutcome(name string, args json.RawMessage, e tool.Envelope, ok bool) {
 	r.toolAnswered = true
 	if t, known := r.Registry.Lookup(name); known && t.EffectOf(args) != domain.EffectRead && !t.Ends() {
 		r.changeFailed = !ok
+		if n := e.LeftOut(); ok && n > 0 {
+			r.leftOut, r.leftOutBy = r.leftOut+n, name
+		}
 	}
+}
+
+// leftOutError names the rows that are missing, or returns "" if none is. A playbook judges its own calls.
+func (r *run) leftOutError() string {
+	if r.leftOut == 0 || r.Policy.NoModel {
+		return ""
+	}
+	return fmt.Sprintf("%s left out %s", r.leftOutBy, text.Plural(int(r.leftOut), "row"))
 }
 
 // iterate takes one step after the other until something ends the run.
@@ -309,6 +324,7 @@ func (r *run) handleAnswer(ctx context.Context, t turn) (over, free bool, err er
 	if r.result.Error = t.cutOff(); r.result.Error == "" && r.changeFailed {
 		r.result.Error = "the last call that could change something failed"
 	}
+	r.result.Error = cmp.Or(r.result.Error, r.leftOutError())
 
 	if r.result.Error != "" {
 		r.result.Outcome = domain.OutcomePartial

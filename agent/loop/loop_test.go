@@ -687,6 +687,7 @@ func TestRestoreFromTranscript(t *testing.T) {
 		"a change that failed":  {"change", `{"ok":false}`, "end", domain.ExitFinalResponse, "partial"},
 		"a change":              {"change", `{"ok":true}`, "end", domain.ExitFinalResponse, "success"},
 		"a reading that failed": {"read", `{"ok":false}`, "end", domain.ExitFinalResponse, "success"},
+		"rows left out":         {"change", `{"ok":true,"result":{"rows_imported":3,"rows_rejected":2}}`, "end", domain.ExitFinalResponse, "partial"},
 		"silence after work":    {"read", `{"ok":true}`, "", domain.ExitEmptyResponse, "partial"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -697,6 +698,22 @@ func TestRestoreFromTranscript(t *testing.T) {
 				t.Errorf("%+v", res)
 			}
 		})
+	}
+}
+
+// A run whose call left out rows is partial, unless its model gives another outcome.
+func TestRowsLeftOut(t *testing.T) {
+	for args, want := range map[string]domain.Outcome{
+		`{"text":"did it"}`:                     domain.OutcomePartial,
+		`{"text":"did it","outcome":"success"}`: domain.OutcomeSuccess,
+	} {
+		b := setup(t, say(call("complete", args)))
+		b.o.Messages = append(b.o.Messages, model.Message{Role: model.RoleAssistant, Calls: []model.Call{{ID: "a", Name: "change"}}},
+			model.Message{Role: model.RoleTool, CallID: "a", Name: "change", Text: `{"ok":true,"result":{"rows_rejected":2}}`})
+		res := b.run(t, t.Context())
+		if res.Outcome != want || want == domain.OutcomePartial && (res.Error != "change left out 2 rows" || res.Verified) {
+			t.Errorf("%s: %+v", args, res)
+		}
 	}
 }
 

@@ -80,6 +80,22 @@ func (e Envelope) WithField(field, expected string) Envelope {
 	return e
 }
 
+// LeftOut returns how many rows of its input the call left out because they do not fit.
+func (e Envelope) LeftOut() int64 {
+	const key = "rows_rejected" // of db_import
+	if !bytes.Contains(e.Result, []byte(key)) {
+		return 0
+	}
+
+	var res struct {
+		Rejected int64 `json:"rows_rejected"`
+	}
+	if json.Unmarshal(e.Result, &res) != nil {
+		return 0
+	}
+	return res.Rejected
+}
+
 // encode leaves <, > and & as they are: models read the text, browsers never do.
 func encode(v any) (json.RawMessage, error) {
 	var out bytes.Buffer

@@ -66,6 +66,8 @@ type Provider struct {
 	item    int
 	pending string // key of the call whose result comes with the next request
 
+	incomplete string // the first call that left out rows although no expect accepts it
+
 	recorded func(key string) (json.RawMessage, bool)
 	forget   func(key string)
 	skipped  func(key string) bool
@@ -117,7 +119,11 @@ func (p *Provider) Stream(ctx context.Context, r model.Request) iter.Seq2[model.
 			}
 			yield(model.Event{End: end}, nil)
 		case call == nil:
-			yield(model.Event{End: &model.End{Outcome: domain.OutcomeSuccess, Summary: p.Summary()}}, nil)
+			end := &model.End{Outcome: domain.OutcomeSuccess, Summary: p.Summary(), Error: p.incomplete}
+			if end.Error != "" {
+				end.Outcome = domain.OutcomePartial
+			}
+			yield(model.Event{End: end}, nil)
 		default:
 			yield(model.Event{Call: call}, nil)
 		}
@@ -201,6 +207,7 @@ func (p *Provider) recordResult(results []model.Result) error {
 	case e.OK:
 		t.made++
 		t.about, t.detail = p.describe(c.Name, result)
+		p.noteLeftOut(result)
 	case c.OnError != onErrorContinue && slices.Contains([]string{kindUnmet, "execution_error"}, e.Kind): // which say no more
 		return &callError{c.Name + " " + e.Kind, fmt.Sprintf("%s failed: %s", p.label(), e.Message)}
 	case c.OnError != onErrorContinue:
@@ -220,6 +227,22 @@ func (p *Provider) recordResult(results []model.Result) error {
 
 	p.advance()
 	return nil
+}
+
+// noteLeftOut remembers the rows that the current call left out. An expect.that has looked at the result, and accepts it.
+func (p *Provider) noteLeftOut(result any) {
+	m, _ := result.(map[string]any)
+	n, _ := m[rowsRejected].(int64)
+	p.tally[p.index].leftOut += n
+	if n == 0 || p.incomplete != "" || p.calls[p.index].Expect.That != "" {
+		return
+	}
+
+	p.incomplete = fmt.Sprintf("%s left out %s", p.label(), countRows(n))
+	if why, _ := m["sample_errors"].([]any); len(why) > 0 {
+		p.incomplete += ": " + text.Truncate(p.redact(show(why[0])), maxShown)
+	}
+	p.incomplete += ". Correct the file and import it again, or accept this with expect: {that: result.rows_imported > 0}"
 }
 
 // callError is the failure of a call. Its kind names the tool and what was wrong, without the details.

@@ -12,6 +12,8 @@ import (
 const (
 	maxDetail  = 60   // characters of a call's detail in a summary
 	maxSummary = 2000 // characters of a summary
+
+	rowsRejected = "rows_rejected" // of a result: rows that were left out because they do not fit
 )
 
 // tally counts what happened to one entry of the playbook.
@@ -22,6 +24,7 @@ type tally struct {
 	detail                string // what the last call that was made came to
 	kind                  string // of the last failure
 	failure               string // what it came to, where that is known
+	leftOut               int64  // rows that its calls left out, in all
 }
 
 func (t tally) begun() bool { return t.made+t.skipped+t.failed > 0 }
@@ -59,6 +62,10 @@ func (t tally) String() string {
 
 	if t.failed > 0 {
 		out += fmt.Sprintf(", %d failed (%s)", t.failed, t.kind)
+	}
+
+	if t.leftOut > 0 && t.made > 1 { // the detail of one call says it
+		out += fmt.Sprintf(", %s left out", countRows(t.leftOut))
 	}
 
 	if t.skipped > 0 {
@@ -99,7 +106,11 @@ func (p *Provider) describe(name string, result any) (about, what string) {
 	}
 
 	if n, ok := m["rows_imported"]; ok {
-		return name, countRows(n) + " into " + show(m["table"])
+		what := countRows(n) + " into " + show(m["table"])
+		if left, _ := m[rowsRejected].(int64); left > 0 {
+			what += fmt.Sprintf(", %d left out", left)
+		}
+		return name, what
 	}
 	if items, ok := m["rows"].([]any); ok {
 		return name, countRows(len(items))
