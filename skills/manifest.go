@@ -117,6 +117,9 @@ const (
 
 var permissionKinds = []PermissionKind{PermissionNetwork, PermissionStorage, PermissionVault, PermissionConversation, PermissionLLM, PermissionBrowser, PermissionWASM, PermissionFilesystem}
 
+// browserPermissions are the permissions of a browser that a permission may name.
+var browserPermissions = []string{"clipboard-read", "clipboard-write", "notifications", "geolocation", "camera", "microphone", "storage-persistent"}
+
 // Permission is one that a program asks for.
 type Permission struct {
 	Kind               PermissionKind `json:"kind"`
@@ -251,6 +254,7 @@ const (
 var (
 	grantTypes      = []string{GrantAuthorizationCode, GrantClientCredentials}
 	redirectModes   = []string{"popup", "same-window"}
+	environments    = []string{"browser-production", "browser-development"}
 	responseModes   = []string{"query", "fragment"}
 	authentications = []string{AuthenticationPost, AuthenticationBasic, AuthenticationNone}
 )

@@ -164,7 +164,7 @@ func (o *object) permission() Permission {
 		Kind:               oneOf(o, "kind", "the kind of permission, like network", permissionKinds),
 		Scope:              o.text("scope", "what it is about"),
 		Description:        o.text("description", "why the program needs it"),
-		BrowserPermissions: o.texts("browserPermissions", ""),
+		BrowserPermissions: manyOf(o, "browserPermissions", "", browserPermissions),
 	}
 }
 
@@ -253,7 +253,7 @@ func (o *object) oauth() OAuth {
 		ClientSecretBinding:        o.text("clientSecretBinding", ""),
 		RedirectPath:               o.text("redirectPath", "a path"),
 		RedirectMode:               oneOf(o, "redirectMode", "popup or same-window", redirectModes),
-		SupportedEnvironments:      o.texts("supportedEnvironments", `"supportedEnvironments": []`),
+		SupportedEnvironments:      manyOf(o, "supportedEnvironments", `"supportedEnvironments": []`, environments),
 		ResponseMode:               oneOf(o, "responseMode", "query or fragment", responseModes),
 		ClientAuthenticationMethod: oneOf(o, "clientAuthenticationMethod", "client_secret_post, client_secret_basic or none", authentications),
 	}
@@ -287,14 +287,7 @@ func (o *object) hooks(key string) []string {
 
 	out := []string{}
 	for i, item := range list.items {
-		field, name := fmt.Sprintf("%s[%d]", key, i), item
-		for _, k := range []string{"hook", "name", "event"} {
-			if v, ok := item.lookup(k); ok {
-				name = v
-				break
-			}
-		}
-
+		field, name := fmt.Sprintf("%s[%d]", key, i), hookName(item)
 		switch {
 		case name.kind != kindText:
 			o.add(item, field, RuleFieldType, false, "is %s, and must be the name of a hook, like onInstall", said(item))
@@ -306,6 +299,16 @@ func (o *object) hooks(key string) []string {
 	}
 
 	return out
+}
+
+// hookName is the name of a lifecycle hook, which is a text or a field of an object.
+func hookName(item value) value {
+	for _, key := range []string{"hook", "name", "event"} {
+		if v, ok := item.lookup(key); ok {
+			return v
+		}
+	}
+	return item
 }
 
 // checkSchema says why values cannot be checked by a schema. References to other files are not followed.

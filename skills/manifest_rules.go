@@ -16,13 +16,7 @@ func (o *object) compare(m *Manifest) {
 	o.compareSupport(m)
 	o.compareNames()
 
-	required, _ := o.value.lookup("compatibilityRequirements")
-	for i, item := range required.items {
-		if item.kind == kindText && !slices.Contains(featureNames(), item.text) {
-			o.add(item, fmt.Sprintf("compatibilityRequirements[%d]", i), RuleCompatibility, true, "%s", noneOf(item.text, featureNames()))
-		}
-	}
-
+	o.features()
 	if m.BridgeRequirement != BridgeRequired {
 		return
 	}
@@ -31,6 +25,16 @@ func (o *object) compare(m *Manifest) {
 	}
 	if named, ok := o.value.lookup("supportedPlatforms"); ok && named.kind == kindList && len(named.items) == 0 {
 		o.warn("supportedPlatforms", RuleBridgePlatforms, "is empty, and the skill runs programs of the machine; name the platforms that have them")
+	}
+}
+
+// features warns of compatibilityRequirements that are not known.
+func (o *object) features() {
+	required, _ := o.value.lookup("compatibilityRequirements")
+	for i, item := range required.items {
+		if item.kind == kindText && !slices.Contains(featureNames(), item.text) {
+			o.add(item, join(o.path, fmt.Sprintf("compatibilityRequirements[%d]", i)), RuleCompatibility, true, "%s", noneOf(item.text, featureNames()))
+		}
 	}
 }
 

@@ -138,6 +138,8 @@ func TestManifestRules(t *testing.T) {
 		"a redirection":  {map[string]string{"oauth": strings.Replace(oauth, "popup", "tab", 1)}, "oauth[0].redirectMode field-value"},
 		"a response":     {map[string]string{"oauth": strings.Replace(oauth, `"query"`, `"body"`, 1)}, "oauth[0].responseMode field-value"},
 		"a sign-in":      {map[string]string{"oauth": strings.Replace(oauth, `"none"`, `"magic"`, 1)}, "oauth[0].clientAuthenticationMethod field-value"},
+		"an environment": {map[string]string{"oauth": strings.Replace(oauth, `"supportedEnvironments": []`, `"supportedEnvironments": ["desktop"]`, 1)}, "oauth[0].supportedEnvironments[0] field-value"},
+		"a clipboard":    {map[string]string{"permissions": `[{"kind": "browser", "scope": "x", "description": "x", "browserPermissions": ["clipboard-read", "clipboard"]}]`}, "permissions[0].browserPermissions[1] field-value"},
 		"a view":         {map[string]string{"views": `[{"viewId": "v", "kind": "tab", "entryComponent": "V", "description": "x"}]`}, "views[0].kind field-value"},
 		"a language":     {map[string]string{"wasm": strings.Replace(wasm, "rust", "cobol", 1)}, "wasm[0].sourceLanguage field-value"},
 		"a source":       {map[string]string{"wasm": strings.Replace(wasm, `"url"`, `"file"`, 1)}, "wasm[0].sourceKind field-value"},

@@ -64,6 +64,7 @@ const (
 	RuleNameTwice       Rule = "name-twice"
 	RuleSecret          Rule = "secret"
 	RuleWASM            Rule = "wasm"           // a WebAssembly module is not there, or not the one that was audited
+	RuleExport          Rule = "export-missing" // the manifest names an export that the module does not have
 	RuleIndexMismatch   Rule = "index-mismatch" // the index says something else than the manifest
 	RuleIndexFolder     Rule = "index-folder"   // an entry whose folder is not there, or no folder of the repository
 )
@@ -81,6 +82,7 @@ const (
 	RuleReference        Rule = "reference"
 	RuleNameManifest     Rule = "name-manifest" // index, SKILL.md or folder call it something else
 	RuleExecute          Rule = "execute-missing"
+	RuleHookUndeclared   Rule = "hook-undeclared" // the module exports a hook that the manifest does not name
 	RulePlaceholder      Rule = "placeholder"
 	RuleWASMAudit        Rule = "wasm-audit"
 	RuleSecretLike       Rule = "secret-like"

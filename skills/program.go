@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -151,6 +152,49 @@ func validateProgram(dir string) []Problem {
 	}
 
 	return inOrder(problems)
+}
+
+// CheckExports compares the exports of a compiled module with the manifest in its folder. Each handler of a
+// tool and each lifecycle hook that the manifest declares must be exported (OSL-05).
+func CheckExports(dir string, exports []string) []Problem {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return unreadable(dir, err)
+	}
+	defer root.Close()
+
+	file := filepath.Join(dir, manifestFile)
+	source, problems := readFile(root, dir, manifestFile, MaxFile, "")
+	if len(problems) > 0 {
+		return problems
+	}
+	v, _ := parseJSON(file, source) // Validate reports the syntax
+	r := &report{file: file}
+	o := &object{report: r, value: v}
+	for _, one := range o.objects("tools") {
+		if handler, _ := one.value.lookup("handlerExport"); handler.kind == kindText && !slices.Contains(exports, handler.text) {
+			one.fail("handlerExport", RuleExport, "%q is not an export of %s; export a function of this name%s", handler.text, moduleFile, near(handler.text, exports))
+		}
+	}
+
+	hooks, _ := v.lookup("lifecycleHooks")
+	var declared []string
+	for i, item := range hooks.items {
+		name := hookName(item)
+		if name.kind != kindText {
+			continue
+		}
+		declared = append(declared, name.text)
+		if slices.Contains(lifecycleHooks, name.text) && !slices.Contains(exports, name.text) {
+			r.add(item, fmt.Sprintf("lifecycleHooks[%d]", i), RuleExport, false, "%q is not an export of %s; export a function of this name", name.text, moduleFile)
+		}
+	}
+	for _, name := range lifecycleHooks {
+		if slices.Contains(exports, name) && !slices.Contains(declared, name) {
+			o.warn("lifecycleHooks", RuleHookUndeclared, "does not name %s, which %s exports; add it, or the hook is never called", name, moduleFile)
+		}
+	}
+	return inOrder(r.problems)
 }
 
 // readPart reads a text of a program. module.ts has to be there.

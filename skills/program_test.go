@@ -131,6 +131,37 @@ func TestProgramRules(t *testing.T) {
 	})
 }
 
+// TestExports: handlers of tools and lifecycle hooks that a manifest declares must be exported (OSL-05).
+func TestExports(t *testing.T) {
+	hooks := with(t, map[string]string{"lifecycleHooks": `["onInstall", {"name": "onUpgrade"}, "onFire"]`})
+	for name, c := range map[string]struct {
+		manifest string
+		exports  []string
+		want     string
+	}{
+		"all":                  {goodManifest, []string{"add", "execute", "onInstall"}, ""},
+		"no handler":           {goodManifest, []string{"execute", "onInstall"}, "tools[0].handlerExport export-missing"},
+		"no hook":              {goodManifest, []string{"add", "execute"}, "lifecycleHooks[0] export-missing"},
+		"neither":              {goodManifest, nil, "lifecycleHooks[0] export-missing, tools[0].handlerExport export-missing"},
+		"hooks of both kinds":  {hooks, []string{"add"}, "lifecycleHooks[0] export-missing, lifecycleHooks[1] export-missing"},
+		"a hook not declared":  {goodManifest, []string{"add", "onInstall", "onDisable"}, "lifecycleHooks hook-undeclared?"},
+		"hooks, none declared": {with(t, map[string]string{"lifecycleHooks": ""}), []string{"add", "onEnable"}, "lifecycleHooks hook-undeclared?"},
+		"no JSON":              {"{", nil, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			problems := skills.CheckExports(program(t, map[string]string{"manifest.json": c.manifest}), c.exports)
+			if got := rules(problems); got != c.want {
+				t.Errorf("%s, want %s\n%v", got, c.want, problems)
+			}
+			for _, p := range problems {
+				if p.Line < 1 || filepath.Base(p.File) != "manifest.json" {
+					t.Errorf("%+v has no place", p)
+				}
+			}
+		})
+	}
+}
+
 // One catalog holds both kinds, found alike; a manifest that is something else's is none (OSL-01, OSL-02, UNI-08).
 func TestDiscoverPrograms(t *testing.T) {
 	broken := strings.Replace(goodManifest, `"2.0"`, `"1.0"`, 1)

@@ -138,6 +138,7 @@ func (o *object) entry() RegistryEntry {
 	}
 
 	o.texts("compatibilityRequirements", "")
+	o.features()
 	oneOf(o, "longRunningSupport", "", supports)
 	o.flag("userInputSupport", "")
 	o.flag("artifactVersioningSupport", "")

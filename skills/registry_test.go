@@ -57,6 +57,7 @@ func TestIndexRules(t *testing.T) {
 		"another schema":     {"[" + entry("sums", `"workspaceSchemaVersion": "1.0.0"`) + "]", "[0].workspaceSchemaVersion index-mismatch"},
 		"another name":       {"[" + strings.Replace(entry("sums"), `"name": "sums"`, `"name": "adder"`, 1) + "]", "[0].name name-manifest?"},
 		"other needs":        {"[" + entry("sums", `"compatibilityRequirements": []`) + "]", "[0].compatibilityRequirements index-mismatch?"},
+		"an unknown need":    {"[" + entry("sums", `"compatibilityRequirements": ["fetch", "teleport"]`) + "]", "[0].compatibilityRequirements index-mismatch?, [0].compatibilityRequirements[1] compatibility-unknown?"},
 		"twice":              {"[" + entry("sums") + "," + entry("sums") + "]", "[1].name name-twice"},
 		"a folder elsewhere": {"[" + strings.Replace(entry("sums"), "skills/sums", "../skills/sums", 1) + "]", "[0].folderPath index-folder, index-unlisted?"},
 		"a folder not there": {"[" + entry("sums") + "," + entry("gone") + "]", "[1].folderPath index-folder"},

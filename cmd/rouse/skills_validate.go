@@ -197,8 +197,8 @@ func validate(ctx context.Context, dirs []string, indexes []*skills.Registry) (v
 	return out, nil
 }
 
-// compiles says what keeps the program of a skill from being compiled; nothing where it has none, or none that can
-// be read, as is known already.
+// compiles returns the problems of the compiled program of a skill: the syntax of its module, and exports that its
+// manifest names. It returns nothing without a program, and without one that can be read, which is reported already.
 func compiles(ctx context.Context, dir string, known []skills.Problem) ([]skills.Problem, error) {
 	file := filepath.Join(dir, "module.ts")
 	unread := func(p skills.Problem) bool { return !p.Warning && filepath.Base(p.File) == "module.ts" }
@@ -206,7 +206,7 @@ func compiles(ctx context.Context, dir string, known []skills.Problem) ([]skills
 		return nil, nil
 	}
 
-	_, err := module.Compile(ctx, dir)
+	program, err := module.Compile(ctx, dir)
 	var wrong *module.SyntaxError
 	if errors.As(err, &wrong) {
 		return []skills.Problem{{File: filepath.Join(dir, wrong.File), Line: wrong.Line, Column: wrong.Column, Rule: skills.RuleSyntax, Message: wrong.Text}}, nil
@@ -214,7 +214,10 @@ func compiles(ctx context.Context, dir string, known []skills.Problem) ([]skills
 	if err != nil {
 		return nil, fmt.Errorf("the module of %s cannot be compiled: %w", dir, err)
 	}
-	return nil, nil
+	if !isFile(filepath.Join(dir, "manifest.json")) {
+		return nil, nil
+	}
+	return skills.CheckExports(dir, program.Exports()), nil
 }
 
 func printVerdicts(w io.Writer, v validated, summary bool) {
