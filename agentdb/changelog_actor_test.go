@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"rouse/agentdb"
+	"rouse/internal/contract"
 )
 
 // OSA-61: the changelog says who did it: an agent, with tables too; a migration, with its rows;
@@ -31,6 +32,7 @@ func TestActors(t *testing.T) {
 		t.Fatal(err)
 	}
 
+	row := contract.Of(t, "OSA-61")
 	var got []string
 	for _, c := range changes(t, db) {
 		got = append(got, c.Actor+" "+c.Op+" "+c.Table)
@@ -42,5 +44,34 @@ func TestActors(t *testing.T) {
 	}
 	if strings.Join(got, "\n") != strings.Join(want, "\n") {
 		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+
+	by, id := agentdb.By{Run: 6}, map[string]any{"category": "x"}
+	for _, change := range []func() (agentdb.Affected, error){
+		func() (agentdb.Affected, error) {
+			return db.Update(t.Context(), by, "expenses", map[string]any{"amount": 1}, id, false)
+		},
+		func() (agentdb.Affected, error) { return db.Delete(t.Context(), by, "expenses", id) },
+		func() (agentdb.Affected, error) { return db.Restore(t.Context(), by, "expenses", id) },
+	} {
+		if done, err := change(); err != nil || done.Rows != 1 {
+			t.Fatal(done, err)
+		}
+	}
+	seen := map[string]bool{}
+	for _, c := range changes(t, db) {
+		seen[c.Actor], seen[c.Op] = true, true
+		if c.Run == 6 && (c.PK == "" || c.Before == "" || c.After == "") {
+			t.Errorf("%+v", c)
+		}
+	}
+	words := append(row.Between("the actor (", ")"), row.Between("the op (", ")")...)
+	for _, word := range words {
+		if !seen[word] {
+			t.Errorf("no entry of the changelog has %s", word)
+		}
+	}
+	if len(seen) != len(words) {
+		t.Errorf("the changelog has %v", seen)
 	}
 }

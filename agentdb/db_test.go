@@ -7,12 +7,14 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
 
 	"rouse/agentdb"
 	"rouse/agentdb/sqlite"
+	"rouse/internal/contract"
 )
 
 func open(t testing.TB, path string) *agentdb.DB {
@@ -141,12 +143,28 @@ func TestCreateTable(t *testing.T) {
 
 // OSA-51, C-3: the host's columns are ISO text in UTC, and a trigger keeps _updated_at.
 func TestHostColumns(t *testing.T) {
+	row, times := contract.Of(t, "OSA-51"), contract.Of(t, "C-3")
 	db := fresh(t)
 	expenses(t, db)
 	insert(t, db, "expenses", map[string]any{"amount": 1})
-	rows, err := db.Query(t.Context(), agentdb.QuerySpec{SQL: "select _created_at, _updated_at, _deleted_at from expenses"})
-	if err != nil {
-		t.Fatal(err)
+	rows, err := db.Query(t.Context(), agentdb.QuerySpec{SQL: "select " + strings.Join(row.Between("columns ", ", and a trigger"), ", ") + " from expenses"})
+	if err != nil || strings.Join(rows.Columns, " ") != "_created_at _updated_at _deleted_at" {
+		t.Fatal(rows.Columns, err)
+	}
+	digits := regexp.MustCompile(`\d`)
+	if got := rows.Rows[0]["_created_at"].(string); digits.ReplaceAllString(got, "0") != digits.ReplaceAllString(times.Quote("2026-01-02T03:04:05.678Z"), "0") {
+		t.Errorf("a time is %s", got)
+	}
+	if got := system(t, db, "select sql from sqlite_master where name = 'expenses'"); !strings.Contains(got, fmt.Sprintf("%q ", row.Quote("id"))+row.Quote("INTEGER PRIMARY KEY AUTOINCREMENT")) {
+		t.Errorf("the table is %s", got)
+	}
+
+	valid, most := regexp.MustCompile("^"+row.Quote("[A-Za-z_][A-Za-z0-9_]*")+"$"), row.Number("128")
+	for _, name := range []string{"a", "Az_09", "x_", "9a", "a-b", "a b", "ä", strings.Repeat("n", most), strings.Repeat("n", most+1)} {
+		_, err := db.CreateTable(t.Context(), agentdb.By{}, agentdb.TableSpec{Name: name, Purpose: "p", Columns: []agentdb.Column{{Name: "c", Type: "TEXT"}}})
+		if (err == nil) != (valid.MatchString(name) && len(name) <= most) {
+			t.Errorf("the name %q: %v", name, err)
+		}
 	}
 
 	at, err := time.Parse("2006-01-02T15:04:05.000Z", rows.Rows[0]["_created_at"].(string))
@@ -257,7 +275,8 @@ func TestInsertManyRows(t *testing.T) {
 	t.Parallel()
 	db := fresh(t)
 	expenses(t, db)
-	rows := make([]map[string]any, 2500)
+	chunk := contract.Of(t, "C-14").Number("1,000")
+	rows := make([]map[string]any, 2*chunk+500)
 	for i := range rows {
 		rows[i] = map[string]any{"amount": i}
 	}

@@ -14,6 +14,7 @@ import (
 
 	"rouse/agentdb"
 	"rouse/agentdb/sqlite"
+	"rouse/internal/contract"
 )
 
 func pool(t *testing.T, o agentdb.PoolOptions) *agentdb.Pool {
@@ -33,6 +34,7 @@ func pool(t *testing.T, o agentdb.PoolOptions) *agentdb.Pool {
 
 // OSA-50: a file per agent, made when it is first asked for and not before.
 func TestPoolIsLazy(t *testing.T) {
+	row := contract.Of(t, "OSA-50")
 	dir := t.TempDir()
 	p := pool(t, agentdb.PoolOptions{Dir: dir, MaxOpen: 2, Quota: func(agent string) int64 {
 		if agent == "small" {
@@ -52,9 +54,15 @@ func TestPoolIsLazy(t *testing.T) {
 		}
 
 		expenses(t, db)
+		for _, table := range []string{row.Quote("_tables_meta"), row.Quote("_changelog"), row.Quote("_views")} {
+			system(t, db, "select count(*) from "+table)
+		}
+		if mode := system(t, db, "pragma journal_mode"); mode != row.Quote("wal") {
+			t.Errorf("the mode is %s", mode)
+		}
 		release()
 		release() // twice is once
-		if _, err := os.Stat(filepath.Join(dir, name, "db.sqlite")); err != nil {
+		if _, err := os.Stat(filepath.Join(dir, name, row.Quote("db.sqlite"))); err != nil {
 			t.Error(err)
 		}
 	}

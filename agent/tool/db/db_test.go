@@ -22,6 +22,8 @@ type bench struct {
 	work string
 	r    *tool.Registry
 	list []tool.Tool
+
+	calls int // made by try
 }
 
 func setup(t *testing.T) *bench {
