@@ -18,6 +18,7 @@ import (
 	"rouse/agent/tool"
 	"rouse/agent/tool/web"
 	"rouse/agentdb/ledger"
+	"rouse/internal/contract"
 	"rouse/internal/domain"
 	"rouse/skills"
 )
@@ -89,7 +90,12 @@ func handler(name, export string, input declares) declares {
 // what comes of the module is the result.
 func TestModelCallsModule(t *testing.T) {
 	t.Parallel()
-	b, s := moduleAgent(t, callOf("sums__execute", `{"a": "2"}`), modeltest.Turn{Text: "The sum.", Usage: model.Usage{Input: 30, Output: 3}}, callOf("sums__tell", `{}`), modeltest.Turn{Text: "It is done."})
+	row := contract.Of(t, "OSL-32")
+	execute, tell := row.Quote("sums__execute"), row.Quote("sums__tell")
+	if _, declared := handler("tell", "tellIt", declares{})[row.Quote("handlerExport")]; !declared {
+		t.Fatal("the tool has no handler")
+	}
+	b, s := moduleAgent(t, callOf(execute, `{"a": "2"}`), modeltest.Turn{Text: "The sum.", Usage: model.Usage{Input: 30, Output: 3}}, callOf(tell, `{}`), modeltest.Turn{Text: "It is done."})
 	more := withTools(s.granted.URL, handler("tell", "tellIt", declares{}))
 	more["inputSchema"] = declares{"type": "object", "properties": declares{"a": declares{"type": "number"}}, "required": []string{"a"}}
 	b.offering(`
@@ -105,7 +111,7 @@ func TestModelCallsModule(t *testing.T) {
 	if res.Summary != "It is done." || b.text("work", "out.txt") != "The sum." {
 		t.Errorf("%+v; wrote %q", res, b.text("work", "out.txt"))
 	}
-	if told := b.toolsOf(0); !slices.Contains(told, "sums__execute") || !slices.Contains(told, "sums__tell") || slices.Contains(told, "host_storage_get") {
+	if told := b.toolsOf(0); !slices.Contains(told, execute) || !slices.Contains(told, tell) || slices.Contains(told, "host_storage_get") {
 		t.Errorf("told of %v", told)
 	}
 

@@ -1,12 +1,15 @@
 package agent_test
 
 import (
+	"encoding/json"
 	"fmt"
+	"maps"
 	"strings"
 	"testing"
 
 	"rouse/agent/model"
 	"rouse/agent/model/modeltest"
+	"rouse/agentdb/ledger"
 	"rouse/internal/contract"
 	"rouse/internal/domain"
 )
@@ -198,6 +201,72 @@ func TestModuleWorkspaces(t *testing.T) {
 			if refused := res.Outcome == domain.OutcomeError; refused != (want[i] == "") || !refused && res.Summary != want[i] {
 				t.Errorf("%s in workspace %q: %+v", support, name, res)
 			}
+		}
+	}
+}
+
+// TestModuleCommandStates: OSL-20, what events tell of the commands of a module.
+func TestModuleCommandStates(t *testing.T) {
+	t.Parallel()
+	row := contract.Of(t, "OSL-20")
+	b, s := moduleAgent(t)
+	more := everything(s.granted.URL)
+	id, res := b.runModule(`for (const command of ["echo", "false"]) {
+		const j = await host.bridge.executeCommand({command, args: []}); await host.bridge.waitForJob(j.bridgeRunId) }
+		await host.bridge.executeCommand({command: "rm", args: ["-rf", "/"]});
+		return {}`, nil, more)
+	if res.Outcome != domain.OutcomeSuccess {
+		t.Fatalf("%+v", res)
+	}
+
+	events, err := b.ledger.Events(t.Context(), ledger.EventFilter{Run: id})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]int{}
+	for _, e := range events {
+		var data struct{ State string }
+		if e.Kind == row.Quote("skill.job") && json.Unmarshal(e.Data, &data) == nil {
+			got[data.State]++
+		}
+	}
+	want := map[string]int{row.Quote("queued"): 3, row.Quote("completed"): 1, row.Quote("failed"): 1, row.Quote("refused"): 1}
+	if !maps.Equal(got, want) {
+		t.Errorf("%v, want %v", got, want)
+	}
+}
+
+// TestModuleCheckpoint: OSL-29, what a checkpoint keeps.
+func TestModuleCheckpoint(t *testing.T) {
+	t.Parallel()
+	row := contract.Of(t, "OSL-29")
+	b, _ := moduleAgent(t)
+	id, _ := b.flow(`await host.workspace.setState({n: 1}); await host.workspace.setPhase("draft"); await host.run.reportStep("one");
+		await host.run.checkpoint({at: 7}); return {}`, "trip", flows(nil))
+	c, err := b.ledger.LastCheckpoint(t.Context(), id)
+	kept := map[string]string{row.Quote("phase"): c.Phase, row.Quote("step"): c.Step}
+	if err != nil || kept["phase"] != "draft" || kept["step"] != "one" || string(c.State) != `{"n":1}` || !strings.Contains(string(c.RunState), `"at":7`) {
+		t.Errorf("%+v, %v", c, err)
+	}
+}
+
+// TestModuleInbox: OSL-31, the items of what a run waits for.
+func TestModuleInbox(t *testing.T) {
+	t.Parallel()
+	row := contract.Of(t, "OSL-31")
+	for kind, call := range map[string]string{
+		row.Quote("input"):    `host.run.requestInput({title: "?", inputSchema: {type: "object", properties: {n: {type: "number"}}, required: ["n"]}})`,
+		row.Quote("pause"):    `host.run.pause("why")`,
+		row.Quote("approval"): `host.bridge.executeCommand({command: "true", args: []})`,
+	} {
+		b, _ := moduleAgent(t)
+		b.flow("await "+call+"; return {}", "trip", flows(nil))
+		item := b.open()
+		if item.Kind != kind {
+			t.Errorf("%s: %+v", kind, item)
+		}
+		if _, err := b.ledger.Answer(t.Context(), item.ID, `{"n": "many"}`); err == nil {
+			t.Errorf("%s: an answer that does not fit is accepted", kind)
 		}
 	}
 }

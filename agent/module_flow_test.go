@@ -12,6 +12,7 @@ import (
 	"rouse/agent/model"
 	"rouse/agent/model/modeltest"
 	"rouse/agentdb/ledger"
+	"rouse/internal/contract"
 	"rouse/internal/domain"
 )
 
@@ -331,6 +332,7 @@ func TestWorkspaceConflict(t *testing.T) {
 // OSL-30: what a run left half changed is decided on first; what was discarded the next attempt writes again.
 func TestDiscardedIsWrittenAnew(t *testing.T) {
 	t.Parallel()
+	row := contract.Of(t, "OSL-30")
 	b, _ := moduleAgent(t)
 	id, res := b.flow(`
 		await host.workspace.setState({n: 1});
@@ -350,7 +352,7 @@ func TestDiscardedIsWrittenAnew(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if why := b.runner.Blocked(t.Context(), next); !strings.Contains(why, "rouse workspaces show") {
+	if why := b.runner.Blocked(t.Context(), next); !strings.Contains(why, row.Quote("rouse workspaces show")) {
 		t.Errorf("the next run: %q", why)
 	}
 	if _, err := b.ledger.DiscardReview(t.Context(), w.ID); err != nil {

@@ -18,6 +18,7 @@ import (
 	"rouse/agent/tool/host/signin/signintest"
 	"rouse/agent/tool/web"
 	"rouse/agentdb/ledger"
+	"rouse/internal/contract"
 	"rouse/internal/domain"
 )
 
@@ -130,7 +131,8 @@ func (b *bench) nowhere(values []string, texts ...string) {
 // later runs as well.
 func TestModuleSignsIn(t *testing.T) {
 	t.Parallel()
-	for _, method := range []string{"client_secret_basic", "client_secret_post", "none"} {
+	row := contract.Of(t, "OSL-33")
+	for _, method := range []string{row.Quote("client_secret_basic"), row.Quote("client_secret_post"), row.Quote("none")} {
 		t.Run(method, func(t *testing.T) {
 			t.Parallel()
 			b, s, k := signingIn(t)

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"rouse/agentdb/ledger"
+	"rouse/internal/contract"
 	"rouse/skills"
 )
 
@@ -16,6 +17,7 @@ import (
 // their state; what it is told brings their labels. An agent without such skills is told nothing and has no tools for them.
 func TestWorkspacesInThePrompt(t *testing.T) {
 	t.Parallel()
+	row := contract.Of(t, "OSL-35")
 	b := setup(t, turn("1", "workspace_manage", `{"action":"set_phase","workspaceId":"1","phase":"booked"}`), done, done)
 	ctx := t.Context()
 	create := func(agent, skill, name string) ledger.Workspace {
@@ -29,7 +31,7 @@ func TestWorkspacesInThePrompt(t *testing.T) {
 
 	rome := create("clerk", "trips", `rome"`)
 	paused := create("clerk", "trips", "oslo")
-	if _, err := b.ledger.ChangeWorkspace(ctx, ledger.Author{}, paused.ID, ledger.WorkspaceChange{Status: ledger.WorkspacePaused}); err != nil {
+	if _, err := b.ledger.ChangeWorkspace(ctx, ledger.Author{}, paused.ID, ledger.WorkspaceChange{Status: ledger.WorkspaceStatus(row.Quote("paused"))}); err != nil {
 		t.Fatal(err)
 	}
 	lima, bonn := create("other", "trips", "lima"), create("clerk", "removed", "bonn")
@@ -65,7 +67,7 @@ func TestWorkspacesInThePrompt(t *testing.T) {
 			t.Errorf("%s is in the prompt", not)
 		}
 	}
-	if n := strings.Count(told, " of the skill trips"); n != 20 {
+	if n := strings.Count(told, " of the skill trips"); n != row.Number("20") || string(rome.Status) != row.Quote("active") {
 		t.Errorf("%d workspaces are told of", n)
 	}
 

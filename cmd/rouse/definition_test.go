@@ -12,11 +12,13 @@ import (
 
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/cmdtest"
+	"rouse/internal/contract"
 )
 
 // OSL-19: a job that uses system tools, from a file that others can write, waits for its definition to be
 // approved, once for each; a job that uses none, or from the owner's own file, does not.
 func TestDefinitionNeedsApproval(t *testing.T) {
+	row := contract.Of(t, "OSL-19")
 	text := `version: 1
 home: ./home
 agents: [{name: clerk}, {name: shell, grants: {commands: [{argv: [true]}]}}]
@@ -62,7 +64,7 @@ jobs:
 		}
 
 		for _, c := range checks {
-			if c.Name == "definitions" {
+			if c.Name == row.Quote("definitions") {
 				return c.Detail
 			}
 		}
@@ -78,7 +80,7 @@ jobs:
 		t.Fatal(err)
 	}
 
-	wants(map[string]string{"safe": "success", "able": "approval", "conditional": "approval"})
+	wants(map[string]string{"safe": "success", "able": row.Quote("approval"), "conditional": "approval"})
 	if said := doctor(); !strings.Contains(said, "may be written by everybody (mode 0666); runs of able, conditional wait") {
 		t.Errorf("doctor: %s", said)
 	}

@@ -12,6 +12,7 @@ import (
 
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/cmdtest"
+	"rouse/internal/contract"
 )
 
 // jobTimes are when the jobs of an example are due.
@@ -92,7 +93,7 @@ func TestExampleSkillsPassTheirCases(t *testing.T) {
 		}
 		modes[kind] = true
 	}
-	for _, kind := range []string{"declarative", "workspace-aware declarative", "flow", "agentic", "background agentic"} {
+	for _, kind := range contract.Of(t, "OSL-36").Between("each kind: ", ".") {
 		if !modes[kind] {
 			t.Errorf("there is no %s skill: %v", kind, modes)
 		}

@@ -8,6 +8,7 @@ import (
 
 	"rouse/agentdb/ledger"
 	"rouse/cmd/internal/api"
+	"rouse/internal/contract"
 	"rouse/internal/domain"
 )
 
@@ -15,6 +16,7 @@ import (
 // called things moves no cursor and makes no lines of its own (OSL-38).
 func TestPrintWorkspace(t *testing.T) {
 	t.Parallel()
+	row := contract.Of(t, "OSL-38")
 	d := api.WorkspaceDetail{
 		Workspace: api.Workspace{ID: "3", Name: "ro\x1b[2Jme", Skill: "trips", Agent: "ann", Status: ledger.WorkspaceActive, Phase: "draft\n  review    none", LockVersion: 7},
 		State:     json.RawMessage(`{"n":1}`),
@@ -39,8 +41,8 @@ func TestPrintWorkspace(t *testing.T) {
 		t.Errorf("it moves the cursor: %q", b.String())
 	}
 	for _, want := range []string{
-		"\n  works     run 12  ? waiting: input, at the step book, 40 %: asking\n            Which train?\n            rouse answer 5 (asks for each value), or rouse answer 5 '{…}'\n            rouse stop 12\n",
-		"\n  works     run 13  ? waiting: retry\n            rouse retry 13, or rouse stop 13\n",
+		"\n  works     run 12  ? waiting: input, at the step book, 40 %: asking\n            Which train?\n            " + row.Quote("rouse answer") + " 5 (asks for each value), or rouse answer 5 '{…}'\n            " + row.Quote("rouse stop") + " 12\n",
+		"\n  works     run 13  ? waiting: retry\n            " + row.Quote("rouse retry") + " 13, or rouse stop 13\n",
 		"\n  artifact  8  Plan (version 2, 6 B): approved\n",
 		"\n  program   of run 12, –: comp�leted\n",
 		"(pdf, version 1, 0 B): approved; nobody has approved it\n",

@@ -14,6 +14,7 @@ import (
 	"rouse/agent/tool"
 	"rouse/agent/tool/file"
 	"rouse/agent/tool/shell"
+	"rouse/internal/contract"
 	"rouse/internal/nofollow"
 )
 
@@ -287,20 +288,22 @@ func TestLanes(t *testing.T) {
 // in no output.
 func TestSecrets(t *testing.T) {
 	t.Parallel()
+	row := contract.Of(t, "OSL-22")
+	placeholder := row.Quote("__OSL_SECRET[key]__")
 	b := newBench(t).confined()
 	b.options.Secrets = []tool.SecretGrant{{Name: "key", Value: "hunter2"}, {Name: "web", OnlyTo: "example.com", Value: "x"}, {Name: "gone"}}
 	b.options.Grants = []shell.Grant{{Argv: []string{b.me, "*"}}}
-	n := b.need(b.me + " as argv __OSL_SECRET[key]__")
+	n := b.need(b.me + " as argv " + placeholder)
 	if n.MissingGrant != "" || n.AddsTaint&tool.Private == 0 || strings.Contains(n.Action+n.Shown, "hunter2") || !strings.Contains(n.Shown, "OSL_SECRET[key]") {
 		t.Errorf("%+v", n)
 	}
 
-	_, got := b.run(b.me + " as argv 'x=__OSL_SECRET[key]__'")
-	if got["stdout"] != "[\"x=[secret key]\"]\n" {
+	_, got := b.run(b.me + " as argv 'x=" + placeholder + "'")
+	if got["stdout"] != "[\"x="+row.Quote("[secret key]")+"\"]\n" {
 		t.Errorf("%v", got["stdout"])
 	}
 
-	for command, kind := range map[string]tool.Kind{"prog __OSL_SECRET[none]__": tool.KindRejected, "prog __OSL_SECRET[gone]__": tool.KindRejected, "prog __OSL_SECRET[web]__": tool.KindRejected, "echo '__OSL_SECRET[key]__' | cat": tool.KindInvalidArgs} {
+	for command, kind := range map[string]tool.Kind{"prog __OSL_SECRET[none]__": tool.Kind(row.Quote("rejected")), "prog __OSL_SECRET[gone]__": tool.KindRejected, "prog __OSL_SECRET[web]__": tool.KindRejected, "echo '__OSL_SECRET[key]__' | cat": tool.KindInvalidArgs} {
 		if n := b.need(command); n.Refused == nil || n.Refused.Kind != kind {
 			t.Errorf("%s: %+v", command, n)
 		}

@@ -3,6 +3,8 @@ package shell
 import (
 	"fmt"
 	"testing"
+
+	"rouse/internal/contract"
 )
 
 // What ran has a name that its owner knows it by, and the lines of its output are counted whatever pieces they
@@ -43,7 +45,8 @@ func TestResultInWords(t *testing.T) {
 
 // OSL-18: what installs software is known however it is written plainly.
 func TestInstalls(t *testing.T) {
-	for command, want := range map[string]bool{
+	row := contract.Of(t, "OSL-18")
+	commands := map[string]bool{
 		"npm install left-pad":                      true,
 		"npm --silent ci":                           true,
 		"npm run build":                             false,
@@ -103,7 +106,14 @@ func TestInstalls(t *testing.T) {
 		"git commit -m 'npm install x'":      false,
 		"timeout 5 go build ./...":           false,
 		"ls":                                 false,
-	} {
+	}
+	for _, install := range row.Between("covers them: ", ", also behind") {
+		commands[install+" x"] = true
+		for _, before := range row.Between("also behind ", ". They") {
+			commands[before+" "+install+" x"] = true
+		}
+	}
+	for command, want := range commands {
 		l, err := parse(command)
 		if err != nil {
 			t.Fatal(err)
