@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -35,7 +34,9 @@ type run struct {
 	phased      *phased // nil unless the run works in phases
 	window      *window
 	rotated     bool  // the context was replaced by a summary
-	empty       int   // empty answers in a row
+	empty       int   // empty answers since the last call
+	misread     int   // answers since the last call that could not be used
+	cutOff      int   // answers in a row that were cut off inside a call
 	outputBytes int64 // bytes that the model wrote
 	idle        *idleTimer
 	lastStep    int                              // the number of the last step, including those of reductions
@@ -260,6 +261,9 @@ func (r *run) iterate(ctx context.Context) error {
 				r.charged-- // the server refused the request before the model did anything
 				continue
 			}
+			if failure = r.askInParts(ctx, failure); failure == nil {
+				continue
+			}
 			r.endFailed(ctx, failure)
 			return nil
 		}
@@ -307,6 +311,7 @@ func (r *run) fitHistory() bool {
 // handleAnswer does what an answer asks for. free says that the step is not charged. Text
 // without calls ends the run as a success that nothing has verified.
 func (r *run) handleAnswer(ctx context.Context, t turn) (over, free bool, err error) {
+	r.cutOff = 0
 	switch {
 	case t.end != nil:
 		r.result.Exit, r.result.Outcome = domain.ExitEnded, t.end.Outcome
@@ -314,13 +319,15 @@ func (r *run) handleAnswer(ctx context.Context, t turn) (over, free bool, err er
 		r.result.Verified = t.end.Outcome == domain.OutcomeSuccess
 		return true, false, nil
 	case len(t.calls) > 0:
-		r.empty = 0
+		r.empty, r.misread = 0, 0
 		return r.executeCalls(ctx, t)
-	case strings.TrimSpace(t.text) == "":
+	case t.fault != "":
+		return r.askForCall(t), r.relieve(), nil
+	case t.result == "":
 		return r.nudge(), r.relieve(), nil
 	}
 
-	r.result.Exit, r.result.Outcome, r.result.Summary = domain.ExitFinalResponse, domain.OutcomeSuccess, strings.TrimSpace(t.text)
+	r.result.Exit, r.result.Outcome, r.result.Summary = domain.ExitFinalResponse, domain.OutcomeSuccess, t.result
 	if r.result.Error = t.cutOff(); r.result.Error == "" && r.changeFailed {
 		r.result.Error = "the last call that could change something failed"
 	}
@@ -413,6 +420,6 @@ func (r *run) closeWithText(ctx context.Context) error {
 	r.addNotice("All steps are used up, and no tool can be called any more. %s", ask)
 	// If the model fails here the run ends as it would have anyway, without a summary.
 	t, _, err := r.step(ctx, true)
-	r.result.Summary = strings.TrimSpace(t.text)
+	r.result.Summary = t.result
 	return err
 }

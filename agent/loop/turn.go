@@ -26,6 +26,10 @@ const longestBackoff = 20 * time.Second
 type turn struct {
 	number  int
 	text    string
+	result  string   // the text without reasoning; "" if it is none that may end the run
+	fault   string   // why the text is neither a result nor a call, as a clause about the answer
+	unended bool     // the fault is reasoning without an end
+	notices []string // about the answer, for the record
 	calls   []model.Call
 	end     *model.End
 	stop    string
@@ -85,14 +89,19 @@ func (r *run) step(ctx context.Context, noTools bool) (t turn, failure, err erro
 
 	r.result.Answered++
 	s.Retried = t.retried
+	r.readText(&t, noTools)
 	r.assignIDs(&t)
+	s.Notices = append(s.Notices, t.notices...)
 	message := model.Message{Role: model.RoleAssistant, Text: t.text, Calls: t.calls, Raw: t.raw}
+	if len(t.calls) == 0 && (t.result == "" || t.fault != "") { // a later request must hold neither reasoning alone nor a call as text
+		message = model.Message{Role: model.RoleAssistant}
+	}
 	if s.Message, err = encode(message); err != nil {
 		return t, nil, fmt.Errorf("the answer of the model cannot be recorded: %w", err)
 	}
 
-	// An empty answer is only recorded: it holds nothing to send back.
-	if t.text != "" || len(t.calls) > 0 {
+	// Such an answer is only recorded: it holds nothing to send back.
+	if message.Text != "" || len(t.calls) > 0 {
 		r.messages = append(r.messages, message)
 	}
 
@@ -295,6 +304,7 @@ func (r *run) ask(ctx context.Context, step int, noTools bool) (turn, error) {
 	}
 
 	t.text = storable(text.String())
+	t.result = strings.TrimSpace(t.text)
 	return t, nil
 }
 

@@ -61,7 +61,10 @@ func endings(t *testing.T, start Start) {
 				return
 			}
 
-			wantError(t, a, c.kind, name == "unknown with a call")
+			e := wantError(t, a, c.kind, name == "unknown with a call")
+			if told := strings.Contains(e.Feedback, query.Name); told != (c.turn.Finish == model.StopLength) { // so that the model writes in parts
+				t.Errorf("feedback: %q", e.Feedback)
+			}
 		})
 	}
 

@@ -96,8 +96,11 @@ func (c *Client) stopReason(a *Accumulator) (string, error) {
 		e.Feedback = "Your last answer made a call that cannot be read. Make it again, with its arguments as one JSON object."
 		return "", e
 	case a.StopReason == model.StopLength && calls:
-		// The same request would end the same way: this costs tokens, and is not repeated.
-		return "", c.newError(model.KindTruncated, false, "the answer of the model %s was cut off inside a call because it grew too long; raise max_output", c.endpoint.Model)
+		// The same request would end the same way, and is not repeated: the model has to write less.
+		e := c.newError(model.KindTruncated, false, "the answer of the model %s was cut off inside a call because it grew too long; raise max_output", c.endpoint.Model)
+		e.Feedback = fmt.Sprintf("Your last answer was cut off inside the call of %s because it was too long. None of its calls was made. Write it in parts: several calls with less in each, for example the beginning of a file first and the rest with appends.",
+			c.redactor.Replace(a.Calls[len(a.Calls)-1].Name))
+		return "", e
 	case (a.StopReason == model.StopFilter || a.StopReason == model.StopRefusal) && calls:
 		return "", c.ContentFiltered("a part of its answer", a.FinishReason)
 	case a.StopReason == "" && calls:

@@ -1,0 +1,139 @@
+package textcall
+
+import (
+	"encoding/json"
+	"strings"
+
+	"rouse/internal/pattern"
+)
+
+// Call is a tool call.
+type Call struct {
+	Name   string
+	Args   json.RawMessage // a JSON object
+	Source string          // the part of the answer that holds the call
+}
+
+// Answer is the text of a model in its parts.
+type Answer struct {
+	Thinking string // reasoning at the beginning, with its markers
+	Text     string // the rest, also if it is calls
+	Calls    []Call // the calls that the rest consists of
+	Fault    string // why the answer is no result, as a clause about "it"; "" if it may be one
+	// Quotes reports that the call at the end may be an example: it follows prose, in a form that is also usual in prose.
+	Quotes bool
+}
+
+// Tools returns the JSON Schema of a tool's arguments. It returns false if there is no such tool.
+type Tools func(name string) (schema json.RawMessage, ok bool)
+
+// Read splits an answer.
+func Read(answer string, tools Tools) Answer {
+	a := Split(answer)
+	if a.Fault != "" {
+		return a
+	}
+
+	text := endMarkers.ReplaceAllString(plainMarkers(a.Text), "")
+	switch calls, fault, ok := parse(text, tools); {
+	case fault != "":
+		a.Fault = "is a call as text, and " + fault
+	case ok:
+		a.Calls = calls
+	default:
+		a.Fault, a.Quotes = endsInCall(text, tools)
+	}
+	return a
+}
+
+// thoughts are the markers around the reasoning of models.
+var thoughts = []struct{ begin, end string }{
+	{"<think>", "</think>"}, {"<thinking>", "</thinking>"}, {"[THINK]", "[/THINK]"}, {"<|channel|>analysis<|message|>", "<|end|>"},
+}
+
+// Chat templates that begin the reasoning themselves leave only its end in the answer.
+var endOfThought = pattern.New(`</think>[ \t]*(\n|$)`)
+
+// finalChannel begins the answer proper of gpt-oss.
+const finalChannel = "<|channel|>final<|message|>"
+
+// Split separates the reasoning at the beginning of an answer from its text.
+func Split(answer string) Answer {
+	rest := strings.TrimSpace(answer)
+	for again := true; again; {
+		again = false
+		rest = strings.TrimSpace(strings.TrimPrefix(rest, "<|start|>assistant"))
+		for _, t := range thoughts {
+			if !strings.HasPrefix(rest, t.begin) {
+				continue
+			}
+
+			_, after, closed := strings.Cut(rest, t.end)
+			if !closed {
+				return Answer{Thinking: strings.TrimSpace(answer), Fault: "is reasoning without an end (" + t.begin + ")"}
+			}
+			rest, again = strings.TrimSpace(after), true
+		}
+	}
+
+	if at := endOfThought.FindStringIndex(rest); at != nil && !strings.Contains(rest[:at[0]], "<think>") {
+		rest = strings.TrimSpace(rest[at[1]:])
+	}
+	before := strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(answer), rest))
+	return Answer{Thinking: before, Text: strings.TrimSpace(strings.TrimPrefix(rest, finalChannel))}
+}
+
+// endMarkers are tokens that end an answer and that some servers leave in its text.
+var endMarkers = pattern.New(`(?:\s*(?:<\|im_end\|>|<\|eot_id\|>|<\|eom_id\|>|<\|end_of_sentence\|>|<end_of_turn>|<\|call\|>|</s>))+\s*$`)
+
+// wideMarker is a token of DeepSeek, whose bars and blanks are characters of their own.
+var wideMarker = pattern.New(`<[|｜][a-z▁_]+[|｜]>`)
+
+// plainMarkers writes the tokens of DeepSeek in ASCII.
+func plainMarkers(text string) string {
+	if !strings.ContainsAny(text, "｜▁") {
+		return text
+	}
+	return wideMarker.ReplaceAllStringFunc(text, strings.NewReplacer("｜", "|", "▁", "_").Replace)
+}
+
+// marker is the beginning of a call in a form that prose does not have, on a line of its own.
+var marker = pattern.New(`^[ \t]*(?:(?:<tool_call>|<\|tool_call\|?>|<function_call>|<tool_calls>|\[TOOL_CALLS\]|<\|python_tag\|>)\s*(?:[{\[<]|[\w.-]+\s*(?:[{(\[<]|$))|` +
+	`<function=|<invoke name=|<minimax:tool_call>|<[|｜]DSML[|｜]|<\|tool_calls?(?:_section)?_begin\|>|<start_function_call>|<\|channel\|>commentary to=)`)
+
+// endsInCall reports why a text that is not calls as a whole ends in a call nevertheless; "" if it does not.
+func endsInCall(text string, tools Tools) (fault string, quotes bool) {
+	fenced, openFence := false, 0
+	for at := 0; at < len(text); {
+		line, _, _ := strings.Cut(text[at:], "\n")
+		tail := text[at:]
+		switch trimmed := strings.TrimSpace(line); {
+		case strings.HasPrefix(trimmed, "```"):
+			if fenced = !fenced; fenced {
+				openFence = at
+			} else if strings.TrimSpace(tail) == "```" { // the last thing in the answer
+				if _, fault, ok := parse(text[openFence:], tools); ok && fault == "" {
+					return "ends in a call as text", true
+				}
+			}
+		case fenced:
+		case marker.MatchString(tail) && endsWithCode(tail):
+			return "holds a call as text that cannot be read, or that follows other text", false
+		case strings.HasPrefix(trimmed, "{"):
+			if _, fault, ok := parse(tail, tools); ok && fault == "" {
+				return "ends in a call as text", true
+			}
+		}
+		at += len(line) + 1
+	}
+	return "", false
+}
+
+// callEnd is the end of a call in a form with markers.
+var callEnd = pattern.New(`</tool_calls?>|<\|/tool_call\|>|<tool_call\|>|</function_call>|</function>|</invoke>|</minimax:tool_call>|<\|tool_calls?(?:_section)?_end\|>|<end_function_call>|DSML[|｜]function_calls>`)
+
+// endsWithCode reports whether prose does not follow the call that a text begins with.
+func endsWithCode(text string) bool {
+	text = strings.TrimSpace(text)
+	return strings.ContainsAny(text[len(text)-1:], "}])>`") || !callEnd.MatchString(text) && !strings.ContainsAny(text, "}")
+}
