@@ -167,7 +167,7 @@ func (p *moduleProvider) answers(ctx context.Context, results []model.Result) ([
 		}
 
 		c := p.open[key]
-		value, err := p.host.Answer(c.call, key, e)
+		value, err := p.host.Answer(ctx, c.call, key, e)
 		answers = append(answers, answer(c.id, value, err, p.seen(c.call, key)))
 		if err := p.noteJob(ctx, c, key); err != nil {
 			return nil, err

@@ -150,7 +150,7 @@ func (r *Runner) storageOf(agent, skill string) string {
 // hostTools are the tools for what a module gets of its host, within what its agent was granted.
 func (m *moduleRun) hostTools(t *task, roots *tool.Roots, granted *tool.Registry) ([]tool.Tool, error) {
 	o := host.Options{
-		Agent: t.agent.Name, Skill: m.skill.Name, Manifest: m.skill.Manifest, Exports: m.program.Exports(), Roots: roots, Secrets: t.agent.Secrets, Storage: m.storage, Epoch: m.epoch, Complete: m.complete,
+		Agent: t.agent.Name, Skill: m.skill.Name, Run: m.run.ID, Manifest: m.skill.Manifest, Exports: m.program.Exports(), Roots: roots, Secrets: t.agent.Secrets, Storage: m.storage, Epoch: m.epoch, Complete: m.complete,
 		Ledger: m.ledger, Workspace: m.workspace, Redact: m.redact.Replace,
 		Network: web.Options{Grants: t.agent.Network, Secrets: t.agent.Secrets, Redact: m.redact.Replace},
 		SignIns: m.signIns, Learn: m.learn,

@@ -41,11 +41,11 @@ export interface Host {
             // where the manifest has tools: one more for models, see below
             registerTool(t: { name: string; description: string; inputSchema?: object; handlerExport: string }): Promise<{ name: string }> };
   bridge?: { isAvailable(): boolean;
-             executeCommand(command: Command): Promise<{ accepted: true; bridgeRunId: string } | { accepted: false; code: string; message: string }>;
+             executeCommand(command: Command): Promise<Decided>;
              waitForJob(bridgeRunId: string): Promise<{ status: "completed" | "failed" | "terminated"; exitCode: number; stdout: string; stderr: string; reason?: string }>;
              locateTools(ids: string[]): Promise<{ tools: { id: string; status: "installed" | "not_installed" }[] }>;
              // asks you in the inbox to install it, and goes on when it is there; rouse installs nothing by itself
-             installTool(q: { toolId: string; reason?: string }): Promise<{ accepted: true; bridgeRunId: string } | { accepted: false; code: string; message: string }> };
+             installTool(q: { toolId: string; reason?: string }): Promise<Decided> };
 
   // modes flow and agentic; pause unless longRunningSupport is none, requestInput with userInputSupport
   run?: { reportStep(label: string, role?: string): Promise<void>; // role with supportsRoleBasedExecution
@@ -70,4 +70,7 @@ export interface Host {
 }
 export type Artifact = { id: string; type: string; title: string; status: string; approval?: string; version: number; parentArtifactId?: string };
 export type Handle = { handleId: string; name: string; kind: "file" | "directory" };
-export type Command = { command: string; args?: string[]; workingDirectory?: string | null; timeoutMs?: number; reason?: string };
+export type Command = { command: string; args?: string[]; workingDirectory?: string | null; timeoutMs?: number; reason?: string; requestId?: string };
+export type Decided =
+  | { accepted: true; runId: string; bridgeRunId: string; requestId?: string; decision: { source: "user" | "whitelist"; message: string } }
+  | { accepted: false; requestId?: string; code: "rejected_by_user" | "bridge_policy_denied" | "invalid_request"; message: string; reason: { code: string; message: string } };

@@ -6,10 +6,13 @@ import (
 	"fmt"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"time"
 
 	"rouse/agent/tool"
 	"rouse/agent/tool/shell"
+	"rouse/agentdb/ledger"
+	"rouse/internal/text"
 )
 
 var locateSpec = reading("host_bridge_locate_tools", "Says which programs there are for a module.", reflect.TypeFor[locateArgs]())
@@ -51,6 +54,7 @@ type commandRequest struct {
 	WorkingDirectory *string           `json:"workingDirectory"`
 	TimeoutMs        int               `json:"timeoutMs"`
 	Env              map[string]string `json:"env"`
+	RequestID        string            `json:"requestId"` // of the module; the answer has it
 }
 
 // shellArgs are the arguments of shell_run for a command of a module: one program, and never a script.
@@ -59,7 +63,10 @@ func (h *Host) shellArgs(raw json.RawMessage) (json.RawMessage, error) {
 	if err := json.Unmarshal(raw, &q); err != nil {
 		return nil, argumentError("a command is {command, args, workingDirectory, timeoutMs}: " + err.Error())
 	}
+	return h.shellArgsOf(q)
+}
 
+func (h *Host) shellArgsOf(q commandRequest) (json.RawMessage, error) {
 	switch {
 	case q.Command == "":
 		return nil, argumentError("the command is missing: the program, with its arguments in args")
@@ -79,11 +86,17 @@ func (h *Host) shellArgs(raw json.RawMessage) (json.RawMessage, error) {
 	return args, nil
 }
 
-// executeCommand asks for a program. What is wrong with the request is an answer, not an error.
+// executeCommand asks for a program. A mistake in the request is an answer, not an error.
 func (h *Host) executeCommand(c Call, _ map[string]json.RawMessage) (Call, error) {
-	args, err := h.shellArgs(c.Args)
+	var q commandRequest
+	if err := json.Unmarshal(c.Args, &q); err != nil {
+		return answered(c, refusedRequest("", codeInvalid, "a command is {command, args, workingDirectory, timeoutMs}: "+err.Error()))
+	}
+
+	c.request = text.Truncate(q.RequestID, maxWord)
+	args, err := h.shellArgsOf(q)
 	if err != nil {
-		return answered(c, accepted{Code: codeInvalid, Message: err.Error()})
+		return answered(c, refusedRequest(c.request, codeInvalid, err.Error()))
 	}
 	c.Args = args
 	return c, nil
@@ -128,16 +141,62 @@ type commandResult struct {
 	ExitCode int    `json:"exitCode"`
 }
 
-// accepted is what host.bridge says of a request (OSL-17).
+// accepted is the answer of host.bridge to a request (OSL-17).
 type accepted struct {
-	Accepted    bool   `json:"accepted"`
-	BridgeRunID string `json:"bridgeRunId,omitempty"`
-	Code        string `json:"code,omitempty"` // rejected_by_user, bridge_policy_denied, invalid_request
-	Message     string `json:"message,omitempty"`
+	Accepted    bool      `json:"accepted"`
+	RequestID   string    `json:"requestId,omitempty"`
+	RunID       string    `json:"runId,omitempty"`
+	BridgeRunID string    `json:"bridgeRunId,omitempty"` // for waitForJob
+	Decision    *decision `json:"decision,omitempty"`
+	// Of a refused request. Modules read the code here or in reason.
+	Code    string  `json:"code,omitempty"`
+	Message string  `json:"message,omitempty"`
+	Reason  *reason `json:"reason,omitempty"`
 }
 
-// jobCompleted is the status of a program that ended as it should.
-const jobCompleted = "completed"
+// decision says why a request was accepted.
+type decision struct {
+	Source  string `json:"source"` // user, whitelist
+	Message string `json:"message"`
+}
+
+type reason struct {
+	Code    string `json:"code"` // rejected_by_user, bridge_policy_denied, invalid_request
+	Message string `json:"message"`
+}
+
+func refusedRequest(request, code, message string) accepted {
+	return accepted{RequestID: request, Code: code, Message: message, Reason: &reason{code, message}}
+}
+
+// acceptedRequest is the answer to a request whose job has a key.
+func (h *Host) acceptedRequest(request, key string, d decision) accepted {
+	return accepted{Accepted: true, RequestID: request, RunID: fmt.Sprint(h.o.Run), BridgeRunID: key, Decision: &d}
+}
+
+// decisionOn returns the reason that a call was made: an approval of its owner, or the rules of its agent.
+func (h *Host) decisionOn(ctx context.Context, key string) (decision, error) {
+	rules := decision{"whitelist", "the rules of the agent allow it"}
+	if h.o.Ledger == nil {
+		return rules, nil
+	}
+
+	items, err := h.o.Ledger.ItemsOf(ctx, h.o.Run)
+	if err != nil {
+		return rules, err
+	}
+	if slices.ContainsFunc(items, func(i ledger.Item) bool { return i.Kind == ledger.KindApproval && i.Used == key }) {
+		return decision{"user", "the owner of the agent approved it"}, nil
+	}
+	return rules, nil
+}
+
+// The statuses of programs.
+const (
+	jobCompleted  = "completed"
+	jobFailed     = "failed"
+	jobTerminated = "terminated" // by a limit or a signal
+)
 
 // job is a program that was run.
 type job struct {
@@ -152,12 +211,12 @@ func newJob(r ran) job {
 	j := job{Status: jobCompleted, ExitCode: r.ExitCode, Stdout: r.Stdout, Stderr: r.Stderr}
 	switch {
 	case r.KilledBy != "" || r.Signal != "":
-		j.Status, j.Reason = "terminated", r.KilledBy
+		j.Status, j.Reason = jobTerminated, r.KilledBy
 		if j.Reason == "" {
 			j.Reason = r.Signal
 		}
 	case r.ExitCode != 0:
-		j.Status, j.Reason = "failed", fmt.Sprintf("exit code %d", r.ExitCode)
+		j.Status, j.Reason = jobFailed, fmt.Sprintf("exit code %d", r.ExitCode)
 	}
 	return j
 }

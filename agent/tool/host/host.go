@@ -19,6 +19,7 @@ import (
 // Options are what the methods of one run work with.
 type Options struct {
 	Agent, Skill string // whose runs, storage and sign-ins they are
+	Run          int64
 	Manifest     *skills.Manifest
 	Exports      []string // of its module
 	Capabilities Capabilities

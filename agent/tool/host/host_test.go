@@ -53,7 +53,7 @@ func call(t *testing.T, h *host.Host, r *tool.Registry, run int64, key, method s
 	if err != nil {
 		t.Fatal(err)
 	}
-	value, err := h.Answer(c, key, e)
+	value, err := h.Answer(t.Context(), c, key, e)
 	return string(value), err
 }
 

@@ -75,7 +75,7 @@ func (h *Host) Heard(c Call, said json.RawMessage) (value json.RawMessage, again
 	if string(said) != strconv.Quote(installNot) {
 		return nil, true, nil
 	}
-	value, err = json.Marshal(accepted{Code: codeDeniedByUser, Message: "the owner of this machine does not install it"})
+	value, err = json.Marshal(refusedRequest("", codeDeniedByUser, "the owner of this machine does not install it"))
 	return value, false, err
 }
 
@@ -94,8 +94,8 @@ func (h *Host) JobState(c Call, key string) string {
 // acceptInstall is the answer to a request for a program: it is there, or why it will not be.
 func (h *Host) acceptInstall(key string, e tool.Envelope) (json.RawMessage, error) {
 	if !e.OK {
-		return json.Marshal(accepted{Code: commandCode(e.Kind), Message: e.Message})
+		return json.Marshal(refusedRequest("", commandCode(e.Kind), e.Message))
 	}
 	h.jobs[key] = job{Status: jobCompleted}
-	return json.Marshal(accepted{Accepted: true, BridgeRunID: key})
+	return json.Marshal(h.acceptedRequest("", key, decision{"whitelist", "the program is on this machine"}))
 }

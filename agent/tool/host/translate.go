@@ -2,6 +2,7 @@ package host
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -41,6 +42,8 @@ type Call struct {
 	Event  *Event // to be put on record, nil where nothing is
 	Over   string // why the run ends with this call, "" where it does not
 	method method
+	// request is the id of a request for a program, as its module numbers them.
+	request string
 }
 
 // Method is the name of the method that was called, whatever other names it has.
@@ -190,10 +193,10 @@ func decoded(raw json.RawMessage) any {
 }
 
 // Answer is what the module gets for the envelope of a call with a key. The error, an *Error, is thrown.
-func (h *Host) Answer(c Call, key string, e tool.Envelope) (json.RawMessage, error) {
+func (h *Host) Answer(ctx context.Context, c Call, key string, e tool.Envelope) (json.RawMessage, error) {
 	switch c.method.name {
 	case "bridge.executeCommand":
-		return h.acceptJob(key, e)
+		return h.acceptJob(ctx, c, key, e)
 	case "bridge.installTool":
 		return h.acceptInstall(key, e)
 	}
@@ -231,18 +234,29 @@ func (h *Host) Answer(c Call, key string, e tool.Envelope) (json.RawMessage, err
 	return e.Result, nil
 }
 
-// acceptJob keeps what became of a program for waitForJob. A refusal is an answer, not an error.
-func (h *Host) acceptJob(key string, e tool.Envelope) (json.RawMessage, error) {
-	if !e.OK {
-		return json.Marshal(accepted{Code: commandCode(e.Kind), Message: e.Message})
+// acceptJob keeps the result of a program for waitForJob. A refusal is an answer, not an error. A program that was allowed and
+// did not start is a failed job.
+func (h *Host) acceptJob(ctx context.Context, c Call, key string, e tool.Envelope) (json.RawMessage, error) {
+	done := job{Status: jobFailed, ExitCode: -1, Reason: e.Message}
+	switch {
+	case e.OK:
+		var r ran
+		if err := json.Unmarshal(e.Result, &r); err != nil {
+			return nil, err
+		}
+		done = newJob(r)
+	case e.Kind == tool.KindNotFound:
+		return json.Marshal(refusedRequest(c.request, codeInvalid, e.Message))
+	case commandCode(e.Kind) != string(e.Kind):
+		return json.Marshal(refusedRequest(c.request, commandCode(e.Kind), e.Message))
 	}
 
-	var r ran
-	if err := json.Unmarshal(e.Result, &r); err != nil {
+	why, err := h.decisionOn(ctx, key)
+	if err != nil {
 		return nil, err
 	}
-	h.jobs[key] = newJob(r)
-	return json.Marshal(accepted{Accepted: true, BridgeRunID: key})
+	h.jobs[key] = done
+	return json.Marshal(h.acceptedRequest(c.request, key, why))
 }
 
 // codeOf is the code of a failure: of programs those that modules know.

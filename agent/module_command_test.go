@@ -1,0 +1,83 @@
+package agent_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+
+	"rouse/agent/tool"
+	"rouse/agentdb/ledger"
+	"rouse/internal/contract"
+	"rouse/internal/domain"
+)
+
+// TestCommandAnswers: OSL-17, the answers to requests for programs have the shape of the design, and say who decided.
+func TestCommandAnswers(t *testing.T) {
+	t.Parallel()
+	row := contract.Of(t, "OSL-17")
+	var request []string
+	for _, field := range row.Between("A request is", ".") {
+		value := map[string]string{"command": "command", "args": "[]", "timeoutMs": "300000", "workingDirectory": "null", "context": `{source: "skill", skillId: host.skillId, taskId: host.executionId, runId: host.runId}`}[field]
+		if value == "" {
+			value = fmt.Sprintf("%q", "my "+field)
+		}
+		request = append(request, field+": "+value)
+	}
+	body := func(commands ...string) string {
+		list := `["` + strings.Join(commands, `", "`) + `"]`
+		return fmt.Sprintf(`const ask = (command) => host.bridge.executeCommand({%s});
+			const out = []; for (const c of %s) out.push(await ask(c));
+			return {message: JSON.stringify(out).replaceAll(host.runId + '"', 'RUN"')}`, strings.Join(request, ", "), list)
+	}
+	answersOf := func(res ledger.Result) (out []map[string]any) {
+		t.Helper()
+		if err := json.Unmarshal([]byte(res.Summary), &out); err != nil || res.Outcome != domain.OutcomeSuccess {
+			t.Fatalf("%+v (%v)", res, err)
+		}
+		return out
+	}
+	check := func(what string, answer map[string]any, fields []string, want string) {
+		t.Helper()
+		for _, f := range append([]string{"requestId"}, fields...) {
+			if answer[f] == nil {
+				t.Errorf("%s: no %s in %v", what, f, answer)
+			}
+		}
+		if got := fmt.Sprintf("%v %v %v", answer["accepted"], answer["code"], answer["decision"]); !strings.HasPrefix(got, want) {
+			t.Errorf("%s: %s, want %s", what, got, want)
+		}
+	}
+	accepted, refused, sources := row.Between("Accepted:", ";"), row.Between("Refused:", "."), row.Between("source is", ".")
+	codes := row.Between("The code is", ".")
+
+	b, s := moduleAgent(t)
+	id, res := b.runModule(body("echo", "date", "uname", "no-such-program-here"), nil, everything(s.granted.URL))
+	for _, said := range []string{ledger.ApprovalOnce, ledger.ApprovalDeny} {
+		b.end(id, res)
+		b.say(said)
+		res = b.run(id)
+	}
+	for res.Wait != nil { // a program that is not there may need an approval, too
+		b.end(id, res)
+		b.say(ledger.ApprovalOnce)
+		res = b.run(id)
+	}
+	answers := answersOf(res)
+	check("granted", answers[0], accepted, "true <nil> map[message:the rules of the agent allow it source:"+sources[1])
+	check("approved", answers[1], accepted, "true <nil> map[message:the owner of the agent approved it source:"+sources[0])
+	check("denied", answers[2], refused, "false "+codes[0])
+	check("not there", answers[3], refused, "false "+codes[2])
+	if answers[0]["runId"] != "RUN" || answers[2]["reason"].(map[string]any)["code"] != codes[0] {
+		t.Errorf("%v", answers)
+	}
+
+	b, s = moduleAgent(t)
+	clerk := b.plan.Agents["clerk"]
+	clerk.OnDenied = tool.OnDeniedContinue
+	b.plan.Agents["clerk"] = clerk
+	_, res = b.runModule(body("date", ""), nil, everything(s.granted.URL))
+	answers = answersOf(res)
+	check("refused", answers[0], refused, "false "+codes[1])
+	check("no command", answers[1], refused, "false "+codes[2])
+}
