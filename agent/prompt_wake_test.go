@@ -3,6 +3,7 @@ package agent
 import (
 	"encoding/json"
 	"math"
+	"strings"
 	"testing"
 	"time"
 
@@ -10,12 +11,16 @@ import (
 
 	"rouse/agent/loop"
 	"rouse/agentdb/ledger"
+	"rouse/internal/contract"
 	"rouse/internal/domain"
 )
 
 // TestWakeText: OSA-76, what an agent is told when its wake has come, word for word.
 func TestWakeText(t *testing.T) {
 	t.Parallel()
+	row := contract.Of(t, "OSA-76")
+	parts := []string{row.Quote("This run is a wake that you planned on") + " Fri 2026-11-20 12:00", row.Quote("This run begins fresh"), row.Quote("Planned for:") + " Sat 2026-11-21 08:00",
+		row.Quote("Your last run to end was") + " run 57 (job inbox): budget exceeded", "\n\nLook at {{ .File }} again.\n\nYour owner says: ${HOME}\n"}
 	berlin, err := time.LoadLocation("Europe/Berlin")
 	if err != nil {
 		t.Fatal(err)
@@ -66,6 +71,12 @@ x`},
 		t.Run(name, func(t *testing.T) {
 			if got := wakeText(ledger.Run{StartedAt: c.started}, c.wake, c.last, c.zone); got != c.want {
 				t.Errorf("got\n%s\nwant\n%s", got, c.want)
+			} else if name == "all" {
+				for _, part := range parts {
+					if !strings.Contains(got, part) {
+						t.Errorf("%q is not in\n%s", part, got)
+					}
+				}
 			}
 		})
 	}

@@ -2,6 +2,7 @@ package agent_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -15,6 +16,7 @@ import (
 	"rouse/agent/model/playbook"
 	"rouse/agentdb"
 	"rouse/agentdb/ledger"
+	"rouse/internal/contract"
 	"rouse/internal/domain"
 	"rouse/scheduler/schedule"
 )
@@ -232,15 +234,21 @@ func (b *bench) wish(agent, instructions, job string) {
 // self-scheduling was switched off still runs. notify is there in any case (C-13).
 func TestToolsNeedSelfScheduling(t *testing.T) {
 	t.Parallel()
-	both := []string{"cancel_next_run", "schedule_next_run"}
-	for name, c := range map[string]struct {
+	row, toggle, always := contract.Of(t, "OSA-70"), contract.Of(t, "C-1"), contract.Of(t, "C-13")
+	both := []string{row.Quote("cancel_next_run"), row.Quote("schedule_next_run")}
+	notify := fmt.Sprintf(`"name":%q`, always.Quote("notify"))
+	type selfScheduling struct {
 		mode schedule.Mode // "": off
 		deny []string
 		want []string
-	}{
-		"off": {}, "on": {schedule.ModeAmbient, nil, both}, "manual": {schedule.ModeManual, nil, both},
-		"denied": {schedule.ModeProject, []string{"schedule_*"}, both[:1]},
-	} {
+	}
+	cases := map[string]selfScheduling{
+		"off": {}, "denied": {schedule.ModeProject, []string{toggle.Quote("schedule_next_run")}, both[:1]}, always.Quote("deny"): {"", []string{"notify"}, nil},
+	}
+	for _, mode := range row.Between("modes ", ". Switching") {
+		cases[mode] = selfScheduling{schedule.Mode(mode), nil, both}
+	}
+	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			b := setup(t, modeltest.Turn{Text: "Done."})
 			a := b.plan.Agents["clerk"]
@@ -272,8 +280,8 @@ func TestToolsNeedSelfScheduling(t *testing.T) {
 			if !slices.Equal(names, c.want) {
 				t.Errorf("%q, want %q", names, c.want)
 			}
-			if !strings.Contains(string(b.server.Requests()[0]), `"name":"notify"`) {
-				t.Error("it cannot notify anybody")
+			if has := strings.Contains(string(b.server.Requests()[0]), notify); has != (name != "deny") {
+				t.Errorf("it can notify: %t", has)
 			}
 
 			limits, ok := b.runner.WakeLimits("clerk")

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"rouse/agentdb/ledger"
+	"rouse/internal/contract"
 	"rouse/internal/domain"
 	"rouse/scheduler"
 	"rouse/scheduler/schedule"
@@ -256,13 +257,15 @@ func TestRestartAfterEachTransaction(t *testing.T) {
 // What comes due in a pause is skipped with its reason and not caught up; what comes after
 // it runs, whether or not anybody noticed the end (OSA-78).
 func TestPause(t *testing.T) {
+	row := contract.Of(t, "OSA-78")
+	skipped := domain.Decision(row.Quote("skipped"))
 	for name, down := range map[string]bool{"daemon runs on": false, "daemon is down at the end of the pause": true} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T, d *daemon) {
 				j := job(t, "j", schedule.Options{Cron: "0 * * * *"})
 				d.start(j)
 				time.Sleep(90 * time.Minute)
-				if _, err := d.l.SetPause(t.Context(), ledger.Pause{Scope: ledger.PauseJob, Name: "j", Until: time.Now().Add(3 * time.Hour), Reason: "holidays"}); err != nil {
+				if _, err := d.l.SetPause(t.Context(), ledger.Pause{Scope: row.Quote("job"), Name: "j", Until: time.Now().Add(3 * time.Hour), Reason: "holidays"}); err != nil {
 					t.Fatal(err)
 				}
 
@@ -280,7 +283,7 @@ func TestPause(t *testing.T) {
 				var got []string
 				for _, o := range d.occurrences("j") {
 					got = append(got, o.Nominal.Format("15 ")+string(o.Decision))
-					if (o.Decision == domain.DecisionSkipped) != strings.Contains(o.Reason, "holidays") {
+					if (o.Decision == skipped) != strings.Contains(o.Reason, "holidays") {
 						t.Errorf("%s %s: %q", o.Nominal, o.Decision, o.Reason)
 					}
 				}
@@ -296,11 +299,11 @@ func TestPause(t *testing.T) {
 			j := job(t, "j", schedule.Options{Cron: "0 * * * *"})
 			d.start(j)
 			time.Sleep(90 * time.Minute)
-			if _, err := d.l.SetPause(t.Context(), ledger.Pause{Scope: ledger.PauseAgent, Name: j.Agent}); err != nil {
+			if _, err := d.l.SetPause(t.Context(), ledger.Pause{Scope: row.Quote("agent"), Name: j.Agent}); err != nil {
 				t.Fatal(err)
 			}
 			time.Sleep(time.Hour)
-			if ended, err := d.l.EndPause(t.Context(), ledger.PauseAgent, j.Agent); err != nil || !ended {
+			if ended, err := d.l.EndPause(t.Context(), row.Quote("agent"), j.Agent); err != nil || !ended {
 				t.Fatalf("%t %v", ended, err)
 			}
 
@@ -311,6 +314,34 @@ func TestPause(t *testing.T) {
 			}
 			if want := "03 run, 02 skipped, 01 run"; strings.Join(got, ", ") != want {
 				t.Errorf("%v, want %s", got, want)
+			}
+		})
+	})
+
+	t.Run("everything, with a wake", func(t *testing.T) {
+		inBubble(t, func(t *testing.T, d *daemon) {
+			d.startAgents([]string{"once", "never"})
+			for agent, miss := range map[string]domain.OnMiss{"once": "run_once", "never": "skip"} {
+				if err := d.l.SetWake(t.Context(), agent, func(now time.Time, _ ledger.WakeUsage) *ledger.Wake {
+					return &ledger.Wake{At: now.Add(time.Hour), OnMiss: miss, ScheduledBy: ledger.ByAgent}
+				}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if _, err := d.l.SetPause(t.Context(), ledger.Pause{Scope: row.Quote("all"), Until: time.Now().Add(2 * time.Hour)}); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(119 * time.Minute)
+			if runs := d.runs(); len(runs) != 0 {
+				t.Errorf("in the pause: %+v", runs)
+			}
+			time.Sleep(2 * time.Minute)
+			runs := map[string]string{}
+			for _, r := range d.runs() {
+				runs[r.Agent] = string(r.State)
+			}
+			if runs["once"] != "queued" || runs["never"] == "queued" {
+				t.Errorf("after the pause: %v", runs)
 			}
 		})
 	})

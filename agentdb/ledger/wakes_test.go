@@ -4,11 +4,14 @@ import (
 	"testing"
 	"time"
 
+	"rouse/internal/contract"
 	"rouse/internal/domain"
 )
 
 // TestDecideWake checks what becomes of a wake that is due (OSA-75, OSA-78, C-2).
 func TestDecideWake(t *testing.T) {
+	row, low := contract.Of(t, "OSA-75"), contract.Of(t, "C-2")
+	late, miss := time.Duration(row.Number("5"))*time.Minute, func(literal string) domain.OnMiss { return domain.OnMiss(row.Quote(literal)) }
 	now := time.Date(2026, 3, 29, 12, 0, 0, 0, time.UTC)
 	ago := func(d time.Duration) time.Time { return now.Add(-d) }
 	on := func(scope, name string, until time.Duration) Pause {
@@ -20,9 +23,9 @@ func TestDecideWake(t *testing.T) {
 	}
 
 	const (
-		ms    = time.Millisecond
-		stale = 5*time.Minute + ms
+		ms = time.Millisecond
 	)
+	stale := late + ms
 	for name, c := range map[string]struct {
 		late     time.Duration
 		miss     domain.OnMiss
@@ -37,10 +40,10 @@ func TestDecideWake(t *testing.T) {
 		"in time":                    {want: WakeRun},
 		"before its time":            {late: -ms, want: WakeDeferred, at: ms, reason: "its time has not come"},
 		"before its time and paused": {late: -time.Hour, state: WakeState{Pauses: []Pause{on(PauseAll, "", 0)}}, want: WakeDeferred, at: time.Hour, reason: "its time has not come"},
-		"five minutes late":          {late: 5 * time.Minute, miss: "skip", want: WakeRun},
-		"stale, skip":                {late: stale, miss: "skip", want: WakeDropped, reason: "stale-skip: its time passed 5m0s ago; on_miss is skip"},
-		"stale, run_once":            {late: stale, miss: "run_once", want: WakeRun, reason: "5m0s late; on_miss is run_once"},
-		"stale, run_catchup":         {late: 48 * time.Hour, miss: "run_catchup", want: WakeRun, reason: "48h0m0s late; on_miss is run_catchup"},
+		"five minutes late":          {late: late, miss: "skip", want: WakeRun},
+		"stale, skip":                {late: stale, miss: miss("skip"), want: WakeDropped, reason: row.Quote("stale-skip") + ": its time passed 5m0s ago; on_miss is skip"},
+		"stale, run_once":            {late: stale, miss: miss("run_once"), want: WakeRun, reason: "5m0s late; on_miss is run_once"},
+		"stale, run_catchup":         {late: 48 * time.Hour, miss: miss("run_catchup"), want: WakeRun, reason: "48h0m0s late; on_miss is run_catchup"},
 
 		"paused":                        {state: WakeState{Pauses: []Pause{on(PauseAgent, "a", time.Hour)}}, want: WakePaused, at: time.Hour, reason: "paused: agent a until 2026-03-29T13:00:00Z: holidays"},
 		"everything is paused":          {state: WakeState{Pauses: []Pause{on(PauseAll, "", 0)}}, want: WakePaused, reason: "paused: everything: holidays"},
@@ -62,8 +65,8 @@ func TestDecideWake(t *testing.T) {
 
 		"no lane, not low, again":   {state: WakeState{Saturated: true}, priority: "normal", deferred: true, want: WakeRun, puts: true},
 		"no lane":                   {state: WakeState{Saturated: true}, priority: "normal", want: WakeRun},
-		"no lane, low":              {state: WakeState{Saturated: true}, priority: PriorityLow, want: WakeDeferred, at: 5 * time.Minute, puts: true, reason: "its priority is low, and every lane is taken"},
-		"no lane, low, again":       {state: WakeState{Saturated: true}, priority: PriorityLow, deferred: true, want: WakeDropped, puts: true, reason: "shed: its priority is low, and every lane was taken twice"},
+		"no lane, low":              {state: WakeState{Saturated: true}, priority: low.Quote("low"), want: WakeDeferred, at: time.Duration(low.Number("5")) * time.Minute, puts: true, reason: "its priority is low, and every lane is taken"},
+		"no lane, low, again":       {state: WakeState{Saturated: true}, priority: low.Quote("low"), deferred: true, want: WakeDropped, puts: true, reason: low.Quote("shed") + ": its priority is low, and every lane was taken twice"},
 		"a lane, low":               {priority: PriorityLow, want: WakeRun},
 		"a lane, low, again":        {priority: PriorityLow, deferred: true, want: WakeRun, puts: true},
 		"no lane, low, late":        {late: time.Hour, miss: "run_once", state: WakeState{Saturated: true}, priority: PriorityLow, want: WakeDeferred, at: 5 * time.Minute, puts: true, reason: "its priority is low, and every lane is taken"},

@@ -14,6 +14,7 @@ import (
 
 	"rouse/agentdb/ledger"
 	"rouse/agentdb/ledger/ledgertest"
+	"rouse/internal/contract"
 	"rouse/internal/domain"
 	"rouse/scheduler/dispatch"
 )
@@ -343,6 +344,8 @@ func TestCancelARunningRun(t *testing.T) {
 // A dead process leaves attempts running. They become interrupted, the run goes on at most
 // three times, and a job that says resume: false does not go on at all (OSA-79).
 func TestRescue(t *testing.T) {
+	row := contract.Of(t, "OSA-79")
+	running, interrupted, most := domain.State(row.Quote("running")), domain.Outcome(row.Quote("interrupted")), row.Number("3")
 	inBubble(t, func(t *testing.T, b *bench) {
 		b.e.policy = func(job string) dispatch.Policy { return dispatch.Policy{Resume: job == "resumes"} }
 		resumes, stays := enqueue(t, b.l, "a", "resumes"), enqueue(t, b.l, "b", "stays")
@@ -357,19 +360,19 @@ func TestRescue(t *testing.T) {
 			<-ctx.Done()
 			return ledger.Result{Outcome: domain.OutcomeInterrupted}, nil
 		}
-		for attempt := 2; attempt <= 4; attempt++ {
+		for attempt := 2; attempt <= most+1; attempt++ {
 			b.start(hang)
-			if r := b.run(resumes); r.State != domain.StateRunning || r.Attempt != attempt || r.Interruptions != attempt-1 {
+			if r := b.run(resumes); r.State != running || r.Attempt != attempt || r.Interruptions != attempt-1 {
 				t.Fatalf("start %d: %+v", attempt, r)
 			}
-			if r := b.run(stays); r.Outcome != domain.OutcomeInterrupted || r.Attempt != 1 || !strings.Contains(r.Error, "resume: false") {
+			if r := b.run(stays); r.Outcome != interrupted || r.Attempt != 1 || !strings.Contains(r.Error, row.Quote("resume: false")) {
 				t.Errorf("resume: false: %+v", r)
 			}
 			b.stop()
 		}
 
 		b.start(hang)
-		if r := b.run(resumes); r.Outcome != domain.OutcomeInterrupted || r.Interruptions != 4 {
+		if r := b.run(resumes); r.Outcome != interrupted || r.Interruptions != most+1 {
 			t.Errorf("after four interruptions: %+v", r)
 		}
 	})

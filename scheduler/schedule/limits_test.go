@@ -373,3 +373,51 @@ func TestParseDays(t *testing.T) {
 		}
 	}
 }
+
+// TestLadder: OSA-73, the order of the reasons.
+func TestLadder(t *testing.T) {
+	row, now := contract.Of(t, "OSA-73"), at("2026-11-21 08:00")
+	ask := schedule.WakeRequest{At: now}
+	manual := preset(schedule.ModeManual, func(l *schedule.Limits) { l.DailyCap = 1 })
+	capped := preset(schedule.ModeProject, func(l *schedule.Limits) { l.DailyCap = 1 })
+	paused := preset(schedule.ModeProject, func(l *schedule.Limits) { l.DailyCap = 2 })
+	refusals := row.Between("is refused as ", ", in this")
+	for i, l := range []schedule.Limits{manual, capped, paused} {
+		if got := l.Clamp(now, ask, schedule.Usage{Started: 1, Paused: true}); !got.Rejected || strings.Join(got.Reasons, " ") != refusals[i] {
+			t.Errorf("%d: %+v, want %s", i, got, refusals[i])
+		}
+	}
+
+	moves := row.Between("then as ", " say.")
+	strict := preset(schedule.ModeAmbient, func(l *schedule.Limits) { l.Days, l.MinInterval, l.Horizon = 2, 16*time.Hour, 15*time.Hour })
+	for _, c := range []struct {
+		limits schedule.Limits
+		byUser bool
+		ask    string
+		want   string
+		why    []string
+	}{
+		{strict, false, "2020-01-01 00:00", "2026-11-23 07:00", moves},
+		{strict, true, "2026-11-23 00:00", "2026-11-21 23:00", moves[1:2]},
+		{preset(schedule.ModeReactive, func(l *schedule.Limits) { l.MinInterval = 0 }), false, "2020-01-01 00:00", "2026-11-21 08:00", nil},
+		{preset(schedule.ModeAmbient, nil), false, "2026-11-21 22:00", "2026-11-22 07:00", moves[2:3]},
+		{preset(schedule.ModeAmbient, nil), false, "2026-11-22 07:00", "2026-11-22 07:00", nil},
+	} {
+		got := c.limits.Clamp(now, schedule.WakeRequest{At: at(c.ask), ByUser: c.byUser}, schedule.Usage{})
+		if got.Rejected || !got.At.Equal(at(c.want)) || !slices.Equal(got.Reasons, c.why) {
+			t.Errorf("%s: %+v, want %s for %q", c.ask, got, c.want, c.why)
+		}
+	}
+
+	for day := range 7 {
+		one := preset(schedule.ModeReactive, func(l *schedule.Limits) { l.Days, l.Horizon = 1<<day, 0 })
+		got := one.Clamp(now, schedule.WakeRequest{At: at("2026-11-22 10:20")}, schedule.Usage{}).At
+		if got.Sub(at("2026-11-22 10:20")) != time.Duration(day)*24*time.Hour || got.Sub(now) > time.Duration(row.Number("7")+1)*24*time.Hour {
+			t.Errorf("only the day %d: %s", day, got)
+		}
+	}
+	none := preset(schedule.ModeReactive, func(l *schedule.Limits) { l.Days = uint8(row.Number("0")) })
+	if got := none.Clamp(now, ask, schedule.Usage{}); !got.Rejected || !slices.Equal(got.Reasons[len(got.Reasons)-1:], moves[3:]) {
+		t.Errorf("no day: %+v", got)
+	}
+}

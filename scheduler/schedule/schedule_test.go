@@ -10,6 +10,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"rouse/internal/contract"
 	"rouse/internal/domain"
 	"rouse/scheduler/schedule"
 )
@@ -37,12 +38,13 @@ func at(text string) time.Time {
 
 // The instants that a person means by a schedule (OSA-77).
 func TestNext(t *testing.T) {
+	q := contract.Of(t, "OSA-77").Quote
 	cases := map[string]struct {
 		options schedule.Options
 		after   string
 		want    []string // UTC
 	}{
-		"five fields":       {schedule.Options{Cron: "30 8 * * *"}, "2026-11-21 08:30", []string{"2026-11-22 08:30", "2026-11-23 08:30"}},
+		"five fields":       {schedule.Options{Cron: q("30 8 * * *")}, "2026-11-21 08:30", []string{"2026-11-22 08:30", "2026-11-23 08:30"}},
 		"six fields":        {schedule.Options{Cron: "*/20 * * * * *"}, "2026-11-21 08:30:01", []string{"2026-11-21 08:30:20", "2026-11-21 08:30:40", "2026-11-21 08:31:00"}},
 		"zone":              {schedule.Options{Cron: "0 8 * * *", Timezone: "Asia/Tokyo"}, "2026-11-21 00:00", []string{"2026-11-21 23:00"}},
 		"zone prefix":       {schedule.Options{Cron: "CRON_TZ=Asia/Tokyo 0 8 * * *"}, "2026-11-21 00:00", []string{"2026-11-21 23:00"}},
@@ -57,24 +59,24 @@ func TestNext(t *testing.T) {
 		"a step in a list":  {schedule.Options{Cron: "5,*/20 * * * *"}, "2026-11-21 08:00", []string{"2026-11-21 08:05", "2026-11-21 08:20", "2026-11-21 08:40", "2026-11-21 09:00", "2026-11-21 09:05"}},
 		"star with a step":  {schedule.Options{Cron: "0 0 */2 * 1"}, "2026-11-02 01:00", []string{"2026-11-09 00:00", "2026-11-23 00:00"}},
 		"leap day far away": {schedule.Options{Cron: "0 0 29 2 *"}, "2096-03-01 00:00", []string{"2104-02-29 00:00"}},
-		"@daily":            {schedule.Options{Cron: "@Daily"}, "2026-11-21 12:00", []string{"2026-11-22 00:00"}},
-		"hourly":            {schedule.Options{Cron: "hourly at :15"}, "2026-11-21 12:15", []string{"2026-11-21 13:15", "2026-11-21 14:15"}},
+		"@daily":            {schedule.Options{Cron: q("@daily")}, "2026-11-21 12:00", []string{"2026-11-22 00:00"}},
+		"hourly":            {schedule.Options{Cron: q("hourly at :15")}, "2026-11-21 12:15", []string{"2026-11-21 13:15", "2026-11-21 14:15"}},
 		"hourly, first":     {schedule.Options{Cron: "hourly at :00"}, "2026-11-21 12:15", []string{"2026-11-21 13:00"}},
 		"hourly, last":      {schedule.Options{Cron: "hourly at :59"}, "2026-11-21 12:15", []string{"2026-11-21 12:59"}},
-		"daily":             {schedule.Options{Cron: "Daily at 8:05"}, "2026-11-21 12:00", []string{"2026-11-22 08:05"}},
-		"weekly":            {schedule.Options{Cron: "weekly on mon,thu at 08:00"}, "2026-11-21 12:00", []string{"2026-11-23 08:00", "2026-11-26 08:00", "2026-11-30 08:00"}},
+		"daily":             {schedule.Options{Cron: q("daily at 08:05")}, "2026-11-21 12:00", []string{"2026-11-22 08:05"}},
+		"weekly":            {schedule.Options{Cron: q("weekly on mon,thu at 08:00")}, "2026-11-21 12:00", []string{"2026-11-23 08:00", "2026-11-26 08:00", "2026-11-30 08:00"}},
 		"monthly":           {schedule.Options{Cron: "CRON_TZ=Asia/Tokyo monthly on 1,15 at 08:00"}, "2026-11-21 12:00", []string{"2026-11-30 23:00", "2026-12-14 23:00"}},
-		"monthly, clamped":  {schedule.Options{Cron: "monthly on 31 at 08:00"}, "2026-01-31 08:00", []string{"2026-02-28 08:00", "2026-03-31 08:00", "2026-04-30 08:00", "2026-05-31 08:00"}},
+		"monthly, clamped":  {schedule.Options{Cron: q("monthly on 31 at 08:00")}, "2026-01-31 08:00", []string{"2026-02-28 08:00", "2026-03-31 08:00", "2026-04-30 08:00", "2026-05-31 08:00"}},
 		"clamped once":      {schedule.Options{Cron: "monthly on 29,30,31 at 08:00"}, "2028-01-31 08:00", []string{"2028-02-29 08:00", "2028-03-29 08:00", "2028-03-30 08:00", "2028-03-31 08:00", "2028-04-29 08:00", "2028-04-30 08:00", "2028-05-29 08:00"}},
 		"cron, not clamped": {schedule.Options{Cron: "0 8 31 * *"}, "2026-01-31 08:00", []string{"2026-03-31 08:00", "2026-05-31 08:00"}},
 		"yearly":            {schedule.Options{Cron: "yearly on 12-24 at 18:00"}, "2026-12-24 18:00", []string{"2027-12-24 18:00"}},
-		"yearly, clamped":   {schedule.Options{Cron: "yearly on feb-29 at 18:00"}, "2026-12-24 18:00", []string{"2027-02-28 18:00", "2028-02-29 18:00", "2029-02-28 18:00"}},
-		"every from epoch":  {schedule.Options{Every: "6h"}, "2026-11-21 07:00", []string{"2026-11-21 12:00", "2026-11-21 18:00"}},
+		"yearly, clamped":   {schedule.Options{Cron: q("yearly on feb-29 at 18:00")}, "2026-12-24 18:00", []string{"2027-02-28 18:00", "2028-02-29 18:00", "2029-02-28 18:00"}},
+		"every from epoch":  {schedule.Options{Every: q("6h")}, "2026-11-21 07:00", []string{"2026-11-21 12:00", "2026-11-21 18:00"}},
 		"every from anchor": {schedule.Options{Every: "1d", Anchor: at("2026-11-01 09:10")}, "2026-11-21 07:00", []string{"2026-11-21 09:10", "2026-11-22 09:10"}},
 		"before the anchor": {schedule.Options{Every: "10m", Anchor: at("2026-11-21 09:05")}, "2026-11-21 07:00", []string{"2026-11-21 07:05"}},
 		"the longest":       {schedule.Options{Every: "3660d", Anchor: at("2026-11-21 00:00")}, "2026-11-21 00:00", []string{"2036-11-28 00:00"}},
 		"part of a day":     {schedule.Options{Every: "0.7d", Anchor: at("2026-11-21 00:00")}, "2026-11-21 00:00", []string{"2026-11-21 16:48"}},
-		"at":                {schedule.Options{At: "2026-11-21T08:00:00+01:00"}, "2026-11-21 06:59:59", []string{"2026-11-21 07:00", ""}},
+		"at":                {schedule.Options{At: q("2026-11-21T08:00:00+01:00")}, "2026-11-21 06:59:59", []string{"2026-11-21 07:00", ""}},
 		"at, of its day":    {schedule.Options{At: "2026-11-21T08:00:00+01:00", Only: []string{"2026-11-21"}}, "2026-11-21 06:59:59", []string{"2026-11-21 07:00", ""}},
 		"only some dates":   {schedule.Options{Cron: "0 8 * * *", Only: []string{"2026-12-24..2026-12-26"}}, "2026-11-21 12:00", []string{"2026-12-24 08:00", "2026-12-25 08:00", "2026-12-26 08:00", ""}},
 		"a long exclusion":  {schedule.Options{Every: "1s", Exclude: []string{"2026-11-22..2999-12-31"}}, "2026-11-21 23:59:59", []string{"3000-01-01 00:00"}},

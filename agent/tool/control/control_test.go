@@ -160,13 +160,14 @@ func TestNotifyIsSigned(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	for title, want := range map[string]string{"31 rows": "ann: 31 rows", "Ann: 31 rows": "Ann: 31 rows", "ann": "ann", "annual report": "ann: annual report", "ann-marie called": "ann: ann-marie called", "annä": "ann: annä"} {
-		args, err := json.Marshal(map[string]string{"title": title, "view_ref": "by_month"})
+	q := contract.Of(t, "OSA-80").Quote
+	for title, want := range map[string]string{"31 rows": q("ann: 31 rows"), "Ann: 31 rows": "Ann: 31 rows", "ann": "ann", "annual report": "ann: annual report", "ann-marie called": "ann: ann-marie called", "annä": "ann: annä"} {
+		args, err := json.Marshal(map[string]string{q("title"): title, q("body"): "below", q("view_ref"): "by_month"})
 		if err != nil {
 			t.Fatal(err)
 		}
-		e, err := r.Call(t.Context(), tool.Invocation{Run: 7, Key: title, Agent: "ann"}, "notify", args)
-		if err != nil || !e.OK || !strings.Contains(string(e.Result), `"posted":[{"channel":"desktop","can_deliver":"unknown"}]`) {
+		e, err := r.Call(t.Context(), tool.Invocation{Run: 7, Key: title, Agent: "ann"}, q("notify"), args)
+		if err != nil || !e.OK || !strings.Contains(string(e.Result), fmt.Sprintf(`%q:[{"channel":"desktop","can_deliver":"unknown"}]`, q("posted"))) {
 			t.Fatalf("%s: %+v (%v)", title, e, err)
 		}
 

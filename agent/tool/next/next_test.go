@@ -15,6 +15,7 @@ import (
 	"rouse/agent/tool"
 	"rouse/agent/tool/next"
 	"rouse/agentdb/ledger"
+	"rouse/internal/contract"
 	"rouse/internal/domain"
 	"rouse/scheduler/schedule"
 )
@@ -260,6 +261,7 @@ func TestViewsWithoutDatabase(t *testing.T) {
 // TestBudget: OSA-74 and C-16, wakes that have started count for 24 hours, whatever became
 // of them; those that are only planned do not.
 func TestBudget(t *testing.T) {
+	row, counted := contract.Of(t, "OSA-74"), contract.Of(t, "C-16")
 	inBubble(t, func(t *testing.T, b *bench) {
 		b.limits.DailyCap = 2
 		left := func(args, want string) {
@@ -284,8 +286,14 @@ func TestBudget(t *testing.T) {
 			b.wakeUp()
 		}
 
-		left(`{"in_seconds":600,"instructions":"x"}`, `"clamp_reasons":["daily_cap"],"remaining_budget_today":0,"rejected":true`)
-		time.Sleep(24*time.Hour - 20*time.Minute)
+		left(`{"in_seconds":600,"instructions":"x"}`, fmt.Sprintf(`"clamp_reasons":[%q],"remaining_budget_today":0,"rejected":true`, counted.Quote("daily_cap")))
+		plain := b.limits
+		b.limits.DailyCap = row.Number("0")
+		left(`{"in_seconds":600,"instructions":"x"}`, `"remaining_budget_today":null,"scheduled_at"`)
+		b.limits.Mode = schedule.Mode(row.Quote("manual"))
+		left(`{"in_seconds":600,"instructions":"x"}`, `"remaining_budget_today":0,"rejected":true`)
+		b.limits = plain
+		time.Sleep(time.Duration(row.Number("24"))*time.Hour - 20*time.Minute)
 		left(`{"in_seconds":600,"instructions":"x"}`, `"remaining_budget_today":1,"scheduled_at"`)
 		if _, err := b.l.SetPause(t.Context(), ledger.Pause{Scope: ledger.PauseAgent, Name: "ann"}); err != nil {
 			t.Fatal(err)
@@ -479,4 +487,63 @@ func TestDescriptions(t *testing.T) {
 			t.Errorf("%+v (%v)", tools, err)
 		}
 	}
+}
+
+// TestPlanTools: OSA-71, each argument and each field of the result.
+func TestPlanTools(t *testing.T) {
+	row := contract.Of(t, "OSA-71")
+	q := row.Quote
+	inBubble(t, func(t *testing.T, b *bench) {
+		call := func(name string, args map[string]any) tool.Envelope {
+			raw, err := json.Marshal(args)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return b.call(name, string(raw))
+		}
+		result := func(e tool.Envelope) (out map[string]any) {
+			if err := json.Unmarshal(e.Result, &out); !e.OK || err != nil {
+				t.Fatalf("%+v, %v", e, err)
+			}
+			return out
+		}
+
+		plan := q("schedule_next_run")
+		for _, priority := range []string{q("normal"), q("low")} {
+			for _, onMiss := range []string{q("skip"), q("run_once"), q("run_catchup")} {
+				args := map[string]any{q("scheduled_at"): "2000-01-01T12:00:00Z", q("in_seconds"): 600, q("instructions"): priority + onMiss, q("context_views"): []string{"v"},
+					q("priority"): priority, q("on_miss"): onMiss}
+				got := result(call(plan, args))
+				if got[q("clamped")] != false || got[q("remaining_budget_today")] != 48.0 || len(got[q("clamp_reasons")].([]any)) > 0 {
+					t.Errorf("%v", got)
+				}
+				s := b.slot()
+				if !s.At.Equal(start.Add(12*time.Hour)) || s.Priority != priority || string(s.OnMiss) != onMiss || s.Instructions != priority+onMiss || fmt.Sprint(s.ContextViews) != "[v]" {
+					t.Errorf("planned: %+v", s)
+				}
+			}
+		}
+		if all, err := b.l.Wakes(t.Context()); err != nil || len(all) != 1 {
+			t.Errorf("%d wakes are planned (%v)", len(all), err)
+		}
+
+		for seconds, want := range map[int]bool{row.Number("0"): true, row.Number("0") - 1: false} {
+			if e := call(plan, map[string]any{"in_seconds": seconds, "instructions": "x"}); e.OK != want {
+				t.Errorf("in %d seconds: %+v", seconds, e)
+			}
+		}
+		if e := call(plan, map[string]any{"instructions": "x"}); string(e.Kind) != q("invalid_args") {
+			t.Errorf("without a time: %+v", e)
+		}
+		for _, want := range []bool{true, false} {
+			if got := result(call(q("cancel_next_run"), map[string]any{}))[q("cancelled")]; got != want {
+				t.Errorf("cancelled: %v, want %t", got, want)
+			}
+		}
+		b.limits.Mode = schedule.ModeManual
+		e := call(plan, map[string]any{"in_seconds": 600, "instructions": "x"})
+		if got := result(e); got[q("rejected")] != true || len(e.Warnings) != len(got["clamp_reasons"].([]any)) {
+			t.Errorf("%v %q", got, e.Warnings)
+		}
+	})
 }
