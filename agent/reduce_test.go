@@ -16,6 +16,7 @@ import (
 	"rouse/agent/model/modeltest"
 	"rouse/agent/tool"
 	"rouse/agentdb/ledger"
+	"rouse/internal/contract"
 	"rouse/internal/domain"
 )
 
@@ -108,6 +109,7 @@ func TestReduce(t *testing.T) {
 // OSA-24: a reduction ends within its own limits and those of the run, and the run hears in words how.
 func TestReduceEnds(t *testing.T) {
 	t.Parallel()
+	row := contract.Of(t, "OSA-24")
 	reading, dear := readCall("1", "log.txt"), readCall("1", "log.txt")
 	dear.Usage.Input = 6600
 	for name, c := range map[string]struct {
@@ -123,9 +125,9 @@ func TestReduceEnds(t *testing.T) {
 		"a digest that is too long": {`{"task":"t"}`, []modeltest.Turn{{Text: strings.Repeat("ü", 9000)}}, loop.Bounds{}, "", "cut", "", 1, 0},
 		"its own steps are used up": {`{"task":"t","max_iterations":2}`, []modeltest.Turn{reading, reading, {Text: "So far: 42."}}, loop.Bounds{}, "", `So far: 42.`, "", 3, 0},
 		"it may have eight steps unless it says": {`{"task":"t"}`, []modeltest.Turn{reading, reading, reading, reading, reading, reading, reading, reading, {Text: "So far: 42."}},
-			loop.Bounds{}, "", `the 8 steps of this run were used up`, "", 9, 0},
+			loop.Bounds{}, "", "the " + row.Quote("8") + " steps of this run were used up", "", 9, 0},
 		"it wants more steps than there are": {`{"task":"t","max_iterations":99}`, []modeltest.Turn{reading, reading, reading, reading, reading, reading, reading, reading, reading, reading, reading, reading, {Text: "Enough."}},
-			loop.Bounds{}, "", "max_iterations is at most 12", "", 13, 0},
+			loop.Bounds{}, "", "max_iterations is at most " + row.Quote("12"), "", 13, 0},
 		"it wants as many as there are": {`{"task":"t","max_iterations":12}`, append(slices.Repeat([]modeltest.Turn{reading}, 12), modeltest.Turn{Text: "Enough."}),
 			loop.Bounds{}, "", `"warnings":["the digest may be incomplete: the 12 steps of this run were used up`, "", 13, 0},
 		"within itself":              {`{"task":"t"}`, []modeltest.Turn{reduceCall(`{"task":"u"}`), {Text: "I may not."}}, loop.Bounds{}, "", "I may not.", tool.KindRejected, 2, 0},

@@ -11,6 +11,7 @@ import (
 	"rouse/agent/loop"
 	"rouse/agent/model"
 	"rouse/agent/tool"
+	"rouse/internal/contract"
 	"rouse/internal/domain"
 )
 
@@ -132,6 +133,7 @@ func (h *fileTools) notices() []string {
 // TestDedupe: OSA-12, what was read is not read again while it holds: it gives the very
 // same envelope, whatever the order of the arguments.
 func TestDedupe(t *testing.T) {
+	row := contract.Of(t, "OSA-12")
 	look := one("look", `{"path":"/a"}`)
 	for name, c := range map[string]struct {
 		turns [][]model.Call
@@ -162,6 +164,9 @@ func TestDedupe(t *testing.T) {
 
 			if got := strings.Join(h.calls, ", "); got != c.want {
 				t.Errorf("%s, want %s", got, c.want)
+			}
+			if name == "twice" && string(h.log.calls[1].State) != row.Quote("deduped") {
+				t.Errorf("the second call is %s", h.log.calls[1].State)
 			}
 		})
 	}
@@ -214,16 +219,20 @@ func TestDedupeNotice(t *testing.T) {
 // TestDuplicates: OSA-08, a call that is asked for twice in one answer waits for its sibling:
 // it takes over a success, and makes its own try after a failure.
 func TestDuplicates(t *testing.T) {
+	row := contract.Of(t, "OSA-08")
 	h := newFileTools(t, steps([]model.Call{call("look", `{"path":"/a"}`), call("find", `{}`), call("look", `{"path":"/a"}`), call("find", `{}`)})...)
 	h.run(t, t.Context())
 	slices.Sort(h.calls)
 	if got := strings.Join(h.calls, ", "); got != "find, look /a" {
 		t.Errorf("calls: %s", got)
 	}
+	if state := h.log.calls[2].State; string(state) != row.Quote("deduped") {
+		t.Errorf("the repeated read is %s", state)
+	}
 
 	h = newFileTools(t, steps([]model.Call{call("look", `{"path":"/gone"}`), call("look", `{"path":"/gone"}`)})...)
 	h.run(t, t.Context())
-	if len(h.calls) != 2 || h.log.calls[1].State != "failed" {
+	if len(h.calls) != 2 || string(h.log.calls[1].State) != row.Quote("failed") {
 		t.Errorf("calls %v, the second is %s", h.calls, h.log.calls[1].State)
 	}
 }
@@ -231,6 +240,7 @@ func TestDuplicates(t *testing.T) {
 // TestRepeatedErrors: OSA-13, an error that would only come again is given again, with the
 // number of times, until something changes; never for the shell or the database.
 func TestRepeatedErrors(t *testing.T) {
+	row := contract.Of(t, "OSA-13")
 	gone := one("look", `{"path":"/gone"}`)
 	h := newFileTools(t, steps(gone, gone, gone, one("edit", `{"path":"/gone","text":"here"}`), gone)...)
 	h.run(t, t.Context())
@@ -244,7 +254,7 @@ func TestRepeatedErrors(t *testing.T) {
 			told = append(told, n)
 		}
 	}
-	if len(told) != 2 || !strings.Contains(told[0], "failed 2 times: there is no /gone.") || !strings.Contains(told[1], "failed 3 times") {
+	if len(told) != 2 || !strings.Contains(told[0], row.Quote("failed 2 times")+": there is no /gone.") || !strings.Contains(told[1], row.Quote("failed 3 times")) {
 		t.Errorf("notices: %q", told)
 	}
 
@@ -449,6 +459,7 @@ func TestTodoStaleAfterAnInterruption(t *testing.T) {
 
 // TestDataMovement: OSA-23, a step that only moves rows in bulk costs nothing, up to the cap.
 func TestDataMovement(t *testing.T) {
+	row := contract.Of(t, "OSA-23")
 	bulk, single := one("rows", `{"rows":[1,2,3]}`), one("rows", `{"row":1}`)
 	for name, c := range map[string]struct {
 		turn  []model.Call
@@ -473,7 +484,7 @@ func TestDataMovement(t *testing.T) {
 
 		relief := 0
 		for _, n := range h.notices() {
-			relief += strings.Count(n, "is not counted; 2 steps more can be free")
+			relief += strings.Count(n, "is not counted; "+row.Quote("2 steps more can be free"))
 		}
 		if (name == "bulk") != (relief == 1) {
 			t.Errorf("%s: told %d times: %q", name, relief, h.notices())

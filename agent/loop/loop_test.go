@@ -19,6 +19,7 @@ import (
 	"rouse/agent/loop"
 	"rouse/agent/model"
 	"rouse/agent/tool"
+	"rouse/internal/contract"
 	"rouse/internal/domain"
 )
 
@@ -206,7 +207,9 @@ func (b *bench) run(t *testing.T, ctx context.Context) loop.Result {
 // TestExits: OSA-02 and the table of states (UNI-11), each way a run can end, by one loop whose
 // surfaces differ in a policy (OSA-01). A rejection does not end a headless run (C-11).
 func TestExits(t *testing.T) {
+	row := contract.Of(t, "OSA-02")
 	truncated := &model.Error{Kind: model.KindTruncated, Message: "broke off", Retryable: true}
+	seen := map[string]bool{}
 	for name, c := range map[string]struct {
 		turns   []func(model.Request) []any
 		change  func(*loop.Options)
@@ -234,6 +237,7 @@ func TestExits(t *testing.T) {
 		"as many steps as a run has":  {[]func(model.Request) []any{say(call("read", `{}`))}, nil, domain.ExitIterationCap, "budget_exceeded", "the 30 steps of this run"},
 		"empty":                       {[]func(model.Request) []any{say()}, nil, domain.ExitEmptyResponse, "error", "empty"},
 		"empty after work":            {[]func(model.Request) []any{say(call("read", `{}`)), say(" ")}, nil, domain.ExitEmptyResponse, "partial", "empty"},
+		"a task that does not fit":    {[]func(model.Request) []any{say("all good")}, func(o *loop.Options) { o.Window, o.System = 4096, strings.Repeat("s", 20_000) }, domain.ExitOverBudget, "error", ""},
 		"the model fails":             {[]func(model.Request) []any{say(&model.Error{Kind: model.KindAuth, Message: "bad key"})}, nil, domain.ExitEnded, "error", "bad key"},
 		"a broken stream, repeated":   {[]func(model.Request) []any{say("par", truncated), say(call("read", `{}`), truncated), say("whole")}, nil, domain.ExitFinalResponse, "success", "whole"},
 		"broken for good":             {[]func(model.Request) []any{say(truncated)}, nil, domain.ExitEnded, "error", "broke off"},
@@ -247,11 +251,21 @@ func TestExits(t *testing.T) {
 				}
 
 				res := b.run(t, t.Context())
+				seen[string(res.Exit)] = true
 				if res.Exit != c.exit || res.Outcome != c.outcome || !strings.Contains(res.Summary+res.Error, c.say) {
 					t.Errorf("%+v, want %s, %s, %q", res, c.exit, c.outcome, c.say)
 				}
 			})
 		})
+	}
+	for _, exit := range row.Between("these exits: ", " after only") {
+		if !seen[exit] {
+			t.Errorf("no run ended with %s", exit)
+		}
+		delete(seen, exit)
+	}
+	if len(seen) > 0 {
+		t.Errorf("exits that the contract does not list: %v", seen)
 	}
 }
 
@@ -324,7 +338,9 @@ func TestOrder(t *testing.T) {
 	b := setup(t, say(call("read", `{}`)), say(call("change", `{}`)), say("end"))
 	b.o.Bounds.Steps, b.o.Recorder = 2, countingRecorder{b.log, b}
 	b.run(t, t.Context())
-	want := "0 asked, 0 made|step 1 begins|step 1 ends|1 asked, 0 made|read begins|read is done|1 asked, 1 made|step 2 begins|step 2 ends|" +
+	row := contract.Of(t, "OSA-03")
+	first := []string{row.Quote("step 1 begins"), row.Quote("step 1 ends"), "1 asked, 0 made", row.Quote("read begins"), row.Quote("read is done")}
+	want := "0 asked, 0 made|" + strings.Join(first, "|") + "|1 asked, 1 made|step 2 begins|step 2 ends|" +
 		"2 asked, 1 made|change begins|change is done|2 asked, 2 made|step 3 begins|step 3 ends"
 	if got := strings.Join(b.log.lines, "|"); got != want {
 		t.Errorf("recorded %s, want %s", got, want)
@@ -359,6 +375,7 @@ func (c countingRecorder) StartCall(ctx context.Context, one loop.Call) error {
 // TestBatch: OSA-07, calls run together, results come back in the model's order, and what
 // touches the database keeps it. OSA-09: an id of the model's is kept, and others are minted.
 func TestBatch(t *testing.T) {
+	row := contract.Of(t, "OSA-09")
 	synctest.Test(t, func(t *testing.T) {
 		b := setup(t, say(call("slow", `{}`), call("change", `{"text":"1"}`), model.Call{ID: "mine", Name: "slow"}, call("change", `{"text":"2"}`)), say("end"))
 		start := time.Now()
@@ -372,7 +389,7 @@ func TestBatch(t *testing.T) {
 		for _, m := range last {
 			if m.Role == model.RoleTool {
 				order = append(order, m.Name)
-				if minted := strings.HasPrefix(m.CallID, "call_") && len(m.CallID) == 29; minted == (len(order) == 3) || !minted && m.CallID != "mine" {
+				if digits, minted := strings.CutPrefix(m.CallID, row.Quote("call_")); minted && len(digits) != row.Number("24") || minted == (len(order) == 3) || !minted && m.CallID != "mine" {
 					t.Errorf("id %q of the result %d", m.CallID, len(order))
 				}
 			}
@@ -502,6 +519,7 @@ func TestEmptyTurns(t *testing.T) {
 
 // TestBudgetNotice: OSA-05, the last steps are announced.
 func TestBudgetNotice(t *testing.T) {
+	row := contract.Of(t, "OSA-05")
 	b := setup(t, say(call("read", `{}`)))
 	b.o.Bounds.Steps, b.o.Policy.Advice = 5, false // repeating itself is spoken of elsewhere
 	b.run(t, t.Context())
@@ -509,15 +527,15 @@ func TestBudgetNotice(t *testing.T) {
 	for _, s := range b.log.steps {
 		seen = append(seen, fmt.Sprint(len(s.Notices)))
 		for _, n := range s.Notices {
-			if !strings.HasPrefix(n, "[System Notice] ") {
+			if !strings.HasPrefix(n, row.Quote("[System Notice]")+" ") {
 				t.Errorf("notice %q", n)
 			}
 		}
 	}
-	if got := strings.Join(seen, " "); got != "0 0 1 1 1 1" {
+	if got := strings.Join(seen, " "); got != "0 0"+strings.Repeat(" 1", row.Number("3")+1) { // the last is the closing text
 		t.Errorf("notices per step: %s", got)
 	}
-	if !strings.Contains(b.log.steps[4].Notices[0], "1 of 5 steps remaining") {
+	if !strings.Contains(b.log.steps[4].Notices[0], row.Quote("1 of 5 steps remaining")) {
 		t.Errorf("notice %q", b.log.steps[4].Notices[0])
 	}
 }

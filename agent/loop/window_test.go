@@ -9,19 +9,24 @@ import (
 	"rouse/agent/loop"
 	"rouse/agent/model"
 	"rouse/agent/tool"
+	"rouse/internal/contract"
 	"rouse/internal/domain"
 )
 
 // TestUsableWindow: OSA-21, of a context 85 in a hundred are used, of one that nobody has given those of 128,000 tokens, and the answer has
 // a quarter of that at most.
 func TestUsableWindow(t *testing.T) {
-	for size, want := range map[int]int{0: 108_800, -1: 108_800, 4096: 3481, 10_000: 8500, 200_000: 170_000} {
+	row := contract.Of(t, "OSA-21")
+	if loop.DefaultWindow != row.Number("128,000") || loop.TextTokens("four") != 1 {
+		t.Errorf("a model that is not known has %d tokens", loop.DefaultWindow)
+	}
+	for size, want := range map[int]int{0: 108_800, -1: 108_800, row.Number("4,096"): row.Number("3,481"), 10_000: 8500, 200_000: 170_000} {
 		if got := loop.UsableWindow(size); got != want {
 			t.Errorf("of %d tokens %d are used, want %d", size, got, want)
 		}
 	}
 	for _, c := range []struct{ window, output, beside, want int }{
-		{10_000, 1000, 500, 7000}, {10_000, 0, 500, 8500 - 500 - 2125}, {100_000, 0, 0, 85_000 - 4096}, {10_000, 9000, 0, 8500 - 2125}, {10_000, 0, 9000, 8500 - 9000 - 2125},
+		{10_000, 1000, 500, 7000}, {10_000, 0, 500, 8500 - 500 - 2125}, {100_000, 0, 0, 85_000 - row.Number("4,096")}, {10_000, 9000, 0, 8500 - 2125}, {10_000, 0, 9000, 8500 - 9000 - 2125},
 	} {
 		if got := loop.HistoryRoom(c.window, c.output, c.beside); got != c.want {
 			t.Errorf("%+v: the history has %d", c, got)
@@ -78,6 +83,7 @@ func wordy(t *testing.T, size, turns int) *fileTools {
 // begins each request with the same bytes until something has to go, what has gone stays
 // gone, the task and the last three turns stay, and calls keep their results.
 func TestWindow(t *testing.T) {
+	row := contract.Of(t, "OSA-22")
 	h := wordy(t, 4000, 30)
 	h.o.Window, h.o.MaxOutput = 16_000, 1000
 	sent := recordRequests(h.bench)
@@ -119,7 +125,7 @@ func TestWindow(t *testing.T) {
 				}
 			}
 
-			if !strings.Contains(req[0].Text, "left out to fit") {
+			if !strings.Contains(req[0].Text, row.Quote("left out to fit")) {
 				t.Errorf("request %d does not say that something was left out", i)
 			}
 		}

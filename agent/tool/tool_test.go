@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"rouse/agent/tool"
+	"rouse/internal/contract"
 	"rouse/internal/domain"
 )
 
@@ -52,11 +53,41 @@ func echo(_ context.Context, _ tool.Invocation, a arguments) (tool.Envelope, err
 
 // TestEnvelope: OSA-10, the exact shapes.
 func TestEnvelope(t *testing.T) {
+	row := contract.Of(t, "OSA-10")
+	for _, retryable := range []bool{true, false} {
+		list := row.Between("tried again: ", ". Others")
+		if !retryable {
+			list = row.Between("Others: ", ". Keys")
+		}
+		for _, kind := range list {
+			raw, err := json.Marshal(tool.Failure(tool.Kind(kind), "m"))
+			if want := fmt.Sprintf(`{"kind":%q,"message":"m","ok":false,"retryable":%t}`, kind, retryable); err != nil || string(raw) != want {
+				t.Errorf("%s, want %s (%v)", raw, want, err)
+			}
+		}
+	}
+
+	whole := tool.Failure(tool.KindInvalidArgs, "m").WithField("f", "e")
+	whole.Tool, whole.Result, whole.Warnings = "x", json.RawMessage(row.Quote(`{"text":"hi"}`)), []string{"w"}
+	keys := map[string]any{}
+	if raw, err := json.Marshal(whole); err != nil || json.Unmarshal(raw, &keys) != nil {
+		t.Fatalf("%s, %v", raw, err)
+	}
+	for _, key := range append(row.Between("A result is ", "; a text"), row.Between("A failure is ", ". Kinds")...) {
+		if _, ok := keys[key]; !ok {
+			t.Errorf("%v has no %s", keys, key)
+		}
+		delete(keys, key)
+	}
+	if len(keys) > 0 {
+		t.Errorf("keys that the contract does not list: %v", keys)
+	}
+
 	failed := tool.Failure(tool.KindExecutionError, "exit 1")
 	failed.Result, failed.Warnings = json.RawMessage(`{"stderr":"bad"}`), []string{"w"}
 	for want, e := range map[string]tool.Envelope{
-		`{"kind":"execution_error","message":"exit 1","ok":false,"result":{"stderr":"bad"},"retryable":true,"warnings":["w"]}`: failed,
-		`{"ok":true,"result":{"text":"hi"}}`:                                                                                                        tool.Success("hi"),
+		`{"kind":"execution_error","message":"exit 1","ok":false,"result":{"stderr":"bad"},"retryable":true,"warnings":["w"]}`:                      failed,
+		`{"ok":true,"result":` + row.Quote(`{"text":"hi"}`) + `}`:                                                                                   tool.Success("hi"),
 		`{"ok":true,"result":{"a":1},"warnings":["w"]}`:                                                                                             tool.Success(map[string]int{"a": 1}, "w"),
 		`{"kind":"not_found","message":"no x","ok":false,"retryable":true}`:                                                                         tool.Failure(tool.KindNotFound, "no %s", "x"),
 		`{"expected":"a path","field":"path","kind":"invalid_args","message":"m","ok":false,"retryable":true}`:                                      tool.Failure(tool.KindInvalidArgs, "m").WithField("path", "a path"),
@@ -84,12 +115,13 @@ func TestEnvelope(t *testing.T) {
 
 // TestValidation: OSA-11, every call is checked and gently corrected before the tool runs.
 func TestValidation(t *testing.T) {
+	row := contract.Of(t, "OSA-11")
 	r := registry(t, echo)
 	for args, want := range map[string]string{
+		fmt.Sprintf(`{"name":"x","count":%s}`, row.Quote("3.0")):   fmt.Sprintf(`{"name":"x","count":%s}`, row.Quote("3")),
+		fmt.Sprintf(`{"name":"x","count":%s}`, row.Quote(`"3"`)):   `{"name":"x","count":3}`,
+		fmt.Sprintf(`{"name":"x","loud":%s}`, row.Quote(`"true"`)): fmt.Sprintf(`{"name":"x","loud":%s}`, row.Quote("true")),
 		`{"name":"x"}`:                            `{"name":"x"}`,
-		`{"name":"x","count":3.0}`:                `{"name":"x","count":3}`,
-		`{"name":"x","count":"3"}`:                `{"name":"x","count":3}`,
-		`{"name":"x","loud":"true"}`:              `{"name":"x","loud":true}`,
 		`{"name":"x","tags":"[\"a\",\"b\"]"}`:     `{"name":"x","tags":["a","b"]}`,
 		`{"name":"x","count":"","mode":""}`:       `{"name":"x"}`,
 		`{"name":"x","count":null}`:               `{"name":"x"}`,
@@ -124,10 +156,30 @@ func TestValidation(t *testing.T) {
 		`{"name":"x"} trailing`:          {"", "not JSON"},
 	} {
 		e, err := r.Call(t.Context(), tool.Invocation{}, "echo", json.RawMessage(args))
-		if err != nil || e.OK || e.Kind != tool.KindInvalidArgs || e.Field != c.field || !strings.Contains(e.Message, c.say) {
+		if err != nil || e.OK || string(e.Kind) != row.Quote("invalid_args") || e.Field != c.field || !strings.Contains(e.Message, c.say) {
 			t.Errorf("%s gave %+v (%v), want field %q and %q", args, e, err, c.field, c.say)
 		}
 	}
+
+	synctest.Test(t, func(t *testing.T) {
+		waits, err := tool.Define(tool.Spec{Name: "waits", Description: "waits", Effect: domain.EffectRead}, func(ctx context.Context, _ tool.Invocation, _ struct{}) (tool.Envelope, error) {
+			<-ctx.Done()
+			return tool.Envelope{}, ctx.Err()
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+
+		began := time.Now()
+		r, err := tool.NewRegistry(waits)
+		if err != nil {
+			t.Fatal(err)
+		}
+		e, err := r.Call(t.Context(), tool.Invocation{}, "waits", json.RawMessage(`{}`))
+		if took := time.Since(began); err != nil || e.Kind != tool.KindTimeout || took != time.Duration(row.Number("120"))*time.Second {
+			t.Errorf("after %s: %+v, %v", took, e, err)
+		}
+	})
 }
 
 func FuzzValidation(f *testing.F) {
